@@ -1,11 +1,60 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# The two commands of a newcomer are `make demo` and `make check`. Everything else is meson's.
+# The two commands of a newcomer are `make demo` and `make check`. Each installs the packages that
+# it lacks (tools/deps.sh; WEFT_NO_APT=1 only names them). Everything else is meson's.
 BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+PYTHON := /usr/bin/python3
+DEPS := tools/deps.sh
+RUN := $(PYTHON) tests/run.py --build $(BUILD)
 
-all: $(BUILD)/build.ninja
+all: ## build: leaves a runnable build/weft
+	@$(DEPS) build
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
 	@ninja -C $(BUILD)
 
-$(BUILD)/build.ninja:
-	@meson setup $(BUILD)
+demo: ## Debian's perftest between two processes over Weft, beside this machine's limits
+	@$(DEPS) build demo
+	@$(MAKE) --no-print-directory all
+	@$(PYTHON) bench/demo.py --build $(BUILD)
 
-.PHONY: all
+check: ## every test; ends with `N passed, N failed, N skipped`
+	@$(DEPS) build test check
+	@$(RUN) all
+
+check-quick: ## build, lint, unit and quick tests: under a minute, no root
+	@$(DEPS) build test
+	@$(RUN) quick
+
+slow: ## the tests too long for check
+	@$(DEPS) build test check
+	@$(RUN) slow
+
+asan: ## the unit tests under the address and undefined-behaviour sanitizers
+	@$(DEPS) build test
+	@$(RUN) asan
+
+tsan: ## the unit tests under the thread sanitizer
+	@$(DEPS) build test
+	@$(RUN) tsan
+
+coverage: ## line coverage of src/nic and src/pool by the tests
+	@$(DEPS) build test coverage
+	@$(RUN) coverage
+
+tidy: ## clang-tidy over our files
+	@$(DEPS) build test tidy
+	@$(RUN) tidy
+
+install: all ## PREFIX= (/usr/local) DESTDIR=
+	@meson configure $(BUILD) --prefix $(or $(PREFIX),/usr/local)
+	@ninja -C $(BUILD)
+	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+
+clean: ## removes the build folders
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-cov
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
+
+.PHONY: all demo check check-quick slow asan tsan coverage tidy install clean help

@@ -1,0 +1,209 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Runs the stages of `make check` in order and ends with `N passed, N failed, N skipped`.
+
+A stage builds what it needs in its own folder and counts the test cases that it ran. A test case is
+a case of a C test program (cmocka's TAP lines; a program without them is one case), a pytest case,
+a lint script, or a file under clang-tidy. The exit status is 1 if anything failed.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SANITIZERS = {'asan': 'address,undefined', 'tsan': 'thread'}
+# Lines of src/nic and src/pool that the tests must reach, in percent; 0 only prints.
+COVERAGE_MIN = float(os.environ.get('COVERAGE_MIN', '0'))
+
+
+@dataclass
+class Tally:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other):
+        return Tally(self.passed + other.passed, self.failed + other.failed,
+                     self.skipped + other.skipped)
+
+    def __str__(self):
+        return f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped'
+
+
+def verdict(ok):
+    return Tally(passed=1) if ok else Tally(failed=1)
+
+
+def run(*argv, **env):
+    """Runs a command with its output visible; whether it succeeded."""
+    argv = [str(a) for a in argv]
+    return subprocess.run(argv, cwd=ROOT, env={**os.environ, **env}, check=False).returncode == 0
+
+
+class BuildFailed(Exception):
+    pass
+
+
+def build(folder, *options):
+    if not (folder / 'build.ninja').exists() and not run('meson', 'setup', *options, folder):
+        raise BuildFailed(folder.name)
+    if not run('ninja', '-C', folder):
+        raise BuildFailed(folder.name)
+
+
+def tap_cases(test):
+    """The cases of one test program, from a line of meson's testlog.json."""
+    tally = Tally()
+    for line in (test.get('stdout') or '').splitlines():
+        match = re.match(r'(not )?ok \d+\b(.*# SKIP)?', line)
+        if match:
+            tally += (Tally(skipped=1) if match[2] else verdict(not match[1]))
+    if test['result'] == 'SKIP' and not tally.skipped:
+        tally.skipped = 1
+    if test['result'] not in ('OK', 'SKIP', 'EXPECTEDFAIL') and not tally.failed:
+        tally.failed = 1  # it crashed or timed out
+    return tally if tally != Tally() else verdict(True)
+
+
+def unit(folder, *options, wrapper=(), **env):
+    log = folder / 'meson-logs' / 'testlog.json'
+    log.unlink(missing_ok=True)
+    ok = run(*wrapper, 'meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', *options,
+             CMOCKA_MESSAGE_OUTPUT='TAP', **env)
+    lines = log.read_text().splitlines() if log.exists() else []
+    tally = sum((tap_cases(json.loads(line)) for line in lines), Tally())
+    return tally if ok or tally.failed else tally + verdict(False)
+
+
+def pytest(folder, marks):
+    report = folder / 'pytest.xml'
+    report.unlink(missing_ok=True)
+    ok = run('/usr/bin/python3', '-m', 'pytest', '-p', 'no:cacheprovider', '-ra', '-m', marks,
+             f'--junit-xml={report}', 'tests', WEFT_BUILD=str(folder), PYTHONDONTWRITEBYTECODE='1')
+    if not report.exists():
+        return verdict(False)
+    suite = xml.parse(report).getroot().find('testsuite')
+    total, skipped = int(suite.get('tests')), int(suite.get('skipped'))
+    failed = int(suite.get('failures')) + int(suite.get('errors'))
+    tally = Tally(max(total - failed - skipped, 0), failed, skipped)
+    # pytest's status 5: nothing was selected, which is no failure of the tree.
+    return tally if ok or failed or not total else tally + verdict(False)
+
+
+def lint(folder):
+    tally = Tally()
+    for script in sorted((ROOT / 'tools').glob('check-*')):
+        ok = run('/usr/bin/python3' if script.suffix == '.py' else '/bin/sh', script, folder)
+        print(f'{script.name}: {"ok" if ok else "FAILED"}', flush=True)
+        tally += verdict(ok)
+    return tally
+
+
+def tidy_file(folder, source):
+    argv = ['clang-tidy', '-p', folder, '--quiet', '--warnings-as-errors=*',
+            '--extra-arg=-Wno-unknown-warning-option', source]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    return source, done.returncode == 0, done.stdout
+
+
+def tidy(folder):
+    entries = json.loads((folder / 'compile_commands.json').read_text())
+    sources = sorted({os.path.normpath(folder / e['file']) for e in entries})
+    sources = [s for s in sources if s.endswith('.c') and not s.startswith(str(folder))]
+    tally = Tally()
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for source, ok, output in pool.map(lambda s: tidy_file(folder, s), sources):
+            name = os.path.relpath(source, ROOT)
+            print(f'clang-tidy {name}: {"ok" if ok else "FAILED"}', flush=True)
+            if not ok:
+                print(output, flush=True)
+            tally += verdict(ok)
+    return tally
+
+
+def sanitized(folder, name):
+    folder = folder.with_name(f'{folder.name}-{name}')
+    build(folder, f'-Db_sanitize={SANITIZERS[name]}', '-Db_lundef=false')
+    # gcc 12's thread sanitizer stops where the kernel randomizes addresses more than it expects.
+    fixed = ('setarch', '-R')
+    wrapper = fixed if name == 'tsan' and run(*fixed, 'true') else ()
+    return unit(folder, '--no-suite', f'no-{name}', '--timeout-multiplier', '5', wrapper=wrapper,
+                UBSAN_OPTIONS='halt_on_error=1:print_stacktrace=1')
+
+
+def coverage(folder):
+    folder = folder.with_name(f'{folder.name}-cov')
+    build(folder, '-Db_coverage=true', '-Doptimization=1')
+    for old in folder.rglob('*.gcda'):
+        old.unlink()
+    tally = unit(folder)
+    summary = folder / 'coverage.json'
+    if not run('gcovr', '-r', '.', '--object-directory', folder, '-f', 'src/nic/', '-f',
+               'src/pool/', '--exclude-throw-branches', '--print-summary', '--json-summary',
+               summary, '--txt', folder / 'coverage.txt', folder):
+        return tally + verdict(False)
+    print((folder / 'coverage.txt').read_text())
+    percent = json.loads(summary.read_text())['line_percent']
+    print(f'line coverage of src/nic and src/pool: {percent} % (wanted: {COVERAGE_MIN:g} %)')
+    return tally + verdict(percent >= COVERAGE_MIN) if COVERAGE_MIN else tally
+
+
+def stages(folder):
+    """Each stage by name: what it does, which of `make`'s targets it belongs to, and how."""
+    return [
+        ('lint', 'layers, sizes, freestanding nic', {'all', 'quick', 'lint'},
+         lambda: lint(folder)),
+        ('unit', 'test programs in C', {'all'}, lambda: unit(folder, '--no-suite', 'slow')),
+        ('unit', 'test programs in C', {'quick'},
+         lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long')),
+        ('pytest', 'whole programs', {'all'}, lambda: pytest(folder, 'not slow')),
+        ('pytest', 'whole programs', {'quick'}, lambda: pytest(folder, 'quick')),
+        ('slow', 'the documented slow tests', {'slow'},
+         lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow')),
+        ('tidy', 'clang-tidy', {'all', 'tidy'}, lambda: tidy(folder)),
+        ('asan', 'test programs in C, sanitized', {'all', 'asan'},
+         lambda: sanitized(folder, 'asan')),
+        ('tsan', 'test programs in C, sanitized', {'all', 'tsan'},
+         lambda: sanitized(folder, 'tsan')),
+        ('coverage', 'of nic and pool', {'all', 'coverage'}, lambda: coverage(folder)),
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--build', default='build', help='the build folder')
+    parser.add_argument('target', choices=['all', 'quick', 'lint', 'tidy', 'asan', 'tsan',
+                                           'coverage', 'slow'])
+    args = parser.parse_args()
+    os.umask(0o022)  # programs under test run as another user and must read the build
+    folder = (ROOT / args.build).resolve()
+    tally = Tally()
+    start = time.monotonic()
+    try:
+        build(folder)
+        for name, title, targets, stage in stages(folder):
+            if args.target not in targets:
+                continue
+            print(f'\n== {name}: {title}', flush=True)
+            begun = time.monotonic()
+            counted = stage()
+            tally += counted
+            print(f'== {name}: {counted} in {time.monotonic() - begun:.0f} s', flush=True)
+    except BuildFailed as failure:
+        print(f'{failure} does not build')
+        tally += verdict(False)
+    print(f'\n{time.monotonic() - start:.0f} s')
+    print(tally)
+    return 1 if tally.failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
