@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""The checkers of the tree: a good tree passes, and each kind of bad file is found."""
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.quick
+TOOLS = Path(__file__).resolve().parents[2] / 'tools'
+SPDX = '/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */\n'
+
+
+def check(tool, tree, path, text):
+    target = tree / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text)
+    return subprocess.run(['/usr/bin/python3', TOOLS / tool, '--root', tree], text=True,
+                          capture_output=True, check=False)
+
+
+def function(lines):
+    return 'int weft_f(void)\n{\n' + '\tweft_g();\n' * (lines - 2) + '}\n'
+
+
+GOOD = [
+    ('src/nic/a.c', SPDX + '#include "pool/format.h"\n#include "nic/qp.h"\n#include <stdint.h>\n'),
+    ('src/transport/direct/a.c', SPDX + '#include "nic/qp.h"\n#include "link/udp.h"\n'),
+    ('src/verbs/a.c', SPDX + '#include "transport/table.h"\n#include "pool/member.h"\n'),
+    ('src/shim/a.c', SPDX + '#include "verbs/gid.h"\n'),
+    ('src/pool/a.c', SPDX + '/* not volatile */\n__asm__ volatile("" ::: "memory");\n'),
+    ('src/pool/b.c', SPDX + function(80)),
+    ('src/pool/c.c', SPDX + 'const char *s = "volatile";\n'),
+    ('src/pool/d.c', SPDX + 'int x;\n' * 799),
+    ('tests/run.sh', '#!/bin/sh\n# ' + SPDX[3:-4] + '\n'),
+    ('README.md', 'See /usr/share/doc.\n'),
+]
+BAD = [
+    ('src/pool/a.c', SPDX + '#include "nic/qp.h"\n', 'pool must not include'),
+    ('src/nic/a.c', SPDX + '#include "transport/table.h"\n', 'nic must not include'),
+    ('src/nic/a.c', SPDX + '#  include "verbs/gid.h"\n', 'nic must not include'),
+    ('src/link/a.c', SPDX + '#include "nic/qp.h"\n', 'link must not include'),
+    ('src/transport/direct/a.c', SPDX + '#include "cli/info.h"\n', 'transport must not include'),
+    ('src/cli/a.c', SPDX + '#include "verbs/object.h"\n', 'cli must not include'),
+    ('src/shim/a.c', SPDX + '#include "verbs/object.h"\n', 'shim must not include'),
+    ('src/nic/a.c', SPDX + '#include "../verbs/gid.h"\n', 'start at src/'),
+    ('src/pool/a.c', SPDX + 'volatile int x;\n', 'volatile'),
+    ('src/pool/a.c', SPDX + function(81), 'function of 81 lines'),
+    ('src/pool/a.c', SPDX + 'int x;\n' * 800, '801 lines'),
+    ('src/pool/a.c', 'int x;\n', 'lacks SPDX'),
+    ('tools/x', '#!/bin/sh\n', 'lacks SPDX'),
+    ('tests/test_x.py', 'x = 1\n', 'lacks SPDX'),
+    ('README.md', 'See /' + 'home/someone/weft.\n', "somebody's machine"),
+    ('src/pool/a.c', SPDX + '/* /' + 'root/weft */\n', "somebody's machine"),
+]
+
+
+@pytest.mark.parametrize('path,text', GOOD)
+def test_good_file(tmp_path, path, text):
+    done = check('check-layers.py', tmp_path, path, text)
+    assert (done.returncode, done.stdout) == (0, '')
+
+
+@pytest.mark.parametrize('path,text,offence', BAD)
+def test_bad_file(tmp_path, path, text, offence):
+    done = check('check-layers.py', tmp_path, path, text)
+    assert done.returncode == 1
+    assert done.stdout.startswith(path + ':') and offence in done.stdout
+
+
+FREESTANDING_GOOD = '#include <stdint.h>\nvoid weft_g(void);\n'
+
+
+@pytest.mark.parametrize('text,status', [
+    (FREESTANDING_GOOD + 'void weft_f(void);\nvoid weft_f(void)\n{\n\tweft_g();\n}\n', 0),
+    ('#include <stdlib.h>\n', 1),
+    ('void *malloc(__SIZE_TYPE__);\nvoid *weft_f(void);\nvoid *weft_f(void)\n{\n'
+     '\treturn malloc(1);\n}\n', 1),
+    ('int weft_f(void)\n{\n}\n', 1),
+])
+def test_freestanding(tmp_path, text, status):
+    assert check('check-freestanding.py', tmp_path, 'src/nic/a.c', text).returncode == status
+
+
+def test_freestanding_without_files(tmp_path):
+    assert check('check-freestanding.py', tmp_path, 'README.md', '').returncode == 77

@@ -1,0 +1,125 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Checks what the tree promises about its shape: includes go down the layers only, files and
+functions stay small, every file names its licence, nothing orders memory with volatile, and no path
+of somebody's machine is written down. Prints each offence as file:line: what; exits 1 if any."""
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+FILE_LINES = 800
+FUNCTION_LINES = 80
+
+# Folder of src/ -> the folders that it may include besides itself.
+BELOW = {
+    'pool': set(),
+    'nic': {'pool'},
+    'link': {'pool'},
+    'transport': {'nic', 'pool', 'link'},
+}
+API = {'verbs', 'cm', 'cli', 'shim', 'stream', 'gpu', 'daemon'}
+BELOW.update({api: {'transport', 'nic', 'pool'} for api in API})
+# Headers without state that an api lends to its neighbours: (includer's folder, header).
+LENT = {('shim', 'verbs/gid.h'), ('shim', 'verbs/attr.h')}
+
+CODE = {'.c', '.h'}
+LICENSED = CODE | {'.py', '.sh', '.build', '.map', '.ini'}
+LICENSED_NAMES = {'Makefile', '.clang-tidy'}
+LICENCE = 'SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause'
+SOMEBODYS = re.compile(r'(?<![\w.}])/(?:work|root|home)/\w')
+TEXT = LICENSED | {'.md', '.json', '.tsv', '.txt', '.supp', ''}
+
+
+def without_comments(text):
+    """The text with comments and string literals blanked, line numbers kept."""
+    def blank(match):
+        word = match[0]
+        return word if word[0] == '#' else re.sub(r'[^\n]', ' ', word)
+    pattern = (r'#\s*include[^\n]*|//[^\n]*|/\*.*?\*/'
+               r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'")
+    return re.sub(pattern, blank, text, flags=re.S)
+
+
+def check_includes(path, code):
+    folder = path.parts[1]
+    for number, line in enumerate(code, 1):
+        match = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
+        if not match:
+            continue
+        target = match[1]
+        other = target.split('/')[0] if '/' in target else folder
+        if '..' in target:
+            yield number, f'includes {target}: include paths start at src/'
+        elif other in BELOW and other != folder and other not in BELOW.get(folder, ()):
+            if (folder, target) not in LENT:
+                yield number, f'{folder} must not include {target}'
+
+
+def check_functions(code):
+    start = None
+    for number, line in enumerate(code, 1):
+        if line.rstrip() == '{':
+            start = number
+        elif line.startswith('}') and start:
+            if number - start + 1 > FUNCTION_LINES:
+                yield start, f'function of {number - start + 1} lines, {FUNCTION_LINES} allowed'
+            start = None
+
+
+def check_volatile(code):
+    for number, line in enumerate(code, 1):
+        rest = re.sub(r'\b(__)?asm(__)?\s+(__)?volatile(__)?\b', '', line)
+        if re.search(r'\bvolatile\b', rest):
+            yield number, 'volatile orders nothing: use C11 atomics'
+
+
+def check_file(root, path):
+    """Yields (line, offence) for one file, path relative to root."""
+    try:
+        text = (root / path).read_text()
+    except UnicodeDecodeError:
+        return
+    lines = text.splitlines()
+    script = not path.suffix and lines and lines[0].startswith('#!')
+    licensed = path.suffix in LICENSED or path.name in LICENSED_NAMES or script
+    if licensed:
+        if not any(LICENCE in line for line in lines[:3]):
+            yield 1, f'lacks {LICENCE}'
+        if len(lines) > FILE_LINES:
+            yield 1, f'{len(lines)} lines, {FILE_LINES} allowed'
+    for number, line in enumerate(lines, 1):
+        if SOMEBODYS.search(line) or str(root) + '/' in line:
+            yield number, "a path of somebody's machine"
+    if path.suffix in CODE:
+        code = without_comments(text).splitlines()
+        yield from check_functions(code)
+        if path.parts[0] == 'src':
+            yield from check_volatile(code)
+            if len(path.parts) > 2:
+                yield from check_includes(path, code)
+
+
+def files(root):
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = [s for s in subfolders if s not in ('.git', '__pycache__', 'LICENSES')
+                         and not s.startswith('build')]
+        for name in names:
+            path = Path(folder, name)
+            if path.suffix in TEXT and path.is_file() and not path.is_symlink():
+                yield path.relative_to(root)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parent.parent)
+    root = parser.parse_args().root.resolve()
+    offences = [f'{path}:{line}: {what}' for path in sorted(files(root)) if path.name != '.git'
+                for line, what in check_file(root, path)]
+    print(*offences, sep='\n', end='\n' if offences else '')
+    return 1 if offences else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
