@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Waking and waiting. The frequent side uses compiler barriers only; the rare side (revoke, arm,
+ * sleep) pays for both with membarrier, which makes every running thread of every member pass a
+ * full barrier. Threads that are not running have passed one.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pool/internal.h"
+
+#define PATIENCE_NS 1000000000ll
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+	return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+void weft_pool_barrier(struct weft_pool *pool)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
+void weft_pool_ring(struct weft_pool *pool, uint16_t member)
+{
+	struct weft_pool_member *m = &pool->members[member];
+
+	atomic_store_explicit(&m->rung, 1, memory_order_release);
+	/* pairs with the barrier between `asleep` and the last look at `rung` in weft_pool_sleep */
+	atomic_signal_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&m->asleep, memory_order_relaxed))
+		futex(&m->rung, FUTEX_WAKE, 1, NULL);
+}
+
+void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns)
+{
+	struct weft_pool_member *self = pool->self;
+	struct timespec timeout = { timeout_ns / 1000000000, timeout_ns % 1000000000 };
+
+	atomic_store_explicit(&self->asleep, 1, memory_order_relaxed);
+	weft_pool_barrier(pool);
+	if (!atomic_load_explicit(&self->rung, memory_order_acquire))
+		futex(&self->rung, FUTEX_WAIT, 0, timeout_ns < 0 ? NULL : &timeout);
+	atomic_store_explicit(&self->asleep, 0, memory_order_relaxed);
+	atomic_store_explicit(&self->rung, 0, memory_order_relaxed);
+	/* the reasons are looked at only after `rung` was cleared: who stores one later rings again */
+	weft_pool_barrier(pool);
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static int wait_line(struct weft_pool *pool, struct weft_pool_line *line, uint16_t member,
+		     int64_t deadline_ns, uint16_t holder, uint64_t incarnation)
+{
+	/* acquire: pairs with the release that ends an execution */
+	uint64_t busy = atomic_load_explicit(&line->busy, memory_order_acquire), now;
+
+	if ((busy & 0xffff) != member + 1u)
+		return 0;
+	for (unsigned int spins = 0;; spins++) {
+		now = atomic_load_explicit(&line->busy, memory_order_acquire);
+		if (now != busy)
+			return 0;
+		if (spins < 100)
+			continue;
+		sched_yield();
+		if (spins % 1000 == 0 && !weft_pool_alive(pool, holder, incarnation))
+			return 0;
+		if (now_ns() > deadline_ns)
+			return -ETIMEDOUT;
+	}
+}
+
+int weft_member_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns)
+{
+	int64_t deadline_ns = now_ns() + timeout_ns;
+	int err = 0;
+
+	for (uint16_t i = 0; i < weft_members_high(pool); i++) {
+		struct weft_pool_member *m = weft_member_see(pool, i);
+		uint64_t incarnation;
+		uint32_t lines;
+
+		if (!m)
+			return -ENOMEM;
+		incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
+		if (!incarnation)
+			continue;
+		lines = atomic_load_explicit(&m->lines, memory_order_acquire);
+		for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
+			if (wait_line(pool, &m->line[k], member, deadline_ns, i, incarnation))
+				err = -ETIMEDOUT;
+	}
+	return err;
+}
+
+int weft_pool_quiesce(struct weft_pool *pool)
+{
+	weft_pool_barrier(pool);
+	return weft_member_wait_idle(pool, pool->me, PATIENCE_NS);
+}

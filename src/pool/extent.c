@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Extents: runs of whole pages in the segments leased to this process. Small ones share a segment
+ * under a bitmap; one that is larger than half a segment has a run of segments of its own. Each is
+ * followed by a hole, so that a mapping that grows in place does not run into its neighbour.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/internal.h"
+
+#define SEGMENT_PAGES ((uint32_t)(WEFT_SEGMENT / WEFT_PAGE))
+#define HOLE_PAGES    1u
+
+static bool own_segments(uint32_t pages)
+{
+	return pages > SEGMENT_PAGES / 2;
+}
+
+static uint32_t pages_of(uint64_t len_bytes)
+{
+	return (uint32_t)((len_bytes + WEFT_PAGE - 1) / WEFT_PAGE) + HOLE_PAGES;
+}
+
+static void mark(struct weft_segment_books *books, uint32_t first, uint32_t count, bool used)
+{
+	for (uint32_t i = first; i < first + count; i++) {
+		uint64_t bit = 1ull << i % 64;
+
+		if (used)
+			books->used[i / 64] |= bit;
+		else
+			books->used[i / 64] &= ~bit;
+	}
+	books->free_pages += used ? -count : count;
+}
+
+/* First fit from `from` up to `end`: the first page of a run of `count` free ones, or `end`. */
+static uint32_t find_run(const struct weft_segment_books *books, uint32_t from, uint32_t end,
+			 uint32_t count)
+{
+	uint32_t run = 0;
+
+	for (uint32_t i = from; i < end; i++) {
+		if (i % 64 == 0 && books->used[i / 64] == UINT64_MAX) {
+			run = 0;
+			i += 63;
+			continue;
+		}
+		run = books->used[i / 64] >> i % 64 & 1 ? 0 : run + 1;
+		if (run == count)
+			return i + 1 - count;
+	}
+	return end;
+}
+
+static bool cut(struct weft_segment_books *books, uint32_t count, uint32_t *page)
+{
+	if (!books || books->free_pages < count)
+		return false;
+	*page = find_run(books, books->next, SEGMENT_PAGES, count);
+	if (*page == SEGMENT_PAGES)
+		*page = find_run(books, 0, SEGMENT_PAGES, count);
+	if (*page == SEGMENT_PAGES)
+		return false;
+	mark(books, *page, count, true);
+	books->next = (*page + count) % SEGMENT_PAGES;
+	return true;
+}
+
+static int place(struct weft_attachment *a, uint32_t pages, uint64_t *off)
+{
+	uint32_t segment, page;
+	int err;
+
+	if (own_segments(pages)) {
+		err = weft_lease_segments(a, (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES, &segment);
+		if (!err)
+			*off = segment * WEFT_SEGMENT;
+		return err;
+	}
+	for (segment = WEFT_FIRST_SEGMENT; segment < WEFT_SEGMENTS; segment++)
+		if (cut(a->books[segment], pages, &page))
+			goto found;
+	err = weft_lease_segments(a, 1, &segment);
+	if (err)
+		return err;
+	a->books[segment] = calloc(1, sizeof(*a->books[segment]));
+	if (!a->books[segment]) {
+		weft_lease_drop_segments(a, segment, 1);
+		return -ENOMEM;
+	}
+	a->books[segment]->free_pages = SEGMENT_PAGES;
+	cut(a->books[segment], pages, &page);
+found:
+	*off = segment * WEFT_SEGMENT + page * WEFT_PAGE;
+	return 0;
+}
+
+static void unplace(struct weft_attachment *a, uint32_t pages, uint64_t off)
+{
+	uint32_t segment = (uint32_t)(off / WEFT_SEGMENT);
+	struct weft_segment_books *books = a->books[segment];
+
+	if (own_segments(pages)) {
+		weft_lease_drop_segments(a, segment, (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES);
+		return;
+	}
+	mark(books, (uint32_t)(off % WEFT_SEGMENT / WEFT_PAGE), pages, false);
+	if (books->free_pages == SEGMENT_PAGES) {
+		free(books);
+		a->books[segment] = NULL;
+		weft_lease_drop_segments(a, segment, 1);
+	}
+}
+
+static int extent_alloc(struct weft_attachment *a, uint64_t len_bytes, uint64_t *off)
+{
+	uint32_t pages = pages_of(len_bytes);
+	int fd = weft_open_fd(a), err;
+
+	if (fd < 0)
+		return fd;
+	if (len_bytes > WEFT_WINDOW / 2)
+		return -ENOSPC;
+	err = place(a, pages, off);
+	if (err)
+		return err;
+	err = weft_reserve(fd, *off, (pages - HOLE_PAGES) * WEFT_PAGE);
+	if (err)
+		unplace(a, pages, *off);
+	return err;
+}
+
+int weft_pool_extent_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	int err;
+
+	pthread_mutex_lock(&a->mutex);
+	err = extent_alloc(a, len_bytes, off);
+	pthread_mutex_unlock(&a->mutex);
+	return err;
+}
+
+void weft_pool_extent_free(struct weft_pool *pool, uint64_t off, uint64_t len_bytes)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	int fd;
+
+	pthread_mutex_lock(&a->mutex);
+	fd = weft_open_fd(a);
+	if (fd >= 0)
+		weft_unreserve(fd, off, pages_of(len_bytes) * WEFT_PAGE);
+	unplace(a, pages_of(len_bytes), off);
+	pthread_mutex_unlock(&a->mutex);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The format of a pool: one file that every member maps. Offsets and handles, never pointers;
+ * fixed widths; each field names its one writer. Freestanding: user space, kernel and tools share it.
+ *
+ *   0        header, then the lease tables
+ *   1 MiB    members
+ *   32 MiB   queue pairs (QPN = index | generation << 18)
+ *   96 MiB   memory regions (key = index << 8 | generation)
+ *   192 MiB  segments of 64 MiB, leased to members: extents of regions, rings
+ *
+ * Ownership is by lease: a segment, a block of queue pairs or a block of regions belongs to one
+ * member, which alone writes in it and keeps its own books in private memory. A lease is one
+ * 8-byte word, changed under the pool's file lock. Recovering a dead member is giving back its leases.
+ *
+ * Writers: [L] whoever holds the file lock, [O] the owner of the lease or the member itself,
+ * [P] the one peer that the text names, [*] anyone, always the same value.
+ */
+#ifndef WEFT_POOL_FORMAT_H
+#define WEFT_POOL_FORMAT_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
+#define WEFT_POOL_VERSION 1u
+
+#define WEFT_PAGE	  4096ull
+#define WEFT_LINE	  64u
+#define WEFT_SEGMENT	  (64ull << 20)
+#define WEFT_SEGMENTS	  4096u /* the first three hold the tables and are never leased */
+#define WEFT_FIRST_SEGMENT 3u
+#define WEFT_WINDOW	  (WEFT_SEGMENTS * WEFT_SEGMENT)
+
+#define WEFT_MEMBERS	  1024u
+#define WEFT_MEMBER_LINES 64u
+#define WEFT_MEMBER_GIDS  32u
+
+#define WEFT_QP_INDEX_BITS 18u
+#define WEFT_QPS	   (1u << WEFT_QP_INDEX_BITS)
+#define WEFT_QP_BLOCK	   64u
+#define WEFT_MR_INDEX_BITS 20u
+#define WEFT_MRS	   (1u << WEFT_MR_INDEX_BITS)
+#define WEFT_MR_BLOCK	   256u
+#define WEFT_BLOCKS	   4096u /* of queue pairs, and of regions */
+
+#define WEFT_OFF_LEASES	 WEFT_PAGE
+#define WEFT_OFF_MEMBERS (1ull << 20)
+#define WEFT_OFF_QPS	 (32ull << 20)
+#define WEFT_OFF_MRS	 (96ull << 20)
+
+/* What has been carried, counted where it is executed: by the requester. */
+struct weft_counters {
+	uint64_t ops_write, bytes_write;
+	uint64_t ops_read, bytes_read;
+	uint64_t ops_send, bytes_send;
+	uint64_t ops_atomic;
+};
+
+struct weft_pool_header {
+	uint64_t magic;	    /* [L] written last when the pool is made */
+	uint32_t version;   /* [L] */
+	uint32_t reserved;
+	uint64_t signature; /* [L] of the layout, weft_pool_signature() */
+	uint64_t file_bytes;
+	uint64_t incarnations;		/* [L] the last one given out */
+	_Atomic uint64_t members_high;	/* [L] members ever used are below this; their pages stay */
+	struct weft_counters departed;	/* [L] sums of the members that have gone */
+};
+
+/*
+ * Leases: 0 free, else member index + 1 in the low 16 bits and its incarnation above.
+ * A run of segments that holds one large extent is leased segment by segment.
+ */
+struct weft_pool_leases {
+	_Atomic uint64_t segment[WEFT_SEGMENTS];  /* [L] */
+	_Atomic uint64_t qp_block[WEFT_BLOCKS];	  /* [L] */
+	_Atomic uint64_t mr_block[WEFT_BLOCKS];	  /* [L] */
+};
+
+/*
+ * One line a thread. busy: 0, or the member at which the thread is executing, + 1, and a sequence
+ * above bit 16. Whoever takes rights away waits until no line names it with the same value.
+ */
+struct weft_pool_line {
+	_Atomic uint64_t busy;	       /* [O] the thread */
+	struct weft_counters counters; /* [O] the thread */
+};
+
+/* What a thread asks of the engine of another member: work on memory that only its owner reaches. */
+struct weft_pool_ask {
+	/* [O] the thread: odd while asked; the answer is due for exactly this number */
+	_Alignas(WEFT_LINE) _Atomic uint64_t seq;
+	uint32_t target; /* member */
+	uint32_t kind;	 /* enum weft_ask_kind */
+	uint64_t va;
+	uint64_t len_bytes;
+	uint64_t operand[2];
+	uint64_t bounce_off; /* where the bytes come from or go to, in a segment of the asker */
+	/* [P] the engine of `target` */
+	_Alignas(WEFT_LINE) _Atomic uint64_t answered; /* the seq it answers, stored last */
+	uint64_t value;
+	int64_t error; /* 0 or -errno */
+};
+
+enum weft_ask_kind {
+	WEFT_ASK_READ = 1,
+	WEFT_ASK_WRITE,
+	WEFT_ASK_CMP_SWAP,
+	WEFT_ASK_FETCH_ADD,
+};
+
+struct weft_pool_member {
+	_Atomic uint64_t incarnation; /* [L] 0: free */
+	uint32_t pid;		      /* [O] in the pid namespace pid_ns, as are the rest of this line */
+	uint32_t uid;
+	uint64_t pid_ns, net_ns; /* inode numbers of the namespaces */
+	uint64_t start_time;	 /* of the process, clock ticks since boot */
+	char comm[16];
+	_Atomic uint32_t lines; /* [O] lines in use are below this */
+	uint32_t ngids;
+	uint8_t gid[WEFT_MEMBER_GIDS][16];
+
+	/* The engine's doorbell: reasons first, then `rung`, then wake it if it sleeps. */
+	_Alignas(WEFT_LINE) _Atomic uint32_t rung; /* [*] 1, [O] the engine: 0 */
+	_Atomic uint32_t event_due;		   /* [*] 1, [O] 0: an armed queue has completions */
+	_Atomic uint32_t ask_due;		   /* [*] 1, [O] 0 */
+	_Atomic uint32_t error_due;		   /* [*] 1, [O] 0: a peer put a queue pair in error */
+	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the engine */
+
+	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
+	struct weft_pool_ask ask[WEFT_MEMBER_LINES];
+};
+
+/*
+ * The responder's side of a queue pair as peers see it.
+ * conn: destination QPN (24 bits), weft_pool_conn (8 bits), and above them a sequence that grows
+ * with every change of this line, so that a peer compares one word to know that all it has read
+ * before still holds.
+ */
+enum weft_pool_conn {
+	WEFT_CONN_NONE = 0,  /* RESET or INIT, or no queue pair */
+	WEFT_CONN_READY = 1, /* takes requests */
+	WEFT_CONN_ERROR = 2, /* nothing is answered */
+};
+
+struct weft_pool_qp {
+	_Atomic uint64_t conn; /* [O] stored last */
+	_Atomic uint32_t qpn;  /* [O] 0: free */
+	uint32_t pd;	       /* [O] all of this line */
+	uint64_t rq_off;       /* of the receive ring, rq_size slots of rq_stride bytes */
+	uint64_t ring_off;     /* of the completion ring that the connected peer fills */
+	uint32_t rq_size, rq_stride;
+	uint16_t owner;
+	uint8_t type, state; /* state: for `weft info` */
+	uint8_t access, min_rnr_timer;
+	uint8_t reserved[2];
+	uint32_t generation; /* survives the queue pair */
+
+	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted; /* [O] receives ever posted since RESET */
+
+	/* [O] too, but about the peer: */
+	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken; /* receives of the peer's queue I have used */
+	/* the peer's conn word at which I found it at fault, and why (enum weft_fault): the peer's
+	 * owner derives its state from it */
+	_Atomic uint64_t fault_conn;
+	uint32_t fault_code;
+};
+
+/* A receive as posted. Written by the owner before rq_posted grows; read by the connected peer. */
+struct weft_pool_sge {
+	uint64_t addr;
+	uint32_t len_bytes;
+	uint32_t lkey;
+};
+
+struct weft_pool_recv {
+	uint64_t wr_id;
+	uint32_t num_sge;
+	uint32_t reserved;
+	struct weft_pool_sge sge[];
+};
+
+/*
+ * A completion ring: receive completions that one member writes for one completion queue. It is as
+ * deep as the receives that can complete into it, so it cannot overrun and needs no consumer index.
+ * Entry n is valid when its lap is n / size + 1.
+ */
+struct weft_pool_cqe {
+	uint64_t wr_id;
+	uint32_t qpn;
+	uint32_t byte_len;
+	uint32_t imm; /* as it travels: big-endian */
+	uint32_t src_qpn;
+	uint8_t status, opcode;
+	uint8_t flags, solicited;
+	_Atomic uint32_t lap; /* stored last */
+};
+
+struct weft_pool_ring {
+	_Atomic uint32_t armed; /* [O] owner of the queue: 0, 1 any completion, 2 solicited only */
+	uint32_t size;		/* a power of two */
+	uint16_t owner, producer;
+	_Alignas(WEFT_LINE) _Atomic uint64_t produced; /* [P] the producing member */
+	_Alignas(WEFT_LINE) struct weft_pool_cqe cqe[];
+};
+
+/*
+ * A memory region as peers see it. Most have one pooled run between an in-place head and tail:
+ * it stands here, [lo, hi) counted from the start of the region. Others list their pieces.
+ */
+struct weft_pool_mr {
+	_Atomic uint32_t key; /* [O] stored last when made, 0 first when ended; all else between */
+	uint16_t owner;
+	uint8_t access;	      /* enum weft_access, low byte */
+	uint8_t generation;   /* survives the region */
+	uint32_t pd;
+	uint32_t npieces; /* 0: the run here; else `off` is that of an array of weft_pool_piece */
+	uint64_t iova, len_bytes;
+	uint64_t va; /* of iova in the owner */
+	uint64_t off, lo, hi;
+};
+
+struct weft_pool_piece {
+	uint64_t start; /* from the start of the region; the next piece's start ends it */
+	uint64_t off;	/* UINT64_MAX: in place */
+};
+
+_Static_assert(sizeof(struct weft_pool_line) == WEFT_LINE, "a thread writes one line");
+_Static_assert(sizeof(struct weft_pool_mr) == WEFT_LINE, "a key check reads one line");
+_Static_assert(sizeof(struct weft_pool_qp) == 3 * WEFT_LINE, "one line a writer");
+_Static_assert(sizeof(struct weft_pool_cqe) == 32, "two completions a line");
+_Static_assert(sizeof(struct weft_pool_leases) <= WEFT_OFF_MEMBERS - WEFT_OFF_LEASES, "leases fit");
+_Static_assert(WEFT_MEMBERS * sizeof(struct weft_pool_member) <= WEFT_OFF_QPS - WEFT_OFF_MEMBERS,
+	       "members fit");
+_Static_assert(WEFT_QPS * sizeof(struct weft_pool_qp) <= WEFT_OFF_MRS - WEFT_OFF_QPS, "QPs fit");
+_Static_assert(WEFT_MRS * sizeof(struct weft_pool_mr) <=
+		       WEFT_FIRST_SEGMENT * WEFT_SEGMENT - WEFT_OFF_MRS,
+	       "regions fit");
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the pool's own files share: the private half of an attachment. */
+#ifndef WEFT_POOL_INTERNAL_H
+#define WEFT_POOL_INTERNAL_H
+
+#include <limits.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "pool/pool.h"
+
+/* Books of one segment that extents are cut from, a bit a page. */
+struct weft_segment_books {
+	uint64_t used[WEFT_SEGMENT / WEFT_PAGE / 64];
+	uint32_t free_pages;
+	uint32_t next; /* where the search goes on */
+};
+
+/* A free list for each power of two from a line up to 32 KiB. */
+#define WEFT_HEAP_CLASSES 10u
+
+struct weft_attachment {
+	struct weft_pool pool;
+	char path[PATH_MAX];
+	int fd;
+	dev_t dev;
+	ino_t ino;
+	unsigned int references;
+	pthread_mutex_t mutex; /* guards all below, and orders the file lock between threads */
+
+	struct weft_segment_books *books[WEFT_SEGMENTS];
+	uint64_t heap_free[WEFT_HEAP_CLASSES]; /* heads of lists through the free pieces */
+	uint64_t heap_top, heap_end;	       /* of the slab that is being cut */
+
+	uint64_t *qp_used; /* a bit an entry of the blocks that are ours */
+	uint64_t *mr_used;
+	uint32_t qp_next, mr_next;
+	uint64_t lines_used;
+	pthread_mutex_t shared_line;
+};
+
+static inline struct weft_attachment *weft_attachment(struct weft_pool *pool)
+{
+	return (struct weft_attachment *)pool;
+}
+
+/* open.c: the descriptor of the pool file, opened again if the program closed it. fd or -errno. */
+int weft_open_fd(struct weft_attachment *a);
+
+/* lock.c: the file lock over leases (byte 0), and a member's proof of life (its own byte).
+ * Callers of the file lock hold a->mutex. */
+int weft_lock_file(int fd);
+void weft_lock_file_release(int fd);
+int weft_lock_member(int fd, uint16_t member);	  /* -EAGAIN: it lives */
+void weft_lock_member_release(int fd, uint16_t member);
+bool weft_lock_member_held(int fd, uint16_t member); /* by another description than fd's */
+
+/* reserve.c: pages of the file that may be touched without SIGBUS or the cgroup's SIGKILL. */
+int weft_reserve(int fd, uint64_t off, uint64_t len_bytes);
+void weft_unreserve(int fd, uint64_t off, uint64_t len_bytes);
+
+/* lease.c. Callers hold a->mutex and, for take, nothing else. */
+uint64_t weft_lease_word(const struct weft_pool *pool);
+int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *first);
+void weft_lease_drop_segments(struct weft_attachment *a, uint32_t first, uint32_t count);
+void weft_lease_drop_all(struct weft_attachment *a, uint64_t word);
+
+/* member.c: members ever used are below high; see maps one, NULL if it was never used. */
+uint16_t weft_members_high(const struct weft_pool *pool);
+struct weft_pool_member *weft_member_see(struct weft_pool *pool, uint16_t member);
+/* The file lock is held. */
+int weft_member_join(struct weft_attachment *a);
+void weft_member_leave(struct weft_attachment *a, uint16_t member);
+/* Waits until no line of a living member names `member`. -ETIMEDOUT. */
+int weft_member_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns);
+
+#endif

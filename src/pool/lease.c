@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Leases of segments and of blocks of table entries. Taking one is the only allocation that
+ * crosses processes; within a lease the owner keeps its own books.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/internal.h"
+
+uint64_t weft_lease_word(const struct weft_pool *pool)
+{
+	return pool->incarnation << 16 | (pool->me + 1u);
+}
+
+static bool run_is_free(const struct weft_pool_leases *leases, uint32_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (atomic_load_explicit(&leases->segment[first + i], memory_order_relaxed))
+			return false;
+	return true;
+}
+
+int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *first)
+{
+	struct weft_pool_leases *leases = a->pool.leases;
+	int fd = weft_open_fd(a), err;
+
+	if (fd < 0)
+		return fd;
+	err = weft_lock_file(fd);
+	if (err)
+		return err;
+	err = -ENOSPC;
+	for (uint32_t i = WEFT_FIRST_SEGMENT; i + count <= WEFT_SEGMENTS; i++) {
+		if (!run_is_free(leases, i, count))
+			continue;
+		for (uint32_t k = 0; k < count; k++)
+			atomic_store_explicit(&leases->segment[i + k], weft_lease_word(&a->pool),
+					      memory_order_relaxed);
+		*first = i;
+		err = 0;
+		break;
+	}
+	weft_lock_file_release(fd);
+	return err;
+}
+
+void weft_lease_drop_segments(struct weft_attachment *a, uint32_t first, uint32_t count)
+{
+	/* one word each, ours: a reader sees the lease or sees it free */
+	for (uint32_t i = 0; i < count; i++)
+		atomic_store_explicit(&a->pool.leases->segment[first + i], 0, memory_order_release);
+}
+
+/* The tables of queue pairs and of regions are leased alike. */
+struct table {
+	_Atomic uint64_t *lease;
+	_Atomic uint8_t *seen;
+	uint64_t *used; /* a bit an entry */
+	uint32_t *next;
+	uint32_t per_block, entry_bytes;
+	uint64_t off;
+};
+
+static struct table qp_table(struct weft_attachment *a)
+{
+	return (struct table){ a->pool.leases->qp_block, a->pool.qp_block_seen, a->qp_used, &a->qp_next,
+			       WEFT_QP_BLOCK, sizeof(struct weft_pool_qp), WEFT_OFF_QPS };
+}
+
+static struct table mr_table(struct weft_attachment *a)
+{
+	return (struct table){ a->pool.leases->mr_block, a->pool.mr_block_seen, a->mr_used, &a->mr_next,
+			       WEFT_MR_BLOCK, sizeof(struct weft_pool_mr), WEFT_OFF_MRS };
+}
+
+static int map_block(struct weft_pool *pool, const struct table *t, uint32_t block)
+{
+	uint64_t bytes = (uint64_t)t->per_block * t->entry_bytes;
+
+	if (!weft_pool_window(pool, t->off + block * bytes, bytes))
+		return -ENOMEM;
+	atomic_store_explicit(&t->seen[block], 1, memory_order_relaxed);
+	return 0;
+}
+
+static int lease_block(struct weft_attachment *a, const struct table *t, uint32_t *block)
+{
+	uint64_t bytes = (uint64_t)t->per_block * t->entry_bytes;
+	int fd = weft_open_fd(a), err;
+
+	if (fd < 0)
+		return fd;
+	err = weft_lock_file(fd);
+	if (err)
+		return err;
+	err = -ENOSPC;
+	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
+		if (atomic_load_explicit(&t->lease[i], memory_order_relaxed))
+			continue;
+		/* reserved before it is leased, and for ever: peers may look at the entries of a
+		 * block that they have once seen leased */
+		err = weft_reserve(fd, t->off + i * bytes, bytes);
+		if (err)
+			break;
+		atomic_store_explicit(&t->lease[i], weft_lease_word(&a->pool), memory_order_release);
+		*block = i;
+		break;
+	}
+	weft_lock_file_release(fd);
+	return err;
+}
+
+static int take_from(const struct table *t, uint32_t block, uint32_t *index)
+{
+	for (uint32_t i = block * t->per_block; i < (block + 1) * t->per_block; i += 64) {
+		uint64_t used = t->used[i / 64];
+
+		/* the first two numbers and the first key are special in every RDMA network */
+		if (i == 0)
+			used |= 3;
+		if (~used) {
+			uint32_t bit = (uint32_t)__builtin_ctzll(~used);
+
+			t->used[i / 64] |= 1ull << bit;
+			*index = i + bit;
+			return 0;
+		}
+	}
+	return -ENOSPC;
+}
+
+static int take(struct weft_attachment *a, const struct table *t, uint32_t *index)
+{
+	uint64_t mine = weft_lease_word(&a->pool);
+	uint32_t block = *t->next;
+	int err;
+
+	/* go on where the last one was found; entries come back in no order */
+	for (uint32_t i = 0; i < WEFT_BLOCKS; i++, block = (block + 1) % WEFT_BLOCKS) {
+		if (atomic_load_explicit(&t->lease[block], memory_order_relaxed) != mine)
+			continue;
+		if (!take_from(t, block, index))
+			goto found;
+	}
+	err = lease_block(a, t, &block);
+	if (err)
+		return err;
+	err = take_from(t, block, index);
+	if (err)
+		return err;
+found:
+	*t->next = block;
+	return map_block(&a->pool, t, block);
+}
+
+static int take_locked(struct weft_attachment *a, struct table (*of)(struct weft_attachment *),
+		       uint32_t *index)
+{
+	struct table t = of(a);
+	int err;
+
+	pthread_mutex_lock(&a->mutex);
+	err = take(a, &t, index);
+	pthread_mutex_unlock(&a->mutex);
+	return err;
+}
+
+static void drop_locked(struct weft_attachment *a, uint64_t *used, uint32_t index)
+{
+	pthread_mutex_lock(&a->mutex);
+	used[index / 64] &= ~(1ull << index % 64);
+	pthread_mutex_unlock(&a->mutex);
+}
+
+int weft_pool_take_qp(struct weft_pool *pool, uint32_t *index)
+{
+	return take_locked(weft_attachment(pool), qp_table, index);
+}
+
+void weft_pool_drop_qp(struct weft_pool *pool, uint32_t index)
+{
+	drop_locked(weft_attachment(pool), weft_attachment(pool)->qp_used, index);
+}
+
+int weft_pool_take_mr(struct weft_pool *pool, uint32_t *index)
+{
+	return take_locked(weft_attachment(pool), mr_table, index);
+}
+
+void weft_pool_drop_mr(struct weft_pool *pool, uint32_t index)
+{
+	drop_locked(weft_attachment(pool), weft_attachment(pool)->mr_used, index);
+}
+
+static int see(struct weft_pool *pool, const struct table *t, uint32_t index)
+{
+	uint32_t block = index / t->per_block;
+	int err;
+
+	if (block >= WEFT_BLOCKS)
+		return -ENOENT;
+	if (atomic_load_explicit(&t->seen[block], memory_order_relaxed))
+		return 0;
+	/* acquire: pairs with the release in lease_block; the pages are reserved */
+	if (!atomic_load_explicit(&t->lease[block], memory_order_acquire))
+		return -ENOENT;
+	err = map_block(pool, t, block);
+	return err ? -ENOENT : 0;
+}
+
+int weft_pool_see_qp(struct weft_pool *pool, uint32_t index)
+{
+	struct table t = qp_table(weft_attachment(pool));
+
+	return see(pool, &t, index);
+}
+
+int weft_pool_see_mr(struct weft_pool *pool, uint32_t index)
+{
+	struct table t = mr_table(weft_attachment(pool));
+
+	return see(pool, &t, index);
+}
+
+static void end_qps(struct weft_pool *pool, uint32_t block)
+{
+	for (uint32_t i = 0; i < WEFT_QP_BLOCK; i++) {
+		struct weft_pool_qp *qp = &pool->qps[block * WEFT_QP_BLOCK + i];
+		uint64_t conn = atomic_load_explicit(&qp->conn, memory_order_relaxed);
+
+		if (!atomic_load_explicit(&qp->qpn, memory_order_relaxed))
+			continue;
+		atomic_store_explicit(&qp->conn, ((conn >> 32) + 1) << 32, memory_order_relaxed);
+		atomic_store_explicit(&qp->qpn, 0, memory_order_release);
+	}
+}
+
+static void end_mrs(struct weft_pool *pool, uint32_t block)
+{
+	for (uint32_t i = 0; i < WEFT_MR_BLOCK; i++)
+		atomic_store_explicit(&pool->mrs[block * WEFT_MR_BLOCK + i].key, 0,
+				      memory_order_release);
+}
+
+/*
+ * Everything that a member held. Rights end first, then whoever was executing there finishes, then
+ * the memory goes. The steps may be repeated: who dies here leaves the rest to the next one.
+ */
+void weft_lease_drop_all(struct weft_attachment *a, uint64_t word)
+{
+	struct weft_pool *pool = &a->pool;
+	struct table qp = qp_table(a), mr = mr_table(a);
+	int fd = weft_open_fd(a);
+
+	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
+		if (atomic_load_explicit(&qp.lease[i], memory_order_relaxed) == word &&
+		    !map_block(pool, &qp, i))
+			end_qps(pool, i);
+		if (atomic_load_explicit(&mr.lease[i], memory_order_relaxed) == word &&
+		    !map_block(pool, &mr, i))
+			end_mrs(pool, i);
+	}
+	weft_pool_barrier(pool);
+	/* A stopped executor keeps the memory from its next owner, not from ending here. */
+	if (weft_member_wait_idle(pool, (uint16_t)((word & 0xffff) - 1), 1000000000))
+		return;
+	for (uint32_t i = WEFT_FIRST_SEGMENT; i < WEFT_SEGMENTS; i++) {
+		if (atomic_load_explicit(&pool->leases->segment[i], memory_order_relaxed) != word)
+			continue;
+		if (fd >= 0)
+			weft_unreserve(fd, i * WEFT_SEGMENT, WEFT_SEGMENT);
+		atomic_store_explicit(&pool->leases->segment[i], 0, memory_order_release);
+	}
+	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
+		if (atomic_load_explicit(&qp.lease[i], memory_order_relaxed) == word)
+			atomic_store_explicit(&qp.lease[i], 0, memory_order_release);
+		if (atomic_load_explicit(&mr.lease[i], memory_order_relaxed) == word)
+			atomic_store_explicit(&mr.lease[i], 0, memory_order_release);
+	}
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * An attached pool: the window through which this process sees the file, and what members do
+ * with it. Freestanding, so that the nic can include it; the calls below are the pool's, in user
+ * space built on libc.
+ *
+ * Context: any thread unless said otherwise. Slow calls take the private mutex of the process,
+ * and the file lock where they change leases.
+ */
+#ifndef WEFT_POOL_POOL_H
+#define WEFT_POOL_POOL_H
+
+#include <stdbool.h>
+
+#include "pool/format.h"
+
+#define WEFT_CHUNK_BITS 21u /* the window is mapped in chunks of 2 MiB, when first needed */
+
+struct weft_pool {
+	uint8_t *base; /* the window: WEFT_WINDOW bytes of address space */
+	struct weft_pool_leases *leases;
+	struct weft_pool_member *members;
+	struct weft_pool_qp *qps;
+	struct weft_pool_mr *mrs;
+	struct weft_pool_member *self;
+	uint64_t incarnation;
+	uint16_t me;
+	/* What this process has mapped: a flag a chunk and a block, the key for which a region's
+	 * extents were populated. Each only ever goes from unseen to seen, under the mutex. */
+	_Atomic uint8_t *chunk_seen;
+	_Atomic uint8_t *qp_block_seen, *mr_block_seen;
+	_Atomic uint32_t *mr_ready;
+};
+
+/* A thread's place in the pool: its busy line and its ask. shared: more threads than lines; the
+ * holder takes weft_pool_share_lock() around its use. */
+struct weft_caller {
+	struct weft_pool_line *line;
+	struct weft_pool_ask *ask;
+	uint16_t index;
+	bool shared;
+};
+
+/*
+ * Attaches this process to the pool at `path` (NULL: $WEFT_POOL, else the user's own), or takes
+ * another reference. One pool a process: another path is refused.
+ * -EPROTO (not a pool, or another version or layout), -EPERM (not the user's own), -EBUSY (another
+ * pool is open, or no member is free), -ENOSPC, -ENOMEM, or open(2)'s. *why says it in a sentence.
+ */
+int weft_pool_get(const char *path, struct weft_pool **pool, const char **why);
+/* Drops the reference; the last one gives back all leases and detaches. */
+void weft_pool_put(struct weft_pool *pool);
+const char *weft_pool_path(const struct weft_pool *pool);
+
+/* The bytes [off, off + len) as this process sees them; NULL when the range is not of the pool's
+ * segments or cannot be mapped. Fast when seen before. */
+void *weft_pool_window(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
+/* The same, and touches every page now rather than at the first access. */
+void *weft_pool_populate(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
+/* Maps the table entry of a key or number if its block is leased. 0 or -ENOENT. */
+int weft_pool_see_mr(struct weft_pool *pool, uint32_t index);
+int weft_pool_see_qp(struct weft_pool *pool, uint32_t index);
+
+/* Table entries for this member; index out, -ENOSPC when none is left. */
+int weft_pool_take_qp(struct weft_pool *pool, uint32_t *index);
+void weft_pool_drop_qp(struct weft_pool *pool, uint32_t index);
+int weft_pool_take_mr(struct weft_pool *pool, uint32_t *index);
+void weft_pool_drop_mr(struct weft_pool *pool, uint32_t index);
+
+/* Extents: whole pages, reserved, with a hole behind each. -ENOSPC. */
+int weft_pool_extent_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off);
+void weft_pool_extent_free(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
+
+/* Small zeroed pieces for rings, aligned to a line. The same length frees them. -ENOSPC. */
+int weft_pool_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off);
+void weft_pool_free(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
+
+/* A line for the calling thread, given back when it ends. Never fails: the last line is shared. */
+void weft_pool_caller_get(struct weft_pool *pool, struct weft_caller *caller);
+void weft_pool_caller_put(struct weft_pool *pool, struct weft_caller *caller);
+void weft_pool_share_lock(struct weft_pool *pool);
+void weft_pool_share_unlock(struct weft_pool *pool);
+
+/*
+ * Revocation's second half: what the caller stored before this call is seen by every executor
+ * that starts from now on, and those that were executing at this member have ended.
+ * 0, or -ETIMEDOUT when one has not within a second (stopped in the middle of a copy).
+ */
+int weft_pool_quiesce(struct weft_pool *pool);
+/* The first half alone: every thread of every member has seen our stores, and we theirs. */
+void weft_pool_barrier(struct weft_pool *pool);
+
+/* Wakes a member's engine after a reason was stored in its doorbell. */
+void weft_pool_ring(struct weft_pool *pool, uint16_t member);
+/* The engine's sleep; returns when rung, or after timeout_ns (negative: never). */
+void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
+
+/* Whether the member of that incarnation is still there. Takes 0.3 µs or more. */
+bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation);
+/* Ends whatever dead members have left behind. How many there were. */
+unsigned int weft_pool_recover(struct weft_pool *pool);
+
+#endif
