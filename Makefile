@@ -26,6 +26,11 @@ check-quick: ## build, lint, unit and quick tests: under a minute, no root
 	@$(DEPS) build test
 	@$(RUN) quick
 
+bench: ## the measured bounds, as a table
+	@$(DEPS) build demo
+	@$(MAKE) --no-print-directory all
+	@bench/spine.py --build $(BUILD)
+
 slow: ## the tests too long for check
 	@$(DEPS) build test check
 	@$(RUN) slow
@@ -57,4 +62,4 @@ clean: ## removes the build folders
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-.PHONY: all demo check check-quick slow asan tsan coverage tidy install clean help
+.PHONY: all demo bench check check-quick slow asan tsan coverage tidy install clean help

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Posts and polls COUNT signaled WRITEs of 8 bytes between two queue pairs of one process. To be
+ * run under callgrind, which counts the instructions of post_all() and of poll_all().
+ *
+ *   posts COUNT
+ */
+#include "end.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BURST (END_DEPTH / 2)
+
+__attribute__((noinline)) static void post_all(struct end *end, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	for (unsigned int i = 0; i < BURST; i++)
+		end_require(!ibv_post_send(end->qp, wr, &bad), "ibv_post_send");
+}
+
+__attribute__((noinline)) static void poll_all(struct end *end)
+{
+	for (unsigned int i = 0; i < BURST; i++)
+		end_complete(end);
+}
+
+int main(int argc, char **argv)
+{
+	long count = argc == 2 ? strtol(argv[1], NULL, 10) : 0;
+	struct end_address here, there;
+	struct end from, to;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1};
+
+	if (count <= 0 || count % BURST) {
+		fprintf(stderr, "usage: posts COUNT (a multiple of %d)\n", BURST);
+		return 2;
+	}
+	end_open(&from, 4096, true);
+	end_open(&to, 4096, true);
+	here = end_address(&from);
+	there = end_address(&to);
+	end_connect(&from, &there);
+	end_connect(&to, &here);
+	sge = (struct ibv_sge){(uintptr_t)from.memory, 8, from.mr->lkey};
+	wr.wr.rdma.remote_addr = there.memory;
+	wr.wr.rdma.rkey = there.rkey;
+	for (long i = 0; i < count / BURST; i++) {
+		post_all(&from, &wr);
+		poll_all(&from);
+	}
+	end_close(&from);
+	end_close(&to);
+	return 0;
+}
