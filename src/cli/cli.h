@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The seam between `weft` and its commands. Command CMD is src/cli/CMD.c, which exports
+ * The seam between `weft` and its commands. Command CMD is a row of the table below and the file
+ * src/cli/CMD.c, which defines
  *
- *	const char weft_CMD_usage[]		what `weft CMD --help` prints, ends in a newline
- *	int weft_CMD_main(int argc, char **argv)	argv[0] is CMD; returns the exit status
+ *	const char weft_CMD_usage[]: what `weft CMD --help` prints, ends in a newline
+ *	int weft_CMD_main(int argc, char **argv): argv[0] is CMD; returns the exit status
  *
- * and has one row in the table of main.c. main.c answers --help and -h as the first argument, so
- * that no command needs to. Exit statuses: 0; 1 the work failed; 2 wrong usage
- *(weft_main_usage_error). `run` passes its program's and uses 125 to 127 for its own, as env(1)
- *does.
+ * --help and -h as the first argument are answered for it. Exit statuses: 0; 1 the work failed;
+ * 2 wrong usage. `run` passes its program's and uses 125, 126 and 127 for its own, as env(1) does.
  */
 #ifndef WEFT_CLI_CLI_H
 #define WEFT_CLI_CLI_H
+
+#define WEFT_COMMANDS(X)                                                                           \
+	X(run, "run a program over Weft")                                                          \
+	X(env, "print what a shell has to export so that its programs run over Weft")
+
+#define X(cmd, help)                                                                               \
+	extern const char weft_##cmd##_usage[];                                                    \
+	int weft_##cmd##_main(int argc, char **argv);
+WEFT_COMMANDS(X)
+#undef X
 
 /* Says on stderr "weft CMD: message" and where help is; returns 2, the exit status. */
 __attribute__((format(printf, 2, 3))) int weft_main_usage_error(const char *cmd, const char *fmt,

@@ -13,9 +13,11 @@ struct command {
 	const char *help; /* one line */
 };
 
+#define X(cmd, help) {#cmd, weft_##cmd##_main, weft_##cmd##_usage, help},
 static const struct command commands[] = {
-    {NULL, NULL, NULL, NULL},
+	WEFT_COMMANDS(X){NULL, NULL, NULL, NULL},
 };
+#undef X
 
 static void print_help(FILE *to)
 {

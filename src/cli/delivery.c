@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "cli/delivery.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const libraries[] = {"libibverbs.so.1", "librdmacm.so.1", "libweft-shim.so"};
+#define NLIBRARIES (sizeof(libraries) / sizeof(libraries[0]))
+
+static const struct {
+	const char *libs, *bin;
+} places[] = {
+	{".", "src/cli"}, /* a build folder */
+	{WEFT_LIBS_FROM_BIN, WEFT_LIBS_FROM_BIN "/bin"},
+	{"../lib/weft", "../lib/weft/bin"}, /* an installation that was moved */
+};
+
+/* Programs choose a NIC's address by these where no RDMA card tells them: index 3 is RoCE v2 on
+ * IPv4; Open MPI otherwise accepts only devices and transports that it knows by name. */
+static const struct {
+	const char *name, *value;
+} defaults[] = {
+	{"NCCL_IB_GID_INDEX", "3"},
+	{"OMPI_MCA_pml_ucx_devices", "any"},
+	{"OMPI_MCA_pml_ucx_tls", "any"},
+};
+
+/* The canonical name of base/rel in out, if it is there. */
+static int resolve(const char *base, const char *rel, char out[PATH_MAX])
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/%s", base, rel) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	return realpath(path, out) ? 0 : -errno;
+}
+
+static const char *missing_library(const struct weft_delivery *d)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < NLIBRARIES; i++)
+		if (resolve(d->libs, libraries[i], path))
+			return libraries[i];
+	return NULL;
+}
+
+static int check(const struct weft_delivery *d)
+{
+	const char *missing = missing_library(d);
+
+	if (missing) {
+		fprintf(stderr, "weft: %s is not in %s: build or install Weft again\n", missing,
+			d->libs);
+		return 125;
+	}
+	if (strpbrk(d->libs, ":; \t\n$%") || strchr(d->bin, ':')) {
+		fprintf(stderr, "weft: the loader cannot take libraries from '%s': move Weft to a "
+				"folder without spaces, colons, semicolons, $ and %% in its name\n",
+			d->libs);
+		return 125;
+	}
+	return 0;
+}
+
+int weft_delivery_find(struct weft_delivery *d)
+{
+	char self[PATH_MAX], shim[PATH_MAX], *slash;
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n < 0) {
+		fprintf(stderr, "weft: cannot find my own place: /proc/self/exe: %m\n");
+		return 125;
+	}
+	self[n] = '\0';
+	slash = strrchr(self, '/');
+	*slash = '\0';
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (resolve(self, places[i].libs, d->libs) ||
+		    resolve(self, places[i].bin, d->bin) ||
+		    resolve(d->libs, "libweft-shim.so", shim))
+			continue;
+		return check(d);
+	}
+	fprintf(stderr, "weft: found libweft-shim.so neither in %s nor in %s/%s: build or install "
+			"Weft again\n", self, self, WEFT_LIBS_FROM_BIN);
+	return 125;
+}
+
+/* A variable that is a list. */
+struct list {
+	const char *name;
+	const char *separators;
+	bool ours_first;
+	bool empty_counts; /* an empty element means the current folder */
+	const char *if_unset;
+};
+
+static const struct list library_path = {"LD_LIBRARY_PATH", ":;", true, true, ""};
+static const struct list preload = {"LD_PRELOAD", ": ", false, false, ""};
+static const struct list path = {"PATH", ":", true, true, "/bin:/usr/bin"}; /* as execvp has it */
+
+static bool contains(char *const items[], const char *item, size_t len)
+{
+	for (; *items; items++)
+		if (strlen(*items) == len && !memcmp(*items, item, len))
+			return true;
+	return false;
+}
+
+/* Writes the elements of old that are not ours, each behind a colon where one is due. */
+static void keep_foreign(FILE *out, const struct list *l, const char *old, char *const ours[])
+{
+	const char *colon = l->ours_first ? ":" : "";
+
+	while (*old) {
+		size_t len = strcspn(old, l->separators);
+
+		if ((len || l->empty_counts) && !contains(ours, old, len)) {
+			fprintf(out, "%s%.*s", colon, (int)len, old);
+			colon = ":";
+		}
+		old += len;
+		/* A separator at the very end stands before one more, empty element. */
+		if (*old && !*++old && l->empty_counts)
+			fputs(colon, out);
+	}
+	if (!l->ours_first)
+		fputs(colon, out);
+}
+
+/* The list with our elements (NULL-terminated) once each; NULL without memory. */
+static char *merge(const struct list *l, char *const ours[])
+{
+	const char *old = getenv(l->name) ?: l->if_unset;
+	char *value = NULL;
+	size_t size;
+	FILE *out = open_memstream(&value, &size);
+
+	if (!out)
+		return NULL;
+	if (!l->ours_first)
+		keep_foreign(out, l, old, ours);
+	for (size_t i = 0; ours[i]; i++)
+		fprintf(out, "%s%s", i ? ":" : "", ours[i]);
+	if (l->ours_first)
+		keep_foreign(out, l, old, ours);
+	return fclose(out) ? NULL : value;
+}
+
+static char *concat(const char *a, const char *b)
+{
+	char *s;
+
+	return asprintf(&s, "%s/%s", a, b) < 0 ? NULL : s;
+}
+
+static int set_list(const struct list *l, char *const ours[],
+		    int (*set)(const char *name, const char *value))
+{
+	char *value = merge(l, ours);
+
+	if (!value) {
+		fputs("weft: out of memory\n", stderr);
+		return 125;
+	}
+	return set(l->name, value);
+}
+
+static int set_pool(const char *pool, int (*set)(const char *name, const char *value))
+{
+	char *cwd, *absolute;
+
+	if (pool[0] == '/')
+		return set("WEFT_POOL", pool);
+	cwd = getcwd(NULL, 0);
+	absolute = cwd ? concat(cwd, pool) : NULL;
+	if (!absolute) {
+		fprintf(stderr, "weft: the current folder has no name: %m; give an absolute PATH\n");
+		return 125;
+	}
+	return set("WEFT_POOL", absolute);
+}
+
+int weft_delivery_each(const struct weft_delivery *d, const char *pool,
+		       int (*set)(const char *name, const char *value))
+{
+	char *libs[] = {(char *)d->libs, NULL};
+	char *bin[] = {(char *)d->bin, NULL};
+	char *preloads[NLIBRARIES + 1] = {NULL};
+	int err;
+
+	for (size_t i = 0; i < NLIBRARIES; i++) {
+		preloads[i] = concat(d->libs, libraries[i]);
+		if (!preloads[i])
+			return 125;
+	}
+	err = set_list(&library_path, libs, set);
+	err = err ?: set_list(&preload, preloads, set);
+	err = err ?: set_list(&path, bin, set);
+	err = err || !pool ? err : set_pool(pool, set);
+	for (size_t i = 0; !err && i < sizeof(defaults) / sizeof(defaults[0]); i++)
+		if (!getenv(defaults[i].name))
+			err = set(defaults[i].name, defaults[i].value);
+	return err;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The command `rdma` that programs under `weft run` find first: tells of weft0 in the format of
+ * iproute2's, from /sys/class/infiniband as the path shim shows it. All else, and everything where
+ * there is no weft0, is passed on to the system's rdma.
+ *
+ *	rdma [-j] link [show [weft0[/1]]]
+ *	rdma [-j] dev [show [weft0]]
+ *
+ * Words may be shortened and options may stand anywhere, as iproute2 takes them. Exit status: 0;
+ * 1 standard output failed; 127 passed on, and the system has none; else that of the system's.
+ */
+#include <limits.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEVICE "/sys/class/infiniband/weft0/"
+#define PORT   DEVICE "ports/1/"
+
+struct query {
+	bool json;
+	bool link; /* else dev */
+};
+
+/* One line of a file, from after the skipped words on; "" if there is none. Valid to the end. */
+static const char *read_value(const char *path, const char *skip)
+{
+	char line[128] = "", *value;
+	FILE *f = fopen(path, "re");
+
+	if (f) {
+		if (!fgets(line, sizeof(line), f))
+			line[0] = '\0';
+		fclose(f);
+	}
+	line[strcspn(line, "\n")] = '\0';
+	value = strstr(line, skip);
+	return strdup(value ? value + strlen(skip) : line) ?: "";
+}
+
+static void show_link(bool json)
+{
+	const char *state = read_value(PORT "state", ": ");
+	const char *netdev = read_value(PORT "gid_attrs/ndevs/0", "");
+	bool up = atoi(read_value(PORT "phys_state", "")) == 5;
+	const char *physical = up ? "LINK_UP" : "DISABLED";
+
+	if (json)
+		printf("[{\"ifindex\":0,\"ifname\":\"weft0\",\"port\":1,\"state\":\"%s\","
+		       "\"physical_state\":\"%s\",\"netdev\":\"%s\",\"netdev_index\":%u}]\n",
+		       state, physical, netdev, if_nametoindex(netdev));
+	else
+		printf("link weft0/1 state %s physical_state %s netdev %s \n", state, physical,
+		       netdev);
+}
+
+static void show_device(bool json)
+{
+	const char *fw = read_value(DEVICE "fw_ver", "");
+	const char *node = read_value(DEVICE "node_guid", "");
+	const char *image = read_value(DEVICE "sys_image_guid", "");
+
+	if (json)
+		printf("[{\"ifindex\":0,\"ifname\":\"weft0\",\"node_type\":\"ca\",\"fw\":\"%s\","
+		       "\"node_guid\":\"%s\",\"sys_image_guid\":\"%s\"}]\n",
+		       fw, node, image);
+	else
+		printf("0: weft0: node_type ca fw %s node_guid %s sys_image_guid %s \n", fw, node,
+		       image);
+}
+
+static bool shortens(const char *word, const char *whole)
+{
+	return *word && !strncmp(whole, word, strlen(word));
+}
+
+/* Whether the letters behind a dash are only of output: JSON, pretty, details, raw. */
+static bool take_option(const char *option, struct query *q)
+{
+	if (!strcmp(option, "-json"))
+		option = "j";
+	if (strspn(option, "jpdr") != strlen(option))
+		return false;
+	q->json |= strchr(option, 'j') != NULL;
+	return true;
+}
+
+/* Whether the question is one that we answer. */
+static bool parse(int argc, char **argv, struct query *q)
+{
+	const char *words[3] = {"", "show", "weft0"};
+	int n = 0;
+
+	for (int i = 1; i < argc; i++) {
+		if (argv[i][0] == '-') {
+			if (!take_option(argv[i] + 1, q))
+				return false;
+		} else if (n == 3) {
+			return false;
+		} else {
+			words[n++] = argv[i];
+		}
+	}
+	q->link = shortens(words[0], "link");
+	if (!q->link && !shortens(words[0], "dev"))
+		return false;
+	if (!shortens(words[1], "show") && !shortens(words[1], "list"))
+		return false;
+	return !strcmp(words[2], "weft0") ||
+	       (q->link && (!strcmp(words[2], "weft0/1") || !strcmp(words[2], "weft0/-")));
+}
+
+static bool is_self(const char *path)
+{
+	struct stat self, other;
+
+	return stat("/proc/self/exe", &self) || stat(path, &other) ||
+	       (self.st_dev == other.st_dev && self.st_ino == other.st_ino);
+}
+
+static int pass_on(char **argv)
+{
+	const char *places[] = {getenv("PATH") ?: "", "/usr/sbin:/sbin:/usr/bin:/bin"};
+	char path[PATH_MAX];
+
+	for (int i = 0; i < 2; i++) {
+		for (const char *at = places[i]; *at; at += strcspn(at, ":"), at += *at == ':') {
+			if (snprintf(path, sizeof(path), "%.*s/rdma", (int)strcspn(at, ":"), at) <
+				    (int)sizeof(path) &&
+			    !is_self(path))
+				execv(path, argv);
+		}
+	}
+	fputs("rdma: Weft's own answers `link show` and `dev show` of weft0 only, and the system "
+	      "has none: install iproute2\n",
+	      stderr);
+	return 127;
+}
+
+int main(int argc, char **argv)
+{
+	struct query q = {0};
+
+	if (access(DEVICE, F_OK) || !parse(argc, argv, &q))
+		return pass_on(argv);
+	if (q.link)
+		show_link(q.json);
+	else
+		show_device(q.json);
+	return fflush(stdout) || ferror(stdout);
+}
