@@ -16,7 +16,7 @@ all: ## build: leaves a runnable build/weft
 demo: ## Debian's perftest between two processes over Weft, beside this machine's limits
 	@$(DEPS) build demo
 	@$(MAKE) --no-print-directory all
-	@$(PYTHON) bench/demo.py --build $(BUILD)
+	@WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/demo.py
 
 check: ## every test; ends with `N passed, N failed, N skipped`
 	@$(DEPS) build test check
@@ -29,7 +29,7 @@ check-quick: ## build, lint, unit and quick tests: under a minute, no root
 bench: ## the measured bounds, as a table
 	@$(DEPS) build demo
 	@$(MAKE) --no-print-directory all
-	@bench/spine.py --build $(BUILD)
+	@WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/spine.py
 
 slow: ## the tests too long for check
 	@$(DEPS) build test check

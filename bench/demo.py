@@ -3,7 +3,6 @@
 """Runs Debian's own RDMA benchmarks between two processes over Weft and prints how near they come
 to what this machine can do at all."""
 import argparse
-from pathlib import Path
 
 import measure
 
@@ -12,11 +11,10 @@ FIGURES = [measure.WRITE_LAT, measure.READ_LAT, measure.SEND_LAT, measure.WRITE_
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--build', type=Path, default=measure.ROOT / 'build')
     parser.add_argument('--rounds', type=int, default=3)
     args = parser.parse_args()
     server, client = measure.cores()
-    rows = measure.measure(args.build.resolve(), FIGURES, args.rounds, measure.to_terminal)
+    rows = measure.or_exit(FIGURES, args.rounds)
     print(f"\nDebian's perftest between two processes over Weft (cores {server} and {client}, "
           f'medians of {args.rounds} runs)\n')
     table = [('program', 'over Weft', "this machine's limit", '', 'ratio')]

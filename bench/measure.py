@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / 'tests'))
-from fabric import Fabric  # noqa: E402  (the harness of the tests: it checks what it runs)
+from fabric import BUILD, Fabric, Trouble  # noqa: E402  (the harness of the tests: it checks what it runs)
 
 LATENCY, BANDWIDTH, RATE = 'ns', 'MiB/s', 'M/s'
 COLUMN = {LATENCY: 4, BANDWIDTH: 3, RATE: 4}
@@ -58,16 +58,16 @@ def cores():
     return usable[:2]
 
 
-def reference(folder, *argv):
-    done = subprocess.run([folder / 'bench' / argv[0], *map(str, argv[1:])], check=True,
+def reference(*argv):
+    done = subprocess.run([BUILD / 'bench' / argv[0], *map(str, argv[1:])], check=True,
                           capture_output=True, text=True)
     return json.loads(done.stdout)
 
 
-def limits(folder):
+def limits():
     server, client = cores()
-    line = reference(folder, 'line', server, client)
-    copy = reference(folder, 'copy', client, WRITE_BW.size)
+    line = reference('line', server, client)
+    copy = reference('copy', client, WRITE_BW.size)
     return {'line': line['line_ns'], 'copy': copy['shared_mib_s'],
             'copy_private': copy['private_mib_s'], 'cycles_per_us': line['cycles_per_us']}
 
@@ -81,19 +81,17 @@ def figure(fabric, wanted, cycles_per_us):
     return value * 1000 / cycles_per_us if wanted.unit == LATENCY else value
 
 
-def measure(folder, figures, rounds, progress=None):
+def measure(figures, rounds):
     """A list of rows {name, unit, value, limit, ratio, bound, ok, values, limits}."""
     values = {f: [] for f in figures}
     bars = []
-    with Fabric(folder) as fabric:
+    with Fabric() as fabric:
         for number in range(rounds):
-            bars.append(limits(folder))
+            bars.append(limits())
             for wanted in figures:
-                if progress:
-                    progress(f'round {number + 1} of {rounds}: {wanted.name}')
+                progress(f'round {number + 1} of {rounds}: {wanted.name}')
                 values[wanted].append(figure(fabric, wanted, bars[-1]['cycles_per_us']))
-    if progress:
-        progress('')
+    progress('')
     return [judge(f, values[f], [bar[f.limit] for bar in bars] if f.limit else []) for f in figures]
 
 
@@ -119,9 +117,17 @@ def show(value, unit):
     return f'{value:.0f} {unit}' if unit == LATENCY and value >= 100 else f'{value:.1f} {unit}'
 
 
-def to_terminal(text):
+def progress(text):
     """Progress on one line, where somebody watches."""
     if sys.stderr.isatty():
         print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
     elif text:
         print(text, file=sys.stderr, flush=True)
+
+
+def or_exit(figures, rounds):
+    """As measure(), but a program that does not run is told, not traced."""
+    try:
+        return measure(figures, rounds)
+    except Trouble as trouble:
+        raise SystemExit(f'\n{trouble}') from None

@@ -25,11 +25,10 @@ def table(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--build', type=Path, default=measure.ROOT / 'build')
     parser.add_argument('--rounds', type=int, default=7)
     parser.add_argument('--json', type=Path)
     args = parser.parse_args()
-    rows = measure.measure(args.build.resolve(), FIGURES, args.rounds, measure.to_terminal)
+    rows = measure.or_exit(FIGURES, args.rounds)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + '\n')
     print(*table(rows), sep='\n')

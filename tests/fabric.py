@@ -5,6 +5,8 @@ A Fabric owns a pool file of its own. Programs run under `weft run --pool FILE -
 nobody if the tests run as root, pinned, with a time-out. Program.done() raises Trouble unless the
 program ended with status 0, wrote no error, and had Weft's libraries loaded and no others.
 """
+import atexit
+import functools
 import json
 import os
 import re
@@ -142,30 +144,29 @@ class Program:
         return done
 
 
+@functools.cache
+def installed():
+    """An installation that an ordinary user may read, removed at exit: a build below somebody's home
+    is closed to others. Not in /dev/shm, which is often mounted noexec."""
+    folder = Path(tempfile.mkdtemp(prefix='weft-installed-'))
+    atexit.register(shutil.rmtree, folder)
+    folder.chmod(0o755)
+    subprocess.run(['meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir', folder],
+                   check=True)
+    return folder
+
+
 class Fabric:
     """A pool of its own and the programs on it; a context manager that leaves nothing behind."""
 
-    def __init__(self, build=BUILD):
+    def __init__(self):
         self.folder = Path(tempfile.mkdtemp(dir='/dev/shm', prefix='weft-test-'))
         self.folder.chmod(0o777)
         self.pool = self.folder / 'pool'
         self.programs = []
         self.env = {'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
                     'HOME': str(self.folder), 'LANG': 'C.UTF-8'}
-        self.staged = None
-        self.home = Path(build)
-        if os.geteuid() == 0:
-            self.stage()
-
-    def stage(self):
-        """Copies what `weft run` needs to where an ordinary user may read it: a build below
-        somebody's home is closed to others. Not to /dev/shm, often mounted noexec."""
-        self.staged = Path(tempfile.mkdtemp(prefix='weft-stage-'))
-        self.staged.chmod(0o755)
-        for source in self.home.iterdir():
-            if source.name == 'weft' or re.match(r'lib[\w-]+\.so', source.name):
-                shutil.copy2(source, self.staged / source.name, follow_symlinks=False)
-        self.home = self.staged
+        self.home = BUILD if os.geteuid() else installed()
 
     def __enter__(self):
         return self
@@ -175,22 +176,21 @@ class Fabric:
             if program.process.poll() is None:
                 program.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self.staged:
-            shutil.rmtree(self.staged, ignore_errors=True)
 
     def program(self, name):
         """The path of a program of tests/programs or bench, where the user can run it."""
         source = next(path for folder in ('tests/programs', 'bench')
                       if (path := BUILD / folder / name).exists())
-        if not self.staged:
-            return source
-        return shutil.copy2(source, self.staged / name)
+        return shutil.copy2(source, self.home / name) if self.home != BUILD else source
 
     def owns(self, library):
-        return Path(library).resolve().parent == self.home.resolve()
+        return Path(library).resolve().is_relative_to(self.home.resolve())
+
+    def weft(self):
+        return next(self.home.glob('**/bin/weft'), self.home / 'weft')
 
     def run_words(self):
-        return [self.home / 'weft', 'run', '--pool', self.pool, '--']
+        return [self.weft(), 'run', '--pool', self.pool, '--']
 
     def start(self, *argv, core=0, **env):
         program = Program(self, argv, core, env)
@@ -217,7 +217,7 @@ class Fabric:
 
     def info(self):
         """`weft info --json` of this pool."""
-        words = [*user_prefix(), self.home / 'weft', 'info', '--pool', self.pool, '--json']
+        words = [*user_prefix(), self.weft(), 'info', '--pool', self.pool, '--json']
         done = subprocess.run(words, env=self.env, capture_output=True, text=True, check=False,
                               timeout=TIMEOUT_S)
         if done.returncode:

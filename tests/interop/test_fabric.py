@@ -12,9 +12,6 @@ class Bare(Fabric):
     """Runs programs as they are, taking the libraries of a given folder for Weft's."""
     ours = '/nonexistent'
 
-    def stage(self):
-        pass
-
     def run_words(self):
         return []
 

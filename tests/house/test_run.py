@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""The runner counts what programs say, and a failure is never lost."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import run
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.mark.parametrize('result,stdout,tally', [
+    ('OK', 'ok 1 - a\nok 2 - b\n1..2\n', '2 passed, 0 failed, 0 skipped'),
+    ('FAIL', 'ok 1 - a\nnot ok 2 - b\n', '1 passed, 1 failed, 0 skipped'),
+    ('OK', 'ok 1 - a\nnot ok 2 # SKIP b\n', '1 passed, 0 failed, 1 skipped'),
+    ('OK', 'no lines of TAP', '1 passed, 0 failed, 0 skipped'),
+    ('FAIL', '', '0 passed, 1 failed, 0 skipped'),
+    ('FAIL', 'ok 1 - a\n', '1 passed, 1 failed, 0 skipped'),  # and then it crashed
+    ('TIMEOUT', None, '0 passed, 1 failed, 0 skipped'),
+    ('SKIP', '', '0 passed, 0 failed, 1 skipped'),
+])
+def test_cases_of_a_program(result, stdout, tally):
+    assert str(run.tap_cases({'result': result, 'stdout': stdout})) == tally
+
+
+def runner(tree, *argv):
+    return subprocess.run([sys.executable, tree / 'tests/run.py', *argv], check=False, text=True,
+                          capture_output=True)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A small tree with one test in C and one lint script."""
+    here = Path(run.__file__)
+    (tmp_path / 'tests').mkdir()
+    (tmp_path / 'tests/run.py').write_text(here.read_text())
+    (tmp_path / 'tests/pytest.ini').write_text((here.parent / 'pytest.ini').read_text())
+    (tmp_path / 'tests/test_x.py').write_text(
+        'import pytest\n@pytest.mark.quick\ndef test_x():\n\tassert 1\n')
+    (tmp_path / 'tools').mkdir()
+    (tmp_path / 'tools/check-x').write_text('#!/bin/sh\nexit 0\n')
+    (tmp_path / 'tools/check-x').chmod(0o755)
+    (tmp_path / 'meson.build').write_text("project('x', 'c')\ntest('t', executable('t', 't.c'))\n")
+    (tmp_path / 't.c').write_text('int main(void) { return 0; }\n')
+    return tmp_path
+
+
+def last_line(done):
+    return done.stdout.splitlines()[-1]
+
+
+def test_all_pass(tree):
+    done = runner(tree, 'quick')
+    assert (done.returncode, last_line(done)) == (0, '3 passed, 0 failed, 0 skipped')
+
+
+@pytest.mark.parametrize('path,text', [
+    ('t.c', 'int main(void) { return 1; }\n'),
+    ('t.c', 'int main(void) { __builtin_trap(); }\n'),
+    ('tools/check-x', '#!/bin/sh\nexit 1\n'),
+    ('tests/test_x.py', 'import pytest\n@pytest.mark.quick\ndef test_x():\n\tassert 0\n'),
+    ('tests/test_x.py', 'import pytest\nimport nothing_of_this_name\n'),
+])
+def test_one_fails(tree, path, text):
+    (tree / path).write_text(text)
+    done = runner(tree, 'quick')
+    assert done.returncode == 1
+    assert ' 1 failed, ' in last_line(done)
+
+
+def test_broken_build(tree):
+    (tree / 't.c').write_text('no C\n')
+    done = runner(tree, 'quick')
+    assert (done.returncode, last_line(done)) == (1, '0 passed, 1 failed, 0 skipped')
+
+
+def test_skipped_script(tree):
+    (tree / 'tools/check-x').write_text('#!/bin/sh\nexit 77\n')
+    assert last_line(runner(tree, 'quick')) == '2 passed, 0 failed, 1 skipped'
+
+
+def test_last_log_is_not_counted_again(tree):
+    assert runner(tree, 'quick').returncode == 0
+    (tree / 'tests/test_x.py').write_text('raise SystemExit(1)\n')
+    done = runner(tree, 'quick')
+    assert done.returncode == 1 and json.dumps(last_line(done)).count('2 passed')
