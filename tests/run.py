@@ -88,11 +88,12 @@ def unit(folder, *options, wrapper=(), **env):
     return tally if ok or tally.failed else tally + verdict(False)
 
 
-def pytest(folder, marks):
+def pytest(folder, marks, *options, **env):
     report = folder / 'pytest.xml'
     report.unlink(missing_ok=True)
     ok = run('/usr/bin/python3', '-m', 'pytest', '-p', 'no:cacheprovider', '-ra', '-m', marks,
-             f'--junit-xml={report}', 'tests', WEFT_BUILD=str(folder), PYTHONDONTWRITEBYTECODE='1')
+             f'--junit-xml={report}', *options, 'tests', WEFT_BUILD=str(folder),
+             PYTHONDONTWRITEBYTECODE='1', **env)
     if not report.exists():
         return verdict(False)
     suite = xml.parse(report).getroot().find('testsuite')
@@ -150,7 +151,9 @@ def coverage(folder):
     build(folder, '-Db_coverage=true', '-Doptimization=1', '-Dc_args=-fprofile-update=atomic')
     for old in folder.rglob('*.gcda'):
         old.unlink()
-    tally = unit(folder)
+    # Only who built it may write the counts of a run, so that programs keep the user here.
+    tally = unit(folder, '--no-suite', 'slow') + pytest(
+        folder, 'not slow', '--ignore=tests/house', '--ignore=tests/speed', WEFT_KEEP_USER='1')
     summary = folder / 'coverage.json'
     if not run('gcovr', '-r', '.', '--object-directory', folder, '-f', 'src/nic/', '-f',
                'src/pool/', '--exclude-throw-branches', '--print-summary', '--json-summary',
