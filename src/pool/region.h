@@ -6,6 +6,8 @@
  * them back at the same address; all else is registered in place. A region is described to the
  * layers above as pieces in rising order of address that cover it without gaps.
  *
+ * A page that is part of a region is not moved by a later one: the pieces stay true until release.
+ *
  * Context: any thread; all calls take the one private mutex of the process. Not async-signal-safe.
  */
 #ifndef WEFT_POOL_REGION_H
@@ -25,7 +27,8 @@ struct weft_piece {
 
 /*
  * Where extents come from. An extent is whole pages of the pool file, reserved (never SIGBUS),
- * zeroed or not, with a hole behind it.
+ * zeroed, with a hole behind it. The calls are made under the mutex of the regions and must not
+ * call back.
  */
 struct weft_extent_source {
 	/* 0, -ENOSPC (the pool, the memory cgroup or the file system is full). *alias: where this
@@ -38,17 +41,27 @@ struct weft_extent_source {
 	void *arg;
 };
 
-/* What a region holds: opaque, made by acquire, ended by release. */
+struct weft_extent;
+
+/* What a region holds: made by acquire, ended by release, may be copied but not used twice. */
 struct weft_region {
 	struct weft_piece *pieces;
 	unsigned int npieces;
+
+	/* private */
+	struct weft_extent **extents;
+	uint64_t born;
 };
 
-/* Once per process, at the first open of a pool; registers the fork handlers.
- * The source must stay valid until weft_region_detach(). 0 or -errno. */
+/*
+ * Once per process, at the first open of a pool; registers the fork handlers.
+ * The source must stay valid until weft_region_detach(). -EBUSY (a source is attached), -ENOMEM,
+ * or -errno of mapping the pool or of reading /proc/self/maps.
+ */
 int weft_region_attach(const struct weft_extent_source *source);
 
-/* Moves everything back and forgets the source. The caller has ended every peer's access. */
+/* Moves everything back and forgets the source, which may take back all extents without further
+ * calls. The caller has ended every peer's access. Regions that are left may still be released. */
 void weft_region_detach(void);
 
 /*
@@ -58,8 +71,16 @@ void weft_region_detach(void);
  */
 int weft_region_acquire(void *addr, size_t len_bytes, bool may_move, struct weft_region *region);
 
-/* The last region over an extent moves its pages back before this returns.
- * The caller has ended every peer's access to the region. */
+/* The last region over a page moves it back before this returns; what the program has unmapped or
+ * mapped anew is left alone. The caller has ended every peer's access to the region. */
 void weft_region_release(struct weft_region *region);
+
+/*
+ * fork() gives the child private copies of all moved pages; the pool's regions, this attachment
+ * and its source mean nothing to it: releasing inherited regions only frees their memory.
+ * fn is called in the child, before fork returns, to let go of the rest (the descriptor of the
+ * pool, whose locks the child would otherwise hold). It must be async-signal-safe.
+ */
+void weft_region_on_fork_child(void (*fn)(void));
 
 #endif

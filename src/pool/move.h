@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Moving pages into the pool and back without losing a store of any thread.
+ *
+ * A process with one thread copies. Otherwise pages move in chunks, while stores of other threads
+ * into the chunk are held back: by userfaultfd, or where that is forbidden, by protecting the pages
+ * and a chained SIGSEGV handler. Limit: a system call of another thread that writes into that very
+ * chunk at that instant may return EFAULT.
+ *
+ * The caller holds the mutex of the regions.
+ */
+#ifndef WEFT_POOL_MOVE_H
+#define WEFT_POOL_MOVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whole pages of one mapping. */
+struct weft_move {
+	uintptr_t va;
+	size_t len_bytes;
+	uint8_t *alias; /* the same pages of the pool, as this process sees them elsewhere */
+	int fd;		/* of the pool */
+	uint64_t off;	/* in the pool */
+	int prot;	/* of the mapping */
+};
+
+/* Private anonymous pages become pages of the pool, shared with alias and not inherited by fork.
+ * The bytes, from the front, that have moved: fewer than asked for when a step failed. */
+size_t weft_move_in(const struct weft_move *move);
+
+/* The reverse: ordinary private memory again, with the same contents. */
+size_t weft_move_out(const struct weft_move *move);
+
+/* Which way to move; for tests, or $WEFT_MOVE=copy|uffd|segv where one way gives trouble. */
+enum weft_move_way {
+	WEFT_MOVE_AUTO,
+	WEFT_MOVE_COPY, /* loses stores of other threads */
+	WEFT_MOVE_UFFD,
+	WEFT_MOVE_SEGV,
+};
+void weft_move_force(enum weft_move_way way);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Holding stores back by protection: a thread that stores into the chunk lands in our handler and
+ * yields until the chunk has changed its place, then stores again.
+ *
+ * The handler stays installed once it was needed. Taking it away after each move would race with a
+ * thread whose fault the kernel has already turned into a signal, but not yet delivered.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "pool/hold.h"
+
+/* The chunk that is protected now, 0 if none. It may be shorter than WEFT_HOLD_CHUNK: a fault
+ * behind its end then waits for nothing, which is harmless. */
+static _Atomic uintptr_t window;
+/* How many chunks were ever protected. */
+static _Atomic uint64_t windows;
+static struct sigaction before;
+
+/* initial-exec: the handler must not allocate thread-local storage */
+#define HANDLER_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
+HANDLER_LOCAL uint64_t retried; /* the count of windows when this thread last tried again */
+HANDLER_LOCAL bool chaining;
+
+static bool in_window(uintptr_t addr)
+{
+	/* acquire: pairs with the release in close_window, after which the store succeeds */
+	uintptr_t start = atomic_load_explicit(&window, memory_order_acquire);
+
+	return start && addr >= start && addr < start + WEFT_HOLD_CHUNK;
+}
+
+/*
+ * Whether the fault may be our doing. Seen outside the window it may still stem from an earlier
+ * one that has closed since; then, and only then, has their number grown since this thread's last
+ * such fault, and storing again tells.
+ */
+static bool may_be_ours(uintptr_t addr)
+{
+	uint64_t seen = atomic_load_explicit(&windows, memory_order_relaxed);
+	bool waited = false;
+
+	while (in_window(addr)) {
+		waited = true;
+		sched_yield();
+	}
+	if (!waited && seen == retried)
+		return false;
+	retried = seen;
+	return true;
+}
+
+static void chain(int signal, siginfo_t *info, void *context)
+{
+	/* a handler that was installed over ours and calls ours calls us again */
+	if (chaining || before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
+		struct sigaction dfl = { .sa_handler = SIG_DFL };
+
+		sigaction(signal, &dfl, NULL);
+		return; /* the same instruction faults again */
+	}
+	chaining = true;
+	if (before.sa_flags & SA_SIGINFO)
+		before.sa_sigaction(signal, info, context);
+	else
+		before.sa_handler(signal);
+	chaining = false;
+}
+
+static void on_segv(int signal, siginfo_t *info, void *context)
+{
+	int saved = errno;
+
+	if (info->si_code != SEGV_ACCERR || !may_be_ours((uintptr_t)info->si_addr))
+		chain(signal, info, context);
+	errno = saved;
+}
+
+static int segv_begin(void)
+{
+	struct sigaction action = {
+		.sa_sigaction = on_segv,
+		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART,
+	};
+	struct sigaction now;
+
+	if (sigaction(SIGSEGV, NULL, &now))
+		return -errno;
+	if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_segv)
+		return 0;
+	before = now;
+	return sigaction(SIGSEGV, &action, NULL) ? -errno : 0;
+}
+
+static void open_window(uintptr_t start)
+{
+	atomic_fetch_add_explicit(&windows, 1, memory_order_relaxed);
+	atomic_store_explicit(&window, start, memory_order_relaxed);
+	/* no barrier: the fault comes after mprotect's, which is one */
+}
+
+static void close_window(void)
+{
+	/* release: pairs with the acquire in in_window */
+	atomic_store_explicit(&window, 0, memory_order_release);
+}
+
+static int segv_in(const struct weft_move *chunk)
+{
+	int err = 0;
+
+	open_window(chunk->va);
+	if (mprotect((void *)chunk->va, chunk->len_bytes, PROT_READ)) {
+		err = -errno;
+		goto close_window;
+	}
+	memcpy(chunk->alias, (void *)chunk->va, chunk->len_bytes);
+	err = weft_move_map(chunk);
+	if (err)
+		mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
+close_window:
+	close_window();
+	return err;
+}
+
+static int segv_out(const struct weft_move *chunk)
+{
+	void *copy;
+	int err = 0;
+
+	open_window(chunk->va);
+	if (mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot & ~PROT_WRITE)) {
+		err = -errno;
+		goto close_window;
+	}
+	err = weft_move_copy(chunk, &copy);
+	if (err)
+		goto unprotect;
+	if (mremap(copy, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   chunk->va) != MAP_FAILED)
+		goto close_window;
+	err = -errno;
+	munmap(copy, chunk->len_bytes);
+unprotect:
+	mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
+close_window:
+	close_window();
+	return err;
+}
+
+static void segv_end(void)
+{
+}
+
+const struct weft_hold weft_segv_hold = { segv_begin, segv_in, segv_out, segv_end };

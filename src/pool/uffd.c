@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Holding stores back by a user-mode userfaultfd: threads sleep in their fault, no signal is used. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pool/hold.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+static int uffd = -1;
+static uint8_t *scratch; /* where the pages stand while they are copied */
+static size_t scratch_bytes;
+
+static int uffd_begin(void)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
+	int err;
+
+	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	if (uffd < 0)
+		return -errno;
+	if (ioctl(uffd, UFFDIO_API, &api)) {
+		err = -errno;
+		goto close_uffd;
+	}
+	scratch_bytes = WEFT_HOLD_CHUNK;
+	scratch = mmap(NULL, scratch_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (scratch == MAP_FAILED) {
+		err = -errno;
+		goto close_uffd;
+	}
+	return 0;
+close_uffd:
+	close(uffd);
+	return err;
+}
+
+static int hold(const struct weft_move *chunk, uint64_t mode)
+{
+	struct uffdio_register range = {
+		.range = { .start = chunk->va, .len = chunk->len_bytes },
+		.mode = mode,
+	};
+
+	return ioctl(uffd, UFFDIO_REGISTER, &range) ? -errno : 0;
+}
+
+static void let_go(const struct weft_move *chunk)
+{
+	struct uffdio_range range = { .start = chunk->va, .len = chunk->len_bytes };
+
+	ioctl(uffd, UFFDIO_UNREGISTER, &range);
+	ioctl(uffd, UFFDIO_WAKE, &range);
+}
+
+/* The scratch holds the program's only copy, and is gone afterwards. */
+static void put_back(const struct weft_move *chunk)
+{
+	if (mremap(scratch, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   chunk->va) == MAP_FAILED)
+		abort();
+	scratch_bytes -= chunk->len_bytes;
+	scratch += chunk->len_bytes;
+}
+
+static int uffd_in(const struct weft_move *chunk)
+{
+	int err = hold(chunk, UFFDIO_REGISTER_MODE_MISSING);
+
+	if (err)
+		return err;
+	/* from here on every access to the chunk waits */
+	if (mremap((void *)chunk->va, chunk->len_bytes, chunk->len_bytes,
+		   MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, scratch) == MAP_FAILED) {
+		err = -errno;
+		goto let_go;
+	}
+	memcpy(chunk->alias, scratch, chunk->len_bytes);
+	err = weft_move_map(chunk);
+	if (err)
+		put_back(chunk);
+let_go:
+	let_go(chunk);
+	return err;
+}
+
+static int uffd_out(const struct weft_move *chunk)
+{
+	struct uffdio_writeprotect protect = {
+		.range = { .start = chunk->va, .len = chunk->len_bytes },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+	void *copy;
+	int err = hold(chunk, UFFDIO_REGISTER_MODE_WP);
+
+	if (err)
+		return err;
+	/* from here on every store into the chunk waits */
+	if (ioctl(uffd, UFFDIO_WRITEPROTECT, &protect)) {
+		err = -errno;
+		goto let_go;
+	}
+	err = weft_move_copy(chunk, &copy);
+	if (err)
+		goto let_go;
+	if (mremap(copy, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   chunk->va) == MAP_FAILED) {
+		err = -errno;
+		munmap(copy, chunk->len_bytes);
+	}
+let_go:
+	let_go(chunk);
+	return err;
+}
+
+static void uffd_end(void)
+{
+	if (scratch_bytes)
+		munmap(scratch, scratch_bytes);
+	close(uffd);
+}
+
+const struct weft_hold weft_uffd_hold = { uffd_begin, uffd_in, uffd_out, uffd_end };

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Threads store into pages while they move into the pool and back, in every way of moving: no
+ * store is lost, no load sees anything else. As root also as an ordinary user.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "memfd_source.h"
+#include "pool/move.h"
+
+#define THREADS 2
+#define PAGE	4096ul
+#define BYTES	(40 * PAGE)
+#define WORDS	(BYTES / sizeof(uint64_t))
+
+static uint64_t *memory;
+static _Atomic int stop;
+static uint64_t rounds[THREADS];
+static _Atomic int lost;
+
+/* Each thread owns every second word and counts all of them up together. */
+static void *hammer(void *arg)
+{
+	size_t mine = (size_t)arg;
+	uint64_t value = 0;
+
+	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+		for (size_t i = mine; i < WORDS; i += THREADS * 61) {
+			uint64_t *word = &memory[i];
+
+			if (__atomic_load_n(word, __ATOMIC_RELAXED) != value)
+				atomic_fetch_add(&lost, 1);
+			__atomic_store_n(word, value + 1, __ATOMIC_RELAXED);
+		}
+		value++;
+	}
+	rounds[mine] = value;
+	return NULL;
+}
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+/* 0 right, 1 wrong */
+static int race(double seconds)
+{
+	double end = now() + seconds;
+	pthread_t thread[THREADS];
+	unsigned long moves = 0;
+
+	memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memfd_source_attach();
+	for (size_t i = 0; i < THREADS; i++)
+		pthread_create(&thread[i], NULL, hammer, (void *)i);
+	while (now() < end) {
+		struct weft_region region;
+		size_t skip = moves % 7 * 1000;
+
+		if (weft_region_acquire((uint8_t *)memory + skip, BYTES - skip, true, &region)) {
+			printf("acquire failed\n");
+			return 1;
+		}
+		if (region.pieces[region.npieces - 1].off == WEFT_IN_PLACE) {
+			printf("did not move\n");
+			return 1;
+		}
+		weft_region_release(&region);
+		moves++;
+	}
+	atomic_store(&stop, 1);
+	for (size_t i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	for (size_t mine = 0; mine < THREADS; mine++) {
+		for (size_t i = mine; i < WORDS; i += THREADS * 61)
+			lost += memory[i] != rounds[mine];
+	}
+	printf("%lu moves, %d lost, %u extents left\n", moves, lost, memfd_source_extents());
+	return lost || memfd_source_extents();
+}
+
+static int in_child(enum weft_move_way way, uid_t uid, double seconds)
+{
+	static const char *const names[] = { "auto", "copy", "uffd", "segv" };
+	int status;
+	pid_t pid;
+
+	printf("%s, uid %d: ", names[way], (int)uid);
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		setenv("WEFT_MOVE", names[way], 1);
+		if (setresuid(uid, uid, uid))
+			_exit(1);
+		status = race(seconds);
+		fflush(stdout);
+		_exit(status);
+	}
+	if (waitpid(pid, &status, 0) < 0)
+		return 1;
+	if (WIFSIGNALED(status))
+		printf("killed by signal %d\n", WTERMSIG(status));
+	return status != 0;
+}
+
+int main(int argc, char **argv)
+{
+	double seconds = argc > 1 ? atof(argv[1]) : 0.5;
+	int failed = 0;
+
+	for (enum weft_move_way way = WEFT_MOVE_AUTO; way <= WEFT_MOVE_SEGV; way++) {
+		if (way == WEFT_MOVE_COPY)
+			continue; /* it is for one thread */
+		failed += in_child(way, getuid(), seconds);
+		if (!getuid())
+			failed += in_child(way, 65534, seconds);
+	}
+	return failed != 0;
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Which pages a region moves, how it describes them, and that all is undone at its end. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "memfd_source.h"
+
+#define PAGE 4096ul
+#define MIB  (1ul << 20)
+
+enum kind { IN_PLACE = 1, POOLED = 2, MIXED = IN_PLACE | POOLED };
+
+static uint8_t bss[16 * PAGE];
+
+static struct weft_region acquire(void *addr, size_t len)
+{
+	uint64_t at = (uintptr_t)addr;
+	struct weft_region region;
+
+	assert_int_equal(weft_region_acquire(addr, len, true, &region), 0);
+	for (unsigned int i = 0; i < region.npieces; i++) {
+		assert_int_equal(region.pieces[i].va, at);
+		assert_true(region.pieces[i].len_bytes > 0);
+		at += region.pieces[i].len_bytes;
+	}
+	assert_int_equal(at, (uintptr_t)addr + len);
+	return region;
+}
+
+static enum kind kind_of(const struct weft_region *region)
+{
+	int kind = 0;
+
+	for (unsigned int i = 0; i < region->npieces; i++)
+		kind |= region->pieces[i].off == WEFT_IN_PLACE ? IN_PLACE : POOLED;
+	return (enum kind)kind;
+}
+
+static void fill(uint8_t *memory, size_t len, unsigned int seed)
+{
+	for (size_t i = 0; i < len; i++)
+		memory[i] = (uint8_t)(i * 31 + i / PAGE + seed);
+}
+
+static void check(const uint8_t *memory, size_t len, unsigned int seed)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (memory[i] != (uint8_t)(i * 31 + i / PAGE + seed))
+			fail_msg("byte %zu is wrong", i);
+	}
+}
+
+/* Registered, the bytes are the same, through the pool, too, and both ways; afterwards also. */
+static enum kind round_trip(void *addr, size_t len)
+{
+	uint8_t *memory = addr;
+	struct weft_region region;
+	enum kind kind;
+
+	fill(memory, len, 1);
+	region = acquire(memory, len);
+	kind = kind_of(&region);
+	check(memory, len, 1);
+	for (unsigned int i = 0; i < region.npieces; i++) {
+		const struct weft_piece *piece = &region.pieces[i];
+		size_t from = piece->va - (uintptr_t)memory;
+
+		if (piece->off == WEFT_IN_PLACE)
+			continue;
+		assert_memory_equal(memfd_source_at(piece->off), memory + from, piece->len_bytes);
+		memory[from] ^= 0xff;
+		assert_int_equal(memfd_source_at(piece->off)[0], memory[from]);
+		memfd_source_at(piece->off)[0] ^= 0xff;
+	}
+	check(memory, len, 1);
+	weft_region_release(&region);
+	check(memory, len, 1);
+	fill(memory, len, 2);
+	check(memory, len, 2);
+	assert_int_equal(memfd_source_extents(), 0);
+	assert_int_equal(memfd_source_resident(), 0);
+	return kind;
+}
+
+static void *map(size_t len, int flags)
+{
+	void *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	return memory;
+}
+
+static void test_heap(void **state)
+{
+	static const struct {
+		size_t len;
+		enum kind kind;
+	} rows[] = {
+		{ 64, IN_PLACE },
+		{ 3 * PAGE, MIXED },
+		{ MIB, MIXED },
+		{ 64 * MIB, MIXED },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		void *memory = malloc(rows[i].len);
+
+		assert_int_equal(round_trip(memory, rows[i].len), rows[i].kind);
+		free(memory);
+	}
+}
+
+static void test_mmap(void **state)
+{
+	void *memory = map(MIB, MAP_PRIVATE);
+
+	assert_int_equal(round_trip(memory, MIB), POOLED);
+	assert_int_equal(round_trip((uint8_t *)memory + 1, MIB - 1), MIXED);
+	assert_int_equal(round_trip((uint8_t *)memory + 1, 2 * PAGE - 2), IN_PLACE);
+	munmap(memory, MIB);
+}
+
+static void test_huge_pages(void **state)
+{
+	uint8_t *memory = map(8 * MIB, MAP_PRIVATE);
+
+	madvise(memory, 8 * MIB, MADV_HUGEPAGE);
+	assert_int_equal(round_trip(memory, 8 * MIB), POOLED);
+	munmap(memory, 8 * MIB);
+}
+
+static void test_bss_and_stack(void **state)
+{
+	uint8_t stack[8 * PAGE];
+
+	assert_int_equal(round_trip(bss, sizeof(bss)), IN_PLACE);
+	assert_int_equal(round_trip(stack, sizeof(stack)), IN_PLACE);
+}
+
+static void *on_thread_stack(void *arg)
+{
+	static _Thread_local uint8_t local[4 * PAGE];
+	uint8_t stack[8 * PAGE];
+
+	assert_int_equal(round_trip(stack, sizeof(stack)), IN_PLACE);
+	assert_int_equal(round_trip(local, sizeof(local)), IN_PLACE);
+	return NULL;
+}
+
+static void test_thread_stack(void **state)
+{
+	pthread_t thread;
+
+	on_thread_stack(NULL); /* the main thread's, too */
+	assert_int_equal(pthread_create(&thread, NULL, on_thread_stack, NULL), 0);
+	pthread_join(thread, NULL);
+}
+
+static void test_mappings_of_files(void **state)
+{
+	FILE *file = tmpfile();
+	void *memory;
+
+	assert_int_equal(ftruncate(fileno(file), MIB), 0);
+	memory = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
+	assert_int_equal(round_trip(memory, MIB), IN_PLACE);
+	munmap(memory, MIB);
+	memory = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+	assert_int_equal(round_trip(memory, MIB), IN_PLACE);
+	munmap(memory, MIB);
+	fclose(file);
+	memory = map(MIB, MAP_SHARED);
+	assert_int_equal(round_trip(memory, MIB), IN_PLACE);
+	munmap(memory, MIB);
+}
+
+static void test_arguments(void **state)
+{
+	uint8_t *memory = map(4 * PAGE, MAP_PRIVATE);
+	struct weft_region region;
+
+	assert_int_equal(weft_region_acquire(memory, 0, true, &region), -EINVAL);
+	assert_int_equal(weft_region_acquire(memory, SIZE_MAX, true, &region), -EINVAL);
+	assert_int_equal(weft_region_acquire(NULL, 1, true, &region), -EFAULT);
+	munmap(memory + 2 * PAGE, PAGE);
+	assert_int_equal(weft_region_acquire(memory, 4 * PAGE, true, &region), -EFAULT);
+	assert_int_equal(weft_region_acquire(memory, 4 * PAGE, false, &region), -EFAULT);
+	assert_int_equal(weft_region_acquire(memory, PAGE, false, &region), 0);
+	assert_int_equal(kind_of(&region), IN_PLACE);
+	weft_region_release(&region);
+	assert_int_equal(weft_region_attach(&memfd_source), -EBUSY);
+	munmap(memory, 4 * PAGE);
+	assert_int_equal(memfd_source_extents(), 0);
+}
+
+/* All orders of acquiring and releasing three overlapping regions. */
+static void test_overlaps(void **state)
+{
+	static const struct {
+		size_t from, to;
+	} ranges[] = {
+		{ 0, 10 * PAGE },
+		{ 2 * PAGE + 7, 5 * PAGE + 9 },
+		{ 3 * PAGE, 14 * PAGE },
+	};
+	static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },
+					  { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+	uint8_t *memory = map(16 * PAGE, MAP_PRIVATE);
+
+	for (int i = 0; i < 36; i++) {
+		struct weft_region regions[3];
+
+		fill(memory, 16 * PAGE, 3);
+		for (int k = 0; k < 3; k++) {
+			int which = orders[i / 6][k];
+
+			regions[which] = acquire(memory + ranges[which].from,
+						 ranges[which].to - ranges[which].from);
+			check(memory, 16 * PAGE, 3);
+		}
+		for (int k = 0; k < 3; k++) {
+			weft_region_release(&regions[orders[i % 6][k]]);
+			check(memory, 16 * PAGE, 3);
+		}
+		assert_int_equal(memfd_source_extents(), 0);
+	}
+	munmap(memory, 16 * PAGE);
+}
+
+/* Random regions over one mapping, each checked against the bytes at its addresses. */
+static void test_many_overlaps(void **state)
+{
+	enum { PAGES = 32, REGIONS = 24, ROUNDS = 2000 };
+	struct weft_region regions[REGIONS] = { 0 };
+	uint8_t *memory = map(PAGES * PAGE, MAP_PRIVATE);
+
+	srand(1);
+	fill(memory, PAGES * PAGE, 4);
+	for (int i = 0; i < ROUNDS; i++) {
+		struct weft_region *region = &regions[rand() % REGIONS];
+		size_t from = (size_t)rand() % (PAGES * PAGE - 1);
+		size_t len = (size_t)rand() % (PAGES * PAGE - from) + 1;
+
+		if (region->pieces)
+			weft_region_release(region);
+		else
+			*region = acquire(memory + from, len);
+		for (int k = 0; k < REGIONS; k++) {
+			for (unsigned int p = 0; p < regions[k].npieces; p++) {
+				const struct weft_piece *piece = &regions[k].pieces[p];
+
+				if (piece->off != WEFT_IN_PLACE)
+					assert_memory_equal((void *)piece->va,
+							    memfd_source_at(piece->off),
+							    piece->len_bytes);
+			}
+		}
+	}
+	for (int k = 0; k < REGIONS; k++) {
+		if (regions[k].pieces)
+			weft_region_release(&regions[k]);
+	}
+	check(memory, PAGES * PAGE, 4);
+	munmap(memory, PAGES * PAGE);
+	assert_int_equal(memfd_source_extents(), 0);
+}
+
+static void test_full_pool(void **state)
+{
+	uint8_t *memory = map(5 * PAGE, MAP_PRIVATE);
+
+	mprotect(memory + 2 * PAGE, PAGE, PROT_READ); /* so that there are two runs */
+	for (unsigned int n = 1; n <= 2; n++) {
+		struct weft_region region;
+
+		fill(memory, 2 * PAGE, 5);
+		fill(memory + 3 * PAGE, 2 * PAGE, 5);
+		memfd_source_fail_at(n);
+		region = acquire(memory, 5 * PAGE);
+		assert_int_equal(kind_of(&region), n == 1 ? IN_PLACE : MIXED);
+		check(memory, 2 * PAGE, 5);
+		check(memory + 3 * PAGE, 2 * PAGE, 5);
+		weft_region_release(&region);
+		check(memory, 2 * PAGE, 5);
+		check(memory + 3 * PAGE, 2 * PAGE, 5);
+		memfd_source_fail_at(0);
+	}
+	assert_int_equal(memfd_source_extents(), 0);
+	munmap(memory, 5 * PAGE);
+}
+
+/* The program unmaps registered memory, maps other memory there and registers that. */
+static void test_unmapped(void **state)
+{
+	uint8_t *memory = map(8 * PAGE, MAP_PRIVATE);
+	struct weft_region old = acquire(memory, 8 * PAGE), new;
+
+	munmap(memory, 8 * PAGE);
+	weft_region_release(&old);
+	assert_int_equal(memfd_source_extents(), 0);
+
+	memory = map(8 * PAGE, MAP_PRIVATE);
+	old = acquire(memory, 8 * PAGE);
+	assert_ptr_equal(mmap(memory + PAGE, 4 * PAGE, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+			 memory + PAGE);
+	fill(memory, 8 * PAGE, 6);
+	new = acquire(memory, 8 * PAGE);
+	assert_int_equal(new.npieces, 3);
+	assert_int_equal(kind_of(&new), POOLED);
+	assert_int_equal(memfd_source_extents(), 2);
+	check(memory, 8 * PAGE, 6);
+	weft_region_release(&old);
+	check(memory, 8 * PAGE, 6);
+	for (int i = 0; i < 3; i++)
+		assert_memory_equal((void *)new.pieces[i].va, memfd_source_at(new.pieces[i].off),
+				    new.pieces[i].len_bytes);
+	weft_region_release(&new);
+	check(memory, 8 * PAGE, 6);
+	assert_int_equal(memfd_source_extents(), 0);
+	munmap(memory, 8 * PAGE);
+}
+
+static bool child_called;
+
+static void on_fork_child(void)
+{
+	child_called = true;
+}
+
+static void test_fork(void **state)
+{
+	uint8_t *memory = malloc(MIB);
+	struct weft_region region;
+	int status;
+	pid_t pid;
+
+	fill(memory, MIB, 7);
+	region = acquire(memory, MIB);
+	mprotect((void *)region.pieces[1].va, PAGE, PROT_READ);
+	weft_region_on_fork_child(on_fork_child);
+	pid = fork();
+	if (!pid) {
+		check(memory, MIB, 7);
+		if (!child_called)
+			_exit(1);
+		mprotect((void *)region.pieces[1].va, PAGE, PROT_READ | PROT_WRITE);
+		memset(memory, 0, MIB);
+		weft_region_release(&region);
+		if (weft_region_acquire(memory, MIB, true, &region) || region.npieces != 1)
+			_exit(2);
+		weft_region_release(&region);
+		free(memory);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	check(memory, MIB, 7);
+	mprotect((void *)region.pieces[1].va, PAGE, PROT_READ | PROT_WRITE);
+	memory[100 * PAGE] ^= 1;
+	assert_memory_equal((void *)region.pieces[1].va, memfd_source_at(region.pieces[1].off),
+			    region.pieces[1].len_bytes);
+	memory[100 * PAGE] ^= 1;
+	weft_region_release(&region);
+	check(memory, MIB, 7);
+	assert_int_equal(memfd_source_extents(), 0);
+	free(memory);
+}
+
+static void test_detach(void **state)
+{
+	uint8_t *memory = map(MIB, MAP_PRIVATE);
+	struct weft_region region;
+
+	fill(memory, MIB, 8);
+	region = acquire(memory, MIB);
+	weft_region_detach();
+	check(memory, MIB, 8);
+	weft_region_release(&region);
+	check(memory, MIB, 8);
+	munmap(memory, MIB);
+}
+
+static int setup(void **state)
+{
+	memfd_source_attach();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_heap),
+		cmocka_unit_test(test_mmap),
+		cmocka_unit_test(test_huge_pages),
+		cmocka_unit_test(test_bss_and_stack),
+		cmocka_unit_test(test_thread_stack),
+		cmocka_unit_test(test_mappings_of_files),
+		cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_overlaps),
+		cmocka_unit_test(test_many_overlaps),
+		cmocka_unit_test(test_full_pool),
+		cmocka_unit_test(test_unmapped),
+		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_detach),
+	};
+
+	return cmocka_run_group_tests_name("region", tests, setup, NULL);
+}
