@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Queries of the port's GIDs. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/attr.h"
+#include "verbs/gid.h"
+#include "verbs/verbs.h"
+
+struct gids {
+	int n;
+	struct weft_gid_entry entries[WEFT_GID_TABLE_LEN];
+};
+
+/* To be freed; NULL when memory is out. */
+static struct gids *read_table(void)
+{
+	struct gids *gids = malloc(sizeof(*gids));
+
+	if (gids)
+		gids->n = weft_gid_table(gids->entries, WEFT_GID_TABLE_LEN);
+	return gids;
+}
+
+/* 0; -EINVAL (context, port, index); -ENODATA (the index is unused); -ENOMEM. */
+static int read_entry(struct ibv_context *context, uint32_t port_num, uint32_t index,
+		      struct weft_gid_entry *entry)
+{
+	struct gids *gids;
+	int err = 0;
+
+	if (!weft_context_find(context) || port_num != WEFT_PORT || index >= WEFT_GID_TABLE_LEN)
+		return -EINVAL;
+	gids = read_table();
+	if (!gids)
+		return -ENOMEM;
+	if (index < (uint32_t)gids->n)
+		*entry = gids->entries[index];
+	else
+		err = -ENODATA;
+	free(gids);
+	return err;
+}
+
+/* Fills one entry of a program's table, as long as its release has them. */
+static void give(void *to, size_t entry_size, const struct weft_gid_entry *from)
+{
+	struct ibv_gid_entry e = {
+		.gid_index = from->index,
+		.port_num = WEFT_PORT,
+		.gid_type = from->type == WEFT_GID_ROCE_V1 ? IBV_GID_TYPE_ROCE_V1
+							   : IBV_GID_TYPE_ROCE_V2,
+		.ndev_ifindex = from->ifindex,
+	};
+	size_t len = entry_size < sizeof(e) ? entry_size : sizeof(e);
+
+	memcpy(e.gid.raw, from->gid, sizeof(e.gid.raw));
+	memcpy(to, &e, len);
+	memset((char *)to + len, 0, entry_size - len);
+}
+
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,
+		      struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size)
+{
+	struct weft_gid_entry found;
+	int err;
+
+	if (flags || !entry || !entry_size)
+		return EINVAL;
+	err = read_entry(context, port_num, gid_index, &found);
+	if (err)
+		return -err;
+	give(entry, entry_size, &found);
+	return 0;
+}
+
+ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
+			     size_t max_entries, uint32_t flags, size_t entry_size)
+{
+	struct gids *gids;
+	ssize_t n;
+
+	if (!weft_context_find(context) || flags || !entries || !entry_size)
+		return -EINVAL;
+	gids = read_table();
+	if (!gids)
+		return -ENOMEM;
+	n = gids->n;
+	if ((size_t)n > max_entries)
+		n = -EINVAL;
+	for (ssize_t i = 0; i < n; i++)
+		give((char *)entries + (size_t)i * entry_size, entry_size, &gids->entries[i]);
+	free(gids);
+	return n;
+}
+
+int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index, union ibv_gid *gid)
+{
+	struct weft_gid_entry found = {.gid = {0}};
+	int err = gid ? read_entry(context, port_num, (uint32_t)index, &found) : -EINVAL;
+
+	if (err && err != -ENODATA) {
+		errno = -err;
+		return -1;
+	}
+	memcpy(gid->raw, found.gid, sizeof(gid->raw));
+	return 0;
+}
+
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
+		       enum ibv_gid_type_sysfs *type)
+{
+	struct weft_gid_entry found = {.type = WEFT_GID_ROCE_V1};
+	int err = type ? read_entry(context, port_num, index, &found) : -EINVAL;
+
+	/* The kernel has no type for an unused index; its reader takes that for the first one. */
+	if (err && err != -ENODATA) {
+		errno = -err;
+		return -1;
+	}
+	*type = found.type == WEFT_GID_ROCE_V1 ? IBV_GID_TYPE_SYSFS_IB_ROCE_V1
+					       : IBV_GID_TYPE_SYSFS_ROCE_V2;
+	return 0;
+}
+
+/* A link-local GID made from a hardware address holds that address. */
+static void mac_of_link_local(const uint8_t gid[16], uint8_t mac[ETHERNET_LL_SIZE])
+{
+	mac[0] = gid[8] ^ 0x02;
+	memcpy(mac + 1, gid + 9, 2);
+	memcpy(mac + 3, gid + 13, 3);
+}
+
+/* The hardware address of this host's interface that has the address, or -EHOSTUNREACH. */
+static int mac_of_own(const uint8_t gid[16], uint8_t mac[ETHERNET_LL_SIZE])
+{
+	struct gids *gids = read_table();
+	int err = gids ? -EHOSTUNREACH : -ENOMEM;
+	const struct weft_gid_entry *own = NULL;
+
+	for (int i = 0; gids && err && i < gids->n; i++) {
+		const struct weft_gid_entry *e = &gids->entries[i];
+
+		/* An interface's first entry is made from its hardware address. */
+		if (!own || own->ifindex != e->ifindex)
+			own = e;
+		if (!memcmp(e->gid, gid, sizeof(e->gid))) {
+			mac_of_link_local(own->gid, mac);
+			err = 0;
+		}
+	}
+	free(gids);
+	return err;
+}
+
+int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+				uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
+{
+	const uint8_t *gid;
+	int err = 0;
+
+	if (!weft_context_find(context) || !attr || !eth_mac)
+		return EINVAL;
+	gid = attr->grh.dgid.raw;
+	if (IN6_IS_ADDR_MULTICAST(gid)) {
+		eth_mac[0] = eth_mac[1] = 0x33;
+		memcpy(eth_mac + 2, gid + 12, 4);
+	} else if (IN6_IS_ADDR_LINKLOCAL(gid)) {
+		mac_of_link_local(gid, eth_mac);
+	} else {
+		err = mac_of_own(gid, eth_mac);
+	}
+	if (!err && vid)
+		*vid = 0xffff; /* no VLAN */
+	return -err;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Opening and closing the device, and the tables through which programs reach the operations that
+ * have no exported function.
+ *
+ * The memory of a context is never given back: a closed one waits in the list for the next open. So
+ * a program's stale pointer can be told from a good one without touching it, and the tables behind
+ * it stay readable.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "verbs/verbs.h"
+
+/* Programs find a field of either struct by its distance from the context, in every release. */
+#define AT(field, bytes)                                                                           \
+	_Static_assert(offsetof(struct verbs_context, context) -                                   \
+				       offsetof(struct verbs_context, field) ==                    \
+			       (bytes),                                                            \
+		       #field " moved")
+AT(sz, 8);
+AT(close_xrcd, 24);
+AT(open_xrcd, 32);
+AT(create_srq_ex, 40);
+AT(get_srq_num, 48);
+AT(create_qp_ex, 56);
+AT(open_qp, 64);
+AT(query_device_ex, 104);
+AT(create_cq_ex, 120);
+AT(query_rt_values, 128);
+AT(modify_cq, 184);
+AT(alloc_td, 192);
+AT(dealloc_td, 200);
+AT(alloc_parent_domain, 208);
+AT(alloc_null_mr, 304);
+AT(advise_mr, 312);
+AT(query_port, 320);
+_Static_assert(offsetof(struct ibv_context, ops.alloc_mw) == 64, "ops moved");
+_Static_assert(offsetof(struct ibv_context, ops.poll_cq) == 96, "ops moved");
+_Static_assert(offsetof(struct ibv_context, ops.post_recv) == 216, "ops moved");
+_Static_assert(offsetof(struct ibv_context, cmd_fd) == 264, "cmd_fd moved");
+_Static_assert(offsetof(struct ibv_context, async_fd) == 268, "async_fd moved");
+_Static_assert(offsetof(struct ibv_context, num_comp_vectors) == 272, "num_comp_vectors moved");
+_Static_assert(offsetof(struct ibv_context, abi_compat) == 320, "abi_compat moved");
+
+enum state {
+	CLOSED,
+	BUSY, /* somebody is opening or closing it */
+	OPEN,
+};
+
+static struct weft_context *_Atomic contexts;
+
+/* Operations that stay NULL are not there: callers answer EOPNOTSUPP. */
+static const struct verbs_context operations = {
+	.query_port = weft_verbs_query_port,
+	.advise_mr = weft_verbs_advise_mr,
+	.alloc_null_mr = weft_verbs_alloc_null_mr,
+	.alloc_parent_domain = weft_verbs_alloc_parent_domain,
+	.dealloc_td = weft_verbs_dealloc_td,
+	.alloc_td = weft_verbs_alloc_td,
+	.modify_cq = weft_verbs_modify_cq,
+	.query_rt_values = weft_verbs_query_rt_values,
+	.create_cq_ex = weft_verbs_create_cq_ex,
+	.query_device_ex = weft_verbs_query_device_ex,
+	.open_qp = weft_verbs_open_qp,
+	.create_qp_ex = weft_verbs_create_qp_ex,
+	.get_srq_num = weft_verbs_get_srq_num,
+	.create_srq_ex = weft_verbs_create_srq_ex,
+	.open_xrcd = weft_verbs_open_xrcd,
+	.close_xrcd = weft_verbs_close_xrcd,
+	.sz = sizeof(struct verbs_context),
+	.context.ops =
+		{
+			.alloc_mw = weft_verbs_alloc_mw,
+			.bind_mw = weft_verbs_bind_mw,
+			.dealloc_mw = weft_verbs_dealloc_mw,
+			.poll_cq = weft_verbs_poll_cq,
+			.req_notify_cq = weft_verbs_req_notify_cq,
+			.post_srq_recv = weft_verbs_post_srq_recv,
+			.post_send = weft_verbs_post_send,
+			.post_recv = weft_verbs_post_recv,
+		},
+	.context.abi_compat = __VERBS_ABI_IS_EXTENDED,
+};
+
+/* A context in state BUSY that is ours, or NULL and errno. */
+static struct weft_context *claim(void)
+{
+	struct weft_context *ctx;
+
+	for (ctx = atomic_load_explicit(&contexts, memory_order_acquire); ctx; ctx = ctx->next) {
+		int closed = CLOSED;
+
+		if (atomic_compare_exchange_strong_explicit(
+			    &ctx->state, &closed, BUSY, memory_order_acquire, memory_order_relaxed))
+			return ctx;
+	}
+	ctx = calloc(1, sizeof(*ctx));
+	if (!ctx)
+		return NULL;
+	atomic_init(&ctx->state, BUSY);
+	ctx->next = atomic_load_explicit(&contexts, memory_order_relaxed);
+	/* Pairs with the acquire of whoever walks the list: next is set. */
+	while (!atomic_compare_exchange_weak_explicit(&contexts, &ctx->next, ctx,
+						      memory_order_release, memory_order_relaxed))
+		;
+	return ctx;
+}
+
+struct weft_context *weft_context_find(const struct ibv_context *context)
+{
+	struct weft_context *ctx = atomic_load_explicit(&contexts, memory_order_acquire);
+
+	while (ctx && &ctx->vctx.context != context)
+		ctx = ctx->next;
+	/* Pairs with the release of OPEN in ibv_open_device(): all fields are set. */
+	if (ctx && atomic_load_explicit(&ctx->state, memory_order_acquire) != OPEN)
+		return NULL;
+	return ctx;
+}
+
+/* 0 or -errno. */
+static int open_fds(struct ibv_context *context)
+{
+	int err;
+
+	/* Programs only close, poll or compare it. */
+	context->cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (context->cmd_fd < 0)
+		return -errno;
+	/* A read takes one event, waits for it, and honours O_NONBLOCK. */
+	context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	if (context->async_fd < 0)
+		goto close_cmd;
+	return 0;
+
+close_cmd:
+	err = -errno;
+	close(context->cmd_fd);
+	return err;
+}
+
+static void close_fds(struct ibv_context *context)
+{
+	close(context->async_fd);
+	close(context->cmd_fd);
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct weft_context *ctx;
+	struct ibv_context *context;
+	int err;
+
+	if (!device) {
+		errno = EINVAL;
+		return NULL;
+	}
+	ctx = claim();
+	if (!ctx)
+		return NULL;
+	ctx->vctx = operations;
+	context = &ctx->vctx.context;
+	context->device = device;
+	context->num_comp_vectors = get_nprocs();
+	pthread_mutex_init(&context->mutex, NULL);
+	err = open_fds(context);
+	if (err)
+		goto release;
+	err = weft_nic_attach(ctx);
+	if (err)
+		goto close;
+	atomic_store_explicit(&ctx->state, OPEN, memory_order_release);
+	return context;
+
+close:
+	close_fds(context);
+release:
+	pthread_mutex_destroy(&context->mutex);
+	atomic_store_explicit(&ctx->state, CLOSED, memory_order_release);
+	errno = -err;
+	return NULL;
+}
+
+int ibv_close_device(struct ibv_context *context)
+{
+	struct weft_context *ctx = weft_context_find(context);
+	int open = OPEN;
+
+	if (!ctx || !atomic_compare_exchange_strong(&ctx->state, &open, BUSY)) {
+		errno = EINVAL;
+		return -1;
+	}
+	weft_nic_detach(ctx);
+	close_fds(context);
+	pthread_mutex_destroy(&context->mutex);
+	/* Pairs with the acquire of the next claim(). */
+	atomic_store_explicit(&ctx->state, CLOSED, memory_order_release);
+	return 0;
+}

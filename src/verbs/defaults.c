@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Operations of a context's tables that Weft does not have. Who writes one deletes it here.
+ */
+#include <errno.h>
+
+#include "verbs/verbs.h"
+
+static void *no_object(void)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	return no_object();
+}
+
+int weft_verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *mw_bind)
+{
+	return EOPNOTSUPP;
+}
+
+int weft_verbs_dealloc_mw(struct ibv_mw *mw)
+{
+	return EOPNOTSUPP;
+}
+
+int weft_verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	return -EOPNOTSUPP;
+}
+
+int weft_verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	return EOPNOTSUPP;
+}
+
+int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+			     struct ibv_recv_wr **bad_wr)
+{
+	*bad_wr = wr;
+	return EOPNOTSUPP;
+}
+
+int weft_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	*bad_wr = wr;
+	return EOPNOTSUPP;
+}
+
+int weft_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	*bad_wr = wr;
+	return EOPNOTSUPP;
+}
+
+int weft_verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+{
+	return EOPNOTSUPP;
+}
+
+int weft_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+			 struct ibv_sge *sg_list, uint32_t num_sges)
+{
+	return EOPNOTSUPP;
+}
+
+struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
+{
+	return no_object();
+}
+
+struct ibv_cq_ex *weft_verbs_create_cq_ex(struct ibv_context *context,
+					  struct ibv_cq_init_attr_ex *init_attr)
+{
+	return no_object();
+}
+
+int weft_verbs_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+	return EOPNOTSUPP;
+}
+
+struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context,
+				       struct ibv_qp_init_attr_ex *init_attr)
+{
+	return no_object();
+}
+
+struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+	return no_object();
+}
+
+struct ibv_srq *weft_verbs_create_srq_ex(struct ibv_context *context,
+					 struct ibv_srq_init_attr_ex *init_attr)
+{
+	return no_object();
+}
+
+int weft_verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num)
+{
+	return EOPNOTSUPP;
+}
+
+struct ibv_xrcd *weft_verbs_open_xrcd(struct ibv_context *context,
+				      struct ibv_xrcd_init_attr *init_attr)
+{
+	return no_object();
+}
+
+int weft_verbs_close_xrcd(struct ibv_xrcd *xrcd)
+{
+	return EOPNOTSUPP;
+}
+
+struct ibv_td *weft_verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *init_attr)
+{
+	return no_object();
+}
+
+int weft_verbs_dealloc_td(struct ibv_td *td)
+{
+	return EOPNOTSUPP;
+}
+
+struct ibv_pd *weft_verbs_alloc_parent_domain(struct ibv_context *context,
+					      struct ibv_parent_domain_init_attr *attr)
+{
+	return no_object();
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Queries of the device, its port and its partition keys. Structures grew over the releases: the
+ * caller's length counts.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "verbs/attr.h"
+#include "verbs/verbs.h"
+
+static void give(void *to, size_t to_len, const void *from, size_t from_len)
+{
+	size_t len = to_len < from_len ? to_len : from_len;
+
+	memcpy(to, from, len);
+	memset((char *)to + len, 0, to_len - len);
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *device_attr)
+{
+	if (!weft_context_find(context) || !device_attr)
+		return EINVAL;
+	weft_attr_device(device_attr);
+	return 0;
+}
+
+int weft_verbs_query_device_ex(struct ibv_context *context,
+			       const struct ibv_query_device_ex_input *input,
+			       struct ibv_device_attr_ex *attr, size_t attr_size)
+{
+	struct ibv_device_attr_ex all = {.phys_port_cnt_ex = WEFT_PORT};
+
+	if (!weft_context_find(context) || !attr || attr_size < sizeof(all.orig_attr) ||
+	    (input && input->comp_mask))
+		return EINVAL;
+	weft_attr_device(&all.orig_attr);
+	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+	give(attr, attr_size, &all, sizeof(all));
+	return 0;
+}
+
+int weft_verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
+			  size_t attr_len)
+{
+	struct ibv_port_attr all;
+
+	if (!weft_context_find(context) || port_num != WEFT_PORT || !attr)
+		return EINVAL;
+	weft_attr_port(&all);
+	give(attr, attr_len, &all, sizeof(all));
+	return 0;
+}
+
+/* Programs older than port_cap_flags2 gave no length, and their struct ended before it. */
+int ibv_query_port(struct ibv_context *context, uint8_t port_num,
+		   struct _compat_ibv_port_attr *port_attr)
+{
+	return weft_verbs_query_port(context, port_num, (struct ibv_port_attr *)port_attr,
+				     offsetof(struct ibv_port_attr, port_cap_flags2));
+}
+
+int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, __be16 *pkey)
+{
+	if (!weft_context_find(context) || port_num != WEFT_PORT || index < 0 ||
+	    index >= WEFT_PKEYS || !pkey) {
+		errno = EINVAL;
+		return -1;
+	}
+	*pkey = htobe16(WEFT_PKEY);
+	return 0;
+}
+
+int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, __be16 pkey)
+{
+	if (!weft_context_find(context) || port_num != WEFT_PORT || pkey != htobe16(WEFT_PKEY)) {
+		errno = EINVAL;
+		return -1;
+	}
+	return 0;
+}
