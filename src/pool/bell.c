@@ -27,10 +27,16 @@ void weft_pool_barrier(struct weft_pool *pool)
 	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
-void weft_pool_ring(struct weft_pool *pool, uint16_t member)
-{
-	struct weft_pool_member *m = &pool->members[member];
+_Static_assert(WEFT_RING_REASONS <= sizeof(((struct weft_pool_member *)0)->due) / sizeof(uint32_t),
+	       "each reason has its word");
 
+void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason)
+{
+	struct weft_pool_member *m = weft_pool_member(pool, member);
+
+	if (!m)
+		return;
+	atomic_store_explicit(&m->due[reason], 1, memory_order_release);
 	atomic_store_explicit(&m->rung, 1, memory_order_release);
 	/* pairs with the barrier between `asleep` and the last look at `rung` in weft_pool_sleep */
 	atomic_signal_fence(memory_order_seq_cst);
@@ -48,9 +54,21 @@ void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns)
 	if (!atomic_load_explicit(&self->rung, memory_order_acquire))
 		futex(&self->rung, FUTEX_WAIT, 0, timeout_ns < 0 ? NULL : &timeout);
 	atomic_store_explicit(&self->asleep, 0, memory_order_relaxed);
+	/* cleared before the reasons are looked at */
 	atomic_store_explicit(&self->rung, 0, memory_order_relaxed);
-	/* the reasons are looked at only after `rung` was cleared: who stores one later rings again */
-	weft_pool_barrier(pool);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason)
+{
+	_Atomic uint32_t *due = &pool->self->due[reason];
+
+	if (!atomic_load_explicit(due, memory_order_acquire))
+		return false;
+	/* cleared before the work is looked at: whoever adds some later rings again */
+	atomic_store_explicit(due, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	return true;
 }
 
 static int64_t now_ns(void)
@@ -61,13 +79,20 @@ static int64_t now_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
+/* Does a line of `holder` name `member`? Our own threads always count: whatever peer they work at,
+ * they also read and fill memory of ours. */
+static bool concerns(uint64_t busy, uint16_t member, uint16_t holder)
+{
+	return holder == member ? busy & 0xffff : (busy & 0xffff) == member + 1u;
+}
+
 static int wait_line(struct weft_pool *pool, struct weft_pool_line *line, uint16_t member,
 		     int64_t deadline_ns, uint16_t holder, uint64_t incarnation)
 {
 	/* acquire: pairs with the release that ends an execution */
 	uint64_t busy = atomic_load_explicit(&line->busy, memory_order_acquire), now;
 
-	if ((busy & 0xffff) != member + 1u)
+	if (!concerns(busy, member, holder))
 		return 0;
 	for (unsigned int spins = 0;; spins++) {
 		now = atomic_load_explicit(&line->busy, memory_order_acquire);
@@ -89,7 +114,7 @@ int weft_member_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeo
 	int err = 0;
 
 	for (uint16_t i = 0; i < weft_members_high(pool); i++) {
-		struct weft_pool_member *m = weft_member_see(pool, i);
+		struct weft_pool_member *m = weft_pool_member(pool, i);
 		uint64_t incarnation;
 		uint32_t lines;
 

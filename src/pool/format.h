@@ -124,9 +124,7 @@ struct weft_pool_member {
 
 	/* The engine's doorbell: reasons first, then `rung`, then wake it if it sleeps. */
 	_Alignas(WEFT_LINE) _Atomic uint32_t rung; /* [*] 1, [O] the engine: 0 */
-	_Atomic uint32_t event_due;		   /* [*] 1, [O] 0: an armed queue has completions */
-	_Atomic uint32_t ask_due;		   /* [*] 1, [O] 0 */
-	_Atomic uint32_t error_due;		   /* [*] 1, [O] 0: a peer put a queue pair in error */
+	_Atomic uint32_t due[4];		   /* [*] 1, [O] 0: by enum weft_ring_reason */
 	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the engine */
 
 	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
@@ -155,13 +153,17 @@ struct weft_pool_qp {
 	uint16_t owner;
 	uint8_t type, state; /* state: for `weft info` */
 	uint8_t access, min_rnr_timer;
-	uint8_t reserved[2];
-	uint32_t generation; /* survives the queue pair */
+	uint8_t generation; /* survives the queue pair */
+	uint8_t reserved;
+	uint32_t rq_epoch;  /* grows when the receive queue is emptied */
 
-	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted; /* [O] receives ever posted since RESET */
+	/* [O] receives ever posted; it never goes back, and what lies before rq_start is void */
+	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted;
+	uint64_t rq_start;
 
-	/* [O] too, but about the peer: */
-	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken; /* receives of the peer's queue I have used */
+	/* [O] too, but about the peer: how many of its receives I have used, in which epoch */
+	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken;
+	uint32_t rq_taken_epoch;
 	/* the peer's conn word at which I found it at fault, and why (enum weft_fault): the peer's
 	 * owner derives its state from it */
 	_Atomic uint64_t fault_conn;

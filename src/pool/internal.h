@@ -65,9 +65,8 @@ int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *fir
 void weft_lease_drop_segments(struct weft_attachment *a, uint32_t first, uint32_t count);
 void weft_lease_drop_all(struct weft_attachment *a, uint64_t word);
 
-/* member.c: members ever used are below high; see maps one, NULL if it was never used. */
+/* member.c: members ever used are below it. */
 uint16_t weft_members_high(const struct weft_pool *pool);
-struct weft_pool_member *weft_member_see(struct weft_pool *pool, uint16_t member);
 /* The file lock is held. */
 int weft_member_join(struct weft_attachment *a);
 void weft_member_leave(struct weft_attachment *a, uint16_t member);

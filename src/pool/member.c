@@ -59,7 +59,7 @@ uint16_t weft_members_high(const struct weft_pool *pool)
 	return (uint16_t)atomic_load_explicit(&header->members_high, memory_order_acquire);
 }
 
-struct weft_pool_member *weft_member_see(struct weft_pool *pool, uint16_t i)
+struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t i)
 {
 	if (i >= weft_members_high(pool))
 		return NULL;
@@ -84,7 +84,7 @@ int weft_member_join(struct weft_attachment *a)
 			atomic_store_explicit(&header->members_high, i + 1ull,
 					      memory_order_release);
 		}
-		if (!weft_member_see(&a->pool, i))
+		if (!weft_pool_member(&a->pool, i))
 			return -ENOMEM;
 		if (atomic_load_explicit(&m->incarnation, memory_order_relaxed))
 			continue;
@@ -119,7 +119,7 @@ static void add(struct weft_counters *sum, const struct weft_counters *part)
 void weft_member_leave(struct weft_attachment *a, uint16_t member)
 {
 	struct weft_pool_header *header = (void *)a->pool.base;
-	struct weft_pool_member *m = weft_member_see(&a->pool, member);
+	struct weft_pool_member *m = weft_pool_member(&a->pool, member);
 	uint64_t incarnation;
 
 	if (!m)
@@ -138,7 +138,7 @@ void weft_member_leave(struct weft_attachment *a, uint16_t member)
 bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation)
 {
 	struct weft_attachment *a = weft_attachment(pool);
-	struct weft_pool_member *m = weft_member_see(pool, member);
+	struct weft_pool_member *m = weft_pool_member(pool, member);
 	int fd = weft_open_fd(a);
 
 	if (!m || atomic_load_explicit(&m->incarnation, memory_order_acquire) != incarnation)
@@ -151,7 +151,7 @@ bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnati
  * another recoverer is at work, and comes free again if we die in the middle. */
 static bool recover_one(struct weft_attachment *a, int fd, uint16_t member)
 {
-	struct weft_pool_member *m = weft_member_see(&a->pool, member);
+	struct weft_pool_member *m = weft_pool_member(&a->pool, member);
 
 	if (!m || member == a->pool.me ||
 	    !atomic_load_explicit(&m->incarnation, memory_order_acquire) ||

@@ -354,3 +354,12 @@ int weft_open_fd(struct weft_attachment *a)
 	a->fd = -1;
 	return -ESTALE;
 }
+
+/* Async-signal-safe. The window was not inherited; the private arrays are left where they are. */
+void weft_pool_forget(void)
+{
+	if (attached)
+		close(attached->fd);
+	attached = NULL;
+	pthread_mutex_init(&opening, NULL);
+}

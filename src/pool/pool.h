@@ -16,6 +16,8 @@
 
 #define WEFT_CHUNK_BITS 21u /* the window is mapped in chunks of 2 MiB, when first needed */
 
+struct weft_extent_source;
+
 struct weft_pool {
 	uint8_t *base; /* the window: WEFT_WINDOW bytes of address space */
 	struct weft_pool_leases *leases;
@@ -71,6 +73,12 @@ void weft_pool_drop_mr(struct weft_pool *pool, uint32_t index);
 int weft_pool_extent_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off);
 void weft_pool_extent_free(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
 
+/* The same, for regions (region.h). */
+struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool);
+
+/* In a fork's child: the attachment is its parent's. Lets go of its descriptor and memory. */
+void weft_pool_forget(void);
+
 /* Small zeroed pieces for rings, aligned to a line. The same length frees them. -ENOSPC. */
 int weft_pool_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off);
 void weft_pool_free(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
@@ -90,10 +98,22 @@ int weft_pool_quiesce(struct weft_pool *pool);
 /* The first half alone: every thread of every member has seen our stores, and we theirs. */
 void weft_pool_barrier(struct weft_pool *pool);
 
-/* Wakes a member's engine after a reason was stored in its doorbell. */
-void weft_pool_ring(struct weft_pool *pool, uint16_t member);
+/* A member's page, mapped; NULL if that number was never used. */
+struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t member);
+
+/* Wakes a member's engine, and why. */
+enum weft_ring_reason {
+	WEFT_RING_EVENT, /* an armed queue has completions */
+	WEFT_RING_ASK,	 /* a thread asks for what only the engine can reach */
+	WEFT_RING_FAULT, /* a peer put a queue pair in error */
+	WEFT_RING_WORK,	 /* its own process has work for it */
+	WEFT_RING_REASONS,
+};
+void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason);
 /* The engine's sleep; returns when rung, or after timeout_ns (negative: never). */
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
+/* The engine: was it rung for this since it last asked? */
+bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason);
 
 /* Whether the member of that incarnation is still there. Takes 0.3 µs or more. */
 bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation);

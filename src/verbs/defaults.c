@@ -27,30 +27,8 @@ int weft_verbs_dealloc_mw(struct ibv_mw *mw)
 	return EOPNOTSUPP;
 }
 
-int weft_verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
-{
-	return -EOPNOTSUPP;
-}
-
-int weft_verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
-{
-	return EOPNOTSUPP;
-}
-
 int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 			     struct ibv_recv_wr **bad_wr)
-{
-	*bad_wr = wr;
-	return EOPNOTSUPP;
-}
-
-int weft_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
-{
-	*bad_wr = wr;
-	return EOPNOTSUPP;
-}
-
-int weft_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	*bad_wr = wr;
 	return EOPNOTSUPP;

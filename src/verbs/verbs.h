@@ -11,6 +11,8 @@
 #define WEFT_VERBS_VERBS_H
 
 /* All is built hidden; what the reference implementation's header declares is what we export. */
+#include <pthread.h>
+
 #pragma GCC visibility push(default)
 #include <infiniband/verbs.h>
 
@@ -39,9 +41,17 @@ int ibv_dofork_range(void *base, size_t size);
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
+/* What a program has not read yet of asynchronous events (event.c). */
+struct weft_async {
+	int fd; /* an eventfd that counts what is on the list; the context's async_fd */
+	pthread_mutex_t mutex;
+	struct weft_async_event *first, **last;
+};
+
 struct weft_context {
 	struct weft_context *next;
 	_Atomic int state;
+	struct weft_async async;
 	struct verbs_context vctx;
 };
 

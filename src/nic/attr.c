@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Which state follows which, and with which attributes: table 91 of 11.2.5.2. */
+#include "nic/nic.h"
+
+/* bits of enum ibv_qp_attr_mask */
+#define STATE	    (1u << 0)
+#define CUR_STATE   (1u << 1)
+#define SQD_NOTIFY  (1u << 2)
+#define ACCESS	    (1u << 3)
+#define PKEY	    (1u << 4)
+#define PORT	    (1u << 5)
+#define AV	    (1u << 7)
+#define MTU	    (1u << 8)
+#define TIMEOUT	    (1u << 9)
+#define RETRY	    (1u << 10)
+#define RNR_RETRY   (1u << 11)
+#define RQ_PSN	    (1u << 12)
+#define RD_ATOMIC   (1u << 13)
+#define ALT_PATH    (1u << 14)
+#define RNR_TIMER   (1u << 15)
+#define SQ_PSN	    (1u << 16)
+#define DEST_ATOMIC (1u << 17)
+#define MIGRATION   (1u << 18)
+#define DEST_QPN    (1u << 20)
+
+struct move {
+	enum weft_qp_type type;
+	enum weft_qp_state from, to;
+	uint32_t required, optional;
+};
+
+static const struct move moves[] = {
+	{ WEFT_QPT_RC, WEFT_QPS_RESET, WEFT_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+	{ WEFT_QPT_RC, WEFT_QPS_INIT, WEFT_QPS_INIT, 0, PKEY | PORT | ACCESS },
+	{ WEFT_QPT_RC, WEFT_QPS_INIT, WEFT_QPS_RTR,
+	  AV | MTU | DEST_QPN | RQ_PSN | DEST_ATOMIC | RNR_TIMER, ALT_PATH | ACCESS | PKEY },
+	{ WEFT_QPT_RC, WEFT_QPS_RTR, WEFT_QPS_RTS, TIMEOUT | RETRY | RNR_RETRY | SQ_PSN | RD_ATOMIC,
+	  CUR_STATE | ALT_PATH | ACCESS | RNR_TIMER | MIGRATION },
+	{ WEFT_QPT_RC, WEFT_QPS_RTS, WEFT_QPS_RTS, 0,
+	  CUR_STATE | ALT_PATH | ACCESS | RNR_TIMER | MIGRATION },
+	{ WEFT_QPT_RC, WEFT_QPS_RTS, WEFT_QPS_SQD, 0, SQD_NOTIFY },
+	{ WEFT_QPT_RC, WEFT_QPS_SQD, WEFT_QPS_RTS, 0,
+	  CUR_STATE | ALT_PATH | ACCESS | RNR_TIMER | MIGRATION },
+	{ WEFT_QPT_RC, WEFT_QPS_SQD, WEFT_QPS_SQD, 0,
+	  PORT | AV | TIMEOUT | RETRY | RNR_RETRY | RD_ATOMIC | DEST_ATOMIC | ALT_PATH | PKEY |
+		  ACCESS | RNR_TIMER | MIGRATION },
+	{ WEFT_QPT_RC, WEFT_QPS_SQE, WEFT_QPS_RTS, 0, CUR_STATE | ACCESS | RNR_TIMER },
+};
+
+int weft_qp_check_modify(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
+			 uint32_t mask)
+{
+	mask &= ~STATE;
+	/* a queue pair can be reset always, and put in error once it has been initialised */
+	if (to == WEFT_QPS_RESET || (to == WEFT_QPS_ERR && from != WEFT_QPS_RESET))
+		return mask & ~CUR_STATE ? -22 : 0;
+	for (size_t i = 0; i < sizeof(moves) / sizeof(*moves); i++) {
+		const struct move *m = &moves[i];
+
+		if (m->type != type || m->from != from || m->to != to)
+			continue;
+		return (mask & m->required) != m->required || mask & ~(m->required | m->optional) ?
+			       -22 :
+			       0;
+	}
+	return -22;
+}

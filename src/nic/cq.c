@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Completion queues. A queue is a private ring for what this process completes itself, and one ring
+ * in the pool for each member that completes receives of ours. Rings cannot overrun: each is as
+ * deep as the receives promised to it; the private ring is judged against the size of the queue.
+ */
+#include "nic/nic.h"
+
+static inline uint32_t round_up(uint32_t n)
+{
+	uint32_t size = 16;
+
+	while (size < n)
+		size <<= 1;
+	return size;
+}
+
+static inline uint32_t lap_of(const struct weft_cq_ring *r, uint64_t position)
+{
+	return (uint32_t)(position / r->size) + 1;
+}
+
+/* The entry at a position if its producer has completed it. */
+static inline const struct weft_pool_cqe *entry_at(const struct weft_cq_ring *r, uint64_t position)
+{
+	const struct weft_pool_cqe *cqe = &r->ring->cqe[position & (r->size - 1)];
+
+	/* acquire: pairs with the release of lap by the producer */
+	return atomic_load_explicit(&cqe->lap, memory_order_acquire) == lap_of(r, position) ? cqe :
+											      NULL;
+}
+
+static inline struct weft_cq_ring *first_ring(const struct weft_cq *cq)
+{
+	return atomic_load_explicit(&cq->rings, memory_order_acquire);
+}
+
+int weft_cq_create(struct weft_nic *nic, struct weft_cq *cq, uint32_t cqe)
+{
+	uint32_t size = round_up(cqe);
+
+	if (!cqe || cqe > WEFT_MAX_CQE)
+		return -22;
+	cq->cqe = nic->env->alloc(size * sizeof(*cq->cqe));
+	if (!cq->cqe)
+		return -12;
+	cq->nic = nic;
+	cq->size = size;
+	cq->mask = size - 1;
+	return 0;
+}
+
+static void unlist_armed(struct weft_cq *cq)
+{
+	struct weft_cq **at = &cq->nic->armed;
+
+	weft_lock(cq->nic, &cq->nic->lock);
+	while (*at && *at != cq)
+		at = &(*at)->armed_next;
+	if (*at)
+		*at = cq->armed_next;
+	weft_unlock(&cq->nic->lock);
+}
+
+static uint64_t ring_bytes(uint32_t size)
+{
+	return sizeof(struct weft_pool_ring) + size * sizeof(struct weft_pool_cqe);
+}
+
+static void free_ring(struct weft_cq *cq, struct weft_cq_ring *r)
+{
+	weft_pool_free(cq->nic->pool, r->off, ring_bytes(r->size));
+	cq->nic->env->free(r);
+}
+
+void weft_cq_destroy(struct weft_cq *cq)
+{
+	struct weft_cq_ring *next;
+
+	unlist_armed(cq);
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = next) {
+		next = r->next;
+		free_ring(cq, r);
+	}
+	cq->nic->env->free(cq->cqe);
+}
+
+/* ---- Completing ---- */
+
+static void fire(struct weft_cq *cq)
+{
+	cq->armed = 0;
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
+		atomic_store_explicit(&r->ring->armed, 0, memory_order_relaxed);
+	cq->nic->env->completion(cq);
+}
+
+static inline bool wakes(const struct weft_cq *cq, uint8_t status, uint8_t solicited)
+{
+	return cq->armed == 1 || (cq->armed == 2 && (status || solicited));
+}
+
+static void put_private(struct weft_cq *cq, const struct weft_cqe *cqe)
+{
+	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+
+	if (tail - atomic_load_explicit(&cq->head, memory_order_relaxed) == cq->size) {
+		if (!cq->overrun)
+			cq->nic->env->async(NULL, cq, WEFT_EVENT_CQ_ERR);
+		cq->overrun = true;
+		return;
+	}
+	cq->cqe[tail & cq->mask] = *cqe;
+	/* release: pairs with the look without lock in weft_cq_poll */
+	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
+}
+
+void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe)
+{
+	weft_lock(cq->nic, &cq->lock);
+	put_private(cq, cqe);
+	if (cq->armed && wakes(cq, cqe->status, cqe->solicited))
+		fire(cq);
+	weft_unlock(&cq->lock);
+}
+
+/* ---- Polling ---- */
+
+static inline void free_slot(struct weft_qp *qp, uint8_t opcode, uint64_t position)
+{
+	/* release: pairs with the acquire where the queue pair looks for room */
+	if (opcode & WEFT_WC_RECV)
+		atomic_store_explicit(&qp->rq_freed,
+				      atomic_load_explicit(&qp->rq_freed, memory_order_relaxed) + 1,
+				      memory_order_release);
+	else
+		atomic_store_explicit(&qp->sq_freed, position + 1, memory_order_release);
+}
+
+static inline bool poll_private(struct weft_cq *cq, struct weft_wc *wc)
+{
+	uint64_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	const struct weft_cqe *cqe = &cq->cqe[head & cq->mask];
+
+	if (head == atomic_load_explicit(&cq->tail, memory_order_relaxed))
+		return false;
+	*wc = (struct weft_wc){ .wr_id = cqe->wr_id,
+				.status = cqe->status,
+				.opcode = cqe->opcode,
+				.byte_len = cqe->byte_len,
+				.imm = cqe->imm,
+				.qp_num = cqe->qp->qpn,
+				.src_qp = cqe->src_qp,
+				.flags = cqe->flags };
+	free_slot(cqe->qp, cqe->opcode, cqe->position);
+	atomic_store_explicit(&cq->head, head + 1, memory_order_relaxed);
+	return true;
+}
+
+/* Takes the next entry of a ring that belongs to a queue pair we still have. */
+static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq_ring *r,
+					      struct weft_qp **qp)
+{
+	const struct weft_pool_cqe *cqe;
+
+	while ((cqe = entry_at(r, r->consumed))) {
+		*qp = cq->nic->qps[cqe->qpn & (WEFT_QPS - 1)];
+		r->consumed++;
+		if (*qp && (*qp)->qpn == cqe->qpn) {
+			(*qp)->rq_completed++;
+			return cqe;
+		}
+	}
+	return NULL;
+}
+
+static inline bool poll_ring(struct weft_cq *cq, struct weft_cq_ring *r, struct weft_wc *wc)
+{
+	const struct weft_pool_cqe *cqe;
+	struct weft_qp *qp;
+
+	cqe = next_entry(cq, r, &qp);
+	if (!cqe)
+		return false;
+	*wc = (struct weft_wc){ .wr_id = cqe->wr_id,
+				.status = cqe->status,
+				.opcode = cqe->opcode,
+				.byte_len = cqe->byte_len,
+				.imm = cqe->imm,
+				.qp_num = cqe->qpn,
+				.src_qp = cqe->src_qpn,
+				.flags = cqe->flags };
+	free_slot(qp, WEFT_WC_RECV, 0);
+	return true;
+}
+
+static inline bool is_empty(const struct weft_cq *cq)
+{
+	if (atomic_load_explicit(&cq->head, memory_order_relaxed) !=
+	    atomic_load_explicit(&cq->tail, memory_order_acquire))
+		return false;
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
+		if (entry_at(r, r->consumed))
+			return false;
+	return true;
+}
+
+int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc)
+{
+	int got = 0;
+
+	/* spinning programs find nothing most of the time: look before locking */
+	if (is_empty(cq))
+		return 0;
+	weft_lock(cq->nic, &cq->lock);
+	while (got < n && poll_private(cq, &wc[got]))
+		got++;
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
+		while (got < n && poll_ring(cq, r, &wc[got]))
+			got++;
+	weft_unlock(&cq->lock);
+	return got;
+}
+
+void weft_cq_drain(struct weft_cq *cq)
+{
+	const struct weft_pool_cqe *from;
+	struct weft_qp *qp;
+
+	weft_lock(cq->nic, &cq->lock);
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
+		while ((from = next_entry(cq, r, &qp))) {
+			struct weft_cqe cqe = { .wr_id = from->wr_id,
+						.qp = qp,
+						.byte_len = from->byte_len,
+						.imm = from->imm,
+						.src_qp = from->src_qpn,
+						.status = from->status,
+						.opcode = from->opcode,
+						.flags = from->flags };
+			put_private(cq, &cqe);
+		}
+	weft_unlock(&cq->lock);
+}
+
+void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp)
+{
+	uint64_t head, tail, to;
+
+	weft_cq_drain(cq);
+	weft_lock(cq->nic, &cq->lock);
+	head = to = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	for (uint64_t from = head; from < tail; from++)
+		if (cq->cqe[from & cq->mask].qp != qp)
+			cq->cqe[to++ & cq->mask] = cq->cqe[from & cq->mask];
+	atomic_store_explicit(&cq->tail, to, memory_order_release);
+	weft_unlock(&cq->lock);
+}
+
+int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
+{
+	uint32_t size = round_up(cqe);
+	struct weft_cqe *fresh, *old;
+	uint64_t head, tail;
+	int err = 0;
+
+	if (!cqe || cqe > WEFT_MAX_CQE)
+		return -22;
+	fresh = cq->nic->env->alloc(size * sizeof(*fresh));
+	if (!fresh)
+		return -12;
+	weft_lock(cq->nic, &cq->lock);
+	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	old = fresh;
+	if (tail - head > size) {
+		err = -22;
+		goto unlock;
+	}
+	for (uint64_t i = head; i < tail; i++)
+		fresh[i & (size - 1)] = cq->cqe[i & cq->mask];
+	old = cq->cqe;
+	cq->cqe = fresh;
+	cq->size = size;
+	cq->mask = size - 1;
+unlock:
+	weft_unlock(&cq->lock);
+	cq->nic->env->free(old);
+	return err;
+}
+
+/* ---- Events ---- */
+
+static void list_armed(struct weft_cq *cq)
+{
+	weft_lock(cq->nic, &cq->nic->lock);
+	if (!cq->listed) {
+		cq->listed = true;
+		cq->armed_next = cq->nic->armed;
+		cq->nic->armed = cq;
+	}
+	weft_unlock(&cq->nic->lock);
+}
+
+void weft_cq_arm(struct weft_cq *cq, bool solicited_only)
+{
+	weft_lock(cq->nic, &cq->lock);
+	/* arming for any completion is not weakened by arming for solicited ones (11.4.2.2) */
+	cq->armed = solicited_only && cq->armed != 1 ? 2 : 1;
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
+		r->armed_at = r->consumed;
+		while (entry_at(r, r->armed_at))
+			r->armed_at++;
+		atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
+	}
+	weft_unlock(&cq->lock);
+	if (!first_ring(cq))
+		return;
+	list_armed(cq);
+	/* whoever completes after this sees the arming, or the caller's next poll sees it */
+	weft_pool_barrier(cq->nic->pool);
+}
+
+static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
+{
+	const struct weft_pool_cqe *cqe;
+	/* what was polled since the arming was news, too */
+	uint64_t position = r->armed_at;
+
+	if (r->consumed > position && cq->armed == 1)
+		return true;
+	if (r->consumed > position)
+		position = r->consumed;
+	for (; (cqe = entry_at(r, position)); position++)
+		if (wakes(cq, cqe->status, cqe->solicited))
+			return true;
+	return false;
+}
+
+static void look(struct weft_cq *cq)
+{
+	for (struct weft_cq_ring *r = first_ring(cq); cq->armed && r; r = r->next)
+		if (has_news(cq, r))
+			fire(cq);
+}
+
+void weft_nic_events(struct weft_nic *nic)
+{
+	struct weft_cq **at = &nic->armed;
+
+	/* the list's lock keeps the queues from being destroyed */
+	weft_lock(nic, &nic->lock);
+	while (*at) {
+		struct weft_cq *cq = *at;
+		bool done = false;
+
+		if (weft_trylock(&cq->lock)) {
+			look(cq);
+			done = !cq->armed;
+			weft_unlock(&cq->lock);
+		} else {
+			/* its holder may wait for the list: come back */
+			weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_EVENT);
+		}
+		if (done) {
+			cq->listed = false;
+			*at = cq->armed_next;
+		} else {
+			at = &cq->armed_next;
+		}
+	}
+	weft_unlock(&nic->lock);
+}
+
+/* ---- Rings ---- */
+
+static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uint64_t incarnation,
+				      uint32_t size)
+{
+	struct weft_cq_ring *r = cq->nic->env->alloc(sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->size = size;
+	r->producer = producer;
+	r->incarnation = incarnation;
+	if (weft_pool_alloc(cq->nic->pool, ring_bytes(size), &r->off)) {
+		cq->nic->env->free(r);
+		return NULL;
+	}
+	r->ring = (void *)(cq->nic->pool->base + r->off);
+	r->ring->size = size;
+	r->ring->owner = cq->nic->pool->me;
+	r->ring->producer = producer;
+	atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
+	return r;
+}
+
+/* A ring with room for `receives` more of this producer; else one that nobody uses, made his. */
+static struct weft_cq_ring *find_ring(struct weft_cq *cq, uint16_t producer, uint64_t incarnation,
+				      uint32_t receives, uint32_t *promised)
+{
+	struct weft_cq_ring *idle = NULL;
+
+	*promised = 0;
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
+		if (!r->promised && r->size >= receives)
+			idle = r;
+		if (r->producer != producer || r->incarnation != incarnation)
+			continue;
+		*promised += r->promised;
+		if (r->size - r->promised >= receives)
+			return r;
+	}
+	if (idle) {
+		__builtin_memset(idle->ring->cqe, 0, idle->size * sizeof(*idle->ring->cqe));
+		atomic_store_explicit(&idle->ring->produced, 0, memory_order_relaxed);
+		idle->ring->producer = idle->producer = producer;
+		idle->incarnation = incarnation;
+		idle->consumed = idle->armed_at = 0;
+	}
+	return idle;
+}
+
+int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, uint64_t *off)
+{
+	const struct weft_pool_member *m = weft_pool_member(cq->nic->pool, producer);
+	struct weft_cq_ring *r;
+	uint64_t incarnation;
+	uint32_t promised;
+
+	if (!m)
+		return -2;
+	incarnation = atomic_load_explicit(&m->incarnation, memory_order_relaxed);
+	weft_lock(cq->nic, &cq->lock);
+	r = find_ring(cq, producer, incarnation, receives, &promised);
+	if (!r) {
+		/* each new ring doubles what this producer has, so that rings stay few */
+		r = make_ring(cq, producer, incarnation,
+			      round_up(receives > promised ? receives : promised));
+		if (r) {
+			r->next = first_ring(cq);
+			atomic_store_explicit(&cq->rings, r, memory_order_release);
+		}
+	}
+	if (r) {
+		r->promised += receives;
+		*off = r->off;
+	}
+	weft_unlock(&cq->lock);
+	return r ? 0 : -12;
+}
+
+void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives)
+{
+	weft_lock(cq->nic, &cq->lock);
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
+		if (r->off == off)
+			r->promised -= receives;
+	weft_unlock(&cq->lock);
+}

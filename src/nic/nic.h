@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The rules of an RDMA network card, over a pool. Freestanding: memory, waiting and other
+ * processes' memory come through struct weft_nic_env, time is an argument.
+ *
+ * Objects belong to the api, which embeds them in its own and keeps them alive as long as verbs
+ * demand. Locks: queue pair before completion queue before ring; each is private to the process.
+ */
+#ifndef WEFT_NIC_NIC_H
+#define WEFT_NIC_NIC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nic/types.h"
+#include "pool/pool.h"
+
+#define WEFT_MAX_SGE	   32u
+#define WEFT_MAX_INLINE	   1024u
+#define WEFT_MAX_WR	   32768u
+#define WEFT_MAX_CQE	   (1u << 22)
+#define WEFT_MAX_MSG_BYTES (1ull << 31)
+
+struct weft_lock {
+	_Atomic uint8_t held;
+};
+
+struct weft_qp;
+struct weft_cq;
+
+/* What the nic needs of the world. Every function may be called from any thread. */
+struct weft_nic_env {
+	void *(*alloc)(size_t bytes); /* zeroed; NULL when there is none */
+	void (*free)(void *at);
+	void (*yield)(void); /* somebody else holds what we wait for */
+	/*
+	 * Moves bytes between here and the memory of another member at its address `va`.
+	 * 0; -EFAULT (not mapped there); -ETIMEDOUT (its engine does not answer); -ESRCH (it is gone).
+	 */
+	int (*reach)(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
+		     uint64_t va, void *here, uint64_t len_bytes, bool write);
+	/* The same for an atomic; the old value comes back in *value. */
+	int (*reach_atomic)(struct weft_pool *pool, const struct weft_caller *caller,
+			    uint16_t member, uint64_t va, bool add, uint64_t compare_add,
+			    uint64_t swap, uint64_t *value);
+	/* A completion event for a queue that was armed; the queue's lock is held. */
+	void (*completion)(struct weft_cq *cq);
+	/* An asynchronous event; locks of the object may be held. qp or cq is NULL. */
+	void (*async)(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event);
+	/* There is deferred work; the engine should look soon. */
+	void (*kick)(void);
+};
+
+struct weft_nic {
+	struct weft_pool *pool;
+	const struct weft_nic_env *env;
+	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
+	/* guards the list of armed queues and what leaves `qps`; taken before a completion queue's */
+	struct weft_lock lock;
+	struct weft_cq *armed;
+	struct weft_lock waiting_lock; /* taken after a queue pair's, unless that is only tried */
+	struct weft_qp *waiting;
+	_Atomic uint32_t nwaiting;
+};
+
+/* ---- Work requests ---- */
+
+/* A send request in the queue pair's private queue. sge or inline bytes follow. */
+struct weft_wqe {
+	uint64_t wr_id;
+	uint8_t opcode, flags;
+	uint16_t num_sge;
+	uint32_t imm;
+	uint64_t remote_addr;
+	uint32_t rkey;
+	uint32_t len_bytes; /* inline: as posted; else once carried out */
+	uint64_t compare_add, swap;
+	struct weft_pool_sge sge[];
+};
+
+static inline uint8_t *weft_wqe_inline(struct weft_wqe *wqe)
+{
+	return (uint8_t *)wqe->sge;
+}
+
+/* What became of a request that a transport was given. */
+enum weft_outcome {
+	WEFT_DONE,
+	WEFT_FAILED,	/* with a status; the queue pair goes to error */
+	WEFT_NO_RECEIVE, /* the peer has none posted: RNR NAK */
+	WEFT_NO_ANSWER,	 /* the peer is not there, or not yet */
+};
+
+/*
+ * A transport carries out the requests of one queue pair. All calls come with the queue pair's
+ * lock held. A new transport is a new table.
+ */
+struct weft_transport {
+	const char *name;
+	/* At the move to RTR: the destination is known. */
+	void (*connect)(struct weft_qp *qp);
+	/* At the move out of the connected states; the peer is reached no more. */
+	void (*disconnect)(struct weft_qp *qp);
+	/* Carries out one request in order. *status with WEFT_FAILED. */
+	enum weft_outcome (*execute)(struct weft_qp *qp, struct weft_wqe *wqe,
+				     struct weft_caller *caller, enum weft_wc_status *status);
+	/* Whether the peer found this queue pair at fault, and with which event. */
+	bool (*fault)(struct weft_qp *qp, enum weft_event *event);
+};
+
+/* ---- Completion queues (cq.c) ---- */
+
+struct weft_cqe {
+	uint64_t wr_id;
+	struct weft_qp *qp;
+	uint64_t position; /* in the send queue */
+	uint32_t byte_len, imm, src_qp;
+	uint8_t status, opcode, flags;
+	uint8_t solicited;
+};
+
+/* One ring that one member fills for this queue. */
+struct weft_cq_ring {
+	struct weft_cq_ring *next;
+	struct weft_pool_ring *ring;
+	uint64_t off;
+	uint64_t consumed;
+	uint64_t armed_at;	/* completions from here on are news to the armed queue */
+	uint64_t incarnation;	/* of the producer */
+	uint32_t size, promised; /* receives that may complete into it */
+	uint16_t producer;
+};
+
+struct weft_cq {
+	struct weft_nic *nic;
+	struct weft_lock lock;
+	uint8_t armed; /* 0, 1 any, 2 solicited */
+	bool overrun;
+	uint32_t size; /* completions it must hold: at least what was asked for */
+	uint32_t mask; /* of the private queue */
+	_Atomic uint64_t head, tail;
+	struct weft_cqe *cqe;
+	struct weft_cq_ring *_Atomic rings;
+	struct weft_cq *armed_next; /* guarded by the nic's lock, as is listed */
+	bool listed;
+};
+
+/* 0, -EINVAL (size), -ENOMEM. */
+int weft_cq_create(struct weft_nic *nic, struct weft_cq *cq, uint32_t cqe);
+/* No queue pair uses it any more. */
+void weft_cq_destroy(struct weft_cq *cq);
+/* 0, -EINVAL (size, or fewer than it holds), -ENOMEM. */
+int weft_cq_resize(struct weft_cq *cq, uint32_t cqe);
+/* Up to n completions, oldest first for each queue pair. Never negative: an overrun queue is empty. */
+int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc);
+/* The next completion (solicited or in error, if only those) makes one event. */
+void weft_cq_arm(struct weft_cq *cq, bool solicited_only);
+/* The engine was rung: fires armed queues into which other members have completed. */
+void weft_nic_events(struct weft_nic *nic);
+
+/* For the files of the nic: a completion of one's own. The queue's lock is not held. */
+void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe);
+/* A ring in which `producer` can complete `receives` more. -ENOMEM, -ENOSPC. */
+int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, uint64_t *off);
+void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives);
+/* Takes what the rings hold into the private queue, behind what stands there. */
+void weft_cq_drain(struct weft_cq *cq);
+/* Forgets the completions of a queue pair. */
+void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp);
+
+/* ---- Queue pairs (qp.c, attr.c) ---- */
+
+struct weft_qp_attr {
+	uint32_t dest_qpn;
+	uint8_t access;
+	uint8_t min_rnr_timer, rnr_retry, retry_cnt, timeout; /* codes of 9.7.5.2.8, 11.2.5.2 */
+	uint8_t dgid[16];
+};
+
+struct weft_qp_cap {
+	uint32_t max_send_wr, max_recv_wr;
+	uint32_t max_send_sge, max_recv_sge;
+	uint32_t max_inline_bytes;
+};
+
+#define WEFT_TRANSPORT_STATE 128
+
+struct weft_qp {
+	/* what posting touches, first */
+	struct weft_lock lock;
+	uint8_t state, type;
+	bool signal_all;
+	bool waits; /* on the waiting list */
+	uint32_t qpn, pd;
+	struct weft_nic *nic;
+	const struct weft_transport *transport;
+	uint8_t *sq;
+	uint32_t sq_stride, sq_size;
+	uint64_t sq_posted, sq_executed;
+	_Atomic uint64_t sq_freed; /* by polling */
+	struct weft_cq *send_cq, *recv_cq;
+	struct weft_pool_qp *slot;
+	_Alignas(8) uint8_t transport_state[WEFT_TRANSPORT_STATE];
+
+	uint8_t *rq;
+	uint64_t rq_posted;
+	uint64_t rq_completed;	   /* guarded by recv_cq's lock */
+	_Atomic uint64_t rq_freed; /* by polling */
+
+	struct weft_qp_attr attr;
+	struct weft_qp_cap cap;
+	uint64_t ring_off; /* in recv_cq; 0: none */
+	uint8_t peer_rnr_timer; /* told by the transport */
+	uint64_t deadline_ns; /* 0: not begun */
+	enum weft_outcome awaited;
+	struct weft_qp *waiting_next;
+	uint32_t index;
+};
+
+/*
+ * cap holds what is wanted and then what is given. 0; -EINVAL (above a limit, no queue);
+ * -ENOMEM; -ENOSPC (no number or no pool memory left).
+ */
+int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
+		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_qp_cap *cap,
+		   bool signal_all);
+/* 0, or -ETIMEDOUT when a stopped peer is still executing here: nothing was freed of the ring. */
+int weft_qp_destroy(struct weft_qp *qp);
+
+/* Table 91 (11.2.5.2): may a queue pair of that type go from `from` to `to` with these
+ * attributes (bits of enum ibv_qp_attr_mask)? 0 or -EINVAL. */
+int weft_qp_check_modify(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
+			 uint32_t mask);
+/* The effects of a checked move. The api has merged the attributes. 0, -ENOMEM, -ENOSPC. */
+int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state to, const struct weft_qp_attr *attr,
+		   const struct weft_transport *transport, struct weft_caller *caller);
+/* Error of the connection: peers are shut out, all that is outstanding is flushed. The lock is held. */
+void weft_qp_fail(struct weft_qp *qp);
+
+/* ---- Posting (send.c, recv.c) ---- */
+
+static inline struct weft_wqe *weft_sq_slot(const struct weft_qp *qp, uint64_t position)
+{
+	return (struct weft_wqe *)(qp->sq + (position & (qp->sq_size - 1)) * qp->sq_stride);
+}
+
+/* Where the next request is written; NULL: the queue is full (ENOMEM). The lock is held. */
+static inline struct weft_wqe *weft_sq_next(const struct weft_qp *qp)
+{
+	uint64_t freed = atomic_load_explicit(&qp->sq_freed, memory_order_acquire);
+
+	return qp->sq_posted - freed < qp->cap.max_send_wr ? weft_sq_slot(qp, qp->sq_posted) : NULL;
+}
+
+/* Whether requests may be posted at all: not in RESET, INIT, RTR. */
+static inline bool weft_sq_open(const struct weft_qp *qp)
+{
+	return qp->state >= WEFT_QPS_RTS;
+}
+
+/* Posts what weft_sq_next gave; carries it out at once unless others wait. The lock is held. */
+void weft_sq_submit(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller);
+
+/* For the files of the nic; the lock is held. Run: all that can be carried out now; true when
+ * something is left. Wait: until it can be. */
+bool weft_sq_run(struct weft_qp *qp, struct weft_caller *caller);
+void weft_sq_wait(struct weft_qp *qp);
+void weft_sq_stop_waiting(struct weft_qp *qp);
+void weft_sq_flush(struct weft_qp *qp);
+void weft_rq_flush(struct weft_qp *qp);
+
+/* Tries again what waits, and ends what has waited too long. The next look is due in at most the
+ * returned time, UINT64_MAX: never. */
+uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns);
+/* The engine was rung: queue pairs that their peers found at fault go to error. */
+void weft_nic_faults(struct weft_nic *nic);
+
+/* 0; -EINVAL (state, sge count), -ENOMEM (full). The lock is held. */
+int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,
+		 uint32_t num_sge);
+
+/* ---- Regions (mr.c) ---- */
+
+struct weft_mr {
+	struct weft_nic *nic;
+	uint32_t index, key;
+	uint64_t pieces_off, pieces_bytes; /* in the pool, if they are many */
+};
+
+struct weft_mr_piece {
+	uint64_t va, len_bytes, off;
+};
+
+/* Makes a key for [va, va + len) seen as iova, in these pieces. 0, -ENOSPC, -ENOMEM. */
+int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_t access,
+		   uint64_t iova, uint64_t va, uint64_t len_bytes,
+		   const struct weft_mr_piece *pieces, unsigned int npieces);
+/* After this nobody reaches the region. 0, or -ETIMEDOUT (see weft_pool_quiesce). */
+int weft_mr_revoke(struct weft_mr *mr);
+/* Gives the key's entry back; after revoke. */
+void weft_mr_destroy(struct weft_mr *mr);
+
+/* ---- Locks ---- */
+
+static inline bool weft_trylock(struct weft_lock *lock)
+{
+	return !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire);
+}
+
+void weft_lock_slow(const struct weft_nic *nic, struct weft_lock *lock);
+
+static inline void weft_lock(const struct weft_nic *nic, struct weft_lock *lock)
+{
+	if (!weft_trylock(lock))
+		weft_lock_slow(nic, lock);
+}
+
+static inline void weft_unlock(struct weft_lock *lock)
+{
+	atomic_store_explicit(&lock->held, 0, memory_order_release);
+}
+
+#endif

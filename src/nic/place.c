@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/place.h"
+
+#define ORDERED_TAIL 64u
+
+/* Where the next bytes of a list of spans lie: here, or at `va` in the foreign member. */
+struct chunk {
+	uint8_t *at; /* NULL: foreign, in place */
+	uint64_t va, len_bytes;
+};
+
+struct cursor {
+	const struct weft_span *span;
+	uint64_t done; /* of the span */
+};
+
+static inline void store_ordered(uint8_t *to, const uint8_t *from, uint64_t n)
+{
+	uint64_t word;
+
+	for (; n && ((uintptr_t)to & 7); n--)
+		atomic_store_explicit((_Atomic uint8_t *)to++, *from++, memory_order_release);
+	for (; n >= 8; n -= 8, to += 8, from += 8) {
+		__builtin_memcpy(&word, from, 8);
+		atomic_store_explicit((_Atomic uint64_t *)to, word, memory_order_release);
+	}
+	for (; n; n--)
+		atomic_store_explicit((_Atomic uint8_t *)to++, *from++, memory_order_release);
+}
+
+/* Programs poll on the last byte: a string copy for the body, in whatever order it takes, then the
+ * end in rising order by stores that do not tear. */
+static inline void copy(uint8_t *to, const uint8_t *from, uint64_t n)
+{
+	if (n > ORDERED_TAIL) {
+		uint64_t body = n - ORDERED_TAIL;
+
+		__builtin_memmove(to, from, body);
+		to += body;
+		from += body;
+		n = ORDERED_TAIL;
+	}
+	store_ordered(to, from, n);
+}
+
+static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_mr *mr, uint64_t start)
+{
+	const struct weft_pool_piece *piece = (const void *)(pool->base + mr->off);
+	uint32_t i = mr->npieces - 1;
+	uint64_t end = mr->len_bytes;
+
+	for (; i && piece[i].start > start; i--)
+		end = piece[i].start;
+	return (struct chunk){
+		.at = piece[i].off == UINT64_MAX ? NULL :
+						   pool->base + piece[i].off + (start - piece[i].start),
+		.va = mr->va + start,
+		.len_bytes = end - start,
+	};
+}
+
+/* The bytes of a region from `start` that lie together. */
+static inline struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_mr *mr,
+					uint64_t start)
+{
+	struct chunk c = { .va = mr->va + start };
+
+	if (mr->npieces) {
+		c = piece_chunk(pool, mr, start);
+	} else if (start >= mr->lo && start < mr->hi) {
+		c.at = pool->base + mr->off + (start - mr->lo);
+		c.len_bytes = mr->hi - start;
+	} else {
+		c.len_bytes = (start < mr->lo ? mr->lo : mr->len_bytes) - start;
+	}
+	/* in place and ours: the program's own address is the only one there is */
+	if (!c.at && mr->owner == pool->me)
+		c.at = (uint8_t *)(uintptr_t)c.va;
+	return c;
+}
+
+static inline struct chunk peek(struct weft_pool *pool, const struct cursor *cursor)
+{
+	const struct weft_span *span = cursor->span;
+	uint64_t left = span->len_bytes - cursor->done;
+	struct chunk c;
+
+	if (!span->mr)
+		return (struct chunk){ (uint8_t *)(uintptr_t)(span->start + cursor->done), 0, left };
+	c = region_chunk(pool, span->mr, span->start + cursor->done);
+	if (c.len_bytes > left)
+		c.len_bytes = left;
+	return c;
+}
+
+static void advance(struct cursor *cursor, uint64_t n)
+{
+	cursor->done += n;
+	while (cursor->done && cursor->done == cursor->span->len_bytes) {
+		cursor->span++;
+		cursor->done = 0;
+	}
+}
+
+static void skip_empty(struct cursor *cursor)
+{
+	while (!cursor->span->len_bytes)
+		cursor->span++;
+}
+
+static int move(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
+		const struct chunk *to, const struct chunk *from, uint64_t n)
+{
+	if (to->at && from->at) {
+		copy(to->at, from->at, n);
+		return 0;
+	}
+	if (from->at)
+		return nic->env->reach(nic->pool, caller, foreign, to->va, from->at, n, true);
+	return nic->env->reach(nic->pool, caller, foreign, from->va, to->at, n, false);
+}
+
+static int place_scattered(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
+			   struct cursor to, struct cursor from, uint64_t len_bytes)
+{
+	while (len_bytes) {
+		struct chunk there, here;
+		uint64_t n;
+		int err;
+
+		skip_empty(&to);
+		skip_empty(&from);
+		there = peek(nic->pool, &to);
+		here = peek(nic->pool, &from);
+		n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
+		err = move(nic, caller, foreign, &there, &here, n);
+		if (err)
+			return err;
+		len_bytes -= n;
+		if (!len_bytes)
+			return 0;
+		advance(&to, n);
+		advance(&from, n);
+	}
+	return 0;
+}
+
+int weft_place(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
+	       const struct weft_span *to, const struct weft_span *from, uint64_t len_bytes)
+{
+	struct cursor there = { to, 0 }, here = { from, 0 };
+	struct chunk a, b;
+
+	if (!len_bytes)
+		return 0;
+	a = peek(nic->pool, &there);
+	b = peek(nic->pool, &here);
+	if (a.at && b.at && a.len_bytes >= len_bytes && b.len_bytes >= len_bytes) {
+		copy(a.at, b.at, len_bytes);
+		return 0;
+	}
+	return place_scattered(nic, caller, foreign, there, here, len_bytes);
+}
+
+int weft_place_atomic(struct weft_nic *nic, const struct weft_caller *caller, uint16_t owner,
+		      const struct weft_span *at, bool add, uint64_t compare_add, uint64_t swap,
+		      uint64_t *old)
+{
+	struct chunk c = region_chunk(nic->pool, at->mr, at->start);
+	_Atomic uint64_t *word = (_Atomic uint64_t *)c.at;
+
+	if (!word)
+		return nic->env->reach_atomic(nic->pool, caller, owner, c.va, add, compare_add, swap,
+					      old);
+	if (add) {
+		*old = atomic_fetch_add(word, compare_add);
+	} else {
+		*old = compare_add;
+		atomic_compare_exchange_strong(word, old, swap);
+	}
+	return 0;
+}
+
+bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, unsigned int n,
+		     uint16_t owner, uint32_t pd, uint8_t access, struct weft_spans *spans)
+{
+	spans->n = n;
+	spans->len_bytes = 0;
+	for (unsigned int i = 0; i < n; i++) {
+		if (!weft_mr_find(pool, sge[i].lkey, owner, pd, sge[i].addr, sge[i].len_bytes, access,
+				  &spans->span[i]))
+			return false;
+		spans->len_bytes += sge[i].len_bytes;
+	}
+	return true;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Queue pairs: creation, the state machine's effects, errors, destruction. */
+#include "nic/nic.h"
+
+#define EINVAL 22
+#define ENOMEM 12
+
+static inline uint32_t power_of_two(uint32_t n)
+{
+	uint32_t size = 1;
+
+	while (size < n)
+		size <<= 1;
+	return size;
+}
+
+/* ---- What peers see ---- */
+
+static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
+{
+	struct weft_pool_qp *slot = qp->slot;
+	uint64_t seq = atomic_load_explicit(&slot->conn, memory_order_relaxed) >> 32;
+
+	/* readers take the line only between two equal looks at a READY word */
+	atomic_store_explicit(&slot->conn, (seq + 1) << 32, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	slot->pd = qp->pd;
+	slot->owner = qp->nic->pool->me;
+	slot->type = qp->type;
+	slot->state = qp->state;
+	slot->access = qp->attr.access;
+	slot->min_rnr_timer = qp->attr.min_rnr_timer;
+	slot->ring_off = qp->ring_off;
+	atomic_store_explicit(&slot->conn,
+			      (seq + 2) << 32 | (uint64_t)conn << 24 | qp->attr.dest_qpn,
+			      memory_order_release);
+}
+
+static int shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
+{
+	bool was_open = qp->slot->ring_off;
+
+	publish(qp, conn);
+	return was_open ? weft_pool_quiesce(qp->nic->pool) : 0;
+}
+
+/* ---- Creating ---- */
+
+static int check_cap(const struct weft_qp_cap *cap)
+{
+	return cap->max_send_wr > WEFT_MAX_WR || cap->max_recv_wr > WEFT_MAX_WR ||
+			       cap->max_send_sge > WEFT_MAX_SGE || cap->max_recv_sge > WEFT_MAX_SGE ||
+			       cap->max_inline_bytes > WEFT_MAX_INLINE ?
+		       -EINVAL :
+		       0;
+}
+
+static int make_send_queue(struct weft_qp *qp)
+{
+	uint32_t lists = qp->cap.max_send_sge * (uint32_t)sizeof(struct weft_pool_sge);
+	uint32_t payload = lists > qp->cap.max_inline_bytes ? lists : qp->cap.max_inline_bytes;
+
+	qp->sq_size = power_of_two(qp->cap.max_send_wr);
+	qp->sq_stride = (uint32_t)(sizeof(struct weft_wqe) + payload + 63) & ~63u;
+	qp->sq = qp->nic->env->alloc((size_t)qp->sq_size * qp->sq_stride);
+	return qp->sq ? 0 : -ENOMEM;
+}
+
+static uint64_t receive_bytes(const struct weft_qp *qp)
+{
+	return (uint64_t)qp->slot->rq_size * qp->slot->rq_stride;
+}
+
+static int make_receive_queue(struct weft_qp *qp)
+{
+	struct weft_pool_qp *slot = qp->slot;
+	int err;
+
+	slot->rq_size = power_of_two(qp->cap.max_recv_wr);
+	slot->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
+				     qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
+	err = weft_pool_alloc(qp->nic->pool, receive_bytes(qp), &slot->rq_off);
+	qp->rq = err ? NULL : qp->nic->pool->base + slot->rq_off;
+	return err;
+}
+
+int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
+		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_qp_cap *cap,
+		   bool signal_all)
+{
+	int err = check_cap(cap);
+
+	if (err)
+		return err;
+	err = weft_pool_take_qp(nic->pool, &qp->index);
+	if (err)
+		return err;
+	qp->nic = nic;
+	qp->type = (uint8_t)type;
+	qp->pd = pd;
+	qp->send_cq = send_cq;
+	qp->recv_cq = recv_cq;
+	qp->signal_all = signal_all;
+	qp->cap = *cap;
+	qp->slot = &nic->pool->qps[qp->index];
+	qp->qpn = qp->index | (uint32_t)(++qp->slot->generation & 63) << WEFT_QP_INDEX_BITS;
+	qp->rq_posted = atomic_load_explicit(&qp->slot->rq_posted, memory_order_relaxed);
+	qp->slot->rq_start = qp->rq_completed = qp->rq_posted;
+	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
+	qp->slot->rq_epoch++;
+	qp->slot->rq_taken_epoch = 0;
+	err = make_send_queue(qp);
+	if (err)
+		goto drop_number;
+	err = make_receive_queue(qp);
+	if (err)
+		goto free_send_queue;
+	publish(qp, WEFT_CONN_NONE);
+	atomic_store_explicit(&qp->slot->qpn, qp->qpn, memory_order_release);
+	weft_lock(nic, &recv_cq->lock);
+	nic->qps[qp->index] = qp;
+	weft_unlock(&recv_cq->lock);
+	return 0;
+free_send_queue:
+	nic->env->free(qp->sq);
+drop_number:
+	weft_pool_drop_qp(nic->pool, qp->index);
+	return err;
+}
+
+/* ---- Leaving the connected states ---- */
+
+static void disconnect(struct weft_qp *qp)
+{
+	weft_sq_stop_waiting(qp);
+	if (qp->transport)
+		qp->transport->disconnect(qp);
+	qp->transport = NULL;
+}
+
+static void give_ring_back(struct weft_qp *qp)
+{
+	if (qp->ring_off)
+		weft_cq_ring_put(qp->recv_cq, qp->ring_off, qp->cap.max_recv_wr);
+	qp->ring_off = 0;
+}
+
+void weft_qp_fail(struct weft_qp *qp)
+{
+	disconnect(qp);
+	qp->state = WEFT_QPS_ERR;
+	/* a peer stopped in the middle of a copy may still finish it; flushing does not wait */
+	shut_out_peers(qp, WEFT_CONN_ERROR);
+	weft_sq_flush(qp);
+	weft_rq_flush(qp);
+}
+
+static int reset(struct weft_qp *qp)
+{
+	int err;
+
+	disconnect(qp);
+	qp->state = WEFT_QPS_RESET;
+	err = shut_out_peers(qp, WEFT_CONN_NONE);
+	weft_cq_purge(qp->recv_cq, qp);
+	if (qp->send_cq != qp->recv_cq)
+		weft_cq_purge(qp->send_cq, qp);
+	give_ring_back(qp);
+	qp->attr = (struct weft_qp_attr){ 0 };
+	qp->sq_posted = qp->sq_executed = 0;
+	atomic_store_explicit(&qp->sq_freed, 0, memory_order_relaxed);
+	qp->rq_completed = qp->slot->rq_start = qp->rq_posted;
+	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
+	qp->slot->rq_epoch++;
+	publish(qp, WEFT_CONN_NONE);
+	return err;
+}
+
+int weft_qp_destroy(struct weft_qp *qp)
+{
+	struct weft_nic *nic = qp->nic;
+	int err;
+
+	weft_lock(nic, &qp->lock);
+	atomic_store_explicit(&qp->slot->qpn, 0, memory_order_relaxed);
+	err = reset(qp);
+	weft_lock(nic, &nic->lock);
+	weft_lock(nic, &qp->recv_cq->lock);
+	nic->qps[qp->index] = NULL;
+	weft_unlock(&qp->recv_cq->lock);
+	weft_unlock(&nic->lock);
+	weft_unlock(&qp->lock);
+	nic->env->free(qp->sq);
+	/* a stopped executor may still read the ring: it stays with the member */
+	if (!err) {
+		weft_pool_free(nic->pool, qp->slot->rq_off, receive_bytes(qp));
+		weft_pool_drop_qp(nic->pool, qp->index);
+	}
+	return err;
+}
+
+/* ---- Moving on ---- */
+
+static int connect(struct weft_qp *qp, const struct weft_transport *transport)
+{
+	struct weft_pool *pool = qp->nic->pool;
+	uint32_t index = qp->attr.dest_qpn & (WEFT_QPS - 1);
+	int err = 0;
+
+	/* only a member that owns the destination can ever complete into our queue */
+	if (!weft_pool_see_qp(pool, index) &&
+	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) == qp->attr.dest_qpn)
+		err = weft_cq_ring_get(qp->recv_cq, pool->qps[index].owner, qp->cap.max_recv_wr,
+				       &qp->ring_off);
+	if (err)
+		return err;
+	qp->transport = transport;
+	transport->connect(qp);
+	return 0;
+}
+
+int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state to, const struct weft_qp_attr *attr,
+		   const struct weft_transport *transport, struct weft_caller *caller)
+{
+	enum weft_qp_state from = qp->state;
+	int err = 0;
+
+	weft_lock(qp->nic, &qp->lock);
+	if (to == WEFT_QPS_RESET) {
+		reset(qp);
+		goto unlock;
+	}
+	if (to == WEFT_QPS_ERR) {
+		if (from != WEFT_QPS_ERR)
+			weft_qp_fail(qp);
+		goto unlock;
+	}
+	qp->attr = *attr;
+	if (to == WEFT_QPS_RTR && from == WEFT_QPS_INIT) {
+		err = connect(qp, transport);
+		if (err)
+			goto unlock;
+	}
+	qp->state = (uint8_t)to;
+	shut_out_peers(qp, to >= WEFT_QPS_RTR ? WEFT_CONN_READY : WEFT_CONN_NONE);
+	if (to == WEFT_QPS_RTS && from == WEFT_QPS_SQD && !qp->waits && weft_sq_run(qp, caller))
+		weft_sq_wait(qp);
+	if (to == WEFT_QPS_SQD)
+		weft_sq_stop_waiting(qp);
+unlock:
+	weft_unlock(&qp->lock);
+	return err;
+}
+
+/* ---- Found at fault by the peer ---- */
+
+static void look(struct weft_qp *qp)
+{
+	enum weft_event event;
+
+	if (!qp->transport || qp->state == WEFT_QPS_ERR || !qp->transport->fault(qp, &event))
+		return;
+	weft_qp_fail(qp);
+	qp->nic->env->async(qp, NULL, event);
+}
+
+void weft_nic_faults(struct weft_nic *nic)
+{
+	/* the nic's lock keeps queue pairs from being destroyed between finding and locking them */
+	weft_lock(nic, &nic->lock);
+	for (uint32_t i = 0; i < WEFT_QPS; i++) {
+		struct weft_qp *qp = nic->qps[i];
+
+		if (!qp)
+			continue;
+		if (weft_trylock(&qp->lock)) {
+			look(qp);
+			weft_unlock(&qp->lock);
+		} else {
+			weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_FAULT);
+		}
+	}
+	weft_unlock(&nic->lock);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Receive queues: the owner posts into the pool, the connected peer takes. */
+#include "nic/nic.h"
+
+static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t position)
+{
+	return (void *)(qp->rq + (position & (qp->slot->rq_size - 1)) * qp->slot->rq_stride);
+}
+
+int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,
+		 uint32_t num_sge)
+{
+	struct weft_pool_recv *recv;
+
+	if (qp->state == WEFT_QPS_RESET || num_sge > qp->cap.max_recv_sge)
+		return -22;
+	/* acquire: pairs with the release when a completion is polled */
+	if (qp->rq_posted - atomic_load_explicit(&qp->rq_freed, memory_order_acquire) >=
+	    qp->cap.max_recv_wr)
+		return -12;
+	recv = slot_at(qp, qp->rq_posted++);
+	recv->wr_id = wr_id;
+	recv->num_sge = num_sge;
+	for (uint32_t i = 0; i < num_sge; i++)
+		recv->sge[i] = sge[i];
+	if (qp->state == WEFT_QPS_ERR) {
+		weft_rq_flush(qp);
+		return 0;
+	}
+	/* release: pairs with the acquire of the peer that takes it */
+	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_release);
+	return 0;
+}
+
+/* The peer is shut out. What it took is in its ring or was lost with it; the rest is flushed. */
+void weft_rq_flush(struct weft_qp *qp)
+{
+	uint64_t from;
+
+	weft_cq_drain(qp->recv_cq);
+	weft_lock(qp->nic, &qp->recv_cq->lock);
+	from = qp->rq_completed;
+	qp->rq_completed = qp->rq_posted;
+	weft_unlock(&qp->recv_cq->lock);
+	for (; from < qp->rq_posted; from++) {
+		struct weft_cqe cqe = { .wr_id = slot_at(qp, from)->wr_id,
+					.qp = qp,
+					.status = WEFT_WC_WR_FLUSH_ERR,
+					.opcode = WEFT_WC_RECV };
+
+		weft_cq_push(qp->recv_cq, &cqe);
+	}
+}

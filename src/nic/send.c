@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Send queues: carrying out requests in order, waiting for peers that are not ready, completing. */
+#include "nic/nic.h"
+
+static const uint8_t completion_of[WEFT_OPS] = {
+	[WEFT_OP_WRITE] = WEFT_WC_WRITE,	[WEFT_OP_WRITE_IMM] = WEFT_WC_WRITE,
+	[WEFT_OP_SEND] = WEFT_WC_SEND,		[WEFT_OP_SEND_IMM] = WEFT_WC_SEND,
+	[WEFT_OP_READ] = WEFT_WC_READ,		[WEFT_OP_CMP_SWAP] = WEFT_WC_CMP_SWAP,
+	[WEFT_OP_FETCH_ADD] = WEFT_WC_FETCH_ADD,
+};
+
+/* 9.7.5.2.8, table 45: the RNR timer codes, in units of 10 µs. */
+static const uint16_t rnr_timer_10us[32] = {
+	65535, 1,   2,	 3,   4,   6,	8,    12,   16,	  24,	32,   48,   64,	   96,	  128,	 192,
+	256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+static void complete(struct weft_qp *qp, const struct weft_wqe *wqe, uint64_t position,
+		     enum weft_wc_status status)
+{
+	struct weft_cqe cqe = { .wr_id = wqe->wr_id,
+				.qp = qp,
+				.position = position,
+				.byte_len = wqe->len_bytes,
+				.status = (uint8_t)status,
+				.opcode = completion_of[wqe->opcode] };
+
+	weft_cq_push(qp->send_cq, &cqe);
+}
+
+void weft_sq_flush(struct weft_qp *qp)
+{
+	for (; qp->sq_executed < qp->sq_posted; qp->sq_executed++)
+		complete(qp, weft_sq_slot(qp, qp->sq_executed), qp->sq_executed, WEFT_WC_WR_FLUSH_ERR);
+}
+
+/* ---- Waiting ---- */
+
+static void list_waiting(struct weft_qp *qp)
+{
+	struct weft_nic *nic = qp->nic;
+
+	weft_lock(nic, &nic->waiting_lock);
+	qp->waiting_next = nic->waiting;
+	nic->waiting = qp;
+	atomic_fetch_add_explicit(&nic->nwaiting, 1, memory_order_relaxed);
+	weft_unlock(&nic->waiting_lock);
+}
+
+void weft_sq_wait(struct weft_qp *qp)
+{
+	qp->waits = true;
+	list_waiting(qp);
+	qp->nic->env->kick();
+}
+
+void weft_sq_stop_waiting(struct weft_qp *qp)
+{
+	struct weft_nic *nic = qp->nic;
+	struct weft_qp **at;
+
+	if (!qp->waits)
+		return;
+	qp->waits = false;
+	qp->deadline_ns = 0;
+	weft_lock(nic, &nic->waiting_lock);
+	for (at = &nic->waiting; *at; at = &(*at)->waiting_next)
+		if (*at == qp) {
+			*at = qp->waiting_next;
+			atomic_fetch_sub_explicit(&nic->nwaiting, 1, memory_order_relaxed);
+			break;
+		}
+	weft_unlock(&nic->waiting_lock);
+}
+
+static uint64_t patience_ns(const struct weft_qp *qp)
+{
+	if (qp->awaited == WEFT_NO_RECEIVE)
+		return qp->attr.rnr_retry == 7 ? UINT64_MAX :
+						 qp->attr.rnr_retry * 10000ull *
+							 rnr_timer_10us[qp->peer_rnr_timer & 31];
+	return qp->attr.timeout ? (qp->attr.retry_cnt + 1ull) * (4096ull << qp->attr.timeout) :
+				  UINT64_MAX;
+}
+
+/* ---- Carrying out ---- */
+
+static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_wc_status status)
+{
+	complete(qp, wqe, qp->sq_executed++, status);
+	weft_qp_fail(qp);
+}
+
+/* One request. False: it waits, or nothing is left to do. */
+static inline bool carry_out(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller)
+{
+	enum weft_wc_status status = WEFT_WC_SUCCESS;
+	enum weft_outcome outcome = qp->transport->execute(qp, wqe, caller, &status);
+
+	if (__builtin_expect(outcome == WEFT_DONE, 1)) {
+		if (qp->signal_all || wqe->flags & WEFT_SEND_SIGNALED)
+			complete(qp, wqe, qp->sq_executed, WEFT_WC_SUCCESS);
+		qp->sq_executed++;
+		return true;
+	}
+	if (outcome == WEFT_FAILED) {
+		fail(qp, wqe, status);
+		return false;
+	}
+	if (qp->awaited != outcome)
+		qp->deadline_ns = 0;
+	qp->awaited = outcome;
+	return false;
+}
+
+void weft_sq_submit(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller)
+{
+	bool first = qp->sq_executed == qp->sq_posted++;
+
+	if (qp->state == WEFT_QPS_RTS && first) {
+		if (carry_out(qp, wqe, caller) || qp->state != WEFT_QPS_RTS)
+			return;
+		weft_sq_wait(qp);
+	} else if (qp->state == WEFT_QPS_ERR || qp->state == WEFT_QPS_SQE) {
+		weft_sq_flush(qp);
+	}
+}
+
+bool weft_sq_run(struct weft_qp *qp, struct weft_caller *caller)
+{
+	while (qp->state == WEFT_QPS_RTS && qp->sq_executed < qp->sq_posted) {
+		if (carry_out(qp, weft_sq_slot(qp, qp->sq_executed), caller))
+			qp->deadline_ns = 0;
+		else
+			break;
+	}
+	return qp->state == WEFT_QPS_RTS && qp->sq_executed < qp->sq_posted;
+}
+
+/* The next waiting queue pair that nobody is using, taken off the list with its lock held. */
+static struct weft_qp *take_waiting(struct weft_nic *nic)
+{
+	struct weft_qp **at, *qp = NULL;
+
+	weft_lock(nic, &nic->waiting_lock);
+	for (at = &nic->waiting; *at; at = &(*at)->waiting_next)
+		if (weft_trylock(&(*at)->lock)) {
+			qp = *at;
+			*at = qp->waiting_next;
+			atomic_fetch_sub_explicit(&nic->nwaiting, 1, memory_order_relaxed);
+			break;
+		}
+	weft_unlock(&nic->waiting_lock);
+	return qp;
+}
+
+static uint64_t progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns)
+{
+	uint64_t patience;
+
+	qp->waits = weft_sq_run(qp, caller);
+	if (!qp->waits)
+		return UINT64_MAX;
+	patience = patience_ns(qp);
+	if (!qp->deadline_ns)
+		qp->deadline_ns = patience == UINT64_MAX ? UINT64_MAX : now_ns + patience;
+	if (now_ns < qp->deadline_ns)
+		return qp->deadline_ns - now_ns;
+	qp->waits = false;
+	fail(qp, weft_sq_slot(qp, qp->sq_executed),
+	     qp->awaited == WEFT_NO_RECEIVE ? WEFT_WC_RNR_RETRY_EXC_ERR : WEFT_WC_RETRY_EXC_ERR);
+	return UINT64_MAX;
+}
+
+uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns)
+{
+	struct weft_qp *again = NULL, *qp;
+	uint64_t least = UINT64_MAX;
+
+	while ((qp = take_waiting(nic))) {
+		uint64_t due = progress_one(qp, caller, now_ns);
+
+		least = due < least ? due : least;
+		if (qp->waits) {
+			/* its lock is kept until all have been looked at, so that none is met twice */
+			qp->waiting_next = again;
+			again = qp;
+		} else {
+			weft_unlock(&qp->lock);
+		}
+	}
+	while ((qp = again)) {
+		again = qp->waiting_next;
+		list_waiting(qp);
+		weft_unlock(&qp->lock);
+	}
+	return least;
+}

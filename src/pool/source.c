@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The pool as the place where regions' extents come from. */
+#include <errno.h>
+
+#include "pool/internal.h"
+#include "pool/region.h"
+
+static int alloc(void *arg, size_t len_bytes, uint64_t *off, void **alias)
+{
+	struct weft_attachment *a = arg;
+	int err = weft_pool_extent_alloc(&a->pool, len_bytes, off);
+
+	if (err)
+		return err;
+	*alias = weft_pool_populate(&a->pool, *off, len_bytes);
+	if (*alias)
+		return 0;
+	weft_pool_extent_free(&a->pool, *off, len_bytes);
+	return -ENOSPC;
+}
+
+static void give_back(void *arg, uint64_t off, size_t len_bytes)
+{
+	struct weft_attachment *a = arg;
+
+	weft_pool_extent_free(&a->pool, off, len_bytes);
+}
+
+static int descriptor(void *arg)
+{
+	return weft_open_fd(arg);
+}
+
+struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool)
+{
+	return (struct weft_extent_source){ alloc, give_back, descriptor, weft_attachment(pool) };
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Carrying out the requests of a queue pair at a peer in the same pool. */
+#include "nic/place.h"
+#include "transport/direct/direct.h"
+#include "transport/direct/peer.h"
+
+#define ESRCH	  3
+#define ETIMEDOUT 110
+
+/* One request on its way: what every step below needs. */
+struct job {
+	struct weft_qp *qp;
+	struct peer *peer;
+	struct weft_wqe *wqe;
+	struct weft_caller *caller;
+	struct weft_spans here; /* the bytes on this side */
+	enum weft_wc_status *status;
+};
+
+static enum weft_outcome fail_here(struct job *job, enum weft_wc_status status)
+{
+	*job->status = status;
+	return WEFT_FAILED;
+}
+
+/* As a NAK does: both sides are in error. */
+static enum weft_outcome fail_there(struct job *job, enum weft_event event,
+				    enum weft_wc_status status)
+{
+	weft_peer_blame(job->qp, job->peer, event);
+	*job->status = status;
+	return WEFT_FAILED;
+}
+
+static enum weft_outcome unreachable_memory(struct job *job, int err)
+{
+	/* its owner is gone or stopped: as silence on the wire */
+	if (err == -ESRCH || err == -ETIMEDOUT)
+		return WEFT_NO_ANSWER;
+	return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_OP_ERR);
+}
+
+static inline int place(struct job *job, const struct weft_span *to, const struct weft_span *from)
+{
+	return weft_place(job->qp->nic, job->caller, job->peer->owner, to, from,
+			  job->here.len_bytes);
+}
+
+static enum weft_outcome bad_receive(struct job *job, uint64_t wr_id, enum weft_wc_status theirs,
+				     enum weft_event event, enum weft_wc_status ours)
+{
+	weft_peer_complete(job->qp, job->peer, job->wqe, wr_id, 0, theirs);
+	return fail_there(job, event, ours);
+}
+
+static enum weft_outcome execute_send(struct job *job)
+{
+	const struct weft_pool_recv *recv = weft_peer_receive(job->peer);
+	struct weft_counters *counters = &job->caller->line->counters;
+	uint64_t wr_id, room = 0, bytes = job->here.len_bytes;
+	struct peer *p = job->peer;
+	struct weft_spans there;
+	uint32_t n;
+	int err;
+
+	if (!recv)
+		return WEFT_NO_RECEIVE;
+	wr_id = recv->wr_id;
+	n = recv->num_sge <= WEFT_MAX_SGE ? recv->num_sge : 0;
+	for (uint32_t i = 0; i < n; i++)
+		room += recv->sge[i].len_bytes;
+	if (room < bytes)
+		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
+				   WEFT_WC_REM_INV_REQ_ERR);
+	if (!weft_spans_find(job->qp->nic->pool, recv->sge, bytes ? n : 0, p->owner, p->pd,
+			     WEFT_ACCESS_LOCAL_WRITE, &there))
+		return bad_receive(job, wr_id, WEFT_WC_LOC_PROT_ERR, WEFT_EVENT_QP_FATAL,
+				   WEFT_WC_REM_OP_ERR);
+	err = place(job, there.span, job->here.span);
+	if (err)
+		return unreachable_memory(job, err);
+	weft_peer_complete(job->qp, p, job->wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS);
+	counters->ops_send++;
+	counters->bytes_send += bytes;
+	return WEFT_DONE;
+}
+
+/* The remote range of a one-sided request; one that moves no bytes needs no key (C9-88). */
+static inline enum weft_outcome find_remote(struct job *job, uint64_t bytes, uint8_t access,
+					    struct weft_span *span)
+{
+	struct peer *p = job->peer;
+
+	if (!(p->access & access))
+		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+	if (bytes && !weft_mr_find(job->qp->nic->pool, job->wqe->rkey, p->owner, p->pd,
+				   job->wqe->remote_addr, bytes, access, span))
+		return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_ACCESS_ERR);
+	return WEFT_DONE;
+}
+
+static inline enum weft_outcome execute_write(struct job *job)
+{
+	struct weft_counters *counters = &job->caller->line->counters;
+	const struct weft_pool_recv *recv = NULL;
+	uint64_t bytes = job->here.len_bytes;
+	enum weft_outcome outcome;
+	struct weft_span to;
+	int err;
+
+	outcome = find_remote(job, bytes, WEFT_ACCESS_REMOTE_WRITE, &to);
+	if (outcome != WEFT_DONE)
+		return outcome;
+	if (job->wqe->opcode == WEFT_OP_WRITE_IMM) {
+		recv = weft_peer_receive(job->peer);
+		if (!recv)
+			return WEFT_NO_RECEIVE;
+	}
+	err = place(job, &to, job->here.span);
+	if (err)
+		return unreachable_memory(job, err);
+	if (recv)
+		weft_peer_complete(job->qp, job->peer, job->wqe, recv->wr_id, (uint32_t)bytes,
+				   WEFT_WC_SUCCESS);
+	counters->ops_write++;
+	counters->bytes_write += bytes;
+	return WEFT_DONE;
+}
+
+static enum weft_outcome execute_read(struct job *job)
+{
+	struct weft_counters *counters = &job->caller->line->counters;
+	enum weft_outcome outcome;
+	struct weft_span from;
+	int err;
+
+	outcome = find_remote(job, job->here.len_bytes, WEFT_ACCESS_REMOTE_READ, &from);
+	if (outcome != WEFT_DONE)
+		return outcome;
+	err = place(job, job->here.span, &from);
+	if (err)
+		return unreachable_memory(job, err);
+	counters->ops_read++;
+	counters->bytes_read += job->here.len_bytes;
+	return WEFT_DONE;
+}
+
+static enum weft_outcome execute_atomic(struct job *job)
+{
+	struct weft_wqe *wqe = job->wqe;
+	enum weft_outcome outcome;
+	struct weft_span at, result;
+	uint64_t old;
+	int err;
+
+	if (job->here.len_bytes != 8)
+		return fail_here(job, WEFT_WC_LOC_LEN_ERR);
+	if (wqe->remote_addr & 7)
+		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+	outcome = find_remote(job, 8, WEFT_ACCESS_REMOTE_ATOMIC, &at);
+	if (outcome != WEFT_DONE)
+		return outcome;
+	err = weft_place_atomic(job->qp->nic, job->caller, job->peer->owner, &at,
+				wqe->opcode == WEFT_OP_FETCH_ADD, wqe->compare_add, wqe->swap, &old);
+	if (err)
+		return unreachable_memory(job, err);
+	result = (struct weft_span){ NULL, (uintptr_t)&old, 8 };
+	place(job, job->here.span, &result);
+	job->caller->line->counters.ops_atomic++;
+	return WEFT_DONE;
+}
+
+/* The bytes of a request on this side. False: a key does not hold. */
+static inline bool gather(struct job *job)
+{
+	struct weft_pool *pool = job->qp->nic->pool;
+	struct weft_wqe *wqe = job->wqe;
+
+	if (wqe->flags & WEFT_SEND_INLINE) {
+		job->here.n = 1;
+		job->here.len_bytes = wqe->len_bytes;
+		job->here.span[0] = (struct weft_span){ NULL, (uintptr_t)weft_wqe_inline(wqe),
+							wqe->len_bytes };
+		return true;
+	}
+	return weft_spans_find(pool, wqe->sge, wqe->num_sge, pool->me, job->qp->pd,
+			       wqe->opcode >= WEFT_OP_READ ? WEFT_ACCESS_LOCAL_WRITE : 0, &job->here);
+}
+
+static enum weft_outcome carry_out(struct job *job)
+{
+	if (!gather(job))
+		return fail_here(job, WEFT_WC_LOC_PROT_ERR);
+	if (job->here.len_bytes > WEFT_MAX_MSG_BYTES)
+		return fail_here(job, WEFT_WC_LOC_LEN_ERR);
+	job->wqe->len_bytes = (uint32_t)job->here.len_bytes;
+	switch ((enum weft_opcode)job->wqe->opcode) {
+	case WEFT_OP_WRITE:
+	case WEFT_OP_WRITE_IMM:
+		return execute_write(job);
+	case WEFT_OP_SEND:
+	case WEFT_OP_SEND_IMM:
+		return execute_send(job);
+	case WEFT_OP_READ:
+		return execute_read(job);
+	case WEFT_OP_CMP_SWAP:
+	case WEFT_OP_FETCH_ADD:
+		return execute_atomic(job);
+	case WEFT_OPS:
+		break;
+	}
+	return fail_here(job, WEFT_WC_LOC_QP_OP_ERR);
+}
+
+static inline void begin(struct weft_caller *caller, uint16_t member)
+{
+	uint64_t last = atomic_load_explicit(&caller->line->busy, memory_order_relaxed);
+
+	atomic_store_explicit(&caller->line->busy, ((last >> 16) + 1) << 16 | (member + 1u),
+			      memory_order_relaxed);
+	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void end(struct weft_caller *caller)
+{
+	uint64_t busy = atomic_load_explicit(&caller->line->busy, memory_order_relaxed);
+
+	/* release: pairs with the acquire in wait_line (bell.c) */
+	atomic_store_explicit(&caller->line->busy, busy & ~0xffffull, memory_order_release);
+}
+
+static inline enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
+					      struct weft_caller *caller,
+					      enum weft_wc_status *status)
+{
+	struct peer *p = weft_peer(qp);
+	enum weft_outcome outcome = WEFT_NO_ANSWER;
+	struct job job;
+
+	if (!p->slot && !weft_peer_find(qp, p))
+		return WEFT_NO_ANSWER;
+	begin(caller, p->slot->owner);
+	if (__builtin_expect(
+		    atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->conn, 1) ||
+	    weft_peer_read(qp, p)) {
+		job.qp = qp;
+		job.peer = p;
+		job.wqe = wqe;
+		job.caller = caller;
+		job.status = status;
+		outcome = carry_out(&job);
+	}
+	end(caller);
+	return outcome;
+}
+
+static enum weft_outcome execute(struct weft_qp *qp, struct weft_wqe *wqe,
+				 struct weft_caller *caller, enum weft_wc_status *status)
+{
+	enum weft_outcome outcome;
+
+	if (__builtin_expect(!caller->shared, 1))
+		return execute_alone(qp, wqe, caller, status);
+	weft_pool_share_lock(qp->nic->pool);
+	outcome = execute_alone(qp, wqe, caller, status);
+	weft_pool_share_unlock(qp->nic->pool);
+	return outcome;
+}
+
+static void connect(struct weft_qp *qp)
+{
+	__builtin_memset(weft_peer(qp), 0, sizeof(struct peer));
+}
+
+static void disconnect(struct weft_qp *qp)
+{
+	weft_peer(qp)->slot = NULL;
+}
+
+static bool fault(struct weft_qp *qp, enum weft_event *event)
+{
+	struct peer p;
+
+	/* acquire: pairs with the release in weft_peer_blame */
+	if (!weft_peer_find(qp, &p) ||
+	    atomic_load_explicit(&p.slot->fault_conn, memory_order_acquire) !=
+		    atomic_load_explicit(&qp->slot->conn, memory_order_relaxed))
+		return false;
+	*event = p.slot->fault_code;
+	return true;
+}
+
+const struct weft_transport weft_direct = {
+	.name = "direct",
+	.connect = connect,
+	.disconnect = disconnect,
+	.execute = execute,
+	.fault = fault,
+};

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "transport/direct/peer.h"
+
+static bool has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16])
+{
+	const struct weft_pool_member *m = weft_pool_member(pool, member);
+
+	for (uint32_t i = 0; m && i < m->ngids && i < WEFT_MEMBER_GIDS; i++)
+		if (!__builtin_memcmp(m->gid[i], gid, 16))
+			return true;
+	return false;
+}
+
+/* Receives that an earlier connection of ours used stay used, unless the peer emptied its queue. */
+static void resume_receives(struct weft_qp *qp, struct peer *p)
+{
+	uint64_t start = p->slot->rq_start;
+
+	p->rq_epoch = p->slot->rq_epoch;
+	p->taken = qp->slot->rq_taken_epoch == p->rq_epoch ?
+			   atomic_load_explicit(&qp->slot->rq_taken, memory_order_relaxed) :
+			   start;
+	p->posted = p->taken;
+	qp->slot->rq_taken_epoch = p->rq_epoch;
+	atomic_store_explicit(&qp->slot->rq_taken, p->taken, memory_order_relaxed);
+}
+
+static bool map_ring(struct weft_pool *pool, struct peer *p, uint64_t off)
+{
+	uint32_t size;
+
+	p->ring = weft_pool_populate(pool, off, sizeof(*p->ring));
+	if (!p->ring || p->ring->producer != pool->me)
+		return false;
+	size = p->ring->size;
+	p->ring_mask = size - 1;
+	return weft_pool_populate(pool, off,
+				  sizeof(*p->ring) + size * sizeof(struct weft_pool_cqe));
+}
+
+/* The line stands between two equal looks at a conn word that says: ready, and yours. */
+bool weft_peer_read(struct weft_qp *qp, struct peer *p)
+{
+	struct weft_pool *pool = qp->nic->pool;
+	struct weft_pool_qp *slot = p->slot;
+	/* acquire: pairs with the release in publish (qp.c) */
+	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
+	uint32_t rq_size = slot->rq_size;
+
+	p->owner = slot->owner;
+	p->pd = slot->pd;
+	p->access = slot->access;
+	p->rq_stride = slot->rq_stride;
+	p->rq_mask = rq_size - 1;
+	qp->peer_rnr_timer = slot->min_rnr_timer;
+	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | qp->qpn) || !ring_off)
+		return false;
+	atomic_thread_fence(memory_order_acquire);
+	if (atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
+	    !has_gid(pool, p->owner, qp->attr.dgid))
+		return false;
+	p->rq = weft_pool_populate(pool, rq_off, (uint64_t)rq_size * p->rq_stride);
+	if (!p->rq || !map_ring(pool, p, ring_off))
+		return false;
+	resume_receives(qp, p);
+	p->conn = conn;
+	return true;
+}
+
+bool weft_peer_find(struct weft_qp *qp, struct peer *p)
+{
+	struct weft_pool *pool = qp->nic->pool;
+	uint32_t index = qp->attr.dest_qpn & (WEFT_QPS - 1);
+
+	if (weft_pool_see_qp(pool, index) ||
+	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != qp->attr.dest_qpn)
+		return false;
+	p->slot = &pool->qps[index];
+	return true;
+}
+
+static struct weft_lock ring_lock[64]; /* threads of this process take turns on a ring */
+
+static void fill(struct weft_pool_cqe *cqe, const struct weft_qp *qp, const struct weft_wqe *wqe,
+		 uint64_t wr_id, uint32_t bytes, enum weft_wc_status status)
+{
+	bool imm = wqe->opcode == WEFT_OP_WRITE_IMM || wqe->opcode == WEFT_OP_SEND_IMM;
+
+	cqe->wr_id = wr_id;
+	cqe->qpn = qp->attr.dest_qpn;
+	cqe->byte_len = bytes;
+	cqe->imm = imm ? wqe->imm : 0;
+	cqe->src_qpn = qp->qpn;
+	cqe->status = (uint8_t)status;
+	cqe->opcode = wqe->opcode == WEFT_OP_WRITE_IMM ? WEFT_WC_RECV_WRITE_IMM : WEFT_WC_RECV;
+	cqe->flags = imm ? WEFT_WC_WITH_IMM : 0;
+	cqe->solicited = !!(wqe->flags & WEFT_SEND_SOLICITED);
+}
+
+void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wqe *wqe,
+			uint64_t wr_id, uint32_t bytes, enum weft_wc_status status)
+{
+	struct weft_lock *lock = &ring_lock[((uintptr_t)p->ring >> 6) % 64];
+	struct weft_pool_cqe *cqe;
+	uint64_t position;
+	uint32_t armed;
+
+	atomic_store_explicit(&qp->slot->rq_taken, ++p->taken, memory_order_relaxed);
+	weft_lock(qp->nic, lock);
+	position = atomic_load_explicit(&p->ring->produced, memory_order_relaxed);
+	cqe = &p->ring->cqe[position & p->ring_mask];
+	fill(cqe, qp, wqe, wr_id, bytes, status);
+	/* release: pairs with the acquire of the poller; the bytes are there before it */
+	atomic_store_explicit(&cqe->lap, (uint32_t)(position / (p->ring_mask + 1ull)) + 1,
+			      memory_order_release);
+	atomic_store_explicit(&p->ring->produced, position + 1, memory_order_relaxed);
+	weft_unlock(lock);
+	/* the barrier of who arms stands in for ours (weft_cq_arm) */
+	atomic_signal_fence(memory_order_seq_cst);
+	armed = atomic_load_explicit(&p->ring->armed, memory_order_relaxed);
+	if (armed == 1 || (armed && (status || wqe->flags & WEFT_SEND_SOLICITED)))
+		weft_pool_ring(qp->nic->pool, p->owner, WEFT_RING_EVENT);
+}
+
+void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event)
+{
+	qp->slot->fault_code = event;
+	/* release: pairs with the acquire in fault (direct.c) */
+	atomic_store_explicit(&qp->slot->fault_conn, p->conn, memory_order_release);
+	weft_pool_ring(qp->nic->pool, p->owner, WEFT_RING_FAULT);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What this process knows of the peer of a queue pair (peer.c). The queue pair's lock is held. */
+#ifndef WEFT_TRANSPORT_DIRECT_PEER_H
+#define WEFT_TRANSPORT_DIRECT_PEER_H
+
+#include "nic/nic.h"
+
+/* Good for as long as the peer's conn word stays the same. */
+struct peer {
+	struct weft_pool_qp *slot;
+	uint64_t conn;
+	uint8_t *rq;
+	struct weft_pool_ring *ring;
+	uint64_t posted; /* as last seen */
+	uint64_t taken;
+	uint32_t pd, rq_mask, rq_stride, ring_mask, rq_epoch;
+	uint16_t owner;
+	uint8_t access;
+};
+
+_Static_assert(sizeof(struct peer) <= WEFT_TRANSPORT_STATE, "the queue pair has room for it");
+
+static inline struct peer *weft_peer(struct weft_qp *qp)
+{
+	return (struct peer *)qp->transport_state;
+}
+
+/* The entry of the destination QPN. False: no such queue pair now. */
+bool weft_peer_find(struct weft_qp *qp, struct peer *p);
+/* Reads its line anew; the busy line names its owner. False: it is not ready for us. */
+bool weft_peer_read(struct weft_qp *qp, struct peer *p);
+
+/* The oldest receive that the peer has posted and we have not used, or NULL. */
+static inline const struct weft_pool_recv *weft_peer_receive(struct peer *p)
+{
+	if (p->taken == p->posted) {
+		/* acquire: pairs with the release in weft_rq_post */
+		p->posted = atomic_load_explicit(&p->slot->rq_posted, memory_order_acquire);
+		if (p->taken == p->posted)
+			return NULL;
+	}
+	return (const void *)(p->rq + (p->taken & p->rq_mask) * p->rq_stride);
+}
+
+/* Uses that receive up: its completion, with the bytes already in place. */
+void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wqe *wqe,
+			uint64_t wr_id, uint32_t bytes, enum weft_wc_status status);
+
+/* Tells the peer's owner that its queue pair is in error. */
+void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The engine: one thread a process, asleep until there is deferred work: completions in armed
+ * queues, peers that are not ready, memory that only we can reach. It blocks all signals.
+ */
+#include <pthread.h>
+#include <signal.h>
+
+#include "verbs/process.h"
+
+#define TICK_LEAST_NS	20000ll
+#define TICK_MOST_NS	1000000ll
+#define TICK_LINGER	100 /* ticks without work before it sleeps for good */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t thread;
+static bool running; /* under the mutex */
+static atomic_bool stopping;
+static atomic_bool ticking; /* it looks again by itself: no need to wake it */
+
+/* While something waits it is tried again, ever more rarely; sleeping programs rely on it. */
+static int64_t next_tick(int64_t tick, unsigned int *idle)
+{
+	uint64_t due = UINT64_MAX;
+
+	if (!atomic_load_explicit(&weft_process.nic.nwaiting, memory_order_relaxed)) {
+		if (tick >= 0 && ++*idle > TICK_LINGER)
+			return -1;
+		return tick;
+	}
+	due = weft_nic_progress(&weft_process.nic, weft_caller(), weft_now_ns());
+	if (*idle || tick < 0)
+		tick = TICK_LEAST_NS;
+	*idle = 0;
+	tick = tick * 2 < TICK_MOST_NS ? tick * 2 : TICK_MOST_NS;
+	return due < (uint64_t)tick ? (int64_t)due + 1000 : tick;
+}
+
+static void *run(void *unused)
+{
+	struct weft_pool *pool = weft_process.pool;
+	unsigned int idle = 0;
+	int64_t tick = -1;
+
+	pthread_setname_np(pthread_self(), "weft-engine");
+	while (!atomic_load_explicit(&stopping, memory_order_acquire)) {
+		/* stored before the last look for work, so that a kick is either seen or rings */
+		atomic_store(&ticking, tick >= 0);
+		if (tick < 0 && atomic_load(&weft_process.nic.nwaiting))
+			tick = TICK_LEAST_NS;
+		weft_pool_sleep(pool, tick);
+		weft_pool_rung(pool, WEFT_RING_WORK);
+		if (weft_pool_rung(pool, WEFT_RING_ASK))
+			weft_reach_answer(pool);
+		if (weft_pool_rung(pool, WEFT_RING_EVENT))
+			weft_nic_events(&weft_process.nic);
+		if (weft_pool_rung(pool, WEFT_RING_FAULT))
+			weft_nic_faults(&weft_process.nic);
+		tick = next_tick(tick, &idle);
+	}
+	return NULL;
+}
+
+int weft_engine_start(void)
+{
+	sigset_t all, before;
+	int err = 0;
+
+	pthread_mutex_lock(&mutex);
+	if (!running) {
+		atomic_store(&stopping, false);
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &before);
+		err = pthread_create(&thread, NULL, run, NULL);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+		running = !err;
+	}
+	pthread_mutex_unlock(&mutex);
+	return -err;
+}
+
+void weft_engine_stop(void)
+{
+	pthread_mutex_lock(&mutex);
+	if (running) {
+		atomic_store_explicit(&stopping, true, memory_order_release);
+		weft_pool_ring(weft_process.pool, weft_process.pool->me, WEFT_RING_WORK);
+		pthread_join(thread, NULL);
+		running = false;
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+/* Threads do not survive into a fork's child. */
+void weft_engine_forget(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	running = false;
+}
+
+void weft_engine_kick(void)
+{
+	if (!atomic_load(&ticking))
+		weft_pool_ring(weft_process.pool, weft_process.pool->me, WEFT_RING_WORK);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Asynchronous events of a context. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+
+#include "verbs/objects.h"
+#include "verbs/verbs.h"
+
+struct weft_async_event {
+	struct ibv_async_event event;
+	struct weft_async_event *next;
+};
+
+void weft_async_init(struct weft_async *async, int fd)
+{
+	async->fd = fd;
+	pthread_mutex_init(&async->mutex, NULL);
+	async->first = NULL;
+	async->last = &async->first;
+}
+
+void weft_async_end(struct weft_async *async)
+{
+	struct weft_async_event *next;
+
+	for (struct weft_async_event *e = async->first; e; e = next) {
+		next = e->next;
+		free(e);
+	}
+	pthread_mutex_destroy(&async->mutex);
+}
+
+/* The context of a live object is ours. */
+static struct weft_async *async_of(struct ibv_context *context)
+{
+	struct weft_context *ctx =
+		(void *)((char *)context - offsetof(struct weft_context, vctx.context));
+
+	return &ctx->async;
+}
+
+void weft_async_raise(struct ibv_context *context, const struct ibv_async_event *event)
+{
+	struct weft_async *async = async_of(context);
+	struct weft_async_event *e = malloc(sizeof(*e));
+
+	if (!e)
+		return; /* as a card whose event queue has overrun */
+	e->event = *event;
+	e->next = NULL;
+	pthread_mutex_lock(&async->mutex);
+	*async->last = e;
+	async->last = &e->next;
+	eventfd_write(async->fd, 1);
+	pthread_mutex_unlock(&async->mutex);
+}
+
+/* The element is a union of pointers. */
+static bool is_about(const struct weft_async_event *e, const void *object)
+{
+	return e->event.event_type != IBV_EVENT_DEVICE_FATAL && e->event.element.qp == object;
+}
+
+void weft_async_forget(struct ibv_context *context, const void *object)
+{
+	struct weft_async *async = async_of(context);
+	struct weft_async_event **at = &async->first;
+
+	pthread_mutex_lock(&async->mutex);
+	while (*at) {
+		struct weft_async_event *e = *at;
+		eventfd_t one;
+
+		if (!is_about(e, object)) {
+			at = &e->next;
+			continue;
+		}
+		*at = e->next;
+		free(e);
+		/* counted, so that this never blocks: the list and the count agree under the mutex,
+		 * but for a reader that has already taken its count and finds the list short */
+		eventfd_read(async->fd, &one);
+	}
+	async->last = at;
+	pthread_mutex_unlock(&async->mutex);
+}
+
+/* A read event holds its object until it is acknowledged. */
+static void count_read(const struct ibv_async_event *e)
+{
+	switch (e->event_type) {
+	case IBV_EVENT_CQ_ERR:
+		pthread_mutex_lock(&e->element.cq->mutex);
+		weft_cq(e->element.cq)->async_read++;
+		pthread_mutex_unlock(&e->element.cq->mutex);
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		pthread_mutex_lock(&e->element.qp->mutex);
+		weft_qp(e->element.qp)->async_read++;
+		pthread_mutex_unlock(&e->element.qp->mutex);
+		break;
+	default: /* ports and the device need no acknowledgement to go */
+		break;
+	}
+}
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+	struct weft_async *async;
+	struct weft_async_event *e;
+	eventfd_t one;
+
+	if (!weft_context_find(context) || !event) {
+		errno = EINVAL;
+		return -1;
+	}
+	async = async_of(context);
+	do {
+		if (eventfd_read(async->fd, &one))
+			return -1;
+		pthread_mutex_lock(&async->mutex);
+		e = async->first;
+		if (e) {
+			async->first = e->next;
+			if (!e->next)
+				async->last = &async->first;
+			*event = e->event;
+			count_read(event);
+		}
+		pthread_mutex_unlock(&async->mutex);
+	} while (!e);
+	free(e);
+	return 0;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	switch (event->event_type) {
+	case IBV_EVENT_CQ_ERR:
+		pthread_mutex_lock(&event->element.cq->mutex);
+		event->element.cq->async_events_completed++;
+		pthread_cond_signal(&event->element.cq->cond);
+		pthread_mutex_unlock(&event->element.cq->mutex);
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		pthread_mutex_lock(&event->element.qp->mutex);
+		event->element.qp->events_completed++;
+		pthread_cond_signal(&event->element.qp->cond);
+		pthread_mutex_unlock(&event->element.qp->mutex);
+		break;
+	default:
+		break;
+	}
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Which pointers are objects of ours, and of which kind. */
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+
+#include "verbs/objects.h"
+
+struct handle {
+	uintptr_t object;
+	enum weft_handle_kind kind;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *handles; /* a tree, under the mutex */
+
+static int by_object(const void *a, const void *b)
+{
+	const struct handle *x = a, *y = b;
+
+	return (x->object > y->object) - (x->object < y->object);
+}
+
+int weft_handle_add(const void *object, enum weft_handle_kind kind)
+{
+	struct handle *h = malloc(sizeof(*h));
+	void *at = NULL;
+
+	if (!h)
+		return -ENOMEM;
+	*h = (struct handle){ (uintptr_t)object, kind };
+	pthread_mutex_lock(&mutex);
+	at = tsearch(h, &handles, by_object);
+	pthread_mutex_unlock(&mutex);
+	if (!at)
+		free(h);
+	return at ? 0 : -ENOMEM;
+}
+
+bool weft_handle_is(const void *object, enum weft_handle_kind kind)
+{
+	struct handle wanted = { (uintptr_t)object, kind };
+	struct handle **at;
+	bool is;
+
+	pthread_mutex_lock(&mutex);
+	at = tfind(&wanted, &handles, by_object);
+	is = at && (*at)->kind == kind;
+	pthread_mutex_unlock(&mutex);
+	return is;
+}
+
+void weft_handle_remove(const void *object)
+{
+	struct handle wanted = { .object = (uintptr_t)object }, *h = NULL;
+	struct handle **at;
+
+	pthread_mutex_lock(&mutex);
+	at = tfind(&wanted, &handles, by_object);
+	if (at) {
+		h = *at;
+		tdelete(&wanted, &handles, by_object);
+	}
+	pthread_mutex_unlock(&mutex);
+	free(h);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The objects behind libibverbs' pointers: the public struct first, then the nic's. A pointer that
+ * a program hands to a slow verb is looked up (handle.c) before it is followed, so that a null,
+ * foreign or destroyed one gets its errno.
+ */
+#ifndef WEFT_VERBS_OBJECTS_H
+#define WEFT_VERBS_OBJECTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "nic/nic.h"
+#include "pool/region.h"
+#include "verbs/verbs.h"
+
+enum weft_handle_kind {
+	WEFT_HANDLE_PD,
+	WEFT_HANDLE_MR,
+	WEFT_HANDLE_CQ,
+	WEFT_HANDLE_CHANNEL,
+	WEFT_HANDLE_QP,
+};
+
+/* 0 or -ENOMEM. */
+int weft_handle_add(const void *object, enum weft_handle_kind kind);
+bool weft_handle_is(const void *object, enum weft_handle_kind kind);
+void weft_handle_remove(const void *object);
+
+struct weft_verbs_pd {
+	struct ibv_pd pd;
+	uint32_t number;
+	_Atomic uint32_t users; /* regions and queue pairs */
+};
+
+struct weft_verbs_mr {
+	struct ibv_mr mr;
+	struct weft_mr nic;
+	struct weft_region region;
+};
+
+/* Events that wait to be read: an eventfd that counts them, and a list of whose they are. */
+struct weft_channel {
+	struct ibv_comp_channel channel;
+	pthread_mutex_t mutex; /* guards the list and the counts in its queues */
+	struct weft_verbs_cq *first, **last;
+};
+
+struct weft_verbs_cq {
+	union {
+		struct ibv_cq cq;
+		struct ibv_cq_ex ex;
+	};
+	struct weft_cq nic;
+	_Atomic uint32_t users; /* queue pairs */
+	/* guarded by the channel's mutex */
+	uint32_t events_waiting, events_read;
+	struct weft_verbs_cq *next;
+	uint32_t async_read; /* guarded by cq.mutex */
+};
+
+struct weft_verbs_qp {
+	union {
+		struct ibv_qp qp;
+		struct ibv_qp_ex ex;
+	};
+	struct weft_qp nic;
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	uint32_t async_read; /* guarded by qp.mutex */
+};
+
+static inline struct weft_verbs_pd *weft_pd(struct ibv_pd *pd)
+{
+	return (struct weft_verbs_pd *)pd;
+}
+
+static inline struct weft_verbs_mr *weft_mr(struct ibv_mr *mr)
+{
+	return (struct weft_verbs_mr *)mr;
+}
+
+static inline struct weft_channel *weft_channel(struct ibv_comp_channel *channel)
+{
+	return (struct weft_channel *)channel;
+}
+
+static inline struct weft_verbs_cq *weft_cq(struct ibv_cq *cq)
+{
+	return (struct weft_verbs_cq *)cq;
+}
+
+static inline struct weft_verbs_qp *weft_qp(struct ibv_qp *qp)
+{
+	return (struct weft_verbs_qp *)qp;
+}
+
+/* event.c. The context's list of asynchronous events is made and ended with it. */
+void weft_async_init(struct weft_async *async, int fd);
+void weft_async_end(struct weft_async *async);
+void weft_async_raise(struct ibv_context *context, const struct ibv_async_event *event);
+/* Forgets unread events of an object that is being destroyed. */
+void weft_async_forget(struct ibv_context *context, const void *object);
+
+/* channel.c: the nic completed into an armed queue. Its lock is held. */
+void weft_channel_notify(struct weft_verbs_cq *cq);
+/* Unread events of a queue are dropped; waits until all that were read are acknowledged. */
+void weft_channel_leave(struct weft_verbs_cq *cq);
+
+#endif

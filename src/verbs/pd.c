@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Protection domains. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "verbs/objects.h"
+#include "verbs/verbs.h"
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	static _Atomic uint32_t last;
+	struct weft_verbs_pd *pd;
+
+	if (!weft_context_find(context)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	pd = calloc(1, sizeof(*pd));
+	if (!pd || weft_handle_add(pd, WEFT_HANDLE_PD)) {
+		free(pd);
+		errno = ENOMEM;
+		return NULL;
+	}
+	pd->number = ++last;
+	pd->pd.context = context;
+	pd->pd.handle = pd->number;
+	return &pd->pd;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD))
+		return EINVAL;
+	if (weft_pd(pd)->users)
+		return EBUSY;
+	weft_handle_remove(pd);
+	free(pd);
+	return 0;
+}

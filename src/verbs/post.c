@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Posting work requests: from the program's structs into the nic's queues, and off they go. */
+#include <errno.h>
+#include <string.h>
+
+#include "verbs/objects.h"
+#include "verbs/process.h"
+#include "verbs/verbs.h"
+
+_Static_assert(sizeof(struct ibv_sge) == sizeof(struct weft_pool_sge) &&
+		       offsetof(struct ibv_sge, lkey) == offsetof(struct weft_pool_sge, lkey),
+	       "scatter elements are taken as they are");
+_Static_assert((int)WEFT_OP_FETCH_ADD == (int)IBV_WR_ATOMIC_FETCH_AND_ADD &&
+		       (int)WEFT_SEND_INLINE == (int)IBV_SEND_INLINE,
+	       "opcodes and flags are verbs' own");
+
+static inline int take_inline(const struct weft_qp *qp, const struct ibv_send_wr *wr,
+			      struct weft_wqe *wqe)
+{
+	uint32_t bytes = 0;
+
+	if (wr->opcode >= IBV_WR_RDMA_READ)
+		return EINVAL;
+	for (int i = 0; i < wr->num_sge; i++) {
+		if (wr->sg_list[i].length > qp->cap.max_inline_bytes - bytes)
+			return ENOMEM;
+		memcpy(weft_wqe_inline(wqe) + bytes, (void *)(uintptr_t)wr->sg_list[i].addr,
+		       wr->sg_list[i].length);
+		bytes += wr->sg_list[i].length;
+	}
+	wqe->len_bytes = bytes;
+	return 0;
+}
+
+static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, struct weft_wqe *wqe)
+{
+	wqe->wr_id = wr->wr_id;
+	wqe->opcode = (uint8_t)wr->opcode;
+	wqe->flags = (uint8_t)wr->send_flags;
+	wqe->num_sge = (uint16_t)wr->num_sge;
+	wqe->imm = wr->imm_data;
+	if (wr->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
+		wqe->remote_addr = wr->wr.atomic.remote_addr;
+		wqe->rkey = wr->wr.atomic.rkey;
+		wqe->compare_add = wr->wr.atomic.compare_add;
+		wqe->swap = wr->wr.atomic.swap;
+	} else {
+		wqe->remote_addr = wr->wr.rdma.remote_addr;
+		wqe->rkey = wr->wr.rdma.rkey;
+	}
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return take_inline(qp, wr, wqe);
+	for (int i = 0; i < wr->num_sge; i++)
+		wqe->sge[i] = (struct weft_pool_sge){ wr->sg_list[i].addr, wr->sg_list[i].length,
+						      wr->sg_list[i].lkey };
+	return 0;
+}
+
+static inline int post_one(struct weft_qp *qp, const struct ibv_send_wr *wr,
+			   struct weft_caller *caller)
+{
+	struct weft_wqe *wqe;
+	int err;
+
+	if (!weft_sq_open(qp) || (unsigned int)wr->opcode >= WEFT_OPS ||
+	    (unsigned int)wr->num_sge > qp->cap.max_send_sge)
+		return EINVAL;
+	wqe = weft_sq_next(qp);
+	if (!wqe)
+		return ENOMEM;
+	err = take(qp, wr, wqe);
+	if (!err)
+		weft_sq_submit(qp, wqe, caller);
+	return err;
+}
+
+int weft_verbs_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct weft_qp *qp = &weft_qp(ibqp)->nic;
+	struct weft_caller *caller = weft_caller();
+	int err = 0;
+
+	weft_lock(qp->nic, &qp->lock);
+	for (; wr; wr = wr->next) {
+		err = post_one(qp, wr, caller);
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	weft_unlock(&qp->lock);
+	return err;
+}
+
+int weft_verbs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct weft_qp *qp = &weft_qp(ibqp)->nic;
+	int err = 0;
+
+	weft_lock(qp->nic, &qp->lock);
+	for (; wr; wr = wr->next) {
+		err = -weft_rq_post(qp, wr->wr_id, (const struct weft_pool_sge *)wr->sg_list,
+				    (uint32_t)wr->num_sge);
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	weft_unlock(&qp->lock);
+	return err;
+}

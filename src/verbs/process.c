@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "verbs/gid.h"
+#include "verbs/objects.h"
+#include "verbs/process.h"
+
+struct weft_process weft_process;
+_Thread_local struct weft_place_holder weft_thread;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards attaching and detaching */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end;
+
+uint64_t weft_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- Threads ---- */
+
+static void leave_thread(void *holder)
+{
+	struct weft_place_holder *h = holder;
+
+	pthread_mutex_lock(&mutex);
+	if (weft_process.contexts && h->generation == weft_process.generation)
+		weft_pool_caller_put(weft_process.pool, &h->caller);
+	h->generation = 0;
+	pthread_mutex_unlock(&mutex);
+}
+
+struct weft_caller *weft_thread_enter(void)
+{
+	weft_pool_caller_get(weft_process.pool, &weft_thread.caller);
+	weft_thread.generation = weft_process.generation;
+	pthread_setspecific(thread_end, &weft_thread);
+	return &weft_thread.caller;
+}
+
+/* ---- The nic's world ---- */
+
+static void *env_alloc(size_t bytes)
+{
+	void *at;
+
+	/* lines of their own, so that threads do not share them by chance */
+	if (posix_memalign(&at, 64, bytes ? bytes : 1))
+		return NULL;
+	return memset(at, 0, bytes);
+}
+
+static void env_yield(void)
+{
+	sched_yield();
+}
+
+static void env_completion(struct weft_cq *cq)
+{
+	weft_channel_notify((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
+}
+
+static void env_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_event event)
+{
+	struct ibv_async_event e = { .event_type = (enum ibv_event_type)event };
+	struct weft_verbs_qp *qp;
+	struct weft_verbs_cq *cq;
+
+	if (nic_qp) {
+		qp = (struct weft_verbs_qp *)((char *)nic_qp - offsetof(struct weft_verbs_qp, nic));
+		e.element.qp = &qp->qp;
+		weft_async_raise(qp->qp.context, &e);
+	} else {
+		cq = (struct weft_verbs_cq *)((char *)nic_cq - offsetof(struct weft_verbs_cq, nic));
+		e.element.cq = &cq->cq;
+		weft_async_raise(cq->cq.context, &e);
+	}
+}
+
+static const struct weft_nic_env env = {
+	.alloc = env_alloc,
+	.free = free,
+	.yield = env_yield,
+	.reach = weft_reach,
+	.reach_atomic = weft_reach_atomic,
+	.completion = env_completion,
+	.async = env_async,
+	.kick = weft_engine_kick,
+};
+
+/* ---- Attaching ---- */
+
+static void publish_gids(struct weft_pool *pool)
+{
+	struct weft_gid_entry entry[WEFT_MEMBER_GIDS];
+	int n = weft_gid_table(entry, WEFT_MEMBER_GIDS);
+
+	for (int i = 0; i < n; i++)
+		memcpy(pool->self->gid[i], entry[i].gid, 16);
+	pool->self->ngids = n > 0 ? (uint32_t)n : 0;
+}
+
+static void forget_in_child(void);
+
+static void init_once(void)
+{
+	pthread_key_create(&thread_end, leave_thread);
+	weft_region_on_fork_child(forget_in_child);
+}
+
+static int attach(void)
+{
+	struct weft_process *p = &weft_process;
+	struct weft_extent_source source;
+	const char *why = "";
+	int err;
+
+	pthread_once(&once, init_once);
+	err = weft_pool_get(NULL, &p->pool, &why);
+	if (err) {
+		fprintf(stderr, "weft: %s: %s\n", why, strerror(-err));
+		return err;
+	}
+	memset(&p->nic, 0, sizeof(p->nic));
+	memset(p->bounce_off, 0, sizeof(p->bounce_off));
+	p->nic.pool = p->pool;
+	p->nic.env = &env;
+	p->nic.qps = mmap(NULL, WEFT_QPS * sizeof(*p->nic.qps), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p->nic.qps == MAP_FAILED) {
+		err = -ENOMEM;
+		goto put_pool;
+	}
+	source = weft_pool_extent_source(p->pool);
+	err = weft_region_attach(&source);
+	if (err)
+		goto unmap_qps;
+	publish_gids(p->pool);
+	p->generation++;
+	return 0;
+unmap_qps:
+	munmap(p->nic.qps, WEFT_QPS * sizeof(*p->nic.qps));
+put_pool:
+	weft_pool_put(p->pool);
+	return err;
+}
+
+int weft_process_get(void)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&mutex);
+	if (!weft_process.contexts)
+		err = attach();
+	if (!err)
+		weft_process.contexts++;
+	pthread_mutex_unlock(&mutex);
+	return err;
+}
+
+void weft_process_put(void)
+{
+	struct weft_process *p = &weft_process;
+
+	pthread_mutex_lock(&mutex);
+	if (--p->contexts == 0) {
+		weft_engine_stop();
+		weft_region_detach();
+		p->generation++;
+		munmap(p->nic.qps, WEFT_QPS * sizeof(*p->nic.qps));
+		weft_pool_put(p->pool);
+		p->pool = NULL;
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+/* A child has no part in its parent's pool. What it opens itself starts afresh. */
+static void forget_in_child(void)
+{
+	weft_process.contexts = 0;
+	weft_process.generation++;
+	weft_engine_forget();
+	weft_pool_forget();
+	pthread_mutex_init(&mutex, NULL);
+}

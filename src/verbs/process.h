@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What all contexts of a process share: the pool, the nic on it, the engine. Made when the first
+ * device is opened, ended when the last one is closed.
+ */
+#ifndef WEFT_VERBS_PROCESS_H
+#define WEFT_VERBS_PROCESS_H
+
+#include <stdatomic.h>
+
+#include "nic/nic.h"
+
+struct weft_process {
+	struct weft_pool *pool;
+	struct weft_nic nic;
+	_Atomic uint32_t generation; /* grows with every attachment; callers of an older one are stale */
+	unsigned int contexts;
+	uint64_t bounce_off[WEFT_MEMBER_LINES]; /* by caller; each touches only its own (reach.c) */
+};
+
+extern struct weft_process weft_process;
+
+/* 0 or -errno, said on stderr once. */
+int weft_process_get(void);
+void weft_process_put(void);
+
+/* The calling thread's line in the pool. */
+struct weft_place_holder {
+	struct weft_caller caller;
+	uint32_t generation;
+};
+
+extern _Thread_local struct weft_place_holder weft_thread __attribute__((tls_model("initial-exec")));
+struct weft_caller *weft_thread_enter(void);
+
+static inline struct weft_caller *weft_caller(void)
+{
+	if (__builtin_expect(weft_thread.generation ==
+				     atomic_load_explicit(&weft_process.generation,
+							  memory_order_relaxed),
+			     1))
+		return &weft_thread.caller;
+	return weft_thread_enter();
+}
+
+uint64_t weft_now_ns(void);
+
+/* engine.c: the thread that works while the program does not. Started once, at the first need. */
+int weft_engine_start(void);
+void weft_engine_stop(void);
+void weft_engine_kick(void);
+void weft_engine_forget(void); /* in a fork's child */
+
+/* reach.c: memory of other members that is not in the pool; see struct weft_nic_env. */
+int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
+	       uint64_t va, void *here, uint64_t len_bytes, bool write);
+int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
+		      uint64_t va, bool add, uint64_t compare_add, uint64_t swap, uint64_t *value);
+/* The engine was asked. */
+void weft_reach_answer(struct weft_pool *pool);
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Queue pairs: creation, moves between states, queries. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/direct/direct.h"
+#include "verbs/objects.h"
+#include "verbs/process.h"
+#include "verbs/verbs.h"
+
+#define MAX_RD_ATOMIC 16 /* as attr.c says */
+
+static bool usable_cq(const struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	return weft_handle_is(cq, WEFT_HANDLE_CQ) && cq->context == pd->context;
+}
+
+static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
+{
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !init)
+		return EINVAL;
+	if (init->qp_type != IBV_QPT_RC)
+		return EOPNOTSUPP;
+	return usable_cq(pd, init->send_cq) && usable_cq(pd, init->recv_cq) ? 0 : EINVAL;
+}
+
+static void fill(struct weft_verbs_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
+{
+	qp->qp = (struct ibv_qp){ .context = pd->context,
+				  .qp_context = init->qp_context,
+				  .pd = pd,
+				  .send_cq = init->send_cq,
+				  .recv_cq = init->recv_cq,
+				  .qp_num = qp->nic.qpn,
+				  .handle = qp->nic.qpn,
+				  .state = IBV_QPS_RESET,
+				  .qp_type = init->qp_type };
+	pthread_mutex_init(&qp->qp.mutex, NULL);
+	pthread_cond_init(&qp->qp.cond, NULL);
+	qp->init = *init;
+	qp->attr.cap = init->cap;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	int err = check(pd, init);
+	struct weft_qp_cap cap;
+	struct weft_verbs_qp *qp;
+
+	if (err)
+		goto fail;
+	err = ENOMEM;
+	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
+		goto fail;
+	memset(qp, 0, sizeof(*qp));
+	cap = (struct weft_qp_cap){ init->cap.max_send_wr, init->cap.max_recv_wr,
+				    init->cap.max_send_sge, init->cap.max_recv_sge,
+				    init->cap.max_inline_data };
+	err = -weft_qp_create(&weft_process.nic, &qp->nic, WEFT_QPT_RC, weft_pd(pd)->number,
+			      &weft_cq(init->send_cq)->nic, &weft_cq(init->recv_cq)->nic, &cap,
+			      init->sq_sig_all);
+	if (err)
+		goto free_object;
+	err = -weft_handle_add(qp, WEFT_HANDLE_QP);
+	if (err)
+		goto destroy_queues;
+	fill(qp, pd, init);
+	weft_pd(pd)->users++;
+	weft_cq(init->send_cq)->users++;
+	weft_cq(init->recv_cq)->users++;
+	return &qp->qp;
+destroy_queues:
+	weft_qp_destroy(&qp->nic);
+free_object:
+	free(qp);
+fail:
+	errno = err == ENOSPC ? ENOMEM : err;
+	return NULL;
+}
+
+static void wait_acknowledged(struct weft_verbs_qp *qp)
+{
+	weft_async_forget(qp->qp.context, qp);
+	pthread_mutex_lock(&qp->qp.mutex);
+	while (qp->qp.events_completed != qp->async_read)
+		pthread_cond_wait(&qp->qp.cond, &qp->qp.mutex);
+	pthread_mutex_unlock(&qp->qp.mutex);
+}
+
+int ibv_destroy_qp(struct ibv_qp *ibqp)
+{
+	struct weft_verbs_qp *qp = weft_qp(ibqp);
+
+	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP))
+		return EINVAL;
+	weft_handle_remove(ibqp);
+	weft_qp_destroy(&qp->nic);
+	wait_acknowledged(qp);
+	weft_pd(ibqp->pd)->users--;
+	weft_cq(ibqp->send_cq)->users--;
+	weft_cq(ibqp->recv_cq)->users--;
+	free(qp);
+	return 0;
+}
+
+/* ---- Modify ---- */
+
+static int check_values(const struct ibv_qp_attr *attr, int mask)
+{
+	if ((mask & IBV_QP_PORT && attr->port_num != 1) ||
+	    (mask & IBV_QP_PKEY_INDEX && attr->pkey_index != 0) ||
+	    (mask & IBV_QP_PATH_MTU &&
+	     (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096)) ||
+	    (mask & IBV_QP_TIMEOUT && attr->timeout > 31) ||
+	    (mask & IBV_QP_RETRY_CNT && attr->retry_cnt > 7) ||
+	    (mask & IBV_QP_RNR_RETRY && attr->rnr_retry > 7) ||
+	    (mask & IBV_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
+	    (mask & IBV_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
+	    (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > MAX_RD_ATOMIC) ||
+	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > MAX_RD_ATOMIC))
+		return EINVAL;
+	/* on Ethernet an address is a GID (A17.4.1) */
+	if (mask & IBV_QP_AV &&
+	    (!attr->ah_attr.is_global || attr->ah_attr.grh.sgid_index >= weft_process.pool->self->ngids ||
+	     (attr->ah_attr.port_num && attr->ah_attr.port_num != 1)))
+		return EINVAL;
+	return 0;
+}
+
+struct member {
+	int bit;
+	size_t offset, bytes;
+};
+
+#define MEMBER(bit, field) { bit, offsetof(struct ibv_qp_attr, field), sizeof(((struct ibv_qp_attr *)0)->field) }
+
+static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
+{
+	static const struct member members[] = {
+		MEMBER(IBV_QP_ACCESS_FLAGS, qp_access_flags),
+		MEMBER(IBV_QP_PKEY_INDEX, pkey_index),
+		MEMBER(IBV_QP_PORT, port_num),
+		MEMBER(IBV_QP_AV, ah_attr),
+		MEMBER(IBV_QP_PATH_MTU, path_mtu),
+		MEMBER(IBV_QP_TIMEOUT, timeout),
+		MEMBER(IBV_QP_RETRY_CNT, retry_cnt),
+		MEMBER(IBV_QP_RNR_RETRY, rnr_retry),
+		MEMBER(IBV_QP_RQ_PSN, rq_psn),
+		MEMBER(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic),
+		MEMBER(IBV_QP_ALT_PATH, alt_ah_attr),
+		MEMBER(IBV_QP_ALT_PATH, alt_pkey_index),
+		MEMBER(IBV_QP_ALT_PATH, alt_port_num),
+		MEMBER(IBV_QP_ALT_PATH, alt_timeout),
+		MEMBER(IBV_QP_MIN_RNR_TIMER, min_rnr_timer),
+		MEMBER(IBV_QP_SQ_PSN, sq_psn),
+		MEMBER(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic),
+		MEMBER(IBV_QP_PATH_MIG_STATE, path_mig_state),
+		MEMBER(IBV_QP_DEST_QPN, dest_qp_num),
+		MEMBER(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify),
+	};
+
+	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++)
+		if (mask & members[i].bit)
+			memcpy((char *)to + members[i].offset, (const char *)from + members[i].offset,
+			       members[i].bytes);
+}
+
+static struct weft_qp_attr for_nic(const struct ibv_qp_attr *attr)
+{
+	struct weft_qp_attr nic = { .dest_qpn = attr->dest_qp_num,
+				    .access = (uint8_t)attr->qp_access_flags,
+				    .min_rnr_timer = attr->min_rnr_timer,
+				    .rnr_retry = attr->rnr_retry,
+				    .retry_cnt = attr->retry_cnt,
+				    .timeout = attr->timeout };
+
+	memcpy(nic.dgid, &attr->ah_attr.grh.dgid, 16);
+	return nic;
+}
+
+static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	enum weft_qp_state from = qp->nic.state, to = from;
+	struct ibv_qp_attr merged = qp->attr;
+	struct weft_qp_attr nic;
+	int err;
+
+	if (mask & IBV_QP_STATE)
+		to = (enum weft_qp_state)attr->qp_state;
+	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != (enum ibv_qp_state)from)
+		return EINVAL;
+	err = -weft_qp_check_modify(WEFT_QPT_RC, from, to, (uint32_t)mask);
+	if (!err)
+		err = check_values(attr, mask);
+	if (!err && to == WEFT_QPS_RTR)
+		err = -weft_engine_start();
+	if (err)
+		return err;
+	merge(&merged, attr, mask);
+	nic = for_nic(&merged);
+	err = -weft_qp_modify(&qp->nic, to, &nic, &weft_direct, weft_caller());
+	if (err)
+		return err == ENOSPC ? ENOMEM : err;
+	if (to == WEFT_QPS_RESET)
+		merged = (struct ibv_qp_attr){ .cap = qp->attr.cap };
+	qp->attr = merged;
+	return 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	int err;
+
+	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP) || !attr)
+		return EINVAL;
+	pthread_mutex_lock(&ibqp->mutex);
+	err = modify(weft_qp(ibqp), attr, mask);
+	ibqp->state = (enum ibv_qp_state)weft_qp(ibqp)->nic.state;
+	pthread_mutex_unlock(&ibqp->mutex);
+	return err;
+}
+
+int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init)
+{
+	struct weft_verbs_qp *qp = weft_qp(ibqp);
+
+	(void)mask; /* a hint: everything is cheap to tell (ibv_query_qp(3)) */
+	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP) || !attr || !init)
+		return EINVAL;
+	pthread_mutex_lock(&ibqp->mutex);
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = (enum ibv_qp_state)qp->nic.state;
+	ibqp->state = attr->qp_state;
+	*init = qp->init;
+	pthread_mutex_unlock(&ibqp->mutex);
+	return 0;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Memory that did not move into the pool: by the kernel's process_vm calls where they are allowed,
+ * else by the engine of its owner, through a bounce buffer in the pool. Atomics are always the
+ * owner's.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "verbs/process.h"
+
+#define BOUNCE_BYTES  65536u
+#define PATIENCE_NS   1000000000ull
+
+/* ---- Asking ---- */
+
+static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t seq,
+		       uint16_t member, uint64_t incarnation)
+{
+	uint64_t deadline_ns = weft_now_ns() + PATIENCE_NS;
+
+	for (unsigned int spins = 1;; spins++) {
+		/* acquire: pairs with the release in answer() */
+		if (atomic_load_explicit(&ask->answered, memory_order_acquire) == seq)
+			return (int)ask->error;
+		if (spins % 64)
+			continue;
+		sched_yield();
+		if (spins % 4096 == 0 && !weft_pool_alive(pool, member, incarnation))
+			return -ESRCH;
+		if (weft_now_ns() > deadline_ns)
+			return -ETIMEDOUT;
+	}
+}
+
+/* The ask of this thread is free: it waits for each answer, or gives that number up. */
+static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_t member)
+{
+	struct weft_pool_member *m = weft_pool_member(pool, member);
+	uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
+	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_relaxed) + 1;
+	int err;
+
+	ask->target = member;
+	/* release: pairs with the acquire in weft_reach_answer */
+	atomic_store_explicit(&ask->seq, seq, memory_order_release);
+	weft_pool_ring(pool, member, WEFT_RING_ASK);
+	err = wait_answer(pool, ask, seq, member, incarnation);
+	atomic_store_explicit(&ask->seq, seq + 1, memory_order_relaxed);
+	return err;
+}
+
+static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
+		    uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
+{
+	struct weft_pool_ask *ask = caller->ask;
+	uint64_t *off = &weft_process.bounce_off[caller->index];
+	int err;
+
+	if (!*off && weft_pool_alloc(pool, BOUNCE_BYTES, off))
+		return -ENOMEM;
+	for (uint64_t done = 0; done < len_bytes; done += ask->len_bytes) {
+		uint8_t *bounce = pool->base + *off;
+
+		ask->kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ;
+		ask->va = va + done;
+		ask->len_bytes = len_bytes - done < BOUNCE_BYTES ? len_bytes - done : BOUNCE_BYTES;
+		ask->bounce_off = *off;
+		if (write)
+			memcpy(bounce, here + done, ask->len_bytes);
+		err = ask_engine(pool, ask, member);
+		if (err)
+			return err;
+		if (!write)
+			memcpy(here + done, bounce, ask->len_bytes);
+	}
+	return 0;
+}
+
+/* ---- By the kernel ---- */
+
+static int by_kernel(pid_t pid, uint64_t va, void *here, uint64_t len_bytes, bool write)
+{
+	while (len_bytes) {
+		struct iovec local = { here, len_bytes };
+		struct iovec remote = { (void *)(uintptr_t)va, len_bytes };
+		ssize_t n = write ? process_vm_writev(pid, &local, 1, &remote, 1, 0) :
+				    process_vm_readv(pid, &local, 1, &remote, 1, 0);
+
+		if (n < 0)
+			return -errno;
+		if (!n)
+			return -EFAULT;
+		here = (uint8_t *)here + n;
+		va += (uint64_t)n;
+		len_bytes -= (uint64_t)n;
+	}
+	return 0;
+}
+
+int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
+	       uint64_t va, void *here, uint64_t len_bytes, bool write)
+{
+	struct weft_pool_member *m = weft_pool_member(pool, member);
+	uint64_t incarnation;
+	int err = -EPERM;
+
+	if (!m)
+		return -ESRCH;
+	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
+	/* its number may be somebody else's by now */
+	if (!incarnation || !weft_pool_alive(pool, member, incarnation))
+		return -ESRCH;
+	if (m->pid_ns == pool->self->pid_ns)
+		err = by_kernel((pid_t)m->pid, va, here, len_bytes, write);
+	if (err == -EPERM || err == -ENOSYS)
+		err = ask_copy(pool, caller, member, va, here, len_bytes, write);
+	return err;
+}
+
+int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
+		      uint64_t va, bool add, uint64_t compare_add, uint64_t swap, uint64_t *value)
+{
+	struct weft_pool_ask *ask = caller->ask;
+	int err;
+
+	ask->kind = add ? WEFT_ASK_FETCH_ADD : WEFT_ASK_CMP_SWAP;
+	ask->va = va;
+	ask->len_bytes = 8;
+	ask->operand[0] = compare_add;
+	ask->operand[1] = swap;
+	err = ask_engine(pool, ask, member);
+	*value = ask->value;
+	return err;
+}
+
+/* ---- Answering ---- */
+
+static int apply(struct weft_pool *pool, struct weft_pool_ask *ask)
+{
+	uint64_t va = ask->va, len = ask->len_bytes, word;
+	void *bounce = weft_pool_window(pool, ask->bounce_off, len);
+	_Atomic uint64_t *at = (_Atomic uint64_t *)(uintptr_t)va;
+	int err;
+
+	/* through the kernel even here: an address that is no longer mapped must not end us */
+	switch ((enum weft_ask_kind)ask->kind) {
+	case WEFT_ASK_READ:
+		return bounce ? by_kernel(getpid(), va, bounce, len, false) : -EINVAL;
+	case WEFT_ASK_WRITE:
+		return bounce ? by_kernel(getpid(), va, bounce, len, true) : -EINVAL;
+	case WEFT_ASK_CMP_SWAP:
+	case WEFT_ASK_FETCH_ADD:
+		err = by_kernel(getpid(), va, &word, sizeof(word), false);
+		if (err || va & 7)
+			return err ? err : -EINVAL;
+		ask->value = ask->operand[0];
+		if (ask->kind == WEFT_ASK_FETCH_ADD)
+			ask->value = atomic_fetch_add(at, ask->operand[0]);
+		else
+			atomic_compare_exchange_strong(at, &ask->value, ask->operand[1]);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
+{
+	/* acquire: pairs with the release in ask_engine */
+	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_acquire);
+
+	if (!(seq & 1) || ask->target != pool->me ||
+	    atomic_load_explicit(&ask->answered, memory_order_relaxed) == seq)
+		return;
+	ask->error = apply(pool, ask);
+	/* release: pairs with the acquire in wait_answer */
+	atomic_store_explicit(&ask->answered, seq, memory_order_release);
+}
+
+void weft_reach_answer(struct weft_pool *pool)
+{
+	struct weft_pool_member *m;
+
+	for (uint16_t i = 0; i < WEFT_MEMBERS && (m = weft_pool_member(pool, i)); i++) {
+		uint32_t lines = atomic_load_explicit(&m->lines, memory_order_acquire);
+
+		if (!atomic_load_explicit(&m->incarnation, memory_order_relaxed))
+			continue;
+		for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
+			answer(pool, &m->ask[k]);
+	}
+}
