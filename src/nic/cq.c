@@ -315,11 +315,10 @@ void weft_cq_arm(struct weft_cq *cq, bool solicited_only)
 		atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
 	}
 	weft_unlock(&cq->lock);
-	if (!first_ring(cq))
-		return;
 	list_armed(cq);
 	/* whoever completes after this sees the arming, or the caller's next poll sees it */
-	weft_pool_barrier(cq->nic->pool);
+	if (first_ring(cq))
+		weft_pool_barrier(cq->nic->pool);
 }
 
 static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
@@ -416,6 +415,7 @@ static struct weft_cq_ring *find_ring(struct weft_cq *cq, uint16_t producer, uin
 	if (idle) {
 		__builtin_memset(idle->ring->cqe, 0, idle->size * sizeof(*idle->ring->cqe));
 		atomic_store_explicit(&idle->ring->produced, 0, memory_order_relaxed);
+		atomic_store_explicit(&idle->ring->armed, cq->armed, memory_order_relaxed);
 		idle->ring->producer = idle->producer = producer;
 		idle->incarnation = incarnation;
 		idle->consumed = idle->armed_at = 0;
