@@ -19,7 +19,7 @@ static atomic_bool stopping;
 static atomic_bool ticking; /* it looks again by itself: no need to wake it */
 
 /* While something waits it is tried again, ever more rarely; sleeping programs rely on it. */
-static int64_t next_tick(int64_t tick, unsigned int *idle)
+static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int *idle)
 {
 	uint64_t due = UINT64_MAX;
 
@@ -28,7 +28,7 @@ static int64_t next_tick(int64_t tick, unsigned int *idle)
 			return -1;
 		return tick;
 	}
-	due = weft_nic_progress(&weft_process.nic, weft_caller(), weft_now_ns());
+	due = weft_nic_progress(&weft_process.nic, caller, weft_now_ns());
 	if (*idle || tick < 0)
 		tick = TICK_LEAST_NS;
 	*idle = 0;
@@ -39,10 +39,13 @@ static int64_t next_tick(int64_t tick, unsigned int *idle)
 static void *run(void *unused)
 {
 	struct weft_pool *pool = weft_process.pool;
+	struct weft_caller caller; /* not the thread's own: that one is given back under a lock that
+				    * whoever waits for us to end holds */
 	unsigned int idle = 0;
 	int64_t tick = -1;
 
 	pthread_setname_np(pthread_self(), "weft-engine");
+	weft_pool_caller_get(pool, &caller);
 	while (!atomic_load_explicit(&stopping, memory_order_acquire)) {
 		/* stored before the last look for work, so that a kick is either seen or rings */
 		atomic_store(&ticking, tick >= 0);
@@ -56,8 +59,9 @@ static void *run(void *unused)
 			weft_nic_events(&weft_process.nic);
 		if (weft_pool_rung(pool, WEFT_RING_FAULT))
 			weft_nic_faults(&weft_process.nic);
-		tick = next_tick(tick, &idle);
+		tick = next_tick(&caller, tick, &idle);
 	}
+	weft_pool_caller_put(pool, &caller);
 	return NULL;
 }
 
