@@ -180,7 +180,7 @@ static int set_pool(const char *pool, int (*set)(const char *name, const char *v
 	cwd = getcwd(NULL, 0);
 	absolute = cwd ? concat(cwd, pool) : NULL;
 	if (!absolute) {
-		fprintf(stderr, "weft: the current folder has no name: %m; give an absolute PATH\n");
+		fprintf(stderr, "weft: this folder has no name: %m; give an absolute PATH\n");
 		return 125;
 	}
 	return set("WEFT_POOL", absolute);

@@ -11,8 +11,8 @@ enum weft_program_fit {
 	WEFT_PROGRAM_MISSING,
 	WEFT_PROGRAM_NOT_EXECUTABLE,
 	WEFT_PROGRAM_STATIC,  /* no loader runs */
-	WEFT_PROGRAM_SETUID,  /* gains rights when started: its loader ignores LD_PRELOAD */
-	WEFT_PROGRAM_FOREIGN, /* of another machine, word size or libc: its loader cannot load ours */
+	WEFT_PROGRAM_SETUID,  /* gains rights when started: the loader ignores LD_PRELOAD */
+	WEFT_PROGRAM_FOREIGN, /* of another machine, word size or libc than our libraries */
 };
 
 /*

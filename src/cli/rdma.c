@@ -27,51 +27,63 @@ struct query {
 	bool link; /* else dev */
 };
 
-/* One line of a file, from after the skipped words on; "" if there is none. Valid to the end. */
-static const char *read_value(const char *path, const char *skip)
+struct value {
+	char text[128];
+};
+
+/* The first line of a file; "" if there is none. */
+static struct value read_value(const char *path)
 {
-	char line[128] = "", *value;
+	struct value value = {""};
 	FILE *f = fopen(path, "re");
 
 	if (f) {
-		if (!fgets(line, sizeof(line), f))
-			line[0] = '\0';
+		if (!fgets(value.text, sizeof(value.text), f))
+			value.text[0] = '\0';
 		fclose(f);
 	}
-	line[strcspn(line, "\n")] = '\0';
-	value = strstr(line, skip);
-	return strdup(value ? value + strlen(skip) : line) ?: "";
+	value.text[strcspn(value.text, "\n")] = '\0';
+	return value;
+}
+
+/* "4: ACTIVE" is ACTIVE there. */
+static const char *behind_number(const char *text)
+{
+	const char *colon = strchr(text, ':');
+
+	return colon ? colon + 2 : text;
 }
 
 static void show_link(bool json)
 {
-	const char *state = read_value(PORT "state", ": ");
-	const char *netdev = read_value(PORT "gid_attrs/ndevs/0", "");
-	bool up = atoi(read_value(PORT "phys_state", "")) == 5;
-	const char *physical = up ? "LINK_UP" : "DISABLED";
+	struct value port = read_value(PORT "state");
+	struct value netdev = read_value(PORT "gid_attrs/ndevs/0");
+	struct value phys = read_value(PORT "phys_state");
+	const char *state = behind_number(port.text);
+	const char *physical = strcmp(phys.text, "5: LinkUp") ? "DISABLED" : "LINK_UP";
 
 	if (json)
 		printf("[{\"ifindex\":0,\"ifname\":\"weft0\",\"port\":1,\"state\":\"%s\","
 		       "\"physical_state\":\"%s\",\"netdev\":\"%s\",\"netdev_index\":%u}]\n",
-		       state, physical, netdev, if_nametoindex(netdev));
+		       state, physical, netdev.text, if_nametoindex(netdev.text));
 	else
 		printf("link weft0/1 state %s physical_state %s netdev %s \n", state, physical,
-		       netdev);
+		       netdev.text);
 }
 
 static void show_device(bool json)
 {
-	const char *fw = read_value(DEVICE "fw_ver", "");
-	const char *node = read_value(DEVICE "node_guid", "");
-	const char *image = read_value(DEVICE "sys_image_guid", "");
+	struct value fw = read_value(DEVICE "fw_ver");
+	struct value node = read_value(DEVICE "node_guid");
+	struct value image = read_value(DEVICE "sys_image_guid");
 
 	if (json)
 		printf("[{\"ifindex\":0,\"ifname\":\"weft0\",\"node_type\":\"ca\",\"fw\":\"%s\","
 		       "\"node_guid\":\"%s\",\"sys_image_guid\":\"%s\"}]\n",
-		       fw, node, image);
+		       fw.text, node.text, image.text);
 	else
-		printf("0: weft0: node_type ca fw %s node_guid %s sys_image_guid %s \n", fw, node,
-		       image);
+		printf("0: weft0: node_type ca fw %s node_guid %s sys_image_guid %s \n", fw.text,
+		       node.text, image.text);
 }
 
 static bool shortens(const char *word, const char *whole)

@@ -16,11 +16,11 @@ const char weft_run_usage[] =
 	"Usage: weft run [--pool PATH | --private] [--] PROGRAM [ARGUMENT…]\n"
 	"Runs PROGRAM with Weft's libibverbs and librdmacm in place of the system's; its children "
 	"inherit them.\n\n"
-	"  --pool PATH  the pool to share: a file, created on first use (default: $WEFT_POOL, else\n"
-	"               /dev/shm/weft-UID, one per user)\n"
-	"  --private    a pool of its own, removed when PROGRAM and all who use the pool have ended\n\n"
-	"weft becomes PROGRAM: signals, streams and the exit status are PROGRAM's own. Without it:\n"
-	"2 wrong usage, 125 Weft's own failure, 126 PROGRAM cannot run over Weft, 127 not found.\n";
+	"  --pool PATH  the pool to share: a file, created on first use\n"
+	"               (default: $WEFT_POOL, else /dev/shm/weft-UID, one per user)\n"
+	"  --private    a pool of its own, removed when PROGRAM and all who use it have ended\n\n"
+	"weft becomes PROGRAM: signals, streams and exit status are PROGRAM's own. Without it:\n"
+	"2 wrong usage, 125 Weft failed, 126 PROGRAM cannot run over Weft, 127 not found.\n";
 
 struct options {
 	const char *pool;
@@ -52,10 +52,8 @@ static int parse(int argc, char **argv, struct options *o)
 		return weft_main_usage_error("run", "--pool needs a path");
 	if (o->pool && o->private)
 		return weft_main_usage_error("run", "--pool and --private exclude each other");
-	if (i >= argc)
-		return weft_main_usage_error("run", "no PROGRAM to run");
 	o->program = argv + i;
-	return 0;
+	return i < argc ? 0 : weft_main_usage_error("run", "no PROGRAM to run");
 }
 
 static int set_variable(const char *name, const char *value)
@@ -74,7 +72,7 @@ static int refuse(const char *path, enum weft_program_fit fit)
 
 int weft_run_main(int argc, char **argv)
 {
-	struct options o = {0};
+	struct options o = {.program = argv + argc};
 	struct weft_delivery delivery;
 	char path[PATH_MAX], pool[PATH_MAX];
 	enum weft_program_fit fit;

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "verbs/attr.h"
 #include "verbs/gid.h"
 
 #define DEV    "sys/devices/weft0/"
@@ -37,7 +38,7 @@ static const struct {
 	{DEV "uevent", "DRIVER=weft"},
 	{"sys/bus/weft/drivers/weft/uevent", ""},
 	{IB "node_type", "1: CA"},
-	{IB "node_desc", "weft0"},
+	{IB "node_desc", WEFT_NODE_DESC},
 	{IB "node_guid", "@guid"},
 	{IB "sys_image_guid", "@guid"},
 	{IB "fw_ver", WEFT_VERSION},
@@ -51,7 +52,7 @@ static const struct {
 	{PORT "lid_mask_count", "0"},
 	{PORT "sm_lid", "0x0"},
 	{PORT "sm_sl", "0"},
-	{PORT "cap_mask", "0x00010000"},
+	{PORT "cap_mask", "0x04010000"},
 	{PORT "pkeys/0", "0xffff"},
 	{UVERBS "ibdev", "weft0"},
 	{UVERBS "dev", "1:3"}, /* of /dev/null */
