@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+int main(void)
+{
+	return 0;
+}

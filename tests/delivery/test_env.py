@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""What Weft sets, and that `eval "$(weft env)"` sets the same for a shell, however often."""
+import pytest
+
+pytestmark = pytest.mark.quick
+
+NAMES = ['LD_LIBRARY_PATH', 'LD_PRELOAD', 'PATH', 'NCCL_IB_GID_INDEX', 'OMPI_MCA_pml_ucx_devices',
+         'OMPI_MCA_pml_ucx_tls', 'WEFT_POOL']
+USERS_OWN = {'LD_LIBRARY_PATH': "/a b:/it's", 'LD_PRELOAD': 'libm.so.6',
+             'PATH': "/usr/bin:/bin:/$x`'\"", 'NCCL_IB_GID_INDEX': '7',
+             'OMPI_MCA_pml_ucx_tls': '', 'WEFT_POOL': '/p\nq'}
+
+
+def variables(text):
+    """The output of `env -0`."""
+    pairs = dict(item.split('=', 1) for item in text.split('\0') if '=' in item)
+    return {name: pairs.get(name) for name in NAMES}
+
+
+def by_run(delivery, env, *words):
+    return variables(delivery.run(*words, 'env', '-0', env=env).stdout)
+
+
+def test_values(delivery):
+    libs = str(delivery.libs)
+    names = ['libibverbs.so.1', 'librdmacm.so.1', 'libweft-shim.so']
+    got = by_run(delivery, delivery.env)
+    assert got == {'LD_LIBRARY_PATH': libs,
+                   'LD_PRELOAD': ':'.join(f'{libs}/{name}' for name in names),
+                   'PATH': f'{delivery.rdma.parent}:{delivery.env["PATH"]}',
+                   'NCCL_IB_GID_INDEX': '3', 'OMPI_MCA_pml_ucx_devices': 'any',
+                   'OMPI_MCA_pml_ucx_tls': 'any', 'WEFT_POOL': None}
+
+
+def test_what_the_user_had_stays(delivery):
+    libs = str(delivery.libs)
+    got = by_run(delivery, {**delivery.env, **USERS_OWN})
+    assert got['LD_LIBRARY_PATH'] == f'{libs}:{USERS_OWN["LD_LIBRARY_PATH"]}'
+    assert got['LD_PRELOAD'].startswith(f'libm.so.6:{libs}/libibverbs.so.1:')
+    assert got['PATH'] == f'{delivery.rdma.parent}:{USERS_OWN["PATH"]}'
+    assert got['NCCL_IB_GID_INDEX'] == '7' and got['OMPI_MCA_pml_ucx_tls'] == ''
+    assert got['WEFT_POOL'] == USERS_OWN['WEFT_POOL']
+
+
+def test_empty_elements_mean_the_current_folder_and_stay(delivery):
+    got = by_run(delivery, {**delivery.env, 'LD_LIBRARY_PATH': ':/x:', 'PATH': '/usr/bin::/bin:'})
+    assert got['LD_LIBRARY_PATH'] == f'{delivery.libs}::/x:'
+    assert got['PATH'].endswith(f'{delivery.rdma.parent}:/usr/bin::/bin:')
+
+
+def test_without_path(delivery):
+    env = {k: v for k, v in delivery.env.items() if k != 'PATH'}
+    got = variables(delivery.plain('/usr/bin/env', '-u', 'PATH', delivery.weft, 'run', 'env', '-0',
+                                   env=env).stdout)
+    assert got['PATH'].endswith(':/bin:/usr/bin')
+
+
+@pytest.mark.parametrize('env', [{}, USERS_OWN], ids=['fresh', 'odd'])
+@pytest.mark.parametrize('shell', ['sh', 'bash'])
+@pytest.mark.parametrize('times', [1, 2])
+def test_eval_is_the_same_as_run(delivery, shell, times, env):
+    env = {**delivery.env, **env}
+    line = f'set -eu; {times * f"""eval "$({delivery.weft} env)"; """} /usr/bin/env -0'
+    done = delivery.plain(shell, '-c', line, env=env)
+    assert done.returncode == 0 and not done.stderr
+    assert variables(done.stdout) == by_run(delivery, env)
+
+
+def test_run_in_run(delivery):
+    twice = delivery.run('--', delivery.weft, 'run', 'env', '-0').stdout
+    assert variables(twice) == by_run(delivery, delivery.env)
+
+
+def test_pool(delivery):
+    for words, pool in ((['--pool', "/p q'"], "/p q'"), (['--pool=rel'], f'{delivery.folder}/rel')):
+        quoted = ' '.join(f'"{word}"' for word in words)
+        line = f'eval "$({delivery.weft} env {quoted})"; printf %s "$WEFT_POOL"'
+        assert delivery.plain('sh', '-c', line).stdout == pool
+
+
+@pytest.mark.parametrize('words', [['x'], ['--pool'], ['--pool', ''], ['--private']])
+def test_wrong_usage(delivery, words):
+    done = delivery.plain(delivery.weft, 'env', *words)
+    assert done.returncode == 2 and not done.stdout and 'weft env --help' in done.stderr
