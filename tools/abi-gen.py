@@ -87,12 +87,15 @@ class Abi:
 
 def version_script(abi):
     parent = ''
+    # A node's wildcard would also hide what aliases() adds to that node.
+    aliased = {node for _, node in abi.compat | abi.again}
+    hiding = next(node for node in abi.nodes() if node not in aliased)
     for node in abi.nodes():
         names = sorted(name for name, default in abi.default.items() if default == node)
         yield f'{node} {{'
         yield from ['\tglobal:'] * bool(names)
         yield from (f'\t\t{name};' for name in names)
-        yield from ['\tlocal: *;'] * (not parent)
+        yield from ['\tlocal: *;'] * (node == hiding)
         yield f'}}{"" if node.startswith(PRIVATE) else parent};'
         parent = ' ' + node
 
@@ -100,16 +103,16 @@ def version_script(abi):
 def stubs(abi):
     functions = sorted(abi.default.keys() - abi.data)
     yield '#include <errno.h>'
+    yield '#pragma GCC visibility push(default)'  # the version script decides
     for answer, body in ANSWERS.items():
         yield f'long weft_abi_{answer}(void);'
         yield f'long weft_abi_{answer}(void) {{ {body.format(error=abi.error)} }}'
     yield '#define STUB(name, answer) \\'
-    yield '\t__attribute__((weak, alias("weft_abi_" #answer), visibility("default"))) \\'
-    yield '\tlong name(void)'
+    yield '\tlong name(void) __attribute__((weak, alias("weft_abi_" #answer)))'
     yield from (f'STUB({name}, {abi.answer(name)});' for name in functions)
     for name in sorted(abi.data):
         yield f'extern char {name};'
-        yield f'__attribute__((visibility("default"))) char {name};'
+        yield f'char {name};'
 
 
 def aliases(abi):
