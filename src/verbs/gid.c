@@ -81,17 +81,18 @@ static void synthetic_mac(struct netdev *dev)
 	memcpy(dev->mac + 2, &ns, sizeof(ns));
 }
 
+/* A link without a hardware address (a tunnel) comes without any. */
 static bool is_link(const struct ifaddrs *ifa, struct netdev *dev)
 {
 	static const uint8_t none[MAC_LEN];
 	const struct sockaddr_ll *ll = (const void *)ifa->ifa_addr;
 
-	if (!ll || ll->sll_family != AF_PACKET || !(ifa->ifa_flags & IFF_UP))
+	if ((ll && ll->sll_family != AF_PACKET) || !(ifa->ifa_flags & IFF_UP))
 		return false;
 	memset(dev, 0, sizeof(*dev));
 	strncpy(dev->name, ifa->ifa_name, IF_NAMESIZE - 1);
-	dev->ifindex = (unsigned int)ll->sll_ifindex;
-	if (ll->sll_halen == MAC_LEN && memcmp(ll->sll_addr, none, MAC_LEN))
+	dev->ifindex = if_nametoindex(dev->name);
+	if (ll && ll->sll_halen == MAC_LEN && memcmp(ll->sll_addr, none, MAC_LEN))
 		memcpy(dev->mac, ll->sll_addr, MAC_LEN);
 	else
 		synthetic_mac(dev);
