@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 #include <string.h>
 
+#include "nic/nic.h"
 #include "pool/format.h"
 #include "verbs/gid.h"
 
@@ -33,13 +34,13 @@ void weft_attr_device(struct ibv_device_attr *attr)
 		/* As rdma_rxe has it: programs take a vendor's private paths for a real one. */
 		.vendor_id = 0xffffff,
 		.max_qp = WEFT_QPS,
-		.max_qp_wr = 32768,
+		.max_qp_wr = WEFT_MAX_WR,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
 				    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN,
-		.max_sge = 32,
-		.max_sge_rd = 32,
+		.max_sge = WEFT_MAX_SGE,
+		.max_sge_rd = WEFT_MAX_SGE,
 		.max_cq = 65536,
-		.max_cqe = 1 << 22,
+		.max_cqe = WEFT_MAX_CQE,
 		.max_mr = WEFT_MRS,
 		.max_pd = 65536,
 		.max_qp_rd_atom = 16,
@@ -60,7 +61,7 @@ void weft_attr_port(struct ibv_port_attr *attr)
 		.active_mtu = IBV_MTU_4096,
 		.gid_tbl_len = WEFT_GID_TABLE_LEN,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
-		.max_msg_sz = 1u << 31,
+		.max_msg_sz = WEFT_MAX_MSG_BYTES,
 		.pkey_tbl_len = WEFT_PKEYS,
 		.max_vl_num = 1,
 		.active_width = WIDTH_4X,
