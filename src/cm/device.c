@@ -31,7 +31,7 @@ static struct ibv_context *open_once(void)
 
 struct ibv_context **rdma_get_devices(int *num_devices)
 {
-	struct ibv_context **list = calloc(2, sizeof(*list));
+	struct ibv_context **list = calloc(2, sizeof(struct ibv_context *));
 
 	if (list)
 		list[0] = open_once();

@@ -37,7 +37,7 @@ _Static_assert(sizeof(struct ibv_device) == 664, "where vendor libraries look fo
 
 struct ibv_device **ibv_get_device_list(int *num_devices)
 {
-	struct ibv_device **list = calloc(2, sizeof(*list));
+	struct ibv_device **list = calloc(2, sizeof(struct ibv_device *));
 
 	if (num_devices)
 		*num_devices = list ? 1 : 0;
