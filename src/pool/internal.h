@@ -46,10 +46,15 @@ static inline struct weft_attachment *weft_attachment(struct weft_pool *pool)
 
 /* open.c: the descriptor of the pool file, opened again if the program closed it. fd or -errno. */
 int weft_open_fd(struct weft_attachment *a);
+/* The path that the user means; own: it is the default one. -ENAMETOOLONG. */
+int weft_open_choose(const char *path, char chosen[PATH_MAX], bool *own);
+/* Whether the file is a pool of this version and layout. -EPROTO, -EPERM, or fstat(2)'s. */
+int weft_open_check(int fd, bool own, const char **why);
 
 /* lock.c: the file lock over leases (byte 0), and a member's proof of life (its own byte).
  * Callers of the file lock hold a->mutex. */
 int weft_lock_file(int fd);
+int weft_lock_file_shared(int fd); /* does not wait; also where fd is open for reading only */
 void weft_lock_file_release(int fd);
 int weft_lock_member(int fd, uint16_t member);	  /* -EAGAIN: it lives */
 void weft_lock_member_release(int fd, uint16_t member);

@@ -31,6 +31,11 @@ int weft_lock_file(int fd)
 	return set(fd, F_OFD_SETLKW, F_WRLCK, 0);
 }
 
+int weft_lock_file_shared(int fd)
+{
+	return set(fd, F_OFD_SETLK, F_RDLCK, 0);
+}
+
 void weft_lock_file_release(int fd)
 {
 	set(fd, F_OFD_SETLK, F_UNLCK, 0);

@@ -57,7 +57,7 @@ static uint64_t signature(void)
 	return hash;
 }
 
-static int choose_path(const char *path, char *chosen, bool *own)
+int weft_open_choose(const char *path, char chosen[PATH_MAX], bool *own)
 {
 	int len;
 
@@ -105,11 +105,17 @@ static int make(int fd, const char **why)
 	return 0;
 }
 
-static int check_header(int fd, const char **why)
+int weft_open_check(int fd, bool own, const char **why)
 {
 	struct weft_pool_header header;
 	struct stat st;
+	int err;
 
+	if (fstat(fd, &st))
+		return -errno;
+	err = check_file(&st, own, why);
+	if (err)
+		return err;
 	if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
 	    header.magic != WEFT_POOL_MAGIC) {
 		*why = "the file is not a pool";
@@ -119,7 +125,7 @@ static int check_header(int fd, const char **why)
 		*why = "the pool was made by another version of Weft";
 		return -EPROTO;
 	}
-	if (fstat(fd, &st) || st.st_size != WEFT_WINDOW || header.file_bytes != WEFT_WINDOW) {
+	if (st.st_size != WEFT_WINDOW || header.file_bytes != WEFT_WINDOW) {
 		*why = "the pool file is truncated";
 		return -EPROTO;
 	}
@@ -151,7 +157,7 @@ static int open_locked(struct weft_attachment *a, bool own, const char **why)
 			if (!err && !st.st_size)
 				err = make(a->fd, why);
 			if (!err)
-				err = check_header(a->fd, why);
+				err = weft_open_check(a->fd, own, why);
 			a->dev = st.st_dev;
 			a->ino = st.st_ino;
 			break;
@@ -277,7 +283,7 @@ int weft_pool_get(const char *path, struct weft_pool **pool, const char **why)
 {
 	char chosen[PATH_MAX];
 	bool own;
-	int err = choose_path(path, chosen, &own);
+	int err = weft_open_choose(path, chosen, &own);
 
 	*why = "the pool's path is too long";
 	if (err)

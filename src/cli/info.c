@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "cli/cli.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/report.h"
+#include "nic/types.h"
+#include "pool/view.h"
+
+const char weft_info_usage[] =
+	"Usage: weft info [--pool PATH] [--json]\n"
+	"Shows a pool: its members, their queue pairs and memory regions, and what was carried.\n\n"
+	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
+	"  --json       one JSON object: pool, members, qps, regions, totals\n\n"
+	"It looks from outside and changes nothing. 0; 1 there is no pool or it cannot be read.\n";
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define GIDS_TEXT     (WEFT_MEMBER_GIDS * INET6_ADDRSTRLEN + 1)
+
+static const struct weft_column pool_columns[] = {
+	{"path", WEFT_COLUMN_TEXT},
+	{"version", WEFT_COLUMN_NUMBER},
+	{"capabilities", WEFT_COLUMN_LIST},
+	{"file_bytes", WEFT_COLUMN_NUMBER},
+	{"allocated_bytes", WEFT_COLUMN_NUMBER},
+	{"segments_leased", WEFT_COLUMN_NUMBER},
+	{NULL},
+};
+
+static const struct weft_column member_columns[] = {
+	{"index", WEFT_COLUMN_NUMBER},
+	{"pid", WEFT_COLUMN_NUMBER},
+	{"comm", WEFT_COLUMN_TEXT},
+	{"uid", WEFT_COLUMN_NUMBER},
+	{"alive", WEFT_COLUMN_FLAG},
+	{"incarnation", WEFT_COLUMN_NUMBER},
+	{"threads", WEFT_COLUMN_NUMBER},
+	{"engine_asleep", WEFT_COLUMN_FLAG},
+	{"pid_ns", WEFT_COLUMN_NUMBER, true},
+	{"net_ns", WEFT_COLUMN_NUMBER, true},
+	{"gids", WEFT_COLUMN_LIST},
+	{NULL},
+};
+
+static const struct weft_column qp_columns[] = {
+	{"qpn", WEFT_COLUMN_HEX},
+	{"member", WEFT_COLUMN_NUMBER},
+	{"type", WEFT_COLUMN_TEXT},
+	{"state", WEFT_COLUMN_TEXT},
+	{"dest_qpn", WEFT_COLUMN_HEX},
+	{"receives_posted", WEFT_COLUMN_NUMBER},
+	{"receives_taken", WEFT_COLUMN_NUMBER},
+	{NULL},
+};
+
+static const struct weft_column region_columns[] = {
+	{"key", WEFT_COLUMN_HEX},
+	{"member", WEFT_COLUMN_NUMBER},
+	{"address", WEFT_COLUMN_HEX},
+	{"length", WEFT_COLUMN_NUMBER},
+	{"iova", WEFT_COLUMN_HEX},
+	{"access", WEFT_COLUMN_TEXT},
+	{"kind", WEFT_COLUMN_TEXT},
+	{"pooled_bytes", WEFT_COLUMN_NUMBER},
+	{NULL},
+};
+
+static const struct weft_column total_columns[] = {
+	{"ops_write", WEFT_COLUMN_NUMBER}, {"bytes_write", WEFT_COLUMN_NUMBER},
+	{"ops_read", WEFT_COLUMN_NUMBER},  {"bytes_read", WEFT_COLUMN_NUMBER},
+	{"ops_send", WEFT_COLUMN_NUMBER},  {"bytes_send", WEFT_COLUMN_NUMBER},
+	{"ops_atomic", WEFT_COLUMN_NUMBER}, {NULL},
+};
+
+static const char *name_of(const char *const names[], size_t n, unsigned int value)
+{
+	return value < n && names[value] ? names[value] : "?";
+}
+
+static void report_pool(struct weft_report *r, const struct weft_view *v)
+{
+	weft_report_section(r, "pool", true, pool_columns);
+	weft_report_row(r);
+	weft_report_text(r, v->path);
+	weft_report_number(r, v->version);
+	/* of the one backing there is: a file of this host */
+	weft_report_text(r, "atomics\ncoherent");
+	weft_report_number(r, v->file_bytes);
+	weft_report_number(r, v->allocated_bytes);
+	weft_report_number(r, v->segments_leased);
+}
+
+static void list_gids(const struct weft_view_member *m, char text[GIDS_TEXT])
+{
+	char *at = text;
+
+	*at = '\0';
+	for (uint32_t i = 0; i < m->ngids; i++) {
+		if (i)
+			*at++ = '\n';
+		inet_ntop(AF_INET6, m->gid[i], at, INET6_ADDRSTRLEN);
+		at += strlen(at);
+	}
+}
+
+static void report_members(struct weft_report *r, const struct weft_view *v)
+{
+	char gids[GIDS_TEXT];
+
+	weft_report_section(r, "members", false, member_columns);
+	for (unsigned int i = 0; i < v->nmembers; i++) {
+		const struct weft_view_member *m = &v->member[i];
+
+		if (!m->incarnation)
+			continue;
+		list_gids(m, gids);
+		weft_report_row(r);
+		weft_report_number(r, m->index);
+		weft_report_number(r, m->pid);
+		weft_report_text(r, m->comm);
+		weft_report_number(r, m->uid);
+		weft_report_flag(r, m->alive);
+		weft_report_number(r, m->incarnation);
+		weft_report_number(r, m->threads);
+		weft_report_flag(r, m->engine_asleep);
+		weft_report_number(r, m->pid_ns);
+		weft_report_number(r, m->net_ns);
+		weft_report_text(r, gids);
+	}
+}
+
+static void report_qps(struct weft_report *r, struct weft_view *v)
+{
+	static const char *const types[] = {[WEFT_QPT_RC] = "RC"};
+	static const char *const states[] = {
+		[WEFT_QPS_RESET] = "RESET", [WEFT_QPS_INIT] = "INIT", [WEFT_QPS_RTR] = "RTR",
+		[WEFT_QPS_RTS] = "RTS",	    [WEFT_QPS_SQD] = "SQD",   [WEFT_QPS_SQE] = "SQE",
+		[WEFT_QPS_ERR] = "ERR",
+	};
+	struct weft_view_cursor at = {0};
+	struct weft_view_qp qp;
+
+	weft_report_section(r, "qps", false, qp_columns);
+	while (weft_view_qp(v, &at, &qp)) {
+		weft_report_row(r);
+		weft_report_number(r, qp.qpn);
+		weft_report_number(r, qp.member);
+		weft_report_text(r, name_of(types, ARRAY_SIZE(types), qp.type));
+		weft_report_text(r, name_of(states, ARRAY_SIZE(states), qp.state));
+		weft_report_number(r, qp.dest_qpn);
+		weft_report_number(r, qp.posted);
+		weft_report_number(r, qp.taken);
+	}
+}
+
+static const char *kind_of(const struct weft_view_mr *mr)
+{
+	if (!mr->pooled_bytes)
+		return "in-place";
+	return mr->pooled_bytes == mr->len_bytes ? "pooled" : "mixed";
+}
+
+/* Local write; remote write, read, atomic; window binding; zero based. */
+static void list_access(uint8_t access, char text[16])
+{
+	static const char letters[] = "lwrabz";
+	size_t n = 0;
+
+	for (size_t i = 0; letters[i]; i++)
+		if (access >> i & 1)
+			text[n++] = letters[i];
+	text[n] = '\0';
+}
+
+static void report_regions(struct weft_report *r, struct weft_view *v)
+{
+	struct weft_view_cursor at = {0};
+	struct weft_view_mr mr;
+	char access[16];
+
+	weft_report_section(r, "regions", false, region_columns);
+	while (weft_view_mr(v, &at, &mr)) {
+		list_access(mr.access, access);
+		weft_report_row(r);
+		weft_report_number(r, mr.key);
+		weft_report_number(r, mr.member);
+		weft_report_number(r, mr.va);
+		weft_report_number(r, mr.len_bytes);
+		weft_report_number(r, mr.iova);
+		weft_report_text(r, access);
+		weft_report_text(r, kind_of(&mr));
+		weft_report_number(r, mr.pooled_bytes);
+	}
+}
+
+static void report_totals(struct weft_report *r, const struct weft_counters *t)
+{
+	weft_report_section(r, "totals", true, total_columns);
+	weft_report_row(r);
+	weft_report_number(r, t->ops_write);
+	weft_report_number(r, t->bytes_write);
+	weft_report_number(r, t->ops_read);
+	weft_report_number(r, t->bytes_read);
+	weft_report_number(r, t->ops_send);
+	weft_report_number(r, t->bytes_send);
+	weft_report_number(r, t->ops_atomic);
+}
+
+static int show(const char *path, bool json)
+{
+	char where[PATH_MAX];
+	struct weft_report r;
+	struct weft_view *v;
+	const char *why;
+	int err = weft_view_open(path, where, &v, &why);
+
+	if (err) {
+		/* some causes say all there is to say */
+		bool told = err == -EPROTO || err == -ENOENT;
+
+		fprintf(stderr, "weft info: %s: %s%s%s\n", where, why, told ? "" : ": ",
+			told ? "" : strerror(-err));
+		return 1;
+	}
+	weft_report_begin(&r, json);
+	report_pool(&r, v);
+	report_members(&r, v);
+	report_qps(&r, v);
+	report_regions(&r, v);
+	report_totals(&r, &v->totals);
+	weft_report_end(&r);
+	if (v->moving)
+		fprintf(stderr, "weft info: %s: somebody holds the pool's lock: the totals may "
+				"count a member twice\n", where);
+	if (v->damaged)
+		fprintf(stderr, "weft info: %s: %u entries that make no sense were left out: the "
+				"pool is damaged, see `weft doctor`\n", where, v->damaged);
+	weft_view_close(v);
+	return 0;
+}
+
+int weft_info_main(int argc, char **argv)
+{
+	const char *pool = NULL;
+	bool json = false;
+
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--json"))
+			json = true;
+		else if (!strcmp(argv[i], "--pool") && i + 1 < argc && argv[i + 1][0])
+			pool = argv[++i];
+		else if (!strncmp(argv[i], "--pool=", 7) && argv[i][7])
+			pool = argv[i] + 7;
+		else
+			return weft_main_usage_error("info", "unknown option or nothing behind '%s'",
+						     argv[i]);
+	}
+	return show(pool, json);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "pool/view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pool/internal.h"
+
+#define LOCK_TRIES 100 /* a millisecond each: who holds the lock needs microseconds */
+
+static bool fetch(const struct weft_view *v, void *to, uint64_t bytes, uint64_t off)
+{
+	return pread(v->fd, to, bytes, (off_t)off) == (ssize_t)bytes;
+}
+
+static void copy_text(char *to, const char *from, size_t bytes)
+{
+	size_t i;
+
+	for (i = 0; i < bytes && from[i]; i++)
+		to[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
+	to[i] = '\0';
+}
+
+static void add_counters(struct weft_counters *sum, const struct weft_counters *part)
+{
+	sum->ops_write += part->ops_write;
+	sum->bytes_write += part->bytes_write;
+	sum->ops_read += part->ops_read;
+	sum->bytes_read += part->bytes_read;
+	sum->ops_send += part->ops_send;
+	sum->bytes_send += part->bytes_send;
+	sum->ops_atomic += part->ops_atomic;
+}
+
+static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_member *raw)
+{
+	struct weft_view_member *m = &v->member[index];
+
+	m->index = index;
+	if (!fetch(v, raw, sizeof(*raw), WEFT_OFF_MEMBERS + index * sizeof(*raw))) {
+		v->damaged++;
+		return;
+	}
+	m->incarnation = raw->incarnation;
+	if (!m->incarnation)
+		return;
+	m->pid = raw->pid;
+	m->uid = raw->uid;
+	m->pid_ns = raw->pid_ns;
+	m->net_ns = raw->net_ns;
+	m->start_time = raw->start_time;
+	copy_text(m->comm, raw->comm, sizeof(raw->comm));
+	m->alive = weft_lock_member_held(v->fd, index);
+	m->engine_asleep = raw->asleep;
+	m->threads = raw->lines;
+	m->ngids = raw->ngids;
+	if (m->threads > WEFT_MEMBER_LINES || m->ngids > WEFT_MEMBER_GIDS) {
+		v->damaged++;
+		m->threads = m->ngids = 0;
+	}
+	memcpy(m->gid, raw->gid, sizeof(m->gid));
+	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
+		add_counters(&v->totals, &raw->line[i].counters);
+}
+
+static int read_members(struct weft_view *v)
+{
+	struct weft_pool_member *raw = malloc(sizeof(*raw));
+	struct weft_pool_header header;
+
+	if (!raw)
+		return -ENOMEM;
+	if (!fetch(v, &header, sizeof(header), 0) ||
+	    !fetch(v, &v->leases, sizeof(v->leases), WEFT_OFF_LEASES)) {
+		free(raw);
+		return -EPROTO;
+	}
+	v->version = header.version;
+	v->totals = header.departed;
+	v->nmembers = (unsigned int)header.members_high;
+	if (header.members_high > WEFT_MEMBERS) {
+		v->nmembers = WEFT_MEMBERS;
+		v->damaged++;
+	}
+	for (uint32_t i = 0; i < v->nmembers; i++)
+		read_member(v, (uint16_t)i, raw);
+	for (uint32_t i = WEFT_FIRST_SEGMENT; i < WEFT_SEGMENTS; i++)
+		v->segments_leased += v->leases.segment[i] != 0;
+	free(raw);
+	return 0;
+}
+
+/* Who leaves adds its counters to those of the departed, and zeroes them: under the lock it is one
+ * step. Yet nobody may make us wait for ever. */
+static bool lock_shared(int fd)
+{
+	static const struct timespec ms = { .tv_nsec = 1000000 };
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (!weft_lock_file_shared(fd))
+			return true;
+		nanosleep(&ms, NULL);
+	}
+	return false;
+}
+
+static int read_all(struct weft_view *v, const char **why)
+{
+	struct stat st;
+	bool locked;
+	int err;
+
+	*why = "the pool cannot be read";
+	if (fstat(v->fd, &st))
+		return -errno;
+	v->allocated_bytes = (uint64_t)st.st_blocks * 512;
+	v->file_bytes = (uint64_t)st.st_size;
+	locked = lock_shared(v->fd);
+	v->moving = !locked;
+	err = read_members(v);
+	if (locked)
+		weft_lock_file_release(v->fd);
+	return err;
+}
+
+int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **view,
+		   const char **why)
+{
+	struct weft_view *v = calloc(1, sizeof(*v));
+	bool own;
+	int err;
+
+	*why = "out of memory";
+	if (!v)
+		return -ENOMEM;
+	*why = "the pool's path is too long";
+	err = weft_open_choose(path, where, &own);
+	if (err)
+		goto free_view;
+	strcpy(v->path, where);
+	/* O_NONBLOCK: a FIFO of that name must not hold us */
+	v->fd = open(where, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	*why = errno == ENOENT ? "there is no pool yet" : "the pool file cannot be opened";
+	err = -errno;
+	if (v->fd < 0)
+		goto free_view;
+	err = weft_open_check(v->fd, own, why);
+	err = err ?: read_all(v, why);
+	if (err)
+		goto close_file;
+	*view = v;
+	return 0;
+close_file:
+	close(v->fd);
+free_view:
+	free(v);
+	return err;
+}
+
+void weft_view_close(struct weft_view *v)
+{
+	close(v->fd);
+	free(v);
+}
+
+/* ---- The tables of queue pairs and of regions ---- */
+
+/* The member that a block is leased to; false when it is nobody that we have seen. */
+static bool lessee(const struct weft_view *v, uint64_t lease, uint16_t *member)
+{
+	uint64_t index = (lease & 0xffff) - 1;
+
+	if (!lease || index >= v->nmembers || v->member[index].incarnation != lease >> 16)
+		return false;
+	*member = (uint16_t)index;
+	return true;
+}
+
+struct walk {
+	const _Atomic uint64_t *lease;
+	uint32_t per_block, entry_bytes;
+	uint64_t off;
+};
+
+/* The next entry of a leased block, in the cursor's own copy; NULL at the end. */
+static const void *next(struct weft_view *v, struct weft_view_cursor *at, const struct walk *w,
+			uint32_t *index, uint16_t *member)
+{
+	for (; at->index < WEFT_BLOCKS * w->per_block; at->index += w->per_block) {
+		uint32_t block = at->index / w->per_block;
+		uint64_t bytes = (uint64_t)w->per_block * w->entry_bytes;
+
+		if (!lessee(v, w->lease[block], member))
+			continue;
+		if (at->block != block + 1 && !fetch(v, at->bytes, bytes, w->off + block * bytes)) {
+			v->damaged++;
+			continue;
+		}
+		at->block = block + 1;
+		*index = at->index++;
+		return at->bytes + *index % w->per_block * w->entry_bytes;
+	}
+	return NULL;
+}
+
+/* How many of this one's receives its peer has used stands in the peer's entry. */
+static void read_taken(const struct weft_view *v, const struct weft_pool_qp *raw,
+		       struct weft_view_qp *qp)
+{
+	uint32_t index = qp->dest_qpn & (WEFT_QPS - 1);
+	struct weft_pool_qp peer;
+
+	qp->taken = raw->rq_start;
+	if (!qp->dest_qpn || !v->leases.qp_block[index / WEFT_QP_BLOCK] ||
+	    !fetch(v, &peer, sizeof(peer), WEFT_OFF_QPS + index * sizeof(peer)))
+		return;
+	if (peer.qpn == qp->dest_qpn && (peer.conn & 0xffffff) == qp->qpn &&
+	    peer.rq_taken_epoch == raw->rq_epoch && peer.rq_taken > qp->taken)
+		qp->taken = peer.rq_taken;
+	/* it was read later */
+	if (qp->posted < qp->taken)
+		qp->posted = qp->taken;
+}
+
+bool weft_view_qp(struct weft_view *v, struct weft_view_cursor *at, struct weft_view_qp *qp)
+{
+	const struct walk w = { v->leases.qp_block, WEFT_QP_BLOCK, sizeof(struct weft_pool_qp),
+				WEFT_OFF_QPS };
+	const struct weft_pool_qp *raw;
+	uint32_t index;
+
+	while ((raw = next(v, at, &w, &index, &qp->member))) {
+		if (!raw->qpn)
+			continue;
+		if ((raw->qpn & (WEFT_QPS - 1)) != index || raw->qpn >> 24 ||
+		    raw->rq_start > raw->rq_posted) {
+			v->damaged++;
+			continue;
+		}
+		qp->qpn = raw->qpn;
+		qp->type = raw->type;
+		qp->state = raw->state;
+		qp->posted = raw->rq_posted;
+		qp->dest_qpn = (raw->conn >> 24 & 0xff) == WEFT_CONN_READY ? raw->conn & 0xffffff : 0;
+		read_taken(v, raw, qp);
+		return true;
+	}
+	return false;
+}
+
+static bool in_segments(uint64_t off, uint64_t bytes)
+{
+	return off >= WEFT_FIRST_SEGMENT * WEFT_SEGMENT && off < WEFT_WINDOW &&
+	       bytes <= WEFT_WINDOW - off;
+}
+
+/* Pieces rise from the start of the region to its end: a list of garbage ends soon. */
+static bool add_pieces(const struct weft_view *v, const struct weft_pool_mr *raw, uint64_t *pooled)
+{
+	struct weft_pool_piece piece, following;
+
+	if (!in_segments(raw->off, (uint64_t)raw->npieces * sizeof(piece)) ||
+	    !fetch(v, &piece, sizeof(piece), raw->off) || piece.start)
+		return false;
+	for (uint32_t i = 1; i <= raw->npieces; i++, piece = following) {
+		following.start = raw->len_bytes;
+		if (i < raw->npieces &&
+		    !fetch(v, &following, sizeof(following), raw->off + i * sizeof(piece)))
+			return false;
+		if (following.start <= piece.start || following.start > raw->len_bytes)
+			return false;
+		if (piece.off == UINT64_MAX)
+			continue;
+		if (!in_segments(piece.off, following.start - piece.start))
+			return false;
+		*pooled += following.start - piece.start;
+	}
+	return true;
+}
+
+static bool make_mr(const struct weft_view *v, const struct weft_pool_mr *raw,
+		    struct weft_view_mr *mr)
+{
+	mr->key = raw->key;
+	mr->access = raw->access;
+	mr->va = raw->va;
+	mr->iova = raw->iova;
+	mr->len_bytes = raw->len_bytes;
+	mr->pooled_bytes = 0;
+	if (!raw->len_bytes || raw->va + raw->len_bytes < raw->va)
+		return false;
+	if (raw->npieces)
+		return add_pieces(v, raw, &mr->pooled_bytes);
+	mr->pooled_bytes = raw->hi - raw->lo;
+	return raw->lo <= raw->hi && raw->hi <= raw->len_bytes &&
+	       (raw->lo == raw->hi || in_segments(raw->off, raw->hi - raw->lo));
+}
+
+bool weft_view_mr(struct weft_view *v, struct weft_view_cursor *at, struct weft_view_mr *mr)
+{
+	const struct walk w = { v->leases.mr_block, WEFT_MR_BLOCK, sizeof(struct weft_pool_mr),
+				WEFT_OFF_MRS };
+	const struct weft_pool_mr *raw;
+	uint32_t index, key;
+
+	while ((raw = next(v, at, &w, &index, &mr->member))) {
+		bool sound;
+
+		if (!raw->key)
+			continue;
+		sound = raw->key >> 8 == index && make_mr(v, raw, mr);
+		/* what was read belongs together if it is still the same region */
+		if (!fetch(v, &key, sizeof(key), WEFT_OFF_MRS + index * sizeof(*raw)) ||
+		    key != raw->key)
+			continue;
+		if (sound)
+			return true;
+		v->damaged++;
+	}
+	return false;
+}

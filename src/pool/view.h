@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A look at a pool from outside: no member, opened for reading only, nothing mapped (a load from a
+ * hole of the sparse file would allocate it). Members come and go meanwhile and the file may be
+ * damaged: whatever is read is copied first and checked then, and what makes no sense is left out
+ * and counted in `damaged`.
+ *
+ * Context: one thread a view. Strings hold printable ASCII only.
+ */
+#ifndef WEFT_POOL_VIEW_H
+#define WEFT_POOL_VIEW_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "pool/format.h"
+
+struct weft_view_member {
+	uint16_t index;
+	uint64_t incarnation; /* 0: nobody is there */
+	uint32_t pid, uid;
+	uint64_t pid_ns, net_ns, start_time;
+	char comm[17];
+	uint32_t threads, ngids;
+	uint8_t gid[WEFT_MEMBER_GIDS][16];
+	bool alive, engine_asleep;
+};
+
+struct weft_view_qp {
+	uint32_t qpn, dest_qpn; /* dest_qpn: 0 unless conn is WEFT_CONN_READY */
+	uint16_t member;
+	uint8_t type, state;
+	uint64_t posted; /* receives, ever */
+	uint64_t taken;	 /* of them: used by the peer, or void */
+};
+
+struct weft_view_mr {
+	uint32_t key;
+	uint16_t member;
+	uint8_t access;
+	uint64_t va, iova, len_bytes;
+	uint64_t pooled_bytes; /* the rest is in place */
+};
+
+/* Where a walk through a table stands; starts as zero. */
+struct weft_view_cursor {
+	uint32_t index, block; /* block: what `bytes` holds, + 1 */
+	_Alignas(8) uint8_t bytes[WEFT_MR_BLOCK * sizeof(struct weft_pool_mr)];
+};
+
+struct weft_view {
+	char path[PATH_MAX];
+	int fd;
+	uint32_t version;
+	uint64_t allocated_bytes, file_bytes;
+	uint32_t segments_leased;
+	uint32_t damaged;
+	bool moving; /* somebody held the file lock for too long: sums may be off by one member */
+	struct weft_counters totals; /* of those who have gone and those who are there */
+	unsigned int nmembers;	     /* members ever used; look for an incarnation */
+	struct weft_view_member member[WEFT_MEMBERS];
+	struct weft_pool_leases leases; /* as they were then */
+};
+
+/*
+ * Opens the pool that weft_pool_get() would attach to, and reads all but its queue pairs and
+ * regions. -ENOENT (there is none yet), -EPROTO (not a pool, or of another version or layout),
+ * -EPERM, -ENOMEM, or open(2)'s. *why says it in a sentence.
+ * path: NULL, or which one; where: the path that was chosen, also when this fails.
+ */
+int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **view,
+		   const char **why);
+void weft_view_close(struct weft_view *view);
+
+/* The next one in use; false at the end. */
+bool weft_view_qp(struct weft_view *view, struct weft_view_cursor *at, struct weft_view_qp *qp);
+bool weft_view_mr(struct weft_view *view, struct weft_view_cursor *at, struct weft_view_mr *mr);
+
+#endif
