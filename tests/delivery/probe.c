@@ -22,6 +22,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#define UNTOUCHED EL2HLT /* an errno that nobody gives */
+
 static int base = AT_FDCWD;
 
 static void *function(const char *name)
@@ -38,6 +40,13 @@ static void *function(const char *name)
 static void fail(void)
 {
 	printf("%s\n", strerrorname_np(errno));
+}
+
+/* What success has left in errno goes into the answer. */
+static void note_errno(void)
+{
+	if (errno != UNTOUCHED)
+		printf("(errno %s) ", strerrorname_np(errno));
 }
 
 static void print_text(const char *bytes, ssize_t n)
@@ -60,6 +69,7 @@ static void print_file(int fd)
 		fail();
 		return;
 	}
+	note_errno();
 	if (S_ISDIR(st.st_mode)) {
 		puts("folder");
 		return;
@@ -75,6 +85,8 @@ static void print_file(int fd)
 
 static void print_stat(int ret, unsigned int mode, unsigned long size, unsigned long ino)
 {
+	if (!ret)
+		note_errno();
 	if (ret)
 		fail();
 	else if (S_ISDIR(mode) || S_ISCHR(mode) || S_ISLNK(mode))
@@ -187,6 +199,8 @@ static void call_statx(void *fn, const char *path)
 
 static void print_ok(int ret)
 {
+	if (!ret)
+		note_errno();
 	if (ret)
 		fail();
 	else
@@ -419,8 +433,11 @@ int main(int argc, char **argv)
 		base = open(argv[3], O_RDONLY | O_DIRECTORY);
 	if (!strcmp(argv[1], "create"))
 		create(argv[2]);
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (!strcmp(calls[i].name, argv[1]))
-			calls[i].call(function(argv[1]), argv[2]);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		if (strcmp(calls[i].name, argv[1]))
+			continue;
+		errno = UNTOUCHED;
+		calls[i].call(function(argv[1]), argv[2]);
+	}
 	return 0;
 }
