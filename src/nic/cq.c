@@ -54,12 +54,12 @@ static void unlist_armed(struct weft_cq *cq)
 {
 	struct weft_cq **at = &cq->nic->armed;
 
-	weft_lock(cq->nic, &cq->nic->lock);
+	weft_lock(cq->nic, &cq->nic->lock, 0);
 	while (*at && *at != cq)
 		at = &(*at)->armed_next;
 	if (*at)
 		*at = cq->armed_next;
-	weft_unlock(&cq->nic->lock);
+	weft_unlock(&cq->nic->lock, 0);
 }
 
 static uint64_t ring_bytes(uint32_t size)
@@ -115,13 +115,13 @@ static void put_private(struct weft_cq *cq, const struct weft_cqe *cqe)
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
 }
 
-void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe)
+void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe, uint32_t thread)
 {
-	weft_lock(cq->nic, &cq->lock);
+	weft_lock(cq->nic, &cq->lock, thread);
 	put_private(cq, cqe);
 	if (cq->armed && wakes(cq, cqe->status, cqe->solicited))
 		fire(cq);
-	weft_unlock(&cq->lock);
+	weft_unlock(&cq->lock, thread);
 }
 
 /* ---- Polling ---- */
@@ -205,20 +205,20 @@ static inline bool is_empty(const struct weft_cq *cq)
 	return true;
 }
 
-int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc)
+int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
 	int got = 0;
 
 	/* spinning programs find nothing most of the time: look before locking */
 	if (is_empty(cq))
 		return 0;
-	weft_lock(cq->nic, &cq->lock);
+	weft_lock(cq->nic, &cq->lock, thread);
 	while (got < n && poll_private(cq, &wc[got]))
 		got++;
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
 		while (got < n && poll_ring(cq, r, &wc[got]))
 			got++;
-	weft_unlock(&cq->lock);
+	weft_unlock(&cq->lock, thread);
 	return got;
 }
 
@@ -227,7 +227,7 @@ void weft_cq_drain(struct weft_cq *cq)
 	const struct weft_pool_cqe *from;
 	struct weft_qp *qp;
 
-	weft_lock(cq->nic, &cq->lock);
+	weft_lock(cq->nic, &cq->lock, 0);
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
 		while ((from = next_entry(cq, r, &qp))) {
 			struct weft_cqe cqe = { .wr_id = from->wr_id,
@@ -240,7 +240,7 @@ void weft_cq_drain(struct weft_cq *cq)
 						.flags = from->flags };
 			put_private(cq, &cqe);
 		}
-	weft_unlock(&cq->lock);
+	weft_unlock(&cq->lock, 0);
 }
 
 void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp)
@@ -248,14 +248,14 @@ void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp)
 	uint64_t head, tail, to;
 
 	weft_cq_drain(cq);
-	weft_lock(cq->nic, &cq->lock);
+	weft_lock(cq->nic, &cq->lock, 0);
 	head = to = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 	for (uint64_t from = head; from < tail; from++)
 		if (cq->cqe[from & cq->mask].qp != qp)
 			cq->cqe[to++ & cq->mask] = cq->cqe[from & cq->mask];
 	atomic_store_explicit(&cq->tail, to, memory_order_release);
-	weft_unlock(&cq->lock);
+	weft_unlock(&cq->lock, 0);
 }
 
 int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
@@ -270,7 +270,7 @@ int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
 	fresh = cq->nic->env->alloc(size * sizeof(*fresh));
 	if (!fresh)
 		return -12;
-	weft_lock(cq->nic, &cq->lock);
+	weft_lock(cq->nic, &cq->lock, 0);
 	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 	old = fresh;
@@ -285,7 +285,7 @@ int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
 	cq->size = size;
 	cq->mask = size - 1;
 unlock:
-	weft_unlock(&cq->lock);
+	weft_unlock(&cq->lock, 0);
 	cq->nic->env->free(old);
 	return err;
 }
@@ -294,18 +294,18 @@ unlock:
 
 static void list_armed(struct weft_cq *cq)
 {
-	weft_lock(cq->nic, &cq->nic->lock);
+	weft_lock(cq->nic, &cq->nic->lock, 0);
 	if (!cq->listed) {
 		cq->listed = true;
 		cq->armed_next = cq->nic->armed;
 		cq->nic->armed = cq;
 	}
-	weft_unlock(&cq->nic->lock);
+	weft_unlock(&cq->nic->lock, 0);
 }
 
-void weft_cq_arm(struct weft_cq *cq, bool solicited_only)
+void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 {
-	weft_lock(cq->nic, &cq->lock);
+	weft_lock(cq->nic, &cq->lock, thread);
 	/* arming for any completion is not weakened by arming for solicited ones (11.4.2.2) */
 	cq->armed = solicited_only && cq->armed != 1 ? 2 : 1;
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
@@ -314,7 +314,7 @@ void weft_cq_arm(struct weft_cq *cq, bool solicited_only)
 			r->armed_at++;
 		atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
 	}
-	weft_unlock(&cq->lock);
+	weft_unlock(&cq->lock, thread);
 	list_armed(cq);
 	/* whoever completes after this sees the arming, or the caller's next poll sees it */
 	if (first_ring(cq))
@@ -349,15 +349,15 @@ void weft_nic_events(struct weft_nic *nic)
 	struct weft_cq **at = &nic->armed;
 
 	/* the list's lock keeps the queues from being destroyed */
-	weft_lock(nic, &nic->lock);
+	weft_lock(nic, &nic->lock, 0);
 	while (*at) {
 		struct weft_cq *cq = *at;
 		bool done = false;
 
-		if (weft_trylock(&cq->lock)) {
+		if (weft_trylock(nic, &cq->lock)) {
 			look(cq);
 			done = !cq->armed;
-			weft_unlock(&cq->lock);
+			weft_unlock(&cq->lock, 0);
 		} else {
 			/* its holder may wait for the list: come back */
 			weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_EVENT);
@@ -369,7 +369,7 @@ void weft_nic_events(struct weft_nic *nic)
 			at = &cq->armed_next;
 		}
 	}
-	weft_unlock(&nic->lock);
+	weft_unlock(&nic->lock, 0);
 }
 
 /* ---- Rings ---- */
@@ -433,7 +433,7 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 	if (!m)
 		return -2;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_relaxed);
-	weft_lock(cq->nic, &cq->lock);
+	weft_lock(cq->nic, &cq->lock, 0);
 	r = find_ring(cq, producer, incarnation, receives, &promised);
 	if (!r) {
 		/* each new ring doubles what this producer has, so that rings stay few */
@@ -448,15 +448,15 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 		r->promised += receives;
 		*off = r->off;
 	}
-	weft_unlock(&cq->lock);
+	weft_unlock(&cq->lock, 0);
 	return r ? 0 : -12;
 }
 
 void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives)
 {
-	weft_lock(cq->nic, &cq->lock);
+	weft_lock(cq->nic, &cq->lock, 0);
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
 		if (r->off == off)
 			r->promised -= receives;
-	weft_unlock(&cq->lock);
+	weft_unlock(&cq->lock, 0);
 }

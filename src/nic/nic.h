@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "nic/lock.h"
 #include "nic/types.h"
 #include "pool/pool.h"
 
@@ -22,10 +23,6 @@
 #define WEFT_MAX_WR	   32768u
 #define WEFT_MAX_CQE	   (1u << 22)
 #define WEFT_MAX_MSG_BYTES (1ull << 31)
-
-struct weft_lock {
-	_Atomic uint8_t held;
-};
 
 struct weft_qp;
 struct weft_cq;
@@ -154,14 +151,14 @@ void weft_cq_destroy(struct weft_cq *cq);
 /* 0, -EINVAL (size, or fewer than it holds), -ENOMEM. */
 int weft_cq_resize(struct weft_cq *cq, uint32_t cqe);
 /* Up to n completions, oldest first for each queue pair. Never negative: an overrun queue is empty. */
-int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc);
+int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
 /* The next completion (solicited or in error, if only those) makes one event. */
-void weft_cq_arm(struct weft_cq *cq, bool solicited_only);
+void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread);
 /* The engine was rung: fires armed queues into which other members have completed. */
 void weft_nic_events(struct weft_nic *nic);
 
 /* For the files of the nic: a completion of one's own. The queue's lock is not held. */
-void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe);
+void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe, uint32_t thread);
 /* A ring in which `producer` can complete `receives` more. -ENOMEM, -ENOSPC. */
 int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, uint64_t *off);
 void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives);
@@ -301,25 +298,5 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 int weft_mr_revoke(struct weft_mr *mr);
 /* Gives the key's entry back; after revoke. */
 void weft_mr_destroy(struct weft_mr *mr);
-
-/* ---- Locks ---- */
-
-static inline bool weft_trylock(struct weft_lock *lock)
-{
-	return !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire);
-}
-
-void weft_lock_slow(const struct weft_nic *nic, struct weft_lock *lock);
-
-static inline void weft_lock(const struct weft_nic *nic, struct weft_lock *lock)
-{
-	if (!weft_trylock(lock))
-		weft_lock_slow(nic, lock);
-}
-
-static inline void weft_unlock(struct weft_lock *lock)
-{
-	atomic_store_explicit(&lock->held, 0, memory_order_release);
-}
 
 #endif

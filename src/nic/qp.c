@@ -117,9 +117,9 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 		goto free_send_queue;
 	publish(qp, WEFT_CONN_NONE);
 	atomic_store_explicit(&qp->slot->qpn, qp->qpn, memory_order_release);
-	weft_lock(nic, &recv_cq->lock);
+	weft_lock(nic, &recv_cq->lock, 0);
 	nic->qps[qp->index] = qp;
-	weft_unlock(&recv_cq->lock);
+	weft_unlock(&recv_cq->lock, 0);
 	return 0;
 free_send_queue:
 	nic->env->free(qp->sq);
@@ -181,15 +181,15 @@ int weft_qp_destroy(struct weft_qp *qp)
 	struct weft_nic *nic = qp->nic;
 	int err;
 
-	weft_lock(nic, &qp->lock);
+	weft_lock(nic, &qp->lock, 0);
 	atomic_store_explicit(&qp->slot->qpn, 0, memory_order_relaxed);
 	err = reset(qp);
-	weft_lock(nic, &nic->lock);
-	weft_lock(nic, &qp->recv_cq->lock);
+	weft_lock(nic, &nic->lock, 0);
+	weft_lock(nic, &qp->recv_cq->lock, 0);
 	nic->qps[qp->index] = NULL;
-	weft_unlock(&qp->recv_cq->lock);
-	weft_unlock(&nic->lock);
-	weft_unlock(&qp->lock);
+	weft_unlock(&qp->recv_cq->lock, 0);
+	weft_unlock(&nic->lock, 0);
+	weft_unlock(&qp->lock, 0);
 	nic->env->free(qp->sq);
 	/* a stopped executor may still read the ring: it stays with the member */
 	if (!err) {
@@ -225,7 +225,7 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state to, const struct weft_
 	enum weft_qp_state from = qp->state;
 	int err = 0;
 
-	weft_lock(qp->nic, &qp->lock);
+	weft_lock(qp->nic, &qp->lock, caller->thread);
 	if (to == WEFT_QPS_RESET) {
 		reset(qp);
 		goto unlock;
@@ -248,7 +248,7 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state to, const struct weft_
 	if (to == WEFT_QPS_SQD)
 		weft_sq_stop_waiting(qp);
 unlock:
-	weft_unlock(&qp->lock);
+	weft_unlock(&qp->lock, caller->thread);
 	return err;
 }
 
@@ -267,18 +267,18 @@ static void look(struct weft_qp *qp)
 void weft_nic_faults(struct weft_nic *nic)
 {
 	/* the nic's lock keeps queue pairs from being destroyed between finding and locking them */
-	weft_lock(nic, &nic->lock);
+	weft_lock(nic, &nic->lock, 0);
 	for (uint32_t i = 0; i < WEFT_QPS; i++) {
 		struct weft_qp *qp = nic->qps[i];
 
 		if (!qp)
 			continue;
-		if (weft_trylock(&qp->lock)) {
+		if (weft_trylock(nic, &qp->lock)) {
 			look(qp);
-			weft_unlock(&qp->lock);
+			weft_unlock(&qp->lock, 0);
 		} else {
 			weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_FAULT);
 		}
 	}
-	weft_unlock(&nic->lock);
+	weft_unlock(&nic->lock, 0);
 }

@@ -38,16 +38,16 @@ void weft_rq_flush(struct weft_qp *qp)
 	uint64_t from;
 
 	weft_cq_drain(qp->recv_cq);
-	weft_lock(qp->nic, &qp->recv_cq->lock);
+	weft_lock(qp->nic, &qp->recv_cq->lock, 0);
 	from = qp->rq_completed;
 	qp->rq_completed = qp->rq_posted;
-	weft_unlock(&qp->recv_cq->lock);
+	weft_unlock(&qp->recv_cq->lock, 0);
 	for (; from < qp->rq_posted; from++) {
 		struct weft_cqe cqe = { .wr_id = slot_at(qp, from)->wr_id,
 					.qp = qp,
 					.status = WEFT_WC_WR_FLUSH_ERR,
 					.opcode = WEFT_WC_RECV };
 
-		weft_cq_push(qp->recv_cq, &cqe);
+		weft_cq_push(qp->recv_cq, &cqe, 0);
 	}
 }

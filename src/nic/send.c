@@ -16,7 +16,7 @@ static const uint16_t rnr_timer_10us[32] = {
 };
 
 static void complete(struct weft_qp *qp, const struct weft_wqe *wqe, uint64_t position,
-		     enum weft_wc_status status)
+		     enum weft_wc_status status, uint32_t thread)
 {
 	struct weft_cqe cqe = { .wr_id = wqe->wr_id,
 				.qp = qp,
@@ -25,13 +25,13 @@ static void complete(struct weft_qp *qp, const struct weft_wqe *wqe, uint64_t po
 				.status = (uint8_t)status,
 				.opcode = completion_of[wqe->opcode] };
 
-	weft_cq_push(qp->send_cq, &cqe);
+	weft_cq_push(qp->send_cq, &cqe, thread);
 }
 
 void weft_sq_flush(struct weft_qp *qp)
 {
 	for (; qp->sq_executed < qp->sq_posted; qp->sq_executed++)
-		complete(qp, weft_sq_slot(qp, qp->sq_executed), qp->sq_executed, WEFT_WC_WR_FLUSH_ERR);
+		complete(qp, weft_sq_slot(qp, qp->sq_executed), qp->sq_executed, WEFT_WC_WR_FLUSH_ERR, 0);
 }
 
 /* ---- Waiting ---- */
@@ -40,11 +40,11 @@ static void list_waiting(struct weft_qp *qp)
 {
 	struct weft_nic *nic = qp->nic;
 
-	weft_lock(nic, &nic->waiting_lock);
+	weft_lock(nic, &nic->waiting_lock, 0);
 	qp->waiting_next = nic->waiting;
 	nic->waiting = qp;
 	atomic_fetch_add_explicit(&nic->nwaiting, 1, memory_order_relaxed);
-	weft_unlock(&nic->waiting_lock);
+	weft_unlock(&nic->waiting_lock, 0);
 }
 
 void weft_sq_wait(struct weft_qp *qp)
@@ -63,14 +63,14 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 		return;
 	qp->waits = false;
 	qp->deadline_ns = 0;
-	weft_lock(nic, &nic->waiting_lock);
+	weft_lock(nic, &nic->waiting_lock, 0);
 	for (at = &nic->waiting; *at; at = &(*at)->waiting_next)
 		if (*at == qp) {
 			*at = qp->waiting_next;
 			atomic_fetch_sub_explicit(&nic->nwaiting, 1, memory_order_relaxed);
 			break;
 		}
-	weft_unlock(&nic->waiting_lock);
+	weft_unlock(&nic->waiting_lock, 0);
 }
 
 static uint64_t patience_ns(const struct weft_qp *qp)
@@ -87,7 +87,7 @@ static uint64_t patience_ns(const struct weft_qp *qp)
 
 static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_wc_status status)
 {
-	complete(qp, wqe, qp->sq_executed++, status);
+	complete(qp, wqe, qp->sq_executed++, status, 0);
 	weft_qp_fail(qp);
 }
 
@@ -99,7 +99,7 @@ static inline bool carry_out(struct weft_qp *qp, struct weft_wqe *wqe, struct we
 
 	if (__builtin_expect(outcome == WEFT_DONE, 1)) {
 		if (qp->signal_all || wqe->flags & WEFT_SEND_SIGNALED)
-			complete(qp, wqe, qp->sq_executed, WEFT_WC_SUCCESS);
+			complete(qp, wqe, qp->sq_executed, WEFT_WC_SUCCESS, caller->thread);
 		qp->sq_executed++;
 		return true;
 	}
@@ -142,15 +142,15 @@ static struct weft_qp *take_waiting(struct weft_nic *nic)
 {
 	struct weft_qp **at, *qp = NULL;
 
-	weft_lock(nic, &nic->waiting_lock);
+	weft_lock(nic, &nic->waiting_lock, 0);
 	for (at = &nic->waiting; *at; at = &(*at)->waiting_next)
-		if (weft_trylock(&(*at)->lock)) {
+		if (weft_trylock(nic, &(*at)->lock)) {
 			qp = *at;
 			*at = qp->waiting_next;
 			atomic_fetch_sub_explicit(&nic->nwaiting, 1, memory_order_relaxed);
 			break;
 		}
-	weft_unlock(&nic->waiting_lock);
+	weft_unlock(&nic->waiting_lock, 0);
 	return qp;
 }
 
@@ -186,13 +186,13 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 			qp->waiting_next = again;
 			again = qp;
 		} else {
-			weft_unlock(&qp->lock);
+			weft_unlock(&qp->lock, 0);
 		}
 	}
 	while ((qp = again)) {
 		again = qp->waiting_next;
 		list_waiting(qp);
-		weft_unlock(&qp->lock);
+		weft_unlock(&qp->lock, 0);
 	}
 	return least;
 }

@@ -189,6 +189,7 @@ void weft_pool_caller_get(struct weft_pool *pool, struct weft_caller *caller)
 	a->lines_used |= 1ull << i;
 	caller->index = i;
 	caller->shared = i == WEFT_MEMBER_LINES - 1;
+	caller->thread = caller->shared ? 0 : i + 1u;
 	caller->line = &pool->self->line[i];
 	caller->ask = &pool->self->ask[i];
 	if (i >= atomic_load_explicit(&pool->self->lines, memory_order_relaxed))

@@ -39,6 +39,7 @@ struct weft_pool {
 struct weft_caller {
 	struct weft_pool_line *line;
 	struct weft_pool_ask *ask;
+	uint32_t thread; /* a number that no other living thread has; 0: it must not own locks */
 	uint16_t index;
 	bool shared;
 };

@@ -107,7 +107,7 @@ int weft_verbs_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	if (__builtin_expect(
 		    atomic_load_explicit(&cq->nic->nwaiting, memory_order_relaxed) != 0, 0))
 		weft_nic_progress(cq->nic, weft_caller(), weft_now_ns());
-	return weft_cq_poll(cq, num_entries, (struct weft_wc *)wc);
+	return weft_cq_poll(cq, num_entries, (struct weft_wc *)wc, weft_caller()->thread);
 }
 
 int weft_verbs_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
@@ -115,6 +115,6 @@ int weft_verbs_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	int err = weft_engine_start();
 
 	if (!err)
-		weft_cq_arm(&weft_cq(ibcq)->nic, solicited_only);
+		weft_cq_arm(&weft_cq(ibcq)->nic, solicited_only, weft_caller()->thread);
 	return -err;
 }

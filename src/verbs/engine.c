@@ -46,6 +46,7 @@ static void *run(void *unused)
 
 	pthread_setname_np(pthread_self(), "weft-engine");
 	weft_pool_caller_get(pool, &caller);
+	caller.thread = 0;
 	while (!atomic_load_explicit(&stopping, memory_order_acquire)) {
 		/* stored before the last look for work, so that a kick is either seen or rings */
 		atomic_store(&ticking, tick >= 0);

@@ -80,7 +80,7 @@ int weft_verbs_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv
 	struct weft_caller *caller = weft_caller();
 	int err = 0;
 
-	weft_lock(qp->nic, &qp->lock);
+	weft_lock(qp->nic, &qp->lock, caller->thread);
 	for (; wr; wr = wr->next) {
 		err = post_one(qp, wr, caller);
 		if (err) {
@@ -88,16 +88,17 @@ int weft_verbs_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv
 			break;
 		}
 	}
-	weft_unlock(&qp->lock);
+	weft_unlock(&qp->lock, caller->thread);
 	return err;
 }
 
 int weft_verbs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	struct weft_qp *qp = &weft_qp(ibqp)->nic;
+	struct weft_caller *caller = weft_caller();
 	int err = 0;
 
-	weft_lock(qp->nic, &qp->lock);
+	weft_lock(qp->nic, &qp->lock, caller->thread);
 	for (; wr; wr = wr->next) {
 		err = -weft_rq_post(qp, wr->wr_id, (const struct weft_pool_sge *)wr->sg_list,
 				    (uint32_t)wr->num_sge);
@@ -106,6 +107,6 @@ int weft_verbs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv
 			break;
 		}
 	}
-	weft_unlock(&qp->lock);
+	weft_unlock(&qp->lock, caller->thread);
 	return err;
 }

@@ -49,7 +49,8 @@ static inline int place(struct job *job, const struct weft_span *to, const struc
 static enum weft_outcome bad_receive(struct job *job, uint64_t wr_id, enum weft_wc_status theirs,
 				     enum weft_event event, enum weft_wc_status ours)
 {
-	weft_peer_complete(job->qp, job->peer, job->wqe, wr_id, 0, theirs);
+	weft_peer_complete(job->qp, job->peer, job->wqe, wr_id, 0, theirs,
+			   job->caller->thread);
 	return fail_there(job, event, ours);
 }
 
@@ -79,7 +80,8 @@ static enum weft_outcome execute_send(struct job *job)
 	err = place(job, there.span, job->here.span);
 	if (err)
 		return unreachable_memory(job, err);
-	weft_peer_complete(job->qp, p, job->wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS);
+	weft_peer_complete(job->qp, p, job->wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS,
+			   job->caller->thread);
 	counters->ops_send++;
 	counters->bytes_send += bytes;
 	return WEFT_DONE;
@@ -121,7 +123,7 @@ static inline enum weft_outcome execute_write(struct job *job)
 		return unreachable_memory(job, err);
 	if (recv)
 		weft_peer_complete(job->qp, job->peer, job->wqe, recv->wr_id, (uint32_t)bytes,
-				   WEFT_WC_SUCCESS);
+				   WEFT_WC_SUCCESS, job->caller->thread);
 	counters->ops_write++;
 	counters->bytes_write += bytes;
 	return WEFT_DONE;

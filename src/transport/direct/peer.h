@@ -44,7 +44,8 @@ static inline const struct weft_pool_recv *weft_peer_receive(struct peer *p)
 
 /* Uses that receive up: its completion, with the bytes already in place. */
 void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wqe *wqe,
-			uint64_t wr_id, uint32_t bytes, enum weft_wc_status status);
+			uint64_t wr_id, uint32_t bytes, enum weft_wc_status status,
+			uint32_t thread);
 
 /* Tells the peer's owner that its queue pair is in error. */
 void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Locks of the nic: private to a process, held for one request.
+ *
+ * Most queues are used by one thread. A lock belongs to the first thread that takes it by name, and
+ * costs that thread two plain stores; others pay for both with a barrier on all threads. A lock
+ * that others take often belongs to nobody again, and costs everybody one atomic exchange.
+ */
+#ifndef WEFT_NIC_LOCK_H
+#define WEFT_NIC_LOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct weft_nic;
+
+struct weft_lock {
+	_Atomic uint32_t owner;	/* a thread; 0: nobody yet, WEFT_LOCK_SHARED: nobody any more */
+	_Atomic uint8_t inside; /* the owner is, by its own way; only it writes here */
+	_Atomic uint8_t wanted; /* somebody else holds or wants the lock */
+	_Atomic uint8_t held;	/* by the common way */
+	uint8_t visits;		/* of others; guarded by the lock */
+};
+
+#define WEFT_LOCK_SHARED UINT32_MAX
+
+/* thread: 0 for one that must not own locks. */
+void weft_lock_slow(const struct weft_nic *nic, struct weft_lock *lock, uint32_t thread);
+void weft_unlock_slow(struct weft_lock *lock);
+/* True: taken, as by thread 0. */
+bool weft_trylock(const struct weft_nic *nic, struct weft_lock *lock);
+
+static inline void weft_lock(const struct weft_nic *nic, struct weft_lock *lock, uint32_t thread)
+{
+	if (__builtin_expect(thread && atomic_load_explicit(&lock->owner, memory_order_relaxed) == thread,
+			     1)) {
+		atomic_store_explicit(&lock->inside, 1, memory_order_relaxed);
+		/* the visitor's barrier, between `wanted` and its look at `inside`, stands in for ours */
+		atomic_signal_fence(memory_order_seq_cst);
+		/* acquire: pairs with the release in weft_unlock_slow */
+		if (__builtin_expect(!atomic_load_explicit(&lock->wanted, memory_order_acquire), 1))
+			return;
+		atomic_store_explicit(&lock->inside, 0, memory_order_release);
+	}
+	weft_lock_slow(nic, lock, thread);
+}
+
+static inline void weft_unlock(struct weft_lock *lock, uint32_t thread)
+{
+	if (__builtin_expect(thread &&
+				     atomic_load_explicit(&lock->owner, memory_order_relaxed) == thread &&
+				     atomic_load_explicit(&lock->inside, memory_order_relaxed),
+			     1))
+		/* release: pairs with the acquire of the visitor that waits for it */
+		atomic_store_explicit(&lock->inside, 0, memory_order_release);
+	else
+		weft_unlock_slow(lock);
+}
+
+#endif
