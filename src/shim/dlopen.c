@@ -31,9 +31,17 @@ static const char *ours(const char *file)
 
 /*
  * libc looks at its return address to know whose RPATH and namespace to take: the call must be a
- * jump, so that it finds our caller's. A build without optimization would not make it one.
+ * jump, so that it finds our caller's, even in a build without optimization.
  */
-__attribute__((optimize("O2"))) WEFT_INTERPOSED void *dlopen(const char *file, int mode)
+#ifdef __clang__
+#define JUMPING
+#define JUMP __attribute__((musttail)) return
+#else
+#define JUMPING __attribute__((optimize("O2")))
+#define JUMP return
+#endif
+
+JUMPING WEFT_INTERPOSED void *dlopen(const char *file, int mode)
 {
-	return WEFT_NEXT(dlopen)(file ? ours(file) : file, mode);
+	JUMP WEFT_NEXT(dlopen)(file ? ours(file) : file, mode);
 }
