@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The two ways to hold back stores while a chunk of pages changes its place: what move.c chooses
- * from. Every call is made under the mutex of the regions with all signals blocked, and touches
- * neither the program's pages, but by address, nor malloc.
+ * from. Every call is made under the mutex of the regions with all signals blocked. Between begin
+ * and end nothing may touch the program's other memory, nor call malloc.
  */
 #ifndef WEFT_POOL_HOLD_H
 #define WEFT_POOL_HOLD_H
+
+#include <stdbool.h>
 
 #include "pool/move.h"
 
@@ -13,18 +15,22 @@
 #define WEFT_HOLD_CHUNK (64ul << 10)
 
 struct weft_hold {
-	int (*begin)(void);			     /* 0, or -errno: not possible here */
-	int (*in)(const struct weft_move *chunk);    /* 0, or -errno and nothing has moved */
-	int (*out)(const struct weft_move *chunk);   /* likewise */
+	int (*begin)(void);		     /* 0, or -errno: not possible here */
+	int (*in)(const struct weft_move *); /* one chunk; 0, or -errno and nothing has moved */
+	/* Likewise; scratch: untouched private memory of the chunk's size, used up if it moves. */
+	int (*out)(const struct weft_move *, uint8_t *scratch);
 	void (*end)(void);
 };
 
 extern const struct weft_hold weft_uffd_hold;
 extern const struct weft_hold weft_segv_hold;
 
-/* Maps the pool at the chunk's address. 0 or -errno. */
+/* Whether every other thread takes the signal: one that blocks it would be killed. May call
+ * malloc. */
+bool weft_segv_deliverable(void);
+
+/* What both do to a chunk whose stores are held back. 0, or -errno and nothing has changed. */
 int weft_move_map(const struct weft_move *chunk);
-/* A private copy of the chunk in *scratch, an address of the kernel's choice. 0 or -errno. */
-int weft_move_copy(const struct weft_move *chunk, void **scratch);
+int weft_move_replace(const struct weft_move *chunk, uint8_t *scratch);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -21,101 +20,132 @@ int weft_move_map(const struct weft_move *chunk)
 	return at == MAP_FAILED ? -errno : 0;
 }
 
-int weft_move_copy(const struct weft_move *chunk, void **scratch)
+int weft_move_replace(const struct weft_move *chunk, uint8_t *scratch)
 {
-	*scratch = mmap(NULL, chunk->len_bytes, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (*scratch == MAP_FAILED)
+	memcpy(scratch, chunk->alias, chunk->len_bytes);
+	if (mprotect(scratch, chunk->len_bytes, chunk->prot) ||
+	    mremap(scratch, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   chunk->va) == MAP_FAILED)
 		return -errno;
-	memcpy(*scratch, chunk->alias, chunk->len_bytes);
-	if (!(chunk->prot & PROT_WRITE))
-		mprotect(*scratch, chunk->len_bytes, chunk->prot);
 	return 0;
 }
 
-static int copy_begin(void)
+static size_t copy_in(const struct weft_move *move)
 {
-	return 0;
-}
-
-static int copy_in(const struct weft_move *chunk)
-{
-	memcpy(chunk->alias, (void *)chunk->va, chunk->len_bytes);
-	return weft_move_map(chunk);
+	memcpy(move->alias, (void *)move->va, move->len_bytes);
+	return weft_move_map(move) ? 0 : move->len_bytes;
 }
 
 /* Straight to its address, so that the mapping merges with its neighbours again. */
-static int copy_out(const struct weft_move *chunk)
+static size_t copy_out(const struct weft_move *move)
 {
-	if (mmap((void *)chunk->va, chunk->len_bytes, PROT_READ | PROT_WRITE,
+	if (mmap((void *)move->va, move->len_bytes, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-		return -errno;
-	memcpy((void *)chunk->va, chunk->alias, chunk->len_bytes);
-	if (chunk->prot != (PROT_READ | PROT_WRITE))
-		mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
-	return 0;
+		return 0;
+	memcpy((void *)move->va, move->alias, move->len_bytes);
+	if (move->prot != (PROT_READ | PROT_WRITE))
+		mprotect((void *)move->va, move->len_bytes, move->prot);
+	return move->len_bytes;
 }
 
-static void copy_end(void)
-{
-}
-
-static const struct weft_hold copy = { copy_begin, copy_in, copy_out, copy_end };
-
-static size_t in_chunks(const struct weft_move *move, size_t chunk_bytes,
-			int (*step)(const struct weft_move *chunk))
+/* The chunk that begins `done` bytes into the move; chunks end on multiples of their size. */
+static struct weft_move chunk_at(const struct weft_move *move, size_t done)
 {
 	struct weft_move chunk = *move;
+	size_t left = move->len_bytes - done;
+
+	chunk.va += done;
+	chunk.alias += done;
+	chunk.off += done;
+	chunk.len_bytes = WEFT_HOLD_CHUNK - chunk.va % WEFT_HOLD_CHUNK;
+	if (chunk.len_bytes > left)
+		chunk.len_bytes = left;
+	return chunk;
+}
+
+static size_t hold_in(const struct weft_hold *hold, const struct weft_move *move)
+{
 	size_t done = 0;
 
 	while (done < move->len_bytes) {
-		/* aligned, so that the chunks of huge pages stay few */
-		chunk.len_bytes = chunk_bytes - chunk.va % chunk_bytes;
-		if (chunk.len_bytes > move->len_bytes - done)
-			chunk.len_bytes = move->len_bytes - done;
-		if (step(&chunk))
+		struct weft_move chunk = chunk_at(move, done);
+
+		if (hold->in(&chunk))
 			break;
 		done += chunk.len_bytes;
-		chunk.va += chunk.len_bytes;
-		chunk.alias += chunk.len_bytes;
-		chunk.off += chunk.len_bytes;
 	}
+	hold->end();
 	return done;
 }
 
-static const struct weft_hold *choose(void)
+/* One scratch for all, so that the chunks become one mapping: it does not merge with its
+ * neighbours, since pages that were moved remember where they were first. */
+static size_t hold_out(const struct weft_hold *hold, const struct weft_move *move)
 {
-	if (forced == WEFT_MOVE_COPY || (!forced && weft_movable_threads() == 1))
-		return copy.begin() ? NULL : &copy;
+	uint8_t *scratch = mmap(NULL, move->len_bytes, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t done = 0;
+
+	if (scratch == MAP_FAILED)
+		goto end;
+	while (done < move->len_bytes) {
+		struct weft_move chunk = chunk_at(move, done);
+
+		if (hold->out(&chunk, scratch + done)) {
+			munmap(scratch + done, move->len_bytes - done);
+			break;
+		}
+		done += chunk.len_bytes;
+	}
+end:
+	hold->end();
+	return done;
+}
+
+static bool one_thread(void)
+{
+	return forced ? forced == WEFT_MOVE_COPY : weft_movable_threads() == 1;
+}
+
+/* NULL: there is no way here. */
+static const struct weft_hold *begin(bool in)
+{
 	if (forced != WEFT_MOVE_SEGV && !weft_uffd_hold.begin())
 		return &weft_uffd_hold;
-	if (forced != WEFT_MOVE_UFFD && !weft_segv_hold.begin())
+	/* on the way out staying would be worse than the risk */
+	if (forced != WEFT_MOVE_UFFD && (!in || weft_segv_deliverable()) && !weft_segv_hold.begin())
 		return &weft_segv_hold;
 	return NULL;
 }
 
-static size_t with_signals_blocked(const struct weft_move *move, bool in)
+static size_t move_pages(const struct weft_move *move, bool in)
 {
 	const struct weft_hold *hold;
+
+	if (one_thread())
+		return in ? copy_in(move) : copy_out(move);
+	hold = begin(in);
+	if (!hold)
+		return 0;
+	return in ? hold_in(hold, move) : hold_out(hold, move);
+}
+
+static size_t move_undisturbed(const struct weft_move *move, bool in)
+{
 	sigset_t all, old;
-	size_t done = 0;
+	size_t done;
 
 	/* a handler in this thread could store into the chunk, or wait for it for ever */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	hold = choose();
-	if (hold) {
-		done = in_chunks(move, hold == &copy ? move->len_bytes : WEFT_HOLD_CHUNK,
-				 in ? hold->in : hold->out);
-		hold->end();
-	}
+	done = move_pages(move, in);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return done;
 }
 
 size_t weft_move_in(const struct weft_move *move)
 {
-	size_t done = with_signals_blocked(move, true);
+	size_t done = move_undisturbed(move, true);
 
 	if (done)
 		madvise((void *)move->va, done, MADV_DONTFORK);
@@ -124,7 +154,7 @@ size_t weft_move_in(const struct weft_move *move)
 
 size_t weft_move_out(const struct weft_move *move)
 {
-	return with_signals_blocked(move, false);
+	return move_undisturbed(move, false);
 }
 
 void weft_move_force(enum weft_move_way way)

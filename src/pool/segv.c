@@ -6,13 +6,18 @@
  * The handler stays installed once it was needed. Taking it away after each move would race with a
  * thread whose fault the kernel has already turned into a signal, but not yet delivered.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "pool/hold.h"
 
@@ -22,6 +27,9 @@ static _Atomic uintptr_t window;
 /* How many chunks were ever protected. */
 static _Atomic uint64_t windows;
 static struct sigaction before;
+
+#define BIT(signal) (1ul << ((signal)-1))
+#define SIGCANCEL   32
 
 /* initial-exec: the handler must not allocate thread-local storage */
 #define HANDLER_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
@@ -82,11 +90,35 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 	errno = saved;
 }
 
+static bool blocks_segv(int tasks, const char *tid)
+{
+	char path[300], text[2048];
+	unsigned long blocked;
+	const char *line;
+	ssize_t len;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/status", tid);
+	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false; /* the thread has ended */
+	len = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[len > 0 ? len : 0] = '\0';
+	line = strstr(text, "\nSigBlk:");
+	if (!line)
+		return false;
+	blocked = strtoul(line + strlen("\nSigBlk:"), NULL, 16);
+	/* a program cannot block glibc's own signal: the thread is just starting or in libc */
+	return (blocked & BIT(SIGSEGV)) && !(blocked & BIT(SIGCANCEL));
+}
+
 static int segv_begin(void)
 {
 	struct sigaction action = {
 		.sa_sigaction = on_segv,
-		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART,
+		/* not blocked inside, else weft_segv_deliverable would fail for who waits */
+		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
 	};
 	struct sigaction now;
 
@@ -96,6 +128,22 @@ static int segv_begin(void)
 		return 0;
 	before = now;
 	return sigaction(SIGSEGV, &action, NULL) ? -errno : 0;
+}
+
+bool weft_segv_deliverable(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	bool all = dir != NULL;
+	pid_t me = gettid();
+	struct dirent *entry;
+
+	while (all && (entry = readdir(dir))) {
+		if (entry->d_name[0] != '.' && atoi(entry->d_name) != me)
+			all = !blocks_segv(dirfd(dir), entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return all;
 }
 
 static void open_window(uintptr_t start)
@@ -129,26 +177,18 @@ close_window:
 	return err;
 }
 
-static int segv_out(const struct weft_move *chunk)
+static int segv_out(const struct weft_move *chunk, uint8_t *scratch)
 {
-	void *copy;
-	int err = 0;
+	int err;
 
 	open_window(chunk->va);
 	if (mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot & ~PROT_WRITE)) {
 		err = -errno;
 		goto close_window;
 	}
-	err = weft_move_copy(chunk, &copy);
+	err = weft_move_replace(chunk, scratch);
 	if (err)
-		goto unprotect;
-	if (mremap(copy, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   chunk->va) != MAP_FAILED)
-		goto close_window;
-	err = -errno;
-	munmap(copy, chunk->len_bytes);
-unprotect:
-	mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
+		mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
 close_window:
 	close_window();
 	return err;

@@ -93,31 +93,19 @@ let_go:
 	return err;
 }
 
-static int uffd_out(const struct weft_move *chunk)
+static int uffd_out(const struct weft_move *chunk, uint8_t *copy)
 {
 	struct uffdio_writeprotect protect = {
 		.range = { .start = chunk->va, .len = chunk->len_bytes },
 		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
 	};
-	void *copy;
 	int err = hold(chunk, UFFDIO_REGISTER_MODE_WP);
 
 	if (err)
 		return err;
 	/* from here on every store into the chunk waits */
-	if (ioctl(uffd, UFFDIO_WRITEPROTECT, &protect)) {
-		err = -errno;
-		goto let_go;
-	}
-	err = weft_move_copy(chunk, &copy);
-	if (err)
-		goto let_go;
-	if (mremap(copy, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   chunk->va) == MAP_FAILED) {
-		err = -errno;
-		munmap(copy, chunk->len_bytes);
-	}
-let_go:
+	err = ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) ? -errno :
+							   weft_move_replace(chunk, copy);
 	let_go(chunk);
 	return err;
 }
