@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "pool/format.h"
 #include "pool/hold.h"
 #include "pool/movable.h"
 
@@ -147,13 +148,21 @@ size_t weft_move_in(const struct weft_move *move)
 {
 	size_t done = move_undisturbed(move, true);
 
-	if (done)
-		madvise((void *)move->va, done, MADV_DONTFORK);
+	if (!done)
+		return 0;
+	madvise((void *)move->va, done, MADV_DONTFORK);
+	/*
+	 * A hint without effect makes two mappings of it: mremap then refuses to grow them, which
+	 * would show what lies behind in the pool. One page cannot be guarded so.
+	 */
+	if (done > WEFT_PAGE)
+		madvise((void *)(move->va + done - WEFT_PAGE), WEFT_PAGE, MADV_RANDOM);
 	return done;
 }
 
 size_t weft_move_out(const struct weft_move *move)
 {
+	madvise((void *)move->va, move->len_bytes, MADV_NORMAL); /* one mapping again */
 	return move_undisturbed(move, false);
 }
 

@@ -20,8 +20,8 @@
 #define PAGE_DOWN(addr) ((addr) & ~(uintptr_t)(WEFT_PAGE - 1))
 #define PAGE_UP(addr)	PAGE_DOWN((addr) + WEFT_PAGE - 1)
 
-/* Each move may split a mapping in three; so often the estimate of their number is put right. */
-#define MAPPINGS_PER_MOVE 2u
+/* A mapping becomes up to four by a move; so often the estimate of their number is put right. */
+#define MAPPINGS_PER_MOVE 3u
 #define MOVES_PER_COUNT	  4096u
 
 struct weft_extent {
@@ -30,6 +30,7 @@ struct weft_extent {
 	uint8_t *alias;
 	uint64_t era;	   /* of the attachment */
 	unsigned int refs; /* pieces of regions */
+	bool strayed;	   /* the program has unmapped or moved pages of it */
 };
 
 static struct {
@@ -95,6 +96,8 @@ static bool each_part(struct weft_vma_walk *walk, const struct weft_interval *in
 			return false;
 		if (err || vma.start >= interval->end)
 			break;
+		if (vma.start > at || !shows(&vma, interval))
+			interval->extent->strayed = true;
 		if (!shows(&vma, interval))
 			continue;
 		part.va = later(at, vma.start);
@@ -120,6 +123,7 @@ static int drop_stale(const struct weft_vma *vma, uintptr_t start, uintptr_t end
 			continue;
 		if (cut_at(start) || cut_at(end))
 			return -ENOMEM;
+		interval->extent->strayed = true;
 		weft_interval_remove(&self.root, weft_interval_from(self.root, at));
 		return drop_stale(vma, start, end);
 	}
@@ -152,19 +156,30 @@ static void warn_once(const char *what)
 	self.warned = true;
 }
 
+static unsigned int most_mappings(void)
+{
+	char text[24] = "";
+	int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+	unsigned long most = 0;
+
+	if (fd >= 0) {
+		if (read(fd, text, sizeof(text) - 1) > 0)
+			most = strtoul(text, NULL, 10);
+		close(fd);
+	}
+	return (unsigned int)((most ? most : 65530) / 4 * 3);
+}
+
+/* The number of mappings is estimated from above, and seldom counted. */
 static bool mappings_left(void)
 {
-	if (!self.most || ++self.moves % MOVES_PER_COUNT == 0) {
-		char text[24] = "";
-		int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+	unsigned int moves = self.moves++;
 
-		if (fd >= 0) {
-			if (read(fd, text, sizeof(text) - 1) < 0)
-				text[0] = '\0';
-			close(fd);
-		}
-		self.most = (unsigned int)((text[0] ? strtoul(text, NULL, 10) : 65530) / 4 * 3);
+	if (!self.most || moves > MOVES_PER_COUNT ||
+	    (moves > MOVES_PER_COUNT / 8 && self.mappings + MAPPINGS_PER_MOVE > self.most)) {
+		self.most = most_mappings();
 		self.mappings = weft_vma_count();
+		self.moves = 0;
 	}
 	return self.mappings + MAPPINGS_PER_MOVE <= self.most;
 }
@@ -187,20 +202,45 @@ static struct weft_extent *extent_new(size_t len_bytes)
 	return extent;
 }
 
-static void extent_end(struct weft_extent *extent)
-{
-	if (self.attached && extent->era == self.era)
-		self.source.free(self.source.arg, extent->off, extent->len_bytes);
-	free(extent);
-}
-
 static bool move_back(const struct weft_move *part)
 {
-	if (weft_move_out(part) < part->len_bytes)
+	return weft_move_out(part) == part->len_bytes;
+}
+
+/* Moves back pages of the extent that the program has mapped at other addresses (mremap). Whether
+ * none are left. */
+static bool move_strays_back(const struct weft_extent *extent)
+{
+	struct weft_interval whole = { .extent = (struct weft_extent *)extent };
+	uintptr_t alias = (uintptr_t)extent->alias;
+	struct weft_vma_walk walk;
+	struct weft_vma vma;
+	bool good = true;
+
+	if (weft_vma_open(&walk))
 		return false;
-	if (self.mappings > MAPPINGS_PER_MOVE)
-		self.mappings -= MAPPINGS_PER_MOVE;
-	return true;
+	for (uintptr_t at = 0; !weft_vma_next(&walk, at, &vma); at = vma.end) {
+		uint64_t from = later(vma.off, extent->off);
+		uint64_t to = earlier(vma.off + (vma.end - vma.start),
+				      extent->off + extent->len_bytes);
+
+		whole.start = vma.start + (from - vma.off);
+		whole.end = whole.start + (to - from);
+		whole.off = from;
+		if (from >= to || whole.start == alias + (from - extent->off))
+			continue;
+		good &= each_part(&walk, &whole, move_back);
+	}
+	weft_vma_close(&walk);
+	return good;
+}
+
+static void extent_end(struct weft_extent *extent)
+{
+	if (self.attached && extent->era == self.era &&
+	    (!extent->strayed || move_strays_back(extent)))
+		self.source.free(self.source.arg, extent->off, extent->len_bytes);
+	free(extent);
 }
 
 /* Moves the run, which lies in one interval in place. */
