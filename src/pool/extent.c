@@ -69,6 +69,27 @@ static bool cut(struct weft_segment_books *books, uint32_t count, uint32_t *page
 	return true;
 }
 
+static int open_books(struct weft_attachment *a, uint32_t *segment)
+{
+	int err = weft_lease_segments(a, 1, segment);
+
+	if (err)
+		return err;
+	a->books[*segment] = calloc(1, sizeof(*a->books[0]));
+	if (!a->books[*segment]) {
+		weft_lease_drop_segments(a, *segment, 1);
+		return -ENOMEM;
+	}
+	a->books[*segment]->free_pages = SEGMENT_PAGES;
+	if (a->books_first == a->books_end)
+		a->books_first = a->books_end = *segment;
+	if (*segment < a->books_first)
+		a->books_first = *segment;
+	if (*segment >= a->books_end)
+		a->books_end = *segment + 1;
+	return 0;
+}
+
 static int place(struct weft_attachment *a, uint32_t pages, uint64_t *off)
 {
 	uint32_t segment, page;
@@ -80,18 +101,12 @@ static int place(struct weft_attachment *a, uint32_t pages, uint64_t *off)
 			*off = segment * WEFT_SEGMENT;
 		return err;
 	}
-	for (segment = WEFT_FIRST_SEGMENT; segment < WEFT_SEGMENTS; segment++)
+	for (segment = a->books_first; segment < a->books_end; segment++)
 		if (cut(a->books[segment], pages, &page))
 			goto found;
-	err = weft_lease_segments(a, 1, &segment);
+	err = open_books(a, &segment);
 	if (err)
 		return err;
-	a->books[segment] = calloc(1, sizeof(*a->books[segment]));
-	if (!a->books[segment]) {
-		weft_lease_drop_segments(a, segment, 1);
-		return -ENOMEM;
-	}
-	a->books[segment]->free_pages = SEGMENT_PAGES;
 	cut(a->books[segment], pages, &page);
 found:
 	*off = segment * WEFT_SEGMENT + page * WEFT_PAGE;
@@ -122,7 +137,7 @@ static int extent_alloc(struct weft_attachment *a, uint64_t len_bytes, uint64_t 
 
 	if (fd < 0)
 		return fd;
-	if (len_bytes > WEFT_WINDOW / 2)
+	if (len_bytes > a->pool.bytes / 2)
 		return -ENOSPC;
 	err = place(a, pages, off);
 	if (err)

@@ -7,7 +7,7 @@
  *   1 MiB    members
  *   32 MiB   queue pairs (QPN = index | generation << 18)
  *   96 MiB   memory regions (key = index << 8 | generation)
- *   192 MiB  segments of 64 MiB, leased to members: extents of regions, rings
+ *   192 MiB  segments of 16 MiB, leased to members: extents of regions, rings
  *
  * Ownership is by lease: a segment, a block of queue pairs or a block of regions belongs to one
  * member, which alone writes in it and keeps its own books in private memory. A lease is one
@@ -28,10 +28,9 @@
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
-#define WEFT_SEGMENT	  (64ull << 20)
-#define WEFT_SEGMENTS	  4096u /* the first three hold the tables and are never leased */
-#define WEFT_FIRST_SEGMENT 3u
-#define WEFT_WINDOW	  (WEFT_SEGMENTS * WEFT_SEGMENT)
+#define WEFT_SEGMENT	  (16ull << 20)
+#define WEFT_SEGMENTS	  16384u /* at most; file_bytes of the header says how many there are */
+#define WEFT_FIRST_SEGMENT 12u	 /* those before hold the tables and are never leased */
 
 #define WEFT_MEMBERS	  1024u
 #define WEFT_MEMBER_LINES 64u

@@ -29,6 +29,7 @@ struct weft_attachment {
 	pthread_mutex_t mutex; /* guards all below, and orders the file lock between threads */
 
 	struct weft_segment_books *books[WEFT_SEGMENTS];
+	uint32_t books_first, books_end; /* there are none outside */
 	uint64_t heap_free[WEFT_HEAP_CLASSES]; /* heads of lists through the free pieces */
 	uint64_t heap_top, heap_end;	       /* of the slab that is being cut */
 
@@ -49,7 +50,7 @@ int weft_open_fd(struct weft_attachment *a);
 /* The path that the user means; own: it is the default one. -ENAMETOOLONG. */
 int weft_open_choose(const char *path, char chosen[PATH_MAX], bool *own);
 /* Whether the file is a pool of this version and layout. -EPROTO, -EPERM, or fstat(2)'s. */
-int weft_open_check(int fd, bool own, const char **why);
+int weft_open_check(int fd, bool own, uint64_t *bytes, const char **why);
 
 /* lock.c: the file lock over leases (byte 0), and a member's proof of life (its own byte).
  * Callers of the file lock hold a->mutex. */

@@ -33,7 +33,7 @@ int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *fir
 	if (err)
 		return err;
 	err = -ENOSPC;
-	for (uint32_t i = WEFT_FIRST_SEGMENT; i + count <= WEFT_SEGMENTS; i++) {
+	for (uint32_t i = WEFT_FIRST_SEGMENT; i + count <= a->pool.segments; i++) {
 		if (!run_is_free(leases, i, count))
 			continue;
 		for (uint32_t k = 0; k < count; k++)
@@ -267,7 +267,7 @@ void weft_lease_drop_all(struct weft_attachment *a, uint64_t word)
 	/* A stopped executor keeps the memory from its next owner, not from ending here. */
 	if (weft_member_wait_idle(pool, (uint16_t)((word & 0xffff) - 1), 1000000000))
 		return;
-	for (uint32_t i = WEFT_FIRST_SEGMENT; i < WEFT_SEGMENTS; i++) {
+	for (uint32_t i = WEFT_FIRST_SEGMENT; i < pool->segments; i++) {
 		if (atomic_load_explicit(&pool->leases->segment[i], memory_order_relaxed) != word)
 			continue;
 		if (fd >= 0)

@@ -11,6 +11,8 @@
 
 #include "pool/internal.h"
 
+#define SMALLEST (4ull << 30)
+
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_attachment *attached; /* under opening */
 
@@ -84,11 +86,22 @@ static int check_file(const struct stat *st, bool own, const char **why)
 	return 0;
 }
 
+/* As large as the machine's memory, rounded up: offsets cost nothing until they are used. */
+static uint64_t size_of_new_pool(void)
+{
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t bytes = SMALLEST;
+
+	while (bytes < memory && bytes < WEFT_SEGMENTS * WEFT_SEGMENT)
+		bytes <<= 1;
+	return bytes;
+}
+
 static int make(int fd, const char **why)
 {
 	struct weft_pool_header header = { .version = WEFT_POOL_VERSION,
 					   .signature = signature(),
-					   .file_bytes = WEFT_WINDOW };
+					   .file_bytes = size_of_new_pool() };
 	uint64_t magic = WEFT_POOL_MAGIC;
 	int err;
 
@@ -96,7 +109,7 @@ static int make(int fd, const char **why)
 	err = weft_reserve(fd, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases));
 	if (err)
 		return err;
-	if (ftruncate(fd, WEFT_WINDOW) ||
+	if (ftruncate(fd, (off_t)header.file_bytes) ||
 	    pwrite(fd, &header, sizeof(header), 0) != sizeof(header) ||
 	    pwrite(fd, &magic, sizeof(magic), 0) != sizeof(magic)) {
 		*why = "the file system takes no sparse file of the pool's size";
@@ -105,7 +118,7 @@ static int make(int fd, const char **why)
 	return 0;
 }
 
-int weft_open_check(int fd, bool own, const char **why)
+int weft_open_check(int fd, bool own, uint64_t *bytes, const char **why)
 {
 	struct weft_pool_header header;
 	struct stat st;
@@ -125,10 +138,12 @@ int weft_open_check(int fd, bool own, const char **why)
 		*why = "the pool was made by another version of Weft";
 		return -EPROTO;
 	}
-	if (st.st_size != WEFT_WINDOW || header.file_bytes != WEFT_WINDOW) {
+	if ((uint64_t)st.st_size != header.file_bytes || header.file_bytes < SMALLEST ||
+	    header.file_bytes > WEFT_SEGMENTS * WEFT_SEGMENT) {
 		*why = "the pool file is truncated";
 		return -EPROTO;
 	}
+	*bytes = header.file_bytes;
 	return 0;
 }
 
@@ -157,7 +172,7 @@ static int open_locked(struct weft_attachment *a, bool own, const char **why)
 			if (!err && !st.st_size)
 				err = make(a->fd, why);
 			if (!err)
-				err = weft_open_check(a->fd, own, why);
+				err = weft_open_check(a->fd, own, &a->pool.bytes, why);
 			a->dev = st.st_dev;
 			a->ino = st.st_ino;
 			break;
@@ -184,7 +199,7 @@ struct reserved {
 
 static void list_reserved(struct weft_attachment *a, struct reserved list[7])
 {
-	list[0] = (struct reserved){ (void **)&a->pool.chunk_seen, WEFT_WINDOW >> WEFT_CHUNK_BITS };
+	list[0] = (struct reserved){ (void **)&a->pool.chunk_seen, a->pool.bytes >> WEFT_CHUNK_BITS };
 	list[1] = (struct reserved){ (void **)&a->pool.qp_block_seen, WEFT_BLOCKS };
 	list[2] = (struct reserved){ (void **)&a->pool.mr_block_seen, WEFT_BLOCKS };
 	list[3] = (struct reserved){ (void **)&a->pool.mr_ready, WEFT_MRS * sizeof(uint32_t) };
@@ -202,7 +217,7 @@ static void unmap(struct weft_attachment *a)
 		if (*r->at)
 			munmap(*r->at, r->bytes);
 	if (a->pool.base)
-		munmap(a->pool.base, WEFT_WINDOW);
+		munmap(a->pool.base, a->pool.bytes);
 }
 
 static int map(struct weft_attachment *a)
@@ -217,12 +232,13 @@ static int map(struct weft_attachment *a)
 		if (!*r->at)
 			return -ENOMEM;
 	}
-	base = mmap(NULL, WEFT_WINDOW, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	base = mmap(NULL, pool->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)
 		return -ENOMEM;
-	madvise(base, WEFT_WINDOW, MADV_DONTFORK);
-	madvise(base, WEFT_WINDOW, MADV_DONTDUMP);
+	madvise(base, pool->bytes, MADV_DONTFORK);
+	madvise(base, pool->bytes, MADV_DONTDUMP);
 	pool->base = base;
+	pool->segments = (uint32_t)(pool->bytes / WEFT_SEGMENT);
 	pool->leases = (void *)(pool->base + WEFT_OFF_LEASES);
 	pool->members = (void *)(pool->base + WEFT_OFF_MEMBERS);
 	pool->qps = (void *)(pool->base + WEFT_OFF_QPS);

@@ -19,7 +19,8 @@
 struct weft_extent_source;
 
 struct weft_pool {
-	uint8_t *base; /* the window: WEFT_WINDOW bytes of address space */
+	uint8_t *base; /* the window: address space for the whole file */
+	uint64_t bytes;
 	struct weft_pool_leases *leases;
 	struct weft_pool_member *members;
 	struct weft_pool_qp *qps;
@@ -27,6 +28,7 @@ struct weft_pool {
 	struct weft_pool_member *self;
 	uint64_t incarnation;
 	uint16_t me;
+	uint32_t segments;
 	/* What this process has mapped: a flag a chunk and a block, the key for which a region's
 	 * extents were populated. Each only ever goes from unseen to seen, under the mutex. */
 	_Atomic uint8_t *chunk_seen;

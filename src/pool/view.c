@@ -150,7 +150,7 @@ int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **vi
 	err = -errno;
 	if (v->fd < 0)
 		goto free_view;
-	err = weft_open_check(v->fd, own, why);
+	err = weft_open_check(v->fd, own, &v->file_bytes, why);
 	err = err ?: read_all(v, why);
 	if (err)
 		goto close_file;
@@ -254,10 +254,10 @@ bool weft_view_qp(struct weft_view *v, struct weft_view_cursor *at, struct weft_
 	return false;
 }
 
-static bool in_segments(uint64_t off, uint64_t bytes)
+static bool in_segments(const struct weft_view *v, uint64_t off, uint64_t bytes)
 {
-	return off >= WEFT_FIRST_SEGMENT * WEFT_SEGMENT && off < WEFT_WINDOW &&
-	       bytes <= WEFT_WINDOW - off;
+	return off >= WEFT_FIRST_SEGMENT * WEFT_SEGMENT && off < v->file_bytes &&
+	       bytes <= v->file_bytes - off;
 }
 
 /* Pieces rise from the start of the region to its end: a list of garbage ends soon. */
@@ -265,7 +265,7 @@ static bool add_pieces(const struct weft_view *v, const struct weft_pool_mr *raw
 {
 	struct weft_pool_piece piece, following;
 
-	if (!in_segments(raw->off, (uint64_t)raw->npieces * sizeof(piece)) ||
+	if (!in_segments(v, raw->off, (uint64_t)raw->npieces * sizeof(piece)) ||
 	    !fetch(v, &piece, sizeof(piece), raw->off) || piece.start)
 		return false;
 	for (uint32_t i = 1; i <= raw->npieces; i++, piece = following) {
@@ -277,7 +277,7 @@ static bool add_pieces(const struct weft_view *v, const struct weft_pool_mr *raw
 			return false;
 		if (piece.off == UINT64_MAX)
 			continue;
-		if (!in_segments(piece.off, following.start - piece.start))
+		if (!in_segments(v, piece.off, following.start - piece.start))
 			return false;
 		*pooled += following.start - piece.start;
 	}
@@ -299,7 +299,7 @@ static bool make_mr(const struct weft_view *v, const struct weft_pool_mr *raw,
 		return add_pieces(v, raw, &mr->pooled_bytes);
 	mr->pooled_bytes = raw->hi - raw->lo;
 	return raw->lo <= raw->hi && raw->hi <= raw->len_bytes &&
-	       (raw->lo == raw->hi || in_segments(raw->off, raw->hi - raw->lo));
+	       (raw->lo == raw->hi || in_segments(v, raw->off, raw->hi - raw->lo));
 }
 
 bool weft_view_mr(struct weft_view *v, struct weft_view_cursor *at, struct weft_view_mr *mr)

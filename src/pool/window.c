@@ -46,7 +46,7 @@ void *weft_pool_window(struct weft_pool *pool, uint64_t off, uint64_t len_bytes)
 {
 	uint64_t last;
 
-	if (off >= WEFT_WINDOW || len_bytes > WEFT_WINDOW - off)
+	if (off >= pool->bytes || len_bytes > pool->bytes - off)
 		return NULL;
 	last = (off + len_bytes - !!len_bytes) >> WEFT_CHUNK_BITS;
 	for (uint64_t chunk = off >> WEFT_CHUNK_BITS; chunk <= last; chunk++)
