@@ -4,6 +4,7 @@
  * in the pool for each member that completes receives of ours. Rings cannot overrun: each is as
  * deep as the receives promised to it; the private ring is judged against the size of the queue.
  */
+#include "nic/complete.h"
 #include "nic/nic.h"
 
 static inline uint32_t round_up(uint32_t n)
@@ -100,7 +101,7 @@ static inline bool wakes(const struct weft_cq *cq, uint8_t status, uint8_t solic
 	return cq->armed == 1 || (cq->armed == 2 && (status || solicited));
 }
 
-static void put_private(struct weft_cq *cq, const struct weft_cqe *cqe)
+static void put(struct weft_cq *cq, const struct weft_cqe *cqe)
 {
 	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 
@@ -115,13 +116,11 @@ static void put_private(struct weft_cq *cq, const struct weft_cqe *cqe)
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
 }
 
-void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe, uint32_t thread)
+void weft_cq_put_slow(struct weft_cq *cq, const struct weft_cqe *cqe)
 {
-	weft_lock(cq->nic, &cq->lock, thread);
-	put_private(cq, cqe);
-	if (cq->armed && wakes(cq, cqe->status, cqe->solicited))
+	put(cq, cqe);
+	if (wakes(cq, cqe->status, cqe->solicited))
 		fire(cq);
-	weft_unlock(&cq->lock, thread);
 }
 
 /* ---- Polling ---- */
@@ -137,24 +136,37 @@ static inline void free_slot(struct weft_qp *qp, uint8_t opcode, uint64_t positi
 		atomic_store_explicit(&qp->sq_freed, position + 1, memory_order_release);
 }
 
-static inline bool poll_private(struct weft_cq *cq, struct weft_wc *wc)
+static inline void tell(struct weft_wc *wc, uint64_t wr_id, uint8_t status, uint8_t opcode,
+			uint32_t bytes, uint32_t imm, uint32_t qpn, uint32_t src_qpn, uint8_t flags)
+{
+	wc->wr_id = wr_id;
+	wc->status = status;
+	wc->opcode = opcode;
+	wc->vendor_err = 0;
+	wc->byte_len = bytes;
+	wc->imm = imm;
+	wc->qp_num = qpn;
+	wc->src_qp = src_qpn;
+	wc->flags = flags;
+	wc->pkey_index = wc->slid = 0;
+	wc->sl = wc->dlid_path_bits = 0;
+}
+
+static inline int poll_private(struct weft_cq *cq, int n, struct weft_wc *wc)
 {
 	uint64_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
-	const struct weft_cqe *cqe = &cq->cqe[head & cq->mask];
+	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	int got;
 
-	if (head == atomic_load_explicit(&cq->tail, memory_order_relaxed))
-		return false;
-	*wc = (struct weft_wc){ .wr_id = cqe->wr_id,
-				.status = cqe->status,
-				.opcode = cqe->opcode,
-				.byte_len = cqe->byte_len,
-				.imm = cqe->imm,
-				.qp_num = cqe->qp->qpn,
-				.src_qp = cqe->src_qp,
-				.flags = cqe->flags };
-	free_slot(cqe->qp, cqe->opcode, cqe->position);
-	atomic_store_explicit(&cq->head, head + 1, memory_order_relaxed);
-	return true;
+	for (got = 0; got < n && head != tail; got++) {
+		const struct weft_cqe *cqe = &cq->cqe[head++ & cq->mask];
+
+		tell(&wc[got], cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm,
+		     cqe->qp->qpn, cqe->src_qp, cqe->flags);
+		free_slot(cqe->qp, cqe->opcode, cqe->position);
+	}
+	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
+	return got;
 }
 
 /* Takes the next entry of a ring that belongs to a queue pair we still have. */
@@ -182,40 +194,36 @@ static inline bool poll_ring(struct weft_cq *cq, struct weft_cq_ring *r, struct 
 	cqe = next_entry(cq, r, &qp);
 	if (!cqe)
 		return false;
-	*wc = (struct weft_wc){ .wr_id = cqe->wr_id,
-				.status = cqe->status,
-				.opcode = cqe->opcode,
-				.byte_len = cqe->byte_len,
-				.imm = cqe->imm,
-				.qp_num = cqe->qpn,
-				.src_qp = cqe->src_qpn,
-				.flags = cqe->flags };
+	tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm, cqe->qpn,
+	     cqe->src_qpn, cqe->flags);
 	free_slot(qp, WEFT_WC_RECV, 0);
 	return true;
 }
 
-static inline bool is_empty(const struct weft_cq *cq)
+static inline bool has_private(const struct weft_cq *cq)
 {
-	if (atomic_load_explicit(&cq->head, memory_order_relaxed) !=
-	    atomic_load_explicit(&cq->tail, memory_order_acquire))
-		return false;
+	return atomic_load_explicit(&cq->head, memory_order_relaxed) !=
+	       atomic_load_explicit(&cq->tail, memory_order_acquire);
+}
+
+static bool has_received(const struct weft_cq *cq)
+{
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
 		if (entry_at(r, r->consumed))
-			return false;
-	return true;
+			return true;
+	return false;
 }
 
 int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
-	int got = 0;
+	int got;
 
 	/* spinning programs find nothing most of the time: look before locking */
-	if (is_empty(cq))
+	if (!has_private(cq) && !has_received(cq))
 		return 0;
 	weft_lock(cq->nic, &cq->lock, thread);
-	while (got < n && poll_private(cq, &wc[got]))
-		got++;
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
+	got = poll_private(cq, n, wc);
+	for (struct weft_cq_ring *r = first_ring(cq); got < n && r; r = r->next)
 		while (got < n && poll_ring(cq, r, &wc[got]))
 			got++;
 	weft_unlock(&cq->lock, thread);
@@ -238,7 +246,7 @@ void weft_cq_drain(struct weft_cq *cq)
 						.status = from->status,
 						.opcode = from->opcode,
 						.flags = from->flags };
-			put_private(cq, &cqe);
+			put(cq, &cqe);
 		}
 	weft_unlock(&cq->lock, 0);
 }

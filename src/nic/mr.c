@@ -64,6 +64,7 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 			goto drop_entry;
 		entry->off = mr->pieces_off;
 		entry->npieces = npieces;
+		entry->lo = entry->hi = len_bytes;
 	}
 	mr->key = mr->index << 8 | ++entry->generation;
 	/* release: pairs with the acquire in weft_mr_find */
@@ -87,23 +88,38 @@ void weft_mr_destroy(struct weft_mr *mr)
 	weft_pool_drop_mr(mr->nic->pool, mr->index);
 }
 
-int weft_mr_prepare(struct weft_pool *pool, const struct weft_pool_mr *mr, uint32_t key)
+static int populate(struct weft_pool *pool, const struct weft_pool_mr *mr)
 {
 	const struct weft_pool_piece *piece;
 	uint32_t n = mr->npieces;
 
-	if (!n && mr->hi > mr->lo && !weft_pool_populate(pool, mr->off, mr->hi - mr->lo))
-		return -1;
-	piece = n ? weft_pool_populate(pool, mr->off, n * sizeof(*piece)) : NULL;
-	if (n && !piece)
-		return -1;
+	if (!n)
+		return mr->hi == mr->lo || weft_pool_populate(pool, mr->off, mr->hi - mr->lo) ? 0 : -12;
+	piece = weft_pool_populate(pool, mr->off, n * sizeof(*piece));
+	if (!piece)
+		return -12;
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t end = i + 1 < n ? piece[i + 1].start : mr->len_bytes;
 
 		if (piece[i].off != IN_PLACE &&
 		    !weft_pool_populate(pool, piece[i].off, end - piece[i].start))
-			return -1;
+			return -12;
 	}
-	atomic_store_explicit(&pool->mr_ready[key >> 8], key, memory_order_relaxed);
 	return 0;
+}
+
+int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
+{
+	uint32_t index = key >> 8;
+	int err;
+
+	if (!index || index >= WEFT_MRS || weft_pool_see_mr(pool, index))
+		return -2;
+	/* acquire: pairs with the release in weft_mr_create */
+	if (atomic_load_explicit(&pool->mrs[index].key, memory_order_acquire) != key)
+		return -2;
+	err = populate(pool, &pool->mrs[index]);
+	if (!err)
+		atomic_store_explicit(&pool->mr_ready[index], key, memory_order_relaxed);
+	return err;
 }

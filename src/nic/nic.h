@@ -157,9 +157,7 @@ void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread);
 /* The engine was rung: fires armed queues into which other members have completed. */
 void weft_nic_events(struct weft_nic *nic);
 
-/* For the files of the nic: a completion of one's own. The queue's lock is not held. */
-void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe, uint32_t thread);
-/* A ring in which `producer` can complete `receives` more. -ENOMEM, -ENOSPC. */
+/* For the files of the nic: a ring in which `producer` can complete `receives` more. -ENOMEM, -ENOSPC. */
 int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, uint64_t *off);
 void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives);
 /* Takes what the rings hold into the private queue, behind what stands there. */

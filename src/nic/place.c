@@ -30,7 +30,7 @@ static inline void store_ordered(uint8_t *to, const uint8_t *from, uint64_t n)
 
 /* Programs poll on the last byte: a string copy for the body, in whatever order it takes, then the
  * end in rising order by stores that do not tear. */
-static inline void copy(uint8_t *to, const uint8_t *from, uint64_t n)
+void weft_copy(uint8_t *to, const uint8_t *from, uint64_t n)
 {
 	if (n > ORDERED_TAIL) {
 		uint64_t body = n - ORDERED_TAIL;
@@ -60,7 +60,7 @@ static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_m
 }
 
 /* The bytes of a region from `start` that lie together. */
-static inline struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_mr *mr,
+static struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_mr *mr,
 					uint64_t start)
 {
 	struct chunk c = { .va = mr->va + start };
@@ -79,14 +79,14 @@ static inline struct chunk region_chunk(struct weft_pool *pool, const struct wef
 	return c;
 }
 
-static inline struct chunk peek(struct weft_pool *pool, const struct cursor *cursor)
+static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor)
 {
 	const struct weft_span *span = cursor->span;
 	uint64_t left = span->len_bytes - cursor->done;
 	struct chunk c;
 
-	if (!span->mr)
-		return (struct chunk){ (uint8_t *)(uintptr_t)(span->start + cursor->done), 0, left };
+	if (span->at)
+		return (struct chunk){ span->at + cursor->done, 0, left };
 	c = region_chunk(pool, span->mr, span->start + cursor->done);
 	if (c.len_bytes > left)
 		c.len_bytes = left;
@@ -112,7 +112,7 @@ static int move(struct weft_nic *nic, const struct weft_caller *caller, uint16_t
 		const struct chunk *to, const struct chunk *from, uint64_t n)
 {
 	if (to->at && from->at) {
-		copy(to->at, from->at, n);
+		weft_copy(to->at, from->at, n);
 		return 0;
 	}
 	if (from->at)
@@ -120,9 +120,12 @@ static int move(struct weft_nic *nic, const struct weft_caller *caller, uint16_t
 	return nic->env->reach(nic->pool, caller, foreign, from->va, to->at, n, false);
 }
 
-static int place_scattered(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
-			   struct cursor to, struct cursor from, uint64_t len_bytes)
+int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
+			 const struct weft_span *to_spans, const struct weft_span *from_spans,
+			 uint64_t len_bytes)
 {
+	struct cursor to = { to_spans, 0 }, from = { from_spans, 0 };
+
 	while (len_bytes) {
 		struct chunk there, here;
 		uint64_t n;
@@ -133,6 +136,8 @@ static int place_scattered(struct weft_nic *nic, const struct weft_caller *calle
 		there = peek(nic->pool, &to);
 		here = peek(nic->pool, &from);
 		n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
+		/* the other side may well have room for more */
+		n = n < len_bytes ? n : len_bytes;
 		err = move(nic, caller, foreign, &there, &here, n);
 		if (err)
 			return err;
@@ -145,28 +150,11 @@ static int place_scattered(struct weft_nic *nic, const struct weft_caller *calle
 	return 0;
 }
 
-int weft_place(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
-	       const struct weft_span *to, const struct weft_span *from, uint64_t len_bytes)
-{
-	struct cursor there = { to, 0 }, here = { from, 0 };
-	struct chunk a, b;
-
-	if (!len_bytes)
-		return 0;
-	a = peek(nic->pool, &there);
-	b = peek(nic->pool, &here);
-	if (a.at && b.at && a.len_bytes >= len_bytes && b.len_bytes >= len_bytes) {
-		copy(a.at, b.at, len_bytes);
-		return 0;
-	}
-	return place_scattered(nic, caller, foreign, there, here, len_bytes);
-}
-
 int weft_place_atomic(struct weft_nic *nic, const struct weft_caller *caller, uint16_t owner,
 		      const struct weft_span *at, bool add, uint64_t compare_add, uint64_t swap,
 		      uint64_t *old)
 {
-	struct chunk c = region_chunk(nic->pool, at->mr, at->start);
+	struct chunk c = peek(nic->pool, &(struct cursor){ at, 0 });
 	_Atomic uint64_t *word = (_Atomic uint64_t *)c.at;
 
 	if (!word)
@@ -184,13 +172,15 @@ int weft_place_atomic(struct weft_nic *nic, const struct weft_caller *caller, ui
 bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, unsigned int n,
 		     uint16_t owner, uint32_t pd, uint8_t access, struct weft_spans *spans)
 {
-	spans->n = n;
-	spans->len_bytes = 0;
+	uint64_t bytes = 0;
+
 	for (unsigned int i = 0; i < n; i++) {
 		if (!weft_mr_find(pool, sge[i].lkey, owner, pd, sge[i].addr, sge[i].len_bytes, access,
 				  &spans->span[i]))
 			return false;
-		spans->len_bytes += sge[i].len_bytes;
+		bytes += sge[i].len_bytes;
 	}
+	spans->n = n;
+	spans->len_bytes = bytes;
 	return true;
 }

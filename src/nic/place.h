@@ -8,51 +8,67 @@
 
 #include "nic/nic.h"
 
-/* A checked part of a region; or, without a region, of this process's own memory at `start`. */
+/* A checked part of a region; or, without a region, memory of this process at `at`. */
 struct weft_span {
 	const struct weft_pool_mr *mr;
+	uint8_t *at; /* where this process sees it, if it lies together in the pool; else NULL */
 	uint64_t start, len_bytes;
 };
 
 struct weft_spans {
-	struct weft_span span[WEFT_MAX_SGE];
 	unsigned int n;
 	uint64_t len_bytes;
+	struct weft_span span[WEFT_MAX_SGE];
 };
 
-/* Maps and touches the extents of a region that this process has not used before. 0 or -ENOMEM. */
-int weft_mr_prepare(struct weft_pool *pool, const struct weft_pool_mr *mr, uint32_t key);
+static inline void weft_span_private(struct weft_span *span, void *at, uint64_t len_bytes)
+{
+	span->mr = NULL;
+	span->at = at;
+	span->len_bytes = len_bytes;
+}
+
+/* First use of a key: maps its entry and its extents, and touches them. 0 or -ENOENT, -ENOMEM. */
+int weft_mr_prepare(struct weft_pool *pool, uint32_t key);
+
+/* Does the entry give `access` to protection domain `pd` of `owner`? */
+static inline bool weft_mr_allows(const struct weft_pool_mr *mr, uint16_t owner, uint32_t pd,
+				  uint8_t access)
+{
+	uint64_t mask = WEFT_MR_RIGHTS(UINT16_MAX, access, UINT32_MAX);
+
+	return (mr->rights & mask) == WEFT_MR_RIGHTS(owner, access, pd);
+}
 
 /*
- * Does `key` of `owner` give `access` to [addr, addr + len) to protection domain `pd`?
- * The order is that of 10.6.3.5: key, domain, rights, bounds.
+ * Does `key` of `owner` give `access` to [addr, addr + len) to protection domain `pd`? (10.6.3)
  */
 static inline bool weft_mr_find(struct weft_pool *pool, uint32_t key, uint16_t owner, uint32_t pd,
 				uint64_t addr, uint64_t len_bytes, uint8_t access,
 				struct weft_span *span)
 {
-	uint32_t index = key >> 8;
-	const struct weft_pool_mr *mr;
+	uint32_t index = (key >> 8) % WEFT_MRS;
+	const struct weft_pool_mr *mr = &pool->mrs[index];
 	uint64_t start;
 
-	if (index - 1 >= WEFT_MRS - 1)
+	if (__builtin_expect(atomic_load_explicit(&pool->mr_ready[index], memory_order_relaxed) != key,
+			     0) &&
+	    weft_mr_prepare(pool, key))
 		return false;
-	if (!atomic_load_explicit(&pool->mr_block_seen[index / WEFT_MR_BLOCK], memory_order_relaxed) &&
-	    weft_pool_see_mr(pool, index))
-		return false;
-	mr = &pool->mrs[index];
 	/* acquire: pairs with the release in weft_mr_create; the rest stands still until a revoker
 	 * has waited for our busy line */
 	if (atomic_load_explicit(&mr->key, memory_order_acquire) != key)
 		return false;
 	start = addr - mr->iova;
-	if (mr->owner != owner || mr->pd != pd || (access & ~mr->access) || addr < mr->iova ||
-	    start > mr->len_bytes || len_bytes > mr->len_bytes - start)
+	if (!weft_mr_allows(mr, owner, pd, access) || start > mr->len_bytes ||
+	    len_bytes > mr->len_bytes - start)
 		return false;
-	if (atomic_load_explicit(&pool->mr_ready[index], memory_order_relaxed) != key &&
-	    weft_mr_prepare(pool, mr, key))
-		return false;
-	*span = (struct weft_span){ mr, start, len_bytes };
+	span->mr = mr;
+	span->start = start;
+	span->len_bytes = len_bytes;
+	span->at = start >= mr->lo && start + len_bytes <= mr->hi ?
+			   pool->base + mr->off + (start - mr->lo) :
+			   NULL;
 	return true;
 }
 
@@ -64,8 +80,29 @@ bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, un
  * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `foreign`
  * is the member that owns whichever side is not ours. 0, or what env->reach says.
  */
-int weft_place(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
-	       const struct weft_span *to, const struct weft_span *from, uint64_t len_bytes);
+int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
+			 const struct weft_span *to, const struct weft_span *from,
+			 uint64_t len_bytes);
+void weft_copy(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
+
+static inline int weft_place(struct weft_nic *nic, const struct weft_caller *caller,
+			     uint16_t foreign, const struct weft_span *to,
+			     const struct weft_span *from, uint64_t len_bytes)
+{
+	if (__builtin_expect(!len_bytes || !to->at || !from->at || to->len_bytes < len_bytes ||
+				     from->len_bytes < len_bytes,
+			     0))
+		return weft_place_scattered(nic, caller, foreign, to, from, len_bytes);
+	if (len_bytes == 8 && !((uintptr_t)to->at & 7)) {
+		uint64_t word;
+
+		__builtin_memcpy(&word, from->at, 8);
+		atomic_store_explicit((_Atomic uint64_t *)to->at, word, memory_order_release);
+	} else {
+		weft_copy(to->at, from->at, len_bytes);
+	}
+	return 0;
+}
 
 /* An 8-byte atomic on a checked, aligned span of `owner`; the old value. 0 or env's error. */
 int weft_place_atomic(struct weft_nic *nic, const struct weft_caller *caller, uint16_t owner,

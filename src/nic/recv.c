@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Receive queues: the owner posts into the pool, the connected peer takes. */
+#include "nic/complete.h"
 #include "nic/nic.h"
 
 static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t position)

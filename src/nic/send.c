@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Send queues: carrying out requests in order, waiting for peers that are not ready, completing. */
+#include "nic/complete.h"
 #include "nic/nic.h"
 
 static const uint8_t completion_of[WEFT_OPS] = {

@@ -213,15 +213,25 @@ struct weft_pool_ring {
  */
 struct weft_pool_mr {
 	_Atomic uint32_t key; /* [O] stored last when made, 0 first when ended; all else between */
-	uint16_t owner;
-	uint8_t access;	      /* enum weft_access, low byte */
-	uint8_t generation;   /* survives the region */
-	uint32_t pd;
-	uint32_t npieces; /* 0: the run here; else `off` is that of an array of weft_pool_piece */
+	uint32_t npieces;     /* 0: the run here; else `off` is that of an array of weft_pool_piece */
+	union {
+		struct {
+			uint16_t owner;
+			uint8_t access;	    /* enum weft_access, low byte */
+			uint8_t generation; /* survives the region */
+			uint32_t pd;
+		};
+		uint64_t rights; /* all of that in one word, to be compared at once */
+	};
 	uint64_t iova, len_bytes;
 	uint64_t va; /* of iova in the owner */
 	uint64_t off, lo, hi;
 };
+
+/* `rights` as one word; machines that share a pool are little-endian, as its files are. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a pool is little-endian");
+#define WEFT_MR_RIGHTS(owner, access, pd) \
+	((uint64_t)(uint16_t)(owner) | (uint64_t)(uint8_t)(access) << 16 | (uint64_t)(pd) << 32)
 
 struct weft_pool_piece {
 	uint64_t start; /* from the start of the region; the next piece's start ends it */
