@@ -11,6 +11,7 @@
 
 #include "pool/internal.h"
 
+#define NO_POOL	   "there is no pool yet"
 #define LOCK_TRIES 100 /* a millisecond each: who holds the lock needs microseconds */
 
 static bool fetch(const struct weft_view *v, void *to, uint64_t bytes, uint64_t off)
@@ -110,20 +111,32 @@ static bool lock_shared(int fd)
 	return false;
 }
 
-static int read_all(struct weft_view *v, const char **why)
+static int read_locked(struct weft_view *v, bool own, const char **why)
 {
 	struct stat st;
-	bool locked;
 	int err;
 
 	*why = "the pool cannot be read";
 	if (fstat(v->fd, &st))
 		return -errno;
+	if (S_ISREG(st.st_mode) && !st.st_size) {
+		*why = NO_POOL;
+		return -ENOENT;
+	}
+	err = weft_open_check(v->fd, own, &v->file_bytes, why);
+	if (err)
+		return err;
 	v->allocated_bytes = (uint64_t)st.st_blocks * 512;
-	v->file_bytes = (uint64_t)st.st_size;
-	locked = lock_shared(v->fd);
+	return read_members(v);
+}
+
+static int read_all(struct weft_view *v, bool own, const char **why)
+{
+	bool locked = lock_shared(v->fd);
+	int err;
+
 	v->moving = !locked;
-	err = read_members(v);
+	err = read_locked(v, own, why);
 	if (locked)
 		weft_lock_file_release(v->fd);
 	return err;
@@ -146,12 +159,11 @@ int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **vi
 	strcpy(v->path, where);
 	/* O_NONBLOCK: a FIFO of that name must not hold us */
 	v->fd = open(where, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	*why = errno == ENOENT ? "there is no pool yet" : "the pool file cannot be opened";
+	*why = errno == ENOENT ? NO_POOL : "the pool file cannot be opened";
 	err = -errno;
 	if (v->fd < 0)
 		goto free_view;
-	err = weft_open_check(v->fd, own, &v->file_bytes, why);
-	err = err ?: read_all(v, why);
+	err = read_all(v, own, why);
 	if (err)
 		goto close_file;
 	*view = v;
