@@ -96,8 +96,8 @@ static int flags_of(const struct weft_column *c)
 	int flags = c->hidden ? SCOLS_FL_HIDDEN : 0;
 
 	if (c->kind == WEFT_COLUMN_NUMBER || c->kind == WEFT_COLUMN_HEX)
-		flags |= SCOLS_FL_RIGHT;
-	return c->kind == WEFT_COLUMN_LIST ? flags | SCOLS_FL_WRAP : flags;
+		return flags | SCOLS_FL_RIGHT;
+	return c->kind == WEFT_COLUMN_FLAG ? flags : flags | SCOLS_FL_WRAP;
 }
 
 static void open_table(struct weft_report *r)
