@@ -15,7 +15,8 @@
 #define WEFT_COMMANDS(X)                                                                           \
 	X(run, "run a program over Weft")                                                          \
 	X(env, "print what a shell has to export so that its programs run over Weft")               \
-	X(info, "show a pool: members, queue pairs, memory regions, counters")
+	X(info, "show a pool: members, queue pairs, memory regions, counters")                     \
+	X(pool, "list pools, remove one, give back what dead programs left in it")
 
 #define X(cmd, help)                                                                               \
 	extern const char weft_##cmd##_usage[];                                                    \

@@ -60,6 +60,7 @@ void weft_lock_file_release(int fd);
 int weft_lock_member(int fd, uint16_t member);	  /* -EAGAIN: it lives */
 void weft_lock_member_release(int fd, uint16_t member);
 bool weft_lock_member_held(int fd, uint16_t member); /* by another description than fd's */
+bool weft_lock_any_held(int fd);		     /* a member's, or the file's */
 
 /* reserve.c: pages of the file that may be touched without SIGBUS or the cgroup's SIGKILL. */
 int weft_reserve(int fd, uint64_t off, uint64_t len_bytes);

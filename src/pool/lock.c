@@ -53,12 +53,22 @@ void weft_lock_member_release(int fd, uint16_t member)
 	set(fd, F_OFD_SETLK, F_UNLCK, member_byte(member));
 }
 
-bool weft_lock_member_held(int fd, uint16_t member)
+static bool held(int fd, off_t byte, off_t bytes)
 {
 	struct flock lock = { .l_type = F_WRLCK,
 			      .l_whence = SEEK_SET,
-			      .l_start = member_byte(member),
-			      .l_len = 1 };
+			      .l_start = byte,
+			      .l_len = bytes };
 
 	return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+}
+
+bool weft_lock_member_held(int fd, uint16_t member)
+{
+	return held(fd, member_byte(member), 1);
+}
+
+bool weft_lock_any_held(int fd)
+{
+	return held(fd, 0, 0);
 }

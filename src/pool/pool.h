@@ -56,6 +56,11 @@ int weft_pool_get(const char *path, struct weft_pool **pool, const char **why);
 /* Drops the reference; the last one gives back all leases and detaches. */
 void weft_pool_put(struct weft_pool *pool);
 const char *weft_pool_path(const struct weft_pool *pool);
+/*
+ * Removes a pool that nobody uses, of whatever version; path as above. -EBUSY (a member lives),
+ * -EPROTO (the user named a file that is no pool: it stays), or open(2)'s or unlink(2)'s. *why.
+ */
+int weft_pool_remove(const char *path, const char **why);
 
 /* The bytes [off, off + len) as this process sees them; NULL when the range is not of the pool's
  * segments or cannot be mapped. Fast when seen before. */
@@ -75,6 +80,8 @@ void weft_pool_drop_mr(struct weft_pool *pool, uint32_t index);
 /* Extents: whole pages, reserved, with a hole behind each. -ENOSPC. */
 int weft_pool_extent_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off);
 void weft_pool_extent_free(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
+/* What the memory cgroup of this process still allows; UINT64_MAX: no limit. */
+uint64_t weft_pool_head_room(void);
 
 /* The same, for regions (region.h). */
 struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool);

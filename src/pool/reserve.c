@@ -59,7 +59,7 @@ static uint64_t head_room_of(const char *root, const char *path, const char *lim
 	}
 }
 
-static uint64_t head_room(void)
+uint64_t weft_pool_head_room(void)
 {
 	uint64_t least = UINT64_MAX, room;
 	char line[PATH_MAX];
@@ -101,7 +101,7 @@ static bool fits(uint64_t len_bytes)
 		left -= len_bytes;
 		return true;
 	}
-	room = head_room();
+	room = weft_pool_head_room();
 	if (room < MARGIN || len_bytes > room - MARGIN)
 		return false;
 	room -= MARGIN + len_bytes;

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/report.h"
+#include "pool/pool.h"
+#include "pool/view.h"
+
+const char weft_pool_usage[] =
+	"Usage: weft pool [list] [--json]\n"
+	"       weft pool rm | recover [--pool PATH]\n\n"
+	"  list     the pools in /dev/shm and $WEFT_POOL that you may read\n"
+	"  rm       remove a pool that nobody uses\n"
+	"  recover  give back what dead programs have left in a pool; programs that join do so, too\n\n"
+	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
+	"  --json       one JSON object: pools\n\n"
+	"0; 1 it could not be done; 2 wrong usage.\n";
+
+static const struct weft_column columns[] = {
+	{"path", WEFT_COLUMN_TEXT},	{"uid", WEFT_COLUMN_NUMBER},
+	{"alive", WEFT_COLUMN_NUMBER},	{"dead", WEFT_COLUMN_NUMBER},
+	{"allocated_bytes", WEFT_COLUMN_NUMBER}, {"state", WEFT_COLUMN_TEXT},
+	{NULL},
+};
+
+static void list_one(struct weft_report *r, const char *path)
+{
+	char where[PATH_MAX];
+	unsigned int alive = 0, dead = 0;
+	struct weft_view *v = NULL;
+	const char *why = "ok";
+	struct stat st;
+	int err = weft_view_open(path, where, &v, &why);
+
+	/* what may not be read is somebody else's; what is no pool only has the name */
+	if (stat(path, &st) || !S_ISREG(st.st_mode) || (err && err != -EPROTO))
+		goto close_view;
+	for (unsigned int i = 0; v && i < v->nmembers; i++) {
+		alive += v->member[i].incarnation && v->member[i].alive;
+		dead += v->member[i].incarnation && !v->member[i].alive;
+	}
+	weft_report_row(r);
+	weft_report_text(r, path);
+	weft_report_number(r, st.st_uid);
+	weft_report_number(r, alive);
+	weft_report_number(r, dead);
+	weft_report_number(r, (uint64_t)st.st_blocks * 512);
+	weft_report_text(r, err ? why : "ok");
+close_view:
+	if (v)
+		weft_view_close(v);
+}
+
+static int list(bool json)
+{
+	const char *named = getenv("WEFT_POOL");
+	struct weft_report r;
+	glob_t found = {0};
+	bool seen = false;
+
+	glob("/dev/shm/weft-*", 0, NULL, &found);
+	glob("/dev/shm/weft-*/pool", GLOB_APPEND, NULL, &found); /* private ones */
+	weft_report_begin(&r, json);
+	weft_report_section(&r, "pools", false, columns);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		seen |= named && !strcmp(named, found.gl_pathv[i]);
+		list_one(&r, found.gl_pathv[i]);
+	}
+	if (named && *named && !seen)
+		list_one(&r, named);
+	weft_report_end(&r);
+	globfree(&found);
+	return 0;
+}
+
+static int fail(const char *verb, const char *path, const char *why, int err)
+{
+	bool told = err == -EPROTO || err == -EBUSY;
+
+	fprintf(stderr, "weft pool %s: %s%s%s%s%s\n", verb, path ?: "", path ? ": " : "", why,
+		told ? "" : ": ", told ? "" : strerror(-err));
+	return 1;
+}
+
+static int remove_pool(const char *path)
+{
+	const char *why;
+	int err = weft_pool_remove(path, &why);
+
+	return err ? fail("rm", path, why, err) : 0;
+}
+
+static int recover(const char *path)
+{
+	char where[PATH_MAX];
+	struct weft_view *v;
+	struct weft_pool *pool;
+	const char *why;
+	int err = weft_view_open(path, where, &v, &why);
+
+	/* joining would make one */
+	if (!err) {
+		weft_view_close(v);
+		err = weft_pool_get(path, &pool, &why);
+	}
+	if (err)
+		return fail("recover", where, why, err);
+	weft_pool_put(pool); /* who joins recovers the dead */
+	return 0;
+}
+
+int weft_pool_main(int argc, char **argv)
+{
+	const char *verb = argc > 1 && argv[1][0] != '-' ? argv[1] : "list", *path = NULL;
+	bool json = false;
+
+	for (int i = argc > 1 && argv[1][0] != '-' ? 2 : 1; i < argc; i++) {
+		if (!strcmp(verb, "list") && !strcmp(argv[i], "--json"))
+			json = true;
+		else if (strcmp(verb, "list") && !strcmp(argv[i], "--pool") && i + 1 < argc &&
+			 argv[i + 1][0])
+			path = argv[++i];
+		else if (strcmp(verb, "list") && !strncmp(argv[i], "--pool=", 7) && argv[i][7])
+			path = argv[i] + 7;
+		else
+			return weft_main_usage_error("pool", "unknown option or nothing behind '%s'",
+						     argv[i]);
+	}
+	if (!strcmp(verb, "list"))
+		return list(json);
+	if (!strcmp(verb, "rm"))
+		return remove_pool(path);
+	if (!strcmp(verb, "recover"))
+		return recover(path);
+	return weft_main_usage_error("pool", "there is no '%s'", verb);
+}

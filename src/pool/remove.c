@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Removing a pool's file, so that nobody goes on in it while others make a new one. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pool/internal.h"
+
+static bool is_pool(int fd)
+{
+	uint64_t magic;
+
+	return pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == WEFT_POOL_MAGIC;
+}
+
+static int remove_unused(const char *path, int fd, bool own, const char **why)
+{
+	struct stat st, now;
+	int err;
+
+	*why = "the pool file cannot be looked at";
+	if (fstat(fd, &st))
+		return -errno;
+	*why = "the file is not a pool";
+	/* the user's own pool has a name of ours: what stands there half made is ours, too */
+	if (!S_ISREG(st.st_mode) || (!is_pool(fd) && !own))
+		return -EPROTO;
+	*why = "programs use the pool";
+	if (weft_lock_any_held(fd))
+		return -EBUSY;
+	/* who attaches now waits for the lock, and then finds the file gone */
+	err = weft_lock_file(fd);
+	if (err)
+		return err;
+	if (weft_lock_any_held(fd))
+		return -EBUSY;
+	*why = "the pool file cannot be removed";
+	if (lstat(path, &now) || now.st_ino != st.st_ino || now.st_dev != st.st_dev)
+		return -ENOENT;
+	return unlink(path) ? -errno : 0;
+}
+
+int weft_pool_remove(const char *path, const char **why)
+{
+	char chosen[PATH_MAX];
+	bool own;
+	int fd, err;
+
+	*why = "the pool's path is too long";
+	err = weft_open_choose(path, chosen, &own);
+	if (err)
+		return err;
+	fd = open(chosen, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	*why = "the pool file cannot be opened";
+	if (fd < 0)
+		return -errno;
+	err = remove_unused(chosen, fd, own, why);
+	close(fd); /* and drops the lock */
+	return err;
+}
