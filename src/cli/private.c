@@ -3,9 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define FOLDER		"/dev/shm/weft-private-" /* and the program's process number */
 #define MEMBERS_POLL_NS 100000000
 
 /* A member holds a lock on the pool file for as long as it lives (pool/lock.h). */
@@ -91,7 +92,7 @@ int weft_private_make(char pool[PATH_MAX])
 	char folder[64];
 	int program, err;
 
-	snprintf(folder, sizeof(folder), "/dev/shm/weft-private-%d-XXXXXX", (int)getpid());
+	snprintf(folder, sizeof(folder), FOLDER "%d-XXXXXX", (int)getpid());
 	if (!mkdtemp(folder))
 		return -errno;
 	snprintf(pool, PATH_MAX, "%s/pool", folder);
@@ -108,4 +109,33 @@ int weft_private_make(char pool[PATH_MAX])
 remove:
 	remove_pool(folder, pool);
 	return err;
+}
+
+static bool is_left(const char *folder, const char *pool)
+{
+	pid_t program = (pid_t)atoi(folder + strlen(FOLDER));
+	struct stat st;
+
+	return !lstat(folder, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	       program > 0 && kill(program, 0) && errno == ESRCH && !has_members(pool);
+}
+
+unsigned int weft_private_sweep(bool remove)
+{
+	unsigned int left = 0;
+	char pool[PATH_MAX];
+	glob_t found;
+
+	if (glob(FOLDER "*", 0, NULL, &found))
+		return 0;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		snprintf(pool, sizeof(pool), "%s/pool", found.gl_pathv[i]);
+		if (!is_left(found.gl_pathv[i], pool))
+			continue;
+		left++;
+		if (remove)
+			remove_pool(found.gl_pathv[i], pool);
+	}
+	globfree(&found);
+	return left;
 }

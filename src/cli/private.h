@@ -11,9 +11,13 @@
 #define WEFT_CLI_PRIVATE_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 /* Makes a folder of mode 0700 in /dev/shm and names a file in it that is not there yet, and starts
  * the janitor. 0 or -errno with nothing left behind. One thread only, as it forks. */
 int weft_private_make(char pool[PATH_MAX]);
+
+/* How many private pools of this user have lost program, members and janitor; removes them, too. */
+unsigned int weft_private_sweep(bool remove);
 
 #endif

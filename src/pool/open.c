@@ -87,7 +87,7 @@ static int check_file(const struct stat *st, bool own, const char **why)
 }
 
 /* As large as the machine's memory, rounded up: offsets cost nothing until they are used. */
-static uint64_t size_of_new_pool(void)
+uint64_t weft_pool_new_bytes(void)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t bytes = SMALLEST;
@@ -101,7 +101,7 @@ static int make(int fd, const char **why)
 {
 	struct weft_pool_header header = { .version = WEFT_POOL_VERSION,
 					   .signature = signature(),
-					   .file_bytes = size_of_new_pool() };
+					   .file_bytes = weft_pool_new_bytes() };
 	uint64_t magic = WEFT_POOL_MAGIC;
 	int err;
 

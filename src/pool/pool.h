@@ -80,6 +80,8 @@ void weft_pool_drop_mr(struct weft_pool *pool, uint32_t index);
 /* Extents: whole pages, reserved, with a hole behind each. -ENOSPC. */
 int weft_pool_extent_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off);
 void weft_pool_extent_free(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
+/* The size that a new pool's file has here, nearly all of it a hole. */
+uint64_t weft_pool_new_bytes(void);
 /* What the memory cgroup of this process still allows; UINT64_MAX: no limit. */
 uint64_t weft_pool_head_room(void);
 

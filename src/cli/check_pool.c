@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "cli/checkup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "pool/pool.h"
+#include "pool/view.h"
+
+#define MIB	       ((uint64_t)1 << 20)
+#define LITTLE_MIB     256u
+#define HARDLY_ANY_MIB 4u /* the tables and rings of one member */
+#define TEXT	       (PATH_MAX + 256)
+
+static void folder_of(const char *path, char folder[PATH_MAX])
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
+
+	snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(len ?: 1) : 1, slash ? path : ".");
+}
+
+/* Makes a file of a pool's size beside where the pool will be. 0 or -errno. */
+static int try_file(const char *folder)
+{
+	char path[PATH_MAX + 32];
+	int fd, err;
+
+	snprintf(path, sizeof(path), "%s/.weft-try-XXXXXX", folder);
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	unlink(path);
+	signal(SIGXFSZ, SIG_IGN); /* too large is an answer */
+	err = fallocate(fd, 0, 0, WEFT_PAGE) || ftruncate(fd, (off_t)weft_pool_new_bytes()) ? -errno : 0;
+	close(fd);
+	return err;
+}
+
+static void check_making(struct weft_checkup *c, const char *where)
+{
+	char folder[PATH_MAX], finding[TEXT];
+	int err;
+
+	folder_of(where, folder);
+	err = try_file(folder);
+	if (!err) {
+		snprintf(finding, sizeof(finding), "%s will be made when the first program starts",
+			 where);
+		weft_checkup_say(c, "pool", WEFT_VERDICT_OK, finding, NULL);
+		return;
+	}
+	snprintf(finding, sizeof(finding), "%s cannot be made: %s", where, strerror(-err));
+	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
+			 err == -ENOSPC || err == -EDQUOT || err == -ENOMEM ?
+				 "free or enlarge its file system (see room)" :
+			 err == -ENOENT ?
+				 "mount a tmpfs there, or name a pool elsewhere (--pool, WEFT_POOL)" :
+				 "name a pool in a folder of a tmpfs that you may write to (--pool, "
+				 "WEFT_POOL)");
+}
+
+static void check_room(struct weft_checkup *c, const char *where)
+{
+	char folder[PATH_MAX], finding[TEXT];
+	struct statfs fs;
+	uint64_t free_mib;
+
+	folder_of(where, folder);
+	if (statfs(where, &fs) && statfs(folder, &fs))
+		return; /* the check of the pool says so */
+	free_mib = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize / MIB;
+	snprintf(finding, sizeof(finding), "%" PRIu64 " MiB left in %s", free_mib, folder);
+	if (free_mib < LITTLE_MIB)
+		weft_checkup_say(c, "room",
+				 free_mib < HARDLY_ANY_MIB ? WEFT_VERDICT_PROBLEM :
+							     WEFT_VERDICT_NOTE, finding,
+				 "enlarge it (mount -o remount,size=50% /dev/shm; docker run "
+				 "--shm-size=1g): registered memory beyond it stays out of the pool");
+	else
+		weft_checkup_say(c, "room", WEFT_VERDICT_OK, finding, NULL);
+	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
+		return;
+	snprintf(finding, sizeof(finding), "%s is on no tmpfs: the kernel writes the pool to disk",
+		 folder);
+	weft_checkup_say(c, "room", WEFT_VERDICT_NOTE, finding, "put the pool into a tmpfs");
+}
+
+static void remove_other(struct weft_checkup *c, const char *where, const char *why)
+{
+	char finding[TEXT];
+	int err = 0;
+
+	if (c->fix)
+		err = weft_pool_remove(c->pool, &why);
+	if (c->fix && !err) {
+		snprintf(finding, sizeof(finding), "%s was removed: nobody used it", where);
+		weft_checkup_say(c, "pool", WEFT_VERDICT_FIXED, finding, NULL);
+		return;
+	}
+	snprintf(finding, sizeof(finding), "%s: %s", where, why);
+	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
+			 err == -EBUSY ? "end the programs that use it, then weft doctor --fix" :
+			 err	       ? "remove the file, or name another pool (--pool, WEFT_POOL)" :
+					 "weft doctor --fix removes it if it is a pool and nobody "
+					 "uses it");
+}
+
+static void cannot_open(struct weft_checkup *c, const char *where, const char *why, int err)
+{
+	char finding[TEXT];
+
+	snprintf(finding, sizeof(finding), "%s: %s: %s", where, why, strerror(-err));
+	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
+			 err == -EPERM ? "let its owner chmod 600 or remove it, or name another pool "
+					 "(--pool, WEFT_POOL)" :
+					 "let its owner give you rights to read and write, or name "
+					 "another pool (--pool, WEFT_POOL)");
+}
+
+static unsigned int count_members(const struct weft_view *v, bool alive)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < v->nmembers; i++)
+		n += v->member[i].incarnation && v->member[i].alive == alive;
+	return n;
+}
+
+static void check_dead(struct weft_checkup *c, const struct weft_view *v)
+{
+	unsigned int dead = count_members(v, false);
+	struct weft_pool *pool;
+	const char *why;
+	char finding[TEXT];
+
+	if (!dead) {
+		weft_checkup_say(c, "leftovers", WEFT_VERDICT_OK, "none", NULL);
+		return;
+	}
+	snprintf(finding, sizeof(finding), "%u programs died and left their memory in the pool",
+		 dead);
+	if (!c->fix) {
+		weft_checkup_say(c, "leftovers", WEFT_VERDICT_PROBLEM, finding,
+				 "weft doctor --fix gives it back, and so does the next program that "
+				 "joins");
+		return;
+	}
+	if (weft_pool_get(c->pool, &pool, &why)) { /* who joins recovers the dead */
+		weft_checkup_say(c, "leftovers", WEFT_VERDICT_PROBLEM, finding, why);
+		return;
+	}
+	weft_pool_put(pool);
+	snprintf(finding, sizeof(finding), "gave back what %u programs left that have died", dead);
+	weft_checkup_say(c, "leftovers", WEFT_VERDICT_FIXED, finding, NULL);
+}
+
+static unsigned int count_damage(struct weft_view *v)
+{
+	struct weft_view_cursor *at = calloc(1, sizeof(*at));
+	struct weft_view_qp qp;
+	struct weft_view_mr mr;
+
+	if (!at)
+		return v->damaged;
+	while (weft_view_qp(v, at, &qp))
+		;
+	memset(at, 0, sizeof(*at));
+	while (weft_view_mr(v, at, &mr))
+		;
+	free(at);
+	return v->damaged;
+}
+
+static void check_contents(struct weft_checkup *c, struct weft_view *v)
+{
+	unsigned int damaged = count_damage(v);
+	char finding[TEXT];
+
+	if (damaged) {
+		snprintf(finding, sizeof(finding), "%s: %u entries make no sense", v->path, damaged);
+		weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
+				 "end the programs that use it, then weft pool rm");
+		return;
+	}
+	if (access(v->path, R_OK | W_OK)) {
+		cannot_open(c, v->path, "no program of yours can join", -errno);
+		return;
+	}
+	snprintf(finding, sizeof(finding), "%s: %u members, %" PRIu64 " KiB", v->path,
+		 count_members(v, true), v->allocated_bytes / 1024);
+	weft_checkup_say(c, "pool", WEFT_VERDICT_OK, finding, NULL);
+	if (v->moving)
+		weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM,
+				 "somebody has held its lock for a tenth of a second: nobody can join",
+				 "continue or end the stopped program that holds it (see /proc/locks)");
+}
+
+void weft_check_pool(struct weft_checkup *c)
+{
+	char where[PATH_MAX];
+	struct weft_view *v;
+	const char *why;
+	int err = weft_view_open(c->pool, where, &v, &why);
+
+	if (!err) {
+		check_contents(c, v);
+		check_dead(c, v);
+		weft_view_close(v);
+	} else if (err == -ENOENT) {
+		check_making(c, where);
+	} else if (err == -EPROTO) {
+		remove_other(c, where, why);
+	} else {
+		cannot_open(c, where, why, err);
+	}
+	if (err != -ENAMETOOLONG)
+		check_room(c, where);
+}
