@@ -152,21 +152,22 @@ static inline void tell(struct weft_wc *wc, uint64_t wr_id, uint8_t status, uint
 	wc->sl = wc->dlid_path_bits = 0;
 }
 
-static inline int poll_private(struct weft_cq *cq, int n, struct weft_wc *wc)
+/* Fills from wc up to end; where it stopped. */
+static inline struct weft_wc *poll_private(struct weft_cq *cq, struct weft_wc *wc,
+					   const struct weft_wc *end)
 {
 	uint64_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
-	int got;
 
-	for (got = 0; got < n && head != tail; got++) {
+	for (; wc < end && head != tail; wc++) {
 		const struct weft_cqe *cqe = &cq->cqe[head++ & cq->mask];
 
-		tell(&wc[got], cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm,
+		tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm,
 		     cqe->qp->qpn, cqe->src_qp, cqe->flags);
 		free_slot(cqe->qp, cqe->opcode, cqe->position);
 	}
 	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
-	return got;
+	return wc;
 }
 
 /* Takes the next entry of a ring that belongs to a queue pair we still have. */
@@ -216,18 +217,19 @@ static bool has_received(const struct weft_cq *cq)
 
 int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
-	int got;
+	const struct weft_wc *end = wc + n;
+	struct weft_wc *at;
 
 	/* spinning programs find nothing most of the time: look before locking */
 	if (!has_private(cq) && !has_received(cq))
 		return 0;
 	weft_lock(cq->nic, &cq->lock, thread);
-	got = poll_private(cq, n, wc);
-	for (struct weft_cq_ring *r = first_ring(cq); got < n && r; r = r->next)
-		while (got < n && poll_ring(cq, r, &wc[got]))
-			got++;
+	at = poll_private(cq, wc, end);
+	for (struct weft_cq_ring *r = first_ring(cq); at < end && r; r = r->next)
+		while (at < end && poll_ring(cq, r, at))
+			at++;
 	weft_unlock(&cq->lock, thread);
-	return got;
+	return (int)(at - wc);
 }
 
 void weft_cq_drain(struct weft_cq *cq)

@@ -150,23 +150,18 @@ int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
 	return 0;
 }
 
-int weft_place_atomic(struct weft_nic *nic, const struct weft_caller *caller, uint16_t owner,
-		      const struct weft_span *at, bool add, uint64_t compare_add, uint64_t swap,
-		      uint64_t *old)
+int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *caller, uint16_t owner,
+			   const struct weft_span *at, bool add, uint64_t compare_add, uint64_t swap,
+			   uint64_t *old)
 {
+	struct weft_span here = *at;
 	struct chunk c = peek(nic->pool, &(struct cursor){ at, 0 });
-	_Atomic uint64_t *word = (_Atomic uint64_t *)c.at;
 
-	if (!word)
+	if (!c.at)
 		return nic->env->reach_atomic(nic->pool, caller, owner, c.va, add, compare_add, swap,
 					      old);
-	if (add) {
-		*old = atomic_fetch_add(word, compare_add);
-	} else {
-		*old = compare_add;
-		atomic_compare_exchange_strong(word, old, swap);
-	}
-	return 0;
+	here.at = c.at;
+	return weft_place_atomic(nic, caller, owner, &here, add, compare_add, swap, old);
 }
 
 bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, unsigned int n,

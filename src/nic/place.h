@@ -105,8 +105,24 @@ static inline int weft_place(struct weft_nic *nic, const struct weft_caller *cal
 }
 
 /* An 8-byte atomic on a checked, aligned span of `owner`; the old value. 0 or env's error. */
-int weft_place_atomic(struct weft_nic *nic, const struct weft_caller *caller, uint16_t owner,
-		      const struct weft_span *at, bool add, uint64_t compare_add, uint64_t swap,
-		      uint64_t *old);
+int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *caller, uint16_t owner,
+			   const struct weft_span *at, bool add, uint64_t compare_add, uint64_t swap,
+			   uint64_t *old);
+
+static inline int weft_place_atomic(struct weft_nic *nic, const struct weft_caller *caller,
+				    uint16_t owner, const struct weft_span *at, bool add,
+				    uint64_t compare_add, uint64_t swap, uint64_t *old)
+{
+	_Atomic uint64_t *word = (_Atomic uint64_t *)at->at;
+
+	if (__builtin_expect(!word, 0))
+		return weft_place_atomic_slow(nic, caller, owner, at, add, compare_add, swap, old);
+	*old = compare_add;
+	if (add)
+		*old = atomic_fetch_add(word, compare_add);
+	else
+		atomic_compare_exchange_strong(word, old, swap);
+	return 0;
+}
 
 #endif

@@ -151,7 +151,7 @@ HOT enum weft_outcome execute_read(struct job *job)
 	return WEFT_DONE;
 }
 
-static enum weft_outcome execute_atomic(struct job *job)
+HOT enum weft_outcome execute_atomic(struct job *job)
 {
 	struct weft_wqe *wqe = job->wqe;
 	enum weft_outcome outcome;
