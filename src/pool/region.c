@@ -130,14 +130,16 @@ static int drop_stale(const struct weft_vma *vma, uintptr_t start, uintptr_t end
 	return 0;
 }
 
-static int check_mapped(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end)
+static int check_mapped(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
+			unsigned int flags)
 {
+	int prot = flags & WEFT_REGION_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
 	struct weft_vma vma;
 	int err;
 
 	for (uintptr_t at = start; at < end; at = vma.end) {
 		err = weft_vma_next(walk, at, &vma);
-		if (err == -ENOENT || (!err && vma.start > at))
+		if (err == -ENOENT || (!err && (vma.start > at || (vma.prot & prot) != prot)))
 			return -EFAULT;
 		if (!err)
 			err = drop_stale(&vma, at, earlier(vma.end, end));
@@ -455,16 +457,16 @@ static int acquire_in_place(uintptr_t addr, size_t len_bytes, struct weft_region
 	return 0;
 }
 
-static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, bool may_move,
+static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, unsigned int flags,
 		   struct weft_region *region)
 {
 	uintptr_t first = PAGE_DOWN(addr), last = PAGE_UP(end);
-	int err = check_mapped(walk, first, last);
+	int err = check_mapped(walk, first, last, flags);
 
 	*region = (struct weft_region){ 0 };
 	if (err)
 		return err;
-	if (!may_move || !self.attached)
+	if (!(flags & WEFT_REGION_MOVE) || !self.attached)
 		return acquire_in_place(addr, end - addr, region);
 	err = cover(first, last);
 	if (err)
@@ -484,7 +486,8 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, bo
 	return 0;
 }
 
-int weft_region_acquire(void *addr, size_t len_bytes, bool may_move, struct weft_region *region)
+int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
+			struct weft_region *region)
 {
 	uintptr_t start = (uintptr_t)addr, end;
 	struct weft_vma_walk walk;
@@ -496,7 +499,7 @@ int weft_region_acquire(void *addr, size_t len_bytes, bool may_move, struct weft
 	pthread_mutex_lock(&self.mutex);
 	err = weft_vma_open(&walk);
 	if (!err) {
-		err = acquire(&walk, start, end, may_move, region);
+		err = acquire(&walk, start, end, flags, region);
 		weft_vma_close(&walk);
 	}
 	pthread_mutex_unlock(&self.mutex);

@@ -64,12 +64,19 @@ int weft_region_attach(const struct weft_extent_source *source);
  * calls. The caller has ended every peer's access. Regions that are left may still be released. */
 void weft_region_detach(void);
 
+enum weft_region_flags {
+	WEFT_REGION_MOVE = 1 << 0, /* its rights make moving worth it */
+	WEFT_REGION_WRITE = 1 << 1,
+};
+
 /*
- * Registers [addr, addr + len). may_move: whether its rights make moving worth it.
- * 0; -EFAULT (a page of the range is not mapped); -EINVAL (len 0 or wraps); -ENOMEM.
+ * Registers [addr, addr + len). flags: of enum weft_region_flags.
+ * 0; -EFAULT (a page of the range is not mapped, or may not be read, or not written but should);
+ * -EINVAL (len 0 or wraps); -ENOMEM.
  * A full pool is no error: the pieces are in place, with one warning on stderr a process.
  */
-int weft_region_acquire(void *addr, size_t len_bytes, bool may_move, struct weft_region *region);
+int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
+			struct weft_region *region);
 
 /* The last region over a page moves it back before this returns; what the program has unmapped or
  * mapped anew is left alone. The caller has ended every peer's access to the region. */

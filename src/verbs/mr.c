@@ -32,6 +32,12 @@ static int check(struct ibv_pd *pd, void *addr, size_t length, unsigned int acce
 	return 0;
 }
 
+static unsigned int how(unsigned int access)
+{
+	return (access & ACCESS_MOVES ? WEFT_REGION_MOVE : 0) |
+	       (access & IBV_ACCESS_LOCAL_WRITE ? WEFT_REGION_WRITE : 0);
+}
+
 static int make(struct weft_verbs_mr *mr, uint32_t pd, unsigned int access, uint64_t iova)
 {
 	struct weft_mr_piece *pieces = (struct weft_mr_piece *)mr->region.pieces;
@@ -54,7 +60,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	if (!mr)
 		goto fail;
 	mr->mr = (struct ibv_mr){ pd->context, pd, addr, length, 0, 0, 0 };
-	err = -weft_region_acquire(addr, length, access & ACCESS_MOVES, &mr->region);
+	err = -weft_region_acquire(addr, length, how(access), &mr->region);
 	if (err)
 		goto free_object;
 	err = -make(mr, weft_pd(pd)->number, access,

@@ -69,7 +69,8 @@ static int race(double seconds)
 		struct weft_region region;
 		size_t skip = moves % 7 * 1000;
 
-		if (weft_region_acquire((uint8_t *)memory + skip, BYTES - skip, true, &region)) {
+		if (weft_region_acquire((uint8_t *)memory + skip, BYTES - skip, WEFT_REGION_MOVE,
+					&region)) {
 			printf("acquire failed\n");
 			return 1;
 		}
