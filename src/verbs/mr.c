@@ -18,7 +18,7 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
-static int check(struct ibv_pd *pd, void *addr, size_t length, unsigned int access)
+static int check(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
 	access &= ~(unsigned int)ACCESS_OPTIONAL; /* a wish, never an error (ibv_reg_mr(3)) */
 	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || access & ~(unsigned int)ACCESS_KNOWN)
@@ -27,7 +27,10 @@ static int check(struct ibv_pd *pd, void *addr, size_t length, unsigned int acce
 	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
 	    !(access & IBV_ACCESS_LOCAL_WRITE))
 		return EINVAL;
-	if (!length || (uintptr_t)addr + length < (uintptr_t)addr)
+	if (!length || (uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova)
+		return EINVAL;
+	/* a card's tables map pages, so what is aligned for one is for the other */
+	if ((iova ^ (uintptr_t)addr) & (WEFT_PAGE - 1) && !(access & IBV_ACCESS_ZERO_BASED))
 		return EINVAL;
 	return 0;
 }
@@ -51,7 +54,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 				      unsigned int access)
 {
 	struct weft_verbs_mr *mr;
-	int err = check(pd, addr, length, access);
+	int err = check(pd, addr, length, iova, access);
 
 	if (err)
 		goto fail;

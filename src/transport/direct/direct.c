@@ -161,11 +161,12 @@ HOT enum weft_outcome execute_atomic(struct job *job)
 
 	if (job->here.len_bytes != 8)
 		return fail_here(job, WEFT_WC_LOC_LEN_ERR);
-	if (wqe->remote_addr & 7)
-		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
 	outcome = find_remote(job, 8, WEFT_ACCESS_REMOTE_ATOMIC, &at);
 	if (outcome != WEFT_DONE)
 		return outcome;
+	/* a zero-based region may begin anywhere, so that both count */
+	if ((wqe->remote_addr | (at.mr->va + at.start)) & 7)
+		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
 	err = weft_place_atomic(job->qp->nic, job->caller, job->peer->owner, &at,
 				wqe->opcode == WEFT_OP_FETCH_ADD, wqe->compare_add, wqe->swap, &old);
 	if (err)
