@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the tests of verbs share: a context with two queue pairs to be connected, by the public
+ * libibverbs alone. What goes wrong in it fails the running test. Context: the test's own thread.
+ */
+#ifndef WEFT_TESTS_VERBS_RIG_H
+#define WEFT_TESTS_VERBS_RIG_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+#include <cmocka.h>
+
+#define RIG_DEPTH  64
+#define RIG_SGE	   32
+#define RIG_INLINE 1024
+#define RIG_ALL                                                                                    \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+#define RIG_INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+#define RIG_RTR_MASK  0x129181 /* what programs use */
+#define RIG_RTS_MASK  0x12e01
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Queue pair i completes in both directions into cq[i]; the queues share the channel. */
+struct rig {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq[2];
+	struct ibv_qp *qp[2];
+};
+
+/* How the queue pairs differ from the usual. */
+struct rig_wish {
+	uint32_t depth; /* of all queues; 0: RIG_DEPTH */
+	bool signal_all;
+	unsigned int access;	/* of queue pair 1; 0: RIG_ALL */
+	uint8_t timeout;	/* of queue pair 0, as are the next: */
+	uint8_t retry_cnt;
+	uint8_t rnr_retry;	/* 0: 7; RIG_NO_RNR_RETRY: 0 */
+};
+#define RIG_NO_RNR_RETRY 255
+
+/* Everything made, the queue pairs in RESET; or connected to each other, in RTS. */
+void rig_open(struct rig *rig);
+void rig_connect(struct rig *rig, const struct rig_wish *wish);
+void rig_close(struct rig *rig);
+
+/* cmocka fixtures: a rig that is open, or connected as usual. */
+int rig_setup(void **state);
+int rig_setup_connected(void **state);
+int rig_teardown(void **state);
+
+struct ibv_context *rig_context(void);
+/* The attributes of the usual moves, with which the masks above go. */
+struct ibv_qp_attr rig_attr(struct ibv_context *context, enum ibv_qp_state to, uint32_t dest_qpn);
+int rig_mask(enum ibv_qp_state to);
+struct ibv_qp_init_attr rig_init(struct ibv_cq *send_cq, struct ibv_cq *recv_cq);
+/* RESET to `to`, with each step between. */
+void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn);
+
+enum ibv_qp_state rig_state(struct ibv_qp *qp);
+/* Waits until it is in that state. */
+void rig_await_state(struct ibv_qp *qp, enum ibv_qp_state state);
+/* The next completion; waits for it. */
+struct ibv_wc rig_next(struct ibv_cq *cq);
+/* The same, with that status and wr_id. */
+struct ibv_wc rig_expect(struct ibv_cq *cq, enum ibv_wc_status status, uint64_t wr_id);
+/* There is none. */
+void rig_none(struct ibv_cq *cq);
+
+/* One request of `len` bytes at `at`; signaled. An errno. */
+int rig_receive(struct ibv_qp *qp, uint64_t wr_id, const struct ibv_mr *mr, void *at, uint32_t len);
+int rig_send(struct ibv_qp *qp, uint64_t wr_id, const struct ibv_mr *mr, void *at, uint32_t len);
+int rig_rdma(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, const struct ibv_mr *mr,
+	     void *at, uint32_t len, uint64_t remote, uint32_t rkey);
+
+/* Zeroed pages of their own, and all of them as a region with all rights. */
+void *rig_pages(size_t bytes);
+struct ibv_mr *rig_region(struct ibv_pd *pd, size_t bytes);
+void rig_region_end(struct ibv_mr *mr);
+
+/* Any pointer whose object has gone or never was. */
+#define RIG_REFUSED(call) assert_int_equal((call), EINVAL)
+
+uint64_t rig_now_ns(void);
+
+#endif
