@@ -2,9 +2,11 @@
 #include "pool/fork.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include "pool/format.h"
+#include "pool/hold.h"
 
 struct copy {
 	uintptr_t va;
@@ -12,27 +14,31 @@ struct copy {
 	int prot;
 };
 
+/* In one mapping: the list, and the copies one behind the other. */
 static struct copy *copies;
-static size_t count;
-static uint8_t *room; /* the copies, one behind the other */
-static size_t room_bytes, used_bytes;
+static uint8_t *room;
+static size_t count, bytes_mapped, bytes_used;
+static pid_t parent;
+static bool installed;
 
 int weft_fork_begin(size_t bytes, size_t runs)
 {
-	copies = NULL;
-	room = NULL;
-	count = used_bytes = room_bytes = 0;
+	/* not malloc, whose memory may be among what the child lacks at first */
+	size_t list_bytes = (runs * sizeof(*copies) + WEFT_PAGE - 1) & ~(WEFT_PAGE - 1);
+	uint8_t *mapping;
+
 	if (!runs)
 		return 0;
-	copies = calloc(runs, sizeof(*copies));
-	if (!copies)
+	mapping = mmap(NULL, list_bytes + bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mapping == MAP_FAILED)
 		return -ENOMEM;
-	room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (room == MAP_FAILED) {
-		room = NULL;
-		return -ENOMEM;
-	}
-	room_bytes = bytes;
+	copies = (struct copy *)mapping;
+	room = mapping + list_bytes;
+	bytes_mapped = list_bytes + bytes;
+	bytes_used = 0;
+	parent = getpid();
+	installed = weft_segv_install();
 	return 0;
 }
 
@@ -40,8 +46,8 @@ void weft_fork_add(uintptr_t va, size_t len_bytes, const void *alias, int prot)
 {
 	struct copy *next = &copies[count];
 
-	memcpy(room + used_bytes, alias, len_bytes);
-	used_bytes += len_bytes;
+	weft_move_copy(room + bytes_used, alias, len_bytes);
+	bytes_used += len_bytes;
 	if (count && next[-1].va + next[-1].len_bytes == va && next[-1].prot == prot) {
 		next[-1].len_bytes += len_bytes;
 	} else {
@@ -66,12 +72,21 @@ void weft_fork_place(void)
 	count = 0;
 }
 
+bool weft_fork_rescue(void)
+{
+	if (!count || getpid() == parent)
+		return false;
+	weft_fork_place();
+	return true;
+}
+
 void weft_fork_end(void)
 {
-	if (room)
-		munmap(room, room_bytes);
-	room = NULL;
-	free(copies);
+	if (installed)
+		weft_segv_uninstall();
+	installed = false;
+	if (copies)
+		munmap(copies, bytes_mapped);
 	copies = NULL;
 	count = 0;
 }

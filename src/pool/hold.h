@@ -25,9 +25,17 @@ struct weft_hold {
 extern const struct weft_hold weft_uffd_hold;
 extern const struct weft_hold weft_segv_hold;
 
+/* Ends what weft_uffd_hold keeps open; in the child of a fork, what it has inherited. */
+void weft_uffd_close(void);
+
 /* Whether every other thread takes the signal: one that blocks it would be killed. May call
  * malloc. */
 bool weft_segv_deliverable(void);
+
+/* The SIGSEGV handler, which a fork needs, too. Whether it was not there before: then uninstall may
+ * take it away, but only if no pages were held back since. */
+bool weft_segv_install(void);
+void weft_segv_uninstall(void);
 
 /* What both do to a chunk whose stores are held back. 0, or -errno and nothing has changed. */
 int weft_move_map(const struct weft_move *chunk);

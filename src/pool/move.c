@@ -12,6 +12,15 @@
 
 static enum weft_move_way forced;
 
+void weft_move_copy(void *to, const void *from, size_t len_bytes)
+{
+#ifdef __x86_64__
+	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len_bytes) : : "memory");
+#else
+	memcpy(to, from, len_bytes);
+#endif
+}
+
 int weft_move_map(const struct weft_move *chunk)
 {
 	/* populated: a first store into each page would cost a fault */
@@ -23,7 +32,7 @@ int weft_move_map(const struct weft_move *chunk)
 
 int weft_move_replace(const struct weft_move *chunk, uint8_t *scratch)
 {
-	memcpy(scratch, chunk->alias, chunk->len_bytes);
+	weft_move_copy(scratch, chunk->alias, chunk->len_bytes);
 	if (mprotect(scratch, chunk->len_bytes, chunk->prot) ||
 	    mremap(scratch, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
 		   chunk->va) == MAP_FAILED)
@@ -33,7 +42,7 @@ int weft_move_replace(const struct weft_move *chunk, uint8_t *scratch)
 
 static size_t copy_in(const struct weft_move *move)
 {
-	memcpy(move->alias, (void *)move->va, move->len_bytes);
+	weft_move_copy(move->alias, (void *)move->va, move->len_bytes);
 	return weft_move_map(move) ? 0 : move->len_bytes;
 }
 
@@ -43,7 +52,7 @@ static size_t copy_out(const struct weft_move *move)
 	if (mmap((void *)move->va, move->len_bytes, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		return 0;
-	memcpy((void *)move->va, move->alias, move->len_bytes);
+	weft_move_copy((void *)move->va, move->alias, move->len_bytes);
 	if (move->prot != (PROT_READ | PROT_WRITE))
 		mprotect((void *)move->va, move->len_bytes, move->prot);
 	return move->len_bytes;
@@ -164,6 +173,11 @@ size_t weft_move_out(const struct weft_move *move)
 {
 	madvise((void *)move->va, move->len_bytes, MADV_NORMAL); /* one mapping again */
 	return move_undisturbed(move, false);
+}
+
+void weft_move_end(void)
+{
+	weft_uffd_close();
 }
 
 void weft_move_force(enum weft_move_way way)

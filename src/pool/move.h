@@ -32,6 +32,12 @@ size_t weft_move_in(const struct weft_move *move);
 /* The reverse: ordinary private memory again, with the same contents. */
 size_t weft_move_out(const struct weft_move *move);
 
+/* Closes what is kept open between moves; also in the child of a fork. */
+void weft_move_end(void);
+
+/* Copies whole pages that the program may be storing into, or has freed: unseen by sanitizers. */
+void weft_move_copy(void *to, const void *from, size_t len_bytes);
+
 /* Which way to move; for tests, or $WEFT_MOVE=copy|uffd|segv where one way gives trouble. */
 enum weft_move_way {
 	WEFT_MOVE_AUTO,

@@ -587,6 +587,7 @@ static void after_fork_in_child(void)
 {
 	weft_fork_place();
 	weft_fork_end();
+	weft_move_end();
 	self.attached = false;
 	self.era++;
 	forget_intervals(NULL);
@@ -693,6 +694,7 @@ void weft_region_detach(void)
 	pthread_mutex_lock(&self.mutex);
 	if (self.attached) {
 		forget_intervals(move_back);
+		weft_move_end();
 		self.attached = false;
 		self.era++;
 	}

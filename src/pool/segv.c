@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "pool/fork.h"
 #include "pool/hold.h"
 
 /* The chunk that is protected now, 0 if none. It may be shorter than WEFT_HOLD_CHUNK: a fault
@@ -85,7 +86,8 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 {
 	int saved = errno;
 
-	if (info->si_code != SEGV_ACCERR || !may_be_ours((uintptr_t)info->si_addr))
+	if (!weft_fork_rescue() &&
+	    (info->si_code != SEGV_ACCERR || !may_be_ours((uintptr_t)info->si_addr)))
 		chain(signal, info, context);
 	errno = saved;
 }
@@ -113,7 +115,7 @@ static bool blocks_segv(int tasks, const char *tid)
 	return (blocked & BIT(SIGSEGV)) && !(blocked & BIT(SIGCANCEL));
 }
 
-static int segv_begin(void)
+bool weft_segv_install(void)
 {
 	struct sigaction action = {
 		.sa_sigaction = on_segv,
@@ -122,12 +124,23 @@ static int segv_begin(void)
 	};
 	struct sigaction now;
 
-	if (sigaction(SIGSEGV, NULL, &now))
-		return -errno;
+	sigaction(SIGSEGV, NULL, &now);
 	if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_segv)
-		return 0;
+		return false;
 	before = now;
-	return sigaction(SIGSEGV, &action, NULL) ? -errno : 0;
+	sigaction(SIGSEGV, &action, NULL);
+	return true;
+}
+
+void weft_segv_uninstall(void)
+{
+	sigaction(SIGSEGV, &before, NULL);
+}
+
+static int segv_begin(void)
+{
+	weft_segv_install();
+	return 0;
 }
 
 bool weft_segv_deliverable(void)
@@ -168,7 +181,7 @@ static int segv_in(const struct weft_move *chunk)
 		err = -errno;
 		goto close_window;
 	}
-	memcpy(chunk->alias, (void *)chunk->va, chunk->len_bytes);
+	weft_move_copy(chunk->alias, (void *)chunk->va, chunk->len_bytes);
 	err = weft_move_map(chunk);
 	if (err)
 		mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);

@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,32 +16,50 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
+/* Kept open: closing it takes time for each mapping of the process. */
 static int uffd = -1;
-static uint8_t *scratch; /* where the pages stand while they are copied */
+static struct stat identity; /* the program may have closed it and opened something else */
+static uint8_t *scratch;     /* where the pages stand while they are copied */
 static size_t scratch_bytes;
 
-static int uffd_begin(void)
+static bool is_open(void)
+{
+	struct stat now;
+
+	return uffd >= 0 && !fstat(uffd, &now) && now.st_dev == identity.st_dev &&
+	       now.st_ino == identity.st_ino;
+}
+
+static int open_uffd(void)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
-	int err;
 
 	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
 	if (uffd < 0)
 		return -errno;
-	if (ioctl(uffd, UFFDIO_API, &api)) {
-		err = -errno;
-		goto close_uffd;
-	}
+	if (!ioctl(uffd, UFFDIO_API, &api) && !fstat(uffd, &identity))
+		return 0;
+	close(uffd);
+	uffd = -1;
+	return -EOPNOTSUPP;
+}
+
+void weft_uffd_close(void)
+{
+	if (is_open())
+		close(uffd);
+	uffd = -1;
+}
+
+static int uffd_begin(void)
+{
+	int err = is_open() ? 0 : open_uffd();
+
+	if (err)
+		return err;
 	scratch_bytes = WEFT_HOLD_CHUNK;
 	scratch = mmap(NULL, scratch_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (scratch == MAP_FAILED) {
-		err = -errno;
-		goto close_uffd;
-	}
-	return 0;
-close_uffd:
-	close(uffd);
-	return err;
+	return scratch == MAP_FAILED ? -errno : 0;
 }
 
 static int hold(const struct weft_move *chunk, uint64_t mode)
@@ -84,7 +102,7 @@ static int uffd_in(const struct weft_move *chunk)
 		err = -errno;
 		goto let_go;
 	}
-	memcpy(chunk->alias, scratch, chunk->len_bytes);
+	weft_move_copy(chunk->alias, scratch, chunk->len_bytes);
 	err = weft_move_map(chunk);
 	if (err)
 		put_back(chunk);
@@ -114,7 +132,6 @@ static void uffd_end(void)
 {
 	if (scratch_bytes)
 		munmap(scratch, scratch_bytes);
-	close(uffd);
 }
 
 const struct weft_hold weft_uffd_hold = { uffd_begin, uffd_in, uffd_out, uffd_end };
