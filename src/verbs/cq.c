@@ -103,11 +103,16 @@ int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 int weft_verbs_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 {
 	struct weft_cq *cq = &weft_cq(ibcq)->nic;
+	struct weft_caller *caller = weft_caller();
+	int n;
 
 	if (__builtin_expect(
 		    atomic_load_explicit(&cq->nic->nwaiting, memory_order_relaxed) != 0, 0))
-		weft_nic_progress(cq->nic, weft_caller(), weft_now_ns());
-	return weft_cq_poll(cq, num_entries, (struct weft_wc *)wc, weft_caller()->thread);
+		weft_nic_progress(cq->nic, caller, weft_now_ns());
+	n = weft_cq_poll(cq, num_entries, (struct weft_wc *)wc, caller->thread);
+	if (!n && weft_thread.idle.polls_left-- == 0)
+		weft_idle_look();
+	return n;
 }
 
 int weft_verbs_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)

@@ -24,10 +24,21 @@ extern struct weft_process weft_process;
 int weft_process_get(void);
 void weft_process_put(void);
 
+/* How a thread spends its empty polls (idle.c). */
+struct weft_idle {
+	uint32_t polls_left; /* until the next look */
+	uint32_t yields;
+	long preemptions;
+	uint64_t looked_ns;
+};
+
+void weft_idle_look(void);
+
 /* The calling thread's line in the pool. */
 struct weft_place_holder {
 	struct weft_caller caller;
 	uint32_t generation;
+	struct weft_idle idle;
 };
 
 extern _Thread_local struct weft_place_holder weft_thread __attribute__((tls_model("initial-exec")));
