@@ -182,7 +182,8 @@ class Fabric:
         """The path of a program of tests/programs or bench, where the user can run it."""
         source = next(path for folder in ('tests/programs', 'bench')
                       if (path := BUILD / folder / name).exists())
-        return shutil.copy2(source, self.home / name) if self.home != BUILD else source
+        copy = self.home / name
+        return source if self.home == BUILD else copy if copy.exists() else shutil.copy2(source, copy)
 
     def owns(self, library):
         return Path(library).resolve().is_relative_to(self.home.resolve())

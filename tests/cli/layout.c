@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Prints where things lie in a pool's file, for tests that damage one. */
+#include <stdio.h>
+
+#include "pool/format.h"
+
+#define HEADER(field) #field, offsetof(struct weft_pool_header, field)
+#define MEMBER(field) "member." #field, offsetof(struct weft_pool_member, field)
+#define QP(field)     "qp." #field, offsetof(struct weft_pool_qp, field)
+#define MR(field)     "mr." #field, offsetof(struct weft_pool_mr, field)
+
+static const struct {
+	const char *name;
+	size_t value;
+} table[] = {
+	{HEADER(version)},
+	{HEADER(signature)},
+	{HEADER(file_bytes)},
+	{HEADER(members_high)},
+	{"leases", WEFT_OFF_LEASES},
+	{"leases_bytes", sizeof(struct weft_pool_leases)},
+	{"members", WEFT_OFF_MEMBERS},
+	{"qps", WEFT_OFF_QPS},
+	{"qp_bytes", sizeof(struct weft_pool_qp)},
+	{"qp_index_bits", WEFT_QP_INDEX_BITS},
+	{"mrs", WEFT_OFF_MRS},
+	{"mr_bytes", sizeof(struct weft_pool_mr)},
+	{MEMBER(comm)},
+	{MEMBER(lines)},
+	{MEMBER(ngids)},
+	{MEMBER(line)},
+	{QP(qpn)},
+	{QP(rq_start)},
+	{MR(key)},
+	{MR(npieces)},
+	{MR(len_bytes)},
+	{MR(va)},
+	{MR(off)},
+	{MR(lo)},
+	{MR(hi)},
+};
+
+int main(void)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		printf("%s %zu\n", table[i].name, table[i].value);
+	return 0;
+}
