@@ -53,7 +53,7 @@ int weft_qp_check_modify(enum weft_qp_type type, enum weft_qp_state from, enum w
 	mask &= ~STATE;
 	/* a queue pair can be reset always, and put in error once it has been initialised */
 	if (to == WEFT_QPS_RESET || (to == WEFT_QPS_ERR && from != WEFT_QPS_RESET))
-		return mask & ~CUR_STATE ? -22 : 0;
+		return mask ? -22 : 0;
 	for (size_t i = 0; i < sizeof(moves) / sizeof(*moves); i++) {
 		const struct move *m = &moves[i];
 

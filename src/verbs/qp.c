@@ -18,7 +18,7 @@ static bool usable_cq(const struct ibv_pd *pd, struct ibv_cq *cq)
 
 static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 {
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !init)
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !init || init->srq) /* none can be made yet */
 		return EINVAL;
 	if (init->qp_type != IBV_QPT_RC)
 		return EOPNOTSUPP;
