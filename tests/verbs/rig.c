@@ -146,7 +146,7 @@ void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn)
 
 		assert_int_equal(ibv_modify_qp(qp, &attr, rig_mask(s)), 0);
 	}
-	if (to > IBV_QPS_RTS) {
+	if (to == IBV_QPS_RESET || to > IBV_QPS_RTS) {
 		struct ibv_qp_attr attr = { .qp_state = to };
 
 		assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Moving queue pairs between states: the table of InfiniBand volume 1, 11.2.5.2, for reliable
+ * connections, bit by bit, and the range of each attribute.
+ */
+#include "rig.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "../abi/pool.h"
+
+#define SOFT (IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |    \
+	      IBV_QP_PATH_MIG_STATE)
+#define BITS 26
+
+static const struct row {
+	enum ibv_qp_state from, to;
+	int required, optional;
+} rows[] = {
+	{ IBV_QPS_RESET, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
+	{ IBV_QPS_INIT, IBV_QPS_RTR,
+	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
+	{ IBV_QPS_RTR, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_RTR, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_RTR, IBV_QPS_RTS,
+	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		  IBV_QP_MAX_QP_RD_ATOMIC,
+	  SOFT },
+	{ IBV_QPS_RTS, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_RTS, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, SOFT },
+	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
+	{ IBV_QPS_SQD, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_SQD, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, SOFT },
+	{ IBV_QPS_SQD, IBV_QPS_SQD, 0,
+	  IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		  IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH |
+		  IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
+		  IBV_QP_PATH_MIG_STATE },
+	{ IBV_QPS_ERR, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_ERR, IBV_QPS_ERR, 0, 0 },
+};
+
+static const enum ibv_qp_state reachable[] = { IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,
+					       IBV_QPS_RTS,   IBV_QPS_SQD,  IBV_QPS_ERR };
+
+static const struct row *find_row(enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	for (size_t i = 0; i < COUNT(rows); i++)
+		if (rows[i].from == from && rows[i].to == to)
+			return &rows[i];
+	return NULL;
+}
+
+static struct ibv_qp_attr attributes(struct ibv_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	struct ibv_qp_attr attr = rig_attr(qp->context, to, qp->qp_num);
+
+	attr.cur_qp_state = from;
+	attr.alt_ah_attr = attr.ah_attr;
+	attr.alt_port_num = 1;
+	attr.path_mig_state = IBV_MIG_MIGRATED;
+	attr.cap = (struct ibv_qp_cap){ 1, 1, 1, 1, 1 };
+	return attr;
+}
+
+/* A queue pair in `from`, connected to itself, asked to go to `to`; it ends where it must. */
+static void expect(struct ibv_qp *qp, const struct row *row, int mask, int error)
+{
+	struct ibv_qp_attr attr;
+	int got;
+
+	if (rig_state(qp) != row->from) {
+		rig_move(qp, IBV_QPS_RESET, 0);
+		rig_move(qp, row->from, qp->qp_num);
+	}
+	assert_int_equal(rig_state(qp), row->from);
+	attr = attributes(qp, row->from, row->to);
+	got = ibv_modify_qp(qp, &attr, mask);
+	if (got != error)
+		fail_msg("%d to %d with %#x: %d, expected %d", row->from, row->to,
+			 (unsigned int)mask, got, error);
+	assert_int_equal(rig_state(qp), error ? row->from : row->to);
+}
+
+static void check_row(struct ibv_qp *qp, const struct row *row)
+{
+	int all = IBV_QP_STATE | row->required;
+
+	expect(qp, row, all, 0);
+	expect(qp, row, all | row->optional, 0);
+	for (int bit = 2; bit < 1 << BITS; bit <<= 1) {
+		if (row->required & bit)
+			expect(qp, row, all & ~bit, EINVAL);
+		else
+			expect(qp, row, all | bit, row->optional & bit ? 0 : EINVAL);
+	}
+	/* a mask without a state keeps it */
+	if (row->from == row->to)
+		expect(qp, row, row->required | row->optional, 0);
+}
+
+static void every_row(void **state)
+{
+	struct rig *rig = *state;
+
+	for (size_t i = 0; i < COUNT(rows); i++)
+		check_row(rig->qp[0], &rows[i]);
+}
+
+static void every_other_move(void **state)
+{
+	struct rig *rig = *state;
+
+	for (size_t i = 0; i < COUNT(reachable); i++)
+		for (enum ibv_qp_state to = IBV_QPS_RESET; to <= IBV_QPS_UNKNOWN; to++) {
+			struct row row = { reachable[i], to, 0, 0 };
+
+			if (find_row(row.from, to))
+				continue;
+			expect(rig->qp[0], &row, IBV_QP_STATE, EINVAL);
+			expect(rig->qp[0], &row, RIG_INIT_MASK, EINVAL);
+			expect(rig->qp[0], &row, RIG_RTR_MASK, EINVAL);
+			expect(rig->qp[0], &row, RIG_RTS_MASK, EINVAL);
+		}
+}
+
+/* The current state must be the one that is claimed. */
+static void wrong_current_state(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_qp_attr attr;
+
+	rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[0]->qp_num);
+	attr = attributes(rig->qp[0], IBV_QPS_SQD, IBV_QPS_RTS);
+	RIG_REFUSED(ibv_modify_qp(rig->qp[0], &attr, IBV_QP_STATE | IBV_QP_CUR_STATE));
+	assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_RTS);
+}
+
+static void bad_arguments(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_qp *gone = rig->qp[1];
+	struct ibv_qp_attr attr = attributes(rig->qp[0], IBV_QPS_RESET, IBV_QPS_INIT);
+
+	RIG_REFUSED(ibv_modify_qp(NULL, &attr, RIG_INIT_MASK));
+	RIG_REFUSED(ibv_modify_qp(rig->qp[0], NULL, RIG_INIT_MASK));
+	RIG_REFUSED(ibv_modify_qp((struct ibv_qp *)rig->cq[0], &attr, RIG_INIT_MASK));
+	assert_int_equal(ibv_destroy_qp(gone), 0);
+	rig->qp[1] = NULL;
+	RIG_REFUSED(ibv_modify_qp(gone, &attr, RIG_INIT_MASK));
+	assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_RESET);
+}
+
+/* ---- Ranges ---- */
+
+#define FIELD(field) offsetof(struct ibv_qp_attr, field), sizeof(((struct ibv_qp_attr *)0)->field)
+
+static const struct range {
+	enum ibv_qp_state to;
+	size_t offset, bytes;
+	uint32_t good, bad;
+} ranges[] = {
+	{ IBV_QPS_INIT, FIELD(port_num), 1, 0 },
+	{ IBV_QPS_INIT, FIELD(port_num), 1, 2 },
+	{ IBV_QPS_INIT, FIELD(pkey_index), 0, 1 },
+	{ IBV_QPS_RTR, FIELD(path_mtu), IBV_MTU_256, 0 },
+	{ IBV_QPS_RTR, FIELD(path_mtu), IBV_MTU_4096, 6 },
+	{ IBV_QPS_RTR, FIELD(dest_qp_num), 0xffffff, 0x1000000 },
+	{ IBV_QPS_RTR, FIELD(max_dest_rd_atomic), 16, 17 },
+	{ IBV_QPS_RTR, FIELD(min_rnr_timer), 31, 32 },
+	{ IBV_QPS_RTR, FIELD(ah_attr.is_global), 1, 0 },
+	{ IBV_QPS_RTR, FIELD(ah_attr.port_num), 1, 2 },
+	{ IBV_QPS_RTR, FIELD(ah_attr.grh.sgid_index), 0, 255 },
+	{ IBV_QPS_RTS, FIELD(timeout), 31, 32 },
+	{ IBV_QPS_RTS, FIELD(retry_cnt), 7, 8 },
+	{ IBV_QPS_RTS, FIELD(rnr_retry), 7, 8 },
+	{ IBV_QPS_RTS, FIELD(max_rd_atomic), 16, 17 },
+};
+
+static int modify_with(struct ibv_qp *qp, const struct range *range, uint32_t value)
+{
+	struct ibv_qp_attr attr = attributes(qp, range->to - 1, range->to);
+
+	memcpy((char *)&attr + range->offset, &value, range->bytes); /* little-endian */
+	return ibv_modify_qp(qp, &attr, rig_mask(range->to));
+}
+
+static void out_of_range(void **state)
+{
+	struct rig *rig = *state;
+
+	for (size_t i = 0; i < COUNT(ranges); i++) {
+		rig_move(rig->qp[0], IBV_QPS_RESET, 0);
+		rig_move(rig->qp[0], ranges[i].to - 1, rig->qp[0]->qp_num);
+		if (modify_with(rig->qp[0], &ranges[i], ranges[i].bad) != EINVAL)
+			fail_msg("range %zu", i);
+		assert_int_equal(rig_state(rig->qp[0]), ranges[i].to - 1);
+		assert_int_equal(modify_with(rig->qp[0], &ranges[i], ranges[i].good), 0);
+		assert_int_equal(rig_state(rig->qp[0]), ranges[i].to);
+	}
+}
+
+/* What was set is told, what was refused or reset is not. */
+static void query(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_qp *qp = rig->qp[0];
+	struct ibv_qp_attr want = attributes(qp, 0, IBV_QPS_INIT), got;
+	struct ibv_qp_init_attr init;
+
+	want.path_mtu = IBV_MTU_2048;
+	want.max_dest_rd_atomic = 5;
+	want.max_rd_atomic = 6;
+	want.min_rnr_timer = 7;
+	want.timeout = 8;
+	want.retry_cnt = 3;
+	want.rnr_retry = 4;
+	want.ah_attr.grh.traffic_class = 9;
+	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
+		want.qp_state = s;
+		assert_int_equal(ibv_modify_qp(qp, &want, rig_mask(s)), 0);
+	}
+	want.timeout = 20;
+	RIG_REFUSED(ibv_modify_qp(qp, &want, IBV_QP_TIMEOUT));
+	want.timeout = 8;
+	assert_int_equal(ibv_query_qp(qp, &got, 0x1fffff, &init), 0);
+	assert_int_equal(got.qp_state, IBV_QPS_RTS);
+	assert_int_equal(got.cur_qp_state, IBV_QPS_RTS);
+	assert_int_equal(got.port_num, 1);
+	assert_int_equal(got.qp_access_flags, RIG_ALL);
+	assert_int_equal(got.path_mtu, IBV_MTU_2048);
+	assert_int_equal(got.dest_qp_num, qp->qp_num);
+	assert_int_equal(got.rq_psn, want.rq_psn);
+	assert_int_equal(got.sq_psn, want.sq_psn);
+	assert_int_equal(got.max_dest_rd_atomic, 5);
+	assert_int_equal(got.max_rd_atomic, 6);
+	assert_int_equal(got.min_rnr_timer, 7);
+	assert_int_equal(got.timeout, 8);
+	assert_int_equal(got.retry_cnt, 3);
+	assert_int_equal(got.rnr_retry, 4);
+	assert_memory_equal(&got.ah_attr, &want.ah_attr, sizeof(want.ah_attr));
+	want.min_rnr_timer = 12;
+	assert_int_equal(ibv_modify_qp(qp, &want, IBV_QP_MIN_RNR_TIMER), 0);
+	assert_int_equal(ibv_query_qp(qp, &got, 0x1fffff, &init), 0);
+	assert_int_equal(got.min_rnr_timer, 12);
+	assert_int_equal(got.timeout, 8);
+	rig_move(qp, IBV_QPS_RESET, 0);
+	assert_int_equal(ibv_query_qp(qp, &got, 0x1fffff, &init), 0);
+	assert_int_equal(got.dest_qp_num, 0);
+	assert_int_equal(got.cap.max_send_wr, RIG_DEPTH);
+}
+
+/* Any number of rounds through the states, with traffic in each. */
+static void round_and_round(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_mr *mr = rig_region(rig->pd, 4096);
+
+	for (uint64_t i = 0; i < 300; i++) {
+		for (int q = 0; q < 2; q++)
+			rig_move(rig->qp[q], IBV_QPS_RESET, 0);
+		for (int q = 0; q < 2; q++)
+			rig_move(rig->qp[q], IBV_QPS_RTS, rig->qp[!q]->qp_num);
+		assert_int_equal(rig_receive(rig->qp[1], i, mr, mr->addr, 8), 0);
+		assert_int_equal(rig_send(rig->qp[0], i, mr, mr->addr, 8), 0);
+		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
+		rig_expect(rig->cq[1], IBV_WC_SUCCESS, i);
+	}
+	rig_region_end(mr);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(every_row, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(every_other_move, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(wrong_current_state, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(bad_arguments, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(out_of_range, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(query, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(round_and_round, rig_setup, rig_teardown),
+	};
+
+	return cmocka_run_group_tests_name("modify", tests, make_pool, remove_pool);
+}
