@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -10,7 +11,14 @@
 #include "pool/hold.h"
 #include "pool/movable.h"
 
-static enum weft_move_way forced;
+enum way {
+	AUTO,
+	COPY,
+	UFFD,
+	SEGV,
+};
+
+static enum way forced;
 
 void weft_move_copy(void *to, const void *from, size_t len_bytes)
 {
@@ -114,16 +122,16 @@ end:
 
 static bool one_thread(void)
 {
-	return forced ? forced == WEFT_MOVE_COPY : weft_movable_threads() == 1;
+	return forced ? forced == COPY : weft_movable_threads() == 1;
 }
 
 /* NULL: there is no way here. */
 static const struct weft_hold *begin(bool in)
 {
-	if (forced != WEFT_MOVE_SEGV && !weft_uffd_hold.begin())
+	if (forced != SEGV && !weft_uffd_hold.begin())
 		return &weft_uffd_hold;
 	/* on the way out staying would be worse than the risk */
-	if (forced != WEFT_MOVE_UFFD && (!in || weft_segv_deliverable()) && !weft_segv_hold.begin())
+	if (forced != UFFD && (!in || weft_segv_deliverable()) && !weft_segv_hold.begin())
 		return &weft_segv_hold;
 	return NULL;
 }
@@ -180,7 +188,18 @@ void weft_move_end(void)
 	weft_uffd_close();
 }
 
-void weft_move_force(enum weft_move_way way)
+void weft_move_begin(void)
 {
-	forced = way;
+	static const char *const names[] = {
+		[COPY] = "copy",
+		[UFFD] = "uffd",
+		[SEGV] = "segv",
+	};
+	const char *wanted = getenv("WEFT_MOVE");
+
+	forced = AUTO;
+	for (enum way way = COPY; wanted && way <= SEGV; way++) {
+		if (!strcmp(wanted, names[way]))
+			forced = way;
+	}
 }

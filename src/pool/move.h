@@ -38,13 +38,8 @@ void weft_move_end(void);
 /* Copies whole pages that the program may be storing into, or has freed: unseen by sanitizers. */
 void weft_move_copy(void *to, const void *from, size_t len_bytes);
 
-/* Which way to move; for tests, or $WEFT_MOVE=copy|uffd|segv where one way gives trouble. */
-enum weft_move_way {
-	WEFT_MOVE_AUTO,
-	WEFT_MOVE_COPY, /* loses stores of other threads */
-	WEFT_MOVE_UFFD,
-	WEFT_MOVE_SEGV,
-};
-void weft_move_force(enum weft_move_way way);
+/* Looks at $WEFT_MOVE: copy, uffd or segv force that way, for tests and where one gives trouble.
+ * (copy loses stores of other threads.) */
+void weft_move_begin(void);
 
 #endif

@@ -38,6 +38,9 @@ struct weft_extent_source {
 	void (*free)(void *arg, uint64_t off, size_t len_bytes);
 	/* The descriptor of the pool file, checked to be still ours, or -errno. */
 	int (*fd)(void *arg);
+	/* Ends every peer's access to the extent: the program has unmapped all of it, but still has
+	 * regions there. free follows. NULL: such extents stay until the regions end. */
+	void (*revoke)(void *arg, uint64_t off, size_t len_bytes);
 	void *arg;
 };
 

@@ -33,5 +33,10 @@ static int descriptor(void *arg)
 
 struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool)
 {
-	return (struct weft_extent_source){ alloc, give_back, descriptor, weft_attachment(pool) };
+	return (struct weft_extent_source){
+		.alloc = alloc,
+		.free = give_back,
+		.fd = descriptor,
+		.arg = weft_attachment(pool),
+	};
 }

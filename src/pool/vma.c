@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -34,6 +35,9 @@ struct procmap_query {
 #define QUERY_SHARED	       0x08
 #define QUERY_COVERING_OR_NEXT 0x10
 #define QUERY_MAPPING	       _IOWR('f', 17, struct procmap_query)
+
+/* So often the number of mappings is counted; eight times so often when they seem too many. */
+#define CALLS_PER_COUNT 4096u
 
 static int next_by_query(int fd, uintptr_t addr, struct weft_vma *vma)
 {
@@ -155,6 +159,37 @@ unsigned int weft_vma_count(void)
 	}
 	close(fd);
 	return count;
+}
+
+static unsigned int most_mappings(void)
+{
+	char text[24] = "";
+	int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+	unsigned long most = 0;
+
+	if (fd >= 0) {
+		if (read(fd, text, sizeof(text) - 1) > 0)
+			most = strtoul(text, NULL, 10);
+		close(fd);
+	}
+	return (unsigned int)((most ? most : 65530) / 4 * 3);
+}
+
+bool weft_vma_room(unsigned int more)
+{
+	static unsigned int estimate, most, calls;
+
+	calls++;
+	if (!most || calls > CALLS_PER_COUNT ||
+	    (calls > CALLS_PER_COUNT / 8 && estimate + more > most)) {
+		most = most_mappings();
+		estimate = weft_vma_count();
+		calls = 0;
+	}
+	if (estimate + more > most)
+		return false;
+	estimate += more;
+	return true;
 }
 
 bool weft_vma_named(const char *word)

@@ -40,6 +40,10 @@ void weft_vma_close(struct weft_vma_walk *walk);
 /* How many mappings there are, 0 if that cannot be told. Reads them all. */
 unsigned int weft_vma_count(void);
 
+/* Whether `more` mappings, which the caller is about to make, leave a quarter of what the kernel
+ * allows. The number is estimated from above and seldom counted. */
+bool weft_vma_room(unsigned int more);
+
 /* Whether a mapping's name, as the kernel writes it, contains the word. Reads them all. */
 bool weft_vma_named(const char *word);
 

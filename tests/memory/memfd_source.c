@@ -18,8 +18,8 @@ static struct {
 	uint64_t off;
 	size_t len_bytes;
 } extents[MOST];
-static unsigned int count, fail_at;
-static size_t bytes;
+static unsigned int count, fail_at, revoked;
+static size_t bytes, limit;
 static int fd = -1;
 static uint8_t *base;
 
@@ -53,7 +53,7 @@ static int source_alloc(void *arg, size_t len_bytes, uint64_t *off, void **alias
 		fail_at = 1;
 		return -ENOSPC;
 	}
-	if (place(len_bytes, off))
+	if ((limit && bytes + len_bytes > limit) || place(len_bytes, off))
 		return -ENOSPC;
 	if (fallocate(fd, 0, (off_t)*off, (off_t)len_bytes))
 		abort();
@@ -90,24 +90,36 @@ static int source_fd(void *arg)
 	return fd;
 }
 
+static void source_revoke(void *arg, uint64_t off, size_t len_bytes)
+{
+	revoked++;
+}
+
 const struct weft_extent_source memfd_source = {
+	.revoke = source_revoke,
 	.alloc = source_alloc,
 	.free = source_free,
 	.fd = source_fd,
 };
 
-void memfd_source_attach(void)
+void memfd_source_attach_file(int file)
 {
-	fd = memfd_create("weft-test", MFD_CLOEXEC);
+	fd = file;
 	if (fd < 0 || ftruncate(fd, SIZE)) {
 		perror("memfd");
 		exit(1);
 	}
 	base = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	if (base == MAP_FAILED || weft_region_attach(&memfd_source)) {
+	if (base == MAP_FAILED || madvise(base, SIZE, MADV_DONTDUMP) ||
+	    weft_region_attach(&memfd_source)) {
 		perror("attach");
 		exit(1);
 	}
+}
+
+void memfd_source_attach(void)
+{
+	memfd_source_attach_file(memfd_create("weft-test", MFD_CLOEXEC));
 }
 
 void memfd_source_fail_at(unsigned int n)
@@ -115,9 +127,19 @@ void memfd_source_fail_at(unsigned int n)
 	fail_at = n;
 }
 
+void memfd_source_limit(size_t most)
+{
+	limit = most;
+}
+
 unsigned int memfd_source_extents(void)
 {
 	return count;
+}
+
+unsigned int memfd_source_revoked(void)
+{
+	return revoked;
 }
 
 size_t memfd_source_bytes(void)

@@ -331,6 +331,38 @@ static void test_unmapped(void **state)
 	munmap(memory, 8 * PAGE);
 }
 
+/* A full pool takes back what the program has unmapped without deregistering it. */
+static void test_collection(void **state)
+{
+	uint8_t *memory = map(8 * PAGE, MAP_PRIVATE), *target = map(2 * PAGE, MAP_PRIVATE);
+	struct weft_region kept = acquire(memory, PAGE), gone = acquire(memory + 2 * PAGE, 2 * PAGE);
+	struct weft_region moved = acquire(memory + 5 * PAGE, PAGE), new;
+	unsigned int revoked = memfd_source_revoked();
+
+	memory[0] = 1;
+	memory[5 * PAGE] = 2;
+	munmap(memory + 2 * PAGE, 2 * PAGE);
+	assert_ptr_equal(mremap(memory + 5 * PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+				target),
+			 target);
+	memfd_source_limit(4 * PAGE);
+	new = acquire(target + PAGE, PAGE);
+	assert_int_equal(kind_of(&new), POOLED);
+	assert_int_equal(memfd_source_revoked() - revoked, 1);
+	assert_int_equal(memfd_source_extents(), 3);
+	memfd_source_limit(0);
+	weft_region_release(&gone);
+	weft_region_release(&kept);
+	weft_region_release(&moved);
+	weft_region_release(&new);
+	assert_int_equal(memory[0], 1);
+	assert_int_equal(target[0], 2);
+	assert_int_equal(memfd_source_extents(), 0);
+	munmap(memory, 2 * PAGE);
+	munmap(memory + 4 * PAGE, 4 * PAGE);
+	munmap(target, 2 * PAGE);
+}
+
 static bool child_called;
 
 static void on_fork_child(void)
@@ -411,6 +443,7 @@ int main(void)
 		cmocka_unit_test(test_many_overlaps),
 		cmocka_unit_test(test_full_pool),
 		cmocka_unit_test(test_unmapped),
+		cmocka_unit_test(test_collection),
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_detach),
 	};

@@ -8,11 +8,14 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -228,6 +231,83 @@ static void test_many_regions(void **state)
 	munmap(memory, COUNT * PAGE);
 }
 
+static void test_gigabyte(void **state)
+{
+	size_t len = 1ul << 30;
+	uint8_t *memory = malloc(len);
+	double start = now(), middle, end;
+	struct weft_region region = acquire(memory, len);
+
+	middle = now();
+	assert_int_equal(region.npieces, 3);
+	assert_true(is_pooled(&region));
+	assert_int_equal(region.pieces[1].len_bytes, len - PAGE);
+	memory[len / 2] = 1;
+	end = now();
+	weft_region_release(&region);
+	print_message("1 GiB: %.2f s to register, %.2f s to deregister\n", middle - start,
+		      now() - end);
+	assert_int_equal(memory[len / 2], 1);
+	assert_int_equal(memory[len / 2 + 1], 0);
+	free(memory);
+	assert_int_equal(memfd_source_resident(), 0);
+}
+
+static void dump_core(const char *directory)
+{
+	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
+	uint8_t *memory = map(4 * PAGE);
+	int file = open("/dev/shm/weft-test-core", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	struct weft_region region;
+
+	memfd_source_attach_file(file);
+	/* a word that stands nowhere else */
+	for (size_t i = 0; i < 4 * PAGE; i += 8)
+		*(uint64_t *)(memory + i) = ~0x5745465457454654ul;
+	region = acquire(memory, 4 * PAGE);
+	if (!is_pooled(&region) || setrlimit(RLIMIT_CORE, &limit) || chdir(directory))
+		_exit(1);
+	signal(SIGABRT, SIG_DFL);
+	abort();
+}
+
+static unsigned int words_in(const char *path)
+{
+	unsigned int words = 0;
+	FILE *file = fopen(path, "re");
+	uint64_t word;
+
+	assert_non_null(file);
+	while (fread(&word, sizeof(word), 1, file) == 1)
+		words += word == ~0x5745465457454654ul;
+	fclose(file);
+	return words;
+}
+
+static void test_core_dump(void **state)
+{
+	char directory[] = "/tmp/weft-core-XXXXXX", core[64], pattern[8] = "";
+	int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC), status;
+	pid_t pid;
+
+	if (fd < 0 || read(fd, pattern, sizeof(pattern) - 1) < 0 || strcmp(pattern, "core\n") != 0)
+		skip();
+	close(fd);
+	assert_non_null(mkdtemp(directory));
+	pid = fork();
+	if (!pid)
+		dump_core(directory);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	unlink("/dev/shm/weft-test-core");
+	assert_true(WIFSIGNALED(status));
+	snprintf(core, sizeof(core), "%s/core", directory);
+	if (access(core, R_OK))
+		snprintf(core, sizeof(core), "%s/core.%d", directory, (int)pid);
+	assert_int_equal(words_in(core), 4 * PAGE / 8);
+	unlink(core);
+	rmdir(directory);
+}
+
 #ifdef HAVE_LIBURING
 #include <liburing.h>
 
@@ -300,6 +380,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_rounds_with_threads),
 		cmocka_unit_test(test_many_regions),
 		cmocka_unit_test(test_io_uring),
+		cmocka_unit_test(test_gigabyte),
+		cmocka_unit_test(test_core_dump),
 	};
 
 	if (argc > 1)

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "pool/moved.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "pool/format.h"
+
+/* A mapping becomes up to four by a move. */
+#define MAPPINGS_PER_MOVE 3u
+/* So often extents are looked for that the program has unmapped. */
+#define MOVES_PER_COLLECTION 4096u
+
+static struct {
+	struct weft_extent_source source;
+	struct weft_vma pool; /* the pool file as mappings show it */
+	struct weft_extent *extents;
+	unsigned int moves; /* since the last collection */
+	bool attached, warned;
+} self;
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void warn_once(const char *what)
+{
+	if (!self.warned)
+		fprintf(stderr, "weft: %s\n", what);
+	self.warned = true;
+}
+
+/* ---- what the program's mappings show ---- */
+
+bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *interval)
+{
+	uintptr_t at = later(vma->start, interval->start);
+
+	return vma->shared && vma->inode == self.pool.inode &&
+	       vma->dev_major == self.pool.dev_major && vma->dev_minor == self.pool.dev_minor &&
+	       vma->off + (at - vma->start) == interval->off + (at - interval->start);
+}
+
+bool weft_moved_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
+		     weft_moved_part_fn *fn)
+{
+	struct weft_vma vma;
+	bool good = true;
+
+	for (uintptr_t at = interval->start; at < interval->end; at = vma.end) {
+		struct weft_move part;
+		int err = weft_vma_next(walk, at, &vma);
+
+		if (err && err != -ENOENT)
+			return false;
+		if (err || vma.start > at || !weft_moved_shows(&vma, interval))
+			interval->extent->strayed = true;
+		if (err || vma.start >= interval->end)
+			break;
+		if (!weft_moved_shows(&vma, interval))
+			continue;
+		part.va = later(at, vma.start);
+		part.len_bytes = earlier(vma.end, interval->end) - part.va;
+		part.off = interval->off + (part.va - interval->start);
+		part.alias = interval->extent->alias + (part.off - interval->extent->off);
+		part.prot = vma.prot;
+		good &= fn(&part);
+	}
+	return good;
+}
+
+/* Calls fn for the parts of the extent that are mapped anywhere but at its alias. Whether fn
+ * always said yes. */
+static bool each_stray(struct weft_vma_walk *walk, struct weft_extent *extent,
+		       weft_moved_part_fn *fn)
+{
+	struct weft_vma vma;
+	bool good = true;
+	int err;
+
+	for (uintptr_t at = 0; !(err = weft_vma_next(walk, at, &vma)); at = vma.end) {
+		uint64_t from = later(vma.off, extent->off);
+		uint64_t to = earlier(vma.off + (vma.end - vma.start),
+				      extent->off + extent->len_bytes);
+		struct weft_interval stray = {
+			.start = vma.start + (from - vma.off),
+			.end = vma.start + (to - vma.off),
+			.extent = extent,
+			.off = from,
+		};
+
+		if (from >= to || stray.start == (uintptr_t)extent->alias + (from - extent->off))
+			continue;
+		good &= weft_moved_each(walk, &stray, fn);
+	}
+	return good && err == -ENOENT;
+}
+
+/* ---- out ---- */
+
+static bool move_back(const struct weft_move *part)
+{
+	return weft_move_out(part) == part->len_bytes;
+}
+
+/* Moves back what the program has mapped elsewhere by mremap. Whether nothing is left. */
+static bool move_strays_back(struct weft_extent *extent)
+{
+	struct weft_vma_walk walk;
+	bool good;
+
+	if (weft_vma_open(&walk))
+		return false;
+	good = each_stray(&walk, extent, move_back);
+	weft_vma_close(&walk);
+	return good;
+}
+
+static void give_back(struct weft_extent *extent)
+{
+	if (!extent->freed)
+		self.source.free(self.source.arg, extent->off, extent->len_bytes);
+	extent->freed = true;
+}
+
+static void forget(struct weft_extent *extent)
+{
+	*extent->link = extent->next;
+	if (extent->next)
+		extent->next->link = extent->link;
+	free(extent);
+}
+
+void weft_moved_drop(struct weft_extent *extent)
+{
+	if (--extent->refs)
+		return;
+	if (extent->freed || !extent->strayed || move_strays_back(extent))
+		give_back(extent);
+	forget(extent);
+}
+
+void weft_moved_back(const struct weft_interval *interval)
+{
+	struct weft_vma_walk walk;
+	bool moved = false;
+
+	if (interval->extent->freed)
+		return;
+	if (!weft_vma_open(&walk)) {
+		moved = weft_moved_each(&walk, interval, move_back);
+		weft_vma_close(&walk);
+	}
+	if (moved)
+		return;
+	interval->extent->refs++;
+	warn_once("memory stays in the pool after its deregistration");
+}
+
+/* ---- what is gone without deregistration ---- */
+
+static bool found(const struct weft_move *part)
+{
+	return false; /* it is still there */
+}
+
+static bool is_gone(struct weft_vma_walk *walk, struct weft_extent *extent)
+{
+	struct weft_interval original = {
+		.start = extent->va,
+		.end = extent->va + extent->len_bytes,
+		.extent = extent,
+		.off = extent->off,
+	};
+
+	return weft_moved_each(walk, &original, found) && each_stray(walk, extent, found);
+}
+
+/* Frees extents that the program has unmapped, but not deregistered. Whether there were any. */
+static bool collect(void)
+{
+	struct weft_vma_walk walk;
+	bool any = false;
+
+	self.moves = 0;
+	if (!self.source.revoke || weft_vma_open(&walk))
+		return false;
+	for (struct weft_extent *extent = self.extents; extent; extent = extent->next) {
+		if (extent->freed || !is_gone(&walk, extent))
+			continue;
+		self.source.revoke(self.source.arg, extent->off, extent->len_bytes);
+		give_back(extent);
+		any = true;
+	}
+	weft_vma_close(&walk);
+	return any;
+}
+
+/* ---- in ---- */
+
+static int allocate(struct weft_extent *extent)
+{
+	void *alias;
+	int err = self.source.alloc(self.source.arg, extent->len_bytes, &extent->off, &alias);
+
+	if (err && collect())
+		err = self.source.alloc(self.source.arg, extent->len_bytes, &extent->off, &alias);
+	if (!err)
+		extent->alias = alias;
+	return err;
+}
+
+static struct weft_extent *extent_new(uintptr_t start, uintptr_t end)
+{
+	struct weft_extent *extent = calloc(1, sizeof(*extent));
+
+	if (!extent)
+		return NULL;
+	extent->va = start;
+	extent->len_bytes = end - start;
+	if (allocate(extent)) {
+		warn_once("the pool is full: memory is registered in place, which is slower");
+		free(extent);
+		return NULL;
+	}
+	extent->next = self.extents;
+	extent->link = &self.extents;
+	if (extent->next)
+		extent->next->link = &extent->next;
+	self.extents = extent;
+	return extent;
+}
+
+struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end)
+{
+	struct weft_move move = { .va = start, .prot = PROT_READ | PROT_WRITE };
+	struct weft_extent *extent;
+
+	if (!weft_vma_room(MAPPINGS_PER_MOVE)) {
+		warn_once("vm.max_map_count is nearly reached: memory is registered in place");
+		return NULL;
+	}
+	move.fd = self.source.fd(self.source.arg);
+	if (move.fd < 0)
+		return NULL;
+	if (++self.moves > MOVES_PER_COLLECTION)
+		collect();
+	extent = extent_new(start, end);
+	if (!extent)
+		return NULL;
+	move.alias = extent->alias;
+	move.off = extent->off;
+	move.len_bytes = extent->len_bytes;
+	move.len_bytes = weft_move_in(&move);
+	if (move.len_bytes == extent->len_bytes)
+		return extent;
+	warn_once("pages cannot be moved: memory is registered in place, which is slower");
+	if (!move.len_bytes || move_back(&move)) {
+		give_back(extent);
+		forget(extent);
+	}
+	return NULL;
+}
+
+/* ---- attaching ---- */
+
+/* The numbers in /proc/self/maps are not always those of fstat. */
+static int recognize(int fd)
+{
+	void *page = mmap(NULL, WEFT_PAGE, PROT_NONE, MAP_SHARED, fd, 0);
+	struct weft_vma_walk walk;
+	int err;
+
+	if (page == MAP_FAILED)
+		return -errno;
+	err = weft_vma_open(&walk);
+	if (!err) {
+		err = weft_vma_next(&walk, (uintptr_t)page, &self.pool);
+		weft_vma_close(&walk);
+	}
+	munmap(page, WEFT_PAGE);
+	return err;
+}
+
+int weft_moved_attach(const struct weft_extent_source *source)
+{
+	int fd, err;
+
+	if (self.attached)
+		return -EBUSY;
+	fd = source->fd(source->arg);
+	if (fd < 0)
+		return fd;
+	err = recognize(fd);
+	if (err)
+		return err;
+	self.source = *source;
+	self.attached = true;
+	return 0;
+}
+
+bool weft_moved_attached(void)
+{
+	return self.attached;
+}
+
+void weft_moved_detach(void)
+{
+	for (struct weft_extent *extent = self.extents; extent; extent = extent->next)
+		extent->freed = true;
+	self.attached = false;
+}

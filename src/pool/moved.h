@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Extents of this process: runs of its pages that have moved into the pool, and what the program
+ * has done with them since. The caller holds the mutex of the regions.
+ */
+#ifndef WEFT_POOL_MOVED_H
+#define WEFT_POOL_MOVED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pool/interval.h"
+#include "pool/move.h"
+#include "pool/region.h"
+#include "pool/vma.h"
+
+struct weft_extent {
+	uintptr_t va; /* where its pages were when they moved */
+	uint64_t off;
+	size_t len_bytes;
+	uint8_t *alias;
+	unsigned int refs; /* pieces of regions */
+	bool strayed;	   /* the program has unmapped or moved pages of it */
+	bool freed;	   /* the source has it again */
+	struct weft_extent *next, **link;
+};
+
+/* 0; -EBUSY (attached already), -errno of mapping the pool or of reading /proc/self/maps. */
+int weft_moved_attach(const struct weft_extent_source *source);
+bool weft_moved_attached(void);
+/* All extents are the source's again; their structs live on while regions refer to them. */
+void weft_moved_detach(void);
+
+/* Moves the pages [start, end), all movable, into a new extent without references. NULL if they
+ * stay where they are; the first time, stderr is told why. */
+struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end);
+
+/* Drops a reference (taken by ++refs); the last one gives the extent back. */
+void weft_moved_drop(struct weft_extent *extent);
+
+/* Whether the mapping shows the interval's pages of the pool where they overlap. */
+bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *interval);
+
+/* Calls fn for the parts of a pooled interval whose addresses still show the pool. Whether all
+ * were found and fn said yes. */
+typedef bool weft_moved_part_fn(const struct weft_move *part);
+bool weft_moved_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
+		     weft_moved_part_fn *fn);
+
+/* Moves the pages of a pooled interval back, where its addresses still show the pool. What cannot
+ * move keeps the extent for as long as the process lives. */
+void weft_moved_back(const struct weft_interval *interval);
+
+#endif
