@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The frequent half of completing one's own requests; the rest is in cq.c. */
+/* The frequent half of completing and polling, for inlining; the rest is in cq.c. */
 #ifndef WEFT_NIC_COMPLETE_H
 #define WEFT_NIC_COMPLETE_H
 
@@ -29,6 +29,70 @@ static inline void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe, 
 	weft_lock(cq->nic, &cq->lock, thread);
 	weft_cq_put(cq, cqe);
 	weft_unlock(&cq->lock, thread);
+}
+
+static inline void weft_cq_free_slot(struct weft_qp *qp, uint8_t opcode, uint64_t position)
+{
+	/* release: pairs with the acquire where the queue pair looks for room */
+	if (opcode & WEFT_WC_RECV)
+		atomic_store_explicit(&qp->rq_freed,
+				      atomic_load_explicit(&qp->rq_freed, memory_order_relaxed) + 1,
+				      memory_order_release);
+	else
+		atomic_store_explicit(&qp->sq_freed, position + 1, memory_order_release);
+}
+
+static inline void weft_cq_tell(struct weft_wc *wc, uint64_t wr_id, uint8_t status, uint8_t opcode,
+			uint32_t bytes, uint32_t imm, uint32_t qpn, uint32_t src_qpn, uint8_t flags)
+{
+	wc->wr_id = wr_id;
+	wc->status = status;
+	wc->opcode = opcode;
+	wc->vendor_err = 0;
+	wc->byte_len = bytes;
+	wc->imm = imm;
+	wc->qp_num = qpn;
+	wc->src_qp = src_qpn;
+	wc->flags = flags;
+	wc->pkey_index = wc->slid = 0;
+	wc->sl = wc->dlid_path_bits = 0;
+}
+
+/* The queue's lock is held. How many. */
+static inline int weft_cq_poll_private(struct weft_cq *cq, int n, struct weft_wc *wc)
+{
+	uint64_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	int got = 0;
+
+	for (; got < n && head != tail; got++, wc++) {
+		const struct weft_cqe *cqe = &cq->cqe[head++ & cq->mask];
+
+		weft_cq_tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm,
+			     cqe->qp->qpn, cqe->src_qp, cqe->flags);
+		weft_cq_free_slot(cqe->qp, cqe->opcode, cqe->position);
+	}
+	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
+	return got;
+}
+
+/* What members have completed, after what stands in the private queue. */
+int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
+
+/* Up to n completions, oldest first for each queue pair. Never negative: an overrun queue is empty. */
+static inline int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
+{
+	int got = 0;
+
+	if (atomic_load_explicit(&cq->head, memory_order_relaxed) !=
+	    atomic_load_explicit(&cq->tail, memory_order_acquire)) {
+		weft_lock(cq->nic, &cq->lock, thread);
+		got = weft_cq_poll_private(cq, n, wc);
+		weft_unlock(&cq->lock, thread);
+		if (got == n)
+			return got;
+	}
+	return got + weft_cq_poll_rings(cq, n - got, wc + got, thread);
 }
 
 #endif

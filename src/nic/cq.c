@@ -125,51 +125,6 @@ void weft_cq_put_slow(struct weft_cq *cq, const struct weft_cqe *cqe)
 
 /* ---- Polling ---- */
 
-static inline void free_slot(struct weft_qp *qp, uint8_t opcode, uint64_t position)
-{
-	/* release: pairs with the acquire where the queue pair looks for room */
-	if (opcode & WEFT_WC_RECV)
-		atomic_store_explicit(&qp->rq_freed,
-				      atomic_load_explicit(&qp->rq_freed, memory_order_relaxed) + 1,
-				      memory_order_release);
-	else
-		atomic_store_explicit(&qp->sq_freed, position + 1, memory_order_release);
-}
-
-static inline void tell(struct weft_wc *wc, uint64_t wr_id, uint8_t status, uint8_t opcode,
-			uint32_t bytes, uint32_t imm, uint32_t qpn, uint32_t src_qpn, uint8_t flags)
-{
-	wc->wr_id = wr_id;
-	wc->status = status;
-	wc->opcode = opcode;
-	wc->vendor_err = 0;
-	wc->byte_len = bytes;
-	wc->imm = imm;
-	wc->qp_num = qpn;
-	wc->src_qp = src_qpn;
-	wc->flags = flags;
-	wc->pkey_index = wc->slid = 0;
-	wc->sl = wc->dlid_path_bits = 0;
-}
-
-/* Fills from wc up to end; where it stopped. */
-static inline struct weft_wc *poll_private(struct weft_cq *cq, struct weft_wc *wc,
-					   const struct weft_wc *end)
-{
-	uint64_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
-	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
-
-	for (; wc < end && head != tail; wc++) {
-		const struct weft_cqe *cqe = &cq->cqe[head++ & cq->mask];
-
-		tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm,
-		     cqe->qp->qpn, cqe->src_qp, cqe->flags);
-		free_slot(cqe->qp, cqe->opcode, cqe->position);
-	}
-	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
-	return wc;
-}
-
 /* Takes the next entry of a ring that belongs to a queue pair we still have. */
 static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq_ring *r,
 					      struct weft_qp **qp)
@@ -195,16 +150,10 @@ static inline bool poll_ring(struct weft_cq *cq, struct weft_cq_ring *r, struct 
 	cqe = next_entry(cq, r, &qp);
 	if (!cqe)
 		return false;
-	tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm, cqe->qpn,
+	weft_cq_tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm, cqe->qpn,
 	     cqe->src_qpn, cqe->flags);
-	free_slot(qp, WEFT_WC_RECV, 0);
+	weft_cq_free_slot(qp, WEFT_WC_RECV, 0);
 	return true;
-}
-
-static inline bool has_private(const struct weft_cq *cq)
-{
-	return atomic_load_explicit(&cq->head, memory_order_relaxed) !=
-	       atomic_load_explicit(&cq->tail, memory_order_acquire);
 }
 
 static bool has_received(const struct weft_cq *cq)
@@ -215,21 +164,21 @@ static bool has_received(const struct weft_cq *cq)
 	return false;
 }
 
-int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
+int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
-	const struct weft_wc *end = wc + n;
-	struct weft_wc *at;
+	int got = 0;
 
 	/* spinning programs find nothing most of the time: look before locking */
-	if (!has_private(cq) && !has_received(cq))
+	if (!has_received(cq))
 		return 0;
 	weft_lock(cq->nic, &cq->lock, thread);
-	at = poll_private(cq, wc, end);
-	for (struct weft_cq_ring *r = first_ring(cq); at < end && r; r = r->next)
-		while (at < end && poll_ring(cq, r, at))
-			at++;
+	/* what was drained from the rings meanwhile is older than what they hold now */
+	got = weft_cq_poll_private(cq, n, wc);
+	for (struct weft_cq_ring *r = first_ring(cq); got < n && r; r = r->next)
+		while (got < n && poll_ring(cq, r, &wc[got]))
+			got++;
 	weft_unlock(&cq->lock, thread);
-	return (int)(at - wc);
+	return got;
 }
 
 void weft_cq_drain(struct weft_cq *cq)

@@ -107,7 +107,7 @@ struct weft_transport {
 	bool (*fault)(struct weft_qp *qp, enum weft_event *event);
 };
 
-/* ---- Completion queues (cq.c) ---- */
+/* ---- Completion queues (cq.c; pushing and polling: complete.h) ---- */
 
 struct weft_cqe {
 	uint64_t wr_id;
@@ -150,8 +150,6 @@ int weft_cq_create(struct weft_nic *nic, struct weft_cq *cq, uint32_t cqe);
 void weft_cq_destroy(struct weft_cq *cq);
 /* 0, -EINVAL (size, or fewer than it holds), -ENOMEM. */
 int weft_cq_resize(struct weft_cq *cq, uint32_t cqe);
-/* Up to n completions, oldest first for each queue pair. Never negative: an overrun queue is empty. */
-int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
 /* The next completion (solicited or in error, if only those) makes one event. */
 void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread);
 /* The engine was rung: fires armed queues into which other members have completed. */
@@ -234,7 +232,7 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state to, const struct weft_
 /* Error of the connection: peers are shut out, all that is outstanding is flushed. The lock is held. */
 void weft_qp_fail(struct weft_qp *qp);
 
-/* ---- Posting (send.c, recv.c) ---- */
+/* ---- Posting (submit.h, send.c, recv.c) ---- */
 
 static inline struct weft_wqe *weft_sq_slot(const struct weft_qp *qp, uint64_t position)
 {
@@ -255,8 +253,6 @@ static inline bool weft_sq_open(const struct weft_qp *qp)
 	return qp->state >= WEFT_QPS_RTS;
 }
 
-/* Posts what weft_sq_next gave; carries it out at once unless others wait. The lock is held. */
-void weft_sq_submit(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller);
 
 /* For the files of the nic; the lock is held. Run: all that can be carried out now; true when
  * something is left. Wait: until it can be. */

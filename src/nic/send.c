@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Send queues: carrying out requests in order, waiting for peers that are not ready, completing. */
-#include "nic/complete.h"
-#include "nic/nic.h"
-
-static const uint8_t completion_of[WEFT_OPS] = {
-	[WEFT_OP_WRITE] = WEFT_WC_WRITE,	[WEFT_OP_WRITE_IMM] = WEFT_WC_WRITE,
-	[WEFT_OP_SEND] = WEFT_WC_SEND,		[WEFT_OP_SEND_IMM] = WEFT_WC_SEND,
-	[WEFT_OP_READ] = WEFT_WC_READ,		[WEFT_OP_CMP_SWAP] = WEFT_WC_CMP_SWAP,
-	[WEFT_OP_FETCH_ADD] = WEFT_WC_FETCH_ADD,
-};
+#include "nic/submit.h"
 
 /* 9.7.5.2.8, table 45: the RNR timer codes, in units of 10 µs. */
 static const uint16_t rnr_timer_10us[32] = {
@@ -16,23 +8,11 @@ static const uint16_t rnr_timer_10us[32] = {
 	256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
-static void complete(struct weft_qp *qp, const struct weft_wqe *wqe, uint64_t position,
-		     enum weft_wc_status status, uint32_t thread)
-{
-	struct weft_cqe cqe = { .wr_id = wqe->wr_id,
-				.qp = qp,
-				.position = position,
-				.byte_len = wqe->len_bytes,
-				.status = (uint8_t)status,
-				.opcode = completion_of[wqe->opcode] };
-
-	weft_cq_push(qp->send_cq, &cqe, thread);
-}
-
 void weft_sq_flush(struct weft_qp *qp)
 {
 	for (; qp->sq_executed < qp->sq_posted; qp->sq_executed++)
-		complete(qp, weft_sq_slot(qp, qp->sq_executed), qp->sq_executed, WEFT_WC_WR_FLUSH_ERR, 0);
+		weft_sq_complete(qp, weft_sq_slot(qp, qp->sq_executed), qp->sq_executed,
+				 WEFT_WC_WR_FLUSH_ERR, 0);
 }
 
 /* ---- Waiting ---- */
@@ -88,49 +68,32 @@ static uint64_t patience_ns(const struct weft_qp *qp)
 
 static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_wc_status status)
 {
-	complete(qp, wqe, qp->sq_executed++, status, 0);
+	weft_sq_complete(qp, wqe, qp->sq_executed++, status, 0);
 	weft_qp_fail(qp);
 }
 
-/* One request. False: it waits, or nothing is left to do. */
-static inline bool carry_out(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller)
+void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome outcome,
+		     enum weft_wc_status status)
 {
-	enum weft_wc_status status = WEFT_WC_SUCCESS;
-	enum weft_outcome outcome = qp->transport->execute(qp, wqe, caller, &status);
-
-	if (__builtin_expect(outcome == WEFT_DONE, 1)) {
-		if (qp->signal_all || wqe->flags & WEFT_SEND_SIGNALED)
-			complete(qp, wqe, qp->sq_executed, WEFT_WC_SUCCESS, caller->thread);
-		qp->sq_executed++;
-		return true;
-	}
 	if (outcome == WEFT_FAILED) {
 		fail(qp, wqe, status);
-		return false;
+		return;
 	}
 	if (qp->awaited != outcome)
 		qp->deadline_ns = 0;
 	qp->awaited = outcome;
-	return false;
 }
 
-void weft_sq_submit(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller)
+void weft_sq_defer(struct weft_qp *qp)
 {
-	bool first = qp->sq_executed == qp->sq_posted++;
-
-	if (qp->state == WEFT_QPS_RTS && first) {
-		if (carry_out(qp, wqe, caller) || qp->state != WEFT_QPS_RTS)
-			return;
-		weft_sq_wait(qp);
-	} else if (qp->state == WEFT_QPS_ERR || qp->state == WEFT_QPS_SQE) {
+	if (qp->state == WEFT_QPS_ERR || qp->state == WEFT_QPS_SQE)
 		weft_sq_flush(qp);
-	}
 }
 
 bool weft_sq_run(struct weft_qp *qp, struct weft_caller *caller)
 {
 	while (qp->state == WEFT_QPS_RTS && qp->sq_executed < qp->sq_posted) {
-		if (carry_out(qp, weft_sq_slot(qp, qp->sq_executed), caller))
+		if (weft_sq_carry_out(qp, weft_sq_slot(qp, qp->sq_executed), caller))
 			qp->deadline_ns = 0;
 		else
 			break;

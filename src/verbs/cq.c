@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "nic/complete.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"

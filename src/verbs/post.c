@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nic/submit.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The frequent half of posting, for inlining; the rest is in send.c. */
+#ifndef WEFT_NIC_SUBMIT_H
+#define WEFT_NIC_SUBMIT_H
+
+#include "nic/complete.h"
+
+static inline enum weft_wc_opcode weft_sq_completion_of(enum weft_opcode opcode)
+{
+	switch (opcode) {
+	case WEFT_OP_WRITE:
+	case WEFT_OP_WRITE_IMM:
+		return WEFT_WC_WRITE;
+	case WEFT_OP_READ:
+		return WEFT_WC_READ;
+	case WEFT_OP_CMP_SWAP:
+		return WEFT_WC_CMP_SWAP;
+	case WEFT_OP_FETCH_ADD:
+		return WEFT_WC_FETCH_ADD;
+	case WEFT_OP_SEND:
+	case WEFT_OP_SEND_IMM:
+	case WEFT_OPS:
+		break;
+	}
+	return WEFT_WC_SEND;
+}
+
+/* thread: who holds the queue pair's lock, if it may own that of the completion queue. */
+static inline void weft_sq_complete(struct weft_qp *qp, const struct weft_wqe *wqe,
+				    uint64_t position, enum weft_wc_status status, uint32_t thread)
+{
+	struct weft_cqe cqe = { .wr_id = wqe->wr_id,
+				.qp = qp,
+				.position = position,
+				.byte_len = wqe->len_bytes,
+				.status = (uint8_t)status,
+				.opcode = weft_sq_completion_of(wqe->opcode) };
+
+	weft_cq_push(qp->send_cq, &cqe, thread);
+}
+
+/* The transport could not carry out the oldest request: ends it, or leaves it to wait. */
+void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome outcome,
+		     enum weft_wc_status status);
+
+/* The oldest request. False: it waits, or it failed and all is flushed. */
+static inline bool weft_sq_carry_out(struct weft_qp *qp, struct weft_wqe *wqe,
+				     struct weft_caller *caller)
+{
+	enum weft_wc_status status = WEFT_WC_SUCCESS;
+	enum weft_outcome outcome = qp->transport->execute(qp, wqe, caller, &status);
+
+	if (__builtin_expect(outcome != WEFT_DONE, 0)) {
+		weft_sq_stumble(qp, wqe, outcome, status);
+		return false;
+	}
+	if (qp->signal_all || wqe->flags & WEFT_SEND_SIGNALED)
+		weft_sq_complete(qp, wqe, qp->sq_executed, WEFT_WC_SUCCESS, caller->thread);
+	qp->sq_executed++;
+	return true;
+}
+
+/* The request just posted is not the oldest, or the queue pair is not in RTS. */
+void weft_sq_defer(struct weft_qp *qp);
+
+/* Posts what weft_sq_next gave; carries it out at once unless others wait. The lock is held. */
+static inline void weft_sq_submit(struct weft_qp *qp, struct weft_wqe *wqe,
+				  struct weft_caller *caller)
+{
+	bool first = qp->sq_executed == qp->sq_posted++;
+
+	if (__builtin_expect(qp->state != WEFT_QPS_RTS || !first, 0))
+		weft_sq_defer(qp);
+	else if (!weft_sq_carry_out(qp, wqe, caller) && qp->state == WEFT_QPS_RTS)
+		weft_sq_wait(qp);
+}
+
+#endif
