@@ -76,7 +76,9 @@ def figure(fabric, wanted, cycles_per_us):
     """Runs the program once; the figure in its unit."""
     size = () if 'atomic' in wanted.program else ('-s', wanted.size)
     _, client = fabric.pair(wanted.program, '-F', *size, *wanted.options)
-    row = re.search(rf'^\s*{wanted.size}(\s+[\d.]+)+\s*$', client.stdout, re.M)
+    row = re.search(rf'^\s*{wanted.size}\s+\d.*$', client.stdout, re.M)
+    if not row:
+        raise Trouble(f'{wanted.name}: no figure in\n{client.stdout}')
     value = float(row[0].split()[COLUMN[wanted.unit]])
     return value * 1000 / cycles_per_us if wanted.unit == LATENCY else value
 

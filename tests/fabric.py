@@ -22,7 +22,8 @@ from pathlib import Path
 BUILD = Path(os.environ.get('WEFT_BUILD', Path(__file__).resolve().parent.parent / 'build'))
 NOBODY = 65534
 TIMEOUT_S = 60
-ERROR_TEXT = re.compile(r'\berror|\bfail|could ?n.t|unable|cannot|segmentation|abort', re.I)
+ERROR_TEXT = re.compile(r'\berror|\bfail|could ?n.t|unable|cannot|segmentation|abort|^weft',
+                        re.I | re.M)
 VERBS_LIBRARY = re.compile(r'calling init: (\S*/lib(?:ibverbs|rdmacm)\.so\S*)')
 
 

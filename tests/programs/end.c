@@ -120,7 +120,8 @@ void end_complete(struct end *end)
 		n = ibv_poll_cq(end->cq, 1, &wc);
 	while (n == 0);
 	end_require(n == 1, "ibv_poll_cq");
-	end_require(wc.status == IBV_WC_SUCCESS, ibv_wc_status_str(wc.status));
+	if (wc.status != IBV_WC_SUCCESS)
+		end_require(false, ibv_wc_status_str(wc.status));
 }
 
 void end_close(struct end *end)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Debian's perftest between two processes. Each case says how many operations and bytes its options
+mean at least; Weft's counters must show them."""
+import re
+
+import pytest
+
+ALL_SIZES = [1 << n for n in range(1, 24)]
+ROUNDS = 500
+FEW = 100  # where sizes go up to 8 MiB; -C spares perftest a calibration for each size
+
+
+def rows(text):
+    """perftest's table: (size, iterations) of each row. Wide figures run into each other."""
+    found = re.findall(r'^\s*(\d+)\s+(\d+)\s+\d+\.\d', text, re.M)
+    return [(int(size), int(iterations)) for size, iterations in found]
+
+
+def perftest(fabric, program, kind, *options, sizes=(64,), ways=1, rounds=ROUNDS):
+    """Runs one program; ways: how many streams of rounds operations a size there are."""
+    _, client = fabric.pair(program, '-F', '-n', rounds, *options)
+    streams = ways if '-q' in options else 1
+    assert rows(client.stdout) == [(size, rounds * streams) for size in sizes]
+    totals = fabric.totals()
+    assert totals[f'ops_{kind}'] >= rounds * ways * len(sizes)
+    if kind != 'atomic':
+        assert totals[f'bytes_{kind}'] >= rounds * ways * sum(sizes)
+
+
+SIZED = ['write', 'read', 'send']
+LAT_WAYS = {'write': 2, 'read': 1, 'send': 2, 'atomic': 1}
+SLEEPERS = ['read', 'send']  # `ib_write_lat` and `ib_write_bw` have no -e
+
+
+@pytest.mark.parametrize('size', [8, 64, 4096, 1 << 20])
+@pytest.mark.parametrize('kind', SIZED)
+def test_latency(fabric, kind, size):
+    perftest(fabric, f'ib_{kind}_lat', kind, '-s', size, sizes=[size], ways=LAT_WAYS[kind])
+
+
+@pytest.mark.parametrize('kind', SIZED)
+def test_latency_of_all_sizes(fabric, kind):
+    perftest(fabric, f'ib_{kind}_lat', kind, '-a', '-C', sizes=ALL_SIZES, ways=LAT_WAYS[kind],
+             rounds=FEW)
+
+
+@pytest.mark.parametrize('kind', SLEEPERS)
+def test_latency_with_events(fabric, kind):
+    perftest(fabric, f'ib_{kind}_lat', kind, '-e', '-s', 64, ways=LAT_WAYS[kind])
+
+
+@pytest.mark.parametrize('kind', ['write', 'send'])
+def test_latency_without_inline(fabric, kind):
+    perftest(fabric, f'ib_{kind}_lat', kind, '-I', 0, '-s', 64, ways=2)
+
+
+@pytest.mark.parametrize('size', [8, 64, 65536])
+@pytest.mark.parametrize('kind', SIZED)
+def test_bandwidth(fabric, kind, size):
+    perftest(fabric, f'ib_{kind}_bw', kind, '-s', size, sizes=[size])
+
+
+@pytest.mark.parametrize('kind', SIZED)
+def test_bandwidth_of_all_sizes(fabric, kind):
+    perftest(fabric, f'ib_{kind}_bw', kind, '-a', sizes=ALL_SIZES, rounds=FEW)
+
+
+@pytest.mark.parametrize('kind', SIZED)
+def test_bandwidth_of_16_queue_pairs(fabric, kind):
+    perftest(fabric, f'ib_{kind}_bw', kind, '-q', 16, '-s', 4096, sizes=[4096], ways=16)
+
+
+@pytest.mark.parametrize('kind', SIZED)
+def test_bandwidth_both_ways(fabric, kind):
+    perftest(fabric, f'ib_{kind}_bw', kind, '-b', '-s', 4096, sizes=[4096], ways=2)
+
+
+@pytest.mark.parametrize('kind', SLEEPERS)
+def test_bandwidth_with_events(fabric, kind):
+    perftest(fabric, f'ib_{kind}_bw', kind, '-e', '-s', 4096, sizes=[4096])
+
+
+@pytest.mark.parametrize('kind', SIZED)
+def test_bandwidth_in_lists(fabric, kind):
+    perftest(fabric, f'ib_{kind}_bw', kind, '-l', 10, '-s', 4096, sizes=[4096])
+
+
+@pytest.mark.parametrize('kind', SIZED)
+def test_bandwidth_by_the_old_post_send(fabric, kind):
+    perftest(fabric, f'ib_{kind}_bw', kind, '--use_old_post_send', '-s', 4096, sizes=[4096])
+
+
+ATOMICS = pytest.mark.parametrize('atomic', ['CMP_AND_SWAP', 'FETCH_AND_ADD'])
+
+
+@ATOMICS
+@pytest.mark.parametrize('options,ways', [([], 1), (['-e'], 1)], ids=['poll', 'events'])
+def test_atomic_latency(fabric, atomic, options, ways):
+    perftest(fabric, 'ib_atomic_lat', 'atomic', '-A', atomic, *options, sizes=[8], ways=ways)
+
+
+@ATOMICS
+@pytest.mark.parametrize('options,ways', [([], 1), (['-e'], 1), (['-q', 16], 16), (['-b'], 2)],
+                         ids=['poll', 'events', '16-qps', 'both-ways'])
+def test_atomic_bandwidth(fabric, atomic, options, ways):
+    perftest(fabric, 'ib_atomic_bw', 'atomic', '-A', atomic, *options, sizes=[8], ways=ways)

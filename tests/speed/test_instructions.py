@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""A bound that noise cannot hide: instructions of the verbs that programs call most, counted by
+callgrind, must not grow by more than a tenth over those noted in bench/instructions.json. Who makes
+them fewer, or has a good reason for more, notes the new number there."""
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+NOTED = Path(__file__).resolve().parents[2] / 'bench/instructions.json'
+COUNT = 12800
+FUNCTIONS = {'post_write_8_bytes': 'post_all', 'poll_completion': 'poll_all'}
+
+
+def instructions(fabric, function, count):
+    """Those executed in a function of bench/posts.c and below it."""
+    out = fabric.folder / f'callgrind.{count}'
+    fabric.run('valgrind', '-q', '--tool=callgrind', f'--toggle-collect={function}',
+               f'--callgrind-out-file={out}', fabric.program('posts'), count, seconds=120)
+    return int(re.search(r'^(?:summary|totals): (\d+)', out.read_text(), re.M)[1])
+
+
+@pytest.mark.parametrize('verb', FUNCTIONS)
+def test_instructions(fabric, verb):
+    noted = json.loads(NOTED.read_text())[verb]
+    once, twice = (instructions(fabric, FUNCTIONS[verb], n) for n in (COUNT, 2 * COUNT))
+    each = (twice - once) / COUNT
+    print(f'{verb}: {each:.1f} instructions, noted {noted}')
+    assert 0 < each <= 1.1 * noted
