@@ -165,18 +165,14 @@ static void check_dead(struct weft_checkup *c, const struct weft_view *v)
 
 static unsigned int count_damage(struct weft_view *v)
 {
-	struct weft_view_cursor *at = calloc(1, sizeof(*at));
+	struct weft_view_cursor qps = {0}, mrs = {0};
 	struct weft_view_qp qp;
 	struct weft_view_mr mr;
 
-	if (!at)
-		return v->damaged;
-	while (weft_view_qp(v, at, &qp))
+	while (weft_view_qp(v, &qps, &qp))
 		;
-	memset(at, 0, sizeof(*at));
-	while (weft_view_mr(v, at, &mr))
+	while (weft_view_mr(v, &mrs, &mr))
 		;
-	free(at);
 	return v->damaged;
 }
 

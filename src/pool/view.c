@@ -72,7 +72,7 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 
 static int read_members(struct weft_view *v)
 {
-	struct weft_pool_member *raw = malloc(sizeof(*raw));
+	struct weft_pool_member *raw = aligned_alloc(WEFT_PAGE, sizeof(*raw));
 	struct weft_pool_header header;
 
 	if (!raw)

@@ -45,7 +45,7 @@ struct weft_view_mr {
 /* Where a walk through a table stands; starts as zero. */
 struct weft_view_cursor {
 	uint32_t index, block; /* block: what `bytes` holds, + 1 */
-	_Alignas(8) uint8_t bytes[WEFT_MR_BLOCK * sizeof(struct weft_pool_mr)];
+	_Alignas(WEFT_LINE) uint8_t bytes[WEFT_MR_BLOCK * sizeof(struct weft_pool_mr)];
 };
 
 struct weft_view {
