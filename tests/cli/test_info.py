@@ -301,6 +301,16 @@ def test_strange_names(fabric, corpse):
     assert '\x1b' not in info(fabric).stdout
 
 
+@pytest.mark.parametrize('name,shown_as', [
+    ('a "b"\\\n\x01', 'a "b"\\\n\x01'), ('gr\u00fcn', 'gr\u00fcn'), ('a\udcff', 'a\u00ff')])
+def test_strange_path(fabric, corpse, name, shown_as):
+    path = fabric.folder / name
+    fabric.pool.rename(path)
+    done = info(fabric, '--json', pool=path)
+    assert json.loads(done.stdout)['pool']['path'] == str(fabric.folder / shown_as)
+    assert info(fabric, pool=path).returncode == 0
+
+
 def test_garbage(fabric, corpse):
     """Whatever stands in the tables: an answer or an error, never a crash, always JSON."""
     seed = random.randrange(1 << 32)
