@@ -163,10 +163,10 @@ struct weft_pool_qp {
 	/* [O] too, but about the peer: how many of its receives I have used, in which epoch */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken;
 	uint32_t rq_taken_epoch;
-	/* the peer's conn word at which I found it at fault, and why (enum weft_fault): the peer's
-	 * owner derives its state from it */
+	/* the peer's conn word at which I found it at fault, why (enum weft_event), and its QPN: the
+	 * peer's owner derives its state from it, even when I have gone */
 	_Atomic uint64_t fault_conn;
-	uint32_t fault_code;
+	uint32_t fault_code, fault_qpn;
 };
 
 /* A receive as posted. Written by the owner before rq_posted grows; read by the connected peer. */

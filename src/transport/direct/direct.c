@@ -283,7 +283,10 @@ static enum weft_outcome execute(struct weft_qp *qp, struct weft_wqe *wqe,
 
 static void connect(struct weft_qp *qp)
 {
-	__builtin_memset(weft_peer(qp), 0, sizeof(struct peer));
+	struct peer *p = weft_peer(qp);
+
+	__builtin_memset(p, 0, sizeof(*p));
+	p->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
 }
 
 static void disconnect(struct weft_qp *qp)
@@ -291,16 +294,21 @@ static void disconnect(struct weft_qp *qp)
 	weft_peer(qp)->slot = NULL;
 }
 
+/* The peer may have gone since, and our line may have changed, but not the connection. */
 static bool fault(struct weft_qp *qp, enum weft_event *event)
 {
-	struct peer p;
+	uint32_t index = qp->attr.dest_qpn & (WEFT_QPS - 1);
+	const struct weft_pool_qp *slot = &qp->nic->pool->qps[index];
+	uint64_t conn;
 
-	/* acquire: pairs with the release in weft_peer_blame */
-	if (!weft_peer_find(qp, &p) ||
-	    atomic_load_explicit(&p.slot->fault_conn, memory_order_acquire) !=
-		    atomic_load_explicit(&qp->slot->conn, memory_order_relaxed))
+	if (weft_pool_see_qp(qp->nic->pool, index))
 		return false;
-	*event = p.slot->fault_code;
+	/* acquire: pairs with the release in weft_peer_blame */
+	conn = atomic_load_explicit(&slot->fault_conn, memory_order_acquire);
+	if (conn <= weft_peer(qp)->connected_at || (conn & 0xffffff) != qp->attr.dest_qpn ||
+	    slot->fault_qpn != qp->qpn)
+		return false;
+	*event = slot->fault_code;
 	return true;
 }
 

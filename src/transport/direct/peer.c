@@ -127,6 +127,7 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event)
 {
 	qp->slot->fault_code = event;
+	qp->slot->fault_qpn = qp->attr.dest_qpn;
 	/* release: pairs with the acquire in fault (direct.c) */
 	atomic_store_explicit(&qp->slot->fault_conn, p->conn, memory_order_release);
 	weft_pool_ring(qp->nic->pool, p->owner, WEFT_RING_FAULT);

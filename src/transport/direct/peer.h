@@ -9,6 +9,7 @@
 struct peer {
 	struct weft_pool_qp *slot;
 	uint64_t conn;
+	uint64_t connected_at; /* our own conn word before we were ready: older faults are not ours */
 	uint8_t *rq;
 	struct weft_pool_ring *ring;
 	uint64_t posted; /* as last seen */
