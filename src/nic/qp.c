@@ -151,8 +151,8 @@ void weft_qp_fail(struct weft_qp *qp)
 	qp->state = WEFT_QPS_ERR;
 	/* a peer stopped in the middle of a copy may still finish it; flushing does not wait */
 	shut_out_peers(qp, WEFT_CONN_ERROR);
+	weft_rq_flush(qp); /* first: it takes in what the peer completed before, the cause included */
 	weft_sq_flush(qp);
-	weft_rq_flush(qp);
 }
 
 static int reset(struct weft_qp *qp)
@@ -171,6 +171,8 @@ static int reset(struct weft_qp *qp)
 	atomic_store_explicit(&qp->sq_freed, 0, memory_order_relaxed);
 	qp->rq_completed = qp->slot->rq_start = qp->rq_posted;
 	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
+	/* those that were posted in error never counted */
+	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_relaxed);
 	qp->slot->rq_epoch++;
 	publish(qp, WEFT_CONN_NONE);
 	return err;
