@@ -226,9 +226,11 @@ int weft_qp_destroy(struct weft_qp *qp);
  * attributes (bits of enum ibv_qp_attr_mask)? 0 or -EINVAL. */
 int weft_qp_check_modify(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
 			 uint32_t mask);
-/* The effects of a checked move. The api has merged the attributes. 0, -ENOMEM, -ENOSPC. */
-int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state to, const struct weft_qp_attr *attr,
-		   const struct weft_transport *transport, struct weft_caller *caller);
+/* The effects of a checked move. The api has merged the attributes. 0, -ENOMEM, -ENOSPC;
+ * -EINVAL: it has failed meanwhile, and is not in `from` any more. */
+int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,
+		   const struct weft_qp_attr *attr, const struct weft_transport *transport,
+		   struct weft_caller *caller);
 /* Error of the connection: peers are shut out, all that is outstanding is flushed. The lock is held. */
 void weft_qp_fail(struct weft_qp *qp);
 

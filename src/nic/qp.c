@@ -221,10 +221,10 @@ static int connect(struct weft_qp *qp, const struct weft_transport *transport)
 	return 0;
 }
 
-int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state to, const struct weft_qp_attr *attr,
-		   const struct weft_transport *transport, struct weft_caller *caller)
+int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,
+		   const struct weft_qp_attr *attr, const struct weft_transport *transport,
+		   struct weft_caller *caller)
 {
-	enum weft_qp_state from = qp->state;
 	int err = 0;
 
 	weft_lock(qp->nic, &qp->lock, caller->thread);
@@ -233,8 +233,12 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state to, const struct weft_
 		goto unlock;
 	}
 	if (to == WEFT_QPS_ERR) {
-		if (from != WEFT_QPS_ERR)
+		if (qp->state != WEFT_QPS_ERR)
 			weft_qp_fail(qp);
+		goto unlock;
+	}
+	if (qp->state != from) {
+		err = -EINVAL;
 		goto unlock;
 	}
 	qp->attr = *attr;

@@ -199,7 +199,7 @@ static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int 
 		return err;
 	merge(&merged, attr, mask);
 	nic = for_nic(&merged);
-	err = -weft_qp_modify(&qp->nic, to, &nic, &weft_direct, weft_caller());
+	err = -weft_qp_modify(&qp->nic, from, to, &nic, &weft_direct, weft_caller());
 	if (err)
 		return err == ENOSPC ? ENOMEM : err;
 	if (to == WEFT_QPS_RESET)
