@@ -49,8 +49,9 @@ static int drop_stale(const struct weft_vma *vma, uintptr_t start, uintptr_t end
 {
 	struct weft_interval *interval;
 
-	for (uintptr_t at = start; (interval = weft_interval_from(self.root, at)); at = interval->end) {
-		if (interval->start >= end)
+	for (uintptr_t at = start;; at = interval->end) {
+		interval = weft_interval_from(self.root, at);
+		if (!interval || interval->start >= end)
 			break;
 		if (!interval->extent || weft_moved_shows(vma, interval))
 			continue;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Holding stores back by a user-mode userfaultfd: threads sleep in their fault, no signal is used. */
+/* Holding stores back by a user-mode userfaultfd: threads sleep in their fault, without a signal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>

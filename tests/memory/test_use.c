@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What programs do with memory that is or was registered: free, calloc, realloc, mremap, io_uring,
- * thousands of regions. Also run under jemalloc. Arguments: a factor for the rounds, the name of one test.
+ * thousands of regions. Also run under jemalloc.
+ * Arguments: a factor for the rounds, the name of one test.
  */
 #include <errno.h>
 #include <fcntl.h>
