@@ -112,12 +112,12 @@ static void check_process_vm(struct weft_checkup *c)
 			 strerror(err));
 		weft_checkup_say(c, "process_vm", WEFT_VERDICT_NOTE, finding,
 				 "let the seccomp profile allow process_vm_readv and process_vm_writev");
-	} else if (scope > 0) {
+	} else if (scope > 1) {
 		snprintf(finding, sizeof(finding),
 			 "memory outside the pool is copied by its owner's engine: Yama's "
 			 "ptrace_scope is %d", scope);
 		weft_checkup_say(c, "process_vm", WEFT_VERDICT_NOTE, finding,
-				 "sysctl kernel.yama.ptrace_scope=0");
+				 "sysctl kernel.yama.ptrace_scope=1");
 	} else {
 		weft_checkup_say(c, "process_vm", WEFT_VERDICT_OK, "allowed", NULL);
 	}
