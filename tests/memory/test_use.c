@@ -235,7 +235,7 @@ static void test_many_regions(void **state)
 static void test_gigabyte(void **state)
 {
 	size_t len = 1ul << 30;
-	uint8_t *memory = malloc(len);
+	uint8_t *memory = calloc(1, len);
 	double start = now(), middle, end;
 	struct weft_region region = acquire(memory, len);
 
