@@ -16,6 +16,7 @@ enum way {
 	COPY,
 	UFFD,
 	SEGV,
+	NEVER,
 };
 
 static enum way forced;
@@ -194,12 +195,18 @@ void weft_move_begin(void)
 		[COPY] = "copy",
 		[UFFD] = "uffd",
 		[SEGV] = "segv",
+		[NEVER] = "never",
 	};
 	const char *wanted = getenv("WEFT_MOVE");
 
 	forced = AUTO;
-	for (enum way way = COPY; wanted && way <= SEGV; way++) {
+	for (enum way way = COPY; wanted && way <= NEVER; way++) {
 		if (!strcmp(wanted, names[way]))
 			forced = way;
 	}
+}
+
+bool weft_move_allowed(void)
+{
+	return forced != NEVER;
 }

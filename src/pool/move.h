@@ -12,6 +12,7 @@
 #ifndef WEFT_POOL_MOVE_H
 #define WEFT_POOL_MOVE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,7 +40,8 @@ void weft_move_end(void);
 void weft_move_copy(void *to, const void *from, size_t len_bytes);
 
 /* Looks at $WEFT_MOVE: copy, uffd or segv force that way, for tests and where one gives trouble.
- * (copy loses stores of other threads.) */
+ * (copy loses stores of other threads.) never: all memory stays in place. */
 void weft_move_begin(void);
+bool weft_move_allowed(void);
 
 #endif

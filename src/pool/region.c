@@ -263,7 +263,7 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 	*region = (struct weft_region){ 0 };
 	if (err)
 		return err;
-	if (!(flags & WEFT_REGION_MOVE) || !weft_moved_attached())
+	if (!(flags & WEFT_REGION_MOVE) || !weft_move_allowed() || !weft_moved_attached())
 		return acquire_in_place(addr, end - addr, region);
 	err = cover(first, last);
 	if (err)
