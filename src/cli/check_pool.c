@@ -137,6 +137,7 @@ static unsigned int count_members(const struct weft_view *v, bool alive)
 
 static void check_dead(struct weft_checkup *c, const struct weft_view *v)
 {
+	char where[PATH_MAX];
 	unsigned int dead = count_members(v, false);
 	struct weft_pool *pool;
 	const char *why;
@@ -154,7 +155,7 @@ static void check_dead(struct weft_checkup *c, const struct weft_view *v)
 				 "joins");
 		return;
 	}
-	if (weft_pool_get(c->pool, &pool, &why)) { /* who joins recovers the dead */
+	if (weft_pool_get(c->pool, &pool, where, &why)) { /* who joins recovers the dead */
 		weft_checkup_say(c, "leftovers", WEFT_VERDICT_PROBLEM, finding, why);
 		return;
 	}

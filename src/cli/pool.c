@@ -108,7 +108,7 @@ static int recover(const char *path)
 	/* joining would make one */
 	if (!err) {
 		weft_view_close(v);
-		err = weft_pool_get(path, &pool, &why);
+		err = weft_pool_get(path, &pool, where, &why);
 	}
 	if (err)
 		return fail("recover", where, why, err);

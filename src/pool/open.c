@@ -295,19 +295,18 @@ free_attachment:
 	return err;
 }
 
-int weft_pool_get(const char *path, struct weft_pool **pool, const char **why)
+int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why)
 {
-	char chosen[PATH_MAX];
 	bool own;
-	int err = weft_open_choose(path, chosen, &own);
+	int err = weft_open_choose(path, where, &own);
 
 	*why = "the pool's path is too long";
 	if (err)
 		return err;
 	pthread_mutex_lock(&opening);
 	if (!attached) {
-		err = attach(chosen, own, &attached, why);
-	} else if (!strcmp(attached->path, chosen)) {
+		err = attach(where, own, &attached, why);
+	} else if (!strcmp(attached->path, where)) {
 		attached->references++;
 	} else {
 		*why = "the process has another pool open";

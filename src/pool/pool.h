@@ -51,8 +51,9 @@ struct weft_caller {
  * another reference. One pool a process: another path is refused.
  * -EPROTO (not a pool, or another version or layout), -EPERM (not the user's own), -EBUSY (another
  * pool is open, or no member is free), -ENOSPC, -ENOMEM, or open(2)'s. *why says it in a sentence.
+ * where: PATH_MAX bytes for the path that was chosen, also when this fails.
  */
-int weft_pool_get(const char *path, struct weft_pool **pool, const char **why);
+int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why);
 /* Drops the reference; the last one gives back all leases and detaches. */
 void weft_pool_put(struct weft_pool *pool);
 const char *weft_pool_path(const struct weft_pool *pool);

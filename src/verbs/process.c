@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -124,15 +125,16 @@ static int attach(void)
 {
 	struct weft_process *p = &weft_process;
 	struct weft_extent_source source;
-	const char *why = "";
+	char where[PATH_MAX];
+	const char *why;
 	int err;
 
 	pthread_once(&once, init_once);
 	/* where Yama restricts process_vm calls, let peers reach what stays in place */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-	err = weft_pool_get(NULL, &p->pool, &why);
+	err = weft_pool_get(NULL, &p->pool, where, &why);
 	if (err) {
-		fprintf(stderr, "weft: %s: %s\n", why, strerror(-err));
+		fprintf(stderr, "weft: %s: %s: %s (weft doctor says more)\n", where, why, strerror(-err));
 		return err;
 	}
 	memset(&p->nic, 0, sizeof(p->nic));
