@@ -151,9 +151,11 @@ def coverage(folder):
     build(folder, '-Db_coverage=true', '-Doptimization=1', '-Dc_args=-fprofile-update=atomic')
     for old in folder.rglob('*.gcda'):
         old.unlink()
-    # Only who built it may write the counts of a run, so that programs keep the user here.
+    # Only who built it may write the counts of a run, so that programs keep the user here; tests of
+    # users, of speed and of what a library does when it is loaded are for the plain build.
+    plain = ['house', 'speed', 'delivery', 'abi', 'interop/test_fabric.py']
     tally = unit(folder, '--no-suite', 'slow') + pytest(
-        folder, 'not slow', '--ignore=tests/house', '--ignore=tests/speed', WEFT_KEEP_USER='1')
+        folder, 'not slow', *(f'--ignore=tests/{name}' for name in plain), WEFT_KEEP_USER='1')
     summary = folder / 'coverage.json'
     if not run('gcovr', '-r', '.', '--object-directory', folder, '-f', 'src/nic/', '-f',
                'src/pool/', '--exclude-throw-branches', '--print-summary', '--json-summary',
