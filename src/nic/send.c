@@ -31,6 +31,7 @@ static void list_waiting(struct weft_qp *qp)
 void weft_sq_wait(struct weft_qp *qp)
 {
 	qp->waits = true;
+	qp->deadline_ns = 0;
 	list_waiting(qp);
 	qp->nic->env->kick();
 }
@@ -43,7 +44,6 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 	if (!qp->waits)
 		return;
 	qp->waits = false;
-	qp->deadline_ns = 0;
 	weft_lock(nic, &nic->waiting_lock, 0);
 	for (at = &nic->waiting; *at; at = &(*at)->waiting_next)
 		if (*at == qp) {
