@@ -141,7 +141,9 @@ int rig_mask(enum ibv_qp_state to)
 
 void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn)
 {
-	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS && s <= to; s++) {
+	enum ibv_qp_state s = qp->state == IBV_QPS_RESET ? IBV_QPS_INIT : IBV_QPS_UNKNOWN;
+
+	for (; s <= IBV_QPS_RTS && s <= to; s++) {
 		struct ibv_qp_attr attr = rig_attr(qp->context, s, dest_qpn);
 
 		assert_int_equal(ibv_modify_qp(qp, &attr, rig_mask(s)), 0);

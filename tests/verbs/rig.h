@@ -41,7 +41,7 @@ struct rig {
 struct rig_wish {
 	uint32_t depth; /* of all queues; 0: RIG_DEPTH */
 	bool signal_all;
-	unsigned int access;	/* of queue pair 1; 0: RIG_ALL */
+	unsigned int access;	/* of queue pair 1; 0: RIG_ALL; IBV_ACCESS_LOCAL_WRITE: none */
 	uint8_t timeout;	/* of queue pair 0, as are the next: */
 	uint8_t retry_cnt;
 	uint8_t rnr_retry;	/* 0: 7; RIG_NO_RNR_RETRY: 0 */
@@ -63,7 +63,7 @@ struct ibv_context *rig_context(void);
 struct ibv_qp_attr rig_attr(struct ibv_context *context, enum ibv_qp_state to, uint32_t dest_qpn);
 int rig_mask(enum ibv_qp_state to);
 struct ibv_qp_init_attr rig_init(struct ibv_cq *send_cq, struct ibv_cq *recv_cq);
-/* RESET to `to`, with each step between. */
+/* From RESET, with each step between; from elsewhere to RESET, SQD or ERR. */
 void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn);
 
 enum ibv_qp_state rig_state(struct ibv_qp *qp);
