@@ -198,6 +198,10 @@ void weft_cq_drain(struct weft_cq *cq)
 						.opcode = from->opcode,
 						.flags = from->flags };
 			put(cq, &cqe);
+			/* the engine that was rung for it will not find it in the ring any more */
+			if (r->consumed > r->armed_at &&
+			    wakes(cq, from->status, from->solicited))
+				fire(cq);
 		}
 	weft_unlock(&cq->lock, 0);
 }
