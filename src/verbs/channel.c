@@ -126,7 +126,8 @@ static void drop_unread(struct weft_channel *ch, struct weft_verbs_cq *cq)
 				ch->last = at;
 			break;
 		}
-	cq->events_waiting = 0; /* what the descriptor counts too much finds no queue (take) */
+	for (; cq->events_waiting; cq->events_waiting--)
+		weft_uncount(ch->channel.fd);
 	pthread_mutex_unlock(&ch->mutex);
 }
 

@@ -26,6 +26,15 @@ static int check(struct ibv_context *context, int cqe, struct ibv_comp_channel *
 	return 0;
 }
 
+static void count_user(struct ibv_comp_channel *channel, int by)
+{
+	if (!channel)
+		return;
+	pthread_mutex_lock(&weft_channel(channel)->mutex);
+	channel->refcnt += by;
+	pthread_mutex_unlock(&weft_channel(channel)->mutex);
+}
+
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 			     struct ibv_comp_channel *channel, int comp_vector)
 {
@@ -50,8 +59,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	cq->cq.cqe = (int)cq->nic.size;
 	pthread_mutex_init(&cq->cq.mutex, NULL);
 	pthread_cond_init(&cq->cq.cond, NULL);
-	if (channel)
-		channel->refcnt++;
+	count_user(channel, 1);
 	return &cq->cq;
 destroy_queue:
 	weft_cq_destroy(&cq->nic);
@@ -83,8 +91,7 @@ int ibv_destroy_cq(struct ibv_cq *ibcq)
 	weft_cq_destroy(&cq->nic); /* no more events from here on */
 	weft_channel_leave(cq);
 	wait_acknowledged(cq);
-	if (ibcq->channel)
-		ibcq->channel->refcnt--;
+	count_user(ibcq->channel, -1);
 	free(cq);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
@@ -57,6 +58,15 @@ void weft_async_raise(struct ibv_context *context, const struct ibv_async_event 
 	pthread_mutex_unlock(&async->mutex);
 }
 
+void weft_uncount(int fd)
+{
+	eventfd_t one;
+	struct iovec iov = { &one, sizeof(one) };
+
+	if (preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0)
+		return; /* somebody else has taken it */
+}
+
 /* The element is a union of pointers. */
 static bool is_about(const struct weft_async_event *e, const void *object)
 {
@@ -71,7 +81,6 @@ void weft_async_forget(struct ibv_context *context, const void *object)
 	pthread_mutex_lock(&async->mutex);
 	while (*at) {
 		struct weft_async_event *e = *at;
-		eventfd_t one;
 
 		if (!is_about(e, object)) {
 			at = &e->next;
@@ -79,22 +88,18 @@ void weft_async_forget(struct ibv_context *context, const void *object)
 		}
 		*at = e->next;
 		free(e);
-		/* counted, so that this never blocks: the list and the count agree under the mutex,
-		 * but for a reader that has already taken its count and finds the list short */
-		eventfd_read(async->fd, &one);
+		weft_uncount(async->fd);
 	}
 	async->last = at;
 	pthread_mutex_unlock(&async->mutex);
 }
 
-/* A read event holds its object until it is acknowledged. */
+/* A read event holds its object until it is acknowledged. The mutex of the list is held. */
 static void count_read(const struct ibv_async_event *e)
 {
 	switch (e->event_type) {
 	case IBV_EVENT_CQ_ERR:
-		pthread_mutex_lock(&e->element.cq->mutex);
 		weft_cq(e->element.cq)->async_read++;
-		pthread_mutex_unlock(&e->element.cq->mutex);
 		break;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
@@ -102,9 +107,7 @@ static void count_read(const struct ibv_async_event *e)
 	case IBV_EVENT_COMM_EST:
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		pthread_mutex_lock(&e->element.qp->mutex);
 		weft_qp(e->element.qp)->async_read++;
-		pthread_mutex_unlock(&e->element.qp->mutex);
 		break;
 	default: /* ports and the device need no acknowledgement to go */
 		break;

@@ -43,7 +43,7 @@ struct weft_verbs_mr {
 /* Events that wait to be read: an eventfd that counts them, and a list of whose they are. */
 struct weft_channel {
 	struct ibv_comp_channel channel;
-	pthread_mutex_t mutex; /* guards the list and the counts in its queues */
+	pthread_mutex_t mutex; /* guards the list, the counts in its queues, and refcnt */
 	struct weft_verbs_cq *first, **last;
 };
 
@@ -57,7 +57,7 @@ struct weft_verbs_cq {
 	/* guarded by the channel's mutex */
 	uint32_t events_waiting, events_read;
 	struct weft_verbs_cq *next;
-	uint32_t async_read; /* guarded by cq.mutex */
+	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 };
 
 struct weft_verbs_qp {
@@ -68,7 +68,7 @@ struct weft_verbs_qp {
 	struct weft_qp nic;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
-	uint32_t async_read; /* guarded by qp.mutex */
+	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 };
 
 static inline struct weft_verbs_pd *weft_pd(struct ibv_pd *pd)
@@ -102,6 +102,10 @@ void weft_async_end(struct weft_async *async);
 void weft_async_raise(struct ibv_context *context, const struct ibv_async_event *event);
 /* Forgets unread events of an object that is being destroyed. */
 void weft_async_forget(struct ibv_context *context, const void *object);
+
+/* Takes one back from an eventfd that counts events. Never blocks: a reader that has already taken
+ * its count finds its list short and reads again; what stays too much does the same to the next. */
+void weft_uncount(int fd);
 
 /* channel.c: the nic completed into an armed queue. Its lock is held. */
 void weft_channel_notify(struct weft_verbs_cq *cq);
