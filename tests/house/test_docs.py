@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""The checker of the pages: what they name is there, and each kind of stale name is found."""
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.quick
+CHECKER = Path(__file__).resolve().parents[2] / 'tools/check-docs.py'
+CODE = '''/* gone() */
+#define WEFT_LIMIT 3
+struct weft_thing {
+	int field;
+};
+struct weft_thing *weft_find(int key)
+{
+	return weft_called(key);
+}
+static void execute_read(void)
+{
+}
+const struct weft_thing weft_table = {
+};
+'''
+
+
+def check(tree, tour='', readme=''):
+    for path, text in (('src/nic/a.c', CODE), ('src/nic/b.c', ''), ('README.md', readme),
+                       ('docs/tour.md', tour)):
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(text)
+    return subprocess.run(['/usr/bin/python3', CHECKER, '--root', tree], text=True,
+                          capture_output=True, check=False)
+
+
+@pytest.mark.parametrize('tour', [
+    '`weft_find` (nic/a.c)',
+    '`weft_find()` (src/nic/a.c), `struct weft_thing`, `WEFT_LIMIT`, `weft_table`',
+    '| `ibv_poll_cq` | `weft_find` |\nnic/b.c and nic/a.c |',
+    '`execute_read`, `_read` (nic/a.c)',
+    'a paragraph names\n`weft_find` in one line, nic/a.c in the next',
+    '`ibv_post_send`',
+])
+def test_good_tour(tmp_path, tour):
+    done = check(tmp_path, tour)
+    assert (done.returncode, done.stdout) == (0, '')
+
+
+@pytest.mark.parametrize('tour,line,offence', [
+    ('`gone` (nic/a.c)', 1, 'gone'),                # named in a comment only
+    ('`weft_called` (nic/a.c)', 1, 'weft_called'),  # called, not defined
+    ('`weft_find` (nic/b.c)', 1, 'weft_find'),
+    ('\n`weft_find`\n\nnic/a.c', 2, 'weft_find'),   # beside is in the same paragraph
+    ('| `weft_find` |\n| nic/a.c |', 1, 'weft_find'),
+    ('`struct weft_find` (nic/a.c)', 1, 'struct weft_find'),
+    ('`execute_read`, `_write` (nic/a.c)', 1, 'execute_write'),
+    ('`WEFT_LIM` (nic/a.c)', 1, 'WEFT_LIM'),
+    ('text\n\n```\nnic/c.c\n```', 3, 'src/nic/c.c'),
+])
+def test_stale_tour(tmp_path, tour, line, offence):
+    done = check(tmp_path, tour)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f'docs/tour.md:{line}: ') and f' {offence}' in done.stdout
+
+
+@pytest.mark.parametrize('link,status', [
+    ('[x](docs/tour.md)', 0), ('[x](docs/tour.md#a-part)', 0), ('[x](docs/)', 0),
+    ('[x](https://example.org/gone)', 0), ('[x](#here)', 0),
+    ('[x](docs/gone.md)', 1), ('![x](docs/gone.svg)', 1),
+])
+def test_links(tmp_path, link, status):
+    assert check(tmp_path, readme=link).returncode == status
