@@ -15,10 +15,13 @@
 #define WEFT_HOLD_CHUNK (64ul << 10)
 
 struct weft_hold {
-	int (*begin)(void);		     /* 0, or -errno: not possible here */
-	int (*in)(const struct weft_move *); /* one chunk; 0, or -errno and nothing has moved */
-	/* Likewise; scratch: untouched private memory of the chunk's size, used up if it moves. */
-	int (*out)(const struct weft_move *, uint8_t *scratch);
+	/* 0, or -errno: not possible here. */
+	int (*begin)(void);
+	/* The bytes of one chunk that have moved, from the front; 0: none can. */
+	size_t (*in)(const struct weft_move *chunk);
+	/* 0, or -errno and nothing has moved. scratch: fresh private memory of the chunk's size,
+	 * which is used up. */
+	int (*out)(const struct weft_move *chunk, uint8_t *scratch);
 	void (*end)(void);
 };
 
@@ -32,9 +35,10 @@ void weft_uffd_close(void);
  * malloc. */
 bool weft_segv_deliverable(void);
 
-/* The SIGSEGV handler, which a fork needs, too. Whether it was not there before: then uninstall may
- * take it away, but only if no pages were held back since. */
-bool weft_segv_install(void);
+/* The SIGSEGV handler, which a fork needs, too. *added: it was not there before, and uninstall may
+ * take it away as long as no pages were held back since. 0, -EBUSY (the program has replaced it too
+ * often) or -errno. */
+int weft_segv_install(bool *added);
 void weft_segv_uninstall(void);
 
 /* What both do to a chunk whose stores are held back. 0, or -errno and nothing has changed. */

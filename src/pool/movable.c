@@ -33,6 +33,10 @@ static struct {
 
 static int append(struct weft_runs *runs, uintptr_t start, uintptr_t end)
 {
+	if (runs->count && runs->run[runs->count - 1].end == start) {
+		runs->run[runs->count - 1].end = end;
+		return 0;
+	}
 	if (runs->count == runs->room) {
 		size_t room = runs->room ? 2 * runs->room : 8;
 		struct weft_run *run = realloc(runs->run, room * sizeof(*run));

@@ -59,7 +59,7 @@ static size_t copy_in(const struct weft_move *move)
 static size_t copy_out(const struct weft_move *move)
 {
 	if (mmap((void *)move->va, move->len_bytes, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) == MAP_FAILED)
 		return 0;
 	weft_move_copy((void *)move->va, move->alias, move->len_bytes);
 	if (move->prot != (PROT_READ | PROT_WRITE))
@@ -84,14 +84,13 @@ static struct weft_move chunk_at(const struct weft_move *move, size_t done)
 
 static size_t hold_in(const struct weft_hold *hold, const struct weft_move *move)
 {
-	size_t done = 0;
+	size_t done = 0, moved = 1;
 
-	while (done < move->len_bytes) {
+	while (done < move->len_bytes && moved) {
 		struct weft_move chunk = chunk_at(move, done);
 
-		if (hold->in(&chunk))
-			break;
-		done += chunk.len_bytes;
+		moved = hold->in(&chunk);
+		done += moved;
 	}
 	hold->end();
 	return done;
@@ -102,7 +101,7 @@ static size_t hold_in(const struct weft_hold *hold, const struct weft_move *move
 static size_t hold_out(const struct weft_hold *hold, const struct weft_move *move)
 {
 	uint8_t *scratch = mmap(NULL, move->len_bytes, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	size_t done = 0;
 
 	if (scratch == MAP_FAILED)

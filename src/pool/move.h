@@ -4,8 +4,8 @@
  *
  * A process with one thread copies. Otherwise pages move in chunks, while stores of other threads
  * into the chunk are held back: by userfaultfd, or where that is forbidden, by protecting the pages
- * and a chained SIGSEGV handler. Limit: a system call of another thread that writes into that very
- * chunk at that instant may return EFAULT.
+ * and a chained SIGSEGV handler. Limit, but for privileged processes: a system call of another
+ * thread that writes into that very chunk at that instant may return EFAULT.
  *
  * The caller holds the mutex of the regions.
  */

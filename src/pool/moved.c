@@ -49,9 +49,22 @@ bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *in
 	       vma->off + (at - vma->start) == interval->off + (at - interval->start);
 }
 
+/* The part of the interval that the mapping shows, from `at` on. */
+static struct weft_move part_of(const struct weft_interval *interval, const struct weft_vma *vma,
+				uintptr_t at)
+{
+	struct weft_move part = { .va = later(at, vma->start), .prot = vma->prot };
+
+	part.len_bytes = earlier(vma->end, interval->end) - part.va;
+	part.off = interval->off + (part.va - interval->start);
+	part.alias = interval->extent->alias + (part.off - interval->extent->off);
+	return part;
+}
+
 bool weft_moved_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
 		     weft_moved_part_fn *fn)
 {
+	struct weft_move last = { 0 };
 	struct weft_vma vma;
 	bool good = true;
 
@@ -67,14 +80,16 @@ bool weft_moved_each(struct weft_vma_walk *walk, const struct weft_interval *int
 			break;
 		if (!weft_moved_shows(&vma, interval))
 			continue;
-		part.va = later(at, vma.start);
-		part.len_bytes = earlier(vma.end, interval->end) - part.va;
-		part.off = interval->off + (part.va - interval->start);
-		part.alias = interval->extent->alias + (part.off - interval->extent->off);
-		part.prot = vma.prot;
-		good &= fn(&part);
+		part = part_of(interval, &vma, at);
+		if (last.va + last.len_bytes == part.va && last.prot == part.prot) {
+			last.len_bytes += part.len_bytes;
+			continue;
+		}
+		if (last.len_bytes)
+			good &= fn(&last);
+		last = part;
 	}
-	return good;
+	return last.len_bytes ? fn(&last) && good : good;
 }
 
 /* Calls fn for the parts of the extent that are mapped anywhere but at its alias. Whether fn

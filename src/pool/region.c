@@ -25,8 +25,25 @@ static struct {
 	struct weft_interval *root; /* registered pages: pooled, or staying in place */
 	uint64_t born;		    /* acquisitions */
 	bool fork_ready;
+	int forking_state;	    /* of lock(), while its holder forks */
 	void (*on_fork_child)(void);
 } self = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+/* Returns the cancellation state for unlock: a thread must not end in our midst. */
+static int lock(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_mutex_lock(&self.mutex);
+	return state;
+}
+
+static void unlock(int state)
+{
+	pthread_mutex_unlock(&self.mutex);
+	pthread_setcancelstate(state, NULL);
+}
 
 static uintptr_t earlier(uintptr_t a, uintptr_t b)
 {
@@ -288,24 +305,25 @@ int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
 {
 	uintptr_t start = (uintptr_t)addr, end;
 	struct weft_vma_walk walk;
-	int err;
+	int state, err;
 
 	if (!len_bytes || __builtin_add_overflow(start, len_bytes, &end) ||
 	    end > UINTPTR_MAX - WEFT_PAGE)
 		return -EINVAL;
-	pthread_mutex_lock(&self.mutex);
+	state = lock();
 	err = weft_vma_open(&walk);
 	if (!err) {
 		err = acquire(&walk, start, end, flags, region);
 		weft_vma_close(&walk);
 	}
-	pthread_mutex_unlock(&self.mutex);
+	unlock(state);
 	return err;
 }
 
 void weft_region_release(struct weft_region *region)
 {
-	pthread_mutex_lock(&self.mutex);
+	int state = lock();
+
 	if (region->born) {
 		const struct weft_piece *last = &region->pieces[region->npieces - 1];
 
@@ -316,7 +334,7 @@ void weft_region_release(struct weft_region *region)
 		if (region->extents[i])
 			weft_moved_drop(region->extents[i]);
 	}
-	pthread_mutex_unlock(&self.mutex);
+	unlock(state);
 	free(region->pieces);
 	free(region->extents);
 	*region = (struct weft_region){ 0 };
@@ -367,14 +385,14 @@ static void copy_pooled(void)
 
 static void before_fork(void)
 {
-	pthread_mutex_lock(&self.mutex);
+	self.forking_state = lock();
 	copy_pooled();
 }
 
 static void after_fork_in_parent(void)
 {
 	weft_fork_end();
-	pthread_mutex_unlock(&self.mutex);
+	unlock(self.forking_state);
 }
 
 static void after_fork_in_child(void)
@@ -383,15 +401,17 @@ static void after_fork_in_child(void)
 	weft_fork_end();
 	forget_all(false);
 	pthread_mutex_init(&self.mutex, NULL);
+	pthread_setcancelstate(self.forking_state, NULL);
 	if (self.on_fork_child)
 		self.on_fork_child();
 }
 
 void weft_region_on_fork_child(void (*fn)(void))
 {
-	pthread_mutex_lock(&self.mutex);
+	int state = lock();
+
 	self.on_fork_child = fn;
-	pthread_mutex_unlock(&self.mutex);
+	unlock(state);
 }
 
 /* Moved memory belongs into the program's core dump: bit 3, shared mappings of files. */
@@ -427,17 +447,17 @@ static int attach(const struct weft_extent_source *source)
 
 int weft_region_attach(const struct weft_extent_source *source)
 {
-	int err;
+	int state = lock();
+	int err = attach(source);
 
-	pthread_mutex_lock(&self.mutex);
-	err = attach(source);
-	pthread_mutex_unlock(&self.mutex);
+	unlock(state);
 	return err;
 }
 
 void weft_region_detach(void)
 {
-	pthread_mutex_lock(&self.mutex);
+	int state = lock();
+
 	forget_all(true);
-	pthread_mutex_unlock(&self.mutex);
+	unlock(state);
 }

@@ -25,17 +25,11 @@
 /* The chunk that is protected now, 0 if none. It may be shorter than WEFT_HOLD_CHUNK: a fault
  * behind its end then waits for nothing, which is harmless. */
 static _Atomic uintptr_t window;
-/* How many chunks were ever protected. */
-static _Atomic uint64_t windows;
-static struct sigaction before;
-
-#define BIT(signal) (1ul << ((signal)-1))
-#define SIGCANCEL   32
-
+/* How often a window was opened or closed. */
+static _Atomic uint64_t turns;
 /* initial-exec: the handler must not allocate thread-local storage */
 #define HANDLER_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
-HANDLER_LOCAL uint64_t retried; /* the count of windows when this thread last tried again */
-HANDLER_LOCAL bool chaining;
+HANDLER_LOCAL uint64_t retried; /* `turns` when this thread last tried again */
 
 static bool in_window(uintptr_t addr)
 {
@@ -46,51 +40,135 @@ static bool in_window(uintptr_t addr)
 }
 
 /*
- * Whether the fault may be our doing. Seen outside the window it may still stem from an earlier
- * one that has closed since; then, and only then, has their number grown since this thread's last
- * such fault, and storing again tells.
+ * Whether the fault may be our doing. Seen outside the window it may still stem from one that has
+ * closed meanwhile; but only if there was a turn since this thread last tried again. Then trying
+ * once more tells.
  */
 static bool may_be_ours(uintptr_t addr)
 {
-	uint64_t seen = atomic_load_explicit(&windows, memory_order_relaxed);
 	bool waited = false;
+	uint64_t seen;
 
 	while (in_window(addr)) {
 		waited = true;
 		sched_yield();
 	}
+	seen = atomic_load_explicit(&turns, memory_order_relaxed);
 	if (!waited && seen == retried)
 		return false;
 	retried = seen;
 	return true;
 }
 
-static void chain(int signal, siginfo_t *info, void *context)
+/* Runs the handler that ours has replaced, as the kernel would. */
+static void chain(struct sigaction *before, int signal, siginfo_t *info, void *context)
 {
-	/* a handler that was installed over ours and calls ours calls us again */
-	if (chaining || before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
-		struct sigaction dfl = { .sa_handler = SIG_DFL };
+	struct sigaction action = *before;
+	bool function = action.sa_flags & SA_SIGINFO ||
+			(action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 
-		sigaction(signal, &dfl, NULL);
-		return; /* the same instruction faults again */
+	bool sent = info->si_code <= 0; /* by kill, not by a fault */
+
+	if (sent && action.sa_handler == SIG_IGN)
+		return;
+	if (!function || action.sa_flags & SA_RESETHAND)
+		*before = (struct sigaction){ .sa_handler = SIG_DFL };
+	if (!function) {
+		sigaction(signal, before, NULL);
+		if (sent)
+			raise(signal);
+		return; /* else the same instruction faults again */
 	}
-	chaining = true;
-	if (before.sa_flags & SA_SIGINFO)
-		before.sa_sigaction(signal, info, context);
+	if (!(action.sa_flags & SA_NODEFER))
+		sigaddset(&action.sa_mask, signal);
+	pthread_sigmask(SIG_BLOCK, &action.sa_mask, NULL);
+	if (action.sa_flags & SA_SIGINFO)
+		action.sa_sigaction(signal, info, context);
 	else
-		before.sa_handler(signal);
-	chaining = false;
+		action.sa_handler(signal);
 }
 
-static void on_segv(int signal, siginfo_t *info, void *context)
+static void on_segv(struct sigaction *before, int signal, siginfo_t *info, void *context)
 {
 	int saved = errno;
 
 	if (!weft_fork_rescue() &&
 	    (info->si_code != SEGV_ACCERR || !may_be_ours((uintptr_t)info->si_addr)))
-		chain(signal, info, context);
+		chain(before, signal, info, context);
 	errno = saved;
 }
+
+/*
+ * A handler that the program installs over ours may call ours. So when ours has to be on top again,
+ * it is another one: chained in a circle, a real fault would never end.
+ */
+#define LAYERS 4u
+static struct sigaction below[LAYERS];
+static unsigned int layers;
+
+#define DEFINE_LAYER(n)                                                    \
+	static void on_segv_##n(int signal, siginfo_t *info, void *context) \
+	{                                                                  \
+		on_segv(&below[n], signal, info, context);                 \
+	}
+DEFINE_LAYER(0)
+DEFINE_LAYER(1)
+DEFINE_LAYER(2)
+DEFINE_LAYER(3)
+
+static void (*const handlers[LAYERS])(int, siginfo_t *, void *) = {
+	on_segv_0,
+	on_segv_1,
+	on_segv_2,
+	on_segv_3,
+};
+
+static bool is_ours(const struct sigaction *action)
+{
+	for (unsigned int i = 0; i < layers; i++) {
+		if (action->sa_flags & SA_SIGINFO && action->sa_sigaction == handlers[i])
+			return true;
+	}
+	return false;
+}
+
+int weft_segv_install(bool *added)
+{
+	struct sigaction action = {
+		/* not blocked inside, else weft_segv_deliverable would fail for who waits */
+		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
+	};
+	struct sigaction now;
+
+	*added = false;
+	if (sigaction(SIGSEGV, NULL, &now))
+		return -errno;
+	if (is_ours(&now))
+		return 0;
+	if (layers == LAYERS)
+		return -EBUSY;
+	below[layers] = now;
+	action.sa_sigaction = handlers[layers++];
+	if (sigaction(SIGSEGV, &action, NULL))
+		return -errno;
+	*added = true;
+	return 0;
+}
+
+void weft_segv_uninstall(void)
+{
+	sigaction(SIGSEGV, &below[--layers], NULL);
+}
+
+static int segv_begin(void)
+{
+	bool added;
+
+	return weft_segv_install(&added);
+}
+
+#define BIT(signal) (1ul << ((signal)-1))
+#define SIGCANCEL   32
 
 static bool blocks_segv(int tasks, const char *tid)
 {
@@ -115,34 +193,6 @@ static bool blocks_segv(int tasks, const char *tid)
 	return (blocked & BIT(SIGSEGV)) && !(blocked & BIT(SIGCANCEL));
 }
 
-bool weft_segv_install(void)
-{
-	struct sigaction action = {
-		.sa_sigaction = on_segv,
-		/* not blocked inside, else weft_segv_deliverable would fail for who waits */
-		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
-	};
-	struct sigaction now;
-
-	sigaction(SIGSEGV, NULL, &now);
-	if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_segv)
-		return false;
-	before = now;
-	sigaction(SIGSEGV, &action, NULL);
-	return true;
-}
-
-void weft_segv_uninstall(void)
-{
-	sigaction(SIGSEGV, &before, NULL);
-}
-
-static int segv_begin(void)
-{
-	weft_segv_install();
-	return 0;
-}
-
 bool weft_segv_deliverable(void)
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -161,33 +211,33 @@ bool weft_segv_deliverable(void)
 
 static void open_window(uintptr_t start)
 {
-	atomic_fetch_add_explicit(&windows, 1, memory_order_relaxed);
+	/* no barrier: the fault comes after mprotect, which is one */
 	atomic_store_explicit(&window, start, memory_order_relaxed);
-	/* no barrier: the fault comes after mprotect's, which is one */
+	atomic_fetch_add_explicit(&turns, 1, memory_order_relaxed);
 }
 
 static void close_window(void)
 {
-	/* release: pairs with the acquire in in_window */
+	atomic_fetch_add_explicit(&turns, 1, memory_order_relaxed);
+	/* release: pairs with the acquire in in_window; who sees it closed sees the turn, too, and
+	 * its store succeeds */
 	atomic_store_explicit(&window, 0, memory_order_release);
 }
 
-static int segv_in(const struct weft_move *chunk)
+static size_t segv_in(const struct weft_move *chunk)
 {
-	int err = 0;
+	size_t moved = 0;
 
 	open_window(chunk->va);
-	if (mprotect((void *)chunk->va, chunk->len_bytes, PROT_READ)) {
-		err = -errno;
-		goto close_window;
+	if (!mprotect((void *)chunk->va, chunk->len_bytes, PROT_READ)) {
+		weft_move_copy(chunk->alias, (void *)chunk->va, chunk->len_bytes);
+		if (!weft_move_map(chunk))
+			moved = chunk->len_bytes;
+		else
+			mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
 	}
-	weft_move_copy(chunk->alias, (void *)chunk->va, chunk->len_bytes);
-	err = weft_move_map(chunk);
-	if (err)
-		mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
-close_window:
 	close_window();
-	return err;
+	return moved;
 }
 
 static int segv_out(const struct weft_move *chunk, uint8_t *scratch)

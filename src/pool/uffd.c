@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Holding stores back by a user-mode userfaultfd: threads sleep in their fault, without a signal. */
+/* Holding stores back by userfaultfd: threads sleep in their fault, without a signal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pool/format.h"
 #include "pool/hold.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -34,7 +35,10 @@ static int open_uffd(void)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
 
-	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	/* the privileged kind also lets other threads' system calls wait, not fail */
+	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (uffd < 0)
+		uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
 	if (uffd < 0)
 		return -errno;
 	if (!ioctl(uffd, UFFDIO_API, &api) && !fstat(uffd, &identity))
@@ -90,7 +94,7 @@ static void put_back(const struct weft_move *chunk)
 	scratch += chunk->len_bytes;
 }
 
-static int uffd_in(const struct weft_move *chunk)
+static int move_in(const struct weft_move *chunk)
 {
 	int err = hold(chunk, UFFDIO_REGISTER_MODE_MISSING);
 
@@ -109,6 +113,20 @@ static int uffd_in(const struct weft_move *chunk)
 let_go:
 	let_go(chunk);
 	return err;
+}
+
+static size_t uffd_in(const struct weft_move *chunk)
+{
+	struct weft_move page = *chunk;
+	int err = move_in(chunk);
+
+	if (!err)
+		return chunk->len_bytes;
+	if (err != -EFAULT)
+		return 0;
+	/* mremap takes pages of one mapping, and here are several: just the first one */
+	page.len_bytes = WEFT_PAGE;
+	return move_in(&page) ? 0 : page.len_bytes;
 }
 
 static int uffd_out(const struct weft_move *chunk, uint8_t *copy)

@@ -202,6 +202,40 @@ static void test_rounds_with_threads(void **state)
 	pthread_join(thread, NULL);
 }
 
+/* Mappings that a move has left apart come together in the next one. */
+static void test_same_memory(void **state)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	uint8_t *memory = map(MIB);
+	struct weft_region region;
+	unsigned int mappings;
+	pthread_t thread;
+
+	pthread_mutex_lock(&lock);
+	assert_int_equal(pthread_create(&thread, NULL, sleeper, &lock), 0);
+	for (size_t i = 0; i < MIB; i++)
+		memory[i] = (uint8_t)(i / 61);
+	region = acquire(memory, MIB);
+	weft_region_release(&region);
+	mappings = weft_vma_count();
+	for (size_t i = 0; i < 100 * rounds; i++) {
+		size_t from = i * 7919 % 200 * PAGE, len = (i * 31 % 50 + 1) * PAGE;
+
+		region = acquire(memory + from, len);
+		assert_int_equal(region.npieces, 1);
+		weft_region_release(&region);
+	}
+	region = acquire(memory, MIB);
+	assert_int_equal(region.npieces, 1);
+	weft_region_release(&region);
+	assert_in_range(weft_vma_count(), 0, mappings + 4);
+	for (size_t i = 0; i < MIB; i++)
+		assert_int_equal(memory[i], (uint8_t)(i / 61));
+	munmap(memory, MIB);
+	pthread_mutex_unlock(&lock);
+	pthread_join(thread, NULL);
+}
+
 static void test_many_regions(void **state)
 {
 	enum { COUNT = 40000 };
@@ -379,6 +413,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_mremap),
 		cmocka_unit_test(test_rounds),
 		cmocka_unit_test(test_rounds_with_threads),
+		cmocka_unit_test(test_same_memory),
 		cmocka_unit_test(test_many_regions),
 		cmocka_unit_test(test_io_uring),
 		cmocka_unit_test(test_gigabyte),
