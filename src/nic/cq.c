@@ -156,28 +156,38 @@ static inline bool poll_ring(struct weft_cq *cq, struct weft_cq_ring *r, struct 
 	return true;
 }
 
-static bool has_received(const struct weft_cq *cq)
+#define TURNS 8u
+
+/* A ring with a completion, or NULL: first the one that gave the last, as most often one peer is
+ * busy; yet each TURNS-th time another, so that none starves. */
+static struct weft_cq_ring *filled_ring(const struct weft_cq *cq)
 {
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
-		if (entry_at(r, r->consumed))
-			return true;
-	return false;
+	struct weft_cq_ring *r = atomic_load_explicit(&cq->hot, memory_order_relaxed);
+
+	if (r && entry_at(r, r->consumed))
+		return r;
+	for (r = first_ring(cq); r && !entry_at(r, r->consumed); r = r->next)
+		;
+	return r;
 }
 
 int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
+	struct weft_cq_ring *r;
 	int got = 0;
 
-	/* spinning programs find nothing most of the time: look before locking */
-	if (!has_received(cq))
-		return 0;
-	weft_lock(cq->nic, &cq->lock, thread);
-	/* what was drained from the rings meanwhile is older than what they hold now */
-	got = weft_cq_poll_private(cq, n, wc);
-	for (struct weft_cq_ring *r = first_ring(cq); got < n && r; r = r->next)
+	/* spinning programs find nothing most of the time: look before locking; and again when
+	 * another thread was faster, for 0 says that all is empty */
+	while (!got && (r = filled_ring(cq))) {
+		weft_lock(cq->nic, &cq->lock, thread);
+		/* what was drained from the rings meanwhile is older than what they hold now */
+		got = weft_cq_poll_private(cq, n, wc);
 		while (got < n && poll_ring(cq, r, &wc[got]))
 			got++;
-	weft_unlock(&cq->lock, thread);
+		atomic_store_explicit(&cq->hot, ++cq->turns % TURNS ? r : r->next,
+				      memory_order_relaxed);
+		weft_unlock(&cq->lock, thread);
+	}
 	return got;
 }
 
@@ -399,9 +409,9 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 	weft_lock(cq->nic, &cq->lock, 0);
 	r = find_ring(cq, producer, incarnation, receives, &promised);
 	if (!r) {
-		/* each new ring doubles what this producer has, so that rings stay few */
+		/* each new ring is thrice what this producer has, so that rings stay few */
 		r = make_ring(cq, producer, incarnation,
-			      round_up(receives > promised ? receives : promised));
+			      round_up(receives > 3 * promised ? receives : 3 * promised));
 		if (r) {
 			r->next = first_ring(cq);
 			atomic_store_explicit(&cq->rings, r, memory_order_release);

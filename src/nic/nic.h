@@ -139,7 +139,8 @@ struct weft_cq {
 	uint32_t mask; /* of the private queue */
 	_Atomic uint64_t head, tail;
 	struct weft_cqe *cqe;
-	struct weft_cq_ring *_Atomic rings;
+	struct weft_cq_ring *_Atomic rings, *_Atomic hot;
+	uint32_t turns;
 	struct weft_cq *armed_next; /* guarded by the nic's lock, as is listed */
 	bool listed;
 };

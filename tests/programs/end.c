@@ -21,15 +21,16 @@ void end_require(bool ok, const char *what)
 	exit(1);
 }
 
-static void make_qp(struct end *end, bool signal_all)
+struct ibv_qp *end_add_qp(struct end *end, uint32_t depth, bool signal_all)
 {
+	struct ibv_qp *qp;
 	struct ibv_qp_init_attr init = {
 		.send_cq = end->cq,
 		.recv_cq = end->cq,
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = signal_all,
-		.cap = {.max_send_wr = END_DEPTH,
-			.max_recv_wr = END_DEPTH,
+		.cap = {.max_send_wr = depth,
+			.max_recv_wr = depth,
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
 	};
@@ -39,12 +40,13 @@ static void make_qp(struct end *end, bool signal_all)
 		.qp_access_flags = RIGHTS,
 	};
 
-	end->qp = ibv_create_qp(end->pd, &init);
-	end_require(end->qp, "ibv_create_qp");
-	end_require(!ibv_modify_qp(end->qp, &attr,
+	qp = ibv_create_qp(end->pd, &init);
+	end_require(qp, "ibv_create_qp");
+	end_require(!ibv_modify_qp(qp, &attr,
 				   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 					   IBV_QP_ACCESS_FLAGS),
 		    "ibv_modify_qp to INIT");
+	return qp;
 }
 
 void end_open(struct end *end, size_t memory_bytes, bool signal_all)
@@ -64,7 +66,7 @@ void end_open(struct end *end, size_t memory_bytes, bool signal_all)
 	end_require(end->memory != MAP_FAILED, "mmap");
 	end->mr = ibv_reg_mr(end->pd, end->memory, memory_bytes, RIGHTS);
 	end_require(end->mr, "ibv_reg_mr");
-	make_qp(end, signal_all);
+	end->qp = end_add_qp(end, END_DEPTH, signal_all);
 }
 
 struct end_address end_address(const struct end *end)
@@ -80,6 +82,11 @@ struct end_address end_address(const struct end *end)
 }
 
 void end_connect(struct end *end, const struct end_address *peer)
+{
+	end_connect_qp(end->qp, peer);
+}
+
+void end_connect_qp(struct ibv_qp *qp, const struct end_address *peer)
 {
 	struct ibv_qp_attr rtr = {
 		.qp_state = IBV_QPS_RTR,
@@ -99,12 +106,12 @@ void end_connect(struct end *end, const struct end_address *peer)
 		.max_rd_atomic = 1,
 	};
 
-	end_require(!ibv_modify_qp(end->qp, &rtr,
+	end_require(!ibv_modify_qp(qp, &rtr,
 				   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 					   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 					   IBV_QP_MIN_RNR_TIMER),
 		    "ibv_modify_qp to RTR");
-	end_require(!ibv_modify_qp(end->qp, &rts,
+	end_require(!ibv_modify_qp(qp, &rts,
 				   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 					   IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 					   IBV_QP_MAX_QP_RD_ATOMIC),

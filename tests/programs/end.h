@@ -38,6 +38,10 @@ struct end_address end_address(const struct end *end);
 void end_connect(struct end *end, const struct end_address *peer); /* to RTS */
 void end_close(struct end *end);
 
+/* Further queue pairs on the same queue and memory: made in INIT, connected to RTS. */
+struct ibv_qp *end_add_qp(struct end *end, uint32_t depth, bool signal_all);
+void end_connect_qp(struct ibv_qp *qp, const struct end_address *peer);
+
 /* Polls until one completion; it must be a success. */
 void end_complete(struct end *end);
 
