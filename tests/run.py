@@ -143,7 +143,8 @@ def sanitized(folder, name):
     fixed = ('setarch', '-R')
     wrapper = fixed if name == 'tsan' and run(*fixed, 'true') else ()
     return unit(folder, '--no-suite', f'no-{name}', '--timeout-multiplier', '5', wrapper=wrapper,
-                UBSAN_OPTIONS='halt_on_error=1:print_stacktrace=1')
+                UBSAN_OPTIONS='halt_on_error=1:print_stacktrace=1',
+                TSAN_OPTIONS=f'suppressions={ROOT}/tests/tsan.supp')
 
 
 def coverage(folder):

@@ -117,9 +117,11 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 		goto free_send_queue;
 	publish(qp, WEFT_CONN_NONE);
 	atomic_store_explicit(&qp->slot->qpn, qp->qpn, memory_order_release);
+	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &recv_cq->lock, 0);
 	nic->qps[qp->index] = qp;
 	weft_unlock(&recv_cq->lock, 0);
+	weft_unlock(&nic->lock, 0);
 	return 0;
 free_send_queue:
 	nic->env->free(qp->sq);

@@ -323,7 +323,7 @@ static int visible(const struct dirent *entry)
 
 static void print_entries(struct dirent **entries, int n)
 {
-	if (n < 0) {
+	if (n < 0 || !entries) {
 		fail();
 		return;
 	}
