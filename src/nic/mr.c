@@ -3,7 +3,10 @@
 #include "nic/nic.h"
 #include "nic/place.h"
 
-#define IN_PLACE UINT64_MAX
+#define IN_PLACE   UINT64_MAX
+#define GENERATION ((1u << WEFT_KEY_BITS) - 1)
+
+_Static_assert(WEFT_MR_INDEX_BITS + WEFT_KEY_BITS == 32, "a key is an index and a generation");
 
 /* Head in place, one pooled run, tail in place: what nearly every registration gives. */
 static bool one_run(const struct weft_mr_piece *pieces, unsigned int n, uint64_t va, uint64_t len,
@@ -66,7 +69,8 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 		entry->npieces = npieces;
 		entry->lo = entry->hi = len_bytes;
 	}
-	mr->key = mr->index << 8 | ++entry->generation;
+	mr->key = mr->index << WEFT_KEY_BITS |
+		  ((atomic_load_explicit(&entry->key, memory_order_relaxed) + 1) & GENERATION);
 	/* release: pairs with the acquire in weft_mr_find */
 	atomic_store_explicit(&entry->key, mr->key, memory_order_release);
 	return 0;
@@ -77,7 +81,8 @@ drop_entry:
 
 int weft_mr_revoke(struct weft_mr *mr)
 {
-	atomic_store_explicit(&mr->nic->pool->mrs[mr->index].key, 0, memory_order_relaxed);
+	atomic_store_explicit(&mr->nic->pool->mrs[mr->index].key, mr->key & GENERATION,
+			      memory_order_relaxed);
 	return weft_pool_quiesce(mr->nic->pool);
 }
 
@@ -110,10 +115,10 @@ static int populate(struct weft_pool *pool, const struct weft_pool_mr *mr)
 
 int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 {
-	uint32_t index = key >> 8;
+	uint32_t index = key >> WEFT_KEY_BITS;
 	int err;
 
-	if (!index || index >= WEFT_MRS || weft_pool_see_mr(pool, index))
+	if (!index || weft_pool_see_mr(pool, index))
 		return -2;
 	/* acquire: pairs with the release in weft_mr_create */
 	if (atomic_load_explicit(&pool->mrs[index].key, memory_order_acquire) != key)

@@ -47,7 +47,7 @@ static inline bool weft_mr_find(struct weft_pool *pool, uint32_t key, uint16_t o
 				uint64_t addr, uint64_t len_bytes, uint8_t access,
 				struct weft_span *span)
 {
-	uint32_t index = (key >> 8) % WEFT_MRS;
+	uint32_t index = key >> WEFT_KEY_BITS;
 	const struct weft_pool_mr *mr = &pool->mrs[index];
 	uint64_t start;
 

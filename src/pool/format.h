@@ -6,7 +6,7 @@
  *   0        header, then the lease tables
  *   1 MiB    members
  *   32 MiB   queue pairs (QPN = index | generation << 18)
- *   96 MiB   memory regions (key = index << 8 | generation)
+ *   96 MiB   memory regions (key = index << 12 | generation)
  *   192 MiB  segments of 16 MiB, leased to members: extents of regions, rings
  *
  * Ownership is by lease: a segment, a block of queue pairs or a block of regions belongs to one
@@ -41,6 +41,7 @@
 #define WEFT_QP_BLOCK	   64u
 #define WEFT_MR_INDEX_BITS 20u
 #define WEFT_MRS	   (1u << WEFT_MR_INDEX_BITS)
+#define WEFT_KEY_BITS	   12u /* of a key below the index */
 #define WEFT_MR_BLOCK	   256u
 #define WEFT_BLOCKS	   4096u /* of queue pairs, and of regions */
 
@@ -212,13 +213,15 @@ struct weft_pool_ring {
  * it stands here, [lo, hi) counted from the start of the region. Others list their pieces.
  */
 struct weft_pool_mr {
-	_Atomic uint32_t key; /* [O] stored last when made, 0 first when ended; all else between */
-	uint32_t npieces;     /* 0: the run here; else `off` is that of an array of weft_pool_piece */
+	/* [O] stored last when made; when ended, first the generation alone, which is nobody's key:
+	 * entry 0 has none. All else between */
+	_Atomic uint32_t key;
+	uint32_t npieces; /* 0: the run here; else `off` is that of an array of weft_pool_piece */
 	union {
 		struct {
 			uint16_t owner;
-			uint8_t access;	    /* enum weft_access, low byte */
-			uint8_t generation; /* survives the region */
+			uint8_t access; /* enum weft_access, low byte */
+			uint8_t reserved;
 			uint32_t pd;
 		};
 		uint64_t rights; /* all of that in one word, to be compared at once */

@@ -113,14 +113,16 @@ static int lease_block(struct weft_attachment *a, const struct table *t, uint32_
 	return err;
 }
 
-static int take_from(const struct table *t, uint32_t block, uint32_t *index)
+static int take_from(const struct table *t, uint32_t block, uint32_t from, uint32_t *index)
 {
-	for (uint32_t i = block * t->per_block; i < (block + 1) * t->per_block; i += 64) {
+	for (uint32_t i = from & ~63u; i < (block + 1) * t->per_block; i += 64) {
 		uint64_t used = t->used[i / 64];
 
 		/* the first two numbers and the first key are special in every RDMA network */
 		if (i == 0)
 			used |= 3;
+		if (i < from)
+			used |= (1ull << (from - i)) - 1;
 		if (~used) {
 			uint32_t bit = (uint32_t)__builtin_ctzll(~used);
 
@@ -132,27 +134,28 @@ static int take_from(const struct table *t, uint32_t block, uint32_t *index)
 	return -ENOSPC;
 }
 
+/* The next free entry after the last one taken, so that numbers and keys come back late. */
 static int take(struct weft_attachment *a, const struct table *t, uint32_t *index)
 {
 	uint64_t mine = weft_lease_word(&a->pool);
-	uint32_t block = *t->next;
+	uint32_t block = *t->next / t->per_block, from = *t->next;
 	int err;
 
-	/* go on where the last one was found; entries come back in no order */
-	for (uint32_t i = 0; i < WEFT_BLOCKS; i++, block = (block + 1) % WEFT_BLOCKS) {
-		if (atomic_load_explicit(&t->lease[block], memory_order_relaxed) != mine)
-			continue;
-		if (!take_from(t, block, index))
+	for (uint32_t i = 0; i <= WEFT_BLOCKS; i++) {
+		if (atomic_load_explicit(&t->lease[block], memory_order_relaxed) == mine &&
+		    !take_from(t, block, from, index))
 			goto found;
+		block = (block + 1) % WEFT_BLOCKS;
+		from = block * t->per_block;
 	}
 	err = lease_block(a, t, &block);
 	if (err)
 		return err;
-	err = take_from(t, block, index);
+	err = take_from(t, block, block * t->per_block, index);
 	if (err)
 		return err;
 found:
-	*t->next = block;
+	*t->next = (*index + 1) % (WEFT_BLOCKS * t->per_block);
 	return map_block(&a->pool, t, block);
 }
 
@@ -240,9 +243,13 @@ static void end_qps(struct weft_pool *pool, uint32_t block)
 
 static void end_mrs(struct weft_pool *pool, uint32_t block)
 {
-	for (uint32_t i = 0; i < WEFT_MR_BLOCK; i++)
-		atomic_store_explicit(&pool->mrs[block * WEFT_MR_BLOCK + i].key, 0,
+	for (uint32_t i = 0; i < WEFT_MR_BLOCK; i++) {
+		_Atomic uint32_t *key = &pool->mrs[block * WEFT_MR_BLOCK + i].key;
+		uint32_t last = atomic_load_explicit(key, memory_order_relaxed);
+
+		atomic_store_explicit(key, last & ((1u << WEFT_KEY_BITS) - 1),
 				      memory_order_release);
+	}
 }
 
 /*

@@ -42,6 +42,7 @@ static uint64_t signature(void)
 		offsetof(struct weft_pool_ring, cqe),
 		sizeof(struct weft_pool_mr),
 		offsetof(struct weft_pool_mr, off),
+		WEFT_KEY_BITS,
 		sizeof(struct weft_pool_piece),
 		WEFT_SEGMENT,
 		WEFT_SEGMENTS,

@@ -324,9 +324,9 @@ bool weft_view_mr(struct weft_view *v, struct weft_view_cursor *at, struct weft_
 	while ((raw = next(v, at, &w, &index, &mr->member))) {
 		bool sound;
 
-		if (!raw->key)
+		if (!(raw->key >> WEFT_KEY_BITS))
 			continue;
-		sound = raw->key >> 8 == index && make_mr(v, raw, mr);
+		sound = raw->key >> WEFT_KEY_BITS == index && make_mr(v, raw, mr);
 		/* what was read belongs together if it is still the same region */
 		if (!fetch(v, &key, sizeof(key), WEFT_OFF_MRS + index * sizeof(*raw)) ||
 		    key != raw->key)
