@@ -96,16 +96,10 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor)
 static void advance(struct cursor *cursor, uint64_t n)
 {
 	cursor->done += n;
-	while (cursor->done && cursor->done == cursor->span->len_bytes) {
+	if (cursor->done == cursor->span->len_bytes) {
 		cursor->span++;
 		cursor->done = 0;
 	}
-}
-
-static void skip_empty(struct cursor *cursor)
-{
-	while (!cursor->span->len_bytes)
-		cursor->span++;
 }
 
 static int move(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
@@ -131,8 +125,6 @@ int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
 		uint64_t n;
 		int err;
 
-		skip_empty(&to);
-		skip_empty(&from);
 		there = peek(nic->pool, &to);
 		here = peek(nic->pool, &from);
 		n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
@@ -169,13 +161,16 @@ bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, un
 {
 	uint64_t bytes = 0;
 
+	spans->n = 0;
 	for (unsigned int i = 0; i < n; i++) {
+		/* no bytes need no key */
+		if (!sge[i].len_bytes)
+			continue;
 		if (!weft_mr_find(pool, sge[i].lkey, owner, pd, sge[i].addr, sge[i].len_bytes, access,
-				  &spans->span[i]))
+				  &spans->span[spans->n++]))
 			return false;
 		bytes += sge[i].len_bytes;
 	}
-	spans->n = n;
 	spans->len_bytes = bytes;
 	return true;
 }

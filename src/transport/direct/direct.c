@@ -191,7 +191,7 @@ HOT bool gather(struct job *job)
 		return true;
 	}
 	access = wqe->opcode >= WEFT_OP_READ ? WEFT_ACCESS_LOCAL_WRITE : 0;
-	if (wqe->num_sge != 1)
+	if (wqe->num_sge != 1 || !wqe->sge[0].len_bytes)
 		return weft_spans_find(pool, wqe->sge, wqe->num_sge, pool->me, job->qp->pd, access,
 				       &job->here);
 	job->here.n = 1;
