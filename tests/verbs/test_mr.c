@@ -255,6 +255,25 @@ static void overlapping(void **state)
 	munmap(at, 16 * PAGE);
 }
 
+/* Keys come back late, so that stale ones fail. */
+static void keys(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t *seen = calloc(1, 1u << 29); /* a bit each */
+	uint8_t at[8];
+
+	assert_non_null(seen);
+	for (int i = 0; i < 100000; i++) {
+		struct ibv_mr *mr = ibv_reg_mr(rig->pd, at, sizeof(at), RIG_ALL);
+
+		assert_non_null(mr);
+		assert_int_equal(seen[mr->rkey / 64] >> mr->rkey % 64 & 1, 0);
+		seen[mr->rkey / 64] |= 1ull << mr->rkey % 64;
+		assert_int_equal(ibv_dereg_mr(mr), 0);
+	}
+	free(seen);
+}
+
 static void dereg_mr(void **state)
 {
 	struct rig *rig = *state;
@@ -292,6 +311,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(zero_based, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(zero_based_atomic, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(overlapping, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(keys, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(dereg_mr, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(dereg_after_unmap, rig_setup, rig_teardown),
 	};

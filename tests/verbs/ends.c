@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "ends.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIXED_SKIP 100u
+
+const char *const kind_name[KINDS] = { "pooled", "mixed", "data", "stack", "shared", "small" };
+
+static uint8_t data[2][ENDS_BYTES]; /* of the near and the far end */
+static uint8_t (*stack)[ENDS_BYTES]; /* of main(), one for each */
+
+/* ---- One end ---- */
+
+struct address {
+	uint32_t qpn;
+	struct buffer buffer[KINDS];
+};
+
+static void *make_memory(enum kind kind, bool is_far)
+{
+	switch (kind) {
+	case KIND_POOLED:
+		return rig_pages(ENDS_BYTES);
+	case KIND_MIXED:
+		return (uint8_t *)rig_pages(ENDS_BYTES + 4096) + MIXED_SKIP;
+	case KIND_DATA:
+		return data[is_far];
+	case KIND_STACK:
+		return stack[is_far];
+	case KIND_SHARED:
+		return mmap(NULL, ENDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+			    0);
+	case KIND_SMALL:
+		return malloc(ENDS_SMALL);
+	case KINDS:
+		break;
+	}
+	return NULL;
+}
+
+static void free_memory(enum kind kind, void *at)
+{
+	if (kind == KIND_SMALL)
+		free(at);
+	if (kind == KIND_POOLED || kind == KIND_SHARED)
+		munmap(at, ENDS_BYTES);
+	if (kind == KIND_MIXED)
+		munmap((uint8_t *)at - MIXED_SKIP, ENDS_BYTES + 4096);
+}
+
+static void make_end(struct end *end, bool is_far)
+{
+	struct ibv_qp_init_attr init;
+
+	end->context = rig_context();
+	end->pd = ibv_alloc_pd(end->context);
+	end->cq = ibv_create_cq(end->context, 4 * RIG_DEPTH, NULL, NULL, 0);
+	assert_true(end->pd && end->cq);
+	init = rig_init(end->cq, end->cq);
+	end->qp = ibv_create_qp(end->pd, &init);
+	assert_non_null(end->qp);
+	for (enum kind k = 0; k < KINDS; k++) {
+		uint32_t bytes = k == KIND_SMALL ? ENDS_SMALL : ENDS_BYTES;
+		void *at = make_memory(k, is_far);
+
+		end->mr[k] = ibv_reg_mr(end->pd, at, bytes, RIG_ALL);
+		assert_non_null(end->mr[k]);
+		end->buffer[k] = (struct buffer){ (uintptr_t)at, end->mr[k]->rkey, bytes };
+	}
+}
+
+static void end_end(struct end *end)
+{
+	assert_int_equal(ibv_destroy_qp(end->qp), 0);
+	for (enum kind k = 0; k < KINDS; k++) {
+		void *at = end->mr[k]->addr;
+
+		assert_int_equal(ibv_dereg_mr(end->mr[k]), 0);
+		free_memory(k, at);
+	}
+	assert_int_equal(ibv_destroy_cq(end->cq), 0);
+	assert_int_equal(ibv_dealloc_pd(end->pd), 0);
+	assert_int_equal(ibv_close_device(end->context), 0);
+}
+
+static struct address address_of(const struct end *end)
+{
+	struct address address = { .qpn = end->qp->qp_num };
+
+	memcpy(address.buffer, end->buffer, sizeof(end->buffer));
+	return address;
+}
+
+/* ---- What the far end is asked ---- */
+
+struct request {
+	enum { RECEIVE, NEXT, END } what;
+	uint64_t wr_id;
+	int num_sge;
+	struct ibv_sge sge[RIG_SGE];
+};
+
+static struct ibv_wc serve(struct end *end, struct request *r)
+{
+	struct ibv_recv_wr *bad, wr = { .wr_id = r->wr_id, .sg_list = r->sge, .num_sge = r->num_sge };
+	struct ibv_wc none = { 0 };
+
+	if (r->what == NEXT)
+		return rig_next(end->cq);
+	assert_int_equal(ibv_post_recv(end->qp, &wr, &bad), 0);
+	return none;
+}
+
+static void must(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	perror(what);
+	exit(1);
+}
+
+/* The process of the far end. An assertion that fails outside a test ends it. */
+static void far_process(int fd)
+{
+	struct request request;
+	struct address mine, peer;
+	struct ibv_wc wc = { 0 };
+	struct end end;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	make_end(&end, true);
+	mine = address_of(&end);
+	must(write(fd, &mine, sizeof(mine)) == sizeof(mine), "write of an address");
+	must(read(fd, &peer, sizeof(peer)) == sizeof(peer), "read of an address");
+	rig_move(end.qp, IBV_QPS_RTS, peer.qpn);
+	do {
+		/* the first one says that we are connected */
+		must(write(fd, &wc, sizeof(wc)) == sizeof(wc), "write of an answer");
+		must(read(fd, &request, sizeof(request)) == sizeof(request), "read of a request");
+		if (request.what != END)
+			wc = serve(&end, &request);
+	} while (request.what != END);
+	end_end(&end);
+	exit(0);
+}
+
+int ends_main(int argc, char **argv, int (*run)(void))
+{
+	uint8_t here[2][ENDS_BYTES];
+
+	stack = here;
+	memset(here, 0, sizeof(here));
+	if (argc == 3 && !strcmp(argv[1], "far"))
+		far_process(atoi(argv[2]));
+	return run();
+}
+
+/* ---- Both ends ---- */
+
+static struct address start_far(struct far *far)
+{
+	struct address address;
+	char text[16];
+	int fds[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	snprintf(text, sizeof(text), "%d", fds[1]);
+	far->pid = fork();
+	assert_true(far->pid >= 0);
+	if (!far->pid) {
+		fcntl(fds[1], F_SETFD, 0);
+		execl("/proc/self/exe", "far", "far", text, NULL);
+		_exit(127);
+	}
+	close(fds[1]);
+	far->socket = fds[0];
+	assert_int_equal(read(far->socket, &address, sizeof(address)), sizeof(address));
+	return address;
+}
+
+void ends_open(struct end *near, struct far *far, bool other_process)
+{
+	static struct end here;
+	struct address mine, theirs;
+	struct ibv_wc connected;
+
+	*far = (struct far){ .here = other_process ? NULL : &here };
+	if (far->here)
+		make_end(far->here, true);
+	theirs = far->here ? address_of(far->here) : start_far(far);
+	memcpy(far->buffer, theirs.buffer, sizeof(far->buffer));
+	make_end(near, false);
+	mine = address_of(near);
+	if (far->here) {
+		rig_move(far->here->qp, IBV_QPS_RTS, mine.qpn);
+	} else {
+		assert_int_equal(write(far->socket, &mine, sizeof(mine)), sizeof(mine));
+		assert_int_equal(read(far->socket, &connected, sizeof(connected)),
+				 sizeof(connected));
+	}
+	rig_move(near->qp, IBV_QPS_RTS, theirs.qpn);
+}
+
+static struct ibv_wc ask(struct far *far, struct request *request)
+{
+	struct ibv_wc wc = { 0 };
+
+	if (far->here)
+		return serve(far->here, request);
+	assert_int_equal(write(far->socket, request, sizeof(*request)), sizeof(*request));
+	if (request->what != END)
+		assert_int_equal(read(far->socket, &wc, sizeof(wc)), sizeof(wc));
+	return wc;
+}
+
+void ends_close(struct end *near, struct far *far)
+{
+	struct request request = { .what = END };
+	int status;
+
+	if (far->here) {
+		end_end(far->here);
+	} else {
+		ask(far, &request);
+		assert_int_equal(waitpid(far->pid, &status, 0), far->pid);
+		assert_int_equal(status, 0);
+		close(far->socket);
+	}
+	end_end(near);
+}
+
+void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int num_sge)
+{
+	struct request request = { RECEIVE, wr_id, num_sge };
+
+	memcpy(request.sge, sge, (size_t)num_sge * sizeof(*sge));
+	ask(far, &request);
+}
+
+struct ibv_wc far_next(struct far *far)
+{
+	struct request request = { .what = NEXT };
+
+	return ask(far, &request);
+}
+
+void far_put(const struct far *far, uint64_t to, const void *from, size_t bytes)
+{
+	struct iovec here = { (void *)(uintptr_t)from, bytes };
+	struct iovec there = { (void *)(uintptr_t)to, bytes };
+
+	if (far->here)
+		memcpy(there.iov_base, from, bytes);
+	else
+		assert_int_equal(process_vm_writev(far->pid, &here, 1, &there, 1, 0), bytes);
+}
+
+void far_get(const struct far *far, void *to, uint64_t from, size_t bytes)
+{
+	struct iovec here = { to, bytes }, there = { (void *)(uintptr_t)from, bytes };
+
+	if (far->here)
+		memcpy(to, there.iov_base, bytes);
+	else
+		assert_int_equal(process_vm_readv(far->pid, &here, 1, &there, 1, 0), bytes);
+}

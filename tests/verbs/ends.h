@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Two connected ends with memory of each kind, the far one in this process or in one of its own:
+ * the same tests run on both. The other process is this program, started again, and does as told.
+ */
+#ifndef WEFT_TESTS_VERBS_ENDS_H
+#define WEFT_TESTS_VERBS_ENDS_H
+
+#include "rig.h"
+
+#include <sys/types.h>
+
+#define ENDS_BYTES ((1u << 20) + 4 * 4096u)
+#define ENDS_SMALL 64u /* of the kind that is so small */
+
+/* Where memory lies decides how it is reached; a region is ENDS_BYTES long, or ENDS_SMALL. */
+enum kind {
+	KIND_POOLED,
+	KIND_MIXED, /* all but its first and last bytes are */
+	KIND_DATA,
+	KIND_STACK,
+	KIND_SHARED,
+	KIND_SMALL, /* from malloc */
+	KINDS,
+};
+
+struct buffer {
+	uint64_t at;
+	uint32_t key, bytes;
+};
+
+struct end {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr[KINDS];
+	struct buffer buffer[KINDS];
+};
+
+struct far {
+	struct end *here; /* NULL: in another process */
+	pid_t pid;
+	int socket;
+	struct buffer buffer[KINDS];
+};
+
+extern const char *const kind_name[KINDS];
+
+/* What main() does: runs the tests, or is the far end. */
+int ends_main(int argc, char **argv, int (*run)(void));
+
+/* Both ends, connected. */
+void ends_open(struct end *near, struct far *far, bool other_process);
+void ends_close(struct end *near, struct far *far);
+
+/* The far end's verbs; what goes wrong there fails the test. */
+void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int num_sge);
+struct ibv_wc far_next(struct far *far);
+/* Its memory, without its help. */
+void far_put(const struct far *far, uint64_t to, const void *from, size_t bytes);
+void far_get(const struct far *far, void *to, uint64_t from, size_t bytes);
+
+#endif
