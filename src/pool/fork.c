@@ -38,8 +38,7 @@ int weft_fork_begin(size_t bytes, size_t runs)
 	bytes_mapped = list_bytes + bytes;
 	bytes_used = 0;
 	parent = getpid();
-	/* without it only those are served that touch nothing early */
-	weft_segv_install(&installed);
+	installed = weft_segv_install();
 	return 0;
 }
 

@@ -35,10 +35,9 @@ void weft_uffd_close(void);
  * malloc. */
 bool weft_segv_deliverable(void);
 
-/* The SIGSEGV handler, which a fork needs, too. *added: it was not there before, and uninstall may
- * take it away as long as no pages were held back since. 0, -EBUSY (the program has replaced it too
- * often) or -errno. */
-int weft_segv_install(bool *added);
+/* Installs the SIGSEGV handler, which a fork needs, too. Whether it was not there before: then
+ * uninstall may take it away, as long as no pages were held back since. */
+bool weft_segv_install(void);
 void weft_segv_uninstall(void);
 
 /* What both do to a chunk whose stores are held back. 0, or -errno and nothing has changed. */

@@ -60,27 +60,32 @@ static bool may_be_ours(uintptr_t addr)
 	return true;
 }
 
+/*
+ * What ours stands over: when it was first installed, and now. In between the program may have
+ * installed a handler that calls ours in turn. Then going on to that one again would never end, so
+ * `first` is next.
+ */
+static struct sigaction first, latest;
+
 /* Runs the handler that ours has replaced, as the kernel would. */
-static void chain(struct sigaction *before, int signal, siginfo_t *info, void *context)
+static void chain(struct sigaction *next, int signal, siginfo_t *info, void *context)
 {
-	struct sigaction action = *before;
+	struct sigaction action = *next;
 	bool function = action.sa_flags & SA_SIGINFO ||
 			(action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
-
 	bool sent = info->si_code <= 0; /* by kill, not by a fault */
 
 	if (sent && action.sa_handler == SIG_IGN)
 		return;
 	if (!function || action.sa_flags & SA_RESETHAND)
-		*before = (struct sigaction){ .sa_handler = SIG_DFL };
+		*next = (struct sigaction){ .sa_handler = SIG_DFL };
 	if (!function) {
-		sigaction(signal, before, NULL);
+		sigaction(signal, next, NULL);
 		if (sent)
 			raise(signal);
 		return; /* else the same instruction faults again */
 	}
-	if (!(action.sa_flags & SA_NODEFER))
-		sigaddset(&action.sa_mask, signal);
+	sigaddset(&action.sa_mask, signal);
 	pthread_sigmask(SIG_BLOCK, &action.sa_mask, NULL);
 	if (action.sa_flags & SA_SIGINFO)
 		action.sa_sigaction(signal, info, context);
@@ -88,83 +93,51 @@ static void chain(struct sigaction *before, int signal, siginfo_t *info, void *c
 		action.sa_handler(signal);
 }
 
-static void on_segv(struct sigaction *before, int signal, siginfo_t *info, void *context)
+static void on_segv(int signal, siginfo_t *info, void *context)
 {
 	int saved = errno;
 
 	if (!weft_fork_rescue() &&
-	    (info->si_code != SEGV_ACCERR || !may_be_ours((uintptr_t)info->si_addr)))
-		chain(before, signal, info, context);
+	    (info->si_code != SEGV_ACCERR || !may_be_ours((uintptr_t)info->si_addr))) {
+		sigset_t mask;
+
+		/* the kernel does not call us with the signal blocked, but a chained handler does */
+		pthread_sigmask(SIG_BLOCK, NULL, &mask);
+		chain(sigismember(&mask, signal) ? &first : &latest, signal, info, context);
+	}
 	errno = saved;
 }
 
-/*
- * A handler that the program installs over ours may call ours. So when ours has to be on top again,
- * it is another one: chained in a circle, a real fault would never end.
- */
-#define LAYERS 4u
-static struct sigaction below[LAYERS];
-static unsigned int layers;
-
-#define DEFINE_LAYER(n)                                                    \
-	static void on_segv_##n(int signal, siginfo_t *info, void *context) \
-	{                                                                  \
-		on_segv(&below[n], signal, info, context);                 \
-	}
-DEFINE_LAYER(0)
-DEFINE_LAYER(1)
-DEFINE_LAYER(2)
-DEFINE_LAYER(3)
-
-static void (*const handlers[LAYERS])(int, siginfo_t *, void *) = {
-	on_segv_0,
-	on_segv_1,
-	on_segv_2,
-	on_segv_3,
-};
-
-static bool is_ours(const struct sigaction *action)
+bool weft_segv_install(void)
 {
-	for (unsigned int i = 0; i < layers; i++) {
-		if (action->sa_flags & SA_SIGINFO && action->sa_sigaction == handlers[i])
-			return true;
-	}
-	return false;
-}
-
-int weft_segv_install(bool *added)
-{
+	static bool before;
 	struct sigaction action = {
+		.sa_sigaction = on_segv,
 		/* not blocked inside, else weft_segv_deliverable would fail for who waits */
 		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
 	};
 	struct sigaction now;
 
-	*added = false;
-	if (sigaction(SIGSEGV, NULL, &now))
-		return -errno;
-	if (is_ours(&now))
-		return 0;
-	if (layers == LAYERS)
-		return -EBUSY;
-	below[layers] = now;
-	action.sa_sigaction = handlers[layers++];
-	if (sigaction(SIGSEGV, &action, NULL))
-		return -errno;
-	*added = true;
-	return 0;
+	sigaction(SIGSEGV, NULL, &now);
+	if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_segv)
+		return false;
+	if (!before)
+		first = now;
+	before = true;
+	latest = now;
+	sigaction(SIGSEGV, &action, NULL);
+	return true;
 }
 
 void weft_segv_uninstall(void)
 {
-	sigaction(SIGSEGV, &below[--layers], NULL);
+	sigaction(SIGSEGV, &latest, NULL);
 }
 
 static int segv_begin(void)
 {
-	bool added;
-
-	return weft_segv_install(&added);
+	weft_segv_install();
+	return 0;
 }
 
 #define BIT(signal) (1ul << ((signal)-1))

@@ -178,6 +178,42 @@ static void test_mappings_of_files(void **state)
 	munmap(memory, MIB);
 }
 
+static void test_hugetlb(void **state)
+{
+	void *memory = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+
+	if (memory == MAP_FAILED)
+		skip(); /* none are set aside */
+	assert_int_equal(round_trip(memory, 4 * MIB), IN_PLACE);
+	munmap(memory, 4 * MIB);
+}
+
+static void *sleeper(void *lock)
+{
+	pthread_mutex_lock(lock);
+	pthread_mutex_unlock(lock);
+	return NULL;
+}
+
+/* In every way of moving; the kernel forgets the lock. */
+static void test_locked(void **state)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	uint8_t *memory = map(MIB, MAP_PRIVATE);
+	pthread_t thread;
+
+	assert_int_equal(mlock(memory, MIB), 0);
+	assert_int_equal(round_trip(memory, MIB), POOLED);
+	pthread_mutex_lock(&lock);
+	assert_int_equal(pthread_create(&thread, NULL, sleeper, &lock), 0);
+	assert_int_equal(mlock(memory, MIB), 0);
+	assert_int_equal(round_trip(memory, MIB), POOLED);
+	pthread_mutex_unlock(&lock);
+	pthread_join(thread, NULL);
+	munmap(memory, MIB);
+}
+
 static void test_arguments(void **state)
 {
 	uint8_t *memory = map(4 * PAGE, MAP_PRIVATE);
@@ -432,6 +468,8 @@ int main(void)
 		cmocka_unit_test(test_bss_and_stack),
 		cmocka_unit_test(test_thread_stack),
 		cmocka_unit_test(test_mappings_of_files),
+		cmocka_unit_test(test_hugetlb),
+		cmocka_unit_test(test_locked),
 		cmocka_unit_test(test_arguments),
 		cmocka_unit_test(test_overlaps),
 		cmocka_unit_test(test_many_overlaps),
