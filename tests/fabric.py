@@ -180,8 +180,8 @@ class Fabric:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def program(self, name):
-        """The path of a program of tests/programs or bench, where the user can run it."""
-        source = next(path for folder in ('tests/programs', 'bench')
+        """The path of a program of the tests or bench, where the user can run it."""
+        source = next(path for folder in ('tests/programs', 'tests/cli', 'bench')
                       if (path := BUILD / folder / name).exists())
         copy = self.home / name
         return source if self.home == BUILD else copy if copy.exists() else shutil.copy2(source, copy)

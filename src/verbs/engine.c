@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The engine: one thread a process, asleep until there is deferred work: completions in armed
- * queues, peers that are not ready, memory that only we can reach. It blocks all signals.
+ * queues, peers that are not ready, memory that only we can reach. It blocks all signals but SIGSEGV.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -75,6 +75,8 @@ int weft_engine_start(void)
 	if (!running) {
 		atomic_store(&stopping, false);
 		sigfillset(&all);
+		/* else memory that pool/segv.c could move would have to stay in place */
+		sigdelset(&all, SIGSEGV);
 		pthread_sigmask(SIG_SETMASK, &all, &before);
 		err = pthread_create(&thread, NULL, run, NULL);
 		pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -52,6 +52,18 @@ def test_kinds(fabric):
         assert length - 2 * 4096 <= kinds[name]['pooled_bytes'] <= length, name
 
 
+def test_container(fabric):
+    """Docker forbids userfaultfd: memory moves although the engine thread runs already."""
+    program = fabric.start(fabric.program('deny'), 'userfaultfd', fabric.program('shown'))
+    wait_for(lambda: 'ready\n' in program.output().stdout or program.process.poll() is not None,
+             'shown is ready')
+    assert 'ready\n' in program.output().stdout, program.output()
+    lines = [line.split() for line in program.output().stdout.splitlines()]
+    regions = {region['key']: region for region in fabric.info()['regions']}
+    kinds = {words[0]: regions[int(words[1])]['kind'] for words in lines if len(words) == 4}
+    assert kinds == {'in-place': 'in-place', 'pooled': 'pooled', 'mixed': 'mixed', 'pieces': 'mixed'}
+
+
 def test_multiprocessing(fabric):
     out = fabric.run('/usr/bin/python3', '-c', MULTIPROCESSING).stdout
     assert out.split() == ['parental', '0'] * 10 + ['499500', 'parental']
