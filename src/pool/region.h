@@ -85,6 +85,11 @@ int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
  * mapped anew is left alone. The caller has ended every peer's access to the region. */
 void weft_region_release(struct weft_region *region);
 
+/* The first half of release: the pages are the program's alone again, but the extents are kept, since
+ * a peer that was stopped in the middle of a copy may yet write into them. Release follows when it
+ * cannot any more. */
+void weft_region_move_back(struct weft_region *region);
+
 /*
  * fork() gives the child private copies of all moved pages; the pool's regions, this attachment
  * and its source mean nothing to it: releasing inherited regions only frees their memory.

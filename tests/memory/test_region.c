@@ -361,6 +361,27 @@ static void test_unmapped(void **state)
 	munmap(memory, 8 * PAGE);
 }
 
+/* A peer that was stopped in the middle of a copy goes on after the deregistration. */
+static void test_late_peer(void **state)
+{
+	uint8_t *memory = map(4 * PAGE, MAP_PRIVATE);
+	struct weft_region region = acquire(memory, 4 * PAGE), next;
+
+	fill(memory, 4 * PAGE, 9);
+	weft_region_move_back(&region);
+	check(memory, 4 * PAGE, 9);
+	next = acquire(memory, 4 * PAGE);
+	assert_int_equal(memfd_source_extents(), 2);
+	memset(memfd_source_at(region.pieces[0].off), 0, 4 * PAGE);
+	check(memory, 4 * PAGE, 9);
+	weft_region_release(&region);
+	assert_int_equal(memfd_source_extents(), 1);
+	weft_region_release(&next);
+	check(memory, 4 * PAGE, 9);
+	assert_int_equal(memfd_source_extents(), 0);
+	munmap(memory, 4 * PAGE);
+}
+
 /* A full pool takes back what the program has unmapped without deregistering it. */
 static void test_collection(void **state)
 {
@@ -475,6 +496,7 @@ int main(void)
 		cmocka_unit_test(test_many_overlaps),
 		cmocka_unit_test(test_full_pool),
 		cmocka_unit_test(test_unmapped),
+		cmocka_unit_test(test_late_peer),
 		cmocka_unit_test(test_collection),
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_detach),
