@@ -31,6 +31,7 @@ struct ibv_qp *end_add_qp(struct end *end, uint32_t depth, bool signal_all)
 		.sq_sig_all = signal_all,
 		.cap = {.max_send_wr = depth,
 			.max_recv_wr = depth,
+			.max_inline_data = 16,
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
 	};
