@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that the pages say what is so: each relative link in README.md and docs/ leads to a file,
-each file named in docs/tour.md is there, and each `function`, `struct` or `CONSTANT` named in it is
-defined in a file that is named in the same row or paragraph. `_read` after `execute_write` stands for
-`execute_read`. Verbs, which programs call, are not looked for."""
+"""Checks that README.md and the pages in docs/ name what is there: links lead to files, each .c and
+.h that is named exists, each `weft_function`, `struct` or `WEFT_CONSTANT` is defined in src/. In
+docs/tour.md every `name` is defined in a file that is named in the same row or paragraph, and `_read`
+after `execute_write` stands for `execute_read`. Verbs, which programs call, are not looked for."""
 import argparse
 import re
 import sys
@@ -13,6 +13,7 @@ TOUR = Path('docs/tour.md')
 FILE = re.compile(r'[\w-]+/[\w/-]+\.[ch]\b')
 NAMED = re.compile(r'`(struct \w+|[A-Za-z_][\w*]*)(?:\(\))?`')
 PUBLIC = re.compile(r'(?:ibv|rdma)_')
+OURS = re.compile(r'struct weft_|weft_(?!NAME|foo)|WEFT_')
 LINK = re.compile(r'\]\(([^)#:\s]+)(?:#[^)]*)?\)')
 
 
@@ -50,17 +51,24 @@ def blocks(text):
             lines.append(line)
 
 
-def check_tour(root):
-    text = (root / TOUR).read_text()
-    for number, block in blocks(text):
-        files = [Path('src', name.removeprefix('src/')) for name in FILE.findall(block)]
-        for path in files:
-            if not (root / path).exists():
-                yield number, f'there is no {path}'
-        code = [without_comments((root / p).read_text()) for p in files if (root / p).exists()]
+def check_names(root, page):
+    tour = page == TOUR
+    sources = [] if tour else sorted(root.glob('src/**/*.[ch]'))
+    everything = [without_comments(p.read_text()) for p in sources]
+    for number, block in blocks((root / page).read_text()):
+        code = list(everything)
+        for name in FILE.findall(block):
+            path = next((p for p in (root / 'src' / name, root / name) if p.is_file()), None)
+            if not path:
+                yield number, f'there is no {name}'
+            elif tour:
+                code.append(without_comments(path.read_text()))
         for name in spelled_out(NAMED.findall(block)):
-            if not PUBLIC.match(name) and not any(defines(c, name) for c in code):
-                yield number, f'{name} is in none of the files named beside it'
+            if PUBLIC.match(name) if tour else not OURS.match(name):
+                continue
+            if not any(defines(c, name) for c in code):
+                where = 'none of the files named beside it' if tour else 'no file of src'
+                yield number, f'{name} is in {where}'
 
 
 def check_links(root, path):
@@ -75,9 +83,8 @@ def main():
     parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parent.parent)
     root = parser.parse_args().root.resolve()
     pages = [p.relative_to(root) for p in (root / 'README.md', *sorted(root.glob('docs/**/*.md')))]
-    found = [(page, *offence) for page in pages for offence in check_links(root, page)]
-    if (root / TOUR).exists():
-        found += [(TOUR, *offence) for offence in check_tour(root)]
+    found = [(page, *offence) for page in pages
+             for offence in [*check_links(root, page), *check_names(root, page)]]
     for page, number, what in found:
         print(f'{page}:{number}: {what}')
     return 1 if found else 0

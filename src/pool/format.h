@@ -62,7 +62,7 @@ struct weft_pool_header {
 	uint64_t magic;	    /* [L] written last when the pool is made */
 	uint32_t version;   /* [L] */
 	uint32_t reserved;
-	uint64_t signature; /* [L] of the layout, weft_pool_signature() */
+	uint64_t signature; /* [L] of the layout (open.c) */
 	uint64_t file_bytes;
 	uint64_t incarnations;		/* [L] the last one given out */
 	_Atomic uint64_t members_high;	/* [L] members ever used are below this; their pages stay */

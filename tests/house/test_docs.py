@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""The checker of the pages: what they name is there, and each kind of stale name is found."""
+"""The checker of the pages: what they name is there, and each kind of stale name is found. And the
+program in docs/pool.md does what the page says."""
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from fabric import wait_for
+
 pytestmark = pytest.mark.quick
-CHECKER = Path(__file__).resolve().parents[2] / 'tools/check-docs.py'
+ROOT = Path(__file__).resolve().parents[2]
+CHECKER = ROOT / 'tools/check-docs.py'
 CODE = '''/* gone() */
 #define WEFT_LIMIT 3
 struct weft_thing {
@@ -24,9 +29,9 @@ const struct weft_thing weft_table = {
 '''
 
 
-def check(tree, tour='', readme=''):
+def check(tree, tour='', readme='', other=''):
     for path, text in (('src/nic/a.c', CODE), ('src/nic/b.c', ''), ('README.md', readme),
-                       ('docs/tour.md', tour)):
+                       ('docs/tour.md', tour), ('docs/other.md', other)):
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text(text)
     return subprocess.run(['/usr/bin/python3', CHECKER, '--root', tree], text=True,
@@ -55,7 +60,7 @@ def test_good_tour(tmp_path, tour):
     ('`struct weft_find` (nic/a.c)', 1, 'struct weft_find'),
     ('`execute_read`, `_write` (nic/a.c)', 1, 'execute_write'),
     ('`WEFT_LIM` (nic/a.c)', 1, 'WEFT_LIM'),
-    ('text\n\n```\nnic/c.c\n```', 3, 'src/nic/c.c'),
+    ('text\n\n```\nnic/c.c\n```', 3, 'nic/c.c'),
 ])
 def test_stale_tour(tmp_path, tour, line, offence):
     done = check(tmp_path, tour)
@@ -70,3 +75,33 @@ def test_stale_tour(tmp_path, tour, line, offence):
 ])
 def test_links(tmp_path, link, status):
     assert check(tmp_path, readme=link).returncode == status
+
+
+@pytest.mark.parametrize('text,status', [
+    ('`weft_find`, `struct weft_thing`, `WEFT_LIMIT`, `weft_fi*`', 0),
+    ('`malloc`, `any_name`, `WEFT_SET=1`, `src/nic/b.c`, nic/a.c', 0),
+    ('`weft_gone`', 1), ('`struct weft_gone`', 1), ('`WEFT_GONE`', 1), ('`weft_go*`', 1),
+    ('`nic/c.c`', 1),
+])
+def test_names_in_other_pages(tmp_path, text, status):
+    assert check(tmp_path, other=text).returncode == status
+
+
+def test_program_of_the_pool_page(tmp_path, fabric):
+    text = re.search(r'^```c\n(.*?)^```', (ROOT / 'docs/pool.md').read_text(), re.M | re.S)[1]
+    (tmp_path / 'members.c').write_text(text)
+    subprocess.run(['gcc', '-Wall', '-Wextra', '-Werror', '-D_GNU_SOURCE', f'-I{ROOT}/src',
+                    tmp_path / 'members.c', '-o', tmp_path / 'members'], check=True)
+
+    def members():
+        done = subprocess.run([tmp_path / 'members', fabric.pool], capture_output=True, text=True,
+                              check=False)
+        return done.returncode, done.stdout.split()
+
+    assert members() == (1, [])
+    program = fabric.start('ibv_rc_pingpong', '-g', 3)
+    wait_for(lambda: members()[1] != [], 'a member', 10)
+    status, words = members()
+    assert (status, words[0], words[2:]) == (0, '0', ['ibv_rc_pingpong', 'alive'])
+    program.kill()
+    wait_for(lambda: members() == (0, [*words[:3], 'dead']), 'the member is seen dead', 10)
