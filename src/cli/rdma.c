@@ -135,19 +135,31 @@ static bool is_self(const char *path)
 	       (self.st_dev == other.st_dev && self.st_ino == other.st_ino);
 }
 
-static int pass_on(char **argv)
+/* Becomes the first `rdma` of these folders that is not this one, if there is any. */
+static void become_one_of(const char *folders, char **argv)
 {
-	const char *places[] = {getenv("PATH") ?: "", "/usr/sbin:/sbin:/usr/bin:/bin"};
 	char path[PATH_MAX];
 
-	for (int i = 0; i < 2; i++) {
-		for (const char *at = places[i]; *at; at += strcspn(at, ":"), at += *at == ':') {
-			if (snprintf(path, sizeof(path), "%.*s/rdma", (int)strcspn(at, ":"), at) <
-				    (int)sizeof(path) &&
-			    !is_self(path))
+	for (const char *at = folders; *at;) {
+		size_t len = strcspn(at, ":");
+
+		if (len + sizeof("/rdma") <= sizeof(path)) {
+			memcpy(path, at, len);
+			strcpy(path + len, "/rdma");
+			if (!is_self(path))
 				execv(path, argv);
 		}
+		at += len + (at[len] == ':');
 	}
+}
+
+static int pass_on(char **argv)
+{
+	const char *path = getenv("PATH");
+
+	if (path)
+		become_one_of(path, argv);
+	become_one_of("/usr/sbin:/sbin:/usr/bin:/bin", argv);
 	fputs("rdma: Weft's own answers `link show` and `dev show` of weft0 only, and the system "
 	      "has none: install iproute2\n",
 	      stderr);

@@ -71,13 +71,14 @@ static double time_sends(unsigned int n)
 /* Of this process and of the pool's file; pool pages that we map count once. */
 static long memory_bytes(void)
 {
-	long size, resident, shared;
+	long size = 0, resident = 0, shared = 0;
+	const char *pool = getenv("WEFT_POOL");
 	struct stat st;
 	FILE *f = fopen("/proc/self/statm", "r");
 
 	end_require(f && fscanf(f, "%ld %ld %ld", &size, &resident, &shared) == 3, "statm");
 	fclose(f);
-	end_require(!stat(getenv("WEFT_POOL"), &st), "stat of $WEFT_POOL");
+	end_require(pool && !stat(pool, &st), "stat of $WEFT_POOL");
 	return (resident - shared) * sysconf(_SC_PAGESIZE) + st.st_blocks * 512;
 }
 
