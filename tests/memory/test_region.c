@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Which pages a region moves, how it describes them, and that all is undone at its end. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -361,6 +363,37 @@ static void test_unmapped(void **state)
 	munmap(memory, 8 * PAGE);
 }
 
+/* What pins pages behind our back, while it is there. */
+static enum kind kind_now(void)
+{
+	uint8_t *memory = map(2 * PAGE, MAP_PRIVATE);
+	enum kind kind = round_trip(memory, 2 * PAGE);
+
+	munmap(memory, 2 * PAGE);
+	return kind;
+}
+
+static void test_aio(void **state)
+{
+	unsigned long context = 0;
+
+	if (syscall(SYS_io_setup, 1, &context))
+		skip();
+	assert_int_equal(kind_now(), IN_PLACE);
+	assert_int_equal(syscall(SYS_io_destroy, context), 0);
+	assert_int_equal(kind_now(), POOLED);
+}
+
+static void test_cuda(void **state)
+{
+	void *library = dlopen(FAKE_CUDA, RTLD_NOW);
+
+	assert_non_null(library);
+	assert_int_equal(kind_now(), IN_PLACE);
+	dlclose(library);
+	assert_int_equal(kind_now(), POOLED);
+}
+
 /* A peer that was stopped in the middle of a copy goes on after the deregistration. */
 static void test_late_peer(void **state)
 {
@@ -496,6 +529,8 @@ int main(void)
 		cmocka_unit_test(test_many_overlaps),
 		cmocka_unit_test(test_full_pool),
 		cmocka_unit_test(test_unmapped),
+		cmocka_unit_test(test_aio),
+		cmocka_unit_test(test_cuda),
 		cmocka_unit_test(test_late_peer),
 		cmocka_unit_test(test_collection),
 		cmocka_unit_test(test_fork),
