@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "ends.h"
+#include "litmus.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -106,21 +107,37 @@ static struct address address_of(const struct end *end)
 /* ---- What the far end is asked ---- */
 
 struct request {
-	enum { RECEIVE, NEXT, END } what;
+	enum { RECEIVE, NEXT, LITMUS, END } what;
 	uint64_t wr_id;
 	int num_sge;
 	struct ibv_sge sge[RIG_SGE];
+	struct litmus game;
 };
 
-static struct ibv_wc serve(struct end *end, struct request *r)
+struct answer {
+	struct ibv_wc wc;
+	struct litmus_result result;
+};
+
+static struct answer serve(struct end *end, struct request *r)
 {
 	struct ibv_recv_wr *bad, wr = { .wr_id = r->wr_id, .sg_list = r->sge, .num_sge = r->num_sge };
-	struct ibv_wc none = { 0 };
+	struct answer answer = { 0 };
 
-	if (r->what == NEXT)
-		return rig_next(end->cq);
-	assert_int_equal(ibv_post_recv(end->qp, &wr, &bad), 0);
-	return none;
+	switch (r->what) {
+	case RECEIVE:
+		assert_int_equal(ibv_post_recv(end->qp, &wr, &bad), 0);
+		break;
+	case NEXT:
+		answer.wc = rig_next(end->cq);
+		break;
+	case LITMUS:
+		answer.result = litmus_play(end, &r->game, false);
+		break;
+	case END:
+		break;
+	}
+	return answer;
 }
 
 static void must(bool ok, const char *what)
@@ -136,7 +153,7 @@ static void far_process(int fd)
 {
 	struct request request;
 	struct address mine, peer;
-	struct ibv_wc wc = { 0 };
+	struct answer answer = { 0 };
 	struct end end;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -144,13 +161,13 @@ static void far_process(int fd)
 	mine = address_of(&end);
 	must(write(fd, &mine, sizeof(mine)) == sizeof(mine), "write of an address");
 	must(read(fd, &peer, sizeof(peer)) == sizeof(peer), "read of an address");
+	memcpy(end.peer, peer.buffer, sizeof(end.peer));
 	rig_move(end.qp, IBV_QPS_RTS, peer.qpn);
 	do {
 		/* the first one says that we are connected */
-		must(write(fd, &wc, sizeof(wc)) == sizeof(wc), "write of an answer");
+		must(write(fd, &answer, sizeof(answer)) == sizeof(answer), "write of an answer");
 		must(read(fd, &request, sizeof(request)) == sizeof(request), "read of a request");
-		if (request.what != END)
-			wc = serve(&end, &request);
+		answer = serve(&end, &request);
 	} while (request.what != END);
 	end_end(&end);
 	exit(0);
@@ -190,11 +207,31 @@ static struct address start_far(struct far *far)
 	return address;
 }
 
+static struct answer read_answer(struct far *far)
+{
+	struct answer answer;
+
+	assert_int_equal(read(far->socket, &answer, sizeof(answer)), sizeof(answer));
+	return answer;
+}
+
+static void send_request(struct far *far, const struct request *request)
+{
+	assert_int_equal(write(far->socket, request, sizeof(*request)), sizeof(*request));
+}
+
+static struct answer ask(struct far *far, struct request *request)
+{
+	if (far->here)
+		return serve(far->here, request);
+	send_request(far, request);
+	return read_answer(far);
+}
+
 void ends_open(struct end *near, struct far *far, bool other_process)
 {
 	static struct end here;
 	struct address mine, theirs;
-	struct ibv_wc connected;
 
 	*far = (struct far){ .here = other_process ? NULL : &here };
 	if (far->here)
@@ -203,26 +240,15 @@ void ends_open(struct end *near, struct far *far, bool other_process)
 	memcpy(far->buffer, theirs.buffer, sizeof(far->buffer));
 	make_end(near, false);
 	mine = address_of(near);
+	memcpy(near->peer, far->buffer, sizeof(near->peer));
 	if (far->here) {
+		memcpy(far->here->peer, near->buffer, sizeof(near->buffer));
 		rig_move(far->here->qp, IBV_QPS_RTS, mine.qpn);
 	} else {
 		assert_int_equal(write(far->socket, &mine, sizeof(mine)), sizeof(mine));
-		assert_int_equal(read(far->socket, &connected, sizeof(connected)),
-				 sizeof(connected));
+		read_answer(far);
 	}
 	rig_move(near->qp, IBV_QPS_RTS, theirs.qpn);
-}
-
-static struct ibv_wc ask(struct far *far, struct request *request)
-{
-	struct ibv_wc wc = { 0 };
-
-	if (far->here)
-		return serve(far->here, request);
-	assert_int_equal(write(far->socket, request, sizeof(*request)), sizeof(*request));
-	if (request->what != END)
-		assert_int_equal(read(far->socket, &wc, sizeof(wc)), sizeof(wc));
-	return wc;
 }
 
 void ends_close(struct end *near, struct far *far)
@@ -233,7 +259,7 @@ void ends_close(struct end *near, struct far *far)
 	if (far->here) {
 		end_end(far->here);
 	} else {
-		ask(far, &request);
+		send_request(far, &request);
 		assert_int_equal(waitpid(far->pid, &status, 0), far->pid);
 		assert_int_equal(status, 0);
 		close(far->socket);
@@ -253,7 +279,19 @@ struct ibv_wc far_next(struct far *far)
 {
 	struct request request = { .what = NEXT };
 
-	return ask(far, &request);
+	return ask(far, &request).wc;
+}
+
+void far_begin_litmus(struct far *far, const struct litmus *game)
+{
+	struct request request = { .what = LITMUS, .game = *game };
+
+	send_request(far, &request);
+}
+
+struct litmus_result far_end_litmus(struct far *far)
+{
+	return read_answer(far).result;
 }
 
 void far_put(const struct far *far, uint64_t to, const void *from, size_t bytes)

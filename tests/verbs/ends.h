@@ -35,7 +35,7 @@ struct end {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr[KINDS];
-	struct buffer buffer[KINDS];
+	struct buffer buffer[KINDS], peer[KINDS];
 };
 
 struct far {
@@ -57,6 +57,11 @@ void ends_close(struct end *near, struct far *far);
 /* The far end's verbs; what goes wrong there fails the test. */
 void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int num_sge);
 struct ibv_wc far_next(struct far *far);
+/* It plays while the near end does; litmus.h. */
+struct litmus;
+struct litmus_result;
+void far_begin_litmus(struct far *far, const struct litmus *game);
+struct litmus_result far_end_litmus(struct far *far);
 /* Its memory, without its help. */
 void far_put(const struct far *far, uint64_t to, const void *from, size_t bytes);
 void far_get(const struct far *far, void *to, uint64_t from, size_t bytes);

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "litmus.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define PATIENCE_NS 10000000000ull
+#define SOURCE_AT   600000u /* in pooled memory, away from what is written */
+#define FLAG_AT	    16384u
+#define STOP	    255u
+#define NOTHING	    (-2)
+#define VERB	    (-3)
+#define RECEIVES    16
+
+struct player {
+	struct end *end;
+	const struct litmus *game;
+	uint8_t *source;
+	const uint8_t *target;
+	const _Atomic uint64_t *flag;
+	uint64_t written, flags_seen;
+	unsigned int unsignaled, to_poll;
+	int64_t wrong_at;
+};
+
+/* ---- Writing ---- */
+
+static struct ibv_send_wr request(const struct player *p, enum ibv_wr_opcode opcode,
+				  struct ibv_sge *sge, uint32_t at)
+{
+	const struct buffer *peer = &p->end->peer[p->game->kind];
+	struct ibv_send_wr wr = { .opcode = opcode, .sg_list = sge, .num_sge = sge ? 1 : 0 };
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = peer->at + at;
+		wr.wr.atomic.rkey = peer->key;
+		wr.wr.atomic.compare_add = 1;
+	} else {
+		wr.wr.rdma.remote_addr = peer->at + at;
+		wr.wr.rdma.rkey = peer->key;
+	}
+	return wr;
+}
+
+static bool write_round(struct player *p, uint8_t value)
+{
+	static const enum ibv_wr_opcode second[LITMUS_WAYS] = {
+		[LITMUS_SEND] = IBV_WR_SEND,
+		[LITMUS_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
+		[LITMUS_WRITE] = IBV_WR_RDMA_WRITE,
+		[LITMUS_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+	};
+	const struct buffer *mine = &p->end->buffer[KIND_POOLED];
+	uint64_t from = (uintptr_t)p->source, number = ++p->written;
+	struct ibv_sge data = { from, p->game->bytes, mine->key };
+	struct ibv_sge word = { from + FLAG_AT, 8, mine->key };
+	struct ibv_send_wr wr[2], *last = wr, *bad;
+
+	memset(p->source, value, p->game->bytes);
+	memcpy(p->source + FLAG_AT, &number, 8);
+	wr[0] = request(p, IBV_WR_RDMA_WRITE, &data, p->game->at);
+	if (p->game->way != LITMUS_LAST_BYTE) {
+		bool bare = p->game->way == LITMUS_SEND;
+
+		/* at an address that is a multiple of 8, whatever the kind begins with */
+		wr[1] = request(p, second[p->game->way], bare ? NULL : &word,
+				FLAG_AT + (uint32_t)(-p->end->peer[p->game->kind].at & 7));
+		wr[0].next = last = &wr[1];
+	}
+	if (++p->unsignaled == 16) {
+		last->send_flags = IBV_SEND_SIGNALED;
+		p->unsignaled = 0;
+	}
+	return !ibv_post_send(p->end->qp, wr, &bad);
+}
+
+/* ---- Reading ---- */
+
+static bool post_receive(struct player *p)
+{
+	return !rig_receive(p->end->qp, 0, NULL, NULL, 0);
+}
+
+/* Whether a receive has completed. Other completions only free their slots. */
+static bool received(struct player *p)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(p->end->cq, 1, &wc) == 1) {
+		if (wc.status) {
+			p->wrong_at = VERB - (int64_t)wc.status;
+			return true;
+		}
+		if (wc.opcode & IBV_WC_RECV) {
+			if (!post_receive(p))
+				p->wrong_at = VERB;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool arrived(struct player *p, uint8_t value)
+{
+	const _Atomic uint8_t *last = (const _Atomic uint8_t *)&p->target[p->game->bytes - 1];
+	uint8_t seen;
+
+	switch (p->game->way) {
+	case LITMUS_LAST_BYTE:
+		if (++p->to_poll % 8 == 0)
+			received(p); /* room for the next requests */
+		seen = atomic_load_explicit(last, memory_order_acquire);
+		return seen == value || seen == STOP;
+	case LITMUS_SEND:
+	case LITMUS_IMM:
+		return received(p);
+	case LITMUS_WRITE:
+	case LITMUS_ADD:
+		if (++p->to_poll % 8 == 0)
+			received(p);
+		return atomic_load_explicit(p->flag, memory_order_acquire) > p->flags_seen;
+	case LITMUS_WAYS:
+		break;
+	}
+	return true;
+}
+
+/* The value that has come, all of it; 0: it is wrong, or nothing came. */
+static uint8_t read_round(struct player *p, uint8_t value)
+{
+	uint64_t deadline = 0;
+
+	for (unsigned int spins = 1; !arrived(p, value); spins++) {
+		if (spins % 4096)
+			continue;
+		sched_yield();
+		deadline = deadline ? deadline : rig_now_ns() + PATIENCE_NS;
+		if (rig_now_ns() > deadline) {
+			p->wrong_at = NOTHING;
+			return 0;
+		}
+	}
+	p->flags_seen++;
+	if (p->wrong_at != -1)
+		return 0;
+	if (p->target[p->game->bytes - 1] == STOP)
+		value = STOP;
+	for (uint32_t i = 0; i < p->game->bytes; i++)
+		if (p->target[i] != value) {
+			p->wrong_at = i;
+			return 0;
+		}
+	return value;
+}
+
+static void begin(struct player *p, struct end *end, const struct litmus *game)
+{
+	uint8_t *at = (uint8_t *)(uintptr_t)end->buffer[game->kind].at;
+
+	*p = (struct player){ .end = end, .game = game, .wrong_at = -1 };
+	p->unsignaled = 15; /* the first round frees what an earlier game has left */
+	p->source = (uint8_t *)(uintptr_t)end->buffer[KIND_POOLED].at + SOURCE_AT;
+	p->target = at + game->at;
+	p->flag = (const _Atomic uint64_t *)(at + FLAG_AT + (-(uintptr_t)at & 7));
+}
+
+struct litmus_result litmus_play(struct end *end, const struct litmus *game, bool serves)
+{
+	uint64_t end_ns = rig_now_ns() + game->budget_ns, round = 0;
+	struct player p;
+	uint8_t value = 0, got;
+
+	begin(&p, end, game);
+	do {
+		round++;
+		value = (uint8_t)(1 + round % 250);
+		if (serves && round % 64 == 0 && rig_now_ns() > end_ns)
+			value = STOP;
+		if (serves && !write_round(&p, value))
+			p.wrong_at = VERB;
+		got = value;
+		if (!serves || value != STOP)
+			got = read_round(&p, value);
+		if (got && !serves && got != STOP && !write_round(&p, got))
+			p.wrong_at = VERB;
+	} while (got && got != STOP && p.wrong_at == -1);
+	return (struct litmus_result){ round, p.wrong_at };
+}
+
+/* ---- Both ends ---- */
+
+struct other {
+	struct end *end;
+	const struct litmus *game;
+	struct litmus_result result;
+};
+
+static void *play_other(void *other)
+{
+	struct other *o = other;
+
+	o->result = litmus_play(o->end, o->game, false);
+	return NULL;
+}
+
+static void clean_memory(struct end *near, struct far *far, enum kind kind)
+{
+	static const uint8_t zeroes[FLAG_AT + 64];
+
+	memset((void *)(uintptr_t)near->buffer[kind].at, 0, sizeof(zeroes));
+	far_put(far, far->buffer[kind].at, zeroes, sizeof(zeroes));
+}
+
+void litmus_receives(struct end *near, struct far *far)
+{
+	struct ibv_sge none = { 0 };
+
+	for (int i = 0; i < RECEIVES; i++) {
+		assert_int_equal(rig_receive(near->qp, 0, NULL, NULL, 0), 0);
+		far_receive(far, 0, &none, 0);
+	}
+}
+
+uint64_t litmus_run(struct end *near, struct far *far, const struct litmus *game)
+{
+	struct other other = { far->here, game, { 0 } };
+	struct litmus_result result;
+	pthread_t thread;
+
+	clean_memory(near, far, game->kind);
+	if (far->here)
+		assert_int_equal(pthread_create(&thread, NULL, play_other, &other), 0);
+	else
+		far_begin_litmus(far, game);
+	result = litmus_play(near, game, true);
+	if (far->here)
+		pthread_join(thread, NULL);
+	else
+		other.result = far_end_litmus(far);
+	if (result.wrong_at != -1 || other.result.wrong_at != -1)
+		fail_msg("way %d, %s, %u bytes at %u, round %lu: wrong at %ld here, %ld there", game->way,
+			 kind_name[game->kind], game->bytes, game->at, (unsigned long)result.rounds,
+			 (long)result.wrong_at, (long)other.result.wrong_at);
+	return result.rounds;
+}
