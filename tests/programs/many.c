@@ -73,7 +73,7 @@ static long memory_bytes(void)
 {
 	long size = 0, resident = 0, shared = 0;
 	const char *pool = getenv("WEFT_POOL");
-	struct stat st;
+	struct stat st = {0};
 	FILE *f = fopen("/proc/self/statm", "r");
 
 	end_require(f && fscanf(f, "%ld %ld %ld", &size, &resident, &shared) == 3, "statm");
