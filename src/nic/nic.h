@@ -184,7 +184,8 @@ struct weft_qp_cap {
 struct weft_qp {
 	/* what posting touches, first */
 	struct weft_lock lock;
-	uint8_t state, type;
+	_Atomic uint8_t state; /* changes under the lock */
+	uint8_t type;
 	bool signal_all;
 	bool waits; /* on the waiting list */
 	uint32_t qpn, pd;

@@ -74,13 +74,15 @@ static uint64_t receive_bytes(const struct weft_qp *qp)
 static int make_receive_queue(struct weft_qp *qp)
 {
 	struct weft_pool_qp *slot = qp->slot;
+	uint64_t off = 0;
 	int err;
 
 	slot->rq_size = power_of_two(qp->cap.max_recv_wr);
 	slot->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
 				     qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
-	err = weft_pool_alloc(qp->nic->pool, receive_bytes(qp), &slot->rq_off);
-	qp->rq = err ? NULL : qp->nic->pool->base + slot->rq_off;
+	err = weft_pool_alloc(qp->nic->pool, receive_bytes(qp), &off);
+	slot->rq_off = off;
+	qp->rq = err ? NULL : qp->nic->pool->base + off;
 	return err;
 }
 

@@ -146,28 +146,28 @@ enum weft_pool_conn {
 struct weft_pool_qp {
 	_Atomic uint64_t conn; /* [O] stored last */
 	_Atomic uint32_t qpn;  /* [O] 0: free */
-	uint32_t pd;	       /* [O] all of this line */
-	uint64_t rq_off;       /* of the receive ring, rq_size slots of rq_stride bytes */
-	uint64_t ring_off;     /* of the completion ring that the connected peer fills */
-	uint32_t rq_size, rq_stride;
-	uint16_t owner;
-	uint8_t type, state; /* state: for `weft info` */
-	uint8_t access, min_rnr_timer;
-	uint8_t generation; /* survives the queue pair */
+	_Atomic uint32_t pd;   /* [O] all of this line; read between two equal looks at conn */
+	_Atomic uint64_t rq_off;   /* of the receive ring, rq_size slots of rq_stride bytes */
+	_Atomic uint64_t ring_off; /* of the completion ring that the connected peer fills */
+	_Atomic uint32_t rq_size, rq_stride;
+	_Atomic uint16_t owner;
+	_Atomic uint8_t type, state; /* state: for `weft info` */
+	_Atomic uint8_t access, min_rnr_timer;
+	_Atomic uint8_t generation; /* survives the queue pair */
 	uint8_t reserved;
-	uint32_t rq_epoch;  /* grows when the receive queue is emptied */
+	_Atomic uint32_t rq_epoch; /* grows when the receive queue is emptied */
 
 	/* [O] receives ever posted; it never goes back, and what lies before rq_start is void */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted;
-	uint64_t rq_start;
+	_Atomic uint64_t rq_start;
 
 	/* [O] too, but about the peer: how many of its receives I have used, in which epoch */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken;
-	uint32_t rq_taken_epoch;
+	_Atomic uint32_t rq_taken_epoch;
 	/* the peer's conn word at which I found it at fault, why (enum weft_event), and its QPN: the
 	 * peer's owner derives its state from it, even when I have gone */
 	_Atomic uint64_t fault_conn;
-	uint32_t fault_code, fault_qpn;
+	_Atomic uint32_t fault_code, fault_qpn;
 };
 
 /* A receive as posted. Written by the owner before rq_posted grows; read by the connected peer. */
