@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The two ways to hold back stores while a chunk of pages changes its place: what move.c chooses
- * from. Every call is made under the mutex of the regions with all signals blocked. Between begin
- * and end nothing may touch the program's other memory, nor call malloc.
+ * from. Every call is made under the mutex of the regions with all signals blocked. While stores
+ * are held back nothing may be touched that the program could have registered: no malloc.
  */
 #ifndef WEFT_POOL_HOLD_H
 #define WEFT_POOL_HOLD_H
@@ -22,7 +22,6 @@ struct weft_hold {
 	/* 0, or -errno and nothing has moved. scratch: fresh private memory of the chunk's size,
 	 * which is used up. */
 	int (*out)(const struct weft_move *chunk, uint8_t *scratch);
-	void (*end)(void);
 };
 
 extern const struct weft_hold weft_uffd_hold;
@@ -40,7 +39,8 @@ bool weft_segv_deliverable(void);
 bool weft_segv_install(void);
 void weft_segv_uninstall(void);
 
-/* What both do to a chunk whose stores are held back. 0, or -errno and nothing has changed. */
+/* What both do to a chunk whose stores are held back: the pool appears at its address, or a private
+ * copy made in scratch does. 0, or -errno and nothing has changed. */
 int weft_move_map(const struct weft_move *chunk);
 int weft_move_replace(const struct weft_move *chunk, uint8_t *scratch);
 

@@ -41,12 +41,17 @@ int weft_move_map(const struct weft_move *chunk)
 
 int weft_move_replace(const struct weft_move *chunk, uint8_t *scratch)
 {
+	int err;
+
 	weft_move_copy(scratch, chunk->alias, chunk->len_bytes);
-	if (mprotect(scratch, chunk->len_bytes, chunk->prot) ||
-	    mremap(scratch, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   chunk->va) == MAP_FAILED)
+	if (mprotect(scratch, chunk->len_bytes, chunk->prot))
 		return -errno;
-	return 0;
+	if (mremap(scratch, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   chunk->va) != MAP_FAILED)
+		return 0;
+	err = -errno;
+	weft_move_map(chunk); /* a failed mremap may have unmapped it */
+	return err;
 }
 
 static size_t copy_in(const struct weft_move *move)
@@ -59,8 +64,10 @@ static size_t copy_in(const struct weft_move *move)
 static size_t copy_out(const struct weft_move *move)
 {
 	if (mmap((void *)move->va, move->len_bytes, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) == MAP_FAILED)
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) == MAP_FAILED) {
+		weft_move_map(move); /* a failed mmap may have unmapped it */
 		return 0;
+	}
 	weft_move_copy((void *)move->va, move->alias, move->len_bytes);
 	if (move->prot != (PROT_READ | PROT_WRITE))
 		mprotect((void *)move->va, move->len_bytes, move->prot);
@@ -92,7 +99,6 @@ static size_t hold_in(const struct weft_hold *hold, const struct weft_move *move
 		moved = hold->in(&chunk);
 		done += moved;
 	}
-	hold->end();
 	return done;
 }
 
@@ -105,7 +111,7 @@ static size_t hold_out(const struct weft_hold *hold, const struct weft_move *mov
 	size_t done = 0;
 
 	if (scratch == MAP_FAILED)
-		goto end;
+		return 0;
 	while (done < move->len_bytes) {
 		struct weft_move chunk = chunk_at(move, done);
 
@@ -115,8 +121,6 @@ static size_t hold_out(const struct weft_hold *hold, const struct weft_move *mov
 		}
 		done += chunk.len_bytes;
 	}
-end:
-	hold->end();
 	return done;
 }
 

@@ -53,7 +53,7 @@ bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *in
 static struct weft_move part_of(const struct weft_interval *interval, const struct weft_vma *vma,
 				uintptr_t at)
 {
-	struct weft_move part = { .va = later(at, vma->start), .prot = vma->prot };
+	struct weft_move part = { .va = later(at, vma->start), .fd = -1, .prot = vma->prot };
 
 	part.len_bytes = earlier(vma->end, interval->end) - part.va;
 	part.off = interval->off + (part.va - interval->start);
@@ -123,7 +123,10 @@ static bool each_stray(struct weft_vma_walk *walk, struct weft_extent *extent,
 
 static bool move_back(const struct weft_move *part)
 {
-	return weft_move_out(part) == part->len_bytes;
+	struct weft_move move = *part;
+
+	move.fd = self.source.fd(self.source.arg);
+	return move.fd >= 0 && weft_move_out(&move) == move.len_bytes;
 }
 
 /* Moves back what the program has mapped elsewhere by mremap. Whether nothing is left. */

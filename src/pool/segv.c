@@ -230,8 +230,4 @@ close_window:
 	return err;
 }
 
-static void segv_end(void)
-{
-}
-
-const struct weft_hold weft_segv_hold = { segv_begin, segv_in, segv_out, segv_end };
+const struct weft_hold weft_segv_hold = { segv_begin, segv_in, segv_out };

@@ -20,8 +20,6 @@
 /* Kept open: closing it takes time for each mapping of the process. */
 static int uffd = -1;
 static struct stat identity; /* the program may have closed it and opened something else */
-static uint8_t *scratch;     /* where the pages stand while they are copied */
-static size_t scratch_bytes;
 
 static bool is_open(void)
 {
@@ -57,13 +55,7 @@ void weft_uffd_close(void)
 
 static int uffd_begin(void)
 {
-	int err = is_open() ? 0 : open_uffd();
-
-	if (err)
-		return err;
-	scratch_bytes = WEFT_HOLD_CHUNK;
-	scratch = mmap(NULL, scratch_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return scratch == MAP_FAILED ? -errno : 0;
+	return is_open() ? 0 : open_uffd();
 }
 
 static int hold(const struct weft_move *chunk, uint64_t mode)
@@ -84,32 +76,28 @@ static void let_go(const struct weft_move *chunk)
 	ioctl(uffd, UFFDIO_WAKE, &range);
 }
 
-/* The scratch holds the program's only copy, and is gone afterwards. */
-static void put_back(const struct weft_move *chunk)
-{
-	if (mremap(scratch, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   chunk->va) == MAP_FAILED)
-		abort();
-	scratch_bytes -= chunk->len_bytes;
-	scratch += chunk->len_bytes;
-}
-
 static int move_in(const struct weft_move *chunk)
 {
+	void *at = (void *)chunk->va, *away;
 	int err = hold(chunk, UFFDIO_REGISTER_MODE_MISSING);
 
 	if (err)
 		return err;
-	/* from here on every access to the chunk waits */
-	if (mremap((void *)chunk->va, chunk->len_bytes, chunk->len_bytes,
-		   MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, scratch) == MAP_FAILED) {
+	/* from here on every access to the chunk waits; not MREMAP_FIXED, which unmaps what is
+	 * there even if it fails */
+	away = mremap(at, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP,
+		      NULL);
+	if (away == MAP_FAILED) {
 		err = -errno;
 		goto let_go;
 	}
-	weft_move_copy(chunk->alias, scratch, chunk->len_bytes);
+	weft_move_copy(chunk->alias, away, chunk->len_bytes);
 	err = weft_move_map(chunk);
-	if (err)
-		put_back(chunk);
+	if (!err)
+		munmap(away, chunk->len_bytes);
+	else if (mremap(away, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+			at) == MAP_FAILED)
+		abort(); /* the program's memory is lost to it */
 let_go:
 	let_go(chunk);
 	return err;
@@ -129,7 +117,7 @@ static size_t uffd_in(const struct weft_move *chunk)
 	return move_in(&page) ? 0 : page.len_bytes;
 }
 
-static int uffd_out(const struct weft_move *chunk, uint8_t *copy)
+static int uffd_out(const struct weft_move *chunk, uint8_t *scratch)
 {
 	struct uffdio_writeprotect protect = {
 		.range = { .start = chunk->va, .len = chunk->len_bytes },
@@ -141,15 +129,9 @@ static int uffd_out(const struct weft_move *chunk, uint8_t *copy)
 		return err;
 	/* from here on every store into the chunk waits */
 	err = ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) ? -errno :
-							   weft_move_replace(chunk, copy);
+							   weft_move_replace(chunk, scratch);
 	let_go(chunk);
 	return err;
 }
 
-static void uffd_end(void)
-{
-	if (scratch_bytes)
-		munmap(scratch, scratch_bytes);
-}
-
-const struct weft_hold weft_uffd_hold = { uffd_begin, uffd_in, uffd_out, uffd_end };
+const struct weft_hold weft_uffd_hold = { uffd_begin, uffd_in, uffd_out };
