@@ -177,10 +177,12 @@ void weft_moved_back(const struct weft_interval *interval)
 		moved = weft_moved_each(&walk, interval, move_back);
 		weft_vma_close(&walk);
 	}
-	if (moved)
-		return;
+	/* a reference for good if pages had to stay; else this ends what no region came to refer to */
 	interval->extent->refs++;
-	warn_once("memory stays in the pool after its deregistration");
+	if (moved)
+		weft_moved_drop(interval->extent);
+	else
+		warn_once("memory stays in the pool after its deregistration");
 }
 
 /* ---- what is gone without deregistration ---- */
