@@ -54,6 +54,9 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	p->rq_stride = slot->rq_stride;
 	p->rq_mask = rq_size - 1;
 	qp->peer_rnr_timer = slot->min_rnr_timer;
+	/* another one may have taken the entry since, and be connected to us */
+	if (slot->qpn != qp->attr.dest_qpn)
+		return false;
 	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | qp->qpn) || !ring_off)
 		return false;
 	atomic_thread_fence(memory_order_acquire);
