@@ -125,15 +125,20 @@ void weft_cq_put_slow(struct weft_cq *cq, const struct weft_cqe *cqe)
 
 /* ---- Polling ---- */
 
+static inline uint64_t consumed(const struct weft_cq_ring *r)
+{
+	return atomic_load_explicit(&r->consumed, memory_order_relaxed);
+}
+
 /* Takes the next entry of a ring that belongs to a queue pair we still have. */
 static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq_ring *r,
 					      struct weft_qp **qp)
 {
 	const struct weft_pool_cqe *cqe;
 
-	while ((cqe = entry_at(r, r->consumed))) {
+	for (uint64_t at = consumed(r); (cqe = entry_at(r, at));) {
 		*qp = cq->nic->qps[cqe->qpn & (WEFT_QPS - 1)];
-		r->consumed++;
+		atomic_store_explicit(&r->consumed, ++at, memory_order_relaxed);
 		if (*qp && (*qp)->qpn == cqe->qpn) {
 			(*qp)->rq_completed++;
 			return cqe;
@@ -164,9 +169,9 @@ static struct weft_cq_ring *filled_ring(const struct weft_cq *cq)
 {
 	struct weft_cq_ring *r = atomic_load_explicit(&cq->hot, memory_order_relaxed);
 
-	if (r && entry_at(r, r->consumed))
+	if (r && entry_at(r, consumed(r)))
 		return r;
-	for (r = first_ring(cq); r && !entry_at(r, r->consumed); r = r->next)
+	for (r = first_ring(cq); r && !entry_at(r, consumed(r)); r = r->next)
 		;
 	return r;
 }
@@ -209,7 +214,7 @@ void weft_cq_drain(struct weft_cq *cq)
 						.flags = from->flags };
 			put(cq, &cqe);
 			/* the engine that was rung for it will not find it in the ring any more */
-			if (r->consumed > r->armed_at &&
+			if (consumed(r) > r->armed_at &&
 			    wakes(cq, from->status, from->solicited))
 				fire(cq);
 		}
@@ -282,7 +287,7 @@ void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 	/* arming for any completion is not weakened by arming for solicited ones (11.4.2.2) */
 	cq->armed = solicited_only && cq->armed != 1 ? 2 : 1;
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
-		r->armed_at = r->consumed;
+		r->armed_at = consumed(r);
 		while (entry_at(r, r->armed_at))
 			r->armed_at++;
 		atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
@@ -300,10 +305,10 @@ static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
 	/* what was polled since the arming was news, too */
 	uint64_t position = r->armed_at;
 
-	if (r->consumed > position && cq->armed == 1)
+	if (consumed(r) > position && cq->armed == 1)
 		return true;
-	if (r->consumed > position)
-		position = r->consumed;
+	if (consumed(r) > position)
+		position = consumed(r);
 	for (; (cqe = entry_at(r, position)); position++)
 		if (wakes(cq, cqe->status, cqe->solicited))
 			return true;
@@ -391,7 +396,8 @@ static struct weft_cq_ring *find_ring(struct weft_cq *cq, uint16_t producer, uin
 		atomic_store_explicit(&idle->ring->armed, cq->armed, memory_order_relaxed);
 		idle->ring->producer = idle->producer = producer;
 		idle->incarnation = incarnation;
-		idle->consumed = idle->armed_at = 0;
+		atomic_store_explicit(&idle->consumed, 0, memory_order_relaxed);
+		idle->armed_at = 0;
 	}
 	return idle;
 }

@@ -123,7 +123,7 @@ struct weft_cq_ring {
 	struct weft_cq_ring *next;
 	struct weft_pool_ring *ring;
 	uint64_t off;
-	uint64_t consumed;
+	_Atomic uint64_t consumed; /* written under the lock */
 	uint64_t armed_at;	/* completions from here on are news to the armed queue */
 	uint64_t incarnation;	/* of the producer */
 	uint32_t size, promised; /* receives that may complete into it */
