@@ -411,7 +411,7 @@ static void *use_a_dying_key(void *arg)
 
 	for (uint64_t i = 0; !atomic_load(&stop) && !failed() && wc.status == IBV_WC_SUCCESS; i++) {
 		must(!rig_rdma(one->rig->qp[one->number], IBV_WR_RDMA_WRITE, i, memory, bytes, 4096,
-			       (uintptr_t)bytes + 16384, one->key),
+			       (uintptr_t)bytes + 16384 + 4096 * one->number, one->key),
 		     "a post was refused");
 		while (!ibv_poll_cq(cq, 1, &wc) && !failed())
 			sched_yield();

@@ -284,6 +284,33 @@ static void no_answer(void **state)
 	}
 }
 
+/* Others that want to be our peer, wherever their entries lie, do not get what is meant for one
+ * that has gone. */
+static void taken_for_another(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_qp_init_attr init = rig_init(rig->cq[1], rig->cq[1]);
+	struct ibv_qp *qp[150];
+
+	init.cap = (struct ibv_qp_cap){ 1, 1, 1, 1, 0 };
+	rig_connect(rig, &(struct rig_wish){ .timeout = 8, .retry_cnt = 2 });
+	assert_int_equal(rig_receive(rig->qp[1], 1, memory, bytes, 8), 0);
+	assert_int_equal(rig_send(rig->qp[0], 1, memory, bytes, 8), 0);
+	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
+	peer_destroyed(rig);
+	for (size_t i = 0; i < COUNT(qp); i++) {
+		qp[i] = ibv_create_qp(rig->pd, &init);
+		assert_non_null(qp[i]);
+		rig_move(qp[i], IBV_QPS_RTS, rig->qp[0]->qp_num);
+		assert_int_equal(rig_receive(qp[i], 2, memory, bytes, 8), 0);
+	}
+	assert_int_equal(rig_send(rig->qp[0], 3, memory, bytes, 8), 0);
+	rig_expect(rig->cq[0], IBV_WC_RETRY_EXC_ERR, 3);
+	rig_none(rig->cq[1]);
+	for (size_t i = 0; i < COUNT(qp); i++)
+		assert_int_equal(ibv_destroy_qp(qp[i]), 0);
+}
+
 /* A peer that becomes ready in time gets it all, in order. */
 static void peer_comes_late(void **state)
 {
@@ -358,6 +385,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(waits_for_ever, setup_connected, teardown),
 		cmocka_unit_test_setup_teardown(others_go_on, setup_connected, teardown),
 		cmocka_unit_test_setup_teardown(no_answer, setup, teardown),
+		cmocka_unit_test_setup_teardown(taken_for_another, setup, teardown),
 		cmocka_unit_test_setup_teardown(peer_comes_late, setup, teardown),
 		cmocka_unit_test_setup_teardown(ended_while_waiting, setup_connected, teardown),
 		cmocka_unit_test_setup_teardown(for_oneself, setup, teardown),
