@@ -14,6 +14,7 @@ FILE = re.compile(r'[\w-]+/[\w/-]+\.[ch]\b')
 NAMED = re.compile(r'`(struct \w+|[A-Za-z_][\w*]*)(?:\(\))?`')
 PUBLIC = re.compile(r'(?:ibv|rdma)_')
 OURS = re.compile(r'struct weft_|weft_(?!NAME|foo)|WEFT_')
+WHOLE_LINK = re.compile(r'\[[^]]*\]\([^)]*\)')
 LINK = re.compile(r'\]\(([^)#:\s]+)(?:#[^)]*)?\)')
 
 
@@ -57,7 +58,7 @@ def check_names(root, page):
     everything = [without_comments(p.read_text()) for p in sources]
     for number, block in blocks((root / page).read_text()):
         code = list(everything)
-        for name in FILE.findall(block):
+        for name in FILE.findall(WHOLE_LINK.sub('', block)):
             path = next((p for p in (root / 'src' / name, root / name) if p.is_file()), None)
             if not path:
                 yield number, f'there is no {name}'

@@ -20,6 +20,7 @@ class Delivery:
         self.weft = fabric.weft()
         [shim] = fabric.home.rglob('libweft-shim.so')
         self.libs = shim.parent
+        self.pool = fabric.pool
         [self.rdma] = (p for p in fabric.home.rglob('rdma') if p.is_file())
         self.folder = folder  # programs and scratch files, writable by the user
         self.env = {'PATH': '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin', 'LANG': 'C.UTF-8'}
@@ -49,6 +50,10 @@ class Delivery:
 @pytest.fixture(scope='session')
 def delivery():
     # pytest's own temporary folders are closed to other users.
-    with tempfile.TemporaryDirectory(prefix='weft-delivery-') as folder, Fabric() as fabric:
-        os.chmod(folder, 0o777)
-        yield Delivery(fabric, Path(folder))
+    with tempfile.TemporaryDirectory(prefix='weft-delivery-') as parent, Fabric() as fabric:
+        # Tests list the folder above theirs, too: nobody else may write there.
+        os.chmod(parent, 0o755)
+        folder = Path(parent) / 'folder'
+        folder.mkdir()
+        folder.chmod(0o777)
+        yield Delivery(fabric, folder)

@@ -204,7 +204,7 @@ def test_cpus(delivery):
 @pytest.mark.skipif(not shutil.which('ibv_devinfo'), reason='needs ibv_devinfo')
 def test_same_as_the_verbs_say(delivery):
     """sysfs and libibverbs tell of one device."""
-    text = shell(delivery, 'ibv_devinfo -v -d weft0')
+    text = shell(delivery, f'WEFT_POOL={delivery.pool} ibv_devinfo -v -d weft0')
     info = dict(re.findall(r'^\s*(\w+):\s+(.+?)\s*$', text, re.M))
 
     def read(*files):
@@ -301,7 +301,7 @@ def test_rdma_command_without_the_systems(delivery):
 
 @pytest.mark.skipif(not shutil.which('ucx_info'), reason='needs ucx_info')
 def test_ucx_lists_weft0(delivery):
-    done = delivery.run('ucx_info', '-d')
+    done = delivery.run('--pool', delivery.pool, '--', 'ucx_info', '-d')
     assert done.returncode == 0 and 'Device: weft0:1' in done.stdout, done
 
 
