@@ -21,8 +21,8 @@ BELOW = {
 }
 API = {'verbs', 'cm', 'cli', 'shim', 'stream', 'gpu', 'daemon'}
 BELOW.update({api: {'transport', 'nic', 'pool'} for api in API})
-# Headers without state that an api lends to its neighbours: (includer's folder, header).
-LENT = {('shim', 'verbs/gid.h'), ('shim', 'verbs/attr.h')}
+# Headers that an api lends to its neighbours: (includer's folder, header).
+LENT = {('shim', 'verbs/gid.h'), ('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h')}
 
 CODE = {'.c', '.h'}
 LICENSED = CODE | {'.py', '.sh', '.build', '.map', '.ini'}

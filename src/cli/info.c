@@ -14,7 +14,7 @@ const char weft_info_usage[] =
 	"Usage: weft info [--pool PATH] [--json]\n"
 	"Shows a pool: its members, their queue pairs and memory regions, and what was carried.\n\n"
 	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
-	"  --json       one JSON object: pool, members, qps, regions, totals\n\n"
+	"  --json       one JSON object: pool, members, qps, regions, ports, totals\n\n"
 	"It looks from outside and changes nothing. 0; 1 there is no pool or it cannot be read.\n";
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
@@ -65,6 +65,15 @@ static const struct weft_column region_columns[] = {
 	{"access", WEFT_COLUMN_TEXT},
 	{"kind", WEFT_COLUMN_TEXT},
 	{"pooled_bytes", WEFT_COLUMN_NUMBER},
+	{NULL},
+};
+
+static const struct weft_column port_columns[] = {
+	{"space", WEFT_COLUMN_TEXT},
+	{"address", WEFT_COLUMN_TEXT},
+	{"port", WEFT_COLUMN_NUMBER},
+	{"member", WEFT_COLUMN_NUMBER},
+	{"listening", WEFT_COLUMN_FLAG},
 	{NULL},
 };
 
@@ -196,6 +205,41 @@ static void report_regions(struct weft_report *r, struct weft_view *v)
 	}
 }
 
+/* Numbers of enum rdma_port_space. */
+static const char *space_of(unsigned int space)
+{
+	switch (space) {
+	case 0x0002:
+		return "IPoIB";
+	case 0x0106:
+		return "TCP";
+	case 0x0111:
+		return "UDP";
+	case 0x013f:
+		return "IB";
+	default:
+		return "?";
+	}
+}
+
+static void report_ports(struct weft_report *r, struct weft_view *v)
+{
+	char address[INET6_ADDRSTRLEN];
+	struct weft_view_cursor at = {0};
+	struct weft_view_port p;
+
+	weft_report_section(r, "ports", false, port_columns);
+	while (weft_view_port(v, &at, &p)) {
+		inet_ntop(AF_INET6, p.port.addr, address, sizeof(address));
+		weft_report_row(r);
+		weft_report_text(r, space_of(p.port.space));
+		weft_report_text(r, address);
+		weft_report_number(r, p.port.port);
+		weft_report_number(r, p.member);
+		weft_report_flag(r, p.port.flags & WEFT_PORT_LISTENS);
+	}
+}
+
 static void report_totals(struct weft_report *r, const struct weft_counters *t)
 {
 	weft_report_section(r, "totals", true, total_columns);
@@ -230,6 +274,7 @@ static int show(const char *path, bool json)
 	report_members(&r, v);
 	report_qps(&r, v);
 	report_regions(&r, v);
+	report_ports(&r, v);
 	report_totals(&r, &v->totals);
 	weft_report_end(&r);
 	if (v->moving)

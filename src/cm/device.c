@@ -1,46 +1,115 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The devices that connections can use, open: as long as the library is loaded, since programs keep
- * the contexts after freeing the list.
+ * The device that connections use, open as long as the library is loaded, since programs keep the
+ * contexts after freeing the list; and this library's part in the engine.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "cm/cm.h"
+#include "cm/agent.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct ibv_context *opened;
+struct weft_cm weft_cm = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
-/* The one device's context, or NULL and errno. */
-static struct ibv_context *open_once(void)
+int weft_cm_result(int err)
 {
-	struct ibv_context *context;
-	struct ibv_device **list;
+	if (!err)
+		return 0;
+	errno = -err;
+	return -1;
+}
 
-	pthread_mutex_lock(&mutex);
-	list = opened ? NULL : ibv_get_device_list(NULL);
-	if (list) {
-		opened = ibv_open_device(list[0]);
-		ibv_free_device_list(list);
-	}
-	context = opened;
-	pthread_mutex_unlock(&mutex);
-	return context;
+uint64_t weft_cm_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint32_t weft_cm_random(void)
+{
+	uint32_t value = 0;
+
+	if (getrandom(&value, sizeof(value), GRND_NONBLOCK) != sizeof(value))
+		value = (uint32_t)weft_cm_now_ns();
+	return value;
+}
+
+/* What a fork's child has inherited is its parent's; it opens the device anew. */
+static void forget_in_child(void)
+{
+	weft_cm = (struct weft_cm){ .mutex = PTHREAD_MUTEX_INITIALIZER };
+	weft_agent_forget();
+}
+
+static int open_device(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	if (!list)
+		return -ENOMEM;
+	weft_cm.verbs = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	return weft_cm.verbs ? 0 : -errno;
+}
+
+static int join(void)
+{
+	static const struct weft_service_client client = { .run = weft_agent_run };
+	static bool forks;
+	int err = weft_cm.verbs ? 0 : open_device();
+
+	if (err)
+		return err;
+	weft_cm.service = weft_service_of(weft_cm.verbs);
+	if (!weft_cm.service)
+		return -ENODEV; /* another libibverbs than ours */
+	if (!weft_cm.pd)
+		weft_cm.pd = ibv_alloc_pd(weft_cm.verbs);
+	if (!weft_cm.pd)
+		return -errno;
+	if (!forks)
+		pthread_atfork(NULL, NULL, forget_in_child);
+	forks = true;
+	weft_cm.ca_guid = be64toh(ibv_get_device_guid(weft_cm.verbs->device));
+	return weft_cm.service->start(&client, &weft_cm.pool);
+}
+
+int weft_cm_start(void)
+{
+	static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+	static _Atomic pid_t started; /* by which process */
+	pid_t self = getpid();
+	int err = 0;
+
+	if (started == self)
+		return 0;
+	/* not the mutex of all else: the engine takes that one */
+	pthread_mutex_lock(&starting);
+	if (started != self)
+		err = join();
+	if (!err)
+		started = self;
+	pthread_mutex_unlock(&starting);
+	return err;
 }
 
 struct ibv_context **rdma_get_devices(int *num_devices)
 {
 	struct ibv_context **list = calloc(2, sizeof(struct ibv_context *));
+	int err = list ? weft_cm_start() : -ENOMEM;
 
-	if (list)
-		list[0] = open_once();
-	if (list && !list[0]) {
-		free(list);
-		list = NULL;
-	}
 	if (num_devices)
-		*num_devices = list ? 1 : 0;
+		*num_devices = err ? 0 : 1;
+	if (err) {
+		free(list);
+		errno = -err;
+		return NULL;
+	}
+	list[0] = weft_cm.verbs;
 	return list;
 }
 

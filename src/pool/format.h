@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
-#define WEFT_POOL_VERSION 1u
+#define WEFT_POOL_VERSION 2u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -35,6 +35,9 @@
 #define WEFT_MEMBERS	  1024u
 #define WEFT_MEMBER_LINES 64u
 #define WEFT_MEMBER_GIDS  32u
+
+#define WEFT_DATAGRAM_BYTES 256u
+#define WEFT_BOX_SLOTS	    256u
 
 #define WEFT_QP_INDEX_BITS 18u
 #define WEFT_QPS	   (1u << WEFT_QP_INDEX_BITS)
@@ -111,6 +114,37 @@ enum weft_ask_kind {
 	WEFT_ASK_FETCH_ADD,
 };
 
+/*
+ * Datagrams of connection management, posted by one member for any other: a ring that each
+ * addressee walks. Number n, counted from incarnation << 32 of the poster, stands in slot n % size
+ * until it is overwritten; a reader copies it between two equal looks at its seq.
+ */
+struct weft_pool_slip {
+	_Atomic uint64_t seq; /* [O] all: 0 while it is written, then n + 1 */
+	uint64_t incarnation; /* of the addressee */
+	uint16_t member;
+	uint8_t bytes[WEFT_DATAGRAM_BYTES];
+};
+
+struct weft_pool_box {
+	_Atomic uint64_t posted; /* [O] the next number */
+	_Alignas(WEFT_LINE) struct weft_pool_slip slip[WEFT_BOX_SLOTS];
+};
+
+enum weft_port_flags {
+	WEFT_PORT_BOUND = 1 << 0,
+	WEFT_PORT_LISTENS = 1 << 1,
+	WEFT_PORT_SHARED = 1 << 2,  /* with others that say so, as long as nobody listens */
+	WEFT_PORT_ONE_FAMILY = 1 << 3, /* any address means: any of IPv4, or of IPv6 */
+};
+
+/* A port that a connection identifier holds. IPv4 addresses as ::ffff:a.b.c.d, any as zeros. */
+struct weft_pool_port {
+	uint8_t addr[16];
+	uint16_t port, space;
+	uint32_t flags; /* enum weft_port_flags; 0: free */
+};
+
 struct weft_pool_member {
 	_Atomic uint64_t incarnation; /* [L] 0: free */
 	uint32_t pid;		      /* [O] in the pid namespace pid_ns, as are the rest of this line */
@@ -124,11 +158,17 @@ struct weft_pool_member {
 
 	/* The engine's doorbell: reasons first, then `rung`, then wake it if it sleeps. */
 	_Alignas(WEFT_LINE) _Atomic uint32_t rung; /* [*] 1, [O] the engine: 0 */
-	_Atomic uint32_t due[4];		   /* [*] 1, [O] 0: by enum weft_ring_reason */
+	_Atomic uint32_t due[8];		   /* [*] 1, [O] 0: by enum weft_ring_reason */
 	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the engine */
+
+	_Alignas(WEFT_LINE) _Atomic uint64_t box_off; /* [O] 0: it has never posted */
+	uint64_t ports_off;			      /* [L] of `ports` struct weft_pool_port */
+	uint32_t ports;
 
 	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
 	struct weft_pool_ask ask[WEFT_MEMBER_LINES];
+	/* [O] by poster: the number of the next of its datagrams to look at */
+	_Alignas(WEFT_PAGE) _Atomic uint64_t taken[WEFT_MEMBERS];
 };
 
 /*

@@ -16,6 +16,13 @@ struct weft_segment_books {
 	uint32_t next; /* where the search goes on */
 };
 
+/* What this member has posted: when, for slots whose addressee does not take them. */
+struct weft_own_box {
+	struct weft_pool_box *at; /* NULL: nothing yet */
+	uint64_t posted_ns[WEFT_BOX_SLOTS];
+	uint16_t scan; /* the member whose box is looked at next */
+};
+
 /* A free list for each power of two from a line up to 32 KiB. */
 #define WEFT_HEAP_CLASSES 10u
 
@@ -37,6 +44,7 @@ struct weft_attachment {
 	uint64_t *mr_used;
 	uint32_t qp_next, mr_next;
 	uint64_t lines_used;
+	struct weft_own_box box; /* guarded by who posts and takes */
 	pthread_mutex_t shared_line;
 };
 

@@ -61,6 +61,8 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	m->engine_asleep = raw->asleep;
 	m->threads = raw->lines;
 	m->ngids = raw->ngids;
+	m->ports_off = raw->ports_off;
+	m->ports = raw->ports;
 	if (m->threads > WEFT_MEMBER_LINES || m->ngids > WEFT_MEMBER_GIDS) {
 		v->damaged++;
 		m->threads = m->ngids = 0;
@@ -334,6 +336,29 @@ bool weft_view_mr(struct weft_view *v, struct weft_view_cursor *at, struct weft_
 		if (sound)
 			return true;
 		v->damaged++;
+	}
+	return false;
+}
+
+bool weft_view_port(struct weft_view *v, struct weft_view_cursor *at, struct weft_view_port *port)
+{
+	for (; at->block < v->nmembers; at->block++, at->index = 0) {
+		const struct weft_view_member *m = &v->member[at->block];
+		uint64_t bytes = m->ports * sizeof(port->port);
+
+		if (!m->incarnation || !m->ports)
+			continue;
+		if (!in_segments(v, m->ports_off, bytes)) {
+			v->damaged++;
+			continue;
+		}
+		while (at->index < m->ports) {
+			uint64_t off = m->ports_off + at->index++ * sizeof(port->port);
+
+			port->member = m->index;
+			if (fetch(v, &port->port, sizeof(port->port), off) && port->port.flags)
+				return true;
+		}
 	}
 	return false;
 }

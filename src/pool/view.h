@@ -24,6 +24,8 @@ struct weft_view_member {
 	uint32_t threads, ngids;
 	uint8_t gid[WEFT_MEMBER_GIDS][16];
 	bool alive, engine_asleep;
+	uint64_t ports_off;
+	uint32_t ports;
 };
 
 struct weft_view_qp {
@@ -40,6 +42,11 @@ struct weft_view_mr {
 	uint8_t access;
 	uint64_t va, iova, len_bytes;
 	uint64_t pooled_bytes; /* the rest is in place */
+};
+
+struct weft_view_port {
+	uint16_t member;
+	struct weft_pool_port port;
 };
 
 /* Where a walk through a table stands; starts as zero. */
@@ -75,5 +82,8 @@ void weft_view_close(struct weft_view *view);
 /* The next one in use; false at the end. */
 bool weft_view_qp(struct weft_view *view, struct weft_view_cursor *at, struct weft_view_qp *qp);
 bool weft_view_mr(struct weft_view *view, struct weft_view_cursor *at, struct weft_view_mr *mr);
+/* The same for what connection identifiers hold; at->block counts members. */
+bool weft_view_port(struct weft_view *view, struct weft_view_cursor *at,
+		    struct weft_view_port *port);
 
 #endif

@@ -16,6 +16,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "verbs/service.h"
 #include "verbs/verbs.h"
 
 /* Programs find a field of either struct by its distance from the context, in every release. */
@@ -167,6 +168,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	if (!ctx)
 		return NULL;
 	ctx->vctx = operations;
+	ctx->vctx.priv = (void *)&weft_service;
 	context = &ctx->vctx.context;
 	context->device = device;
 	context->num_comp_vectors = get_nprocs();

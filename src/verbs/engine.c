@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "verbs/process.h"
+#include "verbs/service.h"
 
 #define TICK_LEAST_NS	20000ll
 #define TICK_MOST_NS	1000000ll
@@ -17,6 +18,7 @@ static pthread_t thread;
 static bool running; /* under the mutex */
 static atomic_bool stopping;
 static atomic_bool ticking; /* it looks again by itself: no need to wake it */
+static const struct weft_service_client *_Atomic client;
 
 /* While something waits it is tried again, ever more rarely; sleeping programs rely on it. */
 static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int *idle)
@@ -36,13 +38,38 @@ static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int 
 	return due < (uint64_t)tick ? (int64_t)due + 1000 : tick;
 }
 
+/* Runs the client if it is due or called for. When it is due next. */
+static uint64_t serve(uint64_t due_ns, bool called)
+{
+	/* acquire: pairs with the release in weft_engine_serve */
+	const struct weft_service_client *c = atomic_load_explicit(&client, memory_order_acquire);
+	uint64_t now_ns;
+
+	if (!c || (due_ns == UINT64_MAX && !called))
+		return due_ns;
+	now_ns = weft_now_ns();
+	return called || now_ns >= due_ns ? c->run(now_ns) : due_ns;
+}
+
+static int64_t sooner(int64_t tick, uint64_t due_ns)
+{
+	uint64_t now_ns = due_ns == UINT64_MAX ? 0 : weft_now_ns();
+	uint64_t left = due_ns > now_ns ? due_ns - now_ns : 0;
+
+	if (due_ns == UINT64_MAX || (tick >= 0 && (uint64_t)tick <= left))
+		return tick;
+	return (int64_t)left;
+}
+
 static void *run(void *unused)
 {
 	struct weft_pool *pool = weft_process.pool;
 	struct weft_caller caller; /* not the thread's own: that one is given back under a lock that
 				    * whoever waits for us to end holds */
+	uint64_t client_due_ns = UINT64_MAX;
 	unsigned int idle = 0;
 	int64_t tick = -1;
+	bool called;
 
 	pthread_setname_np(pthread_self(), "weft-engine");
 	weft_pool_caller_get(pool, &caller);
@@ -52,14 +79,16 @@ static void *run(void *unused)
 		atomic_store(&ticking, tick >= 0);
 		if (tick < 0 && atomic_load(&weft_process.nic.nwaiting))
 			tick = TICK_LEAST_NS;
-		weft_pool_sleep(pool, tick);
-		weft_pool_rung(pool, WEFT_RING_WORK);
+		weft_pool_sleep(pool, sooner(tick, client_due_ns));
+		called = weft_pool_rung(pool, WEFT_RING_WORK);
+		called |= weft_pool_rung(pool, WEFT_RING_BOX);
 		if (weft_pool_rung(pool, WEFT_RING_ASK))
 			weft_reach_answer(pool);
 		if (weft_pool_rung(pool, WEFT_RING_EVENT))
 			weft_nic_events(&weft_process.nic);
 		if (weft_pool_rung(pool, WEFT_RING_FAULT))
 			weft_nic_faults(&weft_process.nic);
+		client_due_ns = serve(client_due_ns, called);
 		tick = next_tick(&caller, tick, &idle);
 	}
 	weft_pool_caller_put(pool, &caller);
@@ -98,11 +127,17 @@ void weft_engine_stop(void)
 	pthread_mutex_unlock(&mutex);
 }
 
+void weft_engine_serve(const struct weft_service_client *c)
+{
+	atomic_store_explicit(&client, c, memory_order_release);
+}
+
 /* Threads do not survive into a fork's child. */
 void weft_engine_forget(void)
 {
 	pthread_mutex_init(&mutex, NULL);
 	running = false;
+	atomic_store_explicit(&client, NULL, memory_order_relaxed);
 }
 
 void weft_engine_kick(void)

@@ -60,6 +60,9 @@ uint64_t weft_now_ns(void);
 int weft_engine_start(void);
 void weft_engine_stop(void);
 void weft_engine_kick(void);
+/* Another library's part in it (service.h). */
+struct weft_service_client;
+void weft_engine_serve(const struct weft_service_client *client);
 void weft_engine_forget(void); /* in a fork's child */
 
 /* reach.c: memory of other members that is not in the pool; see struct weft_nic_env. */

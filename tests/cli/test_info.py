@@ -54,7 +54,7 @@ def shown(fabric):
 
 def test_contents(fabric, shown):
     seen = fabric.info()
-    assert list(seen) == ['pool', 'members', 'qps', 'regions', 'totals']
+    assert list(seen) == ['pool', 'members', 'qps', 'regions', 'ports', 'totals']
 
     assert seen['pool']['path'] == str(fabric.pool)
     assert seen['pool']['file_bytes'] == fabric.pool.stat().st_size

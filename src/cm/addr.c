@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Addresses of the two ends: binding a source, resolving a destination. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cm/cm.h"
+
+#define PRIVILEGED "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+
+static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+static bool is_v4(const uint8_t addr[16])
+{
+	return !memcmp(addr, mapped, sizeof(mapped));
+}
+
+int weft_addr_get(const struct sockaddr *from, uint8_t addr[16], uint16_t *port)
+{
+	const struct sockaddr_in6 *in6 = (const void *)from;
+	const struct sockaddr_in *in = (const void *)from;
+
+	if (!from)
+		return -EINVAL;
+	if (from->sa_family == AF_INET) {
+		memcpy(addr, mapped, sizeof(mapped));
+		memcpy(addr + 12, &in->sin_addr, 4);
+		*port = be16toh(in->sin_port);
+		return 0;
+	}
+	if (from->sa_family != AF_INET6)
+		return -EAFNOSUPPORT;
+	memcpy(addr, &in6->sin6_addr, 16);
+	*port = be16toh(in6->sin6_port);
+	return 0;
+}
+
+void weft_addr_put(struct sockaddr *to, const uint8_t addr[16], uint16_t port)
+{
+	struct sockaddr_in6 *in6 = (void *)to;
+	struct sockaddr_in *in = (void *)to;
+
+	if (is_v4(addr)) {
+		*in = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htobe16(port) };
+		memcpy(&in->sin_addr, addr + 12, 4);
+	} else {
+		*in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htobe16(port) };
+		memcpy(&in6->sin6_addr, addr, 16);
+	}
+}
+
+bool weft_addr_is_any(const uint8_t addr[16])
+{
+	static const uint8_t zero[16];
+
+	return !memcmp(addr, zero, 16) || (is_v4(addr) && !memcmp(addr + 12, zero, 4));
+}
+
+bool weft_addr_is_loopback(const uint8_t addr[16])
+{
+	static const uint8_t one[16] = { [15] = 1 };
+
+	return !memcmp(addr, one, 16) || (is_v4(addr) && addr[12] == 127);
+}
+
+/* ---- GIDs: as this process has published them in the pool ---- */
+
+/* RoCE v1 and v2 of each stand side by side (verbs/gid.h). */
+int weft_addr_gid_index(const uint8_t gid[16])
+{
+	const struct weft_pool_member *self = weft_cm.pool->self;
+	int found = -EADDRNOTAVAIL;
+
+	for (uint32_t i = 0; i < self->ngids; i++)
+		if (!memcmp(self->gid[i], gid, 16))
+			found = (int)i;
+	return found;
+}
+
+void weft_addr_gid(const uint8_t addr[16], uint8_t gid[16])
+{
+	const struct weft_pool_member *self = weft_cm.pool->self;
+
+	memcpy(gid, addr, 16);
+	if (!weft_addr_is_loopback(addr) || weft_addr_gid_index(addr) >= 0)
+		return;
+	/* the loopback has no GID of its own beside other interfaces: the first address stands for it */
+	memcpy(gid, self->gid[0], 16);
+	for (uint32_t i = 0; i < self->ngids; i++)
+		if (is_v4(self->gid[i])) {
+			memcpy(gid, self->gid[i], 16);
+			return;
+		}
+}
+
+/* ---- Binding ---- */
+
+static bool may_bind(uint16_t port)
+{
+	unsigned int first = 1024;
+	FILE *f;
+
+	if (!port || geteuid() == 0)
+		return true;
+	f = fopen(PRIVILEGED, "re");
+	if (f) {
+		if (fscanf(f, "%u", &first) != 1)
+			first = 1024;
+		fclose(f);
+	}
+	return port >= first;
+}
+
+int weft_addr_bind(struct weft_cm_id *id, const uint8_t addr[16], uint16_t port)
+{
+	bool any = weft_addr_is_any(addr);
+	struct weft_pool_port want = { .port = port,
+				       .space = (uint16_t)id->id.ps,
+				       .flags = (id->reuse_addr ? WEFT_PORT_SHARED : 0u) |
+						(id->one_family || is_v4(addr) ?
+							 WEFT_PORT_ONE_FAMILY :
+							 0u) };
+	int err;
+
+	if (!any && !weft_addr_is_loopback(addr) && weft_addr_gid_index(addr) < 0)
+		return -EADDRNOTAVAIL;
+	if (!may_bind(port))
+		return -EACCES;
+	memcpy(want.addr, addr, 16);
+	err = weft_cm.service->port_bind(weft_cm.pool, &want, &id->port_index);
+	if (err)
+		return err;
+	id->has_port = true;
+	weft_addr_put(&id->id.route.addr.src_addr, addr, want.port);
+	if (!any) {
+		weft_addr_gid(addr, id->path.sgid.raw);
+		weft_id_bind_device(id);
+	}
+	id->state = WEFT_ID_BOUND;
+	return 0;
+}
+
+int rdma_bind_addr(struct rdma_cm_id *rdma_id, struct sockaddr *sockaddr)
+{
+	struct weft_cm_id *id = weft_cm_id(rdma_id);
+	uint8_t addr[16];
+	uint16_t port;
+	int err = rdma_id ? weft_addr_get(sockaddr, addr, &port) : -EINVAL;
+
+	if (err)
+		return weft_cm_result(err);
+	weft_cm_lock();
+	err = id->state == WEFT_ID_IDLE ? weft_addr_bind(id, addr, port) : -EINVAL;
+	weft_cm_unlock();
+	return weft_cm_result(err);
+}
+
+/* ---- Resolving ---- */
+
+/* The address from which the kernel would send there. -ENETUNREACH and such. */
+static int choose_source(const struct sockaddr *dst, const uint8_t dst_addr[16], uint8_t addr[16])
+{
+	socklen_t len = dst->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
+						    sizeof(struct sockaddr_in6);
+	struct sockaddr_storage name, to = { 0 };
+	uint16_t port;
+	int fd, err = 0;
+
+	if (weft_addr_is_loopback(dst_addr) || weft_addr_gid_index(dst_addr) >= 0) {
+		memcpy(addr, dst_addr, 16);
+		return 0;
+	}
+	fd = socket(dst->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	memcpy(&to, dst, len);
+	if (dst->sa_family == AF_INET && !((struct sockaddr_in *)&to)->sin_port)
+		((struct sockaddr_in *)&to)->sin_port = htobe16(9);
+	len = sizeof(name);
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) ||
+	    getsockname(fd, (struct sockaddr *)&name, &len))
+		err = -errno;
+	close(fd);
+	return err ? err : weft_addr_get((struct sockaddr *)&name, addr, &port);
+}
+
+/* A destination of all zeros means this host. */
+static void replace_any(uint8_t addr[16])
+{
+	if (!weft_addr_is_any(addr))
+		return;
+	addr[15] = 1;
+	if (is_v4(addr))
+		addr[12] = 127;
+}
+
+static int bind_source(struct weft_cm_id *id, const struct sockaddr *src, sa_family_t family)
+{
+	uint8_t addr[16] = { 0 };
+	uint16_t port = 0;
+	int err;
+
+	if (id->state == WEFT_ID_BOUND)
+		return id->id.route.addr.src_addr.sa_family == family ? 0 : -EINVAL;
+	if (family == AF_INET)
+		memcpy(addr, mapped, sizeof(mapped));
+	err = src ? weft_addr_get(src, addr, &port) : 0;
+	if (!err && src && src->sa_family != family)
+		err = -EINVAL;
+	return err ? err : weft_addr_bind(id, addr, port);
+}
+
+/* 0; *event is 0 or the error of an answer that could not be had. */
+static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const struct sockaddr *dst,
+		   int *event)
+{
+	uint8_t to[16], from[16];
+	uint16_t port, own = 0;
+	int err = weft_addr_get(dst, to, &port);
+
+	if (err || (id->state != WEFT_ID_IDLE && id->state != WEFT_ID_BOUND))
+		return err ? err : -EINVAL;
+	err = bind_source(id, src, dst->sa_family);
+	if (err)
+		return err;
+	replace_any(to);
+	weft_addr_get(&id->id.route.addr.src_addr, from, &own);
+	if (weft_addr_is_any(from))
+		err = choose_source(dst, to, from);
+	if (err)
+		return err;
+	weft_addr_put(&id->id.route.addr.src_addr, from, own);
+	weft_addr_put(&id->id.route.addr.dst_addr, to, port);
+	weft_addr_gid(from, id->path.sgid.raw);
+	weft_addr_gid(to, id->path.dgid.raw);
+	if (weft_addr_gid_index(id->path.sgid.raw) < 0)
+		return -ENODEV;
+	*event = weft_cm.service->reachable(weft_cm.pool, to) ? 0 : -EHOSTUNREACH;
+	if (*event)
+		return 0;
+	weft_id_bind_device(id);
+	id->id.route.addr.addr.ibaddr.sgid = id->path.sgid;
+	id->id.route.addr.addr.ibaddr.dgid = id->path.dgid;
+	id->id.route.addr.addr.ibaddr.pkey = htobe16(0xffff);
+	id->state = WEFT_ID_ADDR_RESOLVED;
+	return 0;
+}
+
+int rdma_resolve_addr(struct rdma_cm_id *rdma_id, struct sockaddr *src, struct sockaddr *dst,
+		      int timeout_ms)
+{
+	struct weft_cm_id *id = weft_cm_id(rdma_id);
+	int err, event = 0;
+
+	if (!rdma_id || !dst)
+		return weft_cm_result(-EINVAL);
+	weft_cm_lock();
+	err = resolve(id, src, dst, &event);
+	if (!err)
+		weft_event_raise(id,
+				 event ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
+				 event);
+	weft_cm_unlock();
+	return weft_cm_result(err ? err : weft_event_complete(id));
+}

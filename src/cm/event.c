@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Event channels: what happened waits here until the program reads it, and counts until it is acknowledged. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "cm/agent.h"
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct weft_cm_channel *ch = calloc(1, sizeof(*ch));
+
+	if (!ch)
+		return NULL;
+	/* a read takes one event, waits for it, and honours O_NONBLOCK */
+	ch->channel.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	if (ch->channel.fd < 0) {
+		free(ch);
+		return NULL;
+	}
+	ch->last = &ch->first;
+	return &ch->channel;
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	close(channel->fd);
+	free(weft_cm_channel(channel));
+}
+
+struct weft_cm_event *weft_event_new(struct weft_cm_id *id, enum rdma_cm_event_type type, int status)
+{
+	struct weft_cm_event *e = calloc(1, sizeof(*e));
+
+	if (e) {
+		e->event.id = &id->id;
+		e->event.event = type;
+		e->event.status = status;
+		e->counts = id;
+	}
+	return e;
+}
+
+void weft_event_post(struct weft_cm_event *e)
+{
+	struct weft_cm_channel *ch = weft_cm_channel(e->counts->id.channel);
+
+	*ch->last = e;
+	ch->last = &e->next;
+	eventfd_write(ch->channel.fd, 1);
+}
+
+void weft_event_raise(struct weft_cm_id *id, enum rdma_cm_event_type type, int status)
+{
+	struct weft_cm_event *e = weft_event_new(id, type, status);
+
+	if (e)
+		weft_event_post(e);
+}
+
+/* The list and the count behind fd agree whenever the mutex is free. */
+static void uncount(struct weft_cm_channel *ch)
+{
+	eventfd_t one;
+
+	eventfd_read(ch->channel.fd, &one);
+}
+
+struct weft_cm_event *weft_event_detach(struct weft_cm_id *id)
+{
+	struct weft_cm_channel *ch = weft_cm_channel(id->id.channel);
+	struct weft_cm_event **at = &ch->first, *e, *detached = NULL, **tail = &detached;
+
+	while ((e = *at)) {
+		if (e->counts != id) {
+			at = &e->next;
+			continue;
+		}
+		*at = e->next;
+		e->next = NULL;
+		*tail = e;
+		tail = &e->next;
+		uncount(ch);
+	}
+	ch->last = at;
+	return detached;
+}
+
+/* ---- Reading ---- */
+
+static struct weft_cm_event *take(struct weft_cm_channel *ch)
+{
+	struct weft_cm_event *e;
+
+	weft_cm_lock();
+	e = ch->first;
+	if (e) {
+		ch->first = e->next;
+		if (!e->next)
+			ch->last = &ch->first;
+		uncount(ch);
+		e->counts->events_read++;
+		if (e->event.event == RDMA_CM_EVENT_CONNECT_REQUEST)
+			e->counts->pending--;
+	}
+	weft_cm_unlock();
+	return e;
+}
+
+/* Until there may be an event: 0, -EAGAIN (the program does not want to wait), -EINTR. */
+static int wait_for_event(int fd)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+
+	if (fcntl(fd, F_GETFL) & O_NONBLOCK)
+		return -EAGAIN;
+	return poll(&pollfd, 1, -1) < 0 ? -errno : 0;
+}
+
+/* The peer has accepted: our queue pair follows, and the peer may know. */
+static int open_active(struct weft_cm_id *id)
+{
+	struct weft_conn_out out;
+	int err = weft_qp_to_rtr(id, RDMA_MAX_RESP_RES);
+
+	if (!err)
+		err = weft_qp_to_rts(id, RDMA_MAX_INIT_DEPTH);
+	if (err)
+		return err;
+	weft_cm_lock();
+	err = weft_conn_establish(&id->conn, &out);
+	if (!err)
+		weft_agent_apply(id, &out, NULL);
+	weft_cm_unlock();
+	return err;
+}
+
+static void refuse(struct weft_cm_id *id)
+{
+	struct weft_mad rej = { .kind = WEFT_MAD_REJ, .rej.reason = WEFT_REJ_CONSUMER };
+	struct weft_conn_out out;
+
+	weft_cm_lock();
+	if (!weft_conn_reject(&id->conn, &rej, weft_cm_now_ns(), &out))
+		weft_agent_apply(id, &out, NULL);
+	weft_cm_unlock();
+}
+
+/* What is done for the program in its own thread, since it may destroy its objects in any other. */
+static void process(struct weft_cm_event *e)
+{
+	struct weft_cm_id *id = weft_cm_id(e->event.id);
+	int err = 0;
+
+	switch (e->event.event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		if (e->counts->sync)
+			err = rdma_migrate_id(e->event.id, NULL) ? -errno : 0;
+		break;
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		if (!id->id.qp)
+			break; /* the program moves it, and calls rdma_establish */
+		err = open_active(id);
+		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
+		if (!err)
+			break;
+		refuse(id);
+		e->event.event = RDMA_CM_EVENT_CONNECT_ERROR;
+		weft_qp_to_error(id);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		weft_qp_to_error(id);
+		break;
+	default:
+		break;
+	}
+	if (err)
+		e->event.status = err;
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+{
+	struct weft_cm_event *e;
+	int err;
+
+	if (!channel || !event)
+		return weft_cm_result(-EINVAL);
+	while (!(e = take(weft_cm_channel(channel)))) {
+		err = wait_for_event(channel->fd);
+		if (err)
+			return weft_cm_result(err);
+	}
+	process(e);
+	*event = &e->event;
+	return 0;
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	struct weft_cm_event *e = (struct weft_cm_event *)event;
+
+	if (!event)
+		return weft_cm_result(-EINVAL);
+	weft_cm_lock();
+	e->counts->events_acked++;
+	pthread_cond_broadcast(&e->counts->acked);
+	weft_cm_unlock();
+	free(e);
+	return 0;
+}
+
+int weft_event_complete(struct weft_cm_id *id)
+{
+	const struct rdma_cm_event *event;
+
+	if (!id->sync)
+		return 0;
+	if (id->id.event) {
+		rdma_ack_cm_event(id->id.event);
+		id->id.event = NULL;
+	}
+	if (rdma_get_cm_event(id->id.channel, &id->id.event))
+		return -errno;
+	event = id->id.event;
+	if (event->status && event->event == RDMA_CM_EVENT_REJECTED)
+		return -ECONNREFUSED;
+	return event->status < 0 ? event->status : -event->status;
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Queue pairs of identifiers: made with what they lack, and moved as the connection goes. */
+#include <errno.h>
+#include <string.h>
+
+#include "cm/cm.h"
+
+/* ---- Attributes ---- */
+
+static void fill_init(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	attr->pkey_index = 0;
+	attr->port_num = 1;
+	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+	if (weft_id_is_ud(id)) {
+		attr->qkey = RDMA_UDP_QKEY;
+		*mask |= IBV_QP_QKEY;
+		return;
+	}
+	/* before there is a connection nobody has rights */
+	attr->qp_access_flags = 0;
+	if (id->conn.state != WEFT_CONN_IDLE)
+		attr->qp_access_flags |= IBV_ACCESS_REMOTE_WRITE;
+	if (id->conn.state != WEFT_CONN_IDLE && id->conn.responder_resources)
+		attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	*mask |= IBV_QP_ACCESS_FLAGS;
+}
+
+static bool is_uc(const struct weft_cm_id *id)
+{
+	return id->conn.service == WEFT_SERVICE_UC;
+}
+
+static void fill_rtr(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	attr->ah_attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .sl = id->path.sl };
+	attr->ah_attr.grh.dgid = id->path.dgid;
+	attr->ah_attr.grh.hop_limit = id->path.hop_limit;
+	attr->ah_attr.grh.traffic_class = id->path.traffic_class;
+	attr->ah_attr.grh.sgid_index = (uint8_t)weft_addr_gid_index(id->path.sgid.raw);
+	attr->path_mtu = (enum ibv_mtu)id->conn.mtu;
+	attr->dest_qp_num = id->conn.remote_qpn;
+	attr->rq_psn = id->conn.remote_psn;
+	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (is_uc(id))
+		return;
+	attr->max_dest_rd_atomic = (uint8_t)id->conn.responder_resources;
+	attr->min_rnr_timer = 0;
+	*mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+}
+
+static void fill_rts(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	attr->sq_psn = id->conn.local_psn;
+	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (is_uc(id) || weft_id_is_ud(id))
+		return;
+	attr->timeout = (uint8_t)id->conn.ack_timeout;
+	attr->retry_cnt = (uint8_t)id->conn.retries;
+	attr->rnr_retry = (uint8_t)id->conn.rnr_retries;
+	attr->max_rd_atomic = (uint8_t)id->conn.initiator_depth;
+	*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+}
+
+/* Both ends know each other's queue pair. */
+static bool knows_peer(const struct weft_cm_id *id)
+{
+	switch (id->conn.state) {
+	case WEFT_CONN_REQ_RCVD:
+	case WEFT_CONN_MRA_REQ_SENT:
+	case WEFT_CONN_REP_SENT:
+	case WEFT_CONN_REP_RCVD:
+	case WEFT_CONN_MRA_REP_SENT:
+	case WEFT_CONN_MRA_REP_RCVD:
+	case WEFT_CONN_ESTABLISHED:
+		return true;
+	case WEFT_CONN_IDLE:
+	case WEFT_CONN_REQ_SENT:
+	case WEFT_CONN_MRA_REQ_RCVD:
+	case WEFT_CONN_DREQ_SENT:
+	case WEFT_CONN_DREQ_RCVD:
+	case WEFT_CONN_TIMEWAIT:
+	case WEFT_CONN_SIDR_REQ_SENT:
+	case WEFT_CONN_SIDR_REQ_RCVD:
+	case WEFT_CONN_STATES:
+		return false;
+	}
+	return false;
+}
+
+static int fill(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	bool ud = weft_id_is_ud(id);
+
+	if (!id->id.verbs)
+		return -EINVAL;
+	switch (attr->qp_state) {
+	case IBV_QPS_INIT:
+		fill_init(id, attr, mask);
+		return 0;
+	case IBV_QPS_RTR:
+		*mask = IBV_QP_STATE;
+		if (!ud && knows_peer(id))
+			fill_rtr(id, attr, mask);
+		return ud || knows_peer(id) ? 0 : -EINVAL;
+	case IBV_QPS_RTS:
+		if (!ud && !knows_peer(id))
+			return -EINVAL;
+		fill_rts(id, attr, mask);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	int err;
+
+	if (!id || !attr || !mask)
+		return weft_cm_result(-EINVAL);
+	weft_cm_lock();
+	err = fill(weft_cm_id(id), attr, mask);
+	weft_cm_unlock();
+	return weft_cm_result(err);
+}
+
+/* ---- Moving ---- */
+
+/* limit: what the program wants instead of the depth that was agreed on; 0xff: nothing. */
+static int move(struct weft_cm_id *id, enum ibv_qp_state state, uint8_t limit)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+	int mask;
+
+	if (rdma_init_qp_attr(&id->id, &attr, &mask))
+		return -errno;
+	if (limit != 0xff && mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+		attr.max_dest_rd_atomic = limit;
+	if (limit != 0xff && mask & IBV_QP_MAX_QP_RD_ATOMIC)
+		attr.max_rd_atomic = limit;
+	return -ibv_modify_qp(id->id.qp, &attr, mask);
+}
+
+int weft_qp_to_rtr(struct weft_cm_id *id, uint8_t responder_resources)
+{
+	int err;
+
+	if (!id->id.qp)
+		return 0;
+	/* now that there is a connection: its rights */
+	err = move(id, IBV_QPS_INIT, 0xff);
+	return err ? err : move(id, IBV_QPS_RTR, responder_resources);
+}
+
+int weft_qp_to_rts(struct weft_cm_id *id, uint8_t initiator_depth)
+{
+	return id->id.qp ? move(id, IBV_QPS_RTS, initiator_depth) : 0;
+}
+
+int weft_qp_to_error(struct weft_cm_id *id)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	return id->id.qp ? -ibv_modify_qp(id->id.qp, &attr, IBV_QP_STATE) : 0;
+}
+
+/* ---- Making ---- */
+
+static void destroy_queue(struct ibv_cq **cq, struct ibv_comp_channel **channel)
+{
+	if (*cq)
+		ibv_destroy_cq(*cq);
+	if (*channel)
+		ibv_destroy_comp_channel(*channel);
+	*cq = NULL;
+	*channel = NULL;
+}
+
+static void destroy_queues(struct rdma_cm_id *id)
+{
+	destroy_queue(&id->send_cq, &id->send_cq_channel);
+	destroy_queue(&id->recv_cq, &id->recv_cq_channel);
+}
+
+/* A completion queue of the identifier's own, armed for rdma_get_send_comp and its sister. */
+static int make_queue(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
+		      struct ibv_comp_channel **channel)
+{
+	if (*cq || !size)
+		return 0;
+	*channel = ibv_create_comp_channel(id->verbs);
+	if (!*channel)
+		return -errno;
+	*cq = ibv_create_cq(id->verbs, (int)size, id, *channel, 0);
+	if (!*cq)
+		return -errno;
+	return -ibv_req_notify_cq(*cq, 0);
+}
+
+/* It may be used for receiving at once; an unconnected one for sending, too. */
+static int make_ready(struct weft_cm_id *id)
+{
+	int err = move(id, IBV_QPS_INIT, 0xff);
+
+	if (!err && weft_id_is_ud(id))
+		err = move(id, IBV_QPS_RTR, 0xff);
+	if (!err && weft_id_is_ud(id))
+		err = move(id, IBV_QPS_RTS, 0xff);
+	return err;
+}
+
+static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	int err;
+
+	if (id->qp || !id->verbs)
+		return -EINVAL;
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD)) {
+		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
+		attr->pd = id->pd;
+	}
+	if (!attr->pd || attr->pd->context != id->verbs)
+		return -EINVAL;
+	err = make_queue(id, attr->send_cq ? 0 : attr->cap.max_send_wr, &id->send_cq,
+			 &id->send_cq_channel);
+	if (!err)
+		err = make_queue(id, attr->recv_cq ? 0 : attr->cap.max_recv_wr, &id->recv_cq,
+				 &id->recv_cq_channel);
+	if (err)
+		goto destroy_queues;
+	if (!attr->send_cq)
+		attr->send_cq = id->send_cq;
+	if (!attr->recv_cq)
+		attr->recv_cq = id->recv_cq;
+	if (id->srq && !attr->srq)
+		attr->srq = id->srq;
+	id->qp = ibv_create_qp_ex(id->verbs, attr);
+	err = -errno;
+	if (!id->qp)
+		goto destroy_queues;
+	err = make_ready(weft_cm_id(id));
+	if (err)
+		goto destroy_qp;
+	id->pd = id->qp->pd;
+	return 0;
+destroy_qp:
+	ibv_destroy_qp(id->qp);
+	id->qp = NULL;
+destroy_queues:
+	destroy_queues(id);
+	return err;
+}
+
+int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	return weft_cm_result(id && attr ? create(id, attr) : -EINVAL);
+}
+
+int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = { 0 };
+	int err;
+
+	if (!id || !attr)
+		return weft_cm_result(-EINVAL);
+	/* the same fields, up to sq_sig_all */
+	memcpy(&ex, attr, sizeof(*attr));
+	ex.comp_mask = IBV_QP_INIT_ATTR_PD;
+	ex.pd = pd ? pd : id->pd;
+	err = create(id, &ex);
+	if (!err)
+		memcpy(attr, &ex, sizeof(*attr));
+	return weft_cm_result(err);
+}
+
+void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	ibv_destroy_qp(id->qp);
+	id->qp = NULL;
+	destroy_queues(id);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "pool/box.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "pool/internal.h"
+
+/* A slot whose addressee does not look (it is stopped) is taken from it after this. */
+#define PATIENCE_NS 100000000ull
+
+static int make(struct weft_attachment *a)
+{
+	uint64_t off;
+	int err = weft_pool_alloc(&a->pool, sizeof(struct weft_pool_box), &off);
+
+	if (err)
+		return err;
+	a->box.at = weft_pool_window(&a->pool, off, sizeof(struct weft_pool_box));
+	atomic_store_explicit(&a->box.at->posted, a->pool.incarnation << 32, memory_order_relaxed);
+	/* release: pairs with the acquire in box_of */
+	atomic_store_explicit(&a->pool.self->box_off, off, memory_order_release);
+	return 0;
+}
+
+static uint64_t incarnation_of(const struct weft_pool_member *m)
+{
+	return m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
+}
+
+/* Whether what stands in the slot still waits for its addressee. */
+static bool waits(struct weft_pool *pool, const struct weft_pool_slip *slip)
+{
+	uint64_t seq = atomic_load_explicit(&slip->seq, memory_order_relaxed);
+	const struct weft_pool_member *m = seq ? weft_pool_member(pool, slip->member) : NULL;
+
+	/* acquire: it has copied what it has taken (weft_box_take) */
+	return m && incarnation_of(m) == slip->incarnation &&
+	       atomic_load_explicit(&m->taken[pool->me], memory_order_acquire) < seq;
+}
+
+int weft_box_post(struct weft_pool *pool, struct weft_address to,
+		  const uint8_t bytes[WEFT_DATAGRAM_BYTES], uint64_t now_ns)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	struct weft_pool_slip *slip;
+	uint64_t n;
+	int err;
+
+	if (incarnation_of(weft_pool_member(pool, to.member)) != to.incarnation)
+		return -ESRCH;
+	if (!a->box.at) {
+		err = make(a);
+		if (err)
+			return err;
+	}
+	n = atomic_load_explicit(&a->box.at->posted, memory_order_relaxed);
+	slip = &a->box.at->slip[n % WEFT_BOX_SLOTS];
+	if (waits(pool, slip) && now_ns - a->box.posted_ns[n % WEFT_BOX_SLOTS] < PATIENCE_NS)
+		return -EAGAIN;
+	atomic_store_explicit(&slip->seq, 0, memory_order_relaxed);
+	/* pairs with the acquire fence in copy: who sees new bytes sees that they are new */
+	atomic_thread_fence(memory_order_release);
+	slip->member = to.member;
+	slip->incarnation = to.incarnation;
+	memcpy(slip->bytes, bytes, WEFT_DATAGRAM_BYTES);
+	/* release: pairs with the acquire in copy */
+	atomic_store_explicit(&slip->seq, n + 1, memory_order_release);
+	/* release: pairs with the acquire in take_from */
+	atomic_store_explicit(&a->box.at->posted, n + 1, memory_order_release);
+	a->box.posted_ns[n % WEFT_BOX_SLOTS] = now_ns;
+	weft_pool_ring(pool, to.member, WEFT_RING_BOX);
+	return 0;
+}
+
+static struct weft_pool_box *box_of(struct weft_pool *pool, const struct weft_pool_member *m)
+{
+	uint64_t off = atomic_load_explicit(&m->box_off, memory_order_acquire);
+
+	return off ? weft_pool_window(pool, off, sizeof(struct weft_pool_box)) : NULL;
+}
+
+/* Number n of that box, if it is for us and has not been overwritten. */
+static bool copy(struct weft_pool *pool, const struct weft_pool_box *box, uint64_t n,
+		 uint8_t bytes[WEFT_DATAGRAM_BYTES])
+{
+	const struct weft_pool_slip *slip = &box->slip[n % WEFT_BOX_SLOTS];
+
+	if (atomic_load_explicit(&slip->seq, memory_order_acquire) != n + 1 ||
+	    slip->member != pool->me || slip->incarnation != pool->incarnation)
+		return false;
+	memcpy(bytes, slip->bytes, WEFT_DATAGRAM_BYTES);
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(&slip->seq, memory_order_relaxed) == n + 1;
+}
+
+static bool take_from(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+		      uint8_t bytes[WEFT_DATAGRAM_BYTES])
+{
+	struct weft_pool_member *m = weft_pool_member(pool, member);
+	_Atomic uint64_t *taken = &pool->self->taken[member];
+	uint64_t n = atomic_load_explicit(taken, memory_order_relaxed), posted, first;
+	const struct weft_pool_box *box = box_of(pool, m);
+	bool found = false;
+
+	if (!box)
+		return false;
+	posted = atomic_load_explicit(&box->posted, memory_order_acquire);
+	first = incarnation << 32;
+	if (posted - first > WEFT_BOX_SLOTS)
+		first = posted - WEFT_BOX_SLOTS;
+	if (n < first || n > posted)
+		n = first;
+	while (!found && n < posted)
+		found = copy(pool, box, n++, bytes);
+	/* release: pairs with the acquire in waits */
+	atomic_store_explicit(taken, n, memory_order_release);
+	/* its memory may have been given back and used again meanwhile */
+	return found && incarnation_of(m) == incarnation;
+}
+
+bool weft_box_take(struct weft_pool *pool, struct weft_address *from,
+		   uint8_t bytes[WEFT_DATAGRAM_BYTES])
+{
+	uint16_t *scan = &weft_attachment(pool)->box.scan;
+	uint16_t high = weft_members_high(pool);
+
+	for (; *scan < high; ++*scan) {
+		uint64_t incarnation = incarnation_of(weft_pool_member(pool, *scan));
+
+		if (incarnation && take_from(pool, *scan, incarnation, bytes)) {
+			*from = (struct weft_address){ *scan, incarnation };
+			return true;
+		}
+	}
+	*scan = 0;
+	return false;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "pool/port.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "pool/internal.h"
+
+/* As Linux has it (ip_local_port_range). */
+#define EPHEMERAL_FIRST 32768u
+#define EPHEMERAL_PORTS 28232u
+
+#define PORTS_AT_FIRST 64u
+
+static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+static bool is_v4(const uint8_t addr[16])
+{
+	return !memcmp(addr, mapped, sizeof(mapped));
+}
+
+static bool is_any(const uint8_t addr[16])
+{
+	static const uint8_t zero[16];
+
+	return !memcmp(addr, zero, 16) || (is_v4(addr) && !memcmp(addr + 12, zero, 4));
+}
+
+static bool is_loopback(const uint8_t addr[16])
+{
+	static const uint8_t one[16] = { [15] = 1 };
+
+	return !memcmp(addr, one, 16) || (is_v4(addr) && addr[12] == 127);
+}
+
+static bool has_gid(const struct weft_pool_member *m, const uint8_t addr[16])
+{
+	for (uint32_t i = 0; i < m->ngids && i < WEFT_MEMBER_GIDS; i++)
+		if (!memcmp(m->gid[i], addr, 16))
+			return true;
+	return false;
+}
+
+/* ---- The lock ---- */
+
+static int lock(struct weft_attachment *a, int *fd)
+{
+	int err;
+
+	pthread_mutex_lock(&a->mutex);
+	*fd = weft_open_fd(a);
+	err = *fd < 0 ? *fd : weft_lock_file(*fd);
+	if (err)
+		pthread_mutex_unlock(&a->mutex);
+	return err;
+}
+
+static void unlock(struct weft_attachment *a, int fd)
+{
+	weft_lock_file_release(fd);
+	pthread_mutex_unlock(&a->mutex);
+}
+
+/* ---- Walking: every port of every member that seems to be there ---- */
+
+struct walk {
+	struct weft_pool *pool;
+	uint16_t member;
+	uint32_t index; /* of the next */
+	struct weft_pool_member *m;
+	uint64_t incarnation;
+	struct weft_pool_port *ports;
+};
+
+static bool next_member(struct walk *w)
+{
+	for (w->member = w->m ? w->member + 1 : 0; w->member < weft_members_high(w->pool);
+	     w->member++) {
+		w->m = weft_pool_member(w->pool, w->member);
+		if (!w->m)
+			return false;
+		w->incarnation = atomic_load_explicit(&w->m->incarnation, memory_order_acquire);
+		w->index = 0;
+		w->ports = NULL;
+		if (w->incarnation && w->m->ports)
+			w->ports = weft_pool_window(w->pool, w->m->ports_off,
+						    w->m->ports * sizeof(*w->ports));
+		if (w->ports)
+			return true;
+	}
+	return false;
+}
+
+static struct weft_pool_port *next_port(struct walk *w)
+{
+	do {
+		while (w->ports && w->index < w->m->ports) {
+			struct weft_pool_port *p = &w->ports[w->index++];
+
+			if (p->flags & WEFT_PORT_BOUND)
+				return p;
+		}
+	} while (next_member(w));
+	return NULL;
+}
+
+/* ---- Binding ---- */
+
+/* Whether two ports of the same number and space stand in each other's way; 0 or why. */
+static int clash(const struct weft_pool_port *a, const struct weft_pool_port *b)
+{
+	uint32_t both = a->flags & b->flags, either = a->flags | b->flags;
+
+	if (both & WEFT_PORT_SHARED && !(either & WEFT_PORT_LISTENS))
+		return 0;
+	if (both & WEFT_PORT_ONE_FAMILY && is_v4(a->addr) != is_v4(b->addr))
+		return 0;
+	if (is_any(a->addr) || is_any(b->addr))
+		return -EADDRNOTAVAIL;
+	return memcmp(a->addr, b->addr, 16) ? 0 : -EADDRINUSE;
+}
+
+static int find_clash(struct weft_pool *pool, const struct weft_pool_port *want,
+		      const struct weft_pool_port *self)
+{
+	struct walk w = { .pool = pool };
+	const struct weft_pool_port *p;
+
+	while ((p = next_port(&w))) {
+		int err;
+
+		if (p == self || p->port != want->port || p->space != want->space ||
+		    w.m->net_ns != pool->self->net_ns)
+			continue;
+		err = clash(p, want);
+		if (err && weft_pool_alive(pool, w.member, w.incarnation))
+			return err;
+	}
+	return 0;
+}
+
+static int find_ephemeral(struct weft_pool *pool, struct weft_pool_port *want)
+{
+	uint32_t start = 0;
+
+	if (getrandom(&start, sizeof(start), GRND_NONBLOCK) < 0)
+		start = pool->me * 64u;
+	for (uint32_t i = 0; i < EPHEMERAL_PORTS; i++) {
+		want->port = (uint16_t)(EPHEMERAL_FIRST + (start + i) % EPHEMERAL_PORTS);
+		if (!find_clash(pool, want, NULL))
+			return 0;
+	}
+	want->port = 0;
+	return -EADDRNOTAVAIL;
+}
+
+static struct weft_pool_port *own(struct weft_pool *pool, uint32_t index)
+{
+	return (struct weft_pool_port *)(pool->base + pool->self->ports_off) + index;
+}
+
+/* Twice as many entries as `old`. The allocator takes the file lock itself. */
+static int grow(struct weft_pool *pool, uint32_t old)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	struct weft_pool_member *self = pool->self;
+	uint32_t ports = old ? old * 2 : PORTS_AT_FIRST;
+	uint64_t off, spare;
+	int fd, err = weft_pool_alloc(pool, ports * sizeof(struct weft_pool_port), &off);
+
+	if (err)
+		return err;
+	spare = off;
+	err = lock(a, &fd);
+	if (!err && self->ports == old) {
+		spare = self->ports_off;
+		if (old)
+			memcpy(pool->base + off, pool->base + spare,
+			       old * sizeof(struct weft_pool_port));
+		self->ports_off = off;
+		self->ports = ports;
+		ports = old;
+	}
+	if (!err)
+		unlock(a, fd);
+	if (ports)
+		weft_pool_free(pool, spare, ports * sizeof(struct weft_pool_port));
+	return err;
+}
+
+/* -EOVERFLOW: there is no entry left. */
+static int take_entry(struct weft_pool *pool, const struct weft_pool_port *want, uint32_t *index)
+{
+	for (uint32_t i = 0; i < pool->self->ports; i++) {
+		struct weft_pool_port *p = own(pool, i);
+
+		if (p->flags)
+			continue;
+		*p = *want;
+		p->flags |= WEFT_PORT_BOUND;
+		*index = i;
+		return 0;
+	}
+	return -EOVERFLOW;
+}
+
+int weft_port_bind(struct weft_pool *pool, struct weft_pool_port *want, uint32_t *index)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	uint16_t port = want->port;
+	uint32_t entries;
+	int fd, err;
+
+	do {
+		err = lock(a, &fd);
+		if (err)
+			return err;
+		err = port ? find_clash(pool, want, NULL) : find_ephemeral(pool, want);
+		if (!err)
+			err = take_entry(pool, want, index);
+		entries = pool->self->ports;
+		unlock(a, fd);
+	} while (err == -EOVERFLOW && !grow(pool, entries));
+	return err == -EOVERFLOW ? -ENOMEM : err;
+}
+
+int weft_port_listen(struct weft_pool *pool, uint32_t index)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	struct weft_pool_port listening;
+	int fd, err = lock(a, &fd);
+
+	if (err)
+		return err;
+	listening = *own(pool, index);
+	listening.flags |= WEFT_PORT_LISTENS;
+	err = find_clash(pool, &listening, own(pool, index));
+	if (!err)
+		*own(pool, index) = listening;
+	unlock(a, fd);
+	return err;
+}
+
+void weft_port_release(struct weft_pool *pool, uint32_t index)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	int fd;
+
+	if (lock(a, &fd))
+		return; /* the pool's file is gone, and nobody will look */
+	own(pool, index)->flags = 0;
+	unlock(a, fd);
+}
+
+/* ---- Finding ---- */
+
+static bool is_here(struct weft_pool *pool, const uint8_t addr[16])
+{
+	return is_loopback(addr) || has_gid(pool->self, addr);
+}
+
+/* How well a listening port fits: 0 not at all, 2 exactly. */
+static int fit(const struct weft_pool_port *p, const struct weft_pool_port *wanted)
+{
+	if (!(p->flags & WEFT_PORT_LISTENS) || p->port != wanted->port || p->space != wanted->space)
+		return 0;
+	if (!is_any(p->addr))
+		return memcmp(p->addr, wanted->addr, 16) ? 0 : 2;
+	return is_v4(p->addr) == is_v4(wanted->addr) || !(p->flags & WEFT_PORT_ONE_FAMILY);
+}
+
+int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
+		   struct weft_address *owner)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	bool here = is_here(pool, wanted->addr);
+	struct walk w = { .pool = pool };
+	const struct weft_pool_port *p;
+	int fd, best = 0, err = lock(a, &fd);
+
+	if (err)
+		return err;
+	while ((p = next_port(&w))) {
+		int now = fit(p, wanted);
+
+		if (now <= best ||
+		    (here ? w.m->net_ns != pool->self->net_ns : !has_gid(w.m, wanted->addr)) ||
+		    !weft_pool_alive(pool, w.member, w.incarnation))
+			continue;
+		best = now;
+		*owner = (struct weft_address){ w.member, w.incarnation };
+	}
+	unlock(a, fd);
+	return best ? 0 : -ECONNREFUSED;
+}
+
+bool weft_port_reachable(struct weft_pool *pool, const uint8_t addr[16])
+{
+	bool found = is_here(pool, addr);
+
+	for (uint16_t i = 0; !found && i < weft_members_high(pool); i++) {
+		struct weft_pool_member *m = weft_pool_member(pool, i);
+		uint64_t incarnation =
+			m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
+
+		found = incarnation && has_gid(m, addr) && weft_pool_alive(pool, i, incarnation);
+	}
+	return found;
+}

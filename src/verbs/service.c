@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "verbs/service.h"
+
+#include "verbs/process.h"
+
+static int start(const struct weft_service_client *client, struct weft_pool **pool)
+{
+	*pool = weft_process.pool;
+	weft_engine_serve(client);
+	return weft_engine_start();
+}
+
+const struct weft_service weft_service = {
+	.magic = WEFT_SERVICE_MAGIC,
+	.start = start,
+	.kick = weft_engine_kick,
+	.post = weft_box_post,
+	.take = weft_box_take,
+	.alive = weft_pool_alive,
+	.port_bind = weft_port_bind,
+	.port_listen = weft_port_listen,
+	.port_release = weft_port_release,
+	.port_find = weft_port_find,
+	.reachable = weft_port_reachable,
+};

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Debian's rping: a connection made, used and ended by both sides."""
+import pytest
+
+from cm.server import serve
+from fabric import wait_for
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize('address', ['127.0.0.1', '::1'])
+def test_one_client(fabric, address):
+    server = serve(fabric, 'rping', '-s', '-v', '-C', 10, '-a', address)
+    client = fabric.start('rping', '-c', '-v', '-C', 10, '-a', address, core=1)
+    assert client.done().stdout.count('ping data: rdma-ping-') == 10
+    # it says at its end that it waits for more
+    assert server.wait().stdout.count('server ping data') == 10
+
+
+def test_sixteen_clients(fabric):
+    """All at once, but asking one after the other: rping's server forgets a request that comes while it
+    begins to serve another."""
+    server = serve(fabric, 'rping', '-s', '-P', '-v')
+    clients = []
+    for i in range(16):
+        client = fabric.start('rping', '-c', '-v', '-C', 2000, '-a', '127.0.0.1', core=i)
+        wait_for(lambda c=client: 'rdma-ping-0' in c.output().stdout, 'a connection')
+        clients.append(client)
+    for client in clients:
+        assert client.done().stdout.count('ping data: rdma-ping-') == 2000
+    assert server.process.poll() is None
+    server.kill()
