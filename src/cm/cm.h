@@ -3,8 +3,9 @@
  * librdmacm.so.1: what its files share. A function defined under its public name replaces its
  * generated stub, which answers ENOSYS (abi/README.md).
  *
- * One mutex guards all identifiers, channels and connections of the process. Programs call in from any thread; the
- * engine thread of libibverbs runs what arrives and what times out (agent.c). No verb is called with the mutex held.
+ * One mutex guards all identifiers, channels and connections of the process. Programs call in from
+ * any thread; the engine thread of libibverbs runs what arrives and what times out (agent.c). No
+ * verb is called with the mutex held.
  *
  * Public calls return 0 or a pointer, or -1 or NULL and errno; all else here 0 or -errno.
  */

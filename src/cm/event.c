@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Event channels: what happened waits here until the program reads it, and counts until it is acknowledged. */
+/* Event channels: what happened waits until the program reads it, and counts until the program has
+ * acknowledged it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -31,7 +32,8 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	free(weft_cm_channel(channel));
 }
 
-struct weft_cm_event *weft_event_new(struct weft_cm_id *id, enum rdma_cm_event_type type, int status)
+struct weft_cm_event *weft_event_new(struct weft_cm_id *id, enum rdma_cm_event_type type,
+				     int status)
 {
 	struct weft_cm_event *e = calloc(1, sizeof(*e));
 

@@ -25,7 +25,8 @@ static int fit(const struct weft_cm_id *id, enum rdma_port_space ps, const uint8
 	return family == wanted.ss_family || (family == AF_INET6 && !id->one_family);
 }
 
-struct weft_cm_id *weft_listener_find(enum rdma_port_space ps, const uint8_t addr[16], uint16_t port)
+struct weft_cm_id *weft_listener_find(enum rdma_port_space ps, const uint8_t addr[16],
+				      uint16_t port)
 {
 	struct weft_cm_id *best = NULL;
 	int best_fit = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Datagrams of connection management: wire format (InfiniBand volume 1, 12.6 to 12.11, in a MAD of
- * 13.4) to host structs and back. Pure. Names are the specification's where it has short ones; "local" is the
- * sender's.
+ * 13.4) to host structs and back. Pure. "Local" is the sender's.
  */
 #ifndef WEFT_CM_MAD_H
 #define WEFT_CM_MAD_H

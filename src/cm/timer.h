@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The identifiers whose connections wait for a time (conn.deadline_ns): a heap. The mutex is held. */
+/* The identifiers whose connections wait for a time (conn.deadline_ns): a heap. The mutex is held in
+ * all calls. */
 #ifndef WEFT_CM_TIMER_H
 #define WEFT_CM_TIMER_H
 

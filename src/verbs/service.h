@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What librdmacm.so.1 needs of the pool that libibverbs.so.1 has joined. Neither library may export
- * a name of its own, so the table hangs on each open context (docs/decisions/0006-service-table.md).
+ * a name of its own, so the table hangs on each open context (docs/decisions, 6).
  */
 #ifndef WEFT_VERBS_SERVICE_H
 #define WEFT_VERBS_SERVICE_H

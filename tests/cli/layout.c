@@ -24,6 +24,7 @@ static const struct {
 	{"qp_bytes", sizeof(struct weft_pool_qp)},
 	{"qp_index_bits", WEFT_QP_INDEX_BITS},
 	{"mrs", WEFT_OFF_MRS},
+	{"key_bits", WEFT_KEY_BITS},
 	{"mr_bytes", sizeof(struct weft_pool_mr)},
 	{MEMBER(comm)},
 	{MEMBER(lines)},

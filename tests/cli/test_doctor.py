@@ -284,7 +284,7 @@ def test_damaged(fabric):
         key = fabric.info()['regions'][0]['key']
         layout = dict(line.split() for line in subprocess.check_output(
             [BUILD / 'tests/cli/layout'], text=True).splitlines())
-        off = int(layout['mrs']) + (key >> 8) * int(layout['mr_bytes'])
+        off = int(layout['mrs']) + (key >> int(layout['key_bits'])) * int(layout['mr_bytes'])
         patch(fabric.pool, off + int(layout['mr.len_bytes']), '<Q', 0)
         found = doctor('--pool', fabric.pool, user=True)
         assert found.says('pool', 'problem', '1 entries make no sense', 'weft pool rm')

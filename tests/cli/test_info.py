@@ -111,13 +111,14 @@ def test_tables(fabric, shown):
     done = info(fabric)
     assert done.returncode == 0 and not done.stderr
     sections = done.stdout.split('\n\n')
-    assert [s.split('\n')[0] for s in sections] == ['pool', 'members', 'qps', 'regions', 'totals']
+    assert [s.split('\n')[0] for s in sections] == ['pool', 'members', 'qps', 'regions',
+                                                     'ports: none', 'totals']
     assert re.search(r'^ *0 +\d+ shown .* yes ', sections[1], re.M)
     assert re.search(rf'0x{shown.qps[0]:x} +\d RC +RTS +0x{shown.qps[1]:x} +3 +2$', sections[2],
                      re.M)
     key, address, _ = shown.regions['mixed']
     assert re.search(rf'0x{key:x} +\d 0x{address:x} .* mixed +{MIB - 4096}$', sections[3], re.M)
-    assert re.search(r'^bytes write +100$', sections[4], re.M)
+    assert re.search(r'^bytes write +100$', sections[5], re.M)
 
 
 def test_dead_and_departed(fabric, shown):
@@ -208,7 +209,7 @@ class Corpse:
         self.seen = fabric.info()
         self.path = fabric.pool
         self.file = os.open(self.path, os.O_RDWR)
-        self.base = {name: ('mr', LAYOUT['mrs'] + (key >> 8) * LAYOUT['mr_bytes'])
+        self.base = {name: ('mr', LAYOUT['mrs'] + (key >> LAYOUT['key_bits']) * LAYOUT['mr_bytes'])
                      for name, (key, _, _) in shown.regions.items()}
         index = shown.qps[0] % (1 << LAYOUT['qp_index_bits'])
         self.base['qp'] = 'qp', LAYOUT['qps'] + index * LAYOUT['qp_bytes']
@@ -263,7 +264,7 @@ def test_other_header(fabric, corpse, place, form, value, why):
     ('members', 0, 'member.ngids', 'I', 1 << 30),
     ('qps', 1, 'qp.qpn', 'I', 0x1234567),
     ('qps', 1, 'qp.rq_start', 'Q', 1 << 60),  # voided more than were posted
-    ('regions', 1, 'pooled.key', 'I', 77),  # of another place
+    ('regions', 1, 'pooled.key', 'I', 77777),  # of another place
     ('regions', 1, 'pooled.len_bytes', 'Q', 0),
     ('regions', 1, 'pooled.va', 'Q', (1 << 64) - 1),  # wraps
     ('regions', 1, 'pooled.off', 'Q', 5),  # in the tables

@@ -17,8 +17,8 @@ def test_one_client(fabric, address):
 
 
 def test_sixteen_clients(fabric):
-    """All at once, but asking one after the other: rping's server forgets a request that comes while it
-    begins to serve another."""
+    """All at once, but asking one after the other: rping's server forgets a request that comes
+    while it begins to serve another."""
     server = serve(fabric, 'rping', '-s', '-P', '-v')
     clients = []
     for i in range(16):
