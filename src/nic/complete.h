@@ -26,9 +26,10 @@ static inline void weft_cq_put(struct weft_cq *cq, const struct weft_cqe *cqe)
 /* A completion of one's own. The queue's lock is not held. */
 static inline void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe, uint32_t thread)
 {
-	weft_lock(cq->nic, &cq->lock, thread);
+	bool own = weft_lock(cq->nic, &cq->lock, thread);
+
 	weft_cq_put(cq, cqe);
-	weft_unlock(&cq->lock, thread);
+	weft_unlock(&cq->lock, own);
 }
 
 static inline void weft_cq_free_slot(struct weft_qp *qp, uint8_t opcode, uint64_t position)
@@ -86,9 +87,10 @@ static inline int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, ui
 
 	if (atomic_load_explicit(&cq->head, memory_order_relaxed) !=
 	    atomic_load_explicit(&cq->tail, memory_order_acquire)) {
-		weft_lock(cq->nic, &cq->lock, thread);
+		bool own = weft_lock(cq->nic, &cq->lock, thread);
+
 		got = weft_cq_poll_private(cq, n, wc);
-		weft_unlock(&cq->lock, thread);
+		weft_unlock(&cq->lock, own);
 		if (got == n)
 			return got;
 	}

@@ -60,7 +60,7 @@ static void unlist_armed(struct weft_cq *cq)
 		at = &(*at)->armed_next;
 	if (*at)
 		*at = cq->armed_next;
-	weft_unlock(&cq->nic->lock, 0);
+	weft_unlock(&cq->nic->lock, false);
 }
 
 static uint64_t ring_bytes(uint32_t size)
@@ -179,19 +179,20 @@ static struct weft_cq_ring *filled_ring(const struct weft_cq *cq)
 int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
 	struct weft_cq_ring *r;
+	bool own;
 	int got = 0;
 
 	/* spinning programs find nothing most of the time: look before locking; and again when
 	 * another thread was faster, for 0 says that all is empty */
 	while (!got && (r = filled_ring(cq))) {
-		weft_lock(cq->nic, &cq->lock, thread);
+		own = weft_lock(cq->nic, &cq->lock, thread);
 		/* what was drained from the rings meanwhile is older than what they hold now */
 		got = weft_cq_poll_private(cq, n, wc);
 		while (got < n && poll_ring(cq, r, &wc[got]))
 			got++;
 		atomic_store_explicit(&cq->hot, ++cq->turns % TURNS ? r : r->next,
 				      memory_order_relaxed);
-		weft_unlock(&cq->lock, thread);
+		weft_unlock(&cq->lock, own);
 	}
 	return got;
 }
@@ -218,7 +219,7 @@ void weft_cq_drain(struct weft_cq *cq)
 			    wakes(cq, from->status, from->solicited))
 				fire(cq);
 		}
-	weft_unlock(&cq->lock, 0);
+	weft_unlock(&cq->lock, false);
 }
 
 void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp)
@@ -233,7 +234,7 @@ void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp)
 		if (cq->cqe[from & cq->mask].qp != qp)
 			cq->cqe[to++ & cq->mask] = cq->cqe[from & cq->mask];
 	atomic_store_explicit(&cq->tail, to, memory_order_release);
-	weft_unlock(&cq->lock, 0);
+	weft_unlock(&cq->lock, false);
 }
 
 int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
@@ -263,7 +264,7 @@ int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
 	cq->size = size;
 	cq->mask = size - 1;
 unlock:
-	weft_unlock(&cq->lock, 0);
+	weft_unlock(&cq->lock, false);
 	cq->nic->env->free(old);
 	return err;
 }
@@ -278,12 +279,12 @@ static void list_armed(struct weft_cq *cq)
 		cq->armed_next = cq->nic->armed;
 		cq->nic->armed = cq;
 	}
-	weft_unlock(&cq->nic->lock, 0);
+	weft_unlock(&cq->nic->lock, false);
 }
 
 void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 {
-	weft_lock(cq->nic, &cq->lock, thread);
+	bool own = weft_lock(cq->nic, &cq->lock, thread);
 	/* arming for any completion is not weakened by arming for solicited ones (11.4.2.2) */
 	cq->armed = solicited_only && cq->armed != 1 ? 2 : 1;
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
@@ -292,7 +293,7 @@ void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 			r->armed_at++;
 		atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
 	}
-	weft_unlock(&cq->lock, thread);
+	weft_unlock(&cq->lock, own);
 	list_armed(cq);
 	/* whoever completes after this sees the arming, or the caller's next poll sees it */
 	if (first_ring(cq))
@@ -335,7 +336,7 @@ void weft_nic_events(struct weft_nic *nic)
 		if (weft_trylock(nic, &cq->lock)) {
 			look(cq);
 			done = !cq->armed;
-			weft_unlock(&cq->lock, 0);
+			weft_unlock(&cq->lock, false);
 		} else {
 			/* its holder may wait for the list: come back */
 			weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_EVENT);
@@ -347,7 +348,7 @@ void weft_nic_events(struct weft_nic *nic)
 			at = &cq->armed_next;
 		}
 	}
-	weft_unlock(&nic->lock, 0);
+	weft_unlock(&nic->lock, false);
 }
 
 /* ---- Rings ---- */
@@ -427,7 +428,7 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 		r->promised += receives;
 		*off = r->off;
 	}
-	weft_unlock(&cq->lock, 0);
+	weft_unlock(&cq->lock, false);
 	return r ? 0 : -12;
 }
 
@@ -437,5 +438,5 @@ void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives)
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
 		if (r->off == off)
 			r->promised -= receives;
-	weft_unlock(&cq->lock, 0);
+	weft_unlock(&cq->lock, false);
 }

@@ -31,7 +31,8 @@ void weft_unlock_slow(struct weft_lock *lock);
 /* True: taken, as by thread 0. */
 bool weft_trylock(const struct weft_nic *nic, struct weft_lock *lock);
 
-static inline void weft_lock(const struct weft_nic *nic, struct weft_lock *lock, uint32_t thread)
+/* Returns the way by which it was taken, for weft_unlock. */
+static inline bool weft_lock(const struct weft_nic *nic, struct weft_lock *lock, uint32_t thread)
 {
 	if (__builtin_expect(thread && atomic_load_explicit(&lock->owner, memory_order_relaxed) == thread,
 			     1)) {
@@ -40,18 +41,17 @@ static inline void weft_lock(const struct weft_nic *nic, struct weft_lock *lock,
 		atomic_signal_fence(memory_order_seq_cst);
 		/* acquire: pairs with the release in weft_unlock_slow */
 		if (__builtin_expect(!atomic_load_explicit(&lock->wanted, memory_order_acquire), 1))
-			return;
+			return true;
 		atomic_store_explicit(&lock->inside, 0, memory_order_release);
 	}
 	weft_lock_slow(nic, lock, thread);
+	return false;
 }
 
-static inline void weft_unlock(struct weft_lock *lock, uint32_t thread)
+/* own: as weft_lock returned it; false where thread was 0. */
+static inline void weft_unlock(struct weft_lock *lock, bool own)
 {
-	if (__builtin_expect(thread &&
-				     atomic_load_explicit(&lock->owner, memory_order_relaxed) == thread &&
-				     atomic_load_explicit(&lock->inside, memory_order_relaxed),
-			     1))
+	if (__builtin_expect(own, 1))
 		/* release: pairs with the acquire of the visitor that waits for it */
 		atomic_store_explicit(&lock->inside, 0, memory_order_release);
 	else

@@ -122,8 +122,8 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &recv_cq->lock, 0);
 	nic->qps[qp->index] = qp;
-	weft_unlock(&recv_cq->lock, 0);
-	weft_unlock(&nic->lock, 0);
+	weft_unlock(&recv_cq->lock, false);
+	weft_unlock(&nic->lock, false);
 	return 0;
 free_send_queue:
 	nic->env->free(qp->sq);
@@ -193,9 +193,9 @@ int weft_qp_destroy(struct weft_qp *qp)
 	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &qp->recv_cq->lock, 0);
 	nic->qps[qp->index] = NULL;
-	weft_unlock(&qp->recv_cq->lock, 0);
-	weft_unlock(&nic->lock, 0);
-	weft_unlock(&qp->lock, 0);
+	weft_unlock(&qp->recv_cq->lock, false);
+	weft_unlock(&nic->lock, false);
+	weft_unlock(&qp->lock, false);
 	nic->env->free(qp->sq);
 	/* a stopped executor may still read the ring: it stays with the member */
 	if (!err) {
@@ -229,9 +229,10 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 		   const struct weft_qp_attr *attr, const struct weft_transport *transport,
 		   struct weft_caller *caller)
 {
+	bool own;
 	int err = 0;
 
-	weft_lock(qp->nic, &qp->lock, caller->thread);
+	own = weft_lock(qp->nic, &qp->lock, caller->thread);
 	if (to == WEFT_QPS_RESET) {
 		reset(qp);
 		goto unlock;
@@ -258,7 +259,7 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 	if (to == WEFT_QPS_SQD)
 		weft_sq_stop_waiting(qp);
 unlock:
-	weft_unlock(&qp->lock, caller->thread);
+	weft_unlock(&qp->lock, own);
 	return err;
 }
 
@@ -285,10 +286,10 @@ void weft_nic_faults(struct weft_nic *nic)
 			continue;
 		if (weft_trylock(nic, &qp->lock)) {
 			look(qp);
-			weft_unlock(&qp->lock, 0);
+			weft_unlock(&qp->lock, false);
 		} else {
 			weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_FAULT);
 		}
 	}
-	weft_unlock(&nic->lock, 0);
+	weft_unlock(&nic->lock, false);
 }

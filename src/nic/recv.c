@@ -42,7 +42,7 @@ void weft_rq_flush(struct weft_qp *qp)
 	weft_lock(qp->nic, &qp->recv_cq->lock, 0);
 	from = qp->rq_completed;
 	qp->rq_completed = qp->rq_posted;
-	weft_unlock(&qp->recv_cq->lock, 0);
+	weft_unlock(&qp->recv_cq->lock, false);
 	for (; from < qp->rq_posted; from++) {
 		struct weft_cqe cqe = { .wr_id = slot_at(qp, from)->wr_id,
 					.qp = qp,

@@ -25,7 +25,7 @@ static void list_waiting(struct weft_qp *qp)
 	qp->waiting_next = nic->waiting;
 	nic->waiting = qp;
 	atomic_fetch_add_explicit(&nic->nwaiting, 1, memory_order_relaxed);
-	weft_unlock(&nic->waiting_lock, 0);
+	weft_unlock(&nic->waiting_lock, false);
 }
 
 void weft_sq_wait(struct weft_qp *qp)
@@ -51,7 +51,7 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 			atomic_fetch_sub_explicit(&nic->nwaiting, 1, memory_order_relaxed);
 			break;
 		}
-	weft_unlock(&nic->waiting_lock, 0);
+	weft_unlock(&nic->waiting_lock, false);
 }
 
 static uint64_t patience_ns(const struct weft_qp *qp)
@@ -114,7 +114,7 @@ static struct weft_qp *take_waiting(struct weft_nic *nic)
 			atomic_fetch_sub_explicit(&nic->nwaiting, 1, memory_order_relaxed);
 			break;
 		}
-	weft_unlock(&nic->waiting_lock, 0);
+	weft_unlock(&nic->waiting_lock, false);
 	return qp;
 }
 
@@ -150,13 +150,13 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 			qp->waiting_next = again;
 			again = qp;
 		} else {
-			weft_unlock(&qp->lock, 0);
+			weft_unlock(&qp->lock, false);
 		}
 	}
 	while ((qp = again)) {
 		again = qp->waiting_next;
 		list_waiting(qp);
-		weft_unlock(&qp->lock, 0);
+		weft_unlock(&qp->lock, false);
 	}
 	return least;
 }

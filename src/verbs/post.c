@@ -88,9 +88,10 @@ int weft_verbs_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv
 {
 	struct weft_qp *qp = &weft_qp(ibqp)->nic;
 	struct weft_caller *caller = weft_caller();
+	bool own;
 	int err = 0;
 
-	weft_lock(qp->nic, &qp->lock, caller->thread);
+	own = weft_lock(qp->nic, &qp->lock, caller->thread);
 	for (; wr; wr = wr->next) {
 		err = post_one(qp, wr, caller);
 		if (err) {
@@ -98,7 +99,7 @@ int weft_verbs_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv
 			break;
 		}
 	}
-	weft_unlock(&qp->lock, caller->thread);
+	weft_unlock(&qp->lock, own);
 	return err;
 }
 
@@ -106,9 +107,10 @@ int weft_verbs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv
 {
 	struct weft_qp *qp = &weft_qp(ibqp)->nic;
 	struct weft_caller *caller = weft_caller();
+	bool own;
 	int err = 0;
 
-	weft_lock(qp->nic, &qp->lock, caller->thread);
+	own = weft_lock(qp->nic, &qp->lock, caller->thread);
 	for (; wr; wr = wr->next) {
 		err = -weft_rq_post(qp, wr->wr_id, (const struct weft_pool_sge *)wr->sg_list,
 				    (uint32_t)wr->num_sge);
@@ -117,6 +119,6 @@ int weft_verbs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv
 			break;
 		}
 	}
-	weft_unlock(&qp->lock, caller->thread);
+	weft_unlock(&qp->lock, own);
 	return err;
 }

@@ -107,11 +107,12 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 {
 	struct weft_lock *lock = &ring_lock[((uintptr_t)p->ring >> 6) % 64];
 	struct weft_pool_cqe *cqe;
+	bool own;
 	uint64_t position;
 	uint32_t armed;
 
 	atomic_store_explicit(&qp->slot->rq_taken, ++p->taken, memory_order_relaxed);
-	weft_lock(qp->nic, lock, thread);
+	own = weft_lock(qp->nic, lock, thread);
 	position = atomic_load_explicit(&p->ring->produced, memory_order_relaxed);
 	cqe = &p->ring->cqe[position & p->ring_mask];
 	fill(cqe, qp, wqe, wr_id, bytes, status);
@@ -119,7 +120,7 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 	atomic_store_explicit(&cqe->lap, (uint32_t)(position / (p->ring_mask + 1ull)) + 1,
 			      memory_order_release);
 	atomic_store_explicit(&p->ring->produced, position + 1, memory_order_relaxed);
-	weft_unlock(lock, thread);
+	weft_unlock(lock, own);
 	/* the barrier of who arms stands in for ours (weft_cq_arm) */
 	atomic_signal_fence(memory_order_seq_cst);
 	armed = atomic_load_explicit(&p->ring->armed, memory_order_relaxed);
