@@ -184,7 +184,7 @@ int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t t
 
 	/* spinning programs find nothing most of the time: look before locking; and again when
 	 * another thread was faster, for 0 says that all is empty */
-	while (!got && (r = filled_ring(cq))) {
+	while (!got && n > 0 && (r = filled_ring(cq))) {
 		own = weft_lock(cq->nic, &cq->lock, thread);
 		/* what was drained from the rings meanwhile is older than what they hold now */
 		got = weft_cq_poll_private(cq, n, wc);
