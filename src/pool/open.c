@@ -249,6 +249,7 @@ static int map(struct weft_attachment *a)
 	pool->members = (void *)(pool->base + WEFT_OFF_MEMBERS);
 	pool->qps = (void *)(pool->base + WEFT_OFF_QPS);
 	pool->mrs = (void *)(pool->base + WEFT_OFF_MRS);
+	pool->mr_ready[0] = UINT32_MAX; /* no key: the entry of key 0 may not be mapped */
 	return weft_pool_window(pool, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases)) ? 0 :
 											      -ENOMEM;
 }
