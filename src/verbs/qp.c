@@ -168,8 +168,10 @@ static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int ma
 
 static struct weft_qp_attr for_nic(const struct ibv_qp_attr *attr)
 {
+	/* with no resources for READ and atomics, a responder refuses them (11.2.5.2, as cards do) */
+	unsigned int access = attr->max_dest_rd_atomic ? ~0u : IBV_ACCESS_REMOTE_WRITE;
 	struct weft_qp_attr nic = { .dest_qpn = attr->dest_qp_num,
-				    .access = (uint8_t)attr->qp_access_flags,
+				    .access = (uint8_t)(attr->qp_access_flags & access),
 				    .min_rnr_timer = attr->min_rnr_timer,
 				    .rnr_retry = attr->rnr_retry,
 				    .retry_cnt = attr->retry_cnt,
