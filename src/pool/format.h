@@ -201,9 +201,9 @@ struct weft_pool_qp {
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted;
 	_Atomic uint64_t rq_start;
 
-	/* [O] too, but about the peer: how many of its receives I have used, in which epoch */
+	/* [O] too, but about the peer: how many of its receives I have used, in which epoch of whose */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken;
-	_Atomic uint32_t rq_taken_epoch;
+	_Atomic uint32_t rq_taken_epoch, rq_taken_qpn;
 	/* the peer's conn word at which I found it at fault, why (enum weft_event), and its QPN: the
 	 * peer's owner derives its state from it, even when I have gone */
 	_Atomic uint64_t fault_conn;

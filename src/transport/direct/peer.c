@@ -17,11 +17,13 @@ static void resume_receives(struct weft_qp *qp, struct peer *p)
 	uint64_t start = p->slot->rq_start;
 
 	p->rq_epoch = p->slot->rq_epoch;
-	p->taken = qp->slot->rq_taken_epoch == p->rq_epoch ?
+	p->taken = qp->slot->rq_taken_epoch == p->rq_epoch &&
+				   qp->slot->rq_taken_qpn == qp->attr.dest_qpn ?
 			   atomic_load_explicit(&qp->slot->rq_taken, memory_order_relaxed) :
 			   start;
 	p->posted = p->taken;
 	qp->slot->rq_taken_epoch = p->rq_epoch;
+	qp->slot->rq_taken_qpn = qp->attr.dest_qpn;
 	atomic_store_explicit(&qp->slot->rq_taken, p->taken, memory_order_relaxed);
 }
 
