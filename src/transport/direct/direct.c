@@ -65,19 +65,19 @@ static enum weft_outcome execute_send(struct job *job)
 	uint64_t wr_id, room = 0, bytes = job->here.len_bytes;
 	struct peer *p = job->peer;
 	struct weft_spans there;
-	uint32_t n;
+	uint32_t used = 0;
 	int err;
 
 	if (!recv)
 		return WEFT_NO_RECEIVE;
 	wr_id = recv->wr_id;
-	n = recv->num_sge <= WEFT_MAX_SGE ? recv->num_sge : 0;
-	for (uint32_t i = 0; i < n; i++)
-		room += recv->sge[i].len_bytes;
+	/* what lies behind the last byte is not looked at */
+	while (used < recv->num_sge && used < WEFT_MAX_SGE && room < bytes)
+		room += recv->sge[used++].len_bytes;
 	if (room < bytes)
 		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
 				   WEFT_WC_REM_INV_REQ_ERR);
-	if (!weft_spans_find(job->qp->nic->pool, recv->sge, bytes ? n : 0, p->owner, p->pd,
+	if (!weft_spans_find(job->qp->nic->pool, recv->sge, used, p->owner, p->pd,
 			     WEFT_ACCESS_LOCAL_WRITE, &there))
 		return bad_receive(job, wr_id, WEFT_WC_LOC_PROT_ERR, WEFT_EVENT_QP_FATAL,
 				   WEFT_WC_REM_OP_ERR);
@@ -159,8 +159,6 @@ HOT enum weft_outcome execute_atomic(struct job *job)
 	uint64_t old;
 	int err;
 
-	if (job->here.len_bytes != 8)
-		return fail_here(job, WEFT_WC_LOC_LEN_ERR);
 	outcome = find_remote(job, 8, WEFT_ACCESS_REMOTE_ATOMIC, &at);
 	if (outcome != WEFT_DONE)
 		return outcome;
@@ -177,36 +175,58 @@ HOT enum weft_outcome execute_atomic(struct job *job)
 	return WEFT_DONE;
 }
 
-/* The bytes of a request on this side. False: a key does not hold. */
-HOT bool gather(struct job *job)
+static uint64_t listed_bytes(const struct weft_wqe *wqe)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < wqe->num_sge; i++)
+		bytes += wqe->sge[i].len_bytes;
+	return bytes;
+}
+
+/* The bytes of a request on this side. What is wrong with them: first their number, then keys. */
+HOT enum weft_wc_status gather(struct job *job)
 {
 	struct weft_pool *pool = job->qp->nic->pool;
 	struct weft_wqe *wqe = job->wqe;
+	uint64_t bytes;
 	uint8_t access;
+	bool found;
 
 	if (wqe->flags & WEFT_SEND_INLINE) {
-		job->here.n = 1;
 		job->here.len_bytes = wqe->len_bytes;
 		weft_span_private(&job->here.span[0], weft_wqe_inline(wqe), wqe->len_bytes);
-		return true;
+		return WEFT_WC_SUCCESS;
 	}
+	bytes = wqe->num_sge == 1 ? wqe->sge[0].len_bytes : listed_bytes(wqe);
+	if (bytes > WEFT_MAX_MSG_BYTES || (wqe->opcode >= WEFT_OP_CMP_SWAP && bytes != 8))
+		return WEFT_WC_LOC_LEN_ERR;
+	job->here.len_bytes = bytes;
+	wqe->len_bytes = (uint32_t)bytes;
 	access = wqe->opcode >= WEFT_OP_READ ? WEFT_ACCESS_LOCAL_WRITE : 0;
-	if (wqe->num_sge != 1 || !wqe->sge[0].len_bytes)
-		return weft_spans_find(pool, wqe->sge, wqe->num_sge, pool->me, job->qp->pd, access,
-				       &job->here);
-	job->here.n = 1;
-	job->here.len_bytes = wqe->sge[0].len_bytes;
-	return weft_mr_find(pool, wqe->sge[0].lkey, pool->me, job->qp->pd, wqe->sge[0].addr,
-			    wqe->sge[0].len_bytes, access, &job->here.span[0]);
+	if (wqe->num_sge != 1 || !bytes)
+		found = weft_spans_find(pool, wqe->sge, wqe->num_sge, pool->me, job->qp->pd, access,
+					&job->here);
+	else
+		found = weft_mr_find(pool, wqe->sge[0].lkey, pool->me, job->qp->pd, wqe->sge[0].addr,
+				     bytes, access, &job->here.span[0]);
+	return found ? WEFT_WC_SUCCESS : WEFT_WC_LOC_PROT_ERR;
+}
+
+/* What is wrong on this side is told although nobody answers. */
+static __attribute__((noinline)) enum weft_outcome without_peer(struct job *job)
+{
+	enum weft_wc_status status = gather(job);
+
+	return status ? fail_here(job, status) : WEFT_NO_ANSWER;
 }
 
 HOT enum weft_outcome carry_out(struct job *job)
 {
-	if (!gather(job))
-		return fail_here(job, WEFT_WC_LOC_PROT_ERR);
-	if (job->here.len_bytes > WEFT_MAX_MSG_BYTES)
-		return fail_here(job, WEFT_WC_LOC_LEN_ERR);
-	job->wqe->len_bytes = (uint32_t)job->here.len_bytes;
+	enum weft_wc_status status = gather(job);
+
+	if (status)
+		return fail_here(job, status);
 	switch ((enum weft_opcode)job->wqe->opcode) {
 	case WEFT_OP_WRITE:
 	case WEFT_OP_WRITE_IMM:
@@ -247,23 +267,24 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 					      enum weft_wc_status *status)
 {
 	struct peer *p = weft_peer(qp);
-	enum weft_outcome outcome = WEFT_NO_ANSWER;
+	enum weft_outcome outcome;
 	struct job job;
 	uint64_t next;
 
+	job.qp = qp;
+	job.peer = p;
+	job.wqe = wqe;
+	job.caller = caller;
+	job.status = status;
 	if (!p->slot && !weft_peer_find(qp, p))
-		return WEFT_NO_ANSWER;
+		return without_peer(&job);
 	next = begin(caller, p->slot->owner);
 	if (__builtin_expect(
 		    atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->conn, 1) ||
-	    weft_peer_read(qp, p)) {
-		job.qp = qp;
-		job.peer = p;
-		job.wqe = wqe;
-		job.caller = caller;
-		job.status = status;
+	    weft_peer_read(qp, p))
 		outcome = carry_out(&job);
-	}
+	else
+		outcome = without_peer(&job);
 	end(caller, next);
 	return outcome;
 }
