@@ -64,3 +64,57 @@ void weft_handle_remove(const void *object)
 	pthread_mutex_unlock(&mutex);
 	free(h);
 }
+
+static const struct ibv_context *context_of(const struct handle *h)
+{
+	const void *object = (const void *)h->object;
+
+	switch (h->kind) {
+	case WEFT_HANDLE_PD:
+		return ((const struct ibv_pd *)object)->context;
+	case WEFT_HANDLE_MR:
+		return ((const struct ibv_mr *)object)->context;
+	case WEFT_HANDLE_CQ:
+		return ((const struct ibv_cq *)object)->context;
+	case WEFT_HANDLE_CHANNEL:
+		return ((const struct ibv_comp_channel *)object)->context;
+	case WEFT_HANDLE_QP:
+		return ((const struct ibv_qp *)object)->context;
+	}
+	return NULL;
+}
+
+struct search {
+	const struct ibv_context *context;
+	enum weft_handle_kind kind;
+	void **list; /* NULL: only count */
+	size_t n;
+};
+
+static void visit(const void *node, VISIT order, void *arg)
+{
+	const struct handle *h = *(const struct handle *const *)node;
+	struct search *s = arg;
+
+	if ((order != postorder && order != leaf) || h->kind != s->kind ||
+	    context_of(h) != s->context)
+		return;
+	if (s->list)
+		s->list[s->n] = (void *)h->object;
+	s->n++;
+}
+
+size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind kind, void ***list)
+{
+	struct search s = { .context = context, .kind = kind };
+
+	pthread_mutex_lock(&mutex);
+	twalk_r(handles, visit, &s);
+	s.list = s.n ? malloc(s.n * sizeof(*s.list)) : NULL;
+	s.n = 0;
+	if (s.list)
+		twalk_r(handles, visit, &s);
+	pthread_mutex_unlock(&mutex);
+	*list = s.list;
+	return s.n;
+}
