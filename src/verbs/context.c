@@ -127,6 +127,15 @@ struct weft_context *weft_context_find(const struct ibv_context *context)
 	return ctx;
 }
 
+void weft_context_forget(void)
+{
+	struct weft_context *ctx = atomic_load_explicit(&contexts, memory_order_acquire);
+
+	/* their descriptors stay: the program may have them in its lists */
+	for (; ctx; ctx = ctx->next)
+		atomic_store_explicit(&ctx->state, CLOSED, memory_order_release);
+}
+
 /* 0 or -errno. */
 static int open_fds(struct ibv_context *context)
 {

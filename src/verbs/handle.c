@@ -65,6 +65,12 @@ void weft_handle_remove(const void *object)
 	free(h);
 }
 
+void weft_handle_forget(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	handles = NULL; /* another thread may have been changing it: not to be walked */
+}
+
 static const struct ibv_context *context_of(const struct handle *h)
 {
 	const void *object = (const void *)h->object;

@@ -27,6 +27,8 @@ enum weft_handle_kind {
 int weft_handle_add(const void *object, enum weft_handle_kind kind);
 bool weft_handle_is(const void *object, enum weft_handle_kind kind);
 void weft_handle_remove(const void *object);
+/* In a fork's child: they are its parent's. Async-signal-safe. */
+void weft_handle_forget(void);
 /* Those of a kind that belong to a context, in an array to be freed; none when memory is out. */
 size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind kind, void ***list);
 

@@ -195,6 +195,8 @@ static void forget_in_child(void)
 {
 	weft_process.contexts = 0;
 	weft_process.generation++;
+	weft_context_forget();
+	weft_handle_forget();
 	weft_engine_forget();
 	weft_pool_forget();
 	pthread_mutex_init(&mutex, NULL);

@@ -60,6 +60,8 @@ struct weft_context {
  * touches what it is given. Any thread, no lock.
  */
 struct weft_context *weft_context_find(const struct ibv_context *context);
+/* In a fork's child: none is open. Async-signal-safe. */
+void weft_context_forget(void);
 
 /*
  * The nic's side of a context (attach.c). Attach is called by ibv_open_device with vctx complete: 0
