@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,14 +85,19 @@ static void make_end(struct end *end, bool is_far)
 	}
 }
 
+static void deregister(struct end *end, enum kind kind)
+{
+	assert_int_equal(ibv_dereg_mr(end->mr[kind]), 0);
+	end->mr[kind] = NULL;
+}
+
 static void end_end(struct end *end)
 {
 	assert_int_equal(ibv_destroy_qp(end->qp), 0);
 	for (enum kind k = 0; k < KINDS; k++) {
-		void *at = end->mr[k]->addr;
-
-		assert_int_equal(ibv_dereg_mr(end->mr[k]), 0);
-		free_memory(k, at);
+		if (end->mr[k])
+			deregister(end, k);
+		free_memory(k, (void *)(uintptr_t)end->buffer[k].at);
 	}
 	assert_int_equal(ibv_destroy_cq(end->cq), 0);
 	assert_int_equal(ibv_dealloc_pd(end->pd), 0);
@@ -109,9 +115,9 @@ static struct address address_of(const struct end *end)
 /* ---- What the far end is asked ---- */
 
 struct request {
-	enum { RECEIVE, NEXT, LITMUS, END } what;
+	enum { RECEIVE, NEXT, LITMUS, EVENT, MODIFY, STATE, DEREGISTER, UNMAP, END } what;
 	uint64_t wr_id;
-	int num_sge;
+	int num_sge; /* or the argument of what needs one */
 	struct ibv_sge sge[RIG_SGE];
 	struct litmus game;
 };
@@ -119,7 +125,20 @@ struct request {
 struct answer {
 	struct ibv_wc wc;
 	struct litmus_result result;
+	int value;
 };
+
+static int next_event(struct end *end)
+{
+	struct pollfd fd = { end->context->async_fd, POLLIN, 0 };
+	struct ibv_async_event event;
+
+	assert_int_equal(poll(&fd, 1, 10000), 1);
+	assert_int_equal(ibv_get_async_event(end->context, &event), 0);
+	assert_ptr_equal(event.element.qp, end->qp);
+	ibv_ack_async_event(&event);
+	return (int)event.event_type;
+}
 
 static struct answer serve(struct end *end, struct request *r)
 {
@@ -135,6 +154,21 @@ static struct answer serve(struct end *end, struct request *r)
 		break;
 	case LITMUS:
 		answer.result = litmus_play(end, &r->game, false);
+		break;
+	case EVENT:
+		answer.value = next_event(end);
+		break;
+	case MODIFY:
+		rig_move(end->qp, (enum ibv_qp_state)r->num_sge, 0);
+		break;
+	case STATE:
+		answer.value = (int)rig_state(end->qp);
+		break;
+	case DEREGISTER:
+		deregister(end, (enum kind)r->num_sge);
+		break;
+	case UNMAP:
+		munmap((void *)(uintptr_t)end->buffer[r->num_sge].at, ENDS_BYTES);
 		break;
 	case END:
 		break;
@@ -260,13 +294,55 @@ void ends_close(struct end *near, struct far *far)
 
 	if (far->here) {
 		end_end(far->here);
-	} else {
+	} else if (far->pid) {
 		send_request(far, &request);
 		assert_int_equal(waitpid(far->pid, &status, 0), far->pid);
 		assert_int_equal(status, 0);
 		close(far->socket);
 	}
 	end_end(near);
+}
+
+void far_kill(struct far *far, int signal)
+{
+	int status;
+
+	assert_int_equal(kill(far->pid, signal), 0);
+	assert_int_equal(waitpid(far->pid, &status, 0), far->pid);
+	close(far->socket);
+	far->pid = 0;
+}
+
+static int ask_value(struct far *far, int what, int argument)
+{
+	struct request request = { .what = what, .num_sge = argument };
+
+	return ask(far, &request).value;
+}
+
+enum ibv_event_type far_event(struct far *far)
+{
+	return (enum ibv_event_type)ask_value(far, EVENT, 0);
+}
+
+void far_modify(struct far *far, enum ibv_qp_state to)
+{
+	ask_value(far, MODIFY, (int)to);
+}
+
+enum ibv_qp_state far_state(struct far *far)
+{
+	return (enum ibv_qp_state)ask_value(far, STATE, 0);
+}
+
+void far_deregister(struct far *far, enum kind kind)
+{
+	ask_value(far, DEREGISTER, (int)kind);
+}
+
+void far_unmap(struct far *far, enum kind kind)
+{
+	ask_value(far, UNMAP, (int)kind);
 }
 
 void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int num_sge)

@@ -57,6 +57,16 @@ void ends_close(struct end *near, struct far *far);
 /* The far end's verbs; what goes wrong there fails the test. */
 void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int num_sge);
 struct ibv_wc far_next(struct far *far);
+/* Waits for its next asynchronous event: about its queue pair. */
+enum ibv_event_type far_event(struct far *far);
+void far_modify(struct far *far, enum ibv_qp_state to);
+enum ibv_qp_state far_state(struct far *far);
+/* Ends a region, or takes its memory away under it. */
+void far_deregister(struct far *far, enum kind kind);
+void far_unmap(struct far *far, enum kind kind);
+/* Ends its process by a signal; ends_close() is to be called all the same. */
+void far_kill(struct far *far, int signal);
+
 /* It plays while the near end does; litmus.h. */
 struct litmus;
 struct litmus_result;

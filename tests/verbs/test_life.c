@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Ends that come early: a device closed over its objects, a fork, a peer that fails, is killed or
+ * takes its memory away, in this process and in another.
+ */
+#include "ends.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../abi/pool.h"
+
+#define S 1000000000ull
+
+static struct end near;
+static struct far far;
+
+static int setup_here(void **state)
+{
+	ends_open(&near, &far, false);
+	return 0;
+}
+
+static int setup_other_process(void **state)
+{
+	ends_open(&near, &far, true);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	ends_close(&near, &far);
+	return 0;
+}
+
+/* ---- Closing and forking ---- */
+
+static void expect_all_gone(struct rig *rig, struct ibv_mr *mr)
+{
+	RIG_REFUSED(ibv_dereg_mr(mr));
+	for (int i = 0; i < 2; i++) {
+		RIG_REFUSED(ibv_destroy_qp(rig->qp[i]));
+		RIG_REFUSED(ibv_destroy_cq(rig->cq[i]));
+	}
+	RIG_REFUSED(ibv_destroy_comp_channel(rig->channel));
+	RIG_REFUSED(ibv_dealloc_pd(rig->pd));
+	errno = 0;
+	assert_int_equal(ibv_close_device(rig->context), -1);
+	assert_int_equal(errno, EINVAL);
+}
+
+/* Objects end with their device, even with events that nobody has acknowledged; another open
+ * device's do not. */
+static void closed_over_objects(void **state)
+{
+	struct rig rig = { 0 }, other = { 0 };
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	void *arg;
+
+	rig_open(&other);
+	rig_open(&rig);
+	rig_connect(&rig, &(struct rig_wish){ 0 });
+	mr = rig_region(rig.pd, 8192);
+	strcpy(mr->addr, "stays");
+	assert_int_equal(ibv_req_notify_cq(rig.cq[0], 0), 0);
+	assert_int_equal(rig_receive(rig.qp[1], 1, mr, mr->addr, 8), 0);
+	assert_int_equal(rig_send(rig.qp[0], 1, mr, mr->addr, 8), 0);
+	assert_int_equal(rig_send(rig.qp[0], 2, mr, mr->addr, 8), 0); /* waits */
+	assert_int_equal(ibv_get_cq_event(rig.channel, &cq, &arg), 0);
+	arg = mr->addr;
+	assert_int_equal(ibv_close_device(rig.context), 0);
+	assert_string_equal(arg, "stays");
+	assert_int_equal(munmap(arg, 8192), 0);
+	expect_all_gone(&rig, mr);
+	rig_connect(&other, &(struct rig_wish){ 0 });
+	assert_int_equal(rig_receive(other.qp[1], 1, NULL, NULL, 0), 0);
+	assert_int_equal(rig_send(other.qp[0], 1, NULL, NULL, 0), 0);
+	rig_expect(other.cq[0], IBV_WC_SUCCESS, 1);
+	rig_close(&other);
+}
+
+static void child_of_fork(struct rig *rig, struct ibv_mr *mr, bool destroys)
+{
+	struct rig mine = { 0 };
+
+	if (destroys)
+		expect_all_gone(rig, mr);
+	rig_open(&mine);
+	rig_connect(&mine, &(struct rig_wish){ 0 });
+	assert_int_equal(rig_receive(mine.qp[1], 1, NULL, NULL, 0), 0);
+	assert_int_equal(rig_send(mine.qp[0], 1, NULL, NULL, 0), 0);
+	rig_expect(mine.cq[0], IBV_WC_SUCCESS, 1);
+	rig_close(&mine);
+	_exit(0);
+}
+
+/* To a child nothing is open; it may open the device itself. Its parent goes on. */
+static void forked(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_mr *mr = rig_region(rig->pd, 8192);
+
+	for (int round = 0; round < 4; round++) {
+		pid_t pid = fork();
+		int status;
+
+		assert_true(pid >= 0);
+		if (!pid)
+			child_of_fork(rig, mr, round % 2);
+		assert_int_equal(rig_receive(rig->qp[1], 1, mr, mr->addr, 8), 0);
+		assert_int_equal(rig_send(rig->qp[0], 1, mr, mr->addr, 8), 0);
+		rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
+		rig_expect(rig->cq[1], IBV_WC_SUCCESS, 1);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+	rig_region_end(mr);
+}
+
+/* ---- The far end fails ---- */
+
+static int request(enum ibv_wr_opcode opcode, enum kind kind, uint32_t key)
+{
+	return rig_rdma(near.qp, opcode, 1, near.mr[KIND_POOLED], near.mr[KIND_POOLED]->addr, 8,
+			far.buffer[kind].at + (-far.buffer[kind].at & 7), key);
+}
+
+static void stale_key(void **state)
+{
+	assert_int_equal(request(IBV_WR_RDMA_WRITE, KIND_POOLED, far.buffer[KIND_POOLED].key), 0);
+	rig_expect(near.cq, IBV_WC_SUCCESS, 1);
+	far_deregister(&far, KIND_POOLED);
+	assert_int_equal(request(IBV_WR_RDMA_WRITE, KIND_POOLED, far.buffer[KIND_POOLED].key), 0);
+	rig_expect(near.cq, IBV_WC_REM_ACCESS_ERR, 1);
+	assert_int_equal(far_event(&far), IBV_EVENT_QP_ACCESS_ERR);
+	assert_int_equal(far_state(&far), IBV_QPS_ERR);
+}
+
+static void bad_receive(void **state)
+{
+	struct ibv_sge room = { far.buffer[KIND_POOLED].at, 8, 0x12345 };
+
+	far_receive(&far, 5, &room, 1);
+	room.lkey = far.buffer[KIND_POOLED].key;
+	far_receive(&far, 6, &room, 1);
+	assert_int_equal(rig_send(near.qp, 1, near.mr[KIND_DATA], near.mr[KIND_DATA]->addr, 8), 0);
+	rig_expect(near.cq, IBV_WC_REM_OP_ERR, 1);
+	assert_int_equal(far_event(&far), IBV_EVENT_QP_FATAL);
+	assert_int_equal(far_next(&far).status, IBV_WC_LOC_PROT_ERR);
+	assert_int_equal(far_next(&far).status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(far_state(&far), IBV_QPS_ERR);
+}
+
+/* Outstanding requests end when the far end says so, or is no more. */
+static void reset_under_requests(void **state)
+{
+	uint64_t begun = rig_now_ns();
+
+	assert_int_equal(rig_send(near.qp, 1, NULL, NULL, 0), 0); /* waits for a receive */
+	assert_int_equal(rig_send(near.qp, 2, NULL, NULL, 0), 0);
+	far_modify(&far, IBV_QPS_RESET);
+	rig_expect(near.cq, IBV_WC_RETRY_EXC_ERR, 1);
+	assert_in_range(rig_now_ns() - begun, S / 2, 3 * S); /* 8 times 67 ms */
+	rig_expect(near.cq, IBV_WC_WR_FLUSH_ERR, 2);
+}
+
+static void killed_before_requests(void **state)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						      IBV_WR_ATOMIC_FETCH_AND_ADD };
+	enum kind kind = KIND_DATA; /* its own memory: not there any more */
+
+	far_kill(&far, SIGKILL);
+	for (size_t i = 0; i < COUNT(opcodes); i++)
+		assert_int_equal(request(opcodes[i], kind, far.buffer[kind].key), 0);
+	rig_expect(near.cq, IBV_WC_RETRY_EXC_ERR, 1);
+	rig_expect(near.cq, IBV_WC_WR_FLUSH_ERR, 1);
+	rig_expect(near.cq, IBV_WC_WR_FLUSH_ERR, 1);
+}
+
+/* It registered memory and then unmapped it: its own fault, told to both, and nobody crashes. */
+static void unmapped_in_place(void **state)
+{
+	const enum ibv_wr_opcode *opcode = *state;
+
+	far_unmap(&far, KIND_SHARED);
+	assert_int_equal(request(*opcode, KIND_SHARED, far.buffer[KIND_SHARED].key), 0);
+	rig_expect(near.cq, IBV_WC_REM_OP_ERR, 1);
+	assert_int_equal(far_event(&far), IBV_EVENT_QP_ACCESS_ERR);
+	assert_int_equal(far_state(&far), IBV_QPS_ERR);
+}
+
+static enum ibv_wr_opcode the_write = IBV_WR_RDMA_WRITE, the_read = IBV_WR_RDMA_READ,
+			  the_swap = IBV_WR_ATOMIC_CMP_AND_SWP;
+
+/* ---- Length ---- */
+
+/* Messages of up to 2 GiB; more is refused before anything moves. */
+static void long_messages(void **state)
+{
+	size_t bytes = 3ull << 29;
+	void *at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct ibv_mr *mr = ibv_reg_mr(near.pd, at, bytes, 0);
+	struct ibv_sge sge[2];
+	struct ibv_send_wr *bad, wr = { .wr_id = 1,
+					.sg_list = sge,
+					.num_sge = 2,
+					.opcode = IBV_WR_RDMA_WRITE };
+
+	assert_non_null(mr);
+	sge[0] = sge[1] = (struct ibv_sge){ (uintptr_t)at, (uint32_t)bytes, mr->lkey };
+	wr.wr.rdma.remote_addr = far.buffer[0].at;
+	wr.wr.rdma.rkey = far.buffer[0].key;
+	assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
+	rig_expect(near.cq, IBV_WC_LOC_LEN_ERR, 1);
+	assert_int_equal(far_state(&far), IBV_QPS_RTS);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	munmap(at, bytes);
+}
+
+static int run(void)
+{
+#define HERE(name)	  { #name, name, setup_here, teardown, NULL }
+#define OTHER(name)	  { #name "_in_another_process", name, setup_other_process, teardown, NULL }
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(closed_over_objects),
+		cmocka_unit_test_setup_teardown(forked, rig_setup_connected, rig_teardown),
+		HERE(stale_key), OTHER(stale_key), HERE(bad_receive), OTHER(bad_receive),
+		HERE(reset_under_requests), OTHER(reset_under_requests),
+		OTHER(killed_before_requests),
+		{ "unmapped_write", unmapped_in_place, setup_other_process, teardown, &the_write },
+		{ "unmapped_read", unmapped_in_place, setup_other_process, teardown, &the_read },
+		{ "unmapped_swap", unmapped_in_place, setup_other_process, teardown, &the_swap },
+		HERE(long_messages), OTHER(long_messages),
+	};
+
+	return cmocka_run_group_tests_name("life", tests, make_pool, remove_pool);
+}
+
+int main(int argc, char **argv)
+{
+	return ends_main(argc, argv, run);
+}
