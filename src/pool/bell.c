@@ -15,6 +15,7 @@
 #include "pool/internal.h"
 
 #define PATIENCE_NS 1000000000ll
+#define SPINS	    256u
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
@@ -94,21 +95,21 @@ static int wait_line(struct weft_pool *pool, struct weft_pool_line *line, uint16
 
 	if (!concerns(busy, member, holder))
 		return 0;
-	for (unsigned int spins = 0;; spins++) {
+	for (unsigned int spins = 1;; spins++) {
 		now = atomic_load_explicit(&line->busy, memory_order_acquire);
 		if (now != busy)
 			return 0;
-		if (spins < 100)
+		if (spins % SPINS)
 			continue;
-		sched_yield();
-		if (spins % 1000 == 0 && !weft_pool_alive(pool, holder, incarnation))
+		if (!weft_pool_alive(pool, holder, incarnation))
 			return 0;
 		if (now_ns() > deadline_ns)
 			return -ETIMEDOUT;
+		sched_yield();
 	}
 }
 
-int weft_member_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns)
+int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns)
 {
 	int64_t deadline_ns = now_ns() + timeout_ns;
 	int err = 0;
@@ -121,7 +122,7 @@ int weft_member_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeo
 		if (!m)
 			return -ENOMEM;
 		incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
-		if (!incarnation)
+		if (!incarnation || (i == member && i != pool->me))
 			continue;
 		lines = atomic_load_explicit(&m->lines, memory_order_acquire);
 		for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
@@ -134,5 +135,5 @@ int weft_member_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeo
 int weft_pool_quiesce(struct weft_pool *pool)
 {
 	weft_pool_barrier(pool);
-	return weft_member_wait_idle(pool, pool->me, PATIENCE_NS);
+	return weft_bell_wait_idle(pool, pool->me, PATIENCE_NS);
 }

@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
+#define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
 #define WEFT_POOL_VERSION 2u
 
 #define WEFT_PAGE	  4096ull
@@ -65,11 +66,15 @@ struct weft_pool_header {
 	uint64_t magic;	    /* [L] written last when the pool is made */
 	uint32_t version;   /* [L] */
 	uint32_t reserved;
-	uint64_t signature; /* [L] of the layout (open.c) */
+	uint64_t signature; /* [L] of the layout (file.c) */
 	uint64_t file_bytes;
 	uint64_t incarnations;		/* [L] the last one given out */
 	_Atomic uint64_t members_high;	/* [L] members ever used are below this; their pages stay */
 	struct weft_counters departed;	/* [L] sums of the members that have gone */
+	/* [L] While `merging` names a member, + 1, `merged` is what becomes of `departed`, and the
+	 * counters of its lines are void. */
+	struct weft_counters merged;
+	_Atomic uint64_t merging;
 };
 
 /*

@@ -28,12 +28,15 @@ struct weft_own_box {
 
 struct weft_attachment {
 	struct weft_pool pool;
-	char path[PATH_MAX];
-	int fd;
+	char path[PATH_MAX]; /* absolute */
 	dev_t dev;
 	ino_t ino;
 	unsigned int references;
-	pthread_mutex_t mutex; /* guards all below, and orders the file lock between threads */
+	pthread_mutex_t fd_mutex; /* guards the next; taken last */
+	int fd;			  /* for reserving and mapping; it holds no lock */
+	bool unlinked;		  /* and the user has been told */
+	_Atomic uint32_t watched; /* where the next look for dead members begins */
+	pthread_mutex_t mutex;	  /* guards all below */
 
 	struct weft_segment_books *books[WEFT_SEGMENTS];
 	uint32_t books_first, books_end; /* there are none outside */
@@ -55,18 +58,30 @@ static inline struct weft_attachment *weft_attachment(struct weft_pool *pool)
 
 /* open.c: the descriptor of the pool file, opened again if the program closed it. fd or -errno. */
 int weft_open_fd(struct weft_attachment *a);
-/* The path that the user means; own: it is the default one. -ENAMETOOLONG. */
-int weft_open_choose(const char *path, char chosen[PATH_MAX], bool *own);
-/* Whether the file is a pool of this version and layout. -EPROTO, -EPERM, or fstat(2)'s. */
-int weft_open_check(int fd, bool own, uint64_t *bytes, const char **why);
+/* Is fd the pool file still, or has the program closed that number and used it anew? */
+bool weft_open_is_ours(const struct weft_attachment *a, int fd);
 
-/* lock.c: the file lock over leases (byte 0), and a member's proof of life (its own byte).
- * Callers of the file lock hold a->mutex. */
-int weft_lock_file(int fd);
-int weft_lock_file_shared(int fd); /* does not wait; also where fd is open for reading only */
-void weft_lock_file_release(int fd);
-int weft_lock_member(int fd, uint16_t member);	  /* -EAGAIN: it lives */
-void weft_lock_member_release(int fd, uint16_t member);
+/* file.c: the path that the user means; own: it is the default one. -ENAMETOOLONG. */
+int weft_file_choose(const char *path, char chosen[PATH_MAX], bool *own);
+/* Opens the pool, made if need be, with the file lock held: a descriptor; or check's errors, open(2)'s,
+ * -ENOSPC. */
+int weft_file_open(const char *path, bool own, uint64_t *bytes, const char **why);
+/* Whether the file is a pool of this version and layout. -EPROTO, -EPERM, or fstat(2)'s. */
+int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why);
+
+/*
+ * lock.c: the file lock over leases (byte 0), and a member's proof of life (its own byte). A critical
+ * section has a descriptor of its own from enter to leave: two of one process exclude each other,
+ * too. Where open is taken for enter, nothing is locked yet.
+ */
+int weft_lock_enter(struct weft_attachment *a); /* waits; a descriptor or -errno */
+int weft_lock_open(struct weft_attachment *a);
+void weft_lock_leave(const struct weft_attachment *a, int fd);
+
+int weft_lock_file(int fd, bool wait);	   /* -EAGAIN if it may not wait */
+int weft_lock_file_shared(int fd);	   /* does not wait; also where fd is open for reading only */
+int weft_lock_member(int fd, uint16_t member); /* -EAGAIN: it lives, or somebody recovers it */
+void weft_lock_release(int fd);		       /* all that fd holds */
 bool weft_lock_member_held(int fd, uint16_t member); /* by another description than fd's */
 bool weft_lock_any_held(int fd);		     /* a member's, or the file's */
 
@@ -74,18 +89,30 @@ bool weft_lock_any_held(int fd);		     /* a member's, or the file's */
 int weft_reserve(int fd, uint64_t off, uint64_t len_bytes);
 void weft_unreserve(int fd, uint64_t off, uint64_t len_bytes);
 
-/* lease.c. Callers hold a->mutex and, for take, nothing else. */
+/* lease.c. Callers of the first three hold a->mutex. */
 uint64_t weft_lease_word(const struct weft_pool *pool);
 int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *first);
 void weft_lease_drop_segments(struct weft_attachment *a, uint32_t first, uint32_t count);
-void weft_lease_drop_all(struct weft_attachment *a, uint64_t word);
+/* What is leased under `word`: from now on nobody gets access; once nobody has it, it is free. The
+ * latter fails with -errno if the file cannot be opened. */
+void weft_lease_end_rights(struct weft_pool *pool, uint64_t word);
+int weft_lease_give_back(struct weft_attachment *a, uint64_t word);
+/* The next lease from *at on, which starts as 0; 0: none. */
+uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at);
 
 /* member.c: members ever used are below it. */
 uint16_t weft_members_high(const struct weft_pool *pool);
-/* The file lock is held. */
-int weft_member_join(struct weft_attachment *a);
-void weft_member_leave(struct weft_attachment *a, uint16_t member);
-/* Waits until no line of a living member names `member`. -ETIMEDOUT. */
-int weft_member_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns);
+/* window.c: address space for the file, of which nothing can be touched yet. The mapping holds
+ * the description of fd for as long as it exists. */
+int weft_window_make(struct weft_pool *pool, int fd);
+
+/* The file lock is held. life: the description that is to prove that we live. */
+int weft_member_join(struct weft_attachment *a, int life);
+/* bell.c: waits until nobody alive executes at `member`: for one that is not us, its own lines do
+ * not count. -ETIMEDOUT. */
+int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns);
+
+/* life.c: gives back all that this member holds. */
+void weft_life_leave(struct weft_attachment *a);
 
 #endif

@@ -25,14 +25,10 @@ static bool run_is_free(const struct weft_pool_leases *leases, uint32_t first, u
 int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *first)
 {
 	struct weft_pool_leases *leases = a->pool.leases;
-	int fd = weft_open_fd(a), err;
+	int fd = weft_lock_enter(a), err = -ENOSPC;
 
 	if (fd < 0)
 		return fd;
-	err = weft_lock_file(fd);
-	if (err)
-		return err;
-	err = -ENOSPC;
 	for (uint32_t i = WEFT_FIRST_SEGMENT; i + count <= a->pool.segments; i++) {
 		if (!run_is_free(leases, i, count))
 			continue;
@@ -43,7 +39,7 @@ int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *fir
 		err = 0;
 		break;
 	}
-	weft_lock_file_release(fd);
+	weft_lock_leave(a, fd);
 	return err;
 }
 
@@ -89,14 +85,10 @@ static int map_block(struct weft_pool *pool, const struct table *t, uint32_t blo
 static int lease_block(struct weft_attachment *a, const struct table *t, uint32_t *block)
 {
 	uint64_t bytes = (uint64_t)t->per_block * t->entry_bytes;
-	int fd = weft_open_fd(a), err;
+	int fd = weft_lock_enter(a), err = -ENOSPC;
 
 	if (fd < 0)
 		return fd;
-	err = weft_lock_file(fd);
-	if (err)
-		return err;
-	err = -ENOSPC;
 	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
 		if (atomic_load_explicit(&t->lease[i], memory_order_relaxed))
 			continue;
@@ -109,7 +101,7 @@ static int lease_block(struct weft_attachment *a, const struct table *t, uint32_
 		*block = i;
 		break;
 	}
-	weft_lock_file_release(fd);
+	weft_lock_leave(a, fd);
 	return err;
 }
 
@@ -252,39 +244,57 @@ static void end_mrs(struct weft_pool *pool, uint32_t block)
 	}
 }
 
-/*
- * Everything that a member held. Rights end first, then whoever was executing there finishes, then
- * the memory goes. The steps may be repeated: who dies here leaves the rest to the next one.
- */
-void weft_lease_drop_all(struct weft_attachment *a, uint64_t word)
+/* Calls fn for the blocks leased under that word. */
+static void each_block(struct weft_pool *pool, const struct table *t, uint64_t word,
+		       void (*fn)(struct weft_pool *, uint32_t))
+{
+	for (uint32_t i = 0; i < WEFT_BLOCKS; i++)
+		if (atomic_load_explicit(&t->lease[i], memory_order_relaxed) == word &&
+		    !map_block(pool, t, i))
+			fn(pool, i);
+}
+
+void weft_lease_end_rights(struct weft_pool *pool, uint64_t word)
+{
+	struct table qp = qp_table(weft_attachment(pool)), mr = mr_table(weft_attachment(pool));
+
+	each_block(pool, &qp, word, end_qps);
+	each_block(pool, &mr, word, end_mrs);
+}
+
+static void free_blocks(const struct table *t, uint64_t word)
+{
+	for (uint32_t i = 0; i < WEFT_BLOCKS; i++)
+		if (atomic_load_explicit(&t->lease[i], memory_order_relaxed) == word)
+			atomic_store_explicit(&t->lease[i], 0, memory_order_release);
+}
+
+int weft_lease_give_back(struct weft_attachment *a, uint64_t word)
 {
 	struct weft_pool *pool = &a->pool;
 	struct table qp = qp_table(a), mr = mr_table(a);
 	int fd = weft_open_fd(a);
 
-	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
-		if (atomic_load_explicit(&qp.lease[i], memory_order_relaxed) == word &&
-		    !map_block(pool, &qp, i))
-			end_qps(pool, i);
-		if (atomic_load_explicit(&mr.lease[i], memory_order_relaxed) == word &&
-		    !map_block(pool, &mr, i))
-			end_mrs(pool, i);
-	}
-	weft_pool_barrier(pool);
-	/* A stopped executor keeps the memory from its next owner, not from ending here. */
-	if (weft_member_wait_idle(pool, (uint16_t)((word & 0xffff) - 1), 1000000000))
-		return;
+	/* the next owner expects zeroes */
+	if (fd < 0)
+		return fd;
 	for (uint32_t i = WEFT_FIRST_SEGMENT; i < pool->segments; i++) {
 		if (atomic_load_explicit(&pool->leases->segment[i], memory_order_relaxed) != word)
 			continue;
-		if (fd >= 0)
-			weft_unreserve(fd, i * WEFT_SEGMENT, WEFT_SEGMENT);
+		weft_unreserve(fd, i * WEFT_SEGMENT, WEFT_SEGMENT);
 		atomic_store_explicit(&pool->leases->segment[i], 0, memory_order_release);
 	}
-	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
-		if (atomic_load_explicit(&qp.lease[i], memory_order_relaxed) == word)
-			atomic_store_explicit(&qp.lease[i], 0, memory_order_release);
-		if (atomic_load_explicit(&mr.lease[i], memory_order_relaxed) == word)
-			atomic_store_explicit(&mr.lease[i], 0, memory_order_release);
-	}
+	free_blocks(&qp, word);
+	free_blocks(&mr, word);
+	return 0;
+}
+
+uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at)
+{
+	const _Atomic uint64_t *lease = (const void *)pool->leases; /* all three tables are the same */
+	uint64_t word = 0;
+
+	while (!word && *at < sizeof(*pool->leases) / sizeof(*lease))
+		word = atomic_load_explicit(&lease[(*at)++], memory_order_relaxed);
+	return word;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Members: joining, leaving, the lines of threads, who is alive, and what the dead leave behind. */
+/* Members: joining, and the lines of threads. Leaving and dying are in life.c. */
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <stdio.h>
@@ -56,7 +56,9 @@ uint16_t weft_members_high(const struct weft_pool *pool)
 	struct weft_pool_header *header = (void *)pool->base;
 
 	/* acquire: pairs with the release in weft_member_join; the pages are reserved */
-	return (uint16_t)atomic_load_explicit(&header->members_high, memory_order_acquire);
+	uint64_t high = atomic_load_explicit(&header->members_high, memory_order_acquire);
+
+	return high < WEFT_MEMBERS ? (uint16_t)high : WEFT_MEMBERS;
 }
 
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t i)
@@ -67,7 +69,7 @@ struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t i)
 				sizeof(struct weft_pool_member));
 }
 
-int weft_member_join(struct weft_attachment *a)
+int weft_member_join(struct weft_attachment *a, int life)
 {
 	struct weft_pool_header *header = (void *)a->pool.base;
 	struct weft_pool_member *m;
@@ -78,7 +80,7 @@ int weft_member_join(struct weft_attachment *a)
 	for (uint16_t i = 0; i < WEFT_MEMBERS; i++) {
 		m = &a->pool.members[i];
 		if (i >= weft_members_high(&a->pool)) {
-			err = weft_reserve(a->fd, WEFT_OFF_MEMBERS + i * sizeof(*m), sizeof(*m));
+			err = weft_reserve(life, WEFT_OFF_MEMBERS + i * sizeof(*m), sizeof(*m));
 			if (err)
 				return err;
 			atomic_store_explicit(&header->members_high, i + 1ull,
@@ -88,7 +90,7 @@ int weft_member_join(struct weft_attachment *a)
 			return -ENOMEM;
 		if (atomic_load_explicit(&m->incarnation, memory_order_relaxed))
 			continue;
-		err = weft_lock_member(a->fd, i);
+		err = weft_lock_member(life, i);
 		if (err == -EAGAIN)
 			continue;
 		if (err)
@@ -103,80 +105,6 @@ int weft_member_join(struct weft_attachment *a)
 		return 0;
 	}
 	return -EBUSY;
-}
-
-static void add(struct weft_counters *sum, const struct weft_counters *part)
-{
-	sum->ops_write += part->ops_write;
-	sum->bytes_write += part->bytes_write;
-	sum->ops_read += part->ops_read;
-	sum->bytes_read += part->bytes_read;
-	sum->ops_send += part->ops_send;
-	sum->bytes_send += part->bytes_send;
-	sum->ops_atomic += part->ops_atomic;
-}
-
-void weft_member_leave(struct weft_attachment *a, uint16_t member)
-{
-	struct weft_pool_header *header = (void *)a->pool.base;
-	struct weft_pool_member *m = weft_pool_member(&a->pool, member);
-	uint64_t incarnation;
-
-	if (!m)
-		return;
-	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
-	weft_lease_drop_all(a, incarnation << 16 | (member + 1u));
-	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++) {
-		add(&header->departed, &m->line[i].counters);
-		memset(&m->line[i].counters, 0, sizeof(m->line[i].counters));
-		atomic_store_explicit(&m->line[i].busy, 0, memory_order_relaxed);
-	}
-	atomic_store_explicit(&m->lines, 0, memory_order_relaxed);
-	atomic_store_explicit(&m->incarnation, 0, memory_order_release);
-}
-
-bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation)
-{
-	struct weft_attachment *a = weft_attachment(pool);
-	struct weft_pool_member *m = weft_pool_member(pool, member);
-	int fd = weft_open_fd(a);
-
-	if (!m || atomic_load_explicit(&m->incarnation, memory_order_acquire) != incarnation)
-		return false;
-	/* our own lock never stands in our own way */
-	return member == pool->me || fd < 0 || weft_lock_member_held(fd, member);
-}
-
-/* Taking the dead member's byte is test and claim in one: it fails while the member lives or
- * another recoverer is at work, and comes free again if we die in the middle. */
-static bool recover_one(struct weft_attachment *a, int fd, uint16_t member)
-{
-	struct weft_pool_member *m = weft_pool_member(&a->pool, member);
-
-	if (!m || member == a->pool.me ||
-	    !atomic_load_explicit(&m->incarnation, memory_order_acquire) ||
-	    weft_lock_member(fd, member))
-		return false;
-	weft_member_leave(a, member);
-	weft_lock_member_release(fd, member);
-	return true;
-}
-
-unsigned int weft_pool_recover(struct weft_pool *pool)
-{
-	struct weft_attachment *a = weft_attachment(pool);
-	unsigned int recovered = 0;
-	int fd;
-
-	pthread_mutex_lock(&a->mutex);
-	fd = weft_open_fd(a);
-	if (fd >= 0 && !weft_lock_file(fd)) {
-		for (uint16_t i = 0; i < weft_members_high(pool); i++)
-			recovered += recover_one(a, fd, i);
-		weft_lock_file_release(fd);
-	}
-	pthread_mutex_unlock(&a->mutex);
-	return recovered;
 }
 
 void weft_pool_caller_get(struct weft_pool *pool, struct weft_caller *caller)

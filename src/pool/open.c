@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Opening a pool: which file, whose, is it one of ours; and the one attachment of the process. */
+/* The one attachment of the process to a pool, and its descriptor of the file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,182 +11,29 @@
 
 #include "pool/internal.h"
 
-#define SMALLEST (4ull << 30)
-
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_attachment *attached; /* under opening */
 
-/* Two builds that lay any shared struct out differently must not meet in one pool. */
-static uint64_t signature(void)
+/* A second description without locks is what stays. */
+static int open_file(struct weft_attachment *a, bool own, const char **why)
 {
-	static const uint64_t layout[] = {
-		sizeof(struct weft_pool_header),
-		sizeof(struct weft_pool_leases),
-		sizeof(struct weft_pool_line),
-		sizeof(struct weft_pool_ask),
-		offsetof(struct weft_pool_ask, answered),
-		sizeof(struct weft_pool_member),
-		offsetof(struct weft_pool_member, gid),
-		offsetof(struct weft_pool_member, rung),
-		offsetof(struct weft_pool_member, asleep),
-		offsetof(struct weft_pool_member, box_off),
-		offsetof(struct weft_pool_member, line),
-		offsetof(struct weft_pool_member, ask),
-		offsetof(struct weft_pool_member, taken),
-		sizeof(struct weft_pool_box),
-		offsetof(struct weft_pool_slip, bytes),
-		sizeof(struct weft_pool_port),
-		sizeof(struct weft_pool_qp),
-		offsetof(struct weft_pool_qp, rq_posted),
-		offsetof(struct weft_pool_qp, rq_taken),
-		offsetof(struct weft_pool_qp, fault_qpn),
-		sizeof(struct weft_pool_recv),
-		sizeof(struct weft_pool_cqe),
-		offsetof(struct weft_pool_cqe, lap),
-		offsetof(struct weft_pool_ring, produced),
-		offsetof(struct weft_pool_ring, cqe),
-		sizeof(struct weft_pool_mr),
-		offsetof(struct weft_pool_mr, off),
-		WEFT_KEY_BITS,
-		sizeof(struct weft_pool_piece),
-		WEFT_SEGMENT,
-		WEFT_SEGMENTS,
-		WEFT_MEMBERS,
-		WEFT_QP_BLOCK,
-		WEFT_MR_BLOCK,
-		WEFT_OFF_MEMBERS,
-		WEFT_OFF_QPS,
-		WEFT_OFF_MRS,
-	};
-	uint64_t hash = 14695981039346656037ull; /* FNV-1a */
-
-	for (size_t i = 0; i < sizeof(layout) / sizeof(*layout); i++)
-		hash = (hash ^ layout[i]) * 1099511628211ull;
-	return hash;
-}
-
-int weft_open_choose(const char *path, char chosen[PATH_MAX], bool *own)
-{
-	int len;
-
-	if (!path)
-		path = getenv("WEFT_POOL");
-	*own = !path || !*path;
-	if (*own)
-		len = snprintf(chosen, PATH_MAX, "/dev/shm/weft-%u", (unsigned int)geteuid());
-	else
-		len = snprintf(chosen, PATH_MAX, "%s", path);
-	return len < PATH_MAX ? 0 : -ENAMETOOLONG;
-}
-
-static int check_file(const struct stat *st, bool own, const char **why)
-{
-	if (!S_ISREG(st->st_mode)) {
-		*why = "the pool is not a regular file";
-		return -EPROTO;
-	}
-	if (own && (st->st_uid != geteuid() || st->st_mode & 077)) {
-		*why = "the user's own pool belongs to somebody else or is open to others";
-		return -EPERM;
-	}
-	return 0;
-}
-
-/* As large as the machine's memory, rounded up: offsets cost nothing until they are used. */
-uint64_t weft_pool_new_bytes(void)
-{
-	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t bytes = SMALLEST;
-
-	while (bytes < memory && bytes < WEFT_SEGMENTS * WEFT_SEGMENT)
-		bytes <<= 1;
-	return bytes;
-}
-
-static int make(int fd, const char **why)
-{
-	struct weft_pool_header header = { .version = WEFT_POOL_VERSION,
-					   .signature = signature(),
-					   .file_bytes = weft_pool_new_bytes() };
-	uint64_t magic = WEFT_POOL_MAGIC;
-	int err;
-
-	*why = "no room for the pool's tables";
-	err = weft_reserve(fd, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases));
-	if (err)
-		return err;
-	if (ftruncate(fd, (off_t)header.file_bytes) ||
-	    pwrite(fd, &header, sizeof(header), 0) != sizeof(header) ||
-	    pwrite(fd, &magic, sizeof(magic), 0) != sizeof(magic)) {
-		*why = "the file system takes no sparse file of the pool's size";
-		return -errno;
-	}
-	return 0;
-}
-
-int weft_open_check(int fd, bool own, uint64_t *bytes, const char **why)
-{
-	struct weft_pool_header header;
+	int fd = weft_file_open(a->path, own, &a->pool.bytes, why), err = 0;
 	struct stat st;
-	int err;
 
+	if (fd < 0)
+		return fd;
 	if (fstat(fd, &st))
-		return -errno;
-	err = check_file(&st, own, why);
-	if (err)
-		return err;
-	if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
-	    header.magic != WEFT_POOL_MAGIC) {
-		*why = "the file is not a pool";
-		return -EPROTO;
+		err = -errno;
+	a->dev = st.st_dev;
+	a->ino = st.st_ino;
+	if (!err) {
+		*why = "the pool file cannot be opened";
+		a->fd = open(a->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		if (!weft_open_is_ours(a, a->fd))
+			err = a->fd < 0 ? -errno : -ESTALE;
 	}
-	if (header.version != WEFT_POOL_VERSION || header.signature != signature()) {
-		*why = "the pool was made by another version of Weft";
-		return -EPROTO;
-	}
-	if ((uint64_t)st.st_size != header.file_bytes || header.file_bytes < SMALLEST ||
-	    header.file_bytes > WEFT_SEGMENTS * WEFT_SEGMENT) {
-		*why = "the pool file is truncated";
-		return -EPROTO;
-	}
-	*bytes = header.file_bytes;
-	return 0;
-}
-
-/* Opens and locks the file; again if it was unlinked in between, else two pools live side by side. */
-static int open_locked(struct weft_attachment *a, bool own, const char **why)
-{
-	struct stat st, now;
-	int err;
-
-	for (;;) {
-		a->fd = open(a->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (a->fd < 0) {
-			*why = "the pool file cannot be opened";
-			return -errno;
-		}
-		*why = "the pool file cannot be locked";
-		err = weft_lock_file(a->fd);
-		if (err)
-			break;
-		if (fstat(a->fd, &st)) {
-			err = -errno;
-			break;
-		}
-		if (!stat(a->path, &now) && now.st_ino == st.st_ino && now.st_dev == st.st_dev) {
-			err = check_file(&st, own, why);
-			if (!err && !st.st_size)
-				err = make(a->fd, why);
-			if (!err)
-				err = weft_open_check(a->fd, own, &a->pool.bytes, why);
-			a->dev = st.st_dev;
-			a->ino = st.st_ino;
-			break;
-		}
-		close(a->fd);
-	}
-	if (err)
-		close(a->fd);
+	weft_lock_release(fd);
+	close(fd);
 	return err;
 }
 
@@ -226,11 +73,11 @@ static void unmap(struct weft_attachment *a)
 		munmap(a->pool.base, a->pool.bytes);
 }
 
-static int map(struct weft_attachment *a)
+static int map(struct weft_attachment *a, int life)
 {
 	struct weft_pool *pool = &a->pool;
 	struct reserved list[7];
-	void *base;
+	int err;
 
 	list_reserved(a, list);
 	for (struct reserved *r = list; r->at; r++) {
@@ -238,12 +85,9 @@ static int map(struct weft_attachment *a)
 		if (!*r->at)
 			return -ENOMEM;
 	}
-	base = mmap(NULL, pool->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (base == MAP_FAILED)
-		return -ENOMEM;
-	madvise(base, pool->bytes, MADV_DONTFORK);
-	madvise(base, pool->bytes, MADV_DONTDUMP);
-	pool->base = base;
+	err = weft_window_make(pool, life);
+	if (err)
+		return err;
 	pool->segments = (uint32_t)(pool->bytes / WEFT_SEGMENT);
 	pool->leases = (void *)(pool->base + WEFT_OFF_LEASES);
 	pool->members = (void *)(pool->base + WEFT_OFF_MEMBERS);
@@ -264,48 +108,75 @@ static void init_mutexes(struct weft_attachment *a)
 	pthread_mutex_init(&a->mutex, &attr);
 	pthread_mutexattr_destroy(&attr);
 	pthread_mutex_init(&a->shared_line, NULL);
+	pthread_mutex_init(&a->fd_mutex, NULL);
+}
+
+/* -ESTALE: the file lost its name before we were in it. */
+static int join(struct weft_attachment *a, int life, const char **why)
+{
+	struct stat st;
+	int fd, err;
+
+	*why = "no address space for the pool";
+	err = map(a, life);
+	if (err)
+		return err;
+	weft_pool_recover(&a->pool);
+	*why = "the pool file cannot be opened";
+	fd = weft_lock_enter(a);
+	if (fd < 0)
+		return fd;
+	*why = "the pool takes no further member";
+	err = fstat(fd, &st) || !st.st_nlink ? -ESTALE : weft_member_join(a, life);
+	weft_lock_leave(a, fd);
+	return err;
+}
+
+static void let_go(struct weft_attachment *a)
+{
+	unmap(a);
+	if (weft_open_is_ours(a, a->fd))
+		close(a->fd);
+	for (uint32_t i = 0; i < WEFT_SEGMENTS; i++)
+		free(a->books[i]);
+	free(a);
 }
 
 static int attach(const char *path, bool own, struct weft_attachment **out, const char **why)
 {
 	struct weft_attachment *a = calloc(1, sizeof(*a));
-	int err;
+	int life, err;
 
 	*why = "out of memory";
 	if (!a)
 		return -ENOMEM;
 	strcpy(a->path, path);
+	a->fd = -1;
 	a->pool.me = UINT16_MAX; /* nobody yet */
 	init_mutexes(a);
-	err = open_locked(a, own, why);
+	err = open_file(a, own, why);
 	if (err)
-		goto free_attachment;
-	*why = "no address space for the pool";
-	err = map(a);
+		goto let_go;
+	life = weft_lock_open(a);
+	*why = "the pool file cannot be opened";
+	err = life < 0 ? life : join(a, life, why);
+	/* from now on only the window's mapping holds it */
+	if (life >= 0)
+		close(life);
 	if (err)
-		goto unmap_window;
-	weft_pool_recover(&a->pool);
-	weft_lock_file(a->fd);
-	*why = "the pool takes no further member";
-	err = weft_member_join(a);
-	weft_lock_file_release(a->fd);
-	if (err)
-		goto unmap_window;
+		goto let_go;
 	a->references = 1;
 	*out = a;
 	return 0;
-unmap_window:
-	unmap(a);
-	close(a->fd);
-free_attachment:
-	free(a);
+let_go:
+	let_go(a);
 	return err;
 }
 
 int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why)
 {
 	bool own;
-	int err = weft_open_choose(path, where, &own);
+	int err = weft_file_choose(path, where, &own);
 
 	*why = "the pool's path is too long";
 	if (err)
@@ -325,25 +196,6 @@ int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const 
 	return err;
 }
 
-static void detach(struct weft_attachment *a)
-{
-	int fd;
-
-	pthread_mutex_lock(&a->mutex);
-	fd = weft_open_fd(a);
-	if (fd >= 0 && !weft_lock_file(fd)) {
-		weft_member_leave(a, a->pool.me);
-		weft_lock_file_release(fd);
-	}
-	pthread_mutex_unlock(&a->mutex);
-	unmap(a);
-	if (fd >= 0)
-		close(fd);
-	for (uint32_t i = 0; i < WEFT_SEGMENTS; i++)
-		free(a->books[i]);
-	free(a);
-}
-
 void weft_pool_put(struct weft_pool *pool)
 {
 	struct weft_attachment *a = weft_attachment(pool);
@@ -351,7 +203,8 @@ void weft_pool_put(struct weft_pool *pool)
 	pthread_mutex_lock(&opening);
 	if (--a->references == 0) {
 		attached = NULL;
-		detach(a);
+		weft_life_leave(a);
+		let_go(a);
 	}
 	pthread_mutex_unlock(&opening);
 }
@@ -361,32 +214,62 @@ const char *weft_pool_path(const struct weft_pool *pool)
 	return ((const struct weft_attachment *)pool)->path;
 }
 
-static bool is_ours(const struct weft_attachment *a, int fd)
+bool weft_open_is_ours(const struct weft_attachment *a, int fd)
 {
 	struct stat st;
 
 	return fd >= 0 && !fstat(fd, &st) && st.st_dev == a->dev && st.st_ino == a->ino;
 }
 
-/* Programs close descriptors that they did not open, and the number is then somebody else's. The
- * proof of life does not suffer: the window's mappings hold the description. */
-int weft_open_fd(struct weft_attachment *a)
+/* Its members go on; yet nobody can join them, and who is told so must not search long for why. */
+static void tell_unlinked(struct weft_attachment *a)
 {
-	if (is_ours(a, a->fd))
-		return a->fd;
+	if (!a->unlinked)
+		fprintf(stderr,
+			"weft: %s was removed while in use: programs that start now will not meet "
+			"those that run (systemd's RemoveIPC= does this at logout)\n",
+			a->path);
+	a->unlinked = true;
+}
+
+static bool is_good(struct weft_attachment *a)
+{
+	struct stat st;
+
+	if (a->fd < 0 || fstat(a->fd, &st) || st.st_dev != a->dev || st.st_ino != a->ino)
+		return false;
+	if (!st.st_nlink)
+		tell_unlinked(a);
+	return true;
+}
+
+static int open_anew(struct weft_attachment *a)
+{
 	a->fd = open(a->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (is_ours(a, a->fd))
+	if (a->fd < 0)
+		return -errno;
+	if (is_good(a))
 		return a->fd;
-	if (a->fd >= 0)
-		close(a->fd);
+	close(a->fd);
 	a->fd = -1;
 	return -ESTALE;
+}
+
+/* Programs close descriptors that they did not open, and the number is then somebody else's. */
+int weft_open_fd(struct weft_attachment *a)
+{
+	int fd;
+
+	pthread_mutex_lock(&a->fd_mutex);
+	fd = is_good(a) ? a->fd : open_anew(a);
+	pthread_mutex_unlock(&a->fd_mutex);
+	return fd;
 }
 
 /* Async-signal-safe. The window was not inherited; the private arrays are left where they are. */
 void weft_pool_forget(void)
 {
-	if (attached)
+	if (attached && weft_open_is_ours(attached, attached->fd))
 		close(attached->fd);
 	attached = NULL;
 	pthread_mutex_init(&opening, NULL);

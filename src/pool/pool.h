@@ -131,7 +131,9 @@ bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason);
 
 /* Whether the member of that incarnation is still there. Takes 0.3 µs or more. */
 bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation);
-/* Ends whatever dead members have left behind. How many there were. */
+/* Gives back whatever dead members have left behind. How many there were. */
 unsigned int weft_pool_recover(struct weft_pool *pool);
+/* The same for some of them, the next ones at each call; waits for nobody. */
+unsigned int weft_pool_watch(struct weft_pool *pool);
 
 #endif

@@ -46,20 +46,13 @@ static bool has_gid(const struct weft_pool_member *m, const uint8_t addr[16])
 
 static int lock(struct weft_attachment *a, int *fd)
 {
-	int err;
-
-	pthread_mutex_lock(&a->mutex);
-	*fd = weft_open_fd(a);
-	err = *fd < 0 ? *fd : weft_lock_file(*fd);
-	if (err)
-		pthread_mutex_unlock(&a->mutex);
-	return err;
+	*fd = weft_lock_enter(a);
+	return *fd < 0 ? *fd : 0;
 }
 
 static void unlock(struct weft_attachment *a, int fd)
 {
-	weft_lock_file_release(fd);
-	pthread_mutex_unlock(&a->mutex);
+	weft_lock_leave(a, fd);
 }
 
 /* ---- Walking: every port of every member that seems to be there ---- */

@@ -11,7 +11,8 @@ static bool is_pool(int fd)
 {
 	uint64_t magic;
 
-	return pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == WEFT_POOL_MAGIC;
+	return pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) &&
+	       (magic == WEFT_POOL_MAGIC || magic == WEFT_POOL_MAKING);
 }
 
 static int remove_unused(const char *path, int fd, bool own, const char **why)
@@ -30,7 +31,7 @@ static int remove_unused(const char *path, int fd, bool own, const char **why)
 	if (weft_lock_any_held(fd))
 		return -EBUSY;
 	/* who attaches now waits for the lock, and then finds the file gone */
-	err = weft_lock_file(fd);
+	err = weft_lock_file(fd, true);
 	if (err)
 		return err;
 	if (weft_lock_any_held(fd))
@@ -48,7 +49,7 @@ int weft_pool_remove(const char *path, const char **why)
 	int fd, err;
 
 	*why = "the pool's path is too long";
-	err = weft_open_choose(path, chosen, &own);
+	err = weft_file_choose(path, chosen, &own);
 	if (err)
 		return err;
 	fd = open(chosen, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -125,7 +125,7 @@ static int read_locked(struct weft_view *v, bool own, const char **why)
 		*why = NO_POOL;
 		return -ENOENT;
 	}
-	err = weft_open_check(v->fd, own, &v->file_bytes, why);
+	err = weft_file_check(v->fd, own, &v->file_bytes, why);
 	if (err)
 		return err;
 	v->allocated_bytes = (uint64_t)st.st_blocks * 512;
@@ -140,7 +140,7 @@ static int read_all(struct weft_view *v, bool own, const char **why)
 	v->moving = !locked;
 	err = read_locked(v, own, why);
 	if (locked)
-		weft_lock_file_release(v->fd);
+		weft_lock_release(v->fd);
 	return err;
 }
 
@@ -155,7 +155,7 @@ int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **vi
 	if (!v)
 		return -ENOMEM;
 	*why = "the pool's path is too long";
-	err = weft_open_choose(path, where, &own);
+	err = weft_file_choose(path, where, &own);
 	if (err)
 		goto free_view;
 	strcpy(v->path, where);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The pool as a file: which one, whose, is it one of ours; and making it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pool/internal.h"
+
+#define SMALLEST (4ull << 30)
+
+/* Two builds that lay any shared struct out differently must not meet in one pool. */
+static uint64_t signature(void)
+{
+	static const uint64_t layout[] = {
+		sizeof(struct weft_pool_header),
+		offsetof(struct weft_pool_header, merging),
+		sizeof(struct weft_pool_leases),
+		sizeof(struct weft_pool_line),
+		sizeof(struct weft_pool_ask),
+		offsetof(struct weft_pool_ask, answered),
+		sizeof(struct weft_pool_member),
+		offsetof(struct weft_pool_member, gid),
+		offsetof(struct weft_pool_member, rung),
+		offsetof(struct weft_pool_member, asleep),
+		offsetof(struct weft_pool_member, box_off),
+		offsetof(struct weft_pool_member, line),
+		offsetof(struct weft_pool_member, ask),
+		offsetof(struct weft_pool_member, taken),
+		sizeof(struct weft_pool_box),
+		offsetof(struct weft_pool_slip, bytes),
+		sizeof(struct weft_pool_port),
+		sizeof(struct weft_pool_qp),
+		offsetof(struct weft_pool_qp, rq_posted),
+		offsetof(struct weft_pool_qp, rq_taken),
+		offsetof(struct weft_pool_qp, fault_qpn),
+		sizeof(struct weft_pool_recv),
+		sizeof(struct weft_pool_cqe),
+		offsetof(struct weft_pool_cqe, lap),
+		offsetof(struct weft_pool_ring, produced),
+		offsetof(struct weft_pool_ring, cqe),
+		sizeof(struct weft_pool_mr),
+		offsetof(struct weft_pool_mr, off),
+		WEFT_KEY_BITS,
+		sizeof(struct weft_pool_piece),
+		WEFT_SEGMENT,
+		WEFT_SEGMENTS,
+		WEFT_MEMBERS,
+		WEFT_QP_BLOCK,
+		WEFT_MR_BLOCK,
+		WEFT_OFF_MEMBERS,
+		WEFT_OFF_QPS,
+		WEFT_OFF_MRS,
+	};
+	uint64_t hash = 14695981039346656037ull; /* FNV-1a */
+
+	for (size_t i = 0; i < sizeof(layout) / sizeof(*layout); i++)
+		hash = (hash ^ layout[i]) * 1099511628211ull;
+	return hash;
+}
+
+int weft_file_choose(const char *path, char chosen[PATH_MAX], bool *own)
+{
+	char here[PATH_MAX];
+	int len;
+
+	if (!path)
+		path = getenv("WEFT_POOL");
+	*own = !path || !*path;
+	if (*own)
+		len = snprintf(chosen, PATH_MAX, "/dev/shm/weft-%u", (unsigned int)geteuid());
+	else if (*path == '/' || !getcwd(here, sizeof(here)))
+		len = snprintf(chosen, PATH_MAX, "%s", path);
+	else /* it is opened again when the program may have gone elsewhere */
+		len = snprintf(chosen, PATH_MAX, "%s/%s", here, path);
+	return len < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int check_kind(const struct stat *st, bool own, const char **why)
+{
+	if (!S_ISREG(st->st_mode)) {
+		*why = "the pool is not a regular file";
+		return -EPROTO;
+	}
+	if (own && (st->st_uid != geteuid() || st->st_mode & 077)) {
+		*why = "the user's own pool belongs to somebody else or is open to others";
+		return -EPERM;
+	}
+	return 0;
+}
+
+/* As large as the machine's memory, rounded up: offsets cost nothing until they are used. */
+uint64_t weft_pool_new_bytes(void)
+{
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t bytes = SMALLEST;
+
+	while (bytes < memory && bytes < WEFT_SEGMENTS * WEFT_SEGMENT)
+		bytes <<= 1;
+	return bytes;
+}
+
+/* The file is ours from the first word on, and is a pool with the last: who dies in between leaves
+ * what the next one makes again. */
+static int make(int fd, const char **why)
+{
+	struct weft_pool_header header = { .magic = WEFT_POOL_MAKING,
+					   .version = WEFT_POOL_VERSION,
+					   .signature = signature(),
+					   .file_bytes = weft_pool_new_bytes() };
+	uint64_t magic = WEFT_POOL_MAGIC;
+	int err;
+
+	*why = "no room for the pool's tables";
+	if (pwrite(fd, &header.magic, sizeof(header.magic), 0) != sizeof(header.magic))
+		return -ENOSPC;
+	err = weft_reserve(fd, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases));
+	if (err)
+		return err;
+	if (ftruncate(fd, (off_t)header.file_bytes) ||
+	    pwrite(fd, &header, sizeof(header), 0) != sizeof(header) ||
+	    pwrite(fd, &magic, sizeof(magic), 0) != sizeof(magic)) {
+		*why = "the file system takes no sparse file of the pool's size";
+		return -errno;
+	}
+	return 0;
+}
+
+static bool is_unmade(int fd, const struct stat *st)
+{
+	uint64_t magic;
+
+	return !st->st_size || (pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) &&
+				magic == WEFT_POOL_MAKING);
+}
+
+int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why)
+{
+	struct weft_pool_header header;
+	struct stat st;
+	int err;
+
+	if (fstat(fd, &st))
+		return -errno;
+	err = check_kind(&st, own, why);
+	if (err)
+		return err;
+	if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
+	    header.magic != WEFT_POOL_MAGIC) {
+		*why = "the file is not a pool";
+		return -EPROTO;
+	}
+	if (header.version != WEFT_POOL_VERSION || header.signature != signature()) {
+		*why = "the pool was made by another version of Weft";
+		return -EPROTO;
+	}
+	if ((uint64_t)st.st_size != header.file_bytes || header.file_bytes < SMALLEST ||
+	    header.file_bytes > WEFT_SEGMENTS * WEFT_SEGMENT) {
+		*why = "the pool file is truncated";
+		return -EPROTO;
+	}
+	*bytes = header.file_bytes;
+	return 0;
+}
+
+/* The file that has the path's name now, locked; again if it lost it in between, else two pools live
+ * side by side. */
+static int lock_named(const char *path, int *fd, struct stat *st, const char **why)
+{
+	struct stat now;
+	int err;
+
+	for (;;) {
+		*why = "the pool file cannot be opened";
+		*fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+		if (*fd < 0)
+			return -errno;
+		*why = "the pool file cannot be locked";
+		err = weft_lock_file(*fd, true);
+		if (!err && fstat(*fd, st))
+			err = -errno;
+		if (!err && !stat(path, &now) && now.st_ino == st->st_ino &&
+		    now.st_dev == st->st_dev)
+			return 0;
+		close(*fd);
+		if (err)
+			return err;
+	}
+}
+
+int weft_file_open(const char *path, bool own, uint64_t *bytes, const char **why)
+{
+	struct stat st;
+	int fd, err;
+
+	err = lock_named(path, &fd, &st, why);
+	if (err)
+		return err;
+	err = check_kind(&st, own, why);
+	if (!err && is_unmade(fd, &st))
+		err = make(fd, why);
+	if (!err)
+		err = weft_file_check(fd, own, bytes, why);
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Who is alive, and giving back what a member held, whether it leaves or has died. Every step may
+ * be repeated: who dies in the middle leaves the rest to the next one.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pool/internal.h"
+
+#define LEAVE_NS   1000000000ll
+#define RECOVER_NS 1000000ll /* then it is left to the next look */
+#define LOOK_MOST  128u	     /* members tested at once */
+
+bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	struct weft_pool_member *m = weft_pool_member(pool, member);
+	int fd;
+
+	if (!m || atomic_load_explicit(&m->incarnation, memory_order_acquire) != incarnation)
+		return false;
+	if (member == pool->me)
+		return true;
+	fd = weft_open_fd(a);
+	return fd < 0 || weft_lock_member_held(fd, member);
+}
+
+/* ---- Giving back ---- */
+
+static void add(struct weft_counters *sum, const struct weft_counters *part)
+{
+	sum->ops_write += part->ops_write;
+	sum->bytes_write += part->bytes_write;
+	sum->ops_read += part->ops_read;
+	sum->bytes_read += part->bytes_read;
+	sum->ops_send += part->ops_send;
+	sum->bytes_send += part->bytes_send;
+	sum->ops_atomic += part->ops_atomic;
+}
+
+/* The second half of moving a member's counters to the departed: all or nothing, however often. */
+static void finish_merge(struct weft_pool *pool)
+{
+	struct weft_pool_header *header = (void *)pool->base;
+	uint64_t merging = atomic_load_explicit(&header->merging, memory_order_relaxed);
+	struct weft_pool_member *m;
+
+	if (!merging)
+		return;
+	header->departed = header->merged;
+	m = merging <= WEFT_MEMBERS ? weft_pool_member(pool, (uint16_t)(merging - 1)) : NULL;
+	for (uint32_t i = 0; m && i < WEFT_MEMBER_LINES; i++)
+		memset(&m->line[i].counters, 0, sizeof(m->line[i].counters));
+	atomic_store_explicit(&header->merging, 0, memory_order_release);
+}
+
+static void merge(struct weft_pool *pool, uint16_t member, const struct weft_pool_member *m)
+{
+	struct weft_pool_header *header = (void *)pool->base;
+
+	finish_merge(pool);
+	header->merged = header->departed;
+	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
+		add(&header->merged, &m->line[i].counters);
+	atomic_store_explicit(&header->merging, member + 1ull, memory_order_release);
+	finish_merge(pool);
+}
+
+/* The file lock is held. The member's number is free after this. */
+static void forget(struct weft_pool *pool, uint16_t member)
+{
+	struct weft_pool_member *m = weft_pool_member(pool, member);
+
+	merge(pool, member, m);
+	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
+		atomic_store_explicit(&m->line[i].busy, 0, memory_order_relaxed);
+	atomic_store_explicit(&m->lines, 0, memory_order_relaxed);
+	atomic_store_explicit(&m->incarnation, 0, memory_order_release);
+}
+
+/* Rights end first, then whoever was executing there finishes, then the memory goes. False: one is
+ * stopped in the middle, and nothing has gone. */
+static bool give_back(struct weft_attachment *a, uint64_t word, int64_t patience_ns)
+{
+	weft_lease_end_rights(&a->pool, word);
+	weft_pool_barrier(&a->pool);
+	if (weft_bell_wait_idle(&a->pool, (uint16_t)((word & 0xffff) - 1), patience_ns))
+		return false;
+	return !weft_lease_give_back(a, word);
+}
+
+void weft_life_leave(struct weft_attachment *a)
+{
+	int fd;
+
+	/* what is left now is recovered, as if we had died */
+	if (!give_back(a, weft_lease_word(&a->pool), LEAVE_NS))
+		return;
+	fd = weft_lock_enter(a);
+	if (fd < 0)
+		return;
+	forget(&a->pool, a->pool.me);
+	weft_lock_leave(a, fd);
+}
+
+/* ---- Recovering ---- */
+
+static bool is_dead(struct weft_attachment *a, uint16_t member, uint64_t *incarnation)
+{
+	const struct weft_pool_member *m = weft_pool_member(&a->pool, member);
+
+	if (!m || member == a->pool.me)
+		return false;
+	*incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
+	return *incarnation && !weft_pool_alive(&a->pool, member, *incarnation);
+}
+
+/*
+ * Taking the dead member's byte is test and claim in one: it fails while the member lives or
+ * another recoverer is at work, and comes free again if we die in the middle.
+ */
+static bool recover_one(struct weft_attachment *a, uint16_t member, bool wait)
+{
+	const struct weft_pool_member *m = weft_pool_member(&a->pool, member);
+	uint64_t incarnation;
+	bool done = false;
+	int fd;
+
+	if (!is_dead(a, member, &incarnation))
+		return false;
+	fd = weft_lock_open(a);
+	if (fd < 0)
+		return false;
+	if (!weft_lock_member(fd, member) &&
+	    atomic_load_explicit(&m->incarnation, memory_order_acquire) == incarnation &&
+	    give_back(a, incarnation << 16 | (member + 1u), RECOVER_NS) &&
+	    !weft_lock_file(fd, wait)) {
+		forget(&a->pool, member);
+		done = true;
+	}
+	weft_lock_leave(a, fd);
+	return done;
+}
+
+unsigned int weft_pool_watch(struct weft_pool *pool)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	uint32_t high = weft_members_high(pool), most = high < LOOK_MOST ? high : LOOK_MOST;
+	unsigned int recovered = 0;
+
+	for (uint32_t i = 0; i < most; i++) {
+		uint32_t member = atomic_fetch_add_explicit(&a->watched, 1, memory_order_relaxed);
+
+		recovered += recover_one(a, (uint16_t)(member % high), false);
+	}
+	return recovered;
+}
+
+/* Leases of nobody: only damage to the file makes them. The file lock is held. */
+static void recover_orphans(struct weft_attachment *a)
+{
+	struct weft_pool *pool = &a->pool;
+	uint64_t word;
+
+	for (uint32_t at = 0; (word = weft_lease_next(pool, &at));) {
+		const struct weft_pool_member *m =
+			weft_pool_member(pool, (uint16_t)((word & 0xffff) - 1));
+
+		if (!m || atomic_load_explicit(&m->incarnation, memory_order_acquire) != word >> 16)
+			give_back(a, word, RECOVER_NS);
+	}
+}
+
+unsigned int weft_pool_recover(struct weft_pool *pool)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	unsigned int recovered = 0;
+	int fd;
+
+	for (uint16_t i = 0; i < weft_members_high(pool); i++)
+		recovered += recover_one(a, i, true);
+	fd = weft_lock_enter(a);
+	if (fd >= 0) {
+		recover_orphans(a);
+		weft_lock_leave(a, fd);
+	}
+	return recovered;
+}

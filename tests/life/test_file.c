@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The pool is a file that may be wrong: each kind of it is refused with its reason, or mended. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "pool/internal.h"
+#include "subject.h"
+
+/* A fresh pool in which nobody is. */
+static int setup(void **state)
+{
+	unlink(subject_pool());
+	weft_pool_put(subject_watch());
+	return 0;
+}
+
+static int open_pool(void)
+{
+	int fd = open(subject_pool(), O_RDWR | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void overwrite(off_t off, const void *bytes, size_t n)
+{
+	int fd = open_pool();
+
+	assert_int_equal(pwrite(fd, bytes, n, off), n);
+	close(fd);
+}
+
+static void refused(const char *expected)
+{
+	struct weft_pool *pool;
+	char where[PATH_MAX];
+	const char *why = NULL;
+
+	assert_int_equal(weft_pool_get(subject_pool(), &pool, where, &why), -EPROTO);
+	assert_string_equal(why, expected);
+}
+
+static void taken(void)
+{
+	weft_pool_put(subject_watch());
+}
+
+static void test_truncated(void **state)
+{
+	struct stat st;
+
+	assert_int_equal(stat(subject_pool(), &st), 0);
+	assert_int_equal(truncate(subject_pool(), st.st_size - 1), 0);
+	refused("the pool file is truncated");
+	assert_int_equal(truncate(subject_pool(), st.st_size + 1), 0);
+	refused("the pool file is truncated");
+	assert_int_equal(truncate(subject_pool(), 4), 0);
+	refused("the file is not a pool");
+	assert_int_equal(truncate(subject_pool(), 0), 0); /* made anew */
+	taken();
+}
+
+static void test_foreign(void **state)
+{
+	overwrite(0, "#!/bin/sh\n", 10);
+	refused("the file is not a pool");
+}
+
+static void test_other_version(void **state)
+{
+	uint32_t version = WEFT_POOL_VERSION + 1;
+
+	overwrite(offsetof(struct weft_pool_header, version), &version, sizeof(version));
+	refused("the pool was made by another version of Weft");
+}
+
+static void test_other_layout(void **state)
+{
+	uint64_t signature = 42;
+
+	overwrite(offsetof(struct weft_pool_header, signature), &signature, sizeof(signature));
+	refused("the pool was made by another version of Weft");
+}
+
+static void test_other_size(void **state)
+{
+	uint64_t bytes = 1ull << 60;
+
+	overwrite(offsetof(struct weft_pool_header, file_bytes), &bytes, sizeof(bytes));
+	refused("the pool file is truncated");
+}
+
+/* Who died while making it had written this much, in this order. */
+static void test_half_made(void **state)
+{
+	uint64_t making = WEFT_POOL_MAKING;
+	struct weft_pool_header header = { .magic = WEFT_POOL_MAKING };
+
+	for (int step = 0; step < 4; step++) {
+		int fd;
+
+		unlink(subject_pool());
+		fd = open(subject_pool(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		assert_true(fd >= 0);
+		if (step > 0)
+			assert_int_equal(pwrite(fd, &making, sizeof(making), 0), sizeof(making));
+		if (step > 1)
+			assert_int_equal(fallocate(fd, 0, 0, 1 << 20), 0);
+		if (step > 2) {
+			assert_int_equal(ftruncate(fd, 4ll << 30), 0);
+			assert_int_equal(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
+		}
+		close(fd);
+		taken();
+		taken();
+	}
+}
+
+/* A user's file that begins with zeros is not one of ours that is half made. */
+static void test_zeros(void **state)
+{
+	struct stat st;
+
+	unlink(subject_pool());
+	close(open(subject_pool(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+	assert_int_equal(truncate(subject_pool(), 1 << 20), 0);
+	refused("the file is not a pool");
+	assert_int_equal(stat(subject_pool(), &st), 0);
+	assert_int_equal(st.st_size, 1 << 20);
+}
+
+static void test_not_a_file(void **state)
+{
+	unlink(subject_pool());
+	assert_int_equal(mkfifo(subject_pool(), 0600), 0);
+	refused("the pool is not a regular file");
+	unlink(subject_pool());
+}
+
+static void merged_counters(uint64_t merging, uint64_t expected)
+{
+	struct weft_pool_header header = {
+		.departed = { .ops_write = 5 }, .merged = { .ops_write = 12 }, .merging = merging
+	};
+	struct weft_counters left = { .ops_write = 7 };
+	size_t from = offsetof(struct weft_pool_header, departed);
+	struct weft_pool_header after;
+	int fd;
+
+	/* of member 0, who was being forgotten */
+	overwrite(WEFT_OFF_MEMBERS + offsetof(struct weft_pool_member, line[3].counters), &left,
+		  sizeof(left));
+	overwrite((off_t)from, (char *)&header + from, sizeof(header) - from);
+	taken();
+	fd = open_pool();
+	assert_int_equal(pread(fd, &after, sizeof(after), 0), sizeof(after));
+	close(fd);
+	assert_int_equal(after.departed.ops_write, expected);
+	assert_int_equal(after.merging, 0);
+}
+
+/* Who died while adding a member's counters to those of the departed is repeated, not added to. */
+static void test_half_merged(void **state)
+{
+	merged_counters(1, 12);
+	merged_counters(1ull << 40, 12); /* damaged: of nobody */
+}
+
+static void test_orphans(void **state)
+{
+	uint64_t word = 77ull << 16 | 1;
+	size_t segment = offsetof(struct weft_pool_leases, segment);
+	size_t qps = offsetof(struct weft_pool_leases, qp_block);
+	size_t mrs = offsetof(struct weft_pool_leases, mr_block);
+	struct weft_pool *pool;
+
+	overwrite((off_t)(WEFT_OFF_LEASES + segment + 8 * WEFT_FIRST_SEGMENT), &word, 8);
+	overwrite((off_t)(WEFT_OFF_LEASES + qps + 8), &word, 8);
+	word = UINT64_MAX;
+	overwrite((off_t)(WEFT_OFF_LEASES + mrs + 8 * 4095), &word, 8);
+	pool = subject_watch();
+	for (uint32_t at = 0; at < sizeof(*pool->leases) / 8;)
+		assert_int_equal(weft_lease_next(pool, &at), 0);
+	weft_pool_put(pool);
+}
+
+static void test_too_many_members(void **state)
+{
+	uint64_t high = UINT64_MAX / 2;
+	struct weft_pool *pool;
+
+	overwrite(offsetof(struct weft_pool_header, members_high), &high, sizeof(high));
+	pool = subject_watch();
+	assert_non_null(weft_pool_member(pool, WEFT_MEMBERS - 1));
+	assert_null(weft_pool_member(pool, WEFT_MEMBERS));
+	weft_pool_watch(pool);
+	weft_pool_put(pool);
+}
+
+static void lives(struct subject *s)
+{
+	struct weft_pool *pool = subject_attach(s);
+	uint64_t off;
+
+	subject_ready(s);
+	subject_wait(s);
+	if (dup2((int)s->page->value[0], STDERR_FILENO) < 0)
+		_exit(1);
+	/* it goes on, and says so once */
+	for (int i = 0; i < 3; i++)
+		subject_require(!weft_pool_extent_alloc(pool, 9 << 20, &off), "extent");
+	subject_ready(s);
+	pause();
+}
+
+/* Removed by somebody who does not know: both sides of the rift must be told. */
+static void test_unlinked(void **state)
+{
+	char text[1024] = "", *end;
+	struct subject s;
+	int out[2];
+
+	assert_int_equal(pipe(out), 0);
+	s = subject_start(lives);
+	s.page->value[0] = (uint64_t)out[1];
+	subject_await(&s, 1);
+	assert_int_equal(unlink(subject_pool()), 0);
+	subject_go(&s);
+	subject_await(&s, 2);
+	assert_true(read(out[0], text, sizeof(text) - 1) > 0);
+	end = strstr(text, "was removed while in use");
+	assert_non_null(end);
+	assert_null(strstr(end + 1, "was removed"));
+	subject_end(&s);
+	close(out[0]);
+	close(out[1]);
+}
+
+static void test_remove(void **state)
+{
+	struct subject s = subject_start(lives);
+	const char *why;
+
+	subject_await(&s, 1);
+	assert_int_equal(weft_pool_remove(subject_pool(), &why), -EBUSY);
+	subject_end(&s);
+	assert_int_equal(weft_pool_remove(subject_pool(), &why), 0);
+	assert_int_equal(weft_pool_remove(subject_pool(), &why), -ENOENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_truncated, setup),
+		cmocka_unit_test_setup(test_foreign, setup),
+		cmocka_unit_test_setup(test_other_version, setup),
+		cmocka_unit_test_setup(test_other_layout, setup),
+		cmocka_unit_test_setup(test_other_size, setup),
+		cmocka_unit_test_setup(test_half_made, setup),
+		cmocka_unit_test_setup(test_zeros, setup),
+		cmocka_unit_test_setup(test_not_a_file, setup),
+		cmocka_unit_test_setup(test_half_merged, setup),
+		cmocka_unit_test_setup(test_orphans, setup),
+		cmocka_unit_test_setup(test_too_many_members, setup),
+		cmocka_unit_test_setup(test_unlinked, setup),
+		cmocka_unit_test_setup(test_remove, setup),
+	};
+
+	return cmocka_run_group_tests_name("file", tests, NULL, NULL);
+}
