@@ -60,6 +60,7 @@ struct weft_nic {
 	struct weft_lock waiting_lock; /* taken after a queue pair's, unless that is only tried */
 	struct weft_qp *waiting;
 	_Atomic uint32_t nwaiting;
+	_Atomic uint32_t nconnected; /* queue pairs with a transport */
 };
 
 /* ---- Work requests ---- */

@@ -137,9 +137,11 @@ drop_number:
 static void disconnect(struct weft_qp *qp)
 {
 	weft_sq_stop_waiting(qp);
-	if (qp->transport)
-		qp->transport->disconnect(qp);
+	if (!qp->transport)
+		return;
+	qp->transport->disconnect(qp);
 	qp->transport = NULL;
+	atomic_fetch_sub_explicit(&qp->nic->nconnected, 1, memory_order_relaxed);
 }
 
 static void give_ring_back(struct weft_qp *qp)
@@ -222,6 +224,9 @@ static int connect(struct weft_qp *qp, const struct weft_transport *transport)
 		return err;
 	qp->transport = transport;
 	transport->connect(qp);
+	/* from the first one on the engine looks after the peers */
+	if (!atomic_fetch_add_explicit(&qp->nic->nconnected, 1, memory_order_relaxed))
+		qp->nic->env->kick();
 	return 0;
 }
 

@@ -12,6 +12,9 @@
 #define TICK_LEAST_NS	20000ll
 #define TICK_MOST_NS	1000000ll
 #define TICK_LINGER	100 /* ticks without work before it sleeps for good */
+/* How often it looks for members that have died: a request that waits may wait for one of them. */
+#define WATCH_NS	 500000000ull
+#define WATCH_WAITING_NS 100000000ull
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -51,6 +54,26 @@ static uint64_t serve(uint64_t due_ns, bool called)
 	return called || now_ns >= due_ns ? c->run(now_ns) : due_ns;
 }
 
+/* The dead are found by those who are connected: their requests would otherwise go on succeeding.
+ * When the next look is due. */
+static uint64_t watch(uint64_t *watched_ns)
+{
+	const struct weft_nic *nic = &weft_process.nic;
+	uint64_t now_ns, due_ns;
+
+	if (!atomic_load_explicit(&nic->nconnected, memory_order_relaxed))
+		return UINT64_MAX;
+	due_ns = *watched_ns + (atomic_load_explicit(&nic->nwaiting, memory_order_relaxed) ?
+					WATCH_WAITING_NS :
+					WATCH_NS);
+	now_ns = weft_now_ns();
+	if (now_ns < due_ns)
+		return due_ns;
+	weft_pool_watch(weft_process.pool);
+	*watched_ns = now_ns;
+	return now_ns + WATCH_NS;
+}
+
 static int64_t sooner(int64_t tick, uint64_t due_ns)
 {
 	uint64_t now_ns = due_ns == UINT64_MAX ? 0 : weft_now_ns();
@@ -67,6 +90,8 @@ static void *run(void *unused)
 	struct weft_caller caller; /* not the thread's own: that one is given back under a lock that
 				    * whoever waits for us to end holds */
 	uint64_t client_due_ns = UINT64_MAX;
+	uint64_t watched_ns = weft_now_ns();
+	uint64_t due_ns;
 	unsigned int idle = 0;
 	int64_t tick = -1;
 	bool called;
@@ -79,7 +104,9 @@ static void *run(void *unused)
 		atomic_store(&ticking, tick >= 0);
 		if (tick < 0 && atomic_load(&weft_process.nic.nwaiting))
 			tick = TICK_LEAST_NS;
-		weft_pool_sleep(pool, sooner(tick, client_due_ns));
+		due_ns = watch(&watched_ns);
+		due_ns = due_ns < client_due_ns ? due_ns : client_due_ns;
+		weft_pool_sleep(pool, sooner(tick, due_ns));
 		called = weft_pool_rung(pool, WEFT_RING_WORK);
 		called |= weft_pool_rung(pool, WEFT_RING_BOX);
 		if (weft_pool_rung(pool, WEFT_RING_ASK))
