@@ -9,9 +9,8 @@ import pytest
 
 import run
 
-pytestmark = pytest.mark.quick
 
-
+@pytest.mark.quick
 @pytest.mark.parametrize('result,stdout,tally', [
     ('OK', 'ok 1 - a\nok 2 - b\n1..2\n', '2 passed, 0 failed, 0 skipped'),
     ('FAIL', 'ok 1 - a\nnot ok 2 - b\n', '1 passed, 1 failed, 0 skipped'),
