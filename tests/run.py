@@ -104,14 +104,15 @@ def pytest(folder, marks, *options, **env):
     return tally if ok or failed or not total else tally + verdict(False)
 
 
+def script(folder, path, *options):
+    status = subprocess.run([path, *options], cwd=ROOT, check=False,
+                            env={**os.environ, 'WEFT_BUILD': str(folder)}).returncode
+    print(f'{path.name}: {LINT_WORDS.get(status, "FAILED")}', flush=True)
+    return Tally(skipped=1) if status == 77 else verdict(status == 0)
+
+
 def lint(folder):
-    tally = Tally()
-    for script in sorted((ROOT / 'tools').glob('check-*')):
-        status = subprocess.run([script], cwd=ROOT, check=False,
-                                env={**os.environ, 'WEFT_BUILD': str(folder)}).returncode
-        print(f'{script.name}: {LINT_WORDS.get(status, "FAILED")}', flush=True)
-        tally += Tally(skipped=1) if status == 77 else verdict(status == 0)
-    return tally
+    return sum((script(folder, path) for path in sorted((ROOT / 'tools').glob('check-*'))), Tally())
 
 
 def tidy_file(folder, source):
@@ -183,6 +184,8 @@ def stages(folder):
          lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long')),
         ('pytest', 'whole programs', {'all'}, lambda: pytest(folder, 'not slow')),
         ('pytest', 'whole programs', {'quick'}, lambda: pytest(folder, 'quick')),
+        ('works', 'the table in README.md', {'all'},
+         lambda: script(folder, ROOT / 'tools/works.py', '--check')),
         ('slow', 'the documented slow tests', {'slow'},
          lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow')),
         ('tidy', 'clang-tidy', {'all', 'tidy'}, lambda: tidy(folder)),

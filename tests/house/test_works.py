@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""The table of what works says what the results say, and any difference is found."""
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'tools'))
+import works  # noqa: E402
+
+pytestmark = pytest.mark.quick
+PAGE = 'above\n<!-- works: a note -->\nold\n<!-- end of works -->\nbelow\n'
+GOOD = {'test_a[1]': '', 'test_a[2]': '', 'test_b': ''}
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """Writes or checks a page by the given results; (status, page)."""
+    monkeypatch.setattr(works, 'SECTIONS', {'Programs': [('first', r'interop/x::a'),
+                                                         ('both', r'interop/x::b', r'verbs-y')]})
+    path = tmp_path / 'page.md'
+    path.write_text(PAGE)
+
+    def call(python, c='ok 1 - a\n', check=False, result='OK'):
+        cases = ''.join(f'<testcase classname="interop.test_x" name="{name}">{inner}</testcase>'
+                        for name, inner in python.items())
+        (tmp_path / 'pytest.xml').write_text(f'<testsuites><testsuite>{cases}</testsuite>'
+                                             '</testsuites>')
+        test = {'name': 'weft:long / verbs-y', 'result': result, 'stdout': c,
+                'command': [str(tmp_path / 'tests/verbs/test-verbs-y')]}
+        (tmp_path / 'meson-logs').mkdir(exist_ok=True)
+        (tmp_path / 'meson-logs/testlog.json').write_text(json.dumps(test) + '\n')
+        monkeypatch.setattr(sys, 'argv', ['works.py', '--build', str(tmp_path), '--readme', str(path),
+                                          *(['--check'] if check else [])])
+        return works.main(), path.read_text()
+    return call
+
+
+def states(text):
+    return [line.split(' | ')[1] for line in text.splitlines() if line.startswith('| ')][1:]
+
+
+def test_all_pass(page):
+    status, text = page(GOOD)
+    assert status == 0 and states(text) == ['works', 'works']
+    assert text.startswith('above\n') and text.endswith('\nbelow\n') and 'old' not in text
+    assert '[interop/test_x.py](tests/interop/test_x.py), [verbs/test_y.c](tests/verbs/test_y.c)' in text
+    assert page(GOOD, check=True)[0] == 0
+
+
+@pytest.mark.parametrize('python,c,found', [
+    ({'test_a[2]': '<failure/>'}, 'ok 1 - a\n', ['fails', 'works']),
+    ({'test_a[1]': '<error/>'}, 'ok 1 - a\n', ['fails', 'works']),
+    ({'test_a[1]': '<skipped/>'}, 'ok 1 - a\n', ['skipped', 'works']),
+    ({'test_a[1]': '<skipped/>', 'test_a[2]': '<failure/>'}, 'ok 1 - a\n', ['fails', 'works']),
+    ({}, 'ok 1 - a\nnot ok 2 - b\n', ['works', 'fails']),
+    ({}, 'ok 1 - a\nok 2 # SKIP b\n', ['works', 'skipped']),
+])
+def test_states(page, python, c, found):
+    assert page(GOOD)[0] == 0
+    status = page({**GOOD, **python}, c, check=True)[0]
+    assert status == (1 if 'fails' in found else 77)
+    assert states(page({**GOOD, **python}, c)[1]) == found
+    assert page({**GOOD, **python}, c, check=True)[0] == 0
+
+
+def test_skipped_on_the_page_but_not_here(page):
+    page({**GOOD, 'test_b': '<skipped/>'})
+    assert page(GOOD, check=True)[0] == 77
+
+
+@pytest.mark.parametrize('result,c,state', [
+    ('FAIL', 'ok 1 - a\n', 'fails'),     # and then it crashed
+    ('TIMEOUT', '', 'fails'),
+    ('OK', 'no lines of TAP', 'works'),
+    ('SKIP', '', 'skipped'),
+])
+def test_whole_programs(page, result, c, state):
+    assert states(page(GOOD, c, result=result)[1]) == ['works', state]
+
+
+def test_other_words_on_the_page(page):
+    assert page(GOOD, check=True)[0] == 1
+
+
+@pytest.mark.parametrize('check', [False, True])
+@pytest.mark.parametrize('python', [
+    {'test_a[1]': ''},             # a pattern without results
+    {**GOOD, 'test_new': ''},      # a program that no row shows
+])
+def test_rows_and_results_do_not_fit(page, python, check):
+    page(GOOD)
+    assert page(python, check=check)[0] == 1
+
+
+def test_no_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, 'argv', ['works.py', '--build', str(tmp_path)])
+    with pytest.raises(SystemExit, match='no results'):
+        works.main()

@@ -1,0 +1,184 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Writes the table of what works into README.md, from the results that `make check` left in the
+build folder: pytest.xml and meson's testlog.json. A row works if all its cases passed; it is
+skipped if one was skipped, and fails if one failed.
+
+--check compares instead: exits 1 if the page says otherwise, 77 if it differs only in what was
+skipped, which depends on the machine. It also fails for cases of tests/interop in no row."""
+import argparse
+import json
+import os
+import re
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import readme
+
+WORKS, SKIPPED, FAILS = 'works', 'skipped', 'fails'
+
+# What is shown, and the cases that show it: patterns for the start of `folder/file::case`, or of
+# `program::case` for what meson runs, always without `test_`.
+SECTIONS = {
+    'Programs of Debian 12, between two processes': [
+        ('`ibv_devices`, `ibv_devinfo -v`, `-l`', r'interop/devices::'),
+        ('`ibv_rc_pingpong`, 1 B to 1 MiB, polling; any GID; `-c`; `-r 1`',
+         r'interop/pingpong::(sizes\[poll|gid_index|received.*poll|few_receives)'),
+        ('`ibv_rc_pingpong -e`', r'interop/pingpong::(sizes\[events|received.*events)'),
+        ('`ib_write_lat`, `ib_read_lat`, `ib_send_lat`, also `-a` and `-I 0`',
+         r'interop/perftest::latency(\[|_of_all|_without)'),
+        ('`ib_write_bw`, `ib_read_bw`, `ib_send_bw`, also `-a`, `-b`, `-q 16`, `-l 10`',
+         r'interop/perftest::bandwidth(\[|_of|_both|_in_lists|_by)'),
+        ('`ib_read_*`, `ib_send_*` with `-e`', r'interop/perftest::(latency|bandwidth)_with_events'),
+        ('`ib_atomic_lat`, `ib_atomic_bw`: compare-and-swap, fetch-and-add; `-e`, `-q 16`, `-b`',
+         r'interop/perftest::atomic'),
+        ('`fi_info`, `ucx_info`, pyverbs load and find the device',
+         r'abi/programs::(fi_info|ucx_info|pyverbs)'),
+        ('`rping`: connections made by librdmacm, IPv4 and IPv6, 16 clients at once', r'cm/'),
+        ('between containers that share only the pool file', r'containers/'),
+        ('64 processes, each with each; 10,000 queue pairs', r'scale/'),
+    ],
+    'Verbs': [
+        ('each exported name and version of rdma-core 44, 56 and 65', r'abi/exports::', r'abi-stubs'),
+        ('device, port, GID and P_Key queries', r'abi-query', r'abi/gids::', r'abi/text::'),
+        ('protection domains, completion queues, channels; every bad argument', r'verbs-objects'),
+        ('memory regions and their rights', r'verbs-mr'),
+        ('RC queue pairs: every state and attribute mask', r'verbs-(qp|modify)'),
+        ('posting: queue limits, bad requests; receivers that are not ready', r'verbs-(post|wait)'),
+        ('SEND, WRITE (also with immediate), READ, atomics, inline, lists: each byte compared',
+         r'verbs-data'),
+        ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'events/'),
+        ('many threads on shared queues', r'verbs-threads'),
+        ('the order in which bytes and completions become visible', r'verbs-litmus'),
+        ('error completions, flushes and recovery from them', r'verbs-fail'),
+    ],
+    'Memory': [
+        ('WRITE, READ and atomics while the target is stopped', r'onesided/.*stopped'),
+        ('no system call in a million WRITEs', r'onesided/.*no_system_call'),
+        ('which memory moves into the pool, which stays', r'memory/.*kinds',
+         r'memory-region::(?!hugetlb)'),
+        ('huge pages of hugetlb stay', r'memory-region::hugetlb'),
+        ('threads store into pages while they move', r'memory-race'),
+        ("the program's own SIGSEGV handlers; system calls beside moving pages", r'memory-signals'),
+        ('fork in mid-traffic; multiprocessing of Python', r'memory-fork', r'memory/.*multiproc'),
+        ('realloc, mremap, calloc after free, io_uring, core dumps; glibc and jemalloc',
+         r'memory-use'),
+    ],
+    'Commands': [
+        ('`weft run`: dlopen, RPATH, scripts, children, streams, signals', r'delivery/(run|loader)::'),
+        ('`weft env`', r'delivery/env::'),
+        ('`/sys/class/infiniband`, `/dev/infiniband`, the `rdma` command', r'delivery/shim::'),
+        ('`weft info`, also of damaged pools', r'cli/info::'),
+        ('`weft doctor`', r'cli/doctor::'),
+        ('`weft pool`', r'cli/pool_command::'),
+        ('`make install`', r'house/install::', r'delivery/install::'),
+    ],
+}
+# Cases that test the tests.
+OTHERS = r'interop/fabric::'
+
+
+def python_cases(report):
+    for case in xml.parse(report).getroot().iter('testcase'):
+        words = case.get('classname').removeprefix('tests.').split('.')
+        name = f'{"/".join(words)}::{case.get("name")}'.replace('test_', '')
+        kinds = {child.tag for child in case}
+        state = (FAILS if kinds & {'failure', 'error'} else
+                 SKIPPED if 'skipped' in kinds else WORKS)
+        yield name, state, f'tests/{"/".join(words)}.py'
+
+
+def c_cases(log, build):
+    for line in log.read_text().splitlines():
+        test = json.loads(line)
+        program = Path(os.path.relpath(test['command'][0], build))
+        # test-verbs-qp in tests/verbs is made of test_qp.c
+        stem = program.name.removeprefix('test-').removeprefix(program.parent.name + '-')
+        file = f'{program.parent}/test_{stem}.c'
+        name = test['name'].split(' / ')[-1]
+        cases = re.findall(r'^(not )?ok \d+ (- |# SKIP )(\S+)', test.get('stdout') or '', re.M)
+        states = [SKIPPED if 'SKIP' in how else FAILS if bad else WORKS for bad, how, _ in cases]
+        for (_, _, case), state in zip(cases, states):
+            yield f'{name}::{case.removeprefix("test_")}', state, file
+        if test['result'] not in ('OK', 'SKIP') and FAILS not in states:
+            yield f'{name}::all of it', FAILS, file  # it crashed or timed out
+        elif not states:
+            yield f'{name}::all of it', WORKS if test['result'] == 'OK' else SKIPPED, file
+
+
+def results(build):
+    """{case: (state, file)} of the last run."""
+    report, log = build / 'pytest.xml', build / 'meson-logs/testlog.json'
+    if not report.exists() or not log.exists():
+        raise SystemExit('works: no results of tests: run `make check` first')
+    return {name: (state, file)
+            for name, state, file in [*python_cases(report), *c_cases(log, build)]}
+
+
+def judge(states):
+    return FAILS if FAILS in states else SKIPPED if SKIPPED in states else WORKS
+
+
+def link(file):
+    return f'[{file.removeprefix("tests/")}]({file})'
+
+
+def table(cases):
+    """The lines of the table, and what is wrong with the rows above."""
+    lines, offences, shown = [], [], set()
+    for title, rows in SECTIONS.items():
+        lines += ([''] if lines else []) + [f'| {title} | | tests |', '|---|---|---|']
+        for what, *patterns in rows:
+            pattern = re.compile('|'.join(patterns))
+            names = [name for name in cases if pattern.match(name)]
+            for part in patterns:
+                if not any(re.match(part, name) for name in names):
+                    offences.append(f'{what}: no result of {part}')
+            if not names:
+                continue
+            shown.update(names)
+            state = judge({cases[name][0] for name in names})
+            files = sorted({cases[name][1] for name in names})
+            lines.append(f'| {what} | {state} | {", ".join(map(link, files))} |')
+    offences += [f'{name}: in no row of tools/works.py' for name in sorted(cases)
+                 if name.startswith('interop/') and name not in shown
+                 and not re.match(OTHERS, name)]
+    return lines, offences
+
+
+def compare(said, found):
+    """0, 1 or 77, and the differences."""
+    if said == found:
+        return 0, []
+    differences = [f'- {line}' for line in said if line not in found]
+    differences += [f'+ {line}' for line in found if line not in said]
+    alike = [[line.replace(f'| {SKIPPED} |', f'| {WORKS} |') for line in lines]
+             for lines in (said, found)]
+    return 77 if alike[0] == alike[1] else 1, differences
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--check', action='store_true')
+    parser.add_argument('--build', type=Path,
+                        default=Path(os.environ.get('WEFT_BUILD', readme.README.parent / 'build')))
+    parser.add_argument('--readme', type=Path, default=readme.README)
+    args = parser.parse_args()
+    lines, offences = table(results(args.build.resolve()))
+    for offence in offences:
+        print(f'works: {offence}')
+    if offences:
+        return 1
+    if not args.check:
+        readme.write('works', lines, args.readme)
+        return 0
+    status, differences = compare(readme.content('works', args.readme), lines)
+    print(*differences, sep='\n', end='\n' if differences else '')
+    if status == 1:
+        print('works: README.md says otherwise; tools/works.py writes what was found')
+    return status
+
+
+if __name__ == '__main__':
+    sys.exit(main())
