@@ -211,7 +211,7 @@ void weft_cq_drain(struct weft_cq *cq)
 						.imm = from->imm,
 						.src_qp = from->src_qpn,
 						.status = from->status,
-						.opcode = from->opcode,
+						.opcode = from->opcode | WEFT_WC_RECV,
 						.flags = from->flags };
 			put(cq, &cqe);
 			/* the engine that was rung for it will not find it in the ring any more */

@@ -42,37 +42,53 @@ static int list_pieces(struct weft_nic *nic, struct weft_mr *mr, uint64_t va,
 	return 0;
 }
 
+/* The bytes of an entry, exclusively ored. */
+static uint8_t fold(const struct weft_pool_mr *mr)
+{
+	const uint64_t *word = (const uint64_t *)mr;
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < sizeof(*mr) / sizeof(*word); i++)
+		sum ^= word[i];
+	sum ^= sum >> 32;
+	sum ^= sum >> 16;
+	return (uint8_t)(sum ^ sum >> 8);
+}
+
 int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_t access,
 		   uint64_t iova, uint64_t va, uint64_t len_bytes,
 		   const struct weft_mr_piece *pieces, unsigned int npieces)
 {
-	struct weft_pool_mr *entry;
+	struct weft_pool_mr entry = { .owner = nic->pool->me,
+				      .access = access,
+				      .pd = pd,
+				      .iova = iova,
+				      .len_bytes = len_bytes,
+				      .va = va };
+	struct weft_pool_mr *shared;
 	int err = weft_pool_take_mr(nic->pool, &mr->index);
 
 	if (err)
 		return err;
 	mr->nic = nic;
 	mr->pieces_bytes = 0;
-	entry = &nic->pool->mrs[mr->index];
-	entry->owner = nic->pool->me;
-	entry->access = access;
-	entry->pd = pd;
-	entry->iova = iova;
-	entry->len_bytes = len_bytes;
-	entry->va = va;
-	entry->npieces = 0;
-	if (!one_run(pieces, npieces, va, len_bytes, entry)) {
+	shared = &nic->pool->mrs[mr->index];
+	if (!one_run(pieces, npieces, va, len_bytes, &entry)) {
 		err = list_pieces(nic, mr, va, pieces, npieces);
 		if (err)
 			goto drop_entry;
-		entry->off = mr->pieces_off;
-		entry->npieces = npieces;
-		entry->lo = entry->hi = len_bytes;
+		entry.off = mr->pieces_off;
+		entry.npieces = npieces;
+		entry.lo = entry.hi = len_bytes;
 	}
 	mr->key = mr->index << WEFT_KEY_BITS |
-		  ((atomic_load_explicit(&entry->key, memory_order_relaxed) + 1) & GENERATION);
-	/* release: pairs with the acquire in weft_mr_find */
-	atomic_store_explicit(&entry->key, mr->key, memory_order_release);
+		  ((atomic_load_explicit(&shared->key, memory_order_relaxed) + 1) & GENERATION);
+	entry.key = mr->key;
+	entry.check = fold(&entry);
+	__builtin_memcpy((char *)shared + sizeof(shared->key), (char *)&entry + sizeof(entry.key),
+			 sizeof(entry) - sizeof(entry.key));
+	/* release: pairs with the acquire in weft_mr_prepare */
+	atomic_store_explicit(&shared->key, mr->key, memory_order_release);
 	return 0;
 drop_entry:
 	weft_pool_drop_mr(nic->pool, mr->index);
@@ -93,21 +109,26 @@ void weft_mr_destroy(struct weft_mr *mr)
 	weft_pool_drop_mr(mr->nic->pool, mr->index);
 }
 
-static int populate(struct weft_pool *pool, const struct weft_pool_mr *mr)
+/* The entry may be damaged, and so may the list of pieces, which is checked at each use (place.c). */
+static int touch(struct weft_pool *pool, const struct weft_pool_mr *mr)
 {
 	const struct weft_pool_piece *piece;
-	uint32_t n = mr->npieces;
+	uint64_t start, end, off;
 
-	if (!n)
+	if (mr->lo > mr->hi || mr->hi > mr->len_bytes)
+		return -22;
+	if (!mr->npieces)
 		return mr->hi == mr->lo || weft_pool_populate(pool, mr->off, mr->hi - mr->lo) ? 0 : -12;
-	piece = weft_pool_populate(pool, mr->off, n * sizeof(*piece));
+	piece = weft_pool_populate(pool, mr->off, mr->npieces * sizeof(*piece));
 	if (!piece)
 		return -12;
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t end = i + 1 < n ? piece[i + 1].start : mr->len_bytes;
-
-		if (piece[i].off != IN_PLACE &&
-		    !weft_pool_populate(pool, piece[i].off, end - piece[i].start))
+	for (uint32_t i = 0; i < mr->npieces; i++) {
+		start = piece[i].start;
+		end = i + 1 < mr->npieces ? piece[i + 1].start : mr->len_bytes;
+		off = piece[i].off;
+		if (start > end || end > mr->len_bytes)
+			return -22;
+		if (off != IN_PLACE && !weft_pool_populate(pool, off, end - start))
 			return -12;
 	}
 	return 0;
@@ -116,6 +137,7 @@ static int populate(struct weft_pool *pool, const struct weft_pool_mr *mr)
 int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
+	struct weft_pool_mr mr;
 	int err;
 
 	if (!index || weft_pool_see_mr(pool, index))
@@ -123,8 +145,11 @@ int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 	/* acquire: pairs with the release in weft_mr_create */
 	if (atomic_load_explicit(&pool->mrs[index].key, memory_order_acquire) != key)
 		return -2;
-	err = populate(pool, &pool->mrs[index]);
+	mr = pool->mrs[index];
+	if (mr.key != key || fold(&mr))
+		return -2;
+	err = touch(pool, &mr);
 	if (!err)
-		atomic_store_explicit(&pool->mr_ready[index], key, memory_order_relaxed);
+		weft_pool_keep_mr(pool, index, &mr);
 	return err;
 }

@@ -201,6 +201,8 @@ struct weft_qp {
 	_Alignas(8) uint8_t transport_state[WEFT_TRANSPORT_STATE];
 
 	uint8_t *rq;
+	uint32_t rq_size, rq_stride;
+	uint64_t rq_off;
 	uint64_t rq_posted;
 	uint64_t rq_completed;	   /* guarded by recv_cq's lock */
 	_Atomic uint64_t rq_freed; /* by polling */

@@ -47,13 +47,16 @@ static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_m
 {
 	const struct weft_pool_piece *piece = (const void *)(pool->base + mr->off);
 	uint32_t i = mr->npieces - 1;
-	uint64_t end = mr->len_bytes;
+	uint64_t end = mr->len_bytes, off;
 
 	for (; i && piece[i].start > start; i--)
 		end = piece[i].start;
+	off = piece[i].off;
+	/* the list may be damaged: nowhere is then as good as in place */
 	return (struct chunk){
-		.at = piece[i].off == UINT64_MAX ? NULL :
-						   pool->base + piece[i].off + (start - piece[i].start),
+		.at = off == UINT64_MAX ? NULL :
+					  weft_pool_window(pool, off + (start - piece[i].start),
+							   end - start),
 		.va = mr->va + start,
 		.len_bytes = end - start,
 	};

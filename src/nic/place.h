@@ -10,7 +10,7 @@
 
 /* A checked part of a region; or, without a region, memory of this process at `at`. */
 struct weft_span {
-	const struct weft_pool_mr *mr;
+	const struct weft_pool_mr *mr; /* our copy of the entry */
 	uint8_t *at; /* where this process sees it, if it lies together in the pool; else NULL */
 	uint64_t start, len_bytes;
 };
@@ -48,16 +48,15 @@ static inline bool weft_mr_find(struct weft_pool *pool, uint32_t key, uint16_t o
 				struct weft_span *span)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
-	const struct weft_pool_mr *mr = &pool->mrs[index];
+	const struct weft_pool_mr *mr = &pool->mr_seen[index];
 	uint64_t start;
 
-	if (__builtin_expect(atomic_load_explicit(&pool->mr_ready[index], memory_order_relaxed) != key,
-			     0) &&
+	/* acquire: pairs with the release in weft_pool_keep_mr */
+	if (__builtin_expect(atomic_load_explicit(&mr->key, memory_order_acquire) != key, 0) &&
 	    weft_mr_prepare(pool, key))
 		return false;
-	/* acquire: pairs with the release in weft_mr_create; the rest stands still until a revoker
-	 * has waited for our busy line */
-	if (atomic_load_explicit(&mr->key, memory_order_acquire) != key)
+	/* the entry and its extents stand still until a revoker has waited for our busy line */
+	if (atomic_load_explicit(&pool->mrs[index].key, memory_order_relaxed) != key)
 		return false;
 	start = addr - mr->iova;
 	if (!weft_mr_allows(mr, owner, pd, access) || start > mr->len_bytes ||

@@ -24,6 +24,9 @@ static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
 	/* readers take the line only between two equal looks at a READY word */
 	atomic_store_explicit(&slot->conn, (seq + 1) << 32, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
+	slot->rq_off = qp->rq_off;
+	slot->rq_size = qp->rq_size;
+	slot->rq_stride = qp->rq_stride;
 	slot->pd = qp->pd;
 	slot->owner = qp->nic->pool->me;
 	slot->type = qp->type;
@@ -68,21 +71,18 @@ static int make_send_queue(struct weft_qp *qp)
 
 static uint64_t receive_bytes(const struct weft_qp *qp)
 {
-	return (uint64_t)qp->slot->rq_size * qp->slot->rq_stride;
+	return (uint64_t)qp->rq_size * qp->rq_stride;
 }
 
 static int make_receive_queue(struct weft_qp *qp)
 {
-	struct weft_pool_qp *slot = qp->slot;
-	uint64_t off = 0;
 	int err;
 
-	slot->rq_size = power_of_two(qp->cap.max_recv_wr);
-	slot->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
-				     qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
-	err = weft_pool_alloc(qp->nic->pool, receive_bytes(qp), &off);
-	slot->rq_off = off;
-	qp->rq = err ? NULL : qp->nic->pool->base + off;
+	qp->rq_size = power_of_two(qp->cap.max_recv_wr);
+	qp->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
+				   qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
+	err = weft_pool_alloc(qp->nic->pool, receive_bytes(qp), &qp->rq_off);
+	qp->rq = err ? NULL : qp->nic->pool->base + qp->rq_off;
 	return err;
 }
 
@@ -201,7 +201,7 @@ int weft_qp_destroy(struct weft_qp *qp)
 	nic->env->free(qp->sq);
 	/* a stopped executor may still read the ring: it stays with the member */
 	if (!err) {
-		weft_pool_free(nic->pool, qp->slot->rq_off, receive_bytes(qp));
+		weft_pool_free(nic->pool, qp->rq_off, receive_bytes(qp));
 		weft_pool_drop_qp(nic->pool, qp->index);
 	}
 	return err;

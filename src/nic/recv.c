@@ -5,7 +5,7 @@
 
 static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t position)
 {
-	return (void *)(qp->rq + (position & (qp->slot->rq_size - 1)) * qp->slot->rq_stride);
+	return (void *)(qp->rq + (position & (qp->rq_size - 1)) * qp->rq_stride);
 }
 
 int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,

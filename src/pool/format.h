@@ -266,7 +266,7 @@ struct weft_pool_mr {
 		struct {
 			uint16_t owner;
 			uint8_t access; /* enum weft_access, low byte */
-			uint8_t reserved;
+			uint8_t check;	/* the bytes of the whole entry, exclusively ored, are 0 */
 			uint32_t pd;
 		};
 		uint64_t rights; /* all of that in one word, to be compared at once */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Small pieces of pool memory for rings: powers of two from a line up, cut from slabs and kept in
- * free lists whose links stand in the free pieces. Slabs stay with the member until it leaves.
+ * private lists when they are free. Slabs stay with the member until it leaves.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pool/internal.h"
@@ -20,10 +21,30 @@ static unsigned int class_of(uint64_t len_bytes)
 	return class;
 }
 
+/* A list has room for every piece that was ever cut, so that freeing needs no memory. */
+static int list_one_more(struct weft_heap_class *c)
+{
+	uint64_t *free_pieces;
+
+	if (c->cut == c->room) {
+		uint32_t room = c->room ? 2 * c->room : 16;
+
+		free_pieces = reallocarray(c->free, room, sizeof(*c->free));
+		if (!free_pieces)
+			return -ENOMEM;
+		c->free = free_pieces;
+		c->room = room;
+	}
+	c->cut++;
+	return 0;
+}
+
 static int cut(struct weft_attachment *a, uint64_t bytes, uint64_t *off)
 {
-	int err;
+	int err = list_one_more(&a->heap[class_of(bytes)]);
 
+	if (err)
+		return err;
 	if (a->heap_end - a->heap_top < bytes) {
 		uint64_t slab;
 
@@ -42,7 +63,7 @@ static int cut(struct weft_attachment *a, uint64_t bytes, uint64_t *off)
 int weft_pool_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off)
 {
 	struct weft_attachment *a = weft_attachment(pool);
-	unsigned int class;
+	struct weft_heap_class *c;
 	void *piece;
 	int err = 0;
 
@@ -55,13 +76,12 @@ int weft_pool_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off)
 		weft_pool_extent_free(pool, *off, len_bytes);
 		return -ENOMEM;
 	}
-	class = class_of(len_bytes);
+	c = &a->heap[class_of(len_bytes)];
 	pthread_mutex_lock(&a->mutex);
-	*off = a->heap_free[class];
-	if (*off)
-		a->heap_free[class] = *(uint64_t *)weft_pool_window(pool, *off, sizeof(uint64_t));
+	if (c->nfree)
+		*off = c->free[--c->nfree];
 	else
-		err = cut(a, (uint64_t)WEFT_LINE << class, off);
+		err = cut(a, (uint64_t)WEFT_LINE << class_of(len_bytes), off);
 	pthread_mutex_unlock(&a->mutex);
 	if (err)
 		return err;
@@ -75,15 +95,14 @@ int weft_pool_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off)
 void weft_pool_free(struct weft_pool *pool, uint64_t off, uint64_t len_bytes)
 {
 	struct weft_attachment *a = weft_attachment(pool);
-	unsigned int class;
+	struct weft_heap_class *c;
 
 	if (len_bytes > LARGEST_BYTES) {
 		weft_pool_extent_free(pool, off, len_bytes);
 		return;
 	}
-	class = class_of(len_bytes);
+	c = &a->heap[class_of(len_bytes)];
 	pthread_mutex_lock(&a->mutex);
-	*(uint64_t *)weft_pool_window(pool, off, sizeof(uint64_t)) = a->heap_free[class];
-	a->heap_free[class] = off;
+	c->free[c->nfree++] = off;
 	pthread_mutex_unlock(&a->mutex);
 }

@@ -23,8 +23,13 @@ struct weft_own_box {
 	uint16_t scan; /* the member whose box is looked at next */
 };
 
-/* A free list for each power of two from a line up to 32 KiB. */
+/* Pieces of one size: a power of two from a line up to 32 KiB. */
 #define WEFT_HEAP_CLASSES 10u
+
+struct weft_heap_class {
+	uint64_t *free; /* offsets */
+	uint32_t nfree, cut, room;
+};
 
 struct weft_attachment {
 	struct weft_pool pool;
@@ -40,7 +45,7 @@ struct weft_attachment {
 
 	struct weft_segment_books *books[WEFT_SEGMENTS];
 	uint32_t books_first, books_end; /* there are none outside */
-	uint64_t heap_free[WEFT_HEAP_CLASSES]; /* heads of lists through the free pieces */
+	struct weft_heap_class heap[WEFT_HEAP_CLASSES];
 	uint64_t heap_top, heap_end;	       /* of the slab that is being cut */
 
 	uint64_t *qp_used; /* a bit an entry of the blocks that are ours */
@@ -49,6 +54,9 @@ struct weft_attachment {
 	uint64_t lines_used;
 	struct weft_own_box box; /* guarded by who posts and takes */
 	pthread_mutex_t shared_line;
+	/* as published; guarded by the file lock */
+	uint64_t ports_off;
+	uint32_t ports;
 };
 
 static inline struct weft_attachment *weft_attachment(struct weft_pool *pool)

@@ -220,6 +220,22 @@ int weft_pool_see_mr(struct weft_pool *pool, uint32_t index)
 	return see(pool, &t, index);
 }
 
+void weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr)
+{
+	struct weft_pool_mr *seen = &pool->mr_seen[index];
+
+	pthread_mutex_lock(&weft_attachment(pool)->mutex);
+	if (atomic_load_explicit(&seen->key, memory_order_relaxed) != mr->key) {
+		/* nobody here uses the old copy: its region was revoked, which waited for us */
+		atomic_store_explicit(&seen->key, 0, memory_order_relaxed);
+		memcpy((char *)seen + sizeof(seen->key), (const char *)mr + sizeof(mr->key),
+		       sizeof(*mr) - sizeof(mr->key));
+		/* release: pairs with the acquire in weft_mr_find */
+		atomic_store_explicit(&seen->key, mr->key, memory_order_release);
+	}
+	pthread_mutex_unlock(&weft_attachment(pool)->mutex);
+}
+
 static void end_qps(struct weft_pool *pool, uint32_t block)
 {
 	for (uint32_t i = 0; i < WEFT_QP_BLOCK; i++) {

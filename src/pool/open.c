@@ -55,7 +55,7 @@ static void list_reserved(struct weft_attachment *a, struct reserved list[7])
 	list[0] = (struct reserved){ (void **)&a->pool.chunk_seen, a->pool.bytes >> WEFT_CHUNK_BITS };
 	list[1] = (struct reserved){ (void **)&a->pool.qp_block_seen, WEFT_BLOCKS };
 	list[2] = (struct reserved){ (void **)&a->pool.mr_block_seen, WEFT_BLOCKS };
-	list[3] = (struct reserved){ (void **)&a->pool.mr_ready, WEFT_MRS * sizeof(uint32_t) };
+	list[3] = (struct reserved){ (void **)&a->pool.mr_seen, WEFT_MRS * sizeof(*a->pool.mr_seen) };
 	list[4] = (struct reserved){ (void **)&a->qp_used, WEFT_QPS / 8 };
 	list[5] = (struct reserved){ (void **)&a->mr_used, WEFT_MRS / 8 };
 	list[6] = (struct reserved){ NULL, 0 };
@@ -93,7 +93,7 @@ static int map(struct weft_attachment *a, int life)
 	pool->members = (void *)(pool->base + WEFT_OFF_MEMBERS);
 	pool->qps = (void *)(pool->base + WEFT_OFF_QPS);
 	pool->mrs = (void *)(pool->base + WEFT_OFF_MRS);
-	pool->mr_ready[0] = UINT32_MAX; /* no key: the entry of key 0 may not be mapped */
+	pool->mr_seen[0].key = UINT32_MAX; /* no key: the entry of key 0 may not be mapped */
 	return weft_pool_window(pool, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases)) ? 0 :
 											      -ENOMEM;
 }
@@ -139,6 +139,8 @@ static void let_go(struct weft_attachment *a)
 		close(a->fd);
 	for (uint32_t i = 0; i < WEFT_SEGMENTS; i++)
 		free(a->books[i]);
+	for (uint32_t i = 0; i < WEFT_HEAP_CLASSES; i++)
+		free(a->heap[i].free);
 	free(a);
 }
 

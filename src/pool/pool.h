@@ -29,11 +29,13 @@ struct weft_pool {
 	uint64_t incarnation;
 	uint16_t me;
 	uint32_t segments;
-	/* What this process has mapped: a flag a chunk and a block, the key for which a region's
-	 * extents were populated. Each only ever goes from unseen to seen, under the mutex. */
+	/* What this process has mapped: a flag a chunk and a block, which only ever goes from unseen
+	 * to seen, under the mutex. */
 	_Atomic uint8_t *chunk_seen;
 	_Atomic uint8_t *qp_block_seen, *mr_block_seen;
-	_Atomic uint32_t *mr_ready;
+	/* What it has seen of the table of regions: checked copies, as good as the entry while that has
+	 * the same key. The extents were touched. */
+	struct weft_pool_mr *mr_seen;
 };
 
 /* A thread's place in the pool: its busy line and its ask. shared: more threads than lines; the
@@ -71,6 +73,8 @@ void *weft_pool_populate(struct weft_pool *pool, uint64_t off, uint64_t len_byte
 /* Maps the table entry of a key or number if its block is leased. 0 or -ENOENT. */
 int weft_pool_see_mr(struct weft_pool *pool, uint32_t index);
 int weft_pool_see_qp(struct weft_pool *pool, uint32_t index);
+/* Keeps a checked copy of a region's entry. */
+void weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr);
 
 /* Table entries for this member; index out, -ENOSPC when none is left. */
 int weft_pool_take_qp(struct weft_pool *pool, uint32_t *index);

@@ -63,7 +63,8 @@ struct walk {
 	uint32_t index; /* of the next */
 	struct weft_pool_member *m;
 	uint64_t incarnation;
-	struct weft_pool_port *ports;
+	struct weft_pool_port *ports; /* so many */
+	uint32_t count;
 };
 
 static bool next_member(struct walk *w)
@@ -76,9 +77,10 @@ static bool next_member(struct walk *w)
 		w->incarnation = atomic_load_explicit(&w->m->incarnation, memory_order_acquire);
 		w->index = 0;
 		w->ports = NULL;
-		if (w->incarnation && w->m->ports)
+		w->count = w->m->ports;
+		if (w->incarnation && w->count)
 			w->ports = weft_pool_window(w->pool, w->m->ports_off,
-						    w->m->ports * sizeof(*w->ports));
+						    w->count * sizeof(*w->ports));
 		if (w->ports)
 			return true;
 	}
@@ -88,7 +90,7 @@ static bool next_member(struct walk *w)
 static struct weft_pool_port *next_port(struct walk *w)
 {
 	do {
-		while (w->ports && w->index < w->m->ports) {
+		while (w->ports && w->index < w->count) {
 			struct weft_pool_port *p = &w->ports[w->index++];
 
 			if (p->flags & WEFT_PORT_BOUND)
@@ -150,7 +152,7 @@ static int find_ephemeral(struct weft_pool *pool, struct weft_pool_port *want)
 
 static struct weft_pool_port *own(struct weft_pool *pool, uint32_t index)
 {
-	return (struct weft_pool_port *)(pool->base + pool->self->ports_off) + index;
+	return (struct weft_pool_port *)(pool->base + weft_attachment(pool)->ports_off) + index;
 }
 
 /* Twice as many entries as `old`. The allocator takes the file lock itself. */
@@ -166,13 +168,13 @@ static int grow(struct weft_pool *pool, uint32_t old)
 		return err;
 	spare = off;
 	err = lock(a, &fd);
-	if (!err && self->ports == old) {
-		spare = self->ports_off;
+	if (!err && a->ports == old) {
+		spare = a->ports_off;
 		if (old)
 			memcpy(pool->base + off, pool->base + spare,
 			       old * sizeof(struct weft_pool_port));
-		self->ports_off = off;
-		self->ports = ports;
+		self->ports_off = a->ports_off = off;
+		self->ports = a->ports = ports;
 		ports = old;
 	}
 	if (!err)
@@ -185,7 +187,7 @@ static int grow(struct weft_pool *pool, uint32_t old)
 /* -EOVERFLOW: there is no entry left. */
 static int take_entry(struct weft_pool *pool, const struct weft_pool_port *want, uint32_t *index)
 {
-	for (uint32_t i = 0; i < pool->self->ports; i++) {
+	for (uint32_t i = 0; i < weft_attachment(pool)->ports; i++) {
 		struct weft_pool_port *p = own(pool, i);
 
 		if (p->flags)
@@ -212,7 +214,7 @@ int weft_port_bind(struct weft_pool *pool, struct weft_pool_port *want, uint32_t
 		err = port ? find_clash(pool, want, NULL) : find_ephemeral(pool, want);
 		if (!err)
 			err = take_entry(pool, want, index);
-		entries = pool->self->ports;
+		entries = a->ports;
 		unlock(a, fd);
 	} while (err == -EOVERFLOW && !grow(pool, entries));
 	return err == -EOVERFLOW ? -ENOMEM : err;

@@ -72,7 +72,7 @@ static enum weft_outcome execute_send(struct job *job)
 		return WEFT_NO_RECEIVE;
 	wr_id = recv->wr_id;
 	/* what lies behind the last byte is not looked at */
-	while (used < recv->num_sge && used < WEFT_MAX_SGE && room < bytes)
+	while (used < recv->num_sge && used < p->rq_sges && room < bytes)
 		room += recv->sge[used++].len_bytes;
 	if (room < bytes)
 		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
@@ -81,6 +81,10 @@ static enum weft_outcome execute_send(struct job *job)
 			     WEFT_ACCESS_LOCAL_WRITE, &there))
 		return bad_receive(job, wr_id, WEFT_WC_LOC_PROT_ERR, WEFT_EVENT_QP_FATAL,
 				   WEFT_WC_REM_OP_ERR);
+	/* the list may be damaged between two looks */
+	if (there.len_bytes < bytes)
+		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
+				   WEFT_WC_REM_INV_REQ_ERR);
 	err = place(job, there.span, job->here.span);
 	if (err)
 		return unreachable_memory(job, err);
@@ -278,7 +282,7 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	job.status = status;
 	if (!p->slot && !weft_peer_find(qp, p))
 		return without_peer(&job);
-	next = begin(caller, p->slot->owner);
+	next = begin(caller, p->owner);
 	if (__builtin_expect(
 		    atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->conn, 1) ||
 	    weft_peer_read(qp, p))

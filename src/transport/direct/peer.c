@@ -31,13 +31,27 @@ static bool map_ring(struct weft_pool *pool, struct peer *p, uint64_t off)
 {
 	uint32_t size;
 
-	p->ring = weft_pool_populate(pool, off, sizeof(*p->ring));
+	p->ring = off % WEFT_LINE ? NULL : weft_pool_populate(pool, off, sizeof(*p->ring));
 	if (!p->ring || p->ring->producer != pool->me)
 		return false;
 	size = p->ring->size;
 	p->ring_mask = size - 1;
-	return weft_pool_populate(pool, off,
-				  sizeof(*p->ring) + size * sizeof(struct weft_pool_cqe));
+	return size && !(size & p->ring_mask) &&
+	       weft_pool_populate(pool, off, sizeof(*p->ring) +
+						     (uint64_t)size * sizeof(struct weft_pool_cqe));
+}
+
+static bool map_receives(struct weft_pool *pool, struct peer *p, uint64_t off, uint32_t size,
+			 uint32_t stride)
+{
+	p->rq_mask = size - 1;
+	p->rq_stride = stride;
+	if (!size || size & p->rq_mask || stride < sizeof(struct weft_pool_recv) || off % 8 || stride % 8)
+		return false;
+	p->rq_sges = (stride - (uint32_t)sizeof(struct weft_pool_recv)) / sizeof(struct weft_pool_sge);
+	p->rq = p->rq_sges > WEFT_MAX_SGE ? NULL :
+					    weft_pool_populate(pool, off, (uint64_t)size * stride);
+	return p->rq;
 }
 
 /* The line stands between two equal looks at a conn word that says: ready, and yours. */
@@ -48,16 +62,15 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	/* acquire: pairs with the release in publish (qp.c) */
 	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
-	uint32_t rq_size = slot->rq_size;
+	uint32_t rq_size = slot->rq_size, rq_stride = slot->rq_stride;
+	uint16_t named = p->owner;
 
 	p->owner = slot->owner;
 	p->pd = slot->pd;
 	p->access = slot->access;
-	p->rq_stride = slot->rq_stride;
-	p->rq_mask = rq_size - 1;
 	qp->peer_rnr_timer = slot->min_rnr_timer;
 	/* another one may have taken the entry since, and be connected to us */
-	if (slot->qpn != qp->attr.dest_qpn)
+	if (slot->qpn != qp->attr.dest_qpn || p->owner != named)
 		return false;
 	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | qp->qpn) || !ring_off)
 		return false;
@@ -65,8 +78,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	if (atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
 	    !has_gid(pool, p->owner, qp->attr.dgid))
 		return false;
-	p->rq = weft_pool_populate(pool, rq_off, (uint64_t)rq_size * p->rq_stride);
-	if (!p->rq || !map_ring(pool, p, ring_off))
+	if (!map_receives(pool, p, rq_off, rq_size, rq_stride) || !map_ring(pool, p, ring_off))
 		return false;
 	resume_receives(qp, p);
 	p->conn = conn;
@@ -82,6 +94,7 @@ bool weft_peer_find(struct weft_qp *qp, struct peer *p)
 	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != qp->attr.dest_qpn)
 		return false;
 	p->slot = &pool->qps[index];
+	p->owner = p->slot->owner;
 	return true;
 }
 
