@@ -18,7 +18,7 @@
 
 #define MIXED_SKIP 100u
 
-const char *const kind_name[KINDS] = { "pooled", "mixed", "data", "stack", "shared", "small" };
+const char *const kind_name[KINDS] = { "pooled", "mixed", "pieces", "data", "stack", "shared", "small" };
 
 static uint8_t data[2][ENDS_BYTES]; /* of the near and the far end */
 static uint8_t (*stack)[ENDS_BYTES]; /* of main(), one for each */
@@ -34,6 +34,7 @@ static void *make_memory(enum kind kind, bool is_far)
 {
 	switch (kind) {
 	case KIND_POOLED:
+	case KIND_PIECES:
 		return rig_pages(ENDS_BYTES);
 	case KIND_MIXED:
 		return (uint8_t *)rig_pages(ENDS_BYTES + 4096) + MIXED_SKIP;
@@ -58,10 +59,27 @@ static void free_memory(enum kind kind, void *at)
 	if (kind == KIND_SMALL)
 		free(at);
 #endif
-	if (kind == KIND_POOLED || kind == KIND_SHARED)
+	if (kind == KIND_POOLED || kind == KIND_PIECES || kind == KIND_SHARED)
 		munmap(at, ENDS_BYTES);
 	if (kind == KIND_MIXED)
 		munmap((uint8_t *)at - MIXED_SKIP, ENDS_BYTES + 4096);
+}
+
+/* Some pages that cannot move, and some that have moved already, next to each other or not. */
+static void make_pieces(struct end *end, uint8_t *at)
+{
+	static const struct {
+		size_t first, pages;
+	} parts[] = { { 1, 1 }, { 2, 3 }, { 9, 1 }, { 20, 200 } };
+
+	assert_ptr_equal(mmap(at + 5 * 4096, 4096, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+			 at + 5 * 4096);
+	for (size_t i = 0; i < COUNT(parts); i++) {
+		end->part[i] = ibv_reg_mr(end->pd, at + parts[i].first * 4096, parts[i].pages * 4096,
+					  RIG_ALL);
+		assert_non_null(end->part[i]);
+	}
 }
 
 static void make_end(struct end *end, bool is_far)
@@ -79,6 +97,8 @@ static void make_end(struct end *end, bool is_far)
 		uint32_t bytes = k == KIND_SMALL ? ENDS_SMALL : ENDS_BYTES;
 		void *at = make_memory(k, is_far);
 
+		if (k == KIND_PIECES)
+			make_pieces(end, at);
 		end->mr[k] = ibv_reg_mr(end->pd, at, bytes, RIG_ALL);
 		assert_non_null(end->mr[k]);
 		end->buffer[k] = (struct buffer){ (uintptr_t)at, end->mr[k]->rkey, bytes };
@@ -94,6 +114,8 @@ static void deregister(struct end *end, enum kind kind)
 static void end_end(struct end *end)
 {
 	assert_int_equal(ibv_destroy_qp(end->qp), 0);
+	for (size_t i = 0; i < COUNT(end->part); i++)
+		assert_int_equal(ibv_dereg_mr(end->part[i]), 0);
 	for (enum kind k = 0; k < KINDS; k++) {
 		if (end->mr[k])
 			deregister(end, k);

@@ -16,7 +16,8 @@
 /* Where memory lies decides how it is reached; a region is ENDS_BYTES long, or ENDS_SMALL. */
 enum kind {
 	KIND_POOLED,
-	KIND_MIXED, /* all but its first and last bytes are */
+	KIND_MIXED,  /* all but its first and last bytes are */
+	KIND_PIECES, /* in several extents, some pages in place: parts were registered before */
 	KIND_DATA,
 	KIND_STACK,
 	KIND_SHARED,
@@ -35,6 +36,7 @@ struct end {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr[KINDS];
+	struct ibv_mr *part[4]; /* of the memory in pieces */
 	struct buffer buffer[KINDS], peer[KINDS];
 };
 
