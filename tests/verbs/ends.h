@@ -43,13 +43,14 @@ struct end {
 struct far {
 	struct end *here; /* NULL: in another process */
 	pid_t pid;
-	int socket;
+	int socket, memory;
 	struct buffer buffer[KINDS];
 };
 
 extern const char *const kind_name[KINDS];
 
-/* What main() does: runs the tests, or is the far end. */
+/* What main() does: runs the tests, or is the far end. With the argument "engine", neither end may
+ * make the calls by which processes reach each other's memory. */
 int ends_main(int argc, char **argv, int (*run)(void));
 
 /* Both ends, connected. */
