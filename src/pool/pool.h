@@ -36,6 +36,9 @@ struct weft_pool {
 	/* What it has seen of the table of regions: checked copies, as good as the entry while that has
 	 * the same key. The extents were touched. */
 	struct weft_pool_mr *mr_seen;
+	/* NULL, or what threads do while they wait for threads of other members, which may be waiting
+	 * for them. Locks of the nic may be held; whoever has work here does not hold the mutex. */
+	void (*meanwhile)(struct weft_pool *pool);
 };
 
 /* A thread's place in the pool: its busy line and its ask. shared: more threads than lines; the

@@ -22,6 +22,7 @@ static bool running; /* under the mutex */
 static atomic_bool stopping;
 static atomic_bool ticking; /* it looks again by itself: no need to wake it */
 static const struct weft_service_client *_Atomic client;
+static _Thread_local bool is_engine __attribute__((tls_model("initial-exec")));
 
 /* While something waits it is tried again, ever more rarely; sleeping programs rely on it. */
 static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int *idle)
@@ -97,6 +98,7 @@ static void *run(void *unused)
 	bool called;
 
 	pthread_setname_np(pthread_self(), "weft-engine");
+	is_engine = true;
 	weft_pool_caller_get(pool, &caller);
 	caller.thread = 0;
 	while (!atomic_load_explicit(&stopping, memory_order_acquire)) {
@@ -120,6 +122,13 @@ static void *run(void *unused)
 	}
 	weft_pool_caller_put(pool, &caller);
 	return NULL;
+}
+
+/* Two engines that wait for each other answer each other. */
+void weft_engine_meanwhile(struct weft_pool *pool)
+{
+	if (is_engine && weft_pool_rung(pool, WEFT_RING_ASK))
+		weft_reach_answer(pool);
 }
 
 int weft_engine_start(void)

@@ -137,6 +137,7 @@ static int attach(void)
 		fprintf(stderr, "weft: %s: %s: %s (weft doctor says more)\n", where, why, strerror(-err));
 		return err;
 	}
+	p->pool->meanwhile = weft_engine_meanwhile;
 	memset(&p->nic, 0, sizeof(p->nic));
 	memset(p->bounce_off, 0, sizeof(p->bounce_off));
 	p->nic.pool = p->pool;

@@ -60,6 +60,8 @@ uint64_t weft_now_ns(void);
 int weft_engine_start(void);
 void weft_engine_stop(void);
 void weft_engine_kick(void);
+/* See struct weft_pool: what the engine does while it waits itself. */
+void weft_engine_meanwhile(struct weft_pool *pool);
 /* Another library's part in it (service.h). */
 struct weft_service_client;
 void weft_engine_serve(const struct weft_service_client *client);

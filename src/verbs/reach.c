@@ -29,6 +29,7 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 			return (int)ask->error;
 		if (spins % 64)
 			continue;
+		pool->meanwhile(pool);
 		sched_yield();
 		if (spins % 4096 == 0 && !weft_pool_alive(pool, member, incarnation))
 			return -ESRCH;
