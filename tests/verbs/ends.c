@@ -22,6 +22,8 @@
 
 const char *const kind_name[KINDS] = { "pooled", "mixed", "pieces", "data", "stack", "shared", "small" };
 
+int64_t (*ends_game)(struct end *end);
+
 static uint8_t data[2][ENDS_BYTES]; /* of the near and the far end */
 static uint8_t (*stack)[ENDS_BYTES]; /* of main(), one for each */
 
@@ -139,7 +141,7 @@ static struct address address_of(const struct end *end)
 /* ---- What the far end is asked ---- */
 
 struct request {
-	enum { RECEIVE, NEXT, LITMUS, EVENT, MODIFY, STATE, DEREGISTER, UNMAP, END } what;
+	enum { RECEIVE, NEXT, LITMUS, GAME, EVENT, MODIFY, STATE, DEREGISTER, UNMAP, END } what;
 	uint64_t wr_id;
 	int num_sge; /* or the argument of what needs one */
 	struct ibv_sge sge[RIG_SGE];
@@ -149,7 +151,7 @@ struct request {
 struct answer {
 	struct ibv_wc wc;
 	struct litmus_result result;
-	int value;
+	int64_t value;
 };
 
 static int next_event(struct end *end)
@@ -178,6 +180,9 @@ static struct answer serve(struct end *end, struct request *r)
 		break;
 	case LITMUS:
 		answer.result = litmus_play(end, &r->game, false);
+		break;
+	case GAME:
+		answer.value = ends_game(end);
 		break;
 	case EVENT:
 		answer.value = next_event(end);
@@ -374,7 +379,7 @@ static int ask_value(struct far *far, int what, int argument)
 {
 	struct request request = { .what = what, .num_sge = argument };
 
-	return ask(far, &request).value;
+	return (int)ask(far, &request).value;
 }
 
 enum ibv_event_type far_event(struct far *far)
@@ -443,4 +448,16 @@ void far_get(const struct far *far, void *to, uint64_t from, size_t bytes)
 		memcpy(to, (const void *)(uintptr_t)from, bytes);
 	else
 		assert_int_equal(pread(far->memory, to, bytes, (off_t)from), bytes);
+}
+
+void far_begin_game(struct far *far)
+{
+	struct request request = { .what = GAME };
+
+	send_request(far, &request);
+}
+
+int64_t far_end_game(struct far *far)
+{
+	return read_answer(far).value;
 }

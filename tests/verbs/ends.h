@@ -70,6 +70,11 @@ void far_unmap(struct far *far, enum kind kind);
 /* Ends its process by a signal; ends_close() is to be called all the same. */
 void far_kill(struct far *far, int signal);
 
+/* What a program lets its far end do at any time: called there, answered with far_end_game(). */
+extern int64_t (*ends_game)(struct end *end);
+void far_begin_game(struct far *far);
+int64_t far_end_game(struct far *far);
+
 /* It plays while the near end does; litmus.h. */
 struct litmus;
 struct litmus_result;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../abi/pool.h"
@@ -199,6 +200,62 @@ static void unmapped_in_place(void **state)
 static enum ibv_wr_opcode the_write = IBV_WR_RDMA_WRITE, the_read = IBV_WR_RDMA_READ,
 			  the_swap = IBV_WR_ATOMIC_CMP_AND_SWP;
 
+/* ---- Engines ---- */
+
+#define DUEL_ROUNDS 200
+
+/*
+ * Both ends wait for each other's receives, and have atomics on memory in place behind them: when
+ * they go on, each engine needs the other. How long the longest round took, or
+ * minus the status of what failed.
+ */
+static int64_t duel(struct end *end)
+{
+	struct ibv_sge sge = { end->buffer[KIND_POOLED].at, 8, end->buffer[KIND_POOLED].key };
+	struct ibv_send_wr *bad, wr[16] = { { .opcode = IBV_WR_SEND } };
+	struct ibv_wc wc = { 0 };
+	int64_t worst = 0;
+
+	for (size_t i = 1; i < COUNT(wr); i++) {
+		wr[i] = (struct ibv_send_wr){ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+					      .sg_list = &sge,
+					      .num_sge = 1 };
+		wr[i].wr.atomic.remote_addr = (end->peer[KIND_DATA].at + 7) & ~7ull;
+		wr[i].wr.atomic.rkey = end->peer[KIND_DATA].key;
+		wr[i - 1].next = &wr[i];
+	}
+	wr[COUNT(wr) - 1].send_flags = IBV_SEND_SIGNALED;
+	for (int round = 0; round < DUEL_ROUNDS; round++) {
+		uint64_t begun;
+
+		if (ibv_post_send(end->qp, wr, &bad))
+			return -1;
+		nanosleep(&(struct timespec){ 0, 300000 }, NULL);
+		if (rig_receive(end->qp, 0, NULL, NULL, 0))
+			return -1;
+		begun = rig_now_ns();
+		nanosleep(&(struct timespec){ 0, 2000000 }, NULL); /* nobody polls */
+		for (int got = 0; got < 2 && !wc.status;)
+			got += ibv_poll_cq(end->cq, 1, &wc);
+		if (wc.status)
+			return -(int64_t)wc.status;
+		if (worst < (int64_t)(rig_now_ns() - begun))
+			worst = (int64_t)(rig_now_ns() - begun);
+	}
+	return worst;
+}
+
+static void engines_need_each_other(void **state)
+{
+	int64_t here, there;
+
+	far_begin_game(&far);
+	here = duel(&near);
+	there = far_end_game(&far);
+	if (here < 0 || here > (int64_t)S / 2 || there < 0 || there > (int64_t)S / 2)
+		fail_msg("%ld here, %ld there", (long)here, (long)there);
+}
+
 /* ---- Length ---- */
 
 /* Messages of up to 2 GiB; more is refused before anything moves. */
@@ -237,6 +294,7 @@ static int run(void)
 		{ "unmapped_write", unmapped_in_place, setup_other_process, teardown, &the_write },
 		{ "unmapped_read", unmapped_in_place, setup_other_process, teardown, &the_read },
 		{ "unmapped_swap", unmapped_in_place, setup_other_process, teardown, &the_swap },
+		OTHER(engines_need_each_other),
 		HERE(long_messages), OTHER(long_messages),
 	};
 
@@ -245,5 +303,6 @@ static int run(void)
 
 int main(int argc, char **argv)
 {
+	ends_game = duel;
 	return ends_main(argc, argv, run);
 }
