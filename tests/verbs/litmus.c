@@ -44,14 +44,16 @@ static struct ibv_send_wr request(const struct player *p, enum ibv_wr_opcode opc
 	return wr;
 }
 
+static enum ibv_wr_opcode second_of(enum litmus_way way)
+{
+	return way == LITMUS_IMM   ? IBV_WR_RDMA_WRITE_WITH_IMM :
+	       way == LITMUS_WRITE ? IBV_WR_RDMA_WRITE :
+	       way == LITMUS_ADD   ? IBV_WR_ATOMIC_FETCH_AND_ADD :
+				     IBV_WR_SEND;
+}
+
 static bool write_round(struct player *p, uint8_t value)
 {
-	static const enum ibv_wr_opcode second[LITMUS_WAYS] = {
-		[LITMUS_SEND] = IBV_WR_SEND,
-		[LITMUS_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
-		[LITMUS_WRITE] = IBV_WR_RDMA_WRITE,
-		[LITMUS_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
-	};
 	const struct buffer *mine = &p->end->buffer[KIND_POOLED];
 	uint64_t from = (uintptr_t)p->source, number = ++p->written;
 	struct ibv_sge data = { from, p->game->bytes, mine->key };
@@ -65,7 +67,7 @@ static bool write_round(struct player *p, uint8_t value)
 		bool bare = p->game->way == LITMUS_SEND;
 
 		/* at an address that is a multiple of 8, whatever the kind begins with */
-		wr[1] = request(p, second[p->game->way], bare ? NULL : &word,
+		wr[1] = request(p, second_of(p->game->way), bare ? NULL : &word,
 				FLAG_AT + (uint32_t)(-p->end->peer[p->game->kind].at & 7));
 		wr[0].next = last = &wr[1];
 	}
@@ -227,7 +229,7 @@ uint64_t litmus_run(struct end *near, struct far *far, const struct litmus *game
 {
 	struct other other = { far->here, game, { 0 } };
 	struct litmus_result result;
-	pthread_t thread;
+	pthread_t thread = pthread_self();
 
 	clean_memory(near, far, game->kind);
 	if (far->here)
