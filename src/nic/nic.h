@@ -238,6 +238,8 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 		   struct weft_caller *caller);
 /* Error of the connection: peers are shut out, all that is outstanding is flushed. The lock is held. */
 void weft_qp_fail(struct weft_qp *qp);
+/* The same, with its event, if the peer has found it at fault; whether it has. The lock is held. */
+bool weft_qp_look(struct weft_qp *qp);
 
 /* ---- Posting (submit.h, send.c, recv.c) ---- */
 

@@ -270,14 +270,15 @@ unlock:
 
 /* ---- Found at fault by the peer ---- */
 
-static void look(struct weft_qp *qp)
+bool weft_qp_look(struct weft_qp *qp)
 {
 	enum weft_event event;
 
 	if (!qp->transport || qp->state == WEFT_QPS_ERR || !qp->transport->fault(qp, &event))
-		return;
+		return false;
 	weft_qp_fail(qp);
 	qp->nic->env->async(qp, NULL, event);
+	return true;
 }
 
 void weft_nic_faults(struct weft_nic *nic)
@@ -290,7 +291,7 @@ void weft_nic_faults(struct weft_nic *nic)
 		if (!qp)
 			continue;
 		if (weft_trylock(nic, &qp->lock)) {
-			look(qp);
+			weft_qp_look(qp);
 			weft_unlock(&qp->lock, false);
 		} else {
 			weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_FAULT);

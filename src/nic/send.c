@@ -131,6 +131,9 @@ static uint64_t progress_one(struct weft_qp *qp, struct weft_caller *caller, uin
 	if (now_ns < qp->deadline_ns)
 		return qp->deadline_ns - now_ns;
 	qp->waits = false;
+	/* a peer that found us at fault answers no more: its verdict came first */
+	if (weft_qp_look(qp))
+		return UINT64_MAX;
 	fail(qp, weft_sq_slot(qp, qp->sq_executed),
 	     qp->awaited == WEFT_NO_RECEIVE ? WEFT_WC_RNR_RETRY_EXC_ERR : WEFT_WC_RETRY_EXC_ERR);
 	return UINT64_MAX;
