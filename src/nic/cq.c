@@ -138,6 +138,10 @@ static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq
 
 	for (uint64_t at = consumed(r); (cqe = entry_at(r, at));) {
 		*qp = cq->nic->qps[cqe->qpn & (WEFT_QPS - 1)];
+		/* the engine that was rung for it will not find it in the ring any more */
+		if (__builtin_expect(cq->armed, 0) && at >= r->armed_at &&
+		    wakes(cq, cqe->status, cqe->solicited))
+			fire(cq);
 		atomic_store_explicit(&r->consumed, ++at, memory_order_relaxed);
 		if (*qp && (*qp)->qpn == cqe->qpn) {
 			(*qp)->rq_completed++;
@@ -214,10 +218,6 @@ void weft_cq_drain(struct weft_cq *cq)
 						.opcode = from->opcode | WEFT_WC_RECV,
 						.flags = from->flags };
 			put(cq, &cqe);
-			/* the engine that was rung for it will not find it in the ring any more */
-			if (consumed(r) > r->armed_at &&
-			    wakes(cq, from->status, from->solicited))
-				fire(cq);
 		}
 	weft_unlock(&cq->lock, false);
 }
@@ -282,9 +282,28 @@ static void list_armed(struct weft_cq *cq)
 	weft_unlock(&cq->nic->lock, false);
 }
 
+static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
+{
+	uint64_t position = consumed(r) > r->armed_at ? consumed(r) : r->armed_at;
+	const struct weft_pool_cqe *cqe;
+
+	for (; (cqe = entry_at(r, position)); position++)
+		if (wakes(cq, cqe->status, cqe->solicited))
+			return true;
+	return false;
+}
+
+static void look(struct weft_cq *cq)
+{
+	for (struct weft_cq_ring *r = first_ring(cq); cq->armed && r; r = r->next)
+		if (has_news(cq, r))
+			fire(cq);
+}
+
 void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 {
 	bool own = weft_lock(cq->nic, &cq->lock, thread);
+	look(cq); /* the engine may not have got to what ended the last arming */
 	/* arming for any completion is not weakened by arming for solicited ones (11.4.2.2) */
 	cq->armed = solicited_only && cq->armed != 1 ? 2 : 1;
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
@@ -298,29 +317,6 @@ void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 	/* whoever completes after this sees the arming, or the caller's next poll sees it */
 	if (first_ring(cq))
 		weft_pool_barrier(cq->nic->pool);
-}
-
-static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
-{
-	const struct weft_pool_cqe *cqe;
-	/* what was polled since the arming was news, too */
-	uint64_t position = r->armed_at;
-
-	if (consumed(r) > position && cq->armed == 1)
-		return true;
-	if (consumed(r) > position)
-		position = consumed(r);
-	for (; (cqe = entry_at(r, position)); position++)
-		if (wakes(cq, cqe->status, cqe->solicited))
-			return true;
-	return false;
-}
-
-static void look(struct weft_cq *cq)
-{
-	for (struct weft_cq_ring *r = first_ring(cq); cq->armed && r; r = r->next)
-		if (has_news(cq, r))
-			fire(cq);
 }
 
 void weft_nic_events(struct weft_nic *nic)
