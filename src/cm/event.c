@@ -116,10 +116,17 @@ static struct weft_cm_event *take(struct weft_cm_channel *ch)
 static int wait_for_event(int fd)
 {
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	int flags = fcntl(fd, F_GETFL);
 
-	if (fcntl(fd, F_GETFL) & O_NONBLOCK)
+	if (flags >= 0 && flags & O_NONBLOCK)
 		return -EAGAIN;
-	return poll(&pollfd, 1, -1) < 0 ? -errno : 0;
+	if (flags >= 0 && poll(&pollfd, 1, -1) < 0)
+		return -errno;
+	/* the channel was destroyed under a thread that waits: as with the kernel's, it waits for
+	 * ever (programs end so) */
+	while (flags < 0 || pollfd.revents & POLLNVAL)
+		pause();
+	return 0;
 }
 
 /* The peer has accepted: our queue pair follows, and the peer may know. */
@@ -227,6 +234,7 @@ int weft_event_complete(struct weft_cm_id *id)
 	if (rdma_get_cm_event(id->id.channel, &id->id.event))
 		return -errno;
 	event = id->id.event;
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): rdma_get_cm_event stored it */
 	if (event->status && event->event == RDMA_CM_EVENT_REJECTED)
 		return -ECONNREFUSED;
 	return event->status < 0 ? event->status : -event->status;

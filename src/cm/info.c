@@ -118,6 +118,7 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 	err = node || service ? look_up(node, service, hints, rai) : from_hints(hints, rai);
 	if (err) {
 		rdma_freeaddrinfo(rai);
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): that freed it */
 		return weft_cm_result(err);
 	}
 	*res = rai;

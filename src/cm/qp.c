@@ -131,7 +131,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 static int move(struct weft_cm_id *id, enum ibv_qp_state state, uint8_t limit)
 {
 	struct ibv_qp_attr attr = { .qp_state = state };
-	int mask;
+	int mask = 0;
 
 	if (rdma_init_qp_attr(&id->id, &attr, &mask))
 		return -errno;

