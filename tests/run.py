@@ -159,7 +159,7 @@ def coverage(folder):
         old.unlink()
     # Only who built it may write the counts of a run, so that programs keep the user here; tests of
     # users, of speed and of what a library does when it is loaded are for the plain build.
-    plain = ['house', 'speed', 'scale', 'events', 'containers', 'delivery', 'abi',
+    plain = ['house', 'cm', 'speed', 'scale', 'events', 'containers', 'delivery', 'abi',
              'interop/test_fabric.py']
     tally = unit(folder, '--no-suite', 'slow') + pytest(
         folder, 'not slow', *(f'--ignore=tests/{name}' for name in plain), WEFT_KEEP_USER='1')

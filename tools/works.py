@@ -35,7 +35,7 @@ SECTIONS = {
          r'interop/perftest::atomic'),
         ('`fi_info`, `ucx_info`, pyverbs load and find the device',
          r'abi/programs::(fi_info|ucx_info|pyverbs)'),
-        ('`rping`: connections made by librdmacm, IPv4 and IPv6, 16 clients at once', r'cm/'),
+        ('`rping`: connections made by librdmacm, IPv4 and IPv6', r'cm/'),
         ('between containers that share only the pool file', r'containers/'),
         ('64 processes, each with each; 10,000 queue pairs', r'scale/'),
     ],
