@@ -70,7 +70,10 @@ static uint64_t ring_bytes(uint32_t size)
 
 static void free_ring(struct weft_cq *cq, struct weft_cq_ring *r)
 {
-	weft_pool_free(cq->nic->pool, r->off, ring_bytes(r->size));
+	if (r->stuck)
+		weft_pool_retire(cq->nic->pool, WEFT_RETIRE_PIECE, r->off, ring_bytes(r->size));
+	else
+		weft_pool_free(cq->nic->pool, r->off, ring_bytes(r->size));
 	cq->nic->env->free(r);
 }
 
@@ -143,7 +146,7 @@ static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq
 		    wakes(cq, cqe->status, cqe->solicited))
 			fire(cq);
 		atomic_store_explicit(&r->consumed, ++at, memory_order_relaxed);
-		if (*qp && (*qp)->qpn == cqe->qpn) {
+		if (*qp && (*qp)->tag == cqe->qpn) {
 			(*qp)->rq_completed++;
 			return cqe;
 		}
@@ -159,8 +162,8 @@ static inline bool poll_ring(struct weft_cq *cq, struct weft_cq_ring *r, struct 
 	cqe = next_entry(cq, r, &qp);
 	if (!cqe)
 		return false;
-	weft_cq_tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm, cqe->qpn,
-	     cqe->src_qpn, cqe->flags);
+	weft_cq_tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm, qp->qpn,
+		     cqe->src_qpn, cqe->flags);
 	weft_cq_free_slot(qp, WEFT_WC_RECV, 0);
 	return true;
 }
@@ -428,11 +431,17 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 	return r ? 0 : -12;
 }
 
-void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives)
+void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives, bool quiet)
 {
 	weft_lock(cq->nic, &cq->lock, 0);
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
-		if (r->off == off)
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
+		if (r->off != off)
+			continue;
+		/* what is not given back keeps the ring from becoming another producer's */
+		if (quiet)
 			r->promised -= receives;
+		else
+			r->stuck = true;
+	}
 	weft_unlock(&cq->lock, false);
 }

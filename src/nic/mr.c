@@ -72,6 +72,7 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 		return err;
 	mr->nic = nic;
 	mr->pieces_bytes = 0;
+	mr->made = weft_pool_age(nic->pool);
 	shared = &nic->pool->mrs[mr->index];
 	if (!one_run(pieces, npieces, va, len_bytes, &entry)) {
 		err = list_pieces(nic, mr, va, pieces, npieces);
@@ -95,18 +96,25 @@ drop_entry:
 	return err;
 }
 
-int weft_mr_revoke(struct weft_mr *mr)
+bool weft_mr_revoke(struct weft_mr *mr)
 {
 	atomic_store_explicit(&mr->nic->pool->mrs[mr->index].key, mr->key & GENERATION,
 			      memory_order_relaxed);
-	return weft_pool_quiesce(mr->nic->pool);
+	return !weft_pool_quiesce(mr->nic->pool, mr->made);
 }
 
-void weft_mr_destroy(struct weft_mr *mr)
+void weft_mr_destroy(struct weft_mr *mr, bool quiet)
 {
-	if (mr->pieces_bytes)
-		weft_pool_free(mr->nic->pool, mr->pieces_off, mr->pieces_bytes);
-	weft_pool_drop_mr(mr->nic->pool, mr->index);
+	struct weft_pool *pool = mr->nic->pool;
+
+	if (mr->pieces_bytes && quiet)
+		weft_pool_free(pool, mr->pieces_off, mr->pieces_bytes);
+	else if (mr->pieces_bytes)
+		weft_pool_retire(pool, WEFT_RETIRE_PIECE, mr->pieces_off, mr->pieces_bytes);
+	if (quiet)
+		weft_pool_drop_mr(pool, mr->index);
+	else
+		weft_pool_retire(pool, WEFT_RETIRE_MR, mr->index, 0);
 }
 
 /* The entry may be damaged, and so may the list of pieces, which is checked at each use (place.c). */

@@ -129,6 +129,7 @@ struct weft_cq_ring {
 	uint64_t incarnation;	/* of the producer */
 	uint32_t size, promised; /* receives that may complete into it */
 	uint16_t producer;
+	bool stuck; /* its producer was stopped in the middle of something */
 };
 
 struct weft_cq {
@@ -159,7 +160,8 @@ void weft_nic_events(struct weft_nic *nic);
 
 /* For the files of the nic: a ring in which `producer` can complete `receives` more. -ENOMEM, -ENOSPC. */
 int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, uint64_t *off);
-void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives);
+/* quiet: its producer writes there no more for this queue pair. */
+void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives, bool quiet);
 /* Takes what the rings hold into the private queue, behind what stands there. */
 void weft_cq_drain(struct weft_cq *cq);
 /* Forgets the completions of a queue pair. */
@@ -190,6 +192,7 @@ struct weft_qp {
 	bool signal_all;
 	bool waits; /* on the waiting list */
 	uint32_t qpn, pd;
+	uint32_t tag; /* of completions: the QPN, and the connection above it. Guarded by recv_cq's lock */
 	struct weft_nic *nic;
 	const struct weft_transport *transport;
 	uint8_t *sq;
@@ -203,6 +206,7 @@ struct weft_qp {
 	uint8_t *rq;
 	uint32_t rq_size, rq_stride;
 	uint64_t rq_off;
+	uint64_t made; /* the pool's age when the receive queue was */
 	uint64_t rq_posted;
 	uint64_t rq_completed;	   /* guarded by recv_cq's lock */
 	_Atomic uint64_t rq_freed; /* by polling */
@@ -224,8 +228,7 @@ struct weft_qp {
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
 		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_qp_cap *cap,
 		   bool signal_all);
-/* 0, or -ETIMEDOUT when a stopped peer is still executing here: nothing was freed of the ring. */
-int weft_qp_destroy(struct weft_qp *qp);
+void weft_qp_destroy(struct weft_qp *qp);
 
 /* Table 91 (11.2.5.2): may a queue pair of that type go from `from` to `to` with these
  * attributes (bits of enum ibv_qp_attr_mask)? 0 or -EINVAL. */
@@ -287,6 +290,7 @@ struct weft_mr {
 	struct weft_nic *nic;
 	uint32_t index, key;
 	uint64_t pieces_off, pieces_bytes; /* in the pool, if they are many */
+	uint64_t made;			   /* the pool's age */
 };
 
 struct weft_mr_piece {
@@ -297,9 +301,10 @@ struct weft_mr_piece {
 int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_t access,
 		   uint64_t iova, uint64_t va, uint64_t len_bytes,
 		   const struct weft_mr_piece *pieces, unsigned int npieces);
-/* After this nobody reaches the region. 0, or -ETIMEDOUT (see weft_pool_quiesce). */
-int weft_mr_revoke(struct weft_mr *mr);
-/* Gives the key's entry back; after revoke. */
-void weft_mr_destroy(struct weft_mr *mr);
+/* After this nobody reaches the region, but for one who is stopped: false then, and what the region
+ * covers in the pool must be retired. */
+bool weft_mr_revoke(struct weft_mr *mr);
+/* Gives the key's entry back; after revoke, which said `quiet`. */
+void weft_mr_destroy(struct weft_mr *mr, bool quiet);
 
 #endif

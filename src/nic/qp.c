@@ -39,12 +39,21 @@ static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
 			      memory_order_release);
 }
 
-static int shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
+/* False: one that is stopped may still go on with what it was doing. */
+static bool shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
 {
 	bool was_open = qp->slot->ring_off;
 
 	publish(qp, conn);
-	return was_open ? weft_pool_quiesce(qp->nic->pool) : 0;
+	return !was_open || !weft_pool_quiesce(qp->nic->pool, qp->made);
+}
+
+/* Their completions have been taken in; what comes later is of no connection. */
+static void end_connection(struct weft_qp *qp)
+{
+	weft_lock(qp->nic, &qp->recv_cq->lock, 0);
+	qp->tag = qp->qpn | (uint32_t)++qp->slot->connection << 24;
+	weft_unlock(&qp->recv_cq->lock, false);
 }
 
 /* ---- Creating ---- */
@@ -76,14 +85,19 @@ static uint64_t receive_bytes(const struct weft_qp *qp)
 
 static int make_receive_queue(struct weft_qp *qp)
 {
+	uint64_t off;
 	int err;
 
 	qp->rq_size = power_of_two(qp->cap.max_recv_wr);
 	qp->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
 				   qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
-	err = weft_pool_alloc(qp->nic->pool, receive_bytes(qp), &qp->rq_off);
-	qp->rq = err ? NULL : qp->nic->pool->base + qp->rq_off;
-	return err;
+	err = weft_pool_alloc(qp->nic->pool, receive_bytes(qp), &off);
+	if (err)
+		return err;
+	qp->made = weft_pool_age(qp->nic->pool);
+	qp->rq_off = off;
+	qp->rq = qp->nic->pool->base + off;
+	return 0;
 }
 
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
@@ -106,6 +120,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	qp->cap = *cap;
 	qp->slot = &nic->pool->qps[qp->index];
 	qp->qpn = qp->index | (uint32_t)(++qp->slot->generation & 63) << WEFT_QP_INDEX_BITS;
+	qp->tag = qp->qpn | (uint32_t)qp->slot->connection << 24;
 	qp->rq_posted = atomic_load_explicit(&qp->slot->rq_posted, memory_order_relaxed);
 	qp->slot->rq_start = qp->rq_completed = qp->rq_posted;
 	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
@@ -144,10 +159,10 @@ static void disconnect(struct weft_qp *qp)
 	atomic_fetch_sub_explicit(&qp->nic->nconnected, 1, memory_order_relaxed);
 }
 
-static void give_ring_back(struct weft_qp *qp)
+static void give_ring_back(struct weft_qp *qp, bool quiet)
 {
 	if (qp->ring_off)
-		weft_cq_ring_put(qp->recv_cq, qp->ring_off, qp->cap.max_recv_wr);
+		weft_cq_ring_put(qp->recv_cq, qp->ring_off, qp->cap.max_recv_wr, quiet);
 	qp->ring_off = 0;
 }
 
@@ -155,44 +170,58 @@ void weft_qp_fail(struct weft_qp *qp)
 {
 	disconnect(qp);
 	qp->state = WEFT_QPS_ERR;
-	/* a peer stopped in the middle of a copy may still finish it; flushing does not wait */
 	shut_out_peers(qp, WEFT_CONN_ERROR);
 	weft_rq_flush(qp); /* first: it takes in what the peer completed before, the cause included */
+	end_connection(qp);
 	weft_sq_flush(qp);
 }
 
-static int reset(struct weft_qp *qp)
+/* False: somebody stopped may still read the receive queue. */
+static bool reset(struct weft_qp *qp)
 {
-	int err;
+	bool quiet;
 
 	disconnect(qp);
 	qp->state = WEFT_QPS_RESET;
-	err = shut_out_peers(qp, WEFT_CONN_NONE);
+	quiet = shut_out_peers(qp, WEFT_CONN_NONE);
 	weft_cq_purge(qp->recv_cq, qp);
 	if (qp->send_cq != qp->recv_cq)
 		weft_cq_purge(qp->send_cq, qp);
-	give_ring_back(qp);
+	end_connection(qp);
+	give_ring_back(qp, quiet);
 	qp->attr = (struct weft_qp_attr){ 0 };
 	qp->sq_posted = qp->sq_executed = 0;
 	atomic_store_explicit(&qp->sq_freed, 0, memory_order_relaxed);
-	qp->rq_completed = qp->rq_posted;
-	qp->slot->rq_start = qp->rq_posted;
+	qp->rq_completed = qp->slot->rq_start = qp->rq_posted;
 	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
 	/* those that were posted in error never counted */
 	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_relaxed);
 	qp->slot->rq_epoch++;
 	publish(qp, WEFT_CONN_NONE);
+	return quiet;
+}
+
+/* Whoever still reads the old one must not find the next connection's receives there. */
+static int renew_receive_queue(struct weft_qp *qp)
+{
+	uint64_t old = qp->rq_off;
+	int err = make_receive_queue(qp);
+
+	if (!err)
+		weft_pool_retire(qp->nic->pool, WEFT_RETIRE_PIECE, old, receive_bytes(qp));
+	qp->state = err ? WEFT_QPS_ERR : WEFT_QPS_RESET;
+	publish(qp, WEFT_CONN_NONE);
 	return err;
 }
 
-int weft_qp_destroy(struct weft_qp *qp)
+void weft_qp_destroy(struct weft_qp *qp)
 {
 	struct weft_nic *nic = qp->nic;
-	int err;
+	bool quiet;
 
 	weft_lock(nic, &qp->lock, 0);
 	atomic_store_explicit(&qp->slot->qpn, 0, memory_order_relaxed);
-	err = reset(qp);
+	quiet = reset(qp);
 	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &qp->recv_cq->lock, 0);
 	nic->qps[qp->index] = NULL;
@@ -200,12 +229,13 @@ int weft_qp_destroy(struct weft_qp *qp)
 	weft_unlock(&nic->lock, false);
 	weft_unlock(&qp->lock, false);
 	nic->env->free(qp->sq);
-	/* a stopped executor may still read the ring: it stays with the member */
-	if (!err) {
+	if (quiet) {
 		weft_pool_free(nic->pool, qp->rq_off, receive_bytes(qp));
 		weft_pool_drop_qp(nic->pool, qp->index);
+	} else {
+		weft_pool_retire(nic->pool, WEFT_RETIRE_PIECE, qp->rq_off, receive_bytes(qp));
+		weft_pool_retire(nic->pool, WEFT_RETIRE_QP, qp->index, 0);
 	}
-	return err;
 }
 
 /* ---- Moving on ---- */
@@ -240,7 +270,8 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 
 	own = weft_lock(qp->nic, &qp->lock, caller->thread);
 	if (to == WEFT_QPS_RESET) {
-		reset(qp);
+		if (!reset(qp))
+			err = renew_receive_queue(qp);
 		goto unlock;
 	}
 	if (to == WEFT_QPS_ERR) {

@@ -87,53 +87,77 @@ static bool concerns(uint64_t busy, uint16_t member, uint16_t holder)
 	return holder == member ? busy & 0xffff : (busy & 0xffff) == member + 1u;
 }
 
-static int wait_line(struct weft_pool *pool, struct weft_pool_line *line, uint16_t member,
-		     int64_t deadline_ns, uint16_t holder, uint64_t incarnation)
-{
-	/* acquire: pairs with the release that ends an execution */
-	uint64_t busy = atomic_load_explicit(&line->busy, memory_order_acquire), now;
+struct wait {
+	struct weft_pool *pool;
+	uint16_t member;
+	int64_t deadline_ns;
+	bool judge; /* who does not end is a suspect, unless `made` was after he stopped */
+	uint64_t made;
+};
 
-	if (!concerns(busy, member, holder))
+static int wait_line(const struct wait *w, uint16_t holder, uint64_t incarnation,
+		     const struct weft_pool_member *m, uint32_t index)
+{
+	const _Atomic uint64_t *line = &m->line[index].busy;
+	/* acquire: pairs with the release that ends an execution */
+	uint64_t busy = atomic_load_explicit(line, memory_order_acquire);
+	int known;
+
+	if (!concerns(busy, w->member, holder))
 		return 0;
+	known = w->judge ? weft_quarantine_look(w->pool, holder, index, busy, w->made) : -ENOENT;
+	if (known != -ENOENT)
+		return known;
 	for (unsigned int spins = 1;; spins++) {
-		now = atomic_load_explicit(&line->busy, memory_order_acquire);
-		if (now != busy)
+		if (atomic_load_explicit(line, memory_order_acquire) != busy)
 			return 0;
 		if (spins % SPINS)
 			continue;
-		if (!weft_pool_alive(pool, holder, incarnation))
+		if (!weft_pool_alive(w->pool, holder, incarnation))
 			return 0;
-		if (now_ns() > deadline_ns)
-			return -ETIMEDOUT;
+		if (now_ns() > w->deadline_ns)
+			break;
 		sched_yield();
 	}
+	if (w->judge)
+		weft_quarantine_suspect(w->pool, holder, index, incarnation, busy);
+	return -ETIMEDOUT;
 }
 
-int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns)
+static int wait_all(const struct wait *w)
 {
-	int64_t deadline_ns = now_ns() + timeout_ns;
 	int err = 0;
 
-	for (uint16_t i = 0; i < weft_members_high(pool); i++) {
-		struct weft_pool_member *m = weft_pool_member(pool, i);
+	for (uint16_t i = 0; i < weft_members_high(w->pool); i++) {
+		const struct weft_pool_member *m = weft_pool_member(w->pool, i);
 		uint64_t incarnation;
 		uint32_t lines;
 
 		if (!m)
 			return -ENOMEM;
 		incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
-		if (!incarnation || (i == member && i != pool->me))
+		if (!incarnation || (i == w->member && i != w->pool->me))
 			continue;
 		lines = atomic_load_explicit(&m->lines, memory_order_acquire);
 		for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
-			if (wait_line(pool, &m->line[k], member, deadline_ns, i, incarnation))
+			if (wait_line(w, i, incarnation, m, k))
 				err = -ETIMEDOUT;
 	}
 	return err;
 }
 
-int weft_pool_quiesce(struct weft_pool *pool)
+int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns)
+{
+	return wait_all(&(struct wait){
+		.pool = pool, .member = member, .deadline_ns = now_ns() + timeout_ns });
+}
+
+int weft_pool_quiesce(struct weft_pool *pool, uint64_t made)
 {
 	weft_pool_barrier(pool);
-	return weft_bell_wait_idle(pool, pool->me, PATIENCE_NS);
+	return wait_all(&(struct wait){ .pool = pool,
+					.member = pool->me,
+					.deadline_ns = now_ns() + PATIENCE_NS,
+					.judge = true,
+					.made = made });
 }

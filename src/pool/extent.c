@@ -153,6 +153,7 @@ int weft_pool_extent_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t 
 	struct weft_attachment *a = weft_attachment(pool);
 	int err;
 
+	weft_pool_sweep(pool);
 	pthread_mutex_lock(&a->mutex);
 	err = extent_alloc(a, len_bytes, off);
 	pthread_mutex_unlock(&a->mutex);
@@ -166,8 +167,10 @@ void weft_pool_extent_free(struct weft_pool *pool, uint64_t off, uint64_t len_by
 
 	pthread_mutex_lock(&a->mutex);
 	fd = weft_open_fd(a);
-	if (fd >= 0)
+	/* the next user expects zeroes */
+	if (fd >= 0) {
 		weft_unreserve(fd, off, pages_of(len_bytes) * WEFT_PAGE);
-	unplace(a, pages_of(len_bytes), off);
+		unplace(a, pages_of(len_bytes), off);
+	}
 	pthread_mutex_unlock(&a->mutex);
 }

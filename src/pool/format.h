@@ -199,7 +199,7 @@ struct weft_pool_qp {
 	_Atomic uint8_t type, state; /* state: for `weft info` */
 	_Atomic uint8_t access, min_rnr_timer;
 	_Atomic uint8_t generation; /* survives the queue pair */
-	uint8_t reserved;
+	_Atomic uint8_t connection; /* grows when one ends: what its peer still completes is void */
 	_Atomic uint32_t rq_epoch; /* grows when the receive queue is emptied */
 
 	/* [O] receives ever posted; it never goes back, and what lies before rq_start is void */
@@ -236,7 +236,7 @@ struct weft_pool_recv {
  */
 struct weft_pool_cqe {
 	uint64_t wr_id;
-	uint32_t qpn;
+	uint32_t qpn; /* and in the upper 8 bits the connection */
 	uint32_t byte_len;
 	uint32_t imm; /* as it travels: big-endian */
 	uint32_t src_qpn;

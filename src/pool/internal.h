@@ -31,6 +31,14 @@ struct weft_heap_class {
 	uint32_t nfree, cut, room;
 };
 
+/* See quarantine.c. */
+struct weft_quarantine {
+	struct weft_suspect *suspect;
+	struct weft_retired *retired;
+	_Atomic uint32_t nsuspects;
+	bool lost; /* a suspect could not be noted */
+};
+
 struct weft_attachment {
 	struct weft_pool pool;
 	char path[PATH_MAX]; /* absolute */
@@ -40,6 +48,8 @@ struct weft_attachment {
 	pthread_mutex_t fd_mutex; /* guards the next; taken last */
 	int fd;			  /* for reserving and mapping; it holds no lock */
 	bool unlinked;		  /* and the user has been told */
+	pthread_mutex_t quarantine_mutex; /* guards the next; not held while freeing */
+	struct weft_quarantine quarantine;
 	_Atomic uint32_t watched; /* where the next look for dead members begins */
 	pthread_mutex_t mutex;	  /* guards all below */
 
@@ -119,6 +129,14 @@ int weft_member_join(struct weft_attachment *a, int life);
 /* bell.c: waits until nobody alive executes at `member`: for one that is not us, its own lines do
  * not count. -ETIMEDOUT. */
 int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns);
+
+/* quarantine.c: is that line, with that word, known to be stopped? -ENOENT; 0, but what was made at
+ * that age is out of its reach; -ETIMEDOUT. */
+int weft_quarantine_look(struct weft_pool *pool, uint16_t member, uint32_t line, uint64_t busy,
+			 uint64_t made);
+void weft_quarantine_suspect(struct weft_pool *pool, uint16_t member, uint32_t line,
+			     uint64_t incarnation, uint64_t busy);
+void weft_quarantine_end(struct weft_quarantine *q);
 
 /* life.c: gives back all that this member holds. */
 void weft_life_leave(struct weft_attachment *a);

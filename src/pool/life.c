@@ -150,6 +150,7 @@ unsigned int weft_pool_watch(struct weft_pool *pool)
 	uint32_t high = weft_members_high(pool), most = high < LOOK_MOST ? high : LOOK_MOST;
 	unsigned int recovered = 0;
 
+	weft_pool_sweep(pool);
 	for (uint32_t i = 0; i < most; i++) {
 		uint32_t member = atomic_fetch_add_explicit(&a->watched, 1, memory_order_relaxed);
 

@@ -144,7 +144,9 @@ static bool move_strays_back(struct weft_extent *extent)
 
 static void give_back(struct weft_extent *extent)
 {
-	if (!extent->freed)
+	if (!extent->freed && extent->reached && self.source.retire)
+		self.source.retire(self.source.arg, extent->off, extent->len_bytes);
+	else if (!extent->freed)
 		self.source.free(self.source.arg, extent->off, extent->len_bytes);
 	extent->freed = true;
 }

@@ -22,6 +22,7 @@ struct weft_extent {
 	unsigned int refs; /* pieces of regions */
 	bool strayed;	   /* the program has unmapped or moved pages of it */
 	bool freed;	   /* the source has it again */
+	bool reached;	   /* somebody stopped may still write to it */
 	struct weft_extent *next, **link;
 };
 

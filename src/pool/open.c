@@ -109,6 +109,7 @@ static void init_mutexes(struct weft_attachment *a)
 	pthread_mutexattr_destroy(&attr);
 	pthread_mutex_init(&a->shared_line, NULL);
 	pthread_mutex_init(&a->fd_mutex, NULL);
+	pthread_mutex_init(&a->quarantine_mutex, NULL);
 }
 
 /* -ESTALE: the file lost its name before we were in it. */
@@ -141,6 +142,7 @@ static void let_go(struct weft_attachment *a)
 		free(a->books[i]);
 	for (uint32_t i = 0; i < WEFT_HEAP_CLASSES; i++)
 		free(a->heap[i].free);
+	weft_quarantine_end(&a->quarantine);
 	free(a);
 }
 

@@ -29,6 +29,8 @@ struct weft_pool {
 	uint64_t incarnation;
 	uint16_t me;
 	uint32_t segments;
+	_Atomic uint64_t age;	   /* executors found stopped so far */
+	_Atomic uint32_t nretired; /* what waits for them */
 	/* What this process has mapped: a flag a chunk and a block, which only ever goes from unseen
 	 * to seen, under the mutex. */
 	_Atomic uint8_t *chunk_seen;
@@ -112,9 +114,27 @@ void weft_pool_share_unlock(struct weft_pool *pool);
 /*
  * Revocation's second half: what the caller stored before this call is seen by every executor
  * that starts from now on, and those that were executing at this member have ended.
- * 0, or -ETIMEDOUT when one has not within a second (stopped in the middle of a copy).
+ * 0, or -ETIMEDOUT when one has not within a second (stopped in the middle of a copy), though it
+ * may reach what was made at that age: its memory must then be retired, not freed.
  */
-int weft_pool_quiesce(struct weft_pool *pool);
+int weft_pool_quiesce(struct weft_pool *pool, uint64_t made);
+/* Grows with each executor that is found stopped: what is made afterwards is out of its reach. */
+static inline uint64_t weft_pool_age(const struct weft_pool *pool)
+{
+	return atomic_load_explicit(&pool->age, memory_order_relaxed);
+}
+
+enum weft_retire {
+	WEFT_RETIRE_EXTENT,
+	WEFT_RETIRE_PIECE,
+	WEFT_RETIRE_QP, /* `where` is the index, as for the next */
+	WEFT_RETIRE_MR,
+};
+/* Frees it, as the function of its kind does, when nobody stopped can reach it any more. */
+void weft_pool_retire(struct weft_pool *pool, enum weft_retire what, uint64_t where,
+		      uint64_t len_bytes);
+/* Looks whether those have gone on, or have died. */
+void weft_pool_sweep(struct weft_pool *pool);
 /* The first half alone: every thread of every member has seen our stores, and we theirs. */
 void weft_pool_barrier(struct weft_pool *pool);
 
@@ -140,7 +160,7 @@ bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason);
 bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation);
 /* Gives back whatever dead members have left behind. How many there were. */
 unsigned int weft_pool_recover(struct weft_pool *pool);
-/* The same for some of them, the next ones at each call; waits for nobody. */
+/* The same for some of them, the next ones at each call, and a sweep; waits for nobody. */
 unsigned int weft_pool_watch(struct weft_pool *pool);
 
 #endif

@@ -338,6 +338,16 @@ void weft_region_move_back(struct weft_region *region)
 	unlock(state);
 }
 
+void weft_region_quarantine(struct weft_region *region)
+{
+	int state = lock();
+
+	for (unsigned int i = 0; i < region->npieces; i++)
+		if (region->extents[i])
+			region->extents[i]->reached = true;
+	unlock(state);
+}
+
 void weft_region_release(struct weft_region *region)
 {
 	int state = lock();

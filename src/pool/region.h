@@ -36,6 +36,9 @@ struct weft_extent_source {
 	int (*alloc)(void *arg, size_t len_bytes, uint64_t *off, void **alias);
 	/* Gives the pages back to the system. */
 	void (*free)(void *arg, uint64_t off, size_t len_bytes);
+	/* The same when somebody stopped may still write there: not before he has gone on. NULL: as
+	 * free. */
+	void (*retire)(void *arg, uint64_t off, size_t len_bytes);
 	/* The descriptor of the pool file, checked to be still ours, or -errno. */
 	int (*fd)(void *arg);
 	/* Ends every peer's access to the extent: the program has unmapped all of it, but still has
@@ -84,6 +87,10 @@ int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
 /* The last region over a page moves it back before this returns; what the program has unmapped or
  * mapped anew is left alone. The caller has ended every peer's access to the region. */
 void weft_region_release(struct weft_region *region);
+
+/* Before release: somebody stopped may still write to where the region lies in the pool. Its pages
+ * move back all the same; its extents are retired. */
+void weft_region_quarantine(struct weft_region *region);
 
 /* The first half of release: the pages are the program's alone again, but the extents are kept, since
  * a peer that was stopped in the middle of a copy may yet write into them. Release follows when it

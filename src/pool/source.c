@@ -26,6 +26,13 @@ static void give_back(void *arg, uint64_t off, size_t len_bytes)
 	weft_pool_extent_free(&a->pool, off, len_bytes);
 }
 
+static void retire(void *arg, uint64_t off, size_t len_bytes)
+{
+	struct weft_attachment *a = arg;
+
+	weft_pool_retire(&a->pool, WEFT_RETIRE_EXTENT, off, len_bytes);
+}
+
 static int descriptor(void *arg)
 {
 	return weft_open_fd(arg);
@@ -36,6 +43,7 @@ struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool)
 	return (struct weft_extent_source){
 		.alloc = alloc,
 		.free = give_back,
+		.retire = retire,
 		.fd = descriptor,
 		.arg = weft_attachment(pool),
 	};

@@ -55,14 +55,15 @@ static uint64_t serve(uint64_t due_ns, bool called)
 	return called || now_ns >= due_ns ? c->run(now_ns) : due_ns;
 }
 
-/* The dead are found by those who are connected: their requests would otherwise go on succeeding.
- * When the next look is due. */
+/* The dead are found by those who are connected: their requests would otherwise go on succeeding; and
+ * who was stopped by those whose memory he may still touch. When the next look is due. */
 static uint64_t watch(uint64_t *watched_ns)
 {
 	const struct weft_nic *nic = &weft_process.nic;
 	uint64_t now_ns, due_ns;
 
-	if (!atomic_load_explicit(&nic->nconnected, memory_order_relaxed))
+	if (!atomic_load_explicit(&nic->nconnected, memory_order_relaxed) &&
+	    !atomic_load_explicit(&nic->pool->nretired, memory_order_relaxed))
 		return UINT64_MAX;
 	due_ns = *watched_ns + (atomic_load_explicit(&nic->nwaiting, memory_order_relaxed) ?
 					WATCH_WAITING_NS :

@@ -77,8 +77,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	weft_pd(pd)->users++;
 	return &mr->mr;
 destroy_key:
-	weft_mr_revoke(&mr->nic);
-	weft_mr_destroy(&mr->nic);
+	weft_mr_destroy(&mr->nic, weft_mr_revoke(&mr->nic));
 release_region:
 	weft_region_release(&mr->region);
 free_object:
@@ -111,13 +110,16 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 int ibv_dereg_mr(struct ibv_mr *ibmr)
 {
 	struct weft_verbs_mr *mr = weft_mr(ibmr);
+	bool quiet;
 
 	if (!weft_handle_is(ibmr, WEFT_HANDLE_MR))
 		return EINVAL;
 	weft_handle_remove(ibmr);
-	weft_mr_revoke(&mr->nic);
+	quiet = weft_mr_revoke(&mr->nic);
+	if (!quiet)
+		weft_region_quarantine(&mr->region);
 	weft_region_release(&mr->region);
-	weft_mr_destroy(&mr->nic);
+	weft_mr_destroy(&mr->nic, quiet);
 	weft_pd(ibmr->pd)->users--;
 	free(mr);
 	return 0;

@@ -63,6 +63,7 @@ struct subject subject_start(void (*fn)(struct subject *))
 	/* cmocka's handlers would go on with the next test */
 	for (size_t i = 0; i < sizeof(deadly) / sizeof(*deadly); i++)
 		signal(deadly[i], SIG_DFL);
+	weft_pool_forget(); /* as the handler of a fork does */
 	fn(&s);
 	_exit(0);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Processes under test: each is forked from the test, which then watches it from outside. The test
- * itself attaches to the pool after that, or the subject would inherit its parent's place.
+ * Processes under test: each is forked from the test, which then watches it from outside.
  */
 #ifndef WEFT_TESTS_LIFE_SUBJECT_H
 #define WEFT_TESTS_LIFE_SUBJECT_H

@@ -68,6 +68,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	p->owner = slot->owner;
 	p->pd = slot->pd;
 	p->access = slot->access;
+	p->tag = qp->attr.dest_qpn | (uint32_t)slot->connection << 24;
 	qp->peer_rnr_timer = slot->min_rnr_timer;
 	/* another one may have taken the entry since, and be connected to us */
 	if (slot->qpn != qp->attr.dest_qpn || p->owner != named)
@@ -100,13 +101,13 @@ bool weft_peer_find(struct weft_qp *qp, struct peer *p)
 
 static struct weft_lock ring_lock[64]; /* threads of this process take turns on a ring */
 
-static void fill(struct weft_pool_cqe *cqe, const struct weft_qp *qp, const struct weft_wqe *wqe,
-		 uint64_t wr_id, uint32_t bytes, enum weft_wc_status status)
+static void fill(struct weft_pool_cqe *cqe, const struct weft_qp *qp, const struct peer *p,
+		 const struct weft_wqe *wqe, uint64_t wr_id, uint32_t bytes, enum weft_wc_status status)
 {
 	bool imm = wqe->opcode == WEFT_OP_WRITE_IMM || wqe->opcode == WEFT_OP_SEND_IMM;
 
 	cqe->wr_id = wr_id;
-	cqe->qpn = qp->attr.dest_qpn;
+	cqe->qpn = p->tag;
 	cqe->byte_len = bytes;
 	cqe->imm = imm ? wqe->imm : 0;
 	cqe->src_qpn = qp->qpn;
@@ -130,7 +131,7 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 	own = weft_lock(qp->nic, lock, thread);
 	position = atomic_load_explicit(&p->ring->produced, memory_order_relaxed);
 	cqe = &p->ring->cqe[position & p->ring_mask];
-	fill(cqe, qp, wqe, wr_id, bytes, status);
+	fill(cqe, qp, p, wqe, wr_id, bytes, status);
 	/* release: pairs with the acquire of the poller; the bytes are there before it */
 	atomic_store_explicit(&cqe->lap, (uint32_t)(position / (p->ring_mask + 1ull)) + 1,
 			      memory_order_release);

@@ -14,7 +14,7 @@ struct peer {
 	struct weft_pool_ring *ring;
 	uint64_t posted; /* as last seen */
 	uint64_t taken;
-	uint32_t pd, rq_mask, rq_stride, rq_sges, ring_mask, rq_epoch;
+	uint32_t pd, tag, rq_mask, rq_stride, rq_sges, ring_mask, rq_epoch;
 	uint16_t owner;
 	uint8_t access;
 };
