@@ -34,17 +34,22 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    names: tuple = ()  # of what failed or was skipped
 
     def __add__(self, other):
         return Tally(self.passed + other.passed, self.failed + other.failed,
-                     self.skipped + other.skipped)
+                     self.skipped + other.skipped, self.names + other.names)
 
     def __str__(self):
         return f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped'
 
 
-def verdict(ok):
-    return Tally(passed=1) if ok else Tally(failed=1)
+def verdict(ok, name):
+    return Tally(passed=1) if ok else Tally(failed=1, names=(f'failed: {name}',))
+
+
+def passed_over(name):
+    return Tally(skipped=1, names=(f'skipped: {name}',))
 
 
 def run(*argv, **env):
@@ -66,16 +71,17 @@ def build(folder, *options):
 
 def tap_cases(test):
     """The cases of one test program, from a line of meson's testlog.json."""
-    tally = Tally()
+    name, tally = test['name'], Tally()
     for line in (test.get('stdout') or '').splitlines():
-        match = re.match(r'(not )?ok \d+\b(.*# SKIP)?', line)
+        match = re.match(r'(not )?ok \d+(?: - (\w+))?(.*# SKIP)?', line)
         if match:
-            tally += (Tally(skipped=1) if match[2] else verdict(not match[1]))
+            case = f'{name}::{match[2]}'
+            tally += passed_over(case) if match[3] else verdict(not match[1], case)
     if test['result'] == 'SKIP' and not tally.skipped:
-        tally.skipped = 1
+        tally += passed_over(name)
     if test['result'] not in ('OK', 'SKIP', 'EXPECTEDFAIL') and not tally.failed:
-        tally.failed = 1  # it crashed or timed out
-    return tally if tally != Tally() else verdict(True)
+        tally += verdict(False, f'{name}: {test["result"]}')  # it crashed or timed out
+    return tally if tally != Tally() else verdict(True, name)
 
 
 def unit(folder, *options, wrapper=(), **env):
@@ -85,7 +91,14 @@ def unit(folder, *options, wrapper=(), **env):
              CMOCKA_MESSAGE_OUTPUT='TAP', **env)
     lines = log.read_text().splitlines() if log.exists() else []
     tally = sum((tap_cases(json.loads(line)) for line in lines), Tally())
-    return tally if ok or tally.failed else tally + verdict(False)
+    return tally if ok or tally.failed else tally + verdict(False, 'meson test')
+
+
+def pytest_case(case):
+    name = f'{case.get("classname")}::{case.get("name")}'
+    if case.find('skipped') is not None:
+        return passed_over(name)
+    return verdict(case.find('failure') is None and case.find('error') is None, name)
 
 
 def pytest(folder, marks, *options, **env):
@@ -95,20 +108,17 @@ def pytest(folder, marks, *options, **env):
              f'--junit-xml={report}', *options, 'tests', WEFT_BUILD=str(folder),
              PYTHONDONTWRITEBYTECODE='1', **env)
     if not report.exists():
-        return verdict(False)
-    suite = xml.parse(report).getroot().find('testsuite')
-    total, skipped = int(suite.get('tests')), int(suite.get('skipped'))
-    failed = int(suite.get('failures')) + int(suite.get('errors'))
-    tally = Tally(max(total - failed - skipped, 0), failed, skipped)
+        return verdict(False, 'pytest')
+    tally = sum(map(pytest_case, xml.parse(report).getroot().iter('testcase')), Tally())
     # pytest's status 5: nothing was selected, which is no failure of the tree.
-    return tally if ok or failed or not total else tally + verdict(False)
+    return tally if ok or tally.failed or tally == Tally() else tally + verdict(False, 'pytest')
 
 
 def script(folder, path, *options):
     status = subprocess.run([path, *options], cwd=ROOT, check=False,
                             env={**os.environ, 'WEFT_BUILD': str(folder)}).returncode
     print(f'{path.name}: {LINT_WORDS.get(status, "FAILED")}', flush=True)
-    return Tally(skipped=1) if status == 77 else verdict(status == 0)
+    return passed_over(path.name) if status == 77 else verdict(status == 0, path.name)
 
 
 def lint(folder):
@@ -133,7 +143,7 @@ def tidy(folder):
             print(f'clang-tidy {name}: {"ok" if ok else "FAILED"}', flush=True)
             if not ok:
                 print(output, flush=True)
-            tally += verdict(ok)
+            tally += verdict(ok, f'clang-tidy {name}')
     return tally
 
 
@@ -159,7 +169,7 @@ def coverage(folder):
         old.unlink()
     # Only who built it may write the counts of a run, so that programs keep the user here; tests of
     # users, of speed and of what a library does when it is loaded are for the plain build.
-    plain = ['house', 'cm', 'speed', 'scale', 'events', 'containers', 'delivery', 'abi',
+    plain = ['house', 'speed', 'scale', 'events', 'containers', 'delivery', 'abi',
              'interop/test_fabric.py']
     tally = unit(folder, '--no-suite', 'slow') + pytest(
         folder, 'not slow', *(f'--ignore=tests/{name}' for name in plain), WEFT_KEEP_USER='1')
@@ -167,11 +177,11 @@ def coverage(folder):
     if not run('gcovr', '-r', '.', '--object-directory', folder, '-f', 'src/nic/', '-f',
                'src/pool/', '--gcov-ignore-parse-errors', '--print-summary', '--json-summary',
                summary, '--txt', folder / 'coverage.txt', folder):
-        return tally + verdict(False)
+        return tally + verdict(False, 'gcovr')
     print((folder / 'coverage.txt').read_text())
     percent = json.loads(summary.read_text())['line_percent']
     print(f'line coverage of src/nic and src/pool: {percent} % (wanted: {COVERAGE_MIN:g} %)')
-    return tally + verdict(percent >= COVERAGE_MIN)
+    return tally + verdict(percent >= COVERAGE_MIN, f'coverage: {percent} %')
 
 
 def stages(folder):
@@ -204,7 +214,7 @@ def run_stage(name, title, stage):
         tally = stage()
     except BuildFailed as failure:
         print(f'{failure} does not build')
-        tally = verdict(False)
+        tally = verdict(False, failure)
     print(f'== {name}: {tally} in {time.monotonic() - begun:.0f} s', flush=True)
     return tally
 
@@ -223,7 +233,7 @@ def main():
         if args.target in targets:
             tally += run_stage(name, title, stage)
     print(f'\n{time.monotonic() - start:.0f} s')
-    print(tally)
+    print(*sorted(tally.names, reverse=True), tally, sep='\n')
     return 1 if tally.failed else 0
 
 

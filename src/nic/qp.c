@@ -192,7 +192,8 @@ static bool reset(struct weft_qp *qp)
 	qp->attr = (struct weft_qp_attr){ 0 };
 	qp->sq_posted = qp->sq_executed = 0;
 	atomic_store_explicit(&qp->sq_freed, 0, memory_order_relaxed);
-	qp->rq_completed = qp->slot->rq_start = qp->rq_posted;
+	qp->rq_completed = qp->rq_posted;
+	qp->slot->rq_start = qp->rq_posted;
 	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
 	/* those that were posted in error never counted */
 	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_relaxed);

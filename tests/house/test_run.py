@@ -22,7 +22,7 @@ import run
     ('SKIP', '', '0 passed, 0 failed, 1 skipped'),
 ])
 def test_cases_of_a_program(result, stdout, tally):
-    assert str(run.tap_cases({'result': result, 'stdout': stdout})) == tally
+    assert str(run.tap_cases({'name': 't', 'result': result, 'stdout': stdout})) == tally
 
 
 def runner(tree, *argv):
