@@ -24,7 +24,8 @@ static void list_waiting(struct weft_qp *qp)
 	weft_lock(nic, &nic->waiting_lock, 0);
 	qp->waiting_next = nic->waiting;
 	nic->waiting = qp;
-	atomic_fetch_add_explicit(&nic->nwaiting, 1, memory_order_relaxed);
+	/* before the look at whether the engine sleeps: it looks in the other order (engine.c) */
+	atomic_fetch_add(&nic->nwaiting, 1);
 	weft_unlock(&nic->waiting_lock, false);
 }
 
@@ -143,6 +144,7 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 {
 	struct weft_qp *again = NULL, *qp;
 	uint64_t least = UINT64_MAX;
+	bool kick;
 
 	while ((qp = take_waiting(nic))) {
 		uint64_t due = progress_one(qp, caller, now_ns);
@@ -156,10 +158,14 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 			weft_unlock(&qp->lock, false);
 		}
 	}
+	/* the engine may have found the list empty meanwhile, and gone to sleep for good */
+	kick = again;
 	while ((qp = again)) {
 		again = qp->waiting_next;
 		list_waiting(qp);
 		weft_unlock(&qp->lock, false);
 	}
+	if (kick)
+		nic->env->kick();
 	return least;
 }
