@@ -35,6 +35,10 @@ slow: ## the tests too long for check
 	@$(DEPS) build test check
 	@$(RUN) slow
 
+model: all ## ten million random sequences of verbs against the model: SECONDS= bounds it
+	@$(BUILD)/tests/model/test-model --sequences $(or $(SEQUENCES),10000000) \
+		--seconds $(or $(SECONDS),0) --jobs $$(nproc)
+
 asan: ## the unit tests under the address and undefined-behaviour sanitizers
 	@$(DEPS) build test
 	@$(RUN) asan
@@ -62,4 +66,4 @@ clean: ## removes the build folders
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-.PHONY: all demo bench check check-quick slow asan tsan coverage tidy install clean help
+.PHONY: all demo bench check check-quick slow model asan tsan coverage tidy install clean help

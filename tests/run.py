@@ -171,7 +171,7 @@ def coverage(folder):
     # users, of speed and of what a library does when it is loaded are for the plain build.
     plain = ['house', 'speed', 'scale', 'events', 'containers', 'delivery', 'abi',
              'interop/test_fabric.py']
-    tally = unit(folder, '--no-suite', 'slow') + pytest(
+    tally = unit(folder, '--no-suite', 'slow', '--no-suite', 'no-coverage') + pytest(
         folder, 'not slow', *(f'--ignore=tests/{name}' for name in plain), WEFT_KEEP_USER='1')
     summary = folder / 'coverage.json'
     if not run('gcovr', '-r', '.', '--object-directory', folder, '-f', 'src/nic/', '-f',

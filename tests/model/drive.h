@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The conductor: plays a sequence on the model and on a fleet of processes, and compares. */
+#ifndef WEFT_TESTS_MODEL_DRIVE_H
+#define WEFT_TESTS_MODEL_DRIVE_H
+
+#include <sys/types.h>
+
+#include "board.h"
+#include "generate.h"
+
+#define MOST_STEPS 160
+
+/* asleep: the processes leave what waits to the library, and only look now and then. */
+struct sequence {
+	uint64_t seed;
+	int processes;
+	bool asleep;
+	int n;
+	struct step step[MOST_STEPS];
+};
+
+/* How often completions came with each status, of sends and of receives; and calls by errno. */
+struct tally {
+	uint64_t steps;
+	uint64_t status[2][IBV_WC_GENERAL_ERR + 1];
+	uint64_t events[IBV_EVENT_WQ_FATAL + 1];
+	uint64_t cq_events;
+	uint64_t refused[VERBS], accepted[VERBS];
+};
+
+struct fleet {
+	struct board *board;
+	pid_t pid[PROCESSES]; /* 0: none */
+	char folder[64];      /* of the pool */
+	uint64_t played;      /* sequences, by these processes */
+	struct tally tally;
+	bool verbose;
+};
+
+/* No processes yet. False, with a word on stderr, when there is no memory or no folder. */
+bool fleet_open(struct fleet *f);
+/* Ends all processes, those that hang included; the next sequence finds fresh ones, and a new pool.
+ */
+void fleet_renew(struct fleet *f);
+void fleet_close(struct fleet *f);
+
+/*
+ * Plays the possible steps of a sequence, then destroys all. With a generator, `steps` new ones are
+ * made and kept in the sequence. False: they differ; `why` says how, `*at` is the step. Then the
+ * fleet is to be renewed.
+ */
+bool drive_play(struct fleet *f, struct sequence *s, struct generator *g, int steps, char *why,
+		size_t why_bytes, int *at);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Random steps. Each is chosen with the model at hand, so that most of them mean something: plain
+ * uniform ones would hardly ever connect two queue pairs.
+ */
+#ifndef WEFT_TESTS_MODEL_GENERATE_H
+#define WEFT_TESTS_MODEL_GENERATE_H
+
+#include "model.h"
+
+#define PLAN 64
+
+struct generator {
+	uint64_t random;
+	uint64_t wr_id;
+	struct step plan[PLAN]; /* steps that come next, mostly */
+	unsigned int planned, taken;
+};
+
+/* Plans the first objects of each process, and a connection. */
+void generate_begin(struct generator *g, uint64_t seed, int processes);
+/* The next step; possible in this model. */
+struct step generate_step(struct generator *g, struct model *m);
+
+/* ---- Between the files of the generator ---- */
+
+static inline uint64_t random_word(struct generator *g)
+{
+	uint64_t z = g->random += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+static inline uint32_t below(struct generator *g, uint64_t n)
+{
+	return (uint32_t)(random_word(g) % n);
+}
+
+static inline bool chance(struct generator *g, unsigned int percent)
+{
+	return below(g, 100) < percent;
+}
+
+/* generate_requests.c; the queue pair is there. */
+void generate_receives(struct generator *g, struct model *m, const struct qp *qp, struct step *s);
+void generate_sends(struct generator *g, struct model *m, const struct qp *qp, struct step *s);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a random sequence is made of: steps, each one call of a verb by one process. Steps name
+ * objects by the slot of their process and memory by its place in the arena, so that a sequence
+ * means the same whichever keys, numbers and addresses a run gives out.
+ */
+#ifndef WEFT_TESTS_MODEL_STEP_H
+#define WEFT_TESTS_MODEL_STEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <infiniband/verbs.h>
+
+/* Slots of each process. */
+#define PROCESSES    4
+#define PDS	     2
+#define REGIONS	     5
+#define CQS	     2
+#define QPS	     3
+
+#define DEPTH	     8 /* of the deepest queue */
+#define SGES	     4 /* one more than a queue pair ever takes */
+#define INLINE_BYTES 64
+#define BATCH	     3 /* requests in one call */
+#define POLLS	     32
+
+/* Memory of a process. Bytes travel from the lower half to the upper half only: what a card does
+ * when source and destination overlap is not defined. */
+#define ARENA_BYTES 65536
+#define HALF	    (ARENA_BYTES / 2)
+
+enum verb {
+	ALLOC_PD,
+	DEALLOC_PD,
+	REG_MR,
+	DEREG_MR,
+	CREATE_CHANNEL,
+	DESTROY_CHANNEL,
+	CREATE_CQ,
+	RESIZE_CQ,
+	DESTROY_CQ,
+	CREATE_QP,
+	MODIFY_QP,
+	DESTROY_QP,
+	POST_RECV,
+	POST_SEND,
+	POLL_CQ,
+	NOTIFY_CQ,
+	GET_CQ_EVENTS,
+	GET_ASYNC_EVENTS,
+	STORE, /* no verb: the program writes into its own memory */
+	VERBS,
+};
+
+struct name {
+	uint8_t process, slot;
+};
+
+/* The key of the region that was last in that slot, good or stale; one with a generation that it
+ * never had; or 0. */
+enum key_kind { KEY_OF, KEY_GARBLED, KEY_ZERO };
+
+struct key {
+	struct name region;
+	uint8_t kind;
+};
+
+struct step_sge {
+	struct key key;
+	int64_t at; /* in the arena of the key's process */
+	uint32_t length;
+};
+
+struct step_receive {
+	uint64_t wr_id;
+	uint8_t num_sge;
+	struct step_sge sge[SGES];
+};
+
+struct step_send {
+	uint64_t wr_id;
+	uint32_t opcode, flags;
+	uint8_t num_sge;
+	struct step_sge sge[SGES]; /* of inline requests the keys do not count */
+	struct step_sge remote;	   /* its length does not count */
+	uint32_t imm;
+	uint64_t compare_add, swap;
+};
+
+enum region_kind { REGION_PLAIN, REGION_IOVA, REGION_ZERO_BASED };
+
+struct step_region {
+	uint8_t pd, kind;
+	uint32_t access;
+	uint32_t at, length;
+};
+
+struct step_qp {
+	uint8_t pd, send_cq, recv_cq;
+	bool signal_all;
+	struct ibv_qp_cap cap;
+};
+
+struct step_modify {
+	uint32_t mask;
+	uint8_t to, current;
+	uint8_t port, pkey, mtu, access;
+	uint8_t min_rnr_timer, timeout, retry_cnt, rnr_retry;
+	uint8_t max_rd_atomic, max_dest_rd_atomic;
+	struct name dest;
+};
+
+struct step {
+	uint8_t process, verb, slot;
+	uint8_t count; /* of requests, or of completions wanted */
+	union {
+		struct step_region region;
+		struct {
+			uint8_t channel;
+			int32_t cqe;
+		} cq;
+		struct step_qp qp;
+		struct step_modify modify;
+		struct step_receive receive[BATCH];
+		struct step_send send[BATCH];
+		bool solicited_only;
+		struct {
+			uint32_t at, length, seed;
+		} store;
+	};
+};
+
+/* One line, or a line for each request. */
+void step_print(FILE *to, const struct step *step);
+const char *step_verb(enum verb verb);
+const char *step_state(int state);
+
+/* The bytes that STORE writes. */
+void step_pattern(uint8_t *to, uint32_t length, uint32_t seed);
+
+#endif
