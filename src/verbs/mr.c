@@ -41,13 +41,46 @@ static unsigned int how(unsigned int access)
 	       (access & IBV_ACCESS_LOCAL_WRITE ? WEFT_REGION_WRITE : 0);
 }
 
-static int make(struct weft_verbs_mr *mr, uint32_t pd, unsigned int access, uint64_t iova)
+static int make_key(struct weft_verbs_mr *mr)
 {
 	struct weft_mr_piece *pieces = (struct weft_mr_piece *)mr->region.pieces;
 
 	_Static_assert(sizeof(*pieces) == sizeof(*mr->region.pieces), "pieces are the same to both");
-	return weft_mr_create(&weft_process.nic, &mr->nic, pd, (uint8_t)access, iova,
-			      (uintptr_t)mr->mr.addr, mr->mr.length, pieces, mr->region.npieces);
+	return weft_mr_create(&weft_process.nic, &mr->nic, weft_pd(mr->mr.pd)->number,
+			      (uint8_t)mr->access, mr->iova, (uintptr_t)mr->mr.addr, mr->mr.length,
+			      pieces, mr->region.npieces);
+}
+
+/* The range and rights have been checked. */
+static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
+		 uint64_t iova, unsigned int access)
+{
+	int err = weft_region_acquire(addr, length, how(access), &mr->region);
+
+	if (err)
+		return err;
+	mr->mr = (struct ibv_mr){ pd->context, pd, addr, length, 0, 0, 0 };
+	mr->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
+	mr->access = access;
+	err = make_key(mr);
+	if (err) {
+		weft_region_release(&mr->region);
+		return err == -ENOSPC ? -ENOMEM : err; /* out of resources, says hardware */
+	}
+	mr->mr.lkey = mr->mr.rkey = mr->mr.handle = mr->nic.key;
+	weft_pd(pd)->users++;
+	return 0;
+}
+
+static void end(struct weft_verbs_mr *mr)
+{
+	bool quiet = weft_mr_revoke(&mr->nic);
+
+	if (!quiet)
+		weft_region_quarantine(&mr->region);
+	weft_region_release(&mr->region);
+	weft_mr_destroy(&mr->nic, quiet);
+	weft_pd(mr->mr.pd)->users--;
 }
 
 static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
@@ -62,29 +95,19 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		goto fail;
-	mr->mr = (struct ibv_mr){ pd->context, pd, addr, length, 0, 0, 0 };
-	err = -weft_region_acquire(addr, length, how(access), &mr->region);
+	err = -begin(mr, pd, addr, length, iova, access);
 	if (err)
 		goto free_object;
-	err = -make(mr, weft_pd(pd)->number, access,
-		    access & IBV_ACCESS_ZERO_BASED ? 0 : iova);
-	if (err)
-		goto release_region;
 	err = -weft_handle_add(mr, WEFT_HANDLE_MR);
 	if (err)
-		goto destroy_key;
-	mr->mr.lkey = mr->mr.rkey = mr->mr.handle = mr->nic.key;
-	weft_pd(pd)->users++;
+		goto end_region;
 	return &mr->mr;
-destroy_key:
-	weft_mr_destroy(&mr->nic, weft_mr_revoke(&mr->nic));
-release_region:
-	weft_region_release(&mr->region);
+end_region:
+	end(mr);
 free_object:
 	free(mr);
 fail:
-	/* no room for a key is what hardware calls out of resources */
-	errno = err == ENOSPC ? ENOMEM : err;
+	errno = err;
 	return NULL;
 }
 
@@ -109,18 +132,52 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 
 int ibv_dereg_mr(struct ibv_mr *ibmr)
 {
-	struct weft_verbs_mr *mr = weft_mr(ibmr);
-	bool quiet;
-
 	if (!weft_handle_is(ibmr, WEFT_HANDLE_MR))
 		return EINVAL;
 	weft_handle_remove(ibmr);
-	quiet = weft_mr_revoke(&mr->nic);
-	if (!quiet)
-		weft_region_quarantine(&mr->region);
-	weft_region_release(&mr->region);
-	weft_mr_destroy(&mr->nic, quiet);
-	weft_pd(ibmr->pd)->users--;
-	free(mr);
+	end(weft_mr(ibmr));
+	free(weft_mr(ibmr));
 	return 0;
+}
+
+/* The new region is whole before the old one ends, so that whatever fails leaves that as it was. */
+static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		   size_t length, unsigned int access)
+{
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	struct weft_verbs_mr old = *mr, fresh = { 0 };
+	bool anew = moves || old.access & IBV_ACCESS_ZERO_BASED;
+	uint64_t iova;
+	int err;
+
+	pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : old.mr.pd;
+	addr = moves ? addr : old.mr.addr;
+	length = moves ? length : old.mr.length;
+	iova = anew ? (uintptr_t)addr : old.iova;
+	access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : old.access;
+	err = check(pd, addr, length, iova, access);
+	if (err || pd->context != old.mr.context) {
+		errno = EINVAL;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	err = begin(&fresh, pd, addr, length, iova, access);
+	if (err) {
+		errno = -err;
+		return IBV_REREG_MR_ERR_CMD;
+	}
+	fresh.mr.handle = old.mr.handle;
+	*mr = fresh;
+	end(&old);
+	return 0;
+}
+
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		 int access)
+{
+	if (weft_handle_is(mr, WEFT_HANDLE_MR) && flags && !(flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) &&
+	    (!access || flags & IBV_REREG_MR_CHANGE_ACCESS) &&
+	    (addr || !(flags & IBV_REREG_MR_CHANGE_TRANSLATION)))
+		return replace(weft_mr(mr), flags, pd, addr, length, (unsigned int)access);
+	errno = EINVAL;
+	return IBV_REREG_MR_ERR_INPUT;
 }

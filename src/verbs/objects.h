@@ -42,6 +42,8 @@ struct weft_verbs_mr {
 	struct ibv_mr mr;
 	struct weft_mr nic;
 	struct weft_region region;
+	uint64_t iova;
+	unsigned int access;
 };
 
 /* Events that wait to be read: an eventfd that counts them, and a list of whose they are. */
