@@ -74,6 +74,9 @@ static int make_send_queue(struct weft_qp *qp)
 
 	qp->sq_size = power_of_two(qp->cap.max_send_wr);
 	qp->sq_stride = (uint32_t)(sizeof(struct weft_wqe) + payload + 63) & ~63u;
+	/* programs that ask for none count on the room that a list takes on any card */
+	payload = qp->sq_stride - (uint32_t)sizeof(struct weft_wqe);
+	qp->cap.max_inline_bytes = payload < WEFT_MAX_INLINE ? payload : WEFT_MAX_INLINE;
 	qp->sq = qp->nic->env->alloc((size_t)qp->sq_size * qp->sq_stride);
 	return qp->sq ? 0 : -ENOMEM;
 }
@@ -139,6 +142,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	nic->qps[qp->index] = qp;
 	weft_unlock(&recv_cq->lock, false);
 	weft_unlock(&nic->lock, false);
+	*cap = qp->cap;
 	return 0;
 free_send_queue:
 	nic->env->free(qp->sq);

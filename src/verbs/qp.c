@@ -65,6 +65,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	err = -weft_handle_add(qp, WEFT_HANDLE_QP);
 	if (err)
 		goto destroy_queues;
+	init->cap.max_inline_data = cap.max_inline_bytes;
 	fill(qp, pd, init);
 	weft_pd(pd)->users++;
 	weft_cq(init->send_cq)->users++;
