@@ -69,6 +69,7 @@ static const struct {
 	{"sys/class/infiniband_verbs/uverbs0", "../../devices/weft0/infiniband_verbs/uverbs0"},
 	{DEV "driver", "../../bus/weft/drivers/weft"},
 	{DEV "subsystem", "../../bus/weft"},
+	{DEV "net", "/sys/class/net"}, /* the interfaces whose addresses it has */
 	{IB "device", "../../../weft0"},
 	{IB "subsystem", "../../../../class/infiniband"},
 	{UVERBS "device", "../../../weft0"},
