@@ -8,9 +8,11 @@
 #include "cm/link.h"
 #include "cm/timer.h"
 
-#define BUCKETS	      4096u
-#define ID_BITS	      22u /* of an id that this process counts; its member stands above */
+#define BUCKETS	       4096u
+#define ID_BITS	       22u /* of an id that this process counts; its member stands above */
 #define CHECK_PEERS_NS 100000000ull
+#define KNOCK_NS       1000000ull
+#define KNOCKS	       200u
 
 static struct weft_cm_id *by_local[BUCKETS], *by_remote[BUCKETS];
 static uint32_t registered, last_id;
@@ -205,14 +207,31 @@ static int find_peer(struct weft_cm_id *id)
 	return err ? err : weft_cm.service->port_find(weft_cm.pool, &wanted, &id->peer);
 }
 
+/* A server that has told its port is about to listen. Over a wire a request takes long enough to find
+ * it listening; here it knocks again. */
+static bool knock_again(struct weft_cm_id *id, uint64_t now_ns)
+{
+	if (id->knocks == KNOCKS)
+		return false;
+	id->knocks++;
+	id->conn.retries_left++; /* this one was not sent */
+	id->conn.deadline_ns = now_ns + KNOCK_NS;
+	weft_timer_update(id);
+	weft_cm.service->kick();
+	return true;
+}
+
 static void transmit(struct weft_cm_id *id, const uint8_t wire[WEFT_MAD_BYTES])
 {
 	uint64_t now_ns = weft_cm_now_ns();
 	struct weft_conn_out out;
 	bool asks = id->conn.state == WEFT_CONN_REQ_SENT ||
 		    id->conn.state == WEFT_CONN_SIDR_REQ_SENT;
+	int err = asks ? find_peer(id) : 0;
 
-	if (asks && find_peer(id)) {
+	if (err == -EAGAIN && knock_again(id, now_ns))
+		return;
+	if (err) {
 		answer_for_nobody(id, wire);
 	} else if (weft_link_send(id->peer, wire, now_ns) == -ESRCH) {
 		weft_conn_lost(&id->conn, now_ns, &out);

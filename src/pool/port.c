@@ -255,14 +255,25 @@ static bool is_here(struct weft_pool *pool, const uint8_t addr[16])
 	return is_loopback(addr) || has_gid(pool->self, addr);
 }
 
-/* How well a listening port fits: 0 not at all, 2 exactly. */
-static int fit(const struct weft_pool_port *p, const struct weft_pool_port *wanted)
+/* How well a port fits, a listening one better. */
+enum fit {
+	FITS_NOT,
+	FITS_UNHEARD,
+	FITS_ANY,
+	FITS_EXACTLY,
+};
+
+static enum fit fit(const struct weft_pool_port *p, const struct weft_pool_port *wanted)
 {
-	if (!(p->flags & WEFT_PORT_LISTENS) || p->port != wanted->port || p->space != wanted->space)
-		return 0;
-	if (!is_any(p->addr))
-		return memcmp(p->addr, wanted->addr, 16) ? 0 : 2;
-	return is_v4(p->addr) == is_v4(wanted->addr) || !(p->flags & WEFT_PORT_ONE_FAMILY);
+	bool any = is_any(p->addr);
+
+	if (p->port != wanted->port || p->space != wanted->space ||
+	    (!any && memcmp(p->addr, wanted->addr, 16)) ||
+	    (any && p->flags & WEFT_PORT_ONE_FAMILY && is_v4(p->addr) != is_v4(wanted->addr)))
+		return FITS_NOT;
+	if (!(p->flags & WEFT_PORT_LISTENS))
+		return FITS_UNHEARD;
+	return any ? FITS_ANY : FITS_EXACTLY;
 }
 
 int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
@@ -272,12 +283,13 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 	bool here = is_here(pool, wanted->addr);
 	struct walk w = { .pool = pool };
 	const struct weft_pool_port *p;
-	int fd, best = 0, err = lock(a, &fd);
+	enum fit best = FITS_NOT;
+	int fd, err = lock(a, &fd);
 
 	if (err)
 		return err;
 	while ((p = next_port(&w))) {
-		int now = fit(p, wanted);
+		enum fit now = fit(p, wanted);
 
 		if (now <= best ||
 		    (here ? w.m->net_ns != pool->self->net_ns : !has_gid(w.m, wanted->addr)) ||
@@ -287,7 +299,9 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		*owner = (struct weft_address){ w.member, w.incarnation };
 	}
 	unlock(a, fd);
-	return best ? 0 : -ECONNREFUSED;
+	if (best <= FITS_UNHEARD)
+		return best == FITS_UNHEARD ? -EAGAIN : -ECONNREFUSED;
+	return 0;
 }
 
 bool weft_port_reachable(struct weft_pool *pool, const uint8_t addr[16])

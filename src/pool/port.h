@@ -24,7 +24,7 @@ void weft_port_release(struct weft_pool *pool, uint32_t index);
 /*
  * Who listens at an address as seen from our network namespace: addresses of our own, and those of
  * the loopback, are here; others are where a member has that GID.
- * -ECONNREFUSED (nobody listens), -ESTALE.
+ * -ECONNREFUSED (nobody listens); -EAGAIN (not yet, but somebody holds the port); -ESTALE.
  */
 int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		   struct weft_address *owner);
