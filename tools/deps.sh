@@ -14,6 +14,7 @@ table() {
 		test	python3-pytest util-linux procps iproute2
 		test	perftest ibverbs-utils rdmacm-utils
 		check	clang-tidy gcovr strace valgrind gdb
+		check	qperf fio
 		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2
 		tidy	clang-tidy
 		coverage	gcovr

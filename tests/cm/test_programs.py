@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Debian's programs that connect through librdmacm, unmodified."""
+import gzip
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cm.server import listening, serve
+from fabric import free_port, listening as listening_socket, wait_for
+
+
+def needs(program):
+    return pytest.mark.skipif(not shutil.which(program), reason=f'{program} is not installed')
+
+
+@pytest.mark.parametrize('options', [[], ['-c', 20, '-C', 5, '-S', 4096]])
+def test_ucmatose(fabric, options):
+    server = serve(fabric, 'ucmatose', *options)
+    client = fabric.start('ucmatose', *options, '-s', '127.0.0.1', core=1)
+    for program in client, server:
+        assert 'return status 0' in program.done().stdout
+
+
+@pytest.mark.parametrize('kind', ['', 'x'])
+def test_rdma_client_and_server(fabric, kind):
+    """Endpoints: every call waits."""
+    server = serve(fabric, f'rdma_{kind}server')
+    fabric.run(f'rdma_{kind}client', '-s', '127.0.0.1', core=1)
+    server.done()
+
+
+def test_cmtime(fabric):
+    """A thousand connections at once, step by step."""
+    server = serve(fabric, 'cmtime')
+    done = fabric.run('cmtime', '-s', '127.0.0.1', '-c', 1000, core=1)
+    assert re.search(r'^connect +: +\d', done.stdout, re.M)
+    assert re.search(r'^disconnect +: +\d', done.stdout, re.M)
+    server.kill()  # it has no end
+
+
+@pytest.mark.parametrize('argv', [
+    ['ib_send_lat', '-n', 1000], ['ib_write_lat', '-n', 1000], ['ib_read_lat', '-n', 1000],
+    ['ib_atomic_lat', '-n', 1000], ['ib_write_bw', '-n', 500, '-q', 8],
+    ['ib_send_bw', '-n', 500, '-e'],
+], ids=lambda argv: argv[0])
+def test_perftest(fabric, argv):
+    """With -R it has no socket."""
+    port = free_port()
+    server = serve(fabric, *argv, '-R', '-p', port, port=port)
+    fabric.run(*argv, '-R', '-p', port, '127.0.0.1', core=1)
+    server.done()
+    assert sum(n for name, n in fabric.totals().items() if name.startswith('ops')) >= 500
+
+
+@needs('qperf')
+def test_qperf(fabric):
+    port = free_port()
+    server = fabric.start('qperf', '-lp', port)
+    # of a socket, over which each test tells the port for its connection
+    wait_for(lambda: listening_socket(port), 'qperf listens')
+    done = fabric.run('qperf', '-lp', port, '-cm', 1, '-t', 1, '127.0.0.1', 'rc_lat', 'rc_bw',
+                      'rc_rdma_write_bw', 'rc_rdma_read_lat', core=1)
+    assert len(re.findall(r'latency|bw  =', done.stdout)) == 4
+    server.kill()
+
+
+FIO = '''[global]
+ioengine=rdma
+port={port}
+bs=64k
+size=16m
+iodepth=8
+[job]
+'''
+
+
+@needs('fio')
+@pytest.mark.parametrize('verb', ['write', 'read'])
+def test_fio(fabric, verb):
+    port = free_port()
+    for name, lines in (('server', 'rw=read\n'),
+                        ('client', f'hostname=127.0.0.1\nverb={verb}\nrw=write\n')):
+        (fabric.folder / name).write_text(FIO.format(port=port) + lines)
+    server = fabric.start('fio', 'server')
+    wait_for(lambda: listening(fabric, port), 'fio listens')
+    client = fabric.start('fio', 'client', core=1)
+    for program in client, server:
+        assert re.search(r'err= 0', program.wait().stdout) and program.process.poll() == 0
+    assert fabric.totals()[f'bytes_{verb}'] >= 16 << 20
+
+
+@needs('fi_pingpong')
+@pytest.mark.parametrize('provider, endpoint', [('verbs', 'msg'), ('verbs;ofi_rxm', 'rdm')])
+def test_libfabric(fabric, provider, endpoint):
+    port = free_port()
+    argv = ['fi_pingpong', '-p', provider, '-e', endpoint, '-c', '-I', 200]
+    server = fabric.start(*argv, '-B', port)
+    wait_for(lambda: listening_socket(port), 'fi_pingpong listens')
+    done = fabric.run(*argv, '-P', port, '127.0.0.1', core=1)
+    server.done()
+    assert len(re.findall(r'^\w+ +200 +=200 ', done.stdout, re.M)) == 6
+    assert sum(n for name, n in fabric.totals().items() if name.startswith('bytes')) >= 400 << 20
+
+
+SUITE = Path('/usr/share/doc/rdma-core/tests')
+# The others need datagrams or multicast.
+OF_SUITE = ['sync_traffic', 'async_traffic', 'async_reject_traffic', 'async_traffic_external_qp',
+            'async_read', 'async_write']
+
+
+@pytest.mark.skipif(not (SUITE / 'test_rdmacm.py').exists(), reason='python3-pyverbs is not installed')
+def test_suite_of_rdma_core(fabric):
+    folder = fabric.folder / 'tests'
+    shutil.copytree(SUITE, folder)
+    for packed in folder.glob('*.gz'):
+        packed.with_suffix('').write_bytes(gzip.decompress(packed.read_bytes()))
+    fabric.folder.chmod(0o777)
+    # it says Failed where it expects failures
+    done = fabric.start('/usr/bin/python3', 'tests/run_tests.py', '-v', '--dev', 'weft0',
+                        *(f'tests.test_rdmacm.CMTestCase.test_rdmacm_{name}' for name in OF_SUITE),
+                        PYTHONDONTWRITEBYTECODE='1').wait()
+    assert re.findall(r'^test_rdmacm_(\w+) .* (\w+)$', done.stderr, re.M) == [
+        (name, 'ok') for name in OF_SUITE], done
