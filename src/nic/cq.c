@@ -104,14 +104,23 @@ static inline bool wakes(const struct weft_cq *cq, uint8_t status, uint8_t solic
 	return cq->armed == 1 || (cq->armed == 2 && (status || solicited));
 }
 
+/* A queue pair whose completions get lost fails (11.6.3.2): the engine sees to it. */
+static void lose(struct weft_cq *cq, struct weft_qp *qp)
+{
+	if (!cq->overrun)
+		cq->nic->env->async(NULL, cq, WEFT_EVENT_CQ_ERR);
+	cq->overrun = true;
+	/* its look is behind the ring, which orders the two */
+	if (!atomic_exchange_explicit(&qp->lost, true, memory_order_relaxed))
+		weft_pool_ring(cq->nic->pool, cq->nic->pool->me, WEFT_RING_FAULT);
+}
+
 static void put(struct weft_cq *cq, const struct weft_cqe *cqe)
 {
 	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 
 	if (tail - atomic_load_explicit(&cq->head, memory_order_relaxed) == cq->size) {
-		if (!cq->overrun)
-			cq->nic->env->async(NULL, cq, WEFT_EVENT_CQ_ERR);
-		cq->overrun = true;
+		lose(cq, cqe->qp);
 		return;
 	}
 	cq->cqe[tail & cq->mask] = *cqe;

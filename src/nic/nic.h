@@ -191,6 +191,7 @@ struct weft_qp {
 	uint8_t type;
 	bool signal_all;
 	bool waits; /* on the waiting list */
+	atomic_bool lost; /* a completion: its queue was full. Written under the queue's lock */
 	uint32_t qpn, pd;
 	uint32_t tag; /* of completions: the QPN, and the connection above it. Guarded by recv_cq's lock */
 	struct weft_nic *nic;
@@ -241,7 +242,8 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 		   struct weft_caller *caller);
 /* Error of the connection: peers are shut out, all that is outstanding is flushed. The lock is held. */
 void weft_qp_fail(struct weft_qp *qp);
-/* The same, with its event, if the peer has found it at fault; whether it has. The lock is held. */
+/* The same, with its event, if the peer has found it at fault or a completion of it was lost;
+ * whether so. The lock is held. */
 bool weft_qp_look(struct weft_qp *qp);
 
 /* ---- Posting (submit.h, send.c, recv.c) ---- */
@@ -277,7 +279,8 @@ void weft_rq_flush(struct weft_qp *qp);
 /* Tries again what waits, and ends what has waited too long. The next look is due in at most the
  * returned time, UINT64_MAX: never. */
 uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns);
-/* The engine was rung: queue pairs that their peers found at fault go to error. */
+/* The engine was rung: queue pairs that their peers found at fault, and those whose completions were
+ * lost, go to error. */
 void weft_nic_faults(struct weft_nic *nic);
 
 /* 0; -EINVAL (state, sge count), -ENOMEM (full). The lock is held. */

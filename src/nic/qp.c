@@ -192,6 +192,7 @@ static bool reset(struct weft_qp *qp)
 	if (qp->send_cq != qp->recv_cq)
 		weft_cq_purge(qp->send_cq, qp);
 	end_connection(qp);
+	atomic_store_explicit(&qp->lost, false, memory_order_relaxed);
 	give_ring_back(qp, quiet);
 	qp->attr = (struct weft_qp_attr){ 0 };
 	qp->sq_posted = qp->sq_executed = 0;
@@ -305,13 +306,16 @@ unlock:
 	return err;
 }
 
-/* ---- Found at fault by the peer ---- */
+/* ---- Found at fault ---- */
 
 bool weft_qp_look(struct weft_qp *qp)
 {
-	enum weft_event event;
+	enum weft_event event = WEFT_EVENT_QP_FATAL;
 
-	if (!qp->transport || qp->state == WEFT_QPS_ERR || !qp->transport->fault(qp, &event))
+	if (!qp->transport || qp->state == WEFT_QPS_ERR)
+		return false;
+	if (!atomic_load_explicit(&qp->lost, memory_order_relaxed) &&
+	    !qp->transport->fault(qp, &event))
 		return false;
 	weft_qp_fail(qp);
 	qp->nic->env->async(qp, NULL, event);

@@ -2,8 +2,8 @@
 /*
  * Random sequences of verbs by two to four processes, against the model. Sequence n of a run has
  * the seed S + n, so that `--seed X --sequences 1` plays any of them again. The processes are the
- * same for a while, so that a sequence meets what those before it have left. With --jobs several such
- * fleets play at once, each with its share of the seeds; --seconds bounds the time.
+ * same for a while, so that a sequence meets what those before it have left. With --jobs several
+ * such fleets play at once, each with its share of the seeds; --seconds bounds the time.
  *
  * --lie reports some completions wrongly: then 0 says that it was found, and shrunk.
  */

@@ -373,7 +373,7 @@ static void no_event_for_completions(void **state)
 	assert_false(readable(rig->context->async_fd, 5));
 }
 
-/* More completions than the queue holds: an event, once. */
+/* More completions than the queue holds: an event, once, and the queue pair that lost them fails. */
 static void overrun(void **state)
 {
 	struct rig *rig = *state;
@@ -396,7 +396,23 @@ static void overrun(void **state)
 	assert_int_equal(event.event_type, IBV_EVENT_CQ_ERR);
 	assert_ptr_equal(event.element.cq, cq);
 	ibv_ack_async_event(&event);
+	assert_true(readable(rig->context->async_fd, PATIENCE_MS));
+	assert_int_equal(ibv_get_async_event(rig->context, &event), 0);
+	assert_int_equal(event.event_type, IBV_EVENT_QP_FATAL);
+	assert_ptr_equal(event.element.qp, qp);
+	ibv_ack_async_event(&event);
+	assert_int_equal(rig_state(qp), IBV_QPS_ERR);
 	assert_false(readable(rig->context->async_fd, 5));
+	for (int i = 0; i < cq->cqe; i++)
+		rig_expect(cq, IBV_WC_SUCCESS, 1);
+	rig_none(cq); /* lost */
+	/* anew, and nothing is remembered */
+	rig_move(qp, IBV_QPS_RESET, 0);
+	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 2, NULL, NULL, 0, 0, 0), 0);
+	rig_expect(cq, IBV_WC_SUCCESS, 2);
+	assert_false(readable(rig->context->async_fd, 5));
+	assert_int_equal(rig_state(qp), IBV_QPS_RTS);
 	assert_int_equal(ibv_destroy_qp(qp), 0);
 	assert_int_equal(ibv_destroy_cq(cq), 0);
 }
