@@ -172,6 +172,7 @@ void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp);
 struct weft_qp_attr {
 	uint32_t dest_qpn;
 	uint8_t access;
+	bool may_read; /* and do atomics: it may have some outstanding */
 	uint8_t min_rnr_timer, rnr_retry, retry_cnt, timeout; /* codes of 9.7.5.2.8, 11.2.5.2 */
 	uint8_t dgid[16];
 };

@@ -173,6 +173,7 @@ static struct weft_qp_attr for_nic(const struct ibv_qp_attr *attr)
 	unsigned int access = attr->max_dest_rd_atomic ? ~0u : IBV_ACCESS_REMOTE_WRITE;
 	struct weft_qp_attr nic = { .dest_qpn = attr->dest_qp_num,
 				    .access = (uint8_t)(attr->qp_access_flags & access),
+				    .may_read = attr->max_rd_atomic,
 				    .min_rnr_timer = attr->min_rnr_timer,
 				    .rnr_retry = attr->rnr_retry,
 				    .retry_cnt = attr->retry_cnt,

@@ -77,7 +77,7 @@ static void some_attributes(struct generator *g, const struct model *m, struct s
 	a->timeout = (uint8_t)(chance(g, 40) ? 0 : 1 + below(g, 3));
 	a->retry_cnt = (uint8_t)below(g, 8);
 	a->rnr_retry = (uint8_t)(chance(g, 75) ? 7 : below(g, 7));
-	a->max_rd_atomic = (uint8_t)(1 + below(g, 16));
+	a->max_rd_atomic = (uint8_t)(chance(g, 95) ? 1 + below(g, 16) : 0);
 	a->max_dest_rd_atomic = (uint8_t)(chance(g, 95) ? 1 + below(g, 16) : 0);
 	a->dest.process = (uint8_t)below(g, (uint64_t)m->processes);
 	a->dest.slot = (uint8_t)below(g, QPS);

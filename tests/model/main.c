@@ -92,6 +92,7 @@ static bool must_happen(bool of_receive, int status)
 	case IBV_WC_LOC_LEN_ERR:
 	case IBV_WC_LOC_PROT_ERR:
 		return true;
+	case IBV_WC_LOC_QP_OP_ERR:
 	case IBV_WC_REM_INV_REQ_ERR:
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_OP_ERR:

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Requests are posted (11.4.1), and carried out in order. The requester checks the length of the
- * message, then the keys of its elements, before it sends anything; what the responder says then,
- * or its silence, ends the request and maybe the connection (9.7.5, 9.9).
+ * message, then whether it may have such a request outstanding, then the keys of its elements,
+ * before it sends anything; what the responder says then, or its silence, ends the request and maybe
+ * the connection (9.7.5, 9.9).
  */
 #include <errno.h>
 #include <string.h>
@@ -37,6 +38,8 @@ static struct verdict carry_out(struct model *m, struct qp *qp, const struct req
 
 	if (bytes > MOST_BYTES || (is_atomic(r) && bytes != 8))
 		return local_error(IBV_WC_LOC_LEN_ERR);
+	if (is_reading(r) && !qp->attr.max_rd_atomic)
+		return local_error(IBV_WC_LOC_QP_OP_ERR);
 	if (!(r->flags & IBV_SEND_INLINE) &&
 	    !model_all_hold(m, qp, r->sge, r->num_sge, bytes,
 			    is_reading(r) ? IBV_ACCESS_LOCAL_WRITE : 0))

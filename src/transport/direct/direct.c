@@ -188,7 +188,8 @@ static uint64_t listed_bytes(const struct weft_wqe *wqe)
 	return bytes;
 }
 
-/* The bytes of a request on this side. What is wrong with them: first their number, then keys. */
+/* The bytes of a request on this side. What is wrong: first their number, then a request that may never
+ * be outstanding (with max_rd_atomic 0, as cards do), then keys. */
 HOT enum weft_wc_status gather(struct job *job)
 {
 	struct weft_pool *pool = job->qp->nic->pool;
@@ -207,7 +208,12 @@ HOT enum weft_wc_status gather(struct job *job)
 		return WEFT_WC_LOC_LEN_ERR;
 	job->here.len_bytes = bytes;
 	wqe->len_bytes = (uint32_t)bytes;
-	access = wqe->opcode >= WEFT_OP_READ ? WEFT_ACCESS_LOCAL_WRITE : 0;
+	access = 0;
+	if (wqe->opcode >= WEFT_OP_READ) {
+		if (!job->qp->attr.may_read)
+			return WEFT_WC_LOC_QP_OP_ERR;
+		access = WEFT_ACCESS_LOCAL_WRITE;
+	}
 	if (wqe->num_sge != 1 || !bytes)
 		found = weft_spans_find(pool, wqe->sge, wqe->num_sge, pool->me, job->qp->pd, access,
 					&job->here);
