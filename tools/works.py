@@ -57,7 +57,10 @@ SECTIONS = {
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),
         ('the order in which bytes and completions become visible', r'verbs-litmus'),
-        ('error completions, flushes and recovery from them', r'verbs-fail'),
+        ('error completions, events, flushes and recovery from them', r'verbs-fail',
+         r'verbs-errors::(?!RECV_receives_from_a_shared)'),
+        ('LAST_WQE_REACHED, of shared receive queues', r'verbs-errors::RECV_receives_from_a_shared'),
+        ('random sequences of verbs by 2 to 4 processes, compared with a model', r'model'),
     ],
     'Connections': [
         ('the datagrams in their wire format', r'cm-mad'),

@@ -165,6 +165,10 @@ static void move_as_wished(struct rig *rig, int i, enum ibv_qp_state to, const s
 		attr.timeout = wish->timeout;
 		attr.retry_cnt = wish->retry_cnt;
 	}
+	if (wish->no_reads & 1u << i)
+		attr.max_rd_atomic = attr.max_dest_rd_atomic = 0;
+	if (wish->forever & 1u << i)
+		attr.timeout = 0;
 	if (i == 0 && wish->rnr_retry)
 		attr.rnr_retry = wish->rnr_retry == RIG_NO_RNR_RETRY ? 0 : wish->rnr_retry;
 	assert_int_equal(ibv_modify_qp(rig->qp[i], &attr, rig_mask(to)), 0);

@@ -45,6 +45,9 @@ struct rig_wish {
 	uint8_t timeout;	/* of queue pair 0, as are the next: */
 	uint8_t retry_cnt;
 	uint8_t rnr_retry;	/* 0: 7; RIG_NO_RNR_RETRY: 0 */
+	/* bits of queue pairs: */
+	uint8_t no_reads; /* no resources for READ and atomics, either way */
+	uint8_t forever;  /* waits for a silent peer for ever */
 };
 #define RIG_NO_RNR_RETRY 255
 
