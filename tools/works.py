@@ -64,6 +64,8 @@ SECTIONS = {
     ],
     'Connections': [
         ('the datagrams in their wire format', r'cm-mad'),
+        ('each state and input; whole connections while datagrams are lost, doubled, reordered',
+         r'cm-conn', r'cm-lossy'),
         ('ports, unique among living processes; the boxes that carry datagrams', r'cm-port'),
     ],
     'Memory': [
