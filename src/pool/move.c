@@ -143,13 +143,20 @@ static const struct weft_hold *begin(bool in)
 static size_t move_pages(const struct weft_move *move, bool in)
 {
 	const struct weft_hold *hold;
+	size_t done;
 
 	if (one_thread())
 		return in ? copy_in(move) : copy_out(move);
 	hold = begin(in);
 	if (!hold)
 		return 0;
-	return in ? hold_in(hold, move) : hold_out(hold, move);
+	if (in)
+		return hold_in(hold, move);
+	done = hold_out(hold, move);
+	/* userfaultfd holds back stores into a tmpfs, not those into a disk's file system */
+	if (!done && hold == &weft_uffd_hold && forced != UFFD && !weft_segv_hold.begin())
+		done = hold_out(&weft_segv_hold, move);
+	return done;
 }
 
 static size_t move_undisturbed(const struct weft_move *move, bool in)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Threads store into pages while they move into the pool and back, in every way of moving: no
- * store is lost, no load sees anything else. As root also as an ordinary user, and in a container
- * whose filter forbids userfaultfd, on a kernel that cannot be asked for single mappings.
+ * store is lost, no load sees anything else. As root also as an ordinary user, in a container
+ * whose filter forbids userfaultfd, on a kernel that cannot be asked for single mappings, and with
+ * the pool on a disk.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/magic.h>
 #include <linux/seccomp.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
@@ -19,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -90,14 +93,17 @@ static double now(void)
 }
 
 /* 0 right, 1 wrong */
-static int race(double seconds, bool calls_wait)
+static int race(double seconds, bool calls_wait, int file)
 {
 	double end = now() + seconds;
 	pthread_t thread[THREADS + 1];
 	unsigned long moves = 0;
 
 	memory = mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	memfd_source_attach();
+	if (file >= 0)
+		memfd_source_attach_file(file);
+	else
+		memfd_source_attach();
 	for (size_t i = 0; i < THREADS; i++)
 		pthread_create(&thread[i], NULL, hammer, (void *)i);
 	pthread_create(&thread[THREADS], NULL, system_calls, NULL);
@@ -154,8 +160,23 @@ static bool has_userfaultfd(int flags)
 	return fd >= 0 && !close(fd);
 }
 
+/* In the working folder, or -1. */
+static int file_on_disk(void)
+{
+	struct statfs fs;
+	int file = open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (file >= 0 && (fstatfs(file, &fs) || fs.f_type == TMPFS_MAGIC)) {
+		close(file);
+		file = -1;
+	}
+	return file;
+}
+
 static int in_child(const char *way, uid_t uid, double seconds)
 {
+	bool on_disk = !strcmp(way, "disk");
+	int file = on_disk ? file_on_disk() : -1;
 	int status;
 	pid_t pid;
 
@@ -165,15 +186,17 @@ static int in_child(const char *way, uid_t uid, double seconds)
 	if (!pid) {
 		setenv("WEFT_MOVE", way, 1);
 		if (setresuid(uid, uid, uid) || (!strcmp(way, "container") && enter_container()) ||
-		    (!strcmp(way, "uffd") && !has_userfaultfd(UFFD_USER_MODE_ONLY))) {
+		    (!strcmp(way, "uffd") && !has_userfaultfd(UFFD_USER_MODE_ONLY)) ||
+		    (on_disk && file < 0)) {
 			printf("not possible here\n");
 			status = 0;
 		} else {
 			/* the privileged kind lets system calls wait */
-			status = race(seconds, !strcmp(way, "uffd") && has_userfaultfd(0));
+			status = race(seconds, !strcmp(way, "uffd") && has_userfaultfd(0), file);
 		}
 		exit(status); /* writes coverage */
 	}
+	close(file);
 	if (waitpid(pid, &status, 0) < 0)
 		return 1;
 	if (WIFSIGNALED(status))
@@ -185,7 +208,7 @@ int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 0.4;
 	/* copy is for one thread */
-	static const char *const ways[] = { "auto", "uffd", "segv", "container" };
+	static const char *const ways[] = { "auto", "uffd", "segv", "container", "disk" };
 	int failed = 0;
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
