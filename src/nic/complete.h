@@ -5,31 +5,37 @@
 
 #include "nic/nic.h"
 
-/* The queue is armed or full; its lock is held. */
-void weft_cq_put_slow(struct weft_cq *cq, const struct weft_cqe *cqe);
+/* No room: a completion of the queue pair is lost. The queue's lock is held, here and below. */
+void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp);
+/* The queue is armed. */
+void weft_cq_wake(struct weft_cq *cq, uint8_t status, uint8_t solicited);
 
-static inline void weft_cq_put(struct weft_cq *cq, const struct weft_cqe *cqe)
+/* Where the next completion is to be written, then to be published; NULL: there is no room, which was told. */
+static inline struct weft_cqe *weft_cq_next(struct weft_cq *cq, struct weft_qp *qp)
 {
 	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 
-	if (__builtin_expect(cq->armed || tail - atomic_load_explicit(&cq->head, memory_order_relaxed) ==
-							  cq->size,
+	if (__builtin_expect(tail - atomic_load_explicit(&cq->head, memory_order_relaxed) == cq->size,
 			     0)) {
-		weft_cq_put_slow(cq, cqe);
-		return;
+		weft_cq_lose(cq, qp);
+		return NULL;
 	}
-	cq->cqe[tail & cq->mask] = *cqe;
-	/* release: pairs with the look without lock in weft_cq_poll */
-	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
+	return &cq->cqe[tail & cq->mask];
 }
 
-/* A completion of one's own. The queue's lock is not held. */
-static inline void weft_cq_push(struct weft_cq *cq, const struct weft_cqe *cqe, uint32_t thread)
+static inline void weft_cq_publish(struct weft_cq *cq)
 {
-	bool own = weft_lock(cq->nic, &cq->lock, thread);
+	/* release: pairs with the look without lock in weft_cq_poll */
+	atomic_store_explicit(&cq->tail, atomic_load_explicit(&cq->tail, memory_order_relaxed) + 1,
+			      memory_order_release);
+}
 
-	weft_cq_put(cq, cqe);
-	weft_unlock(&cq->lock, own);
+/* The same for one that is news. */
+static inline void weft_cq_put(struct weft_cq *cq, const struct weft_cqe *cqe)
+{
+	weft_cq_publish(cq);
+	if (__builtin_expect(cq->armed, 0))
+		weft_cq_wake(cq, cqe->status, cqe->solicited);
 }
 
 static inline void weft_cq_free_slot(struct weft_qp *qp, uint8_t opcode, uint64_t position)

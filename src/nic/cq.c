@@ -18,7 +18,7 @@ static inline uint32_t round_up(uint32_t n)
 
 static inline uint32_t lap_of(const struct weft_cq_ring *r, uint64_t position)
 {
-	return (uint32_t)(position / r->size) + 1;
+	return (uint32_t)(position >> r->size_bits) + 1;
 }
 
 /* The entry at a position if its producer has completed it. */
@@ -105,7 +105,7 @@ static inline bool wakes(const struct weft_cq *cq, uint8_t status, uint8_t solic
 }
 
 /* A queue pair whose completions get lost fails (11.6.3.2): the engine sees to it. */
-static void lose(struct weft_cq *cq, struct weft_qp *qp)
+void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp)
 {
 	if (!cq->overrun)
 		cq->nic->env->async(NULL, cq, WEFT_EVENT_CQ_ERR);
@@ -115,23 +115,9 @@ static void lose(struct weft_cq *cq, struct weft_qp *qp)
 		weft_pool_ring(cq->nic->pool, cq->nic->pool->me, WEFT_RING_FAULT);
 }
 
-static void put(struct weft_cq *cq, const struct weft_cqe *cqe)
+void weft_cq_wake(struct weft_cq *cq, uint8_t status, uint8_t solicited)
 {
-	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
-
-	if (tail - atomic_load_explicit(&cq->head, memory_order_relaxed) == cq->size) {
-		lose(cq, cqe->qp);
-		return;
-	}
-	cq->cqe[tail & cq->mask] = *cqe;
-	/* release: pairs with the look without lock in weft_cq_poll */
-	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
-}
-
-void weft_cq_put_slow(struct weft_cq *cq, const struct weft_cqe *cqe)
-{
-	put(cq, cqe);
-	if (wakes(cq, cqe->status, cqe->solicited))
+	if (wakes(cq, status, solicited))
 		fire(cq);
 }
 
@@ -221,15 +207,19 @@ void weft_cq_drain(struct weft_cq *cq)
 	weft_lock(cq->nic, &cq->lock, 0);
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
 		while ((from = next_entry(cq, r, &qp))) {
-			struct weft_cqe cqe = { .wr_id = from->wr_id,
-						.qp = qp,
-						.byte_len = from->byte_len,
-						.imm = from->imm,
-						.src_qp = from->src_qpn,
-						.status = from->status,
-						.opcode = from->opcode | WEFT_WC_RECV,
-						.flags = from->flags };
-			put(cq, &cqe);
+			struct weft_cqe *cqe = weft_cq_next(cq, qp);
+
+			if (!cqe)
+				continue;
+			*cqe = (struct weft_cqe){ .wr_id = from->wr_id,
+						  .qp = qp,
+						  .byte_len = from->byte_len,
+						  .imm = from->imm,
+						  .src_qp = from->src_qpn,
+						  .status = from->status,
+						  .opcode = from->opcode | WEFT_WC_RECV,
+						  .flags = from->flags };
+			weft_cq_publish(cq);
 		}
 	weft_unlock(&cq->lock, false);
 }
@@ -369,6 +359,7 @@ static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uin
 	if (!r)
 		return NULL;
 	r->size = size;
+	r->size_bits = (uint8_t)__builtin_ctz(size);
 	r->producer = producer;
 	r->incarnation = incarnation;
 	if (weft_pool_alloc(cq->nic->pool, ring_bytes(size), &r->off)) {

@@ -129,6 +129,7 @@ struct weft_cq_ring {
 	uint64_t incarnation;	/* of the producer */
 	uint32_t size, promised; /* receives that may complete into it */
 	uint16_t producer;
+	uint8_t size_bits;
 	bool stuck; /* its producer was stopped in the middle of something */
 };
 
@@ -194,6 +195,7 @@ struct weft_qp {
 	bool waits; /* on the waiting list */
 	atomic_bool lost; /* a completion: its queue was full. Written under the queue's lock */
 	uint32_t qpn, pd;
+	uint64_t holder; /* of our own keys (place.h) */
 	uint32_t tag; /* of completions: the QPN, and the connection above it. Guarded by recv_cq's lock */
 	struct weft_nic *nic;
 	const struct weft_transport *transport;

@@ -33,6 +33,19 @@ int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge 
 	return 0;
 }
 
+/* The completion queue's lock is held. */
+static void flush_one(struct weft_qp *qp, uint64_t wr_id)
+{
+	struct weft_cqe *cqe = weft_cq_next(qp->recv_cq, qp);
+
+	if (!cqe)
+		return;
+	*cqe = (struct weft_cqe){
+		.wr_id = wr_id, .qp = qp, .status = WEFT_WC_WR_FLUSH_ERR, .opcode = WEFT_WC_RECV
+	};
+	weft_cq_put(qp->recv_cq, cqe);
+}
+
 /* The peer is shut out. What it took is in its ring or was lost with it; the rest is flushed. */
 void weft_rq_flush(struct weft_qp *qp)
 {
@@ -42,13 +55,7 @@ void weft_rq_flush(struct weft_qp *qp)
 	weft_lock(qp->nic, &qp->recv_cq->lock, 0);
 	from = qp->rq_completed;
 	qp->rq_completed = qp->rq_posted;
+	for (; from < qp->rq_posted; from++)
+		flush_one(qp, slot_at(qp, from)->wr_id);
 	weft_unlock(&qp->recv_cq->lock, false);
-	for (; from < qp->rq_posted; from++) {
-		struct weft_cqe cqe = { .wr_id = slot_at(qp, from)->wr_id,
-					.qp = qp,
-					.status = WEFT_WC_WR_FLUSH_ERR,
-					.opcode = WEFT_WC_RECV };
-
-		weft_cq_push(qp->recv_cq, &cqe, 0);
-	}
 }

@@ -29,14 +29,23 @@ static inline enum weft_wc_opcode weft_sq_completion_of(enum weft_opcode opcode)
 static inline void weft_sq_complete(struct weft_qp *qp, const struct weft_wqe *wqe,
 				    uint64_t position, enum weft_wc_status status, uint32_t thread)
 {
-	struct weft_cqe cqe = { .wr_id = wqe->wr_id,
-				.qp = qp,
-				.position = position,
-				.byte_len = wqe->len_bytes,
-				.status = (uint8_t)status,
-				.opcode = weft_sq_completion_of(wqe->opcode) };
+	struct weft_cq *cq = qp->send_cq;
+	bool own = weft_lock(cq->nic, &cq->lock, thread);
+	struct weft_cqe *cqe = weft_cq_next(cq, qp);
 
-	weft_cq_push(qp->send_cq, &cqe, thread);
+	/* field by field where it is to be: wide loads of what was just stored in parts would wait */
+	if (cqe) {
+		cqe->wr_id = wqe->wr_id;
+		cqe->qp = qp;
+		cqe->position = position;
+		cqe->byte_len = wqe->len_bytes;
+		cqe->imm = cqe->src_qp = 0;
+		cqe->status = (uint8_t)status;
+		cqe->opcode = weft_sq_completion_of(wqe->opcode);
+		cqe->flags = cqe->solicited = 0;
+		weft_cq_put(cq, cqe);
+	}
+	weft_unlock(&cq->lock, own);
 }
 
 /* The transport could not carry out the oldest request: ends it, or leaves it to wait. */
