@@ -4,7 +4,9 @@
 #include "nic/place.h"
 
 #define IN_PLACE   UINT64_MAX
+#define MAX_PIECES (1u << 28)
 #define GENERATION ((1u << WEFT_KEY_BITS) - 1)
+#define USES(id)   ((id) >> 32)
 
 _Static_assert(WEFT_MR_INDEX_BITS + WEFT_KEY_BITS == 32, "a key is an index and a generation");
 
@@ -14,7 +16,7 @@ static bool one_run(const struct weft_mr_piece *pieces, unsigned int n, uint64_t
 {
 	unsigned int runs = 0;
 
-	mr->lo = mr->hi = len;
+	mr->lo = mr->hi = len; /* as if it began behind the end */
 	for (unsigned int i = 0; i < n; i++) {
 		if (pieces[i].off == IN_PLACE)
 			continue;
@@ -66,6 +68,7 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 				      .len_bytes = len_bytes,
 				      .va = va };
 	struct weft_pool_mr *shared;
+	uint64_t uses;
 	int err = weft_pool_take_mr(nic->pool, &mr->index);
 
 	if (err)
@@ -79,17 +82,17 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 		if (err)
 			goto drop_entry;
 		entry.off = mr->pieces_off;
-		entry.npieces = npieces;
-		entry.lo = entry.hi = len_bytes;
+		entry.lo = WEFT_MR_LISTED;
+		entry.hi = npieces;
 	}
-	mr->key = mr->index << WEFT_KEY_BITS |
-		  ((atomic_load_explicit(&shared->key, memory_order_relaxed) + 1) & GENERATION);
-	entry.key = mr->key;
+	uses = USES(atomic_load_explicit(&shared->id, memory_order_relaxed)) + 1;
+	mr->key = mr->index << WEFT_KEY_BITS | (uses & GENERATION);
+	entry.id = uses << 32 | mr->key;
 	entry.check = fold(&entry);
-	__builtin_memcpy((char *)shared + sizeof(shared->key), (char *)&entry + sizeof(entry.key),
-			 sizeof(entry) - sizeof(entry.key));
+	__builtin_memcpy((char *)shared + sizeof(shared->id), (char *)&entry + sizeof(entry.id),
+			 sizeof(entry) - sizeof(entry.id));
 	/* release: pairs with the acquire in weft_mr_prepare */
-	atomic_store_explicit(&shared->key, mr->key, memory_order_release);
+	atomic_store_explicit(&shared->id, entry.id, memory_order_release);
 	return 0;
 drop_entry:
 	weft_pool_drop_mr(nic->pool, mr->index);
@@ -98,7 +101,9 @@ drop_entry:
 
 bool weft_mr_revoke(struct weft_mr *mr)
 {
-	atomic_store_explicit(&mr->nic->pool->mrs[mr->index].key, mr->key & GENERATION,
+	_Atomic uint64_t *id = &mr->nic->pool->mrs[mr->index].id;
+
+	atomic_store_explicit(id, USES(atomic_load_explicit(id, memory_order_relaxed)) << 32,
 			      memory_order_relaxed);
 	return !weft_pool_quiesce(mr->nic->pool, mr->made);
 }
@@ -123,16 +128,19 @@ static int touch(struct weft_pool *pool, const struct weft_pool_mr *mr)
 	const struct weft_pool_piece *piece;
 	uint64_t start, end, off;
 
-	if (mr->lo > mr->hi || mr->hi > mr->len_bytes)
-		return -22;
-	if (!mr->npieces)
+	if (!weft_mr_is_listed(mr)) {
+		if (mr->hi > mr->len_bytes)
+			return -22;
 		return mr->hi == mr->lo || weft_pool_populate(pool, mr->off, mr->hi - mr->lo) ? 0 : -12;
-	piece = weft_pool_populate(pool, mr->off, mr->npieces * sizeof(*piece));
+	}
+	if (!mr->hi || mr->hi > MAX_PIECES)
+		return -22;
+	piece = weft_pool_populate(pool, mr->off, mr->hi * sizeof(*piece));
 	if (!piece)
 		return -12;
-	for (uint32_t i = 0; i < mr->npieces; i++) {
+	for (uint64_t i = 0; i < mr->hi; i++) {
 		start = piece[i].start;
-		end = i + 1 < mr->npieces ? piece[i + 1].start : mr->len_bytes;
+		end = i + 1 < mr->hi ? piece[i + 1].start : mr->len_bytes;
 		off = piece[i].off;
 		if (start > end || end > mr->len_bytes)
 			return -22;
@@ -146,17 +154,19 @@ int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
 	struct weft_pool_mr mr;
+	uint64_t id;
 	int err;
 
 	if (!index || weft_pool_see_mr(pool, index))
 		return -2;
 	/* acquire: pairs with the release in weft_mr_create */
-	if (atomic_load_explicit(&pool->mrs[index].key, memory_order_acquire) != key)
+	id = atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire);
+	if ((uint32_t)id != key)
 		return -2;
-	/* all but the key, which may be ending just now */
-	mr.key = key;
-	__builtin_memcpy((char *)&mr + sizeof(mr.key), (char *)&pool->mrs[index] + sizeof(mr.key),
-			 sizeof(mr) - sizeof(mr.key));
+	/* all but the id, which may be ending just now */
+	mr.id = id;
+	__builtin_memcpy((char *)&mr + sizeof(mr.id), (char *)&pool->mrs[index] + sizeof(mr.id),
+			 sizeof(mr) - sizeof(mr.id));
 	if (fold(&mr))
 		return -2;
 	err = touch(pool, &mr);

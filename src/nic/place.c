@@ -46,7 +46,7 @@ void weft_copy(uint8_t *to, const uint8_t *from, uint64_t n)
 static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_mr *mr, uint64_t start)
 {
 	const struct weft_pool_piece *piece = (const void *)(pool->base + mr->off);
-	uint32_t i = mr->npieces - 1;
+	uint64_t i = mr->hi - 1;
 	uint64_t end = mr->len_bytes, off;
 
 	for (; i && piece[i].start > start; i--)
@@ -68,7 +68,7 @@ static struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_
 {
 	struct chunk c = { .va = mr->va + start };
 
-	if (mr->npieces) {
+	if (weft_mr_is_listed(mr)) {
 		c = piece_chunk(pool, mr, start);
 	} else if (start >= mr->lo && start < mr->hi) {
 		c.at = pool->base + mr->off + (start - mr->lo);
@@ -159,8 +159,32 @@ int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *calle
 	return weft_place_atomic(nic, caller, owner, &here, add, compare_add, swap, old);
 }
 
+bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t addr,
+		       uint64_t len_bytes, uint8_t access, struct weft_span *span)
+{
+	uint32_t index = key >> WEFT_KEY_BITS;
+	const struct weft_seen_mr *seen = &pool->mr_seen[index];
+	const struct weft_pool_mr *mr = &seen->mr;
+	uint64_t mask = WEFT_MR_RIGHTS(UINT16_MAX, access, UINT32_MAX);
+	uint64_t id = atomic_load_explicit(&seen->id, memory_order_acquire);
+	uint64_t start;
+
+	if (((uint32_t)id != key ||
+	     atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) != id) &&
+	    weft_mr_prepare(pool, key))
+		return false;
+	start = addr - mr->iova;
+	if ((mr->rights & mask) != (holder | WEFT_MR_RIGHTS(0, access, 0)) ||
+	    start > mr->len_bytes || len_bytes > mr->len_bytes - start)
+		return false;
+	*span = (struct weft_span){ .mr = mr, .start = start, .len_bytes = len_bytes };
+	if (start >= mr->lo && start + len_bytes <= mr->hi)
+		span->at = pool->base + mr->off + (start - mr->lo);
+	return true;
+}
+
 bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, unsigned int n,
-		     uint16_t owner, uint32_t pd, uint8_t access, struct weft_spans *spans)
+		     uint64_t holder, uint8_t access, struct weft_spans *spans)
 {
 	uint64_t bytes = 0;
 
@@ -169,7 +193,7 @@ bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, un
 		/* no bytes need no key */
 		if (!sge[i].len_bytes)
 			continue;
-		if (!weft_mr_find(pool, sge[i].lkey, owner, pd, sge[i].addr, sge[i].len_bytes, access,
+		if (!weft_mr_find(pool, sge[i].lkey, holder, sge[i].addr, sge[i].len_bytes, access,
 				  &spans->span[spans->n++]))
 			return false;
 		bytes += sge[i].len_bytes;

@@ -8,11 +8,12 @@
 
 #include "nic/nic.h"
 
-/* A checked part of a region; or, without a region, memory of this process at `at`. */
+/* A checked part of a region, or memory of this process. */
 struct weft_span {
+	uint8_t *at; /* where this process sees it, if all of it lies together; else NULL, and then: */
 	const struct weft_pool_mr *mr; /* our copy of the entry */
-	uint8_t *at; /* where this process sees it, if it lies together in the pool; else NULL */
-	uint64_t start, len_bytes;
+	uint64_t start;
+	uint64_t len_bytes;
 };
 
 struct weft_spans {
@@ -23,7 +24,6 @@ struct weft_spans {
 
 static inline void weft_span_private(struct weft_span *span, void *at, uint64_t len_bytes)
 {
-	span->mr = NULL;
 	span->at = at;
 	span->len_bytes = len_bytes;
 }
@@ -31,49 +31,43 @@ static inline void weft_span_private(struct weft_span *span, void *at, uint64_t 
 /* First use of a key: maps its entry and its extents, and touches them. 0 or -ENOENT, -ENOMEM. */
 int weft_mr_prepare(struct weft_pool *pool, uint32_t key);
 
-/* Does the entry give `access` to protection domain `pd` of `owner`? */
-static inline bool weft_mr_allows(const struct weft_pool_mr *mr, uint16_t owner, uint32_t pd,
-				  uint8_t access)
+/* Who may use a key: a protection domain of a member, as in an entry's rights. */
+static inline uint64_t weft_holder(uint16_t owner, uint32_t pd)
 {
-	uint64_t mask = WEFT_MR_RIGHTS(UINT16_MAX, access, UINT32_MAX);
-
-	return (mr->rights & mask) == WEFT_MR_RIGHTS(owner, access, pd);
+	return WEFT_MR_RIGHTS(owner, 0, pd);
 }
 
-/*
- * Does `key` of `owner` give `access` to [addr, addr + len) to protection domain `pd`? (10.6.3)
- */
-static inline bool weft_mr_find(struct weft_pool *pool, uint32_t key, uint16_t owner, uint32_t pd,
-				uint64_t addr, uint64_t len_bytes, uint8_t access,
-				struct weft_span *span)
+/* The same where the key was not seen before, or not all bytes lie together in the pool. */
+bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t addr,
+		       uint64_t len_bytes, uint8_t access, struct weft_span *span);
+
+/* Does `key` give `access` to [addr, addr + len) to the holder? (10.6.3) */
+static inline bool weft_mr_find(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t addr,
+				uint64_t len_bytes, uint8_t access, struct weft_span *span)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
-	const struct weft_pool_mr *mr = &pool->mr_seen[index];
-	uint64_t start;
-
+	const struct weft_seen_mr *seen = &pool->mr_seen[index];
 	/* acquire: pairs with the release in weft_pool_keep_mr */
-	if (__builtin_expect(atomic_load_explicit(&mr->key, memory_order_acquire) != key, 0) &&
-	    weft_mr_prepare(pool, key))
-		return false;
+	uint64_t id = atomic_load_explicit(&seen->id, memory_order_acquire);
+	uint64_t off;
+
 	/* the entry and its extents stand still until a revoker has waited for our busy line */
-	if (atomic_load_explicit(&pool->mrs[index].key, memory_order_relaxed) != key)
-		return false;
-	start = addr - mr->iova;
-	if (!weft_mr_allows(mr, owner, pd, access) || start > mr->len_bytes ||
-	    len_bytes > mr->len_bytes - start)
-		return false;
-	span->mr = mr;
-	span->start = start;
+	if (__builtin_expect((uint32_t)id != key ||
+				     atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) != id,
+			     0))
+		return weft_mr_find_slow(pool, key, holder, addr, len_bytes, access, span);
+	off = addr - seen->run;
+	if (__builtin_expect(off > seen->run_bytes || len_bytes > seen->run_bytes - off, 0))
+		return weft_mr_find_slow(pool, key, holder, addr, len_bytes, access, span);
+	span->at = seen->at + off;
 	span->len_bytes = len_bytes;
-	span->at = start >= mr->lo && start + len_bytes <= mr->hi ?
-			   pool->base + mr->off + (start - mr->lo) :
-			   NULL;
-	return true;
+	return (seen->rights & WEFT_MR_RIGHTS(UINT16_MAX, access, UINT32_MAX)) ==
+	       (holder | WEFT_MR_RIGHTS(0, access, 0));
 }
 
-/* Checks a scatter or gather list of `owner`. False: some key does not hold. */
+/* Checks a scatter or gather list of the holder. False: some key does not hold. */
 bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, unsigned int n,
-		     uint16_t owner, uint32_t pd, uint8_t access, struct weft_spans *spans);
+		     uint64_t holder, uint8_t access, struct weft_spans *spans);
 
 /*
  * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `foreign`

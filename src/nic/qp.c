@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Queue pairs: creation, the state machine's effects, errors, destruction. */
 #include "nic/nic.h"
+#include "nic/place.h"
 
 #define EINVAL 22
 #define ENOMEM 12
@@ -117,6 +118,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	qp->nic = nic;
 	qp->type = (uint8_t)type;
 	qp->pd = pd;
+	qp->holder = weft_holder(nic->pool->me, pd);
 	qp->send_cq = send_cq;
 	qp->recv_cq = recv_cq;
 	qp->signal_all = signal_all;

@@ -21,6 +21,7 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
@@ -258,10 +259,12 @@ struct weft_pool_ring {
  * it stands here, [lo, hi) counted from the start of the region. Others list their pieces.
  */
 struct weft_pool_mr {
-	/* [O] stored last when made; when ended, first the generation alone, which is nobody's key:
-	 * entry 0 has none. All else between */
-	_Atomic uint32_t key;
-	uint32_t npieces; /* 0: the run here; else `off` is that of an array of weft_pool_piece */
+	/* [O] the key, and above it how many regions had the entry: no two are the same. Stored last
+	 * when made; when ended, first the number alone, as entry 0 has no key. All else between */
+	union {
+		_Atomic uint64_t id;
+		uint32_t key;
+	};
 	union {
 		struct {
 			uint16_t owner;
@@ -273,8 +276,15 @@ struct weft_pool_mr {
 	};
 	uint64_t iova, len_bytes;
 	uint64_t va; /* of iova in the owner */
-	uint64_t off, lo, hi;
+	uint64_t off, lo, hi; /* lo above hi: `off` is that of an array of weft_pool_piece, `hi` long */
 };
+
+static inline bool weft_mr_is_listed(const struct weft_pool_mr *mr)
+{
+	return mr->lo > mr->hi;
+}
+
+#define WEFT_MR_LISTED UINT64_MAX /* as lo */
 
 /* `rights` as one word; machines that share a pool are little-endian, as its files are. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a pool is little-endian");

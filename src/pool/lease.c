@@ -222,16 +222,19 @@ int weft_pool_see_mr(struct weft_pool *pool, uint32_t index)
 
 void weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr)
 {
-	struct weft_pool_mr *seen = &pool->mr_seen[index];
+	struct weft_seen_mr *seen = &pool->mr_seen[index];
 
 	pthread_mutex_lock(&weft_attachment(pool)->mutex);
-	if (atomic_load_explicit(&seen->key, memory_order_relaxed) != mr->key) {
+	if (atomic_load_explicit(&seen->id, memory_order_relaxed) != mr->id) {
 		/* nobody here uses the old copy: its region was revoked, which waited for us */
-		atomic_store_explicit(&seen->key, 0, memory_order_relaxed);
-		memcpy((char *)seen + sizeof(seen->key), (const char *)mr + sizeof(mr->key),
-		       sizeof(*mr) - sizeof(mr->key));
+		atomic_store_explicit(&seen->id, 0, memory_order_relaxed);
+		seen->mr = *mr;
+		seen->rights = mr->rights;
+		seen->run = mr->iova + mr->lo;
+		seen->run_bytes = weft_mr_is_listed(mr) ? 0 : mr->hi - mr->lo;
+		seen->at = pool->base + mr->off;
 		/* release: pairs with the acquire in weft_mr_find */
-		atomic_store_explicit(&seen->key, mr->key, memory_order_release);
+		atomic_store_explicit(&seen->id, mr->id, memory_order_release);
 	}
 	pthread_mutex_unlock(&weft_attachment(pool)->mutex);
 }
@@ -252,11 +255,10 @@ static void end_qps(struct weft_pool *pool, uint32_t block)
 static void end_mrs(struct weft_pool *pool, uint32_t block)
 {
 	for (uint32_t i = 0; i < WEFT_MR_BLOCK; i++) {
-		_Atomic uint32_t *key = &pool->mrs[block * WEFT_MR_BLOCK + i].key;
-		uint32_t last = atomic_load_explicit(key, memory_order_relaxed);
+		_Atomic uint64_t *id = &pool->mrs[block * WEFT_MR_BLOCK + i].id;
+		uint64_t last = atomic_load_explicit(id, memory_order_relaxed);
 
-		atomic_store_explicit(key, last & ((1u << WEFT_KEY_BITS) - 1),
-				      memory_order_release);
+		atomic_store_explicit(id, last & ~(uint64_t)UINT32_MAX, memory_order_release);
 	}
 }
 

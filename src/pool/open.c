@@ -93,7 +93,7 @@ static int map(struct weft_attachment *a, int life)
 	pool->members = (void *)(pool->base + WEFT_OFF_MEMBERS);
 	pool->qps = (void *)(pool->base + WEFT_OFF_QPS);
 	pool->mrs = (void *)(pool->base + WEFT_OFF_MRS);
-	pool->mr_seen[0].key = UINT32_MAX; /* no key: the entry of key 0 may not be mapped */
+	pool->mr_seen[0].id = UINT32_MAX; /* no key: the entry of key 0 may not be mapped */
 	return weft_pool_window(pool, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases)) ? 0 :
 											      -ENOMEM;
 }

@@ -18,6 +18,17 @@
 
 struct weft_extent_source;
 
+/* A checked copy of a region's entry, as good as that while it has the same id. Its extents were
+ * touched. */
+struct weft_seen_mr {
+	_Alignas(WEFT_LINE) _Atomic uint64_t id;
+	uint64_t rights;
+	/* the bytes that lie together in the pool, as keys name them and as this process sees them */
+	uint64_t run, run_bytes;
+	uint8_t *at;
+	_Alignas(WEFT_LINE) struct weft_pool_mr mr;
+};
+
 struct weft_pool {
 	uint8_t *base; /* the window: address space for the whole file */
 	uint64_t bytes;
@@ -35,9 +46,7 @@ struct weft_pool {
 	 * to seen, under the mutex. */
 	_Atomic uint8_t *chunk_seen;
 	_Atomic uint8_t *qp_block_seen, *mr_block_seen;
-	/* What it has seen of the table of regions: checked copies, as good as the entry while that has
-	 * the same key. The extents were touched. */
-	struct weft_pool_mr *mr_seen;
+	struct weft_seen_mr *mr_seen; /* what it has seen of the table of regions */
 	/* NULL, or what threads do while they wait for threads of other members, which may be waiting
 	 * for them. Locks of the nic may be held; whoever has work here does not hold the mutex. */
 	void (*meanwhile)(struct weft_pool *pool);

@@ -279,12 +279,12 @@ static bool add_pieces(const struct weft_view *v, const struct weft_pool_mr *raw
 {
 	struct weft_pool_piece piece, following;
 
-	if (!in_segments(v, raw->off, (uint64_t)raw->npieces * sizeof(piece)) ||
+	if (raw->hi > UINT32_MAX || !in_segments(v, raw->off, raw->hi * sizeof(piece)) ||
 	    !fetch(v, &piece, sizeof(piece), raw->off) || piece.start)
 		return false;
-	for (uint32_t i = 1; i <= raw->npieces; i++, piece = following) {
+	for (uint32_t i = 1; i <= raw->hi; i++, piece = following) {
 		following.start = raw->len_bytes;
-		if (i < raw->npieces &&
+		if (i < raw->hi &&
 		    !fetch(v, &following, sizeof(following), raw->off + i * sizeof(piece)))
 			return false;
 		if (following.start <= piece.start || following.start > raw->len_bytes)
@@ -309,10 +309,10 @@ static bool make_mr(const struct weft_view *v, const struct weft_pool_mr *raw,
 	mr->pooled_bytes = 0;
 	if (!raw->len_bytes || raw->va + raw->len_bytes < raw->va)
 		return false;
-	if (raw->npieces)
+	if (weft_mr_is_listed(raw))
 		return add_pieces(v, raw, &mr->pooled_bytes);
 	mr->pooled_bytes = raw->hi - raw->lo;
-	return raw->lo <= raw->hi && raw->hi <= raw->len_bytes &&
+	return raw->hi <= raw->len_bytes &&
 	       (raw->lo == raw->hi || in_segments(v, raw->off, raw->hi - raw->lo));
 }
 

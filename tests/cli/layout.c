@@ -33,7 +33,6 @@ static const struct {
 	{QP(qpn)},
 	{QP(rq_start)},
 	{MR(key)},
-	{MR(npieces)},
 	{MR(len_bytes)},
 	{MR(va)},
 	{MR(off)},

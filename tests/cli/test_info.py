@@ -272,7 +272,7 @@ def test_other_header(fabric, corpse, place, form, value, why):
     ('regions', 1, 'mixed.lo', 'Q', 1 << 40),
     ('regions', 1, 'pooled.hi', 'Q', 1 << 40),
     ('regions', 1, 'pieces.off', 'Q', 1 << 62),
-    ('regions', 1, 'pieces.npieces', 'I', 0xffffffff),
+    ('regions', 1, 'pieces.hi', 'Q', 0xffffffff),
     ('regions', 1, 'piece.0', 'Q', 1),  # does not start at the start
     ('regions', 1, 'piece.1', 'Q', 3),  # nowhere in the file's segments
     ('regions', 1, 'piece.2', 'Q', 1 << 50),  # starts beyond the end

@@ -11,32 +11,32 @@
  * into calls. */
 #define HOT static inline __attribute__((always_inline))
 
-/* One request on its way: what every step below needs. */
+/* One request on its way: what every step below needs. Passed by value, so that it stays in registers. */
 struct job {
 	struct weft_qp *qp;
 	struct peer *peer;
 	struct weft_wqe *wqe;
 	struct weft_caller *caller;
-	struct weft_spans here; /* the bytes on this side */
+	struct weft_spans *here; /* the bytes on this side */
 	enum weft_wc_status *status;
 };
 
-static enum weft_outcome fail_here(struct job *job, enum weft_wc_status status)
+static enum weft_outcome fail_here(struct job job, enum weft_wc_status status)
 {
-	*job->status = status;
+	*job.status = status;
 	return WEFT_FAILED;
 }
 
 /* As a NAK does: both sides are in error. */
-static enum weft_outcome fail_there(struct job *job, enum weft_event event,
+static enum weft_outcome fail_there(struct job job, enum weft_event event,
 				    enum weft_wc_status status)
 {
-	weft_peer_blame(job->qp, job->peer, event);
-	*job->status = status;
+	weft_peer_blame(job.qp, job.peer, event);
+	*job.status = status;
 	return WEFT_FAILED;
 }
 
-static enum weft_outcome unreachable_memory(struct job *job, int err)
+static enum weft_outcome unreachable_memory(struct job job, int err)
 {
 	/* its owner is gone or stopped: as silence on the wire */
 	if (err == -ESRCH || err == -ETIMEDOUT)
@@ -44,26 +44,26 @@ static enum weft_outcome unreachable_memory(struct job *job, int err)
 	return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_OP_ERR);
 }
 
-HOT int place(struct job *job, const struct weft_span *to, const struct weft_span *from)
+HOT int place(struct job job, const struct weft_span *to, const struct weft_span *from)
 {
-	return weft_place(job->qp->nic, job->caller, job->peer->owner, to, from,
-			  job->here.len_bytes);
+	return weft_place(job.qp->nic, job.caller, job.peer->owner, to, from,
+			  job.here->len_bytes);
 }
 
-static enum weft_outcome bad_receive(struct job *job, uint64_t wr_id, enum weft_wc_status theirs,
+static enum weft_outcome bad_receive(struct job job, uint64_t wr_id, enum weft_wc_status theirs,
 				     enum weft_event event, enum weft_wc_status ours)
 {
-	weft_peer_complete(job->qp, job->peer, job->wqe, wr_id, 0, theirs,
-			   job->caller->thread);
+	weft_peer_complete(job.qp, job.peer, job.wqe, wr_id, 0, theirs,
+			   job.caller->thread);
 	return fail_there(job, event, ours);
 }
 
-static enum weft_outcome execute_send(struct job *job)
+static enum weft_outcome execute_send(struct job job)
 {
-	const struct weft_pool_recv *recv = weft_peer_receive(job->peer);
-	struct weft_counters *counters = &job->caller->line->counters;
-	uint64_t wr_id, room = 0, bytes = job->here.len_bytes;
-	struct peer *p = job->peer;
+	const struct weft_pool_recv *recv = weft_peer_receive(job.peer);
+	struct weft_counters *counters = &job.caller->line->counters;
+	uint64_t wr_id, room = 0, bytes = job.here->len_bytes;
+	struct peer *p = job.peer;
 	struct weft_spans there;
 	uint32_t used = 0;
 	int err;
@@ -77,7 +77,7 @@ static enum weft_outcome execute_send(struct job *job)
 	if (room < bytes)
 		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
 				   WEFT_WC_REM_INV_REQ_ERR);
-	if (!weft_spans_find(job->qp->nic->pool, recv->sge, used, p->owner, p->pd,
+	if (!weft_spans_find(job.qp->nic->pool, recv->sge, used, p->holder,
 			     WEFT_ACCESS_LOCAL_WRITE, &there))
 		return bad_receive(job, wr_id, WEFT_WC_LOC_PROT_ERR, WEFT_EVENT_QP_FATAL,
 				   WEFT_WC_REM_OP_ERR);
@@ -85,35 +85,35 @@ static enum weft_outcome execute_send(struct job *job)
 	if (there.len_bytes < bytes)
 		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
 				   WEFT_WC_REM_INV_REQ_ERR);
-	err = place(job, there.span, job->here.span);
+	err = place(job, there.span, job.here->span);
 	if (err)
 		return unreachable_memory(job, err);
-	weft_peer_complete(job->qp, p, job->wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS,
-			   job->caller->thread);
+	weft_peer_complete(job.qp, p, job.wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS,
+			   job.caller->thread);
 	counters->ops_send++;
 	counters->bytes_send += bytes;
 	return WEFT_DONE;
 }
 
 /* The remote range of a one-sided request; one that moves no bytes needs no key (C9-88). */
-HOT enum weft_outcome find_remote(struct job *job, uint64_t bytes, uint8_t access,
+HOT enum weft_outcome find_remote(struct job job, uint64_t bytes, uint8_t access,
 					    struct weft_span *span)
 {
-	struct peer *p = job->peer;
+	struct peer *p = job.peer;
 
 	if (!(p->access & access))
 		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
-	if (bytes && !weft_mr_find(job->qp->nic->pool, job->wqe->rkey, p->owner, p->pd,
-				   job->wqe->remote_addr, bytes, access, span))
+	if (bytes && !weft_mr_find(job.qp->nic->pool, job.wqe->rkey, p->holder,
+				   job.wqe->remote_addr, bytes, access, span))
 		return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_ACCESS_ERR);
 	return WEFT_DONE;
 }
 
-HOT enum weft_outcome execute_write(struct job *job)
+HOT enum weft_outcome execute_write(struct job job)
 {
-	struct weft_counters *counters = &job->caller->line->counters;
+	struct weft_counters *counters = &job.caller->line->counters;
 	const struct weft_pool_recv *recv = NULL;
-	uint64_t bytes = job->here.len_bytes;
+	uint64_t bytes = job.here->len_bytes;
 	enum weft_outcome outcome;
 	struct weft_span to;
 	int err;
@@ -121,43 +121,43 @@ HOT enum weft_outcome execute_write(struct job *job)
 	outcome = find_remote(job, bytes, WEFT_ACCESS_REMOTE_WRITE, &to);
 	if (outcome != WEFT_DONE)
 		return outcome;
-	if (job->wqe->opcode == WEFT_OP_WRITE_IMM) {
-		recv = weft_peer_receive(job->peer);
+	if (job.wqe->opcode == WEFT_OP_WRITE_IMM) {
+		recv = weft_peer_receive(job.peer);
 		if (!recv)
 			return WEFT_NO_RECEIVE;
 	}
-	err = place(job, &to, job->here.span);
+	err = place(job, &to, job.here->span);
 	if (err)
 		return unreachable_memory(job, err);
 	if (recv)
-		weft_peer_complete(job->qp, job->peer, job->wqe, recv->wr_id, (uint32_t)bytes,
-				   WEFT_WC_SUCCESS, job->caller->thread);
+		weft_peer_complete(job.qp, job.peer, job.wqe, recv->wr_id, (uint32_t)bytes,
+				   WEFT_WC_SUCCESS, job.caller->thread);
 	counters->ops_write++;
 	counters->bytes_write += bytes;
 	return WEFT_DONE;
 }
 
-HOT enum weft_outcome execute_read(struct job *job)
+HOT enum weft_outcome execute_read(struct job job)
 {
-	struct weft_counters *counters = &job->caller->line->counters;
+	struct weft_counters *counters = &job.caller->line->counters;
 	enum weft_outcome outcome;
 	struct weft_span from;
 	int err;
 
-	outcome = find_remote(job, job->here.len_bytes, WEFT_ACCESS_REMOTE_READ, &from);
+	outcome = find_remote(job, job.here->len_bytes, WEFT_ACCESS_REMOTE_READ, &from);
 	if (outcome != WEFT_DONE)
 		return outcome;
-	err = place(job, job->here.span, &from);
+	err = place(job, job.here->span, &from);
 	if (err)
 		return unreachable_memory(job, err);
 	counters->ops_read++;
-	counters->bytes_read += job->here.len_bytes;
+	counters->bytes_read += job.here->len_bytes;
 	return WEFT_DONE;
 }
 
-HOT enum weft_outcome execute_atomic(struct job *job)
+HOT enum weft_outcome execute_atomic(struct job job)
 {
-	struct weft_wqe *wqe = job->wqe;
+	struct weft_wqe *wqe = job.wqe;
 	enum weft_outcome outcome;
 	struct weft_span at, result;
 	uint64_t old;
@@ -167,15 +167,15 @@ HOT enum weft_outcome execute_atomic(struct job *job)
 	if (outcome != WEFT_DONE)
 		return outcome;
 	/* a zero-based region may begin anywhere, so that both count */
-	if ((wqe->remote_addr | (at.mr->va + at.start)) & 7)
+	if ((wqe->remote_addr | (at.at ? (uintptr_t)at.at : at.mr->va + at.start)) & 7)
 		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
-	err = weft_place_atomic(job->qp->nic, job->caller, job->peer->owner, &at,
+	err = weft_place_atomic(job.qp->nic, job.caller, job.peer->owner, &at,
 				wqe->opcode == WEFT_OP_FETCH_ADD, wqe->compare_add, wqe->swap, &old);
 	if (err)
 		return unreachable_memory(job, err);
 	weft_span_private(&result, &old, 8);
-	place(job, job->here.span, &result);
-	job->caller->line->counters.ops_atomic++;
+	place(job, job.here->span, &result);
+	job.caller->line->counters.ops_atomic++;
 	return WEFT_DONE;
 }
 
@@ -190,54 +190,54 @@ static uint64_t listed_bytes(const struct weft_wqe *wqe)
 
 /* The bytes of a request on this side. What is wrong: first their number, then a request that may never
  * be outstanding (with max_rd_atomic 0, as cards do), then keys. */
-HOT enum weft_wc_status gather(struct job *job)
+HOT enum weft_wc_status gather(struct job job)
 {
-	struct weft_pool *pool = job->qp->nic->pool;
-	struct weft_wqe *wqe = job->wqe;
+	struct weft_pool *pool = job.qp->nic->pool;
+	struct weft_wqe *wqe = job.wqe;
 	uint64_t bytes;
 	uint8_t access;
 	bool found;
 
 	if (wqe->flags & WEFT_SEND_INLINE) {
-		job->here.len_bytes = wqe->len_bytes;
-		weft_span_private(&job->here.span[0], weft_wqe_inline(wqe), wqe->len_bytes);
+		job.here->len_bytes = wqe->len_bytes;
+		weft_span_private(&job.here->span[0], weft_wqe_inline(wqe), wqe->len_bytes);
 		return WEFT_WC_SUCCESS;
 	}
 	bytes = wqe->num_sge == 1 ? wqe->sge[0].len_bytes : listed_bytes(wqe);
 	if (bytes > WEFT_MAX_MSG_BYTES || (wqe->opcode >= WEFT_OP_CMP_SWAP && bytes != 8))
 		return WEFT_WC_LOC_LEN_ERR;
-	job->here.len_bytes = bytes;
+	job.here->len_bytes = bytes;
 	wqe->len_bytes = (uint32_t)bytes;
 	access = 0;
 	if (wqe->opcode >= WEFT_OP_READ) {
-		if (!job->qp->attr.may_read)
+		if (!job.qp->attr.may_read)
 			return WEFT_WC_LOC_QP_OP_ERR;
 		access = WEFT_ACCESS_LOCAL_WRITE;
 	}
 	if (wqe->num_sge != 1 || !bytes)
-		found = weft_spans_find(pool, wqe->sge, wqe->num_sge, pool->me, job->qp->pd, access,
-					&job->here);
+		found = weft_spans_find(pool, wqe->sge, wqe->num_sge, job.qp->holder, access,
+					job.here);
 	else
-		found = weft_mr_find(pool, wqe->sge[0].lkey, pool->me, job->qp->pd, wqe->sge[0].addr,
-				     bytes, access, &job->here.span[0]);
+		found = weft_mr_find(pool, wqe->sge[0].lkey, job.qp->holder, wqe->sge[0].addr,
+				     bytes, access, &job.here->span[0]);
 	return found ? WEFT_WC_SUCCESS : WEFT_WC_LOC_PROT_ERR;
 }
 
 /* What is wrong on this side is told although nobody answers. */
-static __attribute__((noinline)) enum weft_outcome without_peer(struct job *job)
+static __attribute__((noinline)) enum weft_outcome without_peer(struct job job)
 {
 	enum weft_wc_status status = gather(job);
 
 	return status ? fail_here(job, status) : WEFT_NO_ANSWER;
 }
 
-HOT enum weft_outcome carry_out(struct job *job)
+HOT enum weft_outcome carry_out(struct job job)
 {
 	enum weft_wc_status status = gather(job);
 
 	if (status)
 		return fail_here(job, status);
-	switch ((enum weft_opcode)job->wqe->opcode) {
+	switch ((enum weft_opcode)job.wqe->opcode) {
 	case WEFT_OP_WRITE:
 	case WEFT_OP_WRITE_IMM:
 		return execute_write(job);
@@ -277,24 +277,20 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 					      enum weft_wc_status *status)
 {
 	struct peer *p = weft_peer(qp);
+	struct weft_spans here;
+	struct job job = { qp, p, wqe, caller, &here, status };
 	enum weft_outcome outcome;
-	struct job job;
 	uint64_t next;
 
-	job.qp = qp;
-	job.peer = p;
-	job.wqe = wqe;
-	job.caller = caller;
-	job.status = status;
 	if (!p->slot && !weft_peer_find(qp, p))
-		return without_peer(&job);
+		return without_peer(job);
 	next = begin(caller, p->owner);
 	if (__builtin_expect(
 		    atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->conn, 1) ||
 	    weft_peer_read(qp, p))
-		outcome = carry_out(&job);
+		outcome = carry_out(job);
 	else
-		outcome = without_peer(&job);
+		outcome = without_peer(job);
 	end(caller, next);
 	return outcome;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/place.h"
 #include "transport/direct/peer.h"
 
 static bool has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16])
@@ -36,6 +37,7 @@ static bool map_ring(struct weft_pool *pool, struct peer *p, uint64_t off)
 		return false;
 	size = p->ring->size;
 	p->ring_mask = size - 1;
+	p->ring_bits = (uint8_t)__builtin_popcount(p->ring_mask);
 	return size && !(size & p->ring_mask) &&
 	       weft_pool_populate(pool, off, sizeof(*p->ring) +
 						     (uint64_t)size * sizeof(struct weft_pool_cqe));
@@ -66,7 +68,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	uint16_t named = p->owner;
 
 	p->owner = slot->owner;
-	p->pd = slot->pd;
+	p->holder = weft_holder(p->owner, slot->pd);
 	p->access = slot->access;
 	p->tag = qp->attr.dest_qpn | (uint32_t)slot->connection << 24;
 	qp->peer_rnr_timer = slot->min_rnr_timer;
@@ -133,7 +135,7 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 	cqe = &p->ring->cqe[position & p->ring_mask];
 	fill(cqe, qp, p, wqe, wr_id, bytes, status);
 	/* release: pairs with the acquire of the poller; the bytes are there before it */
-	atomic_store_explicit(&cqe->lap, (uint32_t)(position / (p->ring_mask + 1ull)) + 1,
+	atomic_store_explicit(&cqe->lap, (uint32_t)(position >> p->ring_bits) + 1,
 			      memory_order_release);
 	atomic_store_explicit(&p->ring->produced, position + 1, memory_order_relaxed);
 	weft_unlock(lock, own);

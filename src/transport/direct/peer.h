@@ -14,9 +14,10 @@ struct peer {
 	struct weft_pool_ring *ring;
 	uint64_t posted; /* as last seen */
 	uint64_t taken;
-	uint32_t pd, tag, rq_mask, rq_stride, rq_sges, ring_mask, rq_epoch;
+	uint64_t holder; /* of keys: its owner and protection domain */
+	uint32_t tag, rq_mask, rq_stride, rq_sges, ring_mask, rq_epoch;
 	uint16_t owner;
-	uint8_t access;
+	uint8_t access, ring_bits;
 };
 
 _Static_assert(sizeof(struct peer) <= WEFT_TRANSPORT_STATE, "the queue pair has room for it");
