@@ -66,6 +66,7 @@ SECTIONS = {
         ('the datagrams in their wire format', r'cm-mad'),
         ('each state and input; whole connections while datagrams are lost, doubled, reordered',
          r'cm-conn', r'cm-lossy'),
+        ('events, backlog, refusals, the deaths of peers, in virtual time', r'cm-agent'),
         ('ports, unique among living processes; the boxes that carry datagrams', r'cm-port'),
     ],
     'Memory': [

@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The process's connection manager against a world that the test plays: which datagrams leave,
+ * which events come, and that nothing is left.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "world.h"
+
+#define SECOND	1000000000ull
+#define MSECOND 1000000ull
+#define PORT	7471
+#define QPN	0x1234
+
+static struct rdma_event_channel *channel;
+static struct rdma_conn_param param = {.qp_num = 0x99, .retry_count = 7, .rnr_retry_count = 7};
+
+static struct sockaddr *loopback(uint16_t port)
+{
+	static struct sockaddr_in in;
+
+	in = (struct sockaddr_in){.sin_family = AF_INET,
+				  .sin_port = htobe16(port),
+				  .sin_addr.s_addr = htobe32(INADDR_LOOPBACK)};
+	return (struct sockaddr *)&in;
+}
+
+/* ---- Events and datagrams ---- */
+
+/* The next event, which must be that one; unacknowledged. */
+static struct rdma_cm_event *next_event(enum rdma_cm_event_type type, int status)
+{
+	struct rdma_cm_event *event;
+
+	assert_int_equal(rdma_get_cm_event(channel, &event), 0);
+	assert_string_equal(rdma_event_str(event->event), rdma_event_str(type));
+	assert_int_equal(event->status, status);
+	return event;
+}
+
+static void expect_event(enum rdma_cm_event_type type, int status)
+{
+	rdma_ack_cm_event(next_event(type, status));
+}
+
+static void expect_no_event(void)
+{
+	struct rdma_cm_event *event;
+
+	assert_int_equal(rdma_get_cm_event(channel, &event), -1);
+	assert_int_equal(errno, EAGAIN);
+}
+
+static struct weft_mad expect_sent(enum weft_mad_kind kind)
+{
+	uint8_t wire[WEFT_MAD_BYTES];
+	struct weft_mad mad;
+	uint16_t to;
+
+	assert_true(world_posted(&to, wire));
+	assert_int_equal(to, WORLD_PEER);
+	assert_int_equal(weft_mad_decode(wire, sizeof(wire), &mad), 0);
+	assert_int_equal(mad.kind, kind);
+	return mad;
+}
+
+static void expect_silence(void)
+{
+	uint8_t wire[WEFT_MAD_BYTES];
+	uint16_t to;
+
+	assert_false(world_posted(&to, wire));
+}
+
+static void arrive(const struct weft_mad *mad)
+{
+	uint8_t wire[WEFT_MAD_BYTES];
+
+	weft_mad_encode(mad, wire);
+	world_arrive(WORLD_PEER, wire);
+}
+
+/* The peer's answer to what we have sent. */
+static struct weft_mad answer(enum weft_mad_kind kind, const struct weft_mad *to)
+{
+	return (struct weft_mad){
+		.kind = kind, .tid = to->tid, .local_id = 0x77, .remote_id = to->local_id};
+}
+
+static void arrive_answer(enum weft_mad_kind kind, const struct weft_mad *to)
+{
+	struct weft_mad mad = answer(kind, to);
+
+	if (kind == WEFT_MAD_REP)
+		mad.rep = (struct weft_mad_rep){.qpn = QPN, .psn = 1, .rnr_retries = 7};
+	if (kind == WEFT_MAD_DREQ)
+		mad.dreq_qpn = param.qp_num;
+	if (kind == WEFT_MAD_REJ)
+		mad.rej = (struct weft_mad_rej){WEFT_ABOUT_REQ, WEFT_REJ_CONSUMER};
+	arrive(&mad);
+}
+
+/* ---- Ends ---- */
+
+static struct rdma_cm_id *make_id(enum rdma_port_space ps)
+{
+	struct rdma_cm_id *id;
+
+	assert_int_equal(rdma_create_id(channel, &id, &world, ps), 0);
+	return id;
+}
+
+static struct rdma_cm_id *resolve(enum rdma_port_space ps)
+{
+	struct rdma_cm_id *id = make_id(ps);
+
+	assert_int_equal(rdma_resolve_addr(id, NULL, loopback(PORT), 1000), 0);
+	expect_event(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	assert_int_equal(rdma_resolve_route(id, 1000), 0);
+	expect_event(RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	return id;
+}
+
+static struct rdma_cm_id *request(struct weft_mad *req)
+{
+	struct rdma_cm_id *id = resolve(RDMA_PS_TCP);
+
+	assert_int_equal(rdma_connect(id, &param), 0);
+	*req = expect_sent(WEFT_MAD_REQ);
+	return id;
+}
+
+static struct rdma_cm_id *open_active(struct weft_mad *req)
+{
+	struct rdma_cm_id *id = request(req);
+
+	arrive_answer(WEFT_MAD_REP, req);
+	expect_event(RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+	assert_int_equal(rdma_establish(id), 0);
+	expect_sent(WEFT_MAD_RTU);
+	return id;
+}
+
+static struct rdma_cm_id *listen_at(uint16_t port, enum rdma_port_space ps, int backlog)
+{
+	struct rdma_cm_id *id = make_id(ps);
+
+	assert_int_equal(rdma_bind_addr(id, loopback(port)), 0);
+	assert_int_equal(rdma_listen(id, backlog), 0);
+	return id;
+}
+
+/* Number n of the peer's requests. */
+static struct weft_mad make_request(uint32_t n, uint16_t port)
+{
+	struct weft_mad req = {.kind = WEFT_MAD_REQ,
+			       .tid = n,
+			       .local_id = 0x7000 + n,
+			       .req = {.service_id = (uint64_t)RDMA_PS_TCP << 16 | port,
+				       .qpn = QPN,
+				       .responder_resources = 4,
+				       .initiator_depth = 3,
+				       .remote_timeout = 20,
+				       .local_timeout = 20,
+				       .retries = 7,
+				       .rnr_retries = 7,
+				       .cm_retries = 15,
+				       .mtu = 5,
+				       .path.ack_timeout = 17}};
+	struct weft_mad_ip ip = {.port = 5555,
+				 .src = {[10] = 0xff, [11] = 0xff, 127, 0, 0, 1},
+				 .dst = {[10] = 0xff, [11] = 0xff, 127, 0, 0, 1}};
+
+	weft_mad_put_ip(req.private_data, &ip);
+	memcpy(req.private_data + WEFT_MAD_IP_BYTES, "hello", 6);
+	return req;
+}
+
+static struct rdma_cm_id *take_request(struct rdma_cm_id *listener)
+{
+	struct rdma_cm_event *event = next_event(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	struct rdma_cm_id *id = event->id;
+
+	assert_ptr_equal(event->listen_id, listener);
+	assert_ptr_equal(id->context, listener->context);
+	rdma_ack_cm_event(event);
+	return id;
+}
+
+static void destroy(struct rdma_cm_id *id)
+{
+	assert_int_equal(rdma_destroy_id(id), 0);
+}
+
+/* ---- Asking ---- */
+
+/* What a kernel on the other side reads. */
+static void request_says(void **state)
+{
+	struct weft_mad_ip ip;
+	struct weft_mad req;
+	struct rdma_cm_id *id;
+
+	param.private_data = "private";
+	param.private_data_len = 7;
+	id = request(&req);
+	param.private_data_len = 0;
+	assert_int_equal(req.req.service_id, 0x01060000 | PORT);
+	assert_int_equal(req.req.qpn, param.qp_num);
+	assert_int_equal(req.req.pkey, 0xffff);
+	assert_int_equal(weft_mad_get_ip(req.private_data, &ip), 0);
+	assert_int_equal(ip.port, be16toh(rdma_get_src_port(id)));
+	assert_int_equal(ip.dst[12], 127);
+	assert_memory_equal(req.private_data + WEFT_MAD_IP_BYTES, "private", 8);
+	destroy(id);
+	assert_int_equal(expect_sent(WEFT_MAD_REJ).rej.reason, WEFT_REJ_TIMEOUT);
+}
+
+static void whole_life(void **state)
+{
+	struct weft_mad req;
+	struct rdma_cm_id *id = open_active(&req);
+
+	assert_int_equal(rdma_disconnect(id), 0);
+	assert_int_equal(expect_sent(WEFT_MAD_DREQ).dreq_qpn, QPN);
+	expect_no_event();
+	arrive_answer(WEFT_MAD_DREP, &req);
+	expect_event(RDMA_CM_EVENT_DISCONNECTED, 0);
+	world_pass(SECOND);
+	expect_event(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+	destroy(id);
+	expect_silence();
+}
+
+static void peer_disconnects(void **state)
+{
+	struct weft_mad req;
+	struct rdma_cm_id *id = open_active(&req);
+
+	arrive_answer(WEFT_MAD_DREQ, &req);
+	expect_event(RDMA_CM_EVENT_DISCONNECTED, 0);
+	expect_silence();
+	assert_int_equal(rdma_disconnect(id), 0);
+	expect_sent(WEFT_MAD_DREP);
+	arrive_answer(WEFT_MAD_DREQ, &req); /* the DREP was lost */
+	expect_sent(WEFT_MAD_DREP);
+	world_pass(SECOND);
+	expect_event(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+	expect_no_event();
+	destroy(id);
+}
+
+static void rejected(void **state)
+{
+	struct weft_mad req, rej;
+	struct rdma_cm_id *id = request(&req);
+	struct rdma_cm_event *event;
+
+	rej = answer(WEFT_MAD_REJ, &req);
+	rej.rej = (struct weft_mad_rej){WEFT_ABOUT_REQ, WEFT_REJ_CONSUMER};
+	memcpy(rej.private_data, "no", 3);
+	arrive(&rej);
+	event = next_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_CONSUMER);
+	assert_int_equal(event->param.conn.private_data_len, 148);
+	assert_string_equal(event->param.conn.private_data, "no");
+	rdma_ack_cm_event(event);
+	destroy(id);
+	expect_silence();
+}
+
+/* Retried as long as the kernel does: 16 times, 9.1 s apart. */
+static void never_answered(void **state)
+{
+	struct weft_mad req;
+	struct rdma_cm_id *id = request(&req);
+
+	for (int i = 0; i < 15; i++) {
+		world_pass(9000 * MSECOND);
+		expect_silence();
+		world_pass(127 * MSECOND);
+		expect_sent(WEFT_MAD_REQ);
+		expect_no_event();
+	}
+	world_pass(10 * SECOND);
+	expect_sent(WEFT_MAD_REJ);
+	expect_event(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+	destroy(id);
+	expect_silence();
+}
+
+static void nobody_listens(void **state)
+{
+	struct rdma_cm_id *id = resolve(RDMA_PS_TCP);
+
+	world.found = -ECONNREFUSED;
+	assert_int_equal(rdma_connect(id, &param), 0);
+	expect_silence();
+	expect_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_INVALID_SERVICE_ID);
+	destroy(id);
+}
+
+/* The port is bound: its owner is about to listen. */
+static void listens_late(void **state)
+{
+	struct rdma_cm_id *id = resolve(RDMA_PS_TCP);
+
+	world.found = -EAGAIN;
+	assert_int_equal(rdma_connect(id, &param), 0);
+	world_pass(50 * MSECOND);
+	expect_silence();
+	expect_no_event();
+	world.found = 0;
+	world_pass(2 * MSECOND);
+	expect_sent(WEFT_MAD_REQ);
+	destroy(id);
+	expect_sent(WEFT_MAD_REJ);
+}
+
+static void listens_never(void **state)
+{
+	struct rdma_cm_id *id = resolve(RDMA_PS_TCP);
+
+	world.found = -EAGAIN;
+	assert_int_equal(rdma_connect(id, &param), 0);
+	world_pass(190 * MSECOND);
+	expect_no_event();
+	world_pass(20 * MSECOND);
+	expect_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_INVALID_SERVICE_ID);
+	destroy(id);
+}
+
+/* ---- Being asked ---- */
+
+static void accepts(void **state)
+{
+	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;
+	struct weft_mad req = make_request(1, PORT), rep, mad;
+	struct rdma_cm_event *event;
+
+	arrive(&req);
+	event = next_event(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	id = event->id;
+	assert_string_equal(event->param.conn.private_data, "hello");
+	assert_int_equal(event->param.conn.private_data_len, 56);
+	assert_int_equal(event->param.conn.responder_resources, 3);
+	assert_int_equal(event->param.conn.initiator_depth, 4);
+	assert_int_equal(event->param.conn.qp_num, QPN);
+	rdma_ack_cm_event(event);
+	assert_int_equal(be16toh(rdma_get_dst_port(id)), 5555);
+	assert_int_equal(be16toh(rdma_get_src_port(id)), PORT);
+	arrive(&req); /* again */
+	expect_sent(WEFT_MAD_MRA);
+	assert_int_equal(rdma_accept(id, &param), 0);
+	rep = expect_sent(WEFT_MAD_REP);
+	assert_int_equal(rep.rep.qpn, param.qp_num);
+	assert_int_equal(rep.remote_id, req.local_id);
+	arrive(&req); /* once more */
+	expect_sent(WEFT_MAD_REP);
+	expect_no_event();
+	mad = answer(WEFT_MAD_RTU, &rep);
+	arrive(&mad);
+	expect_event(RDMA_CM_EVENT_ESTABLISHED, 0);
+	arrive(&mad);
+	expect_no_event();
+	destroy(id);
+	expect_sent(WEFT_MAD_DREQ);
+	destroy(listener);
+	expect_silence();
+}
+
+/* The RTU was lost, but the queue pair has received. */
+static void notified(void **state)
+{
+	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;
+	struct weft_mad req = make_request(1, PORT);
+
+	arrive(&req);
+	id = take_request(listener);
+	assert_int_equal(rdma_notify(id, IBV_EVENT_COMM_EST), 0);
+	expect_no_event();
+	assert_int_equal(rdma_accept(id, &param), 0);
+	expect_sent(WEFT_MAD_REP);
+	assert_int_equal(rdma_notify(id, IBV_EVENT_COMM_EST), 0);
+	expect_event(RDMA_CM_EVENT_ESTABLISHED, 0);
+	destroy(id);
+	expect_sent(WEFT_MAD_DREQ);
+	destroy(listener);
+}
+
+static void backlog(void **state)
+{
+	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 2), *ids[3];
+	struct weft_mad req;
+
+	for (uint32_t n = 0; n < 3; n++) {
+		req = make_request(n, PORT);
+		arrive(&req);
+	}
+	expect_silence(); /* the third is dropped, and comes again */
+	ids[0] = take_request(listener);
+	arrive(&req);
+	ids[1] = take_request(listener);
+	ids[2] = take_request(listener);
+	expect_no_event();
+	for (int i = 0; i < 3; i++) {
+		destroy(ids[i]);
+		assert_int_equal(expect_sent(WEFT_MAD_REJ).rej.reason, WEFT_REJ_CONSUMER);
+	}
+	destroy(listener);
+}
+
+/* Requests that were not read end with the listener. */
+static void listener_ends(void **state)
+{
+	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 0);
+	struct weft_mad req;
+
+	for (uint32_t n = 0; n < 3; n++) {
+		req = make_request(n, PORT);
+		arrive(&req);
+	}
+	destroy(listener);
+	for (uint32_t n = 0; n < 3; n++)
+		assert_int_equal(expect_sent(WEFT_MAD_REJ).remote_id, 0x7000 + n);
+	expect_no_event();
+	arrive(&req);
+	assert_int_equal(expect_sent(WEFT_MAD_REJ).rej.reason, WEFT_REJ_INVALID_SERVICE_ID);
+}
+
+static void wrong_door(void **state)
+{
+	struct rdma_cm_id *tcp = listen_at(PORT, RDMA_PS_TCP, 0),
+			  *udp = listen_at(PORT + 1, RDMA_PS_UDP, 0);
+	struct weft_mad mad = make_request(1, PORT + 2);
+
+	arrive(&mad); /* another port */
+	assert_int_equal(expect_sent(WEFT_MAD_REJ).rej.reason, WEFT_REJ_INVALID_SERVICE_ID);
+	mad.req.service_id = (uint64_t)RDMA_PS_UDP << 16 | (PORT + 1);
+	arrive(&mad); /* of datagrams */
+	assert_int_equal(expect_sent(WEFT_MAD_REJ).rej.reason, WEFT_REJ_INVALID_SERVICE_ID);
+	mad.req.service_id = 1ull << 32 | (uint64_t)RDMA_PS_TCP << 16 | PORT;
+	arrive(&mad); /* not rdma_cm's */
+	expect_sent(WEFT_MAD_REJ);
+	mad = make_request(1, PORT);
+	mad.private_data[0] = 9;
+	arrive(&mad); /* no IP addresses */
+	expect_sent(WEFT_MAD_REJ);
+	mad.kind = WEFT_MAD_SIDR_REQ;
+	mad.sidr_req.service_id = (uint64_t)RDMA_PS_TCP << 16 | PORT;
+	mad.private_data[0] = 0;
+	arrive(&mad);
+	assert_int_equal(expect_sent(WEFT_MAD_SIDR_REP).sidr_rep.status, WEFT_SIDR_UNSUPPORTED);
+	expect_no_event();
+	destroy(tcp);
+	destroy(udp);
+}
+
+/* Without a connection: a number and a key are asked for, and told. */
+static void datagram_service(void **state)
+{
+	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_UDP, 0), *active, *id;
+	struct weft_mad req, rep;
+	struct rdma_cm_event *event;
+
+	active = resolve(RDMA_PS_UDP);
+	assert_int_equal(rdma_connect(active, &param), 0);
+	req = expect_sent(WEFT_MAD_SIDR_REQ);
+	assert_int_equal(req.sidr_req.service_id, 0x01110000 | PORT);
+	arrive(&req); /* we are both */
+	id = take_request(listener);
+	assert_int_equal(rdma_accept(id, &param), 0);
+	rep = expect_sent(WEFT_MAD_SIDR_REP);
+	assert_int_equal(rep.local_id, req.local_id);
+	arrive(&rep);
+	event = next_event(RDMA_CM_EVENT_ESTABLISHED, 0);
+	assert_int_equal(event->param.ud.qp_num, param.qp_num);
+	assert_int_equal(event->param.ud.qkey, RDMA_UDP_QKEY);
+	rdma_ack_cm_event(event);
+	destroy(active);
+	destroy(id);
+	destroy(listener);
+	expect_silence();
+}
+
+static void datagram_service_refused(void **state)
+{
+	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_UDP, 0), *active, *id;
+	struct weft_mad mad;
+
+	active = resolve(RDMA_PS_UDP);
+	assert_int_equal(rdma_connect(active, &param), 0);
+	mad = expect_sent(WEFT_MAD_SIDR_REQ);
+	arrive(&mad);
+	id = take_request(listener);
+	assert_int_equal(rdma_reject(id, "no", 2), 0);
+	mad = expect_sent(WEFT_MAD_SIDR_REP);
+	arrive(&mad);
+	expect_event(RDMA_CM_EVENT_UNREACHABLE, WEFT_SIDR_REJECTED);
+	destroy(active);
+	destroy(id);
+	destroy(listener);
+}
+
+/* ---- The peer's process dies ---- */
+
+static void dies_before_it_answers(void **state)
+{
+	struct weft_mad req;
+	struct rdma_cm_id *id = request(&req);
+
+	world.dead[WORLD_PEER] = true;
+	world_pass(101 * MSECOND);
+	expect_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_CONSUMER);
+	destroy(id);
+}
+
+static void dies_connected(void **state)
+{
+	struct weft_mad req;
+	struct rdma_cm_id *id = open_active(&req);
+
+	world.dead[WORLD_PEER] = true;
+	world_pass(101 * MSECOND);
+	expect_event(RDMA_CM_EVENT_DISCONNECTED, 0);
+	world_pass(SECOND);
+	expect_event(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+	expect_no_event();
+	destroy(id);
+	expect_silence();
+}
+
+/* Found out by speaking to it. */
+static void dies_unnoticed(void **state)
+{
+	struct weft_mad req;
+	struct rdma_cm_id *id = open_active(&req);
+
+	world.dead[WORLD_PEER] = true;
+	assert_int_equal(rdma_disconnect(id), 0);
+	expect_event(RDMA_CM_EVENT_DISCONNECTED, 0);
+	world_pass(SECOND);
+	expect_event(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+	destroy(id);
+}
+
+static void dies_with_its_request(void **state)
+{
+	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;
+	struct weft_mad req = make_request(1, PORT);
+
+	arrive(&req);
+	id = take_request(listener);
+	world.dead[WORLD_PEER] = true;
+	world_pass(101 * MSECOND);
+	expect_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_CONSUMER);
+	assert_int_equal(rdma_accept(id, &param), -1);
+	destroy(id);
+	destroy(listener);
+	expect_silence();
+}
+
+/* ---- The way ---- */
+
+static void boxes_are_full(void **state)
+{
+	struct rdma_cm_id *a = resolve(RDMA_PS_TCP), *b = resolve(RDMA_PS_TCP);
+	uint32_t first;
+
+	world.full = true;
+	assert_int_equal(rdma_connect(a, &param), 0);
+	assert_int_equal(rdma_connect(b, &param), 0);
+	world_pass(5 * MSECOND);
+	expect_silence();
+	world.full = false;
+	world_pass(2 * MSECOND);
+	first = expect_sent(WEFT_MAD_REQ).local_id;
+	assert_int_equal(expect_sent(WEFT_MAD_REQ).local_id, first + 1);
+	destroy(a);
+	destroy(b);
+}
+
+/* It names our end, but it is not our peer. */
+static void from_another(void **state)
+{
+	uint8_t wire[WEFT_MAD_BYTES];
+	struct weft_mad req, rep;
+	struct rdma_cm_id *id = request(&req);
+	uint16_t to;
+
+	rep = answer(WEFT_MAD_REP, &req);
+	weft_mad_encode(&rep, wire);
+	world_arrive(WORLD_PEER + 1, wire);
+	expect_no_event();
+	assert_true(world_posted(&to, wire));
+	assert_int_equal(to, WORLD_PEER + 1);
+	assert_int_equal(weft_mad_decode(wire, sizeof(wire), &rep), 0);
+	assert_int_equal(rep.rej.reason, WEFT_REJ_INVALID_COMM_ID);
+	memset(wire, 0xff, sizeof(wire));
+	world_arrive(WORLD_PEER, wire); /* nonsense */
+	expect_silence();
+	destroy(id);
+	expect_sent(WEFT_MAD_REJ);
+}
+
+/* Whoever asks and gives up says so before it knows our number. */
+static void gives_up(void **state)
+{
+	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;
+	struct weft_mad req = make_request(1, PORT), rej;
+
+	arrive(&req);
+	id = take_request(listener);
+	rej = (struct weft_mad){.kind = WEFT_MAD_REJ,
+				.local_id = req.local_id,
+				.rej = {WEFT_ABOUT_REQ, WEFT_REJ_TIMEOUT}};
+	arrive(&rej);
+	expect_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_TIMEOUT);
+	destroy(id);
+	destroy(listener);
+}
+
+/* ---- */
+
+static int begin(void **state)
+{
+	world_reset();
+	channel = rdma_create_event_channel();
+	assert_non_null(channel);
+	return fcntl(channel->fd, F_SETFL, O_NONBLOCK);
+}
+
+static int end(void **state)
+{
+	expect_no_event();
+	assert_int_equal(world.ports, 0);
+	assert_true(weft_agent_run(world.now_ns) == UINT64_MAX);
+	rdma_destroy_event_channel(channel);
+	return 0;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(request_says),	CASE(whole_life),
+		CASE(peer_disconnects), CASE(rejected),
+		CASE(never_answered),	CASE(nobody_listens),
+		CASE(listens_late),	CASE(listens_never),
+		CASE(accepts),		CASE(notified),
+		CASE(backlog),		CASE(listener_ends),
+		CASE(wrong_door),	CASE(datagram_service),
+		CASE(gives_up),		CASE(datagram_service_refused),
+		CASE(from_another),	CASE(boxes_are_full),
+		CASE(dies_connected),	CASE(dies_before_it_answers),
+		CASE(dies_unnoticed),	CASE(dies_with_its_request),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
