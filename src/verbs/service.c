@@ -10,10 +10,16 @@ static int start(const struct weft_service_client *client, struct weft_pool **po
 	return weft_engine_start();
 }
 
+/* Rings always: an engine that ticks looks for requests that wait, not for what the client has. */
+static void kick(void)
+{
+	weft_pool_ring(weft_process.pool, weft_process.pool->me, WEFT_RING_WORK);
+}
+
 const struct weft_service weft_service = {
 	.magic = WEFT_SERVICE_MAGIC,
 	.start = start,
-	.kick = weft_engine_kick,
+	.kick = kick,
 	.post = weft_box_post,
 	.take = weft_box_take,
 	.alive = weft_pool_alive,
