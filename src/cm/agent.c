@@ -7,6 +7,7 @@
 
 #include "cm/link.h"
 #include "cm/timer.h"
+#include "pool/step.h"
 
 #define BUCKETS	       4096u
 #define ID_BITS	       22u /* of an id that this process counts; its member stands above */
@@ -249,6 +250,7 @@ void weft_agent_apply(struct weft_cm_id *id, const struct weft_conn_out *out,
 	if (id->conn.deadline_ns && id->conn.deadline_ns < due_ns)
 		weft_cm.service->kick();
 	tell(id, out->event, out->status, mad);
+	WEFT_STEP(cm_told);
 	if (out->send)
 		transmit(id, out->wire);
 }
@@ -298,6 +300,7 @@ static struct weft_cm_id *make_passive(struct weft_cm_id *listener, const struct
 	}
 	weft_route_fill(id);
 	id->state = WEFT_ID_CONNECTED;
+	WEFT_STEP(cm_request_taken);
 	id->peer = from;
 	weft_conn_requested(&id->conn, mad);
 	weft_agent_register(id);
@@ -321,6 +324,7 @@ static void tell_request(struct weft_cm_id *listener, struct weft_cm_id *id,
 	}
 	e->event.listen_id = &listener->id;
 	e->counts = listener;
+	WEFT_STEP(cm_request_told);
 	listener->pending++;
 	weft_event_post(e);
 }
@@ -367,6 +371,7 @@ static void on_datagram(const uint8_t wire[WEFT_MAD_BYTES], struct weft_address 
 		on_request(&mad, from);
 		return;
 	}
+	WEFT_STEP(cm_answer_taken);
 	id = find_local(mad.kind == WEFT_MAD_SIDR_REP ? mad.local_id : mad.remote_id);
 	/* who gave up before it had an answer does not know our number */
 	if (!id && mad.kind == WEFT_MAD_REJ)
@@ -418,6 +423,7 @@ static void check_peers(uint64_t now_ns)
 
 	if (!any_orphan(now_ns))
 		return;
+	WEFT_STEP(cm_peer_lost);
 	take_all(); /* the last words of the dead */
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		for (struct weft_cm_id *id = by_local[i]; id; id = id->next_local)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
+#include "pool/step.h"
 
 static struct weft_cm_id *listeners;
 
@@ -70,6 +71,7 @@ static int start_listening(struct weft_cm_id *id, int backlog)
 		err = weft_cm.service->port_listen(weft_cm.pool, id->port_index);
 	if (err)
 		return err;
+	WEFT_STEP(cm_listening);
 	id->backlog = backlog > 0 && backlog < WEFT_CM_MAX_BACKLOG ? backlog : WEFT_CM_MAX_BACKLOG;
 	id->next_listener = listeners;
 	listeners = id;

@@ -6,6 +6,7 @@
  */
 #include "nic/complete.h"
 #include "nic/nic.h"
+#include "pool/step.h"
 
 static inline uint32_t round_up(uint32_t n)
 {
@@ -96,6 +97,7 @@ static void fire(struct weft_cq *cq)
 	cq->armed = 0;
 	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
 		atomic_store_explicit(&r->ring->armed, 0, memory_order_relaxed);
+	WEFT_STEP(cq_fired);
 	cq->nic->env->completion(cq);
 }
 
@@ -140,6 +142,7 @@ static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq
 		if (__builtin_expect(cq->armed, 0) && at >= r->armed_at &&
 		    wakes(cq, cqe->status, cqe->solicited))
 			fire(cq);
+		WEFT_STEP(cq_entry_found);
 		atomic_store_explicit(&r->consumed, ++at, memory_order_relaxed);
 		if (*qp && (*qp)->tag == cqe->qpn) {
 			(*qp)->rq_completed++;
@@ -316,6 +319,7 @@ void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 	}
 	weft_unlock(&cq->lock, own);
 	list_armed(cq);
+	WEFT_STEP(cq_armed);
 	/* whoever completes after this sees the arming, or the caller's next poll sees it */
 	if (first_ring(cq))
 		weft_pool_barrier(cq->nic->pool);
@@ -367,6 +371,7 @@ static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uin
 		return NULL;
 	}
 	r->ring = (void *)(cq->nic->pool->base + r->off);
+	WEFT_STEP(cq_ring_made);
 	r->ring->size = size;
 	r->ring->owner = cq->nic->pool->me;
 	r->ring->producer = producer;

@@ -2,6 +2,7 @@
 /* Memory regions: making keys, ending them, and the first use of somebody's key. */
 #include "nic/nic.h"
 #include "nic/place.h"
+#include "pool/step.h"
 
 #define IN_PLACE   UINT64_MAX
 #define MAX_PIECES (1u << 28)
@@ -41,6 +42,7 @@ static int list_pieces(struct weft_nic *nic, struct weft_mr *mr, uint64_t va,
 	list = (void *)(nic->pool->base + mr->pieces_off);
 	for (unsigned int i = 0; i < n; i++)
 		list[i] = (struct weft_pool_piece){ pieces[i].va - va, pieces[i].off };
+	WEFT_STEP(mr_pieces_listed);
 	return 0;
 }
 
@@ -91,6 +93,7 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 	entry.check = fold(&entry);
 	__builtin_memcpy((char *)shared + sizeof(shared->id), (char *)&entry + sizeof(entry.id),
 			 sizeof(entry) - sizeof(entry.id));
+	WEFT_STEP(mr_written);
 	/* release: pairs with the acquire in weft_mr_prepare */
 	atomic_store_explicit(&shared->id, entry.id, memory_order_release);
 	return 0;
@@ -105,6 +108,7 @@ bool weft_mr_revoke(struct weft_mr *mr)
 
 	atomic_store_explicit(id, USES(atomic_load_explicit(id, memory_order_relaxed)) << 32,
 			      memory_order_relaxed);
+	WEFT_STEP(mr_key_ended);
 	return !weft_pool_quiesce(mr->nic->pool, mr->made);
 }
 
@@ -112,6 +116,7 @@ void weft_mr_destroy(struct weft_mr *mr, bool quiet)
 {
 	struct weft_pool *pool = mr->nic->pool;
 
+	WEFT_STEP(mr_destroying);
 	if (mr->pieces_bytes && quiet)
 		weft_pool_free(pool, mr->pieces_off, mr->pieces_bytes);
 	else if (mr->pieces_bytes)
@@ -169,6 +174,7 @@ int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 			 sizeof(mr) - sizeof(mr.id));
 	if (fold(&mr))
 		return -2;
+	WEFT_STEP(mr_seen);
 	err = touch(pool, &mr);
 	if (!err)
 		weft_pool_keep_mr(pool, index, &mr);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/place.h"
+#include "pool/step.h"
 
 #define ORDERED_TAIL 64u
 
@@ -36,6 +37,7 @@ void weft_copy(uint8_t *to, const uint8_t *from, uint64_t n)
 		uint64_t body = n - ORDERED_TAIL;
 
 		__builtin_memmove(to, from, body);
+		WEFT_STEP(place_body_copied);
 		to += body;
 		from += body;
 		n = ORDERED_TAIL;
@@ -139,6 +141,7 @@ int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
 		len_bytes -= n;
 		if (!len_bytes)
 			return 0;
+		WEFT_STEP(place_part_copied);
 		advance(&to, n);
 		advance(&from, n);
 	}

@@ -2,6 +2,7 @@
 /* Queue pairs: creation, the state machine's effects, errors, destruction. */
 #include "nic/nic.h"
 #include "nic/place.h"
+#include "pool/step.h"
 
 #define EINVAL 22
 #define ENOMEM 12
@@ -25,6 +26,7 @@ static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
 	/* readers take the line only between two equal looks at a READY word */
 	atomic_store_explicit(&slot->conn, (seq + 1) << 32, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
+	WEFT_STEP(qp_line_opened);
 	slot->rq_off = qp->rq_off;
 	slot->rq_size = qp->rq_size;
 	slot->rq_stride = qp->rq_stride;
@@ -35,6 +37,7 @@ static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
 	slot->access = qp->attr.access;
 	slot->min_rnr_timer = qp->attr.min_rnr_timer;
 	slot->ring_off = qp->ring_off;
+	WEFT_STEP(qp_line_written);
 	atomic_store_explicit(&slot->conn,
 			      (seq + 2) << 32 | (uint64_t)conn << 24 | qp->attr.dest_qpn,
 			      memory_order_release);
@@ -46,6 +49,7 @@ static bool shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
 	bool was_open = qp->slot->ring_off;
 
 	publish(qp, conn);
+	WEFT_STEP(qp_published);
 	return !was_open || !weft_pool_quiesce(qp->nic->pool, qp->made);
 }
 
@@ -131,6 +135,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
 	qp->slot->rq_epoch++;
 	qp->slot->rq_taken_epoch = 0;
+	WEFT_STEP(qp_numbered);
 	err = make_send_queue(qp);
 	if (err)
 		goto drop_number;
@@ -138,6 +143,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	if (err)
 		goto free_send_queue;
 	publish(qp, WEFT_CONN_NONE);
+	WEFT_STEP(qp_made);
 	atomic_store_explicit(&qp->slot->qpn, qp->qpn, memory_order_release);
 	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &recv_cq->lock, 0);
@@ -177,6 +183,7 @@ void weft_qp_fail(struct weft_qp *qp)
 	disconnect(qp);
 	qp->state = WEFT_QPS_ERR;
 	shut_out_peers(qp, WEFT_CONN_ERROR);
+	WEFT_STEP(qp_shut);
 	weft_rq_flush(qp); /* first: it takes in what the peer completed before, the cause included */
 	end_connection(qp);
 	weft_sq_flush(qp);
@@ -195,6 +202,7 @@ static bool reset(struct weft_qp *qp)
 		weft_cq_purge(qp->send_cq, qp);
 	end_connection(qp);
 	atomic_store_explicit(&qp->lost, false, memory_order_relaxed);
+	WEFT_STEP(qp_drained);
 	give_ring_back(qp, quiet);
 	qp->attr = (struct weft_qp_attr){ 0 };
 	qp->sq_posted = qp->sq_executed = 0;
@@ -205,6 +213,7 @@ static bool reset(struct weft_qp *qp)
 	/* those that were posted in error never counted */
 	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_relaxed);
 	qp->slot->rq_epoch++;
+	WEFT_STEP(qp_emptied);
 	publish(qp, WEFT_CONN_NONE);
 	return quiet;
 }
@@ -229,6 +238,7 @@ void weft_qp_destroy(struct weft_qp *qp)
 
 	weft_lock(nic, &qp->lock, 0);
 	atomic_store_explicit(&qp->slot->qpn, 0, memory_order_relaxed);
+	WEFT_STEP(qp_unnumbered);
 	quiet = reset(qp);
 	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &qp->recv_cq->lock, 0);
@@ -237,6 +247,7 @@ void weft_qp_destroy(struct weft_qp *qp)
 	weft_unlock(&nic->lock, false);
 	weft_unlock(&qp->lock, false);
 	nic->env->free(qp->sq);
+	WEFT_STEP(qp_unlisted);
 	if (quiet) {
 		weft_pool_free(nic->pool, qp->rq_off, receive_bytes(qp));
 		weft_pool_drop_qp(nic->pool, qp->index);
@@ -261,6 +272,7 @@ static int connect(struct weft_qp *qp, const struct weft_transport *transport)
 				       &qp->ring_off);
 	if (err)
 		return err;
+	WEFT_STEP(qp_ring_got);
 	qp->transport = transport;
 	transport->connect(qp);
 	/* from the first one on the engine looks after the peers */

@@ -2,6 +2,7 @@
 /* Receive queues: the owner posts into the pool, the connected peer takes. */
 #include "nic/complete.h"
 #include "nic/nic.h"
+#include "pool/step.h"
 
 static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t position)
 {
@@ -28,6 +29,7 @@ int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge 
 		weft_rq_flush(qp);
 		return 0;
 	}
+	WEFT_STEP(recv_written);
 	/* release: pairs with the acquire of the peer that takes it */
 	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_release);
 	return 0;
@@ -53,6 +55,7 @@ void weft_rq_flush(struct weft_qp *qp)
 
 	weft_cq_drain(qp->recv_cq);
 	weft_lock(qp->nic, &qp->recv_cq->lock, 0);
+	WEFT_STEP(recv_drained);
 	from = qp->rq_completed;
 	qp->rq_completed = qp->rq_posted;
 	for (; from < qp->rq_posted; from++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Send queues: carrying out requests in order, waiting for peers that are not ready, completing. */
 #include "nic/submit.h"
+#include "pool/step.h"
 
 /* 9.7.5.2.8, table 45: the RNR timer codes, in units of 10 µs. */
 static const uint16_t rnr_timer_10us[32] = {
@@ -34,6 +35,7 @@ void weft_sq_wait(struct weft_qp *qp)
 	qp->waits = true;
 	qp->deadline_ns = 0;
 	list_waiting(qp);
+	WEFT_STEP(send_waits);
 	qp->nic->env->kick();
 }
 
@@ -132,6 +134,7 @@ static uint64_t progress_one(struct weft_qp *qp, struct weft_caller *caller, uin
 	if (now_ns < qp->deadline_ns)
 		return qp->deadline_ns - now_ns;
 	qp->waits = false;
+	WEFT_STEP(send_given_up);
 	/* a peer that found us at fault answers no more: its verdict came first */
 	if (weft_qp_look(qp))
 		return UINT64_MAX;

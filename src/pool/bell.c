@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 #define PATIENCE_NS 1000000000ll
 #define SPINS	    256u
@@ -38,7 +39,9 @@ void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reas
 	if (!m)
 		return;
 	atomic_store_explicit(&m->due[reason], 1, memory_order_release);
+	WEFT_STEP(bell_due);
 	atomic_store_explicit(&m->rung, 1, memory_order_release);
+	WEFT_STEP(bell_rung);
 	/* pairs with the barrier between `asleep` and the last look at `rung` in weft_pool_sleep */
 	atomic_signal_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&m->asleep, memory_order_relaxed))
@@ -51,6 +54,7 @@ void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns)
 	struct timespec timeout = { timeout_ns / 1000000000, timeout_ns % 1000000000 };
 
 	atomic_store_explicit(&self->asleep, 1, memory_order_relaxed);
+	WEFT_STEP(bell_drowsy);
 	weft_pool_barrier(pool);
 	if (!atomic_load_explicit(&self->rung, memory_order_acquire))
 		futex(&self->rung, FUTEX_WAIT, 0, timeout_ns < 0 ? NULL : &timeout);
@@ -58,6 +62,7 @@ void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns)
 	/* cleared before the reasons are looked at */
 	atomic_store_explicit(&self->rung, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
+	WEFT_STEP(bell_awake);
 }
 
 bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason)
@@ -155,6 +160,7 @@ int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout
 int weft_pool_quiesce(struct weft_pool *pool, uint64_t made)
 {
 	weft_pool_barrier(pool);
+	WEFT_STEP(bell_quiescing);
 	return wait_all(&(struct wait){ .pool = pool,
 					.member = pool->me,
 					.deadline_ns = now_ns() + PATIENCE_NS,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 /* A slot whose addressee does not look (it is stopped) is taken from it after this. */
 #define PATIENCE_NS 100000000ull
@@ -18,6 +19,7 @@ static int make(struct weft_attachment *a)
 		return err;
 	a->box.at = weft_pool_window(&a->pool, off, sizeof(struct weft_pool_box));
 	atomic_store_explicit(&a->box.at->posted, a->pool.incarnation << 32, memory_order_relaxed);
+	WEFT_STEP(box_made);
 	/* release: pairs with the acquire in box_of */
 	atomic_store_explicit(&a->pool.self->box_off, off, memory_order_release);
 	return 0;
@@ -61,14 +63,18 @@ int weft_box_post(struct weft_pool *pool, struct weft_address to,
 	atomic_store_explicit(&slip->seq, 0, memory_order_relaxed);
 	/* pairs with the acquire fence in copy: who sees new bytes sees that they are new */
 	atomic_thread_fence(memory_order_release);
+	WEFT_STEP(box_slip_opened);
 	slip->member = to.member;
 	slip->incarnation = to.incarnation;
 	memcpy(slip->bytes, bytes, WEFT_DATAGRAM_BYTES);
+	WEFT_STEP(box_slip_written);
 	/* release: pairs with the acquire in copy */
 	atomic_store_explicit(&slip->seq, n + 1, memory_order_release);
+	WEFT_STEP(box_slip_closed);
 	/* release: pairs with the acquire in take_from */
 	atomic_store_explicit(&a->box.at->posted, n + 1, memory_order_release);
 	a->box.posted_ns[n % WEFT_BOX_SLOTS] = now_ns;
+	WEFT_STEP(box_posted);
 	weft_pool_ring(pool, to.member, WEFT_RING_BOX);
 	return 0;
 }
@@ -113,6 +119,7 @@ static bool take_from(struct weft_pool *pool, uint16_t member, uint64_t incarnat
 		n = first;
 	while (!found && n < posted)
 		found = copy(pool, box, n++, bytes);
+	WEFT_STEP(box_taken);
 	/* release: pairs with the acquire in waits */
 	atomic_store_explicit(taken, n, memory_order_release);
 	/* its memory may have been given back and used again meanwhile */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 #define SEGMENT_PAGES ((uint32_t)(WEFT_SEGMENT / WEFT_PAGE))
 #define HOLE_PAGES    1u
@@ -142,7 +143,9 @@ static int extent_alloc(struct weft_attachment *a, uint64_t len_bytes, uint64_t 
 	err = place(a, pages, off);
 	if (err)
 		return err;
+	WEFT_STEP(extent_placed);
 	err = weft_reserve(fd, *off, (pages - HOLE_PAGES) * WEFT_PAGE);
+	WEFT_STEP(extent_reserved);
 	if (err)
 		unplace(a, pages, *off);
 	return err;
@@ -170,6 +173,7 @@ void weft_pool_extent_free(struct weft_pool *pool, uint64_t off, uint64_t len_by
 	/* the next user expects zeroes */
 	if (fd >= 0) {
 		weft_unreserve(fd, off, pages_of(len_bytes) * WEFT_PAGE);
+		WEFT_STEP(extent_emptied);
 		unplace(a, pages_of(len_bytes), off);
 	}
 	pthread_mutex_unlock(&a->mutex);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 #define SMALLEST (4ull << 30)
 
@@ -116,9 +117,11 @@ static int make(int fd, const char **why)
 	*why = "no room for the pool's tables";
 	if (pwrite(fd, &header.magic, sizeof(header.magic), 0) != sizeof(header.magic))
 		return -ENOSPC;
+	WEFT_STEP(file_begun);
 	err = weft_reserve(fd, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases));
 	if (err)
 		return err;
+	WEFT_STEP(file_reserved);
 	if (ftruncate(fd, (off_t)header.file_bytes) ||
 	    pwrite(fd, &header, sizeof(header), 0) != sizeof(header) ||
 	    pwrite(fd, &magic, sizeof(magic), 0) != sizeof(magic)) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 #define SLAB_BYTES   (64u << 10)
 #define LARGEST_BYTES ((uint64_t)WEFT_LINE << (WEFT_HEAP_CLASSES - 1))
@@ -57,6 +58,7 @@ static int cut(struct weft_attachment *a, uint64_t bytes, uint64_t *off)
 	}
 	*off = a->heap_top;
 	a->heap_top += bytes;
+	WEFT_STEP(heap_cut);
 	return 0;
 }
 

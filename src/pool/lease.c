@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 uint64_t weft_lease_word(const struct weft_pool *pool)
 {
@@ -32,9 +33,11 @@ int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *fir
 	for (uint32_t i = WEFT_FIRST_SEGMENT; i + count <= a->pool.segments; i++) {
 		if (!run_is_free(leases, i, count))
 			continue;
-		for (uint32_t k = 0; k < count; k++)
+		for (uint32_t k = 0; k < count; k++) {
 			atomic_store_explicit(&leases->segment[i + k], weft_lease_word(&a->pool),
 					      memory_order_relaxed);
+			WEFT_STEP(lease_segment_taken);
+		}
 		*first = i;
 		err = 0;
 		break;
@@ -46,8 +49,10 @@ int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *fir
 void weft_lease_drop_segments(struct weft_attachment *a, uint32_t first, uint32_t count)
 {
 	/* one word each, ours: a reader sees the lease or sees it free */
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
 		atomic_store_explicit(&a->pool.leases->segment[first + i], 0, memory_order_release);
+		WEFT_STEP(lease_segment_dropped);
+	}
 }
 
 /* The tables of queue pairs and of regions are leased alike. */
@@ -97,7 +102,9 @@ static int lease_block(struct weft_attachment *a, const struct table *t, uint32_
 		err = weft_reserve(fd, t->off + i * bytes, bytes);
 		if (err)
 			break;
+		WEFT_STEP(lease_block_reserved);
 		atomic_store_explicit(&t->lease[i], weft_lease_word(&a->pool), memory_order_release);
+		WEFT_STEP(lease_block_taken);
 		*block = i;
 		break;
 	}
@@ -248,6 +255,7 @@ static void end_qps(struct weft_pool *pool, uint32_t block)
 		if (!atomic_load_explicit(&qp->qpn, memory_order_relaxed))
 			continue;
 		atomic_store_explicit(&qp->conn, ((conn >> 32) + 1) << 32, memory_order_relaxed);
+		WEFT_STEP(lease_qp_shut);
 		atomic_store_explicit(&qp->qpn, 0, memory_order_release);
 	}
 }
@@ -259,6 +267,8 @@ static void end_mrs(struct weft_pool *pool, uint32_t block)
 		uint64_t last = atomic_load_explicit(id, memory_order_relaxed);
 
 		atomic_store_explicit(id, last & ~(uint64_t)UINT32_MAX, memory_order_release);
+		if (last & UINT32_MAX)
+			WEFT_STEP(lease_key_ended);
 	}
 }
 
@@ -277,6 +287,7 @@ void weft_lease_end_rights(struct weft_pool *pool, uint64_t word)
 	struct table qp = qp_table(weft_attachment(pool)), mr = mr_table(weft_attachment(pool));
 
 	each_block(pool, &qp, word, end_qps);
+	WEFT_STEP(lease_qps_ended);
 	each_block(pool, &mr, word, end_mrs);
 }
 
@@ -300,9 +311,12 @@ int weft_lease_give_back(struct weft_attachment *a, uint64_t word)
 		if (atomic_load_explicit(&pool->leases->segment[i], memory_order_relaxed) != word)
 			continue;
 		weft_unreserve(fd, i * WEFT_SEGMENT, WEFT_SEGMENT);
+		WEFT_STEP(lease_segment_emptied);
 		atomic_store_explicit(&pool->leases->segment[i], 0, memory_order_release);
 	}
+	WEFT_STEP(lease_segments_given_back);
 	free_blocks(&qp, word);
+	WEFT_STEP(lease_qps_given_back);
 	free_blocks(&mr, word);
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 #define LEAVE_NS   1000000000ll
 #define RECOVER_NS 1000000ll /* then it is left to the next look */
@@ -49,10 +50,13 @@ static void finish_merge(struct weft_pool *pool)
 
 	if (!merging)
 		return;
+	WEFT_STEP(life_merging);
 	header->departed = header->merged;
+	WEFT_STEP(life_departed);
 	m = merging <= WEFT_MEMBERS ? weft_pool_member(pool, (uint16_t)(merging - 1)) : NULL;
 	for (uint32_t i = 0; m && i < WEFT_MEMBER_LINES; i++)
 		memset(&m->line[i].counters, 0, sizeof(m->line[i].counters));
+	WEFT_STEP(life_counters_cleared);
 	atomic_store_explicit(&header->merging, 0, memory_order_release);
 }
 
@@ -64,6 +68,7 @@ static void merge(struct weft_pool *pool, uint16_t member, const struct weft_poo
 	header->merged = header->departed;
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
 		add(&header->merged, &m->line[i].counters);
+	WEFT_STEP(life_merged);
 	atomic_store_explicit(&header->merging, member + 1ull, memory_order_release);
 	finish_merge(pool);
 }
@@ -77,17 +82,22 @@ static void forget(struct weft_pool *pool, uint16_t member)
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
 		atomic_store_explicit(&m->line[i].busy, 0, memory_order_relaxed);
 	atomic_store_explicit(&m->lines, 0, memory_order_relaxed);
+	WEFT_STEP(life_forgetting);
 	atomic_store_explicit(&m->incarnation, 0, memory_order_release);
+	WEFT_STEP(life_forgotten);
 }
 
 /* Rights end first, then whoever was executing there finishes, then the memory goes. False: one is
  * stopped in the middle, and nothing has gone. */
 static bool give_back(struct weft_attachment *a, uint64_t word, int64_t patience_ns)
 {
+	WEFT_STEP(life_giving_back);
 	weft_lease_end_rights(&a->pool, word);
+	WEFT_STEP(life_rights_ended);
 	weft_pool_barrier(&a->pool);
 	if (weft_bell_wait_idle(&a->pool, (uint16_t)((word & 0xffff) - 1), patience_ns))
 		return false;
+	WEFT_STEP(life_idle);
 	return !weft_lease_give_back(a, word);
 }
 
@@ -101,6 +111,7 @@ void weft_life_leave(struct weft_attachment *a)
 	fd = weft_lock_enter(a);
 	if (fd < 0)
 		return;
+	WEFT_STEP(life_leaving);
 	forget(&a->pool, a->pool.me);
 	weft_lock_leave(a, fd);
 }
@@ -137,6 +148,7 @@ static bool recover_one(struct weft_attachment *a, uint16_t member, bool wait)
 	    atomic_load_explicit(&m->incarnation, memory_order_acquire) == incarnation &&
 	    give_back(a, incarnation << 16 | (member + 1u), RECOVER_NS) &&
 	    !weft_lock_file(fd, wait)) {
+		WEFT_STEP(life_recovering);
 		forget(&a->pool, member);
 		done = true;
 	}

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 static int set(int fd, int command, short type, off_t byte, off_t bytes)
 {
@@ -81,6 +82,7 @@ int weft_lock_enter(struct weft_attachment *a)
 	if (fd < 0)
 		return fd;
 	err = weft_lock_file(fd, true);
+	WEFT_STEP(lock_entered);
 	if (!err)
 		return fd;
 	close(fd);
@@ -93,6 +95,7 @@ void weft_lock_leave(const struct weft_attachment *a, int fd)
 	if (!weft_open_is_ours(a, fd))
 		return;
 	/* a raw clone of this process may have inherited the descriptor */
+	WEFT_STEP(lock_leaving);
 	weft_lock_release(fd);
 	close(fd);
 }

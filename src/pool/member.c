@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 static uint64_t inode_of(const char *path)
 {
@@ -83,6 +84,7 @@ int weft_member_join(struct weft_attachment *a, int life)
 			err = weft_reserve(life, WEFT_OFF_MEMBERS + i * sizeof(*m), sizeof(*m));
 			if (err)
 				return err;
+			WEFT_STEP(member_reserved);
 			atomic_store_explicit(&header->members_high, i + 1ull,
 					      memory_order_release);
 		}
@@ -95,13 +97,16 @@ int weft_member_join(struct weft_attachment *a, int life)
 			continue;
 		if (err)
 			return err;
+		WEFT_STEP(member_claimed);
 		memset(m, 0, sizeof(*m));
 		describe(m);
 		a->pool.me = i;
 		a->pool.self = m;
 		a->pool.incarnation = ++header->incarnations;
 		/* release: who sees the incarnation sees the description */
+		WEFT_STEP(member_described);
 		atomic_store_explicit(&m->incarnation, a->pool.incarnation, memory_order_release);
+		WEFT_STEP(member_joined);
 		return 0;
 	}
 	return -EBUSY;
@@ -120,6 +125,7 @@ void weft_pool_caller_get(struct weft_pool *pool, struct weft_caller *caller)
 	caller->thread = caller->shared ? 0 : i + 1u;
 	caller->line = &pool->self->line[i];
 	caller->ask = &pool->self->ask[i];
+	WEFT_STEP(member_line_taken);
 	if (i >= atomic_load_explicit(&pool->self->lines, memory_order_relaxed))
 		/* release: the line is idle before it counts */
 		atomic_store_explicit(&pool->self->lines, i + 1u, memory_order_release);

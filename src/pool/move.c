@@ -10,6 +10,7 @@
 #include "pool/format.h"
 #include "pool/hold.h"
 #include "pool/movable.h"
+#include "pool/step.h"
 
 enum way {
 	AUTO,
@@ -44,6 +45,7 @@ int weft_move_replace(const struct weft_move *chunk, uint8_t *scratch)
 	int err;
 
 	weft_move_copy(scratch, chunk->alias, chunk->len_bytes);
+	WEFT_STEP(move_copied_out);
 	if (mprotect(scratch, chunk->len_bytes, chunk->prot))
 		return -errno;
 	if (mremap(scratch, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -57,6 +59,7 @@ int weft_move_replace(const struct weft_move *chunk, uint8_t *scratch)
 static size_t copy_in(const struct weft_move *move)
 {
 	weft_move_copy(move->alias, (void *)move->va, move->len_bytes);
+	WEFT_STEP(move_copied_in);
 	return weft_move_map(move) ? 0 : move->len_bytes;
 }
 
@@ -68,6 +71,7 @@ static size_t copy_out(const struct weft_move *move)
 		weft_move_map(move); /* a failed mmap may have unmapped it */
 		return 0;
 	}
+	WEFT_STEP(move_out_mapped);
 	weft_move_copy((void *)move->va, move->alias, move->len_bytes);
 	if (move->prot != (PROT_READ | PROT_WRITE))
 		mprotect((void *)move->va, move->len_bytes, move->prot);
@@ -178,6 +182,7 @@ size_t weft_move_in(const struct weft_move *move)
 
 	if (!done)
 		return 0;
+	WEFT_STEP(move_mapped_in);
 	madvise((void *)move->va, done, MADV_DONTFORK);
 	/*
 	 * A hint without effect makes two mappings of it: mremap then refuses to grow them, which

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 /* As Linux has it (ip_local_port_range). */
 #define EPHEMERAL_FIRST 32768u
@@ -174,6 +175,7 @@ static int grow(struct weft_pool *pool, uint32_t old)
 			memcpy(pool->base + off, pool->base + spare,
 			       old * sizeof(struct weft_pool_port));
 		self->ports_off = a->ports_off = off;
+		WEFT_STEP(port_table_half);
 		self->ports = a->ports = ports;
 		ports = old;
 	}
@@ -193,7 +195,9 @@ static int take_entry(struct weft_pool *pool, const struct weft_pool_port *want,
 		if (p->flags)
 			continue;
 		*p = *want;
+		WEFT_STEP(port_written);
 		p->flags |= WEFT_PORT_BOUND;
+		WEFT_STEP(port_bound);
 		*index = i;
 		return 0;
 	}
@@ -233,6 +237,7 @@ int weft_port_listen(struct weft_pool *pool, uint32_t index)
 	err = find_clash(pool, &listening, own(pool, index));
 	if (!err)
 		*own(pool, index) = listening;
+	WEFT_STEP(port_listening);
 	unlock(a, fd);
 	return err;
 }
@@ -244,6 +249,7 @@ void weft_port_release(struct weft_pool *pool, uint32_t index)
 
 	if (lock(a, &fd))
 		return; /* the pool's file is gone, and nobody will look */
+	WEFT_STEP(port_releasing);
 	own(pool, index)->flags = 0;
 	unlock(a, fd);
 }

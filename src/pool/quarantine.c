@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 struct weft_suspect {
 	uint16_t member;
@@ -62,6 +63,7 @@ void weft_quarantine_suspect(struct weft_pool *pool, uint16_t member, uint32_t l
 	if (s) {
 		uint64_t since = atomic_load_explicit(&pool->age, memory_order_relaxed) + 1;
 
+		WEFT_STEP(quarantine_suspected);
 		q->suspect = s;
 		s[q->nsuspects] = (struct weft_suspect){ member, line, incarnation, busy, since };
 		atomic_store_explicit(&q->nsuspects, q->nsuspects + 1, memory_order_release);
@@ -82,6 +84,7 @@ void weft_pool_retire(struct weft_pool *pool, enum weft_retire what, uint64_t wh
 		return; /* the member's until it leaves */
 	*r = (struct weft_retired){ NULL, what, where, len_bytes, weft_pool_age(pool) };
 	pthread_mutex_lock(&weft_attachment(pool)->quarantine_mutex);
+	WEFT_STEP(quarantine_retiring);
 	r->next = q->retired;
 	q->retired = r;
 	atomic_fetch_add_explicit(&pool->nretired, 1, memory_order_relaxed);
@@ -145,6 +148,7 @@ void weft_pool_sweep(struct weft_pool *pool)
 	pthread_mutex_unlock(&weft_attachment(pool)->quarantine_mutex);
 	while ((r = ready)) {
 		ready = r->next;
+		WEFT_STEP(quarantine_freeing);
 		give_free(pool, r);
 		free(r);
 	}

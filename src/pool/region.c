@@ -15,6 +15,7 @@
 #include "pool/interval.h"
 #include "pool/movable.h"
 #include "pool/moved.h"
+#include "pool/step.h"
 #include "pool/vma.h"
 
 #define PAGE_DOWN(addr) ((addr) & ~(uintptr_t)(WEFT_PAGE - 1))
@@ -286,7 +287,9 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 	if (err)
 		return err;
 	region->born = self.born;
+	WEFT_STEP(region_covered);
 	move_new(walk, PAGE_UP(addr), PAGE_DOWN(end));
+	WEFT_STEP(region_moved);
 	err = region_room(region, describe(addr, end, NULL));
 	if (err) {
 		undo_cover(first, last, self.born);
@@ -353,6 +356,7 @@ void weft_region_release(struct weft_region *region)
 	int state = lock();
 
 	move_back(region);
+	WEFT_STEP(region_moved_back);
 	for (unsigned int i = 0; i < region->npieces; i++) {
 		if (region->extents[i])
 			weft_moved_drop(region->extents[i]);
@@ -409,11 +413,14 @@ static void copy_pooled(void)
 static void before_fork(void)
 {
 	self.forking_state = lock();
+	WEFT_STEP(fork_begun);
 	copy_pooled();
+	WEFT_STEP(fork_copied);
 }
 
 static void after_fork_in_parent(void)
 {
+	WEFT_STEP(fork_returned);
 	weft_fork_end();
 	unlock(self.forking_state);
 }

@@ -21,6 +21,7 @@
 
 #include "pool/fork.h"
 #include "pool/hold.h"
+#include "pool/step.h"
 
 /* The chunk that is protected now, 0 if none. It may be shorter than WEFT_HOLD_CHUNK: a fault
  * behind its end then waits for nothing, which is harmless. */
@@ -204,6 +205,7 @@ static size_t segv_in(const struct weft_move *chunk)
 	open_window(chunk->va);
 	if (!mprotect((void *)chunk->va, chunk->len_bytes, PROT_READ)) {
 		weft_move_copy(chunk->alias, (void *)chunk->va, chunk->len_bytes);
+		WEFT_STEP(segv_copied_in);
 		if (!weft_move_map(chunk))
 			moved = chunk->len_bytes;
 		else
@@ -222,6 +224,7 @@ static int segv_out(const struct weft_move *chunk, uint8_t *scratch)
 		err = -errno;
 		goto close_window;
 	}
+	WEFT_STEP(segv_held_out);
 	err = weft_move_replace(chunk, scratch);
 	if (err)
 		mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);

@@ -4,6 +4,7 @@
 
 #include "pool/internal.h"
 #include "pool/region.h"
+#include "pool/step.h"
 
 static int alloc(void *arg, size_t len_bytes, uint64_t *off, void **alias)
 {
@@ -12,6 +13,7 @@ static int alloc(void *arg, size_t len_bytes, uint64_t *off, void **alias)
 
 	if (err)
 		return err;
+	WEFT_STEP(source_allocated);
 	*alias = weft_pool_populate(&a->pool, *off, len_bytes);
 	if (*alias)
 		return 0;

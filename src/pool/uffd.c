@@ -12,6 +12,7 @@
 
 #include "pool/format.h"
 #include "pool/hold.h"
+#include "pool/step.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -91,6 +92,7 @@ static int move_in(const struct weft_move *chunk)
 		err = -errno;
 		goto let_go;
 	}
+	WEFT_STEP(uffd_taken_away);
 	weft_move_copy(chunk->alias, away, chunk->len_bytes);
 	err = weft_move_map(chunk);
 	if (!err)
@@ -127,9 +129,11 @@ static int uffd_out(const struct weft_move *chunk, uint8_t *scratch)
 
 	if (err)
 		return err;
+	WEFT_STEP(uffd_held_out);
 	/* from here on every store into the chunk waits */
 	err = ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) ? -errno :
 							   weft_move_replace(chunk, scratch);
+	WEFT_STEP(uffd_replaced);
 	let_go(chunk);
 	return err;
 }

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "pool/internal.h"
+#include "pool/step.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; elsewhere the first access pays */
@@ -30,6 +31,7 @@ static int open_chunk(struct weft_pool *pool, uint64_t chunk)
 	if (mprotect(pool->base + (chunk << WEFT_CHUNK_BITS), 1ul << WEFT_CHUNK_BITS,
 		     PROT_READ | PROT_WRITE))
 		return -errno;
+	WEFT_STEP(window_opened);
 	/* release: pairs with the acquire in weft_pool_window */
 	atomic_store_explicit(&pool->chunk_seen[chunk], 1, memory_order_release);
 	return 0;

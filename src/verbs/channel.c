@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "pool/step.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
@@ -56,12 +57,14 @@ void weft_channel_notify(struct weft_verbs_cq *cq)
 	if (!ch)
 		return;
 	pthread_mutex_lock(&ch->mutex);
+	WEFT_STEP(event_notifying);
 	if (!cq->events_waiting++) {
 		cq->next = NULL;
 		*ch->last = cq;
 		ch->last = &cq->next;
 	}
 	eventfd_write(ch->channel.fd, 1);
+	WEFT_STEP(event_notified);
 	pthread_mutex_unlock(&ch->mutex);
 }
 
@@ -99,6 +102,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
 	do {
 		if (eventfd_read(channel->fd, &one))
 			return -1;
+		WEFT_STEP(event_read);
 		found = take(weft_channel(channel));
 	} while (!found);
 	*cq = &found->cq;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "nic/complete.h"
+#include "pool/step.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -50,6 +51,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	err = -weft_cq_create(&weft_process.nic, &cq->nic, (uint32_t)cqe);
 	if (err)
 		goto free_object;
+	WEFT_STEP(verbs_cq_made);
 	err = -weft_handle_add(cq, WEFT_HANDLE_CQ);
 	if (err)
 		goto destroy_queue;
@@ -89,6 +91,7 @@ int ibv_destroy_cq(struct ibv_cq *ibcq)
 		return EBUSY;
 	weft_handle_remove(ibcq);
 	weft_cq_destroy(&cq->nic); /* no more events from here on */
+	WEFT_STEP(verbs_cq_destroyed);
 	weft_channel_leave(cq);
 	wait_acknowledged(cq);
 	count_user(ibcq->channel, -1);

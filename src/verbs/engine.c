@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "pool/step.h"
 #include "verbs/process.h"
 #include "verbs/service.h"
 
@@ -98,6 +99,7 @@ static void *run(void *unused)
 	int64_t tick = -1;
 	bool called;
 
+	WEFT_STEP(engine_started);
 	pthread_setname_np(pthread_self(), "weft-engine");
 	is_engine = true;
 	weft_pool_caller_get(pool, &caller);

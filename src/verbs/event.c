@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 
+#include "pool/step.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
@@ -54,6 +55,7 @@ void weft_async_raise(struct ibv_context *context, const struct ibv_async_event 
 	pthread_mutex_lock(&async->mutex);
 	*async->last = e;
 	async->last = &e->next;
+	WEFT_STEP(event_raised);
 	eventfd_write(async->fd, 1);
 	pthread_mutex_unlock(&async->mutex);
 }

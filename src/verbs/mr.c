@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/step.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -62,11 +63,13 @@ static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t
 	mr->mr = (struct ibv_mr){ pd->context, pd, addr, length, 0, 0, 0 };
 	mr->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
 	mr->access = access;
+	WEFT_STEP(verbs_region_acquired);
 	err = make_key(mr);
 	if (err) {
 		weft_region_release(&mr->region);
 		return err == -ENOSPC ? -ENOMEM : err; /* out of resources, says hardware */
 	}
+	WEFT_STEP(verbs_key_made);
 	mr->mr.lkey = mr->mr.rkey = mr->mr.handle = mr->nic.key;
 	weft_pd(pd)->users++;
 	return 0;
@@ -78,7 +81,9 @@ static void end(struct weft_verbs_mr *mr)
 
 	if (!quiet)
 		weft_region_quarantine(&mr->region);
+	WEFT_STEP(verbs_key_revoked);
 	weft_region_release(&mr->region);
+	WEFT_STEP(verbs_region_released);
 	weft_mr_destroy(&mr->nic, quiet);
 	weft_pd(mr->mr.pd)->users--;
 }
@@ -167,6 +172,7 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 	}
 	fresh.mr.handle = old.mr.handle;
 	*mr = fresh;
+	WEFT_STEP(verbs_region_replaced);
 	end(&old);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "pool/step.h"
 #include "verbs/gid.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
@@ -148,11 +149,13 @@ static int attach(void)
 		err = -ENOMEM;
 		goto put_pool;
 	}
+	WEFT_STEP(process_attached);
 	source = weft_pool_extent_source(p->pool);
 	err = weft_region_attach(&source);
 	if (err)
 		goto unmap_qps;
 	publish_gids(p->pool);
+	WEFT_STEP(process_addresses_told);
 	p->generation++;
 	return 0;
 unmap_qps:
@@ -182,7 +185,9 @@ void weft_process_put(void)
 	pthread_mutex_lock(&mutex);
 	if (--p->contexts == 0) {
 		weft_engine_stop();
+		WEFT_STEP(process_engine_stopped);
 		weft_region_detach();
+		WEFT_STEP(process_regions_detached);
 		p->generation++;
 		munmap(p->nic.qps, WEFT_QPS * sizeof(*p->nic.qps));
 		weft_pool_put(p->pool);

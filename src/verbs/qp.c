@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/step.h"
 #include "transport/direct/direct.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
@@ -62,6 +63,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 			      init->sq_sig_all);
 	if (err)
 		goto free_object;
+	WEFT_STEP(verbs_qp_made);
 	err = -weft_handle_add(qp, WEFT_HANDLE_QP);
 	if (err)
 		goto destroy_queues;
@@ -96,7 +98,9 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP))
 		return EINVAL;
 	weft_handle_remove(ibqp);
+	WEFT_STEP(verbs_qp_destroying);
 	weft_qp_destroy(&qp->nic);
+	WEFT_STEP(verbs_qp_destroyed);
 	wait_acknowledged(qp);
 	weft_pd(ibqp->pd)->users--;
 	weft_cq(ibqp->send_cq)->users--;
@@ -204,6 +208,7 @@ static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int 
 	merge(&merged, attr, mask);
 	nic = for_nic(&merged);
 	err = -weft_qp_modify(&qp->nic, from, to, &nic, &weft_direct, weft_caller());
+	WEFT_STEP(verbs_qp_modified);
 	if (err)
 		return err == ENOSPC ? ENOMEM : err;
 	if (to == WEFT_QPS_RESET)

@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "pool/step.h"
 #include "verbs/process.h"
 
 #define BOUNCE_BYTES  65536u
@@ -49,8 +50,10 @@ static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	ask->target = member;
 	/* release: pairs with the acquire in weft_reach_answer */
 	atomic_store_explicit(&ask->seq, seq, memory_order_release);
+	WEFT_STEP(reach_asked);
 	weft_pool_ring(pool, member, WEFT_RING_ASK);
 	err = wait_answer(pool, ask, seq, member, incarnation);
+	WEFT_STEP(reach_answer_got);
 	atomic_store_explicit(&ask->seq, seq + 1, memory_order_relaxed);
 	return err;
 }
@@ -67,6 +70,7 @@ static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller, ui
 	for (uint64_t done = 0; done < len_bytes; done += ask->len_bytes) {
 		uint8_t *bounce = pool->base + *off;
 
+		WEFT_STEP(reach_bounce_made);
 		ask->kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ;
 		ask->va = va + done;
 		ask->len_bytes = len_bytes - done < BOUNCE_BYTES ? len_bytes - done : BOUNCE_BYTES;
@@ -210,7 +214,9 @@ static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 	if (!(seq & 1) || ask->target != pool->me ||
 	    atomic_load_explicit(&ask->answered, memory_order_relaxed) == seq)
 		return;
+	WEFT_STEP(reach_answering);
 	ask->error = apply(pool, ask);
+	WEFT_STEP(reach_applied);
 	/* release: pairs with the acquire in wait_answer */
 	atomic_store_explicit(&ask->answered, seq, memory_order_release);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Carrying out the requests of a queue pair at a peer in the same pool. */
 #include "nic/place.h"
+#include "pool/step.h"
 #include "transport/direct/direct.h"
 #include "transport/direct/peer.h"
 
@@ -70,6 +71,7 @@ static enum weft_outcome execute_send(struct job job)
 
 	if (!recv)
 		return WEFT_NO_RECEIVE;
+	WEFT_STEP(direct_receive_found);
 	wr_id = recv->wr_id;
 	/* what lies behind the last byte is not looked at */
 	while (used < recv->num_sge && used < p->rq_sges && room < bytes)
@@ -129,6 +131,7 @@ HOT enum weft_outcome execute_write(struct job job)
 	err = place(job, &to, job.here->span);
 	if (err)
 		return unreachable_memory(job, err);
+	WEFT_STEP(direct_written);
 	if (recv)
 		weft_peer_complete(job.qp, job.peer, job.wqe, recv->wr_id, (uint32_t)bytes,
 				   WEFT_WC_SUCCESS, job.caller->thread);
@@ -173,6 +176,7 @@ HOT enum weft_outcome execute_atomic(struct job job)
 				wqe->opcode == WEFT_OP_FETCH_ADD, wqe->compare_add, wqe->swap, &old);
 	if (err)
 		return unreachable_memory(job, err);
+	WEFT_STEP(direct_atomic_done);
 	weft_span_private(&result, &old, 8);
 	place(job, job.here->span, &result);
 	job.caller->line->counters.ops_atomic++;
@@ -261,6 +265,7 @@ HOT uint64_t begin(struct weft_caller *caller, uint16_t member)
 	uint64_t next = atomic_load_explicit(&caller->line->busy, memory_order_relaxed) + (1 << 16);
 
 	atomic_store_explicit(&caller->line->busy, next + member + 1, memory_order_relaxed);
+	WEFT_STEP(direct_busy);
 	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
 	atomic_signal_fence(memory_order_seq_cst);
 	return next;
@@ -291,6 +296,7 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 		outcome = carry_out(job);
 	else
 		outcome = without_peer(job);
+	WEFT_STEP(direct_done);
 	end(caller, next);
 	return outcome;
 }

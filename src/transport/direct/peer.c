@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/place.h"
 #include "transport/direct/peer.h"
+#include "pool/step.h"
 
 static bool has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16])
 {
@@ -84,6 +85,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	if (!map_receives(pool, p, rq_off, rq_size, rq_stride) || !map_ring(pool, p, ring_off))
 		return false;
 	resume_receives(qp, p);
+	WEFT_STEP(peer_read);
 	p->conn = conn;
 	return true;
 }
@@ -130,15 +132,19 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 	uint32_t armed;
 
 	atomic_store_explicit(&qp->slot->rq_taken, ++p->taken, memory_order_relaxed);
+	WEFT_STEP(peer_receive_taken);
 	own = weft_lock(qp->nic, lock, thread);
 	position = atomic_load_explicit(&p->ring->produced, memory_order_relaxed);
 	cqe = &p->ring->cqe[position & p->ring_mask];
 	fill(cqe, qp, p, wqe, wr_id, bytes, status);
+	WEFT_STEP(peer_entry_written);
 	/* release: pairs with the acquire of the poller; the bytes are there before it */
 	atomic_store_explicit(&cqe->lap, (uint32_t)(position >> p->ring_bits) + 1,
 			      memory_order_release);
+	WEFT_STEP(peer_completed);
 	atomic_store_explicit(&p->ring->produced, position + 1, memory_order_relaxed);
 	weft_unlock(lock, own);
+	WEFT_STEP(peer_counted);
 	/* the barrier of who arms stands in for ours (weft_cq_arm) */
 	atomic_signal_fence(memory_order_seq_cst);
 	armed = atomic_load_explicit(&p->ring->armed, memory_order_relaxed);
@@ -150,7 +156,9 @@ void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event)
 {
 	qp->slot->fault_code = event;
 	qp->slot->fault_qpn = qp->attr.dest_qpn;
+	WEFT_STEP(peer_fault_written);
 	/* release: pairs with the acquire in fault (direct.c) */
 	atomic_store_explicit(&qp->slot->fault_conn, p->conn, memory_order_release);
+	WEFT_STEP(peer_blamed);
 	weft_pool_ring(qp->nic->pool, p->owner, WEFT_RING_FAULT);
 }
