@@ -28,13 +28,27 @@ static enum weft_outcome fail_here(struct job job, enum weft_wc_status status)
 	return WEFT_FAILED;
 }
 
+/* Keys end with their owner, too, just after its queue pairs: what is wrong then is that nobody is
+ * there. */
+static bool is_gone(const struct peer *p)
+{
+	/* pairs with the release in end_mrs (lease.c) */
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(&p->slot->conn, memory_order_relaxed) != p->conn;
+}
+
 /* As a NAK does: both sides are in error. */
-static enum weft_outcome fail_there(struct job job, enum weft_event event,
-				    enum weft_wc_status status)
+static enum weft_outcome blame(struct job job, enum weft_event event, enum weft_wc_status status)
 {
 	weft_peer_blame(job.qp, job.peer, event);
 	*job.status = status;
 	return WEFT_FAILED;
+}
+
+static enum weft_outcome fail_there(struct job job, enum weft_event event,
+				    enum weft_wc_status status)
+{
+	return is_gone(job.peer) ? WEFT_NO_ANSWER : blame(job, event, status);
 }
 
 static enum weft_outcome unreachable_memory(struct job job, int err)
@@ -54,9 +68,11 @@ HOT int place(struct job job, const struct weft_span *to, const struct weft_span
 static enum weft_outcome bad_receive(struct job job, uint64_t wr_id, enum weft_wc_status theirs,
 				     enum weft_event event, enum weft_wc_status ours)
 {
+	if (is_gone(job.peer))
+		return WEFT_NO_ANSWER;
 	weft_peer_complete(job.qp, job.peer, job.wqe, wr_id, 0, theirs,
 			   job.caller->thread);
-	return fail_there(job, event, ours);
+	return blame(job, event, ours);
 }
 
 static enum weft_outcome execute_send(struct job job)
