@@ -100,17 +100,13 @@ static bool copy(struct weft_pool *pool, const struct weft_pool_box *box, uint64
 	return atomic_load_explicit(&slip->seq, memory_order_relaxed) == n + 1;
 }
 
-static bool take_from(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
-		      uint8_t bytes[WEFT_DATAGRAM_BYTES])
+static bool look_into(struct weft_pool *pool, const struct weft_pool_box *box, uint16_t member,
+		      uint64_t incarnation, uint8_t bytes[WEFT_DATAGRAM_BYTES])
 {
-	struct weft_pool_member *m = weft_pool_member(pool, member);
 	_Atomic uint64_t *taken = &pool->self->taken[member];
 	uint64_t n = atomic_load_explicit(taken, memory_order_relaxed), posted, first;
-	const struct weft_pool_box *box = box_of(pool, m);
 	bool found = false;
 
-	if (!box)
-		return false;
 	posted = atomic_load_explicit(&box->posted, memory_order_acquire);
 	first = incarnation << 32;
 	if (posted - first > WEFT_BOX_SLOTS)
@@ -122,8 +118,30 @@ static bool take_from(struct weft_pool *pool, uint16_t member, uint64_t incarnat
 	WEFT_STEP(box_taken);
 	/* release: pairs with the acquire in waits */
 	atomic_store_explicit(taken, n, memory_order_release);
-	/* its memory may have been given back and used again meanwhile */
-	return found && incarnation_of(m) == incarnation;
+	return found;
+}
+
+static bool take_from(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+		      uint8_t bytes[WEFT_DATAGRAM_BYTES])
+{
+	const struct weft_pool_member *m = weft_pool_member(pool, member);
+	const struct weft_pool_box *box;
+	bool found;
+
+	weft_pool_visit(pool, member);
+	box = box_of(pool, m);
+	/* who has the number by now has a box of his own */
+	found = box && incarnation_of(m) == incarnation &&
+		look_into(pool, box, member, incarnation, bytes);
+	weft_pool_depart(pool);
+	return found;
+}
+
+static bool has_box(struct weft_pool *pool, uint16_t member)
+{
+	const struct weft_pool_member *m = weft_pool_member(pool, member);
+
+	return m && atomic_load_explicit(&m->box_off, memory_order_relaxed);
 }
 
 bool weft_box_take(struct weft_pool *pool, struct weft_address *from,
@@ -135,7 +153,7 @@ bool weft_box_take(struct weft_pool *pool, struct weft_address *from,
 	for (; *scan < high; ++*scan) {
 		uint64_t incarnation = incarnation_of(weft_pool_member(pool, *scan));
 
-		if (incarnation && take_from(pool, *scan, incarnation, bytes)) {
+		if (incarnation && has_box(pool, *scan) && take_from(pool, *scan, incarnation, bytes)) {
 			*from = (struct weft_address){ *scan, incarnation };
 			return true;
 		}

@@ -64,6 +64,8 @@ struct weft_attachment {
 	uint64_t lines_used;
 	struct weft_own_box box; /* guarded by who posts and takes */
 	pthread_mutex_t shared_line;
+	pthread_mutex_t visit_mutex; /* guards the next; nothing is taken under it but the two above */
+	struct weft_caller visitor;
 	/* as published; guarded by the file lock */
 	uint64_t ports_off;
 	uint32_t ports;

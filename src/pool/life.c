@@ -87,15 +87,29 @@ static void forget(struct weft_pool *pool, uint16_t member)
 	WEFT_STEP(life_forgotten);
 }
 
+/* From now on visitors find nothing in its segments. */
+static void end_visits(struct weft_pool_member *m)
+{
+	atomic_store_explicit(&m->box_off, 0, memory_order_relaxed);
+	m->ports = 0;
+	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
+		atomic_fetch_and_explicit(&m->ask[i].seq, ~1ull, memory_order_relaxed);
+}
+
 /* Rights end first, then whoever was executing there finishes, then the memory goes. False: one is
  * stopped in the middle, and nothing has gone. */
 static bool give_back(struct weft_attachment *a, uint64_t word, int64_t patience_ns)
 {
+	uint16_t member = (uint16_t)((word & 0xffff) - 1);
+	struct weft_pool_member *m = weft_pool_member(&a->pool, member);
+
 	WEFT_STEP(life_giving_back);
+	if (m && atomic_load_explicit(&m->incarnation, memory_order_relaxed) == word >> 16)
+		end_visits(m);
 	weft_lease_end_rights(&a->pool, word);
 	WEFT_STEP(life_rights_ended);
 	weft_pool_barrier(&a->pool);
-	if (weft_bell_wait_idle(&a->pool, (uint16_t)((word & 0xffff) - 1), patience_ns))
+	if (weft_bell_wait_idle(&a->pool, member, patience_ns))
 		return false;
 	WEFT_STEP(life_idle);
 	return !weft_lease_give_back(a, word);

@@ -108,6 +108,7 @@ static void init_mutexes(struct weft_attachment *a)
 	pthread_mutex_init(&a->mutex, &attr);
 	pthread_mutexattr_destroy(&attr);
 	pthread_mutex_init(&a->shared_line, NULL);
+	pthread_mutex_init(&a->visit_mutex, NULL);
 	pthread_mutex_init(&a->fd_mutex, NULL);
 	pthread_mutex_init(&a->quarantine_mutex, NULL);
 }

@@ -147,6 +147,14 @@ void weft_pool_sweep(struct weft_pool *pool);
 /* The first half alone: every thread of every member has seen our stores, and we theirs. */
 void weft_pool_barrier(struct weft_pool *pool);
 
+/*
+ * Between these two what that member keeps in segments (its box, its ports, what it asks for) is not
+ * given back: unless it has been before, which shows in its page, to be read in between. Take mutexes;
+ * nothing may be waited for in between.
+ */
+void weft_pool_visit(struct weft_pool *pool, uint16_t member);
+void weft_pool_depart(struct weft_pool *pool);
+
 /* A member's page, mapped; NULL if that number was never used. */
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t member);
 

@@ -64,24 +64,41 @@ struct walk {
 	uint32_t index; /* of the next */
 	struct weft_pool_member *m;
 	uint64_t incarnation;
-	struct weft_pool_port *ports; /* so many */
+	struct weft_pool_port *ports; /* so many, of a member who is visited; else NULL */
 	uint32_t count;
 };
 
+static void visit(struct walk *w)
+{
+	w->incarnation = atomic_load_explicit(&w->m->incarnation, memory_order_acquire);
+	if (!w->incarnation || !w->m->ports)
+		return;
+	weft_pool_visit(w->pool, w->member);
+	w->index = 0;
+	w->count = w->m->ports;
+	if (w->count)
+		w->ports = weft_pool_window(w->pool, w->m->ports_off, w->count * sizeof(*w->ports));
+	if (!w->ports)
+		weft_pool_depart(w->pool);
+}
+
+/* For whoever does not walk to the end. */
+static void end_walk(struct walk *w)
+{
+	if (w->ports)
+		weft_pool_depart(w->pool);
+	w->ports = NULL;
+}
+
 static bool next_member(struct walk *w)
 {
+	end_walk(w);
 	for (w->member = w->m ? w->member + 1 : 0; w->member < weft_members_high(w->pool);
 	     w->member++) {
 		w->m = weft_pool_member(w->pool, w->member);
 		if (!w->m)
 			return false;
-		w->incarnation = atomic_load_explicit(&w->m->incarnation, memory_order_acquire);
-		w->index = 0;
-		w->ports = NULL;
-		w->count = w->m->ports;
-		if (w->incarnation && w->count)
-			w->ports = weft_pool_window(w->pool, w->m->ports_off,
-						    w->count * sizeof(*w->ports));
+		visit(w);
 		if (w->ports)
 			return true;
 	}
@@ -123,17 +140,18 @@ static int find_clash(struct weft_pool *pool, const struct weft_pool_port *want,
 	struct walk w = { .pool = pool };
 	const struct weft_pool_port *p;
 
-	while ((p = next_port(&w))) {
-		int err;
+	int err = 0;
 
+	while (!err && (p = next_port(&w))) {
 		if (p == self || p->port != want->port || p->space != want->space ||
 		    w.m->net_ns != pool->self->net_ns)
 			continue;
 		err = clash(p, want);
-		if (err && weft_pool_alive(pool, w.member, w.incarnation))
-			return err;
+		if (err && !weft_pool_alive(pool, w.member, w.incarnation))
+			err = 0;
 	}
-	return 0;
+	end_walk(&w);
+	return err;
 }
 
 static int find_ephemeral(struct weft_pool *pool, struct weft_pool_port *want)

@@ -206,13 +206,23 @@ static int apply(struct weft_pool *pool, struct weft_pool_ask *ask)
 	return -EINVAL;
 }
 
-static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
+/* The number of what it asks us for; 0: nothing. */
+static uint64_t asked(const struct weft_pool *pool, const struct weft_pool_ask *ask)
 {
 	/* acquire: pairs with the release in ask_engine */
 	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_acquire);
 
-	if (!(seq & 1) || ask->target != pool->me ||
-	    atomic_load_explicit(&ask->answered, memory_order_relaxed) == seq)
+	return seq & 1 && ask->target == pool->me &&
+			       atomic_load_explicit(&ask->answered, memory_order_relaxed) != seq ?
+		       seq :
+		       0;
+}
+
+static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
+{
+	uint64_t seq = asked(pool, ask);
+
+	if (!seq)
 		return;
 	WEFT_STEP(reach_answering);
 	ask->error = apply(pool, ask);
@@ -231,6 +241,11 @@ void weft_reach_answer(struct weft_pool *pool)
 		if (!atomic_load_explicit(&m->incarnation, memory_order_relaxed))
 			continue;
 		for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
-			answer(pool, &m->ask[k]);
+			if (asked(pool, &m->ask[k])) {
+				/* who dies now is not buried before we have done with his memory */
+				weft_pool_visit(pool, i);
+				answer(pool, &m->ask[k]);
+				weft_pool_depart(pool);
+			}
 	}
 }

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Visits: looking at memory of another member outside the execution of a request. A line of this
+ * process names him meanwhile, so that whoever gives back what he had waits for us, as revokers do.
+ */
+#include "pool/internal.h"
+#include "pool/step.h"
+
+void weft_pool_visit(struct weft_pool *pool, uint16_t member)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	_Atomic uint64_t *busy;
+
+	pthread_mutex_lock(&a->visit_mutex);
+	if (!a->visitor.line)
+		weft_pool_caller_get(pool, &a->visitor);
+	if (a->visitor.shared)
+		weft_pool_share_lock(pool);
+	busy = &a->visitor.line->busy;
+	/* the line is idle: its low 16 bits are 0 */
+	atomic_fetch_add_explicit(busy, (1 << 16) + member + 1, memory_order_relaxed);
+	/* the barrier of who gives back stands in for ours (life.c) */
+	atomic_signal_fence(memory_order_seq_cst);
+	WEFT_STEP(visit_begun);
+}
+
+void weft_pool_depart(struct weft_pool *pool)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	_Atomic uint64_t *busy = &a->visitor.line->busy;
+	uint64_t now = atomic_load_explicit(busy, memory_order_relaxed);
+
+	WEFT_STEP(visit_ending);
+	/* release: pairs with the acquire in wait_line (bell.c) */
+	atomic_store_explicit(busy, now & ~0xffffull, memory_order_release);
+	if (a->visitor.shared)
+		weft_pool_share_unlock(pool);
+	pthread_mutex_unlock(&a->visit_mutex);
+}
