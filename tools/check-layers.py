@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Checks what the tree promises about its shape: includes go down the layers only, files and
-functions stay small, every file names its licence, nothing orders memory with volatile, and no path
-of somebody's machine is written down. Prints each offence as file:line: what; exits 1 if any."""
+functions stay small, every file names its licence, nothing orders memory with volatile, one file
+reads the clock, and no path of somebody's machine is written down. Prints each offence as file:line:
+what; exits 1 if any."""
 import argparse
 import os
 import re
@@ -23,6 +24,10 @@ API = {'verbs', 'cm', 'cli', 'shim', 'stream', 'gpu', 'daemon'}
 BELOW.update({api: {'transport', 'nic', 'pool'} for api in API})
 # Headers that an api lends to its neighbours: (includer's folder, header).
 LENT = {('shim', 'verbs/gid.h'), ('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h')}
+
+# The one file that reads a clock, and what that looks like.
+CLOCK = Path('src/pool/clock.c')
+CLOCKS = r'\b(clock_gettime|clock|gettimeofday|time|timerfd_create)\s*\('
 
 CODE = {'.c', '.h'}
 LICENSED = CODE | {'.py', '.sh', '.build', '.map', '.ini'}
@@ -75,6 +80,13 @@ def check_volatile(code):
             yield number, 'volatile orders nothing: use C11 atomics'
 
 
+def check_clock(path, code):
+    """Tests replace the one clock; the programs of src/cli have their own."""
+    for number, line in enumerate(code, 1):
+        if path != CLOCK and path.parts[1] != 'cli' and re.search(CLOCKS, line):
+            yield number, f'reads a clock: {CLOCK.name} does'
+
+
 def check_file(root, path):
     """Yields (line, offence) for one file, path relative to root."""
     try:
@@ -97,6 +109,7 @@ def check_file(root, path):
         yield from check_functions(code)
         if path.parts[0] == 'src':
             yield from check_volatile(code)
+            yield from check_clock(path, code)
             if len(path.parts) > 2:
                 yield from check_includes(path, code)
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cm/agent.h"
@@ -23,10 +22,7 @@ int weft_cm_result(int err)
 
 uint64_t weft_cm_now_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return weft_cm.service->now_ns();
 }
 
 uint32_t weft_cm_random(void)
@@ -34,7 +30,7 @@ uint32_t weft_cm_random(void)
 	uint32_t value = 0;
 
 	if (getrandom(&value, sizeof(value), GRND_NONBLOCK) != sizeof(value))
-		value = (uint32_t)weft_cm_now_ns();
+		value = (uint32_t)getpid();
 	return value;
 }
 

@@ -12,10 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "pool/clock.h"
 #include "pool/internal.h"
 #include "pool/step.h"
 
-#define PATIENCE_NS 1000000000ll
+#define PATIENCE_NS 1000000000ull
 #define SPINS	    256u
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -77,14 +78,6 @@ bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason)
 	return true;
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
 /* Does a line of `holder` name `member`? Our own threads always count: whatever peer they work at,
  * they also read and fill memory of ours. */
 static bool concerns(uint64_t busy, uint16_t member, uint16_t holder)
@@ -95,7 +88,7 @@ static bool concerns(uint64_t busy, uint16_t member, uint16_t holder)
 struct wait {
 	struct weft_pool *pool;
 	uint16_t member;
-	int64_t deadline_ns;
+	uint64_t deadline_ns;
 	bool judge; /* who does not end is a suspect, unless `made` was after he stopped */
 	uint64_t made;
 };
@@ -120,7 +113,7 @@ static int wait_line(const struct wait *w, uint16_t holder, uint64_t incarnation
 			continue;
 		if (!weft_pool_alive(w->pool, holder, incarnation))
 			return 0;
-		if (now_ns() > w->deadline_ns)
+		if (weft_clock_now_ns() > w->deadline_ns)
 			break;
 		sched_yield();
 	}
@@ -151,10 +144,12 @@ static int wait_all(const struct wait *w)
 	return err;
 }
 
-int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns)
+int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeout_ns)
 {
 	return wait_all(&(struct wait){
-		.pool = pool, .member = member, .deadline_ns = now_ns() + timeout_ns });
+		.pool = pool,
+		.member = member,
+		.deadline_ns = weft_clock_now_ns() + timeout_ns });
 }
 
 int weft_pool_quiesce(struct weft_pool *pool, uint64_t made)
@@ -163,7 +158,7 @@ int weft_pool_quiesce(struct weft_pool *pool, uint64_t made)
 	WEFT_STEP(bell_quiescing);
 	return wait_all(&(struct wait){ .pool = pool,
 					.member = pool->me,
-					.deadline_ns = now_ns() + PATIENCE_NS,
+					.deadline_ns = weft_clock_now_ns() + PATIENCE_NS,
 					.judge = true,
 					.made = made });
 }

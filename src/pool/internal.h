@@ -130,7 +130,7 @@ int weft_window_make(struct weft_pool *pool, int fd);
 int weft_member_join(struct weft_attachment *a, int life);
 /* bell.c: waits until nobody alive executes at `member`: for one that is not us, its own lines do
  * not count. -ETIMEDOUT. */
-int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, int64_t timeout_ns);
+int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeout_ns);
 
 /* quarantine.c: is that line, with that word, known to be stopped? -ENOENT; 0, but what was made at
  * that age is out of its reach; -ETIMEDOUT. */

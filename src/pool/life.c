@@ -98,7 +98,7 @@ static void end_visits(struct weft_pool_member *m)
 
 /* Rights end first, then whoever was executing there finishes, then the memory goes. False: one is
  * stopped in the middle, and nothing has gone. */
-static bool give_back(struct weft_attachment *a, uint64_t word, int64_t patience_ns)
+static bool give_back(struct weft_attachment *a, uint64_t word, uint64_t patience_ns)
 {
 	uint16_t member = (uint16_t)((word & 0xffff) - 1);
 	struct weft_pool_member *m = weft_pool_member(&a->pool, member);

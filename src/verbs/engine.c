@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "pool/clock.h"
 #include "pool/step.h"
 #include "verbs/process.h"
 #include "verbs/service.h"
@@ -35,7 +36,7 @@ static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int 
 			return -1;
 		return tick;
 	}
-	due = weft_nic_progress(&weft_process.nic, caller, weft_now_ns());
+	due = weft_nic_progress(&weft_process.nic, caller, weft_clock_now_ns());
 	if (*idle || tick < 0)
 		tick = TICK_LEAST_NS;
 	*idle = 0;
@@ -52,7 +53,7 @@ static uint64_t serve(uint64_t due_ns, bool called)
 
 	if (!c || (due_ns == UINT64_MAX && !called))
 		return due_ns;
-	now_ns = weft_now_ns();
+	now_ns = weft_clock_now_ns();
 	return called || now_ns >= due_ns ? c->run(now_ns) : due_ns;
 }
 
@@ -69,7 +70,7 @@ static uint64_t watch(uint64_t *watched_ns)
 	due_ns = *watched_ns + (atomic_load_explicit(&nic->nwaiting, memory_order_relaxed) ?
 					WATCH_WAITING_NS :
 					WATCH_NS);
-	now_ns = weft_now_ns();
+	now_ns = weft_clock_now_ns();
 	if (now_ns < due_ns)
 		return due_ns;
 	weft_pool_watch(weft_process.pool);
@@ -79,7 +80,7 @@ static uint64_t watch(uint64_t *watched_ns)
 
 static int64_t sooner(int64_t tick, uint64_t due_ns)
 {
-	uint64_t now_ns = due_ns == UINT64_MAX ? 0 : weft_now_ns();
+	uint64_t now_ns = due_ns == UINT64_MAX ? 0 : weft_clock_now_ns();
 	uint64_t left = due_ns > now_ns ? due_ns - now_ns : 0;
 
 	if (due_ns == UINT64_MAX || (tick >= 0 && (uint64_t)tick <= left))
@@ -93,7 +94,7 @@ static void *run(void *unused)
 	struct weft_caller caller; /* not the thread's own: that one is given back under a lock that
 				    * whoever waits for us to end holds */
 	uint64_t client_due_ns = UINT64_MAX;
-	uint64_t watched_ns = weft_now_ns();
+	uint64_t watched_ns = weft_clock_now_ns();
 	uint64_t due_ns;
 	unsigned int idle = 0;
 	int64_t tick = -1;

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+#include "pool/clock.h"
 #include "verbs/process.h"
 
 #define GAP_NS 200000u /* between two looks of a thread that spins, only when it did not run */
@@ -28,7 +29,7 @@ static bool was_preempted(struct weft_idle *idle)
 void weft_idle_look(void)
 {
 	struct weft_idle *idle = &weft_thread.idle;
-	uint64_t now_ns = weft_now_ns();
+	uint64_t now_ns = weft_clock_now_ns();
 
 	/* a program that sleeps between its polls has gaps, too, but was not preempted */
 	if (now_ns - idle->looked_ns > GAP_NS && was_preempted(idle))
@@ -36,7 +37,7 @@ void weft_idle_look(void)
 	if (idle->yields) {
 		idle->yields--;
 		sched_yield();
-		now_ns = weft_now_ns();
+		now_ns = weft_clock_now_ns();
 	}
 	idle->looked_ns = now_ns;
 	idle->polls_left = idle->yields ? POLLS_CROWDED : POLLS_ALONE;

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "pool/step.h"
@@ -22,14 +21,6 @@ _Thread_local struct weft_place_holder weft_thread;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards attaching and detaching */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
-
-uint64_t weft_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- Threads ---- */
 

@@ -54,8 +54,6 @@ static inline struct weft_caller *weft_caller(void)
 	return weft_thread_enter();
 }
 
-uint64_t weft_now_ns(void);
-
 /* engine.c: the thread that works while the program does not. Started once, at the first need. */
 int weft_engine_start(void);
 void weft_engine_stop(void);

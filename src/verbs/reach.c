@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "pool/clock.h"
 #include "pool/step.h"
 #include "verbs/process.h"
 
@@ -22,7 +23,7 @@
 static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t seq,
 		       uint16_t member, uint64_t incarnation)
 {
-	uint64_t deadline_ns = weft_now_ns() + PATIENCE_NS;
+	uint64_t deadline_ns = weft_clock_now_ns() + PATIENCE_NS;
 
 	for (unsigned int spins = 1;; spins++) {
 		/* acquire: pairs with the release in answer() */
@@ -34,7 +35,7 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 		sched_yield();
 		if (spins % 4096 == 0 && !weft_pool_alive(pool, member, incarnation))
 			return -ESRCH;
-		if (weft_now_ns() > deadline_ns)
+		if (weft_clock_now_ns() > deadline_ns)
 			return -ETIMEDOUT;
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "verbs/service.h"
 
+#include "pool/clock.h"
 #include "verbs/process.h"
 
 static int start(const struct weft_service_client *client, struct weft_pool **pool)
@@ -20,6 +21,7 @@ const struct weft_service weft_service = {
 	.magic = WEFT_SERVICE_MAGIC,
 	.start = start,
 	.kick = kick,
+	.now_ns = weft_clock_now_ns,
 	.post = weft_box_post,
 	.take = weft_box_take,
 	.alive = weft_pool_alive,

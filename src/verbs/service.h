@@ -13,13 +13,13 @@
 #include "pool/port.h"
 
 /* Grows with each change, so that libraries of two builds do not meet. */
-#define WEFT_SERVICE_MAGIC 0x0001534354464557ull /* "WEFTCS", 1 */
+#define WEFT_SERVICE_MAGIC 0x0002534354464557ull /* "WEFTCS", 2 */
 
 struct weft_service_client {
 	/*
 	 * The engine thread calls it, no lock held, when a datagram may have come, when it was
 	 * kicked, and when the time is there that the last call returned. Returns when to be
-	 * called next, by CLOCK_MONOTONIC; UINT64_MAX: never.
+	 * called next, by that clock; UINT64_MAX: never.
 	 */
 	uint64_t (*run)(uint64_t now_ns);
 };
@@ -31,7 +31,8 @@ struct weft_service {
 	int (*start)(const struct weft_service_client *client, struct weft_pool **pool);
 	/* The engine should call the client soon. */
 	void (*kick)(void);
-	/* As their namesakes of the pool (box.h, port.h, pool.h). */
+	/* As their namesakes of the pool (clock.h, box.h, port.h, pool.h). */
+	uint64_t (*now_ns)(void);
 	int (*post)(struct weft_pool *pool, struct weft_address to,
 		    const uint8_t bytes[WEFT_DATAGRAM_BYTES], uint64_t now_ns);
 	bool (*take)(struct weft_pool *pool, struct weft_address *from,
