@@ -51,7 +51,7 @@ SECTIONS = {
         ('protection domains, completion queues, channels; every bad argument', r'verbs-objects'),
         ('memory regions and their rights', r'verbs-mr'),
         ('RC queue pairs: every state and attribute mask', r'verbs-(qp|modify)'),
-        ('posting: queue limits, bad requests; receivers that are not ready', r'verbs-(post|wait)'),
+        ('posting: queue limits, bad requests; receivers that are not ready', r'verbs-(post|wait|timers)'),
         ('SEND, WRITE (also with immediate), READ, atomics, inline, lists: each byte compared',
          r'verbs-data'),
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'events/'),
