@@ -36,7 +36,8 @@ struct order {
 
 struct report {
 	int error, done;
-	unsigned int n; /* of wc or async */
+	struct ibv_qp_cap cap; /* of a queue pair that was made */
+	unsigned int n;	       /* of wc or async */
 	struct ibv_wc wc[POLLS];
 	struct async async[64];
 	unsigned int cq_events[CQS];

@@ -65,7 +65,7 @@ static int reg_mr(struct worker *w, const struct step *s)
 	return 0;
 }
 
-static int create_qp(struct worker *w, const struct step *s)
+static int create_qp(struct worker *w, const struct step *s, struct ibv_qp_cap *granted)
 {
 	struct ibv_qp_init_attr init = {.send_cq = w->cq[s->qp.send_cq],
 					.recv_cq = w->cq[s->qp.recv_cq],
@@ -82,6 +82,7 @@ static int create_qp(struct worker *w, const struct step *s)
 	if (!qp)
 		return errno;
 	w->board->qpn[w->me][s->slot] = qp->qp_num;
+	*granted = init.cap;
 	return 0;
 }
 
@@ -290,7 +291,7 @@ static void object_call(struct worker *w, const struct step *s, struct report *r
 		r->error = destroy_cq(w, s);
 		break;
 	case CREATE_QP:
-		r->error = create_qp(w, s);
+		r->error = create_qp(w, s, &r->cap);
 		break;
 	case MODIFY_QP:
 		r->error = modify_qp(w, s);

@@ -181,6 +181,9 @@ static bool same_answer(struct play *p, const struct step *s, const struct answe
 		if (r->done != a->done)
 			return differ(p, "%d requests posted, should be %d", r->done, a->done);
 		return true;
+	case CREATE_QP:
+		return a->error || model_grant(&p->m, s, &r->cap) ||
+		       differ(p, "create_qp grants too little, or too much");
 	case POLL_CQ:
 		return same_completions(p, s, a->done, r);
 	case GET_CQ_EVENTS:

@@ -177,10 +177,10 @@ static void some_inline(struct generator *g, const struct qp *qp, struct step_se
 	for (int k = 0; k < s->num_sge; k++) {
 		s->sge[k].length = left ? below(g, left + 1) : 0;
 		left -= s->sge[k].length;
-		s->sge[k].at = below(g, ARENA_BYTES - INLINE_BYTES);
+		s->sge[k].at = below(g, ARENA_BYTES - INLINE_ROOM);
 	}
 	if (s->num_sge && chance(g, 4))
-		s->sge[0].length = INLINE_BYTES + 1; /* too long */
+		s->sge[0].length = qp->cap.max_inline_data + 1; /* too long */
 }
 
 static uint64_t some_bytes(struct generator *g, struct model *m, const struct qp *qp,

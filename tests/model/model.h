@@ -44,7 +44,7 @@ struct request {
 	uint8_t num_sge;
 	struct sge sge[SGES], remote;
 	uint64_t compare_add, swap;
-	uint8_t bytes[INLINE_BYTES];
+	uint8_t bytes[INLINE_ROOM];
 };
 
 /* A queue of requests: positions below `done` are carried out, below `free` may be used anew. */
@@ -125,6 +125,10 @@ void model_init(struct model *m, int processes, uint8_t (*memory)[ARENA_BYTES]);
 bool model_possible(struct model *m, const struct step *s);
 /* A possible step. POLL_CQ and the GETs take nothing away: see below. */
 struct answer model_apply(struct model *m, const struct step *s);
+
+/* A queue pair was made with so much, at least what was wanted. False: with less, or with more than
+ * the model holds. */
+bool model_grant(struct model *m, const struct step *create, const struct ibv_qp_cap *cap);
 
 /* The oldest completion of its queue with that wr_id, which is taken away; false: there is none. */
 bool model_poll(struct model *m, struct name cq, uint64_t wr_id, struct completion *completion);

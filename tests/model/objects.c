@@ -83,6 +83,18 @@ static int create_qp(struct model *m, struct process *p, const struct step *s)
 	return 0;
 }
 
+bool model_grant(struct model *m, const struct step *create, const struct ibv_qp_cap *cap)
+{
+	const struct ibv_qp_cap *want = &create->qp.cap;
+
+	m->process[create->process].qp[create->slot].cap = *cap;
+	return cap->max_send_wr >= want->max_send_wr && cap->max_send_wr <= DEPTH &&
+	       cap->max_recv_wr >= want->max_recv_wr && cap->max_recv_wr <= DEPTH &&
+	       cap->max_send_sge >= want->max_send_sge && cap->max_send_sge < SGES &&
+	       cap->max_recv_sge >= want->max_recv_sge && cap->max_recv_sge < SGES &&
+	       cap->max_inline_data >= want->max_inline_data && cap->max_inline_data < INLINE_ROOM;
+}
+
 /* Its completions and its events go with it. */
 static int destroy_qp(struct model *m, struct qp *qp)
 {

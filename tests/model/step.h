@@ -22,7 +22,8 @@
 
 #define DEPTH	     8 /* of the deepest queue */
 #define SGES	     4 /* one more than a queue pair ever takes */
-#define INLINE_BYTES 64
+#define INLINE_BYTES 64 /* wanted */
+#define INLINE_ROOM  256 /* granted */
 #define BATCH	     3 /* requests in one call */
 #define POLLS	     32
 
