@@ -31,7 +31,7 @@ struct message {
 
 static struct {
 	struct end_address address[MOST][MOST]; /* [of][for] */
-	_Atomic int arrived[2];
+	_Atomic int arrived[3];
 } *shared;
 
 struct member {
@@ -117,6 +117,7 @@ static void join(struct member *m)
 	for (int peer = 0; peer < m->n; peer++)
 		if (peer != m->me)
 			end_connect_qp(m->qp[peer], &shared->address[peer][m->me]);
+	barrier(1, m->n); /* who is not connected yet does not answer, for half a second at most */
 }
 
 static void work(struct member *m)
@@ -144,7 +145,7 @@ static void work(struct member *m)
 			}
 		}
 	}
-	barrier(1, m->n); /* nobody leaves while others still send */
+	barrier(2, m->n); /* nobody leaves while others still send */
 	for (int peer = 0; peer < m->n; peer++)
 		if (peer != m->me)
 			end_require(!ibv_destroy_qp(m->qp[peer]), "ibv_destroy_qp");
