@@ -126,7 +126,10 @@ static int attach(void)
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	err = weft_pool_get(NULL, &p->pool, where, &why);
 	if (err) {
-		fprintf(stderr, "weft: %s: %s: %s (weft doctor says more)\n", where, why, strerror(-err));
+		bool told = err == -EPROTO; /* errno's text would only confuse */
+
+		fprintf(stderr, "weft: %s: %s%s%s (weft doctor says more)\n", where, why,
+			told ? "" : ": ", told ? "" : strerror(-err));
 		return err;
 	}
 	p->pool->meanwhile = weft_engine_meanwhile;
