@@ -23,7 +23,12 @@ def test_exit_status(delivery):
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGHUP])
 def test_signal_reaches_the_program_and_is_its_death(delivery, number):
-    with delivery.start('sh', '-c', 'echo up; exec sleep 60', stdout=subprocess.PIPE) as run:
+    def no_longer_ignored():  # as nohup and a shell's background leave it
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+
+    with delivery.start('sh', '-c', 'echo up; exec sleep 60', stdout=subprocess.PIPE,
+                        preexec_fn=no_longer_ignored) as run:
         assert run.stdout.readline() == b'up\n'
         run.send_signal(number)
         assert run.wait(10) == -number
@@ -205,6 +210,14 @@ def test_pool(delivery):
     assert pool_of(delivery, '--pool=here') == f'{delivery.folder}/here'
     assert pool_of(delivery) == ''
     assert pool_of(delivery, env={**delivery.env, 'WEFT_POOL': '/kept'}) == '/kept'
+
+
+def test_pool_that_is_none_is_named_once(delivery):
+    none = delivery.folder / 'none'
+    none.write_bytes(b'x' * 8192)
+    none.chmod(0o666)
+    run = delivery.run('--pool', none, '--', 'ibv_devinfo')
+    assert f'{none}: the file is not a pool (weft doctor says more)' in run.stderr
 
 
 def gone(folder):
