@@ -56,6 +56,7 @@ SECTIONS = {
          r'verbs-data'),
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),
+        ('extended completion queues: each field, timestamps, flags', r'verbs-cq_ex'),
         ('the order in which bytes and completions become visible', r'verbs-litmus'),
         ('error completions, events, flushes and recovery from them', r'verbs-fail',
          r'verbs-errors::(?!RECV_receives_from_a_shared)'),

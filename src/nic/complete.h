@@ -23,6 +23,12 @@ static inline struct weft_cqe *weft_cq_next(struct weft_cq *cq, struct weft_qp *
 	return &cq->cqe[tail & cq->mask];
 }
 
+static inline void weft_cq_stamp(const struct weft_cq *cq, struct weft_cqe *cqe)
+{
+	if (__builtin_expect(cq->stamps, 0))
+		cqe->stamp_ns = cq->nic->env->clock_ns();
+}
+
 static inline void weft_cq_publish(struct weft_cq *cq)
 {
 	/* release: pairs with the look without lock in weft_cq_poll */
@@ -78,6 +84,8 @@ static inline int weft_cq_poll_private(struct weft_cq *cq, int n, struct weft_wc
 		weft_cq_tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm,
 			     cqe->qp->qpn, cqe->src_qp, cqe->flags);
 		weft_cq_free_slot(cqe->qp, cqe->opcode, cqe->position);
+		if (__builtin_expect(cq->stamps, 0))
+			cq->polled_ns = cqe->stamp_ns;
 	}
 	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
 	return got;

@@ -64,17 +64,17 @@ static void unlist_armed(struct weft_cq *cq)
 	weft_unlock(&cq->nic->lock, false);
 }
 
-static uint64_t ring_bytes(uint32_t size)
+static uint64_t ring_bytes(const struct weft_cq *cq, uint32_t size)
 {
-	return sizeof(struct weft_pool_ring) + size * sizeof(struct weft_pool_cqe);
+	return weft_pool_ring_bytes(size, cq->stamps);
 }
 
 static void free_ring(struct weft_cq *cq, struct weft_cq_ring *r)
 {
 	if (r->stuck)
-		weft_pool_retire(cq->nic->pool, WEFT_RETIRE_PIECE, r->off, ring_bytes(r->size));
+		weft_pool_retire(cq->nic->pool, WEFT_RETIRE_PIECE, r->off, ring_bytes(cq, r->size));
 	else
-		weft_pool_free(cq->nic->pool, r->off, ring_bytes(r->size));
+		weft_pool_free(cq->nic->pool, r->off, ring_bytes(cq, r->size));
 	cq->nic->env->free(r);
 }
 
@@ -109,6 +109,8 @@ static inline bool wakes(const struct weft_cq *cq, uint8_t status, uint8_t solic
 /* A queue pair whose completions get lost fails (11.6.3.2): the engine sees to it. */
 void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp)
 {
+	if (cq->ignores_overrun)
+		return;
 	if (!cq->overrun)
 		cq->nic->env->async(NULL, cq, WEFT_EVENT_CQ_ERR);
 	cq->overrun = true;
@@ -152,6 +154,12 @@ static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq
 	return NULL;
 }
 
+static uint64_t stamp_of(const struct weft_cq *cq, const struct weft_cq_ring *r,
+			 const struct weft_pool_cqe *cqe)
+{
+	return cq->stamps ? weft_pool_ring_stamps(r->ring, r->size)[cqe - r->ring->cqe] : 0;
+}
+
 static inline bool poll_ring(struct weft_cq *cq, struct weft_cq_ring *r, struct weft_wc *wc)
 {
 	const struct weft_pool_cqe *cqe;
@@ -163,6 +171,8 @@ static inline bool poll_ring(struct weft_cq *cq, struct weft_cq_ring *r, struct 
 	weft_cq_tell(wc, cqe->wr_id, cqe->status, cqe->opcode, cqe->byte_len, cqe->imm, qp->qpn,
 		     cqe->src_qpn, cqe->flags);
 	weft_cq_free_slot(qp, WEFT_WC_RECV, 0);
+	if (__builtin_expect(cq->stamps, 0))
+		cq->polled_ns = stamp_of(cq, r, cqe);
 	return true;
 }
 
@@ -221,7 +231,8 @@ void weft_cq_drain(struct weft_cq *cq)
 						  .src_qp = from->src_qpn,
 						  .status = from->status,
 						  .opcode = from->opcode | WEFT_WC_RECV,
-						  .flags = from->flags };
+						  .flags = from->flags,
+						  .stamp_ns = stamp_of(cq, r, from) };
 			weft_cq_publish(cq);
 		}
 	weft_unlock(&cq->lock, false);
@@ -366,13 +377,14 @@ static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uin
 	r->size_bits = (uint8_t)__builtin_ctz(size);
 	r->producer = producer;
 	r->incarnation = incarnation;
-	if (weft_pool_alloc(cq->nic->pool, ring_bytes(size), &r->off)) {
+	if (weft_pool_alloc(cq->nic->pool, ring_bytes(cq, size), &r->off)) {
 		cq->nic->env->free(r);
 		return NULL;
 	}
 	r->ring = (void *)(cq->nic->pool->base + r->off);
 	WEFT_STEP(cq_ring_made);
 	r->ring->size = size;
+	r->ring->stamped = cq->stamps;
 	r->ring->owner = cq->nic->pool->me;
 	r->ring->producer = producer;
 	atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);

@@ -46,6 +46,8 @@ struct weft_nic_env {
 	void (*completion)(struct weft_cq *cq);
 	/* An asynchronous event; locks of the object may be held. qp or cq is NULL. */
 	void (*async)(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event);
+	/* For completion timestamps only: CLOCK_MONOTONIC, or its like. */
+	uint64_t (*clock_ns)(void);
 	/* There is deferred work; the engine should look soon. */
 	void (*kick)(void);
 };
@@ -117,6 +119,7 @@ struct weft_cqe {
 	uint32_t byte_len, imm, src_qp;
 	uint8_t status, opcode, flags;
 	uint8_t solicited;
+	uint64_t stamp_ns; /* of queues that want it */
 };
 
 /* One ring that one member fills for this queue. */
@@ -138,6 +141,10 @@ struct weft_cq {
 	struct weft_lock lock;
 	uint8_t armed; /* 0, 1 any, 2 solicited */
 	bool overrun;
+	/* both set before the first use */
+	bool ignores_overrun; /* what finds no room is dropped, and nobody is told */
+	bool stamps;	      /* notes when each was completed */
+	uint64_t polled_ns;   /* the stamp of the completion polled last */
 	uint32_t size; /* completions it must hold: at least what was asked for */
 	uint32_t mask; /* of the private queue */
 	_Atomic uint64_t head, tail;

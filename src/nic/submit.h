@@ -43,6 +43,7 @@ static inline void weft_sq_complete(struct weft_qp *qp, const struct weft_wqe *w
 		cqe->status = (uint8_t)status;
 		cqe->opcode = weft_sq_completion_of(wqe->opcode);
 		cqe->flags = cqe->solicited = 0;
+		weft_cq_stamp(cq, cqe);
 		weft_cq_put(cq, cqe);
 	}
 	weft_unlock(&cq->lock, own);

@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 2u
+#define WEFT_POOL_VERSION 3u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -250,9 +250,22 @@ struct weft_pool_ring {
 	_Atomic uint32_t armed; /* [O] owner of the queue: 0, 1 any completion, 2 solicited only */
 	uint32_t size;		/* a power of two */
 	uint16_t owner, producer;
+	/* behind the entries stand as many times at which they were completed, in ns of CLOCK_MONOTONIC */
+	uint32_t stamped;
 	_Alignas(WEFT_LINE) _Atomic uint64_t produced; /* [P] the producing member */
 	_Alignas(WEFT_LINE) struct weft_pool_cqe cqe[];
 };
+
+static inline uint64_t weft_pool_ring_bytes(uint32_t size, bool stamped)
+{
+	return sizeof(struct weft_pool_ring) +
+	       size * (sizeof(struct weft_pool_cqe) + (stamped ? sizeof(uint64_t) : 0));
+}
+
+static inline uint64_t *weft_pool_ring_stamps(struct weft_pool_ring *ring, uint32_t size)
+{
+	return (uint64_t *)&ring->cqe[size];
+}
 
 /*
  * A memory region as peers see it. Most have one pooled run between an in-place head and tail:

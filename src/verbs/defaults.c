@@ -34,11 +34,6 @@ int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 	return EOPNOTSUPP;
 }
 
-int weft_verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
-{
-	return EOPNOTSUPP;
-}
-
 int weft_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 			 struct ibv_sge *sg_list, uint32_t num_sges)
 {
@@ -48,17 +43,6 @@ int weft_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, ui
 struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
 {
 	return no_object();
-}
-
-struct ibv_cq_ex *weft_verbs_create_cq_ex(struct ibv_context *context,
-					  struct ibv_cq_init_attr_ex *init_attr)
-{
-	return no_object();
-}
-
-int weft_verbs_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
-{
-	return EOPNOTSUPP;
 }
 
 struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context,

@@ -64,6 +64,11 @@ struct weft_verbs_cq {
 	uint32_t events_waiting, events_read;
 	struct weft_verbs_cq *next;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
+
+	/* of extended queues (cq_ex.c): the completion that is being read, by whoever has the lock */
+	bool single_threaded, polling_own;
+	struct weft_lock polling;
+	struct ibv_wc wc;
 };
 
 struct weft_verbs_qp {

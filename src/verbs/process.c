@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "pool/clock.h"
 #include "pool/step.h"
 #include "verbs/gid.h"
 #include "verbs/objects.h"
@@ -90,6 +91,7 @@ static const struct weft_nic_env env = {
 	.reach_atomic = weft_reach_atomic,
 	.completion = env_completion,
 	.async = env_async,
+	.clock_ns = weft_clock_now_ns,
 	.kick = weft_engine_kick,
 };
 

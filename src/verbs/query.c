@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "pool/clock.h"
 #include "verbs/attr.h"
 #include "verbs/verbs.h"
 
@@ -30,7 +31,9 @@ int weft_verbs_query_device_ex(struct ibv_context *context,
 			       const struct ibv_query_device_ex_input *input,
 			       struct ibv_device_attr_ex *attr, size_t attr_size)
 {
-	struct ibv_device_attr_ex all = {.phys_port_cnt_ex = WEFT_PORT};
+	struct ibv_device_attr_ex all = { .completion_timestamp_mask = UINT64_MAX,
+					  .hca_core_clock = 1000000, /* kHz: it counts ns */
+					  .phys_port_cnt_ex = WEFT_PORT };
 
 	if (!weft_context_find(context) || !attr || attr_size < sizeof(all.orig_attr) ||
 	    (input && input->comp_mask))
@@ -38,6 +41,18 @@ int weft_verbs_query_device_ex(struct ibv_context *context,
 	weft_attr_device(&all.orig_attr);
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	give(attr, attr_size, &all, sizeof(all));
+	return 0;
+}
+
+/* The clock of completion timestamps (cq_ex.c). */
+int weft_verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+{
+	uint64_t now_ns = weft_clock_now_ns();
+
+	if (!weft_context_find(context) || !values || values->comp_mask & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
+		return EINVAL;
+	values->raw_clock.tv_sec = (time_t)(now_ns / 1000000000);
+	values->raw_clock.tv_nsec = (long)(now_ns % 1000000000);
 	return 0;
 }
 

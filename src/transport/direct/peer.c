@@ -37,11 +37,11 @@ static bool map_ring(struct weft_pool *pool, struct peer *p, uint64_t off)
 	if (!p->ring || p->ring->producer != pool->me)
 		return false;
 	size = p->ring->size;
+	p->stamped = p->ring->stamped;
 	p->ring_mask = size - 1;
 	p->ring_bits = (uint8_t)__builtin_popcount(p->ring_mask);
 	return size && !(size & p->ring_mask) &&
-	       weft_pool_populate(pool, off, sizeof(*p->ring) +
-						     (uint64_t)size * sizeof(struct weft_pool_cqe));
+	       weft_pool_populate(pool, off, weft_pool_ring_bytes(size, p->stamped));
 }
 
 static bool map_receives(struct weft_pool *pool, struct peer *p, uint64_t off, uint32_t size,
@@ -137,6 +137,9 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 	position = atomic_load_explicit(&p->ring->produced, memory_order_relaxed);
 	cqe = &p->ring->cqe[position & p->ring_mask];
 	fill(cqe, qp, p, wqe, wr_id, bytes, status);
+	if (__builtin_expect(p->stamped, 0))
+		weft_pool_ring_stamps(p->ring, p->ring_mask + 1)[position & p->ring_mask] =
+			qp->nic->env->clock_ns();
 	WEFT_STEP(peer_entry_written);
 	/* release: pairs with the acquire of the poller; the bytes are there before it */
 	atomic_store_explicit(&cqe->lap, (uint32_t)(position >> p->ring_bits) + 1,

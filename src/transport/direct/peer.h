@@ -18,6 +18,7 @@ struct peer {
 	uint32_t tag, rq_mask, rq_stride, rq_sges, ring_mask, rq_epoch;
 	uint16_t owner;
 	uint8_t access, ring_bits;
+	bool stamped; /* the ring wants to know when */
 };
 
 _Static_assert(sizeof(struct peer) <= WEFT_TRANSPORT_STATE, "the queue pair has room for it");

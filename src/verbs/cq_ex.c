@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Extended completion queues: the program reads a completion field by field between start_poll and
+ * end_poll, during which no other thread does.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "pool/clock.h"
+#include "verbs/objects.h"
+#include "verbs/process.h"
+#include "verbs/verbs.h"
+
+#define FIELDS                                                                                    \
+	(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |                     \
+	 IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL |                          \
+	 IBV_WC_EX_WITH_DLID_PATH_BITS | STAMPS)
+#define STAMPS                                                                                    \
+	(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+#define FLAGS (IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
+#define MASK  (IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
+
+static inline struct weft_verbs_cq *of(struct ibv_cq_ex *ex)
+{
+	return weft_cq(ibv_cq_ex_to_cq(ex));
+}
+
+/* ---- Polling ---- */
+
+static int next_poll(struct ibv_cq_ex *ex)
+{
+	struct weft_verbs_cq *cq = of(ex);
+
+	if (!weft_verbs_poll_cq(&cq->cq, 1, &cq->wc))
+		return ENOENT;
+	ex->wr_id = cq->wc.wr_id;
+	ex->status = cq->wc.status;
+	return 0;
+}
+
+static void end_poll(struct ibv_cq_ex *ex)
+{
+	if (!of(ex)->single_threaded)
+		weft_unlock(&of(ex)->polling, of(ex)->polling_own);
+}
+
+/* What it does not find ends the polling, too (ibv_create_cq_ex(3)). */
+static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
+{
+	struct weft_verbs_cq *cq = of(ex);
+	int err;
+
+	if (attr->comp_mask)
+		return EINVAL;
+	if (!cq->single_threaded) {
+		bool own = weft_lock(cq->nic.nic, &cq->polling, weft_caller()->thread);
+
+		cq->polling_own = own;
+	}
+	err = next_poll(ex);
+	if (err)
+		end_poll(ex);
+	return err;
+}
+
+/* ---- Reading ---- */
+
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.opcode;
+}
+
+static uint32_t read_vendor_err(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.vendor_err;
+}
+
+static uint32_t read_byte_len(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.byte_len;
+}
+
+static __be32 read_imm_data(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.imm_data;
+}
+
+static uint32_t read_qp_num(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.qp_num;
+}
+
+static uint32_t read_src_qp(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.src_qp;
+}
+
+static unsigned int read_wc_flags(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.wc_flags;
+}
+
+static uint32_t read_slid(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.slid;
+}
+
+static uint8_t read_sl(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.sl;
+}
+
+static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex)
+{
+	return of(ex)->wc.dlid_path_bits;
+}
+
+/* In ticks of hca_core_clock, as ibv_query_rt_values_ex reads it. */
+static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
+{
+	return of(ex)->nic.polled_ns;
+}
+
+static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
+{
+	struct timespec wall;
+	uint64_t now_ns = weft_clock_now_ns();
+
+	clock_gettime(CLOCK_REALTIME, &wall);
+	return (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec - now_ns +
+	       of(ex)->nic.polled_ns;
+}
+
+/* What a RoCE device has none of: nobody can ask for these, but some read them all the same. */
+static uint16_t read_cvlan(struct ibv_cq_ex *ex)
+{
+	return 0;
+}
+
+static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
+{
+	return 0;
+}
+
+static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *tm_info)
+{
+	*tm_info = (struct ibv_wc_tm_info){ 0 };
+}
+
+/* ---- Creating ---- */
+
+static int check(const struct ibv_cq_init_attr_ex *init)
+{
+	bool has_flags = init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS;
+
+	if (init->comp_mask & ~(uint32_t)MASK || init->wc_flags & ~(uint64_t)FIELDS ||
+	    (has_flags && init->flags & ~(uint32_t)FLAGS))
+		return EOPNOTSUPP;
+	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD &&
+	    !weft_handle_is(init->parent_domain, WEFT_HANDLE_PD))
+		return EINVAL;
+	return init->cqe > WEFT_MAX_CQE || init->comp_vector > INT32_MAX ? EINVAL : 0;
+}
+
+static void fill(struct ibv_cq_ex *ex)
+{
+	ex->start_poll = start_poll;
+	ex->next_poll = next_poll;
+	ex->end_poll = end_poll;
+	ex->read_opcode = read_opcode;
+	ex->read_vendor_err = read_vendor_err;
+	ex->read_byte_len = read_byte_len;
+	ex->read_imm_data = read_imm_data;
+	ex->read_qp_num = read_qp_num;
+	ex->read_src_qp = read_src_qp;
+	ex->read_wc_flags = read_wc_flags;
+	ex->read_slid = read_slid;
+	ex->read_sl = read_sl;
+	ex->read_dlid_path_bits = read_dlid_path_bits;
+	ex->read_completion_ts = read_completion_ts;
+	ex->read_cvlan = read_cvlan;
+	ex->read_flow_tag = read_flow_tag;
+	ex->read_tm_info = read_tm_info;
+	ex->read_completion_wallclock_ns = read_completion_wallclock_ns;
+}
+
+struct ibv_cq_ex *weft_verbs_create_cq_ex(struct ibv_context *context,
+					  struct ibv_cq_init_attr_ex *init)
+{
+	int err = init ? check(init) : EINVAL;
+	uint32_t flags;
+	struct ibv_cq *cq;
+
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	cq = ibv_create_cq(context, (int)init->cqe, init->cq_context, init->channel,
+			   (int)init->comp_vector);
+	if (!cq)
+		return NULL;
+	flags = init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? init->flags : 0;
+	weft_cq(cq)->single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	weft_cq(cq)->nic.ignores_overrun = flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	weft_cq(cq)->nic.stamps = init->wc_flags & STAMPS;
+	fill(&weft_cq(cq)->ex);
+	return &weft_cq(cq)->ex;
+}
+
+/* Every completion is told at once: there is nothing to moderate, as rdma_rxe says. */
+int weft_verbs_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+	return weft_handle_is(cq, WEFT_HANDLE_CQ) && attr ? EOPNOTSUPP : EINVAL;
+}
