@@ -27,21 +27,36 @@
 struct weft_qp;
 struct weft_cq;
 
+/* What a request may rely on at its peer: the word that ends with the peer's queue pair is still
+ * what it was when the request began. */
+struct weft_right {
+	const _Atomic uint64_t *word;
+	uint64_t was;
+	uint16_t member;
+};
+
+/* Memory of another member that is not in the pool: at `va` of its own, in the region `id`. */
+struct weft_far {
+	const struct weft_right *right;
+	uint64_t va, id;
+};
+
 /* What the nic needs of the world. Every function may be called from any thread. */
 struct weft_nic_env {
 	void *(*alloc)(size_t bytes); /* zeroed; NULL when there is none */
 	void (*free)(void *at);
 	void (*yield)(void); /* somebody else holds what we wait for */
 	/*
-	 * Moves bytes between here and the memory of another member at its address `va`.
-	 * 0; -EFAULT (not mapped there); -ETIMEDOUT (its engine does not answer); -ESRCH (it is gone).
+	 * Moves bytes between here and there.
+	 * 0; -EFAULT (not mapped there); -EACCES (the key has ended); -ETIMEDOUT (its engine does not
+	 * answer); -ESRCH (it is gone, or its queue pair is).
 	 */
-	int (*reach)(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
-		     uint64_t va, void *here, uint64_t len_bytes, bool write);
+	int (*reach)(struct weft_pool *pool, const struct weft_caller *caller,
+		     const struct weft_far *far, void *here, uint64_t len_bytes, bool write);
 	/* The same for an atomic; the old value comes back in *value. */
 	int (*reach_atomic)(struct weft_pool *pool, const struct weft_caller *caller,
-			    uint16_t member, uint64_t va, bool add, uint64_t compare_add,
-			    uint64_t swap, uint64_t *value);
+			    const struct weft_far *far, bool add, uint64_t compare_add, uint64_t swap,
+			    uint64_t *value);
 	/* A completion event for a queue that was armed; the queue's lock is held. */
 	void (*completion)(struct weft_cq *cq);
 	/* An asynchronous event; locks of the object may be held. qp or cq is NULL. */
@@ -64,6 +79,17 @@ struct weft_nic {
 	_Atomic uint32_t nwaiting;
 	_Atomic uint32_t nconnected; /* queue pairs with a transport */
 };
+
+/* Whoever was stopped asks before he goes on: 0, -EACCES, -ESRCH as above. */
+static inline int weft_far_check(const struct weft_pool *pool, const struct weft_far *far)
+{
+	if (atomic_load_explicit(far->right->word, memory_order_acquire) != far->right->was)
+		return -3;
+	return atomic_load_explicit(&pool->mrs[(uint32_t)far->id >> WEFT_KEY_BITS].id,
+				    memory_order_acquire) == far->id ?
+		       0 :
+		       -13;
+}
 
 /* ---- Work requests ---- */
 

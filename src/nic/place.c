@@ -3,11 +3,13 @@
 #include "pool/step.h"
 
 #define ORDERED_TAIL 64u
+#define EFAULT	     14
 
-/* Where the next bytes of a list of spans lie: here, or at `va` in the foreign member. */
+/* Where the next bytes of a list of spans lie: here, or at `va` of the peer. */
 struct chunk {
-	uint8_t *at; /* NULL: foreign, in place */
+	uint8_t *at; /* NULL: the peer's, in place */
 	uint64_t va, len_bytes;
+	uint64_t id; /* of the region */
 };
 
 struct cursor {
@@ -49,19 +51,17 @@ static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_m
 {
 	const struct weft_pool_piece *piece = (const void *)(pool->base + mr->off);
 	uint64_t i = mr->hi - 1;
-	uint64_t end = mr->len_bytes, off;
+	uint64_t end = mr->len_bytes, off, from;
+	struct chunk c = { .va = mr->va + start };
 
-	for (; i && piece[i].start > start; i--)
-		end = piece[i].start;
+	for (; (from = piece[i].start) > start && i; i--)
+		end = from;
 	off = piece[i].off;
 	/* the list may be damaged: nowhere is then as good as in place */
-	return (struct chunk){
-		.at = off == UINT64_MAX ? NULL :
-					  weft_pool_window(pool, off + (start - piece[i].start),
-							   end - start),
-		.va = mr->va + start,
-		.len_bytes = end - start,
-	};
+	c.len_bytes = end > start && from <= start ? end - start : 0;
+	if (off != UINT64_MAX)
+		c.at = weft_pool_window(pool, off + (start - from), c.len_bytes);
+	return c;
 }
 
 /* The bytes of a region from `start` that lie together. */
@@ -78,6 +78,7 @@ static struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_
 	} else {
 		c.len_bytes = (start < mr->lo ? mr->lo : mr->len_bytes) - start;
 	}
+	c.id = mr->id;
 	/* in place and ours: the program's own address is the only one there is */
 	if (!c.at && mr->owner == pool->me)
 		c.at = (uint8_t *)(uintptr_t)c.va;
@@ -91,7 +92,7 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor)
 	struct chunk c;
 
 	if (span->at)
-		return (struct chunk){ span->at + cursor->done, 0, left };
+		return (struct chunk){ span->at + cursor->done, 0, left, 0 };
 	c = region_chunk(pool, span->mr, span->start + cursor->done);
 	if (c.len_bytes > left)
 		c.len_bytes = left;
@@ -107,21 +108,25 @@ static void advance(struct cursor *cursor, uint64_t n)
 	}
 }
 
-static int move(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
-		const struct chunk *to, const struct chunk *from, uint64_t n)
+static int move(struct weft_nic *nic, const struct weft_caller *caller,
+		const struct weft_right *right, const struct chunk *to, const struct chunk *from,
+		uint64_t n)
 {
+	const struct chunk *there = to->at ? from : to;
+	struct weft_far far = { right, there->va, there->id };
+
 	if (to->at && from->at) {
 		weft_copy(to->at, from->at, n);
 		return 0;
 	}
 	if (from->at)
-		return nic->env->reach(nic->pool, caller, foreign, to->va, from->at, n, true);
-	return nic->env->reach(nic->pool, caller, foreign, from->va, to->at, n, false);
+		return nic->env->reach(nic->pool, caller, &far, from->at, n, true);
+	return nic->env->reach(nic->pool, caller, &far, to->at, n, false);
 }
 
-int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
-			 const struct weft_span *to_spans, const struct weft_span *from_spans,
-			 uint64_t len_bytes)
+int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
+			 const struct weft_right *right, const struct weft_span *to_spans,
+			 const struct weft_span *from_spans, uint64_t len_bytes)
 {
 	struct cursor to = { to_spans, 0 }, from = { from_spans, 0 };
 
@@ -135,7 +140,9 @@ int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
 		n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
 		/* the other side may well have room for more */
 		n = n < len_bytes ? n : len_bytes;
-		err = move(nic, caller, foreign, &there, &here, n);
+		if (!n)
+			return -EFAULT; /* a list of pieces that has been damaged since */
+		err = move(nic, caller, right, &there, &here, n);
 		if (err)
 			return err;
 		len_bytes -= n;
@@ -148,18 +155,19 @@ int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
 	return 0;
 }
 
-int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *caller, uint16_t owner,
-			   const struct weft_span *at, bool add, uint64_t compare_add, uint64_t swap,
-			   uint64_t *old)
+int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *caller,
+			   const struct weft_right *right, const struct weft_span *at, bool add,
+			   uint64_t compare_add, uint64_t swap, uint64_t *old)
 {
 	struct weft_span here = *at;
 	struct chunk c = peek(nic->pool, &(struct cursor){ at, 0 });
 
 	if (!c.at)
-		return nic->env->reach_atomic(nic->pool, caller, owner, c.va, add, compare_add, swap,
-					      old);
+		return nic->env->reach_atomic(nic->pool, caller,
+					      &(struct weft_far){ right, c.va, c.id }, add,
+					      compare_add, swap, old);
 	here.at = c.at;
-	return weft_place_atomic(nic, caller, owner, &here, add, compare_add, swap, old);
+	return weft_place_atomic(nic, caller, right, &here, add, compare_add, swap, old);
 }
 
 bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t addr,

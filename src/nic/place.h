@@ -70,22 +70,22 @@ bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, un
 		     uint64_t holder, uint8_t access, struct weft_spans *spans);
 
 /*
- * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `foreign`
- * is the member that owns whichever side is not ours. 0, or what env->reach says.
+ * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `right`
+ * is that to whichever side is not ours. 0, or what env->reach says.
  */
-int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller, uint16_t foreign,
-			 const struct weft_span *to, const struct weft_span *from,
-			 uint64_t len_bytes);
+int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
+			 const struct weft_right *right, const struct weft_span *to,
+			 const struct weft_span *from, uint64_t len_bytes);
 void weft_copy(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
 
 static inline int weft_place(struct weft_nic *nic, const struct weft_caller *caller,
-			     uint16_t foreign, const struct weft_span *to,
+			     const struct weft_right *right, const struct weft_span *to,
 			     const struct weft_span *from, uint64_t len_bytes)
 {
 	if (__builtin_expect(!len_bytes || !to->at || !from->at || to->len_bytes < len_bytes ||
 				     from->len_bytes < len_bytes,
 			     0))
-		return weft_place_scattered(nic, caller, foreign, to, from, len_bytes);
+		return weft_place_scattered(nic, caller, right, to, from, len_bytes);
 	if (len_bytes == 8 && !((uintptr_t)to->at & 7)) {
 		uint64_t word;
 
@@ -97,19 +97,19 @@ static inline int weft_place(struct weft_nic *nic, const struct weft_caller *cal
 	return 0;
 }
 
-/* An 8-byte atomic on a checked, aligned span of `owner`; the old value. 0 or env's error. */
-int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *caller, uint16_t owner,
-			   const struct weft_span *at, bool add, uint64_t compare_add, uint64_t swap,
-			   uint64_t *old);
+/* An 8-byte atomic on a checked, aligned span of the peer; the old value. 0 or env's error. */
+int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *caller,
+			   const struct weft_right *right, const struct weft_span *at, bool add,
+			   uint64_t compare_add, uint64_t swap, uint64_t *old);
 
 static inline int weft_place_atomic(struct weft_nic *nic, const struct weft_caller *caller,
-				    uint16_t owner, const struct weft_span *at, bool add,
-				    uint64_t compare_add, uint64_t swap, uint64_t *old)
+				    const struct weft_right *right, const struct weft_span *at,
+				    bool add, uint64_t compare_add, uint64_t swap, uint64_t *old)
 {
 	_Atomic uint64_t *word = (_Atomic uint64_t *)at->at;
 
 	if (__builtin_expect(!word, 0))
-		return weft_place_atomic_slow(nic, caller, owner, at, add, compare_add, swap, old);
+		return weft_place_atomic_slow(nic, caller, right, at, add, compare_add, swap, old);
 	*old = compare_add;
 	if (add)
 		*old = atomic_fetch_add(word, compare_add);

@@ -85,63 +85,109 @@ static bool concerns(uint64_t busy, uint16_t member, uint16_t holder)
 	return holder == member ? busy & 0xffff : (busy & 0xffff) == member + 1u;
 }
 
+struct waited {
+	uint16_t member;
+	uint32_t line;
+	uint64_t incarnation, busy;
+};
+
+#define WAITED_MOST 64u
+
 struct wait {
 	struct weft_pool *pool;
 	uint16_t member;
-	uint64_t deadline_ns;
+	uint64_t patience_ns;
 	bool judge; /* who does not end is a suspect, unless `made` was after he stopped */
 	uint64_t made;
+	int err;
+	uint32_t n;
+	struct waited waited[WAITED_MOST];
 };
 
-static int wait_line(const struct wait *w, uint16_t holder, uint64_t incarnation,
-		     const struct weft_pool_member *m, uint32_t index)
+static bool goes_on(struct weft_pool *pool, const struct waited *waited, bool ask)
 {
-	const _Atomic uint64_t *line = &m->line[index].busy;
+	const struct weft_pool_member *m = weft_pool_member(pool, waited->member);
+
 	/* acquire: pairs with the release that ends an execution */
-	uint64_t busy = atomic_load_explicit(line, memory_order_acquire);
+	return m &&
+	       atomic_load_explicit(&m->line[waited->line].busy, memory_order_acquire) == waited->busy &&
+	       (!ask || weft_pool_alive(pool, waited->member, waited->incarnation));
+}
+
+/* All at once: one who is stopped must not use up the patience with those who are at work. */
+static void wait_for_noted(struct wait *w)
+{
+	uint64_t deadline_ns = weft_clock_now_ns() + w->patience_ns;
+
+	for (unsigned int spins = 1; w->n; spins++) {
+		bool ask = spins % SPINS == 0;
+
+		for (uint32_t i = w->n; i-- > 0;)
+			if (!goes_on(w->pool, &w->waited[i], ask))
+				w->waited[i] = w->waited[--w->n];
+		if (ask && weft_clock_now_ns() > deadline_ns)
+			break;
+		if (ask)
+			sched_yield();
+	}
+	for (uint32_t i = 0; i < w->n; i++) {
+		const struct waited *stopped = &w->waited[i];
+
+		w->err = -ETIMEDOUT;
+		if (w->judge)
+			weft_quarantine_suspect(w->pool, stopped->member, stopped->line,
+						stopped->incarnation, stopped->busy);
+	}
+	w->n = 0;
+}
+
+static void note_line(struct wait *w, uint16_t holder, uint64_t incarnation, uint32_t index,
+		      uint64_t busy)
+{
 	int known;
 
 	if (!concerns(busy, w->member, holder))
-		return 0;
+		return;
 	known = w->judge ? weft_quarantine_look(w->pool, holder, index, busy, w->made) : -ENOENT;
-	if (known != -ENOENT)
-		return known;
-	for (unsigned int spins = 1;; spins++) {
-		if (atomic_load_explicit(line, memory_order_acquire) != busy)
-			return 0;
-		if (spins % SPINS)
-			continue;
-		if (!weft_pool_alive(w->pool, holder, incarnation))
-			return 0;
-		if (weft_clock_now_ns() > w->deadline_ns)
-			break;
-		sched_yield();
+	if (known != -ENOENT) {
+		w->err = known ? known : w->err;
+		return;
 	}
-	if (w->judge)
-		weft_quarantine_suspect(w->pool, holder, index, incarnation, busy);
-	return -ETIMEDOUT;
+	if (w->n == WAITED_MOST)
+		wait_for_noted(w);
+	w->waited[w->n++] = (struct waited){ holder, index, incarnation, busy };
 }
 
-static int wait_all(const struct wait *w)
+static void note_member(struct wait *w, uint16_t i)
 {
-	int err = 0;
+	const struct weft_pool_member *m = weft_pool_member(w->pool, i);
+	uint64_t incarnation;
+	uint32_t lines;
 
-	for (uint16_t i = 0; i < weft_members_high(w->pool); i++) {
-		const struct weft_pool_member *m = weft_pool_member(w->pool, i);
-		uint64_t incarnation;
-		uint32_t lines;
-
-		if (!m)
-			return -ENOMEM;
-		incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
-		if (!incarnation || (i == w->member && i != w->pool->me))
-			continue;
-		lines = atomic_load_explicit(&m->lines, memory_order_acquire);
-		for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
-			if (wait_line(w, i, incarnation, m, k))
-				err = -ETIMEDOUT;
+	if (!m) {
+		w->err = -ENOMEM;
+		return;
 	}
-	return err;
+	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
+	lines = atomic_load_explicit(&m->lines, memory_order_acquire);
+	for (uint32_t k = 0; incarnation && k < lines && k < WEFT_MEMBER_LINES; k++)
+		note_line(w, i, incarnation, k,
+			  atomic_load_explicit(&m->line[k].busy, memory_order_acquire));
+}
+
+static int wait_all(struct wait *w)
+{
+	uint16_t high = weft_members_high(w->pool);
+
+	for (uint16_t i = 0; i < high; i++)
+		if (i != w->member && i != w->pool->me)
+			note_member(w, i);
+	wait_for_noted(w);
+	/* last, as our engine may have begun what one of them asked for who then gave up waiting */
+	if (w->pool->me < high)
+		note_member(w, w->pool->me);
+	wait_for_noted(w);
+	return w->err;
 }
 
 int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeout_ns)
@@ -149,7 +195,7 @@ int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeou
 	return wait_all(&(struct wait){
 		.pool = pool,
 		.member = member,
-		.deadline_ns = weft_clock_now_ns() + timeout_ns });
+		.patience_ns = timeout_ns });
 }
 
 int weft_pool_quiesce(struct weft_pool *pool, uint64_t made)
@@ -158,7 +204,7 @@ int weft_pool_quiesce(struct weft_pool *pool, uint64_t made)
 	WEFT_STEP(bell_quiescing);
 	return wait_all(&(struct wait){ .pool = pool,
 					.member = pool->me,
-					.deadline_ns = weft_clock_now_ns() + PATIENCE_NS,
+					.patience_ns = PATIENCE_NS,
 					.judge = true,
 					.made = made });
 }

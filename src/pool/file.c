@@ -21,6 +21,7 @@ static uint64_t signature(void)
 		sizeof(struct weft_pool_leases),
 		sizeof(struct weft_pool_line),
 		sizeof(struct weft_pool_ask),
+		offsetof(struct weft_pool_ask, id),
 		offsetof(struct weft_pool_ask, answered),
 		sizeof(struct weft_pool_member),
 		offsetof(struct weft_pool_member, gid),

@@ -107,6 +107,7 @@ struct weft_pool_ask {
 	uint64_t len_bytes;
 	uint64_t operand[2];
 	uint64_t bounce_off; /* where the bytes come from or go to, in a segment of the asker */
+	uint64_t id; /* of the region in which all of it lies: the engine looks */
 	/* [P] the engine of `target` */
 	_Alignas(WEFT_LINE) _Atomic uint64_t answered; /* the seq it answers, stored last */
 	uint64_t value;

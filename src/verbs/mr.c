@@ -75,7 +75,8 @@ static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t
 	return 0;
 }
 
-static void end(struct weft_verbs_mr *mr)
+/* Whether nobody can reach it any more. */
+static bool end(struct weft_verbs_mr *mr)
 {
 	bool quiet = weft_mr_revoke(&mr->nic);
 
@@ -86,6 +87,7 @@ static void end(struct weft_verbs_mr *mr)
 	WEFT_STEP(verbs_region_released);
 	weft_mr_destroy(&mr->nic, quiet);
 	weft_pd(mr->mr.pd)->users--;
+	return quiet;
 }
 
 static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
@@ -140,7 +142,8 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 	if (!weft_handle_is(ibmr, WEFT_HANDLE_MR))
 		return EINVAL;
 	weft_handle_remove(ibmr);
-	end(weft_mr(ibmr));
+	if (!weft_mr(ibmr)->ended)
+		end(weft_mr(ibmr));
 	free(weft_mr(ibmr));
 	return 0;
 }
@@ -173,14 +176,22 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 	fresh.mr.handle = old.mr.handle;
 	*mr = fresh;
 	WEFT_STEP(verbs_region_replaced);
-	end(&old);
-	return 0;
+	if (end(&old))
+		return 0;
+	/* what both share moves out of reach of who was stopped */
+	end(mr);
+	err = begin(mr, pd, addr, length, iova, access);
+	mr->mr.handle = old.mr.handle;
+	mr->ended = err;
+	errno = err ? -err : errno;
+	return err ? IBV_REREG_MR_ERR_CMD : 0;
 }
 
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
 		 int access)
 {
-	if (weft_handle_is(mr, WEFT_HANDLE_MR) && flags && !(flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) &&
+	if (weft_handle_is(mr, WEFT_HANDLE_MR) && !weft_mr(mr)->ended && flags &&
+	    !(flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) &&
 	    (!access || flags & IBV_REREG_MR_CHANGE_ACCESS) &&
 	    (addr || !(flags & IBV_REREG_MR_CHANGE_TRANSLATION)))
 		return replace(weft_mr(mr), flags, pd, addr, length, (unsigned int)access);

@@ -44,6 +44,7 @@ struct weft_verbs_mr {
 	struct weft_region region;
 	uint64_t iova;
 	unsigned int access;
+	bool ended; /* a change failed half-way: only ibv_dereg_mr is left */
 };
 
 /* Events that wait to be read: an eventfd that counts them, and a list of whose they are. */

@@ -66,10 +66,11 @@ void weft_engine_serve(const struct weft_service_client *client);
 void weft_engine_forget(void); /* in a fork's child */
 
 /* reach.c: memory of other members that is not in the pool; see struct weft_nic_env. */
-int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
-	       uint64_t va, void *here, uint64_t len_bytes, bool write);
-int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
-		      uint64_t va, bool add, uint64_t compare_add, uint64_t swap, uint64_t *value);
+int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, const struct weft_far *far,
+	       void *here, uint64_t len_bytes, bool write);
+int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller,
+		      const struct weft_far *far, bool add, uint64_t compare_add, uint64_t swap,
+		      uint64_t *value);
 /* The engine was asked. */
 void weft_reach_answer(struct weft_pool *pool);
 

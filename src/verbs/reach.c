@@ -41,14 +41,20 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 }
 
 /* The ask of this thread is free: it waits for each answer, or gives that number up. */
-static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_t member)
+static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask,
+		      const struct weft_far *far)
 {
+	uint16_t member = far->right->member;
 	struct weft_pool_member *m = weft_pool_member(pool, member);
-	uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_relaxed) + 1;
-	int err;
+	uint64_t incarnation;
+	int err = weft_far_check(pool, far);
 
+	if (err || !m)
+		return err ? err : -ESRCH;
+	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	ask->target = member;
+	ask->id = far->id;
 	/* release: pairs with the acquire in weft_reach_answer */
 	atomic_store_explicit(&ask->seq, seq, memory_order_release);
 	WEFT_STEP(reach_asked);
@@ -56,11 +62,15 @@ static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	err = wait_answer(pool, ask, seq, member, incarnation);
 	WEFT_STEP(reach_answer_got);
 	atomic_store_explicit(&ask->seq, seq + 1, memory_order_relaxed);
+	/* pairs with the fence in answer(): either that sees it, or whoever sees our line idle sees
+	 * that engine at work */
+	if (err)
+		atomic_thread_fence(memory_order_seq_cst);
 	return err;
 }
 
-static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
-		    uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
+static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
+		    const struct weft_far *far, uint8_t *here, uint64_t len_bytes, bool write)
 {
 	struct weft_pool_ask *ask = caller->ask;
 	uint64_t *off = &weft_process.bounce_off[caller->index];
@@ -73,12 +83,12 @@ static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller, ui
 
 		WEFT_STEP(reach_bounce_made);
 		ask->kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ;
-		ask->va = va + done;
+		ask->va = far->va + done;
 		ask->len_bytes = len_bytes - done < BOUNCE_BYTES ? len_bytes - done : BOUNCE_BYTES;
 		ask->bounce_off = *off;
 		if (write)
 			memcpy(bounce, here + done, ask->len_bytes);
-		err = ask_engine(pool, ask, member);
+		err = ask_engine(pool, ask, far);
 		if (err)
 			return err;
 		if (!write)
@@ -111,38 +121,43 @@ static int by_kernel(pid_t pid, uint64_t va, void *here, uint64_t len_bytes, boo
 	return 0;
 }
 
-int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
-	       uint64_t va, void *here, uint64_t len_bytes, bool write)
+int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, const struct weft_far *far,
+	       void *here, uint64_t len_bytes, bool write)
 {
-	struct weft_pool_member *m = weft_pool_member(pool, member);
+	struct weft_pool_member *m = weft_pool_member(pool, far->right->member);
 	uint64_t incarnation;
-	int err = -EPERM;
+	int err;
 
 	if (!m)
 		return -ESRCH;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	/* its number may be somebody else's by now */
-	if (!incarnation || !weft_pool_alive(pool, member, incarnation))
+	if (!incarnation || !weft_pool_alive(pool, far->right->member, incarnation))
 		return -ESRCH;
+	err = weft_far_check(pool, far);
+	if (err)
+		return err;
+	err = -EPERM;
 	if (m->pid_ns == pool->self->pid_ns)
-		err = by_kernel((pid_t)m->pid, va, here, len_bytes, write);
+		err = by_kernel((pid_t)m->pid, far->va, here, len_bytes, write);
 	if (err == -EPERM || err == -ENOSYS)
-		err = ask_copy(pool, caller, member, va, here, len_bytes, write);
+		err = ask_copy(pool, caller, far, here, len_bytes, write);
 	return err;
 }
 
-int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller, uint16_t member,
-		      uint64_t va, bool add, uint64_t compare_add, uint64_t swap, uint64_t *value)
+int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller,
+		      const struct weft_far *far, bool add, uint64_t compare_add, uint64_t swap,
+		      uint64_t *value)
 {
 	struct weft_pool_ask *ask = caller->ask;
 	int err;
 
 	ask->kind = add ? WEFT_ASK_FETCH_ADD : WEFT_ASK_CMP_SWAP;
-	ask->va = va;
+	ask->va = far->va;
 	ask->len_bytes = 8;
 	ask->operand[0] = compare_add;
 	ask->operand[1] = swap;
-	err = ask_engine(pool, ask, member);
+	err = ask_engine(pool, ask, far);
 	*value = ask->value;
 	return err;
 }
@@ -180,28 +195,51 @@ static int own_memory(uint64_t va, void *here, uint64_t len_bytes, bool write)
 	return err == -EPERM || err == -ENOSYS ? by_file(va, here, len_bytes, write) : err;
 }
 
-static int apply(struct weft_pool *pool, struct weft_pool_ask *ask)
+/* What is asked, read once. */
+struct work {
+	uint32_t kind;
+	uint64_t id, va, len_bytes, operand[2], bounce_off;
+};
+
+/* Whether the region is ours, still there, and has all those bytes: who asks may have been stopped for
+ * long, or its page be damaged. */
+static bool is_registered(struct weft_pool *pool, const struct work *w)
 {
-	uint64_t va = ask->va, len = ask->len_bytes, word;
-	void *bounce = weft_pool_window(pool, ask->bounce_off, len);
-	_Atomic uint64_t *at = (_Atomic uint64_t *)(uintptr_t)va;
+	uint32_t index = (uint32_t)w->id >> WEFT_KEY_BITS;
+	const struct weft_pool_mr *mr = &pool->mrs[index];
+	uint64_t start;
+
+	if (!index || weft_pool_see_mr(pool, index) ||
+	    atomic_load_explicit(&mr->id, memory_order_acquire) != w->id || mr->owner != pool->me)
+		return false;
+	start = w->va - mr->va;
+	return start <= mr->len_bytes && w->len_bytes <= mr->len_bytes - start;
+}
+
+static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
+{
+	void *bounce = weft_pool_window(pool, w->bounce_off, w->len_bytes);
+	_Atomic uint64_t *at = (_Atomic uint64_t *)(uintptr_t)w->va;
+	uint64_t word;
 	int err;
 
-	switch ((enum weft_ask_kind)ask->kind) {
+	if (!is_registered(pool, w))
+		return -EACCES;
+	switch ((enum weft_ask_kind)w->kind) {
 	case WEFT_ASK_READ:
-		return bounce ? own_memory(va, bounce, len, false) : -EINVAL;
+		return bounce ? own_memory(w->va, bounce, w->len_bytes, false) : -EINVAL;
 	case WEFT_ASK_WRITE:
-		return bounce ? own_memory(va, bounce, len, true) : -EINVAL;
+		return bounce ? own_memory(w->va, bounce, w->len_bytes, true) : -EINVAL;
 	case WEFT_ASK_CMP_SWAP:
 	case WEFT_ASK_FETCH_ADD:
-		err = own_memory(va, &word, sizeof(word), false);
-		if (err || va & 7)
+		err = own_memory(w->va, &word, sizeof(word), false);
+		if (err || w->va & 7 || w->len_bytes != sizeof(word))
 			return err ? err : -EINVAL;
-		ask->value = ask->operand[0];
-		if (ask->kind == WEFT_ASK_FETCH_ADD)
-			ask->value = atomic_fetch_add(at, ask->operand[0]);
+		*value = w->operand[0];
+		if (w->kind == WEFT_ASK_FETCH_ADD)
+			*value = atomic_fetch_add(at, w->operand[0]);
 		else
-			atomic_compare_exchange_strong(at, &ask->value, ask->operand[1]);
+			atomic_compare_exchange_strong(at, value, w->operand[1]);
 		return 0;
 	}
 	return -EINVAL;
@@ -221,12 +259,19 @@ static uint64_t asked(const struct weft_pool *pool, const struct weft_pool_ask *
 
 static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 {
-	uint64_t seq = asked(pool, ask);
+	struct work work;
+	uint64_t seq;
 
+	/* pairs with the fence in ask_engine: our visit is seen before we look whether we are still
+	 * asked */
+	atomic_thread_fence(memory_order_seq_cst);
+	seq = asked(pool, ask);
+	work = (struct work){ ask->kind, ask->id, ask->va, ask->len_bytes,
+			      { ask->operand[0], ask->operand[1] }, ask->bounce_off };
 	if (!seq)
 		return;
 	WEFT_STEP(reach_answering);
-	ask->error = apply(pool, ask);
+	ask->error = apply(pool, &work, &ask->value);
 	WEFT_STEP(reach_applied);
 	/* release: pairs with the acquire in wait_answer */
 	atomic_store_explicit(&ask->answered, seq, memory_order_release);
@@ -243,7 +288,8 @@ void weft_reach_answer(struct weft_pool *pool)
 			continue;
 		for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
 			if (asked(pool, &m->ask[k])) {
-				/* who dies now is not buried before we have done with his memory */
+				/* who dies now is not buried before we have done with his memory; who
+				 * ends a region here waits for us */
 				weft_pool_visit(pool, i);
 				answer(pool, &m->ask[k]);
 				weft_pool_depart(pool);

@@ -6,6 +6,7 @@
 #include "transport/direct/peer.h"
 
 #define ESRCH	  3
+#define EACCES	  13
 #define ETIMEDOUT 110
 
 /* The way of a WRITE or READ from the queue to its bytes is one function, or a third of its time goes
@@ -34,7 +35,7 @@ static bool is_gone(const struct peer *p)
 {
 	/* pairs with the release in end_mrs (lease.c) */
 	atomic_thread_fence(memory_order_acquire);
-	return atomic_load_explicit(&p->slot->conn, memory_order_relaxed) != p->conn;
+	return atomic_load_explicit(&p->slot->conn, memory_order_relaxed) != p->right.was;
 }
 
 /* As a NAK does: both sides are in error. */
@@ -56,12 +57,13 @@ static enum weft_outcome unreachable_memory(struct job job, int err)
 	/* its owner is gone or stopped: as silence on the wire */
 	if (err == -ESRCH || err == -ETIMEDOUT)
 		return WEFT_NO_ANSWER;
-	return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_OP_ERR);
+	return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR,
+			  err == -EACCES ? WEFT_WC_REM_ACCESS_ERR : WEFT_WC_REM_OP_ERR);
 }
 
 HOT int place(struct job job, const struct weft_span *to, const struct weft_span *from)
 {
-	return weft_place(job.qp->nic, job.caller, job.peer->owner, to, from,
+	return weft_place(job.qp->nic, job.caller, &job.peer->right, to, from,
 			  job.here->len_bytes);
 }
 
@@ -188,7 +190,7 @@ HOT enum weft_outcome execute_atomic(struct job job)
 	/* a zero-based region may begin anywhere, so that both count */
 	if ((wqe->remote_addr | (at.at ? (uintptr_t)at.at : at.mr->va + at.start)) & 7)
 		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
-	err = weft_place_atomic(job.qp->nic, job.caller, job.peer->owner, &at,
+	err = weft_place_atomic(job.qp->nic, job.caller, &job.peer->right, &at,
 				wqe->opcode == WEFT_OP_FETCH_ADD, wqe->compare_add, wqe->swap, &old);
 	if (err)
 		return unreachable_memory(job, err);
@@ -305,9 +307,9 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 
 	if (!p->slot && !weft_peer_find(qp, p))
 		return without_peer(job);
-	next = begin(caller, p->owner);
+	next = begin(caller, p->right.member);
 	if (__builtin_expect(
-		    atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->conn, 1) ||
+		    atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->right.was, 1) ||
 	    weft_peer_read(qp, p))
 		outcome = carry_out(job);
 	else

@@ -66,27 +66,27 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
 	uint32_t rq_size = slot->rq_size, rq_stride = slot->rq_stride;
-	uint16_t named = p->owner;
+	uint16_t named = p->right.member;
 
-	p->owner = slot->owner;
-	p->holder = weft_holder(p->owner, slot->pd);
+	p->right.member = slot->owner;
+	p->holder = weft_holder(p->right.member, slot->pd);
 	p->access = slot->access;
 	p->tag = qp->attr.dest_qpn | (uint32_t)slot->connection << 24;
 	qp->peer_rnr_timer = slot->min_rnr_timer;
 	/* another one may have taken the entry since, and be connected to us */
-	if (slot->qpn != qp->attr.dest_qpn || p->owner != named)
+	if (slot->qpn != qp->attr.dest_qpn || p->right.member != named)
 		return false;
 	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | qp->qpn) || !ring_off)
 		return false;
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
-	    !has_gid(pool, p->owner, qp->attr.dgid))
+	    !has_gid(pool, p->right.member, qp->attr.dgid))
 		return false;
 	if (!map_receives(pool, p, rq_off, rq_size, rq_stride) || !map_ring(pool, p, ring_off))
 		return false;
 	resume_receives(qp, p);
 	WEFT_STEP(peer_read);
-	p->conn = conn;
+	p->right.was = conn;
 	return true;
 }
 
@@ -99,7 +99,8 @@ bool weft_peer_find(struct weft_qp *qp, struct peer *p)
 	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != qp->attr.dest_qpn)
 		return false;
 	p->slot = &pool->qps[index];
-	p->owner = p->slot->owner;
+	p->right.word = &p->slot->conn;
+	p->right.member = p->slot->owner;
 	return true;
 }
 
@@ -152,7 +153,7 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 	atomic_signal_fence(memory_order_seq_cst);
 	armed = atomic_load_explicit(&p->ring->armed, memory_order_relaxed);
 	if (armed == 1 || (armed && (status || wqe->flags & WEFT_SEND_SOLICITED)))
-		weft_pool_ring(qp->nic->pool, p->owner, WEFT_RING_EVENT);
+		weft_pool_ring(qp->nic->pool, p->right.member, WEFT_RING_EVENT);
 }
 
 void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event)
@@ -161,7 +162,7 @@ void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event)
 	qp->slot->fault_qpn = qp->attr.dest_qpn;
 	WEFT_STEP(peer_fault_written);
 	/* release: pairs with the acquire in fault (direct.c) */
-	atomic_store_explicit(&qp->slot->fault_conn, p->conn, memory_order_release);
+	atomic_store_explicit(&qp->slot->fault_conn, p->right.was, memory_order_release);
 	WEFT_STEP(peer_blamed);
-	weft_pool_ring(qp->nic->pool, p->owner, WEFT_RING_FAULT);
+	weft_pool_ring(qp->nic->pool, p->right.member, WEFT_RING_FAULT);
 }

@@ -8,7 +8,7 @@
 /* Good for as long as the peer's conn word stays the same. */
 struct peer {
 	struct weft_pool_qp *slot;
-	uint64_t conn;
+	struct weft_right right; /* was: the conn word */
 	uint64_t connected_at; /* our own conn word before we were ready: older faults are not ours */
 	uint8_t *rq;
 	struct weft_pool_ring *ring;
@@ -16,7 +16,6 @@ struct peer {
 	uint64_t taken;
 	uint64_t holder; /* of keys: its owner and protection domain */
 	uint32_t tag, rq_mask, rq_stride, rq_sges, ring_mask, rq_epoch;
-	uint16_t owner;
 	uint8_t access, ring_bits;
 	bool stamped; /* the ring wants to know when */
 };
