@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +12,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -238,22 +235,6 @@ static void far_process(int fd)
 	exit(0);
 }
 
-/* What a container's seccomp profile may do: memory is reached by its owner's engine alone. */
-static void forbid_process_vm(void)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { COUNT(filter), filter };
-
-	must(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS");
-	must(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), "PR_SET_SECCOMP");
-}
-
 int ends_main(int argc, char **argv, int (*run)(void))
 {
 	uint8_t here[2][ENDS_BYTES];
@@ -263,7 +244,7 @@ int ends_main(int argc, char **argv, int (*run)(void))
 	if (argc == 3 && !strcmp(argv[1], "far"))
 		far_process(atoi(argv[2]));
 	if (argc == 2 && !strcmp(argv[1], "engine"))
-		forbid_process_vm();
+		rig_forbid_process_vm();
 	return run();
 }
 
