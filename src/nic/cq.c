@@ -145,6 +145,9 @@ static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq
 		    wakes(cq, cqe->status, cqe->solicited))
 			fire(cq);
 		WEFT_STEP(cq_entry_found);
+		/* more receives than the queue was made for may complete: so many never wait at once */
+		if (__builtin_expect(r->size > cq->size, 0) && *qp && entry_at(r, at + cq->size))
+			weft_cq_lose(cq, *qp);
 		atomic_store_explicit(&r->consumed, ++at, memory_order_relaxed);
 		if (*qp && (*qp)->tag == cqe->qpn) {
 			(*qp)->rq_completed++;

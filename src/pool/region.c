@@ -82,6 +82,13 @@ static int drop_stale(const struct weft_vma *vma, uintptr_t start, uintptr_t end
 	return 0;
 }
 
+/* A mapping may reach beyond the end of its file; the page in which it ends tells. */
+static bool is_behind_file(const struct weft_vma *vma, uintptr_t end)
+{
+	return vma->inode && madvise((void *)PAGE_DOWN(end - 1), WEFT_PAGE, MADV_POPULATE_READ) &&
+	       errno == EFAULT;
+}
+
 static int check_mapped(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
 			unsigned int flags)
 {
@@ -92,6 +99,8 @@ static int check_mapped(struct weft_vma_walk *walk, uintptr_t start, uintptr_t e
 	for (uintptr_t at = start; at < end; at = vma.end) {
 		err = weft_vma_next(walk, at, &vma);
 		if (err == -ENOENT || (!err && (vma.start > at || (vma.prot & prot) != prot)))
+			return -EFAULT;
+		if (!err && is_behind_file(&vma, earlier(vma.end, end)))
 			return -EFAULT;
 		if (!err)
 			err = drop_stale(&vma, at, earlier(vma.end, end));

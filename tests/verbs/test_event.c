@@ -417,6 +417,43 @@ static void overrun(void **state)
 	assert_int_equal(ibv_destroy_cq(cq), 0);
 }
 
+/* More receives than the queue holds, completed by others: the poll that finds them tells. */
+static void overrun_by_receives(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_cq *cq = ibv_create_cq(rig->context, 1, NULL, NULL, 0);
+	struct ibv_qp_init_attr init = rig_init(cq, cq);
+	struct ibv_async_event event;
+	struct ibv_wc wc;
+	struct ibv_qp *to, *from;
+
+	to = ibv_create_qp(rig->pd, &init);
+	init = rig_init(rig->cq[0], rig->cq[0]);
+	from = ibv_create_qp(rig->pd, &init);
+	assert_true(to && from && cq->cqe < 40);
+	rig_move(to, IBV_QPS_RTS, from->qp_num);
+	rig_move(from, IBV_QPS_RTS, to->qp_num);
+	for (uint64_t i = 0; i < 40; i++) {
+		assert_int_equal(rig_receive(to, i, NULL, NULL, 0), 0);
+		assert_int_equal(rig_send(from, i, NULL, NULL, 0), 0);
+		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
+	}
+	assert_int_equal(ibv_poll_cq(cq, 1, &wc), 1);
+	assert_true(readable(rig->context->async_fd, PATIENCE_MS));
+	assert_int_equal(ibv_get_async_event(rig->context, &event), 0);
+	assert_int_equal(event.event_type, IBV_EVENT_CQ_ERR);
+	assert_ptr_equal(event.element.cq, cq);
+	ibv_ack_async_event(&event);
+	assert_true(readable(rig->context->async_fd, PATIENCE_MS));
+	assert_int_equal(ibv_get_async_event(rig->context, &event), 0);
+	assert_int_equal(event.event_type, IBV_EVENT_QP_FATAL);
+	assert_ptr_equal(event.element.qp, to);
+	ibv_ack_async_event(&event);
+	assert_int_equal(ibv_destroy_qp(to), 0);
+	assert_int_equal(ibv_destroy_qp(from), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+}
+
 /* ---- Races ---- */
 
 /* One side of a ping-pong that sleeps between the strokes. An error of the thread ends it. */
@@ -568,6 +605,7 @@ int main(void)
 		CONNECTED(qp_with_unread_event),
 		CONNECTED(no_event_for_completions),
 		CONNECTED(overrun),
+		CONNECTED(overrun_by_receives),
 		CONNECTED(no_wake_up_lost),
 		CONNECTED(destroyed_under_a_reader),
 	};

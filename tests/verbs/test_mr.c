@@ -132,6 +132,14 @@ static void files(void **state)
 	grant(rig->pd, at, PAGE, RIG_ALL);
 	munmap(at, PAGE);
 	close(fd);
+	/* a mapping that is longer than its file */
+	fd = memfd_create("short", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(fd, PAGE), 0);
+	at = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	grant(rig->pd, at, PAGE, RIG_ALL);
+	refuse(rig->pd, at, PAGE + 1, RIG_ALL, EFAULT);
+	munmap(at, 2 * PAGE);
+	close(fd);
 	refuse(rig->pd, "a constant", 10, RIG_ALL, EFAULT);
 	grant(rig->pd, "a constant", 10, IBV_ACCESS_REMOTE_READ);
 }
