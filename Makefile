@@ -56,9 +56,9 @@ tidy: ## clang-tidy over our files
 	@$(RUN) tidy
 
 install: all ## PREFIX= (/usr/local) DESTDIR=
-	@meson configure $(BUILD) --prefix $(or $(PREFIX),/usr/local)
+	@meson configure $(BUILD) --prefix "$(or $(PREFIX),/usr/local)"
 	@ninja -C $(BUILD)
-	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 clean: ## removes the build folders
 	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-cov

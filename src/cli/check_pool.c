@@ -83,8 +83,12 @@ static void check_room(struct weft_checkup *c, const char *where)
 		weft_checkup_say(c, "room",
 				 free_mib < HARDLY_ANY_MIB ? WEFT_VERDICT_PROBLEM :
 							     WEFT_VERDICT_NOTE, finding,
-				 "enlarge it (mount -o remount,size=50% /dev/shm; docker run "
-				 "--shm-size=1g): registered memory beyond it stays out of the pool");
+				 strcmp(folder, "/dev/shm") ?
+					 "enlarge or empty that file system: registered memory beyond "
+					 "it stays out of the pool" :
+					 "enlarge it (mount -o remount,size=50% /dev/shm; docker run "
+					 "--shm-size=1g): registered memory beyond it stays out of the "
+					 "pool");
 	else
 		weft_checkup_say(c, "room", WEFT_VERDICT_OK, finding, NULL);
 	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
@@ -147,10 +151,10 @@ static void check_dead(struct weft_checkup *c, const struct weft_view *v)
 		weft_checkup_say(c, "leftovers", WEFT_VERDICT_OK, "none", NULL);
 		return;
 	}
-	snprintf(finding, sizeof(finding), "%u programs died and left their memory in the pool",
+	snprintf(finding, sizeof(finding), "%u programs died, or ended without closing the device: their memory is in the pool",
 		 dead);
 	if (!c->fix) {
-		weft_checkup_say(c, "leftovers", WEFT_VERDICT_PROBLEM, finding,
+		weft_checkup_say(c, "leftovers", WEFT_VERDICT_NOTE, finding,
 				 "weft doctor --fix gives it back, and so does the next program that "
 				 "joins");
 		return;

@@ -238,7 +238,7 @@ def test_members_and_leftovers(fabric):
     assert found.says('pool', 'ok', '2 members') and found.says('leftovers', 'ok')
     member.kill()
     found = doctor('--pool', fabric.pool, user=True)
-    assert found.says('leftovers', 'problem', '2 programs died', 'weft doctor --fix')
+    assert found.says('leftovers', 'note', '2 programs died', 'weft doctor --fix')
     assert len(fabric.info()['members']) == 2  # only looked
     found = doctor('--fix', '--pool', fabric.pool, user=True)
     assert found.says('leftovers', 'fixed', '2 programs')
