@@ -234,6 +234,7 @@ struct weft_qp {
 	const struct weft_transport *transport;
 	uint8_t *sq;
 	uint32_t sq_stride, sq_size;
+	uint32_t opcodes; /* that its type has: a bit each */
 	uint64_t sq_posted, sq_executed;
 	_Atomic uint64_t sq_freed; /* by polling */
 	struct weft_cq *send_cq, *recv_cq;
@@ -301,6 +302,12 @@ static inline struct weft_wqe *weft_sq_next(const struct weft_qp *qp)
 static inline bool weft_sq_open(const struct weft_qp *qp)
 {
 	return qp->state >= WEFT_QPS_RTS;
+}
+
+/* Whether the type of the queue pair has that operation (9.2.1, table 35). */
+static inline bool weft_sq_has(const struct weft_qp *qp, uint32_t opcode)
+{
+	return opcode < WEFT_OPS && qp->opcodes >> opcode & 1;
 }
 
 

@@ -72,6 +72,19 @@ static int check_cap(const struct weft_qp_cap *cap)
 		       0;
 }
 
+static uint32_t opcodes_of(enum weft_qp_type type)
+{
+	const uint32_t sends = 1u << WEFT_OP_SEND | 1u << WEFT_OP_SEND_IMM;
+
+	switch (type) {
+	case WEFT_QPT_RC:
+		return UINT32_MAX;
+	case WEFT_QPT_UC:
+		return sends | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM;
+	}
+	return 0;
+}
+
 static int make_send_queue(struct weft_qp *qp)
 {
 	uint32_t lists = qp->cap.max_send_sge * (uint32_t)sizeof(struct weft_pool_sge);
@@ -121,6 +134,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 		return err;
 	qp->nic = nic;
 	qp->type = (uint8_t)type;
+	qp->opcodes = opcodes_of(type);
 	qp->pd = pd;
 	qp->holder = weft_holder(nic->pool->me, pd);
 	qp->send_cq = send_cq;

@@ -69,10 +69,17 @@ static uint64_t patience_ns(const struct weft_qp *qp)
 
 /* ---- Carrying out ---- */
 
+/* Without a reliable service only the send queue stops: peers may go on sending (10.3.1.6). */
 static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_wc_status status)
 {
 	weft_sq_complete(qp, wqe, qp->sq_executed++, status, 0);
-	weft_qp_fail(qp);
+	if (qp->type == WEFT_QPT_RC) {
+		weft_qp_fail(qp);
+		return;
+	}
+	qp->state = WEFT_QPS_SQE;
+	atomic_store_explicit(&qp->slot->state, WEFT_QPS_SQE, memory_order_relaxed);
+	weft_sq_flush(qp);
 }
 
 void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome outcome,

@@ -10,6 +10,7 @@
 
 enum weft_qp_type {
 	WEFT_QPT_RC = 2,
+	WEFT_QPT_UC = 3,
 };
 
 /* 10.3.1 */

@@ -72,7 +72,7 @@ static inline int post_one(struct weft_qp *qp, const struct ibv_send_wr *wr,
 	struct weft_wqe *wqe;
 	int err;
 
-	if (!weft_sq_open(qp) || (unsigned int)wr->opcode >= WEFT_OPS ||
+	if (!weft_sq_open(qp) || !weft_sq_has(qp, wr->opcode) ||
 	    (unsigned int)wr->num_sge > qp->cap.max_send_sge)
 		return EINVAL;
 	wqe = weft_sq_next(qp);

@@ -21,7 +21,7 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 {
 	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !init || init->srq) /* none can be made yet */
 		return EINVAL;
-	if (init->qp_type != IBV_QPT_RC)
+	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC)
 		return EOPNOTSUPP;
 	return usable_cq(pd, init->send_cq) && usable_cq(pd, init->recv_cq) ? 0 : EINVAL;
 }
@@ -58,7 +58,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	cap = (struct weft_qp_cap){ init->cap.max_send_wr, init->cap.max_recv_wr,
 				    init->cap.max_send_sge, init->cap.max_recv_sge,
 				    init->cap.max_inline_data };
-	err = -weft_qp_create(&weft_process.nic, &qp->nic, WEFT_QPT_RC, weft_pd(pd)->number,
+	err = -weft_qp_create(&weft_process.nic, &qp->nic, (enum weft_qp_type)init->qp_type, weft_pd(pd)->number,
 			      &weft_cq(init->send_cq)->nic, &weft_cq(init->recv_cq)->nic, &cap,
 			      init->sq_sig_all);
 	if (err)
@@ -187,6 +187,17 @@ static struct weft_qp_attr for_nic(const struct ibv_qp_attr *attr)
 	return nic;
 }
 
+static const struct weft_transport *transport_of(enum weft_qp_type type)
+{
+	switch (type) {
+	case WEFT_QPT_RC:
+		return &weft_direct;
+	case WEFT_QPT_UC:
+		return &weft_direct_unreliable;
+	}
+	return NULL;
+}
+
 static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	enum weft_qp_state from = qp->nic.state, to = from;
@@ -198,7 +209,7 @@ static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int 
 		to = (enum weft_qp_state)attr->qp_state;
 	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != (enum ibv_qp_state)from)
 		return EINVAL;
-	err = -weft_qp_check_modify(WEFT_QPT_RC, from, to, (uint32_t)mask);
+	err = -weft_qp_check_modify(qp->nic.type, from, to, (uint32_t)mask);
 	if (!err)
 		err = check_values(attr, mask);
 	if (!err && to == WEFT_QPS_RTR)
@@ -207,7 +218,8 @@ static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int 
 		return err;
 	merge(&merged, attr, mask);
 	nic = for_nic(&merged);
-	err = -weft_qp_modify(&qp->nic, from, to, &nic, &weft_direct, weft_caller());
+	err = -weft_qp_modify(&qp->nic, from, to, &nic, transport_of(qp->nic.type),
+			      weft_caller());
 	WEFT_STEP(verbs_qp_modified);
 	if (err)
 		return err == ENOSPC ? ENOMEM : err;

@@ -104,3 +104,26 @@ def test_atomic_latency(fabric, atomic, options, ways):
                          ids=['poll', 'events', '16-qps', 'both-ways'])
 def test_atomic_bandwidth(fabric, atomic, options, ways):
     perftest(fabric, 'ib_atomic_bw', 'atomic', '-A', atomic, *options, sizes=[8], ways=ways)
+
+
+UC = ['write', 'send']
+
+
+@pytest.mark.parametrize('kind', UC)
+def test_uc_latency(fabric, kind):
+    perftest(fabric, f'ib_{kind}_lat', kind, '-c', 'UC', '-s', 64, ways=2)
+
+
+@pytest.mark.parametrize('kind', UC)
+def test_uc_bandwidth_of_all_sizes(fabric, kind):
+    perftest(fabric, f'ib_{kind}_bw', kind, '-c', 'UC', '-a', sizes=ALL_SIZES, rounds=FEW)
+
+
+@pytest.mark.parametrize('options,ways', [(['-q', 16], 16), (['-b'], 2)], ids=['16-qps', 'both-ways'])
+@pytest.mark.parametrize('kind', UC)
+def test_uc_bandwidth(fabric, kind, options, ways):
+    perftest(fabric, f'ib_{kind}_bw', kind, '-c', 'UC', *options, '-s', 4096, sizes=[4096], ways=ways)
+
+
+def test_uc_bandwidth_with_events(fabric):
+    perftest(fabric, 'ib_send_bw', 'send', '-c', 'UC', '-e', '-s', 4096, sizes=[4096])

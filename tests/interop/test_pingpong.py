@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Debian's ibv_rc_pingpong: SEND both ways, by polling and by sleeping on events. As
+"""Debian's ibv_*_pingpong: SEND both ways, by polling and by sleeping on events. As
 with any card on Ethernet, -g must name an address."""
 import re
 
 import pytest
 
 
-def pingpong(fabric, size, rounds, *options, index=1):
-    server, client = fabric.pair('ibv_rc_pingpong', '-g', index, '-s', size, '-n', rounds, *options)
+def pingpong(fabric, size, rounds, *options, index=1, service='rc'):
+    server, client = fabric.pair(f'ibv_{service}_pingpong', '-g', index, '-s', size, '-n', rounds, *options)
     for done in (server, client):
         assert re.search(rf'^{rounds} iters in [\d.]+ seconds', done.stdout, re.M)
     totals = fabric.totals()
@@ -35,3 +35,9 @@ def test_received_bytes_are_the_sent_ones(fabric, events):
 @pytest.mark.parametrize('depth', [1, 16])
 def test_few_receives(fabric, depth):
     pingpong(fabric, 4096, 1000, '-r', depth)
+
+
+@pytest.mark.parametrize('size,rounds', [(1, 1000), (4096, 1000), (1 << 20, 200)])
+@pytest.mark.parametrize('events', [[], ['-e']], ids=['poll', 'events'])
+def test_uc(fabric, size, rounds, events):
+    pingpong(fabric, size, rounds, *events, service='uc')

@@ -68,7 +68,7 @@ static void connect_near(struct near *n)
 		attr = rig_attr(n->context, s, n->wire->qpn);
 		attr.timeout = 8; /* 1 ms */
 		attr.retry_cnt = 1;
-		must(!ibv_modify_qp(n->qp, &attr, rig_mask(s)), "modify");
+		must(!ibv_modify_qp(n->qp, &attr, rig_mask(IBV_QPT_RC, s)), "modify");
 	}
 }
 

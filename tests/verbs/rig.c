@@ -48,13 +48,14 @@ struct ibv_qp_init_attr rig_init(struct ibv_cq *send_cq, struct ibv_cq *recv_cq)
 	};
 }
 
-static void make_pairs(struct rig *rig, uint32_t depth, bool signal_all)
+static void make_pairs(struct rig *rig, uint32_t depth, const struct rig_wish *wish)
 {
 	for (int i = 0; i < 2; i++) {
 		struct ibv_qp_init_attr init = rig_init(rig->cq[i], rig->cq[i]);
 
 		init.cap.max_send_wr = init.cap.max_recv_wr = depth;
-		init.sq_sig_all = signal_all;
+		init.sq_sig_all = wish->signal_all;
+		init.qp_type = wish->type ? wish->type : IBV_QPT_RC;
 		rig->qp[i] = ibv_create_qp(rig->pd, &init);
 		assert_non_null(rig->qp[i]);
 	}
@@ -71,7 +72,7 @@ void rig_open(struct rig *rig)
 		rig->cq[i] = ibv_create_cq(rig->context, 4 * RIG_DEPTH, rig, rig->channel, 0);
 		assert_non_null(rig->cq[i]);
 	}
-	make_pairs(rig, RIG_DEPTH, false);
+	make_pairs(rig, RIG_DEPTH, &(struct rig_wish){ 0 });
 }
 
 void rig_close(struct rig *rig)
@@ -135,11 +136,13 @@ struct ibv_qp_attr rig_attr(struct ibv_context *context, enum ibv_qp_state to, u
 	return attr;
 }
 
-int rig_mask(enum ibv_qp_state to)
+int rig_mask(enum ibv_qp_type type, enum ibv_qp_state to)
 {
+	bool uc = type == IBV_QPT_UC;
+
 	return to == IBV_QPS_INIT ? RIG_INIT_MASK :
-	       to == IBV_QPS_RTR  ? RIG_RTR_MASK :
-	       to == IBV_QPS_RTS  ? RIG_RTS_MASK :
+	       to == IBV_QPS_RTR  ? (uc ? RIG_UC_RTR_MASK : RIG_RTR_MASK) :
+	       to == IBV_QPS_RTS  ? (uc ? RIG_UC_RTS_MASK : RIG_RTS_MASK) :
 				    IBV_QP_STATE;
 }
 
@@ -150,7 +153,7 @@ void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn)
 	for (; s <= IBV_QPS_RTS && s <= to; s++) {
 		struct ibv_qp_attr attr = rig_attr(qp->context, s, dest_qpn);
 
-		assert_int_equal(ibv_modify_qp(qp, &attr, rig_mask(s)), 0);
+		assert_int_equal(ibv_modify_qp(qp, &attr, rig_mask(qp->qp_type, s)), 0);
 	}
 	if (to == IBV_QPS_RESET || to > IBV_QPS_RTS) {
 		struct ibv_qp_attr attr = { .qp_state = to };
@@ -175,15 +178,15 @@ static void move_as_wished(struct rig *rig, int i, enum ibv_qp_state to, const s
 		attr.timeout = 0;
 	if (i == 0 && wish->rnr_retry)
 		attr.rnr_retry = wish->rnr_retry == RIG_NO_RNR_RETRY ? 0 : wish->rnr_retry;
-	assert_int_equal(ibv_modify_qp(rig->qp[i], &attr, rig_mask(to)), 0);
+	assert_int_equal(ibv_modify_qp(rig->qp[i], &attr, rig_mask(rig->qp[i]->qp_type, to)), 0);
 }
 
 void rig_connect(struct rig *rig, const struct rig_wish *wish)
 {
-	if (wish->depth || wish->signal_all) {
+	if (wish->depth || wish->signal_all || wish->type) {
 		for (int i = 0; i < 2; i++)
 			assert_int_equal(ibv_destroy_qp(rig->qp[i]), 0);
-		make_pairs(rig, wish->depth ? wish->depth : RIG_DEPTH, wish->signal_all);
+		make_pairs(rig, wish->depth ? wish->depth : RIG_DEPTH, wish);
 	}
 	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++)
 		for (int i = 0; i < 2; i++)

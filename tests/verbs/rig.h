@@ -25,6 +25,8 @@
 #define RIG_INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
 #define RIG_RTR_MASK  0x129181 /* what programs use */
 #define RIG_RTS_MASK  0x12e01
+#define RIG_UC_RTR_MASK 0x101181
+#define RIG_UC_RTS_MASK 0x10001
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -41,6 +43,7 @@ struct rig {
 struct rig_wish {
 	uint32_t depth; /* of all queues; 0: RIG_DEPTH */
 	bool signal_all;
+	enum ibv_qp_type type;	/* 0: RC */
 	unsigned int access;	/* of queue pair 1; 0: RIG_ALL; IBV_ACCESS_LOCAL_WRITE: none */
 	uint8_t timeout;	/* of queue pair 0, as are the next: */
 	uint8_t retry_cnt;
@@ -64,7 +67,7 @@ int rig_teardown(void **state);
 struct ibv_context *rig_context(void);
 /* The attributes of the usual moves, with which the masks above go. */
 struct ibv_qp_attr rig_attr(struct ibv_context *context, enum ibv_qp_state to, uint32_t dest_qpn);
-int rig_mask(enum ibv_qp_state to);
+int rig_mask(enum ibv_qp_type type, enum ibv_qp_state to);
 struct ibv_qp_init_attr rig_init(struct ibv_cq *send_cq, struct ibv_cq *recv_cq);
 /* From RESET, with each step between; from elsewhere to RESET, SQD or ERR. */
 void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Moving queue pairs between states: the table of InfiniBand volume 1, 11.2.5.2, for reliable
- * connections, bit by bit, and the range of each attribute.
+ * Moving queue pairs between states: the tables of InfiniBand volume 1, 11.2.5.2, bit by bit, and the
+ * range of each attribute.
  */
 #include "rig.h"
 
@@ -14,47 +14,80 @@
 	      IBV_QP_PATH_MIG_STATE)
 #define BITS 26
 
-static const struct row {
+struct row {
 	enum ibv_qp_state from, to;
 	int required, optional;
-} rows[] = {
+};
+
+static const struct row any_rows[] = {
 	{ IBV_QPS_RESET, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
 	{ IBV_QPS_INIT, IBV_QPS_RESET, 0, 0 },
 	{ IBV_QPS_INIT, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_RTR, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_RTR, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_RTS, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_RTS, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_SQD, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_SQD, IBV_QPS_ERR, 0, 0 },
+	{ IBV_QPS_ERR, IBV_QPS_RESET, 0, 0 },
+	{ IBV_QPS_ERR, IBV_QPS_ERR, 0, 0 },
+};
+
+static const struct row rc_rows[] = {
+	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
 	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
 	{ IBV_QPS_INIT, IBV_QPS_RTR,
 	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
 	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
-	{ IBV_QPS_RTR, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RTR, IBV_QPS_ERR, 0, 0 },
 	{ IBV_QPS_RTR, IBV_QPS_RTS,
 	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 		  IBV_QP_MAX_QP_RD_ATOMIC,
 	  SOFT },
-	{ IBV_QPS_RTS, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RTS, IBV_QPS_ERR, 0, 0 },
 	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, SOFT },
 	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
-	{ IBV_QPS_SQD, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_SQD, IBV_QPS_ERR, 0, 0 },
 	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, SOFT },
 	{ IBV_QPS_SQD, IBV_QPS_SQD, 0,
 	  IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 		  IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH |
 		  IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
 		  IBV_QP_PATH_MIG_STATE },
-	{ IBV_QPS_ERR, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_ERR, IBV_QPS_ERR, 0, 0 },
+};
+
+#define UC_SOFT (IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
+
+static const struct row uc_rows[] = {
+	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
+	{ IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
+	{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, UC_SOFT },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, UC_SOFT },
+	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
+	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, UC_SOFT },
+	{ IBV_QPS_SQD, IBV_QPS_SQD, 0,
+	  IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
+		  IBV_QP_PATH_MIG_STATE },
+};
+
+struct table {
+	enum ibv_qp_type type;
+	const struct row *rows;
+	size_t n;
+};
+
+static const struct table tables[] = {
+	{ IBV_QPT_RC, rc_rows, COUNT(rc_rows) },
+	{ IBV_QPT_UC, uc_rows, COUNT(uc_rows) },
 };
 
 static const enum ibv_qp_state reachable[] = { IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,
 					       IBV_QPS_RTS,   IBV_QPS_SQD,  IBV_QPS_ERR };
 
-static const struct row *find_row(enum ibv_qp_state from, enum ibv_qp_state to)
+static const struct row *find_row(const struct row *rows, size_t n, enum ibv_qp_state from,
+				  enum ibv_qp_state to)
 {
-	for (size_t i = 0; i < COUNT(rows); i++)
+	for (size_t i = 0; i < n; i++)
 		if (rows[i].from == from && rows[i].to == to)
 			return &rows[i];
 	return NULL;
@@ -108,29 +141,51 @@ static void check_row(struct ibv_qp *qp, const struct row *row)
 		expect(qp, row, row->required | row->optional, 0);
 }
 
+static struct ibv_qp *make(struct rig *rig, enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr init = rig_init(rig->cq[0], rig->cq[0]);
+	struct ibv_qp *qp;
+
+	init.qp_type = type;
+	qp = ibv_create_qp(rig->pd, &init);
+	assert_non_null(qp);
+	return qp;
+}
+
 static void every_row(void **state)
 {
-	struct rig *rig = *state;
+	for (size_t k = 0; k < COUNT(tables); k++) {
+		struct ibv_qp *qp = make(*state, tables[k].type);
 
-	for (size_t i = 0; i < COUNT(rows); i++)
-		check_row(rig->qp[0], &rows[i]);
+		for (size_t i = 0; i < tables[k].n; i++)
+			check_row(qp, &tables[k].rows[i]);
+		for (size_t i = 0; i < COUNT(any_rows); i++)
+			check_row(qp, &any_rows[i]);
+		assert_int_equal(ibv_destroy_qp(qp), 0);
+	}
+}
+
+static void refuse_move(struct ibv_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	static const int masks[] = { IBV_QP_STATE,    RIG_INIT_MASK,   RIG_RTR_MASK,
+				     RIG_RTS_MASK,    RIG_UC_RTR_MASK, RIG_UC_RTS_MASK };
+
+	for (size_t i = 0; i < COUNT(masks); i++)
+		expect(qp, &(struct row){ from, to, 0, 0 }, masks[i], EINVAL);
 }
 
 static void every_other_move(void **state)
 {
-	struct rig *rig = *state;
+	for (size_t k = 0; k < COUNT(tables); k++) {
+		struct ibv_qp *qp = make(*state, tables[k].type);
 
-	for (size_t i = 0; i < COUNT(reachable); i++)
-		for (enum ibv_qp_state to = IBV_QPS_RESET; to <= IBV_QPS_UNKNOWN; to++) {
-			struct row row = { reachable[i], to, 0, 0 };
-
-			if (find_row(row.from, to))
-				continue;
-			expect(rig->qp[0], &row, IBV_QP_STATE, EINVAL);
-			expect(rig->qp[0], &row, RIG_INIT_MASK, EINVAL);
-			expect(rig->qp[0], &row, RIG_RTR_MASK, EINVAL);
-			expect(rig->qp[0], &row, RIG_RTS_MASK, EINVAL);
-		}
+		for (size_t i = 0; i < COUNT(reachable); i++)
+			for (enum ibv_qp_state to = IBV_QPS_RESET; to <= IBV_QPS_UNKNOWN; to++)
+				if (!find_row(tables[k].rows, tables[k].n, reachable[i], to) &&
+				    !find_row(any_rows, COUNT(any_rows), reachable[i], to))
+					refuse_move(qp, reachable[i], to);
+		assert_int_equal(ibv_destroy_qp(qp), 0);
+	}
 }
 
 /* The current state must be the one that is claimed. */
@@ -191,7 +246,7 @@ static int modify_with(struct ibv_qp *qp, const struct range *range, uint32_t va
 	struct ibv_qp_attr attr = attributes(qp, range->to - 1, range->to);
 
 	memcpy((char *)&attr + range->offset, &value, range->bytes); /* little-endian */
-	return ibv_modify_qp(qp, &attr, rig_mask(range->to));
+	return ibv_modify_qp(qp, &attr, rig_mask(IBV_QPT_RC, range->to));
 }
 
 static void out_of_range(void **state)
@@ -227,7 +282,7 @@ static void query(void **state)
 	want.ah_attr.grh.traffic_class = 9;
 	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
 		want.qp_state = s;
-		assert_int_equal(ibv_modify_qp(qp, &want, rig_mask(s)), 0);
+		assert_int_equal(ibv_modify_qp(qp, &want, rig_mask(IBV_QPT_RC, s)), 0);
 	}
 	want.timeout = 20;
 	RIG_REFUSED(ibv_modify_qp(qp, &want, IBV_QP_TIMEOUT));

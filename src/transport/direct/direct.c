@@ -46,10 +46,13 @@ static enum weft_outcome blame(struct job job, enum weft_event event, enum weft_
 	return WEFT_FAILED;
 }
 
+/* Without reliability what the peer finds wrong is dropped (9.8.3): as if nobody were there. */
 static enum weft_outcome fail_there(struct job job, enum weft_event event,
 				    enum weft_wc_status status)
 {
-	return is_gone(job.peer) ? WEFT_NO_ANSWER : blame(job, event, status);
+	if (is_gone(job.peer) || job.qp->type == WEFT_QPT_UC)
+		return WEFT_NO_ANSWER;
+	return blame(job, event, status);
 }
 
 static enum weft_outcome unreachable_memory(struct job job, int err)
@@ -70,11 +73,16 @@ HOT int place(struct job job, const struct weft_span *to, const struct weft_span
 static enum weft_outcome bad_receive(struct job job, uint64_t wr_id, enum weft_wc_status theirs,
 				     enum weft_event event, enum weft_wc_status ours)
 {
-	if (is_gone(job.peer))
+	bool unreliable = job.qp->type == WEFT_QPT_UC;
+
+	/* too long for the receive: a datagram of an unreliable connection leaves that where it is
+	 * (9.9.3, class D); only what is wrong with the receive itself fails its queue pair */
+	if (is_gone(job.peer) || (unreliable && theirs == WEFT_WC_LOC_LEN_ERR))
 		return WEFT_NO_ANSWER;
 	weft_peer_complete(job.qp, job.peer, job.wqe, wr_id, 0, theirs,
 			   job.caller->thread);
-	return blame(job, event, ours);
+	blame(job, event, ours);
+	return unreliable ? WEFT_NO_ANSWER : WEFT_FAILED;
 }
 
 static enum weft_outcome execute_send(struct job job)
@@ -332,6 +340,13 @@ static enum weft_outcome execute(struct weft_qp *qp, struct weft_wqe *wqe,
 	return outcome;
 }
 
+/* Whom nobody answers, or who finds no receive, does not learn of it. */
+static enum weft_outcome execute_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
+					    struct weft_caller *caller, enum weft_wc_status *status)
+{
+	return execute(qp, wqe, caller, status) == WEFT_FAILED ? WEFT_FAILED : WEFT_DONE;
+}
+
 static void connect(struct weft_qp *qp)
 {
 	struct peer *p = weft_peer(qp);
@@ -368,5 +383,13 @@ const struct weft_transport weft_direct = {
 	.connect = connect,
 	.disconnect = disconnect,
 	.execute = execute,
+	.fault = fault,
+};
+
+const struct weft_transport weft_direct_unreliable = {
+	.name = "direct",
+	.connect = connect,
+	.disconnect = disconnect,
+	.execute = execute_unreliable,
 	.fault = fault,
 };

@@ -8,6 +8,7 @@
 
 #include "nic/nic.h"
 
-extern const struct weft_transport weft_direct;
+extern const struct weft_transport weft_direct;	  /* reliable connections */
+extern const struct weft_transport weft_direct_unreliable; /* unreliable ones */
 
 #endif

@@ -74,7 +74,8 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	p->tag = qp->attr.dest_qpn | (uint32_t)slot->connection << 24;
 	qp->peer_rnr_timer = slot->min_rnr_timer;
 	/* another one may have taken the entry since, and be connected to us */
-	if (slot->qpn != qp->attr.dest_qpn || p->right.member != named)
+	if (slot->qpn != qp->attr.dest_qpn || slot->type != qp->type ||
+	    p->right.member != named)
 		return false;
 	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | qp->qpn) || !ring_off)
 		return false;
