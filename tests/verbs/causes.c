@@ -139,6 +139,8 @@ const struct cause causes[] = {
 	{"receive in what may not be written", SENDS, .receive = READ_ONLY},
 	{"receive beyond the region", SENDS, .receive_at = CAUSES_BYTES - 7},
 
+	{CAUSE_UNMAPPED, POSTED}, /* the receive's; the remote one of others */
+
 	/* retries */
 	{"no receive, rnr_retry 0", TAKING, .no_receive = true, .rnr_retry = RIG_NO_RNR_RETRY},
 	{"no receive, rnr_retry 6", TAKING, .no_receive = true, .rnr_retry = 6},

@@ -42,7 +42,8 @@ enum ibv_wr_opcode opcode_of(enum verb verb);
 /* What the peer's queue pair must have for it; 0: nothing. */
 unsigned int right_of(enum verb verb);
 
-/* The two that are not of the usual kind: test_errors.c plays them. */
+/* Those that are not of the usual kind: test_errors.c plays them. */
+#define CAUSE_UNMAPPED	   "memory unmapped under a region in place"
 #define CAUSE_FULL_QUEUE   "completion queue full"
 #define CAUSE_SHARED_QUEUE "receives from a shared queue; queue pair goes to ERR"
 

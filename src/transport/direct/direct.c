@@ -55,10 +55,15 @@ static enum weft_outcome fail_there(struct job job, enum weft_event event,
 	return blame(job, event, status);
 }
 
+/* The owner of memory is gone or stopped: as silence on the wire. */
+static bool is_silence(int err)
+{
+	return err == -ESRCH || err == -ETIMEDOUT;
+}
+
 static enum weft_outcome unreachable_memory(struct job job, int err)
 {
-	/* its owner is gone or stopped: as silence on the wire */
-	if (err == -ESRCH || err == -ETIMEDOUT)
+	if (is_silence(err))
 		return WEFT_NO_ANSWER;
 	return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR,
 			  err == -EACCES ? WEFT_WC_REM_ACCESS_ERR : WEFT_WC_REM_OP_ERR);
@@ -114,8 +119,11 @@ static enum weft_outcome execute_send(struct job job)
 		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
 				   WEFT_WC_REM_INV_REQ_ERR);
 	err = place(job, there.span, job.here->span);
+	if (is_silence(err))
+		return WEFT_NO_ANSWER;
 	if (err)
-		return unreachable_memory(job, err);
+		return bad_receive(job, wr_id, WEFT_WC_LOC_PROT_ERR, WEFT_EVENT_QP_FATAL,
+				   WEFT_WC_REM_OP_ERR);
 	weft_peer_complete(job.qp, p, job.wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS,
 			   job.caller->thread);
 	counters->ops_send++;
