@@ -131,18 +131,23 @@ static enum weft_outcome execute_send(struct job job)
 	return WEFT_DONE;
 }
 
-/* The remote range of a one-sided request; one that moves no bytes needs no key (C9-88). */
-HOT enum weft_outcome find_remote(struct job job, uint64_t bytes, uint8_t access,
-					    struct weft_span *span)
+/* The remote range of a one-sided request; one that moves no bytes needs no key (C9-88). False: it is
+ * refused, as *outcome says. */
+HOT bool find_remote(struct job job, uint64_t bytes, uint8_t access, struct weft_span *span,
+		     enum weft_outcome *outcome)
 {
 	struct peer *p = job.peer;
 
-	if (!(p->access & access))
-		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+	if (!(p->access & access)) {
+		*outcome = fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+		return false;
+	}
 	if (bytes && !weft_mr_find(job.qp->nic->pool, job.wqe->rkey, p->holder,
-				   job.wqe->remote_addr, bytes, access, span))
-		return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_ACCESS_ERR);
-	return WEFT_DONE;
+				   job.wqe->remote_addr, bytes, access, span)) {
+		*outcome = fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_ACCESS_ERR);
+		return false;
+	}
+	return true;
 }
 
 HOT enum weft_outcome execute_write(struct job job)
@@ -154,8 +159,7 @@ HOT enum weft_outcome execute_write(struct job job)
 	struct weft_span to;
 	int err;
 
-	outcome = find_remote(job, bytes, WEFT_ACCESS_REMOTE_WRITE, &to);
-	if (outcome != WEFT_DONE)
+	if (!find_remote(job, bytes, WEFT_ACCESS_REMOTE_WRITE, &to, &outcome))
 		return outcome;
 	if (job.wqe->opcode == WEFT_OP_WRITE_IMM) {
 		recv = weft_peer_receive(job.peer);
@@ -181,8 +185,7 @@ HOT enum weft_outcome execute_read(struct job job)
 	struct weft_span from;
 	int err;
 
-	outcome = find_remote(job, job.here->len_bytes, WEFT_ACCESS_REMOTE_READ, &from);
-	if (outcome != WEFT_DONE)
+	if (!find_remote(job, job.here->len_bytes, WEFT_ACCESS_REMOTE_READ, &from, &outcome))
 		return outcome;
 	err = place(job, job.here->span, &from);
 	if (err)
@@ -200,8 +203,7 @@ HOT enum weft_outcome execute_atomic(struct job job)
 	uint64_t old;
 	int err;
 
-	outcome = find_remote(job, 8, WEFT_ACCESS_REMOTE_ATOMIC, &at);
-	if (outcome != WEFT_DONE)
+	if (!find_remote(job, 8, WEFT_ACCESS_REMOTE_ATOMIC, &at, &outcome))
 		return outcome;
 	/* a zero-based region may begin anywhere, so that both count */
 	if ((wqe->remote_addr | (at.at ? (uintptr_t)at.at : at.mr->va + at.start)) & 7)
