@@ -10,5 +10,7 @@
 
 /* CLOCK_MONOTONIC; any thread. */
 uint64_t weft_clock_now_ns(void);
+/* CLOCK_REALTIME, for programs that ask: nothing is reckoned by it. */
+uint64_t weft_clock_wall_ns(void);
 
 #endif

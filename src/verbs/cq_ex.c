@@ -4,7 +4,6 @@
  * end_poll, during which no other thread does.
  */
 #include <errno.h>
-#include <time.h>
 
 #include "pool/clock.h"
 #include "verbs/objects.h"
@@ -123,12 +122,9 @@ static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
 
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 {
-	struct timespec wall;
 	uint64_t now_ns = weft_clock_now_ns();
 
-	clock_gettime(CLOCK_REALTIME, &wall);
-	return (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec - now_ns +
-	       of(ex)->nic.polled_ns;
+	return weft_clock_wall_ns() - now_ns + of(ex)->nic.polled_ns;
 }
 
 /* What a RoCE device has none of: nobody can ask for these, but some read them all the same. */
