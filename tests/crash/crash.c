@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Kills processes at each step of each critical section, and at random moments, while others talk with
+ * them; looks that these hear of it in time, see no wrong byte and do not hang; and that the pool is
+ * empty after each round. `crash KILLS [SEED [SECONDS]]`, or `crash ends [SEED]`. The seed says what
+ * processes want to do; when they come to it is the machine's.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pool/view.h"
+#include "world.h"
+
+#define GROUPS	   3u /* of processes at a time, each on a pool of its own */
+#define TURNS	   16u
+#define HIT_LEAST  3u /* a label that is hit less often is not tested: a failure */
+#define HIT_WANTED 10u
+#define HANGS_NS   60000000000ull
+#define TIMER_NS   68000000ull /* of the workers' queue pairs: (3 + 1) * 4.096 us << 12 */
+#define LATE_NS	   (1000000000ull + TIMER_NS)
+#define NAP_NS	   500000
+#define LATE_MOST  10u /* one in so many may be late, since the machine may have other work */
+
+struct sums {
+	_Atomic uint64_t rounds, kills, random, deaths_seen, late, worst_ns;
+	_Atomic bool failed;
+};
+
+static struct steps_table *table;
+static struct sums *sums;
+static uint64_t goal, until_ns;
+
+/* ---- Whom to kill, and where ---- */
+
+static double rate(enum kind kind, uint32_t label)
+{
+	uint64_t lives = atomic_load(&table->lives[kind]);
+
+	return lives ? (double)atomic_load(&table->passed[kind][label]) / (double)lives : 0;
+}
+
+/* Is this kind the one to pass that step? Sleepers take long: theirs is what no other passes. */
+static bool is_likely(enum kind kind, uint32_t label)
+{
+	double best = 0;
+
+	if (kind == SLEEPER)
+		return rate(SLEEPER, label) > 8 * rate(WORKER, label);
+	for (enum kind k = 0; k < KINDS; k++)
+		best = k != SLEEPER && rate(k, label) > best ? rate(k, label) : best;
+	return best > 0 && rate(kind, label) * 2 >= best;
+}
+
+/* One of the labels that were hit least. */
+static struct order order(enum kind kind, uint64_t *seed)
+{
+	struct order order = { .signal = SIGKILL };
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t i = 0; i < steps_count(); i++) {
+		uint64_t hits = atomic_load(&table->killed[i]) * 8 + draw(seed, 32);
+
+		if (hits >= least || !is_likely(kind, i))
+			continue;
+		least = hits;
+		order.label = i + 1;
+		atomic_store(&order.left, 1 + (uint32_t)draw(seed, 1 + (uint64_t)rate(kind, i)));
+	}
+	return order;
+}
+
+static void plan_sleep(struct world *world, uint64_t *seed)
+{
+	static const char *const where[] = { "direct_busy", "place_body_copied", "direct_done" };
+	struct seat *sleeper = &world->seat[0];
+
+	sleeper->order = (struct order){ .label = steps_find(where[draw(seed, 3)]) + 1,
+					 .left = 1 + (uint32_t)draw(seed, 30),
+					 .signal = SIGSTOP };
+	sleeper->doom_ns = 0;
+}
+
+static void plan(struct world *world, uint64_t *seed)
+{
+	bool calm = atomic_load(&sums->rounds) < GROUPS; /* at first, to learn what they pass */
+	enum kind kind = calm || draw(seed, 12) ? WORKER : SLEEPER;
+	uint32_t victims = 1 + (uint32_t)draw(seed, SEATS / 2);
+
+	memset(world->seat, 0, sizeof(world->seat));
+	world->seats = 2 + (uint32_t)draw(seed, SEATS - 1);
+	world->hurried = draw(seed, 4);
+	for (uint32_t i = 0; i < world->seats; i++) {
+		struct seat *seat = &world->seat[i];
+
+		seat->kind = kind;
+		seat->seed = draw(seed, UINT64_MAX);
+		seat->turns = TURNS;
+		if (calm || (kind == WORKER && draw(seed, world->seats) >= victims))
+			continue;
+		if (kind == SLEEPER || draw(seed, 8))
+			seat->order = order(kind, seed);
+		else
+			seat->doom_ns = now_ns() + 1000000 * draw(seed, 200);
+		/* what is rare needs a longer life */
+		if (seat->order.label && rate(kind, seat->order.label - 1) < 0.5)
+			seat->turns *= 4;
+	}
+	if (kind == SLEEPER)
+		plan_sleep(world, seed);
+}
+
+/* ---- Processes ---- */
+
+static void fail(const struct world *world, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+static void fail(const struct world *world, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fprintf(stderr, "%s: ", world->pool);
+	vfprintf(stderr, format, args);
+	fprintf(stderr, "\n");
+	va_end(args);
+	atomic_store(&sums->failed, true);
+}
+
+static void start(struct world *world, uint32_t i)
+{
+	pid_t pid;
+
+	atomic_store(&world->seat[i].stage, BORN);
+	pid = fork();
+	if (!pid)
+		live(world, i);
+	world->seat[i].pid = pid; /* only ours: the child sees it, too */
+}
+
+static struct seat *seat_of(struct world *world, pid_t pid)
+{
+	for (uint32_t i = 0; i <= SEATS; i++)
+		if (world->seat[i].pid == pid)
+			return &world->seat[i];
+	return NULL;
+}
+
+/* Somebody new, who finds the dead, and may die of it. */
+static void start_joiner(struct world *world, uint64_t *seed)
+{
+	struct seat *seat = &world->seat[SEATS];
+
+	if (seat->pid > 0)
+		return;
+	memset(seat, 0, sizeof(*seat));
+	seat->kind = JOINER;
+	seat->seed = draw(seed, UINT64_MAX);
+	if (draw(seed, 4))
+		seat->order = order(JOINER, seed);
+	start(world, SEATS);
+}
+
+static void bury(struct world *world, struct seat *seat, int status, uint64_t *seed)
+{
+	pid_t pid = seat->pid;
+
+	seat->pid = -1;
+	atomic_store(&seat->died_ns, now_ns());
+	if (WIFSIGNALED(status) &&
+	    WTERMSIG(status) == (seat->way == WAY_ABORT ? SIGABRT : SIGKILL)) {
+		atomic_fetch_add(&sums->kills, 1);
+		if (!seat->order.label || seat->order.signal != SIGKILL ||
+		    atomic_load(&seat->order.left))
+			atomic_fetch_add(&sums->random, 1);
+		if (world->hurried)
+			start_joiner(world, seed);
+	} else if (status) {
+		fail(world, "process %d (%td): status %x: %s", pid, seat - world->seat, status,
+		     seat->failure);
+	}
+}
+
+/* One that was stopped goes on after a while, or does not. */
+static void on_stop(struct seat *seat, uint64_t *seed)
+{
+	uint64_t while_ns = 1100000000 + 1000000 * draw(seed, 700);
+
+	seat->doom_ns = now_ns() + while_ns;
+	seat->order.signal = draw(seed, 2) ? SIGCONT : SIGKILL;
+	seat->order.label = 0;
+}
+
+static bool reap(struct world *world, uint64_t *seed)
+{
+	int status;
+	pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
+	struct seat *seat = pid > 0 ? seat_of(world, pid) : NULL;
+
+	if (!seat)
+		return false;
+	if (WIFSTOPPED(status))
+		on_stop(seat, seed);
+	else
+		bury(world, seat, status, seed);
+	return true;
+}
+
+static bool any_left(struct world *world)
+{
+	bool left = false;
+
+	for (uint32_t i = 0; i <= SEATS; i++) {
+		struct seat *seat = &world->seat[i];
+
+		if (seat->pid <= 0)
+			continue;
+		left = true;
+		if (!seat->doom_ns || now_ns() < seat->doom_ns)
+			continue;
+		kill(seat->pid, seat->order.signal ? seat->order.signal : SIGKILL);
+		seat->doom_ns = 0;
+	}
+	return left;
+}
+
+static void kill_all(struct world *world)
+{
+	for (uint32_t i = 0; i <= SEATS; i++)
+		if (world->seat[i].pid > 0) {
+			kill(world->seat[i].pid, SIGKILL);
+			waitpid(world->seat[i].pid, NULL, 0);
+			world->seat[i].pid = -1;
+		}
+}
+
+static void watch(struct world *world, uint64_t *seed)
+{
+	uint64_t limit = now_ns() + HANGS_NS;
+
+	while (any_left(world) && !atomic_load(&sums->failed)) {
+		if (reap(world, seed))
+			continue;
+		if (now_ns() > limit) {
+			for (uint32_t i = 0; i <= SEATS; i++)
+				if (world->seat[i].pid > 0)
+					fail(world, "process %d (%u) hangs in stage %u",
+					     world->seat[i].pid, i, stage_of(&world->seat[i]));
+			pause();
+		}
+		usleep(NAP_NS / 1000);
+	}
+	kill_all(world);
+}
+
+/* ---- What is left ---- */
+
+/* Attaches alone, so that whoever died last is found; and leaves. */
+static void clean_up(struct world *world, enum kind kind, struct order order)
+{
+	struct seat *seat = &world->seat[SEATS];
+	int status;
+
+	memset(seat, 0, sizeof(*seat));
+	seat->kind = kind;
+	seat->order = order;
+	start(world, SEATS);
+	if (waitpid(seat->pid, &status, 0) != seat->pid)
+		fail(world, "waitpid: %s", strerror(errno));
+	bury(world, seat, status, &seat->seed);
+	if (world->seat[SEATS].pid > 0) {
+		waitpid(world->seat[SEATS].pid, &status, 0);
+		bury(world, &world->seat[SEATS], status, &seat->seed);
+	}
+}
+
+static void check_empty(struct world *world)
+{
+	struct weft_view_cursor at = { 0 };
+	struct weft_view *view;
+	struct weft_view_qp qp;
+	struct weft_view_mr mr;
+	char where[PATH_MAX];
+	const char *why = "";
+	uint32_t members = 0;
+	off_t left;
+	int err = weft_view_open(world->pool, where, &view, &why);
+
+	if (err) {
+		fail(world, "cannot look at it: %s: %s", why, strerror(-err));
+		return;
+	}
+	for (uint32_t i = 0; i < view->nmembers; i++)
+		members += !!view->member[i].incarnation;
+	if (members || view->segments_leased || view->damaged)
+		fail(world, "%u members, %u segments, %u damages are left", members,
+		     view->segments_leased, view->damaged);
+	if (weft_view_qp(view, &at, &qp))
+		fail(world, "a queue pair is left");
+	at = (struct weft_view_cursor){ 0 };
+	if (weft_view_mr(view, &at, &mr))
+		fail(world, "a region is left");
+	left = lseek(view->fd, WEFT_FIRST_SEGMENT * WEFT_SEGMENT, SEEK_DATA);
+	if (left >= 0)
+		fail(world, "memory is left from %#lx to %#lx", (unsigned long)left,
+		     (unsigned long)lseek(view->fd, left, SEEK_HOLE));
+	weft_view_close(view);
+}
+
+static void count(struct world *world)
+{
+	for (uint32_t i = 0; i < world->seats; i++) {
+		uint64_t late = world->seat[i].late_ns;
+
+		atomic_fetch_add(&sums->deaths_seen, !!late);
+		atomic_fetch_add(&sums->late, late > LATE_NS);
+		if (late > atomic_load(&sums->worst_ns))
+			atomic_store(&sums->worst_ns, late);
+	}
+}
+
+/* ---- Rounds ---- */
+
+static void play(struct world *world, uint64_t seed)
+{
+	for (uint32_t i = 0; i < world->seats; i++)
+		start(world, i);
+	watch(world, &seed);
+	count(world);
+	world->hurried = false;
+	clean_up(world, JOINER, (struct order){ 0 });
+	check_empty(world);
+	atomic_fetch_add(&sums->rounds, 1);
+}
+
+static void run_round(struct world *world, uint64_t seed)
+{
+	uint64_t first = seed;
+
+	if (!draw(&seed, 8)) {
+		unlink(world->pool);
+		world->hurried = false;
+		clean_up(world, FOUNDER, order(FOUNDER, &seed));
+	}
+	plan(world, &seed);
+	play(world, seed);
+	if (atomic_load(&sums->failed))
+		fprintf(stderr, "in the round of seed %lu, %u processes\n", (unsigned long)first,
+			world->seats);
+}
+
+static bool hit_enough(void)
+{
+	for (uint32_t i = 0; i < steps_count(); i++)
+		if (atomic_load(&table->killed[i]) < HIT_WANTED)
+			return false;
+	return atomic_load(&sums->kills) >= goal;
+}
+
+static void name_pool(struct world *world, pid_t pid, uint32_t group)
+{
+	snprintf(world->pool, sizeof(world->pool), "/dev/shm/weft-crash-%d-%u", pid, group);
+	unlink(world->pool);
+}
+
+static void run_group(uint32_t group, uint64_t seed)
+{
+	struct world *world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (world == MAP_FAILED)
+		abort();
+	name_pool(world, getppid(), group);
+	while (!atomic_load(&sums->failed) && !hit_enough() && now_ns() < until_ns)
+		run_round(world, draw(&seed, UINT64_MAX));
+	unlink(world->pool);
+	_exit(0);
+}
+
+static int report(void)
+{
+	uint32_t missed = 0, few = 0;
+
+	for (uint32_t i = 0; i < steps_count(); i++) {
+		uint64_t hits = atomic_load(&table->killed[i]), passed = 0;
+
+		for (enum kind k = 0; k < KINDS; k++)
+			passed += atomic_load(&table->passed[k][i]);
+		printf("%6lu of %9lu  %s%s\n", (unsigned long)hits, (unsigned long)passed,
+		       steps_name(i), hits < HIT_LEAST ? "  TOO FEW" : "");
+		missed += hits < HIT_LEAST;
+		few += hits < HIT_WANTED;
+	}
+	printf("%6lu at random moments\n", (unsigned long)atomic_load(&sums->random));
+	printf("%lu kills in %lu rounds, %u labels, %u of them hit less than %u times, %u less than %u\n",
+	       (unsigned long)atomic_load(&sums->kills), (unsigned long)atomic_load(&sums->rounds),
+	       steps_count(), few, HIT_WANTED, missed, HIT_LEAST);
+	printf("%lu survivors heard of a death, the last after %.0f ms, %lu of them too late\n",
+	       (unsigned long)atomic_load(&sums->deaths_seen),
+	       (double)atomic_load(&sums->worst_ns) / 1e6, (unsigned long)atomic_load(&sums->late));
+	if (atomic_load(&sums->kills) < goal)
+		printf("too slow: %lu kills were wanted\n", (unsigned long)goal);
+	return missed || atomic_load(&sums->failed) || atomic_load(&sums->kills) < goal ||
+	       atomic_load(&sums->late) * LATE_MOST > atomic_load(&sums->deaths_seen);
+}
+
+/* ---- Ends that have a name ---- */
+
+#define TIMES 3u
+
+struct end {
+	const char *name;
+	enum way way;
+	const char *label;
+	bool everybody;
+};
+
+static const struct end ends[] = {
+	{ "asleep in ibv_get_cq_event", WAY_ASLEEP, NULL, false },
+	{ "in ibv_reg_mr", WAY_NONE, "region_moved", false },
+	{ "in fork", WAY_NONE, "fork_copied", false },
+	{ "at exit", WAY_EXIT, NULL, false },
+	{ "by abort, with a core dump", WAY_ABORT, NULL, false },
+	{ "all, to the last member", WAY_NONE, "direct_busy", true },
+};
+
+/* Three talk, and one of them, or each, comes to that end. Whether so many died. */
+static bool run_end(struct world *world, const struct end *end, uint64_t *seed)
+{
+	uint64_t before = atomic_load(&sums->kills);
+
+	memset(world->seat, 0, sizeof(world->seat));
+	world->seats = 3;
+	world->hurried = false;
+	for (uint32_t i = 0; i < world->seats; i++) {
+		struct seat *seat = &world->seat[i];
+
+		seat->seed = draw(seed, UINT64_MAX);
+		seat->turns = TURNS;
+		if (i != 1 && !end->everybody)
+			continue;
+		seat->way = end->way;
+		if (end->way == WAY_ASLEEP)
+			seat->doom_ns = now_ns() + 300000000;
+		if (end->label)
+			seat->order = (struct order){ .label = steps_find(end->label) + 1,
+						      .left = 1 + (uint32_t)draw(seed, 3),
+						      .signal = SIGKILL };
+	}
+	play(world, draw(seed, UINT64_MAX));
+	return atomic_load(&sums->kills) - before == (end->everybody ? world->seats : 1);
+}
+
+/* A life may pass by without that step: it is tried again then. */
+static int run_ends(uint64_t seed)
+{
+	struct world *world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char folder[] = "/tmp/weft-crash-XXXXXX", remove[64];
+
+	if (world == MAP_FAILED || !mkdtemp(folder) || chdir(folder)) /* for core dumps */
+		abort();
+	name_pool(world, getpid(), 0);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+		uint32_t died = 0;
+
+		for (uint32_t k = 0; k < 20 * TIMES && died < TIMES; k++)
+			died += run_end(world, &ends[i], &seed);
+		if (died < TIMES)
+			fail(world, "only %u of %u died %s", died, TIMES, ends[i].name);
+		printf("%sok %zu - %s\n", atomic_load(&sums->failed) ? "not " : "", i + 1,
+		       ends[i].name);
+	}
+	unlink(world->pool);
+	snprintf(remove, sizeof(remove), "rm -r %s", folder);
+	return system(remove) || atomic_load(&sums->failed);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed;
+
+	goal = argc > 1 ? strtoull(argv[1], NULL, 0) : 1000;
+	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : now_ns();
+	until_ns = now_ns() + (argc > 3 ? strtoull(argv[3], NULL, 0) : 250 + goal / 10) * 1000000000;
+	setvbuf(stdout, NULL, _IONBF, 0); /* else the forked write it again */
+	printf("seed %lu\n", (unsigned long)seed);
+	table = steps_begin();
+	sums = mmap(NULL, sizeof(*sums), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (sums == MAP_FAILED)
+		abort();
+	if (argc > 1 && !strcmp(argv[1], "ends"))
+		return run_ends(seed);
+	for (uint32_t i = 0; i < GROUPS; i++) {
+		uint64_t of_group = draw(&seed, UINT64_MAX);
+
+		if (!fork())
+			run_group(i, of_group);
+	}
+	while (wait(NULL) > 0)
+		;
+	return report();
+}

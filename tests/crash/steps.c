@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "steps.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "pool/step.h"
+
+/* The linker's names for the section's ends. */
+extern struct weft_step __start_weft_steps[], __stop_weft_steps[];
+
+static struct steps_table *table;
+static const char *name_of[STEPS_MOST];
+static uint32_t count;
+
+static struct {
+	enum kind kind;
+	struct order *order;
+	pid_t pid; /* children of a fork do not obey */
+} self;
+
+uint32_t steps_find(const char *name)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!strcmp(name_of[i], name))
+			return i;
+	return STEPS_MOST;
+}
+
+struct steps_table *steps_begin(void)
+{
+	for (struct weft_step *s = __start_weft_steps; s < __stop_weft_steps; s++) {
+		s->label = steps_find(s->name);
+		if (s->label < STEPS_MOST)
+			continue;
+		if (count == STEPS_MOST)
+			abort();
+		s->label = count;
+		name_of[count++] = s->name;
+	}
+	table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	if (table == MAP_FAILED)
+		abort();
+	return table;
+}
+
+uint32_t steps_count(void)
+{
+	return count;
+}
+
+const char *steps_name(uint32_t label)
+{
+	return name_of[label];
+}
+
+void steps_obey(enum kind kind, struct order *order)
+{
+	self.kind = kind;
+	self.pid = getpid();
+	self.order = order;
+	atomic_fetch_add(&table->lives[kind], 1);
+}
+
+void weft_step(const struct weft_step *step)
+{
+	struct order *order = self.order;
+
+	if (!order)
+		return;
+	atomic_fetch_add_explicit(&table->passed[self.kind][step->label], 1, memory_order_relaxed);
+	if (order->label != step->label + 1 || self.pid != getpid() ||
+	    atomic_fetch_sub(&order->left, 1) != 1)
+		return;
+	if (order->signal == SIGKILL)
+		atomic_fetch_add(&table->killed[step->label], 1);
+	kill(self.pid, order->signal);
+	/* another thread may have been chosen to take it */
+	while (order->signal == SIGKILL)
+		pause();
+}

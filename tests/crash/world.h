@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the processes of a round share with each other and with their supervisor, beside the pool: who
+ * they are, who has died, and what two of them need to connect. It lies in anonymous shared memory,
+ * since it must tell the truth when the pool does not.
+ */
+#ifndef WEFT_TESTS_CRASH_WORLD_H
+#define WEFT_TESTS_CRASH_WORLD_H
+
+#include <infiniband/verbs.h>
+#include <sys/types.h>
+
+#include "steps.h"
+
+#define SEATS 8u
+
+enum stage {
+	UNBORN,
+	BORN,
+	DONE,	 /* asks nothing of the others any more, but answers */
+	LEAVING, /* whoever talks to it may get an error */
+	LEFT,
+};
+
+/* How far one has come with its end of a link. */
+enum link_stage {
+	LINK_NONE,
+	LINK_OFFERED,
+	LINK_CONNECTED,
+};
+
+/* From one process to another. */
+struct mail {
+	_Atomic uint32_t stage; /* enum link_stage */
+	uint32_t qpn;
+	uint64_t acked; /* the last WRITE with immediate from there that was looked at */
+};
+
+/* How a process dies by itself, in the middle of its traffic. */
+enum way {
+	WAY_NONE,
+	WAY_ASLEEP, /* it waits in ibv_get_cq_event until it is killed */
+	WAY_EXIT,   /* in a handler of exit */
+	WAY_ABORT,  /* with a core dump */
+};
+
+struct seat {
+	pid_t pid;
+	enum kind kind;
+	enum way way;
+	uint64_t seed;
+	uint32_t turns; /* of its traffic */
+	struct order order;
+	uint64_t doom_ns;	  /* 0, or when it is killed wherever it is */
+	_Atomic uint64_t died_ns; /* when the kernel had released it */
+	_Atomic uint32_t stage;	  /* enum stage */
+	uint32_t key[2];	  /* of its regions: pooled, in place */
+	uint64_t address[2];
+	union ibv_gid gid;
+	_Atomic uint32_t port; /* where it listens; 0: nowhere */
+	char failure[256];     /* what it saw that must not be */
+	uint64_t late_ns;      /* the longest time from a death to its error */
+	struct mail mail[SEATS];
+};
+
+struct world {
+	char pool[64];
+	uint32_t seats;
+	bool hurried; /* somebody will attach after each death, and find it */
+	struct seat seat[SEATS + 1]; /* the last one: who attaches later */
+};
+
+uint64_t now_ns(void);
+void nap(long ns);
+/* The next number of a sequence that the seed determines; below `bound`. */
+uint64_t draw(uint64_t *seed, uint64_t bound);
+
+static inline bool has_died(const struct seat *seat)
+{
+	return atomic_load(&seat->died_ns);
+}
+
+static inline uint32_t stage_of(const struct seat *seat)
+{
+	return atomic_load(&seat->stage);
+}
+
+/* The life of a process; it does not return. */
+void live(struct world *world, uint32_t seat) __attribute__((noreturn));
+/* Ends this process, and the test. */
+void broken(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+#endif
