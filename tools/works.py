@@ -60,6 +60,7 @@ SECTIONS = {
         ('unreliable connections: what is dropped, what fails', r'verbs-uc'),
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),
+        ('extended queue pairs: each `ibv_wr_*`, lists, abort', r'verbs-qp_ex'),
         ('extended completion queues: each field, timestamps, flags', r'verbs-cq_ex'),
         ('the order in which bytes and completions become visible', r'verbs-litmus'),
         ('error completions, events, flushes and recovery from them', r'verbs-fail',

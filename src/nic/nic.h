@@ -290,12 +290,19 @@ static inline struct weft_wqe *weft_sq_slot(const struct weft_qp *qp, uint64_t p
 	return (struct weft_wqe *)(qp->sq + (position & (qp->sq_size - 1)) * qp->sq_stride);
 }
 
-/* Where the next request is written; NULL: the queue is full (ENOMEM). The lock is held. */
-static inline struct weft_wqe *weft_sq_next(const struct weft_qp *qp)
+/* Where the request is written that comes `ahead` behind the next; NULL: the queue is full (ENOMEM).
+ * The lock is held. */
+static inline struct weft_wqe *weft_sq_ahead(const struct weft_qp *qp, uint32_t ahead)
 {
 	uint64_t freed = atomic_load_explicit(&qp->sq_freed, memory_order_acquire);
+	uint64_t position = qp->sq_posted + ahead;
 
-	return qp->sq_posted - freed < qp->cap.max_send_wr ? weft_sq_slot(qp, qp->sq_posted) : NULL;
+	return position - freed < qp->cap.max_send_wr ? weft_sq_slot(qp, position) : NULL;
+}
+
+static inline struct weft_wqe *weft_sq_next(const struct weft_qp *qp)
+{
+	return weft_sq_ahead(qp, 0);
 }
 
 /* Whether requests may be posted at all: not in RESET, INIT, RTR. */

@@ -6,6 +6,7 @@
 #ifndef WEFT_NIC_TYPES_H
 #define WEFT_NIC_TYPES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum weft_qp_type {
@@ -35,6 +36,12 @@ enum weft_opcode {
 	WEFT_OP_FETCH_ADD,
 	WEFT_OPS,
 };
+
+/* Those that carry bytes away: of others nothing can be given inline. */
+static inline bool weft_op_may_inline(uint32_t opcode)
+{
+	return opcode <= WEFT_OP_SEND_IMM;
+}
 
 enum weft_send_flags {
 	WEFT_SEND_FENCE = 1 << 0,

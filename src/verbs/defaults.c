@@ -45,12 +45,6 @@ struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
 	return no_object();
 }
 
-struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context,
-				       struct ibv_qp_init_attr_ex *init_attr)
-{
-	return no_object();
-}
-
 struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
 	return no_object();

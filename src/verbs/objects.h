@@ -76,11 +76,18 @@ struct weft_verbs_qp {
 	union {
 		struct ibv_qp qp;
 		struct ibv_qp_ex ex;
+		uint8_t room[384]; /* later headers have a longer one: what we do not know reads as NULL */
 	};
 	struct weft_qp nic;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
+
+	/* of extended ones (qp_ex.c): requests that are built but not posted; guarded by nic.lock */
+	bool extended, built_own;
+	int built_error;
+	uint32_t built;
+	struct weft_wqe *wqe; /* the last one */
 };
 
 static inline struct weft_verbs_pd *weft_pd(struct ibv_pd *pd)

@@ -29,7 +29,7 @@ static inline int take_inline(const struct weft_qp *qp, const struct ibv_send_wr
 {
 	uint32_t bytes = 0;
 
-	if (wr->opcode >= IBV_WR_RDMA_READ)
+	if (!weft_op_may_inline(wr->opcode))
 		return EINVAL;
 	for (int i = 0; i < wr->num_sge; i++) {
 		if (wr->sg_list[i].length > qp->cap.max_inline_bytes - bytes)

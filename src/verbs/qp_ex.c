@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Extended queue pairs: requests are built where they are to lie, in the send queue behind what is
+ * posted, and posted together by ibv_wr_complete. What is not posted is nothing: to abort, or to
+ * fail, leaves all as it was. The queue pair's lock is held from ibv_wr_start on.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "nic/submit.h"
+#include "verbs/objects.h"
+#include "verbs/process.h"
+#include "verbs/verbs.h"
+
+#define MASK                                                                                      \
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS |              \
+	 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+#define SENDS	   (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define WRITES	   (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+#define RESPONDING                                                                                \
+	(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                             \
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+static inline struct weft_verbs_qp *of(struct ibv_qp_ex *ex)
+{
+	return weft_qp(&ex->qp_base);
+}
+
+/* ---- Requests ---- */
+
+static void fail(struct weft_verbs_qp *qp, int err)
+{
+	if (!qp->built_error)
+		qp->built_error = err;
+	qp->wqe = NULL;
+}
+
+/* The next request; NULL if it cannot be posted. */
+static inline struct weft_wqe *build(struct ibv_qp_ex *ex, enum weft_opcode opcode)
+{
+	struct weft_verbs_qp *qp = of(ex);
+	struct weft_wqe *wqe = weft_sq_ahead(&qp->nic, qp->built);
+
+	bool may = weft_sq_open(&qp->nic) && weft_sq_has(&qp->nic, opcode);
+
+	if (__builtin_expect(!may || !wqe, 0)) {
+		fail(qp, may ? ENOMEM : EINVAL);
+		return NULL;
+	}
+	wqe->wr_id = ex->wr_id;
+	wqe->opcode = (uint8_t)opcode;
+	wqe->flags = (uint8_t)(ex->wr_flags & ~(unsigned int)IBV_SEND_INLINE);
+	wqe->num_sge = 0;
+	wqe->imm = 0;
+	qp->built++;
+	qp->wqe = wqe;
+	return wqe;
+}
+
+static inline void build_remote(struct ibv_qp_ex *ex, enum weft_opcode opcode, uint32_t rkey,
+				uint64_t remote_addr, uint32_t imm)
+{
+	struct weft_wqe *wqe = build(ex, opcode);
+
+	if (!wqe)
+		return;
+	wqe->remote_addr = remote_addr;
+	wqe->rkey = rkey;
+	wqe->imm = imm;
+}
+
+static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	build_remote(ex, WEFT_OP_WRITE, rkey, remote_addr, 0);
+}
+
+static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, __be32 imm)
+{
+	build_remote(ex, WEFT_OP_WRITE_IMM, rkey, remote_addr, imm);
+}
+
+static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	build_remote(ex, WEFT_OP_READ, rkey, remote_addr, 0);
+}
+
+static void wr_send(struct ibv_qp_ex *ex)
+{
+	build(ex, WEFT_OP_SEND);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
+{
+	build_remote(ex, WEFT_OP_SEND_IMM, 0, 0, imm);
+}
+
+static void build_atomic(struct ibv_qp_ex *ex, enum weft_opcode opcode, uint32_t rkey,
+			 uint64_t remote_addr, uint64_t compare_add, uint64_t swap)
+{
+	build_remote(ex, opcode, rkey, remote_addr, 0);
+	if (!of(ex)->wqe)
+		return;
+	of(ex)->wqe->compare_add = compare_add;
+	of(ex)->wqe->swap = swap;
+}
+
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			      uint64_t compare, uint64_t swap)
+{
+	build_atomic(ex, WEFT_OP_CMP_SWAP, rkey, remote_addr, compare, swap);
+}
+
+static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+				uint64_t add)
+{
+	build_atomic(ex, WEFT_OP_FETCH_ADD, rkey, remote_addr, add, 0);
+}
+
+/* Nobody can ask for these. */
+static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t mss)
+{
+	fail(of(ex), EOPNOTSUPP);
+}
+
+static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+{
+	fail(of(ex), EOPNOTSUPP);
+}
+
+static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
+{
+	fail(of(ex), EOPNOTSUPP);
+}
+
+/* ---- Their data ---- */
+
+static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *list)
+{
+	struct weft_verbs_qp *qp = of(ex);
+	struct weft_wqe *wqe = qp->wqe;
+
+	if (!wqe || num_sge > qp->nic.cap.max_send_sge) {
+		fail(qp, EINVAL);
+		return;
+	}
+	wqe->num_sge = (uint16_t)num_sge;
+	for (size_t i = 0; i < num_sge; i++)
+		wqe->sge[i] = (struct weft_pool_sge){ list[i].addr, list[i].length, list[i].lkey };
+}
+
+static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	struct weft_wqe *wqe = of(ex)->wqe;
+
+	if (!wqe || !of(ex)->nic.cap.max_send_sge) {
+		fail(of(ex), EINVAL);
+		return;
+	}
+	wqe->num_sge = 1;
+	wqe->sge[0] = (struct weft_pool_sge){ addr, length, lkey };
+}
+
+static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
+				    const struct ibv_data_buf *list)
+{
+	struct weft_verbs_qp *qp = of(ex);
+	struct weft_wqe *wqe = qp->wqe;
+	uint32_t bytes = 0;
+
+	if (!wqe || !weft_op_may_inline(wqe->opcode)) {
+		fail(qp, EINVAL);
+		return;
+	}
+	for (size_t i = 0; i < num_buf; i++) {
+		if (list[i].length > qp->nic.cap.max_inline_bytes - bytes) {
+			fail(qp, ENOMEM);
+			return;
+		}
+		memcpy(weft_wqe_inline(wqe) + bytes, list[i].addr, list[i].length);
+		bytes += (uint32_t)list[i].length;
+	}
+	wqe->flags |= WEFT_SEND_INLINE;
+	wqe->len_bytes = bytes;
+}
+
+static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
+{
+	wr_set_inline_data_list(ex, 1, &(struct ibv_data_buf){ addr, length });
+}
+
+/* ---- Posting ---- */
+
+static void wr_start(struct ibv_qp_ex *ex)
+{
+	struct weft_verbs_qp *qp = of(ex);
+	bool own = weft_lock(qp->nic.nic, &qp->nic.lock, weft_caller()->thread);
+
+	qp->built_own = own;
+	qp->built = 0;
+	qp->built_error = 0;
+	qp->wqe = NULL;
+}
+
+static void wr_abort(struct ibv_qp_ex *ex)
+{
+	weft_unlock(&of(ex)->nic.lock, of(ex)->built_own);
+}
+
+static int wr_complete(struct ibv_qp_ex *ex)
+{
+	struct weft_verbs_qp *qp = of(ex);
+	struct weft_caller *caller = weft_caller();
+	int err = qp->built_error;
+
+	for (uint32_t n = err ? 0 : qp->built; n; n--)
+		weft_sq_submit(&qp->nic, weft_sq_slot(&qp->nic, qp->nic.sq_posted), caller);
+	weft_unlock(&qp->nic.lock, qp->built_own);
+	return err;
+}
+
+/* ---- Creating ---- */
+
+static uint64_t offered(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_RC ? SENDS | WRITES | RESPONDING :
+	       type == IBV_QPT_UC ? SENDS | WRITES :
+				    0;
+}
+
+static int check(struct ibv_context *context, const struct ibv_qp_init_attr_ex *init)
+{
+	if (!init || (init->comp_mask & IBV_QP_INIT_ATTR_PD &&
+		      (!weft_handle_is(init->pd, WEFT_HANDLE_PD) || init->pd->context != context)))
+		return EINVAL;
+	if (init->comp_mask & ~(uint32_t)MASK ||
+	    (init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && init->create_flags) ||
+	    (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
+	     init->send_ops_flags & ~offered(init->qp_type)))
+		return EOPNOTSUPP;
+	return 0;
+}
+
+static void fill(struct ibv_qp_ex *ex)
+{
+	ex->wr_rdma_write = wr_rdma_write;
+	ex->wr_rdma_write_imm = wr_rdma_write_imm;
+	ex->wr_rdma_read = wr_rdma_read;
+	ex->wr_send = wr_send;
+	ex->wr_send_imm = wr_send_imm;
+	ex->wr_send_tso = wr_send_tso;
+	ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ex->wr_set_ud_addr = wr_set_ud_addr;
+	ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
+	ex->wr_set_sge = wr_set_sge;
+	ex->wr_set_sge_list = wr_set_sge_list;
+	ex->wr_set_inline_data = wr_set_inline_data;
+	ex->wr_set_inline_data_list = wr_set_inline_data_list;
+	ex->wr_start = wr_start;
+	ex->wr_complete = wr_complete;
+	ex->wr_abort = wr_abort;
+}
+
+struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
+{
+	int err = check(context, init);
+	struct ibv_pd *pd;
+	struct ibv_qp *qp;
+
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	pd = init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
+	qp = ibv_create_qp(pd, (struct ibv_qp_init_attr *)init);
+	if (qp && init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		weft_qp(qp)->extended = true;
+		fill(&weft_qp(qp)->ex);
+	}
+	return qp;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return weft_handle_is(qp, WEFT_HANDLE_QP) && weft_qp(qp)->extended ? &weft_qp(qp)->ex : NULL;
+}
