@@ -73,9 +73,9 @@ def tap_cases(test):
     """The cases of one test program, from a line of meson's testlog.json."""
     name, tally = test['name'], Tally()
     for line in (test.get('stdout') or '').splitlines():
-        match = re.match(r'(not )?ok \d+(?: - (\w+))?(.*# SKIP)?', line)
+        match = re.match(r'(not )?ok \d+(?: - (\w+))?(.*# SKIP(?: (\w+))?)?', line)
         if match:
-            case = f'{name}::{match[2]}'
+            case = f'{name}::{match[2] or match[4]}'
             tally += passed_over(case) if match[3] else verdict(not match[1], case)
     if test['result'] == 'SKIP' and not tally.skipped:
         tally += passed_over(name)

@@ -25,6 +25,13 @@ def test_cases_of_a_program(result, stdout, tally):
     assert str(run.tap_cases({'name': 't', 'result': result, 'stdout': stdout})) == tally
 
 
+@pytest.mark.quick
+def test_names_what_was_skipped():
+    stdout = 'ok 1 - a\nnot ok 2 # SKIP b\nok 3 - c # SKIP\n'
+    tally = run.tap_cases({'name': 't', 'result': 'OK', 'stdout': stdout})
+    assert tally.names == ('skipped: t::b', 'skipped: t::c')
+
+
 def runner(tree, *argv):
     return subprocess.run([sys.executable, tree / 'tests/run.py', *argv], check=False, text=True,
                           capture_output=True)
