@@ -87,6 +87,12 @@ SECTIONS = {
         ('realloc, mremap, calloc after free, io_uring, core dumps; glibc and jemalloc',
          r'memory-use'),
     ],
+    'Processes that end': [
+        ('killed at each step of each critical section, and at random moments; asleep, in `ibv_reg_mr`, '
+         'in `fork`, at exit, by abort: others are told, nothing is left', r'crash'),
+        ('who lives is a member: fork, exec, closed descriptors, daemons, namespaces, stops',
+         r'life-(life|daemon)'),
+    ],
     'Commands': [
         ('`weft run`: dlopen, RPATH, scripts, children, streams, signals', r'delivery/(run|loader)::'),
         ('`weft env`', r'delivery/env::'),

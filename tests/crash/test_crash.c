@@ -2,7 +2,7 @@
 /*
  * Kills processes at each step of each critical section, and at random moments, while others talk with
  * them; looks that these hear of it in time, see no wrong byte and do not hang; and that the pool is
- * empty after each round. `crash KILLS [SEED [SECONDS]]`, or `crash ends [SEED]`. The seed says what
+ * empty after each round. `test-crash KILLS [SEED [SECONDS]]`, or `test-crash ends [SEED]`. The seed says what
  * processes want to do; when they come to it is the machine's.
  */
 #include <errno.h>
