@@ -2,8 +2,8 @@
 /*
  * Kills processes at each step of each critical section, and at random moments, while others talk with
  * them; looks that these hear of it in time, see no wrong byte and do not hang; and that the pool is
- * empty after each round. `test-crash KILLS [SEED [SECONDS]]`, or `test-crash ends [SEED]`. The seed says what
- * processes want to do; when they come to it is the machine's.
+ * empty after each round. The seed says what processes want to do; when they come to it is the
+ * machine's. `test-crash KILLS [SEED [SECONDS]]`, or `test-crash ends [SEED]`.
  */
 #include <errno.h>
 #include <signal.h>
@@ -66,7 +66,7 @@ static struct order order(enum kind kind, uint64_t *seed)
 	uint64_t least = UINT64_MAX;
 
 	for (uint32_t i = 0; i < steps_count(); i++) {
-		uint64_t hits = atomic_load(&table->killed[i]) * 8 + draw(seed, 32);
+		uint64_t hits = atomic_load(&table->killed[i]) * 8 + draw(seed, 16);
 
 		if (hits >= least || !is_likely(kind, i))
 			continue;
