@@ -9,7 +9,7 @@
 #include "cm/timer.h"
 #include "pool/step.h"
 
-#define BUCKETS	       4096u
+#define BUCKETS	       512u
 #define ID_BITS	       22u /* of an id that this process counts; its member stands above */
 #define CHECK_PEERS_NS 100000000ull
 #define KNOCK_NS       1000000ull

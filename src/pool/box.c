@@ -7,8 +7,9 @@
 #include "pool/internal.h"
 #include "pool/step.h"
 
-/* A slot whose addressee does not look (it is stopped) is taken from it after this. */
-#define PATIENCE_NS 100000000ull
+/* When all slots are of addressees that do not look (they are stopped), they are taken from them
+ * after this. */
+#define PATIENCE_NS 3000000000ull
 
 static int make(struct weft_attachment *a)
 {
@@ -41,6 +42,21 @@ static bool waits(struct weft_pool *pool, const struct weft_pool_slip *slip)
 	       atomic_load_explicit(&m->taken[pool->me], memory_order_acquire) < seq;
 }
 
+/* The next number whose slot is free: those of addressees that do not look are passed over. */
+static int next_number(struct weft_pool *pool, uint64_t now_ns, uint64_t *n)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+
+	for (uint32_t i = 0; i < WEFT_BOX_SLOTS; i++, ++*n) {
+		uint32_t slot = *n % WEFT_BOX_SLOTS;
+
+		if (!waits(pool, &a->box.at->slip[slot]) ||
+		    now_ns - a->box.posted_ns[slot] >= PATIENCE_NS)
+			return 0;
+	}
+	return -EAGAIN;
+}
+
 int weft_box_post(struct weft_pool *pool, struct weft_address to,
 		  const uint8_t bytes[WEFT_DATAGRAM_BYTES], uint64_t now_ns)
 {
@@ -57,9 +73,10 @@ int weft_box_post(struct weft_pool *pool, struct weft_address to,
 			return err;
 	}
 	n = atomic_load_explicit(&a->box.at->posted, memory_order_relaxed);
+	err = next_number(pool, now_ns, &n);
+	if (err)
+		return err;
 	slip = &a->box.at->slip[n % WEFT_BOX_SLOTS];
-	if (waits(pool, slip) && now_ns - a->box.posted_ns[n % WEFT_BOX_SLOTS] < PATIENCE_NS)
-		return -EAGAIN;
 	atomic_store_explicit(&slip->seq, 0, memory_order_relaxed);
 	/* pairs with the acquire fence in copy: who sees new bytes sees that they are new */
 	atomic_thread_fence(memory_order_release);
@@ -86,35 +103,59 @@ static struct weft_pool_box *box_of(struct weft_pool *pool, const struct weft_po
 	return off ? weft_pool_window(pool, off, sizeof(struct weft_pool_box)) : NULL;
 }
 
+static bool is_ours(const struct weft_pool *pool, const struct weft_pool_slip *slip)
+{
+	return slip->member == pool->me && slip->incarnation == pool->incarnation;
+}
+
 /* Number n of that box, if it is for us and has not been overwritten. */
 static bool copy(struct weft_pool *pool, const struct weft_pool_box *box, uint64_t n,
 		 uint8_t bytes[WEFT_DATAGRAM_BYTES])
 {
 	const struct weft_pool_slip *slip = &box->slip[n % WEFT_BOX_SLOTS];
 
-	if (atomic_load_explicit(&slip->seq, memory_order_acquire) != n + 1 ||
-	    slip->member != pool->me || slip->incarnation != pool->incarnation)
+	if (atomic_load_explicit(&slip->seq, memory_order_acquire) != n + 1 || !is_ours(pool, slip))
 		return false;
 	memcpy(bytes, slip->bytes, WEFT_DATAGRAM_BYTES);
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load_explicit(&slip->seq, memory_order_relaxed) == n + 1;
 }
 
+/* The first number from n on that a slot may hold for us; the poster passes over those that wait,
+ * so that there may be some from long ago. */
+static uint64_t oldest(const struct weft_pool *pool, const struct weft_pool_box *box, uint64_t n,
+		       uint64_t posted)
+{
+	uint64_t found = posted;
+
+	if (posted - n <= WEFT_BOX_SLOTS)
+		return n;
+	for (uint32_t i = 0; i < WEFT_BOX_SLOTS; i++) {
+		const struct weft_pool_slip *slip = &box->slip[i];
+		/* acquire: pairs with the release in weft_box_post */
+		uint64_t seq = atomic_load_explicit(&slip->seq, memory_order_acquire);
+
+		if (seq > n && seq <= found && is_ours(pool, slip))
+			found = seq - 1;
+	}
+	return found;
+}
+
 static bool look_into(struct weft_pool *pool, const struct weft_pool_box *box, uint16_t member,
 		      uint64_t incarnation, uint8_t bytes[WEFT_DATAGRAM_BYTES])
 {
 	_Atomic uint64_t *taken = &pool->self->taken[member];
-	uint64_t n = atomic_load_explicit(taken, memory_order_relaxed), posted, first;
+	uint64_t n = atomic_load_explicit(taken, memory_order_relaxed), posted;
 	bool found = false;
 
 	posted = atomic_load_explicit(&box->posted, memory_order_acquire);
-	first = incarnation << 32;
-	if (posted - first > WEFT_BOX_SLOTS)
-		first = posted - WEFT_BOX_SLOTS;
-	if (n < first || n > posted)
-		n = first;
-	while (!found && n < posted)
-		found = copy(pool, box, n++, bytes);
+	if (n < incarnation << 32 || n > posted)
+		n = incarnation << 32;
+	while (!found && n < posted) {
+		n = oldest(pool, box, n, posted);
+		if (n < posted)
+			found = copy(pool, box, n++, bytes);
+	}
 	WEFT_STEP(box_taken);
 	/* release: pairs with the acquire in waits */
 	atomic_store_explicit(taken, n, memory_order_release);
@@ -153,8 +194,9 @@ bool weft_box_take(struct weft_pool *pool, struct weft_address *from,
 	for (; *scan < high; ++*scan) {
 		uint64_t incarnation = incarnation_of(weft_pool_member(pool, *scan));
 
-		if (incarnation && has_box(pool, *scan) && take_from(pool, *scan, incarnation, bytes)) {
-			*from = (struct weft_address){ *scan, incarnation };
+		if (incarnation && has_box(pool, *scan) &&
+		    take_from(pool, *scan, incarnation, bytes)) {
+			*from = (struct weft_address){*scan, incarnation};
 			return true;
 		}
 	}
