@@ -51,7 +51,7 @@ static int next_number(struct weft_pool *pool, uint64_t now_ns, uint64_t *n)
 		uint32_t slot = *n % WEFT_BOX_SLOTS;
 
 		if (!waits(pool, &a->box.at->slip[slot]) ||
-		    now_ns - a->box.posted_ns[slot] >= PATIENCE_NS)
+		    now_ns >= a->box.posted_ns[slot] + PATIENCE_NS)
 			return 0;
 	}
 	return -EAGAIN;

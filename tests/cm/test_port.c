@@ -235,6 +235,8 @@ static void full(void **state)
 	assert_int_equal(from.incarnation, self.incarnation);
 	assert_int_equal(post(self, 1000, now_ns), 0);
 	assert_int_equal(post(self, 1001, now_ns), -EAGAIN);
+	/* of a thread that has read the clock, and then waited for those that filled the box */
+	assert_int_equal(post(self, 1001, now_ns - 1), -EAGAIN);
 	assert_int_equal(post(self, 1001, now_ns + 2999999999), -EAGAIN);
 	assert_int_equal(post(self, 1001, now_ns + 3000000000), 0);
 	for (int i = 2; i < (int)WEFT_BOX_SLOTS; i++)
