@@ -17,7 +17,17 @@
 
 static struct weft_cm_id *by_local[BUCKETS], *by_remote[BUCKETS];
 static uint32_t registered, last_id;
-static uint64_t check_peers_ns; /* when to look whether peers still live */
+static uint64_t check_peers_ns;	     /* when to look whether peers still live */
+static uint64_t called_ns = UINT64_MAX; /* when the engine comes by itself */
+
+/* The engine is to come by then; it wakes only if it would sleep longer. */
+static void call_by(uint64_t when_ns)
+{
+	if (when_ns >= called_ns)
+		return;
+	called_ns = when_ns;
+	weft_cm.service->kick();
+}
 
 /* ---- The tables ---- */
 
@@ -70,8 +80,8 @@ void weft_agent_register(struct weft_cm_id *id)
 		*bucket = id;
 	}
 	if (!registered++) {
-		check_peers_ns = 0;
-		weft_cm.service->kick();
+		check_peers_ns = weft_cm_now_ns() + CHECK_PEERS_NS;
+		call_by(check_peers_ns);
 	}
 }
 
@@ -218,7 +228,7 @@ static bool knock_again(struct weft_cm_id *id, uint64_t now_ns)
 	id->conn.retries_left++; /* this one was not sent */
 	id->conn.deadline_ns = now_ns + KNOCK_NS;
 	weft_timer_update(id);
-	weft_cm.service->kick();
+	call_by(id->conn.deadline_ns);
 	return true;
 }
 
@@ -243,12 +253,10 @@ static void transmit(struct weft_cm_id *id, const uint8_t wire[WEFT_MAD_BYTES])
 void weft_agent_apply(struct weft_cm_id *id, const struct weft_conn_out *out,
 		      const struct weft_mad *mad)
 {
-	uint64_t due_ns = weft_timer_first() ? weft_timer_first()->conn.deadline_ns : UINT64_MAX;
-
 	/* without memory it waits without an end, as for a datagram that is always lost */
 	weft_timer_update(id);
-	if (id->conn.deadline_ns && id->conn.deadline_ns < due_ns)
-		weft_cm.service->kick();
+	if (id->conn.deadline_ns)
+		call_by(id->conn.deadline_ns);
 	tell(id, out->event, out->status, mad);
 	WEFT_STEP(cm_told);
 	if (out->send)
@@ -454,6 +462,7 @@ uint64_t weft_agent_run(uint64_t now_ns)
 		due_ns = check_peers_ns;
 	if (weft_timer_first() && weft_timer_first()->conn.deadline_ns < due_ns)
 		due_ns = weft_timer_first()->conn.deadline_ns;
+	called_ns = due_ns;
 	weft_cm_unlock();
 	return due_ns;
 }
@@ -463,6 +472,7 @@ void weft_agent_forget(void)
 	memset(by_local, 0, sizeof(by_local));
 	memset(by_remote, 0, sizeof(by_remote));
 	registered = 0;
+	called_ns = UINT64_MAX;
 	weft_timer_forget();
 	weft_link_forget();
 	weft_listener_forget();
