@@ -73,6 +73,8 @@ SECTIONS = {
         ('each state and input; whole connections while datagrams are lost, doubled, reordered',
          r'cm-conn', r'cm-lossy'),
         ('events, backlog, refusals, the deaths of peers, in virtual time', r'cm-agent'),
+        ('thousands of connections, one after the other and 1,000 at once, of which nothing is left',
+         r'cm/many::'),
         ('ports, unique among living processes; the boxes that carry datagrams', r'cm-port'),
     ],
     'Memory': [

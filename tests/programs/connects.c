@@ -194,7 +194,7 @@ static void connect_once(struct rdma_cm_id **ids, uint32_t n, struct sockaddr_in
 
 static struct times connect_all(uint32_t count, uint32_t at_once, struct sockaddr_in *addr)
 {
-	struct rdma_cm_id **ids = calloc(at_once, sizeof(struct rdma_cm_id *));
+	struct rdma_cm_id **ids = calloc(at_once + 1ull, sizeof(struct rdma_cm_id *));
 	struct times t = {0, 0};
 
 	end_require(ids, "memory");
