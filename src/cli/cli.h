@@ -12,6 +12,8 @@
 #ifndef WEFT_CLI_CLI_H
 #define WEFT_CLI_CLI_H
 
+#include <stdbool.h>
+
 #define WEFT_COMMANDS(X)                                                                           \
 	X(run, "run a program over Weft")                                                          \
 	X(env, "print what a shell has to export so that its programs run over Weft")               \
@@ -26,6 +28,10 @@ WEFT_COMMANDS(X)
 #undef X
 
 /* Says on stderr "weft CMD: message" and where help is; returns 2, the exit status. */
+/* Whether argv[*i] is `--pool PATH` or `--pool=PATH`; takes the path and moves *i to its last word. What
+ * begins with '-' is no path: an option or `--` stands where the path was forgotten. */
+bool weft_main_pool_option(int argc, char **argv, int *i, const char **path);
+
 __attribute__((format(printf, 2, 3))) int weft_main_usage_error(const char *cmd, const char *fmt,
 								...);
 

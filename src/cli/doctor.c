@@ -73,14 +73,12 @@ int weft_doctor_main(int argc, char **argv)
 	bool json = false;
 
 	for (int i = 1; i < argc; i++) {
+		if (weft_main_pool_option(argc, argv, &i, &c.pool))
+			continue;
 		if (!strcmp(argv[i], "--json"))
 			json = true;
 		else if (!strcmp(argv[i], "--fix"))
 			c.fix = true;
-		else if (!strcmp(argv[i], "--pool") && i + 1 < argc && argv[i + 1][0])
-			c.pool = argv[++i];
-		else if (!strncmp(argv[i], "--pool=", 7) && argv[i][7])
-			c.pool = argv[i] + 7;
 		else if (argv[i][0] != '-' && !c.program)
 			c.program = argv[i];
 		else

@@ -31,12 +31,9 @@ int weft_env_main(int argc, char **argv)
 	const char *pool = NULL;
 	int err;
 
-	if (argc == 3 && !strcmp(argv[1], "--pool") && argv[2][0])
-		pool = argv[2];
-	else if (argc == 2 && !strncmp(argv[1], "--pool=", 7) && argv[1][7])
-		pool = argv[1] + 7;
-	else if (argc != 1)
-		return weft_main_usage_error("env", "takes only --pool PATH");
+	for (int i = 1; i < argc; i++)
+		if (!weft_main_pool_option(argc, argv, &i, &pool))
+			return weft_main_usage_error("env", "takes only --pool PATH");
 	err = weft_delivery_find(&delivery);
 	return err ?: weft_delivery_each(&delivery, pool, print_export);
 }

@@ -293,12 +293,10 @@ int weft_info_main(int argc, char **argv)
 	bool json = false;
 
 	for (int i = 1; i < argc; i++) {
+		if (weft_main_pool_option(argc, argv, &i, &pool))
+			continue;
 		if (!strcmp(argv[i], "--json"))
 			json = true;
-		else if (!strcmp(argv[i], "--pool") && i + 1 < argc && argv[i + 1][0])
-			pool = argv[++i];
-		else if (!strncmp(argv[i], "--pool=", 7) && argv[i][7])
-			pool = argv[i] + 7;
 		else
 			return weft_main_usage_error("info", "unknown option or nothing behind '%s'",
 						     argv[i]);

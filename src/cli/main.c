@@ -43,6 +43,21 @@ static int is_help(const char *arg)
 	return arg && (!strcmp(arg, "--help") || !strcmp(arg, "-h"));
 }
 
+bool weft_main_pool_option(int argc, char **argv, int *i, const char **path)
+{
+	const char *word = argv[*i], *value = NULL;
+
+	if (!strncmp(word, "--pool=", 7))
+		value = word + 7;
+	else if (!strcmp(word, "--pool") && *i + 1 < argc)
+		value = argv[*i + 1];
+	if (!value || !*value || *value == '-')
+		return false;
+	*path = value;
+	*i += word[6] != '=';
+	return true;
+}
+
 int weft_main_usage_error(const char *cmd, const char *fmt, ...)
 {
 	va_list ap;

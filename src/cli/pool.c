@@ -122,13 +122,10 @@ int weft_pool_main(int argc, char **argv)
 	bool json = false;
 
 	for (int i = argc > 1 && argv[1][0] != '-' ? 2 : 1; i < argc; i++) {
+		if (strcmp(verb, "list") && weft_main_pool_option(argc, argv, &i, &path))
+			continue;
 		if (!strcmp(verb, "list") && !strcmp(argv[i], "--json"))
 			json = true;
-		else if (strcmp(verb, "list") && !strcmp(argv[i], "--pool") && i + 1 < argc &&
-			 argv[i + 1][0])
-			path = argv[++i];
-		else if (strcmp(verb, "list") && !strncmp(argv[i], "--pool=", 7) && argv[i][7])
-			path = argv[i] + 7;
 		else
 			return weft_main_usage_error("pool", "unknown option or nothing behind '%s'",
 						     argv[i]);

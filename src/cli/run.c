@@ -38,18 +38,14 @@ static int parse(int argc, char **argv, struct options *o)
 			i++;
 			break;
 		}
+		if (weft_main_pool_option(argc, argv, &i, &o->pool))
+			continue;
 		if (!strcmp(argv[i], "--private"))
 			o->private = true;
-		else if (!strcmp(argv[i], "--pool") && i + 1 < argc)
-			o->pool = argv[++i];
-		else if (!strncmp(argv[i], "--pool=", 7))
-			o->pool = argv[i] + 7;
 		else
 			return weft_main_usage_error("run", "unknown option or nothing behind '%s'",
 						     argv[i]);
 	}
-	if (o->pool && !*o->pool)
-		return weft_main_usage_error("run", "--pool needs a path");
 	if (o->pool && o->private)
 		return weft_main_usage_error("run", "--pool and --private exclude each other");
 	o->program = argv + i;

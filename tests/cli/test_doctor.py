@@ -99,7 +99,7 @@ def test_table():
     assert lines[at + 1].startswith(' ') and 'name a pool elsewhere' in lines[at + 1]
 
 
-@pytest.mark.parametrize('words', [['--what'], ['--pool'], ['a', 'b'], ['--pool=']])
+@pytest.mark.parametrize('words', [['--what'], ['--pool'], ['a', 'b'], ['--pool='], ['--pool', '--json']])
 def test_usage(words):
     done = subprocess.run([weft(), 'doctor', *words], text=True, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (2, '') and '--help' in done.stderr

@@ -78,7 +78,7 @@ def test_pool(delivery):
         assert delivery.plain('sh', '-c', line).stdout == pool
 
 
-@pytest.mark.parametrize('words', [['x'], ['--pool'], ['--pool', ''], ['--private']])
+@pytest.mark.parametrize('words', [['x'], ['--pool'], ['--pool', ''], ['--pool', '--'], ['--private']])
 def test_wrong_usage(delivery, words):
     done = delivery.plain(delivery.weft, 'env', *words)
     assert done.returncode == 2 and not done.stdout and 'weft env --help' in done.stderr

@@ -176,7 +176,7 @@ def test_program_of_another_libc_refused(delivery):
     assert refused(delivery.run(copy), STATUS_NOT_RUNNABLE, 'libc')
 
 
-@pytest.mark.parametrize('words', [(), ('--',), ('--pool',), ('--pool', '', 'true'),
+@pytest.mark.parametrize('words', [(), ('--',), ('--pool',), ('--pool', '', 'true'), ('--pool', '--', 'true'),
                                    ('--pool=', 'x'), ('--no-such', 'true'),
                                    ('--private', '--pool', 'x', 'true')])
 def test_wrong_usage(delivery, words):
