@@ -174,7 +174,7 @@ def coverage(folder):
     # Only who built it may write the counts of a run, so that programs keep the user here; tests of
     # users, of speed and of what a library does when it is loaded are for the plain build.
     plain = ['house', 'speed', 'scale', 'events', 'containers', 'delivery', 'abi',
-             'interop/test_fabric.py']
+             'fuzz', 'interop/test_fabric.py']
     tally = unit(folder, '--no-suite', 'slow', '--no-suite', 'no-coverage') + pytest(
         folder, 'not slow', *(f'--ignore=tests/{name}' for name in plain), WEFT_KEEP_USER='1')
     summary = folder / 'coverage.json'

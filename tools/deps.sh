@@ -15,6 +15,7 @@ table() {
 		test	perftest ibverbs-utils rdmacm-utils
 		check	clang-tidy gcovr strace valgrind gdb
 		check	qperf fio
+		check	clang libclang-rt-dev
 		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2
 		tidy	clang-tidy
 		coverage	gcovr

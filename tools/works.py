@@ -75,6 +75,7 @@ SECTIONS = {
         ('events, backlog, refusals, the deaths of peers, in virtual time', r'cm-agent'),
         ('thousands of connections, one after the other and 1,000 at once, of which nothing is left',
          r'cm/many::'),
+        ("whatever datagrams come, when peers die: libFuzzer's findings, with sanitizers", r'fuzz/'),
         ('ports, unique among living processes; the boxes that carry datagrams', r'cm-port'),
     ],
     'Memory': [
