@@ -61,6 +61,7 @@ SECTIONS = {
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),
         ('extended queue pairs: each `ibv_wr_*`, lists, abort', r'verbs-qp_ex'),
+        ('memory windows 1 and 2, invalidation by either side', r'verbs-mw'),
         ('extended completion queues: each field, timestamps, flags', r'verbs-cq_ex'),
         ('the order in which bytes and completions become visible', r'verbs-litmus'),
         ('error completions, events, flushes and recovery from them', r'verbs-fail',

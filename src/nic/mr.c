@@ -59,6 +59,27 @@ static uint8_t fold(const struct weft_pool_mr *mr)
 	return (uint8_t)(sum ^ sum >> 8);
 }
 
+uint32_t weft_mr_next_key(const struct weft_pool *pool, uint32_t index)
+{
+	uint64_t uses = USES(atomic_load_explicit(&pool->mrs[index].id, memory_order_relaxed)) + 1;
+
+	return index << WEFT_KEY_BITS | (uses & GENERATION);
+}
+
+void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key, struct weft_pool_mr *entry)
+{
+	struct weft_pool_mr *shared = &pool->mrs[index];
+
+	entry->id = (USES(atomic_load_explicit(&shared->id, memory_order_relaxed)) + 1) << 32 | key;
+	entry->check = 0;
+	entry->check = fold(entry);
+	__builtin_memcpy((char *)shared + sizeof(shared->id), (char *)entry + sizeof(entry->id),
+			 sizeof(*entry) - sizeof(entry->id));
+	WEFT_STEP(mr_written);
+	/* release: pairs with the acquire in weft_mr_prepare */
+	atomic_store_explicit(&shared->id, entry->id, memory_order_release);
+}
+
 int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_t access,
 		   uint64_t iova, uint64_t va, uint64_t len_bytes,
 		   const struct weft_mr_piece *pieces, unsigned int npieces)
@@ -69,8 +90,6 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 				      .iova = iova,
 				      .len_bytes = len_bytes,
 				      .va = va };
-	struct weft_pool_mr *shared;
-	uint64_t uses;
 	int err = weft_pool_take_mr(nic->pool, &mr->index);
 
 	if (err)
@@ -78,7 +97,6 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 	mr->nic = nic;
 	mr->pieces_bytes = 0;
 	mr->made = weft_pool_age(nic->pool);
-	shared = &nic->pool->mrs[mr->index];
 	if (!one_run(pieces, npieces, va, len_bytes, &entry)) {
 		err = list_pieces(nic, mr, va, pieces, npieces);
 		if (err)
@@ -87,29 +105,39 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_
 		entry.lo = WEFT_MR_LISTED;
 		entry.hi = npieces;
 	}
-	uses = USES(atomic_load_explicit(&shared->id, memory_order_relaxed)) + 1;
-	mr->key = mr->index << WEFT_KEY_BITS | (uses & GENERATION);
-	entry.id = uses << 32 | mr->key;
-	entry.check = fold(&entry);
-	__builtin_memcpy((char *)shared + sizeof(shared->id), (char *)&entry + sizeof(entry.id),
-			 sizeof(entry) - sizeof(entry.id));
-	WEFT_STEP(mr_written);
-	/* release: pairs with the acquire in weft_mr_prepare */
-	atomic_store_explicit(&shared->id, entry.id, memory_order_release);
+	mr->key = weft_mr_next_key(nic->pool, mr->index);
+	weft_mr_publish(nic->pool, mr->index, mr->key, &entry);
 	return 0;
 drop_entry:
 	weft_pool_drop_mr(nic->pool, mr->index);
 	return err;
 }
-
-bool weft_mr_revoke(struct weft_mr *mr)
+void weft_mr_store_ended(struct weft_pool *pool, uint32_t index)
 {
-	_Atomic uint64_t *id = &mr->nic->pool->mrs[mr->index].id;
+	_Atomic uint64_t *id = &pool->mrs[index].id;
 
 	atomic_store_explicit(id, USES(atomic_load_explicit(id, memory_order_relaxed)) << 32,
 			      memory_order_relaxed);
+}
+
+bool weft_mr_end_key(struct weft_nic *nic, uint32_t index, uint64_t made)
+{
+	weft_mr_store_ended(nic->pool, index);
 	WEFT_STEP(mr_key_ended);
-	return !weft_pool_quiesce(mr->nic->pool, mr->made);
+	return !weft_pool_quiesce(nic->pool, made);
+}
+
+bool weft_mr_revoke(struct weft_mr *mr)
+{
+	return weft_mr_end_key(mr->nic, mr->index, mr->made);
+}
+
+void weft_mr_free_pieces(struct weft_nic *nic, uint64_t off, uint64_t bytes, bool quiet)
+{
+	if (quiet)
+		weft_pool_free(nic->pool, off, bytes);
+	else
+		weft_pool_retire(nic->pool, WEFT_RETIRE_PIECE, off, bytes);
 }
 
 void weft_mr_destroy(struct weft_mr *mr, bool quiet)
@@ -117,10 +145,8 @@ void weft_mr_destroy(struct weft_mr *mr, bool quiet)
 	struct weft_pool *pool = mr->nic->pool;
 
 	WEFT_STEP(mr_destroying);
-	if (mr->pieces_bytes && quiet)
-		weft_pool_free(pool, mr->pieces_off, mr->pieces_bytes);
-	else if (mr->pieces_bytes)
-		weft_pool_retire(pool, WEFT_RETIRE_PIECE, mr->pieces_off, mr->pieces_bytes);
+	if (mr->pieces_bytes)
+		weft_mr_free_pieces(mr->nic, mr->pieces_off, mr->pieces_bytes, quiet);
 	if (quiet)
 		weft_pool_drop_mr(pool, mr->index);
 	else

@@ -67,10 +67,17 @@ struct weft_nic_env {
 	void (*kick)(void);
 };
 
+/* By index of a key: the window that has it, and the windows bound to the region that has it. */
+struct weft_window_entry {
+	struct weft_mw *window, *bound;
+};
+
 struct weft_nic {
 	struct weft_pool *pool;
 	const struct weft_nic_env *env;
 	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
+	struct weft_window_entry *windows; /* WEFT_MRS of them */
+	struct weft_lock window_lock;	   /* guards them; taken after a queue pair's */
 	/* guards the list of armed queues and what leaves `qps`; taken before a completion queue's */
 	struct weft_lock lock;
 	struct weft_cq *armed;
@@ -109,6 +116,25 @@ struct weft_wqe {
 static inline uint8_t *weft_wqe_inline(struct weft_wqe *wqe)
 {
 	return (uint8_t *)wqe->sge;
+}
+
+/* What WEFT_OP_BIND_MW shows by the key `rkey` to be. No bytes: it is unbound. */
+struct weft_bind {
+	uint64_t addr, len_bytes;
+	uint32_t lkey, access;
+};
+
+static inline void weft_wqe_set_bind(struct weft_wqe *wqe, const struct weft_bind *bind)
+{
+	wqe->remote_addr = bind->addr;
+	wqe->compare_add = bind->len_bytes;
+	wqe->swap = (uint64_t)bind->lkey << 32 | bind->access;
+}
+
+static inline struct weft_bind weft_wqe_bind(const struct weft_wqe *wqe)
+{
+	return (struct weft_bind){ wqe->remote_addr, wqe->compare_add, (uint32_t)(wqe->swap >> 32),
+				   (uint32_t)wqe->swap };
 }
 
 /* What became of a request that a transport was given. */
@@ -354,10 +380,42 @@ struct weft_mr_piece {
 int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_t access,
 		   uint64_t iova, uint64_t va, uint64_t len_bytes,
 		   const struct weft_mr_piece *pieces, unsigned int npieces);
+/* The first half of revoke: true, and the key has ended; or a window is bound to the region (EBUSY). */
+bool weft_mr_close(struct weft_mr *mr);
 /* After this nobody reaches the region, but for one who is stopped: false then, and what the region
  * covers in the pool must be retired. */
 bool weft_mr_revoke(struct weft_mr *mr);
 /* Gives the key's entry back; after revoke, which said `quiet`. */
 void weft_mr_destroy(struct weft_mr *mr, bool quiet);
+
+/* For the files of the nic. The key that an entry gets next; makes the entry what others see, by that
+ * key; ends its key, with or without waiting for those who use it (false: one stands still). */
+uint32_t weft_mr_next_key(const struct weft_pool *pool, uint32_t index);
+void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key, struct weft_pool_mr *entry);
+void weft_mr_store_ended(struct weft_pool *pool, uint32_t index);
+bool weft_mr_end_key(struct weft_nic *nic, uint32_t index, uint64_t made);
+void weft_mr_free_pieces(struct weft_nic *nic, uint64_t off, uint64_t bytes, bool quiet);
+
+/* ---- Windows (mw.c) ---- */
+
+struct weft_mw {
+	struct weft_nic *nic;
+	uint32_t index, pd;
+	enum weft_mw_type type;
+	/* guarded by the nic's window_lock, as are all below */
+	uint32_t key;	 /* of the last binding */
+	uint32_t parent; /* index of the region's key; 0: not bound, or ended by the peer and noticed */
+	struct weft_mw *next;
+	uint64_t pieces_off, pieces_bytes;
+	uint64_t made; /* the pool's age at the binding */
+};
+
+/* A window that shows nothing yet. 0, -ENOSPC. */
+int weft_mw_create(struct weft_nic *nic, struct weft_mw *mw, uint32_t pd, enum weft_mw_type type);
+void weft_mw_destroy(struct weft_mw *mw);
+/* Carries out WEFT_OP_BIND_MW or WEFT_OP_LOCAL_INV; the queue pair's lock is held. WEFT_DONE or
+ * WEFT_FAILED with *status. */
+enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe,
+				  enum weft_wc_status *status);
 
 #endif

@@ -37,6 +37,15 @@ static inline uint64_t weft_holder(uint16_t owner, uint32_t pd)
 	return WEFT_MR_RIGHTS(owner, 0, pd);
 }
 
+/* Windows name what may use them instead of a protection domain: that domain, marked so that a window
+ * is no region to those who gather and scatter, or a queue pair. */
+#define WEFT_PD_WINDOW	  (1u << 31) /* type 1 */
+#define WEFT_PD_QP_WINDOW (3u << 30) /* type 2: and the QPN */
+
+/* SEND with invalidate: may the holder end that key? *id names the binding, for weft_mw_end. */
+bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t *id);
+void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id);
+
 /* The same where the key was not seen before, or not all bytes lie together in the pool. */
 bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t addr,
 		       uint64_t len_bytes, uint8_t access, struct weft_span *span);

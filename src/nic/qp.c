@@ -75,12 +75,15 @@ static int check_cap(const struct weft_qp_cap *cap)
 static uint32_t opcodes_of(enum weft_qp_type type)
 {
 	const uint32_t sends = 1u << WEFT_OP_SEND | 1u << WEFT_OP_SEND_IMM;
+	const uint32_t local = 1u << WEFT_OP_LOCAL_INV | 1u << WEFT_OP_BIND_MW;
 
 	switch (type) {
 	case WEFT_QPT_RC:
-		return UINT32_MAX;
+		return sends | local | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM |
+		       1u << WEFT_OP_READ | 1u << WEFT_OP_CMP_SWAP | 1u << WEFT_OP_FETCH_ADD |
+		       1u << WEFT_OP_SEND_INV | 1u << WEFT_OP_ATOMIC_WRITE;
 	case WEFT_QPT_UC:
-		return sends | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM;
+		return sends | local | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM;
 	}
 	return 0;
 }

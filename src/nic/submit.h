@@ -17,8 +17,15 @@ static inline enum weft_wc_opcode weft_sq_completion_of(enum weft_opcode opcode)
 		return WEFT_WC_CMP_SWAP;
 	case WEFT_OP_FETCH_ADD:
 		return WEFT_WC_FETCH_ADD;
+	case WEFT_OP_LOCAL_INV:
+		return WEFT_WC_LOCAL_INV;
+	case WEFT_OP_BIND_MW:
+		return WEFT_WC_BIND_MW;
+	case WEFT_OP_ATOMIC_WRITE:
+		return WEFT_WC_ATOMIC_WRITE;
 	case WEFT_OP_SEND:
 	case WEFT_OP_SEND_IMM:
+	case WEFT_OP_SEND_INV:
 	case WEFT_OPS:
 		break;
 	}
@@ -58,8 +65,12 @@ static inline bool weft_sq_carry_out(struct weft_qp *qp, struct weft_wqe *wqe,
 				     struct weft_caller *caller)
 {
 	enum weft_wc_status status = WEFT_WC_SUCCESS;
-	enum weft_outcome outcome = qp->transport->execute(qp, wqe, caller, &status);
+	enum weft_outcome outcome;
 
+	if (__builtin_expect(weft_op_is_local(wqe->opcode), 0))
+		outcome = weft_mw_execute(qp, wqe, &status);
+	else
+		outcome = qp->transport->execute(qp, wqe, caller, &status);
 	if (__builtin_expect(outcome != WEFT_DONE, 0)) {
 		weft_sq_stumble(qp, wqe, outcome, status);
 		return false;

@@ -34,13 +34,34 @@ enum weft_opcode {
 	WEFT_OP_READ,
 	WEFT_OP_CMP_SWAP,
 	WEFT_OP_FETCH_ADD,
+	WEFT_OP_LOCAL_INV,
+	WEFT_OP_BIND_MW,
+	WEFT_OP_SEND_INV,
+	WEFT_OP_ATOMIC_WRITE = 15,
 	WEFT_OPS,
 };
 
 /* Those that carry bytes away: of others nothing can be given inline. */
 static inline bool weft_op_may_inline(uint32_t opcode)
 {
-	return opcode <= WEFT_OP_SEND_IMM;
+	return opcode <= WEFT_OP_SEND_IMM || opcode >= WEFT_OP_SEND_INV;
+}
+
+static inline bool weft_op_is_atomic(uint32_t opcode)
+{
+	return opcode - WEFT_OP_CMP_SWAP <= 1;
+}
+
+/* Those that bring bytes: READ and atomics. */
+static inline bool weft_op_fetches(uint32_t opcode)
+{
+	return opcode - WEFT_OP_READ <= 2;
+}
+
+/* Those that no peer hears of. */
+static inline bool weft_op_is_local(uint32_t opcode)
+{
+	return opcode - WEFT_OP_LOCAL_INV <= 1;
 }
 
 enum weft_send_flags {
@@ -62,6 +83,11 @@ enum weft_access {
 	WEFT_ACCESS_HUGETLB = 1 << 7,
 };
 
+enum weft_mw_type {
+	WEFT_MW_TYPE_1 = 1, /* of a protection domain */
+	WEFT_MW_TYPE_2 = 2, /* of the queue pair that bound it (type 2B) */
+};
+
 /* 11.6.2 */
 enum weft_wc_status {
 	WEFT_WC_SUCCESS = 0,
@@ -69,6 +95,7 @@ enum weft_wc_status {
 	WEFT_WC_LOC_QP_OP_ERR = 2,
 	WEFT_WC_LOC_PROT_ERR = 4,
 	WEFT_WC_WR_FLUSH_ERR = 5,
+	WEFT_WC_MW_BIND_ERR = 6,
 	WEFT_WC_LOC_ACCESS_ERR = 8,
 	WEFT_WC_REM_INV_REQ_ERR = 9,
 	WEFT_WC_REM_ACCESS_ERR = 10,
@@ -83,12 +110,16 @@ enum weft_wc_opcode {
 	WEFT_WC_READ = 2,
 	WEFT_WC_CMP_SWAP = 3,
 	WEFT_WC_FETCH_ADD = 4,
+	WEFT_WC_BIND_MW = 5,
+	WEFT_WC_LOCAL_INV = 6,
+	WEFT_WC_ATOMIC_WRITE = 9,
 	WEFT_WC_RECV = 128,
 	WEFT_WC_RECV_WRITE_IMM = 129,
 };
 
 enum weft_wc_flags {
 	WEFT_WC_WITH_IMM = 1 << 1,
+	WEFT_WC_WITH_INV = 1 << 3,
 };
 
 /* A work completion, laid out as struct ibv_wc is. */

@@ -274,7 +274,8 @@ static inline uint64_t *weft_pool_ring_stamps(struct weft_pool_ring *ring, uint3
  */
 struct weft_pool_mr {
 	/* [O] the key, and above it how many regions had the entry: no two are the same. Stored last
-	 * when made; when ended, first the number alone, as entry 0 has no key. All else between */
+	 * when made; when ended, first the number alone, as entry 0 has no key. All else between.
+	 * [P] A window of type 2 can also be ended, by compare-and-swap, by the peer of its queue pair */
 	union {
 		_Atomic uint64_t id;
 		uint32_t key;

@@ -33,6 +33,9 @@ static void end_object(void *object, enum weft_handle_kind kind)
 	case WEFT_HANDLE_CHANNEL:
 		ibv_destroy_comp_channel(object);
 		break;
+	case WEFT_HANDLE_MW:
+		weft_verbs_dealloc_mw(object);
+		break;
 	case WEFT_HANDLE_MR:
 		ibv_dereg_mr(object);
 		break;
@@ -46,8 +49,8 @@ static void end_object(void *object, enum weft_handle_kind kind)
 static void end_objects(const struct ibv_context *context)
 {
 	static const enum weft_handle_kind order[] = { WEFT_HANDLE_QP, WEFT_HANDLE_CQ,
-						       WEFT_HANDLE_CHANNEL, WEFT_HANDLE_MR,
-						       WEFT_HANDLE_PD };
+						       WEFT_HANDLE_CHANNEL, WEFT_HANDLE_MW,
+						       WEFT_HANDLE_MR, WEFT_HANDLE_PD };
 
 	for (size_t k = 0; k < sizeof(order) / sizeof(*order); k++) {
 		void **objects;

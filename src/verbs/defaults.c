@@ -12,21 +12,6 @@ static void *no_object(void)
 	return NULL;
 }
 
-struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
-{
-	return no_object();
-}
-
-int weft_verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *mw_bind)
-{
-	return EOPNOTSUPP;
-}
-
-int weft_verbs_dealloc_mw(struct ibv_mw *mw)
-{
-	return EOPNOTSUPP;
-}
-
 int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 			     struct ibv_recv_wr **bad_wr)
 {

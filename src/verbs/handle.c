@@ -86,6 +86,8 @@ static const struct ibv_context *context_of(const struct handle *h)
 		return ((const struct ibv_comp_channel *)object)->context;
 	case WEFT_HANDLE_QP:
 		return ((const struct ibv_qp *)object)->context;
+	case WEFT_HANDLE_MW:
+		return ((const struct ibv_mw *)object)->context;
 	}
 	return NULL;
 }

@@ -141,6 +141,8 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 {
 	if (!weft_handle_is(ibmr, WEFT_HANDLE_MR))
 		return EINVAL;
+	if (!weft_mr(ibmr)->ended && !weft_mr_close(&weft_mr(ibmr)->nic))
+		return EBUSY;
 	weft_handle_remove(ibmr);
 	if (!weft_mr(ibmr)->ended)
 		end(weft_mr(ibmr));
@@ -171,6 +173,11 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 	err = begin(&fresh, pd, addr, length, iova, access);
 	if (err) {
 		errno = -err;
+		return IBV_REREG_MR_ERR_CMD;
+	}
+	if (!weft_mr_close(&old.nic)) {
+		end(&fresh);
+		errno = EBUSY; /* a window shows it */
 		return IBV_REREG_MR_ERR_CMD;
 	}
 	fresh.mr.handle = old.mr.handle;

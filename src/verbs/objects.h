@@ -21,6 +21,7 @@ enum weft_handle_kind {
 	WEFT_HANDLE_CQ,
 	WEFT_HANDLE_CHANNEL,
 	WEFT_HANDLE_QP,
+	WEFT_HANDLE_MW,
 };
 
 /* 0 or -ENOMEM. */
@@ -46,6 +47,15 @@ struct weft_verbs_mr {
 	unsigned int access;
 	bool ended; /* a change failed half-way: only ibv_dereg_mr is left */
 };
+
+struct weft_verbs_mw {
+	struct ibv_mw mw;
+	struct weft_mw nic;
+};
+
+/* mw.c: a request that binds a window. An errno. */
+int weft_verbs_bind(struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info,
+		    struct weft_wqe *wqe);
 
 /* Events that wait to be read: an eventfd that counts them, and a list of whose they are. */
 struct weft_channel {
@@ -98,6 +108,11 @@ static inline struct weft_verbs_pd *weft_pd(struct ibv_pd *pd)
 static inline struct weft_verbs_mr *weft_mr(struct ibv_mr *mr)
 {
 	return (struct weft_verbs_mr *)mr;
+}
+
+static inline struct weft_verbs_mw *weft_mw(struct ibv_mw *mw)
+{
+	return (struct weft_verbs_mw *)mw;
 }
 
 static inline struct weft_channel *weft_channel(struct ibv_comp_channel *channel)

@@ -42,6 +42,17 @@ static inline int take_inline(const struct weft_qp *qp, const struct ibv_send_wr
 	return 0;
 }
 
+/* Those of type 1 go by ibv_bind_mw. */
+static __attribute__((noinline)) int take_bind(const struct ibv_send_wr *wr, struct weft_wqe *wqe)
+{
+	struct ibv_mw *mw = wr->bind_mw.mw;
+
+	if (wr->send_flags & IBV_SEND_INLINE || !weft_handle_is(mw, WEFT_HANDLE_MW) ||
+	    mw->type != IBV_MW_TYPE_2)
+		return EINVAL;
+	return weft_verbs_bind(mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, wqe);
+}
+
 static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, struct weft_wqe *wqe)
 {
 	wqe->wr_id = wr->wr_id;
@@ -49,7 +60,7 @@ static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, s
 	wqe->flags = (uint8_t)wr->send_flags;
 	wqe->num_sge = (uint16_t)wr->num_sge;
 	wqe->imm = wr->imm_data;
-	if (wr->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
+	if (weft_op_is_atomic(wr->opcode)) {
 		wqe->remote_addr = wr->wr.atomic.remote_addr;
 		wqe->rkey = wr->wr.atomic.rkey;
 		wqe->compare_add = wr->wr.atomic.compare_add;
@@ -58,6 +69,8 @@ static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, s
 		wqe->remote_addr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 	}
+	if (__builtin_expect(wr->opcode == IBV_WR_BIND_MW, 0))
+		return take_bind(wr, wqe);
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return take_inline(qp, wr, wqe);
 	for (int i = 0; i < wr->num_sge; i++)

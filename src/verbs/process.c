@@ -146,14 +146,22 @@ static int attach(void)
 		goto put_pool;
 	}
 	WEFT_STEP(process_attached);
+	p->nic.windows = mmap(NULL, WEFT_MRS * sizeof(*p->nic.windows), PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p->nic.windows == MAP_FAILED) {
+		err = -ENOMEM;
+		goto unmap_qps;
+	}
 	source = weft_pool_extent_source(p->pool);
 	err = weft_region_attach(&source);
 	if (err)
-		goto unmap_qps;
+		goto unmap_windows;
 	publish_gids(p->pool);
 	WEFT_STEP(process_addresses_told);
 	p->generation++;
 	return 0;
+unmap_windows:
+	munmap(p->nic.windows, WEFT_MRS * sizeof(*p->nic.windows));
 unmap_qps:
 	munmap(p->nic.qps, WEFT_QPS * sizeof(*p->nic.qps));
 put_pool:
@@ -185,6 +193,7 @@ void weft_process_put(void)
 		weft_region_detach();
 		WEFT_STEP(process_regions_detached);
 		p->generation++;
+		munmap(p->nic.windows, WEFT_MRS * sizeof(*p->nic.windows));
 		munmap(p->nic.qps, WEFT_QPS * sizeof(*p->nic.qps));
 		weft_pool_put(p->pool);
 		p->pool = NULL;

@@ -20,6 +20,8 @@
 #define RESPONDING                                                                                \
 	(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                             \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+#define WINDOWS	   (IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV)
+#define RELIABLE   (RESPONDING | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE)
 
 static inline struct weft_verbs_qp *of(struct ibv_qp_ex *ex)
 {
@@ -92,6 +94,31 @@ static void wr_send(struct ibv_qp_ex *ex)
 static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
 {
 	build_remote(ex, WEFT_OP_SEND_IMM, 0, 0, imm);
+}
+
+static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	build_remote(ex, WEFT_OP_SEND_INV, 0, 0, rkey);
+}
+
+static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	build_remote(ex, WEFT_OP_LOCAL_INV, 0, 0, rkey);
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *info)
+{
+	struct weft_wqe *wqe = build(ex, WEFT_OP_BIND_MW);
+	int err;
+
+	if (!wqe)
+		return;
+	err = weft_handle_is(mw, WEFT_HANDLE_MW) && mw->type == IBV_MW_TYPE_2 ?
+		      weft_verbs_bind(mw, rkey, info, wqe) :
+		      EINVAL;
+	if (err)
+		fail(of(ex), err);
 }
 
 static void build_atomic(struct ibv_qp_ex *ex, enum weft_opcode opcode, uint32_t rkey,
@@ -188,6 +215,13 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &(struct ibv_data_buf){ addr, length });
 }
 
+static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			    const void *value)
+{
+	build_remote(ex, WEFT_OP_ATOMIC_WRITE, rkey, remote_addr, 0);
+	wr_set_inline_data(ex, (void *)value, 8);
+}
+
 /* ---- Posting ---- */
 
 static void wr_start(struct ibv_qp_ex *ex)
@@ -222,8 +256,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 
 static uint64_t offered(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC ? SENDS | WRITES | RESPONDING :
-	       type == IBV_QPT_UC ? SENDS | WRITES :
+	return type == IBV_QPT_RC ? SENDS | WRITES | WINDOWS | RELIABLE :
+	       type == IBV_QPT_UC ? SENDS | WRITES | WINDOWS :
 				    0;
 }
 
@@ -250,6 +284,10 @@ static void fill(struct ibv_qp_ex *ex)
 	ex->wr_send_tso = wr_send_tso;
 	ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ex->wr_send_inv = wr_send_inv;
+	ex->wr_local_inv = wr_local_inv;
+	ex->wr_bind_mw = wr_bind_mw;
+	ex->wr_atomic_write = wr_atomic_write;
 	ex->wr_set_ud_addr = wr_set_ud_addr;
 	ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
 	ex->wr_set_sge = wr_set_sge;

@@ -90,11 +90,18 @@ static enum weft_outcome bad_receive(struct job job, uint64_t wr_id, enum weft_w
 	return unreliable ? WEFT_NO_ANSWER : WEFT_FAILED;
 }
 
+/* Of windows of type 2 at the peer. */
+static uint64_t qp_window_holder(struct job job)
+{
+	return weft_holder(job.peer->right.member, job.qp->attr.dest_qpn | WEFT_PD_QP_WINDOW);
+}
+
 static enum weft_outcome execute_send(struct job job)
 {
 	const struct weft_pool_recv *recv = weft_peer_receive(job.peer);
 	struct weft_counters *counters = &job.caller->line->counters;
-	uint64_t wr_id, room = 0, bytes = job.here->len_bytes;
+	uint64_t wr_id, room = 0, bytes = job.here->len_bytes, binding;
+	bool ends = job.wqe->opcode == WEFT_OP_SEND_INV;
 	struct peer *p = job.peer;
 	struct weft_spans there;
 	uint32_t used = 0;
@@ -103,6 +110,8 @@ static enum weft_outcome execute_send(struct job job)
 	if (!recv)
 		return WEFT_NO_RECEIVE;
 	WEFT_STEP(direct_receive_found);
+	if (ends && !weft_mw_find(job.qp->nic->pool, job.wqe->imm, qp_window_holder(job), &binding))
+		return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_ACCESS_ERR);
 	wr_id = recv->wr_id;
 	/* what lies behind the last byte is not looked at */
 	while (used < recv->num_sge && used < p->rq_sges && room < bytes)
@@ -124,11 +133,26 @@ static enum weft_outcome execute_send(struct job job)
 	if (err)
 		return bad_receive(job, wr_id, WEFT_WC_LOC_PROT_ERR, WEFT_EVENT_QP_FATAL,
 				   WEFT_WC_REM_OP_ERR);
+	if (ends)
+		weft_mw_end(job.qp->nic->pool, job.wqe->imm, binding);
 	weft_peer_complete(job.qp, p, job.wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS,
 			   job.caller->thread);
 	counters->ops_send++;
 	counters->bytes_send += bytes;
 	return WEFT_DONE;
+}
+
+/* What is no region of the peer's domain may be a window. */
+static __attribute__((noinline)) bool find_window(struct job job, uint64_t bytes, uint8_t access,
+						  struct weft_span *span)
+{
+	struct weft_pool *pool = job.qp->nic->pool;
+	struct weft_wqe *wqe = job.wqe;
+
+	return weft_mr_find(pool, wqe->rkey, job.peer->holder | (uint64_t)WEFT_PD_WINDOW << 32,
+			    wqe->remote_addr, bytes, access, span) ||
+	       weft_mr_find(pool, wqe->rkey, qp_window_holder(job), wqe->remote_addr, bytes, access,
+			    span);
 }
 
 /* The remote range of a one-sided request; one that moves no bytes needs no key (C9-88). False: it is
@@ -142,8 +166,10 @@ HOT bool find_remote(struct job job, uint64_t bytes, uint8_t access, struct weft
 		*outcome = fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
 		return false;
 	}
-	if (bytes && !weft_mr_find(job.qp->nic->pool, job.wqe->rkey, p->holder,
-				   job.wqe->remote_addr, bytes, access, span)) {
+	if (bytes &&
+	    !weft_mr_find(job.qp->nic->pool, job.wqe->rkey, p->holder, job.wqe->remote_addr, bytes,
+			  access, span) &&
+	    !find_window(job, bytes, access, span)) {
 		*outcome = fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_ACCESS_ERR);
 		return false;
 	}
@@ -219,6 +245,35 @@ HOT enum weft_outcome execute_atomic(struct job job)
 	return WEFT_DONE;
 }
 
+/* Eight bytes that nobody sees in part, wherever they lie (A19.4). */
+static enum weft_outcome execute_atomic_write(struct job job)
+{
+	enum weft_outcome outcome;
+	struct weft_span at, from;
+	uint64_t value, old = 0, seen;
+	int err;
+
+	if (job.here->len_bytes != 8)
+		return fail_here(job, WEFT_WC_LOC_LEN_ERR);
+	if (!find_remote(job, 8, WEFT_ACCESS_REMOTE_WRITE, &at, &outcome))
+		return outcome;
+	if ((job.wqe->remote_addr | (at.at ? (uintptr_t)at.at : at.mr->va + at.start)) & 7)
+		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+	weft_span_private(&from, &value, 8);
+	err = place(job, &from, job.here->span);
+	do {
+		seen = old;
+		if (!err)
+			err = weft_place_atomic(job.qp->nic, job.caller, &job.peer->right, &at, false,
+						seen, value, &old);
+	} while (!err && old != seen);
+	if (err)
+		return unreachable_memory(job, err);
+	job.caller->line->counters.ops_write++;
+	job.caller->line->counters.bytes_write += 8;
+	return WEFT_DONE;
+}
+
 static uint64_t listed_bytes(const struct weft_wqe *wqe)
 {
 	uint64_t bytes = 0;
@@ -244,12 +299,12 @@ HOT enum weft_wc_status gather(struct job job)
 		return WEFT_WC_SUCCESS;
 	}
 	bytes = wqe->num_sge == 1 ? wqe->sge[0].len_bytes : listed_bytes(wqe);
-	if (bytes > WEFT_MAX_MSG_BYTES || (wqe->opcode >= WEFT_OP_CMP_SWAP && bytes != 8))
+	if (bytes > WEFT_MAX_MSG_BYTES || (weft_op_is_atomic(wqe->opcode) && bytes != 8))
 		return WEFT_WC_LOC_LEN_ERR;
 	job.here->len_bytes = bytes;
 	wqe->len_bytes = (uint32_t)bytes;
 	access = 0;
-	if (wqe->opcode >= WEFT_OP_READ) {
+	if (weft_op_fetches(wqe->opcode)) {
 		if (!job.qp->attr.may_read)
 			return WEFT_WC_LOC_QP_OP_ERR;
 		access = WEFT_ACCESS_LOCAL_WRITE;
@@ -283,12 +338,17 @@ HOT enum weft_outcome carry_out(struct job job)
 		return execute_write(job);
 	case WEFT_OP_SEND:
 	case WEFT_OP_SEND_IMM:
+	case WEFT_OP_SEND_INV:
 		return execute_send(job);
+	case WEFT_OP_ATOMIC_WRITE:
+		return execute_atomic_write(job);
 	case WEFT_OP_READ:
 		return execute_read(job);
 	case WEFT_OP_CMP_SWAP:
 	case WEFT_OP_FETCH_ADD:
 		return execute_atomic(job);
+	case WEFT_OP_LOCAL_INV: /* never come here */
+	case WEFT_OP_BIND_MW:
 	case WEFT_OPS:
 		break;
 	}

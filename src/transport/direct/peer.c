@@ -111,15 +111,16 @@ static void fill(struct weft_pool_cqe *cqe, const struct weft_qp *qp, const stru
 		 const struct weft_wqe *wqe, uint64_t wr_id, uint32_t bytes, enum weft_wc_status status)
 {
 	bool imm = wqe->opcode == WEFT_OP_WRITE_IMM || wqe->opcode == WEFT_OP_SEND_IMM;
+	bool inv = wqe->opcode == WEFT_OP_SEND_INV;
 
 	cqe->wr_id = wr_id;
 	cqe->qpn = p->tag;
 	cqe->byte_len = bytes;
-	cqe->imm = imm ? wqe->imm : 0;
+	cqe->imm = imm || inv ? wqe->imm : 0;
 	cqe->src_qpn = qp->qpn;
 	cqe->status = (uint8_t)status;
 	cqe->opcode = wqe->opcode == WEFT_OP_WRITE_IMM ? WEFT_WC_RECV_WRITE_IMM : WEFT_WC_RECV;
-	cqe->flags = imm ? WEFT_WC_WITH_IMM : 0;
+	cqe->flags = imm ? WEFT_WC_WITH_IMM : inv ? WEFT_WC_WITH_INV : 0;
 	cqe->solicited = !!(wqe->flags & WEFT_SEND_SOLICITED);
 }
 

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Memory windows (10.6.7): entries of the table of regions, of which the binding is a part of a
+ * region seen by a key of its own. They are bound and invalidated in the order of a send queue; one
+ * of type 2 can also be ended by the peer of its queue pair.
+ */
+#include "nic/place.h"
+
+#define REMOTE	     (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_READ | WEFT_ACCESS_REMOTE_ATOMIC)
+#define WINDOW_FLAGS (WEFT_ACCESS_LOCAL_WRITE | REMOTE | WEFT_ACCESS_MW_BIND | WEFT_ACCESS_ZERO_BASED)
+#define TAG_BITS     8u /* of a key: whoever binds a window of type 2 chooses them (10.6.7.2.3) */
+
+static struct weft_window_entry *entry_of(const struct weft_nic *nic, uint32_t key)
+{
+	return &nic->windows[key >> WEFT_KEY_BITS];
+}
+
+static bool is_live(const struct weft_mw *mw)
+{
+	return (uint32_t)atomic_load_explicit(&mw->nic->pool->mrs[mw->index].id, memory_order_relaxed);
+}
+
+int weft_mw_create(struct weft_nic *nic, struct weft_mw *mw, uint32_t pd, enum weft_mw_type type)
+{
+	int err = weft_pool_take_mr(nic->pool, &mw->index);
+
+	if (err)
+		return err;
+	mw->nic = nic;
+	mw->pd = pd;
+	mw->type = type;
+	mw->key = weft_mr_next_key(nic->pool, mw->index);
+	weft_lock(nic, &nic->window_lock, 0);
+	entry_of(nic, mw->key)->window = mw;
+	weft_unlock(&nic->window_lock, false);
+	return 0;
+}
+
+/* ---- Unbinding; the lock is held ---- */
+
+/* The key has ended, and nobody who does not stand still uses it any more. */
+static void forget(struct weft_mw *mw, bool quiet)
+{
+	struct weft_mw **at = &mw->nic->windows[mw->parent].bound;
+
+	if (!mw->parent)
+		return;
+	while (*at != mw)
+		at = &(*at)->next;
+	*at = mw->next;
+	mw->parent = 0;
+	if (mw->pieces_bytes)
+		weft_mr_free_pieces(mw->nic, mw->pieces_off, mw->pieces_bytes, quiet);
+	mw->pieces_bytes = 0;
+}
+
+/* Whom it was revoked from may stand still in the middle of a copy: false. The region that it shows
+ * will find him, too, before it ends. */
+static bool unbind(struct weft_mw *mw)
+{
+	bool live = is_live(mw);
+	bool quiet = true;
+
+	if (live || mw->parent)
+		quiet = weft_mr_end_key(mw->nic, mw->index, mw->made);
+	forget(mw, quiet);
+	return quiet;
+}
+
+void weft_mw_destroy(struct weft_mw *mw)
+{
+	struct weft_nic *nic = mw->nic;
+	bool quiet;
+
+	weft_lock(nic, &nic->window_lock, 0);
+	quiet = unbind(mw);
+	entry_of(nic, mw->key)->window = NULL;
+	weft_unlock(&nic->window_lock, false);
+	if (quiet)
+		weft_pool_drop_mr(nic->pool, mw->index);
+	else
+		weft_pool_retire(nic->pool, WEFT_RETIRE_MR, mw->index, 0);
+}
+
+bool weft_mr_close(struct weft_mr *mr)
+{
+	struct weft_nic *nic = mr->nic;
+	struct weft_mw *next;
+	bool live = false;
+
+	weft_lock(nic, &nic->window_lock, 0);
+	for (struct weft_mw *mw = nic->windows[mr->index].bound; mw; mw = next) {
+		next = mw->next;
+		if (is_live(mw))
+			live = true;
+		else
+			forget(mw, true); /* by its peer, who does nothing else meanwhile */
+	}
+	if (!live)
+		weft_mr_store_ended(nic->pool, mr->index);
+	weft_unlock(&nic->window_lock, false);
+	return !live;
+}
+
+/* ---- Binding ---- */
+
+/* What a window shows of a region: the entry, but for its key. */
+static void show(const struct weft_pool_mr *mr, const struct weft_bind *bind, uint64_t start,
+		 struct weft_pool_mr *window)
+{
+	uint64_t lo = mr->lo > start ? mr->lo - start : 0, hi = mr->hi > start ? mr->hi - start : 0;
+
+	window->access = bind->access & REMOTE;
+	window->iova = bind->access & WEFT_ACCESS_ZERO_BASED ? 0 : bind->addr;
+	window->len_bytes = bind->len_bytes;
+	window->va = mr->va + start;
+	window->lo = lo < bind->len_bytes ? lo : bind->len_bytes;
+	window->hi = hi < bind->len_bytes ? hi : bind->len_bytes;
+	window->off = mr->off + (start > mr->lo ? start - mr->lo : 0);
+}
+
+/* The same of one that lists its pieces: as many of them as it shows. */
+static int show_pieces(struct weft_mw *mw, const struct weft_pool_mr *mr, uint64_t start,
+		       struct weft_pool_mr *window)
+{
+	const struct weft_pool_piece *from = (const void *)(mw->nic->pool->base + mr->off);
+	uint64_t first = 0, n, end = start + window->len_bytes;
+	struct weft_pool_piece *to;
+	int err;
+
+	while (first + 1 < mr->hi && from[first + 1].start <= start)
+		first++;
+	for (n = 1; first + n < mr->hi && from[first + n].start < end; n++)
+		;
+	err = weft_pool_alloc(mw->nic->pool, n * sizeof(*to), &mw->pieces_off);
+	if (err)
+		return err;
+	mw->pieces_bytes = n * sizeof(*to);
+	to = (void *)(mw->nic->pool->base + mw->pieces_off);
+	for (uint64_t i = 0; i < n; i++)
+		to[i] = (struct weft_pool_piece){ from[first + i].start - start, from[first + i].off };
+	to[0].start = 0;
+	if (from[first].off != UINT64_MAX)
+		to[0].off += start - from[first].start;
+	window->off = mw->pieces_off;
+	window->lo = WEFT_MR_LISTED;
+	window->hi = n;
+	return 0;
+}
+
+/* The rules of 10.6.7.2, C10-72 to C10-75 and o10-36 to o10-37. The region's entry, or NULL. */
+static const struct weft_pool_mr *may_bind(const struct weft_qp *qp, const struct weft_mw *mw,
+					   const struct weft_bind *bind)
+{
+	struct weft_pool *pool = qp->nic->pool;
+	const struct weft_pool_mr *mr = &pool->mr_seen[bind->lkey >> WEFT_KEY_BITS].mr;
+	uint64_t start;
+
+	if (weft_mr_prepare(pool, bind->lkey) ||
+	    (mr->rights & WEFT_MR_RIGHTS(UINT16_MAX, WEFT_ACCESS_MW_BIND, UINT32_MAX)) !=
+		    (qp->holder | WEFT_MR_RIGHTS(0, WEFT_ACCESS_MW_BIND, 0)))
+		return NULL;
+	if (mr->access & WEFT_ACCESS_ZERO_BASED || bind->access & ~(uint32_t)WINDOW_FLAGS ||
+	    (mw->type == WEFT_MW_TYPE_1 && bind->access & WEFT_ACCESS_ZERO_BASED))
+		return NULL;
+	if (bind->access & (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_ATOMIC) &&
+	    !(mr->access & WEFT_ACCESS_LOCAL_WRITE))
+		return NULL;
+	start = bind->addr - mr->iova;
+	return start > mr->len_bytes || bind->len_bytes > mr->len_bytes - start ? NULL : mr;
+}
+
+static int show_region(struct weft_qp *qp, struct weft_mw *mw, const struct weft_pool_mr *mr,
+		       const struct weft_bind *bind, struct weft_pool_mr *window)
+{
+	uint64_t start = bind->addr - mr->iova;
+
+	window->owner = qp->nic->pool->me;
+	window->pd = mw->type == WEFT_MW_TYPE_1 ? mw->pd | WEFT_PD_WINDOW :
+						  qp->qpn | WEFT_PD_QP_WINDOW;
+	show(mr, bind, start, window);
+	return weft_mr_is_listed(mr) ? show_pieces(mw, mr, start, window) : 0;
+}
+
+/* The lock is held. */
+static bool bind_window(struct weft_qp *qp, uint32_t key, const struct weft_bind *bind)
+{
+	struct weft_mw *mw = entry_of(qp->nic, key)->window;
+	struct weft_pool_mr window = { 0 };
+	const struct weft_pool_mr *mr;
+
+	if (!mw || (mw->key ^ key) >> TAG_BITS || mw->pd != qp->pd)
+		return false;
+	/* one of type 2 is bound once, and not to nothing; one of type 1 is unbound so */
+	if (mw->type == WEFT_MW_TYPE_2 && (is_live(mw) || !bind->len_bytes))
+		return false;
+	mr = bind->len_bytes ? may_bind(qp, mw, bind) : NULL;
+	if (bind->len_bytes && !mr)
+		return false;
+	unbind(mw);
+	mw->key = key;
+	if (!mr)
+		return true;
+	mw->made = weft_pool_age(qp->nic->pool);
+	if (show_region(qp, mw, mr, bind, &window))
+		return false;
+	mw->parent = bind->lkey >> WEFT_KEY_BITS;
+	mw->next = qp->nic->windows[mw->parent].bound;
+	qp->nic->windows[mw->parent].bound = mw;
+	weft_mr_publish(qp->nic->pool, mw->index, key, &window);
+	return true;
+}
+
+/* The lock is held. Not of type 1, nor of another queue pair (o10-37.2.26). */
+static bool invalidate(struct weft_qp *qp, uint32_t key)
+{
+	struct weft_mw *mw = entry_of(qp->nic, key)->window;
+
+	if (!mw || mw->type != WEFT_MW_TYPE_2 || mw->key != key || !is_live(mw) || mw->pd != qp->pd)
+		return false;
+	unbind(mw);
+	return true;
+}
+
+enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe,
+				  enum weft_wc_status *status)
+{
+	bool binds = wqe->opcode == WEFT_OP_BIND_MW;
+	struct weft_bind bind = weft_wqe_bind(wqe);
+	struct weft_nic *nic = qp->nic;
+	bool done;
+
+	wqe->len_bytes = 0;
+	weft_lock(nic, &nic->window_lock, 0);
+	done = binds ? bind_window(qp, wqe->rkey, &bind) : invalidate(qp, wqe->imm);
+	weft_unlock(&nic->window_lock, false);
+	*status = done ? WEFT_WC_SUCCESS : binds ? WEFT_WC_MW_BIND_ERR : WEFT_WC_LOC_QP_OP_ERR;
+	return done ? WEFT_DONE : WEFT_FAILED;
+}
+
+/* ---- By the peer ---- */
+
+bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t *id)
+{
+	const struct weft_pool_mr *mr = &pool->mr_seen[key >> WEFT_KEY_BITS].mr;
+
+	if (weft_mr_prepare(pool, key))
+		return false;
+	*id = mr->id;
+	return (mr->rights & WEFT_MR_RIGHTS(UINT16_MAX, 0, UINT32_MAX)) == holder;
+}
+
+void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id)
+{
+	/* its owner may have ended it, and even bound it anew */
+	atomic_compare_exchange_strong_explicit(&pool->mrs[key >> WEFT_KEY_BITS].id, &id,
+						id & ~(uint64_t)UINT32_MAX, memory_order_release,
+						memory_order_relaxed);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Memory windows: their rules are nic/mw.c's. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "nic/submit.h"
+#include "verbs/objects.h"
+#include "verbs/process.h"
+#include "verbs/verbs.h"
+
+struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	struct weft_verbs_mw *mw = NULL;
+	int err = EINVAL;
+
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2))
+		goto fail;
+	err = ENOMEM;
+	mw = calloc(1, sizeof(*mw));
+	if (!mw)
+		goto fail;
+	if (weft_mw_create(&weft_process.nic, &mw->nic, weft_pd(pd)->number, (enum weft_mw_type)type))
+		goto free_object;
+	if (weft_handle_add(mw, WEFT_HANDLE_MW))
+		goto destroy_window;
+	mw->mw = (struct ibv_mw){ pd->context, pd, mw->nic.key, mw->nic.index, type };
+	weft_pd(pd)->users++;
+	return &mw->mw;
+destroy_window:
+	weft_mw_destroy(&mw->nic);
+free_object:
+	free(mw);
+fail:
+	errno = err;
+	return NULL;
+}
+
+int weft_verbs_dealloc_mw(struct ibv_mw *mw)
+{
+	if (!weft_handle_is(mw, WEFT_HANDLE_MW))
+		return EINVAL;
+	weft_handle_remove(mw);
+	weft_mw_destroy(&weft_mw(mw)->nic);
+	weft_pd(mw->pd)->users--;
+	free(weft_mw(mw));
+	return 0;
+}
+
+int weft_verbs_bind(struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info,
+		    struct weft_wqe *wqe)
+{
+	struct weft_bind bind = { info->addr, info->length, 0, info->mw_access_flags };
+
+	/* the program chooses only the last byte of a key (10.6.7.2.3) */
+	if ((rkey ^ mw->rkey) >> 8)
+		return EINVAL;
+	if (info->mr && !weft_handle_is(info->mr, WEFT_HANDLE_MR))
+		return EINVAL;
+	if (!info->mr && (info->addr || info->length))
+		return EINVAL;
+	if (info->mr)
+		bind.lkey = info->mr->lkey;
+	wqe->num_sge = 0;
+	wqe->rkey = rkey;
+	weft_wqe_set_bind(wqe, &bind);
+	return 0;
+}
+
+static int post_bind(struct weft_qp *qp, struct ibv_mw *mw, const struct ibv_mw_bind *how,
+		     uint32_t rkey, struct weft_caller *caller)
+{
+	struct weft_wqe *wqe = weft_sq_next(qp);
+	int err;
+
+	if (!weft_sq_open(qp) || !weft_sq_has(qp, WEFT_OP_BIND_MW))
+		return EINVAL;
+	if (!wqe)
+		return ENOMEM;
+	wqe->wr_id = how->wr_id;
+	wqe->opcode = WEFT_OP_BIND_MW;
+	wqe->flags = (uint8_t)how->send_flags;
+	wqe->imm = 0;
+	err = weft_verbs_bind(mw, rkey, &how->bind_info, wqe);
+	if (!err)
+		weft_sq_submit(qp, wqe, caller);
+	return err;
+}
+
+/* ibv_bind_mw has seen that it is of type 1. */
+int weft_verbs_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *how)
+{
+	struct weft_caller *caller = weft_caller();
+	struct weft_qp *qp = &weft_qp(ibqp)->nic;
+	uint32_t rkey;
+	bool own;
+	int err;
+
+	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP) || !weft_handle_is(mw, WEFT_HANDLE_MW) || !how ||
+	    how->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED)
+		return EINVAL;
+	if (weft_handle_is(how->bind_info.mr, WEFT_HANDLE_MR) && how->bind_info.mr->pd != mw->pd)
+		return EPERM;
+	rkey = ibv_inc_rkey(mw->rkey);
+	own = weft_lock(qp->nic, &qp->lock, caller->thread);
+	err = post_bind(qp, mw, how, rkey, caller);
+	weft_unlock(&qp->lock, own);
+	if (!err)
+		mw->rkey = rkey;
+	return err;
+}
