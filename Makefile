@@ -29,7 +29,8 @@ check-quick: ## build, lint, unit and quick tests: under a minute, no root
 bench: ## the measured bounds, as a table
 	@$(DEPS) build demo
 	@$(MAKE) --no-print-directory all
-	@WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/spine.py
+	@WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/spine.py; spine=$$?; \
+		WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/connections.py && exit $$spine
 
 slow: ## the tests too long for check
 	@$(DEPS) build test check

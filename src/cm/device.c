@@ -10,7 +10,7 @@
 
 #include "cm/agent.h"
 
-struct weft_cm weft_cm = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+struct weft_cm weft_cm = { .mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP };
 
 int weft_cm_result(int err)
 {
@@ -37,7 +37,7 @@ uint32_t weft_cm_random(void)
 /* What a fork's child has inherited is its parent's; it opens the device anew. */
 static void forget_in_child(void)
 {
-	weft_cm = (struct weft_cm){ .mutex = PTHREAD_MUTEX_INITIALIZER };
+	weft_cm = (struct weft_cm){ .mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP };
 	weft_agent_forget();
 }
 
