@@ -467,6 +467,11 @@ uint64_t weft_agent_run(uint64_t now_ns)
 	return due_ns;
 }
 
+void weft_agent_look(void)
+{
+	take_all();
+}
+
 void weft_agent_forget(void)
 {
 	memset(by_local, 0, sizeof(by_local));

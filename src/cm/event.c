@@ -4,11 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "cm/agent.h"
+
+#define EXPECT_NS 50000u
 
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
@@ -112,6 +115,22 @@ static struct weft_cm_event *take(struct weft_cm_channel *ch)
 	return e;
 }
 
+/* A peer that runs answers sooner than our engine, and then we, are woken. */
+static int expect_event(struct pollfd *pollfd)
+{
+	uint64_t until_ns = weft_cm_now_ns() + EXPECT_NS;
+	int ready;
+
+	do {
+		sched_yield();
+		weft_cm_lock();
+		weft_agent_look();
+		weft_cm_unlock();
+		ready = poll(pollfd, 1, 0);
+	} while (!ready && weft_cm_now_ns() < until_ns);
+	return ready;
+}
+
 /* Until there may be an event: 0, -EAGAIN (the program does not want to wait), -EINTR. */
 static int wait_for_event(int fd)
 {
@@ -120,7 +139,8 @@ static int wait_for_event(int fd)
 
 	if (flags >= 0 && flags & O_NONBLOCK)
 		return -EAGAIN;
-	if (flags >= 0 && poll(&pollfd, 1, -1) < 0)
+	if (flags >= 0 && !(weft_cm.service && expect_event(&pollfd)) &&
+	    poll(&pollfd, 1, -1) < 0)
 		return -errno;
 	/* the channel was destroyed under a thread that waits: as with the kernel's, it waits for
 	 * ever (programs end so) */
