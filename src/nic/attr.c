@@ -9,6 +9,7 @@
 #define ACCESS	    (1u << 3)
 #define PKEY	    (1u << 4)
 #define PORT	    (1u << 5)
+#define QKEY	    (1u << 6)
 #define AV	    (1u << 7)
 #define MTU	    (1u << 8)
 #define TIMEOUT	    (1u << 9)
@@ -54,6 +55,15 @@ static const struct move moves[] = {
 	{ WEFT_QPT_UC, WEFT_QPS_SQD, WEFT_QPS_RTS, 0, CUR_STATE | ALT_PATH | ACCESS | MIGRATION },
 	{ WEFT_QPT_UC, WEFT_QPS_SQD, WEFT_QPS_SQD, 0, AV | ALT_PATH | ACCESS | PKEY | MIGRATION },
 	{ WEFT_QPT_UC, WEFT_QPS_SQE, WEFT_QPS_RTS, 0, CUR_STATE | ACCESS },
+	{ WEFT_QPT_UD, WEFT_QPS_RESET, WEFT_QPS_INIT, PKEY | PORT | QKEY, 0 },
+	{ WEFT_QPT_UD, WEFT_QPS_INIT, WEFT_QPS_INIT, 0, PKEY | PORT | QKEY },
+	{ WEFT_QPT_UD, WEFT_QPS_INIT, WEFT_QPS_RTR, 0, PKEY | QKEY },
+	{ WEFT_QPT_UD, WEFT_QPS_RTR, WEFT_QPS_RTS, SQ_PSN, CUR_STATE | QKEY },
+	{ WEFT_QPT_UD, WEFT_QPS_RTS, WEFT_QPS_RTS, 0, CUR_STATE | QKEY },
+	{ WEFT_QPT_UD, WEFT_QPS_RTS, WEFT_QPS_SQD, 0, SQD_NOTIFY },
+	{ WEFT_QPT_UD, WEFT_QPS_SQD, WEFT_QPS_RTS, 0, CUR_STATE | QKEY },
+	{ WEFT_QPT_UD, WEFT_QPS_SQD, WEFT_QPS_SQD, 0, PKEY | QKEY },
+	{ WEFT_QPT_UD, WEFT_QPS_SQE, WEFT_QPS_RTS, 0, CUR_STATE | QKEY },
 };
 
 int weft_qp_check_modify(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,

@@ -7,6 +7,11 @@
 
 /* No room: a completion of the queue pair is lost. The queue's lock is held, here and below. */
 void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp);
+static inline bool weft_cq_wakes(const struct weft_cq *cq, uint8_t status, uint8_t solicited)
+{
+	return cq->armed == 1 || (cq->armed == 2 && (status || solicited));
+}
+
 /* The queue is armed. */
 void weft_cq_wake(struct weft_cq *cq, uint8_t status, uint8_t solicited);
 
@@ -56,7 +61,7 @@ static inline void weft_cq_free_slot(struct weft_qp *qp, uint8_t opcode, uint64_
 }
 
 static inline void weft_cq_tell(struct weft_wc *wc, uint64_t wr_id, uint8_t status, uint8_t opcode,
-			uint32_t bytes, uint32_t imm, uint32_t qpn, uint32_t src_qpn, uint8_t flags)
+			uint32_t bytes, uint32_t imm, uint32_t qpn, uint32_t src, uint8_t flags)
 {
 	wc->wr_id = wr_id;
 	wc->status = status;
@@ -65,10 +70,11 @@ static inline void weft_cq_tell(struct weft_wc *wc, uint64_t wr_id, uint8_t stat
 	wc->byte_len = bytes;
 	wc->imm = imm;
 	wc->qp_num = qpn;
-	wc->src_qp = src_qpn;
+	wc->src_qp = src & 0xffffff;
 	wc->flags = flags;
 	wc->pkey_index = wc->slid = 0;
-	wc->sl = wc->dlid_path_bits = 0;
+	wc->sl = src >> 24;
+	wc->dlid_path_bits = 0;
 }
 
 /* The queue's lock is held. How many. */

@@ -6,6 +6,7 @@
  */
 #include "nic/complete.h"
 #include "nic/nic.h"
+#include "nic/source.h"
 #include "pool/step.h"
 
 static inline uint32_t round_up(uint32_t n)
@@ -87,23 +88,27 @@ void weft_cq_destroy(struct weft_cq *cq)
 		next = r->next;
 		free_ring(cq, r);
 	}
+	if (cq->wake)
+		weft_pool_free(cq->nic->pool, cq->wake_off, weft_pool_ring_bytes(0, false));
 	cq->nic->env->free(cq->cqe);
 }
 
 /* ---- Completing ---- */
 
+static void show_armed(struct weft_cq *cq)
+{
+	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
+		atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
+	if (cq->wake)
+		atomic_store_explicit(&cq->wake->armed, cq->armed, memory_order_relaxed);
+}
+
 static void fire(struct weft_cq *cq)
 {
 	cq->armed = 0;
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
-		atomic_store_explicit(&r->ring->armed, 0, memory_order_relaxed);
+	show_armed(cq);
 	WEFT_STEP(cq_fired);
 	cq->nic->env->completion(cq);
-}
-
-static inline bool wakes(const struct weft_cq *cq, uint8_t status, uint8_t solicited)
-{
-	return cq->armed == 1 || (cq->armed == 2 && (status || solicited));
 }
 
 /* A queue pair whose completions get lost fails (11.6.3.2): the engine sees to it. */
@@ -121,7 +126,7 @@ void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp)
 
 void weft_cq_wake(struct weft_cq *cq, uint8_t status, uint8_t solicited)
 {
-	if (wakes(cq, status, solicited))
+	if (weft_cq_wakes(cq, status, solicited))
 		fire(cq);
 }
 
@@ -142,7 +147,7 @@ static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq
 		*qp = cq->nic->qps[cqe->qpn & (WEFT_QPS - 1)];
 		/* the engine that was rung for it will not find it in the ring any more */
 		if (__builtin_expect(cq->armed, 0) && at >= r->armed_at &&
-		    wakes(cq, cqe->status, cqe->solicited))
+		    weft_cq_wakes(cq, cqe->status, cqe->solicited))
 			fire(cq);
 		WEFT_STEP(cq_entry_found);
 		/* more receives than the queue was made for may complete: so many never wait at once */
@@ -179,10 +184,8 @@ static inline bool poll_ring(struct weft_cq *cq, struct weft_cq_ring *r, struct 
 	return true;
 }
 
-#define TURNS 8u
-
 /* A ring with a completion, or NULL: first the one that gave the last, as most often one peer is
- * busy; yet each TURNS-th time another, so that none starves. */
+ * busy; yet each WEFT_CQ_TURNS-th time another, so that none starves. */
 static struct weft_cq_ring *filled_ring(const struct weft_cq *cq)
 {
 	struct weft_cq_ring *r = atomic_load_explicit(&cq->hot, memory_order_relaxed);
@@ -194,7 +197,7 @@ static struct weft_cq_ring *filled_ring(const struct weft_cq *cq)
 	return r;
 }
 
-int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
+static int poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
 	struct weft_cq_ring *r;
 	bool own;
@@ -208,11 +211,24 @@ int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t t
 		got = weft_cq_poll_private(cq, n, wc);
 		while (got < n && poll_ring(cq, r, &wc[got]))
 			got++;
-		atomic_store_explicit(&cq->hot, ++cq->turns % TURNS ? r : r->next,
-				      memory_order_relaxed);
+		atomic_store_explicit(&cq->hot, weft_cq_next_turn(cq) ? r : r->next, memory_order_relaxed);
 		weft_unlock(&cq->lock, own);
 	}
 	return got;
+}
+
+int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
+{
+	bool sources = atomic_load_explicit(&cq->sources, memory_order_relaxed);
+	int got = 0;
+
+	if (__builtin_expect(!sources, 1))
+		return poll_rings(cq, n, wc, thread);
+	/* neither starves the other */
+	if (atomic_load_explicit(&cq->turns, memory_order_relaxed) % 2)
+		got = weft_source_poll(cq, n, wc, thread);
+	got += poll_rings(cq, n - got, wc + got, thread);
+	return got < n ? got + weft_source_poll(cq, n - got, wc + got, thread) : got;
 }
 
 void weft_cq_drain(struct weft_cq *cq)
@@ -238,6 +254,7 @@ void weft_cq_drain(struct weft_cq *cq)
 						  .stamp_ns = stamp_of(cq, r, from) };
 			weft_cq_publish(cq);
 		}
+	weft_source_drain(cq);
 	weft_unlock(&cq->lock, false);
 }
 
@@ -307,7 +324,7 @@ static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
 	const struct weft_pool_cqe *cqe;
 
 	for (; (cqe = entry_at(r, position)); position++)
-		if (wakes(cq, cqe->status, cqe->solicited))
+		if (weft_cq_wakes(cq, cqe->status, cqe->solicited))
 			return true;
 	return false;
 }
@@ -317,6 +334,8 @@ static void look(struct weft_cq *cq)
 	for (struct weft_cq_ring *r = first_ring(cq); cq->armed && r; r = r->next)
 		if (has_news(cq, r))
 			fire(cq);
+	if (cq->armed && weft_source_look(cq, false))
+		fire(cq);
 }
 
 void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
@@ -329,13 +348,14 @@ void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 		r->armed_at = consumed(r);
 		while (entry_at(r, r->armed_at))
 			r->armed_at++;
-		atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
 	}
+	weft_source_look(cq, true);
+	show_armed(cq);
 	weft_unlock(&cq->lock, own);
 	list_armed(cq);
 	WEFT_STEP(cq_armed);
 	/* whoever completes after this sees the arming, or the caller's next poll sees it */
-	if (first_ring(cq))
+	if (first_ring(cq) || cq->wake)
 		weft_pool_barrier(cq->nic->pool);
 }
 

@@ -23,9 +23,13 @@
 #define WEFT_MAX_WR	   32768u
 #define WEFT_MAX_CQE	   (1u << 22)
 #define WEFT_MAX_MSG_BYTES (1ull << 31)
+#define WEFT_MTU	   4096u /* a datagram's most */
+#define WEFT_GRH_BYTES	   40u
+#define WEFT_QPN_MULTICAST 0xffffffu
 
 struct weft_qp;
 struct weft_cq;
+struct weft_shared;
 
 /* What a request may rely on at its peer: the word that ends with the peer's queue pair is still
  * what it was when the request began. */
@@ -78,9 +82,11 @@ struct weft_nic {
 	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
 	struct weft_lock window_lock;	   /* guards them; taken after a queue pair's */
+	struct weft_shared **shared_of; /* from which each receives; guarded by the queue's lock */
 	/* guards the list of armed queues and what leaves `qps`; taken before a completion queue's */
 	struct weft_lock lock;
 	struct weft_cq *armed;
+	struct weft_shared *shared; /* all queues; guarded by the lock above */
 	struct weft_lock waiting_lock; /* taken after a queue pair's, unless that is only tried */
 	struct weft_qp *waiting;
 	_Atomic uint32_t nwaiting;
@@ -100,16 +106,39 @@ static inline int weft_far_check(const struct weft_pool *pool, const struct weft
 
 /* ---- Work requests ---- */
 
+#define WEFT_TRANSPORT_STATE 144
+
+/* Where datagrams go (10.2.3). The api keeps it until the requests that name it have completed. */
+struct weft_ah {
+	uint32_t pd;
+	uint32_t flow_label;
+	uint8_t sgid[16], dgid[16];
+	uint8_t traffic_class, hop_limit;
+	bool v2; /* RoCE v2: IP and UDP */
+	struct weft_lock lock; /* guards what the transport knows of the destination */
+	_Alignas(8) uint8_t transport_state[WEFT_TRANSPORT_STATE];
+};
+
 /* A send request in the queue pair's private queue. sge or inline bytes follow. */
 struct weft_wqe {
 	uint64_t wr_id;
 	uint8_t opcode, flags;
 	uint16_t num_sge;
 	uint32_t imm;
-	uint64_t remote_addr;
-	uint32_t rkey;
+	union {
+		uint64_t remote_addr;
+		struct weft_ah *ah; /* UD */
+	};
+	union {
+		uint32_t rkey;
+		uint32_t remote_qpn; /* UD */
+	};
 	uint32_t len_bytes; /* inline: as posted; else once carried out */
-	uint64_t compare_add, swap;
+	union {
+		uint64_t compare_add;
+		uint32_t remote_qkey; /* UD */
+	};
+	uint64_t swap;
 	struct weft_pool_sge sge[];
 };
 
@@ -168,7 +197,8 @@ struct weft_cqe {
 	uint64_t wr_id;
 	struct weft_qp *qp;
 	uint64_t position; /* in the send queue */
-	uint32_t byte_len, imm, src_qp;
+	uint32_t byte_len, imm;
+	uint32_t src_qp; /* and above it the service level */
 	uint8_t status, opcode, flags;
 	uint8_t solicited;
 	uint64_t stamp_ns; /* of queues that want it */
@@ -188,6 +218,13 @@ struct weft_cq_ring {
 	bool stuck; /* its producer was stopped in the middle of something */
 };
 
+/* A receive queue from which queue pairs of this completion queue take. */
+struct weft_cq_source {
+	struct weft_cq_source *next;
+	struct weft_shared *shared;
+	uint32_t users;
+};
+
 struct weft_cq {
 	struct weft_nic *nic;
 	struct weft_lock lock;
@@ -202,7 +239,10 @@ struct weft_cq {
 	_Atomic uint64_t head, tail;
 	struct weft_cqe *cqe;
 	struct weft_cq_ring *_Atomic rings, *_Atomic hot;
-	uint32_t turns;
+	_Atomic uint32_t turns; /* written under the lock */
+	struct weft_cq_source *_Atomic sources; /* written, and followed, under the lock */
+	struct weft_pool_ring *wake; /* for those who complete into sources; NULL: not made yet */
+	uint64_t wake_off;
 	struct weft_cq *armed_next; /* guarded by the nic's lock, as is listed */
 	bool listed;
 };
@@ -235,6 +275,7 @@ struct weft_qp_attr {
 	bool may_read; /* and do atomics: it may have some outstanding */
 	uint8_t min_rnr_timer, rnr_retry, retry_cnt, timeout; /* codes of 9.7.5.2.8, 11.2.5.2 */
 	uint8_t dgid[16];
+	uint32_t qkey;
 };
 
 struct weft_qp_cap {
@@ -242,8 +283,6 @@ struct weft_qp_cap {
 	uint32_t max_send_sge, max_recv_sge;
 	uint32_t max_inline_bytes;
 };
-
-#define WEFT_TRANSPORT_STATE 128
 
 struct weft_qp {
 	/* what posting touches, first */
@@ -277,6 +316,8 @@ struct weft_qp {
 
 	struct weft_qp_attr attr;
 	struct weft_qp_cap cap;
+	struct weft_shared *shared; /* instead of a receive queue; NULL: none */
+	bool owns_shared;
 	uint64_t ring_off; /* in recv_cq; 0: none */
 	uint8_t peer_rnr_timer; /* told by the transport */
 	uint64_t deadline_ns; /* 0: not begun */
@@ -351,6 +392,7 @@ void weft_sq_wait(struct weft_qp *qp);
 void weft_sq_stop_waiting(struct weft_qp *qp);
 void weft_sq_flush(struct weft_qp *qp);
 void weft_rq_flush(struct weft_qp *qp);
+void weft_rq_forget(struct weft_qp *qp); /* the same without telling */
 
 /* Tries again what waits, and ends what has waited too long. The next look is due in at most the
  * returned time, UINT64_MAX: never. */

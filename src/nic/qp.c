@@ -2,6 +2,7 @@
 /* Queue pairs: creation, the state machine's effects, errors, destruction. */
 #include "nic/nic.h"
 #include "nic/place.h"
+#include "nic/source.h"
 #include "pool/step.h"
 
 #define EINVAL 22
@@ -37,6 +38,7 @@ static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
 	slot->access = qp->attr.access;
 	slot->min_rnr_timer = qp->attr.min_rnr_timer;
 	slot->ring_off = qp->ring_off;
+	slot->qkey = qp->attr.qkey;
 	WEFT_STEP(qp_line_written);
 	atomic_store_explicit(&slot->conn,
 			      (seq + 2) << 32 | (uint64_t)conn << 24 | qp->attr.dest_qpn,
@@ -57,7 +59,11 @@ static bool shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
 static void end_connection(struct weft_qp *qp)
 {
 	weft_lock(qp->nic, &qp->recv_cq->lock, 0);
+	if (qp->shared)
+		weft_lock(qp->nic, &qp->shared->lock, 0);
 	qp->tag = qp->qpn | (uint32_t)++qp->slot->connection << 24;
+	if (qp->shared)
+		weft_unlock(&qp->shared->lock, false);
 	weft_unlock(&qp->recv_cq->lock, false);
 }
 
@@ -84,6 +90,8 @@ static uint32_t opcodes_of(enum weft_qp_type type)
 		       1u << WEFT_OP_SEND_INV | 1u << WEFT_OP_ATOMIC_WRITE;
 	case WEFT_QPT_UC:
 		return sends | local | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM;
+	case WEFT_QPT_UD:
+		return sends;
 	}
 	return 0;
 }
@@ -107,11 +115,45 @@ static uint64_t receive_bytes(const struct weft_qp *qp)
 	return (uint64_t)qp->rq_size * qp->rq_stride;
 }
 
+/* From which many take: its own. */
+static int make_shared_queue(struct weft_qp *qp)
+{
+	struct weft_nic *nic = qp->nic;
+	struct weft_shared *q = nic->env->alloc(sizeof(*q));
+	int err = q ? weft_shared_create(nic, q, qp->cap.max_recv_wr, qp->cap.max_recv_sge) : -ENOMEM;
+
+	if (err)
+		goto free_object;
+	err = weft_source_attach(qp->recv_cq, q);
+	if (err)
+		goto destroy_queue;
+	qp->shared = q;
+	qp->owns_shared = true;
+	qp->rq_off = q->off;
+	qp->made = q->made;
+	return 0;
+destroy_queue:
+	weft_shared_destroy(q, true);
+free_object:
+	nic->env->free(q);
+	return err;
+}
+
+static void free_shared_queue(struct weft_qp *qp, bool quiet)
+{
+	weft_shared_leave(qp->shared, qp);
+	weft_source_detach(qp->recv_cq, qp->shared);
+	weft_shared_destroy(qp->shared, quiet);
+	qp->nic->env->free(qp->shared);
+}
+
 static int make_receive_queue(struct weft_qp *qp)
 {
 	uint64_t off;
 	int err;
 
+	if (qp->type == WEFT_QPT_UD)
+		return make_shared_queue(qp);
 	qp->rq_size = power_of_two(qp->cap.max_recv_wr);
 	qp->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
 				   qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
@@ -167,6 +209,8 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	nic->qps[qp->index] = qp;
 	weft_unlock(&recv_cq->lock, false);
 	weft_unlock(&nic->lock, false);
+	if (qp->shared)
+		weft_shared_join(qp->shared, qp);
 	*cap = qp->cap;
 	return 0;
 free_send_queue:
@@ -190,7 +234,7 @@ static void disconnect(struct weft_qp *qp)
 
 static void give_ring_back(struct weft_qp *qp, bool quiet)
 {
-	if (qp->ring_off)
+	if (qp->ring_off && !qp->shared)
 		weft_cq_ring_put(qp->recv_cq, qp->ring_off, qp->cap.max_recv_wr, quiet);
 	qp->ring_off = 0;
 }
@@ -224,7 +268,7 @@ static bool reset(struct weft_qp *qp)
 	qp->attr = (struct weft_qp_attr){ 0 };
 	qp->sq_posted = qp->sq_executed = 0;
 	atomic_store_explicit(&qp->sq_freed, 0, memory_order_relaxed);
-	qp->rq_completed = qp->rq_posted;
+	weft_rq_forget(qp);
 	qp->slot->rq_start = qp->rq_posted;
 	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
 	/* those that were posted in error never counted */
@@ -235,14 +279,32 @@ static bool reset(struct weft_qp *qp)
 	return quiet;
 }
 
+static void free_receive_queue(struct weft_qp *qp, bool quiet)
+{
+	if (qp->shared)
+		free_shared_queue(qp, quiet);
+	else if (quiet)
+		weft_pool_free(qp->nic->pool, qp->rq_off, receive_bytes(qp));
+	else
+		weft_pool_retire(qp->nic->pool, WEFT_RETIRE_PIECE, qp->rq_off, receive_bytes(qp));
+}
+
 /* Whoever still reads the old one must not find the next connection's receives there. */
 static int renew_receive_queue(struct weft_qp *qp)
 {
-	uint64_t old = qp->rq_off;
+	struct weft_qp old = { .nic = qp->nic,
+			       .index = qp->index,
+			       .recv_cq = qp->recv_cq,
+			       .shared = qp->shared,
+			       .rq_off = qp->rq_off,
+			       .rq_size = qp->rq_size,
+			       .rq_stride = qp->rq_stride };
 	int err = make_receive_queue(qp);
 
+	if (!err && qp->shared)
+		weft_shared_join(qp->shared, qp);
 	if (!err)
-		weft_pool_retire(qp->nic->pool, WEFT_RETIRE_PIECE, old, receive_bytes(qp));
+		free_receive_queue(&old, false);
 	qp->state = err ? WEFT_QPS_ERR : WEFT_QPS_RESET;
 	publish(qp, WEFT_CONN_NONE);
 	return err;
@@ -257,6 +319,8 @@ void weft_qp_destroy(struct weft_qp *qp)
 	atomic_store_explicit(&qp->slot->qpn, 0, memory_order_relaxed);
 	WEFT_STEP(qp_unnumbered);
 	quiet = reset(qp);
+	if (qp->shared)
+		weft_shared_leave(qp->shared, qp);
 	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &qp->recv_cq->lock, 0);
 	nic->qps[qp->index] = NULL;
@@ -265,28 +329,36 @@ void weft_qp_destroy(struct weft_qp *qp)
 	weft_unlock(&qp->lock, false);
 	nic->env->free(qp->sq);
 	WEFT_STEP(qp_unlisted);
-	if (quiet) {
-		weft_pool_free(nic->pool, qp->rq_off, receive_bytes(qp));
+	free_receive_queue(qp, quiet);
+	if (quiet)
 		weft_pool_drop_qp(nic->pool, qp->index);
-	} else {
-		weft_pool_retire(nic->pool, WEFT_RETIRE_PIECE, qp->rq_off, receive_bytes(qp));
+	else
 		weft_pool_retire(nic->pool, WEFT_RETIRE_QP, qp->index, 0);
-	}
 }
 
 /* ---- Moving on ---- */
 
-static int connect(struct weft_qp *qp, const struct weft_transport *transport)
+static int get_ring(struct weft_qp *qp)
 {
 	struct weft_pool *pool = qp->nic->pool;
 	uint32_t index = qp->attr.dest_qpn & (WEFT_QPS - 1);
-	int err = 0;
 
+	if (qp->shared) {
+		qp->ring_off = qp->recv_cq->wake_off;
+		return 0;
+	}
 	/* only a member that owns the destination can ever complete into our queue */
-	if (!weft_pool_see_qp(pool, index) &&
-	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) == qp->attr.dest_qpn)
-		err = weft_cq_ring_get(qp->recv_cq, pool->qps[index].owner, qp->cap.max_recv_wr,
-				       &qp->ring_off);
+	if (weft_pool_see_qp(pool, index) ||
+	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != qp->attr.dest_qpn)
+		return 0;
+	return weft_cq_ring_get(qp->recv_cq, pool->qps[index].owner, qp->cap.max_recv_wr,
+				&qp->ring_off);
+}
+
+static int connect(struct weft_qp *qp, const struct weft_transport *transport)
+{
+	int err = get_ring(qp);
+
 	if (err)
 		return err;
 	WEFT_STEP(qp_ring_got);

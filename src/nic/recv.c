@@ -2,6 +2,7 @@
 /* Receive queues: the owner posts into the pool, the connected peer takes. */
 #include "nic/complete.h"
 #include "nic/nic.h"
+#include "nic/shared.h"
 #include "pool/step.h"
 
 static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t position)
@@ -9,11 +10,26 @@ static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t positio
 	return (void *)(qp->rq + (position & (qp->rq_size - 1)) * qp->rq_stride);
 }
 
+static int post_shared(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,
+		       uint32_t num_sge)
+{
+	int err;
+
+	if (qp->state == WEFT_QPS_RESET || !qp->owns_shared)
+		return -22;
+	err = weft_shared_post(qp->shared, wr_id, sge, num_sge);
+	if (!err && qp->state == WEFT_QPS_ERR)
+		weft_rq_flush(qp);
+	return err;
+}
+
 int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,
 		 uint32_t num_sge)
 {
 	struct weft_pool_recv *recv;
 
+	if (qp->shared)
+		return post_shared(qp, wr_id, sge, num_sge);
 	if (qp->state == WEFT_QPS_RESET || num_sge > qp->cap.max_recv_sge)
 		return -22;
 	/* acquire: pairs with the release when a completion is polled */
@@ -52,7 +68,7 @@ static void flush_one(struct weft_qp *qp, uint64_t wr_id)
 /* The peer is shut out. What it took is in its ring or was lost with it; the rest is flushed. */
 void weft_rq_flush(struct weft_qp *qp)
 {
-	uint64_t from;
+	uint64_t from, wr_id;
 
 	weft_cq_drain(qp->recv_cq);
 	weft_lock(qp->nic, &qp->recv_cq->lock, 0);
@@ -61,5 +77,16 @@ void weft_rq_flush(struct weft_qp *qp)
 	qp->rq_completed = qp->rq_posted;
 	for (; from < qp->rq_posted; from++)
 		flush_one(qp, slot_at(qp, from)->wr_id);
+	while (qp->owns_shared && weft_shared_withdraw(qp->shared, &wr_id))
+		flush_one(qp, wr_id);
 	weft_unlock(&qp->recv_cq->lock, false);
+}
+
+void weft_rq_forget(struct weft_qp *qp)
+{
+	uint64_t wr_id;
+
+	qp->rq_completed = qp->rq_posted;
+	while (qp->owns_shared && weft_shared_withdraw(qp->shared, &wr_id))
+		;
 }

@@ -12,6 +12,7 @@
 enum weft_qp_type {
 	WEFT_QPT_RC = 2,
 	WEFT_QPT_UC = 3,
+	WEFT_QPT_UD = 4,
 };
 
 /* 10.3.1 */
@@ -118,6 +119,7 @@ enum weft_wc_opcode {
 };
 
 enum weft_wc_flags {
+	WEFT_WC_GRH = 1 << 0,
 	WEFT_WC_WITH_IMM = 1 << 1,
 	WEFT_WC_WITH_INV = 1 << 3,
 };

@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 3u
+#define WEFT_POOL_VERSION 4u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -37,6 +37,7 @@
 #define WEFT_MEMBERS	  1024u
 #define WEFT_MEMBER_LINES 64u
 #define WEFT_MEMBER_GIDS  32u
+#define WEFT_MEMBER_GROUPS 64u
 
 #define WEFT_DATAGRAM_BYTES 256u
 #define WEFT_BOX_SLOTS	    256u
@@ -152,6 +153,12 @@ struct weft_pool_port {
 	uint32_t flags; /* enum weft_port_flags; 0: free */
 };
 
+/* A queue pair that listens to a multicast group. */
+struct weft_pool_group {
+	_Atomic uint32_t qpn; /* [O] 0: free; stored last */
+	uint8_t gid[16];
+};
+
 struct weft_pool_member {
 	_Atomic uint64_t incarnation; /* [L] 0: free */
 	uint32_t pid;		      /* [O] in the pid namespace pid_ns, as are the rest of this line */
@@ -171,6 +178,8 @@ struct weft_pool_member {
 	_Alignas(WEFT_LINE) _Atomic uint64_t box_off; /* [O] 0: it has never posted */
 	uint64_t ports_off;			      /* [L] of `ports` struct weft_pool_port */
 	uint32_t ports;
+	_Atomic uint32_t groups; /* [O] those in use are below it */
+	struct weft_pool_group group[WEFT_MEMBER_GROUPS];
 
 	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
 	struct weft_pool_ask ask[WEFT_MEMBER_LINES];
@@ -194,8 +203,11 @@ struct weft_pool_qp {
 	_Atomic uint64_t conn; /* [O] stored last */
 	_Atomic uint32_t qpn;  /* [O] 0: free */
 	_Atomic uint32_t pd;   /* [O] all of this line; read between two equal looks at conn */
-	_Atomic uint64_t rq_off;   /* of the receive ring, rq_size slots of rq_stride bytes */
-	_Atomic uint64_t ring_off; /* of the completion ring that the connected peer fills */
+	/* of the receive ring, rq_size slots of rq_stride bytes; or, with rq_size 0, of a struct
+	 * weft_pool_shared */
+	_Atomic uint64_t rq_off;
+	/* of the completion ring that the connected peer fills; then without entries */
+	_Atomic uint64_t ring_off;
 	_Atomic uint32_t rq_size, rq_stride;
 	_Atomic uint16_t owner;
 	_Atomic uint8_t type, state; /* state: for `weft info` */
@@ -203,6 +215,7 @@ struct weft_pool_qp {
 	_Atomic uint8_t generation; /* survives the queue pair */
 	_Atomic uint8_t connection; /* grows when one ends: what its peer still completes is void */
 	_Atomic uint32_t rq_epoch; /* grows when the receive queue is emptied */
+	_Atomic uint32_t qkey;
 
 	/* [O] receives ever posted; it never goes back, and what lies before rq_start is void */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted;
@@ -232,6 +245,73 @@ struct weft_pool_recv {
 };
 
 /*
+ * A receive queue from which many members take, each receive for one message of its own: that of a
+ * UD queue pair, or one that queue pairs share. The receive of position n stands in slot n % size
+ * and is there if the slot's claim says {FREE, n's lap}; positions without are passed over. A taker
+ * makes it {TAKEN, lap, who}, by compare-and-swap as more than one may want it; places the bytes;
+ * writes `taken`; and makes it DONE, by compare-and-swap again, for the owner may have given up on
+ * him. The owner makes a completion of that, and the slot EMPTY.
+ */
+enum weft_claim {
+	WEFT_CLAIM_EMPTY,
+	WEFT_CLAIM_FREE,
+	WEFT_CLAIM_TAKEN,
+	WEFT_CLAIM_DONE,
+};
+
+#define WEFT_LAP_BITS	      24u
+#define WEFT_INCARNATION_BITS 28u
+#define WEFT_CLAIM(what, lap) ((uint64_t)(lap) << 40 | (what))
+#define WEFT_CLAIM_WHO(member, incarnation)                                                        \
+	((uint64_t)(member) << 2 | ((incarnation) & ((1ull << WEFT_INCARNATION_BITS) - 1)) << 12)
+
+static inline uint32_t weft_claim_lap(uint64_t claim)
+{
+	return (uint32_t)(claim >> 40);
+}
+
+static inline enum weft_claim weft_claim_what(uint64_t claim)
+{
+	return (enum weft_claim)(claim & 3);
+}
+
+static inline uint16_t weft_claim_member(uint64_t claim)
+{
+	return claim >> 2 & 1023;
+}
+
+static inline uint32_t weft_claim_incarnation(uint64_t claim)
+{
+	return claim >> 12 & ((1u << WEFT_INCARNATION_BITS) - 1);
+}
+
+struct weft_pool_taken {
+	uint64_t stamp_ns; /* where the ring of the queue pair is stamped */
+	uint32_t tag;	   /* the queue pair it came for, as in a weft_pool_cqe; 0: nothing came */
+	uint32_t byte_len;
+	uint32_t imm;
+	uint32_t src_qpn; /* and above it the service level */
+	uint8_t status, opcode;
+	uint8_t flags, solicited;
+};
+
+struct weft_pool_slot {
+	_Atomic uint64_t claim;
+	uint32_t told;		      /* [O] its completion is no news to an armed queue */
+	struct weft_pool_taken taken; /* [P] who has TAKEN it */
+	struct weft_pool_recv recv;   /* [O] */
+};
+
+struct weft_pool_shared {
+	uint32_t size, stride;	/* [O] a power of two of slots, of so many bytes */
+	_Atomic uint32_t fault; /* [P] whoever finds a receive without rights: 1 */
+	_Alignas(WEFT_LINE) _Atomic uint64_t posted; /* [O] positions ever used are below it */
+	/* [P] takers: nothing is free below it. A hint: it may lag behind */
+	_Alignas(WEFT_LINE) _Atomic uint64_t taken;
+	_Alignas(WEFT_LINE) uint8_t slots[];
+};
+
+/*
  * A completion ring: receive completions that one member writes for one completion queue. It is as
  * deep as the receives that can complete into it, so it cannot overrun and needs no consumer index.
  * Entry n is valid when its lap is n / size + 1.
@@ -249,7 +329,7 @@ struct weft_pool_cqe {
 
 struct weft_pool_ring {
 	_Atomic uint32_t armed; /* [O] owner of the queue: 0, 1 any completion, 2 solicited only */
-	uint32_t size;		/* a power of two */
+	uint32_t size;		/* a power of two, or 0: completions stand elsewhere */
 	uint16_t owner, producer;
 	/* behind the entries stand as many times at which they were completed, in ns of CLOCK_MONOTONIC */
 	uint32_t stamped;

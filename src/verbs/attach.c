@@ -23,7 +23,11 @@ static void end_object(void *object, enum weft_handle_kind kind)
 	switch (kind) {
 	case WEFT_HANDLE_QP:
 		qp->async_read = qp->qp.events_completed;
+		weft_mcast_leave(qp);
 		ibv_destroy_qp(object);
+		break;
+	case WEFT_HANDLE_AH:
+		ibv_destroy_ah(object);
 		break;
 	case WEFT_HANDLE_CQ:
 		cq->async_read = cq->cq.async_events_completed;
@@ -48,7 +52,7 @@ static void end_object(void *object, enum weft_handle_kind kind)
 /* As the kernel does at the end of a descriptor; their pointers dangle from here on. */
 static void end_objects(const struct ibv_context *context)
 {
-	static const enum weft_handle_kind order[] = { WEFT_HANDLE_QP, WEFT_HANDLE_CQ,
+	static const enum weft_handle_kind order[] = { WEFT_HANDLE_QP, WEFT_HANDLE_AH, WEFT_HANDLE_CQ,
 						       WEFT_HANDLE_CHANNEL, WEFT_HANDLE_MW,
 						       WEFT_HANDLE_MR, WEFT_HANDLE_PD };
 

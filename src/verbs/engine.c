@@ -8,6 +8,7 @@
 
 #include "pool/clock.h"
 #include "pool/step.h"
+#include "nic/shared.h"
 #include "verbs/process.h"
 #include "verbs/service.h"
 
@@ -74,6 +75,7 @@ static uint64_t watch(uint64_t *watched_ns)
 	if (now_ns < due_ns)
 		return due_ns;
 	weft_pool_watch(weft_process.pool);
+	weft_shared_recover(&weft_process.nic);
 	*watched_ns = now_ns;
 	return now_ns + WATCH_NS;
 }

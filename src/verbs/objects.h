@@ -22,6 +22,7 @@ enum weft_handle_kind {
 	WEFT_HANDLE_CHANNEL,
 	WEFT_HANDLE_QP,
 	WEFT_HANDLE_MW,
+	WEFT_HANDLE_AH,
 };
 
 /* 0 or -ENOMEM. */
@@ -82,6 +83,11 @@ struct weft_verbs_cq {
 	struct ibv_wc wc;
 };
 
+struct weft_verbs_ah {
+	struct ibv_ah ah;
+	struct weft_ah nic;
+};
+
 struct weft_verbs_qp {
 	union {
 		struct ibv_qp qp;
@@ -91,6 +97,7 @@ struct weft_verbs_qp {
 	struct weft_qp nic;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
+	_Atomic uint32_t groups; /* that it listens to */
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 
 	/* of extended ones (qp_ex.c): requests that are built but not posted; guarded by nic.lock */
@@ -125,10 +132,18 @@ static inline struct weft_verbs_cq *weft_cq(struct ibv_cq *cq)
 	return (struct weft_verbs_cq *)cq;
 }
 
+static inline struct weft_verbs_ah *weft_ah(struct ibv_ah *ah)
+{
+	return (struct weft_verbs_ah *)ah;
+}
+
 static inline struct weft_verbs_qp *weft_qp(struct ibv_qp *qp)
 {
 	return (struct weft_verbs_qp *)qp;
 }
+
+/* mcast.c: it listens to no group any more. */
+void weft_mcast_leave(struct weft_verbs_qp *qp);
 
 /* event.c. The context's list of asynchronous events is made and ended with it. */
 void weft_async_init(struct weft_async *async, int fd);

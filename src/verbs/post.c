@@ -65,6 +65,12 @@ static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, s
 		wqe->rkey = wr->wr.atomic.rkey;
 		wqe->compare_add = wr->wr.atomic.compare_add;
 		wqe->swap = wr->wr.atomic.swap;
+	} else if (__builtin_expect(qp->type == WEFT_QPT_UD, 0)) {
+		if (!wr->wr.ud.ah)
+			return EINVAL;
+		wqe->ah = &weft_ah(wr->wr.ud.ah)->nic;
+		wqe->remote_qpn = wr->wr.ud.remote_qpn;
+		wqe->remote_qkey = wr->wr.ud.remote_qkey;
 	} else {
 		wqe->remote_addr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;

@@ -115,6 +115,28 @@ static void init_once(void)
 	weft_region_on_fork_child(forget_in_child);
 }
 
+/* As long as the numbers of queue pairs and keys reach; hardly any of it is ever touched. */
+#define QP_TABLE_BYTES	(WEFT_QPS * sizeof(void *))
+#define TABLES_BYTES	(2 * QP_TABLE_BYTES + WEFT_MRS * sizeof(struct weft_window_entry))
+
+static int make_tables(struct weft_nic *nic)
+{
+	char *at = mmap(NULL, TABLES_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED)
+		return -ENOMEM;
+	nic->qps = (void *)at;
+	nic->shared_of = (void *)(at + QP_TABLE_BYTES);
+	nic->windows = (void *)(at + 2 * QP_TABLE_BYTES);
+	return 0;
+}
+
+static void free_tables(const struct weft_nic *nic)
+{
+	munmap(nic->qps, TABLES_BYTES);
+}
+
 static int attach(void)
 {
 	struct weft_process *p = &weft_process;
@@ -139,31 +161,20 @@ static int attach(void)
 	memset(p->bounce_off, 0, sizeof(p->bounce_off));
 	p->nic.pool = p->pool;
 	p->nic.env = &env;
-	p->nic.qps = mmap(NULL, WEFT_QPS * sizeof(*p->nic.qps), PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p->nic.qps == MAP_FAILED) {
-		err = -ENOMEM;
+	err = make_tables(&p->nic);
+	if (err)
 		goto put_pool;
-	}
 	WEFT_STEP(process_attached);
-	p->nic.windows = mmap(NULL, WEFT_MRS * sizeof(*p->nic.windows), PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p->nic.windows == MAP_FAILED) {
-		err = -ENOMEM;
-		goto unmap_qps;
-	}
 	source = weft_pool_extent_source(p->pool);
 	err = weft_region_attach(&source);
 	if (err)
-		goto unmap_windows;
+		goto free_tables;
 	publish_gids(p->pool);
 	WEFT_STEP(process_addresses_told);
 	p->generation++;
 	return 0;
-unmap_windows:
-	munmap(p->nic.windows, WEFT_MRS * sizeof(*p->nic.windows));
-unmap_qps:
-	munmap(p->nic.qps, WEFT_QPS * sizeof(*p->nic.qps));
+free_tables:
+	free_tables(&p->nic);
 put_pool:
 	weft_pool_put(p->pool);
 	return err;
@@ -193,8 +204,7 @@ void weft_process_put(void)
 		weft_region_detach();
 		WEFT_STEP(process_regions_detached);
 		p->generation++;
-		munmap(p->nic.windows, WEFT_MRS * sizeof(*p->nic.windows));
-		munmap(p->nic.qps, WEFT_QPS * sizeof(*p->nic.qps));
+		free_tables(&p->nic);
 		weft_pool_put(p->pool);
 		p->pool = NULL;
 	}

@@ -21,7 +21,8 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 {
 	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !init || init->srq) /* none can be made yet */
 		return EINVAL;
-	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC)
+	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC &&
+	    init->qp_type != IBV_QPT_UD)
 		return EOPNOTSUPP;
 	return usable_cq(pd, init->send_cq) && usable_cq(pd, init->recv_cq) ? 0 : EINVAL;
 }
@@ -97,6 +98,8 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 
 	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP))
 		return EINVAL;
+	if (qp->groups)
+		return EBUSY;
 	weft_handle_remove(ibqp);
 	WEFT_STEP(verbs_qp_destroying);
 	weft_qp_destroy(&qp->nic);
@@ -146,6 +149,7 @@ static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int ma
 		MEMBER(IBV_QP_ACCESS_FLAGS, qp_access_flags),
 		MEMBER(IBV_QP_PKEY_INDEX, pkey_index),
 		MEMBER(IBV_QP_PORT, port_num),
+		MEMBER(IBV_QP_QKEY, qkey),
 		MEMBER(IBV_QP_AV, ah_attr),
 		MEMBER(IBV_QP_PATH_MTU, path_mtu),
 		MEMBER(IBV_QP_TIMEOUT, timeout),
@@ -181,7 +185,8 @@ static struct weft_qp_attr for_nic(const struct ibv_qp_attr *attr)
 				    .min_rnr_timer = attr->min_rnr_timer,
 				    .rnr_retry = attr->rnr_retry,
 				    .retry_cnt = attr->retry_cnt,
-				    .timeout = attr->timeout };
+				    .timeout = attr->timeout,
+				    .qkey = attr->qkey };
 
 	memcpy(nic.dgid, &attr->ah_attr.grh.dgid, 16);
 	return nic;
@@ -194,6 +199,8 @@ static const struct weft_transport *transport_of(enum weft_qp_type type)
 		return &weft_direct;
 	case WEFT_QPT_UC:
 		return &weft_direct_unreliable;
+	case WEFT_QPT_UD:
+		return &weft_direct_datagram;
 	}
 	return NULL;
 }

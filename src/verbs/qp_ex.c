@@ -88,7 +88,7 @@ static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
 
 static void wr_send(struct ibv_qp_ex *ex)
 {
-	build(ex, WEFT_OP_SEND);
+	build_remote(ex, WEFT_OP_SEND, 0, 0, 0);
 }
 
 static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
@@ -151,7 +151,15 @@ static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
-	fail(of(ex), EOPNOTSUPP);
+	struct weft_wqe *wqe = of(ex)->wqe;
+
+	if (!wqe || !ah || of(ex)->nic.type != WEFT_QPT_UD) {
+		fail(of(ex), EINVAL);
+		return;
+	}
+	wqe->ah = &weft_ah(ah)->nic;
+	wqe->remote_qpn = qpn;
+	wqe->remote_qkey = qkey;
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
@@ -258,6 +266,7 @@ static uint64_t offered(enum ibv_qp_type type)
 {
 	return type == IBV_QPT_RC ? SENDS | WRITES | WINDOWS | RELIABLE :
 	       type == IBV_QPT_UC ? SENDS | WRITES | WINDOWS :
+	       type == IBV_QPT_UD ? SENDS :
 				    0;
 }
 

@@ -127,3 +127,24 @@ def test_uc_bandwidth(fabric, kind, options, ways):
 
 def test_uc_bandwidth_with_events(fabric):
     perftest(fabric, 'ib_send_bw', 'send', '-c', 'UC', '-e', '-s', 4096, sizes=[4096])
+
+
+UD_SIZES = [1 << n for n in range(1, 13)]  # up to the MTU
+
+
+def test_ud_latency(fabric):
+    perftest(fabric, 'ib_send_lat', 'send', '-c', 'UD', '-s', 64, ways=2)
+
+
+def test_ud_latency_with_events(fabric):
+    perftest(fabric, 'ib_send_lat', 'send', '-c', 'UD', '-e', '-s', 64, ways=2)
+
+
+@pytest.mark.parametrize('options,ways', [([], 1), (['-e'], 1), (['-q', 4], 4), (['-b'], 2)],
+                         ids=['poll', 'events', '4-qps', 'both-ways'])
+def test_ud_bandwidth(fabric, options, ways):
+    perftest(fabric, 'ib_send_bw', 'send', '-c', 'UD', *options, '-s', 4096, sizes=[4096], ways=ways)
+
+
+def test_ud_multicast(fabric):
+    perftest(fabric, 'ib_send_lat', 'send', '-c', 'UD', '-g', '-s', 64, ways=2)

@@ -41,3 +41,14 @@ def test_few_receives(fabric, depth):
 @pytest.mark.parametrize('events', [[], ['-e']], ids=['poll', 'events'])
 def test_uc(fabric, size, rounds, events):
     pingpong(fabric, size, rounds, *events, service='uc')
+
+
+@pytest.mark.parametrize('size', [1, 1024, 4096])
+@pytest.mark.parametrize('events', [[], ['-e']], ids=['poll', 'events'])
+def test_ud(fabric, size, events):
+    pingpong(fabric, size, 1000, *events, service='ud')
+
+
+@pytest.mark.parametrize('index', [0, 1, 2, 3])
+def test_ud_gid_index(fabric, index):
+    pingpong(fabric, 1024, 1000, index=index, service='ud')

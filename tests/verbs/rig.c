@@ -118,6 +118,7 @@ struct ibv_qp_attr rig_attr(struct ibv_context *context, enum ibv_qp_state to, u
 	struct ibv_qp_attr attr = {
 		.qp_state = to,
 		.port_num = 1,
+		.qkey = RIG_QKEY,
 		.qp_access_flags = RIG_ALL,
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = dest_qpn,
@@ -140,6 +141,10 @@ int rig_mask(enum ibv_qp_type type, enum ibv_qp_state to)
 {
 	bool uc = type == IBV_QPT_UC;
 
+	if (type == IBV_QPT_UD)
+		return to == IBV_QPS_INIT ? RIG_UD_INIT_MASK :
+		       to == IBV_QPS_RTS  ? RIG_UC_RTS_MASK :
+					    IBV_QP_STATE;
 	return to == IBV_QPS_INIT ? RIG_INIT_MASK :
 	       to == IBV_QPS_RTR  ? (uc ? RIG_UC_RTR_MASK : RIG_RTR_MASK) :
 	       to == IBV_QPS_RTS  ? (uc ? RIG_UC_RTS_MASK : RIG_RTS_MASK) :

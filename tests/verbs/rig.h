@@ -26,7 +26,9 @@
 #define RIG_RTR_MASK  0x129181 /* what programs use */
 #define RIG_RTS_MASK  0x12e01
 #define RIG_UC_RTR_MASK 0x101181
-#define RIG_UC_RTS_MASK 0x10001
+#define RIG_UC_RTS_MASK 0x10001 /* and of UD */
+#define RIG_UD_INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
+#define RIG_QKEY 0x11111111
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

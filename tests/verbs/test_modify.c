@@ -70,6 +70,19 @@ static const struct row uc_rows[] = {
 		  IBV_QP_PATH_MIG_STATE },
 };
 
+#define UD_SOFT (IBV_QP_CUR_STATE | IBV_QP_QKEY)
+
+static const struct row ud_rows[] = {
+	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY },
+	{ IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
+	{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, UD_SOFT },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, UD_SOFT },
+	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
+	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, UD_SOFT },
+	{ IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
+};
+
 struct table {
 	enum ibv_qp_type type;
 	const struct row *rows;
@@ -79,6 +92,7 @@ struct table {
 static const struct table tables[] = {
 	{ IBV_QPT_RC, rc_rows, COUNT(rc_rows) },
 	{ IBV_QPT_UC, uc_rows, COUNT(uc_rows) },
+	{ IBV_QPT_UD, ud_rows, COUNT(ud_rows) },
 };
 
 static const enum ibv_qp_state reachable[] = { IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,

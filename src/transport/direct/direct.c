@@ -2,6 +2,7 @@
 /* Carrying out the requests of a queue pair at a peer in the same pool. */
 #include "nic/place.h"
 #include "pool/step.h"
+#include "transport/direct/busy.h"
 #include "transport/direct/direct.h"
 #include "transport/direct/peer.h"
 
@@ -355,24 +356,6 @@ HOT enum weft_outcome carry_out(struct job job)
 	return fail_here(job, WEFT_WC_LOC_QP_OP_ERR);
 }
 
-/* The line is idle: its low 16 bits are 0. */
-HOT uint64_t begin(struct weft_caller *caller, uint16_t member)
-{
-	uint64_t next = atomic_load_explicit(&caller->line->busy, memory_order_relaxed) + (1 << 16);
-
-	atomic_store_explicit(&caller->line->busy, next + member + 1, memory_order_relaxed);
-	WEFT_STEP(direct_busy);
-	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
-	atomic_signal_fence(memory_order_seq_cst);
-	return next;
-}
-
-HOT void end(struct weft_caller *caller, uint64_t next)
-{
-	/* release: pairs with the acquire in wait_line (bell.c) */
-	atomic_store_explicit(&caller->line->busy, next, memory_order_release);
-}
-
 HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 					      struct weft_caller *caller,
 					      enum weft_wc_status *status)
@@ -385,7 +368,7 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 
 	if (!p->slot && !weft_peer_find(qp, p))
 		return without_peer(job);
-	next = begin(caller, p->right.member);
+	next = weft_busy_begin(caller, p->right.member);
 	if (__builtin_expect(
 		    atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->right.was, 1) ||
 	    weft_peer_read(qp, p))
@@ -393,7 +376,7 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	else
 		outcome = without_peer(job);
 	WEFT_STEP(direct_done);
-	end(caller, next);
+	weft_busy_end(caller, next);
 	return outcome;
 }
 

@@ -3,7 +3,7 @@
 #include "transport/direct/peer.h"
 #include "pool/step.h"
 
-static bool has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16])
+bool weft_peer_has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16])
 {
 	const struct weft_pool_member *m = weft_pool_member(pool, member);
 
@@ -81,7 +81,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 		return false;
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
-	    !has_gid(pool, p->right.member, qp->attr.dgid))
+	    !weft_peer_has_gid(pool, p->right.member, qp->attr.dgid))
 		return false;
 	if (!map_receives(pool, p, rq_off, rq_size, rq_stride) || !map_ring(pool, p, ring_off))
 		return false;

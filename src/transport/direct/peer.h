@@ -27,6 +27,9 @@ static inline struct peer *weft_peer(struct weft_qp *qp)
 	return (struct peer *)qp->transport_state;
 }
 
+/* Whether the member has that address. */
+bool weft_peer_has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16]);
+
 /* The entry of the destination QPN. False: no such queue pair now. */
 bool weft_peer_find(struct weft_qp *qp, struct peer *p);
 /* Reads its line anew; the busy line names its owner. False: it is not ready for us. */

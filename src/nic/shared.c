@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/complete.h"
+#include "nic/shared.h"
+
+static uint32_t power_of_two(uint32_t n)
+{
+	uint32_t size = 1;
+
+	while (size < n)
+		size <<= 1;
+	return size;
+}
+
+static uint64_t bytes_of(const struct weft_shared *q)
+{
+	return sizeof(struct weft_pool_shared) + (uint64_t)q->size * q->stride;
+}
+
+static struct weft_pool_slot *slot_at(const struct weft_shared *q, uint64_t position)
+{
+	return (void *)(q->at->slots + (position & (q->size - 1)) * q->stride);
+}
+
+static uint32_t lap_of(const struct weft_shared *q, uint64_t position)
+{
+	return (uint32_t)((position >> q->size_bits) + 1) & ((1u << WEFT_LAP_BITS) - 1);
+}
+
+/* ---- Making and ending ---- */
+
+int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t max_wr,
+		       uint32_t max_sge)
+{
+	int err;
+
+	q->nic = nic;
+	q->max_wr = max_wr;
+	q->max_sge = max_sge;
+	q->size = power_of_two(max_wr);
+	q->size_bits = (uint8_t)__builtin_ctz(q->size);
+	q->stride = (uint32_t)(sizeof(struct weft_pool_slot) + max_sge * sizeof(struct weft_pool_sge));
+	err = weft_pool_alloc(nic->pool, bytes_of(q), &q->off);
+	if (err)
+		return err;
+	q->made = weft_pool_age(nic->pool);
+	q->at = (void *)(nic->pool->base + q->off);
+	q->at->size = q->size;
+	q->at->stride = q->stride;
+	weft_lock(nic, &nic->lock, 0);
+	q->next = nic->shared;
+	nic->shared = q;
+	weft_unlock(&nic->lock, false);
+	return 0;
+}
+
+void weft_shared_destroy(struct weft_shared *q, bool quiet)
+{
+	struct weft_nic *nic = q->nic;
+	struct weft_shared **at = &nic->shared;
+
+	weft_lock(nic, &nic->lock, 0);
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
+	weft_unlock(&nic->lock, false);
+	if (quiet)
+		weft_pool_free(nic->pool, q->off, bytes_of(q));
+	else
+		weft_pool_retire(nic->pool, WEFT_RETIRE_PIECE, q->off, bytes_of(q));
+}
+
+void weft_shared_join(struct weft_shared *q, struct weft_qp *qp)
+{
+	weft_lock(q->nic, &q->lock, 0);
+	q->nic->shared_of[qp->index] = q;
+	weft_unlock(&q->lock, false);
+}
+
+void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp)
+{
+	weft_lock(q->nic, &q->lock, 0);
+	if (q->nic->shared_of[qp->index] == q)
+		q->nic->shared_of[qp->index] = NULL;
+	weft_unlock(&q->lock, false);
+}
+
+/* ---- Posting ---- */
+
+/* A slot whose taker is slow is passed over. There is an empty one. */
+static void put(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
+		uint32_t num_sge)
+{
+	struct weft_pool_slot *slot = slot_at(q, q->posted);
+
+	while (weft_claim_what(atomic_load_explicit(&slot->claim, memory_order_relaxed)) !=
+	       WEFT_CLAIM_EMPTY)
+		slot = slot_at(q, ++q->posted);
+	slot->told = 0;
+	slot->recv.wr_id = wr_id;
+	slot->recv.num_sge = num_sge;
+	for (uint32_t i = 0; i < num_sge; i++)
+		slot->recv.sge[i] = sge[i];
+	/* release: pairs with the acquire of the taker (seat.c) */
+	atomic_store_explicit(&slot->claim, WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(q, q->posted)),
+			      memory_order_release);
+	atomic_store_explicit(&q->at->posted, ++q->posted, memory_order_release);
+	q->outstanding++;
+}
+
+int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
+		     uint32_t num_sge)
+{
+	int err = 0;
+
+	if (num_sge > q->max_sge)
+		return -22;
+	weft_lock(q->nic, &q->lock, 0);
+	if (q->outstanding < q->max_wr)
+		put(q, wr_id, sge, num_sge);
+	else
+		err = -12;
+	weft_unlock(&q->lock, false);
+	return err;
+}
+
+/* ---- What has become of receives. The lock is held. ---- */
+
+static void empty(struct weft_shared *q, struct weft_pool_slot *slot)
+{
+	atomic_store_explicit(&slot->claim, WEFT_CLAIM(WEFT_CLAIM_EMPTY, 0), memory_order_relaxed);
+	q->outstanding--;
+}
+
+/* Nothing came for it, or nothing that anybody may know of: it is posted again. */
+static void post_again(struct weft_shared *q, struct weft_pool_slot *slot)
+{
+	struct weft_pool_sge sge[WEFT_MAX_SGE];
+	uint32_t num_sge = slot->recv.num_sge;
+
+	num_sge = num_sge < q->max_sge ? num_sge : q->max_sge;
+	for (uint32_t i = 0; i < num_sge; i++)
+		sge[i] = slot->recv.sge[i];
+	empty(q, slot);
+	put(q, slot->recv.wr_id, sge, num_sge);
+}
+
+/* The queue pair for which it came, as long as that has the same connection. */
+static struct weft_qp *owner_of(const struct weft_shared *q, const struct weft_pool_taken *taken)
+{
+	uint32_t index = taken->tag & (WEFT_QPS - 1);
+	struct weft_qp *qp = q->nic->shared_of[index] == q ? q->nic->qps[index] : NULL;
+
+	return qp && qp->tag == taken->tag ? qp : NULL;
+}
+
+/* The next slot from *position on that is not free, or not the last one of that position. */
+static struct weft_pool_slot *next_claimed(struct weft_shared *q, uint64_t *position,
+					   enum weft_claim *what)
+{
+	for (; *position < q->posted; ++*position) {
+		struct weft_pool_slot *slot = slot_at(q, *position);
+		/* acquire: pairs with the release of the taker (seat.c) */
+		uint64_t claim = atomic_load_explicit(&slot->claim, memory_order_acquire);
+
+		*what = weft_claim_what(claim);
+		if (*what == WEFT_CLAIM_EMPTY || weft_claim_lap(claim) != lap_of(q, *position)) {
+			q->done += q->done == *position;
+			continue;
+		}
+		/* they are taken in order, so that none behind it is taken */
+		return *what == WEFT_CLAIM_FREE ? NULL : slot;
+	}
+	return NULL;
+}
+
+/* The next completion of a completion queue from *position on. */
+static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft_cq *cq,
+					uint64_t *position, struct weft_qp **qp)
+{
+	struct weft_pool_slot *slot;
+	enum weft_claim what;
+
+	for (; (slot = next_claimed(q, position, &what)); ++*position) {
+		if (what != WEFT_CLAIM_DONE)
+			continue;
+		*qp = owner_of(q, &slot->taken);
+		if (!*qp)
+			post_again(q, slot);
+		else if ((*qp)->recv_cq == cq)
+			return slot;
+	}
+	return NULL;
+}
+
+bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,
+		      bool *news)
+{
+	struct weft_pool_slot *slot;
+	uint64_t position;
+	struct weft_qp *qp;
+
+	weft_lock(q->nic, &q->lock, 0);
+	position = q->done;
+	slot = next_done(q, cq, &position, &qp);
+	if (slot) {
+		const struct weft_pool_taken *t = &slot->taken;
+
+		*cqe = (struct weft_cqe){ .wr_id = slot->recv.wr_id,
+					  .qp = qp,
+					  .byte_len = t->byte_len,
+					  .imm = t->imm,
+					  .src_qp = t->src_qpn,
+					  .status = t->status,
+					  .opcode = t->opcode | WEFT_WC_RECV,
+					  .flags = t->flags,
+					  .solicited = t->solicited,
+					  .stamp_ns = t->stamp_ns };
+		*news = !slot->told;
+		empty(q, slot);
+	}
+	weft_unlock(&q->lock, false);
+	return slot;
+}
+
+bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell)
+{
+	struct weft_pool_slot *slot;
+	struct weft_qp *qp;
+	bool news = false;
+	uint64_t position;
+
+	weft_lock(q->nic, &q->lock, 0);
+	position = q->done;
+	for (; !news && (slot = next_done(q, cq, &position, &qp)); position++) {
+		if (tell)
+			slot->told = 1;
+		else
+			news = !slot->told && weft_cq_wakes(cq, slot->taken.status,
+							    slot->taken.solicited);
+	}
+	weft_unlock(&q->lock, false);
+	return news;
+}
+
+bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id)
+{
+	bool found = false;
+
+	weft_lock(q->nic, &q->lock, 0);
+	for (; q->done < q->posted && !found; q->done++) {
+		struct weft_pool_slot *slot = slot_at(q, q->done);
+		uint64_t claim = atomic_load_explicit(&slot->claim, memory_order_relaxed);
+
+		if (weft_claim_what(claim) == WEFT_CLAIM_EMPTY ||
+		    weft_claim_lap(claim) != lap_of(q, q->done))
+			continue;
+		*wr_id = slot->recv.wr_id;
+		/* one that is stopped must not complete it later: his exchange fails (seat.c) */
+		empty(q, slot);
+		found = true;
+	}
+	weft_unlock(&q->lock, false);
+	return found;
+}
+
+/* ---- What the dead have left ---- */
+
+static bool is_of_dead(struct weft_pool *pool, uint64_t claim)
+{
+	uint16_t member = weft_claim_member(claim);
+	const struct weft_pool_member *m = weft_pool_member(pool, member);
+	uint64_t incarnation = m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
+
+	return (incarnation & ((1u << WEFT_INCARNATION_BITS) - 1)) != weft_claim_incarnation(claim) ||
+	       !weft_pool_alive(pool, member, incarnation);
+}
+
+static void recover(struct weft_shared *q)
+{
+	uint64_t position = q->done;
+	struct weft_pool_slot *slot;
+	enum weft_claim what;
+
+	for (; (slot = next_claimed(q, &position, &what)); position++) {
+		uint64_t claim = atomic_load_explicit(&slot->claim, memory_order_relaxed);
+
+		if (weft_claim_what(claim) == WEFT_CLAIM_TAKEN && is_of_dead(q->nic->pool, claim))
+			post_again(q, slot);
+	}
+}
+
+void weft_shared_recover(struct weft_nic *nic)
+{
+	weft_lock(nic, &nic->lock, 0);
+	for (struct weft_shared *q = nic->shared; q; q = q->next) {
+		weft_lock(nic, &q->lock, 0);
+		recover(q);
+		weft_unlock(&q->lock, false);
+	}
+	weft_unlock(&nic->lock, false);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Receive queues from which many members take (struct weft_pool_shared): the owner's half. The
+ * queue's lock comes after that of a completion queue, and guards all of it, and which queue pairs
+ * receive from it.
+ */
+#ifndef WEFT_NIC_SHARED_H
+#define WEFT_NIC_SHARED_H
+
+#include "nic/nic.h"
+
+struct weft_shared {
+	struct weft_nic *nic;
+	struct weft_lock lock;
+	struct weft_pool_shared *at;
+	uint64_t off;
+	uint64_t made; /* the pool's age then */
+	uint64_t posted;
+	uint64_t done; /* nothing below it is outstanding */
+	uint32_t outstanding, max_wr, max_sge;
+	uint32_t size, stride;
+	uint8_t size_bits;
+	struct weft_shared *next; /* guarded by the nic's lock */
+};
+
+/* 0, -ENOMEM, -ENOSPC. */
+int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t max_wr,
+		       uint32_t max_sge);
+/* No queue pair receives from it. quiet: nobody stopped may still touch it. */
+void weft_shared_destroy(struct weft_shared *q, bool quiet);
+/* A queue pair begins or ceases to receive from it. */
+void weft_shared_join(struct weft_shared *q, struct weft_qp *qp);
+void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp);
+
+/* 0; -EINVAL (too many elements); -ENOMEM (full). */
+int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
+		     uint32_t num_sge);
+/* Takes the oldest completion of a completion queue, whose lock is held; *news: it was not told. */
+bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,
+		      bool *news);
+/* Whether one would wake the queue, whose lock is held; tell: such as there are will not any more. */
+bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell);
+/* Takes a receive back that nobody has completed, or nobody will: the oldest. Peers are shut out. */
+bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id);
+/* What the dead have taken and not completed is posted again. */
+void weft_shared_recover(struct weft_nic *nic);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/source.h"
+
+#include "nic/complete.h"
+
+static struct weft_cq_source *first_source(const struct weft_cq *cq)
+{
+	return atomic_load_explicit(&cq->sources, memory_order_relaxed);
+}
+
+static struct weft_cq_source *find(const struct weft_cq *cq, const struct weft_shared *q)
+{
+	struct weft_cq_source *s = first_source(cq);
+
+	while (s && s->shared != q)
+		s = s->next;
+	return s;
+}
+
+static void unlist(struct weft_cq *cq, const struct weft_cq_source *source)
+{
+	struct weft_cq_source *s = first_source(cq);
+
+	if (s == source) {
+		atomic_store_explicit(&cq->sources, source->next, memory_order_relaxed);
+		return;
+	}
+	while (s->next != source)
+		s = s->next;
+	s->next = source->next;
+}
+
+/* Others come first next time. */
+static void to_the_end(struct weft_cq *cq, struct weft_cq_source *source)
+{
+	struct weft_cq_source *s;
+
+	unlist(cq, source);
+	source->next = NULL;
+	s = first_source(cq);
+	if (!s) {
+		atomic_store_explicit(&cq->sources, source, memory_order_relaxed);
+		return;
+	}
+	while (s->next)
+		s = s->next;
+	s->next = source;
+}
+
+/* What those who complete must know of the queue. */
+static int make_wake(struct weft_cq *cq)
+{
+	int err = weft_pool_alloc(cq->nic->pool, weft_pool_ring_bytes(0, false), &cq->wake_off);
+
+	if (err)
+		return err;
+	cq->wake = (void *)(cq->nic->pool->base + cq->wake_off);
+	cq->wake->owner = cq->nic->pool->me;
+	cq->wake->stamped = cq->stamps;
+	atomic_store_explicit(&cq->wake->armed, cq->armed, memory_order_relaxed);
+	return 0;
+}
+
+static int add(struct weft_cq *cq, struct weft_shared *q)
+{
+	struct weft_cq_source *s = cq->nic->env->alloc(sizeof(*s));
+
+	if (!s)
+		return -12;
+	s->shared = q;
+	s->users = 1;
+	s->next = first_source(cq);
+	atomic_store_explicit(&cq->sources, s, memory_order_relaxed);
+	return 0;
+}
+
+int weft_source_attach(struct weft_cq *cq, struct weft_shared *q)
+{
+	struct weft_cq_source *s;
+	int err = 0;
+
+	weft_lock(cq->nic, &cq->lock, 0);
+	s = find(cq, q);
+	if (s)
+		s->users++;
+	if (!cq->wake)
+		err = make_wake(cq);
+	if (!s && !err)
+		err = add(cq, q);
+	weft_unlock(&cq->lock, false);
+	return err;
+}
+
+void weft_source_detach(struct weft_cq *cq, const struct weft_shared *q)
+{
+	struct weft_cq_source *s;
+
+	weft_lock(cq->nic, &cq->lock, 0);
+	s = find(cq, q);
+	if (--s->users)
+		s = NULL;
+	else
+		unlist(cq, s);
+	weft_unlock(&cq->lock, false);
+	cq->nic->env->free(s);
+}
+
+static bool take(struct weft_cq *cq, const struct weft_cq_source *s, struct weft_cqe *cqe)
+{
+	bool news;
+
+	if (!weft_shared_take(s->shared, cq, cqe, &news))
+		return false;
+	/* the engine that was rung for it will not find it any more */
+	if (cq->armed && news)
+		weft_cq_wake(cq, cqe->status, cqe->solicited);
+	return true;
+}
+
+int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
+{
+	bool own = weft_lock(cq->nic, &cq->lock, thread);
+	struct weft_cq_source *s = first_source(cq);
+	int got = weft_cq_poll_private(cq, n, wc);
+	struct weft_cqe cqe;
+
+	while (s && got < n) {
+		if (!take(cq, s, &cqe)) {
+			s = s->next;
+			continue;
+		}
+		weft_cq_tell(&wc[got++], cqe.wr_id, cqe.status, cqe.opcode, cqe.byte_len, cqe.imm,
+			     cqe.qp->qpn, cqe.src_qp, cqe.flags);
+		cq->polled_ns = cqe.stamp_ns;
+	}
+	if (s && !weft_cq_next_turn(cq))
+		to_the_end(cq, s);
+	weft_unlock(&cq->lock, own);
+	return got;
+}
+
+void weft_source_drain(struct weft_cq *cq)
+{
+	struct weft_cqe from, *cqe;
+
+	for (const struct weft_cq_source *s = first_source(cq); s; s = s->next)
+		while (take(cq, s, &from)) {
+			cqe = weft_cq_next(cq, from.qp);
+			if (!cqe)
+				continue;
+			*cqe = from;
+			weft_cq_publish(cq);
+		}
+}
+
+bool weft_source_look(struct weft_cq *cq, bool tell)
+{
+	bool news = false;
+
+	for (const struct weft_cq_source *s = first_source(cq); s && !news; s = s->next)
+		news = weft_shared_look(s->shared, cq, tell);
+	return news;
+}

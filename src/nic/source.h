@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The receive queues whose completions stand in their own slots (shared.h), as a completion queue
+ * sees them: its sources, besides its rings.
+ */
+#ifndef WEFT_NIC_SOURCE_H
+#define WEFT_NIC_SOURCE_H
+
+#include "nic/shared.h"
+
+/* A queue pair of `cq` receives from `q`, or does so no more. Attach: -ENOMEM, -ENOSPC. */
+int weft_source_attach(struct weft_cq *cq, struct weft_shared *q);
+void weft_source_detach(struct weft_cq *cq, const struct weft_shared *q);
+
+/* As weft_cq_poll; what stands in the private queue comes first. */
+int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
+
+/* The queue's lock is held, from here on. Into the private queue, as weft_cq_drain does. */
+void weft_source_drain(struct weft_cq *cq);
+/* As weft_shared_look, of all. */
+bool weft_source_look(struct weft_cq *cq, bool tell);
+
+#define WEFT_CQ_TURNS 8u
+
+/* False: it is another one's turn. */
+static inline bool weft_cq_next_turn(struct weft_cq *cq)
+{
+	uint32_t turns = atomic_load_explicit(&cq->turns, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(&cq->turns, turns, memory_order_relaxed);
+	return turns % WEFT_CQ_TURNS;
+}
+
+#endif

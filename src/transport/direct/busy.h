@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* A thread's line while it executes at a member (struct weft_pool_line). */
+#ifndef WEFT_TRANSPORT_DIRECT_BUSY_H
+#define WEFT_TRANSPORT_DIRECT_BUSY_H
+
+#include "nic/nic.h"
+
+/* The line is idle: its low 16 bits are 0. */
+static inline __attribute__((always_inline)) uint64_t weft_busy_begin(struct weft_caller *caller,
+								      uint16_t member)
+{
+	uint64_t next = atomic_load_explicit(&caller->line->busy, memory_order_relaxed) + (1 << 16);
+
+	atomic_store_explicit(&caller->line->busy, next + member + 1, memory_order_relaxed);
+	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
+	atomic_signal_fence(memory_order_seq_cst);
+	return next;
+}
+
+static inline __attribute__((always_inline)) void weft_busy_end(struct weft_caller *caller,
+								uint64_t next)
+{
+	/* release: pairs with the acquire in wait_line (bell.c) */
+	atomic_store_explicit(&caller->line->busy, next, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Carrying out the requests of UD queue pairs. A datagram that finds nobody, or no receive, or the
+ * wrong Q_Key, is dropped, and nobody is told (9.8.2, 10.2.5).
+ */
+#include "nic/place.h"
+#include "nic/shared.h"
+#include "transport/direct/busy.h"
+#include "transport/direct/direct.h"
+#include "transport/direct/grh.h"
+#include "transport/direct/peer.h"
+#include "transport/direct/seat.h"
+
+#define ESRCH	  3
+#define ETIMEDOUT 110
+
+/* A queue pair as we last saw it; good for as long as its conn word stays the same. */
+struct target {
+	struct weft_pool_qp *slot;
+	struct weft_right right;
+	struct weft_seat seat;
+	uint64_t holder; /* of keys: its owner and protection domain */
+	uint32_t qpn, tag, qkey;
+};
+
+_Static_assert(sizeof(struct target) <= WEFT_TRANSPORT_STATE, "an address handle has room for it");
+
+/* One request on its way. */
+struct datagram {
+	struct weft_qp *qp;
+	const struct weft_wqe *wqe;
+	struct weft_caller *caller;
+	uint32_t bytes;
+	struct weft_span span[WEFT_MAX_SGE + 1]; /* the header and the bytes on this side */
+	uint8_t sl;
+};
+
+/* ---- The destination ---- */
+
+static bool find(struct weft_pool *pool, uint32_t qpn, struct target *t)
+{
+	uint32_t index = qpn & (WEFT_QPS - 1);
+
+	if (weft_pool_see_qp(pool, index) ||
+	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != qpn)
+		return false;
+	t->slot = &pool->qps[index];
+	t->qpn = qpn;
+	t->right.word = &t->slot->conn;
+	t->right.was = UINT64_MAX; /* no conn word is */
+	t->right.member = t->slot->owner;
+	return true;
+}
+
+/* The line stands between two equal looks at a conn word that says: ready. */
+static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct target *t)
+{
+	const struct weft_pool_qp *slot = t->slot;
+	/* acquire: pairs with the release in publish (qp.c) */
+	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
+	bool found;
+
+	t->holder = weft_holder(slot->owner, slot->pd);
+	t->tag = t->qpn | (uint32_t)slot->connection << 24;
+	t->qkey = slot->qkey;
+	found = slot->qpn == t->qpn && slot->type == WEFT_QPT_UD && !slot->rq_size && ring_off &&
+		slot->owner == t->right.member && (conn >> 24 & 0xff) == WEFT_CONN_READY;
+	atomic_thread_fence(memory_order_acquire);
+	if (!found || atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
+	    (gid && !weft_peer_has_gid(pool, t->right.member, gid)) ||
+	    !weft_seat_map(pool, &t->seat, rq_off, ring_off))
+		return false;
+	t->right.was = conn;
+	return true;
+}
+
+/* ---- One copy of it ---- */
+
+static void complete(const struct datagram *d, const struct target *t, struct weft_pool_slot *slot,
+		     uint32_t tag, enum weft_wc_status status)
+{
+	bool imm = d->wqe->opcode == WEFT_OP_SEND_IMM;
+
+	slot->taken = (struct weft_pool_taken){
+		.tag = tag,
+		.byte_len = status ? 0 : WEFT_GRH_BYTES + d->bytes,
+		.imm = imm ? d->wqe->imm : 0,
+		.src_qpn = d->qp->qpn | (uint32_t)d->sl << 24,
+		.status = (uint8_t)status,
+		.opcode = WEFT_WC_RECV,
+		.flags = status ? 0 : WEFT_WC_GRH | (imm ? WEFT_WC_WITH_IMM : 0),
+		.solicited = !!(d->wqe->flags & WEFT_SEND_SOLICITED),
+	};
+	weft_seat_complete(d->qp->nic, &t->seat, slot, t->right.member);
+}
+
+/* What is wrong with a receive itself fails its queue pair (9.9.3, class E). */
+static void fail_receive(const struct datagram *d, const struct target *t,
+			 struct weft_pool_slot *slot)
+{
+	complete(d, t, slot, t->tag, WEFT_WC_LOC_PROT_ERR);
+	atomic_store_explicit(&t->seat.at->fault, 1, memory_order_release);
+	weft_pool_ring(d->qp->nic->pool, t->right.member, WEFT_RING_FAULT);
+}
+
+/* How many elements of a receive it needs; more than it has: too long. */
+static uint32_t elements(const struct weft_pool_recv *recv, uint32_t most, uint64_t bytes)
+{
+	uint32_t n = recv->num_sge < most ? recv->num_sge : most, used = 0;
+	uint64_t room = 0;
+
+	while (used < n && room < bytes)
+		room += recv->sge[used++].len_bytes;
+	return room < bytes ? UINT32_MAX : used;
+}
+
+/* One that is too long leaves the receive where it is (9.9.3, class D). */
+static struct weft_pool_slot *take(const struct datagram *d, const struct target *t, uint32_t *used)
+{
+	struct weft_pool_slot *slot;
+	uint64_t claim;
+
+	do {
+		slot = weft_seat_first(&t->seat, &claim);
+		if (!slot)
+			return NULL;
+		*used = elements(&slot->recv, t->seat.sges, WEFT_GRH_BYTES + d->bytes);
+		if (*used == UINT32_MAX)
+			return NULL;
+	} while (!weft_seat_take(d->qp->nic->pool, &t->seat, slot, claim));
+	return slot;
+}
+
+static void drop_in(const struct datagram *d, const struct target *t)
+{
+	struct weft_counters *counters = &d->caller->line->counters;
+	struct weft_nic *nic = d->qp->nic;
+	struct weft_pool_slot *slot;
+	struct weft_spans there;
+	uint32_t used;
+	int err;
+
+	slot = take(d, t, &used);
+	if (!slot)
+		return;
+	if (!weft_spans_find(nic->pool, slot->recv.sge, used, t->holder, WEFT_ACCESS_LOCAL_WRITE,
+			     &there) ||
+	    there.len_bytes < WEFT_GRH_BYTES + d->bytes) {
+		fail_receive(d, t, slot);
+		return;
+	}
+	err = weft_place_scattered(nic, d->caller, &t->right, there.span, d->span,
+				   WEFT_GRH_BYTES + d->bytes);
+	if (err == -ESRCH || err == -ETIMEDOUT) {
+		complete(d, t, slot, 0, WEFT_WC_SUCCESS); /* nothing came */
+		return;
+	}
+	if (err) {
+		fail_receive(d, t, slot);
+		return;
+	}
+	complete(d, t, slot, t->tag, WEFT_WC_SUCCESS);
+	counters->ops_send++;
+	counters->bytes_send += d->bytes;
+}
+
+/* gid: that the destination must have; NULL: any. */
+static void deliver(const struct datagram *d, uint32_t qpn, const uint8_t *gid, struct target *t)
+{
+	const uint32_t given = d->wqe->remote_qkey;
+	/* the controlled Q_Keys are a queue pair's own (10.2.5) */
+	uint32_t qkey = given >> 31 ? d->qp->attr.qkey : given;
+	uint64_t next;
+
+	if (t->qpn != qpn && !find(d->qp->nic->pool, qpn, t))
+		return;
+	next = weft_busy_begin(d->caller, t->right.member);
+	if (atomic_load_explicit(&t->slot->conn, memory_order_acquire) == t->right.was ||
+	    read_line(d->qp->nic->pool, gid, t)) {
+		if (t->qkey == qkey)
+			drop_in(d, t);
+	} else {
+		t->qpn = 0;
+	}
+	weft_busy_end(d->caller, next);
+}
+
+/* To each queue pair that listens, ours included. */
+static void deliver_all(const struct datagram *d, const uint8_t gid[16])
+{
+	struct weft_pool *pool = d->qp->nic->pool;
+	const struct weft_pool_member *m;
+
+	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++) {
+		uint32_t groups = atomic_load_explicit(&m->groups, memory_order_acquire);
+
+		if (!atomic_load_explicit(&m->incarnation, memory_order_acquire))
+			continue;
+		for (uint32_t k = 0; k < groups && k < WEFT_MEMBER_GROUPS; k++) {
+			/* acquire: pairs with the release in join (mcast.c) */
+			uint32_t qpn = atomic_load_explicit(&m->group[k].qpn, memory_order_acquire);
+			struct target t = { 0 };
+
+			if (qpn && !__builtin_memcmp(m->group[k].gid, gid, 16))
+				deliver(d, qpn, NULL, &t);
+		}
+	}
+}
+
+/* ---- One request ---- */
+
+/* The bytes on this side, behind room for the header. */
+static enum weft_wc_status gather(struct weft_qp *qp, struct weft_wqe *wqe, struct datagram *d)
+{
+	struct weft_spans here;
+	uint64_t bytes = wqe->len_bytes;
+
+	here.n = 1;
+	if (!(wqe->flags & WEFT_SEND_INLINE)) {
+		bytes = 0;
+		for (uint32_t i = 0; i < wqe->num_sge; i++)
+			bytes += wqe->sge[i].len_bytes;
+	}
+	if (bytes > WEFT_MTU)
+		return WEFT_WC_LOC_LEN_ERR;
+	if (!wqe->ah || wqe->ah->pd != qp->pd)
+		return WEFT_WC_LOC_QP_OP_ERR;
+	if (wqe->flags & WEFT_SEND_INLINE)
+		weft_span_private(&here.span[0], weft_wqe_inline(wqe), bytes);
+	else if (!weft_spans_find(qp->nic->pool, wqe->sge, wqe->num_sge, qp->holder, 0, &here))
+		return WEFT_WC_LOC_PROT_ERR;
+	wqe->len_bytes = d->bytes = (uint32_t)bytes;
+	for (unsigned int i = 0; i < here.n; i++)
+		d->span[1 + i] = here.span[i];
+	return WEFT_WC_SUCCESS;
+}
+
+static enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
+				       struct weft_caller *caller, enum weft_wc_status *status)
+{
+	struct datagram d = { .qp = qp, .wqe = wqe, .caller = caller };
+	uint8_t grh[WEFT_GRH_BYTES];
+	struct weft_ah *ah = wqe->ah;
+	bool own;
+
+	*status = gather(qp, wqe, &d);
+	if (*status)
+		return WEFT_FAILED;
+	d.sl = weft_grh_fill(grh, ah, d.bytes);
+	weft_span_private(&d.span[0], grh, sizeof(grh));
+	if (wqe->remote_qpn == WEFT_QPN_MULTICAST) {
+		deliver_all(&d, ah->dgid);
+		return WEFT_DONE;
+	}
+	own = weft_lock(qp->nic, &ah->lock, caller->thread);
+	deliver(&d, wqe->remote_qpn, ah->dgid, (struct target *)ah->transport_state);
+	weft_unlock(&ah->lock, own);
+	return WEFT_DONE;
+}
+
+static enum weft_outcome execute(struct weft_qp *qp, struct weft_wqe *wqe,
+				 struct weft_caller *caller, enum weft_wc_status *status)
+{
+	enum weft_outcome outcome;
+
+	if (!caller->shared)
+		return execute_alone(qp, wqe, caller, status);
+	weft_pool_share_lock(qp->nic->pool);
+	outcome = execute_alone(qp, wqe, caller, status);
+	weft_pool_share_unlock(qp->nic->pool);
+	return outcome;
+}
+
+static void connect(struct weft_qp *qp)
+{
+}
+
+static void disconnect(struct weft_qp *qp)
+{
+}
+
+static bool fault(struct weft_qp *qp, enum weft_event *event)
+{
+	*event = WEFT_EVENT_QP_FATAL;
+	/* acquire: pairs with the release in fail_receive */
+	return atomic_exchange_explicit(&qp->shared->at->fault, 0, memory_order_acquire);
+}
+
+const struct weft_transport weft_direct_datagram = {
+	.name = "direct",
+	.connect = connect,
+	.disconnect = disconnect,
+	.execute = execute,
+	.fault = fault,
+};

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "transport/direct/seat.h"
+
+bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint64_t shared_off,
+		   uint64_t wake_off)
+{
+	uint64_t slots;
+
+	if (shared_off % WEFT_LINE || wake_off % WEFT_LINE)
+		return false;
+	seat->at = weft_pool_populate(pool, shared_off, sizeof(*seat->at));
+	seat->wake = weft_pool_populate(pool, wake_off, sizeof(*seat->wake));
+	if (!seat->at || !seat->wake)
+		return false;
+	seat->mask = seat->at->size - 1;
+	seat->bits = (uint8_t)__builtin_popcount(seat->mask);
+	seat->stride = seat->at->stride;
+	slots = (uint64_t)seat->stride << seat->bits;
+	if (seat->mask == UINT32_MAX || seat->mask & (seat->mask + 1) ||
+	    seat->stride < sizeof(struct weft_pool_slot) || seat->stride % 8)
+		return false;
+	seat->sges = (seat->stride - (uint32_t)sizeof(struct weft_pool_slot)) /
+		     (uint32_t)sizeof(struct weft_pool_sge);
+	return seat->sges <= WEFT_MAX_SGE &&
+	       weft_pool_populate(pool, shared_off, sizeof(*seat->at) + slots);
+}
+
+static uint32_t lap_of(const struct weft_seat *seat, uint64_t position)
+{
+	return (uint32_t)((position >> seat->bits) + 1) & ((1u << WEFT_LAP_BITS) - 1);
+}
+
+/* Positions before this one are taken or passed over; somebody may have said so already. */
+static void pass(const struct weft_seat *seat, uint64_t position)
+{
+	atomic_compare_exchange_strong_explicit(&seat->at->taken, &position, position + 1,
+						memory_order_relaxed, memory_order_relaxed);
+}
+
+struct weft_pool_slot *weft_seat_first(const struct weft_seat *seat, uint64_t *claim)
+{
+	for (;;) {
+		uint64_t position = atomic_load_explicit(&seat->at->taken, memory_order_relaxed);
+		struct weft_pool_slot *slot;
+
+		/* acquire: pairs with the release in put (shared.c) */
+		if (position >= atomic_load_explicit(&seat->at->posted, memory_order_acquire))
+			return NULL;
+		slot = (void *)(seat->at->slots + (position & seat->mask) * seat->stride);
+		*claim = atomic_load_explicit(&slot->claim, memory_order_acquire);
+		if (*claim == WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(seat, position)))
+			return slot;
+		pass(seat, position);
+	}
+}
+
+static uint64_t mine(const struct weft_pool *pool, uint32_t lap, enum weft_claim what)
+{
+	return WEFT_CLAIM(what, lap) | WEFT_CLAIM_WHO(pool->me, pool->incarnation);
+}
+
+bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat,
+		    struct weft_pool_slot *slot, uint64_t claim)
+{
+	uint64_t taken = mine(pool, weft_claim_lap(claim), WEFT_CLAIM_TAKEN);
+
+	/* acquire: what stood in it while it was free stands there until we have completed it */
+	return atomic_compare_exchange_strong_explicit(&slot->claim, &claim, taken,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat,
+			struct weft_pool_slot *slot, uint16_t owner)
+{
+	uint64_t claim = atomic_load_explicit(&slot->claim, memory_order_relaxed);
+	uint32_t lap = weft_claim_lap(claim), armed;
+
+	if (__builtin_expect(seat->wake->stamped, 0))
+		slot->taken.stamp_ns = nic->env->clock_ns();
+	claim = mine(nic->pool, lap, WEFT_CLAIM_TAKEN);
+	/* release: pairs with the acquire of the owner (next_claimed); it fails if he has given up on us */
+	atomic_compare_exchange_strong_explicit(&slot->claim, &claim,
+						mine(nic->pool, lap, WEFT_CLAIM_DONE),
+						memory_order_release, memory_order_relaxed);
+	/* the barrier of who arms stands in for ours (weft_cq_arm) */
+	atomic_signal_fence(memory_order_seq_cst);
+	armed = atomic_load_explicit(&seat->wake->armed, memory_order_relaxed);
+	if (armed == 1 || (armed && (slot->taken.status || slot->taken.solicited)))
+		weft_pool_ring(nic->pool, owner, WEFT_RING_EVENT);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Taking from a receive queue of which we are not the only taker (struct weft_pool_shared). The
+ * caller's busy line names its owner, in all calls.
+ */
+#ifndef WEFT_TRANSPORT_DIRECT_SEAT_H
+#define WEFT_TRANSPORT_DIRECT_SEAT_H
+
+#include "nic/nic.h"
+
+struct weft_seat {
+	struct weft_pool_shared *at;
+	struct weft_pool_ring *wake; /* what is to be known of the completion queue */
+	uint32_t mask, stride, sges;
+	uint8_t bits;
+};
+
+bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint64_t shared_off,
+		   uint64_t wake_off);
+/* The oldest receive that is free, and its claim; NULL: none. */
+struct weft_pool_slot *weft_seat_first(const struct weft_seat *seat, uint64_t *claim);
+/* False: somebody else was faster. */
+bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat,
+		    struct weft_pool_slot *slot, uint64_t claim);
+/* The bytes are in place, and slot->taken is written but for the time. */
+void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat,
+			struct weft_pool_slot *slot, uint16_t owner);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Address handles, also made from what a received datagram says of its sender. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/attr.h"
+#include "verbs/objects.h"
+#include "verbs/process.h"
+#include "verbs/verbs.h"
+
+#define IPPROTO_IB_BTH 0x1b
+
+/* Each address has two entries, of RoCE v1 and v2 (gid.h). */
+static bool is_v2(uint32_t sgid_index)
+{
+	return sgid_index % 2;
+}
+
+/* On Ethernet an address is a GID (A17.4.1). */
+static bool is_possible(const struct ibv_ah_attr *attr)
+{
+	return attr && attr->port_num == WEFT_PORT && attr->is_global &&
+	       attr->grh.sgid_index < weft_process.pool->self->ngids;
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	const struct weft_pool_member *self;
+	struct weft_verbs_ah *ah;
+
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !is_possible(attr)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	self = weft_process.pool->self;
+	ah = calloc(1, sizeof(*ah));
+	if (!ah || weft_handle_add(ah, WEFT_HANDLE_AH)) {
+		free(ah);
+		errno = ENOMEM;
+		return NULL;
+	}
+	ah->ah.context = pd->context;
+	ah->ah.pd = pd;
+	ah->nic.pd = weft_pd(pd)->number;
+	memcpy(ah->nic.sgid, self->gid[attr->grh.sgid_index], 16);
+	memcpy(ah->nic.dgid, attr->grh.dgid.raw, 16);
+	ah->nic.flow_label = attr->grh.flow_label & 0xfffff;
+	ah->nic.traffic_class = attr->grh.traffic_class;
+	ah->nic.hop_limit = attr->grh.hop_limit;
+	ah->nic.v2 = is_v2(attr->grh.sgid_index);
+	weft_pd(pd)->users++;
+	return &ah->ah;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah)
+{
+	if (!weft_handle_is(ah, WEFT_HANDLE_AH))
+		return EINVAL;
+	weft_handle_remove(ah);
+	weft_pd(ah->pd)->users--;
+	free(weft_ah(ah));
+	return 0;
+}
+
+/* ---- From a received datagram ---- */
+
+struct ipv4 {
+	uint8_t version_length, tos;
+	uint16_t length, id, fragment;
+	uint8_t ttl, protocol;
+	uint16_t checksum;
+	uint8_t src[4], dst[4];
+};
+
+_Static_assert(sizeof(struct ipv4) == 20, "RFC 791");
+
+static bool is_ipv4(const struct ibv_grh *grh, struct ipv4 *ip)
+{
+	const uint8_t *at = (const uint8_t *)grh + 20;
+	uint32_t sum = 0;
+
+	memcpy(ip, at, sizeof(*ip));
+	for (int i = 0; i < 20; i += 2)
+		sum += (uint32_t)at[i] << 8 | at[i + 1];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ip->version_length == 0x45 && sum == 0xffff;
+}
+
+static void map_ipv4(uint8_t gid[16], const uint8_t addr[4])
+{
+	memset(gid, 0, 10);
+	memset(gid + 10, 0xff, 2);
+	memcpy(gid + 12, addr, 4);
+}
+
+/* -ENOENT */
+static int find_gid(const uint8_t gid[16], bool v2)
+{
+	const struct weft_pool_member *self = weft_process.pool->self;
+
+	for (uint32_t i = 0; i < self->ngids; i++)
+		if (is_v2(i) == v2 && !memcmp(self->gid[i], gid, 16))
+			return (int)i;
+	return -ENOENT;
+}
+
+/* The sender's address becomes the destination, and the datagram's destination ours. */
+static int reverse(const struct ibv_grh *grh, struct ibv_ah_attr *attr)
+{
+	uint32_t first = ntohl(grh->version_tclass_flow);
+	uint8_t ours[16];
+	struct ipv4 ip;
+	int index;
+
+	if (is_ipv4(grh, &ip)) {
+		map_ipv4(attr->grh.dgid.raw, ip.src);
+		map_ipv4(ours, ip.dst);
+		attr->grh.traffic_class = ip.tos;
+		index = find_gid(ours, true);
+	} else if (first >> 28 == 6 &&
+		   (grh->next_hdr == IPPROTO_UDP || grh->next_hdr == IPPROTO_IB_BTH)) {
+		attr->grh.dgid = grh->sgid;
+		attr->grh.flow_label = first & 0xfffff;
+		attr->grh.traffic_class = (uint8_t)(first >> 20);
+		index = find_gid(grh->dgid.raw, grh->next_hdr == IPPROTO_UDP);
+	} else {
+		return -EINVAL;
+	}
+	if (index < 0)
+		return index;
+	attr->grh.sgid_index = (uint8_t)index;
+	attr->grh.hop_limit = 0xff;
+	attr->is_global = 1;
+	return 0;
+}
+
+int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc,
+			struct ibv_grh *grh, struct ibv_ah_attr *attr)
+{
+	int err = -EINVAL;
+
+	if (weft_context_find(context) && port_num == WEFT_PORT && wc && grh && attr) {
+		memset(attr, 0, sizeof(*attr));
+		attr->dlid = wc->slid;
+		attr->sl = wc->sl;
+		attr->src_path_bits = wc->dlid_path_bits;
+		attr->port_num = port_num;
+		err = wc->wc_flags & IBV_WC_GRH ? reverse(grh, attr) : 0;
+	}
+	if (!err)
+		return 0;
+	errno = -err;
+	return -1;
+}
+
+struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
+				     uint8_t port_num)
+{
+	struct ibv_ah_attr attr;
+
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return ibv_init_ah_from_wc(pd->context, port_num, wc, grh, &attr) ? NULL :
+									     ibv_create_ah(pd, &attr);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Multicast groups: which queue pairs of this process listen, told in its member's page. */
+#include <errno.h>
+#include <string.h>
+
+#include "verbs/objects.h"
+#include "verbs/process.h"
+#include "verbs/verbs.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards our groups */
+
+/* ff.., or ::ffff: and an IPv4 group (RoCE v2) */
+static bool is_group(const uint8_t gid[16])
+{
+	static const uint8_t ipv4[12] = { [10] = 0xff, [11] = 0xff };
+
+	return gid[0] == 0xff || (!memcmp(gid, ipv4, sizeof(ipv4)) && gid[12] >> 4 == 0xe);
+}
+
+static struct weft_pool_group *find(uint32_t qpn, const uint8_t gid[16])
+{
+	struct weft_pool_member *self = weft_process.pool->self;
+
+	for (uint32_t i = 0; i < WEFT_MEMBER_GROUPS; i++)
+		if (self->group[i].qpn == qpn && (!gid || !memcmp(self->group[i].gid, gid, 16)))
+			return &self->group[i];
+	return NULL;
+}
+
+static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
+{
+	struct weft_pool_member *self = weft_process.pool->self;
+	struct weft_pool_group *group;
+	uint32_t used;
+
+	/* again: as once (ibv_attach_mcast is idempotent) */
+	if (find(qp->nic.qpn, gid))
+		return 0;
+	group = find(0, NULL);
+	if (!group)
+		return ENOMEM;
+	memcpy(group->gid, gid, 16);
+	/* release: pairs with the acquire in deliver_all (datagram.c) */
+	atomic_store_explicit(&group->qpn, qp->nic.qpn, memory_order_release);
+	used = (uint32_t)(group - self->group) + 1;
+	if (used > self->groups)
+		atomic_store_explicit(&self->groups, used, memory_order_release);
+	qp->groups++;
+	return 0;
+}
+
+static int check(struct ibv_qp *qp, const union ibv_gid *gid)
+{
+	return weft_handle_is(qp, WEFT_HANDLE_QP) && gid && qp->qp_type == IBV_QPT_UD &&
+			       is_group(gid->raw) ?
+		       0 :
+		       EINVAL;
+}
+
+int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	int err = check(qp, gid);
+
+	(void)lid; /* there are none on Ethernet */
+	if (err)
+		return err;
+	pthread_mutex_lock(&mutex);
+	err = join(weft_qp(qp), gid->raw);
+	pthread_mutex_unlock(&mutex);
+	return err;
+}
+
+int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	struct weft_pool_group *group;
+	int err = check(qp, gid);
+
+	(void)lid;
+	if (err)
+		return err;
+	pthread_mutex_lock(&mutex);
+	group = find(qp->qp_num, gid->raw);
+	if (group) {
+		atomic_store_explicit(&group->qpn, 0, memory_order_relaxed);
+		weft_qp(qp)->groups--;
+	}
+	pthread_mutex_unlock(&mutex);
+	return group ? 0 : EINVAL;
+}
+
+void weft_mcast_leave(struct weft_verbs_qp *qp)
+{
+	struct weft_pool_group *group;
+
+	pthread_mutex_lock(&mutex);
+	while (qp->groups && (group = find(qp->nic.qpn, NULL))) {
+		atomic_store_explicit(&group->qpn, 0, memory_order_relaxed);
+		qp->groups--;
+	}
+	pthread_mutex_unlock(&mutex);
+}
