@@ -65,10 +65,20 @@ static long count_entries(const char *path)
 	return entries;
 }
 
+/* When nothing is on its way any more: its bytes stay the same. */
 static struct left take_stock(void)
 {
-	return (struct left){count_entries("/proc/self/fd"), count_lines("/proc/self/maps"),
-			     (long)mallinfo2().uordblks};
+	struct left left = { .bytes = -1 };
+	long bytes = 0;
+
+	while (left.bytes != bytes) {
+		left.bytes = bytes;
+		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+		bytes = (long)mallinfo2().uordblks;
+	}
+	left.descriptors = count_entries("/proc/self/fd");
+	left.mappings = count_lines("/proc/self/maps");
+	return left;
 }
 
 static void print_left(const char *who, struct left before, struct left after)
