@@ -80,6 +80,7 @@ SECTIONS = {
         ('thousands of connections, one after the other and 1,000 at once, of which nothing is left',
          r'cm/many::'),
         ("whatever datagrams come, when peers die: libFuzzer's findings, with sanitizers", r'fuzz/'),
+        ('either process killed, at each stage of a connection', r'cm-death'),
         ('ports, unique among living processes; the boxes that carry datagrams', r'cm-port'),
     ],
     'Memory': [
