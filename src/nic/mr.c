@@ -4,6 +4,8 @@
 #include "nic/place.h"
 #include "pool/step.h"
 
+#define EBUSY	   16
+#define ETIMEDOUT  110
 #define IN_PLACE   UINT64_MAX
 #define MAX_PIECES (1u << 28)
 #define GENERATION ((1u << WEFT_KEY_BITS) - 1)
@@ -22,6 +24,8 @@ static bool one_run(const struct weft_mr_piece *pieces, unsigned int n, uint64_t
 		if (pieces[i].off == IN_PLACE)
 			continue;
 		mr->off = pieces[i].off;
+		if (mr->off == WEFT_NOWHERE)
+			continue;
 		mr->lo = pieces[i].va - va;
 		mr->hi = mr->lo + pieces[i].len_bytes;
 		runs++;
@@ -80,38 +84,72 @@ void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key, struc
 	atomic_store_explicit(&shared->id, entry->id, memory_order_release);
 }
 
-int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_t access,
-		   uint64_t iova, uint64_t va, uint64_t len_bytes,
-		   const struct weft_mr_piece *pieces, unsigned int npieces)
+/* The entry of a region, but for its key. */
+static int draw(struct weft_nic *nic, struct weft_mr *mr, const struct weft_mr_drawing *d,
+		struct weft_pool_mr *entry)
 {
-	struct weft_pool_mr entry = { .owner = nic->pool->me,
-				      .access = access,
-				      .pd = pd,
-				      .iova = iova,
-				      .len_bytes = len_bytes,
-				      .va = va };
+	int err;
+
+	*entry = (struct weft_pool_mr){ .owner = nic->pool->me,
+					.access = d->access,
+					.pd = d->pd,
+					.iova = d->iova,
+					.len_bytes = d->len_bytes,
+					.va = d->va };
+	mr->nic = nic;
+	mr->pieces_bytes = 0;
+	mr->made = weft_pool_age(nic->pool);
+	if (one_run(d->pieces, d->npieces, d->va, d->len_bytes, entry))
+		return 0;
+	err = list_pieces(nic, mr, d->va, d->pieces, d->npieces);
+	if (err)
+		return err;
+	entry->off = mr->pieces_off;
+	entry->lo = WEFT_MR_LISTED;
+	entry->hi = d->npieces;
+	WEFT_STEP(mr_pieces_listed);
+	return 0;
+}
+
+int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, const struct weft_mr_drawing *d)
+{
+	struct weft_pool_mr entry;
 	int err = weft_pool_take_mr(nic->pool, &mr->index);
 
 	if (err)
 		return err;
-	mr->nic = nic;
-	mr->pieces_bytes = 0;
-	mr->made = weft_pool_age(nic->pool);
-	if (!one_run(pieces, npieces, va, len_bytes, &entry)) {
-		err = list_pieces(nic, mr, va, pieces, npieces);
-		if (err)
-			goto drop_entry;
-		entry.off = mr->pieces_off;
-		entry.lo = WEFT_MR_LISTED;
-		entry.hi = npieces;
+	err = draw(nic, mr, d, &entry);
+	if (err) {
+		weft_pool_drop_mr(nic->pool, mr->index);
+		return err;
 	}
 	mr->key = weft_mr_next_key(nic->pool, mr->index);
 	weft_mr_publish(nic->pool, mr->index, mr->key, &entry);
 	return 0;
-drop_entry:
-	weft_pool_drop_mr(nic->pool, mr->index);
-	return err;
 }
+
+int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_mr_drawing *d)
+{
+	struct weft_nic *nic = old->nic;
+	struct weft_pool_mr entry;
+	int err = draw(nic, mr, d, &entry);
+
+	if (err)
+		return err;
+	mr->index = old->index;
+	mr->key = old->key;
+	err = !weft_mr_close(old) ? -EBUSY : !weft_mr_revoke(old) ? -ETIMEDOUT : 0;
+	if (err) {
+		if (mr->pieces_bytes)
+			weft_mr_free_pieces(nic, mr->pieces_off, mr->pieces_bytes, true);
+		return err;
+	}
+	if (old->pieces_bytes)
+		weft_mr_free_pieces(nic, old->pieces_off, old->pieces_bytes, true);
+	weft_mr_publish(nic->pool, mr->index, mr->key, &entry);
+	return 0;
+}
+
 void weft_mr_store_ended(struct weft_pool *pool, uint32_t index)
 {
 	_Atomic uint64_t *id = &pool->mrs[index].id;

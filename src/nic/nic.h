@@ -418,10 +418,21 @@ struct weft_mr_piece {
 	uint64_t va, len_bytes, off;
 };
 
-/* Makes a key for [va, va + len) seen as iova, in these pieces. 0, -ENOSPC, -ENOMEM. */
-int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, uint32_t pd, uint8_t access,
-		   uint64_t iova, uint64_t va, uint64_t len_bytes,
-		   const struct weft_mr_piece *pieces, unsigned int npieces);
+/* [va, va + len) seen as iova by whoever has the key, in these pieces; what they leave out is in
+ * place. One piece of WEFT_NOWHERE: it reads as zeros, and what is written is lost. */
+struct weft_mr_drawing {
+	uint32_t pd;
+	uint8_t access;
+	uint64_t iova, va, len_bytes;
+	const struct weft_mr_piece *pieces;
+	unsigned int npieces;
+};
+
+/* 0, -ENOSPC, -ENOMEM. */
+int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, const struct weft_mr_drawing *drawing);
+/* Gives the key of `old` to another region. 0; -ENOSPC, -EBUSY (a window shows it): all is as it was;
+ * -ETIMEDOUT: somebody stands still in it, and it has been revoked. */
+int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_mr_drawing *drawing);
 /* The first half of revoke: true, and the key has ended; or a window is bound to the region (EBUSY). */
 bool weft_mr_close(struct weft_mr *mr);
 /* After this nobody reaches the region, but for one who is stopped: false then, and what the region

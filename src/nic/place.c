@@ -3,6 +3,10 @@
 #include "pool/step.h"
 
 #define ORDERED_TAIL 64u
+#define NOWHERE_BYTES 4096u
+
+/* What stands in for memory that is nowhere: nobody writes the one, nobody reads the other. */
+static uint8_t zeros[NOWHERE_BYTES], sink[NOWHERE_BYTES];
 #define EFAULT	     14
 
 /* Where the next bytes of a list of spans lie: here, or at `va` of the peer. */
@@ -66,7 +70,7 @@ static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_m
 
 /* The bytes of a region from `start` that lie together. */
 static struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_mr *mr,
-					uint64_t start)
+				 uint64_t start, uint8_t *nowhere)
 {
 	struct chunk c = { .va = mr->va + start };
 
@@ -79,13 +83,17 @@ static struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_
 		c.len_bytes = (start < mr->lo ? mr->lo : mr->len_bytes) - start;
 	}
 	c.id = mr->id;
+	if (!weft_mr_is_listed(mr) && mr->lo == mr->hi && mr->off == WEFT_NOWHERE) {
+		c.at = nowhere;
+		c.len_bytes = c.len_bytes < NOWHERE_BYTES ? c.len_bytes : NOWHERE_BYTES;
+	}
 	/* in place and ours: the program's own address is the only one there is */
 	if (!c.at && mr->owner == pool->me)
 		c.at = (uint8_t *)(uintptr_t)c.va;
 	return c;
 }
 
-static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor)
+static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor, uint8_t *nowhere)
 {
 	const struct weft_span *span = cursor->span;
 	uint64_t left = span->len_bytes - cursor->done;
@@ -93,7 +101,7 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor)
 
 	if (span->at)
 		return (struct chunk){ span->at + cursor->done, 0, left, 0 };
-	c = region_chunk(pool, span->mr, span->start + cursor->done);
+	c = region_chunk(pool, span->mr, span->start + cursor->done, nowhere);
 	if (c.len_bytes > left)
 		c.len_bytes = left;
 	return c;
@@ -135,8 +143,8 @@ int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
 		uint64_t n;
 		int err;
 
-		there = peek(nic->pool, &to);
-		here = peek(nic->pool, &from);
+		there = peek(nic->pool, &to, sink);
+		here = peek(nic->pool, &from, zeros);
 		n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
 		/* the other side may well have room for more */
 		n = n < len_bytes ? n : len_bytes;
@@ -160,7 +168,7 @@ int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *calle
 			   uint64_t compare_add, uint64_t swap, uint64_t *old)
 {
 	struct weft_span here = *at;
-	struct chunk c = peek(nic->pool, &(struct cursor){ at, 0 });
+	struct chunk c = peek(nic->pool, &(struct cursor){ at, 0 }, sink);
 
 	if (!c.at)
 		return nic->env->reach_atomic(nic->pool, caller,

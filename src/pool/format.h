@@ -380,6 +380,7 @@ static inline bool weft_mr_is_listed(const struct weft_pool_mr *mr)
 }
 
 #define WEFT_MR_LISTED UINT64_MAX /* as lo */
+#define WEFT_NOWHERE   (UINT64_MAX - 1) /* as off of one that is all in place: no memory stands behind it */
 
 /* `rights` as one word; machines that share a pool are little-endian, as its files are. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a pool is little-endian");

@@ -25,6 +25,7 @@ static struct {
 	pthread_mutex_t mutex;
 	struct weft_interval *root; /* registered pages: pooled, or staying in place */
 	uint64_t born;		    /* acquisitions */
+	unsigned int holds;
 	bool fork_ready;
 	int forking_state;	    /* of lock(), while its holder forks */
 	void (*on_fork_child)(void);
@@ -151,7 +152,7 @@ static void move_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end)
 		next = earlier(interval->end, end);
 		if (interval->born != self.born)
 			continue;
-		if (!asked && !weft_movable_now())
+		if (!asked && (self.holds || !weft_movable_now()))
 			return;
 		asked = true;
 		if (!move_what_may(walk, at, next))
@@ -374,6 +375,14 @@ void weft_region_release(struct weft_region *region)
 	free(region->pieces);
 	free(region->extents);
 	*region = (struct weft_region){ 0 };
+}
+
+void weft_region_hold(bool hold)
+{
+	int state = lock();
+
+	self.holds += hold ? 1 : -1u;
+	unlock(state);
 }
 
 /* ---- attaching, detaching, forking ---- */

@@ -88,6 +88,9 @@ int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
  * mapped anew is left alone. The caller has ended every peer's access to the region. */
 void weft_region_release(struct weft_region *region);
 
+/* While somebody holds, nothing more moves: any page may be part of a region over all memory. */
+void weft_region_hold(bool hold);
+
 /* Before release: somebody stopped may still write to where the region lies in the pool. Its pages
  * move back all the same; its extents are retired. */
 void weft_region_quarantine(struct weft_region *region);

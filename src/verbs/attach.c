@@ -37,6 +37,14 @@ static void end_object(void *object, enum weft_handle_kind kind)
 	case WEFT_HANDLE_CHANNEL:
 		ibv_destroy_comp_channel(object);
 		break;
+	case WEFT_HANDLE_TD:
+		weft_verbs_dealloc_td(object);
+		break;
+	case WEFT_HANDLE_DM:
+		weft_verbs_free_dm(object);
+		break;
+	case WEFT_HANDLE_BUF:
+		break;
 	case WEFT_HANDLE_MW:
 		weft_verbs_dealloc_mw(object);
 		break;
@@ -54,7 +62,9 @@ static void end_objects(const struct ibv_context *context)
 {
 	static const enum weft_handle_kind order[] = { WEFT_HANDLE_QP, WEFT_HANDLE_AH, WEFT_HANDLE_CQ,
 						       WEFT_HANDLE_CHANNEL, WEFT_HANDLE_MW,
-						       WEFT_HANDLE_MR, WEFT_HANDLE_PD };
+						       WEFT_HANDLE_MR, WEFT_HANDLE_DM,
+						       WEFT_HANDLE_PD, WEFT_HANDLE_PD,
+						       WEFT_HANDLE_TD }; /* domains on domains first */
 
 	for (size_t k = 0; k < sizeof(order) / sizeof(*order); k++) {
 		void **objects;

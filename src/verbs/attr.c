@@ -31,8 +31,7 @@ void weft_attr_device(struct ibv_device_attr *attr)
 		.sys_image_guid = weft_attr_guid(),
 		.max_mr_size = UINT64_MAX,
 		.page_size_cap = ~(WEFT_PAGE - 1),
-		/* As rdma_rxe has it: programs take a vendor's private paths for a real one. */
-		.vendor_id = 0xffffff,
+		.vendor_id = WEFT_VENDOR,
 		.max_qp = WEFT_QPS,
 		.max_qp_wr = WEFT_MAX_WR,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |

@@ -8,11 +8,11 @@
  * it stay readable.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -39,6 +39,9 @@ AT(modify_cq, 184);
 AT(alloc_td, 192);
 AT(dealloc_td, 200);
 AT(alloc_parent_domain, 208);
+AT(free_dm, 248);
+AT(alloc_dm, 256);
+AT(reg_dm_mr, 264);
 AT(alloc_null_mr, 304);
 AT(advise_mr, 312);
 AT(query_port, 320);
@@ -63,6 +66,9 @@ static const struct verbs_context operations = {
 	.query_port = weft_verbs_query_port,
 	.advise_mr = weft_verbs_advise_mr,
 	.alloc_null_mr = weft_verbs_alloc_null_mr,
+	.reg_dm_mr = weft_verbs_reg_dm_mr,
+	.alloc_dm = weft_verbs_alloc_dm,
+	.free_dm = weft_verbs_free_dm,
 	.alloc_parent_domain = weft_verbs_alloc_parent_domain,
 	.dealloc_td = weft_verbs_dealloc_td,
 	.alloc_td = weft_verbs_alloc_td,
@@ -136,44 +142,20 @@ void weft_context_forget(void)
 		atomic_store_explicit(&ctx->state, CLOSED, memory_order_release);
 }
 
-/* 0 or -errno. */
-static int open_fds(struct ibv_context *context)
-{
-	int err;
-
-	/* Programs only close, poll or compare it. */
-	context->cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (context->cmd_fd < 0)
-		return -errno;
-	/* A read takes one event, waits for it, and honours O_NONBLOCK. */
-	context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	if (context->async_fd < 0)
-		goto close_cmd;
-	return 0;
-
-close_cmd:
-	err = -errno;
-	close(context->cmd_fd);
-	return err;
-}
-
 static void close_fds(struct ibv_context *context)
 {
 	close(context->async_fd);
-	close(context->cmd_fd);
+	if (context->cmd_fd >= 0)
+		close(context->cmd_fd);
 }
 
-struct ibv_context *ibv_open_device(struct ibv_device *device)
+/* A context with all but the number of its family and the descriptor that tells it. NULL and errno. */
+static struct weft_context *open_context(struct ibv_device *device)
 {
-	struct weft_context *ctx;
+	struct weft_context *ctx = claim();
 	struct ibv_context *context;
 	int err;
 
-	if (!device) {
-		errno = EINVAL;
-		return NULL;
-	}
-	ctx = claim();
 	if (!ctx)
 		return NULL;
 	ctx->vctx = operations;
@@ -181,15 +163,17 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	context = &ctx->vctx.context;
 	context->device = device;
 	context->num_comp_vectors = get_nprocs();
+	context->cmd_fd = -1;
 	pthread_mutex_init(&context->mutex, NULL);
-	err = open_fds(context);
+	/* A read takes one event, waits for it, and honours O_NONBLOCK. */
+	context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	err = context->async_fd < 0 ? -errno : 0;
 	if (err)
 		goto release;
 	err = weft_nic_attach(ctx);
 	if (err)
 		goto close;
-	atomic_store_explicit(&ctx->state, OPEN, memory_order_release);
-	return context;
+	return ctx;
 
 close:
 	close_fds(context);
@@ -198,6 +182,71 @@ release:
 	atomic_store_explicit(&ctx->state, CLOSED, memory_order_release);
 	errno = -err;
 	return NULL;
+}
+
+static void close_context(struct weft_context *ctx)
+{
+	struct ibv_context *context = &ctx->vctx.context;
+
+	weft_nic_detach(ctx);
+	close_fds(context);
+	pthread_mutex_destroy(&context->mutex);
+	/* Pairs with the acquire of the next claim(). */
+	atomic_store_explicit(&ctx->state, CLOSED, memory_order_release);
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	static _Atomic uint64_t families;
+	struct weft_context *ctx;
+	int err;
+
+	if (!device) {
+		errno = EINVAL;
+		return NULL;
+	}
+	ctx = open_context(device);
+	if (!ctx)
+		return NULL;
+	ctx->family = ++families;
+	ctx->vctx.context.cmd_fd = memfd_create("weft", MFD_CLOEXEC);
+	err = ctx->vctx.context.cmd_fd < 0 ?
+		      -errno :
+		      weft_context_export(ctx->vctx.context.cmd_fd, ctx->family);
+	if (err) {
+		close_context(ctx);
+		errno = -err;
+		return NULL;
+	}
+	atomic_store_explicit(&ctx->state, OPEN, memory_order_release);
+	return &ctx->vctx.context;
+}
+
+static struct weft_context *member_of(uint64_t family)
+{
+	struct weft_context *ctx = atomic_load_explicit(&contexts, memory_order_acquire);
+
+	while (ctx && (atomic_load_explicit(&ctx->state, memory_order_acquire) != OPEN ||
+		       ctx->family != family))
+		ctx = ctx->next;
+	return ctx;
+}
+
+struct ibv_context *weft_context_import(uint64_t family, int cmd_fd)
+{
+	struct weft_context *of = member_of(family), *ctx;
+
+	if (!of) {
+		errno = EINVAL;
+		return NULL;
+	}
+	ctx = open_context(of->vctx.context.device);
+	if (!ctx)
+		return NULL;
+	ctx->family = family;
+	ctx->vctx.context.cmd_fd = cmd_fd;
+	atomic_store_explicit(&ctx->state, OPEN, memory_order_release);
+	return &ctx->vctx.context;
 }
 
 int ibv_close_device(struct ibv_context *context)
@@ -209,10 +258,6 @@ int ibv_close_device(struct ibv_context *context)
 		errno = EINVAL;
 		return -1;
 	}
-	weft_nic_detach(ctx);
-	close_fds(context);
-	pthread_mutex_destroy(&context->mutex);
-	/* Pairs with the acquire of the next claim(). */
-	atomic_store_explicit(&ctx->state, CLOSED, memory_order_release);
+	close_context(ctx);
 	return 0;
 }

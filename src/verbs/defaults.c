@@ -19,17 +19,6 @@ int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 	return EOPNOTSUPP;
 }
 
-int weft_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
-			 struct ibv_sge *sg_list, uint32_t num_sges)
-{
-	return EOPNOTSUPP;
-}
-
-struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
-{
-	return no_object();
-}
-
 struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
 	return no_object();
@@ -55,20 +44,4 @@ struct ibv_xrcd *weft_verbs_open_xrcd(struct ibv_context *context,
 int weft_verbs_close_xrcd(struct ibv_xrcd *xrcd)
 {
 	return EOPNOTSUPP;
-}
-
-struct ibv_td *weft_verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *init_attr)
-{
-	return no_object();
-}
-
-int weft_verbs_dealloc_td(struct ibv_td *td)
-{
-	return EOPNOTSUPP;
-}
-
-struct ibv_pd *weft_verbs_alloc_parent_domain(struct ibv_context *context,
-					      struct ibv_parent_domain_init_attr *attr)
-{
-	return no_object();
 }

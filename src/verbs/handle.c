@@ -90,6 +90,12 @@ static const struct ibv_context *context_of(const struct handle *h)
 		return ((const struct ibv_mw *)object)->context;
 	case WEFT_HANDLE_AH:
 		return ((const struct ibv_ah *)object)->context;
+	case WEFT_HANDLE_TD:
+		return ((const struct ibv_td *)object)->context;
+	case WEFT_HANDLE_DM:
+		return ((const struct ibv_dm *)object)->context;
+	case WEFT_HANDLE_BUF:
+		return NULL; /* memory of the program: it stays until freed */
 	}
 	return NULL;
 }
@@ -127,4 +133,32 @@ size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind
 	pthread_mutex_unlock(&mutex);
 	*list = s.list;
 	return s.n;
+}
+
+struct wanted {
+	enum weft_handle_kind kind;
+	bool (*fits)(const void *object, const void *arg);
+	const void *arg;
+	void *found;
+};
+
+static void try(const void *node, VISIT order, void *arg)
+{
+	const struct handle *h = *(const struct handle *const *)node;
+	struct wanted *w = arg;
+
+	if ((order == postorder || order == leaf) && h->kind == w->kind &&
+	    w->fits((const void *)h->object, w->arg))
+		w->found = (void *)h->object;
+}
+
+void *weft_handle_find(enum weft_handle_kind kind, bool (*fits)(const void *object, const void *arg),
+		       const void *arg)
+{
+	struct wanted w = { kind, fits, arg, NULL };
+
+	pthread_mutex_lock(&mutex);
+	twalk_r(handles, try, &w);
+	pthread_mutex_unlock(&mutex);
+	return w.found;
 }

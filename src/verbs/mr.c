@@ -19,14 +19,19 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
-static int check(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+bool weft_verbs_good_access(unsigned int access)
 {
 	access &= ~(unsigned int)ACCESS_OPTIONAL; /* a wish, never an error (ibv_reg_mr(3)) */
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || access & ~(unsigned int)ACCESS_KNOWN)
-		return EINVAL;
+	if (access & ~(unsigned int)ACCESS_KNOWN)
+		return false;
 	/* what others may write, the owner may (11.2.8.2) */
-	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
-	    !(access & IBV_ACCESS_LOCAL_WRITE))
+	return !(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) ||
+	       access & IBV_ACCESS_LOCAL_WRITE;
+}
+
+static int check(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !weft_verbs_good_access(access))
 		return EINVAL;
 	if (!length || (uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova)
 		return EINVAL;
@@ -42,19 +47,22 @@ static unsigned int how(unsigned int access)
 	       (access & IBV_ACCESS_LOCAL_WRITE ? WEFT_REGION_WRITE : 0);
 }
 
-static int make_key(struct weft_verbs_mr *mr)
+static struct weft_mr_drawing drawing_of(const struct weft_verbs_mr *mr)
 {
-	struct weft_mr_piece *pieces = (struct weft_mr_piece *)mr->region.pieces;
-
-	_Static_assert(sizeof(*pieces) == sizeof(*mr->region.pieces), "pieces are the same to both");
-	return weft_mr_create(&weft_process.nic, &mr->nic, weft_pd(mr->mr.pd)->number,
-			      (uint8_t)mr->access, mr->iova, (uintptr_t)mr->mr.addr, mr->mr.length,
-			      pieces, mr->region.npieces);
+	_Static_assert(sizeof(struct weft_mr_piece) == sizeof(*mr->region.pieces),
+		       "pieces are the same to both");
+	return (struct weft_mr_drawing){ weft_pd(mr->mr.pd)->number,
+					 (uint8_t)mr->access,
+					 mr->iova,
+					 (uintptr_t)mr->mr.addr,
+					 mr->mr.length,
+					 (const struct weft_mr_piece *)mr->region.pieces,
+					 mr->region.npieces };
 }
 
 /* The range and rights have been checked. */
-static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
-		 uint64_t iova, unsigned int access)
+static int acquire(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
+		   uint64_t iova, unsigned int access)
 {
 	int err = weft_region_acquire(addr, length, how(access), &mr->region);
 
@@ -64,14 +72,31 @@ static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t
 	mr->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
 	mr->access = access;
 	WEFT_STEP(verbs_region_acquired);
-	err = make_key(mr);
+	return 0;
+}
+
+static void use_key(struct weft_verbs_mr *mr)
+{
+	WEFT_STEP(verbs_key_made);
+	mr->mr.lkey = mr->mr.rkey = mr->mr.handle = mr->nic.key;
+	weft_pd(mr->mr.pd)->users++;
+}
+
+static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
+		 uint64_t iova, unsigned int access)
+{
+	struct weft_mr_drawing drawing;
+	int err = acquire(mr, pd, addr, length, iova, access);
+
+	if (err)
+		return err;
+	drawing = drawing_of(mr);
+	err = weft_mr_create(&weft_process.nic, &mr->nic, &drawing);
 	if (err) {
 		weft_region_release(&mr->region);
 		return err == -ENOSPC ? -ENOMEM : err; /* out of resources, says hardware */
 	}
-	WEFT_STEP(verbs_key_made);
-	mr->mr.lkey = mr->mr.rkey = mr->mr.handle = mr->nic.key;
-	weft_pd(pd)->users++;
+	use_key(mr);
 	return 0;
 }
 
@@ -86,6 +111,8 @@ static bool end(struct weft_verbs_mr *mr)
 	weft_region_release(&mr->region);
 	WEFT_STEP(verbs_region_released);
 	weft_mr_destroy(&mr->nic, quiet);
+	if (mr->leave)
+		mr->leave(mr, quiet);
 	weft_pd(mr->mr.pd)->users--;
 	return quiet;
 }
@@ -98,6 +125,8 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 
 	if (err)
 		goto fail;
+	if (access & IBV_ACCESS_ON_DEMAND && !addr && length == SIZE_MAX)
+		return weft_verbs_implicit_mr(pd, access);
 	err = ENOMEM;
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
@@ -115,6 +144,38 @@ free_object:
 	free(mr);
 fail:
 	errno = err;
+	return NULL;
+}
+
+struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_source *source)
+{
+	struct weft_mr_drawing drawing = { weft_pd(pd)->number,
+					   (uint8_t)source->access,
+					   source->iova,
+					   source->va,
+					   source->len_bytes,
+					   source->pieces,
+					   source->npieces };
+	struct weft_verbs_mr *mr = calloc(1, sizeof(*mr));
+
+	if (!mr)
+		return NULL;
+	mr->mr = (struct ibv_mr){ pd->context, pd, source->told, source->len_bytes, 0, 0, 0 };
+	mr->access = source->access;
+	mr->special = true;
+	mr->of = source->of;
+	if (weft_mr_create(&weft_process.nic, &mr->nic, &drawing))
+		goto free_object;
+	use_key(mr);
+	if (weft_handle_add(mr, WEFT_HANDLE_MR))
+		goto end_region;
+	mr->leave = source->leave; /* not before it is there: who made the source cleans up till then */
+	return &mr->mr;
+end_region:
+	end(mr);
+free_object:
+	free(mr);
+	errno = ENOMEM;
 	return NULL;
 }
 
@@ -141,6 +202,10 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 {
 	if (!weft_handle_is(ibmr, WEFT_HANDLE_MR))
 		return EINVAL;
+	if (weft_mr(ibmr)->imported) {
+		ibv_unimport_mr(ibmr);
+		return 0;
+	}
 	if (!weft_mr(ibmr)->ended && !weft_mr_close(&weft_mr(ibmr)->nic))
 		return EBUSY;
 	weft_handle_remove(ibmr);
@@ -148,6 +213,46 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 		end(weft_mr(ibmr));
 	free(weft_mr(ibmr));
 	return 0;
+}
+
+/* The key stays: peers have it already. */
+static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned int access)
+{
+	struct weft_verbs_mr old = *mr, fresh = { 0 };
+	struct weft_mr_drawing drawing;
+	int err = acquire(&fresh, pd, old.mr.addr, old.mr.length, old.iova, access);
+
+	if (err)
+		goto fail;
+	/* from zero-based to not, it is seen at its address */
+	if (old.access & IBV_ACCESS_ZERO_BASED && !(access & IBV_ACCESS_ZERO_BASED))
+		fresh.iova = (uintptr_t)old.mr.addr;
+	drawing = drawing_of(&fresh);
+	err = weft_mr_replace(&fresh.nic, &old.nic, &drawing);
+	if (err == -ETIMEDOUT)
+		goto move_away;
+	if (err)
+		goto release;
+	weft_pd(old.mr.pd)->users--;
+	weft_region_release(&old.region);
+	use_key(&fresh);
+	fresh.mr.handle = old.mr.handle;
+	*mr = fresh;
+	return 0;
+move_away:
+	/* out of reach of who was stopped, what both share too */
+	weft_region_release(&fresh.region);
+	end(mr);
+	err = begin(mr, pd, old.mr.addr, old.mr.length, fresh.iova, access);
+	mr->mr.handle = old.mr.handle;
+	mr->ended = err;
+	errno = err ? -err : errno;
+	return err ? IBV_REREG_MR_ERR_CMD : 0;
+release:
+	weft_region_release(&fresh.region);
+fail:
+	errno = err == -ENOSPC ? ENOMEM : -err;
+	return IBV_REREG_MR_ERR_CMD;
 }
 
 /* The new region is whole before the old one ends, so that whatever fails leaves that as it was. */
@@ -170,6 +275,8 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 		errno = EINVAL;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
+	if (!moves)
+		return change_rights(mr, pd, access);
 	err = begin(&fresh, pd, addr, length, iova, access);
 	if (err) {
 		errno = -err;
@@ -197,7 +304,8 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
 		 int access)
 {
-	if (weft_handle_is(mr, WEFT_HANDLE_MR) && !weft_mr(mr)->ended && flags &&
+	if (weft_handle_is(mr, WEFT_HANDLE_MR) && !weft_mr(mr)->ended &&
+	    !weft_mr(mr)->special && !weft_mr(mr)->imported && flags &&
 	    !(flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) &&
 	    (!access || flags & IBV_REREG_MR_CHANGE_ACCESS) &&
 	    (addr || !(flags & IBV_REREG_MR_CHANGE_TRANSLATION)))

@@ -23,6 +23,9 @@ enum weft_handle_kind {
 	WEFT_HANDLE_QP,
 	WEFT_HANDLE_MW,
 	WEFT_HANDLE_AH,
+	WEFT_HANDLE_TD,
+	WEFT_HANDLE_DM,
+	WEFT_HANDLE_BUF,
 };
 
 /* 0 or -ENOMEM. */
@@ -32,12 +35,18 @@ void weft_handle_remove(const void *object);
 /* In a fork's child: they are its parent's. Async-signal-safe. */
 void weft_handle_forget(void);
 /* Those of a kind that belong to a context, in an array to be freed; none when memory is out. */
+/* Any one of a kind that fits, or NULL; called back under a lock: it asks nothing of handles. */
+void *weft_handle_find(enum weft_handle_kind kind, bool (*fits)(const void *object, const void *arg),
+		       const void *arg);
 size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind kind, void ***list);
 
 struct weft_verbs_pd {
 	struct ibv_pd pd;
 	uint32_t number;
-	_Atomic uint32_t users; /* regions and queue pairs */
+	_Atomic uint32_t users; /* regions, queue pairs, windows, and those below it */
+	/* of a parent domain, or an imported one: what stands behind it */
+	struct weft_verbs_pd *behind;
+	struct weft_verbs_td *td;
 };
 
 struct weft_verbs_mr {
@@ -46,7 +55,48 @@ struct weft_verbs_mr {
 	struct weft_region region;
 	uint64_t iova;
 	unsigned int access;
+	/* not of the program's own memory: it cannot be registered anew. `ended` when it has ended,
+	 * with whether nobody can reach it any more. */
+	bool special;
+	bool imported; /* only the handle is ours */
+	void (*leave)(struct weft_verbs_mr *mr, bool quiet);
+	void *of;
 	bool ended; /* a change failed half-way: only ibv_dereg_mr is left */
+};
+
+/* A region of something else than the program's own memory (mr.c). */
+struct weft_mr_source {
+	void *told; /* the address in struct ibv_mr */
+	uint64_t iova, va;
+	size_t len_bytes;
+	unsigned int access;
+	const struct weft_mr_piece *pieces;
+	unsigned int npieces;
+	void (*leave)(struct weft_verbs_mr *mr, bool quiet); /* or NULL */
+	void *of;
+};
+
+/* Rights as ibv_reg_mr has them? */
+bool weft_verbs_good_access(unsigned int access);
+/* NULL and errno. pd is one of ours. */
+struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_source *source);
+/* odp.c: over all of memory, present and future. */
+struct ibv_mr *weft_verbs_implicit_mr(struct ibv_pd *pd, unsigned int access);
+/* pd.c: a domain with the rights of another. NULL and errno. */
+struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_verbs_pd *behind);
+
+struct weft_verbs_td {
+	struct ibv_td td;
+	_Atomic uint32_t users; /* parent domains */
+};
+
+struct weft_verbs_dm {
+	struct ibv_dm dm;
+	uint64_t off, len_bytes;
+	uint8_t *at;
+	_Atomic uint32_t users; /* regions, and imports */
+	atomic_bool reached;	/* by somebody who stood still when its region ended */
+	struct weft_verbs_dm *behind; /* of an imported one */
 };
 
 struct weft_verbs_mw {

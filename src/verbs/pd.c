@@ -34,6 +34,27 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	if (weft_pd(pd)->users)
 		return EBUSY;
 	weft_handle_remove(pd);
+	if (weft_pd(pd)->behind)
+		weft_pd(pd)->behind->users--;
+	if (weft_pd(pd)->td)
+		weft_pd(pd)->td->users--;
 	free(pd);
 	return 0;
+}
+
+struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_verbs_pd *behind)
+{
+	struct weft_verbs_pd *pd = calloc(1, sizeof(*pd));
+
+	if (!pd || weft_handle_add(pd, WEFT_HANDLE_PD)) {
+		free(pd);
+		errno = ENOMEM;
+		return NULL;
+	}
+	pd->number = behind->number;
+	pd->behind = behind;
+	behind->users++;
+	pd->pd.context = context;
+	pd->pd.handle = pd->number;
+	return &pd->pd;
 }

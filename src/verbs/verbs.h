@@ -12,6 +12,7 @@
 
 /* All is built hidden; what the reference implementation's header declares is what we export. */
 #include <pthread.h>
+#include <stdbool.h>
 
 #pragma GCC visibility push(default)
 #include <infiniband/verbs.h>
@@ -52,6 +53,7 @@ struct weft_context {
 	struct weft_context *next;
 	_Atomic int state;
 	struct weft_async async;
+	uint64_t family; /* the number of the context that it was opened as, or imported from */
 	struct verbs_context vctx;
 };
 
@@ -60,6 +62,11 @@ struct weft_context {
  * touches what it is given. Any thread, no lock.
  */
 struct weft_context *weft_context_find(const struct ibv_context *context);
+/* Another open context of a family, with that descriptor, which is its own from then on. NULL and errno. */
+struct ibv_context *weft_context_import(uint64_t family, int cmd_fd);
+/* import.c: what the descriptor says to whoever imports it. 0 or -errno. */
+int weft_context_export(int fd, uint64_t family);
+bool weft_same_family(const struct ibv_context *a, const struct ibv_context *b);
 /* In a fork's child: none is open. Async-signal-safe. */
 void weft_context_forget(void);
 
@@ -104,6 +111,10 @@ int weft_verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num);
 struct ibv_xrcd *weft_verbs_open_xrcd(struct ibv_context *context,
 				      struct ibv_xrcd_init_attr *init_attr);
 int weft_verbs_close_xrcd(struct ibv_xrcd *xrcd);
+struct ibv_dm *weft_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int weft_verbs_free_dm(struct ibv_dm *dm);
+struct ibv_mr *weft_verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset,
+				    size_t length, unsigned int access);
 struct ibv_td *weft_verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *init_attr);
 int weft_verbs_dealloc_td(struct ibv_td *td);
 struct ibv_pd *weft_verbs_alloc_parent_domain(struct ibv_context *context,

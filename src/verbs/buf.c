@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Buffers that the device allocates (rdma-core 65): whole pages, which move when they are registered. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "verbs/objects.h"
+#include "verbs/verbs.h"
+
+struct ibv_buf {
+	void *at;
+	size_t bytes;
+};
+
+#pragma GCC visibility push(default)
+void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
+void ibv_free_buf(struct ibv_buf *buf);
+struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr, size_t length,
+			      int access);
+#pragma GCC visibility pop
+
+void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf)
+{
+	struct ibv_buf *b;
+
+	errno = EINVAL;
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !size || !buf)
+		return NULL;
+	b = malloc(sizeof(*b));
+	if (!b)
+		return NULL;
+	b->bytes = size;
+	b->at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b->at == MAP_FAILED)
+		goto free_object;
+	if (weft_handle_add(b, WEFT_HANDLE_BUF))
+		goto unmap;
+	*buf = b;
+	return b->at;
+unmap:
+	munmap(b->at, size);
+	errno = ENOMEM;
+free_object:
+	free(b);
+	return NULL;
+}
+
+void ibv_free_buf(struct ibv_buf *buf)
+{
+	if (!weft_handle_is(buf, WEFT_HANDLE_BUF))
+		return;
+	weft_handle_remove(buf);
+	munmap(buf->at, buf->bytes);
+	free(buf);
+}
+
+struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr, size_t length,
+			      int access)
+{
+	uintptr_t start = (uintptr_t)addr;
+
+	if (!weft_handle_is(buf, WEFT_HANDLE_BUF) || start < (uintptr_t)buf->at ||
+	    start - (uintptr_t)buf->at > buf->bytes ||
+	    length > buf->bytes - (start - (uintptr_t)buf->at)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return ibv_reg_mr_iova2(pd, addr, length, start, (unsigned int)access);
+}

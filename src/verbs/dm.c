@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Device memory: an extent of the pool that no program's address shows. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/attr.h"
+#include "verbs/objects.h"
+#include "verbs/process.h"
+#include "verbs/verbs.h"
+
+static struct weft_verbs_dm *of(struct ibv_dm *dm)
+{
+	return (struct weft_verbs_dm *)dm;
+}
+
+/* In words of four bytes, as cards do. */
+static int check_copy(struct ibv_dm *dm, uint64_t offset, size_t length)
+{
+	if (!weft_handle_is(dm, WEFT_HANDLE_DM) || offset % 4 || length % 4 ||
+	    offset > of(dm)->len_bytes || length > of(dm)->len_bytes - offset)
+		return EINVAL;
+	return 0;
+}
+
+static int copy_to(struct ibv_dm *dm, uint64_t offset, const void *from, size_t length)
+{
+	int err = check_copy(dm, offset, length);
+
+	if (!err)
+		memcpy(of(dm)->at + offset, from, length);
+	return err;
+}
+
+static int copy_from(void *to, struct ibv_dm *dm, uint64_t offset, size_t length)
+{
+	int err = check_copy(dm, offset, length);
+
+	if (!err)
+		memcpy(to, of(dm)->at + offset, length);
+	return err;
+}
+
+static struct weft_verbs_dm *make(struct ibv_context *context)
+{
+	static _Atomic uint32_t last;
+	struct weft_verbs_dm *dm = calloc(1, sizeof(*dm));
+
+	if (!dm)
+		return NULL;
+	dm->dm = (struct ibv_dm){ context, copy_to, copy_from, 0, ++last };
+	if (!weft_handle_add(dm, WEFT_HANDLE_DM))
+		return dm;
+	free(dm);
+	return NULL;
+}
+
+struct ibv_dm *weft_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
+{
+	struct weft_pool *pool = weft_process.pool;
+	struct weft_verbs_dm *dm;
+	uint64_t off;
+
+	errno = EINVAL;
+	if (!weft_context_find(context) || !attr || attr->comp_mask || !attr->length ||
+	    attr->length > WEFT_MAX_DM || attr->log_align_req > 12)
+		return NULL;
+	errno = ENOMEM;
+	if (weft_pool_extent_alloc(pool, attr->length, &off))
+		return NULL;
+	dm = make(context);
+	if (!dm) {
+		weft_pool_extent_free(pool, off, attr->length);
+		return NULL;
+	}
+	dm->off = off;
+	dm->len_bytes = attr->length;
+	dm->at = weft_pool_window(pool, off, attr->length);
+	return &dm->dm;
+}
+
+int weft_verbs_free_dm(struct ibv_dm *ibdm)
+{
+	struct weft_verbs_dm *dm = of(ibdm);
+
+	if (!weft_handle_is(ibdm, WEFT_HANDLE_DM))
+		return EINVAL;
+	if (dm->users)
+		return EBUSY;
+	weft_handle_remove(dm);
+	if (dm->behind)
+		dm->behind->users--;
+	else if (dm->reached)
+		weft_pool_retire(weft_process.pool, WEFT_RETIRE_EXTENT, dm->off, dm->len_bytes);
+	else
+		weft_pool_extent_free(weft_process.pool, dm->off, dm->len_bytes);
+	free(dm);
+	return 0;
+}
+
+/* ---- Its regions ---- */
+
+static void leave(struct weft_verbs_mr *mr, bool quiet)
+{
+	struct weft_verbs_dm *dm = mr->of;
+
+	if (!quiet)
+		(dm->behind ? dm->behind : dm)->reached = true;
+	dm->users--;
+}
+
+struct ibv_mr *weft_verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibdm, uint64_t offset,
+				    size_t length, unsigned int access)
+{
+	struct weft_verbs_dm *dm = of(ibdm);
+	struct weft_mr_piece piece = { 0, length, 0 };
+	struct weft_mr_source source = { .len_bytes = length,
+					 .access = access,
+					 .pieces = &piece,
+					 .npieces = length ? 1 : 0,
+					 .leave = leave,
+					 .of = dm };
+	struct ibv_mr *mr;
+
+	/* it has no address by which it could be seen */
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !weft_handle_is(ibdm, WEFT_HANDLE_DM) ||
+	    pd->context != ibdm->context || !weft_verbs_good_access(access) ||
+	    !(access & IBV_ACCESS_ZERO_BASED) || offset > dm->len_bytes ||
+	    length > dm->len_bytes - offset) {
+		errno = EINVAL;
+		return NULL;
+	}
+	piece.off = dm->off + offset;
+	dm->users++;
+	mr = weft_verbs_special_mr(pd, &source);
+	if (!mr)
+		dm->users--;
+	return mr;
+}
+
+/* ---- Import: the same memory by another context of its family (import.c) ---- */
+
+static bool is_handle(const void *object, const void *arg)
+{
+	const struct weft_verbs_dm *dm = object, *wanted = arg;
+
+	return dm->dm.handle == wanted->dm.handle && !dm->behind &&
+	       weft_same_family(dm->dm.context, wanted->dm.context);
+}
+
+struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
+{
+	struct weft_verbs_dm wanted = { .dm = { .context = context, .handle = handle } };
+	struct weft_verbs_dm *behind, *dm;
+
+	if (!weft_context_find(context)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	behind = weft_handle_find(WEFT_HANDLE_DM, is_handle, &wanted);
+	if (!behind) {
+		errno = ENOENT;
+		return NULL;
+	}
+	dm = make(context);
+	if (!dm) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	dm->off = behind->off;
+	dm->len_bytes = behind->len_bytes;
+	dm->at = behind->at;
+	dm->behind = behind;
+	behind->users++;
+	return &dm->dm;
+}
+
+void ibv_unimport_dm(struct ibv_dm *dm)
+{
+	if (weft_handle_is(dm, WEFT_HANDLE_DM) && of(dm)->behind)
+		weft_verbs_free_dm(dm);
+}

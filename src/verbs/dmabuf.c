@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Regions of what a descriptor names: a dma-buf of host memory, or a memfd. They stay in place. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "verbs/objects.h"
+#include "verbs/verbs.h"
+
+struct mapping {
+	void *at;
+	size_t bytes;
+};
+
+static void leave(struct weft_verbs_mr *mr, bool quiet)
+{
+	struct mapping *m = mr->of;
+
+	/* who stands still reaches what is in place by the kernel, which knows what is mapped */
+	munmap(m->at, m->bytes);
+	free(m);
+}
+
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
+{
+	int prot = PROT_READ | (access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
+	uint64_t into = offset & (WEFT_PAGE - 1);
+	struct weft_mr_source source = { .told = (void *)(uintptr_t)offset,
+					 .iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova,
+					 .len_bytes = length,
+					 .access = (unsigned int)access,
+					 .leave = leave };
+	struct mapping *m;
+	struct ibv_mr *mr;
+	off_t end;
+
+	errno = EINVAL;
+	/* as the kernel has it: both lie alike in their pages */
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !weft_verbs_good_access((unsigned int)access) ||
+	    !length || offset + length < offset || iova + length < iova ||
+	    (iova & (WEFT_PAGE - 1)) != into)
+		return NULL;
+	end = lseek(fd, 0, SEEK_END);
+	if (end < 0 || offset + length > (uint64_t)end) {
+		errno = end < 0 ? errno : EINVAL;
+		return NULL;
+	}
+	m = malloc(sizeof(*m));
+	if (!m)
+		return NULL;
+	m->bytes = into + length;
+	m->at = mmap(NULL, m->bytes, prot, MAP_SHARED, fd, (off_t)(offset - into));
+	if (m->at == MAP_FAILED)
+		goto free_mapping;
+	source.va = (uintptr_t)m->at + into;
+	source.of = m;
+	mr = weft_verbs_special_mr(pd, &source);
+	if (mr)
+		return mr;
+	munmap(m->at, m->bytes);
+free_mapping:
+	free(m);
+	return NULL;
+}
