@@ -18,6 +18,7 @@ table() {
 		check	clang libclang-rt-dev
 		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2
 		tidy	clang-tidy
+		lab	qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 rdma-core python3-pyverbs ibverbs-utils
 		coverage	gcovr
 	END
 }
