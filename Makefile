@@ -40,6 +40,11 @@ model: all ## ten million random sequences of verbs against the model: SECONDS= 
 	@$(BUILD)/tests/model/test-model --sequences $(or $(SEQUENCES),10000000) \
 		--seconds $(or $(SECONDS),0) --jobs $$(nproc)
 
+rxe: all ## asks Linux's Soft-RoCE in a virtual machine again for what the tests compare with
+	@$(DEPS) lab
+	@lab/rxe sh -c '$(PYTHON) tests/suite/play.py --dev rxe0 2>/dev/null' >$(BUILD)/rxe.tsv
+	@mv $(BUILD)/rxe.tsv tests/suite/rxe.tsv
+
 asan: ## the unit tests under the address and undefined-behaviour sanitizers
 	@$(DEPS) build test
 	@$(RUN) asan
@@ -67,4 +72,4 @@ clean: ## removes the build folders
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-.PHONY: all demo bench check check-quick slow model asan tsan coverage tidy install clean help
+.PHONY: all demo bench check check-quick slow model rxe asan tsan coverage tidy install clean help

@@ -46,6 +46,7 @@ SECTIONS = {
          r'cm/programs::(perftest|qperf|fio)'),
         ("`fi_pingpong`: libfabric's verbs for `msg`, and for `rdm` by rxm", r'cm/programs::libfabric'),
         ("`test_rdmacm` of rdma-core's own suite", r'cm/programs::suite'),
+        ("each test of rdma-core's own suite that passes on Linux's Soft-RoCE", r'suite/suite::passes'),
         ('between containers that share only the pool file', r'containers/'),
         ('64 processes, each with each; 10,000 queue pairs', r'scale/'),
     ],
