@@ -9,7 +9,7 @@
 
 #define PRIVILEGED "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 
-static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 static bool is_v4(const uint8_t addr[16])
 {
@@ -23,7 +23,7 @@ int weft_addr_get(const struct sockaddr *from, uint8_t addr[16], uint16_t *port)
 
 	if (!from)
 		return -EINVAL;
-	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the caller names one */
+	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): callers name one */
 	if (from->sa_family == AF_INET) {
 		memcpy(addr, mapped, sizeof(mapped));
 		memcpy(addr + 12, &in->sin_addr, 4);
@@ -43,10 +43,10 @@ void weft_addr_put(struct sockaddr *to, const uint8_t addr[16], uint16_t port)
 	struct sockaddr_in *in = (void *)to;
 
 	if (is_v4(addr)) {
-		*in = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htobe16(port) };
+		*in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htobe16(port)};
 		memcpy(&in->sin_addr, addr + 12, 4);
 	} else {
-		*in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htobe16(port) };
+		*in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htobe16(port)};
 		memcpy(&in6->sin6_addr, addr, 16);
 	}
 }
@@ -60,9 +60,15 @@ bool weft_addr_is_any(const uint8_t addr[16])
 
 bool weft_addr_is_loopback(const uint8_t addr[16])
 {
-	static const uint8_t one[16] = { [15] = 1 };
+	static const uint8_t one[16] = {[15] = 1};
 
 	return !memcmp(addr, one, 16) || (is_v4(addr) && addr[12] == 127);
+}
+
+/* Of a group, which is there without members. */
+static bool is_multicast(const uint8_t addr[16])
+{
+	return addr[0] == 0xff || (is_v4(addr) && addr[12] >> 4 == 0xe);
 }
 
 /* ---- GIDs: as this process has published them in the pool ---- */
@@ -86,7 +92,8 @@ void weft_addr_gid(const uint8_t addr[16], uint8_t gid[16])
 	memcpy(gid, addr, 16);
 	if (!weft_addr_is_loopback(addr) || weft_addr_gid_index(addr) >= 0)
 		return;
-	/* the loopback has no GID of its own beside other interfaces: the first address stands for it */
+	/* the loopback has no GID of its own beside other interfaces: the first address stands for
+	 * it */
 	memcpy(gid, self->gid[0], 16);
 	for (uint32_t i = 0; i < self->ngids; i++)
 		if (is_v4(self->gid[i])) {
@@ -116,12 +123,11 @@ static bool may_bind(uint16_t port)
 int weft_addr_bind(struct weft_cm_id *id, const uint8_t addr[16], uint16_t port)
 {
 	bool any = weft_addr_is_any(addr);
-	struct weft_pool_port want = { .port = port,
-				       .space = (uint16_t)id->id.ps,
-				       .flags = (id->reuse_addr ? WEFT_PORT_SHARED : 0u) |
-						(id->one_family || is_v4(addr) ?
-							 WEFT_PORT_ONE_FAMILY :
-							 0u) };
+	struct weft_pool_port want = {
+		.port = port,
+		.space = (uint16_t)id->id.ps,
+		.flags = (id->reuse_addr ? WEFT_PORT_SHARED : 0u) |
+			 (id->one_family || is_v4(addr) ? WEFT_PORT_ONE_FAMILY : 0u)};
 	int err;
 
 	if (!any && !weft_addr_is_loopback(addr) && weft_addr_gid_index(addr) < 0)
@@ -162,9 +168,9 @@ int rdma_bind_addr(struct rdma_cm_id *rdma_id, struct sockaddr *sockaddr)
 /* The address from which the kernel would send there. -ENETUNREACH and such. */
 static int choose_source(const struct sockaddr *dst, const uint8_t dst_addr[16], uint8_t addr[16])
 {
-	socklen_t len = dst->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
-						    sizeof(struct sockaddr_in6);
-	struct sockaddr_storage name, to = { 0 };
+	socklen_t len = dst->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+						  : sizeof(struct sockaddr_in6);
+	struct sockaddr_storage name, to = {0};
 	uint16_t port;
 	int fd, err = 0;
 
@@ -198,7 +204,7 @@ static void replace_any(uint8_t addr[16])
 
 static int bind_source(struct weft_cm_id *id, const struct sockaddr *src, sa_family_t family)
 {
-	uint8_t addr[16] = { 0 };
+	uint8_t addr[16] = {0};
 	uint16_t port = 0;
 	int err;
 
@@ -237,7 +243,8 @@ static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const stru
 	weft_addr_gid(to, id->path.dgid.raw);
 	if (weft_addr_gid_index(id->path.sgid.raw) < 0)
 		return -ENODEV;
-	*event = weft_cm.service->reachable(weft_cm.pool, to) ? 0 : -EHOSTUNREACH;
+	*event = is_multicast(to) || weft_cm.service->reachable(weft_cm.pool, to) ? 0
+										  : -EHOSTUNREACH;
 	if (*event)
 		return 0;
 	weft_id_bind_device(id);
@@ -259,8 +266,7 @@ int rdma_resolve_addr(struct rdma_cm_id *rdma_id, struct sockaddr *src, struct s
 	weft_cm_lock();
 	err = resolve(id, src, dst, &event);
 	if (!err)
-		weft_event_raise(id,
-				 event ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
+		weft_event_raise(id, event ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
 				 event);
 	weft_cm_unlock();
 	return weft_cm_result(err ? err : weft_event_complete(id));

@@ -141,11 +141,7 @@ static void set_ud(struct weft_cm_event *e, const struct weft_cm_id *id, const s
 	p->private_data = e->private_data;
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): these events come with a datagram */
 	p->private_data_len = (uint8_t)weft_mad_private_bytes(mad->kind);
-	p->ah_attr.is_global = 1;
-	p->ah_attr.port_num = 1;
-	p->ah_attr.grh.dgid = id->path.dgid;
-	p->ah_attr.grh.hop_limit = id->path.hop_limit;
-	p->ah_attr.grh.sgid_index = (uint8_t)weft_addr_gid_index(id->path.sgid.raw);
+	weft_route_ah(id, &id->path.dgid, &p->ah_attr);
 	p->qp_num = id->conn.remote_qpn;
 	p->qkey = id->conn.remote_qkey;
 }

@@ -52,6 +52,13 @@ struct weft_cm_channel {
 	struct weft_cm_event *first, **last;
 };
 
+/* A multicast group that an identifier has joined. */
+struct weft_cm_group {
+	struct weft_cm_group *next;
+	union ibv_gid gid;
+	bool send_only;
+};
+
 struct weft_cm_id {
 	struct rdma_cm_id id;
 	enum weft_id_state state;
@@ -61,6 +68,7 @@ struct weft_cm_id {
 	uint8_t ack_timeout, tos;
 	struct ibv_sa_path_rec path;
 	struct ibv_ece local_ece, remote_ece;
+	struct weft_cm_group *groups;
 
 	/* listening */
 	int backlog, pending; /* pending: requests that the program has not read */
@@ -167,12 +175,19 @@ int weft_addr_bind(struct weft_cm_id *id, const uint8_t addr[16], uint16_t port)
 
 /* route.c: fills the path between the identifier's two GIDs */
 void weft_route_fill(struct weft_cm_id *id);
+/* How datagrams of the identifier reach a GID. */
+void weft_route_ah(const struct weft_cm_id *id, const union ibv_gid *to, struct ibv_ah_attr *attr);
 
 /* listen.c; the mutex is held */
 struct weft_cm_id *weft_listener_find(enum rdma_port_space ps, const uint8_t addr[16],
 				      uint16_t port);
 void weft_listener_remove(struct weft_cm_id *id);
 void weft_listener_forget(void); /* in a fork's child */
+
+/* multicast.c */
+/* The mutex is not held: id->qp listens to a group that was joined. 0 or -errno. */
+int weft_multicast_attach(struct weft_cm_id *id, const union ibv_gid *gid);
+void weft_multicast_free(struct weft_cm_id *id);
 
 /* qp.c: moves id->qp, if there is one. The mutex is not held. 0 or -errno. */
 int weft_qp_to_rtr(struct weft_cm_id *id, uint8_t responder_resources);

@@ -203,6 +203,11 @@ static void process(struct weft_cm_event *e)
 	case RDMA_CM_EVENT_REJECTED:
 		weft_qp_to_error(id);
 		break;
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+		err = weft_multicast_attach(id, &e->event.param.ud.ah_attr.grh.dgid);
+		if (err)
+			e->event.event = RDMA_CM_EVENT_MULTICAST_ERROR;
+		break;
 	default:
 		break;
 	}

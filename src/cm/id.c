@@ -100,6 +100,7 @@ static void free_memory(struct weft_cm_id *id)
 	free(id->id.route.path_rec);
 	free(id->ep_attr);
 	free(id->ep_connect);
+	weft_multicast_free(id);
 	free(id);
 }
 

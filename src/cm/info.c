@@ -75,17 +75,21 @@ static struct addrinfo plain_hints(const struct rdma_addrinfo *hints)
 	return plain;
 }
 
-/* Both ends in the hints, and no name to look up. */
+/* No name to look up: what addresses the hints have. */
 static int from_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *rai)
 {
-	bool passive = hints->ai_flags & RAI_PASSIVE;
-	struct addrinfo ai = { .ai_addr = passive ? hints->ai_src_addr : hints->ai_dst_addr,
-			       .ai_addrlen = passive ? hints->ai_src_len : hints->ai_dst_len };
+	int err = 0;
 
-	if (!ai.ai_addr || !ai.ai_addrlen)
-		return -EINVAL;
-	ai.ai_family = ai.ai_addr->sa_family;
-	return fill(rai, &ai, hints);
+	rai->ai_flags = hints->ai_flags;
+	rai->ai_family = hints->ai_family;
+	set_kind(rai, hints);
+	if (hints->ai_src_addr && hints->ai_src_len)
+		err = copy_addr(&rai->ai_src_addr, &rai->ai_src_len, hints->ai_src_addr,
+				hints->ai_src_len);
+	if (!err && hints->ai_dst_addr && hints->ai_dst_len)
+		err = copy_addr(&rai->ai_dst_addr, &rai->ai_dst_len, hints->ai_dst_addr,
+				hints->ai_dst_len);
+	return err;
 }
 
 /* 0, -errno, or getaddrinfo(3)'s, which are positive or small. */

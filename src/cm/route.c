@@ -33,6 +33,15 @@ void weft_route_fill(struct weft_cm_id *id)
 		*id->id.route.path_rec = id->path;
 }
 
+void weft_route_ah(const struct weft_cm_id *id, const union ibv_gid *to, struct ibv_ah_attr *attr)
+{
+	*attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .sl = id->path.sl };
+	attr->grh.dgid = *to;
+	attr->grh.hop_limit = HOP_LIMIT;
+	attr->grh.traffic_class = id->tos;
+	attr->grh.sgid_index = (uint8_t)weft_addr_gid_index(id->path.sgid.raw);
+}
+
 int rdma_resolve_route(struct rdma_cm_id *rdma_id, int timeout_ms)
 {
 	struct weft_cm_id *id = weft_cm_id(rdma_id);

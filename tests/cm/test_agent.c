@@ -510,6 +510,42 @@ static void datagram_service_refused(void **state)
 	destroy(listener);
 }
 
+static struct sockaddr *group(void)
+{
+	static struct sockaddr_in in = {.sin_family = AF_INET};
+
+	in.sin_addr.s_addr = htobe32(0xefff0001);
+	return (struct sockaddr *)&in;
+}
+
+static void groups(void **state)
+{
+	static const uint8_t gid[16] = {[10] = 0xff, [11] = 0xff, 239, 255, 0, 1};
+	struct rdma_cm_join_mc_attr_ex attr = {.addr = group()};
+	struct rdma_cm_id *id = make_id(RDMA_PS_UDP), *tcp = resolve(RDMA_PS_TCP);
+	struct rdma_cm_event *event;
+
+	assert_int_equal(rdma_join_multicast(id, group(), NULL), -1); /* no device yet */
+	assert_int_equal(rdma_join_multicast(tcp, group(), NULL), -1);
+	assert_int_equal(rdma_resolve_addr(id, loopback(0), group(), 1000), 0);
+	expect_event(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	assert_int_equal(rdma_join_multicast_ex(id, &attr, NULL), -1); /* nothing said */
+	assert_int_equal(rdma_join_multicast(id, group(), &world), 0);
+	event = next_event(RDMA_CM_EVENT_MULTICAST_JOIN, 0);
+	assert_ptr_equal(event->param.ud.private_data, &world);
+	assert_int_equal(event->param.ud.qp_num, 0xffffff);
+	assert_int_equal(event->param.ud.qkey, RDMA_UDP_QKEY);
+	assert_memory_equal(&event->param.ud.ah_attr.grh.dgid, gid, sizeof(gid));
+	rdma_ack_cm_event(event);
+	assert_int_equal(rdma_leave_multicast(id, group()), 0);
+	assert_int_equal(rdma_leave_multicast(id, group()), -1);
+	assert_int_equal(errno, EADDRNOTAVAIL);
+	assert_int_equal(rdma_join_multicast(id, group(), NULL), 0);
+	expect_event(RDMA_CM_EVENT_MULTICAST_JOIN, 0);
+	destroy(id);
+	destroy(tcp);
+}
+
 /* ---- The peer's process dies ---- */
 
 static void dies_before_it_answers(void **state)
@@ -652,17 +688,29 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(request_says),	CASE(whole_life),
-		CASE(peer_disconnects), CASE(rejected),
-		CASE(never_answered),	CASE(nobody_listens),
-		CASE(listens_late),	CASE(listens_never),
-		CASE(accepts),		CASE(notified),
-		CASE(backlog),		CASE(listener_ends),
-		CASE(wrong_door),	CASE(datagram_service),
-		CASE(gives_up),		CASE(datagram_service_refused),
-		CASE(from_another),	CASE(boxes_are_full),
-		CASE(dies_connected),	CASE(dies_before_it_answers),
-		CASE(dies_unnoticed),	CASE(dies_with_its_request),
+		CASE(request_says),
+		CASE(whole_life),
+		CASE(peer_disconnects),
+		CASE(rejected),
+		CASE(never_answered),
+		CASE(nobody_listens),
+		CASE(listens_late),
+		CASE(listens_never),
+		CASE(accepts),
+		CASE(notified),
+		CASE(backlog),
+		CASE(listener_ends),
+		CASE(wrong_door),
+		CASE(datagram_service),
+		CASE(gives_up),
+		CASE(datagram_service_refused),
+		CASE(groups),
+		CASE(from_another),
+		CASE(boxes_are_full),
+		CASE(dies_connected),
+		CASE(dies_before_it_answers),
+		CASE(dies_unnoticed),
+		CASE(dies_with_its_request),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

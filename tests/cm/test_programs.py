@@ -23,6 +23,25 @@ def test_ucmatose(fabric, options):
         assert 'return status 0' in program.done().stdout
 
 
+@pytest.mark.parametrize('options', [[], ['-c', 5, '-C', 20, '-S', 1000]])
+def test_udaddy(fabric, options):
+    """Queue pairs of datagrams, looked up by address."""
+    server = serve(fabric, 'udaddy', *options)
+    client = fabric.start('udaddy', *options, '-s', '127.0.0.1', core=1)
+    for program in client, server:
+        assert 'return status 0' in program.done().stdout
+
+
+@pytest.mark.parametrize('options', [[], ['-b', '127.0.0.1', '-c', 3]])
+def test_mckey(fabric, options):
+    """Of a multicast group: each of the sender's datagrams comes."""
+    receiver = fabric.start('stdbuf', '-oL', 'mckey', '-m', '239.255.0.1', *options)
+    wait_for(lambda: 'receiving data' in receiver.output().stdout, 'it has joined')
+    sender = fabric.start('mckey', '-m', '239.255.0.1', '-s', *options, core=1)
+    for program in sender, receiver:
+        assert 'return status 0' in program.done().stdout
+
+
 @pytest.mark.parametrize('kind', ['', 'x'])
 def test_rdma_client_and_server(fabric, kind):
     """Endpoints: every call waits."""
@@ -92,22 +111,24 @@ def test_fio(fabric, verb):
 
 
 @needs('fi_pingpong')
-@pytest.mark.parametrize('provider, endpoint', [('verbs', 'msg'), ('verbs;ofi_rxm', 'rdm')])
-def test_libfabric(fabric, provider, endpoint):
+@pytest.mark.parametrize('provider, endpoint, sizes, megabytes', [
+    ('verbs', 'msg', 6, 400), ('verbs;ofi_rxm', 'rdm', 6, 400), ('verbs', 'dgram', 4, 2)])
+def test_libfabric(fabric, provider, endpoint, sizes, megabytes):
     port = free_port()
     argv = ['fi_pingpong', '-p', provider, '-e', endpoint, '-c', '-I', 200]
     server = fabric.start(*argv, '-B', port)
     wait_for(lambda: listening_socket(port), 'fi_pingpong listens')
     done = fabric.run(*argv, '-P', port, '127.0.0.1', core=1)
     server.done()
-    assert len(re.findall(r'^\w+ +200 +=200 ', done.stdout, re.M)) == 6
-    assert sum(n for name, n in fabric.totals().items() if name.startswith('bytes')) >= 400 << 20
+    assert len(re.findall(r'^\w+ +200 +=200 ', done.stdout, re.M)) == sizes
+    moved = sum(n for name, n in fabric.totals().items() if name.startswith('bytes'))
+    assert moved >= megabytes << 20
 
 
 SUITE = Path('/usr/share/doc/rdma-core/tests')
-# The others need datagrams or multicast.
 OF_SUITE = ['sync_traffic', 'async_traffic', 'async_reject_traffic', 'async_traffic_external_qp',
-            'async_read', 'async_write']
+            'async_read', 'async_write', 'async_udp_traffic', 'async_multicast_traffic',
+            'async_ex_multicast_traffic', 'async_ex_leave_multicast_traffic']
 
 
 @pytest.mark.skipif(not (SUITE / 'test_rdmacm.py').exists(), reason='python3-pyverbs is not installed')
