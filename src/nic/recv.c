@@ -48,6 +48,9 @@ int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge 
 	WEFT_STEP(recv_written);
 	/* release: pairs with the acquire of the peer that takes it */
 	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_release);
+	/* The peer has read what stood in the next line of slots. Taken back now, it will not hold up the
+	 * stores behind the one into it, a reply among them. */
+	__builtin_prefetch(slot_at(qp, qp->rq_posted + 2), 1);
 	return 0;
 }
 
