@@ -65,6 +65,8 @@ struct weft_nic_env {
 	void (*completion)(struct weft_cq *cq);
 	/* An asynchronous event; locks of the object may be held. qp or cq is NULL. */
 	void (*async)(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event);
+	/* Fewer receives than the limit are left; the queue's lock is held. */
+	void (*limit_reached)(struct weft_shared *q);
 	/* For completion timestamps only: CLOCK_MONOTONIC, or its like. */
 	uint64_t (*clock_ns)(void);
 	/* There is deferred work; the engine should look soon. */
@@ -106,7 +108,7 @@ static inline int weft_far_check(const struct weft_pool *pool, const struct weft
 
 /* ---- Work requests ---- */
 
-#define WEFT_TRANSPORT_STATE 144
+#define WEFT_TRANSPORT_STATE 176
 
 /* Where datagrams go (10.2.3). The api keeps it until the requests that name it have completed. */
 struct weft_ah {
@@ -327,12 +329,12 @@ struct weft_qp {
 };
 
 /*
- * cap holds what is wanted and then what is given. 0; -EINVAL (above a limit, no queue);
+ * cap holds what is wanted and then what is given; shared: NULL, or whence it receives. 0; -EINVAL (above a limit, no queue);
  * -ENOMEM; -ENOSPC (no number or no pool memory left).
  */
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
-		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_qp_cap *cap,
-		   bool signal_all);
+		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_shared *shared,
+		   struct weft_qp_cap *cap, bool signal_all);
 void weft_qp_destroy(struct weft_qp *qp);
 
 /* Table 91 (11.2.5.2): may a queue pair of that type go from `from` to `to` with these

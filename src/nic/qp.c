@@ -115,22 +115,34 @@ static uint64_t receive_bytes(const struct weft_qp *qp)
 	return (uint64_t)qp->rq_size * qp->rq_stride;
 }
 
+static int receive_from(struct weft_qp *qp, struct weft_shared *q)
+{
+	int err = weft_source_attach(qp->recv_cq, q);
+
+	if (err)
+		return err;
+	qp->shared = q;
+	qp->rq_off = q->off;
+	qp->made = q->made;
+	return 0;
+}
+
 /* From which many take: its own. */
-static int make_shared_queue(struct weft_qp *qp)
+static int make_own_shared(struct weft_qp *qp)
 {
 	struct weft_nic *nic = qp->nic;
 	struct weft_shared *q = nic->env->alloc(sizeof(*q));
-	int err = q ? weft_shared_create(nic, q, qp->cap.max_recv_wr, qp->cap.max_recv_sge) : -ENOMEM;
+	int err = -ENOMEM;
 
+	if (!q)
+		return err;
+	err = weft_shared_create(nic, q, qp->pd, qp->cap.max_recv_wr, qp->cap.max_recv_sge);
 	if (err)
 		goto free_object;
-	err = weft_source_attach(qp->recv_cq, q);
+	err = receive_from(qp, q);
 	if (err)
 		goto destroy_queue;
-	qp->shared = q;
 	qp->owns_shared = true;
-	qp->rq_off = q->off;
-	qp->made = q->made;
 	return 0;
 destroy_queue:
 	weft_shared_destroy(q, true);
@@ -143,6 +155,8 @@ static void free_shared_queue(struct weft_qp *qp, bool quiet)
 {
 	weft_shared_leave(qp->shared, qp);
 	weft_source_detach(qp->recv_cq, qp->shared);
+	if (!qp->owns_shared)
+		return;
 	weft_shared_destroy(qp->shared, quiet);
 	qp->nic->env->free(qp->shared);
 }
@@ -153,7 +167,7 @@ static int make_receive_queue(struct weft_qp *qp)
 	int err;
 
 	if (qp->type == WEFT_QPT_UD)
-		return make_shared_queue(qp);
+		return make_own_shared(qp);
 	qp->rq_size = power_of_two(qp->cap.max_recv_wr);
 	qp->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
 				   qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
@@ -167,10 +181,14 @@ static int make_receive_queue(struct weft_qp *qp)
 }
 
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
-		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_qp_cap *cap,
-		   bool signal_all)
+		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_shared *shared,
+		   struct weft_qp_cap *cap, bool signal_all)
 {
-	int err = check_cap(cap);
+	int err;
+
+	if (shared)
+		cap->max_recv_wr = cap->max_recv_sge = 0;
+	err = check_cap(cap);
 
 	if (err)
 		return err;
@@ -198,7 +216,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	err = make_send_queue(qp);
 	if (err)
 		goto drop_number;
-	err = make_receive_queue(qp);
+	err = shared ? receive_from(qp, shared) : make_receive_queue(qp);
 	if (err)
 		goto free_send_queue;
 	publish(qp, WEFT_CONN_NONE);
@@ -248,6 +266,8 @@ void weft_qp_fail(struct weft_qp *qp)
 	weft_rq_flush(qp); /* first: it takes in what the peer completed before, the cause included */
 	end_connection(qp);
 	weft_sq_flush(qp);
+	if (qp->shared && !qp->owns_shared)
+		qp->nic->env->async(qp, NULL, WEFT_EVENT_LAST_WQE);
 }
 
 /* False: somebody stopped may still read the receive queue. */
@@ -296,11 +316,16 @@ static int renew_receive_queue(struct weft_qp *qp)
 			       .index = qp->index,
 			       .recv_cq = qp->recv_cq,
 			       .shared = qp->shared,
+			       .owns_shared = qp->owns_shared,
 			       .rq_off = qp->rq_off,
 			       .rq_size = qp->rq_size,
 			       .rq_stride = qp->rq_stride };
-	int err = make_receive_queue(qp);
+	int err;
 
+	/* what he completes in a shared one is of no connection any more, and posted again */
+	if (qp->shared && !qp->owns_shared)
+		return 0;
+	err = make_receive_queue(qp);
 	if (!err && qp->shared)
 		weft_shared_join(qp->shared, qp);
 	if (!err)

@@ -92,4 +92,6 @@ void weft_rq_forget(struct weft_qp *qp)
 	qp->rq_completed = qp->rq_posted;
 	while (qp->owns_shared && weft_shared_withdraw(qp->shared, &wr_id))
 		;
+	if (qp->owns_shared)
+		atomic_store_explicit(&qp->shared->at->fault, 0, memory_order_relaxed);
 }

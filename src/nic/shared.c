@@ -28,7 +28,7 @@ static uint32_t lap_of(const struct weft_shared *q, uint64_t position)
 
 /* ---- Making and ending ---- */
 
-int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t max_wr,
+int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd, uint32_t max_wr,
 		       uint32_t max_sge)
 {
 	int err;
@@ -46,6 +46,7 @@ int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t max
 	q->at = (void *)(nic->pool->base + q->off);
 	q->at->size = q->size;
 	q->at->stride = q->stride;
+	q->at->pd = pd;
 	weft_lock(nic, &nic->lock, 0);
 	q->next = nic->shared;
 	nic->shared = q;
@@ -192,6 +193,36 @@ static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft
 	return NULL;
 }
 
+static void look_at_limit(struct weft_shared *q)
+{
+	uint64_t position = q->done;
+	uint32_t left = q->outstanding;
+	enum weft_claim what;
+
+	if (!q->limit)
+		return;
+	for (; next_claimed(q, &position, &what); position++)
+		left--;
+	if (left >= q->limit)
+		return;
+	q->limit = 0;
+	atomic_store_explicit(&q->at->limit, 0, memory_order_relaxed);
+	q->nic->env->limit_reached(q);
+}
+
+void weft_shared_arm(struct weft_shared *q, uint32_t limit)
+{
+	weft_lock(q->nic, &q->lock, 0);
+	q->limit = limit;
+	atomic_store_explicit(&q->at->limit, limit, memory_order_relaxed);
+	weft_unlock(&q->lock, false);
+	/* who takes after this rings; what was taken before is seen now */
+	weft_pool_barrier(q->nic->pool);
+	weft_lock(q->nic, &q->lock, 0);
+	look_at_limit(q);
+	weft_unlock(&q->lock, false);
+}
+
 bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,
 		      bool *news)
 {
@@ -217,6 +248,7 @@ bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct we
 					  .stamp_ns = t->stamp_ns };
 		*news = !slot->told;
 		empty(q, slot);
+		look_at_limit(q);
 	}
 	weft_unlock(&q->lock, false);
 	return slot;
@@ -287,6 +319,22 @@ static void recover(struct weft_shared *q)
 		if (weft_claim_what(claim) == WEFT_CLAIM_TAKEN && is_of_dead(q->nic->pool, claim))
 			post_again(q, slot);
 	}
+}
+
+uint32_t weft_shared_limit(const struct weft_shared *q)
+{
+	return atomic_load_explicit(&q->at->limit, memory_order_relaxed);
+}
+
+void weft_shared_limits(struct weft_nic *nic)
+{
+	weft_lock(nic, &nic->lock, 0);
+	for (struct weft_shared *q = nic->shared; q; q = q->next) {
+		weft_lock(nic, &q->lock, 0);
+		look_at_limit(q);
+		weft_unlock(&q->lock, false);
+	}
+	weft_unlock(&nic->lock, false);
 }
 
 void weft_shared_recover(struct weft_nic *nic)

@@ -18,13 +18,14 @@ struct weft_shared {
 	uint64_t posted;
 	uint64_t done; /* nothing below it is outstanding */
 	uint32_t outstanding, max_wr, max_sge;
+	uint32_t limit; /* 0: not armed */
 	uint32_t size, stride;
 	uint8_t size_bits;
 	struct weft_shared *next; /* guarded by the nic's lock */
 };
 
 /* 0, -ENOMEM, -ENOSPC. */
-int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t max_wr,
+int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd, uint32_t max_wr,
 		       uint32_t max_sge);
 /* No queue pair receives from it. quiet: nobody stopped may still touch it. */
 void weft_shared_destroy(struct weft_shared *q, bool quiet);
@@ -35,6 +36,12 @@ void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp);
 /* 0; -EINVAL (too many elements); -ENOMEM (full). */
 int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
 		     uint32_t num_sge);
+/* One event when fewer than `limit` are left; 0: none (10.2.9.1). */
+void weft_shared_arm(struct weft_shared *q, uint32_t limit);
+/* As armed and not yet reached. */
+uint32_t weft_shared_limit(const struct weft_shared *q);
+/* The engine was rung: which limits are reached. */
+void weft_shared_limits(struct weft_nic *nic);
 /* Takes the oldest completion of a completion queue, whose lock is held; *news: it was not told. */
 bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,
 		      bool *news);

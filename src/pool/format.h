@@ -304,7 +304,9 @@ struct weft_pool_slot {
 
 struct weft_pool_shared {
 	uint32_t size, stride;	/* [O] a power of two of slots, of so many bytes */
-	_Atomic uint32_t fault; /* [P] whoever finds a receive without rights: 1 */
+	uint32_t pd;		/* [O] whose memory the receives may name */
+	_Atomic uint32_t limit; /* [O] with fewer left it wants to be rung; 0: never */
+	_Atomic uint32_t fault; /* [P] a datagram found a receive without rights: its queue pair's tag */
 	_Alignas(WEFT_LINE) _Atomic uint64_t posted; /* [O] positions ever used are below it */
 	/* [P] takers: nothing is free below it. A hint: it may lag behind */
 	_Alignas(WEFT_LINE) _Atomic uint64_t taken;

@@ -19,12 +19,17 @@ static void end_object(void *object, enum weft_handle_kind kind)
 {
 	struct weft_verbs_cq *cq = object;
 	struct weft_verbs_qp *qp = object;
+	struct weft_verbs_srq *srq = object;
 
 	switch (kind) {
 	case WEFT_HANDLE_QP:
 		qp->async_read = qp->qp.events_completed;
 		weft_mcast_leave(qp);
 		ibv_destroy_qp(object);
+		break;
+	case WEFT_HANDLE_SRQ:
+		srq->async_read = srq->srq.events_completed;
+		ibv_destroy_srq(object);
 		break;
 	case WEFT_HANDLE_AH:
 		ibv_destroy_ah(object);
@@ -60,7 +65,8 @@ static void end_object(void *object, enum weft_handle_kind kind)
 /* As the kernel does at the end of a descriptor; their pointers dangle from here on. */
 static void end_objects(const struct ibv_context *context)
 {
-	static const enum weft_handle_kind order[] = { WEFT_HANDLE_QP, WEFT_HANDLE_AH, WEFT_HANDLE_CQ,
+	static const enum weft_handle_kind order[] = { WEFT_HANDLE_QP, WEFT_HANDLE_SRQ,
+						       WEFT_HANDLE_AH, WEFT_HANDLE_CQ,
 						       WEFT_HANDLE_CHANNEL, WEFT_HANDLE_MW,
 						       WEFT_HANDLE_MR, WEFT_HANDLE_DM,
 						       WEFT_HANDLE_PD, WEFT_HANDLE_PD,

@@ -12,20 +12,7 @@ static void *no_object(void)
 	return NULL;
 }
 
-int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
-			     struct ibv_recv_wr **bad_wr)
-{
-	*bad_wr = wr;
-	return EOPNOTSUPP;
-}
-
 struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
-{
-	return no_object();
-}
-
-struct ibv_srq *weft_verbs_create_srq_ex(struct ibv_context *context,
-					 struct ibv_srq_init_attr_ex *init_attr)
 {
 	return no_object();
 }

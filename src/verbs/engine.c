@@ -119,8 +119,10 @@ static void *run(void *unused)
 		called |= weft_pool_rung(pool, WEFT_RING_BOX);
 		if (weft_pool_rung(pool, WEFT_RING_ASK))
 			weft_reach_answer(pool);
-		if (weft_pool_rung(pool, WEFT_RING_EVENT))
+		if (weft_pool_rung(pool, WEFT_RING_EVENT)) {
 			weft_nic_events(&weft_process.nic);
+			weft_shared_limits(&weft_process.nic);
+		}
 		if (weft_pool_rung(pool, WEFT_RING_FAULT))
 			weft_nic_faults(&weft_process.nic);
 		client_due_ns = serve(client_due_ns, called);

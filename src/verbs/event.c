@@ -103,6 +103,9 @@ static void count_read(const struct ibv_async_event *e)
 	case IBV_EVENT_CQ_ERR:
 		weft_cq(e->element.cq)->async_read++;
 		break;
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		weft_srq(e->element.srq)->async_read++;
+		break;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
@@ -153,6 +156,12 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 		event->element.cq->async_events_completed++;
 		pthread_cond_signal(&event->element.cq->cond);
 		pthread_mutex_unlock(&event->element.cq->mutex);
+		break;
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		pthread_mutex_lock(&event->element.srq->mutex);
+		event->element.srq->events_completed++;
+		pthread_cond_signal(&event->element.srq->cond);
+		pthread_mutex_unlock(&event->element.srq->mutex);
 		break;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "nic/nic.h"
+#include "nic/shared.h"
 #include "pool/region.h"
 #include "verbs/verbs.h"
 
@@ -26,6 +27,7 @@ enum weft_handle_kind {
 	WEFT_HANDLE_TD,
 	WEFT_HANDLE_DM,
 	WEFT_HANDLE_BUF,
+	WEFT_HANDLE_SRQ,
 };
 
 /* 0 or -ENOMEM. */
@@ -133,6 +135,13 @@ struct weft_verbs_cq {
 	struct ibv_wc wc;
 };
 
+struct weft_verbs_srq {
+	struct ibv_srq srq;
+	struct weft_shared nic;
+	_Atomic uint32_t users; /* queue pairs */
+	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
+};
+
 struct weft_verbs_ah {
 	struct ibv_ah ah;
 	struct weft_ah nic;
@@ -180,6 +189,11 @@ static inline struct weft_channel *weft_channel(struct ibv_comp_channel *channel
 static inline struct weft_verbs_cq *weft_cq(struct ibv_cq *cq)
 {
 	return (struct weft_verbs_cq *)cq;
+}
+
+static inline struct weft_verbs_srq *weft_srq(struct ibv_srq *srq)
+{
+	return (struct weft_verbs_srq *)srq;
 }
 
 static inline struct weft_verbs_ah *weft_ah(struct ibv_ah *ah)

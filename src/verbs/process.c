@@ -83,6 +83,16 @@ static void env_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_
 	}
 }
 
+static void env_limit_reached(struct weft_shared *q)
+{
+	struct weft_verbs_srq *srq =
+		(struct weft_verbs_srq *)((char *)q - offsetof(struct weft_verbs_srq, nic));
+	struct ibv_async_event e = { .event_type = IBV_EVENT_SRQ_LIMIT_REACHED,
+				     .element.srq = &srq->srq };
+
+	weft_async_raise(srq->srq.context, &e);
+}
+
 static const struct weft_nic_env env = {
 	.alloc = env_alloc,
 	.free = free,
@@ -91,6 +101,7 @@ static const struct weft_nic_env env = {
 	.reach_atomic = weft_reach_atomic,
 	.completion = env_completion,
 	.async = env_async,
+	.limit_reached = env_limit_reached,
 	.clock_ns = weft_clock_now_ns,
 	.kick = weft_engine_kick,
 };

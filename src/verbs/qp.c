@@ -19,7 +19,9 @@ static bool usable_cq(const struct ibv_pd *pd, struct ibv_cq *cq)
 
 static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 {
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !init || init->srq) /* none can be made yet */
+	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !init ||
+	    (init->srq && (!weft_handle_is(init->srq, WEFT_HANDLE_SRQ) ||
+			   init->srq->context != pd->context)))
 		return EINVAL;
 	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC &&
 	    init->qp_type != IBV_QPT_UD)
@@ -34,6 +36,7 @@ static void fill(struct weft_verbs_qp *qp, struct ibv_pd *pd, const struct ibv_q
 				  .pd = pd,
 				  .send_cq = init->send_cq,
 				  .recv_cq = init->recv_cq,
+				  .srq = init->srq,
 				  .qp_num = qp->nic.qpn,
 				  .handle = qp->nic.qpn,
 				  .state = IBV_QPS_RESET,
@@ -60,7 +63,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 				    init->cap.max_send_sge, init->cap.max_recv_sge,
 				    init->cap.max_inline_data };
 	err = -weft_qp_create(&weft_process.nic, &qp->nic, (enum weft_qp_type)init->qp_type, weft_pd(pd)->number,
-			      &weft_cq(init->send_cq)->nic, &weft_cq(init->recv_cq)->nic, &cap,
+			      &weft_cq(init->send_cq)->nic, &weft_cq(init->recv_cq)->nic,
+			      init->srq ? &weft_srq(init->srq)->nic : NULL, &cap,
 			      init->sq_sig_all);
 	if (err)
 		goto free_object;
@@ -69,10 +73,14 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	if (err)
 		goto destroy_queues;
 	init->cap.max_inline_data = cap.max_inline_bytes;
+	init->cap.max_recv_wr = cap.max_recv_wr;
+	init->cap.max_recv_sge = cap.max_recv_sge;
 	fill(qp, pd, init);
 	weft_pd(pd)->users++;
 	weft_cq(init->send_cq)->users++;
 	weft_cq(init->recv_cq)->users++;
+	if (init->srq)
+		weft_srq(init->srq)->users++;
 	return &qp->qp;
 destroy_queues:
 	weft_qp_destroy(&qp->nic);
@@ -108,6 +116,8 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 	weft_pd(ibqp->pd)->users--;
 	weft_cq(ibqp->send_cq)->users--;
 	weft_cq(ibqp->recv_cq)->users--;
+	if (ibqp->srq)
+		weft_srq(ibqp->srq)->users--;
 	free(qp);
 	return 0;
 }

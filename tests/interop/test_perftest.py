@@ -148,3 +148,17 @@ def test_ud_bandwidth(fabric, options, ways):
 
 def test_ud_multicast(fabric):
     perftest(fabric, 'ib_send_lat', 'send', '-c', 'UD', '-g', '-s', 64, ways=2)
+
+
+@pytest.mark.parametrize('service', ['RC', 'UC', 'UD'])
+@pytest.mark.parametrize('events', [[], ['-e']], ids=['poll', 'events'])
+def test_srq_bandwidth(fabric, service, events):
+    perftest(fabric, 'ib_send_bw', 'send', '-c', service, '--use-srq', *events, '-s', 4096, sizes=[4096])
+
+
+def test_srq_bandwidth_of_4_queue_pairs(fabric):
+    perftest(fabric, 'ib_send_bw', 'send', '--use-srq', '-q', 4, '-s', 4096, sizes=[4096], ways=4)
+
+
+def test_srq_latency(fabric):
+    perftest(fabric, 'ib_send_lat', 'send', '--use-srq', '-s', 64, ways=2)

@@ -52,3 +52,9 @@ def test_ud(fabric, size, events):
 @pytest.mark.parametrize('index', [0, 1, 2, 3])
 def test_ud_gid_index(fabric, index):
     pingpong(fabric, 1024, 1000, index=index, service='ud')
+
+
+@pytest.mark.parametrize('pairs', [1, 16])
+@pytest.mark.parametrize('events', [[], ['-e']], ids=['poll', 'events'])
+def test_srq(fabric, pairs, events):
+    pingpong(fabric, 4096, 1000, '-q', pairs, *events, service='srq')

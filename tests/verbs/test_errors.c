@@ -320,14 +320,30 @@ static void play_unmapped(void **state)
 	ends_close(&near, &far);
 }
 
-/* Shared receive queues are not there yet: the row waits for them, and says so. */
+/* What it has not taken stays in the queue, for others. */
 static void play_shared_queue(void **state)
 {
-	struct ibv_srq_init_attr init = {.attr = {.max_wr = 16, .max_sge = 1}};
+	const struct row *row = *state;
+	struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = 16, .max_sge = 1}};
+	struct ibv_qp_init_attr init = rig_init(rig.cq[0], rig.cq[0]);
+	struct ibv_recv_wr wr = {.wr_id = 0}, *bad;
+	struct ibv_qp *qp;
 
-	if (!ibv_create_srq(rig.pd, &init))
-		skip();
-	fail_msg("there are shared receive queues now: write this test");
+	init.srq = ibv_create_srq(rig.pd, &srq_init);
+	assert_non_null(init.srq);
+	qp = ibv_create_qp(rig.pd, &init);
+	assert_non_null(qp);
+	rig_move(rig.qp[1], IBV_QPS_RTS, qp->qp_num);
+	rig_move(qp, IBV_QPS_RTS, rig.qp[1]->qp_num);
+	assert_int_equal(ibv_post_srq_recv(init.srq, &wr, &bad), 0);
+	rig_move(qp, IBV_QPS_ERR, 0);
+	check_events(&row->outcome, qp, NULL);
+	assert_int_equal(row->outcome.status, LOST);
+	rig_none(rig.cq[0]);
+	assert_int_equal(rig_state(qp), row->outcome.state);
+	assert_int_equal(rig_state(rig.qp[1]), row->outcome.peer);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_srq(init.srq), 0);
 }
 
 static struct CMUnitTest test_of(struct row *row)

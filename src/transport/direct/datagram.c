@@ -19,7 +19,6 @@ struct target {
 	struct weft_pool_qp *slot;
 	struct weft_right right;
 	struct weft_seat seat;
-	uint64_t holder; /* of keys: its owner and protection domain */
 	uint32_t qpn, tag, qkey;
 };
 
@@ -61,7 +60,6 @@ static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct target 
 	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
 	bool found;
 
-	t->holder = weft_holder(slot->owner, slot->pd);
 	t->tag = t->qpn | (uint32_t)slot->connection << 24;
 	t->qkey = slot->qkey;
 	found = slot->qpn == t->qpn && slot->type == WEFT_QPT_UD && !slot->rq_size && ring_off &&
@@ -69,7 +67,7 @@ static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct target 
 	atomic_thread_fence(memory_order_acquire);
 	if (!found || atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
 	    (gid && !weft_peer_has_gid(pool, t->right.member, gid)) ||
-	    !weft_seat_map(pool, &t->seat, rq_off, ring_off))
+	    !weft_seat_map(pool, &t->seat, t->right.member, rq_off, ring_off))
 		return false;
 	t->right.was = conn;
 	return true;
@@ -100,7 +98,7 @@ static void fail_receive(const struct datagram *d, const struct target *t,
 			 struct weft_pool_slot *slot)
 {
 	complete(d, t, slot, t->tag, WEFT_WC_LOC_PROT_ERR);
-	atomic_store_explicit(&t->seat.at->fault, 1, memory_order_release);
+	atomic_store_explicit(&t->seat.at->fault, t->tag, memory_order_release);
 	weft_pool_ring(d->qp->nic->pool, t->right.member, WEFT_RING_FAULT);
 }
 
@@ -128,7 +126,8 @@ static struct weft_pool_slot *take(const struct datagram *d, const struct target
 		*used = elements(&slot->recv, t->seat.sges, WEFT_GRH_BYTES + d->bytes);
 		if (*used == UINT32_MAX)
 			return NULL;
-	} while (!weft_seat_take(d->qp->nic->pool, &t->seat, slot, claim));
+	} while (!weft_seat_take(d->qp->nic->pool, &t->seat, t->right.member, slot,
+				 claim));
 	return slot;
 }
 
@@ -144,7 +143,7 @@ static void drop_in(const struct datagram *d, const struct target *t)
 	slot = take(d, t, &used);
 	if (!slot)
 		return;
-	if (!weft_spans_find(nic->pool, slot->recv.sge, used, t->holder, WEFT_ACCESS_LOCAL_WRITE,
+	if (!weft_spans_find(nic->pool, slot->recv.sge, used, t->seat.holder, WEFT_ACCESS_LOCAL_WRITE,
 			     &there) ||
 	    there.len_bytes < WEFT_GRH_BYTES + d->bytes) {
 		fail_receive(d, t, slot);
@@ -282,9 +281,12 @@ static void disconnect(struct weft_qp *qp)
 
 static bool fault(struct weft_qp *qp, enum weft_event *event)
 {
+	uint32_t tag = qp->tag;
+
 	*event = WEFT_EVENT_QP_FATAL;
 	/* acquire: pairs with the release in fail_receive */
-	return atomic_exchange_explicit(&qp->shared->at->fault, 0, memory_order_acquire);
+	return atomic_compare_exchange_strong_explicit(&qp->shared->at->fault, &tag, 0,
+						       memory_order_acquire, memory_order_relaxed);
 }
 
 const struct weft_transport weft_direct_datagram = {

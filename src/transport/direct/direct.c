@@ -83,8 +83,10 @@ static enum weft_outcome bad_receive(struct job job, uint64_t wr_id, enum weft_w
 
 	/* too long for the receive: a datagram of an unreliable connection leaves that where it is
 	 * (9.9.3, class D); only what is wrong with the receive itself fails its queue pair */
-	if (is_gone(job.peer) || (unreliable && theirs == WEFT_WC_LOC_LEN_ERR))
+	if (is_gone(job.peer) || (unreliable && theirs == WEFT_WC_LOC_LEN_ERR)) {
+		weft_peer_let_go(job.qp, job.peer);
 		return WEFT_NO_ANSWER;
+	}
 	weft_peer_complete(job.qp, job.peer, job.wqe, wr_id, 0, theirs,
 			   job.caller->thread);
 	blame(job, event, ours);
@@ -99,7 +101,7 @@ static uint64_t qp_window_holder(struct job job)
 
 static enum weft_outcome execute_send(struct job job)
 {
-	const struct weft_pool_recv *recv = weft_peer_receive(job.peer);
+	const struct weft_pool_recv *recv = weft_peer_receive(job.qp, job.peer);
 	struct weft_counters *counters = &job.caller->line->counters;
 	uint64_t wr_id, room = 0, bytes = job.here->len_bytes, binding;
 	bool ends = job.wqe->opcode == WEFT_OP_SEND_INV;
@@ -120,7 +122,7 @@ static enum weft_outcome execute_send(struct job job)
 	if (room < bytes)
 		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
 				   WEFT_WC_REM_INV_REQ_ERR);
-	if (!weft_spans_find(job.qp->nic->pool, recv->sge, used, p->holder,
+	if (!weft_spans_find(job.qp->nic->pool, recv->sge, used, p->receive_holder,
 			     WEFT_ACCESS_LOCAL_WRITE, &there))
 		return bad_receive(job, wr_id, WEFT_WC_LOC_PROT_ERR, WEFT_EVENT_QP_FATAL,
 				   WEFT_WC_REM_OP_ERR);
@@ -189,7 +191,7 @@ HOT enum weft_outcome execute_write(struct job job)
 	if (!find_remote(job, bytes, WEFT_ACCESS_REMOTE_WRITE, &to, &outcome))
 		return outcome;
 	if (job.wqe->opcode == WEFT_OP_WRITE_IMM) {
-		recv = weft_peer_receive(job.peer);
+		recv = weft_peer_receive(job.qp, job.peer);
 		if (!recv)
 			return WEFT_NO_RECEIVE;
 	}
@@ -410,7 +412,14 @@ static void connect(struct weft_qp *qp)
 
 static void disconnect(struct weft_qp *qp)
 {
-	weft_peer(qp)->slot = NULL;
+	struct peer *p = weft_peer(qp);
+
+	if (p->held) {
+		weft_pool_visit(qp->nic->pool, p->right.member);
+		weft_peer_let_go(qp, p);
+		weft_pool_depart(qp->nic->pool);
+	}
+	p->slot = NULL;
 }
 
 /* The peer may have gone since, and our line may have changed, but not the connection. */

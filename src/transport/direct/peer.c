@@ -57,6 +57,52 @@ static bool map_receives(struct weft_pool *pool, struct peer *p, uint64_t off, u
 	return p->rq;
 }
 
+static bool map_queue(struct weft_qp *qp, struct peer *p, uint64_t off, uint32_t size,
+		      uint32_t stride)
+{
+	if (!map_receives(qp->nic->pool, p, off, size, stride))
+		return false;
+	p->receive_holder = p->holder;
+	resume_receives(qp, p);
+	return true;
+}
+
+static bool map_seat(struct weft_pool *pool, struct peer *p, uint64_t off, uint64_t wake_off)
+{
+	struct weft_seat seat;
+
+	if (!weft_seat_map(pool, &seat, p->right.member, off, wake_off))
+		return false;
+	p->seat = seat;
+	p->receive_holder = seat.holder;
+	p->rq_sges = seat.sges;
+	p->posted = p->taken = 0;
+	return true;
+}
+
+const struct weft_pool_recv *weft_peer_take(struct weft_qp *qp, struct peer *p)
+{
+	struct weft_pool_slot *slot = p->held;
+	uint64_t claim;
+
+	while (!slot) {
+		slot = weft_seat_first(&p->seat, &claim);
+		if (!slot)
+			return NULL;
+		if (!weft_seat_take(qp->nic->pool, &p->seat, p->right.member, slot, claim))
+			slot = NULL;
+	}
+	p->held = slot;
+	return &slot->recv;
+}
+
+void weft_peer_let_go(struct weft_qp *qp, struct peer *p)
+{
+	if (p->held)
+		weft_seat_let_go(qp->nic->pool, p->held);
+	p->held = NULL;
+}
+
 /* The line stands between two equal looks at a conn word that says: ready, and yours. */
 bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 {
@@ -83,9 +129,11 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	if (atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
 	    !weft_peer_has_gid(pool, p->right.member, qp->attr.dgid))
 		return false;
-	if (!map_receives(pool, p, rq_off, rq_size, rq_stride) || !map_ring(pool, p, ring_off))
+	weft_peer_let_go(qp, p);
+	p->seat.at = NULL;
+	if (!(rq_size ? map_queue(qp, p, rq_off, rq_size, rq_stride) && map_ring(pool, p, ring_off) :
+			map_seat(pool, p, rq_off, ring_off)))
 		return false;
-	resume_receives(qp, p);
 	WEFT_STEP(peer_read);
 	p->right.was = conn;
 	return true;
@@ -124,6 +172,24 @@ static void fill(struct weft_pool_cqe *cqe, const struct weft_qp *qp, const stru
 	cqe->solicited = !!(wqe->flags & WEFT_SEND_SOLICITED);
 }
 
+static void complete_shared(struct weft_qp *qp, struct peer *p, const struct weft_wqe *wqe,
+			    uint32_t bytes, enum weft_wc_status status)
+{
+	struct weft_pool_cqe cqe;
+
+	fill(&cqe, qp, p, wqe, 0, bytes, status);
+	p->held->taken = (struct weft_pool_taken){ .tag = cqe.qpn,
+						   .byte_len = cqe.byte_len,
+						   .imm = cqe.imm,
+						   .src_qpn = cqe.src_qpn,
+						   .status = cqe.status,
+						   .opcode = cqe.opcode,
+						   .flags = cqe.flags,
+						   .solicited = cqe.solicited };
+	weft_seat_complete(qp->nic, &p->seat, p->held, p->right.member);
+	p->held = NULL;
+}
+
 void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wqe *wqe,
 			uint64_t wr_id, uint32_t bytes, enum weft_wc_status status,
 			uint32_t thread)
@@ -134,6 +200,10 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 	uint64_t position;
 	uint32_t armed;
 
+	if (__builtin_expect(p->held != NULL, 0)) {
+		complete_shared(qp, p, wqe, bytes, status);
+		return;
+	}
 	atomic_store_explicit(&qp->slot->rq_taken, ++p->taken, memory_order_relaxed);
 	WEFT_STEP(peer_receive_taken);
 	own = weft_lock(qp->nic, lock, thread);

@@ -4,6 +4,7 @@
 #define WEFT_TRANSPORT_DIRECT_PEER_H
 
 #include "nic/nic.h"
+#include "transport/direct/seat.h"
 
 /* Good for as long as the peer's conn word stays the same. */
 struct peer {
@@ -15,9 +16,13 @@ struct peer {
 	uint64_t posted; /* as last seen */
 	uint64_t taken;
 	uint64_t holder; /* of keys: its owner and protection domain */
+	uint64_t receive_holder;
 	uint32_t tag, rq_mask, rq_stride, rq_sges, ring_mask, rq_epoch;
 	uint8_t access, ring_bits;
 	bool stamped; /* the ring wants to know when */
+	/* where it receives from a queue of which we are not the only taker; posted is taken then */
+	struct weft_seat seat;
+	struct weft_pool_slot *held; /* taken, and not yet completed */
 };
 
 _Static_assert(sizeof(struct peer) <= WEFT_TRANSPORT_STATE, "the queue pair has room for it");
@@ -35,10 +40,17 @@ bool weft_peer_find(struct weft_qp *qp, struct peer *p);
 /* Reads its line anew; the busy line names its owner. False: it is not ready for us. */
 bool weft_peer_read(struct weft_qp *qp, struct peer *p);
 
+/* The same from a queue of which we are not the only taker. */
+const struct weft_pool_recv *weft_peer_take(struct weft_qp *qp, struct peer *p);
+/* Forgets the receive that was taken so. The busy line names its owner. */
+void weft_peer_let_go(struct weft_qp *qp, struct peer *p);
+
 /* The oldest receive that the peer has posted and we have not used, or NULL. */
-static inline const struct weft_pool_recv *weft_peer_receive(struct peer *p)
+static inline const struct weft_pool_recv *weft_peer_receive(struct weft_qp *qp, struct peer *p)
 {
 	if (p->taken == p->posted) {
+		if (p->seat.at)
+			return weft_peer_take(qp, p);
 		/* acquire: pairs with the release in weft_rq_post */
 		p->posted = atomic_load_explicit(&p->slot->rq_posted, memory_order_acquire);
 		if (p->taken == p->posted)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/place.h"
 #include "transport/direct/seat.h"
 
-bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint64_t shared_off,
-		   uint64_t wake_off)
+bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint16_t owner,
+		   uint64_t shared_off, uint64_t wake_off)
 {
 	uint64_t slots;
 
@@ -15,6 +16,7 @@ bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint64_t shar
 	seat->mask = seat->at->size - 1;
 	seat->bits = (uint8_t)__builtin_popcount(seat->mask);
 	seat->stride = seat->at->stride;
+	seat->holder = weft_holder(owner, seat->at->pd);
 	slots = (uint64_t)seat->stride << seat->bits;
 	if (seat->mask == UINT32_MAX || seat->mask & (seat->mask + 1) ||
 	    seat->stride < sizeof(struct weft_pool_slot) || seat->stride % 8)
@@ -59,14 +61,33 @@ static uint64_t mine(const struct weft_pool *pool, uint32_t lap, enum weft_claim
 	return WEFT_CLAIM(what, lap) | WEFT_CLAIM_WHO(pool->me, pool->incarnation);
 }
 
-bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat,
+bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16_t owner,
 		    struct weft_pool_slot *slot, uint64_t claim)
 {
 	uint64_t taken = mine(pool, weft_claim_lap(claim), WEFT_CLAIM_TAKEN);
+	uint32_t limit;
 
 	/* acquire: what stood in it while it was free stands there until we have completed it */
-	return atomic_compare_exchange_strong_explicit(&slot->claim, &claim, taken,
-						       memory_order_acquire, memory_order_relaxed);
+	if (!atomic_compare_exchange_strong_explicit(&slot->claim, &claim, taken,
+						     memory_order_acquire, memory_order_relaxed))
+		return false;
+	/* the barrier of who arms stands in for ours (weft_shared_arm); the owner counts */
+	atomic_signal_fence(memory_order_seq_cst);
+	limit = atomic_load_explicit(&seat->at->limit, memory_order_relaxed);
+	if (__builtin_expect(limit != 0, 0))
+		weft_pool_ring(pool, owner, WEFT_RING_EVENT);
+	return true;
+}
+
+void weft_seat_let_go(struct weft_pool *pool, struct weft_pool_slot *slot)
+{
+	uint32_t lap = weft_claim_lap(atomic_load_explicit(&slot->claim, memory_order_relaxed));
+	uint64_t claim = mine(pool, lap, WEFT_CLAIM_TAKEN);
+
+	/* no member has incarnation 0 */
+	atomic_compare_exchange_strong_explicit(&slot->claim, &claim,
+						WEFT_CLAIM(WEFT_CLAIM_TAKEN, lap),
+						memory_order_relaxed, memory_order_relaxed);
 }
 
 void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat,

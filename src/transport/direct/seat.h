@@ -11,17 +11,20 @@
 struct weft_seat {
 	struct weft_pool_shared *at;
 	struct weft_pool_ring *wake; /* what is to be known of the completion queue */
+	uint64_t holder; /* of the receives' keys */
 	uint32_t mask, stride, sges;
 	uint8_t bits;
 };
 
-bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint64_t shared_off,
-		   uint64_t wake_off);
+bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint16_t owner,
+		   uint64_t shared_off, uint64_t wake_off);
 /* The oldest receive that is free, and its claim; NULL: none. */
 struct weft_pool_slot *weft_seat_first(const struct weft_seat *seat, uint64_t *claim);
 /* False: somebody else was faster. */
-bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat,
+bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16_t owner,
 		    struct weft_pool_slot *slot, uint64_t claim);
+/* Nothing comes for it: its owner posts it again, as if we had died. */
+void weft_seat_let_go(struct weft_pool *pool, struct weft_pool_slot *slot);
 /* The bytes are in place, and slot->taken is written but for the time. */
 void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat,
 			struct weft_pool_slot *slot, uint16_t owner);

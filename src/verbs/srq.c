@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Shared receive queues. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "verbs/objects.h"
+#include "verbs/process.h"
+#include "verbs/verbs.h"
+
+static int check(struct ibv_pd *pd, const struct ibv_srq_attr *attr)
+{
+	return weft_handle_is(pd, WEFT_HANDLE_PD) && attr->max_wr && attr->max_wr <= WEFT_MAX_WR &&
+			       attr->max_sge <= WEFT_MAX_SGE ?
+		       0 :
+		       EINVAL;
+}
+
+static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr)
+{
+	int err = check(pd, attr);
+	struct weft_verbs_srq *srq;
+
+	if (err)
+		goto fail;
+	err = ENOMEM;
+	srq = calloc(1, sizeof(*srq));
+	if (!srq)
+		goto fail;
+	err = -weft_shared_create(&weft_process.nic, &srq->nic, weft_pd(pd)->number, attr->max_wr,
+				  attr->max_sge);
+	if (err)
+		goto free_object;
+	err = -weft_handle_add(srq, WEFT_HANDLE_SRQ);
+	if (err)
+		goto destroy_queue;
+	srq->srq.context = pd->context;
+	srq->srq.srq_context = srq_context;
+	srq->srq.pd = pd;
+	pthread_mutex_init(&srq->srq.mutex, NULL);
+	pthread_cond_init(&srq->srq.cond, NULL);
+	weft_pd(pd)->users++;
+	return &srq->srq;
+destroy_queue:
+	weft_shared_destroy(&srq->nic, true);
+free_object:
+	free(srq);
+fail:
+	errno = err == ENOSPC ? ENOMEM : err;
+	return NULL;
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+{
+	if (!init) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return create(pd, init->srq_context, &init->attr);
+}
+
+struct ibv_srq *weft_verbs_create_srq_ex(struct ibv_context *context,
+					 struct ibv_srq_init_attr_ex *init)
+{
+	enum ibv_srq_type type = IBV_SRQT_BASIC;
+
+	if (!init || !(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) ||
+	    !weft_handle_is(init->pd, WEFT_HANDLE_PD) || init->pd->context != context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE)
+		type = init->srq_type;
+	if (type != IBV_SRQT_BASIC) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return create(init->pd, init->srq_context, &init->attr);
+}
+
+static int modify(struct weft_verbs_srq *srq, const struct ibv_srq_attr *attr, int mask)
+{
+	int err;
+
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return EINVAL;
+	if (mask & IBV_SRQ_MAX_WR) /* not among the device's capabilities */
+		return EOPNOTSUPP;
+	if (mask & IBV_SRQ_LIMIT) {
+		if (attr->srq_limit > srq->nic.max_wr)
+			return EINVAL;
+		err = -weft_engine_start();
+		if (err)
+			return err;
+		weft_shared_arm(&srq->nic, attr->srq_limit);
+	}
+	return 0;
+}
+
+int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	return weft_handle_is(srq, WEFT_HANDLE_SRQ) && attr ? modify(weft_srq(srq), attr, mask) :
+							      EINVAL;
+}
+
+int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	const struct weft_shared *q = &weft_srq(srq)->nic;
+
+	if (!weft_handle_is(srq, WEFT_HANDLE_SRQ) || !attr)
+		return EINVAL;
+	*attr = (struct ibv_srq_attr){ q->max_wr, q->max_sge, weft_shared_limit(q) };
+	return 0;
+}
+
+static void wait_acknowledged(struct weft_verbs_srq *srq)
+{
+	weft_async_forget(srq->srq.context, srq);
+	pthread_mutex_lock(&srq->srq.mutex);
+	while (srq->srq.events_completed != srq->async_read)
+		pthread_cond_wait(&srq->srq.cond, &srq->srq.mutex);
+	pthread_mutex_unlock(&srq->srq.mutex);
+}
+
+int ibv_destroy_srq(struct ibv_srq *ibsrq)
+{
+	struct weft_verbs_srq *srq = weft_srq(ibsrq);
+
+	if (!weft_handle_is(ibsrq, WEFT_HANDLE_SRQ))
+		return EINVAL;
+	if (srq->users)
+		return EBUSY;
+	weft_handle_remove(ibsrq);
+	/* peers were shut out with the last queue pair, but for one who was stopped then */
+	weft_shared_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, srq->nic.made));
+	wait_acknowledged(srq);
+	weft_pd(ibsrq->pd)->users--;
+	free(srq);
+	return 0;
+}
+
+int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	int err = 0;
+
+	for (; wr && !err; wr = wr->next) {
+		err = -weft_shared_post(&weft_srq(srq)->nic, wr->wr_id,
+					(const struct weft_pool_sge *)wr->sg_list,
+					(uint32_t)wr->num_sge);
+		if (err)
+			*bad_wr = wr;
+	}
+	return err;
+}

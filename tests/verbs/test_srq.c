@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Shared receive queues: each verb and its errors, the limit event, who gets which receive, what is
+ * given back by queue pairs that end and by senders that are killed.
+ */
+#include "rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../abi/pool.h"
+
+#define DEPTH 16u
+#define BYTES 256u
+#define PAIRS 4
+
+/* Senders complete into cq[0]; receivers, all of one queue, into cq[1] or cq[0]. */
+struct ends {
+	struct rig rig;
+	struct ibv_srq *srq;
+	struct ibv_qp *from[PAIRS], *to[PAIRS];
+	struct ibv_mr *mr;
+};
+
+static struct ibv_srq *make(struct ibv_pd *pd, uint32_t max_wr, uint32_t max_sge)
+{
+	struct ibv_srq_init_attr init = { .attr = { max_wr, max_sge, 0 } };
+	struct ibv_srq *srq = ibv_create_srq(pd, &init);
+
+	assert_non_null(srq);
+	return srq;
+}
+
+static struct ibv_qp *make_qp(struct ends *e, enum ibv_qp_type type, struct ibv_cq *cq, bool shares)
+{
+	struct ibv_qp_init_attr init = rig_init(e->rig.cq[0], cq);
+	struct ibv_qp *qp;
+
+	init.qp_type = type;
+	init.srq = shares ? e->srq : NULL;
+	qp = ibv_create_qp(e->rig.pd, &init);
+	assert_non_null(qp);
+	assert_ptr_equal(qp->srq, init.srq);
+	return qp;
+}
+
+static void open_ends(struct ends *e, enum ibv_qp_type type)
+{
+	memset(e, 0, sizeof(*e));
+	rig_open(&e->rig);
+	e->srq = make(e->rig.pd, DEPTH, 2);
+	e->mr = rig_region(e->rig.pd, 2 * DEPTH * BYTES);
+	for (int i = 0; i < PAIRS; i++) {
+		e->from[i] = make_qp(e, type, e->rig.cq[0], false);
+		e->to[i] = make_qp(e, type, e->rig.cq[i != 3], true);
+		rig_move(e->to[i], IBV_QPS_RTS, e->from[i]->qp_num);
+		rig_move(e->from[i], IBV_QPS_RTS, e->to[i]->qp_num);
+	}
+}
+
+static void close_ends(struct ends *e)
+{
+	for (int i = 0; i < PAIRS; i++) {
+		assert_int_equal(ibv_destroy_qp(e->from[i]), 0);
+		assert_int_equal(ibv_destroy_qp(e->to[i]), 0);
+	}
+	assert_int_equal(ibv_destroy_srq(e->srq), 0);
+	rig_region_end(e->mr);
+	rig_close(&e->rig);
+}
+
+static int setup(void **state)
+{
+	static struct ends e;
+
+	open_ends(&e, IBV_QPT_RC);
+	*state = &e;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	close_ends(*state);
+	return 0;
+}
+
+static char *room(const struct ends *e, uint64_t i)
+{
+	return (char *)e->mr->addr + (i % DEPTH) * BYTES;
+}
+
+static char *bytes(const struct ends *e, uint64_t i)
+{
+	return (char *)e->mr->addr + (DEPTH + i % DEPTH) * BYTES;
+}
+
+static int post(struct ends *e, uint64_t wr_id)
+{
+	struct ibv_sge sge = { (uintptr_t)room(e, wr_id), BYTES, e->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+	int err;
+
+	memset(room(e, wr_id), 0, BYTES);
+	err = ibv_post_srq_recv(e->srq, &wr, &bad);
+	if (err)
+		assert_ptr_equal(bad, &wr);
+	return err;
+}
+
+static void send_from(struct ends *e, int i, uint64_t n)
+{
+	memset(bytes(e, n), (int)n + 1, BYTES);
+	assert_int_equal(rig_send(e->from[i], n, e->mr, bytes(e, n), BYTES), 0);
+}
+
+/* ---- The verbs ---- */
+
+static void refuse(struct ibv_pd *pd, uint32_t max_wr, uint32_t max_sge)
+{
+	struct ibv_srq_init_attr init = { .attr = { max_wr, max_sge, 0 } };
+
+	errno = 0;
+	assert_null(ibv_create_srq(pd, &init));
+	assert_int_equal(errno, EINVAL);
+}
+
+static void create(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_pd *gone = ibv_alloc_pd(e->rig.context);
+	struct ibv_srq_init_attr init = { .srq_context = e, .attr = { DEPTH, 1, 0 } };
+	struct ibv_device_attr limits;
+	struct ibv_srq *srq;
+	uint32_t wr, sge;
+
+	assert_int_equal(ibv_query_device(e->rig.context, &limits), 0);
+	wr = (uint32_t)limits.max_srq_wr;
+	sge = (uint32_t)limits.max_srq_sge;
+	assert_int_equal(ibv_dealloc_pd(gone), 0);
+	refuse(NULL, 1, 1);
+	refuse(gone, 1, 1);
+	refuse((struct ibv_pd *)e->rig.cq[0], 1, 1);
+	refuse(e->rig.pd, 0, 1);
+	refuse(e->rig.pd, wr + 1, 1);
+	refuse(e->rig.pd, 1, sge + 1);
+	errno = 0;
+	assert_null(ibv_create_srq(e->rig.pd, NULL));
+	assert_int_equal(errno, EINVAL);
+	gone = ibv_alloc_pd(e->rig.context);
+	srq = ibv_create_srq(gone, &init);
+	assert_non_null(srq);
+	assert_ptr_equal(srq->srq_context, e);
+	assert_ptr_equal(srq->context, e->rig.context);
+	assert_ptr_equal(srq->pd, gone);
+	assert_int_equal(ibv_dealloc_pd(gone), EBUSY);
+	RIG_REFUSED(ibv_destroy_srq(NULL));
+	RIG_REFUSED(ibv_destroy_srq((struct ibv_srq *)gone));
+	assert_int_equal(ibv_destroy_srq(srq), 0);
+	RIG_REFUSED(ibv_destroy_srq(srq));
+	assert_int_equal(ibv_dealloc_pd(gone), 0);
+	assert_int_equal(ibv_destroy_srq(make(e->rig.pd, wr, sge)), 0);
+	assert_int_equal(ibv_destroy_srq(e->srq), EBUSY);
+}
+
+static void extended(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_srq_init_attr_ex init = { .attr = { DEPTH, 1, 0 },
+					     .comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE,
+					     .pd = e->rig.pd,
+					     .srq_type = IBV_SRQT_TM };
+	struct ibv_srq *srq;
+
+	errno = 0;
+	assert_null(ibv_create_srq_ex(e->rig.context, &init));
+	assert_int_equal(errno, EOPNOTSUPP);
+	init.srq_type = IBV_SRQT_BASIC;
+	srq = ibv_create_srq_ex(e->rig.context, &init);
+	assert_non_null(srq);
+	assert_int_equal(ibv_destroy_srq(srq), 0);
+	init.pd = (struct ibv_pd *)e->srq;
+	errno = 0;
+	assert_null(ibv_create_srq_ex(e->rig.context, &init));
+	assert_int_equal(errno, EINVAL);
+}
+
+static void query_and_modify(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_srq_attr attr = { 0 };
+
+	RIG_REFUSED(ibv_query_srq(NULL, &attr));
+	RIG_REFUSED(ibv_query_srq((struct ibv_srq *)e->rig.pd, &attr));
+	RIG_REFUSED(ibv_query_srq(e->srq, NULL));
+	assert_int_equal(ibv_query_srq(e->srq, &attr), 0);
+	assert_int_equal(attr.max_wr, DEPTH);
+	assert_int_equal(attr.max_sge, 2);
+	assert_int_equal(attr.srq_limit, 0);
+	RIG_REFUSED(ibv_modify_srq(NULL, &attr, IBV_SRQ_LIMIT));
+	RIG_REFUSED(ibv_modify_srq((struct ibv_srq *)e->rig.pd, &attr, IBV_SRQ_LIMIT));
+	RIG_REFUSED(ibv_modify_srq(e->srq, NULL, IBV_SRQ_LIMIT));
+	RIG_REFUSED(ibv_modify_srq(e->srq, &attr, 1 << 7));
+	attr.srq_limit = DEPTH + 1;
+	RIG_REFUSED(ibv_modify_srq(e->srq, &attr, IBV_SRQ_LIMIT));
+	for (uint64_t i = 0; i < DEPTH; i++)
+		assert_int_equal(post(e, i), 0);
+	attr.srq_limit = 5;
+	assert_int_equal(ibv_modify_srq(e->srq, &attr, IBV_SRQ_LIMIT), 0);
+	attr.srq_limit = 0;
+	assert_int_equal(ibv_query_srq(e->srq, &attr), 0);
+	assert_int_equal(attr.srq_limit, 5);
+}
+
+static void bad_posts(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_sge sge[3] = { 0 };
+	struct ibv_recv_wr wr = { .sg_list = sge, .num_sge = 3 }, *bad = NULL;
+
+	RIG_REFUSED(ibv_post_srq_recv(e->srq, &wr, &bad));
+	assert_ptr_equal(bad, &wr);
+	wr.num_sge = 0;
+	RIG_REFUSED(ibv_post_recv(e->to[0], &wr, &bad)); /* it has no queue of its own */
+	for (uint64_t i = 0; i < DEPTH; i++)
+		assert_int_equal(post(e, i), 0);
+	assert_int_equal(post(e, 0), ENOMEM);
+}
+
+/* ---- Who gets what ---- */
+
+static void expect_received(struct ends *e, int pair, uint64_t n)
+{
+	struct ibv_wc wc = rig_expect(e->rig.cq[pair != 3], IBV_WC_SUCCESS, n);
+
+	assert_int_equal(wc.opcode, IBV_WC_RECV);
+	assert_int_equal(wc.byte_len, BYTES);
+	assert_int_equal(wc.qp_num, e->to[pair]->qp_num);
+	assert_int_equal(wc.src_qp, e->from[pair]->qp_num);
+	assert_memory_equal(room(e, n), bytes(e, n), BYTES);
+}
+
+/* In the order in which they were posted, whoever takes them; each into its own completion queue. */
+static void in_order(void **state)
+{
+	struct ends *e = *state;
+
+	for (uint64_t n = 0; n < 500; n++) {
+		int pair = (int)(n * 7 % 11 % PAIRS);
+
+		assert_int_equal(post(e, n), 0);
+		send_from(e, pair, n);
+		rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, n);
+		expect_received(e, pair, n);
+	}
+	rig_none(e->rig.cq[0]);
+	rig_none(e->rig.cq[1]);
+}
+
+/* A sender waits as long as there is none. */
+static void empty(void **state)
+{
+	struct ends *e = *state;
+
+	for (int i = 0; i < PAIRS; i++)
+		send_from(e, i, (uint64_t)i);
+	rig_none(e->rig.cq[1]);
+	for (uint64_t n = 0; n < PAIRS; n++)
+		assert_int_equal(post(e, n), 0);
+	for (int i = 0; i < PAIRS - 1; i++)
+		rig_next(e->rig.cq[1]);
+	for (int i = 0; i < PAIRS + 1; i++)
+		rig_next(e->rig.cq[0]);
+	rig_none(e->rig.cq[1]);
+}
+
+static void too_long(void **state)
+{
+	struct ends *e = *state;
+
+	assert_int_equal(post(e, 0), 0);
+	assert_int_equal(post(e, 1), 0);
+	assert_int_equal(rig_send(e->from[0], 7, e->mr, bytes(e, 0), BYTES + 1), 0);
+	rig_expect(e->rig.cq[0], IBV_WC_REM_INV_REQ_ERR, 7);
+	rig_expect(e->rig.cq[1], IBV_WC_LOC_LEN_ERR, 0);
+	rig_await_state(e->to[0], IBV_QPS_ERR);
+	rig_none(e->rig.cq[1]); /* what nobody took stays for the others */
+	send_from(e, 1, 1);
+	expect_received(e, 1, 1);
+}
+
+static void other_types(void **state)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
+	static struct ends e;
+
+	for (size_t k = 0; k < COUNT(types); k++) {
+		struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 3 } };
+		struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND, .num_sge = 1 }, *bad;
+		struct ibv_sge sge;
+		struct ibv_ah *ah;
+
+		open_ends(&e, types[k]);
+		assert_int_equal(ibv_query_gid(e.rig.context, 1, 3, &attr.grh.dgid), 0);
+		ah = ibv_create_ah(e.rig.pd, &attr);
+		assert_non_null(ah);
+		for (uint64_t n = 0; n < 3 * DEPTH; n++) {
+			int pair = (int)n % PAIRS;
+
+			assert_int_equal(post(&e, n), 0);
+			sge = (struct ibv_sge){ (uintptr_t)bytes(&e, n), BYTES - 40, e.mr->lkey };
+			wr.sg_list = &sge;
+			if (types[k] == IBV_QPT_UD)
+				wr.wr.ud.ah = ah;
+			wr.wr.ud.remote_qpn = e.to[pair]->qp_num;
+			wr.wr.ud.remote_qkey = RIG_QKEY;
+			assert_int_equal(ibv_post_send(e.from[pair], &wr, &bad), 0);
+			assert_int_equal(rig_expect(e.rig.cq[pair != 3], IBV_WC_SUCCESS, n).qp_num,
+					 e.to[pair]->qp_num);
+		}
+		assert_int_equal(ibv_destroy_ah(ah), 0);
+		close_ends(&e);
+	}
+	*state = NULL;
+}
+
+/* ---- Events ---- */
+
+static void expect_event(struct ends *e, enum ibv_event_type type, const void *element)
+{
+	struct ibv_async_event event;
+
+	assert_int_equal(ibv_get_async_event(e->rig.context, &event), 0);
+	assert_int_equal(event.event_type, type);
+	assert_ptr_equal(event.element.srq, element);
+	ibv_ack_async_event(&event);
+}
+
+static void expect_no_event(struct ends *e)
+{
+	struct pollfd fd = { e->rig.context->async_fd, POLLIN, 0 };
+
+	assert_int_equal(poll(&fd, 1, 20), 0);
+}
+
+/* Once for each arming, when fewer are left (10.2.9.1). */
+static void limit(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_srq_attr attr = { .srq_limit = 4 };
+
+	for (uint64_t i = 0; i < DEPTH; i++)
+		assert_int_equal(post(e, i), 0);
+	for (uint64_t round = 0; round < 20; round++) {
+		assert_int_equal(ibv_modify_srq(e->srq, &attr, IBV_SRQ_LIMIT), 0);
+		for (uint64_t i = 0; i < DEPTH - 4; i++)
+			send_from(e, (int)(i % 3), i);
+		expect_no_event(e);
+		send_from(e, 0, 12);
+		expect_event(e, IBV_EVENT_SRQ_LIMIT_REACHED, e->srq);
+		send_from(e, 0, 13);
+		expect_no_event(e);
+		assert_int_equal(ibv_query_srq(e->srq, &attr), 0);
+		assert_int_equal(attr.srq_limit, 0);
+		attr.srq_limit = 4;
+		for (uint64_t i = 0; i < DEPTH - 2; i++) {
+			rig_next(e->rig.cq[0]);
+			rig_next(e->rig.cq[1]);
+			assert_int_equal(post(e, i), 0);
+		}
+	}
+	/* at once, when fewer are left already */
+	attr.srq_limit = 4;
+	for (uint64_t i = 0; i < DEPTH - 3; i++)
+		send_from(e, 0, i);
+	assert_int_equal(ibv_modify_srq(e->srq, &attr, IBV_SRQ_LIMIT), 0);
+	expect_event(e, IBV_EVENT_SRQ_LIMIT_REACHED, e->srq);
+}
+
+static void completion_events(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_cq *cq;
+	void *context;
+
+	for (uint64_t i = 0; i < 100; i++) {
+		assert_int_equal(post(e, i), 0);
+		assert_int_equal(ibv_req_notify_cq(e->rig.cq[1], 0), 0);
+		send_from(e, 0, i);
+		assert_int_equal(ibv_get_cq_event(e->rig.channel, &cq, &context), 0);
+		assert_ptr_equal(cq, e->rig.cq[1]);
+		expect_received(e, 0, i);
+		rig_next(e->rig.cq[0]);
+	}
+	ibv_ack_cq_events(e->rig.cq[1], 100);
+}
+
+/* ---- Ends ---- */
+
+/* In error: an event, when no more completions will come; what was received can still be polled. */
+static void last_one(void **state)
+{
+	struct ends *e = *state;
+
+	for (uint64_t i = 0; i < 4; i++)
+		assert_int_equal(post(e, i), 0);
+	send_from(e, 0, 0);
+	rig_move(e->to[0], IBV_QPS_ERR, 0);
+	expect_event(e, IBV_EVENT_QP_LAST_WQE_REACHED, e->to[0]);
+	expect_received(e, 0, 0);
+	rig_none(e->rig.cq[1]);
+	send_from(e, 1, 1);
+	expect_received(e, 1, 1);
+}
+
+/* Completions of a queue pair that ends unpolled are forgotten, and what they took can be used again. */
+static void given_back(void **state)
+{
+	struct ends *e = *state;
+
+	for (int round = 0; round < 5; round++) {
+		for (uint64_t i = 0; i < DEPTH; i++)
+			assert_int_equal(post(e, i), 0);
+		for (uint64_t i = 0; i < DEPTH; i++)
+			send_from(e, 0, i);
+		for (uint64_t i = 0; i < DEPTH; i++)
+			rig_next(e->rig.cq[0]);
+		rig_move(e->to[0], IBV_QPS_RESET, 0);
+		rig_none(e->rig.cq[1]);
+		rig_move(e->from[0], IBV_QPS_RESET, 0);
+		rig_move(e->to[0], IBV_QPS_RTS, e->from[0]->qp_num);
+		rig_move(e->from[0], IBV_QPS_RTS, e->to[0]->qp_num);
+	}
+}
+
+/* A process that sends to us until it is killed. qpn[0] is ours, [1] its own. */
+static void flood(_Atomic uint32_t *qpn)
+{
+	struct ends e = { 0 };
+	struct ibv_qp *qp;
+	struct ibv_wc wc;
+
+	rig_open(&e.rig);
+	e.mr = rig_region(e.rig.pd, 2 * DEPTH * BYTES);
+	qp = make_qp(&e, IBV_QPT_RC, e.rig.cq[0], false);
+	rig_move(qp, IBV_QPS_RTR, qpn[0]);
+	qpn[1] = qp->qp_num;
+	while (!qpn[2])
+		;
+	rig_move(qp, IBV_QPS_RESET, 0);
+	rig_move(qp, IBV_QPS_RTS, qpn[0]);
+	for (;;) {
+		rig_send(qp, 1, e.mr, e.mr->addr, BYTES);
+		ibv_poll_cq(e.rig.cq[0], 1, &wc);
+	}
+}
+
+static void killed_sender(void **state)
+{
+	_Atomic uint32_t *qpn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	static struct ends e;
+
+	for (int round = 0; round < 6; round++) {
+		uint64_t posted = 0, got = 0, left;
+		struct ibv_wc wc;
+		pid_t pid;
+
+		memset((void *)qpn, 0, 4096);
+		pid = fork();
+		if (!pid) {
+			while (!qpn[0])
+				;
+			flood(qpn);
+		}
+		open_ends(&e, IBV_QPT_RC);
+		rig_move(e.to[0], IBV_QPS_RESET, 0);
+		qpn[0] = e.to[0]->qp_num;
+		while (!qpn[1])
+			;
+		rig_move(e.to[0], IBV_QPS_RTS, qpn[1]);
+		qpn[2] = 1;
+		for (uint64_t end = rig_now_ns() + 4000000u * (uint64_t)(round + 1);
+		     got < 100 || rig_now_ns() < end;) {
+			while (posted - got < DEPTH && !post(&e, posted))
+				posted++;
+			got += (uint64_t)ibv_poll_cq(e.rig.cq[1], 1, &wc);
+		}
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		while (ibv_poll_cq(e.rig.cq[1], 1, &wc))
+			got++;
+		/* none is lost: others can have all that are left */
+		left = posted - got;
+		for (uint64_t i = 0; i < left; i++)
+			send_from(&e, 1, i);
+		for (uint64_t i = 0; i < left; i++)
+			assert_int_equal(rig_next(e.rig.cq[1]).status, IBV_WC_SUCCESS);
+		rig_none(e.rig.cq[1]);
+		close_ends(&e);
+	}
+	munmap((void *)qpn, 4096);
+	*state = NULL;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(create, setup, teardown),
+		cmocka_unit_test_setup_teardown(extended, setup, teardown),
+		cmocka_unit_test_setup_teardown(query_and_modify, setup, teardown),
+		cmocka_unit_test_setup_teardown(bad_posts, setup, teardown),
+		cmocka_unit_test_setup_teardown(in_order, setup, teardown),
+		cmocka_unit_test_setup_teardown(empty, setup, teardown),
+		cmocka_unit_test_setup_teardown(too_long, setup, teardown),
+		cmocka_unit_test(other_types),
+		cmocka_unit_test_setup_teardown(limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(completion_events, setup, teardown),
+		cmocka_unit_test_setup_teardown(last_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(given_back, setup, teardown),
+		cmocka_unit_test(killed_sender),
+	};
+
+	return cmocka_run_group_tests_name("srq", tests, make_pool, remove_pool);
+}
