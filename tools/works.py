@@ -52,6 +52,8 @@ SECTIONS = {
          r'cm/programs::libfabric'),
         ("`test_rdmacm` of rdma-core's own suite", r'cm/programs::suite'),
         ("each test of rdma-core's own suite that passes on Linux's Soft-RoCE", r'suite/suite::passes'),
+        ("all of rdma-core's own suite: each test that does not pass has its reason",
+         r'suite/suite::(is_as_expected|each_exception)'),
         ('between containers that share only the pool file', r'containers/'),
         ('64 processes, each with each; 10,000 queue pairs', r'scale/'),
     ],

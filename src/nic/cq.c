@@ -40,16 +40,16 @@ static inline struct weft_cq_ring *first_ring(const struct weft_cq *cq)
 
 int weft_cq_create(struct weft_nic *nic, struct weft_cq *cq, uint32_t cqe)
 {
-	uint32_t size = round_up(cqe);
+	uint32_t room = round_up(cqe);
 
 	if (!cqe || cqe > WEFT_MAX_CQE)
 		return -22;
-	cq->cqe = nic->env->alloc(size * sizeof(*cq->cqe));
+	cq->cqe = nic->env->alloc(room * sizeof(*cq->cqe));
 	if (!cq->cqe)
 		return -12;
 	cq->nic = nic;
-	cq->size = size;
-	cq->mask = size - 1;
+	cq->size = cqe;
+	cq->mask = room - 1;
 	return 0;
 }
 
@@ -275,30 +275,30 @@ void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp)
 
 int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
 {
-	uint32_t size = round_up(cqe);
+	uint32_t room = round_up(cqe);
 	struct weft_cqe *fresh, *old;
 	uint64_t head, tail;
 	int err = 0;
 
 	if (!cqe || cqe > WEFT_MAX_CQE)
 		return -22;
-	fresh = cq->nic->env->alloc(size * sizeof(*fresh));
+	fresh = cq->nic->env->alloc(room * sizeof(*fresh));
 	if (!fresh)
 		return -12;
 	weft_lock(cq->nic, &cq->lock, 0);
 	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 	old = fresh;
-	if (tail - head > size) {
+	if (tail - head > cqe) {
 		err = -22;
 		goto unlock;
 	}
 	for (uint64_t i = head; i < tail; i++)
-		fresh[i & (size - 1)] = cq->cqe[i & cq->mask];
+		fresh[i & (room - 1)] = cq->cqe[i & cq->mask];
 	old = cq->cqe;
 	cq->cqe = fresh;
-	cq->size = size;
-	cq->mask = size - 1;
+	cq->size = cqe;
+	cq->mask = room - 1;
 unlock:
 	weft_unlock(&cq->lock, false);
 	cq->nic->env->free(old);

@@ -236,7 +236,7 @@ struct weft_cq {
 	bool ignores_overrun; /* what finds no room is dropped, and nobody is told */
 	bool stamps;	      /* notes when each was completed */
 	uint64_t polled_ns;   /* the stamp of the completion polled last */
-	uint32_t size; /* completions it must hold: at least what was asked for */
+	uint32_t size; /* completions it holds: what was asked for, as programs count on a full queue */
 	uint32_t mask; /* of the private queue */
 	_Atomic uint64_t head, tail;
 	struct weft_cqe *cqe;

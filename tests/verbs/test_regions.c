@@ -387,7 +387,7 @@ static void capabilities(void **state)
 
 	assert_int_equal(ibv_query_device_ex(rig->context, NULL, &attr), 0);
 	assert_int_equal(attr.odp_caps.general_caps, IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
-	assert_int_equal(attr.odp_caps.per_transport_caps.rc_odp_caps, 0x1f);
+	assert_int_equal(attr.odp_caps.per_transport_caps.rc_odp_caps, 0x3f);
 	assert_int_equal(attr.tso_caps.max_tso, 0);
 	assert_int_equal(attr.rss_caps.supported_qpts, 0);
 	assert_int_equal(attr.max_wq_type_rq, 0);
