@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "cli/private.h"
 
+#include <asm/unistd.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -50,8 +51,8 @@ static void detach(int keep)
 	}
 	prctl(PR_SET_NAME, "weft-janitor");
 	dup2(keep, 3);
-	close_range(0, 2, 0);
-	close_range(4, ~0u, 0);
+	syscall(__NR_close_range, 0, 2, 0);
+	syscall(__NR_close_range, 4, ~0u, 0);
 }
 
 static void janitor(int program, const char *folder, const char *pool)
