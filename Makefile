@@ -66,10 +66,23 @@ install: all ## PREFIX= (/usr/local) DESTDIR=
 	@ninja -C $(BUILD)
 	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
+deb: ## a Debian package, that stands beside rdma-core's: build-deb/weft_*.deb
+	@$(DEPS) build deb
+	@tools/deb.sh $(BUILD)-deb
+
+dist-bin: ## a tarball for any Linux with glibc 2.31 or later, ARCH= (x86_64) or aarch64: build-dist/
+	@$(DEPS) build dist $(if $(filter aarch64,$(ARCH)),arm64)
+	@tools/dist.sh $(BUILD)-dist $(or $(ARCH),x86_64)
+
+check-dist: dist-bin deb ## both in fresh Debian 12 and 13, which it downloads; as root
+	@$(DEPS) test check-dist
+	@WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) -m pytest -p no:cacheprovider -ra tests/packaging/
+
 clean: ## removes the build folders
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-cov
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-cov $(BUILD)-deb $(BUILD)-dist
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-.PHONY: all demo bench check check-quick slow model rxe asan tsan coverage tidy install clean help
+.PHONY: all demo bench check check-quick slow model rxe asan tsan coverage tidy install deb dist-bin \
+	check-dist clean help

@@ -20,6 +20,10 @@ table() {
 		tidy	clang-tidy
 		lab	qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 rdma-core python3-pyverbs ibverbs-utils
 		coverage	gcovr
+		deb	debhelper dpkg-dev lintian git
+		dist	git xz-utils debian-archive-keyring
+		check-dist	debootstrap util-linux
+		arm64	gcc-aarch64-linux-gnu qemu-user
 	END
 }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """The checkers of the tree: a good tree passes, and each kind of bad file is found."""
+import os
 import subprocess
 from pathlib import Path
 
@@ -87,3 +88,22 @@ def test_freestanding(tmp_path, text, status):
 
 def test_freestanding_without_files(tmp_path):
     assert check('check-freestanding.py', tmp_path, 'README.md', '').returncode == 77
+
+
+@pytest.mark.parametrize('call, options, offence', [
+    ('close_range(3, 4, 0)', [], 'close_range needs glibc 2.34'),
+    ('dlsym(0, "x")', [], None),  # it has only moved into libc
+    ('dlsym(0, "x")', ['--no-newer'], 'needs glibc 2.3'),
+    ('puts("x")', ['--no-newer'], None)])
+def test_glibc(tmp_path, call, options, offence):
+    (tmp_path / 'src/cli').mkdir(parents=True)
+    (tmp_path / 'a.c').write_text('#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n'
+                                  f'#include <unistd.h>\nint weft_f(void) {{ return !!{call}; }}\n')
+    libraries = ['libibverbs.so.1', 'librdmacm.so.1', 'libweft-shim.so', 'weft', 'src/cli/rdma']
+    for name in libraries:
+        subprocess.run(['gcc', '-shared', '-fPIC', tmp_path / 'a.c', '-o', tmp_path / name], check=True)
+    done = subprocess.run([TOOLS / 'check-glibc.py', *options, *([tmp_path] if options else [])],
+                          env={**os.environ, 'WEFT_BUILD': str(tmp_path)}, text=True,
+                          capture_output=True, check=False)
+    assert (done.returncode == 0) == (offence is None), done
+    assert not offence or offence in done.stdout
