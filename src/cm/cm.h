@@ -16,7 +16,20 @@
 #pragma GCC visibility push(default)
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+
+/* Of later headers than the one we may be built with. */
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+			  const struct rdma_addrinfo *hints);
+int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+			uint64_t arg);
 #pragma GCC visibility pop
+
+#define WEFT_EVENT_ADDRINFO_RESOLVED ((enum rdma_cm_event_type)16)
+#define WEFT_EVENT_ADDRINFO_ERROR    ((enum rdma_cm_event_type)17)
+#define WEFT_EVENT_USER		     ((enum rdma_cm_event_type)18)
+#define WEFT_EVENT_INTERNAL	     ((enum rdma_cm_event_type)19)
+#define WEFT_RAI_SA		     0x10
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -69,6 +82,7 @@ struct weft_cm_id {
 	struct ibv_sa_path_rec path;
 	struct ibv_ece local_ece, remote_ece;
 	struct weft_cm_group *groups;
+	struct rdma_addrinfo *info; /* of rdma_resolve_addrinfo, until the program takes it */
 
 	/* listening */
 	int backlog, pending; /* pending: requests that the program has not read */

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -230,6 +231,24 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 	process(e);
 	*event = &e->event;
 	return 0;
+}
+
+/* From one thread of the program to another. */
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+			uint64_t arg)
+{
+	struct weft_cm_event *e;
+
+	if (!id || (event != WEFT_EVENT_USER && event != WEFT_EVENT_INTERNAL))
+		return weft_cm_result(-EINVAL);
+	weft_cm_lock();
+	e = weft_event_new(weft_cm_id(id), event, status);
+	if (e) {
+		memcpy(&e->event.param, &arg, sizeof(arg));
+		weft_event_post(e);
+	}
+	weft_cm_unlock();
+	return weft_cm_result(e ? 0 : -ENOMEM);
 }
 
 int rdma_ack_cm_event(struct rdma_cm_event *event)

@@ -101,6 +101,7 @@ static void free_memory(struct weft_cm_id *id)
 	free(id->ep_attr);
 	free(id->ep_connect);
 	weft_multicast_free(id);
+	rdma_freeaddrinfo(id->info);
 	free(id);
 }
 

@@ -129,6 +129,41 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 	return 0;
 }
 
+/* Names are looked up before it returns; that it is done is told by the event. */
+int rdma_resolve_addrinfo(struct rdma_cm_id *rdma_id, const char *node, const char *service,
+			  const struct rdma_addrinfo *hints)
+{
+	struct weft_cm_id *id = weft_cm_id(rdma_id);
+	struct rdma_addrinfo *info = NULL, *before;
+	int err;
+
+	if (!rdma_id)
+		return weft_cm_result(-EINVAL);
+	if (hints && hints->ai_flags & WEFT_RAI_SA)
+		return weft_cm_result(-EOPNOTSUPP); /* Ethernet has no subnet administration */
+	err = rdma_getaddrinfo(node, service, hints, &info) ? -errno : 0;
+	weft_cm_lock();
+	before = id->info;
+	id->info = info;
+	weft_event_raise(id, err ? WEFT_EVENT_ADDRINFO_ERROR : WEFT_EVENT_ADDRINFO_RESOLVED, err);
+	weft_cm_unlock();
+	rdma_freeaddrinfo(before);
+	return weft_cm_result(weft_event_complete(id));
+}
+
+int rdma_query_addrinfo(struct rdma_cm_id *rdma_id, struct rdma_addrinfo **info)
+{
+	struct weft_cm_id *id = weft_cm_id(rdma_id);
+
+	if (!rdma_id || !info)
+		return weft_cm_result(-EINVAL);
+	weft_cm_lock();
+	*info = id->info;
+	id->info = NULL;
+	weft_cm_unlock();
+	return weft_cm_result(*info ? 0 : -ENODATA);
+}
+
 void rdma_freeaddrinfo(struct rdma_addrinfo *res)
 {
 	struct rdma_addrinfo *next;

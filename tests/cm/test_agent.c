@@ -546,6 +546,56 @@ static void groups(void **state)
 	destroy(tcp);
 }
 
+/* ---- Addresses and messages of the program's own ---- */
+
+static void names(void **state)
+{
+	struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST, .ai_port_space = RDMA_PS_UDP};
+	struct rdma_addrinfo passive = {.ai_flags = RAI_PASSIVE}, *info, *copy;
+	struct rdma_cm_id *id = make_id(RDMA_PS_TCP);
+
+	assert_int_equal(rdma_query_addrinfo(id, &info), -1);
+	assert_int_equal(rdma_resolve_addrinfo(id, "127.0.0.1", "7471", &hints), 0);
+	expect_event(WEFT_EVENT_ADDRINFO_RESOLVED, 0);
+	assert_int_equal(rdma_query_addrinfo(id, &info), 0);
+	assert_int_equal(info->ai_qp_type, IBV_QPT_UD);
+	assert_memory_equal(info->ai_dst_addr, loopback(7471), sizeof(struct sockaddr_in));
+	assert_int_equal(rdma_getaddrinfo(NULL, NULL, info, &copy), 0);
+	assert_memory_equal(copy->ai_dst_addr, info->ai_dst_addr, info->ai_dst_len);
+	rdma_freeaddrinfo(copy);
+	rdma_freeaddrinfo(info);
+	assert_int_equal(rdma_getaddrinfo("127.0.0.1", "7471", &passive, &info), 0);
+	assert_int_equal(info->ai_qp_type, IBV_QPT_RC);
+	assert_int_equal(info->ai_port_space, RDMA_PS_TCP);
+	assert_memory_equal(info->ai_src_addr, loopback(7471), sizeof(struct sockaddr_in));
+	assert_null(info->ai_dst_addr);
+	rdma_freeaddrinfo(info);
+	assert_int_equal(rdma_getaddrinfo(NULL, NULL, NULL, &info), -1);
+	assert_int_equal(rdma_resolve_addrinfo(id, "nobody.invalid", NULL, &hints), 0);
+	expect_event(WEFT_EVENT_ADDRINFO_ERROR, -ENODATA);
+	hints.ai_flags = WEFT_RAI_SA;
+	assert_int_equal(rdma_resolve_addrinfo(id, NULL, "1", &hints), -1);
+	assert_int_equal(errno, EOPNOTSUPP);
+	assert_int_equal(rdma_resolve_addrinfo(id, NULL, "7471", NULL), 0); /* freed with it */
+	expect_event(WEFT_EVENT_ADDRINFO_RESOLVED, 0);
+	destroy(id);
+}
+
+static void own_events(void **state)
+{
+	struct rdma_cm_id *id = make_id(RDMA_PS_IB);
+	uint64_t arg = 0x55667788aabbccdd;
+	struct rdma_cm_event *event;
+
+	assert_int_equal(rdma_write_cm_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, 0), -1);
+	assert_int_equal(rdma_write_cm_event(id, WEFT_EVENT_USER, 0x11223344, arg), 0);
+	event = next_event(WEFT_EVENT_USER, 0x11223344);
+	assert_ptr_equal(event->id, id);
+	assert_memory_equal(&event->param, &arg, sizeof(arg));
+	rdma_ack_cm_event(event);
+	destroy(id);
+}
+
 /* ---- The peer's process dies ---- */
 
 static void dies_before_it_answers(void **state)
@@ -705,6 +755,8 @@ int main(void)
 		CASE(gives_up),
 		CASE(datagram_service_refused),
 		CASE(groups),
+		CASE(names),
+		CASE(own_events),
 		CASE(from_another),
 		CASE(boxes_are_full),
 		CASE(dies_connected),
