@@ -394,11 +394,6 @@ static void closed_context(void **state)
 
 static void absent_operations(void **state)
 {
-	struct ibv_alloc_dm_attr dm = {.length = 64};
-
-	errno = 0;
-	assert_null(ibv_alloc_dm(*state, &dm));
-	assert_int_equal(errno, EOPNOTSUPP);
 	errno = 0;
 	assert_null(ibv_create_counters(*state, NULL));
 	assert_int_equal(errno, EOPNOTSUPP);
