@@ -54,6 +54,7 @@ SECTIONS = {
         ("each test of rdma-core's own suite that passes on Linux's Soft-RoCE", r'suite/suite::passes'),
         ("all of rdma-core's own suite: each test that does not pass has its reason",
          r'suite/suite::(is_as_expected|each_exception)'),
+        ('the three programs of [examples/](examples/): SEND, WRITE, fetch-and-add', r'interop/examples::'),
         ('between containers that share only the pool file', r'containers/'),
         ('64 processes, each with each; 10,000 queue pairs', r'scale/'),
     ],
