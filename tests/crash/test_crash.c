@@ -471,6 +471,8 @@ static int run_ends(uint64_t seed)
 	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
 		uint32_t died = 0;
 
+		if (ends[i].label && steps_find(ends[i].label) == STEPS_MOST)
+			fail(world, "there is no step %s", ends[i].label);
 		for (uint32_t k = 0; k < 20 * TIMES && died < TIMES; k++)
 			died += run_end(world, &ends[i], &seed);
 		if (died < TIMES)

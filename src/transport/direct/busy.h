@@ -4,6 +4,7 @@
 #define WEFT_TRANSPORT_DIRECT_BUSY_H
 
 #include "nic/nic.h"
+#include "pool/step.h"
 
 /* The line is idle: its low 16 bits are 0. */
 static inline __attribute__((always_inline)) uint64_t weft_busy_begin(struct weft_caller *caller,
@@ -14,6 +15,7 @@ static inline __attribute__((always_inline)) uint64_t weft_busy_begin(struct wef
 	atomic_store_explicit(&caller->line->busy, next + member + 1, memory_order_relaxed);
 	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
 	atomic_signal_fence(memory_order_seq_cst);
+	WEFT_STEP(direct_busy);
 	return next;
 }
 
