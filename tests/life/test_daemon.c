@@ -39,9 +39,11 @@ static bool become_daemon(struct subject *s)
 	umask(0);
 	child = fork();
 	subject_require(child >= 0, "fork again");
-	if (child)
+	if (child) {
+		/* before the ancestor ends, who is waited for */
+		s->page->value[0] = (uint64_t)child;
 		_exit(0);
-	s->page->value[0] = (uint64_t)getpid();
+	}
 	closefrom(0);
 	return true;
 }
