@@ -47,5 +47,8 @@ def system_folder():
 
 def test_same_words_and_rates():
     ours, theirs = ask(BUILD), ask(system_folder())
+    # events that are newer than the system's library
+    ours['cm'] = [old if old == 'UNKNOWN EVENT' else new
+                  for old, new in zip(theirs['cm'], ours['cm'], strict=True)]
     for what, answer in theirs.items():
         assert ours[what] == answer, what
