@@ -11,6 +11,7 @@
 #include "verbs/verbs.h"
 
 #define MAX_RD_ATOMIC 16 /* as attr.c says */
+#define ATTR_BITS     (2 * IBV_QP_DEST_QPN - 1) /* the attributes of the specification */
 
 static bool usable_cq(const struct ibv_pd *pd, struct ibv_cq *cq)
 {
@@ -23,9 +24,11 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 	    (init->srq && (!weft_handle_is(init->srq, WEFT_HANDLE_SRQ) ||
 			   init->srq->context != pd->context)))
 		return EINVAL;
-	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC &&
-	    init->qp_type != IBV_QPT_UD)
+	if (init->qp_type == IBV_QPT_RAW_PACKET || init->qp_type == IBV_QPT_XRC_SEND ||
+	    init->qp_type == IBV_QPT_XRC_RECV || init->qp_type == IBV_QPT_DRIVER)
 		return EOPNOTSUPP;
+	if (init->qp_type < IBV_QPT_RC || init->qp_type > IBV_QPT_UD)
+		return EINVAL;
 	return usable_cq(pd, init->send_cq) && usable_cq(pd, init->recv_cq) ? 0 : EINVAL;
 }
 
@@ -134,6 +137,7 @@ static int check_values(const struct ibv_qp_attr *attr, int mask)
 	    (mask & IBV_QP_RETRY_CNT && attr->retry_cnt > 7) ||
 	    (mask & IBV_QP_RNR_RETRY && attr->rnr_retry > 7) ||
 	    (mask & IBV_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
+	    (mask & IBV_QP_ALT_PATH && attr->alt_port_num != 1) ||
 	    (mask & IBV_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
 	    (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > MAX_RD_ATOMIC) ||
 	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > MAX_RD_ATOMIC))
@@ -222,6 +226,8 @@ static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int 
 	struct weft_qp_attr nic;
 	int err;
 
+	if (mask & ~ATTR_BITS)
+		return EOPNOTSUPP; /* IBV_QP_RATE_LIMIT, and what is not defined yet */
 	if (mask & IBV_QP_STATE)
 		to = (enum weft_qp_state)attr->qp_state;
 	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != (enum ibv_qp_state)from)
@@ -240,6 +246,10 @@ static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int 
 	WEFT_STEP(verbs_qp_modified);
 	if (err)
 		return err == ENOSPC ? ENOMEM : err;
+	/* Nothing is in progress once the queue pair's lock is free: the send queue is drained. */
+	if (from == WEFT_QPS_RTS && to == WEFT_QPS_SQD && mask & IBV_QP_EN_SQD_ASYNC_NOTIFY &&
+	    attr->en_sqd_async_notify)
+		qp->nic.nic->env->async(&qp->nic, NULL, WEFT_EVENT_SQ_DRAINED);
 	if (to == WEFT_QPS_RESET)
 		merged = (struct ibv_qp_attr){ .cap = qp->attr.cap };
 	qp->attr = merged;

@@ -68,6 +68,8 @@ static void bad_arguments(void **state)
 	refuse(rig->pd, &init, EINVAL);
 	init.srq = NULL;
 	init.qp_type = (enum ibv_qp_type)77;
+	refuse(rig->pd, &init, EINVAL);
+	init.qp_type = IBV_QPT_RAW_PACKET;
 	refuse(rig->pd, &init, EOPNOTSUPP);
 	assert_int_equal(ibv_dealloc_pd(foreign), 0);
 	assert_int_equal(ibv_close_device(other), 0);
