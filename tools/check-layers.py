@@ -116,7 +116,7 @@ def check_file(root, path):
 
 def files(root):
     for folder, subfolders, names in os.walk(root):
-        subfolders[:] = [s for s in subfolders if s not in ('.git', '__pycache__', 'LICENSES')
+        subfolders[:] = [s for s in subfolders if s not in ('.git', '.cache', '__pycache__', 'LICENSES')
                          and not s.startswith('build')]
         for name in names:
             path = Path(folder, name)
