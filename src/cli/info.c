@@ -143,7 +143,9 @@ static void report_members(struct weft_report *r, const struct weft_view *v)
 
 static void report_qps(struct weft_report *r, struct weft_view *v)
 {
-	static const char *const types[] = {[WEFT_QPT_RC] = "RC", [WEFT_QPT_UC] = "UC", [WEFT_QPT_UD] = "UD"};
+	static const char *const types[] = {[WEFT_QPT_RC] = "RC", [WEFT_QPT_UC] = "UC", [WEFT_QPT_UD] = "UD",
+					 [WEFT_QPT_XRC_SEND] = "XRC-SEND", [WEFT_QPT_XRC_RECV] = "XRC-RECV",
+					 [WEFT_QPT_QUEUE] = "XRC-SRQ"};
 	static const char *const states[] = {
 		[WEFT_QPS_RESET] = "RESET", [WEFT_QPS_INIT] = "INIT", [WEFT_QPS_RTR] = "RTR",
 		[WEFT_QPS_RTS] = "RTS",	    [WEFT_QPS_SQD] = "SQD",   [WEFT_QPS_SQE] = "SQE",

@@ -108,7 +108,7 @@ static inline int weft_far_check(const struct weft_pool *pool, const struct weft
 
 /* ---- Work requests ---- */
 
-#define WEFT_TRANSPORT_STATE 176
+#define WEFT_TRANSPORT_STATE 384
 
 /* Where datagrams go (10.2.3). The api keeps it until the requests that name it have completed. */
 struct weft_ah {
@@ -140,7 +140,10 @@ struct weft_wqe {
 		uint64_t compare_add;
 		uint32_t remote_qkey; /* UD */
 	};
-	uint64_t swap;
+	union {
+		uint64_t swap;
+		uint32_t remote_srqn; /* XRC; of atomics it is `imm` */
+	};
 	struct weft_pool_sge sge[];
 };
 
@@ -198,7 +201,7 @@ struct weft_transport {
 struct weft_cqe {
 	uint64_t wr_id;
 	struct weft_qp *qp;
-	uint64_t position; /* in the send queue */
+	uint64_t position; /* in the send queue; of a source's: the QPN */
 	uint32_t byte_len, imm;
 	uint32_t src_qp; /* and above it the service level */
 	uint8_t status, opcode, flags;
@@ -319,6 +322,7 @@ struct weft_qp {
 	struct weft_qp_attr attr;
 	struct weft_qp_cap cap;
 	struct weft_shared *shared; /* instead of a receive queue; NULL: none */
+	uint32_t xrcd; /* of XRC_RECV */
 	bool owns_shared;
 	uint64_t ring_off; /* in recv_cq; 0: none */
 	uint8_t peer_rnr_timer; /* told by the transport */

@@ -38,7 +38,7 @@ static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
 	slot->access = qp->attr.access;
 	slot->min_rnr_timer = qp->attr.min_rnr_timer;
 	slot->ring_off = qp->ring_off;
-	slot->qkey = qp->attr.qkey;
+	slot->qkey = qp->type == WEFT_QPT_XRC_RECV ? qp->xrcd : qp->attr.qkey;
 	WEFT_STEP(qp_line_written);
 	atomic_store_explicit(&slot->conn,
 			      (seq + 2) << 32 | (uint64_t)conn << 24 | qp->attr.dest_qpn,
@@ -88,10 +88,16 @@ static uint32_t opcodes_of(enum weft_qp_type type)
 		return sends | local | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM |
 		       1u << WEFT_OP_READ | 1u << WEFT_OP_CMP_SWAP | 1u << WEFT_OP_FETCH_ADD |
 		       1u << WEFT_OP_SEND_INV | 1u << WEFT_OP_ATOMIC_WRITE;
+	case WEFT_QPT_XRC_SEND:
+		return sends | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM |
+		       1u << WEFT_OP_READ | 1u << WEFT_OP_CMP_SWAP | 1u << WEFT_OP_FETCH_ADD |
+		       1u << WEFT_OP_SEND_INV | 1u << WEFT_OP_ATOMIC_WRITE;
 	case WEFT_QPT_UC:
 		return sends | local | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM;
 	case WEFT_QPT_UD:
 		return sends;
+	case WEFT_QPT_XRC_RECV:
+		break;
 	}
 	return 0;
 }

@@ -73,7 +73,7 @@ static uint64_t patience_ns(const struct weft_qp *qp)
 static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_wc_status status)
 {
 	weft_sq_complete(qp, wqe, qp->sq_executed++, status, 0);
-	if (qp->type == WEFT_QPT_RC) {
+	if (qp->type != WEFT_QPT_UC && qp->type != WEFT_QPT_UD) {
 		weft_qp_fail(qp);
 		return;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/complete.h"
-#include "nic/shared.h"
+#include "nic/source.h"
 
 static uint32_t power_of_two(uint32_t n)
 {
@@ -68,6 +68,51 @@ void weft_shared_destroy(struct weft_shared *q, bool quiet)
 		weft_pool_free(nic->pool, q->off, bytes_of(q));
 	else
 		weft_pool_retire(nic->pool, WEFT_RETIRE_PIECE, q->off, bytes_of(q));
+}
+
+int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number)
+{
+	struct weft_pool_qp *slot;
+	int err = weft_source_attach(cq, q);
+
+	if (err)
+		return err;
+	err = weft_pool_take_qp(q->nic->pool, &q->index);
+	if (err)
+		goto detach;
+	q->cq = cq;
+	slot = &q->nic->pool->qps[q->index];
+	*number = q->index | (uint32_t)(++slot->generation & 63) << WEFT_QP_INDEX_BITS;
+	slot->rq_off = q->off;
+	slot->rq_size = 0;
+	slot->ring_off = cq->wake_off;
+	slot->pd = q->at->pd;
+	slot->owner = q->nic->pool->me;
+	slot->type = WEFT_QPT_QUEUE;
+	slot->state = WEFT_QPS_RTR;
+	slot->qkey = xrcd;
+	/* release: pairs with the acquire in find_queue (xrc.c), as for a queue pair's line */
+	atomic_store_explicit(&slot->conn,
+			      ((slot->conn >> 32) + 1) << 32 | (uint64_t)WEFT_CONN_READY << 24,
+			      memory_order_release);
+	atomic_store_explicit(&slot->qpn, *number, memory_order_release);
+	return 0;
+detach:
+	weft_source_detach(cq, q);
+	return err;
+}
+
+void weft_shared_forget(struct weft_shared *q)
+{
+	struct weft_pool_qp *slot = &q->nic->pool->qps[q->index];
+
+	atomic_store_explicit(&slot->qpn, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->conn, ((slot->conn >> 32) + 1) << 32, memory_order_release);
+	weft_source_detach(q->cq, q);
+	if (weft_pool_quiesce(q->nic->pool, q->made))
+		weft_pool_retire(q->nic->pool, WEFT_RETIRE_QP, q->index, 0);
+	else
+		weft_pool_drop_qp(q->nic->pool, q->index);
 }
 
 void weft_shared_join(struct weft_shared *q, struct weft_qp *qp)
@@ -184,7 +229,9 @@ static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft
 	for (; (slot = next_claimed(q, position, &what)); ++*position) {
 		if (what != WEFT_CLAIM_DONE)
 			continue;
-		*qp = owner_of(q, &slot->taken);
+		*qp = q->cq ? NULL : owner_of(q, &slot->taken);
+		if (q->cq && slot->taken.tag)
+			return slot;
 		if (!*qp)
 			post_again(q, slot);
 		else if ((*qp)->recv_cq == cq)
@@ -238,6 +285,7 @@ bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct we
 
 		*cqe = (struct weft_cqe){ .wr_id = slot->recv.wr_id,
 					  .qp = qp,
+					  .position = t->tag & 0xffffff,
 					  .byte_len = t->byte_len,
 					  .imm = t->imm,
 					  .src_qp = t->src_qpn,

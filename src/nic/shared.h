@@ -19,6 +19,8 @@ struct weft_shared {
 	uint64_t done; /* nothing below it is outstanding */
 	uint32_t outstanding, max_wr, max_sge;
 	uint32_t limit; /* 0: not armed */
+	struct weft_cq *cq; /* XRC: where all of it completes; else NULL */
+	uint32_t index;	    /* XRC: of its entry in the table of queue pairs */
 	uint32_t size, stride;
 	uint8_t size_bits;
 	struct weft_shared *next; /* guarded by the nic's lock */
@@ -27,6 +29,10 @@ struct weft_shared {
 /* 0, -ENOMEM, -ENOSPC. */
 int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd, uint32_t max_wr,
 		       uint32_t max_sge);
+/* Makes it known to peers by a number of its own, in a domain of XRC. 0, -ENOMEM, -ENOSPC. */
+int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number);
+/* Shuts them out. */
+void weft_shared_forget(struct weft_shared *q);
 /* No queue pair receives from it. quiet: nobody stopped may still touch it. */
 void weft_shared_destroy(struct weft_shared *q, bool quiet);
 /* A queue pair begins or ceases to receive from it. */

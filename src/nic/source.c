@@ -130,7 +130,7 @@ int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thr
 			continue;
 		}
 		weft_cq_tell(&wc[got++], cqe.wr_id, cqe.status, cqe.opcode, cqe.byte_len, cqe.imm,
-			     cqe.qp->qpn, cqe.src_qp, cqe.flags);
+			     (uint32_t)cqe.position, cqe.src_qp, cqe.flags);
 		cq->polled_ns = cqe.stamp_ns;
 	}
 	if (s && !weft_cq_next_turn(cq))
@@ -144,7 +144,8 @@ void weft_source_drain(struct weft_cq *cq)
 	struct weft_cqe from, *cqe;
 
 	for (const struct weft_cq_source *s = first_source(cq); s; s = s->next)
-		while (take(cq, s, &from)) {
+		/* those of XRC are of no queue pair that could end */
+		while (!s->shared->cq && take(cq, s, &from)) {
 			cqe = weft_cq_next(cq, from.qp);
 			if (!cqe)
 				continue;

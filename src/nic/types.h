@@ -13,6 +13,8 @@ enum weft_qp_type {
 	WEFT_QPT_RC = 2,
 	WEFT_QPT_UC = 3,
 	WEFT_QPT_UD = 4,
+	WEFT_QPT_XRC_SEND = 9,
+	WEFT_QPT_XRC_RECV = 10,
 };
 
 /* 10.3.1 */

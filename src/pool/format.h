@@ -45,6 +45,7 @@
 #define WEFT_QP_INDEX_BITS 18u
 #define WEFT_QPS	   (1u << WEFT_QP_INDEX_BITS)
 #define WEFT_QP_BLOCK	   64u
+#define WEFT_QPT_QUEUE	   0x80u /* as type: not a queue pair, but a receive queue of XRC */
 #define WEFT_MR_INDEX_BITS 20u
 #define WEFT_MRS	   (1u << WEFT_MR_INDEX_BITS)
 #define WEFT_KEY_BITS	   12u /* of a key below the index */
@@ -215,7 +216,7 @@ struct weft_pool_qp {
 	_Atomic uint8_t generation; /* survives the queue pair */
 	_Atomic uint8_t connection; /* grows when one ends: what its peer still completes is void */
 	_Atomic uint32_t rq_epoch; /* grows when the receive queue is emptied */
-	_Atomic uint32_t qkey;
+	_Atomic uint32_t qkey; /* of XRC: the domain */
 
 	/* [O] receives ever posted; it never goes back, and what lies before rq_start is void */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted;

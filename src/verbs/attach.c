@@ -31,6 +31,9 @@ static void end_object(void *object, enum weft_handle_kind kind)
 		srq->async_read = srq->srq.events_completed;
 		ibv_destroy_srq(object);
 		break;
+	case WEFT_HANDLE_XRCD:
+		weft_verbs_close_xrcd(object);
+		break;
 	case WEFT_HANDLE_AH:
 		ibv_destroy_ah(object);
 		break;
@@ -66,6 +69,7 @@ static void end_object(void *object, enum weft_handle_kind kind)
 static void end_objects(const struct ibv_context *context)
 {
 	static const enum weft_handle_kind order[] = { WEFT_HANDLE_QP, WEFT_HANDLE_SRQ,
+						       WEFT_HANDLE_XRCD,
 						       WEFT_HANDLE_AH, WEFT_HANDLE_CQ,
 						       WEFT_HANDLE_CHANNEL, WEFT_HANDLE_MW,
 						       WEFT_HANDLE_MR, WEFT_HANDLE_DM,

@@ -16,19 +16,3 @@ struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_ope
 {
 	return no_object();
 }
-
-int weft_verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num)
-{
-	return EOPNOTSUPP;
-}
-
-struct ibv_xrcd *weft_verbs_open_xrcd(struct ibv_context *context,
-				      struct ibv_xrcd_init_attr *init_attr)
-{
-	return no_object();
-}
-
-int weft_verbs_close_xrcd(struct ibv_xrcd *xrcd)
-{
-	return EOPNOTSUPP;
-}

@@ -90,6 +90,8 @@ static const struct ibv_context *context_of(const struct handle *h)
 		return ((const struct ibv_mw *)object)->context;
 	case WEFT_HANDLE_SRQ:
 		return ((const struct ibv_srq *)object)->context;
+	case WEFT_HANDLE_XRCD:
+		return ((const struct ibv_xrcd *)object)->context;
 	case WEFT_HANDLE_AH:
 		return ((const struct ibv_ah *)object)->context;
 	case WEFT_HANDLE_TD:

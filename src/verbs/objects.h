@@ -28,6 +28,7 @@ enum weft_handle_kind {
 	WEFT_HANDLE_DM,
 	WEFT_HANDLE_BUF,
 	WEFT_HANDLE_SRQ,
+	WEFT_HANDLE_XRCD,
 };
 
 /* 0 or -ENOMEM. */
@@ -135,8 +136,27 @@ struct weft_verbs_cq {
 	struct ibv_wc wc;
 };
 
+struct weft_verbs_xrcd {
+	struct ibv_xrcd xrcd;
+	uint32_t number;
+	_Atomic uint32_t users; /* queue pairs and receive queues */
+	struct weft_verbs_xrcd *next;
+};
+
+static inline struct weft_verbs_xrcd *weft_xrcd(struct ibv_xrcd *xrcd)
+{
+	return (struct weft_verbs_xrcd *)xrcd;
+}
+
+/* xrc.c: NULL and errno. */
+struct ibv_qp *weft_xrc_create_receiver(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
+
 struct weft_verbs_srq {
 	struct ibv_srq srq;
+	/* of XRC; else NULL */
+	struct weft_verbs_xrcd *xrcd;
+	struct weft_verbs_cq *cq;
+	uint32_t number;
 	struct weft_shared nic;
 	_Atomic uint32_t users; /* queue pairs */
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
@@ -157,6 +177,8 @@ struct weft_verbs_qp {
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
 	_Atomic uint32_t groups; /* that it listens to */
+	struct weft_verbs_xrcd *xrcd; /* XRC_RECV; and in place of its completion queue: */
+	struct weft_cq no_cq;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 
 	/* of extended ones (qp_ex.c): requests that are built but not posted; guarded by nic.lock */

@@ -53,6 +53,26 @@ static __attribute__((noinline)) int take_bind(const struct ibv_send_wr *wr, str
 	return weft_verbs_bind(mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, wqe);
 }
 
+/* Whom a connection does not say. */
+static __attribute__((noinline)) int take_address(const struct weft_qp *qp,
+						   const struct ibv_send_wr *wr,
+						   struct weft_wqe *wqe)
+{
+	if (qp->type == WEFT_QPT_XRC_SEND) {
+		if (weft_op_is_atomic(wqe->opcode))
+			wqe->imm = wr->qp_type.xrc.remote_srqn;
+		else
+			wqe->remote_srqn = wr->qp_type.xrc.remote_srqn;
+		return 0;
+	}
+	if (!wr->wr.ud.ah)
+		return EINVAL;
+	wqe->ah = &weft_ah(wr->wr.ud.ah)->nic;
+	wqe->remote_qpn = wr->wr.ud.remote_qpn;
+	wqe->remote_qkey = wr->wr.ud.remote_qkey;
+	return 0;
+}
+
 static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, struct weft_wqe *wqe)
 {
 	wqe->wr_id = wr->wr_id;
@@ -65,15 +85,15 @@ static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, s
 		wqe->rkey = wr->wr.atomic.rkey;
 		wqe->compare_add = wr->wr.atomic.compare_add;
 		wqe->swap = wr->wr.atomic.swap;
-	} else if (__builtin_expect(qp->type == WEFT_QPT_UD, 0)) {
-		if (!wr->wr.ud.ah)
-			return EINVAL;
-		wqe->ah = &weft_ah(wr->wr.ud.ah)->nic;
-		wqe->remote_qpn = wr->wr.ud.remote_qpn;
-		wqe->remote_qkey = wr->wr.ud.remote_qkey;
 	} else {
 		wqe->remote_addr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
+	}
+	if (__builtin_expect(qp->type >= WEFT_QPT_UD, 0)) {
+		int err = take_address(qp, wr, wqe);
+
+		if (err)
+			return err;
 	}
 	if (__builtin_expect(wr->opcode == IBV_WR_BIND_MW, 0))
 		return take_bind(wr, wqe);

@@ -18,18 +18,25 @@ static bool usable_cq(const struct ibv_pd *pd, struct ibv_cq *cq)
 	return weft_handle_is(cq, WEFT_HANDLE_CQ) && cq->context == pd->context;
 }
 
+/* What only sends has no completions of receives. */
+static struct ibv_cq *receive_cq(const struct ibv_qp_init_attr *init)
+{
+	return init->qp_type == IBV_QPT_XRC_SEND ? init->send_cq : init->recv_cq;
+}
+
 static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 {
 	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !init ||
 	    (init->srq && (!weft_handle_is(init->srq, WEFT_HANDLE_SRQ) ||
 			   init->srq->context != pd->context)))
 		return EINVAL;
-	if (init->qp_type == IBV_QPT_RAW_PACKET || init->qp_type == IBV_QPT_XRC_SEND ||
-	    init->qp_type == IBV_QPT_XRC_RECV || init->qp_type == IBV_QPT_DRIVER)
+	if (init->qp_type == IBV_QPT_RAW_PACKET || init->qp_type == IBV_QPT_XRC_RECV ||
+	    init->qp_type == IBV_QPT_DRIVER)
 		return EOPNOTSUPP;
-	if (init->qp_type < IBV_QPT_RC || init->qp_type > IBV_QPT_UD)
+	if (init->qp_type != IBV_QPT_XRC_SEND &&
+	    (init->qp_type < IBV_QPT_RC || init->qp_type > IBV_QPT_UD))
 		return EINVAL;
-	return usable_cq(pd, init->send_cq) && usable_cq(pd, init->recv_cq) ? 0 : EINVAL;
+	return usable_cq(pd, init->send_cq) && usable_cq(pd, receive_cq(init)) ? 0 : EINVAL;
 }
 
 static void fill(struct weft_verbs_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
@@ -66,7 +73,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 				    init->cap.max_send_sge, init->cap.max_recv_sge,
 				    init->cap.max_inline_data };
 	err = -weft_qp_create(&weft_process.nic, &qp->nic, (enum weft_qp_type)init->qp_type, weft_pd(pd)->number,
-			      &weft_cq(init->send_cq)->nic, &weft_cq(init->recv_cq)->nic,
+			      &weft_cq(init->send_cq)->nic, &weft_cq(receive_cq(init))->nic,
 			      init->srq ? &weft_srq(init->srq)->nic : NULL, &cap,
 			      init->sq_sig_all);
 	if (err)
@@ -81,7 +88,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	fill(qp, pd, init);
 	weft_pd(pd)->users++;
 	weft_cq(init->send_cq)->users++;
-	weft_cq(init->recv_cq)->users++;
+	weft_cq(receive_cq(init))->users++;
 	if (init->srq)
 		weft_srq(init->srq)->users++;
 	return &qp->qp;
@@ -103,6 +110,20 @@ static void wait_acknowledged(struct weft_verbs_qp *qp)
 	pthread_mutex_unlock(&qp->qp.mutex);
 }
 
+static void drop_users(struct weft_verbs_qp *qp)
+{
+	if (qp->xrcd) {
+		qp->xrcd->users--;
+		weft_cq_destroy(&qp->no_cq);
+		return;
+	}
+	weft_pd(qp->qp.pd)->users--;
+	weft_cq(qp->qp.send_cq)->users--;
+	weft_cq(receive_cq(&qp->init))->users--;
+	if (qp->qp.srq)
+		weft_srq(qp->qp.srq)->users--;
+}
+
 int ibv_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct weft_verbs_qp *qp = weft_qp(ibqp);
@@ -116,11 +137,7 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 	weft_qp_destroy(&qp->nic);
 	WEFT_STEP(verbs_qp_destroyed);
 	wait_acknowledged(qp);
-	weft_pd(ibqp->pd)->users--;
-	weft_cq(ibqp->send_cq)->users--;
-	weft_cq(ibqp->recv_cq)->users--;
-	if (ibqp->srq)
-		weft_srq(ibqp->srq)->users--;
+	drop_users(qp);
 	free(qp);
 	return 0;
 }
@@ -215,6 +232,9 @@ static const struct weft_transport *transport_of(enum weft_qp_type type)
 		return &weft_direct_unreliable;
 	case WEFT_QPT_UD:
 		return &weft_direct_datagram;
+	case WEFT_QPT_XRC_SEND:
+	case WEFT_QPT_XRC_RECV:
+		return &weft_direct_xrc;
 	}
 	return NULL;
 }

@@ -164,7 +164,16 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 {
-	fail(of(ex), EOPNOTSUPP);
+	struct weft_wqe *wqe = of(ex)->wqe;
+
+	if (!wqe || of(ex)->nic.type != WEFT_QPT_XRC_SEND) {
+		fail(of(ex), EINVAL);
+		return;
+	}
+	if (weft_op_is_atomic(wqe->opcode))
+		wqe->imm = srqn;
+	else
+		wqe->remote_srqn = srqn;
 }
 
 /* ---- Their data ---- */
@@ -267,6 +276,7 @@ static uint64_t offered(enum ibv_qp_type type)
 	return type == IBV_QPT_RC ? SENDS | WRITES | WINDOWS | RELIABLE :
 	       type == IBV_QPT_UC ? SENDS | WRITES | WINDOWS :
 	       type == IBV_QPT_UD ? SENDS :
+	       type == IBV_QPT_XRC_SEND ? SENDS | WRITES | RELIABLE :
 				    0;
 }
 
@@ -319,7 +329,9 @@ struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context, struct ibv_q
 		return NULL;
 	}
 	pd = init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
-	qp = ibv_create_qp(pd, (struct ibv_qp_init_attr *)init);
+	qp = init->qp_type == IBV_QPT_XRC_RECV ?
+		     weft_xrc_create_receiver(context, init) :
+		     ibv_create_qp(pd, (struct ibv_qp_init_attr *)init);
 	if (qp && init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		weft_qp(qp)->extended = true;
 		fill(&weft_qp(qp)->ex);

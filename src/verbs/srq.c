@@ -58,6 +58,43 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init
 	return create(pd, init->srq_context, &init->attr);
 }
 
+static struct ibv_srq *create_xrc(struct ibv_srq_init_attr_ex *init)
+{
+	const uint32_t mask = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	struct weft_verbs_srq *srq;
+	int err;
+
+	if ((init->comp_mask & mask) != mask || !weft_handle_is(init->xrcd, WEFT_HANDLE_XRCD) ||
+	    init->xrcd->context != init->pd->context || !weft_handle_is(init->cq, WEFT_HANDLE_CQ) ||
+	    init->cq->context != init->pd->context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	srq = weft_srq(create(init->pd, init->srq_context, &init->attr));
+	if (!srq)
+		return NULL;
+	err = -weft_shared_number(&srq->nic, &weft_cq(init->cq)->nic,
+				  weft_xrcd(init->xrcd)->number, &srq->number);
+	if (err) {
+		ibv_destroy_srq(&srq->srq);
+		errno = err == ENOSPC ? ENOMEM : err;
+		return NULL;
+	}
+	srq->xrcd = weft_xrcd(init->xrcd);
+	srq->cq = weft_cq(init->cq);
+	srq->xrcd->users++;
+	srq->cq->users++;
+	return &srq->srq;
+}
+
+int weft_verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num)
+{
+	if (!weft_handle_is(srq, WEFT_HANDLE_SRQ) || !srq_num || !weft_srq(srq)->xrcd)
+		return EINVAL;
+	*srq_num = weft_srq(srq)->number;
+	return 0;
+}
+
 struct ibv_srq *weft_verbs_create_srq_ex(struct ibv_context *context,
 					 struct ibv_srq_init_attr_ex *init)
 {
@@ -70,11 +107,12 @@ struct ibv_srq *weft_verbs_create_srq_ex(struct ibv_context *context,
 	}
 	if (init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE)
 		type = init->srq_type;
-	if (type != IBV_SRQT_BASIC) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
-	return create(init->pd, init->srq_context, &init->attr);
+	if (type == IBV_SRQT_BASIC)
+		return create(init->pd, init->srq_context, &init->attr);
+	if (type == IBV_SRQT_XRC)
+		return create_xrc(init);
+	errno = EOPNOTSUPP;
+	return NULL;
 }
 
 static int modify(struct weft_verbs_srq *srq, const struct ibv_srq_attr *attr, int mask)
@@ -130,6 +168,11 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	if (srq->users)
 		return EBUSY;
 	weft_handle_remove(ibsrq);
+	if (srq->xrcd) {
+		weft_shared_forget(&srq->nic);
+		srq->xrcd->users--;
+		srq->cq->users--;
+	}
 	/* peers were shut out with the last queue pair, but for one who was stopped then */
 	weft_shared_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, srq->nic.made));
 	wait_acknowledged(srq);

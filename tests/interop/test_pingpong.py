@@ -58,3 +58,9 @@ def test_ud_gid_index(fabric, index):
 @pytest.mark.parametrize('events', [[], ['-e']], ids=['poll', 'events'])
 def test_srq(fabric, pairs, events):
     pingpong(fabric, 4096, 1000, '-q', pairs, *events, service='srq')
+
+
+@pytest.mark.parametrize('events', [[], ['-e']], ids=['poll', 'events'])
+def test_xsrq(fabric, events):
+    fabric.pair('ibv_xsrq_pingpong', '-g', 1, '-n', 1000, *events)
+    assert fabric.totals()['ops_send'] >= 2 * 1000

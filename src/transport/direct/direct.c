@@ -42,7 +42,8 @@ static bool is_gone(const struct peer *p)
 /* As a NAK does: both sides are in error. */
 static enum weft_outcome blame(struct job job, enum weft_event event, enum weft_wc_status status)
 {
-	weft_peer_blame(job.qp, job.peer, event);
+	/* the queue pair's own peer, whosever queue the request was for */
+	weft_peer_blame(job.qp, weft_peer(job.qp), event);
 	*job.status = status;
 	return WEFT_FAILED;
 }
@@ -402,12 +403,98 @@ static enum weft_outcome execute_unreliable(struct weft_qp *qp, struct weft_wqe 
 	return execute(qp, wqe, caller, status) == WEFT_FAILED ? WEFT_FAILED : WEFT_DONE;
 }
 
+/* Whether the peer takes requests. Its queue may be another member's, at which they are carried out. */
+static bool is_ready(struct weft_qp *qp, struct peer *p, struct weft_caller *caller)
+{
+	uint64_t next;
+	bool ready;
+
+	if (!p->slot && !weft_peer_find(qp, p))
+		return false;
+	next = weft_busy_begin(caller, p->right.member);
+	ready = atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->right.was ||
+		weft_peer_read(qp, p);
+	weft_busy_end(caller, next);
+	return ready;
+}
+
+/* A queue pair of XRC: its peer, and what was reached last by way of that. */
+struct xrc {
+	struct peer peer;
+	struct peer queue;
+	uint64_t conn; /* of the peer, then */
+	uint32_t number;
+};
+
+_Static_assert(sizeof(struct xrc) <= WEFT_TRANSPORT_STATE, "the queue pair has room for it");
+
+static bool is_known(const struct xrc *x, uint32_t number)
+{
+	return x->number == number && x->conn == x->peer.right.was && !is_gone(&x->queue);
+}
+
+static bool map_queue(struct weft_qp *qp, struct xrc *x, uint32_t number)
+{
+	const struct weft_pool_qp *slot = x->queue.slot;
+
+	x->number = 0;
+	if (is_gone(&x->queue) ||
+	    !weft_peer_map_seat(qp->nic->pool, &x->queue, slot->rq_off, slot->ring_off))
+		return false;
+	x->number = number;
+	x->conn = x->peer.right.was;
+	return true;
+}
+
+/* Keys and receives are those of the named queue's protection domain (A14). */
+static enum weft_outcome execute_at_queue(struct job job, uint32_t number)
+{
+	struct xrc *x = (struct xrc *)job.qp->transport_state;
+	enum weft_outcome outcome = WEFT_NO_ANSWER;
+	bool known = is_known(x, number);
+	uint64_t next;
+
+	if (!known && !weft_peer_queue(job.qp, job.peer, number, &x->queue))
+		return blame(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+	job.peer = &x->queue;
+	next = weft_busy_begin(job.caller, x->queue.right.member);
+	if (known ? !is_gone(&x->queue) : map_queue(job.qp, x, number)) {
+		outcome = carry_out(job);
+		weft_peer_let_go(job.qp, &x->queue);
+	}
+	weft_busy_end(job.caller, next);
+	return outcome;
+}
+
+static enum weft_outcome execute_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
+				     struct weft_caller *caller, enum weft_wc_status *status)
+{
+	uint32_t number = weft_op_is_atomic(wqe->opcode) ? wqe->imm : wqe->remote_srqn;
+	struct peer *p = weft_peer(qp);
+	struct weft_spans here;
+	struct job job = { qp, p, wqe, caller, &here, status };
+	enum weft_outcome outcome;
+
+	if (caller->shared)
+		weft_pool_share_lock(qp->nic->pool);
+	outcome = is_ready(qp, p, caller) ? execute_at_queue(job, number) : without_peer(job);
+	if (caller->shared)
+		weft_pool_share_unlock(qp->nic->pool);
+	return outcome;
+}
+
 static void connect(struct weft_qp *qp)
 {
 	struct peer *p = weft_peer(qp);
 
 	__builtin_memset(p, 0, sizeof(*p));
 	p->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
+}
+
+static void connect_xrc(struct weft_qp *qp)
+{
+	connect(qp);
+	((struct xrc *)qp->transport_state)->number = 0;
 }
 
 static void disconnect(struct weft_qp *qp)
@@ -453,5 +540,13 @@ const struct weft_transport weft_direct_unreliable = {
 	.connect = connect,
 	.disconnect = disconnect,
 	.execute = execute_unreliable,
+	.fault = fault,
+};
+
+const struct weft_transport weft_direct_xrc = {
+	.name = "direct",
+	.connect = connect_xrc,
+	.disconnect = disconnect,
+	.execute = execute_xrc,
 	.fault = fault,
 };

@@ -11,5 +11,6 @@
 extern const struct weft_transport weft_direct;	  /* reliable connections */
 extern const struct weft_transport weft_direct_unreliable; /* unreliable ones */
 extern const struct weft_transport weft_direct_datagram;
+extern const struct weft_transport weft_direct_xrc;
 
 #endif

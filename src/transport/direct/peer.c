@@ -67,7 +67,7 @@ static bool map_queue(struct weft_qp *qp, struct peer *p, uint64_t off, uint32_t
 	return true;
 }
 
-static bool map_seat(struct weft_pool *pool, struct peer *p, uint64_t off, uint64_t wake_off)
+bool weft_peer_map_seat(struct weft_pool *pool, struct peer *p, uint64_t off, uint64_t wake_off)
 {
 	struct weft_seat seat;
 
@@ -103,6 +103,11 @@ void weft_peer_let_go(struct weft_qp *qp, struct peer *p)
 	p->held = NULL;
 }
 
+static uint8_t peer_type(const struct weft_qp *qp)
+{
+	return qp->type == WEFT_QPT_XRC_SEND ? WEFT_QPT_XRC_RECV : qp->type;
+}
+
 /* The line stands between two equal looks at a conn word that says: ready, and yours. */
 bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 {
@@ -120,7 +125,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	p->tag = qp->attr.dest_qpn | (uint32_t)slot->connection << 24;
 	qp->peer_rnr_timer = slot->min_rnr_timer;
 	/* another one may have taken the entry since, and be connected to us */
-	if (slot->qpn != qp->attr.dest_qpn || slot->type != qp->type ||
+	if (slot->qpn != qp->attr.dest_qpn || slot->type != peer_type(qp) ||
 	    p->right.member != named)
 		return false;
 	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | qp->qpn) || !ring_off)
@@ -132,7 +137,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	weft_peer_let_go(qp, p);
 	p->seat.at = NULL;
 	if (!(rq_size ? map_queue(qp, p, rq_off, rq_size, rq_stride) && map_ring(pool, p, ring_off) :
-			map_seat(pool, p, rq_off, ring_off)))
+			weft_peer_map_seat(pool, p, rq_off, ring_off)))
 		return false;
 	WEFT_STEP(peer_read);
 	p->right.was = conn;
@@ -151,6 +156,26 @@ bool weft_peer_find(struct weft_qp *qp, struct peer *p)
 	p->right.word = &p->slot->conn;
 	p->right.member = p->slot->owner;
 	return true;
+}
+
+bool weft_peer_queue(struct weft_qp *qp, const struct peer *p, uint32_t number, struct peer *queue)
+{
+	struct weft_pool *pool = qp->nic->pool;
+	uint32_t index = number & (WEFT_QPS - 1);
+	struct weft_pool_qp *slot = &pool->qps[index];
+	uint64_t conn;
+
+	if (weft_pool_see_qp(pool, index) ||
+	    atomic_load_explicit(&slot->qpn, memory_order_acquire) != number)
+		return false;
+	/* acquire: pairs with the release in weft_shared_number */
+	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+	*queue = *p;
+	queue->slot = slot;
+	queue->right = (struct weft_right){ &slot->conn, conn, slot->owner };
+	queue->holder = weft_holder(slot->owner, slot->pd);
+	return slot->type == WEFT_QPT_QUEUE && slot->qkey == p->slot->qkey &&
+	       (conn >> 24 & 0xff) == WEFT_CONN_READY;
 }
 
 static struct weft_lock ring_lock[64]; /* threads of this process take turns on a ring */

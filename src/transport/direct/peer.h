@@ -40,10 +40,16 @@ bool weft_peer_find(struct weft_qp *qp, struct peer *p);
 /* Reads its line anew; the busy line names its owner. False: it is not ready for us. */
 bool weft_peer_read(struct weft_qp *qp, struct peer *p);
 
+/* Where such a queue lies; the busy line names its owner. False: nowhere. */
+bool weft_peer_map_seat(struct weft_pool *pool, struct peer *p, uint64_t off, uint64_t wake_off);
 /* The same from a queue of which we are not the only taker. */
 const struct weft_pool_recv *weft_peer_take(struct weft_qp *qp, struct peer *p);
 /* Forgets the receive that was taken so. The busy line names its owner. */
 void weft_peer_let_go(struct weft_qp *qp, struct peer *p);
+
+/* XRC: what a request may reach by the receive queue of that number, in the domain of the peer. False:
+ * there is none. */
+bool weft_peer_queue(struct weft_qp *qp, const struct peer *p, uint32_t number, struct peer *queue);
 
 /* The oldest receive that the peer has posted and we have not used, or NULL. */
 static inline const struct weft_pool_recv *weft_peer_receive(struct weft_qp *qp, struct peer *p)

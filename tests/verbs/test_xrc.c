@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Extended reliable connections: domains and their errors, every operation by way of a numbered receive
+ * queue, and what is refused.
+ */
+#include "rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../abi/pool.h"
+
+#define BYTES 512u
+#define QUEUES 2
+
+struct ends {
+	struct rig rig;
+	struct ibv_xrcd *domain;
+	struct ibv_srq *srq[QUEUES];
+	uint32_t number[QUEUES];
+	struct ibv_qp *from, *to;
+	struct ibv_mr *mr;
+};
+
+static struct ibv_xrcd *open_domain(struct ibv_context *context, int fd, int oflags)
+{
+	struct ibv_xrcd_init_attr init = { IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, fd,
+					   oflags };
+
+	return ibv_open_xrcd(context, &init);
+}
+
+static struct ibv_srq *make_queue(struct ends *e, struct ibv_xrcd *domain)
+{
+	struct ibv_srq_init_attr_ex init = {
+		.attr = { 16, 1, 0 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = e->rig.pd,
+		.xrcd = domain,
+		.cq = e->rig.cq[1],
+	};
+
+	return ibv_create_srq_ex(e->rig.context, &init);
+}
+
+static void connect_ends(struct ends *e)
+{
+	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
+		struct ibv_qp_attr attr = rig_attr(e->rig.context, s, e->to->qp_num);
+
+		assert_int_equal(ibv_modify_qp(e->from, &attr, rig_mask(IBV_QPT_RC, s)), 0);
+		attr = rig_attr(e->rig.context, s, e->from->qp_num);
+		assert_int_equal(ibv_modify_qp(e->to, &attr, rig_mask(IBV_QPT_RC, s)), 0);
+	}
+}
+
+static int setup(void **state)
+{
+	static struct ends e;
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = NULL,
+		.cap = { RIG_DEPTH, 0, 2, 0, 64 },
+		.qp_type = IBV_QPT_XRC_SEND,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+	};
+
+	rig_open(&e.rig);
+	e.domain = open_domain(e.rig.context, -1, O_CREAT);
+	assert_non_null(e.domain);
+	for (int i = 0; i < QUEUES; i++) {
+		e.srq[i] = make_queue(&e, e.domain);
+		assert_non_null(e.srq[i]);
+		assert_int_equal(ibv_get_srq_num(e.srq[i], &e.number[i]), 0);
+	}
+	init.send_cq = e.rig.cq[0];
+	init.pd = e.rig.pd;
+	e.from = ibv_create_qp_ex(e.rig.context, &init);
+	assert_non_null(e.from);
+	init = (struct ibv_qp_init_attr_ex){ .qp_type = IBV_QPT_XRC_RECV,
+					     .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+					     .xrcd = e.domain };
+	e.to = ibv_create_qp_ex(e.rig.context, &init);
+	assert_non_null(e.to);
+	connect_ends(&e);
+	e.mr = rig_region(e.rig.pd, 3 * 4096);
+	memset(e.mr->addr, 7, BYTES);
+	*state = &e;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct ends *e = *state;
+
+	assert_int_equal(ibv_close_xrcd(e->domain), EBUSY);
+	assert_int_equal(ibv_destroy_qp(e->from), 0);
+	assert_int_equal(ibv_destroy_qp(e->to), 0);
+	for (int i = 0; i < QUEUES; i++)
+		assert_int_equal(ibv_destroy_srq(e->srq[i]), 0);
+	assert_int_equal(ibv_close_xrcd(e->domain), 0);
+	rig_region_end(e->mr);
+	rig_close(&e->rig);
+	return 0;
+}
+
+static char *far(const struct ends *e)
+{
+	return (char *)e->mr->addr + 4096;
+}
+
+static void post_receive(struct ends *e, int queue, uint64_t wr_id)
+{
+	struct ibv_sge sge = { (uintptr_t)far(e), BYTES, e->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	memset(far(e), 0, BYTES);
+	assert_int_equal(ibv_post_srq_recv(e->srq[queue], &wr, &bad), 0);
+}
+
+static void post(struct ends *e, enum ibv_wr_opcode opcode, uint32_t len, uint32_t number,
+		 uint32_t rkey)
+{
+	struct ibv_sge sge = { (uintptr_t)e->mr->addr, len, e->mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 7,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = opcode,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .imm_data = 0x1234,
+				  .qp_type.xrc.remote_srqn = number }, *bad;
+
+	if (opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
+		wr.wr.atomic.remote_addr = (uintptr_t)far(e);
+		wr.wr.atomic.rkey = rkey;
+		wr.wr.atomic.compare_add = 5;
+		wr.wr.atomic.swap = 9;
+	} else {
+		wr.wr.rdma.remote_addr = (uintptr_t)far(e);
+		wr.wr.rdma.rkey = rkey;
+	}
+	assert_int_equal(ibv_post_send(e->from, &wr, &bad), 0);
+}
+
+static void refuse_domain(struct ibv_context *context, int fd, int oflags, int error)
+{
+	errno = 0;
+	assert_null(open_domain(context, fd, oflags));
+	assert_int_equal(errno, error);
+}
+
+/* The header follows the pointers of these before we see them: none can be null or gone. */
+static void domains(void **state)
+{
+	struct ends *e = *state;
+	int fd = open("/dev/null", O_RDONLY);
+	struct ibv_xrcd *d;
+	uint32_t number;
+
+	refuse_domain(e->rig.context, -1, 0, EINVAL);
+	refuse_domain(e->rig.context, -1, O_CREAT | O_APPEND, EINVAL);
+	refuse_domain(e->rig.context, 999999, O_CREAT, EBADF);
+	d = open_domain(e->rig.context, fd, O_CREAT);
+	assert_non_null(d);
+	refuse_domain(e->rig.context, fd, O_CREAT | O_EXCL, EEXIST);
+	assert_int_equal(ibv_close_xrcd(d), 0);
+	RIG_REFUSED(ibv_get_srq_num((struct ibv_srq *)e->rig.pd, &number));
+	errno = 0;
+	assert_null(make_queue(e, d));
+	assert_int_equal(errno, EINVAL);
+	close(fd);
+}
+
+/* Into whichever queue is named; its completion says by way of which queue pair. */
+static void sends(void **state)
+{
+	struct ends *e = *state;
+
+	for (uint64_t i = 0; i < 100; i++) {
+		struct ibv_wc wc;
+
+		post_receive(e, i % QUEUES, i);
+		post(e, IBV_WR_SEND_WITH_IMM, BYTES, e->number[i % QUEUES], 0);
+		rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
+		wc = rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, i);
+		assert_int_equal(wc.qp_num, e->to->qp_num);
+		assert_int_equal(wc.src_qp, e->from->qp_num);
+		assert_int_equal(wc.imm_data, 0x1234);
+		assert_memory_equal(far(e), e->mr->addr, BYTES);
+	}
+	rig_none(e->rig.cq[1]);
+}
+
+static void one_sided(void **state)
+{
+	struct ends *e = *state;
+	uint64_t word = 5;
+
+	memset(far(e), 0, BYTES);
+	post(e, IBV_WR_RDMA_WRITE, BYTES, e->number[0], e->mr->rkey);
+	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
+	assert_memory_equal(far(e), e->mr->addr, BYTES);
+	post_receive(e, 1, 3);
+	post(e, IBV_WR_RDMA_WRITE_WITH_IMM, BYTES, e->number[1], e->mr->rkey);
+	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
+	assert_int_equal(rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, 3).opcode,
+			 IBV_WC_RECV_RDMA_WITH_IMM);
+	memset(far(e), 9, BYTES);
+	post(e, IBV_WR_RDMA_READ, BYTES, e->number[0], e->mr->rkey);
+	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
+	assert_memory_equal(far(e), e->mr->addr, BYTES);
+	memcpy(far(e), &word, 8);
+	post(e, IBV_WR_ATOMIC_CMP_AND_SWP, 8, e->number[0], e->mr->rkey);
+	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
+	memcpy(&word, far(e), 8);
+	assert_int_equal(word, 9);
+	post(e, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, e->number[0], e->mr->rkey);
+	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
+	memcpy(&word, far(e), 8);
+	assert_int_equal(word, 14);
+}
+
+static void refused(struct ends *e, uint32_t number, uint32_t rkey, enum ibv_wc_status status)
+{
+	post(e, IBV_WR_RDMA_WRITE, 8, number, rkey);
+	rig_expect(e->rig.cq[0], status, 7);
+	rig_await_state(e->to, IBV_QPS_ERR);
+	rig_move(e->from, IBV_QPS_RESET, 0);
+	rig_move(e->to, IBV_QPS_RESET, 0);
+	connect_ends(e);
+}
+
+/* No such queue, one of another domain, one that has gone, a wrong key. */
+static void wrong(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_xrcd *other = open_domain(e->rig.context, -1, O_CREAT);
+	struct ibv_srq *srq = make_queue(e, other);
+	struct ibv_pd *pd = ibv_alloc_pd(e->rig.context);
+	struct ibv_mr *mr = rig_region(pd, 4096);
+	uint32_t number;
+
+	assert_int_equal(ibv_get_srq_num(srq, &number), 0);
+	refused(e, number, e->mr->rkey, IBV_WC_REM_INV_REQ_ERR);
+	refused(e, e->number[0] ^ 0x40000, e->mr->rkey, IBV_WC_REM_INV_REQ_ERR);
+	refused(e, e->from->qp_num, e->mr->rkey, IBV_WC_REM_INV_REQ_ERR);
+	refused(e, e->number[0], mr->rkey, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(ibv_destroy_srq(srq), 0);
+	refused(e, number, e->mr->rkey, IBV_WC_REM_INV_REQ_ERR);
+	assert_int_equal(ibv_close_xrcd(other), 0);
+	rig_region_end(mr);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(domains, setup, teardown),
+		cmocka_unit_test_setup_teardown(sends, setup, teardown),
+		cmocka_unit_test_setup_teardown(one_sided, setup, teardown),
+		cmocka_unit_test_setup_teardown(wrong, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("xrc", tests, make_pool, remove_pool);
+}
