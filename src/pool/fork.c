@@ -7,6 +7,7 @@
 
 #include "pool/format.h"
 #include "pool/hold.h"
+#include "pool/unhooked.h"
 
 struct copy {
 	uintptr_t va;
@@ -29,8 +30,8 @@ int weft_fork_begin(size_t bytes, size_t runs)
 
 	if (!runs)
 		return 0;
-	mapping = mmap(NULL, list_bytes + bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mapping = weft_unhooked_mmap(NULL, list_bytes + bytes, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (mapping == MAP_FAILED)
 		return -ENOMEM;
 	copies = (struct copy *)mapping;
@@ -63,10 +64,10 @@ void weft_fork_place(void)
 	for (size_t i = 0; i < count; i++) {
 		struct copy *copy = &copies[i];
 
-		mremap(from, copy->len_bytes, copy->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-		       copy->va);
+		weft_unhooked_mremap(from, copy->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+				     copy->va);
 		if (copy->prot != (PROT_READ | PROT_WRITE))
-			mprotect((void *)copy->va, copy->len_bytes, copy->prot);
+			weft_unhooked_mprotect((void *)copy->va, copy->len_bytes, copy->prot);
 		from += copy->len_bytes;
 	}
 	count = 0;
@@ -86,7 +87,7 @@ void weft_fork_end(void)
 		weft_segv_uninstall();
 	installed = false;
 	if (copies)
-		munmap(copies, bytes_mapped);
+		weft_unhooked_munmap(copies, bytes_mapped);
 	copies = NULL;
 	count = 0;
 }

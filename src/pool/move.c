@@ -11,6 +11,7 @@
 #include "pool/hold.h"
 #include "pool/movable.h"
 #include "pool/step.h"
+#include "pool/unhooked.h"
 
 enum way {
 	AUTO,
@@ -34,8 +35,9 @@ void weft_move_copy(void *to, const void *from, size_t len_bytes)
 int weft_move_map(const struct weft_move *chunk)
 {
 	/* populated: a first store into each page would cost a fault */
-	void *at = mmap((void *)chunk->va, chunk->len_bytes, chunk->prot,
-			MAP_SHARED | MAP_FIXED | MAP_POPULATE, chunk->fd, (off_t)chunk->off);
+	void *at = weft_unhooked_mmap((void *)chunk->va, chunk->len_bytes, chunk->prot,
+				      MAP_SHARED | MAP_FIXED | MAP_POPULATE, chunk->fd,
+				      (off_t)chunk->off);
 
 	return at == MAP_FAILED ? -errno : 0;
 }
@@ -46,10 +48,10 @@ int weft_move_replace(const struct weft_move *chunk, uint8_t *scratch)
 
 	weft_move_copy(scratch, chunk->alias, chunk->len_bytes);
 	WEFT_STEP(move_copied_out);
-	if (mprotect(scratch, chunk->len_bytes, chunk->prot))
+	if (weft_unhooked_mprotect(scratch, chunk->len_bytes, chunk->prot))
 		return -errno;
-	if (mremap(scratch, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   chunk->va) != MAP_FAILED)
+	if (weft_unhooked_mremap(scratch, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+				 chunk->va) != MAP_FAILED)
 		return 0;
 	err = -errno;
 	weft_move_map(chunk); /* a failed mremap may have unmapped it */
@@ -66,15 +68,16 @@ static size_t copy_in(const struct weft_move *move)
 /* Straight to its address, so that the mapping merges with its neighbours again. */
 static size_t copy_out(const struct weft_move *move)
 {
-	if (mmap((void *)move->va, move->len_bytes, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) == MAP_FAILED) {
+	if (weft_unhooked_mmap((void *)move->va, move->len_bytes, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1,
+			       0) == MAP_FAILED) {
 		weft_move_map(move); /* a failed mmap may have unmapped it */
 		return 0;
 	}
 	WEFT_STEP(move_out_mapped);
 	weft_move_copy((void *)move->va, move->alias, move->len_bytes);
 	if (move->prot != (PROT_READ | PROT_WRITE))
-		mprotect((void *)move->va, move->len_bytes, move->prot);
+		weft_unhooked_mprotect((void *)move->va, move->len_bytes, move->prot);
 	return move->len_bytes;
 }
 
@@ -110,8 +113,8 @@ static size_t hold_in(const struct weft_hold *hold, const struct weft_move *move
  * neighbours, since pages that were moved remember where they were first. */
 static size_t hold_out(const struct weft_hold *hold, const struct weft_move *move)
 {
-	uint8_t *scratch = mmap(NULL, move->len_bytes, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	uint8_t *scratch = weft_unhooked_mmap(NULL, move->len_bytes, PROT_READ | PROT_WRITE,
+					      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	size_t done = 0;
 
 	if (scratch == MAP_FAILED)
@@ -120,7 +123,7 @@ static size_t hold_out(const struct weft_hold *hold, const struct weft_move *mov
 		struct weft_move chunk = chunk_at(move, done);
 
 		if (hold->out(&chunk, scratch + done)) {
-			munmap(scratch + done, move->len_bytes - done);
+			weft_unhooked_munmap(scratch + done, move->len_bytes - done);
 			break;
 		}
 		done += chunk.len_bytes;
@@ -183,19 +186,21 @@ size_t weft_move_in(const struct weft_move *move)
 	if (!done)
 		return 0;
 	WEFT_STEP(move_mapped_in);
-	madvise((void *)move->va, done, MADV_DONTFORK);
+	weft_unhooked_madvise((void *)move->va, done, MADV_DONTFORK);
 	/*
 	 * A hint without effect makes two mappings of it: mremap then refuses to grow them, which
 	 * would show what lies behind in the pool. One page cannot be guarded so.
 	 */
 	if (done > WEFT_PAGE)
-		madvise((void *)(move->va + done - WEFT_PAGE), WEFT_PAGE, MADV_RANDOM);
+		weft_unhooked_madvise((void *)(move->va + done - WEFT_PAGE), WEFT_PAGE,
+				      MADV_RANDOM);
 	return done;
 }
 
 size_t weft_move_out(const struct weft_move *move)
 {
-	madvise((void *)move->va, move->len_bytes, MADV_NORMAL); /* one mapping again */
+	/* one mapping again */
+	weft_unhooked_madvise((void *)move->va, move->len_bytes, MADV_NORMAL);
 	return move_undisturbed(move, false);
 }
 

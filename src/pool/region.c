@@ -17,6 +17,7 @@
 #include "pool/movable.h"
 #include "pool/moved.h"
 #include "pool/step.h"
+#include "pool/unhooked.h"
 #include "pool/vma.h"
 
 #define PAGE_DOWN(addr) ((addr) & ~(uintptr_t)(WEFT_PAGE - 1))
@@ -87,7 +88,8 @@ static int drop_stale(const struct weft_vma *vma, uintptr_t start, uintptr_t end
 /* A mapping may reach beyond the end of its file; the page in which it ends tells. */
 static bool is_behind_file(const struct weft_vma *vma, uintptr_t end)
 {
-	return vma->inode && madvise((void *)PAGE_DOWN(end - 1), WEFT_PAGE, MADV_POPULATE_READ) &&
+	return vma->inode &&
+	       weft_unhooked_madvise((void *)PAGE_DOWN(end - 1), WEFT_PAGE, MADV_POPULATE_READ) &&
 	       errno == EFAULT;
 }
 

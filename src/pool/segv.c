@@ -22,6 +22,7 @@
 #include "pool/fork.h"
 #include "pool/hold.h"
 #include "pool/step.h"
+#include "pool/unhooked.h"
 
 /* The chunk that is protected now, 0 if none. It may be shorter than WEFT_HOLD_CHUNK: a fault
  * behind its end then waits for nothing, which is harmless. */
@@ -102,7 +103,8 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 	    (info->si_code != SEGV_ACCERR || !may_be_ours((uintptr_t)info->si_addr))) {
 		sigset_t mask;
 
-		/* the kernel does not call us with the signal blocked, but a chained handler does */
+		/* the kernel does not call us with the signal blocked, but a chained handler does
+		 */
 		pthread_sigmask(SIG_BLOCK, NULL, &mask);
 		chain(sigismember(&mask, signal) ? &first : &latest, signal, info, context);
 	}
@@ -203,13 +205,13 @@ static size_t segv_in(const struct weft_move *chunk)
 	size_t moved = 0;
 
 	open_window(chunk->va);
-	if (!mprotect((void *)chunk->va, chunk->len_bytes, PROT_READ)) {
+	if (!weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes, PROT_READ)) {
 		weft_move_copy(chunk->alias, (void *)chunk->va, chunk->len_bytes);
 		WEFT_STEP(segv_copied_in);
 		if (!weft_move_map(chunk))
 			moved = chunk->len_bytes;
 		else
-			mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
+			weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
 	}
 	close_window();
 	return moved;
@@ -220,14 +222,15 @@ static int segv_out(const struct weft_move *chunk, uint8_t *scratch)
 	int err;
 
 	open_window(chunk->va);
-	if (mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot & ~PROT_WRITE)) {
+	if (weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes,
+				   chunk->prot & ~PROT_WRITE)) {
 		err = -errno;
 		goto close_window;
 	}
 	WEFT_STEP(segv_held_out);
 	err = weft_move_replace(chunk, scratch);
 	if (err)
-		mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
+		weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
 close_window:
 	close_window();
 	return err;

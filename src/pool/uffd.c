@@ -13,6 +13,7 @@
 #include "pool/format.h"
 #include "pool/hold.h"
 #include "pool/step.h"
+#include "pool/unhooked.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -62,7 +63,7 @@ static int uffd_begin(void)
 static int hold(const struct weft_move *chunk, uint64_t mode)
 {
 	struct uffdio_register range = {
-		.range = { .start = chunk->va, .len = chunk->len_bytes },
+		.range = {.start = chunk->va, .len = chunk->len_bytes},
 		.mode = mode,
 	};
 
@@ -86,8 +87,7 @@ static int move_in(const struct weft_move *chunk)
 		return err;
 	/* from here on every access to the chunk waits; not MREMAP_FIXED, which unmaps what is
 	 * there even if it fails */
-	away = mremap(at, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP,
-		      NULL);
+	away = weft_unhooked_mremap(at, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0);
 	if (away == MAP_FAILED) {
 		err = -errno;
 		goto let_go;
@@ -96,9 +96,9 @@ static int move_in(const struct weft_move *chunk)
 	weft_move_copy(chunk->alias, away, chunk->len_bytes);
 	err = weft_move_map(chunk);
 	if (!err)
-		munmap(away, chunk->len_bytes);
-	else if (mremap(away, chunk->len_bytes, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-			at) == MAP_FAILED)
+		weft_unhooked_munmap(away, chunk->len_bytes);
+	else if (weft_unhooked_mremap(away, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, chunk->va) ==
+		 MAP_FAILED)
 		abort(); /* the program's memory is lost to it */
 let_go:
 	let_go(chunk);
@@ -122,7 +122,7 @@ static size_t uffd_in(const struct weft_move *chunk)
 static int uffd_out(const struct weft_move *chunk, uint8_t *scratch)
 {
 	struct uffdio_writeprotect protect = {
-		.range = { .start = chunk->va, .len = chunk->len_bytes },
+		.range = {.start = chunk->va, .len = chunk->len_bytes},
 		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
 	};
 	int err = hold(chunk, UFFDIO_REGISTER_MODE_WP);
@@ -131,8 +131,8 @@ static int uffd_out(const struct weft_move *chunk, uint8_t *scratch)
 		return err;
 	WEFT_STEP(uffd_held_out);
 	/* from here on every store into the chunk waits */
-	err = ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) ? -errno :
-							   weft_move_replace(chunk, scratch);
+	err = ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) ? -errno
+							 : weft_move_replace(chunk, scratch);
 	WEFT_STEP(uffd_replaced);
 	let_go(chunk);
 	return err;
