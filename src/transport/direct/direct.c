@@ -220,6 +220,9 @@ HOT enum weft_outcome execute_read(struct job job)
 	err = place(job, job.here->span, &from);
 	if (err)
 		return unreachable_memory(job, err);
+	/* acquire: pairs with the releases of whoever wrote those bytes; the next READ sees no older ones
+	 * (9.5), on Arm as well */
+	atomic_thread_fence(memory_order_acquire);
 	counters->ops_read++;
 	counters->bytes_read += job.here->len_bytes;
 	return WEFT_DONE;
