@@ -78,11 +78,18 @@ check-dist: dist-bin deb ## both in fresh Debian 12 and 13, which it downloads; 
 	@$(DEPS) test check-dist
 	@WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) -m pytest -p no:cacheprovider -ra tests/packaging/
 
+check-arm64: ## builds for arm64 and runs by qemu-user the unit tests that need one process only
+	@$(DEPS) build dist arm64
+	@tools/cross.sh $(BUILD)-arm64 aarch64 bookworm
+	@meson test -C $(BUILD)-arm64 --no-rebuild --print-errorlogs --timeout-multiplier 5 \
+		--num-processes 1 abi-query cm-mad cm-conn cm-lossy cm-agent cm-port verbs-objects \
+		verbs-qp verbs-modify verbs-post verbs-fail verbs-cq_ex verbs-qp_ex verbs-rereg
+
 clean: ## removes the build folders
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-cov $(BUILD)-deb $(BUILD)-dist
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-cov $(BUILD)-deb $(BUILD)-dist $(BUILD)-arm64
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
 .PHONY: all demo bench check check-quick slow model rxe asan tsan coverage tidy install deb dist-bin \
-	check-dist clean help
+	check-dist check-arm64 clean help
