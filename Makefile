@@ -44,6 +44,12 @@ rxe: all ## asks Linux's Soft-RoCE in a virtual machine again for what the tests
 	@$(DEPS) lab
 	@lab/rxe sh -c '$(PYTHON) tests/suite/play.py --dev rxe0 2>/dev/null' >$(BUILD)/rxe.tsv
 	@mv $(BUILD)/rxe.tsv tests/suite/rxe.tsv
+	@for run in '2 600' '3 1000'; do \
+		lab/rxe sh -c 'echo "# Linux $$(uname -r)"; "$$@"' sh \
+			$(BUILD)/tests/differential/differential $$run \
+			>$(BUILD)/rxe.txt && \
+		xz -9c $(BUILD)/rxe.txt >tests/differential/rxe-$${run% *}.xz || exit 1; \
+	done
 
 asan: ## the unit tests under the address and undefined-behaviour sanitizers
 	@$(DEPS) build test

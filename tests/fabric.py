@@ -181,7 +181,8 @@ class Fabric:
 
     def program(self, name):
         """The path of a program of the tests or bench, where the user can run it."""
-        source = next(path for folder in ('tests/programs', 'tests/cli', 'bench', 'examples')
+        folders = ('tests/programs', 'tests/cli', 'tests/differential', 'bench', 'examples')
+        source = next(path for folder in folders
                       if (path := BUILD / folder / name).exists())
         copy = self.home / name
         return source if self.home == BUILD else copy if copy.exists() else shutil.copy2(source, copy)

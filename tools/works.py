@@ -84,6 +84,8 @@ SECTIONS = {
         ('error completions, events, flushes and recovery from them', r'verbs-fail',
          r'verbs-errors'),
         ('random sequences of verbs by 2 to 4 processes, compared with a model', r'model'),
+        ("random verbs, compared with what Linux's Soft-RoCE answers; each kind of difference is explained",
+         r'differential/'),
     ],
     'Connections': [
         ('the datagrams in their wire format', r'cm-mad'),
