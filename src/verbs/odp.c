@@ -4,6 +4,7 @@
  * whose bytes are reached in place; the region over none; and advice.
  */
 #include <errno.h>
+#include <linux/mman.h>
 #include <sys/mman.h>
 
 #include "nic/place.h"
