@@ -42,6 +42,8 @@ SECTIONS = {
         ('`ibv_xsrq_pingpong`, also `-e`', r'interop/pingpong::xsrq'),
         ('`fi_info`, `ucx_info`, pyverbs load and find the device',
          r'abi/programs::(fi_info|ucx_info|pyverbs)'),
+        ('UCX: `ucx_info`, `ucx_perftest` put, get, fadd, cswap, am, tag, stream; `io_demo`, which compares '
+         'each byte; by `rc_verbs` and by `ud_verbs`', r'interop/ucx::'),
         ('`rping`: connections made by librdmacm, IPv4 and IPv6', r'cm/rping::'),
         ('`ucmatose`, `cmtime`, `rdma_client`, `rdma_xclient` and their servers',
          r'cm/programs::(ucmatose|cmtime|rdma_client)'),
@@ -106,6 +108,7 @@ SECTIONS = {
         ('huge pages of hugetlb stay', r'memory-region::hugetlb'),
         ('threads store into pages while they move', r'memory-race'),
         ("the program's own SIGSEGV handlers; system calls beside moving pages", r'memory-signals'),
+        ("past the hooks that caches of registrations put into libc's memory calls", r'memory-hooks'),
         ('fork in mid-traffic; multiprocessing of Python', r'memory-fork', r'memory/.*multiproc'),
         ('realloc, mremap, calloc after free, io_uring, core dumps; glibc and jemalloc',
          r'memory-use'),

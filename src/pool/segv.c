@@ -103,8 +103,7 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 	    (info->si_code != SEGV_ACCERR || !may_be_ours((uintptr_t)info->si_addr))) {
 		sigset_t mask;
 
-		/* the kernel does not call us with the signal blocked, but a chained handler does
-		 */
+		/* the kernel does not call us with the signal blocked, but a chained handler does */
 		pthread_sigmask(SIG_BLOCK, NULL, &mask);
 		chain(sigismember(&mask, signal) ? &first : &latest, signal, info, context);
 	}

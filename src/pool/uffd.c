@@ -63,7 +63,7 @@ static int uffd_begin(void)
 static int hold(const struct weft_move *chunk, uint64_t mode)
 {
 	struct uffdio_register range = {
-		.range = {.start = chunk->va, .len = chunk->len_bytes},
+		.range = { .start = chunk->va, .len = chunk->len_bytes },
 		.mode = mode,
 	};
 
@@ -122,7 +122,7 @@ static size_t uffd_in(const struct weft_move *chunk)
 static int uffd_out(const struct weft_move *chunk, uint8_t *scratch)
 {
 	struct uffdio_writeprotect protect = {
-		.range = {.start = chunk->va, .len = chunk->len_bytes},
+		.range = { .start = chunk->va, .len = chunk->len_bytes },
 		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
 	};
 	int err = hold(chunk, UFFDIO_REGISTER_MODE_WP);
@@ -131,8 +131,8 @@ static int uffd_out(const struct weft_move *chunk, uint8_t *scratch)
 		return err;
 	WEFT_STEP(uffd_held_out);
 	/* from here on every store into the chunk waits */
-	err = ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) ? -errno
-							 : weft_move_replace(chunk, scratch);
+	err = ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) ? -errno :
+							   weft_move_replace(chunk, scratch);
 	WEFT_STEP(uffd_replaced);
 	let_go(chunk);
 	return err;
