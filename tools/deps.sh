@@ -16,6 +16,7 @@ table() {
 		check	clang-tidy gcovr strace valgrind gdb
 		check	qperf fio
 		check	clang libclang-rt-dev
+		check	openmpi-bin libopenmpi-dev netpipe-openmpi
 		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2
 		tidy	clang-tidy
 		lab	qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 rdma-core python3-pyverbs ibverbs-utils

@@ -44,6 +44,7 @@ SECTIONS = {
          r'abi/programs::(fi_info|ucx_info|pyverbs)'),
         ('UCX: `ucx_info`, `ucx_perftest` put, get, fadd, cswap, am, tag, stream; `io_demo`, which compares '
          'each byte; by `rc_verbs` and by `ud_verbs`', r'interop/ucx::'),
+        ('Open MPI over UCX: every collective and one-sided operation; NetPIPE', r'interop/mpi::'),
         ('`rping`: connections made by librdmacm, IPv4 and IPv6', r'cm/rping::'),
         ('`ucmatose`, `cmtime`, `rdma_client`, `rdma_xclient` and their servers',
          r'cm/programs::(ucmatose|cmtime|rdma_client)'),
