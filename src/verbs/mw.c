@@ -90,7 +90,7 @@ static int post_bind(struct weft_qp *qp, struct ibv_mw *mw, const struct ibv_mw_
 int weft_verbs_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *how)
 {
 	struct weft_caller *caller = weft_caller();
-	struct weft_qp *qp = &weft_qp(ibqp)->nic;
+	struct weft_qp *qp;
 	uint32_t rkey;
 	bool own;
 	int err;
@@ -98,6 +98,7 @@ int weft_verbs_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bin
 	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP) || !weft_handle_is(mw, WEFT_HANDLE_MW) || !how ||
 	    how->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED)
 		return EINVAL;
+	qp = &weft_qp(ibqp)->nic;
 	if (weft_handle_is(how->bind_info.mr, WEFT_HANDLE_MR) && how->bind_info.mr->pd != mw->pd)
 		return EPERM;
 	rkey = ibv_inc_rkey(mw->rkey);

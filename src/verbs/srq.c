@@ -142,10 +142,11 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 
 int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 {
-	const struct weft_shared *q = &weft_srq(srq)->nic;
+	const struct weft_shared *q;
 
 	if (!weft_handle_is(srq, WEFT_HANDLE_SRQ) || !attr)
 		return EINVAL;
+	q = &weft_srq(srq)->nic;
 	*attr = (struct ibv_srq_attr){ q->max_wr, q->max_sge, weft_shared_limit(q) };
 	return 0;
 }

@@ -40,8 +40,10 @@ static void implicit(void **state)
 	struct ibv_mr *all = ibv_reg_mr(rig->pd, NULL, SIZE_MAX, RIG_ALL | IBV_ACCESS_ON_DEMAND);
 	struct ibv_mr *mr = rig_region(rig->pd, PAGE);
 	uint8_t here[300], *later = rig_pages(2 * PAGE);
+	uint32_t rkey;
 
 	assert_non_null(all);
+	rkey = all->rkey;
 	memset(here, 7, sizeof(here));
 	/* from the stack, into what was mapped after it was made, and into what a region has */
 	rdma(rig, IBV_WR_RDMA_WRITE, all, here, sizeof(here), (uintptr_t)later + 100, all->rkey);
@@ -55,7 +57,7 @@ static void implicit(void **state)
 			 IBV_REREG_MR_ERR_INPUT);
 	assert_int_equal(ibv_dereg_mr(all), 0);
 	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 2, mr, mr->addr, 8,
-				  (uintptr_t)later, all->rkey), 0);
+				  (uintptr_t)later, rkey), 0);
 	rig_expect(rig->cq[0], IBV_WC_REM_ACCESS_ERR, 2);
 	rig_region_end(mr);
 	/* without the flag that is no range */
