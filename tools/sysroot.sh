@@ -3,12 +3,13 @@
 #
 # tools/sysroot.sh FOLDER ARCHITECTURE SUITE:PACKAGE...: unpacks Debian packages into FOLDER, each as
 # that SUITE has it, for compilers that are given --sysroot=FOLDER. It installs nothing, needs no root,
-# and follows no dependences. apt checks the signatures. MIRROR= says where packages come from.
+# and follows no dependences. apt checks the signatures. MIRROR= says where packages come from,
+# else it is the place that most of this machine's lists come from.
 set -eu
 
 folder=$1 arch=$2
 shift 2
-mirror=${MIRROR:-http://deb.debian.org/debian}
+mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')}
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 
 work=$(mktemp -d)

@@ -6,6 +6,7 @@ go to a layer in memory: that shows what the test has left."""
 import os
 import shutil
 import stat
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from fabric import BUILD
 
 DIST = BUILD.with_name(f'{BUILD.name}-dist')
 DEB = BUILD.with_name(f'{BUILD.name}-deb')
-MIRROR = os.environ.get('MIRROR', 'http://deb.debian.org/debian')
 # By an ordinary user, server and client; whatever fails first is the status.
 PINGPONG = '''set -e
 {weft} run -- ibv_devices | grep weft0
@@ -33,13 +33,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which('debootstrap'), reason='needs root and debootstrap')]
 
 
+def mirror():
+    """Where most of this machine's package lists come from."""
+    done = subprocess.run(['apt-get', 'indextargets', '--format', '$(REPO_URI)'], check=True,
+                          capture_output=True, text=True)
+    return statistics.mode(done.stdout.split())
+
+
 def made_system(suite):
     folder = DIST / f'debian-{suite}'
     if not (folder / 'ready').exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(['debootstrap', '--variant=minbase', '--include=ibverbs-utils', suite, folder,
-                        MIRROR], check=True)
+                        os.environ.get('MIRROR') or mirror()], check=True)
         (folder / 'ready').touch()
     return folder
 
