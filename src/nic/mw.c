@@ -157,8 +157,7 @@ static const struct weft_pool_mr *may_bind(const struct weft_qp *qp, const struc
 	uint64_t start;
 
 	if (weft_mr_prepare(pool, bind->lkey) ||
-	    (mr->rights & WEFT_MR_RIGHTS(UINT16_MAX, WEFT_ACCESS_MW_BIND, UINT32_MAX)) !=
-		    (qp->holder | WEFT_MR_RIGHTS(0, WEFT_ACCESS_MW_BIND, 0)))
+	    !weft_rights_allow(mr->rights, qp->holder, WEFT_ACCESS_MW_BIND))
 		return NULL;
 	if (mr->access & WEFT_ACCESS_ZERO_BASED || bind->access & ~(uint32_t)WINDOW_FLAGS ||
 	    (mw->type == WEFT_MW_TYPE_1 && bind->access & WEFT_ACCESS_ZERO_BASED))
@@ -247,7 +246,7 @@ bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_
 	if (weft_mr_prepare(pool, key))
 		return false;
 	*id = mr->id;
-	return (mr->rights & WEFT_MR_RIGHTS(UINT16_MAX, 0, UINT32_MAX)) == holder;
+	return weft_rights_allow(mr->rights, holder, 0);
 }
 
 void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id)

@@ -184,7 +184,6 @@ bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, ui
 	uint32_t index = key >> WEFT_KEY_BITS;
 	const struct weft_seen_mr *seen = &pool->mr_seen[index];
 	const struct weft_pool_mr *mr = &seen->mr;
-	uint64_t mask = WEFT_MR_RIGHTS(UINT16_MAX, access, UINT32_MAX);
 	uint64_t id = atomic_load_explicit(&seen->id, memory_order_acquire);
 	uint64_t start;
 
@@ -193,8 +192,8 @@ bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, ui
 	    weft_mr_prepare(pool, key))
 		return false;
 	start = addr - mr->iova;
-	if ((mr->rights & mask) != (holder | WEFT_MR_RIGHTS(0, access, 0)) ||
-	    start > mr->len_bytes || len_bytes > mr->len_bytes - start)
+	if (!weft_rights_allow(mr->rights, holder, access) || start > mr->len_bytes ||
+	    len_bytes > mr->len_bytes - start)
 		return false;
 	*span = (struct weft_span){ .mr = mr, .start = start, .len_bytes = len_bytes };
 	if (start >= mr->lo && start + len_bytes <= mr->hi)

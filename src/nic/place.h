@@ -37,6 +37,13 @@ static inline uint64_t weft_holder(uint16_t owner, uint32_t pd)
 	return WEFT_MR_RIGHTS(owner, 0, pd);
 }
 
+/* Does an entry with these rights give `access` to the holder? */
+static inline bool weft_rights_allow(uint64_t rights, uint64_t holder, uint8_t access)
+{
+	return (rights & WEFT_MR_RIGHTS(UINT16_MAX, access, UINT32_MAX)) ==
+	       (holder | WEFT_MR_RIGHTS(0, access, 0));
+}
+
 /* Windows name what may use them instead of a protection domain: that domain, marked so that a window
  * is no region to those who gather and scatter, or a queue pair. */
 #define WEFT_PD_WINDOW	  (1u << 31) /* type 1 */
@@ -70,8 +77,7 @@ static inline bool weft_mr_find(struct weft_pool *pool, uint32_t key, uint64_t h
 		return weft_mr_find_slow(pool, key, holder, addr, len_bytes, access, span);
 	span->at = seen->at + off;
 	span->len_bytes = len_bytes;
-	return (seen->rights & WEFT_MR_RIGHTS(UINT16_MAX, access, UINT32_MAX)) ==
-	       (holder | WEFT_MR_RIGHTS(0, access, 0));
+	return weft_rights_allow(seen->rights, holder, access);
 }
 
 /* Checks a scatter or gather list of the holder. False: some key does not hold. */

@@ -65,6 +65,17 @@ struct weft_counters {
 	uint64_t ops_atomic;
 };
 
+static inline void weft_counters_add(struct weft_counters *sum, const struct weft_counters *part)
+{
+	sum->ops_write += part->ops_write;
+	sum->bytes_write += part->bytes_write;
+	sum->ops_read += part->ops_read;
+	sum->bytes_read += part->bytes_read;
+	sum->ops_send += part->ops_send;
+	sum->bytes_send += part->bytes_send;
+	sum->ops_atomic += part->ops_atomic;
+}
+
 struct weft_pool_header {
 	uint64_t magic;	    /* [L] written last when the pool is made */
 	uint32_t version;   /* [L] */

@@ -30,17 +30,6 @@ bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnati
 
 /* ---- Giving back ---- */
 
-static void add(struct weft_counters *sum, const struct weft_counters *part)
-{
-	sum->ops_write += part->ops_write;
-	sum->bytes_write += part->bytes_write;
-	sum->ops_read += part->ops_read;
-	sum->bytes_read += part->bytes_read;
-	sum->ops_send += part->ops_send;
-	sum->bytes_send += part->bytes_send;
-	sum->ops_atomic += part->ops_atomic;
-}
-
 /* The second half of moving a member's counters to the departed: all or nothing, however often. */
 static void finish_merge(struct weft_pool *pool)
 {
@@ -67,7 +56,7 @@ static void merge(struct weft_pool *pool, uint16_t member, const struct weft_poo
 	finish_merge(pool);
 	header->merged = header->departed;
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
-		add(&header->merged, &m->line[i].counters);
+		weft_counters_add(&header->merged, &m->line[i].counters);
 	WEFT_STEP(life_merged);
 	atomic_store_explicit(&header->merging, member + 1ull, memory_order_release);
 	finish_merge(pool);

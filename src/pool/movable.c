@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -17,8 +19,8 @@
 #define PAGE_DOWN(addr) ((addr) & ~(PAGE - 1))
 #define PAGE_UP(addr)	PAGE_DOWN((addr) + PAGE - 1)
 
-/* The list head stands inside glibc's thread descriptor, which is smaller than this. */
-#define THREAD_DESCRIPTOR 4096ul
+/* glibc's thread descriptor is smaller than this. */
+#define DESCRIPTOR_MAX 4096ul
 /* glibc's heaps of threads start at multiples of this; the first one of an arena holds it. */
 #define HEAP_ALIGN     (64ul << 20)
 #define HEAP_INFO_SIZE 128ul
@@ -184,19 +186,37 @@ static size_t static_tls_size(void)
 	return size;
 }
 
+/* The thread's list of robust mutexes begins inside glibc's descriptor of the thread; 0: no such
+ * thread. */
+static uintptr_t robust_list(pid_t tid)
+{
+	uintptr_t head = 0;
+	size_t len;
+
+	return syscall(SYS_get_robust_list, tid, &head, &len) ? 0 : head;
+}
+
+/* How much of a descriptor lies behind that list's head: more would be the memory behind a stack.
+ */
+static size_t descriptor_rest(void)
+{
+	const uint32_t *size = dlsym(RTLD_DEFAULT, "_thread_db_sizeof_pthread");
+	size_t head = robust_list(0) - (uintptr_t)pthread_self();
+
+	return size && head < *size ? *size - head : DESCRIPTOR_MAX;
+}
+
 /* A thread's descriptor stands at the top of its stack, whose bottom is the mapping's: below is
  * the guard. */
 static int subtract_thread(struct weft_runs *runs, const struct weft_vma *vma, pid_t tid)
 {
-	uintptr_t descriptor = 0, bottom = vma->start;
-	size_t len;
+	uintptr_t head = robust_list(tid), bottom = vma->start;
 
-	if (syscall(SYS_get_robust_list, tid, &descriptor, &len) || descriptor < vma->start ||
-	    descriptor >= vma->end)
+	if (head < vma->start || head >= vma->end)
 		return 0;
 	if (tid == getpid())
-		bottom = descriptor - static_tls_size() - THREAD_DESCRIPTOR;
-	return subtract(runs, bottom, descriptor + THREAD_DESCRIPTOR);
+		bottom = head - static_tls_size() - DESCRIPTOR_MAX;
+	return subtract(runs, bottom, head + descriptor_rest());
 }
 
 static int subtract_threads(struct weft_runs *runs, const struct weft_vma *vma)

@@ -2,12 +2,10 @@
 #include "pool/move.h"
 
 #include <errno.h>
-#include <linux/magic.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/vfs.h>
 
 #include "pool/format.h"
 #include "pool/hold.h"
@@ -176,18 +174,9 @@ static size_t move_undisturbed(const struct weft_move *move, bool in)
 	return done;
 }
 
-/* userfaultfd cannot hold back stores into a disk's file system, and protection was seen to lose some
- * there, now and then a whole chunk (docs/decisions/0006). */
-static bool on_disk(int fd)
-{
-	struct statfs fs;
-
-	return !fstatfs(fd, &fs) && fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC;
-}
-
 size_t weft_move_in(const struct weft_move *move)
 {
-	size_t done = on_disk(move->fd) ? 0 : move_undisturbed(move, true);
+	size_t done = move_undisturbed(move, true);
 
 	if (!done)
 		return 0;

@@ -214,11 +214,6 @@ void weft_pool_put(struct weft_pool *pool)
 	pthread_mutex_unlock(&opening);
 }
 
-const char *weft_pool_path(const struct weft_pool *pool)
-{
-	return ((const struct weft_attachment *)pool)->path;
-}
-
 bool weft_open_is_ours(const struct weft_attachment *a, int fd)
 {
 	struct stat st;

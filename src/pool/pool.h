@@ -72,7 +72,6 @@ struct weft_caller {
 int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why);
 /* Drops the reference; the last one gives back all leases and detaches. */
 void weft_pool_put(struct weft_pool *pool);
-const char *weft_pool_path(const struct weft_pool *pool);
 /*
  * Removes a pool that nobody uses, of whatever version; path as above. -EBUSY (a member lives),
  * -EPROTO (the user named a file that is no pool: it stays), or open(2)'s or unlink(2)'s. *why.

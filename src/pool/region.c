@@ -336,24 +336,6 @@ int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
 	return err;
 }
 
-static void move_back(struct weft_region *region)
-{
-	const struct weft_piece *last = &region->pieces[region->npieces - 1];
-
-	if (region->born)
-		undo_cover(PAGE_DOWN(region->pieces[0].va), PAGE_UP(last->va + last->len_bytes),
-			   region->born);
-	region->born = 0;
-}
-
-void weft_region_move_back(struct weft_region *region)
-{
-	int state = lock();
-
-	move_back(region);
-	unlock(state);
-}
-
 void weft_region_quarantine(struct weft_region *region)
 {
 	int state = lock();
@@ -366,9 +348,12 @@ void weft_region_quarantine(struct weft_region *region)
 
 void weft_region_release(struct weft_region *region)
 {
+	const struct weft_piece *last = &region->pieces[region->npieces - 1];
 	int state = lock();
 
-	move_back(region);
+	if (region->born)
+		undo_cover(PAGE_DOWN(region->pieces[0].va), PAGE_UP(last->va + last->len_bytes),
+			   region->born);
 	WEFT_STEP(region_moved_back);
 	for (unsigned int i = 0; i < region->npieces; i++) {
 		if (region->extents[i])

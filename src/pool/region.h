@@ -95,11 +95,6 @@ void weft_region_hold(bool hold);
  * move back all the same; its extents are retired. */
 void weft_region_quarantine(struct weft_region *region);
 
-/* The first half of release: the pages are the program's alone again, but the extents are kept, since
- * a peer that was stopped in the middle of a copy may yet write into them. Release follows when it
- * cannot any more. */
-void weft_region_move_back(struct weft_region *region);
-
 /*
  * fork() gives the child private copies of all moved pages; the pool's regions, this attachment
  * and its source mean nothing to it: releasing inherited regions only frees their memory.

@@ -28,17 +28,6 @@ static void copy_text(char *to, const char *from, size_t bytes)
 	to[i] = '\0';
 }
 
-static void add_counters(struct weft_counters *sum, const struct weft_counters *part)
-{
-	sum->ops_write += part->ops_write;
-	sum->bytes_write += part->bytes_write;
-	sum->ops_read += part->ops_read;
-	sum->bytes_read += part->bytes_read;
-	sum->ops_send += part->ops_send;
-	sum->bytes_send += part->bytes_send;
-	sum->ops_atomic += part->ops_atomic;
-}
-
 static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_member *raw)
 {
 	struct weft_view_member *m = &v->member[index];
@@ -69,7 +58,7 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	}
 	memcpy(m->gid, raw->gid, sizeof(m->gid));
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
-		add_counters(&v->totals, &raw->line[i].counters);
+		weft_counters_add(&v->totals, &raw->line[i].counters);
 }
 
 static int read_members(struct weft_view *v)

@@ -35,8 +35,9 @@ void weft_attr_device(struct ibv_device_attr *attr)
 		.max_qp = WEFT_QPS,
 		.max_qp_wr = WEFT_MAX_WR,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-				    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_XRC |
-				    IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+				    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
+				    IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW |
+				    IBV_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_sge = WEFT_MAX_SGE,
 		.max_sge_rd = WEFT_MAX_SGE,
 		.max_cq = 65536,
@@ -44,9 +45,9 @@ void weft_attr_device(struct ibv_device_attr *attr)
 		.max_mr = WEFT_MRS,
 		.max_mw = WEFT_MRS,
 		.max_pd = 65536,
-		.max_qp_rd_atom = 16,
-		.max_res_rd_atom = 16 * WEFT_QPS,
-		.max_qp_init_rd_atom = 16,
+		.max_qp_rd_atom = WEFT_MAX_RD_ATOMIC,
+		.max_res_rd_atom = WEFT_MAX_RD_ATOMIC * WEFT_QPS,
+		.max_qp_init_rd_atom = WEFT_MAX_RD_ATOMIC,
 		.atomic_cap = IBV_ATOMIC_GLOB,
 		.max_srq = 65536,
 		.max_srq_wr = WEFT_MAX_WR,

@@ -73,15 +73,6 @@ fail:
 	return NULL;
 }
 
-static void wait_acknowledged(struct weft_verbs_cq *cq)
-{
-	weft_async_forget(cq->cq.context, cq);
-	pthread_mutex_lock(&cq->cq.mutex);
-	while (cq->cq.async_events_completed != cq->async_read)
-		pthread_cond_wait(&cq->cq.cond, &cq->cq.mutex);
-	pthread_mutex_unlock(&cq->cq.mutex);
-}
-
 int ibv_destroy_cq(struct ibv_cq *ibcq)
 {
 	struct weft_verbs_cq *cq = weft_cq(ibcq);
@@ -94,7 +85,7 @@ int ibv_destroy_cq(struct ibv_cq *ibcq)
 	weft_cq_destroy(&cq->nic); /* no more events from here on */
 	WEFT_STEP(verbs_cq_destroyed);
 	weft_channel_leave(cq);
-	wait_acknowledged(cq);
+	weft_async_finish(ibcq->context, cq, weft_cq_acks(ibcq));
 	count_user(ibcq->channel, -1);
 	free(cq);
 	return 0;

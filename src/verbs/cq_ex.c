@@ -64,55 +64,22 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 /* ---- Reading ---- */
 
-static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.opcode;
-}
+#define READER(type, name, field)                                                                  \
+	static type name(struct ibv_cq_ex *ex)                                                     \
+	{                                                                                          \
+		return of(ex)->wc.field;                                                           \
+	}
 
-static uint32_t read_vendor_err(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.vendor_err;
-}
-
-static uint32_t read_byte_len(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.byte_len;
-}
-
-static __be32 read_imm_data(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.imm_data;
-}
-
-static uint32_t read_qp_num(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.qp_num;
-}
-
-static uint32_t read_src_qp(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.src_qp;
-}
-
-static unsigned int read_wc_flags(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.wc_flags;
-}
-
-static uint32_t read_slid(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.slid;
-}
-
-static uint8_t read_sl(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.sl;
-}
-
-static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex)
-{
-	return of(ex)->wc.dlid_path_bits;
-}
+READER(enum ibv_wc_opcode, read_opcode, opcode)
+READER(uint32_t, read_vendor_err, vendor_err)
+READER(uint32_t, read_byte_len, byte_len)
+READER(__be32, read_imm_data, imm_data)
+READER(uint32_t, read_qp_num, qp_num)
+READER(uint32_t, read_src_qp, src_qp)
+READER(unsigned int, read_wc_flags, wc_flags)
+READER(uint32_t, read_slid, slid)
+READER(uint8_t, read_sl, sl)
+READER(uint8_t, read_dlid_path_bits, dlid_path_bits)
 
 /* In ticks of hca_core_clock, as ibv_query_rt_values_ex reads it. */
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex)

@@ -75,7 +75,7 @@ static bool is_about(const struct weft_async_event *e, const void *object)
 	return e->event.event_type != IBV_EVENT_DEVICE_FATAL && e->event.element.qp == object;
 }
 
-void weft_async_forget(struct ibv_context *context, const void *object)
+static void forget(struct ibv_context *context, const void *object)
 {
 	struct weft_async *async = async_of(context);
 	struct weft_async_event **at = &async->first;
@@ -96,26 +96,32 @@ void weft_async_forget(struct ibv_context *context, const void *object)
 	pthread_mutex_unlock(&async->mutex);
 }
 
-/* A read event holds its object until it is acknowledged. The mutex of the list is held. */
-static void count_read(const struct ibv_async_event *e)
+void weft_async_finish(struct ibv_context *context, const void *object, struct weft_acks acks)
+{
+	forget(context, object);
+	pthread_mutex_lock(acks.mutex);
+	while (*acks.completed != *acks.read)
+		pthread_cond_wait(acks.cond, acks.mutex);
+	pthread_mutex_unlock(acks.mutex);
+}
+
+/* A read event holds its object until it is acknowledged. */
+static struct weft_acks acks_of(const struct ibv_async_event *e)
 {
 	switch (e->event_type) {
 	case IBV_EVENT_CQ_ERR:
-		weft_cq(e->element.cq)->async_read++;
-		break;
+		return weft_cq_acks(e->element.cq);
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		weft_srq(e->element.srq)->async_read++;
-		break;
+		return weft_srq_acks(e->element.srq);
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_COMM_EST:
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		weft_qp(e->element.qp)->async_read++;
-		break;
-	default: /* ports and the device need no acknowledgement to go */
-		break;
+		return weft_qp_acks(e->element.qp);
+	default: /* of ports and the device */
+		return (struct weft_acks){NULL};
 	}
 }
 
@@ -123,6 +129,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 {
 	struct weft_async *async;
 	struct weft_async_event *e;
+	struct weft_acks acks;
 	eventfd_t one;
 
 	if (!weft_context_find(context) || !event) {
@@ -140,7 +147,9 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 			if (!e->next)
 				async->last = &async->first;
 			*event = e->event;
-			count_read(event);
+			acks = acks_of(event);
+			if (acks.mutex)
+				(*acks.read)++;
 		}
 		pthread_mutex_unlock(&async->mutex);
 	} while (!e);
@@ -150,31 +159,12 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 
 void ibv_ack_async_event(struct ibv_async_event *event)
 {
-	switch (event->event_type) {
-	case IBV_EVENT_CQ_ERR:
-		pthread_mutex_lock(&event->element.cq->mutex);
-		event->element.cq->async_events_completed++;
-		pthread_cond_signal(&event->element.cq->cond);
-		pthread_mutex_unlock(&event->element.cq->mutex);
-		break;
-	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		pthread_mutex_lock(&event->element.srq->mutex);
-		event->element.srq->events_completed++;
-		pthread_cond_signal(&event->element.srq->cond);
-		pthread_mutex_unlock(&event->element.srq->mutex);
-		break;
-	case IBV_EVENT_QP_FATAL:
-	case IBV_EVENT_QP_REQ_ERR:
-	case IBV_EVENT_QP_ACCESS_ERR:
-	case IBV_EVENT_COMM_EST:
-	case IBV_EVENT_SQ_DRAINED:
-	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		pthread_mutex_lock(&event->element.qp->mutex);
-		event->element.qp->events_completed++;
-		pthread_cond_signal(&event->element.qp->cond);
-		pthread_mutex_unlock(&event->element.qp->mutex);
-		break;
-	default:
-		break;
-	}
+	struct weft_acks acks = acks_of(event);
+
+	if (!acks.mutex)
+		return;
+	pthread_mutex_lock(acks.mutex);
+	(*acks.completed)++;
+	pthread_cond_signal(acks.cond);
+	pthread_mutex_unlock(acks.mutex);
 }

@@ -228,6 +228,32 @@ static inline struct weft_verbs_qp *weft_qp(struct ibv_qp *qp)
 	return (struct weft_verbs_qp *)qp;
 }
 
+/* Where an object counts its asynchronous events: those that the program has read, and has
+ * acknowledged. `read` is guarded by the context's list of events, `completed` by the mutex. */
+struct weft_acks {
+	pthread_mutex_t *mutex; /* NULL: of a port or the device, which need none to go */
+	pthread_cond_t *cond;
+	uint32_t *completed, *read;
+};
+
+static inline struct weft_acks weft_cq_acks(struct ibv_cq *cq)
+{
+	return (struct weft_acks){&cq->mutex, &cq->cond, &cq->async_events_completed,
+				  &weft_cq(cq)->async_read};
+}
+
+static inline struct weft_acks weft_srq_acks(struct ibv_srq *srq)
+{
+	return (struct weft_acks){&srq->mutex, &srq->cond, &srq->events_completed,
+				  &weft_srq(srq)->async_read};
+}
+
+static inline struct weft_acks weft_qp_acks(struct ibv_qp *qp)
+{
+	return (struct weft_acks){&qp->mutex, &qp->cond, &qp->events_completed,
+				  &weft_qp(qp)->async_read};
+}
+
 /* mcast.c: it listens to no group any more. */
 void weft_mcast_leave(struct weft_verbs_qp *qp);
 
@@ -235,8 +261,9 @@ void weft_mcast_leave(struct weft_verbs_qp *qp);
 void weft_async_init(struct weft_async *async, int fd);
 void weft_async_end(struct weft_async *async);
 void weft_async_raise(struct ibv_context *context, const struct ibv_async_event *event);
-/* Forgets unread events of an object that is being destroyed. */
-void weft_async_forget(struct ibv_context *context, const void *object);
+/* The object is being destroyed: forgets its unread events, and waits until those that were read
+ * are acknowledged. */
+void weft_async_finish(struct ibv_context *context, const void *object, struct weft_acks acks);
 
 /* Takes one back from an eventfd that counts events. Never blocks: a reader that has already taken
  * its count finds its list short and reads again; what stays too much does the same to the next. */

@@ -6,11 +6,11 @@
 
 #include "pool/step.h"
 #include "transport/direct/direct.h"
+#include "verbs/attr.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
 
-#define MAX_RD_ATOMIC 16 /* as attr.c says */
 #define ATTR_BITS     (2 * IBV_QP_DEST_QPN - 1) /* the attributes of the specification */
 
 static bool usable_cq(const struct ibv_pd *pd, struct ibv_cq *cq)
@@ -101,15 +101,6 @@ fail:
 	return NULL;
 }
 
-static void wait_acknowledged(struct weft_verbs_qp *qp)
-{
-	weft_async_forget(qp->qp.context, qp);
-	pthread_mutex_lock(&qp->qp.mutex);
-	while (qp->qp.events_completed != qp->async_read)
-		pthread_cond_wait(&qp->qp.cond, &qp->qp.mutex);
-	pthread_mutex_unlock(&qp->qp.mutex);
-}
-
 static void drop_users(struct weft_verbs_qp *qp)
 {
 	if (qp->xrcd) {
@@ -136,7 +127,7 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 	WEFT_STEP(verbs_qp_destroying);
 	weft_qp_destroy(&qp->nic);
 	WEFT_STEP(verbs_qp_destroyed);
-	wait_acknowledged(qp);
+	weft_async_finish(ibqp->context, qp, weft_qp_acks(ibqp));
 	drop_users(qp);
 	free(qp);
 	return 0;
@@ -156,8 +147,8 @@ static int check_values(const struct ibv_qp_attr *attr, int mask)
 	    (mask & IBV_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
 	    (mask & IBV_QP_ALT_PATH && attr->alt_port_num != 1) ||
 	    (mask & IBV_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
-	    (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > MAX_RD_ATOMIC) ||
-	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > MAX_RD_ATOMIC))
+	    (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > WEFT_MAX_RD_ATOMIC) ||
+	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > WEFT_MAX_RD_ATOMIC))
 		return EINVAL;
 	/* on Ethernet an address is a GID (A17.4.1) */
 	if (mask & IBV_QP_AV &&

@@ -151,15 +151,6 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	return 0;
 }
 
-static void wait_acknowledged(struct weft_verbs_srq *srq)
-{
-	weft_async_forget(srq->srq.context, srq);
-	pthread_mutex_lock(&srq->srq.mutex);
-	while (srq->srq.events_completed != srq->async_read)
-		pthread_cond_wait(&srq->srq.cond, &srq->srq.mutex);
-	pthread_mutex_unlock(&srq->srq.mutex);
-}
-
 int ibv_destroy_srq(struct ibv_srq *ibsrq)
 {
 	struct weft_verbs_srq *srq = weft_srq(ibsrq);
@@ -176,7 +167,7 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	}
 	/* peers were shut out with the last queue pair, but for one who was stopped then */
 	weft_shared_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, srq->nic.made));
-	wait_acknowledged(srq);
+	weft_async_finish(ibsrq->context, srq, weft_srq_acks(ibsrq));
 	weft_pd(ibsrq->pd)->users--;
 	free(srq);
 	return 0;

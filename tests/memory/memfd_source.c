@@ -85,6 +85,28 @@ static void source_free(void *arg, uint64_t off, size_t len_bytes)
 		abort();
 }
 
+static struct {
+	uint64_t off;
+	size_t len_bytes;
+} retired[8];
+static unsigned int nretired;
+
+static void source_retire(void *arg, uint64_t off, size_t len_bytes)
+{
+	if (nretired == sizeof(retired) / sizeof(retired[0]))
+		abort();
+	retired[nretired].off = off;
+	retired[nretired++].len_bytes = len_bytes;
+}
+
+void memfd_source_go_on(void)
+{
+	while (nretired) {
+		nretired--;
+		source_free(NULL, retired[nretired].off, retired[nretired].len_bytes);
+	}
+}
+
 static int source_fd(void *arg)
 {
 	return fd;
@@ -99,6 +121,7 @@ const struct weft_extent_source memfd_source = {
 	.revoke = source_revoke,
 	.alloc = source_alloc,
 	.free = source_free,
+	.retire = source_retire,
 	.fd = source_fd,
 };
 

@@ -162,6 +162,28 @@ static void test_thread_stack(void **state)
 	pthread_join(thread, NULL);
 }
 
+static void *on_stack_below(void *memory)
+{
+	return (void *)round_trip(memory, 16 * PAGE);
+}
+
+/* One mapping holds a stack with what glibc keeps at its top, and memory that may move. */
+static void test_behind_stack(void **state)
+{
+	uint8_t *stack = map(MIB, MAP_PRIVATE);
+	pthread_attr_t attr;
+	pthread_t thread;
+	void *kind;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstack(&attr, stack, MIB / 2);
+	assert_int_equal(pthread_create(&thread, &attr, on_stack_below, stack + MIB / 2), 0);
+	pthread_join(thread, &kind);
+	assert_int_equal((uintptr_t)kind, POOLED);
+	pthread_attr_destroy(&attr);
+	munmap(stack, MIB);
+}
+
 static void test_mappings_of_files(void **state)
 {
 	FILE *file = tmpfile();
@@ -399,15 +421,17 @@ static void test_late_peer(void **state)
 {
 	uint8_t *memory = map(4 * PAGE, MAP_PRIVATE);
 	struct weft_region region = acquire(memory, 4 * PAGE), next;
+	uint64_t off = region.pieces[0].off;
 
 	fill(memory, 4 * PAGE, 9);
-	weft_region_move_back(&region);
+	weft_region_quarantine(&region);
+	weft_region_release(&region);
 	check(memory, 4 * PAGE, 9);
 	next = acquire(memory, 4 * PAGE);
 	assert_int_equal(memfd_source_extents(), 2);
-	memset(memfd_source_at(region.pieces[0].off), 0, 4 * PAGE);
+	memset(memfd_source_at(off), 0, 4 * PAGE);
 	check(memory, 4 * PAGE, 9);
-	weft_region_release(&region);
+	memfd_source_go_on();
 	assert_int_equal(memfd_source_extents(), 1);
 	weft_region_release(&next);
 	check(memory, 4 * PAGE, 9);
@@ -521,6 +545,7 @@ int main(void)
 		cmocka_unit_test(test_huge_pages),
 		cmocka_unit_test(test_bss_and_stack),
 		cmocka_unit_test(test_thread_stack),
+		cmocka_unit_test(test_behind_stack),
 		cmocka_unit_test(test_mappings_of_files),
 		cmocka_unit_test(test_hugetlb),
 		cmocka_unit_test(test_locked),

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,6 +253,18 @@ void rig_none(struct ibv_cq *cq)
 }
 
 /* ---- Requests ---- */
+
+void rig_event(struct ibv_context *context, enum ibv_event_type type, const void *element)
+{
+	struct pollfd fd = {context->async_fd, POLLIN, 0};
+	struct ibv_async_event event;
+
+	assert_int_equal(poll(&fd, 1, 10000), 1);
+	assert_int_equal(ibv_get_async_event(context, &event), 0);
+	assert_int_equal(event.event_type, type);
+	assert_ptr_equal(event.element.qp, element); /* a union of pointers */
+	ibv_ack_async_event(&event);
+}
 
 int rig_receive(struct ibv_qp *qp, uint64_t wr_id, const struct ibv_mr *mr, void *at, uint32_t len)
 {

@@ -84,6 +84,9 @@ struct ibv_wc rig_expect(struct ibv_cq *cq, enum ibv_wc_status status, uint64_t 
 /* There is none. */
 void rig_none(struct ibv_cq *cq);
 
+/* Waits for the next asynchronous event: of that type, about that object. Acknowledges it. */
+void rig_event(struct ibv_context *context, enum ibv_event_type type, const void *element);
+
 /* One request of `len` bytes at `at`; signaled. An errno. */
 int rig_receive(struct ibv_qp *qp, uint64_t wr_id, const struct ibv_mr *mr, void *at, uint32_t len);
 int rig_send(struct ibv_qp *qp, uint64_t wr_id, const struct ibv_mr *mr, void *at, uint32_t len);

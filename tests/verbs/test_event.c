@@ -379,7 +379,6 @@ static void overrun(void **state)
 	struct rig *rig = *state;
 	struct ibv_cq *cq = ibv_create_cq(rig->context, 1, NULL, NULL, 0);
 	struct ibv_qp_init_attr init = rig_init(cq, cq);
-	struct ibv_async_event event;
 	struct ibv_qp *qp;
 
 	init.cap.max_send_wr = (uint32_t)cq->cqe + 10;
@@ -391,16 +390,8 @@ static void overrun(void **state)
 	assert_false(readable(rig->context->async_fd, 5)); /* just full */
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 1, NULL, NULL, 0, 0, 0), 0);
-	assert_true(readable(rig->context->async_fd, PATIENCE_MS));
-	assert_int_equal(ibv_get_async_event(rig->context, &event), 0);
-	assert_int_equal(event.event_type, IBV_EVENT_CQ_ERR);
-	assert_ptr_equal(event.element.cq, cq);
-	ibv_ack_async_event(&event);
-	assert_true(readable(rig->context->async_fd, PATIENCE_MS));
-	assert_int_equal(ibv_get_async_event(rig->context, &event), 0);
-	assert_int_equal(event.event_type, IBV_EVENT_QP_FATAL);
-	assert_ptr_equal(event.element.qp, qp);
-	ibv_ack_async_event(&event);
+	rig_event(rig->context, IBV_EVENT_CQ_ERR, cq);
+	rig_event(rig->context, IBV_EVENT_QP_FATAL, qp);
 	assert_int_equal(rig_state(qp), IBV_QPS_ERR);
 	assert_false(readable(rig->context->async_fd, 5));
 	for (int i = 0; i < cq->cqe; i++)
@@ -423,7 +414,6 @@ static void overrun_by_receives(void **state)
 	struct rig *rig = *state;
 	struct ibv_cq *cq = ibv_create_cq(rig->context, 1, NULL, NULL, 0);
 	struct ibv_qp_init_attr init = rig_init(cq, cq);
-	struct ibv_async_event event;
 	struct ibv_wc wc;
 	struct ibv_qp *to, *from;
 
@@ -439,16 +429,8 @@ static void overrun_by_receives(void **state)
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
 	}
 	assert_int_equal(ibv_poll_cq(cq, 1, &wc), 1);
-	assert_true(readable(rig->context->async_fd, PATIENCE_MS));
-	assert_int_equal(ibv_get_async_event(rig->context, &event), 0);
-	assert_int_equal(event.event_type, IBV_EVENT_CQ_ERR);
-	assert_ptr_equal(event.element.cq, cq);
-	ibv_ack_async_event(&event);
-	assert_true(readable(rig->context->async_fd, PATIENCE_MS));
-	assert_int_equal(ibv_get_async_event(rig->context, &event), 0);
-	assert_int_equal(event.event_type, IBV_EVENT_QP_FATAL);
-	assert_ptr_equal(event.element.qp, to);
-	ibv_ack_async_event(&event);
+	rig_event(rig->context, IBV_EVENT_CQ_ERR, cq);
+	rig_event(rig->context, IBV_EVENT_QP_FATAL, to);
 	assert_int_equal(ibv_destroy_qp(to), 0);
 	assert_int_equal(ibv_destroy_qp(from), 0);
 	assert_int_equal(ibv_destroy_cq(cq), 0);

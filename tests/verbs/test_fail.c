@@ -25,18 +25,6 @@ static int teardown(void **state)
 	return rig_teardown(state);
 }
 
-static void check_event(struct rig *rig, enum ibv_event_type type)
-{
-	struct pollfd fd = { rig->context->async_fd, POLLIN, 0 };
-	struct ibv_async_event event;
-
-	assert_int_equal(poll(&fd, 1, 10000), 1);
-	assert_int_equal(ibv_get_async_event(rig->context, &event), 0);
-	assert_int_equal(event.event_type, type);
-	assert_ptr_equal(event.element.qp, rig->qp[1]);
-	ibv_ack_async_event(&event);
-}
-
 static void no_event(struct rig *rig)
 {
 	struct pollfd fd = { rig->context->async_fd, POLLIN, 0 };
@@ -71,7 +59,7 @@ static void fault_while_moving(void **state)
 		err = ibv_modify_qp(rig->qp[1], &attr, RIG_RTS_MASK);
 		assert_true(!err || err == EINVAL);
 		rig_expect(rig->cq[0], IBV_WC_REM_ACCESS_ERR, 1);
-		check_event(rig, IBV_EVENT_QP_ACCESS_ERR);
+		rig_event(rig->context, IBV_EVENT_QP_ACCESS_ERR, rig->qp[1]);
 		assert_int_equal(rig_state(rig->qp[1]), IBV_QPS_ERR);
 		no_event(rig);
 	}
@@ -92,7 +80,7 @@ static void fault_by_who_has_gone(void **state)
 		rig_move(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
 		write_with_bad_key(qp);
 		assert_int_equal(ibv_destroy_qp(qp), 0);
-		check_event(rig, IBV_EVENT_QP_ACCESS_ERR);
+		rig_event(rig->context, IBV_EVENT_QP_ACCESS_ERR, rig->qp[1]);
 		assert_int_equal(rig_state(rig->qp[1]), IBV_QPS_ERR);
 	}
 }
@@ -139,8 +127,7 @@ static void bystanders(void **state)
 		assert_int_equal(rig_send(spare.qp[0], 20 + i, NULL, NULL, 0), 0);
 	}
 	write_with_bad_key(spare.qp[0]);
-	check_event(&(struct rig){ .context = rig->context, .qp = { NULL, spare.qp[1] } },
-		    IBV_EVENT_QP_ACCESS_ERR);
+	rig_event(rig->context, IBV_EVENT_QP_ACCESS_ERR, spare.qp[1]);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(ibv_destroy_qp(spare.qp[i]), 0);
 	for (uint64_t i = 0; i < 10; i++) {
