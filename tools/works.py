@@ -22,14 +22,15 @@ WORKS, SKIPPED, FAILS = 'works', 'skipped', 'fails'
 # `program::case` for what meson runs, always without `test_`.
 SECTIONS = {
     'Programs of Debian 12, between two processes': [
-        ('`ibv_devices`, `ibv_devinfo -v`, `-l`', r'interop/devices::'),
+        ('`ibv_devices`, `ibv_devinfo -v`, `-l`; `ibv_asyncwatch`', r'interop/devices::'),
         ('`ibv_rc_pingpong`, 1 B to 1 MiB, polling; any GID; `-c`; `-r 1`',
          r'interop/pingpong::(sizes\[poll|gid_index|received.*poll|few_receives)'),
         ('`ibv_rc_pingpong -e`', r'interop/pingpong::(sizes\[events|received.*events)'),
-        ('`ib_write_lat`, `ib_read_lat`, `ib_send_lat`, also `-a` and `-I 0`',
-         r'interop/perftest::latency(\[|_of_all|_without)'),
-        ('`ib_write_bw`, `ib_read_bw`, `ib_send_bw`, also `-a`, `-b`, `-q 16`, `-l 10`',
-         r'interop/perftest::bandwidth(\[|_of|_both|_in_lists|_by)'),
+        ('`ib_write_lat`, `ib_read_lat`, `ib_send_lat`, also `-a`, `-I 0` and `-I 64`',
+         r'interop/perftest::latency(\[|_of_all|_without|_with_64)'),
+        ('`ib_write_bw`, `ib_read_bw`, `ib_send_bw`, also `-a`, `-b`, `-q 16`, `-l 10`, `-I 64`, '
+         '`--mr_per_qp`', r'interop/perftest::bandwidth(\[|_of|_both|_in_lists|_by|_with_64)',
+         r'interop/perftest::region'),
         ('`ib_read_*`, `ib_send_*` with `-e`', r'interop/perftest::(latency|bandwidth)_with_events'),
         ('`ib_atomic_lat`, `ib_atomic_bw`: compare-and-swap, fetch-and-add; `-e`, `-q 16`, `-b`',
          r'interop/perftest::atomic'),
@@ -39,7 +40,8 @@ SECTIONS = {
          r'interop/pingpong::ud', r'interop/perftest::ud'),
         ('`ibv_srq_pingpong`, also `-e`; `ib_send_*` with `--use-srq`, of RC, UC and UD',
          r'interop/pingpong::srq', r'interop/perftest::srq'),
-        ('`ibv_xsrq_pingpong`, also `-e`', r'interop/pingpong::xsrq'),
+        ('`ibv_xsrq_pingpong`, also `-e`; `ib_*` with `-c XRC`, `-e`, `-a`, `-b`, `--use-srq`',
+         r'interop/pingpong::xsrq', r'interop/perftest::xrc'),
         ('`fi_info`, `ucx_info`, pyverbs load and find the device',
          r'abi/programs::(fi_info|ucx_info|pyverbs)'),
         ('UCX: `ucx_info`, `ucx_perftest` put, get, fadd, cswap, am, tag, stream; `io_demo`, which compares '
@@ -48,8 +50,9 @@ SECTIONS = {
         ('`rping`: connections made by librdmacm, IPv4 and IPv6', r'cm/rping::'),
         ('`ucmatose`, `cmtime`, `rdma_client`, `rdma_xclient` and their servers',
          r'cm/programs::(ucmatose|cmtime|rdma_client)'),
-        ('`ib_*` with `-R`, `qperf -cm 1`, `fio --ioengine=rdma`',
-         r'cm/programs::(perftest|qperf|fio)'),
+        ('`ib_*` with `-R`, `fio --ioengine=rdma`', r'cm/programs::(perftest|fio)'),
+        ('`qperf -cm 1`: each `rc_*` and `ver_rc_*`; `uc_*`, `ud_*`, `xrc_*` end as on any RoCE card',
+         r'cm/programs::(qperf|what_qperf)'),
         ('`udaddy`, `mckey`: datagrams to an address, and to a multicast group',
          r'cm/programs::(udaddy|mckey)'),
         ("`fi_pingpong`: libfabric's verbs for `msg` and `dgram`, and for `rdm` by rxm",

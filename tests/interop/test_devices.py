@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Debian's ibv_devices and ibv_devinfo see weft0."""
+"""Debian's ibv_devices, ibv_devinfo and ibv_asyncwatch see weft0."""
 import re
+from pathlib import Path
+
+from fabric import wait_for
+
+
+def asleep(pid):
+    """In a read of an event's descriptor."""
+    return Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] == 'S'
 
 
 def test_ibv_devices(fabric):
@@ -20,3 +28,13 @@ def test_ibv_devinfo_verbose(fabric):
 
 def test_ibv_devinfo_list(fabric):
     assert 'weft0' in fabric.run('ibv_devinfo', '-l').stdout
+
+
+def test_ibv_asyncwatch(fabric):
+    """Waits for events of the port, of which there are none: asleep."""
+    watch = fabric.start('stdbuf', '-oL', 'ibv_asyncwatch', '-d', 'weft0')
+    wait_for(lambda: re.search(r'^weft0: async event FD \d+$', watch.output().stdout, re.M), 'it waits')
+    wait_for(lambda: asleep(watch.process.pid), 'it sleeps')
+    assert watch.process.poll() is None and not watch.output().stderr
+    assert all(fabric.owns(library) for library in watch.libraries())
+    watch.kill()

@@ -2,6 +2,7 @@
 """Debian's perftest between two processes. Each case says how many operations and bytes its options
 mean at least; Weft's counters must show them."""
 import re
+from pathlib import Path
 
 import pytest
 
@@ -125,8 +126,9 @@ def test_uc_bandwidth(fabric, kind, options, ways):
     perftest(fabric, f'ib_{kind}_bw', kind, '-c', 'UC', *options, '-s', 4096, sizes=[4096], ways=ways)
 
 
-def test_uc_bandwidth_with_events(fabric):
-    perftest(fabric, 'ib_send_bw', 'send', '-c', 'UC', '-e', '-s', 4096, sizes=[4096])
+@pytest.mark.parametrize('program,ways', [('ib_send_lat', 2), ('ib_send_bw', 1)])
+def test_uc_with_events(fabric, program, ways):
+    perftest(fabric, program, 'send', '-c', 'UC', '-e', '-s', 4096, sizes=[4096], ways=ways)
 
 
 UD_SIZES = [1 << n for n in range(1, 13)]  # up to the MTU
@@ -146,6 +148,11 @@ def test_ud_bandwidth(fabric, options, ways):
     perftest(fabric, 'ib_send_bw', 'send', '-c', 'UD', *options, '-s', 4096, sizes=[4096], ways=ways)
 
 
+@pytest.mark.parametrize('program,ways', [('ib_send_lat', 2), ('ib_send_bw', 1)])
+def test_ud_of_all_sizes(fabric, program, ways):
+    perftest(fabric, program, 'send', '-c', 'UD', '-a', sizes=UD_SIZES, ways=ways, rounds=FEW)
+
+
 def test_ud_multicast(fabric):
     perftest(fabric, 'ib_send_lat', 'send', '-c', 'UD', '-g', '-s', 64, ways=2)
 
@@ -160,5 +167,77 @@ def test_srq_bandwidth_of_4_queue_pairs(fabric):
     perftest(fabric, 'ib_send_bw', 'send', '--use-srq', '-q', 4, '-s', 4096, sizes=[4096], ways=4)
 
 
-def test_srq_latency(fabric):
-    perftest(fabric, 'ib_send_lat', 'send', '--use-srq', '-s', 64, ways=2)
+@pytest.mark.parametrize('service', ['RC', 'UC', 'UD'])
+@pytest.mark.parametrize('events', [[], ['-e']], ids=['poll', 'events'])
+def test_srq_latency(fabric, service, events):
+    perftest(fabric, 'ib_send_lat', 'send', '-c', service, '--use-srq', *events, '-s', 64, ways=2)
+
+
+def test_srq_bandwidth_of_all_sizes(fabric):
+    perftest(fabric, 'ib_send_bw', 'send', '--use-srq', '-a', sizes=ALL_SIZES, rounds=FEW)
+
+
+@pytest.fixture
+def domains():
+    """Takes away the files by which perftest names its domains: it cannot open those that another
+    user has left there, and nobody who has them open needs the name."""
+    for path in Path('/tmp').glob('xrc_domain_*'):
+        path.unlink(missing_ok=True)
+
+
+XRC = pytest.mark.usefixtures('domains')
+
+
+@XRC
+@pytest.mark.parametrize('kind', [*SIZED, 'atomic'])
+def test_xrc_latency(fabric, kind):
+    size = [] if kind == 'atomic' else ['-s', 8]
+    perftest(fabric, f'ib_{kind}_lat', kind, '-c', 'XRC', *size, sizes=[8], ways=LAT_WAYS[kind])
+
+
+@XRC
+@pytest.mark.parametrize('kind', [*SIZED, 'atomic'])
+def test_xrc_bandwidth(fabric, kind):
+    size = [] if kind == 'atomic' else ['-s', 8]
+    perftest(fabric, f'ib_{kind}_bw', kind, '-c', 'XRC', *size, sizes=[8])
+
+
+@XRC
+@pytest.mark.parametrize('kind', ['write', 'send'])
+def test_xrc_bandwidth_of_all_sizes(fabric, kind):
+    perftest(fabric, f'ib_{kind}_bw', kind, '-c', 'XRC', '-a', sizes=ALL_SIZES, rounds=FEW)
+
+
+@XRC
+@pytest.mark.parametrize('options,ways', [(['-e'], 1), (['-q', 4], 4), (['-b'], 2), (['--use-srq'], 1)],
+                         ids=['events', '4-qps', 'both-ways', 'srq'])
+def test_xrc_bandwidth_of_sends(fabric, options, ways):
+    perftest(fabric, 'ib_send_bw', 'send', '-c', 'XRC', *options, '-s', 4096, sizes=[4096], ways=ways)
+
+
+@XRC
+def test_xrc_latency_with_events(fabric):
+    perftest(fabric, 'ib_send_lat', 'send', '-c', 'XRC', '-e', '-s', 64, ways=2)
+
+
+@pytest.mark.parametrize('kind,service', [('write', 'RC'), ('send', 'RC'), ('write', 'UC'), ('send', 'UC'),
+                                          ('send', 'UD'), pytest.param('write', 'XRC', marks=XRC),
+                                          pytest.param('send', 'XRC', marks=XRC)])
+def test_latency_with_64_bytes_inline(fabric, kind, service):
+    perftest(fabric, f'ib_{kind}_lat', kind, '-c', service, '-I', 64, '-s', 64, ways=2)
+
+
+@pytest.mark.parametrize('service', ['RC', 'UC', 'UD', pytest.param('XRC', marks=XRC)])
+def test_bandwidth_with_64_bytes_inline(fabric, service):
+    perftest(fabric, 'ib_send_bw', 'send', '-c', service, '-I', 64, '-s', 64)
+
+
+@pytest.mark.parametrize('kind', [*SIZED, 'atomic'])
+def test_region_for_each_queue_pair(fabric, kind):
+    size = [] if kind == 'atomic' else ['-s', 8]
+    perftest(fabric, f'ib_{kind}_bw', kind, '--mr_per_qp', '-q', 4, *size, sizes=[8], ways=4)
+
+
+@pytest.mark.parametrize('service', ['UC', 'UD', pytest.param('XRC', marks=XRC)])
+def test_region_for_each_queue_pair_of(fabric, service):
+    perftest(fabric, 'ib_send_bw', 'send', '-c', service, '--mr_per_qp', '-q', 4, '-s', 64, ways=4)
