@@ -59,10 +59,11 @@ struct weft_cm_event {
 	uint8_t private_data[WEFT_MAD_PRIVATE_MAX];
 };
 
-/* fd is an eventfd that counts what is on the list. */
+/* fd is an eventfd that counts what is on the list; -1: destroyed. */
 struct weft_cm_channel {
 	struct rdma_event_channel channel;
 	struct weft_cm_event *first, **last;
+	struct weft_cm_channel *next_destroyed;
 };
 
 /* A multicast group that an identifier has joined. */

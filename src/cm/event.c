@@ -14,26 +14,47 @@
 
 #define EXPECT_NS 50000u
 
+/* Destroyed ones, for new ones: their memory stays theirs, since programs destroy a channel that
+ * another thread of theirs is about to read, and end. Guarded by the mutex. */
+static struct weft_cm_channel *destroyed;
+
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
-	struct weft_cm_channel *ch = calloc(1, sizeof(*ch));
-
-	if (!ch)
-		return NULL;
+	struct weft_cm_channel *ch;
 	/* a read takes one event, waits for it, and honours O_NONBLOCK */
-	ch->channel.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	if (ch->channel.fd < 0) {
-		free(ch);
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+
+	if (fd < 0)
+		return NULL;
+	weft_cm_lock();
+	ch = destroyed;
+	if (ch)
+		destroyed = ch->next_destroyed;
+	else
+		ch = calloc(1, sizeof(*ch));
+	if (ch) {
+		ch->channel.fd = fd;
+		ch->last = &ch->first;
+	}
+	weft_cm_unlock();
+	if (!ch) {
+		close(fd);
 		return NULL;
 	}
-	ch->last = &ch->first;
 	return &ch->channel;
 }
 
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
-	close(channel->fd);
-	free(weft_cm_channel(channel));
+	struct weft_cm_channel *ch = weft_cm_channel(channel);
+
+	weft_cm_lock();
+	close(ch->channel.fd);
+	ch->channel.fd = -1;
+	ch->first = NULL;
+	ch->next_destroyed = destroyed;
+	destroyed = ch;
+	weft_cm_unlock();
 }
 
 struct weft_cm_event *weft_event_new(struct weft_cm_id *id, enum rdma_cm_event_type type,
@@ -97,11 +118,13 @@ struct weft_cm_event *weft_event_detach(struct weft_cm_id *id)
 
 /* ---- Reading ---- */
 
-static struct weft_cm_event *take(struct weft_cm_channel *ch)
+/* The oldest event, or NULL and the descriptor that tells of the next: -1 if ch was destroyed. */
+static struct weft_cm_event *take(struct weft_cm_channel *ch, int *fd)
 {
 	struct weft_cm_event *e;
 
 	weft_cm_lock();
+	*fd = ch->channel.fd;
 	e = ch->first;
 	if (e) {
 		ch->first = e->next;
@@ -143,8 +166,8 @@ static int wait_for_event(int fd)
 	if (flags >= 0 && !(weft_cm.service && expect_event(&pollfd)) &&
 	    poll(&pollfd, 1, -1) < 0)
 		return -errno;
-	/* the channel was destroyed under a thread that waits: as with the kernel's, it waits for
-	 * ever (programs end so) */
+	/* the channel was destroyed before this thread waited, or while it did: as with the
+	 * kernel's, it waits for ever (programs end so) */
 	while (flags < 0 || pollfd.revents & POLLNVAL)
 		pause();
 	return 0;
@@ -219,12 +242,12 @@ static void process(struct weft_cm_event *e)
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
 	struct weft_cm_event *e;
-	int err;
+	int err, fd;
 
 	if (!channel || !event)
 		return weft_cm_result(-EINVAL);
-	while (!(e = take(weft_cm_channel(channel)))) {
-		err = wait_for_event(channel->fd);
+	while (!(e = take(weft_cm_channel(channel), &fd))) {
+		err = wait_for_event(fd);
 		if (err)
 			return weft_cm_result(err);
 	}

@@ -7,10 +7,14 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -714,6 +718,32 @@ static void gives_up(void **state)
 	destroy(listener);
 }
 
+/* ---- Threads that read on while the program ends ---- */
+
+/* rping's: between two events its main thread destroys the channel, and what was free is used. */
+static void reads_what_was_destroyed(void **state)
+{
+	struct rdma_event_channel *old = rdma_create_event_channel();
+	struct rdma_cm_event *event;
+	pid_t child = fork();
+
+	if (!child) {
+		signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on */
+		rdma_destroy_event_channel(old);
+		for (size_t i = 0; i < 1024; i++) {
+			size_t bytes = 24 + 16 * (i % 8);
+
+			memfrob(malloc(bytes), bytes);
+		}
+		_exit(rdma_get_cm_event(old, &event) ? 1 : 2);
+	}
+	usleep(100000);
+	assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
+	assert_int_equal(kill(child, SIGKILL), 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	rdma_destroy_event_channel(old);
+}
+
 /* ---- */
 
 static int begin(void **state)
@@ -763,6 +793,7 @@ int main(void)
 		CASE(dies_before_it_answers),
 		CASE(dies_unnoticed),
 		CASE(dies_with_its_request),
+		CASE(reads_what_was_destroyed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
