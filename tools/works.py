@@ -78,7 +78,7 @@ SECTIONS = {
         ('unreliable connections: what is dropped, what fails', r'verbs-uc'),
         ('datagrams, their headers, Q_Keys, multicast; killed senders', r'verbs-ud'),
         ('extended reliable connections (XRC)', r'verbs-xrc'),
-        ('shared receive queues, their limits, LAST_WQE_REACHED; killed senders', r'verbs-srq'),
+        ('shared receive queues, their sizes and limits, LAST_WQE_REACHED; killed senders', r'verbs-srq'),
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),
         ('extended queue pairs: each `ibv_wr_*`, lists, abort', r'verbs-qp_ex'),

@@ -128,7 +128,7 @@ static int receive_from(struct weft_qp *qp, struct weft_shared *q)
 	if (err)
 		return err;
 	qp->shared = q;
-	qp->rq_off = q->off;
+	qp->rq_off = q->first.off;
 	qp->made = q->made;
 	return 0;
 }

@@ -11,22 +11,39 @@ static uint32_t power_of_two(uint32_t n)
 	return size;
 }
 
-static uint64_t bytes_of(const struct weft_shared *q)
+static uint64_t bytes_of(const struct weft_shared *q, const struct weft_bank *bank)
 {
-	return sizeof(struct weft_pool_shared) + (uint64_t)q->size * q->stride;
+	return sizeof(struct weft_pool_shared) + (uint64_t)bank->size * q->stride;
 }
 
-static struct weft_pool_slot *slot_at(const struct weft_shared *q, uint64_t position)
+static struct weft_pool_slot *slot_at(const struct weft_shared *q, const struct weft_bank *bank,
+				      uint64_t position)
 {
-	return (void *)(q->at->slots + (position & (q->size - 1)) * q->stride);
+	return (void *)(bank->at->slots + (position & (bank->size - 1)) * q->stride);
 }
 
-static uint32_t lap_of(const struct weft_shared *q, uint64_t position)
+static uint32_t lap_of(const struct weft_bank *bank, uint64_t position)
 {
-	return (uint32_t)((position >> q->size_bits) + 1) & ((1u << WEFT_LAP_BITS) - 1);
+	return (uint32_t)((position >> bank->size_bits) + 1) & ((1u << WEFT_LAP_BITS) - 1);
 }
 
 /* ---- Making and ending ---- */
+
+static int make_bank(struct weft_shared *q, struct weft_bank *bank, uint32_t pd, uint32_t max_wr)
+{
+	int err;
+
+	bank->size = power_of_two(max_wr);
+	bank->size_bits = (uint8_t)__builtin_ctz(bank->size);
+	err = weft_pool_alloc(q->nic->pool, bytes_of(q, bank), &bank->off);
+	if (err)
+		return err;
+	bank->at = (void *)(q->nic->pool->base + bank->off);
+	bank->at->size = bank->size;
+	bank->at->stride = q->stride;
+	bank->at->pd = pd;
+	return 0;
+}
 
 int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd, uint32_t max_wr,
 		       uint32_t max_sge)
@@ -36,17 +53,13 @@ int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd,
 	q->nic = nic;
 	q->max_wr = max_wr;
 	q->max_sge = max_sge;
-	q->size = power_of_two(max_wr);
-	q->size_bits = (uint8_t)__builtin_ctz(q->size);
 	q->stride = (uint32_t)(sizeof(struct weft_pool_slot) + max_sge * sizeof(struct weft_pool_sge));
-	err = weft_pool_alloc(nic->pool, bytes_of(q), &q->off);
+	err = make_bank(q, &q->first, pd, max_wr);
 	if (err)
 		return err;
 	q->made = weft_pool_age(nic->pool);
-	q->at = (void *)(nic->pool->base + q->off);
-	q->at->size = q->size;
-	q->at->stride = q->stride;
-	q->at->pd = pd;
+	q->last = &q->first;
+	q->at = q->first.at;
 	weft_lock(nic, &nic->lock, 0);
 	q->next = nic->shared;
 	nic->shared = q;
@@ -64,10 +77,15 @@ void weft_shared_destroy(struct weft_shared *q, bool quiet)
 		at = &(*at)->next;
 	*at = q->next;
 	weft_unlock(&nic->lock, false);
-	if (quiet)
-		weft_pool_free(nic->pool, q->off, bytes_of(q));
-	else
-		weft_pool_retire(nic->pool, WEFT_RETIRE_PIECE, q->off, bytes_of(q));
+	for (struct weft_bank *bank = &q->first, *next; bank; bank = next) {
+		next = bank->next;
+		if (quiet)
+			weft_pool_free(nic->pool, bank->off, bytes_of(q, bank));
+		else
+			weft_pool_retire(nic->pool, WEFT_RETIRE_PIECE, bank->off, bytes_of(q, bank));
+		if (bank != &q->first)
+			nic->env->free(bank);
+	}
 }
 
 int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number)
@@ -83,7 +101,7 @@ int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd,
 	q->cq = cq;
 	slot = &q->nic->pool->qps[q->index];
 	*number = q->index | (uint32_t)(++slot->generation & 63) << WEFT_QP_INDEX_BITS;
-	slot->rq_off = q->off;
+	slot->rq_off = q->first.off;
 	slot->rq_size = 0;
 	slot->ring_off = cq->wake_off;
 	slot->pd = q->at->pd;
@@ -136,20 +154,21 @@ void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp)
 static void put(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
 		uint32_t num_sge)
 {
-	struct weft_pool_slot *slot = slot_at(q, q->posted);
+	struct weft_bank *bank = q->last;
+	struct weft_pool_slot *slot = slot_at(q, bank, bank->posted);
 
 	while (weft_claim_what(atomic_load_explicit(&slot->claim, memory_order_relaxed)) !=
 	       WEFT_CLAIM_EMPTY)
-		slot = slot_at(q, ++q->posted);
+		slot = slot_at(q, bank, ++bank->posted);
 	slot->told = 0;
 	slot->recv.wr_id = wr_id;
 	slot->recv.num_sge = num_sge;
 	for (uint32_t i = 0; i < num_sge; i++)
 		slot->recv.sge[i] = sge[i];
 	/* release: pairs with the acquire of the taker (seat.c) */
-	atomic_store_explicit(&slot->claim, WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(q, q->posted)),
+	atomic_store_explicit(&slot->claim, WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(bank, bank->posted)),
 			      memory_order_release);
-	atomic_store_explicit(&q->at->posted, ++q->posted, memory_order_release);
+	atomic_store_explicit(&bank->at->posted, ++bank->posted, memory_order_release);
 	q->outstanding++;
 }
 
@@ -199,34 +218,61 @@ static struct weft_qp *owner_of(const struct weft_shared *q, const struct weft_p
 	return qp && qp->tag == taken->tag ? qp : NULL;
 }
 
-/* The next slot from *position on that is not free, or not the last one of that position. */
-static struct weft_pool_slot *next_claimed(struct weft_shared *q, uint64_t *position,
-					   enum weft_claim *what)
-{
-	for (; *position < q->posted; ++*position) {
-		struct weft_pool_slot *slot = slot_at(q, *position);
-		/* acquire: pairs with the release of the taker (seat.c) */
-		uint64_t claim = atomic_load_explicit(&slot->claim, memory_order_acquire);
+/* A way through what is outstanding. */
+struct cursor {
+	struct weft_bank *bank;
+	uint64_t position;
+};
 
-		*what = weft_claim_what(claim);
-		if (*what == WEFT_CLAIM_EMPTY || weft_claim_lap(claim) != lap_of(q, *position)) {
-			q->done += q->done == *position;
-			continue;
-		}
-		/* they are taken in order, so that none behind it is taken */
-		return *what == WEFT_CLAIM_FREE ? NULL : slot;
-	}
-	return NULL;
+static struct cursor oldest(struct weft_shared *q)
+{
+	return (struct cursor){ &q->first, q->first.done };
 }
 
-/* The next completion of a completion queue from *position on. */
+/* The next slot from the cursor on that holds a receive; NULL: none. */
+static struct weft_pool_slot *next_used(const struct weft_shared *q, struct cursor *at, uint64_t *claim)
+{
+	for (;;) {
+		struct weft_bank *bank = at->bank;
+
+		for (; at->position < bank->posted; at->position++) {
+			struct weft_pool_slot *slot = slot_at(q, bank, at->position);
+
+			/* acquire: pairs with the release of the taker (seat.c) */
+			*claim = atomic_load_explicit(&slot->claim, memory_order_acquire);
+			if (weft_claim_what(*claim) != WEFT_CLAIM_EMPTY &&
+			    weft_claim_lap(*claim) == lap_of(bank, at->position))
+				return slot;
+			bank->done += bank->done == at->position;
+		}
+		if (!bank->next)
+			return NULL;
+		*at = (struct cursor){ bank->next, bank->next->done };
+	}
+}
+
+/* The next one from the cursor on that is not free. */
+static struct weft_pool_slot *next_claimed(const struct weft_shared *q, struct cursor *at,
+					   enum weft_claim *what)
+{
+	uint64_t claim;
+	struct weft_pool_slot *slot = next_used(q, at, &claim);
+
+	if (!slot)
+		return NULL;
+	*what = weft_claim_what(claim);
+	/* they are taken in order, so that none behind it is taken */
+	return *what == WEFT_CLAIM_FREE ? NULL : slot;
+}
+
+/* The next completion of a completion queue from the cursor on. */
 static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft_cq *cq,
-					uint64_t *position, struct weft_qp **qp)
+					struct cursor *at, struct weft_qp **qp)
 {
 	struct weft_pool_slot *slot;
 	enum weft_claim what;
 
-	for (; (slot = next_claimed(q, position, &what)); ++*position) {
+	for (; (slot = next_claimed(q, at, &what)); at->position++) {
 		if (what != WEFT_CLAIM_DONE)
 			continue;
 		*qp = q->cq ? NULL : owner_of(q, &slot->taken);
@@ -240,17 +286,21 @@ static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft
 	return NULL;
 }
 
-static void look_at_limit(struct weft_shared *q)
+/* Those that nobody has taken. */
+static uint32_t left_in(struct weft_shared *q)
 {
-	uint64_t position = q->done;
+	struct cursor at = oldest(q);
 	uint32_t left = q->outstanding;
 	enum weft_claim what;
 
-	if (!q->limit)
-		return;
-	for (; next_claimed(q, &position, &what); position++)
+	for (; next_claimed(q, &at, &what); at.position++)
 		left--;
-	if (left >= q->limit)
+	return left;
+}
+
+static void look_at_limit(struct weft_shared *q)
+{
+	if (!q->limit || left_in(q) >= q->limit)
 		return;
 	q->limit = 0;
 	atomic_store_explicit(&q->at->limit, 0, memory_order_relaxed);
@@ -274,12 +324,12 @@ bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct we
 		      bool *news)
 {
 	struct weft_pool_slot *slot;
-	uint64_t position;
+	struct cursor at;
 	struct weft_qp *qp;
 
 	weft_lock(q->nic, &q->lock, 0);
-	position = q->done;
-	slot = next_done(q, cq, &position, &qp);
+	at = oldest(q);
+	slot = next_done(q, cq, &at, &qp);
 	if (slot) {
 		const struct weft_pool_taken *t = &slot->taken;
 
@@ -307,11 +357,11 @@ bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell
 	struct weft_pool_slot *slot;
 	struct weft_qp *qp;
 	bool news = false;
-	uint64_t position;
+	struct cursor at;
 
 	weft_lock(q->nic, &q->lock, 0);
-	position = q->done;
-	for (; !news && (slot = next_done(q, cq, &position, &qp)); position++) {
+	at = oldest(q);
+	for (; !news && (slot = next_done(q, cq, &at, &qp)); at.position++) {
 		if (tell)
 			slot->told = 1;
 		else
@@ -324,23 +374,58 @@ bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell
 
 bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id)
 {
-	bool found = false;
+	struct weft_pool_slot *slot;
+	struct cursor at;
+	uint64_t claim;
 
 	weft_lock(q->nic, &q->lock, 0);
-	for (; q->done < q->posted && !found; q->done++) {
-		struct weft_pool_slot *slot = slot_at(q, q->done);
-		uint64_t claim = atomic_load_explicit(&slot->claim, memory_order_relaxed);
-
-		if (weft_claim_what(claim) == WEFT_CLAIM_EMPTY ||
-		    weft_claim_lap(claim) != lap_of(q, q->done))
-			continue;
+	at = oldest(q);
+	slot = next_used(q, &at, &claim);
+	if (slot) {
 		*wr_id = slot->recv.wr_id;
 		/* one that is stopped must not complete it later: his exchange fails (seat.c) */
 		empty(q, slot);
-		found = true;
 	}
 	weft_unlock(&q->lock, false);
-	return found;
+	return slot;
+}
+
+/* ---- Another size ---- */
+
+static void append(struct weft_shared *q, struct weft_bank *bank)
+{
+	struct weft_bank *before = q->last;
+
+	before->next = bank;
+	q->last = bank;
+	/* release: pairs with the acquire in follow (seat.c), who finds all that is posted before it */
+	atomic_store_explicit(&before->at->next_off, bank->off, memory_order_release);
+}
+
+int weft_shared_resize(struct weft_shared *q, uint32_t max_wr)
+{
+	struct weft_bank *bank = NULL;
+	int err = 0;
+
+	if (max_wr > q->last->size) {
+		bank = q->nic->env->alloc(sizeof(*bank));
+		if (!bank)
+			return -12;
+		err = make_bank(q, bank, q->at->pd, max_wr);
+		if (err) {
+			q->nic->env->free(bank);
+			return err;
+		}
+	}
+	weft_lock(q->nic, &q->lock, 0);
+	if (max_wr < q->limit || max_wr < left_in(q))
+		err = -22;
+	else
+		q->max_wr = max_wr;
+	if (!err && bank)
+		append(q, bank);
+	weft_unlock(&q->lock, false);
+	return err;
 }
 
 /* ---- What the dead have left ---- */
@@ -357,11 +442,11 @@ static bool is_of_dead(struct weft_pool *pool, uint64_t claim)
 
 static void recover(struct weft_shared *q)
 {
-	uint64_t position = q->done;
+	struct cursor at = oldest(q);
 	struct weft_pool_slot *slot;
 	enum weft_claim what;
 
-	for (; (slot = next_claimed(q, &position, &what)); position++) {
+	for (; (slot = next_claimed(q, &at, &what)); at.position++) {
 		uint64_t claim = atomic_load_explicit(&slot->claim, memory_order_relaxed);
 
 		if (weft_claim_what(claim) == WEFT_CLAIM_TAKEN && is_of_dead(q->nic->pool, claim))

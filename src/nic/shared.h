@@ -9,20 +9,28 @@
 
 #include "nic/nic.h"
 
+/* Its slots. Who makes the queue longer gives it more; those it had are used up first. */
+struct weft_bank {
+	struct weft_bank *next;
+	struct weft_pool_shared *at;
+	uint64_t off;
+	uint64_t posted;
+	uint64_t done; /* nothing below it is outstanding */
+	uint32_t size;
+	uint8_t size_bits;
+};
+
 struct weft_shared {
 	struct weft_nic *nic;
 	struct weft_lock lock;
-	struct weft_pool_shared *at;
-	uint64_t off;
+	struct weft_bank first, *last; /* posts go to the last */
+	struct weft_pool_shared *at; /* of the first: what peers know it by */
 	uint64_t made; /* the pool's age then */
-	uint64_t posted;
-	uint64_t done; /* nothing below it is outstanding */
 	uint32_t outstanding, max_wr, max_sge;
 	uint32_t limit; /* 0: not armed */
 	struct weft_cq *cq; /* XRC: where all of it completes; else NULL */
 	uint32_t index;	    /* XRC: of its entry in the table of queue pairs */
-	uint32_t size, stride;
-	uint8_t size_bits;
+	uint32_t stride;
 	struct weft_shared *next; /* guarded by the nic's lock */
 };
 
@@ -35,6 +43,11 @@ int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd,
 void weft_shared_forget(struct weft_shared *q);
 /* No queue pair receives from it. quiet: nobody stopped may still touch it. */
 void weft_shared_destroy(struct weft_shared *q, bool quiet);
+/*
+ * How many it holds from now on. One caller at a time. 0; -EINVAL: more wait to be taken, or the limit
+ * that is armed is higher; -ENOMEM, -ENOSPC.
+ */
+int weft_shared_resize(struct weft_shared *q, uint32_t max_wr);
 /* A queue pair begins or ceases to receive from it. */
 void weft_shared_join(struct weft_shared *q, struct weft_qp *qp);
 void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp);

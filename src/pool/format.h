@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 4u
+#define WEFT_POOL_VERSION 5u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -319,6 +319,9 @@ struct weft_pool_shared {
 	uint32_t pd;		/* [O] whose memory the receives may name */
 	_Atomic uint32_t limit; /* [O] with fewer left it wants to be rung; 0: never */
 	_Atomic uint32_t fault; /* [P] a datagram found a receive without rights: its queue pair's tag */
+	/* [O] the longer queue into which it was posted afterwards, or 0. Stored after the last `posted`.
+	 * Of those, the limit and the fault are the first one's; it keeps its place while they last */
+	_Atomic uint64_t next_off;
 	_Alignas(WEFT_LINE) _Atomic uint64_t posted; /* [O] positions ever used are below it */
 	/* [P] takers: nothing is free below it. A hint: it may lag behind */
 	_Alignas(WEFT_LINE) _Atomic uint64_t taken;

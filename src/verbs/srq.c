@@ -117,27 +117,31 @@ struct ibv_srq *weft_verbs_create_srq_ex(struct ibv_context *context,
 
 static int modify(struct weft_verbs_srq *srq, const struct ibv_srq_attr *attr, int mask)
 {
-	int err;
+	uint32_t max_wr = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->nic.max_wr;
+	int err = 0;
 
-	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) || !max_wr || max_wr > WEFT_MAX_WR ||
+	    (mask & IBV_SRQ_LIMIT && attr->srq_limit > max_wr))
 		return EINVAL;
-	if (mask & IBV_SRQ_MAX_WR) /* not among the device's capabilities */
-		return EOPNOTSUPP;
-	if (mask & IBV_SRQ_LIMIT) {
-		if (attr->srq_limit > srq->nic.max_wr)
-			return EINVAL;
+	if (mask & IBV_SRQ_LIMIT)
 		err = -weft_engine_start();
-		if (err)
-			return err;
+	if (!err && mask & IBV_SRQ_MAX_WR)
+		err = -weft_shared_resize(&srq->nic, max_wr);
+	if (!err && mask & IBV_SRQ_LIMIT)
 		weft_shared_arm(&srq->nic, attr->srq_limit);
-	}
-	return 0;
+	return err == ENOSPC ? ENOMEM : err;
 }
 
 int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
-	return weft_handle_is(srq, WEFT_HANDLE_SRQ) && attr ? modify(weft_srq(srq), attr, mask) :
-							      EINVAL;
+	int err;
+
+	if (!weft_handle_is(srq, WEFT_HANDLE_SRQ) || !attr)
+		return EINVAL;
+	pthread_mutex_lock(&srq->mutex);
+	err = modify(weft_srq(srq), attr, mask);
+	pthread_mutex_unlock(&srq->mutex);
+	return err;
 }
 
 int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)

@@ -232,6 +232,42 @@ static void bad_posts(void **state)
 	assert_int_equal(post(e, 0), ENOMEM);
 }
 
+/* ---- Another size ---- */
+
+static int resize(struct ibv_srq *srq, uint32_t max_wr)
+{
+	struct ibv_srq_attr attr = { .max_wr = max_wr };
+
+	return ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR);
+}
+
+static void refused_sizes(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_srq_attr attr = { .max_wr = 8, .srq_limit = 9 };
+	struct ibv_device_attr limits;
+
+	assert_int_equal(ibv_query_device(e->rig.context, &limits), 0);
+	assert_true(limits.device_cap_flags & IBV_DEVICE_SRQ_RESIZE);
+	RIG_REFUSED(resize(e->srq, 0));
+	RIG_REFUSED(resize(e->srq, (uint32_t)limits.max_srq_wr + 1));
+	RIG_REFUSED(ibv_modify_srq(e->srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
+	attr.srq_limit = 5;
+	for (uint64_t i = 0; i < 8; i++)
+		assert_int_equal(post(e, i), 0);
+	assert_int_equal(ibv_modify_srq(e->srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), 0);
+	assert_int_equal(post(e, 8), ENOMEM);
+	RIG_REFUSED(resize(e->srq, 4)); /* below the limit */
+	attr.srq_limit = 0;
+	assert_int_equal(ibv_modify_srq(e->srq, &attr, IBV_SRQ_LIMIT), 0);
+	RIG_REFUSED(resize(e->srq, 7)); /* fewer than wait */
+	assert_int_equal(ibv_query_srq(e->srq, &attr), 0);
+	assert_int_equal(attr.max_wr, 8);
+	send_from(e, 0, 0);
+	assert_int_equal(resize(e->srq, 7), 0); /* one was taken, though not polled */
+	assert_int_equal(resize(e->srq, (uint32_t)limits.max_srq_wr), 0);
+}
+
 /* ---- Who gets what ---- */
 
 static void expect_received(struct ends *e, int pair, uint64_t n)
@@ -260,6 +296,79 @@ static void in_order(void **state)
 	}
 	rig_none(e->rig.cq[0]);
 	rig_none(e->rig.cq[1]);
+}
+
+/* As long as it grows: what was posted before comes first, also to those who have not sent yet. */
+static void grows(void **state)
+{
+	struct ends *e = *state;
+	uint64_t posted = 0;
+
+	for (uint32_t depth = DEPTH; depth <= 2048; depth *= 2) {
+		struct ibv_srq_attr attr;
+
+		assert_int_equal(resize(e->srq, depth), 0);
+		assert_int_equal(ibv_query_srq(e->srq, &attr), 0);
+		assert_int_equal(attr.max_wr, depth);
+		while (posted < depth)
+			assert_int_equal(post(e, posted++), 0);
+		assert_int_equal(post(e, posted), ENOMEM);
+	}
+	for (uint64_t n = 0; n < posted; n++) {
+		int pair = n < 64 ? 0 : n < 256 ? (int)n % 2 : (int)n % PAIRS;
+
+		memset(room(e, n), 0, BYTES);
+		send_from(e, pair, n);
+		rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, n);
+		assert_int_equal(rig_expect(e->rig.cq[pair != 3], IBV_WC_SUCCESS, n).qp_num,
+				 e->to[pair]->qp_num);
+		assert_memory_equal(room(e, n), bytes(e, n), BYTES);
+	}
+	rig_none(e->rig.cq[1]);
+	assert_int_equal(resize(e->srq, 1), 0);
+	assert_int_equal(post(e, 1), 0);
+	assert_int_equal(post(e, 2), ENOMEM);
+	send_from(e, 0, 1);
+	expect_received(e, 0, 1);
+}
+
+/* The limit, and a fault that a datagram finds, reach the owner also of a queue that has grown. */
+static void told_after_growing(void **state)
+{
+	static struct ends e;
+	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 3 } };
+	struct ibv_srq_attr attr = { .srq_limit = 1 };
+	struct ibv_recv_wr bad_one = { .wr_id = 1, .num_sge = 1 }, *bad_recv;
+	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND, .num_sge = 1 }, *bad;
+	struct ibv_sge sge, wrong;
+	struct ibv_ah *ah;
+
+	open_ends(&e, IBV_QPT_UD);
+	assert_int_equal(ibv_query_gid(e.rig.context, 1, 3, &ah_attr.grh.dgid), 0);
+	ah = ibv_create_ah(e.rig.pd, &ah_attr);
+	assert_non_null(ah);
+	assert_int_equal(resize(e.srq, 16 * DEPTH), 0);
+	assert_int_equal(post(&e, 0), 0);
+	wrong = (struct ibv_sge){ (uintptr_t)room(&e, 1), BYTES, e.mr->lkey ^ 0xff };
+	bad_one.sg_list = &wrong;
+	assert_int_equal(ibv_post_srq_recv(e.srq, &bad_one, &bad_recv), 0);
+	assert_int_equal(ibv_modify_srq(e.srq, &attr, IBV_SRQ_LIMIT), 0);
+	sge = (struct ibv_sge){ (uintptr_t)bytes(&e, 0), 64, e.mr->lkey };
+	wr.sg_list = &sge;
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = e.to[0]->qp_num;
+	wr.wr.ud.remote_qkey = RIG_QKEY;
+	assert_int_equal(ibv_post_send(e.from[0], &wr, &bad), 0);
+	rig_expect(e.rig.cq[1], IBV_WC_SUCCESS, 0);
+	assert_int_equal(ibv_post_send(e.from[0], &wr, &bad), 0);
+	rig_expect(e.rig.cq[1], IBV_WC_LOC_PROT_ERR, 1);
+	rig_await_state(e.to[0], IBV_QPS_ERR);
+	rig_event(e.rig.context, IBV_EVENT_SRQ_LIMIT_REACHED, e.srq);
+	rig_event(e.rig.context, IBV_EVENT_QP_LAST_WQE_REACHED, e.to[0]);
+	rig_event(e.rig.context, IBV_EVENT_QP_FATAL, e.to[0]);
+	assert_int_equal(ibv_destroy_ah(ah), 0);
+	close_ends(&e);
+	*state = NULL;
 }
 
 /* A sender waits as long as there is none. */
@@ -450,6 +559,47 @@ static void flood(_Atomic uint32_t *qpn)
 	}
 }
 
+/* While another process sends: each receive is used, once and in its turn. */
+static void grows_in_traffic(void **state)
+{
+	_Atomic uint32_t *qpn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	static struct ends e;
+	uint64_t posted = 0, got = 0;
+	uint32_t depth = 1;
+	struct ibv_wc wc;
+	pid_t pid = fork();
+
+	if (!pid) {
+		while (!qpn[0])
+			;
+		flood(qpn);
+	}
+	open_ends(&e, IBV_QPT_RC);
+	assert_int_equal(resize(e.srq, depth), 0);
+	rig_move(e.to[0], IBV_QPS_RESET, 0);
+	qpn[0] = e.to[0]->qp_num;
+	while (!qpn[1])
+		;
+	rig_move(e.to[0], IBV_QPS_RTS, qpn[1]);
+	qpn[2] = 1;
+	while (depth < 4096 || got < posted) {
+		while (depth < 4096 && posted - got < depth && !post(&e, posted))
+			posted++;
+		if (ibv_poll_cq(e.rig.cq[1], 1, &wc)) {
+			assert_int_equal(wc.status, IBV_WC_SUCCESS);
+			assert_int_equal(wc.wr_id, got);
+			got++;
+		}
+		if (depth < 4096 && got > 16ull * depth)
+			assert_int_equal(resize(e.srq, depth += depth / 4 + 1), 0);
+	}
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	close_ends(&e);
+	munmap((void *)qpn, 4096);
+	*state = NULL;
+}
+
 static void killed_sender(void **state)
 {
 	_Atomic uint32_t *qpn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -504,7 +654,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(extended, setup, teardown),
 		cmocka_unit_test_setup_teardown(query_and_modify, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_posts, setup, teardown),
+		cmocka_unit_test_setup_teardown(refused_sizes, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_order, setup, teardown),
+		cmocka_unit_test_setup_teardown(grows, setup, teardown),
+		cmocka_unit_test(told_after_growing),
 		cmocka_unit_test_setup_teardown(empty, setup, teardown),
 		cmocka_unit_test_setup_teardown(too_long, setup, teardown),
 		cmocka_unit_test(other_types),
@@ -512,6 +665,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(completion_events, setup, teardown),
 		cmocka_unit_test_setup_teardown(last_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(given_back, setup, teardown),
+		cmocka_unit_test(grows_in_traffic),
 		cmocka_unit_test(killed_sender),
 	};
 

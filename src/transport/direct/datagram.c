@@ -98,7 +98,7 @@ static void fail_receive(const struct datagram *d, const struct target *t,
 			 struct weft_pool_slot *slot)
 {
 	complete(d, t, slot, t->tag, WEFT_WC_LOC_PROT_ERR);
-	atomic_store_explicit(&t->seat.at->fault, t->tag, memory_order_release);
+	atomic_store_explicit(&t->seat.head->fault, t->tag, memory_order_release);
 	weft_pool_ring(d->qp->nic->pool, t->right.member, WEFT_RING_FAULT);
 }
 
@@ -114,13 +114,13 @@ static uint32_t elements(const struct weft_pool_recv *recv, uint32_t most, uint6
 }
 
 /* One that is too long leaves the receive where it is (9.9.3, class D). */
-static struct weft_pool_slot *take(const struct datagram *d, const struct target *t, uint32_t *used)
+static struct weft_pool_slot *take(const struct datagram *d, struct target *t, uint32_t *used)
 {
 	struct weft_pool_slot *slot;
 	uint64_t claim;
 
 	do {
-		slot = weft_seat_first(&t->seat, &claim);
+		slot = weft_seat_first(d->qp->nic->pool, &t->seat, &claim);
 		if (!slot)
 			return NULL;
 		*used = elements(&slot->recv, t->seat.sges, WEFT_GRH_BYTES + d->bytes);
@@ -131,7 +131,7 @@ static struct weft_pool_slot *take(const struct datagram *d, const struct target
 	return slot;
 }
 
-static void drop_in(const struct datagram *d, const struct target *t)
+static void drop_in(const struct datagram *d, struct target *t)
 {
 	struct weft_counters *counters = &d->caller->line->counters;
 	struct weft_nic *nic = d->qp->nic;

@@ -86,7 +86,7 @@ const struct weft_pool_recv *weft_peer_take(struct weft_qp *qp, struct peer *p)
 	uint64_t claim;
 
 	while (!slot) {
-		slot = weft_seat_first(&p->seat, &claim);
+		slot = weft_seat_first(qp->nic->pool, &p->seat, &claim);
 		if (!slot)
 			return NULL;
 		if (!weft_seat_take(qp->nic->pool, &p->seat, p->right.member, slot, claim))

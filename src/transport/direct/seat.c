@@ -2,29 +2,50 @@
 #include "nic/place.h"
 #include "transport/direct/seat.h"
 
+static bool map_bank(struct weft_pool *pool, struct weft_seat *seat, uint64_t off)
+{
+	struct weft_pool_shared *at = off % WEFT_LINE ? NULL : weft_pool_populate(pool, off, sizeof(*at));
+	uint32_t mask = at ? at->size - 1 : UINT32_MAX, stride = at ? at->stride : 0;
+	uint64_t slots;
+
+	if (mask == UINT32_MAX || mask & (mask + 1) || stride < sizeof(struct weft_pool_slot) ||
+	    stride % 8)
+		return false;
+	slots = (uint64_t)stride * ((uint64_t)mask + 1);
+	if (!weft_pool_populate(pool, off, sizeof(*at) + slots))
+		return false;
+	seat->at = at;
+	seat->mask = mask;
+	seat->bits = (uint8_t)__builtin_popcount(mask);
+	seat->stride = stride;
+	seat->sges = (stride - (uint32_t)sizeof(struct weft_pool_slot)) /
+		     (uint32_t)sizeof(struct weft_pool_sge);
+	return true;
+}
+
 bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint16_t owner,
 		   uint64_t shared_off, uint64_t wake_off)
 {
-	uint64_t slots;
-
-	if (shared_off % WEFT_LINE || wake_off % WEFT_LINE)
+	if (wake_off % WEFT_LINE || !map_bank(pool, seat, shared_off))
 		return false;
-	seat->at = weft_pool_populate(pool, shared_off, sizeof(*seat->at));
+	seat->head = seat->at;
 	seat->wake = weft_pool_populate(pool, wake_off, sizeof(*seat->wake));
-	if (!seat->at || !seat->wake)
-		return false;
-	seat->mask = seat->at->size - 1;
-	seat->bits = (uint8_t)__builtin_popcount(seat->mask);
-	seat->stride = seat->at->stride;
 	seat->holder = weft_holder(owner, seat->at->pd);
-	slots = (uint64_t)seat->stride << seat->bits;
-	if (seat->mask == UINT32_MAX || seat->mask & (seat->mask + 1) ||
-	    seat->stride < sizeof(struct weft_pool_slot) || seat->stride % 8)
+	return seat->wake && seat->sges <= WEFT_MAX_SGE;
+}
+
+/* Nothing was posted into this bank after the next was told; so it has nothing any more, or is the last. */
+static bool follow(struct weft_pool *pool, struct weft_seat *seat, uint64_t position)
+{
+	/* acquire: pairs with the release in append (shared.c) */
+	uint64_t next_off = atomic_load_explicit(&seat->at->next_off, memory_order_acquire);
+	uint32_t mask = seat->mask, sges = seat->sges;
+
+	if (!next_off)
 		return false;
-	seat->sges = (seat->stride - (uint32_t)sizeof(struct weft_pool_slot)) /
-		     (uint32_t)sizeof(struct weft_pool_sge);
-	return seat->sges <= WEFT_MAX_SGE &&
-	       weft_pool_populate(pool, shared_off, sizeof(*seat->at) + slots);
+	if (position < atomic_load_explicit(&seat->at->posted, memory_order_acquire))
+		return true;
+	return map_bank(pool, seat, next_off) && seat->sges == sges && seat->mask > mask;
 }
 
 static uint32_t lap_of(const struct weft_seat *seat, uint64_t position)
@@ -39,15 +60,18 @@ static void pass(const struct weft_seat *seat, uint64_t position)
 						memory_order_relaxed, memory_order_relaxed);
 }
 
-struct weft_pool_slot *weft_seat_first(const struct weft_seat *seat, uint64_t *claim)
+struct weft_pool_slot *weft_seat_first(struct weft_pool *pool, struct weft_seat *seat, uint64_t *claim)
 {
 	for (;;) {
 		uint64_t position = atomic_load_explicit(&seat->at->taken, memory_order_relaxed);
 		struct weft_pool_slot *slot;
 
 		/* acquire: pairs with the release in put (shared.c) */
-		if (position >= atomic_load_explicit(&seat->at->posted, memory_order_acquire))
-			return NULL;
+		if (position >= atomic_load_explicit(&seat->at->posted, memory_order_acquire)) {
+			if (!follow(pool, seat, position))
+				return NULL;
+			continue;
+		}
 		slot = (void *)(seat->at->slots + (position & seat->mask) * seat->stride);
 		*claim = atomic_load_explicit(&slot->claim, memory_order_acquire);
 		if (*claim == WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(seat, position)))
@@ -73,7 +97,7 @@ bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16
 		return false;
 	/* the barrier of who arms stands in for ours (weft_shared_arm); the owner counts */
 	atomic_signal_fence(memory_order_seq_cst);
-	limit = atomic_load_explicit(&seat->at->limit, memory_order_relaxed);
+	limit = atomic_load_explicit(&seat->head->limit, memory_order_relaxed);
 	if (__builtin_expect(limit != 0, 0))
 		weft_pool_ring(pool, owner, WEFT_RING_EVENT);
 	return true;

@@ -9,7 +9,8 @@
 #include "nic/nic.h"
 
 struct weft_seat {
-	struct weft_pool_shared *at;
+	struct weft_pool_shared *head; /* the first of its banks, */
+	struct weft_pool_shared *at;   /* and the oldest in which we may find something */
 	struct weft_pool_ring *wake; /* what is to be known of the completion queue */
 	uint64_t holder; /* of the receives' keys */
 	uint32_t mask, stride, sges;
@@ -19,7 +20,7 @@ struct weft_seat {
 bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint16_t owner,
 		   uint64_t shared_off, uint64_t wake_off);
 /* The oldest receive that is free, and its claim; NULL: none. */
-struct weft_pool_slot *weft_seat_first(const struct weft_seat *seat, uint64_t *claim);
+struct weft_pool_slot *weft_seat_first(struct weft_pool *pool, struct weft_seat *seat, uint64_t *claim);
 /* False: somebody else was faster. */
 bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16_t owner,
 		    struct weft_pool_slot *slot, uint64_t claim);
