@@ -222,7 +222,7 @@ static bool invalidate(struct weft_qp *qp, uint32_t key)
 }
 
 enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe,
-				  enum weft_wc_status *status)
+				  enum weft_cause *cause)
 {
 	bool binds = wqe->opcode == WEFT_OP_BIND_MW;
 	struct weft_bind bind = weft_wqe_bind(wqe);
@@ -233,7 +233,7 @@ enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe,
 	weft_lock(nic, &nic->window_lock, 0);
 	done = binds ? bind_window(qp, wqe->rkey, &bind) : invalidate(qp, wqe->imm);
 	weft_unlock(&nic->window_lock, false);
-	*status = done ? WEFT_WC_SUCCESS : binds ? WEFT_WC_MW_BIND_ERR : WEFT_WC_LOC_QP_OP_ERR;
+	*cause = done ? WEFT_CAUSE_NONE : binds ? WEFT_CAUSE_WINDOW_BIND : WEFT_CAUSE_LOCAL_INVALIDATE;
 	return done ? WEFT_DONE : WEFT_FAILED;
 }
 

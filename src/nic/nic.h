@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "nic/cause.h"
 #include "nic/lock.h"
 #include "nic/types.h"
 #include "pool/pool.h"
@@ -29,6 +30,7 @@
 
 struct weft_qp;
 struct weft_cq;
+struct weft_wqe;
 struct weft_shared;
 
 /* What a request may rely on at its peer: the word that ends with the peer's queue pair is still
@@ -65,6 +67,8 @@ struct weft_nic_env {
 	void (*completion)(struct weft_cq *cq);
 	/* An asynchronous event; locks of the object may be held. qp or cq is NULL. */
 	void (*async)(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event);
+	/* A request has failed, and is about to be completed so; the queue pair's lock is held. */
+	void (*failed)(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause);
 	/* Fewer receives than the limit are left; the queue's lock is held. */
 	void (*limit_reached)(struct weft_shared *q);
 	/* For completion timestamps only: CLOCK_MONOTONIC, or its like. */
@@ -174,7 +178,7 @@ static inline struct weft_bind weft_wqe_bind(const struct weft_wqe *wqe)
 /* What became of a request that a transport was given. */
 enum weft_outcome {
 	WEFT_DONE,
-	WEFT_FAILED,	/* with a status; the queue pair goes to error */
+	WEFT_FAILED,	/* of a cause; the queue pair goes to error */
 	WEFT_NO_RECEIVE, /* the peer has none posted: RNR NAK */
 	WEFT_NO_ANSWER,	 /* the peer is not there, or not yet */
 };
@@ -189,9 +193,9 @@ struct weft_transport {
 	void (*connect)(struct weft_qp *qp);
 	/* At the move out of the connected states; the peer is reached no more. */
 	void (*disconnect)(struct weft_qp *qp);
-	/* Carries out one request in order. *status with WEFT_FAILED. */
+	/* Carries out one request in order. *cause with WEFT_FAILED. */
 	enum weft_outcome (*execute)(struct weft_qp *qp, struct weft_wqe *wqe,
-				     struct weft_caller *caller, enum weft_wc_status *status);
+				     struct weft_caller *caller, enum weft_cause *cause);
 	/* Whether the peer found this queue pair at fault, and with which event. */
 	bool (*fault)(struct weft_qp *qp, enum weft_event *event);
 };
@@ -473,8 +477,8 @@ struct weft_mw {
 int weft_mw_create(struct weft_nic *nic, struct weft_mw *mw, uint32_t pd, enum weft_mw_type type);
 void weft_mw_destroy(struct weft_mw *mw);
 /* Carries out WEFT_OP_BIND_MW or WEFT_OP_LOCAL_INV; the queue pair's lock is held. WEFT_DONE or
- * WEFT_FAILED with *status. */
+ * WEFT_FAILED with *cause. */
 enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe,
-				  enum weft_wc_status *status);
+				  enum weft_cause *cause);
 
 #endif

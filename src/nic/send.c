@@ -70,9 +70,10 @@ static uint64_t patience_ns(const struct weft_qp *qp)
 /* ---- Carrying out ---- */
 
 /* Without a reliable service only the send queue stops: peers may go on sending (10.3.1.6). */
-static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_wc_status status)
+static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause cause)
 {
-	weft_sq_complete(qp, wqe, qp->sq_executed++, status, 0);
+	qp->nic->env->failed(qp, wqe, cause);
+	weft_sq_complete(qp, wqe, qp->sq_executed++, weft_cause_status(cause), 0);
 	if (qp->type != WEFT_QPT_UC && qp->type != WEFT_QPT_UD) {
 		weft_qp_fail(qp);
 		return;
@@ -83,10 +84,10 @@ static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_wc_status s
 }
 
 void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome outcome,
-		     enum weft_wc_status status)
+		     enum weft_cause cause)
 {
 	if (outcome == WEFT_FAILED) {
-		fail(qp, wqe, status);
+		fail(qp, wqe, cause);
 		return;
 	}
 	if (qp->awaited != outcome)
@@ -146,7 +147,7 @@ static uint64_t progress_one(struct weft_qp *qp, struct weft_caller *caller, uin
 	if (weft_qp_look(qp))
 		return UINT64_MAX;
 	fail(qp, weft_sq_slot(qp, qp->sq_executed),
-	     qp->awaited == WEFT_NO_RECEIVE ? WEFT_WC_RNR_RETRY_EXC_ERR : WEFT_WC_RETRY_EXC_ERR);
+	     qp->awaited == WEFT_NO_RECEIVE ? WEFT_CAUSE_NO_RECEIVE : WEFT_CAUSE_NO_ANSWER);
 	return UINT64_MAX;
 }
 

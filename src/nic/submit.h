@@ -58,21 +58,21 @@ static inline void weft_sq_complete(struct weft_qp *qp, const struct weft_wqe *w
 
 /* The transport could not carry out the oldest request: ends it, or leaves it to wait. */
 void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome outcome,
-		     enum weft_wc_status status);
+		     enum weft_cause cause);
 
 /* The oldest request. False: it waits, or it failed and all is flushed. */
 static inline bool weft_sq_carry_out(struct weft_qp *qp, struct weft_wqe *wqe,
 				     struct weft_caller *caller)
 {
-	enum weft_wc_status status = WEFT_WC_SUCCESS;
+	enum weft_cause cause = WEFT_CAUSE_NONE;
 	enum weft_outcome outcome;
 
 	if (__builtin_expect(weft_op_is_local(wqe->opcode), 0))
-		outcome = weft_mw_execute(qp, wqe, &status);
+		outcome = weft_mw_execute(qp, wqe, &cause);
 	else
-		outcome = qp->transport->execute(qp, wqe, caller, &status);
+		outcome = qp->transport->execute(qp, wqe, caller, &cause);
 	if (__builtin_expect(outcome != WEFT_DONE, 0)) {
-		weft_sq_stumble(qp, wqe, outcome, status);
+		weft_sq_stumble(qp, wqe, outcome, cause);
 		return false;
 	}
 	if (qp->signal_all || wqe->flags & WEFT_SEND_SIGNALED)

@@ -16,6 +16,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "verbs/explain.h"
 #include "verbs/service.h"
 #include "verbs/verbs.h"
 
@@ -161,6 +162,8 @@ static struct weft_context *open_context(struct ibv_device *device)
 	if (!ctx)
 		return NULL;
 	ctx->vctx = operations;
+	if (weft_explain_wanted())
+		ctx->vctx.context.ops.poll_cq = weft_blame_poll_cq;
 	ctx->vctx.priv = (void *)&weft_service;
 	context = &ctx->vctx.context;
 	context->device = device;

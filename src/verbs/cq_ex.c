@@ -30,7 +30,7 @@ static int next_poll(struct ibv_cq_ex *ex)
 {
 	struct weft_verbs_cq *cq = of(ex);
 
-	if (!weft_verbs_poll_cq(&cq->cq, 1, &cq->wc))
+	if (!ibv_poll_cq(&cq->cq, 1, &cq->wc))
 		return ENOENT;
 	ex->wr_id = cq->wc.wr_id;
 	ex->status = cq->wc.status;

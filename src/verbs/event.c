@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 
 #include "pool/step.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
@@ -50,6 +51,7 @@ void weft_async_raise(struct ibv_context *context, const struct ibv_async_event 
 
 	if (!e)
 		return; /* as a card whose event queue has overrun */
+	weft_blame_event(event);
 	e->event = *event;
 	e->next = NULL;
 	pthread_mutex_lock(&async->mutex);

@@ -12,6 +12,7 @@
 
 #include "pool/clock.h"
 #include "pool/step.h"
+#include "verbs/explain.h"
 #include "verbs/gid.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
@@ -101,6 +102,7 @@ static const struct weft_nic_env env = {
 	.reach_atomic = weft_reach_atomic,
 	.completion = env_completion,
 	.async = env_async,
+	.failed = weft_blame_request,
 	.limit_reached = env_limit_reached,
 	.clock_ns = weft_clock_now_ns,
 	.kick = weft_engine_kick,

@@ -84,8 +84,10 @@ static void read_row(struct row *row, char *line)
 	o->receive = number_of(row, statuses, strsep(&line, "\t"));
 	o->peer = number_of(row, states, strsep(&line, "\t"));
 	o->peer_event = (unsigned int)number_of(row, events, strsep(&line, "\t"));
-	if (!line || !*line)
+	if (!line || !*line || strlen(line) >= sizeof(row->clause))
 		row->trouble = "no clause";
+	else
+		strcpy(row->clause, line);
 }
 
 /* Lines with # are comments; the first other one names the columns. */

@@ -25,6 +25,7 @@ struct row {
 	const char *trouble;	   /* what is wrong with the row, or NULL */
 	char name[128];		   /* of its test: one word, as tests/run.py wants it */
 	struct outcome outcome;
+	char clause[16];
 };
 
 extern struct row rows[ERRORS_ROWS];

@@ -221,6 +221,8 @@ void rig_await_state(struct ibv_qp *qp, enum ibv_qp_state state)
 
 /* ---- Completions ---- */
 
+unsigned int rig_errors;
+
 struct ibv_wc rig_next(struct ibv_cq *cq)
 {
 	uint64_t deadline = rig_now_ns() + PATIENCE_NS;
@@ -231,6 +233,7 @@ struct ibv_wc rig_next(struct ibv_cq *cq)
 		if (rig_now_ns() > deadline)
 			fail_msg("no completion came");
 	assert_int_equal(n, 1);
+	rig_errors += wc.status != IBV_WC_SUCCESS;
 	return wc;
 }
 

@@ -77,7 +77,8 @@ void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn);
 enum ibv_qp_state rig_state(struct ibv_qp *qp);
 /* Waits until it is in that state. */
 void rig_await_state(struct ibv_qp *qp, enum ibv_qp_state state);
-/* The next completion; waits for it. */
+/* The next completion; waits for it. Those in error are counted. */
+extern unsigned int rig_errors;
 struct ibv_wc rig_next(struct ibv_cq *cq);
 /* The same, with that status and wr_id. */
 struct ibv_wc rig_expect(struct ibv_cq *cq, enum ibv_wc_status status, uint64_t wr_id);

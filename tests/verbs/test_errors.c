@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * errors.tsv: what becomes of a request when something is wrong, and of both queue pairs. The
- * table's path is the argument; each of its rows is a test.
+ * table's path is the argument; each of its rows is a test. All of it is run with WEFT_EXPLAIN: for each
+ * completion in error and each event of one there is one line, and that of the request names the
+ * row's clause, and what was wrong.
  */
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "ends.h"
 #include "errors.h"
+#include "told.h"
 
 #include "../abi/pool.h"
 
@@ -80,6 +84,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+	told_end();
 	for (int side = 0; side < 2; side++) {
 		for (enum key k = 0; k < KEYS; k++)
 			if (region[side][k])
@@ -147,6 +152,91 @@ static void post_requests(struct ibv_qp *qp, const struct row *row, int n, uint6
 	assert_int_equal(ibv_post_send(qp, list, &bad), 0);
 }
 
+/* ---- What is told ---- */
+
+/* Of the request, while its queue pair is there. */
+static struct {
+	uint32_t qpn, peer;
+	unsigned int events, elsewhere; /* errors that this process does not see */
+} seen;
+
+static void see(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	assert_int_equal(ibv_query_qp(qp, &attr, 0, &init), 0);
+	seen.qpn = qp->qp_num;
+	seen.peer = attr.dest_qp_num;
+}
+
+/* What offends, as the explanation is to say it. */
+static void tell_value(const struct row *row, char *to, size_t room)
+{
+	const struct cause *c = row->cause;
+
+	switch (row->outcome.status) {
+	case IBV_WC_LOC_LEN_ERR:
+		snprintf(to, room, ": %u bytes:", c->length);
+		break;
+	case IBV_WC_LOC_QP_OP_ERR:
+		snprintf(to, room, "max_rd_atomic 0");
+		break;
+	case IBV_WC_LOC_PROT_ERR:
+		snprintf(to, room, "lkey 0x%x for [0x%lx, +%u)", key_of(0, c->here),
+			 at(0, c->from) + (c->split ? 4 : 0),
+			 c->length ? c->length : c->split ? 4 : 8);
+		break;
+	case IBV_WC_REM_ACCESS_ERR:
+		snprintf(to, room, "rkey 0x%x for [0x%lx, +8)", key_of(1, c->there), at(1, c->to));
+		break;
+	case IBV_WC_REM_INV_REQ_ERR:
+		if (c->no_right || c->no_reads)
+			snprintf(to, room, "QP 0x%x refuses it: its qp_access_flags", seen.peer);
+		else if (c->to)
+			snprintf(to, room, "address 0x%lx", at(1, c->to));
+		else
+			snprintf(to, room, ": %u bytes are more", c->length);
+		break;
+	case IBV_WC_REM_OP_ERR:
+	case IBV_WC_RETRY_EXC_ERR:
+		snprintf(to, room, "QP 0x%x", seen.peer);
+		break;
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		snprintf(to, room, "after %d retries",
+			 c->rnr_retry == RIG_NO_RNR_RETRY ? 0 : c->rnr_retry);
+		break;
+	case IBV_WC_WR_FLUSH_ERR:
+		snprintf(to, room, "is in ERR");
+		break;
+	default: /* lost */
+		snprintf(to, room, "%s",
+			 ibv_event_type_str(row->verb == RECV ? IBV_EVENT_QP_LAST_WQE_REACHED :
+								 IBV_EVENT_QP_FATAL));
+	}
+}
+
+static void check_told(const struct row *row)
+{
+	bool lost = row->outcome.status == LOST, unmapped = !strcmp(row->cause->name, CAUSE_UNMAPPED);
+	char qp[32], id[32], value[96], clause[32];
+	const char *words[] = {qp, id, value, clause,
+			       lost ? NULL : ibv_wc_status_str((enum ibv_wc_status)row->outcome.status)};
+	unsigned int lines, all;
+
+	snprintf(qp, sizeof(qp), "weft: QP 0x%x: ", seen.qpn);
+	snprintf(id, sizeof(id), lost ? "QP" : " of wr_id %d: ", unmapped);
+	snprintf(clause, sizeof(clause), "; IBTA %s", row->clause);
+	tell_value(row, value, sizeof(value));
+	lines = told_lines(words, COUNT(words));
+	all = told_lines(NULL, 0);
+	if (lines == 1 && all == rig_errors + seen.events + seen.elsewhere)
+		return;
+	told_show();
+	fail_msg("%u lines, of %u, have \"%s\"%s\"%s\"%s\"; %u completions and %u events were in error",
+		 lines, all, qp, id, value, clause, rig_errors, seen.events + seen.elsewhere);
+}
+
 /* ---- Looking ---- */
 
 /* Waits for those that must come, and sees that no other does. */
@@ -166,6 +256,7 @@ static void check_events(const struct outcome *must, const struct ibv_qp *own,
 			peer_had |= 1u << event.event_type;
 		ibv_ack_async_event(&event);
 		assert_false(had & ~must->event || peer_had & ~must->peer_event);
+		seen.events++;
 	}
 	assert_int_equal(poll(&fd, 1, 0), 0);
 }
@@ -253,6 +344,7 @@ static void play(void **state)
 	assert_int_equal(rig_send(rig.qp[1], PEERS_ID, NULL, NULL, 0), 0); /* waits */
 	if (c->before)
 		c->before(&rig);
+	see(rig.qp[0]);
 	if (row->verb == RECV)
 		post_receives(rig.qp[0], c, 0, REQUESTS);
 	else
@@ -280,6 +372,7 @@ static void play_full_queue(void **state)
 	rig_move(qp, IBV_QPS_RTS, rig.qp[1]->qp_num);
 	post_receives(rig.qp[1], row->cause, RECEIVE_ID, RIG_DEPTH);
 	post_requests(qp, row, cq->cqe, 0);
+	see(qp);
 	check_events(&(struct outcome){0}, qp, cq); /* just full */
 	post_requests(qp, row, 1, 0);
 	check_events(&row->outcome, qp, cq);
@@ -305,6 +398,8 @@ static void play_unmapped(void **state)
 	ends_open(&near, &far, true);
 	if (sends)
 		sge = (struct ibv_sge){far.buffer[KIND_SHARED].at, 64, far.buffer[KIND_SHARED].key};
+	see(near.qp);
+	seen.elsewhere = 2;
 	far_receive(&far, RECEIVE_ID, &sge, 1);
 	far_unmap(&far, KIND_SHARED);
 	assert_int_equal(rig_rdma(near.qp, opcode_of(row->verb), 1, near.mr[KIND_POOLED],
@@ -336,6 +431,7 @@ static void play_shared_queue(void **state)
 	rig_move(rig.qp[1], IBV_QPS_RTS, qp->qp_num);
 	rig_move(qp, IBV_QPS_RTS, rig.qp[1]->qp_num);
 	assert_int_equal(ibv_post_srq_recv(init.srq, &wr, &bad), 0);
+	see(qp);
 	rig_move(qp, IBV_QPS_ERR, 0);
 	check_events(&row->outcome, qp, NULL);
 	assert_int_equal(row->outcome.status, LOST);
@@ -346,16 +442,31 @@ static void play_shared_queue(void **state)
 	assert_int_equal(ibv_destroy_srq(init.srq), 0);
 }
 
+static void play_explained(void **state)
+{
+	const struct row *row = *state;
+	const char *name = row->cause->name;
+
+	memset(&seen, 0, sizeof(seen));
+	rig_errors = 0;
+	told_begin();
+	if (!strcmp(name, CAUSE_FULL_QUEUE))
+		play_full_queue(state);
+	else if (!strcmp(name, CAUSE_UNMAPPED))
+		play_unmapped(state);
+	else if (!strcmp(name, CAUSE_SHARED_QUEUE))
+		play_shared_queue(state);
+	else
+		play(state);
+	told_end();
+	check_told(row);
+}
+
 static struct CMUnitTest test_of(struct row *row)
 {
-	const char *name = row->cause ? row->cause->name : "";
-
 	return (struct CMUnitTest){
 		.name = row->name,
-		.test_func = !strcmp(name, CAUSE_FULL_QUEUE)	 ? play_full_queue
-			     : !strcmp(name, CAUSE_UNMAPPED)	 ? play_unmapped
-			     : !strcmp(name, CAUSE_SHARED_QUEUE) ? play_shared_queue
-								 : play,
+		.test_func = play_explained,
 		.setup_func = setup,
 		.teardown_func = teardown,
 		.initial_state = row,
@@ -375,6 +486,7 @@ static int run(void)
 
 int main(int argc, char **argv)
 {
+	setenv("WEFT_EXPLAIN", "1", 1);
 	/* with two arguments it is a far end */
 	if (argc != 3 && !read_table(argc == 2 ? argv[1] : NULL)) {
 		fprintf(stderr, "usage: %s errors.tsv\n", argv[0]);

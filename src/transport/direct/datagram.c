@@ -76,13 +76,13 @@ static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct target 
 /* ---- One copy of it ---- */
 
 static void complete(const struct datagram *d, const struct target *t, struct weft_pool_slot *slot,
-		     uint32_t tag, enum weft_wc_status status)
+		     uint32_t tag, uint32_t bytes, enum weft_wc_status status)
 {
 	bool imm = d->wqe->opcode == WEFT_OP_SEND_IMM;
 
 	slot->taken = (struct weft_pool_taken){
 		.tag = tag,
-		.byte_len = status ? 0 : WEFT_GRH_BYTES + d->bytes,
+		.byte_len = bytes,
 		.imm = imm ? d->wqe->imm : 0,
 		.src_qpn = d->qp->qpn | (uint32_t)d->sl << 24,
 		.status = (uint8_t)status,
@@ -95,9 +95,9 @@ static void complete(const struct datagram *d, const struct target *t, struct we
 
 /* What is wrong with a receive itself fails its queue pair (9.9.3, class E). */
 static void fail_receive(const struct datagram *d, const struct target *t,
-			 struct weft_pool_slot *slot)
+			 struct weft_pool_slot *slot, uint32_t lkey)
 {
-	complete(d, t, slot, t->tag, WEFT_WC_LOC_PROT_ERR);
+	complete(d, t, slot, t->tag, lkey, WEFT_WC_LOC_PROT_ERR);
 	atomic_store_explicit(&t->seat.head->fault, t->tag, memory_order_release);
 	weft_pool_ring(d->qp->nic->pool, t->right.member, WEFT_RING_FAULT);
 }
@@ -146,20 +146,21 @@ static void drop_in(const struct datagram *d, struct target *t)
 	if (!weft_spans_find(nic->pool, slot->recv.sge, used, t->seat.holder, WEFT_ACCESS_LOCAL_WRITE,
 			     &there) ||
 	    there.len_bytes < WEFT_GRH_BYTES + d->bytes) {
-		fail_receive(d, t, slot);
+		fail_receive(d, t, slot,
+			     weft_cause_lkey(nic->pool, &slot->recv, used, t->seat.holder));
 		return;
 	}
 	err = weft_place_scattered(nic, d->caller, &t->right, there.span, d->span,
 				   WEFT_GRH_BYTES + d->bytes);
 	if (err == -ESRCH || err == -ETIMEDOUT) {
-		complete(d, t, slot, 0, WEFT_WC_SUCCESS); /* nothing came */
+		complete(d, t, slot, 0, 0, WEFT_WC_SUCCESS); /* nothing came */
 		return;
 	}
 	if (err) {
-		fail_receive(d, t, slot);
+		fail_receive(d, t, slot, WEFT_NO_LKEY);
 		return;
 	}
-	complete(d, t, slot, t->tag, WEFT_WC_SUCCESS);
+	complete(d, t, slot, t->tag, WEFT_GRH_BYTES + d->bytes, WEFT_WC_SUCCESS);
 	counters->ops_send++;
 	counters->bytes_send += d->bytes;
 }
@@ -210,7 +211,7 @@ static void deliver_all(const struct datagram *d, const uint8_t gid[16])
 /* ---- One request ---- */
 
 /* The bytes on this side, behind room for the header. */
-static enum weft_wc_status gather(struct weft_qp *qp, struct weft_wqe *wqe, struct datagram *d)
+static enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, struct datagram *d)
 {
 	struct weft_spans here;
 	uint64_t bytes = wqe->len_bytes;
@@ -222,29 +223,29 @@ static enum weft_wc_status gather(struct weft_qp *qp, struct weft_wqe *wqe, stru
 			bytes += wqe->sge[i].len_bytes;
 	}
 	if (bytes > WEFT_MTU)
-		return WEFT_WC_LOC_LEN_ERR;
+		return WEFT_CAUSE_DATAGRAM_LENGTH;
 	if (!wqe->ah || wqe->ah->pd != qp->pd)
-		return WEFT_WC_LOC_QP_OP_ERR;
+		return WEFT_CAUSE_ADDRESS_DOMAIN;
 	if (wqe->flags & WEFT_SEND_INLINE)
 		weft_span_private(&here.span[0], weft_wqe_inline(wqe), bytes);
 	else if (!weft_spans_find(qp->nic->pool, wqe->sge, wqe->num_sge, qp->holder, 0, &here))
-		return WEFT_WC_LOC_PROT_ERR;
+		return WEFT_CAUSE_LOCAL_KEY;
 	wqe->len_bytes = d->bytes = (uint32_t)bytes;
 	for (unsigned int i = 0; i < here.n; i++)
 		d->span[1 + i] = here.span[i];
-	return WEFT_WC_SUCCESS;
+	return WEFT_CAUSE_NONE;
 }
 
 static enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
-				       struct weft_caller *caller, enum weft_wc_status *status)
+				       struct weft_caller *caller, enum weft_cause *cause)
 {
 	struct datagram d = { .qp = qp, .wqe = wqe, .caller = caller };
 	uint8_t grh[WEFT_GRH_BYTES];
 	struct weft_ah *ah = wqe->ah;
 	bool own;
 
-	*status = gather(qp, wqe, &d);
-	if (*status)
+	*cause = gather(qp, wqe, &d);
+	if (*cause)
 		return WEFT_FAILED;
 	d.sl = weft_grh_fill(grh, ah, d.bytes);
 	weft_span_private(&d.span[0], grh, sizeof(grh));
@@ -259,14 +260,14 @@ static enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 }
 
 static enum weft_outcome execute(struct weft_qp *qp, struct weft_wqe *wqe,
-				 struct weft_caller *caller, enum weft_wc_status *status)
+				 struct weft_caller *caller, enum weft_cause *cause)
 {
 	enum weft_outcome outcome;
 
 	if (!caller->shared)
-		return execute_alone(qp, wqe, caller, status);
+		return execute_alone(qp, wqe, caller, cause);
 	weft_pool_share_lock(qp->nic->pool);
-	outcome = execute_alone(qp, wqe, caller, status);
+	outcome = execute_alone(qp, wqe, caller, cause);
 	weft_pool_share_unlock(qp->nic->pool);
 	return outcome;
 }

@@ -21,12 +21,12 @@ struct job {
 	struct weft_wqe *wqe;
 	struct weft_caller *caller;
 	struct weft_spans *here; /* the bytes on this side */
-	enum weft_wc_status *status;
+	enum weft_cause *cause;
 };
 
-static enum weft_outcome fail_here(struct job job, enum weft_wc_status status)
+static enum weft_outcome fail_here(struct job job, enum weft_cause cause)
 {
-	*job.status = status;
+	*job.cause = cause;
 	return WEFT_FAILED;
 }
 
@@ -40,21 +40,20 @@ static bool is_gone(const struct peer *p)
 }
 
 /* As a NAK does: both sides are in error. */
-static enum weft_outcome blame(struct job job, enum weft_event event, enum weft_wc_status status)
+static enum weft_outcome blame(struct job job, enum weft_event event, enum weft_cause cause)
 {
 	/* the queue pair's own peer, whosever queue the request was for */
 	weft_peer_blame(job.qp, weft_peer(job.qp), event);
-	*job.status = status;
+	*job.cause = cause;
 	return WEFT_FAILED;
 }
 
 /* Without reliability what the peer finds wrong is dropped (9.8.3): as if nobody were there. */
-static enum weft_outcome fail_there(struct job job, enum weft_event event,
-				    enum weft_wc_status status)
+static enum weft_outcome fail_there(struct job job, enum weft_event event, enum weft_cause cause)
 {
 	if (is_gone(job.peer) || job.qp->type == WEFT_QPT_UC)
 		return WEFT_NO_ANSWER;
-	return blame(job, event, status);
+	return blame(job, event, cause);
 }
 
 /* The owner of memory is gone or stopped: as silence on the wire. */
@@ -68,7 +67,7 @@ static enum weft_outcome unreachable_memory(struct job job, int err)
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
 	return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR,
-			  err == -EACCES ? WEFT_WC_REM_ACCESS_ERR : WEFT_WC_REM_OP_ERR);
+			  err == -EACCES ? WEFT_CAUSE_REMOTE_KEY : WEFT_CAUSE_REMOTE_MEMORY);
 }
 
 HOT int place(struct job job, const struct weft_span *to, const struct weft_span *from)
@@ -77,20 +76,27 @@ HOT int place(struct job job, const struct weft_span *to, const struct weft_span
 			  job.here->len_bytes);
 }
 
-static enum weft_outcome bad_receive(struct job job, uint64_t wr_id, enum weft_wc_status theirs,
-				     enum weft_event event, enum weft_wc_status ours)
+/* The receive that was taken is at fault; `used` elements of it were needed. */
+static enum weft_outcome bad_receive(struct job job, const struct weft_pool_recv *recv, uint64_t wr_id,
+				     uint32_t used, enum weft_cause cause)
 {
+	bool too_long = cause == WEFT_CAUSE_RECEIVE_LENGTH;
 	bool unreliable = job.qp->type == WEFT_QPT_UC;
+	uint32_t given = WEFT_NO_LKEY;
 
 	/* too long for the receive: a datagram of an unreliable connection leaves that where it is
 	 * (9.9.3, class D); only what is wrong with the receive itself fails its queue pair */
-	if (is_gone(job.peer) || (unreliable && theirs == WEFT_WC_LOC_LEN_ERR)) {
+	if (is_gone(job.peer) || (unreliable && too_long)) {
 		weft_peer_let_go(job.qp, job.peer);
 		return WEFT_NO_ANSWER;
 	}
-	weft_peer_complete(job.qp, job.peer, job.wqe, wr_id, 0, theirs,
-			   job.caller->thread);
-	blame(job, event, ours);
+	if (too_long)
+		given = (uint32_t)job.here->len_bytes;
+	else if (cause == WEFT_CAUSE_RECEIVE_KEY)
+		given = weft_cause_lkey(job.qp->nic->pool, recv, used, job.peer->receive_holder);
+	weft_peer_complete(job.qp, job.peer, job.wqe, wr_id, given,
+			   too_long ? WEFT_WC_LOC_LEN_ERR : WEFT_WC_LOC_PROT_ERR, job.caller->thread);
+	blame(job, too_long ? WEFT_EVENT_QP_REQ_ERR : WEFT_EVENT_QP_FATAL, cause);
 	return unreliable ? WEFT_NO_ANSWER : WEFT_FAILED;
 }
 
@@ -115,28 +121,24 @@ static enum weft_outcome execute_send(struct job job)
 		return WEFT_NO_RECEIVE;
 	WEFT_STEP(direct_receive_found);
 	if (ends && !weft_mw_find(job.qp->nic->pool, job.wqe->imm, qp_window_holder(job), &binding))
-		return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_ACCESS_ERR);
+		return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_CAUSE_REMOTE_INVALIDATE);
 	wr_id = recv->wr_id;
 	/* what lies behind the last byte is not looked at */
 	while (used < recv->num_sge && used < p->rq_sges && room < bytes)
 		room += recv->sge[used++].len_bytes;
 	if (room < bytes)
-		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
-				   WEFT_WC_REM_INV_REQ_ERR);
+		return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_LENGTH);
 	if (!weft_spans_find(job.qp->nic->pool, recv->sge, used, p->receive_holder,
 			     WEFT_ACCESS_LOCAL_WRITE, &there))
-		return bad_receive(job, wr_id, WEFT_WC_LOC_PROT_ERR, WEFT_EVENT_QP_FATAL,
-				   WEFT_WC_REM_OP_ERR);
+		return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_KEY);
 	/* the list may be damaged between two looks */
 	if (there.len_bytes < bytes)
-		return bad_receive(job, wr_id, WEFT_WC_LOC_LEN_ERR, WEFT_EVENT_QP_REQ_ERR,
-				   WEFT_WC_REM_INV_REQ_ERR);
+		return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_LENGTH);
 	err = place(job, there.span, job.here->span);
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
 	if (err)
-		return bad_receive(job, wr_id, WEFT_WC_LOC_PROT_ERR, WEFT_EVENT_QP_FATAL,
-				   WEFT_WC_REM_OP_ERR);
+		return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_MEMORY);
 	if (ends)
 		weft_mw_end(job.qp->nic->pool, job.wqe->imm, binding);
 	weft_peer_complete(job.qp, p, job.wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS,
@@ -167,14 +169,14 @@ HOT bool find_remote(struct job job, uint64_t bytes, uint8_t access, struct weft
 	struct peer *p = job.peer;
 
 	if (!(p->access & access)) {
-		*outcome = fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+		*outcome = fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_CAUSE_REMOTE_RIGHT);
 		return false;
 	}
 	if (bytes &&
 	    !weft_mr_find(job.qp->nic->pool, job.wqe->rkey, p->holder, job.wqe->remote_addr, bytes,
 			  access, span) &&
 	    !find_window(job, bytes, access, span)) {
-		*outcome = fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_WC_REM_ACCESS_ERR);
+		*outcome = fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_CAUSE_REMOTE_KEY);
 		return false;
 	}
 	return true;
@@ -240,7 +242,7 @@ HOT enum weft_outcome execute_atomic(struct job job)
 		return outcome;
 	/* a zero-based region may begin anywhere, so that both count */
 	if ((wqe->remote_addr | (at.at ? (uintptr_t)at.at : at.mr->va + at.start)) & 7)
-		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_CAUSE_ALIGNMENT);
 	err = weft_place_atomic(job.qp->nic, job.caller, &job.peer->right, &at,
 				wqe->opcode == WEFT_OP_FETCH_ADD, wqe->compare_add, wqe->swap, &old);
 	if (err)
@@ -261,11 +263,11 @@ static enum weft_outcome execute_atomic_write(struct job job)
 	int err;
 
 	if (job.here->len_bytes != 8)
-		return fail_here(job, WEFT_WC_LOC_LEN_ERR);
+		return fail_here(job, WEFT_CAUSE_ATOMIC_LENGTH);
 	if (!find_remote(job, 8, WEFT_ACCESS_REMOTE_WRITE, &at, &outcome))
 		return outcome;
 	if ((job.wqe->remote_addr | (at.at ? (uintptr_t)at.at : at.mr->va + at.start)) & 7)
-		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_CAUSE_ALIGNMENT);
 	weft_span_private(&from, &value, 8);
 	err = place(job, &from, job.here->span);
 	do {
@@ -292,7 +294,7 @@ static uint64_t listed_bytes(const struct weft_wqe *wqe)
 
 /* The bytes of a request on this side. What is wrong: first their number, then a request that may never
  * be outstanding (with max_rd_atomic 0, as cards do), then keys. */
-HOT enum weft_wc_status gather(struct job job)
+HOT enum weft_cause gather(struct job job)
 {
 	struct weft_pool *pool = job.qp->nic->pool;
 	struct weft_wqe *wqe = job.wqe;
@@ -303,17 +305,18 @@ HOT enum weft_wc_status gather(struct job job)
 	if (wqe->flags & WEFT_SEND_INLINE) {
 		job.here->len_bytes = wqe->len_bytes;
 		weft_span_private(&job.here->span[0], weft_wqe_inline(wqe), wqe->len_bytes);
-		return WEFT_WC_SUCCESS;
+		return WEFT_CAUSE_NONE;
 	}
 	bytes = wqe->num_sge == 1 ? wqe->sge[0].len_bytes : listed_bytes(wqe);
 	if (bytes > WEFT_MAX_MSG_BYTES || (weft_op_is_atomic(wqe->opcode) && bytes != 8))
-		return WEFT_WC_LOC_LEN_ERR;
+		return weft_op_is_atomic(wqe->opcode) ? WEFT_CAUSE_ATOMIC_LENGTH :
+							WEFT_CAUSE_MESSAGE_LENGTH;
 	job.here->len_bytes = bytes;
 	wqe->len_bytes = (uint32_t)bytes;
 	access = 0;
 	if (weft_op_fetches(wqe->opcode)) {
 		if (!job.qp->attr.may_read)
-			return WEFT_WC_LOC_QP_OP_ERR;
+			return WEFT_CAUSE_NO_READS;
 		access = WEFT_ACCESS_LOCAL_WRITE;
 	}
 	if (wqe->num_sge != 1 || !bytes)
@@ -322,23 +325,23 @@ HOT enum weft_wc_status gather(struct job job)
 	else
 		found = weft_mr_find(pool, wqe->sge[0].lkey, job.qp->holder, wqe->sge[0].addr,
 				     bytes, access, &job.here->span[0]);
-	return found ? WEFT_WC_SUCCESS : WEFT_WC_LOC_PROT_ERR;
+	return found ? WEFT_CAUSE_NONE : WEFT_CAUSE_LOCAL_KEY;
 }
 
 /* What is wrong on this side is told although nobody answers. */
 static __attribute__((noinline)) enum weft_outcome without_peer(struct job job)
 {
-	enum weft_wc_status status = gather(job);
+	enum weft_cause cause = gather(job);
 
-	return status ? fail_here(job, status) : WEFT_NO_ANSWER;
+	return cause ? fail_here(job, cause) : WEFT_NO_ANSWER;
 }
 
 HOT enum weft_outcome carry_out(struct job job)
 {
-	enum weft_wc_status status = gather(job);
+	enum weft_cause cause = gather(job);
 
-	if (status)
-		return fail_here(job, status);
+	if (cause)
+		return fail_here(job, cause);
 	switch ((enum weft_opcode)job.wqe->opcode) {
 	case WEFT_OP_WRITE:
 	case WEFT_OP_WRITE_IMM:
@@ -359,16 +362,16 @@ HOT enum weft_outcome carry_out(struct job job)
 	case WEFT_OPS:
 		break;
 	}
-	return fail_here(job, WEFT_WC_LOC_QP_OP_ERR);
+	return fail_here(job, WEFT_CAUSE_OPERATION);
 }
 
 HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 					      struct weft_caller *caller,
-					      enum weft_wc_status *status)
+					      enum weft_cause *cause)
 {
 	struct peer *p = weft_peer(qp);
 	struct weft_spans here;
-	struct job job = { qp, p, wqe, caller, &here, status };
+	struct job job = { qp, p, wqe, caller, &here, cause };
 	enum weft_outcome outcome;
 	uint64_t next;
 
@@ -387,23 +390,23 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 }
 
 static enum weft_outcome execute(struct weft_qp *qp, struct weft_wqe *wqe,
-				 struct weft_caller *caller, enum weft_wc_status *status)
+				 struct weft_caller *caller, enum weft_cause *cause)
 {
 	enum weft_outcome outcome;
 
 	if (__builtin_expect(!caller->shared, 1))
-		return execute_alone(qp, wqe, caller, status);
+		return execute_alone(qp, wqe, caller, cause);
 	weft_pool_share_lock(qp->nic->pool);
-	outcome = execute_alone(qp, wqe, caller, status);
+	outcome = execute_alone(qp, wqe, caller, cause);
 	weft_pool_share_unlock(qp->nic->pool);
 	return outcome;
 }
 
 /* Whom nobody answers, or who finds no receive, does not learn of it. */
 static enum weft_outcome execute_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
-					    struct weft_caller *caller, enum weft_wc_status *status)
+					    struct weft_caller *caller, enum weft_cause *cause)
 {
-	return execute(qp, wqe, caller, status) == WEFT_FAILED ? WEFT_FAILED : WEFT_DONE;
+	return execute(qp, wqe, caller, cause) == WEFT_FAILED ? WEFT_FAILED : WEFT_DONE;
 }
 
 /* Whether the peer takes requests. Its queue may be another member's, at which they are carried out. */
@@ -458,7 +461,7 @@ static enum weft_outcome execute_at_queue(struct job job, uint32_t number)
 	uint64_t next;
 
 	if (!known && !weft_peer_queue(job.qp, job.peer, number, &x->queue))
-		return blame(job, WEFT_EVENT_QP_REQ_ERR, WEFT_WC_REM_INV_REQ_ERR);
+		return blame(job, WEFT_EVENT_QP_REQ_ERR, WEFT_CAUSE_REMOTE_QUEUE);
 	job.peer = &x->queue;
 	next = weft_busy_begin(job.caller, x->queue.right.member);
 	if (known ? !is_gone(&x->queue) : map_queue(job.qp, x, number)) {
@@ -470,12 +473,12 @@ static enum weft_outcome execute_at_queue(struct job job, uint32_t number)
 }
 
 static enum weft_outcome execute_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
-				     struct weft_caller *caller, enum weft_wc_status *status)
+				     struct weft_caller *caller, enum weft_cause *cause)
 {
 	uint32_t number = weft_op_is_atomic(wqe->opcode) ? wqe->imm : wqe->remote_srqn;
 	struct peer *p = weft_peer(qp);
 	struct weft_spans here;
-	struct job job = { qp, p, wqe, caller, &here, status };
+	struct job job = { qp, p, wqe, caller, &here, cause };
 	enum weft_outcome outcome;
 
 	if (caller->shared)
