@@ -148,8 +148,14 @@ static inline struct weft_verbs_xrcd *weft_xrcd(struct ibv_xrcd *xrcd)
 	return (struct weft_verbs_xrcd *)xrcd;
 }
 
+struct weft_verbs_qp;
+
 /* xrc.c: NULL and errno. */
 struct ibv_qp *weft_xrc_create_receiver(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
+/* One that receives ends by the last of its handles, of which this is one. */
+void weft_xrc_close_receiver(struct weft_verbs_qp *qp);
+/* Each handle's context is told; locks of the queue pair may be held. */
+void weft_xrc_raise(struct weft_verbs_qp *real, enum ibv_event_type type);
 
 struct weft_verbs_srq {
 	struct ibv_srq srq;
@@ -179,6 +185,9 @@ struct weft_verbs_qp {
 	_Atomic uint32_t groups; /* that it listens to */
 	struct weft_verbs_xrcd *xrcd; /* XRC_RECV; and in place of its completion queue: */
 	struct weft_cq no_cq;
+	/* handles of one queue pair of XRC_RECV, under the lock of xrc.c: who made it, which all point to and
+	 * which stays as long as they do, and in its list those that are open */
+	struct weft_verbs_qp *real, *handles, *next_handle;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 
 	/* of extended ones (qp_ex.c): requests that are built but not posted; guarded by nic.lock */
@@ -226,6 +235,12 @@ static inline struct weft_verbs_ah *weft_ah(struct ibv_ah *ah)
 static inline struct weft_verbs_qp *weft_qp(struct ibv_qp *qp)
 {
 	return (struct weft_verbs_qp *)qp;
+}
+
+/* The one behind a handle. */
+static inline struct weft_verbs_qp *weft_qp_real(struct ibv_qp *qp)
+{
+	return weft_qp(qp)->real ? weft_qp(qp)->real : weft_qp(qp);
 }
 
 /* Where an object counts its asynchronous events: those that the program has read, and has

@@ -75,6 +75,10 @@ static void env_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_
 
 	if (nic_qp) {
 		qp = (struct weft_verbs_qp *)((char *)nic_qp - offsetof(struct weft_verbs_qp, nic));
+		if (qp->real) {
+			weft_xrc_raise(qp, e.event_type);
+			return;
+		}
 		e.element.qp = &qp->qp;
 		weft_async_raise(qp->qp.context, &e);
 	} else {

@@ -103,11 +103,6 @@ fail:
 
 static void drop_users(struct weft_verbs_qp *qp)
 {
-	if (qp->xrcd) {
-		qp->xrcd->users--;
-		weft_cq_destroy(&qp->no_cq);
-		return;
-	}
 	weft_pd(qp->qp.pd)->users--;
 	weft_cq(qp->qp.send_cq)->users--;
 	weft_cq(receive_cq(&qp->init))->users--;
@@ -124,6 +119,10 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 	if (qp->groups)
 		return EBUSY;
 	weft_handle_remove(ibqp);
+	if (qp->real) {
+		weft_xrc_close_receiver(qp);
+		return 0;
+	}
 	WEFT_STEP(verbs_qp_destroying);
 	weft_qp_destroy(&qp->nic);
 	WEFT_STEP(verbs_qp_destroyed);
@@ -269,30 +268,34 @@ static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int 
 
 int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
+	struct weft_verbs_qp *qp;
 	int err;
 
 	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP) || !attr)
 		return EINVAL;
-	pthread_mutex_lock(&ibqp->mutex);
-	err = modify(weft_qp(ibqp), attr, mask);
-	ibqp->state = (enum ibv_qp_state)weft_qp(ibqp)->nic.state;
-	pthread_mutex_unlock(&ibqp->mutex);
+	qp = weft_qp_real(ibqp);
+	pthread_mutex_lock(&qp->qp.mutex);
+	err = modify(qp, attr, mask);
+	ibqp->state = (enum ibv_qp_state)qp->nic.state;
+	pthread_mutex_unlock(&qp->qp.mutex);
 	return err;
 }
 
 int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init)
 {
-	struct weft_verbs_qp *qp = weft_qp(ibqp);
+	struct weft_verbs_qp *qp;
 
 	(void)mask; /* a hint: everything is cheap to tell (ibv_query_qp(3)) */
 	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP) || !attr || !init)
 		return EINVAL;
-	pthread_mutex_lock(&ibqp->mutex);
+	qp = weft_qp_real(ibqp);
+	pthread_mutex_lock(&qp->qp.mutex);
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = (enum ibv_qp_state)qp->nic.state;
 	ibqp->state = attr->qp_state;
 	*init = qp->init;
-	pthread_mutex_unlock(&ibqp->mutex);
+	init->qp_context = ibqp->qp_context;
+	pthread_mutex_unlock(&qp->qp.mutex);
 	return 0;
 }

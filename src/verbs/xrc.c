@@ -98,6 +98,142 @@ int weft_verbs_close_xrcd(struct ibv_xrcd *xrcd)
 	return 0;
 }
 
+/* ---- Queue pairs that receive, each shared by those who open it ---- */
+
+static pthread_mutex_t handles = PTHREAD_MUTEX_INITIALIZER; /* taken after a queue pair's lock */
+
+/* The mutex is held. */
+static void add_handle(struct weft_verbs_qp *real, struct weft_verbs_qp *handle)
+{
+	handle->real = real;
+	handle->next_handle = real->handles;
+	real->handles = handle;
+}
+
+/* Whether it was the last. */
+static bool remove_handle(struct weft_verbs_qp *handle)
+{
+	struct weft_verbs_qp **at = &handle->real->handles;
+	bool last;
+
+	pthread_mutex_lock(&handles);
+	while (*at != handle)
+		at = &(*at)->next_handle;
+	*at = handle->next_handle;
+	last = !handle->real->handles;
+	pthread_mutex_unlock(&handles);
+	return last;
+}
+
+void weft_xrc_raise(struct weft_verbs_qp *real, enum ibv_event_type type)
+{
+	pthread_mutex_lock(&handles);
+	for (struct weft_verbs_qp *qp = real->handles; qp; qp = qp->next_handle) {
+		struct ibv_async_event e = { .event_type = type, .element.qp = &qp->qp };
+
+		weft_async_raise(qp->qp.context, &e);
+	}
+	pthread_mutex_unlock(&handles);
+}
+
+void weft_xrc_close_receiver(struct weft_verbs_qp *qp)
+{
+	struct weft_verbs_qp *real = qp->real;
+	bool last = remove_handle(qp);
+
+	if (last)
+		weft_qp_destroy(&real->nic);
+	weft_async_finish(qp->qp.context, qp, weft_qp_acks(&qp->qp));
+	qp->xrcd->users--;
+	if (qp != real)
+		free(qp);
+	if (last) {
+		weft_cq_destroy(&real->no_cq);
+		free(real);
+	}
+}
+
+static void fill(struct weft_verbs_qp *qp, struct weft_verbs_xrcd *xrcd, void *qp_context, uint32_t qpn)
+{
+	qp->qp = (struct ibv_qp){ .context = xrcd->xrcd.context,
+				  .qp_context = qp_context,
+				  .qp_num = qpn,
+				  .handle = qpn,
+				  .qp_type = IBV_QPT_XRC_RECV };
+	pthread_mutex_init(&qp->qp.mutex, NULL);
+	pthread_cond_init(&qp->qp.cond, NULL);
+	qp->init = (struct ibv_qp_init_attr){ .qp_context = qp_context, .qp_type = IBV_QPT_XRC_RECV };
+	qp->xrcd = xrcd;
+	xrcd->users++;
+}
+
+static bool is_handle(const void *object, const void *arg)
+{
+	const struct weft_verbs_qp *qp = object;
+	const struct ibv_qp_open_attr *wanted = arg;
+
+	return qp->real && qp->qp.qp_num == wanted->qp_num &&
+	       qp->xrcd->number == weft_xrcd(wanted->xrcd)->number;
+}
+
+/* One of another process ends with that, so that we could not keep it. */
+static int why_not(const struct ibv_qp_open_attr *attr)
+{
+	uint32_t index = attr->qp_num & (WEFT_QPS - 1);
+	const struct weft_pool_qp *slot = &weft_process.pool->qps[index];
+
+	return !weft_pool_see_qp(weft_process.pool, index) &&
+			       atomic_load_explicit(&slot->qpn, memory_order_acquire) == attr->qp_num &&
+			       slot->type == WEFT_QPT_XRC_RECV &&
+			       slot->qkey == weft_xrcd(attr->xrcd)->number ?
+		       EOPNOTSUPP :
+		       EINVAL;
+}
+
+static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr *attr)
+{
+	const uint32_t needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+
+	return weft_context_find(context) && attr && (attr->comp_mask & needed) == needed &&
+			       attr->comp_mask < IBV_QP_OPEN_ATTR_RESERVED &&
+			       attr->qp_type == IBV_QPT_XRC_RECV &&
+			       weft_handle_is(attr->xrcd, WEFT_HANDLE_XRCD) &&
+			       attr->xrcd->context == context ?
+		       0 :
+		       EINVAL;
+}
+
+struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+	int err = check_open(context, attr);
+	struct weft_verbs_qp *qp, *other;
+
+	if (err)
+		goto fail;
+	err = ENOMEM;
+	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
+		goto fail;
+	*qp = (struct weft_verbs_qp){ .nic.nic = &weft_process.nic };
+	pthread_mutex_lock(&handles);
+	other = weft_handle_find(WEFT_HANDLE_QP, is_handle, attr);
+	err = other ? -weft_handle_add(qp, WEFT_HANDLE_QP) : why_not(attr);
+	if (!err) {
+		fill(qp, weft_xrcd(attr->xrcd),
+		     attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
+		     attr->qp_num);
+		add_handle(other->real, qp);
+	}
+	pthread_mutex_unlock(&handles);
+	if (err)
+		goto free_object;
+	return &qp->qp;
+free_object:
+	free(qp);
+fail:
+	errno = err;
+	return NULL;
+}
+
 struct ibv_qp *weft_xrc_create_receiver(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
 {
 	struct weft_qp_cap cap = { 0 };
@@ -110,7 +246,7 @@ struct ibv_qp *weft_xrc_create_receiver(struct ibv_context *context, struct ibv_
 	err = ENOMEM;
 	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
 		goto fail;
-	*qp = (struct weft_verbs_qp){ .xrcd = weft_xrcd(init->xrcd) };
+	*qp = (struct weft_verbs_qp){ .nic.xrcd = weft_xrcd(init->xrcd)->number };
 	err = -weft_cq_create(&weft_process.nic, &qp->no_cq, 1);
 	if (err)
 		goto free_object;
@@ -118,20 +254,13 @@ struct ibv_qp *weft_xrc_create_receiver(struct ibv_context *context, struct ibv_
 			      &qp->no_cq, NULL, &cap, false);
 	if (err)
 		goto destroy_cq;
-	qp->nic.xrcd = qp->xrcd->number;
 	err = -weft_handle_add(qp, WEFT_HANDLE_QP);
 	if (err)
 		goto destroy_queues;
-	qp->qp = (struct ibv_qp){ .context = context,
-				  .qp_context = init->qp_context,
-				  .qp_num = qp->nic.qpn,
-				  .handle = qp->nic.qpn,
-				  .qp_type = IBV_QPT_XRC_RECV };
-	pthread_mutex_init(&qp->qp.mutex, NULL);
-	pthread_cond_init(&qp->qp.cond, NULL);
-	qp->init = (struct ibv_qp_init_attr){ .qp_context = init->qp_context,
-					      .qp_type = IBV_QPT_XRC_RECV };
-	qp->xrcd->users++;
+	pthread_mutex_lock(&handles);
+	fill(qp, weft_xrcd(init->xrcd), init->qp_context, qp->nic.qpn);
+	add_handle(qp, qp);
+	pthread_mutex_unlock(&handles);
 	return &qp->qp;
 destroy_queues:
 	weft_qp_destroy(&qp->nic);

@@ -7,7 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../abi/pool.h"
@@ -255,6 +258,208 @@ static void wrong(void **state)
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
+/* ---- Queue pairs that are opened ---- */
+
+#define OPEN_ALL (IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE)
+
+static struct ibv_qp *open_qp(struct ibv_context *context, struct ibv_xrcd *domain, uint32_t number,
+			      void *qp_context)
+{
+	struct ibv_qp_open_attr attr = { OPEN_ALL | IBV_QP_OPEN_ATTR_CONTEXT, number, domain, qp_context,
+					 IBV_QPT_XRC_RECV };
+
+	return ibv_open_qp(context, &attr);
+}
+
+static void refuse_open(struct ibv_context *context, struct ibv_qp_open_attr attr)
+{
+	errno = 0;
+	assert_null(ibv_open_qp(context, &attr));
+	assert_int_equal(errno, EINVAL);
+}
+
+static void refused_opens(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_qp_open_attr good = { OPEN_ALL, e->to->qp_num, e->domain, NULL, IBV_QPT_XRC_RECV }, attr;
+	struct ibv_xrcd *other = open_domain(e->rig.context, -1, O_CREAT);
+
+	for (uint32_t bit = 1; bit <= IBV_QP_OPEN_ATTR_TYPE; bit <<= 1) {
+		attr = good;
+		attr.comp_mask &= ~bit;
+		if (attr.comp_mask != OPEN_ALL)
+			refuse_open(e->rig.context, attr);
+	}
+	attr = good;
+	attr.comp_mask |= IBV_QP_OPEN_ATTR_RESERVED;
+	refuse_open(e->rig.context, attr);
+	attr = good;
+	attr.qp_num ^= 0x40000;
+	refuse_open(e->rig.context, attr);
+	attr = good;
+	attr.qp_num = e->from->qp_num;
+	refuse_open(e->rig.context, attr);
+	attr = good;
+	attr.qp_type = IBV_QPT_XRC_SEND;
+	refuse_open(e->rig.context, attr);
+	attr = good;
+	attr.xrcd = (struct ibv_xrcd *)e->rig.pd;
+	refuse_open(e->rig.context, attr);
+	attr = good;
+	attr.xrcd = other;
+	refuse_open(e->rig.context, attr);
+	errno = 0;
+	assert_null(ibv_open_qp(e->rig.context, NULL));
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(ibv_close_xrcd(other), 0);
+}
+
+static struct ibv_qp *make_receiver(struct ibv_context *context, struct ibv_xrcd *domain)
+{
+	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV,
+					    .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+					    .xrcd = domain };
+
+	return ibv_create_qp_ex(context, &init);
+}
+
+/* By another context, in the domain of a file. Whoever made it may go first. */
+static void opened(void **state)
+{
+	struct ends *e = *state;
+	int fd = memfd_create("domain", MFD_CLOEXEC);
+	struct ibv_context *context = rig_context();
+	struct ibv_xrcd *mine = open_domain(e->rig.context, fd, O_CREAT);
+	struct ibv_xrcd *other = open_domain(context, fd, 0);
+	struct ibv_qp *made = make_receiver(e->rig.context, mine), *qp[2], *old = e->to;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct ibv_srq *srq = make_queue(e, mine);
+
+	assert_non_null(made);
+	for (int i = 0; i < 2; i++) {
+		qp[i] = open_qp(context, other, made->qp_num, &qp[i]);
+		assert_non_null(qp[i]);
+		assert_int_equal(qp[i]->qp_num, made->qp_num);
+		assert_ptr_equal(qp[i]->qp_context, &qp[i]);
+	}
+	rig_move(e->from, IBV_QPS_RESET, 0);
+	e->to = qp[0]; /* moved by one who did not make it */
+	connect_ends(e);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ibv_query_qp(qp[i], &attr, IBV_QP_STATE, &init), 0);
+		assert_int_equal(attr.qp_state, IBV_QPS_RTS);
+		assert_int_equal(attr.dest_qp_num, e->from->qp_num);
+		assert_ptr_equal(init.qp_context, &qp[i]);
+	}
+	assert_int_equal(ibv_destroy_qp(made), 0);
+	assert_int_equal(ibv_close_xrcd(other), EBUSY);
+	assert_int_equal(ibv_get_srq_num(srq, &e->number[0]), 0);
+	post(e, IBV_WR_RDMA_WRITE, BYTES, e->number[0], e->mr->rkey);
+	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
+	/* each of them is told */
+	post(e, IBV_WR_RDMA_WRITE, BYTES, e->number[0], e->mr->rkey ^ 0xff);
+	rig_expect(e->rig.cq[0], IBV_WC_REM_ACCESS_ERR, 7);
+	rig_event(context, IBV_EVENT_QP_ACCESS_ERR, qp[1]);
+	rig_event(context, IBV_EVENT_QP_ACCESS_ERR, qp[0]);
+	assert_int_equal(rig_state(qp[1]), IBV_QPS_ERR);
+	assert_int_equal(ibv_destroy_qp(qp[1]), 0);
+	RIG_REFUSED(ibv_destroy_qp(qp[1]));
+	assert_int_equal(rig_state(qp[0]), IBV_QPS_ERR);
+	assert_int_equal(ibv_destroy_qp(qp[0]), 0);
+	errno = 0;
+	assert_null(open_qp(context, other, made->qp_num, NULL)); /* the last is gone, and with it the thing */
+	assert_int_equal(errno, EINVAL);
+	e->to = old;
+	assert_int_equal(ibv_destroy_srq(srq), 0);
+	assert_int_equal(ibv_close_xrcd(other), 0);
+	assert_int_equal(ibv_close_xrcd(mine), 0);
+	assert_int_equal(ibv_close_device(context), 0);
+	close(fd);
+}
+
+/* ---- Two processes, and a domain by the descriptor of a file that both have ---- */
+
+struct far_side {
+	_Atomic uint32_t number, receiver, received;
+};
+
+/* Owns a receive queue, and a queue pair that nobody else can open. */
+static void other_process(struct far_side *shared, int fd)
+{
+	struct ends e = { 0 };
+	struct ibv_xrcd *domain;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+	uint32_t number;
+
+	rig_open(&e.rig);
+	domain = open_domain(e.rig.context, fd, O_CREAT);
+	srq = make_queue(&e, domain);
+	qp = make_receiver(e.rig.context, domain);
+	e.srq[0] = srq;
+	e.mr = rig_region(e.rig.pd, 3 * 4096);
+	if (!srq || !qp || ibv_get_srq_num(srq, &number))
+		_exit(1);
+	for (uint64_t i = 0; i < 4; i++)
+		post_receive(&e, 0, i);
+	shared->receiver = qp->qp_num;
+	shared->number = number;
+	for (uint64_t i = 0; i < 4; i++) {
+		rig_expect(e.rig.cq[1], IBV_WC_SUCCESS, i);
+		shared->received++;
+	}
+	for (;;)
+		pause();
+}
+
+static void two_processes(void **state)
+{
+	struct far_side *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int fd = memfd_create("domain", MFD_CLOEXEC);
+	pid_t pid = fork();
+	struct ibv_xrcd *domain;
+	struct ends *e;
+	struct ibv_qp *qp, *old;
+	struct ibv_wc wc;
+
+	if (!pid)
+		other_process(shared, fd);
+	setup(state);
+	e = *state;
+	domain = open_domain(e->rig.context, fd, O_CREAT);
+	qp = make_receiver(e->rig.context, domain);
+	old = e->to;
+	e->to = qp;
+	rig_move(e->from, IBV_QPS_RESET, 0);
+	connect_ends(e);
+	while (!shared->number)
+		usleep(1000);
+	/* by way of our queue pair into the other process's queue and memory */
+	for (uint32_t i = 0; i < 4; i++) {
+		post(e, IBV_WR_SEND, BYTES, shared->number, 0);
+		rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
+		while (shared->received != i + 1)
+			usleep(1000);
+	}
+	/* its queue pair ends with it, so that another process cannot keep it open */
+	errno = 0;
+	assert_null(open_qp(e->rig.context, domain, shared->receiver, NULL));
+	assert_int_equal(errno, EOPNOTSUPP);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	post(e, IBV_WR_SEND, BYTES, shared->number, 0);
+	wc = rig_next(e->rig.cq[0]);
+	assert_true(wc.status == IBV_WC_REM_INV_REQ_ERR || wc.status == IBV_WC_RETRY_EXC_ERR ||
+		    wc.status == IBV_WC_RNR_RETRY_EXC_ERR);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	e->to = old;
+	assert_int_equal(ibv_close_xrcd(domain), 0);
+	assert_int_equal(teardown(state), 0);
+	close(fd);
+	munmap(shared, 4096);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +467,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(sends, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_sided, setup, teardown),
 		cmocka_unit_test_setup_teardown(wrong, setup, teardown),
+		cmocka_unit_test_setup_teardown(refused_opens, setup, teardown),
+		cmocka_unit_test_setup_teardown(opened, setup, teardown),
+		cmocka_unit_test(two_processes),
 	};
 
 	return cmocka_run_group_tests_name("xrc", tests, make_pool, remove_pool);
