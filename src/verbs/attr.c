@@ -49,7 +49,7 @@ void weft_attr_device(struct ibv_device_attr *attr)
 		.max_qp_rd_atom = WEFT_MAX_RD_ATOMIC,
 		.max_res_rd_atom = WEFT_MAX_RD_ATOMIC * WEFT_QPS,
 		.max_qp_init_rd_atom = WEFT_MAX_RD_ATOMIC,
-		.atomic_cap = IBV_ATOMIC_GLOB,
+		.atomic_cap = IBV_ATOMIC_HCA,
 		.max_srq = 65536,
 		.max_srq_wr = WEFT_MAX_WR,
 		.max_srq_sge = WEFT_MAX_SGE,

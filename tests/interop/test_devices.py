@@ -21,7 +21,7 @@ def test_ibv_devinfo_verbose(fabric):
     assert values['hca_id'] == 'weft0'
     assert values['state'] == 'PORT_ACTIVE (4)'
     assert values['link_layer'] == 'Ethernet'
-    assert values['atomic_cap'].startswith('ATOMIC_GLOB')
+    assert values['atomic_cap'].startswith('ATOMIC_HCA')
     assert values['vendor_id'] == '0xffffff'
     assert re.search(r'GID\[\s*\d+\]:.*RoCE v2', shown)
 

@@ -50,7 +50,8 @@ def perftest(fabric, transport, test, rounds, seconds=60):
 
 def carried(fabric, transport, test, rounds):
     """Weft's counters show what the test means at least. UCX 1.13 lets a card do what it can; the
-    rest it makes of messages, and so all atomics: it takes a card's only if that says HCA, not GLOB."""
+    rest it makes of messages, and so, in this layer, all atomics: it takes a card's only if that has AND,
+    OR, XOR and SWAP, too, which no verb is."""
     totals = fabric.totals()
     if test in ATOMICS:
         assert totals['ops_send'] >= rounds[8]
@@ -76,6 +77,17 @@ def test_perftest(fabric, transport, test):
 def test_perftest_of_all_sizes(fabric, transport, test):
     perftest(fabric, transport, test, ALL, 600)
     carried(fabric, transport, test, ALL)
+
+
+@pytest.mark.parametrize('test', ['fadd', 'cswap'])
+def test_atomics_of_the_card(fabric, test):
+    """The layer below, which applications may use, has the operations that a card has."""
+    argv = ['ucx_perftest', '-x', 'rc_verbs', '-d', 'weft0:1', '-t', test, '-s', 8, '-n', 1000, '-w', 10, '-f']
+    server, port = started(fabric, 'rc_v', *argv)
+    client = fabric.start(*argv, '-p', port, '127.0.0.1', core=1)
+    client.done()
+    server.kill()  # it waits for another
+    assert fabric.totals()['ops_atomic'] >= 1000
 
 
 @TRANSPORTS
