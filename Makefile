@@ -16,7 +16,7 @@ all: ## build: leaves a runnable build/weft
 demo: ## Debian's perftest between two processes over Weft, beside this machine's limits
 	@$(DEPS) build demo
 	@$(MAKE) --no-print-directory all
-	@WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/demo.py
+	@$(BUILD)/weft bench --only limits --rounds 3
 
 check: ## every test; ends with `N passed, N failed, N skipped`
 	@$(DEPS) build test check
@@ -26,11 +26,11 @@ check-quick: ## build, lint, unit and quick tests: under a minute, no root
 	@$(DEPS) build test
 	@$(RUN) quick
 
-bench: ## the measured bounds, as a table
-	@$(DEPS) build demo
+bench: ## `weft bench`: the measured bounds, and Weft beside other transports
+	@$(DEPS) build demo bench
 	@$(MAKE) --no-print-directory all
-	@WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/spine.py; spine=$$?; \
-		WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/connections.py && exit $$spine
+	@$(BUILD)/weft bench --json $(BUILD)/bench.json --svg $(BUILD)/bench.svg; bench=$$?; \
+		WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/connections.py && exit $$bench
 
 slow: ## the tests too long for check
 	@$(DEPS) build test check

@@ -7,9 +7,12 @@ import json
 import os
 import statistics
 import sys
+from pathlib import Path
 
 import measure
-from fabric import Fabric
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'tests'))
+from fabric import Fabric  # noqa: E402  (it runs a program of the tests)
 
 AT_MOST = 3  # times TCP's connect and accept
 COUNT = 2000

@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Debian's perftest over Weft, interleaved with the limits of this machine, on two pinned cores.
+"""Debian's perftest over Weft, and the limits of this machine that it is held against.
 
-A round measures every limit and every figure once; what is reported are medians over rounds, and
-ratios of medians. A latency is the mean of the middle half of perftest's own samples, in cycles: its
-microseconds have two decimals only, and where the counter moves in steps of 10 ns, its median does,
-too. perftest's MB/sec are MiB/s.
+A latency is the mean of the middle half of perftest's own samples, in cycles: its microseconds have two
+decimals only, and where the counter moves in steps of 10 ns, its median does, too. perftest's MB/sec are
+MiB/s. A figure counts only if Weft's own counters moved by what was measured.
 """
+import contextlib
 import json
 import os
 import re
 import statistics
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / 'tests'))
-from fabric import BUILD, Fabric, Trouble  # noqa: E402  (the harness of the tests: it checks what it runs)
+from pairs import Trouble
+
+HERE = Path(__file__).resolve().parent  # with the programs of this folder beside it, as built or installed
 
 LATENCY, BANDWIDTH, RATE = 'ns', 'MiB/s', 'M/s'
 COLUMN = {BANDWIDTH: 3, RATE: 4}
@@ -30,24 +29,32 @@ class Figure:
     size: int
     unit: str
     options: tuple
+    count: int
     limit: str = ''        # 'line' or 'copy'
     at_most: float = None  # of figure / limit
     at_least: float = None  # of figure / limit; without a limit, of the figure
 
     @property
     def name(self):
-        size = f'{self.size // 1024} KiB' if self.size >= 1024 else f'{self.size} B'
-        return f'{self.program} {size}'
+        return f'{self.program} {show_size(self.size)}'
 
 
-LAT = ('-C', '-U', '-n', '20000')
-WRITE_LAT = Figure('ib_write_lat', 8, LATENCY, LAT, 'line', at_most=1.3)
-SEND_LAT = Figure('ib_send_lat', 8, LATENCY, LAT, 'line', at_most=1.8)
-READ_LAT = Figure('ib_read_lat', 8, LATENCY, LAT, 'line', at_most=0.5)
-ATOMIC_LAT = Figure('ib_atomic_lat', 8, LATENCY, LAT, 'line', at_most=0.5)
-WRITE_BW = Figure('ib_write_bw', 65536, BANDWIDTH, ('-N', '-n', '500000'), 'copy', at_least=0.85)
-WRITE_RATE = Figure('ib_write_bw', 8, RATE, ('-N', '-n', '5000000'), at_least=25)
-SEND_RATE = Figure('ib_send_bw', 8, RATE, ('-N', '-n', '1000000'), at_least=4)
+def show_size(size):
+    for unit, bytes_of in (('MiB', 1 << 20), ('KiB', 1 << 10)):
+        if size >= bytes_of and size % bytes_of == 0:
+            return f'{size // bytes_of} {unit}'
+    return f'{size} B'
+
+
+LAT, BW = ('-C', '-U'), ('-N',)
+WRITE_BW = Figure('ib_write_bw', 65536, BANDWIDTH, BW, 500_000, 'copy', at_least=0.85)
+FIGURES = [Figure('ib_write_lat', 8, LATENCY, LAT, 20_000, 'line', at_most=1.3),
+           Figure('ib_send_lat', 8, LATENCY, LAT, 20_000, 'line', at_most=1.8),
+           Figure('ib_read_lat', 8, LATENCY, LAT, 20_000, 'line', at_most=0.5),
+           Figure('ib_atomic_lat', 8, LATENCY, LAT, 20_000, 'line', at_most=0.5),
+           WRITE_BW,
+           Figure('ib_write_bw', 8, RATE, BW, 5_000_000, at_least=25),
+           Figure('ib_send_bw', 8, RATE, BW, 1_000_000, at_least=4)]
 LIMIT_NAMES = {'line': 'cache line, one way', 'copy': 'memcpy'}
 
 
@@ -60,17 +67,37 @@ def cores():
 
 
 def reference(*argv):
-    done = subprocess.run([BUILD / 'bench' / argv[0], *map(str, argv[1:])], check=True,
-                          capture_output=True, text=True)
+    done = subprocess.run([HERE / argv[0], *map(str, argv[1:])], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
 
+def line():
+    """{line_ns, cycles_per_us}: a cache line passed one way between the two cores."""
+    return reference('line', *cores())
+
+
 def limits():
-    server, client = cores()
-    line = reference('line', server, client)
-    copy = reference('copy', client, WRITE_BW.size)
-    return {'line': line['line_ns'], 'copy': copy['shared_mib_s'],
-            'copy_private': copy['private_mib_s'], 'cycles_per_us': line['cycles_per_us']}
+    now = line()
+    copy = reference('copy', cores()[1], WRITE_BW.size)
+    return {'line': now['line_ns'], 'copy': copy['shared_mib_s'], 'cycles_per_us': now['cycles_per_us']}
+
+
+def carried(fabric):
+    """How many requests, and bytes, the pool has carried since it was made."""
+    totals = fabric.totals() if fabric.pool.exists() else {}
+    return tuple(sum(n for name, n in totals.items() if name.startswith(kind))
+                 for kind in ('ops_', 'bytes_'))
+
+
+@contextlib.contextmanager
+def carrying(fabric, what, requests, volume):
+    """What is done inside has to go through Weft: by its own counters at least so much."""
+    before = carried(fabric)
+    yield
+    grown = [now - then for now, then in zip(carried(fabric), before)]
+    if grown[0] < requests or grown[1] < volume:
+        raise Trouble(f'{what}: Weft carried {grown[0]} requests and {grown[1]} bytes, not the {requests} '
+                      f'and {volume} that were measured')
 
 
 def middle_half(values):
@@ -81,31 +108,19 @@ def middle_half(values):
 
 def figure(fabric, wanted, cycles_per_us):
     """Runs the program once; the figure in its unit."""
-    size = () if 'atomic' in wanted.program else ('-s', wanted.size)
-    _, client = fabric.pair(wanted.program, '-F', *size, *wanted.options)
+    atomic = 'atomic' in wanted.program
+    size = () if atomic else ('-s', wanted.size)
+    with carrying(fabric, wanted.name, wanted.count, 0 if atomic else wanted.count * wanted.size):
+        _, client = fabric.pair(wanted.program, '-F', *size, *wanted.options, '-n', wanted.count)
     row = re.search(rf'^\s*{wanted.size}\s+\d.*$', client.stdout, re.M)
     if not row:
         raise Trouble(f'{wanted.name}: no figure in\n{client.stdout}')
     if wanted.unit != LATENCY:
         return float(row[0].split()[COLUMN[wanted.unit]])
     samples = [float(x) for x in re.findall(r'^\d+, (\d[\d.]*)', client.stdout, re.M)]
-    if len(samples) < 1000:
+    if len(samples) < wanted.count // 2:
         raise Trouble(f'{wanted.name}: {len(samples)} samples')
     return middle_half(samples) * 1000 / cycles_per_us
-
-
-def measure(figures, rounds):
-    """A list of rows {name, unit, value, limit, ratio, bound, ok, values, limits}."""
-    values = {f: [] for f in figures}
-    bars = []
-    with Fabric() as fabric:
-        for number in range(rounds):
-            bars.append(limits())
-            for wanted in figures:
-                progress(f'round {number + 1} of {rounds}: {wanted.name}')
-                values[wanted].append(figure(fabric, wanted, bars[-1]['cycles_per_us']))
-    progress('')
-    return [judge(f, values[f], [bar[f.limit] for bar in bars] if f.limit else []) for f in figures]
 
 
 def judge(wanted, values, bars):
@@ -126,21 +141,7 @@ def show(value, unit):
     if value is None:
         return ''
     if unit == BANDWIDTH:
-        return f'{value / 1024:.1f} GiB/s'
-    return f'{value:.0f} {unit}' if unit == LATENCY and value >= 100 else f'{value:.1f} {unit}'
-
-
-def progress(text):
-    """Progress on one line, where somebody watches."""
-    if sys.stderr.isatty():
-        print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
-    elif text:
-        print(text, file=sys.stderr, flush=True)
-
-
-def or_exit(figures, rounds):
-    """As measure(), but a program that does not run is told, not traced."""
-    try:
-        return measure(figures, rounds)
-    except Trouble as trouble:
-        raise SystemExit(f'\n{trouble}') from None
+        return f'{value / 1024:.1f} GiB/s' if value >= 1024 else f'{value:.0f} MiB/s'
+    if unit == LATENCY and value >= 9999.5:
+        return f'{value / 1000:.1f} µs'
+    return f'{value:.0f} {unit}' if unit == LATENCY and value >= 99.95 else f'{value:.1f} {unit}'

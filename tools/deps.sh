@@ -11,6 +11,7 @@ table() {
 		build	gcc libc6-dev meson ninja-build pkg-config python3
 		build	libibverbs-dev librdmacm-dev libsmartcols-dev libcmocka-dev
 		demo	perftest util-linux
+		bench	ucx-utils libfabric-bin
 		test	python3-pytest util-linux procps iproute2
 		test	perftest ibverbs-utils rdmacm-utils
 		check	clang-tidy gcovr strace valgrind gdb

@@ -130,6 +130,7 @@ SECTIONS = {
         ('`weft info`, also of damaged pools', r'cli/info::'),
         ('`weft doctor`', r'cli/doctor::'),
         ('`weft pool`', r'cli/pool_command::'),
+        ('`weft bench`', r'cli/bench::'),
         ('`make install`', r'house/install::', r'delivery/install::'),
     ],
 }

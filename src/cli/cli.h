@@ -19,7 +19,8 @@
 	X(env, "print what a shell has to export so that its programs run over Weft")               \
 	X(info, "show a pool: members, queue pairs, memory regions, counters")                     \
 	X(doctor, "say what is wrong on this machine and what to do")                              \
-	X(pool, "list pools, remove one, give back what dead programs left in it")
+	X(pool, "list pools, remove one, give back what dead programs left in it")                 \
+	X(bench, "measure Weft beside this machine's limits and other transports")
 
 #define X(cmd, help)                                                                               \
 	extern const char weft_##cmd##_usage[];                                                    \

@@ -69,25 +69,25 @@ static int check(const struct weft_delivery *d)
 
 int weft_delivery_find(struct weft_delivery *d)
 {
-	char self[PATH_MAX], shim[PATH_MAX], *slash;
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char folder[PATH_MAX], shim[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", d->self, sizeof(d->self) - 1);
 
 	if (n < 0) {
 		fprintf(stderr, "weft: cannot find my own place: /proc/self/exe: %m\n");
 		return 125;
 	}
-	self[n] = '\0';
-	slash = strrchr(self, '/');
-	*slash = '\0';
+	d->self[n] = '\0';
+	memcpy(folder, d->self, sizeof(folder));
+	*strrchr(folder, '/') = '\0';
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		if (resolve(self, places[i].libs, d->libs) ||
-		    resolve(self, places[i].bin, d->bin) ||
+		if (resolve(folder, places[i].libs, d->libs) ||
+		    resolve(folder, places[i].bin, d->bin) ||
 		    resolve(d->libs, "libweft-shim.so", shim))
 			continue;
 		return check(d);
 	}
 	fprintf(stderr, "weft: found libweft-shim.so neither in %s nor in %s/%s: build or install "
-			"Weft again\n", self, self, WEFT_LIBS_FROM_BIN);
+			"Weft again\n", folder, folder, WEFT_LIBS_FROM_BIN);
 	return 125;
 }
 

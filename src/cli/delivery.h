@@ -15,7 +15,8 @@
 #include <limits.h>
 
 struct weft_delivery {
-	char libs[PATH_MAX]; /* holds libibverbs.so.1, librdmacm.so.1, libweft-shim.so */
+	char self[PATH_MAX]; /* this program */
+	char libs[PATH_MAX]; /* holds libibverbs.so.1, librdmacm.so.1, libweft-shim.so, bench/ */
 	char bin[PATH_MAX];  /* holds nothing but our `rdma` */
 };
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""What bench/spine.py measures has not become much slower. `make bench` holds each figure to its
+"""What `weft bench --only limits` measures has not become much slower. `make bench` holds each figure to its
 bound and says which it misses (docs/decisions/0008-speed.md). Here a figure fails only at thrice its bound in
 three runs in a row: neighbours on a shared machine make runs slower, never faster. The bound that no
 neighbour hides is that of instructions (test_instructions.py)."""
@@ -7,11 +7,11 @@ import json
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-SPINE = Path(__file__).resolve().parents[2] / 'bench/spine.py'
+from fabric import BUILD
+
 FAR = 3
 
 
@@ -22,12 +22,12 @@ def far_off(row):
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason='needs two cores')
-def test_no_figure_is_far_from_its_bound(tmp_path):
+def test_no_figure_is_far_from_its_bound():
     slow = None
     for _ in range(3):
-        out = tmp_path / 'spine.json'
-        subprocess.run([SPINE, '--rounds', '3', '--json', out], check=False, capture_output=True)
-        rows = json.loads(out.read_text())
+        done = subprocess.run([BUILD / 'weft', 'bench', '--only', 'limits', '--rounds', '3', '--json'],
+                              check=False, capture_output=True)
+        rows = json.loads(done.stdout)['limits']
         now = {row['name'] for row in rows if far_off(row)}
         slow = now if slow is None else slow & now
         if not slow:

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""What `weft bench` runs: bench.py WEFT [OPTION…], WEFT being the path of `weft`. A round takes every measurement
+once, those that are compared one after the other; what is told are medians over rounds, and medians of the
+rounds' ratios. Exits 1 if Weft misses a bound or a program over Weft fails."""
+import argparse
+import json
+import os
+import re
+import signal
+import statistics
+import sys
+from pathlib import Path
+
+import measure
+import peers
+import plot
+import tables
+from measure import LATENCY
+from pairs import Fabric, Trouble
+from tables import UNITS
+
+LIMITS = 'limits'
+SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]
+QUICK_SIZES = [8, 64 << 10]
+MOVED = 1.5  # times: a cache line that takes so much longer or shorter than at another time
+
+
+def usage_error(message):
+    print(f'weft bench: {message}\nTry `weft bench --help`.', file=sys.stderr)
+    raise SystemExit(2)
+
+
+def size_of(word):
+    found = re.fullmatch(r'(\d+)([KM]?)', word)
+    size = int(found[1]) << {'': 0, 'K': 10, 'M': 20}[found[2]] if found else 0
+    if not 8 <= size <= 64 << 20:
+        usage_error(f"'{word}' is no size from 8 to 64M")
+    return size
+
+
+def options(argv):
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.error = usage_error
+    parser.add_argument('--rounds', type=int)
+    parser.add_argument('--sizes')
+    parser.add_argument('--quick', action='store_true')
+    parser.add_argument('--only', default=','.join([LIMITS, *peers.OPERATIONS]))
+    parser.add_argument('--json', nargs='?', const='-')
+    parser.add_argument('--svg', type=Path)
+    args = parser.parse_args(argv)
+    if args.rounds is None:
+        args.rounds = 1 if args.quick else 5
+    if args.rounds < 1:
+        usage_error('--rounds takes a number from 1 on')
+    args.sizes = (sorted({size_of(word) for word in args.sizes.split(',')}) if args.sizes
+                  else QUICK_SIZES if args.quick else SIZES)
+    args.only = args.only.split(',')
+    for name in args.only:
+        if name != LIMITS and name not in peers.OPERATIONS:
+            usage_error(f"--only takes {LIMITS}, {', '.join(peers.OPERATIONS)}, not '{name}'")
+    if args.svg and args.only == [LIMITS]:
+        usage_error(f'--svg draws {", ".join(peers.OPERATIONS)}')
+    return args
+
+
+def progress(text):
+    """Progress on one line, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
+
+
+class Run:
+    """All measurements, each a list with a value for each round."""
+
+    def __init__(self, args):
+        self.args = args
+        self.missing = {peer.name: peer.missing() for peer in peers.PEERS}
+        self.lines, self.bars = [], []
+        self.figures = {f: [] for f in measure.FIGURES
+                        if LIMITS in args.only and not self.missing['verbs']}
+        self.curves = {(operation, unit, peer): {size: [] for size in args.sizes}
+                       for operation in peers.OPERATIONS if operation in args.only
+                       for unit in UNITS
+                       for peer in peers.PEERS if (operation, unit) in peer.programs}
+
+    def take(self, fabric):
+        if not self.figures and all(self.missing[peer.name] for _, _, peer in self.curves):
+            raise Trouble('; '.join(sorted({why for why in self.missing.values() if why})))
+        for number in range(self.args.rounds):
+            self.round(fabric, f'round {number + 1} of {self.args.rounds}')
+        self.lines.append(measure.line()['line_ns'])
+        progress('')
+
+    def round(self, fabric, which):
+        bar = measure.limits()
+        self.bars.append(bar)
+        self.lines.append(bar['line'])
+        for wanted, values in self.figures.items():
+            progress(f'{which}: {wanted.name}')
+            values.append(measure.figure(fabric, wanted, bar['cycles_per_us']))
+        last = None
+        for (operation, unit, peer), values in self.curves.items():
+            progress(f'{which}: {operation}, {UNITS[unit]}: {peer.title}')
+            if last != (operation, unit):
+                self.lines.append(measure.line()['line_ns'])
+                last = operation, unit
+            self.one(fabric, operation, unit, peer, values, bar['cycles_per_us'])
+
+    def one(self, fabric, operation, unit, peer, values, cycles_per_us):
+        """Another's failure is told; ours ends all."""
+        if self.missing[peer.name]:
+            return
+        try:
+            for size, value in peer.run(fabric, operation, unit, self.args.sizes, cycles_per_us).items():
+                values[size].append(value)
+        except Trouble as trouble:
+            if peer.on_weft:
+                raise
+            self.missing[peer.name] = 'failed: ' + str(trouble).splitlines()[0]
+
+    def values(self, operation, unit, peer, size):
+        """None where it was not measured in each round."""
+        values = self.curves.get((operation, unit, peer), {}).get(size, [])
+        return values if len(values) == self.args.rounds else None
+
+    def ratios(self):
+        """How many times what UCX's own shared memory takes, UCX takes over Weft."""
+        for operation, unit in dict.fromkeys((o, u) for o, u, _ in self.curves):
+            for size in self.args.sizes:
+                ours, own = (self.values(operation, unit, p, size) for p in (peers.WEFT_UCX, peers.OWN_UCX))
+                if not ours or not own:
+                    continue
+                pairs = zip(ours, own) if unit == LATENCY else zip(own, ours)
+                ratio = statistics.median(a / b for a, b in pairs)
+                at_most = peers.AT_MOST[operation]
+                yield {'operation': operation, 'unit': unit, 'size': size, 'ratio': ratio,
+                       'bound': f'≤ {at_most:g} ×', 'ok': None if self.args.quick else ratio <= at_most}
+
+    def result(self):
+        rows = [measure.judge(f, values, [bar[f.limit] for bar in self.bars] if f.limit else [])
+                for f, values in self.figures.items()]
+        for row in rows if self.args.quick else []:
+            row['ok'] = None
+        line = {'median': statistics.median(self.lines), 'values': self.lines,
+                'moved': max(self.lines) > MOVED * min(self.lines)}
+        return {'machine': machine(), 'rounds': self.args.rounds, 'quick': self.args.quick,
+                'sizes': self.args.sizes, 'line_ns': line,
+                'peers': [{'name': p.name, 'title': p.title, 'on_weft': p.on_weft,
+                           'missing': self.missing[p.name]} for p in peers.PEERS],
+                'limits': rows,
+                'curves': [{'operation': operation, 'unit': unit, 'peer': peer.name,
+                            'program': peer.programs[operation, unit],
+                            'points': [{'size': size, 'value': statistics.median(taken), 'values': taken}
+                                       for size, taken in values.items() if len(taken) == self.args.rounds]}
+                           for (operation, unit, peer), values in self.curves.items()],
+                'bounds': list(self.ratios())}
+
+
+def machine():
+    model = re.search(r'^model name\s*: (.*)', Path('/proc/cpuinfo').read_text(), re.M)
+    server, client = measure.cores()
+    return {'processor': model[1] if model else os.uname().machine, 'cores': os.cpu_count(),
+            'linux': '.'.join(os.uname().release.split('.')[:2]), 'server_core': server,
+            'client_core': client}
+
+
+def draw(result, path):
+    titles = {peer['name']: peer['title'] for peer in result['peers']}
+    rows = []
+    for unit in UNITS:
+        row = []
+        for operation, name in peers.OPERATIONS.items():
+            curves = {titles[c['peer']]: {p['size']: p['value'] for p in c['points']}
+                      for c in result['curves']
+                      if (c['operation'], c['unit']) == (operation, unit) and c['points']}
+            if curves:
+                row.append(plot.Panel(f'{name}: {UNITS[unit]}', curves, measure.show_size,
+                                      lambda value, unit=unit: measure.show(value, unit)))
+        rows.append(row)
+    path.write_text(plot.svg(rows))
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # nothing is left behind
+    args = options(sys.argv[2:])
+    try:
+        with Fabric(Path(sys.argv[1]), measure.HERE.parent) as fabric:
+            run = Run(args)
+            run.take(fabric)
+        result = run.result()
+        if args.svg:
+            draw(result, args.svg)
+        text = json.dumps(result, indent=1, ensure_ascii=False)
+        if args.json == '-':
+            print(text)
+        elif args.json:
+            Path(args.json).write_text(text + '\n')
+        if args.json != '-':
+            print(*tables.everything(result), sep='\n')
+    except KeyboardInterrupt:
+        return 130
+    except (Trouble, OSError) as trouble:
+        print(f'weft bench: {trouble}', file=sys.stderr)
+        return 1
+    judged = [row['ok'] for row in result['limits'] + result['bounds']]
+    return 1 if False in judged else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
