@@ -5,7 +5,8 @@ build folder: pytest.xml and meson's testlog.json. A row works if all its cases 
 skipped if one was skipped, and fails if one failed.
 
 --check compares instead: exits 1 if the page says otherwise, 77 if it differs only in what was
-skipped, which depends on the machine. It also fails for cases of tests/interop in no row."""
+skipped, which depends on the machine. It also fails for cases of tests/interop in no row, and for
+tests that tests/traps.tsv names and nobody ran."""
 import argparse
 import json
 import os
@@ -89,6 +90,8 @@ SECTIONS = {
         ('the order in which bytes and completions become visible', r'verbs-litmus'),
         ('error completions, events, flushes and recovery from them', r'verbs-fail',
          r'verbs-errors'),
+        ('what simple implementations get wrong: each fact of [traps.tsv](tests/traps.tsv) has its test',
+         r'verbs-traps'),
         ('random sequences of verbs by 2 to 4 processes, compared with a model', r'model'),
         ("random verbs, compared with what Linux's Soft-RoCE answers; each kind of difference is explained",
          r'differential/'),
@@ -134,6 +137,8 @@ SECTIONS = {
         ('`make install`', r'house/install::', r'delivery/install::'),
     ],
 }
+# What simple implementations get wrong, and the case that is about it.
+TRAPS = readme.README.parent / 'tests/traps.tsv'
 # Cases that test the tests.
 OTHERS = r'interop/fabric::'
 
@@ -173,6 +178,18 @@ def results(build):
         raise SystemExit('works: no results of tests: run `make check` first')
     return {name: (state, file)
             for name, state, file in [*python_cases(report), *c_cases(log, build)]}
+
+
+def traps():
+    """[(about, fact, case)]"""
+    lines = [line.split('\t') for line in TRAPS.read_text().splitlines() if not line.startswith('#')]
+    return [tuple(line) for line in lines[1:]]
+
+
+def untested(cases):
+    """What is wrong with the traps: a case that was not run. One of pytest's with parameters is many."""
+    ran = {name.split('[')[0] for name in cases}
+    return [f'{about}: {fact}: {case} was not run' for about, fact, case in traps() if case not in ran]
 
 
 def judge(states):
@@ -224,7 +241,9 @@ def main():
                         default=Path(os.environ.get('WEFT_BUILD', readme.README.parent / 'build')))
     parser.add_argument('--readme', type=Path, default=readme.README)
     args = parser.parse_args()
-    lines, offences = table(results(args.build.resolve()))
+    cases = results(args.build.resolve())
+    lines, offences = table(cases)
+    offences += untested(cases)
     for offence in offences:
         print(f'works: {offence}')
     if offences:

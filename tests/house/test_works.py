@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """The table of what works says what the results say, and any difference is found."""
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'tools'))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / 'tools'))
 import works  # noqa: E402
 
 pytestmark = pytest.mark.quick
 PAGE = 'above\n<!-- works: a note -->\nold\n<!-- end of works -->\nbelow\n'
+TRAPS = '# a note\nabout\tfact\ttest\nprograms\tboth\tinterop/x::a\n'
 GOOD = {'test_a[1]': '', 'test_a[2]': '', 'test_b': ''}
 
 
@@ -21,6 +24,8 @@ def page(tmp_path, monkeypatch):
                                                          ('both', r'interop/x::b', r'verbs-y')]})
     path = tmp_path / 'page.md'
     path.write_text(PAGE)
+    monkeypatch.setattr(works, 'TRAPS', tmp_path / 'traps.tsv')
+    (tmp_path / 'traps.tsv').write_text(TRAPS)
 
     def call(python, c='ok 1 - a\n', check=False, result='OK'):
         cases = ''.join(f'<testcase classname="interop.test_x" name="{name}">{inner}</testcase>'
@@ -92,6 +97,38 @@ def test_other_words_on_the_page(page):
 def test_rows_and_results_do_not_fit(page, python, check):
     page(GOOD)
     assert page(python, check=check)[0] == 1
+
+
+@pytest.mark.parametrize('test', ['interop/x::gone', 'interop/x::a[1]', 'verbs-y::gone', 'verbs-y'])
+def test_trap_that_nobody_ran(page, tmp_path, test, capsys):
+    assert page(GOOD)[0] == 0
+    (tmp_path / 'traps.tsv').write_text(f'{TRAPS}verbs\tanother\t{test}\n')
+    assert page(GOOD)[0] == 1
+    assert f'verbs: another: {test} was not run' in capsys.readouterr().out
+
+
+def of_python(program, case):
+    folder, stem = program.split('/')
+    return f'def test_{case}(' in (ROOT / f'tests/{folder}/test_{stem}.py').read_text()
+
+
+def of_c(program, case):
+    """Whether a C test has that case; those of verbs-errors are the rows of a table."""
+    folder, stem = program.split('-', 1)
+    rows = (ROOT / 'tests/verbs/errors.tsv').read_text().splitlines()
+    if program == 'verbs-errors':
+        return case in {re.sub(r'\W', '_', '_'.join(row.split('\t')[:2])) for row in rows}
+    return re.search(rf'\({case}[,)]', (ROOT / f'tests/{folder}/test_{stem}.c').read_text())
+
+
+def test_each_trap_has_a_test():
+    """Before anything was run: that it was is what the tool sees afterwards."""
+    facts = [(about, fact) for about, fact, _ in works.traps()]
+    assert len(facts) > 50 and len(set(facts)) == len(facts)
+    for about, fact, test in works.traps():
+        program, case = test.split('::')
+        found = of_python(program, case) if '/' in program else of_c(program, case)
+        assert found, f'{about}: {fact}: there is no {test}'
 
 
 def test_no_results(tmp_path, monkeypatch):
