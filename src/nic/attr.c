@@ -86,21 +86,22 @@ static const struct move moves[] = {
 	{ WEFT_QPT_UD, WEFT_QPS_SQE, WEFT_QPS_RTS, 0, CUR_STATE | QKEY },
 };
 
-int weft_qp_check_modify(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
-			 uint32_t mask)
+bool weft_qp_may_move(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
+		      uint32_t *required, uint32_t *allowed)
 {
-	mask &= ~STATE;
+	*required = 0;
+	*allowed = STATE;
 	/* a queue pair can be reset always, and put in error once it has been initialised */
 	if (to == WEFT_QPS_RESET || (to == WEFT_QPS_ERR && from != WEFT_QPS_RESET))
-		return mask ? -22 : 0;
+		return true;
 	for (size_t i = 0; i < sizeof(moves) / sizeof(*moves); i++) {
 		const struct move *m = &moves[i];
 
 		if (m->type != type || m->from != from || m->to != to)
 			continue;
-		return (mask & m->required) != m->required || mask & ~(m->required | m->optional) ?
-			       -22 :
-			       0;
+		*required = m->required;
+		*allowed |= m->required | m->optional;
+		return true;
 	}
-	return -22;
+	return false;
 }

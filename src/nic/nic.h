@@ -345,10 +345,10 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 		   struct weft_qp_cap *cap, bool signal_all);
 void weft_qp_destroy(struct weft_qp *qp);
 
-/* Table 91 (11.2.5.2): may a queue pair of that type go from `from` to `to` with these
- * attributes (bits of enum ibv_qp_attr_mask)? 0 or -EINVAL. */
-int weft_qp_check_modify(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
-			 uint32_t mask);
+/* Table 91 (11.2.5.2): may a queue pair of that type go from `from` to `to`, with which attributes
+ * (bits of enum ibv_qp_attr_mask)? */
+bool weft_qp_may_move(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
+		      uint32_t *required, uint32_t *allowed);
 /* The effects of a checked move. The api has merged the attributes. 0, -ENOMEM, -ENOSPC;
  * -EINVAL: it has failed meanwhile, and is not in `from` any more. */
 int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,

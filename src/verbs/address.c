@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "verbs/attr.h"
+#include "verbs/explain.h"
 #include "verbs/gid.h"
 #include "verbs/verbs.h"
 
@@ -24,22 +25,26 @@ static struct gids *read_table(void)
 	return gids;
 }
 
-/* 0; -EINVAL (context, port, index); -ENODATA (the index is unused); -ENOMEM. */
-static int read_entry(struct ibv_context *context, uint32_t port_num, uint32_t index,
+/* 0; EINVAL (context, port, index) and ENOMEM, which have been said; ENODATA (the index is unused). */
+static int read_entry(const char *verb, struct ibv_context *context, uint32_t port_num, uint32_t index,
 		      struct weft_gid_entry *entry)
 {
 	struct gids *gids;
 	int err = 0;
 
-	if (!weft_context_find(context) || port_num != WEFT_PORT || index >= WEFT_GID_TABLE_LEN)
-		return -EINVAL;
+	if (weft_explain_closed(verb, context))
+		return EINVAL;
+	if (port_num != WEFT_PORT)
+		return weft_broken(verb, RANGE, weft_value("port_num"), port_num, WEFT_PORT, WEFT_PORT);
+	if (index >= WEFT_GID_TABLE_LEN)
+		return weft_broken(verb, RANGE, weft_value("index"), index, 0, WEFT_GID_TABLE_LEN - 1);
 	gids = read_table();
 	if (!gids)
-		return -ENOMEM;
+		return weft_explain_errno(verb, ENOMEM);
 	if (index < (uint32_t)gids->n)
 		*entry = gids->entries[index];
 	else
-		err = -ENODATA;
+		err = ENODATA;
 	free(gids);
 	return err;
 }
@@ -64,14 +69,19 @@ static void give(void *to, size_t entry_size, const struct weft_gid_entry *from)
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,
 		      struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size)
 {
+	const char *verb = "ibv_query_gid_ex";
 	struct weft_gid_entry found;
 	int err;
 
-	if (flags || !entry || !entry_size)
-		return EINVAL;
-	err = read_entry(context, port_num, gid_index, &found);
+	if (flags)
+		return weft_broken(verb, UNKNOWN_BITS, weft_value("flags"), flags);
+	if (!entry || !entry_size)
+		return weft_broken(verb, MISSING, weft_value("entry"), weft_value(entry));
+	err = read_entry(verb, context, port_num, gid_index, &found);
+	if (err == ENODATA)
+		return weft_broken(verb, GID_UNUSED, gid_index);
 	if (err)
-		return -err;
+		return err;
 	give(entry, entry_size, &found);
 	return 0;
 }
@@ -79,17 +89,23 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
 			     size_t max_entries, uint32_t flags, size_t entry_size)
 {
+	const char *verb = "ibv_query_gid_table";
 	struct gids *gids;
 	ssize_t n;
 
-	if (!weft_context_find(context) || flags || !entries || !entry_size)
+	if (weft_explain_closed(verb, context))
 		return -EINVAL;
+	if (flags)
+		return -weft_broken(verb, UNKNOWN_BITS, weft_value("flags"), flags);
+	if (!entries || !entry_size)
+		return -weft_broken(verb, MISSING, weft_value("entries"), weft_value(entries));
 	gids = read_table();
 	if (!gids)
-		return -ENOMEM;
+		return -weft_explain_errno(verb, ENOMEM);
 	n = gids->n;
 	if ((size_t)n > max_entries)
-		n = -EINVAL;
+		n = -weft_broken(verb, RANGE, weft_value("max_entries"), max_entries, (uint64_t)n,
+				 WEFT_GID_TABLE_LEN);
 	for (ssize_t i = 0; i < n; i++)
 		give((char *)entries + (size_t)i * entry_size, entry_size, &gids->entries[i]);
 	free(gids);
@@ -99,10 +115,11 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index, union ibv_gid *gid)
 {
 	struct weft_gid_entry found = {.gid = {0}};
-	int err = gid ? read_entry(context, port_num, (uint32_t)index, &found) : -EINVAL;
+	int err = gid ? read_entry("ibv_query_gid", context, port_num, (uint32_t)index, &found) :
+			weft_broken("ibv_query_gid", MISSING, weft_value("gid"));
 
-	if (err && err != -ENODATA) {
-		errno = -err;
+	if (err && err != ENODATA) {
+		errno = err;
 		return -1;
 	}
 	memcpy(gid->raw, found.gid, sizeof(gid->raw));
@@ -113,11 +130,12 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned i
 		       enum ibv_gid_type_sysfs *type)
 {
 	struct weft_gid_entry found = {.type = WEFT_GID_ROCE_V1};
-	int err = type ? read_entry(context, port_num, index, &found) : -EINVAL;
+	int err = type ? read_entry("ibv_query_gid_type", context, port_num, index, &found) :
+			 weft_broken("ibv_query_gid_type", MISSING, weft_value("type"));
 
 	/* The kernel has no type for an unused index; its reader takes that for the first one. */
-	if (err && err != -ENODATA) {
-		errno = -err;
+	if (err && err != ENODATA) {
+		errno = err;
 		return -1;
 	}
 	*type = found.type == WEFT_GID_ROCE_V1 ? IBV_GID_TYPE_SYSFS_IB_ROCE_V1
@@ -158,11 +176,14 @@ static int mac_of_own(const uint8_t gid[16], uint8_t mac[ETHERNET_LL_SIZE])
 int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
 				uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
 {
+	const char *verb = "ibv_resolve_eth_l2_from_gid";
 	const uint8_t *gid;
 	int err = 0;
 
-	if (!weft_context_find(context) || !attr || !eth_mac)
+	if (weft_explain_closed(verb, context))
 		return EINVAL;
+	if (!attr || !eth_mac)
+		return weft_broken(verb, MISSING, weft_value("attr or eth_mac"));
 	gid = attr->grh.dgid.raw;
 	if (IN6_IS_ADDR_MULTICAST(gid)) {
 		eth_mac[0] = eth_mac[1] = 0x33;
@@ -174,5 +195,5 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr 
 	}
 	if (!err && vid)
 		*vid = 0xffff; /* no VLAN */
-	return -err;
+	return err ? weft_explain_errno(verb, -err) : 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "verbs/attr.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -19,26 +20,36 @@ static bool is_v2(uint32_t sgid_index)
 }
 
 /* On Ethernet an address is a GID (A17.4.1). */
-static bool is_possible(const struct ibv_ah_attr *attr)
+static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr)
 {
-	return attr && attr->port_num == WEFT_PORT && attr->is_global &&
-	       attr->grh.sgid_index < weft_process.pool->self->ngids;
+	uint32_t ngids;
+
+	if (weft_explain_stale("ibv_create_ah", pd, WEFT_HANDLE_PD))
+		return EINVAL;
+	if (!attr)
+		return weft_broken("ibv_create_ah", MISSING, weft_value("attr"));
+	ngids = weft_process.pool->self->ngids;
+	if (attr->port_num == WEFT_PORT && attr->is_global && attr->grh.sgid_index < ngids)
+		return 0;
+	return weft_broken("ibv_create_ah", ADDRESS, attr->is_global, attr->grh.sgid_index, ngids,
+			   attr->port_num);
 }
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	const struct weft_pool_member *self;
 	struct weft_verbs_ah *ah;
+	int err = check(pd, attr);
 
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !is_possible(attr)) {
-		errno = EINVAL;
+	if (err) {
+		errno = err;
 		return NULL;
 	}
 	self = weft_process.pool->self;
 	ah = calloc(1, sizeof(*ah));
 	if (!ah || weft_handle_add(ah, WEFT_HANDLE_AH)) {
 		free(ah);
-		errno = ENOMEM;
+		errno = weft_explain_errno("ibv_create_ah", ENOMEM);
 		return NULL;
 	}
 	ah->ah.context = pd->context;
@@ -56,7 +67,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
-	if (!weft_handle_is(ah, WEFT_HANDLE_AH))
+	if (weft_explain_stale("ibv_destroy_ah", ah, WEFT_HANDLE_AH))
 		return EINVAL;
 	weft_handle_remove(ah);
 	weft_pd(ah->pd)->users--;
@@ -95,7 +106,7 @@ static void map_ipv4(uint8_t gid[16], const uint8_t addr[4])
 	memcpy(gid + 12, addr, 4);
 }
 
-/* -ENOENT */
+/* -1: none */
 static int find_gid(const uint8_t gid[16], bool v2)
 {
 	const struct weft_pool_member *self = weft_process.pool->self;
@@ -103,10 +114,10 @@ static int find_gid(const uint8_t gid[16], bool v2)
 	for (uint32_t i = 0; i < self->ngids; i++)
 		if (is_v2(i) == v2 && !memcmp(self->gid[i], gid, 16))
 			return (int)i;
-	return -ENOENT;
+	return -1;
 }
 
-/* The sender's address becomes the destination, and the datagram's destination ours. */
+/* The sender's address becomes the destination, and the datagram's destination ours. An errno. */
 static int reverse(const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
 	uint32_t first = ntohl(grh->version_tclass_flow);
@@ -126,10 +137,10 @@ static int reverse(const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 		attr->grh.traffic_class = (uint8_t)(first >> 20);
 		index = find_gid(grh->dgid.raw, grh->next_hdr == IPPROTO_UDP);
 	} else {
-		return -EINVAL;
+		return weft_broken("ibv_init_ah_from_wc", HEADER);
 	}
 	if (index < 0)
-		return index;
+		return weft_broken("ibv_init_ah_from_wc", HEADER_ADDRESS);
 	attr->grh.sgid_index = (uint8_t)index;
 	attr->grh.hop_limit = 0xff;
 	attr->is_global = 1;
@@ -139,19 +150,27 @@ static int reverse(const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc,
 			struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
-	int err = -EINVAL;
+	const char *verb = "ibv_init_ah_from_wc";
+	int err = 0;
 
-	if (weft_context_find(context) && port_num == WEFT_PORT && wc && grh && attr) {
-		memset(attr, 0, sizeof(*attr));
-		attr->dlid = wc->slid;
-		attr->sl = wc->sl;
-		attr->src_path_bits = wc->dlid_path_bits;
-		attr->port_num = port_num;
-		err = wc->wc_flags & IBV_WC_GRH ? reverse(grh, attr) : 0;
-	}
+	if (weft_explain_closed(verb, context))
+		err = EINVAL;
+	else if (port_num != WEFT_PORT)
+		err = weft_broken(verb, RANGE, weft_value("port_num"), port_num, WEFT_PORT, WEFT_PORT);
+	else if (!wc || !grh || !attr)
+		err = weft_broken(verb, MISSING, weft_value("wc, grh or ah_attr"));
+	if (err)
+		goto fail;
+	memset(attr, 0, sizeof(*attr));
+	attr->dlid = wc->slid;
+	attr->sl = wc->sl;
+	attr->src_path_bits = wc->dlid_path_bits;
+	attr->port_num = port_num;
+	err = wc->wc_flags & IBV_WC_GRH ? reverse(grh, attr) : 0;
 	if (!err)
 		return 0;
-	errno = -err;
+fail:
+	errno = err;
 	return -1;
 }
 
@@ -160,7 +179,7 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struc
 {
 	struct ibv_ah_attr attr;
 
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD)) {
+	if (weft_explain_stale("ibv_create_ah_from_wc", pd, WEFT_HANDLE_PD)) {
 		errno = EINVAL;
 		return NULL;
 	}

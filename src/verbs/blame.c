@@ -30,13 +30,6 @@ struct blame {
 	uint32_t given;			 /* by a receive in error */
 };
 
-static const char *name_of_state(uint8_t state)
-{
-	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-
-	return state < sizeof(names) / sizeof(*names) ? names[state] : "no state";
-}
-
 static const char *name_of_operation(uint32_t opcode)
 {
 	static const char *const names[WEFT_OPS] = {[WEFT_OP_WRITE] = "WRITE",
@@ -195,7 +188,7 @@ static void put_silence(char *to, size_t room, const struct blame *b)
 	conn = atomic_load_explicit(&b->peer->conn, memory_order_relaxed);
 	if (b->peer->state != WEFT_QPS_RTR && b->peer->state != WEFT_QPS_RTS &&
 	    b->peer->state != WEFT_QPS_SQD)
-		snprintf(to, room, "is in %s and does not answer", name_of_state(b->peer->state));
+		snprintf(to, room, "is in %s and does not answer", weft_explain_state(b->peer->state));
 	else if ((conn & 0xffffff) != b->qp->qpn)
 		snprintf(to, room, "is connected to QP 0x%x", (uint32_t)conn & 0xffffff);
 	else
@@ -221,7 +214,7 @@ static void put_value(char *to, size_t room, const char *name, size_t length, co
 	}
 	VALUE("given", "%u", b->given)
 	VALUE("lkey", "0x%x", b->given)
-	VALUE("state", "%s", name_of_state(b->state))
+	VALUE("state", "%s", weft_explain_state(b->state))
 	VALUE("bytes", "%" PRIu64, bytes_of(b->wqe))
 	VALUE("to", "0x%" PRIx64, b->wqe->remote_addr)
 	VALUE("rkey", "0x%x", b->wqe->rkey)
@@ -349,7 +342,7 @@ void weft_blame_event(const struct ibv_async_event *event)
 	case IBV_EVENT_QP_ACCESS_ERR:
 		weft_explain_say(
 			"QP 0x%x: %s: its peer, QP 0x%x, asked for what it may not; IBTA 11.6.3",
-			qp->qp_num, name, weft_qp(event->element.qp)->nic.attr.dest_qpn);
+			qp->qp_num, name, weft_qp_real(event->element.qp)->nic.attr.dest_qpn);
 		break;
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		weft_explain_say(

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
@@ -23,12 +24,17 @@ void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf)
 {
 	struct ibv_buf *b;
 
-	errno = EINVAL;
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !size || !buf)
+	if (weft_explain_stale("ibv_alloc_buf", pd, WEFT_HANDLE_PD)) {
+		errno = EINVAL;
 		return NULL;
+	}
+	if (!size || !buf) {
+		errno = weft_broken("ibv_alloc_buf", MISSING, weft_value("size or buf"), size);
+		return NULL;
+	}
 	b = malloc(sizeof(*b));
 	if (!b)
-		return NULL;
+		goto fail;
 	b->bytes = size;
 	b->at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (b->at == MAP_FAILED)
@@ -39,9 +45,10 @@ void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf)
 	return b->at;
 unmap:
 	munmap(b->at, size);
-	errno = ENOMEM;
 free_object:
 	free(b);
+fail:
+	errno = weft_explain_errno("ibv_alloc_buf", ENOMEM);
 	return NULL;
 }
 
@@ -59,10 +66,14 @@ struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr
 {
 	uintptr_t start = (uintptr_t)addr;
 
-	if (!weft_handle_is(buf, WEFT_HANDLE_BUF) || start < (uintptr_t)buf->at ||
-	    start - (uintptr_t)buf->at > buf->bytes ||
-	    length > buf->bytes - (start - (uintptr_t)buf->at)) {
+	if (weft_explain_stale("ibv_reg_buf_mr", buf, WEFT_HANDLE_BUF)) {
 		errno = EINVAL;
+		return NULL;
+	}
+	if (start < (uintptr_t)buf->at || start - (uintptr_t)buf->at > buf->bytes ||
+	    length > buf->bytes - (start - (uintptr_t)buf->at)) {
+		errno = weft_broken("ibv_reg_buf_mr", BUFFER_RANGE, start, length, (uintptr_t)buf->at,
+				    buf->bytes);
 		return NULL;
 	}
 	return ibv_reg_mr_iova2(pd, addr, length, start, (unsigned int)access);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "pool/step.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
@@ -13,19 +14,23 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	struct weft_channel *ch;
 
-	if (!weft_context_find(context)) {
+	if (weft_explain_closed("ibv_create_comp_channel", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	ch = calloc(1, sizeof(*ch));
-	if (!ch)
+	if (!ch) {
+		errno = weft_explain_errno("ibv_create_comp_channel", ENOMEM);
 		return NULL;
+	}
 	ch->channel.context = context;
 	ch->channel.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	if (ch->channel.fd < 0)
+	if (ch->channel.fd < 0) {
+		errno = weft_explain_errno("ibv_create_comp_channel", errno);
 		goto free_object;
+	}
 	if (weft_handle_add(ch, WEFT_HANDLE_CHANNEL)) {
-		errno = ENOMEM;
+		errno = weft_explain_errno("ibv_create_comp_channel", ENOMEM);
 		goto close_fd;
 	}
 	pthread_mutex_init(&ch->mutex, NULL);
@@ -40,10 +45,11 @@ free_object:
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
-	if (!weft_handle_is(channel, WEFT_HANDLE_CHANNEL))
+	if (weft_explain_stale("ibv_destroy_comp_channel", channel, WEFT_HANDLE_CHANNEL))
 		return EINVAL;
 	if (channel->refcnt)
-		return EBUSY;
+		return weft_broken("ibv_destroy_comp_channel", IN_USE, (uint64_t)channel->refcnt,
+				   weft_value("completion channel"));
 	weft_handle_remove(channel);
 	close(channel->fd);
 	free(weft_channel(channel));
@@ -95,7 +101,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
 	struct weft_verbs_cq *found;
 	eventfd_t one;
 
-	if (!weft_handle_is(channel, WEFT_HANDLE_CHANNEL)) {
+	if (weft_explain_stale("ibv_get_cq_event", channel, WEFT_HANDLE_CHANNEL)) {
 		errno = EINVAL;
 		return -1;
 	}

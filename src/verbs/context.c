@@ -207,12 +207,14 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	int err;
 
 	if (!device) {
-		errno = EINVAL;
+		errno = weft_broken("ibv_open_device", MISSING, weft_value("device"));
 		return NULL;
 	}
 	ctx = open_context(device);
-	if (!ctx)
+	if (!ctx) {
+		errno = weft_explain_errno("ibv_open_device", errno);
 		return NULL;
+	}
 	ctx->family = ++families;
 	ctx->vctx.context.cmd_fd = memfd_create("weft", MFD_CLOEXEC);
 	err = ctx->vctx.context.cmd_fd < 0 ?
@@ -220,7 +222,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 		      weft_context_export(ctx->vctx.context.cmd_fd, ctx->family);
 	if (err) {
 		close_context(ctx);
-		errno = -err;
+		errno = weft_explain_errno("ibv_open_device", -err);
 		return NULL;
 	}
 	atomic_store_explicit(&ctx->state, OPEN, memory_order_release);
@@ -242,12 +244,14 @@ struct ibv_context *weft_context_import(uint64_t family, int cmd_fd)
 	struct weft_context *of = member_of(family), *ctx;
 
 	if (!of) {
-		errno = EINVAL;
+		errno = weft_broken("ibv_import_device", EXPORT, (uint64_t)cmd_fd);
 		return NULL;
 	}
 	ctx = open_context(of->vctx.context.device);
-	if (!ctx)
+	if (!ctx) {
+		errno = weft_explain_errno("ibv_import_device", errno);
 		return NULL;
+	}
 	ctx->family = family;
 	ctx->vctx.context.cmd_fd = cmd_fd;
 	atomic_store_explicit(&ctx->state, OPEN, memory_order_release);
@@ -260,7 +264,7 @@ int ibv_close_device(struct ibv_context *context)
 	int open = OPEN;
 
 	if (!ctx || !atomic_compare_exchange_strong(&ctx->state, &open, BUSY)) {
-		errno = EINVAL;
+		errno = weft_broken("ibv_close_device", CONTEXT, weft_value(context));
 		return -1;
 	}
 	close_context(ctx);

@@ -6,6 +6,7 @@
 #include "nic/complete.h"
 #include "pool/clock.h"
 #include "pool/step.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -20,11 +21,20 @@ _Static_assert(sizeof(struct weft_wc) == sizeof(struct ibv_wc) &&
 static int check(struct ibv_context *context, int cqe, struct ibv_comp_channel *channel,
 		 int comp_vector)
 {
-	if (!weft_context_find(context) || cqe < 1 || cqe > (int)WEFT_MAX_CQE ||
-	    comp_vector < 0 || comp_vector >= context->num_comp_vectors)
+	const char *verb = "ibv_create_cq";
+
+	if (weft_explain_closed(verb, context))
 		return EINVAL;
-	if (channel && (!weft_handle_is(channel, WEFT_HANDLE_CHANNEL) || channel->context != context))
+	if (cqe < 1 || cqe > (int)WEFT_MAX_CQE)
+		return weft_broken(verb, RANGE, weft_value("cqe"), (uint64_t)cqe, 1, WEFT_MAX_CQE);
+	if (comp_vector < 0 || comp_vector >= context->num_comp_vectors)
+		return weft_broken(verb, RANGE, weft_value("comp_vector"), (uint64_t)comp_vector, 0,
+				   (uint64_t)context->num_comp_vectors - 1);
+	if (channel && weft_explain_stale(verb, channel, WEFT_HANDLE_CHANNEL))
 		return EINVAL;
+	if (channel && channel->context != context)
+		return weft_broken(verb, OTHER_CONTEXT, weft_value("completion channel"),
+				   weft_value(channel));
 	return 0;
 }
 
@@ -43,8 +53,10 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	int err = check(context, cqe, channel, comp_vector);
 	struct weft_verbs_cq *cq;
 
-	if (err)
-		goto fail;
+	if (err) {
+		errno = err;
+		return NULL;
+	}
 	err = ENOMEM;
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
@@ -69,7 +81,7 @@ destroy_queue:
 free_object:
 	free(cq);
 fail:
-	errno = err;
+	errno = weft_explain_errno("ibv_create_cq", err);
 	return NULL;
 }
 
@@ -77,10 +89,10 @@ int ibv_destroy_cq(struct ibv_cq *ibcq)
 {
 	struct weft_verbs_cq *cq = weft_cq(ibcq);
 
-	if (!weft_handle_is(ibcq, WEFT_HANDLE_CQ))
+	if (weft_explain_stale("ibv_destroy_cq", ibcq, WEFT_HANDLE_CQ))
 		return EINVAL;
 	if (cq->users)
-		return EBUSY;
+		return weft_broken("ibv_destroy_cq", IN_USE, cq->users, weft_value("completion queue"));
 	weft_handle_remove(ibcq);
 	weft_cq_destroy(&cq->nic); /* no more events from here on */
 	WEFT_STEP(verbs_cq_destroyed);
@@ -95,12 +107,15 @@ int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
 	int err;
 
-	if (!weft_handle_is(ibcq, WEFT_HANDLE_CQ) || cqe < 1)
+	if (weft_explain_stale("ibv_resize_cq", ibcq, WEFT_HANDLE_CQ))
 		return EINVAL;
-	err = weft_cq_resize(&weft_cq(ibcq)->nic, (uint32_t)cqe);
-	if (!err)
-		ibcq->cqe = (int)weft_cq(ibcq)->nic.size;
-	return -err;
+	err = cqe < 1 ? -EINVAL : weft_cq_resize(&weft_cq(ibcq)->nic, (uint32_t)cqe);
+	if (err == -EINVAL)
+		return weft_broken("ibv_resize_cq", CQE_HELD, (uint64_t)cqe, WEFT_MAX_CQE);
+	if (err)
+		return weft_explain_errno("ibv_resize_cq", -err);
+	ibcq->cqe = (int)weft_cq(ibcq)->nic.size;
+	return 0;
 }
 
 int weft_verbs_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
@@ -122,7 +137,8 @@ int weft_verbs_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	int err = weft_engine_start();
 
-	if (!err)
-		weft_cq_arm(&weft_cq(ibcq)->nic, solicited_only, weft_caller()->thread);
-	return -err;
+	if (err)
+		return weft_explain_errno("ibv_req_notify_cq", -err);
+	weft_cq_arm(&weft_cq(ibcq)->nic, solicited_only, weft_caller()->thread);
+	return 0;
 }

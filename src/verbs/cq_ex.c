@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "pool/clock.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -50,7 +51,8 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 	int err;
 
 	if (attr->comp_mask)
-		return EINVAL;
+		return weft_broken("ibv_start_poll", UNKNOWN_BITS, weft_value("comp_mask"),
+				   attr->comp_mask);
 	if (!cq->single_threaded) {
 		bool own = weft_lock(cq->nic.nic, &cq->polling, weft_caller()->thread);
 
@@ -114,15 +116,26 @@ static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *tm_info)
 
 static int check(const struct ibv_cq_init_attr_ex *init)
 {
-	bool has_flags = init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS;
+	bool has_flags = init && init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS;
+	const char *verb = "ibv_create_cq_ex";
 
-	if (init->comp_mask & ~(uint32_t)MASK || init->wc_flags & ~(uint64_t)FIELDS ||
-	    (has_flags && init->flags & ~(uint32_t)FLAGS))
-		return EOPNOTSUPP;
+	if (!init)
+		return weft_broken(verb, MISSING, weft_value("cq_attr"));
+	if (init->comp_mask & ~(uint32_t)MASK)
+		return weft_broken(verb, NOT_OFFERED, weft_value("comp_mask"), init->comp_mask);
+	if (init->wc_flags & ~(uint64_t)FIELDS)
+		return weft_broken(verb, NOT_OFFERED, weft_value("wc_flags"), init->wc_flags);
+	if (has_flags && init->flags & ~(uint32_t)FLAGS)
+		return weft_broken(verb, NOT_OFFERED, weft_value("flags"), init->flags);
 	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD &&
-	    !weft_handle_is(init->parent_domain, WEFT_HANDLE_PD))
+	    weft_explain_stale(verb, init->parent_domain, WEFT_HANDLE_PD))
 		return EINVAL;
-	return init->cqe > WEFT_MAX_CQE || init->comp_vector > INT32_MAX ? EINVAL : 0;
+	if (init->cqe > WEFT_MAX_CQE)
+		return weft_broken(verb, RANGE, weft_value("cqe"), init->cqe, 1, WEFT_MAX_CQE);
+	if (init->comp_vector > INT32_MAX)
+		return weft_broken(verb, RANGE, weft_value("comp_vector"), init->comp_vector, 0,
+				   INT32_MAX);
+	return 0;
 }
 
 static void fill(struct ibv_cq_ex *ex)
@@ -150,7 +163,7 @@ static void fill(struct ibv_cq_ex *ex)
 struct ibv_cq_ex *weft_verbs_create_cq_ex(struct ibv_context *context,
 					  struct ibv_cq_init_attr_ex *init)
 {
-	int err = init ? check(init) : EINVAL;
+	int err = check(init);
 	uint32_t flags;
 	struct ibv_cq *cq;
 
@@ -173,5 +186,8 @@ struct ibv_cq_ex *weft_verbs_create_cq_ex(struct ibv_context *context,
 /* Every completion is told at once: there is nothing to moderate, as rdma_rxe says. */
 int weft_verbs_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
-	return weft_handle_is(cq, WEFT_HANDLE_CQ) && attr ? EOPNOTSUPP : EINVAL;
+	if (weft_explain_stale("ibv_modify_cq", cq, WEFT_HANDLE_CQ))
+		return EINVAL;
+	return attr ? weft_broken("ibv_modify_cq", NOT_OFFERED, weft_value("attr_mask"), attr->attr_mask) :
+		      weft_broken("ibv_modify_cq", MISSING, weft_value("cq_attr"));
 }

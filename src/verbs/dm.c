@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "verbs/attr.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -15,17 +16,18 @@ static struct weft_verbs_dm *of(struct ibv_dm *dm)
 }
 
 /* In words of four bytes, as cards do. */
-static int check_copy(struct ibv_dm *dm, uint64_t offset, size_t length)
+static int check_copy(const char *verb, struct ibv_dm *dm, uint64_t offset, size_t length)
 {
-	if (!weft_handle_is(dm, WEFT_HANDLE_DM) || offset % 4 || length % 4 ||
-	    offset > of(dm)->len_bytes || length > of(dm)->len_bytes - offset)
+	if (weft_explain_stale(verb, dm, WEFT_HANDLE_DM))
 		return EINVAL;
+	if (offset % 4 || length % 4 || offset > of(dm)->len_bytes || length > of(dm)->len_bytes - offset)
+		return weft_broken(verb, DM_RANGE, offset, length, of(dm)->len_bytes);
 	return 0;
 }
 
 static int copy_to(struct ibv_dm *dm, uint64_t offset, const void *from, size_t length)
 {
-	int err = check_copy(dm, offset, length);
+	int err = check_copy("ibv_memcpy_to_dm", dm, offset, length);
 
 	if (!err)
 		memcpy(of(dm)->at + offset, from, length);
@@ -34,7 +36,7 @@ static int copy_to(struct ibv_dm *dm, uint64_t offset, const void *from, size_t 
 
 static int copy_from(void *to, struct ibv_dm *dm, uint64_t offset, size_t length)
 {
-	int err = check_copy(dm, offset, length);
+	int err = check_copy("ibv_memcpy_from_dm", dm, offset, length);
 
 	if (!err)
 		memcpy(to, of(dm)->at + offset, length);
@@ -55,38 +57,58 @@ static struct weft_verbs_dm *make(struct ibv_context *context)
 	return NULL;
 }
 
+static int check(struct ibv_context *context, const struct ibv_alloc_dm_attr *attr)
+{
+	const char *verb = "ibv_alloc_dm";
+
+	if (weft_explain_closed(verb, context))
+		return EINVAL;
+	if (!attr)
+		return weft_broken(verb, MISSING, weft_value("attr"));
+	if (attr->comp_mask)
+		return weft_broken(verb, UNKNOWN_BITS, weft_value("comp_mask"), attr->comp_mask);
+	if (!attr->length || attr->length > WEFT_MAX_DM)
+		return weft_broken(verb, RANGE, weft_value("length"), attr->length, 1, WEFT_MAX_DM);
+	if (attr->log_align_req > 12)
+		return weft_broken(verb, RANGE, weft_value("log_align_req"), attr->log_align_req, 0, 12);
+	return 0;
+}
+
 struct ibv_dm *weft_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
 	struct weft_pool *pool = weft_process.pool;
+	int err = check(context, attr);
 	struct weft_verbs_dm *dm;
 	uint64_t off;
 
-	errno = EINVAL;
-	if (!weft_context_find(context) || !attr || attr->comp_mask || !attr->length ||
-	    attr->length > WEFT_MAX_DM || attr->log_align_req > 12)
+	if (err) {
+		errno = err;
 		return NULL;
-	errno = ENOMEM;
+	}
 	if (weft_pool_extent_alloc(pool, attr->length, &off))
-		return NULL;
+		goto fail;
 	dm = make(context);
 	if (!dm) {
 		weft_pool_extent_free(pool, off, attr->length);
-		return NULL;
+		goto fail;
 	}
 	dm->off = off;
 	dm->len_bytes = attr->length;
 	dm->at = weft_pool_window(pool, off, attr->length);
 	return &dm->dm;
+fail:
+	errno = weft_explain_errno("ibv_alloc_dm", ENOMEM);
+	return NULL;
 }
 
 int weft_verbs_free_dm(struct ibv_dm *ibdm)
 {
 	struct weft_verbs_dm *dm = of(ibdm);
 
-	if (!weft_handle_is(ibdm, WEFT_HANDLE_DM))
+	if (weft_explain_stale("ibv_free_dm", ibdm, WEFT_HANDLE_DM))
 		return EINVAL;
 	if (dm->users)
-		return EBUSY;
+		return weft_broken("ibv_free_dm", IN_USE, dm->users, weft_value("device memory"));
 	weft_handle_remove(dm);
 	if (dm->behind)
 		dm->behind->users--;
@@ -109,25 +131,41 @@ static void leave(struct weft_verbs_mr *mr, bool quiet)
 	dm->users--;
 }
 
+static int check_region(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
+			unsigned int access)
+{
+	const char *verb = "ibv_reg_dm_mr";
+
+	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD) ||
+	    weft_explain_stale(verb, dm, WEFT_HANDLE_DM) || !weft_verbs_good_access(verb, access))
+		return EINVAL;
+	if (pd->context != dm->context)
+		return weft_broken(verb, OTHER_CONTEXT, weft_value("dm"), weft_value(dm));
+	/* it has no address by which it could be seen */
+	if (!(access & IBV_ACCESS_ZERO_BASED))
+		return weft_broken(verb, DM_ADDRESS, access);
+	if (offset > of(dm)->len_bytes || length > of(dm)->len_bytes - offset)
+		return weft_broken(verb, DM_RANGE, offset, length, of(dm)->len_bytes);
+	return 0;
+}
+
 struct ibv_mr *weft_verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibdm, uint64_t offset,
 				    size_t length, unsigned int access)
 {
 	struct weft_verbs_dm *dm = of(ibdm);
 	struct weft_mr_piece piece = { 0, length, 0 };
-	struct weft_mr_source source = { .len_bytes = length,
+	struct weft_mr_source source = { .verb = "ibv_reg_dm_mr",
+					 .len_bytes = length,
 					 .access = access,
 					 .pieces = &piece,
 					 .npieces = length ? 1 : 0,
 					 .leave = leave,
 					 .of = dm };
+	int err = check_region(pd, ibdm, offset, length, access);
 	struct ibv_mr *mr;
 
-	/* it has no address by which it could be seen */
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !weft_handle_is(ibdm, WEFT_HANDLE_DM) ||
-	    pd->context != ibdm->context || !weft_verbs_good_access(access) ||
-	    !(access & IBV_ACCESS_ZERO_BASED) || offset > dm->len_bytes ||
-	    length > dm->len_bytes - offset) {
-		errno = EINVAL;
+	if (err) {
+		errno = err;
 		return NULL;
 	}
 	piece.off = dm->off + offset;
@@ -153,18 +191,18 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 	struct weft_verbs_dm wanted = { .dm = { .context = context, .handle = handle } };
 	struct weft_verbs_dm *behind, *dm;
 
-	if (!weft_context_find(context)) {
+	if (weft_explain_closed("ibv_import_dm", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	behind = weft_handle_find(WEFT_HANDLE_DM, is_handle, &wanted);
 	if (!behind) {
-		errno = ENOENT;
+		errno = weft_broken("ibv_import_dm", NOTHING, weft_value("device memory"), handle);
 		return NULL;
 	}
 	dm = make(context);
 	if (!dm) {
-		errno = ENOMEM;
+		errno = weft_explain_errno("ibv_import_dm", ENOMEM);
 		return NULL;
 	}
 	dm->off = behind->off;

@@ -5,8 +5,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
+
+#define VERB "ibv_reg_dmabuf_mr"
 
 struct mapping {
 	void *at;
@@ -22,38 +25,56 @@ static void leave(struct weft_verbs_mr *mr, bool quiet)
 	free(m);
 }
 
+static int check(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+		 unsigned int access)
+{
+	off_t end;
+
+	if (weft_explain_stale(VERB, pd, WEFT_HANDLE_PD) || !weft_verbs_good_access(VERB, access))
+		return EINVAL;
+	if (!length || offset + length < offset || iova + length < iova)
+		return weft_broken(VERB, MEMORY_RANGE, offset, length, iova, length);
+	/* as the kernel has it: both lie alike in their pages */
+	if ((iova ^ offset) & (WEFT_PAGE - 1))
+		return weft_broken(VERB, MEMORY_PAGES, offset, iova);
+	end = lseek(fd, 0, SEEK_END);
+	if (end < 0)
+		return weft_explain_errno(VERB, errno);
+	if (offset + length > (uint64_t)end)
+		return weft_broken(VERB, DMABUF_RANGE, offset, length, (uint64_t)end);
+	return 0;
+}
+
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				 int fd, int access)
 {
 	int prot = PROT_READ | (access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
 	uint64_t into = offset & (WEFT_PAGE - 1);
-	struct weft_mr_source source = { .told = (void *)(uintptr_t)offset,
+	struct weft_mr_source source = { .verb = VERB,
+					 .told = (void *)(uintptr_t)offset,
 					 .iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova,
 					 .len_bytes = length,
 					 .access = (unsigned int)access,
 					 .leave = leave };
 	struct mapping *m;
 	struct ibv_mr *mr;
-	off_t end;
+	int err = check(pd, offset, length, iova, fd, (unsigned int)access);
 
-	errno = EINVAL;
-	/* as the kernel has it: both lie alike in their pages */
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !weft_verbs_good_access((unsigned int)access) ||
-	    !length || offset + length < offset || iova + length < iova ||
-	    (iova & (WEFT_PAGE - 1)) != into)
-		return NULL;
-	end = lseek(fd, 0, SEEK_END);
-	if (end < 0 || offset + length > (uint64_t)end) {
-		errno = end < 0 ? errno : EINVAL;
+	if (err) {
+		errno = err;
 		return NULL;
 	}
 	m = malloc(sizeof(*m));
-	if (!m)
+	if (!m) {
+		errno = weft_explain_errno(VERB, ENOMEM);
 		return NULL;
+	}
 	m->bytes = into + length;
 	m->at = mmap(NULL, m->bytes, prot, MAP_SHARED, fd, (off_t)(offset - into));
-	if (m->at == MAP_FAILED)
+	if (m->at == MAP_FAILED) {
+		errno = weft_explain_errno(VERB, errno);
 		goto free_mapping;
+	}
 	source.va = (uintptr_t)m->at + into;
 	source.of = m;
 	mr = weft_verbs_special_mr(pd, &source);

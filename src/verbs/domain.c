@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
@@ -17,14 +18,20 @@ struct ibv_td *weft_verbs_alloc_td(struct ibv_context *context, struct ibv_td_in
 {
 	struct weft_verbs_td *td;
 
-	if (!weft_context_find(context) || !init || init->comp_mask) {
+	if (weft_explain_closed("ibv_alloc_td", context)) {
 		errno = EINVAL;
+		return NULL;
+	}
+	if (!init || init->comp_mask) {
+		errno = init ? weft_broken("ibv_alloc_td", UNKNOWN_BITS, weft_value("comp_mask"),
+					   init->comp_mask) :
+			       weft_broken("ibv_alloc_td", MISSING, weft_value("init_attr"));
 		return NULL;
 	}
 	td = calloc(1, sizeof(*td));
 	if (!td || weft_handle_add(td, WEFT_HANDLE_TD)) {
 		free(td);
-		errno = ENOMEM;
+		errno = weft_explain_errno("ibv_alloc_td", ENOMEM);
 		return NULL;
 	}
 	td->td.context = context;
@@ -35,34 +42,45 @@ int weft_verbs_dealloc_td(struct ibv_td *td)
 {
 	struct weft_verbs_td *object = (struct weft_verbs_td *)td;
 
-	if (!weft_handle_is(td, WEFT_HANDLE_TD))
+	if (weft_explain_stale("ibv_dealloc_td", td, WEFT_HANDLE_TD))
 		return EINVAL;
 	if (object->users)
-		return EBUSY;
+		return weft_broken("ibv_dealloc_td", IN_USE, object->users, weft_value("thread domain"));
 	weft_handle_remove(td);
 	free(object);
 	return 0;
 }
 
-static bool good_parent(struct ibv_context *context, const struct ibv_parent_domain_init_attr *init)
+static int check_parent(struct ibv_context *context, const struct ibv_parent_domain_init_attr *init)
 {
-	bool allocates = init->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
+	const char *verb = "ibv_alloc_parent_domain";
 
-	if (init->comp_mask & ~(uint32_t)PARENT_MASK || (allocates && (!init->alloc || !init->free)))
-		return false;
-	if (!weft_handle_is(init->pd, WEFT_HANDLE_PD) || init->pd->context != context)
-		return false;
-	return !init->td ||
-	       (weft_handle_is(init->td, WEFT_HANDLE_TD) && init->td->context == context);
+	if (weft_explain_closed(verb, context))
+		return EINVAL;
+	if (!init)
+		return weft_broken(verb, MISSING, weft_value("attr"));
+	if (init->comp_mask & ~(uint32_t)PARENT_MASK)
+		return weft_broken(verb, UNKNOWN_BITS, weft_value("comp_mask"), init->comp_mask);
+	if (init->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS && (!init->alloc || !init->free))
+		return weft_broken(verb, MISSING, weft_value("alloc or free"));
+	if (weft_explain_stale(verb, init->pd, WEFT_HANDLE_PD) ||
+	    (init->td && weft_explain_stale(verb, init->td, WEFT_HANDLE_TD)))
+		return EINVAL;
+	if (init->pd->context != context)
+		return weft_broken(verb, OTHER_CONTEXT, weft_value("pd"), weft_value(init->pd));
+	if (init->td && init->td->context != context)
+		return weft_broken(verb, OTHER_CONTEXT, weft_value("td"), weft_value(init->td));
+	return 0;
 }
 
 struct ibv_pd *weft_verbs_alloc_parent_domain(struct ibv_context *context,
 					      struct ibv_parent_domain_init_attr *init)
 {
+	int err = check_parent(context, init);
 	struct ibv_pd *pd;
 
-	if (!weft_context_find(context) || !init || !good_parent(context, init)) {
-		errno = EINVAL;
+	if (err) {
+		errno = err;
 		return NULL;
 	}
 	pd = weft_verbs_pd_behind(context, weft_pd(init->pd));

@@ -3,13 +3,16 @@
 #include <errno.h>
 
 #include "verbs/attr.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	if (!weft_handle_is(qp, WEFT_HANDLE_QP) || !ece)
+	if (weft_explain_stale("ibv_query_ece", qp, WEFT_HANDLE_QP))
 		return EINVAL;
+	if (!ece)
+		return weft_broken("ibv_query_ece", MISSING, weft_value("ece"));
 	*ece = (struct ibv_ece){ .vendor_id = WEFT_VENDOR };
 	return 0;
 }
@@ -17,8 +20,14 @@ int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 /* Options that are not known are not accepted, which the next query says. */
 int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	if (!weft_handle_is(qp, WEFT_HANDLE_QP) || !ece || ece->comp_mask ||
-	    ece->vendor_id != WEFT_VENDOR)
+	if (weft_explain_stale("ibv_set_ece", qp, WEFT_HANDLE_QP))
 		return EINVAL;
+	if (!ece)
+		return weft_broken("ibv_set_ece", MISSING, weft_value("ece"));
+	if (ece->comp_mask)
+		return weft_broken("ibv_set_ece", UNKNOWN_BITS, weft_value("comp_mask"), ece->comp_mask);
+	if (ece->vendor_id != WEFT_VENDOR)
+		return weft_broken("ibv_set_ece", RANGE, weft_value("vendor_id"), ece->vendor_id,
+				   WEFT_VENDOR, WEFT_VENDOR);
 	return 0;
 }

@@ -134,8 +134,12 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	struct weft_acks acks;
 	eventfd_t one;
 
-	if (!weft_context_find(context) || !event) {
+	if (weft_explain_closed("ibv_get_async_event", context)) {
 		errno = EINVAL;
+		return -1;
+	}
+	if (!event) {
+		errno = weft_broken("ibv_get_async_event", MISSING, weft_value("event"));
 		return -1;
 	}
 	async = async_of(context);

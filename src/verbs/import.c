@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -37,11 +38,11 @@ struct ibv_context *ibv_import_device(int cmd_fd)
 	struct export e;
 
 	if (pread(cmd_fd, &e, sizeof(e), 0) != sizeof(e) || e.magic != MAGIC) {
-		errno = EINVAL;
+		errno = weft_broken("ibv_import_device", EXPORT, (uint64_t)cmd_fd);
 		return NULL;
 	}
 	if (!weft_process.contexts || e.incarnation != weft_process.pool->incarnation) {
-		errno = EOPNOTSUPP; /* another process's */
+		errno = weft_broken("ibv_import_device", FOREIGN, (uint64_t)cmd_fd);
 		return NULL;
 	}
 	return weft_context_import(e.family, cmd_fd);
@@ -63,13 +64,13 @@ struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 	struct ibv_pd wanted = { context, handle };
 	struct weft_verbs_pd *behind;
 
-	if (!weft_context_find(context)) {
+	if (weft_explain_closed("ibv_import_pd", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	behind = weft_handle_find(WEFT_HANDLE_PD, is_pd, &wanted);
 	if (!behind) {
-		errno = ENOENT;
+		errno = weft_broken("ibv_import_pd", NOTHING, weft_value("protection domain"), handle);
 		return NULL;
 	}
 	return weft_verbs_pd_behind(context, behind);
@@ -99,19 +100,19 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	struct weft_verbs_mr *mr;
 	const struct ibv_mr *behind;
 
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD)) {
+	if (weft_explain_stale("ibv_import_mr", pd, WEFT_HANDLE_PD)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	behind = weft_handle_find(WEFT_HANDLE_MR, is_mr, &wanted);
 	if (!behind) {
-		errno = ENOENT;
+		errno = weft_broken("ibv_import_mr", NOTHING, weft_value("region of that domain"), handle);
 		return NULL;
 	}
 	mr = calloc(1, sizeof(*mr));
 	if (!mr || weft_handle_add(mr, WEFT_HANDLE_MR)) {
 		free(mr);
-		errno = ENOMEM;
+		errno = weft_explain_errno("ibv_import_mr", ENOMEM);
 		return NULL;
 	}
 	/* its address is the exporter's to tell */

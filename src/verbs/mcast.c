@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -38,7 +39,7 @@ static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
 		return 0;
 	group = find(0, NULL);
 	if (!group)
-		return ENOMEM;
+		return weft_explain_errno("ibv_attach_mcast", ENOMEM);
 	memcpy(group->gid, gid, 16);
 	/* release: pairs with the acquire in deliver_all (datagram.c) */
 	atomic_store_explicit(&group->qpn, qp->nic.qpn, memory_order_release);
@@ -49,17 +50,20 @@ static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
 	return 0;
 }
 
-static int check(struct ibv_qp *qp, const union ibv_gid *gid)
+static int check(const char *verb, struct ibv_qp *qp, const union ibv_gid *gid)
 {
-	return weft_handle_is(qp, WEFT_HANDLE_QP) && gid && qp->qp_type == IBV_QPT_UD &&
-			       is_group(gid->raw) ?
-		       0 :
-		       EINVAL;
+	if (weft_explain_stale(verb, qp, WEFT_HANDLE_QP))
+		return EINVAL;
+	if (!gid)
+		return weft_broken(verb, MISSING, weft_value("gid"));
+	if (qp->qp_type != IBV_QPT_UD || !is_group(gid->raw))
+		return weft_broken(verb, GROUP, qp->qp_num, gid->raw[0]);
+	return 0;
 }
 
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	int err = check(qp, gid);
+	int err = check("ibv_attach_mcast", qp, gid);
 
 	(void)lid; /* there are none on Ethernet */
 	if (err)
@@ -73,7 +77,7 @@ int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct weft_pool_group *group;
-	int err = check(qp, gid);
+	int err = check("ibv_detach_mcast", qp, gid);
 
 	(void)lid;
 	if (err)
@@ -85,7 +89,7 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 		weft_qp(qp)->groups--;
 	}
 	pthread_mutex_unlock(&mutex);
-	return group ? 0 : EINVAL;
+	return group ? 0 : weft_broken("ibv_detach_mcast", NO_MEMBER, qp->qp_num);
 }
 
 void weft_mcast_leave(struct weft_verbs_qp *qp)

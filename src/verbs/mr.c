@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pool/step.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -19,26 +20,42 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
-bool weft_verbs_good_access(unsigned int access)
+bool weft_verbs_good_access(const char *verb, unsigned int access)
 {
 	access &= ~(unsigned int)ACCESS_OPTIONAL; /* a wish, never an error (ibv_reg_mr(3)) */
-	if (access & ~(unsigned int)ACCESS_KNOWN)
+	if (access & ~(unsigned int)ACCESS_KNOWN) {
+		weft_broken(verb, ACCESS_BITS, access);
 		return false;
+	}
 	/* what others may write, the owner may (11.2.8.2) */
-	return !(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) ||
-	       access & IBV_ACCESS_LOCAL_WRITE;
+	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE)) {
+		weft_broken(verb, ACCESS_LOCAL, access);
+		return false;
+	}
+	return true;
 }
 
-static int check(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+static int check(const char *verb, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+		 unsigned int access)
 {
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !weft_verbs_good_access(access))
+	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD))
+		return EINVAL;
+	if (!weft_verbs_good_access(verb, access))
 		return EINVAL;
 	if (!length || (uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova)
-		return EINVAL;
+		return weft_broken(verb, MEMORY_RANGE, (uintptr_t)addr, length, iova, length);
 	/* a card's tables map pages, so what is aligned for one is for the other */
 	if ((iova ^ (uintptr_t)addr) & (WEFT_PAGE - 1) && !(access & IBV_ACCESS_ZERO_BASED))
-		return EINVAL;
+		return weft_broken(verb, MEMORY_PAGES, (uintptr_t)addr, iova);
 	return 0;
+}
+
+/* What a registration failed with. */
+static int explain(const char *verb, int err, const void *addr, size_t length)
+{
+	return err == EFAULT ? weft_broken(verb, MEMORY, (uintptr_t)addr, length) :
+			       weft_explain_errno(verb, err);
 }
 
 static unsigned int how(unsigned int access)
@@ -121,10 +138,12 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 				      unsigned int access)
 {
 	struct weft_verbs_mr *mr;
-	int err = check(pd, addr, length, iova, access);
+	int err = check("ibv_reg_mr", pd, addr, length, iova, access);
 
-	if (err)
-		goto fail;
+	if (err) {
+		errno = err;
+		return NULL;
+	}
 	if (access & IBV_ACCESS_ON_DEMAND && !addr && length == SIZE_MAX)
 		return weft_verbs_implicit_mr(pd, access);
 	err = ENOMEM;
@@ -143,7 +162,7 @@ end_region:
 free_object:
 	free(mr);
 fail:
-	errno = err;
+	errno = explain("ibv_reg_mr", err, addr, length);
 	return NULL;
 }
 
@@ -159,7 +178,7 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 	struct weft_verbs_mr *mr = calloc(1, sizeof(*mr));
 
 	if (!mr)
-		return NULL;
+		goto fail;
 	mr->mr = (struct ibv_mr){ pd->context, pd, source->told, source->len_bytes, 0, 0, 0 };
 	mr->access = source->access;
 	mr->special = true;
@@ -175,7 +194,8 @@ end_region:
 	end(mr);
 free_object:
 	free(mr);
-	errno = ENOMEM;
+fail:
+	errno = weft_explain_errno(source->verb, ENOMEM);
 	return NULL;
 }
 
@@ -200,14 +220,14 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 
 int ibv_dereg_mr(struct ibv_mr *ibmr)
 {
-	if (!weft_handle_is(ibmr, WEFT_HANDLE_MR))
+	if (weft_explain_stale("ibv_dereg_mr", ibmr, WEFT_HANDLE_MR))
 		return EINVAL;
 	if (weft_mr(ibmr)->imported) {
 		ibv_unimport_mr(ibmr);
 		return 0;
 	}
 	if (!weft_mr(ibmr)->ended && !weft_mr_close(&weft_mr(ibmr)->nic))
-		return EBUSY;
+		return weft_broken("ibv_dereg_mr", WINDOW_BOUND, ibmr->rkey);
 	weft_handle_remove(ibmr);
 	if (!weft_mr(ibmr)->ended)
 		end(weft_mr(ibmr));
@@ -246,12 +266,14 @@ move_away:
 	err = begin(mr, pd, old.mr.addr, old.mr.length, fresh.iova, access);
 	mr->mr.handle = old.mr.handle;
 	mr->ended = err;
-	errno = err ? -err : errno;
+	if (err)
+		errno = explain("ibv_rereg_mr", -err, old.mr.addr, old.mr.length);
 	return err ? IBV_REREG_MR_ERR_CMD : 0;
 release:
 	weft_region_release(&fresh.region);
 fail:
-	errno = err == -ENOSPC ? ENOMEM : -err;
+	errno = err == -EBUSY ? weft_broken("ibv_rereg_mr", WINDOW_BOUND, old.mr.rkey) :
+				explain("ibv_rereg_mr", -err, old.mr.addr, old.mr.length);
 	return IBV_REREG_MR_ERR_CMD;
 }
 
@@ -270,21 +292,23 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 	length = moves ? length : old.mr.length;
 	iova = anew ? (uintptr_t)addr : old.iova;
 	access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : old.access;
-	err = check(pd, addr, length, iova, access);
-	if (err || pd->context != old.mr.context) {
-		errno = EINVAL;
+	err = check("ibv_rereg_mr", pd, addr, length, iova, access);
+	if (!err && pd->context != old.mr.context)
+		err = weft_broken("ibv_rereg_mr", OTHER_CONTEXT, weft_value("pd"), weft_value(pd));
+	if (err) {
+		errno = err;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
 	if (!moves)
 		return change_rights(mr, pd, access);
 	err = begin(&fresh, pd, addr, length, iova, access);
 	if (err) {
-		errno = -err;
+		errno = explain("ibv_rereg_mr", -err, addr, length);
 		return IBV_REREG_MR_ERR_CMD;
 	}
 	if (!weft_mr_close(&old.nic)) {
 		end(&fresh);
-		errno = EBUSY; /* a window shows it */
+		errno = weft_broken("ibv_rereg_mr", WINDOW_BOUND, old.mr.rkey);
 		return IBV_REREG_MR_ERR_CMD;
 	}
 	fresh.mr.handle = old.mr.handle;
@@ -297,19 +321,24 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 	err = begin(mr, pd, addr, length, iova, access);
 	mr->mr.handle = old.mr.handle;
 	mr->ended = err;
-	errno = err ? -err : errno;
+	if (err)
+		errno = explain("ibv_rereg_mr", -err, addr, length);
 	return err ? IBV_REREG_MR_ERR_CMD : 0;
 }
 
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
 		 int access)
 {
-	if (weft_handle_is(mr, WEFT_HANDLE_MR) && !weft_mr(mr)->ended &&
-	    !weft_mr(mr)->special && !weft_mr(mr)->imported && flags &&
-	    !(flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) &&
-	    (!access || flags & IBV_REREG_MR_CHANGE_ACCESS) &&
-	    (addr || !(flags & IBV_REREG_MR_CHANGE_TRANSLATION)))
+	if (weft_explain_stale("ibv_rereg_mr", mr, WEFT_HANDLE_MR))
+		errno = EINVAL;
+	else if (weft_mr(mr)->ended || weft_mr(mr)->special || weft_mr(mr)->imported)
+		errno = weft_broken("ibv_rereg_mr", REREG_KIND, mr->rkey);
+	else if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED ||
+		 (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)) ||
+		 (!addr && flags & IBV_REREG_MR_CHANGE_TRANSLATION))
+		errno = weft_broken("ibv_rereg_mr", REREG, (uint64_t)flags, (uintptr_t)addr,
+				    (uint64_t)access);
+	else
 		return replace(weft_mr(mr), flags, pd, addr, length, (unsigned int)access);
-	errno = EINVAL;
 	return IBV_REREG_MR_ERR_INPUT;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "nic/submit.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -11,11 +12,15 @@
 struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
 	struct weft_verbs_mw *mw = NULL;
-	int err = EINVAL;
 
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2))
-		goto fail;
-	err = ENOMEM;
+	if (weft_explain_stale("ibv_alloc_mw", pd, WEFT_HANDLE_PD)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
+		errno = weft_broken("ibv_alloc_mw", WINDOW_TYPE, type);
+		return NULL;
+	}
 	mw = calloc(1, sizeof(*mw));
 	if (!mw)
 		goto fail;
@@ -31,13 +36,13 @@ destroy_window:
 free_object:
 	free(mw);
 fail:
-	errno = err;
+	errno = weft_explain_errno("ibv_alloc_mw", ENOMEM);
 	return NULL;
 }
 
 int weft_verbs_dealloc_mw(struct ibv_mw *mw)
 {
-	if (!weft_handle_is(mw, WEFT_HANDLE_MW))
+	if (weft_explain_stale("ibv_dealloc_mw", mw, WEFT_HANDLE_MW))
 		return EINVAL;
 	weft_handle_remove(mw);
 	weft_mw_destroy(&weft_mw(mw)->nic);
@@ -46,18 +51,18 @@ int weft_verbs_dealloc_mw(struct ibv_mw *mw)
 	return 0;
 }
 
-int weft_verbs_bind(struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info,
-		    struct weft_wqe *wqe)
+int weft_verbs_bind(const char *verb, struct ibv_mw *mw, uint32_t rkey,
+		    const struct ibv_mw_bind_info *info, struct weft_wqe *wqe)
 {
 	struct weft_bind bind = { info->addr, info->length, 0, info->mw_access_flags };
 
 	/* the program chooses only the last byte of a key (10.6.7.2.3) */
 	if ((rkey ^ mw->rkey) >> 8)
-		return EINVAL;
-	if (info->mr && !weft_handle_is(info->mr, WEFT_HANDLE_MR))
+		return weft_broken(verb, WINDOW_KEY, rkey, mw->rkey);
+	if (info->mr && weft_explain_stale(verb, info->mr, WEFT_HANDLE_MR))
 		return EINVAL;
 	if (!info->mr && (info->addr || info->length))
-		return EINVAL;
+		return weft_broken(verb, WINDOW_REGION, info->addr, info->length);
 	if (info->mr)
 		bind.lkey = info->mr->lkey;
 	wqe->num_sge = 0;
@@ -72,15 +77,13 @@ static int post_bind(struct weft_qp *qp, struct ibv_mw *mw, const struct ibv_mw_
 	struct weft_wqe *wqe = weft_sq_next(qp);
 	int err;
 
-	if (!weft_sq_open(qp) || !weft_sq_has(qp, WEFT_OP_BIND_MW))
-		return EINVAL;
-	if (!wqe)
-		return ENOMEM;
+	if (!wqe || !weft_sq_open(qp) || !weft_sq_has(qp, WEFT_OP_BIND_MW))
+		return weft_verbs_refuse_send("ibv_bind_mw", qp, WEFT_OP_BIND_MW, 0);
 	wqe->wr_id = how->wr_id;
 	wqe->opcode = WEFT_OP_BIND_MW;
 	wqe->flags = (uint8_t)how->send_flags;
 	wqe->imm = 0;
-	err = weft_verbs_bind(mw, rkey, &how->bind_info, wqe);
+	err = weft_verbs_bind("ibv_bind_mw", mw, rkey, &how->bind_info, wqe);
 	if (!err)
 		weft_sq_submit(qp, wqe, caller);
 	return err;
@@ -90,17 +93,22 @@ static int post_bind(struct weft_qp *qp, struct ibv_mw *mw, const struct ibv_mw_
 int weft_verbs_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *how)
 {
 	struct weft_caller *caller = weft_caller();
+	const char *verb = "ibv_bind_mw";
 	struct weft_qp *qp;
 	uint32_t rkey;
 	bool own;
 	int err;
 
-	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP) || !weft_handle_is(mw, WEFT_HANDLE_MW) || !how ||
-	    how->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED)
+	if (weft_explain_stale(verb, ibqp, WEFT_HANDLE_QP) ||
+	    weft_explain_stale(verb, mw, WEFT_HANDLE_MW))
 		return EINVAL;
+	if (!how)
+		return weft_broken(verb, MISSING, weft_value("mw_bind"));
+	if (how->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED)
+		return weft_broken(verb, WINDOW_ZERO, how->bind_info.mw_access_flags);
 	qp = &weft_qp(ibqp)->nic;
 	if (weft_handle_is(how->bind_info.mr, WEFT_HANDLE_MR) && how->bind_info.mr->pd != mw->pd)
-		return EPERM;
+		return weft_broken(verb, WINDOW_DOMAIN, mw->rkey, how->bind_info.mr->rkey);
 	rkey = ibv_inc_rkey(mw->rkey);
 	own = weft_lock(qp->nic, &qp->lock, caller->thread);
 	err = post_bind(qp, mw, how, rkey, caller);

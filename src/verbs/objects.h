@@ -69,6 +69,7 @@ struct weft_verbs_mr {
 
 /* A region of something else than the program's own memory (mr.c). */
 struct weft_mr_source {
+	const char *verb;
 	void *told; /* the address in struct ibv_mr */
 	uint64_t iova, va;
 	size_t len_bytes;
@@ -79,8 +80,8 @@ struct weft_mr_source {
 	void *of;
 };
 
-/* Rights as ibv_reg_mr has them? */
-bool weft_verbs_good_access(unsigned int access);
+/* Rights as ibv_reg_mr has them? If not, the verb was told so. */
+bool weft_verbs_good_access(const char *verb, unsigned int access);
 /* NULL and errno. pd is one of ours. */
 struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_source *source);
 /* odp.c: over all of memory, present and future. */
@@ -108,8 +109,11 @@ struct weft_verbs_mw {
 };
 
 /* mw.c: a request that binds a window. An errno. */
-int weft_verbs_bind(struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info,
-		    struct weft_wqe *wqe);
+int weft_verbs_bind(const char *verb, struct ibv_mw *mw, uint32_t rkey,
+		    const struct ibv_mw_bind_info *info, struct weft_wqe *wqe);
+/* post.c: says why that request cannot be posted. An errno. */
+int weft_verbs_refuse_send(const char *verb, const struct weft_qp *qp, uint32_t opcode,
+			   uint32_t num_sge);
 
 /* Events that wait to be read: an eventfd that counts them, and a list of whose they are. */
 struct weft_channel {

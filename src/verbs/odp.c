@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "nic/place.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -19,7 +20,10 @@ static void leave_implicit(struct weft_verbs_mr *mr, bool quiet)
 
 struct ibv_mr *weft_verbs_implicit_mr(struct ibv_pd *pd, unsigned int access)
 {
-	struct weft_mr_source all = { .len_bytes = SIZE_MAX, .access = access, .leave = leave_implicit };
+	struct weft_mr_source all = { .verb = "ibv_reg_mr",
+				      .len_bytes = SIZE_MAX,
+				      .access = access,
+				      .leave = leave_implicit };
 	struct ibv_mr *mr;
 
 	weft_region_hold(true);
@@ -32,12 +36,13 @@ struct ibv_mr *weft_verbs_implicit_mr(struct ibv_pd *pd, unsigned int access)
 struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
 {
 	struct weft_mr_piece none = { 0, SIZE_MAX, WEFT_NOWHERE };
-	struct weft_mr_source source = { .len_bytes = SIZE_MAX,
+	struct weft_mr_source source = { .verb = "ibv_alloc_null_mr",
+					 .len_bytes = SIZE_MAX,
 					 .access = IBV_ACCESS_LOCAL_WRITE,
 					 .pieces = &none,
 					 .npieces = 1 };
 
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD)) {
+	if (weft_explain_stale("ibv_alloc_null_mr", pd, WEFT_HANDLE_PD)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -54,13 +59,15 @@ static int find(const struct ibv_pd *pd, const struct ibv_sge *sge, bool write,
 	uint64_t start;
 
 	if (weft_mr_prepare(pool, sge->lkey))
-		return ENOENT;
+		return weft_broken("ibv_advise_mr", ADVICE_KEY, sge->lkey);
 	*mr = &pool->mr_seen[sge->lkey >> WEFT_KEY_BITS].mr;
 	if ((*mr)->owner != pool->me || (*mr)->pd != ((const struct weft_verbs_pd *)pd)->number ||
 	    (write && !((*mr)->access & WEFT_ACCESS_LOCAL_WRITE)))
-		return EPERM;
+		return weft_broken("ibv_advise_mr", ADVICE_RIGHT, sge->lkey);
 	start = sge->addr - (*mr)->iova;
-	return start > (*mr)->len_bytes || sge->length > (*mr)->len_bytes - start ? EFAULT : 0;
+	if (start > (*mr)->len_bytes || sge->length > (*mr)->len_bytes - start)
+		return weft_broken("ibv_advise_mr", ADVICE_RANGE, sge->addr, sge->length, sge->lkey);
+	return 0;
 }
 
 static int prefetch(const struct weft_pool_mr *mr, const struct ibv_sge *sge, bool write)
@@ -73,7 +80,9 @@ static int prefetch(const struct weft_pool_mr *mr, const struct ibv_sge *sge, bo
 	if (!sge->length ||
 	    !madvise((void *)(uintptr_t)start, end - start, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 		return 0;
-	return errno == EINVAL ? 0 : EFAULT; /* before Linux 5.14: advice that cannot be taken */
+	if (errno == EINVAL)
+		return 0; /* before Linux 5.14: advice that cannot be taken */
+	return weft_broken("ibv_advise_mr", ADVICE_RANGE, sge->addr, sge->length, sge->lkey);
 }
 
 int weft_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
@@ -81,13 +90,17 @@ int weft_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, ui
 {
 	bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 	const struct weft_pool_mr *mr = NULL;
+	const char *verb = "ibv_advise_mr";
 	int err = 0;
 
 	if ((unsigned int)advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
-		return EOPNOTSUPP;
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH || !n ||
-	    !list)
+		return weft_broken(verb, NOT_OFFERED, weft_value("advice"), advice);
+	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD))
 		return EINVAL;
+	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH)
+		return weft_broken(verb, UNKNOWN_BITS, weft_value("flags"), flags);
+	if (!n || !list)
+		return weft_broken(verb, MISSING, weft_value("sg_list"), weft_value(list));
 	for (uint32_t i = 0; i < n && !err; i++)
 		err = find(pd, &list[i], write, &mr);
 	if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)

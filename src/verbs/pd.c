@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
@@ -11,14 +12,14 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	static _Atomic uint32_t last;
 	struct weft_verbs_pd *pd;
 
-	if (!weft_context_find(context)) {
+	if (weft_explain_closed("ibv_alloc_pd", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	pd = calloc(1, sizeof(*pd));
 	if (!pd || weft_handle_add(pd, WEFT_HANDLE_PD)) {
 		free(pd);
-		errno = ENOMEM;
+		errno = weft_explain_errno("ibv_alloc_pd", ENOMEM);
 		return NULL;
 	}
 	pd->number = ++last;
@@ -29,10 +30,11 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD))
+	if (weft_explain_stale("ibv_dealloc_pd", pd, WEFT_HANDLE_PD))
 		return EINVAL;
 	if (weft_pd(pd)->users)
-		return EBUSY;
+		return weft_broken("ibv_dealloc_pd", IN_USE, weft_pd(pd)->users,
+				   weft_value("protection domain"));
 	weft_handle_remove(pd);
 	if (weft_pd(pd)->behind)
 		weft_pd(pd)->behind->users--;
@@ -48,7 +50,7 @@ struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_ver
 
 	if (!pd || weft_handle_add(pd, WEFT_HANDLE_PD)) {
 		free(pd);
-		errno = ENOMEM;
+		errno = weft_explain_errno("ibv_alloc_parent_domain", ENOMEM);
 		return NULL;
 	}
 	pd->number = behind->number;

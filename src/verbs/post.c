@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "nic/submit.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
+
+#define VERB "ibv_post_send"
 
 _Static_assert(sizeof(struct ibv_sge) == sizeof(struct weft_pool_sge) &&
 		       offsetof(struct ibv_sge, lkey) == offsetof(struct weft_pool_sge, lkey),
@@ -24,16 +27,24 @@ static inline void copy_inline(uint8_t *to, const uint8_t *from, uint32_t bytes)
 		memcpy(to, from, bytes);
 }
 
+static __attribute__((cold, noinline)) int refuse_inline(const struct weft_qp *qp,
+							 const struct ibv_send_wr *wr)
+{
+	if (!weft_op_may_inline(wr->opcode))
+		return weft_broken(VERB, NOT_INLINE, qp->qpn, wr->opcode);
+	return weft_broken(VERB, INLINE, qp->qpn, qp->cap.max_inline_bytes);
+}
+
 static inline int take_inline(const struct weft_qp *qp, const struct ibv_send_wr *wr,
 			      struct weft_wqe *wqe)
 {
 	uint32_t bytes = 0;
 
 	if (!weft_op_may_inline(wr->opcode))
-		return EINVAL;
+		return refuse_inline(qp, wr);
 	for (int i = 0; i < wr->num_sge; i++) {
 		if (wr->sg_list[i].length > qp->cap.max_inline_bytes - bytes)
-			return ENOMEM;
+			return refuse_inline(qp, wr);
 		copy_inline(weft_wqe_inline(wqe) + bytes,
 			    (const uint8_t *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
 		bytes += wr->sg_list[i].length;
@@ -43,14 +54,18 @@ static inline int take_inline(const struct weft_qp *qp, const struct ibv_send_wr
 }
 
 /* Those of type 1 go by ibv_bind_mw. */
-static __attribute__((noinline)) int take_bind(const struct ibv_send_wr *wr, struct weft_wqe *wqe)
+static __attribute__((noinline)) int take_bind(const struct weft_qp *qp,
+						const struct ibv_send_wr *wr, struct weft_wqe *wqe)
 {
 	struct ibv_mw *mw = wr->bind_mw.mw;
 
-	if (wr->send_flags & IBV_SEND_INLINE || !weft_handle_is(mw, WEFT_HANDLE_MW) ||
-	    mw->type != IBV_MW_TYPE_2)
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return weft_broken(VERB, NOT_INLINE, qp->qpn, wr->opcode);
+	if (weft_explain_stale(VERB, mw, WEFT_HANDLE_MW))
 		return EINVAL;
-	return weft_verbs_bind(mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, wqe);
+	if (mw->type != IBV_MW_TYPE_2)
+		return weft_broken(VERB, WINDOW_TYPE, mw->type);
+	return weft_verbs_bind(VERB, mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, wqe);
 }
 
 /* Whom a connection does not say. */
@@ -66,7 +81,7 @@ static __attribute__((noinline)) int take_address(const struct weft_qp *qp,
 		return 0;
 	}
 	if (!wr->wr.ud.ah)
-		return EINVAL;
+		return weft_broken(VERB, NO_ADDRESS, qp->qpn, 0);
 	wqe->ah = &weft_ah(wr->wr.ud.ah)->nic;
 	wqe->remote_qpn = wr->wr.ud.remote_qpn;
 	wqe->remote_qkey = wr->wr.ud.remote_qkey;
@@ -96,13 +111,32 @@ static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, s
 			return err;
 	}
 	if (__builtin_expect(wr->opcode == IBV_WR_BIND_MW, 0))
-		return take_bind(wr, wqe);
+		return take_bind(qp, wr, wqe);
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return take_inline(qp, wr, wqe);
 	for (int i = 0; i < wr->num_sge; i++)
 		wqe->sge[i] = (struct weft_pool_sge){ wr->sg_list[i].addr, wr->sg_list[i].length,
 						      wr->sg_list[i].lkey };
 	return 0;
+}
+
+__attribute__((cold)) int weft_verbs_refuse_send(const char *verb, const struct weft_qp *qp,
+						 uint32_t opcode, uint32_t num_sge)
+{
+	if (!weft_sq_open(qp))
+		return weft_broken(verb, SEND_STATE, qp->qpn,
+				   weft_value(weft_explain_state(qp->state)));
+	if (!weft_sq_has(qp, opcode))
+		return weft_broken(verb, OPERATION, qp->qpn, opcode);
+	if (num_sge > qp->cap.max_send_sge)
+		return weft_broken(verb, SEND_LIST, qp->qpn, num_sge, qp->cap.max_send_sge);
+	return weft_broken(verb, SEND_FULL, qp->qpn, qp->cap.max_send_wr);
+}
+
+static __attribute__((cold, noinline)) int refuse(const struct weft_qp *qp,
+						  const struct ibv_send_wr *wr)
+{
+	return weft_verbs_refuse_send(VERB, qp, wr->opcode, (uint32_t)wr->num_sge);
 }
 
 static inline int post_one(struct weft_qp *qp, const struct ibv_send_wr *wr,
@@ -113,10 +147,10 @@ static inline int post_one(struct weft_qp *qp, const struct ibv_send_wr *wr,
 
 	if (!weft_sq_open(qp) || !weft_sq_has(qp, wr->opcode) ||
 	    (unsigned int)wr->num_sge > qp->cap.max_send_sge)
-		return EINVAL;
+		return refuse(qp, wr);
 	wqe = weft_sq_next(qp);
 	if (!wqe)
-		return ENOMEM;
+		return refuse(qp, wr);
 	err = take(qp, wr, wqe);
 	if (!err)
 		weft_sq_submit(qp, wqe, caller);
@@ -142,6 +176,20 @@ int weft_verbs_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv
 	return err;
 }
 
+static __attribute__((cold)) int refuse_receive(const struct weft_qp *qp, uint32_t num_sge)
+{
+	const char *verb = "ibv_post_recv";
+
+	if (qp->state == WEFT_QPS_RESET)
+		return weft_broken(verb, RECEIVE_STATE, qp->qpn,
+				   weft_value(weft_explain_state(qp->state)));
+	if (qp->shared && !qp->owns_shared)
+		return weft_broken(verb, HAS_SHARED, qp->qpn);
+	if (num_sge > qp->cap.max_recv_sge)
+		return weft_broken(verb, RECEIVE_LIST, num_sge, qp->cap.max_recv_sge);
+	return weft_broken(verb, RECEIVE_FULL, qp->cap.max_recv_wr);
+}
+
 int weft_verbs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	struct weft_qp *qp = &weft_qp(ibqp)->nic;
@@ -154,6 +202,7 @@ int weft_verbs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv
 		err = -weft_rq_post(qp, wr->wr_id, (const struct weft_pool_sge *)wr->sg_list,
 				    (uint32_t)wr->num_sge);
 		if (err) {
+			err = refuse_receive(qp, (uint32_t)wr->num_sge);
 			*bad_wr = wr;
 			break;
 		}

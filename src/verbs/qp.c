@@ -7,15 +7,20 @@
 #include "pool/step.h"
 #include "transport/direct/direct.h"
 #include "verbs/attr.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
 
 #define ATTR_BITS     (2 * IBV_QP_DEST_QPN - 1) /* the attributes of the specification */
 
-static bool usable_cq(const struct ibv_pd *pd, struct ibv_cq *cq)
+static int check_cq(const struct ibv_pd *pd, const struct ibv_cq *cq)
 {
-	return weft_handle_is(cq, WEFT_HANDLE_CQ) && cq->context == pd->context;
+	if (weft_explain_stale("ibv_create_qp", cq, WEFT_HANDLE_CQ))
+		return EINVAL;
+	return cq->context == pd->context ? 0 :
+					    weft_broken("ibv_create_qp", OTHER_CONTEXT,
+							weft_value("completion queue"), weft_value(cq));
 }
 
 /* What only sends has no completions of receives. */
@@ -26,17 +31,25 @@ static struct ibv_cq *receive_cq(const struct ibv_qp_init_attr *init)
 
 static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 {
-	if (!weft_handle_is(pd, WEFT_HANDLE_PD) || !init ||
-	    (init->srq && (!weft_handle_is(init->srq, WEFT_HANDLE_SRQ) ||
-			   init->srq->context != pd->context)))
+	const char *verb = "ibv_create_qp";
+	int err;
+
+	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD))
 		return EINVAL;
+	if (!init)
+		return weft_broken(verb, MISSING, weft_value("qp_init_attr"));
+	if (init->srq && weft_explain_stale(verb, init->srq, WEFT_HANDLE_SRQ))
+		return EINVAL;
+	if (init->srq && init->srq->context != pd->context)
+		return weft_broken(verb, OTHER_CONTEXT, weft_value("srq"), weft_value(init->srq));
 	if (init->qp_type == IBV_QPT_RAW_PACKET || init->qp_type == IBV_QPT_XRC_RECV ||
 	    init->qp_type == IBV_QPT_DRIVER)
-		return EOPNOTSUPP;
+		return weft_broken(verb, SERVICE, init->qp_type);
 	if (init->qp_type != IBV_QPT_XRC_SEND &&
 	    (init->qp_type < IBV_QPT_RC || init->qp_type > IBV_QPT_UD))
-		return EINVAL;
-	return usable_cq(pd, init->send_cq) && usable_cq(pd, receive_cq(init)) ? 0 : EINVAL;
+		return weft_broken(verb, NO_SERVICE, init->qp_type);
+	err = check_cq(pd, init->send_cq);
+	return err ? err : check_cq(pd, receive_cq(init));
 }
 
 static void fill(struct weft_verbs_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
@@ -63,8 +76,10 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	struct weft_qp_cap cap;
 	struct weft_verbs_qp *qp;
 
-	if (err)
-		goto fail;
+	if (err) {
+		errno = err;
+		return NULL;
+	}
 	err = ENOMEM;
 	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
 		goto fail;
@@ -97,7 +112,10 @@ destroy_queues:
 free_object:
 	free(qp);
 fail:
-	errno = err == ENOSPC ? ENOMEM : err;
+	errno = err == EINVAL ? weft_broken("ibv_create_qp", QP_CAP, init->cap.max_send_wr,
+					    init->cap.max_recv_wr, init->cap.max_send_sge,
+					    init->cap.max_recv_sge, init->cap.max_inline_data) :
+				weft_explain_errno("ibv_create_qp", err);
 	return NULL;
 }
 
@@ -114,10 +132,10 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct weft_verbs_qp *qp = weft_qp(ibqp);
 
-	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP))
+	if (weft_explain_stale("ibv_destroy_qp", ibqp, WEFT_HANDLE_QP))
 		return EINVAL;
 	if (qp->groups)
-		return EBUSY;
+		return weft_broken("ibv_destroy_qp", QP_GROUPS, ibqp->qp_num, qp->groups);
 	weft_handle_remove(ibqp);
 	if (qp->real) {
 		weft_xrc_close_receiver(qp);
@@ -134,27 +152,64 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 
 /* ---- Modify ---- */
 
-static int check_values(const struct ibv_qp_attr *attr, int mask)
+#define VERB "ibv_modify_qp"
+
+static int check_move(const struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,
+		      uint32_t mask)
 {
-	if ((mask & IBV_QP_PORT && attr->port_num != 1) ||
-	    (mask & IBV_QP_PKEY_INDEX && attr->pkey_index != 0) ||
-	    (mask & IBV_QP_PATH_MTU &&
-	     (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096)) ||
-	    (mask & IBV_QP_TIMEOUT && attr->timeout > 31) ||
-	    (mask & IBV_QP_RETRY_CNT && attr->retry_cnt > 7) ||
-	    (mask & IBV_QP_RNR_RETRY && attr->rnr_retry > 7) ||
-	    (mask & IBV_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31) ||
-	    (mask & IBV_QP_ALT_PATH && attr->alt_port_num != 1) ||
-	    (mask & IBV_QP_DEST_QPN && attr->dest_qp_num > 0xffffff) ||
-	    (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > WEFT_MAX_RD_ATOMIC) ||
-	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > WEFT_MAX_RD_ATOMIC))
-		return EINVAL;
-	/* on Ethernet an address is a GID (A17.4.1) */
-	if (mask & IBV_QP_AV &&
-	    (!attr->ah_attr.is_global || attr->ah_attr.grh.sgid_index >= weft_process.pool->self->ngids ||
-	     (attr->ah_attr.port_num && attr->ah_attr.port_num != 1)))
-		return EINVAL;
+	uint64_t was = weft_value(weft_explain_state(from)), will = weft_value(weft_explain_state(to));
+	uint32_t required, allowed;
+	char names[256];
+
+	if (!weft_qp_may_move(qp->type, from, to, &required, &allowed))
+		return weft_broken(VERB, MOVE, qp->qpn, was, will);
+	if (required & ~mask)
+		return weft_broken(VERB, ATTR_NEEDED, qp->qpn, was, will, mask,
+				   weft_value(weft_explain_mask(required & ~mask, names, sizeof(names))));
+	if (mask & ~allowed)
+		return weft_broken(VERB, ATTR_EXTRA, qp->qpn, was, will, mask,
+				   weft_value(weft_explain_mask(mask & ~allowed, names, sizeof(names))));
 	return 0;
+}
+
+static int check_address(const struct ibv_ah_attr *ah)
+{
+	uint32_t ngids = weft_process.pool->self->ngids;
+
+	/* on Ethernet an address is a GID (A17.4.1) */
+	if (ah->is_global && ah->grh.sgid_index < ngids && ah->port_num <= 1)
+		return 0;
+	return weft_broken(VERB, ADDRESS, ah->is_global, ah->grh.sgid_index, ngids, ah->port_num);
+}
+
+static int check_values(uint32_t qpn, const struct ibv_qp_attr *attr, int mask)
+{
+	const struct {
+		int bit;
+		const char *name;
+		uint32_t value, least, most;
+	} values[] = {
+		{ IBV_QP_PORT, "port_num", attr->port_num, 1, 1 },
+		{ IBV_QP_PKEY_INDEX, "pkey_index", attr->pkey_index, 0, 0 },
+		{ IBV_QP_PATH_MTU, "path_mtu", attr->path_mtu, IBV_MTU_256, IBV_MTU_4096 },
+		{ IBV_QP_TIMEOUT, "timeout", attr->timeout, 0, 31 },
+		{ IBV_QP_RETRY_CNT, "retry_cnt", attr->retry_cnt, 0, 7 },
+		{ IBV_QP_RNR_RETRY, "rnr_retry", attr->rnr_retry, 0, 7 },
+		{ IBV_QP_MIN_RNR_TIMER, "min_rnr_timer", attr->min_rnr_timer, 0, 31 },
+		{ IBV_QP_ALT_PATH, "alt_port_num", attr->alt_port_num, 1, 1 },
+		{ IBV_QP_DEST_QPN, "dest_qp_num", attr->dest_qp_num, 0, 0xffffff },
+		{ IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", attr->max_rd_atomic, 0,
+		  WEFT_MAX_RD_ATOMIC },
+		{ IBV_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", attr->max_dest_rd_atomic, 0,
+		  WEFT_MAX_RD_ATOMIC },
+	};
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
+		if (mask & values[i].bit &&
+		    (values[i].value < values[i].least || values[i].value > values[i].most))
+			return weft_broken(VERB, ATTR_VALUE, qpn, weft_value(values[i].name),
+					   values[i].value, values[i].least, values[i].most);
+	return mask & IBV_QP_AV ? check_address(&attr->ah_attr) : 0;
 }
 
 struct member {
@@ -236,26 +291,31 @@ static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int 
 	struct weft_qp_attr nic;
 	int err;
 
-	if (mask & ~ATTR_BITS)
-		return EOPNOTSUPP; /* IBV_QP_RATE_LIMIT, and what is not defined yet */
+	if (mask & ~ATTR_BITS) /* IBV_QP_RATE_LIMIT, and what is not defined yet */
+		return weft_broken(VERB, NOT_OFFERED, weft_value("attr_mask"), (uint64_t)mask);
 	if (mask & IBV_QP_STATE)
 		to = (enum weft_qp_state)attr->qp_state;
 	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != (enum ibv_qp_state)from)
-		return EINVAL;
-	err = -weft_qp_check_modify(qp->nic.type, from, to, (uint32_t)mask);
+		return weft_broken(VERB, CURRENT, qp->nic.qpn, weft_value(weft_explain_state(from)),
+				   weft_value(weft_explain_state(attr->cur_qp_state)));
+	err = check_move(&qp->nic, from, to, (uint32_t)mask);
 	if (!err)
-		err = check_values(attr, mask);
-	if (!err && to == WEFT_QPS_RTR)
-		err = -weft_engine_start();
+		err = check_values(qp->nic.qpn, attr, mask);
 	if (err)
 		return err;
+	err = to == WEFT_QPS_RTR ? -weft_engine_start() : 0;
+	if (err)
+		return weft_explain_errno(VERB, err);
 	merge(&merged, attr, mask);
 	nic = for_nic(&merged);
 	err = -weft_qp_modify(&qp->nic, from, to, &nic, transport_of(qp->nic.type),
 			      weft_caller());
 	WEFT_STEP(verbs_qp_modified);
 	if (err)
-		return err == ENOSPC ? ENOMEM : err;
+		return err == EINVAL ? weft_broken(VERB, MOVE, qp->nic.qpn,
+						   weft_value(weft_explain_state(qp->nic.state)),
+						   weft_value(weft_explain_state(to))) :
+				       weft_explain_errno(VERB, err);
 	/* Nothing is in progress once the queue pair's lock is free: the send queue is drained. */
 	if (from == WEFT_QPS_RTS && to == WEFT_QPS_SQD && mask & IBV_QP_EN_SQD_ASYNC_NOTIFY &&
 	    attr->en_sqd_async_notify)
@@ -271,8 +331,10 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	struct weft_verbs_qp *qp;
 	int err;
 
-	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP) || !attr)
+	if (weft_explain_stale(VERB, ibqp, WEFT_HANDLE_QP))
 		return EINVAL;
+	if (!attr)
+		return weft_broken(VERB, MISSING, weft_value("attr"));
 	qp = weft_qp_real(ibqp);
 	pthread_mutex_lock(&qp->qp.mutex);
 	err = modify(qp, attr, mask);
@@ -287,8 +349,10 @@ int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 	struct weft_verbs_qp *qp;
 
 	(void)mask; /* a hint: everything is cheap to tell (ibv_query_qp(3)) */
-	if (!weft_handle_is(ibqp, WEFT_HANDLE_QP) || !attr || !init)
+	if (weft_explain_stale("ibv_query_qp", ibqp, WEFT_HANDLE_QP))
 		return EINVAL;
+	if (!attr || !init)
+		return weft_broken("ibv_query_qp", MISSING, weft_value("attr or init_attr"));
 	qp = weft_qp_real(ibqp);
 	pthread_mutex_lock(&qp->qp.mutex);
 	*attr = qp->attr;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "nic/submit.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -37,6 +38,13 @@ static void fail(struct weft_verbs_qp *qp, int err)
 	qp->wqe = NULL;
 }
 
+/* A part of the request breaks the rule with that value, or there is none. What is wrong first is said. */
+#define REFUSE(ex, verb, rule, value)                                                               \
+	fail(of(ex), of(ex)->built_error ? of(ex)->built_error :                                    \
+		     of(ex)->wqe	 ? weft_broken(verb, rule, of(ex)->nic.qpn, value,          \
+						       of(ex)->nic.cap.max_send_sge) :              \
+					   weft_broken(verb, NO_REQUEST, of(ex)->nic.qpn))
+
 /* The next request; NULL if it cannot be posted. */
 static inline struct weft_wqe *build(struct ibv_qp_ex *ex, enum weft_opcode opcode)
 {
@@ -46,7 +54,8 @@ static inline struct weft_wqe *build(struct ibv_qp_ex *ex, enum weft_opcode opco
 	bool may = weft_sq_open(&qp->nic) && weft_sq_has(&qp->nic, opcode);
 
 	if (__builtin_expect(!may || !wqe, 0)) {
-		fail(qp, may ? ENOMEM : EINVAL);
+		fail(qp, qp->built_error ? qp->built_error :
+					   weft_verbs_refuse_send("ibv_wr_*", &qp->nic, opcode, 0));
 		return NULL;
 	}
 	wqe->wr_id = ex->wr_id;
@@ -114,9 +123,12 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
 
 	if (!wqe)
 		return;
-	err = weft_handle_is(mw, WEFT_HANDLE_MW) && mw->type == IBV_MW_TYPE_2 ?
-		      weft_verbs_bind(mw, rkey, info, wqe) :
-		      EINVAL;
+	if (weft_explain_stale("ibv_wr_bind_mw", mw, WEFT_HANDLE_MW))
+		err = EINVAL;
+	else if (mw->type != IBV_MW_TYPE_2)
+		err = weft_broken("ibv_wr_bind_mw", WINDOW_TYPE, mw->type);
+	else
+		err = weft_verbs_bind("ibv_wr_bind_mw", mw, rkey, info, wqe);
 	if (err)
 		fail(of(ex), err);
 }
@@ -146,7 +158,7 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t re
 /* Nobody can ask for these. */
 static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
-	fail(of(ex), EOPNOTSUPP);
+	fail(of(ex), weft_broken("ibv_wr_send_tso", NOT_OFFERED, weft_value("hdr_sz"), hdr_sz));
 }
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
@@ -154,7 +166,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn
 	struct weft_wqe *wqe = of(ex)->wqe;
 
 	if (!wqe || !ah || of(ex)->nic.type != WEFT_QPT_UD) {
-		fail(of(ex), EINVAL);
+		REFUSE(ex, "ibv_wr_set_ud_addr", NO_ADDRESS, weft_value(ah));
 		return;
 	}
 	wqe->ah = &weft_ah(ah)->nic;
@@ -167,7 +179,7 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 	struct weft_wqe *wqe = of(ex)->wqe;
 
 	if (!wqe || of(ex)->nic.type != WEFT_QPT_XRC_SEND) {
-		fail(of(ex), EINVAL);
+		REFUSE(ex, "ibv_wr_set_xrc_srqn", NO_REQUEST, srqn);
 		return;
 	}
 	if (weft_op_is_atomic(wqe->opcode))
@@ -184,7 +196,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 	struct weft_wqe *wqe = qp->wqe;
 
 	if (!wqe || num_sge > qp->nic.cap.max_send_sge) {
-		fail(qp, EINVAL);
+		REFUSE(ex, "ibv_wr_set_sge_list", SEND_LIST, num_sge);
 		return;
 	}
 	wqe->num_sge = (uint16_t)num_sge;
@@ -197,7 +209,7 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 	struct weft_wqe *wqe = of(ex)->wqe;
 
 	if (!wqe || !of(ex)->nic.cap.max_send_sge) {
-		fail(of(ex), EINVAL);
+		REFUSE(ex, "ibv_wr_set_sge", SEND_LIST, 1);
 		return;
 	}
 	wqe->num_sge = 1;
@@ -212,12 +224,13 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 	uint32_t bytes = 0;
 
 	if (!wqe || !weft_op_may_inline(wqe->opcode)) {
-		fail(qp, EINVAL);
+		REFUSE(ex, "ibv_wr_set_inline_data", NOT_INLINE, wqe ? wqe->opcode : 0);
 		return;
 	}
 	for (size_t i = 0; i < num_buf; i++) {
 		if (list[i].length > qp->nic.cap.max_inline_bytes - bytes) {
-			fail(qp, ENOMEM);
+			REFUSE(ex, "ibv_wr_set_inline_data", INLINE,
+			       qp->nic.cap.max_inline_bytes);
 			return;
 		}
 		memcpy(weft_wqe_inline(wqe) + bytes, list[i].addr, list[i].length);
@@ -282,14 +295,22 @@ static uint64_t offered(enum ibv_qp_type type)
 
 static int check(struct ibv_context *context, const struct ibv_qp_init_attr_ex *init)
 {
-	if (!init || (init->comp_mask & IBV_QP_INIT_ATTR_PD &&
-		      (!weft_handle_is(init->pd, WEFT_HANDLE_PD) || init->pd->context != context)))
+	const char *verb = "ibv_create_qp_ex";
+
+	if (!init)
+		return weft_broken(verb, MISSING, weft_value("qp_init_attr"));
+	if (init->comp_mask & IBV_QP_INIT_ATTR_PD && weft_explain_stale(verb, init->pd, WEFT_HANDLE_PD))
 		return EINVAL;
-	if (init->comp_mask & ~(uint32_t)MASK ||
-	    (init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && init->create_flags) ||
-	    (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
-	     init->send_ops_flags & ~offered(init->qp_type)))
-		return EOPNOTSUPP;
+	if (init->comp_mask & IBV_QP_INIT_ATTR_PD && init->pd->context != context)
+		return weft_broken(verb, OTHER_CONTEXT, weft_value("pd"), weft_value(init->pd));
+	if (init->comp_mask & ~(uint32_t)MASK)
+		return weft_broken(verb, NOT_OFFERED, weft_value("comp_mask"), init->comp_mask);
+	if (init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && init->create_flags)
+		return weft_broken(verb, NOT_OFFERED, weft_value("create_flags"), init->create_flags);
+	if (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
+	    init->send_ops_flags & ~offered(init->qp_type))
+		return weft_broken(verb, NOT_OFFERED, weft_value("send_ops_flags"),
+				   init->send_ops_flags);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -44,12 +45,19 @@ static int check(struct ibv_context *context, const struct ibv_xrcd_init_attr *i
 {
 	const uint32_t mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
 
-	if (!weft_context_find(context) || !init || init->comp_mask != mask ||
-	    init->oflags & ~(O_CREAT | O_EXCL))
+	const char *verb = "ibv_open_xrcd";
+
+	if (weft_explain_closed(verb, context))
 		return EINVAL;
-	if (init->fd == -1)
-		return init->oflags & O_CREAT ? 0 : EINVAL;
-	return fstat(init->fd, st) ? EBADF : 0;
+	if (!init)
+		return weft_broken(verb, MISSING, weft_value("xrcd_init_attr"));
+	if (init->comp_mask != mask || init->oflags & ~(O_CREAT | O_EXCL) ||
+	    (init->fd == -1 && !(init->oflags & O_CREAT)))
+		return weft_broken(verb, XRCD, init->comp_mask, (uint64_t)init->oflags,
+				   (uint64_t)init->fd);
+	return init->fd != -1 && fstat(init->fd, st) ?
+		       weft_broken(verb, XRCD_FILE, (uint64_t)init->fd) :
+		       0;
 }
 
 struct ibv_xrcd *weft_verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *init)
@@ -60,11 +68,11 @@ struct ibv_xrcd *weft_verbs_open_xrcd(struct ibv_context *context, struct ibv_xr
 
 	pthread_mutex_lock(&mutex);
 	if (!err && init->fd != -1 && init->oflags & O_EXCL && exists(number_of(&st)))
-		err = EEXIST;
+		err = weft_broken("ibv_open_xrcd", XRCD_EXISTS, (uint64_t)init->fd);
 	if (!err) {
 		d = calloc(1, sizeof(*d));
 		if (!d || weft_handle_add(d, WEFT_HANDLE_XRCD))
-			err = ENOMEM;
+			err = weft_explain_errno("ibv_open_xrcd", ENOMEM);
 	}
 	if (err) {
 		pthread_mutex_unlock(&mutex);
@@ -84,10 +92,11 @@ int weft_verbs_close_xrcd(struct ibv_xrcd *xrcd)
 {
 	struct weft_verbs_xrcd **at = &domains;
 
-	if (!weft_handle_is(xrcd, WEFT_HANDLE_XRCD))
+	if (weft_explain_stale("ibv_close_xrcd", xrcd, WEFT_HANDLE_XRCD))
 		return EINVAL;
 	if (weft_xrcd(xrcd)->users)
-		return EBUSY;
+		return weft_broken("ibv_close_xrcd", IN_USE, weft_xrcd(xrcd)->users,
+				   weft_value("XRC domain"));
 	weft_handle_remove(xrcd);
 	pthread_mutex_lock(&mutex);
 	while (*at != weft_xrcd(xrcd))
@@ -176,7 +185,7 @@ static bool is_handle(const void *object, const void *arg)
 	       qp->xrcd->number == weft_xrcd(wanted->xrcd)->number;
 }
 
-/* One of another process ends with that, so that we could not keep it. */
+/* One of another process ends with that, so that we could not keep it. An errno. */
 static int why_not(const struct ibv_qp_open_attr *attr)
 {
 	uint32_t index = attr->qp_num & (WEFT_QPS - 1);
@@ -186,21 +195,29 @@ static int why_not(const struct ibv_qp_open_attr *attr)
 			       atomic_load_explicit(&slot->qpn, memory_order_acquire) == attr->qp_num &&
 			       slot->type == WEFT_QPT_XRC_RECV &&
 			       slot->qkey == weft_xrcd(attr->xrcd)->number ?
-		       EOPNOTSUPP :
-		       EINVAL;
+		       weft_broken("ibv_open_qp", OPEN_FOREIGN, attr->qp_num) :
+		       weft_broken("ibv_open_qp", OPEN_NUMBER, attr->qp_num);
 }
 
 static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr *attr)
 {
 	const uint32_t needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+	const char *verb = "ibv_open_qp";
 
-	return weft_context_find(context) && attr && (attr->comp_mask & needed) == needed &&
-			       attr->comp_mask < IBV_QP_OPEN_ATTR_RESERVED &&
-			       attr->qp_type == IBV_QPT_XRC_RECV &&
-			       weft_handle_is(attr->xrcd, WEFT_HANDLE_XRCD) &&
-			       attr->xrcd->context == context ?
+	if (weft_explain_closed(verb, context))
+		return EINVAL;
+	if (!attr || (attr->comp_mask & needed) != needed)
+		return weft_broken(verb, MISSING, weft_value("qp_num, xrcd or qp_type, by comp_mask"),
+				   attr ? attr->comp_mask : 0);
+	if (attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED)
+		return weft_broken(verb, UNKNOWN_BITS, weft_value("comp_mask"), attr->comp_mask);
+	if (attr->qp_type != IBV_QPT_XRC_RECV)
+		return weft_broken(verb, NO_SERVICE, attr->qp_type);
+	if (weft_explain_stale(verb, attr->xrcd, WEFT_HANDLE_XRCD))
+		return EINVAL;
+	return attr->xrcd->context == context ?
 		       0 :
-		       EINVAL;
+		       weft_broken(verb, OTHER_CONTEXT, weft_value("xrcd"), weft_value(attr->xrcd));
 }
 
 struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
@@ -210,13 +227,17 @@ struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_ope
 
 	if (err)
 		goto fail;
-	err = ENOMEM;
-	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
+	if (posix_memalign((void **)&qp, 64, sizeof(*qp))) {
+		err = weft_explain_errno("ibv_open_qp", ENOMEM);
 		goto fail;
+	}
 	*qp = (struct weft_verbs_qp){ .nic.nic = &weft_process.nic };
 	pthread_mutex_lock(&handles);
 	other = weft_handle_find(WEFT_HANDLE_QP, is_handle, attr);
-	err = other ? -weft_handle_add(qp, WEFT_HANDLE_QP) : why_not(attr);
+	if (!other)
+		err = why_not(attr);
+	else if (weft_handle_add(qp, WEFT_HANDLE_QP))
+		err = weft_explain_errno("ibv_open_qp", ENOMEM);
 	if (!err) {
 		fill(qp, weft_xrcd(attr->xrcd),
 		     attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
@@ -234,15 +255,29 @@ fail:
 	return NULL;
 }
 
+static int check_receiver(struct ibv_context *context, const struct ibv_qp_init_attr_ex *init)
+{
+	const char *verb = "ibv_create_qp_ex";
+
+	if (!(init->comp_mask & IBV_QP_INIT_ATTR_XRCD))
+		return weft_broken(verb, MISSING, weft_value("xrcd, by comp_mask"), init->comp_mask);
+	if (weft_explain_stale(verb, init->xrcd, WEFT_HANDLE_XRCD))
+		return EINVAL;
+	if (init->xrcd->context != context)
+		return weft_broken(verb, OTHER_CONTEXT, weft_value("xrcd"), weft_value(init->xrcd));
+	return 0;
+}
+
 struct ibv_qp *weft_xrc_create_receiver(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
 {
 	struct weft_qp_cap cap = { 0 };
 	struct weft_verbs_qp *qp;
-	int err = EINVAL;
+	int err = check_receiver(context, init);
 
-	if (!(init->comp_mask & IBV_QP_INIT_ATTR_XRCD) ||
-	    !weft_handle_is(init->xrcd, WEFT_HANDLE_XRCD) || init->xrcd->context != context)
-		goto fail;
+	if (err) {
+		errno = err;
+		return NULL;
+	}
 	err = ENOMEM;
 	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
 		goto fail;
@@ -269,6 +304,6 @@ destroy_cq:
 free_object:
 	free(qp);
 fail:
-	errno = err == ENOSPC ? ENOMEM : err;
+	errno = weft_explain_errno("ibv_create_qp_ex", err);
 	return NULL;
 }

@@ -107,3 +107,35 @@ def test_glibc(tmp_path, call, options, offence):
                           capture_output=True, check=False)
     assert (done.returncode == 0) == (offence is None), done
     assert not offence or offence in done.stdout
+
+
+EXPLAINED = [
+    '\treturn EINVAL;\n',
+    '\terrno = EOPNOTSUPP;\n',
+    '\treturn is_good ? 0 : -EINVAL;\n',
+    '\t\terr = EEXIST;\n',
+]
+
+
+@pytest.mark.parametrize('line', EXPLAINED)
+def test_unexplained_errno(tmp_path, line):
+    done = check('check-explained.py', tmp_path, 'src/verbs/a.c', 'int weft_f(void)\n{\n' + line + '}\n')
+    assert done.returncode == 1
+    assert done.stdout.startswith('src/verbs/a.c:3: fails without a word')
+
+
+@pytest.mark.parametrize('line', EXPLAINED)
+def test_explained_errno(tmp_path, line):
+    said = '\tif (weft_explain_stale("ibv_f", f, WEFT_HANDLE_CQ))\n' + line
+    assert not check('check-explained.py', tmp_path, 'src/verbs/a.c', said).returncode
+
+
+@pytest.mark.parametrize('row,offence', [
+    ('\tX(SEEN, EINVAL, "", "words")\n\n', 'SEEN has no clause'),
+    ('\tX(UNSEEN, EINVAL, "9.9.2", "words")\n\n', 'UNSEEN is used nowhere'),
+])
+def test_bad_rule(tmp_path, row, offence):
+    (tmp_path / 'src/pool').mkdir(parents=True)
+    (tmp_path / 'src/pool/a.c').write_text('weft_broken("ibv_f", SEEN);\n')
+    done = check('check-explained.py', tmp_path, 'src/verbs/rules.h', row)
+    assert done.returncode == 1 and offence in done.stdout
