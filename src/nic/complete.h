@@ -36,7 +36,7 @@ static inline void weft_cq_stamp(const struct weft_cq *cq, struct weft_cqe *cqe)
 
 static inline void weft_cq_publish(struct weft_cq *cq)
 {
-	/* release: pairs with the look without lock in weft_cq_poll */
+	/* release: pairs with the look without lock in weft_cq_has_private */
 	atomic_store_explicit(&cq->tail, atomic_load_explicit(&cq->tail, memory_order_relaxed) + 1,
 			      memory_order_release);
 }
@@ -77,6 +77,13 @@ static inline void weft_cq_tell(struct weft_wc *wc, uint64_t wr_id, uint8_t stat
 	wc->dlid_path_bits = 0;
 }
 
+static inline bool weft_cq_has_private(const struct weft_cq *cq)
+{
+	/* acquire: pairs with the release in weft_cq_publish */
+	return atomic_load_explicit(&cq->head, memory_order_relaxed) !=
+	       atomic_load_explicit(&cq->tail, memory_order_acquire);
+}
+
 /* The queue's lock is held. How many. */
 static inline int weft_cq_poll_private(struct weft_cq *cq, int n, struct weft_wc *wc)
 {
@@ -105,8 +112,7 @@ static inline int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, ui
 {
 	int got = 0;
 
-	if (atomic_load_explicit(&cq->head, memory_order_relaxed) !=
-	    atomic_load_explicit(&cq->tail, memory_order_acquire)) {
+	if (weft_cq_has_private(cq)) {
 		bool own = weft_lock(cq->nic, &cq->lock, thread);
 
 		got = weft_cq_poll_private(cq, n, wc);

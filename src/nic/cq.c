@@ -138,7 +138,7 @@ static inline uint64_t consumed(const struct weft_cq_ring *r)
 }
 
 /* Takes the next entry of a ring that belongs to a queue pair we still have. */
-static const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq_ring *r,
+static inline const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq_ring *r,
 					      struct weft_qp **qp)
 {
 	const struct weft_pool_cqe *cqe;
@@ -208,7 +208,8 @@ static int poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t th
 	while (!got && n > 0 && (r = filled_ring(cq))) {
 		own = weft_lock(cq->nic, &cq->lock, thread);
 		/* what was drained from the rings meanwhile is older than what they hold now */
-		got = weft_cq_poll_private(cq, n, wc);
+		if (__builtin_expect(weft_cq_has_private(cq), 0))
+			got = weft_cq_poll_private(cq, n, wc);
 		while (got < n && poll_ring(cq, r, &wc[got]))
 			got++;
 		atomic_store_explicit(&cq->hot, weft_cq_next_turn(cq) ? r : r->next, memory_order_relaxed);

@@ -77,7 +77,7 @@ HOT int place(struct job job, const struct weft_span *to, const struct weft_span
 }
 
 /* The receive that was taken is at fault; `used` elements of it were needed. */
-static enum weft_outcome bad_receive(struct job job, const struct weft_pool_recv *recv, uint64_t wr_id,
+static __attribute__((noinline)) enum weft_outcome bad_receive(struct job job, const struct weft_pool_recv *recv, uint64_t wr_id,
 				     uint32_t used, enum weft_cause cause)
 {
 	bool too_long = cause == WEFT_CAUSE_RECEIVE_LENGTH;
@@ -106,15 +106,54 @@ static uint64_t qp_window_holder(struct job job)
 	return weft_holder(job.peer->right.member, job.qp->attr.dest_qpn | WEFT_PD_QP_WINDOW);
 }
 
-static enum weft_outcome execute_send(struct job job)
+/* Of the receive that was taken: *used elements are needed. What is wrong: first the length, then keys. */
+static __attribute__((noinline)) enum weft_cause find_list(struct job job,
+							   const struct weft_pool_recv *recv,
+							   struct weft_spans *there, uint32_t *used)
+{
+	uint64_t room = 0, bytes = job.here->len_bytes;
+	struct peer *p = job.peer;
+
+	/* what lies behind the last byte is not looked at */
+	for (*used = 0; *used < recv->num_sge && *used < p->rq_sges && room < bytes; ++*used)
+		room += recv->sge[*used].len_bytes;
+	if (room < bytes)
+		return WEFT_CAUSE_RECEIVE_LENGTH;
+	if (!weft_spans_find(job.qp->nic->pool, recv->sge, *used, p->receive_holder,
+			     WEFT_ACCESS_LOCAL_WRITE, there))
+		return WEFT_CAUSE_RECEIVE_KEY;
+	/* the list may be damaged between two looks */
+	return there->len_bytes < bytes ? WEFT_CAUSE_RECEIVE_LENGTH : WEFT_CAUSE_NONE;
+}
+
+/* The same, with little ado for one element. */
+HOT enum weft_cause find_received(struct job job, const struct weft_pool_recv *recv,
+				  struct weft_spans *there, uint32_t *used)
+{
+	uint64_t bytes = job.here->len_bytes;
+	struct weft_pool_sge sge;
+
+	if (__builtin_expect(recv->num_sge != 1 || !bytes, 0))
+		return find_list(job, recv, there, used);
+	sge = recv->sge[0];
+	*used = 1;
+	if (sge.len_bytes < bytes)
+		return WEFT_CAUSE_RECEIVE_LENGTH;
+	if (!weft_mr_find(job.qp->nic->pool, sge.lkey, job.peer->receive_holder, sge.addr,
+			  sge.len_bytes, WEFT_ACCESS_LOCAL_WRITE, &there->span[0]))
+		return WEFT_CAUSE_RECEIVE_KEY;
+	return WEFT_CAUSE_NONE;
+}
+
+HOT enum weft_outcome execute_send(struct job job)
 {
 	const struct weft_pool_recv *recv = weft_peer_receive(job.qp, job.peer);
 	struct weft_counters *counters = &job.caller->line->counters;
-	uint64_t wr_id, room = 0, bytes = job.here->len_bytes, binding;
+	uint64_t wr_id, bytes = job.here->len_bytes, binding;
 	bool ends = job.wqe->opcode == WEFT_OP_SEND_INV;
-	struct peer *p = job.peer;
 	struct weft_spans there;
-	uint32_t used = 0;
+	enum weft_cause cause;
+	uint32_t used;
 	int err;
 
 	if (!recv)
@@ -123,17 +162,9 @@ static enum weft_outcome execute_send(struct job job)
 	if (ends && !weft_mw_find(job.qp->nic->pool, job.wqe->imm, qp_window_holder(job), &binding))
 		return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_CAUSE_REMOTE_INVALIDATE);
 	wr_id = recv->wr_id;
-	/* what lies behind the last byte is not looked at */
-	while (used < recv->num_sge && used < p->rq_sges && room < bytes)
-		room += recv->sge[used++].len_bytes;
-	if (room < bytes)
-		return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_LENGTH);
-	if (!weft_spans_find(job.qp->nic->pool, recv->sge, used, p->receive_holder,
-			     WEFT_ACCESS_LOCAL_WRITE, &there))
-		return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_KEY);
-	/* the list may be damaged between two looks */
-	if (there.len_bytes < bytes)
-		return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_LENGTH);
+	cause = find_received(job, recv, &there, &used);
+	if (cause)
+		return bad_receive(job, recv, wr_id, used, cause);
 	err = place(job, there.span, job.here->span);
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
@@ -141,7 +172,7 @@ static enum weft_outcome execute_send(struct job job)
 		return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_MEMORY);
 	if (ends)
 		weft_mw_end(job.qp->nic->pool, job.wqe->imm, binding);
-	weft_peer_complete(job.qp, p, job.wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS,
+	weft_peer_complete(job.qp, job.peer, job.wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS,
 			   job.caller->thread);
 	counters->ops_send++;
 	counters->bytes_send += bytes;

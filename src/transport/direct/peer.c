@@ -180,24 +180,34 @@ bool weft_peer_queue(struct weft_qp *qp, const struct peer *p, uint32_t number, 
 
 static struct weft_lock ring_lock[64]; /* threads of this process take turns on a ring */
 
-static void fill(struct weft_pool_cqe *cqe, const struct weft_qp *qp, const struct peer *p,
-		 const struct weft_wqe *wqe, uint64_t wr_id, uint32_t bytes, enum weft_wc_status status)
+/* What a receive's completion tells of the request that used it. */
+static const struct {
+	uint8_t opcode, flags;
+} told[WEFT_OPS] = {
+	[WEFT_OP_WRITE_IMM] = { WEFT_WC_RECV_WRITE_IMM, WEFT_WC_WITH_IMM },
+	[WEFT_OP_SEND] = { WEFT_WC_RECV, 0 },
+	[WEFT_OP_SEND_IMM] = { WEFT_WC_RECV, WEFT_WC_WITH_IMM },
+	[WEFT_OP_SEND_INV] = { WEFT_WC_RECV, WEFT_WC_WITH_INV },
+};
+
+static inline void fill(struct weft_pool_cqe *cqe, const struct weft_qp *qp, const struct peer *p,
+			const struct weft_wqe *wqe, uint64_t wr_id, uint32_t bytes,
+			enum weft_wc_status status)
 {
-	bool imm = wqe->opcode == WEFT_OP_WRITE_IMM || wqe->opcode == WEFT_OP_SEND_IMM;
-	bool inv = wqe->opcode == WEFT_OP_SEND_INV;
+	uint8_t flags = told[wqe->opcode].flags;
 
 	cqe->wr_id = wr_id;
 	cqe->qpn = p->tag;
 	cqe->byte_len = bytes;
-	cqe->imm = imm || inv ? wqe->imm : 0;
+	cqe->imm = flags ? wqe->imm : 0;
 	cqe->src_qpn = qp->qpn;
 	cqe->status = (uint8_t)status;
-	cqe->opcode = wqe->opcode == WEFT_OP_WRITE_IMM ? WEFT_WC_RECV_WRITE_IMM : WEFT_WC_RECV;
-	cqe->flags = imm ? WEFT_WC_WITH_IMM : inv ? WEFT_WC_WITH_INV : 0;
+	cqe->opcode = told[wqe->opcode].opcode;
+	cqe->flags = flags;
 	cqe->solicited = !!(wqe->flags & WEFT_SEND_SOLICITED);
 }
 
-static void complete_shared(struct weft_qp *qp, struct peer *p, const struct weft_wqe *wqe,
+static __attribute__((noinline)) void complete_shared(struct weft_qp *qp, struct peer *p, const struct weft_wqe *wqe,
 			    uint32_t bytes, enum weft_wc_status status)
 {
 	struct weft_pool_cqe cqe;
