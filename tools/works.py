@@ -78,7 +78,7 @@ SECTIONS = {
          r'verbs-data'),
         ('unreliable connections: what is dropped, what fails', r'verbs-uc'),
         ('datagrams, their headers, Q_Keys, multicast; killed senders', r'verbs-ud'),
-        ('extended reliable connections (XRC), also in a domain of two processes; `ibv_open_qp` within one', r'verbs-xrc'),
+        ('extended reliable connections (XRC), also in a domain of two processes; `ibv_open_qp`', r'verbs-xrc'),
         ('shared receive queues, their sizes and limits, LAST_WQE_REACHED; killed senders', r'verbs-srq'),
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),

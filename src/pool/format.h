@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 5u
+#define WEFT_POOL_VERSION 6u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -110,7 +110,8 @@ struct weft_pool_line {
 	struct weft_counters counters; /* [O] the thread */
 };
 
-/* What a thread asks of the engine of another member: work on memory that only its owner reaches. */
+/* What a thread asks of the engine of another member: work on memory that only its owner reaches; or, as a
+ * call, on a queue pair that that one has made. */
 struct weft_pool_ask {
 	/* [O] the thread: odd while asked; the answer is due for exactly this number */
 	_Alignas(WEFT_LINE) _Atomic uint64_t seq;
@@ -120,7 +121,8 @@ struct weft_pool_ask {
 	uint64_t len_bytes;
 	uint64_t operand[2];
 	uint64_t bounce_off; /* where the bytes come from or go to, in a segment of the asker */
-	uint64_t id; /* of the region in which all of it lies: the engine looks */
+	/* of the region in which all of it lies: the engine looks; of calls: the QPN, and above it the domain */
+	uint64_t id;
 	/* [P] the engine of `target` */
 	_Alignas(WEFT_LINE) _Atomic uint64_t answered; /* the seq it answers, stored last */
 	uint64_t value;
@@ -132,6 +134,11 @@ enum weft_ask_kind {
 	WEFT_ASK_WRITE,
 	WEFT_ASK_CMP_SWAP,
 	WEFT_ASK_FETCH_ADD,
+	/* calls: `bounce_off` has what verbs/receiver.h says */
+	WEFT_ASK_QP_OPEN,
+	WEFT_ASK_QP_MODIFY,
+	WEFT_ASK_QP_QUERY,
+	WEFT_ASK_QP_CLOSE,
 };
 
 /*
@@ -228,6 +235,9 @@ struct weft_pool_qp {
 	_Atomic uint8_t connection; /* grows when one ends: what its peer still completes is void */
 	_Atomic uint32_t rq_epoch; /* grows when the receive queue is emptied */
 	_Atomic uint32_t qkey; /* of XRC: the domain */
+	/* of XRC_RECV, for others who have it open: the last four asynchronous events (enum weft_event), eight
+	 * bits each, and in the upper half how many there were. Not guarded by conn */
+	_Atomic uint64_t events;
 
 	/* [O] receives ever posted; it never goes back, and what lies before rq_start is void */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted;

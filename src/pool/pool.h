@@ -164,6 +164,7 @@ enum weft_ring_reason {
 	WEFT_RING_FAULT, /* a peer put a queue pair in error */
 	WEFT_RING_WORK,	 /* its own process has work for it */
 	WEFT_RING_BOX,	 /* a datagram was posted for it */
+	WEFT_RING_CALL,	 /* a thread calls, or has something open of which there are events */
 	WEFT_RING_REASONS,
 };
 void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason);

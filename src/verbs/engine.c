@@ -10,6 +10,7 @@
 #include "pool/step.h"
 #include "nic/shared.h"
 #include "verbs/process.h"
+#include "verbs/receiver.h"
 #include "verbs/service.h"
 
 #define TICK_LEAST_NS	20000ll
@@ -76,6 +77,7 @@ static uint64_t watch(uint64_t *watched_ns)
 		return due_ns;
 	weft_pool_watch(weft_process.pool);
 	weft_shared_recover(&weft_process.nic);
+	weft_receiver_watch(weft_process.pool);
 	*watched_ns = now_ns;
 	return now_ns + WATCH_NS;
 }
@@ -119,6 +121,10 @@ static void *run(void *unused)
 		called |= weft_pool_rung(pool, WEFT_RING_BOX);
 		if (weft_pool_rung(pool, WEFT_RING_ASK))
 			weft_reach_answer(pool);
+		if (weft_pool_rung(pool, WEFT_RING_CALL)) {
+			weft_reach_calls(pool, &caller);
+			weft_receiver_events();
+		}
 		if (weft_pool_rung(pool, WEFT_RING_EVENT)) {
 			weft_nic_events(&weft_process.nic);
 			weft_shared_limits(&weft_process.nic);
@@ -144,6 +150,8 @@ int weft_engine_start(void)
 	sigset_t all, before;
 	int err = 0;
 
+	if (is_engine)
+		return 0;
 	pthread_mutex_lock(&mutex);
 	if (!running) {
 		atomic_store(&stopping, false);

@@ -152,15 +152,6 @@ static inline struct weft_verbs_xrcd *weft_xrcd(struct ibv_xrcd *xrcd)
 	return (struct weft_verbs_xrcd *)xrcd;
 }
 
-struct weft_verbs_qp;
-
-/* xrc.c: NULL and errno. */
-struct ibv_qp *weft_xrc_create_receiver(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
-/* One that receives ends by the last of its handles, of which this is one. */
-void weft_xrc_close_receiver(struct weft_verbs_qp *qp);
-/* Each handle's context is told; locks of the queue pair may be held. */
-void weft_xrc_raise(struct weft_verbs_qp *real, enum ibv_event_type type);
-
 struct weft_verbs_srq {
 	struct ibv_srq srq;
 	/* of XRC; else NULL */
@@ -189,9 +180,15 @@ struct weft_verbs_qp {
 	_Atomic uint32_t groups; /* that it listens to */
 	struct weft_verbs_xrcd *xrcd; /* XRC_RECV; and in place of its completion queue: */
 	struct weft_cq no_cq;
-	/* handles of one queue pair of XRC_RECV, under the lock of xrc.c: who made it, which all point to and
-	 * which stays as long as they do, and in its list those that are open */
-	struct weft_verbs_qp *real, *handles, *next_handle;
+	/* handles of one queue pair of XRC_RECV (receiver.c, whose mutex guards them): who made it, which all
+	 * point to and which stays as long as they do, and in its lists those that are open */
+	struct weft_verbs_qp *real, *handles, *next_handle, *next_receiver;
+	struct weft_receiver_opener *openers; /* other processes */
+	struct {
+		bool is; /* another process has made it: nothing stands in `nic` */
+		uint16_t member;
+		uint32_t events_seen;
+	} far;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 
 	/* of extended ones (qp_ex.c): requests that are built but not posted; guarded by nic.lock */
@@ -272,6 +269,10 @@ static inline struct weft_acks weft_qp_acks(struct ibv_qp *qp)
 	return (struct weft_acks){&qp->mutex, &qp->cond, &qp->events_completed,
 				  &weft_qp(qp)->async_read};
 }
+
+/* qp.c: an errno. Its mutex is held. */
+int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int mask,
+		      struct weft_caller *caller);
 
 /* mcast.c: it listens to no group any more. */
 void weft_mcast_leave(struct weft_verbs_qp *qp);

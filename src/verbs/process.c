@@ -13,6 +13,7 @@
 #include "pool/clock.h"
 #include "pool/step.h"
 #include "verbs/explain.h"
+#include "verbs/receiver.h"
 #include "verbs/gid.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
@@ -76,7 +77,7 @@ static void env_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_
 	if (nic_qp) {
 		qp = (struct weft_verbs_qp *)((char *)nic_qp - offsetof(struct weft_verbs_qp, nic));
 		if (qp->real) {
-			weft_xrc_raise(qp, e.event_type);
+			weft_receiver_raise(qp, e.event_type);
 			return;
 		}
 		e.element.qp = &qp->qp;
@@ -217,6 +218,7 @@ void weft_process_put(void)
 	pthread_mutex_lock(&mutex);
 	if (--p->contexts == 0) {
 		weft_engine_stop();
+		weft_receiver_end();
 		WEFT_STEP(process_engine_stopped);
 		weft_region_detach();
 		WEFT_STEP(process_regions_detached);
@@ -236,6 +238,7 @@ static void forget_in_child(void)
 	weft_context_forget();
 	weft_handle_forget();
 	weft_engine_forget();
+	weft_receiver_forget();
 	weft_pool_forget();
 	pthread_mutex_init(&mutex, NULL);
 }

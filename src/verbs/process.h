@@ -73,5 +73,13 @@ int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller,
 		      uint64_t *value);
 /* The engine was asked. */
 void weft_reach_answer(struct weft_pool *pool);
+/*
+ * Has the engine of another member do something; `message` goes there and comes back. What that says;
+ * -ESRCH (it is gone), -ETIMEDOUT, -ENOMEM, -ENOSPC. Nothing is locked for which that engine could wait.
+ */
+int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
+		    void *message, uint64_t len_bytes);
+/* The engine was called; `caller` is its own. Not while it waits for others. */
+void weft_reach_calls(struct weft_pool *pool, struct weft_caller *caller);
 
 #endif

@@ -10,6 +10,7 @@
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
+#include "verbs/receiver.h"
 #include "verbs/verbs.h"
 
 #define ATTR_BITS     (2 * IBV_QP_DEST_QPN - 1) /* the attributes of the specification */
@@ -138,7 +139,7 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 		return weft_broken("ibv_destroy_qp", QP_GROUPS, ibqp->qp_num, qp->groups);
 	weft_handle_remove(ibqp);
 	if (qp->real) {
-		weft_xrc_close_receiver(qp);
+		weft_receiver_close(qp);
 		return 0;
 	}
 	WEFT_STEP(verbs_qp_destroying);
@@ -284,7 +285,8 @@ static const struct weft_transport *transport_of(enum weft_qp_type type)
 	return NULL;
 }
 
-static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
+int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int mask,
+		      struct weft_caller *caller)
 {
 	enum weft_qp_state from = qp->nic.state, to = from;
 	struct ibv_qp_attr merged = qp->attr;
@@ -309,7 +311,7 @@ static int modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int 
 	merge(&merged, attr, mask);
 	nic = for_nic(&merged);
 	err = -weft_qp_modify(&qp->nic, from, to, &nic, transport_of(qp->nic.type),
-			      weft_caller());
+			      caller);
 	WEFT_STEP(verbs_qp_modified);
 	if (err)
 		return err == EINVAL ? weft_broken(VERB, MOVE, qp->nic.qpn,
@@ -336,8 +338,10 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	if (!attr)
 		return weft_broken(VERB, MISSING, weft_value("attr"));
 	qp = weft_qp_real(ibqp);
+	if (qp->far.is)
+		return weft_receiver_modify(qp, attr, mask);
 	pthread_mutex_lock(&qp->qp.mutex);
-	err = modify(qp, attr, mask);
+	err = weft_verbs_modify(qp, attr, mask, weft_caller());
 	ibqp->state = (enum ibv_qp_state)qp->nic.state;
 	pthread_mutex_unlock(&qp->qp.mutex);
 	return err;
@@ -354,12 +358,14 @@ int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 	if (!attr || !init)
 		return weft_broken("ibv_query_qp", MISSING, weft_value("attr or init_attr"));
 	qp = weft_qp_real(ibqp);
+	*init = qp->init;
+	init->qp_context = ibqp->qp_context;
+	if (qp->far.is)
+		return weft_receiver_query(qp, attr);
 	pthread_mutex_lock(&qp->qp.mutex);
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = (enum ibv_qp_state)qp->nic.state;
 	ibqp->state = attr->qp_state;
-	*init = qp->init;
-	init->qp_context = ibqp->qp_context;
 	pthread_mutex_unlock(&qp->qp.mutex);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "nic/submit.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
+#include "verbs/receiver.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
 
@@ -351,7 +352,7 @@ struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context, struct ibv_q
 	}
 	pd = init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
 	qp = init->qp_type == IBV_QPT_XRC_RECV ?
-		     weft_xrc_create_receiver(context, init) :
+		     weft_receiver_create(context, init) :
 		     ibv_create_qp(pd, (struct ibv_qp_init_attr *)init);
 	if (qp && init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		weft_qp(qp)->extended = true;

@@ -14,6 +14,7 @@
 #include "pool/clock.h"
 #include "pool/step.h"
 #include "verbs/process.h"
+#include "verbs/receiver.h"
 
 #define BOUNCE_BYTES  65536u
 #define PATIENCE_NS   1000000000ull
@@ -41,24 +42,23 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 }
 
 /* The ask of this thread is free: it waits for each answer, or gives that number up. */
-static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask,
-		      const struct weft_far *far)
+static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_t member, uint64_t id,
+		      enum weft_ring_reason reason)
 {
-	uint16_t member = far->right->member;
 	struct weft_pool_member *m = weft_pool_member(pool, member);
 	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_relaxed) + 1;
 	uint64_t incarnation;
-	int err = weft_far_check(pool, far);
+	int err;
 
-	if (err || !m)
-		return err ? err : -ESRCH;
+	if (!m)
+		return -ESRCH;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	ask->target = member;
-	ask->id = far->id;
+	ask->id = id;
 	/* release: pairs with the acquire in weft_reach_answer */
 	atomic_store_explicit(&ask->seq, seq, memory_order_release);
 	WEFT_STEP(reach_asked);
-	weft_pool_ring(pool, member, WEFT_RING_ASK);
+	weft_pool_ring(pool, member, reason);
 	err = wait_answer(pool, ask, seq, member, incarnation);
 	WEFT_STEP(reach_answer_got);
 	atomic_store_explicit(&ask->seq, seq + 1, memory_order_relaxed);
@@ -66,6 +66,33 @@ static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask,
 	 * that engine at work */
 	if (err)
 		atomic_thread_fence(memory_order_seq_cst);
+	return err;
+}
+
+static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask, const struct weft_far *far)
+{
+	int err = weft_far_check(pool, far);
+
+	return err ? err : ask_member(pool, ask, far->right->member, far->id, WEFT_RING_ASK);
+}
+
+int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
+		    void *message, uint64_t len_bytes)
+{
+	const struct weft_caller *caller = weft_caller();
+	uint64_t *off = &weft_process.bounce_off[caller->index];
+	struct weft_pool_ask *ask = caller->ask;
+	int err = *off ? 0 : weft_pool_alloc(pool, BOUNCE_BYTES, off);
+
+	if (err)
+		return err;
+	ask->kind = kind;
+	ask->len_bytes = len_bytes;
+	ask->bounce_off = *off;
+	memcpy(pool->base + *off, message, len_bytes);
+	err = ask_member(pool, ask, member, id, WEFT_RING_CALL);
+	if (!err)
+		memcpy(message, pool->base + *off, len_bytes);
 	return err;
 }
 
@@ -241,6 +268,11 @@ static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 		else
 			atomic_compare_exchange_strong(at, value, w->operand[1]);
 		return 0;
+	case WEFT_ASK_QP_OPEN:
+	case WEFT_ASK_QP_MODIFY:
+	case WEFT_ASK_QP_QUERY:
+	case WEFT_ASK_QP_CLOSE:
+		break;
 	}
 	return -EINVAL;
 }
@@ -277,22 +309,94 @@ static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 	atomic_store_explicit(&ask->answered, seq, memory_order_release);
 }
 
-void weft_reach_answer(struct weft_pool *pool)
+static bool is_call(const struct weft_pool_ask *ask)
+{
+	return ask->kind >= WEFT_ASK_QP_OPEN;
+}
+
+/* Each of the asks that are for us, with its member and that one's incarnation. */
+static void for_each(struct weft_pool *pool, bool calls, struct weft_caller *caller,
+		     void (*act)(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+				 struct weft_pool_ask *ask, struct weft_caller *caller))
 {
 	struct weft_pool_member *m;
 
 	for (uint16_t i = 0; i < WEFT_MEMBERS && (m = weft_pool_member(pool, i)); i++) {
 		uint32_t lines = atomic_load_explicit(&m->lines, memory_order_acquire);
+		uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 
-		if (!atomic_load_explicit(&m->incarnation, memory_order_relaxed))
-			continue;
-		for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
-			if (asked(pool, &m->ask[k])) {
-				/* who dies now is not buried before we have done with his memory; who
-				 * ends a region here waits for us */
-				weft_pool_visit(pool, i);
-				answer(pool, &m->ask[k]);
-				weft_pool_depart(pool);
-			}
+		for (uint32_t k = 0; incarnation && k < lines && k < WEFT_MEMBER_LINES; k++)
+			if (asked(pool, &m->ask[k]) && is_call(&m->ask[k]) == calls)
+				act(pool, i, incarnation, &m->ask[k], caller);
 	}
+}
+
+static void answer_ask(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+		       struct weft_pool_ask *ask, struct weft_caller *caller)
+{
+	/* who dies now is not buried before we have done with his memory; who ends a region here waits
+	 * for us */
+	weft_pool_visit(pool, member);
+	answer(pool, ask);
+	weft_pool_depart(pool);
+}
+
+void weft_reach_answer(struct weft_pool *pool)
+{
+	for_each(pool, false, NULL, answer_ask);
+}
+
+/* The message, and in *seq whose; or it is not asked any more: 0. */
+static void take_call(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t *seq, struct work *work,
+		      struct weft_receiver_call *call)
+{
+	const void *bounce;
+
+	atomic_thread_fence(memory_order_seq_cst); /* as in answer() */
+	*seq = asked(pool, ask);
+	*work = (struct work){ .kind = ask->kind, .id = ask->id, .bounce_off = ask->bounce_off };
+	bounce = weft_pool_window(pool, work->bounce_off, sizeof(*call));
+	if (*seq && bounce)
+		memcpy(call, bounce, sizeof(*call));
+}
+
+static void give_back(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t seq,
+		      const struct work *work, const struct weft_receiver_call *call, int err)
+{
+	void *bounce = weft_pool_window(pool, work->bounce_off, sizeof(*call));
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (asked(pool, ask) != seq)
+		return;
+	if (bounce)
+		memcpy(bounce, call, sizeof(*call));
+	ask->error = err;
+	/* release: pairs with the acquire in wait_answer */
+	atomic_store_explicit(&ask->answered, seq, memory_order_release);
+}
+
+/* It may take long, and wait for others: in between we look at nothing of the member's. */
+static void answer_call(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+			struct weft_pool_ask *ask, struct weft_caller *caller)
+{
+	struct weft_receiver_call call = { .mask = 0 };
+	struct work work;
+	uint64_t seq;
+	int err;
+
+	weft_pool_visit(pool, member);
+	take_call(pool, ask, &seq, &work, &call);
+	weft_pool_depart(pool);
+	if (!seq)
+		return;
+	err = weft_receiver_answer(caller, member, incarnation, (enum weft_ask_kind)work.kind, work.id,
+				   &call);
+	weft_pool_visit(pool, member);
+	give_back(pool, ask, seq, &work, &call, err);
+	weft_pool_depart(pool);
+}
+
+void weft_reach_calls(struct weft_pool *pool, struct weft_caller *caller)
+{
+	for_each(pool, true, caller, answer_call);
 }

@@ -83,7 +83,8 @@
 	X(XRCD_FILE, EBADF, "A14", "%u is no open descriptor")                                      \
 	X(XRCD_EXISTS, EEXIST, "A14", "descriptor %u has an XRC domain already")                    \
 	X(OPEN_NUMBER, EINVAL, "A14", "%x is the number of no receiving queue pair of that XRC domain") \
-	X(OPEN_FOREIGN, EOPNOTSUPP, "A14", "QP %x is another process's, and ends with that")         \
+	X(QP_MAKER, EIO, "A14", "the process that has made QP %x does not answer")                  \
+	X(QP_FAR, EINVAL, "A14", "the process that has made QP %x refuses it: %s")                  \
 	X(NOT_XRC, EINVAL, "A14", "a shared receive queue of XRC alone has a number")
 
 #endif

@@ -380,84 +380,241 @@ static void opened(void **state)
 
 /* ---- Two processes, and a domain by the descriptor of a file that both have ---- */
 
-struct far_side {
-	_Atomic uint32_t number, receiver, received;
+enum command {
+	WAIT,
+	EXPECT_EVENT,
+	CLOSE,
+	OPEN, /* `number`, which is ours */
 };
 
-/* Owns a receive queue, and a queue pair that nobody else can open. */
+struct far_side {
+	_Atomic uint32_t number, receiver, received;
+	_Atomic uint32_t command, done;
+};
+
+static void tell(struct far_side *shared, enum command command)
+{
+	shared->done = 0;
+	shared->command = command;
+	while (!shared->done)
+		usleep(1000);
+}
+
+static void obey(struct far_side *shared, struct ends *e, struct ibv_qp *qp)
+{
+	switch ((enum command)shared->command) {
+	case WAIT:
+		return;
+	case EXPECT_EVENT:
+		rig_event(e->rig.context, IBV_EVENT_QP_ACCESS_ERR, qp);
+		break;
+	case CLOSE:
+		assert_int_equal(ibv_destroy_qp(qp), 0);
+		break;
+	case OPEN:
+		assert_non_null(open_qp(e->rig.context, e->domain, shared->number, NULL));
+		break;
+	}
+	shared->command = WAIT;
+	shared->done = 1;
+}
+
+/* Owns a receive queue and a queue pair. */
 static void other_process(struct far_side *shared, int fd)
 {
 	struct ends e = { 0 };
-	struct ibv_xrcd *domain;
-	struct ibv_srq *srq;
 	struct ibv_qp *qp;
+	struct ibv_wc wc;
 	uint32_t number;
 
 	rig_open(&e.rig);
-	domain = open_domain(e.rig.context, fd, O_CREAT);
-	srq = make_queue(&e, domain);
-	qp = make_receiver(e.rig.context, domain);
-	e.srq[0] = srq;
+	e.domain = open_domain(e.rig.context, fd, O_CREAT);
+	e.srq[0] = make_queue(&e, e.domain);
+	qp = make_receiver(e.rig.context, e.domain);
 	e.mr = rig_region(e.rig.pd, 3 * 4096);
-	if (!srq || !qp || ibv_get_srq_num(srq, &number))
+	if (!e.srq[0] || !qp || ibv_get_srq_num(e.srq[0], &number))
 		_exit(1);
-	for (uint64_t i = 0; i < 4; i++)
+	for (uint64_t i = 0; i < 16; i++)
 		post_receive(&e, 0, i);
 	shared->receiver = qp->qp_num;
 	shared->number = number;
-	for (uint64_t i = 0; i < 4; i++) {
-		rig_expect(e.rig.cq[1], IBV_WC_SUCCESS, i);
-		shared->received++;
+	for (;;) {
+		if (ibv_poll_cq(e.rig.cq[1], 1, &wc))
+			shared->received += wc.status == IBV_WC_SUCCESS;
+		obey(shared, &e, qp);
 	}
-	for (;;)
-		pause();
 }
 
-static void two_processes(void **state)
-{
-	struct far_side *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	int fd = memfd_create("domain", MFD_CLOEXEC);
-	pid_t pid = fork();
-	struct ibv_xrcd *domain;
+struct two {
 	struct ends *e;
-	struct ibv_qp *qp, *old;
-	struct ibv_wc wc;
+	struct far_side *shared;
+	int fd;
+	pid_t pid;
+	struct ibv_xrcd *domain;
+	struct ibv_qp *old;
+};
 
-	if (!pid)
-		other_process(shared, fd);
+static int setup_two(void **state)
+{
+	static struct two t;
+
+	t.shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	memset((void *)t.shared, 0, sizeof(*t.shared));
+	t.fd = memfd_create("domain", MFD_CLOEXEC);
+	t.pid = fork();
+	if (!t.pid)
+		other_process(t.shared, t.fd);
 	setup(state);
-	e = *state;
-	domain = open_domain(e->rig.context, fd, O_CREAT);
-	qp = make_receiver(e->rig.context, domain);
-	old = e->to;
-	e->to = qp;
-	rig_move(e->from, IBV_QPS_RESET, 0);
-	connect_ends(e);
-	while (!shared->number)
+	t.e = *state;
+	t.old = t.e->to;
+	t.domain = open_domain(t.e->rig.context, t.fd, O_CREAT);
+	while (!t.shared->number)
 		usleep(1000);
-	/* by way of our queue pair into the other process's queue and memory */
-	for (uint32_t i = 0; i < 4; i++) {
-		post(e, IBV_WR_SEND, BYTES, shared->number, 0);
-		rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
-		while (shared->received != i + 1)
+	*state = &t;
+	return 0;
+}
+
+static int teardown_two(void **state)
+{
+	struct two *t = *state;
+
+	kill(t->pid, SIGKILL);
+	waitpid(t->pid, NULL, 0);
+	t->e->to = t->old;
+	assert_int_equal(ibv_close_xrcd(t->domain), 0);
+	*state = t->e;
+	teardown(state);
+	close(t->fd);
+	munmap(t->shared, 4096);
+	return 0;
+}
+
+static void connect_to(struct two *t, struct ibv_qp *qp)
+{
+	t->e->to = qp;
+	rig_move(t->e->from, IBV_QPS_RESET, 0);
+	connect_ends(t->e);
+}
+
+static void expect_traffic(struct two *t)
+{
+	for (uint32_t i = 0, had = t->shared->received; i < 4; i++) {
+		post(t->e, IBV_WR_SEND, BYTES, t->shared->number, 0);
+		rig_expect(t->e->rig.cq[0], IBV_WC_SUCCESS, 7);
+		while (t->shared->received != had + i + 1)
 			usleep(1000);
 	}
-	/* its queue pair ends with it, so that another process cannot keep it open */
-	errno = 0;
-	assert_null(open_qp(e->rig.context, domain, shared->receiver, NULL));
-	assert_int_equal(errno, EOPNOTSUPP);
-	assert_int_equal(kill(pid, SIGKILL), 0);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	post(e, IBV_WR_SEND, BYTES, shared->number, 0);
-	wc = rig_next(e->rig.cq[0]);
+}
+
+/* By way of a queue pair of ours into another process's queue and memory, until that is killed. */
+static void queue_of_another(void **state)
+{
+	struct two *t = *state;
+	struct ibv_qp *qp = make_receiver(t->e->rig.context, t->domain);
+	uint64_t deadline = rig_now_ns() + 20000000000u;
+	struct ibv_wc wc;
+
+	connect_to(t, qp);
+	expect_traffic(t);
+	assert_int_equal(kill(t->pid, SIGKILL), 0);
+	assert_int_equal(waitpid(t->pid, NULL, 0), t->pid);
+	do { /* the dead are noticed before long */
+		post(t->e, IBV_WR_RDMA_WRITE, 0, t->shared->number, 0);
+		wc = rig_next(t->e->rig.cq[0]);
+		usleep(1000);
+	} while (wc.status == IBV_WC_SUCCESS && rig_now_ns() < deadline);
 	assert_true(wc.status == IBV_WC_REM_INV_REQ_ERR || wc.status == IBV_WC_RETRY_EXC_ERR ||
 		    wc.status == IBV_WC_RNR_RETRY_EXC_ERR);
 	assert_int_equal(ibv_destroy_qp(qp), 0);
-	e->to = old;
-	assert_int_equal(ibv_close_xrcd(domain), 0);
-	assert_int_equal(teardown(state), 0);
-	close(fd);
-	munmap(shared, 4096);
+}
+
+/* Moved and asked by another process than has made it; which closes its own handle, and it stays. */
+static void opened_by_another(void **state)
+{
+	struct two *t = *state;
+	struct ibv_context *context = t->e->rig.context;
+	struct ibv_qp *qp = open_qp(context, t->domain, t->shared->receiver, t);
+	struct ibv_qp *again = open_qp(context, t->domain, t->shared->receiver, NULL);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+
+	assert_true(qp && again);
+	errno = 0;
+	assert_null(open_qp(context, t->e->domain, t->shared->receiver, NULL)); /* another domain */
+	assert_int_equal(errno, EINVAL);
+	assert_null(open_qp(context, t->domain, t->shared->receiver ^ 0x40000, NULL));
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(rig_state(qp), IBV_QPS_RESET);
+	RIG_REFUSED(ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	connect_to(t, qp);
+	assert_int_equal(ibv_query_qp(again, &attr, IBV_QP_STATE, &init), 0);
+	assert_int_equal(attr.qp_state, IBV_QPS_RTS);
+	assert_int_equal(attr.dest_qp_num, t->e->from->qp_num);
+	expect_traffic(t);
+	post(t->e, IBV_WR_RDMA_WRITE, 8, t->shared->number, 0x123400);
+	rig_expect(t->e->rig.cq[0], IBV_WC_REM_ACCESS_ERR, 7);
+	tell(t->shared, EXPECT_EVENT);
+	for (int i = 0; i < 2; i++) {
+		struct ibv_async_event event;
+
+		assert_int_equal(ibv_get_async_event(context, &event), 0);
+		assert_int_equal(event.event_type, IBV_EVENT_QP_ACCESS_ERR);
+		assert_true(event.element.qp == qp || event.element.qp == again);
+		ibv_ack_async_event(&event);
+	}
+	tell(t->shared, CLOSE);
+	assert_int_equal(rig_state(qp), IBV_QPS_ERR);
+	rig_move(qp, IBV_QPS_RESET, 0);
+	connect_to(t, again);
+	expect_traffic(t);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	expect_traffic(t);
+	assert_int_equal(ibv_destroy_qp(again), 0);
+	assert_null(open_qp(context, t->domain, t->shared->receiver, NULL));
+	assert_int_equal(errno, EINVAL);
+}
+
+/* It ends with the process that has made it; what the others have of it can be closed. */
+static void maker_killed(void **state)
+{
+	struct two *t = *state;
+	struct ibv_qp *qp = open_qp(t->e->rig.context, t->domain, t->shared->receiver, NULL);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	assert_non_null(qp);
+	connect_to(t, qp);
+	assert_int_equal(kill(t->pid, SIGKILL), 0);
+	assert_int_equal(waitpid(t->pid, NULL, 0), t->pid);
+	assert_int_equal(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), EIO);
+	attr = rig_attr(t->e->rig.context, IBV_QPS_RESET, 0);
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE), EIO);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+}
+
+/* What the dead had open, nobody has. */
+static void opener_killed(void **state)
+{
+	struct two *t = *state;
+	struct ibv_context *context = t->e->rig.context;
+	struct ibv_qp *qp = make_receiver(context, t->domain);
+	uint64_t deadline = rig_now_ns() + 20000000000u;
+	uint32_t number = qp->qp_num;
+
+	t->shared->number = number;
+	tell(t->shared, OPEN);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	qp = open_qp(context, t->domain, number, NULL);
+	assert_non_null(qp); /* it is still open there */
+	assert_int_equal(kill(t->pid, SIGKILL), 0);
+	assert_int_equal(waitpid(t->pid, NULL, 0), t->pid);
+	while (qp) {
+		assert_true(rig_now_ns() < deadline);
+		assert_int_equal(ibv_destroy_qp(qp), 0);
+		usleep(100000);
+		qp = open_qp(context, t->domain, number, NULL);
+	}
+	assert_int_equal(errno, EINVAL);
 }
 
 int main(void)
@@ -469,7 +626,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(wrong, setup, teardown),
 		cmocka_unit_test_setup_teardown(refused_opens, setup, teardown),
 		cmocka_unit_test_setup_teardown(opened, setup, teardown),
-		cmocka_unit_test(two_processes),
+		cmocka_unit_test_setup_teardown(queue_of_another, setup_two, teardown_two),
+		cmocka_unit_test_setup_teardown(opened_by_another, setup_two, teardown_two),
+		cmocka_unit_test_setup_teardown(maker_killed, setup_two, teardown_two),
+		cmocka_unit_test_setup_teardown(opener_killed, setup_two, teardown_two),
 	};
 
 	return cmocka_run_group_tests_name("xrc", tests, make_pool, remove_pool);

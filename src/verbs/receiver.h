@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Queue pairs of XRC that receive, and their handles in this and other processes. */
+#ifndef WEFT_VERBS_RECEIVER_H
+#define WEFT_VERBS_RECEIVER_H
+
+#include <stdint.h>
+
+#include "pool/pool.h"
+#include "verbs/verbs.h"
+
+struct weft_verbs_qp;
+
+/* What goes to the engine of whoever made it, and comes back. */
+struct weft_receiver_call {
+	struct ibv_qp_attr attr;
+	int32_t mask;
+	uint32_t events_seen;
+};
+
+/* NULL and errno. */
+struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
+/* This handle ends. */
+void weft_receiver_close(struct weft_verbs_qp *handle);
+/* By a handle of one that another process has made. An errno; EIO: that does not answer. */
+int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr *attr, int mask);
+int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr);
+
+/* Each handle's context is told; locks of the queue pair may be held. */
+void weft_receiver_raise(struct weft_verbs_qp *real, enum ibv_event_type type);
+
+/* The engine. A member calls: 0 or -errno; -EAGAIN: not now. */
+int weft_receiver_answer(struct weft_caller *caller, uint16_t member, uint64_t incarnation,
+			 enum weft_ask_kind kind, uint64_t id, struct weft_receiver_call *call);
+/* It was rung for events of those that others have made. */
+void weft_receiver_events(void);
+/* The dead have nothing open. */
+void weft_receiver_watch(struct weft_pool *pool);
+
+/* The last context closes: whoever else has one open loses it. There is no engine any more. */
+void weft_receiver_end(void);
+/* In a fork's child. */
+void weft_receiver_forget(void);
+
+#endif
