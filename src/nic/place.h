@@ -73,7 +73,7 @@ static inline bool weft_mr_find(struct weft_pool *pool, uint32_t key, uint64_t h
 			     0))
 		return weft_mr_find_slow(pool, key, holder, addr, len_bytes, access, span);
 	off = addr - seen->run;
-	if (__builtin_expect(off > seen->run_bytes || len_bytes > seen->run_bytes - off, 0))
+	if (__builtin_expect(len_bytes > seen->run_bytes || off > seen->run_bytes - len_bytes, 0))
 		return weft_mr_find_slow(pool, key, holder, addr, len_bytes, access, span);
 	span->at = seen->at + off;
 	span->len_bytes = len_bytes;
