@@ -5,7 +5,6 @@
 #include "pool/step.h"
 
 #define EBUSY	   16
-#define ETIMEDOUT  110
 #define IN_PLACE   UINT64_MAX
 #define MAX_PIECES (1u << 28)
 #define GENERATION ((1u << WEFT_KEY_BITS) - 1)
@@ -128,7 +127,7 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, const struct weft_m
 	return 0;
 }
 
-int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_mr_drawing *d)
+int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_mr_drawing *d, bool *quiet)
 {
 	struct weft_nic *nic = old->nic;
 	struct weft_pool_mr entry;
@@ -138,16 +137,34 @@ int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_m
 		return err;
 	mr->index = old->index;
 	mr->key = old->key;
-	err = !weft_mr_close(old) ? -EBUSY : !weft_mr_revoke(old) ? -ETIMEDOUT : 0;
-	if (err) {
+	if (!weft_mr_close(old)) {
 		if (mr->pieces_bytes)
 			weft_mr_free_pieces(nic, mr->pieces_off, mr->pieces_bytes, true);
-		return err;
+		return -EBUSY;
 	}
+	*quiet = weft_mr_revoke(old);
 	if (old->pieces_bytes)
-		weft_mr_free_pieces(nic, old->pieces_off, old->pieces_bytes, true);
+		weft_mr_free_pieces(nic, old->pieces_off, old->pieces_bytes, *quiet);
 	weft_mr_publish(nic->pool, mr->index, mr->key, &entry);
 	return 0;
+}
+
+void weft_mr_redraw(struct weft_mr *mr, const struct weft_mr_drawing *d)
+{
+	struct weft_mr_drawing in_place = *d;
+	struct weft_nic *nic = mr->nic;
+	struct weft_mr old = *mr;
+	struct weft_pool_mr entry;
+
+	/* which is always true, and needs no list */
+	in_place.npieces = 0;
+	if (draw(nic, mr, d, &entry))
+		draw(nic, mr, &in_place, &entry);
+	if (old.pieces_bytes)
+		weft_mr_free_pieces(nic, old.pieces_off, old.pieces_bytes, false);
+	weft_mr_publish(nic->pool, mr->index, mr->key, &entry);
+	WEFT_STEP(mr_redrawn);
+	weft_mw_redraw(mr, &entry);
 }
 
 void weft_mr_store_ended(struct weft_pool *pool, uint32_t index)
@@ -162,7 +179,7 @@ bool weft_mr_end_key(struct weft_nic *nic, uint32_t index, uint64_t made)
 {
 	weft_mr_store_ended(nic->pool, index);
 	WEFT_STEP(mr_key_ended);
-	return !weft_pool_quiesce(nic->pool, made);
+	return !weft_pool_quiesce(nic->pool, 0, made);
 }
 
 bool weft_mr_revoke(struct weft_mr *mr)
@@ -240,7 +257,5 @@ int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 		return -2;
 	WEFT_STEP(mr_seen);
 	err = touch(pool, &mr);
-	if (!err)
-		weft_pool_keep_mr(pool, index, &mr);
-	return err;
+	return err ? err : weft_pool_keep_mr(pool, index, &mr);
 }

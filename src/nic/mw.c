@@ -104,18 +104,13 @@ bool weft_mr_close(struct weft_mr *mr)
 
 /* ---- Binding ---- */
 
-/* What a window shows of a region: the entry, but for its key. */
-static void show(const struct weft_pool_mr *mr, const struct weft_bind *bind, uint64_t start,
-		 struct weft_pool_mr *window)
+/* Where the part of a region lies that begins at `start`. */
+static void show_run(const struct weft_pool_mr *mr, uint64_t start, struct weft_pool_mr *window)
 {
 	uint64_t lo = mr->lo > start ? mr->lo - start : 0, hi = mr->hi > start ? mr->hi - start : 0;
 
-	window->access = bind->access & REMOTE;
-	window->iova = bind->access & WEFT_ACCESS_ZERO_BASED ? 0 : bind->addr;
-	window->len_bytes = bind->len_bytes;
-	window->va = mr->va + start;
-	window->lo = lo < bind->len_bytes ? lo : bind->len_bytes;
-	window->hi = hi < bind->len_bytes ? hi : bind->len_bytes;
+	window->lo = lo < window->len_bytes ? lo : window->len_bytes;
+	window->hi = hi < window->len_bytes ? hi : window->len_bytes;
 	window->off = mr->off + (start > mr->lo ? start - mr->lo : 0);
 }
 
@@ -169,16 +164,55 @@ static const struct weft_pool_mr *may_bind(const struct weft_qp *qp, const struc
 	return start > mr->len_bytes || bind->len_bytes > mr->len_bytes - start ? NULL : mr;
 }
 
+/* What of a window's entry says where it lies. 0 or -ENOSPC. */
+static int show(struct weft_mw *mw, const struct weft_pool_mr *mr, struct weft_pool_mr *window)
+{
+	uint64_t start = window->va - mr->va;
+
+	if (weft_mr_is_listed(mr))
+		return show_pieces(mw, mr, start, window);
+	show_run(mr, start, window);
+	return 0;
+}
+
 static int show_region(struct weft_qp *qp, struct weft_mw *mw, const struct weft_pool_mr *mr,
 		       const struct weft_bind *bind, struct weft_pool_mr *window)
 {
-	uint64_t start = bind->addr - mr->iova;
-
 	window->owner = qp->nic->pool->me;
 	window->pd = mw->type == WEFT_MW_TYPE_1 ? mw->pd | WEFT_PD_WINDOW :
 						  qp->qpn | WEFT_PD_QP_WINDOW;
-	show(mr, bind, start, window);
-	return weft_mr_is_listed(mr) ? show_pieces(mw, mr, start, window) : 0;
+	window->access = bind->access & REMOTE;
+	window->iova = bind->access & WEFT_ACCESS_ZERO_BASED ? 0 : bind->addr;
+	window->len_bytes = bind->len_bytes;
+	window->va = mr->va + (bind->addr - mr->iova);
+	return show(mw, mr, window);
+}
+
+/* The lock is held. */
+static void redraw(struct weft_mw *mw, const struct weft_pool_mr *mr)
+{
+	uint64_t old_off = mw->pieces_off, old_bytes = mw->pieces_bytes;
+	struct weft_pool *pool = mw->nic->pool;
+	struct weft_pool_mr window = pool->mrs[mw->index];
+
+	mw->pieces_bytes = 0;
+	mw->made = weft_pool_age(pool);
+	if (show(mw, mr, &window)) /* in place: as in weft_mr_redraw */
+		window.lo = window.hi = window.len_bytes;
+	if (old_bytes)
+		weft_mr_free_pieces(mw->nic, old_off, old_bytes, false);
+	weft_mr_publish(pool, mw->index, mw->key, &window);
+}
+
+void weft_mw_redraw(const struct weft_mr *mr, const struct weft_pool_mr *entry)
+{
+	struct weft_nic *nic = mr->nic;
+
+	weft_lock(nic, &nic->window_lock, 0);
+	for (struct weft_mw *mw = nic->windows[mr->index].bound; mw; mw = mw->next)
+		if (is_live(mw))
+			redraw(mw, entry);
+	weft_unlock(&nic->window_lock, false);
 }
 
 /* The lock is held. */

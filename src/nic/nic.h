@@ -181,6 +181,7 @@ enum weft_outcome {
 	WEFT_FAILED,	/* of a cause; the queue pair goes to error */
 	WEFT_NO_RECEIVE, /* the peer has none posted: RNR NAK */
 	WEFT_NO_ANSWER,	 /* the peer is not there, or not yet */
+	WEFT_MOVES,	 /* its memory moves, and will be back soon */
 };
 
 /*
@@ -360,6 +361,14 @@ void weft_qp_fail(struct weft_qp *qp);
  * whether so. The lock is held. */
 bool weft_qp_look(struct weft_qp *qp);
 
+/*
+ * While memory of ours moves nobody executes here, nor do we: hold takes the locks of all queue pairs,
+ * sends peers away (WEFT_MOVES) and waits for those who are at work. One who stands still is left behind:
+ * what he writes goes nowhere, and his queue pair is lost with let_go. Queue pairs must not come and go.
+ */
+void weft_nic_hold(struct weft_nic *nic);
+void weft_nic_let_go(struct weft_nic *nic);
+
 /* ---- Posting (submit.h, send.c, recv.c) ---- */
 
 static inline struct weft_wqe *weft_sq_slot(const struct weft_qp *qp, uint64_t position)
@@ -440,9 +449,13 @@ struct weft_mr_drawing {
 
 /* 0, -ENOSPC, -ENOMEM. */
 int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, const struct weft_mr_drawing *drawing);
-/* Gives the key of `old` to another region. 0; -ENOSPC, -EBUSY (a window shows it): all is as it was;
- * -ETIMEDOUT: somebody stands still in it, and it has been revoked. */
-int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_mr_drawing *drawing);
+/* Gives the key of `old` to another region. 0; -ENOSPC, -EBUSY (a window shows it): all is as it was.
+ * quiet: as weft_mr_revoke says. */
+int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_mr_drawing *drawing,
+		    bool *quiet);
+/* Draws it anew by the same key, and the windows that show it: its pieces have changed, which nobody
+ * saw (weft_nic_hold). */
+void weft_mr_redraw(struct weft_mr *mr, const struct weft_mr_drawing *drawing);
 /* The first half of revoke: true, and the key has ended; or a window is bound to the region (EBUSY). */
 bool weft_mr_close(struct weft_mr *mr);
 /* After this nobody reaches the region, but for one who is stopped: false then, and what the region
@@ -456,6 +469,7 @@ void weft_mr_destroy(struct weft_mr *mr, bool quiet);
 uint32_t weft_mr_next_key(const struct weft_pool *pool, uint32_t index);
 void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key, struct weft_pool_mr *entry);
 void weft_mr_store_ended(struct weft_pool *pool, uint32_t index);
+void weft_mw_redraw(const struct weft_mr *mr, const struct weft_pool_mr *entry);
 bool weft_mr_end_key(struct weft_nic *nic, uint32_t index, uint64_t made);
 void weft_mr_free_pieces(struct weft_nic *nic, uint64_t off, uint64_t bytes, bool quiet);
 

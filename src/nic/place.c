@@ -4,10 +4,18 @@
 
 #define ORDERED_TAIL 64u
 #define NOWHERE_BYTES 4096u
+#define ESRCH	     3
+#define EFAULT	     14
 
 /* What stands in for memory that is nowhere: nobody writes the one, nobody reads the other. */
 static uint8_t zeros[NOWHERE_BYTES], sink[NOWHERE_BYTES];
-#define EFAULT	     14
+
+/* Asked when it is known where the bytes lie: see place_there in transport/direct/direct.c. */
+static bool has_ended(const struct weft_right *right)
+{
+	atomic_thread_fence(memory_order_acquire);
+	return right && atomic_load_explicit(right->word, memory_order_relaxed) != right->was;
+}
 
 /* Where the next bytes of a list of spans lie: here, or at `va` of the peer. */
 struct chunk {
@@ -82,7 +90,6 @@ static struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_
 	} else {
 		c.len_bytes = (start < mr->lo ? mr->lo : mr->len_bytes) - start;
 	}
-	c.id = mr->id;
 	if (!weft_mr_is_listed(mr) && mr->lo == mr->hi && mr->off == WEFT_NOWHERE) {
 		c.at = nowhere;
 		c.len_bytes = c.len_bytes < NOWHERE_BYTES ? c.len_bytes : NOWHERE_BYTES;
@@ -102,6 +109,7 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor, ui
 	if (span->at)
 		return (struct chunk){ span->at + cursor->done, 0, left, 0 };
 	c = region_chunk(pool, span->mr, span->start + cursor->done, nowhere);
+	c.id = span->id;
 	if (c.len_bytes > left)
 		c.len_bytes = left;
 	return c;
@@ -148,6 +156,8 @@ int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
 		n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
 		/* the other side may well have room for more */
 		n = n < len_bytes ? n : len_bytes;
+		if (has_ended(right))
+			return -ESRCH;
 		if (!n)
 			return -EFAULT; /* a list of pieces that has been damaged since */
 		err = move(nic, caller, right, &there, &here, n);
@@ -174,6 +184,8 @@ int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *calle
 		return nic->env->reach_atomic(nic->pool, caller,
 					      &(struct weft_far){ right, c.va, c.id }, add,
 					      compare_add, swap, old);
+	if (has_ended(right))
+		return -ESRCH;
 	here.at = c.at;
 	return weft_place_atomic(nic, caller, right, &here, add, compare_add, swap, old);
 }
@@ -191,11 +203,12 @@ bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, ui
 	     atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) != id) &&
 	    weft_mr_prepare(pool, key))
 		return false;
+	id = atomic_load_explicit(&seen->id, memory_order_acquire);
 	start = addr - mr->iova;
-	if (!weft_rights_allow(mr->rights, holder, access) || start > mr->len_bytes ||
-	    len_bytes > mr->len_bytes - start)
+	if ((uint32_t)id != key || !weft_rights_allow(mr->rights, holder, access) ||
+	    start > mr->len_bytes || len_bytes > mr->len_bytes - start)
 		return false;
-	*span = (struct weft_span){ .mr = mr, .start = start, .len_bytes = len_bytes };
+	*span = (struct weft_span){ .mr = mr, .start = start, .len_bytes = len_bytes, .id = id };
 	if (start >= mr->lo && start + len_bytes <= mr->hi)
 		span->at = pool->base + mr->off + (start - mr->lo);
 	return true;

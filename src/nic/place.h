@@ -14,6 +14,7 @@ struct weft_span {
 	const struct weft_pool_mr *mr; /* our copy of the entry */
 	uint64_t start;
 	uint64_t len_bytes;
+	uint64_t id; /* of the entry when it was checked: the copy may be another's by now */
 };
 
 struct weft_spans {
@@ -86,7 +87,7 @@ bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, un
 
 /*
  * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `right`
- * is that to whichever side is not ours. 0, or what env->reach says.
+ * is that to whichever side is not ours; NULL: both are. 0, or what env->reach says.
  */
 int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
 			 const struct weft_right *right, const struct weft_span *to,

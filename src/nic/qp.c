@@ -52,7 +52,7 @@ static bool shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
 
 	publish(qp, conn);
 	WEFT_STEP(qp_published);
-	return !was_open || !weft_pool_quiesce(qp->nic->pool, qp->made);
+	return !was_open || !weft_pool_quiesce(qp->nic->pool, qp->index, qp->made);
 }
 
 /* Their completions have been taken in; what comes later is of no connection. */
@@ -438,6 +438,54 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 unlock:
 	weft_unlock(&qp->lock, own);
 	return err;
+}
+
+/* ---- Memory moves ---- */
+
+static enum weft_pool_conn conn_of(const struct weft_qp *qp)
+{
+	return atomic_load_explicit(&qp->slot->conn, memory_order_relaxed) >> 24 & 0xff;
+}
+
+void weft_nic_hold(struct weft_nic *nic)
+{
+	for (uint32_t i = 0; i < WEFT_QPS; i++) {
+		struct weft_qp *qp = nic->qps[i];
+
+		if (!qp)
+			continue;
+		weft_lock(nic, &qp->lock, 0);
+		if (conn_of(qp) == WEFT_CONN_READY)
+			publish(qp, WEFT_CONN_MOVES);
+	}
+	weft_shared_publish_all(nic, WEFT_CONN_MOVES);
+	WEFT_STEP(qp_all_held);
+	weft_pool_quiesce(nic->pool, 0, weft_pool_age(nic->pool));
+}
+
+static void let_go(struct weft_qp *qp)
+{
+	/* one that was made, or made anew, after he stopped is not where he is */
+	if (qp->made < weft_pool_stopped_at(qp->nic->pool, qp->index))
+		atomic_store_explicit(&qp->lost, true, memory_order_relaxed);
+	else
+		publish(qp, WEFT_CONN_READY);
+}
+
+void weft_nic_let_go(struct weft_nic *nic)
+{
+	weft_shared_publish_all(nic, WEFT_CONN_READY);
+	for (uint32_t i = 0; i < WEFT_QPS; i++) {
+		struct weft_qp *qp = nic->qps[i];
+
+		if (!qp)
+			continue;
+		if (conn_of(qp) == WEFT_CONN_MOVES)
+			let_go(qp);
+		weft_unlock(&qp->lock, false);
+		WEFT_STEP(qp_let_go);
+	}
+	weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_FAULT);
 }
 
 /* ---- Found at fault ---- */

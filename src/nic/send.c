@@ -57,8 +57,13 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 	weft_unlock(&nic->waiting_lock, false);
 }
 
+/* Who moves memory may be slow, or be stopped himself; the verb's timers are for peers that are gone. */
+#define MOVE_PATIENCE_NS 30000000000ull
+
 static uint64_t patience_ns(const struct weft_qp *qp)
 {
+	if (qp->awaited == WEFT_MOVES)
+		return MOVE_PATIENCE_NS;
 	if (qp->awaited == WEFT_NO_RECEIVE)
 		return qp->attr.rnr_retry == 7 ? UINT64_MAX :
 						 qp->attr.rnr_retry * 10000ull *

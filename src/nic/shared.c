@@ -88,6 +88,15 @@ void weft_shared_destroy(struct weft_shared *q, bool quiet)
 	}
 }
 
+static void publish(struct weft_shared *q, enum weft_pool_conn conn)
+{
+	struct weft_pool_qp *slot = &q->nic->pool->qps[q->index];
+
+	/* release: pairs with the acquire in weft_peer_queue, as for a queue pair's line */
+	atomic_store_explicit(&slot->conn, ((slot->conn >> 32) + 1) << 32 | (uint64_t)conn << 24,
+			      memory_order_release);
+}
+
 int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number)
 {
 	struct weft_pool_qp *slot;
@@ -109,10 +118,7 @@ int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd,
 	slot->type = WEFT_QPT_QUEUE;
 	slot->state = WEFT_QPS_RTR;
 	slot->qkey = xrcd;
-	/* release: pairs with the acquire in find_queue (xrc.c), as for a queue pair's line */
-	atomic_store_explicit(&slot->conn,
-			      ((slot->conn >> 32) + 1) << 32 | (uint64_t)WEFT_CONN_READY << 24,
-			      memory_order_release);
+	publish(q, WEFT_CONN_READY);
 	atomic_store_explicit(&slot->qpn, *number, memory_order_release);
 	return 0;
 detach:
@@ -120,14 +126,21 @@ detach:
 	return err;
 }
 
+void weft_shared_publish_all(struct weft_nic *nic, enum weft_pool_conn conn)
+{
+	weft_lock(nic, &nic->lock, 0);
+	for (struct weft_shared *q = nic->shared; q; q = q->next)
+		if (q->cq)
+			publish(q, conn);
+	weft_unlock(&nic->lock, false);
+}
+
 void weft_shared_forget(struct weft_shared *q)
 {
-	struct weft_pool_qp *slot = &q->nic->pool->qps[q->index];
-
-	atomic_store_explicit(&slot->qpn, 0, memory_order_relaxed);
-	atomic_store_explicit(&slot->conn, ((slot->conn >> 32) + 1) << 32, memory_order_release);
+	atomic_store_explicit(&q->nic->pool->qps[q->index].qpn, 0, memory_order_relaxed);
+	publish(q, WEFT_CONN_NONE);
 	weft_source_detach(q->cq, q);
-	if (weft_pool_quiesce(q->nic->pool, q->made))
+	if (weft_pool_quiesce(q->nic->pool, 0, q->made))
 		weft_pool_retire(q->nic->pool, WEFT_RETIRE_QP, q->index, 0);
 	else
 		weft_pool_drop_qp(q->nic->pool, q->index);

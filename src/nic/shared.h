@@ -39,6 +39,8 @@ int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd,
 		       uint32_t max_sge);
 /* Makes it known to peers by a number of its own, in a domain of XRC. 0, -ENOMEM, -ENOSPC. */
 int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number);
+/* While memory moves: all that have a number. */
+void weft_shared_publish_all(struct weft_nic *nic, enum weft_pool_conn conn);
 /* Shuts them out. */
 void weft_shared_forget(struct weft_shared *q);
 /* No queue pair receives from it. quiet: nobody stopped may still touch it. */

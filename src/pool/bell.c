@@ -78,13 +78,6 @@ bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason)
 	return true;
 }
 
-/* Does a line of `holder` name `member`? Our own threads always count: whatever peer they work at,
- * they also read and fill memory of ours. */
-static bool concerns(uint64_t busy, uint16_t member, uint16_t holder)
-{
-	return holder == member ? busy & 0xffff : (busy & 0xffff) == member + 1u;
-}
-
 struct waited {
 	uint16_t member;
 	uint32_t line;
@@ -96,6 +89,7 @@ struct waited {
 struct wait {
 	struct weft_pool *pool;
 	uint16_t member;
+	uint32_t qp; /* at which of its queue pairs, an index; 0: at any */
 	uint64_t patience_ns;
 	bool judge; /* who does not end is a suspect, unless `made` was after he stopped */
 	uint64_t made;
@@ -103,6 +97,16 @@ struct wait {
 	uint32_t n;
 	struct waited waited[WAITED_MOST];
 };
+
+/* Our own threads always count: whatever peer they work at, they also read and fill memory of ours. */
+static bool concerns(const struct wait *w, uint64_t busy, uint16_t holder)
+{
+	uint32_t at = weft_busy_member(busy), qp = weft_busy_qp(busy);
+
+	if (holder == w->member)
+		return at;
+	return at == w->member + 1u && (!w->qp || !qp || qp == w->qp);
+}
 
 static bool goes_on(struct weft_pool *pool, const struct waited *waited, bool ask)
 {
@@ -146,7 +150,7 @@ static void note_line(struct wait *w, uint16_t holder, uint64_t incarnation, uin
 {
 	int known;
 
-	if (!concerns(busy, w->member, holder))
+	if (!concerns(w, busy, holder))
 		return;
 	known = w->judge ? weft_quarantine_look(w->pool, holder, index, busy, w->made) : -ENOENT;
 	if (known != -ENOENT) {
@@ -198,12 +202,13 @@ int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeou
 		.patience_ns = timeout_ns });
 }
 
-int weft_pool_quiesce(struct weft_pool *pool, uint64_t made)
+int weft_pool_quiesce(struct weft_pool *pool, uint32_t qp_index, uint64_t made)
 {
 	weft_pool_barrier(pool);
 	WEFT_STEP(bell_quiescing);
 	return wait_all(&(struct wait){ .pool = pool,
 					.member = pool->me,
+					.qp = qp_index,
 					.patience_ns = PATIENCE_NS,
 					.judge = true,
 					.made = made });

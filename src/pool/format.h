@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 6u
+#define WEFT_POOL_VERSION 7u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -102,9 +102,35 @@ struct weft_pool_leases {
 };
 
 /*
- * One line a thread. busy: 0, or the member at which the thread is executing, + 1, and a sequence
- * above bit 16. Whoever takes rights away waits until no line names it with the same value.
+ * One line a thread. busy: where the thread is executing (weft_busy_at; 0: nowhere), and above
+ * WEFT_BUSY_BITS a sequence. Whoever takes rights away waits until no line names it with the same value.
  */
+#define WEFT_BUSY_MEMBER_BITS 11
+#define WEFT_BUSY_BITS	      (WEFT_BUSY_MEMBER_BITS + WEFT_QP_INDEX_BITS)
+
+/* At which member, and at which of its queue pairs; 0: at none of them. */
+static inline uint64_t weft_busy_at(uint16_t member, uint32_t qp_index)
+{
+	return (member + 1u) | qp_index << WEFT_BUSY_MEMBER_BITS;
+}
+
+/* Without the sequence. */
+static inline uint64_t weft_busy_place(uint64_t busy)
+{
+	return busy & ((1u << WEFT_BUSY_BITS) - 1);
+}
+
+/* The member, + 1; 0: nowhere. */
+static inline uint32_t weft_busy_member(uint64_t busy)
+{
+	return busy & ((1u << WEFT_BUSY_MEMBER_BITS) - 1);
+}
+
+static inline uint32_t weft_busy_qp(uint64_t busy)
+{
+	return (uint32_t)(weft_busy_place(busy) >> WEFT_BUSY_MEMBER_BITS);
+}
+
 struct weft_pool_line {
 	_Atomic uint64_t busy;	       /* [O] the thread */
 	struct weft_counters counters; /* [O] the thread */
@@ -216,6 +242,7 @@ enum weft_pool_conn {
 	WEFT_CONN_NONE = 0,  /* RESET or INIT, or no queue pair */
 	WEFT_CONN_READY = 1, /* takes requests */
 	WEFT_CONN_ERROR = 2, /* nothing is answered */
+	WEFT_CONN_MOVES = 3, /* its owner's memory moves: READY again soon */
 };
 
 struct weft_pool_qp {
@@ -419,6 +446,7 @@ struct weft_pool_piece {
 	uint64_t off;	/* UINT64_MAX: in place */
 };
 
+_Static_assert(WEFT_MEMBERS < 1 << WEFT_BUSY_MEMBER_BITS && WEFT_BUSY_BITS < 31, "a busy line has room");
 _Static_assert(sizeof(struct weft_pool_line) == WEFT_LINE, "a thread writes one line");
 _Static_assert(sizeof(struct weft_pool_mr) == WEFT_LINE, "a key check reads one line");
 _Static_assert(sizeof(struct weft_pool_qp) == 3 * WEFT_LINE, "one line a writer");

@@ -227,13 +227,17 @@ int weft_pool_see_mr(struct weft_pool *pool, uint32_t index)
 	return see(pool, &t, index);
 }
 
-void weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr)
+int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr)
 {
 	struct weft_seen_mr *seen = &pool->mr_seen[index];
+	bool holds;
 
 	pthread_mutex_lock(&weft_attachment(pool)->mutex);
-	if (atomic_load_explicit(&seen->id, memory_order_relaxed) != mr->id) {
-		/* nobody here uses the old copy: its region was revoked, which waited for us */
+	/* who was stopped since he read it must not put it in the place of a newer one */
+	holds = atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) == mr->id;
+	if (holds && atomic_load_explicit(&seen->id, memory_order_relaxed) != mr->id) {
+		/* nobody here uses the old copy: its region was revoked, which waited for us; or found one
+		 * of us stopped, who looks at his right before he writes */
 		atomic_store_explicit(&seen->id, 0, memory_order_relaxed);
 		seen->mr = *mr;
 		seen->rights = mr->rights;
@@ -244,6 +248,7 @@ void weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft
 		atomic_store_explicit(&seen->id, mr->id, memory_order_release);
 	}
 	pthread_mutex_unlock(&weft_attachment(pool)->mutex);
+	return holds ? 0 : -ENOENT;
 }
 
 static void end_qps(struct weft_pool *pool, uint32_t block)

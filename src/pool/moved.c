@@ -192,6 +192,39 @@ void weft_moved_back(const struct weft_interval *interval)
 		warn_once("memory stays in the pool after its deregistration");
 }
 
+/* ---- what somebody stopped may reach ---- */
+
+void weft_moved_reach(uint64_t age)
+{
+	for (struct weft_extent *extent = self.extents; extent; extent = extent->next)
+		extent->reached |= extent->made < age;
+}
+
+static bool is_reached(const struct weft_extent *extent)
+{
+	return extent->reached && !extent->left && !extent->freed;
+}
+
+bool weft_moved_is_reached(void)
+{
+	bool any = false;
+
+	for (struct weft_extent *extent = self.extents; extent; extent = extent->next)
+		any |= is_reached(extent);
+	return any;
+}
+
+void weft_moved_each_reached(void (*fn)(struct weft_extent *extent))
+{
+	struct weft_extent *next;
+
+	for (struct weft_extent *extent = self.extents; extent; extent = next) {
+		next = extent->next;
+		if (is_reached(extent))
+			fn(extent);
+	}
+}
+
 /* ---- what is gone without deregistration ---- */
 
 static bool found(const struct weft_move *part)
@@ -252,6 +285,7 @@ static struct weft_extent *extent_new(uintptr_t start, uintptr_t end)
 	if (!extent)
 		return NULL;
 	extent->va = start;
+	extent->made = self.source.age ? self.source.age(self.source.arg) : 0;
 	extent->len_bytes = end - start;
 	if (allocate(extent)) {
 		warn_once("the pool is full: memory is registered in place, which is slower");

@@ -23,6 +23,9 @@ struct weft_extent {
 	bool strayed;	   /* the program has unmapped or moved pages of it */
 	bool freed;	   /* the source has it again */
 	bool reached;	   /* somebody stopped may still write to it */
+	bool left;	   /* its pages have, for the next one, or back for good (NULL) */
+	struct weft_extent *heir;
+	uint64_t made; /* the source's age */
 	struct weft_extent *next, **link;
 };
 
@@ -47,6 +50,12 @@ bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *in
 typedef bool weft_moved_part_fn(const struct weft_move *part);
 bool weft_moved_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
 		     weft_moved_part_fn *fn);
+
+/* Those made before that age are reached. Whether pages are left in any that is. */
+void weft_moved_reach(uint64_t age);
+bool weft_moved_is_reached(void);
+/* Calls fn for each that is reached and not yet left. fn may forget it. */
+void weft_moved_each_reached(void (*fn)(struct weft_extent *extent));
 
 /* Moves the pages of a pooled interval back, where its addresses still show the pool. What cannot
  * move keeps the extent for as long as the process lives. */

@@ -86,8 +86,8 @@ void *weft_pool_populate(struct weft_pool *pool, uint64_t off, uint64_t len_byte
 /* Maps the table entry of a key or number if its block is leased. 0 or -ENOENT. */
 int weft_pool_see_mr(struct weft_pool *pool, uint32_t index);
 int weft_pool_see_qp(struct weft_pool *pool, uint32_t index);
-/* Keeps a checked copy of a region's entry. */
-void weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr);
+/* Keeps a checked copy of a region's entry, if it is still that. 0 or -ENOENT. */
+int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr);
 
 /* Table entries for this member; index out, -ENOSPC when none is left. */
 int weft_pool_take_qp(struct weft_pool *pool, uint32_t *index);
@@ -121,11 +121,15 @@ void weft_pool_share_unlock(struct weft_pool *pool);
 
 /*
  * Revocation's second half: what the caller stored before this call is seen by every executor
- * that starts from now on, and those that were executing at this member have ended.
+ * that starts from now on, and those that were executing at this member have ended; with qp_index not
+ * 0, those at that queue pair of it.
  * 0, or -ETIMEDOUT when one has not within a second (stopped in the middle of a copy), though it
  * may reach what was made at that age: its memory must then be retired, not freed.
  */
-int weft_pool_quiesce(struct weft_pool *pool, uint64_t made);
+int weft_pool_quiesce(struct weft_pool *pool, uint32_t qp_index, uint64_t made);
+/* The age from which on what is made is out of the reach of those who are known to be stopped at that
+ * queue pair of ours; 0: nobody is. */
+uint64_t weft_pool_stopped_at(struct weft_pool *pool, uint32_t qp_index);
 /* Grows with each executor that is found stopped: what is made afterwards is out of its reach. */
 static inline uint64_t weft_pool_age(const struct weft_pool *pool)
 {

@@ -52,6 +52,24 @@ int weft_quarantine_look(struct weft_pool *pool, uint16_t member, uint32_t line,
 	return found;
 }
 
+uint64_t weft_pool_stopped_at(struct weft_pool *pool, uint32_t qp_index)
+{
+	const struct weft_quarantine *q = &weft_attachment(pool)->quarantine;
+	uint64_t at = weft_busy_at(pool->me, qp_index), last = 0;
+
+	if (!atomic_load_explicit(&q->nsuspects, memory_order_acquire))
+		return 0;
+	pthread_mutex_lock(&weft_attachment(pool)->quarantine_mutex);
+	for (uint32_t i = 0; i < q->nsuspects; i++) {
+		const struct weft_suspect *s = &q->suspect[i];
+
+		if (weft_busy_place(s->busy) == at && s->since > last && is_there(pool, s))
+			last = s->since;
+	}
+	pthread_mutex_unlock(&weft_attachment(pool)->quarantine_mutex);
+	return last;
+}
+
 void weft_quarantine_suspect(struct weft_pool *pool, uint16_t member, uint32_t line,
 			     uint64_t incarnation, uint64_t busy)
 {

@@ -346,6 +346,108 @@ void weft_region_quarantine(struct weft_region *region)
 	unlock(state);
 }
 
+/* ---- rehoming ---- */
+
+void weft_region_expose(uint64_t age)
+{
+	int state = lock();
+
+	weft_moved_reach(age);
+	unlock(state);
+}
+
+bool weft_region_any_exposed(void)
+{
+	int state = lock();
+	bool any = weft_moved_is_reached();
+
+	unlock(state);
+	return any;
+}
+
+/* May the pages move as one run, which lies in intervals in place? */
+static bool moves_whole(uintptr_t start, uintptr_t end)
+{
+	struct weft_vma_walk walk;
+	struct weft_runs runs;
+	bool whole;
+
+	if (start >= end || self.holds || !weft_movable_now() || weft_vma_open(&walk))
+		return false;
+	whole = !weft_movable_runs(&walk, start, end, &runs) && runs.count == 1 &&
+		runs.run[0].start == start && runs.run[0].end == end;
+	free(runs.run);
+	weft_vma_close(&walk);
+	return whole;
+}
+
+/* Its intervals stay, as they are of the regions. */
+static void leave(struct weft_extent *extent)
+{
+	uintptr_t end = extent->va + extent->len_bytes, from = 0, to = 0;
+	struct weft_interval *interval;
+	bool whole = true;
+
+	extent->left = true;
+	extent->refs++;
+	for (uintptr_t at = extent->va; (interval = weft_interval_from(self.root, at)); at = interval->end) {
+		if (interval->start >= end)
+			break;
+		if (interval->extent != extent)
+			continue;
+		weft_moved_back(interval);
+		interval->extent = NULL;
+		whole &= !from || interval->start == to;
+		from = from ? from : interval->start;
+		to = interval->end;
+	}
+	WEFT_STEP(region_left);
+	if (whole && !extent->strayed && moves_whole(from, to))
+		extent->heir = weft_moved_in(from, to);
+	for (uintptr_t at = from; extent->heir && at < to; at = interval->end) {
+		interval = weft_interval_from(self.root, at);
+		interval->extent = extent->heir;
+		interval->off = extent->heir->off + (at - from);
+	}
+	weft_moved_drop(extent);
+}
+
+void weft_region_rehome(void)
+{
+	int state = lock();
+
+	weft_moved_each_reached(leave);
+	unlock(state);
+}
+
+static void follow(struct weft_piece *piece, struct weft_extent **extent)
+{
+	struct weft_extent *left = *extent;
+
+	*extent = left->heir;
+	if (*extent)
+		left->heir->refs++;
+	piece->off = *extent ? left->heir->off + (piece->va - left->heir->va) : WEFT_IN_PLACE;
+	weft_moved_drop(left);
+}
+
+bool weft_region_follow(struct weft_region *region)
+{
+	bool any = false;
+	int state = lock();
+
+	for (unsigned int i = 0; i < region->npieces; i++) {
+		if (!region->extents[i] || !region->extents[i]->left)
+			continue;
+		follow(&region->pieces[i], &region->extents[i]);
+		any = true;
+	}
+	unlock(state);
+	return any;
+}
+
+/* ---- the end of regions ---- */
+
 void weft_region_release(struct weft_region *region)
 {
 	const struct weft_piece *last = &region->pieces[region->npieces - 1];

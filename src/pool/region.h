@@ -39,6 +39,8 @@ struct weft_extent_source {
 	/* The same when somebody stopped may still write there: not before he has gone on. NULL: as
 	 * free. */
 	void (*retire)(void *arg, uint64_t off, size_t len_bytes);
+	/* Whoever stopped before it grew past what it is at alloc cannot reach that extent. NULL: 0. */
+	uint64_t (*age)(void *arg);
 	/* The descriptor of the pool file, checked to be still ours, or -errno. */
 	int (*fd)(void *arg);
 	/* Ends every peer's access to the extent: the program has unmapped all of it, but still has
@@ -94,6 +96,17 @@ void weft_region_hold(bool hold);
 /* Before release: somebody stopped may still write to where the region lies in the pool. Its pages
  * move back all the same; its extents are retired. */
 void weft_region_quarantine(struct weft_region *region);
+
+/*
+ * The same for regions that stay. Expose: somebody stopped may still write to extents older than that age,
+ * too. Rehome: the pages of all such extents move to new ones, which are out of his reach, or where that
+ * is not possible back for good, without losing a store of the program; nobody else may use them meanwhile.
+ * Then each region follows: whether its pieces have changed, though not their number.
+ */
+void weft_region_expose(uint64_t age);
+bool weft_region_any_exposed(void);
+void weft_region_rehome(void);
+bool weft_region_follow(struct weft_region *region);
 
 /*
  * fork() gives the child private copies of all moved pages; the pool's regions, this attachment

@@ -35,6 +35,13 @@ static void retire(void *arg, uint64_t off, size_t len_bytes)
 	weft_pool_retire(&a->pool, WEFT_RETIRE_EXTENT, off, len_bytes);
 }
 
+static uint64_t age(void *arg)
+{
+	const struct weft_attachment *a = arg;
+
+	return weft_pool_age(&a->pool);
+}
+
 static int descriptor(void *arg)
 {
 	return weft_open_fd(arg);
@@ -46,6 +53,7 @@ struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool)
 		.alloc = alloc,
 		.free = give_back,
 		.retire = retire,
+		.age = age,
 		.fd = descriptor,
 		.arg = weft_attachment(pool),
 	};

@@ -17,8 +17,9 @@ void weft_pool_visit(struct weft_pool *pool, uint16_t member)
 	if (a->visitor.shared)
 		weft_pool_share_lock(pool);
 	busy = &a->visitor.line->busy;
-	/* the line is idle: its low 16 bits are 0 */
-	atomic_fetch_add_explicit(busy, (1 << 16) + member + 1, memory_order_relaxed);
+	/* the line is idle: all below the sequence is 0 */
+	atomic_fetch_add_explicit(busy, (1u << WEFT_BUSY_BITS) + weft_busy_at(member, 0),
+				  memory_order_relaxed);
 	/* the barrier of who gives back stands in for ours (life.c) */
 	atomic_signal_fence(memory_order_seq_cst);
 	WEFT_STEP(visit_begun);
@@ -32,7 +33,7 @@ void weft_pool_depart(struct weft_pool *pool)
 
 	WEFT_STEP(visit_ending);
 	/* release: pairs with the acquire in wait_line (bell.c) */
-	atomic_store_explicit(busy, now & ~0xffffull, memory_order_release);
+	atomic_store_explicit(busy, now >> WEFT_BUSY_BITS << WEFT_BUSY_BITS, memory_order_release);
 	if (a->visitor.shared)
 		weft_pool_share_unlock(pool);
 	pthread_mutex_unlock(&a->visit_mutex);

@@ -117,7 +117,7 @@ static void visit(const void *node, VISIT order, void *arg)
 	struct search *s = arg;
 
 	if ((order != postorder && order != leaf) || h->kind != s->kind ||
-	    context_of(h) != s->context)
+	    (s->context && context_of(h) != s->context))
 		return;
 	if (s->list)
 		s->list[s->n] = (void *)h->object;

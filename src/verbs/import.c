@@ -126,7 +126,9 @@ void ibv_unimport_mr(struct ibv_mr *mr)
 {
 	if (!weft_handle_is(mr, WEFT_HANDLE_MR) || !weft_mr(mr)->imported)
 		return;
+	weft_rehome_share();
 	weft_handle_remove(mr);
+	weft_rehome_unshare();
 	weft_pd(mr->pd)->users--;
 	free(weft_mr(mr));
 }

@@ -150,20 +150,30 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		goto fail;
+	weft_rehome_share();
 	err = -begin(mr, pd, addr, length, iova, access);
 	if (err)
 		goto free_object;
 	err = -weft_handle_add(mr, WEFT_HANDLE_MR);
 	if (err)
 		goto end_region;
+	weft_rehome_unshare();
 	return &mr->mr;
 end_region:
 	end(mr);
 free_object:
+	weft_rehome_unshare();
 	free(mr);
 fail:
 	errno = explain("ibv_reg_mr", err, addr, length);
 	return NULL;
+}
+
+void weft_verbs_redraw_mr(struct weft_verbs_mr *mr)
+{
+	struct weft_mr_drawing drawing = drawing_of(mr);
+
+	weft_mr_redraw(&mr->nic, &drawing);
 }
 
 struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_source *source)
@@ -220,23 +230,30 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 
 int ibv_dereg_mr(struct ibv_mr *ibmr)
 {
+	bool quiet;
+
 	if (weft_explain_stale("ibv_dereg_mr", ibmr, WEFT_HANDLE_MR))
 		return EINVAL;
 	if (weft_mr(ibmr)->imported) {
 		ibv_unimport_mr(ibmr);
 		return 0;
 	}
-	if (!weft_mr(ibmr)->ended && !weft_mr_close(&weft_mr(ibmr)->nic))
+	weft_rehome_share();
+	if (!weft_mr_close(&weft_mr(ibmr)->nic)) {
+		weft_rehome_unshare();
 		return weft_broken("ibv_dereg_mr", WINDOW_BOUND, ibmr->rkey);
+	}
 	weft_handle_remove(ibmr);
-	if (!weft_mr(ibmr)->ended)
-		end(weft_mr(ibmr));
+	quiet = end(weft_mr(ibmr));
+	weft_rehome_unshare();
+	if (!quiet)
+		weft_rehome();
 	free(weft_mr(ibmr));
 	return 0;
 }
 
 /* The key stays: peers have it already. */
-static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned int access)
+static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned int access, bool *quiet)
 {
 	struct weft_verbs_mr old = *mr, fresh = { 0 };
 	struct weft_mr_drawing drawing;
@@ -248,27 +265,17 @@ static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned i
 	if (old.access & IBV_ACCESS_ZERO_BASED && !(access & IBV_ACCESS_ZERO_BASED))
 		fresh.iova = (uintptr_t)old.mr.addr;
 	drawing = drawing_of(&fresh);
-	err = weft_mr_replace(&fresh.nic, &old.nic, &drawing);
-	if (err == -ETIMEDOUT)
-		goto move_away;
+	err = weft_mr_replace(&fresh.nic, &old.nic, &drawing, quiet);
 	if (err)
 		goto release;
+	if (!*quiet)
+		weft_region_quarantine(&old.region);
 	weft_pd(old.mr.pd)->users--;
 	weft_region_release(&old.region);
 	use_key(&fresh);
 	fresh.mr.handle = old.mr.handle;
 	*mr = fresh;
 	return 0;
-move_away:
-	/* out of reach of who was stopped, what both share too */
-	weft_region_release(&fresh.region);
-	end(mr);
-	err = begin(mr, pd, old.mr.addr, old.mr.length, fresh.iova, access);
-	mr->mr.handle = old.mr.handle;
-	mr->ended = err;
-	if (err)
-		errno = explain("ibv_rereg_mr", -err, old.mr.addr, old.mr.length);
-	return err ? IBV_REREG_MR_ERR_CMD : 0;
 release:
 	weft_region_release(&fresh.region);
 fail:
@@ -279,7 +286,7 @@ fail:
 
 /* The new region is whole before the old one ends, so that whatever fails leaves that as it was. */
 static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void *addr,
-		   size_t length, unsigned int access)
+		   size_t length, unsigned int access, bool *quiet)
 {
 	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
 	struct weft_verbs_mr old = *mr, fresh = { 0 };
@@ -300,7 +307,7 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 		return IBV_REREG_MR_ERR_INPUT;
 	}
 	if (!moves)
-		return change_rights(mr, pd, access);
+		return change_rights(mr, pd, access, quiet);
 	err = begin(&fresh, pd, addr, length, iova, access);
 	if (err) {
 		errno = explain("ibv_rereg_mr", -err, addr, length);
@@ -314,31 +321,31 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 	fresh.mr.handle = old.mr.handle;
 	*mr = fresh;
 	WEFT_STEP(verbs_region_replaced);
-	if (end(&old))
-		return 0;
-	/* what both share moves out of reach of who was stopped */
-	end(mr);
-	err = begin(mr, pd, addr, length, iova, access);
-	mr->mr.handle = old.mr.handle;
-	mr->ended = err;
-	if (err)
-		errno = explain("ibv_rereg_mr", -err, addr, length);
-	return err ? IBV_REREG_MR_ERR_CMD : 0;
+	*quiet = end(&old);
+	return 0;
 }
 
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
 		 int access)
 {
-	if (weft_explain_stale("ibv_rereg_mr", mr, WEFT_HANDLE_MR))
+	bool quiet = true;
+	int err = IBV_REREG_MR_ERR_INPUT;
+
+	if (weft_explain_stale("ibv_rereg_mr", mr, WEFT_HANDLE_MR)) {
 		errno = EINVAL;
-	else if (weft_mr(mr)->ended || weft_mr(mr)->special || weft_mr(mr)->imported)
+	} else if (weft_mr(mr)->special || weft_mr(mr)->imported) {
 		errno = weft_broken("ibv_rereg_mr", REREG_KIND, mr->rkey);
-	else if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED ||
-		 (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)) ||
-		 (!addr && flags & IBV_REREG_MR_CHANGE_TRANSLATION))
+	} else if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED ||
+		   (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)) ||
+		   (!addr && flags & IBV_REREG_MR_CHANGE_TRANSLATION)) {
 		errno = weft_broken("ibv_rereg_mr", REREG, (uint64_t)flags, (uintptr_t)addr,
 				    (uint64_t)access);
-	else
-		return replace(weft_mr(mr), flags, pd, addr, length, (unsigned int)access);
-	return IBV_REREG_MR_ERR_INPUT;
+	} else {
+		weft_rehome_share();
+		err = replace(weft_mr(mr), flags, pd, addr, length, (unsigned int)access, &quiet);
+		weft_rehome_unshare();
+		if (!quiet)
+			weft_rehome();
+	}
+	return err;
 }

@@ -37,10 +37,11 @@ bool weft_handle_is(const void *object, enum weft_handle_kind kind);
 void weft_handle_remove(const void *object);
 /* In a fork's child: they are its parent's. Async-signal-safe. */
 void weft_handle_forget(void);
-/* Those of a kind that belong to a context, in an array to be freed; none when memory is out. */
 /* Any one of a kind that fits, or NULL; called back under a lock: it asks nothing of handles. */
 void *weft_handle_find(enum weft_handle_kind kind, bool (*fits)(const void *object, const void *arg),
 		       const void *arg);
+/* Those of a kind that belong to a context (NULL: to any), in an array to be freed; none when memory is
+ * out. */
 size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind kind, void ***list);
 
 struct weft_verbs_pd {
@@ -58,13 +59,11 @@ struct weft_verbs_mr {
 	struct weft_region region;
 	uint64_t iova;
 	unsigned int access;
-	/* not of the program's own memory: it cannot be registered anew. `ended` when it has ended,
-	 * with whether nobody can reach it any more. */
-	bool special;
+	bool special;  /* not of the program's own memory: it cannot be registered anew */
 	bool imported; /* only the handle is ours */
+	/* called when it has ended, with whether nobody can reach it any more */
 	void (*leave)(struct weft_verbs_mr *mr, bool quiet);
 	void *of;
-	bool ended; /* a change failed half-way: only ibv_dereg_mr is left */
 };
 
 /* A region of something else than the program's own memory (mr.c). */
@@ -276,6 +275,24 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 
 /* mcast.c: it listens to no group any more. */
 void weft_mcast_leave(struct weft_verbs_qp *qp);
+
+/* qp.c: of one whose handle is gone. */
+void weft_verbs_end_queues(struct weft_verbs_qp *qp);
+
+/*
+ * rehome.c. Rights have been taken from somebody who stands still in the middle of a request, and who
+ * may still write to pages of regions that stay: these get other pages, by the same keys. Regions, queue
+ * pairs and queues of XRC come and go only with the lock shared; it is not held by who calls the others:
+ * after a region has ended in vain (weft_region_quarantine); after the queue pair of that index has been
+ * taken away.
+ */
+void weft_rehome_share(void);
+void weft_rehome_unshare(void);
+void weft_rehome(void);
+void weft_rehome_from_qp(uint32_t index);
+void weft_rehome_forget(void); /* in a fork's child */
+/* mr.c: its pieces have changed. */
+void weft_verbs_redraw_mr(struct weft_verbs_mr *mr);
 
 /* event.c. The context's list of asynchronous events is made and ended with it. */
 void weft_async_init(struct weft_async *async, int fd);

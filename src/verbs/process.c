@@ -237,6 +237,7 @@ static void forget_in_child(void)
 	weft_process.generation++;
 	weft_context_forget();
 	weft_handle_forget();
+	weft_rehome_forget();
 	weft_engine_forget();
 	weft_receiver_forget();
 	weft_pool_forget();

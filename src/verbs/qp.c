@@ -88,10 +88,12 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	cap = (struct weft_qp_cap){ init->cap.max_send_wr, init->cap.max_recv_wr,
 				    init->cap.max_send_sge, init->cap.max_recv_sge,
 				    init->cap.max_inline_data };
+	weft_rehome_share();
 	err = -weft_qp_create(&weft_process.nic, &qp->nic, (enum weft_qp_type)init->qp_type, weft_pd(pd)->number,
 			      &weft_cq(init->send_cq)->nic, &weft_cq(receive_cq(init))->nic,
 			      init->srq ? &weft_srq(init->srq)->nic : NULL, &cap,
 			      init->sq_sig_all);
+	weft_rehome_unshare();
 	if (err)
 		goto free_object;
 	WEFT_STEP(verbs_qp_made);
@@ -109,7 +111,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 		weft_srq(init->srq)->users++;
 	return &qp->qp;
 destroy_queues:
-	weft_qp_destroy(&qp->nic);
+	weft_verbs_end_queues(qp);
 free_object:
 	free(qp);
 fail:
@@ -118,6 +120,14 @@ fail:
 					    init->cap.max_recv_sge, init->cap.max_inline_data) :
 				weft_explain_errno("ibv_create_qp", err);
 	return NULL;
+}
+
+void weft_verbs_end_queues(struct weft_verbs_qp *qp)
+{
+	weft_rehome_share();
+	weft_qp_destroy(&qp->nic);
+	weft_rehome_unshare();
+	weft_rehome_from_qp(qp->nic.index);
 }
 
 static void drop_users(struct weft_verbs_qp *qp)
@@ -143,7 +153,7 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 		return 0;
 	}
 	WEFT_STEP(verbs_qp_destroying);
-	weft_qp_destroy(&qp->nic);
+	weft_verbs_end_queues(qp);
 	WEFT_STEP(verbs_qp_destroyed);
 	weft_async_finish(ibqp->context, qp, weft_qp_acks(ibqp));
 	drop_users(qp);
@@ -313,6 +323,8 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 	err = -weft_qp_modify(&qp->nic, from, to, &nic, transport_of(qp->nic.type),
 			      caller);
 	WEFT_STEP(verbs_qp_modified);
+	if (to == WEFT_QPS_ERR || to == WEFT_QPS_RESET)
+		weft_rehome_from_qp(qp->nic.index);
 	if (err)
 		return err == EINVAL ? weft_broken(VERB, MOVE, qp->nic.qpn,
 						   weft_value(weft_explain_state(qp->nic.state)),

@@ -77,7 +77,7 @@ static bool is_last(struct weft_verbs_qp *real)
 
 static void end(struct weft_verbs_qp *real)
 {
-	weft_qp_destroy(&real->nic);
+	weft_verbs_end_queues(real);
 	weft_cq_destroy(&real->no_cq);
 	free(real);
 }
@@ -507,8 +507,10 @@ struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_i
 	err = -weft_cq_create(&weft_process.nic, &qp->no_cq, 1);
 	if (err)
 		goto free_object;
+	weft_rehome_share();
 	err = -weft_qp_create(&weft_process.nic, &qp->nic, WEFT_QPT_XRC_RECV, 0, &qp->no_cq,
 			      &qp->no_cq, NULL, &cap, false);
+	weft_rehome_unshare();
 	if (err)
 		goto destroy_cq;
 	err = -weft_handle_add(qp, WEFT_HANDLE_QP);
@@ -522,7 +524,7 @@ struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_i
 	pthread_mutex_unlock(&mutex);
 	return &qp->qp;
 destroy_queues:
-	weft_qp_destroy(&qp->nic);
+	weft_verbs_end_queues(qp);
 destroy_cq:
 	weft_cq_destroy(&qp->no_cq);
 free_object:

@@ -95,8 +95,10 @@ static struct ibv_srq *create_xrc(struct ibv_srq_init_attr_ex *init)
 	srq = weft_srq(create(init->pd, init->srq_context, &init->attr));
 	if (!srq)
 		return NULL;
+	weft_rehome_share();
 	err = -weft_shared_number(&srq->nic, &weft_cq(init->cq)->nic,
 				  weft_xrcd(init->xrcd)->number, &srq->number);
+	weft_rehome_unshare();
 	if (err) {
 		ibv_destroy_srq(&srq->srq);
 		errno = weft_explain_errno("ibv_create_srq_ex", err);
@@ -210,13 +212,15 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 		return weft_broken("ibv_destroy_srq", IN_USE, srq->users,
 				   weft_value("shared receive queue"));
 	weft_handle_remove(ibsrq);
+	weft_rehome_share();
 	if (srq->xrcd) {
 		weft_shared_forget(&srq->nic);
 		srq->xrcd->users--;
 		srq->cq->users--;
 	}
 	/* peers were shut out with the last queue pair, but for one who was stopped then */
-	weft_shared_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, srq->nic.made));
+	weft_shared_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, 0, srq->nic.made));
+	weft_rehome_unshare();
 	weft_async_finish(ibsrq->context, srq, weft_srq_acks(ibsrq));
 	weft_pd(ibsrq->pd)->users--;
 	free(srq);

@@ -141,6 +141,18 @@ static void churn_queue_pairs(struct worker *w)
 		broken("cannot destroy a completion queue");
 }
 
+void churn_take(struct worker *w)
+{
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct link *l = &w->link[0];
+
+	if (!may_lose(w, l) || !w->me || !l->open || l->lost)
+		return;
+	l->lost = true;
+	if (ibv_modify_qp(l->qp, &error, IBV_QP_STATE))
+		broken("cannot take a queue pair away");
+}
+
 /* ---- Fork ---- */
 
 static void churn_fork(struct worker *w)

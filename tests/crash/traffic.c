@@ -102,11 +102,14 @@ static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc 
 	if (receive || l->lost) {
 		if (wc->status != IBV_WC_WR_FLUSH_ERR)
 			broken("flushed by %u: %s", l->peer, ibv_wc_status_str(wc->status));
-		if (!l->lost)
+		if (!l->lost && !may_lose(w, l))
 			broken("a receive from %u was flushed before an error", l->peer);
+		l->lost = true;
 		return;
 	}
 	l->lost = true;
+	if (may_lose(w, l) && (wc->status == IBV_WC_RETRY_EXC_ERR || wc->status == IBV_WC_WR_FLUSH_ERR))
+		return;
 	if (wc->status != IBV_WC_RETRY_EXC_ERR)
 		broken("request %d to %u: %s", l->request, l->peer, ibv_wc_status_str(wc->status));
 	while (!has_died(peer) && stage_of(peer) < LEAVING) {

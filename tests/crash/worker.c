@@ -307,6 +307,8 @@ static void await_others(struct worker *w)
 	while (!all_done(w)) {
 		if (w->seat->kind == SLEEPER && !draw(&w->seed, 4))
 			churn_run(w);
+		if (w->seat->kind == SLEEPER && !draw(&w->seed, 16))
+			churn_take(w);
 		traffic_wait(w);
 		if (now_ns() > limit)
 			broken("the others do not end");

@@ -74,6 +74,13 @@ struct worker {
 
 extern struct in_place in_place;
 
+/* Where somebody is stopped in the middle of an execution, what is taken from him ends his connections
+ * (docs/decisions/0014). */
+static inline bool may_lose(const struct worker *w, const struct link *l)
+{
+	return w->seat->kind == SLEEPER && (!w->me || !l->peer);
+}
+
 /* traffic.c */
 void traffic_fill(struct worker *w); /* the memory before anybody may reach it */
 void traffic_check(struct worker *w); /* and in the end */
@@ -92,6 +99,7 @@ void churn_begin(struct worker *w);
 void churn_run(struct worker *w);
 void churn_memory(struct worker *w);
 void churn_end(struct worker *w);
+void churn_take(struct worker *w); /* from who may be stopped */
 void churn_serve(void); /* requests for connections */
 
 /* worker.c: brings a queue pair to RTS. */

@@ -134,7 +134,7 @@ static void works_and_watches(struct subject *s)
 	subject_ready(s);
 	for (;;) {
 		subject_require(!weft_pool_extent_alloc(pool, WEFT_PAGE, &off), "extent");
-		subject_require(!weft_pool_quiesce(pool, weft_pool_age(pool)), "quiesce");
+		subject_require(!weft_pool_quiesce(pool, 0, weft_pool_age(pool)), "quiesce");
 		weft_pool_extent_free(pool, off, WEFT_PAGE);
 		s->page->value[0]++;
 		s->page->value[1] += weft_pool_watch(pool);

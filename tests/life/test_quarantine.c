@@ -15,6 +15,7 @@
 #include "subject.h"
 
 #define EXTENT (3ull << 20)
+#define AT_QP  77u
 
 static uint64_t now_ms(void)
 {
@@ -34,10 +35,10 @@ static void execute(struct subject *s)
 	subject_ready(s);
 	for (;;) {
 		subject_wait(s);
-		caller.line->busy += (1 << 16) + s->page->value[0] + 1;
+		caller.line->busy += (1ull << WEFT_BUSY_BITS) + weft_busy_at(s->page->value[0], AT_QP);
 		subject_ready(s);
 		subject_wait(s);
-		caller.line->busy &= ~0xffffull;
+		caller.line->busy = caller.line->busy >> WEFT_BUSY_BITS << WEFT_BUSY_BITS;
 		subject_ready(s);
 	}
 }
@@ -70,14 +71,19 @@ static void test_goes_on(void **state)
 	struct subject s = begin(&pool);
 
 	begun = now_ms();
-	assert_int_equal(weft_pool_quiesce(pool, 0), -ETIMEDOUT);
+	assert_int_equal(weft_pool_quiesce(pool, 0, 0), -ETIMEDOUT);
 	assert_in_range(now_ms() - begun, 900, 5000);
 	assert_int_equal(weft_pool_age(pool), 1);
 	/* one who is known is not waited for again */
 	begun = now_ms();
-	assert_int_equal(weft_pool_quiesce(pool, 0), -ETIMEDOUT);
+	assert_int_equal(weft_pool_quiesce(pool, 0, 0), -ETIMEDOUT);
+	/* he is at one queue pair, and in nobody else's way */
+	assert_int_equal(weft_pool_quiesce(pool, AT_QP, 0), -ETIMEDOUT);
+	assert_int_equal(weft_pool_quiesce(pool, AT_QP + 1, 0), 0);
+	assert_int_equal(weft_pool_stopped_at(pool, AT_QP), 1);
+	assert_int_equal(weft_pool_stopped_at(pool, AT_QP + 1), 0);
 	/* and what came after him is out of his reach */
-	assert_int_equal(weft_pool_quiesce(pool, 1), 0);
+	assert_int_equal(weft_pool_quiesce(pool, 0, 1), 0);
 	assert_in_range(now_ms() - begun, 0, 500);
 	weft_pool_retire(pool, WEFT_RETIRE_EXTENT, old, EXTENT);
 	weft_pool_sweep(pool);
@@ -89,9 +95,10 @@ static void test_goes_on(void **state)
 	}
 	subject_go(&s);
 	subject_await(&s, 3);
+	assert_int_equal(weft_pool_stopped_at(pool, AT_QP), 0);
 	weft_pool_sweep(pool);
 	assert_int_equal(pool->nretired, 0);
-	assert_int_equal(weft_pool_quiesce(pool, 0), 0);
+	assert_int_equal(weft_pool_quiesce(pool, 0, 0), 0);
 	subject_end(&s);
 	weft_pool_put(pool);
 	weft_pool_put(pool);
@@ -108,7 +115,7 @@ static void test_dies(void **state)
 	assert_int_equal(weft_pool_take_qp(pool, &qp), 0);
 	assert_int_equal(weft_pool_take_mr(pool, &mr), 0);
 	kill(s.pid, SIGSTOP);
-	assert_int_equal(weft_pool_quiesce(pool, 0), -ETIMEDOUT);
+	assert_int_equal(weft_pool_quiesce(pool, 0, 0), -ETIMEDOUT);
 	weft_pool_retire(pool, WEFT_RETIRE_EXTENT, old, EXTENT);
 	weft_pool_retire(pool, WEFT_RETIRE_PIECE, piece, 100);
 	weft_pool_retire(pool, WEFT_RETIRE_QP, qp, 0);
@@ -131,10 +138,10 @@ static void test_order(void **state)
 	struct subject first = begin(&pool), second;
 	uint64_t one = extent(pool), two = extent(pool);
 
-	assert_int_equal(weft_pool_quiesce(pool, 0), -ETIMEDOUT);
+	assert_int_equal(weft_pool_quiesce(pool, 0, 0), -ETIMEDOUT);
 	weft_pool_retire(pool, WEFT_RETIRE_EXTENT, one, EXTENT);
 	second = begin(&pool);
-	assert_int_equal(weft_pool_quiesce(pool, 0), -ETIMEDOUT);
+	assert_int_equal(weft_pool_quiesce(pool, 0, 0), -ETIMEDOUT);
 	assert_int_equal(weft_pool_age(pool), 2);
 	weft_pool_retire(pool, WEFT_RETIRE_EXTENT, two, EXTENT);
 	subject_go(&first);

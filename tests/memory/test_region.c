@@ -439,6 +439,121 @@ static void test_late_peer(void **state)
 	munmap(memory, 4 * PAGE);
 }
 
+/* The region's bytes are those of the program, wherever they lie. */
+static void check_pieces(const struct weft_region *region)
+{
+	for (unsigned int i = 0; i < region->npieces; i++) {
+		const struct weft_piece *piece = &region->pieces[i];
+
+		if (piece->off != WEFT_IN_PLACE)
+			assert_memory_equal(memfd_source_at(piece->off), (void *)piece->va,
+					    piece->len_bytes);
+	}
+}
+
+/* Moves the pages of all regions out of reach of who stopped. */
+static void rehome(struct weft_region *region, struct weft_region *other)
+{
+	assert_true(weft_region_any_exposed());
+	weft_region_rehome();
+	assert_true(weft_region_follow(region));
+	if (other)
+		assert_true(weft_region_follow(other));
+	assert_false(weft_region_any_exposed());
+	assert_false(weft_region_follow(region));
+	check_pieces(region);
+}
+
+/* Regions that stay leave their extent to a peer who stopped in the middle of a copy, and share the new
+ * one as they did the old. */
+static void test_rehome(void **state)
+{
+	uint8_t *memory = map(8 * PAGE, MAP_PRIVATE);
+	struct weft_region whole = acquire(memory + 8, 8 * PAGE - 16), part;
+	uint64_t off = whole.pieces[1].off;
+
+	fill(memory, 8 * PAGE, 9);
+	part = acquire(memory + 2 * PAGE, 2 * PAGE);
+	assert_false(weft_region_any_exposed());
+	weft_region_expose(1);
+	rehome(&whole, &part);
+	assert_int_equal(kind_of(&whole), MIXED);
+	assert_int_equal(kind_of(&part), POOLED);
+	assert_int_equal(part.pieces[0].off, whole.pieces[1].off + PAGE);
+	memset(memfd_source_at(off), 0, 6 * PAGE);
+	check(memory, 8 * PAGE, 9);
+	check_pieces(&part);
+	assert_int_equal(memfd_source_extents(), 2);
+	memfd_source_go_on();
+	assert_int_equal(memfd_source_extents(), 1);
+	weft_region_release(&whole);
+	check_pieces(&part);
+	weft_region_release(&part);
+	check(memory, 8 * PAGE, 9);
+	assert_int_equal(memfd_source_extents(), 0);
+	munmap(memory, 8 * PAGE);
+}
+
+/* What is left of an extent after its region has ended moves, if it is one run. */
+static void test_rehome_rest(void **state)
+{
+	uint8_t *memory = map(8 * PAGE, MAP_PRIVATE);
+
+	fill(memory, 8 * PAGE, 9);
+	for (int runs = 1; runs <= 2; runs++) {
+		struct weft_region whole = acquire(memory, 8 * PAGE);
+		struct weft_region rest = acquire(memory + 5 * PAGE, 2 * PAGE), other = { 0 };
+		uint64_t off = whole.pieces[0].off;
+
+		if (runs == 2)
+			other = acquire(memory + PAGE, PAGE);
+		weft_region_quarantine(&whole);
+		weft_region_release(&whole);
+		rehome(&rest, runs == 2 ? &other : NULL);
+		assert_int_equal(kind_of(&rest), runs == 1 ? POOLED : IN_PLACE);
+		memset(memfd_source_at(off), 0, 8 * PAGE);
+		check(memory, 8 * PAGE, 9);
+		memfd_source_go_on();
+		weft_region_release(&rest);
+		if (runs == 2)
+			weft_region_release(&other);
+		assert_int_equal(memfd_source_extents(), 0);
+	}
+	check(memory, 8 * PAGE, 9);
+	munmap(memory, 8 * PAGE);
+}
+
+/* In place, where they may not move, or there is no room. */
+static void test_rehome_in_place(void **state)
+{
+	uint8_t *memory = map(4 * PAGE, MAP_PRIVATE);
+
+	for (int full = 0; full < 2; full++) {
+		struct weft_region region = acquire(memory, 4 * PAGE);
+		uint64_t off = region.pieces[0].off;
+
+		assert_int_equal(kind_of(&region), POOLED);
+		fill(memory, 4 * PAGE, 9);
+		weft_region_expose(1);
+		if (full)
+			memfd_source_fail_at(1);
+		else
+			weft_region_hold(true);
+		rehome(&region, NULL);
+		memfd_source_fail_at(0);
+		if (!full)
+			weft_region_hold(false);
+		assert_int_equal(kind_of(&region), IN_PLACE);
+		memset(memfd_source_at(off), 0, 4 * PAGE);
+		check(memory, 4 * PAGE, 9);
+		memfd_source_go_on();
+		weft_region_release(&region);
+		assert_int_equal(memfd_source_extents(), 0);
+	}
+	check(memory, 4 * PAGE, 9);
+	munmap(memory, 4 * PAGE);
+}
+
 /* A full pool takes back what the program has unmapped without deregistering it. */
 static void test_collection(void **state)
 {
@@ -557,6 +672,9 @@ int main(void)
 		cmocka_unit_test(test_aio),
 		cmocka_unit_test(test_cuda),
 		cmocka_unit_test(test_late_peer),
+		cmocka_unit_test(test_rehome),
+		cmocka_unit_test(test_rehome_rest),
+		cmocka_unit_test(test_rehome_in_place),
 		cmocka_unit_test(test_collection),
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_detach),

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +28,11 @@
 #define SLACK	MIB /* of the pool's size: rings, tables */
 #define TRIES	10  /* to stop a writer in the middle */
 
-enum way { DEREGISTER, MOVE, NARROW, OTHER_DOMAIN, TO_ERROR, TO_RESET, DESTROY, WAYS };
-static const char *const way_name[WAYS] = { "dereg_mr",	   "rereg_mr, place", "rereg_mr, rights",
-					    "rereg_mr, PD", "QP to ERR",	"QP to RESET",
-					    "destroy_qp" };
+enum way { DEREGISTER, ONE_OF_TWO, MOVE, NARROW, OTHER_DOMAIN, TO_ERROR, TO_RESET, DESTROY, WAYS };
+static const char *const way_name[WAYS] = {
+	"dereg_mr",	"dereg_mr, of two", "rereg_mr, place", "rereg_mr, rights",
+	"rereg_mr, PD", "QP to ERR",	    "QP to RESET",     "destroy_qp",
+};
 
 /* Where memory lies: in the pool; its ends in place; all of it. */
 enum place { POOLED, MIXED, IN_PLACE, PLACES };
@@ -40,7 +43,7 @@ static struct {
 	struct ibv_pd *pd, *other_pd;
 	struct ibv_cq *cq[WRITERS];
 	struct ibv_qp *qp[WRITERS];
-	struct ibv_mr *mr;
+	struct ibv_mr *mr, *other; /* other: over the same memory */
 	uint8_t *pages, *spare; /* the mapping, and one to move the region to */
 	uint64_t bytes;		/* of the region */
 	enum place place;
@@ -90,7 +93,9 @@ static void end_region(void)
 {
 	if (self.mr)
 		assert_int_equal(ibv_dereg_mr(self.mr), 0);
-	self.mr = NULL;
+	if (self.other)
+		assert_int_equal(ibv_dereg_mr(self.other), 0);
+	self.mr = self.other = NULL;
 }
 
 static void end_memory(void)
@@ -157,6 +162,10 @@ static void change(int flags, struct ibv_pd *pd, uint8_t *pages, int access)
 static void take_from(int i, enum way way)
 {
 	switch (way) {
+	case ONE_OF_TWO:
+		self.other = ibv_reg_mr(self.pd, region_at(self.pages), self.bytes / 2, RIG_ALL);
+		assert_non_null(self.other);
+		/* fallthrough */
 	case DEREGISTER:
 		assert_int_equal(ibv_dereg_mr(self.mr), 0);
 		self.mr = NULL;
@@ -208,9 +217,11 @@ static void begin_qp(int i)
 	rig_move(self.qp[i], IBV_QPS_RTR, writer_await_ready(&self.writer[i]));
 }
 
-static void begin_writer(int i, bool large, bool numbered)
+static void fill_wire(int i, bool large, bool numbered)
 {
 	struct wire *wire = self.writer[i].wire;
+
+	wire->counts = false;
 
 	wire->qpn = self.qp[i]->qp_num;
 	wire->rkey = self.mr->rkey;
@@ -218,6 +229,11 @@ static void begin_writer(int i, bool large, bool numbered)
 	wire->bytes = self.bytes;
 	wire->large = large;
 	wire->numbered = numbered;
+}
+
+static void begin_writer(int i, bool large, bool numbered)
+{
+	fill_wire(i, large, numbered);
 	writer_begin(&self.writer[i]);
 }
 
@@ -349,16 +365,13 @@ static bool play_stopped(enum way way, bool dies)
 	return took_ns > 900 * MS;
 }
 
-/* Only memory in place is guarded where a queue pair goes but the region stays: what has moved is
- * still the pool's, and who was stopped goes on there. */
 static void stopped(enum place place)
 {
 	uint64_t end_ns = rig_now_ns() + seconds * 1000 * MS / (2 * PLACES);
-	enum way end = place == IN_PLACE ? WAYS : TO_ERROR;
 
 	begin_memory(place, WRITE_MOST);
 	do {
-		for (enum way way = 0; way < end; way++) {
+		for (enum way way = 0; way < WAYS; way++) {
 			int tries = 1;
 
 			while (!play_stopped(way, false))
@@ -381,6 +394,222 @@ static void stopped_mixed(void **state)
 static void stopped_in_place(void **state)
 {
 	stopped(IN_PLACE);
+}
+
+/* ---- Those who stay ---- */
+
+/* The first word behind what writer 0 writes is counted up by writer 1. */
+static uint64_t *word_behind(void)
+{
+	uint8_t *end = region_at(self.pages) + self.bytes;
+
+	return (uint64_t *)(end + (8 - (uintptr_t)end % 8) % 8);
+}
+
+static uint64_t counted(void)
+{
+	return atomic_load((_Atomic uint64_t *)word_behind());
+}
+
+/* A thread of ours adds to the second word over a queue pair that is connected to itself, and takes
+ * what was there before into the third. */
+static struct {
+	pthread_t thread;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	atomic_bool stop;
+	uint64_t adds;
+	enum ibv_wc_status failed;
+} own;
+
+static void *add(void *unused)
+{
+	struct ibv_wc wc;
+
+	for (own.adds = 0; !atomic_load(&own.stop); own.adds++) {
+		if (rig_rdma(own.qp, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, self.mr, word_behind() + 2, 8,
+			     (uintptr_t)(word_behind() + 1), self.mr->rkey))
+			break;
+		while (!ibv_poll_cq(own.cq, 1, &wc))
+			;
+		own.failed = wc.status;
+		if (own.failed)
+			break;
+		usleep(10);
+	}
+	return NULL;
+}
+
+static void begin_own(void)
+{
+	struct ibv_qp_init_attr init;
+
+	own.cq = ibv_create_cq(self.context, RIG_DEPTH, NULL, NULL, 0);
+	assert_non_null(own.cq);
+	init = rig_init(own.cq, own.cq);
+	own.qp = ibv_create_qp(self.pd, &init);
+	assert_non_null(own.qp);
+	rig_move(own.qp, IBV_QPS_RTS, own.qp->qp_num);
+}
+
+static void start_own(void)
+{
+	own.stop = false;
+	assert_int_equal(pthread_create(&own.thread, NULL, add, NULL), 0);
+}
+
+static void carry_out(enum ibv_wr_opcode opcode, const struct ibv_mr *from)
+{
+	struct ibv_wc wc;
+
+	assert_int_equal(rig_rdma(own.qp, opcode, 0, from, self.spare, (uint32_t)self.bytes,
+				  (uintptr_t)self.mr->addr, self.mr->rkey),
+			 0);
+	while (!ibv_poll_cq(own.cq, 1, &wc))
+		;
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_memory_equal(self.spare, region_at(self.pages), self.bytes);
+}
+
+/* By the keys of old all of the region is reached, both ways. */
+static void look_over(void)
+{
+	struct ibv_mr *mr = ibv_reg_mr(self.pd, self.spare, self.bytes, RIG_ALL);
+
+	assert_non_null(mr);
+	carry_out(IBV_WR_RDMA_READ, mr);
+	memset(self.spare, 0x3c, self.bytes);
+	carry_out(IBV_WR_RDMA_WRITE, mr);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+}
+
+static void end_own(void)
+{
+	usleep(1000);
+	atomic_store(&own.stop, true);
+	assert_int_equal(pthread_join(own.thread, NULL), 0);
+	assert_int_equal(own.failed, 0);
+	assert_true(own.adds);
+	assert_int_equal(word_behind()[1], own.adds);
+	assert_int_equal(word_behind()[2], own.adds - 1);
+	look_over();
+	assert_int_equal(ibv_destroy_qp(own.qp), 0);
+	assert_int_equal(ibv_destroy_cq(own.cq), 0);
+}
+
+/* A window, through which writer 1 counts. */
+static struct ibv_mw *show_window(void)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(self.pd, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = { .send_flags = IBV_SEND_SIGNALED,
+				    .bind_info = { self.mr, (uintptr_t)self.mr->addr,
+						   self.mr->length, IBV_ACCESS_REMOTE_ATOMIC } };
+	struct ibv_wc wc;
+
+	assert_non_null(mw);
+	assert_int_equal(ibv_bind_mw(own.qp, mw, &bind), 0);
+	while (!ibv_poll_cq(own.cq, 1, &wc))
+		;
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	self.writer[1].wire->rkey = mw->rkey;
+	return mw;
+}
+
+/* A queue pair is taken from one who is stopped, in memory in which others go on to count: nothing of
+ * what they add is lost, and they see no error. Whether the former was in the middle of something. */
+static bool play_bystander(enum way way)
+{
+	const struct wire *wire = self.writer[1].wire;
+	uint64_t begun_ns, took_ns;
+	struct ibv_mw *mw;
+
+	/* then the one over all of it has two runs in the pool */
+	self.other = ibv_reg_mr(self.pd, self.pages + 8192, 8192, RIG_ALL);
+	assert_non_null(self.other);
+	self.mr = ibv_reg_mr(self.pd, region_at(self.pages), self.bytes + 32,
+			     RIG_ALL | IBV_ACCESS_MW_BIND);
+	assert_non_null(self.mr);
+	memset(word_behind(), 0, 24);
+	for (int i = 0; i < WRITERS; i++) {
+		begin_qp(i);
+		fill_wire(i, true, false);
+	}
+	/* one keeps off the word, the other does nothing else */
+	self.writer[1].wire->counts = true;
+	self.writer[1].wire->at = (uintptr_t)word_behind();
+	begin_own();
+	mw = show_window();
+	start_own();
+	for (int i = 0; i < WRITERS; i++)
+		writer_begin(&self.writer[i]);
+	for (int i = 0; i < WRITERS; i++)
+		writer_await_writes(&self.writer[i], 1);
+	nap(2 * MS);
+	writer_stop(&self.writer[0]);
+	begun_ns = rig_now_ns();
+	take_from(0, way);
+	took_ns = rig_now_ns() - begun_ns;
+	fill();
+	guard("counting", way, 20 * MS);
+	writer_continue(&self.writer[0]);
+	guard("going on", way, 50 * MS);
+	writer_await_end(&self.writer[0]);
+	writer_await_writes(&self.writer[1], atomic_load(&wire->writes) + 100);
+	take_from(1, way);
+	writer_await_end(&self.writer[1]);
+	assert_int_equal(counted(), atomic_load(&wire->writes));
+	end_own();
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	end_region();
+	return took_ns > 900 * MS;
+}
+
+static void bystander(enum place place)
+{
+	static const enum way ways[] = { TO_ERROR, TO_RESET, DESTROY };
+
+	begin_memory(place, WRITE_MOST);
+	for (size_t i = 0; i < COUNT(ways); i++) {
+		int tries = 1;
+
+		while (!play_bystander(ways[i]))
+			assert_in_range(++tries, 1, TRIES);
+	}
+	end_memory();
+}
+
+static void bystander_pooled(void **state)
+{
+	bystander(POOLED);
+}
+
+static void bystander_mixed(void **state)
+{
+	bystander(MIXED);
+}
+
+/* While there is a region over all memory, pages that leave their place in the pool get no other there. */
+static void bystander_held(void **state)
+{
+	struct ibv_mr *all;
+
+	begin_memory(POOLED, WRITE_MOST);
+	for (int tries = 1;; tries++) {
+		/* registered before that, to be in the pool */
+		struct ibv_mr *first = ibv_reg_mr(self.pd, self.pages, mapping_bytes(), RIG_ALL);
+		bool stopped;
+
+		assert_non_null(first);
+		all = ibv_reg_mr(self.pd, NULL, SIZE_MAX, RIG_ALL | IBV_ACCESS_ON_DEMAND);
+		assert_non_null(all);
+		stopped = play_bystander(TO_ERROR);
+		assert_int_equal(ibv_dereg_mr(all), 0);
+		assert_int_equal(ibv_dereg_mr(first), 0);
+		if (stopped)
+			break;
+		assert_in_range(tries, 1, TRIES);
+	}
+	end_memory();
 }
 
 static void killed(void **state)
@@ -484,6 +713,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(full_speed_pooled),   cmocka_unit_test(full_speed_mixed),
 		cmocka_unit_test(full_speed_in_place), cmocka_unit_test(stopped_pooled),
 		cmocka_unit_test(stopped_mixed),       cmocka_unit_test(stopped_in_place),
+		cmocka_unit_test(bystander_pooled),    cmocka_unit_test(bystander_mixed),
+		cmocka_unit_test(bystander_held),
 		cmocka_unit_test(killed),	       cmocka_unit_test(completions),
 	};
 	const char *seed = getenv("SEED");

@@ -112,10 +112,26 @@ static bool complete_once(struct near *n)
 	return !wc.status;
 }
 
+static bool count_once(struct near *n)
+{
+	struct ibv_wc wc;
+
+	must(!rig_rdma(n->qp, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, n->from, n->from->addr, 8, n->wire->at,
+		       n->wire->rkey), "post");
+	while (!ibv_poll_cq(n->cq, 1, &wc))
+		;
+	return !wc.status;
+}
+
+static bool once(struct near *n)
+{
+	return n->wire->counts ? count_once(n) : n->wire->numbered ? complete_once(n) : write_once(n);
+}
+
 static void play(struct near *n, uint32_t round)
 {
 	connect_near(n);
-	while (n->wire->numbered ? complete_once(n) : write_once(n))
+	while (once(n))
 		atomic_fetch_add(&n->wire->writes, 1);
 	atomic_store(&n->wire->own_qpn, 0);
 	rig_move(n->qp, IBV_QPS_RESET, 0);

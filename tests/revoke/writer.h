@@ -20,6 +20,7 @@ struct wire {
 	uint64_t at, bytes;
 	bool large;    /* each request is as long as all */
 	bool numbered; /* each writes nothing but its number, as immediate data */
+	bool counts;   /* each adds one to the first word */
 	_Atomic uint32_t round;
 	/* the writer's */
 	_Atomic uint32_t own_qpn; /* 0: it is not ready to be connected */

@@ -6,13 +6,14 @@
 #include "nic/nic.h"
 #include "pool/step.h"
 
-/* The line is idle: its low 16 bits are 0. */
+/* at: weft_busy_at. The line is idle: all below its sequence is 0. */
 static inline __attribute__((always_inline)) uint64_t weft_busy_begin(struct weft_caller *caller,
-								      uint16_t member)
+								      uint64_t at)
 {
-	uint64_t next = atomic_load_explicit(&caller->line->busy, memory_order_relaxed) + (1 << 16);
+	uint64_t next = atomic_load_explicit(&caller->line->busy, memory_order_relaxed) +
+			(1u << WEFT_BUSY_BITS);
 
-	atomic_store_explicit(&caller->line->busy, next + member + 1, memory_order_relaxed);
+	atomic_store_explicit(&caller->line->busy, next + at, memory_order_relaxed);
 	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
 	atomic_signal_fence(memory_order_seq_cst);
 	WEFT_STEP(direct_busy);

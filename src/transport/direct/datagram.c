@@ -175,7 +175,7 @@ static void deliver(const struct datagram *d, uint32_t qpn, const uint8_t *gid, 
 
 	if (t->qpn != qpn && !find(d->qp->nic->pool, qpn, t))
 		return;
-	next = weft_busy_begin(d->caller, t->right.member);
+	next = weft_busy_begin(d->caller, weft_busy_at(t->right.member, qpn & (WEFT_QPS - 1)));
 	if (atomic_load_explicit(&t->slot->conn, memory_order_acquire) == t->right.was ||
 	    read_line(d->qp->nic->pool, gid, t)) {
 		if (t->qkey == qkey)

@@ -76,6 +76,22 @@ HOT int place(struct job job, const struct weft_span *to, const struct weft_span
 			  job.here->len_bytes);
 }
 
+/* The right is looked at once more: since the last time we may have been stopped, the queue pair taken
+ * from us, its memory moved out of our reach (verbs/rehome.c), and its new place learned by another
+ * thread of this process. */
+HOT int place_there(struct job job, const struct weft_span *to, const struct weft_span *from)
+{
+	return is_gone(job.peer) ? -ESRCH : place(job, to, from);
+}
+
+HOT int place_atomic(struct job job, const struct weft_span *at, bool add, uint64_t compare_add,
+		     uint64_t swap, uint64_t *old)
+{
+	return is_gone(job.peer) ? -ESRCH :
+				   weft_place_atomic(job.qp->nic, job.caller, &job.peer->right, at, add,
+						     compare_add, swap, old);
+}
+
 /* The receive that was taken is at fault; `used` elements of it were needed. */
 static __attribute__((noinline)) enum weft_outcome bad_receive(struct job job, const struct weft_pool_recv *recv, uint64_t wr_id,
 				     uint32_t used, enum weft_cause cause)
@@ -165,7 +181,7 @@ HOT enum weft_outcome execute_send(struct job job)
 	cause = find_received(job, recv, &there, &used);
 	if (cause)
 		return bad_receive(job, recv, wr_id, used, cause);
-	err = place(job, there.span, job.here->span);
+	err = place_there(job, there.span, job.here->span);
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
 	if (err)
@@ -229,7 +245,7 @@ HOT enum weft_outcome execute_write(struct job job)
 		if (!recv)
 			return WEFT_NO_RECEIVE;
 	}
-	err = place(job, &to, job.here->span);
+	err = place_there(job, &to, job.here->span);
 	if (err)
 		return unreachable_memory(job, err);
 	WEFT_STEP(direct_written);
@@ -274,13 +290,12 @@ HOT enum weft_outcome execute_atomic(struct job job)
 	/* a zero-based region may begin anywhere, so that both count */
 	if ((wqe->remote_addr | (at.at ? (uintptr_t)at.at : at.mr->va + at.start)) & 7)
 		return fail_there(job, WEFT_EVENT_QP_REQ_ERR, WEFT_CAUSE_ALIGNMENT);
-	err = weft_place_atomic(job.qp->nic, job.caller, &job.peer->right, &at,
-				wqe->opcode == WEFT_OP_FETCH_ADD, wqe->compare_add, wqe->swap, &old);
+	err = place_atomic(job, &at, wqe->opcode == WEFT_OP_FETCH_ADD, wqe->compare_add, wqe->swap, &old);
 	if (err)
 		return unreachable_memory(job, err);
 	WEFT_STEP(direct_atomic_done);
 	weft_span_private(&result, &old, 8);
-	place(job, job.here->span, &result);
+	weft_place(job.qp->nic, job.caller, NULL, job.here->span, &result, 8);
 	job.caller->line->counters.ops_atomic++;
 	return WEFT_DONE;
 }
@@ -304,8 +319,7 @@ static enum weft_outcome execute_atomic_write(struct job job)
 	do {
 		seen = old;
 		if (!err)
-			err = weft_place_atomic(job.qp->nic, job.caller, &job.peer->right, &at, false,
-						seen, value, &old);
+			err = place_atomic(job, &at, false, seen, value, &old);
 	} while (!err && old != seen);
 	if (err)
 		return unreachable_memory(job, err);
@@ -364,7 +378,9 @@ static __attribute__((noinline)) enum weft_outcome without_peer(struct job job)
 {
 	enum weft_cause cause = gather(job);
 
-	return cause ? fail_here(job, cause) : WEFT_NO_ANSWER;
+	if (cause)
+		return fail_here(job, cause);
+	return weft_peer_moves(job.peer) ? WEFT_MOVES : WEFT_NO_ANSWER;
 }
 
 HOT enum weft_outcome carry_out(struct job job)
@@ -408,7 +424,7 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 
 	if (!p->slot && !weft_peer_find(qp, p))
 		return without_peer(job);
-	next = weft_busy_begin(caller, p->right.member);
+	next = weft_busy_begin(caller, p->busy_at);
 	if (__builtin_expect(
 		    atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->right.was, 1) ||
 	    weft_peer_read(qp, p))
@@ -448,7 +464,7 @@ static bool is_ready(struct weft_qp *qp, struct peer *p, struct weft_caller *cal
 
 	if (!p->slot && !weft_peer_find(qp, p))
 		return false;
-	next = weft_busy_begin(caller, p->right.member);
+	next = weft_busy_begin(caller, p->busy_at);
 	ready = atomic_load_explicit(&p->slot->conn, memory_order_acquire) == p->right.was ||
 		weft_peer_read(qp, p);
 	weft_busy_end(caller, next);
@@ -491,10 +507,13 @@ static enum weft_outcome execute_at_queue(struct job job, uint32_t number)
 	bool known = is_known(x, number);
 	uint64_t next;
 
+	x->number = known ? number : 0;
 	if (!known && !weft_peer_queue(job.qp, job.peer, number, &x->queue))
-		return blame(job, WEFT_EVENT_QP_REQ_ERR, WEFT_CAUSE_REMOTE_QUEUE);
+		return weft_peer_moves(&x->queue) ?
+			       WEFT_MOVES :
+			       blame(job, WEFT_EVENT_QP_REQ_ERR, WEFT_CAUSE_REMOTE_QUEUE);
 	job.peer = &x->queue;
-	next = weft_busy_begin(job.caller, x->queue.right.member);
+	next = weft_busy_begin(job.caller, x->queue.busy_at);
 	if (known ? !is_gone(&x->queue) : map_queue(job.qp, x, number)) {
 		outcome = carry_out(job);
 		weft_peer_let_go(job.qp, &x->queue);

@@ -120,6 +120,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	uint16_t named = p->right.member;
 
 	p->right.member = slot->owner;
+	p->busy_at = weft_busy_at(p->right.member, qp->attr.dest_qpn & (WEFT_QPS - 1));
 	p->holder = weft_holder(p->right.member, slot->pd);
 	p->access = slot->access;
 	p->tag = qp->attr.dest_qpn | (uint32_t)slot->connection << 24;
@@ -155,6 +156,7 @@ bool weft_peer_find(struct weft_qp *qp, struct peer *p)
 	p->slot = &pool->qps[index];
 	p->right.word = &p->slot->conn;
 	p->right.member = p->slot->owner;
+	p->busy_at = weft_busy_at(p->right.member, index);
 	return true;
 }
 
@@ -165,14 +167,17 @@ bool weft_peer_queue(struct weft_qp *qp, const struct peer *p, uint32_t number, 
 	struct weft_pool_qp *slot = &pool->qps[index];
 	uint64_t conn;
 
+	queue->slot = NULL;
 	if (weft_pool_see_qp(pool, index) ||
 	    atomic_load_explicit(&slot->qpn, memory_order_acquire) != number)
 		return false;
-	/* acquire: pairs with the release in weft_shared_number */
+	/* acquire: pairs with the release in publish (shared.c) */
 	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	*queue = *p;
 	queue->slot = slot;
 	queue->right = (struct weft_right){ &slot->conn, conn, slot->owner };
+	/* it is by the peer that we are there */
+	queue->busy_at = weft_busy_at(slot->owner, qp->attr.dest_qpn & (WEFT_QPS - 1));
 	queue->holder = weft_holder(slot->owner, slot->pd);
 	return slot->type == WEFT_QPT_QUEUE && slot->qkey == p->slot->qkey &&
 	       (conn >> 24 & 0xff) == WEFT_CONN_READY;

@@ -10,6 +10,7 @@
 struct peer {
 	struct weft_pool_qp *slot;
 	struct weft_right right; /* was: the conn word */
+	uint64_t busy_at; /* our line while we execute there */
 	uint64_t connected_at; /* our own conn word before we were ready: older faults are not ours */
 	uint8_t *rq;
 	struct weft_pool_ring *ring;
@@ -48,7 +49,7 @@ const struct weft_pool_recv *weft_peer_take(struct weft_qp *qp, struct peer *p);
 void weft_peer_let_go(struct weft_qp *qp, struct peer *p);
 
 /* XRC: what a request may reach by the receive queue of that number, in the domain of the peer. False:
- * there is none. */
+ * there is none, or its owner's memory moves. */
 bool weft_peer_queue(struct weft_qp *qp, const struct peer *p, uint32_t number, struct peer *queue);
 
 /* The oldest receive that the peer has posted and we have not used, or NULL. */
@@ -69,6 +70,13 @@ static inline const struct weft_pool_recv *weft_peer_receive(struct weft_qp *qp,
 void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wqe *wqe,
 			uint64_t wr_id, uint32_t bytes, enum weft_wc_status status,
 			uint32_t thread);
+
+/* It is not ready for us: only because its owner's memory moves? */
+static inline bool weft_peer_moves(const struct peer *p)
+{
+	return p->slot && (atomic_load_explicit(&p->slot->conn, memory_order_relaxed) >> 24 & 0xff) ==
+				  WEFT_CONN_MOVES;
+}
 
 /* Tells the peer's owner that its queue pair is in error. */
 void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event);
