@@ -15,7 +15,7 @@ table() {
 		test	python3-pytest util-linux procps iproute2
 		test	perftest ibverbs-utils rdmacm-utils
 		check	clang-tidy gcovr strace valgrind gdb
-		check	qperf fio
+		check	qperf fio libiscsi-bin qemu-utils
 		check	clang libclang-rt-dev
 		check	openmpi-bin libopenmpi-dev netpipe-openmpi
 		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2

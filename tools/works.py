@@ -58,6 +58,8 @@ SECTIONS = {
          r'cm/programs::(udaddy|mckey)'),
         ("`fi_pingpong`: libfabric's verbs for `msg` and `dgram`, and for `rdm` by rxm",
          r'cm/programs::libfabric'),
+        ("block storage by iSER: tgt serves a file, libiscsi's programs and QEMU read, write and verify it; "
+         'either side killed', r'interop/iser::'),
         ("`test_rdmacm` of rdma-core's own suite", r'cm/programs::suite'),
         ("each test of rdma-core's own suite that passes on Linux's Soft-RoCE", r'suite/suite::passes'),
         ("all of rdma-core's own suite: each test that does not pass has its reason",
