@@ -92,6 +92,8 @@ SECTIONS = {
         ('the order in which bytes and completions become visible', r'verbs-litmus'),
         ('error completions, events, flushes and recovery from them', r'verbs-fail',
          r'verbs-errors'),
+        ('`WEFT_EXPLAIN`: a line for each verb that fails, and each completion in error', r'verbs-explain',
+         r'verbs-errors'),
         ('what simple implementations get wrong: each fact of [traps.tsv](tests/traps.tsv) has its test',
          r'verbs-traps'),
         ('random sequences of verbs by 2 to 4 processes, compared with a model', r'model'),

@@ -72,7 +72,7 @@ static void put_value(char *to, size_t room, char kind, uint64_t value)
 	else if (kind == 'x')
 		snprintf(to, room, "0x%" PRIx64, value);
 	else
-		snprintf(to, room, "%" PRIu64, value);
+		snprintf(to, room, "%" PRId64, (int64_t)value); /* programs give ints below 0 */
 }
 
 static void fill(char text[TEXT_BYTES], const char *words, const uint64_t *value)

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * WEFT_EXPLAIN: a verb that fails says so in one line, with its errno, the value and the clause; one
+ * that does not is silent. What requests say stands in errors.tsv's test.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rig.h"
+#include "told.h"
+
+#include "../abi/pool.h"
+
+static struct rig *rig;
+static struct ibv_mr *region;
+static uint8_t *memory;
+
+/* A call with something wrong. 0, or the errno. */
+struct call {
+	const char *verb, *error;
+	int (*call)(void);
+	const char *value, *clause;
+};
+
+#define CALL(name, expression)                                                                     \
+	static int name(void)                                                                      \
+	{                                                                                          \
+		return expression;                                                                 \
+	}
+#define OBJECT(name, expression) CALL(name, (expression) ? 0 : errno)
+
+/* ---- Objects ---- */
+
+OBJECT(pd_of_nothing, ibv_alloc_pd(NULL))
+CALL(pd_in_use, ibv_dealloc_pd(rig->pd))
+CALL(pd_twice, ibv_dealloc_pd((struct ibv_pd *)&rig))
+OBJECT(cq_of_none, ibv_create_cq(rig->context, 0, NULL, NULL, 0))
+OBJECT(cq_of_vector, ibv_create_cq(rig->context, 1, NULL, NULL, -1))
+CALL(cq_in_use, ibv_destroy_cq(rig->cq[0]))
+CALL(cq_to_none, ibv_resize_cq(rig->cq[0], 0))
+CALL(channel_in_use, ibv_destroy_comp_channel(rig->channel))
+OBJECT(mr_of_nothing, ibv_reg_mr(rig->pd, memory, 0, 0))
+OBJECT(mr_remote_only, ibv_reg_mr(rig->pd, memory, 1, IBV_ACCESS_REMOTE_WRITE))
+OBJECT(mr_unmapped, ibv_reg_mr(rig->pd, (void *)4096, 1, 0))
+CALL(mr_of_nobody, ibv_dereg_mr((struct ibv_mr *)&rig))
+CALL(rereg_of_nothing, ibv_rereg_mr(region, 0, NULL, NULL, 0, 0) ? errno : 0)
+OBJECT(mw_of_type_3, ibv_alloc_mw(rig->pd, 3))
+CALL(gid_of_port_2, ibv_query_gid(rig->context, 2, 0, &(union ibv_gid){0}) ? errno : 0)
+CALL(pkey_beyond, ibv_query_pkey(rig->context, 1, 7, &(__be16){0}) ? errno : 0)
+OBJECT(device_of_nothing, ibv_open_device(NULL))
+
+static int ah_without_gid(void)
+{
+	struct ibv_ah_attr attr = {.port_num = 1};
+
+	return ibv_create_ah(rig->pd, &attr) ? 0 : errno;
+}
+
+static int srq_of_none(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_sge = 1}};
+
+	return ibv_create_srq(rig->pd, &init) ? 0 : errno;
+}
+
+static int dm_of_nothing(void)
+{
+	struct ibv_alloc_dm_attr attr = {0};
+
+	return ibv_alloc_dm(rig->context, &attr) ? 0 : errno;
+}
+
+static int cq_ex_unknown(void)
+{
+	struct ibv_cq_init_attr_ex attr = {.cqe = 1, .wc_flags = 1ull << 40};
+
+	return ibv_create_cq_ex(rig->context, &attr) ? 0 : errno;
+}
+
+static int group_of_rc(void)
+{
+	union ibv_gid gid = {.raw = {0xff}};
+
+	return ibv_attach_mcast(rig->qp[0], &gid, 0);
+}
+
+/* ---- Queue pairs ---- */
+
+static int create(uint32_t depth, enum ibv_qp_type type, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr init = {.send_cq = cq,
+					.recv_cq = cq,
+					.cap = {.max_send_wr = depth, .max_send_sge = 1},
+					.qp_type = type};
+
+	return ibv_create_qp(rig->pd, &init) ? 0 : errno;
+}
+
+CALL(qp_too_deep, create(99999, IBV_QPT_RC, rig->cq[0]))
+CALL(qp_of_raw_packets, create(1, IBV_QPT_RAW_PACKET, rig->cq[0]))
+CALL(qp_without_cq, create(1, IBV_QPT_RC, NULL))
+
+static int modify(enum ibv_qp_state to, int mask, uint8_t port)
+{
+	struct ibv_qp_attr attr = rig_attr(rig->context, to, 0);
+
+	attr.port_num = port;
+	return ibv_modify_qp(rig->qp[0], &attr, mask);
+}
+
+CALL(reset_to_rts, modify(IBV_QPS_RTS, IBV_QP_STATE, 1))
+CALL(init_without_port, modify(IBV_QPS_INIT, RIG_INIT_MASK & ~IBV_QP_PORT, 1))
+CALL(init_with_path, modify(IBV_QPS_INIT, RIG_INIT_MASK | IBV_QP_AV, 1))
+CALL(init_of_port_2, modify(IBV_QPS_INIT, RIG_INIT_MASK, 2))
+CALL(send_in_reset, rig_send(rig->qp[0], 1, NULL, NULL, 0))
+CALL(receive_in_reset, rig_receive(rig->qp[0], 1, NULL, NULL, 0))
+
+/* ---- */
+
+static const struct call calls[] = {
+	{"ibv_alloc_pd", "EINVAL", pd_of_nothing, "0x0 is no open context", "IBTA 11.6.1"},
+	{"ibv_dealloc_pd", "EBUSY", pd_in_use, "3 others", "IBTA 11.6.1"},
+	{"ibv_dealloc_pd", "EINVAL", pd_twice, "is no protection domain", "IBTA 11.6.1"},
+	{"ibv_create_cq", "EINVAL", cq_of_none, "cqe is 0", "IBTA 11.6.1"},
+	{"ibv_create_cq", "EINVAL", cq_of_vector, "comp_vector is -1", "IBTA 11.6.1"},
+	{"ibv_destroy_cq", "EBUSY", cq_in_use, "2 others", "IBTA 11.6.1"},
+	{"ibv_resize_cq", "EINVAL", cq_to_none, "cqe is 0", "IBTA 10.2.6"},
+	{"ibv_destroy_comp_channel", "EBUSY", channel_in_use, "2 others", "IBTA 11.6.1"},
+	{"ibv_reg_mr", "EINVAL", mr_of_nothing, "+0)", "IBTA 11.2.8.2"},
+	{"ibv_reg_mr", "EINVAL", mr_remote_only, "access 0x2", "IBTA 11.2.8.2"},
+	{"ibv_reg_mr", "EFAULT", mr_unmapped, "[0x1000, +1)", "IBTA 11.2.8.2"},
+	{"ibv_dereg_mr", "EINVAL", mr_of_nobody, "is no memory region", "IBTA 11.6.1"},
+	{"ibv_rereg_mr", "EINVAL", rereg_of_nothing, "flags 0x0", "IBTA 11.2.8"},
+	{"ibv_alloc_mw", "EINVAL", mw_of_type_3, "type 3", "IBTA 10.6.7.2"},
+	{"ibv_query_gid", "EINVAL", gid_of_port_2, "port_num is 2", "IBTA 11.6.1"},
+	{"ibv_query_pkey", "EINVAL", pkey_beyond, "index is 7", "IBTA 11.6.1"},
+	{"ibv_open_device", "EINVAL", device_of_nothing, "device is 0x0", "IBTA 11.6.1"},
+	{"ibv_create_ah", "EINVAL", ah_without_gid, "is_global is 0", "IBTA A17.4.1"},
+	{"ibv_create_srq", "EINVAL", srq_of_none, "max_wr is 0", "IBTA 11.6.1"},
+	{"ibv_alloc_dm", "EINVAL", dm_of_nothing, "length is 0", "IBTA 11.6.1"},
+	{"ibv_create_cq_ex", "EOPNOTSUPP", cq_ex_unknown, "wc_flags is 0x10000000000", "IBTA 11.6.1"},
+	{"ibv_attach_mcast", "EINVAL", group_of_rc, "byte 0xff", "IBTA 10.5"},
+	{"ibv_create_qp", "EINVAL", qp_too_deep, "max_send_wr 99999", "IBTA 11.2.5.1"},
+	{"ibv_create_qp", "EOPNOTSUPP", qp_of_raw_packets, "qp_type 8", "IBTA 11.2.5.1"},
+	{"ibv_create_qp", "EINVAL", qp_without_cq, "0x0 is no completion queue", "IBTA 11.6.1"},
+	{"ibv_modify_qp", "EINVAL", reset_to_rts, "from RESET to RTS", "IBTA 10.3.1"},
+	{"ibv_modify_qp", "EINVAL", init_without_port, "lacks IBV_QP_PORT", "IBTA 11.2.5.2"},
+	{"ibv_modify_qp", "EINVAL", init_with_path, "may not have IBV_QP_AV", "IBTA 11.2.5.2"},
+	{"ibv_modify_qp", "EINVAL", init_of_port_2, "port_num is 2", "IBTA 11.2.5.2"},
+	{"ibv_post_send", "EINVAL", send_in_reset, "is in RESET", "IBTA 10.3.1"},
+	{"ibv_post_recv", "EINVAL", receive_in_reset, "is in RESET", "IBTA 10.3.1"},
+};
+
+static void each_failure_in_a_line(void **state)
+{
+	char begin[64], end[64];
+
+	for (size_t i = 0; i < COUNT(calls); i++) {
+		const struct call *c = &calls[i];
+		const char *words[] = {begin, c->value, end};
+
+		snprintf(begin, sizeof(begin), "weft: %s: %s: ", c->verb, c->error);
+		snprintf(end, sizeof(end), "; %s", c->clause);
+		told_begin();
+		errno = 0;
+		assert_string_equal(strerrorname_np(c->call()), c->error);
+		told_end();
+		if (told_lines(NULL, 0) == 1 && told_lines(words, COUNT(words)) == 1)
+			continue;
+		told_show();
+		fail_msg("not one line with \"%s\" \"%s\" \"%s\"", begin, c->value, end);
+	}
+}
+
+static void what_works_is_silent(void **state)
+{
+	told_begin();
+	rig_connect(rig, &(struct rig_wish){0});
+	assert_int_equal(rig_receive(rig->qp[1], 2, region, memory, 8), 0);
+	assert_int_equal(rig_send(rig->qp[0], 1, region, memory, 8), 0);
+	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
+	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 2);
+	told_end();
+	assert_int_equal(told_lines(NULL, 0), 0);
+}
+
+/* In a list of extended requests what is wrong first is said, once. */
+static void lists_tell_the_first(void **state)
+{
+	struct ibv_qp_init_attr_ex init = {.qp_type = IBV_QPT_RC,
+					   .send_cq = rig->cq[0],
+					   .recv_cq = rig->cq[0],
+					   .cap = {.max_send_wr = 4, .max_send_sge = 1},
+					   .comp_mask = IBV_QP_INIT_ATTR_PD |
+							IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+					   .pd = rig->pd,
+					   .send_ops_flags = IBV_QP_EX_WITH_SEND};
+	struct ibv_qp *qp = ibv_create_qp_ex(rig->context, &init);
+	const char *words[] = {"weft: ibv_wr_*: EINVAL: ", "is in RESET", "; IBTA 10.3.1"};
+	struct ibv_qp_ex *ex;
+
+	assert_non_null(qp);
+	ex = ibv_qp_to_qp_ex(qp);
+	told_begin();
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	ibv_wr_set_sge(ex, 0, 0, 0);
+	ibv_wr_send(ex);
+	assert_int_equal(ibv_wr_complete(ex), EINVAL);
+	told_end();
+	assert_int_equal(told_lines(NULL, 0), 1);
+	assert_int_equal(told_lines(words, COUNT(words)), 1);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+}
+
+static int setup(void **state)
+{
+	rig_setup(state);
+	rig = *state;
+	memory = rig_pages(4096);
+	region = ibv_reg_mr(rig->pd, memory, 4096, RIG_ALL);
+	assert_non_null(region);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	told_end();
+	assert_int_equal(ibv_dereg_mr(region), 0);
+	return rig_teardown(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(each_failure_in_a_line, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_works_is_silent, setup, teardown),
+		cmocka_unit_test_setup_teardown(lists_tell_the_first, setup, teardown),
+	};
+
+	setenv("WEFT_EXPLAIN", "1", 1);
+	return cmocka_run_group_tests_name("explain", tests, make_pool, remove_pool);
+}
