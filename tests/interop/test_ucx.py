@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from cm.server import serve
 from fabric import Trouble, free_port, listening, wait_for
 
 # What UCX calls rc_verbs with ud_verbs for its bootstrap, and ud_verbs alone.
@@ -105,6 +106,20 @@ def test_each_byte(fabric, transport, api):
     assert all(fabric.owns(library) for library in client.libraries())
     totals = fabric.totals()
     assert sum(totals[f'bytes_{each}'] for each in ('write', 'read', 'send')) > rounds * most / 8
+
+
+@TRANSPORTS
+def test_each_byte_by_rdmacm(fabric, transport):
+    """The same where librdmacm connects, not a socket."""
+    port = free_port()
+    tls = {'UCX_TLS': f'{transport},self', 'UCX_SOCKADDR_TLS_PRIORITY': 'rdmacm'}
+    server = serve(fabric, 'io_demo', '-q', '-p', port, port=port, **tls)
+    assert not listening(port)
+    client = fabric.start('io_demo', '-q', '-i', 60, '-o', 'read,write', '-p', port, '127.0.0.1',
+                          core=1, **tls)
+    done = client.wait()
+    assert done.status == 0 and 'corruption' not in done.stdout + done.stderr, client.trouble('ended')
+    assert server.process.poll() is None, server.trouble('ended')
 
 
 def test_info(fabric):
