@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Debian's programs that connect through librdmacm, unmodified."""
 import gzip
+import os
 import re
 import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,20 @@ def test_rdma_client_and_server(fabric, kind):
     server = serve(fabric, f'rdma_{kind}server')
     fabric.run(f'rdma_{kind}client', '-s', '127.0.0.1', core=1)
     server.done()
+
+
+@pytest.mark.parametrize('program, seconds', [
+    ('udaddy', 17), pytest.param('ucmatose', 146, marks=pytest.mark.slow)])
+def test_listener_that_is_stopped(fabric, program, seconds):
+    """It is asked 16 times, as often and as long as the kernel's rdma_cm would: each 1.1 s for who looks
+    a datagram service up, each 9.1 s for who connects."""
+    server = serve(fabric, program)
+    os.killpg(server.process.pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    done = fabric.start(program, '-s', '127.0.0.1', core=1).wait(3 * seconds)
+    assert 'event: RDMA_CM_EVENT_UNREACHABLE, error: -110' in done.stdout, done
+    assert seconds < time.monotonic() - begun < 2 * seconds
+    server.kill()
 
 
 def test_cmtime(fabric):
