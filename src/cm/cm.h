@@ -139,8 +139,11 @@ static inline void weft_cm_unlock(void)
 	pthread_mutex_unlock(&weft_cm.mutex);
 }
 
-/* What a public call returns for 0 or -errno. */
-int weft_cm_result(int err);
+/* What a public call returns for 0 or -errno; with $WEFT_EXPLAIN it is said (explain.c), as are
+ * events that tell of errors. */
+#define weft_cm_result(err) weft_cm_explain_result(__func__, err)
+int weft_cm_explain_result(const char *call, int err);
+void weft_cm_explain_event(const struct rdma_cm_event *event);
 uint64_t weft_cm_now_ns(void);
 uint32_t weft_cm_random(void);
 

@@ -12,14 +12,6 @@
 
 struct weft_cm weft_cm = { .mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP };
 
-int weft_cm_result(int err)
-{
-	if (!err)
-		return 0;
-	errno = -err;
-	return -1;
-}
-
 uint64_t weft_cm_now_ns(void)
 {
 	return weft_cm.service->now_ns();

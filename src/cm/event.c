@@ -75,6 +75,7 @@ void weft_event_post(struct weft_cm_event *e)
 {
 	struct weft_cm_channel *ch = weft_cm_channel(e->counts->id.channel);
 
+	weft_cm_explain_event(&e->event);
 	*ch->last = e;
 	ch->last = &e->next;
 	eventfd_write(ch->channel.fd, 1);

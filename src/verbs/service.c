@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "verbs/explain.h"
 #include "verbs/service.h"
 
 #include "pool/clock.h"
@@ -30,4 +31,5 @@ const struct weft_service weft_service = {
 	.port_release = weft_port_release,
 	.port_find = weft_port_find,
 	.reachable = weft_port_reachable,
+	.explains = weft_explain_wanted,
 };

@@ -13,7 +13,7 @@
 #include "pool/port.h"
 
 /* Grows with each change, so that libraries of two builds do not meet. */
-#define WEFT_SERVICE_MAGIC 0x0002534354464557ull /* "WEFTCS", 2 */
+#define WEFT_SERVICE_MAGIC 0x0003534354464557ull /* "WEFTCS", 3 */
 
 struct weft_service_client {
 	/*
@@ -44,6 +44,8 @@ struct weft_service {
 	int (*port_find)(struct weft_pool *pool, const struct weft_pool_port *wanted,
 			 struct weft_address *owner);
 	bool (*reachable)(struct weft_pool *pool, const uint8_t addr[16]);
+	/* Whether $WEFT_EXPLAIN is set. */
+	bool (*explains)(void);
 };
 
 extern const struct weft_service weft_service;

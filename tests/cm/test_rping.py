@@ -3,7 +3,7 @@
 import pytest
 
 from cm.server import serve
-from fabric import wait_for
+from fabric import free_port, wait_for
 
 
 @pytest.mark.quick
@@ -29,3 +29,12 @@ def test_sixteen_clients(fabric):
         assert client.done().stdout.count('ping data: rdma-ping-') == 500
     assert server.process.poll() is None
     server.kill()
+
+
+@pytest.mark.quick
+def test_explained_rejection(fabric):
+    """Where nobody listens: with WEFT_EXPLAIN the event says why."""
+    client = fabric.start('rping', '-c', '-a', '127.0.0.1', '-p', free_port(),
+                          WEFT_EXPLAIN='1')
+    said = client.wait().stderr
+    assert said.count('weft: RDMA_CM_EVENT_REJECTED: reason 8: nobody listens there; IBTA 12.6.7.2\n') == 1

@@ -24,12 +24,6 @@ static bool has_arrived;
 
 /* ---- What device.c gives ---- */
 
-int weft_cm_result(int err)
-{
-	errno = err ? -err : errno;
-	return err ? -1 : 0;
-}
-
 uint64_t weft_cm_now_ns(void)
 {
 	return world.now_ns;
@@ -112,6 +106,11 @@ static bool reachable(struct weft_pool *unused, const uint8_t addr[16])
 	return true;
 }
 
+static bool explains(void)
+{
+	return false;
+}
+
 static const struct weft_service service = {
 	.kick = kick,
 	.post = post,
@@ -122,6 +121,7 @@ static const struct weft_service service = {
 	.port_release = port_release,
 	.port_find = port_find,
 	.reachable = reachable,
+	.explains = explains,
 };
 
 /* ---- The test's side ---- */

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* $WEFT_EXPLAIN: calls that fail, and events that tell of errors, in a line each on standard error. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cm/cm.h"
+
+static bool is_wanted(void)
+{
+	return weft_cm.service && weft_cm.service->explains();
+}
+
+int weft_cm_explain_result(const char *call, int err)
+{
+	if (!err)
+		return 0;
+	if (is_wanted())
+		fprintf(stderr, "weft: %s: errno %d: %s; %s(3)\n", call, -err, strerror(-err), call);
+	errno = -err;
+	return -1;
+}
+
+/* 12.6.7.2 */
+static const char *name_of_reason(int reason)
+{
+	switch ((enum weft_rej_reason)reason) {
+	case WEFT_REJ_NO_QP:
+		return "the other side has no queue pair left";
+	case WEFT_REJ_NO_RESOURCES:
+		return "the other side has no room for more requests";
+	case WEFT_REJ_TIMEOUT:
+		return "the other side waited too long for an answer";
+	case WEFT_REJ_UNSUPPORTED:
+		return "the other side does not know such a request";
+	case WEFT_REJ_INVALID_COMM_ID:
+		return "the other side knows no such connection";
+	case WEFT_REJ_INVALID_SERVICE_ID:
+		return "nobody listens there";
+	case WEFT_REJ_INVALID_TRANSPORT:
+		return "the listener is of another service";
+	case WEFT_REJ_STALE:
+		return "the other side has a connection with that queue pair already";
+	case WEFT_REJ_CONSUMER:
+		return "the program there called rdma_reject";
+	case WEFT_REJ_VENDOR_OPTION:
+		return "the program there called rdma_reject_ece";
+	}
+	return "another reason";
+}
+
+void weft_cm_explain_event(const struct rdma_cm_event *event)
+{
+	const char *name = rdma_event_str(event->event);
+
+	if (!event->status || !is_wanted())
+		return;
+	if (event->event == RDMA_CM_EVENT_REJECTED && event->status > 0)
+		fprintf(stderr, "weft: %s: reason %d: %s; IBTA 12.6.7.2\n", name, event->status,
+			name_of_reason(event->status));
+	else if (event->status > 0)
+		fprintf(stderr, "weft: %s: status %d of the answer; IBTA 12.11.2\n", name, event->status);
+	else
+		fprintf(stderr, "weft: %s: errno %d: %s; rdma_get_cm_event(3)\n", name, -event->status,
+			strerror(-event->status));
+}
