@@ -278,16 +278,19 @@ static struct weft_pool_slot *next_claimed(const struct weft_shared *q, struct c
 	return *what == WEFT_CLAIM_FREE ? NULL : slot;
 }
 
-/* The next completion of a completion queue from the cursor on. */
-static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft_cq *cq,
-					struct cursor *at, struct weft_qp **qp)
+/* One that is complete, from the cursor on, for a completion queue; *passed: others before it are not. */
+static struct weft_pool_slot *find_done(struct weft_shared *q, const struct weft_cq *cq,
+					struct cursor *at, struct weft_qp **qp, bool *passed)
 {
 	struct weft_pool_slot *slot;
 	enum weft_claim what;
 
+	*passed = false;
 	for (; (slot = next_claimed(q, at, &what)); at->position++) {
-		if (what != WEFT_CLAIM_DONE)
+		if (what != WEFT_CLAIM_DONE) {
+			*passed = true;
 			continue;
+		}
 		*qp = q->cq ? NULL : owner_of(q, &slot->taken);
 		if (q->cq && slot->taken.tag)
 			return slot;
@@ -297,6 +300,25 @@ static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft
 			return slot;
 	}
 	return NULL;
+}
+
+/*
+ * The next completion of a completion queue from the cursor on. Whoever was passed over may have completed
+ * that one and the next since we looked: then the second look sees it, as he did so in this order.
+ */
+static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft_cq *cq,
+					struct cursor *at, struct weft_qp **qp)
+{
+	const struct cursor start = *at;
+	bool passed;
+	struct weft_pool_slot *slot = find_done(q, cq, at, qp, &passed), *later = NULL;
+
+	while (slot && passed && slot != later) {
+		later = slot;
+		*at = start;
+		slot = find_done(q, cq, at, qp, &passed);
+	}
+	return slot;
 }
 
 /* Those that nobody has taken. */

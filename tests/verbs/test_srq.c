@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -544,6 +545,7 @@ static void flood(_Atomic uint32_t *qpn)
 	struct ibv_qp *qp;
 	struct ibv_wc wc;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	rig_open(&e.rig);
 	e.mr = rig_region(e.rig.pd, 2 * DEPTH * BYTES);
 	qp = make_qp(&e, IBV_QPT_RC, e.rig.cq[0], false);

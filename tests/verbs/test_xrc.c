@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -335,8 +336,10 @@ static void opened(void **state)
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 	struct ibv_srq *srq = make_queue(e, mine);
+	uint32_t number;
 
 	assert_non_null(made);
+	number = made->qp_num;
 	for (int i = 0; i < 2; i++) {
 		qp[i] = open_qp(context, other, made->qp_num, &qp[i]);
 		assert_non_null(qp[i]);
@@ -368,7 +371,7 @@ static void opened(void **state)
 	assert_int_equal(rig_state(qp[0]), IBV_QPS_ERR);
 	assert_int_equal(ibv_destroy_qp(qp[0]), 0);
 	errno = 0;
-	assert_null(open_qp(context, other, made->qp_num, NULL)); /* the last is gone, and with it the thing */
+	assert_null(open_qp(context, other, number, NULL)); /* the last is gone, and with it the thing */
 	assert_int_equal(errno, EINVAL);
 	e->to = old;
 	assert_int_equal(ibv_destroy_srq(srq), 0);
@@ -427,6 +430,7 @@ static void other_process(struct far_side *shared, int fd)
 	struct ibv_wc wc;
 	uint32_t number;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	rig_open(&e.rig);
 	e.domain = open_domain(e.rig.context, fd, O_CREAT);
 	e.srq[0] = make_queue(&e, e.domain);
