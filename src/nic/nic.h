@@ -301,7 +301,9 @@ struct weft_qp {
 	uint8_t type;
 	bool signal_all;
 	bool waits; /* on the waiting list */
-	atomic_bool lost; /* a completion: its queue was full. Written under the queue's lock */
+	/* a completion: its queue was full, and this is written under that's lock; or a peer who was stopped:
+	 * he was left behind when memory moved */
+	atomic_bool lost;
 	uint32_t qpn, pd;
 	uint64_t holder; /* of our own keys (place.h) */
 	uint32_t tag; /* of completions: the QPN, and the connection above it. Guarded by recv_cq's lock */
@@ -364,7 +366,7 @@ bool weft_qp_look(struct weft_qp *qp);
 /*
  * While memory of ours moves nobody executes here, nor do we: hold takes the locks of all queue pairs,
  * sends peers away (WEFT_MOVES) and waits for those who are at work. One who stands still is left behind:
- * what he writes goes nowhere, and his queue pair is lost with let_go. Queue pairs must not come and go.
+ * what he writes goes nowhere, and his queue pair is lost. Queue pairs must not come and go.
  */
 void weft_nic_hold(struct weft_nic *nic);
 void weft_nic_let_go(struct weft_nic *nic);

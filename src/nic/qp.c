@@ -447,6 +447,18 @@ static enum weft_pool_conn conn_of(const struct weft_qp *qp)
 	return atomic_load_explicit(&qp->slot->conn, memory_order_relaxed) >> 24 & 0xff;
 }
 
+/* Who is left behind may go on from now on. One that was made, or made anew, after he stopped is not
+ * where he is. */
+static void lose_stopped(struct weft_nic *nic)
+{
+	for (uint32_t i = 0; i < WEFT_QPS; i++) {
+		struct weft_qp *qp = nic->qps[i];
+
+		if (qp && conn_of(qp) == WEFT_CONN_MOVES && qp->made < weft_pool_stopped_at(nic->pool, i))
+			atomic_store_explicit(&qp->lost, true, memory_order_relaxed);
+	}
+}
+
 void weft_nic_hold(struct weft_nic *nic)
 {
 	for (uint32_t i = 0; i < WEFT_QPS; i++) {
@@ -461,15 +473,7 @@ void weft_nic_hold(struct weft_nic *nic)
 	weft_shared_publish_all(nic, WEFT_CONN_MOVES);
 	WEFT_STEP(qp_all_held);
 	weft_pool_quiesce(nic->pool, 0, weft_pool_age(nic->pool));
-}
-
-static void let_go(struct weft_qp *qp)
-{
-	/* one that was made, or made anew, after he stopped is not where he is */
-	if (qp->made < weft_pool_stopped_at(qp->nic->pool, qp->index))
-		atomic_store_explicit(&qp->lost, true, memory_order_relaxed);
-	else
-		publish(qp, WEFT_CONN_READY);
+	lose_stopped(nic);
 }
 
 void weft_nic_let_go(struct weft_nic *nic)
@@ -480,8 +484,9 @@ void weft_nic_let_go(struct weft_nic *nic)
 
 		if (!qp)
 			continue;
-		if (conn_of(qp) == WEFT_CONN_MOVES)
-			let_go(qp);
+		if (conn_of(qp) == WEFT_CONN_MOVES &&
+		    !atomic_load_explicit(&qp->lost, memory_order_relaxed))
+			publish(qp, WEFT_CONN_READY);
 		weft_unlock(&qp->lock, false);
 		WEFT_STEP(qp_let_go);
 	}
