@@ -10,8 +10,8 @@
 
 const char weft_bench_usage[] =
 	"Usage: weft bench [OPTION…]\n"
-	"Measures programs over Weft beside the limits of this machine, and UCX and libfabric over "
-	"Weft\nbeside their own shared memory and TCP, all of them in turn, between two cores.\n\n"
+	"Measures programs over Weft beside the limits of this machine, and UCX over Weft beside\n"
+	"UCX's own shared memory, libfabric's, and TCP; all of them in turn, between two cores.\n\n"
 	"  --only LIST   of limits, put, am, tag (default: all)\n"
 	"  --sizes LIST  of messages, in bytes, K or M: 8,4K,1M\n"
 	"  --rounds N    how often each is measured (default: 5)\n"
