@@ -93,8 +93,10 @@ HOT int place_atomic(struct job job, const struct weft_span *at, bool add, uint6
 }
 
 /* The receive that was taken is at fault; `used` elements of it were needed. */
-static __attribute__((noinline)) enum weft_outcome bad_receive(struct job job, const struct weft_pool_recv *recv, uint64_t wr_id,
-				     uint32_t used, enum weft_cause cause)
+static __attribute__((noinline)) enum weft_outcome bad_receive(struct job job,
+								const struct weft_pool_recv *recv,
+								uint64_t wr_id, uint32_t used,
+								enum weft_cause cause)
 {
 	bool too_long = cause == WEFT_CAUSE_RECEIVE_LENGTH;
 	bool unreliable = job.qp->type == WEFT_QPT_UC;
