@@ -18,7 +18,7 @@ def needs(program):
     return pytest.mark.skipif(not shutil.which(program), reason=f'{program} is not installed')
 
 
-@pytest.mark.parametrize('options', [[], ['-c', 20, '-C', 5, '-S', 4096]])
+@pytest.mark.parametrize('options', [[], ['-c', 20, '-C', 5, '-S', 4096], ['-P', 'ib'], ['-m']])
 def test_ucmatose(fabric, options):
     server = serve(fabric, 'ucmatose', *options)
     client = fabric.start('ucmatose', *options, '-s', '127.0.0.1', core=1)
@@ -26,7 +26,7 @@ def test_ucmatose(fabric, options):
         assert 'return status 0' in program.done().stdout
 
 
-@pytest.mark.parametrize('options', [[], ['-c', 5, '-C', 20, '-S', 1000]])
+@pytest.mark.parametrize('options', [[], ['-c', 5, '-C', 20, '-S', 1000], ['-P', 'ipoib']])
 def test_udaddy(fabric, options):
     """Queue pairs of datagrams, looked up by address."""
     server = serve(fabric, 'udaddy', *options)
@@ -35,7 +35,7 @@ def test_udaddy(fabric, options):
         assert 'return status 0' in program.done().stdout
 
 
-@pytest.mark.parametrize('options', [[], ['-b', '127.0.0.1', '-c', 3]])
+@pytest.mark.parametrize('options', [[], ['-b', '127.0.0.1', '-c', 3], ['-p', '0x0002']])
 def test_mckey(fabric, options):
     """Of a multicast group: each of the sender's datagrams comes."""
     receiver = fabric.start('stdbuf', '-oL', 'mckey', '-m', '239.255.0.1', *options)
