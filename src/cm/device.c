@@ -94,7 +94,7 @@ struct ibv_context **rdma_get_devices(int *num_devices)
 		*num_devices = err ? 0 : 1;
 	if (err) {
 		free(list);
-		errno = -err;
+		weft_cm_result(err);
 		return NULL;
 	}
 	list[0] = weft_cm.verbs;

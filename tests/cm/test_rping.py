@@ -38,3 +38,13 @@ def test_explained_rejection(fabric):
                           WEFT_EXPLAIN='1')
     said = client.wait().stderr
     assert said.count('weft: RDMA_CM_EVENT_REJECTED: reason 8: nobody listens there; IBTA 12.6.7.2\n') == 1
+
+
+@pytest.mark.quick
+def test_explained_call(fabric):
+    """So is a call that fails: two cannot listen at one port."""
+    port = free_port()
+    serve(fabric, 'rping', '-s', '-a', '127.0.0.1', '-p', port)
+    second = fabric.start('rping', '-s', '-a', '127.0.0.1', '-p', port, WEFT_EXPLAIN='1')
+    said = second.wait().stderr
+    assert said.count('weft: rdma_bind_addr: errno 98: Address already in use; rdma_bind_addr(3)\n') == 1
