@@ -20,7 +20,8 @@ static int check_copy(const char *verb, struct ibv_dm *dm, uint64_t offset, size
 {
 	if (weft_explain_stale(verb, dm, WEFT_HANDLE_DM))
 		return EINVAL;
-	if (offset % 4 || length % 4 || offset > of(dm)->len_bytes || length > of(dm)->len_bytes - offset)
+	if (offset % 4 || length % 4 || offset > of(dm)->len_bytes ||
+	    length > of(dm)->len_bytes - offset)
 		return weft_broken(verb, DM_RANGE, offset, length, of(dm)->len_bytes);
 	return 0;
 }

@@ -106,7 +106,8 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	}
 	behind = weft_handle_find(WEFT_HANDLE_MR, is_mr, &wanted);
 	if (!behind) {
-		errno = weft_broken("ibv_import_mr", NOTHING, weft_value("region of that domain"), handle);
+		errno = weft_broken("ibv_import_mr", NOTHING,
+				    weft_value("region of that domain"), handle);
 		return NULL;
 	}
 	mr = calloc(1, sizeof(*mr));

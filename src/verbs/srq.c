@@ -72,7 +72,8 @@ static int check_xrc(const struct ibv_srq_init_attr_ex *init)
 	const char *verb = "ibv_create_srq_ex";
 
 	if ((init->comp_mask & mask) != mask)
-		return weft_broken(verb, MISSING, weft_value("xrcd or cq, by comp_mask"), init->comp_mask);
+		return weft_broken(verb, MISSING, weft_value("xrcd or cq, by comp_mask"),
+				   init->comp_mask);
 	if (weft_explain_stale(verb, init->xrcd, WEFT_HANDLE_XRCD) ||
 	    weft_explain_stale(verb, init->cq, WEFT_HANDLE_CQ))
 		return EINVAL;
@@ -130,7 +131,8 @@ struct ibv_srq *weft_verbs_create_srq_ex(struct ibv_context *context,
 	const char *verb = "ibv_create_srq_ex";
 
 	if (!init || !(init->comp_mask & IBV_SRQ_INIT_ATTR_PD)) {
-		errno = weft_broken(verb, MISSING, weft_value("srq_init_attr, or the pd of its comp_mask"),
+		errno = weft_broken(verb, MISSING,
+				    weft_value("srq_init_attr, or the pd of its comp_mask"),
 				    init ? init->comp_mask : 0);
 		return NULL;
 	}
