@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Open MPI over UCX over Weft: four ranks on two cores, by the line that the README gives."""
+"""Open MPI over UCX over Weft: four ranks on two cores, by the line that the README gives. Its own btl
+openib cannot connect by librdmacm: as Debian builds it, it has udcm alone."""
 import os
 import re
 import shutil
