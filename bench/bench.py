@@ -23,6 +23,7 @@ LIMITS = 'limits'
 SIZES = [8, 256, 4 << 10, 64 << 10, 1 << 20]
 QUICK_SIZES = [8, 64 << 10]
 MOVED = 1.5  # times: a cache line that takes so much longer or shorter than at another time
+TRIES = 3    # to compare while it stays the same
 
 
 def usage_error(message):
@@ -69,13 +70,17 @@ def progress(text):
         print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
 
 
+def moved(lines):
+    return max(lines) > MOVED * min(lines)
+
+
 class Run:
     """All measurements, each a list with a value for each round."""
 
     def __init__(self, args):
         self.args = args
         self.missing = {peer.name: peer.missing() for peer in peers.PEERS}
-        self.lines, self.bars = [], []
+        self.lines, self.bars, self.unsteady = [], [], 0
         self.figures = {f: [] for f in measure.FIGURES
                         if LIMITS in args.only and not self.missing['verbs']}
         self.curves = {(operation, unit, peer): {size: [] for size in args.sizes}
@@ -98,25 +103,37 @@ class Run:
         for wanted, values in self.figures.items():
             progress(f'{which}: {wanted.name}')
             values.append(measure.figure(fabric, wanted, bar['cycles_per_us']))
-        last = None
-        for (operation, unit, peer), values in self.curves.items():
-            progress(f'{which}: {operation}, {UNITS[unit]}: {peer.title}')
-            if last != (operation, unit):
-                self.lines.append(measure.line()['line_ns'])
-                last = operation, unit
-            self.one(fabric, operation, unit, peer, values, bar['cycles_per_us'])
+        for operation, unit in dict.fromkeys((o, u) for o, u, _ in self.curves):
+            what = f'{which}: {operation}, {UNITS[unit]}'
+            for peer, taken in self.steadily(fabric, operation, unit, bar['cycles_per_us'], what).items():
+                for size, value in taken.items():
+                    self.curves[operation, unit, peer][size].append(value)
 
-    def one(self, fabric, operation, unit, peer, values, cycles_per_us):
+    def steadily(self, fabric, operation, unit, cycles_per_us, what):
+        """{peer: {size: value}}, taken again where the cache line was another one afterwards."""
+        for _ in range(TRIES):
+            before = measure.line()['line_ns']
+            taken = {}
+            for peer in (p for o, u, p in self.curves if (o, u) == (operation, unit)):
+                progress(f'{what}: {peer.title}')
+                taken[peer] = self.one(fabric, operation, unit, peer, cycles_per_us)
+            self.lines += [before, measure.line()['line_ns']]
+            if not moved(self.lines[-2:]):
+                return taken
+        self.unsteady += 1
+        return taken
+
+    def one(self, fabric, operation, unit, peer, cycles_per_us):
         """Another's failure is told; ours ends all."""
         if self.missing[peer.name]:
-            return
+            return {}
         try:
-            for size, value in peer.run(fabric, operation, unit, self.args.sizes, cycles_per_us).items():
-                values[size].append(value)
+            return peer.run(fabric, operation, unit, self.args.sizes, cycles_per_us)
         except Trouble as trouble:
             if peer.on_weft:
                 raise
             self.missing[peer.name] = 'failed: ' + str(trouble).splitlines()[0]
+            return {}
 
     def values(self, operation, unit, peer, size):
         """None where it was not measured in each round."""
@@ -143,7 +160,7 @@ class Run:
         for row in rows if self.args.quick else []:
             row['ok'] = None
         line = {'median': statistics.median(self.lines), 'values': self.lines,
-                'moved': max(self.lines) > MOVED * min(self.lines)}
+                'moved': moved(self.lines), 'unsteady': self.unsteady}
         return {'machine': machine(), 'rounds': self.args.rounds, 'quick': self.args.quick,
                 'sizes': self.args.sizes, 'line_ns': line,
                 'peers': [{'name': p.name, 'title': p.title, 'on_weft': p.on_weft,

@@ -57,6 +57,9 @@ def line(result):
     if now['moved']:
         text += (f', at times {min(now["values"]):.1f}, at times {max(now["values"]):.1f}: THE MACHINE MOVED '
                  'during this run.\nRatios are of neighbours in time; compare no absolute figures')
+    if now['unsteady']:
+        text += (f'.\nComparisons that never found it the same before and after: {now["unsteady"]}: '
+                 'do not trust their ratios')
     return text + '.'
 
 
