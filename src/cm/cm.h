@@ -114,6 +114,7 @@ struct weft_cm {
 	struct weft_pool *pool;
 	struct ibv_context *verbs;
 	struct ibv_pd *pd; /* for identifiers whose program brings none */
+	struct ibv_xrcd *xrcd; /* the same; NULL: nobody wanted it yet */
 	uint64_t ca_guid;
 };
 
@@ -211,5 +212,12 @@ void weft_multicast_free(struct weft_cm_id *id);
 int weft_qp_to_rtr(struct weft_cm_id *id, uint8_t responder_resources);
 int weft_qp_to_rts(struct weft_cm_id *id, uint8_t initiator_depth);
 int weft_qp_to_error(struct weft_cm_id *id);
+/* A completion queue of the identifier's own, armed for rdma_get_send_comp and its sister; nothing if there
+ * is one, or size is 0. 0 or -errno; what was made then stays until weft_qp_destroy_queues. */
+int weft_qp_make_queue(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
+		       struct ibv_comp_channel **channel);
+void weft_qp_destroy_queues(struct rdma_cm_id *id);
+/* The domain of XRC for queues whose program brings none. NULL: errno says why. */
+struct ibv_xrcd *weft_qp_xrcd(void);
 
 #endif

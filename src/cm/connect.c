@@ -226,32 +226,6 @@ static int prepare_accept(struct weft_cm_id *id)
 	return err;
 }
 
-int rdma_accept(struct rdma_cm_id *rdma_id, struct rdma_conn_param *param)
-{
-	struct weft_cm_id *id = weft_cm_id(rdma_id);
-	bool ud;
-	int err;
-
-	if (!rdma_id || !is_valid(param))
-		return weft_cm_result(-EINVAL);
-	ud = weft_id_is_ud(id);
-	err = prepare_accept(id);
-	if (!err && !ud)
-		err = weft_qp_to_rtr(id, param ? param->responder_resources : RDMA_MAX_RESP_RES);
-	if (!err && !ud)
-		err = weft_qp_to_rts(id, param ? param->initiator_depth : RDMA_MAX_INIT_DEPTH);
-	if (err)
-		return weft_cm_result(err);
-	weft_cm_lock();
-	err = accept_id(id, param);
-	weft_cm_unlock();
-	if (err) {
-		weft_qp_to_error(id);
-		return weft_cm_result(err);
-	}
-	return weft_cm_result(ud ? 0 : weft_event_complete(id));
-}
-
 static int reject(struct rdma_cm_id *rdma_id, const void *data, uint8_t bytes,
 		  enum weft_rej_reason reason)
 {
@@ -275,6 +249,34 @@ static int reject(struct rdma_cm_id *rdma_id, const void *data, uint8_t bytes,
 		weft_agent_apply(id, &out, NULL);
 	weft_cm_unlock();
 	return err;
+}
+
+int rdma_accept(struct rdma_cm_id *rdma_id, struct rdma_conn_param *param)
+{
+	struct weft_cm_id *id = weft_cm_id(rdma_id);
+	bool ud;
+	int err;
+
+	if (!rdma_id || !is_valid(param))
+		return weft_cm_result(-EINVAL);
+	ud = weft_id_is_ud(id);
+	err = prepare_accept(id);
+	if (!err && !ud)
+		err = weft_qp_to_rtr(id, param ? param->responder_resources : RDMA_MAX_RESP_RES);
+	if (!err && !ud)
+		err = weft_qp_to_rts(id, param ? param->initiator_depth : RDMA_MAX_INIT_DEPTH);
+	if (err)
+		return weft_cm_result(err);
+	weft_cm_lock();
+	err = accept_id(id, param);
+	weft_cm_unlock();
+	if (err) {
+		/* whoever asked would wait */
+		weft_qp_to_error(id);
+		reject(rdma_id, NULL, 0, WEFT_REJ_CONSUMER);
+		return weft_cm_result(err);
+	}
+	return weft_cm_result(ud ? 0 : weft_event_complete(id));
 }
 
 int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t bytes)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Queue pairs of identifiers: made with what they lack, and moved as the connection goes. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "cm/cm.h"
@@ -169,23 +170,23 @@ int weft_qp_to_error(struct weft_cm_id *id)
 
 static void destroy_queue(struct ibv_cq **cq, struct ibv_comp_channel **channel)
 {
-	if (*cq)
-		ibv_destroy_cq(*cq);
+	/* another queue of the identifier may use it */
+	if (*cq && ibv_destroy_cq(*cq))
+		return;
 	if (*channel)
 		ibv_destroy_comp_channel(*channel);
 	*cq = NULL;
 	*channel = NULL;
 }
 
-static void destroy_queues(struct rdma_cm_id *id)
+void weft_qp_destroy_queues(struct rdma_cm_id *id)
 {
 	destroy_queue(&id->send_cq, &id->send_cq_channel);
 	destroy_queue(&id->recv_cq, &id->recv_cq_channel);
 }
 
-/* A completion queue of the identifier's own, armed for rdma_get_send_comp and its sister. */
-static int make_queue(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
-		      struct ibv_comp_channel **channel)
+int weft_qp_make_queue(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
+		       struct ibv_comp_channel **channel)
 {
 	if (*cq || !size)
 		return 0;
@@ -210,6 +211,20 @@ static int make_ready(struct weft_cm_id *id)
 	return err;
 }
 
+struct ibv_xrcd *weft_qp_xrcd(void)
+{
+	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
+							IBV_XRCD_INIT_ATTR_OFLAGS,
+					   .fd = -1,
+					   .oflags = O_CREAT };
+
+	weft_cm_lock();
+	if (!weft_cm.xrcd)
+		weft_cm.xrcd = ibv_open_xrcd(weft_cm.verbs, &attr);
+	weft_cm_unlock();
+	return weft_cm.xrcd;
+}
+
 static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	int err;
@@ -222,11 +237,18 @@ static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	}
 	if (!attr->pd || attr->pd->context != id->verbs)
 		return -EINVAL;
-	err = make_queue(id, attr->send_cq ? 0 : attr->cap.max_send_wr, &id->send_cq,
-			 &id->send_cq_channel);
+	if (id->qp_type == IBV_QPT_XRC_RECV &&
+	    !(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && attr->xrcd)) {
+		attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+		attr->xrcd = weft_qp_xrcd();
+		if (!attr->xrcd)
+			return -errno;
+	}
+	err = weft_qp_make_queue(id, attr->send_cq ? 0 : attr->cap.max_send_wr, &id->send_cq,
+				 &id->send_cq_channel);
 	if (!err)
-		err = make_queue(id, attr->recv_cq ? 0 : attr->cap.max_recv_wr, &id->recv_cq,
-				 &id->recv_cq_channel);
+		err = weft_qp_make_queue(id, attr->recv_cq ? 0 : attr->cap.max_recv_wr, &id->recv_cq,
+					 &id->recv_cq_channel);
 	if (err)
 		goto destroy_queues;
 	if (!attr->send_cq)
@@ -242,13 +264,13 @@ static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	err = make_ready(weft_cm_id(id));
 	if (err)
 		goto destroy_qp;
-	id->pd = id->qp->pd;
+	id->pd = attr->pd;
 	return 0;
 destroy_qp:
 	ibv_destroy_qp(id->qp);
 	id->qp = NULL;
 destroy_queues:
-	destroy_queues(id);
+	weft_qp_destroy_queues(id);
 	return err;
 }
 
@@ -278,5 +300,5 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 {
 	ibv_destroy_qp(id->qp);
 	id->qp = NULL;
-	destroy_queues(id);
+	weft_qp_destroy_queues(id);
 }

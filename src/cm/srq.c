@@ -4,8 +4,30 @@
 
 #include "cm/cm.h"
 
+/* What one of XRC needs besides: a domain, and where its receives complete. */
+static int complete_xrc(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	int err;
+
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD && attr->xrcd)) {
+		attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
+		attr->xrcd = weft_qp_xrcd();
+		if (!attr->xrcd)
+			return -errno;
+	}
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ && attr->cq)
+		return 0;
+	err = weft_qp_make_queue(id, attr->attr.max_wr, &id->recv_cq, &id->recv_cq_channel);
+	attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
+	attr->cq = id->recv_cq;
+	return err;
+}
+
 static int create(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
+	bool is_xrc = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type == IBV_SRQT_XRC;
+	int err;
+
 	if (id->srq || !id->verbs)
 		return -EINVAL;
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd) {
@@ -14,11 +36,18 @@ static int create(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 	}
 	if (attr->pd->context != id->verbs)
 		return -EINVAL;
+	err = is_xrc ? complete_xrc(id, attr) : 0;
+	if (err)
+		goto destroy_queues;
 	id->srq = ibv_create_srq_ex(id->verbs, attr);
+	err = -errno;
 	if (!id->srq)
-		return -errno;
+		goto destroy_queues;
 	id->pd = attr->pd;
 	return 0;
+destroy_queues:
+	weft_qp_destroy_queues(id);
+	return err;
 }
 
 int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
@@ -36,6 +65,8 @@ int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_ini
 
 	if (!id || !attr)
 		return weft_cm_result(-EINVAL);
+	if (id->qp_type == IBV_QPT_XRC_RECV)
+		ex.srq_type = IBV_SRQT_XRC;
 	ex.srq_context = attr->srq_context;
 	ex.attr = attr->attr;
 	err = create(id, &ex);
@@ -48,4 +79,5 @@ void rdma_destroy_srq(struct rdma_cm_id *id)
 {
 	ibv_destroy_srq(id->srq);
 	id->srq = NULL;
+	weft_qp_destroy_queues(id);
 }

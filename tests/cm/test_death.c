@@ -288,6 +288,32 @@ static void disconnected_from_the_dead(void **state)
 	destroy(id);
 }
 
+/* ---- Threads that read on while the program ends ---- */
+
+/* rping's: between two events its main thread destroys the channel, and what was free is used. */
+static void reads_what_was_destroyed(void **state)
+{
+	struct rdma_event_channel *old = rdma_create_event_channel();
+	struct rdma_cm_event *event;
+	pid_t child = fork();
+
+	if (!child) {
+		signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on */
+		rdma_destroy_event_channel(old);
+		for (size_t i = 0; i < 1024; i++) {
+			size_t bytes = 24 + 16 * (i % 8);
+
+			memfrob(malloc(bytes), bytes);
+		}
+		_exit(rdma_get_cm_event(old, &event) ? 1 : 2);
+	}
+	usleep(100000);
+	assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
+	assert_int_equal(kill(child, SIGKILL), 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	rdma_destroy_event_channel(old);
+}
+
 /* ---- */
 
 static int begin(void **state)
@@ -310,6 +336,7 @@ int main(void)
 		cmocka_unit_test(listener),	   cmocka_unit_test(with_our_request),
 		cmocka_unit_test(accepted_us),	   cmocka_unit_test(asked_us),
 		cmocka_unit_test(connected_to_us), cmocka_unit_test(disconnected_from_the_dead),
+		cmocka_unit_test(reads_what_was_destroyed),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

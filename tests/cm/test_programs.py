@@ -45,11 +45,11 @@ def test_mckey(fabric, options):
         assert 'return status 0' in program.done().stdout
 
 
-@pytest.mark.parametrize('kind', ['', 'x'])
-def test_rdma_client_and_server(fabric, kind):
-    """Endpoints: every call waits."""
-    server = serve(fabric, f'rdma_{kind}server')
-    fabric.run(f'rdma_{kind}client', '-s', '127.0.0.1', core=1)
+@pytest.mark.parametrize('kind, options', [('', []), ('x', []), ('x', ['-c', 'x'])])
+def test_rdma_client_and_server(fabric, kind, options):
+    """Endpoints: every call waits. -c x: by queue pairs of XRC."""
+    server = serve(fabric, f'rdma_{kind}server', *options)
+    fabric.run(f'rdma_{kind}client', '-s', '127.0.0.1', *options, core=1)
     server.done()
 
 
