@@ -170,18 +170,19 @@ static void *on_stack_below(void *memory)
 /* One mapping holds a stack with what glibc keeps at its top, and memory that may move. */
 static void test_behind_stack(void **state)
 {
-	uint8_t *stack = map(MIB, MAP_PRIVATE);
+	/* sanitizers want some of it for themselves */
+	uint8_t *stack = map(8 * MIB, MAP_PRIVATE);
 	pthread_attr_t attr;
 	pthread_t thread;
 	void *kind;
 
 	pthread_attr_init(&attr);
-	pthread_attr_setstack(&attr, stack, MIB / 2);
-	assert_int_equal(pthread_create(&thread, &attr, on_stack_below, stack + MIB / 2), 0);
+	pthread_attr_setstack(&attr, stack, 4 * MIB);
+	assert_int_equal(pthread_create(&thread, &attr, on_stack_below, stack + 4 * MIB), 0);
 	pthread_join(thread, &kind);
 	assert_int_equal((uintptr_t)kind, POOLED);
 	pthread_attr_destroy(&attr);
-	munmap(stack, MIB);
+	munmap(stack, 8 * MIB);
 }
 
 static void test_mappings_of_files(void **state)
