@@ -217,7 +217,8 @@ int weft_qp_to_error(struct weft_cm_id *id);
 int weft_qp_make_queue(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
 		       struct ibv_comp_channel **channel);
 void weft_qp_destroy_queues(struct rdma_cm_id *id);
-/* The domain of XRC for queues whose program brings none. NULL: errno says why. */
-struct ibv_xrcd *weft_qp_xrcd(void);
+/* Where the bit of *comp_mask or *xrcd says that a program brings no domain of XRC: sets both, to
+ * that of this library. The mutex is not held. 0 or -errno. */
+int weft_qp_complete_xrcd(uint32_t *comp_mask, uint32_t bit, struct ibv_xrcd **xrcd);
 
 #endif

@@ -211,18 +211,26 @@ static int make_ready(struct weft_cm_id *id)
 	return err;
 }
 
-struct ibv_xrcd *weft_qp_xrcd(void)
+int weft_qp_complete_xrcd(uint32_t *comp_mask, uint32_t bit, struct ibv_xrcd **xrcd)
 {
 	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
 							IBV_XRCD_INIT_ATTR_OFLAGS,
 					   .fd = -1,
 					   .oflags = O_CREAT };
 
+	int err = 0;
+
+	if (*comp_mask & bit && *xrcd)
+		return 0;
 	weft_cm_lock();
 	if (!weft_cm.xrcd)
 		weft_cm.xrcd = ibv_open_xrcd(weft_cm.verbs, &attr);
+	if (!weft_cm.xrcd)
+		err = -errno;
 	weft_cm_unlock();
-	return weft_cm.xrcd;
+	*comp_mask |= bit;
+	*xrcd = weft_cm.xrcd;
+	return err;
 }
 
 static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
@@ -237,12 +245,10 @@ static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	}
 	if (!attr->pd || attr->pd->context != id->verbs)
 		return -EINVAL;
-	if (id->qp_type == IBV_QPT_XRC_RECV &&
-	    !(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && attr->xrcd)) {
-		attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
-		attr->xrcd = weft_qp_xrcd();
-		if (!attr->xrcd)
-			return -errno;
+	if (id->qp_type == IBV_QPT_XRC_RECV) {
+		err = weft_qp_complete_xrcd(&attr->comp_mask, IBV_QP_INIT_ATTR_XRCD, &attr->xrcd);
+		if (err)
+			return err;
 	}
 	err = weft_qp_make_queue(id, attr->send_cq ? 0 : attr->cap.max_send_wr, &id->send_cq,
 				 &id->send_cq_channel);

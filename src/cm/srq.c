@@ -7,16 +7,10 @@
 /* What one of XRC needs besides: a domain, and where its receives complete. */
 static int complete_xrc(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
-	int err;
+	int err = weft_qp_complete_xrcd(&attr->comp_mask, IBV_SRQ_INIT_ATTR_XRCD, &attr->xrcd);
 
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD && attr->xrcd)) {
-		attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
-		attr->xrcd = weft_qp_xrcd();
-		if (!attr->xrcd)
-			return -errno;
-	}
-	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ && attr->cq)
-		return 0;
+	if (err || (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ && attr->cq))
+		return err;
 	err = weft_qp_make_queue(id, attr->attr.max_wr, &id->recv_cq, &id->recv_cq_channel);
 	attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
 	attr->cq = id->recv_cq;

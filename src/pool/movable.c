@@ -200,10 +200,15 @@ static uintptr_t robust_list(pid_t tid)
  */
 static size_t descriptor_rest(void)
 {
-	const uint32_t *size = dlsym(RTLD_DEFAULT, "_thread_db_sizeof_pthread");
-	size_t head = robust_list(0) - (uintptr_t)pthread_self();
+	static size_t rest; /* the same for all */
 
-	return size && head < *size ? *size - head : DESCRIPTOR_MAX;
+	if (!rest) {
+		const uint32_t *size = dlsym(RTLD_DEFAULT, "_thread_db_sizeof_pthread");
+		size_t head = robust_list(0) - (uintptr_t)pthread_self();
+
+		rest = size && head < *size ? *size - head : DESCRIPTOR_MAX;
+	}
+	return rest;
 }
 
 /* A thread's descriptor stands at the top of its stack, whose bottom is the mapping's: below is

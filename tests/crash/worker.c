@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../random.h"
 #include "worker.h"
 
 #define LIMIT_NS  20000000000ull
@@ -33,11 +34,7 @@ uint64_t now_ns(void)
 
 uint64_t draw(uint64_t *seed, uint64_t bound)
 {
-	uint64_t x = *seed += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return (x ^ x >> 31) % bound;
+	return splitmix64(seed) % bound;
 }
 
 void broken(const char *format, ...)

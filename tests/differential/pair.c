@@ -7,19 +7,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "../masks.h"
 #include "world.h"
 
 #define PATIENCE_S 5 /* for what must come */
 #define DEPTH	   16
 #define EVENTS	   16
 /* AH 7, PATH_MTU 8, TIMEOUT 9, RETRY_CNT 10, RNR_RETRY 11, RQ_PSN 12, … */
-#define INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-#define RTR_MASK                                                                                   \
-	(IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |            \
-	 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
-#define RTS_MASK                                                                                   \
-	(IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |     \
-	 IBV_QP_MAX_QP_RD_ATOMIC)
 
 const struct wish usual = {.access = ALL_RIGHTS, .rnr_retry = 0, .retry_cnt = 7, .timeout = 18};
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "../random.h"
 #include "world.h"
 
 /* The two parts of the line, which the calls between them fill in any order. */
@@ -25,12 +26,7 @@ void need(bool ok, const char *call)
 
 uint32_t pick(struct world *world, uint32_t n)
 {
-	/* splitmix64 */
-	uint64_t mixed = world->chance += 0x9e3779b97f4a7c15;
-
-	mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-	mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-	return (mixed ^ (mixed >> 31)) % n;
+	return splitmix64(&world->chance) % n;
 }
 
 bool one_in(struct world *world, uint32_t n)

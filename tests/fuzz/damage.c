@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../random.h"
 #include "pool/format.h"
 
 #define EXTENTS	  4096u
@@ -36,15 +37,6 @@ static struct done {
 	uint32_t bytes;
 } done[MOST_DONE];
 static size_t ndone;
-
-uint64_t damage_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull; /* splitmix64 */
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
 
 static void must(bool ok, const char *what)
 {
@@ -262,9 +254,9 @@ static void store(int fd, uint64_t off, uint32_t bytes, uint64_t value, const ch
 
 static uint64_t wrong(int fd, uint64_t value, uint64_t *random)
 {
-	const struct place *other = &places[damage_random(random) % nplaces];
+	const struct place *other = &places[splitmix64(random) % nplaces];
 
-	switch (damage_random(random) % 9) {
+	switch (splitmix64(random) % 9) {
 	case 0:
 		return 0;
 	case 1:
@@ -278,19 +270,19 @@ static uint64_t wrong(int fd, uint64_t value, uint64_t *random)
 	case 5:
 		return other->off;
 	case 6:
-		return file_bytes - damage_random(random) % 128;
+		return file_bytes - splitmix64(random) % 128;
 	case 7:
-		return value ^ 1ull << damage_random(random) % 64;
+		return value ^ 1ull << splitmix64(random) % 64;
 	default:
-		return damage_random(random);
+		return splitmix64(random);
 	}
 }
 
 static void damage_field(int fd, uint64_t *random, bool deep)
 {
-	size_t group = damage_random(random) % ngroups;
+	size_t group = splitmix64(random) % ngroups;
 	size_t from = groups[group], to = group + 1 < ngroups ? groups[group + 1] : nplaces;
-	const struct place *p = &places[from + damage_random(random) % (to - from)];
+	const struct place *p = &places[from + splitmix64(random) % (to - from)];
 
 	if (deep && p->off < WEFT_OFF_LEASES)
 		return;
@@ -299,12 +291,12 @@ static void damage_field(int fd, uint64_t *random, bool deep)
 
 static void damage_bytes(int fd, uint64_t *random, bool deep)
 {
-	const struct extent *e = &extents[damage_random(random) % nextents];
-	uint64_t off = e->off + damage_random(random) % (e->bytes - 8);
+	const struct extent *e = &extents[splitmix64(random) % nextents];
+	uint64_t off = e->off + splitmix64(random) % (e->bytes - 8);
 
 	if (deep && off < WEFT_OFF_LEASES)
 		return;
-	store(fd, off, 1 + (uint32_t)(damage_random(random) % 8), damage_random(random), "bytes");
+	store(fd, off, 1 + (uint32_t)(splitmix64(random) % 8), splitmix64(random), "bytes");
 }
 
 void damage(const char *path, uint64_t *random, bool deep)
@@ -313,8 +305,8 @@ void damage(const char *path, uint64_t *random, bool deep)
 
 	must(fd >= 0, path);
 	ndone = deep ? ndone : 0;
-	for (uint64_t n = damage_random(random) % 8 + 1; n; n--)
-		if (damage_random(random) % 4)
+	for (uint64_t n = splitmix64(random) % 8 + 1; n; n--)
+		if (splitmix64(random) % 4)
 			damage_field(fd, random, deep);
 		else
 			damage_bytes(fd, random, deep);

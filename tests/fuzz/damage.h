@@ -19,6 +19,4 @@ void damage(const char *path, uint64_t *random, bool deep);
 /* What was done last, for who has to find the cause. */
 void damage_tell(void);
 
-uint64_t damage_random(uint64_t *state);
-
 #endif

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "../abi/pool.h"
+#include "../random.h"
 #include "../verbs/rig.h"
 #include "damage.h"
 #include "pool/format.h"
@@ -195,12 +196,12 @@ static int live(void)
 
 static int try_once(const char *path, uint64_t random)
 {
-	bool holds = damage_random(&random) % 2;
+	bool holds = splitmix64(&random) % 2;
 	int fd, status;
 	pid_t pid;
 
 	damage_restore(path);
-	damage(path, &random, damage_random(&random) % 4);
+	damage(path, &random, splitmix64(&random) % 4);
 	fd = holds ? hold(path, VICTIMS) : -1;
 	pid = fork();
 	assert_true(pid >= 0);
@@ -213,9 +214,9 @@ static int try_once(const char *path, uint64_t random)
 		alarm(SECONDS);
 		_exit(live());
 	}
-	usleep((useconds_t)(damage_random(&random) % 4000));
+	usleep((useconds_t)(splitmix64(&random) % 4000));
 	damage(path, &random, true);
-	usleep((useconds_t)(damage_random(&random) % 2000));
+	usleep((useconds_t)(splitmix64(&random) % 2000));
 	if (fd >= 0)
 		close(fd);
 	assert_int_equal(waitpid(pid, &status, 0), pid);

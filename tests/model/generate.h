@@ -6,6 +6,7 @@
 #ifndef WEFT_TESTS_MODEL_GENERATE_H
 #define WEFT_TESTS_MODEL_GENERATE_H
 
+#include "../random.h"
 #include "model.h"
 
 #define PLAN 64
@@ -26,11 +27,7 @@ struct step generate_step(struct generator *g, struct model *m);
 
 static inline uint64_t random_word(struct generator *g)
 {
-	uint64_t z = g->random += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
+	return splitmix64(&g->random);
 }
 
 static inline uint32_t below(struct generator *g, uint64_t n)
