@@ -177,8 +177,10 @@ void weft_check_program(struct weft_checkup *c)
 
 	if (n < 0 || weft_delivery_find(&d)) {
 		weft_checkup_say(c, "libraries", WEFT_VERDICT_PROBLEM,
-				 "Weft's own libraries are not where they belong",
-				 "build or install Weft again");
+				 "Weft's own libraries are not there, or the loader cannot take them "
+				 "from a folder of that name",
+				 "build or install Weft again, in a folder without colons, "
+				 "semicolons, $ and % in its name");
 		return;
 	}
 	self[n] = '\0';

@@ -61,9 +61,9 @@ static int check(const struct weft_delivery *d)
 			d->libs);
 		return 125;
 	}
-	if (strpbrk(d->libs, ":; \t\n$%") || strchr(d->bin, ':')) {
+	if (strpbrk(d->libs, ":;$%") || strchr(d->bin, ':')) {
 		fprintf(stderr, "weft: the loader cannot take libraries from '%s': move Weft to a "
-				"folder without spaces, colons, semicolons, $ and %% in its name\n",
+				"folder without colons, semicolons, $ and %% in its name\n",
 			d->libs);
 		return 125;
 	}
@@ -162,6 +162,13 @@ static char *concat(const char *a, const char *b)
 	return asprintf(&s, "%s/%s", a, b) < 0 ? NULL : s;
 }
 
+/* A space ends a name in LD_PRELOAD, and in no other list: what has no folder in its name is looked
+ * for in LD_LIBRARY_PATH. That DT_RPATH goes before it makes this the second choice. */
+static char *name_to_preload(const struct weft_delivery *d, const char *library)
+{
+	return strchr(d->libs, ' ') ? (char *)library : concat(d->libs, library);
+}
+
 static int set_list(const struct list *l, char *const ours[],
 		    int (*set)(const char *name, const char *value))
 {
@@ -198,7 +205,7 @@ int weft_delivery_each(const struct weft_delivery *d, const char *pool,
 	int err;
 
 	for (size_t i = 0; i < NLIBRARIES; i++) {
-		preloads[i] = concat(d->libs, libraries[i]);
+		preloads[i] = name_to_preload(d, libraries[i]);
 		if (!preloads[i])
 			return 125;
 	}

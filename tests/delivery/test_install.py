@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """An installed Weft, in a folder that it was not configured for, works as the build folder does."""
+import json
 import shutil
 import subprocess
 
@@ -9,6 +10,12 @@ from fabric import BUILD
 
 pytestmark = pytest.mark.quick
 NODE_TYPE = '/sys/class/infiniband/weft0/node_type'
+
+
+def found_libraries(delivery, weft):
+    """What the doctor says of our libraries."""
+    checks = json.loads(delivery.plain(weft, 'doctor', '--json').stdout)['checks']
+    return next(check['state'] for check in checks if check['check'] == 'libraries')
 
 
 def test_installation(delivery):
@@ -27,6 +34,11 @@ def test_installation(delivery):
     assert not ours
     pages = {p.name for p in place.rglob('man1/*')}
     assert {'weft.1', 'weft-run.1', 'weft-env.1'} <= pages
-    moved = delivery.folder / 'moved'
-    shutil.move(weft.parent.parent, moved)
-    assert delivery.plain(moved / 'bin/weft', 'run', 'cat', NODE_TYPE).stdout == '1: CA\n'
+    installed = weft.parent.parent
+    for name in ('moved', "an 'odd' name, ü"):
+        installed = shutil.move(installed, delivery.folder / name)
+        weft = installed / 'bin/weft'
+        assert delivery.plain(weft, 'run', 'cat', NODE_TYPE).stdout == '1: CA\n'
+        assert found_libraries(delivery, weft) == 'ok'
+    installed = shutil.move(installed, delivery.folder / 'with:colon')
+    assert found_libraries(delivery, installed / 'bin/weft') == 'problem'

@@ -307,12 +307,12 @@ def test_incomplete_installation_is_named(delivery, tmp_path):
     alone = tmp_path / 'weft'
     shutil.copy2(delivery.weft, alone)
     assert refused(delivery.plain(alone, 'run', 'true', user=False), 125, 'libweft-shim.so')
-    home = tmp_path / 'two words'  # laid out as a build folder
+    home = tmp_path / 'with:colon'  # laid out as a build folder
     (home / 'src/cli').mkdir(parents=True)
     for file in (delivery.weft, *delivery.libs.glob('lib*.so*')):
         if file.is_file():
             shutil.copy2(file, home)
     shutil.copy2(delivery.rdma, home / 'src/cli')
-    assert refused(delivery.plain(home / 'weft', 'run', 'true', user=False), 125, 'without spaces')
+    assert refused(delivery.plain(home / 'weft', 'run', 'true', user=False), 125, 'without colons')
     (home / 'libibverbs.so.1').unlink()
     assert refused(delivery.plain(home / 'weft', 'run', 'true', user=False), 125, 'libibverbs.so.1')

@@ -99,8 +99,10 @@ def system(request, tmp_path):
 
 def test_tarball(system):
     [tarball] = DIST.glob(f'weft-*-linux-{os.uname().machine}.tar.xz')
-    subprocess.run(['tar', '-xf', tarball, '-C', system.root / 'mnt'], check=True)
-    out = system.run(PINGPONG.format(weft='/mnt/weft-*/bin/weft'), user=65534)
+    place = system.root / 'mnt/any place'
+    place.mkdir()
+    subprocess.run(['tar', '-xf', tarball, '-C', place], check=True)
+    out = system.run(PINGPONG.format(weft='"/mnt/any place"/weft-*/bin/weft'), user=65534)
     assert out.count('1000 iters') == 2
 
 
