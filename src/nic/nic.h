@@ -86,10 +86,12 @@ struct weft_nic {
 	struct weft_pool *pool;
 	const struct weft_nic_env *env;
 	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
+	_Atomic uint32_t qps_high; /* no index is as high, nor was one; guarded as what enters them */
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
 	struct weft_lock window_lock;	   /* guards them; taken after a queue pair's */
 	struct weft_shared **shared_of; /* from which each receives; guarded by the queue's lock */
-	/* guards the list of armed queues and what leaves `qps`; taken before a completion queue's */
+	/* guards the list of armed queues and what enters and leaves `qps`; taken before a completion
+	 * queue's */
 	struct weft_lock lock;
 	struct weft_cq *armed;
 	struct weft_shared *shared; /* all queues; guarded by the lock above */
@@ -419,8 +421,8 @@ void weft_rq_forget(struct weft_qp *qp); /* the same without telling */
  * returned time, UINT64_MAX: never. */
 uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns);
 /* The engine was rung: queue pairs that their peers found at fault, and those whose completions were
- * lost, go to error. */
-void weft_nic_faults(struct weft_nic *nic);
+ * lost, go to error. Whether some were locked: look again soon. */
+bool weft_nic_faults(struct weft_nic *nic);
 
 /* 0; -EINVAL (state, sge count), -ENOMEM (full). The lock is held. */
 int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,

@@ -186,6 +186,12 @@ static int make_receive_queue(struct weft_qp *qp)
 	return 0;
 }
 
+/* Behind the last of them: most programs have few. */
+static uint32_t high(const struct weft_nic *nic)
+{
+	return atomic_load_explicit(&nic->qps_high, memory_order_relaxed);
+}
+
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
 		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_shared *shared,
 		   struct weft_qp_cap *cap, bool signal_all)
@@ -230,6 +236,8 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	atomic_store_explicit(&qp->slot->qpn, qp->qpn, memory_order_release);
 	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &recv_cq->lock, 0);
+	if (qp->index >= high(nic))
+		atomic_store_explicit(&nic->qps_high, qp->index + 1, memory_order_relaxed);
 	nic->qps[qp->index] = qp;
 	weft_unlock(&recv_cq->lock, false);
 	weft_unlock(&nic->lock, false);
@@ -451,7 +459,7 @@ static enum weft_pool_conn conn_of(const struct weft_qp *qp)
  * where he is. */
 static void lose_stopped(struct weft_nic *nic)
 {
-	for (uint32_t i = 0; i < WEFT_QPS; i++) {
+	for (uint32_t i = 0; i < high(nic); i++) {
 		struct weft_qp *qp = nic->qps[i];
 
 		if (qp && conn_of(qp) == WEFT_CONN_MOVES && qp->made < weft_pool_stopped_at(nic->pool, i))
@@ -461,7 +469,7 @@ static void lose_stopped(struct weft_nic *nic)
 
 void weft_nic_hold(struct weft_nic *nic)
 {
-	for (uint32_t i = 0; i < WEFT_QPS; i++) {
+	for (uint32_t i = 0; i < high(nic); i++) {
 		struct weft_qp *qp = nic->qps[i];
 
 		if (!qp)
@@ -479,7 +487,7 @@ void weft_nic_hold(struct weft_nic *nic)
 void weft_nic_let_go(struct weft_nic *nic)
 {
 	weft_shared_publish_all(nic, WEFT_CONN_READY);
-	for (uint32_t i = 0; i < WEFT_QPS; i++) {
+	for (uint32_t i = 0; i < high(nic); i++) {
 		struct weft_qp *qp = nic->qps[i];
 
 		if (!qp)
@@ -509,11 +517,13 @@ bool weft_qp_look(struct weft_qp *qp)
 	return true;
 }
 
-void weft_nic_faults(struct weft_nic *nic)
+bool weft_nic_faults(struct weft_nic *nic)
 {
+	bool left = false;
+
 	/* the nic's lock keeps queue pairs from being destroyed between finding and locking them */
 	weft_lock(nic, &nic->lock, 0);
-	for (uint32_t i = 0; i < WEFT_QPS; i++) {
+	for (uint32_t i = 0; i < high(nic); i++) {
 		struct weft_qp *qp = nic->qps[i];
 
 		if (!qp)
@@ -522,8 +532,9 @@ void weft_nic_faults(struct weft_nic *nic)
 			weft_qp_look(qp);
 			weft_unlock(&qp->lock, false);
 		} else {
-			weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_FAULT);
+			left = true;
 		}
 	}
 	weft_unlock(&nic->lock, false);
+	return left;
 }

@@ -102,7 +102,7 @@ static void *run(void *unused)
 	uint64_t due_ns;
 	unsigned int idle = 0;
 	int64_t tick = -1;
-	bool called;
+	bool called, faults = false;
 
 	WEFT_STEP(engine_started);
 	pthread_setname_np(pthread_self(), "weft-engine");
@@ -116,7 +116,8 @@ static void *run(void *unused)
 			tick = TICK_LEAST_NS;
 		due_ns = watch(&watched_ns);
 		due_ns = due_ns < client_due_ns ? due_ns : client_due_ns;
-		weft_pool_sleep(pool, sooner(tick, due_ns));
+		/* who holds a queue pair's lock may need the core that we run on */
+		weft_pool_sleep(pool, faults ? TICK_LEAST_NS : sooner(tick, due_ns));
 		called = weft_pool_rung(pool, WEFT_RING_WORK);
 		called |= weft_pool_rung(pool, WEFT_RING_BOX);
 		if (weft_pool_rung(pool, WEFT_RING_ASK))
@@ -129,8 +130,8 @@ static void *run(void *unused)
 			weft_nic_events(&weft_process.nic);
 			weft_shared_limits(&weft_process.nic);
 		}
-		if (weft_pool_rung(pool, WEFT_RING_FAULT))
-			weft_nic_faults(&weft_process.nic);
+		faults |= weft_pool_rung(pool, WEFT_RING_FAULT);
+		faults = faults && weft_nic_faults(&weft_process.nic);
 		client_due_ns = serve(client_due_ns, called);
 		tick = next_tick(&caller, tick, &idle);
 	}
