@@ -18,6 +18,8 @@
 
 #define PATIENCE_NS 1000000000ull
 #define SPINS	    256u
+#define BRIEF_NS    1000000u /* most waits are over by then */
+#define NAP_MOST_NS 1000000u
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
@@ -78,6 +80,17 @@ bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason)
 	return true;
 }
 
+void weft_pool_pause(uint64_t waited_ns)
+{
+	uint64_t nap_ns = waited_ns / 16;
+	struct timespec nap = { .tv_nsec = (long)(nap_ns < NAP_MOST_NS ? nap_ns : NAP_MOST_NS) };
+
+	if (waited_ns < BRIEF_NS)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
 struct waited {
 	uint16_t member;
 	uint32_t line;
@@ -121,7 +134,7 @@ static bool goes_on(struct weft_pool *pool, const struct waited *waited, bool as
 /* All at once: one who is stopped must not use up the patience with those who are at work. */
 static void wait_for_noted(struct wait *w)
 {
-	uint64_t deadline_ns = weft_clock_now_ns() + w->patience_ns;
+	uint64_t begun_ns = w->n ? weft_clock_now_ns() : 0, waited_ns;
 
 	for (unsigned int spins = 1; w->n; spins++) {
 		bool ask = spins % SPINS == 0;
@@ -129,10 +142,12 @@ static void wait_for_noted(struct wait *w)
 		for (uint32_t i = w->n; i-- > 0;)
 			if (!goes_on(w->pool, &w->waited[i], ask))
 				w->waited[i] = w->waited[--w->n];
-		if (ask && weft_clock_now_ns() > deadline_ns)
+		if (!ask)
+			continue;
+		waited_ns = weft_clock_now_ns() - begun_ns;
+		if (waited_ns > w->patience_ns)
 			break;
-		if (ask)
-			sched_yield();
+		weft_pool_pause(waited_ns);
 	}
 	for (uint32_t i = 0; i < w->n; i++) {
 		const struct waited *stopped = &w->waited[i];

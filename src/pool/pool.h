@@ -177,6 +177,10 @@ void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
 /* The engine: was it rung for this since it last asked? */
 bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason);
 
+/* Between two looks for what another does, that long after the first: gives the core away, after a
+ * millisecond by sleeping for a sixteenth of that, a millisecond at most. */
+void weft_pool_pause(uint64_t waited_ns);
+
 /* Whether the member of that incarnation is still there. Takes 0.3 µs or more. */
 bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation);
 /* Gives back whatever dead members have left behind. How many there were. */

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -24,7 +23,7 @@
 static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t seq,
 		       uint16_t member, uint64_t incarnation)
 {
-	uint64_t deadline_ns = weft_clock_now_ns() + PATIENCE_NS;
+	uint64_t begun_ns = weft_clock_now_ns(), waited_ns;
 
 	for (unsigned int spins = 1;; spins++) {
 		/* acquire: pairs with the release in answer() */
@@ -33,11 +32,12 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 		if (spins % 64)
 			continue;
 		pool->meanwhile(pool);
-		sched_yield();
 		if (spins % 4096 == 0 && !weft_pool_alive(pool, member, incarnation))
 			return -ESRCH;
-		if (weft_clock_now_ns() > deadline_ns)
+		waited_ns = weft_clock_now_ns() - begun_ns;
+		if (waited_ns > PATIENCE_NS)
 			return -ETIMEDOUT;
+		weft_pool_pause(waited_ns);
 	}
 }
 
