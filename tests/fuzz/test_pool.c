@@ -28,13 +28,15 @@
 #define SECONDS	100u
 #define REGION	(8 * 4096u)
 #define VICTIMS 2
-#define WORKERS 8
+#define WORKERS 32
+#define MINUTE_NS 60000000000ull
+#define POLL_US	  20000
 
 /* What the victims and the tries agree on. */
 static struct shared {
 	uint32_t victim_qpn[VICTIMS], victim_rkey[VICTIMS][2], own_qpn;
 	uint64_t victim_at[VICTIMS][2];
-	_Atomic uint64_t opened, done, failed; /* devices, requests */
+	_Atomic uint64_t tries, opened, done, failed; /* tries, devices, requests */
 } *shared;
 
 /* A damaged page names any process: its memory must not be reached. */
@@ -115,11 +117,15 @@ static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq)
 
 static bool connect_to(struct ibv_qp *qp, uint32_t qpn)
 {
-	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
-		struct ibv_qp_attr attr = rig_attr(qp->context, s, qpn);
+	static struct ibv_qp_attr attr; /* asking for our address takes long */
 
-		attr.timeout = 1;
-		attr.retry_cnt = attr.rnr_retry = 0;
+	if (!attr.port_num)
+		attr = rig_attr(qp->context, IBV_QPS_INIT, 0);
+	attr.dest_qp_num = qpn;
+	attr.timeout = 1;
+	attr.retry_cnt = attr.rnr_retry = 0;
+	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
+		attr.qp_state = s;
 		if (ibv_modify_qp(qp, &attr, rig_mask(IBV_QPT_RC, s)))
 			return false;
 	}
@@ -251,6 +257,7 @@ static int work(const char *path, uint64_t seed, uint64_t tries)
 	setenv("WEFT_POOL", own, 1);
 	for (uint64_t i = 0; i < tries && !status; i++, seed += WORKERS) {
 		status = try_once(own, seed);
+		atomic_fetch_add(&shared->tries, 1);
 		if (!status)
 			continue;
 		printf("SEED=%lu: %s %d\n", (unsigned long)seed,
@@ -260,6 +267,36 @@ static int work(const char *path, uint64_t seed, uint64_t tries)
 	}
 	unlink(own);
 	return status != 0;
+}
+
+static void tell(uint64_t seed, unsigned int failed)
+{
+	printf("%lu tries from SEED=%lu, %u failed; %lu opened, %lu requests done, %lu failed\n",
+	       (unsigned long)shared->tries, (unsigned long)seed, failed,
+	       (unsigned long)shared->opened, (unsigned long)shared->done,
+	       (unsigned long)shared->failed);
+}
+
+/* How many failed. Tells each minute how far they are: a run that is cut short has figures, too. */
+static unsigned int await_workers(uint64_t seed)
+{
+	uint64_t told_ns = rig_now_ns();
+	unsigned int failed = 0;
+	int status, left = WORKERS;
+
+	while (left) {
+		if (rig_now_ns() - told_ns >= MINUTE_NS) {
+			told_ns += MINUTE_NS;
+			tell(seed, failed);
+		}
+		if (waitpid(-1, &status, WNOHANG) > 0) {
+			left--;
+			failed += status != 0;
+		} else {
+			usleep(POLL_US);
+		}
+	}
+	return failed;
 }
 
 int main(int argc, char **argv)
@@ -291,13 +328,8 @@ int main(int argc, char **argv)
 	for (uint64_t w = 0; w < WORKERS; w++)
 		if (!fork())
 			_exit(work(path, seed + w, (tries + WORKERS - 1) / WORKERS));
-	for (int w = 0; w < WORKERS; w++) {
-		wait(&status);
-		failed += status != 0;
-	}
-	printf("%lu tries from SEED=%lu, %u failed; %lu opened, %lu requests done, %lu failed\n",
-	       (unsigned long)tries, (unsigned long)seed, failed, (unsigned long)shared->opened,
-	       (unsigned long)shared->done, (unsigned long)shared->failed);
+	failed = await_workers(seed);
+	tell(seed, failed);
 	remove_pool(NULL);
 	return failed > 0 || !shared->done;
 }
