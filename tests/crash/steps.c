@@ -69,13 +69,17 @@ void steps_obey(enum kind kind, struct order *order)
 void weft_step(const struct weft_step *step)
 {
 	struct order *order = self.order;
+	_Atomic uint32_t *due;
 
 	if (!order)
 		return;
 	atomic_fetch_add_explicit(&table->passed[self.kind][step->label], 1, memory_order_relaxed);
-	if (order->label != step->label + 1 || self.pid != getpid() ||
-	    atomic_fetch_sub(&order->left, 1) != 1)
+	if (!order->label || self.pid != getpid())
 		return;
+	due = order->label == step->label + 1 ? &order->left : &order->patience;
+	if (atomic_fetch_sub(due, 1) != 1)
+		return;
+	order->obeyed = true;
 	if (order->signal == SIGKILL)
 		atomic_fetch_add(&table->killed[step->label], 1);
 	kill(self.pid, order->signal);

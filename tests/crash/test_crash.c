@@ -27,13 +27,20 @@
 #define TIMER_NS   68000000ull /* of the workers' queue pairs: (3 + 1) * 4.096 us << 12 */
 #define LATE_NS	   (1000000000ull + TIMER_NS)
 #define NAP_NS	   500000
+#define MINUTE_NS  60000000000ull
+#define POLL_US	   50000
 #define LATE_MOST  10u /* one in so many may be late, since the machine may have other work */
 
 struct sums {
 	_Atomic uint64_t rounds, kills, random, deaths_seen, late, worst_ns;
+	_Atomic uint64_t killed[KINDS];
 	_Atomic bool failed;
 };
 
+static const char *const kind_name[] = { [WORKER] = "in traffic",
+					 [SLEEPER] = "in traffic, one of them stopped",
+					 [JOINER] = "joining, and recovering the dead",
+					 [FOUNDER] = "founding the pool" };
 static struct steps_table *table;
 static struct sums *sums;
 static uint64_t goal, until_ns;
@@ -59,9 +66,19 @@ static bool is_likely(enum kind kind, uint32_t label)
 	return best > 0 && rate(kind, label) * 2 >= best;
 }
 
-/* One of the labels that were hit least. */
+static uint64_t steps_in_a_life(enum kind kind)
+{
+	double steps = 0;
+
+	for (uint32_t i = 0; i < steps_count(); i++)
+		steps += rate(kind, i);
+	return (uint64_t)steps;
+}
+
+/* One of the labels that were hit least; where that does not come by, any, at the usual life's end. */
 static struct order order(enum kind kind, uint64_t *seed)
 {
+	uint64_t usual = steps_in_a_life(kind);
 	struct order order = { .signal = SIGKILL };
 	uint64_t least = UINT64_MAX;
 
@@ -74,6 +91,8 @@ static struct order order(enum kind kind, uint64_t *seed)
 		order.label = i + 1;
 		atomic_store(&order.left, 1 + (uint32_t)draw(seed, 1 + (uint64_t)rate(kind, i)));
 	}
+	if (order.label && usual)
+		atomic_store(&order.patience, usual / 2 + (uint32_t)draw(seed, usual));
 	return order;
 }
 
@@ -92,10 +111,11 @@ static void plan(struct world *world, uint64_t *seed)
 {
 	bool calm = atomic_load(&sums->rounds) < GROUPS; /* at first, to learn what they pass */
 	enum kind kind = calm || draw(seed, 12) ? WORKER : SLEEPER;
-	uint32_t victims = 1 + (uint32_t)draw(seed, SEATS / 2);
+	uint32_t victims;
 
 	memset(world->seat, 0, sizeof(world->seat));
 	world->seats = 2 + (uint32_t)draw(seed, SEATS - 1);
+	victims = 1 + (uint32_t)draw(seed, world->seats);
 	world->hurried = draw(seed, 4);
 	for (uint32_t i = 0; i < world->seats; i++) {
 		struct seat *seat = &world->seat[i];
@@ -110,8 +130,10 @@ static void plan(struct world *world, uint64_t *seed)
 		else
 			seat->doom_ns = now_ns() + 1000000 * draw(seed, 200);
 		/* what is rare needs a longer life */
-		if (seat->order.label && rate(kind, seat->order.label - 1) < 0.5)
+		if (seat->order.label && rate(kind, seat->order.label - 1) < 0.5) {
 			seat->turns *= 4;
+			atomic_store(&seat->order.patience, 3 * seat->order.patience);
+		}
 	}
 	if (kind == SLEEPER)
 		plan_sleep(world, seed);
@@ -162,7 +184,7 @@ static void start_joiner(struct world *world, uint64_t *seed)
 	memset(seat, 0, sizeof(*seat));
 	seat->kind = JOINER;
 	seat->seed = draw(seed, UINT64_MAX);
-	if (draw(seed, 4))
+	if (draw(seed, 2))
 		seat->order = order(JOINER, seed);
 	start(world, SEATS);
 }
@@ -176,9 +198,8 @@ static void bury(struct world *world, struct seat *seat, int status, uint64_t *s
 	if (WIFSIGNALED(status) &&
 	    WTERMSIG(status) == (seat->way == WAY_ABORT ? SIGABRT : SIGKILL)) {
 		atomic_fetch_add(&sums->kills, 1);
-		if (!seat->order.label || seat->order.signal != SIGKILL ||
-		    atomic_load(&seat->order.left))
-			atomic_fetch_add(&sums->random, 1);
+		atomic_fetch_add(&sums->random, !seat->order.obeyed || seat->order.signal != SIGKILL);
+		atomic_fetch_add(&sums->killed[seat->kind], 1);
 		if (world->hurried)
 			start_joiner(world, seed);
 	} else if (status) {
@@ -199,10 +220,16 @@ static void on_stop(struct seat *seat, uint64_t *seed)
 
 static bool reap(struct world *world, uint64_t *seed)
 {
+	siginfo_t info = { 0 };
+	struct seat *seat;
 	int status;
-	pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
-	struct seat *seat = pid > 0 ? seat_of(world, pid) : NULL;
 
+	if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) || !info.si_pid)
+		return false;
+	/* the kernel spins for its last thread, which may need our core, if it is reaped at once */
+	if (info.si_code != CLD_STOPPED)
+		usleep(NAP_NS / 1000);
+	seat = seat_of(world, waitpid(info.si_pid, &status, WUNTRACED));
 	if (!seat)
 		return false;
 	if (WIFSTOPPED(status))
@@ -334,6 +361,9 @@ static void play(struct world *world, uint64_t seed)
 	watch(world, &seed);
 	count(world);
 	world->hurried = false;
+	/* who recovers the last may die, too */
+	for (uint32_t i = (uint32_t)draw(&seed, 3); i; i--)
+		clean_up(world, JOINER, order(JOINER, &seed));
 	clean_up(world, JOINER, (struct order){ 0 });
 	check_empty(world);
 	atomic_fetch_add(&sums->rounds, 1);
@@ -399,6 +429,8 @@ static int report(void)
 		few += hits < HIT_WANTED;
 	}
 	printf("%6lu at random moments\n", (unsigned long)atomic_load(&sums->random));
+	for (enum kind k = 0; k < KINDS; k++)
+		printf("%6lu %s\n", (unsigned long)atomic_load(&sums->killed[k]), kind_name[k]);
 	printf("%lu kills in %lu rounds, %u labels, %u of them hit less than %u times, %u less than %u\n",
 	       (unsigned long)atomic_load(&sums->kills), (unsigned long)atomic_load(&sums->rounds),
 	       steps_count(), few, HIT_WANTED, missed, HIT_LEAST);
@@ -409,6 +441,26 @@ static int report(void)
 		printf("too slow: %lu kills were wanted\n", (unsigned long)goal);
 	return missed || atomic_load(&sums->failed) || atomic_load(&sums->kills) < goal ||
 	       atomic_load(&sums->late) * LATE_MOST > atomic_load(&sums->deaths_seen);
+}
+
+/* Tells each minute how far they are: a run that is cut short has figures, too. */
+static void await_groups(void)
+{
+	uint64_t begun_ns = now_ns(), told = 0;
+
+	while (waitpid(-1, NULL, WNOHANG) >= 0) {
+		uint64_t minutes = (now_ns() - begun_ns) / MINUTE_NS;
+
+		if (minutes > told) {
+			told = minutes;
+			printf("%lu min: %lu kills in %lu rounds; %lu survivors heard, %lu of them late\n",
+			       (unsigned long)minutes, (unsigned long)atomic_load(&sums->kills),
+			       (unsigned long)atomic_load(&sums->rounds),
+			       (unsigned long)atomic_load(&sums->deaths_seen),
+			       (unsigned long)atomic_load(&sums->late));
+		}
+		usleep(POLL_US);
+	}
 }
 
 /* ---- Ends that have a name ---- */
@@ -506,7 +558,6 @@ int main(int argc, char **argv)
 		if (!fork())
 			run_group(i, of_group);
 	}
-	while (wait(NULL) > 0)
-		;
+	await_groups();
 	return report();
 }
