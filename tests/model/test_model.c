@@ -157,9 +157,17 @@ static uint64_t now_s(void)
 	return (uint64_t)t.tv_sec;
 }
 
+/* Each minute, so that a run that is cut short has figures, too; and in the end. */
+static void tell(const struct fleet *f, uint64_t n, uint64_t seconds)
+{
+	printf("%llu sequences, %llu steps in %llu s\n", (unsigned long long)n,
+	       (unsigned long long)f->tally.steps, (unsigned long long)seconds);
+	fflush(stdout);
+}
+
 static int run(struct fleet *f, uint64_t seed, uint64_t sequences)
 {
-	uint64_t begun_s = now_s(), n;
+	uint64_t begun_s = now_s(), told_s = begun_s, n;
 	bool all, shrunk;
 
 	printf("seed %llu, %llu sequences\n", (unsigned long long)seed,
@@ -168,6 +176,8 @@ static int run(struct fleet *f, uint64_t seed, uint64_t sequences)
 	for (n = 0; n < sequences && !atomic_load(plan.over); n++) {
 		if (plan.seconds && now_s() - begun_s >= plan.seconds)
 			break;
+		if (now_s() - told_s >= 60)
+			tell(f, n, (told_s = now_s()) - begun_s);
 		if (n % TOGETHER == 0)
 			fleet_renew(f);
 		if (!play(f, seed + n, &shrunk))
@@ -175,8 +185,7 @@ static int run(struct fleet *f, uint64_t seed, uint64_t sequences)
 	}
 	if (plan.lie)
 		return 1;
-	printf("%llu sequences, %llu steps in %llu s\n", (unsigned long long)n,
-	       (unsigned long long)f->tally.steps, (unsigned long long)(now_s() - begun_s));
+	tell(f, n, now_s() - begun_s);
 	all = print_tally(&f->tally);
 	if (!all && n >= ENOUGH)
 		fprintf(stderr, "something never happened\n");

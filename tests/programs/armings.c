@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define PATIENCE_MS 2000
+#define TOLD 1000000
 #define PAUSE 1024u /* at most, in turns of an empty loop */
 
 static void swap_addresses(int fd, const struct end *end, struct end_address *peer)
@@ -144,6 +145,8 @@ static void consume(int fd, long count)
 	post_receive(&end);
 	end_require(write(fd, "r", 1) == 1, "write of ready");
 	for (long i = 0; i < count; i++) {
+		if (i && i % TOLD == 0)
+			fprintf(stderr, "armed %ld times, slept %ld times so far\n", armed, slept);
 		do {
 			end_require(!ibv_req_notify_cq(cq, 0), "ibv_req_notify_cq");
 			armed++;
