@@ -4,6 +4,7 @@
 The systems are made once, in the folder of the tarball. Each test has one for itself, whose changes
 go to a layer in memory: that shows what the test has left."""
 import os
+import re
 import shutil
 import stat
 import statistics
@@ -14,6 +15,7 @@ import pytest
 
 from fabric import BUILD
 
+ROOT = Path(__file__).resolve().parents[2]
 DIST = BUILD.with_name(f'{BUILD.name}-dist')
 DEB = BUILD.with_name(f'{BUILD.name}-deb')
 # By an ordinary user, server and client; whatever fails first is the status.
@@ -26,6 +28,22 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
 done
 wait $!
 '''
+# A project with a test that needs a device.
+PROJECT = {
+    'Cargo.toml': '[package]\nname = "project"\nversion = "0.1.0"\nedition = "2021"\n',
+    'src/lib.rs': '''
+#[cfg(test)]
+#[link(name = "ibverbs")]
+extern "C" {
+    fn ibv_get_device_list(n: *mut i32) -> *mut *mut u8;
+}
+#[test]
+fn a_device() {
+    let mut n = 0;
+    unsafe { ibv_get_device_list(&mut n) };
+    assert_eq!(n, 1);
+}
+'''}
 # What dpkg writes whenever it does anything.
 OWN = ('var/lib/dpkg/', 'var/log/', 'var/cache/', 'etc/ld.so.cache', 'dev/shm', 'tmp/', 'mnt/')
 
@@ -72,13 +90,14 @@ class System:
         subprocess.run(['umount', self.root], check=True)
         subprocess.run(['umount', self.folder / 'layer'], check=True)
 
-    def run(self, script, user=0):
+    def run(self, script, user=0, seconds=120):
         words = ['unshare', '--mount', '--pid', '--fork', '--kill-child', 'sh', '-ec',
                  'mount -t proc proc "$0/proc"; mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm"; '
                  f'exec chroot "$0" setpriv --reuid={user} --regid={user} --clear-groups sh -c "$1"',
                  self.root, script]
-        done = subprocess.run(words, env={'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LANG': 'C.UTF-8'},
-                              text=True, capture_output=True, check=False, timeout=120)
+        done = subprocess.run(words, env={'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LANG': 'C.UTF-8',
+                                         'HOME': '/root'},
+                              text=True, capture_output=True, check=False, timeout=seconds)
         assert done.returncode == 0, f'{done.stdout}\n{done.stderr}'
         return done.stdout
 
@@ -118,6 +137,22 @@ def test_deb(system):
     assert system.run(PINGPONG.format(weft='weft'), user=65534).count('1000 iters') == 2
     system.run('dpkg --purge weft')
     assert not system.changes()
+
+
+@pytest.mark.parametrize('system', ['trixie'], indirect=True)
+def test_workflow(system):
+    """What examples/github.yml would have GitHub run, in a Debian with nothing else in it."""
+    project = system.root / 'mnt/project'
+    for name, text in PROJECT.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    (project / 'weft').mkdir()
+    subprocess.run(['sh', '-c', 'git ls-files -z | tar --null -T - -c | tar -x -C "$0"', project / 'weft'],
+                   cwd=ROOT, check=True)
+    workflow = (ROOT / 'examples/github.yml').read_text()
+    steps = re.findall(r'^ {8}run: (?:\|\n((?: {10}.*\n)+)|(.+)\n)', workflow, re.M)
+    out = system.run('cd /mnt/project\n' + '\n'.join(map(''.join, steps)), seconds=900)
+    assert out.count('1000 iters') == 2 and 'test a_device ... ok' in out
 
 
 def test_lintian():
