@@ -8,6 +8,7 @@
  * --lie reports some completions wrongly: then 0 says that it was found, and shrunk.
  */
 #include <getopt.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@ static struct plan {
 	unsigned int jobs;
 	bool lie, verbose;
 	atomic_bool *over; /* one of the jobs has failed */
+	cpu_set_t cores;   /* that we may use */
 } plan = {.sequences = 1000, .jobs = 1};
 
 static void print_sequence(const struct sequence *s)
@@ -157,6 +159,21 @@ static uint64_t now_s(void)
 	return (uint64_t)t.tv_sec;
 }
 
+/* Every other fleet plays on one core: more sequences, and who holds a lock may not be running. On
+ * several, more happens at once. */
+static void choose_cores(unsigned int job, uint64_t fleet)
+{
+	unsigned int skip = job % (unsigned int)CPU_COUNT(&plan.cores);
+	cpu_set_t one;
+	int core = 0;
+
+	while (!CPU_ISSET(core, &plan.cores) || skip--)
+		core++;
+	CPU_ZERO(&one);
+	CPU_SET(core, &one);
+	sched_setaffinity(0, sizeof(one), fleet % 2 ? &plan.cores : &one);
+}
+
 /* Each minute, so that a run that is cut short has figures, too; and in the end. */
 static void tell(const struct fleet *f, uint64_t n, uint64_t seconds)
 {
@@ -165,7 +182,7 @@ static void tell(const struct fleet *f, uint64_t n, uint64_t seconds)
 	fflush(stdout);
 }
 
-static int run(struct fleet *f, uint64_t seed, uint64_t sequences)
+static int run(struct fleet *f, unsigned int job, uint64_t seed, uint64_t sequences)
 {
 	uint64_t begun_s = now_s(), told_s = begun_s, n;
 	bool all, shrunk;
@@ -178,8 +195,10 @@ static int run(struct fleet *f, uint64_t seed, uint64_t sequences)
 			break;
 		if (now_s() - told_s >= 60)
 			tell(f, n, (told_s = now_s()) - begun_s);
-		if (n % TOGETHER == 0)
+		if (n % TOGETHER == 0) {
+			choose_cores(job, n / TOGETHER);
 			fleet_renew(f);
+		}
 		if (!play(f, seed + n, &shrunk))
 			return plan.lie && shrunk && sequence.n <= SHORT ? 0 : 1;
 	}
@@ -192,7 +211,7 @@ static int run(struct fleet *f, uint64_t seed, uint64_t sequences)
 	return n >= ENOUGH && !all;
 }
 
-static int job(uint64_t seed, uint64_t sequences)
+static int job(unsigned int i, uint64_t seed, uint64_t sequences)
 {
 	static struct fleet f;
 	int status;
@@ -201,7 +220,7 @@ static int job(uint64_t seed, uint64_t sequences)
 		return 1;
 	f.board->lie = plan.lie;
 	f.verbose = plan.verbose;
-	status = run(&f, seed, sequences);
+	status = run(&f, i, seed, sequences);
 	if (status)
 		atomic_store(plan.over, true);
 	fleet_close(&f);
@@ -219,12 +238,12 @@ static int run_jobs(void)
 	if (plan.over == MAP_FAILED)
 		return 1;
 	if (plan.jobs == 1)
-		return job(plan.seed, plan.sequences);
+		return job(0, plan.seed, plan.sequences);
 	for (unsigned int i = 0; i < plan.jobs; i++) {
 		pid_t pid = fork();
 
 		if (!pid)
-			exit(job(plan.seed + i * share, share));
+			exit(job(i, plan.seed + i * share, share));
 		failed |= pid < 0;
 	}
 	while (wait(&status) > 0)
@@ -241,6 +260,7 @@ int main(int argc, char **argv)
 		{0}};
 	int option;
 
+	sched_getaffinity(0, sizeof(plan.cores), &plan.cores);
 	plan.seed = (uint64_t)time(NULL) * 1000000u;
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
 		switch (option) {
