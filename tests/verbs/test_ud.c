@@ -163,7 +163,7 @@ static void expect_ipv4(const struct ends *e, const uint8_t *grh)
 
 	assert_int_equal(ip[0], 0x45);
 	assert_int_equal(ip[1], 5);
-	assert_int_equal(ip[2] << 8 | ip[3], 20 + 8 + 20 + BYTES + 4);
+	assert_int_equal(ip[2] << 8 | ip[3], 20 + 8 + 20 + 4 + BYTES + 4);
 	assert_int_equal(ip[8], 64);
 	assert_int_equal(ip[9], IPPROTO_UDP);
 	assert_memory_equal(ip + 12, attr.grh.dgid.raw + 12, 4);
@@ -177,7 +177,7 @@ static void expect_ipv6(const struct ends *e, const struct ibv_grh *grh, uint8_t
 
 	assert_int_equal(ntohl(grh->version_tclass_flow), 6u << 28 | 5u << 20 | 0x12345);
 	assert_int_equal(grh->next_hdr, index % 2 ? IPPROTO_UDP : 0x1b);
-	assert_int_equal(ntohs(grh->paylen), (index % 2 ? 8 : 0) + 20 + BYTES + 4);
+	assert_int_equal(ntohs(grh->paylen), (index % 2 ? 8 : 0) + 20 + 4 + BYTES + 4);
 	assert_int_equal(grh->hop_limit, 64);
 	assert_memory_equal(&grh->sgid, &attr.grh.dgid, 16);
 	assert_memory_equal(&grh->dgid, &attr.grh.dgid, 16);

@@ -247,7 +247,7 @@ static enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	*cause = gather(qp, wqe, &d);
 	if (*cause)
 		return WEFT_FAILED;
-	d.sl = weft_grh_fill(grh, ah, d.bytes);
+	d.sl = weft_grh_fill(grh, ah, wqe->opcode == WEFT_OP_SEND_IMM, d.bytes);
 	weft_span_private(&d.span[0], grh, sizeof(grh));
 	if (wqe->remote_qpn == WEFT_QPN_MULTICAST) {
 		deliver_all(&d, ah->dgid);

@@ -5,6 +5,7 @@
 #define IB_BTH	   0x1b
 #define UDP_HEADER 8u
 #define BTH_DETH   20u
+#define IMM	   4u
 #define ICRC	   4u
 
 static bool is_ipv4(const uint8_t gid[16])
@@ -44,9 +45,10 @@ static void fill_ipv4(uint8_t *ip, const struct weft_ah *ah, uint32_t len_bytes)
 	put16(ip + 10, checksum(ip));
 }
 
-uint8_t weft_grh_fill(uint8_t grh[WEFT_GRH_BYTES], const struct weft_ah *ah, uint32_t len_bytes)
+uint8_t weft_grh_fill(uint8_t grh[WEFT_GRH_BYTES], const struct weft_ah *ah, bool imm,
+		      uint32_t len_bytes)
 {
-	uint32_t payload = BTH_DETH + ((len_bytes + 3) & ~3u) + ICRC;
+	uint32_t payload = BTH_DETH + (imm ? IMM : 0) + ((len_bytes + 3) & ~3u) + ICRC;
 
 	__builtin_memset(grh, 0, WEFT_GRH_BYTES);
 	if (ah->v2 && is_ipv4(ah->dgid)) {
