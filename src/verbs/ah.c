@@ -87,12 +87,15 @@ struct ipv4 {
 
 _Static_assert(sizeof(struct ipv4) == 20, "RFC 791");
 
+/* What cannot be IPv6 needs a version only; else the checksum decides. */
 static bool is_ipv4(const struct ibv_grh *grh, struct ipv4 *ip)
 {
 	const uint8_t *at = (const uint8_t *)grh + 20;
 	uint32_t sum = 0;
 
 	memcpy(ip, at, sizeof(*ip));
+	if (ntohl(grh->version_tclass_flow) >> 28 != 6)
+		return ip->version_length >> 4 == 4;
 	for (int i = 0; i < 20; i += 2)
 		sum += (uint32_t)at[i] << 8 | at[i + 1];
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -129,12 +132,14 @@ static int reverse(const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 		map_ipv4(attr->grh.dgid.raw, ip.src);
 		map_ipv4(ours, ip.dst);
 		attr->grh.traffic_class = ip.tos;
+		attr->grh.hop_limit = ip.ttl;
 		index = find_gid(ours, true);
 	} else if (first >> 28 == 6 &&
 		   (grh->next_hdr == IPPROTO_UDP || grh->next_hdr == IPPROTO_IB_BTH)) {
 		attr->grh.dgid = grh->sgid;
 		attr->grh.flow_label = first & 0xfffff;
 		attr->grh.traffic_class = (uint8_t)(first >> 20);
+		attr->grh.hop_limit = grh->hop_limit;
 		index = find_gid(grh->dgid.raw, grh->next_hdr == IPPROTO_UDP);
 	} else {
 		return weft_broken("ibv_init_ah_from_wc", HEADER);
@@ -142,7 +147,6 @@ static int reverse(const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 	if (index < 0)
 		return weft_broken("ibv_init_ah_from_wc", HEADER_ADDRESS);
 	attr->grh.sgid_index = (uint8_t)index;
-	attr->grh.hop_limit = 0xff;
 	attr->is_global = 1;
 	return 0;
 }

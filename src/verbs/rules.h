@@ -77,8 +77,8 @@
 	X(GROUP, EINVAL, "10.5", "QP %x cannot belong to the group whose GID begins with byte %x")  \
 	X(NO_MEMBER, EINVAL, "10.5", "QP %x does not belong to that group")                         \
 	X(GID_UNUSED, ENODATA, "11.6.1", "entry %u of the table of GIDs is empty")                      \
-	X(HEADER, EINVAL, "11.2.2", "the completion's header is of no address of ours")             \
-	X(HEADER_ADDRESS, ENOENT, "11.2.2", "the datagram came to no address of this device")       \
+	X(HEADER, EPROTONOSUPPORT, "11.2.2", "the completion's header is of no address of ours")             \
+	X(HEADER_ADDRESS, EINVAL, "11.2.2", "the datagram came to no address of this device")       \
 	X(XRCD, EINVAL, "A14", "comp_mask %x, oflags %x, fd %u: they make no XRC domain")           \
 	X(XRCD_FILE, EBADF, "A14", "%u is no open descriptor")                                      \
 	X(XRCD_EXISTS, EEXIST, "A14", "descriptor %u has an XRC domain already")                    \

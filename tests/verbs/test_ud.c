@@ -196,6 +196,7 @@ static void reply(struct ends *e, struct ibv_wc *wc, uint8_t index)
 	assert_int_equal(attr.grh.sgid_index, index);
 	assert_memory_equal(&attr.grh.dgid, &want.grh.dgid, 16);
 	assert_int_equal(attr.grh.traffic_class, 5);
+	assert_int_equal(attr.grh.hop_limit, want.grh.hop_limit);
 	ah = ibv_create_ah_from_wc(e->rig.pd, wc, &grh, 1);
 	assert_non_null(ah);
 	assert_int_equal(receive(e, 0, 9, ROOM), 0);
@@ -252,10 +253,11 @@ static void bad_headers(void **state)
 	assert_int_equal(ibv_init_ah_from_wc(e->rig.context, 1, NULL, &grh, &attr), -1);
 	assert_int_equal(ibv_init_ah_from_wc(e->rig.context, 1, &wc, &grh, NULL), -1);
 	assert_int_equal(ibv_init_ah_from_wc(e->rig.context, 1, &wc, &grh, &attr), -1);
+	assert_int_equal(errno, EPROTONOSUPPORT);
 	grh.version_tclass_flow = htonl(6u << 28); /* to an address that is not ours */
 	grh.next_hdr = IPPROTO_UDP;
 	assert_int_equal(ibv_init_ah_from_wc(e->rig.context, 1, &wc, &grh, &attr), -1);
-	assert_int_equal(errno, ENOENT);
+	assert_int_equal(errno, EINVAL);
 	assert_null(ibv_create_ah_from_wc(NULL, &wc, &grh, 1));
 	assert_null(ibv_create_ah_from_wc(e->rig.pd, &wc, &grh, 1));
 	wc.wc_flags = 0;
