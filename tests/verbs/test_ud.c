@@ -385,6 +385,7 @@ static void bad_receive(void **state)
 	assert_int_equal(rig_receive(e->rig.qp[1], 1, &wrong, e->to->addr, ROOM), 0);
 	assert_int_equal(receive(e, 1, 2, ROOM), 0);
 	send_one(e, RIG_QKEY, 8);
+	send_one(e, RIG_QKEY, 8); /* at once: its owner may have yet to see that */
 	rig_await_state(e->rig.qp[1], IBV_QPS_ERR);
 	rig_expect(e->rig.cq[1], IBV_WC_LOC_PROT_ERR, 1);
 	rig_expect(e->rig.cq[1], IBV_WC_WR_FLUSH_ERR, 2);

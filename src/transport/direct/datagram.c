@@ -165,6 +165,12 @@ static void drop_in(const struct datagram *d, struct target *t)
 	counters->bytes_send += d->bytes;
 }
 
+/* It has, although its owner has yet to see that. */
+static bool has_failed(const struct target *t)
+{
+	return atomic_load_explicit(&t->seat.head->fault, memory_order_relaxed) == t->tag;
+}
+
 /* gid: that the destination must have; NULL: any. */
 static void deliver(const struct datagram *d, uint32_t qpn, const uint8_t *gid, struct target *t)
 {
@@ -178,7 +184,7 @@ static void deliver(const struct datagram *d, uint32_t qpn, const uint8_t *gid, 
 	next = weft_busy_begin(d->caller, weft_busy_at(t->right.member, qpn & (WEFT_QPS - 1)));
 	if (atomic_load_explicit(&t->slot->conn, memory_order_acquire) == t->right.was ||
 	    read_line(d->qp->nic->pool, gid, t)) {
-		if (t->qkey == qkey)
+		if (t->qkey == qkey && !has_failed(t))
 			drop_in(d, t);
 	} else {
 		t->qpn = 0;

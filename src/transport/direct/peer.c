@@ -131,6 +131,10 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 		return false;
 	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | qp->qpn) || !ring_off)
 		return false;
+	/* found at fault: it has failed, although its owner has yet to see that */
+	if (conn == atomic_load_explicit(&qp->slot->fault_conn, memory_order_relaxed) &&
+	    qp->slot->fault_qpn == qp->attr.dest_qpn)
+		return false;
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
 	    !weft_peer_has_gid(pool, p->right.member, qp->attr.dgid))
@@ -275,6 +279,7 @@ void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event)
 	WEFT_STEP(peer_fault_written);
 	/* release: pairs with the acquire in fault (direct.c) */
 	atomic_store_explicit(&qp->slot->fault_conn, p->right.was, memory_order_release);
+	p->right.was = UINT64_MAX; /* no conn word is */
 	WEFT_STEP(peer_blamed);
 	weft_pool_ring(qp->nic->pool, p->right.member, WEFT_RING_FAULT);
 }
