@@ -44,11 +44,11 @@ rxe: all ## asks Linux's Soft-RoCE in a virtual machine again for what the tests
 	@$(DEPS) lab
 	@lab/rxe sh -c '$(PYTHON) tests/suite/play.py --dev rxe0 2>/dev/null' >$(BUILD)/rxe.tsv
 	@mv $(BUILD)/rxe.tsv tests/suite/rxe.tsv
-	@for run in '2 600' '3 1000'; do \
+	@for run in 'connected 2 600' 'connected 3 1000' 'datagram 1 600'; do \
 		lab/rxe sh -c 'echo "# Linux $$(uname -r)"; "$$@"' sh \
-			$(BUILD)/tests/differential/differential $$run \
-			>$(BUILD)/rxe.txt && \
-		xz -9c $(BUILD)/rxe.txt >tests/differential/rxe-$${run% *}.xz || exit 1; \
+			$(BUILD)/tests/differential/differential $$run 50 \
+			>$(BUILD)/rxe.txt && set -- $$run && \
+		xz -9c $(BUILD)/rxe.txt >tests/differential/rxe-$$1-$$2.xz || exit 1; \
 	done
 
 asan: ## the unit tests under the address and undefined-behaviour sanitizers

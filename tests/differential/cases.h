@@ -16,6 +16,20 @@ void case_traffic(struct world *world);
 void case_post_in_state(struct world *world);
 void case_silent_peer(struct world *world);
 void case_overrun(struct world *world);
+void case_srq(struct world *world);
+void case_srq_full(struct world *world);
+void case_srq_low(struct world *world);
+void case_srq_traffic(struct world *world);
+void case_window(struct world *world);
+void case_alloc_window(struct world *world);
+void case_unreliable_traffic(struct world *world);
+void case_unreliable_post_in_state(struct world *world);
+void case_modify_unreliable(struct world *world);
+void case_modify_datagram(struct world *world);
+void case_datagrams(struct world *world);
+void case_datagram_in_state(struct world *world);
+void case_address(struct world *world);
+void case_answer(struct world *world);
 void case_armed(struct world *world);
 
 #endif

@@ -102,21 +102,6 @@ void case_change_region(struct world *world)
 	free_place(WHOLE, old_memory);
 }
 
-/* A size near 0, in the middle, or near the device's limit; told as such. */
-static int pick_size(struct world *world, const char *label, int limit)
-{
-	static const int small[] = {0, 1, 2, 100};
-	int which = (int)pick(world, 6);
-	int over = which - 4; /* at the limit, or one above */
-
-	if (which < 4) {
-		what(" %s=%d", label, small[which]);
-		return small[which];
-	}
-	what(" %s=max%s", label, over ? "+1" : "");
-	return limit + over;
-}
-
 void case_completion_queue(struct world *world)
 {
 	int vectors = world->context->num_comp_vectors;

@@ -10,19 +10,26 @@
 #include "../masks.h"
 #include "world.h"
 
-#define PATIENCE_S 5 /* for what must come */
-#define DEPTH	   16
-#define EVENTS	   16
-/* AH 7, PATH_MTU 8, TIMEOUT 9, RETRY_CNT 10, RNR_RETRY 11, RQ_PSN 12, … */
+#define PATIENCE_S   5 /* for what must come */
+#define DEPTH	     16
+#define UC_RTR_MASK  (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define UD_INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
+#define EVENTS	     16
 
-const struct wish usual = {.access = ALL_RIGHTS, .rnr_retry = 0, .retry_cnt = 7, .timeout = 18};
+const struct wish usual = {.type = IBV_QPT_RC,
+			   .qkey = QKEY,
+			   .access = ALL_RIGHTS,
+			   .rnr_retry = 0,
+			   .retry_cnt = 7,
+			   .timeout = 18};
 
 void pair_open(struct world *world, struct pair *pair, const struct wish *wish)
 {
-	*pair = (struct pair){0};
+	*pair = (struct pair){.srq = wish->srq};
 	for (int i = 0; i < 2; i++) {
 		struct ibv_qp_init_attr init = {
-			.qp_type = IBV_QPT_RC,
+			.qp_type = wish->type,
+			.srq = i ? wish->srq : NULL,
 			.sq_sig_all = wish->sig_all,
 			.cap = {.max_send_wr = DEPTH,
 				.max_recv_wr = DEPTH,
@@ -45,13 +52,22 @@ void pair_close(struct pair *pair)
 		need(ibv_destroy_qp(pair->qp[i]) == 0, "ibv_destroy_qp");
 		need(ibv_destroy_cq(pair->cq[i]) == 0, "ibv_destroy_cq");
 	}
+	*pair = (struct pair){0};
 }
 
-int usual_mask(enum ibv_qp_state to)
+int usual_mask(enum ibv_qp_type type, enum ibv_qp_state to)
 {
-	return to == IBV_QPS_INIT  ? INIT_MASK
-	       : to == IBV_QPS_RTR ? RTR_MASK
-	       : to == IBV_QPS_RTS ? RTS_MASK
+	static const struct {
+		int init, rtr, rts;
+	} masks[] = {
+		[IBV_QPT_RC] = {INIT_MASK, RTR_MASK, RTS_MASK},
+		[IBV_QPT_UC] = {INIT_MASK, UC_RTR_MASK, IBV_QP_STATE | IBV_QP_SQ_PSN},
+		[IBV_QPT_UD] = {UD_INIT_MASK, IBV_QP_STATE, IBV_QP_STATE | IBV_QP_SQ_PSN},
+	};
+
+	return to == IBV_QPS_INIT  ? masks[type].init
+	       : to == IBV_QPS_RTR ? masks[type].rtr
+	       : to == IBV_QPS_RTS ? masks[type].rts
 				   : IBV_QP_STATE;
 }
 
@@ -63,6 +79,7 @@ struct ibv_qp_attr usual_attr(struct world *world, const struct pair *pair, int 
 		.port_num = 1,
 		.qp_access_flags = end ? wish->access : ALL_RIGHTS,
 		.path_mtu = IBV_MTU_1024,
+		.qkey = end ? QKEY : wish->qkey,
 		.dest_qp_num = pair->qp[!end]->qp_num,
 		.rq_psn = 100,
 		.sq_psn = 100,
@@ -103,7 +120,8 @@ void pair_move(struct world *world, struct pair *pair, int end, enum ibv_qp_stat
 		enum ibv_qp_state step = direct ? to : steps[i];
 		struct ibv_qp_attr attr = usual_attr(world, pair, end, step, wish);
 
-		need(ibv_modify_qp(pair->qp[end], &attr, usual_mask(step)) == 0, "ibv_modify_qp");
+		need(ibv_modify_qp(pair->qp[end], &attr, usual_mask(wish->type, step)) == 0,
+		     "ibv_modify_qp");
 		while (step == IBV_QPS_SQD && draining(pair->qp[end]))
 			;
 		if (step == to)
@@ -146,7 +164,8 @@ __attribute__((format(printf, 2, 3))) static void tell(struct told *told, const 
 	need(told->length < sizeof(told->text), "a line's length");
 }
 
-static void tell_completion(struct told *told, int end, const struct ibv_wc *wc)
+static void tell_completion(const struct pair *pair, struct told *told, int end,
+			    const struct ibv_wc *wc)
 {
 	tell(told, " %c%llu:%s", 'A' + end, (unsigned long long)wc->wr_id,
 	     ibv_wc_status_str(wc->status));
@@ -160,6 +179,10 @@ static void tell_completion(struct told *told, int end, const struct ibv_wc *wc)
 		tell(told, " flags=%x", wc->wc_flags);
 	if (wc->opcode & IBV_WC_RECV && wc->wc_flags & IBV_WC_WITH_IMM)
 		tell(told, " imm=%x", wc->imm_data);
+	if (wc->opcode & IBV_WC_RECV && wc->wc_flags & IBV_WC_WITH_INV)
+		tell(told, " inv");
+	if (wc->opcode & IBV_WC_RECV && pair->qp[0]->qp_type == IBV_QPT_UD)
+		tell(told, " src=%s", wc->src_qp == pair->qp[0]->qp_num ? "A" : "B");
 }
 
 /* What of one side's completions matters for how long to wait. */
@@ -167,6 +190,7 @@ struct seen {
 	struct told requests, receives;
 	uint64_t last; /* the wr_id of the last completion of a request */
 	bool failed;
+	bool broke;	   /* failed otherwise than by a flush */
 	bool failed_there; /* what the other side found wrong, which then fails itself */
 };
 
@@ -181,14 +205,17 @@ static bool take(struct pair *pair, int end, struct seen *seen)
 	}
 	if (count == 0)
 		return false;
-	if (wc.wr_id > 100)
-		pair->receives[end]--;
-	else
+	if (wc.wr_id < FIRST_RECV)
 		seen->last = wc.wr_id;
+	else
+		pair->receives[end]--;
+	if (wc.wr_id >= FIRST_RECV && wc.status == IBV_WC_SUCCESS)
+		pair->arrived[end] |= 1U << (wc.wr_id - FIRST_RECV);
 	seen->failed |= wc.status != IBV_WC_SUCCESS;
+	seen->broke |= wc.status != IBV_WC_SUCCESS && wc.status != IBV_WC_WR_FLUSH_ERR;
 	seen->failed_there |= wc.status == IBV_WC_REM_INV_REQ_ERR ||
 			      wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_REM_OP_ERR;
-	tell_completion(wc.wr_id > 100 ? &seen->receives : &seen->requests, end, &wc);
+	tell_completion(pair, wc.wr_id < FIRST_RECV ? &seen->requests : &seen->receives, end, &wc);
 	return true;
 }
 
@@ -199,25 +226,50 @@ static bool settled(struct pair *pair, int end, bool must_fail)
 
 	if (must_fail && state != IBV_QPS_ERR)
 		return false;
-	return state != IBV_QPS_ERR || pair->receives[end] == 0;
+	/* a shared queue keeps its receives */
+	return state != IBV_QPS_ERR || pair->receives[end] == 0 || (pair->srq && end == 1);
+}
+
+static void await_quiet(const struct world *world, struct pair *pair, struct seen seen[2])
+{
+	double end = 0;
+	bool took;
+
+	do {
+		took = take(pair, 0, &seen[0]) || take(pair, 1, &seen[1]);
+		if (took || end == 0)
+			end = now_s() + world->quiet_ms / 1e3;
+	} while (took || now_s() < end);
+}
+
+/* Of a shared queue: that few are left, or none comes to its queue pair any more. */
+static bool awaits_event(const struct pair *pair)
+{
+	return pair->srq &&
+	       (pair->receives[1] < pair->limit || qp_state(pair->qp[1]) == IBV_QPS_ERR);
 }
 
 bool tell_completions(struct world *world, struct pair *pair, uint64_t last)
 {
+	bool unreliable = pair->qp[0]->qp_type != IBV_QPT_RC;
 	double deadline = now_s() + PATIENCE_S;
+	int asker = pair->asker, other = !asker;
 	struct seen seen[2] = {0};
 
 	/* First what the asking side sees: then the other's completions are there, but for flushes.
 	 */
-	while (seen[0].last < last && now_s() < deadline)
-		take(pair, 0, &seen[0]);
-	while (!settled(pair, 0, seen[0].failed) && now_s() < deadline)
-		take(pair, 0, &seen[0]);
-	while (take(pair, 0, &seen[0]))
+	while (seen[asker].last < last && now_s() < deadline)
+		take(pair, asker, &seen[asker]);
+	if (unreliable)
+		await_quiet(world, pair, seen);
+	while (!settled(pair, asker, seen[asker].failed && !unreliable) && now_s() < deadline)
+		take(pair, asker, &seen[asker]);
+	while (take(pair, asker, &seen[asker]))
 		;
-	while (!settled(pair, 1, seen[0].failed_there) && now_s() < deadline)
-		take(pair, 1, &seen[1]);
-	while (take(pair, 1, &seen[1]))
+	while (!settled(pair, other, unreliable ? seen[other].failed : seen[asker].failed_there) &&
+	       now_s() < deadline)
+		take(pair, other, &seen[other]);
+	while (take(pair, other, &seen[other]))
 		;
 	for (int end = 0; end < 2; end++) {
 		if (seen[end].requests.length || seen[end].receives.length)
@@ -228,7 +280,10 @@ bool tell_completions(struct world *world, struct pair *pair, uint64_t last)
 		outcome("INCOMPLETE");
 	outcome("states=%s,%s", state_name(qp_state(pair->qp[0])),
 		state_name(qp_state(pair->qp[1])));
-	tell_events(world, pair, seen[0].failed_there || seen[1].failed ? 1000 : 0);
+	tell_events(world, pair,
+		    seen[asker].failed_there || seen[other].broke || awaits_event(pair)
+			    ? world->event_ms
+			    : 0);
 	return !seen[0].failed && !seen[1].failed;
 }
 
@@ -236,31 +291,42 @@ static const char *object(const struct pair *pair, const struct ibv_async_event 
 {
 	if (event->event_type == IBV_EVENT_CQ_ERR)
 		return pair && event->element.cq == pair->cq[0] ? "cqA" : "cqB";
-	if (event->event_type > IBV_EVENT_PATH_MIG_ERR)
+	if (event->event_type == IBV_EVENT_SRQ_LIMIT_REACHED)
+		return "srq";
+	if (event->event_type > IBV_EVENT_PATH_MIG_ERR &&
+	    event->event_type != IBV_EVENT_QP_LAST_WQE_REACHED)
 		return "";
 	return pair && event->element.qp == pair->qp[0] ? "A" : "B";
 }
 
+struct event {
+	const char *name, *object;
+};
+
 static int compare(const void *a, const void *b)
 {
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
+	const struct event *one = a, *other = b;
+
+	return strcmp(one->name, other->name);
 }
 
 void tell_events(struct world *world, const struct pair *pair, int patience_ms)
 {
 	struct pollfd wait = {.fd = world->context->async_fd, .events = POLLIN};
-	const char *names[EVENTS], *objects[EVENTS];
+	struct event events[EVENTS];
 	struct ibv_async_event event;
 	size_t count = 0;
+	bool whose;
 
 	while (count < EVENTS && poll(&wait, 1, count ? 20 : patience_ms) == 1 &&
 	       ibv_get_async_event(world->context, &event) == 0) {
-		objects[count] = object(pair, &event);
-		names[count++] = ibv_event_type_str(event.event_type);
+		events[count++] =
+			(struct event){ibv_event_type_str(event.event_type), object(pair, &event)};
 		ibv_ack_async_event(&event);
 	}
-	qsort(names, count, sizeof(names[0]), compare);
+	qsort(events, count, sizeof(events[0]), compare);
+	whose = count == 1 || (pair && pair->srq);
 	for (size_t i = 0; i < count; i++)
-		outcome("event=%s%s%s", names[i], count == 1 ? " of " : "",
-			count == 1 ? objects[i] : "");
+		outcome("event=%s%s%s", events[i].name, whose ? " of " : "",
+			whose ? events[i].object : "");
 }

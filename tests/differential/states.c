@@ -70,6 +70,13 @@ static void spoil(struct world *world, struct ibv_qp_attr *attr)
 	}
 }
 
+static void tell_datagram(const struct ibv_qp_attr *attr)
+{
+	outcome("port=%u qkey=%x", attr->port_num, attr->qkey);
+	if (attr->qp_state != IBV_QPS_INIT && attr->qp_state != IBV_QPS_RTR)
+		outcome("sq_psn=%u", attr->sq_psn);
+}
+
 static void tell_query(struct ibv_qp *qp)
 {
 	struct ibv_qp_init_attr init;
@@ -79,15 +86,22 @@ static void tell_query(struct ibv_qp *qp)
 	outcome("state=%s", state_name(attr.qp_state));
 	if (attr.qp_state == IBV_QPS_RESET || attr.qp_state == IBV_QPS_ERR)
 		return;
+	if (qp->qp_type == IBV_QPT_UD) {
+		tell_datagram(&attr);
+		return;
+	}
 	outcome("access=%x port=%u", attr.qp_access_flags, attr.port_num);
 	if (attr.qp_state == IBV_QPS_INIT)
 		return;
-	outcome("mtu=%d rq_psn=%u dest_rd=%u min_rnr=%u", attr.path_mtu, attr.rq_psn,
-		attr.max_dest_rd_atomic, attr.min_rnr_timer);
+	outcome("mtu=%d rq_psn=%u", attr.path_mtu, attr.rq_psn);
+	if (qp->qp_type == IBV_QPT_RC)
+		outcome("dest_rd=%u min_rnr=%u", attr.max_dest_rd_atomic, attr.min_rnr_timer);
 	if (attr.qp_state == IBV_QPS_RTR)
 		return;
-	outcome("sq_psn=%u rd=%u timeout=%u retry=%u rnr=%u", attr.sq_psn, attr.max_rd_atomic,
-		attr.timeout, attr.retry_cnt, attr.rnr_retry);
+	outcome("sq_psn=%u", attr.sq_psn);
+	if (qp->qp_type == IBV_QPT_RC)
+		outcome("rd=%u timeout=%u retry=%u rnr=%u", attr.max_rd_atomic, attr.timeout,
+			attr.retry_cnt, attr.rnr_retry);
 }
 
 /* SQD to SQD, say, changes what it may; the others mostly follow the path. */
@@ -100,22 +114,27 @@ static enum ibv_qp_state pick_target(struct world *world, enum ibv_qp_state from
 	return one_in(world, 3) ? pick(world, 7) : next[from];
 }
 
-void case_modify(struct world *world)
+static const char *const type_names[] = {
+	[IBV_QPT_RC] = "", [IBV_QPT_UC] = "UC ", [IBV_QPT_UD] = "UD "};
+
+static void modify(struct world *world, enum ibv_qp_type type)
 {
 	static const enum ibv_qp_state starts[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,
 						   IBV_QPS_RTS,	  IBV_QPS_SQD,	IBV_QPS_ERR};
 	enum ibv_qp_state from = starts[pick(world, COUNT(starts))];
 	enum ibv_qp_state to = pick_target(world, from);
-	int mask = usual_mask(to);
+	int mask = usual_mask(type, to);
+	struct wish wish = usual;
 	struct ibv_qp_attr attr;
 	struct pair pair;
 
-	pair_open(world, &pair, &usual);
+	wish.type = type;
+	pair_open(world, &pair, &wish);
 	if (from != IBV_QPS_RESET)
-		pair_move(world, &pair, 0, from, &usual);
+		pair_move(world, &pair, 0, from, &wish);
 	if (from == IBV_QPS_SQD && to == IBV_QPS_RTS)
 		mask = IBV_QP_STATE;
-	attr = usual_attr(world, &pair, 0, to, &usual);
+	attr = usual_attr(world, &pair, 0, to, &wish);
 	attr.cur_qp_state = from;
 	attr.en_sqd_async_notify = 1;
 	if (one_in(world, 3))
@@ -124,7 +143,7 @@ void case_modify(struct world *world)
 		mask |= 1 << (one_in(world, 10) ? pick(world, 26) : pick(world, 18));
 	if (mask & IBV_QP_CAP) /* sizes do not change */
 		mask &= ~IBV_QP_CAP;
-	what("modify_qp %s", state_name(from));
+	what("modify_qp %s%s", type_names[type], state_name(from));
 	what("->%s", mask & IBV_QP_STATE ? state_name(to) : "same");
 	if (one_in(world, 2))
 		spoil(world, &attr);
@@ -133,4 +152,19 @@ void case_modify(struct world *world)
 	tell_query(pair.qp[0]);
 	tell_events(world, &pair, from == IBV_QPS_SQD || to == IBV_QPS_SQD ? 100 : 0);
 	pair_close(&pair);
+}
+
+void case_modify(struct world *world)
+{
+	modify(world, IBV_QPT_RC);
+}
+
+void case_modify_unreliable(struct world *world)
+{
+	modify(world, IBV_QPT_UC);
+}
+
+void case_modify_datagram(struct world *world)
+{
+	modify(world, IBV_QPT_UD);
 }

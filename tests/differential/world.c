@@ -29,6 +29,20 @@ uint32_t pick(struct world *world, uint32_t n)
 	return splitmix64(&world->chance) % n;
 }
 
+int pick_size(struct world *world, const char *label, int limit)
+{
+	static const int small[] = {0, 1, 2, 100};
+	int which = (int)pick(world, 6);
+	int over = which - 4; /* at the limit, or one above */
+
+	if (which < 4) {
+		what(" %s=%d", label, small[which]);
+		return small[which];
+	}
+	what(" %s=max%s", label, over ? "+1" : "");
+	return limit + over;
+}
+
 bool one_in(struct world *world, uint32_t n)
 {
 	return pick(world, n) == 0;
@@ -134,6 +148,7 @@ static void choose_gid(struct world *world)
 void world_open(struct world *world)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
+	struct ibv_port_attr port;
 	struct ibv_mr *dead;
 	int flags;
 
@@ -144,6 +159,8 @@ void world_open(struct world *world)
 	flags = fcntl(world->context->async_fd, F_GETFL);
 	need(fcntl(world->context->async_fd, F_SETFL, flags | O_NONBLOCK) == 0, "fcntl");
 	need(ibv_query_device(world->context, &world->device) == 0, "ibv_query_device");
+	need(ibv_query_port(world->context, 1, &port) == 0, "ibv_query_port");
+	world->mtu = 128U << port.active_mtu;
 	choose_gid(world);
 	world->pd = ibv_alloc_pd(world->context);
 	world->other_pd = ibv_alloc_pd(world->context);

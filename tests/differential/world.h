@@ -19,6 +19,8 @@
 #define SLOT_BYTES   16384 /* one request's part of a buffer */
 #define SLOTS	     4
 #define BUFFER_BYTES (SLOT_BYTES * SLOTS)
+#define FIRST_RECV   101	 /* wr_id: those from here on are receives */
+#define QKEY	     0x11111111u /* of queue pair 1 */
 #define ALL_RIGHTS                                                                                 \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
@@ -30,6 +32,9 @@ struct world {
 	uint64_t chance;
 	struct ibv_context *context;
 	struct ibv_device_attr device;
+	uint32_t mtu; /* bytes */
+	int quiet_ms; /* what has not come so long after the rest will not come */
+	int event_ms; /* the same for an event */
 	union ibv_gid gid;
 	uint8_t gid_index;
 	struct ibv_pd *pd;
@@ -51,6 +56,8 @@ uint32_t world_digest(const struct world *world);
 /* Below n. */
 uint32_t pick(struct world *world, uint32_t n);
 bool one_in(struct world *world, uint32_t n);
+/* A size near 0, in the middle, or near the device's limit; told as such. */
+int pick_size(struct world *world, const char *label, int limit);
 
 /* What is printed before `=>`, after it, and the end of the line. */
 __attribute__((format(printf, 1, 2))) void what(const char *format, ...);
@@ -66,6 +73,9 @@ void need(bool ok, const char *call);
 
 /* How the queue pairs differ from the usual. */
 struct wish {
+	enum ibv_qp_type type;
+	struct ibv_srq *srq; /* of queue pair 1 */
+	uint32_t qkey;	     /* of queue pair 0 */
 	unsigned int access; /* of queue pair 1 */
 	uint8_t rnr_retry;
 	uint8_t retry_cnt;
@@ -76,7 +86,11 @@ struct wish {
 struct pair {
 	struct ibv_cq *cq[2];
 	struct ibv_qp *qp[2];
+	struct ibv_srq *srq;
+	uint32_t limit;	      /* that it is armed with */
+	int asker;	      /* whose requests are waited for */
 	uint32_t receives[2]; /* posted and not yet completed */
+	uint32_t arrived[2];  /* bit n: the receive FIRST_RECV + n has a message */
 };
 
 extern const struct wish usual;
@@ -89,14 +103,15 @@ void pair_move(struct world *world, struct pair *pair, int end, enum ibv_qp_stat
 /* The attributes of the usual move to a state, and their mask. */
 struct ibv_qp_attr usual_attr(struct world *world, const struct pair *pair, int end,
 			      enum ibv_qp_state to, const struct wish *wish);
-int usual_mask(enum ibv_qp_state to);
+int usual_mask(enum ibv_qp_type type, enum ibv_qp_state to);
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
 
 /*
- * Tells all completions of both sides. Waits until the request `last` of queue pair 0 has completed
- * (0: there is none), until queue pair 1 is in ERR, if the status says that it must be, and until
- * the receives of queue pairs in ERR are flushed. Then the states and the events. Returns whether
- * all statuses were SUCCESS.
+ * Tells all completions of both sides. Waits until the request `last` of the asking queue pair has
+ * completed (0: there is none), until the other is in ERR, if the status says that it must be, and
+ * until the receives of queue pairs in ERR are flushed; where the service does not say what has
+ * arrived, until nothing comes any more. Then the states and the events. Returns whether all
+ * statuses were SUCCESS.
  */
 bool tell_completions(struct world *world, struct pair *pair, uint64_t last);
 /* The asynchronous events up to now, sorted; the first may take so long to come. */
