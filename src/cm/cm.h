@@ -216,6 +216,7 @@ int weft_qp_to_error(struct weft_cm_id *id);
  * is one, or size is 0. 0 or -errno; what was made then stays until weft_qp_destroy_queues. */
 int weft_qp_make_queue(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
 		       struct ibv_comp_channel **channel);
+/* Once neither the queue pair nor a shared receive queue of XRC is left that completes there. */
 void weft_qp_destroy_queues(struct rdma_cm_id *id);
 /* Where the bit of *comp_mask or *xrcd says that a program brings no domain of XRC: sets both, to
  * that of this library. The mutex is not held. 0 or -errno. */

@@ -170,7 +170,7 @@ int weft_qp_to_error(struct weft_cm_id *id)
 
 static void destroy_queue(struct ibv_cq **cq, struct ibv_comp_channel **channel)
 {
-	/* another queue of the identifier may use it */
+	/* the program may have given it to another queue pair */
 	if (*cq && ibv_destroy_cq(*cq))
 		return;
 	if (*channel)
@@ -181,6 +181,9 @@ static void destroy_queue(struct ibv_cq **cq, struct ibv_comp_channel **channel)
 
 void weft_qp_destroy_queues(struct rdma_cm_id *id)
 {
+	/* who goes last takes them along: a shared receive queue of XRC completes there, too */
+	if (id->qp || (id->qp_type == IBV_QPT_XRC_RECV && id->srq))
+		return;
 	destroy_queue(&id->send_cq, &id->send_cq_channel);
 	destroy_queue(&id->recv_cq, &id->recv_cq_channel);
 }

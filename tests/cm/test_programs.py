@@ -47,9 +47,9 @@ def test_mckey(fabric, options):
 
 @pytest.mark.parametrize('kind, options', [('', []), ('x', []), ('x', ['-c', 'x'])])
 def test_rdma_client_and_server(fabric, kind, options):
-    """Endpoints: every call waits. -c x: by queue pairs of XRC."""
-    server = serve(fabric, f'rdma_{kind}server', *options)
-    fabric.run(f'rdma_{kind}client', '-s', '127.0.0.1', *options, core=1)
+    """Endpoints: every call waits. -c x: by queue pairs of XRC. No verb fails on the way."""
+    server = serve(fabric, f'rdma_{kind}server', *options, WEFT_EXPLAIN='1')
+    fabric.run(f'rdma_{kind}client', '-s', '127.0.0.1', *options, core=1, WEFT_EXPLAIN='1')
     server.done()
 
 
