@@ -167,7 +167,7 @@ static void tell(struct weft_cm_id *id, enum weft_conn_event event, int status,
 		break;
 	case WEFT_CONN_REJECTED:
 		e = new_event(id, RDMA_CM_EVENT_REJECTED, status, mad);
-		if (e && mad) {
+		if (e) { /* zeros where a host answers for its dead */
 			e->event.param.conn.private_data = e->private_data;
 			e->event.param.conn.private_data_len =
 				(uint8_t)weft_mad_private_bytes(WEFT_MAD_REJ);

@@ -623,14 +623,19 @@ static void own_events(void **state)
 
 /* ---- The peer's process dies ---- */
 
+/* As its host would have refused for it: with private data, all of them zero. */
 static void dies_before_it_answers(void **state)
 {
-	struct weft_mad req;
+	struct weft_mad req, none = {0};
 	struct rdma_cm_id *id = request(&req);
+	struct rdma_cm_event *event;
 
 	world.dead[WORLD_PEER] = true;
 	world_pass(101 * MSECOND);
-	expect_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_CONSUMER);
+	event = next_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_CONSUMER);
+	assert_int_equal(event->param.conn.private_data_len, 148);
+	assert_memory_equal(event->param.conn.private_data, none.private_data, 148);
+	rdma_ack_cm_event(event);
 	destroy(id);
 }
 
