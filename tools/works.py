@@ -86,8 +86,10 @@ SECTIONS = {
         ('many threads on shared queues', r'verbs-threads'),
         ('extended queue pairs: each `ibv_wr_*`, lists, abort', r'verbs-qp_ex'),
         ('memory windows 1 and 2, invalidation by either side', r'verbs-mw'),
-        ('regions on demand, of nothing, of device memory, of descriptors, imported within a process; parent domains',
+        ('regions on demand, of nothing, of device memory, of descriptors, imported in the same process; parent domains',
          r'verbs-regions'),
+        ('contexts, domains, regions and device memory imported from another process, which dies, or ends them in '
+         'the midst', r'verbs-import'),
         ('extended completion queues: each field, timestamps, flags', r'verbs-cq_ex'),
         ('the order in which bytes and completions become visible', r'verbs-litmus'),
         ('error completions, events, flushes and recovery from them', r'verbs-fail',

@@ -23,9 +23,9 @@ enum weft_key_fault weft_cause_of_key(struct weft_pool *pool, uint32_t key, uint
 	__builtin_memcpy((void *)entry, (void *)&pool->mrs[index], sizeof(*entry));
 	if (entry->key != key)
 		return WEFT_KEY_UNKNOWN;
-	if (!weft_rights_allow(entry->rights, holder, 0))
+	if (!weft_rights_allow_any(entry->rights, holder, 0))
 		return WEFT_KEY_DOMAIN;
-	if (!weft_rights_allow(entry->rights, holder, access))
+	if (!weft_rights_allow_any(entry->rights, holder, access))
 		return WEFT_KEY_RIGHT;
 	start = addr - entry->iova;
 	return start > entry->len_bytes || len_bytes > entry->len_bytes - start ? WEFT_KEY_RANGE

@@ -6,6 +6,8 @@
 #define NOWHERE_BYTES 4096u
 #define ESRCH	     3
 #define EFAULT	     14
+#define ESTALE	     116
+#define BOUNCE_BYTES 1024u
 
 /* What stands in for memory that is nowhere: nobody writes the one, nobody reads the other. */
 static uint8_t zeros[NOWHERE_BYTES], sink[NOWHERE_BYTES];
@@ -17,11 +19,46 @@ static bool has_ended(const struct weft_right *right)
 	return right && atomic_load_explicit(right->word, memory_order_relaxed) != right->was;
 }
 
-/* Where the next bytes of a list of spans lie: here, or at `va` of the peer. */
+/* ---- Memory of a member that shares a domain with us, or with the peer ---- */
+
+/* From here on whoever takes it from us waits for us. `mr` is our copy of the entry with that id. */
+static bool admit(struct weft_pool *pool, struct weft_caller *caller, const struct weft_pool_mr *mr,
+		  uint64_t id, struct weft_right *right)
+{
+	struct weft_pool_member *m = weft_pool_member(pool, mr->owner);
+	_Atomic uint64_t *also = &pool->self->also[caller->index];
+
+	if (!m)
+		return false;
+	atomic_store_explicit(also,
+			      weft_also_add(atomic_load_explicit(also, memory_order_relaxed),
+					    atomic_load_explicit(&caller->line->busy, memory_order_relaxed),
+					    mr->owner),
+			      memory_order_relaxed);
+	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
+	atomic_signal_fence(memory_order_seq_cst);
+	/* acquire: pairs with the release in publish_moves (qp.c) */
+	*right = (struct weft_right){ &m->moves,
+				      atomic_load_explicit(&m->moves, memory_order_acquire), mr->owner };
+	caller->moves = right->was & 3;
+	return !caller->moves && atomic_load_explicit(&pool->mrs[id << 32 >> (32 + WEFT_KEY_BITS)].id,
+						      memory_order_acquire) == id;
+}
+
+/* What we have stored there may be in pages that it has left. Not while it only waits for us. */
+static bool was_left_behind(const struct weft_right *right)
+{
+	return right && atomic_load_explicit(right->word, memory_order_acquire) - right->was > 1;
+}
+
+/* ---- Where bytes lie ---- */
+
+/* Where the next bytes of a list of spans lie: here, or at `va` of another member. */
 struct chunk {
-	uint8_t *at; /* NULL: the peer's, in place */
+	uint8_t *at; /* NULL: the other's, in place */
 	uint64_t va, len_bytes;
 	uint64_t id; /* of the region */
+	const struct weft_span *foreign; /* of which it is, if that is memory of a third; else NULL */
 };
 
 struct cursor {
@@ -107,9 +144,10 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor, ui
 	struct chunk c;
 
 	if (span->at)
-		return (struct chunk){ span->at + cursor->done, 0, left, 0 };
+		return (struct chunk){ span->at + cursor->done, 0, left, 0, NULL };
 	c = region_chunk(pool, span->mr, span->start + cursor->done, nowhere);
 	c.id = span->id;
+	c.foreign = weft_span_is_foreign(span) ? span : NULL;
 	if (c.len_bytes > left)
 		c.len_bytes = left;
 	return c;
@@ -124,43 +162,88 @@ static void advance(struct cursor *cursor, uint64_t n)
 	}
 }
 
-static int move(struct weft_nic *nic, const struct weft_caller *caller,
-		const struct weft_right *right, const struct chunk *to, const struct chunk *from,
-		uint64_t n)
+static const struct weft_right *right_to(const struct chunk *c, const struct weft_right *peers)
 {
-	const struct chunk *there = to->at ? from : to;
-	struct weft_far far = { right, there->va, there->id };
+	return c->foreign ? &c->foreign->right : peers;
+}
+
+/* One end of a move, for the other: 0, or an error that is noted as this one's. */
+static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
+		 const struct chunk *there, void *here, uint64_t n, bool write)
+{
+	struct weft_far far = { right_to(there, right), there->va, there->id };
+
+	caller->failed = there->foreign;
+	return nic->env->reach(nic->pool, caller, &far, here, n, write);
+}
+
+static int move(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
+		const struct chunk *to, const struct chunk *from, uint64_t n)
+{
+	uint8_t bounce[BOUNCE_BYTES];
+	int err;
 
 	if (to->at && from->at) {
 		weft_copy(to->at, from->at, n);
 		return 0;
 	}
 	if (from->at)
-		return nic->env->reach(nic->pool, caller, &far, from->at, n, true);
-	return nic->env->reach(nic->pool, caller, &far, to->at, n, false);
+		return reach(nic, caller, right, to, from->at, n, true);
+	if (to->at)
+		return reach(nic, caller, right, from, to->at, n, false);
+	err = reach(nic, caller, right, from, bounce, n, false);
+	return err ? err : reach(nic, caller, right, to, bounce, n, true);
 }
 
-int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
+/* Whether that memory is still where we think. 0, -ESRCH. */
+static int look(struct weft_caller *caller, const struct chunk *c)
+{
+	if (!c->foreign || !has_ended(&c->foreign->right))
+		return 0;
+	caller->failed = c->foreign;
+	return -ESRCH;
+}
+
+/* The next bytes, as many as lie together on both sides; how many: *n. 0 or an error. */
+static int move_next(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
+		     struct cursor *to, struct cursor *from, uint64_t *n)
+{
+	struct chunk there = peek(nic->pool, to, sink), here = peek(nic->pool, from, zeros);
+	uint64_t most = *n;
+	int err;
+
+	caller->failed = NULL;
+	if (!there.at && !here.at && most > BOUNCE_BYTES)
+		most = BOUNCE_BYTES;
+	*n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
+	/* the other side may well have room for more */
+	*n = *n < most ? *n : most;
+	if (has_ended(right))
+		return -ESRCH;
+	err = look(caller, &there);
+	err = err ? err : look(caller, &here);
+	if (err)
+		return err;
+	if (!*n)
+		return -EFAULT; /* a list of pieces that has been damaged since */
+	err = move(nic, caller, right, &there, &here, *n);
+	if (!err && there.foreign && was_left_behind(&there.foreign->right)) {
+		caller->failed = there.foreign;
+		err = -ESTALE;
+	}
+	return err;
+}
+
+int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 			 const struct weft_right *right, const struct weft_span *to_spans,
 			 const struct weft_span *from_spans, uint64_t len_bytes)
 {
 	struct cursor to = { to_spans, 0 }, from = { from_spans, 0 };
 
 	while (len_bytes) {
-		struct chunk there, here;
-		uint64_t n;
-		int err;
+		uint64_t n = len_bytes;
+		int err = move_next(nic, caller, right, &to, &from, &n);
 
-		there = peek(nic->pool, &to, sink);
-		here = peek(nic->pool, &from, zeros);
-		n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
-		/* the other side may well have room for more */
-		n = n < len_bytes ? n : len_bytes;
-		if (has_ended(right))
-			return -ESRCH;
-		if (!n)
-			return -EFAULT; /* a list of pieces that has been damaged since */
-		err = move(nic, caller, right, &there, &here, n);
 		if (err)
 			return err;
 		len_bytes -= n;
@@ -173,25 +256,28 @@ int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
 	return 0;
 }
 
-int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *caller,
+int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 			   const struct weft_right *right, const struct weft_span *at, bool add,
 			   uint64_t compare_add, uint64_t swap, uint64_t *old)
 {
 	struct weft_span here = *at;
 	struct chunk c = peek(nic->pool, &(struct cursor){ at, 0 }, sink);
 
+	caller->failed = NULL;
+	if (has_ended(right) || look(caller, &c))
+		return -ESRCH;
+	caller->failed = c.foreign;
 	if (!c.at)
 		return nic->env->reach_atomic(nic->pool, caller,
-					      &(struct weft_far){ right, c.va, c.id }, add,
+					      &(struct weft_far){ right_to(&c, right), c.va, c.id }, add,
 					      compare_add, swap, old);
-	if (has_ended(right))
-		return -ESRCH;
 	here.at = c.at;
-	return weft_place_atomic(nic, caller, right, &here, add, compare_add, swap, old);
+	weft_place_atomic(nic, caller, right, &here, add, compare_add, swap, old);
+	return c.foreign && was_left_behind(&c.foreign->right) ? -ESTALE : 0;
 }
 
-bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t addr,
-		       uint64_t len_bytes, uint8_t access, struct weft_span *span)
+bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key, uint64_t holder,
+		       uint64_t addr, uint64_t len_bytes, uint8_t access, struct weft_span *span)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
 	const struct weft_seen_mr *seen = &pool->mr_seen[index];
@@ -205,17 +291,20 @@ bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, ui
 		return false;
 	id = atomic_load_explicit(&seen->id, memory_order_acquire);
 	start = addr - mr->iova;
-	if ((uint32_t)id != key || !weft_rights_allow(mr->rights, holder, access) ||
+	if ((uint32_t)id != key || !weft_rights_allow_any(mr->rights, holder, access) ||
 	    start > mr->len_bytes || len_bytes > mr->len_bytes - start)
 		return false;
 	*span = (struct weft_span){ .mr = mr, .start = start, .len_bytes = len_bytes, .id = id };
+	/* our own is where it is: who takes it from us waits for all of our threads */
+	if (mr->owner != (uint16_t)holder && mr->owner != pool->me)
+		return admit(pool, caller, mr, id, &span->right);
 	if (start >= mr->lo && start + len_bytes <= mr->hi)
 		span->at = pool->base + mr->off + (start - mr->lo);
 	return true;
 }
 
-bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, unsigned int n,
-		     uint64_t holder, uint8_t access, struct weft_spans *spans)
+bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller, const struct weft_pool_sge *sge,
+		     unsigned int n, uint64_t holder, uint8_t access, struct weft_spans *spans)
 {
 	uint64_t bytes = 0;
 
@@ -224,8 +313,8 @@ bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, un
 		/* no bytes need no key */
 		if (!sge[i].len_bytes)
 			continue;
-		if (!weft_mr_find(pool, sge[i].lkey, holder, sge[i].addr, sge[i].len_bytes, access,
-				  &spans->span[spans->n++]))
+		if (!weft_mr_find(pool, caller, sge[i].lkey, holder, sge[i].addr, sge[i].len_bytes,
+				  access, &spans->span[spans->n++]))
 			return false;
 		bytes += sge[i].len_bytes;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What the nic offers to transports: checking keys and placing bytes. The caller's busy line names
- * the member whose memory it is, from before the key is checked until the bytes are placed.
+ * the peer, from before keys are checked until the bytes are placed; memory of a further member, of a
+ * protection domain that processes share, is named in `also` of the line as its key is checked.
  */
 #ifndef WEFT_NIC_PLACE_H
 #define WEFT_NIC_PLACE_H
@@ -15,6 +16,8 @@ struct weft_span {
 	uint64_t start;
 	uint64_t len_bytes;
 	uint64_t id; /* of the entry when it was checked: the copy may be another's by now */
+	/* to memory that is neither ours nor the peer's: whose it is, and that it does not move; else no word */
+	struct weft_right right;
 };
 
 struct weft_spans {
@@ -45,6 +48,13 @@ static inline bool weft_rights_allow(uint64_t rights, uint64_t holder, uint8_t a
 	       (holder | WEFT_MR_RIGHTS(0, access, 0));
 }
 
+/* The same if its memory may be of any member: domains have numbers of their own in all of the pool, and
+ * processes may share them. */
+static inline bool weft_rights_allow_any(uint64_t rights, uint64_t holder, uint8_t access)
+{
+	return weft_rights_allow(rights, (holder & ~(uint64_t)UINT16_MAX) | (rights & UINT16_MAX), access);
+}
+
 /* Windows name what may use them instead of a protection domain: that domain, marked so that a window
  * is no region to those who gather and scatter, or a queue pair. */
 #define WEFT_PD_WINDOW	  (1u << 31) /* type 1 */
@@ -54,13 +64,16 @@ static inline bool weft_rights_allow(uint64_t rights, uint64_t holder, uint8_t a
 bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t *id);
 void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id);
 
-/* The same where the key was not seen before, or not all bytes lie together in the pool. */
-bool weft_mr_find_slow(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t addr,
-		       uint64_t len_bytes, uint8_t access, struct weft_span *span);
+/* The same where the key was not seen before, or not all bytes lie together in the pool, or they are of
+ * another member than the holder. */
+bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key, uint64_t holder,
+		       uint64_t addr, uint64_t len_bytes, uint8_t access, struct weft_span *span);
 
-/* Does `key` give `access` to [addr, addr + len) to the holder? (10.6.3) */
-static inline bool weft_mr_find(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t addr,
-				uint64_t len_bytes, uint8_t access, struct weft_span *span)
+/* Does `key` give `access` to [addr, addr + len) to the holder? (10.6.3) If not, weft_find_later says
+ * whether it will again soon. */
+static inline bool weft_mr_find(struct weft_pool *pool, struct weft_caller *caller, uint32_t key,
+				uint64_t holder, uint64_t addr, uint64_t len_bytes, uint8_t access,
+				struct weft_span *span)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
 	const struct weft_seen_mr *seen = &pool->mr_seen[index];
@@ -72,29 +85,48 @@ static inline bool weft_mr_find(struct weft_pool *pool, uint32_t key, uint64_t h
 	if (__builtin_expect((uint32_t)id != key ||
 				     atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) != id,
 			     0))
-		return weft_mr_find_slow(pool, key, holder, addr, len_bytes, access, span);
+		return weft_mr_find_slow(pool, caller, key, holder, addr, len_bytes, access, span);
 	off = addr - seen->run;
-	if (__builtin_expect(len_bytes > seen->run_bytes || off > seen->run_bytes - len_bytes, 0))
-		return weft_mr_find_slow(pool, key, holder, addr, len_bytes, access, span);
+	if (__builtin_expect(len_bytes > seen->run_bytes || off > seen->run_bytes - len_bytes ||
+				     !weft_rights_allow(seen->rights, holder, access),
+			     0))
+		return weft_mr_find_slow(pool, caller, key, holder, addr, len_bytes, access, span);
 	span->at = seen->at + off;
 	span->len_bytes = len_bytes;
-	return weft_rights_allow(seen->rights, holder, access);
+	return true;
+}
+
+/* A key did not hold: only because the memory of a member that shares its domain moves? */
+static inline bool weft_find_later(struct weft_caller *caller)
+{
+	bool moves = caller->moves;
+
+	caller->moves = false;
+	return moves;
 }
 
 /* Checks a scatter or gather list of the holder. False: some key does not hold. */
-bool weft_spans_find(struct weft_pool *pool, const struct weft_pool_sge *sge, unsigned int n,
-		     uint64_t holder, uint8_t access, struct weft_spans *spans);
+bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller, const struct weft_pool_sge *sge,
+		     unsigned int n, uint64_t holder, uint8_t access, struct weft_spans *spans);
+
+/* Is that memory of a member that is neither we nor the peer? Only for what was found slowly: `at` is
+ * NULL then. */
+static inline bool weft_span_is_foreign(const struct weft_span *span)
+{
+	return !span->at && span->right.word;
+}
 
 /*
  * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `right`
- * is that to whichever side is not ours; NULL: both are. 0, or what env->reach says.
+ * is that to whichever side is not ours; NULL: both are. 0, or what env->reach says, with caller->failed: at
+ * which span, if it is foreign; -ESTALE: that was left behind when its memory moved, and bytes are lost.
  */
-int weft_place_scattered(struct weft_nic *nic, const struct weft_caller *caller,
+int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 			 const struct weft_right *right, const struct weft_span *to,
 			 const struct weft_span *from, uint64_t len_bytes);
 void weft_copy(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
 
-static inline int weft_place(struct weft_nic *nic, const struct weft_caller *caller,
+static inline int weft_place(struct weft_nic *nic, struct weft_caller *caller,
 			     const struct weft_right *right, const struct weft_span *to,
 			     const struct weft_span *from, uint64_t len_bytes)
 {
@@ -114,11 +146,11 @@ static inline int weft_place(struct weft_nic *nic, const struct weft_caller *cal
 }
 
 /* An 8-byte atomic on a checked, aligned span of the peer; the old value. 0 or env's error. */
-int weft_place_atomic_slow(struct weft_nic *nic, const struct weft_caller *caller,
+int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 			   const struct weft_right *right, const struct weft_span *at, bool add,
 			   uint64_t compare_add, uint64_t swap, uint64_t *old);
 
-static inline int weft_place_atomic(struct weft_nic *nic, const struct weft_caller *caller,
+static inline int weft_place_atomic(struct weft_nic *nic, struct weft_caller *caller,
 				    const struct weft_right *right, const struct weft_span *at,
 				    bool add, uint64_t compare_add, uint64_t swap, uint64_t *old)
 {

@@ -467,6 +467,13 @@ static void lose_stopped(struct weft_nic *nic)
 	}
 }
 
+/* To those who share a protection domain with us. */
+static void publish_moves(struct weft_nic *nic, uint64_t steps)
+{
+	/* release: pairs with the acquire in admit (place.c) */
+	atomic_fetch_add_explicit(&nic->pool->self->moves, steps, memory_order_release);
+}
+
 void weft_nic_hold(struct weft_nic *nic)
 {
 	for (uint32_t i = 0; i < high(nic); i++) {
@@ -479,13 +486,18 @@ void weft_nic_hold(struct weft_nic *nic)
 			publish(qp, WEFT_CONN_MOVES);
 	}
 	weft_shared_publish_all(nic, WEFT_CONN_MOVES);
+	publish_moves(nic, 1);
 	WEFT_STEP(qp_all_held);
 	weft_pool_quiesce(nic->pool, 0, weft_pool_age(nic->pool));
 	lose_stopped(nic);
+	publish_moves(nic, 1);
+	/* whoever has not seen this by now has stored all that he will not do again */
+	weft_pool_barrier(nic->pool);
 }
 
 void weft_nic_let_go(struct weft_nic *nic)
 {
+	publish_moves(nic, 2);
 	weft_shared_publish_all(nic, WEFT_CONN_READY);
 	for (uint32_t i = 0; i < high(nic); i++) {
 		struct weft_qp *qp = nic->qps[i];

@@ -97,6 +97,11 @@ struct waited {
 	uint64_t incarnation, busy;
 };
 
+/* What a line says. */
+struct doing {
+	uint64_t busy, also;
+};
+
 #define WAITED_MOST 64u
 
 struct wait {
@@ -112,12 +117,16 @@ struct wait {
 };
 
 /* Our own threads always count: whatever peer they work at, they also read and fill memory of ours. */
-static bool concerns(const struct wait *w, uint64_t busy, uint16_t holder)
+static bool concerns(const struct wait *w, struct doing doing, uint16_t holder)
 {
-	uint32_t at = weft_busy_member(busy), qp = weft_busy_qp(busy);
+	uint32_t at = weft_busy_member(doing.busy), qp = weft_busy_qp(doing.busy);
+	uint32_t also = weft_also_member(doing.also, doing.busy);
 
-	if (holder == w->member)
+	if (!at || holder == w->member)
 		return at;
+	/* whoever is there by way of a shared domain is at none of its queue pairs */
+	if (also && !w->qp && (also == w->member + 1u || also == WEFT_ALSO_ALL))
+		return true;
 	return at == w->member + 1u && (!w->qp || !qp || qp == w->qp);
 }
 
@@ -161,11 +170,12 @@ static void wait_for_noted(struct wait *w)
 }
 
 static void note_line(struct wait *w, uint16_t holder, uint64_t incarnation, uint32_t index,
-		      uint64_t busy)
+		      struct doing doing)
 {
+	uint64_t busy = doing.busy;
 	int known;
 
-	if (!concerns(w, busy, holder))
+	if (!concerns(w, doing, holder))
 		return;
 	known = w->judge ? weft_quarantine_look(w->pool, holder, index, busy, w->made) : -ENOENT;
 	if (known != -ENOENT) {
@@ -191,7 +201,9 @@ static void note_member(struct wait *w, uint16_t i)
 	lines = atomic_load_explicit(&m->lines, memory_order_acquire);
 	for (uint32_t k = 0; incarnation && k < lines && k < WEFT_MEMBER_LINES; k++)
 		note_line(w, i, incarnation, k,
-			  atomic_load_explicit(&m->line[k].busy, memory_order_acquire));
+			  (struct doing){
+				  atomic_load_explicit(&m->line[k].busy, memory_order_acquire),
+				  atomic_load_explicit(&m->also[k], memory_order_relaxed) });
 }
 
 static int wait_all(struct wait *w)

@@ -25,6 +25,8 @@ static uint64_t signature(void)
 		offsetof(struct weft_pool_ask, answered),
 		sizeof(struct weft_pool_member),
 		offsetof(struct weft_pool_member, gid),
+		offsetof(struct weft_pool_member, moves),
+		offsetof(struct weft_pool_member, also),
 		offsetof(struct weft_pool_member, rung),
 		offsetof(struct weft_pool_member, asleep),
 		offsetof(struct weft_pool_member, box_off),

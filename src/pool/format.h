@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 7u
+#define WEFT_POOL_VERSION 8u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -131,6 +131,27 @@ static inline uint32_t weft_busy_qp(uint64_t busy)
 	return (uint32_t)(weft_busy_place(busy) >> WEFT_BUSY_MEMBER_BITS);
 }
 
+/*
+ * While it executes there, the thread may touch memory of a further member: of a protection domain that
+ * processes share. Its word in `also` names that one, + 1, or WEFT_ALSO_ALL, under the sequence of `busy`;
+ * under another one it says nothing, so that nobody need clear it.
+ */
+#define WEFT_ALSO_ALL ((1u << WEFT_BUSY_MEMBER_BITS) - 1)
+
+static inline uint32_t weft_also_member(uint64_t also, uint64_t busy)
+{
+	return (also ^ busy) >> WEFT_BUSY_BITS ? 0 : weft_busy_member(also);
+}
+
+/* What it is once it names `member`, too. */
+static inline uint64_t weft_also_add(uint64_t also, uint64_t busy, uint16_t member)
+{
+	uint32_t named = weft_also_member(also, busy);
+
+	return busy >> WEFT_BUSY_BITS << WEFT_BUSY_BITS |
+	       (named && named != member + 1u ? WEFT_ALSO_ALL : member + 1u);
+}
+
 struct weft_pool_line {
 	_Atomic uint64_t busy;	       /* [O] the thread */
 	struct weft_counters counters; /* [O] the thread */
@@ -214,6 +235,15 @@ struct weft_pool_member {
 	_Atomic uint32_t lines; /* [O] lines in use are below this */
 	uint32_t ngids;
 	uint8_t gid[WEFT_MEMBER_GIDS][16];
+
+	/*
+	 * Its memory moves: grows from a multiple of 4 when whoever shares a domain with it may not begin
+	 * to touch it any more; again when those have been left behind who had begun and stand still; and to
+	 * the next multiple of 4 when it lies where it stays.
+	 */
+	_Alignas(WEFT_LINE) _Atomic uint64_t moves;	    /* [O] */
+	/* by line */
+	_Alignas(WEFT_LINE) _Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */
 
 	/* The engine's doorbell: reasons first, then `rung`, then wake it if it sleeps. */
 	_Alignas(WEFT_LINE) _Atomic uint32_t rung; /* [*] 1, [O] the engine: 0 */
@@ -431,6 +461,20 @@ struct weft_pool_mr {
 static inline bool weft_mr_is_listed(const struct weft_pool_mr *mr)
 {
 	return mr->lo > mr->hi;
+}
+
+/* As pd: the entry is no region, but tells other processes of an object that they may import (verbs/entry.c).
+ * `iova` is the number of the family of contexts that it belongs to. */
+enum weft_object {
+	WEFT_OBJECT_DOMAIN = 1 << 30, /* a protection domain */
+	WEFT_OBJECT_DM,		      /* device memory: the run of the entry */
+	/* a handle of the domain `va`; `hi` is how many objects of its process are in that: see `users` */
+	WEFT_OBJECT_IMPORT,
+};
+
+static inline bool weft_mr_is_object(const struct weft_pool_mr *mr)
+{
+	return mr->pd >> 30 == 1;
 }
 
 #define WEFT_MR_LISTED UINT64_MAX /* as lo */

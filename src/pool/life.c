@@ -68,8 +68,14 @@ static void forget(struct weft_pool *pool, uint16_t member)
 	struct weft_pool_member *m = weft_pool_member(pool, member);
 
 	merge(pool, member, m);
-	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
+	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++) {
 		atomic_store_explicit(&m->line[i].busy, 0, memory_order_relaxed);
+		atomic_store_explicit(&m->also[i], 0, memory_order_relaxed);
+	}
+	/* it may have died while its memory moved */
+	atomic_store_explicit(&m->moves,
+			      (atomic_load_explicit(&m->moves, memory_order_relaxed) + 3) & ~3ull,
+			      memory_order_relaxed);
 	atomic_store_explicit(&m->lines, 0, memory_order_relaxed);
 	WEFT_STEP(life_forgetting);
 	atomic_store_explicit(&m->incarnation, 0, memory_order_release);

@@ -214,6 +214,14 @@ void weft_pool_put(struct weft_pool *pool)
 	pthread_mutex_unlock(&opening);
 }
 
+void weft_pool_identity(const struct weft_pool *pool, uint64_t identity[2])
+{
+	const struct weft_attachment *a = (const void *)pool;
+
+	identity[0] = a->dev;
+	identity[1] = a->ino;
+}
+
 bool weft_open_is_ours(const struct weft_attachment *a, int fd)
 {
 	struct stat st;

@@ -17,6 +17,7 @@
 #define WEFT_CHUNK_BITS 21u /* the window is mapped in chunks of 2 MiB, when first needed */
 
 struct weft_extent_source;
+struct weft_span;
 
 /* A checked copy of a region's entry, as good as that while it has the same id. Its extents were
  * touched. */
@@ -60,6 +61,10 @@ struct weft_caller {
 	uint32_t thread; /* a number that no other living thread has; 0: it must not own locks */
 	uint16_t index;
 	bool shared;
+	/* of memory of a member that is neither we nor the peer (nic/place.h): a key did not hold, for it
+	 * moves; what could not be reached, the last time that something could not */
+	bool moves;
+	const struct weft_span *failed;
 };
 
 /*
@@ -88,6 +93,9 @@ int weft_pool_see_mr(struct weft_pool *pool, uint32_t index);
 int weft_pool_see_qp(struct weft_pool *pool, uint32_t index);
 /* Keeps a checked copy of a region's entry, if it is still that. 0 or -ENOENT. */
 int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr);
+
+/* The file: the same two numbers in every process that is attached to it. */
+void weft_pool_identity(const struct weft_pool *pool, uint64_t identity[2]);
 
 /* Table entries for this member; index out, -ENOSPC when none is left. */
 int weft_pool_take_qp(struct weft_pool *pool, uint32_t *index);

@@ -24,7 +24,7 @@ static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr)
 {
 	uint32_t ngids;
 
-	if (weft_explain_stale("ibv_create_ah", pd, WEFT_HANDLE_PD))
+	if (weft_explain_no_domain("ibv_create_ah", pd))
 		return EINVAL;
 	if (!attr)
 		return weft_broken("ibv_create_ah", MISSING, weft_value("attr"));
@@ -61,7 +61,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	ah->nic.traffic_class = attr->grh.traffic_class;
 	ah->nic.hop_limit = attr->grh.hop_limit;
 	ah->nic.v2 = is_v2(attr->grh.sgid_index);
-	weft_pd(pd)->users++;
+	++*weft_pd(pd)->users;
 	return &ah->ah;
 }
 
@@ -70,7 +70,7 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 	if (weft_explain_stale("ibv_destroy_ah", ah, WEFT_HANDLE_AH))
 		return EINVAL;
 	weft_handle_remove(ah);
-	weft_pd(ah->pd)->users--;
+	--*weft_pd(ah->pd)->users;
 	free(weft_ah(ah));
 	return 0;
 }
@@ -183,7 +183,7 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struc
 {
 	struct ibv_ah_attr attr;
 
-	if (weft_explain_stale("ibv_create_ah_from_wc", pd, WEFT_HANDLE_PD)) {
+	if (weft_explain_no_domain("ibv_create_ah_from_wc", pd)) {
 		errno = EINVAL;
 		return NULL;
 	}

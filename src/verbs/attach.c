@@ -60,7 +60,7 @@ static void end_object(void *object, enum weft_handle_kind kind)
 		ibv_dereg_mr(object);
 		break;
 	case WEFT_HANDLE_PD:
-		ibv_dealloc_pd(object);
+		weft_verbs_end_pd(object);
 		break;
 	}
 }

@@ -24,7 +24,7 @@ void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf)
 {
 	struct ibv_buf *b;
 
-	if (weft_explain_stale("ibv_alloc_buf", pd, WEFT_HANDLE_PD)) {
+	if (weft_explain_no_domain("ibv_alloc_buf", pd)) {
 		errno = EINVAL;
 		return NULL;
 	}

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "verbs/explain.h"
+#include "verbs/process.h"
 #include "verbs/service.h"
 #include "verbs/verbs.h"
 
@@ -55,6 +56,8 @@ _Static_assert(offsetof(struct ibv_context, num_comp_vectors) == 272, "num_comp_
 /* behind a mutex, which each architecture has in its own size */
 _Static_assert(offsetof(struct ibv_context, abi_compat) == 280 + sizeof(pthread_mutex_t),
 	       "abi_compat moved");
+
+#define FAMILY_BITS 24 /* contexts that a process opens in its life */
 
 enum state {
 	CLOSED,
@@ -215,7 +218,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 		errno = weft_explain_errno("ibv_open_device", errno);
 		return NULL;
 	}
-	ctx->family = ++families;
+	ctx->family = weft_process.pool->incarnation << FAMILY_BITS | ++families;
 	ctx->vctx.context.cmd_fd = memfd_create("weft", MFD_CLOEXEC);
 	err = ctx->vctx.context.cmd_fd < 0 ?
 		      -errno :
@@ -229,31 +232,15 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	return &ctx->vctx.context;
 }
 
-static struct weft_context *member_of(uint64_t family)
+struct ibv_context *weft_context_import(uint64_t family)
 {
-	struct weft_context *ctx = atomic_load_explicit(&contexts, memory_order_acquire);
+	struct weft_context *ctx = open_context(weft_device());
 
-	while (ctx && (atomic_load_explicit(&ctx->state, memory_order_acquire) != OPEN ||
-		       ctx->family != family))
-		ctx = ctx->next;
-	return ctx;
-}
-
-struct ibv_context *weft_context_import(uint64_t family, int cmd_fd)
-{
-	struct weft_context *of = member_of(family), *ctx;
-
-	if (!of) {
-		errno = weft_broken("ibv_import_device", EXPORT, (uint64_t)cmd_fd);
-		return NULL;
-	}
-	ctx = open_context(of->vctx.context.device);
 	if (!ctx) {
 		errno = weft_explain_errno("ibv_import_device", errno);
 		return NULL;
 	}
 	ctx->family = family;
-	ctx->vctx.context.cmd_fd = cmd_fd;
 	atomic_store_explicit(&ctx->state, OPEN, memory_order_release);
 	return &ctx->vctx.context;
 }

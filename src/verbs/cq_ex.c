@@ -128,7 +128,7 @@ static int check(const struct ibv_cq_init_attr_ex *init)
 	if (has_flags && init->flags & ~(uint32_t)FLAGS)
 		return weft_broken(verb, NOT_OFFERED, weft_value("flags"), init->flags);
 	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD &&
-	    weft_explain_stale(verb, init->parent_domain, WEFT_HANDLE_PD))
+	    weft_explain_no_domain(verb, init->parent_domain))
 		return EINVAL;
 	if (init->cqe > WEFT_MAX_CQE)
 		return weft_broken(verb, RANGE, weft_value("cqe"), init->cqe, 1, WEFT_MAX_CQE);

@@ -35,6 +35,11 @@ static struct {
 
 _Static_assert(sizeof(struct ibv_device) == 664, "where vendor libraries look for operations");
 
+struct ibv_device *weft_device(void)
+{
+	return &weft0.dev;
+}
+
 struct ibv_device **ibv_get_device_list(int *num_devices)
 {
 	struct ibv_device **list = calloc(2, sizeof(struct ibv_device *));

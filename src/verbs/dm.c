@@ -26,32 +26,45 @@ static int check_copy(const char *verb, struct ibv_dm *dm, uint64_t offset, size
 	return 0;
 }
 
+/* Another process's goes with it: not while we visit that. */
+static int copy(const char *verb, struct weft_verbs_dm *dm, void *to, const void *from, size_t length)
+{
+	int err = 0;
+
+	if (!dm->far.key) {
+		memcpy(to, from, length);
+		return 0;
+	}
+	weft_pool_visit(weft_process.pool, dm->far.owner);
+	if (weft_entry_lasts(&dm->far))
+		memcpy(to, from, length);
+	else
+		err = weft_broken(verb, DM_ENDED, dm->dm.handle);
+	weft_pool_depart(weft_process.pool);
+	return err;
+}
+
 static int copy_to(struct ibv_dm *dm, uint64_t offset, const void *from, size_t length)
 {
 	int err = check_copy("ibv_memcpy_to_dm", dm, offset, length);
 
-	if (!err)
-		memcpy(of(dm)->at + offset, from, length);
-	return err;
+	return err ? err : copy("ibv_memcpy_to_dm", of(dm), of(dm)->at + offset, from, length);
 }
 
 static int copy_from(void *to, struct ibv_dm *dm, uint64_t offset, size_t length)
 {
 	int err = check_copy("ibv_memcpy_from_dm", dm, offset, length);
 
-	if (!err)
-		memcpy(to, of(dm)->at + offset, length);
-	return err;
+	return err ? err : copy("ibv_memcpy_from_dm", of(dm), to, of(dm)->at + offset, length);
 }
 
 static struct weft_verbs_dm *make(struct ibv_context *context)
 {
-	static _Atomic uint32_t last;
 	struct weft_verbs_dm *dm = calloc(1, sizeof(*dm));
 
 	if (!dm)
 		return NULL;
-	dm->dm = (struct ibv_dm){ context, copy_to, copy_from, 0, ++last };
+	dm->dm = (struct ibv_dm){ context, copy_to, copy_from, 0, 0 };
 	if (!weft_handle_add(dm, WEFT_HANDLE_DM))
 		return dm;
 	free(dm);
@@ -79,27 +92,44 @@ struct ibv_dm *weft_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc
 {
 	struct weft_pool *pool = weft_process.pool;
 	int err = check(context, attr);
+	struct weft_mr_piece run = { 0 };
 	struct weft_verbs_dm *dm;
-	uint64_t off;
 
 	if (err) {
 		errno = err;
 		return NULL;
 	}
-	if (weft_pool_extent_alloc(pool, attr->length, &off))
+	run.len_bytes = attr->length;
+	if (weft_pool_extent_alloc(pool, attr->length, &run.off))
 		goto fail;
 	dm = make(context);
-	if (!dm) {
-		weft_pool_extent_free(pool, off, attr->length);
-		goto fail;
-	}
-	dm->off = off;
+	if (!dm)
+		goto free_extent;
+	if (weft_entry_make(&dm->entry, WEFT_OBJECT_DM, weft_context_find(context)->family, 0, &run))
+		goto free_object;
+	dm->dm.handle = dm->entry.number;
+	dm->off = run.off;
 	dm->len_bytes = attr->length;
-	dm->at = weft_pool_window(pool, off, attr->length);
+	dm->at = weft_pool_window(pool, run.off, attr->length);
 	return &dm->dm;
+free_object:
+	weft_handle_remove(dm);
+	free(dm);
+free_extent:
+	weft_pool_extent_free(pool, run.off, attr->length);
 fail:
 	errno = weft_explain_errno("ibv_alloc_dm", ENOMEM);
 	return NULL;
+}
+
+static void free_memory(struct weft_verbs_dm *dm)
+{
+	bool quiet = weft_entry_end(&dm->entry);
+
+	if (dm->reached || !quiet)
+		weft_pool_retire(weft_process.pool, WEFT_RETIRE_EXTENT, dm->off, dm->len_bytes);
+	else
+		weft_pool_extent_free(weft_process.pool, dm->off, dm->len_bytes);
 }
 
 int weft_verbs_free_dm(struct ibv_dm *ibdm)
@@ -113,10 +143,8 @@ int weft_verbs_free_dm(struct ibv_dm *ibdm)
 	weft_handle_remove(dm);
 	if (dm->behind)
 		dm->behind->users--;
-	else if (dm->reached)
-		weft_pool_retire(weft_process.pool, WEFT_RETIRE_EXTENT, dm->off, dm->len_bytes);
-	else
-		weft_pool_extent_free(weft_process.pool, dm->off, dm->len_bytes);
+	else if (!dm->far.key)
+		free_memory(dm);
 	free(dm);
 	return 0;
 }
@@ -137,11 +165,13 @@ static int check_region(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, s
 {
 	const char *verb = "ibv_reg_dm_mr";
 
-	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD) ||
+	if (weft_explain_no_domain(verb, pd) ||
 	    weft_explain_stale(verb, dm, WEFT_HANDLE_DM) || !weft_verbs_good_access(verb, access))
 		return EINVAL;
 	if (pd->context != dm->context)
 		return weft_broken(verb, OTHER_CONTEXT, weft_value("dm"), weft_value(dm));
+	if (of(dm)->far.key)
+		return weft_broken(verb, DM_FAR, dm->handle);
 	/* it has no address by which it could be seen */
 	if (!(access & IBV_ACCESS_ZERO_BASED))
 		return weft_broken(verb, DM_ADDRESS, access);
@@ -183,39 +213,54 @@ static bool is_handle(const void *object, const void *arg)
 {
 	const struct weft_verbs_dm *dm = object, *wanted = arg;
 
-	return dm->dm.handle == wanted->dm.handle && !dm->behind &&
+	return dm->dm.handle == wanted->dm.handle && !dm->behind && !dm->far.key &&
 	       weft_same_family(dm->dm.context, wanted->dm.context);
+}
+
+/* The same memory, of this process or another. */
+static bool stand_for(struct weft_verbs_dm *dm, struct weft_verbs_dm *behind, const struct weft_pool_mr *far)
+{
+	dm->behind = behind;
+	dm->off = behind ? behind->off : far->off;
+	dm->len_bytes = behind ? behind->len_bytes : far->len_bytes;
+	dm->at = behind ? behind->at : weft_pool_populate(weft_process.pool, dm->off, dm->len_bytes);
+	if (behind)
+		behind->users++;
+	else
+		dm->far = *far;
+	return dm->at;
 }
 
 struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
 	struct weft_verbs_dm wanted = { .dm = { .context = context, .handle = handle } };
 	struct weft_verbs_dm *behind, *dm;
+	struct weft_pool_mr far;
 
 	if (weft_explain_closed("ibv_import_dm", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	behind = weft_handle_find(WEFT_HANDLE_DM, is_handle, &wanted);
-	if (!behind) {
+	if (!behind &&
+	    !weft_entry_find(WEFT_OBJECT_DM, weft_context_find(context)->family, handle, &far)) {
 		errno = weft_broken("ibv_import_dm", NOTHING, weft_value("device memory"), handle);
 		return NULL;
 	}
 	dm = make(context);
-	if (!dm) {
-		errno = weft_explain_errno("ibv_import_dm", ENOMEM);
-		return NULL;
+	if (dm && stand_for(dm, behind, &far)) {
+		dm->dm.handle = handle;
+		return &dm->dm;
 	}
-	dm->off = behind->off;
-	dm->len_bytes = behind->len_bytes;
-	dm->at = behind->at;
-	dm->behind = behind;
-	behind->users++;
-	return &dm->dm;
+	if (dm)
+		weft_handle_remove(dm);
+	free(dm);
+	errno = weft_explain_errno("ibv_import_dm", ENOMEM);
+	return NULL;
 }
 
 void ibv_unimport_dm(struct ibv_dm *dm)
 {
-	if (weft_handle_is(dm, WEFT_HANDLE_DM) && of(dm)->behind)
+	if (weft_handle_is(dm, WEFT_HANDLE_DM) && (of(dm)->behind || of(dm)->far.key))
 		weft_verbs_free_dm(dm);
 }

@@ -30,7 +30,7 @@ static int check(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iov
 {
 	off_t end;
 
-	if (weft_explain_stale(VERB, pd, WEFT_HANDLE_PD) || !weft_verbs_good_access(VERB, access))
+	if (weft_explain_no_domain(VERB, pd) || !weft_verbs_good_access(VERB, access))
 		return EINVAL;
 	if (!length || offset + length < offset || iova + length < iova)
 		return weft_broken(VERB, MEMORY_RANGE, offset, length, iova, length);

@@ -63,7 +63,7 @@ static int check_parent(struct ibv_context *context, const struct ibv_parent_dom
 		return weft_broken(verb, UNKNOWN_BITS, weft_value("comp_mask"), init->comp_mask);
 	if (init->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS && (!init->alloc || !init->free))
 		return weft_broken(verb, MISSING, weft_value("alloc or free"));
-	if (weft_explain_stale(verb, init->pd, WEFT_HANDLE_PD) ||
+	if (weft_explain_no_domain(verb, init->pd) ||
 	    (init->td && weft_explain_stale(verb, init->td, WEFT_HANDLE_TD)))
 		return EINVAL;
 	if (init->pd->context != context)

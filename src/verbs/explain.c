@@ -129,6 +129,16 @@ bool weft_explain_stale(const char *verb, const void *object, enum weft_handle_k
 	return true;
 }
 
+bool weft_explain_no_domain(const char *verb, struct ibv_pd *pd)
+{
+	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD))
+		return true;
+	if (!weft_verbs_pd_ended(weft_pd(pd)))
+		return false;
+	weft_broken(verb, DOMAIN_ENDED, pd->handle);
+	return true;
+}
+
 bool weft_explain_closed(const char *verb, const struct ibv_context *context)
 {
 	if (weft_context_find(context))

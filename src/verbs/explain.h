@@ -61,6 +61,8 @@ static inline uint64_t weft_value(const void *text)
 
 /* True, and said: it is no object of that kind, or no open context. */
 bool weft_explain_stale(const char *verb, const void *object, enum weft_handle_kind kind);
+/* True, and said: it is no protection domain, or an imported one that has ended. */
+bool weft_explain_no_domain(const char *verb, struct ibv_pd *pd);
 bool weft_explain_closed(const char *verb, const struct ibv_context *context);
 /* What a lower layer failed with, an errno. */
 __attribute__((cold)) void weft_explain_system(const char *verb, int err);

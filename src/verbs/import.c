@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Contexts imported by the descriptor of another one, and what that has made, by its handles. The
- * descriptor is a file with the number of the context's family, for whoever it is passed to. Only
- * within a process: a region's memory, its queue pairs and its keys are those of one member.
+ * Contexts imported by the descriptor of another one, of this or another process, and what those have
+ * made, by its handles. The descriptor is a file that says which context it is, for whoever it is passed
+ * to. An import is a handle of its own: what it stands for ends with the process that made it.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,17 +14,45 @@
 #include "verbs/process.h"
 #include "verbs/verbs.h"
 
-#define MAGIC 0x5458455446455721ull
+#define MAGIC 0x5458455446455722ull
 
 struct export {
-	uint64_t magic, incarnation, family;
+	uint64_t magic, family;
+	uint64_t pool[2];
+	uint64_t incarnation, member; /* of the process */
+	uint64_t imported; /* by anybody, ever */
 };
+
+/* 0; EBADF; EINVAL: it is something else. */
+static int read_export(int fd, struct export *e)
+{
+	ssize_t n = pread(fd, e, sizeof(*e), 0);
+
+	if (n < 0 && errno == EBADF)
+		return weft_broken("ibv_import_device", DESCRIPTOR, (uint64_t)fd);
+	return n == sizeof(*e) && e->magic == MAGIC ?
+		       0 :
+		       weft_broken("ibv_import_device", EXPORT, (uint64_t)fd);
+}
 
 int weft_context_export(int fd, uint64_t family)
 {
-	struct export e = { MAGIC, weft_process.pool->incarnation, family };
+	const struct weft_pool *pool = weft_process.pool;
+	struct export e = { .magic = MAGIC,
+			    .family = family,
+			    .incarnation = pool->incarnation,
+			    .member = pool->me };
 
+	weft_pool_identity(pool, e.pool);
 	return pwrite(fd, &e, sizeof(e), 0) == sizeof(e) ? 0 : -ENOSPC;
+}
+
+bool weft_context_was_imported(const struct ibv_context *context)
+{
+	struct export e;
+
+	/* a program that has closed the descriptor may have passed it on before */
+	return pread(context->cmd_fd, &e, sizeof(e), 0) != sizeof(e) || e.magic != MAGIC || e.imported;
 }
 
 bool weft_same_family(const struct ibv_context *a, const struct ibv_context *b)
@@ -33,79 +62,89 @@ bool weft_same_family(const struct ibv_context *a, const struct ibv_context *b)
 	return x && y && x->family == y->family;
 }
 
+/* We are in a pool: is it in the same one, and alive? */
+static int check_export(int fd, const struct export *e)
+{
+	struct weft_pool *pool = weft_process.pool;
+	uint64_t ours[2];
+
+	weft_pool_identity(pool, ours);
+	if (ours[0] != e->pool[0] || ours[1] != e->pool[1])
+		return weft_broken("ibv_import_device", FOREIGN, (uint64_t)fd);
+	return e->member < WEFT_MEMBERS && weft_pool_alive(pool, (uint16_t)e->member, e->incarnation) ?
+		       0 :
+		       weft_broken("ibv_import_device", GONE, (uint64_t)fd);
+}
+
+static int mark_imported(int fd)
+{
+	const uint64_t yes = 1;
+
+	return pwrite(fd, &yes, sizeof(yes), offsetof(struct export, imported)) == sizeof(yes) ?
+		       0 :
+		       weft_explain_errno("ibv_import_device", errno);
+}
+
 struct ibv_context *ibv_import_device(int cmd_fd)
 {
+	struct ibv_context *context = NULL;
 	struct export e;
+	int err = read_export(cmd_fd, &e);
 
-	if (pread(cmd_fd, &e, sizeof(e), 0) != sizeof(e) || e.magic != MAGIC) {
-		errno = weft_broken("ibv_import_device", EXPORT, (uint64_t)cmd_fd);
-		return NULL;
+	if (!err) {
+		context = weft_context_import(e.family);
+		if (!context)
+			return NULL;
+		err = check_export(cmd_fd, &e);
 	}
-	if (!weft_process.contexts || e.incarnation != weft_process.pool->incarnation) {
-		errno = weft_broken("ibv_import_device", FOREIGN, (uint64_t)cmd_fd);
-		return NULL;
+	if (!err)
+		err = mark_imported(cmd_fd);
+	if (!err) {
+		context->cmd_fd = cmd_fd;
+		return context;
 	}
-	return weft_context_import(e.family, cmd_fd);
+	if (context)
+		ibv_close_device(context);
+	errno = err;
+	return NULL;
 }
 
 /* ---- Protection domains ---- */
 
-static bool is_pd(const void *object, const void *arg)
-{
-	const struct weft_verbs_pd *pd = object;
-	const struct ibv_pd *wanted = arg;
-
-	return pd->pd.handle == wanted->handle && !pd->behind &&
-	       weft_same_family(pd->pd.context, wanted->context);
-}
-
 struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 {
-	struct ibv_pd wanted = { context, handle };
-	struct weft_verbs_pd *behind;
+	struct weft_pool_mr domain;
 
 	if (weft_explain_closed("ibv_import_pd", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
-	behind = weft_handle_find(WEFT_HANDLE_PD, is_pd, &wanted);
-	if (!behind) {
+	if (!weft_entry_find(WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, handle, &domain)) {
 		errno = weft_broken("ibv_import_pd", NOTHING, weft_value("protection domain"), handle);
 		return NULL;
 	}
-	return weft_verbs_pd_behind(context, behind);
+	return weft_verbs_pd_import(context, &domain, handle);
 }
 
 /* Programs do so before they destroy what they made in it: it then ends with the context. */
 void ibv_unimport_pd(struct ibv_pd *pd)
 {
-	if (weft_handle_is(pd, WEFT_HANDLE_PD) && weft_pd(pd)->behind && !weft_pd(pd)->td)
+	if (weft_handle_is(pd, WEFT_HANDLE_PD) && weft_pd(pd)->imported)
 		ibv_dealloc_pd(pd);
 }
 
 /* ---- Regions ---- */
 
-static bool is_mr(const void *object, const void *arg)
-{
-	const struct ibv_mr *mr = object, *wanted = arg;
-
-	return mr->handle == wanted->handle && !((const struct weft_verbs_mr *)object)->imported &&
-	       weft_pd(mr->pd)->number == weft_pd(wanted->pd)->number &&
-	       weft_same_family(mr->context, wanted->pd->context);
-}
-
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
-	struct ibv_mr wanted = { .pd = pd, .handle = handle };
+	struct weft_pool_mr entry;
 	struct weft_verbs_mr *mr;
-	const struct ibv_mr *behind;
 
-	if (weft_explain_stale("ibv_import_mr", pd, WEFT_HANDLE_PD)) {
+	if (weft_explain_no_domain("ibv_import_mr", pd)) {
 		errno = EINVAL;
 		return NULL;
 	}
-	behind = weft_handle_find(WEFT_HANDLE_MR, is_mr, &wanted);
-	if (!behind) {
+	if (!weft_entry_read(handle, &entry) || entry.pd != weft_pd(pd)->number) {
 		errno = weft_broken("ibv_import_mr", NOTHING,
 				    weft_value("region of that domain"), handle);
 		return NULL;
@@ -117,9 +156,9 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 		return NULL;
 	}
 	/* its address is the exporter's to tell */
-	mr->mr = (struct ibv_mr){ pd->context, pd, NULL, behind->length, handle, behind->lkey, behind->rkey };
+	mr->mr = (struct ibv_mr){ pd->context, pd, NULL, entry.len_bytes, handle, handle, handle };
 	mr->imported = true;
-	weft_pd(pd)->users++;
+	++*weft_pd(pd)->users;
 	return &mr->mr;
 }
 
@@ -130,6 +169,6 @@ void ibv_unimport_mr(struct ibv_mr *mr)
 	weft_rehome_share();
 	weft_handle_remove(mr);
 	weft_rehome_unshare();
-	weft_pd(mr->pd)->users--;
+	--*weft_pd(mr->pd)->users;
 	free(weft_mr(mr));
 }

@@ -39,7 +39,7 @@ bool weft_verbs_good_access(const char *verb, unsigned int access)
 static int check(const char *verb, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 		 unsigned int access)
 {
-	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD))
+	if (weft_explain_no_domain(verb, pd))
 		return EINVAL;
 	if (!weft_verbs_good_access(verb, access))
 		return EINVAL;
@@ -96,7 +96,7 @@ static void use_key(struct weft_verbs_mr *mr)
 {
 	WEFT_STEP(verbs_key_made);
 	mr->mr.lkey = mr->mr.rkey = mr->mr.handle = mr->nic.key;
-	weft_pd(mr->mr.pd)->users++;
+	++*weft_pd(mr->mr.pd)->users;
 }
 
 static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
@@ -130,7 +130,7 @@ static bool end(struct weft_verbs_mr *mr)
 	weft_mr_destroy(&mr->nic, quiet);
 	if (mr->leave)
 		mr->leave(mr, quiet);
-	weft_pd(mr->mr.pd)->users--;
+	--*weft_pd(mr->mr.pd)->users;
 	return quiet;
 }
 
@@ -270,7 +270,7 @@ static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned i
 		goto release;
 	if (!*quiet)
 		weft_region_quarantine(&old.region);
-	weft_pd(old.mr.pd)->users--;
+	--*weft_pd(old.mr.pd)->users;
 	weft_region_release(&old.region);
 	use_key(&fresh);
 	fresh.mr.handle = old.mr.handle;

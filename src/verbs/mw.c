@@ -13,7 +13,7 @@ struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
 	struct weft_verbs_mw *mw = NULL;
 
-	if (weft_explain_stale("ibv_alloc_mw", pd, WEFT_HANDLE_PD)) {
+	if (weft_explain_no_domain("ibv_alloc_mw", pd)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -29,7 +29,7 @@ struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	if (weft_handle_add(mw, WEFT_HANDLE_MW))
 		goto destroy_window;
 	mw->mw = (struct ibv_mw){ pd->context, pd, mw->nic.key, mw->nic.index, type };
-	weft_pd(pd)->users++;
+	++*weft_pd(pd)->users;
 	return &mw->mw;
 destroy_window:
 	weft_mw_destroy(&mw->nic);
@@ -46,7 +46,7 @@ int weft_verbs_dealloc_mw(struct ibv_mw *mw)
 		return EINVAL;
 	weft_handle_remove(mw);
 	weft_mw_destroy(&weft_mw(mw)->nic);
-	weft_pd(mw->pd)->users--;
+	--*weft_pd(mw->pd)->users;
 	free(weft_mw(mw));
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include "nic/nic.h"
 #include "nic/shared.h"
 #include "pool/region.h"
+#include "verbs/entry.h"
 #include "verbs/verbs.h"
 
 enum weft_handle_kind {
@@ -46,9 +47,13 @@ size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind
 
 struct weft_verbs_pd {
 	struct ibv_pd pd;
-	uint32_t number;
-	_Atomic uint32_t users; /* regions, queue pairs, windows, and those below it */
-	/* of a parent domain, or an imported one: what stands behind it */
+	uint32_t number; /* in all of the pool */
+	/* regions, queue pairs, windows, and those below it; of an import, where others see it */
+	_Atomic uint32_t *users, own_users;
+	struct weft_entry entry; /* of its own, or as an import; a parent domain has none */
+	bool imported;
+	struct weft_pool_mr domain; /* the entry of what is imported */
+	/* of a parent domain: what stands behind it */
 	struct weft_verbs_pd *behind;
 	struct weft_verbs_td *td;
 };
@@ -87,6 +92,13 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 struct ibv_mr *weft_verbs_implicit_mr(struct ibv_pd *pd, unsigned int access);
 /* pd.c: a domain with the rights of another. NULL and errno. */
 struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_verbs_pd *behind);
+/* A handle of the domain of that number and entry. NULL and errno. */
+struct ibv_pd *weft_verbs_pd_import(struct ibv_context *context, const struct weft_pool_mr *domain,
+				    uint32_t number);
+/* Whether it is an import, and what that stands for has ended. */
+bool weft_verbs_pd_ended(const struct weft_verbs_pd *pd);
+/* Its context ends: as ibv_dealloc_pd, even if other processes use it. */
+void weft_verbs_end_pd(struct ibv_pd *pd);
 
 struct weft_verbs_td {
 	struct ibv_td td;
@@ -95,6 +107,8 @@ struct weft_verbs_td {
 
 struct weft_verbs_dm {
 	struct ibv_dm dm;
+	struct weft_entry entry; /* for others */
+	struct weft_pool_mr far; /* the entry of another process's, imported: its key; else 0 */
 	uint64_t off, len_bytes;
 	uint8_t *at;
 	_Atomic uint32_t users; /* regions, and imports */

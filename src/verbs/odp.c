@@ -42,7 +42,7 @@ struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
 					 .pieces = &none,
 					 .npieces = 1 };
 
-	if (weft_explain_stale("ibv_alloc_null_mr", pd, WEFT_HANDLE_PD)) {
+	if (weft_explain_no_domain("ibv_alloc_null_mr", pd)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -95,7 +95,7 @@ int weft_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, ui
 
 	if ((unsigned int)advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
 		return weft_broken(verb, NOT_OFFERED, weft_value("advice"), advice);
-	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD))
+	if (weft_explain_no_domain(verb, pd))
 		return EINVAL;
 	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH)
 		return weft_broken(verb, UNKNOWN_BITS, weft_value("flags"), flags);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Protection domains. */
+/* Protection domains. Their numbers are unique in the pool, so that processes can share them (import.c). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,56 +7,127 @@
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
-{
-	static _Atomic uint32_t last;
-	struct weft_verbs_pd *pd;
-
-	if (weft_explain_closed("ibv_alloc_pd", context)) {
-		errno = EINVAL;
-		return NULL;
-	}
-	pd = calloc(1, sizeof(*pd));
-	if (!pd || weft_handle_add(pd, WEFT_HANDLE_PD)) {
-		free(pd);
-		errno = weft_explain_errno("ibv_alloc_pd", ENOMEM);
-		return NULL;
-	}
-	pd->number = ++last;
-	pd->pd.context = context;
-	pd->pd.handle = pd->number;
-	return &pd->pd;
-}
-
-int ibv_dealloc_pd(struct ibv_pd *pd)
-{
-	if (weft_explain_stale("ibv_dealloc_pd", pd, WEFT_HANDLE_PD))
-		return EINVAL;
-	if (weft_pd(pd)->users)
-		return weft_broken("ibv_dealloc_pd", IN_USE, weft_pd(pd)->users,
-				   weft_value("protection domain"));
-	weft_handle_remove(pd);
-	if (weft_pd(pd)->behind)
-		weft_pd(pd)->behind->users--;
-	if (weft_pd(pd)->td)
-		weft_pd(pd)->td->users--;
-	free(pd);
-	return 0;
-}
-
-struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_verbs_pd *behind)
+static struct weft_verbs_pd *make(const char *verb, struct ibv_context *context)
 {
 	struct weft_verbs_pd *pd = calloc(1, sizeof(*pd));
 
 	if (!pd || weft_handle_add(pd, WEFT_HANDLE_PD)) {
 		free(pd);
-		errno = weft_explain_errno("ibv_alloc_parent_domain", ENOMEM);
+		errno = weft_explain_errno(verb, ENOMEM);
 		return NULL;
 	}
-	pd->number = behind->number;
-	pd->behind = behind;
-	behind->users++;
 	pd->pd.context = context;
-	pd->pd.handle = pd->number;
+	pd->users = &pd->own_users;
+	return pd;
+}
+
+static void unmake(struct weft_verbs_pd *pd)
+{
+	weft_handle_remove(pd);
+	free(pd);
+}
+
+static void give_number(struct weft_verbs_pd *pd, uint32_t number)
+{
+	pd->number = pd->pd.handle = number;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct weft_verbs_pd *pd;
+	int err;
+
+	if (weft_explain_closed("ibv_alloc_pd", context)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	pd = make("ibv_alloc_pd", context);
+	if (!pd)
+		return NULL;
+	err = weft_entry_make(&pd->entry, WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, 0, NULL);
+	if (err) {
+		unmake(pd);
+		errno = weft_explain_errno("ibv_alloc_pd", -err);
+		return NULL;
+	}
+	give_number(pd, pd->entry.number);
+	return &pd->pd;
+}
+
+/* Nobody else can use what a context has made that was never imported: the pool is not searched then. */
+static bool end_domain(struct weft_verbs_pd *pd, bool force)
+{
+	if (!force && weft_context_was_imported(pd->pd.context))
+		return weft_entry_end_domain(&pd->entry);
+	weft_entry_drop(&pd->entry);
+	return true;
+}
+
+/* force: even if other processes use it. */
+static int dealloc(struct ibv_pd *ibpd, bool force)
+{
+	struct weft_verbs_pd *pd = weft_pd(ibpd);
+
+	if (*pd->users)
+		return weft_broken("ibv_dealloc_pd", IN_USE, *pd->users, weft_value("protection domain"));
+	if (pd->imported)
+		weft_entry_drop(&pd->entry);
+	else if (!pd->behind && !end_domain(pd, force))
+		return weft_broken("ibv_dealloc_pd", IN_USE_ELSEWHERE, pd->number);
+	if (pd->behind)
+		--*pd->behind->users;
+	if (pd->td)
+		pd->td->users--;
+	unmake(pd);
+	return 0;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	return weft_explain_stale("ibv_dealloc_pd", pd, WEFT_HANDLE_PD) ? EINVAL : dealloc(pd, false);
+}
+
+void weft_verbs_end_pd(struct ibv_pd *pd)
+{
+	dealloc(pd, true);
+}
+
+bool weft_verbs_pd_ended(const struct weft_verbs_pd *pd)
+{
+	while (pd->behind)
+		pd = pd->behind;
+	return pd->imported && !weft_entry_lasts(&pd->domain);
+}
+
+struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_verbs_pd *behind)
+{
+	struct weft_verbs_pd *pd = make("ibv_alloc_parent_domain", context);
+
+	if (!pd)
+		return NULL;
+	give_number(pd, behind->number);
+	pd->behind = behind;
+	++*behind->users;
+	return &pd->pd;
+}
+
+struct ibv_pd *weft_verbs_pd_import(struct ibv_context *context, const struct weft_pool_mr *domain,
+				    uint32_t number)
+{
+	struct weft_verbs_pd *pd = make("ibv_import_pd", context);
+	int err;
+
+	if (!pd)
+		return NULL;
+	err = weft_entry_make(&pd->entry, WEFT_OBJECT_IMPORT, 0, number, NULL);
+	if (err) {
+		unmake(pd);
+		errno = weft_explain_errno("ibv_import_pd", -err);
+		return NULL;
+	}
+	give_number(pd, number);
+	pd->imported = true;
+	pd->domain = *domain;
+	pd->users = weft_entry_users(&pd->entry);
 	return &pd->pd;
 }

@@ -35,7 +35,7 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 	const char *verb = "ibv_create_qp";
 	int err;
 
-	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD))
+	if (weft_explain_no_domain(verb, pd))
 		return EINVAL;
 	if (!init)
 		return weft_broken(verb, MISSING, weft_value("qp_init_attr"));
@@ -104,7 +104,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	init->cap.max_recv_wr = cap.max_recv_wr;
 	init->cap.max_recv_sge = cap.max_recv_sge;
 	fill(qp, pd, init);
-	weft_pd(pd)->users++;
+	++*weft_pd(pd)->users;
 	weft_cq(init->send_cq)->users++;
 	weft_cq(receive_cq(init))->users++;
 	if (init->srq)
@@ -132,7 +132,7 @@ void weft_verbs_end_queues(struct weft_verbs_qp *qp)
 
 static void drop_users(struct weft_verbs_qp *qp)
 {
-	weft_pd(qp->qp.pd)->users--;
+	--*weft_pd(qp->qp.pd)->users;
 	weft_cq(qp->qp.send_cq)->users--;
 	weft_cq(receive_cq(&qp->init))->users--;
 	if (qp->qp.srq)

@@ -300,7 +300,7 @@ static int check(struct ibv_context *context, const struct ibv_qp_init_attr_ex *
 
 	if (!init)
 		return weft_broken(verb, MISSING, weft_value("qp_init_attr"));
-	if (init->comp_mask & IBV_QP_INIT_ATTR_PD && weft_explain_stale(verb, init->pd, WEFT_HANDLE_PD))
+	if (init->comp_mask & IBV_QP_INIT_ATTR_PD && weft_explain_no_domain(verb, init->pd))
 		return EINVAL;
 	if (init->comp_mask & IBV_QP_INIT_ATTR_PD && init->pd->context != context)
 		return weft_broken(verb, OTHER_CONTEXT, weft_value("pd"), weft_value(init->pd));

@@ -18,6 +18,9 @@
 	X(RANGE, EINVAL, "11.6.1", "%s is %u: it must be from %u to %u")                            \
 	X(CQE_HELD, EINVAL, "10.2.6", "cqe is %u: it must be from as many as are held to %u")          \
 	X(IN_USE, EBUSY, "11.6.1", "%u others still use the %s")                                    \
+	X(IN_USE_ELSEWHERE, EBUSY, "11.6.1", "other processes still use protection domain %x")      \
+	X(DOMAIN_ENDED, EINVAL, "ibv_import_pd(3)",                                                 \
+	  "protection domain %x has ended: the process that made it has deallocated it, or is gone") \
 	X(RESOURCES, ENOMEM, "11.6.1", "memory, or room in the pool, is out (%s)")                  \
 	X(SYSTEM, EINVAL, "11.6.1", "the system says: %s")                                          \
 	/* queue pairs */                                                                           \
@@ -70,9 +73,15 @@
 	X(DM_ADDRESS, EINVAL, "ibv_alloc_dm(3)", "access %x: device memory needs IBV_ACCESS_ZERO_BASED") \
 	X(BUFFER_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%u) is not in the buffer [%x, +%u)")        \
 	X(DMABUF_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%u) is not in the %u bytes of the descriptor") \
-	X(NOTHING, ENOENT, "ibv_import_mr(3)", "no %s of this process has handle %x")               \
+	X(DM_FAR, EOPNOTSUPP, "ibv_import_dm(3)",                                                   \
+	  "device memory %x is another process's, which alone can register it")                     \
+	X(DM_ENDED, EINVAL, "ibv_import_dm(3)",                                                     \
+	  "device memory %x has ended: the process that made it has freed it, or is gone")          \
+	X(NOTHING, ENOENT, "ibv_import_mr(3)", "no %s of that context has handle %x")               \
+	X(DESCRIPTOR, EBADF, "ibv_import_device(3)", "%u is no open descriptor")                    \
 	X(EXPORT, EINVAL, "ibv_import_device(3)", "descriptor %u is of no open context")            \
-	X(FOREIGN, EOPNOTSUPP, "ibv_import_device(3)", "descriptor %u is another process's")        \
+	X(FOREIGN, EINVAL, "ibv_import_device(3)", "descriptor %u is of a context in another pool") \
+	X(GONE, ENODEV, "ibv_import_device(3)", "the process that has opened descriptor %u is gone") \
 	/* addresses, groups, domains */                                                            \
 	X(GROUP, EINVAL, "10.5", "QP %x cannot belong to the group whose GID begins with byte %x")  \
 	X(NO_MEMBER, EINVAL, "10.5", "QP %x does not belong to that group")                         \

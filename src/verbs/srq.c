@@ -12,7 +12,7 @@ static int check(struct ibv_pd *pd, const struct ibv_srq_attr *attr)
 {
 	const char *verb = "ibv_create_srq";
 
-	if (weft_explain_stale(verb, pd, WEFT_HANDLE_PD))
+	if (weft_explain_no_domain(verb, pd))
 		return EINVAL;
 	if (!attr->max_wr || attr->max_wr > WEFT_MAX_WR)
 		return weft_broken(verb, RANGE, weft_value("max_wr"), attr->max_wr, 1, WEFT_MAX_WR);
@@ -46,7 +46,7 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_s
 	srq->srq.pd = pd;
 	pthread_mutex_init(&srq->srq.mutex, NULL);
 	pthread_cond_init(&srq->srq.cond, NULL);
-	weft_pd(pd)->users++;
+	++*weft_pd(pd)->users;
 	return &srq->srq;
 destroy_queue:
 	weft_shared_destroy(&srq->nic, true);
@@ -136,7 +136,7 @@ struct ibv_srq *weft_verbs_create_srq_ex(struct ibv_context *context,
 				    init ? init->comp_mask : 0);
 		return NULL;
 	}
-	if (weft_explain_stale(verb, init->pd, WEFT_HANDLE_PD)) {
+	if (weft_explain_no_domain(verb, init->pd)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -224,7 +224,7 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	weft_shared_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, 0, srq->nic.made));
 	weft_rehome_unshare();
 	weft_async_finish(ibsrq->context, srq, weft_srq_acks(ibsrq));
-	weft_pd(ibsrq->pd)->users--;
+	--*weft_pd(ibsrq->pd)->users;
 	free(srq);
 	return 0;
 }

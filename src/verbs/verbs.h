@@ -53,7 +53,7 @@ struct weft_context {
 	struct weft_context *next;
 	_Atomic int state;
 	struct weft_async async;
-	uint64_t family; /* the number of the context that it was opened as, or imported from */
+	uint64_t family; /* the number, in all of the pool, of the context that it was opened as, or imported from */
 	struct verbs_context vctx;
 };
 
@@ -62,13 +62,18 @@ struct weft_context {
  * touches what it is given. Any thread, no lock.
  */
 struct weft_context *weft_context_find(const struct ibv_context *context);
-/* Another open context of a family, with that descriptor, which is its own from then on. NULL and errno. */
-struct ibv_context *weft_context_import(uint64_t family, int cmd_fd);
+/* Another open context of a family, without a descriptor yet. NULL and errno. */
+struct ibv_context *weft_context_import(uint64_t family);
 /* import.c: what the descriptor says to whoever imports it. 0 or -errno. */
 int weft_context_export(int fd, uint64_t family);
+/* Whether its descriptor has ever been imported, as far as can be told. */
+bool weft_context_was_imported(const struct ibv_context *context);
 bool weft_same_family(const struct ibv_context *a, const struct ibv_context *b);
 /* In a fork's child: none is open. Async-signal-safe. */
 void weft_context_forget(void);
+
+/* device.c: the only one. */
+struct ibv_device *weft_device(void);
 
 /*
  * The nic's side of a context (attach.c). Attach is called by ibv_open_device with vctx complete: 0

@@ -4,11 +4,8 @@
 #include "rig.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../abi/pool.h"
@@ -298,7 +295,7 @@ static void imports(void **state)
 	expect_null(ibv_import_pd(NULL, 1), EINVAL);
 	expect_null(ibv_import_mr(NULL, 1), EINVAL);
 	expect_null(ibv_import_dm(NULL, 1), EINVAL);
-	expect_null(ibv_import_device(-1), EINVAL);
+	expect_null(ibv_import_device(-1), EBADF);
 	assert_int_equal(ibv_free_dm(dm), EBUSY);
 	ibv_unimport_dm(same_dm);
 	ibv_unimport_dm(dm); /* it is not imported: it stays */
@@ -311,83 +308,6 @@ static void imports(void **state)
 	assert_int_equal(ibv_close_device(context), 0);
 	assert_int_equal(ibv_close_device(stranger), 0);
 	rig_region_end(mr);
-}
-
-/* ---- Of another process ---- */
-
-static void pass_fd(int sock, int fd)
-{
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { .header = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
-	char byte = 0;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-
-	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	if (sendmsg(sock, &msg, 0) != 1)
-		_exit(1);
-}
-
-static int take_fd(int sock)
-{
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control;
-	char byte;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-	int fd;
-
-	assert_int_equal(recvmsg(sock, &msg, 0), 1);
-	memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
-	return fd;
-}
-
-/* Its descriptor is known for what it is, whether that process lives or not, and refused. */
-static void imports_of_another(void **state)
-{
-	struct ibv_context *context;
-	int sock[2], pipes[2], fd;
-	pid_t pid;
-
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sock), 0);
-	pid = fork();
-	if (!pid) {
-		context = rig_context();
-		if (!ibv_alloc_pd(context))
-			_exit(1);
-		pass_fd(sock[1], context->cmd_fd);
-		for (;;)
-			pause();
-	}
-	fd = take_fd(sock[0]);
-	expect_null(ibv_import_device(fd), EOPNOTSUPP); /* nothing is open here */
-	context = rig_context();
-	expect_null(ibv_import_device(fd), EOPNOTSUPP);
-	assert_int_equal(kill(pid, SIGKILL), 0);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	expect_null(ibv_import_device(fd), EOPNOTSUPP);
-	/* a child of a fork is another process, too */
-	pid = fork();
-	if (!pid)
-		_exit(ibv_import_device(context->cmd_fd) || errno != EOPNOTSUPP);
-	assert_int_equal(waitpid(pid, &fd, 0), pid);
-	assert_int_equal(fd, 0);
-	/* descriptors of other things */
-	assert_int_equal(pipe(pipes), 0);
-	expect_null(ibv_import_device(pipes[0]), EINVAL);
-	expect_null(ibv_import_device(sock[0]), EINVAL);
-	expect_null(ibv_import_device(context->async_fd), EINVAL);
-	for (int i = 0; i < 2; i++) {
-		close(pipes[i]);
-		close(sock[i]);
-	}
-	assert_int_equal(ibv_close_device(context), 0);
 }
 
 /* ---- Domains ---- */
@@ -496,7 +416,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(descriptors, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(buffers, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(imports, rig_setup, rig_teardown),
-		cmocka_unit_test(imports_of_another),
 		cmocka_unit_test_setup_teardown(domains, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(left_behind, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(capabilities, rig_setup, rig_teardown),

@@ -32,6 +32,8 @@ struct datagram {
 	uint32_t bytes;
 	struct weft_span span[WEFT_MAX_SGE + 1]; /* the header and the bytes on this side */
 	uint8_t sl;
+	/* the bytes, if they are of other processes: those may go before the last copy is delivered */
+	uint8_t *copy;
 };
 
 /* ---- The destination ---- */
@@ -143,9 +145,13 @@ static void drop_in(const struct datagram *d, struct target *t)
 	slot = take(d, t, &used);
 	if (!slot)
 		return;
-	if (!weft_spans_find(nic->pool, slot->recv.sge, used, t->seat.holder, WEFT_ACCESS_LOCAL_WRITE,
-			     &there) ||
+	if (!weft_spans_find(nic->pool, d->caller, slot->recv.sge, used, t->seat.holder,
+			     WEFT_ACCESS_LOCAL_WRITE, &there) ||
 	    there.len_bytes < WEFT_GRH_BYTES + d->bytes) {
+		if (weft_find_later(d->caller)) {
+			complete(d, t, slot, 0, 0, WEFT_WC_SUCCESS); /* nothing came */
+			return;
+		}
 		fail_receive(d, t, slot,
 			     weft_cause_lkey(nic->pool, &slot->recv, used, t->seat.holder));
 		return;
@@ -216,9 +222,43 @@ static void deliver_all(const struct datagram *d, const uint8_t gid[16])
 
 /* ---- One request ---- */
 
+static bool any_foreign(const struct weft_spans *spans)
+{
+	for (unsigned int i = 0; i < spans->n; i++)
+		if (weft_span_is_foreign(&spans->span[i]))
+			return true;
+	return false;
+}
+
+/* The list names memory of other processes: a copy of all of it. */
+static enum weft_cause gather_foreign(struct weft_qp *qp, const struct weft_wqe *wqe, struct datagram *d,
+				      struct weft_spans *here)
+{
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	struct weft_span copy;
+	uint64_t next;
+	int err;
+
+	weft_span_private(&copy, d->copy, WEFT_MTU);
+	next = weft_busy_begin(d->caller, weft_busy_at(qp->nic->pool->me, 0));
+	if (!weft_spans_find(qp->nic->pool, d->caller, wqe->sge, wqe->num_sge, qp->holder, 0, here))
+		cause = WEFT_CAUSE_LOCAL_KEY;
+	err = cause ? 0 : weft_place_scattered(qp->nic, d->caller, NULL, &copy, here->span,
+					       here->len_bytes);
+	if (err) {
+		cause = WEFT_CAUSE_LOCAL_MEMORY;
+		d->caller->moves = err == -ESRCH; /* or has just gone, which the next look tells */
+	}
+	weft_busy_end(d->caller, next);
+	here->n = 1;
+	here->span[0] = copy;
+	return cause;
+}
+
 /* The bytes on this side, behind room for the header. */
 static enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, struct datagram *d)
 {
+	enum weft_cause cause = WEFT_CAUSE_NONE;
 	struct weft_spans here;
 	uint64_t bytes = wqe->len_bytes;
 
@@ -234,25 +274,27 @@ static enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, struct d
 		return WEFT_CAUSE_ADDRESS_DOMAIN;
 	if (wqe->flags & WEFT_SEND_INLINE)
 		weft_span_private(&here.span[0], weft_wqe_inline(wqe), bytes);
-	else if (!weft_spans_find(qp->nic->pool, wqe->sge, wqe->num_sge, qp->holder, 0, &here))
-		return WEFT_CAUSE_LOCAL_KEY;
+	else if (!weft_spans_find(qp->nic->pool, d->caller, wqe->sge, wqe->num_sge, qp->holder, 0, &here))
+		cause = WEFT_CAUSE_LOCAL_KEY;
+	else if (any_foreign(&here))
+		cause = gather_foreign(qp, wqe, d, &here);
 	wqe->len_bytes = d->bytes = (uint32_t)bytes;
 	for (unsigned int i = 0; i < here.n; i++)
 		d->span[1 + i] = here.span[i];
-	return WEFT_CAUSE_NONE;
+	return cause;
 }
 
 static enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 				       struct weft_caller *caller, enum weft_cause *cause)
 {
-	struct datagram d = { .qp = qp, .wqe = wqe, .caller = caller };
-	uint8_t grh[WEFT_GRH_BYTES];
+	uint8_t grh[WEFT_GRH_BYTES], copy[WEFT_MTU];
+	struct datagram d = { .qp = qp, .wqe = wqe, .caller = caller, .copy = copy };
 	struct weft_ah *ah = wqe->ah;
 	bool own;
 
 	*cause = gather(qp, wqe, &d);
 	if (*cause)
-		return WEFT_FAILED;
+		return weft_find_later(caller) ? WEFT_MOVES : WEFT_FAILED;
 	d.sl = weft_grh_fill(grh, ah, wqe->opcode == WEFT_OP_SEND_IMM, d.bytes);
 	weft_span_private(&d.span[0], grh, sizeof(grh));
 	if (wqe->remote_qpn == WEFT_QPN_MULTICAST) {

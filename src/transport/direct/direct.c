@@ -8,6 +8,7 @@
 
 #define ESRCH	  3
 #define EACCES	  13
+#define ESTALE	  116
 #define ETIMEDOUT 110
 
 /* The way of a WRITE or READ from the queue to its bytes is one function, or a third of its time goes
@@ -62,8 +63,34 @@ static bool is_silence(int err)
 	return err == -ESRCH || err == -ETIMEDOUT;
 }
 
-static enum weft_outcome unreachable_memory(struct job job, int err)
+static bool is_local(struct job job, const struct weft_span *span)
 {
+	return span >= job.here->span && span < job.here->span + WEFT_MAX_SGE;
+}
+
+/* A member that shares a domain with us, or with the peer, moves its memory, or has just taken it from
+ * us: the next look at the key tells. A READ may be done again where its bytes were lost. */
+static bool is_foreign_fault(struct job job, int err, enum weft_outcome *outcome)
+{
+	const struct weft_span *failed = job.caller->failed;
+
+	if (!failed)
+		return false;
+	if (err == -ESRCH || (err == -ESTALE && is_local(job, failed)))
+		*outcome = WEFT_MOVES;
+	else if (is_local(job, failed))
+		*outcome = fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
+	else
+		return false;
+	return true;
+}
+
+static __attribute__((noinline)) enum weft_outcome unreachable_memory(struct job job, int err)
+{
+	enum weft_outcome outcome;
+
+	if (is_foreign_fault(job, err, &outcome))
+		return outcome;
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
 	return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR,
@@ -81,15 +108,22 @@ HOT int place(struct job job, const struct weft_span *to, const struct weft_span
  * thread of this process. */
 HOT int place_there(struct job job, const struct weft_span *to, const struct weft_span *from)
 {
-	return is_gone(job.peer) ? -ESRCH : place(job, to, from);
+	if (__builtin_expect(is_gone(job.peer), 0)) {
+		job.caller->failed = NULL;
+		return -ESRCH;
+	}
+	return place(job, to, from);
 }
 
 HOT int place_atomic(struct job job, const struct weft_span *at, bool add, uint64_t compare_add,
 		     uint64_t swap, uint64_t *old)
 {
-	return is_gone(job.peer) ? -ESRCH :
-				   weft_place_atomic(job.qp->nic, job.caller, &job.peer->right, at, add,
-						     compare_add, swap, old);
+	if (is_gone(job.peer)) {
+		job.caller->failed = NULL;
+		return -ESRCH;
+	}
+	return weft_place_atomic(job.qp->nic, job.caller, &job.peer->right, at, add, compare_add, swap,
+				 old);
 }
 
 /* The receive that was taken is at fault; `used` elements of it were needed. */
@@ -137,7 +171,7 @@ static __attribute__((noinline)) enum weft_cause find_list(struct job job,
 		room += recv->sge[*used].len_bytes;
 	if (room < bytes)
 		return WEFT_CAUSE_RECEIVE_LENGTH;
-	if (!weft_spans_find(job.qp->nic->pool, recv->sge, *used, p->receive_holder,
+	if (!weft_spans_find(job.qp->nic->pool, job.caller, recv->sge, *used, p->receive_holder,
 			     WEFT_ACCESS_LOCAL_WRITE, there))
 		return WEFT_CAUSE_RECEIVE_KEY;
 	/* the list may be damaged between two looks */
@@ -157,7 +191,7 @@ HOT enum weft_cause find_received(struct job job, const struct weft_pool_recv *r
 	*used = 1;
 	if (sge.len_bytes < bytes)
 		return WEFT_CAUSE_RECEIVE_LENGTH;
-	if (!weft_mr_find(job.qp->nic->pool, sge.lkey, job.peer->receive_holder, sge.addr,
+	if (!weft_mr_find(job.qp->nic->pool, job.caller, sge.lkey, job.peer->receive_holder, sge.addr,
 			  sge.len_bytes, WEFT_ACCESS_LOCAL_WRITE, &there->span[0]))
 		return WEFT_CAUSE_RECEIVE_KEY;
 	return WEFT_CAUSE_NONE;
@@ -169,6 +203,7 @@ HOT enum weft_outcome execute_send(struct job job)
 	struct weft_counters *counters = &job.caller->line->counters;
 	uint64_t wr_id, bytes = job.here->len_bytes, binding;
 	bool ends = job.wqe->opcode == WEFT_OP_SEND_INV;
+	enum weft_outcome outcome;
 	struct weft_spans there;
 	enum weft_cause cause;
 	uint32_t used;
@@ -182,8 +217,11 @@ HOT enum weft_outcome execute_send(struct job job)
 	wr_id = recv->wr_id;
 	cause = find_received(job, recv, &there, &used);
 	if (cause)
-		return bad_receive(job, recv, wr_id, used, cause);
+		return weft_find_later(job.caller) ? WEFT_MOVES :
+						     bad_receive(job, recv, wr_id, used, cause);
 	err = place_there(job, there.span, job.here->span);
+	if (err && is_foreign_fault(job, err, &outcome))
+		return outcome;
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
 	if (err)
@@ -204,9 +242,9 @@ static __attribute__((noinline)) bool find_window(struct job job, uint64_t bytes
 	struct weft_pool *pool = job.qp->nic->pool;
 	struct weft_wqe *wqe = job.wqe;
 
-	return weft_mr_find(pool, wqe->rkey, job.peer->holder | (uint64_t)WEFT_PD_WINDOW << 32,
+	return weft_mr_find(pool, job.caller, wqe->rkey, job.peer->holder | (uint64_t)WEFT_PD_WINDOW << 32,
 			    wqe->remote_addr, bytes, access, span) ||
-	       weft_mr_find(pool, wqe->rkey, qp_window_holder(job), wqe->remote_addr, bytes, access,
+	       weft_mr_find(pool, job.caller, wqe->rkey, qp_window_holder(job), wqe->remote_addr, bytes, access,
 			    span);
 }
 
@@ -222,10 +260,12 @@ HOT bool find_remote(struct job job, uint64_t bytes, uint8_t access, struct weft
 		return false;
 	}
 	if (bytes &&
-	    !weft_mr_find(job.qp->nic->pool, job.wqe->rkey, p->holder, job.wqe->remote_addr, bytes,
-			  access, span) &&
+	    !weft_mr_find(job.qp->nic->pool, job.caller, job.wqe->rkey, p->holder,
+			  job.wqe->remote_addr, bytes, access, span) &&
 	    !find_window(job, bytes, access, span)) {
-		*outcome = fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_CAUSE_REMOTE_KEY);
+		*outcome = weft_find_later(job.caller) ?
+				   WEFT_MOVES :
+				   fail_there(job, WEFT_EVENT_QP_ACCESS_ERR, WEFT_CAUSE_REMOTE_KEY);
 		return false;
 	}
 	return true;
@@ -297,7 +337,8 @@ HOT enum weft_outcome execute_atomic(struct job job)
 		return unreachable_memory(job, err);
 	WEFT_STEP(direct_atomic_done);
 	weft_span_private(&result, &old, 8);
-	weft_place(job.qp->nic, job.caller, NULL, job.here->span, &result, 8);
+	if (weft_place(job.qp->nic, job.caller, NULL, job.here->span, &result, 8))
+		return fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
 	job.caller->line->counters.ops_atomic++;
 	return WEFT_DONE;
 }
@@ -367,12 +408,17 @@ HOT enum weft_cause gather(struct job job)
 		access = WEFT_ACCESS_LOCAL_WRITE;
 	}
 	if (wqe->num_sge != 1 || !bytes)
-		found = weft_spans_find(pool, wqe->sge, wqe->num_sge, job.qp->holder, access,
-					job.here);
+		found = weft_spans_find(pool, job.caller, wqe->sge, wqe->num_sge, job.qp->holder,
+					access, job.here);
 	else
-		found = weft_mr_find(pool, wqe->sge[0].lkey, job.qp->holder, wqe->sge[0].addr,
-				     bytes, access, &job.here->span[0]);
+		found = weft_mr_find(pool, job.caller, wqe->sge[0].lkey, job.qp->holder,
+				     wqe->sge[0].addr, bytes, access, &job.here->span[0]);
 	return found ? WEFT_CAUSE_NONE : WEFT_CAUSE_LOCAL_KEY;
+}
+
+static enum weft_outcome fail_gather(struct job job, enum weft_cause cause)
+{
+	return weft_find_later(job.caller) ? WEFT_MOVES : fail_here(job, cause);
 }
 
 /* What is wrong on this side is told although nobody answers. */
@@ -381,7 +427,7 @@ static __attribute__((noinline)) enum weft_outcome without_peer(struct job job)
 	enum weft_cause cause = gather(job);
 
 	if (cause)
-		return fail_here(job, cause);
+		return fail_gather(job, cause);
 	return weft_peer_moves(job.peer) ? WEFT_MOVES : WEFT_NO_ANSWER;
 }
 
@@ -390,7 +436,7 @@ HOT enum weft_outcome carry_out(struct job job)
 	enum weft_cause cause = gather(job);
 
 	if (cause)
-		return fail_here(job, cause);
+		return fail_gather(job, cause);
 	switch ((enum weft_opcode)job.wqe->opcode) {
 	case WEFT_OP_WRITE:
 	case WEFT_OP_WRITE_IMM:
