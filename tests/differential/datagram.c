@@ -153,6 +153,8 @@ static void pick_datagram(struct world *world, const struct pair *pair, const st
 	wr->opcode = one_in(world, 2) ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM;
 	if (faulty && one_in(world, 3))
 		wr->opcode = foreign_opcodes[pick(world, COUNT(foreign_opcodes))];
+	if (pair->qp_ex && wr->opcode != IBV_WR_SEND) /* there is no call for others */
+		wr->opcode = IBV_WR_SEND_WITH_IMM;
 	wr->imm_data = 0x01020304 * (slot + 1);
 	what(" [%d", wr->opcode);
 	pick_sges(world, request, slot, SMALL_SIZES);
@@ -169,19 +171,17 @@ static void pick_datagram(struct world *world, const struct pair *pair, const st
 
 static void pick_wish(struct world *world, struct wish *wish)
 {
-	*wish = usual;
-	wish->type = IBV_QPT_UD;
 	wish->sig_all = one_in(world, 4);
 	if (one_in(world, 2))
 		wish->qkey = QKEY ^ 0x100;
 	what("%s%s", wish->sig_all ? " sig_all" : "", wish->qkey == QKEY ? "" : " own-qkey");
+	what_extended(wish);
 }
 
-void case_datagrams(struct world *world)
+void run_datagrams(struct world *world, struct wish wish)
 {
 	struct request requests[SLOTS] = {0};
 	struct target target;
-	struct wish wish;
 	struct pair pair;
 	bool faulty;
 	uint32_t count = 1 + pick(world, SLOTS);
@@ -213,6 +213,19 @@ void case_datagrams(struct world *world)
 	close_target(&target);
 }
 
+static struct wish datagram_wish(void)
+{
+	struct wish wish = usual;
+
+	wish.type = IBV_QPT_UD;
+	return wish;
+}
+
+void case_datagrams(struct world *world)
+{
+	run_datagrams(world, datagram_wish());
+}
+
 /* One of both is in some state. */
 void case_datagram_in_state(struct world *world)
 {
@@ -222,7 +235,7 @@ void case_datagram_in_state(struct world *world)
 	int end = (int)pick(world, 2);
 	struct request request = {0};
 	struct target target;
-	struct wish wish;
+	struct wish wish = datagram_wish();
 	struct pair pair;
 	uint64_t last;
 	bool waits;
@@ -319,7 +332,7 @@ void case_answer(struct world *world)
 	struct request request = {0};
 	struct ibv_ah_attr attr = {0};
 	struct target target;
-	struct wish wish;
+	struct wish wish = datagram_wish();
 	struct pair pair;
 	struct ibv_ah *ah;
 	uint8_t port = one_in(world, 8) ? 2 : 1;

@@ -23,9 +23,44 @@ const struct wish usual = {.type = IBV_QPT_RC,
 			   .retry_cnt = 7,
 			   .timeout = 18};
 
+static void open_cq(struct world *world, struct pair *pair, int end, const struct wish *wish)
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 4 * DEPTH, .wc_flags = wish->fields};
+
+	if (!wish->extended) {
+		pair->cq[end] = ibv_create_cq(world->context, 4 * DEPTH, NULL, NULL, 0);
+		need(pair->cq[end], "ibv_create_cq");
+		return;
+	}
+	pair->cq_ex[end] = ibv_create_cq_ex(world->context, &init);
+	need(pair->cq_ex[end], "ibv_create_cq_ex");
+	pair->cq[end] = ibv_cq_ex_to_cq(pair->cq_ex[end]);
+}
+
+/* With all operations of its service that a request may have here. */
+static struct ibv_qp *open_extended(struct world *world, const struct ibv_qp_init_attr *usual_init)
+{
+	uint64_t sends = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+	uint64_t others = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+			  IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+			  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = usual_init->send_cq,
+		.recv_cq = usual_init->recv_cq,
+		.cap = usual_init->cap,
+		.qp_type = usual_init->qp_type,
+		.sq_sig_all = usual_init->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = world->pd,
+		.send_ops_flags = usual_init->qp_type == IBV_QPT_UD ? sends : sends | others,
+	};
+
+	return ibv_create_qp_ex(world->context, &init);
+}
+
 void pair_open(struct world *world, struct pair *pair, const struct wish *wish)
 {
-	*pair = (struct pair){.srq = wish->srq};
+	*pair = (struct pair){.srq = wish->srq, .fields = wish->fields, .aborts = wish->aborts};
 	for (int i = 0; i < 2; i++) {
 		struct ibv_qp_init_attr init = {
 			.qp_type = wish->type,
@@ -38,12 +73,14 @@ void pair_open(struct world *world, struct pair *pair, const struct wish *wish)
 				.max_inline_data = 64},
 		};
 
-		pair->cq[i] = ibv_create_cq(world->context, 4 * DEPTH, NULL, NULL, 0);
-		need(pair->cq[i], "ibv_create_cq");
+		open_cq(world, pair, i, wish);
 		init.send_cq = init.recv_cq = pair->cq[i];
-		pair->qp[i] = ibv_create_qp(world->pd, &init);
+		pair->qp[i] = wish->extended ? open_extended(world, &init)
+					     : ibv_create_qp(world->pd, &init);
 		need(pair->qp[i], "ibv_create_qp");
 	}
+	if (wish->extended)
+		pair->qp_ex = ibv_qp_to_qp_ex(pair->qp[0]);
 }
 
 void pair_close(struct pair *pair)
@@ -181,6 +218,10 @@ static void tell_completion(const struct pair *pair, struct told *told, int end,
 		tell(told, " imm=%x", wc->imm_data);
 	if (wc->opcode & IBV_WC_RECV && wc->wc_flags & IBV_WC_WITH_INV)
 		tell(told, " inv");
+	if (pair->fields & IBV_WC_EX_WITH_QP_NUM)
+		tell(told, " qp=%s", wc->qp_num == pair->qp[end]->qp_num ? "own" : "other");
+	if (pair->fields)
+		tell(told, " slid=%u bits=%u", wc->slid, wc->dlid_path_bits);
 	if (wc->opcode & IBV_WC_RECV && pair->qp[0]->qp_type == IBV_QPT_UD)
 		tell(told, " src=%s", wc->src_qp == pair->qp[0]->qp_num ? "A" : "B");
 }
@@ -194,28 +235,77 @@ struct seen {
 	bool failed_there; /* what the other side found wrong, which then fails itself */
 };
 
+static void see(struct pair *pair, int end, struct seen *seen, const struct ibv_wc *wc)
+{
+	if (wc->wr_id < FIRST_RECV)
+		seen->last = wc->wr_id;
+	else
+		pair->receives[end]--;
+	if (wc->wr_id >= FIRST_RECV && wc->status == IBV_WC_SUCCESS)
+		pair->arrived[end] |= 1U << (wc->wr_id - FIRST_RECV);
+	seen->failed |= wc->status != IBV_WC_SUCCESS;
+	seen->broke |= wc->status != IBV_WC_SUCCESS && wc->status != IBV_WC_WR_FLUSH_ERR;
+	seen->failed_there |= wc->status == IBV_WC_REM_INV_REQ_ERR ||
+			      wc->status == IBV_WC_REM_ACCESS_ERR ||
+			      wc->status == IBV_WC_REM_OP_ERR;
+	tell_completion(pair, wc->wr_id < FIRST_RECV ? &seen->requests : &seen->receives, end, wc);
+}
+
+/* The fields that were asked for; the others are 0. */
+static struct ibv_wc read_fields(struct ibv_cq_ex *cq, uint64_t fields)
+{
+	struct ibv_wc wc = {.wr_id = cq->wr_id, .status = cq->status};
+
+	if (wc.status != IBV_WC_SUCCESS)
+		return wc;
+	wc.opcode = ibv_wc_read_opcode(cq);
+	wc.wc_flags = ibv_wc_read_wc_flags(cq);
+	if (fields & IBV_WC_EX_WITH_BYTE_LEN)
+		wc.byte_len = ibv_wc_read_byte_len(cq);
+	if (fields & IBV_WC_EX_WITH_IMM && wc.wc_flags & IBV_WC_WITH_IMM)
+		wc.imm_data = ibv_wc_read_imm_data(cq);
+	if (fields & IBV_WC_EX_WITH_QP_NUM)
+		wc.qp_num = ibv_wc_read_qp_num(cq);
+	if (fields & IBV_WC_EX_WITH_SRC_QP)
+		wc.src_qp = ibv_wc_read_src_qp(cq);
+	if (fields & IBV_WC_EX_WITH_SLID)
+		wc.slid = ibv_wc_read_slid(cq);
+	if (fields & IBV_WC_EX_WITH_DLID_PATH_BITS)
+		wc.dlid_path_bits = ibv_wc_read_dlid_path_bits(cq);
+	return wc;
+}
+
+/* Without ibv_next_poll: one that finds nothing has librxe 44 skip a completion. */
+static bool take_extended(struct pair *pair, int end, struct seen *seen)
+{
+	struct ibv_cq_ex *cq = pair->cq_ex[end];
+	struct ibv_poll_cq_attr attr = {0};
+	int result = ibv_start_poll(cq, &attr);
+	struct ibv_wc wc;
+
+	if (result) {
+		need(result == ENOENT, "ibv_start_poll");
+		return false;
+	}
+	wc = read_fields(cq, pair->fields);
+	ibv_end_poll(cq);
+	see(pair, end, seen, &wc);
+	return true;
+}
+
 static bool take(struct pair *pair, int end, struct seen *seen)
 {
 	struct ibv_wc wc;
-	int count = ibv_poll_cq(pair->cq[end], 1, &wc);
+	int count;
 
-	if (count < 0) {
+	if (pair->cq_ex[end])
+		return take_extended(pair, end, seen);
+	count = ibv_poll_cq(pair->cq[end], 1, &wc);
+	if (count < 0)
 		outcome("poll=%d", count);
+	if (count <= 0)
 		return false;
-	}
-	if (count == 0)
-		return false;
-	if (wc.wr_id < FIRST_RECV)
-		seen->last = wc.wr_id;
-	else
-		pair->receives[end]--;
-	if (wc.wr_id >= FIRST_RECV && wc.status == IBV_WC_SUCCESS)
-		pair->arrived[end] |= 1U << (wc.wr_id - FIRST_RECV);
-	seen->failed |= wc.status != IBV_WC_SUCCESS;
-	seen->broke |= wc.status != IBV_WC_SUCCESS && wc.status != IBV_WC_WR_FLUSH_ERR;
-	seen->failed_there |= wc.status == IBV_WC_REM_INV_REQ_ERR ||
-			      wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_REM_OP_ERR;
-	tell_completion(pair, wc.wr_id < FIRST_RECV ? &seen->requests : &seen->receives, end, &wc);
+	see(pair, end, seen, &wc);
 	return true;
 }
 

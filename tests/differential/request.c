@@ -162,11 +162,91 @@ void post_receive(struct world *world, struct pair *pair, int end, uint32_t slot
 		pair->receives[end]++;
 }
 
+/* ---- Posting ---- */
+
+static void build_operation(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
+{
+	uint64_t at = wr->wr.rdma.remote_addr;
+	uint32_t key = wr->wr.rdma.rkey;
+
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_WRITE:
+		ibv_wr_rdma_write(qp, key, at);
+		break;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		ibv_wr_rdma_write_imm(qp, key, at, wr->imm_data);
+		break;
+	case IBV_WR_RDMA_READ:
+		ibv_wr_rdma_read(qp, key, at);
+		break;
+	case IBV_WR_SEND_WITH_IMM:
+		ibv_wr_send_imm(qp, wr->imm_data);
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		ibv_wr_atomic_cmp_swp(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr,
+				      wr->wr.atomic.compare_add, wr->wr.atomic.swap);
+		break;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		ibv_wr_atomic_fetch_add(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr,
+					wr->wr.atomic.compare_add);
+		break;
+	default:
+		ibv_wr_send(qp);
+		break;
+	}
+}
+
+static void build_bytes(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
+{
+	struct ibv_data_buf list[MAX_SGE];
+	size_t count = (size_t)wr->num_sge;
+
+	for (size_t i = 0; i < count; i++)
+		list[i] = (struct ibv_data_buf){(void *)(uintptr_t)wr->sg_list[i].addr,
+						wr->sg_list[i].length};
+	if (wr->send_flags & IBV_SEND_INLINE && count == 1)
+		ibv_wr_set_inline_data(qp, list[0].addr, list[0].length);
+	else if (wr->send_flags & IBV_SEND_INLINE)
+		ibv_wr_set_inline_data_list(qp, count, list);
+	else if (count == 1)
+		ibv_wr_set_sge(qp, wr->sg_list->lkey, wr->sg_list->addr, wr->sg_list->length);
+	else
+		ibv_wr_set_sge_list(qp, count, wr->sg_list);
+}
+
+static uint64_t post_extended(struct pair *pair, const struct request *requests, uint32_t count)
+{
+	struct ibv_qp_ex *qp = pair->qp_ex;
+	int result;
+
+	ibv_wr_start(qp);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct ibv_send_wr *wr = &requests[i].wr;
+
+		qp->wr_id = wr->wr_id;
+		qp->wr_flags = wr->send_flags & ~(unsigned int)IBV_SEND_INLINE;
+		build_operation(qp, wr);
+		build_bytes(qp, wr);
+		if (qp->qp_base.qp_type == IBV_QPT_UD)
+			ibv_wr_set_ud_addr(qp, wr->wr.ud.ah, wr->wr.ud.remote_qpn,
+					   wr->wr.ud.remote_qkey);
+	}
+	if (pair->aborts) {
+		ibv_wr_abort(qp);
+		return 0;
+	}
+	result = ibv_wr_complete(qp);
+	outcome_errno("complete", result);
+	return result ? 0 : count;
+}
+
 uint64_t post_list(struct pair *pair, struct request *requests, uint32_t count)
 {
 	struct ibv_send_wr *bad = NULL;
 	int result;
 
+	if (pair->qp_ex)
+		return post_extended(pair, requests, count);
 	for (uint32_t i = 0; i + 1 < count; i++)
 		requests[i].wr.next = &requests[i + 1].wr;
 	result = ibv_post_send(pair->qp[0], &requests[0].wr, &bad);

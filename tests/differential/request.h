@@ -33,6 +33,10 @@ void pick_request(struct world *world, enum ibv_qp_type type, struct request *re
 void post_receive(struct world *world, struct pair *pair, int end, uint32_t slot);
 /* A whole case between connected queue pairs (traffic.c). */
 void run_traffic(struct world *world, struct wish wish);
+/* The same of datagrams (datagram.c). */
+void run_datagrams(struct world *world, struct wish wish);
+/* Tells of extended queues, if it wishes them (extended.c). */
+void what_extended(const struct wish *wish);
 /* Posts them as one list to queue pair 0; the wr_id of the last that was taken. */
 uint64_t post_list(struct pair *pair, struct request *requests, uint32_t count);
 

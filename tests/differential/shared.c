@@ -51,6 +51,7 @@ static void change(struct world *world, struct ibv_srq *srq, struct ibv_srq_attr
 void case_srq(struct world *world)
 {
 	struct ibv_srq_init_attr init = {.attr.srq_limit = one_in(world, 4)};
+	struct ibv_srq_attr attr;
 	struct ibv_recv_wr wr = {.wr_id = 1}, *bad;
 	struct ibv_srq_attr wanted;
 	struct ibv_srq *srq;
@@ -67,6 +68,8 @@ void case_srq(struct world *world)
 	outcome("enough=%d",
 		init.attr.max_wr >= wanted.max_wr && init.attr.max_sge >= wanted.max_sge);
 	tell_srq(srq, &wanted);
+	attr.srq_limit = 0;
+	need(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT) == 0, "ibv_modify_srq");
 	/* with fewer receives than a limit the event would come at once */
 	outcome_errno("post", ibv_post_srq_recv(srq, &wr, &bad));
 	change(world, srq, &wanted);
@@ -88,7 +91,7 @@ static struct ibv_srq *open_srq(struct world *world, uint32_t max_wr)
  * the queue's end while it is in use. */
 void case_srq_full(struct world *world)
 {
-	struct ibv_srq *srq = open_srq(world, 1 + pick(world, 20));
+	struct ibv_srq *srq = open_srq(world, 2 + pick(world, 20));
 	struct ibv_sge sge[3] = {{(uintptr_t)world->memory[RECEIVE], 8, world->all[RECEIVE]->lkey}};
 	struct ibv_recv_wr wr[2] = {{.wr_id = 1, .next = &wr[1]}, {.wr_id = 2}}, *bad = NULL;
 	struct ibv_srq_attr attr;

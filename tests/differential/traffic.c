@@ -27,7 +27,7 @@ static bool pick_shared(struct world *world, struct pair *pair, uint32_t receive
 
 	what(" limit=%u%s", attr.srq_limit, then_err ? " then=ERR" : "");
 	pair->limit = attr.srq_limit;
-	outcome_errno("arm", ibv_modify_srq(pair->srq, &attr, IBV_SRQ_LIMIT));
+	need(ibv_modify_srq(pair->srq, &attr, IBV_SRQ_LIMIT) == 0, "ibv_modify_srq");
 	return then_err;
 }
 
@@ -44,6 +44,7 @@ void run_traffic(struct world *world, struct wish wish)
 	wish.sig_all = one_in(world, 4);
 	world_fill(world);
 	what("%straffic%s", wish.type == IBV_QPT_UC ? "UC " : "", wish.sig_all ? " sig_all" : "");
+	what_extended(&wish);
 	faulty = one_in(world, 2) ? pick(world, count) : SLOTS;
 	if (faulty == SLOTS && one_in(world, 2))
 		lower_rights(world, &wish);

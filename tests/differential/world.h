@@ -75,6 +75,9 @@ void need(bool ok, const char *call);
 struct wish {
 	enum ibv_qp_type type;
 	struct ibv_srq *srq; /* of queue pair 1 */
+	bool extended;	     /* queue pairs and completion queues */
+	uint64_t fields;     /* that these tell */
+	bool aborts;	     /* what was put together is not posted */
 	uint32_t qkey;	     /* of queue pair 0 */
 	unsigned int access; /* of queue pair 1 */
 	uint8_t rnr_retry;
@@ -86,6 +89,10 @@ struct wish {
 struct pair {
 	struct ibv_cq *cq[2];
 	struct ibv_qp *qp[2];
+	struct ibv_cq_ex *cq_ex[2];
+	struct ibv_qp_ex *qp_ex; /* queue pair 0 */
+	uint64_t fields;
+	bool aborts;
 	struct ibv_srq *srq;
 	uint32_t limit;	      /* that it is armed with */
 	int asker;	      /* whose requests are waited for */
