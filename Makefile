@@ -45,7 +45,7 @@ rxe: all ## asks Linux's Soft-RoCE in a virtual machine again for what the tests
 	@lab/rxe sh -c '$(PYTHON) tests/suite/play.py --dev rxe0 2>/dev/null' >$(BUILD)/rxe.tsv
 	@mv $(BUILD)/rxe.tsv tests/suite/rxe.tsv
 	@for run in 'connected 2 600' 'connected 3 1000' 'unreliable 1 500' 'datagram 1 600' \
-			'shared 1 600'; do \
+			'shared 1 600' 'extended 1 500' 'window 1 500'; do \
 		lab/rxe sh -c 'echo "# Linux $$(uname -r)"; "$$@"' sh \
 			$(BUILD)/tests/differential/differential $$run 50 \
 			>$(BUILD)/rxe.txt && set -- $$run && \

@@ -99,7 +99,8 @@ SECTIONS = {
         ('what simple implementations get wrong: each fact of [traps.tsv](tests/traps.tsv) has its test',
          r'verbs-traps'),
         ('random sequences of verbs by 2 to 4 processes, compared with a model', r'model'),
-        ("random verbs, compared with what Linux's Soft-RoCE answers; each kind of difference is explained",
+        ("random verbs of RC, UC, UD, shared receive queues, windows and the extended interfaces, compared with what "
+         "Linux's Soft-RoCE answers; each kind of difference is explained",
          r'differential/'),
     ],
     'Connections': [

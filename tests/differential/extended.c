@@ -106,7 +106,9 @@ void what_extended(const struct wish *wish)
 
 void case_extended_traffic(struct world *world)
 {
+	world->simple = true;
 	run_traffic(world, pick_wish(world));
+	world->simple = false;
 }
 
 void case_extended_datagrams(struct world *world)
@@ -114,5 +116,7 @@ void case_extended_datagrams(struct world *world)
 	struct wish wish = pick_wish(world);
 
 	wish.type = IBV_QPT_UD;
+	world->simple = true;
 	run_datagrams(world, wish);
+	world->simple = false;
 }

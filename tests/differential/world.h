@@ -30,6 +30,7 @@ enum buffer { LOCAL, TARGET, RECEIVE, BUFFERS };
 
 struct world {
 	uint64_t chance;
+	bool simple; /* requests have one element at most, and nothing inline */
 	struct ibv_context *context;
 	struct ibv_device_attr device;
 	uint32_t mtu; /* bytes */
