@@ -126,10 +126,12 @@ static void free_memory(struct weft_verbs_dm *dm)
 {
 	bool quiet = weft_entry_end(&dm->entry);
 
-	if (dm->reached || !quiet)
-		weft_pool_retire(weft_process.pool, WEFT_RETIRE_EXTENT, dm->off, dm->len_bytes);
-	else
+	if (!dm->reached && quiet) {
 		weft_pool_extent_free(weft_process.pool, dm->off, dm->len_bytes);
+		return;
+	}
+	weft_pool_retire(weft_process.pool, WEFT_RETIRE_EXTENT, dm->off, dm->len_bytes);
+	weft_engine_watch();
 }
 
 int weft_verbs_free_dm(struct ibv_dm *ibdm)

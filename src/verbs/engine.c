@@ -193,6 +193,13 @@ void weft_engine_forget(void)
 	atomic_store_explicit(&client, NULL, memory_order_relaxed);
 }
 
+void weft_engine_watch(void)
+{
+	/* a process without queue pairs has none yet; without one the memory is given back when we leave */
+	if (!weft_engine_start())
+		weft_engine_kick();
+}
+
 void weft_engine_kick(void)
 {
 	if (!atomic_load(&ticking))

@@ -49,6 +49,7 @@ static void rehome(void)
 
 void weft_rehome(void)
 {
+	weft_engine_watch();
 	pthread_rwlock_wrlock(&lock);
 	if (weft_region_any_exposed())
 		rehome();

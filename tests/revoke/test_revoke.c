@@ -48,6 +48,7 @@ static struct {
 	uint64_t bytes;		/* of the region */
 	enum place place;
 	struct writer writer[WRITERS];
+	bool imports; /* writers have queue pairs of their own in our domain, and we have none */
 	uint64_t random;
 	uint64_t rounds[PLACES][WAYS];
 } self;
@@ -174,7 +175,8 @@ static void take_from(int i, enum way way)
 		change(IBV_REREG_MR_CHANGE_TRANSLATION, NULL, self.spare, 0);
 		break;
 	case NARROW:
-		change(IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, IBV_ACCESS_LOCAL_WRITE);
+		change(IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL,
+		       self.imports ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_LOCAL_WRITE);
 		break;
 	case OTHER_DOMAIN:
 		change(IBV_REREG_MR_CHANGE_PD, self.other_pd, NULL, 0);
@@ -222,8 +224,9 @@ static void fill_wire(int i, bool large, bool numbered)
 	struct wire *wire = self.writer[i].wire;
 
 	wire->counts = false;
-
-	wire->qpn = self.qp[i]->qp_num;
+	wire->imports = self.imports;
+	wire->domain = self.pd->handle;
+	wire->qpn = self.imports ? 0 : self.qp[i]->qp_num;
 	wire->rkey = self.mr->rkey;
 	wire->at = (uintptr_t)self.mr->addr;
 	wire->bytes = self.bytes;
@@ -243,7 +246,10 @@ static void begin_round(bool large)
 	if (!self.mr)
 		begin_region();
 	for (int i = 0; i < WRITERS; i++) {
-		begin_qp(i);
+		if (self.imports)
+			writer_give(&self.writer[i], self.context->cmd_fd);
+		else
+			begin_qp(i);
 		begin_writer(i, large, false);
 	}
 	for (int i = 0; i < WRITERS; i++)
@@ -280,6 +286,12 @@ static void play(enum way way)
 
 /* ---- Full speed ---- */
 
+/* What can be taken from importers: not their queue pairs. */
+static enum way ways(void)
+{
+	return self.imports ? TO_ERROR : WAYS;
+}
+
 static void full_speed(enum place place)
 {
 	static const uint64_t sizes[] = { 256, 64 << 10, 4 << 20 };
@@ -288,7 +300,7 @@ static void full_speed(enum place place)
 	for (size_t s = 0; s < COUNT(sizes); s++) {
 		begin_memory(place, sizes[s]);
 		do
-			for (enum way way = 0; way < WAYS; way++)
+			for (enum way way = 0; way < ways(); way++)
 				play(way);
 		while (rig_now_ns() < end_ns);
 		end_memory();
@@ -371,7 +383,7 @@ static void stopped(enum place place)
 
 	begin_memory(place, WRITE_MOST);
 	do {
-		for (enum way way = 0; way < WAYS; way++) {
+		for (enum way way = 0; way < ways(); way++) {
 			int tries = 1;
 
 			while (!play_stopped(way, false))
@@ -612,7 +624,7 @@ static void bystander_held(void **state)
 	end_memory();
 }
 
-static void killed(void **state)
+static void kill_one(void)
 {
 	begin_memory(POOLED, WRITE_MOST);
 	for (int tries = 1;; tries++) {
@@ -624,6 +636,104 @@ static void killed(void **state)
 		assert_in_range(tries, 1, TRIES);
 	}
 	end_memory();
+}
+
+static void killed(void **state)
+{
+	kill_one();
+}
+
+/* ---- Importers ---- */
+
+static void imported(void (*test)(enum place place), enum place place)
+{
+	self.imports = true;
+	test(place);
+	self.imports = false;
+}
+
+static void imported_pooled(void **state)
+{
+	imported(full_speed, POOLED);
+}
+
+static void imported_mixed(void **state)
+{
+	imported(full_speed, MIXED);
+}
+
+static void imported_in_place(void **state)
+{
+	imported(full_speed, IN_PLACE);
+}
+
+static void importer_stopped(void **state)
+{
+	imported(stopped, POOLED);
+}
+
+static void importer_stopped_in_place(void **state)
+{
+	imported(stopped, IN_PLACE);
+}
+
+/* One importer is stopped, and the region that it writes to ends; another counts in one that stays, and
+ * whose memory moves meanwhile. Whether the former was in the middle of something. */
+static bool play_counting_importer(void)
+{
+	const struct wire *wire = self.writer[1].wire;
+	uint64_t begun_ns, took_ns;
+
+	self.mr = ibv_reg_mr(self.pd, region_at(self.pages), self.bytes + 32, RIG_ALL);
+	self.other = ibv_reg_mr(self.pd, region_at(self.pages), self.bytes + 32, RIG_ALL);
+	assert_non_null(self.mr);
+	assert_non_null(self.other);
+	memset(word_behind(), 0, 24);
+	for (int i = 0; i < WRITERS; i++) {
+		fill_wire(i, true, false);
+		writer_give(&self.writer[i], self.context->cmd_fd);
+	}
+	self.writer[1].wire->counts = true;
+	self.writer[1].wire->at = (uintptr_t)word_behind();
+	self.writer[1].wire->rkey = self.other->rkey;
+	for (int i = 0; i < WRITERS; i++)
+		writer_begin(&self.writer[i]);
+	for (int i = 0; i < WRITERS; i++)
+		writer_await_writes(&self.writer[i], 1);
+	nap(2 * MS);
+	writer_stop(&self.writer[0]);
+	begun_ns = rig_now_ns();
+	take_from(0, DEREGISTER);
+	took_ns = rig_now_ns() - begun_ns;
+	fill();
+	guard("counting", ONE_OF_TWO, 20 * MS);
+	writer_continue(&self.writer[0]);
+	guard("going on", ONE_OF_TWO, 50 * MS);
+	writer_await_end(&self.writer[0]);
+	writer_await_writes(&self.writer[1], atomic_load(&wire->writes) + 100);
+	end_region();
+	writer_await_end(&self.writer[1]);
+	assert_int_equal(counted(), atomic_load(&wire->writes));
+	return took_ns > 900 * MS;
+}
+
+static void counting_importer(void **state)
+{
+	self.imports = true;
+	begin_memory(POOLED, WRITE_MOST);
+	for (int caught = 0, tries = 0; caught < 3; tries++) {
+		assert_in_range(tries, 0, 3 * TRIES);
+		caught += play_counting_importer();
+	}
+	end_memory();
+	self.imports = false;
+}
+
+static void importer_killed(void **state)
+{
+	self.imports = true;
+	kill_one();
+	self.imports = false;
 }
 
 /* ---- Completion queues ---- */
@@ -715,7 +825,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stopped_mixed),       cmocka_unit_test(stopped_in_place),
 		cmocka_unit_test(bystander_pooled),    cmocka_unit_test(bystander_mixed),
 		cmocka_unit_test(bystander_held),
-		cmocka_unit_test(killed),	       cmocka_unit_test(completions),
+		cmocka_unit_test(killed),	       cmocka_unit_test(imported_pooled),
+		cmocka_unit_test(imported_mixed),      cmocka_unit_test(imported_in_place),
+		cmocka_unit_test(importer_stopped),    cmocka_unit_test(importer_stopped_in_place),
+		cmocka_unit_test(counting_importer),   cmocka_unit_test(importer_killed),
+		cmocka_unit_test(completions),
 	};
 	const char *seed = getenv("SEED");
 

@@ -8,9 +8,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../verbs/exporter.h"
 #include "../verbs/rig.h"
 
 #define PATIENCE_NS 30000000000ull
@@ -41,6 +43,11 @@ struct near {
 	struct ibv_mr *from;
 	struct wire *wire;
 	uint64_t random;
+	int sock;
+	/* in the test's domain, and its peer in ours; none before they are first wanted */
+	struct ibv_context *imported;
+	struct ibv_cq *pair_cq[2];
+	struct ibv_qp *pair[2];
 };
 
 static void open_near(struct near *n, uint8_t byte)
@@ -70,6 +77,43 @@ static void connect_near(struct near *n)
 		attr.retry_cnt = 1;
 		must(!ibv_modify_qp(n->qp, &attr, rig_mask(IBV_QPT_RC, s)), "modify");
 	}
+}
+
+/* ---- In the test's domain ---- */
+
+static void open_pair(struct near *n)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_pd *pd[2];
+
+	if (n->imported)
+		return;
+	n->imported = ibv_import_device(take_fd(n->sock));
+	must(n->imported, "no context");
+	pd[0] = ibv_import_pd(n->imported, n->wire->domain);
+	must(pd[0], "no domain of the test's");
+	pd[1] = n->from->pd;
+	for (int i = 0; i < 2; i++) {
+		n->pair_cq[i] = ibv_create_cq(pd[i]->context, RIG_DEPTH, NULL, NULL, 0);
+		must(n->pair_cq[i], "no completion queue");
+		init = rig_init(n->pair_cq[i], n->pair_cq[i]);
+		n->pair[i] = ibv_create_qp(pd[i], &init);
+		must(n->pair[i], "no queue pair");
+	}
+}
+
+static void connect_pair(struct near *n)
+{
+	struct ibv_qp_attr attr;
+
+	open_pair(n);
+	for (int i = 0; i < 2; i++)
+		rig_move(n->pair[i], IBV_QPS_RESET, 0);
+	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++)
+		for (int i = 0; i < 2; i++) {
+			attr = rig_attr(n->pair[i]->context, s, n->pair[!i]->qp_num);
+			must(!ibv_modify_qp(n->pair[i], &attr, rig_mask(IBV_QPT_RC, s)), "modify a pair");
+		}
 }
 
 static uint64_t length(struct near *n)
@@ -112,25 +156,58 @@ static bool complete_once(struct near *n)
 	return !wc.status;
 }
 
-static bool count_once(struct near *n)
+static bool count_once(struct near *n, struct ibv_qp *qp, struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
 
-	must(!rig_rdma(n->qp, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, n->from, n->from->addr, 8, n->wire->at,
+	must(!rig_rdma(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, n->from, n->from->addr, 8, n->wire->at,
 		       n->wire->rkey), "post");
-	while (!ibv_poll_cq(n->cq, 1, &wc))
+	while (!ibv_poll_cq(cq, 1, &wc))
 		;
 	return !wc.status;
 }
 
+/* READs into the test's memory as into one's own, or WRITEs there as to a peer's. */
+static bool copy_once(struct near *n)
+{
+	const struct wire *w = n->wire;
+	const struct ibv_mr theirs = { .lkey = w->rkey };
+	uint64_t bytes = length(n), at = w->at + next_random(&n->random) % (w->bytes - bytes + 1);
+	int i = (int)(next_random(&n->random) % 2);
+	struct ibv_wc wc;
+
+	if (i)
+		must(!rig_rdma(n->pair[1], IBV_WR_RDMA_WRITE, 0, n->from, n->from->addr, (uint32_t)bytes, at,
+			       w->rkey), "post");
+	else
+		must(!rig_rdma(n->pair[0], IBV_WR_RDMA_READ, 0, &theirs, (void *)(uintptr_t)at,
+			       (uint32_t)bytes, (uintptr_t)n->from->addr, n->from->rkey), "post");
+	while (!ibv_poll_cq(n->pair_cq[i], 1, &wc))
+		;
+	return !wc.status;
+}
+
+static bool import_once(struct near *n)
+{
+	if (n->wire->counts)
+		return count_once(n, n->pair[1], n->pair_cq[1]);
+	return copy_once(n);
+}
+
 static bool once(struct near *n)
 {
-	return n->wire->counts ? count_once(n) : n->wire->numbered ? complete_once(n) : write_once(n);
+	if (n->wire->imports)
+		return import_once(n);
+	return n->wire->counts ? count_once(n, n->qp, n->cq) :
+	       n->wire->numbered ? complete_once(n) : write_once(n);
 }
 
 static void play(struct near *n, uint32_t round)
 {
-	connect_near(n);
+	if (n->wire->imports)
+		connect_pair(n);
+	else
+		connect_near(n);
 	while (once(n))
 		atomic_fetch_add(&n->wire->writes, 1);
 	atomic_store(&n->wire->own_qpn, 0);
@@ -139,9 +216,9 @@ static void play(struct near *n, uint32_t round)
 	atomic_store(&n->wire->ended, round);
 }
 
-static void run(struct wire *wire, uint8_t byte, uint64_t seed)
+static void run(struct wire *wire, int sock, uint8_t byte, uint64_t seed)
 {
-	struct near near = { .wire = wire, .random = seed };
+	struct near near = { .wire = wire, .random = seed, .sock = sock };
 	uint32_t round = 0;
 
 	open_near(&near, byte);
@@ -158,14 +235,21 @@ static void run(struct wire *wire, uint8_t byte, uint64_t seed)
 
 void writer_start(struct writer *w, uint8_t byte, uint64_t seed)
 {
+	int sock[2];
+
 	w->wire = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(w->wire, MAP_FAILED);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sock), 0);
+	w->sock = sock[0];
+	w->has_context = false;
 	w->pid = fork();
 	assert_true(w->pid >= 0);
-	if (w->pid)
+	if (w->pid) {
+		close(sock[1]);
 		return;
+	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	run(w->wire, byte, seed);
+	run(w->wire, sock[1], byte, seed);
 }
 
 static uint64_t now_lives(const struct writer *w)
@@ -206,6 +290,13 @@ void writer_begin(const struct writer *w)
 	atomic_fetch_add(&w->wire->round, 1);
 }
 
+void writer_give(struct writer *w, int cmd_fd)
+{
+	if (!w->has_context)
+		pass_fd(w->sock, cmd_fd);
+	w->has_context = true;
+}
+
 void writer_stop(const struct writer *w)
 {
 	int status;
@@ -227,5 +318,6 @@ void writer_kill(struct writer *w)
 	kill(w->pid, SIGKILL);
 	assert_int_equal(waitpid(w->pid, NULL, 0), w->pid);
 	munmap(w->wire, 4096);
+	close(w->sock);
 	w->pid = 0;
 }

@@ -21,6 +21,8 @@ struct wire {
 	bool large;    /* each request is as long as all */
 	bool numbered; /* each writes nothing but its number, as immediate data */
 	bool counts;   /* each adds one to the first word */
+	bool imports;  /* by queue pairs of its own in the test's domain: */
+	uint32_t domain; /* its handle */
 	_Atomic uint32_t round;
 	/* the writer's */
 	_Atomic uint32_t own_qpn; /* 0: it is not ready to be connected */
@@ -30,6 +32,8 @@ struct wire {
 
 struct writer {
 	pid_t pid;
+	int sock;
+	bool has_context;
 	struct wire *wire;
 };
 
@@ -41,6 +45,8 @@ void writer_await_writes(const struct writer *w, uint64_t writes);
 void writer_await_end(const struct writer *w);
 /* Lets it connect and write. The fields of the wire are filled in. */
 void writer_begin(const struct writer *w);
+/* Gives it the context of the test, once, to import. */
+void writer_give(struct writer *w, int cmd_fd);
 /* By signals; stop returns when it has stopped. */
 void writer_stop(const struct writer *w);
 void writer_continue(const struct writer *w);
