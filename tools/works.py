@@ -108,6 +108,7 @@ SECTIONS = {
         ('each state and input; whole connections while datagrams are lost, doubled, reordered',
          r'cm-conn', r'cm-lossy'),
         ('events, backlog, refusals, the deaths of peers, in virtual time', r'cm-agent'),
+        ('a call that fails says which value is wrong (`WEFT_EXPLAIN`)', r'cm-explain'),
         ('thousands of connections, one after the other and 1,000 at once, of which nothing is left',
          r'cm/many::'),
         ("whatever datagrams come, when peers die: libFuzzer's findings, with sanitizers", r'fuzz/'),

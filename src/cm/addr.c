@@ -22,7 +22,7 @@ int weft_addr_get(const struct sockaddr *from, uint8_t addr[16], uint16_t *port)
 	const struct sockaddr_in *in = (const void *)from;
 
 	if (!from)
-		return -EINVAL;
+		return weft_cm_broken(-EINVAL, "no address is given");
 	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): callers name one */
 	if (from->sa_family == AF_INET) {
 		memcpy(addr, mapped, sizeof(mapped));
@@ -31,7 +31,8 @@ int weft_addr_get(const struct sockaddr *from, uint8_t addr[16], uint16_t *port)
 		return 0;
 	}
 	if (from->sa_family != AF_INET6)
-		return -EAFNOSUPPORT;
+		return weft_cm_broken(-EAFNOSUPPORT, "address family %u is neither IPv4 nor IPv6",
+				      from->sa_family);
 	memcpy(addr, &in6->sin6_addr, 16);
 	*port = be16toh(in6->sin6_port);
 	return 0;
@@ -128,14 +129,19 @@ int weft_addr_bind(struct weft_cm_id *id, const uint8_t addr[16], uint16_t port)
 		.space = (uint16_t)id->id.ps,
 		.flags = (id->reuse_addr ? WEFT_PORT_SHARED : 0u) |
 			 (id->one_family || is_v4(addr) ? WEFT_PORT_ONE_FAMILY : 0u)};
+	char text[WEFT_CM_ADDR_TEXT];
 	int err;
 
 	if (!any && !weft_addr_is_loopback(addr) && weft_addr_gid_index(addr) < 0)
-		return -EADDRNOTAVAIL;
+		return weft_cm_broken(-EADDRNOTAVAIL, "%s is no address of this device",
+				      weft_cm_addr_str(addr, text));
 	if (!may_bind(port))
-		return -EACCES;
+		return weft_cm_broken(-EACCES, "port %u is for who has the right to bind low ports", port);
 	memcpy(want.addr, addr, 16);
 	err = weft_cm.service->port_bind(weft_cm.pool, &want, &id->port_index);
+	if (err == -EADDRINUSE)
+		return weft_cm_broken(err, "port %u of %s is another identifier's", port,
+				      weft_cm_addr_str(addr, text));
 	if (err)
 		return err;
 	id->has_port = true;
@@ -153,12 +159,16 @@ int rdma_bind_addr(struct rdma_cm_id *rdma_id, struct sockaddr *sockaddr)
 	struct weft_cm_id *id = weft_cm_id(rdma_id);
 	uint8_t addr[16];
 	uint16_t port;
-	int err = rdma_id ? weft_addr_get(sockaddr, addr, &port) : -EINVAL;
+	int err;
 
+	if (!rdma_id)
+		return weft_cm_result(weft_cm_no_id());
+	err = weft_addr_get(sockaddr, addr, &port);
 	if (err)
 		return weft_cm_result(err);
 	weft_cm_lock();
-	err = id->state == WEFT_ID_IDLE ? weft_addr_bind(id, addr, port) : -EINVAL;
+	err = id->state == WEFT_ID_IDLE ? weft_addr_bind(id, addr, port) :
+					  weft_cm_wrong_state(id, "new");
 	weft_cm_unlock();
 	return weft_cm_result(err);
 }
@@ -171,6 +181,7 @@ static int choose_source(const struct sockaddr *dst, const uint8_t dst_addr[16],
 	socklen_t len = dst->sa_family == AF_INET ? sizeof(struct sockaddr_in)
 						  : sizeof(struct sockaddr_in6);
 	struct sockaddr_storage name, to = {0};
+	char text[WEFT_CM_ADDR_TEXT];
 	uint16_t port;
 	int fd, err = 0;
 
@@ -189,7 +200,10 @@ static int choose_source(const struct sockaddr *dst, const uint8_t dst_addr[16],
 	    getsockname(fd, (struct sockaddr *)&name, &len))
 		err = -errno;
 	close(fd);
-	return err ? err : weft_addr_get((struct sockaddr *)&name, addr, &port);
+	if (err)
+		return weft_cm_broken(err, "this host has no way to %s (%s)",
+				      weft_cm_addr_str(dst_addr, text), strerror(-err));
+	return weft_addr_get((struct sockaddr *)&name, addr, &port);
 }
 
 /* A destination of all zeros means this host. */
@@ -209,13 +223,18 @@ static int bind_source(struct weft_cm_id *id, const struct sockaddr *src, sa_fam
 	int err;
 
 	if (id->state == WEFT_ID_BOUND)
-		return id->id.route.addr.src_addr.sa_family == family ? 0 : -EINVAL;
-	if (family == AF_INET)
-		memcpy(addr, mapped, sizeof(mapped));
+		src = &id->id.route.addr.src_addr;
 	err = src ? weft_addr_get(src, addr, &port) : 0;
-	if (!err && src && src->sa_family != family)
-		err = -EINVAL;
-	return err ? err : weft_addr_bind(id, addr, port);
+	if (err)
+		return err;
+	if (src && src->sa_family != family)
+		return weft_cm_broken(-EINVAL, "from address family %u there is no way to family %u",
+				      src->sa_family, family);
+	if (id->state == WEFT_ID_BOUND)
+		return 0;
+	if (!src && family == AF_INET)
+		memcpy(addr, mapped, sizeof(mapped));
+	return weft_addr_bind(id, addr, port);
 }
 
 /* 0; *event is 0 or the error of an answer that could not be had. */
@@ -223,11 +242,14 @@ static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const stru
 		   int *event)
 {
 	uint8_t to[16], from[16];
+	char text[WEFT_CM_ADDR_TEXT];
 	uint16_t port, own = 0;
 	int err = weft_addr_get(dst, to, &port);
 
-	if (err || (id->state != WEFT_ID_IDLE && id->state != WEFT_ID_BOUND))
-		return err ? err : -EINVAL;
+	if (err)
+		return err;
+	if (id->state != WEFT_ID_IDLE && id->state != WEFT_ID_BOUND)
+		return weft_cm_wrong_state(id, "new or bound");
 	err = bind_source(id, src, dst->sa_family);
 	if (err)
 		return err;
@@ -242,7 +264,8 @@ static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const stru
 	weft_addr_gid(from, id->path.sgid.raw);
 	weft_addr_gid(to, id->path.dgid.raw);
 	if (weft_addr_gid_index(id->path.sgid.raw) < 0)
-		return -ENODEV;
+		return weft_cm_broken(-ENODEV, "%s, from where it would be sent, is no address of this "
+					       "device", weft_cm_addr_str(from, text));
 	*event = is_multicast(to) || weft_cm.service->reachable(weft_cm.pool, to) ? 0
 										  : -EHOSTUNREACH;
 	if (*event)
@@ -261,8 +284,8 @@ int rdma_resolve_addr(struct rdma_cm_id *rdma_id, struct sockaddr *src, struct s
 	struct weft_cm_id *id = weft_cm_id(rdma_id);
 	int err, event = 0;
 
-	if (!rdma_id || !dst)
-		return weft_cm_result(-EINVAL);
+	if (!rdma_id)
+		return weft_cm_result(weft_cm_no_id());
 	weft_cm_lock();
 	err = resolve(id, src, dst, &event);
 	if (!err)

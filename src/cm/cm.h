@@ -31,9 +31,11 @@ int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, in
 #define WEFT_EVENT_INTERNAL	     ((enum rdma_cm_event_type)19)
 #define WEFT_RAI_SA		     0x10
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "cm/conn.h"
 #include "verbs/service.h"
@@ -144,6 +146,20 @@ static inline void weft_cm_unlock(void)
  * events that tell of errors. */
 #define weft_cm_result(err) weft_cm_explain_result(__func__, err)
 int weft_cm_explain_result(const char *call, int err);
+/* What is wrong, with the value that offends: said instead of the errno's meaning, if the call that
+ * this thread is in fails with err. Returns err. */
+#define weft_cm_broken(err, ...)                                                                    \
+	(snprintf(weft_cm_explain_why(err), WEFT_CM_WHY_BYTES, __VA_ARGS__), (err))
+#define WEFT_CM_WHY_BYTES 192
+char *weft_cm_explain_why(int err);
+static inline int weft_cm_no_id(void)
+{
+	return weft_cm_broken(-EINVAL, "no identifier is given");
+}
+/* The same of the state that an identifier is in: -EINVAL. */
+int weft_cm_wrong_state(const struct weft_cm_id *id, const char *wanted);
+#define WEFT_CM_ADDR_TEXT 46
+const char *weft_cm_addr_str(const uint8_t addr[16], char text[WEFT_CM_ADDR_TEXT]);
 void weft_cm_explain_event(const struct rdma_cm_event *event);
 uint64_t weft_cm_now_ns(void);
 uint32_t weft_cm_random(void);

@@ -22,12 +22,22 @@ static uint32_t depth(uint8_t wanted, uint32_t limit)
 	return wanted == RDMA_MAX_RESP_RES ? limit : wanted;
 }
 
-static bool is_valid(const struct rdma_conn_param *p)
+static bool is_depth(uint8_t wanted)
 {
-	return !p || ((p->responder_resources == RDMA_MAX_RESP_RES ||
-		       p->responder_resources <= WEFT_CM_MAX_ATOMIC) &&
-		      (p->initiator_depth == RDMA_MAX_INIT_DEPTH ||
-		       p->initiator_depth <= WEFT_CM_MAX_ATOMIC));
+	return wanted == RDMA_MAX_RESP_RES || wanted <= WEFT_CM_MAX_ATOMIC;
+}
+
+/* What connecting and accepting are given. */
+static int check(const struct rdma_cm_id *id, const struct rdma_conn_param *p)
+{
+	if (!id)
+		return weft_cm_no_id();
+	if (!p || (is_depth(p->responder_resources) && is_depth(p->initiator_depth)))
+		return 0;
+	return weft_cm_broken(-EINVAL,
+			      "responder_resources is %u, initiator_depth %u: each may be up to %u, or %u",
+			      p->responder_resources, p->initiator_depth, WEFT_CM_MAX_ATOMIC,
+			      RDMA_MAX_RESP_RES);
 }
 
 /* What rdma_create_ep was given, then the program's. -EINVAL: too much. */
@@ -36,8 +46,11 @@ static int put_private(const struct weft_cm_id *id, struct weft_mad *mad, size_t
 {
 	size_t room = weft_mad_private_bytes(mad->kind) - at, before = id->ep_connect_bytes;
 
-	if (before > room || bytes > room - before || (bytes && !data))
-		return -EINVAL;
+	if (bytes && !data)
+		return weft_cm_broken(-EINVAL, "private_data_len is %zu, and private_data NULL", bytes);
+	if (before > room || bytes > room - before)
+		return weft_cm_broken(-EINVAL, "%zu bytes of private data: the message has room for %zu",
+				      before + bytes, room);
 	if (before)
 		memcpy(mad->private_data + at, id->ep_connect, before);
 	if (bytes)
@@ -107,7 +120,7 @@ static int connect_id(struct weft_cm_id *id, const struct rdma_conn_param *p)
 	int err;
 
 	if (id->state != WEFT_ID_ROUTE_RESOLVED)
-		return -EINVAL;
+		return weft_cm_wrong_state(id, "route resolved");
 	mad.kind = ud ? WEFT_MAD_SIDR_REQ : WEFT_MAD_REQ;
 	err = put_private(id, &mad, WEFT_MAD_IP_BYTES, p ? p->private_data : NULL,
 			  p ? p->private_data_len : 0);
@@ -134,10 +147,10 @@ static int connect_id(struct weft_cm_id *id, const struct rdma_conn_param *p)
 
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
-	int err;
+	int err = check(id, param);
 
-	if (!id || !is_valid(param))
-		return weft_cm_result(-EINVAL);
+	if (err)
+		return weft_cm_result(err);
 	weft_cm_lock();
 	err = connect_id(weft_cm_id(id), param);
 	weft_cm_unlock();
@@ -212,7 +225,7 @@ static bool is_asked(const struct weft_cm_id *id)
 /* Fixes what both the queue pair and the answer take from it. */
 static int prepare_accept(struct weft_cm_id *id)
 {
-	int err = -EINVAL;
+	int err = 0;
 
 	weft_cm_lock();
 	if (is_asked(id)) {
@@ -220,7 +233,9 @@ static int prepare_accept(struct weft_cm_id *id)
 			at_most(id->conn.responder_resources, WEFT_CM_MAX_ATOMIC);
 		id->conn.initiator_depth = at_most(id->conn.initiator_depth, WEFT_CM_MAX_ATOMIC);
 		id->conn.local_psn = weft_cm_random() & PSN_MASK;
-		err = 0;
+	} else {
+		err = weft_cm_broken(-EINVAL, "no request waits here: the connection's state is %s",
+				     weft_conn_state_str(id->conn.state));
 	}
 	weft_cm_unlock();
 	return err;
@@ -254,11 +269,11 @@ static int reject(struct rdma_cm_id *rdma_id, const void *data, uint8_t bytes,
 int rdma_accept(struct rdma_cm_id *rdma_id, struct rdma_conn_param *param)
 {
 	struct weft_cm_id *id = weft_cm_id(rdma_id);
+	int err = check(rdma_id, param);
 	bool ud;
-	int err;
 
-	if (!rdma_id || !is_valid(param))
-		return weft_cm_result(-EINVAL);
+	if (err)
+		return weft_cm_result(err);
 	ud = weft_id_is_ud(id);
 	err = prepare_accept(id);
 	if (!err && !ud)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* $WEFT_EXPLAIN: calls that fail, and events that tell of errors, in a line each on standard error. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,15 +12,53 @@ static bool is_wanted(void)
 	return weft_cm.service && weft_cm.service->explains();
 }
 
+/* ---- Calls ---- */
+
+/* What this thread's call has found wrong, until it returns. */
+static _Thread_local struct {
+	int err;
+	char words[WEFT_CM_WHY_BYTES];
+} found;
+
+char *weft_cm_explain_why(int err)
+{
+	found.err = err;
+	return found.words;
+}
+
+int weft_cm_wrong_state(const struct weft_cm_id *id, const char *wanted)
+{
+	static const char *const names[] = {
+		[WEFT_ID_IDLE] = "new",
+		[WEFT_ID_BOUND] = "bound",
+		[WEFT_ID_ADDR_RESOLVED] = "address resolved",
+		[WEFT_ID_ROUTE_RESOLVED] = "route resolved",
+		[WEFT_ID_LISTENING] = "listening",
+		[WEFT_ID_CONNECTED] = "connecting or connected",
+	};
+
+	return weft_cm_broken(-EINVAL, "the identifier's state is %s: it must be %s",
+			      names[id->state], wanted);
+}
+
+const char *weft_cm_addr_str(const uint8_t addr[16], char text[WEFT_CM_ADDR_TEXT])
+{
+	return inet_ntop(AF_INET6, addr, text, WEFT_CM_ADDR_TEXT);
+}
+
 int weft_cm_explain_result(const char *call, int err)
 {
+	if (err && is_wanted())
+		fprintf(stderr, "weft: %s: errno %d: %s; %s(3)\n", call, -err,
+			found.err == err ? found.words : strerror(-err), call);
+	found.err = 0;
 	if (!err)
 		return 0;
-	if (is_wanted())
-		fprintf(stderr, "weft: %s: errno %d: %s; %s(3)\n", call, -err, strerror(-err), call);
 	errno = -err;
 	return -1;
 }
+
+/* ---- Events ---- */
 
 /* 12.6.7.2 */
 static const char *name_of_reason(int reason)

@@ -66,9 +66,13 @@ static int start_listening(struct weft_cm_id *id, int backlog)
 	if (id->state == WEFT_ID_IDLE)
 		err = weft_addr_bind(id, any_v4, 0);
 	else if (id->state != WEFT_ID_BOUND)
-		err = -EINVAL;
-	if (!err)
-		err = weft_cm.service->port_listen(weft_cm.pool, id->port_index);
+		err = weft_cm_wrong_state(id, "new or bound");
+	if (err)
+		return err;
+	err = weft_cm.service->port_listen(weft_cm.pool, id->port_index);
+	if (err == -EADDRINUSE)
+		return weft_cm_broken(err, "port %u is another identifier's, too: who listens has it alone",
+				      be16toh(rdma_get_src_port(&id->id)));
 	if (err)
 		return err;
 	WEFT_STEP(cm_listening);
@@ -84,7 +88,7 @@ int rdma_listen(struct rdma_cm_id *rdma_id, int backlog)
 	int err;
 
 	if (!rdma_id)
-		return weft_cm_result(-EINVAL);
+		return weft_cm_result(weft_cm_no_id());
 	weft_cm_lock();
 	err = start_listening(weft_cm_id(rdma_id), backlog);
 	weft_cm_unlock();

@@ -240,14 +240,17 @@ static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	int err;
 
-	if (id->qp || !id->verbs)
-		return -EINVAL;
+	if (id->qp)
+		return weft_cm_broken(-EINVAL, "the identifier has QP 0x%x already", id->qp->qp_num);
+	if (!id->verbs)
+		return weft_cm_wrong_state(weft_cm_id(id), "address resolved");
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD)) {
 		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
 		attr->pd = id->pd;
 	}
 	if (!attr->pd || attr->pd->context != id->verbs)
-		return -EINVAL;
+		return weft_cm_broken(-EINVAL, "pd is %p: it must be of the identifier's device",
+				      (void *)attr->pd);
 	if (id->qp_type == IBV_QPT_XRC_RECV) {
 		err = weft_qp_complete_xrcd(&attr->comp_mask, IBV_QP_INIT_ATTR_XRCD, &attr->xrcd);
 		if (err)
@@ -294,7 +297,8 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_
 	int err;
 
 	if (!id || !attr)
-		return weft_cm_result(-EINVAL);
+		return weft_cm_result(weft_cm_broken(-EINVAL, "id is %p, qp_init_attr %p: both must be given",
+						     (void *)id, (void *)attr));
 	/* the same fields, up to sq_sig_all */
 	memcpy(&ex, attr, sizeof(*attr));
 	ex.comp_mask = IBV_QP_INIT_ATTR_PD;
