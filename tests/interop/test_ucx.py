@@ -93,9 +93,10 @@ def test_atomics_of_the_card(fabric, test):
 
 @TRANSPORTS
 @pytest.mark.parametrize('api', [[], ['-A']], ids=['tag', 'am'])
-def test_each_byte(fabric, transport, api):
+@pytest.mark.parametrize('most', [1 << 20, pytest.param(1 << 24, marks=pytest.mark.slow)])
+def test_each_byte(fabric, transport, api, most):
     """Buffers that UCX registers and remembers while they come and go: it hooks libc's memory calls."""
-    rounds, most = 60, 1 << 20
+    rounds = 60
     argv = ['io_demo', '-q', '-d', f'8:{most}', *api]
     server, port = started(fabric, transport, *argv)
     client = fabric.start(*argv, '-i', rounds, '-o', 'read,write', '-p', port, '127.0.0.1', core=1,
