@@ -37,6 +37,7 @@ static bool admit(struct weft_pool *pool, struct weft_caller *caller, const stru
 			      memory_order_relaxed);
 	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
 	atomic_signal_fence(memory_order_seq_cst);
+	WEFT_STEP(place_admitted);
 	/* acquire: pairs with the release in publish_moves (qp.c) */
 	*right = (struct weft_right){ &m->moves,
 				      atomic_load_explicit(&m->moves, memory_order_acquire), mr->owner };

@@ -352,7 +352,9 @@ void churn_run(struct worker *w)
 		churn_fork(w);
 	else if (what < 12)
 		churn_connection(w);
-	else if (what < 24)
+	else if (what < 18)
+		guest_run(w);
+	else if (what < 26)
 		churn_queue_pairs(w);
 	else
 		churn_memory(w);

@@ -113,6 +113,8 @@ static void register_regions(struct worker *w)
 	w->seat->address[1] = (uintptr_t)&in_place;
 	if (ibv_query_gid(w->context, 1, 1, &w->seat->gid))
 		broken("no address");
+	w->seat->cmd_fd = w->context->cmd_fd;
+	atomic_store(&w->seat->pd, w->pd->handle);
 }
 
 static void open_all(struct worker *w)
@@ -320,6 +322,17 @@ static void require(int err, const char *what)
 		broken("%s: %s", what, strerror(err));
 }
 
+/* Guests may be in it. */
+static void dealloc_domain(struct worker *w)
+{
+	uint64_t limit = now_ns() + LIMIT_NS;
+	int err;
+
+	while ((err = ibv_dealloc_pd(w->pd)) == EBUSY && now_ns() < limit)
+		sched_yield();
+	require(err, "deallocating a protection domain");
+}
+
 static void close_all(struct worker *w)
 {
 	for (uint32_t i = 0; i < w->world->seats; i++)
@@ -330,7 +343,7 @@ static void close_all(struct worker *w)
 	traffic_check(w);
 	require(ibv_destroy_cq(w->cq), "destroying a completion queue");
 	require(ibv_destroy_comp_channel(w->channel), "destroying a channel");
-	require(ibv_dealloc_pd(w->pd), "deallocating a protection domain");
+	dealloc_domain(w);
 	require(ibv_close_device(w->context), "closing");
 }
 

@@ -102,6 +102,9 @@ void churn_end(struct worker *w);
 void churn_take(struct worker *w); /* from who may be stopped */
 void churn_serve(void); /* requests for connections */
 
+/* guest.c: in the domain of another. */
+void guest_run(struct worker *w);
+
 /* worker.c: brings a queue pair to RTS. */
 void worker_connect(struct worker *w, struct ibv_qp *qp, const union ibv_gid *gid, uint32_t qpn);
 struct ibv_qp *worker_queue_pair(struct worker *w);

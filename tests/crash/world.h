@@ -57,6 +57,8 @@ struct seat {
 	uint32_t key[2];	  /* of its regions: pooled, in place */
 	uint64_t address[2];
 	union ibv_gid gid;
+	int cmd_fd;
+	_Atomic uint32_t pd; /* its handle, when it can be imported; 0: not yet */
 	_Atomic uint32_t port; /* where it listens; 0: nowhere */
 	char failure[256];     /* what it saw that must not be */
 	uint64_t late_ns;      /* the longest time from a death to its error */

@@ -134,6 +134,8 @@ static void add_member(uint64_t off)
 	FIELD(off, struct weft_pool_member, ngids);
 	FIELD(off, struct weft_pool_member, gid);
 	FIELD(off, struct weft_pool_member, rung);
+	FIELD(off, struct weft_pool_member, moves);
+	FIELD(off, struct weft_pool_member, also);
 	FIELD(off, struct weft_pool_member, asleep);
 	FIELD(off, struct weft_pool_member, box_off);
 	FIELD(off, struct weft_pool_member, ports_off);
