@@ -2,6 +2,7 @@
 #include "told.h"
 #include "rig.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +18,8 @@ void told_begin(void)
 	kept = memfd_create("told", MFD_CLOEXEC);
 	before = dup(2);
 	assert_true(kept >= 0 && before >= 0);
+	/* in a file of this kind, two processes that share a position write over each other */
+	assert_int_equal(fcntl(kept, F_SETFL, O_APPEND), 0);
 	assert_int_equal(dup2(kept, 2), 2);
 }
 
