@@ -15,6 +15,7 @@
 #define UC_RTR_MASK  (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
 #define UD_INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
 #define EVENTS	     16
+#define MORE_MS	     20 /* behind the last event that must come */
 
 const struct wish usual = {.type = IBV_QPT_RC,
 			   .qkey = QKEY,
@@ -332,11 +333,19 @@ static void await_quiet(const struct world *world, struct pair *pair, struct see
 	} while (took || now_s() < end);
 }
 
-/* Of a shared queue: that few are left, or none comes to its queue pair any more. */
-static bool awaits_event(const struct pair *pair)
+/* How many events must come: of what went wrong, and of a shared queue that few receives are left,
+ * or none comes to its queue pair any more. */
+static size_t events_due(struct pair *pair, const struct seen *asking, const struct seen *other)
 {
-	return pair->srq &&
-	       (pair->receives[1] < pair->limit || qp_state(pair->qp[1]) == IBV_QPS_ERR);
+	size_t due = asking->failed_there || other->broke;
+
+	if (!pair->srq)
+		return due;
+	if (pair->receives[1] < pair->limit) {
+		pair->limit = 0;
+		due++;
+	}
+	return due + (qp_state(pair->qp[1]) == IBV_QPS_ERR);
 }
 
 bool tell_completions(struct world *world, struct pair *pair, uint64_t last)
@@ -370,10 +379,7 @@ bool tell_completions(struct world *world, struct pair *pair, uint64_t last)
 		outcome("INCOMPLETE");
 	outcome("states=%s,%s", state_name(qp_state(pair->qp[0])),
 		state_name(qp_state(pair->qp[1])));
-	tell_events(world, pair,
-		    seen[asker].failed_there || seen[other].broke || awaits_event(pair)
-			    ? world->event_ms
-			    : 0);
+	tell_events(world, pair, events_due(pair, &seen[asker], &seen[other]), world->event_ms);
 	return !seen[0].failed && !seen[1].failed;
 }
 
@@ -400,7 +406,7 @@ static int compare(const void *a, const void *b)
 	return strcmp(one->name, other->name);
 }
 
-void tell_events(struct world *world, const struct pair *pair, int patience_ms)
+void tell_events(struct world *world, const struct pair *pair, size_t due, int patience_ms)
 {
 	struct pollfd wait = {.fd = world->context->async_fd, .events = POLLIN};
 	struct event events[EVENTS];
@@ -408,7 +414,11 @@ void tell_events(struct world *world, const struct pair *pair, int patience_ms)
 	size_t count = 0;
 	bool whose;
 
-	while (count < EVENTS && poll(&wait, 1, count ? 20 : patience_ms) == 1 &&
+	while (count < EVENTS &&
+	       poll(&wait, 1,
+		    count < due ? patience_ms
+		    : count	? MORE_MS
+				: 0) == 1 &&
 	       ibv_get_async_event(world->context, &event) == 0) {
 		events[count++] =
 			(struct event){ibv_event_type_str(event.event_type), object(pair, &event)};

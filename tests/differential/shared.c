@@ -131,7 +131,7 @@ void case_srq_low(struct world *world)
 
 	what("low srq limit=%u", attr.srq_limit);
 	outcome_errno("arm", ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
-	tell_events(world, &none, world->event_ms);
+	tell_events(world, &none, 1, world->event_ms);
 	tell_srq(srq, &attr);
 	outcome_errno("destroy", ibv_destroy_srq(srq));
 }

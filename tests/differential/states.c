@@ -150,7 +150,7 @@ static void modify(struct world *world, enum ibv_qp_type type)
 	what_bits("mask", mask, mask_names, COUNT(mask_names));
 	outcome_errno("modify", ibv_modify_qp(pair.qp[0], &attr, mask));
 	tell_query(pair.qp[0]);
-	tell_events(world, &pair, from == IBV_QPS_SQD || to == IBV_QPS_SQD ? 100 : 0);
+	tell_events(world, &pair, from == IBV_QPS_SQD || to == IBV_QPS_SQD, 100);
 	pair_close(&pair);
 }
 

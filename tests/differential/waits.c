@@ -96,7 +96,7 @@ void case_overrun(struct world *world)
 	/* Who lost completions may fail only when somebody looks after it. */
 	for (int i = 0; i < 200 && qp_state(pair.qp[0]) != IBV_QPS_ERR; i++)
 		usleep(10000);
-	tell_events(world, &pair, 1000);
+	tell_events(world, &pair, 2, 1000);
 	outcome("state=%s", state_name(qp_state(pair.qp[0])));
 	pair_close(&far);
 	pair_close(&pair);

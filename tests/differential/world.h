@@ -122,7 +122,7 @@ enum ibv_qp_state qp_state(struct ibv_qp *qp);
  * statuses were SUCCESS.
  */
 bool tell_completions(struct world *world, struct pair *pair, uint64_t last);
-/* The asynchronous events up to now, sorted; the first may take so long to come. */
-void tell_events(struct world *world, const struct pair *pair, int patience_ms);
+/* The asynchronous events up to now, sorted; those that are due may take so long to come. */
+void tell_events(struct world *world, const struct pair *pair, size_t due, int patience_ms);
 
 #endif
