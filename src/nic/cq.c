@@ -221,14 +221,16 @@ static int poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t th
 int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
 	bool sources = atomic_load_explicit(&cq->sources, memory_order_relaxed);
-	int got = 0;
+	int got;
 
 	if (__builtin_expect(!sources, 1))
 		return poll_rings(cq, n, wc, thread);
 	/* neither starves the other */
-	if (atomic_load_explicit(&cq->turns, memory_order_relaxed) % 2)
+	if (atomic_load_explicit(&cq->turns, memory_order_relaxed) % 2) {
 		got = weft_source_poll(cq, n, wc, thread);
-	got += poll_rings(cq, n - got, wc + got, thread);
+		return got + poll_rings(cq, n - got, wc + got, thread);
+	}
+	got = poll_rings(cq, n, wc, thread);
 	return got < n ? got + weft_source_poll(cq, n - got, wc + got, thread) : got;
 }
 

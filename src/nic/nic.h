@@ -114,7 +114,7 @@ static inline int weft_far_check(const struct weft_pool *pool, const struct weft
 
 /* ---- Work requests ---- */
 
-#define WEFT_TRANSPORT_STATE 384
+#define WEFT_TRANSPORT_STATE 448
 
 /* Where datagrams go (10.2.3). The api keeps it until the requests that name it have completed. */
 struct weft_ah {
@@ -426,7 +426,7 @@ bool weft_nic_faults(struct weft_nic *nic);
 
 /* 0; -EINVAL (state, sge count), -ENOMEM (full). The lock is held. */
 int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,
-		 uint32_t num_sge);
+		 uint32_t num_sge, uint32_t thread);
 
 /* ---- Regions (mr.c) ---- */
 

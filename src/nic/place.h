@@ -96,6 +96,19 @@ static inline bool weft_mr_find(struct weft_pool *pool, struct weft_caller *call
 	return true;
 }
 
+/* Where those bytes lie if that is known already, whatever the rights, or NULL: only to be asked for ahead. */
+static inline uint8_t *weft_mr_guess(const struct weft_pool *pool, uint32_t key, uint64_t addr,
+				     uint64_t len_bytes)
+{
+	const struct weft_seen_mr *seen = &pool->mr_seen[key >> WEFT_KEY_BITS];
+	/* acquire: pairs with the release in weft_pool_keep_mr */
+	uint64_t id = atomic_load_explicit(&seen->id, memory_order_acquire), off = addr - seen->run;
+
+	return (uint32_t)id == key && len_bytes <= seen->run_bytes && off <= seen->run_bytes - len_bytes ?
+		       seen->at + off :
+		       NULL;
+}
+
 /* A key did not hold: only because the memory of a member that shares its domain moves? */
 static inline bool weft_find_later(struct weft_caller *caller)
 {

@@ -11,25 +11,25 @@ static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t positio
 }
 
 static int post_shared(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,
-		       uint32_t num_sge)
+		       uint32_t num_sge, uint32_t thread)
 {
 	int err;
 
 	if (qp->state == WEFT_QPS_RESET || !qp->owns_shared)
 		return -22;
-	err = weft_shared_post(qp->shared, wr_id, sge, num_sge);
+	err = weft_shared_post(qp->shared, wr_id, sge, num_sge, thread);
 	if (!err && qp->state == WEFT_QPS_ERR)
 		weft_rq_flush(qp);
 	return err;
 }
 
 int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,
-		 uint32_t num_sge)
+		 uint32_t num_sge, uint32_t thread)
 {
 	struct weft_pool_recv *recv;
 
 	if (qp->shared)
-		return post_shared(qp, wr_id, sge, num_sge);
+		return post_shared(qp, wr_id, sge, num_sge, thread);
 	if (qp->state == WEFT_QPS_RESET || num_sge > qp->cap.max_recv_sge)
 		return -22;
 	/* acquire: pairs with the release when a completion is polled */

@@ -13,7 +13,7 @@ static uint32_t power_of_two(uint32_t n)
 
 static uint64_t bytes_of(const struct weft_shared *q, const struct weft_bank *bank)
 {
-	return sizeof(struct weft_pool_shared) + (uint64_t)bank->size * q->stride;
+	return weft_pool_shared_bytes(bank->size, q->stride);
 }
 
 static struct weft_pool_slot *slot_at(const struct weft_shared *q, const struct weft_bank *bank,
@@ -39,6 +39,7 @@ static int make_bank(struct weft_shared *q, struct weft_bank *bank, uint32_t pd,
 	if (err)
 		return err;
 	bank->at = (void *)(q->nic->pool->base + bank->off);
+	bank->claims = weft_pool_claims(bank->at, bank->size, q->stride);
 	bank->at->size = bank->size;
 	bank->at->stride = q->stride;
 	bank->at->pd = pd;
@@ -53,7 +54,10 @@ int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd,
 	q->nic = nic;
 	q->max_wr = max_wr;
 	q->max_sge = max_sge;
-	q->stride = (uint32_t)(sizeof(struct weft_pool_slot) + max_sge * sizeof(struct weft_pool_sge));
+	/* whole lines: what one slot is written with does not hold up those who look at the next */
+	q->stride = (uint32_t)(sizeof(struct weft_pool_slot) + max_sge * sizeof(struct weft_pool_sge) +
+			       WEFT_LINE - 1) &
+		    ~(WEFT_LINE - 1);
 	err = make_bank(q, &q->first, pd, max_wr);
 	if (err)
 		return err;
@@ -170,7 +174,7 @@ static void put(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sg
 	struct weft_bank *bank = q->last;
 	struct weft_pool_slot *slot = slot_at(q, bank, bank->posted);
 
-	while (weft_claim_what(atomic_load_explicit(&slot->claim, memory_order_relaxed)) !=
+	while (weft_claim_what(atomic_load_explicit(&slot->state, memory_order_relaxed)) !=
 	       WEFT_CLAIM_EMPTY)
 		slot = slot_at(q, bank, ++bank->posted);
 	slot->told = 0;
@@ -179,25 +183,26 @@ static void put(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sg
 	for (uint32_t i = 0; i < num_sge; i++)
 		slot->recv.sge[i] = sge[i];
 	/* release: pairs with the acquire of the taker (seat.c) */
-	atomic_store_explicit(&slot->claim, WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(bank, bank->posted)),
+	atomic_store_explicit(&slot->state, WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(bank, bank->posted)),
 			      memory_order_release);
 	atomic_store_explicit(&bank->at->posted, ++bank->posted, memory_order_release);
 	q->outstanding++;
 }
 
 int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
-		     uint32_t num_sge)
+		     uint32_t num_sge, uint32_t thread)
 {
 	int err = 0;
+	bool own;
 
 	if (num_sge > q->max_sge)
 		return -22;
-	weft_lock(q->nic, &q->lock, 0);
+	own = weft_lock(q->nic, &q->lock, thread);
 	if (q->outstanding < q->max_wr)
 		put(q, wr_id, sge, num_sge);
 	else
 		err = -12;
-	weft_unlock(&q->lock, false);
+	weft_unlock(&q->lock, own);
 	return err;
 }
 
@@ -205,7 +210,7 @@ int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_po
 
 static void empty(struct weft_shared *q, struct weft_pool_slot *slot)
 {
-	atomic_store_explicit(&slot->claim, WEFT_CLAIM(WEFT_CLAIM_EMPTY, 0), memory_order_relaxed);
+	atomic_store_explicit(&slot->state, WEFT_CLAIM(WEFT_CLAIM_EMPTY, 0), memory_order_relaxed);
 	q->outstanding--;
 }
 
@@ -242,8 +247,9 @@ static struct cursor oldest(struct weft_shared *q)
 	return (struct cursor){ &q->first, q->first.done };
 }
 
-/* The next slot from the cursor on that holds a receive; NULL: none. */
-static struct weft_pool_slot *next_used(const struct weft_shared *q, struct cursor *at, uint64_t *claim)
+/* The next slot from the cursor on that holds a receive; NULL: none. *what: it is FREE or DONE. */
+static struct weft_pool_slot *next_used(const struct weft_shared *q, struct cursor *at,
+					enum weft_claim *what)
 {
 	for (;;) {
 		struct weft_bank *bank = at->bank;
@@ -252,9 +258,10 @@ static struct weft_pool_slot *next_used(const struct weft_shared *q, struct curs
 			struct weft_pool_slot *slot = slot_at(q, bank, at->position);
 
 			/* acquire: pairs with the release of the taker (seat.c) */
-			*claim = atomic_load_explicit(&slot->claim, memory_order_acquire);
-			if (weft_claim_what(*claim) != WEFT_CLAIM_EMPTY &&
-			    weft_claim_lap(*claim) == lap_of(bank, at->position))
+			uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
+
+			*what = weft_claim_what(state);
+			if (*what != WEFT_CLAIM_EMPTY && weft_claim_lap(state) == lap_of(bank, at->position))
 				return slot;
 			bank->done += bank->done == at->position;
 		}
@@ -264,18 +271,34 @@ static struct weft_pool_slot *next_used(const struct weft_shared *q, struct curs
 	}
 }
 
-/* The next one from the cursor on that is not free. */
+/* Where those who poll look first (weft_shared_stirs). */
+static void note_oldest(struct weft_shared *q)
+{
+	struct cursor at = oldest(q);
+	enum weft_claim what;
+
+	/* release: pairs with the acquire in weft_shared_stirs; told before the slot that it was is used again */
+	atomic_store_explicit(&q->oldest, next_used(q, &at, &what), memory_order_release);
+}
+
+static uint64_t claim_of(struct cursor at)
+{
+	/* acquire: pairs with the release of the taker (seat.c), who knew of those before him */
+	return atomic_load_explicit(&at.bank->claims[at.position & (at.bank->size - 1)],
+				    memory_order_acquire);
+}
+
+/* The next one from the cursor on that is not free, but TAKEN or DONE. */
 static struct weft_pool_slot *next_claimed(const struct weft_shared *q, struct cursor *at,
 					   enum weft_claim *what)
 {
-	uint64_t claim;
-	struct weft_pool_slot *slot = next_used(q, at, &claim);
+	struct weft_pool_slot *slot = next_used(q, at, what);
 
-	if (!slot)
-		return NULL;
-	*what = weft_claim_what(claim);
+	if (!slot || *what == WEFT_CLAIM_DONE)
+		return slot;
+	*what = WEFT_CLAIM_TAKEN;
 	/* they are taken in order, so that none behind it is taken */
-	return *what == WEFT_CLAIM_FREE ? NULL : slot;
+	return weft_claim_lap(claim_of(*at)) == lap_of(at->bank, at->position) ? slot : NULL;
 }
 
 /* One that is complete, from the cursor on, for a completion queue; *passed: others before it are not. */
@@ -307,16 +330,15 @@ static struct weft_pool_slot *find_done(struct weft_shared *q, const struct weft
  * that one and the next since we looked: then the second look sees it, as he did so in this order.
  */
 static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft_cq *cq,
-					struct cursor *at, struct weft_qp **qp)
+					struct cursor *at, struct weft_qp **qp, bool *passed)
 {
 	const struct cursor start = *at;
-	bool passed;
-	struct weft_pool_slot *slot = find_done(q, cq, at, qp, &passed), *later = NULL;
+	struct weft_pool_slot *slot = find_done(q, cq, at, qp, passed), *later = NULL;
 
-	while (slot && passed && slot != later) {
+	while (slot && *passed && slot != later) {
 		later = slot;
 		*at = start;
-		slot = find_done(q, cq, at, qp, &passed);
+		slot = find_done(q, cq, at, qp, passed);
 	}
 	return slot;
 }
@@ -355,16 +377,40 @@ void weft_shared_arm(struct weft_shared *q, uint32_t limit)
 	weft_unlock(&q->lock, false);
 }
 
-bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,
-		      bool *news)
+static uint64_t stamp_of(const struct weft_shared *q, struct cursor at)
 {
+	return weft_pool_shared_stamps(at.bank->at, at.bank->size,
+				       q->stride)[at.position & (at.bank->size - 1)];
+}
+
+/* As next_done, from the oldest on. There are late ones until none is left that was passed over. */
+static struct weft_pool_slot *oldest_done(struct weft_shared *q, const struct weft_cq *cq,
+					  struct cursor *at, struct weft_qp **qp)
+{
+	uint32_t late = atomic_load_explicit(&q->at->late, memory_order_relaxed);
+	struct weft_pool_slot *slot;
+	bool passed;
+
+	/* acquire: pairs with the release in tell_late (seat.c): we see the claims that the taker saw */
+	if (late)
+		atomic_exchange_explicit(&q->at->late, late = WEFT_LATE_SEEN, memory_order_acquire);
+	*at = oldest(q);
+	slot = next_done(q, cq, at, qp, &passed);
+	if (late && !slot && !passed)
+		atomic_compare_exchange_strong_explicit(&q->at->late, &late, 0, memory_order_relaxed,
+							memory_order_relaxed);
+	return slot;
+}
+
+bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,
+		      bool *news, uint32_t thread)
+{
+	bool own = weft_lock(q->nic, &q->lock, thread);
 	struct weft_pool_slot *slot;
 	struct cursor at;
 	struct weft_qp *qp;
 
-	weft_lock(q->nic, &q->lock, 0);
-	at = oldest(q);
-	slot = next_done(q, cq, &at, &qp);
+	slot = oldest_done(q, cq, &at, &qp);
 	if (slot) {
 		const struct weft_pool_taken *t = &slot->taken;
 
@@ -378,12 +424,13 @@ bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct we
 					  .opcode = t->opcode | WEFT_WC_RECV,
 					  .flags = t->flags,
 					  .solicited = t->solicited,
-					  .stamp_ns = t->stamp_ns };
+					  .stamp_ns = cq->stamps ? stamp_of(q, at) : 0 };
 		*news = !slot->told;
 		empty(q, slot);
 		look_at_limit(q);
 	}
-	weft_unlock(&q->lock, false);
+	note_oldest(q);
+	weft_unlock(&q->lock, own);
 	return slot;
 }
 
@@ -391,18 +438,19 @@ bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell
 {
 	struct weft_pool_slot *slot;
 	struct weft_qp *qp;
-	bool news = false;
+	bool news = false, passed;
 	struct cursor at;
 
 	weft_lock(q->nic, &q->lock, 0);
 	at = oldest(q);
-	for (; !news && (slot = next_done(q, cq, &at, &qp)); at.position++) {
+	for (; !news && (slot = next_done(q, cq, &at, &qp, &passed)); at.position++) {
 		if (tell)
 			slot->told = 1;
 		else
 			news = !slot->told && weft_cq_wakes(cq, slot->taken.status,
 							    slot->taken.solicited);
 	}
+	note_oldest(q);
 	weft_unlock(&q->lock, false);
 	return news;
 }
@@ -410,12 +458,12 @@ bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell
 bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id)
 {
 	struct weft_pool_slot *slot;
+	enum weft_claim what;
 	struct cursor at;
-	uint64_t claim;
 
 	weft_lock(q->nic, &q->lock, 0);
 	at = oldest(q);
-	slot = next_used(q, &at, &claim);
+	slot = next_used(q, &at, &what);
 	if (slot) {
 		*wr_id = slot->recv.wr_id;
 		/* one that is stopped must not complete it later: his exchange fails (seat.c) */
@@ -481,12 +529,11 @@ static void recover(struct weft_shared *q)
 	struct weft_pool_slot *slot;
 	enum weft_claim what;
 
-	for (; (slot = next_claimed(q, &at, &what)); at.position++) {
-		uint64_t claim = atomic_load_explicit(&slot->claim, memory_order_relaxed);
-
-		if (weft_claim_what(claim) == WEFT_CLAIM_TAKEN && is_of_dead(q->nic->pool, claim))
+	for (; (slot = next_claimed(q, &at, &what)); at.position++)
+		if (what == WEFT_CLAIM_TAKEN && is_of_dead(q->nic->pool, claim_of(at)) &&
+		    next_used(q, &at, &what) == slot && what == WEFT_CLAIM_FREE)
 			post_again(q, slot);
-	}
+	note_oldest(q);
 }
 
 uint32_t weft_shared_limit(const struct weft_shared *q)

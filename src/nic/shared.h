@@ -13,6 +13,7 @@
 struct weft_bank {
 	struct weft_bank *next;
 	struct weft_pool_shared *at;
+	_Atomic uint64_t *claims;
 	uint64_t off;
 	uint64_t posted;
 	uint64_t done; /* nothing below it is outstanding */
@@ -29,6 +30,8 @@ struct weft_shared {
 	uint32_t outstanding, max_wr, max_sge;
 	uint32_t limit; /* 0: not armed */
 	struct weft_cq *cq; /* XRC: where all of it completes; else NULL */
+	/* where nothing is complete while it is free; NULL: look. Written under the lock */
+	struct weft_pool_slot *_Atomic oldest;
 	uint32_t index;	    /* XRC: of its entry in the table of queue pairs */
 	uint32_t stride;
 	struct weft_shared *next; /* guarded by the nic's lock */
@@ -54,9 +57,9 @@ int weft_shared_resize(struct weft_shared *q, uint32_t max_wr);
 void weft_shared_join(struct weft_shared *q, struct weft_qp *qp);
 void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp);
 
-/* 0; -EINVAL (too many elements); -ENOMEM (full). */
+/* 0; -EINVAL (too many elements); -ENOMEM (full). thread: who may own the lock (nic/lock.h), here and below. */
 int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
-		     uint32_t num_sge);
+		     uint32_t num_sge, uint32_t thread);
 /* One event when fewer than `limit` are left; 0: none (10.2.9.1). */
 void weft_shared_arm(struct weft_shared *q, uint32_t limit);
 /* As armed and not yet reached. */
@@ -65,7 +68,27 @@ uint32_t weft_shared_limit(const struct weft_shared *q);
 void weft_shared_limits(struct weft_nic *nic);
 /* Takes the oldest completion of a completion queue, whose lock is held; *news: it was not told. */
 bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,
-		      bool *news);
+		      bool *news, uint32_t thread);
+
+/* False: nothing of it is complete. Without the lock, as spinning programs ask most often. */
+static inline bool weft_shared_stirs(const struct weft_shared *q)
+{
+	struct weft_pool_slot *slot = atomic_load_explicit(&q->oldest, memory_order_acquire), *before;
+
+	do {
+		before = slot;
+		/* acquire: pairs with the release in put (shared.c) */
+		if (!slot ||
+		    weft_claim_what(atomic_load_explicit(&slot->state, memory_order_acquire)) !=
+			    WEFT_CLAIM_FREE ||
+		    atomic_load_explicit(&q->at->late, memory_order_relaxed))
+			return true;
+		/* it may have been taken, polled and posted again meanwhile */
+		slot = atomic_load_explicit(&q->oldest, memory_order_acquire);
+	} while (slot != before);
+	return false;
+}
+
 /* Whether one would wake the queue, whose lock is held; tell: such as there are will not any more. */
 bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell);
 /* Takes a receive back that nobody has completed, or nobody will: the oldest. Peers are shut out. */

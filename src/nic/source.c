@@ -105,11 +105,12 @@ void weft_source_detach(struct weft_cq *cq, const struct weft_shared *q)
 	cq->nic->env->free(s);
 }
 
-static bool take(struct weft_cq *cq, const struct weft_cq_source *s, struct weft_cqe *cqe)
+static inline bool take(struct weft_cq *cq, const struct weft_cq_source *s, struct weft_cqe *cqe,
+			uint32_t thread)
 {
 	bool news;
 
-	if (!weft_shared_take(s->shared, cq, cqe, &news))
+	if (!weft_shared_stirs(s->shared) || !weft_shared_take(s->shared, cq, cqe, &news, thread))
 		return false;
 	/* the engine that was rung for it will not find it any more */
 	if (cq->armed && news)
@@ -125,7 +126,7 @@ int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thr
 	struct weft_cqe cqe;
 
 	while (s && got < n) {
-		if (!take(cq, s, &cqe)) {
+		if (!take(cq, s, &cqe, thread)) {
 			s = s->next;
 			continue;
 		}
@@ -145,7 +146,7 @@ void weft_source_drain(struct weft_cq *cq)
 
 	for (const struct weft_cq_source *s = first_source(cq); s; s = s->next)
 		/* those of XRC are of no queue pair that could end */
-		while (!s->shared->cq && take(cq, s, &from)) {
+		while (!s->shared->cq && take(cq, s, &from, 0)) {
 			cqe = weft_cq_next(cq, from.qp);
 			if (!cqe)
 				continue;

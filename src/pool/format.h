@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 8u
+#define WEFT_POOL_VERSION 9u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -326,10 +326,13 @@ struct weft_pool_recv {
 /*
  * A receive queue from which many members take, each receive for one message of its own: that of a
  * UD queue pair, or one that queue pairs share. The receive of position n stands in slot n % size
- * and is there if the slot's claim says {FREE, n's lap}; positions without are passed over. A taker
- * makes it {TAKEN, lap, who}, by compare-and-swap as more than one may want it; places the bytes;
- * writes `taken`; and makes it DONE, by compare-and-swap again, for the owner may have given up on
- * him. The owner makes a completion of that, and the slot EMPTY.
+ * and is there if the slot's state says {FREE, n's lap}; positions without are passed over. Whoever
+ * wants it makes claim n % size, of another lap until then, {TAKEN, lap, who}, by compare-and-swap as
+ * others may want it, too; places the bytes; writes `taken`; and makes the state {DONE, lap}, by
+ * compare-and-swap again, for the owner may have given up on him; then his claim DONE. The owner makes a
+ * completion of that, and the slot EMPTY. He waits looking at the oldest slot alone, which is written
+ * once for each message. So who completes behind one of whom he does not know that it is complete tells
+ * by `late` before: then the owner looks at claims, to go past those that are TAKEN.
  */
 enum weft_claim {
 	WEFT_CLAIM_EMPTY,
@@ -365,7 +368,6 @@ static inline uint32_t weft_claim_incarnation(uint64_t claim)
 }
 
 struct weft_pool_taken {
-	uint64_t stamp_ns; /* where the ring of the queue pair is stamped */
 	uint32_t tag;	   /* the queue pair it came for, as in a weft_pool_cqe; 0: nothing came */
 	uint32_t byte_len;
 	uint32_t imm;
@@ -375,11 +377,14 @@ struct weft_pool_taken {
 };
 
 struct weft_pool_slot {
-	_Atomic uint64_t claim;
-	uint32_t told;		      /* [O] its completion is no news to an armed queue */
+	_Atomic uint64_t state;	      /* [O] EMPTY, FREE; [P] who has TAKEN it: DONE */
 	struct weft_pool_taken taken; /* [P] who has TAKEN it */
+	uint32_t told;		      /* [O] its completion is no news to an armed queue */
 	struct weft_pool_recv recv;   /* [O] */
 };
+
+#define WEFT_LATE      1u
+#define WEFT_LATE_SEEN 2u
 
 struct weft_pool_shared {
 	uint32_t size, stride;	/* [O] a power of two of slots, of so many bytes */
@@ -390,10 +395,31 @@ struct weft_pool_shared {
 	 * Of those, the limit and the fault are the first one's; it keeps its place while they last */
 	_Atomic uint64_t next_off;
 	_Alignas(WEFT_LINE) _Atomic uint64_t posted; /* [O] positions ever used are below it */
+	/* [P] WEFT_LATE: one was completed out of turn; [O] WEFT_LATE_SEEN, and 0 again. The first one's, too */
+	_Atomic uint32_t late;
 	/* [P] takers: nothing is free below it. A hint: it may lag behind */
 	_Alignas(WEFT_LINE) _Atomic uint64_t taken;
+	/* then as many claims, [P] takers; and times of completion, [P] who has TAKEN it, if they are wanted
+	 * (struct weft_pool_ring) */
 	_Alignas(WEFT_LINE) uint8_t slots[];
 };
+
+static inline uint64_t weft_pool_shared_bytes(uint32_t size, uint32_t stride)
+{
+	return sizeof(struct weft_pool_shared) + (uint64_t)size * (stride + 2 * sizeof(uint64_t));
+}
+
+static inline _Atomic uint64_t *weft_pool_claims(struct weft_pool_shared *at, uint32_t size,
+						 uint32_t stride)
+{
+	return (_Atomic uint64_t *)(at->slots + (uint64_t)size * stride);
+}
+
+static inline uint64_t *weft_pool_shared_stamps(struct weft_pool_shared *at, uint32_t size,
+						uint32_t stride)
+{
+	return (uint64_t *)(weft_pool_claims(at, size, stride) + size);
+}
 
 /*
  * A completion ring: receive completions that one member writes for one completion queue. It is as
@@ -495,6 +521,8 @@ _Static_assert(sizeof(struct weft_pool_line) == WEFT_LINE, "a thread writes one 
 _Static_assert(sizeof(struct weft_pool_mr) == WEFT_LINE, "a key check reads one line");
 _Static_assert(sizeof(struct weft_pool_qp) == 3 * WEFT_LINE, "one line a writer");
 _Static_assert(sizeof(struct weft_pool_cqe) == 32, "two completions a line");
+_Static_assert(sizeof(struct weft_pool_slot) + sizeof(struct weft_pool_sge) == WEFT_LINE,
+	       "a receive of one element and its completion are one line");
 _Static_assert(sizeof(struct weft_pool_leases) <= WEFT_OFF_MEMBERS - WEFT_OFF_LEASES, "leases fit");
 _Static_assert(WEFT_MEMBERS * sizeof(struct weft_pool_member) <= WEFT_OFF_QPS - WEFT_OFF_MEMBERS,
 	       "members fit");

@@ -200,7 +200,7 @@ int weft_verbs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv
 	own = weft_lock(qp->nic, &qp->lock, caller->thread);
 	for (; wr; wr = wr->next) {
 		err = -weft_rq_post(qp, wr->wr_id, (const struct weft_pool_sge *)wr->sg_list,
-				    (uint32_t)wr->num_sge);
+				    (uint32_t)wr->num_sge, caller->thread);
 		if (err) {
 			err = refuse_receive(qp, (uint32_t)wr->num_sge);
 			*bad_wr = wr;

@@ -238,12 +238,13 @@ static __attribute__((cold)) int refuse(const struct weft_shared *q, uint32_t nu
 
 int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
+	uint32_t thread = weft_caller()->thread;
 	int err = 0;
 
 	for (; wr && !err; wr = wr->next) {
 		err = -weft_shared_post(&weft_srq(srq)->nic, wr->wr_id,
 					(const struct weft_pool_sge *)wr->sg_list,
-					(uint32_t)wr->num_sge);
+					(uint32_t)wr->num_sge, thread);
 		if (err) {
 			*bad_wr = wr;
 			err = refuse(&weft_srq(srq)->nic, (uint32_t)wr->num_sge);

@@ -92,7 +92,7 @@ static void complete(const struct datagram *d, const struct target *t, struct we
 		.flags = status ? 0 : WEFT_WC_GRH | (imm ? WEFT_WC_WITH_IMM : 0),
 		.solicited = !!(d->wqe->flags & WEFT_SEND_SOLICITED),
 	};
-	weft_seat_complete(d->qp->nic, &t->seat, slot, t->right.member);
+	weft_seat_complete(d->qp->nic, &t->seat, t->right.member);
 }
 
 /* What is wrong with a receive itself fails its queue pair (9.9.3, class E). */
@@ -119,17 +119,15 @@ static uint32_t elements(const struct weft_pool_recv *recv, uint32_t most, uint6
 static struct weft_pool_slot *take(const struct datagram *d, struct target *t, uint32_t *used)
 {
 	struct weft_pool_slot *slot;
-	uint64_t claim;
 
 	do {
-		slot = weft_seat_first(d->qp->nic->pool, &t->seat, &claim);
+		slot = weft_seat_first(d->qp->nic->pool, &t->seat);
 		if (!slot)
 			return NULL;
 		*used = elements(&slot->recv, t->seat.sges, WEFT_GRH_BYTES + d->bytes);
 		if (*used == UINT32_MAX)
 			return NULL;
-	} while (!weft_seat_take(d->qp->nic->pool, &t->seat, t->right.member, slot,
-				 claim));
+	} while (!weft_seat_take(d->qp->nic->pool, &t->seat, t->right.member));
 	return slot;
 }
 

@@ -83,13 +83,12 @@ bool weft_peer_map_seat(struct weft_pool *pool, struct peer *p, uint64_t off, ui
 const struct weft_pool_recv *weft_peer_take(struct weft_qp *qp, struct peer *p)
 {
 	struct weft_pool_slot *slot = p->held;
-	uint64_t claim;
 
 	while (!slot) {
-		slot = weft_seat_first(qp->nic->pool, &p->seat, &claim);
+		slot = weft_seat_first(qp->nic->pool, &p->seat);
 		if (!slot)
 			return NULL;
-		if (!weft_seat_take(qp->nic->pool, &p->seat, p->right.member, slot, claim))
+		if (!weft_seat_take(qp->nic->pool, &p->seat, p->right.member))
 			slot = NULL;
 	}
 	p->held = slot;
@@ -99,7 +98,7 @@ const struct weft_pool_recv *weft_peer_take(struct weft_qp *qp, struct peer *p)
 void weft_peer_let_go(struct weft_qp *qp, struct peer *p)
 {
 	if (p->held)
-		weft_seat_let_go(qp->nic->pool, p->held);
+		weft_seat_let_go(qp->nic->pool, &p->seat);
 	p->held = NULL;
 }
 
@@ -216,21 +215,43 @@ static inline void fill(struct weft_pool_cqe *cqe, const struct weft_qp *qp, con
 	cqe->solicited = !!(wqe->flags & WEFT_SEND_SOLICITED);
 }
 
-static __attribute__((noinline)) void complete_shared(struct weft_qp *qp, struct peer *p, const struct weft_wqe *wqe,
-			    uint32_t bytes, enum weft_wc_status status)
-{
-	struct weft_pool_cqe cqe;
+#define MOST_AHEAD_BYTES 4160u
 
-	fill(&cqe, qp, p, wqe, 0, bytes, status);
-	p->held->taken = (struct weft_pool_taken){ .tag = cqe.qpn,
-						   .byte_len = cqe.byte_len,
-						   .imm = cqe.imm,
-						   .src_qpn = cqe.src_qpn,
-						   .status = cqe.status,
-						   .opcode = cqe.opcode,
-						   .flags = cqe.flags,
-						   .solicited = cqe.solicited };
-	weft_seat_complete(qp->nic, &p->seat, p->held, p->right.member);
+/* The next message is as long as this one, most likely, and its buffer was its owner's last. Asked for now,
+ * in order to write, it will not hold up the stores into it, and the completion behind them. */
+static void look_ahead(const struct weft_qp *qp, const struct peer *p, uint32_t bytes)
+{
+	const struct weft_pool_recv *next = weft_seat_next(&p->seat);
+	uint8_t *at;
+
+	if (!next || next->num_sge != 1 || !bytes || bytes > MOST_AHEAD_BYTES)
+		return;
+	at = weft_mr_guess(qp->nic->pool, next->sge[0].lkey, next->sge[0].addr, bytes);
+	if (!at)
+		return;
+	for (uint32_t i = 0; i < bytes; i += WEFT_LINE)
+		__builtin_prefetch(at + i, 1);
+	__builtin_prefetch(at + bytes - 1, 1);
+}
+
+static __attribute__((noinline)) void complete_shared(struct weft_qp *qp, struct peer *p,
+						      const struct weft_wqe *wqe, uint32_t bytes,
+						      enum weft_wc_status status)
+{
+	uint8_t flags = told[wqe->opcode].flags;
+
+	p->held->taken = (struct weft_pool_taken){
+		.tag = p->tag,
+		.byte_len = bytes,
+		.imm = flags ? wqe->imm : 0,
+		.src_qpn = qp->qpn,
+		.status = (uint8_t)status,
+		.opcode = told[wqe->opcode].opcode,
+		.flags = flags,
+		.solicited = !!(wqe->flags & WEFT_SEND_SOLICITED),
+	};
+	weft_seat_complete(qp->nic, &p->seat, p->right.member);
+	look_ahead(qp, p, bytes);
 	p->held = NULL;
 }
 

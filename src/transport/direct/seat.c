@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/place.h"
+#include "pool/step.h"
 #include "transport/direct/seat.h"
 
 static bool map_bank(struct weft_pool *pool, struct weft_seat *seat, uint64_t off)
 {
 	struct weft_pool_shared *at = off % WEFT_LINE ? NULL : weft_pool_populate(pool, off, sizeof(*at));
 	uint32_t mask = at ? at->size - 1 : UINT32_MAX, stride = at ? at->stride : 0;
-	uint64_t slots;
 
 	if (mask == UINT32_MAX || mask & (mask + 1) || stride < sizeof(struct weft_pool_slot) ||
 	    stride % 8)
 		return false;
-	slots = (uint64_t)stride * ((uint64_t)mask + 1);
-	if (!weft_pool_populate(pool, off, sizeof(*at) + slots))
+	if (!weft_pool_populate(pool, off, weft_pool_shared_bytes(mask + 1, stride)))
 		return false;
 	seat->at = at;
+	seat->claims = weft_pool_claims(at, mask + 1, stride);
 	seat->mask = mask;
 	seat->bits = (uint8_t)__builtin_popcount(mask);
 	seat->stride = stride;
 	seat->sges = (stride - (uint32_t)sizeof(struct weft_pool_slot)) /
 		     (uint32_t)sizeof(struct weft_pool_sge);
+	/* a slot is whole lines, and may have room for more than a receive has */
+	if (seat->sges > WEFT_MAX_SGE)
+		seat->sges = WEFT_MAX_SGE;
 	return true;
 }
 
@@ -31,7 +34,7 @@ bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint16_t owne
 	seat->head = seat->at;
 	seat->wake = weft_pool_populate(pool, wake_off, sizeof(*seat->wake));
 	seat->holder = weft_holder(owner, seat->at->pd);
-	return seat->wake && seat->sges <= WEFT_MAX_SGE;
+	return seat->wake;
 }
 
 /* Nothing was posted into this bank after the next was told; so it has nothing any more, or is the last. */
@@ -56,45 +59,74 @@ static uint32_t lap_of(const struct weft_seat *seat, uint64_t position)
 /* Positions before this one are taken or passed over; somebody may have said so already. */
 static void pass(const struct weft_seat *seat, uint64_t position)
 {
+	/* release: pairs with the acquire in weft_seat_first, who then knows of the claims that we know of */
 	atomic_compare_exchange_strong_explicit(&seat->at->taken, &position, position + 1,
-						memory_order_relaxed, memory_order_relaxed);
+						memory_order_release, memory_order_relaxed);
 }
 
-struct weft_pool_slot *weft_seat_first(struct weft_pool *pool, struct weft_seat *seat, uint64_t *claim)
+static struct weft_pool_slot *slot_at(const struct weft_seat *seat, uint64_t position)
+{
+	return (void *)(seat->at->slots + (position & seat->mask) * seat->stride);
+}
+
+static _Atomic uint64_t *claim_at(const struct weft_seat *seat, uint64_t position)
+{
+	return &seat->claims[position & seat->mask];
+}
+
+static bool is_free(const struct weft_seat *seat, uint64_t position)
+{
+	uint32_t lap = lap_of(seat, position);
+
+	/* acquire, both: pair with the releases in put (shared.c) and in weft_seat_take */
+	return atomic_load_explicit(&slot_at(seat, position)->state, memory_order_acquire) ==
+		       WEFT_CLAIM(WEFT_CLAIM_FREE, lap) &&
+	       weft_claim_lap(atomic_load_explicit(claim_at(seat, position), memory_order_acquire)) != lap;
+}
+
+struct weft_pool_slot *weft_seat_first(struct weft_pool *pool, struct weft_seat *seat)
 {
 	for (;;) {
-		uint64_t position = atomic_load_explicit(&seat->at->taken, memory_order_relaxed);
-		struct weft_pool_slot *slot;
+		uint64_t position = atomic_load_explicit(&seat->at->taken, memory_order_acquire);
 
+		if (is_free(seat, position)) {
+			seat->position = position;
+			return slot_at(seat, position);
+		}
 		/* acquire: pairs with the release in put (shared.c) */
 		if (position >= atomic_load_explicit(&seat->at->posted, memory_order_acquire)) {
 			if (!follow(pool, seat, position))
 				return NULL;
-			continue;
+		} else if (!is_free(seat, position)) {
+			pass(seat, position);
 		}
-		slot = (void *)(seat->at->slots + (position & seat->mask) * seat->stride);
-		*claim = atomic_load_explicit(&slot->claim, memory_order_acquire);
-		if (*claim == WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(seat, position)))
-			return slot;
-		pass(seat, position);
 	}
 }
 
-static uint64_t mine(const struct weft_pool *pool, uint32_t lap, enum weft_claim what)
+const struct weft_pool_recv *weft_seat_next(const struct weft_seat *seat)
 {
-	return WEFT_CLAIM(what, lap) | WEFT_CLAIM_WHO(pool->me, pool->incarnation);
+	return is_free(seat, seat->position + 1) ? &slot_at(seat, seat->position + 1)->recv : NULL;
 }
 
-bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16_t owner,
-		    struct weft_pool_slot *slot, uint64_t claim)
+static uint64_t mine(const struct weft_pool *pool, const struct weft_seat *seat, enum weft_claim what)
 {
-	uint64_t taken = mine(pool, weft_claim_lap(claim), WEFT_CLAIM_TAKEN);
+	return WEFT_CLAIM(what, lap_of(seat, seat->position)) |
+	       WEFT_CLAIM_WHO(pool->me, pool->incarnation);
+}
+
+bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16_t owner)
+{
+	_Atomic uint64_t *at = claim_at(seat, seat->position);
+	uint64_t claim = atomic_load_explicit(at, memory_order_relaxed);
 	uint32_t limit;
 
-	/* acquire: what stood in it while it was free stands there until we have completed it */
-	if (!atomic_compare_exchange_strong_explicit(&slot->claim, &claim, taken,
-						     memory_order_acquire, memory_order_relaxed))
+	/* acquire: what stood in it while it was free stands there until we have completed it; release: pairs
+	 * with the acquire of other takers and the owner (claim_of in shared.c) */
+	if (weft_claim_lap(claim) == lap_of(seat, seat->position) ||
+	    !atomic_compare_exchange_strong_explicit(at, &claim, mine(pool, seat, WEFT_CLAIM_TAKEN),
+						     memory_order_acq_rel, memory_order_relaxed))
 		return false;
+	WEFT_STEP(seat_taken);
 	/* the barrier of who arms stands in for ours (weft_shared_arm); the owner counts */
 	atomic_signal_fence(memory_order_seq_cst);
 	limit = atomic_load_explicit(&seat->head->limit, memory_order_relaxed);
@@ -103,33 +135,57 @@ bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16
 	return true;
 }
 
-void weft_seat_let_go(struct weft_pool *pool, struct weft_pool_slot *slot)
+void weft_seat_let_go(struct weft_pool *pool, const struct weft_seat *seat)
 {
-	uint32_t lap = weft_claim_lap(atomic_load_explicit(&slot->claim, memory_order_relaxed));
-	uint64_t claim = mine(pool, lap, WEFT_CLAIM_TAKEN);
+	uint64_t claim = mine(pool, seat, WEFT_CLAIM_TAKEN);
 
 	/* no member has incarnation 0 */
-	atomic_compare_exchange_strong_explicit(&slot->claim, &claim,
-						WEFT_CLAIM(WEFT_CLAIM_TAKEN, lap),
-						memory_order_relaxed, memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(
+		claim_at(seat, seat->position), &claim,
+		WEFT_CLAIM(WEFT_CLAIM_TAKEN, lap_of(seat, seat->position)), memory_order_relaxed,
+		memory_order_relaxed);
 }
 
-void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat,
-			struct weft_pool_slot *slot, uint16_t owner)
+/* Before it is completed: of the one before it we do not know that it is. */
+static void tell_late(const struct weft_seat *seat)
 {
-	uint64_t claim = atomic_load_explicit(&slot->claim, memory_order_relaxed);
-	uint32_t lap = weft_claim_lap(claim), armed;
+	uint64_t before = seat->position - 1, claim;
+
+	/* acquire: pairs with the release in weft_seat_complete; whoever completed that one has told of those
+	 * before it */
+	claim = atomic_load_explicit(claim_at(seat, before), memory_order_acquire);
+	if (seat->position && weft_claim_what(claim) == WEFT_CLAIM_DONE &&
+	    weft_claim_lap(claim) == lap_of(seat, before))
+		return;
+	/* release: pairs with the acquire in oldest_done (shared.c) */
+	atomic_store_explicit(&seat->head->late, WEFT_LATE, memory_order_release);
+	WEFT_STEP(seat_late);
+}
+
+void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint16_t owner)
+{
+	struct weft_pool_slot *slot = slot_at(seat, seat->position);
+	bool wakes = slot->taken.status || slot->taken.solicited;
+	uint32_t lap = lap_of(seat, seat->position), armed;
+	uint64_t state = WEFT_CLAIM(WEFT_CLAIM_FREE, lap), done = WEFT_CLAIM(WEFT_CLAIM_DONE, lap);
+	uint64_t claim = mine(nic->pool, seat, WEFT_CLAIM_TAKEN);
 
 	if (__builtin_expect(seat->wake->stamped, 0))
-		slot->taken.stamp_ns = nic->env->clock_ns();
-	claim = mine(nic->pool, lap, WEFT_CLAIM_TAKEN);
-	/* release: pairs with the acquire of the owner (next_claimed); it fails if he has given up on us */
-	atomic_compare_exchange_strong_explicit(&slot->claim, &claim,
-						mine(nic->pool, lap, WEFT_CLAIM_DONE),
+		weft_pool_shared_stamps(seat->at, seat->mask + 1,
+					seat->stride)[seat->position & seat->mask] = nic->env->clock_ns();
+	tell_late(seat);
+	/* release: pairs with the acquire of the owner (next_used); it fails if he has given up on us */
+	atomic_compare_exchange_strong_explicit(&slot->state, &state, done, memory_order_release,
+						memory_order_relaxed);
+	WEFT_STEP(seat_completed);
+	/* release: pairs with the acquire in tell_late; it fails if he has, and another one took it since */
+	atomic_compare_exchange_strong_explicit(claim_at(seat, seat->position), &claim,
+						mine(nic->pool, seat, WEFT_CLAIM_DONE),
 						memory_order_release, memory_order_relaxed);
+	pass(seat, seat->position);
 	/* the barrier of who arms stands in for ours (weft_cq_arm) */
 	atomic_signal_fence(memory_order_seq_cst);
 	armed = atomic_load_explicit(&seat->wake->armed, memory_order_relaxed);
-	if (armed == 1 || (armed && (slot->taken.status || slot->taken.solicited)))
+	if (armed == 1 || (armed && wakes))
 		weft_pool_ring(nic->pool, owner, WEFT_RING_EVENT);
 }

@@ -13,21 +13,23 @@ struct weft_seat {
 	struct weft_pool_shared *at;   /* and the oldest in which we may find something */
 	struct weft_pool_ring *wake; /* what is to be known of the completion queue */
 	uint64_t holder; /* of the receives' keys */
+	_Atomic uint64_t *claims;
+	uint64_t position; /* of the receive that was found last */
 	uint32_t mask, stride, sges;
 	uint8_t bits;
 };
 
 bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint16_t owner,
 		   uint64_t shared_off, uint64_t wake_off);
-/* The oldest receive that is free, and its claim; NULL: none. */
-struct weft_pool_slot *weft_seat_first(struct weft_pool *pool, struct weft_seat *seat, uint64_t *claim);
+/* The oldest receive that is free; NULL: none. It is what the calls below are about. */
+struct weft_pool_slot *weft_seat_first(struct weft_pool *pool, struct weft_seat *seat);
+/* The one that will most likely be found after that; NULL: it is not free. */
+const struct weft_pool_recv *weft_seat_next(const struct weft_seat *seat);
 /* False: somebody else was faster. */
-bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16_t owner,
-		    struct weft_pool_slot *slot, uint64_t claim);
+bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16_t owner);
 /* Nothing comes for it: its owner posts it again, as if we had died. */
-void weft_seat_let_go(struct weft_pool *pool, struct weft_pool_slot *slot);
-/* The bytes are in place, and slot->taken is written but for the time. */
-void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat,
-			struct weft_pool_slot *slot, uint16_t owner);
+void weft_seat_let_go(struct weft_pool *pool, const struct weft_seat *seat);
+/* The bytes are in place, and the slot's `taken` is written. */
+void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint16_t owner);
 
 #endif

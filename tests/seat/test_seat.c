@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A queue from which many take, beside a list of what became of each receive. At each labelled step of a
+ * taker others may act, and so on in depth: what they then see, each process may see of another.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../random.h"
+#include "nic/shared.h"
+#include "pool/step.h"
+#include "transport/direct/seat.h"
+
+#define TAKERS	 5u
+#define RECEIVES (1u << 16)
+#define ACTIONS	 200000u
+#define DEPTH	 4u
+
+enum fate {
+	POSTED,
+	COMPLETED,
+	POLLED,
+};
+
+struct taker {
+	struct weft_seat seat;
+	struct weft_pool_slot *slot; /* NULL: it holds none */
+	bool acts;
+};
+
+static struct {
+	struct weft_pool *pool;
+	struct weft_nic nic;
+	struct weft_shared queue;
+	struct weft_cq cq;
+	struct taker taker[TAKERS];
+	enum fate fate[RECEIVES]; /* by wr_id */
+	uint64_t posted, completed, polled;
+	uint64_t seed;
+	uint32_t depth;
+	uint32_t who; /* completes */
+	uint32_t out_of_turn;
+} w;
+
+static uint32_t draw(uint32_t bound)
+{
+	return (uint32_t)(splitmix64(&w.seed) % bound);
+}
+
+static void *zeroed(size_t bytes)
+{
+	return calloc(1, bytes);
+}
+
+static void post(void)
+{
+	struct weft_pool_sge sge = { w.posted, 8, 0 };
+
+	if (!weft_shared_post(&w.queue, w.posted, &sge, 1, 1))
+		w.fate[w.posted++ % RECEIVES] = POSTED;
+}
+
+/* What is complete is found, and nothing else; of none it is said that there is one twice. */
+static void poll_one(void)
+{
+	uint64_t completed = w.completed;
+	struct weft_cqe cqe;
+	bool news;
+
+	if (weft_shared_stirs(&w.queue) && weft_shared_take(&w.queue, &w.cq, &cqe, &news, 1)) {
+		assert_int_equal(w.fate[cqe.wr_id % RECEIVES], COMPLETED);
+		assert_int_equal(cqe.byte_len, (uint32_t)cqe.wr_id);
+		w.fate[cqe.wr_id % RECEIVES] = POLLED;
+		w.polled++;
+		return;
+	}
+	assert_int_equal(completed, w.polled);
+}
+
+static void take(struct taker *t)
+{
+	struct weft_pool_slot *slot = weft_seat_first(w.pool, &t->seat);
+
+	if (slot && weft_seat_take(w.pool, &t->seat, w.pool->me)) {
+		t->slot = slot;
+		assert_int_equal(w.fate[slot->recv.wr_id % RECEIVES], POSTED);
+	}
+}
+
+static void complete(struct taker *t)
+{
+	uint32_t who = w.who;
+
+	w.who = (uint32_t)(t - w.taker);
+	t->slot->taken = (struct weft_pool_taken){ .tag = 1, .byte_len = (uint32_t)t->slot->recv.wr_id };
+	weft_seat_complete(&w.nic, &t->seat, w.pool->me);
+	t->slot = NULL;
+	w.who = who;
+}
+
+/* As one who dies. */
+static void let_go(struct taker *t)
+{
+	weft_seat_let_go(w.pool, &t->seat);
+	t->slot = NULL;
+	weft_shared_recover(&w.nic);
+}
+
+static void act(void)
+{
+	struct taker *t = &w.taker[draw(TAKERS)];
+	uint32_t what = draw(16);
+
+	if (what < 4) {
+		post();
+	} else if (what < 8) {
+		poll_one();
+	} else if (!t->acts) {
+		t->acts = true;
+		if (!t->slot)
+			take(t);
+		else if (what == 8)
+			let_go(t);
+		else if (what < 12)
+			complete(t);
+		t->acts = false;
+	}
+}
+
+void weft_step(const struct weft_step *step)
+{
+	uint32_t more = draw(4);
+
+	if (!strcmp(step->name, "seat_completed")) {
+		const struct taker *t = &w.taker[w.who];
+
+		w.fate[t->slot->taken.byte_len % RECEIVES] = COMPLETED;
+		w.completed++;
+	}
+	w.out_of_turn += !strcmp(step->name, "seat_late");
+	if (w.depth == DEPTH)
+		return;
+	w.depth++;
+	while (more--)
+		act();
+	w.depth--;
+}
+
+static void completion(struct weft_cq *cq)
+{
+}
+
+static void limit_reached(struct weft_shared *q)
+{
+}
+
+static void open_queue(uint32_t depth)
+{
+	static const struct weft_nic_env env = { .alloc = zeroed,
+						 .free = free,
+						 .completion = completion,
+						 .limit_reached = limit_reached };
+	uint64_t wake_off;
+
+	memset(&w.queue, 0, sizeof(w.queue));
+	memset(w.taker, 0, sizeof(w.taker));
+	w.nic.pool = w.pool;
+	w.nic.env = &env;
+	w.posted = w.completed = w.polled = w.out_of_turn = 0;
+	assert_int_equal(weft_shared_create(&w.nic, &w.queue, 1, depth, 1), 0);
+	/* all of it completes in one place, whatever queue pair it is for */
+	w.queue.cq = &w.cq;
+	assert_int_equal(weft_pool_alloc(w.pool, weft_pool_ring_bytes(0, false), &wake_off), 0);
+	for (uint32_t i = 0; i < TAKERS; i++)
+		assert_true(weft_seat_map(w.pool, &w.taker[i].seat, w.pool->me, w.queue.first.off,
+					  wake_off));
+}
+
+static void run(uint32_t depth, uint64_t seed, bool grows)
+{
+	open_queue(depth);
+	w.seed = seed;
+	w.depth = 0;
+	for (uint32_t i = 0; i < ACTIONS; i++) {
+		act();
+		if (grows && i % (ACTIONS / 8) == 0)
+			assert_int_equal(weft_shared_resize(&w.queue, depth += depth + 1), 0);
+	}
+	w.depth = DEPTH;
+	for (uint32_t i = 0; i < TAKERS; i++)
+		if (w.taker[i].slot)
+			complete(&w.taker[i]);
+	while (w.polled < w.completed)
+		poll_one();
+	poll_one();
+	print_message("depth %u: %lu posted, %lu polled, %u out of turn\n", depth,
+		      (unsigned long)w.posted, (unsigned long)w.polled, w.out_of_turn);
+	assert_in_range(w.out_of_turn, 1, UINT32_MAX);
+	assert_in_range(w.polled, ACTIONS / 50, UINT32_MAX);
+	weft_shared_destroy(&w.queue, true);
+}
+
+static void interleaved(void **state)
+{
+	for (uint32_t depth = 1; depth <= 64; depth = depth * 2 + depth % 2)
+		run(depth, depth, false);
+}
+
+static void growing(void **state)
+{
+	run(1, 7, true);
+	run(3, 8, true);
+}
+
+static char path[] = "/dev/shm/weft-test-seat-XXXXXX";
+
+static int attach(void **state)
+{
+	static char where[4096];
+	int fd = mkstemp(path);
+	const char *why;
+
+	if (fd < 0)
+		return -1;
+	close(fd);
+	return weft_pool_get(path, &w.pool, where, &why);
+}
+
+static int detach(void **state)
+{
+	weft_pool_put(w.pool);
+	return unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(interleaved),
+		cmocka_unit_test(growing),
+	};
+
+	return cmocka_run_group_tests(tests, attach, detach);
+}
