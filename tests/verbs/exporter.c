@@ -114,6 +114,8 @@ static uint64_t obey(struct own *o, uint64_t argument)
 		break;
 	case EXPORT_CHECK:
 		return others(s->at, (uint8_t)argument);
+	case EXPORT_UNMAP:
+		return (uint64_t)munmap(s->at, EXPORTED_BYTES);
 	case EXPORT_GUARD:
 		return guard(s->at);
 	case EXPORT_DEALLOC:

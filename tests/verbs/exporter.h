@@ -20,6 +20,7 @@ enum export_order {
 	EXPORT_RIGHTS,	   /* the last region; argument: access */
 	EXPORT_FILL,	   /* argument: the byte */
 	EXPORT_CHECK,	   /* argument: the byte; result: how many are another */
+	EXPORT_UNMAP,
 	EXPORT_GUARD,	   /* fills it, and looks for 100 ms; result: how many changed */
 	EXPORT_DEALLOC,	   /* result: the errno */
 	EXPORT_CLOSE,

@@ -317,6 +317,60 @@ static void datagrams(void **state)
 	assert_int_equal(ibv_destroy_qp(far), 0);
 }
 
+/* A queue pair of ours in the imported domain receives from a shared queue in it, into both memories. */
+static void shared_queue(void **state)
+{
+	struct two *t = *state;
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(t->pd, &attr);
+	struct ibv_sge sge = { (uintptr_t)t->there->at, 64, t->theirs->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = 3, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_qp_init_attr init = rig_init(t->cq, t->cq);
+
+	assert_non_null(srq);
+	assert_int_equal(ibv_destroy_qp(t->qp), 0);
+	init.srq = srq;
+	t->qp = ibv_create_qp(t->pd, &init);
+	assert_non_null(t->qp);
+	connect_two(t);
+	exporter_do(&t->exporter, EXPORT_FILL, 0);
+	memset(t->own->addr, 7, 64);
+	assert_int_equal(ibv_post_srq_recv(srq, &wr, &bad), 0);
+	assert_int_equal(rig_send(t->rig.qp[1], 4, t->own, t->own->addr, 64), 0);
+	rig_expect(t->rig.cq[1], IBV_WC_SUCCESS, 4);
+	rig_expect(t->cq, IBV_WC_SUCCESS, 3);
+	assert_int_equal(exporter_do(&t->exporter, EXPORT_CHECK, 7), EXPORTED_BYTES - 64);
+	assert_int_equal(ibv_destroy_qp(t->qp), 0);
+	t->qp = NULL;
+	assert_int_equal(ibv_destroy_srq(srq), 0);
+}
+
+/* Of our own regions in the domain we show parts, of the exporter's none. */
+static void windows(void **state)
+{
+	struct two *t = *state;
+	struct ibv_mr *near = ibv_reg_mr(t->pd, t->own->addr, PAGE, RIG_ALL | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *mw = ibv_alloc_mw(t->pd, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = { .wr_id = 1,
+				    .send_flags = IBV_SEND_SIGNALED,
+				    .bind_info = { near, (uintptr_t)near->addr, PAGE,
+						   IBV_ACCESS_REMOTE_WRITE } };
+
+	assert_non_null(mw);
+	assert_int_equal(ibv_bind_mw(t->qp, mw, &bind), 0);
+	rig_expect(t->cq, IBV_WC_SUCCESS, 1);
+	assert_int_equal(rig_rdma(t->rig.qp[1], IBV_WR_RDMA_WRITE, 2, t->own, t->own->addr, 8,
+				  (uintptr_t)near->addr + 64, mw->rkey), 0);
+	rig_expect(t->rig.cq[1], IBV_WC_SUCCESS, 2);
+	assert_int_equal(exporter_do(&t->exporter, EXPORT_RIGHTS, RIG_ALL | IBV_ACCESS_MW_BIND), 0);
+	bind.bind_info.mr = t->theirs;
+	bind.bind_info.addr = (uintptr_t)t->there->at;
+	assert_int_equal(ibv_bind_mw(t->qp, mw, &bind), 0);
+	rig_expect(t->cq, IBV_WC_MW_BIND_ERR, 1);
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	assert_int_equal(ibv_dereg_mr(near), 0);
+}
+
 static void device_memory(void **state)
 {
 	struct two *t = *state;
@@ -403,6 +457,24 @@ static void deregistered(void **state)
 	connect_two(t);
 	import_region(t, RIG_ALL);
 	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_SUCCESS);
+}
+
+/* Its memory was in place, and is no longer mapped. */
+static void unmapped(void **state)
+{
+	struct two *t = *state;
+
+	assert_int_equal(exporter_do(&t->exporter, EXPORT_UNMAP, 0), 0);
+	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_LOC_PROT_ERR);
+	connect_two(t);
+	local(t, IBV_WR_RDMA_READ, 8, IBV_WC_LOC_PROT_ERR);
+	connect_two(t);
+	remote(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_OP_ERR);
+	connect_two(t);
+	assert_int_equal(rig_receive(t->qp, 3, t->theirs, t->there->at, 8), 0);
+	assert_int_equal(rig_send(t->rig.qp[1], 4, t->own, t->own->addr, 8), 0);
+	rig_expect(t->rig.cq[1], IBV_WC_REM_OP_ERR, 4);
+	rig_expect(t->cq, IBV_WC_LOC_PROT_ERR, 3);
 }
 
 /* As the kernel has it: what others have made in a domain keeps it; a mere import does not. */
@@ -610,6 +682,10 @@ int main(void)
 		WITH(both_sides, setup_in_place),
 		WITH(datagrams, setup),
 		WITH(datagrams, setup_in_place),
+		WITH(shared_queue, setup),
+		WITH(shared_queue, setup_in_place),
+		WITH(windows, setup),
+		WITH(unmapped, setup_in_place),
 		WITH(device_memory, setup),
 		WITH(wrong_handles, setup),
 		WITH(rights, setup),
