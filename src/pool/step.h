@@ -30,4 +30,12 @@ void weft_step(const struct weft_step *step);
 
 #endif
 
+/* Turns: the same where tests/seat/ lets others act within one process, and nobody is killed. */
+#ifdef WEFT_TURNS
+void weft_turn(const char *name);
+#define WEFT_TURN(label_name) weft_turn(#label_name)
+#else
+#define WEFT_TURN(label_name) ((void)0)
+#endif
+
 #endif

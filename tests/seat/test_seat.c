@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A queue from which many take, beside a list of what became of each receive. At each labelled step of a
+ * A queue from which many take, beside a list of what became of each receive. At each labelled turn of a
  * taker others may act, and so on in depth: what they then see, each process may see of another.
  */
 #include <setjmp.h>
@@ -134,17 +134,17 @@ static void act(void)
 	}
 }
 
-void weft_step(const struct weft_step *step)
+void weft_turn(const char *name)
 {
 	uint32_t more = draw(4);
 
-	if (!strcmp(step->name, "seat_completed")) {
+	if (!strcmp(name, "seat_completed")) {
 		const struct taker *t = &w.taker[w.who];
 
 		w.fate[t->slot->taken.byte_len % RECEIVES] = COMPLETED;
 		w.completed++;
 	}
-	w.out_of_turn += !strcmp(step->name, "seat_late");
+	w.out_of_turn += !strcmp(name, "seat_late");
 	if (w.depth == DEPTH)
 		return;
 	w.depth++;

@@ -126,7 +126,7 @@ bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16
 	    !atomic_compare_exchange_strong_explicit(at, &claim, mine(pool, seat, WEFT_CLAIM_TAKEN),
 						     memory_order_acq_rel, memory_order_relaxed))
 		return false;
-	WEFT_STEP(seat_taken);
+	WEFT_TURN(seat_taken);
 	/* the barrier of who arms stands in for ours (weft_shared_arm); the owner counts */
 	atomic_signal_fence(memory_order_seq_cst);
 	limit = atomic_load_explicit(&seat->head->limit, memory_order_relaxed);
@@ -159,7 +159,7 @@ static void tell_late(const struct weft_seat *seat)
 		return;
 	/* release: pairs with the acquire in oldest_done (shared.c) */
 	atomic_store_explicit(&seat->head->late, WEFT_LATE, memory_order_release);
-	WEFT_STEP(seat_late);
+	WEFT_TURN(seat_late);
 }
 
 void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint16_t owner)
@@ -177,7 +177,7 @@ void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint
 	/* release: pairs with the acquire of the owner (next_used); it fails if he has given up on us */
 	atomic_compare_exchange_strong_explicit(&slot->state, &state, done, memory_order_release,
 						memory_order_relaxed);
-	WEFT_STEP(seat_completed);
+	WEFT_TURN(seat_completed);
 	/* release: pairs with the acquire in tell_late; it fails if he has, and another one took it since */
 	atomic_compare_exchange_strong_explicit(claim_at(seat, seat->position), &claim,
 						mine(nic->pool, seat, WEFT_CLAIM_DONE),
