@@ -265,6 +265,8 @@ void churn_serve(void)
 	}
 }
 
+static int status; /* of the last event of ours */
+
 /* The next event of ours; those who ask us are served meanwhile. */
 static enum rdma_cm_event_type next_event(struct worker *w, struct rdma_event_channel *channel,
 					  const struct seat *peer, const char *what)
@@ -283,6 +285,7 @@ static enum rdma_cm_event_type next_event(struct worker *w, struct rdma_event_ch
 	if (rdma_get_cm_event(channel, &event))
 		broken("no event: %s", strerror(errno));
 	type = event->event;
+	status = event->status;
 	rdma_ack_cm_event(event);
 	return type;
 }
@@ -293,6 +296,7 @@ static void connect_to(struct worker *w, const struct seat *peer)
 	struct sockaddr_in to = { .sin_family = AF_INET,
 				  .sin_port = htons((uint16_t)atomic_load(&peer->port)) };
 	struct rdma_conn_param param = { .retry_count = 3, .rnr_retry_count = 7 };
+	enum rdma_cm_event_type type;
 	struct rdma_cm_id *id;
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -307,7 +311,8 @@ static void connect_to(struct worker *w, const struct seat *peer)
 	make_queue_pair(id);
 	if (rdma_connect(id, &param))
 		goto end_id;
-	if (next_event(w, channel, peer, "connecting") == RDMA_CM_EVENT_ESTABLISHED) {
+	type = next_event(w, channel, peer, "connecting");
+	if (type == RDMA_CM_EVENT_ESTABLISHED) {
 		if (rdma_disconnect(id))
 			broken("cannot disconnect: %s", strerror(errno));
 	} else if (!has_died(peer) && stage_of(peer) < LEAVING) {
@@ -315,7 +320,8 @@ static void connect_to(struct worker *w, const struct seat *peer)
 			if (stage_of(peer) >= LEAVING)
 				break;
 			else if (now_ns() > limit)
-				broken("a listener that lives does not answer");
+				broken("a listener that lives does not answer: %s, %d",
+				       rdma_event_str(type), status);
 	}
 end_id:
 	end_id(id);
