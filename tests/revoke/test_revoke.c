@@ -19,277 +19,21 @@
 
 #include "../abi/pool.h"
 #include "../verbs/rig.h"
+#include "scene.h"
 #include "writer.h"
 
-#define WRITERS 2
-#define PATTERN 0x5a5a5a5a5a5a5a5aull
-#define MS	1000000ull
 #define MIB	(1u << 20)
 #define SLACK	MIB /* of the pool's size: rings, tables */
 #define TRIES	10  /* to stop a writer in the middle */
 
-enum way { DEREGISTER, ONE_OF_TWO, MOVE, NARROW, OTHER_DOMAIN, TO_ERROR, TO_RESET, DESTROY, WAYS };
-static const char *const way_name[WAYS] = {
-	"dereg_mr",	"dereg_mr, of two", "rereg_mr, place", "rereg_mr, rights",
-	"rereg_mr, PD", "QP to ERR",	    "QP to RESET",     "destroy_qp",
-};
-
-/* Where memory lies: in the pool; its ends in place; all of it. */
-enum place { POOLED, MIXED, IN_PLACE, PLACES };
-static const char *const place_name[PLACES] = { "pooled", "mixed", "in place" };
-
-static struct {
-	struct ibv_context *context;
-	struct ibv_pd *pd, *other_pd;
-	struct ibv_cq *cq[WRITERS];
-	struct ibv_qp *qp[WRITERS];
-	struct ibv_mr *mr, *other; /* other: over the same memory */
-	uint8_t *pages, *spare; /* the mapping, and one to move the region to */
-	uint64_t bytes;		/* of the region */
-	enum place place;
-	struct writer writer[WRITERS];
-	bool imports; /* writers have queue pairs of their own in our domain, and we have none */
-	uint64_t random;
-	uint64_t rounds[PLACES][WAYS];
-} self;
 static uint64_t seconds = 12;
-
-/* ---- Memory ---- */
-
-static uint64_t mapping_bytes(void)
-{
-	return self.bytes + 8192;
-}
-
-/* A mixed region begins and ends in the middle of a page. */
-static uint8_t *region_at(uint8_t *pages)
-{
-	return pages + (self.place == MIXED ? 1000 : 0);
-}
-
-static uint8_t *map_pages(void)
-{
-	int how = self.place == IN_PLACE ? MAP_SHARED : MAP_PRIVATE;
-	void *at = mmap(NULL, mapping_bytes(), PROT_READ | PROT_WRITE, how | MAP_ANONYMOUS, -1, 0);
-
-	assert_ptr_not_equal(at, MAP_FAILED);
-	return at;
-}
-
-static void begin_memory(enum place place, uint64_t bytes)
-{
-	self.place = place;
-	self.bytes = bytes;
-	self.pages = map_pages();
-	self.spare = map_pages();
-}
-
-static void begin_region(void)
-{
-	self.mr = ibv_reg_mr(self.pd, region_at(self.pages), self.bytes, RIG_ALL);
-	assert_non_null(self.mr);
-}
-
-static void end_region(void)
-{
-	if (self.mr)
-		assert_int_equal(ibv_dereg_mr(self.mr), 0);
-	if (self.other)
-		assert_int_equal(ibv_dereg_mr(self.other), 0);
-	self.mr = self.other = NULL;
-}
-
-static void end_memory(void)
-{
-	end_region();
-	munmap(self.pages, mapping_bytes());
-	munmap(self.spare, mapping_bytes());
-}
-
-/* ---- What must not change ---- */
-
-static void check(const char *what, enum way way)
-{
-	const uint8_t *at = region_at(self.pages);
-
-	for (uint64_t i = 0; i < self.bytes; i += 8) {
-		uint64_t word;
-
-		memcpy(&word, at + i, 8);
-		if (word == PATTERN)
-			continue;
-		fail_msg("%s, %s, %s: byte %" PRIu64 " of %" PRIu64 " became %016" PRIx64,
-			 what, place_name[self.place], way_name[way], i, self.bytes, word);
-	}
-}
-
-static void guard(const char *what, enum way way, uint64_t duration_ns)
-{
-	uint64_t end_ns = rig_now_ns() + duration_ns;
-
-	do
-		check(what, way);
-	while (rig_now_ns() < end_ns);
-}
-
-static void fill(void)
-{
-	memset(region_at(self.pages), 0x5a, self.bytes);
-}
-
-/* ---- Taking rights away ---- */
-
-static void modify(int i, enum ibv_qp_state to)
-{
-	struct ibv_qp_attr attr = { .qp_state = to };
-
-	assert_int_equal(ibv_modify_qp(self.qp[i], &attr, IBV_QP_STATE), 0);
-}
-
-static void destroy(int i)
-{
-	assert_int_equal(ibv_destroy_qp(self.qp[i]), 0);
-	assert_int_equal(ibv_destroy_cq(self.cq[i]), 0);
-	self.qp[i] = NULL;
-}
-
-static void change(int flags, struct ibv_pd *pd, uint8_t *pages, int access)
-{
-	assert_int_equal(ibv_rereg_mr(self.mr, flags, pd, pages ? region_at(pages) : NULL,
-				      pages ? self.bytes : 0, access), 0);
-}
-
-/* For one writer, as queue pairs are; a region's end is for all. */
-static void take_from(int i, enum way way)
-{
-	switch (way) {
-	case ONE_OF_TWO:
-		self.other = ibv_reg_mr(self.pd, region_at(self.pages), self.bytes / 2, RIG_ALL);
-		assert_non_null(self.other);
-		/* fallthrough */
-	case DEREGISTER:
-		assert_int_equal(ibv_dereg_mr(self.mr), 0);
-		self.mr = NULL;
-		break;
-	case MOVE:
-		change(IBV_REREG_MR_CHANGE_TRANSLATION, NULL, self.spare, 0);
-		break;
-	case NARROW:
-		change(IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL,
-		       self.imports ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_LOCAL_WRITE);
-		break;
-	case OTHER_DOMAIN:
-		change(IBV_REREG_MR_CHANGE_PD, self.other_pd, NULL, 0);
-		break;
-	case TO_ERROR:
-		modify(i, IBV_QPS_ERR);
-		break;
-	case TO_RESET:
-		modify(i, IBV_QPS_RESET);
-		break;
-	case DESTROY:
-		destroy(i);
-		break;
-	case WAYS:
-		break;
-	}
-}
-
-static void take_away(enum way way)
-{
-	for (int i = 0; i < (way < TO_ERROR ? 1 : WRITERS); i++)
-		take_from(i, way);
-}
-
-/* ---- Rounds ---- */
-
-static void begin_qp(int i)
-{
-	struct ibv_qp_init_attr init;
-
-	if (self.qp[i]) {
-		rig_move(self.qp[i], IBV_QPS_RESET, 0);
-	} else {
-		self.cq[i] = ibv_create_cq(self.context, RIG_DEPTH, NULL, NULL, 0);
-		assert_non_null(self.cq[i]);
-		init = rig_init(self.cq[i], self.cq[i]);
-		self.qp[i] = ibv_create_qp(self.pd, &init);
-		assert_non_null(self.qp[i]);
-	}
-	rig_move(self.qp[i], IBV_QPS_RTR, writer_await_ready(&self.writer[i]));
-}
-
-static void fill_wire(int i, bool large, bool numbered)
-{
-	struct wire *wire = self.writer[i].wire;
-
-	wire->counts = false;
-	wire->imports = self.imports;
-	wire->domain = self.pd->handle;
-	wire->qpn = self.imports ? 0 : self.qp[i]->qp_num;
-	wire->rkey = self.mr->rkey;
-	wire->at = (uintptr_t)self.mr->addr;
-	wire->bytes = self.bytes;
-	wire->large = large;
-	wire->numbered = numbered;
-}
-
-static void begin_writer(int i, bool large, bool numbered)
-{
-	fill_wire(i, large, numbered);
-	writer_begin(&self.writer[i]);
-}
-
-/* The writers write; the region is registered. */
-static void begin_round(bool large)
-{
-	if (!self.mr)
-		begin_region();
-	for (int i = 0; i < WRITERS; i++) {
-		if (self.imports)
-			writer_give(&self.writer[i], self.context->cmd_fd);
-		else
-			begin_qp(i);
-		begin_writer(i, large, false);
-	}
-	for (int i = 0; i < WRITERS; i++)
-		writer_await_writes(&self.writer[i], large ? 1 : next_random(&self.random) % 100 + 1);
-}
-
-static void end_round(enum way way)
-{
-	for (int i = 0; i < WRITERS; i++)
-		if (self.writer[i].pid)
-			writer_await_end(&self.writer[i]);
-	if (way < TO_ERROR) /* another place, right or domain */
-		end_region();
-	self.rounds[self.place][way]++;
-}
-
-static void nap(uint64_t most_ns)
-{
-	uint64_t end_ns = rig_now_ns() + next_random(&self.random) % most_ns;
-
-	while (rig_now_ns() < end_ns)
-		;
-}
-
-static void play(enum way way)
-{
-	begin_round(false);
-	nap(200000);
-	take_away(way);
-	fill();
-	guard("at full speed", way, 2 * MS);
-	end_round(way);
-}
 
 /* ---- Full speed ---- */
 
 /* What can be taken from importers: not their queue pairs. */
 static enum way ways(void)
 {
-	return self.imports ? TO_ERROR : WAYS;
+	return scene.imports ? TO_ERROR : WAYS;
 }
 
 static void full_speed(enum place place)
@@ -298,12 +42,12 @@ static void full_speed(enum place place)
 	uint64_t end_ns = rig_now_ns() + seconds * 1000 * MS / (2 * PLACES * COUNT(sizes));
 
 	for (size_t s = 0; s < COUNT(sizes); s++) {
-		begin_memory(place, sizes[s]);
+		scene_begin_memory(place, sizes[s]);
 		do
 			for (enum way way = 0; way < ways(); way++)
-				play(way);
+				scene_play(way);
 		while (rig_now_ns() < end_ns);
-		end_memory();
+		scene_end_memory();
 		end_ns += seconds * 1000 * MS / (2 * PLACES * COUNT(sizes));
 	}
 }
@@ -350,29 +94,29 @@ static bool play_stopped(enum way way, bool dies)
 {
 	uint64_t before, with, begun_ns, took_ns;
 
-	end_region();
+	scene_end_region();
 	before = pool_bytes();
-	begin_round(true);
-	nap(2 * MS);
-	writer_stop(&self.writer[0]);
+	scene_begin_round(true);
+	scene_nap(2 * MS);
+	writer_stop(&scene.writer[0]);
 	with = pool_bytes();
 	begun_ns = rig_now_ns();
-	take_away(way);
+	scene_take_away(way);
 	took_ns = rig_now_ns() - begun_ns;
 	assert_in_range(took_ns, 0, 10000 * MS);
-	fill();
-	guard("stopped", way, 20 * MS);
-	if (took_ns > 900 * MS && way == DEREGISTER && self.place != IN_PLACE)
+	scene_fill();
+	scene_guard("stopped", way, 20 * MS);
+	if (took_ns > 900 * MS && way == DEREGISTER && scene.place != IN_PLACE)
 		assert_in_range(pool_bytes(), with - SLACK, with + SLACK); /* kept from others */
 	if (dies) {
-		writer_kill(&self.writer[0]);
-		guard("killed", way, 20 * MS);
+		writer_kill(&scene.writer[0]);
+		scene_guard("killed", way, 20 * MS);
 	} else {
-		writer_continue(&self.writer[0]);
-		guard("going on", way, 50 * MS);
+		writer_continue(&scene.writer[0]);
+		scene_guard("going on", way, 50 * MS);
 	}
-	end_round(way);
-	end_region();
+	scene_end_round(way);
+	scene_end_region();
 	await_pool_bytes(before + SLACK);
 	return took_ns > 900 * MS;
 }
@@ -381,7 +125,7 @@ static void stopped(enum place place)
 {
 	uint64_t end_ns = rig_now_ns() + seconds * 1000 * MS / (2 * PLACES);
 
-	begin_memory(place, WRITE_MOST);
+	scene_begin_memory(place, WRITE_MOST);
 	do {
 		for (enum way way = 0; way < ways(); way++) {
 			int tries = 1;
@@ -390,7 +134,7 @@ static void stopped(enum place place)
 				assert_in_range(++tries, 1, TRIES);
 		}
 	} while (rig_now_ns() < end_ns);
-	end_memory();
+	scene_end_memory();
 }
 
 static void stopped_pooled(void **state)
@@ -413,7 +157,7 @@ static void stopped_in_place(void **state)
 /* The first word behind what writer 0 writes is counted up by writer 1. */
 static uint64_t *word_behind(void)
 {
-	uint8_t *end = region_at(self.pages) + self.bytes;
+	uint8_t *end = scene_region_at(scene.pages) + scene.bytes;
 
 	return (uint64_t *)(end + (8 - (uintptr_t)end % 8) % 8);
 }
@@ -439,8 +183,8 @@ static void *add(void *unused)
 	struct ibv_wc wc;
 
 	for (own.adds = 0; !atomic_load(&own.stop); own.adds++) {
-		if (rig_rdma(own.qp, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, self.mr, word_behind() + 2, 8,
-			     (uintptr_t)(word_behind() + 1), self.mr->rkey))
+		if (rig_rdma(own.qp, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, scene.mr, word_behind() + 2, 8,
+			     (uintptr_t)(word_behind() + 1), scene.mr->rkey))
 			break;
 		while (!ibv_poll_cq(own.cq, 1, &wc))
 			;
@@ -456,10 +200,10 @@ static void begin_own(void)
 {
 	struct ibv_qp_init_attr init;
 
-	own.cq = ibv_create_cq(self.context, RIG_DEPTH, NULL, NULL, 0);
+	own.cq = ibv_create_cq(scene.context, RIG_DEPTH, NULL, NULL, 0);
 	assert_non_null(own.cq);
 	init = rig_init(own.cq, own.cq);
-	own.qp = ibv_create_qp(self.pd, &init);
+	own.qp = ibv_create_qp(scene.pd, &init);
 	assert_non_null(own.qp);
 	rig_move(own.qp, IBV_QPS_RTS, own.qp->qp_num);
 }
@@ -474,23 +218,23 @@ static void carry_out(enum ibv_wr_opcode opcode, const struct ibv_mr *from)
 {
 	struct ibv_wc wc;
 
-	assert_int_equal(rig_rdma(own.qp, opcode, 0, from, self.spare, (uint32_t)self.bytes,
-				  (uintptr_t)self.mr->addr, self.mr->rkey),
+	assert_int_equal(rig_rdma(own.qp, opcode, 0, from, scene.spare, (uint32_t)scene.bytes,
+				  (uintptr_t)scene.mr->addr, scene.mr->rkey),
 			 0);
 	while (!ibv_poll_cq(own.cq, 1, &wc))
 		;
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
-	assert_memory_equal(self.spare, region_at(self.pages), self.bytes);
+	assert_memory_equal(scene.spare, scene_region_at(scene.pages), scene.bytes);
 }
 
 /* By the keys of old all of the region is reached, both ways. */
 static void look_over(void)
 {
-	struct ibv_mr *mr = ibv_reg_mr(self.pd, self.spare, self.bytes, RIG_ALL);
+	struct ibv_mr *mr = ibv_reg_mr(scene.pd, scene.spare, scene.bytes, RIG_ALL);
 
 	assert_non_null(mr);
 	carry_out(IBV_WR_RDMA_READ, mr);
-	memset(self.spare, 0x3c, self.bytes);
+	memset(scene.spare, 0x3c, scene.bytes);
 	carry_out(IBV_WR_RDMA_WRITE, mr);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 }
@@ -512,10 +256,10 @@ static void end_own(void)
 /* A window, through which writer 1 counts. */
 static struct ibv_mw *show_window(void)
 {
-	struct ibv_mw *mw = ibv_alloc_mw(self.pd, IBV_MW_TYPE_1);
+	struct ibv_mw *mw = ibv_alloc_mw(scene.pd, IBV_MW_TYPE_1);
 	struct ibv_mw_bind bind = { .send_flags = IBV_SEND_SIGNALED,
-				    .bind_info = { self.mr, (uintptr_t)self.mr->addr,
-						   self.mr->length, IBV_ACCESS_REMOTE_ATOMIC } };
+				    .bind_info = { scene.mr, (uintptr_t)scene.mr->addr,
+						   scene.mr->length, IBV_ACCESS_REMOTE_ATOMIC } };
 	struct ibv_wc wc;
 
 	assert_non_null(mw);
@@ -523,7 +267,7 @@ static struct ibv_mw *show_window(void)
 	while (!ibv_poll_cq(own.cq, 1, &wc))
 		;
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
-	self.writer[1].wire->rkey = mw->rkey;
+	scene.writer[1].wire->rkey = mw->rkey;
 	return mw;
 }
 
@@ -531,48 +275,48 @@ static struct ibv_mw *show_window(void)
  * what they add is lost, and they see no error. Whether the former was in the middle of something. */
 static bool play_bystander(enum way way)
 {
-	const struct wire *wire = self.writer[1].wire;
+	const struct wire *wire = scene.writer[1].wire;
 	uint64_t begun_ns, took_ns;
 	struct ibv_mw *mw;
 
 	/* then the one over all of it has two runs in the pool */
-	self.other = ibv_reg_mr(self.pd, self.pages + 8192, 8192, RIG_ALL);
-	assert_non_null(self.other);
-	self.mr = ibv_reg_mr(self.pd, region_at(self.pages), self.bytes + 32,
+	scene.other = ibv_reg_mr(scene.pd, scene.pages + 8192, 8192, RIG_ALL);
+	assert_non_null(scene.other);
+	scene.mr = ibv_reg_mr(scene.pd, scene_region_at(scene.pages), scene.bytes + 32,
 			     RIG_ALL | IBV_ACCESS_MW_BIND);
-	assert_non_null(self.mr);
+	assert_non_null(scene.mr);
 	memset(word_behind(), 0, 24);
 	for (int i = 0; i < WRITERS; i++) {
-		begin_qp(i);
-		fill_wire(i, true, false);
+		scene_begin_qp(i);
+		scene_fill_wire(i, true, false);
 	}
 	/* one keeps off the word, the other does nothing else */
-	self.writer[1].wire->counts = true;
-	self.writer[1].wire->at = (uintptr_t)word_behind();
+	scene.writer[1].wire->counts = true;
+	scene.writer[1].wire->at = (uintptr_t)word_behind();
 	begin_own();
 	mw = show_window();
 	start_own();
 	for (int i = 0; i < WRITERS; i++)
-		writer_begin(&self.writer[i]);
+		writer_begin(&scene.writer[i]);
 	for (int i = 0; i < WRITERS; i++)
-		writer_await_writes(&self.writer[i], 1);
-	nap(2 * MS);
-	writer_stop(&self.writer[0]);
+		writer_await_writes(&scene.writer[i], 1);
+	scene_nap(2 * MS);
+	writer_stop(&scene.writer[0]);
 	begun_ns = rig_now_ns();
-	take_from(0, way);
+	scene_take_from(0, way);
 	took_ns = rig_now_ns() - begun_ns;
-	fill();
-	guard("counting", way, 20 * MS);
-	writer_continue(&self.writer[0]);
-	guard("going on", way, 50 * MS);
-	writer_await_end(&self.writer[0]);
-	writer_await_writes(&self.writer[1], atomic_load(&wire->writes) + 100);
-	take_from(1, way);
-	writer_await_end(&self.writer[1]);
+	scene_fill();
+	scene_guard("counting", way, 20 * MS);
+	writer_continue(&scene.writer[0]);
+	scene_guard("going on", way, 50 * MS);
+	writer_await_end(&scene.writer[0]);
+	writer_await_writes(&scene.writer[1], atomic_load(&wire->writes) + 100);
+	scene_take_from(1, way);
+	writer_await_end(&scene.writer[1]);
 	assert_int_equal(counted(), atomic_load(&wire->writes));
 	end_own();
 	assert_int_equal(ibv_dealloc_mw(mw), 0);
-	end_region();
+	scene_end_region();
 	return took_ns > 900 * MS;
 }
 
@@ -580,14 +324,14 @@ static void bystander(enum place place)
 {
 	static const enum way ways[] = { TO_ERROR, TO_RESET, DESTROY };
 
-	begin_memory(place, WRITE_MOST);
+	scene_begin_memory(place, WRITE_MOST);
 	for (size_t i = 0; i < COUNT(ways); i++) {
 		int tries = 1;
 
 		while (!play_bystander(ways[i]))
 			assert_in_range(++tries, 1, TRIES);
 	}
-	end_memory();
+	scene_end_memory();
 }
 
 static void bystander_pooled(void **state)
@@ -605,14 +349,14 @@ static void bystander_held(void **state)
 {
 	struct ibv_mr *all;
 
-	begin_memory(POOLED, WRITE_MOST);
+	scene_begin_memory(POOLED, WRITE_MOST);
 	for (int tries = 1;; tries++) {
 		/* registered before that, to be in the pool */
-		struct ibv_mr *first = ibv_reg_mr(self.pd, self.pages, mapping_bytes(), RIG_ALL);
+		struct ibv_mr *first = ibv_reg_mr(scene.pd, scene.pages, scene_mapping_bytes(), RIG_ALL);
 		bool stopped;
 
 		assert_non_null(first);
-		all = ibv_reg_mr(self.pd, NULL, SIZE_MAX, RIG_ALL | IBV_ACCESS_ON_DEMAND);
+		all = ibv_reg_mr(scene.pd, NULL, SIZE_MAX, RIG_ALL | IBV_ACCESS_ON_DEMAND);
 		assert_non_null(all);
 		stopped = play_bystander(TO_ERROR);
 		assert_int_equal(ibv_dereg_mr(all), 0);
@@ -621,21 +365,21 @@ static void bystander_held(void **state)
 			break;
 		assert_in_range(tries, 1, TRIES);
 	}
-	end_memory();
+	scene_end_memory();
 }
 
 static void kill_one(void)
 {
-	begin_memory(POOLED, WRITE_MOST);
+	scene_begin_memory(POOLED, WRITE_MOST);
 	for (int tries = 1;; tries++) {
 		bool caught = play_stopped(DEREGISTER, true);
 
-		writer_start(&self.writer[0], 0xe2, next_random(&self.random));
+		writer_start(&scene.writer[0], 0xe2, next_random(&scene.random));
 		if (caught)
 			break;
 		assert_in_range(tries, 1, TRIES);
 	}
-	end_memory();
+	scene_end_memory();
 }
 
 static void killed(void **state)
@@ -647,9 +391,9 @@ static void killed(void **state)
 
 static void imported(void (*test)(enum place place), enum place place)
 {
-	self.imports = true;
+	scene.imports = true;
 	test(place);
-	self.imports = false;
+	scene.imports = false;
 }
 
 static void imported_pooled(void **state)
@@ -681,73 +425,73 @@ static void importer_stopped_in_place(void **state)
  * whose memory moves meanwhile. Whether the former was in the middle of something. */
 static bool play_counting_importer(void)
 {
-	const struct wire *wire = self.writer[1].wire;
+	const struct wire *wire = scene.writer[1].wire;
 	uint64_t begun_ns, took_ns;
 
-	self.mr = ibv_reg_mr(self.pd, region_at(self.pages), self.bytes + 32, RIG_ALL);
-	self.other = ibv_reg_mr(self.pd, region_at(self.pages), self.bytes + 32, RIG_ALL);
-	assert_non_null(self.mr);
-	assert_non_null(self.other);
+	scene.mr = ibv_reg_mr(scene.pd, scene_region_at(scene.pages), scene.bytes + 32, RIG_ALL);
+	scene.other = ibv_reg_mr(scene.pd, scene_region_at(scene.pages), scene.bytes + 32, RIG_ALL);
+	assert_non_null(scene.mr);
+	assert_non_null(scene.other);
 	memset(word_behind(), 0, 24);
 	for (int i = 0; i < WRITERS; i++) {
-		fill_wire(i, true, false);
-		writer_give(&self.writer[i], self.context->cmd_fd);
+		scene_fill_wire(i, true, false);
+		writer_give(&scene.writer[i], scene.context->cmd_fd);
 	}
-	self.writer[1].wire->counts = true;
-	self.writer[1].wire->at = (uintptr_t)word_behind();
-	self.writer[1].wire->rkey = self.other->rkey;
+	scene.writer[1].wire->counts = true;
+	scene.writer[1].wire->at = (uintptr_t)word_behind();
+	scene.writer[1].wire->rkey = scene.other->rkey;
 	for (int i = 0; i < WRITERS; i++)
-		writer_begin(&self.writer[i]);
+		writer_begin(&scene.writer[i]);
 	for (int i = 0; i < WRITERS; i++)
-		writer_await_writes(&self.writer[i], 1);
-	nap(2 * MS);
-	writer_stop(&self.writer[0]);
+		writer_await_writes(&scene.writer[i], 1);
+	scene_nap(2 * MS);
+	writer_stop(&scene.writer[0]);
 	begun_ns = rig_now_ns();
-	take_from(0, DEREGISTER);
+	scene_take_from(0, DEREGISTER);
 	took_ns = rig_now_ns() - begun_ns;
-	fill();
-	guard("counting", ONE_OF_TWO, 20 * MS);
-	writer_continue(&self.writer[0]);
-	guard("going on", ONE_OF_TWO, 50 * MS);
-	writer_await_end(&self.writer[0]);
-	writer_await_writes(&self.writer[1], atomic_load(&wire->writes) + 100);
-	end_region();
-	writer_await_end(&self.writer[1]);
+	scene_fill();
+	scene_guard("counting", ONE_OF_TWO, 20 * MS);
+	writer_continue(&scene.writer[0]);
+	scene_guard("going on", ONE_OF_TWO, 50 * MS);
+	writer_await_end(&scene.writer[0]);
+	writer_await_writes(&scene.writer[1], atomic_load(&wire->writes) + 100);
+	scene_end_region();
+	writer_await_end(&scene.writer[1]);
 	assert_int_equal(counted(), atomic_load(&wire->writes));
 	return took_ns > 900 * MS;
 }
 
 static void counting_importer(void **state)
 {
-	self.imports = true;
-	begin_memory(POOLED, WRITE_MOST);
+	scene.imports = true;
+	scene_begin_memory(POOLED, WRITE_MOST);
 	for (int caught = 0, tries = 0; caught < 3; tries++) {
 		assert_in_range(tries, 0, 3 * TRIES);
 		caught += play_counting_importer();
 	}
-	end_memory();
-	self.imports = false;
+	scene_end_memory();
+	scene.imports = false;
 }
 
 static void importer_killed(void **state)
 {
-	self.imports = true;
+	scene.imports = true;
 	kill_one();
-	self.imports = false;
+	scene.imports = false;
 }
 
 /* ---- Completion queues ---- */
 
 static void receive(int i)
 {
-	assert_int_equal(rig_receive(self.qp[i], 0, NULL, NULL, 0), 0);
+	assert_int_equal(rig_receive(scene.qp[i], 0, NULL, NULL, 0), 0);
 }
 
 static void resize(int i)
 {
-	uint32_t cqe = RIG_DEPTH + (uint32_t)(next_random(&self.random) % (64 * RIG_DEPTH));
+	uint32_t cqe = RIG_DEPTH + (uint32_t)(next_random(&scene.random) % (64 * RIG_DEPTH));
 
-	assert_int_equal(ibv_resize_cq(self.cq[i], (int)cqe), 0);
+	assert_int_equal(ibv_resize_cq(scene.cq[i], (int)cqe), 0);
 }
 
 /* No completion is lost, doubled or out of order while the queue changes its size; and none comes
@@ -757,40 +501,40 @@ static void resize_round(uint32_t completions)
 	uint32_t next[WRITERS] = { 0 };
 	struct ibv_wc wc;
 
-	begin_region();
+	scene_begin_region();
 	for (int i = 0; i < WRITERS; i++) {
-		begin_qp(i);
-		rig_none(self.cq[i]);
+		scene_begin_qp(i);
+		rig_none(scene.cq[i]);
 		for (int k = 0; k < RIG_DEPTH; k++)
 			receive(i);
-		begin_writer(i, false, true);
+		scene_begin_writer(i, false, true);
 	}
 	while (next[0] < completions || next[1] < completions)
 		for (int i = 0; i < WRITERS; i++) {
-			for (int k = 0; k < 100 && ibv_poll_cq(self.cq[i], 1, &wc); k++) {
+			for (int k = 0; k < 100 && ibv_poll_cq(scene.cq[i], 1, &wc); k++) {
 				assert_int_equal(wc.status, IBV_WC_SUCCESS);
 				assert_int_equal(wc.imm_data, next[i]++);
 				receive(i);
 			}
 			resize(i);
 		}
-	take_away(DESTROY);
-	end_round(DESTROY);
-	end_region();
+	scene_take_away(DESTROY);
+	scene_end_round(DESTROY);
+	scene_end_region();
 }
 
 static void completions(void **state)
 {
 	uint64_t end_ns = rig_now_ns() + seconds * 1000 * MS / 10;
 
-	begin_memory(POOLED, 4096);
+	scene_begin_memory(POOLED, 4096);
 	for (int i = 0; i < WRITERS; i++)
-		if (self.qp[i])
-			destroy(i);
+		if (scene.qp[i])
+			scene_destroy(i);
 	do
 		resize_round(2000);
 	while (rig_now_ns() < end_ns);
-	end_memory();
+	scene_end_memory();
 }
 
 /* ---- The test program ---- */
@@ -799,21 +543,21 @@ static int open_all(void **state)
 {
 	make_pool(state);
 	for (int i = 0; i < WRITERS; i++)
-		writer_start(&self.writer[i], (uint8_t)(0xe0 + i), next_random(&self.random));
-	self.context = rig_context();
-	self.pd = ibv_alloc_pd(self.context);
-	self.other_pd = ibv_alloc_pd(self.context);
-	return self.pd && self.other_pd ? 0 : -1;
+		writer_start(&scene.writer[i], (uint8_t)(0xe0 + i), next_random(&scene.random));
+	scene.context = rig_context();
+	scene.pd = ibv_alloc_pd(scene.context);
+	scene.other_pd = ibv_alloc_pd(scene.context);
+	return scene.pd && scene.other_pd ? 0 : -1;
 }
 
 static int close_all(void **state)
 {
 	for (int i = 0; i < WRITERS; i++)
-		writer_kill(&self.writer[i]);
+		writer_kill(&scene.writer[i]);
 	for (enum place place = 0; place < PLACES; place++)
 		for (enum way way = 0; way < WAYS; way++)
 			print_message("%-8s  %-16s  %6" PRIu64 " times\n", place_name[place],
-				      way_name[way], self.rounds[place][way]);
+				      way_name[way], scene.rounds[place][way]);
 	return remove_pool(state);
 }
 
@@ -833,13 +577,13 @@ int main(int argc, char **argv)
 	};
 	const char *seed = getenv("SEED");
 
-	self.random = seed ? strtoull(seed, NULL, 0) : rig_now_ns() | 1;
+	scene.random = seed ? strtoull(seed, NULL, 0) : rig_now_ns() | 1;
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "engine"))
 			rig_forbid_process_vm();
 		else
 			seconds = strtoull(argv[i], NULL, 0);
 	}
-	print_message("SEED=%" PRIu64 ", %" PRIu64 " seconds\n", self.random, seconds);
+	print_message("SEED=%" PRIu64 ", %" PRIu64 " seconds\n", scene.random, seconds);
 	return cmocka_run_group_tests_name("revoke", tests, open_all, close_all);
 }
