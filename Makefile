@@ -6,17 +6,18 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 PYTHON := /usr/bin/python3
 DEPS := tools/deps.sh
-RUN := $(PYTHON) tests/run.py --build $(BUILD)
+INSTALLED = $(PYTHON) tools/installed.py --prefix "$(or $(PREFIX),/usr/local)" --destdir "$(DESTDIR)"
+RUN = $(PYTHON) tests/run.py --build "$(BUILD)"
 
 all: ## build: leaves a runnable build/weft
 	@$(DEPS) build
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
-	@ninja -C $(BUILD)
+	@test -f "$(BUILD)/build.ninja" || meson setup "$(BUILD)"
+	@ninja -C "$(BUILD)"
 
 demo: ## Debian's perftest between two processes over Weft, beside this machine's limits
 	@$(DEPS) build demo
 	@$(MAKE) --no-print-directory all
-	@$(BUILD)/weft bench --only limits --rounds 3
+	@"$(BUILD)/weft" bench --only limits --rounds 3
 
 check: ## every test; ends with `N passed, N failed, N skipped`
 	@$(DEPS) build test check
@@ -29,27 +30,27 @@ check-quick: ## build, lint, unit and quick tests: under a minute, no root
 bench: ## `weft bench`: the measured bounds, and Weft beside other transports
 	@$(DEPS) build demo bench
 	@$(MAKE) --no-print-directory all
-	@$(BUILD)/weft bench --json $(BUILD)/bench.json --svg $(BUILD)/bench.svg; bench=$$?; \
-		WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) bench/connections.py && exit $$bench
+	@"$(BUILD)/weft" bench --json "$(BUILD)/bench.json" --svg "$(BUILD)/bench.svg"; bench=$$?; \
+		WEFT_BUILD="$$(realpath "$(BUILD)")" $(PYTHON) bench/connections.py && exit $$bench
 
 slow: ## the tests too long for check
 	@$(DEPS) build test check
 	@$(RUN) slow
 
 model: all ## ten million random sequences of verbs against the model: SECONDS= bounds it
-	@$(BUILD)/tests/model/test-model --sequences $(or $(SEQUENCES),10000000) \
+	@"$(BUILD)/tests/model/test-model" --sequences $(or $(SEQUENCES),10000000) \
 		--seconds $(or $(SECONDS),0) --jobs $$(nproc)
 
 rxe: all ## asks Linux's Soft-RoCE in a virtual machine again for what the tests compare with
 	@$(DEPS) lab
-	@lab/rxe sh -c '$(PYTHON) tests/suite/play.py --dev rxe0 2>/dev/null' >$(BUILD)/rxe.tsv
-	@mv $(BUILD)/rxe.tsv tests/suite/rxe.tsv
+	@lab/rxe sh -c '$(PYTHON) tests/suite/play.py --dev rxe0 2>/dev/null' >"$(BUILD)/rxe.tsv"
+	@mv "$(BUILD)/rxe.tsv" tests/suite/rxe.tsv
 	@for run in 'connected 2 600' 'connected 3 1000' 'unreliable 1 500' 'datagram 1 600' \
 			'shared 1 600' 'extended 1 500' 'window 1 500'; do \
 		lab/rxe sh -c 'echo "# Linux $$(uname -r)"; "$$@"' sh \
-			$(BUILD)/tests/differential/differential $$run 50 \
-			>$(BUILD)/rxe.txt && set -- $$run && \
-		xz -9c $(BUILD)/rxe.txt >tests/differential/rxe-$$1-$$2.xz || exit 1; \
+			"$(BUILD)/tests/differential/differential" $$run 50 \
+			>"$(BUILD)/rxe.txt" && set -- $$run && \
+		xz -9c "$(BUILD)/rxe.txt" >tests/differential/rxe-$$1-$$2.xz || exit 1; \
 	done
 
 asan: ## the unit tests under the address and undefined-behaviour sanitizers
@@ -69,34 +70,37 @@ tidy: ## clang-tidy over our files
 	@$(RUN) tidy
 
 install: all ## PREFIX= (/usr/local) DESTDIR=
-	@meson configure $(BUILD) --prefix "$(or $(PREFIX),/usr/local)"
-	@ninja -C $(BUILD)
-	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
+	@meson configure "$(BUILD)" --prefix "$(or $(PREFIX),/usr/local)"
+	@ninja -C "$(BUILD)"
+	@$(INSTALLED) install --build "$(BUILD)"
+
+uninstall: ## removes what install has put into the same PREFIX= and DESTDIR=
+	@$(INSTALLED) uninstall
 
 deb: ## a Debian package, that stands beside rdma-core's: build-deb/weft_*.deb
 	@$(DEPS) build deb
-	@tools/deb.sh $(BUILD)-deb
+	@tools/deb.sh "$(BUILD)-deb"
 
 dist-bin: ## a tarball for any Linux with glibc 2.31 or later, ARCH= (x86_64) or aarch64: build-dist/
 	@$(DEPS) build dist $(if $(filter aarch64,$(ARCH)),arm64)
-	@tools/dist.sh $(BUILD)-dist $(or $(ARCH),x86_64)
+	@tools/dist.sh "$(BUILD)-dist" $(or $(ARCH),x86_64)
 
 check-dist: dist-bin deb ## both in fresh Debian 12 and 13, which it downloads; as root
 	@$(DEPS) test check-dist
-	@WEFT_BUILD=$(abspath $(BUILD)) $(PYTHON) -m pytest -p no:cacheprovider -ra tests/packaging/
+	@WEFT_BUILD="$$(realpath "$(BUILD)")" $(PYTHON) -m pytest -p no:cacheprovider -ra tests/packaging/
 
 check-arm64: ## builds for arm64 and runs by qemu-user the unit tests that need one process only
 	@$(DEPS) build dist arm64
-	@tools/cross.sh $(BUILD)-arm64 aarch64 bookworm
-	@meson test -C $(BUILD)-arm64 --no-rebuild --print-errorlogs --timeout-multiplier 5 \
+	@tools/cross.sh "$(BUILD)-arm64" aarch64 bookworm
+	@meson test -C "$(BUILD)-arm64" --no-rebuild --print-errorlogs --timeout-multiplier 5 \
 		--num-processes 1 abi-query cm-mad cm-conn cm-lossy cm-agent cm-port verbs-objects \
 		verbs-qp verbs-modify verbs-post verbs-fail verbs-cq_ex verbs-qp_ex verbs-rereg
 
 clean: ## removes the build folders
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-cov $(BUILD)-deb $(BUILD)-dist $(BUILD)-arm64
+	@rm -rf "$(BUILD)" "$(BUILD)-asan" "$(BUILD)-tsan" "$(BUILD)-cov" "$(BUILD)-deb" "$(BUILD)-dist" "$(BUILD)-arm64"
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-.PHONY: all demo bench check check-quick slow model rxe asan tsan coverage tidy install deb dist-bin \
-	check-dist check-arm64 clean help
+.PHONY: all demo bench check check-quick slow model rxe asan tsan coverage tidy install uninstall deb \
+	dist-bin check-dist check-arm64 clean help
