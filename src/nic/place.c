@@ -21,11 +21,19 @@ static bool has_ended(const struct weft_right *right)
 
 /* ---- Memory of a member that shares a domain with us, or with the peer ---- */
 
-/* From here on whoever takes it from us waits for us. `mr` is our copy of the entry with that id. */
-static bool admit(struct weft_pool *pool, struct weft_caller *caller, const struct weft_pool_mr *mr,
-		  uint64_t id, struct weft_right *right)
+/* Whose entry of the table that is, used or not. */
+static uint16_t owner_of(const struct weft_pool *pool, uint32_t index)
 {
-	struct weft_pool_member *m = weft_pool_member(pool, mr->owner);
+	return (uint16_t)(atomic_load_explicit(&pool->leases->mr_block[index / WEFT_MR_BLOCK],
+					       memory_order_relaxed) - 1);
+}
+
+/* From here on whoever takes memory of that member from us waits for us: keys stand as we see them, unless we are
+ * left behind. False: it is none, or its memory moves. */
+static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint16_t owner,
+		  struct weft_right *right)
+{
+	const struct weft_pool_member *m = weft_pool_member(pool, owner);
 	_Atomic uint64_t *also = &pool->self->also[caller->index];
 
 	if (!m)
@@ -33,23 +41,29 @@ static bool admit(struct weft_pool *pool, struct weft_caller *caller, const stru
 	atomic_store_explicit(also,
 			      weft_also_add(atomic_load_explicit(also, memory_order_relaxed),
 					    atomic_load_explicit(&caller->line->busy, memory_order_relaxed),
-					    mr->owner),
+					    owner),
 			      memory_order_relaxed);
 	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
 	atomic_signal_fence(memory_order_seq_cst);
 	WEFT_STEP(place_admitted);
-	/* acquire: pairs with the release in publish_moves (qp.c) */
+	/* acquire: pairs with the release in publish_move (qp.c) */
 	*right = (struct weft_right){ &m->moves,
-				      atomic_load_explicit(&m->moves, memory_order_acquire), mr->owner };
-	caller->moves = right->was & 3;
-	return !caller->moves && atomic_load_explicit(&pool->mrs[id << 32 >> (32 + WEFT_KEY_BITS)].id,
-						      memory_order_acquire) == id;
+				      atomic_load_explicit(&m->moves, memory_order_acquire), owner };
+	WEFT_TURN(place_admitted);
+	return weft_moving_phase(right->was) == WEFT_MOVING_NONE;
+}
+
+/* Its memory moves, or has since we were admitted. */
+static bool has_moved(const struct weft_right *right)
+{
+	return right->word && (weft_moving_phase(right->was) != WEFT_MOVING_NONE || has_ended(right));
 }
 
 /* What we have stored there may be in pages that it has left. Not while it only waits for us. */
 static bool was_left_behind(const struct weft_right *right)
 {
-	return right && atomic_load_explicit(right->word, memory_order_acquire) - right->was > 1;
+	return right && atomic_load_explicit(right->word, memory_order_acquire) - right->was >=
+				WEFT_MOVING_LEAVES;
 }
 
 /* ---- Where bytes lie ---- */
@@ -277,31 +291,58 @@ int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 	return c.foreign && was_left_behind(&c.foreign->right) ? -ESTALE : 0;
 }
 
-bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key, uint64_t holder,
-		       uint64_t addr, uint64_t len_bytes, uint8_t access, struct weft_span *span)
+/* The key as it is now: 0 is no id. */
+static uint64_t see_key(struct weft_pool *pool, uint32_t key)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
 	const struct weft_seen_mr *seen = &pool->mr_seen[index];
-	const struct weft_pool_mr *mr = &seen->mr;
 	uint64_t id = atomic_load_explicit(&seen->id, memory_order_acquire);
-	uint64_t start;
 
 	if (((uint32_t)id != key ||
 	     atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) != id) &&
 	    weft_mr_prepare(pool, key))
-		return false;
+		return 0;
+	WEFT_TURN(place_key_seen);
 	id = atomic_load_explicit(&seen->id, memory_order_acquire);
-	start = addr - mr->iova;
-	if ((uint32_t)id != key || !weft_rights_allow_any(mr->rights, holder, access) ||
-	    start > mr->len_bytes || len_bytes > mr->len_bytes - start)
-		return false;
-	*span = (struct weft_span){ .mr = mr, .start = start, .len_bytes = len_bytes, .id = id };
+	return (uint32_t)id == key ? id : 0;
+}
+
+/* That key of a third, which may be half drawn. */
+static bool stands(struct weft_pool *pool, uint32_t key)
+{
+	uint32_t index = key >> WEFT_KEY_BITS;
+
+	return index && !weft_pool_see_mr(pool, index) &&
+	       (uint32_t)atomic_load_explicit(&pool->mrs[index].id, memory_order_relaxed) == key;
+}
+
+bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key, uint64_t holder,
+		       uint64_t addr, uint64_t len_bytes, uint8_t access, struct weft_span *span)
+{
+	const struct weft_pool_mr *mr = &pool->mr_seen[key >> WEFT_KEY_BITS].mr;
+	uint16_t owner = owner_of(pool, key >> WEFT_KEY_BITS);
 	/* our own is where it is: who takes it from us waits for all of our threads */
-	if (mr->owner != (uint16_t)holder && mr->owner != pool->me)
-		return admit(pool, caller, mr, id, &span->right);
-	if (start >= mr->lo && start + len_bytes <= mr->hi)
+	bool foreign = owner != (uint16_t)holder && owner != pool->me;
+	uint64_t start;
+
+	*span = (struct weft_span){ .mr = mr, .len_bytes = len_bytes };
+	WEFT_TURN(place_key_used);
+	if (foreign && !admit(pool, caller, owner, &span->right))
+		goto refuse;
+	span->id = see_key(pool, key);
+	start = addr - mr->iova;
+	if (!span->id || mr->owner != owner || !weft_rights_allow_any(mr->rights, holder, access) ||
+	    start > mr->len_bytes || len_bytes > mr->len_bytes - start)
+		goto refuse;
+	span->start = start;
+	if (!foreign && start >= mr->lo && start + len_bytes <= mr->hi)
 		span->at = pool->base + mr->off + (start - mr->lo);
+	caller->moves = false; /* which it may have been as the key of something else: see find_window */
 	return true;
+refuse:
+	if (has_moved(&span->right) && stands(pool, key))
+		caller->moves = true;
+	return false;
 }
 
 bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller, const struct weft_pool_sge *sge,

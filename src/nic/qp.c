@@ -468,10 +468,14 @@ static void lose_stopped(struct weft_nic *nic)
 }
 
 /* To those who share a protection domain with us. */
-static void publish_moves(struct weft_nic *nic, uint64_t steps)
+static void publish_move(struct weft_nic *nic, enum weft_moving phase)
 {
+	_Atomic uint64_t *moves = &nic->pool->self->moves;
+
 	/* release: pairs with the acquire in admit (place.c) */
-	atomic_fetch_add_explicit(&nic->pool->self->moves, steps, memory_order_release);
+	atomic_store_explicit(moves,
+			      weft_moving_next(atomic_load_explicit(moves, memory_order_relaxed), phase),
+			      memory_order_release);
 }
 
 void weft_nic_hold(struct weft_nic *nic)
@@ -486,18 +490,18 @@ void weft_nic_hold(struct weft_nic *nic)
 			publish(qp, WEFT_CONN_MOVES);
 	}
 	weft_shared_publish_all(nic, WEFT_CONN_MOVES);
-	publish_moves(nic, 1);
+	publish_move(nic, WEFT_MOVING_HOLDS);
 	WEFT_STEP(qp_all_held);
 	weft_pool_quiesce(nic->pool, 0, weft_pool_age(nic->pool));
 	lose_stopped(nic);
-	publish_moves(nic, 1);
+	publish_move(nic, WEFT_MOVING_LEAVES);
 	/* whoever has not seen this by now has stored all that he will not do again */
 	weft_pool_barrier(nic->pool);
 }
 
 void weft_nic_let_go(struct weft_nic *nic)
 {
-	publish_moves(nic, 2);
+	publish_move(nic, WEFT_MOVING_NONE);
 	weft_shared_publish_all(nic, WEFT_CONN_READY);
 	for (uint32_t i = 0; i < high(nic); i++) {
 		struct weft_qp *qp = nic->qps[i];

@@ -225,6 +225,25 @@ struct weft_pool_group {
 	uint8_t gid[16];
 };
 
+/* How far a member's memory has moved: the phase is `moves` modulo their number. */
+enum weft_moving {
+	WEFT_MOVING_NONE,   /* it lies where it stays */
+	WEFT_MOVING_HOLDS,  /* nobody may begin to touch it any more */
+	WEFT_MOVING_LEAVES, /* whoever had begun has finished, or stands still and is left behind */
+	WEFT_MOVING_PHASES = 4,
+};
+
+static inline enum weft_moving weft_moving_phase(uint64_t moves)
+{
+	return moves % WEFT_MOVING_PHASES;
+}
+
+/* What `moves` is when that phase begins next. */
+static inline uint64_t weft_moving_next(uint64_t moves, enum weft_moving phase)
+{
+	return moves + (phase - moves) % WEFT_MOVING_PHASES;
+}
+
 struct weft_pool_member {
 	_Atomic uint64_t incarnation; /* [L] 0: free */
 	uint32_t pid;		      /* [O] in the pid namespace pid_ns, as are the rest of this line */
@@ -236,11 +255,7 @@ struct weft_pool_member {
 	uint32_t ngids;
 	uint8_t gid[WEFT_MEMBER_GIDS][16];
 
-	/*
-	 * Its memory moves: grows from a multiple of 4 when whoever shares a domain with it may not begin
-	 * to touch it any more; again when those have been left behind who had begun and stand still; and to
-	 * the next multiple of 4 when it lies where it stays.
-	 */
+	/* Only ever grows, from phase to phase (enum weft_moving): whoever shares a domain with it looks at it. */
 	_Alignas(WEFT_LINE) _Atomic uint64_t moves;	    /* [O] */
 	/* by line */
 	_Alignas(WEFT_LINE) _Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */

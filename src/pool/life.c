@@ -74,7 +74,8 @@ static void forget(struct weft_pool *pool, uint16_t member)
 	}
 	/* it may have died while its memory moved */
 	atomic_store_explicit(&m->moves,
-			      (atomic_load_explicit(&m->moves, memory_order_relaxed) + 3) & ~3ull,
+			      weft_moving_next(atomic_load_explicit(&m->moves, memory_order_relaxed),
+					       WEFT_MOVING_NONE),
 			      memory_order_relaxed);
 	atomic_store_explicit(&m->lines, 0, memory_order_relaxed);
 	WEFT_STEP(life_forgetting);

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A key of a third's memory: at each labelled turn of one who looks at it the owner may move that memory, which
+ * for others begins and ends between two steps of his. The owner is a process that does nothing itself.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nic/place.h"
+#include "pool/step.h"
+
+#define DOMAIN 5u
+#define BYTES  4096u
+#define ACCESS (WEFT_ACCESS_LOCAL_WRITE | WEFT_ACCESS_REMOTE_READ)
+
+enum act {
+	MOVES,	/* from hold to let go */
+	BEGINS, /* to hold */
+	HALVES, /* and is in the middle of drawing it anew */
+	ENDS,
+	ACTS,
+};
+
+static struct {
+	struct weft_pool *pool;
+	struct weft_nic nic;
+	struct weft_caller caller;
+	struct weft_pool_member *owner;
+	struct weft_mr mr;
+	uint32_t turn, at; /* how many there were, and at which he acts */
+	enum act act;
+	struct weft_pool_mr entry;
+} w;
+
+static void enter(enum weft_moving phase)
+{
+	w.owner->moves = weft_moving_next(w.owner->moves, phase);
+}
+
+static void draw(void)
+{
+	w.entry.va += BYTES;
+	weft_mr_publish(w.pool, w.mr.index, w.mr.key, &w.entry);
+}
+
+static void act(void)
+{
+	switch (w.act) {
+	case MOVES:
+		enter(WEFT_MOVING_HOLDS);
+		enter(WEFT_MOVING_LEAVES);
+		draw();
+		enter(WEFT_MOVING_NONE);
+		break;
+	case BEGINS:
+		enter(WEFT_MOVING_HOLDS);
+		break;
+	case HALVES:
+		enter(WEFT_MOVING_HOLDS);
+		enter(WEFT_MOVING_LEAVES);
+		w.pool->mrs[w.mr.index].va += 1;
+		break;
+	case ENDS:
+		weft_mr_store_ended(w.pool, w.mr.index);
+		break;
+	case ACTS:
+		break;
+	}
+}
+
+/* What he has begun he ends. */
+static void finish(void)
+{
+	if (weft_moving_phase(w.owner->moves) == WEFT_MOVING_NONE)
+		return;
+	draw();
+	enter(WEFT_MOVING_NONE);
+}
+
+void weft_turn(const char *name)
+{
+	if (w.turn++ == w.at)
+		act();
+}
+
+static bool find(struct weft_span *span)
+{
+	return weft_mr_find(w.pool, &w.caller, w.mr.key, weft_holder(w.pool->me, DOMAIN), 64, BYTES - 64,
+			    WEFT_ACCESS_LOCAL_WRITE, span);
+}
+
+static void expect_found(void)
+{
+	struct weft_span span;
+
+	w.at = UINT32_MAX;
+	assert_true(find(&span));
+	assert_false(weft_find_later(&w.caller));
+	assert_null(span.at);
+	assert_true(weft_span_is_foreign(&span));
+	assert_int_equal(span.right.was, w.owner->moves);
+	assert_int_equal(span.mr->va, w.entry.va);
+	assert_int_equal(span.id, w.pool->mrs[w.mr.index].id);
+}
+
+/* known: the key has been seen before. How many turns there were. */
+static uint32_t look(enum act act, uint32_t at, bool known)
+{
+	struct weft_span span;
+	bool found;
+
+	draw();
+	if (known)
+		expect_found();
+	w.turn = 0;
+	w.at = at;
+	w.act = act;
+	found = find(&span);
+	/* who has not found it does so later; who has learns from his right that it has gone meanwhile */
+	if (!found)
+		assert_true(weft_find_later(&w.caller));
+	else if (at && w.turn > at)
+		assert_int_not_equal(span.right.was, w.owner->moves);
+	finish();
+	expect_found();
+	return w.turn;
+}
+
+static void moves(void **state)
+{
+	for (enum act act = MOVES; act < ENDS; act++)
+		for (int known = 0; known < 2; known++)
+			for (uint32_t at = 0, turns = 1; at < turns; at++)
+				turns = look(act, at, known);
+}
+
+/* It is no key any more, which is no matter of time. */
+static void ends(void **state)
+{
+	struct weft_span span;
+
+	draw();
+	expect_found();
+	w.turn = w.at = 0;
+	w.act = ENDS;
+	assert_false(find(&span));
+	assert_false(weft_find_later(&w.caller));
+	/* not even while others move */
+	enter(WEFT_MOVING_HOLDS);
+	assert_false(find(&span));
+	assert_false(weft_find_later(&w.caller));
+	finish();
+	expect_found();
+	assert_false(weft_mr_find(w.pool, &w.caller, w.mr.key, weft_holder(w.pool->me, DOMAIN + 1), 64, 1,
+				  0, &span));
+	assert_false(weft_find_later(&w.caller));
+}
+
+static char path[] = "/dev/shm/weft-test-place-XXXXXX";
+
+static pid_t owner;
+
+/* Joins the pool, and stays. */
+static int start_owner(const char *why)
+{
+	static char where[4096];
+	int ready[2];
+	char byte;
+
+	if (pipe(ready))
+		return -1;
+	owner = fork();
+	if (!owner && !weft_pool_get(path, &w.pool, where, &why) && write(ready[1], "", 1) == 1)
+		for (;;)
+			pause();
+	if (!owner)
+		_exit(1);
+	close(ready[1]);
+	return read(ready[0], &byte, 1) == 1 ? close(ready[0]) : -1;
+}
+
+static int attach(void **state)
+{
+	const struct weft_mr_drawing drawing = { .pd = DOMAIN, .access = ACCESS, .len_bytes = BYTES };
+	static char where[4096];
+	int fd = mkstemp(path);
+	_Atomic uint64_t *lease;
+	const char *why = NULL;
+	uint16_t number;
+
+	if (fd < 0)
+		return -1;
+	close(fd);
+	if (start_owner(why) || weft_pool_get(path, &w.pool, where, &why))
+		return -1;
+	weft_pool_caller_get(w.pool, &w.caller);
+	w.nic.pool = w.pool;
+	/* an entry of ours, which is his from now on */
+	if (weft_mr_create(&w.nic, &w.mr, &drawing))
+		return -1;
+	number = !w.pool->me;
+	w.owner = weft_pool_member(w.pool, number);
+	lease = &w.pool->leases->mr_block[w.mr.index / WEFT_MR_BLOCK];
+	*lease = (*lease & ~(uint64_t)UINT16_MAX) | (number + 1u);
+	w.entry = (struct weft_pool_mr){ .owner = number,
+					 .access = ACCESS,
+					 .pd = DOMAIN,
+					 .len_bytes = BYTES,
+					 .va = BYTES,
+					 .lo = BYTES,
+					 .hi = BYTES };
+	return w.owner ? 0 : -1;
+}
+
+static int detach(void **state)
+{
+	weft_pool_caller_put(w.pool, &w.caller);
+	weft_pool_put(w.pool);
+	kill(owner, SIGKILL);
+	return waitpid(owner, NULL, 0) == owner ? unlink(path) : -1;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(moves),
+		cmocka_unit_test(ends),
+	};
+
+	return cmocka_run_group_tests(tests, attach, detach);
+}
