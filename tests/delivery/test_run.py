@@ -96,6 +96,17 @@ def test_not_found(delivery):
     assert refused(delivery.run(''), STATUS_NOT_FOUND, 'is not there')
 
 
+def test_folder_of_path_that_is_closed(delivery):
+    closed = delivery.folder / 'closed'
+    (closed / 'inside').mkdir(parents=True)
+    closed.chmod(0o700 if os.geteuid() == 0 else 0)
+    env = {**delivery.env, 'PATH': f'{closed}/inside:{delivery.env["PATH"]}'}
+    assert refused(delivery.run('nosuch', env=env), STATUS_NOT_FOUND, 'nosuch is not there')
+    assert delivery.run('true', env=env).returncode == 0
+    assert refused(delivery.run(closed / 'inside/nosuch'), STATUS_NOT_RUNNABLE, 'not an executable')
+    closed.chmod(0o700)
+
+
 def test_not_executable(delivery):
     file = delivery.folder / 'file'
     file.write_text('')
