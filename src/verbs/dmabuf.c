@@ -32,8 +32,10 @@ static int check(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iov
 
 	if (weft_explain_no_domain(VERB, pd) || !weft_verbs_good_access(VERB, access))
 		return EINVAL;
-	if (!length || offset + length < offset || iova + length < iova)
-		return weft_broken(VERB, MEMORY_RANGE, offset, length, iova, length);
+	if (!length || offset + length < offset)
+		return weft_broken(VERB, MEMORY_RANGE, weft_value("offset"), offset, length);
+	if (iova + length < iova)
+		return weft_broken(VERB, MEMORY_RANGE, weft_value("iova"), iova, length);
 	/* as the kernel has it: both lie alike in their pages */
 	if ((iova ^ offset) & (WEFT_PAGE - 1))
 		return weft_broken(VERB, MEMORY_PAGES, offset, iova);

@@ -24,8 +24,12 @@ bool weft_explain_wanted(void)
 const char *weft_explain_state(unsigned int state)
 {
 	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
+	static _Thread_local char none[24];
 
-	return state < sizeof(names) / sizeof(*names) ? names[state] : "no state";
+	if (state < sizeof(names) / sizeof(*names))
+		return names[state];
+	snprintf(none, sizeof(none), "no state (%d)", (int)state);
+	return none;
 }
 
 const char *weft_explain_mask(uint32_t mask, char *names, size_t room)
@@ -71,6 +75,8 @@ static void put_value(char *to, size_t room, char kind, uint64_t value)
 		snprintf(to, room, "%s", (const char *)(uintptr_t)value);
 	else if (kind == 'x')
 		snprintf(to, room, "0x%" PRIx64, value);
+	else if (kind == 'l')
+		snprintf(to, room, "%" PRIu64, value);
 	else
 		snprintf(to, room, "%" PRId64, (int64_t)value); /* programs give ints below 0 */
 }

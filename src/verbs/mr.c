@@ -43,8 +43,10 @@ static int check(const char *verb, struct ibv_pd *pd, void *addr, size_t length,
 		return EINVAL;
 	if (!weft_verbs_good_access(verb, access))
 		return EINVAL;
-	if (!length || (uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova)
-		return weft_broken(verb, MEMORY_RANGE, (uintptr_t)addr, length, iova, length);
+	if (!length || (uintptr_t)addr + length < (uintptr_t)addr)
+		return weft_broken(verb, MEMORY_RANGE, weft_value("addr"), (uintptr_t)addr, length);
+	if (iova + length < iova)
+		return weft_broken(verb, MEMORY_RANGE, weft_value("iova"), iova, length);
 	/* a card's tables map pages, so what is aligned for one is for the other */
 	if ((iova ^ (uintptr_t)addr) & (WEFT_PAGE - 1) && !(access & IBV_ACCESS_ZERO_BASED))
 		return weft_broken(verb, MEMORY_PAGES, (uintptr_t)addr, iova);

@@ -129,7 +129,7 @@ __attribute__((cold)) int weft_verbs_refuse_send(const char *verb, const struct 
 	if (!weft_sq_has(qp, opcode))
 		return weft_broken(verb, OPERATION, qp->qpn, opcode);
 	if (num_sge > qp->cap.max_send_sge)
-		return weft_broken(verb, SEND_LIST, qp->qpn, num_sge, qp->cap.max_send_sge);
+		return weft_broken(verb, SEND_LIST, qp->qpn, (int)num_sge, qp->cap.max_send_sge);
 	return weft_broken(verb, SEND_FULL, qp->qpn, qp->cap.max_send_wr);
 }
 
@@ -186,7 +186,7 @@ static __attribute__((cold)) int refuse_receive(const struct weft_qp *qp, uint32
 	if (qp->shared && !qp->owns_shared)
 		return weft_broken(verb, HAS_SHARED, qp->qpn);
 	if (num_sge > qp->cap.max_recv_sge)
-		return weft_broken(verb, RECEIVE_LIST, num_sge, qp->cap.max_recv_sge);
+		return weft_broken(verb, RECEIVE_LIST, (int)num_sge, qp->cap.max_recv_sge);
 	return weft_broken(verb, RECEIVE_FULL, qp->cap.max_recv_wr);
 }
 

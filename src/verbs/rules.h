@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The rules that a verb which fails was called against: each with its errno, the clause of InfiniBand
- * volume 1 (or the manual page, of what that does not know), and the words: values stand for %u, %x,
- * %s in their order.
+ * volume 1 (or the manual page, of what that does not know), and the words: values stand for %u (an
+ * int of the program, maybe below 0), %l (a length), %x, %s in their order.
  */
 #ifndef WEFT_VERBS_RULES_H
 #define WEFT_VERBS_RULES_H
@@ -17,7 +17,7 @@
 	X(NOT_OFFERED, EOPNOTSUPP, "11.6.1", "%s is %x, which this device does not offer")          \
 	X(RANGE, EINVAL, "11.6.1", "%s is %u: it must be from %u to %u")                            \
 	X(CQE_HELD, EINVAL, "10.2.6", "cqe is %u: it must be from as many as are held to %u")          \
-	X(IN_USE, EBUSY, "11.6.1", "%u others still use the %s")                                    \
+	X(IN_USE, EBUSY, "11.6.1", "users left: %u; the %s must have none")                           \
 	X(IN_USE_ELSEWHERE, EBUSY, "11.6.1", "other processes still use protection domain %x")      \
 	X(DOMAIN_ENDED, EINVAL, "ibv_import_pd(3)",                                                 \
 	  "protection domain %x has ended: the process that made it has deallocated it, or is gone") \
@@ -29,7 +29,7 @@
 	X(QP_CAP, EINVAL, "11.2.5.1",                                                               \
 	  "max_send_wr %u, max_recv_wr %u (up to 32768), max_send_sge %u, max_recv_sge %u (up to 32), " \
 	  "max_inline_data %u (up to 1024)")                                                        \
-	X(QP_GROUPS, EBUSY, "10.5", "QP %x still belongs to %u multicast groups")                   \
+	X(QP_GROUPS, EBUSY, "10.5", "QP %x still belongs to multicast groups: %u")                  \
 	X(MOVE, EINVAL, "10.3.1", "QP %x cannot go from %s to %s")                                  \
 	X(CURRENT, EINVAL, "11.2.5.2", "QP %x is in %s, and not in cur_qp_state %s")                \
 	X(ATTR_NEEDED, EINVAL, "11.2.5.2", "QP %x from %s to %s: attr_mask %x lacks%s")             \
@@ -41,38 +41,38 @@
 	X(SEND_STATE, EINVAL, "10.3.1", "QP %x is in %s: requests are taken from RTS on")           \
 	X(RECEIVE_STATE, EINVAL, "10.3.1", "QP %x is in %s: receives are taken from INIT on")       \
 	X(OPERATION, EINVAL, "9.2.1", "QP %x: its service has no operation with opcode %u")         \
-	X(SEND_LIST, EINVAL, "11.4.1.1", "QP %x: %u elements are more than its max_send_sge, %u")   \
-	X(SEND_FULL, ENOMEM, "11.4.1.1", "QP %x: %u requests are outstanding, as many as it holds") \
+	X(SEND_LIST, EINVAL, "11.4.1.1", "QP %x: num_sge is %u: it must be from 0 to %u")           \
+	X(SEND_FULL, ENOMEM, "11.4.1.1", "QP %x: outstanding requests: %u, as many as it holds")    \
 	X(INLINE, ENOMEM, "11.4.1.1", "QP %x: inline bytes of the list are more than its %u")       \
 	X(NOT_INLINE, EINVAL, "11.4.1.1", "QP %x: opcode %u brings no bytes, to be given inline")   \
 	X(NO_ADDRESS, EINVAL, "11.4.1.1", "QP %x: a datagram needs an address handle, not %x")      \
 	X(NO_REQUEST, EINVAL, "11.4.1.1", "QP %x: no request has been begun to which that belongs") \
-	X(RECEIVE_LIST, EINVAL, "11.4.1.2", "%u elements are more than max_recv_sge, %u")           \
-	X(RECEIVE_FULL, ENOMEM, "11.4.1.2", "%u receives are outstanding, as many as the queue holds") \
+	X(RECEIVE_LIST, EINVAL, "11.4.1.2", "num_sge is %u: it must be from 0 to %u")                  \
+	X(RECEIVE_FULL, ENOMEM, "11.4.1.2", "outstanding receives: %u, as many as the queue holds")    \
 	X(SRQ_HELD, EINVAL, "10.2.9", "max_wr is %u, which is less than the receives that are posted") \
 	X(HAS_SHARED, EINVAL, "10.2.9", "QP %x receives from a shared queue: post there")           \
 	/* memory */                                                                                \
 	X(ACCESS_BITS, EINVAL, "11.2.8.2", "access %x has bits that are not known here")            \
 	X(ACCESS_LOCAL, EINVAL, "11.2.8.2",                                                         \
 	  "access %x: remote write and atomic need IBV_ACCESS_LOCAL_WRITE")                         \
-	X(MEMORY_RANGE, EINVAL, "11.2.8.2", "[%x, +%u) is no range of memory, nor is [%x, +%u)")    \
+	X(MEMORY_RANGE, EINVAL, "11.2.8.2", "%s: [%x, +%l) is no range of memory")                     \
 	X(MEMORY_PAGES, EINVAL, "11.2.8.2", "address %x and iova %x lie differently in their pages") \
-	X(MEMORY, EFAULT, "11.2.8.2", "[%x, +%u) is not all mapped, or may not be written")         \
+	X(MEMORY, EFAULT, "11.2.8.2", "[%x, +%l) is not all mapped, or may not be written")         \
 	X(REREG, EINVAL, "11.2.8", "flags %x with address %x, access %x: they do not go together")  \
 	X(REREG_KIND, EINVAL, "11.2.8", "key %x is of no region that can change")                   \
 	X(WINDOW_BOUND, EBUSY, "10.6.7.2", "a memory window still shows the region of key %x")      \
 	X(WINDOW_TYPE, EINVAL, "10.6.7.2", "window type %u is not the one for this")                \
 	X(WINDOW_KEY, EINVAL, "10.6.7.2.3", "key %x: of that of the window, %x, only the low byte may change") \
-	X(WINDOW_REGION, EINVAL, "10.6.7.2", "[%x, +%u) cannot be shown without a region")          \
+	X(WINDOW_REGION, EINVAL, "10.6.7.2", "[%x, +%l) cannot be shown without a region")          \
 	X(WINDOW_ZERO, EINVAL, "10.6.7.2", "access %x: a window of type 1 is not zero-based")       \
 	X(WINDOW_DOMAIN, EPERM, "10.6.7.2", "window %x and region %x are of two protection domains") \
 	X(ADVICE_KEY, ENOENT, "ibv_advise_mr(3)", "no region has lkey %x")                          \
 	X(ADVICE_RIGHT, EPERM, "ibv_advise_mr(3)", "lkey %x is of another domain, or gives no local write") \
-	X(ADVICE_RANGE, EFAULT, "ibv_advise_mr(3)", "[%x, +%u) is not in the region of lkey %x")    \
-	X(DM_RANGE, EINVAL, "ibv_alloc_dm(3)", "[%x, +%u) is not in %u bytes of device memory, in words of 4") \
+	X(ADVICE_RANGE, EFAULT, "ibv_advise_mr(3)", "[%x, +%l) is not in the region of lkey %x")    \
+	X(DM_RANGE, EINVAL, "ibv_alloc_dm(3)", "[%x, +%l) is not in %l bytes of device memory, in words of 4") \
 	X(DM_ADDRESS, EINVAL, "ibv_alloc_dm(3)", "access %x: device memory needs IBV_ACCESS_ZERO_BASED") \
-	X(BUFFER_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%u) is not in the buffer [%x, +%u)")        \
-	X(DMABUF_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%u) is not in the %u bytes of the descriptor") \
+	X(BUFFER_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%l) is not in the buffer [%x, +%l)")        \
+	X(DMABUF_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%l) is not in the %l bytes of the descriptor") \
 	X(DM_FAR, EOPNOTSUPP, "ibv_import_dm(3)",                                                   \
 	  "device memory %x is another process's, which alone can register it")                     \
 	X(DM_ENDED, EINVAL, "ibv_import_dm(3)",                                                     \

@@ -232,7 +232,7 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 static __attribute__((cold)) int refuse(const struct weft_shared *q, uint32_t num_sge)
 {
 	if (num_sge > q->max_sge)
-		return weft_broken("ibv_post_srq_recv", RECEIVE_LIST, num_sge, q->max_sge);
+		return weft_broken("ibv_post_srq_recv", RECEIVE_LIST, (int)num_sge, q->max_sge);
 	return weft_broken("ibv_post_srq_recv", RECEIVE_FULL, q->max_wr);
 }
 

@@ -42,6 +42,8 @@ CALL(cq_in_use, ibv_destroy_cq(rig->cq[0]))
 CALL(cq_to_none, ibv_resize_cq(rig->cq[0], 0))
 CALL(channel_in_use, ibv_destroy_comp_channel(rig->channel))
 OBJECT(mr_of_nothing, ibv_reg_mr(rig->pd, memory, 0, 0))
+OBJECT(mr_of_all, ibv_reg_mr(rig->pd, (void *)4096, SIZE_MAX, 0))
+OBJECT(mr_beyond, ibv_reg_mr_iova(rig->pd, memory, 4096, -4096ull, 0))
 OBJECT(mr_remote_only, ibv_reg_mr(rig->pd, memory, 1, IBV_ACCESS_REMOTE_WRITE))
 OBJECT(mr_unmapped, ibv_reg_mr(rig->pd, (void *)4096, 1, 0))
 CALL(mr_of_nobody, ibv_dereg_mr((struct ibv_mr *)&rig))
@@ -111,6 +113,7 @@ static int modify(enum ibv_qp_state to, int mask, uint8_t port)
 }
 
 CALL(reset_to_rts, modify(IBV_QPS_RTS, IBV_QP_STATE, 1))
+CALL(reset_to_nowhere, modify(99, IBV_QP_STATE, 1))
 CALL(init_without_port, modify(IBV_QPS_INIT, RIG_INIT_MASK & ~IBV_QP_PORT, 1))
 CALL(init_with_path, modify(IBV_QPS_INIT, RIG_INIT_MASK | IBV_QP_AV, 1))
 CALL(init_of_port_2, modify(IBV_QPS_INIT, RIG_INIT_MASK, 2))
@@ -121,14 +124,16 @@ CALL(receive_in_reset, rig_receive(rig->qp[0], 1, NULL, NULL, 0))
 
 static const struct call calls[] = {
 	{"ibv_alloc_pd", "EINVAL", pd_of_nothing, "0x0 is no open context", "IBTA 11.6.1"},
-	{"ibv_dealloc_pd", "EBUSY", pd_in_use, "3 others", "IBTA 11.6.1"},
+	{"ibv_dealloc_pd", "EBUSY", pd_in_use, "users left: 3; ", "IBTA 11.6.1"},
 	{"ibv_dealloc_pd", "EINVAL", pd_twice, "is no protection domain", "IBTA 11.6.1"},
 	{"ibv_create_cq", "EINVAL", cq_of_none, "cqe is 0", "IBTA 11.6.1"},
 	{"ibv_create_cq", "EINVAL", cq_of_vector, "comp_vector is -1", "IBTA 11.6.1"},
-	{"ibv_destroy_cq", "EBUSY", cq_in_use, "2 others", "IBTA 11.6.1"},
+	{"ibv_destroy_cq", "EBUSY", cq_in_use, "users left: 2; ", "IBTA 11.6.1"},
 	{"ibv_resize_cq", "EINVAL", cq_to_none, "cqe is 0", "IBTA 10.2.6"},
-	{"ibv_destroy_comp_channel", "EBUSY", channel_in_use, "2 others", "IBTA 11.6.1"},
-	{"ibv_reg_mr", "EINVAL", mr_of_nothing, "+0)", "IBTA 11.2.8.2"},
+	{"ibv_destroy_comp_channel", "EBUSY", channel_in_use, "users left: 2; ", "IBTA 11.6.1"},
+	{"ibv_reg_mr", "EINVAL", mr_of_nothing, "+0) is no range of memory; ", "IBTA 11.2.8.2"},
+	{"ibv_reg_mr", "EINVAL", mr_of_all, "addr: [0x1000, +18446744073709551615) is no range", "IBTA 11.2.8.2"},
+	{"ibv_reg_mr", "EINVAL", mr_beyond, "iova: [0xfffffffffffff000, +4096) is no range", "IBTA 11.2.8.2"},
 	{"ibv_reg_mr", "EINVAL", mr_remote_only, "access 0x2", "IBTA 11.2.8.2"},
 	{"ibv_reg_mr", "EFAULT", mr_unmapped, "[0x1000, +1)", "IBTA 11.2.8.2"},
 	{"ibv_dereg_mr", "EINVAL", mr_of_nobody, "is no memory region", "IBTA 11.6.1"},
@@ -146,6 +151,7 @@ static const struct call calls[] = {
 	{"ibv_create_qp", "EOPNOTSUPP", qp_of_raw_packets, "qp_type 8", "IBTA 11.2.5.1"},
 	{"ibv_create_qp", "EINVAL", qp_without_cq, "0x0 is no completion queue", "IBTA 11.6.1"},
 	{"ibv_modify_qp", "EINVAL", reset_to_rts, "from RESET to RTS", "IBTA 10.3.1"},
+	{"ibv_modify_qp", "EINVAL", reset_to_nowhere, "from RESET to no state (99);", "IBTA 10.3.1"},
 	{"ibv_modify_qp", "EINVAL", init_without_port, "lacks IBV_QP_PORT", "IBTA 11.2.5.2"},
 	{"ibv_modify_qp", "EINVAL", init_with_path, "may not have IBV_QP_AV", "IBTA 11.2.5.2"},
 	{"ibv_modify_qp", "EINVAL", init_of_port_2, "port_num is 2", "IBTA 11.2.5.2"},
@@ -172,6 +178,22 @@ static void each_failure_in_a_line(void **state)
 		told_show();
 		fail_msg("not one line with \"%s\" \"%s\" \"%s\"", begin, c->value, end);
 	}
+}
+
+/* Counts below 0 are told as the program has given them. */
+static void lists_of_minus_one(void **state)
+{
+	struct ibv_send_wr *bad_send, send = {.num_sge = -1};
+	struct ibv_recv_wr *bad_receive, receive = {.num_sge = -1};
+	const char *words[] = {"num_sge is -1: it must be from 0 to "};
+
+	rig_connect(rig, &(struct rig_wish){0});
+	told_begin();
+	assert_int_equal(ibv_post_send(rig->qp[0], &send, &bad_send), EINVAL);
+	assert_int_equal(ibv_post_recv(rig->qp[0], &receive, &bad_receive), EINVAL);
+	told_end();
+	assert_int_equal(told_lines(NULL, 0), 2);
+	assert_int_equal(told_lines(words, COUNT(words)), 2);
 }
 
 static void what_works_is_silent(void **state)
@@ -236,6 +258,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(each_failure_in_a_line, setup, teardown),
+		cmocka_unit_test_setup_teardown(lists_of_minus_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_works_is_silent, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_tell_the_first, setup, teardown),
 	};
