@@ -29,7 +29,7 @@ NO_FAILURE = {
     ('receiver.c', 'int err = -EINVAL;'): 'an engine answers: who called it says so',
 }
 ERRNO = re.compile(r'(?<![\w.])-?E(?!T_)[A-Z]{3,}\b')
-EXPLAINS = re.compile(r'weft_(?:broken|explain_\w+|verbs_good_access|verbs_refuse_send)\(|bad_port\(')
+EXPLAINS = re.compile(r'weft_(?:broken|explain_\w+|verbs_(?:good|known)_access|verbs_refuse_send)\(|bad_port\(')
 HEADER = re.compile(r'^\tX\((\w+), (\w+), "([^"]*)",((?:.|\n)*?)(?=\n\tX\(|\n\t/\*|\n\n)', re.M)
 
 

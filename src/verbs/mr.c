@@ -20,13 +20,19 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
+bool weft_verbs_known_access(const char *verb, unsigned int access)
+{
+	/* the optional ones are a wish, never an error (ibv_reg_mr(3)) */
+	if (!(access & ~(unsigned int)(ACCESS_KNOWN | ACCESS_OPTIONAL)))
+		return true;
+	weft_broken(verb, ACCESS_BITS, access);
+	return false;
+}
+
 bool weft_verbs_good_access(const char *verb, unsigned int access)
 {
-	access &= ~(unsigned int)ACCESS_OPTIONAL; /* a wish, never an error (ibv_reg_mr(3)) */
-	if (access & ~(unsigned int)ACCESS_KNOWN) {
-		weft_broken(verb, ACCESS_BITS, access);
+	if (!weft_verbs_known_access(verb, access))
 		return false;
-	}
 	/* what others may write, the owner may (11.2.8.2) */
 	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
 	    !(access & IBV_ACCESS_LOCAL_WRITE)) {

@@ -86,6 +86,8 @@ struct weft_mr_source {
 
 /* Rights as ibv_reg_mr has them? If not, the verb was told so. */
 bool weft_verbs_good_access(const char *verb, unsigned int access);
+/* Bits that are defined, whether they go together or not? Likewise. */
+bool weft_verbs_known_access(const char *verb, unsigned int access);
 /* NULL and errno. pd is one of ours. */
 struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_source *source);
 /* odp.c: over all of memory, present and future. */

@@ -220,6 +220,9 @@ static int check_values(uint32_t qpn, const struct ibv_qp_attr *attr, int mask)
 		    (values[i].value < values[i].least || values[i].value > values[i].most))
 			return weft_broken(VERB, ATTR_VALUE, qpn, weft_value(values[i].name),
 					   values[i].value, values[i].least, values[i].most);
+	/* as Soft-RoCE does since Linux 6.5; cards look at no other bits */
+	if (mask & IBV_QP_ACCESS_FLAGS && !weft_verbs_known_access(VERB, attr->qp_access_flags))
+		return EINVAL;
 	return mask & IBV_QP_AV ? check_address(&attr->ah_attr) : 0;
 }
 

@@ -244,6 +244,7 @@ static const struct range {
 	{ IBV_QPS_INIT, FIELD(port_num), 1, 0 },
 	{ IBV_QPS_INIT, FIELD(port_num), 1, 2 },
 	{ IBV_QPS_INIT, FIELD(pkey_index), 0, 1 },
+	{ IBV_QPS_INIT, FIELD(qp_access_flags), RIG_ALL | IBV_ACCESS_RELAXED_ORDERING, 1u << 14 },
 	{ IBV_QPS_RTR, FIELD(path_mtu), IBV_MTU_256, 0 },
 	{ IBV_QPS_RTR, FIELD(path_mtu), IBV_MTU_4096, 6 },
 	{ IBV_QPS_RTR, FIELD(dest_qp_num), 0xffffff, 0x1000000 },
