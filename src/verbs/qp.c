@@ -337,8 +337,10 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 	if (from == WEFT_QPS_RTS && to == WEFT_QPS_SQD && mask & IBV_QP_EN_SQD_ASYNC_NOTIFY &&
 	    attr->en_sqd_async_notify)
 		qp->nic.nic->env->async(&qp->nic, NULL, WEFT_EVENT_SQ_DRAINED);
-	if (to == WEFT_QPS_RESET)
+	if (to == WEFT_QPS_RESET) {
 		merged = (struct ibv_qp_attr){ .cap = qp->attr.cap };
+		weft_blame_reset(qp->nic.qpn);
+	}
 	qp->attr = merged;
 	return 0;
 }

@@ -180,6 +180,33 @@ static void each_failure_in_a_line(void **state)
 	}
 }
 
+static void post_into_error(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		assert_int_equal(rig_send(rig->qp[0], i, NULL, NULL, 0), 0);
+		rig_expect(rig->cq[0], IBV_WC_WR_FLUSH_ERR, i);
+	}
+}
+
+/* Who posts on and on gets some lines, not as many; after a RESET they are news again. */
+static void flushes_are_counted(void **state)
+{
+	const char *each[] = {"request of wr_id ", "is in ERR"}, *sum[] = {": 256 of its requests"};
+
+	rig_connect(rig, &(struct rig_wish){0});
+	for (int round = 0; round < 2; round++) {
+		rig_move(rig->qp[0], IBV_QPS_ERR, 0);
+		told_begin();
+		post_into_error(500);
+		told_end();
+		assert_int_equal(told_lines(each, COUNT(each)), 16);
+		assert_int_equal(told_lines(sum, COUNT(sum)), 1);
+		assert_int_equal(told_lines(NULL, 0), 16 + 4); /* 32, 64, 128, 256 */
+		rig_move(rig->qp[0], IBV_QPS_RESET, 0);
+		rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
+	}
+}
+
 /* Counts below 0 are told as the program has given them. */
 static void lists_of_minus_one(void **state)
 {
@@ -258,6 +285,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(each_failure_in_a_line, setup, teardown),
+		cmocka_unit_test_setup_teardown(flushes_are_counted, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_of_minus_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_works_is_silent, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_tell_the_first, setup, teardown),
