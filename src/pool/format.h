@@ -496,8 +496,16 @@ struct weft_pool_mr {
 	};
 	uint64_t iova, len_bytes;
 	uint64_t va; /* of iova in the owner */
-	uint64_t off, lo, hi; /* lo above hi: `off` is that of an array of weft_pool_piece, `hi` long */
+	uint64_t off, lo; /* lo above hi: `off` is that of an array of weft_pool_piece, `hi` long */
+	union {
+		uint64_t hi;
+		_Atomic uint32_t users; /* of an import, see weft_object */
+	};
 };
+
+/* In the id of a domain: its maker asks whether anybody uses it, and ends it if nobody does. [P] Who has begun
+ * to use it takes this away, by compare-and-swap, and it goes on. */
+#define WEFT_MR_ASKED (1ull << 63)
 
 static inline bool weft_mr_is_listed(const struct weft_pool_mr *mr)
 {
@@ -509,7 +517,7 @@ static inline bool weft_mr_is_listed(const struct weft_pool_mr *mr)
 enum weft_object {
 	WEFT_OBJECT_DOMAIN = 1 << 30, /* a protection domain */
 	WEFT_OBJECT_DM,		      /* device memory: the run of the entry */
-	/* a handle of the domain `va`; `hi` is how many objects of its process are in that: see `users` */
+	/* a handle of the domain `va`; `users` is how many objects of its process are in that */
 	WEFT_OBJECT_IMPORT,
 };
 

@@ -271,7 +271,7 @@ static void end_mrs(struct weft_pool *pool, uint32_t block)
 		_Atomic uint64_t *id = &pool->mrs[block * WEFT_MR_BLOCK + i].id;
 		uint64_t last = atomic_load_explicit(id, memory_order_relaxed);
 
-		atomic_store_explicit(id, last & ~(uint64_t)UINT32_MAX, memory_order_release);
+		atomic_store_explicit(id, last & ~(WEFT_MR_ASKED | UINT32_MAX), memory_order_release);
 		if (last & UINT32_MAX)
 			WEFT_STEP(lease_key_ended);
 	}

@@ -41,6 +41,8 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	struct weft_verbs_ah *ah;
 	int err = check(pd, attr);
 
+	if (!err)
+		err = weft_verbs_pd_use("ibv_create_ah", pd);
 	if (err) {
 		errno = err;
 		return NULL;
@@ -49,6 +51,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	ah = calloc(1, sizeof(*ah));
 	if (!ah || weft_handle_add(ah, WEFT_HANDLE_AH)) {
 		free(ah);
+		weft_verbs_pd_leave(pd);
 		errno = weft_explain_errno("ibv_create_ah", ENOMEM);
 		return NULL;
 	}
@@ -61,7 +64,6 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	ah->nic.traffic_class = attr->grh.traffic_class;
 	ah->nic.hop_limit = attr->grh.hop_limit;
 	ah->nic.v2 = is_v2(attr->grh.sgid_index);
-	++*weft_pd(pd)->users;
 	return &ah->ah;
 }
 
@@ -70,7 +72,7 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 	if (weft_explain_stale("ibv_destroy_ah", ah, WEFT_HANDLE_AH))
 		return EINVAL;
 	weft_handle_remove(ah);
-	--*weft_pd(ah->pd)->users;
+	weft_verbs_pd_leave(ah->pd);
 	free(weft_ah(ah));
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "verbs/entry.h"
 
+#include "pool/step.h"
 #include "verbs/process.h"
 
 #define GENERATION_BITS 10u
@@ -52,14 +53,14 @@ bool weft_entry_end(struct weft_entry *entry)
 
 _Atomic uint32_t *weft_entry_users(const struct weft_entry *entry)
 {
-	return (_Atomic uint32_t *)&shared_of(entry)->hi;
+	return &shared_of(entry)->users;
 }
 
 static bool uses(const struct weft_pool_mr *import, uint32_t domain)
 {
 	return (uint32_t)atomic_load_explicit(&import->id, memory_order_acquire) &&
 	       import->pd == WEFT_OBJECT_IMPORT && import->va == domain &&
-	       atomic_load((const _Atomic uint32_t *)&import->hi);
+	       atomic_load(&import->users);
 }
 
 static bool is_used_in(struct weft_pool *pool, uint32_t block, uint32_t domain)
@@ -75,25 +76,53 @@ static bool is_used_in(struct weft_pool *pool, uint32_t block, uint32_t domain)
 	return false;
 }
 
+static bool is_used(struct weft_pool *pool, uint32_t domain)
+{
+	for (uint32_t i = 0; i < WEFT_BLOCKS; i++)
+		if (is_used_in(pool, i, domain))
+			return true;
+	return false;
+}
+
 bool weft_entry_end_domain(struct weft_entry *entry)
 {
 	_Atomic uint64_t *id = &shared_of(entry)->id;
-	uint64_t was = atomic_load_explicit(id, memory_order_relaxed);
-	bool used = false;
+	uint64_t was = atomic_load_explicit(id, memory_order_relaxed), asked = was | WEFT_MR_ASKED;
 
-	/* first, so that whoever makes something in it now finds it gone, or is found below */
-	weft_mr_store_ended(weft_process.pool, entry->nic.index);
+	atomic_store_explicit(id, asked, memory_order_relaxed);
+	/* pairs with that in weft_entry_keep: we find him below, or he finds us */
 	atomic_thread_fence(memory_order_seq_cst);
-	for (uint32_t i = 0; i < WEFT_BLOCKS && !used; i++)
-		used = is_used_in(weft_process.pool, i, entry->number);
-	if (used)
+	WEFT_STEP(entry_domain_asked);
+	WEFT_TURN(entry_domain_asked);
+	if (is_used(weft_process.pool, entry->number)) {
 		atomic_store_explicit(id, was, memory_order_release);
-	else
-		weft_mr_destroy(&entry->nic, true);
-	return !used;
+		return false;
+	}
+	WEFT_TURN(entry_domain_unused);
+	if (!atomic_compare_exchange_strong(id, &asked, was & ~(uint64_t)UINT32_MAX))
+		return false;
+	weft_mr_destroy(&entry->nic, true);
+	return true;
+}
+
+bool weft_entry_keep(const struct weft_pool_mr *copy)
+{
+	_Atomic uint64_t *id = &weft_process.pool->mrs[copy->key >> WEFT_KEY_BITS].id;
+	uint64_t asked = copy->id | WEFT_MR_ASKED;
+
+	/* pairs with that in weft_entry_end_domain */
+	atomic_thread_fence(memory_order_seq_cst);
+	/* whoever has taken it away or put it back before us leaves the id as it was; who ends it does not */
+	return atomic_compare_exchange_strong(id, &asked, copy->id) || asked == copy->id;
 }
 
 /* ---- By others ---- */
+
+/* Whether its maker asks for its end or not. */
+static uint64_t id_of(const struct weft_pool_mr *shared, memory_order order)
+{
+	return atomic_load_explicit(&shared->id, order) & ~WEFT_MR_ASKED;
+}
 
 bool weft_entry_read(uint32_t key, struct weft_pool_mr *copy)
 {
@@ -104,12 +133,12 @@ bool weft_entry_read(uint32_t key, struct weft_pool_mr *copy)
 	if (!index || weft_pool_see_mr(weft_process.pool, index))
 		return false;
 	/* acquire: pairs with the release in weft_mr_publish */
-	id = atomic_load_explicit(&shared->id, memory_order_acquire);
+	id = id_of(shared, memory_order_acquire);
 	__builtin_memcpy((char *)copy + sizeof(copy->id), (const char *)shared + sizeof(shared->id),
 			 sizeof(*copy) - sizeof(copy->id));
 	copy->id = id;
 	atomic_thread_fence(memory_order_acquire);
-	return (uint32_t)id == key && atomic_load_explicit(&shared->id, memory_order_relaxed) == id;
+	return (uint32_t)id == key && id_of(shared, memory_order_relaxed) == id;
 }
 
 bool weft_entry_find(enum weft_object what, uint64_t family, uint32_t number, struct weft_pool_mr *copy)
@@ -126,6 +155,5 @@ bool weft_entry_find(enum weft_object what, uint64_t family, uint32_t number, st
 
 bool weft_entry_lasts(const struct weft_pool_mr *copy)
 {
-	return atomic_load_explicit(&weft_process.pool->mrs[copy->key >> WEFT_KEY_BITS].id,
-				    memory_order_acquire) == copy->id;
+	return id_of(&weft_process.pool->mrs[copy->key >> WEFT_KEY_BITS], memory_order_acquire) == copy->id;
 }

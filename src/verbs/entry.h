@@ -21,8 +21,12 @@ int weft_entry_make(struct weft_entry *entry, enum weft_object what, uint64_t fa
 void weft_entry_drop(struct weft_entry *entry);
 /* The same, when visitors (weft_pool_visit) have gone; false: one stands still. */
 bool weft_entry_end(struct weft_entry *entry);
-/* Gives back that of a domain; false, and nothing has changed: a living process has objects in it by an import. */
+/* Gives back that of a domain; false, and nothing has changed: a living process has objects in it by an import,
+ * or is making one. */
 bool weft_entry_end_domain(struct weft_entry *entry);
+/* What that copy was made of is a domain that we use, which the import's count says already: it stays. False: it
+ * has ended. */
+bool weft_entry_keep(const struct weft_pool_mr *copy);
 /* A copy of what stands there now, of any family if that is 0. */
 bool weft_entry_find(enum weft_object what, uint64_t family, uint32_t number, struct weft_pool_mr *copy);
 /* Whether it still is what that copy was made of. */

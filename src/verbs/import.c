@@ -140,11 +140,12 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	struct weft_pool_mr entry;
 	struct weft_verbs_mr *mr;
 
-	if (weft_explain_no_domain("ibv_import_mr", pd)) {
+	if (weft_explain_no_domain("ibv_import_mr", pd) || weft_verbs_pd_use("ibv_import_mr", pd)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	if (!weft_entry_read(handle, &entry) || entry.pd != weft_pd(pd)->number) {
+		weft_verbs_pd_leave(pd);
 		errno = weft_broken("ibv_import_mr", NOTHING,
 				    weft_value("region of that domain"), handle);
 		return NULL;
@@ -152,13 +153,13 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	mr = calloc(1, sizeof(*mr));
 	if (!mr || weft_handle_add(mr, WEFT_HANDLE_MR)) {
 		free(mr);
+		weft_verbs_pd_leave(pd);
 		errno = weft_explain_errno("ibv_import_mr", ENOMEM);
 		return NULL;
 	}
 	/* its address is the exporter's to tell */
 	mr->mr = (struct ibv_mr){ pd->context, pd, NULL, entry.len_bytes, handle, handle, handle };
 	mr->imported = true;
-	++*weft_pd(pd)->users;
 	return &mr->mr;
 }
 
@@ -169,6 +170,6 @@ void ibv_unimport_mr(struct ibv_mr *mr)
 	weft_rehome_share();
 	weft_handle_remove(mr);
 	weft_rehome_unshare();
-	--*weft_pd(mr->pd)->users;
+	weft_verbs_pd_leave(mr->pd);
 	free(weft_mr(mr));
 }

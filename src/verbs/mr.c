@@ -104,7 +104,6 @@ static void use_key(struct weft_verbs_mr *mr)
 {
 	WEFT_STEP(verbs_key_made);
 	mr->mr.lkey = mr->mr.rkey = mr->mr.handle = mr->nic.key;
-	++*weft_pd(mr->mr.pd)->users;
 }
 
 static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
@@ -138,7 +137,6 @@ static bool end(struct weft_verbs_mr *mr)
 	weft_mr_destroy(&mr->nic, quiet);
 	if (mr->leave)
 		mr->leave(mr, quiet);
-	--*weft_pd(mr->mr.pd)->users;
 	return quiet;
 }
 
@@ -148,12 +146,14 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	struct weft_verbs_mr *mr;
 	int err = check("ibv_reg_mr", pd, addr, length, iova, access);
 
+	if (!err && access & IBV_ACCESS_ON_DEMAND && !addr && length == SIZE_MAX)
+		return weft_verbs_implicit_mr(pd, access);
+	if (!err)
+		err = weft_verbs_pd_use("ibv_reg_mr", pd);
 	if (err) {
 		errno = err;
 		return NULL;
 	}
-	if (access & IBV_ACCESS_ON_DEMAND && !addr && length == SIZE_MAX)
-		return weft_verbs_implicit_mr(pd, access);
 	err = ENOMEM;
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
@@ -173,6 +173,7 @@ free_object:
 	weft_rehome_unshare();
 	free(mr);
 fail:
+	weft_verbs_pd_leave(pd);
 	errno = explain("ibv_reg_mr", err, addr, length);
 	return NULL;
 }
@@ -193,8 +194,14 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 					   source->len_bytes,
 					   source->pieces,
 					   source->npieces };
-	struct weft_verbs_mr *mr = calloc(1, sizeof(*mr));
+	int err = weft_verbs_pd_use(source->verb, pd);
+	struct weft_verbs_mr *mr;
 
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		goto fail;
 	mr->mr = (struct ibv_mr){ pd->context, pd, source->told, source->len_bytes, 0, 0, 0 };
@@ -213,6 +220,7 @@ end_region:
 free_object:
 	free(mr);
 fail:
+	weft_verbs_pd_leave(pd);
 	errno = weft_explain_errno(source->verb, ENOMEM);
 	return NULL;
 }
@@ -253,6 +261,7 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 	}
 	weft_handle_remove(ibmr);
 	quiet = end(weft_mr(ibmr));
+	weft_verbs_pd_leave(ibmr->pd);
 	weft_rehome_unshare();
 	if (!quiet)
 		weft_rehome();
@@ -278,7 +287,6 @@ static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned i
 		goto release;
 	if (!*quiet)
 		weft_region_quarantine(&old.region);
-	--*weft_pd(old.mr.pd)->users;
 	weft_region_release(&old.region);
 	use_key(&fresh);
 	fresh.mr.handle = old.mr.handle;
@@ -293,30 +301,12 @@ fail:
 }
 
 /* The new region is whole before the old one ends, so that whatever fails leaves that as it was. */
-static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void *addr,
-		   size_t length, unsigned int access, bool *quiet)
+static int move(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length, unsigned int access,
+		bool *quiet)
 {
-	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
 	struct weft_verbs_mr old = *mr, fresh = { 0 };
-	bool anew = moves || old.access & IBV_ACCESS_ZERO_BASED;
-	uint64_t iova;
-	int err;
+	int err = begin(&fresh, pd, addr, length, (uintptr_t)addr, access);
 
-	pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : old.mr.pd;
-	addr = moves ? addr : old.mr.addr;
-	length = moves ? length : old.mr.length;
-	iova = anew ? (uintptr_t)addr : old.iova;
-	access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : old.access;
-	err = check("ibv_rereg_mr", pd, addr, length, iova, access);
-	if (!err && pd->context != old.mr.context)
-		err = weft_broken("ibv_rereg_mr", OTHER_CONTEXT, weft_value("pd"), weft_value(pd));
-	if (err) {
-		errno = err;
-		return IBV_REREG_MR_ERR_INPUT;
-	}
-	if (!moves)
-		return change_rights(mr, pd, access, quiet);
-	err = begin(&fresh, pd, addr, length, iova, access);
 	if (err) {
 		errno = explain("ibv_rereg_mr", -err, addr, length);
 		return IBV_REREG_MR_ERR_CMD;
@@ -331,6 +321,34 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 	WEFT_STEP(verbs_region_replaced);
 	*quiet = end(&old);
 	return 0;
+}
+
+static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		   size_t length, unsigned int access, bool *quiet)
+{
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	bool anew = moves || mr->access & IBV_ACCESS_ZERO_BASED;
+	struct ibv_pd *old = mr->mr.pd;
+	uint64_t iova;
+	int err;
+
+	pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : old;
+	addr = moves ? addr : mr->mr.addr;
+	length = moves ? length : mr->mr.length;
+	iova = anew ? (uintptr_t)addr : mr->iova;
+	access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : mr->access;
+	err = check("ibv_rereg_mr", pd, addr, length, iova, access);
+	if (!err && pd->context != mr->mr.context)
+		err = weft_broken("ibv_rereg_mr", OTHER_CONTEXT, weft_value("pd"), weft_value(pd));
+	if (!err)
+		err = weft_verbs_pd_use("ibv_rereg_mr", pd);
+	if (err) {
+		errno = err;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	err = moves ? move(mr, pd, addr, length, access, quiet) : change_rights(mr, pd, access, quiet);
+	weft_verbs_pd_leave(err ? pd : old);
+	return err;
 }
 
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,

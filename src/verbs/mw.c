@@ -11,7 +11,8 @@
 
 struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	struct weft_verbs_mw *mw = NULL;
+	struct weft_verbs_mw *mw;
+	int err;
 
 	if (weft_explain_no_domain("ibv_alloc_mw", pd)) {
 		errno = EINVAL;
@@ -19,6 +20,11 @@ struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	}
 	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
 		errno = weft_broken("ibv_alloc_mw", WINDOW_TYPE, type);
+		return NULL;
+	}
+	err = weft_verbs_pd_use("ibv_alloc_mw", pd);
+	if (err) {
+		errno = err;
 		return NULL;
 	}
 	mw = calloc(1, sizeof(*mw));
@@ -29,13 +35,13 @@ struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	if (weft_handle_add(mw, WEFT_HANDLE_MW))
 		goto destroy_window;
 	mw->mw = (struct ibv_mw){ pd->context, pd, mw->nic.key, mw->nic.index, type };
-	++*weft_pd(pd)->users;
 	return &mw->mw;
 destroy_window:
 	weft_mw_destroy(&mw->nic);
 free_object:
 	free(mw);
 fail:
+	weft_verbs_pd_leave(pd);
 	errno = weft_explain_errno("ibv_alloc_mw", ENOMEM);
 	return NULL;
 }
@@ -46,7 +52,7 @@ int weft_verbs_dealloc_mw(struct ibv_mw *mw)
 		return EINVAL;
 	weft_handle_remove(mw);
 	weft_mw_destroy(&weft_mw(mw)->nic);
-	--*weft_pd(mw->pd)->users;
+	weft_verbs_pd_leave(mw->pd);
 	free(weft_mw(mw));
 	return 0;
 }

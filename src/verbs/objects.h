@@ -97,6 +97,9 @@ struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_ver
 /* A handle of the domain of that number and entry. NULL and errno. */
 struct ibv_pd *weft_verbs_pd_import(struct ibv_context *context, const struct weft_pool_mr *domain,
 				    uint32_t number);
+/* One object more is in that domain, from before it is made; or one less. 0; EINVAL, told: it has ended. */
+int weft_verbs_pd_use(const char *verb, struct ibv_pd *pd);
+void weft_verbs_pd_leave(struct ibv_pd *pd);
 /* Whether it is an import, and what that stands for has ended. */
 bool weft_verbs_pd_ended(const struct weft_verbs_pd *pd);
 /* Its context ends: as ibv_dealloc_pd, even if other processes use it. */

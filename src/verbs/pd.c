@@ -75,7 +75,7 @@ static int dealloc(struct ibv_pd *ibpd, bool force)
 	else if (!pd->behind && !end_domain(pd, force))
 		return weft_broken("ibv_dealloc_pd", IN_USE_ELSEWHERE, pd->number);
 	if (pd->behind)
-		--*pd->behind->users;
+		weft_verbs_pd_leave(&pd->behind->pd);
 	if (pd->td)
 		pd->td->users--;
 	unmake(pd);
@@ -92,6 +92,22 @@ void weft_verbs_end_pd(struct ibv_pd *pd)
 	dealloc(pd, true);
 }
 
+void weft_verbs_pd_leave(struct ibv_pd *pd)
+{
+	--*weft_pd(pd)->users;
+}
+
+int weft_verbs_pd_use(const char *verb, struct ibv_pd *ibpd)
+{
+	struct weft_verbs_pd *pd = weft_pd(ibpd);
+
+	++*pd->users;
+	if (!pd->imported || weft_entry_keep(&pd->domain))
+		return 0;
+	weft_verbs_pd_leave(ibpd);
+	return weft_broken(verb, DOMAIN_ENDED, ibpd->handle);
+}
+
 bool weft_verbs_pd_ended(const struct weft_verbs_pd *pd)
 {
 	while (pd->behind)
@@ -101,13 +117,21 @@ bool weft_verbs_pd_ended(const struct weft_verbs_pd *pd)
 
 struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_verbs_pd *behind)
 {
-	struct weft_verbs_pd *pd = make("ibv_alloc_parent_domain", context);
+	const char *verb = "ibv_alloc_parent_domain";
+	struct weft_verbs_pd *pd;
+	int err = weft_verbs_pd_use(verb, &behind->pd);
 
-	if (!pd)
+	if (err) {
+		errno = err;
 		return NULL;
+	}
+	pd = make(verb, context);
+	if (!pd) {
+		weft_verbs_pd_leave(&behind->pd);
+		return NULL;
+	}
 	give_number(pd, behind->number);
 	pd->behind = behind;
-	++*behind->users;
 	return &pd->pd;
 }
 

@@ -77,6 +77,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	struct weft_qp_cap cap;
 	struct weft_verbs_qp *qp;
 
+	if (!err)
+		err = weft_verbs_pd_use("ibv_create_qp", pd);
 	if (err) {
 		errno = err;
 		return NULL;
@@ -104,7 +106,6 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	init->cap.max_recv_wr = cap.max_recv_wr;
 	init->cap.max_recv_sge = cap.max_recv_sge;
 	fill(qp, pd, init);
-	++*weft_pd(pd)->users;
 	weft_cq(init->send_cq)->users++;
 	weft_cq(receive_cq(init))->users++;
 	if (init->srq)
@@ -115,6 +116,7 @@ destroy_queues:
 free_object:
 	free(qp);
 fail:
+	weft_verbs_pd_leave(pd);
 	errno = err == EINVAL ? weft_broken("ibv_create_qp", QP_CAP, init->cap.max_send_wr,
 					    init->cap.max_recv_wr, init->cap.max_send_sge,
 					    init->cap.max_recv_sge, init->cap.max_inline_data) :
@@ -132,7 +134,7 @@ void weft_verbs_end_queues(struct weft_verbs_qp *qp)
 
 static void drop_users(struct weft_verbs_qp *qp)
 {
-	--*weft_pd(qp->qp.pd)->users;
+	weft_verbs_pd_leave(qp->qp.pd);
 	weft_cq(qp->qp.send_cq)->users--;
 	weft_cq(receive_cq(&qp->init))->users--;
 	if (qp->qp.srq)

@@ -26,6 +26,8 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_s
 	int err = check(pd, attr);
 	struct weft_verbs_srq *srq;
 
+	if (!err)
+		err = weft_verbs_pd_use("ibv_create_srq", pd);
 	if (err) {
 		errno = err;
 		return NULL;
@@ -46,13 +48,13 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_s
 	srq->srq.pd = pd;
 	pthread_mutex_init(&srq->srq.mutex, NULL);
 	pthread_cond_init(&srq->srq.cond, NULL);
-	++*weft_pd(pd)->users;
 	return &srq->srq;
 destroy_queue:
 	weft_shared_destroy(&srq->nic, true);
 free_object:
 	free(srq);
 fail:
+	weft_verbs_pd_leave(pd);
 	errno = weft_explain_errno("ibv_create_srq", err);
 	return NULL;
 }
@@ -224,7 +226,7 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	weft_shared_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, 0, srq->nic.made));
 	weft_rehome_unshare();
 	weft_async_finish(ibsrq->context, srq, weft_srq_acks(ibsrq));
-	--*weft_pd(ibsrq->pd)->users;
+	weft_verbs_pd_leave(ibsrq->pd);
 	free(srq);
 	return 0;
 }

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A domain whose maker asks for its end while others begin to use it: at each labelled turn of his one of them
+ * acts. Either he is refused, or they are; nobody else sees that he has asked.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "pool/step.h"
+#include "verbs/entry.h"
+#include "verbs/process.h"
+
+#define FAMILY 7u
+#define NEVER  UINT32_MAX
+
+/* In place of all that would open a device. */
+struct weft_process weft_process;
+
+static struct {
+	struct weft_entry domain, import;
+	struct weft_pool_mr copy; /* of the domain */
+	uint32_t turn, at; /* how many there were, and at which somebody begins */
+	bool began, kept;
+} w;
+
+static void begin(void)
+{
+	w.began = true;
+	++*weft_entry_users(&w.import);
+	w.kept = weft_entry_keep(&w.copy);
+	if (!w.kept)
+		--*weft_entry_users(&w.import);
+}
+
+void weft_turn(const char *name)
+{
+	struct weft_pool_mr found;
+
+	assert_true(weft_entry_find(WEFT_OBJECT_DOMAIN, FAMILY, w.domain.number, &found));
+	assert_int_equal(found.id, w.copy.id);
+	assert_true(weft_entry_lasts(&w.copy));
+	if (w.turn++ == w.at)
+		begin();
+}
+
+static void make(void)
+{
+	assert_int_equal(weft_entry_make(&w.domain, WEFT_OBJECT_DOMAIN, FAMILY, 0, NULL), 0);
+	assert_int_equal(weft_entry_make(&w.import, WEFT_OBJECT_IMPORT, 0, w.domain.number, NULL), 0);
+	assert_true(weft_entry_find(WEFT_OBJECT_DOMAIN, FAMILY, w.domain.number, &w.copy));
+	w.turn = 0;
+	w.at = NEVER;
+	w.began = w.kept = false;
+}
+
+static void expect_ended(void)
+{
+	assert_false(weft_entry_lasts(&w.copy));
+	begin();
+	assert_false(w.kept);
+	weft_entry_drop(&w.import);
+}
+
+/* How many turns there were. */
+static uint32_t end(uint32_t at)
+{
+	bool ended;
+
+	make();
+	w.at = at;
+	ended = weft_entry_end_domain(&w.domain);
+	assert_int_equal(ended, !w.kept);
+	if (!ended) {
+		assert_true(weft_entry_lasts(&w.copy));
+		assert_true(weft_entry_keep(&w.copy));
+		assert_int_equal(*weft_entry_users(&w.import), 1);
+		w.at = NEVER;
+		assert_false(weft_entry_end_domain(&w.domain));
+		--*weft_entry_users(&w.import);
+		assert_true(weft_entry_end_domain(&w.domain));
+	}
+	expect_ended();
+	return w.turn;
+}
+
+static void begun_meanwhile(void **state)
+{
+	for (uint32_t at = 0, turns = 1; at < turns; at++)
+		turns = end(at);
+}
+
+static void unused(void **state)
+{
+	assert_in_range(end(NEVER), 2, NEVER);
+	assert_false(w.kept);
+}
+
+/* Others hear nothing of it, however often he asks. */
+static void used(void **state)
+{
+	make();
+	begin();
+	assert_true(w.kept);
+	for (int i = 0; i < 3; i++)
+		assert_false(weft_entry_end_domain(&w.domain));
+	assert_int_equal(w.turn, 3);
+	--*weft_entry_users(&w.import);
+	assert_true(weft_entry_end_domain(&w.domain));
+	expect_ended();
+}
+
+static char path[] = "/dev/shm/weft-test-domain-XXXXXX";
+
+static int attach(void **state)
+{
+	static char where[4096];
+	int fd = mkstemp(path);
+	const char *why;
+
+	if (fd < 0)
+		return -1;
+	close(fd);
+	if (weft_pool_get(path, &weft_process.pool, where, &why))
+		return -1;
+	weft_process.nic.pool = weft_process.pool;
+	return 0;
+}
+
+static int detach(void **state)
+{
+	weft_pool_put(weft_process.pool);
+	return unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(begun_meanwhile),
+		cmocka_unit_test(unused),
+		cmocka_unit_test(used),
+	};
+
+	return cmocka_run_group_tests(tests, attach, detach);
+}
