@@ -245,7 +245,7 @@ int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 
 	if (!index || weft_pool_see_mr(pool, index))
 		return -2;
-	/* acquire: pairs with the release in weft_mr_create */
+	/* acquire: pairs with the release in weft_mr_publish */
 	id = atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire);
 	if ((uint32_t)id != key)
 		return -2;

@@ -88,7 +88,7 @@ int weft_box_post(struct weft_pool *pool, struct weft_address to,
 	/* release: pairs with the acquire in copy */
 	atomic_store_explicit(&slip->seq, n + 1, memory_order_release);
 	WEFT_STEP(box_slip_closed);
-	/* release: pairs with the acquire in take_from */
+	/* release: pairs with the acquire in look_into */
 	atomic_store_explicit(&a->box.at->posted, n + 1, memory_order_release);
 	a->box.posted_ns[n % WEFT_BOX_SLOTS] = now_ns;
 	WEFT_STEP(box_posted);

@@ -32,7 +32,7 @@ void weft_pool_depart(struct weft_pool *pool)
 	uint64_t now = atomic_load_explicit(busy, memory_order_relaxed);
 
 	WEFT_STEP(visit_ending);
-	/* release: pairs with the acquire in wait_line (bell.c) */
+	/* release: pairs with the acquire in goes_on (bell.c) */
 	atomic_store_explicit(busy, now >> WEFT_BUSY_BITS << WEFT_BUSY_BITS, memory_order_release);
 	if (a->visitor.shared)
 		weft_pool_share_unlock(pool);

@@ -62,7 +62,7 @@ void weft_engine_kick(void);
 void weft_engine_watch(void);
 /* See struct weft_pool: what the engine does while it waits itself. */
 void weft_engine_meanwhile(struct weft_pool *pool);
-/* Another library's part in it (service.h). */
+/* Another library's part: see service.h. */
 struct weft_service_client;
 void weft_engine_serve(const struct weft_service_client *client);
 void weft_engine_forget(void); /* in a fork's child */

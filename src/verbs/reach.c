@@ -55,7 +55,7 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	ask->target = member;
 	ask->id = id;
-	/* release: pairs with the acquire in weft_reach_answer */
+	/* release: pairs with the acquire in asked() */
 	atomic_store_explicit(&ask->seq, seq, memory_order_release);
 	WEFT_STEP(reach_asked);
 	weft_pool_ring(pool, member, reason);
@@ -280,7 +280,7 @@ static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 /* The number of what it asks us for; 0: nothing. */
 static uint64_t asked(const struct weft_pool *pool, const struct weft_pool_ask *ask)
 {
-	/* acquire: pairs with the release in ask_engine */
+	/* acquire: pairs with the release in ask_member */
 	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_acquire);
 
 	return seq & 1 && ask->target == pool->me &&
@@ -294,7 +294,7 @@ static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 	struct work work;
 	uint64_t seq;
 
-	/* pairs with the fence in ask_engine: our visit is seen before we look whether we are still
+	/* pairs with the fence in ask_member: our visit is seen before we look whether we are still
 	 * asked */
 	atomic_thread_fence(memory_order_seq_cst);
 	seq = asked(pool, ask);

@@ -139,3 +139,34 @@ def test_bad_rule(tmp_path, row, offence):
     (tmp_path / 'src/pool/a.c').write_text('weft_broken("ibv_f", SEEN);\n')
     done = check('check-explained.py', tmp_path, 'src/verbs/rules.h', row)
     assert done.returncode == 1 and offence in done.stdout
+
+
+PARTNERS = '''static void put(int n)
+{
+\tatomic_store_explicit(&seq, n, memory_order_release);
+}
+
+int weft_plain(int a,
+\t       int b)
+{
+\treturn a + b;
+}
+'''
+
+
+@pytest.mark.parametrize('comment,offence', [
+    ('pairs with the release in put', None),
+    ('pairs with the release\n\t * in put (a.c), and more', None),
+    ('both pair with the releases in put() (nic/a.c)', None),
+    ('as in weft_plain (a.c)', None),
+    ('look in there', None),
+    ('pairs with the acquire in put', 'put has no acquire'),
+    ('pairs with the barrier in weft_plain', 'weft_plain has no barrier'),
+    ('pairs with the release in gone', 'gone is in no such file'),
+    ('pairs with the release in put (b.c)', 'put is in no such file'),
+    ('as in\n\t * weft_gone (a.c)', 'weft_gone is in no such file'),
+])
+def test_partners(tmp_path, comment, offence):
+    done = check('check-partners.py', tmp_path, 'src/nic/a.c', f'{PARTNERS}\n/*\n * {comment} */\n')
+    assert done.returncode == (1 if offence else 0), done.stdout
+    assert done.stdout == (f'src/nic/a.c:12: {offence}\n' if offence else '')

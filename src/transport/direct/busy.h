@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) uint64_t weft_busy_begin(struct wef
 static inline __attribute__((always_inline)) void weft_busy_end(struct weft_caller *caller,
 								uint64_t next)
 {
-	/* release: pairs with the acquire in wait_line (bell.c) */
+	/* release: pairs with the acquire in goes_on (bell.c) */
 	atomic_store_explicit(&caller->line->busy, next, memory_order_release);
 }
 
