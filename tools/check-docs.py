@@ -3,12 +3,14 @@
 """Checks that README.md and the pages in docs/ name what is there: links lead to files, each .c and
 .h that is named exists, each `weft_function`, `struct` or `WEFT_CONSTANT` is defined in src/. In
 docs/tour.md every `name` is defined in a file that is named in the same row or paragraph, and `_read`
-after `execute_write` stands for `execute_read`. Verbs, which programs call, are not looked for."""
+after `execute_write` stands for `execute_read`. Verbs, which programs call, are not looked for. Rows of a
+table stand together, below its heading."""
 import argparse
 import re
 import sys
 from pathlib import Path
 
+ROW_OF_DASHES = re.compile(r'\|(?: *:?-+:? *\|)+\s*$')
 TOUR = Path('docs/tour.md')
 FILE = re.compile(r'[\w-]+/[\w/-]+\.[ch]\b')
 NAMED = re.compile(r'`(struct \w+|[A-Za-z_][\w*]*)(?:\(\))?`')
@@ -79,13 +81,22 @@ def check_links(root, path):
                 yield number, f'there is no {target}'
 
 
+def check_tables(root, path):
+    lines, fenced = (root / path).read_text().splitlines(), False
+    for number, line in enumerate(lines, 1):
+        fenced ^= line.startswith('```')
+        begins = line.startswith('|') and (number == 1 or not lines[number - 2].startswith('|'))
+        if begins and not fenced and not ROW_OF_DASHES.match((*lines, '')[number]):
+            yield number, 'the row is in no table'
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parent.parent)
     root = parser.parse_args().root.resolve()
     pages = [p.relative_to(root) for p in (root / 'README.md', *sorted(root.glob('docs/**/*.md')))]
     found = [(page, *offence) for page in pages
-             for offence in [*check_links(root, page), *check_names(root, page)]]
+             for check in (check_links, check_names, check_tables) for offence in check(root, page)]
     for page, number, what in found:
         print(f'{page}:{number}: {what}')
     return 1 if found else 0

@@ -11,7 +11,8 @@ from pathlib import Path
 
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*', re.S)
 MARGIN = re.compile(r'\s*\n\s*(?:\*(?!/))?\s*')
-NAMED = re.compile(r'(?:\b(acquire|release|fence|barrier)s? )?\bin (\w+)(?:\(\))?(?: \(([\w/]+\.[ch])\))?')
+NAMED = re.compile(r'(?:\b(acquire|release|fence|barrier)s? )?'
+                   r'\bin (\w+)(?:\(\))?(?: \(([\w/]+\.[ch])\))?')
 # What a function may have that is one of those.
 STRONGER = r'|memory_order_(?:acq_rel|seq_cst)|weft_pool_barrier\('
 ORDER = {'acquire': 'memory_order_acquire', 'release': 'memory_order_release',

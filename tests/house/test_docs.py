@@ -41,7 +41,7 @@ def check(tree, tour='', readme='', other=''):
 @pytest.mark.parametrize('tour', [
     '`weft_find` (nic/a.c)',
     '`weft_find()` (src/nic/a.c), `struct weft_thing`, `WEFT_LIMIT`, `weft_table`',
-    '| `ibv_poll_cq` | `weft_find` |\nnic/b.c and nic/a.c |',
+    '| a |\n|---|\n| `ibv_poll_cq` | `weft_find` |\nnic/b.c and nic/a.c |',
     '`execute_read`, `_read` (nic/a.c)',
     'a paragraph names\n`weft_find` in one line, nic/a.c in the next',
     '`ibv_post_send`',
@@ -85,6 +85,17 @@ def test_links(tmp_path, link, status):
 ])
 def test_names_in_other_pages(tmp_path, text, status):
     assert check(tmp_path, other=text).returncode == status
+
+
+@pytest.mark.parametrize('text,line', [
+    ('| a | b |\n|---|:-:|\n| 1 | 2 |', None),
+    ('```\n| a |\n```', None),
+    ('| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n| 5 | 6 |', 5),
+    ('text\n\n| a |', 3),
+])
+def test_tables(tmp_path, text, line):
+    done = check(tmp_path, other=text)
+    assert done.stdout == (f'docs/other.md:{line}: the row is in no table\n' if line else '')
 
 
 def test_program_of_the_pool_page(tmp_path, fabric):
