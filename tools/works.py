@@ -107,7 +107,7 @@ SECTIONS = {
         ('the datagrams in their wire format', r'cm-mad'),
         ('each state and input; whole connections while datagrams are lost, doubled, reordered',
          r'cm-conn', r'cm-lossy'),
-        ('events, backlog, refusals, the deaths of peers, in virtual time', r'cm-agent'),
+        ('events, backlog, refusals, the deaths of peers, in virtual time', r'cm-agent', r'cm-replaced'),
         ('a call that fails says which value is wrong (`WEFT_EXPLAIN`)', r'cm-explain'),
         ('thousands of connections, one after the other and 1,000 at once, of which nothing is left',
          r'cm/many::'),

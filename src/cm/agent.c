@@ -400,15 +400,17 @@ static void take_all(void)
 /* Whether its peer has died; each member is asked about once a round. */
 static bool is_orphan(const struct weft_cm_id *id, uint64_t round)
 {
-	static uint64_t lives[WEFT_MEMBERS]; /* the last round in which it did */
-	uint64_t *seen = &lives[id->peer.member];
+	static struct life {
+		uint64_t round, incarnation; /* the last round in which it lived, and who it was */
+	} lives[WEFT_MEMBERS];
+	struct life *seen = &lives[id->peer.member];
 
 	if (id->conn.state == WEFT_CONN_IDLE || id->conn.state == WEFT_CONN_TIMEWAIT ||
-	    *seen == round)
+	    (seen->round == round && seen->incarnation == id->peer.incarnation))
 		return false;
 	if (!weft_link_alive(id->peer))
 		return true;
-	*seen = round;
+	*seen = (struct life){round, id->peer.incarnation};
 	return false;
 }
 

@@ -41,6 +41,17 @@ int weft_cm_start(void)
 
 /* ---- What the pool gives ---- */
 
+static struct weft_address address_of(uint16_t member)
+{
+	return (struct weft_address){member, member + world.before[member] * WORLD_PEERS};
+}
+
+static bool alive(struct weft_pool *unused, uint16_t member, uint64_t incarnation)
+{
+	return member < WORLD_PEERS && incarnation == address_of(member).incarnation &&
+	       !world.dead[member];
+}
+
 static void kick(void)
 {
 }
@@ -50,7 +61,7 @@ static int post(struct weft_pool *unused, struct weft_address to,
 {
 	struct datagram *d = &posted[(first_posted + nposted) % KEPT];
 
-	if (to.member >= WORLD_PEERS || to.incarnation != to.member || world.dead[to.member])
+	if (!alive(unused, to.member, to.incarnation))
 		return -ESRCH;
 	if (world.full || nposted == KEPT)
 		return -EAGAIN;
@@ -66,14 +77,9 @@ static bool take(struct weft_pool *unused, struct weft_address *from,
 	if (!has_arrived)
 		return false;
 	has_arrived = false;
-	*from = (struct weft_address){arrived.member, arrived.member};
+	*from = address_of(arrived.member);
 	memcpy(bytes, arrived.wire, sizeof(arrived.wire));
 	return true;
-}
-
-static bool alive(struct weft_pool *unused, uint16_t member, uint64_t incarnation)
-{
-	return member < WORLD_PEERS && incarnation == member && !world.dead[member];
 }
 
 static int port_bind(struct weft_pool *unused, struct weft_pool_port *want, uint32_t *index)
@@ -97,7 +103,7 @@ static void port_release(struct weft_pool *unused, uint32_t index)
 static int port_find(struct weft_pool *unused, const struct weft_pool_port *wanted,
 		     struct weft_address *owner)
 {
-	*owner = (struct weft_address){WORLD_PEER, WORLD_PEER};
+	*owner = address_of(WORLD_PEER);
 	return world.found;
 }
 
