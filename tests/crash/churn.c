@@ -201,15 +201,19 @@ static void end_id(struct rdma_cm_id *id)
 		broken("cannot destroy an identifier");
 }
 
-static void accept_request(struct rdma_cm_id *id)
+static void accept_request(struct worker *w, struct rdma_cm_id *id)
 {
+	atomic_store(&w->seat->refused, -1);
 	for (uint32_t i = 0; i < ACCEPTED; i++) {
 		if (accepted[i])
 			continue;
 		make_queue_pair(id);
 		/* it may have died since */
-		if (rdma_accept(id, NULL))
+		if (rdma_accept(id, NULL)) {
+			atomic_store(&w->seat->refused, errno);
 			break;
+		}
+		atomic_store(&w->seat->refused, 0);
 		accepted[i] = id;
 		return;
 	}
@@ -225,11 +229,11 @@ static void end_accepted(const struct rdma_cm_id *id)
 		}
 }
 
-static void on_event(struct rdma_cm_id *id, enum rdma_cm_event_type type)
+static void on_event(struct worker *w, struct rdma_cm_id *id, enum rdma_cm_event_type type)
 {
 	switch (type) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
-		accept_request(id);
+		accept_request(w, id);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_UNREACHABLE:
@@ -252,7 +256,7 @@ static void on_event(struct rdma_cm_id *id, enum rdma_cm_event_type type)
 	}
 }
 
-void churn_serve(void)
+void churn_serve(struct worker *w)
 {
 	struct rdma_cm_event *event;
 
@@ -261,7 +265,7 @@ void churn_serve(void)
 		enum rdma_cm_event_type type = event->event;
 
 		rdma_ack_cm_event(event);
-		on_event(id, type);
+		on_event(w, id, type);
 	}
 }
 
@@ -320,8 +324,8 @@ static void connect_to(struct worker *w, const struct seat *peer)
 			if (stage_of(peer) >= LEAVING)
 				break;
 			else if (now_ns() > limit)
-				broken("a listener that lives does not answer: %s, %d",
-				       rdma_event_str(type), status);
+				broken("a listener that lives does not answer: %s, %d; it refused: %d",
+				       rdma_event_str(type), status, atomic_load(&peer->refused));
 	}
 end_id:
 	end_id(id);
@@ -341,7 +345,7 @@ void churn_end(struct worker *w)
 	if (!listening)
 		return;
 	atomic_store(&w->seat->port, 0);
-	churn_serve();
+	churn_serve(w);
 	end_accepted(NULL);
 	end_id(listener);
 	rdma_destroy_event_channel(listening);

@@ -185,7 +185,7 @@ static void sleep_until_event(struct worker *w)
 
 void traffic_wait(struct worker *w)
 {
-	churn_serve();
+	churn_serve(w);
 	if (traffic_poll(w)) {
 		w->idle = 0;
 		return;

@@ -100,7 +100,7 @@ void churn_run(struct worker *w);
 void churn_memory(struct worker *w);
 void churn_end(struct worker *w);
 void churn_take(struct worker *w); /* from who may be stopped */
-void churn_serve(void); /* requests for connections */
+void churn_serve(struct worker *w); /* requests for connections */
 
 /* guest.c: in the domain of another. */
 void guest_run(struct worker *w);

@@ -60,6 +60,7 @@ struct seat {
 	int cmd_fd;
 	_Atomic uint32_t pd; /* its handle, when it can be imported; 0: not yet */
 	_Atomic uint32_t port; /* where it listens; 0: nowhere */
+	_Atomic int refused;   /* why it could not accept the last time, an errno; -1: it had no room */
 	char failure[256];     /* what it saw that must not be */
 	uint64_t late_ns;      /* the longest time from a death to its error */
 	struct mail mail[SEATS];
