@@ -206,15 +206,15 @@ static enum ibv_wr_opcode the_write = IBV_WR_RDMA_WRITE, the_read = IBV_WR_RDMA_
 
 /*
  * Both ends wait for each other's receives, and have atomics on memory in place behind them: when
- * they go on, each engine needs the other. How long the longest round took, or
- * minus the status of what failed.
+ * they go on, each engine needs the other. How long the rounds took in all, or minus the status of
+ * what failed.
  */
 static int64_t duel(struct end *end)
 {
 	struct ibv_sge sge = { end->buffer[KIND_POOLED].at, 8, end->buffer[KIND_POOLED].key };
 	struct ibv_send_wr *bad, wr[16] = { { .opcode = IBV_WR_SEND } };
 	struct ibv_wc wc = { 0 };
-	int64_t worst = 0;
+	int64_t sum = 0;
 
 	for (size_t i = 1; i < COUNT(wr); i++) {
 		wr[i] = (struct ibv_send_wr){ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
@@ -239,20 +239,22 @@ static int64_t duel(struct end *end)
 			got += ibv_poll_cq(end->cq, 1, &wc);
 		if (wc.status)
 			return -(int64_t)wc.status;
-		if (worst < (int64_t)(rig_now_ns() - begun))
-			worst = (int64_t)(rig_now_ns() - begun);
+		sum += (int64_t)(rig_now_ns() - begun);
 	}
-	return worst;
+	return sum;
 }
 
+/* Engines that wait for each other give up after a second, round after round, until retries run out.
+ * One slow round of a loaded machine is none of that. */
 static void engines_need_each_other(void **state)
 {
+	const int64_t most = DUEL_ROUNDS * (int64_t)S / 4;
 	int64_t here, there;
 
 	far_begin_game(&far);
 	here = duel(&near);
 	there = far_end_game(&far);
-	if (here < 0 || here > (int64_t)S / 2 || there < 0 || there > (int64_t)S / 2)
+	if (here < 0 || here > most || there < 0 || there > most)
 		fail_msg("%ld here, %ld there", (long)here, (long)there);
 }
 
