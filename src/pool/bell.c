@@ -8,6 +8,8 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -102,18 +104,19 @@ struct doing {
 	uint64_t busy, also;
 };
 
-#define WAITED_MOST 64u
+#define WAITED_FEW 64u
 
 struct wait {
 	struct weft_pool *pool;
 	uint16_t member;
 	uint32_t qp; /* at which of its queue pairs, an index; 0: at any */
 	uint64_t patience_ns;
-	bool judge; /* who does not end is a suspect, unless `made` was after he stopped */
-	uint64_t made;
+	/* who does not end is a suspect, unless he had stopped before that was made; NULL: nobody is */
+	const uint64_t *made;
 	int err;
-	uint32_t n;
-	struct waited waited[WAITED_MOST];
+	uint32_t n, room;
+	struct waited *waited; /* `few`, or more on the heap */
+	struct waited few[WAITED_FEW];
 };
 
 /* Our own threads always count: whatever peer they work at, they also read and fill memory of ours. */
@@ -122,8 +125,10 @@ static bool concerns(const struct wait *w, struct doing doing, uint16_t holder)
 	uint32_t at = weft_busy_member(doing.busy), qp = weft_busy_qp(doing.busy);
 	uint32_t also = weft_also_member(doing.also, doing.busy);
 
-	if (!at || holder == w->member)
-		return at;
+	if (!at)
+		return false;
+	if (holder == w->member)
+		return true;
 	/* whoever is there by way of a shared domain is at none of its queue pairs */
 	if (also && !w->qp && (also == w->member + 1u || also == WEFT_ALSO_ALL))
 		return true;
@@ -162,11 +167,25 @@ static void wait_for_noted(struct wait *w)
 		const struct waited *stopped = &w->waited[i];
 
 		w->err = -ETIMEDOUT;
-		if (w->judge)
+		if (w->made)
 			weft_quarantine_suspect(w->pool, stopped->member, stopped->line,
 						stopped->incarnation, stopped->busy);
 	}
 	w->n = 0;
+}
+
+static bool make_room(struct wait *w)
+{
+	struct waited *more = malloc(2ull * w->room * sizeof(*more));
+
+	if (!more)
+		return false;
+	memcpy(more, w->waited, w->n * sizeof(*more));
+	if (w->waited != w->few)
+		free(w->waited);
+	w->waited = more;
+	w->room *= 2;
+	return true;
 }
 
 static void note_line(struct wait *w, uint16_t holder, uint64_t incarnation, uint32_t index,
@@ -177,12 +196,13 @@ static void note_line(struct wait *w, uint16_t holder, uint64_t incarnation, uin
 
 	if (!concerns(w, doing, holder))
 		return;
-	known = w->judge ? weft_quarantine_look(w->pool, holder, index, busy, w->made) : -ENOENT;
+	known = w->made ? weft_quarantine_look(w->pool, holder, index, busy, *w->made) : -ENOENT;
 	if (known != -ENOENT) {
 		w->err = known ? known : w->err;
 		return;
 	}
-	if (w->n == WAITED_MOST)
+	/* with no memory for more, these have their patience now, and others theirs later */
+	if (w->n == w->room && !make_room(w))
 		wait_for_noted(w);
 	w->waited[w->n++] = (struct waited){ holder, index, incarnation, busy };
 }
@@ -210,6 +230,8 @@ static int wait_all(struct wait *w)
 {
 	uint16_t high = weft_members_high(w->pool);
 
+	w->waited = w->few;
+	w->room = WAITED_FEW;
 	for (uint16_t i = 0; i < high; i++)
 		if (i != w->member && i != w->pool->me)
 			note_member(w, i);
@@ -218,6 +240,8 @@ static int wait_all(struct wait *w)
 	if (w->pool->me < high)
 		note_member(w, w->pool->me);
 	wait_for_noted(w);
+	if (w->waited != w->few)
+		free(w->waited);
 	return w->err;
 }
 
@@ -237,6 +261,5 @@ int weft_pool_quiesce(struct weft_pool *pool, uint32_t qp_index, uint64_t made)
 					.member = pool->me,
 					.qp = qp_index,
 					.patience_ns = PATIENCE_NS,
-					.judge = true,
-					.made = made });
+					.made = &made });
 }

@@ -156,6 +156,49 @@ static void test_order(void **state)
 	weft_pool_put(pool);
 }
 
+static void execute_by_all_lines(struct subject *s)
+{
+	struct weft_pool *pool = subject_attach(s);
+
+	subject_ready(s);
+	subject_wait(s);
+	for (int i = 0; i < (int)WEFT_MEMBER_LINES; i++)
+		pool->self->line[i].busy = (1ull << WEFT_BUSY_BITS) + weft_busy_at(s->page->value[0], AT_QP);
+	pool->self->lines = WEFT_MEMBER_LINES;
+	subject_ready(s);
+	pause();
+}
+
+#define CROWD 6
+
+/* However many are stopped, all have the same second: it is not one for each batch of them. */
+static void test_crowd(void **state)
+{
+	struct subject s[CROWD];
+	struct weft_pool *pool;
+	uint64_t begun;
+
+	for (int i = 0; i < CROWD; i++) {
+		s[i] = subject_start(execute_by_all_lines);
+		subject_await(&s[i], 1);
+	}
+	pool = subject_watch();
+	for (int i = 0; i < CROWD; i++) {
+		s[i].page->value[0] = pool->me;
+		subject_go(&s[i]);
+		subject_await(&s[i], 2);
+	}
+	begun = now_ms();
+	assert_int_equal(weft_pool_quiesce(pool, 0, 0), -ETIMEDOUT);
+	assert_in_range(now_ms() - begun, 900, CROWD * 1000 / 2);
+	assert_int_equal(weft_pool_age(pool), CROWD * WEFT_MEMBER_LINES);
+	for (int i = 0; i < CROWD; i++)
+		subject_end(&s[i]);
+	assert_int_equal(weft_pool_watch(pool), CROWD);
+	assert_int_equal(weft_pool_quiesce(pool, 0, 0), 0);
+	weft_pool_put(pool);
+}
+
 static void leaves(struct subject *s)
 {
 	struct weft_pool *pool = subject_attach(s);
@@ -225,7 +268,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_goes_on),	     cmocka_unit_test(test_dies),
 		cmocka_unit_test(test_order),	     cmocka_unit_test(test_leaves),
-		cmocka_unit_test(test_die_together),
+		cmocka_unit_test(test_die_together), cmocka_unit_test(test_crowd),
 	};
 
 	return cmocka_run_group_tests_name("quarantine", tests, NULL, NULL);
