@@ -242,6 +242,7 @@ static int move_next(struct weft_nic *nic, struct weft_caller *caller, const str
 	if (!*n)
 		return -EFAULT; /* a list of pieces that has been damaged since */
 	err = move(nic, caller, right, &there, &here, *n);
+	WEFT_TURN(place_moved);
 	if (!err && there.foreign && was_left_behind(&there.foreign->right)) {
 		caller->failed = there.foreign;
 		err = -ESTALE;

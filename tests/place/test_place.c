@@ -100,7 +100,7 @@ static bool find(struct weft_span *span)
 
 static void expect_found(void)
 {
-	struct weft_span span;
+	struct weft_span span = { 0 };
 
 	w.at = UINT32_MAX;
 	assert_true(find(&span));
@@ -115,7 +115,7 @@ static void expect_found(void)
 /* known: the key has been seen before. How many turns there were. */
 static uint32_t look(enum act act, uint32_t at, bool known)
 {
-	struct weft_span span;
+	struct weft_span span = { 0 };
 	bool found;
 
 	draw();
@@ -146,7 +146,7 @@ static void moves(void **state)
 /* It is no key any more, which is no matter of time. */
 static void ends(void **state)
 {
-	struct weft_span span;
+	struct weft_span span = { 0 };
 
 	draw();
 	expect_found();

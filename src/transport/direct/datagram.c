@@ -13,6 +13,7 @@
 
 #define ESRCH	  3
 #define ETIMEDOUT 110
+#define ESTALE	  116
 
 /* A queue pair as we last saw it; good for as long as its conn word stays the same. */
 struct target {
@@ -156,7 +157,7 @@ static void drop_in(const struct datagram *d, struct target *t)
 	}
 	err = weft_place_scattered(nic, d->caller, &t->right, there.span, d->span,
 				   WEFT_GRH_BYTES + d->bytes);
-	if (err == -ESRCH || err == -ETIMEDOUT) {
+	if (err == -ESRCH || err == -ETIMEDOUT || err == -ESTALE) {
 		complete(d, t, slot, 0, 0, WEFT_WC_SUCCESS); /* nothing came */
 		return;
 	}

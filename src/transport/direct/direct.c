@@ -93,6 +93,8 @@ static __attribute__((noinline)) enum weft_outcome unreachable_memory(struct job
 		return outcome;
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
+	if (err == -ESTALE)
+		return job.qp->type == WEFT_QPT_UC ? WEFT_NO_ANSWER : fail_here(job, WEFT_CAUSE_LEFT_BEHIND);
 	return fail_there(job, WEFT_EVENT_QP_ACCESS_ERR,
 			  err == -EACCES ? WEFT_CAUSE_REMOTE_KEY : WEFT_CAUSE_REMOTE_MEMORY);
 }
@@ -197,13 +199,27 @@ HOT enum weft_cause find_received(struct job job, const struct weft_pool_recv *r
 	return WEFT_CAUSE_NONE;
 }
 
+static __attribute__((noinline)) enum weft_outcome undelivered(struct job job, int err,
+								const struct weft_pool_recv *recv,
+								uint64_t wr_id, uint32_t used)
+{
+	enum weft_outcome outcome;
+
+	if (err == -ESTALE)
+		return WEFT_MOVES; /* nobody looks into a receive before it is complete */
+	if (is_foreign_fault(job, err, &outcome))
+		return outcome;
+	if (is_silence(err))
+		return WEFT_NO_ANSWER;
+	return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_MEMORY);
+}
+
 HOT enum weft_outcome execute_send(struct job job)
 {
 	const struct weft_pool_recv *recv = weft_peer_receive(job.qp, job.peer);
 	struct weft_counters *counters = &job.caller->line->counters;
 	uint64_t wr_id, bytes = job.here->len_bytes, binding;
 	bool ends = job.wqe->opcode == WEFT_OP_SEND_INV;
-	enum weft_outcome outcome;
 	struct weft_spans there;
 	enum weft_cause cause;
 	uint32_t used;
@@ -220,12 +236,8 @@ HOT enum weft_outcome execute_send(struct job job)
 		return weft_find_later(job.caller) ? WEFT_MOVES :
 						     bad_receive(job, recv, wr_id, used, cause);
 	err = place_there(job, there.span, job.here->span);
-	if (err && is_foreign_fault(job, err, &outcome))
-		return outcome;
-	if (is_silence(err))
-		return WEFT_NO_ANSWER;
 	if (err)
-		return bad_receive(job, recv, wr_id, used, WEFT_CAUSE_RECEIVE_MEMORY);
+		return undelivered(job, err, recv, wr_id, used);
 	if (ends)
 		weft_mw_end(job.qp->nic->pool, job.wqe->imm, binding);
 	weft_peer_complete(job.qp, job.peer, job.wqe, wr_id, (uint32_t)bytes, WEFT_WC_SUCCESS,
@@ -319,14 +331,36 @@ HOT enum weft_outcome execute_read(struct job job)
 	return WEFT_DONE;
 }
 
+/* What was there goes to this side. If that moves, it does so later: the operation is not done again. */
+HOT enum weft_outcome answer_atomic(struct job job, uint64_t old)
+{
+	struct peer *own = weft_peer(job.qp);
+	enum weft_outcome outcome;
+	struct weft_span result;
+	int err;
+
+	weft_span_private(&result, &old, 8);
+	err = weft_place(job.qp->nic, job.caller, NULL, job.here->span, &result, 8);
+	if (err && !is_foreign_fault(job, err, &outcome))
+		return fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
+	own->answer = old;
+	own->has_answer = err && outcome == WEFT_MOVES;
+	if (err)
+		return outcome;
+	job.caller->line->counters.ops_atomic++;
+	return WEFT_DONE;
+}
+
 HOT enum weft_outcome execute_atomic(struct job job)
 {
 	struct weft_wqe *wqe = job.wqe;
 	enum weft_outcome outcome;
-	struct weft_span at, result;
+	struct weft_span at;
 	uint64_t old;
 	int err;
 
+	if (weft_peer(job.qp)->has_answer)
+		return answer_atomic(job, weft_peer(job.qp)->answer);
 	if (!find_remote(job, 8, WEFT_ACCESS_REMOTE_ATOMIC, &at, &outcome))
 		return outcome;
 	/* a zero-based region may begin anywhere, so that both count */
@@ -336,11 +370,8 @@ HOT enum weft_outcome execute_atomic(struct job job)
 	if (err)
 		return unreachable_memory(job, err);
 	WEFT_STEP(direct_atomic_done);
-	weft_span_private(&result, &old, 8);
-	if (weft_place(job.qp->nic, job.caller, NULL, job.here->span, &result, 8))
-		return fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
-	job.caller->line->counters.ops_atomic++;
-	return WEFT_DONE;
+	WEFT_TURN(direct_atomic_done);
+	return answer_atomic(job, old);
 }
 
 /* Eight bytes that nobody sees in part, wherever they lie (A19.4). */

@@ -24,6 +24,9 @@ struct peer {
 	/* where it receives from a queue of which we are not the only taker; posted is taken then */
 	struct weft_seat seat;
 	struct weft_pool_slot *held; /* taken, and not yet completed */
+	/* of the oldest atomic request, which was carried out, but where its answer belongs has moved */
+	uint64_t answer;
+	bool has_answer;
 };
 
 _Static_assert(sizeof(struct peer) <= WEFT_TRANSPORT_STATE, "the queue pair has room for it");
