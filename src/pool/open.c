@@ -214,12 +214,26 @@ void weft_pool_put(struct weft_pool *pool)
 	pthread_mutex_unlock(&opening);
 }
 
-void weft_pool_identity(const struct weft_pool *pool, uint64_t identity[2])
+int weft_pool_identity(uint64_t identity[2])
 {
-	const struct weft_attachment *a = (const void *)pool;
+	struct stat st = { 0 };
+	char where[PATH_MAX];
+	int err = 0;
+	bool own;
 
-	identity[0] = a->dev;
-	identity[1] = a->ino;
+	pthread_mutex_lock(&opening);
+	if (attached) {
+		st.st_dev = attached->dev;
+		st.st_ino = attached->ino;
+	} else {
+		err = weft_file_choose(NULL, where, &own);
+		if (!err && stat(where, &st))
+			err = -errno;
+	}
+	pthread_mutex_unlock(&opening);
+	identity[0] = st.st_dev;
+	identity[1] = st.st_ino;
+	return err;
 }
 
 bool weft_open_is_ours(const struct weft_attachment *a, int fd)

@@ -94,8 +94,9 @@ int weft_pool_see_qp(struct weft_pool *pool, uint32_t index);
 /* Keeps a checked copy of a region's entry, if it is still that. 0 or -ENOENT. */
 int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr);
 
-/* The file: the same two numbers in every process that is attached to it. */
-void weft_pool_identity(const struct weft_pool *pool, uint64_t identity[2]);
+/* The file of the pool of this process, or of that which it would open: the same two numbers in every process
+ * that is attached to it. 0, or stat(2)'s: there is none yet. */
+int weft_pool_identity(uint64_t identity[2]);
 
 /* Table entries for this member; index out, -ENOSPC when none is left. */
 int weft_pool_take_qp(struct weft_pool *pool, uint32_t *index);

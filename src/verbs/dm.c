@@ -246,7 +246,7 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 	behind = weft_handle_find(WEFT_HANDLE_DM, is_handle, &wanted);
 	if (!behind &&
 	    !weft_entry_find(WEFT_OBJECT_DM, weft_context_find(context)->family, handle, &far)) {
-		errno = weft_broken("ibv_import_dm", NOTHING, weft_value("device memory"), handle);
+		errno = weft_broken("ibv_import_dm", NO_DM, handle);
 		return NULL;
 	}
 	dm = make(context);

@@ -43,7 +43,7 @@ int weft_context_export(int fd, uint64_t family)
 			    .incarnation = pool->incarnation,
 			    .member = pool->me };
 
-	weft_pool_identity(pool, e.pool);
+	weft_pool_identity(e.pool);
 	return pwrite(fd, &e, sizeof(e), 0) == sizeof(e) ? 0 : -ENOSPC;
 }
 
@@ -62,15 +62,21 @@ bool weft_same_family(const struct ibv_context *a, const struct ibv_context *b)
 	return x && y && x->family == y->family;
 }
 
-/* We are in a pool: is it in the same one, and alive? */
-static int check_export(int fd, const struct export *e)
+/* Asked before a pool is opened, and perhaps made. */
+static int check_pool(int fd, const struct export *e)
 {
-	struct weft_pool *pool = weft_process.pool;
 	uint64_t ours[2];
 
-	weft_pool_identity(pool, ours);
-	if (ours[0] != e->pool[0] || ours[1] != e->pool[1])
-		return weft_broken("ibv_import_device", FOREIGN, (uint64_t)fd);
+	return weft_pool_identity(ours) || ours[0] != e->pool[0] || ours[1] != e->pool[1] ?
+		       weft_broken("ibv_import_device", FOREIGN, (uint64_t)fd) :
+		       0;
+}
+
+/* We are in its pool. */
+static int check_member(int fd, const struct export *e)
+{
+	struct weft_pool *pool = weft_process.pool;
+
 	return e->member < WEFT_MEMBERS && weft_pool_alive(pool, (uint16_t)e->member, e->incarnation) ?
 		       0 :
 		       weft_broken("ibv_import_device", GONE, (uint64_t)fd);
@@ -91,11 +97,13 @@ struct ibv_context *ibv_import_device(int cmd_fd)
 	struct export e;
 	int err = read_export(cmd_fd, &e);
 
+	if (!err)
+		err = check_pool(cmd_fd, &e);
 	if (!err) {
 		context = weft_context_import(e.family);
 		if (!context)
 			return NULL;
-		err = check_export(cmd_fd, &e);
+		err = check_member(cmd_fd, &e);
 	}
 	if (!err)
 		err = mark_imported(cmd_fd);
@@ -120,17 +128,10 @@ struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 		return NULL;
 	}
 	if (!weft_entry_find(WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, handle, &domain)) {
-		errno = weft_broken("ibv_import_pd", NOTHING, weft_value("protection domain"), handle);
+		errno = weft_broken("ibv_import_pd", NO_DOMAIN, handle);
 		return NULL;
 	}
 	return weft_verbs_pd_import(context, &domain, handle);
-}
-
-/* Programs do so before they destroy what they made in it: it then ends with the context. */
-void ibv_unimport_pd(struct ibv_pd *pd)
-{
-	if (weft_handle_is(pd, WEFT_HANDLE_PD) && weft_pd(pd)->imported)
-		ibv_dealloc_pd(pd);
 }
 
 /* ---- Regions ---- */
@@ -146,8 +147,7 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	}
 	if (!weft_entry_read(handle, &entry) || entry.pd != weft_pd(pd)->number) {
 		weft_verbs_pd_leave(pd);
-		errno = weft_broken("ibv_import_mr", NOTHING,
-				    weft_value("region of that domain"), handle);
+		errno = weft_broken("ibv_import_mr", NO_REGION, handle);
 		return NULL;
 	}
 	mr = calloc(1, sizeof(*mr));

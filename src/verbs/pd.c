@@ -64,16 +64,16 @@ static bool end_domain(struct weft_verbs_pd *pd, bool force)
 }
 
 /* force: even if other processes use it. */
-static int dealloc(struct ibv_pd *ibpd, bool force)
+static int dealloc(const char *verb, struct ibv_pd *ibpd, bool force)
 {
 	struct weft_verbs_pd *pd = weft_pd(ibpd);
 
 	if (*pd->users)
-		return weft_broken("ibv_dealloc_pd", IN_USE, *pd->users, weft_value("protection domain"));
+		return weft_broken(verb, IN_USE, *pd->users, weft_value("protection domain"));
 	if (pd->imported)
 		weft_entry_drop(&pd->entry);
 	else if (!pd->behind && !end_domain(pd, force))
-		return weft_broken("ibv_dealloc_pd", IN_USE_ELSEWHERE, pd->number);
+		return weft_broken(verb, IN_USE_ELSEWHERE, pd->number);
 	if (pd->behind)
 		weft_verbs_pd_leave(&pd->behind->pd);
 	if (pd->td)
@@ -84,12 +84,20 @@ static int dealloc(struct ibv_pd *ibpd, bool force)
 
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
-	return weft_explain_stale("ibv_dealloc_pd", pd, WEFT_HANDLE_PD) ? EINVAL : dealloc(pd, false);
+	return weft_explain_stale("ibv_dealloc_pd", pd, WEFT_HANDLE_PD) ? EINVAL :
+								       dealloc("ibv_dealloc_pd", pd, false);
+}
+
+/* Programs do so before they destroy what they made in it: it then ends with the context. */
+void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	if (weft_handle_is(pd, WEFT_HANDLE_PD) && weft_pd(pd)->imported)
+		dealloc("ibv_unimport_pd", pd, false);
 }
 
 void weft_verbs_end_pd(struct ibv_pd *pd)
 {
-	dealloc(pd, true);
+	dealloc("ibv_close_device", pd, true);
 }
 
 void weft_verbs_pd_leave(struct ibv_pd *pd)

@@ -77,7 +77,9 @@
 	  "device memory %x is another process's, which alone can register it")                     \
 	X(DM_ENDED, EINVAL, "ibv_import_dm(3)",                                                     \
 	  "device memory %x has ended: the process that made it has freed it, or is gone")          \
-	X(NOTHING, ENOENT, "ibv_import_mr(3)", "no %s of that context has handle %x")               \
+	X(NO_DOMAIN, ENOENT, "ibv_import_pd(3)", "handle %x is of no protection domain of that context") \
+	X(NO_REGION, ENOENT, "ibv_import_mr(3)", "handle %x is of no region of that protection domain") \
+	X(NO_DM, ENOENT, "ibv_import_dm(3)", "handle %x is of no device memory of that context")    \
 	X(DESCRIPTOR, EBADF, "ibv_import_device(3)", "%u is no open descriptor")                    \
 	X(EXPORT, EINVAL, "ibv_import_device(3)", "descriptor %u is of no open context")            \
 	X(FOREIGN, EINVAL, "ibv_import_device(3)", "descriptor %u is of a context in another pool") \

@@ -108,7 +108,7 @@ static void expect_found(void)
 	assert_null(span.at);
 	assert_true(weft_span_is_foreign(&span));
 	assert_int_equal(span.right.was, w.owner->moves);
-	assert_int_equal(span.mr->va, w.entry.va);
+	assert_int_equal(w.pool->mr_seen[w.mr.index].mr.va, w.entry.va);
 	assert_int_equal(span.id, w.pool->mrs[w.mr.index].id);
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rig.h"
 #include "told.h"
@@ -52,6 +53,9 @@ OBJECT(mw_of_type_3, ibv_alloc_mw(rig->pd, 3))
 CALL(gid_of_port_2, ibv_query_gid(rig->context, 2, 0, &(union ibv_gid){0}) ? errno : 0)
 CALL(pkey_beyond, ibv_query_pkey(rig->context, 1, 7, &(__be16){0}) ? errno : 0)
 OBJECT(device_of_nothing, ibv_open_device(NULL))
+OBJECT(import_no_domain, ibv_import_pd(rig->context, 0))
+OBJECT(import_no_region, ibv_import_mr(rig->pd, 0))
+OBJECT(import_no_memory, ibv_import_dm(rig->context, 0))
 
 static int ah_without_gid(void)
 {
@@ -142,6 +146,9 @@ static const struct call calls[] = {
 	{"ibv_query_gid", "EINVAL", gid_of_port_2, "port_num is 2", "IBTA 11.6.1"},
 	{"ibv_query_pkey", "EINVAL", pkey_beyond, "index is 7", "IBTA 11.6.1"},
 	{"ibv_open_device", "EINVAL", device_of_nothing, "device is 0x0", "IBTA 11.6.1"},
+	{"ibv_import_pd", "ENOENT", import_no_domain, "0x0 is of no protection domain", "ibv_import_pd(3)"},
+	{"ibv_import_mr", "ENOENT", import_no_region, "0x0 is of no region", "ibv_import_mr(3)"},
+	{"ibv_import_dm", "ENOENT", import_no_memory, "0x0 is of no device memory", "ibv_import_dm(3)"},
 	{"ibv_create_ah", "EINVAL", ah_without_gid, "is_global is 0", "IBTA A17.4.1"},
 	{"ibv_create_srq", "EINVAL", srq_of_none, "max_wr is 0", "IBTA 11.6.1"},
 	{"ibv_alloc_dm", "EINVAL", dm_of_nothing, "length is 0", "IBTA 11.6.1"},
@@ -264,6 +271,27 @@ static void lists_tell_the_first(void **state)
 	assert_int_equal(ibv_destroy_qp(qp), 0);
 }
 
+/* What the program called is named, not what that has in common with other verbs. */
+static void unimport_in_use(void **state)
+{
+	struct ibv_context *context = ibv_import_device(dup(rig->context->cmd_fd));
+	struct ibv_pd *pd = context ? ibv_import_pd(context, rig->pd->handle) : NULL;
+	const char *words[] = {"weft: ibv_unimport_pd: EBUSY: ", "users left: 1; "};
+	struct ibv_mr *mr;
+
+	assert_non_null(pd);
+	mr = ibv_reg_mr(pd, memory, 4096, 0);
+	assert_non_null(mr);
+	told_begin();
+	ibv_unimport_pd(pd);
+	told_end();
+	assert_int_equal(told_lines(NULL, 0), 1);
+	assert_int_equal(told_lines(words, COUNT(words)), 1);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+	assert_int_equal(ibv_close_device(context), 0);
+}
+
 static int setup(void **state)
 {
 	rig_setup(state);
@@ -289,6 +317,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(lists_of_minus_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_works_is_silent, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_tell_the_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(unimport_in_use, setup, teardown),
 	};
 
 	setenv("WEFT_EXPLAIN", "1", 1);

@@ -660,6 +660,12 @@ static void other_pool(void **state)
 	exporter_start(&e, false);
 	setenv("WEFT_POOL", path, 1);
 	expect_null(ibv_import_device(e.fd), EINVAL);
+	/* and is not a reason to make one */
+	setenv("WEFT_POOL", "/dev/shm/weft-test-import-none", 1);
+	expect_null(ibv_import_device(e.fd), EINVAL);
+	assert_int_equal(access("/dev/shm/weft-test-import-none", F_OK), -1);
+	errno = 0;
+	setenv("WEFT_POOL", path, 1);
 	exporter_kill(&e);
 	close(e.fd);
 	munmap(e.shared, PAGE);
