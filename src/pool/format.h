@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 9u
+#define WEFT_POOL_VERSION 10u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -170,6 +170,8 @@ struct weft_pool_ask {
 	uint64_t bounce_off; /* where the bytes come from or go to, in a segment of the asker */
 	/* of the region in which all of it lies: the engine looks; of calls: the QPN, and above it the domain */
 	uint64_t id;
+	/* not of calls: the word by which it is allowed, and what that was: the engine looks */
+	uint64_t right_off, right_was;
 	/* [P] the engine of `target` */
 	_Alignas(WEFT_LINE) _Atomic uint64_t answered; /* the seq it answers, stored last */
 	uint64_t value;

@@ -69,10 +69,14 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	return err;
 }
 
+/* Whoever is stopped before he asks may ask when his right has ended: the engine looks once more. */
 static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask, const struct weft_far *far)
 {
 	int err = weft_far_check(pool, far);
 
+	WEFT_TURN(reach_checked);
+	ask->right_off = (uint64_t)((const uint8_t *)far->right->word - pool->base);
+	ask->right_was = far->right->was;
 	return err ? err : ask_member(pool, ask, far->right->member, far->id, WEFT_RING_ASK);
 }
 
@@ -225,11 +229,20 @@ static int own_memory(uint64_t va, void *here, uint64_t len_bytes, bool write)
 /* What is asked, read once. */
 struct work {
 	uint32_t kind;
-	uint64_t id, va, len_bytes, operand[2], bounce_off;
+	uint64_t id, va, len_bytes, operand[2], bounce_off, right_off, right_was;
 };
 
-/* Whether the region is ours, still there, and has all those bytes: who asks may have been stopped for
- * long, or its page be damaged. */
+/* Who asks may have been stopped for long, or its page be damaged. */
+static bool is_allowed(struct weft_pool *pool, const struct work *w)
+{
+	const _Atomic uint64_t *word =
+		w->right_off % sizeof(*word) ? NULL :
+					       weft_pool_window(pool, w->right_off, sizeof(*word));
+
+	return word && atomic_load_explicit(word, memory_order_relaxed) == w->right_was;
+}
+
+/* Whether the region is ours, still there, and has all those bytes. */
 static bool is_registered(struct weft_pool *pool, const struct work *w)
 {
 	uint32_t index = (uint32_t)w->id >> WEFT_KEY_BITS;
@@ -250,6 +263,8 @@ static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 	uint64_t word;
 	int err;
 
+	if (!is_allowed(pool, w))
+		return -ESRCH;
 	if (!is_registered(pool, w))
 		return -EACCES;
 	switch ((enum weft_ask_kind)w->kind) {
@@ -299,7 +314,8 @@ static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 	atomic_thread_fence(memory_order_seq_cst);
 	seq = asked(pool, ask);
 	work = (struct work){ ask->kind, ask->id, ask->va, ask->len_bytes,
-			      { ask->operand[0], ask->operand[1] }, ask->bounce_off };
+			      { ask->operand[0], ask->operand[1] }, ask->bounce_off,
+			      ask->right_off, ask->right_was };
 	if (!seq)
 		return;
 	WEFT_STEP(reach_answering);
