@@ -174,18 +174,6 @@ unsigned int weft_movable_threads(void)
 	return task.st_nlink - 2;
 }
 
-/* Static thread-local storage lies below the main thread's descriptor, in an ordinary mapping. */
-static size_t static_tls_size(void)
-{
-	void (*get_info)(size_t *size, size_t *align) =
-		(void (*)(size_t *, size_t *))dlsym(RTLD_DEFAULT, "_dl_get_tls_static_info");
-	size_t size = 64 << 10, align;
-
-	if (get_info)
-		get_info(&size, &align);
-	return size;
-}
-
 /* The thread's list of robust mutexes begins inside glibc's descriptor of the thread; 0: no such
  * thread. */
 static uintptr_t robust_list(pid_t tid)
@@ -196,32 +184,53 @@ static uintptr_t robust_list(pid_t tid)
 	return syscall(SYS_get_robust_list, tid, &head, &len) ? 0 : head;
 }
 
-/* How much of a descriptor lies behind that list's head: more would be the memory behind a stack.
- */
-static size_t descriptor_rest(void)
+/* glibc's descriptor of a thread around that list's head: more would be the memory behind a stack. */
+static struct weft_run descriptor_at(uintptr_t head)
 {
-	static size_t rest; /* the same for all */
+	static size_t before, rest; /* the same for all */
 
 	if (!rest) {
 		const uint32_t *size = dlsym(RTLD_DEFAULT, "_thread_db_sizeof_pthread");
-		size_t head = robust_list(0) - (uintptr_t)pthread_self();
 
-		rest = size && head < *size ? *size - head : DESCRIPTOR_MAX;
+		before = robust_list(0) - (uintptr_t)pthread_self();
+		rest = size && before < *size ? *size - before : DESCRIPTOR_MAX;
 	}
-	return rest;
+	return (struct weft_run){ head - before, head + rest };
+}
+
+/* Static thread-local storage lies beside the main thread's descriptor, in an ordinary mapping. Not a page
+ * more: what was mapped later lies there, too. */
+static struct weft_run with_static_tls(struct weft_run descriptor)
+{
+	void (*get_info)(size_t *size, size_t *align) =
+		(void (*)(size_t *, size_t *))dlsym(RTLD_DEFAULT, "_dl_get_tls_static_info");
+	size_t size = 64 << 10, align;
+
+	if (get_info)
+		get_info(&size, &align);
+#if defined(__x86_64__)
+	/* below it, and the size is that of both */
+	return (struct weft_run){ descriptor.end - size, descriptor.end };
+#else
+	return (struct weft_run){ descriptor.start - size, descriptor.end + size };
+#endif
 }
 
 /* A thread's descriptor stands at the top of its stack, whose bottom is the mapping's: below is
  * the guard. */
 static int subtract_thread(struct weft_runs *runs, const struct weft_vma *vma, pid_t tid)
 {
-	uintptr_t head = robust_list(tid), bottom = vma->start;
+	uintptr_t head = robust_list(tid);
+	struct weft_run stays;
 
 	if (head < vma->start || head >= vma->end)
 		return 0;
+	stays = descriptor_at(head);
 	if (tid == getpid())
-		bottom = head - static_tls_size() - DESCRIPTOR_MAX;
-	return subtract(runs, bottom, head + descriptor_rest());
+		stays = with_static_tls(stays);
+	else
+		stays.start = vma->start;
+	return subtract(runs, stays.start, stays.end);
 }
 
 static int subtract_threads(struct weft_runs *runs, const struct weft_vma *vma)

@@ -185,6 +185,32 @@ static void test_behind_stack(void **state)
 	munmap(stack, 8 * MIB);
 }
 
+static uint8_t *below_main;
+
+/* Two pages just below the main thread's storage, before others are there. */
+static __attribute__((constructor)) void map_below_main(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uintptr_t start, end, self = (uintptr_t)pthread_self();
+	char line[512];
+
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start <= self && self < end)
+			below_main = mmap((void *)(start - 2 * PAGE), 2 * PAGE, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	fclose(maps);
+}
+
+/* It is one mapping with what glibc keeps there. */
+static void test_below_main(void **state)
+{
+	if (below_main == MAP_FAILED) {
+		print_message("something else lies below the main thread's storage\n");
+		skip();
+	}
+	assert_int_equal(round_trip(below_main, 2 * PAGE), POOLED);
+}
+
 static void test_mappings_of_files(void **state)
 {
 	FILE *file = tmpfile();
@@ -662,6 +688,7 @@ int main(void)
 		cmocka_unit_test(test_bss_and_stack),
 		cmocka_unit_test(test_thread_stack),
 		cmocka_unit_test(test_behind_stack),
+		cmocka_unit_test(test_below_main),
 		cmocka_unit_test(test_mappings_of_files),
 		cmocka_unit_test(test_hugetlb),
 		cmocka_unit_test(test_locked),
