@@ -39,6 +39,7 @@ static uint64_t signature(void)
 		sizeof(struct weft_pool_qp),
 		offsetof(struct weft_pool_qp, rq_posted),
 		offsetof(struct weft_pool_qp, rq_taken),
+		offsetof(struct weft_pool_qp, rq_left),
 		offsetof(struct weft_pool_qp, fault_qpn),
 		sizeof(struct weft_pool_recv),
 		offsetof(struct weft_pool_qp, qkey),

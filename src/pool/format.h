@@ -320,6 +320,8 @@ struct weft_pool_qp {
 	/* [O] too, but about the peer: how many of its receives I have used, in which epoch of whose */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken;
 	_Atomic uint32_t rq_taken_epoch, rq_taken_qpn;
+	/* [P] the peer, as it goes: how many of my receives it had used (lower half), in which epoch of mine */
+	_Atomic uint64_t rq_left;
 	/* the peer's conn word at which I found it at fault, why (enum weft_event), and its QPN: the
 	 * peer's owner derives its state from it, even when I have gone */
 	_Atomic uint64_t fault_conn;

@@ -233,6 +233,31 @@ static void numbers(void **state)
 	}
 }
 
+/* Whoever was connected elsewhere meanwhile does not take what he took before. */
+static void receives_stay_used(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_qp *qp = rig->qp[0];
+	struct ibv_mr *mr = rig_region(rig->pd, 4096);
+
+	for (uint64_t i = 1; i <= 2; i++)
+		assert_int_equal(rig_receive(rig->qp[1], i, mr, mr->addr, 64), 0);
+	assert_int_equal(rig_send(qp, 3, mr, mr->addr, 64), 0);
+	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 3);
+	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 1);
+	rig_move(qp, IBV_QPS_RESET, 0);
+	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 4, mr, mr->addr, 8, (uintptr_t)mr->addr + 64,
+				  mr->rkey), 0);
+	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 4);
+	rig_move(qp, IBV_QPS_RESET, 0);
+	rig_move(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
+	assert_int_equal(rig_send(qp, 5, mr, mr->addr, 64), 0);
+	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 5);
+	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 2);
+	rig_region_end(mr);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +269,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(destroy, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(destroy_with_work, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(numbers, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(receives_stay_used, rig_setup_connected, rig_teardown),
 	};
 
 	return cmocka_run_group_tests_name("qp", tests, make_pool, remove_pool);

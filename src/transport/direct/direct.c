@@ -641,6 +641,7 @@ static void disconnect(struct weft_qp *qp)
 		weft_peer_let_go(qp, p);
 		weft_pool_depart(qp->nic->pool);
 	}
+	weft_peer_leave(qp, p);
 	p->slot = NULL;
 }
 

@@ -13,20 +13,41 @@ bool weft_peer_has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gi
 	return false;
 }
 
+/* What we had used when we left that epoch, if we did; else what it began with. */
+static uint64_t left_at(const struct weft_pool_qp *slot, uint32_t epoch)
+{
+	uint64_t start = slot->rq_start, left = atomic_load_explicit(&slot->rq_left, memory_order_relaxed);
+	uint64_t posted = atomic_load_explicit(&slot->rq_posted, memory_order_relaxed);
+	uint64_t taken = posted - (uint32_t)(posted - left);
+
+	return left >> 32 == epoch && taken > start && taken <= posted ? taken : start;
+}
+
 /* Receives that an earlier connection of ours used stay used, unless the peer emptied its queue. */
 static void resume_receives(struct weft_qp *qp, struct peer *p)
 {
-	uint64_t start = p->slot->rq_start;
-
 	p->rq_epoch = p->slot->rq_epoch;
 	p->taken = qp->slot->rq_taken_epoch == p->rq_epoch &&
 				   qp->slot->rq_taken_qpn == qp->attr.dest_qpn ?
 			   atomic_load_explicit(&qp->slot->rq_taken, memory_order_relaxed) :
-			   start;
+			   left_at(p->slot, p->rq_epoch);
 	p->posted = p->taken;
 	qp->slot->rq_taken_epoch = p->rq_epoch;
 	qp->slot->rq_taken_qpn = qp->attr.dest_qpn;
 	atomic_store_explicit(&qp->slot->rq_taken, p->taken, memory_order_relaxed);
+}
+
+void weft_peer_leave(struct weft_qp *qp, struct peer *p)
+{
+	uint64_t was, left;
+
+	if (!p->slot || qp->slot->rq_taken_qpn != p->slot->qpn)
+		return;
+	was = atomic_load_explicit(&p->slot->rq_left, memory_order_relaxed);
+	left = (uint64_t)qp->slot->rq_taken_epoch << 32 | (uint32_t)qp->slot->rq_taken;
+	/* who is stopped here must not undo what a later peer leaves */
+	if (p->slot->rq_epoch == qp->slot->rq_taken_epoch)
+		atomic_compare_exchange_strong(&p->slot->rq_left, &was, left);
 }
 
 static bool map_ring(struct weft_pool *pool, struct peer *p, uint64_t off)

@@ -44,6 +44,9 @@ bool weft_peer_find(struct weft_qp *qp, struct peer *p);
 /* Reads its line anew; the busy line names its owner. False: it is not ready for us. */
 bool weft_peer_read(struct weft_qp *qp, struct peer *p);
 
+/* The connection ends: tells how many receives of the peer are used, in case that we come back. */
+void weft_peer_leave(struct weft_qp *qp, struct peer *p);
+
 /* Where such a queue lies; the busy line names its owner. False: nowhere. */
 bool weft_peer_map_seat(struct weft_pool *pool, struct peer *p, uint64_t off, uint64_t wake_off);
 /* The same from a queue of which we are not the only taker. */
