@@ -97,12 +97,12 @@ static inline void store_ordered(uint8_t *to, const uint8_t *from, uint64_t n)
 
 /* Programs poll on the last byte: a string copy for the body, in whatever order it takes, then the
  * end in rising order by stores that do not tear. */
-void weft_copy(uint8_t *to, const uint8_t *from, uint64_t n)
+void weft_copy(const struct weft_nic *nic, uint8_t *to, const uint8_t *from, uint64_t n)
 {
 	if (n > ORDERED_TAIL) {
 		uint64_t body = n - ORDERED_TAIL;
 
-		__builtin_memmove(to, from, body);
+		nic->env->copy(to, from, body);
 		WEFT_STEP(place_body_copied);
 		to += body;
 		from += body;
@@ -199,7 +199,7 @@ static int move(struct weft_nic *nic, struct weft_caller *caller, const struct w
 	int err;
 
 	if (to->at && from->at) {
-		weft_copy(to->at, from->at, n);
+		weft_copy(nic, to->at, from->at, n);
 		return 0;
 	}
 	if (from->at)

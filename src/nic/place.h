@@ -137,7 +137,7 @@ static inline bool weft_span_is_foreign(const struct weft_span *span)
 int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 			 const struct weft_right *right, const struct weft_span *to,
 			 const struct weft_span *from, uint64_t len_bytes);
-void weft_copy(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
+void weft_copy(const struct weft_nic *nic, uint8_t *to, const uint8_t *from, uint64_t len_bytes);
 
 static inline int weft_place(struct weft_nic *nic, struct weft_caller *caller,
 			     const struct weft_right *right, const struct weft_span *to,
@@ -153,7 +153,7 @@ static inline int weft_place(struct weft_nic *nic, struct weft_caller *caller,
 		__builtin_memcpy(&word, from->at, 8);
 		atomic_store_explicit((_Atomic uint64_t *)to->at, word, memory_order_release);
 	} else {
-		weft_copy(to->at, from->at, len_bytes);
+		weft_copy(nic, to->at, from->at, len_bytes);
 	}
 	return 0;
 }

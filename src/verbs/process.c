@@ -103,6 +103,7 @@ static const struct weft_nic_env env = {
 	.alloc = env_alloc,
 	.free = free,
 	.yield = env_yield,
+	.copy = weft_copy_body,
 	.reach = weft_reach,
 	.reach_atomic = weft_reach_atomic,
 	.completion = env_completion,
