@@ -238,8 +238,11 @@ static void transmit(struct weft_cm_id *id, const uint8_t wire[WEFT_MAD_BYTES])
 
 	if (err == -EAGAIN && knock_again(id, now_ns))
 		return;
-	if (err) {
+	if (err == -EAGAIN || err == -ECONNREFUSED) {
 		answer_for_nobody(id, wire);
+	} else if (err) {
+		weft_conn_unsent(&id->conn, err, &out);
+		weft_agent_apply(id, &out, NULL);
 	} else if (weft_link_send(id->peer, wire, now_ns) == -ESRCH) {
 		weft_conn_lost(&id->conn, now_ns, &out);
 		weft_agent_apply(id, &out, NULL);

@@ -532,6 +532,13 @@ void weft_conn_timer(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out 
 	}
 }
 
+void weft_conn_unsent(struct weft_conn *c, int err, struct weft_conn_out *out)
+{
+	clear(out);
+	move(c, WEFT_CONN_IDLE, 0);
+	tell(out, WEFT_CONN_UNANSWERED, err);
+}
+
 void weft_conn_lost(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out)
 {
 	struct weft_mad last = { .kind = WEFT_MAD_REJ,

@@ -38,7 +38,7 @@ enum weft_conn_event {
 	WEFT_CONN_RESPONDED,  /* active: REP came; establish or reject */
 	WEFT_CONN_OPEN,	      /* passive: RTU came */
 	WEFT_CONN_REJECTED,   /* status: a reason */
-	WEFT_CONN_UNANSWERED, /* REQ, REP or SIDR_REQ, to the last retry */
+	WEFT_CONN_UNANSWERED, /* REQ, REP or SIDR_REQ; status: -ETIMEDOUT, or why it was not sent */
 	WEFT_CONN_CLOSED,     /* status: 0, or -ETIMEDOUT when DREQ had no answer */
 	WEFT_CONN_RELEASED,   /* nothing of it is under way any more */
 	WEFT_CONN_LOOKED_UP,  /* SIDR_REP came; status: its own */
@@ -98,6 +98,8 @@ void weft_conn_receive(struct weft_conn *c, const struct weft_mad *mad, uint64_t
 		       struct weft_conn_out *out);
 /* deadline_ns has passed. */
 void weft_conn_timer(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out);
+/* What asks, and was to be sent, cannot be: err, as weft_port_find said it. */
+void weft_conn_unsent(struct weft_conn *c, int err, struct weft_conn_out *out);
 /* The peer's process has died: it abandons, as far as can be known. */
 void weft_conn_lost(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out);
 

@@ -218,7 +218,7 @@ enum weft_port_flags {
 struct weft_pool_port {
 	uint8_t addr[16];
 	uint16_t port, space;
-	uint32_t flags; /* enum weft_port_flags; 0: free */
+	_Atomic uint32_t flags; /* enum weft_port_flags; 0: free, which its owner says without the lock */
 };
 
 /* A queue pair that listens to a multicast group. */

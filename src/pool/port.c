@@ -262,14 +262,9 @@ int weft_port_listen(struct weft_pool *pool, uint32_t index)
 
 void weft_port_release(struct weft_pool *pool, uint32_t index)
 {
-	struct weft_attachment *a = weft_attachment(pool);
-	int fd;
-
-	if (lock(a, &fd))
-		return; /* the pool's file is gone, and nobody will look */
 	WEFT_STEP(port_releasing);
-	own(pool, index)->flags = 0;
-	unlock(a, fd);
+	/* one store: who looks at it meanwhile, with the lock, finds a port just before or just after */
+	atomic_store_explicit(&own(pool, index)->flags, 0, memory_order_relaxed);
 }
 
 /* ---- Finding ---- */

@@ -2,9 +2,11 @@
 /*
  * Ports of connection identifiers: unique per (network namespace, address, port space) among the
  * living members of a pool. Each member keeps its own in the pool, so that those of a dead one are
- * free at once. All is read and changed under the file lock.
+ * free at once. All is read and changed under the file lock; only a release is a store without it, since
+ * it must not fail.
  *
- * Context: any thread; each call takes the file lock.
+ * Context: any thread; all but the release take the file lock. Of a process one at a time binds, listens or
+ * releases.
  */
 #ifndef WEFT_POOL_PORT_H
 #define WEFT_POOL_PORT_H
@@ -24,7 +26,8 @@ void weft_port_release(struct weft_pool *pool, uint32_t index);
 /*
  * Who listens at an address as seen from our network namespace: addresses of our own, and those of
  * the loopback, are here; others are where a member has that GID.
- * -ECONNREFUSED (nobody listens); -EAGAIN (not yet, but somebody holds the port); -ESTALE.
+ * -ECONNREFUSED (nobody listens); -EAGAIN (not yet, but somebody holds the port); -ESTALE, or open(2)'s: it
+ * cannot be said.
  */
 int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		   struct weft_address *owner);

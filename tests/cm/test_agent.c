@@ -299,14 +299,32 @@ static void never_answered(void **state)
 	expect_silence();
 }
 
+/* Why it cannot be said who listens is no answer of anybody's. */
 static void nobody_listens(void **state)
 {
-	struct rdma_cm_id *id = resolve(RDMA_PS_TCP);
+	static const struct { int found, status, event; } cases[] = {{-ECONNREFUSED, WEFT_REJ_INVALID_SERVICE_ID, RDMA_CM_EVENT_REJECTED},
+		     {-EMFILE, -EMFILE, RDMA_CM_EVENT_UNREACHABLE}};
 
-	world.found = -ECONNREFUSED;
-	assert_int_equal(rdma_connect(id, &param), 0);
-	expect_silence();
-	expect_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_INVALID_SERVICE_ID);
+	for (int i = 0; i < 2; i++) {
+		struct rdma_cm_id *id = resolve(RDMA_PS_TCP);
+
+		world.found = cases[i].found;
+		assert_int_equal(rdma_connect(id, &param), 0);
+		expect_silence();
+		expect_event((enum rdma_cm_event_type)cases[i].event, cases[i].status);
+		destroy(id);
+	}
+}
+
+/* It could when it was asked first. */
+static void nobody_can_be_asked_again(void **state)
+{
+	struct weft_mad req;
+	struct rdma_cm_id *id = request(&req);
+
+	world.found = -ENOMEM;
+	world_pass(10 * SECOND);
+	expect_event(RDMA_CM_EVENT_UNREACHABLE, -ENOMEM);
 	destroy(id);
 }
 
@@ -768,32 +786,14 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(request_says),
-		CASE(whole_life),
-		CASE(peer_disconnects),
-		CASE(rejected),
-		CASE(never_answered),
-		CASE(nobody_listens),
-		CASE(listens_late),
-		CASE(listens_never),
-		CASE(fails_to_accept),
-		CASE(accepts),
-		CASE(notified),
-		CASE(backlog),
-		CASE(listener_ends),
-		CASE(wrong_door),
-		CASE(datagram_service),
-		CASE(gives_up),
-		CASE(datagram_service_refused),
-		CASE(groups),
-		CASE(names),
-		CASE(own_events),
-		CASE(from_another),
-		CASE(boxes_are_full),
-		CASE(dies_connected),
-		CASE(dies_before_it_answers),
-		CASE(dies_unnoticed),
-		CASE(dies_with_its_request),
+		CASE(request_says), CASE(whole_life), CASE(peer_disconnects), CASE(rejected),
+		CASE(never_answered), CASE(nobody_listens), CASE(nobody_can_be_asked_again),
+		CASE(listens_late), CASE(listens_never), CASE(fails_to_accept), CASE(accepts),
+		CASE(notified), CASE(backlog), CASE(listener_ends), CASE(wrong_door),
+		CASE(datagram_service), CASE(gives_up), CASE(datagram_service_refused),
+		CASE(groups), CASE(names), CASE(own_events), CASE(from_another),
+		CASE(boxes_are_full), CASE(dies_connected), CASE(dies_before_it_answers),
+		CASE(dies_unnoticed), CASE(dies_with_its_request),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

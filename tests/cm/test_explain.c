@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -153,6 +154,42 @@ static void connecting(void **state)
 		    "private_data_len is 3, and private_data NULL");
 }
 
+static rlim_t allow_descriptors(rlim_t n)
+{
+	struct rlimit limit;
+	rlim_t was;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	was = limit.rlim_cur;
+	limit.rlim_cur = n;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	return was;
+}
+
+/* Who listens cannot be found out without one; a port is released all the same. */
+static void without_descriptors(void **state)
+{
+	const char *line = "weft: RDMA_CM_EVENT_UNREACHABLE: errno 24: Too many open files; "
+			   "rdma_get_cm_event(3)";
+	uint16_t port = be16toh(rdma_get_src_port(bound));
+	struct rdma_cm_event *event;
+	rlim_t was = allow_descriptors(0);
+
+	assert_int_equal(rdma_connect(routed, NULL), 0);
+	assert_int_equal(rdma_get_cm_event(channel, &event), 0);
+	assert_int_equal(event->event, RDMA_CM_EVENT_UNREACHABLE);
+	assert_int_equal(event->status, -EMFILE);
+	rdma_ack_cm_event(event);
+	assert_int_equal(rdma_destroy_id(bound), 0);
+	allow_descriptors(was);
+	told_end();
+	assert_int_equal(told_lines(&line, 1), 1);
+	assert_int_equal(told_lines(NULL, 0), 1);
+	told_begin();
+	assert_int_equal(rdma_create_id(channel, &bound, NULL, RDMA_PS_TCP), 0);
+	assert_int_equal(rdma_bind_addr(bound, address(INADDR_LOOPBACK, port)), 0);
+}
+
 static void accepting(void **state)
 {
 	assert_told(rdma_accept(NULL, NULL), EINVAL, "rdma_accept", "no identifier is given");
@@ -184,7 +221,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(binding),	  CASE(resolving), CASE(listening), CASE(listening_at_a_shared_port),
-		CASE(connecting), CASE(accepting), CASE(making_queue_pairs),
+		CASE(connecting), CASE(without_descriptors), CASE(accepting), CASE(making_queue_pairs),
 	};
 
 	setenv("WEFT_EXPLAIN", "1", 1);

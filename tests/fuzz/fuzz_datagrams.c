@@ -205,7 +205,7 @@ static void send_sound(void)
 
 static void change_world(uint8_t how)
 {
-	static const int found[] = {0, 0, -EAGAIN, -ECONNREFUSED};
+	static const int found[] = {0, -EMFILE, -EAGAIN, -ECONNREFUSED};
 
 	world.found = found[how % 4];
 	world.full = how & 4;
