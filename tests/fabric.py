@@ -28,6 +28,13 @@ def user_prefix():
 
 
 @functools.cache
+def namespaces():
+    """Whether that user may make network namespaces: in a user namespace."""
+    words = [*user_prefix(), 'unshare', '-rn', 'true']
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+@functools.cache
 def installed():
     """An installation that an ordinary user may read, removed at exit: a build below somebody's home
     is closed to others. Not in /dev/shm, which is often mounted noexec."""

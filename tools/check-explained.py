@@ -21,7 +21,7 @@ NOT_VERBS = {
 NO_FAILURE = {
     ('cq_ex.c', 'return ENOENT;'): 'there is no completion',
     ('address.c', 'err = ENODATA;'): 'some verbs take that for an empty GID',
-    ('address.c', 'int err = gids ? -EHOSTUNREACH : -ENOMEM;'): 'its caller says so',
+    ('address.c', 'int err = host ? -EHOSTUNREACH : -ENOMEM;'): 'its caller says so',
     ('import.c', 'return pwrite(fd, &e, sizeof(e), 0) == sizeof(e) ? 0 : -ENOSPC;'):
         'its caller says so',
     ('receiver.c', 'return -ENOMEM;'): 'an engine answers: who called it says so',

@@ -71,6 +71,7 @@ SECTIONS = {
     'Verbs': [
         ('each exported name and version of rdma-core 44, 56 and 65', r'abi/exports::', r'abi-stubs'),
         ('device, port, GID and P_Key queries', r'abi-query', r'abi/gids::', r'abi/text::'),
+        ("the table of GIDs follows the host's addresses; connections outlive them; GID_CHANGE", r'verbs-gids'),
         ('protection domains, completion queues, channels; every bad argument', r'verbs-objects'),
         ('memory regions and their rights, also changed', r'verbs-(mr|rereg)'),
         ('rights taken away while peers write at full speed, or are stopped', r'revoke'),
@@ -113,6 +114,8 @@ SECTIONS = {
          r'cm/many::'),
         ("whatever datagrams come, when peers die: libFuzzer's findings, with sanitizers", r'fuzz/'),
         ('either process killed, at each stage of a connection', r'cm-death'),
+        ('a host that is renumbered: listeners are reached by its new addresses, connections live on',
+         r'cm/addresses::'),
         ('ports, unique among living processes; the boxes that carry datagrams', r'cm-port'),
     ],
     'Memory': [

@@ -80,8 +80,8 @@ int weft_addr_gid_index(const uint8_t gid[16])
 	const struct weft_pool_member *self = weft_cm.pool->self;
 	int found = -EADDRNOTAVAIL;
 
-	for (uint32_t i = 0; i < self->ngids; i++)
-		if (!memcmp(self->gid[i], gid, 16))
+	for (uint32_t i = 0; i < WEFT_MEMBER_GIDS; i++)
+		if (weft_gid_is(&self->gid[i], gid))
 			found = (int)i;
 	return found;
 }
@@ -89,18 +89,20 @@ int weft_addr_gid_index(const uint8_t gid[16])
 void weft_addr_gid(const uint8_t addr[16], uint8_t gid[16])
 {
 	const struct weft_pool_member *self = weft_cm.pool->self;
+	uint8_t own[16];
+	bool any = false;
 
 	memcpy(gid, addr, 16);
 	if (!weft_addr_is_loopback(addr) || weft_addr_gid_index(addr) >= 0)
 		return;
-	/* the loopback has no GID of its own beside other interfaces: the first address stands for
-	 * it */
-	memcpy(gid, self->gid[0], 16);
-	for (uint32_t i = 0; i < self->ngids; i++)
-		if (is_v4(self->gid[i])) {
-			memcpy(gid, self->gid[i], 16);
-			return;
-		}
+	/* the loopback has no GID of its own beside other interfaces: the first of IPv4 stands for it,
+	 * or else the first */
+	for (uint32_t i = 0; i < WEFT_MEMBER_GIDS && !(any && is_v4(gid)); i++) {
+		if (!weft_gid_read(&self->gid[i], own) || (any && !is_v4(own)))
+			continue;
+		memcpy(gid, own, 16);
+		any = true;
+	}
 }
 
 /* ---- Binding ---- */
@@ -167,6 +169,7 @@ int rdma_bind_addr(struct rdma_cm_id *rdma_id, struct sockaddr *sockaddr)
 	if (err)
 		return weft_cm_result(err);
 	weft_cm_lock();
+	weft_cm.service->follow();
 	err = id->state == WEFT_ID_IDLE ? weft_addr_bind(id, addr, port) :
 					  weft_cm_wrong_state(id, "new");
 	weft_cm_unlock();
@@ -241,7 +244,7 @@ static int bind_source(struct weft_cm_id *id, const struct sockaddr *src, sa_fam
 static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const struct sockaddr *dst,
 		   int *event)
 {
-	uint8_t to[16], from[16];
+	uint8_t to[16], from[16] = {0};
 	char text[WEFT_CM_ADDR_TEXT];
 	uint16_t port, own = 0;
 	int err = weft_addr_get(dst, to, &port);
@@ -287,6 +290,7 @@ int rdma_resolve_addr(struct rdma_cm_id *rdma_id, struct sockaddr *src, struct s
 	if (!rdma_id)
 		return weft_cm_result(weft_cm_no_id());
 	weft_cm_lock();
+	weft_cm.service->follow();
 	err = resolve(id, src, dst, &event);
 	if (!err)
 		weft_event_raise(id, event ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,

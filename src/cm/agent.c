@@ -292,6 +292,8 @@ static struct weft_cm_id *make_passive(struct weft_cm_id *listener, const struct
 
 	if (!id)
 		return NULL;
+	/* whoever asks may know an address of this host that it has only just got */
+	weft_cm.service->follow();
 	weft_addr_get(&listener->id.route.addr.src_addr, any, &port);
 	weft_addr_put(&id->id.route.addr.src_addr, ip->dst, port);
 	weft_addr_put(&id->id.route.addr.dst_addr, ip->src, ip->port);

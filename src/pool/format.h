@@ -227,6 +227,32 @@ struct weft_pool_group {
 	uint8_t gid[16];
 };
 
+/* An address of a member's, which comes and goes with the host's. */
+struct weft_pool_gid {
+	_Atomic uint32_t guard;	  /* [O] grows before and after the rest changes; odd: it has one */
+	_Atomic uint64_t half[2]; /* [O] */
+};
+
+/* False: it has none, or another one just now. */
+static inline bool weft_gid_read(const struct weft_pool_gid *at, uint8_t gid[16])
+{
+	/* acquire: pairs with the last release in publish (gids.c) */
+	uint32_t guard = atomic_load_explicit(&at->guard, memory_order_acquire);
+	/* acquire: pairs with those before it: who sees something new sees that the guard has grown */
+	uint64_t half[2] = { atomic_load_explicit(&at->half[0], memory_order_acquire),
+			     atomic_load_explicit(&at->half[1], memory_order_acquire) };
+
+	__builtin_memcpy(gid, half, 16);
+	return guard & 1 && atomic_load_explicit(&at->guard, memory_order_relaxed) == guard;
+}
+
+static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid[16])
+{
+	uint8_t found[16];
+
+	return weft_gid_read(at, found) && !__builtin_memcmp(found, gid, 16);
+}
+
 /* How far a member's memory has moved: the phase is `moves` modulo their number. */
 enum weft_moving {
 	WEFT_MOVING_NONE,   /* it lies where it stays */
@@ -254,8 +280,8 @@ struct weft_pool_member {
 	uint64_t start_time;	 /* of the process, clock ticks since boot */
 	char comm[16];
 	_Atomic uint32_t lines; /* [O] lines in use are below this */
-	uint32_t ngids;
-	uint8_t gid[WEFT_MEMBER_GIDS][16];
+	_Atomic uint32_t ngids; /* [O] those in use are below this */
+	struct weft_pool_gid gid[WEFT_MEMBER_GIDS];
 
 	/* Only ever grows, from phase to phase (enum weft_moving): whoever shares a domain with it looks at it. */
 	_Alignas(WEFT_LINE) _Atomic uint64_t moves;	    /* [O] */
@@ -278,6 +304,16 @@ struct weft_pool_member {
 	/* [O] by poster: the number of the next of its datagrams to look at */
 	_Alignas(WEFT_PAGE) _Atomic uint64_t taken[WEFT_MEMBERS];
 };
+
+static inline bool weft_member_has_gid(const struct weft_pool_member *m, const uint8_t gid[16])
+{
+	uint32_t n = atomic_load_explicit(&m->ngids, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < n && i < WEFT_MEMBER_GIDS; i++)
+		if (weft_gid_is(&m->gid[i], gid))
+			return true;
+	return false;
+}
 
 /*
  * The responder's side of a queue pair as peers see it.

@@ -35,14 +35,6 @@ static bool is_loopback(const uint8_t addr[16])
 	return !memcmp(addr, one, 16) || (is_v4(addr) && addr[12] == 127);
 }
 
-static bool has_gid(const struct weft_pool_member *m, const uint8_t addr[16])
-{
-	for (uint32_t i = 0; i < m->ngids && i < WEFT_MEMBER_GIDS; i++)
-		if (!memcmp(m->gid[i], addr, 16))
-			return true;
-	return false;
-}
-
 /* ---- The lock ---- */
 
 static int lock(struct weft_attachment *a, int *fd)
@@ -271,7 +263,7 @@ void weft_port_release(struct weft_pool *pool, uint32_t index)
 
 static bool is_here(struct weft_pool *pool, const uint8_t addr[16])
 {
-	return is_loopback(addr) || has_gid(pool->self, addr);
+	return is_loopback(addr) || weft_member_has_gid(pool->self, addr);
 }
 
 /* How well a port fits, a listening one better. */
@@ -311,7 +303,7 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		enum fit now = fit(p, wanted);
 
 		if (now <= best ||
-		    (here ? w.m->net_ns != pool->self->net_ns : !has_gid(w.m, wanted->addr)) ||
+		    (here ? w.m->net_ns != pool->self->net_ns : !weft_member_has_gid(w.m, wanted->addr)) ||
 		    !weft_pool_alive(pool, w.member, w.incarnation))
 			continue;
 		best = now;
@@ -332,7 +324,7 @@ bool weft_port_reachable(struct weft_pool *pool, const uint8_t addr[16])
 		uint64_t incarnation =
 			m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
 
-		found = incarnation && has_gid(m, addr) && weft_pool_alive(pool, i, incarnation);
+		found = incarnation && weft_member_has_gid(m, addr) && weft_pool_alive(pool, i, incarnation);
 	}
 	return found;
 }

@@ -49,14 +49,15 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	m->alive = weft_lock_member_held(v->fd, index);
 	m->engine_asleep = raw->asleep;
 	m->threads = raw->lines;
-	m->ngids = raw->ngids;
 	m->ports_off = raw->ports_off;
 	m->ports = raw->ports;
-	if (m->threads > WEFT_MEMBER_LINES || m->ngids > WEFT_MEMBER_GIDS) {
+	if (m->threads > WEFT_MEMBER_LINES || raw->ngids > WEFT_MEMBER_GIDS) {
 		v->damaged++;
-		m->threads = m->ngids = 0;
+		m->threads = 0;
+		raw->ngids = 0;
 	}
-	memcpy(m->gid, raw->gid, sizeof(m->gid));
+	for (uint32_t i = 0; i < raw->ngids; i++)
+		m->ngids += weft_gid_read(&raw->gid[i], m->gid[m->ngids]);
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
 		weft_counters_add(&v->totals, &raw->line[i].counters);
 }

@@ -7,46 +7,20 @@
 
 #include "verbs/attr.h"
 #include "verbs/explain.h"
-#include "verbs/gid.h"
+#include "verbs/gids.h"
 #include "verbs/verbs.h"
 
-struct gids {
-	int n;
-	struct weft_gid_entry entries[WEFT_GID_TABLE_LEN];
-};
-
-/* To be freed; NULL when memory is out. */
-static struct gids *read_table(void)
-{
-	struct gids *gids = malloc(sizeof(*gids));
-
-	if (gids)
-		gids->n = weft_gid_table(gids->entries, WEFT_GID_TABLE_LEN);
-	return gids;
-}
-
-/* 0; EINVAL (context, port, index) and ENOMEM, which have been said; ENODATA (the index is unused). */
+/* 0; EINVAL (context, port, index), which has been said; ENODATA (the index is unused). */
 static int read_entry(const char *verb, struct ibv_context *context, uint32_t port_num, uint32_t index,
 		      struct weft_gid_entry *entry)
 {
-	struct gids *gids;
-	int err = 0;
-
 	if (weft_explain_closed(verb, context))
 		return EINVAL;
 	if (port_num != WEFT_PORT)
 		return weft_broken(verb, RANGE, weft_value("port_num"), port_num, WEFT_PORT, WEFT_PORT);
 	if (index >= WEFT_GID_TABLE_LEN)
 		return weft_broken(verb, RANGE, weft_value("index"), index, 0, WEFT_GID_TABLE_LEN - 1);
-	gids = read_table();
-	if (!gids)
-		return weft_explain_errno(verb, ENOMEM);
-	if (index < (uint32_t)gids->n)
-		*entry = gids->entries[index];
-	else
-		err = ENODATA;
-	free(gids);
-	return err;
+	return weft_gids_get(index, entry) ? 0 : ENODATA;
 }
 
 /* Fills one entry of a program's table, as long as its release has them. */
@@ -90,7 +64,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 			     size_t max_entries, uint32_t flags, size_t entry_size)
 {
 	const char *verb = "ibv_query_gid_table";
-	struct gids *gids;
+	struct weft_gid_entry *all;
 	ssize_t n;
 
 	if (weft_explain_closed(verb, context))
@@ -99,16 +73,16 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 		return -weft_broken(verb, UNKNOWN_BITS, weft_value("flags"), flags);
 	if (!entries || !entry_size)
 		return -weft_broken(verb, MISSING, weft_value("entries"), weft_value(entries));
-	gids = read_table();
-	if (!gids)
+	all = malloc(WEFT_GID_TABLE_LEN * sizeof(*all));
+	if (!all)
 		return -weft_explain_errno(verb, ENOMEM);
-	n = gids->n;
+	n = weft_gids_get_all(all);
 	if ((size_t)n > max_entries)
 		n = -weft_broken(verb, RANGE, weft_value("max_entries"), max_entries, (uint64_t)n,
 				 WEFT_GID_TABLE_LEN);
 	for (ssize_t i = 0; i < n; i++)
-		give((char *)entries + (size_t)i * entry_size, entry_size, &gids->entries[i]);
-	free(gids);
+		give((char *)entries + (size_t)i * entry_size, entry_size, &all[i]);
+	free(all);
 	return n;
 }
 
@@ -154,12 +128,13 @@ static void mac_of_link_local(const uint8_t gid[16], uint8_t mac[ETHERNET_LL_SIZ
 /* The hardware address of this host's interface that has the address, or -EHOSTUNREACH. */
 static int mac_of_own(const uint8_t gid[16], uint8_t mac[ETHERNET_LL_SIZE])
 {
-	struct gids *gids = read_table();
-	int err = gids ? -EHOSTUNREACH : -ENOMEM;
+	struct weft_gid_entry *host = malloc(WEFT_GID_TABLE_LEN * sizeof(*host));
+	int n = host ? weft_gid_table(host, WEFT_GID_TABLE_LEN) : 0;
+	int err = host ? -EHOSTUNREACH : -ENOMEM;
 	const struct weft_gid_entry *own = NULL;
 
-	for (int i = 0; gids && err && i < gids->n; i++) {
-		const struct weft_gid_entry *e = &gids->entries[i];
+	for (int i = 0; err && i < n; i++) {
+		const struct weft_gid_entry *e = &host[i];
 
 		/* An interface's first entry is made from its hardware address. */
 		if (!own || own->ifindex != e->ifindex)
@@ -169,7 +144,7 @@ static int mac_of_own(const uint8_t gid[16], uint8_t mac[ETHERNET_LL_SIZE])
 			err = 0;
 		}
 	}
-	free(gids);
+	free(host);
 	return err;
 }
 

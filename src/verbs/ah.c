@@ -7,6 +7,7 @@
 
 #include "verbs/attr.h"
 #include "verbs/explain.h"
+#include "verbs/gids.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/verbs.h"
@@ -20,26 +21,24 @@ static bool is_v2(uint32_t sgid_index)
 }
 
 /* On Ethernet an address is a GID (A17.4.1). */
-static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr)
+static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr, uint8_t source[16])
 {
-	uint32_t ngids;
-
 	if (weft_explain_no_domain("ibv_create_ah", pd))
 		return EINVAL;
 	if (!attr)
 		return weft_broken("ibv_create_ah", MISSING, weft_value("attr"));
-	ngids = weft_process.pool->self->ngids;
-	if (attr->port_num == WEFT_PORT && attr->is_global && attr->grh.sgid_index < ngids)
+	if (attr->port_num == WEFT_PORT && attr->is_global &&
+	    weft_gids_source(attr->grh.sgid_index, source))
 		return 0;
-	return weft_broken("ibv_create_ah", ADDRESS, attr->is_global, attr->grh.sgid_index, ngids,
-			   attr->port_num);
+	return weft_broken("ibv_create_ah", ADDRESS, attr->is_global, attr->grh.sgid_index,
+			   weft_process.pool->self->ngids, attr->port_num);
 }
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-	const struct weft_pool_member *self;
+	uint8_t source[16];
 	struct weft_verbs_ah *ah;
-	int err = check(pd, attr);
+	int err = check(pd, attr, source);
 
 	if (!err)
 		err = weft_verbs_pd_use("ibv_create_ah", pd);
@@ -47,7 +46,6 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 		errno = err;
 		return NULL;
 	}
-	self = weft_process.pool->self;
 	ah = calloc(1, sizeof(*ah));
 	if (!ah || weft_handle_add(ah, WEFT_HANDLE_AH)) {
 		free(ah);
@@ -58,7 +56,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	ah->ah.context = pd->context;
 	ah->ah.pd = pd;
 	ah->nic.pd = weft_pd(pd)->number;
-	memcpy(ah->nic.sgid, self->gid[attr->grh.sgid_index], 16);
+	memcpy(ah->nic.sgid, source, 16);
 	memcpy(ah->nic.dgid, attr->grh.dgid.raw, 16);
 	ah->nic.flow_label = attr->grh.flow_label & 0xfffff;
 	ah->nic.traffic_class = attr->grh.traffic_class;
@@ -116,8 +114,8 @@ static int find_gid(const uint8_t gid[16], bool v2)
 {
 	const struct weft_pool_member *self = weft_process.pool->self;
 
-	for (uint32_t i = 0; i < self->ngids; i++)
-		if (is_v2(i) == v2 && !memcmp(self->gid[i], gid, 16))
+	for (uint32_t i = 0; i < WEFT_MEMBER_GIDS; i++)
+		if (is_v2(i) == v2 && weft_gid_is(&self->gid[i], gid))
 			return (int)i;
 	return -1;
 }

@@ -8,6 +8,7 @@
  * it stay readable.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -66,6 +67,8 @@ enum state {
 };
 
 static struct weft_context *_Atomic contexts;
+/* Held to close one, and to tell all that are open of something. */
+static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
 
 /* Operations that stay NULL are not there: callers answer EOPNOTSUPP. */
 static const struct verbs_context operations = {
@@ -139,10 +142,22 @@ struct weft_context *weft_context_find(const struct ibv_context *context)
 	return ctx;
 }
 
+void weft_contexts_raise(const struct ibv_async_event *event)
+{
+	struct weft_context *ctx;
+
+	pthread_mutex_lock(&telling);
+	for (ctx = atomic_load_explicit(&contexts, memory_order_acquire); ctx; ctx = ctx->next)
+		if (atomic_load_explicit(&ctx->state, memory_order_acquire) == OPEN)
+			weft_async_raise(&ctx->vctx.context, event);
+	pthread_mutex_unlock(&telling);
+}
+
 void weft_context_forget(void)
 {
 	struct weft_context *ctx = atomic_load_explicit(&contexts, memory_order_acquire);
 
+	pthread_mutex_init(&telling, NULL);
 	/* their descriptors stay: the program may have them in its lists */
 	for (; ctx; ctx = ctx->next)
 		atomic_store_explicit(&ctx->state, CLOSED, memory_order_release);
@@ -249,8 +264,12 @@ int ibv_close_device(struct ibv_context *context)
 {
 	struct weft_context *ctx = weft_context_find(context);
 	int open = OPEN;
+	bool ours;
 
-	if (!ctx || !atomic_compare_exchange_strong(&ctx->state, &open, BUSY)) {
+	pthread_mutex_lock(&telling);
+	ours = ctx && atomic_compare_exchange_strong(&ctx->state, &open, BUSY);
+	pthread_mutex_unlock(&telling);
+	if (!ours) {
 		errno = weft_broken("ibv_close_device", CONTEXT, weft_value(context));
 		return -1;
 	}

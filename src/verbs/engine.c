@@ -9,6 +9,7 @@
 #include "pool/clock.h"
 #include "pool/step.h"
 #include "nic/shared.h"
+#include "verbs/gids.h"
 #include "verbs/process.h"
 #include "verbs/receiver.h"
 #include "verbs/service.h"
@@ -19,6 +20,7 @@
 /* How often it looks for members that have died: a request that waits may wait for one of them. */
 #define WATCH_NS	 500000000ull
 #define WATCH_WAITING_NS 100000000ull
+#define FOLLOW_NS	 1000000000ull
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -82,6 +84,19 @@ static uint64_t watch(uint64_t *watched_ns)
 	return now_ns + WATCH_NS;
 }
 
+/* The host's addresses may change while nobody here looks, and peers elsewhere go by ours. When the next look
+ * is due. */
+static uint64_t follow(uint64_t *followed_ns)
+{
+	uint64_t now_ns = weft_clock_now_ns();
+
+	if (now_ns >= *followed_ns + FOLLOW_NS) {
+		weft_gids_follow();
+		*followed_ns = now_ns;
+	}
+	return *followed_ns + FOLLOW_NS;
+}
+
 static int64_t sooner(int64_t tick, uint64_t due_ns)
 {
 	uint64_t now_ns = due_ns == UINT64_MAX ? 0 : weft_clock_now_ns();
@@ -98,8 +113,8 @@ static void *run(void *unused)
 	struct weft_caller caller; /* not the thread's own: that one is given back under a lock that
 				    * whoever waits for us to end holds */
 	uint64_t client_due_ns = UINT64_MAX;
-	uint64_t watched_ns = weft_clock_now_ns();
-	uint64_t due_ns;
+	uint64_t watched_ns = weft_clock_now_ns(), followed_ns = watched_ns;
+	uint64_t due_ns, follow_due_ns;
 	unsigned int idle = 0;
 	int64_t tick = -1;
 	bool called, faults = false;
@@ -116,6 +131,8 @@ static void *run(void *unused)
 			tick = TICK_LEAST_NS;
 		due_ns = watch(&watched_ns);
 		due_ns = due_ns < client_due_ns ? due_ns : client_due_ns;
+		follow_due_ns = follow(&followed_ns);
+		due_ns = due_ns < follow_due_ns ? due_ns : follow_due_ns;
 		/* who holds a queue pair's lock may need the core that we run on */
 		weft_pool_sleep(pool, faults ? TICK_LEAST_NS : sooner(tick, due_ns));
 		called = weft_pool_rung(pool, WEFT_RING_WORK);

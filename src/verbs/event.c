@@ -9,6 +9,7 @@
 #include "pool/step.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
+#include "verbs/process.h"
 #include "verbs/verbs.h"
 
 struct weft_async_event {
@@ -143,6 +144,8 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 		return -1;
 	}
 	async = async_of(context);
+	/* who waits for events waits for those of the port, too, which it finds (gids.h) */
+	weft_engine_start();
 	do {
 		if (eventfd_read(async->fd, &one))
 			return -1;

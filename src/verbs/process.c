@@ -14,7 +14,7 @@
 #include "pool/step.h"
 #include "verbs/explain.h"
 #include "verbs/receiver.h"
-#include "verbs/gid.h"
+#include "verbs/gids.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 
@@ -116,16 +116,6 @@ static const struct weft_nic_env env = {
 
 /* ---- Attaching ---- */
 
-static void publish_gids(struct weft_pool *pool)
-{
-	struct weft_gid_entry entry[WEFT_MEMBER_GIDS];
-	int n = weft_gid_table(entry, WEFT_MEMBER_GIDS);
-
-	for (int i = 0; i < n; i++)
-		memcpy(pool->self->gid[i], entry[i].gid, 16);
-	pool->self->ngids = n > 0 ? (uint32_t)n : 0;
-}
-
 static void forget_in_child(void);
 
 static void init_once(void)
@@ -188,7 +178,7 @@ static int attach(void)
 	err = weft_region_attach(&source);
 	if (err)
 		goto free_tables;
-	publish_gids(p->pool);
+	weft_gids_start();
 	WEFT_STEP(process_addresses_told);
 	p->generation++;
 	return 0;
@@ -220,6 +210,7 @@ void weft_process_put(void)
 	if (--p->contexts == 0) {
 		weft_engine_stop();
 		weft_receiver_end();
+		weft_gids_stop();
 		WEFT_STEP(process_engine_stopped);
 		weft_region_detach();
 		WEFT_STEP(process_regions_detached);
@@ -238,6 +229,7 @@ static void forget_in_child(void)
 	weft_process.generation++;
 	weft_context_forget();
 	weft_handle_forget();
+	weft_gids_forget();
 	weft_rehome_forget();
 	weft_engine_forget();
 	weft_receiver_forget();

@@ -8,6 +8,7 @@
 #include "transport/direct/direct.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
+#include "verbs/gids.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
 #include "verbs/receiver.h"
@@ -187,12 +188,13 @@ static int check_move(const struct weft_qp *qp, enum weft_qp_state from, enum we
 
 static int check_address(const struct ibv_ah_attr *ah)
 {
-	uint32_t ngids = weft_process.pool->self->ngids;
+	uint8_t source[16];
 
 	/* on Ethernet an address is a GID (A17.4.1) */
-	if (ah->is_global && ah->grh.sgid_index < ngids && ah->port_num <= 1)
+	if (ah->is_global && ah->port_num <= 1 && weft_gids_source(ah->grh.sgid_index, source))
 		return 0;
-	return weft_broken(VERB, ADDRESS, ah->is_global, ah->grh.sgid_index, ngids, ah->port_num);
+	return weft_broken(VERB, ADDRESS, ah->is_global, ah->grh.sgid_index,
+			   weft_process.pool->self->ngids, ah->port_num);
 }
 
 static int check_values(uint32_t qpn, const struct ibv_qp_attr *attr, int mask)

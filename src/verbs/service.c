@@ -3,6 +3,7 @@
 #include "verbs/service.h"
 
 #include "pool/clock.h"
+#include "verbs/gids.h"
 #include "verbs/process.h"
 
 static int start(const struct weft_service_client *client, struct weft_pool **pool)
@@ -22,6 +23,7 @@ const struct weft_service weft_service = {
 	.magic = WEFT_SERVICE_MAGIC,
 	.start = start,
 	.kick = kick,
+	.follow = weft_gids_follow,
 	.now_ns = weft_clock_now_ns,
 	.post = weft_box_post,
 	.take = weft_box_take,

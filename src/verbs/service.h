@@ -13,7 +13,7 @@
 #include "pool/port.h"
 
 /* Grows with each change, so that libraries of two builds do not meet. */
-#define WEFT_SERVICE_MAGIC 0x0003534354464557ull /* "WEFTCS", 3 */
+#define WEFT_SERVICE_MAGIC 0x0004534354464557ull /* "WEFTCS", 4 */
 
 struct weft_service_client {
 	/*
@@ -31,6 +31,8 @@ struct weft_service {
 	int (*start)(const struct weft_service_client *client, struct weft_pool **pool);
 	/* The engine should call the client soon. */
 	void (*kick)(void);
+	/* The GIDs of our member in the pool are those of now (gids.h). */
+	void (*follow)(void);
 	/* As their namesakes of the pool (clock.h, box.h, port.h, pool.h). */
 	uint64_t (*now_ns)(void);
 	int (*post)(struct weft_pool *pool, struct weft_address to,

@@ -71,6 +71,8 @@ bool weft_context_was_imported(const struct ibv_context *context);
 bool weft_same_family(const struct ibv_context *a, const struct ibv_context *b);
 /* In a fork's child: none is open. Async-signal-safe. */
 void weft_context_forget(void);
+/* An event of the device, for each open context. */
+void weft_contexts_raise(const struct ibv_async_event *event);
 
 /* device.c: the only one. */
 struct ibv_device *weft_device(void);

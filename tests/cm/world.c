@@ -56,6 +56,10 @@ static void kick(void)
 {
 }
 
+static void follow(void)
+{
+}
+
 static int post(struct weft_pool *unused, struct weft_address to,
 		const uint8_t bytes[WEFT_DATAGRAM_BYTES], uint64_t now_ns)
 {
@@ -119,6 +123,7 @@ static bool explains(void)
 
 static const struct weft_service service = {
 	.kick = kick,
+	.follow = follow,
 	.post = post,
 	.take = take,
 	.alive = alive,
@@ -139,7 +144,8 @@ void world_reset(void)
 	/* far from zero, as a clock is */
 	world = (struct world){.now_ns = 1000000000000};
 	self.ngids = 1;
-	memcpy(self.gid[0], gid, sizeof(gid));
+	memcpy(self.gid[0].half, gid, sizeof(gid));
+	self.gid[0].guard = 1;
 	weft_cm.service = &service;
 	weft_cm.pool = &pool;
 	weft_cm.verbs = &verbs;

@@ -624,6 +624,9 @@ static void connect(struct weft_qp *qp)
 
 	__builtin_memset(p, 0, sizeof(*p));
 	p->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
+	/* it may lose the address before we have anything to send */
+	if (weft_peer_find(qp, p))
+		weft_peer_addressed(qp, p);
 }
 
 static void connect_xrc(struct weft_qp *qp)

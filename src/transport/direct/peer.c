@@ -7,10 +7,15 @@ bool weft_peer_has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gi
 {
 	const struct weft_pool_member *m = weft_pool_member(pool, member);
 
-	for (uint32_t i = 0; m && i < m->ngids && i < WEFT_MEMBER_GIDS; i++)
-		if (!__builtin_memcmp(m->gid[i], gid, 16))
-			return true;
-	return false;
+	return m && weft_member_has_gid(m, gid);
+}
+
+bool weft_peer_addressed(struct weft_qp *qp, struct peer *p)
+{
+	if (p->addressed != p->right.member + 1u &&
+	    weft_peer_has_gid(qp->nic->pool, p->right.member, qp->attr.dgid))
+		p->addressed = (uint16_t)(p->right.member + 1u);
+	return p->addressed == p->right.member + 1u;
 }
 
 /* What we had used when we left that epoch, if we did; else what it began with. */
@@ -157,7 +162,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 		return false;
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
-	    !weft_peer_has_gid(pool, p->right.member, qp->attr.dgid))
+	    !weft_peer_addressed(qp, p))
 		return false;
 	weft_peer_let_go(qp, p);
 	p->seat.at = NULL;

@@ -21,6 +21,7 @@ struct peer {
 	uint32_t tag, rq_mask, rq_stride, rq_sges, ring_mask, rq_epoch;
 	uint8_t access, ring_bits;
 	bool stamped; /* the ring wants to know when */
+	uint16_t addressed; /* member + 1 that has had the destination GID since we are connected; 0: none */
 	/* where it receives from a queue of which we are not the only taker; posted is taken then */
 	struct weft_seat seat;
 	struct weft_pool_slot *held; /* taken, and not yet completed */
@@ -38,6 +39,10 @@ static inline struct peer *weft_peer(struct weft_qp *qp)
 
 /* Whether the member has that address. */
 bool weft_peer_has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16]);
+
+/* Whether the peer's owner has the destination GID, or had it once in this connection: that outlives
+ * addresses. */
+bool weft_peer_addressed(struct weft_qp *qp, struct peer *p);
 
 /* The entry of the destination QPN. False: no such queue pair now. */
 bool weft_peer_find(struct weft_qp *qp, struct peer *p);
