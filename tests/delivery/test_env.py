@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.quick
 
 NAMES = ['LD_LIBRARY_PATH', 'LD_PRELOAD', 'PATH', 'NCCL_IB_GID_INDEX', 'OMPI_MCA_pml_ucx_devices',
-         'OMPI_MCA_pml_ucx_tls', 'UCX_RC_VERBS_RX_QUEUE_LEN', 'WEFT_POOL']
+         'OMPI_MCA_pml_ucx_tls', 'UCX_RC_VERBS_RX_QUEUE_LEN', 'UCX_ZCOPY_THRESH', 'WEFT_POOL']
 USERS_OWN = {'LD_LIBRARY_PATH': "/a b:/it's", 'LD_PRELOAD': 'libm.so.6',
              'PATH': "/usr/bin:/bin:/$x`'\"", 'NCCL_IB_GID_INDEX': '7',
              'OMPI_MCA_pml_ucx_tls': '', 'WEFT_POOL': '/p\nq'}
@@ -30,7 +30,7 @@ def test_values(delivery):
                    'PATH': f'{delivery.rdma.parent}:{delivery.env["PATH"]}',
                    'NCCL_IB_GID_INDEX': '3', 'OMPI_MCA_pml_ucx_devices': 'any',
                    'OMPI_MCA_pml_ucx_tls': 'any', 'UCX_RC_VERBS_RX_QUEUE_LEN': '512',
-                   'WEFT_POOL': None}
+                   'UCX_ZCOPY_THRESH': '8192', 'WEFT_POOL': None}
 
 
 def test_what_the_user_had_stays(delivery):
