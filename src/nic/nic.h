@@ -52,7 +52,8 @@ struct weft_nic_env {
 	void *(*alloc)(size_t bytes); /* zeroed; NULL when there is none */
 	void (*free)(void *at);
 	void (*yield)(void); /* somebody else holds what we wait for */
-	void (*copy)(uint8_t *to, const uint8_t *from, size_t n); /* as memmove does, in any order */
+	/* as memmove does, in any order; the next 64 bytes are written at once afterwards */
+	void (*copy)(uint8_t *to, const uint8_t *from, size_t n);
 	/*
 	 * Moves bytes between here and there.
 	 * 0; -EFAULT (not mapped there); -EACCES (the key has ended); -ETIMEDOUT (its engine does not

@@ -7,9 +7,9 @@
 
 #if defined(__x86_64__)
 
-/* From the one on glibc's memmove takes the string instruction, which is slow to start; beyond the
- * other nothing is faster (docs/decisions/0015-beside-others.md). */
-#define LINES_LEAST 2048u
+/* Below, and above, glibc's memmove takes no longer; in between it takes the string instruction, most often,
+ * which is slow to start (docs/decisions/0015-beside-others.md). */
+#define LINES_LEAST 512u
 #define LINES_MOST  16384u
 
 #define LINE 64u
@@ -30,10 +30,25 @@ static inline bool may_copy_lines(const uint8_t *to, const uint8_t *from, size_t
 	       (uintptr_t)(to - from) >= n && (uintptr_t)(from - to) >= n;
 }
 
+/* Programs poll on what is written behind these bytes: that line comes while they are copied. Asked for
+ * much sooner, it would be back with the poller by then. */
+#define AHEAD 4096u
+
+static void copy_and_ask(uint8_t *to, const uint8_t *from, size_t n)
+{
+	size_t first = n > 2 * AHEAD ? n - AHEAD : 0;
+
+	if (first)
+		copy_lines(to, from, first);
+	__builtin_prefetch(to + n, 1);
+	__builtin_prefetch(to + n + LINE - 1, 1);
+	copy_lines(to + first, from + first, n - first);
+}
+
 void weft_copy_body(uint8_t *to, const uint8_t *from, size_t n)
 {
 	if (may_copy_lines(to, from, n))
-		copy_lines(to, from, n);
+		copy_and_ask(to, from, n);
 	else
 		memmove(to, from, n);
 }
