@@ -24,7 +24,7 @@
 	  "the address handle is of protection domain {ah}, the queue pair of {pd}")                \
 	X(LOCAL_KEY, LOC_PROT_ERR, "9.9.2", "{local}")                                              \
 	X(LOCAL_MEMORY, LOC_PROT_ERR, "9.9.2",                                                      \
-	  "memory of another process is no longer mapped there, or cannot be reached: {local}")     \
+	  "it is no longer mapped with these rights, or cannot be reached: {local}")                \
 	X(WINDOW_BIND, MW_BIND_ERR, "10.6.7.2",                                                     \
 	  "window key {rkey} cannot be bound to {bind} with access {rights}")                       \
 	X(LOCAL_INVALIDATE, LOC_QP_OP_ERR, "10.6.7.2",                                              \

@@ -56,7 +56,7 @@ struct weft_nic_env {
 	void (*copy)(uint8_t *to, const uint8_t *from, size_t n);
 	/*
 	 * Moves bytes between here and there.
-	 * 0; -EFAULT (not mapped there); -EACCES (the key has ended); -ETIMEDOUT (its engine does not
+	 * 0; -EFAULT (not mapped there); -ENXIO (not mapped here); -EACCES (the key has ended); -ETIMEDOUT (its engine does not
 	 * answer); -ESRCH (it is gone, or its queue pair is).
 	 */
 	int (*reach)(struct weft_pool *pool, const struct weft_caller *caller,

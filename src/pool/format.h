@@ -278,6 +278,7 @@ struct weft_pool_member {
 	uint32_t uid;
 	uint64_t pid_ns, net_ns; /* inode numbers of the namespaces */
 	uint64_t start_time;	 /* of the process, clock ticks since boot */
+	uint64_t witness;	 /* see witness.h */
 	char comm[16];
 	_Atomic uint32_t lines; /* [O] lines in use are below this */
 	_Atomic uint32_t ngids; /* [O] those in use are below this */

@@ -11,6 +11,7 @@
 
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/witness.h"
 
 static uint64_t inode_of(const char *path)
 {
@@ -44,6 +45,7 @@ static void describe(struct weft_pool_member *m)
 	m->pid_ns = inode_of("/proc/self/ns/pid");
 	m->net_ns = inode_of("/proc/self/ns/net");
 	m->start_time = start_time_of_self();
+	m->witness = weft_witness();
 	memset(m->comm, 0, sizeof(m->comm));
 	if (f) {
 		if (fgets(m->comm, sizeof(m->comm), f))

@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "pool/clock.h"
 #include "pool/step.h"
+#include "pool/vma.h"
 #include "verbs/process.h"
 #include "verbs/receiver.h"
 
@@ -130,21 +132,40 @@ static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 
 /* ---- By the kernel ---- */
 
-static int by_kernel(pid_t pid, uint64_t va, void *here, uint64_t len_bytes, bool write)
+/* Whether those bytes here can be read, or written. */
+static bool is_mapped(const void *here, uint64_t len_bytes, int prot)
+{
+	uintptr_t at = (uintptr_t)here, end = at + len_bytes;
+	struct weft_vma_walk walk;
+	struct weft_vma vma;
+
+	if (weft_vma_open(&walk))
+		return true; /* cannot tell */
+	while (at < end && !weft_vma_next(&walk, at, &vma) && vma.start <= at && vma.prot & prot)
+		at = vma.end;
+	weft_vma_close(&walk);
+	return at >= end;
+}
+
+/* Of one that has that witness. -ESRCH: it has gone, or is another program now. */
+static int by_kernel(pid_t pid, uint64_t witness, uint64_t va, void *here, uint64_t len_bytes, bool write)
 {
 	while (len_bytes) {
-		struct iovec local = { here, len_bytes };
+		uint8_t seen = 0;
+		struct iovec local[2] = { { &seen, 1 }, { here, len_bytes } };
 		/* programs poll on the last byte: the kernel copies in any order, but one element
-		 * after the other */
-		struct iovec remote[2] = { { (void *)(uintptr_t)va, len_bytes - 1 },
+		 * after the other, all of one program */
+		struct iovec remote[3] = { { (void *)(uintptr_t)witness, 1 },
+					   { (void *)(uintptr_t)va, len_bytes - 1 },
 					   { (void *)(uintptr_t)(va + len_bytes - 1), 1 } };
-		ssize_t n = write ? process_vm_writev(pid, &local, 1, remote, 2, 0) :
-				    process_vm_readv(pid, &local, 1, remote, 2, 0);
+		ssize_t n = write ? process_vm_writev(pid, local, 2, remote, 3, 0) :
+				    process_vm_readv(pid, local, 2, remote, 3, 0);
 
 		if (n < 0)
-			return -errno;
-		if (!n)
-			return -EFAULT;
+			return errno == EFAULT ? -ESRCH : -errno;
+		if (n-- <= 1)
+			return is_mapped(here, len_bytes, write ? PROT_READ : PROT_WRITE) ? -EFAULT :
+											     -ENXIO;
 		here = (uint8_t *)here + n;
 		va += (uint64_t)n;
 		len_bytes -= (uint64_t)n;
@@ -169,9 +190,10 @@ int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, const s
 	if (err)
 		return err;
 	err = -EPERM;
-	if (m->pid_ns == pool->self->pid_ns)
-		err = by_kernel((pid_t)m->pid, far->va, here, len_bytes, write);
-	if (err == -EPERM || err == -ENOSYS)
+	if (m->pid_ns == pool->self->pid_ns && m->witness)
+		err = by_kernel((pid_t)m->pid, m->witness, far->va, here, len_bytes, write);
+	/* a process whose first thread has ended cannot be reached by its number, but lives */
+	if (err == -EPERM || err == -ENOSYS || err == -ESRCH)
 		err = ask_copy(pool, caller, far, here, len_bytes, write);
 	return err;
 }
@@ -197,7 +219,7 @@ int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller,
 
 static int by_file(uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
 {
-	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), err = 0;
+	int fd = open("/proc/thread-self/mem", O_RDWR | O_CLOEXEC), err = 0;
 
 	if (fd < 0)
 		return -errno;
@@ -218,12 +240,13 @@ static int by_file(uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
 	return err;
 }
 
-/* Through the kernel even here: an address that is no longer mapped must not end us. */
-static int own_memory(uint64_t va, void *here, uint64_t len_bytes, bool write)
+/* Through the kernel even here: an address that is no longer mapped must not end us. The first thread may
+ * have ended. */
+static int own_memory(const struct weft_pool *pool, uint64_t va, void *here, uint64_t len_bytes, bool write)
 {
-	int err = by_kernel(getpid(), va, here, len_bytes, write);
+	int err = by_kernel(gettid(), pool->self->witness, va, here, len_bytes, write);
 
-	return err == -EPERM || err == -ENOSYS ? by_file(va, here, len_bytes, write) : err;
+	return err && err != -EFAULT ? by_file(va, here, len_bytes, write) : err;
 }
 
 /* What is asked, read once. */
@@ -269,12 +292,12 @@ static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 		return -EACCES;
 	switch ((enum weft_ask_kind)w->kind) {
 	case WEFT_ASK_READ:
-		return bounce ? own_memory(w->va, bounce, w->len_bytes, false) : -EINVAL;
+		return bounce ? own_memory(pool, w->va, bounce, w->len_bytes, false) : -EINVAL;
 	case WEFT_ASK_WRITE:
-		return bounce ? own_memory(w->va, bounce, w->len_bytes, true) : -EINVAL;
+		return bounce ? own_memory(pool, w->va, bounce, w->len_bytes, true) : -EINVAL;
 	case WEFT_ASK_CMP_SWAP:
 	case WEFT_ASK_FETCH_ADD:
-		err = own_memory(w->va, &word, sizeof(word), false);
+		err = own_memory(pool, w->va, &word, sizeof(word), false);
 		if (err || w->va & 7 || w->len_bytes != sizeof(word))
 			return err ? err : -EINVAL;
 		*value = w->operand[0];

@@ -7,6 +7,7 @@
 #include "transport/direct/peer.h"
 
 #define ESRCH	  3
+#define ENXIO	  6
 #define EACCES	  13
 #define ESTALE	  116
 #define ETIMEDOUT 110
@@ -89,6 +90,8 @@ static __attribute__((noinline)) enum weft_outcome unreachable_memory(struct job
 {
 	enum weft_outcome outcome;
 
+	if (err == -ENXIO)
+		return fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
 	if (is_foreign_fault(job, err, &outcome))
 		return outcome;
 	if (is_silence(err))
