@@ -227,8 +227,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(test_first_thread_ended, setup),
 		cmocka_unit_test_setup(test_own_memory_gone, setup),
 	};
+	const char *given = getenv("MEETING");
 	char text[16];
-	int fd = argc > 1 ? atoi(getenv("MEETING")) : memfd_create("meeting", 0);
+	int fd = given ? atoi(given) : memfd_create("meeting", 0);
 
 	if (fd < 0 || ftruncate(fd, sizeof(*meeting)))
 		return 1;

@@ -55,19 +55,32 @@ void weft_peer_leave(struct weft_qp *qp, struct peer *p)
 		atomic_compare_exchange_strong(&p->slot->rq_left, &was, left);
 }
 
+/* Many queue pairs may complete into one ring: it is populated for the first of them. */
+static bool map_entries(struct weft_pool *pool, const struct peer *p, uint64_t off)
+{
+	static _Atomic uint64_t last; /* that was, with how large it is below its offset */
+	uint64_t bytes = weft_pool_ring_bytes(p->ring_mask + 1, p->stamped), now = off + p->ring_bits;
+
+	if (atomic_load_explicit(&last, memory_order_relaxed) == now)
+		return weft_pool_window(pool, off, bytes);
+	if (!weft_pool_populate(pool, off, bytes))
+		return false;
+	atomic_store_explicit(&last, now, memory_order_relaxed);
+	return true;
+}
+
 static bool map_ring(struct weft_pool *pool, struct peer *p, uint64_t off)
 {
 	uint32_t size;
 
-	p->ring = off % WEFT_LINE ? NULL : weft_pool_populate(pool, off, sizeof(*p->ring));
+	p->ring = off % WEFT_LINE ? NULL : weft_pool_window(pool, off, sizeof(*p->ring));
 	if (!p->ring || p->ring->producer != pool->me)
 		return false;
 	size = p->ring->size;
 	p->stamped = p->ring->stamped;
 	p->ring_mask = size - 1;
 	p->ring_bits = (uint8_t)__builtin_popcount(p->ring_mask);
-	return size && !(size & p->ring_mask) &&
-	       weft_pool_populate(pool, off, weft_pool_ring_bytes(size, p->stamped));
+	return size && !(size & p->ring_mask) && map_entries(pool, p, off);
 }
 
 static bool map_receives(struct weft_pool *pool, struct peer *p, uint64_t off, uint32_t size,
