@@ -7,9 +7,9 @@
 
 #if defined(__x86_64__)
 
-/* Below, and above, glibc's memmove takes no longer; in between it takes the string instruction, most often,
- * which is slow to start (docs/decisions/0015-beside-others.md). */
-#define LINES_LEAST 512u
+/* Below, and above, glibc's memmove takes no longer; in between it takes the string instruction, which is
+ * slow to start (docs/decisions/0015-beside-others.md). */
+#define LINES_LEAST 2048u
 #define LINES_MOST  16384u
 
 #define LINE 64u
