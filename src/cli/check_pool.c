@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "pool/holder.h"
 #include "pool/pool.h"
 #include "pool/view.h"
 
@@ -184,7 +185,7 @@ static unsigned int count_damage(struct weft_view *v)
 static void check_contents(struct weft_checkup *c, struct weft_view *v)
 {
 	unsigned int damaged = count_damage(v);
-	char finding[TEXT];
+	char finding[TEXT], who[128];
 
 	if (damaged) {
 		snprintf(finding, sizeof(finding), "%s: %u entries make no sense", v->path, damaged);
@@ -199,10 +200,11 @@ static void check_contents(struct weft_checkup *c, struct weft_view *v)
 	snprintf(finding, sizeof(finding), "%s: %u members, %" PRIu64 " KiB", v->path,
 		 count_members(v, true), v->allocated_bytes / 1024);
 	weft_checkup_say(c, "pool", WEFT_VERDICT_OK, finding, NULL);
-	if (v->moving)
-		weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM,
-				 "somebody has held its lock for a tenth of a second: nobody can join",
-				 "continue or end the stopped program that holds it (see /proc/locks)");
+	if (!v->moving)
+		return;
+	weft_holder_text(v->fd, who, sizeof(who));
+	snprintf(finding, sizeof(finding), "%s, for a tenth of a second now: nobody can join", who);
+	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding, WEFT_HOLDER_ADVICE);
 }
 
 void weft_check_pool(struct weft_checkup *c)

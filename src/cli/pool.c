@@ -82,7 +82,7 @@ static int list(bool json)
 
 static int fail(const char *verb, const char *path, const char *why, int err)
 {
-	bool told = err == -EPROTO || err == -EBUSY;
+	bool told = err == -EPROTO || err == -EBUSY || err == -ETIMEDOUT;
 
 	fprintf(stderr, "weft pool %s: %s%s%s%s%s\n", verb, path ?: "", path ? ": " : "", why,
 		told ? "" : ": ", told ? "" : strerror(-err));

@@ -194,6 +194,8 @@ static int lock_named(const char *path, int *fd, struct stat *st, const char **w
 			return -errno;
 		*why = "the pool file cannot be locked";
 		err = weft_lock_file(*fd, true);
+		if (err == -ETIMEDOUT)
+			*why = WEFT_LOCK_STUCK;
 		if (!err && fstat(*fd, st))
 			err = -errno;
 		if (!err && !stat(path, &now) && now.st_ino == st->st_ino &&

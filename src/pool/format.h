@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 10u
+#define WEFT_POOL_VERSION 11u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -79,7 +79,8 @@ static inline void weft_counters_add(struct weft_counters *sum, const struct wef
 struct weft_pool_header {
 	uint64_t magic;	    /* [L] written last when the pool is made */
 	uint32_t version;   /* [L] */
-	uint32_t reserved;
+	/* [L] how often the lock was taken by members: shows those who wait for it that it goes on */
+	_Atomic uint32_t turns;
 	uint64_t signature; /* [L] of the layout (file.c) */
 	uint64_t file_bytes;
 	uint64_t incarnations;		/* [L] the last one given out */

@@ -94,11 +94,14 @@ int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why);
  * section has a descriptor of its own from enter to leave: two of one process exclude each other,
  * too. Where open is taken for enter, nothing is locked yet.
  */
-int weft_lock_enter(struct weft_attachment *a); /* waits; a descriptor or -errno */
+int weft_lock_enter(struct weft_attachment *a); /* waits as the next; a descriptor or -errno */
 int weft_lock_open(struct weft_attachment *a);
 void weft_lock_leave(const struct weft_attachment *a, int fd);
 
-int weft_lock_file(int fd, bool wait);	   /* -EAGAIN if it may not wait */
+/* -EAGAIN if it may not wait; -ETIMEDOUT: for ten seconds no member has entered, so that whoever holds
+ * it must be stopped. After two it says on stderr who that is. */
+int weft_lock_file(int fd, bool wait);
+#define WEFT_LOCK_STUCK "its lock is held by a process that does not go on"
 int weft_lock_file_shared(int fd);	   /* does not wait; also where fd is open for reading only */
 int weft_lock_member(int fd, uint16_t member); /* -EAGAIN: it lives, or somebody recovers it */
 void weft_lock_release(int fd);		       /* all that fd holds */

@@ -142,28 +142,27 @@ static bool is_dead(struct weft_attachment *a, uint16_t member, uint64_t *incarn
  * Taking the dead member's byte is test and claim in one: it fails while the member lives or
  * another recoverer is at work, and comes free again if we die in the middle.
  */
-static bool recover_one(struct weft_attachment *a, uint16_t member, bool wait)
+static int recover_one(struct weft_attachment *a, uint16_t member, bool wait)
 {
 	const struct weft_pool_member *m = weft_pool_member(&a->pool, member);
 	uint64_t incarnation;
-	bool done = false;
-	int fd;
+	int fd, err = -EAGAIN;
 
 	if (!is_dead(a, member, &incarnation))
-		return false;
+		return -ENOENT;
 	fd = weft_lock_open(a);
 	if (fd < 0)
-		return false;
+		return fd;
 	if (!weft_lock_member(fd, member) &&
 	    atomic_load_explicit(&m->incarnation, memory_order_acquire) == incarnation &&
-	    give_back(a, incarnation << 16 | (member + 1u), RECOVER_NS) &&
-	    !weft_lock_file(fd, wait)) {
+	    give_back(a, incarnation << 16 | (member + 1u), RECOVER_NS))
+		err = weft_lock_file(fd, wait);
+	if (!err) {
 		WEFT_STEP(life_recovering);
 		forget(&a->pool, member);
-		done = true;
 	}
 	weft_lock_leave(a, fd);
-	return done;
+	return err;
 }
 
 unsigned int weft_pool_watch(struct weft_pool *pool)
@@ -176,7 +175,7 @@ unsigned int weft_pool_watch(struct weft_pool *pool)
 	for (uint32_t i = 0; i < most; i++) {
 		uint32_t member = atomic_fetch_add_explicit(&a->watched, 1, memory_order_relaxed);
 
-		recovered += recover_one(a, (uint16_t)(member % high), false);
+		recovered += !recover_one(a, (uint16_t)(member % high), false);
 	}
 	return recovered;
 }
@@ -200,11 +199,13 @@ unsigned int weft_pool_recover(struct weft_pool *pool)
 {
 	struct weft_attachment *a = weft_attachment(pool);
 	unsigned int recovered = 0;
-	int fd;
+	int fd, err = 0;
 
-	for (uint16_t i = 0; i < weft_members_high(pool); i++)
-		recovered += recover_one(a, i, true);
-	fd = weft_lock_enter(a);
+	for (uint16_t i = 0; err != -ETIMEDOUT && i < weft_members_high(pool); i++) {
+		err = recover_one(a, i, true);
+		recovered += !err;
+	}
+	fd = err == -ETIMEDOUT ? err : weft_lock_enter(a);
 	if (fd >= 0) {
 		recover_orphans(a);
 		weft_lock_leave(a, fd);

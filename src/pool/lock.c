@@ -12,10 +12,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "pool/clock.h"
+#include "pool/holder.h"
 #include "pool/internal.h"
 #include "pool/step.h"
+
+#define TELL_NS	     2000000000ull
+#define PATIENCE_NS  10000000000ull
+#define AGAIN_NS     100000000ull
+#define STEP_MOST_NS 1000000000ull
 
 static int set(int fd, int command, short type, off_t byte, off_t bytes)
 {
@@ -35,9 +43,89 @@ static off_t member_byte(uint16_t member)
 	return (off_t)WEFT_OFF_MEMBERS + member;
 }
 
+static int try_file(int fd)
+{
+	return set(fd, F_OFD_SETLK, F_WRLCK, 0, 1);
+}
+
+/* How often it has been entered; 0: the file has no header yet. */
+static uint32_t turns(int fd)
+{
+	uint32_t turns = 0;
+
+	return pread(fd, &turns, sizeof(turns), offsetof(struct weft_pool_header, turns)) ==
+			       sizeof(turns) ?
+		       turns :
+		       0;
+}
+
+struct wait {
+	int fd;
+	uint32_t turn;
+	uint64_t last_ns, waited_ns, patience_ns;
+	bool told;
+};
+
+/* The turn, + 1, of whoever this process has given up last: it does not wait so long for him again,
+ * for each of its threads and each call. */
+static _Atomic uint64_t given_up;
+
+static void begin(struct wait *w)
+{
+	w->turn = turns(w->fd);
+	w->last_ns = weft_clock_now_ns();
+	w->waited_ns = 0;
+	w->patience_ns = atomic_load_explicit(&given_up, memory_order_relaxed) == w->turn + 1ull ?
+				 AGAIN_NS :
+				 PATIENCE_NS;
+}
+
+static void tell(struct wait *w)
+{
+	char name[32], path[PATH_MAX] = "", text[256];
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", w->fd);
+	if (readlink(name, path, sizeof(path) - 1) < 0)
+		strcpy(path, "the pool");
+	weft_holder_text(w->fd, text, sizeof(text));
+	fprintf(stderr, "weft: waiting for %s: %s: " WEFT_HOLDER_ADVICE "\n", path, text);
+	w->told = true;
+}
+
+/* False: nobody else has entered for as long as we wait for anybody. */
+static bool bear(struct wait *w)
+{
+	uint64_t now_ns = weft_clock_now_ns(), since_ns = now_ns - w->last_ns;
+
+	/* who was stopped himself has not waited: whoever stopped both may have continued both */
+	w->waited_ns += since_ns < STEP_MOST_NS ? since_ns : STEP_MOST_NS;
+	w->last_ns = now_ns;
+	if (w->waited_ns > (w->told ? PATIENCE_NS : TELL_NS) || w->waited_ns > w->patience_ns) {
+		if (turns(w->fd) != w->turn) {
+			begin(w);
+		} else if (w->waited_ns > w->patience_ns) {
+			atomic_store_explicit(&given_up, w->turn + 1ull, memory_order_relaxed);
+			return false;
+		} else {
+			tell(w);
+		}
+	}
+	weft_pool_pause(w->waited_ns);
+	return true;
+}
+
+/* The kernel would wait without a bound, and a stopped process lets go of nothing. */
 int weft_lock_file(int fd, bool wait)
 {
-	return set(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, F_WRLCK, 0, 1);
+	struct wait w = { .fd = fd };
+	int err = try_file(fd);
+
+	if (err != -EAGAIN || !wait)
+		return err;
+	begin(&w);
+	while (err == -EAGAIN && bear(&w))
+		err = try_file(fd);
+	return err == -EAGAIN ? -ETIMEDOUT : err;
 }
 
 int weft_lock_file_shared(int fd)
@@ -77,16 +165,21 @@ int weft_lock_open(struct weft_attachment *a)
 
 int weft_lock_enter(struct weft_attachment *a)
 {
+	_Atomic uint32_t *turns = &((struct weft_pool_header *)a->pool.base)->turns;
 	int fd = weft_lock_open(a), err;
 
 	if (fd < 0)
 		return fd;
 	err = weft_lock_file(fd, true);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	/* those who wait see that it goes on */
+	atomic_store_explicit(turns, atomic_load_explicit(turns, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 	WEFT_STEP(lock_entered);
-	if (!err)
-		return fd;
-	close(fd);
-	return err;
+	return fd;
 }
 
 void weft_lock_leave(const struct weft_attachment *a, int fd)

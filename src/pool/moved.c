@@ -281,14 +281,19 @@ static int allocate(struct weft_extent *extent)
 static struct weft_extent *extent_new(uintptr_t start, uintptr_t end)
 {
 	struct weft_extent *extent = calloc(1, sizeof(*extent));
+	int err;
 
 	if (!extent)
 		return NULL;
 	extent->va = start;
 	extent->made = self.source.age ? self.source.age(self.source.arg) : 0;
 	extent->len_bytes = end - start;
-	if (allocate(extent)) {
-		warn_once("the pool is full: memory is registered in place, which is slower");
+	err = allocate(extent);
+	if (err) {
+		warn_once(err == -ETIMEDOUT ?
+				  "the pool's lock is held by a process that does not go on: memory is "
+				  "registered in place, which is slower" :
+				  "the pool is full: memory is registered in place, which is slower");
 		free(extent);
 		return NULL;
 	}

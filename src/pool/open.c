@@ -126,6 +126,8 @@ static int join(struct weft_attachment *a, int life, const char **why)
 	weft_pool_recover(&a->pool);
 	*why = "the pool file cannot be opened";
 	fd = weft_lock_enter(a);
+	if (fd == -ETIMEDOUT)
+		*why = WEFT_LOCK_STUCK;
 	if (fd < 0)
 		return fd;
 	*why = "the pool takes no further member";

@@ -32,6 +32,8 @@ static int remove_unused(const char *path, int fd, bool own, const char **why)
 		return -EBUSY;
 	/* who attaches now waits for the lock, and then finds the file gone */
 	err = weft_lock_file(fd, true);
+	if (err == -ETIMEDOUT)
+		*why = WEFT_LOCK_STUCK;
 	if (err)
 		return err;
 	if (weft_lock_any_held(fd))

@@ -294,7 +294,7 @@ def test_held_lock(fabric):
     with Alive(fabric), open(fabric.pool, 'r+b') as file:
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 1, 0))
         found = doctor('--pool', fabric.pool, user=True)
-        assert found.says('pool', 'problem', 'nobody can join', 'stopped program')
+        assert found.says('pool', 'problem', 'nobody can join', 'continue it')
 
 
 def test_removed_pool(fabric):

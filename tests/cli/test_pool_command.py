@@ -5,6 +5,7 @@ import os
 import signal
 import struct
 import subprocess
+import sys
 
 import pytest
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.quick
 def pool(fabric, *words, **env):
     return subprocess.run([str(w) for w in (*user_prefix(), fabric.weft(), 'pool', *words)],
                           env={**fabric.env, **env}, capture_output=True, text=True, check=False,
-                          timeout=20)
+                          timeout=60)
 
 
 def start(fabric):
@@ -110,3 +111,27 @@ def test_recover(fabric):
 def test_usage(fabric, words):
     done = pool(fabric, *words)
     assert (done.returncode, done.stdout) == (2, '') and '--help' in done.stderr
+
+
+HOLDER = """import fcntl, os, signal, struct, sys
+file = open(sys.argv[1], 'r+b')
+fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 1, 0))
+print(os.getpid(), flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)"""
+
+
+def test_stopped_holder(fabric):
+    """Whoever is stopped with the pool's lock is named, and not waited for without end."""
+    kill(fabric, start(fabric))
+    with subprocess.Popen([*user_prefix(), sys.executable, '-c', HOLDER, fabric.pool],
+                          stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            pid = int(holder.stdout.readline())
+            done = pool(fabric, 'recover', '--pool', fabric.pool)
+        finally:
+            holder.kill()
+    assert done.returncode == 1 and f'process {pid} (' in done.stderr, done.stderr
+    assert ', which is stopped, holds its lock: continue it' in done.stderr
+    assert 'held by a process that does not go on' in done.stderr
+    assert pool(fabric, 'recover', '--pool', fabric.pool).returncode == 0
+    assert not fabric.info()['members']

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Who waits for a process that is stopped leaves the cores to others. */
+/* Who waits for a process that is stopped leaves the cores to others, and waits with a bound. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -17,7 +21,7 @@ static uint8_t in_place[BYTES]; /* static memory does not move into the pool */
 
 static struct meeting {
 	_Atomic uint32_t target_qpn, our_qpn, connected;
-	uint32_t rkey;
+	_Atomic uint32_t rkey;
 	uint64_t address;
 } *meeting;
 
@@ -102,9 +106,121 @@ static void test_leaves_the_cores(void **state)
 	assert_int_equal(waitpid(target, NULL, 0), target);
 }
 
+/* ---- Whoever is stopped with the pool's lock ---- */
+
+#define QPS 200 /* more than a block of the table */
+
+static void make_queue_pairs(struct rig *rig, int error)
+{
+	struct ibv_qp_init_attr init = rig_init(rig->cq[0], rig->cq[0]);
+	int made = 0;
+
+	while (made < QPS && ibv_create_qp(rig->pd, &init))
+		made++;
+	if (made < QPS ? errno != error : error)
+		_exit(1);
+}
+
+static void creates(void)
+{
+	struct rig rig;
+
+	rig_open(&rig);
+	atomic_store(&meeting->our_qpn, 1);
+	await(&meeting->connected);
+	make_queue_pairs(&rig, ETIMEDOUT);
+	atomic_store(&meeting->target_qpn, 1);
+	while (atomic_load(&meeting->connected) == 1)
+		usleep(1000);
+	make_queue_pairs(&rig, 0);
+	_exit(0);
+}
+
+/* The rest of it is not closed, and that is not asked for: the process ends. */
+static void closes(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *context = ibv_open_device(list[0]);
+
+	atomic_store(&meeting->rkey, 1);
+	await(&meeting->connected);
+	_exit(ibv_close_device(context));
+}
+
+static void opens(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	await(&meeting->connected);
+	_exit(ibv_open_device(list[0]) || errno != ETIMEDOUT);
+}
+
+static pid_t start(void (*fn)(void))
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fn();
+	_exit(1);
+}
+
+static void hold(void)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	int fd = open(getenv("WEFT_POOL"), O_RDWR);
+
+	if (fd < 0 || fcntl(fd, F_OFD_SETLK, &lock))
+		_exit(1);
+	raise(SIGSTOP);
+	_exit(0);
+}
+
+static void ends_well(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* Each verb that would wait for him ends, with an error where it can; and all goes on after him. */
+static void test_stopped_with_the_lock(void **state)
+{
+	pid_t creator, closer, opener, holder;
+	struct ibv_context *context;
+	struct ibv_device **list;
+	int status;
+
+	memset(meeting, 0, sizeof(*meeting));
+	creator = start(creates);
+	closer = start(closes);
+	opener = start(opens);
+	await(&meeting->our_qpn);
+	await(&meeting->rkey);
+	holder = start(hold);
+	assert_int_equal(waitpid(holder, &status, WUNTRACED), holder);
+	assert_true(WIFSTOPPED(status));
+	atomic_store(&meeting->connected, 1);
+	ends_well(closer);
+	ends_well(opener);
+	await(&meeting->target_qpn);
+	assert_int_equal(kill(holder, SIGCONT), 0);
+	ends_well(holder);
+	atomic_store(&meeting->connected, 2);
+	ends_well(creator);
+	list = ibv_get_device_list(NULL);
+	context = ibv_open_device(list[0]);
+	assert_non_null(context);
+	assert_int_equal(ibv_close_device(context), 0);
+	ibv_free_device_list(list);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_leaves_the_cores) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_leaves_the_cores),
+					    cmocka_unit_test(test_stopped_with_the_lock) };
 
 	meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		       0);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Who holds the lock of a pool's file, for those who wait for him. Any thread; reads much of /proc. */
+#ifndef WEFT_POOL_HOLDER_H
+#define WEFT_POOL_HOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct weft_holder {
+	pid_t pid;
+	char comm[17];
+	bool stopped; /* by a signal or a debugger; that a whole container is paused does not show */
+};
+
+/* fd: the pool's file. False: nobody holds it, or he cannot be seen: another user's process, or one of
+ * another pid namespace. */
+bool weft_holder_find(int fd, struct weft_holder *holder);
+/* The same in words, and what to do about it. */
+#define WEFT_HOLDER_ADVICE "continue it (kill -CONT, docker unpause, the debugger) or end it"
+void weft_holder_text(int fd, char *text, size_t text_bytes);
+
+#endif
