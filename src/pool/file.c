@@ -180,6 +180,24 @@ int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why)
 	return 0;
 }
 
+/* The user's alone from its creation on, whatever the umask takes away from the mode; a file that was
+ * there keeps its own. */
+static int open_or_create(const char *path)
+{
+	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	int fd;
+
+	do {
+		fd = open(path, flags);
+		if (fd >= 0 || errno != ENOENT)
+			return fd;
+		fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+	} while (fd < 0 && errno == EEXIST);
+	if (fd >= 0)
+		fchmod(fd, 0600);
+	return fd;
+}
+
 /* The file that has the path's name now, locked; again if it lost it in between, else two pools live
  * side by side. */
 static int lock_named(const char *path, int *fd, struct stat *st, const char **why)
@@ -189,7 +207,7 @@ static int lock_named(const char *path, int *fd, struct stat *st, const char **w
 
 	for (;;) {
 		*why = "the pool file cannot be opened";
-		*fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+		*fd = open_or_create(path);
 		if (*fd < 0)
 			return -errno;
 		*why = "the pool file cannot be locked";

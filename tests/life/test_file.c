@@ -148,6 +148,29 @@ static void test_not_a_file(void **state)
 	unlink(subject_pool());
 }
 
+/* Whatever the umask: it can be opened again, by its owner alone. */
+static void test_mode(void **state)
+{
+	static const mode_t masks[] = { 0, 022, 0777 };
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(masks) / sizeof(*masks); i++) {
+		mode_t kept = umask(masks[i]);
+
+		unlink(subject_pool());
+		taken();
+		umask(kept);
+		assert_int_equal(stat(subject_pool(), &st), 0);
+		assert_int_equal(st.st_mode & 0777, 0600);
+	}
+	/* what the user has made for others stays theirs */
+	assert_int_equal(truncate(subject_pool(), 0), 0);
+	assert_int_equal(chmod(subject_pool(), 0666), 0);
+	taken();
+	assert_int_equal(stat(subject_pool(), &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0666);
+}
+
 static void merged_counters(uint64_t merging, uint64_t expected)
 {
 	struct weft_pool_header header = {
@@ -270,6 +293,7 @@ int main(void)
 		cmocka_unit_test_setup(test_half_made, setup),
 		cmocka_unit_test_setup(test_zeros, setup),
 		cmocka_unit_test_setup(test_not_a_file, setup),
+		cmocka_unit_test_setup(test_mode, setup),
 		cmocka_unit_test_setup(test_half_merged, setup),
 		cmocka_unit_test_setup(test_orphans, setup),
 		cmocka_unit_test_setup(test_too_many_members, setup),
