@@ -91,6 +91,16 @@ int weft_file_choose(const char *path, char chosen[PATH_MAX], bool *own)
 	return len < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
+/* Good until the thread's next. */
+__attribute__((format(printf, 1, 0))) static const char *sizes(const char *format, uint64_t is,
+							       uint64_t should)
+{
+	static _Thread_local char text[128];
+
+	snprintf(text, sizeof(text), format, (uintmax_t)is, (uintmax_t)should);
+	return text;
+}
+
 static int check_kind(const struct stat *st, bool own, const char **why)
 {
 	if (!S_ISREG(st->st_mode)) { /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
@@ -173,7 +183,8 @@ int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why)
 	}
 	if ((uint64_t)st.st_size != header.file_bytes || header.file_bytes < SMALLEST ||
 	    header.file_bytes > WEFT_SEGMENTS * WEFT_SEGMENT) {
-		*why = "the pool file is truncated";
+		*why = sizes("the file has %ju bytes, while the pool's header says %ju",
+			     (uint64_t)st.st_size, header.file_bytes);
 		return -EPROTO;
 	}
 	*bytes = header.file_bytes;

@@ -56,15 +56,24 @@ static void taken(void)
 	weft_pool_put(subject_watch());
 }
 
+static void refused_as(uint64_t file_bytes, uint64_t header_bytes)
+{
+	char expected[128];
+
+	snprintf(expected, sizeof(expected), "the file has %ju bytes, while the pool's header says %ju",
+		 (uintmax_t)file_bytes, (uintmax_t)header_bytes);
+	refused(expected);
+}
+
 static void test_truncated(void **state)
 {
 	struct stat st;
 
 	assert_int_equal(stat(subject_pool(), &st), 0);
 	assert_int_equal(truncate(subject_pool(), st.st_size - 1), 0);
-	refused("the pool file is truncated");
+	refused_as((uint64_t)st.st_size - 1, (uint64_t)st.st_size);
 	assert_int_equal(truncate(subject_pool(), st.st_size + 1), 0);
-	refused("the pool file is truncated");
+	refused_as((uint64_t)st.st_size + 1, (uint64_t)st.st_size);
 	assert_int_equal(truncate(subject_pool(), 4), 0);
 	refused("the file is not a pool");
 	assert_int_equal(truncate(subject_pool(), 0), 0); /* made anew */
@@ -96,9 +105,11 @@ static void test_other_layout(void **state)
 static void test_other_size(void **state)
 {
 	uint64_t bytes = 1ull << 60;
+	struct stat st;
 
 	overwrite(offsetof(struct weft_pool_header, file_bytes), &bytes, sizeof(bytes));
-	refused("the pool file is truncated");
+	assert_int_equal(stat(subject_pool(), &st), 0);
+	refused_as((uint64_t)st.st_size, bytes);
 }
 
 /* Who died while making it had written this much, in this order. */
