@@ -63,6 +63,7 @@ static void check_making(struct weft_checkup *c, const char *where)
 	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
 			 err == -ENOSPC || err == -EDQUOT || err == -ENOMEM ?
 				 "free or enlarge its file system (see room)" :
+			 err == -EFBIG ? "raise the limit on the size of a file (ulimit -f)" :
 			 err == -ENOENT ?
 				 "mount a tmpfs there, or name a pool elsewhere (--pool, WEFT_POOL)" :
 				 "name a pool in a folder of a tmpfs that you may write to (--pool, "

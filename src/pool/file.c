@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,7 +96,7 @@ int weft_file_choose(const char *path, char chosen[PATH_MAX], bool *own)
 __attribute__((format(printf, 1, 0))) static const char *sizes(const char *format, uint64_t is,
 							       uint64_t should)
 {
-	static _Thread_local char text[128];
+	static _Thread_local char text[192];
 
 	snprintf(text, sizeof(text), format, (uintmax_t)is, (uintmax_t)should);
 	return text;
@@ -125,6 +126,20 @@ uint64_t weft_pool_new_bytes(void)
 	return bytes;
 }
 
+/* The kernel ends a process that makes a file larger than it may. */
+static int check_limit(const char **why)
+{
+	uint64_t bytes = weft_pool_new_bytes();
+	struct rlimit most;
+
+	if (getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur >= bytes)
+		return 0;
+	*why = sizes("the limit on the size of a file (ulimit -f) is %ju bytes, and a new pool has %ju, "
+		     "nearly all of them a hole",
+		     most.rlim_cur, bytes);
+	return -EFBIG;
+}
+
 /* The file is ours from the first word on, and is a pool with the last: who dies in between leaves
  * what the next one makes again. */
 static int make(int fd, const char **why)
@@ -134,8 +149,10 @@ static int make(int fd, const char **why)
 					   .signature = signature(),
 					   .file_bytes = weft_pool_new_bytes() };
 	uint64_t magic = WEFT_POOL_MAGIC;
-	int err;
+	int err = check_limit(why);
 
+	if (err)
+		return err;
 	*why = "no room for the pool's tables";
 	if (pwrite(fd, &header.magic, sizeof(header.magic), 0) != sizeof(header.magic))
 		return -ENOSPC;
@@ -193,19 +210,24 @@ int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why)
 
 /* The user's alone from its creation on, whatever the umask takes away from the mode; a file that was
  * there keeps its own. */
-static int open_or_create(const char *path)
+static int open_or_create(const char *path, const char **why)
 {
 	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-	int fd;
+	int fd, err;
 
+	*why = "the pool file cannot be opened";
 	do {
 		fd = open(path, flags);
 		if (fd >= 0 || errno != ENOENT)
-			return fd;
+			return fd < 0 ? -errno : fd;
+		err = check_limit(why);
+		if (err)
+			return err;
 		fd = open(path, flags | O_CREAT | O_EXCL, 0600);
 	} while (fd < 0 && errno == EEXIST);
-	if (fd >= 0)
-		fchmod(fd, 0600);
+	if (fd < 0)
+		return -errno;
+	fchmod(fd, 0600);
 	return fd;
 }
 
@@ -217,10 +239,9 @@ static int lock_named(const char *path, int *fd, struct stat *st, const char **w
 	int err;
 
 	for (;;) {
-		*why = "the pool file cannot be opened";
-		*fd = open_or_create(path);
+		*fd = open_or_create(path, why);
 		if (*fd < 0)
-			return -errno;
+			return *fd;
 		*why = "the pool file cannot be locked";
 		err = weft_lock_file(*fd, true);
 		if (err == -ETIMEDOUT)

@@ -84,7 +84,7 @@ bool weft_open_is_ours(const struct weft_attachment *a, int fd);
 /* file.c: the path that the user means; own: it is the default one. -ENAMETOOLONG. */
 int weft_file_choose(const char *path, char chosen[PATH_MAX], bool *own);
 /* Opens the pool, made if need be, with the file lock held: a descriptor; or check's errors, open(2)'s,
- * -ENOSPC. */
+ * -ENOSPC, -EFBIG (RLIMIT_FSIZE), -ETIMEDOUT (weft_lock_file). */
 int weft_file_open(const char *path, bool own, uint64_t *bytes, const char **why);
 /* Whether the file is a pool of this version and layout. -EPROTO, -EPERM, or fstat(2)'s. */
 int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why);

@@ -71,7 +71,9 @@ struct weft_caller {
  * Attaches this process to the pool at `path` (NULL: $WEFT_POOL, else the user's own), or takes
  * another reference. One pool a process: another path is refused.
  * -EPROTO (not a pool, or another version or layout), -EPERM (not the user's own), -EBUSY (another
- * pool is open, or no member is free), -ENOSPC, -ENOMEM, or open(2)'s. *why says it in a sentence.
+ * pool is open, or no member is free), -ENOSPC, -ENOMEM, -EFBIG (there is none yet, and the process may
+ * not make so large a file), -ETIMEDOUT (whoever holds the pool's lock does not go on), or open(2)'s.
+ * *why says it in a sentence, good until the thread's next call.
  * where: PATH_MAX bytes for the path that was chosen, also when this fails.
  */
 int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why);

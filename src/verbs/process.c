@@ -159,7 +159,8 @@ static int attach(void)
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	err = weft_pool_get(NULL, &p->pool, where, &why);
 	if (err) {
-		bool told = err == -EPROTO || err == -ETIMEDOUT; /* errno's text would only confuse */
+		/* errno's text would only confuse */
+		bool told = err == -EPROTO || err == -ETIMEDOUT || err == -EFBIG;
 
 		fprintf(stderr, "weft: %s: %s%s%s (weft doctor says more)\n", where, why,
 			told ? "" : ": ", told ? "" : strerror(-err));

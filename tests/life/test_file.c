@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -182,6 +183,50 @@ static void test_mode(void **state)
 	assert_int_equal(st.st_mode & 0777, 0666);
 }
 
+/* Under a limit that a pool's file exceeds none is made, and one that is there is used. */
+static void limited(struct subject *s)
+{
+	struct rlimit few = { 100 << 10, 100 << 10 };
+	struct weft_pool *pool;
+	char where[PATH_MAX];
+	const char *why;
+	uint64_t off;
+
+	subject_require(!setrlimit(RLIMIT_FSIZE, &few), "setrlimit");
+	subject_require(weft_pool_get(subject_pool(), &pool, where, &why) == -EFBIG, "no pool");
+	subject_require(strstr(why, "ulimit -f") && strstr(why, " 102400 bytes"), why);
+	subject_ready(s);
+	subject_wait(s);
+	subject_require(weft_pool_get(subject_pool(), &pool, where, &why) == -EFBIG, "an empty file");
+	subject_ready(s);
+	subject_wait(s);
+	pool = subject_attach(s);
+	subject_require(!weft_pool_extent_alloc(pool, 40 << 20, &off), "extent");
+	memset(weft_pool_window(pool, off, 40 << 20), 1, 40 << 20);
+	subject_ready(s);
+	pause();
+}
+
+static void test_limit(void **state)
+{
+	struct subject s;
+	struct stat st;
+
+	unlink(subject_pool());
+	s = subject_start(limited);
+	subject_await(&s, 1);
+	assert_int_equal(access(subject_pool(), F_OK), -1);
+	close(open(subject_pool(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); /* as for containers */
+	subject_go(&s);
+	subject_await(&s, 2);
+	assert_int_equal(stat(subject_pool(), &st), 0);
+	assert_int_equal(st.st_size, 0);
+	taken();
+	subject_go(&s);
+	subject_await(&s, 3);
+	subject_end(&s);
+}
+
 static void merged_counters(uint64_t merging, uint64_t expected)
 {
 	struct weft_pool_header header = {
@@ -305,6 +350,7 @@ int main(void)
 		cmocka_unit_test_setup(test_zeros, setup),
 		cmocka_unit_test_setup(test_not_a_file, setup),
 		cmocka_unit_test_setup(test_mode, setup),
+		cmocka_unit_test_setup(test_limit, setup),
 		cmocka_unit_test_setup(test_half_merged, setup),
 		cmocka_unit_test_setup(test_orphans, setup),
 		cmocka_unit_test_setup(test_too_many_members, setup),
