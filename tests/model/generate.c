@@ -288,8 +288,8 @@ void generate_begin(struct generator *g, uint64_t seed, int processes)
 		s = plan(g, REG_MR, p, 1);
 		some_region(g, s);
 		s->region.pd = 0;
-		s->region.at %= HALF;
 		s->region.length = HALF + below(g, HALF / 2);
+		s->region.at %= ARENA_BYTES - s->region.length + 1;
 		s = plan(g, CREATE_QP, p, 0);
 		some_qp(g, s);
 		s->qp.pd = s->qp.send_cq = s->qp.recv_cq = 0;
