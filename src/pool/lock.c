@@ -84,7 +84,7 @@ static void tell(struct wait *w)
 {
 	char name[32], path[PATH_MAX] = "", text[256];
 
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", w->fd);
+	snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", w->fd);
 	if (readlink(name, path, sizeof(path) - 1) < 0)
 		strcpy(path, "the pool");
 	weft_holder_text(w->fd, text, sizeof(text));
@@ -158,7 +158,7 @@ int weft_lock_open(struct weft_attachment *a)
 		return -errno;
 	if (again >= 0)
 		close(again);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
 	again = open(path, O_RDWR | O_CLOEXEC);
 	return again < 0 ? -errno : again;
 }

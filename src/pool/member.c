@@ -42,8 +42,8 @@ static void describe(struct weft_pool_member *m)
 
 	m->pid = (uint32_t)getpid();
 	m->uid = (uint32_t)geteuid();
-	m->pid_ns = inode_of("/proc/self/ns/pid");
-	m->net_ns = inode_of("/proc/self/ns/net");
+	m->pid_ns = inode_of("/proc/thread-self/ns/pid");
+	m->net_ns = inode_of("/proc/thread-self/ns/net");
 	m->start_time = start_time_of_self();
 	m->witness = weft_witness();
 	memset(m->comm, 0, sizeof(m->comm));

@@ -129,7 +129,7 @@ static bool has_io_uring(void)
 	char target[32];
 	struct dirent *entry;
 	bool found = false;
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = opendir("/proc/thread-self/fd");
 
 	if (!dir)
 		return true; /* cannot tell */

@@ -116,7 +116,7 @@ int weft_vma_open(struct weft_vma_walk *walk)
 {
 	struct weft_vma vma;
 
-	*walk = (struct weft_vma_walk){ .fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC) };
+	*walk = (struct weft_vma_walk){ .fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC) };
 	if (walk->fd < 0)
 		return -errno;
 	if (!next_by_query(walk->fd, 0, &vma))
@@ -149,7 +149,7 @@ unsigned int weft_vma_count(void)
 	char buffer[16384];
 	unsigned int count = 0;
 	ssize_t got;
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	int fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return 0;
@@ -196,7 +196,7 @@ bool weft_vma_named(const char *word)
 {
 	char line[512];
 	bool found = false;
-	FILE *text = fopen("/proc/self/maps", "re");
+	FILE *text = fopen("/proc/thread-self/maps", "re");
 
 	if (!text)
 		return false;

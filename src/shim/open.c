@@ -127,7 +127,7 @@ static FILE *freopen_ours(const char *mapped, const char *mode, FILE *stream)
 		errno = saved;
 		return NULL;
 	}
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
 	f = WEFT_NEXT(freopen)(link, mode, stream);
 	saved = errno;
 	close(fd);

@@ -100,9 +100,9 @@ static bool read_base(int dirfd, char base[PATH_MAX])
 	ssize_t n;
 
 	if (dirfd == AT_FDCWD)
-		snprintf(link, sizeof(link), "/proc/self/cwd");
+		snprintf(link, sizeof(link), "/proc/thread-self/cwd");
 	else
-		snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd);
+		snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", dirfd);
 	n = WEFT_NEXT(readlink)(link, base, PATH_MAX - 1);
 	if (n <= 0)
 		return false;

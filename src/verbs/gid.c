@@ -74,7 +74,7 @@ static void add_ipv4(struct table *t, const struct netdev *dev, uint32_t addr_be
 static void synthetic_mac(struct netdev *dev)
 {
 	struct stat st;
-	uint32_t ns = stat("/proc/self/ns/net", &st) ? 0 : (uint32_t)st.st_ino;
+	uint32_t ns = stat("/proc/thread-self/ns/net", &st) ? 0 : (uint32_t)st.st_ino;
 
 	dev->mac[0] = 0x02; /* locally administered */
 	dev->mac[1] = (uint8_t)dev->ifindex;
