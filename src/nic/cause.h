@@ -25,8 +25,21 @@
 	X(LOCAL_KEY, LOC_PROT_ERR, "9.9.2", "{local}")                                              \
 	X(LOCAL_MEMORY, LOC_PROT_ERR, "9.9.2",                                                      \
 	  "it is no longer mapped with these rights, or cannot be reached: {local}")                \
-	X(WINDOW_BIND, MW_BIND_ERR, "10.6.7.2",                                                     \
-	  "window key {rkey} cannot be bound to {bind} with access {rights}")                       \
+	X(WINDOW_KEY, MW_BIND_ERR, "10.6.7.2",                                                      \
+	  "{rkey} is the key of no window of protection domain {pd}")                               \
+	X(WINDOW_BOUND, MW_BIND_ERR, "10.6.7.2",                                                    \
+	  "window {rkey} is bound: one of type 2 is invalidated before it is bound anew")           \
+	X(WINDOW_EMPTY, MW_BIND_ERR, "10.6.7.2",                                                    \
+	  "window {rkey} is of type 2: it cannot be bound to no bytes")                             \
+	X(WINDOW_REGION, MW_BIND_ERR, "10.6.7.2",                                                   \
+	  "{bind}: no region of protection domain {pd} with IBV_ACCESS_MW_BIND")                    \
+	X(WINDOW_ZERO_BASED, MW_BIND_ERR, "10.6.7.2",                                               \
+	  "{bind}, access {rights}: zero-based are windows of type 2, and no regions of windows")   \
+	X(WINDOW_RIGHTS, MW_BIND_ERR, "10.6.7.2",                                                   \
+	  "access {rights}: a window gives remote rights, and to write only where its region may")  \
+	X(WINDOW_RANGE, MW_BIND_ERR, "10.6.7.2", "{bind} does not lie within that region")          \
+	X(WINDOW_ROOM, MW_BIND_ERR, "10.6.7.2",                                                     \
+	  "the pool has no room left for where window {rkey} lies")                                 \
 	X(LOCAL_INVALIDATE, LOC_QP_OP_ERR, "10.6.7.2",                                              \
 	  "key {imm} is of no window of type 2 that this queue pair may end")                       \
 	/* what the peer refuses */                                                                 \

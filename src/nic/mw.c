@@ -143,9 +143,9 @@ static int show_pieces(struct weft_mw *mw, const struct weft_pool_mr *mr, uint64
 	return 0;
 }
 
-/* The rules of 10.6.7.2, C10-72 to C10-75 and o10-36 to o10-37. The region's entry, or NULL. */
-static const struct weft_pool_mr *may_bind(const struct weft_qp *qp, const struct weft_mw *mw,
-					   const struct weft_bind *bind)
+/* The rules of 10.6.7.2, C10-72 to C10-75 and o10-36 to o10-37. */
+static enum weft_cause may_bind(const struct weft_qp *qp, const struct weft_mw *mw,
+				const struct weft_bind *bind)
 {
 	struct weft_pool *pool = qp->nic->pool;
 	const struct weft_pool_mr *mr = &pool->mr_seen[bind->lkey >> WEFT_KEY_BITS].mr;
@@ -153,15 +153,18 @@ static const struct weft_pool_mr *may_bind(const struct weft_qp *qp, const struc
 
 	if (weft_mr_prepare(pool, bind->lkey) ||
 	    !weft_rights_allow(mr->rights, qp->holder, WEFT_ACCESS_MW_BIND))
-		return NULL;
-	if (mr->access & WEFT_ACCESS_ZERO_BASED || bind->access & ~(uint32_t)WINDOW_FLAGS ||
+		return WEFT_CAUSE_WINDOW_REGION;
+	if (mr->access & WEFT_ACCESS_ZERO_BASED ||
 	    (mw->type == WEFT_MW_TYPE_1 && bind->access & WEFT_ACCESS_ZERO_BASED))
-		return NULL;
-	if (bind->access & (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_ATOMIC) &&
-	    !(mr->access & WEFT_ACCESS_LOCAL_WRITE))
-		return NULL;
+		return WEFT_CAUSE_WINDOW_ZERO_BASED;
+	if (bind->access & ~(uint32_t)WINDOW_FLAGS ||
+	    (bind->access & (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_ATOMIC) &&
+	     !(mr->access & WEFT_ACCESS_LOCAL_WRITE)))
+		return WEFT_CAUSE_WINDOW_RIGHTS;
 	start = bind->addr - mr->iova;
-	return start > mr->len_bytes || bind->len_bytes > mr->len_bytes - start ? NULL : mr;
+	return start > mr->len_bytes || bind->len_bytes > mr->len_bytes - start ?
+		       WEFT_CAUSE_WINDOW_RANGE :
+		       WEFT_CAUSE_NONE;
 }
 
 /* What of a window's entry says where it lies. 0 or -ENOSPC. */
@@ -216,43 +219,46 @@ void weft_mw_redraw(const struct weft_mr *mr, const struct weft_pool_mr *entry)
 }
 
 /* The lock is held. */
-static bool bind_window(struct weft_qp *qp, uint32_t key, const struct weft_bind *bind)
+static enum weft_cause bind_window(struct weft_qp *qp, uint32_t key, const struct weft_bind *bind)
 {
 	struct weft_mw *mw = entry_of(qp->nic, key)->window;
+	const struct weft_pool_mr *mr = &qp->nic->pool->mr_seen[bind->lkey >> WEFT_KEY_BITS].mr;
 	struct weft_pool_mr window = { 0 };
-	const struct weft_pool_mr *mr;
+	enum weft_cause cause;
 
 	if (!mw || (mw->key ^ key) >> TAG_BITS || mw->pd != qp->pd)
-		return false;
-	/* one of type 2 is bound once, and not to nothing; one of type 1 is unbound so */
-	if (mw->type == WEFT_MW_TYPE_2 && (is_live(mw) || !bind->len_bytes))
-		return false;
-	mr = bind->len_bytes ? may_bind(qp, mw, bind) : NULL;
-	if (bind->len_bytes && !mr)
-		return false;
+		return WEFT_CAUSE_WINDOW_KEY;
+	if (mw->type == WEFT_MW_TYPE_2 && is_live(mw))
+		return WEFT_CAUSE_WINDOW_BOUND;
+	/* one of type 1 is unbound so */
+	if (mw->type == WEFT_MW_TYPE_2 && !bind->len_bytes)
+		return WEFT_CAUSE_WINDOW_EMPTY;
+	cause = bind->len_bytes ? may_bind(qp, mw, bind) : WEFT_CAUSE_NONE;
+	if (cause)
+		return cause;
 	unbind(mw);
 	mw->key = key;
-	if (!mr)
-		return true;
+	if (!bind->len_bytes)
+		return WEFT_CAUSE_NONE;
 	mw->made = weft_pool_age(qp->nic->pool);
 	if (show_region(qp, mw, mr, bind, &window))
-		return false;
+		return WEFT_CAUSE_WINDOW_ROOM;
 	mw->parent = bind->lkey >> WEFT_KEY_BITS;
 	mw->next = qp->nic->windows[mw->parent].bound;
 	qp->nic->windows[mw->parent].bound = mw;
 	weft_mr_publish(qp->nic->pool, mw->index, key, &window);
-	return true;
+	return WEFT_CAUSE_NONE;
 }
 
 /* The lock is held. Not of type 1, nor of another queue pair (o10-37.2.26). */
-static bool invalidate(struct weft_qp *qp, uint32_t key)
+static enum weft_cause invalidate(struct weft_qp *qp, uint32_t key)
 {
 	struct weft_mw *mw = entry_of(qp->nic, key)->window;
 
 	if (!mw || mw->type != WEFT_MW_TYPE_2 || mw->key != key || !is_live(mw) || mw->pd != qp->pd)
-		return false;
+		return WEFT_CAUSE_LOCAL_INVALIDATE;
 	unbind(mw);
-	return true;
+	return WEFT_CAUSE_NONE;
 }
 
 enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe,
@@ -261,14 +267,12 @@ enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe,
 	bool binds = wqe->opcode == WEFT_OP_BIND_MW;
 	struct weft_bind bind = weft_wqe_bind(wqe);
 	struct weft_nic *nic = qp->nic;
-	bool done;
 
 	wqe->len_bytes = 0;
 	weft_lock(nic, &nic->window_lock, 0);
-	done = binds ? bind_window(qp, wqe->rkey, &bind) : invalidate(qp, wqe->imm);
+	*cause = binds ? bind_window(qp, wqe->rkey, &bind) : invalidate(qp, wqe->imm);
 	weft_unlock(&nic->window_lock, false);
-	*cause = done ? WEFT_CAUSE_NONE : binds ? WEFT_CAUSE_WINDOW_BIND : WEFT_CAUSE_LOCAL_INVALIDATE;
-	return done ? WEFT_DONE : WEFT_FAILED;
+	return *cause ? WEFT_FAILED : WEFT_DONE;
 }
 
 /* ---- By the peer ---- */

@@ -309,11 +309,65 @@ static int teardown(void **state)
 	return rig_teardown(state);
 }
 
+/* One line, which names the rule of those of 10.6.7.2 that is broken. */
+static void bind_says(struct ibv_mw *mw, struct ibv_mw_bind_info info, const char *rule)
+{
+	const char *const words[] = { "BIND_MW of wr_id 5", rule, "IBTA 10.6.7.2" };
+	struct ibv_send_wr *bad, wr = { .wr_id = 5,
+					.opcode = IBV_WR_BIND_MW,
+					.send_flags = IBV_SEND_SIGNALED,
+					.bind_mw = { mw, ibv_inc_rkey(mw->rkey), info } };
+
+	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
+	rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
+	told_begin();
+	assert_int_equal(ibv_post_send(rig->qp[0], &wr, &bad), 0);
+	assert_int_equal(rig_next(rig->cq[0]).status, rule ? IBV_WC_MW_BIND_ERR : IBV_WC_SUCCESS);
+	told_end();
+	assert_int_equal(told_lines(NULL, 0), rule ? 1 : 0);
+	assert_int_equal(told_lines(words, COUNT(words)), rule ? 1 : 0);
+}
+
+static void binds(void **state)
+{
+	struct ibv_pd *other = ibv_alloc_pd(rig->context);
+	struct ibv_mw *mw = ibv_alloc_mw(rig->pd, IBV_MW_TYPE_2);
+	struct ibv_mw *far = ibv_alloc_mw(other, IBV_MW_TYPE_2);
+	struct ibv_mr *bare = ibv_reg_mr(rig->pd, memory, 4096, IBV_ACCESS_MW_BIND);
+	struct ibv_mr *zero = ibv_reg_mr(rig->pd, memory, 4096,
+					 IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED);
+	struct ibv_mw_bind_info good = { bare, (uintptr_t)memory, 8, IBV_ACCESS_REMOTE_READ };
+	struct ibv_mw_bind_info bad[] = { good, good, good, good };
+
+	assert_true(other && mw && far && bare && zero);
+	rig_connect(rig, &(struct rig_wish){ 0 });
+	bind_says(far, good, "no window of protection domain");
+	bad[0].mr = region;
+	bind_says(mw, bad[0], "with IBV_ACCESS_MW_BIND");
+	bad[1].mr = zero;
+	bind_says(mw, bad[1], "no regions of windows");
+	bad[2].mw_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	bind_says(mw, bad[2], "access 0x2: ");
+	bad[3].length = 4097;
+	bind_says(mw, bad[3], "+4097) of lkey");
+	good.length = 0;
+	bind_says(mw, good, "of type 2: it cannot be bound to no bytes");
+	good.length = 8;
+	bind_says(mw, good, NULL);
+	bind_says(mw, good, "invalidated before it is bound anew");
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	assert_int_equal(ibv_dealloc_mw(far), 0);
+	assert_int_equal(ibv_dereg_mr(bare), 0);
+	assert_int_equal(ibv_dereg_mr(zero), 0);
+	assert_int_equal(ibv_dealloc_pd(other), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(each_failure_in_a_line, setup, teardown),
 		cmocka_unit_test_setup_teardown(flushes_are_counted, setup, teardown),
+		cmocka_unit_test_setup_teardown(binds, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_of_minus_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_works_is_silent, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_tell_the_first, setup, teardown),
