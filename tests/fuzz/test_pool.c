@@ -39,14 +39,15 @@ static struct shared {
 	_Atomic uint64_t tries, opened, done, failed; /* tries, devices, requests */
 } *shared;
 
-/* A damaged page names any process: its memory must not be reached. */
+/* A damaged page names any process: its memory must not be reached. Nor is its engine to be asked for a
+ * second each time, as after ESRCH. */
 static void forbid_reaching(void)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ESRCH),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { COUNT(filter), filter };
