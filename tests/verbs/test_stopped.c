@@ -169,7 +169,8 @@ static pid_t start(void (*fn)(void))
 static void hold(void)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
-	int fd = open(getenv("WEFT_POOL"), O_RDWR);
+	const char *path = getenv("WEFT_POOL");
+	int fd = path ? open(path, O_RDWR) : -1;
 
 	if (fd < 0 || fcntl(fd, F_OFD_SETLK, &lock))
 		_exit(1);
