@@ -51,6 +51,8 @@ class Fabric(pairs.Fabric):
         prefix = user_prefix()
         home = installed() if prefix else BUILD
         super().__init__(next(home.glob('**/bin/weft'), home / 'weft'), home, prefix)
+        if 'GCOV_ERROR_FILE' in os.environ:
+            self.env['GCOV_ERROR_FILE'] = os.environ['GCOV_ERROR_FILE']
 
     def program(self, name):
         """The path of a program of the tests or bench, where the user can run it."""

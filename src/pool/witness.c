@@ -2,8 +2,9 @@
 #include "pool/witness.h"
 
 #include <stddef.h>
-#include <sys/mman.h>
 #include <sys/random.h>
+
+#include "pool/unhooked.h"
 
 #define PAGE	  4096ul
 #define TRIES	  16
@@ -12,8 +13,8 @@
 
 static void *map(uint64_t at)
 {
-	void *page = mmap((void *)(uintptr_t)at, PAGE, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	void *page = weft_unhooked_mmap((void *)(uintptr_t)at, PAGE, PROT_READ | PROT_WRITE,
+					MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
 	return page == MAP_FAILED ? NULL : page;
 }
