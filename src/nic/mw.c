@@ -143,15 +143,13 @@ static int show_pieces(struct weft_mw *mw, const struct weft_pool_mr *mr, uint64
 	return 0;
 }
 
-/* The rules of 10.6.7.2, C10-72 to C10-75 and o10-36 to o10-37. */
+/* The rules of 10.6.7.2, C10-72 to C10-75 and o10-36 to o10-37. mr: what we see of the region. */
 static enum weft_cause may_bind(const struct weft_qp *qp, const struct weft_mw *mw,
-				const struct weft_bind *bind)
+				const struct weft_pool_mr *mr, const struct weft_bind *bind)
 {
-	struct weft_pool *pool = qp->nic->pool;
-	const struct weft_pool_mr *mr = &pool->mr_seen[bind->lkey >> WEFT_KEY_BITS].mr;
 	uint64_t start;
 
-	if (weft_mr_prepare(pool, bind->lkey) ||
+	if (weft_mr_prepare(qp->nic->pool, bind->lkey) ||
 	    !weft_rights_allow(mr->rights, qp->holder, WEFT_ACCESS_MW_BIND))
 		return WEFT_CAUSE_WINDOW_REGION;
 	if (mr->access & WEFT_ACCESS_ZERO_BASED ||
@@ -233,7 +231,7 @@ static enum weft_cause bind_window(struct weft_qp *qp, uint32_t key, const struc
 	/* one of type 1 is unbound so */
 	if (mw->type == WEFT_MW_TYPE_2 && !bind->len_bytes)
 		return WEFT_CAUSE_WINDOW_EMPTY;
-	cause = bind->len_bytes ? may_bind(qp, mw, bind) : WEFT_CAUSE_NONE;
+	cause = bind->len_bytes ? may_bind(qp, mw, mr, bind) : WEFT_CAUSE_NONE;
 	if (cause)
 		return cause;
 	unbind(mw);

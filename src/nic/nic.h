@@ -56,8 +56,8 @@ struct weft_nic_env {
 	void (*copy)(uint8_t *to, const uint8_t *from, size_t n);
 	/*
 	 * Moves bytes between here and there.
-	 * 0; -EFAULT (not mapped there); -ENXIO (not mapped here); -EACCES (the key has ended); -ETIMEDOUT (its engine does not
-	 * answer); -ESRCH (it is gone, or its queue pair is).
+	 * 0; -EFAULT (not mapped there); -ENXIO (not mapped here); -EACCES (the key has ended);
+	 * -ETIMEDOUT (its engine does not answer); -ESRCH (it is gone, or its queue pair is).
 	 */
 	int (*reach)(struct weft_pool *pool, const struct weft_caller *caller,
 		     const struct weft_far *far, void *here, uint64_t len_bytes, bool write);
