@@ -7,10 +7,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "../abi/pool.h"
 #include "pool/step.h"
 #include "verbs/entry.h"
 #include "verbs/process.h"
@@ -114,18 +114,12 @@ static void used(void **state)
 	expect_ended();
 }
 
-static char path[] = "/dev/shm/weft-test-domain-XXXXXX";
-
 static int attach(void **state)
 {
 	static char where[4096];
-	int fd = mkstemp(path);
 	const char *why;
 
-	if (fd < 0)
-		return -1;
-	close(fd);
-	if (weft_pool_get(path, &weft_process.pool, where, &why))
+	if (make_pool(state) || weft_pool_get(NULL, &weft_process.pool, where, &why))
 		return -1;
 	weft_process.nic.pool = weft_process.pool;
 	return 0;
@@ -134,7 +128,7 @@ static int attach(void **state)
 static int detach(void **state)
 {
 	weft_pool_put(weft_process.pool);
-	return unlink(path);
+	return remove_pool(state);
 }
 
 int main(void)

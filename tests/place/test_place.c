@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "../abi/pool.h"
 #include "nic/place.h"
 #include "pool/step.h"
 
@@ -165,8 +166,6 @@ static void ends(void **state)
 	assert_false(weft_find_later(&w.caller));
 }
 
-static char path[] = "/dev/shm/weft-test-place-XXXXXX";
-
 static pid_t owner;
 
 /* Joins the pool, and stays. */
@@ -179,7 +178,7 @@ static int start_owner(const char *why)
 	if (pipe(ready))
 		return -1;
 	owner = fork();
-	if (!owner && !weft_pool_get(path, &w.pool, where, &why) && write(ready[1], "", 1) == 1)
+	if (!owner && !weft_pool_get(NULL, &w.pool, where, &why) && write(ready[1], "", 1) == 1)
 		for (;;)
 			pause();
 	if (!owner)
@@ -192,15 +191,11 @@ static int attach(void **state)
 {
 	const struct weft_mr_drawing drawing = { .pd = DOMAIN, .access = ACCESS, .len_bytes = BYTES };
 	static char where[4096];
-	int fd = mkstemp(path);
 	_Atomic uint64_t *lease;
 	const char *why = NULL;
 	uint16_t number;
 
-	if (fd < 0)
-		return -1;
-	close(fd);
-	if (start_owner(why) || weft_pool_get(path, &w.pool, where, &why))
+	if (make_pool(state) || start_owner(why) || weft_pool_get(NULL, &w.pool, where, &why))
 		return -1;
 	weft_pool_caller_get(w.pool, &w.caller);
 	w.nic.pool = w.pool;
@@ -226,7 +221,7 @@ static int detach(void **state)
 	weft_pool_caller_put(w.pool, &w.caller);
 	weft_pool_put(w.pool);
 	kill(owner, SIGKILL);
-	return waitpid(owner, NULL, 0) == owner ? unlink(path) : -1;
+	return waitpid(owner, NULL, 0) == owner ? remove_pool(state) : -1;
 }
 
 int main(void)

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "../abi/pool.h"
 #include "../random.h"
 #include "nic/shared.h"
 #include "pool/step.h"
@@ -219,24 +219,18 @@ static void growing(void **state)
 	run(3, 8, true);
 }
 
-static char path[] = "/dev/shm/weft-test-seat-XXXXXX";
-
 static int attach(void **state)
 {
 	static char where[4096];
-	int fd = mkstemp(path);
 	const char *why;
 
-	if (fd < 0)
-		return -1;
-	close(fd);
-	return weft_pool_get(path, &w.pool, where, &why);
+	return make_pool(state) || weft_pool_get(NULL, &w.pool, where, &why) ? -1 : 0;
 }
 
 static int detach(void **state)
 {
 	weft_pool_put(w.pool);
-	return unlink(path);
+	return remove_pool(state);
 }
 
 int main(void)
