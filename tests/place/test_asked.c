@@ -36,15 +36,6 @@ void weft_turn(const char *name)
 	raise(SIGSTOP);
 }
 
-static uint32_t await(const _Atomic uint32_t *word)
-{
-	for (int i = 0; !atomic_load(word); i++) {
-		assert_in_range(i, 0, 20000);
-		usleep(1000);
-	}
-	return atomic_load(word);
-}
-
 static _Noreturn void be_writer(enum ibv_wr_opcode opcode)
 {
 	struct ibv_mr *from;
@@ -55,7 +46,7 @@ static _Noreturn void be_writer(enum ibv_wr_opcode opcode)
 	from = rig_region(rig.pd, 4096);
 	memset(from->addr, 0xee, 4096);
 	atomic_store(&meeting->our_qpn, rig.qp[0]->qp_num);
-	await(&meeting->ready);
+	rig_await(&meeting->ready, 1);
 	rig_move(rig.qp[0], IBV_QPS_RTS, meeting->target_qpn);
 	stops = true;
 	rig_rdma(rig.qp[0], opcode, 7, from, from->addr, opcode == IBV_WR_RDMA_WRITE ? BYTES : 8,
@@ -81,7 +72,7 @@ static void asks_too_late(enum ibv_wr_opcode opcode)
 	assert_non_null(mr);
 	meeting->rkey = mr->rkey;
 	atomic_store(&meeting->target_qpn, rig.qp[0]->qp_num);
-	rig_move(rig.qp[0], IBV_QPS_RTS, await(&meeting->our_qpn));
+	rig_move(rig.qp[0], IBV_QPS_RTS, rig_await(&meeting->our_qpn, 1));
 	atomic_store(&meeting->ready, 1);
 	assert_int_equal(waitpid(writer, &status, WUNTRACED), writer);
 	assert_true(WIFSTOPPED(status));

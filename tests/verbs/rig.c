@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PATIENCE_NS 10000000000ull
 
@@ -329,6 +331,15 @@ void rig_region_end(struct ibv_mr *mr)
 
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	assert_int_equal(munmap(at, bytes), 0);
+}
+
+uint32_t rig_await(const _Atomic uint32_t *word, uint32_t least)
+{
+	for (int i = 0; atomic_load(word) < least; i++) {
+		assert_in_range(i, 0, 200000);
+		usleep(100);
+	}
+	return atomic_load(word);
 }
 
 /* ---- What a container's seccomp profile may do ---- */

@@ -108,4 +108,7 @@ void rig_forbid_process_vm(void);
 
 uint64_t rig_now_ns(void);
 
+/* Waits for another process until the word, which both see, is at least that; it. */
+uint32_t rig_await(const _Atomic uint32_t *word, uint32_t least);
+
 #endif

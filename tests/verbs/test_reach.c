@@ -28,14 +28,6 @@ static struct meeting {
 	uint32_t rkey;
 } *meeting;
 
-static void await(const _Atomic uint32_t *word, uint32_t least)
-{
-	for (int i = 0; atomic_load(word) < least; i++) {
-		assert_in_range(i, 0, 300000);
-		usleep(100);
-	}
-}
-
 /* The target's side, as far as being written to. */
 static void be_target(struct rig *rig)
 {
@@ -47,7 +39,7 @@ static void be_target(struct rig *rig)
 		_exit(1);
 	meeting->rkey = mr->rkey;
 	atomic_store(&meeting->target_qpn, rig->qp[0]->qp_num);
-	await(&meeting->our_qpn, 1);
+	rig_await(&meeting->our_qpn, 1);
 	rig_move(rig->qp[0], IBV_QPS_RTS, meeting->our_qpn);
 	atomic_store(&meeting->connected, 1);
 }
@@ -56,7 +48,7 @@ static void meet(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr;
 
-	await(&meeting->target_qpn, 1);
+	rig_await(&meeting->target_qpn, 1);
 	rig_move(qp, IBV_QPS_RESET, 0);
 	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
 		attr = rig_attr(qp->context, s, meeting->target_qpn);
@@ -65,7 +57,7 @@ static void meet(struct ibv_qp *qp)
 		assert_int_equal(ibv_modify_qp(qp, &attr, rig_mask(IBV_QPT_RC, s)), 0);
 	}
 	atomic_store(&meeting->our_qpn, qp->qp_num);
-	await(&meeting->connected, 1);
+	rig_await(&meeting->connected, 1);
 	atomic_store(&meeting->target_qpn, 0);
 	atomic_store(&meeting->our_qpn, 0);
 	atomic_store(&meeting->connected, 0);
@@ -127,7 +119,7 @@ static void test_exec(void **state)
 	from = rig_region(rig.pd, BYTES);
 	memset(from->addr, 0x5a, BYTES);
 	for (uint32_t i = 0; i < EXECS; i++) {
-		await(&meeting->image, i);
+		rig_await(&meeting->image, i);
 		meet(rig.qp[0]);
 		while (!write_to_target(&rig, from, BYTES))
 			writes++;

@@ -25,14 +25,6 @@ static struct meeting {
 	uint64_t address;
 } *meeting;
 
-static void await(const _Atomic uint32_t *word)
-{
-	for (int i = 0; !atomic_load(word); i++) {
-		assert_in_range(i, 0, 20000);
-		usleep(1000);
-	}
-}
-
 static void be_target(void)
 {
 	struct rig rig;
@@ -46,7 +38,7 @@ static void be_target(void)
 	meeting->rkey = mr->rkey;
 	meeting->address = (uintptr_t)in_place;
 	atomic_store(&meeting->target_qpn, rig.qp[0]->qp_num);
-	await(&meeting->our_qpn);
+	rig_await(&meeting->our_qpn, 1);
 	rig_move(rig.qp[0], IBV_QPS_RTS, meeting->our_qpn);
 	atomic_store(&meeting->connected, 1);
 	for (;;)
@@ -68,10 +60,10 @@ static struct ibv_qp *meet(struct rig *rig)
 	struct ibv_qp *qp = ibv_create_qp(rig->pd, &init);
 
 	assert_non_null(qp);
-	await(&meeting->target_qpn);
+	rig_await(&meeting->target_qpn, 1);
 	rig_move(qp, IBV_QPS_RTS, meeting->target_qpn);
 	atomic_store(&meeting->our_qpn, qp->qp_num);
-	await(&meeting->connected);
+	rig_await(&meeting->connected, 1);
 	return qp;
 }
 
@@ -127,7 +119,7 @@ static void creates(void)
 
 	rig_open(&rig);
 	atomic_store(&meeting->our_qpn, 1);
-	await(&meeting->connected);
+	rig_await(&meeting->connected, 1);
 	make_queue_pairs(&rig, ETIMEDOUT);
 	atomic_store(&meeting->target_qpn, 1);
 	while (atomic_load(&meeting->connected) == 1)
@@ -143,7 +135,7 @@ static void closes(void)
 	struct ibv_context *context = ibv_open_device(list[0]);
 
 	atomic_store(&meeting->rkey, 1);
-	await(&meeting->connected);
+	rig_await(&meeting->connected, 1);
 	_exit(ibv_close_device(context));
 }
 
@@ -151,7 +143,7 @@ static void opens(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
-	await(&meeting->connected);
+	rig_await(&meeting->connected, 1);
 	_exit(ibv_open_device(list[0]) || errno != ETIMEDOUT);
 }
 
@@ -198,15 +190,15 @@ static void test_stopped_with_the_lock(void **state)
 	creator = start(creates);
 	closer = start(closes);
 	opener = start(opens);
-	await(&meeting->our_qpn);
-	await(&meeting->rkey);
+	rig_await(&meeting->our_qpn, 1);
+	rig_await(&meeting->rkey, 1);
 	holder = start(hold);
 	assert_int_equal(waitpid(holder, &status, WUNTRACED), holder);
 	assert_true(WIFSTOPPED(status));
 	atomic_store(&meeting->connected, 1);
 	ends_well(closer);
 	ends_well(opener);
-	await(&meeting->target_qpn);
+	rig_await(&meeting->target_qpn, 1);
 	assert_int_equal(kill(holder, SIGCONT), 0);
 	ends_well(holder);
 	atomic_store(&meeting->connected, 2);
