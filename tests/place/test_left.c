@@ -3,32 +3,20 @@
  * Requests on memory of a third that moves while they are carried out: he waits for a while, and then leaves
  * behind who stands still. Here that is between two labelled turns, so that each request meets it.
  */
-#include "../verbs/rig.h"
+#include "../verbs/two.h"
 
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../abi/pool.h"
-#include "../verbs/exporter.h"
 #include "nic/nic.h"
 #include "pool/step.h"
 #include "verbs/process.h"
 
 #define BYTES 4096u
 
-/* Queue pair 0 is in the exporter's domain, 1 in our own. */
-static struct {
-	struct exporter exporter;
-	struct exported *there;
-	struct rig rig;
-	struct ibv_context *context;
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
-	struct ibv_mr *theirs, *own;
-	const char *at; /* that turn */
-} w;
+static struct two w;
+static const char *awaited; /* that turn */
 
 /* All of a move, after which nothing is where it was; but here it is. */
 void weft_turn(const char *name)
@@ -36,76 +24,33 @@ void weft_turn(const char *name)
 	const struct weft_pool *pool = weft_process.pool;
 	uint16_t owner;
 
-	if (!w.at || strcmp(name, w.at))
+	if (!awaited || strcmp(name, awaited))
 		return;
-	w.at = NULL;
+	awaited = NULL;
 	owner = pool->mrs[w.there->mr >> WEFT_KEY_BITS].owner;
 	weft_pool_member(weft_process.pool, owner)->moves += WEFT_MOVING_PHASES;
 }
 
-static void connect_both(void)
-{
-	rig_move(w.qp, IBV_QPS_RESET, 0);
-	rig_move(w.rig.qp[1], IBV_QPS_RESET, 0);
-	rig_move(w.qp, IBV_QPS_RTR, w.rig.qp[1]->qp_num);
-	rig_move(w.rig.qp[1], IBV_QPS_RTS, w.qp->qp_num);
-	rig_move(w.qp, IBV_QPS_RESET, 0);
-	rig_move(w.qp, IBV_QPS_RTS, w.rig.qp[1]->qp_num);
-}
-
-static struct ibv_qp *make_qp(enum ibv_qp_type type)
-{
-	struct ibv_qp_init_attr init = rig_init(w.cq, w.cq);
-	struct ibv_qp *qp;
-
-	init.qp_type = type;
-	qp = ibv_create_qp(w.pd, &init);
-	assert_non_null(qp);
-	return qp;
-}
-
 static int setup(void **state)
 {
-	exporter_start(&w.exporter, false);
-	w.there = w.exporter.shared;
-	w.context = ibv_import_device(w.exporter.fd);
-	assert_non_null(w.context);
-	w.pd = ibv_import_pd(w.context, w.there->pd);
-	assert_non_null(w.pd);
-	rig_open(&w.rig);
-	w.own = rig_region(w.rig.pd, BYTES);
-	w.cq = ibv_create_cq(w.context, RIG_DEPTH, NULL, NULL, 0);
-	assert_non_null(w.cq);
-	w.qp = make_qp(IBV_QPT_RC);
-	connect_both();
-	assert_int_equal(exporter_do(&w.exporter, EXPORT_REGISTER, RIG_ALL), 0);
+	two_begin(&w, false);
 	exporter_do(&w.exporter, EXPORT_FILL, 0);
-	w.theirs = ibv_import_mr(w.pd, w.there->mr);
-	assert_non_null(w.theirs);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	ibv_unimport_mr(w.theirs);
-	assert_int_equal(ibv_destroy_qp(w.qp), 0);
-	ibv_unimport_pd(w.pd);
-	assert_int_equal(ibv_destroy_cq(w.cq), 0);
-	assert_int_equal(ibv_close_device(w.context), 0);
-	rig_region_end(w.own);
-	rig_close(&w.rig);
-	exporter_kill(&w.exporter);
-	munmap(w.there, 4096);
+	two_end(&w);
 	return 0;
 }
 
 static void local(const char *at, enum ibv_wr_opcode opcode, uint32_t len)
 {
-	w.at = at;
+	awaited = at;
 	assert_int_equal(rig_rdma(w.qp, opcode, 1, w.theirs, w.there->at, len, (uintptr_t)w.own->addr,
 				  w.own->rkey), 0);
 	rig_expect(w.cq, IBV_WC_SUCCESS, 1);
-	assert_null(w.at);
+	assert_null(awaited);
 }
 
 static void expect_others(uint8_t byte, uint64_t n)
@@ -121,11 +66,11 @@ static void done_again(void **state)
 	expect_others(0, BYTES);
 	memset(w.own->addr, 4, BYTES);
 	assert_int_equal(rig_receive(w.qp, 2, w.theirs, w.there->at, BYTES), 0);
-	w.at = "place_moved";
+	awaited = "place_moved";
 	assert_int_equal(rig_send(w.rig.qp[1], 3, w.own, w.own->addr, BYTES), 0);
 	rig_expect(w.rig.cq[1], IBV_WC_SUCCESS, 3);
 	assert_int_equal(rig_expect(w.cq, IBV_WC_SUCCESS, 2).byte_len, BYTES);
-	assert_null(w.at);
+	assert_null(awaited);
 	expect_others(4, EXPORTED_BYTES - BYTES);
 }
 
@@ -149,15 +94,15 @@ static void answered_late(void **state)
 /* What is lost nobody can do again; but nobody else is to blame. */
 static void lost(enum ibv_wr_opcode opcode, uint32_t len)
 {
-	w.at = "place_moved";
+	awaited = "place_moved";
 	assert_int_equal(rig_rdma(w.rig.qp[1], opcode, 5, w.own, w.own->addr, len, (uintptr_t)w.there->at,
 				  w.theirs->rkey), 0);
 	rig_expect(w.rig.cq[1], IBV_WC_REM_OP_ERR, 5);
-	assert_null(w.at);
+	assert_null(awaited);
 	usleep(50000);
 	assert_int_equal(rig_state(w.qp), IBV_QPS_RTS);
 	assert_int_equal(rig_state(w.rig.qp[1]), IBV_QPS_ERR);
-	connect_both();
+	two_connect(&w);
 }
 
 static void bytes_lost(void **state)
@@ -168,7 +113,8 @@ static void bytes_lost(void **state)
 
 static void datagram_lost(void **state)
 {
-	struct ibv_qp *near = make_qp(IBV_QPT_UD), *far = make_qp(IBV_QPT_UD);
+	struct ibv_qp *near = two_make_qp(w.pd, w.cq, IBV_QPT_UD);
+	struct ibv_qp *far = two_make_qp(w.pd, w.cq, IBV_QPT_UD);
 	struct ibv_ah_attr attr = rig_attr(w.context, IBV_QPS_RTR, 0).ah_attr;
 	struct ibv_ah *ah = ibv_create_ah(w.pd, &attr);
 	struct ibv_mr *from = rig_region(w.pd, BYTES);
@@ -179,13 +125,14 @@ static void datagram_lost(void **state)
 					.opcode = IBV_WR_SEND,
 					.wr.ud = { ah, far->qp_num, RIG_QKEY } };
 
+	assert_true(near && far);
 	rig_move(near, IBV_QPS_RTS, 0);
 	rig_move(far, IBV_QPS_RTS, 0);
 	for (uint64_t i = 0; i < 2; i++)
 		assert_int_equal(rig_receive(far, 6 + i, w.theirs, w.there->at, BYTES), 0);
-	w.at = "place_moved";
+	awaited = "place_moved";
 	assert_int_equal(ibv_post_send(near, &wr, &bad), 0);
-	assert_null(w.at);
+	assert_null(awaited);
 	usleep(50000);
 	assert_int_equal(rig_state(far), IBV_QPS_RTS);
 	assert_int_equal(ibv_post_send(near, &wr, &bad), 0);

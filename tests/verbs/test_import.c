@@ -3,7 +3,7 @@
  * A domain of two processes: one makes it and registers memory, the other imports both and makes queue
  * pairs in it. Its peer is a queue pair of a domain of its own.
  */
-#include "rig.h"
+#include "two.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -17,23 +17,9 @@
 #include <unistd.h>
 
 #include "../abi/pool.h"
-#include "exporter.h"
 
 #define PAGE  4096u
-#define BYTES (64u << 10)
-
-/* Queue pair 0 is in the imported domain, 1 in our own. */
-struct two {
-	struct exporter exporter;
-	struct exported *there;
-	struct rig rig;
-	struct ibv_context *context;
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
-	struct ibv_mr *theirs; /* imported */
-	struct ibv_mr *own;    /* of the rig's domain */
-};
+#define BYTES TWO_BYTES
 
 static void expect_null(const void *object, int err)
 {
@@ -55,55 +41,11 @@ static void expect_gone(int fd)
 	expect_null(context, ENODEV);
 }
 
-static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq, enum ibv_qp_type type)
-{
-	struct ibv_qp_init_attr init = rig_init(cq, cq);
-
-	init.qp_type = type;
-	return ibv_create_qp(pd, &init);
-}
-
-static void connect_two(struct two *t)
-{
-	rig_move(t->rig.qp[1], IBV_QPS_RESET, 0);
-	rig_move(t->qp, IBV_QPS_RESET, 0);
-	rig_move(t->qp, IBV_QPS_RTR, t->rig.qp[1]->qp_num);
-	rig_move(t->rig.qp[1], IBV_QPS_RTS, t->qp->qp_num);
-	rig_move(t->qp, IBV_QPS_RESET, 0);
-	rig_move(t->qp, IBV_QPS_RTS, t->rig.qp[1]->qp_num);
-}
-
-static void import_region(struct two *t, unsigned int access)
-{
-	assert_int_equal(exporter_do(&t->exporter, EXPORT_REGISTER, access), 0);
-	t->theirs = ibv_import_mr(t->pd, t->there->mr);
-	assert_non_null(t->theirs);
-	assert_int_equal(t->theirs->lkey, t->there->key);
-	assert_int_equal(t->theirs->rkey, t->there->key);
-	assert_int_equal(t->theirs->length, EXPORTED_BYTES);
-	assert_null(t->theirs->addr);
-}
-
 static int setup_in(void **state, bool in_place)
 {
 	static struct two t;
 
-	memset(&t, 0, sizeof(t));
-	exporter_start(&t.exporter, in_place);
-	t.there = t.exporter.shared;
-	t.context = ibv_import_device(t.exporter.fd); /* nothing was open here */
-	assert_non_null(t.context);
-	t.pd = ibv_import_pd(t.context, t.there->pd);
-	assert_non_null(t.pd);
-	assert_int_equal(t.pd->handle, t.there->pd);
-	rig_open(&t.rig);
-	t.own = rig_region(t.rig.pd, BYTES);
-	t.cq = ibv_create_cq(t.context, RIG_DEPTH, NULL, NULL, 0);
-	assert_non_null(t.cq);
-	t.qp = make_qp(t.pd, t.cq, IBV_QPT_RC);
-	assert_non_null(t.qp);
-	connect_two(&t);
-	import_region(&t, RIG_ALL);
+	two_begin(&t, in_place);
 	*state = &t;
 	return 0;
 }
@@ -120,20 +62,7 @@ static int setup_in_place(void **state)
 
 static int teardown(void **state)
 {
-	struct two *t = *state;
-
-	if (t->theirs)
-		ibv_unimport_mr(t->theirs);
-	if (t->qp)
-		assert_int_equal(ibv_destroy_qp(t->qp), 0);
-	ibv_unimport_pd(t->pd);
-	assert_int_equal(ibv_destroy_cq(t->cq), 0);
-	assert_int_equal(ibv_close_device(t->context), 0);
-	rig_region_end(t->own);
-	rig_close(&t->rig);
-	if (t->exporter.pid)
-		exporter_kill(&t->exporter);
-	munmap(t->there, 4096);
+	two_end(*state);
 	return 0;
 }
 
@@ -257,7 +186,7 @@ static void atomics(void **state)
 static void both_sides(void **state)
 {
 	struct two *t = *state;
-	struct ibv_qp *qp = make_qp(t->pd, t->cq, IBV_QPT_RC);
+	struct ibv_qp *qp = two_make_qp(t->pd, t->cq, IBV_QPT_RC);
 	struct ibv_mr *near = rig_region(t->pd, BYTES);
 
 	rig_move(t->qp, IBV_QPS_RESET, 0);
@@ -282,8 +211,8 @@ static void both_sides(void **state)
 static void datagrams(void **state)
 {
 	struct two *t = *state;
-	struct ibv_qp *far = make_qp(t->rig.pd, t->rig.cq[1], IBV_QPT_UD);
-	struct ibv_qp *near = make_qp(t->pd, t->cq, IBV_QPT_UD);
+	struct ibv_qp *far = two_make_qp(t->rig.pd, t->rig.cq[1], IBV_QPT_UD);
+	struct ibv_qp *near = two_make_qp(t->pd, t->cq, IBV_QPT_UD);
 	struct ibv_ah_attr attr = rig_attr(t->context, IBV_QPS_RTR, 0).ah_attr;
 	struct ibv_ah *ah[2] = { ibv_create_ah(t->pd, &attr), ibv_create_ah(t->rig.pd, &attr) };
 	struct ibv_sge sge = { (uintptr_t)t->there->at, 100, t->theirs->lkey };
@@ -332,7 +261,7 @@ static void shared_queue(void **state)
 	init.srq = srq;
 	t->qp = ibv_create_qp(t->pd, &init);
 	assert_non_null(t->qp);
-	connect_two(t);
+	two_connect(t);
 	exporter_do(&t->exporter, EXPORT_FILL, 0);
 	memset(t->own->addr, 7, 64);
 	assert_int_equal(ibv_post_srq_recv(srq, &wr, &bad), 0);
@@ -424,17 +353,17 @@ static void rights(void **state)
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_RIGHTS, 0), 0);
 	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_SUCCESS); /* it may be read here */
 	local(t, IBV_WR_RDMA_READ, 8, IBV_WC_LOC_PROT_ERR);
-	connect_two(t);
+	two_connect(t);
 	remote(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR);
-	connect_two(t);
+	two_connect(t);
 	remote(t, IBV_WR_RDMA_READ, 8, IBV_WC_REM_ACCESS_ERR);
-	connect_two(t);
+	two_connect(t);
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_RIGHTS, RIG_ALL), 0);
 	assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, t->theirs,
 				  t->there->at + EXPORTED_BYTES - 7, 8, (uintptr_t)t->own->addr,
 				  t->own->rkey), 0);
 	rig_expect(t->cq, IBV_WC_LOC_PROT_ERR, 1);
-	connect_two(t);
+	two_connect(t);
 	remote(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_SUCCESS);
 }
 
@@ -445,17 +374,17 @@ static void deregistered(void **state)
 
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_DEREGISTER, 0), 0);
 	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_LOC_PROT_ERR);
-	connect_two(t);
+	two_connect(t);
 	remote(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR);
-	connect_two(t);
+	two_connect(t);
 	assert_int_equal(rig_receive(t->qp, 3, t->theirs, t->there->at, 8), 0);
 	assert_int_equal(rig_send(t->rig.qp[1], 4, t->own, t->own->addr, 8), 0);
 	rig_expect(t->rig.cq[1], IBV_WC_REM_OP_ERR, 4);
 	rig_expect(t->cq, IBV_WC_LOC_PROT_ERR, 3);
 	expect_null(ibv_import_mr(t->pd, key), ENOENT);
 	ibv_unimport_mr(t->theirs);
-	connect_two(t);
-	import_region(t, RIG_ALL);
+	two_connect(t);
+	two_import_region(t, RIG_ALL);
 	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_SUCCESS);
 }
 
@@ -466,11 +395,11 @@ static void unmapped(void **state)
 
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_UNMAP, 0), 0);
 	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_LOC_PROT_ERR);
-	connect_two(t);
+	two_connect(t);
 	local(t, IBV_WR_RDMA_READ, 8, IBV_WC_LOC_PROT_ERR);
-	connect_two(t);
+	two_connect(t);
 	remote(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_OP_ERR);
-	connect_two(t);
+	two_connect(t);
 	assert_int_equal(rig_receive(t->qp, 3, t->theirs, t->there->at, 8), 0);
 	assert_int_equal(rig_send(t->rig.qp[1], 4, t->own, t->own->addr, 8), 0);
 	rig_expect(t->rig.cq[1], IBV_WC_REM_OP_ERR, 4);
@@ -492,7 +421,7 @@ static void deallocated(void **state)
 	assert_int_equal(ibv_destroy_qp(t->qp), 0);
 	t->qp = NULL;
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_DEALLOC, 0), 0);
-	expect_null(make_qp(t->pd, t->cq, IBV_QPT_RC), EINVAL);
+	expect_null(two_make_qp(t->pd, t->cq, IBV_QPT_RC), EINVAL);
 	expect_null(ibv_reg_mr(second, t->own->addr, PAGE, 0), EINVAL);
 	expect_null(ibv_alloc_mw(second, IBV_MW_TYPE_1), EINVAL);
 	expect_null(ibv_import_mr(second, t->there->mr), EINVAL);
@@ -537,14 +466,14 @@ static void exporter_killed(void **state)
 		wc = rig_next(t->cq);
 	} while (!wc.status);
 	assert_int_equal(wc.status, IBV_WC_LOC_PROT_ERR);
-	connect_two(t);
+	two_connect(t);
 	remote(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR);
-	connect_two(t);
+	two_connect(t);
 	/* what is ours in its domain stays */
 	assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, near, near->addr, 8,
 				  (uintptr_t)t->own->addr, t->own->rkey), 0);
 	rig_expect(t->cq, IBV_WC_SUCCESS, 1);
-	expect_null(make_qp(t->pd, t->cq, IBV_QPT_RC), EINVAL);
+	expect_null(two_make_qp(t->pd, t->cq, IBV_QPT_RC), EINVAL);
 	expect_gone(t->exporter.fd);
 	rig_region_end(near);
 }
@@ -595,7 +524,7 @@ static void *storm(void *arg)
 
 	for (uint64_t i = 0; !stop; i++) {
 		if (wc.status)
-			connect_two(t);
+			two_connect(t);
 		t->theirs->lkey = t->theirs->rkey = t->there->key;
 		if (i % 2 ? rig_rdma(t->qp, IBV_WR_RDMA_READ, 1, t->theirs, t->there->at, BYTES,
 				     (uintptr_t)t->own->addr, t->own->rkey) :
