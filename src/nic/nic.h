@@ -73,7 +73,7 @@ struct weft_nic_env {
 	void (*failed)(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause);
 	/* Fewer receives than the limit are left; the queue's lock is held. */
 	void (*limit_reached)(struct weft_shared *q);
-	/* For completion timestamps only: CLOCK_MONOTONIC, or its like. */
+	/* For waits and for completion timestamps: CLOCK_MONOTONIC, or its like. */
 	uint64_t (*clock_ns)(void);
 	/* There is deferred work; the engine should look soon. */
 	void (*kick)(void);
@@ -421,7 +421,7 @@ void weft_rq_forget(struct weft_qp *qp); /* the same without telling */
 
 /* Tries again what waits, and ends what has waited too long. The next look is due in at most the
  * returned time, UINT64_MAX: never. */
-uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns);
+uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller);
 /* The engine was rung: queue pairs that their peers found at fault, and those whose completions were
  * lost, go to error. Whether some were locked: look again soon. */
 bool weft_nic_faults(struct weft_nic *nic);

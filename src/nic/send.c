@@ -134,14 +134,16 @@ static struct weft_qp *take_waiting(struct weft_nic *nic)
 	return qp;
 }
 
-static uint64_t progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns)
+static uint64_t progress_one(struct weft_qp *qp, struct weft_caller *caller)
 {
-	uint64_t patience;
+	uint64_t patience, now_ns;
 
 	qp->waits = weft_sq_run(qp, caller);
 	if (!qp->waits)
 		return UINT64_MAX;
 	patience = patience_ns(qp);
+	/* not before: a wait that begins here would begin before its request was tried */
+	now_ns = qp->nic->env->clock_ns();
 	if (!qp->deadline_ns)
 		qp->deadline_ns = patience == UINT64_MAX ? UINT64_MAX : now_ns + patience;
 	if (now_ns < qp->deadline_ns)
@@ -156,14 +158,14 @@ static uint64_t progress_one(struct weft_qp *qp, struct weft_caller *caller, uin
 	return UINT64_MAX;
 }
 
-uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns)
+uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller)
 {
 	struct weft_qp *again = NULL, *qp;
 	uint64_t least = UINT64_MAX;
 	bool kick;
 
 	while ((qp = take_waiting(nic))) {
-		uint64_t due = progress_one(qp, caller, now_ns);
+		uint64_t due = progress_one(qp, caller);
 
 		least = due < least ? due : least;
 		if (qp->waits) {

@@ -35,11 +35,19 @@ static int write_to(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id
 	return rig_rdma(qp, opcode, wr_id, memory, bytes, 8, (uintptr_t)bytes + to, memory->rkey);
 }
 
-/* Nothing comes, however often one looks. */
+static void set_rnr_timer(struct ibv_qp *qp, uint8_t code)
+{
+	struct ibv_qp_attr attr = { .min_rnr_timer = code };
+
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER), 0);
+}
+
+/* Nothing comes, however often one looks. No look of the engine, which ours pass by, goes on. */
 static void still_waits(struct rig *rig)
 {
 	for (int i = 0; i < 4; i++)
 		rig_none(rig->cq[0]);
+	set_rnr_timer(rig->qp[0], 12);
 	assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_RTS);
 }
 
@@ -62,13 +70,6 @@ static void reconnect(struct rig *rig, const struct rig_wish *wish)
 	for (int q = 0; q < 2; q++)
 		rig_move(rig->qp[q], IBV_QPS_RESET, 0);
 	rig_connect(rig, wish);
-}
-
-static void set_rnr_timer(struct ibv_qp *qp, uint8_t code)
-{
-	struct ibv_qp_attr attr = { .min_rnr_timer = code };
-
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER), 0);
 }
 
 /* Table 45 of 9.7.5.2.8, in hundredths of a millisecond. */
