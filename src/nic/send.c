@@ -74,18 +74,21 @@ static uint64_t patience_ns(const struct weft_qp *qp)
 
 /* ---- Carrying out ---- */
 
-/* Without a reliable service only the send queue stops: peers may go on sending (10.3.1.6). */
+/* Without a reliable service only the send queue stops: peers may go on sending (10.3.1.6). The state
+ * comes first, for whoever looks at it because of the completion. */
 static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause cause)
 {
+	bool all = qp->type != WEFT_QPT_UC && qp->type != WEFT_QPT_UD;
+
 	qp->nic->env->failed(qp, wqe, cause);
+	qp->state = all ? WEFT_QPS_ERR : WEFT_QPS_SQE;
+	if (!all)
+		atomic_store_explicit(&qp->slot->state, WEFT_QPS_SQE, memory_order_relaxed);
 	weft_sq_complete(qp, wqe, qp->sq_executed++, weft_cause_status(cause), 0);
-	if (qp->type != WEFT_QPT_UC && qp->type != WEFT_QPT_UD) {
+	if (all)
 		weft_qp_fail(qp);
-		return;
-	}
-	qp->state = WEFT_QPS_SQE;
-	atomic_store_explicit(&qp->slot->state, WEFT_QPS_SQE, memory_order_relaxed);
-	weft_sq_flush(qp);
+	else
+		weft_sq_flush(qp);
 }
 
 void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome outcome,
