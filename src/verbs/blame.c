@@ -178,12 +178,29 @@ static void put_right(char *to, size_t room, const struct blame *b)
 			 : ", or its max_dest_rd_atomic is 0");
 }
 
+static const char *name_of_service(uint8_t type)
+{
+	static const char *const names[] = {[WEFT_QPT_RC] = "RC",
+					    [WEFT_QPT_UC] = "UC",
+					    [WEFT_QPT_UD] = "UD",
+					    [WEFT_QPT_XRC_SEND] = "XRC_SEND",
+					    [WEFT_QPT_XRC_RECV] = "XRC_RECV"};
+
+	return type < sizeof(names) / sizeof(*names) && names[type] ? names[type] : "no service";
+}
+
 static void put_silence(char *to, size_t room, const struct blame *b)
 {
+	uint8_t type = b->qp->type == WEFT_QPT_XRC_SEND ? WEFT_QPT_XRC_RECV : b->qp->type;
 	uint64_t conn;
 
 	if (!b->peer) {
 		snprintf(to, room, "is no queue pair's number");
+		return;
+	}
+	if (b->peer->type != type) {
+		snprintf(to, room, "is a queue pair of %s, not of %s", name_of_service(b->peer->type),
+			 name_of_service(type));
 		return;
 	}
 	conn = atomic_load_explicit(&b->peer->conn, memory_order_relaxed);

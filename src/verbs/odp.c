@@ -4,6 +4,7 @@
  * whose bytes are reached in place; the region over none; and advice.
  */
 #include <errno.h>
+#include <limits.h>
 #include <linux/mman.h>
 #include <sys/mman.h>
 
@@ -99,7 +100,9 @@ int weft_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, ui
 		return EINVAL;
 	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH)
 		return weft_broken(verb, UNKNOWN_BITS, weft_value("flags"), flags);
-	if (!n || !list)
+	if (!n)
+		return weft_broken(verb, RANGE, weft_value("num_sge"), 0, 1, INT_MAX);
+	if (!list)
 		return weft_broken(verb, MISSING, weft_value("sg_list"), weft_value(list));
 	for (uint32_t i = 0; i < n && !err; i++)
 		err = find(pd, &list[i], write, &mr);

@@ -53,6 +53,7 @@ OBJECT(mw_of_type_3, ibv_alloc_mw(rig->pd, 3))
 CALL(gid_of_port_2, ibv_query_gid(rig->context, 2, 0, &(union ibv_gid){0}) ? errno : 0)
 CALL(pkey_beyond, ibv_query_pkey(rig->context, 1, 7, &(__be16){0}) ? errno : 0)
 OBJECT(device_of_nothing, ibv_open_device(NULL))
+CALL(advice_of_nothing, ibv_advise_mr(rig->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &(struct ibv_sge){0}, 0))
 OBJECT(import_no_domain, ibv_import_pd(rig->context, 0))
 OBJECT(import_no_region, ibv_import_mr(rig->pd, 0))
 OBJECT(import_no_memory, ibv_import_dm(rig->context, 0))
@@ -147,6 +148,7 @@ static const struct call calls[] = {
 	{"ibv_query_pkey", "EINVAL", pkey_beyond, "index is 7", "IBTA 11.6.1"},
 	{"ibv_open_device", "EINVAL", device_of_nothing, "device is 0x0", "IBTA 11.6.1"},
 	{"ibv_import_pd", "ENOENT", import_no_domain, "0x0 is of no protection domain", "ibv_import_pd(3)"},
+	{"ibv_advise_mr", "EINVAL", advice_of_nothing, "num_sge is 0", "IBTA 11.6.1"},
 	{"ibv_import_mr", "ENOENT", import_no_region, "0x0 is of no region", "ibv_import_mr(3)"},
 	{"ibv_import_dm", "ENOENT", import_no_memory, "0x0 is of no device memory", "ibv_import_dm(3)"},
 	{"ibv_create_ah", "EINVAL", ah_without_gid, "is_global is 0", "IBTA A17.4.1"},
@@ -228,6 +230,30 @@ static void lists_of_minus_one(void **state)
 	told_end();
 	assert_int_equal(told_lines(NULL, 0), 2);
 	assert_int_equal(told_lines(words, COUNT(words)), 2);
+}
+
+/* RC does not talk to UC, whose numbers look the same. */
+static void another_service(void **state)
+{
+	struct ibv_qp_init_attr init = rig_init(rig->cq[1], rig->cq[1]);
+	const char *words[] = {"is a queue pair of UC, not of RC"};
+	struct ibv_qp_attr attr;
+	struct ibv_qp *uc;
+
+	init.qp_type = IBV_QPT_UC;
+	uc = ibv_create_qp(rig->pd, &init);
+	assert_non_null(uc);
+	rig_move(uc, IBV_QPS_RTS, rig->qp[0]->qp_num);
+	rig_move(rig->qp[0], IBV_QPS_RTR, uc->qp_num);
+	attr = rig_attr(rig->context, IBV_QPS_RTS, 0);
+	attr.timeout = 1;
+	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTS_MASK), 0);
+	told_begin();
+	assert_int_equal(rig_send(rig->qp[0], 1, region, memory, 8), 0);
+	rig_expect(rig->cq[0], IBV_WC_RETRY_EXC_ERR, 1);
+	told_end();
+	assert_int_equal(told_lines(words, COUNT(words)), 1);
+	assert_int_equal(ibv_destroy_qp(uc), 0);
 }
 
 static void what_works_is_silent(void **state)
@@ -369,6 +395,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(flushes_are_counted, setup, teardown),
 		cmocka_unit_test_setup_teardown(binds, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_of_minus_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(another_service, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_works_is_silent, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_tell_the_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(unimport_in_use, setup, teardown),
