@@ -73,7 +73,7 @@ struct chunk {
 	uint8_t *at; /* NULL: the other's, in place */
 	uint64_t va, len_bytes;
 	uint64_t id; /* of the region */
-	const struct weft_span *foreign; /* of which it is, if that is memory of a third; else NULL */
+	const struct weft_span *foreign; /* of which it is, if that is a third's, or ours on demand; else NULL */
 };
 
 struct cursor {
@@ -146,9 +146,6 @@ static struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_
 		c.at = nowhere;
 		c.len_bytes = c.len_bytes < NOWHERE_BYTES ? c.len_bytes : NOWHERE_BYTES;
 	}
-	/* in place and ours: the program's own address is the only one there is */
-	if (!c.at && mr->owner == pool->me)
-		c.at = (uint8_t *)(uintptr_t)c.va;
 	return c;
 }
 
@@ -163,6 +160,9 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor, ui
 	c = region_chunk(pool, span->mr, span->start + cursor->done, nowhere);
 	c.id = span->id;
 	c.foreign = weft_span_is_foreign(span) ? span : NULL;
+	/* in place and ours: the program's own address is the only one there is */
+	if (!c.at && !c.foreign && span->mr->owner == pool->me)
+		c.at = (uint8_t *)(uintptr_t)c.va;
 	if (c.len_bytes > left)
 		c.len_bytes = left;
 	return c;
@@ -190,6 +190,19 @@ static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct 
 
 	caller->failed = there->foreign;
 	return nic->env->reach(nic->pool, caller, &far, here, n, write);
+}
+
+/* Of this process, on demand. */
+static bool is_own(const struct weft_nic *nic, const struct chunk *c)
+{
+	return c->foreign && c->foreign->right.member == nic->pool->me;
+}
+
+/* One call of the kernel moves bytes between such memory and another process's. */
+static void pair(const struct weft_nic *nic, struct chunk *c, const struct chunk *other)
+{
+	if (is_own(nic, c) && !other->at && !is_own(nic, other))
+		c->at = (uint8_t *)(uintptr_t)c->va;
 }
 
 static int move(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
@@ -228,6 +241,8 @@ static int move_next(struct weft_nic *nic, struct weft_caller *caller, const str
 	int err;
 
 	caller->failed = NULL;
+	pair(nic, &here, &there);
+	pair(nic, &there, &here);
 	if (!there.at && !here.at && most > BOUNCE_BYTES)
 		most = BOUNCE_BYTES;
 	*n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
@@ -317,6 +332,14 @@ static bool stands(struct weft_pool *pool, uint32_t key)
 	       (uint32_t)atomic_load_explicit(&pool->mrs[index].id, memory_order_relaxed) == key;
 }
 
+/* To our own memory on demand: not all of it need be mapped, which the kernel can tell. */
+static struct weft_right own_right(const struct weft_pool *pool)
+{
+	const _Atomic uint64_t *word = &pool->self->incarnation;
+
+	return (struct weft_right){ word, atomic_load_explicit(word, memory_order_relaxed), pool->me };
+}
+
 bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key, uint64_t holder,
 		       uint64_t addr, uint64_t len_bytes, uint8_t access, struct weft_span *span)
 {
@@ -338,6 +361,8 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 	span->start = start;
 	if (!foreign && start >= mr->lo && start + len_bytes <= mr->hi)
 		span->at = pool->base + mr->off + (start - mr->lo);
+	else if (owner == pool->me && mr->rights & WEFT_MR_RIGHTS(0, WEFT_ACCESS_ON_DEMAND, 0))
+		span->right = own_right(pool);
 	caller->moves = false; /* which it may have been as the key of something else: see find_window */
 	return true;
 refuse:

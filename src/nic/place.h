@@ -16,7 +16,8 @@ struct weft_span {
 	uint64_t start;
 	uint64_t len_bytes;
 	uint64_t id; /* of the entry when it was checked: the copy may be another's by now */
-	/* to memory that is neither ours nor the peer's: whose it is, and that it does not move; else no word */
+	/* to memory that is neither ours nor the peer's: whose it is, and that it does not move; to ours on
+	 * demand; else no word */
 	struct weft_right right;
 };
 
@@ -122,8 +123,8 @@ static inline bool weft_find_later(struct weft_caller *caller)
 bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller, const struct weft_pool_sge *sge,
 		     unsigned int n, uint64_t holder, uint8_t access, struct weft_spans *spans);
 
-/* Is that memory of a member that is neither we nor the peer? Only for what was found slowly: `at` is
- * NULL then. */
+/* Is that memory of a member that is neither we nor the peer, or ours on demand? Only for what was found slowly:
+ * `at` is NULL then. */
 static inline bool weft_span_is_foreign(const struct weft_span *span)
 {
 	return !span->at && span->right.word;

@@ -294,14 +294,16 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 	*region = (struct weft_region){ 0 };
 	if (err)
 		return err;
-	if (!(flags & WEFT_REGION_MOVE) || !weft_move_allowed() || !weft_moved_attached())
+	if (!(flags & (WEFT_REGION_MOVE | WEFT_REGION_STAY)) || !weft_move_allowed() ||
+	    !weft_moved_attached())
 		return acquire_in_place(addr, end - addr, region);
 	err = cover(first, last);
 	if (err)
 		return err;
 	region->born = self.born;
 	WEFT_STEP(region_covered);
-	move_new(walk, PAGE_UP(addr), PAGE_DOWN(end));
+	if (!(flags & WEFT_REGION_STAY))
+		move_new(walk, PAGE_UP(addr), PAGE_DOWN(end));
 	WEFT_STEP(region_moved);
 	err = region_room(region, describe(addr, end, NULL));
 	if (err) {

@@ -75,6 +75,7 @@ void weft_region_detach(void);
 enum weft_region_flags {
 	WEFT_REGION_MOVE = 1 << 0, /* its rights make moving worth it */
 	WEFT_REGION_WRITE = 1 << 1,
+	WEFT_REGION_STAY = 1 << 2, /* nothing of it moves before it is released */
 };
 
 /*

@@ -66,9 +66,11 @@ static int explain(const char *verb, int err, const void *addr, size_t length)
 			       weft_explain_errno(verb, err);
 }
 
+/* What is mapped at the addresses of a region on demand may change: the pool would have what was there. */
 static unsigned int how(unsigned int access)
 {
 	return (access & ACCESS_MOVES ? WEFT_REGION_MOVE : 0) |
+	       (access & IBV_ACCESS_ON_DEMAND ? WEFT_REGION_STAY : 0) |
 	       (access & IBV_ACCESS_LOCAL_WRITE ? WEFT_REGION_WRITE : 0);
 }
 

@@ -65,6 +65,83 @@ static void implicit(void **state)
 	munmap(later, 2 * PAGE);
 }
 
+/* What is mapped there now counts, for requests of its own process and for others'. */
+static void follows(void **state)
+{
+	struct rig *rig = *state;
+	uint8_t *at = rig_pages(2 * PAGE);
+	struct ibv_mr *mr = rig_region(rig->pd, 2 * PAGE);
+	struct ibv_mr *odp = ibv_reg_mr(rig->pd, at, 2 * PAGE, RIG_ALL | IBV_ACCESS_ON_DEMAND);
+
+	struct ibv_mr *over = ibv_reg_mr(rig->pd, at, 2 * PAGE, RIG_ALL);
+
+	assert_non_null(odp);
+	assert_non_null(over);
+	for (uint8_t turn = 1; turn < 4; turn++) {
+		assert_true(mmap(at, 2 * PAGE, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+		memset(at, turn, PAGE);
+		rdma(rig, IBV_WR_RDMA_WRITE, odp, at, PAGE, (uintptr_t)mr->addr, mr->rkey);
+		rdma(rig, IBV_WR_RDMA_WRITE, mr, mr->addr, PAGE, (uintptr_t)at + PAGE, odp->rkey);
+		assert_memory_equal(at, at + PAGE, PAGE);
+		/* both ends */
+		rdma(rig, IBV_WR_RDMA_READ, odp, at + 1, PAGE - 1, (uintptr_t)at + PAGE, odp->rkey);
+		assert_int_equal(at[PAGE - 1], turn);
+	}
+	assert_int_equal(ibv_dereg_mr(odp), 0);
+	assert_int_equal(ibv_dereg_mr(over), 0);
+	rig_region_end(mr);
+	munmap(at, 2 * PAGE);
+}
+
+static void reconnect(struct rig *rig)
+{
+	for (int q = 0; q < 2; q++)
+		rig_move(rig->qp[q], IBV_QPS_RESET, 0);
+	rig_connect(rig, &(struct rig_wish){ .rnr_retry = 1 });
+}
+
+/* A key of all memory allows an address where nothing is: whose that is, is at fault. */
+static void holes(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_mr *all = ibv_reg_mr(rig->pd, NULL, SIZE_MAX, RIG_ALL | IBV_ACCESS_ON_DEMAND);
+	struct ibv_mr *mr = rig_region(rig->pd, PAGE);
+	const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+					       IBV_WR_ATOMIC_FETCH_AND_ADD };
+	uint8_t *hole = rig_pages(2 * PAGE);
+
+	assert_non_null(all);
+	munmap(hole + PAGE, PAGE);
+	/* the last bytes of what is mapped, and more */
+	for (unsigned int i = 0; i < COUNT(opcodes); i++)
+		for (int far = 0; far < 2; far++) {
+			uint8_t *here = far ? mr->addr : hole + PAGE - (i < 2 ? 3 : 0);
+			uint8_t *there = far ? hole + PAGE - (i < 2 ? 3 : 0) : mr->addr;
+
+			reconnect(rig);
+			assert_int_equal(rig_rdma(rig->qp[0], opcodes[i], i, far ? mr : all, here, 8,
+						  (uintptr_t)there, far ? all->rkey : mr->rkey), 0);
+			rig_expect(rig->cq[0], far ? IBV_WC_REM_OP_ERR : IBV_WC_LOC_PROT_ERR, i);
+			assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_ERR);
+		}
+	reconnect(rig);
+	assert_int_equal(rig_receive(rig->qp[1], 7, mr, mr->addr, 8), 0);
+	assert_int_equal(rig_send(rig->qp[0], 8, all, hole + PAGE, 8), 0);
+	rig_expect(rig->cq[0], IBV_WC_LOC_PROT_ERR, 8);
+	reconnect(rig);
+	assert_int_equal(rig_receive(rig->qp[1], 7, all, hole + PAGE, 8), 0);
+	assert_int_equal(rig_send(rig->qp[0], 8, mr, mr->addr, 8), 0);
+	rig_expect(rig->cq[0], IBV_WC_REM_OP_ERR, 8);
+	rig_expect(rig->cq[1], IBV_WC_LOC_PROT_ERR, 7);
+	/* and where there is something again, that is used */
+	reconnect(rig);
+	rdma(rig, IBV_WR_RDMA_READ, all, hole, 8, (uintptr_t)mr->addr, mr->rkey);
+	assert_int_equal(ibv_dereg_mr(all), 0);
+	rig_region_end(mr);
+	munmap(hole, PAGE);
+}
+
 static void null_region(void **state)
 {
 	struct rig *rig = *state;
@@ -410,6 +487,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(implicit, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(follows, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(holes, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(null_region, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(advice, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(device_memory, rig_setup_connected, rig_teardown),

@@ -229,7 +229,7 @@ static bool any_foreign(const struct weft_spans *spans)
 	return false;
 }
 
-/* The list names memory of other processes: a copy of all of it. */
+/* The list names memory of other processes, or on demand: a copy of all of it. */
 static enum weft_cause gather_foreign(struct weft_qp *qp, const struct weft_wqe *wqe, struct datagram *d,
 				      struct weft_spans *here)
 {

@@ -69,18 +69,17 @@ static bool is_local(struct job job, const struct weft_span *span)
 	return span >= job.here->span && span < job.here->span + WEFT_MAX_SGE;
 }
 
-/* A member that shares a domain with us, or with the peer, moves its memory, or has just taken it from
- * us: the next look at the key tells. A READ may be done again where its bytes were lost. */
-static bool is_foreign_fault(struct job job, int err, enum weft_outcome *outcome)
+/* Memory on this side is not mapped; or a member that shares a domain with us, or with the peer, moves its
+ * memory, or has just taken it from us: the next look at the key tells. A READ may be done again where its bytes
+ * were lost. */
+static bool is_not_peers_fault(struct job job, int err, enum weft_outcome *outcome)
 {
 	const struct weft_span *failed = job.caller->failed;
 
-	if (!failed)
-		return false;
-	if (err == -ESRCH || (err == -ESTALE && is_local(job, failed)))
-		*outcome = WEFT_MOVES;
-	else if (is_local(job, failed))
+	if (err == -ENXIO || (failed && err != -ESRCH && err != -ESTALE && is_local(job, failed)))
 		*outcome = fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
+	else if (failed && (err == -ESRCH || (err == -ESTALE && is_local(job, failed))))
+		*outcome = WEFT_MOVES;
 	else
 		return false;
 	return true;
@@ -90,9 +89,7 @@ static __attribute__((noinline)) enum weft_outcome unreachable_memory(struct job
 {
 	enum weft_outcome outcome;
 
-	if (err == -ENXIO)
-		return fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
-	if (is_foreign_fault(job, err, &outcome))
+	if (is_not_peers_fault(job, err, &outcome))
 		return outcome;
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
@@ -210,7 +207,7 @@ static __attribute__((noinline)) enum weft_outcome undelivered(struct job job, i
 
 	if (err == -ESTALE)
 		return WEFT_MOVES; /* nobody looks into a receive before it is complete */
-	if (is_foreign_fault(job, err, &outcome))
+	if (is_not_peers_fault(job, err, &outcome))
 		return outcome;
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
@@ -344,7 +341,7 @@ HOT enum weft_outcome answer_atomic(struct job job, uint64_t old)
 
 	weft_span_private(&result, &old, 8);
 	err = weft_place(job.qp->nic, job.caller, NULL, job.here->span, &result, 8);
-	if (err && !is_foreign_fault(job, err, &outcome))
+	if (err && !is_not_peers_fault(job, err, &outcome))
 		return fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
 	own->answer = old;
 	own->has_answer = err && outcome == WEFT_MOVES;
