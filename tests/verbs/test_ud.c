@@ -345,13 +345,23 @@ static void expect_stopped(struct ends *e, enum ibv_wc_status status)
 	assert_int_equal(ibv_modify_qp(e->rig.qp[0], &attr, IBV_QP_STATE), 0);
 }
 
+/* The key of all memory allows an address where nothing is. */
+static struct ibv_mr *all_memory(const struct ends *e)
+{
+	struct ibv_mr *all = ibv_reg_mr(e->rig.pd, NULL, SIZE_MAX,
+					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+
+	assert_non_null(all);
+	return all;
+}
+
 static void wrong_here(void **state)
 {
 	struct ends *e = *state;
 	uint32_t qpn = e->rig.qp[1]->qp_num;
 	struct ibv_pd *pd = ibv_alloc_pd(e->rig.context);
 	struct ibv_ah *other = handle(pd, 3);
-	struct ibv_mr *from = e->from, wrong = *from;
+	struct ibv_mr *from = e->from, wrong = *from, *all = all_memory(e);
 
 	assert_int_equal(receive(e, 1, 1, ROOM), 0);
 	assert_int_equal(send_to(e, e->ah, qpn, RIG_QKEY, MTU + 1), 0);
@@ -360,6 +370,9 @@ static void wrong_here(void **state)
 	expect_stopped(e, IBV_WC_LOC_QP_OP_ERR);
 	wrong.lkey ^= 1;
 	e->from = &wrong;
+	assert_int_equal(send_to(e, e->ah, qpn, RIG_QKEY, 8), 0);
+	expect_stopped(e, IBV_WC_LOC_PROT_ERR);
+	wrong = (struct ibv_mr){ .addr = (void *)8, .lkey = all->lkey };
 	assert_int_equal(send_to(e, e->ah, qpn, RIG_QKEY, 8), 0);
 	expect_stopped(e, IBV_WC_LOC_PROT_ERR);
 	e->from = from;
@@ -371,18 +384,15 @@ static void wrong_here(void **state)
 	rig_none(e->rig.cq[1]);
 	send_one(e, RIG_QKEY, 8);
 	rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, 1);
+	assert_int_equal(ibv_dereg_mr(all), 0);
 	assert_int_equal(ibv_destroy_ah(other), 0);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
 /* What is wrong with a receive fails its queue pair. */
-static void bad_receive(void **state)
+static void check_bad_receive(struct ends *e, const struct ibv_mr *wrong, void *at)
 {
-	struct ends *e = *state;
-	struct ibv_mr wrong = *e->to;
-
-	wrong.lkey ^= 1;
-	assert_int_equal(rig_receive(e->rig.qp[1], 1, &wrong, e->to->addr, ROOM), 0);
+	assert_int_equal(rig_receive(e->rig.qp[1], 1, wrong, at, ROOM), 0);
 	assert_int_equal(receive(e, 1, 2, ROOM), 0);
 	send_one(e, RIG_QKEY, 8);
 	send_one(e, RIG_QKEY, 8); /* at once: its owner may have yet to see that */
@@ -397,6 +407,17 @@ static void bad_receive(void **state)
 	assert_int_equal(receive(e, 1, 4, ROOM), 0);
 	send_one(e, RIG_QKEY, 8);
 	rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, 4);
+}
+
+static void bad_receive(void **state)
+{
+	struct ends *e = *state;
+	struct ibv_mr wrong = *e->to, *all = all_memory(e);
+
+	wrong.lkey ^= 1;
+	check_bad_receive(e, &wrong, e->to->addr);
+	check_bad_receive(e, all, (void *)8);
+	assert_int_equal(ibv_dereg_mr(all), 0);
 }
 
 /* In error and after a reset: flushed, or forgotten. */
