@@ -29,11 +29,11 @@ static bool take_common(struct weft_lock *lock)
 	return !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire);
 }
 
-static bool is_owned_by_other(const struct weft_lock *lock, uint32_t thread)
+static bool is_owned_by_other(const struct weft_nic *nic, const struct weft_lock *lock, uint32_t thread)
 {
 	uint32_t owner = atomic_load_explicit(&lock->owner, memory_order_relaxed);
 
-	return owner && owner != WEFT_LOCK_SHARED && owner != thread;
+	return owner && owner != WEFT_LOCK_SHARED && owner != (thread ? thread : nic->env->self());
 }
 
 /* The common way is taken. After this the owner is not inside, and stays out. */
@@ -54,7 +54,7 @@ void weft_lock_slow(const struct weft_nic *nic, struct weft_lock *lock, uint32_t
 {
 	while (!take_common(lock))
 		wait_while(nic, &lock->held);
-	if (is_owned_by_other(lock, thread)) {
+	if (is_owned_by_other(nic, lock, thread)) {
 		announce(nic, lock);
 		wait_while(nic, &lock->inside);
 		count_visit(lock);
@@ -65,16 +65,19 @@ void weft_lock_slow(const struct weft_nic *nic, struct weft_lock *lock, uint32_t
 
 bool weft_trylock(const struct weft_nic *nic, struct weft_lock *lock)
 {
+	bool visits;
+
 	if (!take_common(lock))
 		return false;
-	if (!is_owned_by_other(lock, 0))
-		return true;
-	announce(nic, lock);
+	visits = is_owned_by_other(nic, lock, 0);
+	if (visits)
+		announce(nic, lock);
 	if (atomic_load_explicit(&lock->inside, memory_order_acquire)) {
 		weft_unlock_slow(lock);
 		return false;
 	}
-	count_visit(lock);
+	if (visits)
+		count_visit(lock);
 	return true;
 }
 

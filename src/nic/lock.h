@@ -25,7 +25,7 @@ struct weft_lock {
 
 #define WEFT_LOCK_SHARED UINT32_MAX
 
-/* thread: 0 for one that must not own locks. */
+/* thread: 0 where no lock is to be owned; that may be in the owner's own thread. */
 void weft_lock_slow(const struct weft_nic *nic, struct weft_lock *lock, uint32_t thread);
 void weft_unlock_slow(struct weft_lock *lock);
 /* True: taken, as by thread 0. */

@@ -75,6 +75,8 @@ struct weft_nic_env {
 	void (*limit_reached)(struct weft_shared *q);
 	/* For waits and for completion timestamps: CLOCK_MONOTONIC, or its like. */
 	uint64_t (*clock_ns)(void);
+	/* The calling thread as locks know it, 0: it has no name yet. */
+	uint32_t (*self)(void);
 	/* There is deferred work; the engine should look soon. */
 	void (*kick)(void);
 };

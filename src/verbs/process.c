@@ -99,6 +99,11 @@ static void env_limit_reached(struct weft_shared *q)
 	weft_async_raise(srq->srq.context, &e);
 }
 
+static uint32_t env_self(void)
+{
+	return weft_thread.generation == weft_process.generation ? weft_thread.caller.thread : 0;
+}
+
 static const struct weft_nic_env env = {
 	.alloc = env_alloc,
 	.free = free,
@@ -111,6 +116,7 @@ static const struct weft_nic_env env = {
 	.failed = weft_blame_request,
 	.limit_reached = env_limit_reached,
 	.clock_ns = weft_clock_now_ns,
+	.self = env_self,
 	.kick = weft_engine_kick,
 };
 
