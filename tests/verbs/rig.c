@@ -201,6 +201,13 @@ void rig_connect(struct rig *rig, const struct rig_wish *wish)
 			move_as_wished(rig, i, s, wish);
 }
 
+void rig_reconnect(struct rig *rig, const struct rig_wish *wish)
+{
+	for (int i = 0; i < 2; i++)
+		rig_move(rig->qp[i], IBV_QPS_RESET, 0);
+	rig_connect(rig, wish);
+}
+
 enum ibv_qp_state rig_state(struct ibv_qp *qp)
 {
 	struct ibv_qp_init_attr init;

@@ -59,6 +59,7 @@ struct rig_wish {
 /* Everything made, the queue pairs in RESET; or connected to each other, in RTS. */
 void rig_open(struct rig *rig);
 void rig_connect(struct rig *rig, const struct rig_wish *wish);
+void rig_reconnect(struct rig *rig, const struct rig_wish *wish); /* from whatever state they are in */
 void rig_close(struct rig *rig);
 
 /* cmocka fixtures: a rig that is open, or connected as usual. */

@@ -315,9 +315,7 @@ static void check_recovery(void)
 {
 	if (!rig.qp[1])
 		renew_peer();
-	for (int i = 0; i < 2; i++)
-		rig_move(rig.qp[i], IBV_QPS_RESET, 0);
-	rig_connect(&rig, &(struct rig_wish){0});
+	rig_reconnect(&rig, &(struct rig_wish){0});
 	assert_int_equal(rig_receive(rig.qp[1], 2, NULL, NULL, 0), 0);
 	assert_int_equal(rig_send(rig.qp[0], 1, NULL, NULL, 0), 0);
 	rig_expect(rig.cq[0], IBV_WC_SUCCESS, 1);

@@ -91,9 +91,7 @@ static void fault_of_an_earlier_connection(void **state)
 	struct rig *rig = *state;
 
 	for (int round = 0; round < 300; round++) {
-		for (int i = 0; i < 2; i++)
-			rig_move(rig->qp[i], IBV_QPS_RESET, 0);
-		rig_connect(rig, &(struct rig_wish){ 0 });
+		rig_reconnect(rig, &(struct rig_wish){ 0 });
 		write_with_bad_key(rig->qp[0]);
 		for (int i = 1; i >= 0; i--)
 			rig_move(rig->qp[i], IBV_QPS_RESET, 0);

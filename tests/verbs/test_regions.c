@@ -72,7 +72,6 @@ static void follows(void **state)
 	uint8_t *at = rig_pages(2 * PAGE);
 	struct ibv_mr *mr = rig_region(rig->pd, 2 * PAGE);
 	struct ibv_mr *odp = ibv_reg_mr(rig->pd, at, 2 * PAGE, RIG_ALL | IBV_ACCESS_ON_DEMAND);
-
 	struct ibv_mr *over = ibv_reg_mr(rig->pd, at, 2 * PAGE, RIG_ALL);
 
 	assert_non_null(odp);
@@ -94,13 +93,6 @@ static void follows(void **state)
 	munmap(at, 2 * PAGE);
 }
 
-static void reconnect(struct rig *rig)
-{
-	for (int q = 0; q < 2; q++)
-		rig_move(rig->qp[q], IBV_QPS_RESET, 0);
-	rig_connect(rig, &(struct rig_wish){ .rnr_retry = 1 });
-}
-
 /* A key of all memory allows an address where nothing is: whose that is, is at fault. */
 static void holes(void **state)
 {
@@ -119,23 +111,23 @@ static void holes(void **state)
 			uint8_t *here = far ? mr->addr : hole + PAGE - (i < 2 ? 3 : 0);
 			uint8_t *there = far ? hole + PAGE - (i < 2 ? 3 : 0) : mr->addr;
 
-			reconnect(rig);
+			rig_reconnect(rig, &(struct rig_wish){ 0 });
 			assert_int_equal(rig_rdma(rig->qp[0], opcodes[i], i, far ? mr : all, here, 8,
 						  (uintptr_t)there, far ? all->rkey : mr->rkey), 0);
 			rig_expect(rig->cq[0], far ? IBV_WC_REM_OP_ERR : IBV_WC_LOC_PROT_ERR, i);
 			assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_ERR);
 		}
-	reconnect(rig);
+	rig_reconnect(rig, &(struct rig_wish){ 0 });
 	assert_int_equal(rig_receive(rig->qp[1], 7, mr, mr->addr, 8), 0);
 	assert_int_equal(rig_send(rig->qp[0], 8, all, hole + PAGE, 8), 0);
 	rig_expect(rig->cq[0], IBV_WC_LOC_PROT_ERR, 8);
-	reconnect(rig);
+	rig_reconnect(rig, &(struct rig_wish){ 0 });
 	assert_int_equal(rig_receive(rig->qp[1], 7, all, hole + PAGE, 8), 0);
 	assert_int_equal(rig_send(rig->qp[0], 8, mr, mr->addr, 8), 0);
 	rig_expect(rig->cq[0], IBV_WC_REM_OP_ERR, 8);
 	rig_expect(rig->cq[1], IBV_WC_LOC_PROT_ERR, 7);
 	/* and where there is something again, that is used */
-	reconnect(rig);
+	rig_reconnect(rig, &(struct rig_wish){ 0 });
 	rdma(rig, IBV_WR_RDMA_READ, all, hole, 8, (uintptr_t)mr->addr, mr->rkey);
 	assert_int_equal(ibv_dereg_mr(all), 0);
 	rig_region_end(mr);

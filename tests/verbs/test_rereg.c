@@ -47,13 +47,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void reconnect(struct rig *rig)
-{
-	for (int i = 0; i < 2; i++)
-		rig_move(rig->qp[i], IBV_QPS_RESET, 0);
-	rig_connect(rig, &(struct rig_wish){ 0 });
-}
-
 /* A WRITE of a page to `remote` under `rkey`; what becomes of it. */
 static enum ibv_wc_status write_page(struct subject *s, uint64_t remote, uint32_t rkey)
 {
@@ -63,7 +56,7 @@ static enum ibv_wc_status write_page(struct subject *s, uint64_t remote, uint32_
 				  remote, rkey), 0);
 	status = rig_next(s->rig.cq[0]).status;
 	if (status)
-		reconnect(&s->rig);
+		rig_reconnect(&s->rig, &(struct rig_wish){ 0 });
 	return status;
 }
 

@@ -429,9 +429,7 @@ static void revoking(void **state)
 		struct one one[2] = { { rig, 0, NULL, mr->rkey }, { rig, 1, NULL, mr->rkey } };
 		pthread_t thread[2];
 
-		for (int i = 0; i < 2; i++)
-			rig_move(rig->qp[i], IBV_QPS_RESET, 0);
-		rig_connect(rig, &(struct rig_wish){ 0 });
+		rig_reconnect(rig, &(struct rig_wish){ 0 });
 		atomic_store(&stop, false);
 		for (int i = 0; i < 2; i++)
 			assert_int_equal(pthread_create(&thread[i], NULL, use_a_dying_key, &one[i]), 0);

@@ -65,13 +65,6 @@ static void check_patience(struct rig *rig, uint64_t ns, enum ibv_wc_status stat
 	rig_none(rig->cq[1]);
 }
 
-static void reconnect(struct rig *rig, const struct rig_wish *wish)
-{
-	for (int q = 0; q < 2; q++)
-		rig_move(rig->qp[q], IBV_QPS_RESET, 0);
-	rig_connect(rig, wish);
-}
-
 /* Table 45 of 9.7.5.2.8, in hundredths of a millisecond. */
 static const uint64_t rnr_timer[32] = {
 	65536, 1,   2,	 3,   4,    6,	  8,	12,   16,   24,	  32,	48,    64,    96,    128,   192,
@@ -85,7 +78,7 @@ static void each_rnr_timer(void **state)
 
 	for (uint8_t code = 0; code < 32; code++)
 		for (uint8_t retry = 0; retry < 7; retry++) {
-			reconnect(rig, &(struct rig_wish){
+			rig_reconnect(rig, &(struct rig_wish){
 					       .rnr_retry = retry ? retry : RIG_NO_RNR_RETRY });
 			set_rnr_timer(rig->qp[1], code);
 			assert_int_equal(rig_send(rig->qp[0], 1, memory, bytes, 8), 0);
@@ -105,7 +98,7 @@ static void each_timeout(void **state)
 
 	for (uint8_t code = 1; code < 32; code++)
 		for (uint8_t retry = 0; retry < 8; retry++) {
-			reconnect(rig, &(struct rig_wish){ .timeout = code, .retry_cnt = retry });
+			rig_reconnect(rig, &(struct rig_wish){ .timeout = code, .retry_cnt = retry });
 			rig_move(rig->qp[1], IBV_QPS_RESET, 0);
 			assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_WRITE, 1, 64), 0);
 			check_patience(rig, (retry + 1ull) * (4096ull << code),
@@ -119,7 +112,7 @@ static void for_ever(void **state)
 	struct rig *rig = *state;
 
 	for (int silent = 0; silent < 2; silent++) {
-		reconnect(rig, &(struct rig_wish){ .forever = 1 });
+		rig_reconnect(rig, &(struct rig_wish){ .forever = 1 });
 		if (silent) {
 			rig_move(rig->qp[1], IBV_QPS_RESET, 0);
 			rig_move(rig->qp[1], IBV_QPS_INIT, 0);
@@ -256,7 +249,7 @@ static void no_answer(void **state)
 	struct rig *rig = *state;
 
 	for (size_t i = 0; i < COUNT(ways); i++) {
-		reconnect(rig, &(struct rig_wish){ .timeout = 8, .retry_cnt = 2 });
+		rig_reconnect(rig, &(struct rig_wish){ .timeout = 8, .retry_cnt = 2 });
 		ways[i](rig);
 		assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_WRITE, 1, 64), 0);
 		assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_READ, 2, 64), 0);
