@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The rules of an RDMA network card, over a pool. Freestanding: memory, waiting and other
- * processes' memory come through struct weft_nic_env, time is an argument.
+ * The rules of an RDMA network card, over a pool. Freestanding: memory, waiting, time and other
+ * processes' memory come through struct weft_nic_env.
  *
  * Objects belong to the api, which embeds them in its own and keeps them alive as long as verbs
  * demand. Locks: queue pair before completion queue before ring; each is private to the process.

@@ -17,6 +17,12 @@ enum weft_qp_type {
 	WEFT_QPT_XRC_RECV = 10,
 };
 
+/* The type of the queue pair at the other end of a connection. */
+static inline uint8_t weft_qp_peer_type(uint8_t type)
+{
+	return type == WEFT_QPT_XRC_SEND ? WEFT_QPT_XRC_RECV : type;
+}
+
 /* 10.3.1 */
 enum weft_qp_state {
 	WEFT_QPS_RESET,

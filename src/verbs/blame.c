@@ -191,7 +191,7 @@ static const char *name_of_service(uint8_t type)
 
 static void put_silence(char *to, size_t room, const struct blame *b)
 {
-	uint8_t type = b->qp->type == WEFT_QPT_XRC_SEND ? WEFT_QPT_XRC_RECV : b->qp->type;
+	uint8_t type = weft_qp_peer_type(b->qp->type);
 	uint64_t conn;
 
 	if (!b->peer) {

@@ -75,11 +75,12 @@ static bool is_local(struct job job, const struct weft_span *span)
 static bool is_not_peers_fault(struct job job, int err, enum weft_outcome *outcome)
 {
 	const struct weft_span *failed = job.caller->failed;
+	bool local = failed && is_local(job, failed);
 
-	if (err == -ENXIO || (failed && err != -ESRCH && err != -ESTALE && is_local(job, failed)))
-		*outcome = fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
-	else if (failed && (err == -ESRCH || (err == -ESTALE && is_local(job, failed))))
+	if (failed && (err == -ESRCH || (err == -ESTALE && local)))
 		*outcome = WEFT_MOVES;
+	else if (err == -ENXIO || local)
+		*outcome = fail_here(job, WEFT_CAUSE_LOCAL_MEMORY);
 	else
 		return false;
 	return true;

@@ -141,11 +141,6 @@ void weft_peer_let_go(struct weft_qp *qp, struct peer *p)
 	p->held = NULL;
 }
 
-static uint8_t peer_type(const struct weft_qp *qp)
-{
-	return qp->type == WEFT_QPT_XRC_SEND ? WEFT_QPT_XRC_RECV : qp->type;
-}
-
 /* The line stands between two equal looks at a conn word that says: ready, and yours. */
 bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 {
@@ -164,7 +159,7 @@ bool weft_peer_read(struct weft_qp *qp, struct peer *p)
 	p->tag = qp->attr.dest_qpn | (uint32_t)slot->connection << 24;
 	qp->peer_rnr_timer = slot->min_rnr_timer;
 	/* another one may have taken the entry since, and be connected to us */
-	if (slot->qpn != qp->attr.dest_qpn || slot->type != peer_type(qp) ||
+	if (slot->qpn != qp->attr.dest_qpn || slot->type != weft_qp_peer_type(qp->type) ||
 	    p->right.member != named)
 		return false;
 	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | qp->qpn) || !ring_off)
