@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that src/nic needs no C library: each file compiles with nothing but the compiler's own
-headers, and together they ask for nothing but Weft's own functions and the four memory functions
-that a freestanding compiler may call anyway. Exits 77 while there is nothing to check."""
+"""Checks that src/nic and the engines of src/wire need no C library: each file compiles with nothing
+but the compiler's own headers, and together they ask for nothing but Weft's own functions and the
+four memory functions that a freestanding compiler may call anyway. Exits 77 while there is nothing
+to check."""
 import argparse
 import subprocess
 import sys
@@ -20,7 +21,7 @@ def compile_all(root, sources, folder):
              '-fno-stack-protector', '-fno-strict-aliasing', '-fvisibility=hidden', f'-I{root}/src',
              '-Wall', '-Wextra', '-Werror', '-Wno-unused-parameter',
              '-Wno-missing-field-initializers']
-    objects = [folder / (source.stem + '.o') for source in sources]
+    objects = [folder / f'{source.parent.name}-{source.stem}.o' for source in sources]
     for source, target in zip(sources, objects):
         if subprocess.run(['gcc', *flags, '-c', source, '-o', target], check=False).returncode:
             return None
@@ -40,7 +41,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parent.parent)
     root = parser.parse_args().root.resolve()
-    sources = sorted((root / 'src/nic').glob('*.c'))
+    sources = sorted([*(root / 'src/nic').glob('*.c'), *(root / 'src/wire').glob('*/*.c')])
     if not sources:
         return 77
     with tempfile.TemporaryDirectory() as name:
@@ -50,7 +51,7 @@ def main():
         foreign = {n for n in undefined(objects, Path(name))
                    if n not in ALLOWED and not n.startswith('weft_')}
     for name in sorted(foreign):
-        print(f'src/nic asks for {name}, which is neither Weft\'s nor freestanding')
+        print(f'src/nic or src/wire asks for {name}, which is neither Weft\'s nor freestanding')
     return 1 if foreign else 0
 
 

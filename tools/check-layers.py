@@ -17,13 +17,15 @@ FUNCTION_LINES = 80
 BELOW = {
     'pool': set(),
     'nic': {'pool'},
+    'wire': set(),
     'link': {'pool'},
     'transport': {'nic', 'pool', 'link'},
 }
-API = {'verbs', 'cm', 'cli', 'shim', 'stream', 'gpu', 'daemon'}
-BELOW.update({api: {'transport', 'nic', 'pool'} for api in API})
-# Headers that an api lends to its neighbours: (includer's folder, header).
-LENT = {('shim', 'verbs/gid.h'), ('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h')}
+API = {'verbs', 'cm', 'cli', 'shim', 'stream', 'ape', 'gpu', 'card'}
+BELOW.update({api: {'transport', 'nic', 'pool', 'wire', 'link'} for api in API})
+# Headers that a folder lends to others beside or below it: (includer's folder, header).
+LENT = {('shim', 'verbs/gid.h'), ('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
+        ('wire', 'nic/types.h'), ('wire', 'nic/cause.h')}
 
 # The one file that reads a clock, and what that looks like.
 CLOCK = Path('src/pool/clock.c')

@@ -24,6 +24,8 @@ def function(lines):
 
 
 GOOD = [
+    ('src/wire/roce/a.c', SPDX + '#include "nic/types.h"\n'),
+    ('src/card/a.c', SPDX + '#include "wire/roce/packet.h"\n'),
     ('src/nic/a.c', SPDX + '#include "pool/format.h"\n#include "nic/qp.h"\n#include <stdint.h>\n'),
     ('src/transport/direct/a.c', SPDX + '#include "nic/qp.h"\n#include "link/udp.h"\n'),
     ('src/verbs/a.c', SPDX + '#include "transport/table.h"\n#include "pool/member.h"\n'),
@@ -38,6 +40,8 @@ GOOD = [
     ('README.md', 'See /usr/share/doc.\n'),
 ]
 BAD = [
+    ('src/wire/roce/a.c', SPDX + '#include "pool/pool.h"\n', 'wire must not include'),
+    ('src/wire/roce/a.c', SPDX + '#include "nic/nic.h"\n', 'wire must not include'),
     ('src/pool/a.c', SPDX + '#include "nic/qp.h"\n', 'pool must not include'),
     ('src/nic/a.c', SPDX + '#include "transport/table.h"\n', 'nic must not include'),
     ('src/nic/a.c', SPDX + '#  include "verbs/gid.h"\n', 'nic must not include'),
@@ -82,8 +86,9 @@ FREESTANDING_GOOD = '#include <stdint.h>\nvoid weft_g(void);\n'
      '\treturn malloc(1);\n}\n', 1),
     ('int weft_f(void)\n{\n}\n', 1),
 ])
-def test_freestanding(tmp_path, text, status):
-    assert check('check-freestanding.py', tmp_path, 'src/nic/a.c', text).returncode == status
+@pytest.mark.parametrize('path', ['src/nic/a.c', 'src/wire/roce/a.c'])
+def test_freestanding(tmp_path, path, text, status):
+    assert check('check-freestanding.py', tmp_path, path, text).returncode == status
 
 
 def test_freestanding_without_files(tmp_path):
