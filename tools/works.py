@@ -74,6 +74,7 @@ SECTIONS = {
         ("the table of GIDs follows the host's addresses; connections outlive them; GID_CHANGE", r'verbs-gids'),
         ('protection domains, completion queues, channels; every bad argument', r'verbs-objects'),
         ('memory regions and their rights, also changed', r'verbs-(mr|rereg)'),
+        ('flags of access, each with each verb; the state that stands in a handle', r'verbs-flags'),
         ('rights taken away while peers write at full speed, or are stopped', r'revoke'),
         ('queue pairs: every state and attribute mask', r'verbs-(qp|modify)'),
         ('posting: queue limits, bad requests; receivers that are not ready', r'verbs-(post|wait|timers)'),

@@ -16,6 +16,7 @@
 	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
 #define ACCESS_OPTIONAL                                                                           \
 	(((IB_UVERBS_ACCESS_OPTIONAL_LAST << 1) - 1) & ~(IB_UVERBS_ACCESS_OPTIONAL_FIRST - 1))
+#define FLUSHES (1 << 8 | 1 << 9) /* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, from rdma-core 46 on */
 #define ACCESS_MOVES                                                                              \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                \
 	 IBV_ACCESS_REMOTE_ATOMIC)
@@ -23,7 +24,7 @@
 bool weft_verbs_known_access(const char *verb, unsigned int access)
 {
 	/* the optional ones are a wish, never an error (ibv_reg_mr(3)) */
-	if (!(access & ~(unsigned int)(ACCESS_KNOWN | ACCESS_OPTIONAL)))
+	if (!(access & ~(unsigned int)(ACCESS_KNOWN | ACCESS_OPTIONAL | FLUSHES)))
 		return true;
 	weft_broken(verb, ACCESS_BITS, access);
 	return false;
@@ -33,6 +34,10 @@ bool weft_verbs_good_access(const char *verb, unsigned int access)
 {
 	if (!weft_verbs_known_access(verb, access))
 		return false;
+	if (access & FLUSHES) {
+		weft_broken(verb, ACCESS_FLUSH, access);
+		return false;
+	}
 	/* what others may write, the owner may (11.2.8.2) */
 	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
 	    !(access & IBV_ACCESS_LOCAL_WRITE)) {

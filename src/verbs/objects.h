@@ -86,7 +86,8 @@ struct weft_mr_source {
 
 /* Rights as ibv_reg_mr has them? If not, the verb was told so. */
 bool weft_verbs_good_access(const char *verb, unsigned int access);
-/* Bits that are defined, whether they go together or not? Likewise. */
+/* Bits that are defined, as a queue pair takes them, whether they go together or can be had at all, or not?
+ * Likewise. Cards look at no others than the rights of peers there; Soft-RoCE refuses undefined ones. */
 bool weft_verbs_known_access(const char *verb, unsigned int access);
 /* NULL and errno. pd is one of ours. */
 struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_source *source);
@@ -291,6 +292,14 @@ static inline struct weft_acks weft_qp_acks(struct ibv_qp *qp)
 /* qp.c: an errno. Its mutex is held. */
 int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int mask,
 		      struct weft_caller *caller);
+
+/* Programs read the state from the handle, and UCX counts on it: it changes only where the mask of a verb that
+ * succeeds has IBV_QP_STATE, to what stands in attr, not when the queue pair fails by itself. */
+static inline void weft_verbs_tell_state(struct ibv_qp *handle, const struct ibv_qp_attr *attr, int mask)
+{
+	if (mask & IBV_QP_STATE)
+		handle->state = attr->qp_state;
+}
 
 /* mcast.c: it listens to no group any more. */
 void weft_mcast_leave(struct weft_verbs_qp *qp);

@@ -224,7 +224,6 @@ static int check_values(uint32_t qpn, const struct ibv_qp_attr *attr, int mask)
 		    (values[i].value < values[i].least || values[i].value > values[i].most))
 			return weft_broken(VERB, ATTR_VALUE, qpn, weft_value(values[i].name),
 					   values[i].value, values[i].least, values[i].most);
-	/* as Soft-RoCE does since Linux 6.5; cards look at no other bits */
 	if (mask & IBV_QP_ACCESS_FLAGS && !weft_verbs_known_access(VERB, attr->qp_access_flags))
 		return EINVAL;
 	return mask & IBV_QP_AV ? check_address(&attr->ah_attr) : 0;
@@ -363,7 +362,8 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		return weft_receiver_modify(qp, attr, mask);
 	pthread_mutex_lock(&qp->qp.mutex);
 	err = weft_verbs_modify(qp, attr, mask, weft_caller());
-	ibqp->state = (enum ibv_qp_state)qp->nic.state;
+	if (!err)
+		weft_verbs_tell_state(ibqp, attr, mask);
 	pthread_mutex_unlock(&qp->qp.mutex);
 	return err;
 }
@@ -373,7 +373,7 @@ int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 {
 	struct weft_verbs_qp *qp;
 
-	(void)mask; /* a hint: everything is cheap to tell (ibv_query_qp(3)) */
+	/* the mask is a hint: everything is cheap to tell (ibv_query_qp(3)) */
 	if (weft_explain_stale("ibv_query_qp", ibqp, WEFT_HANDLE_QP))
 		return EINVAL;
 	if (!attr || !init)
@@ -382,11 +382,11 @@ int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 	*init = qp->init;
 	init->qp_context = ibqp->qp_context;
 	if (qp->far.is)
-		return weft_receiver_query(qp, attr);
+		return weft_receiver_query(qp, attr, mask);
 	pthread_mutex_lock(&qp->qp.mutex);
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = (enum ibv_qp_state)qp->nic.state;
-	ibqp->state = attr->qp_state;
+	weft_verbs_tell_state(ibqp, attr, mask);
 	pthread_mutex_unlock(&qp->qp.mutex);
 	return 0;
 }

@@ -323,11 +323,11 @@ int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr 
 	int err = call_maker(handle->far.member, WEFT_ASK_QP_MODIFY, id_of(handle), &call);
 
 	if (!err)
-		handle->qp.state = call.attr.qp_state;
+		weft_verbs_tell_state(&handle->qp, attr, mask);
 	return explained("ibv_modify_qp", handle->qp.qp_num, err);
 }
 
-int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr)
+int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, int mask)
 {
 	struct weft_receiver_call call = { .mask = 0 };
 	int err = call_maker(handle->far.member, WEFT_ASK_QP_QUERY, id_of(handle), &call);
@@ -335,7 +335,7 @@ int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr)
 	if (err)
 		return explained("ibv_query_qp", handle->qp.qp_num, err);
 	*attr = call.attr;
-	handle->qp.state = attr->qp_state;
+	weft_verbs_tell_state(&handle->qp, attr, mask);
 	return 0;
 }
 

@@ -23,7 +23,7 @@ struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_i
 void weft_receiver_close(struct weft_verbs_qp *handle);
 /* By a handle of one that another process has made. An errno; EIO: that does not answer. */
 int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr *attr, int mask);
-int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr);
+int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, int mask);
 
 /* Each handle's context is told; locks of the queue pair may be held. */
 void weft_receiver_raise(struct weft_verbs_qp *real, enum ibv_event_type type);

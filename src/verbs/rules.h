@@ -53,6 +53,7 @@
 	X(HAS_SHARED, EINVAL, "10.2.9", "QP %x receives from a shared queue: post there")           \
 	/* memory */                                                                                \
 	X(ACCESS_BITS, EINVAL, "11.2.8.2", "access %x has bits that are not known here")            \
+	X(ACCESS_FLUSH, EINVAL, "ibv_reg_mr(3)", "access %x: no peer can flush memory here")        \
 	X(ACCESS_LOCAL, EINVAL, "11.2.8.2",                                                         \
 	  "access %x: remote write and atomic need IBV_ACCESS_LOCAL_WRITE")                         \
 	X(MEMORY_RANGE, EINVAL, "11.2.8.2", "%s: [%x, +%l) is no range of memory")                     \

@@ -46,6 +46,7 @@ OBJECT(mr_of_nothing, ibv_reg_mr(rig->pd, memory, 0, 0))
 OBJECT(mr_of_all, ibv_reg_mr(rig->pd, (void *)4096, SIZE_MAX, 0))
 OBJECT(mr_beyond, ibv_reg_mr_iova(rig->pd, memory, 4096, -4096ull, 0))
 OBJECT(mr_remote_only, ibv_reg_mr(rig->pd, memory, 1, IBV_ACCESS_REMOTE_WRITE))
+OBJECT(mr_to_flush, (ibv_reg_mr)(rig->pd, memory, 1, 1 << 8))
 OBJECT(mr_unmapped, ibv_reg_mr(rig->pd, (void *)4096, 1, 0))
 CALL(mr_of_nobody, ibv_dereg_mr((struct ibv_mr *)&rig))
 CALL(rereg_of_nothing, ibv_rereg_mr(region, 0, NULL, NULL, 0, 0) ? errno : 0)
@@ -140,6 +141,7 @@ static const struct call calls[] = {
 	{"ibv_reg_mr", "EINVAL", mr_of_all, "addr: [0x1000, +18446744073709551615) is no range", "IBTA 11.2.8.2"},
 	{"ibv_reg_mr", "EINVAL", mr_beyond, "iova: [0xfffffffffffff000, +4096) is no range", "IBTA 11.2.8.2"},
 	{"ibv_reg_mr", "EINVAL", mr_remote_only, "access 0x2", "IBTA 11.2.8.2"},
+	{"ibv_reg_mr", "EINVAL", mr_to_flush, "no peer can flush memory here", "ibv_reg_mr(3)"},
 	{"ibv_reg_mr", "EFAULT", mr_unmapped, "[0x1000, +1)", "IBTA 11.2.8.2"},
 	{"ibv_dereg_mr", "EINVAL", mr_of_nobody, "is no memory region", "IBTA 11.6.1"},
 	{"ibv_rereg_mr", "EINVAL", rereg_of_nothing, "flags 0x0", "IBTA 11.2.8"},
