@@ -20,13 +20,15 @@ static const struct {
 };
 
 /* Programs choose a NIC's address by these where no RDMA card tells them: index 3 is RoCE v2 on
- * IPv4; Open MPI otherwise accepts only devices and transports that it knows by name. UCX takes its
+ * IPv4; NCCL's networking from inside kernels takes each card for one of mlx5 (2.28.9 crashes on
+ * others). Open MPI otherwise accepts only devices and transports that it knows by name. UCX takes its
  * receives in turn: 512 of 8 KiB stay in caches, its 4,096 do not; fewer than its window of 512
  * would make senders wait. It reckons from a card's costs when to name its bytes in place and when to
  * copy them into a buffer of its own: here the latter takes less, up to that buffer's size. */
 static const struct {
 	const char *name, *value;
 } defaults[] = {
+	{"NCCL_GIN_TYPE", "0"},
 	{"NCCL_IB_GID_INDEX", "3"},
 	{"OMPI_MCA_pml_ucx_devices", "any"},
 	{"OMPI_MCA_pml_ucx_tls", "any"},

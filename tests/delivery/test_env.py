@@ -4,10 +4,11 @@ import pytest
 
 pytestmark = pytest.mark.quick
 
-NAMES = ['LD_LIBRARY_PATH', 'LD_PRELOAD', 'PATH', 'NCCL_IB_GID_INDEX', 'OMPI_MCA_pml_ucx_devices',
-         'OMPI_MCA_pml_ucx_tls', 'UCX_RC_VERBS_RX_QUEUE_LEN', 'UCX_ZCOPY_THRESH', 'WEFT_POOL']
+NAMES = ['LD_LIBRARY_PATH', 'LD_PRELOAD', 'PATH', 'NCCL_GIN_TYPE', 'NCCL_IB_GID_INDEX',
+         'OMPI_MCA_pml_ucx_devices', 'OMPI_MCA_pml_ucx_tls', 'UCX_RC_VERBS_RX_QUEUE_LEN',
+         'UCX_ZCOPY_THRESH', 'WEFT_POOL']
 USERS_OWN = {'LD_LIBRARY_PATH': "/a b:/it's", 'LD_PRELOAD': 'libm.so.6',
-             'PATH': "/usr/bin:/bin:/$x`'\"", 'NCCL_IB_GID_INDEX': '7',
+             'PATH': "/usr/bin:/bin:/$x`'\"", 'NCCL_GIN_TYPE': '2', 'NCCL_IB_GID_INDEX': '7',
              'OMPI_MCA_pml_ucx_tls': '', 'WEFT_POOL': '/p\nq'}
 
 
@@ -28,8 +29,8 @@ def test_values(delivery):
     assert got == {'LD_LIBRARY_PATH': libs,
                    'LD_PRELOAD': ':'.join(f'{libs}/{name}' for name in names),
                    'PATH': f'{delivery.rdma.parent}:{delivery.env["PATH"]}',
-                   'NCCL_IB_GID_INDEX': '3', 'OMPI_MCA_pml_ucx_devices': 'any',
-                   'OMPI_MCA_pml_ucx_tls': 'any', 'UCX_RC_VERBS_RX_QUEUE_LEN': '512',
+                   'NCCL_GIN_TYPE': '0', 'NCCL_IB_GID_INDEX': '3',
+                   'OMPI_MCA_pml_ucx_devices': 'any', 'OMPI_MCA_pml_ucx_tls': 'any', 'UCX_RC_VERBS_RX_QUEUE_LEN': '512',
                    'UCX_ZCOPY_THRESH': '8192', 'WEFT_POOL': None}
 
 
@@ -39,7 +40,8 @@ def test_what_the_user_had_stays(delivery):
     assert got['LD_LIBRARY_PATH'] == f'{libs}:{USERS_OWN["LD_LIBRARY_PATH"]}'
     assert got['LD_PRELOAD'].startswith(f'libm.so.6:{libs}/libibverbs.so.1:')
     assert got['PATH'] == f'{delivery.rdma.parent}:{USERS_OWN["PATH"]}'
-    assert got['NCCL_IB_GID_INDEX'] == '7' and got['OMPI_MCA_pml_ucx_tls'] == ''
+    assert got['NCCL_GIN_TYPE'] == '2' and got['NCCL_IB_GID_INDEX'] == '7'
+    assert got['OMPI_MCA_pml_ucx_tls'] == ''
     assert got['WEFT_POOL'] == USERS_OWN['WEFT_POOL']
 
 
