@@ -9,7 +9,10 @@
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
-#define VERB "ibv_reg_dmabuf_mr"
+#define VERB	     "ibv_reg_dmabuf_mr"
+
+/* Linux's ENOTSUPP, which its headers for programs do not have: what NVIDIA's exporter answers to mmap. */
+#define WITHOUT_MMAP 524
 
 struct mapping {
 	void *at;
@@ -32,6 +35,10 @@ static int check(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iov
 
 	if (weft_explain_no_domain(VERB, pd) || !weft_verbs_good_access(VERB, access))
 		return EINVAL;
+	/* So programs ask whether memory of devices can be registered at all: NCCL takes every errno but
+	 * EOPNOTSUPP and EPROTONOSUPPORT for a yes. */
+	if (fd == -1)
+		return weft_broken(VERB, DMABUF_NONE, (unsigned int)fd);
 	if (!length || offset + length < offset)
 		return weft_broken(VERB, MEMORY_RANGE, weft_value("offset"), offset, length);
 	if (iova + length < iova)
@@ -45,6 +52,15 @@ static int check(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iov
 	if (offset + length > (uint64_t)end)
 		return weft_broken(VERB, DMABUF_RANGE, offset, length, (uint64_t)end);
 	return 0;
+}
+
+/* Why mmap has refused. Of what check() lets pass an exporter refuses with EINVAL or ENODEV only if it
+ * has no mapping at all. */
+static int explain_mmap(int fd, int err)
+{
+	if (err == WITHOUT_MMAP || err == ENODEV || err == EINVAL)
+		return weft_broken(VERB, DMABUF_KIND, (unsigned int)fd, (unsigned int)err);
+	return weft_explain_errno(VERB, err);
 }
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
@@ -74,7 +90,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	m->bytes = into + length;
 	m->at = mmap(NULL, m->bytes, prot, MAP_SHARED, fd, (off_t)(offset - into));
 	if (m->at == MAP_FAILED) {
-		errno = weft_explain_errno(VERB, errno);
+		errno = explain_mmap(fd, errno);
 		goto free_mapping;
 	}
 	source.va = (uintptr_t)m->at + into;

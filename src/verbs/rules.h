@@ -74,6 +74,10 @@
 	X(DM_ADDRESS, EINVAL, "ibv_alloc_dm(3)", "access %x: device memory needs IBV_ACCESS_ZERO_BASED") \
 	X(BUFFER_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%l) is not in the buffer [%x, +%l)")        \
 	X(DMABUF_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%l) is not in the %l bytes of the descriptor") \
+	X(DMABUF_NONE, EOPNOTSUPP, "ibv_reg_mr(3)",                                                 \
+	  "fd %u: memory behind no descriptor, as a GPU's, cannot be registered yet")               \
+	X(DMABUF_KIND, EOPNOTSUPP, "ibv_reg_mr(3)",                                                 \
+	  "descriptor %u: its memory cannot be mapped, as a GPU's cannot (mmap answers %u)")        \
 	X(DM_FAR, EOPNOTSUPP, "ibv_import_dm(3)",                                                   \
 	  "device memory %x is another process's, which alone can register it")                     \
 	X(DM_ENDED, EINVAL, "ibv_import_dm(3)",                                                     \

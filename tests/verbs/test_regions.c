@@ -4,8 +4,13 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../abi/pool.h"
@@ -286,10 +291,50 @@ static void descriptors(void **state)
 	expect_null(ibv_reg_dmabuf_mr(rig->pd, 8, 8, 0, fd, RIG_ALL), EINVAL);
 	expect_null(ibv_reg_dmabuf_mr(rig->pd, 0, 8, 0, fd, IBV_ACCESS_REMOTE_WRITE), EINVAL);
 	expect_null(ibv_reg_dmabuf_mr(NULL, 0, 8, 0, fd, RIG_ALL), EINVAL);
-	expect_null(ibv_reg_dmabuf_mr(rig->pd, 0, 8, 0, -1, RIG_ALL), EBADF);
+	expect_null(ibv_reg_dmabuf_mr(rig->pd, 0, 8, 0, -2, RIG_ALL), EBADF);
+	expect_null(ibv_reg_dmabuf_mr(NULL, 0, 0, 0, -1, 0), EINVAL);
 	munmap(seen, 4 * PAGE);
 	close(fd);
 	rig_region_end(mr);
+}
+
+#define ENOTSUPP_OF_LINUX 524 /* its headers for programs do not have it */
+
+/* From now on mmap of that descriptor answers `err`, as it does of a GPU's memory. */
+static void refuse_mmap(int fd, unsigned int err)
+{
+	struct sock_filter program[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[4])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned int)fd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | err),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
+
+	assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+}
+
+/* NCCL asks by the first; anything but EOPNOTSUPP is a yes to it, and what then fails ends the program. */
+static void descriptors_of_a_gpu(void **state)
+{
+	static const unsigned int refusals[] = { ENOTSUPP_OF_LINUX, ENODEV, EINVAL };
+	struct rig *rig = *state;
+
+	expect_null(ibv_reg_dmabuf_mr(rig->pd, 0, 0, 0, -1, 0), EOPNOTSUPP);
+	for (int i = 0; i < 3; i++) {
+		int fd = memfd_create("gpu", 0);
+
+		assert_int_equal(dup2(fd, 900 + i), 900 + i);
+		close(fd);
+		assert_int_equal(ftruncate(900 + i, 4 * PAGE), 0);
+		refuse_mmap(900 + i, refusals[i]);
+		expect_null(ibv_reg_dmabuf_mr(rig->pd, 0, PAGE, 0x7f0000000000, 900 + i, RIG_ALL),
+			    EOPNOTSUPP);
+		close(900 + i);
+	}
 }
 
 static void buffers(void **state)
@@ -490,6 +535,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(domains, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(left_behind, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(capabilities, rig_setup, rig_teardown),
+		/* last: what it forbids stays forbidden */
+		cmocka_unit_test_setup_teardown(descriptors_of_a_gpu, rig_setup, rig_teardown),
 	};
 
 	return cmocka_run_group_tests_name("regions", tests, make_pool, remove_pool);
