@@ -119,6 +119,10 @@ SECTIONS = {
          r'cm/addresses::'),
         ('ports, unique among living processes; the boxes that carry datagrams', r'cm-port'),
     ],
+    'The wire: RoCE v2, in virtual time; no program reaches it yet': [
+        ('each packet both ways, each length; the invariant CRC, as others compute it, and a million corrupted '
+         'packets', r'wire-(packet|icrc)'),
+    ],
     'Memory': [
         ('WRITE, READ and atomics while the target is stopped', r'onesided/.*stopped'),
         ('no system call in a million WRITEs', r'onesided/.*no_system_call'),

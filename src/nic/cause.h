@@ -8,7 +8,12 @@
 #define WEFT_NIC_CAUSE_H
 
 #include "nic/types.h"
-#include "pool/pool.h"
+
+/* Of the pool: engines read this page, too, and know of none. */
+struct weft_pool;
+struct weft_pool_mr;
+struct weft_pool_recv;
+struct weft_pool_sge;
 
 /* cause, status, clause, words */
 #define WEFT_CAUSES(X)                                                                              \
