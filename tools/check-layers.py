@@ -23,6 +23,7 @@ BELOW = {
 }
 API = {'verbs', 'cm', 'cli', 'shim', 'stream', 'ape', 'gpu', 'card'}
 BELOW.update({api: {'transport', 'nic', 'pool', 'wire', 'link'} for api in API})
+BELOW['cli'].add('stream')  # its commands are programs that use it
 # Headers that a folder lends to others beside or below it: (includer's folder, header).
 LENT = {('shim', 'verbs/gid.h'), ('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
         ('wire', 'nic/types.h'), ('wire', 'nic/cause.h')}

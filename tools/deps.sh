@@ -17,6 +17,7 @@ table() {
 		check	clang-tidy gcovr strace valgrind gdb
 		check	qperf fio libiscsi-bin qemu-utils
 		check	clang libclang-rt-dev
+		check	python3-numpy python3-scipy tshark
 		check	openmpi-bin libopenmpi-dev netpipe-openmpi
 		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2
 		tidy	clang-tidy

@@ -142,6 +142,12 @@ SECTIONS = {
         ('who lives is a member: fork, exec, closed descriptors, daemons, namespaces, stops',
          r'life-(life|daemon)'),
     ],
+    'Streams of a detector': [
+        ('`weft stream generate`: events by seed, whose radii, centres, hits, times and pace follow the formulas; '
+         'tshark decodes the datagrams', r'stream/generator::'),
+        ('captures, pcap and pcapng, and the frames in them; whatever is cut or damaged', r'link-pcap'),
+        ('the formats of datagrams, events and primitives', r'nanet-formats'),
+    ],
     'Commands': [
         ('`weft run`: dlopen, RPATH, scripts, children, streams, signals', r'delivery/(run|loader)::'),
         ('`weft env`', r'delivery/env::'),

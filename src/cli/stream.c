@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "cli/stream.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char weft_stream_usage[] =
+	"Usage: weft stream generate [OPTION…]\n\n"
+	"Streams of datagrams, as detectors send them.\n\n"
+	"  generate  events of a ring-imaging detector, as the seed decides them, into a capture\n\n"
+	"  --write FILE      the capture: pcap, or pcapng if so it ends (generate)\n"
+	"  --truth FILE      what the events are made of, which no datagram tells (generate)\n"
+	"  --events N        how many (default: 10000)\n"
+	"  --seed N          (default: 1)\n"
+	"  --rings F,F,F,F,F how many events in all have 0, 1, 2, 3, 4 rings\n"
+	"  --photons N       of the largest ring, in the mean (default: 12)\n"
+	"  --noise N         hits an event, in the mean (default: 0.5)\n"
+	"  --rate HZ         of events (default: 1e7), Poisson; --even: one like the other\n"
+	"  --pace WIRE       when datagrams are sent: 1gbe, 10gbe, apelink, 4x10gbe and such; or\n"
+	"                    free, the default: as the events happen\n"
+	"  --most N          events a datagram (default: as many as it has room for)\n"
+	"  --source N        0 to 255, in each datagram; --stamp: each has the time it was sent\n"
+	"  --scramble        labels mean nothing\n\n"
+	"0; 1 it could not be done; 2 wrong usage.\n";
+
+static const struct {
+	const char *name;
+	int (*main)(int argc, char **argv);
+} verbs[] = {
+#define X(verb) {#verb, weft_stream_##verb},
+	WEFT_STREAM_VERBS(X)
+#undef X
+};
+
+int weft_stream_main(int argc, char **argv)
+{
+	if (argc < 2)
+		return weft_main_usage_error("stream", "what of streams?");
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
+		if (!strcmp(argv[1], verbs[i].name))
+			return verbs[i].main(argc - 1, argv + 1);
+	return weft_main_usage_error("stream", "there is no '%s'", argv[1]);
+}
+
+bool weft_stream_number(const char *text, uint64_t least, uint64_t most, uint64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(text, &end, 0);
+	return *text >= '0' && *text <= '9' && !*end && !errno && *value >= least && *value <= most;
+}
+
+bool weft_stream_real(const char *text, double least, double most, double *value)
+{
+	char *end;
+
+	*value = strtod(text, &end);
+	return *text && !*end && *value >= least && *value <= most;
+}
+
+int weft_stream_fail(const char *verb, const char *what, const char *why)
+{
+	fprintf(stderr, "weft stream %s: %s: %s\n", verb, what, why);
+	return 1;
+}
