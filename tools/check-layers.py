@@ -19,6 +19,7 @@ BELOW = {
     'nic': {'pool'},
     'wire': set(),
     'link': {'pool'},
+    'cuda': set(),
     'transport': {'nic', 'pool', 'link'},
 }
 API = {'verbs', 'cm', 'cli', 'shim', 'stream', 'ape', 'gpu', 'card'}
