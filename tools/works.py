@@ -136,6 +136,14 @@ SECTIONS = {
         ('realloc, mremap, calloc after free, io_uring, core dumps; glibc and jemalloc',
          r'memory-use'),
     ],
+    "GPUs: the tests' stand-in for libcuda; no program's GPU memory is registered yet": [
+        ('the stand-in answers 554 questions as an H200 did', r'gpu/facts::'),
+        ('copies, streams, kernels; memory between processes and devices: the same programs ran on an H200',
+         r'gpu-(work|peers)::'),
+        ('it is no kinder than hardware: late, in shuffled pieces; moved pages and leaks are noticed',
+         r'gpu-soft::'),
+        ("our declarations are those of NVIDIA's header", r'gpu-header::'),
+    ],
     'Processes that end': [
         ('killed at each step of each critical section, and at random moments; asleep, in `ibv_reg_mr`, '
          'in `fork`, at exit, by abort: others are told, nothing is left', r'crash'),

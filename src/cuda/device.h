@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What device code is written with: CUDA's compiler makes kernels of it, and a C compiler a shared object
+ * that the soft GPU (tests/softgpu/) runs, a thread a warp, so that a warp has one lane there. Device code
+ * keeps to C that both take. A kernel has one parameter, a struct; memory is named by 64-bit addresses and
+ * reached by weft_at, with which the soft GPU sees what a device may not use.
+ */
+#ifndef WEFT_CUDA_DEVICE_H
+#define WEFT_CUDA_DEVICE_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+
+#define WEFT_DEVICE static __device__ __forceinline__
+#define WEFT_KERNEL(name, type) extern "C" __global__ void name(const struct type args)
+
+#define weft_at(type, at, count) ((type *)(uintptr_t)(at))
+#define weft_lane()		 (threadIdx.x & 31u)
+#define weft_lanes()		 32u
+#define weft_warp()		 (threadIdx.x / 32)
+#define weft_warps()		 ((blockDim.x + 31) / 32)
+#define weft_block()		 (blockIdx.x)
+#define weft_blocks()		 (gridDim.x)
+
+/* Seen by, and seeing, everybody: other devices and the host. */
+WEFT_DEVICE uint64_t weft_acquire(const uint64_t *word)
+{
+	uint64_t value;
+
+	asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+	return value;
+}
+
+WEFT_DEVICE void weft_release(uint64_t *word, uint64_t value)
+{
+	asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+WEFT_DEVICE uint64_t weft_add(uint64_t *word, uint64_t value)
+{
+	return atomicAdd_system((unsigned long long *)word, (unsigned long long)value);
+}
+
+WEFT_DEVICE void weft_fence(void)
+{
+	__threadfence_system();
+}
+
+#else
+
+#include <stddef.h>
+#include <string.h>
+
+struct weft_soft_warp {
+	void *(*translate)(const struct weft_soft_warp *warp, uint64_t at, size_t bytes);
+	unsigned int warp, warps, block, blocks;
+};
+typedef void weft_soft_kernel(const void *params, const struct weft_soft_warp *warp);
+
+#define WEFT_DEVICE static inline
+#define WEFT_KERNEL(name, type)                                                                     \
+	static void name##_body(const struct type args, const struct weft_soft_warp *weft_soft_self); \
+	__attribute__((visibility("default"))) extern const size_t name##_params_bytes;             \
+	const size_t name##_params_bytes = sizeof(struct type);                                     \
+	__attribute__((visibility("default"))) weft_soft_kernel name;                               \
+	void name(const void *params, const struct weft_soft_warp *warp)                            \
+	{                                                                                           \
+		struct type args;                                                                   \
+                                                                                                    \
+		memcpy(&args, params, sizeof(args));                                                \
+		name##_body(args, warp);                                                            \
+	}                                                                                           \
+	static void name##_body(const struct type args, const struct weft_soft_warp *weft_soft_self)
+
+/* In a kernel, which hands what it found to its functions. */
+#define weft_at(type, at, count)                                                                    \
+	((type *)weft_soft_self->translate(weft_soft_self, at, (count) * sizeof(type)))
+#define weft_lane()   0u
+#define weft_lanes()  1u
+#define weft_warp()   (weft_soft_self->warp)
+#define weft_warps()  (weft_soft_self->warps)
+#define weft_block()  (weft_soft_self->block)
+#define weft_blocks() (weft_soft_self->blocks)
+
+WEFT_DEVICE uint64_t weft_acquire(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+WEFT_DEVICE void weft_release(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+WEFT_DEVICE uint64_t weft_add(uint64_t *word, uint64_t value)
+{
+	return __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST);
+}
+
+WEFT_DEVICE void weft_fence(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+#endif
+#endif

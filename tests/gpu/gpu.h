@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The libcuda of this process, as the tests of tests/gpu/ call it: the stand-in of tests/softgpu/, or a real
+ * one. They run unchanged on both.
+ */
+#ifndef WEFT_TESTS_GPU_H
+#define WEFT_TESTS_GPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda/driver.h"
+
+extern struct weft_cuda cu;
+/* Only the stand-in has it: NULL. */
+extern void (*gpu_hold)(bool hold);
+
+/* Fills in the above; false: there is no libcuda.so.1. */
+bool gpu_load(void);
+/* Its name, or its number, until the next call. */
+const char *gpu_error(weft_cu_result result);
+/* A new context of device 0, which is then current. Ends the program if there is none. */
+weft_cu_context gpu_context(void);
+/* A file of a kernel's module, as cuModuleLoadData takes it. */
+void *gpu_image(const char *path);
+
+/* Ends the program if the call fails. */
+#define GPU_OK(call) gpu_ok((call), #call)
+void gpu_ok(weft_cu_result result, const char *call);
+
+#endif

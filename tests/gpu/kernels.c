@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Kernels of the tests: CUDA's compiler takes them (-x cu), and a C compiler for the soft GPU. */
+#include "cuda/device.h"
+
+struct fill_args {
+	uint64_t at, count, value;
+};
+
+/* Every word of `at` becomes the value and its number. */
+WEFT_KERNEL(fill, fill_args)
+{
+	uint64_t *words = weft_at(uint64_t, args.at, args.count);
+	uint64_t step = (uint64_t)weft_blocks() * weft_warps() * weft_lanes();
+	uint64_t self =
+		((uint64_t)weft_block() * weft_warps() + weft_warp()) * weft_lanes() + weft_lane();
+
+	for (uint64_t i = self; i < args.count; i += step)
+		words[i] = args.value + i;
+}
+
+struct add_args {
+	uint64_t word, times;
+};
+
+/* Every warp adds one so often. */
+WEFT_KERNEL(add, add_args)
+{
+	uint64_t *word = weft_at(uint64_t, args.word, 1);
+
+	if (!weft_lane())
+		for (uint64_t i = 0; i < args.times; i++)
+			weft_add(word, 1);
+}
+
+struct poll_args {
+	uint64_t words, count, answer, rounds;
+};
+
+/* Waits for round after round: when the last word has its number, the others must have it, too.
+ * Writes how many had not behind the number that tells that it has seen the round. */
+WEFT_KERNEL(poll, poll_args)
+{
+	uint64_t *words = weft_at(uint64_t, args.words, args.count);
+	uint64_t *answer = weft_at(uint64_t, args.answer, 2);
+	uint64_t torn = 0;
+
+	if (weft_lane() || weft_warp() || weft_block())
+		return;
+	for (uint64_t round = 1; round <= args.rounds; round++) {
+		while (weft_acquire(&words[args.count - 1]) != round)
+			;
+		for (uint64_t i = 0; i + 1 < args.count; i++)
+			torn += weft_acquire(&words[i]) != round;
+		answer[1] = torn;
+		weft_release(&answer[0], round);
+	}
+}

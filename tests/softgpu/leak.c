@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What a process leaves behind at its end. */
+#include "soft.h"
+
+static void say(unsigned int count, const char *what)
+{
+	if (count)
+		fprintf(stderr, "soft GPU: left behind: %u of %s\n", count, what);
+}
+
+static unsigned int ranges_of(enum soft_kind kind)
+{
+	unsigned int count = 0;
+
+	for (struct soft_range *range = soft_ranges; range; range = range->next)
+		count += range->kind == kind;
+	return count;
+}
+
+/* A context's own stream goes with it. */
+static unsigned int streams_left(void)
+{
+	unsigned int count = 0;
+
+	for (weft_cu_stream stream = soft_streams; stream; stream = stream->next)
+		count += stream->alive && stream != stream->context->legacy;
+	return count;
+}
+
+static unsigned int contexts_left(bool primary)
+{
+	unsigned int count = 0;
+
+	for (weft_cu_context context = soft_contexts; context; context = context->next)
+		count += context->alive && context->primary == primary;
+	return count;
+}
+
+void soft_leak_list(void)
+{
+	say(ranges_of(SOFT_LEGACY), "cuMemAlloc");
+	say(ranges_of(SOFT_POOL), "cuMemAllocAsync");
+	say(ranges_of(SOFT_MANAGED), "cuMemAllocManaged");
+	say(ranges_of(SOFT_MAPPED), "cuMemMap");
+	say(ranges_of(SOFT_OPENED), "cuIpcOpenMemHandle");
+	say(ranges_of(SOFT_HOST), "cuMemAllocHost");
+	say(ranges_of(SOFT_REGISTERED), "cuMemHostRegister");
+	say(soft_handles_left(), "cuMemCreate");
+	say(soft_reservations_left(), "cuMemAddressReserve");
+	say(soft_modules_left(), "cuModuleLoadData");
+	say(streams_left(), "cuStreamCreate");
+	say(soft_events_left(), "cuEventCreate");
+	say(contexts_left(false), "cuCtxCreate");
+	say(contexts_left(true), "cuDevicePrimaryCtxRetain");
+}

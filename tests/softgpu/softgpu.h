@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What a test may tell the soft GPU, beside the driver API: found by dlsym in its libcuda.so.1, where a
+ * real one has none of it. WEFT_SOFT_GPU_SEED in the environment repeats a run's order of pieces. */
+#ifndef WEFT_SOFTGPU_H
+#define WEFT_SOFTGPU_H
+
+#include <stdbool.h>
+
+/* While held, no operation of any stream of this process begins, whoever waits. Any thread. */
+__attribute__((visibility("default"))) void weft_soft_gpu_hold(bool hold);
+
+#endif
