@@ -133,6 +133,8 @@ SECTIONS = {
         ("the program's own SIGSEGV handlers; system calls beside moving pages", r'memory-signals'),
         ("past the hooks that caches of registrations put into libc's memory calls", r'memory-hooks'),
         ('fork in mid-traffic; multiprocessing of Python', r'memory-fork', r'memory/.*multiproc'),
+        ('a fork\'s child opens devices of its own and ends what it has inherited, in any order; so do finalizers '
+         'of Python', r'verbs-forked', r'memory/.*finalizers'),
         ('realloc, mremap, calloc after free, io_uring, core dumps; glibc and jemalloc',
          r'memory-use'),
     ],

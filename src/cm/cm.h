@@ -80,6 +80,7 @@ struct weft_cm_id {
 	enum weft_id_state state;
 	bool sync; /* the channel is its own; calls wait for their events */
 	bool reuse_addr, one_family, has_port;
+	uint32_t forks; /* weft_cm.forks when it was made: another number now, and it is the parent's */
 	uint32_t port_index;
 	uint8_t ack_timeout, tos;
 	struct ibv_sa_path_rec path;
@@ -118,6 +119,7 @@ struct weft_cm {
 	struct ibv_pd *pd; /* for identifiers whose program brings none */
 	struct ibv_xrcd *xrcd; /* the same; NULL: nobody wanted it yet */
 	uint64_t ca_guid;
+	uint32_t forks; /* that have made this process since the library was loaded */
 };
 
 extern struct weft_cm weft_cm;

@@ -29,7 +29,8 @@ uint32_t weft_cm_random(void)
 /* What a fork's child has inherited is its parent's; it opens the device anew. */
 static void forget_in_child(void)
 {
-	weft_cm = (struct weft_cm){ .mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP };
+	weft_cm = (struct weft_cm){ .mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
+				    .forks = weft_cm.forks + 1 };
 	weft_agent_forget();
 }
 

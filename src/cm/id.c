@@ -16,6 +16,7 @@ struct weft_cm_id *weft_id_new(struct rdma_event_channel *channel, void *context
 	id->id.context = context;
 	id->id.ps = ps;
 	id->id.qp_type = type;
+	id->forks = weft_cm.forks;
 	id->ack_timeout = WEFT_CM_ACK_TIMEOUT;
 	pthread_cond_init(&id->acked, NULL);
 	return id;
@@ -117,6 +118,9 @@ int rdma_destroy_id(struct rdma_cm_id *rdma_id)
 
 	if (!rdma_id)
 		return weft_cm_result(-EINVAL);
+	/* Its parent's connection, port and events live on; events that the child may yet read name it. */
+	if (id->forks != weft_cm.forks)
+		return 0;
 	if (rdma_id->event)
 		rdma_ack_cm_event(rdma_id->event);
 	weft_cm_lock();

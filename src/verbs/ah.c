@@ -67,6 +67,8 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
+	if (weft_handle_inherited(ah))
+		return 0;
 	if (weft_explain_stale("ibv_destroy_ah", ah, WEFT_HANDLE_AH))
 		return EINVAL;
 	weft_handle_remove(ah);

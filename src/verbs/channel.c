@@ -45,6 +45,8 @@ free_object:
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
+	if (weft_handle_inherited(channel))
+		return 0;
 	if (weft_explain_stale("ibv_destroy_comp_channel", channel, WEFT_HANDLE_CHANNEL))
 		return EINVAL;
 	if (channel->refcnt)

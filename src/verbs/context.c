@@ -64,6 +64,7 @@ enum state {
 	CLOSED,
 	BUSY, /* somebody is opening or closing it */
 	OPEN,
+	INHERITED, /* of the process that this one is forked from; never ours, so that its address stays its own */
 };
 
 static struct weft_context *_Atomic contexts;
@@ -130,16 +131,22 @@ static struct weft_context *claim(void)
 	return ctx;
 }
 
-struct weft_context *weft_context_find(const struct ibv_context *context)
+/* That of a pointer, if it is in that state. */
+static struct weft_context *find(const struct ibv_context *context, enum state state)
 {
 	struct weft_context *ctx = atomic_load_explicit(&contexts, memory_order_acquire);
 
 	while (ctx && &ctx->vctx.context != context)
 		ctx = ctx->next;
 	/* Pairs with the release of OPEN in ibv_open_device(): all fields are set. */
-	if (ctx && atomic_load_explicit(&ctx->state, memory_order_acquire) != OPEN)
+	if (ctx && atomic_load_explicit(&ctx->state, memory_order_acquire) != (int)state)
 		return NULL;
 	return ctx;
+}
+
+struct weft_context *weft_context_find(const struct ibv_context *context)
+{
+	return find(context, OPEN);
 }
 
 void weft_contexts_raise(const struct ibv_async_event *event)
@@ -158,9 +165,9 @@ void weft_context_forget(void)
 	struct weft_context *ctx = atomic_load_explicit(&contexts, memory_order_acquire);
 
 	pthread_mutex_init(&telling, NULL);
-	/* their descriptors stay: the program may have them in its lists */
 	for (; ctx; ctx = ctx->next)
-		atomic_store_explicit(&ctx->state, CLOSED, memory_order_release);
+		if (atomic_load_explicit(&ctx->state, memory_order_relaxed) != CLOSED)
+			atomic_store_explicit(&ctx->state, INHERITED, memory_order_relaxed);
 }
 
 static void close_fds(struct ibv_context *context)
@@ -266,6 +273,10 @@ int ibv_close_device(struct ibv_context *context)
 	int open = OPEN;
 	bool ours;
 
+	/* Its parent's lives on. The descriptors stay, too: the program may have closed them itself, and has
+	 * others of these numbers now. */
+	if (find(context, INHERITED))
+		return 0;
 	pthread_mutex_lock(&telling);
 	ours = ctx && atomic_compare_exchange_strong(&ctx->state, &open, BUSY);
 	pthread_mutex_unlock(&telling);

@@ -88,6 +88,8 @@ int ibv_destroy_cq(struct ibv_cq *ibcq)
 {
 	struct weft_verbs_cq *cq = weft_cq(ibcq);
 
+	if (weft_handle_inherited(ibcq))
+		return 0;
 	if (weft_explain_stale("ibv_destroy_cq", ibcq, WEFT_HANDLE_CQ))
 		return EINVAL;
 	if (cq->users)

@@ -138,6 +138,8 @@ int weft_verbs_free_dm(struct ibv_dm *ibdm)
 {
 	struct weft_verbs_dm *dm = of(ibdm);
 
+	if (weft_handle_inherited(ibdm))
+		return 0;
 	if (weft_explain_stale("ibv_free_dm", ibdm, WEFT_HANDLE_DM))
 		return EINVAL;
 	if (dm->users)

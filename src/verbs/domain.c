@@ -42,6 +42,8 @@ int weft_verbs_dealloc_td(struct ibv_td *td)
 {
 	struct weft_verbs_td *object = (struct weft_verbs_td *)td;
 
+	if (weft_handle_inherited(td))
+		return 0;
 	if (weft_explain_stale("ibv_dealloc_td", td, WEFT_HANDLE_TD))
 		return EINVAL;
 	if (object->users)

@@ -9,10 +9,12 @@
 struct handle {
 	uintptr_t object;
 	enum weft_handle_kind kind;
+	uint32_t forks; /* as they were when it was added */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *handles; /* a tree, under the mutex */
+static uint32_t forks; /* that have made this process since the library was loaded */
 
 static int by_object(const void *a, const void *b)
 {
@@ -28,7 +30,7 @@ int weft_handle_add(const void *object, enum weft_handle_kind kind)
 
 	if (!h)
 		return -ENOMEM;
-	*h = (struct handle){ (uintptr_t)object, kind };
+	*h = (struct handle){ (uintptr_t)object, kind, forks };
 	pthread_mutex_lock(&mutex);
 	at = tsearch(h, &handles, by_object);
 	pthread_mutex_unlock(&mutex);
@@ -37,17 +39,31 @@ int weft_handle_add(const void *object, enum weft_handle_kind kind)
 	return at ? 0 : -ENOMEM;
 }
 
-bool weft_handle_is(const void *object, enum weft_handle_kind kind)
+/* Zero: there is none. */
+static struct handle look_up(const void *object)
 {
-	struct handle wanted = { (uintptr_t)object, kind };
+	struct handle h = { .object = (uintptr_t)object };
 	struct handle **at;
-	bool is;
 
 	pthread_mutex_lock(&mutex);
-	at = tfind(&wanted, &handles, by_object);
-	is = at && (*at)->kind == kind;
+	at = tfind(&h, &handles, by_object);
+	h = at ? **at : (struct handle){ 0 };
 	pthread_mutex_unlock(&mutex);
-	return is;
+	return h;
+}
+
+bool weft_handle_is(const void *object, enum weft_handle_kind kind)
+{
+	struct handle h = look_up(object);
+
+	return h.object && h.kind == kind && h.forks == forks;
+}
+
+bool weft_handle_inherited(const void *object)
+{
+	struct handle h = look_up(object);
+
+	return h.object && h.forks != forks;
 }
 
 void weft_handle_remove(const void *object)
@@ -67,8 +83,11 @@ void weft_handle_remove(const void *object)
 
 void weft_handle_forget(void)
 {
+	/* another thread of the parent was changing it: not to be walked */
+	if (pthread_mutex_trylock(&mutex))
+		handles = NULL;
 	pthread_mutex_init(&mutex, NULL);
-	handles = NULL; /* another thread may have been changing it: not to be walked */
+	forks++;
 }
 
 static const struct ibv_context *context_of(const struct handle *h)
@@ -117,7 +136,7 @@ static void visit(const void *node, VISIT order, void *arg)
 	struct search *s = arg;
 
 	if ((order != postorder && order != leaf) || h->kind != s->kind ||
-	    (s->context && context_of(h) != s->context))
+	    h->forks != forks || (s->context && context_of(h) != s->context))
 		return;
 	if (s->list)
 		s->list[s->n] = (void *)h->object;
@@ -151,7 +170,7 @@ static void try(const void *node, VISIT order, void *arg)
 	const struct handle *h = *(const struct handle *const *)node;
 	struct wanted *w = arg;
 
-	if ((order == postorder || order == leaf) && h->kind == w->kind &&
+	if ((order == postorder || order == leaf) && h->kind == w->kind && h->forks == forks &&
 	    w->fits((const void *)h->object, w->arg))
 		w->found = (void *)h->object;
 }

@@ -255,6 +255,8 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 {
 	bool quiet;
 
+	if (weft_handle_inherited(ibmr))
+		return 0;
 	if (weft_explain_stale("ibv_dereg_mr", ibmr, WEFT_HANDLE_MR))
 		return EINVAL;
 	if (weft_mr(ibmr)->imported) {

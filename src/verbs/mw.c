@@ -48,6 +48,8 @@ fail:
 
 int weft_verbs_dealloc_mw(struct ibv_mw *mw)
 {
+	if (weft_handle_inherited(mw))
+		return 0;
 	if (weft_explain_stale("ibv_dealloc_mw", mw, WEFT_HANDLE_MW))
 		return EINVAL;
 	weft_handle_remove(mw);

@@ -38,6 +38,9 @@ bool weft_handle_is(const void *object, enum weft_handle_kind kind);
 void weft_handle_remove(const void *object);
 /* In a fork's child: they are its parent's. Async-signal-safe. */
 void weft_handle_forget(void);
+/* Whether it is one of those. The child may end it, as finalizers do, which does nothing: in this process there
+ * is nothing of it but its memory, and that stays. */
+bool weft_handle_inherited(const void *object);
 /* Any one of a kind that fits, or NULL; called back under a lock: it asks nothing of handles. */
 void *weft_handle_find(enum weft_handle_kind kind, bool (*fits)(const void *object, const void *arg),
 		       const void *arg);

@@ -84,6 +84,8 @@ static int dealloc(const char *verb, struct ibv_pd *ibpd, bool force)
 
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
+	if (weft_handle_inherited(pd))
+		return 0;
 	return weft_explain_stale("ibv_dealloc_pd", pd, WEFT_HANDLE_PD) ? EINVAL :
 								       dealloc("ibv_dealloc_pd", pd, false);
 }

@@ -146,6 +146,8 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct weft_verbs_qp *qp = weft_qp(ibqp);
 
+	if (weft_handle_inherited(ibqp))
+		return 0;
 	if (weft_explain_stale("ibv_destroy_qp", ibqp, WEFT_HANDLE_QP))
 		return EINVAL;
 	if (qp->groups)

@@ -210,6 +210,8 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 {
 	struct weft_verbs_srq *srq = weft_srq(ibsrq);
 
+	if (weft_handle_inherited(ibsrq))
+		return 0;
 	if (weft_explain_stale("ibv_destroy_srq", ibsrq, WEFT_HANDLE_SRQ))
 		return EINVAL;
 	if (srq->users)

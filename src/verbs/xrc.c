@@ -92,6 +92,8 @@ int weft_verbs_close_xrcd(struct ibv_xrcd *xrcd)
 {
 	struct weft_verbs_xrcd **at = &domains;
 
+	if (weft_handle_inherited(xrcd))
+		return 0;
 	if (weft_explain_stale("ibv_close_xrcd", xrcd, WEFT_HANDLE_XRCD))
 		return EINVAL;
 	if (weft_xrcd(xrcd)->users)

@@ -37,6 +37,52 @@ mr.close()
 other = MR(pd, 1 << 20, e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE)
 '''
 
+# What a child does with its parent's objects; both have their own afterwards.
+FINALIZERS = '''
+import gc, multiprocessing, sys
+import pyverbs.enums as e
+import pyverbs.cm_enums as ce
+from pyverbs.cmid import CMID, AddrInfo
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPCap, QPInitAttr
+
+def make():
+    context = Context(name='weft0')
+    pd = PD(context)
+    cq = CQ(context, 10)
+    attr = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap())
+    info = AddrInfo(src='127.0.0.1', port_space=ce.RDMA_PS_TCP, flags=ce.RAI_PASSIVE)
+    cmid = CMID(creator=info, qp_init_attr=QPInitAttr(cap=QPCap()))
+    return [context, pd, MR(pd, 1 << 16, e.IBV_ACCESS_LOCAL_WRITE), cq, QP(pd, attr), cmid]
+
+def child(closes):
+    global objects
+    own = make()
+    if closes:
+        for object in objects[::-1]:
+            object.close()
+    objects = None
+    gc.collect()
+    own[2].write('own', 3)
+    make()
+    for object in own[::-1]:
+        object.close()
+
+multiprocessing.set_start_method('fork')
+objects = make()
+for closes in (False, True):
+    process = multiprocessing.Process(target=child, args=(closes,))
+    process.start()
+    process.join()
+    print(process.exitcode)
+make()
+for object in objects[::-1]:
+    object.close()
+'''
+
 
 def test_kinds(fabric):
     program = fabric.start(fabric.program('kinds'))
@@ -67,3 +113,8 @@ def test_container(fabric):
 def test_multiprocessing(fabric):
     out = fabric.run('/usr/bin/python3', '-c', MULTIPROCESSING).stdout
     assert out.split() == ['parental', '0'] * 10 + ['499500', 'parental']
+
+
+def test_finalizers(fabric):
+    out = fabric.run('/usr/bin/python3', '-c', FINALIZERS)
+    assert (out.stdout.split(), out.stderr) == (['0', '0'], '')
