@@ -137,6 +137,8 @@ SECTIONS = {
          'of Python', r'verbs-forked', r'memory/.*finalizers'),
         ('realloc, mremap, calloc after free, io_uring, core dumps; glibc and jemalloc',
          r'memory-use'),
+        ('io_uring: fixed buffers and others, requests pending at, after and beside registrations; rings without a '
+         'descriptor', r'memory-rings'),
     ],
     "GPUs: the tests' stand-in for libcuda; no program's GPU memory is registered yet": [
         ('the stand-in answers 554 questions as an H200 did', r'gpu/facts::'),

@@ -87,7 +87,7 @@ struct weft_interval *weft_interval_cut(struct weft_interval **root, struct weft
 	return upper;
 }
 
-void weft_interval_join(struct weft_interval **root, uintptr_t at)
+bool weft_interval_join(struct weft_interval **root, uintptr_t at)
 {
 	struct weft_interval *lower = weft_interval_from(*root, at - 1);
 	struct weft_interval *upper = weft_interval_from(*root, at);
@@ -95,11 +95,12 @@ void weft_interval_join(struct weft_interval **root, uintptr_t at)
 	if (!lower || !upper || lower == upper || lower->end != at || upper->start != at ||
 	    lower->extent != upper->extent || lower->born != upper->born ||
 	    lower->refs != upper->refs || upper->borders)
-		return;
+		return false;
 	if (lower->extent && lower->off + (at - lower->start) != upper->off)
-		return;
+		return false;
 	lower->end = upper->end;
 	weft_interval_remove(root, upper);
+	return true;
 }
 
 void weft_interval_remove(struct weft_interval **root, struct weft_interval *interval)

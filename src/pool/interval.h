@@ -16,7 +16,7 @@ struct weft_interval {
 	struct weft_extent *extent; /* NULL: the pages are in place */
 	uint64_t off;		    /* of start in the pool file, if there is an extent */
 	uint64_t born;		    /* the acquisition that made it */
-	unsigned int refs;	    /* regions that cover it */
+	unsigned int refs;	    /* regions that cover it; 0: its pages are away (cover.h) */
 	unsigned int borders;	    /* regions that start or end at start */
 
 	struct weft_interval *left, *right;
@@ -34,8 +34,8 @@ struct weft_interval *weft_interval_add(struct weft_interval **root, uintptr_t s
 struct weft_interval *weft_interval_cut(struct weft_interval **root, struct weft_interval *interval,
 					uintptr_t at);
 
-/* Joins the two intervals that meet at an address, if they say the same and it is no border. */
-void weft_interval_join(struct weft_interval **root, uintptr_t at);
+/* Joins the two intervals that meet at an address, if they say the same and it is no border. Whether it did. */
+bool weft_interval_join(struct weft_interval **root, uintptr_t at);
 
 void weft_interval_remove(struct weft_interval **root, struct weft_interval *interval);
 

@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pool/pins.h"
+
 #define PAGE		4096ul
 #define PAGE_DOWN(addr) ((addr) & ~(PAGE - 1))
 #define PAGE_UP(addr)	PAGE_DOWN((addr) + PAGE - 1)
@@ -124,45 +126,16 @@ static void see_objects(void)
 	dl_iterate_phdr(note_object, NULL);
 }
 
-static bool has_io_uring(void)
-{
-	char target[32];
-	struct dirent *entry;
-	bool found = false;
-	DIR *dir = opendir("/proc/thread-self/fd");
-
-	if (!dir)
-		return true; /* cannot tell */
-	while (!found && (entry = readdir(dir))) {
-		ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
-
-		if (len > 0) {
-			target[len] = '\0';
-			found = !strcmp(target, "anon_inode:[io_uring]");
-		}
-	}
-	closedir(dir);
-	return found;
-}
-
-static bool has_aio(void)
-{
-	char contexts[2] = "";
-	FILE *file = fopen("/proc/sys/fs/aio-nr", "re");
-
-	if (!file)
-		return false; /* a kernel without AIO */
-	if (!fgets(contexts, sizeof(contexts), file))
-		contexts[0] = '?';
-	fclose(file);
-	/* the number is the whole system's; a context of ours shows as a mapping */
-	return contexts[0] != '0' && weft_vma_named("/[aio]");
-}
-
 bool weft_movable_now(void)
 {
 	see_objects();
-	return !objects.err && !objects.cuda && !has_io_uring() && !has_aio();
+	return !objects.err && !objects.cuda && !weft_pins_any();
+}
+
+bool weft_movable_back(void)
+{
+	see_objects();
+	return !objects.cuda && !weft_pins_any();
 }
 
 unsigned int weft_movable_threads(void)

@@ -26,6 +26,9 @@ struct weft_runs {
  * (io_uring, AIO, CUDA). */
 bool weft_movable_now(void);
 
+/* The same for pages that are in the pool: what pins them may have come since. */
+bool weft_movable_back(void);
+
 /* Sets *runs to the pages of [start, end) that may move. 0, -ENOMEM, or -errno of reading the
  * mappings; then *runs is empty. */
 int weft_movable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,

@@ -9,6 +9,7 @@
 #include <sys/vfs.h>
 
 #include "pool/format.h"
+#include "pool/movable.h"
 
 /* A mapping becomes up to four by a move. */
 #define MAPPINGS_PER_MOVE 3u
@@ -22,6 +23,7 @@ static struct {
 	struct weft_vma pool; /* the pool file as mappings show it */
 	struct weft_extent *extents;
 	unsigned int moves; /* since the last collection */
+	unsigned int adrift;
 	bool attached, warned;
 	bool on_disk; /* nothing may move there */
 } self;
@@ -134,6 +136,11 @@ static bool move_back(const struct weft_move *part)
 	return move.fd >= 0 && weft_move_out(&move) == move.len_bytes;
 }
 
+static bool move_stray_back(const struct weft_move *part)
+{
+	return weft_movable_back() && move_back(part);
+}
+
 /* Moves back what the program has mapped elsewhere by mremap. Whether nothing is left. */
 static bool move_strays_back(struct weft_extent *extent)
 {
@@ -142,7 +149,7 @@ static bool move_strays_back(struct weft_extent *extent)
 
 	if (weft_vma_open(&walk))
 		return false;
-	good = each_stray(&walk, extent, move_back);
+	good = each_stray(&walk, extent, move_stray_back);
 	weft_vma_close(&walk);
 	return good;
 }
@@ -168,28 +175,45 @@ void weft_moved_drop(struct weft_extent *extent)
 {
 	if (--extent->refs)
 		return;
-	if (extent->freed || !extent->strayed || move_strays_back(extent))
-		give_back(extent);
+	if (!extent->freed && extent->strayed && !move_strays_back(extent)) {
+		self.adrift++;
+		return;
+	}
+	give_back(extent);
 	forget(extent);
 }
 
-void weft_moved_back(const struct weft_interval *interval)
+bool weft_moved_is_adrift(void)
+{
+	return self.adrift;
+}
+
+void weft_moved_land(void)
+{
+	struct weft_extent *next;
+
+	for (struct weft_extent *extent = self.adrift ? self.extents : NULL; extent; extent = next) {
+		next = extent->next;
+		if (extent->refs)
+			continue;
+		extent->refs++;
+		self.adrift--;
+		weft_moved_drop(extent);
+	}
+}
+
+bool weft_moved_back(const struct weft_interval *interval)
 {
 	struct weft_vma_walk walk;
-	bool moved = false;
+	bool moved;
 
 	if (interval->extent->freed)
-		return;
-	if (!weft_vma_open(&walk)) {
-		moved = weft_moved_each(&walk, interval, move_back);
-		weft_vma_close(&walk);
-	}
-	/* a reference for good if pages had to stay; else this ends what no region came to refer to */
-	interval->extent->refs++;
-	if (moved)
-		weft_moved_drop(interval->extent);
-	else
-		warn_once("memory stays in the pool after its deregistration");
+		return true;
+	if (weft_vma_open(&walk))
+		return false;
+	moved = weft_moved_each(&walk, interval, move_back);
+	weft_vma_close(&walk);
+	return moved;
 }
 
 /* ---- what somebody stopped may reach ---- */
@@ -305,7 +329,7 @@ static struct weft_extent *extent_new(uintptr_t start, uintptr_t end)
 	return extent;
 }
 
-struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end)
+struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end, uintptr_t *moved_end)
 {
 	struct weft_move move = { .va = start, .prot = PROT_READ | PROT_WRITE };
 	struct weft_extent *extent;
@@ -330,13 +354,12 @@ struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end)
 	move.off = extent->off;
 	move.len_bytes = extent->len_bytes;
 	move.len_bytes = weft_move_in(&move);
-	if (move.len_bytes == extent->len_bytes)
+	*moved_end = start + move.len_bytes;
+	if (move.len_bytes)
 		return extent;
 	warn_once(CANNOT_MOVE);
-	if (!move.len_bytes || move_back(&move)) {
-		give_back(extent);
-		forget(extent);
-	}
+	give_back(extent);
+	forget(extent);
 	return NULL;
 }
 
@@ -394,7 +417,14 @@ bool weft_moved_attached(void)
 
 void weft_moved_detach(void)
 {
-	for (struct weft_extent *extent = self.extents; extent; extent = extent->next)
+	struct weft_extent *next;
+
+	for (struct weft_extent *extent = self.extents; extent; extent = next) {
+		next = extent->next;
 		extent->freed = true;
+		if (!extent->refs)
+			forget(extent);
+	}
+	self.adrift = 0;
 	self.attached = false;
 }

@@ -19,7 +19,7 @@ struct weft_extent {
 	uint64_t off;
 	size_t len_bytes;
 	uint8_t *alias;
-	unsigned int refs; /* pieces of regions */
+	unsigned int refs; /* pieces of regions, intervals */
 	bool strayed;	   /* the program has unmapped or moved pages of it */
 	bool freed;	   /* the source has it again */
 	bool reached;	   /* somebody stopped may still write to it */
@@ -36,11 +36,16 @@ bool weft_moved_attached(void);
 void weft_moved_detach(void);
 
 /* Moves the pages [start, end), all movable, into a new extent without references. NULL if they
- * stay where they are; the first time, stderr is told why. */
-struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end);
+ * stay where they are; the first time, stderr is told why. *moved_end: how far it got; what is above
+ * stays, and its part of the extent is unused. */
+struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end, uintptr_t *moved_end);
 
-/* Drops a reference (taken by ++refs); the last one gives the extent back. */
+/* Drops a reference (taken by ++refs); the last one gives the extent back, unless the program has mapped pages of
+ * it elsewhere that cannot come back now: then it is adrift. */
 void weft_moved_drop(struct weft_extent *extent);
+bool weft_moved_is_adrift(void);
+/* Tries again. */
+void weft_moved_land(void);
 
 /* Whether the mapping shows the interval's pages of the pool where they overlap. */
 bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *interval);
@@ -57,8 +62,8 @@ bool weft_moved_is_reached(void);
 /* Calls fn for each that is reached and not yet left. fn may forget it. */
 void weft_moved_each_reached(void (*fn)(struct weft_extent *extent));
 
-/* Moves the pages of a pooled interval back, where its addresses still show the pool. What cannot
- * move keeps the extent for as long as the process lives. */
-void weft_moved_back(const struct weft_interval *interval);
+/* Moves the pages of a pooled interval back, where its addresses still show the pool. Whether nothing is left
+ * there; the rest may be tried again. */
+bool weft_moved_back(const struct weft_interval *interval);
 
 #endif

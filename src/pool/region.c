@@ -5,15 +5,17 @@
 #include <fcntl.h>
 #include <linux/mman.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "pool/clock.h"
+#include "pool/cover.h"
 #include "pool/format.h"
 #include "pool/fork.h"
-#include "pool/interval.h"
 #include "pool/movable.h"
 #include "pool/moved.h"
 #include "pool/step.h"
@@ -23,15 +25,20 @@
 #define PAGE_DOWN(addr) ((addr) & ~(uintptr_t)(WEFT_PAGE - 1))
 #define PAGE_UP(addr)	PAGE_DOWN((addr) + WEFT_PAGE - 1)
 
+/* How long to wait before what is away is tried again: doubled each time in vain. */
+#define HOME_FIRST_NS 10000000ull
+#define HOME_MOST_NS  1000000000ull
+
 static struct {
 	pthread_mutex_t mutex;
-	struct weft_interval *root; /* registered pages: pooled, or staying in place */
-	uint64_t born;		    /* acquisitions */
 	unsigned int holds;
 	bool fork_ready;
 	int forking_state;	    /* of lock(), while its holder forks */
 	void (*on_fork_child)(void);
-} self = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	_Atomic uint64_t home_due_ns; /* when to try again; UINT64_MAX: nothing is away. Written under the
+				       * mutex */
+	uint64_t home_wait_ns;
+} self = { .mutex = PTHREAD_MUTEX_INITIALIZER, .home_due_ns = UINT64_MAX };
 
 /* Returns the cancellation state for unlock: a thread must not end in our midst. */
 static int lock(void)
@@ -49,40 +56,59 @@ static void unlock(int state)
 	pthread_setcancelstate(state, NULL);
 }
 
+/* ---- what is away ---- */
+
+/* Sets when to try next: the longer it has been in vain, the later. The mutex is held. */
+static void settle(void)
+{
+	uint64_t due_ns = atomic_load_explicit(&self.home_due_ns, memory_order_relaxed);
+
+	if (!weft_cover_away() && !weft_moved_is_adrift()) {
+		due_ns = UINT64_MAX;
+	} else if (due_ns == UINT64_MAX) {
+		self.home_wait_ns = HOME_FIRST_NS;
+		due_ns = weft_clock_now_ns() + self.home_wait_ns;
+	}
+	atomic_store_explicit(&self.home_due_ns, due_ns, memory_order_relaxed);
+}
+
+/* The mutex is held. */
+static void bring_home(uint64_t now_ns)
+{
+	uint64_t before = weft_cover_away();
+
+	if (now_ns < atomic_load_explicit(&self.home_due_ns, memory_order_relaxed))
+		return;
+	weft_moved_land();
+	weft_cover_bring_home();
+	if (weft_cover_away() < before)
+		self.home_wait_ns = HOME_FIRST_NS;
+	else if (self.home_wait_ns < HOME_MOST_NS)
+		self.home_wait_ns *= 2;
+	atomic_store_explicit(&self.home_due_ns, now_ns + self.home_wait_ns, memory_order_relaxed);
+	settle();
+}
+
+uint64_t weft_region_bring_home(uint64_t now_ns)
+{
+	int state;
+
+	if (now_ns >= atomic_load_explicit(&self.home_due_ns, memory_order_relaxed)) {
+		state = lock();
+		bring_home(now_ns);
+		unlock(state);
+	}
+	return atomic_load_explicit(&self.home_due_ns, memory_order_relaxed);
+}
+
+bool weft_region_is_away(void)
+{
+	return atomic_load_explicit(&self.home_due_ns, memory_order_relaxed) != UINT64_MAX;
+}
+
 static uintptr_t earlier(uintptr_t a, uintptr_t b)
 {
 	return a < b ? a : b;
-}
-
-/* Makes addr a border of intervals. */
-static int cut_at(uintptr_t addr)
-{
-	struct weft_interval *interval = weft_interval_from(self.root, addr);
-
-	if (!interval || interval->start >= addr || weft_interval_cut(&self.root, interval, addr))
-		return 0;
-	return -ENOMEM;
-}
-
-/* Drops what the intervals in [start, end), all of one mapping, say, if it is not true any more:
- * the program has unmapped the pages and mapped others. */
-static int drop_stale(const struct weft_vma *vma, uintptr_t start, uintptr_t end)
-{
-	struct weft_interval *interval;
-
-	for (uintptr_t at = start;; at = interval->end) {
-		interval = weft_interval_from(self.root, at);
-		if (!interval || interval->start >= end)
-			break;
-		if (!interval->extent || weft_moved_shows(vma, interval))
-			continue;
-		if (cut_at(start) || cut_at(end))
-			return -ENOMEM;
-		interval->extent->strayed = true;
-		weft_interval_remove(&self.root, weft_interval_from(self.root, at));
-		return drop_stale(vma, start, end);
-	}
-	return 0;
 }
 
 /* A mapping may reach beyond the end of its file; the page in which it ends tells. */
@@ -107,28 +133,26 @@ static int check_mapped(struct weft_vma_walk *walk, uintptr_t start, uintptr_t e
 		if (!err && is_behind_file(&vma, earlier(vma.end, end)))
 			return -EFAULT;
 		if (!err)
-			err = drop_stale(&vma, at, earlier(vma.end, end));
+			err = weft_cover_check(&vma, at, earlier(vma.end, end));
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-/* Moves the run, which lies in one interval in place. */
+/* Moves the run, which lies in one interval in place. Whether all of it has moved. */
 static bool move_run(const struct weft_run *run)
 {
-	struct weft_interval *interval;
 	struct weft_extent *extent;
+	uintptr_t end;
 
-	if (cut_at(run->start) || cut_at(run->end))
+	if (weft_cover_cut(run->start) || weft_cover_cut(run->end))
 		return false;
-	extent = weft_moved_in(run->start, run->end);
+	extent = weft_moved_in(run->start, run->end, &end);
 	if (!extent)
 		return false;
-	interval = weft_interval_from(self.root, run->start);
-	interval->extent = extent;
-	interval->off = extent->off;
-	return true;
+	weft_cover_place(run->start, end, extent);
+	return end == run->end;
 }
 
 /* Moves what may of [start, end). Whether it is worth going on. */
@@ -143,17 +167,17 @@ static bool move_what_may(struct weft_vma_walk *walk, uintptr_t start, uintptr_t
 	return good;
 }
 
-/* Moves the pages of [start, end) that no earlier region has. */
-static void move_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end)
+/* Moves the pages of [start, end) that no earlier region has than the one born then. */
+static void move_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end, uint64_t born)
 {
 	struct weft_interval *interval;
 	bool asked = false;
 	uintptr_t next;
 
 	for (uintptr_t at = start; at < end; at = next) {
-		interval = weft_interval_from(self.root, at);
+		interval = weft_cover_from(at);
 		next = earlier(interval->end, end);
-		if (interval->born != self.born)
+		if (interval->born != born)
 			continue;
 		if (!asked && (self.holds || !weft_movable_now()))
 			return;
@@ -165,71 +189,6 @@ static void move_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end)
 
 /* ---- regions ---- */
 
-/* Drops a reference on what the acquisition `born` covered of [start, end). */
-static void uncover(uintptr_t start, uintptr_t end, uint64_t born)
-{
-	struct weft_interval *interval;
-	uintptr_t next;
-
-	for (uintptr_t at = start; at < end; at = next) {
-		interval = weft_interval_from(self.root, at);
-		if (!interval || interval->start >= end)
-			break;
-		next = interval->end;
-		/* what was born later took the place of what this region covered */
-		if (interval->born > born || --interval->refs)
-			continue;
-		if (interval->extent)
-			weft_moved_back(interval);
-		weft_interval_remove(&self.root, interval);
-	}
-}
-
-/* A region's borders must not vanish when others are released: counted at both ends. */
-static void count_border(uintptr_t addr, uint64_t born, int by)
-{
-	struct weft_interval *interval = weft_interval_from(self.root, addr);
-
-	if (interval && interval->start == addr && interval->born <= born)
-		interval->borders += (unsigned int)by;
-}
-
-/* Covers [start, end) with intervals and takes a reference on each. */
-static int cover(uintptr_t start, uintptr_t end)
-{
-	struct weft_interval *interval;
-
-	self.born++;
-	if (cut_at(start) || cut_at(end))
-		return -ENOMEM;
-	for (uintptr_t at = start; at < end; at = interval->end) {
-		interval = weft_interval_from(self.root, at);
-		if (!interval || interval->start > at) {
-			uintptr_t gap_end = interval ? earlier(interval->start, end) : end;
-
-			interval = weft_interval_add(&self.root, at, gap_end);
-			if (!interval) {
-				uncover(start, at, self.born);
-				return -ENOMEM;
-			}
-			interval->born = self.born;
-		}
-		interval->refs++;
-	}
-	count_border(start, self.born, 1);
-	count_border(end, self.born, 1);
-	return 0;
-}
-
-static void undo_cover(uintptr_t start, uintptr_t end, uint64_t born)
-{
-	count_border(start, born, -1);
-	count_border(end, born, -1);
-	uncover(start, end, born);
-	weft_interval_join(&self.root, start);
-	weft_interval_join(&self.root, end);
-}
-
 /* Describes [addr, end) by its intervals; with no room, only counts. */
 static unsigned int describe(uintptr_t addr, uintptr_t end, const struct weft_region *room)
 {
@@ -239,7 +198,7 @@ static unsigned int describe(uintptr_t addr, uintptr_t end, const struct weft_re
 	uintptr_t next;
 
 	for (uintptr_t at = addr; at < end; at = next) {
-		struct weft_interval *interval = weft_interval_from(self.root, at);
+		struct weft_interval *interval = weft_cover_from(at);
 		struct weft_piece piece = { .va = at };
 
 		next = earlier(interval->end, end);
@@ -297,17 +256,16 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 	if (!(flags & (WEFT_REGION_MOVE | WEFT_REGION_STAY)) || !weft_move_allowed() ||
 	    !weft_moved_attached())
 		return acquire_in_place(addr, end - addr, region);
-	err = cover(first, last);
+	err = weft_cover_begin(first, last, &region->born);
 	if (err)
 		return err;
-	region->born = self.born;
 	WEFT_STEP(region_covered);
 	if (!(flags & WEFT_REGION_STAY))
-		move_new(walk, PAGE_UP(addr), PAGE_DOWN(end));
+		move_new(walk, PAGE_UP(addr), PAGE_DOWN(end), region->born);
 	WEFT_STEP(region_moved);
 	err = region_room(region, describe(addr, end, NULL));
 	if (err) {
-		undo_cover(first, last, self.born);
+		weft_cover_end(first, last, region->born);
 		return err;
 	}
 	describe(addr, end, region);
@@ -334,6 +292,8 @@ int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
 		err = acquire(&walk, start, end, flags, region);
 		weft_vma_close(&walk);
 	}
+	if (weft_region_is_away())
+		bring_home(weft_clock_now_ns());
 	unlock(state);
 	return err;
 }
@@ -383,34 +343,50 @@ static bool moves_whole(uintptr_t start, uintptr_t end)
 	return whole;
 }
 
-/* Its intervals stay, as they are of the regions. */
+/* Its pages, which are in place, move to another. If not all can, the regions have all in place. */
+static void inherit(struct weft_extent *extent, uintptr_t from, uintptr_t to)
+{
+	uintptr_t end;
+	struct weft_extent *heir = weft_moved_in(from, to, &end);
+
+	if (!heir)
+		return;
+	if (end == to)
+		extent->heir = heir;
+	weft_cover_place(from, end, heir);
+}
+
+/* Its intervals stay, as they are of the regions. What cannot move back stays in it, but no region has it there any
+ * more. */
 static void leave(struct weft_extent *extent)
 {
-	uintptr_t end = extent->va + extent->len_bytes, from = 0, to = 0;
+	uintptr_t end = extent->va + extent->len_bytes, from = 0, to = 0, next;
 	struct weft_interval *interval;
 	bool whole = true;
 
+	/* what the kernel would write to the old pages would be lost */
+	if (!weft_movable_back())
+		return;
 	extent->left = true;
 	extent->refs++;
-	for (uintptr_t at = extent->va; (interval = weft_interval_from(self.root, at)); at = interval->end) {
+	for (uintptr_t at = extent->va; (interval = weft_cover_from(at)); at = next) {
+		next = interval->end;
 		if (interval->start >= end)
 			break;
 		if (interval->extent != extent)
 			continue;
-		weft_moved_back(interval);
-		interval->extent = NULL;
+		if (!interval->refs) {
+			weft_cover_back(interval);
+			continue;
+		}
 		whole &= !from || interval->start == to;
 		from = from ? from : interval->start;
 		to = interval->end;
+		whole &= weft_cover_back(interval);
 	}
 	WEFT_STEP(region_left);
 	if (whole && !extent->strayed && moves_whole(from, to))
-		extent->heir = weft_moved_in(from, to);
-	for (uintptr_t at = from; extent->heir && at < to; at = interval->end) {
-		interval = weft_interval_from(self.root, at);
-		interval->extent = extent->heir;
-		interval->off = extent->heir->off + (at - from);
-	}
+		inherit(extent, from, to);
 	weft_moved_drop(extent);
 }
 
@@ -456,13 +432,16 @@ void weft_region_release(struct weft_region *region)
 	int state = lock();
 
 	if (region->born)
-		undo_cover(PAGE_DOWN(region->pieces[0].va), PAGE_UP(last->va + last->len_bytes),
-			   region->born);
+		weft_cover_end(PAGE_DOWN(region->pieces[0].va), PAGE_UP(last->va + last->len_bytes),
+			       region->born);
 	WEFT_STEP(region_moved_back);
 	for (unsigned int i = 0; i < region->npieces; i++) {
 		if (region->extents[i])
 			weft_moved_drop(region->extents[i]);
 	}
+	if (weft_region_is_away())
+		bring_home(weft_clock_now_ns());
+	settle();
 	unlock(state);
 	free(region->pieces);
 	free(region->extents);
@@ -479,17 +458,6 @@ void weft_region_hold(bool hold)
 
 /* ---- attaching, detaching, forking ---- */
 
-static void forget_all(bool move_back)
-{
-	while (self.root) {
-		if (move_back && self.root->extent)
-			weft_moved_back(self.root);
-		weft_interval_remove(&self.root, self.root);
-	}
-	weft_move_end();
-	weft_moved_detach();
-}
-
 static bool copy_for_child(const struct weft_move *part)
 {
 	weft_fork_add(part->va, part->len_bytes, part->alias, part->prot);
@@ -503,8 +471,8 @@ static void copy_pooled(void)
 	struct weft_vma_walk walk;
 	size_t bytes = 0, runs = 0;
 
-	for (interval = weft_interval_from(self.root, 0); interval;
-	     interval = weft_interval_from(self.root, interval->end)) {
+	for (interval = weft_cover_from(0); interval;
+	     interval = weft_cover_from(interval->end)) {
 		if (!interval->extent)
 			continue;
 		bytes += interval->end - interval->start;
@@ -512,8 +480,8 @@ static void copy_pooled(void)
 	}
 	if (weft_fork_begin(bytes, runs) || weft_vma_open(&walk))
 		return;
-	for (interval = weft_interval_from(self.root, 0); interval;
-	     interval = weft_interval_from(self.root, interval->end)) {
+	for (interval = weft_cover_from(0); interval;
+	     interval = weft_cover_from(interval->end)) {
 		if (interval->extent)
 			weft_moved_each(&walk, interval, copy_for_child);
 	}
@@ -539,7 +507,9 @@ static void after_fork_in_child(void)
 {
 	weft_fork_place();
 	weft_fork_end();
-	forget_all(false);
+	weft_cover_forget();
+	weft_move_end();
+	atomic_store_explicit(&self.home_due_ns, UINT64_MAX, memory_order_relaxed);
 	pthread_mutex_init(&self.mutex, NULL);
 	pthread_setcancelstate(self.forking_state, NULL);
 	if (self.on_fork_child)
@@ -594,10 +564,18 @@ int weft_region_attach(const struct weft_extent_source *source)
 	return err;
 }
 
-void weft_region_detach(void)
+bool weft_region_detach(void)
 {
 	int state = lock();
+	bool all;
 
-	forget_all(true);
+	weft_moved_land();
+	all = weft_cover_all_back() && !weft_moved_is_adrift();
+	if (all) {
+		weft_cover_forget();
+		weft_move_end();
+	}
+	settle();
 	unlock(state);
+	return all;
 }

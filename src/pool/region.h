@@ -69,8 +69,9 @@ struct weft_region {
 int weft_region_attach(const struct weft_extent_source *source);
 
 /* Moves everything back and forgets the source, which may take back all extents without further
- * calls. The caller has ended every peer's access. Regions that are left may still be released. */
-void weft_region_detach(void);
+ * calls. The caller has ended every peer's access. Regions that are left may still be released.
+ * false: pages have to stay in the pool, which stays attached; to be tried again. */
+bool weft_region_detach(void);
 
 enum weft_region_flags {
 	WEFT_REGION_MOVE = 1 << 0, /* its rights make moving worth it */
@@ -87,9 +88,18 @@ enum weft_region_flags {
 int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
 			struct weft_region *region);
 
-/* The last region over a page moves it back before this returns; what the program has unmapped or
- * mapped anew is left alone. The caller has ended every peer's access to the region. */
+/* The last region over a page moves it back before this returns, unless it is away (below); what the program
+ * has unmapped or mapped anew is left alone. The caller has ended every peer's access to the region. */
 void weft_region_release(struct weft_region *region);
+
+/*
+ * Pages may be in no region any more and yet in the pool, since the kernel may hold them for later (pins.h) or a thread
+ * stood in the way (move.h): they are away. The program notices nothing, but that they are a shared mapping.
+ * They come home, some megabytes at a time, by these calls once they are due, and by acquire and release.
+ * When they are due next, by the pool's clock; UINT64_MAX: nothing is away.
+ */
+uint64_t weft_region_bring_home(uint64_t now_ns);
+bool weft_region_is_away(void);
 
 /* While somebody holds, nothing more moves: any page may be part of a region over all memory. */
 void weft_region_hold(bool hold);

@@ -34,6 +34,7 @@ struct procmap_query {
 #define QUERY_EXECUTABLE       0x04
 #define QUERY_SHARED	       0x08
 #define QUERY_COVERING_OR_NEXT 0x10
+#define QUERY_OF_FILE	       0x20
 #define QUERY_MAPPING	       _IOWR('f', 17, struct procmap_query)
 
 /* So often the number of mappings is counted; eight times so often when they seem too many. */
@@ -192,16 +193,65 @@ bool weft_vma_room(unsigned int more)
 	return true;
 }
 
-bool weft_vma_named(const char *word)
+static bool has_word(const char *name, const char *const *words)
 {
-	char line[512];
-	bool found = false;
-	FILE *text = fopen("/proc/thread-self/maps", "re");
+	while (*words && !strstr(name, *words))
+		words++;
+	return *words;
+}
 
-	if (!text)
-		return false;
-	while (!found && read_line(text, line, sizeof(line)))
-		found = strstr(line, word);
-	fclose(text);
+/* Mappings of one file have one name: that of the next is asked for only where the file is another. */
+static bool shared_named_by_query(int fd, const char *const *words, unsigned int *looked_at)
+{
+	struct procmap_query query = { 0 }, last = { 0 };
+	char name[512];
+
+	for (uint64_t at = 0;; at = query.vma_end) {
+		query = (struct procmap_query){
+			.size = sizeof(query),
+			.query_flags = QUERY_COVERING_OR_NEXT | QUERY_SHARED | QUERY_OF_FILE,
+			.query_addr = at,
+		};
+		if (ioctl(fd, QUERY_MAPPING, &query))
+			return errno != ENOENT;
+		++*looked_at;
+		if (query.inode == last.inode && query.dev_minor == last.dev_minor &&
+		    query.dev_major == last.dev_major)
+			continue;
+		last = query;
+		query.vma_name_addr = (uintptr_t)name;
+		query.vma_name_size = sizeof(name);
+		/* a name that is longer is none of ours */
+		if (!ioctl(fd, QUERY_MAPPING, &query) && has_word(name, words))
+			return true;
+	}
+}
+
+static bool shared_named_by_text(FILE *text, const char *const *words, unsigned int *looked_at)
+{
+	struct weft_vma vma;
+	char line[512];
+
+	while (read_line(text, line, sizeof(line))) {
+		++*looked_at;
+		if (parse(line, &vma) && vma.shared && has_word(line, words))
+			return true;
+	}
+	return ferror(text);
+}
+
+bool weft_vma_shared_named(const char *const *words, unsigned int *looked_at)
+{
+	struct weft_vma_walk walk;
+	bool found;
+
+	*looked_at = 0;
+	if (weft_vma_open(&walk))
+		return true;
+	if (walk.text)
+		rewind(walk.text);
+	found = walk.text ? shared_named_by_text(walk.text, words, looked_at) :
+			    shared_named_by_query(walk.fd, words, looked_at);
+	weft_vma_close(&walk);
 	return found;
 }

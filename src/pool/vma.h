@@ -44,8 +44,9 @@ unsigned int weft_vma_count(void);
  * allows. The number is estimated from above and seldom counted. */
 bool weft_vma_room(unsigned int more);
 
-/* Whether a mapping's name, as the kernel writes it, contains the word. Reads them all. */
-bool weft_vma_named(const char *word);
+/* Whether the name of a shared mapping, as the kernel writes it, contains one of the words, of which the last is
+ * NULL; true if the mappings cannot be read. Reads all shared ones; *looked_at: how many. */
+bool weft_vma_shared_named(const char *const *words, unsigned int *looked_at);
 
 static inline bool weft_vma_is_anonymous(const struct weft_vma *vma)
 {

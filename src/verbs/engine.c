@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "pool/clock.h"
+#include "pool/region.h"
 #include "pool/step.h"
 #include "nic/shared.h"
 #include "verbs/gids.h"
@@ -97,6 +98,12 @@ static uint64_t follow(uint64_t *followed_ns)
 	return *followed_ns + FOLLOW_NS;
 }
 
+/* Pages that could not leave the pool when their region ended. When the next look is due. */
+static uint64_t bring_home(void)
+{
+	return weft_region_is_away() ? weft_region_bring_home(weft_clock_now_ns()) : UINT64_MAX;
+}
+
 static int64_t sooner(int64_t tick, uint64_t due_ns)
 {
 	uint64_t now_ns = due_ns == UINT64_MAX ? 0 : weft_clock_now_ns();
@@ -114,7 +121,7 @@ static void *run(void *unused)
 				    * whoever waits for us to end holds */
 	uint64_t client_due_ns = UINT64_MAX;
 	uint64_t watched_ns = weft_clock_now_ns(), followed_ns = watched_ns;
-	uint64_t due_ns, follow_due_ns;
+	uint64_t due_ns, follow_due_ns, home_due_ns;
 	unsigned int idle = 0;
 	int64_t tick = -1;
 	bool called, faults = false;
@@ -133,6 +140,8 @@ static void *run(void *unused)
 		due_ns = due_ns < client_due_ns ? due_ns : client_due_ns;
 		follow_due_ns = follow(&followed_ns);
 		due_ns = due_ns < follow_due_ns ? due_ns : follow_due_ns;
+		home_due_ns = bring_home();
+		due_ns = due_ns < home_due_ns ? due_ns : home_due_ns;
 		/* who holds a queue pair's lock may need the core that we run on */
 		weft_pool_sleep(pool, faults ? TICK_LEAST_NS : sooner(tick, due_ns));
 		called = weft_pool_rung(pool, WEFT_RING_WORK);

@@ -32,7 +32,7 @@ static void leave_thread(void *holder)
 	struct weft_place_holder *h = holder;
 
 	pthread_mutex_lock(&mutex);
-	if (weft_process.contexts && h->generation == weft_process.generation)
+	if (weft_process.attached && h->generation == weft_process.generation)
 		weft_pool_caller_put(weft_process.pool, &h->caller);
 	h->generation = 0;
 	pthread_mutex_unlock(&mutex);
@@ -188,6 +188,7 @@ static int attach(void)
 	weft_gids_start();
 	WEFT_STEP(process_addresses_told);
 	p->generation++;
+	p->attached = true;
 	return 0;
 free_tables:
 	free_tables(&p->nic);
@@ -196,12 +197,33 @@ put_pool:
 	return err;
 }
 
+static void detach(void)
+{
+	struct weft_process *p = &weft_process;
+
+	weft_engine_stop();
+	WEFT_STEP(process_engine_stopped);
+	if (!weft_region_detach()) {
+		/* the pages are the program's memory: we leave at the next close, or when the process ends */
+		weft_engine_watch();
+		return;
+	}
+	WEFT_STEP(process_regions_detached);
+	weft_receiver_end();
+	weft_gids_stop();
+	p->attached = false;
+	p->generation++;
+	free_tables(&p->nic);
+	weft_pool_put(p->pool);
+	p->pool = NULL;
+}
+
 int weft_process_get(void)
 {
 	int err = 0;
 
 	pthread_mutex_lock(&mutex);
-	if (!weft_process.contexts)
+	if (!weft_process.attached)
 		err = attach();
 	if (!err)
 		weft_process.contexts++;
@@ -214,18 +236,8 @@ void weft_process_put(void)
 	struct weft_process *p = &weft_process;
 
 	pthread_mutex_lock(&mutex);
-	if (--p->contexts == 0) {
-		weft_engine_stop();
-		weft_receiver_end();
-		weft_gids_stop();
-		WEFT_STEP(process_engine_stopped);
-		weft_region_detach();
-		WEFT_STEP(process_regions_detached);
-		p->generation++;
-		free_tables(&p->nic);
-		weft_pool_put(p->pool);
-		p->pool = NULL;
-	}
+	if (--p->contexts == 0)
+		detach();
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -233,6 +245,7 @@ void weft_process_put(void)
 static void forget_in_child(void)
 {
 	weft_process.contexts = 0;
+	weft_process.attached = false;
 	weft_process.generation++;
 	weft_context_forget();
 	weft_handle_forget();

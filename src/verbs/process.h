@@ -15,6 +15,7 @@ struct weft_process {
 	struct weft_nic nic;
 	_Atomic uint32_t generation; /* grows with every attachment; callers of an older one are stale */
 	unsigned int contexts;
+	bool attached; /* without contexts, too, while pages have to stay in the pool */
 	uint64_t bounce_off[WEFT_MEMBER_LINES]; /* by caller; each touches only its own (reach.c) */
 };
 

@@ -20,6 +20,9 @@ void weft_rehome_share(void)
 void weft_rehome_unshare(void)
 {
 	pthread_rwlock_unlock(&lock);
+	/* pages that could not move back now: the engine tries again */
+	if (weft_region_is_away())
+		weft_engine_watch();
 }
 
 void weft_rehome_forget(void)
