@@ -122,6 +122,8 @@ SECTIONS = {
     'The wire: RoCE v2, in virtual time; no program reaches it yet': [
         ('each packet both ways, each length; the invariant CRC, as others compute it, and a million corrupted '
          'packets', r'wire-(packet|icrc)'),
+        ('reliable connections: random verbs on wires that lose, double, reorder, corrupt and stop, each byte and '
+         'completion compared', r'wire-sim'),
     ],
     'Memory': [
         ('WRITE, READ and atomics while the target is stopped', r'onesided/.*stopped'),
