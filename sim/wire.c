@@ -94,11 +94,12 @@ int weft_sim_wire_send(struct weft_sim_wire *wire, const uint8_t *at, size_t byt
 
 void weft_sim_wire_end(struct weft_sim_wire *wire)
 {
-	while (wire->under_way) {
-		struct weft_sim_carried *c = wire->under_way;
+	struct weft_sim_carried *next;
 
-		unlink_it(c);
+	for (struct weft_sim_carried *c = wire->under_way; c; c = next) {
+		next = c->next;
 		weft_sim_cancel(wire->sim, &c->event);
 		free(c);
 	}
+	wire->under_way = NULL;
 }

@@ -122,6 +122,9 @@ SECTIONS = {
     'The wire: RoCE v2, in virtual time; no program reaches it yet': [
         ('each packet both ways, each length; the invariant CRC, as others compute it, and a million corrupted '
          'packets', r'wire-(packet|icrc)'),
+        ('each state of requester and responder with each packet and timer; time-outs to the nanosecond',
+         r'wire-(requester|responder)'),
+        ('unreliable connections and datagrams; packets that are nobody\'s', r'wire-unreliable'),
         ('reliable connections: random verbs on wires that lose, double, reorder, corrupt and stop, each byte and '
          'completion compared', r'wire-sim'),
     ],

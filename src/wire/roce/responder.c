@@ -91,7 +91,7 @@ static void take_in(struct weft_roce_qp *qp, const struct weft_roce_packet *pack
 
 	r->expected++;
 	r->offset += packet->payload_bytes;
-	r->ack |= packet->ack_requested;
+	r->ack |= packet->ack_requested && qp->config.service == WEFT_ROCE_RC;
 	if (last) {
 		r->message = WEFT_ROCE_BETWEEN;
 		r->msn++;
