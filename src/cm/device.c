@@ -64,7 +64,9 @@ static int join(void)
 		pthread_atfork(NULL, NULL, forget_in_child);
 	forks = true;
 	weft_cm.ca_guid = be64toh(ibv_get_device_guid(weft_cm.verbs->device));
-	return weft_cm.service->start(&client, &weft_cm.pool);
+	err = weft_cm.service->start(&client, &weft_cm.pool);
+	return err == -EAGAIN ? weft_cm_broken(err, "no thread can be started: RLIMIT_NPROC, or pids.max "
+						    "of a cgroup, allows no more") : err;
 }
 
 int weft_cm_start(void)

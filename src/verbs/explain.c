@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "verbs/explain.h"
 
@@ -155,12 +156,20 @@ bool weft_explain_closed(const char *verb, const struct ibv_context *context)
 
 void weft_explain_system(const char *verb, int err)
 {
-	const uint64_t why[WEFT_RULE_VALUES] = { weft_value(strerror(err)) };
+	uint64_t why[WEFT_RULE_VALUES] = { weft_value(strerror(err)) };
+	struct rlimit limit = { 0 };
 	struct rule system = rules[WEFT_RULE_SYSTEM];
 	char name[24];
 
 	if (err == ENOMEM || err == ENOSPC) {
 		weft_explain_rule(verb, WEFT_RULE_RESOURCES, why);
+		return;
+	}
+	/* of pthread_create: the engine's, at the first verb that needs it */
+	if (err == EAGAIN) {
+		getrlimit(RLIMIT_NPROC, &limit);
+		why[0] = limit.rlim_cur;
+		weft_explain_rule(verb, WEFT_RULE_THREAD, why);
 		return;
 	}
 	snprintf(name, sizeof(name), "errno %d", err);

@@ -22,6 +22,8 @@
 	X(DOMAIN_ENDED, EINVAL, "ibv_import_pd(3)",                                                 \
 	  "protection domain %x has ended: the process that made it has deallocated it, or is gone") \
 	X(RESOURCES, ENOMEM, "11.6.1", "memory, or room in the pool, is out (%s)")                  \
+	X(THREAD, EAGAIN, "setrlimit(2)",                                                           \
+	  "no thread can be started: the user's processes and threads are %l (RLIMIT_NPROC), or as many as pids.max of a cgroup allows") \
 	X(SYSTEM, EINVAL, "11.6.1", "the system says: %s")                                          \
 	/* queue pairs */                                                                           \
 	X(SERVICE, EOPNOTSUPP, "11.2.5.1", "qp_type %u: this verb makes no queue pair of that service") \

@@ -35,6 +35,12 @@ def test_udaddy(fabric, options):
         assert 'return status 0' in program.done().stdout
 
 
+def test_port_space(fabric):
+    """udaddy takes a number behind -p, and makes 0 of everything else. The device is not open yet."""
+    done = fabric.start('udaddy', '-p', 'ipoib', WEFT_EXPLAIN='1').wait()
+    assert 'weft: rdma_create_id: errno 22: port space 0x0 is none of RDMA_PS_TCP (0x106)' in done.stderr
+
+
 @pytest.mark.parametrize('options', [[], ['-b', '127.0.0.1', '-c', 3], ['-p', '0x0002']])
 def test_mckey(fabric, options):
     """Of a multicast group: each of the sender's datagrams comes."""

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "rig.h"
@@ -258,6 +259,35 @@ static void another_service(void **state)
 	assert_int_equal(ibv_destroy_qp(uc), 0);
 }
 
+#define SOME_USER 64999
+
+/* The user's processes are as many as may be: the engine's thread, which connections need, cannot be started. */
+static void no_thread(void **state)
+{
+	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, rig->qp[1]->qp_num);
+	const char *words[] = {"ibv_modify_qp: EAGAIN: no thread can be started", "0 (RLIMIT_NPROC)"};
+	bool root = !geteuid();
+	struct rlimit before, none;
+	int err;
+
+	rig_move(rig->qp[0], IBV_QPS_INIT, 0);
+	assert_int_equal(getrlimit(RLIMIT_NPROC, &before), 0);
+	none = (struct rlimit){0, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NPROC, &none), 0);
+	if (root) /* to whom it does not apply */
+		assert_int_equal(setresuid(SOME_USER, SOME_USER, 0), 0);
+	told_begin();
+	err = ibv_modify_qp(rig->qp[0], &attr, RIG_RTR_MASK);
+	told_end();
+	if (root)
+		assert_int_equal(setresuid(0, 0, 0), 0);
+	assert_int_equal(setrlimit(RLIMIT_NPROC, &before), 0);
+	assert_int_equal(err, EAGAIN);
+	assert_int_equal(told_lines(words, COUNT(words)), 1);
+	assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_INIT);
+	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTR_MASK), 0);
+}
+
 static void what_works_is_silent(void **state)
 {
 	told_begin();
@@ -398,6 +428,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(binds, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_of_minus_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(another_service, setup, teardown),
+		cmocka_unit_test_setup_teardown(no_thread, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_works_is_silent, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_tell_the_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(unimport_in_use, setup, teardown),
