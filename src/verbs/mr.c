@@ -201,7 +201,7 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 					   source->len_bytes,
 					   source->pieces,
 					   source->npieces };
-	int err = weft_verbs_pd_use(source->verb, pd);
+	int err = source->loose ? 0 : weft_verbs_pd_use(source->verb, pd);
 	struct weft_verbs_mr *mr;
 
 	if (err) {
@@ -214,6 +214,7 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 	mr->mr = (struct ibv_mr){ pd->context, pd, source->told, source->len_bytes, 0, 0, 0 };
 	mr->access = source->access;
 	mr->special = true;
+	mr->loose = source->loose;
 	mr->of = source->of;
 	if (weft_mr_create(&weft_process.nic, &mr->nic, &drawing))
 		goto free_object;
@@ -227,7 +228,8 @@ end_region:
 free_object:
 	free(mr);
 fail:
-	weft_verbs_pd_leave(pd);
+	if (!source->loose)
+		weft_verbs_pd_leave(pd);
 	errno = weft_explain_errno(source->verb, ENOMEM);
 	return NULL;
 }
@@ -270,7 +272,8 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 	}
 	weft_handle_remove(ibmr);
 	quiet = end(weft_mr(ibmr));
-	weft_verbs_pd_leave(ibmr->pd);
+	if (!weft_mr(ibmr)->loose)
+		weft_verbs_pd_leave(ibmr->pd);
 	weft_rehome_unshare();
 	if (!quiet)
 		weft_rehome();

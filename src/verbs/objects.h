@@ -68,6 +68,7 @@ struct weft_verbs_mr {
 	uint64_t iova;
 	unsigned int access;
 	bool special;  /* not of the program's own memory: it cannot be registered anew */
+	bool loose;    /* its domain may go first */
 	bool imported; /* only the handle is ours */
 	/* called when it has ended, with whether nobody can reach it any more */
 	void (*leave)(struct weft_verbs_mr *mr, bool quiet);
@@ -83,6 +84,7 @@ struct weft_mr_source {
 	unsigned int access;
 	const struct weft_mr_piece *pieces;
 	unsigned int npieces;
+	bool loose; /* its domain may go first: nothing of it is read then */
 	void (*leave)(struct weft_verbs_mr *mr, bool quiet); /* or NULL */
 	void *of;
 };

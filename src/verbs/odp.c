@@ -41,7 +41,8 @@ struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
 					 .len_bytes = SIZE_MAX,
 					 .access = IBV_ACCESS_LOCAL_WRITE,
 					 .pieces = &none,
-					 .npieces = 1 };
+					 .npieces = 1,
+					 .loose = true }; /* a card's is a number that it has anyway */
 
 	if (weft_explain_no_domain("ibv_alloc_null_mr", pd)) {
 		errno = EINVAL;

@@ -74,6 +74,11 @@
 	X(ADVICE_RANGE, EFAULT, "ibv_advise_mr(3)", "[%x, +%l) is not in the region of lkey %x")    \
 	X(DM_RANGE, EINVAL, "ibv_alloc_dm(3)", "[%x, +%l) is not in %l bytes of device memory, in words of 4") \
 	X(DM_ADDRESS, EINVAL, "ibv_alloc_dm(3)", "access %x: device memory needs IBV_ACCESS_ZERO_BASED") \
+	X(BUFFER_DOMAIN, EINVAL, "ibv_alloc_buf(3)",                                                \
+	  "protection domain %x: the buffer is of that at %x")                                      \
+	X(BUFFER_PLAIN, ENODATA, "ibv_alloc_buf(3)", "the buffer at %x is plain memory: it has no descriptor") \
+	X(REGION_FIELDS, EINVAL, "ibv_reg_mr(3)",                                                   \
+	  "comp_mask is %x: either addr or fd must be given, and what goes with it")                \
 	X(BUFFER_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%l) is not in the buffer [%x, +%l)")        \
 	X(DMABUF_RANGE, EINVAL, "ibv_reg_mr(3)", "[%x, +%l) is not in the %l bytes of the descriptor") \
 	X(DMABUF_NONE, EOPNOTSUPP, "ibv_reg_mr(3)",                                                 \
