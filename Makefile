@@ -7,10 +7,13 @@ DESTDIR ?=
 PYTHON := /usr/bin/python3
 DEPS := tools/deps.sh
 INSTALLED = $(PYTHON) tools/installed.py --prefix "$(or $(PREFIX),/usr/local)" --destdir "$(DESTDIR)"
-RUN = $(PYTHON) tests/run.py --build "$(BUILD)"
+# A tree that was copied or moved with its build folder in it would build the other one.
+OURS = $(PYTHON) tools/ours.py "$(BUILD)"
+RUN = $(OURS) && $(PYTHON) tests/run.py --build "$(BUILD)"
 
 all: ## build: leaves a runnable build/weft
 	@$(DEPS) build
+	@$(OURS)
 	@test -f "$(BUILD)/build.ninja" || meson setup "$(BUILD)"
 	@ninja -C "$(BUILD)"
 
@@ -83,6 +86,7 @@ deb: ## a Debian package, that stands beside rdma-core's: build-deb/weft_*.deb
 
 dist-bin: ## a tarball for any Linux with glibc 2.31 or later, ARCH= (x86_64) or aarch64: build-dist/
 	@$(DEPS) build dist $(if $(filter aarch64,$(ARCH)),arm64)
+	@$(OURS)
 	@tools/dist.sh "$(BUILD)-dist" $(or $(ARCH),x86_64)
 
 check-dist: dist-bin deb ## both in fresh Debian 12 and 13, which it downloads; as root
@@ -91,6 +95,7 @@ check-dist: dist-bin deb ## both in fresh Debian 12 and 13, which it downloads; 
 
 check-arm64: ## builds for arm64 and runs by qemu-user the unit tests that need one process only
 	@$(DEPS) build dist arm64
+	@$(OURS)
 	@tools/cross.sh "$(BUILD)-arm64" aarch64 bookworm
 	@meson test -C "$(BUILD)-arm64" --no-rebuild --print-errorlogs --timeout-multiplier 5 \
 		--num-processes 1 abi-query cm-mad cm-conn cm-lossy cm-agent cm-port verbs-objects \
