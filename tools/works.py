@@ -74,6 +74,7 @@ SECTIONS = {
         ("the table of GIDs follows the host's addresses; connections outlive them; GID_CHANGE", r'verbs-gids'),
         ('protection domains, completion queues, channels; every bad argument', r'verbs-objects'),
         ('memory regions and their rights, also changed', r'verbs-(mr|rereg)'),
+        ('buffers that the device allocates, parent domains for confidential guests, `ibv_reg_mr_ex`', r'verbs-buffers'),
         ('flags of access, each with each verb; the state that stands in a handle', r'verbs-flags'),
         ('rights taken away while peers write at full speed, or are stopped', r'revoke'),
         ('queue pairs: every state and attribute mask', r'verbs-(qp|modify)'),
@@ -167,6 +168,8 @@ SECTIONS = {
     ],
     'Commands': [
         ('`weft run`: dlopen, RPATH, scripts, children, streams, signals', r'delivery/(run|loader)::'),
+        ('programs built with AddressSanitizer and ThreadSanitizer, by gcc and by clang, run and find what they find '
+         'without', r'delivery/sanitizers::'),
         ('`weft env`', r'delivery/env::'),
         ('`/sys/class/infiniband`, `/dev/infiniband`, the `rdma` command', r'delivery/shim::'),
         ('`weft info`, also of damaged pools', r'cli/info::'),

@@ -93,6 +93,7 @@ static char *path_in(char *line)
 
 struct libraries {
 	bool ours;	    /* libibverbs of Weft came in */
+	bool asan;	    /* and the runtime of the address sanitizer */
 	char foreign[TEXT]; /* one that is not; or empty */
 	char missing[TEXT]; /* what the loader complains about */
 };
@@ -113,6 +114,7 @@ static void read_libraries(FILE *from, const char *libs, struct libraries *found
 			continue;
 		}
 		path = path_in(line);
+		found->asan |= path && (is_named(path, "libasan.") || is_named(path, "libclang_rt.asan"));
 		if (!path || (!is_named(path, "libibverbs") && !is_named(path, "librdmacm")))
 			continue;
 		if (realpath(path, real) && !strncmp(real, libs, strlen(libs)) &&
@@ -154,6 +156,11 @@ static void check_libraries(struct weft_checkup *c, const char *check,
 		snprintf(finding, sizeof(finding), "%s gets libibverbs.so.1 of %s", name, d->libs);
 		weft_checkup_say(c, check, WEFT_VERDICT_OK, finding, NULL);
 	}
+	if (!found.asan)
+		return;
+	snprintf(finding, sizeof(finding), "%s has the runtime of AddressSanitizer, which starts behind Weft's "
+		 "libraries by verify_asan_link_order=0 in ASAN_OPTIONS", name);
+	weft_checkup_say(c, "sanitizer", WEFT_VERDICT_OK, finding, NULL);
 }
 
 static void check_named(struct weft_checkup *c, const struct weft_delivery *d)

@@ -19,6 +19,22 @@ static const struct {
 	{"../lib/weft", "../lib/weft/bin"}, /* an installation that was moved */
 };
 
+/* UCX warns of a variable that none of the transports in UCX_TLS asks for. */
+static bool uses_connections(void)
+{
+	static const char *const kinds[] = {"all", "ib", "rc", "rc_v", "rc_verbs"};
+	const char *at = getenv("UCX_TLS");
+	bool all_but = at && *at == '^', named = false;
+
+	if (!at)
+		return true;
+	for (at += all_but; *at; at += strcspn(at, ","), at += *at == ',')
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+			named |= strcspn(at, ",:") == strlen(kinds[i]) &&
+				 !strncmp(at, kinds[i], strlen(kinds[i]));
+	return named != all_but;
+}
+
 /* Programs choose a NIC's address by these where no RDMA card tells them: index 3 is RoCE v2 on
  * IPv4; NCCL's networking from inside kernels takes each card for one of mlx5 (2.28.9 crashes on
  * others). Open MPI otherwise accepts only devices and transports that it knows by name. UCX takes its
@@ -27,12 +43,13 @@ static const struct {
  * copy them into a buffer of its own: here the latter takes less, up to that buffer's size. */
 static const struct {
 	const char *name, *value;
+	bool (*wanted)(void); /* NULL: always */
 } defaults[] = {
 	{"NCCL_GIN_TYPE", "0"},
 	{"NCCL_IB_GID_INDEX", "3"},
 	{"OMPI_MCA_pml_ucx_devices", "any"},
 	{"OMPI_MCA_pml_ucx_tls", "any"},
-	{"UCX_RC_VERBS_RX_QUEUE_LEN", "512"},
+	{"UCX_RC_VERBS_RX_QUEUE_LEN", "512", uses_connections},
 	{"UCX_ZCOPY_THRESH", "8192"},
 };
 
@@ -109,6 +126,10 @@ struct list {
 
 static const struct list library_path = {"LD_LIBRARY_PATH", ":;", true, true, ""};
 static const struct list preload = {"LD_PRELOAD", ": ", false, false, ""};
+/* A sanitizer's runtime that is a library of its own, as gcc's is, wants to be the first of all, and ends the program
+ * where others are preloaded. Behind ours it sees the same calls: what the shim is asked it passes on to the
+ * next. To preload the runtime, too, would bring it into the program's children. */
+static const struct list asan = {"ASAN_OPTIONS", ":", false, false, ""};
 static const struct list path = {"PATH", ":", true, true, "/bin:/usr/bin"}; /* as execvp has it */
 
 static bool contains(char *const items[], const char *item, size_t len)
@@ -205,6 +226,7 @@ int weft_delivery_each(const struct weft_delivery *d, const char *pool,
 {
 	char *libs[] = {(char *)d->libs, NULL};
 	char *bin[] = {(char *)d->bin, NULL};
+	char *any_order[] = {"verify_asan_link_order=0", NULL};
 	char *preloads[NLIBRARIES + 1] = {NULL};
 	int err;
 
@@ -216,9 +238,10 @@ int weft_delivery_each(const struct weft_delivery *d, const char *pool,
 	err = set_list(&library_path, libs, set);
 	err = err ?: set_list(&preload, preloads, set);
 	err = err ?: set_list(&path, bin, set);
+	err = err ?: set_list(&asan, any_order, set);
 	err = err || !pool ? err : set_pool(pool, set);
 	for (size_t i = 0; !err && i < sizeof(defaults) / sizeof(defaults[0]); i++)
-		if (!getenv(defaults[i].name))
+		if (!getenv(defaults[i].name) && (!defaults[i].wanted || defaults[i].wanted()))
 			err = set(defaults[i].name, defaults[i].value);
 	return err;
 }

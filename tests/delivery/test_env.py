@@ -6,10 +6,11 @@ pytestmark = pytest.mark.quick
 
 NAMES = ['LD_LIBRARY_PATH', 'LD_PRELOAD', 'PATH', 'NCCL_GIN_TYPE', 'NCCL_IB_GID_INDEX',
          'OMPI_MCA_pml_ucx_devices', 'OMPI_MCA_pml_ucx_tls', 'UCX_RC_VERBS_RX_QUEUE_LEN',
-         'UCX_ZCOPY_THRESH', 'WEFT_POOL']
+         'UCX_ZCOPY_THRESH', 'ASAN_OPTIONS', 'WEFT_POOL']
 USERS_OWN = {'LD_LIBRARY_PATH': "/a b:/it's", 'LD_PRELOAD': 'libm.so.6',
              'PATH': "/usr/bin:/bin:/$x`'\"", 'NCCL_GIN_TYPE': '2', 'NCCL_IB_GID_INDEX': '7',
-             'OMPI_MCA_pml_ucx_tls': '', 'WEFT_POOL': '/p\nq'}
+             'OMPI_MCA_pml_ucx_tls': '', 'WEFT_POOL': '/p\nq',
+             'ASAN_OPTIONS': 'verify_asan_link_order=1:detect_leaks=0'}
 
 
 def variables(text):
@@ -31,7 +32,7 @@ def test_values(delivery):
                    'PATH': f'{delivery.rdma.parent}:{delivery.env["PATH"]}',
                    'NCCL_GIN_TYPE': '0', 'NCCL_IB_GID_INDEX': '3',
                    'OMPI_MCA_pml_ucx_devices': 'any', 'OMPI_MCA_pml_ucx_tls': 'any', 'UCX_RC_VERBS_RX_QUEUE_LEN': '512',
-                   'UCX_ZCOPY_THRESH': '8192', 'WEFT_POOL': None}
+                   'UCX_ZCOPY_THRESH': '8192', 'ASAN_OPTIONS': 'verify_asan_link_order=0', 'WEFT_POOL': None}
 
 
 def test_what_the_user_had_stays(delivery):
@@ -43,6 +44,16 @@ def test_what_the_user_had_stays(delivery):
     assert got['NCCL_GIN_TYPE'] == '2' and got['NCCL_IB_GID_INDEX'] == '7'
     assert got['OMPI_MCA_pml_ucx_tls'] == ''
     assert got['WEFT_POOL'] == USERS_OWN['WEFT_POOL']
+    assert got['ASAN_OPTIONS'] == f'{USERS_OWN["ASAN_OPTIONS"]}:verify_asan_link_order=0'  # the last counts
+
+
+@pytest.mark.parametrize('transports, asked', [
+    ('all', True), ('rc', True), ('ud,rc_v', True), ('rc_verbs:aux,sm', True), ('ib', True), ('^tcp', True), ('^ud,sm', True),
+    ('ud', False), ('ud_v,self', False), ('tcp', False), ('', False), ('rc_x', False), ('^rc', False), ('^ud,ib', False)])
+def test_what_ucx_does_not_ask_for(delivery, transports, asked):
+    """UCX 1.18 warns of it."""
+    got = by_run(delivery, {**delivery.env, 'UCX_TLS': transports})
+    assert got['UCX_RC_VERBS_RX_QUEUE_LEN'] == ('512' if asked else None)
 
 
 def test_empty_elements_mean_the_current_folder_and_stay(delivery):

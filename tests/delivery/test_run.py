@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fabric import namespaces, wait_for
+
 pytestmark = pytest.mark.quick
 
 STATUS_NOT_RUNNABLE, STATUS_NOT_FOUND = 126, 127
@@ -307,11 +309,67 @@ def test_janitor_holds_nothing_of_the_callers(delivery):
                         stdout=subprocess.PIPE) as run:
         assert run.stdout.readline() == b'up\n'
         janitor, descriptor = janitor_of(run.pid)
-        assert os.listdir(f'/proc/{janitor}/fd') == [descriptor]
+        folder = '4'  # locked, which says that somebody will remove it
+        assert sorted(os.listdir(f'/proc/{janitor}/fd')) == sorted([descriptor, folder])
+        assert os.readlink(f'/proc/{janitor}/fd/{folder}').startswith('/dev/shm/weft-private-')
         assert os.readlink(f'/proc/{janitor}/cwd') == '/'
         assert os.getsid(janitor) == janitor
         run.stdin.close()
         assert run.wait(10) == 1
+
+
+# As in a container: the program is process 1, or a child of that.
+APART = ['unshare', '-r', '-p', '-f', '--kill-child']
+needs_namespaces = pytest.mark.skipif(not namespaces(), reason='no namespaces for ordinary users')
+
+
+@needs_namespaces
+def test_private_pool_goes_with_process_1(delivery):
+    """With which all of its namespace are killed."""
+    script = 'echo $WEFT_POOL; echo x > $WEFT_POOL; sleep 60 & exit 3'
+    done = delivery.plain(*APART, delivery.weft, 'run', '--private', '--', 'sh', '-c', script)
+    assert (done.returncode, done.stderr) == (3, '')
+    assert gone(os.path.dirname(done.stdout.strip()))
+    died = delivery.plain(*APART, delivery.weft, 'run', '--private', '--', 'sh', '-c', 'kill -9 $$')
+    assert died.returncode == 128 + signal.SIGKILL
+
+
+@needs_namespaces
+def test_process_1_passes_signals_on(delivery):
+    script = 'trap "echo heard; exit 5" TERM; kill -TERM 1; sleep 10 & wait'
+    done = delivery.plain(*APART, delivery.weft, 'run', '--private', '--', 'sh', '-c', script)
+    assert (done.stdout, done.returncode) == ('heard\n', 5)
+
+
+@needs_namespaces
+def test_private_pool_that_was_left_goes_with_the_next(delivery):
+    """Here by a janitor that was killed with its namespace, of which nobody else knows the numbers."""
+    script = ('"$0" run --private -- sh -c "echo \\$WEFT_POOL; exec sleep 60" & '
+              'until [ -n "$(ls /proc/[0-9]*/comm -d | xargs grep -l weft-janitor 2>/dev/null)" ]; do :; done; '
+              'sleep 0.2; kill -9 $$; exit')
+    done = delivery.plain(*APART, '--mount-proc', 'sh', '-c', script, delivery.weft)
+    folder = os.path.dirname(done.stdout.strip())
+    assert folder.startswith('/dev/shm/weft-private-') and os.path.exists(folder)
+    with delivery.start('--private', 'sh', '-c', 'echo $WEFT_POOL; read line', stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE) as run:
+        alive = os.path.dirname(run.stdout.readline().decode().strip())
+        # a new one might be somebody's who is just starting
+        wait_for(lambda: delivery.run('--private', 'true').returncode or not os.path.exists(folder), 'it is gone')
+        assert os.path.exists(alive)
+        run.stdin.close()
+
+
+@pytest.mark.skipif(not shutil.which('strace'), reason='needs strace')
+def test_private_pool_that_is_opened_while_it_is_removed(delivery):
+    """By a child that outlives the program: it is removed again."""
+    script = ('echo $WEFT_POOL; touch $WEFT_POOL; '
+              '{ while [ -e $WEFT_POOL ]; do :; done; touch $WEFT_POOL; } 2>/dev/null &')
+    slow = ['strace', '-f', '-o', '/dev/null', '-e', 'trace=rmdir', '-e', 'inject=rmdir:delay_enter=300000']
+    done = delivery.plain(*slow, delivery.weft, 'run', '--private', '--', 'sh', '-c', script)
+    if not done.stdout and 'ptrace' in done.stderr.lower():
+        pytest.skip('strace is not allowed here')
+    folder = os.path.dirname(done.stdout.strip())
+    assert folder.startswith('/dev/shm/weft-private-') and gone(folder)
 
 
 def test_incomplete_installation_is_named(delivery, tmp_path):
