@@ -129,6 +129,13 @@ SECTIONS = {
         ('reliable connections: random verbs on wires that lose, double, reorder, corrupt and stop, each byte and '
          'completion compared', r'wire-sim'),
     ],
+    'The torus, in virtual time': [
+        ('packets to the bit, against vectors made by another encoder; SECDED, all single and double flips',
+         r'ape-(packet|secded)'),
+        ('frames of 64, 128 and 256 bits: any content, any schedule; the efficiency of the formula', r'ape-frames'),
+        ('credits on cables of 0 to 10,000 words; lost, damaged, and after lost words', r'ape-credits'),
+        ('100,000 damages: cut, lost, doubled, invented and flipped words', r'ape-damage'),
+    ],
     'Memory': [
         ('WRITE, READ and atomics while the target is stopped', r'onesided/.*stopped'),
         ('no system call in a million WRITEs', r'onesided/.*no_system_call'),

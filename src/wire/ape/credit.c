@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "wire/ape/credit.h"
+
+/* No word of a random 2^25 passes for a credit with it; nor MAGIC or START with a bit flipped. */
+#define CONSTANT      0xa9e700u
+#define CONSTANT_BIT  96u
+#define DATA_BITS     12u
+#define HEADER_BITS   8u
+#define COUNTS_BITS   (DATA_BITS + HEADER_BITS)
+#define CHANNEL_BITS  (2 * COUNTS_BITS)
+#define MARK_BIT      80u
+#define SEEN_BIT      88u
+#define MARKS_ON_WAY  200u /* so that a number that is seen means one mark */
+
+static void put(struct weft_ape_word *w, unsigned int low, struct weft_ape_counts c)
+{
+	weft_ape_put_bits(w, low, c.data & ((1u << DATA_BITS) - 1));
+	weft_ape_put_bits(w, low + DATA_BITS, c.headers & ((1u << HEADER_BITS) - 1));
+}
+
+static struct weft_ape_counts get(struct weft_ape_word w, unsigned int low)
+{
+	return (struct weft_ape_counts){
+		.data = weft_ape_bits(w, low + DATA_BITS - 1, low),
+		.headers = weft_ape_bits(w, low + COUNTS_BITS - 1, low + DATA_BITS),
+	};
+}
+
+struct weft_ape_word weft_ape_credit_build(const struct weft_ape_credit *c)
+{
+	struct weft_ape_word w = {0};
+
+	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
+		put(&w, vc * CHANNEL_BITS, c->used[vc]);
+		put(&w, vc * CHANNEL_BITS + COUNTS_BITS, c->taken[vc]);
+	}
+	weft_ape_put_bits(&w, MARK_BIT, c->mark);
+	weft_ape_put_bits(&w, SEEN_BIT, c->seen);
+	weft_ape_put_bits(&w, CONSTANT_BIT, CONSTANT);
+	return weft_ape_secded_encode(w);
+}
+
+bool weft_ape_credit_parse(struct weft_ape_word word, struct weft_ape_credit *c)
+{
+	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
+		c->used[vc] = get(word, vc * CHANNEL_BITS);
+		c->taken[vc] = get(word, vc * CHANNEL_BITS + COUNTS_BITS);
+	}
+	c->mark = weft_ape_bits(word, MARK_BIT + 7, MARK_BIT);
+	c->seen = weft_ape_bits(word, SEEN_BIT + 7, SEEN_BIT);
+	return weft_ape_bits(word, WEFT_APE_DATA_BITS - 1, CONSTANT_BIT) == CONSTANT;
+}
+
+void weft_ape_ledger_reset(struct weft_ape_ledger *l)
+{
+	*l = (struct weft_ape_ledger){0};
+}
+
+bool weft_ape_ledger_unmarked(const struct weft_ape_ledger *l)
+{
+	const struct weft_ape_counts *at = l->at_mark[l->mark];
+
+	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++)
+		if (l->sent[vc].data != at[vc].data || l->sent[vc].headers != at[vc].headers)
+			return true;
+	return false;
+}
+
+uint8_t weft_ape_ledger_mark(struct weft_ape_ledger *l)
+{
+	if (weft_ape_ledger_unmarked(l) && (uint8_t)(l->mark - l->seen) < MARKS_ON_WAY) {
+		l->mark++;
+		for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++)
+			l->at_mark[l->mark][vc] = l->sent[vc];
+	}
+	return l->mark;
+}
+
+/*
+ * taken is modulo 1 << bits. What was sent before the mark is not under way: whatever else the count
+ * says is what was lost until now, or, as the count is modulo, came although it was not sent.
+ */
+static void count(uint32_t sent, uint32_t at_mark, uint32_t taken, unsigned int bits,
+		  uint32_t *arrived, uint32_t *lost)
+{
+	uint32_t on_way = (sent - *lost - taken) & ((1u << bits) - 1);
+	uint32_t at_most = sent - at_mark;
+
+	if (on_way > at_most) {
+		*lost += on_way - at_most;
+		on_way = at_most;
+	}
+	*arrived = sent - on_way;
+}
+
+void weft_ape_ledger_credit(struct weft_ape_ledger *l, const struct weft_ape_credit *c)
+{
+	/* A mark that was never set, or long ago, is of a life before: it says nothing. */
+	if ((uint8_t)(l->mark - c->seen) <= (uint8_t)(l->mark - l->seen))
+		l->seen = c->seen;
+	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
+		const struct weft_ape_counts *at = &l->at_mark[l->seen][vc];
+
+		count(l->sent[vc].data, at->data, c->taken[vc].data, DATA_BITS,
+		      &l->arrived[vc].data, &l->lost[vc].data);
+		count(l->sent[vc].headers, at->headers, c->taken[vc].headers, HEADER_BITS,
+		      &l->arrived[vc].headers, &l->lost[vc].headers);
+		l->used[vc] = c->used[vc];
+	}
+	l->known = true;
+}
+
+static bool room(uint32_t wanted, uint32_t threshold, uint32_t used, uint32_t on_way)
+{
+	return used + on_way + wanted <= threshold;
+}
+
+bool weft_ape_ledger_grants(const struct weft_ape_ledger *l, unsigned int vc, unsigned int words,
+			    struct weft_ape_counts threshold)
+{
+	const struct weft_ape_counts *sent = &l->sent[vc], *arrived = &l->arrived[vc];
+
+	return l->known &&
+	       room(words, threshold.data, l->used[vc].data, sent->data - arrived->data) &&
+	       room(WEFT_APE_HEADER_ROOM, threshold.headers, l->used[vc].headers,
+		    sent->headers - arrived->headers);
+}

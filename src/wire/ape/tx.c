@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "wire/ape/frames.h"
+
+void weft_ape_tx_init(struct weft_ape_tx *tx, const struct weft_ape_link_config *config,
+		      const struct weft_ape_rx *rx)
+{
+	*tx = (struct weft_ape_tx){.config = config, .rx = rx};
+}
+
+void weft_ape_tx_reset(struct weft_ape_tx *tx)
+{
+	tx->first = tx->count = 0;
+	tx->giving = tx->begun = tx->within = false;
+	tx->beat_count = 0;
+	tx->said_any = false;
+	tx->since = 0;
+	weft_ape_ledger_reset(&tx->ledger);
+}
+
+/* ---- What the router gives ---- */
+
+bool weft_ape_tx_grants(const struct weft_ape_tx *tx, unsigned int vc, unsigned int words)
+{
+	return !tx->giving && !tx->begun && !tx->count &&
+	       weft_ape_ledger_grants(&tx->ledger, vc, words, tx->config->threshold);
+}
+
+void weft_ape_tx_give(struct weft_ape_tx *tx, struct weft_ape_word word, bool end)
+{
+	unsigned int place = (tx->first + tx->count++) % WEFT_APE_TX_ROOM;
+
+	tx->packets += !tx->giving;
+	tx->giving = !end;
+	tx->word[place] = word;
+	tx->end[place] = end;
+}
+
+/* ---- Beats ---- */
+
+static void put(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum weft_ape_kind kind)
+{
+	unsigned int place = (tx->beat_first + tx->beat_count++) % WEFT_APE_TX_BEATS;
+
+	tx->beat[place] = beat;
+	tx->beat_kind[place] = kind;
+}
+
+static void put_content(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum weft_ape_kind kind)
+{
+	if (weft_ape_beat_is(&beat, WEFT_APE_MAGIC, tx->config->quads))
+		put(tx, beat, WEFT_APE_K_ESCAPE);
+	put(tx, beat, kind);
+}
+
+/* Registers ask for damage to be made. */
+static struct weft_ape_word spoil(struct weft_ape_error_generator *errors, bool wanted,
+				  struct weft_ape_word word)
+{
+	if (!wanted || !errors->flips || ++errors->count < errors->every)
+		return word;
+	errors->count = 0;
+	for (unsigned int i = 0; i < errors->flips && i < 3; i++)
+		weft_ape_flip_bit(&word, errors->bit[i] % 128);
+	return word;
+}
+
+static void put_credit(struct weft_ape_tx *tx, uint64_t now_ns)
+{
+	struct weft_ape_word w;
+
+	weft_ape_rx_report(tx->rx, &tx->said);
+	tx->said.mark = weft_ape_ledger_mark(&tx->ledger);
+	tx->said_any = true;
+	tx->said_ns = now_ns;
+	tx->since = 0;
+	w = spoil(&tx->errors, tx->errors.credits, weft_ape_credit_build(&tx->said));
+	if (tx->config->quads == 1) {
+		put(tx, (struct weft_ape_beat){{w.lo}}, WEFT_APE_K_CREDIT);
+		put(tx, (struct weft_ape_beat){{w.hi}}, WEFT_APE_K_CREDIT);
+	} else if (tx->config->quads == 2) {
+		put(tx, (struct weft_ape_beat){{w.lo, w.hi}}, WEFT_APE_K_CREDIT);
+	} else {
+		put(tx, (struct weft_ape_beat){{w.lo, w.hi, w.lo, w.hi}}, WEFT_APE_K_CREDIT);
+	}
+}
+
+/* Whether the other end does not know yet what there is to know. */
+static bool has_news(const struct weft_ape_tx *tx)
+{
+	struct weft_ape_credit now;
+
+	if (!tx->said_any || weft_ape_ledger_unmarked(&tx->ledger))
+		return true;
+	weft_ape_rx_report(tx->rx, &now);
+	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++)
+		if (now.used[vc].data != tx->said.used[vc].data ||
+		    now.used[vc].headers != tx->said.used[vc].headers ||
+		    now.taken[vc].data != tx->said.taken[vc].data ||
+		    now.taken[vc].headers != tx->said.taken[vc].headers)
+			return true;
+	return now.seen != tx->said.seen;
+}
+
+static bool refresh_due(const struct weft_ape_tx *tx, uint64_t now_ns)
+{
+	return tx->config->refresh_ns && now_ns - tx->said_ns >= tx->config->refresh_ns;
+}
+
+static bool credit_due(const struct weft_ape_tx *tx, uint64_t now_ns, bool nothing_else)
+{
+	if (tx->since >= tx->config->cycle || refresh_due(tx, now_ns))
+		return true;
+	return nothing_else && (tx->config->fill || has_news(tx));
+}
+
+/* ---- Content ---- */
+
+/* Of a word that is taken from those given: counts it, and says what it was. */
+static enum weft_ape_kind take(struct weft_ape_tx *tx, struct weft_ape_word *w, bool *end)
+{
+	struct weft_ape_counts *sent;
+	enum weft_ape_kind kind = WEFT_APE_K_FOOTER;
+	bool is_header = !tx->within;
+
+	*w = tx->word[tx->first];
+	*end = tx->end[tx->first];
+	tx->first = (tx->first + 1) % WEFT_APE_TX_ROOM;
+	tx->count--;
+	if (is_header) {
+		kind = WEFT_APE_K_HEADER;
+		tx->vc = weft_ape_bits(*w, 3, 0) % WEFT_APE_CHANNELS;
+		tx->within = true;
+	} else if (!*end) {
+		kind = WEFT_APE_K_DATA;
+	}
+	sent = &tx->ledger.sent[tx->vc];
+	if (kind == WEFT_APE_K_DATA)
+		sent->data++;
+	else
+		sent->headers++;
+	if (*end)
+		tx->within = false;
+	return kind;
+}
+
+/* The words of the next beat are there: as many as it has, or the packet's last. */
+static bool has_beat(const struct weft_ape_tx *tx)
+{
+	return tx->count >= 2 || (tx->count && (tx->config->quads < 4 || tx->end[tx->first]));
+}
+
+static void put_next_content(struct weft_ape_tx *tx)
+{
+	struct weft_ape_word w, second = {0};
+	bool is_header = !tx->within;
+	bool end;
+	enum weft_ape_kind kind = take(tx, &w, &end);
+
+	if (is_header)
+		w = spoil(&tx->errors, tx->errors.headers, w);
+	if (tx->config->quads == 1) {
+		put_content(tx, (struct weft_ape_beat){{w.lo}}, kind);
+		put_content(tx, (struct weft_ape_beat){{w.hi}}, kind);
+		return;
+	}
+	if (tx->config->quads == 4 && !end)
+		take(tx, &second, &end);
+	put_content(tx, (struct weft_ape_beat){{w.lo, w.hi, second.lo, second.hi}}, kind);
+}
+
+/* ---- Word times ---- */
+
+static void decide(struct weft_ape_tx *tx, uint64_t now_ns)
+{
+	bool ready = has_beat(tx);
+	unsigned int quads = tx->config->quads;
+
+	if (tx->begun) {
+		if (credit_due(tx, now_ns, !ready)) {
+			put(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
+			put_credit(tx, now_ns);
+		} else if (ready) {
+			put_next_content(tx);
+			tx->begun = tx->within;
+		}
+		return;
+	}
+	if (credit_due(tx, now_ns, !ready)) {
+		put_credit(tx, now_ns);
+	} else if (ready) {
+		if (!tx->config->no_lead)
+			put(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
+		put(tx, weft_ape_beat_of(WEFT_APE_START, quads), WEFT_APE_K_START);
+		tx->begun = true;
+	}
+}
+
+bool weft_ape_tx_step(struct weft_ape_tx *tx, uint64_t now_ns, struct weft_ape_beat *beat)
+{
+	if (!tx->beat_count)
+		decide(tx, now_ns);
+	if (!tx->beat_count)
+		return false;
+	*beat = tx->beat[tx->beat_first];
+	tx->beats[tx->beat_kind[tx->beat_first]]++;
+	tx->beat_first = (tx->beat_first + 1) % WEFT_APE_TX_BEATS;
+	tx->beat_count--;
+	tx->since++;
+	return true;
+}
+
+uint64_t weft_ape_tx_deadline(const struct weft_ape_tx *tx)
+{
+	return tx->config->refresh_ns ? tx->said_ns + tx->config->refresh_ns : 0;
+}
