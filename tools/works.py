@@ -135,6 +135,8 @@ SECTIONS = {
         ('frames of 64, 128 and 256 bits: any content, any schedule; the efficiency of the formula', r'ape-frames'),
         ('credits on cables of 0 to 10,000 words; lost, damaged, and after lost words', r'ape-credits'),
         ('100,000 damages: cut, lost, doubled, invented and flipped words', r'ape-damage'),
+        ("each way in 20 lattices, rings and lines; freedom from deadlock, computed", r'ape/routes::', r'ape-deadlock'),
+        ('cut-through to the word, between all pairs of 5×4×3; FIFOs of one packet, all to all', r'ape-router'),
     ],
     'Memory': [
         ('WRITE, READ and atomics while the target is stopped', r'onesided/.*stopped'),

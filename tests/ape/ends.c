@@ -4,6 +4,14 @@
 #include <assert.h>
 #include <string.h>
 
+void end_begin(struct pair *p, struct end *e)
+{
+	struct weft_ape_queue *const queue[WEFT_APE_CHANNELS] = {&e->queue[0], &e->queue[1]};
+
+	weft_ape_rx_init(&e->rx, &p->config, queue, &e->tx.ledger);
+	weft_ape_rx_up(&e->rx);
+}
+
 void pair_begin(struct pair *p, const struct weft_ape_link_config *config, unsigned int delay)
 {
 	memset(p, 0, sizeof(*p));
@@ -19,8 +27,7 @@ void pair_begin(struct pair *p, const struct weft_ape_link_config *config, unsig
 			e->queue[vc].data.depth = WEFT_APE_DATA_DEPTH;
 		}
 		weft_ape_tx_init(&e->tx, &p->config, &e->rx);
-		weft_ape_rx_init(&e->rx, &p->config, e->queue, &e->tx.ledger);
-		weft_ape_rx_up(&e->rx);
+		end_begin(p, e);
 		p->cable[i].delay = delay;
 	}
 }

@@ -41,6 +41,8 @@ struct pair {
 };
 
 void pair_begin(struct pair *p, const struct weft_ape_link_config *config, unsigned int delay);
+/* The end's receiver begins anew. */
+void end_begin(struct pair *p, struct end *e);
 /* One word time. */
 void pair_step(struct pair *p);
 /* Begins to give the packet, if the end is idle and there is room; words up to `now` are given. */

@@ -205,8 +205,7 @@ static void test_new_receiver(void **state)
 		e->busy_taking = false;
 		for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++)
 			e->queue[vc].headers.count = e->queue[vc].data.count = 0;
-		weft_ape_rx_init(&e->rx, &pair.config, e->queue, &e->tx.ledger);
-		weft_ape_rx_up(&e->rx);
+		end_begin(&pair, e);
 		weft_ape_tx_reset(&e->tx);
 		assert_true(flow(5000 + n, 16, 2, &seed) > 150);
 	}

@@ -65,7 +65,8 @@ const char *weft_ape_rx_state_str(enum weft_ape_rx_state state);
 
 struct weft_ape_rx {
 	const struct weft_ape_link_config *config;
-	struct weft_ape_queue *queue;	/* one for each virtual channel; the router takes from them */
+	/* One for each virtual channel; the router takes from them. */
+	struct weft_ape_queue *queue[WEFT_APE_CHANNELS];
 	struct weft_ape_ledger *ledger; /* of the sender at this end */
 	enum weft_ape_rx_state state;
 	uint8_t vc;
@@ -86,7 +87,7 @@ struct weft_ape_rx {
 };
 
 void weft_ape_rx_init(struct weft_ape_rx *rx, const struct weft_ape_link_config *config,
-		      struct weft_ape_queue queue[WEFT_APE_CHANNELS],
+		      struct weft_ape_queue *const queue[WEFT_APE_CHANNELS],
 		      struct weft_ape_ledger *ledger);
 void weft_ape_rx_beat(struct weft_ape_rx *rx, const struct weft_ape_beat *beat);
 /* The cable is gone: a packet whose end will not come is finished with filler and a footer that

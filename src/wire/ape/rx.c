@@ -33,10 +33,12 @@ void weft_ape_link_defaults(struct weft_ape_link_config *config)
 }
 
 void weft_ape_rx_init(struct weft_ape_rx *rx, const struct weft_ape_link_config *config,
-		      struct weft_ape_queue queue[WEFT_APE_CHANNELS],
+		      struct weft_ape_queue *const queue[WEFT_APE_CHANNELS],
 		      struct weft_ape_ledger *ledger)
 {
-	*rx = (struct weft_ape_rx){.config = config, .queue = queue, .ledger = ledger};
+	*rx = (struct weft_ape_rx){.config = config, .ledger = ledger};
+	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++)
+		rx->queue[vc] = queue[vc];
 }
 
 /* ---- Credits ---- */
@@ -119,7 +121,7 @@ static void take_header(struct weft_ape_rx *rx, struct weft_ape_word w)
 		rx->headers_refused++;
 		return;
 	}
-	q = &rx->queue[h.vc];
+	q = rx->queue[h.vc];
 	rx->words_left = weft_ape_payload_words(h.bytes);
 	if (!weft_ape_queue_has_room(q, rx->words_left)) {
 		rx->no_room++;
@@ -140,7 +142,7 @@ static void take_header(struct weft_ape_rx *rx, struct weft_ape_word w)
 
 static void take_word(struct weft_ape_rx *rx, struct weft_ape_word w)
 {
-	struct weft_ape_queue *q = &rx->queue[rx->vc];
+	struct weft_ape_queue *q = rx->queue[rx->vc];
 
 	if (rx->state == WEFT_APE_RX_HEADER) {
 		take_header(rx, w);
@@ -310,7 +312,7 @@ void weft_ape_rx_up(struct weft_ape_rx *rx)
 void weft_ape_rx_report(const struct weft_ape_rx *rx, struct weft_ape_credit *credit)
 {
 	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
-		const struct weft_ape_queue *q = &rx->queue[vc];
+		const struct weft_ape_queue *q = rx->queue[vc];
 
 		credit->used[vc].data = q->data.count + rx->config->margin;
 		credit->used[vc].headers = q->headers.count + rx->config->margin;

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "wire/ape/node.h"
+
+bool weft_ape_node_config_holds(const struct weft_ape_node_config *c)
+{
+	return weft_ape_lattice_holds(&c->lattice) && weft_ape_lattice_has(&c->lattice, c->me) &&
+	       (c->link.quads == 1 || c->link.quads == 2 || c->link.quads == 4) &&
+	       c->link.cycle >= WEFT_APE_CYCLE_MIN && c->locals >= 1 &&
+	       c->locals <= WEFT_APE_LOCALS && c->header_depth >= WEFT_APE_HEADER_ROOM &&
+	       c->header_depth <= WEFT_APE_HEADERS_MAX && c->data_depth >= 1 &&
+	       c->data_depth <= WEFT_APE_DEPTH_MAX &&
+	       c->link.threshold.data <= (uint32_t)c->data_depth + c->link.margin &&
+	       c->link.threshold.headers <= (uint32_t)c->header_depth + c->link.margin &&
+	       c->link.margin <= WEFT_APE_HEADERS_MAX - 1;
+}
+
+size_t weft_ape_node_words(const struct weft_ape_node_config *c)
+{
+	return (size_t)WEFT_APE_LOCAL_SOURCE * (c->header_depth + c->data_depth) +
+	       (size_t)c->locals * (WEFT_APE_LOCAL_HEADERS + WEFT_APE_LOCAL_DATA);
+}
+
+static struct weft_ape_fifo fifo(struct weft_ape_word **memory, uint32_t depth)
+{
+	struct weft_ape_fifo f = {.word = *memory, .depth = depth};
+
+	*memory += depth;
+	return f;
+}
+
+void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_config *config,
+			struct weft_ape_word *memory, weft_ape_send_fn *send,
+			weft_ape_deliver_fn *deliver, void *owner)
+{
+	struct weft_ape_router *r = &n->router;
+	struct weft_ape_coord other;
+
+	*n = (struct weft_ape_node){.config = *config, .send = send, .owner = owner};
+	r->lattice = &n->config.lattice;
+	r->me = config->me;
+	r->locals = config->locals;
+	r->fixed = config->fixed;
+	r->deliver = deliver;
+	r->owner = owner;
+	r->tx = n->tx;
+	for (unsigned int i = 0; i < WEFT_APE_LOCAL_SOURCE + config->locals; i++) {
+		bool is_cable = i < WEFT_APE_LOCAL_SOURCE;
+		struct weft_ape_queue *q = &r->source[i].queue;
+
+		q->headers = fifo(&memory, is_cable ? config->header_depth : WEFT_APE_LOCAL_HEADERS);
+		q->data = fifo(&memory, is_cable ? config->data_depth : WEFT_APE_LOCAL_DATA);
+	}
+	for (unsigned int cable = 0; cable < WEFT_APE_CABLES; cable++) {
+		struct weft_ape_queue *queue[WEFT_APE_CHANNELS];
+
+		for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++)
+			queue[vc] = &r->source[cable * WEFT_APE_CHANNELS + vc].queue;
+		if (weft_ape_lattice_neighbour(&config->lattice, config->me, cable, &other))
+			r->enabled |= 1u << cable;
+		weft_ape_tx_init(&n->tx[cable], &n->config.link, &n->rx[cable]);
+		weft_ape_rx_init(&n->rx[cable], &n->config.link, queue, &n->tx[cable].ledger);
+	}
+	weft_ape_router_init(r);
+}
+
+void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable)
+{
+	if (!(n->router.up >> cable & 1))
+		return;
+	n->went_down[cable]++;
+	weft_ape_router_down(&n->router, cable);
+	weft_ape_tx_reset(&n->tx[cable]);
+	weft_ape_rx_down(&n->rx[cable]);
+}
+
+void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
+			const struct weft_ape_beat *beat, uint64_t now_ns)
+{
+	if (!(n->router.up >> cable & 1)) {
+		weft_ape_rx_up(&n->rx[cable]);
+		n->router.up |= 1u << cable;
+	}
+	n->heard_ns[cable] = now_ns;
+	weft_ape_rx_beat(&n->rx[cable], beat);
+}
+
+static void listen(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
+{
+	if (n->config.silence_ns && now_ns - n->heard_ns[cable] >= n->config.silence_ns)
+		weft_ape_node_down(n, cable);
+}
+
+bool weft_ape_node_step(struct weft_ape_node *n, uint64_t now_ns)
+{
+	bool moved = weft_ape_router_step(&n->router);
+	struct weft_ape_beat beat;
+
+	for (unsigned int cable = 0; cable < WEFT_APE_CABLES; cable++) {
+		if (!(n->router.enabled >> cable & 1))
+			continue;
+		listen(n, cable, now_ns);
+		if (!weft_ape_tx_step(&n->tx[cable], now_ns, &beat))
+			continue;
+		moved = true;
+		if (n->config.loopback >> cable & 1)
+			weft_ape_node_beat(n, cable, &beat, now_ns);
+		else
+			n->send(n->owner, cable, &beat);
+	}
+	return moved;
+}
+
+uint64_t weft_ape_node_deadline(const struct weft_ape_node *n)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (unsigned int cable = 0; cable < WEFT_APE_CABLES; cable++) {
+		uint64_t refresh = weft_ape_tx_deadline(&n->tx[cable]);
+		uint64_t silence = n->heard_ns[cable] + n->config.silence_ns;
+
+		if (!(n->router.enabled >> cable & 1))
+			continue;
+		if (refresh && refresh < first)
+			first = refresh;
+		if (n->config.silence_ns && n->router.up >> cable & 1 && silence < first)
+			first = silence;
+	}
+	return first;
+}
+
+void weft_ape_node_give(struct weft_ape_node *n, unsigned int local, struct weft_ape_word header,
+			const uint8_t *payload, unsigned int words, struct weft_ape_word footer)
+{
+	struct weft_ape_queue *q = &n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue;
+
+	weft_ape_fifo_push(&q->headers, header);
+	for (unsigned int i = 0; i < words; i++)
+		weft_ape_fifo_push(&q->data,
+				   weft_ape_word_load(payload + (size_t)i * WEFT_APE_WORD_BYTES));
+	if (!weft_ape_is_header_only(weft_ape_bits(header, 47, 43)))
+		weft_ape_fifo_push(&q->headers, footer);
+}

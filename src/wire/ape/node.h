@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The links and the router of one node. Pure: the owner calls weft_ape_node_beat for each beat that
+ * has come by a cable, weft_ape_node_step once a word time while it says that something moved, and
+ * again when something came, when something was given, or at weft_ape_node_deadline.
+ */
+#ifndef WEFT_WIRE_APE_NODE_H
+#define WEFT_WIRE_APE_NODE_H
+
+#include "wire/ape/router.h"
+
+/* Puts the beat onto the cable. */
+typedef void weft_ape_send_fn(void *owner, unsigned int cable, const struct weft_ape_beat *beat);
+
+struct weft_ape_node_config {
+	struct weft_ape_lattice lattice;
+	struct weft_ape_coord me;
+	struct weft_ape_link_config link;
+	uint16_t header_depth, data_depth; /* of the FIFOs of cables */
+	uint8_t locals;			   /* intra-tile ports, 1 to 8 */
+	uint8_t loopback;		   /* cables whose words come back, as bits; register 68 */
+	bool fixed;			   /* arbitration */
+	uint64_t silence_ns; /* a cable that says nothing for so long is down; 0: never */
+};
+
+/* FIFO of an intra-tile port, towards the router. */
+#define WEFT_APE_LOCAL_HEADERS 8u
+#define WEFT_APE_LOCAL_DATA    512u
+
+struct weft_ape_node {
+	struct weft_ape_node_config config;
+	weft_ape_send_fn *send;
+	void *owner;
+	struct weft_ape_router router;
+	struct weft_ape_tx tx[WEFT_APE_CABLES];
+	struct weft_ape_rx rx[WEFT_APE_CABLES];
+	uint64_t heard_ns[WEFT_APE_CABLES];
+	uint64_t went_down[WEFT_APE_CABLES];
+};
+
+/* Whether a node can be so: sizes, place, depths that credits can tell, thresholds within them. */
+bool weft_ape_node_config_holds(const struct weft_ape_node_config *config);
+/* The words that its FIFOs want. */
+size_t weft_ape_node_words(const struct weft_ape_node_config *config);
+/* config holds. Cables are down until something is heard of them. */
+void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_config *config,
+			struct weft_ape_word *memory, weft_ape_send_fn *send,
+			weft_ape_deliver_fn *deliver, void *owner);
+
+void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
+			const struct weft_ape_beat *beat, uint64_t now_ns);
+/* One word time. Whether anything moved. */
+bool weft_ape_node_step(struct weft_ape_node *n, uint64_t now_ns);
+/* When to call it although nothing came and nothing moves; UINT64_MAX: never. */
+uint64_t weft_ape_node_deadline(const struct weft_ape_node *n);
+
+/* The cable is known to be gone. It is up again when something is heard of it. */
+void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable);
+
+/* Packets that wait at an intra-tile port to leave; at most one should, beside the one that leaves. */
+static inline unsigned int weft_ape_node_waiting(const struct weft_ape_node *n, unsigned int local)
+{
+	return n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue.headers.count / 2;
+}
+static inline bool weft_ape_node_has_room(const struct weft_ape_node *n, unsigned int local,
+					  unsigned int words)
+{
+	return weft_ape_queue_has_room(&n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue, words);
+}
+/* Gives a whole packet to the router; there is room. A header alone has no footer. */
+void weft_ape_node_give(struct weft_ape_node *n, unsigned int local, struct weft_ape_word header,
+			const uint8_t *payload, unsigned int words, struct weft_ape_word footer);
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "wire/ape/router.h"
+
+#include "wire/ape/secded.h"
+
+#define NOBODY WEFT_APE_SOURCES
+
+void weft_ape_router_init(struct weft_ape_router *r)
+{
+	for (unsigned int port = 0; port < WEFT_APE_PORTS; port++)
+		r->holder[port] = NOBODY;
+}
+
+/* ---- Where a packet goes ---- */
+
+static void drop(struct weft_ape_router *r, struct weft_ape_source *s, enum weft_ape_drop why)
+{
+	s->state = WEFT_APE_SOURCE_DROPPING;
+	r->dropped[why]++;
+}
+
+static void wait_for(struct weft_ape_router *r, unsigned int which, unsigned int port)
+{
+	r->source[which].port = port;
+	r->source[which].state = WEFT_APE_SOURCE_WAITING;
+	r->waiting[port] |= 1u << which;
+}
+
+/* Whether *last* is what it must be behind the hop by this cable. */
+static bool fits(const struct weft_ape_router *r, unsigned int which, const struct weft_ape_header *h)
+{
+	unsigned int d = which / WEFT_APE_CHANNELS / 2;
+
+	return which >= WEFT_APE_LOCAL_SOURCE || !weft_ape_lattice_has(r->lattice, h->to) ||
+	       h->last == (h->to.at[d] == r->me.at[d]);
+}
+
+static void go_on(struct weft_ape_router *r, unsigned int which, struct weft_ape_header *h,
+		  const struct weft_ape_hop *hop)
+{
+	struct weft_ape_source *s = &r->source[which];
+
+	if (++h->hops > weft_ape_lattice_hops(r->lattice)) {
+		drop(r, s, WEFT_APE_DROP_HOPS);
+		return;
+	}
+	if (!(r->up >> hop->cable & 1)) {
+		drop(r, s, WEFT_APE_DROP_DOWN);
+		return;
+	}
+	s->vc = h->vc = hop->vc;
+	h->last = hop->last;
+	weft_ape_header_build(h, &s->header);
+	wait_for(r, which, hop->cable);
+}
+
+/* The header in front of a source's queue. */
+static void look(struct weft_ape_router *r, unsigned int which)
+{
+	struct weft_ape_source *s = &r->source[which];
+	unsigned int from = which < WEFT_APE_LOCAL_SOURCE ? which / WEFT_APE_CHANNELS : WEFT_APE_PORTS;
+	struct weft_ape_header h;
+	struct weft_ape_hop hop;
+
+	s->header = s->queue.headers.word[s->queue.headers.first];
+	weft_ape_header_parse(s->header, &h);
+	s->headed = false;
+	s->header_only = weft_ape_is_header_only(h.type);
+	s->words = s->words_left = weft_ape_payload_words(h.bytes);
+	if (!fits(r, which, &h)) {
+		drop(r, s, WEFT_APE_DROP_ODD);
+		return;
+	}
+	switch (weft_ape_route(r->lattice, r->me, h.to, from, h.vc, r->enabled, &hop)) {
+	case WEFT_APE_ON:
+		go_on(r, which, &h, &hop);
+		return;
+	case WEFT_APE_HERE:
+		if (h.port < r->locals)
+			wait_for(r, which, WEFT_APE_CABLES + h.port);
+		else
+			drop(r, s, WEFT_APE_DROP_NOWHERE);
+		return;
+	case WEFT_APE_NOWHERE:
+		drop(r, s, WEFT_APE_DROP_NOWHERE);
+		return;
+	}
+}
+
+/* ---- Words ---- */
+
+/* The next word of the packet in front, if it has come. */
+static bool pop(struct weft_ape_source *s, struct weft_ape_word *word, bool *end)
+{
+	struct weft_ape_fifo *f = s->headed && s->words_left ? &s->queue.data : &s->queue.headers;
+
+	if (!f->count)
+		return false;
+	*word = weft_ape_fifo_pop(f);
+	if (!s->headed) {
+		s->headed = true;
+		*word = s->header;
+		*end = s->header_only;
+	} else {
+		*end = !s->words_left;
+		s->words_left -= !*end;
+	}
+	return true;
+}
+
+static bool discard(struct weft_ape_source *s)
+{
+	struct weft_ape_word word;
+	bool end, moved = false;
+
+	while (s->state == WEFT_APE_SOURCE_DROPPING && pop(s, &word, &end)) {
+		moved = true;
+		if (end)
+			s->state = WEFT_APE_SOURCE_EMPTY;
+	}
+	return moved;
+}
+
+static bool may_have(const struct weft_ape_router *r, unsigned int port,
+		     const struct weft_ape_source *s)
+{
+	return port >= WEFT_APE_CABLES || weft_ape_tx_grants(&r->tx[port], s->vc, s->words);
+}
+
+/* In turn: the first one behind the last that has had it. */
+static bool arbitrate(struct weft_ape_router *r, unsigned int port)
+{
+	for (unsigned int i = 0; i < WEFT_APE_SOURCES; i++) {
+		unsigned int which = r->fixed ? i : (r->turn[port] + i) % WEFT_APE_SOURCES;
+
+		if (!(r->waiting[port] >> which & 1) || !may_have(r, port, &r->source[which]))
+			continue;
+		r->waiting[port] &= ~(1u << which);
+		r->holder[port] = which;
+		r->turn[port] = (which + 1) % WEFT_APE_SOURCES;
+		r->source[which].state = WEFT_APE_SOURCE_MOVING;
+		return true;
+	}
+	return false;
+}
+
+/* An intra-tile port takes a word in a word time, a cable what its sender has room for. */
+static bool move(struct weft_ape_router *r, unsigned int port)
+{
+	struct weft_ape_source *s = &r->source[r->holder[port]];
+	bool is_cable = port < WEFT_APE_CABLES, moved = false, end = false;
+	struct weft_ape_word word;
+
+	while (!end && (!is_cable || weft_ape_tx_has_room(&r->tx[port])) && pop(s, &word, &end)) {
+		moved = true;
+		if (is_cable)
+			weft_ape_tx_give(&r->tx[port], word, end);
+		else
+			r->deliver(r->owner, port - WEFT_APE_CABLES, word, end);
+		if (!is_cable)
+			break;
+	}
+	if (end) {
+		r->passed[port]++;
+		r->holder[port] = NOBODY;
+		s->state = WEFT_APE_SOURCE_EMPTY;
+	}
+	return moved;
+}
+
+bool weft_ape_router_step(struct weft_ape_router *r)
+{
+	bool moved = false;
+
+	for (unsigned int which = 0; which < WEFT_APE_LOCAL_SOURCE + r->locals; which++) {
+		struct weft_ape_source *s = &r->source[which];
+
+		if (s->state == WEFT_APE_SOURCE_EMPTY && s->queue.headers.count) {
+			look(r, which);
+			moved = true;
+		}
+		if (s->state == WEFT_APE_SOURCE_DROPPING)
+			moved |= discard(s);
+	}
+	for (unsigned int port = 0; port < WEFT_APE_CABLES + r->locals; port++) {
+		if (r->holder[port] == NOBODY && (!r->waiting[port] || !arbitrate(r, port)))
+			continue;
+		moved |= move(r, port);
+	}
+	return moved;
+}
+
+void weft_ape_router_down(struct weft_ape_router *r, unsigned int cable)
+{
+	r->up &= ~(1u << cable);
+	if (r->holder[cable] != NOBODY)
+		drop(r, &r->source[r->holder[cable]], WEFT_APE_DROP_DOWN);
+	r->holder[cable] = NOBODY;
+	for (unsigned int which = 0; which < WEFT_APE_SOURCES; which++)
+		if (r->waiting[cable] >> which & 1)
+			drop(r, &r->source[which], WEFT_APE_DROP_DOWN);
+	r->waiting[cable] = 0;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * APErouter: packets from FIFOs to cables and intra-tile ports. Virtual cut-through: a packet is
+ * granted when the next FIFO has room for all of it, and goes on before its end has come; its output
+ * is its own until then, so that packets never mix.
+ *
+ * What cannot go on (no way, too many hops, a header at odds with where it is, a cable that is down)
+ * is taken out of its FIFO as it comes and counted: the network drains.
+ */
+#ifndef WEFT_WIRE_APE_ROUTER_H
+#define WEFT_WIRE_APE_ROUTER_H
+
+#include "wire/ape/frames.h"
+#include "wire/ape/route.h"
+
+/* Sources: each cable's two virtual channels, then the intra-tile ports. */
+#define WEFT_APE_LOCAL_SOURCE (WEFT_APE_CABLES * WEFT_APE_CHANNELS)
+#define WEFT_APE_SOURCES      (WEFT_APE_LOCAL_SOURCE + WEFT_APE_LOCALS)
+
+enum weft_ape_source_state {
+	WEFT_APE_SOURCE_EMPTY,
+	WEFT_APE_SOURCE_WAITING,
+	WEFT_APE_SOURCE_MOVING,
+	WEFT_APE_SOURCE_DROPPING,
+};
+
+enum weft_ape_drop {
+	WEFT_APE_DROP_HOPS,
+	WEFT_APE_DROP_NOWHERE, /* outside the lattice, or no such intra-tile port */
+	WEFT_APE_DROP_ODD,     /* *last* is not what it must be here */
+	WEFT_APE_DROP_DOWN,
+	WEFT_APE_DROPS,
+};
+
+struct weft_ape_source {
+	struct weft_ape_queue queue;
+	enum weft_ape_source_state state;
+	uint8_t port, vc;	     /* where it goes */
+	bool header_only, headed;    /* its header has gone */
+	uint16_t words, words_left;
+	struct weft_ape_word header; /* as the next one gets it */
+};
+
+/* Where words of a packet for this node go; they are taken whatever happens. */
+typedef void weft_ape_deliver_fn(void *owner, unsigned int local, struct weft_ape_word word,
+				 bool end);
+
+struct weft_ape_router {
+	const struct weft_ape_lattice *lattice;
+	struct weft_ape_coord me;
+	uint8_t locals;	   /* intra-tile ports */
+	uint8_t enabled;   /* cables, as bits */
+	uint8_t up;	   /* those that are */
+	bool fixed;	   /* arbitration by number, not in turn */
+	weft_ape_deliver_fn *deliver;
+	void *owner;
+	struct weft_ape_tx *tx; /* one for each cable */
+	struct weft_ape_source source[WEFT_APE_SOURCES];
+	uint32_t waiting[WEFT_APE_PORTS]; /* sources, as bits */
+	uint8_t holder[WEFT_APE_PORTS];	  /* a source, or WEFT_APE_SOURCES */
+	uint8_t turn[WEFT_APE_PORTS];
+	uint64_t passed[WEFT_APE_PORTS], dropped[WEFT_APE_DROPS];
+};
+
+/* Its first part is set by the owner, with the memory and depths of the sources' queues. */
+void weft_ape_router_init(struct weft_ape_router *r);
+/* One word time; whether anything moved. */
+bool weft_ape_router_step(struct weft_ape_router *r);
+/* The cable is down: what holds it or waits for it is dropped. */
+void weft_ape_router_down(struct weft_ape_router *r, unsigned int cable);
+
+#endif
