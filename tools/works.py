@@ -137,6 +137,10 @@ SECTIONS = {
         ('100,000 damages: cut, lost, doubled, invented and flipped words', r'ape-damage'),
         ("each way in 20 lattices, rings and lines; freedom from deadlock, computed", r'ape/routes::', r'ape-deadlock'),
         ('cut-through to the word, between all pairs of 5×4×3; FIFOs of one packet, all to all', r'ape-router'),
+        ('PUT, GET and SEND: each byte, each refusal; any word lost, doubled or flipped; new lives of cards',
+         r'ape-card'),
+        ('random programs on 3×3×2, cables cut, nodes killed: exactly once and in order, or an error; each seed '
+         'twice the same', r'ape-flows'),
     ],
     'Memory': [
         ('WRITE, READ and atomics while the target is stopped', r'onesided/.*stopped'),

@@ -53,7 +53,8 @@ void pair_feed(struct pair *p, unsigned int i, unsigned int words);
 /* Takes up to so many words; whether a whole packet is in end[i].taking. */
 bool pair_take(struct pair *p, unsigned int i, unsigned int words);
 /* A header that parses and words as the seed has them. */
-void packet_make(struct packet *packet, unsigned int vc, unsigned int payload_words, uint64_t *seed);
+void packet_make(struct packet *packet, unsigned int vc, unsigned int payload_words,
+		 uint64_t *seed);
 uint64_t sum_of(const uint64_t beats[WEFT_APE_KINDS]);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Credits: no FIFO is deeper than it is, whatever the cable's delay; lost and damaged credits cost no
- * packet; and the window gives the throughput. */
+/* Credits: no FIFO is deeper than it is, whatever the cable's delay; lost and damaged credits cost
+ * no packet; and the window gives the throughput. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,8 +52,8 @@ static unsigned int flow(unsigned int times, unsigned int words, unsigned int ra
 	return packets;
 }
 
-/* Windows of both channels: 16 packets of 16 words each by headers, 20 by data. A packet is 20 words
- * of the cable; the round trip is both delays, and the packet that is waited for. */
+/* Windows of both channels: 16 packets of 16 words each by headers, 20 by data. A packet is 20
+ * words of the cable; the round trip is both delays, and the packet that is waited for. */
 static void test_window(void **state)
 {
 	static const unsigned int delays[] = {0, 10, 50, 100, 200, 300, 400, 1000, 3000, 10000};
@@ -81,8 +81,8 @@ static void test_window(void **state)
 		}
 		expected = window / round_trip < 1 ? window / round_trip : 1;
 		found = packets * 20.0 / times;
-		printf("# delay %5u: %.3f of the cable, window / round trip %.3f\n", delays[i], found,
-		       expected);
+		printf("# delay %5u: %.3f of the cable, window / round trip %.3f\n", delays[i],
+		       found, expected);
 		assert_true(found > 0.9 * expected && found < 1.1 * expected);
 		assert_depths();
 	}
@@ -174,7 +174,8 @@ static void test_lost_words(void **state)
 	early = flow(50000, 16, 2, &seed);
 	flow(400000, 16, 2, &seed);
 	packets = flow(50000, 16, 2, &seed);
-	printf("# one word in 200 lost: %u packets at first, %u at last; %ju cut, %ju without room\n",
+	printf("# one word in 200 lost: %u packets at first, %u at last; %ju cut, %ju without "
+	       "room\n",
 	       early, packets, (uintmax_t)pair.end[1].rx.cut, (uintmax_t)pair.end[1].rx.no_room);
 	assert_true(packets * 10 > early * 9);
 	for (unsigned int t = 0; t < 5000; t++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Damage heals: words that are cut off, lost, doubled, invented and flipped in a recorded stream of a
- * cable. Whatever arrives with a footer that holds is what was sent, and at most the packets that
+/* Damage heals: words that are cut off, lost, doubled, invented and flipped in a recorded stream of
+ * a cable. Whatever arrives with a footer that holds is what was sent, and at most the packets that
  * were touched and the one behind them are lost. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,8 @@ static void seal(struct packet *packet)
 	for (unsigned int i = 1; i + 1 < packet->words; i++)
 		weft_ape_word_store(packet->word[i], payload + 16 * (i - 1));
 	footer->lo &= ~0xffffffffull;
-	footer->lo |= weft_ape_packet_crc(crc32c, packet->word[0], payload, packet->words - 2, *footer);
+	footer->lo |=
+		weft_ape_packet_crc(crc32c, packet->word[0], payload, packet->words - 2, *footer);
 }
 
 static bool holds(const struct packet *packet)
@@ -145,7 +146,8 @@ static void damage(unsigned int way, unsigned int from, unsigned int count, unsi
 			keep(&sent.beat[i]);
 		} else if (way >= 3) {
 			for (unsigned int n = 0; n < way - 2; n++)
-				beat.quad[splitmix64(seed) % quads] ^= 1ull << splitmix64(seed) % 64;
+				beat.quad[splitmix64(seed) % quads] ^= 1ull
+								       << splitmix64(seed) % 64;
 			keep(&beat);
 		}
 	}
@@ -195,8 +197,8 @@ static void test_heals(void **state)
 			allowed |= 3u << sent.of[i] >> 1;
 		allowed |= 1u << sent.of[from + count - 1];
 		if ((came | allowed) % (1u << PACKETS) != (1u << PACKETS) - 1)
-			fail_msg("round %lu: way %u, %u beats from %u: came %x, may be lost %x", round,
-				 way, count, from, came, allowed);
+			fail_msg("round %lu: way %u, %u beats from %u: came %x, may be lost %x",
+				 round, way, count, from, came, allowed);
 		lost += PACKETS - __builtin_popcount(came);
 		unharmed += came == (1u << PACKETS) - 1;
 	}
@@ -256,7 +258,8 @@ static void test_flipped_headers(void **state)
 		if (config.quads == 1 && (w.lo == WEFT_APE_MAGIC || w.hi == WEFT_APE_MAGIC))
 			continue;
 		damaged.beat[at].quad[0] = w.lo;
-		damaged.beat[config.quads == 1 ? at + 1 : at].quad[config.quads == 1 ? 0 : 1] = w.hi;
+		damaged.beat[config.quads == 1 ? at + 1 : at].quad[config.quads == 1 ? 0 : 1] =
+			w.hi;
 		came = receive(&config, false);
 		count[flips]++;
 		delivered[flips] += came & 1;
@@ -271,8 +274,8 @@ static void test_flipped_headers(void **state)
 			routers++;
 		}
 	}
-	printf("# delivered of headers with 1, 2, 3 flips: %u of %u, %u of %u, %u of %u\n", delivered[1],
-	       count[1], delivered[2], count[2], delivered[3], count[3]);
+	printf("# delivered of headers with 1, 2, 3 flips: %u of %u, %u of %u, %u of %u\n",
+	       delivered[1], count[1], delivered[2], count[2], delivered[3], count[3]);
 	assert_int_equal(delivered[1], count[1]);
 	assert_int_equal(delivered[2], 0);
 	assert_int_equal(delivered[3], routers);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Freedom from deadlock, computed: a FIFO waits for the next one on each way that passes both; these
- * dependencies have no cycle. With one channel a cycle is found where a ring has four nodes. */
+/* Freedom from deadlock, computed: a FIFO waits for the next one on each way that passes both;
+ * these dependencies have no cycle. With one channel a cycle is found where a ring has four nodes.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +114,8 @@ static bool has_cycle(const struct weft_ape_lattice *l, bool print)
 	return false;
 }
 
-static const uint8_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+static const uint8_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+				     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
 static struct weft_ape_lattice lattice(unsigned int x, unsigned int y, unsigned int z,
 				       unsigned int lines, unsigned int order, unsigned int tie)
@@ -157,7 +159,8 @@ static void test_rings(void **state)
 		every_kind(size, 1, 1);
 }
 
-/* With one: where a ring has four nodes or more, whatever the others. */
+/* With one: where a ring has four nodes or more, whatever the others. With ties that all go one
+ * way; for with parity a ring of four has each cable's ways end at the next node. */
 static void test_one_channel(void **state)
 {
 	unsigned int found = 0, none = 0;

@@ -47,10 +47,14 @@ static struct weft_ape_word trap(unsigned int which)
 {
 	struct weft_ape_credit credit = {.used = {{64, 64}, {64, 64}}, .mark = 77};
 	struct weft_ape_word words[] = {
-		{WEFT_APE_MAGIC, WEFT_APE_MAGIC}, {WEFT_APE_START, WEFT_APE_START},
-		weft_ape_credit_build(&credit),	  {WEFT_APE_MAGIC, 1},
-		{1, WEFT_APE_MAGIC},		  {WEFT_APE_START, WEFT_APE_MAGIC},
-		{WEFT_APE_MAGIC, WEFT_APE_START}, {0, 0},
+		{WEFT_APE_MAGIC, WEFT_APE_MAGIC},
+		{WEFT_APE_START, WEFT_APE_START},
+		weft_ape_credit_build(&credit),
+		{WEFT_APE_MAGIC, 1},
+		{1, WEFT_APE_MAGIC},
+		{WEFT_APE_START, WEFT_APE_MAGIC},
+		{WEFT_APE_MAGIC, WEFT_APE_START},
+		{0, 0},
 	};
 
 	return words[which % (sizeof(words) / sizeof(*words))];
@@ -194,7 +198,8 @@ static void measure(unsigned int quads, unsigned int words)
 	assert_int_equal(beats[WEFT_APE_K_ESCAPE], 0);
 	/* Bits: 128 (N + 2) + 2 W + c W for each packet. */
 	assert_int_equal(all, content + 2 * packets + credit_beats);
-	assert_int_equal(beats[WEFT_APE_K_HEADER] + beats[WEFT_APE_K_DATA] + beats[WEFT_APE_K_FOOTER],
+	assert_int_equal(beats[WEFT_APE_K_HEADER] + beats[WEFT_APE_K_DATA] +
+				 beats[WEFT_APE_K_FOOTER],
 			 content);
 	if (quads == 2)
 		assert_int_equal(beats[WEFT_APE_K_DATA], (uint64_t)packets * words);
@@ -202,7 +207,8 @@ static void measure(unsigned int quads, unsigned int words)
 		assert_int_equal(beats[k], pair.end[0].tx.beats[k]);
 	/* At the beginning and the end the sender starves. */
 	assert_in_range(credit_beats, all / 255, 2 * all / 255 + 6);
-	printf("# W %3u N %3u: %5u packets, %6ju beats, %3ju for credits, eta %.4f, without credits %.4f\n",
+	printf("# W %3u N %3u: %5u packets, %6ju beats, %3ju for credits, eta %.4f, without "
+	       "credits %.4f\n",
 	       64 * quads, words, packets, (uintmax_t)all, (uintmax_t)credit_beats,
 	       2.0 * packets * words / (double)(all * quads),
 	       2.0 * packets * words / (double)((all - credit_beats) * quads));
@@ -221,10 +227,8 @@ static void test_efficiency(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_traps_everywhere),
-		cmocka_unit_test(test_headers_of_magic),
-		cmocka_unit_test(test_header_only),
-		cmocka_unit_test(test_schedules),
+		cmocka_unit_test(test_traps_everywhere), cmocka_unit_test(test_headers_of_magic),
+		cmocka_unit_test(test_header_only),	 cmocka_unit_test(test_schedules),
 		cmocka_unit_test(test_efficiency),
 	};
 

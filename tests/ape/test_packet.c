@@ -12,7 +12,8 @@
 
 #define VALUES 16
 
-/* Each line of the file: a kind, numbers, the word in hexadecimal. Calls check for those of a kind. */
+/* Each line of the file: a kind, numbers, the word in hexadecimal. Calls check for those of a kind.
+ */
 static unsigned int each(const char *kind,
 			 void (*check)(const uint64_t *value, struct weft_ape_word word))
 {
@@ -44,9 +45,16 @@ static unsigned int each(const char *kind,
 static void check_header(const uint64_t *v, struct weft_ape_word expected)
 {
 	struct weft_ape_header h = {
-		.vc = v[0], .last = v[1], .channel = v[2], .to = {{v[3], v[4], v[5]}},
-		.port = v[6], .out_of_lattice = v[7], .type = v[8], .bytes = v[9],
-		.addr = v[10], .hops = v[11],
+		.vc = v[0],
+		.last = v[1],
+		.channel = v[2],
+		.to = {{v[3], v[4], v[5]}},
+		.port = v[6],
+		.out_of_lattice = v[7],
+		.type = v[8],
+		.bytes = v[9],
+		.addr = v[10],
+		.hops = v[11],
 	};
 	struct weft_ape_header back;
 	struct weft_ape_word w;
@@ -83,7 +91,10 @@ static void check_credit(const uint64_t *v, struct weft_ape_word expected)
 	struct weft_ape_credit c = {
 		.used = {{v[0], v[1]}, {v[4], v[5]}},
 		.taken = {{v[2], v[3]}, {v[6], v[7]}},
-		.mark = v[8], .seen = v[9],
+		.mark = v[8],
+		.seen = v[9],
+		.deaf = v[10],
+		.between = v[11],
 	};
 	struct weft_ape_credit back;
 	struct weft_ape_word w = weft_ape_credit_build(&c);
@@ -150,8 +161,10 @@ static void test_crc_covers(void **state)
 
 		weft_ape_flip_bit(&h, bit);
 		weft_ape_flip_bit(&f, bit);
-		assert_int_equal(weft_ape_packet_crc(crc32c, h, payload, 2, footer) == crc, routers);
-		assert_int_equal(weft_ape_packet_crc(crc32c, header, payload, 2, f) == crc, bit < 32);
+		assert_int_equal(weft_ape_packet_crc(crc32c, h, payload, 2, footer) == crc,
+				 routers);
+		assert_int_equal(weft_ape_packet_crc(crc32c, header, payload, 2, f) == crc,
+				 bit < 32);
 	}
 	payload[31] ^= 0x80;
 	assert_int_not_equal(weft_ape_packet_crc(crc32c, header, payload, 2, footer), crc);

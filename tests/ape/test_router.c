@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The router among others: cut-through to the word, no mixing, what is dropped, and that whatever is
- * given arrives. */
+/* The router among others: cut-through to the word, no mixing, what is dropped, and that whatever
+ * is given arrives. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,8 @@ static void deliver(void *owner, unsigned int local, struct weft_ape_word word, 
 	}
 }
 
-static void give(uint32_t from, uint32_t to, unsigned int local, unsigned int port, unsigned int words)
+static void give(uint32_t from, uint32_t to, unsigned int local, unsigned int port,
+		 unsigned int words)
 {
 	static uint64_t tag;
 	struct torus_node *n = &torus.node[from];
@@ -83,7 +84,8 @@ static void begin(const struct weft_ape_node_config *config)
 
 static unsigned int distance(const struct weft_ape_lattice *l, uint32_t a, uint32_t b)
 {
-	struct weft_ape_coord from = weft_ape_lattice_coord(l, a), to = weft_ape_lattice_coord(l, b);
+	struct weft_ape_coord from = weft_ape_lattice_coord(l, a),
+			      to = weft_ape_lattice_coord(l, b);
 	unsigned int hops = 0;
 
 	for (unsigned int d = 0; d < 3; d++) {
@@ -250,11 +252,11 @@ static void test_configs(void **state)
 	struct weft_ape_node_config good = torus_config(4, 4, 4), c;
 
 	assert_true(weft_ape_node_config_holds(&good));
-#define BAD(change)                                          \
-	do {                                                 \
-		c = good;                                    \
-		change;                                      \
-		assert_false(weft_ape_node_config_holds(&c)); \
+#define BAD(change)                                                                                \
+	do {                                                                                       \
+		c = good;                                                                          \
+		change;                                                                            \
+		assert_false(weft_ape_node_config_holds(&c));                                      \
 	} while (0)
 	BAD(c.lattice.size[0] = 65);
 	BAD(c.lattice.size[1] = 33);
@@ -278,10 +280,8 @@ static void test_configs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cut_through),
-		cmocka_unit_test(test_all_to_all),
-		cmocka_unit_test(test_deadlock_is_real),
-		cmocka_unit_test(test_drops),
+		cmocka_unit_test(test_cut_through),	 cmocka_unit_test(test_all_to_all),
+		cmocka_unit_test(test_deadlock_is_real), cmocka_unit_test(test_drops),
 		cmocka_unit_test(test_configs),
 	};
 

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "wire/ape/credit.h"
 
-/* No word of a random 2^25 passes for a credit with it; nor MAGIC or START with a bit flipped. */
-#define CONSTANT      0xa9e700u
-#define CONSTANT_BIT  96u
-#define DATA_BITS     12u
-#define HEADER_BITS   8u
-#define COUNTS_BITS   (DATA_BITS + HEADER_BITS)
-#define CHANNEL_BITS  (2 * COUNTS_BITS)
-#define MARK_BIT      80u
-#define SEEN_BIT      88u
-#define MARKS_ON_WAY  200u /* so that a number that is seen means one mark */
+/* One random word of 2^23 passes for a credit with it; neither MAGIC nor START, with a bit flipped.
+ * The zeros at its end are kept for health. */
+#define CONSTANT     (0xa9e700u >> 2)
+#define DEAF_BIT     96u
+#define BETWEEN_BIT  97u
+#define CONSTANT_BIT 98u
+#define DATA_BITS    12u
+#define HEADER_BITS  8u
+#define COUNTS_BITS  (DATA_BITS + HEADER_BITS)
+#define CHANNEL_BITS (2 * COUNTS_BITS)
+#define MARK_BIT     80u
+#define SEEN_BIT     88u
+#define MARKS_ON_WAY 200u /* so that a number that is seen means one mark */
 
 static void put(struct weft_ape_word *w, unsigned int low, struct weft_ape_counts c)
 {
@@ -36,6 +39,8 @@ struct weft_ape_word weft_ape_credit_build(const struct weft_ape_credit *c)
 	}
 	weft_ape_put_bits(&w, MARK_BIT, c->mark);
 	weft_ape_put_bits(&w, SEEN_BIT, c->seen);
+	weft_ape_put_bits(&w, DEAF_BIT, c->deaf);
+	weft_ape_put_bits(&w, BETWEEN_BIT, c->between);
 	weft_ape_put_bits(&w, CONSTANT_BIT, CONSTANT);
 	return weft_ape_secded_encode(w);
 }
@@ -48,6 +53,8 @@ bool weft_ape_credit_parse(struct weft_ape_word word, struct weft_ape_credit *c)
 	}
 	c->mark = weft_ape_bits(word, MARK_BIT + 7, MARK_BIT);
 	c->seen = weft_ape_bits(word, SEEN_BIT + 7, SEEN_BIT);
+	c->deaf = weft_ape_bits(word, DEAF_BIT, DEAF_BIT);
+	c->between = weft_ape_bits(word, BETWEEN_BIT, BETWEEN_BIT);
 	return weft_ape_bits(word, WEFT_APE_DATA_BITS - 1, CONSTANT_BIT) == CONSTANT;
 }
 
@@ -77,8 +84,8 @@ uint8_t weft_ape_ledger_mark(struct weft_ape_ledger *l)
 }
 
 /*
- * taken is modulo 1 << bits. What was sent before the mark is not under way: whatever else the count
- * says is what was lost until now, or, as the count is modulo, came although it was not sent.
+ * taken is modulo 1 << bits. What was sent before the mark is not under way: whatever else the
+ * count says is what was lost until now, or, as the count is modulo, came although it was not sent.
  */
 static void count(uint32_t sent, uint32_t at_mark, uint32_t taken, unsigned int bits,
 		  uint32_t *arrived, uint32_t *lost)

@@ -4,17 +4,21 @@
  * weft_ape_rx_beat once for each word time of a direction; time is an argument for what has to be
  * said although nothing happens.
  *
- * A beat of 64 bits is half a word of content, one of 256 is two; what fills the last is 0. A credit
- * is two beats of 64 bits, or stands twice in one of 256.
+ * A beat of 64 bits is half a word of content, one of 256 is two; what fills the last is 0. A
+ * credit is two beats of 64 bits, or stands twice in one of 256.
+ *
+ * A credit of a cable that has nothing else to send comes behind MAGIC, too, and says that it is
+ * between packets: so a packet that lost words ends although no other follows it. Where each word
+ * time has a beat one in 16 of them does.
  */
 #ifndef WEFT_WIRE_APE_FRAMES_H
 #define WEFT_WIRE_APE_FRAMES_H
 
 #include "wire/ape/credit.h"
 
-/* Kinds of beats, as both ends count them. MAGIC: in front of START and of a credit within a packet;
- * ESCAPE: the one in front of a MAGIC that is content. A beat of several words is of the first's
- * kind. */
+/* Kinds of beats, as both ends count them. MAGIC: in front of START and of a credit within a
+ * packet; ESCAPE: the one in front of a MAGIC that is content. A beat of several words is of the
+ * first's kind. */
 enum weft_ape_kind {
 	WEFT_APE_K_MAGIC,
 	WEFT_APE_K_START,
@@ -31,10 +35,10 @@ enum weft_ape_kind {
 
 /* Of both ends of a cable; registers 68 to 70. */
 struct weft_ape_link_config {
-	uint8_t quads;	     /* 1, 2, 4 */
-	bool no_lead;	     /* START comes without MAGIC in front */
-	bool fill;	     /* each word time has a beat, as lanes need it */
-	bool check_headers;  /* by SECDED */
+	uint8_t quads;	    /* 1, 2, 4 */
+	bool no_lead;	    /* START comes without MAGIC in front */
+	bool fill;	    /* each word time has a beat, as lanes need it */
+	bool check_headers; /* by SECDED */
 	bool check_credits;
 	uint16_t cycle; /* beats after which a credit is due; at least WEFT_APE_CYCLE_MIN */
 	uint16_t margin;
@@ -71,6 +75,8 @@ struct weft_ape_rx {
 	enum weft_ape_rx_state state;
 	uint8_t vc;
 	uint8_t seen; /* the last mark of the other end */
+	bool unheard; /* the other end says that it hears nothing */
+	bool between; /* the last credit was said between packets */
 	bool half;    /* of 64 bits: the first quad of a word has come */
 	bool half_credit;
 	uint64_t first, first_of_credit;
@@ -131,6 +137,7 @@ struct weft_ape_tx {
 	struct weft_ape_credit said; /* last */
 	bool said_any;
 	uint32_t since; /* the last credit, in beats */
+	uint8_t idle;	/* credits of an idle cable */
 	uint64_t said_ns;
 	uint64_t beats[WEFT_APE_KINDS];
 	uint64_t packets;

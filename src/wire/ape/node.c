@@ -29,8 +29,8 @@ static struct weft_ape_fifo fifo(struct weft_ape_word **memory, uint32_t depth)
 }
 
 void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_config *config,
-			struct weft_ape_word *memory, weft_ape_send_fn *send,
-			weft_ape_deliver_fn *deliver, void *owner)
+			struct weft_ape_word *memory, weft_ape_send_fn *send, void *owner,
+			weft_ape_deliver_fn *deliver, void *taker)
 {
 	struct weft_ape_router *r = &n->router;
 	struct weft_ape_coord other;
@@ -41,13 +41,14 @@ void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_conf
 	r->locals = config->locals;
 	r->fixed = config->fixed;
 	r->deliver = deliver;
-	r->owner = owner;
+	r->owner = taker;
 	r->tx = n->tx;
 	for (unsigned int i = 0; i < WEFT_APE_LOCAL_SOURCE + config->locals; i++) {
 		bool is_cable = i < WEFT_APE_LOCAL_SOURCE;
 		struct weft_ape_queue *q = &r->source[i].queue;
 
-		q->headers = fifo(&memory, is_cable ? config->header_depth : WEFT_APE_LOCAL_HEADERS);
+		q->headers =
+			fifo(&memory, is_cable ? config->header_depth : WEFT_APE_LOCAL_HEADERS);
 		q->data = fifo(&memory, is_cable ? config->data_depth : WEFT_APE_LOCAL_DATA);
 	}
 	for (unsigned int cable = 0; cable < WEFT_APE_CABLES; cable++) {
@@ -63,30 +64,46 @@ void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_conf
 	weft_ape_router_init(r);
 }
 
-void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable)
+/* Nothing can be sent by the cable. */
+static void stop_sending(struct weft_ape_node *n, unsigned int cable)
 {
 	if (!(n->router.up >> cable & 1))
 		return;
 	n->went_down[cable]++;
 	weft_ape_router_down(&n->router, cable);
 	weft_ape_tx_reset(&n->tx[cable]);
-	weft_ape_rx_down(&n->rx[cable]);
+}
+
+void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable)
+{
+	stop_sending(n, cable);
+	if (n->hears >> cable & 1)
+		weft_ape_rx_down(&n->rx[cable]);
+	n->hears &= ~(1u << cable);
 }
 
 void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
 			const struct weft_ape_beat *beat, uint64_t now_ns)
 {
-	if (!(n->router.up >> cable & 1)) {
-		weft_ape_rx_up(&n->rx[cable]);
-		n->router.up |= 1u << cable;
+	struct weft_ape_rx *rx = &n->rx[cable];
+
+	if (!(n->hears >> cable & 1)) {
+		weft_ape_rx_up(rx);
+		rx->unheard = true;
+		n->hears |= 1u << cable;
 	}
 	n->heard_ns[cable] = now_ns;
-	weft_ape_rx_beat(&n->rx[cable], beat);
+	weft_ape_rx_beat(rx, beat);
+	if (rx->unheard)
+		stop_sending(n, cable);
+	else
+		n->router.up |= 1u << cable;
 }
 
 static void listen(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 {
-	if (n->config.silence_ns && now_ns - n->heard_ns[cable] >= n->config.silence_ns)
+	if (n->config.silence_ns && n->hears >> cable & 1 &&
+	    now_ns - n->heard_ns[cable] >= n->config.silence_ns)
 		weft_ape_node_down(n, cable);
 }
 
@@ -122,7 +139,7 @@ uint64_t weft_ape_node_deadline(const struct weft_ape_node *n)
 			continue;
 		if (refresh && refresh < first)
 			first = refresh;
-		if (n->config.silence_ns && n->router.up >> cable & 1 && silence < first)
+		if (n->config.silence_ns && n->hears >> cable & 1 && silence < first)
 			first = silence;
 	}
 	return first;

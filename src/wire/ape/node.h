@@ -35,6 +35,7 @@ struct weft_ape_node {
 	struct weft_ape_tx tx[WEFT_APE_CABLES];
 	struct weft_ape_rx rx[WEFT_APE_CABLES];
 	uint64_t heard_ns[WEFT_APE_CABLES];
+	uint8_t hears; /* cables, as bits */
 	uint64_t went_down[WEFT_APE_CABLES];
 };
 
@@ -42,10 +43,10 @@ struct weft_ape_node {
 bool weft_ape_node_config_holds(const struct weft_ape_node_config *config);
 /* The words that its FIFOs want. */
 size_t weft_ape_node_words(const struct weft_ape_node_config *config);
-/* config holds. Cables are down until something is heard of them. */
+/* config holds. Cables are down until both ends hear each other. */
 void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_config *config,
-			struct weft_ape_word *memory, weft_ape_send_fn *send,
-			weft_ape_deliver_fn *deliver, void *owner);
+			struct weft_ape_word *memory, weft_ape_send_fn *send, void *owner,
+			weft_ape_deliver_fn *deliver, void *taker);
 
 void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
 			const struct weft_ape_beat *beat, uint64_t now_ns);
@@ -57,7 +58,8 @@ uint64_t weft_ape_node_deadline(const struct weft_ape_node *n);
 /* The cable is known to be gone. It is up again when something is heard of it. */
 void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable);
 
-/* Packets that wait at an intra-tile port to leave; at most one should, beside the one that leaves. */
+/* Packets that wait at an intra-tile port to leave; at most one should, beside the one that leaves.
+ */
 static inline unsigned int weft_ape_node_waiting(const struct weft_ape_node *n, unsigned int local)
 {
 	return n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue.headers.count / 2;
@@ -65,7 +67,8 @@ static inline unsigned int weft_ape_node_waiting(const struct weft_ape_node *n, 
 static inline bool weft_ape_node_has_room(const struct weft_ape_node *n, unsigned int local,
 					  unsigned int words)
 {
-	return weft_ape_queue_has_room(&n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue, words);
+	return weft_ape_queue_has_room(&n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue,
+				       words);
 }
 /* Gives a whole packet to the router; there is room. A header alone has no footer. */
 void weft_ape_node_give(struct weft_ape_node *n, unsigned int local, struct weft_ape_word header,

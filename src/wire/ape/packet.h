@@ -3,9 +3,9 @@
  * A packet: a header, N = ⌈bytes / 16⌉ words of payload, a footer; or a header alone. Built and
  * parsed here once, to the bit; everything else knows structs.
  *
- * The footer is ours. Its CRC-32C covers what no router changes: the header without virtual channel,
- * last, hops and check bits, the payload with the zeros that fill its last word, and the rest of
- * the footer.
+ * The footer is ours. Its CRC-32C covers what no router changes: the header without virtual
+ * channel, last, hops and check bits, the payload with the zeros that fill its last word, and the
+ * rest of the footer.
  */
 #ifndef WEFT_WIRE_APE_PACKET_H
 #define WEFT_WIRE_APE_PACKET_H
@@ -37,6 +37,7 @@ enum weft_ape_type {
 	WEFT_APE_NAK = 10,
 	WEFT_APE_HELLO = 11,
 	WEFT_APE_WELCOME = 12,
+	WEFT_APE_NOTHING = 13, /* takes the place of what was given up or refused */
 	WEFT_APE_HEADER_ONLY = 16,
 	WEFT_APE_TYPES = 32,
 };

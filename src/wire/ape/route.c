@@ -64,8 +64,9 @@ static bool goes_minus(const struct weft_ape_lattice *l, unsigned int d, unsigne
 }
 
 /* Its cables are one dimension's; the way through it keeps the channel with which it began. */
-static void along(const struct weft_ape_lattice *l, unsigned int d, unsigned int at, unsigned int to,
-		  unsigned int from, unsigned int vc, uint8_t enabled, struct weft_ape_hop *hop)
+static void along(const struct weft_ape_lattice *l, unsigned int d, unsigned int at,
+		  unsigned int to, unsigned int from, unsigned int vc, uint8_t enabled,
+		  struct weft_ape_hop *hop)
 {
 	unsigned int size = l->size[d], ahead = (to + size - at) % size;
 	bool minus = l->line[d] ? to < at : goes_minus(l, d, at, ahead, enabled);

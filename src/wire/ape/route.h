@@ -28,8 +28,8 @@ enum weft_ape_tie {
 };
 
 struct weft_ape_lattice {
-	uint8_t size[WEFT_APE_DIMENSIONS]; /* 1 to 64, 32, 32 */
-	bool line[WEFT_APE_DIMENSIONS];	   /* no cable between size - 1 and 0 */
+	uint8_t size[WEFT_APE_DIMENSIONS];  /* 1 to 64, 32, 32 */
+	bool line[WEFT_APE_DIMENSIONS];	    /* no cable between size - 1 and 0 */
 	uint8_t order[WEFT_APE_DIMENSIONS]; /* of dimensions; X Y Z if it is none */
 	enum weft_ape_tie tie;
 	uint8_t channels; /* 2; with 1, rings of four and more can deadlock */
@@ -63,8 +63,8 @@ struct weft_ape_hop {
 
 /*
  * The next hop of a packet that came in by `from` (a cable, or anything else for a packet that
- * begins here) on virtual channel vc. enabled: the cables that are, as bits; it decides only where a
- * ring is as long by plus as by minus, or longer by one.
+ * begins here) on virtual channel vc. enabled: the cables that are, as bits; it decides only where
+ * a ring is as long by plus as by minus, or longer by one.
  */
 enum weft_ape_way weft_ape_route(const struct weft_ape_lattice *l, struct weft_ape_coord me,
 				 struct weft_ape_coord to, unsigned int from, unsigned int vc,

@@ -27,7 +27,8 @@ static void wait_for(struct weft_ape_router *r, unsigned int which, unsigned int
 }
 
 /* Whether *last* is what it must be behind the hop by this cable. */
-static bool fits(const struct weft_ape_router *r, unsigned int which, const struct weft_ape_header *h)
+static bool fits(const struct weft_ape_router *r, unsigned int which,
+		 const struct weft_ape_header *h)
 {
 	unsigned int d = which / WEFT_APE_CHANNELS / 2;
 
@@ -58,7 +59,8 @@ static void go_on(struct weft_ape_router *r, unsigned int which, struct weft_ape
 static void look(struct weft_ape_router *r, unsigned int which)
 {
 	struct weft_ape_source *s = &r->source[which];
-	unsigned int from = which < WEFT_APE_LOCAL_SOURCE ? which / WEFT_APE_CHANNELS : WEFT_APE_PORTS;
+	unsigned int from =
+		which < WEFT_APE_LOCAL_SOURCE ? which / WEFT_APE_CHANNELS : WEFT_APE_PORTS;
 	struct weft_ape_header h;
 	struct weft_ape_hop hop;
 

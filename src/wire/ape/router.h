@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * APErouter: packets from FIFOs to cables and intra-tile ports. Virtual cut-through: a packet is
- * granted when the next FIFO has room for all of it, and goes on before its end has come; its output
- * is its own until then, so that packets never mix.
+ * granted when the next FIFO has room for all of it, and goes on before its end has come; its
+ * output is its own until then, so that packets never mix.
  *
- * What cannot go on (no way, too many hops, a header at odds with where it is, a cable that is down)
- * is taken out of its FIFO as it comes and counted: the network drains.
+ * What cannot go on (no way, too many hops, a header at odds with where it is, a cable that is
+ * down) is taken out of its FIFO as it comes and counted: the network drains.
  */
 #ifndef WEFT_WIRE_APE_ROUTER_H
 #define WEFT_WIRE_APE_ROUTER_H
@@ -35,8 +35,8 @@ enum weft_ape_drop {
 struct weft_ape_source {
 	struct weft_ape_queue queue;
 	enum weft_ape_source_state state;
-	uint8_t port, vc;	     /* where it goes */
-	bool header_only, headed;    /* its header has gone */
+	uint8_t port, vc;	  /* where it goes */
+	bool header_only, headed; /* its header has gone */
 	uint16_t words, words_left;
 	struct weft_ape_word header; /* as the next one gets it */
 };
@@ -48,10 +48,10 @@ typedef void weft_ape_deliver_fn(void *owner, unsigned int local, struct weft_ap
 struct weft_ape_router {
 	const struct weft_ape_lattice *lattice;
 	struct weft_ape_coord me;
-	uint8_t locals;	   /* intra-tile ports */
-	uint8_t enabled;   /* cables, as bits */
-	uint8_t up;	   /* those that are */
-	bool fixed;	   /* arbitration by number, not in turn */
+	uint8_t locals;	 /* intra-tile ports */
+	uint8_t enabled; /* cables, as bits */
+	uint8_t up;	 /* those that are */
+	bool fixed;	 /* arbitration by number, not in turn */
 	weft_ape_deliver_fn *deliver;
 	void *owner;
 	struct weft_ape_tx *tx; /* one for each cable */

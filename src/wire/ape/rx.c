@@ -61,6 +61,8 @@ static bool take_credit_word(struct weft_ape_rx *rx, uint64_t lo, uint64_t hi)
 	if (checked == WEFT_APE_CORRECTED)
 		rx->credits_corrected++;
 	rx->seen = credit.mark;
+	rx->unheard = credit.deaf;
+	rx->between = credit.between;
 	weft_ape_ledger_credit(rx->ledger, &credit);
 	return true;
 }
@@ -172,9 +174,9 @@ static void finish(struct weft_ape_rx *rx)
 
 static void content(struct weft_ape_rx *rx, const struct weft_ape_beat *beat)
 {
-	enum weft_ape_kind kind = rx->state == WEFT_APE_RX_HEADER ? WEFT_APE_K_HEADER :
-				  rx->state == WEFT_APE_RX_DATA	  ? WEFT_APE_K_DATA :
-								    WEFT_APE_K_FOOTER;
+	enum weft_ape_kind kind = rx->state == WEFT_APE_RX_HEADER ? WEFT_APE_K_HEADER
+				  : rx->state == WEFT_APE_RX_DATA ? WEFT_APE_K_DATA
+								  : WEFT_APE_K_FOOTER;
 
 	rx->beats[kind]++;
 	if (rx->config->quads > 1) {
@@ -227,11 +229,21 @@ static void expect_start(struct weft_ape_rx *rx, const struct weft_ape_beat *bea
 		look_for_credit(rx, beat);
 }
 
+/* A credit within a packet, unless its sender knows of none: then words of it were lost. */
+static void end_lost(struct weft_ape_rx *rx)
+{
+	if (!rx->between)
+		return;
+	finish(rx);
+	rx->state = WEFT_APE_RX_IDLE;
+}
+
 /* The second half of a credit, which may look like anything. */
 static void end_credit(struct weft_ape_rx *rx, const struct weft_ape_beat *beat)
 {
 	count_credit(rx, take_credit_word(rx, rx->first_of_credit, beat->quad[0]), 2);
 	rx->half_credit = false;
+	end_lost(rx);
 }
 
 /* Behind MAGIC within a packet. */
@@ -239,6 +251,7 @@ static void within(struct weft_ape_rx *rx, const struct weft_ape_beat *beat, boo
 {
 	enum weft_ape_rx_state credit = rx->state;
 
+	rx->between = false;
 	rx->state -= WEFT_APE_RX_HEADER_CREDIT - WEFT_APE_RX_HEADER;
 	if (rx->half_credit) {
 		end_credit(rx, beat);
@@ -255,6 +268,7 @@ static void within(struct weft_ape_rx *rx, const struct weft_ape_beat *beat, boo
 		rx->state = credit;
 	} else {
 		take_credit(rx, beat);
+		end_lost(rx);
 	}
 }
 
@@ -319,4 +333,5 @@ void weft_ape_rx_report(const struct weft_ape_rx *rx, struct weft_ape_credit *cr
 		credit->taken[vc] = rx->taken[vc];
 	}
 	credit->seen = rx->seen;
+	credit->deaf = rx->state == WEFT_APE_RX_OFF;
 }

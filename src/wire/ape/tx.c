@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "wire/ape/frames.h"
 
+#define IDLE_MAGIC 16u
+
 void weft_ape_tx_init(struct weft_ape_tx *tx, const struct weft_ape_link_config *config,
 		      const struct weft_ape_rx *rx)
 {
@@ -70,6 +72,7 @@ static void put_credit(struct weft_ape_tx *tx, uint64_t now_ns)
 
 	weft_ape_rx_report(tx->rx, &tx->said);
 	tx->said.mark = weft_ape_ledger_mark(&tx->ledger);
+	tx->said.between = !tx->begun;
 	tx->said_any = true;
 	tx->said_ns = now_ns;
 	tx->since = 0;
@@ -98,7 +101,7 @@ static bool has_news(const struct weft_ape_tx *tx)
 		    now.taken[vc].data != tx->said.taken[vc].data ||
 		    now.taken[vc].headers != tx->said.taken[vc].headers)
 			return true;
-	return now.seen != tx->said.seen;
+	return now.seen != tx->said.seen || now.deaf != tx->said.deaf;
 }
 
 static bool refresh_due(const struct weft_ape_tx *tx, uint64_t now_ns)
@@ -186,6 +189,8 @@ static void decide(struct weft_ape_tx *tx, uint64_t now_ns)
 		return;
 	}
 	if (credit_due(tx, now_ns, !ready)) {
+		if (!ready && (!tx->config->fill || tx->idle++ % IDLE_MAGIC == 0))
+			put(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
 		put_credit(tx, now_ns);
 	} else if (ready) {
 		if (!tx->config->no_lead)

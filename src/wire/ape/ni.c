@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What leaves the network interface: which packet is next, and how it is made. */
+#include "wire/ape/ni.h"
+
+#define NEVER UINT64_MAX
+
+bool weft_ape_card_config_holds(const struct weft_ape_card_config *config)
+{
+	return weft_ape_node_config_holds(&config->node) && config->life &&
+	       config->life <= WEFT_APE_LIFE_MAX && config->engines >= 1 &&
+	       config->engines <= WEFT_APE_ENGINES && config->times.again_ns &&
+	       config->times.give_up_ns;
+}
+
+void weft_ape_card_init(struct weft_ape_card *c, const struct weft_ape_card_config *config,
+			struct weft_ape_word *memory, const struct weft_ape_world *world,
+			void *owner)
+{
+	__builtin_memset(c, 0, sizeof(*c));
+	c->config = *config;
+	c->world = world;
+	c->owner = owner;
+	for (unsigned int e = 0; e < WEFT_APE_ENGINES; e++)
+		c->engine[e] = WEFT_APE_NO_MESSAGE;
+	c->wake_ns = NEVER;
+	weft_ape_node_init(&c->node, &config->node, memory, world->send, owner,
+			   weft_ape_card_deliver, c);
+}
+
+struct weft_ape_peer *weft_ape_card_peer(struct weft_ape_card *c, struct weft_ape_coord at)
+{
+	const struct weft_ape_lattice *l = &c->config.node.lattice;
+	uint32_t index = weft_ape_lattice_index(l, at);
+
+	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++) {
+		struct weft_ape_peer *p = &c->peer[(index + i) % WEFT_APE_PEERS];
+
+		if (p->used && weft_ape_lattice_index(l, p->at) == index)
+			return p;
+		if (p->used)
+			continue;
+		p->used = true;
+		p->at = at;
+		p->port = (index + weft_ape_lattice_index(l, c->config.node.me)) %
+			  c->config.node.locals;
+		return p;
+	}
+	return NULL;
+}
+
+/* ---- Packets ---- */
+
+static void give(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class,
+		 struct weft_ape_header *h, const uint8_t *payload, uint32_t seq)
+{
+	struct weft_ape_flow *f = &p->flow[class];
+	unsigned int words = weft_ape_payload_words(h->bytes);
+	struct weft_ape_footer footer = {
+		.seq = seq,
+		.ack = f->expect,
+		.from = c->config.node.me,
+		.life = c->config.life,
+		.peer_life = p->life,
+	};
+	struct weft_ape_word header;
+
+	h->to = p->at;
+	h->port = p->port;
+	weft_ape_header_build(h, &header);
+	footer.crc = weft_ape_packet_crc(c->world->crc32c, header, payload, words,
+					 weft_ape_footer_build(&footer));
+	weft_ape_node_give(&c->node, p->port, header, payload, words,
+			   weft_ape_footer_build(&footer));
+	f->ack_due = false;
+	f->unacked = 0;
+}
+
+/* HELLO, WELCOME, ACK and NAK say their class as channel. */
+static bool say(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
+{
+	struct weft_ape_flow *f = &p->flow[class];
+	struct weft_ape_header h = {.channel = class};
+
+	if (f->hello_due) {
+		h.type = WEFT_APE_HELLO;
+		weft_ape_flow_asked(f, &c->config.times, c->now_ns);
+		if (f->again_ns < c->wake_ns)
+			c->wake_ns = f->again_ns;
+	} else if (f->welcome_due) {
+		h.type = WEFT_APE_WELCOME;
+		f->welcome_due = false;
+	} else if (f->nak_due) {
+		h.type = WEFT_APE_NAK;
+		f->nak_due = false;
+	} else if (f->ack_due) {
+		h.type = WEFT_APE_ACK;
+	} else {
+		return false;
+	}
+	give(c, p, class, &h, NULL, f->una);
+	return true;
+}
+
+/* The memory of a GET is gone: its asker is told. */
+static void job_failed(struct weft_ape_card *c, struct weft_ape_peer *p, struct weft_ape_slot *slot)
+{
+	uint16_t id = slot->channel;
+
+	for (unsigned int i = 0; i < WEFT_APE_JOBS; i++)
+		if (c->job[i].used && c->job[i].id == id && &c->peer[c->job[i].peer] == p)
+			c->job[i].used = false;
+	*slot = (struct weft_ape_slot){
+		.type = WEFT_APE_NOTHING,
+		.channel = WEFT_APE_NO_MESSAGE,
+		.message = WEFT_APE_NO_MESSAGE,
+		.is_small = true,
+	};
+	weft_ape_refuse(c, p, true, id, WEFT_APE_REMOTE_FAULT);
+}
+
+static bool send_next(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
+{
+	struct weft_ape_flow *f = &p->flow[class];
+	uint8_t payload[WEFT_APE_PAYLOAD_BYTES];
+	struct weft_ape_slot *slot;
+	uint32_t seq;
+
+	if (!weft_ape_flow_next(f, &c->config.times, c->now_ns, &seq))
+		return false;
+	if (f->again_ns < c->wake_ns)
+		c->wake_ns = f->again_ns;
+	slot = weft_ape_flow_slot(f, seq);
+	if (slot->bytes % WEFT_APE_WORD_BYTES)
+		__builtin_memset(payload + (slot->bytes & ~15u), 0, WEFT_APE_WORD_BYTES);
+	if (slot->is_small)
+		__builtin_memcpy(payload, slot->small, slot->bytes);
+	else if (slot->bytes &&
+		 !c->world->read(c->owner, slot->process, slot->from, payload, slot->bytes)) {
+		if (slot->message != WEFT_APE_NO_MESSAGE)
+			weft_ape_message_fail(c, &c->message[slot->message], WEFT_APE_LOCAL_FAULT);
+		else
+			job_failed(c, p, slot);
+	}
+	struct weft_ape_header h = {
+		.channel = slot->channel,
+		.type = slot->type,
+		.bytes = slot->bytes,
+		.addr = slot->addr,
+	};
+
+	give(c, p, class, &h, payload, seq);
+	return true;
+}
+
+/* ---- What becomes packets ---- */
+
+/* At most one packet of a flow waits to be sent, so that whoever has more takes turns. */
+static bool flow_takes(const struct weft_ape_flow *f)
+{
+	return f->resend == f->next && weft_ape_flow_has_room(f);
+}
+
+static uint32_t part(uint64_t bytes, uint64_t done)
+{
+	return bytes - done < WEFT_APE_PAYLOAD_BYTES ? bytes - done : WEFT_APE_PAYLOAD_BYTES;
+}
+
+static bool cut_job(struct weft_ape_card *c, struct weft_ape_job *j)
+{
+	struct weft_ape_flow *f = &c->peer[j->peer].flow[WEFT_APE_ANSWERS];
+	uint32_t bytes = part(j->bytes, j->done);
+	struct weft_ape_slot slot = {
+		.type = j->done + bytes == j->bytes ? WEFT_APE_DATA_LAST : WEFT_APE_DATA,
+		.channel = j->id,
+		.bytes = bytes,
+		.process = j->process,
+		.message = WEFT_APE_NO_MESSAGE,
+		.addr = j->done,
+		.from = j->addr + j->done,
+	};
+
+	if (!flow_takes(f))
+		return false;
+	weft_ape_flow_push(f, &slot, c->now_ns);
+	j->done += bytes;
+	j->used = j->done < j->bytes;
+	c->counters.get_bytes += bytes;
+	return true;
+}
+
+static void put_le(uint8_t *to, uint64_t value, unsigned int bytes)
+{
+	for (unsigned int i = 0; i < bytes; i++)
+		to[i] = value >> 8 * i;
+}
+
+static void slot_of(const struct weft_ape_card *c, const struct weft_ape_message *m,
+		    struct weft_ape_slot *slot)
+{
+	uint32_t bytes = part(m->bytes, m->done);
+	bool last = m->done + bytes == m->bytes;
+
+	*slot = (struct weft_ape_slot){
+		.type = last ? WEFT_APE_PUT_LAST : WEFT_APE_PUT,
+		.channel = m->channel,
+		.bytes = bytes,
+		.process = m->process,
+		.message = m - c->message,
+		.addr = m->remote + m->done,
+		.from = m->local + m->done,
+	};
+	if (m->opcode == WEFT_APE_OP_SEND) {
+		slot->type = last ? WEFT_APE_SEND_LAST : WEFT_APE_SEND;
+		slot->addr = (uint64_t)m->process << 32 | m->done;
+	} else if (m->opcode == WEFT_APE_OP_GET) {
+		slot->type = WEFT_APE_GET;
+		slot->bytes = WEFT_APE_SMALL;
+		slot->is_small = true;
+		put_le(slot->small, m->bytes, 8);
+		put_le(slot->small + 8, (m - c->message) | m->generation << 8, 2);
+	}
+}
+
+static bool cut_message(struct weft_ape_card *c, struct weft_ape_message *m)
+{
+	struct weft_ape_flow *f = &c->peer[m->peer].flow[WEFT_APE_REQUESTS];
+	struct weft_ape_slot slot;
+
+	if (!flow_takes(f))
+		return false;
+	slot_of(c, m, &slot);
+	weft_ape_flow_push(f, &slot, c->now_ns);
+	m->under_way++;
+	if (m->opcode == WEFT_APE_OP_GET) {
+		m->cut = true;
+		return true;
+	}
+	m->done += slot.bytes;
+	m->cut = m->done == m->bytes;
+	return true;
+}
+
+static uint16_t free_message(struct weft_ape_card *c)
+{
+	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
+		if (!c->message[i].used)
+			return i;
+	return WEFT_APE_NO_MESSAGE;
+}
+
+static bool held(const struct weft_ape_card *c, unsigned int which)
+{
+	for (unsigned int e = 0; e < c->config.engines; e++)
+		if (c->engine[e] == which)
+			return true;
+	return false;
+}
+
+static void begin_message(struct weft_ape_card *c, unsigned int process, uint16_t which)
+{
+	struct weft_ape_process *p = &c->process[process];
+	const struct weft_ape_descriptor *d = &p->posted[p->first];
+	struct weft_ape_message *m = &c->message[which];
+
+	*m = (struct weft_ape_message){
+		.used = true,
+		.opcode = d->opcode,
+		.process = process,
+		.generation = m->generation,
+		.peer = weft_ape_card_peer(c, d->to) - c->peer,
+		.channel = d->channel,
+		.bytes = d->bytes,
+		.local = d->local,
+		.remote = d->remote,
+		.tag = d->tag,
+		.begun_ns = c->now_ns,
+		.progress_ns = c->now_ns,
+	};
+	p->first = (p->first + 1) % WEFT_APE_POSTED;
+	p->waiting--;
+	p->stalled = d->opcode == WEFT_APE_OP_SEND;
+}
+
+/* An engine without work: a SEND that is tried again, or the next process's descriptor. */
+static void find_work(struct weft_ape_card *c, unsigned int engine)
+{
+	uint16_t which;
+
+	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
+		if (c->message[i].used && !c->message[i].cut && !held(c, i)) {
+			c->engine[engine] = i;
+			return;
+		}
+	which = free_message(c);
+	for (unsigned int i = 0; i < WEFT_APE_PROCESSES && which != WEFT_APE_NO_MESSAGE; i++) {
+		unsigned int process = (c->next_process + i) % WEFT_APE_PROCESSES;
+
+		if (!c->process[process].waiting || c->process[process].stalled)
+			continue;
+		c->next_process = process + 1;
+		begin_message(c, process, which);
+		c->engine[engine] = which;
+		return;
+	}
+}
+
+static bool run_engine(struct weft_ape_card *c, unsigned int engine)
+{
+	if (c->engine[engine] == WEFT_APE_NO_MESSAGE)
+		find_work(c, engine);
+	if (c->engine[engine] == WEFT_APE_NO_MESSAGE)
+		return false;
+	struct weft_ape_message *m = &c->message[c->engine[engine]];
+	bool cut = m->cut || cut_message(c, m);
+
+	if (m->cut)
+		c->engine[engine] = WEFT_APE_NO_MESSAGE;
+	return cut;
+}
+
+/* One packet more, of engines and of answers in turn. */
+static bool make_one(struct weft_ape_card *c)
+{
+	unsigned int all = c->config.engines + WEFT_APE_JOBS;
+
+	for (unsigned int i = 0; i < all; i++) {
+		unsigned int turn = (c->turn + i) % all;
+		struct weft_ape_job *j = &c->job[turn % WEFT_APE_JOBS];
+
+		if (turn >= WEFT_APE_JOBS ? run_engine(c, turn - WEFT_APE_JOBS)
+					  : j->used && cut_job(c, j)) {
+			c->turn = (turn + 1) % all;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool send_from_flows(struct weft_ape_card *c, unsigned int port)
+{
+	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++) {
+		unsigned int which = (c->next_peer + i) % WEFT_APE_PEERS;
+		struct weft_ape_peer *p = &c->peer[which];
+
+		if (!p->used || p->port != port)
+			continue;
+		if (say(c, p, WEFT_APE_ANSWERS) || say(c, p, WEFT_APE_REQUESTS) ||
+		    send_next(c, p, WEFT_APE_ANSWERS) || send_next(c, p, WEFT_APE_REQUESTS)) {
+			c->next_peer = which + 1;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- Time ---- */
+
+static void soonest(struct weft_ape_card *c, uint64_t at_ns)
+{
+	if (at_ns < c->wake_ns)
+		c->wake_ns = at_ns;
+}
+
+static void message_timer(struct weft_ape_card *c, struct weft_ape_message *m)
+{
+	bool awaited = m->opcode == WEFT_APE_OP_GET && m->cut && !m->under_way;
+	uint64_t give_up_ns = m->progress_ns + c->config.times.give_up_ns;
+
+	if (awaited && give_up_ns <= c->now_ns) {
+		weft_ape_message_end(c, m, WEFT_APE_UNREACHABLE);
+	} else if (awaited) {
+		soonest(c, give_up_ns);
+	} else if (m->retry_ns && m->retry_ns <= c->now_ns) {
+		m->retry_ns = 0;
+		m->done = 0;
+		m->cut = false;
+		m->status = WEFT_APE_OK;
+		c->quiet = false;
+	} else if (m->retry_ns) {
+		soonest(c, m->retry_ns);
+	}
+}
+
+static void flow_timer(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
+{
+	struct weft_ape_flow *f = &p->flow[class];
+
+	switch (weft_ape_flow_timer(f, &c->config.times, c->now_ns)) {
+	case WEFT_APE_FLOW_GIVE_UP:
+		weft_ape_peer_fail(c, p, class, WEFT_APE_UNREACHABLE);
+		return;
+	case WEFT_APE_FLOW_AGAIN:
+		c->quiet = false;
+		break;
+	case WEFT_APE_FLOW_QUIET:
+		break;
+	}
+	if (f->una == f->next)
+		return;
+	soonest(c, f->progress_ns + c->config.times.give_up_ns);
+	if (f->again_ns)
+		soonest(c, f->again_ns);
+}
+
+static void run_timers(struct weft_ape_card *c)
+{
+	c->wake_ns = NEVER;
+	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++)
+		for (unsigned int class = 0; class < WEFT_APE_CLASSES; class ++)
+			if (c->peer[i].used)
+				flow_timer(c, &c->peer[i], class);
+	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
+		if (c->message[i].used)
+			message_timer(c, &c->message[i]);
+}
+
+void weft_ape_card_beat(struct weft_ape_card *c, unsigned int cable,
+			const struct weft_ape_beat *beat, uint64_t now_ns)
+{
+	c->now_ns = now_ns;
+	weft_ape_node_beat(&c->node, cable, beat, now_ns);
+}
+
+/* A port gets a packet when none waits behind the one that leaves. */
+static bool fill_port(struct weft_ape_card *c, unsigned int port)
+{
+	if (weft_ape_node_waiting(&c->node, port) ||
+	    !weft_ape_node_has_room(&c->node, port, WEFT_APE_PAYLOAD_WORDS))
+		return false;
+	if (send_from_flows(c, port))
+		return true;
+	if (!make_one(c))
+		return false;
+	send_from_flows(c, port);
+	return true;
+}
+
+bool weft_ape_card_step(struct weft_ape_card *c, uint64_t now_ns)
+{
+	bool moved = false, full = false;
+
+	c->now_ns = now_ns;
+	if (c->wake_ns <= now_ns)
+		run_timers(c);
+	for (unsigned int port = 0; port < c->config.node.locals && !c->quiet; port++) {
+		bool gave = fill_port(c, port);
+
+		moved |= gave;
+		full |= gave || weft_ape_node_waiting(&c->node, port);
+	}
+	c->quiet |= !full;
+	return weft_ape_node_step(&c->node, now_ns) || moved;
+}
+
+uint64_t weft_ape_card_deadline(const struct weft_ape_card *c)
+{
+	uint64_t node = weft_ape_node_deadline(&c->node);
+
+	return node < c->wake_ns ? node : c->wake_ns;
+}

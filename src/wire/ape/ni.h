@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The network interface: PUT, GET and SEND of processes, cut into packets of flows, and placed at
+ * the other end. Owns the node's links and router. Everything is bounded; what has no room is not
+ * taken, and is asked for again by its sender. What arrives is never kept waiting.
+ *
+ * The owner calls weft_ape_card_beat, weft_ape_card_step and weft_ape_card_deadline as it would
+ * those of the node (wire/ape/node.h).
+ */
+#ifndef WEFT_WIRE_APE_NI_H
+#define WEFT_WIRE_APE_NI_H
+
+#include "wire/ape/flow.h"
+#include "wire/ape/world.h"
+
+#define WEFT_APE_PEERS	  64u
+#define WEFT_APE_MESSAGES 64u
+#define WEFT_APE_JOBS	  16u
+#define WEFT_APE_POSTED	  16u /* descriptors of a process that wait */
+#define WEFT_APE_BUFFERS  64u /* of a process */
+#define WEFT_APE_LIFE_MAX 0xfffeu
+
+struct weft_ape_card_config {
+	struct weft_ape_node_config node;
+	uint16_t life;	 /* grows with each life of the card; 1 to WEFT_APE_LIFE_MAX */
+	uint8_t engines; /* 1 to 8; all feed the port that the flow has */
+	struct weft_ape_flow_times times;
+	uint64_t not_ready_ns; /* until a SEND is tried again */
+	uint64_t patience_ns;  /* after which it fails */
+};
+
+enum weft_ape_rights {
+	WEFT_APE_MAY_PUT = 1,
+	WEFT_APE_MAY_GET = 2,
+	WEFT_APE_RECEIVES = 4, /* one SEND, in the order of posting; then it is free */
+};
+
+struct weft_ape_buffer {
+	uint8_t rights; /* 0: free */
+	bool taken;	/* by a SEND that is coming in */
+	uint64_t addr, bytes, tag;
+	uint64_t order, count;
+};
+
+struct weft_ape_process {
+	struct weft_ape_descriptor posted[WEFT_APE_POSTED];
+	uint8_t first, waiting;
+	bool stalled; /* a SEND is under way: what is behind it waits */
+	struct weft_ape_buffer buffer[WEFT_APE_BUFFERS];
+	/* The SEND of each process there is one at a time; here those that come in. */
+};
+
+struct weft_ape_message {
+	bool used, cut; /* all of it has become packets */
+	uint8_t opcode, process, generation;
+	uint8_t peer;
+	uint16_t channel, under_way; /* packets */
+	enum weft_ape_status status;
+	uint64_t bytes, local, remote, tag;
+	uint64_t done; /* bytes that have become packets; of a GET, that have come */
+	uint64_t begun_ns, progress_ns;
+	uint64_t retry_ns; /* of a SEND: when it is tried again; 0: not waiting */
+};
+
+struct weft_ape_reception {
+	bool used;
+	uint8_t peer, process, channel, buffer;
+	uint64_t done;
+};
+
+/* A GET of another node's. */
+struct weft_ape_job {
+	bool used;
+	uint8_t peer, process;
+	uint16_t id;
+	uint64_t addr, bytes, done;
+};
+
+struct weft_ape_peer {
+	bool used;
+	struct weft_ape_coord at;
+	uint16_t life; /* 0: not known */
+	uint8_t port;
+	struct weft_ape_flow flow[WEFT_APE_CLASSES];
+};
+
+struct weft_ape_incoming {
+	bool within;
+	struct weft_ape_word header;
+	uint16_t words;
+	uint8_t payload[WEFT_APE_PAYLOAD_BYTES];
+};
+
+struct weft_ape_counters {
+	uint64_t packets, filler, bad_crc, bad_way, bad_life, refused, no_room, put_bytes,
+		get_bytes, send_bytes;
+};
+
+struct weft_ape_card {
+	struct weft_ape_card_config config;
+	const struct weft_ape_world *world;
+	void *owner;
+	struct weft_ape_node node;
+	struct weft_ape_process process[WEFT_APE_PROCESSES];
+	struct weft_ape_message message[WEFT_APE_MESSAGES];
+	struct weft_ape_reception reception[WEFT_APE_MESSAGES];
+	struct weft_ape_job job[WEFT_APE_JOBS];
+	struct weft_ape_peer peer[WEFT_APE_PEERS];
+	uint16_t engine[WEFT_APE_ENGINES]; /* messages, or WEFT_APE_NO_MESSAGE */
+	struct weft_ape_incoming incoming[WEFT_APE_LOCALS];
+	uint8_t next_process, next_peer, next_engine, next_job, turn;
+	uint64_t orders;
+	uint64_t now_ns, wake_ns;
+	bool quiet; /* nothing is to be sent, until something happens */
+	struct weft_ape_counters counters;
+};
+
+bool weft_ape_card_config_holds(const struct weft_ape_card_config *config);
+/* memory: weft_ape_node_words(&config->node) words. */
+void weft_ape_card_init(struct weft_ape_card *c, const struct weft_ape_card_config *config,
+			struct weft_ape_word *memory, const struct weft_ape_world *world,
+			void *owner);
+
+void weft_ape_card_beat(struct weft_ape_card *c, unsigned int cable,
+			const struct weft_ape_beat *beat, uint64_t now_ns);
+bool weft_ape_card_step(struct weft_ape_card *c, uint64_t now_ns);
+uint64_t weft_ape_card_deadline(const struct weft_ape_card *c);
+
+/* Takes a descriptor. False: the process has as many as can wait. One that is wrong gives its
+ * event, and nothing else happens. */
+bool weft_ape_card_post(struct weft_ape_card *c, unsigned int process,
+			const struct weft_ape_descriptor *d, uint64_t now_ns);
+/* Lets others at a range. The buffer's number, or -1: no room, or no range. */
+int weft_ape_card_register(struct weft_ape_card *c, unsigned int process, uint8_t rights,
+			   uint64_t addr, uint64_t bytes, uint64_t tag);
+/* No byte comes in behind it. False: a SEND is coming into it, or there is none. */
+bool weft_ape_card_unregister(struct weft_ape_card *c, unsigned int process, unsigned int buffer);
+
+/* ---- Between the files of the network interface ---- */
+
+/* The peer at this node, or NULL: there is no room for another. */
+struct weft_ape_peer *weft_ape_card_peer(struct weft_ape_card *c, struct weft_ape_coord at);
+void weft_ape_card_deliver(void *card, unsigned int local, struct weft_ape_word word, bool end);
+/* Fails a message; its packets become nothing, and its event comes when none is under way. */
+void weft_ape_message_fail(struct weft_ape_card *c, struct weft_ape_message *m,
+			   enum weft_ape_status status);
+/* All that is under way to or from the peer ends. */
+void weft_ape_peer_fail(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class,
+			enum weft_ape_status status);
+/* The peer has acknowledged so many packets of the flow, the first `from`. */
+void weft_ape_message_acked(struct weft_ape_card *c, struct weft_ape_flow *f, uint32_t from,
+			    uint32_t count);
+void weft_ape_message_end(struct weft_ape_card *c, struct weft_ape_message *m,
+			  enum weft_ape_status status);
+/* A request of the peer's, refused by its sequence, or a GET by its id; if the answers have room.
+ */
+bool weft_ape_refuse(struct weft_ape_card *c, struct weft_ape_peer *p, bool is_get, uint32_t what,
+		     enum weft_ape_status status);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "cards.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crc.h"
+
+static struct card *card_of(void *owner)
+{
+	struct torus_node *n = owner;
+
+	return n->card;
+}
+
+static void send_beat(void *owner, unsigned int cable, const struct weft_ape_beat *beat)
+{
+	torus_send(owner, cable, beat);
+}
+
+static bool is_there(const struct card *c, unsigned int process, uint64_t addr, uint64_t bytes)
+{
+	return !c->faulty && process < CARD_PROCESSES && addr >= CARD_BASE &&
+	       addr - CARD_BASE + bytes <= CARD_BYTES;
+}
+
+static bool read_bytes(void *owner, unsigned int process, uint64_t addr, void *to, uint32_t bytes)
+{
+	struct card *c = card_of(owner);
+
+	if (!is_there(c, process, addr, bytes))
+		return false;
+	memcpy(to, c->bytes[process] + (addr - CARD_BASE), bytes);
+	return true;
+}
+
+static bool place_bytes(void *owner, unsigned int process, uint64_t addr, const void *from,
+			uint32_t bytes)
+{
+	struct card *c = card_of(owner);
+
+	if (!is_there(c, process, addr, bytes))
+		return false;
+	memcpy(c->bytes[process] + (addr - CARD_BASE), from, bytes);
+	return true;
+}
+
+static void count(void *owner, unsigned int process, uint32_t buffer, uint64_t value)
+{
+	struct card *c = card_of(owner);
+
+	if (c->card.process[process].buffer[buffer].rights & WEFT_APE_MAY_PUT)
+		c->puts++;
+}
+
+static void tell(void *owner, unsigned int process, const struct weft_ape_event *event)
+{
+	struct card *c = card_of(owner);
+
+	c->cards->event(c->cards, c - c->cards->card, process, event);
+}
+
+static const struct weft_ape_world world = {
+	.send = send_beat,
+	.read = read_bytes,
+	.place = place_bytes,
+	.crc32c = crc32c,
+	.count = count,
+	.event = tell,
+};
+
+/* ---- As nodes of the torus ---- */
+
+static void take_beat(struct torus_node *n, unsigned int cable, const struct weft_ape_beat *beat)
+{
+	weft_ape_card_beat(&((struct card *)n->card)->card, cable, beat, n->torus->sim.now_ns);
+}
+
+static bool step(struct torus_node *n)
+{
+	return weft_ape_card_step(&((struct card *)n->card)->card, n->torus->sim.now_ns);
+}
+
+static uint64_t deadline(const struct torus_node *n)
+{
+	return weft_ape_card_deadline(&((struct card *)n->card)->card);
+}
+
+static void begin(struct torus_node *n)
+{
+	struct card *c = n->card;
+	struct weft_ape_card_config config = c->cards->config;
+
+	config.node.me = n->config.me;
+	config.life = ++c->life;
+	assert(weft_ape_card_config_holds(&config));
+	weft_ape_card_init(&c->card, &config, n->memory, &world, n);
+}
+
+static const struct torus_kind kind = {
+	.begin = begin,
+	.beat = take_beat,
+	.step = step,
+	.deadline = deadline,
+};
+
+struct weft_ape_card_config cards_config(unsigned int x, unsigned int y, unsigned int z)
+{
+	struct weft_ape_card_config config = {
+		.node = torus_config(x, y, z),
+		.engines = 2,
+		.times = {.again_ns = 40000, .give_up_ns = 2000000},
+		.not_ready_ns = 20000,
+		.patience_ns = CARD_PATIENCE_NS,
+	};
+
+	config.node.link.refresh_ns = 20000;
+	config.node.silence_ns = 70000;
+	return config;
+}
+
+void cards_begin_with(struct cards *c, const struct weft_ape_card_config *config, uint64_t seed,
+		      cards_event_fn *event)
+{
+	const struct weft_ape_lattice *l = &config->node.lattice;
+	uint32_t count = (uint32_t)l->size[0] * l->size[1] * l->size[2];
+
+	c->config = *config;
+	c->event = event;
+	c->card = calloc(count, sizeof(*c->card));
+	assert(c->card);
+	for (uint32_t n = 0; n < count; n++) {
+		struct card *card = &c->card[n];
+
+		card->cards = c;
+		for (unsigned int p = 0; p < CARD_PROCESSES; p++) {
+			card->bytes[p] = malloc(CARD_BYTES);
+			assert(card->bytes[p]);
+			memset(card->bytes[p], CARD_EMPTY, CARD_BYTES);
+			card->room[p] = 1;
+			card->source[p] = CARD_SOURCES;
+		}
+	}
+	torus_begin_with(&c->torus, &config->node, 3, &kind, seed, c->card, sizeof(*c->card));
+}
+
+void cards_begin(struct cards *c, unsigned int x, unsigned int y, unsigned int z, uint64_t seed,
+		 cards_event_fn *event)
+{
+	struct weft_ape_card_config config = cards_config(x, y, z);
+
+	cards_begin_with(c, &config, seed, event);
+}
+
+void card_restart(struct cards *c, uint32_t node)
+{
+	torus_restart(&c->torus.node[node]);
+}
+
+void cards_end(struct cards *c)
+{
+	for (uint32_t n = 0; n < c->torus.count; n++)
+		for (unsigned int p = 0; p < CARD_PROCESSES; p++)
+			free(c->card[n].bytes[p]);
+	torus_end(&c->torus);
+	free(c->card);
+}
+
+/* ---- Programs ---- */
+
+uint8_t *card_bytes(struct cards *c, uint32_t node, unsigned int process, uint64_t addr)
+{
+	return c->card[node].bytes[process] + (addr - CARD_BASE);
+}
+
+uint64_t card_room(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes)
+{
+	uint64_t at = c->card[node].room[process];
+
+	c->card[node].room[process] += bytes + 1;
+	assert(at + bytes + 1 <= CARD_SOURCES);
+	return CARD_BASE + at;
+}
+
+uint64_t card_source(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes)
+{
+	uint64_t at = c->card[node].source[process];
+
+	c->card[node].source[process] += bytes + 1;
+	assert(at + bytes + 1 <= CARD_BYTES);
+	for (uint64_t i = 0; i < bytes; i++)
+		c->card[node].bytes[process][at + i] =
+			(at + i) * 131 + (at + i) / 256 * 29 + node * 17 + process * 7;
+	return CARD_BASE + at;
+}
+
+int card_register_all(struct cards *c, uint32_t node, unsigned int process)
+{
+	return weft_ape_card_register(&c->card[node].card, process,
+				      WEFT_APE_MAY_PUT | WEFT_APE_MAY_GET, CARD_BASE, CARD_BYTES,
+				      0);
+}
+
+void card_receive(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes)
+{
+	uint64_t at = card_room(c, node, process, bytes);
+
+	assert(weft_ape_card_register(&c->card[node].card, process, WEFT_APE_RECEIVES, at, bytes,
+				      at) >= 0);
+}
+
+bool card_post(struct cards *c, uint32_t node, unsigned int process,
+	       const struct weft_ape_descriptor *d)
+{
+	bool taken = weft_ape_card_post(&c->card[node].card, process, d, c->torus.sim.now_ns);
+
+	if (taken)
+		torus_wake(&c->torus.node[node]);
+	return taken;
+}

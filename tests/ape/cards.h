@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Cards of the torus with programs' memory behind them, in virtual time. */
+#ifndef WEFT_TESTS_APE_CARDS_H
+#define WEFT_TESTS_APE_CARDS_H
+
+#include "torus.h"
+#include "wire/ape/ni.h"
+
+#define CARD_PROCESSES	 2u
+#define CARD_BYTES	 (1u << 19)
+#define CARD_SOURCES	 (CARD_BYTES / 2) /* behind this place bytes are sent from */
+#define CARD_BASE	 0x10000u	  /* the address of the first byte */
+#define CARD_EMPTY	 0xee
+#define CARD_PATIENCE_NS 3000000u
+
+struct cards;
+
+struct card {
+	struct weft_ape_card card;
+	struct cards *cards;
+	uint8_t *bytes[CARD_PROCESSES];
+	uint64_t room[CARD_PROCESSES], source[CARD_PROCESSES];
+	unsigned int life, puts;
+	bool faulty; /* the memory of its processes is gone */
+};
+
+typedef void cards_event_fn(struct cards *cards, uint32_t node, unsigned int process,
+			    const struct weft_ape_event *event);
+
+struct cards {
+	struct torus torus;
+	struct card *card;
+	cards_event_fn *event;
+	struct weft_ape_card_config config;
+};
+
+/* What all cards have, to be changed before cards_begin_with. */
+struct weft_ape_card_config cards_config(unsigned int x, unsigned int y, unsigned int z);
+void cards_begin_with(struct cards *c, const struct weft_ape_card_config *config, uint64_t seed,
+		      cards_event_fn *event);
+void cards_begin(struct cards *c, unsigned int x, unsigned int y, unsigned int z, uint64_t seed,
+		 cards_event_fn *event);
+void cards_end(struct cards *c);
+/* The node's card begins its next life. */
+void card_restart(struct cards *c, uint32_t node);
+
+uint8_t *card_bytes(struct cards *c, uint32_t node, unsigned int process, uint64_t addr);
+/* Empty room with a guard on either side, and bytes that differ everywhere. */
+uint64_t card_room(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes);
+uint64_t card_source(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes);
+/* Others may PUT and GET everywhere. The buffer. */
+int card_register_all(struct cards *c, uint32_t node, unsigned int process);
+void card_receive(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes);
+bool card_post(struct cards *c, uint32_t node, unsigned int process,
+	       const struct weft_ape_descriptor *d);
+
+#endif
