@@ -156,6 +156,7 @@ SECTIONS = {
          'of Python', r'verbs-forked', r'memory/.*finalizers'),
         ('realloc, mremap, calloc after free, io_uring, core dumps; glibc and jemalloc',
          r'memory-use'),
+        ('large blocks of malloc, header and all: free, realloc, alignments, fork', r'memory-blocks'),
         ('io_uring: fixed buffers and others, requests pending at, after and beside registrations; rings without a '
          'descriptor', r'memory-rings'),
     ],

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "pool/chunk.h"
 #include "pool/clock.h"
 #include "pool/cover.h"
 #include "pool/format.h"
@@ -247,7 +248,7 @@ static int acquire_in_place(uintptr_t addr, size_t len_bytes, struct weft_region
 static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, unsigned int flags,
 		   struct weft_region *region)
 {
-	uintptr_t first = PAGE_DOWN(addr), last = PAGE_UP(end);
+	uintptr_t first = PAGE_DOWN(addr), last = PAGE_UP(end), from, to;
 	int err = check_mapped(walk, first, last, flags);
 
 	*region = (struct weft_region){ 0 };
@@ -260,8 +261,10 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 	if (err)
 		return err;
 	WEFT_STEP(region_covered);
-	if (!(flags & WEFT_REGION_STAY))
-		move_new(walk, PAGE_UP(addr), PAGE_DOWN(end), region->born);
+	if (!(flags & WEFT_REGION_STAY)) {
+		weft_chunk_pages(walk, addr, end, &from, &to);
+		move_new(walk, from, to, region->born);
+	}
 	WEFT_STEP(region_moved);
 	err = region_room(region, describe(addr, end, NULL));
 	if (err) {
