@@ -158,7 +158,8 @@ SECTIONS = {
          r'memory-use'),
         ('large blocks of malloc, header and all: free, realloc, alignments, fork', r'memory-blocks'),
         ('io_uring: fixed buffers and others, requests pending at, after and beside registrations; rings without a '
-         'descriptor', r'memory-rings'),
+         'descriptor', r'memory-rings', r'verbs-rings'),
+        ('pages that cannot move now, or only some of them: nothing is lost, all come home later', r'memory-away'),
     ],
     "GPUs: the tests' stand-in for libcuda; no program's GPU memory is registered yet": [
         ('the stand-in answers 554 questions as an H200 did', r'gpu/facts::'),
