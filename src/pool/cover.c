@@ -4,16 +4,20 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "pool/clock.h"
 #include "pool/movable.h"
 #include "pool/moved.h"
 
 /* A turn of coming home holds up others that register by a millisecond or two. */
 #define HOME_BYTES (4ul << 20)
+/* A thread that cannot be held makes each try as long as the patience with it: so long it is left to later ones. */
+#define IN_WAY_NS  1000000000ull
 
 static struct {
 	struct weft_interval *root;
 	uint64_t born; /* regions so far */
 	uint64_t away_bytes;
+	uint64_t in_way_until_ns; /* a thread may stand in the way till then */
 } self;
 
 struct weft_interval *weft_cover_from(uintptr_t addr)
@@ -117,6 +121,20 @@ bool weft_cover_back(struct weft_interval *interval)
 	return true;
 }
 
+/* Whether pages may move back, as far as can be known before it is tried. */
+static bool may_go_back(void)
+{
+	return (!self.in_way_until_ns || weft_clock_now_ns() >= self.in_way_until_ns) && weft_movable_back();
+}
+
+static bool try_back(struct weft_interval *interval)
+{
+	bool back = weft_cover_back(interval);
+
+	self.in_way_until_ns = back ? 0 : weft_clock_now_ns() + IN_WAY_NS;
+	return back;
+}
+
 /* Drops a reference on what the region `born` covered of [start, end). */
 static void uncover(uintptr_t start, uintptr_t end, uint64_t born)
 {
@@ -134,10 +152,10 @@ static void uncover(uintptr_t start, uintptr_t end, uint64_t born)
 			continue;
 		if (interval->extent) {
 			self.away_bytes += bytes_of(interval);
-			may = asked ? may : weft_movable_back();
+			may = asked ? may : may_go_back();
 			asked = true;
-			/* if threads stand in the way of one, so they do of the next */
-			may = may && weft_cover_back(interval);
+			/* if a thread stands in the way of one, so it does of the next */
+			may = may && try_back(interval);
 		} else {
 			remove_interval(interval);
 		}
@@ -219,7 +237,7 @@ void weft_cover_bring_home(void)
 		if (bytes_of(interval) > HOME_BYTES && !weft_cover_cut(interval->start + HOME_BYTES))
 			next = interval->end;
 		done += bytes_of(interval);
-		if (!weft_cover_back(interval))
+		if (!try_back(interval))
 			break;
 	}
 }
@@ -227,15 +245,18 @@ void weft_cover_bring_home(void)
 bool weft_cover_all_back(void)
 {
 	struct weft_interval *interval;
-	bool all = true, may = weft_movable_back();
+	bool may = false;
 	uintptr_t next;
 
 	for (uintptr_t at = 0; (interval = weft_interval_from(self.root, at)); at = next) {
 		next = interval->end;
-		if (interval->extent)
-			all = may && weft_cover_back(interval) && all;
+		if (!interval->extent)
+			continue;
+		may = may || weft_movable_back();
+		if (!may || !try_back(interval))
+			return false;
 	}
-	return all;
+	return true;
 }
 
 void weft_cover_forget(void)

@@ -25,6 +25,7 @@ size_t __real_weft_move_out(const struct weft_move *move);
 size_t __wrap_weft_move_in(const struct weft_move *move);
 size_t __wrap_weft_move_out(const struct weft_move *move);
 
+static unsigned int outs; /* calls */
 static size_t in_most = SIZE_MAX, out_most = SIZE_MAX; /* bytes a call may move */
 
 static struct weft_move cut(const struct weft_move *move, size_t most)
@@ -46,6 +47,7 @@ size_t __wrap_weft_move_out(const struct weft_move *move)
 {
 	struct weft_move part = cut(move, out_most);
 
+	outs++;
 	return part.len_bytes ? __real_weft_move_out(&part) : 0;
 }
 
@@ -213,6 +215,25 @@ static void test_fork(void **state)
 		memory[i] = (uint8_t)(i * 31 + i / PAGE);
 }
 
+/* A thread that cannot be held does not hold up each deregistration. */
+static void test_few_tries(void **state)
+{
+	struct weft_region region[LEN / PAGE];
+
+	for (size_t i = 0; i < LEN / PAGE; i++)
+		region[i] = acquire(memory + i * PAGE, PAGE);
+	outs = 0;
+	out_most = 0;
+	for (size_t i = 0; i < LEN / PAGE; i++)
+		weft_region_release(&region[i]);
+	assert_in_range(outs, 1, 3);
+	check();
+	out_most = SIZE_MAX;
+	bring_home();
+	for (size_t i = 0; i < LEN; i++)
+		memory[i] = (uint8_t)(i * 31 + i / PAGE);
+}
+
 static void test_unmapped(void **state)
 {
 	uint8_t *gone = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -286,6 +307,7 @@ int main(void)
 		cmocka_unit_test(test_not_in),
 		cmocka_unit_test(test_tries),
 		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_few_tries),
 		cmocka_unit_test(test_unmapped),
 		cmocka_unit_test(test_rehome),
 		cmocka_unit_test(test_detach),
