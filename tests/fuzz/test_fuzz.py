@@ -30,6 +30,18 @@ def datagrams(tmp_path_factory):
     return program
 
 
+@pytest.fixture(scope='module')
+def nanet(tmp_path_factory):
+    """The engine of streams, which needs nobody."""
+    if not shutil.which('clang'):
+        pytest.skip('clang is not installed')
+    sources = sorted((SOURCE / 'wire/nanet').glob('*.c'))
+    program = tmp_path_factory.mktemp('fuzz') / 'fuzz_nanet'
+    subprocess.run(['clang', *FLAGS, f'-I{SOURCE}', HERE / 'fuzz_nanet.c', *sources, '-o', program],
+                   check=True)
+    return program
+
+
 def fuzz(program, corpus, *limits):
     """How many executions there were; a finding is a failure that shows how to repeat it."""
     found = program.parent / 'found'
@@ -49,3 +61,14 @@ def test_datagrams(datagrams):
 def test_ten_million_datagrams(datagrams):
     """40 minutes at 4,100 a second on a core that others used, too; it found nothing."""
     assert fuzz(datagrams, 'datagrams', '-runs=10000000') >= 10000000
+
+
+def test_nanet(nanet):
+    """15 s of a core."""
+    assert fuzz(nanet, 'nanet', '-max_len=128', '-runs=1000000') >= 1000000
+
+
+@pytest.mark.slow
+def test_fifty_million_nanet(nanet):
+    """Not run to its end yet."""
+    assert fuzz(nanet, 'nanet', '-max_len=128', '-runs=50000000') >= 50000000
