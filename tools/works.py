@@ -114,7 +114,8 @@ SECTIONS = {
         ('a call that fails says which value is wrong (`WEFT_EXPLAIN`)', r'cm-explain'),
         ('thousands of connections, one after the other and 1,000 at once, of which nothing is left',
          r'cm/many::'),
-        ("whatever datagrams come, when peers die: libFuzzer's findings, with sanitizers", r'fuzz/'),
+        ("whatever datagrams come, when peers die, and to the engine of streams: libFuzzer's findings, with sanitizers",
+         r'fuzz/'),
         ('either process killed, at each stage of a connection', r'cm-death'),
         ('a host that is renumbered: listeners are reached by its new addresses, connections live on',
          r'cm/addresses::'),
@@ -180,6 +181,13 @@ SECTIONS = {
          'tshark decodes the datagrams', r'stream/generator::'),
         ('captures, pcap and pcapng, and the frames in them; whatever is cut or damaged', r'link-pcap'),
         ('the formats of datagrams, events and primitives', r'nanet-formats'),
+        ('the engine of streams: what it refuses, when it tells of a buffer, how numbers wrap and begin anew',
+         r'nanet-engine'),
+        ('the engine behind a network that loses, doubles, reorders, cuts and changes datagrams: each counter, '
+         'place and record, by seeds', r'nanet-faults'),
+        ('latencies as histograms of three digits', r'stream-histogram'),
+        ('`weft stream trigger`: rings by Crawford, Taubin, Almagest and histogram, against numpy, scipy and the '
+         'truth; primitives; labels are not read', r'stream/trigger::'),
     ],
     'Commands': [
         ('`weft run`: dlopen, RPATH, scripts, children, streams, signals', r'delivery/(run|loader)::'),

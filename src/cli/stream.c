@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "cli/stream.h"
 
-#include <errno.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
 const char weft_stream_usage[] =
-	"Usage: weft stream generate [OPTION…]\n\n"
+	"Usage: weft stream generate [OPTION…]\n"
+	"       weft stream trigger --read FILE [OPTION…]\n\n"
 	"Streams of datagrams, as detectors send them.\n\n"
-	"  generate  events of a ring-imaging detector, as the seed decides them, into a capture\n\n"
-	"  --write FILE      the capture: pcap, or pcapng if so it ends (generate)\n"
+	"  generate  events of a ring-imaging detector, as the seed decides them, into a capture\n"
+	"  trigger   receives the events of a capture, finds their rings, makes primitives\n\n"
+	"  --write FILE      the capture: pcap, or pcapng if so it ends; of primitives (trigger)\n"
 	"  --truth FILE      what the events are made of, which no datagram tells (generate)\n"
 	"  --events N        how many (default: 10000)\n"
 	"  --seed N          (default: 1)\n"
@@ -26,6 +25,13 @@ const char weft_stream_usage[] =
 	"  --most N          events a datagram (default: as many as it has room for)\n"
 	"  --source N        0 to 255, in each datagram; --stamp: each has the time it was sent\n"
 	"  --scramble        labels mean nothing\n\n"
+	"  --read FILE       a capture, pcap or pcapng, of events over UDP (trigger)\n"
+	"  --port N          to which they are sent (default: 6666)\n"
+	"  --algorithm NAME  crawford, taubin (one ring through all hits), almagest (the default),\n"
+	"                    histogram; --drop: outliers of one ring are dropped\n"
+	"  --gather N        events in a buffer, until it is looked at (default: 1024)\n"
+	"  --fits FILE       the rings of each event\n"
+	"  --json            one JSON object: trigger, gathering_ns, account\n\n"
 	"0; 1 it could not be done; 2 wrong usage.\n";
 
 static const struct {
@@ -45,27 +51,4 @@ int weft_stream_main(int argc, char **argv)
 		if (!strcmp(argv[1], verbs[i].name))
 			return verbs[i].main(argc - 1, argv + 1);
 	return weft_main_usage_error("stream", "there is no '%s'", argv[1]);
-}
-
-bool weft_stream_number(const char *text, uint64_t least, uint64_t most, uint64_t *value)
-{
-	char *end;
-
-	errno = 0;
-	*value = strtoull(text, &end, 0);
-	return *text >= '0' && *text <= '9' && !*end && !errno && *value >= least && *value <= most;
-}
-
-bool weft_stream_real(const char *text, double least, double most, double *value)
-{
-	char *end;
-
-	*value = strtod(text, &end);
-	return *text && !*end && *value >= least && *value <= most;
-}
-
-int weft_stream_fail(const char *verb, const char *what, const char *why)
-{
-	fprintf(stderr, "weft stream %s: %s: %s\n", verb, what, why);
-	return 1;
 }

@@ -9,8 +9,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
-#define WEFT_STREAM_VERBS(X) X(generate)
+#include "stream/playback.h"
+
+#define WEFT_STREAM_VERBS(X) X(generate) X(trigger)
 
 #define X(verb) int weft_stream_##verb(int argc, char **argv);
 WEFT_STREAM_VERBS(X)
@@ -20,7 +23,28 @@ WEFT_STREAM_VERBS(X)
 bool weft_stream_number(const char *text, uint64_t least, uint64_t most, uint64_t *value);
 bool weft_stream_real(const char *text, double least, double most, double *value);
 
-/* Says "weft stream VERB: what: why" on stderr; 1, the exit status. */
+/* Say "weft stream VERB: what: why" on stderr, the second with errno where why does not tell all; 1,
+ * the exit status. */
 int weft_stream_fail(const char *verb, const char *what, const char *why);
+int weft_stream_fail_errno(const char *verb, const char *what, const char *why, int err);
+
+/* 0, or -EIO: not all was written. */
+int weft_stream_close(FILE *file);
+
+/* Datagrams into a capture, pcapng if its name ends so; path may be NULL: none. 0 or -errno. */
+struct weft_pcap_writer;
+struct weft_stream_capture {
+	struct weft_pcap_writer *writer;
+};
+int weft_stream_capture_begin(struct weft_stream_capture *c, const char *path);
+void weft_stream_capture_put(struct weft_stream_capture *c, uint64_t time_ns, const uint8_t *data,
+			     uint32_t bytes);
+int weft_stream_capture_end(struct weft_stream_capture *c);
+
+/* The section "account"; one of a histogram. */
+struct weft_report;
+struct weft_histogram;
+void weft_stream_report_histogram(struct weft_report *r, const char *name, const struct weft_histogram *h);
+void weft_stream_report_account(struct weft_report *r, const struct weft_playback_result *result);
 
 #endif

@@ -2,13 +2,10 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/stream.h"
-#include "link/frame.h"
-#include "link/pcap.h"
 #include "stream/generator.h"
 #include "stream/pace.h"
 
@@ -120,20 +117,7 @@ static void tell_truth(FILE *to, const struct weft_truth *t)
 			t->ring[i].r_mm, t->ring[i].momentum_gev, t->ring[i].photons, t->ring[i].hits);
 }
 
-/* From 192.0.2.1, which documents may use, to 192.0.2.2. */
-static void write_datagram(struct weft_pcap_writer *writer, uint64_t time_ns, const uint8_t *data,
-			   uint32_t bytes)
-{
-	struct weft_frame frame = {.from = {[12] = 192, 0, 2, 1}, .to = {[12] = 192, 0, 2, 2},
-				   .from_port = 6666, .to_port = 6666,
-				   .payload = data, .bytes = (uint16_t)bytes};
-	uint8_t head[WEFT_FRAME_UDP_BYTES];
-
-	weft_frame_write(&frame, head);
-	weft_pcap_write(writer, time_ns, head, sizeof(head), data, bytes);
-}
-
-static void generate(const struct job *job, struct weft_pcap_writer *writer, FILE *side)
+static void generate(const struct job *job, struct weft_stream_capture *capture, FILE *side)
 {
 	static struct weft_truth truth[UINT8_MAX];
 	static struct weft_generator g;
@@ -155,8 +139,7 @@ static void generate(const struct job *job, struct weft_pcap_writer *writer, FIL
 			data[13] |= WEFT_MGP_LAST;
 		if (job->options.times)
 			weft_bytes_put_little(data + WEFT_MGP_HEADER, 8, (uint64_t)sent_ns);
-		if (writer)
-			write_datagram(writer, (uint64_t)sent_ns, data, bytes);
+		weft_stream_capture_put(capture, (uint64_t)sent_ns, data, bytes);
 		for (uint32_t i = 0; side && i < events; i++)
 			tell_truth(side, &truth[i]);
 	}
@@ -164,33 +147,24 @@ static void generate(const struct job *job, struct weft_pcap_writer *writer, FIL
 
 static int run(const struct job *job)
 {
-	struct weft_pcap_writer *writer = NULL;
+	struct weft_stream_capture capture;
 	FILE *side = NULL;
 	int err, status = 0;
 
-	if (job->write) {
-		const char *end = strrchr(job->write, '.');
-		bool ng = end && !strcmp(end, ".pcapng");
-
-		err = weft_pcap_create(job->write, ng ? WEFT_PCAPNG : WEFT_PCAP, &writer);
-		if (err)
-			return weft_stream_fail("generate", job->write, strerror(-err));
-	}
+	err = weft_stream_capture_begin(&capture, job->write);
+	if (err)
+		return weft_stream_fail("generate", job->write, strerror(-err));
 	if (job->truth && !(side = fopen(job->truth, "we"))) {
 		status = weft_stream_fail("generate", job->truth, strerror(errno));
-		goto finish_writer;
+		goto end_capture;
 	}
 	if (side)
 		fputs("# event NUMBER TIME_NS RINGS NOISE; ring X_MM Y_MM R_MM GEV PHOTONS HITS\n", side);
-	generate(job, writer, side);
-	if (side) {
-		bool failed = ferror(side);
-
-		if (fclose(side) || failed)
-			status = weft_stream_fail("generate", job->truth, "not all could be written");
-	}
-finish_writer:
-	err = writer ? weft_pcap_finish(writer) : 0;
+	generate(job, &capture, side);
+	if (side && weft_stream_close(side))
+		status = weft_stream_fail("generate", job->truth, "not all could be written");
+end_capture:
+	err = weft_stream_capture_end(&capture);
 	return err ? weft_stream_fail("generate", job->write, strerror(-err)) : status;
 }
 

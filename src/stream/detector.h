@@ -11,7 +11,7 @@
 #define WEFT_DETECTOR_DISK  976u
 #define WEFT_DETECTOR_PMTS  (2 * WEFT_DETECTOR_DISK)
 #define WEFT_DETECTOR_PITCH 18.0
-#define WEFT_DETECTOR_REACH 18 /* of the lattice, in its points from the centre along an axis */
+#define WEFT_DETECTOR_REACH 20 /* points of the lattice from the centre along its axes, and more */
 
 /* Made by weft_detector_init, and constant from then on: any thread. */
 struct weft_detector {

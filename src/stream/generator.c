@@ -16,7 +16,7 @@
 
 const struct weft_generator_options weft_generator_defaults = {
 	.seed = 1,
-	.fraction = {0.03, 0.25, 0.26, 0.26, 0.2},
+	.fraction = {0.03, 0.19, 0.21, 0.28, 0.29},
 	.photons = 12,
 	.noise = 0.5,
 	.rate_hz = 10e6,

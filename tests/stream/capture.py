@@ -102,3 +102,47 @@ def tshark(path, *fields):
              '-o', 'udp.check_checksum:TRUE', '-o', 'ip.check_checksum:TRUE']
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     return [re.split('\t', line) for line in done.stdout.splitlines()]
+
+
+def m2egp(pmts, timestamp=0, fine=0, rings=0, label=0):
+    lanes = -(-len(pmts) // 8) * 8
+    return struct.pack(f'<BIBH4BHBB{lanes}H', fine, timestamp, len(pmts), 0xffff, 0, 0, 0, 0, 0, rings,
+                       label, *pmts, *[0] * (lanes - len(pmts)))
+
+
+def mgp(number, merged, source=0, flags=0):
+    body = b''.join(merged)
+    return struct.pack('<IBBHIBBH', number, source, 0, 16 + len(body), 0, len(merged), flags, 0) + body
+
+
+def write_capture(path, datagrams, port=6666):
+    """(time in ns, payload) of each, without checksums of UDP."""
+    data = struct.pack('<IHHiIII', 0xa1b23c4d, 2, 4, 0, 0, 262144, 1)
+    for time_ns, body in datagrams:
+        ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, bytes(4), bytes(4))
+        total = sum(struct.unpack('>10H', ip))
+        total = (total & 0xffff) + (total >> 16)
+        ip = ip[:10] + struct.pack('>H', ~total & 0xffff) + ip[12:]
+        frame = bytes(12) + b'\x08\x00' + ip + struct.pack('>HHHH', 1, port, 8 + len(body), 0) + body
+        data += struct.pack('<IIII', time_ns // 10**9, time_ns % 10**9, len(frame), len(frame)) + frame
+    path.write_bytes(data)
+
+
+def fits(path):
+    """[(timestamp, fine, hits, [(x, y, r, hits)])]"""
+    found = []
+    for line in path.read_text().splitlines():
+        kind, *words = line.split()
+        if kind == 'event':
+            found.append((*map(int, words[:3]), []))
+        else:
+            found[-1][3].append((*map(float, words[:3]), int(words[3])))
+    return found
+
+
+def primitives(datagram):
+    """[(timestamp, fine, id)] of an MTP."""
+    first, second, stamp, *words = struct.unpack(f'>{len(datagram) // 4}I', datagram)
+    assert first & 0xffffff == stamp >> 8 and second & 0xffff == len(datagram) <= 1472
+    assert second >> 16 & 0xff == len(words)
+    return [(stamp & ~0xff | word >> 8 & 0xff, word & 0xff, word >> 16) for word in words]
