@@ -21,19 +21,30 @@ static uint8_t *buffer_of(const struct playback *p, uint32_t buffer)
 	return p->buffers + (size_t)buffer * p->options->list.bytes;
 }
 
+static void tell(struct playback *p, const struct weft_clop_record *record)
+{
+	p->options->told(p->options->context, record, buffer_of(p, record->buffer));
+	weft_nanet_give_back(p->engine, 0, record->buffer, record->generation);
+}
+
 static void follow(struct playback *p, const uint8_t *data)
 {
 	for (uint32_t i = 0; i < p->out.steps; i++) {
 		const struct weft_nanet_step *s = &p->out.step[i];
 
-		if (s->kind == WEFT_NANET_PLACE) {
+		if (s->kind == WEFT_NANET_PLACE)
 			memcpy(buffer_of(p, s->place.buffer) + s->place.offset, data + s->place.from,
 			       s->place.bytes);
-			continue;
-		}
-		p->options->told(p->options->context, &s->record, buffer_of(p, s->record.buffer));
-		weft_nanet_give_back(p->engine, 0, s->record.buffer, s->record.generation);
+		else
+			tell(p, &s->record);
 	}
+}
+
+/* Where nothing came there are no places. */
+static void tell_all(struct playback *p)
+{
+	for (uint32_t i = 0; i < p->out.steps; i++)
+		tell(p, &p->out.step[i].record);
 }
 
 static void receive(struct playback *p, const struct weft_pcap_packet *packet,
@@ -46,7 +57,7 @@ static void receive(struct playback *p, const struct weft_pcap_packet *packet,
 
 	while ((at_ns = weft_nanet_deadline(p->engine)) <= packet->time_ns) {
 		weft_nanet_timer(p->engine, at_ns, &p->out);
-		follow(p, NULL);
+		tell_all(p);
 	}
 	result->packets++;
 	if (verdict == WEFT_FRAME_UDP && frame.to_port == p->options->port) {
@@ -98,7 +109,7 @@ int weft_playback(const char *path, const struct weft_playback_options *options,
 	while ((err = weft_pcap_next(reader, &packet, why)) > 0)
 		receive(p, &packet, result);
 	weft_nanet_flush(p->engine, 0, &p->out);
-	follow(p, NULL);
+	tell_all(p);
 	weft_nanet_account(p->engine, 0, &result->account);
 	weft_pcap_close(reader);
 free_memory:

@@ -34,7 +34,7 @@ struct list {
 	struct weft_clop_options options;
 	struct held held[BUFFERS];
 	uint8_t memory[BUFFERS][BYTES];
-	uint32_t sources;
+	uint32_t sources, next;
 	bool numbered, has_closed;
 	__int128 closed;
 };
@@ -222,6 +222,12 @@ static void check_place(const struct weft_nanet_step *step, const struct network
 	require(step->place.buffer < l->options.buffers && step->place.bytes == a->bytes);
 	require(h->state != WEFT_CLOP_STATE_OUT && step->place.number == (uint64_t)number);
 	if (h->state == WEFT_CLOP_STATE_FREE) {
+		uint32_t next = l->next; /* in the circle */
+
+		while (l->held[next].state != WEFT_CLOP_STATE_FREE)
+			next = (next + 1) % l->options.buffers;
+		require(step->place.buffer == next);
+		l->next = (next + 1) % l->options.buffers;
 		require(!open_of(l, l->options.ordered ? floor_div(number, l->options.slots) : 0));
 		h->state = WEFT_CLOP_STATE_OPEN;
 		h->generation++;
@@ -557,8 +563,10 @@ static void end(void)
 /* What was told and counted, in one number. */
 static uint64_t play(uint64_t seed)
 {
-	while (!begin(seed))
+	while (!begin(seed)) {
+		weft_sim_end(&game->sim);
 		seed += 1ull << 40;
+	}
 	void *memory = malloc(weft_nanet_bytes(&game->options));
 
 	require(memory != NULL);

@@ -27,11 +27,11 @@ static void look_around(const struct weft_points *p, float x, float y, struct pe
 static struct peak find_peak(const struct weft_points *p)
 {
 	struct peak best = {0};
+	const int reach = WEFT_PEAKS_GRID / 2;
 
-	for (int i = 0; i < WEFT_PEAKS_GRID; i++)
-		for (int k = 0; k < WEFT_PEAKS_GRID; k++)
-			look_around(p, WEFT_PEAKS_STEP * (float)(i - WEFT_PEAKS_GRID / 2),
-				    WEFT_PEAKS_STEP * (float)(k - WEFT_PEAKS_GRID / 2), &best);
+	for (int i = -reach; i <= reach; i++)
+		for (int k = -reach; k <= reach; k++)
+			look_around(p, WEFT_PEAKS_STEP * (float)i, WEFT_PEAKS_STEP * (float)k, &best);
 	return best;
 }
 

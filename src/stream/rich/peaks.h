@@ -8,7 +8,7 @@
 
 #include "stream/rich/fit.h"
 
-#define WEFT_PEAKS_GRID	  21 /* centres on each side of the middle, and it */
+#define WEFT_PEAKS_GRID	  21 /* centres beside each other */
 #define WEFT_PEAKS_STEP	  11.0f
 #define WEFT_PEAKS_BIN	  11.0f /* two beside each other make a peak */
 #define WEFT_PEAKS_FROM	  88.0f

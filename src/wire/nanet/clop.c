@@ -168,13 +168,11 @@ static struct weft_clop_buffer *find_next(struct weft_clop *c, const struct weft
 					  uint64_t now_ns, struct weft_clop_out *out)
 {
 	const struct weft_clop_options *o = &c->options;
-	struct weft_clop_buffer *b = c->opened ? &c->buffer[c->open[0]] : NULL;
+	struct weft_clop_buffer *b;
 
-	if (b && !o->slots && o->bytes - b->used < d->bytes) {
+	if (c->opened && !o->slots && o->bytes - c->buffer[c->open[0]].used < d->bytes)
 		tell_before(c, 0, out);
-		b = NULL;
-	}
-	b = b ?: open_next(c, now_ns);
+	b = c->opened ? &c->buffer[c->open[0]] : open_next(c, now_ns);
 	if (!b) {
 		out->verdict = WEFT_CLOP_NO_BUFFER;
 		return NULL;
