@@ -16,7 +16,8 @@ table() {
 		test	perftest ibverbs-utils rdmacm-utils
 		check	clang-tidy gcovr strace valgrind gdb
 		check	qperf fio libiscsi-bin qemu-utils
-		check	clang libclang-rt-dev
+		check	clang libclang-rt-dev llvm
+		check	tshark python3-scapy
 		check	python3-numpy python3-scipy tshark
 		check	openmpi-bin libopenmpi-dev netpipe-openmpi
 		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2

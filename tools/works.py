@@ -129,6 +129,9 @@ SECTIONS = {
         ('unreliable connections and datagrams; packets that are nobody\'s', r'wire-unreliable'),
         ('reliable connections: random verbs on wires that lose, double, reorder, corrupt and stop, each byte and '
          'completion compared', r'wire-sim'),
+        ('25 defects put into the engine, each found by a test or a game that is named; whatever comes: '
+         "libFuzzer's findings, with sanitizers", r'wire/(defects|fuzz)::'),
+        ('tshark, scapy and zlib read what is sent', r'wire/decoders::'),
     ],
     'The torus, in virtual time': [
         ('packets to the bit, against vectors made by another encoder; SECDED, all single and double flips',

@@ -182,7 +182,7 @@ static void brought(struct weft_roce_qp *qp, const struct weft_roce_packet *pack
 	uint32_t bytes = packet->payload_bytes;
 	int answer = 0;
 
-	if (psn < r->una || psn >= r->top || !done_before(qp, psn, now_ns) || psn != r->una)
+	if (psn < r->una || psn >= r->top || !done_before(qp, psn, now_ns))
 		return;
 	position = weft_roce_position(r, r->ended, psn);
 	request = &r->ring[position & (r->ring_size - 1)];
