@@ -126,6 +126,8 @@ SECTIONS = {
          'packets', r'wire-(packet|icrc)'),
         ('each state of requester and responder with each packet and timer; time-outs to the nanosecond',
          r'wire-(requester|responder)'),
+        ('each row of [errors.tsv](tests/verbs/errors.tsv) that a peer, or what is wrong here, can cause',
+         r'wire-errors'),
         ('unreliable connections and datagrams; packets that are nobody\'s', r'wire-unreliable'),
         ('reliable connections: random verbs on wires that lose, double, reorder, corrupt and stop, each byte and '
          'completion compared', r'wire-sim'),

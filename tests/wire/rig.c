@@ -18,8 +18,10 @@ static int send(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
 
 	if (r->send)
 		return r->send;
+	if (bytes->from == WEFT_ROCE_OF_MEMORY && r->unmapped)
+		return WEFT_CAUSE_REMOTE_MEMORY;
 	if (bytes->from == WEFT_ROCE_OF_MEMORY &&
-	    (bytes->rkey != RIG_KEY || bytes->va - RIG_VA > RIG_MEMORY - packet->payload_bytes))
+	    (bytes->rkey != r->key || bytes->va - RIG_VA > RIG_MEMORY - packet->payload_bytes))
 		return WEFT_CAUSE_REMOTE_KEY;
 	if (r->nsent < 64)
 		r->sent[r->nsent] = *packet;
@@ -53,7 +55,7 @@ static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t 
 {
 	if (!(rig_of(qp)->rights & access))
 		return WEFT_CAUSE_REMOTE_RIGHT;
-	return bytes && (rkey != RIG_KEY || va - RIG_VA > RIG_MEMORY || bytes > RIG_MEMORY - (va - RIG_VA)) ?
+	return bytes && (rkey != rig_of(qp)->key || va - RIG_VA > RIG_MEMORY || bytes > RIG_MEMORY - (va - RIG_VA)) ?
 		       WEFT_CAUSE_REMOTE_KEY :
 		       0;
 }
@@ -65,6 +67,8 @@ static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint
 
 	if (r->place)
 		return r->place;
+	if (r->unmapped)
+		return WEFT_CAUSE_REMOTE_MEMORY;
 	if (!cause)
 		memcpy(r->memory + (va - RIG_VA), from, bytes);
 	r->placed += cause ? 0 : bytes;
@@ -75,6 +79,8 @@ static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *reques
 {
 	struct rig *r = rig_of(qp);
 
+	if (r->unmapped)
+		return WEFT_CAUSE_REMOTE_MEMORY;
 	*old = 0x1000 + r->atomics++;
 	return 0;
 }
@@ -140,6 +146,7 @@ void rig_open(struct rig *r, enum weft_roce_service service, uint32_t receives)
 	*r = (struct rig){.now_ns = 1,
 			  .receives = receives,
 			  .receive_bytes = RIG_MEMORY,
+			  .key = RIG_KEY,
 			  .rights = WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_READ |
 				    WEFT_ACCESS_REMOTE_ATOMIC};
 	for (uint32_t i = 0; i < sizeof(payload); i++)

@@ -334,6 +334,28 @@ static void reads_again(void **state)
 	}
 }
 
+/* Asked for again while it is being answered: that begins anew, with a first packet. */
+static void reads_again_too_early(void **state)
+{
+	for (int32_t again = 0; again < 4; again++) {
+		struct weft_roce_packet p = rig_packet(OP(READ_REQUEST), again, 0);
+		struct rig r;
+
+		begin(&r, BETWEEN);
+		come(&r, OP(READ_REQUEST), 0, 5 * MTU, RIGHT);
+		weft_roce_run(&r.qp, 2, 1);
+		rig_clear(&r);
+		p.va += (uint64_t)again * MTU;
+		p.length = (5 - (uint32_t)again) * MTU;
+		rig_receive(&r, &p);
+		rig_run(&r);
+		assert_int_equal(r.nsent, 5 - again);
+		assert_int_equal(r.sent[0].opcode, OP(RESPONSE_FIRST));
+		assert_int_equal(r.sent[0].psn, (RIG_FIRST + (uint32_t)again) & 0xffffff);
+		assert_int_equal(r.sent[4 - again].opcode, OP(RESPONSE_LAST));
+	}
+}
+
 /* The key is gone when it is asked for again: refused from there on. */
 static void key_checked_anew(void **state)
 {
@@ -459,6 +481,7 @@ int main(void)
 		cmocka_unit_test(reads_again),	    cmocka_unit_test(key_checked_anew),
 		cmocka_unit_test(atomics_again),    cmocka_unit_test(too_many_reads),
 		cmocka_unit_test(bad_receives),	    cmocka_unit_test(not_now),
+		cmocka_unit_test(reads_again_too_early),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

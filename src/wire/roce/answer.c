@@ -107,12 +107,11 @@ void weft_roce_ask_again(struct weft_roce_qp *qp, const struct weft_roce_packet 
 			if (stop < a->end && packet->length % qp->config.mtu)
 				return;
 		}
-		if (a->at == a->stop || psn < a->at) {
-			a->stop = a->at == a->stop || stop > a->stop ? stop : a->stop;
-			a->from = a->at = psn;
-		} else if (stop > a->stop) {
+		if (a->at == a->stop || stop > a->stop)
 			a->stop = stop;
-		}
+		/* the peer has what is before, and takes nothing but a first packet now, even if this has not been
+		 * answered for the first time yet */
+		a->from = a->at = psn;
 		return;
 	}
 }
