@@ -10,7 +10,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / 'src'
-FLAGS = ['-std=gnu17', '-g', '-O2', '-D_GNU_SOURCE', '-fno-strict-aliasing', '-Wno-unknown-warning-option']
+FLAGS = ['-std=gnu17', '-g', '-O1', '-D_GNU_SOURCE', '-fno-strict-aliasing', '-Wno-unknown-warning-option']
 SANITIZERS = ['-fsanitize=fuzzer,address,undefined', '-fno-sanitize-recover=undefined']
 # Lines of src/wire that the corpus alone must reach, in percent: all but icrc.c, which has no part in it.
 LINES = 90

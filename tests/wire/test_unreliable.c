@@ -73,6 +73,22 @@ static void doubled(void **state)
 	assert_int_equal(r.nreceived, 3);
 }
 
+/* However many are lost, PSNs go on; what is far behind is far ahead. */
+static void far_away(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, WEFT_ROCE_UC, 200);
+	for (int i = 0; i < 100; i++) {
+		uint64_t before = r.qp.responder.expected;
+
+		come(&r, OP(UC_SEND_ONLY), rig_at(before) - 1025 - (i << 14), 8, 8);
+		assert_true(r.qp.responder.expected > before);
+		come(&r, OP(UC_SEND_ONLY), rig_at(r.qp.responder.expected), 8, 8);
+	}
+	assert_int_equal(r.nreceived, 200);
+}
+
 static void uc_drops(void **state)
 {
 	struct rig r;
@@ -265,7 +281,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_packet_lost), cmocka_unit_test(doubled),
-		cmocka_unit_test(uc_drops),	    cmocka_unit_test(uc_sends),
+		cmocka_unit_test(far_away),	    cmocka_unit_test(uc_drops),
+		cmocka_unit_test(uc_sends),
 		cmocka_unit_test(datagrams),	    cmocka_unit_test(datagrams_sent),
 		cmocka_unit_test(headers),	    cmocka_unit_test(not_ours),
 		cmocka_unit_test(partitions),

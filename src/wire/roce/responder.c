@@ -233,6 +233,8 @@ static void unreliable(struct weft_roce_qp *qp, const struct weft_roce_packet *p
 
 	if (psn < r->expected && r->expected - psn <= OVERTAKEN)
 		return;
+	if (psn < r->expected) /* so many have been lost */
+		psn += WEFT_ROCE_PSN_MASK + 1ull;
 	if (psn != r->expected && r->message != WEFT_ROCE_BETWEEN)
 		r->message = WEFT_ROCE_SKIPPING;
 	if (row->place & WEFT_ROCE_FIRST)
