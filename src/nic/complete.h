@@ -104,6 +104,31 @@ static inline int weft_cq_poll_private(struct weft_cq *cq, int n, struct weft_wc
 	return got;
 }
 
+/* ---- Rings ---- */
+
+static inline struct weft_cq_ring *weft_cq_first_ring(const struct weft_cq *cq)
+{
+	/* acquire: pairs with the release in weft_cq_ring_get */
+	return atomic_load_explicit(&cq->rings, memory_order_acquire);
+}
+
+static inline uint64_t weft_cq_consumed(const struct weft_cq_ring *r)
+{
+	return atomic_load_explicit(&r->consumed, memory_order_relaxed);
+}
+
+/* The entry at a position if its producer has completed it. */
+static inline const struct weft_pool_cqe *weft_cq_entry_at(const struct weft_cq_ring *r, uint64_t position)
+{
+	const struct weft_pool_cqe *cqe = &r->ring->cqe[position & (r->size - 1)];
+
+	/* acquire: pairs with the release of lap by the producer */
+	return atomic_load_explicit(&cqe->lap, memory_order_acquire) ==
+			       (uint32_t)(position >> r->size_bits) + 1 ?
+		       cqe :
+		       NULL;
+}
+
 /* What members have completed, after what stands in the private queue. */
 int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
 

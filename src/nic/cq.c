@@ -18,26 +18,6 @@ static inline uint32_t round_up(uint32_t n)
 	return size;
 }
 
-static inline uint32_t lap_of(const struct weft_cq_ring *r, uint64_t position)
-{
-	return (uint32_t)(position >> r->size_bits) + 1;
-}
-
-/* The entry at a position if its producer has completed it. */
-static inline const struct weft_pool_cqe *entry_at(const struct weft_cq_ring *r, uint64_t position)
-{
-	const struct weft_pool_cqe *cqe = &r->ring->cqe[position & (r->size - 1)];
-
-	/* acquire: pairs with the release of lap by the producer */
-	return atomic_load_explicit(&cqe->lap, memory_order_acquire) == lap_of(r, position) ? cqe :
-											      NULL;
-}
-
-static inline struct weft_cq_ring *first_ring(const struct weft_cq *cq)
-{
-	return atomic_load_explicit(&cq->rings, memory_order_acquire);
-}
-
 int weft_cq_create(struct weft_nic *nic, struct weft_cq *cq, uint32_t cqe)
 {
 	uint32_t room = round_up(cqe);
@@ -51,18 +31,6 @@ int weft_cq_create(struct weft_nic *nic, struct weft_cq *cq, uint32_t cqe)
 	cq->size = cqe;
 	cq->mask = room - 1;
 	return 0;
-}
-
-static void unlist_armed(struct weft_cq *cq)
-{
-	struct weft_cq **at = &cq->nic->armed;
-
-	weft_lock(cq->nic, &cq->nic->lock, 0);
-	while (*at && *at != cq)
-		at = &(*at)->armed_next;
-	if (*at)
-		*at = cq->armed_next;
-	weft_unlock(&cq->nic->lock, false);
 }
 
 static uint64_t ring_bytes(const struct weft_cq *cq, uint32_t size)
@@ -83,8 +51,8 @@ void weft_cq_destroy(struct weft_cq *cq)
 {
 	struct weft_cq_ring *next;
 
-	unlist_armed(cq);
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = next) {
+	weft_cq_disarm(cq);
+	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = next) {
 		next = r->next;
 		free_ring(cq, r);
 	}
@@ -94,22 +62,6 @@ void weft_cq_destroy(struct weft_cq *cq)
 }
 
 /* ---- Completing ---- */
-
-static void show_armed(struct weft_cq *cq)
-{
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
-		atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
-	if (cq->wake)
-		atomic_store_explicit(&cq->wake->armed, cq->armed, memory_order_relaxed);
-}
-
-static void fire(struct weft_cq *cq)
-{
-	cq->armed = 0;
-	show_armed(cq);
-	WEFT_STEP(cq_fired);
-	cq->nic->env->completion(cq);
-}
 
 /* A queue pair whose completions get lost fails (11.6.3.2): the engine sees to it. */
 void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp)
@@ -127,15 +79,10 @@ void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp)
 void weft_cq_wake(struct weft_cq *cq, uint8_t status, uint8_t solicited)
 {
 	if (weft_cq_wakes(cq, status, solicited))
-		fire(cq);
+		weft_cq_fire(cq);
 }
 
 /* ---- Polling ---- */
-
-static inline uint64_t consumed(const struct weft_cq_ring *r)
-{
-	return atomic_load_explicit(&r->consumed, memory_order_relaxed);
-}
 
 /* Takes the next entry of a ring that belongs to a queue pair we still have. */
 static inline const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq_ring *r,
@@ -143,15 +90,16 @@ static inline const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct 
 {
 	const struct weft_pool_cqe *cqe;
 
-	for (uint64_t at = consumed(r); (cqe = entry_at(r, at));) {
+	for (uint64_t at = weft_cq_consumed(r); (cqe = weft_cq_entry_at(r, at));) {
 		*qp = cq->nic->qps[cqe->qpn & (WEFT_QPS - 1)];
-		/* the engine that was rung for it will not find it in the ring any more */
-		if (__builtin_expect(cq->armed, 0) && at >= r->armed_at &&
+		/* the engine that looks for it will not find it in the ring any more */
+		if (__builtin_expect(cq->armed, 0) &&
+		    at >= atomic_load_explicit(&r->armed_at, memory_order_relaxed) &&
 		    weft_cq_wakes(cq, cqe->status, cqe->solicited))
-			fire(cq);
+			weft_cq_fire(cq);
 		WEFT_STEP(cq_entry_found);
 		/* more receives than the queue was made for may complete: so many never wait at once */
-		if (__builtin_expect(r->size > cq->size, 0) && *qp && entry_at(r, at + cq->size))
+		if (__builtin_expect(r->size > cq->size, 0) && *qp && weft_cq_entry_at(r, at + cq->size))
 			weft_cq_lose(cq, *qp);
 		atomic_store_explicit(&r->consumed, ++at, memory_order_relaxed);
 		if (*qp && (*qp)->tag == cqe->qpn) {
@@ -190,9 +138,9 @@ static struct weft_cq_ring *filled_ring(const struct weft_cq *cq)
 {
 	struct weft_cq_ring *r = atomic_load_explicit(&cq->hot, memory_order_relaxed);
 
-	if (r && entry_at(r, consumed(r)))
+	if (r && weft_cq_entry_at(r, weft_cq_consumed(r)))
 		return r;
-	for (r = first_ring(cq); r && !entry_at(r, consumed(r)); r = r->next)
+	for (r = weft_cq_first_ring(cq); r && !weft_cq_entry_at(r, weft_cq_consumed(r)); r = r->next)
 		;
 	return r;
 }
@@ -240,7 +188,7 @@ void weft_cq_drain(struct weft_cq *cq)
 	struct weft_qp *qp;
 
 	weft_lock(cq->nic, &cq->lock, 0);
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next)
+	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next)
 		while ((from = next_entry(cq, r, &qp))) {
 			struct weft_cqe *cqe = weft_cq_next(cq, qp);
 
@@ -308,88 +256,6 @@ unlock:
 	return err;
 }
 
-/* ---- Events ---- */
-
-static void list_armed(struct weft_cq *cq)
-{
-	weft_lock(cq->nic, &cq->nic->lock, 0);
-	if (!cq->listed) {
-		cq->listed = true;
-		cq->armed_next = cq->nic->armed;
-		cq->nic->armed = cq;
-	}
-	weft_unlock(&cq->nic->lock, false);
-}
-
-static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
-{
-	uint64_t position = consumed(r) > r->armed_at ? consumed(r) : r->armed_at;
-	const struct weft_pool_cqe *cqe;
-
-	for (; (cqe = entry_at(r, position)); position++)
-		if (weft_cq_wakes(cq, cqe->status, cqe->solicited))
-			return true;
-	return false;
-}
-
-static void look(struct weft_cq *cq)
-{
-	for (struct weft_cq_ring *r = first_ring(cq); cq->armed && r; r = r->next)
-		if (has_news(cq, r))
-			fire(cq);
-	if (cq->armed && weft_source_look(cq, false))
-		fire(cq);
-}
-
-void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
-{
-	bool own = weft_lock(cq->nic, &cq->lock, thread);
-	look(cq); /* the engine may not have got to what ended the last arming */
-	/* arming for any completion is not weakened by arming for solicited ones (11.4.2.2) */
-	cq->armed = solicited_only && cq->armed != 1 ? 2 : 1;
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
-		r->armed_at = consumed(r);
-		while (entry_at(r, r->armed_at))
-			r->armed_at++;
-	}
-	weft_source_look(cq, true);
-	show_armed(cq);
-	weft_unlock(&cq->lock, own);
-	list_armed(cq);
-	WEFT_STEP(cq_armed);
-	/* whoever completes after this sees the arming, or the caller's next poll sees it */
-	if (first_ring(cq) || cq->wake)
-		weft_pool_barrier(cq->nic->pool);
-}
-
-void weft_nic_events(struct weft_nic *nic)
-{
-	struct weft_cq **at = &nic->armed;
-
-	/* the list's lock keeps the queues from being destroyed */
-	weft_lock(nic, &nic->lock, 0);
-	while (*at) {
-		struct weft_cq *cq = *at;
-		bool done = false;
-
-		if (weft_trylock(nic, &cq->lock)) {
-			look(cq);
-			done = !cq->armed;
-			weft_unlock(&cq->lock, false);
-		} else {
-			/* its holder may wait for the list: come back */
-			weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_EVENT);
-		}
-		if (done) {
-			cq->listed = false;
-			*at = cq->armed_next;
-		} else {
-			at = &cq->armed_next;
-		}
-	}
-	weft_unlock(&nic->lock, false);
-}
-
 /* ---- Rings ---- */
 
 static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uint64_t incarnation,
@@ -413,7 +279,7 @@ static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uin
 	r->ring->stamped = cq->stamps;
 	r->ring->owner = cq->nic->pool->me;
 	r->ring->producer = producer;
-	atomic_store_explicit(&r->ring->armed, cq->armed, memory_order_relaxed);
+	atomic_store_explicit(&r->ring->alarm_off, cq->alarm_off, memory_order_relaxed);
 	return r;
 }
 
@@ -424,7 +290,7 @@ static struct weft_cq_ring *find_ring(struct weft_cq *cq, uint16_t producer, uin
 	struct weft_cq_ring *idle = NULL;
 
 	*promised = 0;
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
+	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next) {
 		if (!r->promised && r->size >= receives)
 			idle = r;
 		if (r->producer != producer || r->incarnation != incarnation)
@@ -436,11 +302,10 @@ static struct weft_cq_ring *find_ring(struct weft_cq *cq, uint16_t producer, uin
 	if (idle) {
 		__builtin_memset(idle->ring->cqe, 0, idle->size * sizeof(*idle->ring->cqe));
 		atomic_store_explicit(&idle->ring->produced, 0, memory_order_relaxed);
-		atomic_store_explicit(&idle->ring->armed, cq->armed, memory_order_relaxed);
 		idle->ring->producer = idle->producer = producer;
 		idle->incarnation = incarnation;
 		atomic_store_explicit(&idle->consumed, 0, memory_order_relaxed);
-		idle->armed_at = 0;
+		atomic_store_explicit(&idle->armed_at, 0, memory_order_relaxed);
 	}
 	return idle;
 }
@@ -462,7 +327,7 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 		r = make_ring(cq, producer, incarnation,
 			      round_up(receives > 3 * promised ? receives : 3 * promised));
 		if (r) {
-			r->next = first_ring(cq);
+			r->next = weft_cq_first_ring(cq);
 			atomic_store_explicit(&cq->rings, r, memory_order_release);
 		}
 	}
@@ -477,7 +342,7 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives, bool quiet)
 {
 	weft_lock(cq->nic, &cq->lock, 0);
-	for (struct weft_cq_ring *r = first_ring(cq); r; r = r->next) {
+	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next) {
 		if (r->off != off)
 			continue;
 		/* what is not given back keeps the ring from becoming another producer's */

@@ -65,8 +65,10 @@ struct weft_nic_env {
 	int (*reach_atomic)(struct weft_pool *pool, const struct weft_caller *caller,
 			    const struct weft_far *far, bool add, uint64_t compare_add, uint64_t swap,
 			    uint64_t *value);
-	/* A completion event for a queue that was armed; the queue's lock is held. */
+	/* A completion event for a queue that was armed; the queue's lock may be held. */
 	void (*completion)(struct weft_cq *cq);
+	/* The same, of which somebody should have told its channel long ago; he may yet: `lives`. */
+	void (*overdue)(struct weft_cq *cq, bool lives);
 	/* An asynchronous event; locks of the object may be held. qp or cq is NULL. */
 	void (*async)(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event);
 	/* A request has failed, and is about to be completed so; the queue pair's lock is held. */
@@ -94,10 +96,10 @@ struct weft_nic {
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
 	struct weft_lock window_lock;	   /* guards them; taken after a queue pair's */
 	struct weft_shared **shared_of; /* from which each receives; guarded by the queue's lock */
-	/* guards the list of armed queues and what enters and leaves `qps`; taken before a completion
+	/* guards the list of queues that were ever armed and what enters and leaves `qps`; taken before a completion
 	 * queue's */
 	struct weft_lock lock;
-	struct weft_cq *armed;
+	struct weft_cq *_Atomic armed;
 	struct weft_shared *shared; /* all queues; guarded by the lock above */
 	struct weft_lock waiting_lock; /* taken after a queue pair's, unless that is only tried */
 	struct weft_qp *waiting;
@@ -226,7 +228,7 @@ struct weft_cq_ring {
 	struct weft_pool_ring *ring;
 	uint64_t off;
 	_Atomic uint64_t consumed; /* written under the lock */
-	uint64_t armed_at;	/* completions from here on are news to the armed queue */
+	_Atomic uint64_t armed_at; /* completions from here on are news to the armed queue; as consumed */
 	uint64_t incarnation;	/* of the producer */
 	uint32_t size, promised; /* receives that may complete into it */
 	uint16_t producer;
@@ -244,7 +246,7 @@ struct weft_cq_source {
 struct weft_cq {
 	struct weft_nic *nic;
 	struct weft_lock lock;
-	uint8_t armed; /* 0, 1 any, 2 solicited */
+	uint8_t armed; /* 0, 1 any, 2 solicited; somebody else may have ended that: the alarm says so */
 	bool overrun;
 	/* both set before the first use */
 	bool ignores_overrun; /* what finds no room is dropped, and nobody is told */
@@ -259,8 +261,12 @@ struct weft_cq {
 	struct weft_cq_source *_Atomic sources; /* written, and followed, under the lock */
 	struct weft_pool_ring *wake; /* for those who complete into sources; NULL: not made yet */
 	uint64_t wake_off;
-	struct weft_cq *armed_next; /* guarded by the nic's lock, as is listed */
-	bool listed;
+	struct weft_pool_alarm *_Atomic alarm; /* NULL: never armed yet */
+	uint64_t alarm_off, alarm_made;	       /* made: the pool's age */
+	uint64_t bell_off; /* of its channel; 0: it has none. Set before the first use */
+	/* guarded by the nic's lock: */
+	struct weft_cq *armed_next;
+	uint64_t suspect; /* a claim as it stood at the last look */
 };
 
 /* 0, -EINVAL (size), -ENOMEM. */
@@ -269,10 +275,23 @@ int weft_cq_create(struct weft_nic *nic, struct weft_cq *cq, uint32_t cqe);
 void weft_cq_destroy(struct weft_cq *cq);
 /* 0, -EINVAL (size, or fewer than it holds), -ENOMEM. */
 int weft_cq_resize(struct weft_cq *cq, uint32_t cqe);
-/* The next completion (solicited or in error, if only those) makes one event. */
-void weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread);
-/* The engine was rung: fires armed queues into which other members have completed. */
+/* arm.c. The next completion (solicited or in error, if only those) makes one event. 0; -ENOMEM, -ENOSPC: at
+ * its first time only. */
+int weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread);
+/* Whether somebody has claimed the arming and so made an event, which is now the caller's. Any thread; the
+ * queue is not being destroyed. */
+bool weft_cq_take_event(struct weft_cq *cq);
+/* The engine was rung: armings that were claimed by those who cannot tell the channel. */
 void weft_nic_events(struct weft_nic *nic);
+/* The engine looks at all queues that were armed: for completions of those who have not told of them, dead or
+ * stopped, and for claims after which no channel was told. Whether to look again soon. */
+bool weft_nic_look(struct weft_nic *nic);
+/* For the files of the nic: the same of one queue, as far as it is known to be armed; its lock is held. */
+void weft_cq_look(struct weft_cq *cq);
+/* And: makes the event, if it is still armed; likewise. */
+void weft_cq_fire(struct weft_cq *cq);
+/* Is destroyed: nobody completes into it any more. */
+void weft_cq_disarm(struct weft_cq *cq);
 
 /* For the files of the nic: a ring in which `producer` can complete `receives` more. -ENOMEM, -ENOSPC. */
 int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, uint64_t *off);

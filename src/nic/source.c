@@ -57,7 +57,7 @@ static int make_wake(struct weft_cq *cq)
 	cq->wake = (void *)(cq->nic->pool->base + cq->wake_off);
 	cq->wake->owner = cq->nic->pool->me;
 	cq->wake->stamped = cq->stamps;
-	atomic_store_explicit(&cq->wake->armed, cq->armed, memory_order_relaxed);
+	atomic_store_explicit(&cq->wake->alarm_off, cq->alarm_off, memory_order_relaxed);
 	return 0;
 }
 
@@ -112,7 +112,7 @@ static inline bool take(struct weft_cq *cq, const struct weft_cq_source *s, stru
 
 	if (!weft_shared_stirs(s->shared) || !weft_shared_take(s->shared, cq, cqe, &news, thread))
 		return false;
-	/* the engine that was rung for it will not find it any more */
+	/* the engine that looks for it will not find it any more */
 	if (cq->armed && news)
 		weft_cq_wake(cq, cqe->status, cqe->solicited);
 	return true;

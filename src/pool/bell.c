@@ -34,6 +34,11 @@ void weft_pool_barrier(struct weft_pool *pool)
 	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
+void weft_pool_fence(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
 _Static_assert(WEFT_RING_REASONS <= sizeof(((struct weft_pool_member *)0)->due) / sizeof(uint32_t),
 	       "each reason has its word");
 

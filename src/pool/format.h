@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 11u
+#define WEFT_POOL_VERSION 12u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -299,6 +299,8 @@ struct weft_pool_member {
 	uint64_t ports_off;			      /* [L] of `ports` struct weft_pool_port */
 	uint32_t ports;
 	_Atomic uint32_t groups; /* [O] those in use are below it */
+	/* [O], or whoever recovers it: what it keeps in segments is about to be given back */
+	_Atomic uint32_t leaves;
 	struct weft_pool_group group[WEFT_MEMBER_GROUPS];
 
 	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
@@ -494,8 +496,39 @@ struct weft_pool_cqe {
 	_Atomic uint32_t lap; /* stored last */
 };
 
+/*
+ * The alarm of a completion queue that was armed. Whoever completes into the queue, and finds its arming to be
+ * for that, makes the word {CLAIMED, number, who} by compare-and-swap, and then wakes the owner: one for each
+ * arming. The owner takes what was claimed, and so has one event for it, whoever woke it.
+ */
+enum weft_alarm {
+	WEFT_ALARM_OFF,
+	WEFT_ALARM_ANY,	      /* armed for each completion */
+	WEFT_ALARM_SOLICITED, /* for those that are solicited or in error */
+	WEFT_ALARM_CLAIMED,
+};
+
+struct weft_pool_alarm {
+	/* as a claim: enum weft_alarm, the number of the arming in place of a lap, and, of CLAIMED, who. [O] all
+	 * but CLAIMED, [P] who completes: that */
+	_Atomic uint64_t word;
+	uint64_t bell_off; /* [O] of its channel's bell; 0: nobody is to be woken */
+};
+
+/*
+ * The bell of a completion channel: whoever wakes its owner writes 8 bytes into the pipe that is the owner's
+ * descriptor `fd`, unless it is told already. The inode says whether a descriptor is still that pipe.
+ */
+struct weft_pool_bell {
+	_Atomic uint32_t told; /* [P] 1 before it is written to, [O] 0 before it looks which queues have news */
+	_Atomic int32_t fd;    /* [O] for reading and writing; -1: the owner's engine has to write */
+	uint64_t dev, ino;     /* [O] */
+};
+
 struct weft_pool_ring {
-	_Atomic uint32_t armed; /* [O] owner of the queue: 0, 1 any completion, 2 solicited only */
+	/* [O] owner of the queue: where its alarm is once it was armed, before that 0. From then on those who
+	 * complete fence before they look at it, so that arming asks no barrier of them */
+	_Atomic uint64_t alarm_off;
 	uint32_t size;		/* a power of two, or 0: completions stand elsewhere */
 	uint16_t owner, producer;
 	/* behind the entries stand as many times at which they were completed, in ns of CLOCK_MONOTONIC */
@@ -588,6 +621,8 @@ _Static_assert(sizeof(struct weft_pool_qp) == 3 * WEFT_LINE, "one line a writer"
 _Static_assert(sizeof(struct weft_pool_cqe) == 32, "two completions a line");
 _Static_assert(sizeof(struct weft_pool_slot) + sizeof(struct weft_pool_sge) == WEFT_LINE,
 	       "a receive of one element and its completion are one line");
+_Static_assert(sizeof(struct weft_pool_alarm) <= WEFT_LINE && sizeof(struct weft_pool_bell) <= WEFT_LINE,
+	       "each is a piece of one line");
 _Static_assert(sizeof(struct weft_pool_leases) <= WEFT_OFF_MEMBERS - WEFT_OFF_LEASES, "leases fit");
 _Static_assert(WEFT_MEMBERS * sizeof(struct weft_pool_member) <= WEFT_OFF_QPS - WEFT_OFF_MEMBERS,
 	       "members fit");

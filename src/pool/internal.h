@@ -135,6 +135,12 @@ int weft_member_join(struct weft_attachment *a, int life);
  * not count. -ETIMEDOUT. */
 int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeout_ns);
 
+/* wake.c: closes the descriptors of channels that have gone; of all, as the pool is left; and, in a fork's child,
+ * its parent's. */
+void weft_wake_sweep(struct weft_pool *pool);
+void weft_wake_end(void);
+void weft_wake_forget(void);
+
 /* quarantine.c: is that line, with that word, known to be stopped? -ENOENT; 0, but what was made at
  * that age is out of its reach; -ETIMEDOUT. */
 int weft_quarantine_look(struct weft_pool *pool, uint16_t member, uint32_t line, uint64_t busy,

@@ -88,6 +88,7 @@ static void end_visits(struct weft_pool_member *m)
 {
 	atomic_store_explicit(&m->box_off, 0, memory_order_relaxed);
 	m->ports = 0;
+	atomic_store_explicit(&m->leaves, 1, memory_order_relaxed);
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
 		atomic_fetch_and_explicit(&m->ask[i].seq, ~1ull, memory_order_relaxed);
 }
@@ -172,6 +173,7 @@ unsigned int weft_pool_watch(struct weft_pool *pool)
 	unsigned int recovered = 0;
 
 	weft_pool_sweep(pool);
+	weft_wake_sweep(pool);
 	for (uint32_t i = 0; i < most; i++) {
 		uint32_t member = atomic_fetch_add_explicit(&a->watched, 1, memory_order_relaxed);
 

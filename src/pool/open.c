@@ -210,6 +210,7 @@ void weft_pool_put(struct weft_pool *pool)
 	pthread_mutex_lock(&opening);
 	if (--a->references == 0) {
 		attached = NULL;
+		weft_wake_end();
 		weft_life_leave(a);
 		let_go(a);
 	}
@@ -296,5 +297,6 @@ void weft_pool_forget(void)
 	if (attached && weft_open_is_ours(attached, attached->fd))
 		close(attached->fd);
 	attached = NULL;
+	weft_wake_forget();
 	pthread_mutex_init(&opening, NULL);
 }

@@ -160,6 +160,8 @@ void weft_pool_retire(struct weft_pool *pool, enum weft_retire what, uint64_t wh
 void weft_pool_sweep(struct weft_pool *pool);
 /* The first half alone: every thread of every member has seen our stores, and we theirs. */
 void weft_pool_barrier(struct weft_pool *pool);
+/* The calling thread alone: its stores before this are seen by whoever it does not see in its loads after it. */
+void weft_pool_fence(void);
 
 /*
  * Between these two what that member keeps in segments (its box, its ports, what it asks for) is not
@@ -174,7 +176,7 @@ struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t membe
 
 /* Wakes a member's engine, and why. */
 enum weft_ring_reason {
-	WEFT_RING_EVENT, /* an armed queue has completions */
+	WEFT_RING_EVENT, /* the arming of a queue was claimed, and its channel could not be woken */
 	WEFT_RING_ASK,	 /* a thread asks for what only the engine can reach */
 	WEFT_RING_FAULT, /* a peer put a queue pair in error */
 	WEFT_RING_WORK,	 /* its own process has work for it */
@@ -183,6 +185,34 @@ enum weft_ring_reason {
 	WEFT_RING_REASONS,
 };
 void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason);
+/*
+ * Wakes whoever waits for the completion channel of that bell. 0; -errno: its pipe cannot be reached from here,
+ * and its owner's engine is to do it. Takes mutexes of its own only.
+ */
+int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off);
+
+/* Moves a descriptor of ours out of the way of the program's: its new number, or, where there is none, its own. */
+int weft_wake_move_high(int fd);
+
+/* Ends an arming: {CLAIMED, by us}, or OFF with `taken`, as its owner does who has the event at once. False: it
+ * is not armed for this completion, or somebody else was faster. */
+bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited, bool taken);
+void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);
+
+/* A completion was published in that ring, or in what it stands for: its owner is woken if it waits for it.
+ * solicited: or in error. */
+static inline void weft_pool_completed(struct weft_pool *pool, const struct weft_pool_ring *ring,
+				       uint16_t owner, bool solicited)
+{
+	uint64_t alarm_off;
+
+	/* the barrier of the first arming stands in for ours (weft_cq_arm); then there is an alarm */
+	atomic_signal_fence(memory_order_seq_cst);
+	alarm_off = atomic_load_explicit(&ring->alarm_off, memory_order_relaxed);
+	if (__builtin_expect(alarm_off != 0, 0))
+		weft_pool_alarm(pool, owner, alarm_off, solicited);
+}
+
 /* The engine's sleep; returns when rung, or after timeout_ns (negative: never). */
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
 /* The engine: was it rung for this since it last asked? */

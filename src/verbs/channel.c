@@ -1,50 +1,152 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Completion channels: one event for each arming, and whose it is. */
+/*
+ * Completion channels: one event for each arming, and whose it is. The program's descriptor is the end of a pipe
+ * that can be read as long as there are events: on the list, or claimed in the alarm of a queue (nic/arm.c), from
+ * where they come to the list when the channel is read. Other processes write into the pipe (pool/wake.c).
+ */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "pool/step.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
+#include "verbs/process.h"
 #include "verbs/verbs.h"
+
+#define PIPE_BYTES 4096 /* it hardly ever holds more than one word */
+
+/* ---- The pipe ---- */
+
+/* A descriptor of our own for both ends, which never waits. -1: without /proc there is none. */
+static int open_both(int end)
+{
+	char path[40];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", end);
+	fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	return fd < 0 ? -1 : weft_wake_move_high(fd);
+}
+
+static bool is_ours(const struct weft_pool_bell *bell, int fd)
+{
+	struct stat st;
+
+	return fd >= 0 && !fstat(fd, &st) && st.st_ino == bell->ino && st.st_dev == bell->dev;
+}
+
+/* Where there is no /proc, an eventfd, which only our own engine writes to. 0 or -errno. */
+static int open_pipe(struct weft_channel *ch)
+{
+	struct stat st;
+	int end[2];
+
+	if (pipe2(end, O_CLOEXEC))
+		return -errno;
+	ch->both = open_both(end[0]);
+	close(end[1]);
+	if (ch->both >= 0 && !fstat(end[0], &st)) {
+		fcntl(end[0], F_SETPIPE_SZ, PIPE_BYTES);
+		ch->bell->dev = st.st_dev;
+		ch->bell->ino = st.st_ino;
+	} else {
+		close(end[0]);
+		end[0] = eventfd(0, EFD_CLOEXEC);
+	}
+	ch->channel.fd = end[0];
+	atomic_store_explicit(&ch->bell->fd, ch->both, memory_order_relaxed);
+	return end[0] < 0 ? -errno : 0;
+}
+
+static bool is_readable(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* A program may have closed our descriptor, which it does not know, and not its own. */
+static bool repair(struct weft_channel *ch)
+{
+	if (ch->both < 0 || !is_ours(ch->bell, ch->channel.fd))
+		return false;
+	if (!is_ours(ch->bell, ch->both))
+		ch->both = open_both(ch->channel.fd);
+	atomic_store_explicit(&ch->bell->fd, ch->both, memory_order_relaxed);
+	return ch->both >= 0;
+}
+
+/* The mutex is held, here and below. */
+static void write_word(struct weft_channel *ch)
+{
+	static const uint64_t one = 1;
+	int fd = ch->bell->ino ? ch->both : ch->channel.fd;
+
+	/* a pipe that is full can be read */
+	if (!ch->bell->ino || repair(ch))
+		(void)!write(fd, &one, sizeof(one));
+}
+
+static void tell(struct weft_channel *ch)
+{
+	if (ch->bell->ino && weft_pool_wake(weft_process.pool, weft_process.pool->me, ch->bell_off) && repair(ch))
+		weft_pool_wake(weft_process.pool, weft_process.pool->me, ch->bell_off);
+	else if (!ch->bell->ino && !atomic_exchange(&ch->bell->told, 1))
+		write_word(ch);
+}
+
+/* ---- Making and ending ---- */
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	struct weft_channel *ch;
+	int err;
 
 	if (weft_explain_closed("ibv_create_comp_channel", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
+	err = ENOMEM;
 	ch = calloc(1, sizeof(*ch));
-	if (!ch) {
-		errno = weft_explain_errno("ibv_create_comp_channel", ENOMEM);
-		return NULL;
-	}
-	ch->channel.context = context;
-	ch->channel.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	if (ch->channel.fd < 0) {
-		errno = weft_explain_errno("ibv_create_comp_channel", errno);
+	if (!ch)
+		goto fail;
+	err = -weft_pool_alloc(weft_process.pool, sizeof(*ch->bell), &ch->bell_off);
+	if (err)
 		goto free_object;
-	}
-	if (weft_handle_add(ch, WEFT_HANDLE_CHANNEL)) {
-		errno = weft_explain_errno("ibv_create_comp_channel", ENOMEM);
-		goto close_fd;
-	}
+	ch->bell = (void *)(weft_process.pool->base + ch->bell_off);
+	ch->made = weft_pool_age(weft_process.pool);
+	ch->channel.context = context;
+	err = -open_pipe(ch);
+	if (err)
+		goto free_bell;
+	err = -weft_handle_add(ch, WEFT_HANDLE_CHANNEL);
+	if (err)
+		goto close_fds;
 	pthread_mutex_init(&ch->mutex, NULL);
 	ch->last = &ch->first;
 	return &ch->channel;
-close_fd:
+close_fds:
+	close(ch->both);
 	close(ch->channel.fd);
+free_bell:
+	weft_pool_free(weft_process.pool, ch->bell_off, sizeof(*ch->bell));
 free_object:
 	free(ch);
+fail:
+	errno = weft_explain_errno("ibv_create_comp_channel", err);
 	return NULL;
 }
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
+	struct weft_channel *ch = weft_channel(channel);
+
 	if (weft_handle_inherited(channel))
 		return 0;
 	if (weft_explain_stale("ibv_destroy_comp_channel", channel, WEFT_HANDLE_CHANNEL))
@@ -53,9 +155,67 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 		return weft_broken("ibv_destroy_comp_channel", IN_USE, (uint64_t)channel->refcnt,
 				   weft_value("completion channel"));
 	weft_handle_remove(channel);
+	if (is_ours(ch->bell, ch->both))
+		close(ch->both);
+	ch->bell->ino = 0; /* those who have it open see that */
 	close(channel->fd);
-	free(weft_channel(channel));
+	/* somebody who was stopped since may still touch it */
+	if (weft_pool_age(weft_process.pool) == ch->made)
+		weft_pool_free(weft_process.pool, ch->bell_off, sizeof(*ch->bell));
+	else
+		weft_pool_retire(weft_process.pool, WEFT_RETIRE_PIECE, ch->bell_off, sizeof(*ch->bell));
+	free(ch);
 	return 0;
+}
+
+void weft_channel_join(struct weft_verbs_cq *cq)
+{
+	struct weft_channel *ch = weft_channel(cq->cq.channel);
+
+	if (!ch)
+		return;
+	cq->nic.bell_off = ch->bell_off;
+	pthread_mutex_lock(&ch->mutex);
+	ch->channel.refcnt++;
+	cq->next_on_channel = ch->queues;
+	ch->queues = cq;
+	pthread_mutex_unlock(&ch->mutex);
+}
+
+void weft_channel_part(struct weft_verbs_cq *cq)
+{
+	struct weft_channel *ch = weft_channel(cq->cq.channel);
+	struct weft_verbs_cq **at;
+
+	if (!ch)
+		return;
+	pthread_mutex_lock(&ch->mutex);
+	for (at = &ch->queues; *at != cq; at = &(*at)->next_on_channel)
+		;
+	*at = cq->next_on_channel;
+	pthread_mutex_unlock(&ch->mutex);
+}
+
+/* ---- Events; the mutex is held ---- */
+
+static void list(struct weft_channel *ch, struct weft_verbs_cq *cq)
+{
+	if (cq->events_waiting++)
+		return;
+	cq->next = NULL;
+	*ch->last = cq;
+	ch->last = &cq->next;
+}
+
+/* All that were claimed. Whoever claims after this tells the channel anew. */
+static void gather(struct weft_channel *ch)
+{
+	/* pairs with the exchange in tell (pool/wake.c): what was claimed by those who found it told is seen */
+	atomic_exchange_explicit(&ch->bell->told, 0, memory_order_seq_cst);
+	WEFT_STEP(event_gathering);
+	for (struct weft_verbs_cq *cq = ch->queues; cq; cq = cq->next_on_channel)
+		if (weft_cq_take_event(&cq->nic))
+			list(ch, cq);
 }
 
 void weft_channel_notify(struct weft_verbs_cq *cq)
@@ -66,15 +226,30 @@ void weft_channel_notify(struct weft_verbs_cq *cq)
 		return;
 	pthread_mutex_lock(&ch->mutex);
 	WEFT_STEP(event_notifying);
-	if (!cq->events_waiting++) {
-		cq->next = NULL;
-		*ch->last = cq;
-		ch->last = &cq->next;
-	}
-	eventfd_write(ch->channel.fd, 1);
+	list(ch, cq);
+	tell(ch);
 	WEFT_STEP(event_notified);
 	pthread_mutex_unlock(&ch->mutex);
 }
+
+void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives)
+{
+	struct weft_channel *ch = weft_channel(cq->cq.channel);
+
+	if (!ch)
+		return;
+	pthread_mutex_lock(&ch->mutex);
+	list(ch, cq);
+	if (!is_readable(ch->channel.fd)) {
+		/* that one may still write */
+		ch->late += lives;
+		atomic_store(&ch->bell->told, 1);
+		write_word(ch);
+	}
+	pthread_mutex_unlock(&ch->mutex);
+}
+
+/* ---- Reading ---- */
 
 /* The next queue with an event; queues with several take turns. */
 static struct weft_verbs_cq *take(struct weft_channel *ch)
@@ -82,8 +257,11 @@ static struct weft_verbs_cq *take(struct weft_channel *ch)
 	struct weft_verbs_cq *cq;
 
 	pthread_mutex_lock(&ch->mutex);
+	gather(ch);
 	cq = ch->first;
-	if (cq) {
+	if (!cq && ch->late) {
+		ch->late--; /* this was one */
+	} else if (cq) {
 		ch->first = cq->next;
 		if (!ch->first)
 			ch->last = &ch->first;
@@ -94,25 +272,38 @@ static struct weft_verbs_cq *take(struct weft_channel *ch)
 			ch->last = &cq->next;
 		}
 	}
+	if (ch->first)
+		tell(ch);
 	pthread_mutex_unlock(&ch->mutex);
 	return cq;
 }
 
+/* Without an event there is a word in the pipe only if somebody who had claimed one was stopped before he wrote it,
+ * and was not waited for (weft_channel_overdue). Whoever read it without having slept must not sleep now. */
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
+	struct weft_channel *ch = weft_channel(channel);
 	struct weft_verbs_cq *found;
-	eventfd_t one;
+	uint64_t words[8];
+	bool was_there;
 
 	if (weft_explain_stale("ibv_get_cq_event", channel, WEFT_HANDLE_CHANNEL)) {
 		errno = EINVAL;
 		return -1;
 	}
 	do {
-		if (eventfd_read(channel->fd, &one))
+		was_there = atomic_load_explicit(&ch->late, memory_order_relaxed) &&
+			    is_readable(channel->fd);
+		if (read(channel->fd, words, sizeof(words)) < 0)
 			return -1;
 		WEFT_STEP(event_read);
-		found = take(weft_channel(channel));
+		found = take(ch);
+		if (!found && was_there) {
+			errno = EAGAIN;
+			return -1;
+		}
 	} while (!found);
+	weft_idle_slept();
 	*cq = &found->cq;
 	*cq_context = found->cq.cq_context;
 	return 0;
@@ -126,20 +317,28 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
 	pthread_mutex_unlock(&cq->mutex);
 }
 
+/* So that the channel can be read only if there are others. */
 static void drop_unread(struct weft_channel *ch, struct weft_verbs_cq *cq)
 {
 	struct weft_verbs_cq **at = &ch->first;
+	uint64_t words[8];
 
 	pthread_mutex_lock(&ch->mutex);
-	for (; *at; at = &(*at)->next)
-		if (*at == cq) {
-			*at = cq->next;
-			if (!cq->next)
-				ch->last = at;
-			break;
-		}
-	for (; cq->events_waiting; cq->events_waiting--)
+	while (*at && *at != cq)
+		at = &(*at)->next;
+	if (*at) {
+		*at = cq->next;
+		if (!cq->next)
+			ch->last = at;
+	}
+	cq->events_waiting = 0;
+	if (!ch->bell->ino)
 		weft_uncount(ch->channel.fd);
+	else if (repair(ch))
+		(void)!read(ch->both, words, sizeof(words));
+	gather(ch);
+	if (ch->first)
+		tell(ch);
 	pthread_mutex_unlock(&ch->mutex);
 }
 
@@ -154,4 +353,7 @@ void weft_channel_leave(struct weft_verbs_cq *cq)
 	while (cq->cq.comp_events_completed != cq->events_read)
 		pthread_cond_wait(&cq->cq.cond, &cq->cq.mutex);
 	pthread_mutex_unlock(&cq->cq.mutex);
+	pthread_mutex_lock(&ch->mutex);
+	ch->channel.refcnt--;
+	pthread_mutex_unlock(&ch->mutex);
 }

@@ -37,15 +37,6 @@ static int check(struct ibv_context *context, int cqe, struct ibv_comp_channel *
 	return 0;
 }
 
-static void count_user(struct ibv_comp_channel *channel, int by)
-{
-	if (!channel)
-		return;
-	pthread_mutex_lock(&weft_channel(channel)->mutex);
-	channel->refcnt += by;
-	pthread_mutex_unlock(&weft_channel(channel)->mutex);
-}
-
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 			     struct ibv_comp_channel *channel, int comp_vector)
 {
@@ -73,7 +64,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	cq->cq.cqe = (int)cq->nic.size;
 	pthread_mutex_init(&cq->cq.mutex, NULL);
 	pthread_cond_init(&cq->cq.cond, NULL);
-	count_user(channel, 1);
+	weft_channel_join(cq);
 	return &cq->cq;
 destroy_queue:
 	weft_cq_destroy(&cq->nic);
@@ -95,11 +86,11 @@ int ibv_destroy_cq(struct ibv_cq *ibcq)
 	if (cq->users)
 		return weft_broken("ibv_destroy_cq", IN_USE, cq->users, weft_value("completion queue"));
 	weft_handle_remove(ibcq);
+	weft_channel_part(cq);
 	weft_cq_destroy(&cq->nic); /* no more events from here on */
 	WEFT_STEP(verbs_cq_destroyed);
 	weft_channel_leave(cq);
 	weft_async_finish(ibcq->context, cq, weft_cq_acks(ibcq));
-	count_user(ibcq->channel, -1);
 	free(cq);
 	return 0;
 }
@@ -138,8 +129,7 @@ int weft_verbs_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	int err = weft_engine_start();
 
-	if (err)
-		return weft_explain_errno("ibv_req_notify_cq", -err);
-	weft_cq_arm(&weft_cq(ibcq)->nic, solicited_only, weft_caller()->thread);
-	return 0;
+	if (!err)
+		err = weft_cq_arm(&weft_cq(ibcq)->nic, solicited_only, weft_caller()->thread);
+	return err ? weft_explain_errno("ibv_req_notify_cq", -err) : 0;
 }

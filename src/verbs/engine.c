@@ -22,6 +22,8 @@
 #define WATCH_NS	 500000000ull
 #define WATCH_WAITING_NS 100000000ull
 #define FOLLOW_NS	 1000000000ull
+#define LOOK_NS		 500000000ull
+#define LOOK_AGAIN_NS	 200000000ull
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -64,7 +66,7 @@ static uint64_t serve(uint64_t due_ns, bool called)
 
 /* The dead are found by those who are connected: their requests would otherwise go on succeeding; and
  * who was stopped by those whose memory he may still touch. When the next look is due. */
-static uint64_t watch(uint64_t *watched_ns)
+static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 {
 	const struct weft_nic *nic = &weft_process.nic;
 	uint64_t now_ns, due_ns;
@@ -78,11 +80,27 @@ static uint64_t watch(uint64_t *watched_ns)
 	now_ns = weft_clock_now_ns();
 	if (now_ns < due_ns)
 		return due_ns;
-	weft_pool_watch(weft_process.pool);
+	if (weft_pool_watch(weft_process.pool))
+		*look_due_ns = 0;
 	weft_shared_recover(&weft_process.nic);
 	weft_receiver_watch(weft_process.pool);
 	*watched_ns = now_ns;
 	return now_ns + WATCH_NS;
+}
+
+/* Whoever completes into an armed queue wakes us, unless it dies or is stopped in between. When the next look is
+ * due. */
+static uint64_t look(uint64_t *due_ns)
+{
+	struct weft_nic *nic = &weft_process.nic;
+	uint64_t now_ns;
+
+	if (!atomic_load_explicit(&nic->armed, memory_order_relaxed))
+		return UINT64_MAX;
+	now_ns = weft_clock_now_ns();
+	if (now_ns >= *due_ns)
+		*due_ns = now_ns + (weft_nic_look(nic) ? LOOK_AGAIN_NS : LOOK_NS);
+	return *due_ns;
 }
 
 /* The host's addresses may change while nobody here looks, and peers elsewhere go by ours. When the next look
@@ -121,7 +139,7 @@ static void *run(void *unused)
 				    * whoever waits for us to end holds */
 	uint64_t client_due_ns = UINT64_MAX;
 	uint64_t watched_ns = weft_clock_now_ns(), followed_ns = watched_ns;
-	uint64_t due_ns, follow_due_ns, home_due_ns;
+	uint64_t due_ns, follow_due_ns, home_due_ns, look_due_ns = 0, armed_due_ns;
 	unsigned int idle = 0;
 	int64_t tick = -1;
 	bool called, faults = false;
@@ -136,7 +154,9 @@ static void *run(void *unused)
 		atomic_store(&ticking, tick >= 0);
 		if (tick < 0 && atomic_load(&weft_process.nic.nwaiting))
 			tick = TICK_LEAST_NS;
-		due_ns = watch(&watched_ns);
+		due_ns = watch(&watched_ns, &look_due_ns);
+		armed_due_ns = look(&look_due_ns);
+		due_ns = due_ns < armed_due_ns ? due_ns : armed_due_ns;
 		due_ns = due_ns < client_due_ns ? due_ns : client_due_ns;
 		follow_due_ns = follow(&followed_ns);
 		due_ns = due_ns < follow_due_ns ? due_ns : follow_due_ns;

@@ -26,6 +26,12 @@ static bool was_preempted(struct weft_idle *idle)
 	return usage.ru_nivcsw != before;
 }
 
+void weft_idle_slept(void)
+{
+	weft_thread.idle.yields = 0;
+	weft_thread.idle.polls_left = POLLS_ALONE;
+}
+
 void weft_idle_look(void)
 {
 	struct weft_idle *idle = &weft_thread.idle;

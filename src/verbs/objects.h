@@ -139,11 +139,15 @@ int weft_verbs_bind(const char *verb, struct ibv_mw *mw, uint32_t rkey,
 int weft_verbs_refuse_send(const char *verb, const struct weft_qp *qp, uint32_t opcode,
 			   uint32_t num_sge);
 
-/* Events that wait to be read: an eventfd that counts them, and a list of whose they are. */
+/* Events that wait to be read: a pipe that says that there are some, and a list of whose they are. */
 struct weft_channel {
-	struct ibv_comp_channel channel;
-	pthread_mutex_t mutex; /* guards the list, the counts in its queues, and refcnt */
-	struct weft_verbs_cq *first, **last;
+	struct ibv_comp_channel channel; /* its descriptor is the pipe's end */
+	struct weft_pool_bell *bell;	 /* whose inode is 0 where it is an eventfd instead */
+	uint64_t bell_off, made;	 /* made: the pool's age */
+	_Atomic uint32_t late; /* words that somebody may still write for whom we did not wait; as below */
+	pthread_mutex_t mutex; /* guards all below, the counts in its queues, and refcnt */
+	int both; /* of the pipe, for reading and writing, without waiting */
+	struct weft_verbs_cq *queues, *first, **last;
 };
 
 struct weft_verbs_cq {
@@ -155,7 +159,7 @@ struct weft_verbs_cq {
 	_Atomic uint32_t users; /* queue pairs */
 	/* guarded by the channel's mutex */
 	uint32_t events_waiting, events_read;
-	struct weft_verbs_cq *next;
+	struct weft_verbs_cq *next, *next_on_channel;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 
 	/* of extended queues (cq_ex.c): the completion that is being read, by whoever has the lock */
@@ -339,9 +343,14 @@ void weft_async_finish(struct ibv_context *context, const void *object, struct w
  * its count finds its list short and reads again; what stays too much does the same to the next. */
 void weft_uncount(int fd);
 
-/* channel.c: the nic completed into an armed queue. Its lock is held. */
+/* channel.c: an event of a queue; late: nobody has told the channel in time, who may yet, if he lives. The
+ * queue's lock may be held, and the nic's. */
 void weft_channel_notify(struct weft_verbs_cq *cq);
-/* Unread events of a queue are dropped; waits until all that were read are acknowledged. */
+void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives);
+/* A queue on a channel, or on none: is made; is about to be destroyed; has been. The last drops its unread events
+ * and waits until all that were read are acknowledged. */
+void weft_channel_join(struct weft_verbs_cq *cq);
+void weft_channel_part(struct weft_verbs_cq *cq);
 void weft_channel_leave(struct weft_verbs_cq *cq);
 
 #endif

@@ -68,6 +68,12 @@ static void env_completion(struct weft_cq *cq)
 	weft_channel_notify((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
 }
 
+static void env_overdue(struct weft_cq *cq, bool lives)
+{
+	weft_channel_overdue((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)),
+			     lives);
+}
+
 static void env_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_event event)
 {
 	struct ibv_async_event e = { .event_type = (enum ibv_event_type)event };
@@ -112,6 +118,7 @@ static const struct weft_nic_env env = {
 	.reach = weft_reach,
 	.reach_atomic = weft_reach_atomic,
 	.completion = env_completion,
+	.overdue = env_overdue,
 	.async = env_async,
 	.failed = weft_blame_request,
 	.limit_reached = env_limit_reached,

@@ -34,6 +34,8 @@ struct weft_idle {
 };
 
 void weft_idle_look(void);
+/* The thread has slept: it does not spin, however often it polls in vain. */
+void weft_idle_slept(void);
 
 /* The calling thread's line in the pool. */
 struct weft_place_holder {

@@ -109,7 +109,7 @@ static void add_leases(void)
 
 static void add_ring(uint64_t off)
 {
-	FIELD(off, struct weft_pool_ring, armed);
+	FIELD(off, struct weft_pool_ring, alarm_off);
 	FIELD(off, struct weft_pool_ring, size);
 	FIELD(off, struct weft_pool_ring, owner);
 	FIELD(off, struct weft_pool_ring, producer);

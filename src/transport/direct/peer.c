@@ -297,7 +297,6 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 	struct weft_pool_cqe *cqe;
 	bool own;
 	uint64_t position;
-	uint32_t armed;
 
 	if (__builtin_expect(p->held != NULL, 0)) {
 		complete_shared(qp, p, wqe, bytes, status);
@@ -320,11 +319,8 @@ void weft_peer_complete(struct weft_qp *qp, struct peer *p, const struct weft_wq
 	atomic_store_explicit(&p->ring->produced, position + 1, memory_order_relaxed);
 	weft_unlock(lock, own);
 	WEFT_STEP(peer_counted);
-	/* the barrier of who arms stands in for ours (weft_cq_arm) */
-	atomic_signal_fence(memory_order_seq_cst);
-	armed = atomic_load_explicit(&p->ring->armed, memory_order_relaxed);
-	if (armed == 1 || (armed && (status || wqe->flags & WEFT_SEND_SOLICITED)))
-		weft_pool_ring(qp->nic->pool, p->right.member, WEFT_RING_EVENT);
+	weft_pool_completed(qp->nic->pool, p->ring, p->right.member,
+			    status || wqe->flags & WEFT_SEND_SOLICITED);
 }
 
 void weft_peer_blame(struct weft_qp *qp, struct peer *p, enum weft_event event)

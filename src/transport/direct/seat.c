@@ -166,7 +166,7 @@ void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint
 {
 	struct weft_pool_slot *slot = slot_at(seat, seat->position);
 	bool wakes = slot->taken.status || slot->taken.solicited;
-	uint32_t lap = lap_of(seat, seat->position), armed;
+	uint32_t lap = lap_of(seat, seat->position);
 	uint64_t state = WEFT_CLAIM(WEFT_CLAIM_FREE, lap), done = WEFT_CLAIM(WEFT_CLAIM_DONE, lap);
 	uint64_t claim = mine(nic->pool, seat, WEFT_CLAIM_TAKEN);
 
@@ -183,9 +183,5 @@ void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint
 						mine(nic->pool, seat, WEFT_CLAIM_DONE),
 						memory_order_release, memory_order_relaxed);
 	pass(seat, seat->position);
-	/* the barrier of who arms stands in for ours (weft_cq_arm) */
-	atomic_signal_fence(memory_order_seq_cst);
-	armed = atomic_load_explicit(&seat->wake->armed, memory_order_relaxed);
-	if (armed == 1 || (armed && wakes))
-		weft_pool_ring(nic->pool, owner, WEFT_RING_EVENT);
+	weft_pool_completed(nic->pool, seat->wake, owner, wakes);
 }
