@@ -14,6 +14,7 @@ from pathlib import Path
 import measure
 import peers
 import plot
+import sleepers
 import tables
 from measure import LATENCY
 from pairs import Fabric, Trouble
@@ -45,10 +46,13 @@ def options(argv):
     parser.add_argument('--rounds', type=int)
     parser.add_argument('--sizes')
     parser.add_argument('--quick', action='store_true')
-    parser.add_argument('--only', default=','.join([LIMITS, *peers.OPERATIONS]))
+    parser.add_argument('--events', action='store_true')
+    parser.add_argument('--only')
     parser.add_argument('--json', nargs='?', const='-')
     parser.add_argument('--svg', type=Path)
     args = parser.parse_args(argv)
+    args.sizes_given, args.only_given = args.sizes, args.only
+    args.only = args.only or ','.join([LIMITS, *peers.OPERATIONS])
     if args.rounds is None:
         args.rounds = 1 if args.quick else 5
     if args.rounds < 1:
@@ -59,6 +63,8 @@ def options(argv):
     for name in args.only:
         if name != LIMITS and name not in peers.OPERATIONS:
             usage_error(f"--only takes {LIMITS}, {', '.join(peers.OPERATIONS)}, not '{name}'")
+    if args.events and (args.svg or args.sizes_given or args.only_given):
+        usage_error('--events takes --rounds, --quick and --json only')
     if args.svg and args.only == [LIMITS]:
         usage_error(f'--svg draws {", ".join(peers.OPERATIONS)}')
     return args
@@ -198,29 +204,42 @@ def draw(result, path):
     path.write_text(plot.svg(rows))
 
 
+def asleep(fabric, args):
+    """The table of programs that sleep."""
+    result = {'machine': machine(), 'rounds': args.rounds, 'quick': args.quick,
+              'events': sleepers.take(fabric, args.rounds, args.quick, progress)}
+    return result, [tables.where(result), '', 'Programs that sleep', '',
+                    *tables.plain(list(sleepers.table(result['events'])))]
+
+
+def awake(fabric, args):
+    run = Run(args)
+    run.take(fabric)
+    result = run.result()
+    if args.svg:
+        draw(result, args.svg)
+    return result, tables.everything(result)
+
+
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # nothing is left behind
     args = options(sys.argv[2:])
     try:
         with Fabric(Path(sys.argv[1]), measure.HERE.parent) as fabric:
-            run = Run(args)
-            run.take(fabric)
-        result = run.result()
-        if args.svg:
-            draw(result, args.svg)
+            result, told = (asleep if args.events else awake)(fabric, args)
         text = json.dumps(result, indent=1, ensure_ascii=False)
         if args.json == '-':
             print(text)
         elif args.json:
             Path(args.json).write_text(text + '\n')
         if args.json != '-':
-            print(*tables.everything(result), sep='\n')
+            print(*told, sep='\n')
     except KeyboardInterrupt:
         return 130
     except (Trouble, OSError) as trouble:
         print(f'weft bench: {trouble}', file=sys.stderr)
         return 1
-    judged = [row['ok'] for row in result['limits'] + result['bounds']]
+    judged = [row['ok'] for name in ('limits', 'bounds', 'events') for row in result.get(name, [])]
     return 1 if False in judged else 0
 
 
