@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""System calls of a program that sleeps on completion channels, for each request (bench/events.c), counted by strace:
+no membarrier, at most one wake-up call a sleep, and no more of the others than the table allows. A sleep is an
+arming that an event has ended: one read of the channel."""
+import collections
+import json
+import re
+import shutil
+
+import pytest
+
+REQUESTS = 4000
+# a request at the server, at most; what is not named is counted as `others`. The first arming of a connection, its set-up
+# and the engine's looks each half second are in it
+BOUNDS = {'epoll_wait': 1.1, 'read': 1.1, 'write': 1.1, 'newfstatat': 1.2, 'futex': 0.1, 'membarrier': 0.02,
+          'process_vm': 0, 'others': 0.5}
+CALL = re.compile(r'^(\d+) +(?:<\.\.\. )?(\w+)(?:\(| resumed>)(.*)')
+
+
+def calls_of(log, server):
+    """{call: how often} by the process of the server, its engine's too, from its first event on."""
+    counts, ours, begun = collections.Counter(), {server}, False
+    for line in log.read_text().splitlines():
+        found = CALL.match(line)
+        if not found or 'resumed>' in line.split('(')[0]:
+            continue
+        pid, call, rest = int(found[1]), found[2], found[3]
+        if call in ('clone', 'clone3') and pid in ours and 'CLONE_THREAD' in rest:
+            child = re.search(r'= (\d+)$', rest)
+            if child:
+                ours.add(int(child[1]))
+        if pid not in ours:
+            continue
+        begun = begun or call == 'epoll_wait'
+        if begun:
+            counts[re.sub(r'^process_vm_.*', 'process_vm', call)] += 1
+    return counts
+
+
+@pytest.mark.skipif(not shutil.which('strace'), reason='needs strace')
+@pytest.mark.parametrize('clients', [1, 50])
+def test_calls_of_a_request(fabric, clients):
+    log = fabric.folder / 'calls'
+    done = fabric.run('strace', '-f', '-qq', '-o', log, fabric.program('events'), 'verbs', 0, 1, clients, 1, 1, 64, 0,
+                      REQUESTS, seconds=120)
+    counts = calls_of(log, json.loads(done.stdout)['server'])
+    each = {call: counts[call] / REQUESTS for call in BOUNDS if call != 'others'}
+    each['others'] = sum(n for call, n in counts.items() if call not in BOUNDS) / REQUESTS
+    for call, bound in BOUNDS.items():
+        print(f'{clients:3} clients  {call:12} {each[call]:6.3f}  (at most {bound})')
+    assert counts['read'] >= REQUESTS / 2 and counts['epoll_wait'] > 0, counts
+    assert counts['write'] <= 1.05 * counts['read'] + 2 * clients + 20, counts
+    assert not {call: n for call, n in each.items() if n > BOUNDS[call]}, counts
