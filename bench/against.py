@@ -22,7 +22,8 @@ PROGRAMS = ['ib_write_lat', 'ib_send_lat', 'ib_read_lat']
 
 def build(tree, folder):
     """The folder with `weft` of that tree; without its tests."""
-    subprocess.run(['meson', 'setup', '-Dtests=false', folder, tree], check=True, stdout=subprocess.DEVNULL)
+    if not (folder / 'build.ninja').exists():
+        subprocess.run(['meson', 'setup', '-Dtests=false', folder, tree], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(['ninja', '-C', folder], check=True, stdout=subprocess.DEVNULL)
     return folder
 
@@ -50,13 +51,15 @@ def main():
     parser.add_argument('commit')
     parser.add_argument('--pairs', type=int, default=24)
     parser.add_argument('--count', type=int, default=20_000, help='samples of a run')
+    parser.add_argument('--builds', type=Path, help='where the two builds stay, for the next time')
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        tree = Path(name) / 'tree'
+        builds = args.builds or Path(name)
+        tree = builds.resolve() / 'tree'
         subprocess.run(['git', '-C', ROOT, 'worktree', 'add', '--quiet', '--detach', tree, args.commit], check=True)
         try:
-            theirs = build(tree, Path(name) / 'theirs')
-            ours = build(ROOT, Path(name) / 'ours')
+            theirs = build(tree, builds / 'theirs')
+            ours = build(ROOT, builds / 'ours')
             measure.HERE = ours / 'bench'
             taken = compare(ours, theirs, args.pairs, args.count)
         finally:

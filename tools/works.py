@@ -177,7 +177,9 @@ SECTIONS = {
     ],
     'Processes that end': [
         ('killed at each step of each critical section, and at random moments; asleep, in `ibv_reg_mr`, '
-         'in `fork`, at exit, by abort: others are told, nothing is left', r'crash'),
+         'in `fork`, at exit, by abort: others are told, nothing is left', r'crash(-ends)?::'),
+        ('killed or stopped at each step from a completion to the wake-up: the sleeper wakes within a second, once',
+         r'crash-wake'),
         ('who lives is a member: fork, exec, closed descriptors, daemons, namespaces, stops',
          r'life-(life|daemon)'),
     ],
