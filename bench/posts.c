@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Posts and polls COUNT signaled WRITEs of 8 bytes between two queue pairs of one process. To be
- * run under callgrind, which counts the instructions of post_all() and of poll_all().
+ * Posts and polls COUNT signaled WRITEs, and then SENDs, of 8 bytes between two queue pairs of one
+ * process. To be run under callgrind, which counts the instructions of post_all(), poll_all() and
+ * send_all().
  *
  *   posts COUNT
  */
@@ -12,7 +13,7 @@
 
 #define BURST (END_DEPTH / 2)
 
-__attribute__((noinline)) static void post_all(struct end *end, struct ibv_send_wr *wr)
+static inline __attribute__((always_inline)) void post(struct end *end, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
@@ -20,7 +21,32 @@ __attribute__((noinline)) static void post_all(struct end *end, struct ibv_send_
 		end_require(!ibv_post_send(end->qp, wr, &bad), "ibv_post_send");
 }
 
-__attribute__((noinline)) static void poll_all(struct end *end)
+__attribute__((noipa)) static void post_all(struct end *end, struct ibv_send_wr *wr)
+{
+	post(end, wr);
+}
+
+__attribute__((noipa)) static void send_all(struct end *end, struct ibv_send_wr *wr)
+{
+	post(end, wr);
+}
+
+static void receive_all(struct end *end, struct ibv_sge *sge)
+{
+	struct ibv_recv_wr wr = {.sg_list = sge, .num_sge = 1}, *bad;
+
+	for (unsigned int i = 0; i < BURST; i++)
+		end_require(!ibv_post_recv(end->qp, &wr, &bad), "ibv_post_recv");
+}
+
+__attribute__((noipa)) static void poll_all(struct end *end)
+{
+	for (unsigned int i = 0; i < BURST; i++)
+		end_complete(end);
+}
+
+/* The same uncounted. */
+static void drain(struct end *end)
 {
 	for (unsigned int i = 0; i < BURST; i++)
 		end_complete(end);
@@ -31,7 +57,7 @@ int main(int argc, char **argv)
 	long count = argc == 2 ? strtol(argv[1], NULL, 10) : 0;
 	struct end_address here, there;
 	struct end from, to;
-	struct ibv_sge sge;
+	struct ibv_sge sge, into;
 	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1};
 
 	if (count <= 0 || count % BURST) {
@@ -50,6 +76,14 @@ int main(int argc, char **argv)
 	for (long i = 0; i < count / BURST; i++) {
 		post_all(&from, &wr);
 		poll_all(&from);
+	}
+	into = (struct ibv_sge){(uintptr_t)to.memory, 8, to.mr->lkey};
+	wr.opcode = IBV_WR_SEND;
+	for (long i = 0; i < count / BURST; i++) {
+		receive_all(&to, &into);
+		send_all(&from, &wr);
+		drain(&from);
+		drain(&to);
 	}
 	end_close(&from);
 	end_close(&to);

@@ -10,7 +10,7 @@ import pytest
 
 NOTED = Path(__file__).resolve().parents[2] / 'bench/instructions.json'
 COUNT = 12800
-FUNCTIONS = {'post_write_8_bytes': 'post_all', 'poll_completion': 'poll_all'}
+FUNCTIONS = {'post_write_8_bytes': 'post_all', 'post_send_8_bytes': 'send_all', 'poll_completion': 'poll_all'}
 
 
 def instructions(fabric, function, count):
