@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that src/nic and the engines of src/wire need no C library: each file compiles with nothing
-but the compiler's own headers, and together they ask for nothing but Weft's own functions and the
+"""Checks that src/nic, the transports and the engines of src/wire need no C library: each file compiles
+with nothing but the compiler's own headers, and together they ask for nothing but Weft's own functions and the
 four memory functions that a freestanding compiler may call anyway. Exits 77 while there is nothing
 to check."""
 import argparse
@@ -41,7 +41,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parent.parent)
     root = parser.parse_args().root.resolve()
-    sources = sorted([*(root / 'src/nic').glob('*.c'), *(root / 'src/wire').glob('*/*.c')])
+    sources = sorted([*(root / 'src/nic').glob('*.c'), *(root / 'src/wire').glob('*/*.c'),
+                      *(root / 'src/transport').glob('*/*.c')])
     if not sources:
         return 77
     with tempfile.TemporaryDirectory() as name:
@@ -51,7 +52,7 @@ def main():
         foreign = {n for n in undefined(objects, Path(name))
                    if n not in ALLOWED and not n.startswith('weft_')}
     for name in sorted(foreign):
-        print(f'src/nic or src/wire asks for {name}, which is neither Weft\'s nor freestanding')
+        print(f'src/nic, src/transport or src/wire asks for {name}, which is neither Weft\'s nor freestanding')
     return 1 if foreign else 0
 
 

@@ -120,7 +120,7 @@ static inline int weft_far_check(const struct weft_pool *pool, const struct weft
 
 /* ---- Work requests ---- */
 
-#define WEFT_TRANSPORT_STATE 448
+#define WEFT_TRANSPORT_STATE 640
 
 /* Where datagrams go (10.2.3). The api keeps it until the requests that name it have completed. */
 struct weft_ah {

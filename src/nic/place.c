@@ -12,7 +12,7 @@
 /* What stands in for memory that is nowhere: nobody writes the one, nobody reads the other. */
 static uint8_t zeros[NOWHERE_BYTES], sink[NOWHERE_BYTES];
 
-/* Asked when it is known where the bytes lie: see place_there in transport/direct/direct.c. */
+/* Asked when it is known where the bytes lie: see weft_arrive_place in nic/arrive.h. */
 static bool has_ended(const struct weft_right *right)
 {
 	atomic_thread_fence(memory_order_acquire);

@@ -96,7 +96,7 @@ static void publish(struct weft_shared *q, enum weft_pool_conn conn)
 {
 	struct weft_pool_qp *slot = &q->nic->pool->qps[q->index];
 
-	/* release: pairs with the acquire in weft_peer_queue, as for a queue pair's line */
+	/* release: pairs with the acquire in weft_responder_queue, as for a queue pair's line */
 	atomic_store_explicit(&slot->conn, ((slot->conn >> 32) + 1) << 32 | (uint64_t)conn << 24,
 			      memory_order_release);
 }

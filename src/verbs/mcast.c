@@ -41,7 +41,7 @@ static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
 	if (!group)
 		return weft_explain_errno("ibv_attach_mcast", ENOMEM);
 	memcpy(group->gid, gid, 16);
-	/* release: pairs with the acquire in deliver_all (datagram.c) */
+	/* release: pairs with the acquire in weft_datagram_deliver_all (datagram.c) */
 	atomic_store_explicit(&group->qpn, qp->nic.qpn, memory_order_release);
 	used = (uint32_t)(group - self->group) + 1;
 	if (used > self->groups)

@@ -86,7 +86,7 @@ FREESTANDING_GOOD = '#include <stdint.h>\nvoid weft_g(void);\n'
      '\treturn malloc(1);\n}\n', 1),
     ('int weft_f(void)\n{\n}\n', 1),
 ])
-@pytest.mark.parametrize('path', ['src/nic/a.c', 'src/wire/roce/a.c'])
+@pytest.mark.parametrize('path', ['src/nic/a.c', 'src/wire/roce/a.c', 'src/transport/direct/a.c'])
 def test_freestanding(tmp_path, path, text, status):
     assert check('check-freestanding.py', tmp_path, path, text).returncode == status
 

@@ -16,7 +16,7 @@
 #include "../random.h"
 #include "nic/shared.h"
 #include "pool/step.h"
-#include "transport/direct/seat.h"
+#include "nic/seat.h"
 
 #define TAKERS	 5u
 #define RECEIVES (1u << 16)

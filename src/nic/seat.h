@@ -3,8 +3,8 @@
  * Taking from a receive queue of which we are not the only taker (struct weft_pool_shared). The
  * caller's busy line names its owner, in all calls.
  */
-#ifndef WEFT_TRANSPORT_DIRECT_SEAT_H
-#define WEFT_TRANSPORT_DIRECT_SEAT_H
+#ifndef WEFT_NIC_SEAT_H
+#define WEFT_NIC_SEAT_H
 
 #include "nic/nic.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/place.h"
 #include "pool/step.h"
-#include "transport/direct/seat.h"
+#include "nic/seat.h"
 
 static bool map_bank(struct weft_pool *pool, struct weft_seat *seat, uint64_t off)
 {
@@ -16,7 +16,7 @@ static bool map_bank(struct weft_pool *pool, struct weft_seat *seat, uint64_t of
 	seat->at = at;
 	seat->claims = weft_pool_claims(at, mask + 1, stride);
 	seat->mask = mask;
-	seat->bits = (uint8_t)__builtin_popcount(mask);
+	seat->bits = (uint8_t)__builtin_ctz(mask + 1);
 	seat->stride = stride;
 	seat->sges = (stride - (uint32_t)sizeof(struct weft_pool_slot)) /
 		     (uint32_t)sizeof(struct weft_pool_sge);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* A thread's line while it executes at a member (struct weft_pool_line). */
-#ifndef WEFT_TRANSPORT_DIRECT_BUSY_H
-#define WEFT_TRANSPORT_DIRECT_BUSY_H
+#ifndef WEFT_NIC_BUSY_H
+#define WEFT_NIC_BUSY_H
 
 #include "nic/nic.h"
 #include "pool/step.h"

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What is rare of a request that arrives: lists, windows, and all that can be wrong. */
+#include "nic/arrive.h"
+
+#define ESRCH	  3
+#define ENXIO	  6
+#define EACCES	  13
+#define ESTALE	  116
+#define ETIMEDOUT 110
+
+static enum weft_outcome fail(const struct weft_arrival *a, enum weft_cause cause)
+{
+	*a->cause = cause;
+	return WEFT_FAILED;
+}
+
+enum weft_outcome weft_arrive_blame(const struct weft_arrival *a, enum weft_event event,
+				    enum weft_cause cause)
+{
+	weft_responder_blame(a->to->peer, event);
+	return fail(a, cause);
+}
+
+enum weft_outcome weft_arrive_refuse(const struct weft_arrival *a, enum weft_event event,
+				     enum weft_cause cause)
+{
+	/* what is dropped looks as if nobody were there */
+	if (weft_responder_is_gone(a->to) || a->to->from.type == WEFT_QPT_UC)
+		return WEFT_NO_ANSWER;
+	return weft_arrive_blame(a, event, cause);
+}
+
+/* ---- Bytes that could not be placed ---- */
+
+/* The owner of memory is gone or stopped: as silence on the wire. */
+static bool is_silence(int err)
+{
+	return err == -ESRCH || err == -ETIMEDOUT;
+}
+
+/* Memory on the requester's side is not mapped; or a member that shares a domain with it, or with
+ * the responder, moves its memory, or has just taken it away: the next look at the key tells. A
+ * READ may be done again where its bytes were lost. */
+bool weft_arrive_is_own_fault(const struct weft_arrival *a, int err, enum weft_outcome *outcome)
+{
+	const struct weft_span *failed = a->caller->failed;
+	bool local = failed && failed >= a->here->span && failed < a->here->span + WEFT_MAX_SGE;
+
+	if (failed && (err == -ESRCH || (err == -ESTALE && local)))
+		*outcome = WEFT_MOVES;
+	else if (err == -ENXIO || local)
+		*outcome = fail(a, WEFT_CAUSE_LOCAL_MEMORY);
+	else
+		return false;
+	return true;
+}
+
+enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err)
+{
+	enum weft_outcome outcome;
+
+	if (weft_arrive_is_own_fault(a, err, &outcome))
+		return outcome;
+	if (is_silence(err))
+		return WEFT_NO_ANSWER;
+	if (err == -ESTALE)
+		return a->to->from.type == WEFT_QPT_UC ? WEFT_NO_ANSWER
+						       : fail(a, WEFT_CAUSE_LEFT_BEHIND);
+	return weft_arrive_refuse(a, WEFT_EVENT_QP_ACCESS_ERR,
+				  err == -EACCES ? WEFT_CAUSE_REMOTE_KEY
+						 : WEFT_CAUSE_REMOTE_MEMORY);
+}
+
+enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
+					  const struct weft_landing *landing, int err)
+{
+	enum weft_outcome outcome;
+
+	if (err == -ESTALE)
+		return WEFT_MOVES; /* nobody looks into a receive before it is complete */
+	if (weft_arrive_is_own_fault(a, err, &outcome))
+		return outcome;
+	if (is_silence(err))
+		return WEFT_NO_ANSWER;
+	return weft_arrive_bad_receive(a, landing, WEFT_CAUSE_RECEIVE_MEMORY);
+}
+
+/* ---- Receives ---- */
+
+enum weft_outcome weft_arrive_bad_receive(const struct weft_arrival *a,
+					  const struct weft_landing *landing, enum weft_cause cause)
+{
+	bool too_long = cause == WEFT_CAUSE_RECEIVE_LENGTH;
+	bool unreliable = a->to->from.type == WEFT_QPT_UC;
+	uint32_t given = WEFT_NO_LKEY;
+
+	/* too long for the receive: a datagram of an unreliable connection leaves that where it is
+	 * (9.9.3, class D); only what is wrong with the receive itself fails its queue pair */
+	if (weft_responder_is_gone(a->to) || (unreliable && too_long)) {
+		weft_responder_let_go(a->to);
+		return WEFT_NO_ANSWER;
+	}
+	if (too_long)
+		given = (uint32_t)a->here->len_bytes;
+	else if (cause == WEFT_CAUSE_RECEIVE_KEY)
+		given = weft_cause_lkey(a->nic->pool, landing->recv, landing->used,
+					a->to->receive_holder);
+	weft_responder_complete(a->to, a->request, landing->wr_id, given,
+				too_long ? WEFT_WC_LOC_LEN_ERR : WEFT_WC_LOC_PROT_ERR,
+				a->caller->thread);
+	weft_arrive_blame(a, too_long ? WEFT_EVENT_QP_REQ_ERR : WEFT_EVENT_QP_FATAL, cause);
+	return unreliable ? WEFT_NO_ANSWER : WEFT_FAILED;
+}
+
+/* What is wrong: first the length, then keys. */
+enum weft_cause weft_arrive_find_list(const struct weft_arrival *a, struct weft_landing *landing)
+{
+	const struct weft_pool_recv *recv = landing->recv;
+	uint64_t room = 0;
+	uint32_t *used = &landing->used;
+
+	/* what lies behind the last byte is not looked at */
+	for (*used = 0;
+	     *used < recv->num_sge && *used < a->to->rq_sges && room < a->here->len_bytes; ++*used)
+		room += recv->sge[*used].len_bytes;
+	if (room < a->here->len_bytes)
+		return WEFT_CAUSE_RECEIVE_LENGTH;
+	if (!weft_spans_find(a->nic->pool, a->caller, recv->sge, *used, a->to->receive_holder,
+			     WEFT_ACCESS_LOCAL_WRITE, &landing->there))
+		return WEFT_CAUSE_RECEIVE_KEY;
+	/* the list may be damaged between two looks */
+	return landing->there.len_bytes < a->here->len_bytes ? WEFT_CAUSE_RECEIVE_LENGTH
+							     : WEFT_CAUSE_NONE;
+}
+
+/* ---- Keys ---- */
+
+bool weft_arrive_find_window(const struct weft_arrival *a, uint64_t bytes, uint8_t access,
+			     struct weft_span *span)
+{
+	struct weft_pool *pool = a->nic->pool;
+	const struct weft_wqe *request = a->request;
+
+	return weft_mr_find(pool, a->caller, request->rkey,
+			    a->to->holder | (uint64_t)WEFT_PD_WINDOW << 32, request->remote_addr,
+			    bytes, access, span) ||
+	       weft_mr_find(pool, a->caller, request->rkey, weft_arrive_window_holder(*a),
+			    request->remote_addr, bytes, access, span);
+}
+
+/* ---- ATOMIC WRITE ---- */
+
+int weft_arrive_atomic_write(const struct weft_arrival *a, const struct weft_span *at,
+			     uint64_t value)
+{
+	struct weft_counters *counters = &a->caller->line->counters;
+	uint64_t old = 0, seen;
+	int err;
+
+	do {
+		seen = old;
+		err = weft_arrive_atomic(*a, at, false, seen, value, &old);
+	} while (!err && old != seen);
+	if (err)
+		return err;
+	counters->ops_write++;
+	counters->bytes_write += 8;
+	return 0;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a request of a connection may do at the responder, whoever has brought it: *begin* checks
+ * the rights, the receive and the key, *place* moves its bytes, *end* tells the responder. All
+ * rules about keys, receives, atomics, invalidation and faults of connections stand here and in
+ * arrive.c; those of datagrams in datagram.c.
+ *
+ * From begin to end the busy line of the calling thread names the responder's owner, and a lock of
+ * the carrier's lets one request of the requester arrive at a time. What is frequent is inline: as
+ * calls it would cost a posted WRITE an eighth of its time.
+ */
+#ifndef WEFT_NIC_ARRIVE_H
+#define WEFT_NIC_ARRIVE_H
+
+#include "nic/place.h"
+#include "nic/responder.h"
+#include "pool/step.h"
+
+/* What is rare is told by a copy that is made there: else the compiler would make one for each
+ * request. */
+#define WEFT_ASIDE(a) (&(const struct weft_arrival[]){a}[0])
+
+#define WEFT_ARRIVE   static inline __attribute__((always_inline))
+
+/* One request that has arrived. Passed by value, so that it stays in registers. Of the request only
+ * the header counts, which is what stands before its list. */
+struct weft_arrival {
+	struct weft_nic *nic;	   /* of the executor */
+	struct weft_responder *to; /* whose keys and receives it is about */
+	const struct weft_wqe *request;
+	struct weft_caller *caller;
+	const struct weft_spans *here; /* the bytes on the requester's side */
+	enum weft_cause *cause;	       /* written with WEFT_FAILED */
+};
+
+/* A receive that a message goes into. */
+struct weft_landing {
+	const struct weft_pool_recv *recv;
+	uint64_t wr_id;
+	uint64_t binding; /* of the window that it ends */
+	uint32_t used;	  /* elements of the receive that the message needs */
+	struct weft_spans there;
+};
+
+/* Both sides are in error, as after a NAK. */
+enum weft_outcome weft_arrive_blame(const struct weft_arrival *a, enum weft_event event,
+				    enum weft_cause cause);
+/* The same for what the responder refuses; a requester without reliability is not told (9.8.3). */
+enum weft_outcome weft_arrive_refuse(const struct weft_arrival *a, enum weft_event event,
+				     enum weft_cause cause);
+/* Bytes of a one-sided request, or of a message, could not be placed. here: the spans on the
+ * requester's side, of which the one at fault may be one. */
+enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err);
+enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
+					  const struct weft_landing *landing, int err);
+/* The receive that was taken is at fault. */
+enum weft_outcome weft_arrive_bad_receive(const struct weft_arrival *a,
+					  const struct weft_landing *landing,
+					  enum weft_cause cause);
+/* As weft_arrive_find_received, for a list. */
+enum weft_cause weft_arrive_find_list(const struct weft_arrival *a, struct weft_landing *landing);
+/* What is no region of the responder's domain may be a window. */
+bool weft_arrive_find_window(const struct weft_arrival *a, uint64_t bytes, uint8_t access,
+			     struct weft_span *span);
+/* Whether what could not be placed is no fault of the responder's; then *outcome. */
+bool weft_arrive_is_own_fault(const struct weft_arrival *a, int err, enum weft_outcome *outcome);
+
+/* Of windows of type 2 at the responder. */
+static inline uint64_t weft_arrive_window_holder(struct weft_arrival a)
+{
+	return weft_holder(a.to->right.member, a.to->from.dest_qpn | WEFT_PD_QP_WINDOW);
+}
+
+/* The right is looked at once more: since the last time the thread may have been stopped, the queue
+ * pair taken from the requester, its memory moved out of reach (verbs/rehome.c), and its new place
+ * learned by another thread of this process. */
+WEFT_ARRIVE int weft_arrive_place(struct weft_arrival a, const struct weft_span *to)
+{
+	if (__builtin_expect(weft_responder_is_gone(a.to), 0)) {
+		a.caller->failed = NULL;
+		return -3; /* ESRCH */
+	}
+	return weft_place(a.nic, a.caller, &a.to->right, to, a.here->span, a.here->len_bytes);
+}
+
+/* Bytes that a READ asks for: nothing of the responder's changes. */
+WEFT_ARRIVE int weft_arrive_fetch(struct weft_arrival a, const struct weft_span *from)
+{
+	return weft_place(a.nic, a.caller, &a.to->right, a.here->span, from, a.here->len_bytes);
+}
+
+/* ---- SEND ---- */
+
+/* Where the receive's bytes lie, with little ado for one element. */
+WEFT_ARRIVE enum weft_cause weft_arrive_find_received(struct weft_arrival a,
+						      struct weft_landing *landing)
+{
+	const struct weft_pool_recv *recv = landing->recv;
+	struct weft_pool_sge sge;
+
+	if (__builtin_expect(recv->num_sge != 1 || !a.here->len_bytes, 0))
+		return weft_arrive_find_list(WEFT_ASIDE(a), landing);
+	sge = recv->sge[0];
+	landing->used = 1;
+	if (sge.len_bytes < a.here->len_bytes)
+		return WEFT_CAUSE_RECEIVE_LENGTH;
+	if (!weft_mr_find(a.nic->pool, a.caller, sge.lkey, a.to->receive_holder, sge.addr,
+			  sge.len_bytes, WEFT_ACCESS_LOCAL_WRITE, &landing->there.span[0]))
+		return WEFT_CAUSE_RECEIVE_KEY;
+	return WEFT_CAUSE_NONE;
+}
+
+/* WEFT_DONE: the message may be placed where *landing says, and then must end. */
+WEFT_ARRIVE enum weft_outcome weft_arrive_begin_send(struct weft_arrival a,
+						     struct weft_landing *landing)
+{
+	enum weft_cause cause;
+
+	landing->recv = weft_responder_receive(a.to);
+	if (!landing->recv)
+		return WEFT_NO_RECEIVE;
+	WEFT_STEP(direct_receive_found);
+	if (a.request->opcode == WEFT_OP_SEND_INV &&
+	    !weft_mw_find(a.nic->pool, a.request->imm, weft_arrive_window_holder(a),
+			  &landing->binding))
+		return weft_arrive_refuse(WEFT_ASIDE(a), WEFT_EVENT_QP_ACCESS_ERR,
+					  WEFT_CAUSE_REMOTE_INVALIDATE);
+	landing->wr_id = landing->recv->wr_id;
+	cause = weft_arrive_find_received(a, landing);
+	if (cause)
+		return weft_find_later(a.caller)
+			       ? WEFT_MOVES
+			       : weft_arrive_bad_receive(WEFT_ASIDE(a), landing, cause);
+	return WEFT_DONE;
+}
+
+WEFT_ARRIVE void weft_arrive_end_send(struct weft_arrival a, const struct weft_landing *landing)
+{
+	struct weft_counters *counters = &a.caller->line->counters;
+
+	if (a.request->opcode == WEFT_OP_SEND_INV)
+		weft_mw_end(a.nic->pool, a.request->imm, landing->binding);
+	weft_responder_complete(a.to, a.request, landing->wr_id, (uint32_t)a.here->len_bytes,
+				WEFT_WC_SUCCESS, a.caller->thread);
+	counters->ops_send++;
+	counters->bytes_send += a.here->len_bytes;
+}
+
+/* ---- WRITE, READ, atomics ---- */
+
+/* The remote range of a one-sided request; one that moves no bytes needs no key (C9-88). False: it
+ * is refused, as *outcome says. */
+WEFT_ARRIVE bool weft_arrive_find_remote(struct weft_arrival a, uint64_t bytes, uint8_t access,
+					 struct weft_span *span, enum weft_outcome *outcome)
+{
+	if (!(a.to->access & access)) {
+		*outcome = weft_arrive_refuse(WEFT_ASIDE(a), WEFT_EVENT_QP_REQ_ERR,
+					      WEFT_CAUSE_REMOTE_RIGHT);
+		return false;
+	}
+	if (bytes &&
+	    !weft_mr_find(a.nic->pool, a.caller, a.request->rkey, a.to->holder,
+			  a.request->remote_addr, bytes, access, span) &&
+	    !weft_arrive_find_window(WEFT_ASIDE(a), bytes, access, span)) {
+		*outcome = weft_find_later(a.caller)
+				   ? WEFT_MOVES
+				   : weft_arrive_refuse(WEFT_ASIDE(a), WEFT_EVENT_QP_ACCESS_ERR,
+							WEFT_CAUSE_REMOTE_KEY);
+		return false;
+	}
+	return true;
+}
+
+/* *recv: of a WRITE with immediate, which uses a receive up; else NULL. */
+WEFT_ARRIVE enum weft_outcome weft_arrive_begin_write(struct weft_arrival a, struct weft_span *to,
+						      const struct weft_pool_recv **recv)
+{
+	enum weft_outcome outcome;
+
+	*recv = NULL;
+	if (!weft_arrive_find_remote(a, a.here->len_bytes, WEFT_ACCESS_REMOTE_WRITE, to, &outcome))
+		return outcome;
+	if (a.request->opcode == WEFT_OP_WRITE_IMM) {
+		*recv = weft_responder_receive(a.to);
+		if (!*recv)
+			return WEFT_NO_RECEIVE;
+	}
+	return WEFT_DONE;
+}
+
+WEFT_ARRIVE void weft_arrive_end_write(struct weft_arrival a, const struct weft_pool_recv *recv)
+{
+	struct weft_counters *counters = &a.caller->line->counters;
+
+	WEFT_STEP(direct_written);
+	if (recv)
+		weft_responder_complete(a.to, a.request, recv->wr_id, (uint32_t)a.here->len_bytes,
+					WEFT_WC_SUCCESS, a.caller->thread);
+	counters->ops_write++;
+	counters->bytes_write += a.here->len_bytes;
+}
+
+WEFT_ARRIVE enum weft_outcome weft_arrive_begin_read(struct weft_arrival a, struct weft_span *at)
+{
+	enum weft_outcome outcome;
+
+	return weft_arrive_find_remote(a, a.here->len_bytes, WEFT_ACCESS_REMOTE_READ, at, &outcome)
+		       ? WEFT_DONE
+		       : outcome;
+}
+
+WEFT_ARRIVE void weft_arrive_end_read(struct weft_arrival a)
+{
+	struct weft_counters *counters = &a.caller->line->counters;
+
+	/* acquire: pairs with the releases of whoever wrote those bytes; the next READ sees no
+	 * older ones (9.5), on Arm as well */
+	atomic_thread_fence(memory_order_acquire);
+	counters->ops_read++;
+	counters->bytes_read += a.here->len_bytes;
+}
+
+/* The word of an atomic operation, or of an ATOMIC WRITE, of 8 bytes. */
+WEFT_ARRIVE enum weft_outcome weft_arrive_begin_atomic(struct weft_arrival a, uint8_t access,
+						       struct weft_span *at)
+{
+	enum weft_outcome outcome;
+
+	if (!weft_arrive_find_remote(a, 8, access, at, &outcome))
+		return outcome;
+	/* a zero-based region may begin anywhere, so that both count */
+	if ((a.request->remote_addr | (at->at ? (uintptr_t)at->at : at->mr->va + at->start)) & 7)
+		return weft_arrive_refuse(WEFT_ASIDE(a), WEFT_EVENT_QP_REQ_ERR,
+					  WEFT_CAUSE_ALIGNMENT);
+	return WEFT_DONE;
+}
+
+/* 0 and the old value, or an error for weft_arrive_unreachable. */
+WEFT_ARRIVE int weft_arrive_atomic(struct weft_arrival a, const struct weft_span *at, bool add,
+				   uint64_t compare_add, uint64_t swap, uint64_t *old)
+{
+	if (weft_responder_is_gone(a.to)) {
+		a.caller->failed = NULL;
+		return -3; /* ESRCH */
+	}
+	return weft_place_atomic(a.nic, a.caller, &a.to->right, at, add, compare_add, swap, old);
+}
+
+/* Stores eight bytes that nobody sees in part, wherever they lie (A19.4). Errors as above. */
+int weft_arrive_atomic_write(const struct weft_arrival *a, const struct weft_span *at,
+			     uint64_t value);
+
+#endif

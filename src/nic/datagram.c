@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/busy.h"
+#include "nic/datagram.h"
+#include "nic/responder.h"
+#include "nic/shared.h"
+
+#define ESRCH	  3
+#define ETIMEDOUT 110
+#define ESTALE	  116
+
+/* ---- The destination ---- */
+
+static bool find(struct weft_pool *pool, uint32_t qpn, struct weft_datagram_target *t)
+{
+	uint32_t index = qpn & (WEFT_QPS - 1);
+
+	if (weft_pool_see_qp(pool, index) ||
+	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != qpn)
+		return false;
+	t->slot = &pool->qps[index];
+	t->qpn = qpn;
+	t->right.word = &t->slot->conn;
+	t->right.was = UINT64_MAX; /* no conn word is */
+	t->right.member = t->slot->owner;
+	return true;
+}
+
+/* The line stands between two equal looks at a conn word that says: ready. */
+static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct weft_datagram_target *t)
+{
+	const struct weft_pool_qp *slot = t->slot;
+	/* acquire: pairs with the release in publish (qp.c) */
+	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
+	bool found;
+
+	t->tag = t->qpn | (uint32_t)slot->connection << 24;
+	t->qkey = slot->qkey;
+	found = slot->qpn == t->qpn && slot->type == WEFT_QPT_UD && !slot->rq_size && ring_off &&
+		slot->owner == t->right.member && (conn >> 24 & 0xff) == WEFT_CONN_READY;
+	atomic_thread_fence(memory_order_acquire);
+	if (!found || atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
+	    (gid && !weft_responder_has_gid(pool, t->right.member, gid)) ||
+	    !weft_seat_map(pool, &t->seat, t->right.member, rq_off, ring_off))
+		return false;
+	t->right.was = conn;
+	return true;
+}
+
+/* ---- One copy of it ---- */
+
+static void complete(const struct weft_datagram *d, const struct weft_datagram_target *t,
+		     struct weft_pool_slot *slot, uint32_t tag, uint32_t bytes,
+		     enum weft_wc_status status)
+{
+	slot->taken = (struct weft_pool_taken){
+		.tag = tag,
+		.byte_len = bytes,
+		.imm = d->has_imm ? d->imm : 0,
+		.src_qpn = d->src_qpn,
+		.status = (uint8_t)status,
+		.opcode = WEFT_WC_RECV,
+		.flags = status ? 0 : WEFT_WC_GRH | (d->has_imm ? WEFT_WC_WITH_IMM : 0),
+		.solicited = d->solicited,
+	};
+	weft_seat_complete(d->nic, &t->seat, t->right.member);
+}
+
+/* What is wrong with a receive itself fails its queue pair (9.9.3, class E). */
+static void fail_receive(const struct weft_datagram *d, const struct weft_datagram_target *t,
+			 struct weft_pool_slot *slot, uint32_t lkey)
+{
+	complete(d, t, slot, t->tag, lkey, WEFT_WC_LOC_PROT_ERR);
+	atomic_store_explicit(&t->seat.head->fault, t->tag, memory_order_release);
+	weft_pool_ring(d->nic->pool, t->right.member, WEFT_RING_FAULT);
+}
+
+/* How many elements of a receive it needs; more than it has: too long. */
+static uint32_t elements(const struct weft_pool_recv *recv, uint32_t most, uint64_t bytes)
+{
+	uint32_t n = recv->num_sge < most ? recv->num_sge : most, used = 0;
+	uint64_t room = 0;
+
+	while (used < n && room < bytes)
+		room += recv->sge[used++].len_bytes;
+	return room < bytes ? UINT32_MAX : used;
+}
+
+/* One that is too long leaves the receive where it is (9.9.3, class D). */
+static struct weft_pool_slot *take(const struct weft_datagram *d, struct weft_datagram_target *t,
+				   uint32_t *used)
+{
+	struct weft_pool_slot *slot;
+
+	do {
+		slot = weft_seat_first(d->nic->pool, &t->seat);
+		if (!slot)
+			return NULL;
+		*used = elements(&slot->recv, t->seat.sges, WEFT_GRH_BYTES + d->bytes);
+		if (*used == UINT32_MAX)
+			return NULL;
+	} while (!weft_seat_take(d->nic->pool, &t->seat, t->right.member));
+	return slot;
+}
+
+static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *t)
+{
+	struct weft_counters *counters = &d->caller->line->counters;
+	struct weft_nic *nic = d->nic;
+	struct weft_pool_slot *slot;
+	struct weft_spans there;
+	uint32_t used;
+	int err;
+
+	slot = take(d, t, &used);
+	if (!slot)
+		return;
+	if (!weft_spans_find(nic->pool, d->caller, slot->recv.sge, used, t->seat.holder,
+			     WEFT_ACCESS_LOCAL_WRITE, &there) ||
+	    there.len_bytes < WEFT_GRH_BYTES + d->bytes) {
+		if (weft_find_later(d->caller)) {
+			complete(d, t, slot, 0, 0, WEFT_WC_SUCCESS); /* nothing came */
+			return;
+		}
+		fail_receive(d, t, slot,
+			     weft_cause_lkey(nic->pool, &slot->recv, used, t->seat.holder));
+		return;
+	}
+	err = weft_place_scattered(nic, d->caller, &t->right, there.span, d->span,
+				   WEFT_GRH_BYTES + d->bytes);
+	if (err == -ESRCH || err == -ETIMEDOUT || err == -ESTALE) {
+		complete(d, t, slot, 0, 0, WEFT_WC_SUCCESS); /* nothing came */
+		return;
+	}
+	if (err) {
+		fail_receive(d, t, slot, WEFT_NO_LKEY);
+		return;
+	}
+	complete(d, t, slot, t->tag, WEFT_GRH_BYTES + d->bytes, WEFT_WC_SUCCESS);
+	counters->ops_send++;
+	counters->bytes_send += d->bytes;
+}
+
+/* It has, although its owner has yet to see that. */
+static bool has_failed(const struct weft_datagram_target *t)
+{
+	return atomic_load_explicit(&t->seat.head->fault, memory_order_relaxed) == t->tag;
+}
+
+void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const uint8_t *gid,
+			   struct weft_datagram_target *t)
+{
+	uint64_t next;
+
+	if (t->qpn != qpn && !find(d->nic->pool, qpn, t))
+		return;
+	next = weft_busy_begin(d->caller, weft_busy_at(t->right.member, qpn & (WEFT_QPS - 1)));
+	if (atomic_load_explicit(&t->slot->conn, memory_order_acquire) == t->right.was ||
+	    read_line(d->nic->pool, gid, t)) {
+		if (t->qkey == d->qkey && !has_failed(t))
+			drop_in(d, t);
+	} else {
+		t->qpn = 0;
+	}
+	weft_busy_end(d->caller, next);
+}
+
+void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[16])
+{
+	struct weft_pool *pool = d->nic->pool;
+	const struct weft_pool_member *m;
+
+	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++) {
+		uint32_t groups = atomic_load_explicit(&m->groups, memory_order_acquire);
+
+		if (!atomic_load_explicit(&m->incarnation, memory_order_acquire))
+			continue;
+		for (uint32_t k = 0; k < groups && k < WEFT_MEMBER_GROUPS; k++) {
+			/* acquire: pairs with the release in join (mcast.c) */
+			uint32_t qpn = atomic_load_explicit(&m->group[k].qpn, memory_order_acquire);
+			struct weft_datagram_target t = {0};
+
+			if (qpn && !__builtin_memcmp(m->group[k].gid, gid, 16))
+				weft_datagram_deliver(d, qpn, NULL, &t);
+		}
+	}
+}
+
+bool weft_datagram_fault(struct weft_shared *shared, uint32_t tag)
+{
+	/* acquire: pairs with the release in fail_receive */
+	return atomic_compare_exchange_strong_explicit(&shared->at->fault, &tag, 0,
+						       memory_order_acquire, memory_order_relaxed);
+}

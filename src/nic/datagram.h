@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a datagram may do at the queue pair for which it arrives, whoever has brought it. One that
+ * finds nobody, or no receive, or the wrong Q_Key, is dropped, and nobody is told (9.8.2, 10.2.5).
+ */
+#ifndef WEFT_NIC_DATAGRAM_H
+#define WEFT_NIC_DATAGRAM_H
+
+#include "nic/place.h"
+#include "nic/seat.h"
+
+/* A queue pair as it was seen last; good for as long as its conn word stays the same. All zero:
+ * none. */
+struct weft_datagram_target {
+	struct weft_pool_qp *slot;
+	struct weft_right right;
+	struct weft_seat seat;
+	uint32_t qpn, tag, qkey;
+};
+
+struct weft_datagram {
+	struct weft_nic *nic;
+	struct weft_caller *caller; /* whose busy line is idle */
+	uint32_t src_qpn;	    /* and above it the service level */
+	uint32_t qkey;
+	uint32_t imm;
+	bool has_imm, solicited;
+	uint32_t bytes;
+	struct weft_span span[WEFT_MAX_SGE + 1]; /* the header of WEFT_GRH_BYTES, then the bytes */
+};
+
+/* gid: that the destination must have; NULL: any. */
+void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const uint8_t *gid,
+			   struct weft_datagram_target *t);
+/* To each queue pair of the pool that listens to the group. */
+void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[16]);
+/* For the owner: whether a receive of the queue pair with that tag was found at fault; once. */
+bool weft_datagram_fault(struct weft_shared *shared, uint32_t tag);
+
+#endif
