@@ -63,8 +63,18 @@ class BuildFailed(Exception):
     """Names the folder that does not build."""
 
 
+def installed_since(file):
+    """Whether packages came or went since: what the build did not find then may be there now."""
+    packages = Path(os.environ.get('WEFT_PACKAGES', '/var/lib/dpkg/status'))
+    return packages.exists() and packages.stat().st_mtime > file.stat().st_mtime
+
+
 def build(folder, *options):
-    if not (folder / 'build.ninja').exists() and not run('meson', 'setup', *options, folder):
+    ninja = folder / 'build.ninja'
+    if not ninja.exists():
+        if not run('meson', 'setup', *options, folder):
+            raise BuildFailed(folder.name)
+    elif installed_since(ninja) and not run('meson', 'setup', '--reconfigure', folder):
         raise BuildFailed(folder.name)
     if not run('ninja', '-C', folder):
         raise BuildFailed(folder.name)

@@ -77,6 +77,21 @@ def test_one_fails(tree, path, text):
     assert ' 1 failed, ' in last_line(done)
 
 
+def test_looks_again_after_an_installation(tree, monkeypatch):
+    """`make demo` configures before `make check` has installed what its tests need."""
+    (tree / 'meson.build').write_text(
+        "project('x', 'c')\nfs = import('fs')\nif fs.exists('there')\n"
+        "test('t', executable('t', 't.c'))\nendif\n")
+    packages = tree / 'packages'
+    packages.touch()
+    monkeypatch.setenv('WEFT_PACKAGES', str(packages))
+    assert last_line(runner(tree, 'quick')) == '2 passed, 0 failed, 0 skipped'
+    (tree / 'there').touch()
+    assert last_line(runner(tree, 'quick')) == '2 passed, 0 failed, 0 skipped'
+    packages.touch()
+    assert last_line(runner(tree, 'quick')) == '3 passed, 0 failed, 0 skipped'
+
+
 def test_broken_build(tree):
     (tree / 't.c').write_text('no C\n')
     done = runner(tree, 'quick')
