@@ -186,6 +186,7 @@ static inline struct weft_bind weft_wqe_bind(const struct weft_wqe *wqe)
 /* What became of a request that a transport was given. */
 enum weft_outcome {
 	WEFT_DONE,
+	WEFT_UNDER_WAY, /* the transport has it until it calls weft_sq_end */
 	WEFT_FAILED,	/* of a cause; the queue pair goes to error */
 	WEFT_NO_RECEIVE, /* the peer has none posted: RNR NAK */
 	WEFT_NO_ANSWER,	 /* the peer is not there, or not yet */
@@ -193,20 +194,29 @@ enum weft_outcome {
 };
 
 /*
- * A transport carries out the requests of one queue pair. All calls come with the queue pair's
- * lock held. A new transport is a new table.
+ * A transport carries out the requests of one queue pair. All calls but `drained` come with the queue
+ * pair's lock held. A new transport is a new table.
  */
 struct weft_transport {
 	const char *name;
 	/* At the move to RTR: the destination is known. */
 	void (*connect)(struct weft_qp *qp);
-	/* At the move out of the connected states; the peer is reached no more. */
+	/* At the move out of the connected states; the peer is reached no more, and what is under way is
+	 * let go of in bounded time. */
 	void (*disconnect)(struct weft_qp *qp);
-	/* Carries out one request in order. *cause with WEFT_FAILED. */
+	/* Begins one request, in order. *cause with WEFT_FAILED. */
 	enum weft_outcome (*execute)(struct weft_qp *qp, struct weft_wqe *wqe,
 				     struct weft_caller *caller, enum weft_cause *cause);
 	/* Whether the peer found this queue pair at fault, and with which event. */
 	bool (*fault)(struct weft_qp *qp, enum weft_event *event);
+	/* The rest only of transports that answer WEFT_UNDER_WAY: how many requests of a queue pair may be;
+	 * the position of each is weft_sq_next_issue() when it begins. */
+	uint32_t most_under_way;
+	/* Calls weft_sq_end for those that have ended. When to look again, in ns from now; UINT64_MAX:
+	 * env->kick will be called. */
+	uint64_t (*progress)(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns);
+	/* After disconnect: whether the transport touches no request of the queue pair any more. */
+	bool (*drained)(struct weft_qp *qp);
 };
 
 /* ---- Completion queues (cq.c; pushing and polling: complete.h) ---- */
@@ -311,6 +321,7 @@ struct weft_qp_attr {
 	uint8_t min_rnr_timer, rnr_retry, retry_cnt, timeout; /* codes of 9.7.5.2.8, 11.2.5.2 */
 	uint8_t dgid[16];
 	uint32_t qkey;
+	bool tells_drained; /* of the move to SQD */
 };
 
 struct weft_qp_cap {
@@ -325,7 +336,8 @@ struct weft_qp {
 	_Atomic uint8_t state; /* changes under the lock */
 	uint8_t type;
 	bool signal_all;
-	bool waits; /* on the waiting list */
+	bool waits; /* on the waiting list, */
+	bool visited; /* or for now off it, to be looked after */
 	/* a completion: its queue was full, and this is written under that's lock; or a peer who was stopped:
 	 * he was left behind when memory moved */
 	atomic_bool lost;
@@ -337,7 +349,9 @@ struct weft_qp {
 	uint8_t *sq;
 	uint32_t sq_stride, sq_size;
 	uint32_t opcodes; /* that its type has: a bit each */
-	uint64_t sq_posted, sq_executed;
+	/* Requests before sq_done are complete. Those before sq_issued are with the transport, or have ended
+	 * behind one that has not; while none is, sq_issued may lag behind. */
+	uint64_t sq_posted, sq_done, sq_issued;
 	_Atomic uint64_t sq_freed; /* by polling */
 	struct weft_cq *send_cq, *recv_cq;
 	struct weft_pool_qp *slot;
@@ -362,6 +376,11 @@ struct weft_qp {
 	enum weft_outcome awaited;
 	struct weft_qp *waiting_next;
 	uint32_t index;
+	uint32_t under_way, fetching; /* requests with the transport; READs and atomics among them */
+	uint64_t failed_at;	      /* the first that has ended in error; UINT64_MAX: none */
+	enum weft_cause failed_of;
+	const struct weft_transport *drains; /* it has been left, and has yet to let go of requests */
+	bool tells_drained;		      /* SQD: an event when nothing is under way */
 };
 
 /*
@@ -436,9 +455,26 @@ static inline bool weft_sq_has(const struct weft_qp *qp, uint32_t opcode)
 bool weft_sq_run(struct weft_qp *qp, struct weft_caller *caller);
 void weft_sq_wait(struct weft_qp *qp);
 void weft_sq_stop_waiting(struct weft_qp *qp);
+/* In error: at once, or when the transport that was left has let go of all. */
 void weft_sq_flush(struct weft_qp *qp);
+/* Whether the transport that was left has. */
+bool weft_sq_drained(struct weft_qp *qp);
+/* In SQD, with requests under way. */
+bool weft_sq_is_draining(const struct weft_qp *qp);
+/* SQD: tells so if nothing is under way, and it was asked for. */
+void weft_sq_tell_drained(struct weft_qp *qp);
 void weft_rq_flush(struct weft_qp *qp);
 void weft_rq_forget(struct weft_qp *qp); /* the same without telling */
+
+/* The position of the request that is begun next. */
+static inline uint64_t weft_sq_next_issue(const struct weft_qp *qp)
+{
+	return qp->sq_issued > qp->sq_done ? qp->sq_issued : qp->sq_done;
+}
+
+/* For transports: a request that was under way has ended, well (WEFT_CAUSE_NONE) or not. In any order; it
+ * completes when those before it have. The lock is held. */
+void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause);
 
 /* Tries again what waits, and ends what has waited too long. The next look is due in at most the
  * returned time, UINT64_MAX: never. */

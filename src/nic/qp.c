@@ -215,6 +215,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	qp->send_cq = send_cq;
 	qp->recv_cq = recv_cq;
 	qp->signal_all = signal_all;
+	qp->failed_at = UINT64_MAX;
 	qp->cap = *cap;
 	qp->slot = &nic->pool->qps[qp->index];
 	qp->qpn = qp->index | (uint32_t)(++qp->slot->generation & 63) << WEFT_QP_INDEX_BITS;
@@ -260,6 +261,7 @@ static void disconnect(struct weft_qp *qp)
 	if (!qp->transport)
 		return;
 	qp->transport->disconnect(qp);
+	qp->drains = qp->under_way ? qp->transport : NULL;
 	qp->transport = NULL;
 	atomic_fetch_sub_explicit(&qp->nic->nconnected, 1, memory_order_relaxed);
 }
@@ -292,6 +294,8 @@ static bool reset(struct weft_qp *qp)
 	disconnect(qp);
 	qp->state = WEFT_QPS_RESET;
 	quiet = shut_out_peers(qp, WEFT_CONN_NONE);
+	while (!weft_sq_drained(qp))
+		qp->nic->env->yield();
 	weft_cq_purge(qp->recv_cq, qp);
 	if (qp->send_cq != qp->recv_cq)
 		weft_cq_purge(qp->send_cq, qp);
@@ -300,7 +304,8 @@ static bool reset(struct weft_qp *qp)
 	WEFT_STEP(qp_drained);
 	give_ring_back(qp, quiet);
 	qp->attr = (struct weft_qp_attr){ 0 };
-	qp->sq_posted = qp->sq_executed = 0;
+	qp->sq_posted = qp->sq_done = qp->sq_issued = 0;
+	qp->failed_at = UINT64_MAX;
 	atomic_store_explicit(&qp->sq_freed, 0, memory_order_relaxed);
 	weft_rq_forget(qp);
 	qp->slot->rq_start = qp->rq_posted;
@@ -441,8 +446,12 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 	shut_out_peers(qp, to >= WEFT_QPS_RTR ? WEFT_CONN_READY : WEFT_CONN_NONE);
 	if (to == WEFT_QPS_RTS && from == WEFT_QPS_SQD && !qp->waits && weft_sq_run(qp, caller))
 		weft_sq_wait(qp);
-	if (to == WEFT_QPS_SQD)
-		weft_sq_stop_waiting(qp);
+	if (to == WEFT_QPS_SQD && from == WEFT_QPS_RTS) {
+		qp->tells_drained = attr->tells_drained;
+		if (!qp->under_way)
+			weft_sq_stop_waiting(qp);
+		weft_sq_tell_drained(qp);
+	}
 unlock:
 	weft_unlock(&qp->lock, own);
 	return err;

@@ -5,16 +5,10 @@
 
 /* 9.7.5.2.8, table 45: the RNR timer codes, in units of 10 µs. */
 static const uint32_t rnr_timer_10us[32] = {
-	65536, 1,   2,	 3,   4,   6,	8,    12,   16,	  24,	32,   48,   64,	   96,	  128,	 192,
-	256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+	65536, 1,    2,	   3,	 4,    6,     8,     12,    16,	   24,	  32,
+	48,    64,   96,   128,	 192,  256,   384,   512,   768,   1024,  1536,
+	2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
-
-void weft_sq_flush(struct weft_qp *qp)
-{
-	for (; qp->sq_executed < qp->sq_posted; qp->sq_executed++)
-		weft_sq_complete(qp, weft_sq_slot(qp, qp->sq_executed), qp->sq_executed,
-				 WEFT_WC_WR_FLUSH_ERR, 0);
-}
 
 /* ---- Waiting ---- */
 
@@ -34,6 +28,8 @@ void weft_sq_wait(struct weft_qp *qp)
 {
 	qp->waits = true;
 	qp->deadline_ns = 0;
+	if (qp->visited)
+		return;
 	list_waiting(qp);
 	WEFT_STEP(send_waits);
 	qp->nic->env->kick();
@@ -57,7 +53,8 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 	weft_unlock(&nic->waiting_lock, false);
 }
 
-/* Who moves memory may be slow, or be stopped himself; the verb's timers are for peers that are gone. */
+/* Who moves memory may be slow, or be stopped himself; the verb's timers are for peers that are
+ * gone. */
 #define MOVE_PATIENCE_NS 30000000000ull
 
 static uint64_t patience_ns(const struct weft_qp *qp)
@@ -65,17 +62,44 @@ static uint64_t patience_ns(const struct weft_qp *qp)
 	if (qp->awaited == WEFT_MOVES)
 		return MOVE_PATIENCE_NS;
 	if (qp->awaited == WEFT_NO_RECEIVE)
-		return qp->attr.rnr_retry == 7 ? UINT64_MAX :
-						 qp->attr.rnr_retry * 10000ull *
+		return qp->attr.rnr_retry == 7 ? UINT64_MAX
+					       : qp->attr.rnr_retry * 10000ull *
 							 rnr_timer_10us[qp->peer_rnr_timer & 31];
-	return qp->attr.timeout ? (qp->attr.retry_cnt + 1ull) * (4096ull << qp->attr.timeout) :
-				  UINT64_MAX;
+	return qp->attr.timeout ? (qp->attr.retry_cnt + 1ull) * (4096ull << qp->attr.timeout)
+				: UINT64_MAX;
 }
 
-/* ---- Carrying out ---- */
+/* ---- Ending ---- */
 
-/* Without a reliable service only the send queue stops: peers may go on sending (10.3.1.6). The state
- * comes first, for whoever looks at it because of the completion. */
+#define DRAINS_EACH_NS 1000000ull /* how often a transport that was left is asked */
+
+bool weft_sq_drained(struct weft_qp *qp)
+{
+	/* SQE: the transport is not left, and those that it has end */
+	if (!qp->drains)
+		return !qp->under_way;
+	if (!qp->drains->drained(qp))
+		return false;
+	qp->drains = NULL;
+	qp->under_way = qp->fetching = 0;
+	return true;
+}
+
+void weft_sq_flush(struct weft_qp *qp)
+{
+	if (!weft_sq_drained(qp)) {
+		if (!qp->waits)
+			weft_sq_wait(qp);
+		return;
+	}
+	for (; qp->sq_done < qp->sq_posted; qp->sq_done++)
+		weft_sq_complete(qp, weft_sq_slot(qp, qp->sq_done), qp->sq_done,
+				 WEFT_WC_WR_FLUSH_ERR, 0);
+	qp->failed_at = UINT64_MAX;
+}
+
+/* Without a reliable service only the send queue stops: peers may go on sending (10.3.1.6). The
+ * state comes first, for whoever looks at it because of the completion. */
 static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause cause)
 {
 	bool all = qp->type != WEFT_QPT_UC && qp->type != WEFT_QPT_UD;
@@ -84,40 +108,147 @@ static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause cause
 	qp->state = all ? WEFT_QPS_ERR : WEFT_QPS_SQE;
 	if (!all)
 		atomic_store_explicit(&qp->slot->state, WEFT_QPS_SQE, memory_order_relaxed);
-	weft_sq_complete(qp, wqe, qp->sq_executed++, weft_cause_status(cause), 0);
+	weft_sq_complete(qp, wqe, qp->sq_done++, weft_cause_status(cause), 0);
 	if (all)
 		weft_qp_fail(qp);
 	else
 		weft_sq_flush(qp);
 }
 
+void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause)
+{
+	struct weft_wqe *wqe = weft_sq_slot(qp, position);
+
+	qp->under_way--;
+	qp->fetching -= weft_op_fetches(wqe->opcode);
+	wqe->flags |= WEFT_SEND_ENDED;
+	if (cause && position < qp->failed_at) {
+		qp->failed_at = position;
+		qp->failed_of = cause;
+	}
+}
+
+/* Completes those that have ended and are the oldest. */
+static void complete_ended(struct weft_qp *qp)
+{
+	while (qp->sq_done < qp->sq_issued &&
+	       (qp->state == WEFT_QPS_RTS || qp->state == WEFT_QPS_SQD)) {
+		struct weft_wqe *wqe = weft_sq_slot(qp, qp->sq_done);
+
+		if (!(wqe->flags & WEFT_SEND_ENDED))
+			return;
+		if (qp->sq_done == qp->failed_at) {
+			fail(qp, wqe, qp->failed_of);
+			return;
+		}
+		if (qp->signal_all || wqe->flags & WEFT_SEND_SIGNALED)
+			weft_sq_complete(qp, wqe, qp->sq_done, WEFT_WC_SUCCESS, 0);
+		qp->sq_done++;
+	}
+}
+
+bool weft_sq_is_draining(const struct weft_qp *qp)
+{
+	return qp->state == WEFT_QPS_SQD && qp->under_way;
+}
+
+void weft_sq_tell_drained(struct weft_qp *qp)
+{
+	if (!qp->tells_drained || qp->state != WEFT_QPS_SQD || qp->under_way)
+		return;
+	qp->tells_drained = false;
+	qp->nic->env->async(qp, NULL, WEFT_EVENT_SQ_DRAINED);
+}
+
+/* ---- Beginning ---- */
+
+/* It is under way, behind the oldest or as the oldest. */
+static void note_issued(struct weft_qp *qp, struct weft_wqe *wqe, uint64_t position)
+{
+	qp->sq_issued = position + 1;
+	qp->under_way++;
+	qp->fetching += weft_op_fetches(wqe->opcode);
+	wqe->flags &= (uint8_t)~WEFT_SEND_ENDED;
+}
+
 void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome outcome,
 		     enum weft_cause cause)
 {
-	if (outcome == WEFT_FAILED) {
+	uint64_t position = weft_sq_next_issue(qp);
+
+	if (outcome == WEFT_UNDER_WAY) {
+		qp->awaited = WEFT_DONE;
+		note_issued(qp, wqe, position);
+	} else if (outcome == WEFT_FAILED && position == qp->sq_done) {
 		fail(qp, wqe, cause);
-		return;
+	} else if (outcome == WEFT_FAILED) {
+		note_issued(qp, wqe, position);
+		weft_sq_end(qp, position, cause);
+	} else {
+		if (qp->awaited != outcome)
+			qp->deadline_ns = 0;
+		qp->awaited = outcome;
 	}
-	if (qp->awaited != outcome)
-		qp->deadline_ns = 0;
-	qp->awaited = outcome;
 }
 
-void weft_sq_defer(struct weft_qp *qp)
+/* What is carried out on this side alone waits for all before it, and so does whoever asks for a
+ * fence for READs and atomics (10.8.3.3). Behind one that has failed nothing begins. */
+static bool may_begin(const struct weft_qp *qp, const struct weft_wqe *wqe)
 {
-	if (qp->state == WEFT_QPS_ERR || qp->state == WEFT_QPS_SQE)
-		weft_sq_flush(qp);
+	if (qp->state != WEFT_QPS_RTS || qp->failed_at != UINT64_MAX)
+		return false;
+	if (!qp->under_way)
+		return true;
+	return qp->under_way < qp->transport->most_under_way && !weft_op_is_local(wqe->opcode) &&
+	       !(wqe->flags & WEFT_SEND_FENCE && qp->fetching);
+}
+
+/* The next request, behind those that are under way. False: it waits. */
+static bool begin_behind(struct weft_qp *qp, struct weft_caller *caller)
+{
+	uint64_t position = weft_sq_next_issue(qp);
+	struct weft_wqe *wqe = weft_sq_slot(qp, position);
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	enum weft_outcome outcome = qp->transport->execute(qp, wqe, caller, &cause);
+
+	if (outcome == WEFT_DONE) {
+		note_issued(qp, wqe, position);
+		weft_sq_end(qp, position, WEFT_CAUSE_NONE);
+	} else {
+		weft_sq_stumble(qp, wqe, outcome, cause);
+	}
+	return outcome == WEFT_DONE || outcome == WEFT_UNDER_WAY;
+}
+
+static bool begin_next(struct weft_qp *qp, struct weft_caller *caller)
+{
+	uint64_t position = weft_sq_next_issue(qp);
+
+	if (position != qp->sq_done)
+		return begin_behind(qp, caller);
+	return weft_sq_carry_out(qp, weft_sq_slot(qp, position), caller) || qp->under_way;
 }
 
 bool weft_sq_run(struct weft_qp *qp, struct weft_caller *caller)
 {
-	while (qp->state == WEFT_QPS_RTS && qp->sq_executed < qp->sq_posted) {
-		if (weft_sq_carry_out(qp, weft_sq_slot(qp, qp->sq_executed), caller))
-			qp->deadline_ns = 0;
-		else
-			break;
+	complete_ended(qp);
+	while (weft_sq_next_issue(qp) < qp->sq_posted &&
+	       may_begin(qp, weft_sq_slot(qp, weft_sq_next_issue(qp))) && begin_next(qp, caller)) {
+		qp->deadline_ns = 0;
+		qp->awaited = WEFT_DONE;
 	}
-	return qp->state == WEFT_QPS_RTS && qp->sq_executed < qp->sq_posted;
+	complete_ended(qp);
+	weft_sq_tell_drained(qp);
+	return qp->drains || qp->under_way ||
+	       (qp->state == WEFT_QPS_RTS && qp->sq_done < qp->sq_posted);
+}
+
+void weft_sq_defer(struct weft_qp *qp, struct weft_caller *caller)
+{
+	if (qp->state == WEFT_QPS_ERR || qp->state == WEFT_QPS_SQE)
+		weft_sq_flush(qp);
+	else if (qp->under_way)
+		weft_sq_run(qp, caller);
 }
 
 /* The next waiting queue pair that nobody is using, taken off the list with its lock held. */
@@ -137,28 +268,56 @@ static struct weft_qp *take_waiting(struct weft_nic *nic)
 	return qp;
 }
 
-static uint64_t progress_one(struct weft_qp *qp, struct weft_caller *caller)
+/* How long the next request may still wait for its peer; 0: too long. */
+static uint64_t patience_left_ns(struct weft_qp *qp)
 {
-	uint64_t patience, now_ns;
+	uint64_t patience = patience_ns(qp), now_ns;
 
-	qp->waits = weft_sq_run(qp, caller);
-	if (!qp->waits)
+	if (qp->awaited == WEFT_DONE || qp->state != WEFT_QPS_RTS)
 		return UINT64_MAX;
-	patience = patience_ns(qp);
 	/* not before: a wait that begins here would begin before its request was tried */
 	now_ns = qp->nic->env->clock_ns();
 	if (!qp->deadline_ns)
 		qp->deadline_ns = patience == UINT64_MAX ? UINT64_MAX : now_ns + patience;
-	if (now_ns < qp->deadline_ns)
-		return qp->deadline_ns - now_ns;
-	qp->waits = false;
+	return now_ns < qp->deadline_ns ? qp->deadline_ns - now_ns : 0;
+}
+
+/* A peer that found us at fault answers no more: its verdict came first. */
+static void give_up(struct weft_qp *qp)
+{
+	enum weft_cause cause =
+		qp->awaited == WEFT_NO_RECEIVE ? WEFT_CAUSE_NO_RECEIVE : WEFT_CAUSE_NO_ANSWER;
+
 	WEFT_STEP(send_given_up);
-	/* a peer that found us at fault answers no more: its verdict came first */
 	if (weft_qp_look(qp))
-		return UINT64_MAX;
-	fail(qp, weft_sq_slot(qp, qp->sq_executed),
-	     qp->awaited == WEFT_NO_RECEIVE ? WEFT_CAUSE_NO_RECEIVE : WEFT_CAUSE_NO_ANSWER);
-	return UINT64_MAX;
+		return;
+	weft_sq_stumble(qp, weft_sq_slot(qp, weft_sq_next_issue(qp)), WEFT_FAILED, cause);
+}
+
+/* Whether something is left; when to look again: *due_ns. */
+static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_t *due_ns)
+{
+	uint64_t left_ns;
+
+	*due_ns = UINT64_MAX;
+	if (qp->transport && qp->under_way)
+		*due_ns = qp->transport->progress(qp, caller, qp->nic->env->clock_ns());
+	if (qp->state == WEFT_QPS_ERR || qp->state == WEFT_QPS_SQE)
+		weft_sq_flush(qp);
+	else if (weft_sq_run(qp, caller))
+		qp->waits = true;
+	if (!qp->waits)
+		return false;
+	if (qp->drains)
+		*due_ns = DRAINS_EACH_NS;
+	left_ns = patience_left_ns(qp);
+	if (!left_ns) {
+		qp->waits = false;
+		give_up(qp);
+		return qp->waits || qp->under_way;
+	}
+	*due_ns = left_ns < *due_ns ? left_ns : *due_ns;
+	return true;
 }
 
 uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller)
@@ -168,14 +327,19 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller)
 	bool kick;
 
 	while ((qp = take_waiting(nic))) {
-		uint64_t due = progress_one(qp, caller);
+		uint64_t due;
 
+		qp->visited = true;
+		qp->waits = false;
+		qp->waits = progress_one(qp, caller, &due);
 		least = due < least ? due : least;
 		if (qp->waits) {
-			/* its lock is kept until all have been looked at, so that none is met twice */
+			/* its lock is kept until all have been looked at, so that none is met twice
+			 */
 			qp->waiting_next = again;
 			again = qp;
 		} else {
+			qp->visited = false;
 			weft_unlock(&qp->lock, false);
 		}
 	}
@@ -183,6 +347,7 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller)
 	kick = again;
 	while ((qp = again)) {
 		again = qp->waiting_next;
+		qp->visited = false;
 		list_waiting(qp);
 		weft_unlock(&qp->lock, false);
 	}

@@ -56,11 +56,11 @@ static inline void weft_sq_complete(struct weft_qp *qp, const struct weft_wqe *w
 	weft_unlock(&cq->lock, own);
 }
 
-/* The transport could not carry out the oldest request: ends it, or leaves it to wait. */
+/* The next request is not done: it is under way, or fails, or waits. */
 void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome outcome,
 		     enum weft_cause cause);
 
-/* The oldest request. False: it waits, or it failed and all is flushed. */
+/* The next request, which is the oldest. False: it is not done. */
 static inline bool weft_sq_carry_out(struct weft_qp *qp, struct weft_wqe *wqe,
 				     struct weft_caller *caller)
 {
@@ -76,22 +76,22 @@ static inline bool weft_sq_carry_out(struct weft_qp *qp, struct weft_wqe *wqe,
 		return false;
 	}
 	if (qp->signal_all || wqe->flags & WEFT_SEND_SIGNALED)
-		weft_sq_complete(qp, wqe, qp->sq_executed, WEFT_WC_SUCCESS, caller->thread);
-	qp->sq_executed++;
+		weft_sq_complete(qp, wqe, qp->sq_done, WEFT_WC_SUCCESS, caller->thread);
+	qp->sq_done++;
 	return true;
 }
 
 /* The request just posted is not the oldest, or the queue pair is not in RTS. */
-void weft_sq_defer(struct weft_qp *qp);
+void weft_sq_defer(struct weft_qp *qp, struct weft_caller *caller);
 
 /* Posts what weft_sq_next gave; carries it out at once unless others wait. The lock is held. */
 static inline void weft_sq_submit(struct weft_qp *qp, struct weft_wqe *wqe,
 				  struct weft_caller *caller)
 {
-	bool first = qp->sq_executed == qp->sq_posted++;
+	bool first = qp->sq_done == qp->sq_posted++;
 
 	if (__builtin_expect(qp->state != WEFT_QPS_RTS || !first, 0))
-		weft_sq_defer(qp);
+		weft_sq_defer(qp, caller);
 	else if (!weft_sq_carry_out(qp, wqe, caller) && qp->state == WEFT_QPS_RTS)
 		weft_sq_wait(qp);
 }

@@ -328,6 +328,7 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 		return weft_explain_errno(VERB, err);
 	merge(&merged, attr, mask);
 	nic = for_nic(&merged);
+	nic.tells_drained = mask & IBV_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify;
 	err = -weft_qp_modify(&qp->nic, from, to, &nic, transport_of(qp->nic.type),
 			      caller);
 	WEFT_STEP(verbs_qp_modified);
@@ -338,10 +339,6 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 						   weft_value(weft_explain_state(qp->nic.state)),
 						   weft_value(weft_explain_state(to))) :
 				       weft_explain_errno(VERB, err);
-	/* Nothing is in progress once the queue pair's lock is free: the send queue is drained. */
-	if (from == WEFT_QPS_RTS && to == WEFT_QPS_SQD && mask & IBV_QP_EN_SQD_ASYNC_NOTIFY &&
-	    attr->en_sqd_async_notify)
-		qp->nic.nic->env->async(&qp->nic, NULL, WEFT_EVENT_SQ_DRAINED);
 	if (to == WEFT_QPS_RESET) {
 		merged = (struct ibv_qp_attr){ .cap = qp->attr.cap };
 		weft_blame_reset(qp->nic.qpn);
@@ -389,6 +386,7 @@ int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = (enum ibv_qp_state)qp->nic.state;
 	weft_verbs_tell_state(ibqp, attr, mask);
+	attr->sq_draining = weft_sq_is_draining(&qp->nic);
 	pthread_mutex_unlock(&qp->qp.mutex);
 	return 0;
 }
