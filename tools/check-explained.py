@@ -67,11 +67,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parents[1])
     os.chdir(parser.parse_args().root)
-    used = '\n'.join(p.read_text() for p in Path('src').rglob('*.[ch]') if p != Path('src/nic/cause.h'))
+    tables = [t for t in (VERBS / 'rules.h', Path('src/nic/cause.h')) if t.exists()]
+    used = '\n'.join(p.read_text() for p in Path('src').rglob('*.[ch]') if p not in tables)
     bad = [(p, *o) for p in sorted(VERBS.glob('*.c')) if p.name not in NOT_VERBS
            for o in check_verbs(p)]
-    bad += [(p, *o) for p in (VERBS / 'rules.h', Path('src/nic/cause.h')) if p.exists()
-            for o in check_table(p, used)]
+    bad += [(p, *o) for p in tables for o in check_table(p, used)]
     for path, number, what in bad:
         print(f'{path}:{number}: {what}')
     sys.exit(bool(bad))
