@@ -17,7 +17,7 @@
 
 #define ROOM 65536u
 
-static char path[] = "/tmp/weft-pcap-XXXXXX";
+static char path[] = "/dev/shm/weft-pcap-XXXXXX";
 static uint8_t file[ROOM];
 static size_t file_bytes;
 
