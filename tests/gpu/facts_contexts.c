@@ -127,7 +127,7 @@ void facts_foreign(void)
 	ASK("value in its stream", cu.cuStreamWriteValue64_v2(stream, at, 1, 0));
 	ASK("pool memory in its stream", cu.cuMemAllocAsync(&held, 512, stream));
 	GPU_OK(cu.cuCtxSetCurrent(context));
-	GPU_OK(cu.cuModuleLoadData(&module, gpu_image(facts_image)));
+	module = gpu_module(facts_image);
 	GPU_OK(cu.cuModuleGetFunction(&fill, module, "fill"));
 	args.at = at;
 	GPU_OK(cu.cuCtxSetCurrent(other));

@@ -218,7 +218,7 @@ void facts_fault(void)
 	at = facts_memory(FACTS_LEGACY);
 	GPU_OK(cu.cuStreamCreate(&stream, 0));
 	GPU_OK(cu.cuEventCreate(&event, 0));
-	GPU_OK(cu.cuModuleLoadData(&module, gpu_image(facts_image)));
+	module = gpu_module(facts_image);
 	GPU_OK(cu.cuModuleGetFunction(&fill, module, "fill"));
 	ASK("launch", cu.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
 	ASK("wait", cu.cuStreamSynchronize(stream));

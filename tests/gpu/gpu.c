@@ -73,3 +73,13 @@ void *gpu_image(const char *path)
 	close(fd);
 	return image;
 }
+
+weft_cu_module gpu_module(const char *path)
+{
+	void *image = gpu_image(path);
+	weft_cu_module module;
+
+	GPU_OK(cu.cuModuleLoadData(&module, image));
+	free(image);
+	return module;
+}

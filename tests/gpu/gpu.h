@@ -22,8 +22,10 @@ bool gpu_load(void);
 const char *gpu_error(weft_cu_result result);
 /* A new context of device 0, which is then current. Ends the program if there is none. */
 weft_cu_context gpu_context(void);
-/* A file of a kernel's module, as cuModuleLoadData takes it. */
+/* A file of kernels, as cuModuleLoadData takes it: to be freed. */
 void *gpu_image(const char *path);
+/* Its module in the current context. Ends the program if there is none. */
+weft_cu_module gpu_module(const char *path);
 
 /* Ends the program if the call fails. */
 #define GPU_OK(call) gpu_ok((call), #call)

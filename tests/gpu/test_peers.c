@@ -259,37 +259,54 @@ static void across(void)
 	GPU_OK(cu.cuCtxDestroy_v2(one));
 }
 
-/* A kernel on one device stores into the other's memory: only with peer access. */
-static void store_across(bool allowed)
+/* A kernel on device 1 stores there; the result of waiting for it. */
+static weft_cu_result store(weft_cu_ptr at)
 {
 	struct {
 		uint64_t at, count, value;
-	} args = {0, 16, 5};
+	} args = {at, 16, 5};
 	void *params[] = {&args};
-	weft_cu_context one, two;
 	weft_cu_module module;
 	weft_cu_function fill;
+	weft_cu_result result;
+
+	module = gpu_module(image);
+	GPU_OK(cu.cuModuleGetFunction(&fill, module, "fill"));
+	GPU_OK(cu.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+	result = cu.cuCtxSynchronize();
+	if (!result)
+		GPU_OK(cu.cuModuleUnload(module));
+	return result;
+}
+
+static void expect_store(weft_cu_ptr at, bool allowed)
+{
+	weft_cu_result result = store(at);
 	uint64_t seen[16];
+
+	if (!allowed) {
+		assert_int_equal(result, WEFT_CUDA_ERROR_ILLEGAL_ADDRESS);
+		_exit(0); /* nothing works any more */
+	}
+	GPU_OK(result);
+	GPU_OK(cu.cuMemcpyDtoH_v2(seen, at, sizeof(seen)));
+	assert_int_equal(seen[15], 20);
+}
+
+/* Memory of device 0: only with peer access. */
+static void store_across(bool allowed)
+{
+	weft_cu_context one, two;
 	weft_cu_ptr here;
 
 	if (!two_devices())
 		exit(77);
 	GPU_OK(cu.cuCtxCreate_v2(&one, 0, 0));
 	GPU_OK(cu.cuMemAlloc_v2(&here, BYTES));
-	args.at = here;
 	GPU_OK(cu.cuCtxCreate_v2(&two, 0, 1));
-	GPU_OK(cu.cuModuleLoadData(&module, gpu_image(image)));
-	GPU_OK(cu.cuModuleGetFunction(&fill, module, "fill"));
 	if (allowed)
 		GPU_OK(cu.cuCtxEnablePeerAccess(one, 0));
-	GPU_OK(cu.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
-	if (!allowed) {
-		assert_int_equal(cu.cuCtxSynchronize(), WEFT_CUDA_ERROR_ILLEGAL_ADDRESS);
-		_exit(0);
-	}
-	GPU_OK(cu.cuMemcpyDtoH_v2(seen, here, sizeof(seen)));
-	assert_int_equal(seen[15], 20);
-	GPU_OK(cu.cuModuleUnload(module));
+	expect_store(here, allowed);
 	GPU_OK(cu.cuCtxDestroy_v2(two));
 	GPU_OK(cu.cuCtxDestroy_v2(one));
 }
@@ -302,6 +319,45 @@ static void store_allowed(void)
 static void store_refused(void)
 {
 	store_across(false);
+}
+
+/* A mapping: only with access for that device, peer access or not. */
+static void store_mapped(bool allowed)
+{
+	struct weft_cu_access access = {{WEFT_CU_MEM_LOCATION_TYPE_DEVICE, 1},
+					WEFT_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	struct weft_cu_memory_prop prop = {
+		.type = WEFT_CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {WEFT_CU_MEM_LOCATION_TYPE_DEVICE, 0},
+	};
+	weft_cu_context one, two;
+	weft_cu_memory memory;
+	weft_cu_ptr here;
+
+	if (!two_devices())
+		exit(77);
+	GPU_OK(cu.cuCtxCreate_v2(&one, 0, 0));
+	GPU_OK(cu.cuMemCreate(&memory, BYTES, &prop, 0));
+	here = map(memory);
+	GPU_OK(cu.cuMemRelease(memory));
+	GPU_OK(cu.cuCtxCreate_v2(&two, 0, 1));
+	GPU_OK(cu.cuCtxEnablePeerAccess(one, 0));
+	if (allowed)
+		GPU_OK(cu.cuMemSetAccess(here, BYTES, &access, 1));
+	expect_store(here, allowed);
+	unmap(here);
+	GPU_OK(cu.cuCtxDestroy_v2(two));
+	GPU_OK(cu.cuCtxDestroy_v2(one));
+}
+
+static void mapped_allowed(void)
+{
+	store_mapped(true);
+}
+
+static void mapped_refused(void)
+{
+	store_mapped(false);
 }
 
 static void expect_devices(void (*run)(void))
@@ -331,15 +387,18 @@ CASE(in_child, by_handle_of_the_dead)
 CASE(expect_devices, across)
 CASE(expect_devices, store_allowed)
 CASE(expect_devices, store_refused)
+CASE(expect_devices, mapped_allowed)
+CASE(expect_devices, mapped_refused)
 
 /* test_peers MODULE */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(is_by_handle),	    cmocka_unit_test(is_by_descriptor),
-		cmocka_unit_test(is_by_process_vm), cmocka_unit_test(is_by_handle_of_the_dead),
-		cmocka_unit_test(is_across),	    cmocka_unit_test(is_store_allowed),
-		cmocka_unit_test(is_store_refused),
+		cmocka_unit_test(is_by_handle),	     cmocka_unit_test(is_by_descriptor),
+		cmocka_unit_test(is_by_process_vm),  cmocka_unit_test(is_by_handle_of_the_dead),
+		cmocka_unit_test(is_across),	     cmocka_unit_test(is_store_allowed),
+		cmocka_unit_test(is_store_refused),  cmocka_unit_test(is_mapped_allowed),
+		cmocka_unit_test(is_mapped_refused),
 	};
 
 	image = argc > 1 ? argv[1] : "";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* That the stand-in is not kinder than hardware where hardware is only seldom unkind: what takes
  * effect late, in which order, and what it notices. Of the stand-in alone. */
+#include <linux/capability.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -180,7 +183,7 @@ static void torn(void)
 	from = pinned(8 * WORDS);
 	answer = pinned(16);
 	args.answer = (uintptr_t)answer;
-	GPU_OK(cu.cuModuleLoadData(&module, gpu_image(image)));
+	module = gpu_module(image);
 	GPU_OK(cu.cuModuleGetFunction(&poll, module, "poll"));
 	GPU_OK(cu.cuMemsetD8_v2(args.words, 0, 8 * WORDS));
 	GPU_OK(cu.cuStreamCreate(&running, WEFT_CU_STREAM_NON_BLOCKING));
@@ -259,6 +262,28 @@ static void pinned_moves_back(void)
 	use(memory);
 }
 
+/* Where memory cannot be locked a page of another file is still noticed, at the same offset. */
+static void pinned_moves_unlocked(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[2] = {0};
+	int one = memfd_create("one", 0), other = memfd_create("other", 0);
+	uint8_t *memory;
+
+	WANT(!ftruncate(one, BYTES) && !ftruncate(other, BYTES));
+	memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, one, 0);
+	WANT(memory != MAP_FAILED);
+	WANT(!setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){0, 0}));
+	WANT(!syscall(SYS_capset, &header, none));
+	WANT(mlock(&header, 1));
+	context = gpu_context();
+	GPU_OK(cu.cuMemHostRegister_v2(memory, BYTES, 0));
+	use(memory);
+	mmap(memory + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, other,
+	     9 * PAGE);
+	use(memory);
+}
+
 static void pinned_ends(void)
 {
 	uint8_t *memory = anonymous(NULL);
@@ -330,6 +355,11 @@ static void notices_moved_pages(void **state)
 	child_dies(pinned_moves, "whose page is no longer the one that was pinned");
 }
 
+static void notices_moved_pages_unlocked(void **state)
+{
+	child_dies(pinned_moves_unlocked, "whose page is no longer the one that was pinned");
+}
+
 static void notices_pages_that_came_back(void **state)
 {
 	child_dies(pinned_moves_back, "whose page is no longer the one that was pinned");
@@ -369,6 +399,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(is_pinned_stays),
 		cmocka_unit_test(is_freed_in_flight),
 		cmocka_unit_test(notices_moved_pages),
+		cmocka_unit_test(notices_moved_pages_unlocked),
 		cmocka_unit_test(notices_pages_that_came_back),
 		cmocka_unit_test(notices_the_end_of_pinning),
 		cmocka_unit_test(lists_what_leaks),

@@ -262,7 +262,7 @@ static int begin(void **state)
 		return -1;
 	}
 	context = gpu_context();
-	GPU_OK(cu.cuModuleLoadData(&module, gpu_image(image)));
+	module = gpu_module(image);
 	return 0;
 }
 
