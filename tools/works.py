@@ -173,6 +173,7 @@ SECTIONS = {
          r'gpu-(work|peers)::'),
         ('it is no kinder than hardware: late, in shuffled pieces; moved pages and leaks are noticed',
          r'gpu-soft::'),
+        ('finding the libcuda of a process; what memory is, and whether it still is that', r'gpu-find::'),
         ("our declarations are those of NVIDIA's header", r'gpu-header::'),
     ],
     'Processes that end': [

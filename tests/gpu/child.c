@@ -61,3 +61,10 @@ void child_dies(void (*run)(void), const char *words)
 	assert_int_equal(WTERMSIG(status), SIGABRT);
 	assert_non_null(strstr(text, words));
 }
+
+int child_status(pid_t pid)
+{
+	int status;
+
+	return waitpid(pid, &status, 0) == pid ? status : -1;
+}

@@ -4,6 +4,7 @@
 #define WEFT_TESTS_GPU_CHILD_H
 
 #include <stdio.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 /* Until the next call; its status in *status. */
@@ -12,6 +13,9 @@ const char *child_said(void (*run)(void), int *status);
 void child_ok(void (*run)(void));
 /* The stand-in ends it, with these words. */
 void child_dies(void (*run)(void), const char *words);
+
+/* Waits for it: how it ended, 0 if well. */
+int child_status(pid_t pid);
 
 /* In a child. */
 #define WANT(condition)                                                                             \

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "cuda/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define PAGE 4096ull
+
+enum { TYPE, MANAGED, DEVICE, CONTEXT, ID, START, BYTES, IPC, ASKED };
+
+static const unsigned int attributes[ASKED] = {
+	[TYPE] = WEFT_CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+	[MANAGED] = WEFT_CU_POINTER_ATTRIBUTE_IS_MANAGED,
+	[DEVICE] = WEFT_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+	[CONTEXT] = WEFT_CU_POINTER_ATTRIBUTE_CONTEXT,
+	[ID] = WEFT_CU_POINTER_ATTRIBUTE_BUFFER_ID,
+	[START] = WEFT_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+	[BYTES] = WEFT_CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+	[IPC] = WEFT_CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+};
+
+/* The answers for one address, each in the low bytes of its word. 0 or -EIO. */
+static int ask(const struct weft_cuda *cuda, weft_cu_ptr at, uint64_t answer[ASKED])
+{
+	unsigned int names[ASKED];
+	void *data[ASKED];
+
+	for (unsigned int i = 0; i < ASKED; i++) {
+		names[i] = attributes[i];
+		answer[i] = 0;
+		data[i] = &answer[i];
+	}
+	return cuda->cuPointerGetAttributes(ASKED, names, data, at) ? -EIO : 0;
+}
+
+static enum weft_cuda_kind kind_of(const uint64_t answer[ASKED])
+{
+	if (!(uint32_t)answer[TYPE])
+		return WEFT_CUDA_UNKNOWN;
+	if ((uint32_t)answer[MANAGED])
+		return WEFT_CUDA_MANAGED;
+	return (uint32_t)answer[TYPE] == WEFT_CU_MEMORYTYPE_HOST ? WEFT_CUDA_PINNED
+								 : WEFT_CUDA_DEVICE;
+}
+
+static int add(struct weft_cuda_memory *memory, const struct weft_cuda_part *part)
+{
+	struct weft_cuda_part *more =
+		realloc(memory->part, (memory->parts + 1) * sizeof(*memory->part));
+
+	if (!more)
+		return -ENOMEM;
+	memory->part = more;
+	memory->part[memory->parts++] = *part;
+	return 0;
+}
+
+/* Takes what the answers tell of the part at `at`. Its end, or -errno. */
+static int take_part(struct weft_cuda_memory *memory, weft_cu_ptr at, const uint64_t answer[ASKED],
+		     weft_cu_ptr *end)
+{
+	struct weft_cuda_part part = {answer[START], answer[BYTES], answer[ID]};
+
+	if (!memory->parts) {
+		memory->kind = kind_of(answer);
+		memory->device = (int)(uint32_t)answer[DEVICE];
+		memory->context = (weft_cu_context)(uintptr_t)answer[CONTEXT];
+		memory->exportable = (uint32_t)answer[IPC];
+	}
+	if (kind_of(answer) != memory->kind || (int)(uint32_t)answer[DEVICE] != memory->device ||
+	    at < part.start || at - part.start >= part.bytes)
+		return -EFAULT;
+	*end = part.start + part.bytes;
+	return add(memory, &part);
+}
+
+int weft_cuda_look(const struct weft_cuda *cuda, weft_cu_ptr at, size_t bytes,
+		   struct weft_cuda_memory *memory)
+{
+	uint64_t answer[ASKED];
+	weft_cu_ptr next = at;
+	int err = 0;
+
+	*memory = (struct weft_cuda_memory){0};
+	while (!err && next - at < bytes) {
+		err = ask(cuda, next, answer);
+		if (!err && kind_of(answer) == WEFT_CUDA_UNKNOWN && !memory->parts) {
+			err = weft_cuda_may_pin(cuda, at, bytes) ? -EFAULT : 0;
+			break;
+		}
+		if (!err)
+			err = take_part(memory, next, answer, &next);
+	}
+	if (err)
+		weft_cuda_forget(memory);
+	return err;
+}
+
+void weft_cuda_forget(struct weft_cuda_memory *memory)
+{
+	free(memory->part);
+	*memory = (struct weft_cuda_memory){0};
+}
+
+bool weft_cuda_is_still(const struct weft_cuda *cuda, const struct weft_cuda_memory *memory)
+{
+	for (unsigned int i = 0; i < memory->parts; i++) {
+		unsigned long long id = 0;
+
+		if (cuda->cuPointerGetAttribute(&id, WEFT_CU_POINTER_ATTRIBUTE_BUFFER_ID,
+						memory->part[i].start) ||
+		    id != memory->part[i].id)
+			return false;
+	}
+	return true;
+}
+
+/* The first and the last byte of each page: what is pinned between two of them is not seen. */
+bool weft_cuda_may_pin(const struct weft_cuda *cuda, weft_cu_ptr at, size_t bytes)
+{
+	weft_cu_ptr last = at + bytes - 1;
+
+	for (weft_cu_ptr next = at; next <= last; next = (next & ~(PAGE - 1)) + PAGE) {
+		weft_cu_ptr end = next | (PAGE - 1);
+		unsigned long long id;
+
+		if (cuda->cuPointerGetAttribute(&id, WEFT_CU_POINTER_ATTRIBUTE_BUFFER_ID, next) !=
+			    WEFT_CUDA_ERROR_INVALID_VALUE ||
+		    cuda->cuPointerGetAttribute(&id, WEFT_CU_POINTER_ATTRIBUTE_BUFFER_ID,
+						end < last ? end : last) !=
+			    WEFT_CUDA_ERROR_INVALID_VALUE)
+			return true;
+	}
+	return false;
+}
