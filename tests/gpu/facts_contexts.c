@@ -61,7 +61,7 @@ void facts_no_context(void)
 
 void facts_contexts(void)
 {
-	weft_cu_context now = NULL, primary, again;
+	weft_cu_context now = NULL, primary = NULL, again = NULL;
 
 	context = gpu_context();
 	ASK("another", cu.cuCtxCreate_v2(&other, 0, 0));

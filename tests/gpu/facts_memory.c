@@ -76,8 +76,8 @@ weft_cu_ptr facts_memory(enum facts_kind kind)
 
 void facts_alloc(void)
 {
-	weft_cu_ptr at, other = 0, start = 0;
-	unsigned long long id, id2;
+	weft_cu_ptr at = 0, other = 0, start = 0;
+	unsigned long long id = 0, id2 = 0;
 	size_t bytes = 0;
 	char host[64] = "";
 
@@ -282,9 +282,9 @@ void facts_vmm(void)
 {
 	struct weft_cu_access access = {plain.location, WEFT_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	struct weft_cu_memory_prop prop = plain;
-	weft_cu_memory memory, shared, other;
+	weft_cu_memory memory = 0, shared = 0, other = 0;
 	size_t unit = 0;
-	weft_cu_ptr at;
+	weft_cu_ptr at = 0;
 	char own[64] = "";
 	int fd = -1;
 

@@ -178,8 +178,8 @@ void facts_kernels(void)
 		uint64_t at, count, value;
 	} args = {0, 1000, 5};
 	void *params[] = {&args};
-	weft_cu_module module;
-	weft_cu_function fill;
+	weft_cu_module module = NULL;
+	weft_cu_function fill = NULL;
 
 	gpu_context();
 	ASK("of nonsense",
@@ -209,8 +209,8 @@ void facts_fault(void)
 	} args = {4096, 16, 5};
 	void *params[] = {&args};
 	weft_cu_ptr there, more = 0;
-	weft_cu_module module;
-	weft_cu_function fill;
+	weft_cu_module module = NULL;
+	weft_cu_function fill = NULL;
 
 	other = gpu_context();
 	there = facts_memory(FACTS_LEGACY);

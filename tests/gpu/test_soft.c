@@ -4,6 +4,7 @@
 #include <linux/capability.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -204,6 +205,36 @@ static void torn(void)
 	GPU_OK(cu.cuCtxDestroy_v2(context));
 }
 
+static uint8_t *watched;
+static char touched[BYTES / PAGE + 1];
+static unsigned int touches;
+
+/* An engine comes to a page for the first time. */
+static void note_page(int signal, siginfo_t *info, void *arg)
+{
+	size_t page = ((uintptr_t)info->si_addr - (uintptr_t)watched) / PAGE;
+
+	if (page >= BYTES / PAGE)
+		_exit(5);
+	touched[touches++] = (char)('0' + page);
+	mprotect(watched + page * PAGE, PAGE, PROT_READ | PROT_WRITE);
+}
+
+static void order_of_pages(void)
+{
+	struct sigaction action = {.sa_sigaction = note_page, .sa_flags = SA_SIGINFO};
+	weft_cu_ptr at;
+
+	context = gpu_context();
+	at = device_memory(BYTES);
+	watched = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	sigaction(SIGSEGV, &action, NULL);
+	GPU_OK(cu.cuMemcpyDtoH_v2(watched, at, BYTES));
+	WANT(touches == BYTES / PAGE);
+	fprintf(stderr, "pages %s\n", touched);
+	GPU_OK(cu.cuCtxDestroy_v2(context));
+}
+
 /* ---- what it notices ---- */
 
 static uint8_t *anonymous(void *at)
@@ -247,7 +278,8 @@ static void pinned_moves(void)
 	context = gpu_context();
 	GPU_OK(cu.cuMemHostRegister_v2(memory, BYTES, 0));
 	WANT(!ftruncate(file, PAGE));
-	mmap(memory + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+	(void)mmap(memory + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+		   0);
 	use(memory);
 }
 
@@ -279,8 +311,8 @@ static void pinned_moves_unlocked(void)
 	context = gpu_context();
 	GPU_OK(cu.cuMemHostRegister_v2(memory, BYTES, 0));
 	use(memory);
-	mmap(memory + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, other,
-	     9 * PAGE);
+	(void)mmap(memory + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, other,
+		   9 * PAGE);
 	use(memory);
 }
 
@@ -370,6 +402,31 @@ static void notices_the_end_of_pinning(void **state)
 	child_dies(pinned_ends, "no longer registered with CUDA");
 }
 
+/* The order in which pages are come to. */
+static void order_by_seed(const char *seed, char order[BYTES / PAGE + 1])
+{
+	const char *found;
+	int status;
+
+	setenv("WEFT_SOFT_GPU_SEED", seed, 1);
+	found = strstr(child_said(order_of_pages, &status), "pages ");
+	unsetenv("WEFT_SOFT_GPU_SEED");
+	assert_int_equal(status, 0);
+	assert_non_null(found);
+	snprintf(order, BYTES / PAGE + 1, "%s", found + strlen("pages "));
+}
+
+static void seed_repeats_the_order(void **state)
+{
+	char first[BYTES / PAGE + 1], again[BYTES / PAGE + 1], other[BYTES / PAGE + 1];
+
+	order_by_seed("1", first);
+	order_by_seed("1", again);
+	order_by_seed("2", other);
+	assert_string_equal(first, again);
+	assert_string_not_equal(first, other);
+}
+
 static void lists_what_leaks(void **state)
 {
 	static const char *const lines[] = {
@@ -402,6 +459,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(notices_moved_pages_unlocked),
 		cmocka_unit_test(notices_pages_that_came_back),
 		cmocka_unit_test(notices_the_end_of_pinning),
+		cmocka_unit_test(seed_repeats_the_order),
 		cmocka_unit_test(lists_what_leaks),
 	};
 

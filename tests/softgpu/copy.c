@@ -56,12 +56,12 @@ static void copy_piece(const struct soft_op *op, const struct ends *ends, size_t
 }
 
 /* Numbers below count in an order of chance; NULL without memory. */
-static uint32_t *shuffled(size_t count)
+static uint32_t *shuffled(uint64_t *chance, size_t count)
 {
 	uint32_t *order = malloc(count * sizeof(*order));
 
 	for (size_t i = 0; order && i < count; i++) {
-		size_t other = soft_chance(i + 1);
+		size_t other = soft_chance(chance, i + 1);
 
 		order[i] = order[other];
 		order[other] = (uint32_t)i;
@@ -69,11 +69,11 @@ static uint32_t *shuffled(size_t count)
 	return order;
 }
 
-static void copy_pieces(const struct soft_op *op, const struct ends *ends)
+static void copy_pieces(struct soft_op *op, const struct ends *ends)
 {
 	size_t into = op->to % PIECE;
 	size_t count = (into + op->bytes + PIECE - 1) / PIECE;
-	uint32_t *order = shuffled(count);
+	uint32_t *order = shuffled(&op->chance, count);
 
 	if (!order)
 		soft_die("no memory for an order of %zu pieces", count);
@@ -82,7 +82,7 @@ static void copy_pieces(const struct soft_op *op, const struct ends *ends)
 
 		start = start > into ? start - into : 0;
 		copy_piece(op, ends, start, end < op->bytes ? end : op->bytes);
-		if (!soft_chance(YIELD_EVERY))
+		if (!soft_chance(&op->chance, YIELD_EVERY))
 			sched_yield();
 	}
 	free(order);

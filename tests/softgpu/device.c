@@ -15,7 +15,7 @@ pthread_cond_t soft_changed;
 
 static struct {
 	_Atomic int state; /* the answer of soft_gate */
-	_Atomic uint64_t chance;
+	uint64_t seed;
 	struct CUmemPoolHandle_st *pools[SOFT_DEVICES];
 } self = {.state = WEFT_CUDA_ERROR_NOT_INITIALIZED};
 
@@ -32,14 +32,22 @@ void soft_leave(int *locked)
 	pthread_mutex_unlock(&soft_lock);
 }
 
-/* splitmix64: every number is drawn once, whichever threads draw. */
-uint64_t soft_chance(uint64_t bound)
+/* splitmix64 */
+static uint64_t mix(uint64_t z)
 {
-	uint64_t z = atomic_fetch_add(&self.chance, 0x9e3779b97f4a7c15) + 0x9e3779b97f4a7c15;
-
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-	return (z ^ (z >> 31)) % bound;
+	return z ^ (z >> 31);
+}
+
+uint64_t soft_chance_of(uint64_t stream, uint64_t nth)
+{
+	return mix(mix(self.seed + 0x9e3779b97f4a7c15 * (stream + 1)) + nth);
+}
+
+uint64_t soft_chance(uint64_t *state, uint64_t bound)
+{
+	return mix(*state += 0x9e3779b97f4a7c15) % bound;
 }
 
 uint64_t soft_now_ns(void)
@@ -89,7 +97,7 @@ static void begin(void)
 	else if (getrandom(&seed, 4, 0) != 4)
 		seed = (uint64_t)getpid();
 	fprintf(stderr, "soft GPU: WEFT_SOFT_GPU_SEED=%llu\n", (unsigned long long)seed);
-	self.chance = seed;
+	self.seed = seed;
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&soft_changed, &clock);

@@ -237,8 +237,9 @@ void soft_range_end(struct soft_range *range)
 		link = &(*link)->next;
 	*link = range->next;
 	if (range->kind == SOFT_MANAGED)
-		mmap((void *)(uintptr_t)range->start, rounded(range->bytes, SOFT_BLOCK), PROT_NONE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		(void)mmap((void *)(uintptr_t)range->start, rounded(range->bytes, SOFT_BLOCK),
+			   PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+			   0);
 	if (!soft_is_host(range) && range->kind != SOFT_MAPPED)
 		soft_area_give(range->start);
 	soft_memory_drop(range->memory);

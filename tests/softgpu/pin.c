@@ -55,7 +55,7 @@ static bool look(struct soft_pin *pin)
 {
 	FILE *maps = fopen(pin->locked ? "/proc/self/smaps" : "/proc/self/maps", "re");
 	uint64_t at = pin->start;
-	struct piece piece;
+	struct piece piece = {0};
 
 	pin->count = 0;
 	while (maps && at < pin->end && next_piece(maps, &piece, pin->locked)) {

@@ -52,8 +52,10 @@ void soft_leave(int *locked);
 	if (gate_)                                                                                  \
 	return gate_
 
-/* The next number of the seeded sequence, below `bound`. Any thread, without the lock. */
-uint64_t soft_chance(uint64_t bound);
+/* Where the sequence of chance begins for the nth operation of a stream, whatever other threads do. */
+uint64_t soft_chance_of(uint64_t stream, uint64_t nth);
+/* The next number of the sequence, below `bound`. */
+uint64_t soft_chance(uint64_t *state, uint64_t bound);
 uint64_t soft_now_ns(void);
 /* Ends the process: the program did what corrupts memory on hardware. */
 __attribute__((noreturn, format(printf, 1, 2))) void soft_die(const char *format, ...);
@@ -168,7 +170,7 @@ struct soft_op {
 	/* The effect, in the stream's thread, without the lock. What it answers fails the context. */
 	weft_cu_result (*run)(struct soft_op *op);
 	weft_cu_stream stream;
-	uint64_t seq, born_ns;
+	uint64_t seq, born_ns, chance;
 	struct soft_after {
 		weft_cu_stream stream;
 		uint64_t seq;
@@ -188,7 +190,7 @@ struct CUstream_st {
 	weft_cu_context context;
 	bool alive, blocking, working;
 	uint64_t issued, done, demanded; /* of operations, by their numbers */
-	uint64_t queries;
+	uint64_t number, queries, chance;
 	struct soft_op *first, **last;
 	pthread_t worker;
 	struct CUstream_st *next;

@@ -44,6 +44,7 @@ static void op_free(struct soft_op *op)
 
 weft_cu_stream soft_stream_new(weft_cu_context context, bool blocking)
 {
+	static uint64_t number;
 	weft_cu_stream stream = calloc(1, sizeof(*stream));
 
 	if (!stream)
@@ -53,6 +54,8 @@ weft_cu_stream soft_stream_new(weft_cu_context context, bool blocking)
 				       .blocking = blocking,
 				       .last = &stream->first,
 				       .next = soft_streams};
+	stream->number = number++;
+	stream->chance = soft_chance_of(stream->number, 0);
 	soft_streams = stream;
 	return stream;
 }
@@ -150,7 +153,8 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The program's signals are for its own threads. */
+/* The program's signals are for its own threads; but who touches memory on the program's behalf has
+ * to take the faults that it has a handler for. */
 static bool employ(weft_cu_stream stream)
 {
 	sigset_t all, before;
@@ -158,6 +162,8 @@ static bool employ(weft_cu_stream stream)
 	if (stream->working)
 		return true;
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	stream->working = !pthread_create(&stream->worker, NULL, work, stream);
 	if (stream->working)
@@ -208,6 +214,7 @@ weft_cu_result soft_enqueue(weft_cu_stream stream, struct soft_op *op)
 	}
 	op->stream = stream;
 	op->seq = ++stream->issued;
+	op->chance = soft_chance_of(stream->number, op->seq);
 	op->born_ns = soft_now_ns();
 	*stream->last = op;
 	stream->last = &op->next;
@@ -231,7 +238,7 @@ weft_cu_result soft_query(weft_cu_stream stream, uint64_t seq)
 		return stream->context->fault;
 	if (stream->done >= seq)
 		return WEFT_CUDA_SUCCESS;
-	if (++stream->queries > soft_chance(QUERIES_MAX)) {
+	if (++stream->queries > soft_chance(&stream->chance, QUERIES_MAX)) {
 		stream->queries = 0;
 		if (stream->demanded < seq)
 			stream->demanded = seq;
