@@ -174,6 +174,7 @@ SECTIONS = {
         ('it is no kinder than hardware: late, in shuffled pieces; moved pages and leaks are noticed',
          r'gpu-soft::'),
         ('finding the libcuda of a process; what memory is, and whether it still is that', r'gpu-find::'),
+        ('registered memory that CUDA pins, before or later, stays where it is', r'gpu-pinned::'),
         ("our declarations are those of NVIDIA's header", r'gpu-header::'),
     ],
     'Processes that end': [
