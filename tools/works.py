@@ -141,6 +141,7 @@ SECTIONS = {
         ('frames of 64, 128 and 256 bits: any content, any schedule; the efficiency of the formula', r'ape-frames'),
         ('credits on cables of 0 to 10,000 words; lost, damaged, and after lost words', r'ape-credits'),
         ('100,000 damages: cut, lost, doubled, invented and flipped words', r'ape-damage'),
+        ('8b10b and 64b66b to the bit; 1, 2 and 4 lanes of any order, offset and skew; slips and dead lanes', r'ape-phy'),
         ("each way in 20 lattices, rings and lines; freedom from deadlock, computed", r'ape/routes::', r'ape-deadlock'),
         ('cut-through to the word, between all pairs of 5×4×3; FIFOs of one packet, all to all', r'ape-router'),
         ('PUT, GET and SEND: each byte, each refusal; any word lost, doubled or flipped; new lives of cards',
