@@ -144,7 +144,7 @@ SECTIONS = {
         ('8b10b and 64b66b to the bit; 1, 2 and 4 lanes of any order, offset and skew; slips and dead lanes', r'ape-phy'),
         ("each way in 20 lattices, rings and lines; freedom from deadlock, computed", r'ape/routes::', r'ape-deadlock'),
         ('cut-through to the word, between all pairs of 5×4×3; FIFOs of one packet, all to all', r'ape-router'),
-        ('PUT, GET and SEND: each byte, each refusal; any word lost, doubled or flipped; new lives of cards',
+        ('PUT, GET and SEND: each byte, each refusal; registers; any word lost, doubled or flipped; new lives of cards',
          r'ape-card'),
         ('random programs on 3×3×2, cables cut, nodes killed: exactly once and in order, or an error; each seed '
          'twice the same', r'ape-flows'),

@@ -52,6 +52,8 @@ static void count(void *owner, unsigned int process, uint32_t buffer, uint64_t v
 
 	if (c->card.process[process].buffer[buffer].rights & WEFT_APE_MAY_PUT)
 		c->puts++;
+	if (c->cards->counted)
+		c->cards->counted(c->cards, c - c->cards->card);
 }
 
 static void tell(void *owner, unsigned int process, const struct weft_ape_event *event)

@@ -31,6 +31,7 @@ struct cards {
 	struct torus torus;
 	struct card *card;
 	cards_event_fn *event;
+	void (*counted)(struct cards *cards, uint32_t node); /* or NULL: as a counter grows */
 	struct weft_ape_card_config config;
 };
 

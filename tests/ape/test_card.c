@@ -7,6 +7,8 @@
 
 #include "cmocka_all.h"
 #include "cards.h"
+#include "wire/ape/regs.h"
+#include "wire/ape/secded.h"
 
 #define EVENTS 4096u
 
@@ -242,11 +244,18 @@ static const uint8_t *litmus_at;
 static uint8_t litmus_bytes;
 static uint64_t litmus_seen;
 
+static void on_count(struct cards *c, uint32_t node)
+{
+	for (unsigned int i = 0; i < 24; i++)
+		litmus_seen += litmus_at[i] == litmus_bytes;
+}
+
 static void test_counter_is_last(void **state)
 {
 	struct weft_ape_card *c;
 
 	begin(4, 4, 1);
+	cards.counted = on_count;
 	for (unsigned int round = 0; round < 10000; round++) {
 		uint32_t to = round % 2 ? 1 : 6;
 		uint64_t at = CARD_BASE + 64;
@@ -266,16 +275,14 @@ static void test_counter_is_last(void **state)
 		litmus_at = card_bytes(&cards, to, 1, at);
 		memset(card_bytes(&cards, 0, 0, d.local), litmus_bytes, 24);
 		assert_true(card_post(&cards, 0, 0, &d));
-		/* Whoever looks after any step: first the counter, then the bytes. */
 		while (c->process[1].buffer[0].count == count)
 			assert_true(weft_sim_step(&cards.torus.sim, UINT64_MAX));
-		for (unsigned int i = 0; i < 24; i++)
-			litmus_seen += litmus_at[i] == litmus_bytes;
 		assert_int_equal(litmus_seen, 24 * (round + 1));
 		await(events + 1);
 		events = 0;
 	}
 	assert_int_equal(cards.card[1].puts + cards.card[6].puts, 10000);
+	cards.counted = NULL;
 	cards_end(&cards);
 }
 
@@ -596,6 +603,92 @@ static void test_silence(void **state)
 	}
 }
 
+/* ---- Registers ---- */
+
+static void test_registers(void **state)
+{
+	struct weft_ape_descriptor d;
+	struct weft_ape_card *c;
+
+	begin(5, 4, 3);
+	c = &cards.card[1 + 5 * 2 + 20].card;
+	assert_int_equal(weft_ape_reg_read(c, 5), 1);
+	assert_int_equal(weft_ape_reg_read(c, 6), 1 | 2 << 6 | 1 << 11);
+	assert_int_equal(weft_ape_reg_read(c, 8), 5 | 4 << 8 | 3 << 16);
+	assert_int_equal(weft_ape_reg_read(c, 68), 0xff000000);
+	assert_int_equal(weft_ape_reg_read(c, 69), 0x01800060);
+	assert_int_equal(weft_ape_reg_read(c, 70), 0x0000ff40);
+	assert_int_equal(weft_ape_reg_read(c, 152), 0x3f);
+	assert_int_equal(weft_ape_reg_read(c, 7), 0);
+	/* What cannot be is refused, and changes nothing. */
+	assert_false(weft_ape_reg_write(c, 69, 0xffff0060));
+	assert_false(weft_ape_reg_write(c, 69, 0x0180ffff));
+	assert_false(weft_ape_reg_write(c, 70, 0x00000740));
+	assert_false(weft_ape_reg_write(c, 70, 0x0000ff80));
+	assert_false(weft_ape_reg_write(c, 6, 0));
+	assert_int_equal(weft_ape_reg_read(c, 69), 0x01800060);
+	assert_true(weft_ape_reg_write(c, 69, 0x01400050));
+	assert_int_equal(weft_ape_reg_read(c, 69), 0x01400050);
+	assert_true(weft_ape_reg_write(c, 70, 0x00008030));
+	assert_int_equal(weft_ape_reg_read(c, 70), 0x00008030);
+	assert_true(weft_ape_reg_write(c, 68, 0x0f000001));
+	assert_int_equal(weft_ape_reg_read(c, 68), 0x0f000001);
+	assert_int_equal(weft_ape_reg_read(c, 150), 0);
+	/* Damage by register: one flip is corrected, two drop each header, and are counted. */
+	for (unsigned int flips = 1; flips < 4; flips++) {
+		assert_true(weft_ape_reg_write(&cards.card[0].card, 71,
+					       7 | 50 << 7 | 90 << 14 | flips << 21 | 1 << 23));
+		d = descriptor(WEFT_APE_OP_PUT, 0, 1, 100);
+		assert_int_equal(outcome(&d), flips == 1 ? WEFT_APE_OK : WEFT_APE_UNREACHABLE);
+		if (flips > 1)
+			assert_int_equal(*card_bytes(&cards, 1, 1, d.remote), CARD_EMPTY);
+		assert_true(weft_ape_reg_read(&cards.card[1].card, flips == 1 ? 94 : 99) > 0);
+	}
+	assert_true(weft_ape_reg_read(&cards.card[0].card, 81) > 0);
+	assert_true(weft_ape_reg_read(&cards.card[1].card, 97) > 0);
+	cards_end(&cards);
+}
+
+/* Hops, channel and *last* that are not those of the way, which no footer covers. */
+static unsigned int wrong_way(struct torus_node *n, unsigned int cable, struct weft_ape_beat *beat)
+{
+	struct weft_ape_word w = {beat->quad[0], beat->quad[1]};
+	struct weft_ape_header h;
+
+	if (n != &cards.torus.node[0] || cable || n->torus->node[0].dead ||
+	    weft_ape_secded_check(&w) != WEFT_APE_INTACT || !weft_ape_header_parse(w, &h) ||
+	    h.to.at[0] != 1 || h.hops != 1 || h.type > WEFT_APE_NOTHING)
+		return 1;
+	if (copies == 0)
+		h.hops = 2;
+	else if (copies == 1)
+		h.vc = 1;
+	else
+		h.last = false;
+	weft_ape_header_build(&h, &w);
+	beat->quad[0] = w.lo;
+	beat->quad[1] = w.hi;
+	return 1;
+}
+
+static void test_wrong_way(void **state)
+{
+	for (copies = 0; copies < 3; copies++) {
+		struct weft_ape_descriptor d;
+
+		begin(4, 1, 1);
+		cards.torus.meddle = wrong_way;
+		d = descriptor(WEFT_APE_OP_PUT, 0, 1, 100);
+		assert_int_equal(outcome(&d), WEFT_APE_UNREACHABLE);
+		if (copies < 2)
+			assert_true(cards.card[1].card.counters.bad_way > 0);
+		else
+			assert_true(cards.card[1].card.node.router.dropped[WEFT_APE_DROP_ODD] > 0);
+		cards.torus.meddle = NULL;
+		cards_end(&cards);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -611,6 +704,8 @@ int main(void)
 		cmocka_unit_test(test_losses_cost_little),
 		cmocka_unit_test(test_lives),
 		cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_wrong_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The card's registers, 32 bits each, by the hardware's numbers; docs/ape.md has those that are
+ * ours. */
+#ifndef WEFT_WIRE_APE_REGS_H
+#define WEFT_WIRE_APE_REGS_H
+
+#include "wire/ape/ni.h"
+
+#define WEFT_APE_REGISTERS 220u
+
+/* Of what is no register: 0. */
+uint32_t weft_ape_reg_read(const struct weft_ape_card *c, unsigned int number);
+/* False: not to be written, or not with this; then all is as it was. */
+bool weft_ape_reg_write(struct weft_ape_card *c, unsigned int number, uint32_t value);
+
+#endif
