@@ -28,7 +28,7 @@ static unsigned int each(const char *kind,
 		unsigned int n = 0;
 		char half[17] = "";
 
-		if (strcmp(word, kind))
+		if (!word || strcmp(word, kind))
 			continue;
 		while ((word = strtok_r(NULL, " \n", &rest)) && strlen(word) < 32)
 			value[n++] = strtoull(word, NULL, 10);
