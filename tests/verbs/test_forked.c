@@ -139,9 +139,9 @@ static struct devices open_devices(enum by by)
 /* The connection of before, and a new one. */
 static void work(struct devices *d)
 {
-	char *at = d->mr ? d->mr->addr : NULL;
-
 	if (d->by & VERBS) {
+		char *at = d->mr->addr;
+
 		at[0] = 1;
 		at[BYTES / 2] = 0;
 		assert_int_equal(rig_rdma(d->rig.qp[0], IBV_WR_RDMA_WRITE, 1, d->mr, at, BYTES / 2,
