@@ -41,6 +41,7 @@ struct weft_quarantine {
 
 struct weft_attachment {
 	struct weft_pool pool;
+	struct weft_attachment *parents; /* in a fork's child: what it has inherited, which nobody uses */
 	char path[PATH_MAX]; /* absolute */
 	dev_t dev;
 	ino_t ino;

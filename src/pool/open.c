@@ -291,11 +291,18 @@ int weft_open_fd(struct weft_attachment *a)
 	return fd;
 }
 
-/* Async-signal-safe. The window was not inherited; the private arrays are left where they are. */
+/* Async-signal-safe. The window was not inherited; the private arrays are left where they are, and kept in sight of
+ * who looks for leaks when the child ends. */
 void weft_pool_forget(void)
 {
+	static struct weft_attachment *inherited;
+
 	if (attached && weft_open_is_ours(attached, attached->fd))
 		close(attached->fd);
+	if (attached) {
+		attached->parents = inherited;
+		inherited = attached;
+	}
 	attached = NULL;
 	weft_wake_forget();
 	pthread_mutex_init(&opening, NULL);
