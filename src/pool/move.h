@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Moving pages into the pool and back without losing a store of any thread.
+ * Moving pages into the pool and back without losing a store of any thread, nor of the kernel on
+ * its behalf.
  *
- * A process with one thread copies. Otherwise pages move in chunks, while stores of other threads
- * into the chunk are held back: by userfaultfd, or where that is forbidden, by protecting the pages
- * and a chained SIGSEGV handler. Limit, but for privileged processes: a system call of another
- * thread that writes into that very chunk at that instant may return EFAULT.
+ * A process with one thread copies. Otherwise the other threads are parked (pool/park.h); stores of
+ * those that were left asleep, and wake up, are held back: by userfaultfd, or where that is
+ * forbidden, by protecting the pages and a chained SIGSEGV handler. Limit: a system call of one
+ * that wakes up in those microseconds, and writes into that very chunk, returns EFAULT.
  *
  * The caller holds the mutex of the regions.
  */
@@ -27,7 +28,8 @@ struct weft_move {
 };
 
 /* Private anonymous pages become pages of the pool, shared with alias and not inherited by fork.
- * The bytes, from the front, that have moved: fewer than asked for when a step failed. */
+ * The bytes, from the front, that have moved: fewer than asked for when a step failed, or when a
+ * thread could not be stopped in time; then it may be tried again later. */
 size_t weft_move_in(const struct weft_move *move);
 
 /* The reverse: ordinary private memory again, with the same contents. */

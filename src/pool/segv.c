@@ -6,25 +6,19 @@
  * The handler stays installed once it was needed. Taking it away after each move would race with a
  * thread whose fault the kernel has already turned into a signal, but not yet delivered.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "pool/fork.h"
 #include "pool/hold.h"
 #include "pool/step.h"
 #include "pool/unhooked.h"
 
-/* The chunk that is protected now, 0 if none. It may be shorter than WEFT_HOLD_CHUNK: a fault
+/* The chunk that is protected now, 0 if none. It may be shorter than WEFT_HOLD_MOST: a fault
  * behind its end then waits for nothing, which is harmless. */
 static _Atomic uintptr_t window;
 /* How often a window was opened or closed. */
@@ -38,7 +32,7 @@ static bool in_window(uintptr_t addr)
 	/* acquire: pairs with the release in close_window, after which the store succeeds */
 	uintptr_t start = atomic_load_explicit(&window, memory_order_acquire);
 
-	return start && addr >= start && addr < start + WEFT_HOLD_CHUNK;
+	return start && addr >= start && addr < start + WEFT_HOLD_MOST;
 }
 
 /*
@@ -80,7 +74,7 @@ static void chain(struct sigaction *next, int signal, siginfo_t *info, void *con
 	if (sent && action.sa_handler == SIG_IGN)
 		return;
 	if (!function || action.sa_flags & SA_RESETHAND)
-		*next = (struct sigaction){ .sa_handler = SIG_DFL };
+		*next = (struct sigaction){.sa_handler = SIG_DFL};
 	if (!function) {
 		sigaction(signal, next, NULL);
 		if (sent)
@@ -103,7 +97,8 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 	    (info->si_code != SEGV_ACCERR || !may_be_ours((uintptr_t)info->si_addr))) {
 		sigset_t mask;
 
-		/* the kernel does not call us with the signal blocked, but a chained handler does */
+		/* the kernel does not call us with the signal blocked, but a chained handler does
+		 */
 		pthread_sigmask(SIG_BLOCK, NULL, &mask);
 		chain(sigismember(&mask, signal) ? &first : &latest, signal, info, context);
 	}
@@ -115,7 +110,7 @@ bool weft_segv_install(void)
 	static bool before;
 	struct sigaction action = {
 		.sa_sigaction = on_segv,
-		/* not blocked inside, else weft_segv_deliverable would fail for who waits */
+		/* not blocked inside, else whoever waits would seem deaf to it */
 		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
 	};
 	struct sigaction now;
@@ -142,48 +137,6 @@ static int segv_begin(void)
 	return 0;
 }
 
-#define BIT(signal) (1ul << ((signal)-1))
-#define SIGCANCEL   32
-
-static bool blocks_segv(int tasks, const char *tid)
-{
-	char path[300], text[2048];
-	unsigned long blocked;
-	const char *line;
-	ssize_t len;
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/status", tid);
-	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false; /* the thread has ended */
-	len = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[len > 0 ? len : 0] = '\0';
-	line = strstr(text, "\nSigBlk:");
-	if (!line)
-		return false;
-	blocked = strtoul(line + strlen("\nSigBlk:"), NULL, 16);
-	/* a program cannot block glibc's own signal: the thread is just starting or in libc */
-	return (blocked & BIT(SIGSEGV)) && !(blocked & BIT(SIGCANCEL));
-}
-
-bool weft_segv_deliverable(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	bool all = dir != NULL;
-	pid_t me = gettid();
-	struct dirent *entry;
-
-	while (all && (entry = readdir(dir))) {
-		if (entry->d_name[0] != '.' && atoi(entry->d_name) != me)
-			all = !blocks_segv(dirfd(dir), entry->d_name);
-	}
-	if (dir)
-		closedir(dir);
-	return all;
-}
-
 static void open_window(uintptr_t start)
 {
 	/* no barrier: the fault comes after mprotect, which is one */
@@ -199,40 +152,29 @@ static void close_window(void)
 	atomic_store_explicit(&window, 0, memory_order_release);
 }
 
-static size_t segv_in(const struct weft_move *chunk)
+static void segv_let_go(const struct weft_move *chunk, bool moved)
 {
-	size_t moved = 0;
-
-	open_window(chunk->va);
-	if (!weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes, PROT_READ)) {
-		weft_move_copy(chunk->alias, (void *)chunk->va, chunk->len_bytes);
-		WEFT_STEP(segv_copied_in);
-		if (!weft_move_map(chunk))
-			moved = chunk->len_bytes;
-		else
-			weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
-	}
-	close_window();
-	return moved;
-}
-
-static int segv_out(const struct weft_move *chunk, uint8_t *scratch)
-{
-	int err;
-
-	open_window(chunk->va);
-	if (weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes,
-				   chunk->prot & ~PROT_WRITE)) {
-		err = -errno;
-		goto close_window;
-	}
-	WEFT_STEP(segv_held_out);
-	err = weft_move_replace(chunk, scratch);
-	if (err)
+	if (!moved)
 		weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
-close_window:
+	WEFT_STEP(segv_released);
 	close_window();
-	return err;
 }
 
-const struct weft_hold weft_segv_hold = { segv_begin, segv_in, segv_out };
+static int segv_hold(const struct weft_move *chunk)
+{
+	open_window(chunk->va);
+	if (!weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes,
+				    chunk->prot & ~PROT_WRITE)) {
+		WEFT_STEP(segv_held);
+		return 0;
+	}
+	segv_let_go(chunk, false);
+	return -ENOMEM;
+}
+
+const struct weft_hold weft_segv_hold = {
+	.begin = segv_begin,
+	.hold = segv_hold,
+	.let_go = segv_let_go,
+	.by_signal = true,
+};

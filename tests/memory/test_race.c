@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Threads store into pages while they move into the pool and back, in every way of moving: no
- * store is lost, no load sees anything else. As root also as an ordinary user, in a container
+ * store is lost, no load sees anything else, no system call fails. As root also as an ordinary user, in a container
  * whose filter forbids userfaultfd, on a kernel that cannot be asked for single mappings, and with
  * the pool on a disk.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
 #include <linux/magic.h>
-#include <linux/seccomp.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -27,6 +23,7 @@
 #include <unistd.h>
 
 #include "memfd_source.h"
+#include "ways.h"
 
 #define THREADS 2
 #define PAGE	4096ul
@@ -58,8 +55,7 @@ static void *hammer(void *arg)
 	return NULL;
 }
 
-/* The last pages belong to system calls, which may fail with EFAULT, but not lose what they say they
- * have stored. */
+/* The last pages belong to system calls. */
 #define CALL_BYTES (4 * PAGE)
 #define CALLS	   (memory + WORDS)
 #define ALL_BYTES  (BYTES + CALL_BYTES)
@@ -93,7 +89,7 @@ static double now(void)
 }
 
 /* 0 right, 1 wrong */
-static int race(double seconds, bool calls_wait, int file)
+static int race(double seconds, int file)
 {
 	double end = now() + seconds;
 	pthread_t thread[THREADS + 1];
@@ -133,30 +129,12 @@ static int race(double seconds, bool calls_wait, int file)
 	}
 	printf("%lu moves, %d lost, %lu system calls failed, %u extents left\n", moves, lost, faults,
 	       memfd_source_extents());
-	return lost || memfd_source_extents() || (calls_wait && faults);
+	return lost || memfd_source_extents() || faults;
 }
 
-/* Fails userfaultfd, and ioctls of the kind that asks for mappings. */
-static int enter_container(void)
+static bool has_userfaultfd(void)
 {
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 4, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 2),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xc0686611, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-	};
-	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
-
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
-
-static bool has_userfaultfd(int flags)
-{
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | flags);
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
 
 	return fd >= 0 && !close(fd);
 }
@@ -186,14 +164,13 @@ static int in_child(const char *way, uid_t uid, double seconds)
 	pid = fork();
 	if (!pid) {
 		setenv("WEFT_MOVE", way, 1);
-		if (setresuid(uid, uid, uid) || (!strcmp(way, "container") && enter_container()) ||
-		    (!strcmp(way, "uffd") && !has_userfaultfd(UFFD_USER_MODE_ONLY)) ||
+		if (setresuid(uid, uid, uid) || (!strcmp(way, "container") && way_enter_container()) ||
+		    (!strcmp(way, "uffd") && !has_userfaultfd()) ||
 		    (on_disk && file < 0)) {
 			printf("not possible here\n");
 			status = 0;
 		} else {
-			/* the privileged kind lets system calls wait */
-			status = race(seconds, !strcmp(way, "uffd") && has_userfaultfd(0), file);
+			status = race(seconds, file);
 		}
 		exit(status); /* writes coverage */
 	}
@@ -209,13 +186,13 @@ int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 0.4;
 	/* copy is for one thread */
-	static const char *const ways[] = { "auto", "uffd", "segv", "container", "disk" };
+	static const char *const names[] = { "auto", "uffd", "segv", "container", "disk" };
 	int failed = 0;
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		failed += in_child(ways[i], getuid(), seconds);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		failed += in_child(names[i], getuid(), seconds);
 		if (!getuid())
-			failed += in_child(ways[i], 65534, seconds);
+			failed += in_child(names[i], 65534, seconds);
 	}
 	return failed != 0;
 }

@@ -204,23 +204,37 @@ static void *blocks_segv(void *arg)
 	return NULL;
 }
 
-static void leaves_in_place_what_a_deaf_thread_may_touch(void)
-{
-	struct weft_region region;
-	pthread_t thread;
+static _Atomic bool looking;
 
-	if (pthread_create(&thread, NULL, blocks_segv, NULL))
-		_exit(100);
-	while (!atomic_load(&blocked))
-		;
-	for (int i = 0; i < 100; i++) {
-		if (weft_region_acquire(memory, PAGE, WEFT_REGION_MOVE, &region) ||
-		    region.pieces[0].off != WEFT_IN_PLACE)
-			_exit(1);
-		weft_region_release(&region);
+static void *looks_away(void *arg)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	atomic_store(&looking, true);
+	while (!atomic_load(&stop)) {
+		usleep(50);
+		atomic_fetch_add((_Atomic uint64_t *)memory + 1, 1);
 	}
+	return NULL;
+}
+
+/* Protected pages would kill them: both stand still, the one that sleeps, too. */
+static void moves_what_a_deaf_thread_may_touch(void)
+{
+	pthread_t busy, sleepy;
+
+	if (pthread_create(&busy, NULL, blocks_segv, NULL) ||
+	    pthread_create(&sleepy, NULL, looks_away, NULL))
+		_exit(100);
+	while (!atomic_load(&blocked) || !atomic_load(&looking))
+		;
+	for (int i = 0; i < 1000; i++)
+		move_once();
 	atomic_store(&stop, true);
-	pthread_join(thread, NULL);
+	pthread_join(busy, NULL);
+	pthread_join(sleepy, NULL);
 	move_once();
 }
 
@@ -269,7 +283,7 @@ static void test_handlers(void **state)
 		jumps_out,
 		handles_once,
 		runs_all_in_a_row,
-		leaves_in_place_what_a_deaf_thread_may_touch,
+		moves_what_a_deaf_thread_may_touch,
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

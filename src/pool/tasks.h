@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The threads of this process as /proc lists them, read while other threads stand still: by plain
+ * system calls, without memory of their own.
+ */
+#ifndef WEFT_POOL_TASKS_H
+#define WEFT_POOL_TASKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A descriptor of the list, or -errno. */
+int weft_tasks_open(void);
+void weft_tasks_close(int fd);
+
+/* How many threads there are, 0 if that cannot be told. */
+unsigned int weft_tasks_count(int tasks);
+
+/* Calls fn for each thread. 0 or -errno. */
+int weft_tasks_each(int tasks, void (*fn)(pid_t tid));
+
+/* What a thread does is read through a descriptor of its own, which stays open: or -errno. */
+int weft_tasks_open_call(int tasks, pid_t tid);
+
+#define WEFT_TASKS_LINE 256
+/* Reads the line of such a descriptor. Whether it was there. */
+bool weft_tasks_read_call(int fd, char line[WEFT_TASKS_LINE]);
+
+/* Whether the thread blocks SIGSEGV, which kills it at a protected page. False while it starts,
+ * ends or is in libc, which blocks all for a moment. */
+bool weft_tasks_is_deaf(int tasks, pid_t tid);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Threads let the kernel write into pages, by direct I/O from a disk, whose pages it pins, and by
+ * way of pipes, while these move into the pool and back: what a call says it has read is there, and
+ * none fails. Argument: how many moves.
+ */
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "ways.h"
+
+#define PAGE   4096ul
+#define BLOCK  (4 * PAGE)
+#define BLOCKS 64u
+#define XFS    0x58465342
+
+static int file;
+static uint8_t *memory;
+static atomic_bool stop;
+static atomic_ulong reads, lost, failed;
+
+/* The bytes of a block tell it from all others. */
+static void fill(uint64_t *at, unsigned int block)
+{
+	for (size_t i = 0; i < BLOCK / sizeof(*at); i++)
+		at[i] = (uint64_t)block << 32 | i;
+}
+
+struct reader {
+	uint8_t *at; /* BLOCK bytes */
+	int pipe[2];
+};
+
+/* Reads the block to where the reader has its memory: BLOCK, or less or -1 if it failed. */
+typedef ssize_t read_fn(struct reader *reader, unsigned int block);
+
+static ssize_t directly(struct reader *reader, unsigned int block)
+{
+	return pread(file, reader->at, BLOCK, (off_t)(block * BLOCK));
+}
+
+static ssize_t directly_in_parts(struct reader *reader, unsigned int block)
+{
+	struct iovec parts[] = {{reader->at, PAGE}, {reader->at + PAGE, BLOCK - PAGE}};
+
+	return preadv(file, parts, 2, (off_t)(block * BLOCK));
+}
+
+static ssize_t by_vmsplice(struct reader *reader, unsigned int block)
+{
+	static _Thread_local uint64_t source[BLOCK / sizeof(uint64_t)];
+	struct iovec to = {reader->at, BLOCK};
+
+	fill(source, block);
+	if (write(reader->pipe[1], source, BLOCK) != BLOCK)
+		return -1;
+	return vmsplice(reader->pipe[0], &to, 1, 0);
+}
+
+static ssize_t by_splice(struct reader *reader, unsigned int block)
+{
+	loff_t from = (loff_t)(block * BLOCK);
+
+	if (splice(file, &from, reader->pipe[1], NULL, BLOCK, 0) != BLOCK)
+		return -1;
+	return read(reader->pipe[0], reader->at, BLOCK);
+}
+
+/* What it gave to the pipe stands there, even if the pages have moved since. */
+static ssize_t by_giving(struct reader *reader, unsigned int block)
+{
+	struct iovec from = {reader->at, BLOCK};
+	uint64_t got[BLOCK / sizeof(uint64_t)];
+
+	fill((uint64_t *)reader->at, block);
+	if (vmsplice(reader->pipe[1], &from, 1, 0) != BLOCK)
+		return -1;
+	sched_yield();
+	if (read(reader->pipe[0], got, BLOCK) != BLOCK)
+		return -1;
+	return memcmp(got, reader->at, BLOCK) ? 0 : BLOCK;
+}
+
+static ssize_t by_pipe(struct reader *reader, unsigned int block)
+{
+	static read_fn *const ways_through[] = {by_vmsplice, by_splice, by_giving};
+
+	return ways_through[block % 3](reader, block);
+}
+
+static read_fn *const kinds[] = {directly, directly_in_parts, by_pipe};
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static void close_pipe(struct reader *reader)
+{
+	close(reader->pipe[0]);
+	close(reader->pipe[1]);
+}
+
+static void new_pipe(struct reader *reader)
+{
+	close_pipe(reader);
+	if (pipe(reader->pipe) || fcntl(reader->pipe[1], F_SETPIPE_SZ, 4 * BLOCK) < 0)
+		abort();
+}
+
+static void *read_on(void *arg)
+{
+	size_t kind = (size_t)arg;
+	struct reader reader = {.at = memory + kind * BLOCK, .pipe = {-1, -1}};
+	uint64_t wanted[BLOCK / sizeof(uint64_t)];
+
+	new_pipe(&reader);
+	for (unsigned int block = 0; !atomic_load(&stop); block = (block + 1) % BLOCKS) {
+		fill(wanted, block);
+		if (kinds[kind](&reader, block) != BLOCK) {
+			atomic_fetch_add(&failed, 1);
+			new_pipe(&reader); /* without what is left in the old one */
+		} else if (memcmp(reader.at, wanted, BLOCK) != 0) {
+			atomic_fetch_add(&lost, 1);
+		}
+		atomic_fetch_add(&reads, 1);
+	}
+	close_pipe(&reader);
+	return NULL;
+}
+
+static int race(void *moves)
+{
+	pthread_t thread[KINDS];
+
+	memory = mmap(NULL, KINDS * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		      0);
+	for (size_t kind = 0; kind < KINDS; kind++)
+		pthread_create(&thread[kind], NULL, read_on, (void *)kind);
+	way_move(memory, KINDS * BLOCK, *(unsigned long *)moves);
+	atomic_store(&stop, true);
+	for (size_t kind = 0; kind < KINDS; kind++)
+		pthread_join(thread[kind], NULL);
+	printf("%lu reads, %lu lost, %lu failed\n", reads, lost, failed);
+	return lost || failed;
+}
+
+/* In the working folder, on a file system whose direct I/O pins pages: or -1. */
+static int open_file(void)
+{
+	uint64_t *block =
+		mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = open(".", O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
+	struct statfs fs;
+
+	if (fd < 0 || fstatfs(fd, &fs) || (fs.f_type != EXT4_SUPER_MAGIC && fs.f_type != XFS))
+		return -1;
+	for (unsigned int i = 0; i < BLOCKS; i++) {
+		fill(block, i);
+		if (pwrite(fd, block, BLOCK, (off_t)(i * BLOCK)) != BLOCK)
+			return -1;
+	}
+	munmap(block, BLOCK);
+	return fd;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long moves = (argc > 1 ? strtoul(argv[1], NULL, 0) : 20000) / nways;
+	int failures = 0;
+
+	file = open_file();
+	if (file < 0) {
+		printf("1..0 # SKIP the working folder is not on ext4 or xfs, where direct I/O "
+		       "pins pages\n");
+		return 77;
+	}
+	for (size_t i = 0; i < nways; i++)
+		failures += !way_run(&ways[i], race, &moves);
+	return failures != 0;
+}
