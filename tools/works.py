@@ -157,6 +157,9 @@ SECTIONS = {
         ('huge pages of hugetlb stay', r'memory-region::hugetlb'),
         ('threads store into pages while they move', r'memory-race'),
         ('direct I/O and pipes write into pages while they move, as root and as a user', r'memory-pinned'),
+        ('sleepers on semaphores, mutexes, conditions, barriers and locks, private and shared by processes, in memory that '
+         'moves; a stack for signals there', r'memory-futex'),
+        ('debuggers attach while memory moves', r'memory-attach'),
         ("the program's own SIGSEGV handlers; system calls beside moving pages", r'memory-signals'),
         ("past the hooks that caches of registrations put into libc's memory calls", r'memory-hooks'),
         ('fork in mid-traffic; multiprocessing of Python', r'memory-fork', r'memory/.*multiproc'),

@@ -12,7 +12,7 @@
 
 struct asleep {
 	long call;
-	uintptr_t arg[ARGUMENTS], sp;
+	uintptr_t arg[ARGUMENTS], sp, pc;
 };
 
 /* What a call stores as it ends: `size` bytes where argument `at` points to, or so many times what
@@ -36,43 +36,45 @@ struct output {
 static const struct known {
 	short call;
 	struct output out[4];
+	bool again;   /* SA_RESTART does not hold for it, but it may be made again */
+	uint8_t mask; /* unless this argument is given: signals that are to end it. 0: none */
 } known[] = {
-	{SYS_accept, {{1, ONCE, 128}, {2, ONCE, 4}}},
-	{SYS_accept4, {{1, ONCE, 128}, {2, ONCE, 4}}},
-	{SYS_clock_nanosleep, {{3, ONCE, 16}}},
-	{SYS_close, {ALL}},
-	{SYS_connect, {ALL}},
-	{SYS_epoll_pwait, {{1, 2, sizeof(struct epoll_event)}}},
-	{SYS_fdatasync, {ALL}},
-	{SYS_flock, {ALL}},
-	{SYS_fsync, {ALL}},
-	{SYS_msgrcv, {{1, 2, 1}, {1, ONCE, 8}}},
-	{SYS_msgsnd, {ALL}},
-	{SYS_nanosleep, {{1, ONCE, 16}}},
-	{SYS_openat, {ALL}},
-	{SYS_ppoll, {{0, 1, sizeof(struct pollfd)}, {2, ONCE, 16}}},
-	{SYS_pread64, {{1, 2, 1}}},
-	{SYS_pselect6, {{1, ONCE, 128}, {2, ONCE, 128}, {3, ONCE, 128}, {4, ONCE, 16}}},
-	{SYS_pwrite64, {ALL}},
-	{SYS_pwritev, {ALL}},
-	{SYS_read, {{1, 2, 1}}},
-	{SYS_recvfrom, {{1, 2, 1}, {4, ONCE, 128}, {5, ONCE, 4}}},
-	{SYS_rt_sigsuspend, {ALL}},
-	{SYS_rt_sigtimedwait, {{1, ONCE, 128}}},
-	{SYS_semop, {ALL}},
-	{SYS_semtimedop, {ALL}},
-	{SYS_sendmsg, {ALL}},
-	{SYS_sendto, {ALL}},
-	{SYS_wait4, {{1, ONCE, 4}, {3, ONCE, 144}}},
-	{SYS_waitid, {{2, ONCE, 128}, {4, ONCE, 144}}},
-	{SYS_write, {ALL}},
-	{SYS_writev, {ALL}},
+	{ SYS_accept, { { 1, ONCE, 128 }, { 2, ONCE, 4 } } },
+	{ SYS_accept4, { { 1, ONCE, 128 }, { 2, ONCE, 4 } } },
+	{ SYS_clock_nanosleep, { { 3, ONCE, 16 } }, .again = true },
+	{ SYS_close, { ALL } },
+	{ SYS_connect, { ALL } },
+	{ SYS_epoll_pwait, { { 1, 2, sizeof(struct epoll_event) } }, .again = true, .mask = 4 },
+	{ SYS_fdatasync, { ALL } },
+	{ SYS_flock, { ALL } },
+	{ SYS_fsync, { ALL } },
+	{ SYS_msgrcv, { { 1, 2, 1 }, { 1, ONCE, 8 } }, .again = true },
+	{ SYS_msgsnd, { ALL }, .again = true },
+	{ SYS_nanosleep, { { 1, ONCE, 16 } }, .again = true },
+	{ SYS_openat, { ALL } },
+	{ SYS_ppoll, { { 0, 1, sizeof(struct pollfd) }, { 2, ONCE, 16 } }, .again = true, .mask = 3 },
+	{ SYS_pread64, { { 1, 2, 1 } } },
+	{ SYS_pselect6, { { 1, ONCE, 128 }, { 2, ONCE, 128 }, { 3, ONCE, 128 }, { 4, ONCE, 16 } } },
+	{ SYS_pwrite64, { ALL } },
+	{ SYS_pwritev, { ALL } },
+	{ SYS_read, { { 1, 2, 1 } } },
+	{ SYS_recvfrom, { { 1, 2, 1 }, { 4, ONCE, 128 }, { 5, ONCE, 4 } } },
+	{ SYS_rt_sigsuspend, { ALL } },
+	{ SYS_rt_sigtimedwait, { { 1, ONCE, 128 } } },
+	{ SYS_semop, { ALL }, .again = true },
+	{ SYS_semtimedop, { ALL }, .again = true },
+	{ SYS_sendmsg, { ALL } },
+	{ SYS_sendto, { ALL } },
+	{ SYS_wait4, { { 1, ONCE, 4 }, { 3, ONCE, 144 } } },
+	{ SYS_waitid, { { 2, ONCE, 128 }, { 4, ONCE, 144 } } },
+	{ SYS_write, { ALL } },
+	{ SYS_writev, { ALL } },
 #ifdef SYS_epoll_wait /* the machine has the older calls, too */
-	{SYS_epoll_wait, {{1, 2, sizeof(struct epoll_event)}}},
-	{SYS_open, {ALL}},
-	{SYS_pause, {ALL}},
-	{SYS_poll, {{0, 1, sizeof(struct pollfd)}}},
-	{SYS_select, {{1, ONCE, 128}, {2, ONCE, 128}, {3, ONCE, 128}, {4, ONCE, 16}}},
+	{ SYS_epoll_wait, { { 1, 2, sizeof(struct epoll_event) } }, .again = true },
+	{ SYS_open, { ALL } },
+	{ SYS_pause, { ALL } },
+	{ SYS_poll, { { 0, 1, sizeof(struct pollfd) } }, .again = true },
+	{ SYS_select, { { 1, ONCE, 128 }, { 2, ONCE, 128 }, { 3, ONCE, 128 }, { 4, ONCE, 16 } }, .again = true },
 #endif
 };
 
@@ -107,6 +109,8 @@ static bool parse(const char *line, struct asleep *asleep)
 		line = number(line, 16, &asleep->arg[i]);
 	if (line)
 		line = number(line, 16, &asleep->sp);
+	if (line)
+		line = number(line, 16, &asleep->pc);
 	asleep->call = (long)call;
 	return line != NULL;
 }
@@ -149,24 +153,40 @@ static bool is_dead(const char *line)
 	return !*dead;
 }
 
-bool weft_asleep_harmless(const char *line, uintptr_t start, uintptr_t end)
+static const struct known *find(long call)
 {
-	struct asleep asleep;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (known[i].call == call)
+			return &known[i];
+	}
+	return NULL;
+}
 
+static bool call_is_harmless(const struct asleep *asleep, const struct known *call, uintptr_t start,
+			     uintptr_t end)
+{
+	if (asleep->call == SYS_futex)
+		return futex_is_harmless(asleep, start, end);
+	for (size_t i = 0; call && i < sizeof(call->out) / sizeof(call->out[0]); i++) {
+		if (stores(asleep, &call->out[i], start, end))
+			return false;
+	}
+	return call != NULL;
+}
+
+bool weft_asleep_harmless(const char *line, uintptr_t start, uintptr_t end,
+			  struct weft_asleep *asleep)
+{
+	const struct known *call;
+	struct asleep all;
+
+	asleep->call = -1;
 	if (is_dead(line))
 		return true;
-	if (!parse(line, &asleep) || overlaps(asleep.sp, 1, start, end))
+	if (!parse(line, &all))
 		return false;
-	if (asleep.call == SYS_futex)
-		return futex_is_harmless(&asleep, start, end);
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		if (known[i].call != asleep.call)
-			continue;
-		for (size_t k = 0; k < sizeof(known[i].out) / sizeof(known[i].out[0]); k++) {
-			if (stores(&asleep, &known[i].out[k], start, end))
-				return false;
-		}
-		return true;
-	}
-	return false;
+	call = find(all.call);
+	if (all.call == SYS_futex || (call && call->again && (!call->mask || !all.arg[call->mask])))
+		*asleep = (struct weft_asleep){ all.call, all.arg[0], all.sp, all.pc };
+	return !overlaps(all.sp, 1, start, end) && call_is_harmless(&all, call, start, end);
 }

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * The signal is the one by which glibc changes the user of all threads: a program cannot block it.
- * glibc's own come with another code, and go on to its handler.
- */
 #include "pool/park.h"
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -15,12 +10,9 @@
 #include <unistd.h>
 
 #include "pool/asleep.h"
-#include "pool/still.h"
+#include "pool/summon.h"
 #include "pool/tasks.h"
 
-#define SIGNAL	     33
-#define MAGIC	     0x77656674u /* in the upper half of our signals' value; below is the slot */
-#define MOST_THREADS 16384u
 #define MOST_OPEN    64 /* descriptors */
 
 #define PATIENCE_NS  200000000ll
@@ -35,17 +27,13 @@ enum state {
 	ENDED, /* its slot stays empty, as the signal may still be on its way */
 };
 
-/* Of a thread. In its handler it reads its own tid, and stores the round in which it has parked. */
+/* Of the thread in the same place of weft_summons. They stay from round to round. */
 static struct slot {
-	_Atomic pid_t tid;
-	_Atomic uint32_t parked;
 	int call; /* descriptor, or -1 */
 	enum state state;
+	bool known; /* has been parked: where its signals' stack is, is known */
 	bool listed;
-} slots[MOST_THREADS];
-
-static _Atomic uint32_t round_now; /* 0 while nobody is to stand still */
-static _Atomic uint32_t arrivals;  /* in rounds of all times */
+} slots[WEFT_SUMMON_MOST];
 
 /* Of the mover alone. */
 static struct {
@@ -59,89 +47,6 @@ static struct {
 	bool called_late; /* those called have had time to come */
 } self;
 
-/* ---- the signal ---- */
-
-typedef void handler_fn(int signal, siginfo_t *info, void *context);
-
-/* The kernel's struct: libc's sigaction refuses this signal. */
-struct action {
-	handler_fn *handler;
-	unsigned long flags;
-	void (*restorer)(void);
-	uint64_t mask;
-};
-
-/* Whose signals 33 else are. */
-static _Atomic(handler_fn *) others;
-#define DEFAULT ((handler_fn *)0)
-#define IGNORE	((handler_fn *)1)
-
-static void pass_on(int signal, siginfo_t *info, void *context)
-{
-	/* acquire: pairs with the release in install */
-	handler_fn *handler = atomic_load_explicit(&others, memory_order_acquire);
-	struct action deadly = {0};
-
-	if (handler == IGNORE)
-		return;
-	if (handler != DEFAULT) {
-		handler(signal, info, context);
-		return;
-	}
-	syscall(SYS_rt_sigaction, signal, &deadly, NULL, sizeof(deadly.mask));
-	syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), signal);
-}
-
-static void on_signal(int signal, siginfo_t *info, void *context)
-{
-	uint64_t value = (uintptr_t)info->si_value.sival_ptr;
-	uint32_t slot = (uint32_t)value, round;
-	int saved = errno;
-
-	if (info->si_code != SI_QUEUE || value >> 32 != MAGIC || info->si_pid != getpid()) {
-		pass_on(signal, info, context);
-	} else if (slot < MOST_THREADS && atomic_load(&slots[slot].tid) == syscall(SYS_gettid)) {
-		/* acquire: pairs with the release in begin; 0: a call from a round that is over */
-		round = atomic_load_explicit(&round_now, memory_order_acquire);
-		if (round)
-			weft_stand_still(&slots[slot].parked, &arrivals, &round_now, round);
-	}
-	errno = saved;
-}
-
-/* Libc installs its handler when it needs it first; so each time. 0 or -errno. */
-static int install(void)
-{
-	struct action now,
-		ours = {
-			.handler = on_signal,
-			/* on the stack that the program gave for signals, since there are threads
-			   with small ones */
-			.flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK | WEFT_STILL_RESTORER_FLAG,
-			.restorer = WEFT_STILL_RESTORER,
-			.mask = ~0ull,
-		};
-
-	if (syscall(SYS_rt_sigaction, SIGNAL, NULL, &now, sizeof(now.mask)))
-		return -errno;
-	if (now.handler == on_signal)
-		return 0;
-	/* release: pairs with the acquire in pass_on */
-	atomic_store_explicit(&others, now.handler, memory_order_release);
-	return syscall(SYS_rt_sigaction, SIGNAL, &ours, NULL, sizeof(ours.mask)) ? -errno : 0;
-}
-
-static int call(unsigned int slot)
-{
-	siginfo_t info = {.si_signo = SIGNAL, .si_code = SI_QUEUE};
-
-	info.si_pid = getpid();
-	info.si_value.sival_ptr = (void *)((uintptr_t)MAGIC << 32 | slot);
-	if (!syscall(SYS_rt_tgsigqueueinfo, getpid(), atomic_load(&slots[slot].tid), SIGNAL, &info))
-		return 0;
-	return -errno; /* -ESRCH: it has ended */
-}
-
 /* ---- who there is ---- */
 
 static void close_call(struct slot *slot)
@@ -153,29 +58,31 @@ static void close_call(struct slot *slot)
 	self.open--;
 }
 
+static bool is_of(unsigned int slot, pid_t tid)
+{
+	return atomic_load_explicit(&weft_summons[slot].tid, memory_order_relaxed) == tid;
+}
+
 static void note(pid_t tid)
 {
 	static unsigned int likely; /* threads are listed in the same order each time */
-	struct slot *slot;
 
 	if (tid == self.me)
 		return;
 	for (unsigned int i = 0; i < self.count; i++) {
 		likely = likely + 1 < self.count ? likely + 1 : 0;
-		if (atomic_load_explicit(&slots[likely].tid, memory_order_relaxed) == tid) {
+		if (is_of(likely, tid)) {
 			slots[likely].listed = true;
 			return;
 		}
 	}
-	if (self.count == MOST_THREADS) {
+	if (self.count == WEFT_SUMMON_MOST) {
 		self.full = true;
 		return;
 	}
-	slot = &slots[self.count++];
-	slot->state = NEW;
-	slot->call = -1;
-	slot->listed = true;
-	atomic_store(&slot->tid, tid);
+	slots[self.count] = (struct slot){ .call = -1, .state = NEW, .listed = true };
+	atomic_store(&weft_summons[self.count].tid, tid);
+	self.count++;
 }
 
 static void drop_ended(void)
@@ -188,8 +95,26 @@ static void drop_ended(void)
 		}
 		close_call(&slots[i]);
 		slots[i].state = ENDED;
-		atomic_store(&slots[i].tid, 0);
+		atomic_store(&weft_summons[i].tid, 0);
 	}
+}
+
+/* Between rounds: the slots of those who have ended are free. */
+static void close_ranks(void)
+{
+	unsigned int left = 0;
+
+	for (unsigned int i = 0; i < self.count; i++) {
+		if (slots[i].state == ENDED)
+			continue;
+		slots[left] = (struct slot){ .call = -1, .state = NEW, .known = slots[i].known };
+		weft_summons[left].stack = weft_summons[i].stack;
+		weft_summons[left].stack_end = weft_summons[i].stack_end;
+		atomic_store(&weft_summons[left].tid, atomic_load(&weft_summons[i].tid));
+		left++;
+	}
+	self.count = left;
+	self.alive = self.open = 0;
 }
 
 static bool all_known(void)
@@ -214,44 +139,71 @@ static int list(void)
 
 /* ---- what they do ---- */
 
-static bool is_asleep(struct slot *slot, bool hearing)
+/* Whether the thread sleeps harmlessly; *asleep is set. */
+static bool is_asleep(unsigned int i, struct weft_asleep *asleep)
 {
+	struct slot *slot = &slots[i];
 	char line[WEFT_TASKS_LINE];
-	pid_t tid = atomic_load_explicit(&slot->tid, memory_order_relaxed);
 	bool harmless;
 
+	asleep->call = -1;
 	if (slot->call < 0) {
-		slot->call = weft_tasks_open_call(self.tasks, tid);
+		slot->call = weft_tasks_open_call(self.tasks, atomic_load(&weft_summons[i].tid));
 		if (slot->call < 0)
 			return false; /* not allowed, or ended */
 		self.open++;
 	}
 	harmless = weft_tasks_read_call(slot->call, line) &&
-		   weft_asleep_harmless(line, self.start, self.end);
+		   weft_asleep_harmless(line, self.start, self.end, asleep);
 	if (!harmless || self.open > MOST_OPEN)
 		close_call(slot);
-	/* the dead, which are in no call, hear nothing */
-	return harmless && (!hearing || line[0] == '-' || !weft_tasks_is_deaf(self.tasks, tid));
+	return harmless;
+}
+
+/*
+ * Whether the thread may be left asleep: not if a signal would be put on a stack among the pages. And if
+ * that is not known yet, it stands still once.
+ */
+static bool may_sleep(unsigned int i)
+{
+	const struct weft_summon *summon = &weft_summons[i];
+
+	if (!slots[i].known || (summon->stack < self.end && summon->stack_end > self.start))
+		return false;
+	return !self.hearing || !weft_tasks_is_deaf(self.tasks, atomic_load(&summon->tid));
 }
 
 /* Whether the thread need not be waited for. */
-static bool is_settled(struct slot *slot)
+static bool is_settled(unsigned int i)
 {
+	struct slot *slot = &slots[i];
+	struct weft_asleep asleep;
+
 	if (slot->state == ENDED)
 		return true;
 	/* acquire: pairs with the store in weft_stand_still */
-	if (atomic_load_explicit(&slot->parked, memory_order_acquire) == self.last_round) {
+	if (atomic_load_explicit(&weft_summons[i].parked, memory_order_acquire) == self.last_round) {
 		slot->state = PARKED;
+		slot->known = true;
 		return true;
 	}
-	/* one that was called and sleeps for so long has the signal blocked */
 	if (slot->state == CALLED && !self.called_late)
 		return false;
-	if (!is_asleep(slot, self.hearing))
+	if (!is_asleep(i, &asleep)) {
+		if (slot->state != CALLED)
+			weft_summons[i].asleep.call = -1;
 		return false;
-	if (slot->state == NEW)
+	}
+	if (slot->state == CALLED) {
+		slot->known = true; /* one that sleeps for so long has the signal blocked, or has died */
+		return true;
+	}
+	if (may_sleep(i)) {
 		slot->state = ASLEEP;
-	return true;
+		return true;
+	}
+	weft_summons[i].asleep = asleep;
+	return false;
 }
 
 /* Looks at all, and calls those who have not been. *waiting: how many are to come. */
@@ -261,10 +213,10 @@ static int settle(unsigned int *waiting)
 
 	*waiting = 0;
 	for (unsigned int i = 0; i < self.count && !err; i++) {
-		if (is_settled(&slots[i]))
+		if (is_settled(i))
 			continue;
 		if (slots[i].state != CALLED)
-			err = call(i);
+			err = weft_summon_send(i);
 		if (err == -ESRCH) {
 			err = 0; /* the list will tell */
 			continue;
@@ -286,15 +238,15 @@ static long long now_ns(void)
 /* Until `waiting` more have arrived than before, or for a slice of time. */
 static void await(uint32_t before, unsigned int waiting)
 {
-	const struct timespec slice = {.tv_nsec = SLICE_NS};
+	const struct timespec slice = { .tv_nsec = SLICE_NS };
 	uint32_t seen;
 
 	for (unsigned int spins = 0;; spins++) {
-		seen = atomic_load_explicit(&arrivals, memory_order_acquire);
+		seen = atomic_load_explicit(&weft_summon_arrivals, memory_order_acquire);
 		if (seen - before >= waiting)
 			return;
 		if (spins > SPINS &&
-		    syscall(SYS_futex, &arrivals, FUTEX_WAIT_PRIVATE, seen, &slice, NULL, 0) &&
+		    syscall(SYS_futex, &weft_summon_arrivals, FUTEX_WAIT_PRIVATE, seen, &slice, NULL, 0) &&
 		    errno == ETIMEDOUT)
 			return;
 	}
@@ -302,7 +254,7 @@ static void await(uint32_t before, unsigned int waiting)
 
 static int begin(void)
 {
-	int err = install();
+	int err = weft_summon_install();
 
 	if (err)
 		return err;
@@ -310,10 +262,10 @@ static int begin(void)
 	if (self.tasks < 0)
 		return self.tasks;
 	self.me = (pid_t)syscall(SYS_gettid);
-	self.count = self.alive = self.open = 0;
+	close_ranks();
 	self.last_round += self.last_round == UINT32_MAX ? 2 : 1; /* never 0 */
-	/* release: pairs with the acquire in on_signal */
-	atomic_store_explicit(&round_now, self.last_round, memory_order_release);
+	/* release: pairs with the acquire in on_signal (summon.c) */
+	atomic_store_explicit(&weft_summon_round, self.last_round, memory_order_release);
 	return list();
 }
 
@@ -325,7 +277,7 @@ static int gather(void)
 
 	self.called_late = false;
 	while (!err) {
-		uint32_t before = atomic_load(&arrivals);
+		uint32_t before = atomic_load(&weft_summon_arrivals);
 		bool late = false;
 
 		if (!all_known())
@@ -352,7 +304,7 @@ int weft_park(uintptr_t start, uintptr_t end, bool hearing)
 	self.start = start;
 	self.end = end;
 	self.hearing = hearing;
-	if (!atomic_load(&round_now))
+	if (!atomic_load(&weft_summon_round))
 		err = begin();
 	if (!err)
 		err = gather();
@@ -377,8 +329,10 @@ unsigned int weft_park_left(void)
 
 bool weft_park_still(void)
 {
+	struct weft_asleep asleep;
+
 	for (unsigned int i = 0; i < self.count; i++) {
-		if (is_left(&slots[i]) && !is_asleep(&slots[i], false))
+		if (is_left(&slots[i]) && !is_asleep(i, &asleep))
 			return false;
 	}
 	return all_known();
@@ -386,10 +340,10 @@ bool weft_park_still(void)
 
 void weft_park_end(void)
 {
-	if (!atomic_load(&round_now))
+	if (!atomic_load(&weft_summon_round))
 		return;
-	atomic_store(&round_now, 0);
-	syscall(SYS_futex, &round_now, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+	atomic_store(&weft_summon_round, 0);
+	syscall(SYS_futex, &weft_summon_round, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 	for (unsigned int i = 0; i < self.count; i++)
 		close_call(&slots[i]);
 	weft_tasks_close(self.tasks);
