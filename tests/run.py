@@ -185,7 +185,7 @@ def coverage(folder):
     # Only who built it may write the counts of a run, so that programs keep the user here; tests of
     # users, of speed and of what a library does when it is loaded are for the plain build.
     plain = ['house', 'speed', 'scale', 'events', 'containers', 'delivery', 'abi',
-             'fuzz', 'wire', 'interop/test_fabric.py']
+             'fuzz', 'wire', 'ape', 'stream', 'gpu', 'interop/test_fabric.py']
     # A program that is killed as it writes its counts leaves half of them: what later ones say of
     # that is no output of theirs.
     env = {'GCOV_ERROR_FILE': str(folder / 'gcov-errors.txt')}
