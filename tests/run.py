@@ -194,13 +194,13 @@ def coverage(folder):
         **env)
     summary = folder / 'coverage.json'
     if not run('gcovr', '-r', '.', '--object-directory', folder, '-f', 'src/nic/', '-f',
-               'src/pool/', '-f', 'src/wire/', '--gcov-ignore-parse-errors', '--print-summary',
+               'src/pool/', '-f', 'src/wire/roce/', '--gcov-ignore-parse-errors', '--print-summary',
                '--json-summary', summary, '--txt', folder / 'coverage.txt', folder):
         return tally + verdict(False, 'gcovr')
     print((folder / 'coverage.txt').read_text())
     files = json.loads(summary.read_text())['files']
     for what, folders, wanted in [('src/nic and src/pool', ('src/nic/', 'src/pool/'), COVERAGE_MIN),
-                                  ('src/wire', ('src/wire/',), ENGINES_MIN)]:
+                                  ('src/wire/roce', ('src/wire/roce/',), ENGINES_MIN)]:
         of_it = [file for file in files if file['filename'].startswith(folders)]
         percent = round(100 * sum(file['line_covered'] for file in of_it) /
                         max(1, sum(file['line_total'] for file in of_it)), 1)
