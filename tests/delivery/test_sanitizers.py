@@ -76,7 +76,7 @@ def test_runs_and_finds(delivery, folder, compiler, sanitizer):
     program = built(folder, compiler, sanitizer)
     done = delivery.run('--private', program)
     assert done.stdout == 'weft0\n' and FINDS[sanitizer] in done.stderr, done
-    eval_env = f'eval "$({delivery.weft} env)"; exec {program}'
+    eval_env = f'eval "$({delivery.weft} env --pool {delivery.folder}/pool)"; exec {program}'
     assert FINDS[sanitizer] in delivery.plain('sh', '-c', eval_env).stderr
 
 
