@@ -290,6 +290,7 @@ static void run(void)
 		per_s += result[0] / result[1];
 	}
 	tell_all(client_of);
+	free(client_of);
 	while (wait(&status) > 0)
 		end_require(!status, "a process has failed");
 	printf("{\"requests\": %.0f, \"per_s\": %.1f, \"one_way_us\": %.3f, \"server\": %d}\n", all, per_s,

@@ -300,7 +300,7 @@ static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_
 	uint64_t left_ns;
 
 	*due_ns = UINT64_MAX;
-	if (qp->transport && qp->under_way)
+	if (qp->under_way && !qp->drains)
 		*due_ns = qp->transport->progress(qp, caller, qp->nic->env->clock_ns());
 	if (qp->state == WEFT_QPS_ERR || qp->state == WEFT_QPS_SQE)
 		weft_sq_flush(qp);

@@ -179,6 +179,8 @@ int main(int argc, char **argv)
 
 	for (size_t i = 0; i < nways; i++)
 		count_ways += !ways[i].undumpable;
+	if (!count_ways)
+		return 1;
 	wanted.by_ptrace = (argc > 1 ? strtoul(argv[1], NULL, 0) : 1000) / count_ways;
 	wanted.by_gdb = (argc > 2 ? strtoul(argv[2], NULL, 0) : 20) / count_ways;
 	for (size_t i = 0; i < nways; i++) {

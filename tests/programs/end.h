@@ -45,7 +45,14 @@ void end_connect_qp(struct ibv_qp *qp, const struct end_address *peer);
 /* Polls until one completion; it must be a success. */
 void end_complete(struct end *end);
 
-/* Prints what and ends the process if !ok. */
-void end_require(bool ok, const char *what);
+/* Prints what, and errno, and ends the process. */
+_Noreturn void end_fail(const char *what);
+
+/* The same if !ok. */
+static inline void end_require(bool ok, const char *what)
+{
+	if (!ok)
+		end_fail(what);
+}
 
 #endif
