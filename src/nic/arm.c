@@ -241,6 +241,8 @@ static bool look_at(struct weft_cq *cq)
 
 	if (is_claimed(word))
 		return end_claim(cq, word);
+	if (cq->nic->env->unheard(cq))
+		return false;
 	if (!weft_claim_what(word) || !may_have_news(cq))
 		return true;
 	/* its holder may wait for the list */

@@ -69,6 +69,8 @@ struct weft_nic_env {
 	void (*completion)(struct weft_cq *cq);
 	/* The same, of which somebody should have told its channel long ago; he may yet: `lives`. */
 	void (*overdue)(struct weft_cq *cq, bool lives);
+	/* Whether an event of the queue waits of which its channel does not tell; at the second call it does. */
+	bool (*unheard)(struct weft_cq *cq);
 	/* An asynchronous event; locks of the object may be held. qp or cq is NULL. */
 	void (*async)(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event);
 	/* A request has failed, and is about to be completed so; the queue pair's lock is held. */

@@ -249,6 +249,26 @@ void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives)
 	pthread_mutex_unlock(&ch->mutex);
 }
 
+bool weft_channel_unheard(struct weft_verbs_cq *cq)
+{
+	struct weft_channel *ch = weft_channel(cq->cq.channel);
+	bool silent;
+
+	if (!ch)
+		return false;
+	pthread_mutex_lock(&ch->mutex);
+	silent = cq->events_waiting && !is_readable(ch->channel.fd);
+	if (silent && cq->unheard) {
+		ch->late++; /* whoever is to write may live */
+		atomic_store(&ch->bell->told, 1);
+		write_word(ch);
+		silent = false;
+	}
+	cq->unheard = silent;
+	pthread_mutex_unlock(&ch->mutex);
+	return silent;
+}
+
 /* ---- Reading ---- */
 
 /* The next queue with an event; queues with several take turns. */

@@ -159,6 +159,7 @@ struct weft_verbs_cq {
 	_Atomic uint32_t users; /* queue pairs */
 	/* guarded by the channel's mutex */
 	uint32_t events_waiting, events_read;
+	bool unheard;
 	struct weft_verbs_cq *next, *next_on_channel;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 
@@ -347,6 +348,9 @@ void weft_uncount(int fd);
  * queue's lock may be held, and the nic's. */
 void weft_channel_notify(struct weft_verbs_cq *cq);
 void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives);
+/* Called each half second. Whoever says in the bell that the channel is told may die, or stand still, before it
+ * writes; what is listed afterwards is told to nobody. The second look in a row that finds it so tells. */
+bool weft_channel_unheard(struct weft_verbs_cq *cq);
 /* A queue on a channel, or on none: is made; is about to be destroyed; has been. The last drops its unread events
  * and waits until all that were read are acknowledged. */
 void weft_channel_join(struct weft_verbs_cq *cq);

@@ -74,6 +74,11 @@ static void env_overdue(struct weft_cq *cq, bool lives)
 			     lives);
 }
 
+static bool env_unheard(struct weft_cq *cq)
+{
+	return weft_channel_unheard((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
+}
+
 static void env_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_event event)
 {
 	struct ibv_async_event e = { .event_type = (enum ibv_event_type)event };
@@ -119,6 +124,7 @@ static const struct weft_nic_env env = {
 	.reach_atomic = weft_reach_atomic,
 	.completion = env_completion,
 	.overdue = env_overdue,
+	.unheard = env_unheard,
 	.async = env_async,
 	.failed = weft_blame_request,
 	.limit_reached = env_limit_reached,

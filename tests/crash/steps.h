@@ -27,7 +27,7 @@ struct order {
 	uint32_t label; /* + 1; 0: nothing */
 	_Atomic uint32_t left, patience; /* n, m; 0: never */
 	int signal;
-	bool obeyed;
+	_Atomic bool obeyed;
 };
 
 struct steps_table {
