@@ -67,6 +67,9 @@ static void forget(struct weft_pool *pool, uint16_t member)
 {
 	struct weft_pool_member *m = weft_pool_member(pool, member);
 
+	/* a damaged file knows of fewer members than there are */
+	if (!m)
+		return;
 	merge(pool, member, m);
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++) {
 		atomic_store_explicit(&m->line[i].busy, 0, memory_order_relaxed);
