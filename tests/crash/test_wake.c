@@ -217,10 +217,20 @@ static void look_for_stale(struct sleeper *s, struct shared *shared)
 	}
 }
 
+/* It does what it was stopped in. Who is woken at once may come before it has stopped. */
+static void go_on(int fd, struct shared *shared)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	do
+		kill(shared->producer, SIGCONT);
+	while (!poll(&p, 1, 10));
+	await_word(fd);
+}
+
 static void resume(struct sleeper *s, struct shared *shared)
 {
-	kill(shared->producer, SIGCONT);
-	await_word(s->fd); /* it has done what it was stopped in */
+	go_on(s->fd, shared);
 	look_for_stale(s, shared);
 	arm(s);
 	end_require(readable(s, HANGS_MS), "the third wakes");
@@ -237,8 +247,7 @@ static void *resume_beside(void *arg)
 	struct beside *b = arg;
 
 	usleep(QUIET_MS * 1000);
-	kill(b->shared->producer, SIGCONT);
-	await_word(b->s->fd);
+	go_on(b->s->fd, b->shared);
 	usleep(QUIET_MS * 1000);
 	ask(b->s);
 	return NULL;
