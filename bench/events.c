@@ -11,8 +11,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
@@ -23,7 +21,6 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,10 +29,6 @@
 
 #define EVENTS	64
 #define WARM_UP 16 /* one part in so many comes before what is measured */
-
-#ifndef SYS_pidfd_getfd
-#define SYS_pidfd_getfd 438
-#endif
 
 static const struct way *way;
 static struct options options;
@@ -55,22 +48,6 @@ static void pin(int core)
 	CPU_ZERO(&set);
 	CPU_SET(core, &set);
 	end_require(!sched_setaffinity(0, sizeof(set), &set), "sched_setaffinity");
-}
-
-/* As Docker's default profile does. */
-static void refuse_pidfd_getfd(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_getfd, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
-
-	end_require(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-			    !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program),
-		    "seccomp");
 }
 
 /* ---- Connections ---- */
@@ -330,7 +307,7 @@ int main(int argc, char **argv)
 			    options.bytes >= sizeof(uint64_t),
 		    "numbers that make sense");
 	if (options.refuse)
-		refuse_pidfd_getfd();
+		end_refuse_pidfd_getfd();
 	run();
 	return 0;
 }

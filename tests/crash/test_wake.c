@@ -5,8 +5,6 @@
  * on afterwards does no harm: a word that it writes too late is no event, and nobody sleeps for it.
  */
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,10 +27,6 @@
 #define TRIES	 3 /* where the machine has other work */
 #define QUIET_MS 30
 #define RECEIVES 8
-
-#ifndef SYS_pidfd_getfd
-#define SYS_pidfd_getfd 438
-#endif
 
 static const struct {
 	const char *label;
@@ -63,21 +56,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void refuse_pidfd_getfd(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_getfd, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
-
-	end_require(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-			    !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program),
-		    "seccomp");
 }
 
 static void meet(int fd, struct end *end)
@@ -330,7 +308,7 @@ static bool run(const char *label, bool engine, int sig, enum way way)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pair[0]);
 		if (engine)
-			refuse_pidfd_getfd();
+			end_refuse_pidfd_getfd();
 		produce(pair[1], shared, steps_find(label), sig);
 	}
 	shared->producer = producer;

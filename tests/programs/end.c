@@ -2,10 +2,19 @@
 #include "end.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
 
 #define PORT 1
 #define GID_INDEX 0
@@ -137,4 +146,19 @@ void end_close(struct end *end)
 	end_require(!ibv_dereg_mr(end->mr), "ibv_dereg_mr");
 	end_require(!ibv_dealloc_pd(end->pd), "ibv_dealloc_pd");
 	end_require(!ibv_close_device(end->context), "ibv_close_device");
+}
+
+void end_refuse_pidfd_getfd(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_getfd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
+
+	end_require(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+			    !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program),
+		    "seccomp");
 }

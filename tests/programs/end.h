@@ -42,6 +42,9 @@ void end_close(struct end *end);
 struct ibv_qp *end_add_qp(struct end *end, uint32_t depth, bool signal_all);
 void end_connect_qp(struct ibv_qp *qp, const struct end_address *peer);
 
+/* From now on pidfd_getfd is refused, as Docker's default profile does. */
+void end_refuse_pidfd_getfd(void);
+
 /* Polls until one completion; it must be a success. */
 void end_complete(struct end *end);
 
