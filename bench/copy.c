@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BATCHES 51u
+#define BATCHES	    51u
 #define BATCH_BYTES (64u << 20)
 
 static double now_s(void)

@@ -66,9 +66,10 @@ static struct conn *conns_of(uint32_t count)
 	return conns;
 }
 
-static void add(struct conn *c, uint32_t index, void (*message)(struct conn *c, uint64_t number), bool ends)
+static void add(struct conn *c, uint32_t index, void (*message)(struct conn *c, uint64_t number),
+		bool ends)
 {
-	struct epoll_event event = { .events = EPOLLIN, .data.ptr = c };
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
 	int one = 1, fd;
 
 	setsockopt(c->socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -82,7 +83,8 @@ static void add(struct conn *c, uint32_t index, void (*message)(struct conn *c, 
 }
 
 /* Until so many connections have ended, or the condition holds. */
-static void serve(int epoll, uint32_t left, bool (*done)(const struct conn *conns), struct conn *conns)
+static void serve(int epoll, uint32_t left, bool (*done)(const struct conn *conns),
+		  struct conn *conns)
 {
 	struct epoll_event event[EVENTS];
 
@@ -143,7 +145,8 @@ static void take_answer(struct conn *c, uint64_t number)
 	end_require(number == ++c->answered, "answers come in order");
 	client.answered++;
 	/* a look at the clock costs much beside an answer */
-	if (client.limit ? client.begun >= client.limit : client.answered % 16 == 0 && now() > client.until)
+	if (client.limit ? client.begun >= client.limit
+			 : client.answered % 16 == 0 && now() > client.until)
 		client.stops = true;
 	if (!client.stops)
 		request(c);
@@ -227,7 +230,7 @@ static int listen_anywhere(struct sockaddr_in *at)
 	socklen_t len = sizeof(*at);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	*at = (struct sockaddr_in){ .sin_family = AF_INET };
+	*at = (struct sockaddr_in){.sin_family = AF_INET};
 	at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	end_require(fd >= 0 && !bind(fd, (struct sockaddr *)at, len) && !listen(fd, 1024) &&
 			    !getsockname(fd, (struct sockaddr *)at, &len),
@@ -262,7 +265,8 @@ static void run(void)
 		end_require(read(client_of[i], &byte, 1) == 1, "a client is ready");
 	tell_all(client_of);
 	for (uint32_t i = 0; i < options.processes; i++) {
-		end_require(read(client_of[i], result, sizeof(result)) == sizeof(result), "a client's result");
+		end_require(read(client_of[i], result, sizeof(result)) == sizeof(result),
+			    "a client's result");
 		all += result[0];
 		per_s += result[0] / result[1];
 	}
@@ -270,8 +274,8 @@ static void run(void)
 	free(client_of);
 	while (wait(&status) > 0)
 		end_require(!status, "a process has failed");
-	printf("{\"requests\": %.0f, \"per_s\": %.1f, \"one_way_us\": %.3f, \"server\": %d}\n", all, per_s,
-	       5e5 / per_s, server);
+	printf("{\"requests\": %.0f, \"per_s\": %.1f, \"one_way_us\": %.3f, \"server\": %d}\n", all,
+	       per_s, 5e5 / per_s, server);
 }
 
 static uint32_t number(const char *word)
@@ -290,8 +294,9 @@ int main(int argc, char **argv)
 	options.refuse = !strcmp(name, "engine");
 	way = !strcmp(name, "verbs") || options.refuse ? &verbs : &tcp;
 	if (argc < 9 || (way == &tcp && !options.gather && strcmp(name, "tcp") != 0)) {
-		fprintf(stderr, "usage: events verbs|engine|tcp|gathered SERVER_CORE CLIENT_CORE CLIENTS "
-				"PROCESSES IN_FLIGHT BYTES SECONDS [REQUESTS]\n");
+		fprintf(stderr,
+			"usage: events verbs|engine|tcp|gathered SERVER_CORE CLIENT_CORE CLIENTS "
+			"PROCESSES IN_FLIGHT BYTES SECONDS [REQUESTS]\n");
 		return 2;
 	}
 	options.server_core = (int)number(argv[2]);

@@ -27,7 +27,7 @@ static int get_buffers(struct conn *c, uint32_t index)
 
 static void wait_for_room(struct conn *c, bool waits)
 {
-	struct epoll_event event = { .events = EPOLLIN | (waits ? EPOLLOUT : 0), .data.ptr = c };
+	struct epoll_event event = {.events = EPOLLIN | (waits ? EPOLLOUT : 0), .data.ptr = c};
 
 	if (waits != c->waits)
 		end_require(!epoll_ctl(c->epoll, EPOLL_CTL_MOD, c->socket, &event), "epoll_ctl");
@@ -95,4 +95,4 @@ static bool get_ready(struct conn *c, uint32_t events)
 	return true;
 }
 
-const struct way tcp = { open_nothing, get_buffers, get_ready, send_message, flush };
+const struct way tcp = {open_nothing, get_buffers, get_ready, send_message, flush};

@@ -22,9 +22,9 @@ static void open_device(const struct options *o, uint32_t conns)
 
 static void receive(struct conn *c, uint32_t slot)
 {
-	struct ibv_sge sge = { (uintptr_t)c->slots + (uint64_t)slot * c->options->bytes, c->options->bytes,
-			       end.mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_sge sge = {(uintptr_t)c->slots + (uint64_t)slot * c->options->bytes,
+			      c->options->bytes, end.mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = slot, .sg_list = &sge, .num_sge = 1}, *bad;
 
 	end_require(!ibv_post_recv(c->qp, &wr, &bad), "ibv_post_recv");
 }
@@ -40,7 +40,8 @@ static void swap_addresses(struct conn *c)
 	end_require(read(c->socket, &peer, sizeof(peer)) == sizeof(peer), "read of an address");
 	end_connect_qp(c->qp, &peer);
 	/* neither sends before the other is ready */
-	end_require(write(c->socket, "r", 1) == 1 && read(c->socket, &mine, 1) == 1, "both are ready");
+	end_require(write(c->socket, "r", 1) == 1 && read(c->socket, &mine, 1) == 1,
+		    "both are ready");
 }
 
 static int connect_queue_pair(struct conn *c, uint32_t index)
@@ -77,7 +78,8 @@ static bool get_ready(struct conn *c, uint32_t events)
 		for (int i = 0; i < n; i++) {
 			uint64_t number;
 
-			end_require(wc[i].status == IBV_WC_SUCCESS, ibv_wc_status_str(wc[i].status));
+			end_require(wc[i].status == IBV_WC_SUCCESS,
+				    ibv_wc_status_str(wc[i].status));
 			if (wc[i].opcode != IBV_WC_RECV)
 				continue;
 			memcpy(&number, c->slots + wc[i].wr_id * c->options->bytes, sizeof(number));
@@ -92,8 +94,8 @@ static void send_message(struct conn *c, uint64_t number)
 {
 	const struct options *o = c->options;
 	uint8_t *at = c->slots + (o->in_flight + c->sent % o->in_flight) * (uint64_t)o->bytes;
-	struct ibv_sge sge = { (uintptr_t)at, o->bytes, end.mr->lkey };
-	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_sge sge = {(uintptr_t)at, o->bytes, end.mr->lkey};
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1}, *bad;
 
 	memcpy(at, &number, sizeof(number));
 	if (++c->sent % SIGNALED == 0)
@@ -105,4 +107,4 @@ static void flush(struct conn *c)
 {
 }
 
-const struct way verbs = { open_device, connect_queue_pair, get_ready, send_message, flush };
+const struct way verbs = {open_device, connect_queue_pair, get_ready, send_message, flush};

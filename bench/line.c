@@ -23,7 +23,7 @@
 #endif
 
 #define BATCHES 101u
-#define ROUNDS 2000u
+#define ROUNDS	2000u
 
 struct lines {
 	_Alignas(128) _Atomic uint64_t there; /* written by the caller, read by the answerer */

@@ -18,12 +18,14 @@ int main(int argc, char **argv)
 	meet(&m, argc, argv, counter, 4096);
 	if (m.is_client) {
 		/* the old value comes into our own counter */
-		struct ibv_sge piece = { (uintptr_t)counter, sizeof(*counter), m.region->lkey };
-		struct ibv_send_wr add = { .sg_list = &piece, .num_sge = 1,
-					   .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
-					   .send_flags = IBV_SEND_SIGNALED,
-					   .wr.atomic = { .remote_addr = m.theirs.memory,
-							  .rkey = m.theirs.rkey, .compare_add = 1 } };
+		struct ibv_sge piece = {(uintptr_t)counter, sizeof(*counter), m.region->lkey};
+		struct ibv_send_wr add = {.sg_list = &piece,
+					  .num_sge = 1,
+					  .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+					  .send_flags = IBV_SEND_SIGNALED,
+					  .wr.atomic = {.remote_addr = m.theirs.memory,
+							.rkey = m.theirs.rkey,
+							.compare_add = 1}};
 		struct ibv_send_wr *bad;
 
 		for (uint64_t i = 0; i < TIMES; i++) {

@@ -13,16 +13,20 @@ int main(int argc, char **argv)
 	char *text = aligned_alloc(4096, BYTES);
 	struct meeting m;
 	struct ibv_sge piece;
-	struct ibv_recv_wr receive = { .sg_list = &piece, .num_sge = 1 }, *bad_receive;
-	struct ibv_send_wr send = { .sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND,
-				    .send_flags = IBV_SEND_SIGNALED }, *bad_send;
+	struct ibv_recv_wr receive = {.sg_list = &piece, .num_sge = 1}, *bad_receive;
+	struct ibv_send_wr send = {.sg_list = &piece,
+				   .num_sge = 1,
+				   .opcode = IBV_WR_SEND,
+				   .send_flags = IBV_SEND_SIGNALED},
+			   *bad_send;
 
 	must(text, "allocate memory");
 	meet(&m, argc, argv, text, BYTES);
-	piece = (struct ibv_sge){ (uintptr_t)text, BYTES, m.region->lkey };
+	piece = (struct ibv_sge){(uintptr_t)text, BYTES, m.region->lkey};
 	if (m.is_client) {
 		meet_again(&m); /* until the receive is posted */
-		piece.length = (uint32_t)snprintf(text, BYTES, "hello, queue pair %u", m.theirs.qpn) + 1;
+		piece.length =
+			(uint32_t)snprintf(text, BYTES, "hello, queue pair %u", m.theirs.qpn) + 1;
 		must(!ibv_post_send(m.queues, &send, &bad_send), "post a send");
 		wait_for_completion(&m);
 	} else {

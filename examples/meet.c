@@ -11,7 +11,7 @@
 
 #define CARD_PORT 1
 #define RIGHTS                                                                                     \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |                   \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
 void must(bool ok, const char *what)
@@ -24,8 +24,9 @@ void must(bool ok, const char *what)
 
 static int tcp_connection(const char *port, const char *server)
 {
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = AF_INET,
-				  .ai_flags = server ? 0 : AI_PASSIVE };
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+				 .ai_family = AF_INET,
+				 .ai_flags = server ? 0 : AI_PASSIVE};
 	struct addrinfo *found;
 	int listener, yes = 1, sock;
 
@@ -59,11 +60,13 @@ static void open_card(struct meeting *m)
 
 static void make_queues(struct meeting *m, void *memory, size_t bytes)
 {
-	struct ibv_qp_init_attr queues = { .qp_type = IBV_QPT_RC,
-					   .cap = { .max_send_wr = 16, .max_recv_wr = 16,
-						    .max_send_sge = 1, .max_recv_sge = 1 } };
-	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = CARD_PORT,
-				    .qp_access_flags = RIGHTS };
+	struct ibv_qp_init_attr queues = {.qp_type = IBV_QPT_RC,
+					  .cap = {.max_send_wr = 16,
+						  .max_recv_wr = 16,
+						  .max_send_sge = 1,
+						  .max_recv_sge = 1}};
+	struct ibv_qp_attr init = {
+		.qp_state = IBV_QPS_INIT, .port_num = CARD_PORT, .qp_access_flags = RIGHTS};
 
 	m->domain = ibv_alloc_pd(m->card);
 	must(m->domain, "allocate a protection domain");
@@ -74,8 +77,9 @@ static void make_queues(struct meeting *m, void *memory, size_t bytes)
 	queues.send_cq = queues.recv_cq = m->completions;
 	m->queues = ibv_create_qp(m->domain, &queues);
 	must(m->queues, "create a queue pair");
-	must(!ibv_modify_qp(m->queues, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						      IBV_QP_ACCESS_FLAGS), "move to INIT");
+	must(!ibv_modify_qp(m->queues, &init,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+	     "move to INIT");
 }
 
 /* Both sides may be of different byte orders: numbers travel with their big end first. */
@@ -85,12 +89,16 @@ static void exchange_addresses(struct meeting *m, int gid_index)
 	struct address out;
 
 	must(!ibv_query_port(m->card, CARD_PORT, &port), "query the port");
-	m->mine = (struct address){ .qpn = m->queues->qp_num, .lid = port.lid,
-				    .rkey = m->region->rkey, .memory = (uintptr_t)m->region->addr };
+	m->mine = (struct address){.qpn = m->queues->qp_num,
+				   .lid = port.lid,
+				   .rkey = m->region->rkey,
+				   .memory = (uintptr_t)m->region->addr};
 	must(!ibv_query_gid(m->card, CARD_PORT, gid_index, &m->mine.gid), "query the GID");
-	out = (struct address){ .qpn = htonl(m->mine.qpn), .lid = htons(m->mine.lid),
-				.gid = m->mine.gid, .rkey = htonl(m->mine.rkey),
-				.memory = htobe64(m->mine.memory) };
+	out = (struct address){.qpn = htonl(m->mine.qpn),
+			       .lid = htons(m->mine.lid),
+			       .gid = m->mine.gid,
+			       .rkey = htonl(m->mine.rkey),
+			       .memory = htobe64(m->mine.memory)};
 	must(write(m->tcp, &out, sizeof(out)) == sizeof(out), "tell my address");
 	must(recv(m->tcp, &m->theirs, sizeof(out), MSG_WAITALL) == sizeof(out), "hear the other's");
 	m->theirs.qpn = ntohl(m->theirs.qpn);
@@ -102,22 +110,33 @@ static void exchange_addresses(struct meeting *m, int gid_index)
 static void connect_queues(struct meeting *m, int gid_index)
 {
 	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = m->theirs.qpn,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .dlid = m->theirs.lid, .port_num = CARD_PORT,
-			     .grh = { .dgid = m->theirs.gid, .sgid_index = (uint8_t)gid_index,
-				      .hop_limit = 64 } },
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = m->theirs.qpn,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = {.is_global = 1,
+			    .dlid = m->theirs.lid,
+			    .port_num = CARD_PORT,
+			    .grh = {.dgid = m->theirs.gid,
+				    .sgid_index = (uint8_t)gid_index,
+				    .hop_limit = 64}},
 	};
 
-	must(!ibv_modify_qp(m->queues, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-						      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						      IBV_QP_MAX_DEST_RD_ATOMIC |
-						      IBV_QP_MIN_RNR_TIMER), "move to RTR");
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7,
-				     .rnr_retry = 7, .max_rd_atomic = 1 };
-	must(!ibv_modify_qp(m->queues, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-						      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-						      IBV_QP_MAX_QP_RD_ATOMIC), "move to RTS");
+	must(!ibv_modify_qp(m->queues, &attr,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				    IBV_QP_MIN_RNR_TIMER),
+	     "move to RTR");
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+				    .timeout = 14,
+				    .retry_cnt = 7,
+				    .rnr_retry = 7,
+				    .max_rd_atomic = 1};
+	must(!ibv_modify_qp(m->queues, &attr,
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+	     "move to RTS");
 }
 
 void meet(struct meeting *m, int argc, char **argv, void *memory, size_t bytes)
@@ -126,7 +145,7 @@ void meet(struct meeting *m, int argc, char **argv, void *memory, size_t bytes)
 		fprintf(stderr, "Usage: %s GID-INDEX PORT [SERVER]\n", argv[0]);
 		exit(2);
 	}
-	*m = (struct meeting){ .is_client = argc == 4 };
+	*m = (struct meeting){.is_client = argc == 4};
 	open_card(m);
 	make_queues(m, memory, bytes);
 	m->tcp = tcp_connection(argv[2], argv[3]);

@@ -14,11 +14,11 @@
 
 /* What one side has to know of the other. */
 struct address {
-	uint32_t qpn;	/* its queue pair */
-	uint16_t lid;	/* its port, on InfiniBand */
+	uint32_t qpn;	   /* its queue pair */
+	uint16_t lid;	   /* its port, on InfiniBand */
 	union ibv_gid gid; /* its port */
-	uint32_t rkey;	/* its memory: the key */
-	uint64_t memory; /* and where it begins */
+	uint32_t rkey;	   /* its memory: the key */
+	uint64_t memory;   /* and where it begins */
 };
 
 struct meeting {

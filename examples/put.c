@@ -22,11 +22,13 @@ int main(int argc, char **argv)
 	memset(memory, 0, BYTES);
 	meet(&m, argc, argv, memory, BYTES);
 	if (m.is_client) {
-		struct ibv_sge piece = { (uintptr_t)memory, BYTES, m.region->lkey };
-		struct ibv_send_wr put = { .sg_list = &piece, .num_sge = 1,
-					   .opcode = IBV_WR_RDMA_WRITE,
-					   .send_flags = IBV_SEND_SIGNALED,
-					   .wr.rdma = { m.theirs.memory, m.theirs.rkey } }, *bad;
+		struct ibv_sge piece = {(uintptr_t)memory, BYTES, m.region->lkey};
+		struct ibv_send_wr put = {.sg_list = &piece,
+					  .num_sge = 1,
+					  .opcode = IBV_WR_RDMA_WRITE,
+					  .send_flags = IBV_SEND_SIGNALED,
+					  .wr.rdma = {m.theirs.memory, m.theirs.rkey}},
+				   *bad;
 
 		memset(memory, 'x', BYTES);
 		must(!ibv_post_send(m.queues, &put, &bad), "post a write");

@@ -16,7 +16,8 @@ const char weft_bench_usage[] =
 	"  --sizes LIST  of messages, in bytes, K or M: 8,4K,1M\n"
 	"  --rounds N    how often each is measured (default: 5)\n"
 	"  --quick       one round of two sizes: holds nothing to its bound\n"
-	"  --events      instead of all that: programs that sleep on completion channels, beside TCP\n"
+	"  --events      instead of all that: programs that sleep on completion channels, beside "
+	"TCP\n"
 	"  --json [FILE] all values of all rounds: in FILE, or on stdout instead of the tables\n"
 	"  --svg FILE    a picture: latency and bandwidth against size\n\n"
 	"Exit status: 0; 1 a bound was missed or a program failed over Weft; 2 wrong usage.\n";

@@ -32,8 +32,8 @@ static void check_version(struct weft_checkup *c)
 
 static void check_membarrier(struct weft_checkup *c)
 {
-	const int needed = MEMBARRIER_CMD_GLOBAL_EXPEDITED |
-			   MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED;
+	const int needed =
+		MEMBARRIER_CMD_GLOBAL_EXPEDITED | MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED;
 	long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
 	char finding[128];
 
@@ -43,8 +43,9 @@ static void check_membarrier(struct weft_checkup *c)
 	}
 	snprintf(finding, sizeof(finding), "no program can join a pool: membarrier: %s",
 		 commands < 0 ? strerror(errno) : "no global expedited barrier");
-	weft_checkup_say(c, "membarrier", WEFT_VERDICT_PROBLEM, finding,
-			 "let the container's seccomp profile allow membarrier (Docker's default does)");
+	weft_checkup_say(
+		c, "membarrier", WEFT_VERDICT_PROBLEM, finding,
+		"let the container's seccomp profile allow membarrier (Docker's default does)");
 }
 
 /* As src/pool/uffd.c opens it. */
@@ -108,14 +109,17 @@ static void check_process_vm(struct weft_checkup *c)
 
 	if (err) {
 		snprintf(finding, sizeof(finding),
-			 "memory outside the pool is copied by its owner's engine: process_vm_readv: %s",
+			 "memory outside the pool is copied by its owner's engine: "
+			 "process_vm_readv: %s",
 			 strerror(err));
-		weft_checkup_say(c, "process_vm", WEFT_VERDICT_NOTE, finding,
-				 "let the seccomp profile allow process_vm_readv and process_vm_writev");
+		weft_checkup_say(
+			c, "process_vm", WEFT_VERDICT_NOTE, finding,
+			"let the seccomp profile allow process_vm_readv and process_vm_writev");
 	} else if (scope > 1) {
 		snprintf(finding, sizeof(finding),
 			 "memory outside the pool is copied by its owner's engine: Yama's "
-			 "ptrace_scope is %d", scope);
+			 "ptrace_scope is %d",
+			 scope);
 		weft_checkup_say(c, "process_vm", WEFT_VERDICT_NOTE, finding,
 				 "sysctl kernel.yama.ptrace_scope=1");
 	} else {

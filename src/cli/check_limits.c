@@ -9,10 +9,10 @@
 #include "pool/pool.h"
 
 #define MIB	       ((uint64_t)1 << 20)
-#define LITTLE_MIB     256u /* less is a note: a few buffers fill it */
-#define HARDLY_ANY_MIB 16u  /* less is a problem: the tables and rings of one program fill it */
-#define PROGRAM_MIB    1024u /* of addresses, beside the pool's */
-#define MAPPINGS       65530u			    /* the kernel's default */
+#define LITTLE_MIB     256u   /* less is a note: a few buffers fill it */
+#define HARDLY_ANY_MIB 16u    /* less is a problem: the tables and rings of one program fill it */
+#define PROGRAM_MIB    1024u  /* of addresses, beside the pool's */
+#define MAPPINGS       65530u /* the kernel's default */
 
 static void check_cpus(struct weft_checkup *c)
 {

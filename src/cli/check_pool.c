@@ -41,7 +41,8 @@ static int try_file(const char *folder)
 		return -errno;
 	unlink(path);
 	signal(SIGXFSZ, SIG_IGN); /* too large is an answer */
-	err = fallocate(fd, 0, 0, WEFT_PAGE) || ftruncate(fd, (off_t)weft_pool_new_bytes()) ? -errno : 0;
+	err = fallocate(fd, 0, 0, WEFT_PAGE) || ftruncate(fd, (off_t)weft_pool_new_bytes()) ? -errno
+											    : 0;
 	close(fd);
 	return err;
 }
@@ -60,14 +61,15 @@ static void check_making(struct weft_checkup *c, const char *where)
 		return;
 	}
 	snprintf(finding, sizeof(finding), "%s cannot be made: %s", where, strerror(-err));
-	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
-			 err == -ENOSPC || err == -EDQUOT || err == -ENOMEM ?
-				 "free or enlarge its file system (see room)" :
-			 err == -EFBIG ? "raise the limit on the size of a file (ulimit -f)" :
-			 err == -ENOENT ?
-				 "mount a tmpfs there, or name a pool elsewhere (--pool, WEFT_POOL)" :
-				 "name a pool in a folder of a tmpfs that you may write to (--pool, "
-				 "WEFT_POOL)");
+	weft_checkup_say(
+		c, "pool", WEFT_VERDICT_PROBLEM, finding,
+		err == -ENOSPC || err == -EDQUOT || err == -ENOMEM
+			? "free or enlarge its file system (see room)"
+		: err == -EFBIG ? "raise the limit on the size of a file (ulimit -f)"
+		: err == -ENOENT
+			? "mount a tmpfs there, or name a pool elsewhere (--pool, WEFT_POOL)"
+			: "name a pool in a folder of a tmpfs that you may write to (--pool, "
+			  "WEFT_POOL)");
 }
 
 static void check_room(struct weft_checkup *c, const char *where)
@@ -82,15 +84,16 @@ static void check_room(struct weft_checkup *c, const char *where)
 	free_mib = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize / MIB;
 	snprintf(finding, sizeof(finding), "%" PRIu64 " MiB left in %s", free_mib, folder);
 	if (free_mib < LITTLE_MIB)
-		weft_checkup_say(c, "room",
-				 free_mib < HARDLY_ANY_MIB ? WEFT_VERDICT_PROBLEM :
-							     WEFT_VERDICT_NOTE, finding,
-				 strcmp(folder, "/dev/shm") ?
-					 "enlarge or empty that file system: registered memory beyond "
-					 "it stays out of the pool" :
-					 "enlarge it (mount -o remount,size=50% /dev/shm; docker run "
-					 "--shm-size=1g): registered memory beyond it stays out of the "
-					 "pool");
+		weft_checkup_say(
+			c, "room",
+			free_mib < HARDLY_ANY_MIB ? WEFT_VERDICT_PROBLEM : WEFT_VERDICT_NOTE,
+			finding,
+			strcmp(folder, "/dev/shm")
+				? "enlarge or empty that file system: registered memory beyond "
+				  "it stays out of the pool"
+				: "enlarge it (mount -o remount,size=50% /dev/shm; docker run "
+				  "--shm-size=1g): registered memory beyond it stays out of the "
+				  "pool");
 	else
 		weft_checkup_say(c, "room", WEFT_VERDICT_OK, finding, NULL);
 	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
@@ -114,9 +117,9 @@ static void remove_other(struct weft_checkup *c, const char *where, const char *
 	}
 	snprintf(finding, sizeof(finding), "%s: %s", where, why);
 	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
-			 err == -EBUSY ? "end the programs that use it, then weft doctor --fix" :
-			 err	       ? "remove the file, or name another pool (--pool, WEFT_POOL)" :
-					 "weft doctor --fix removes it if it is a pool and nobody "
+			 err == -EBUSY ? "end the programs that use it, then weft doctor --fix"
+			 : err	       ? "remove the file, or name another pool (--pool, WEFT_POOL)"
+				       : "weft doctor --fix removes it if it is a pool and nobody "
 					 "uses it");
 }
 
@@ -126,10 +129,11 @@ static void cannot_open(struct weft_checkup *c, const char *where, const char *w
 
 	snprintf(finding, sizeof(finding), "%s: %s: %s", where, why, strerror(-err));
 	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
-			 err == -EPERM ? "let its owner chmod 600 or remove it, or name another pool "
-					 "(--pool, WEFT_POOL)" :
-					 "let its owner give you rights to read and write, or name "
-					 "another pool (--pool, WEFT_POOL)");
+			 err == -EPERM
+				 ? "let its owner chmod 600 or remove it, or name another pool "
+				   "(--pool, WEFT_POOL)"
+				 : "let its owner give you rights to read and write, or name "
+				   "another pool (--pool, WEFT_POOL)");
 }
 
 static unsigned int count_members(const struct weft_view *v, bool alive)
@@ -153,12 +157,15 @@ static void check_dead(struct weft_checkup *c, const struct weft_view *v)
 		weft_checkup_say(c, "leftovers", WEFT_VERDICT_OK, "none", NULL);
 		return;
 	}
-	snprintf(finding, sizeof(finding), "%u programs died, or ended without closing the device: their memory is in the pool",
+	snprintf(finding, sizeof(finding),
+		 "%u programs died, or ended without closing the device: their memory is in the "
+		 "pool",
 		 dead);
 	if (!c->fix) {
-		weft_checkup_say(c, "leftovers", WEFT_VERDICT_NOTE, finding,
-				 "weft doctor --fix gives it back, and so does the next program that "
-				 "joins");
+		weft_checkup_say(
+			c, "leftovers", WEFT_VERDICT_NOTE, finding,
+			"weft doctor --fix gives it back, and so does the next program that "
+			"joins");
 		return;
 	}
 	if (weft_pool_get(c->pool, &pool, where, &why)) { /* who joins recovers the dead */
@@ -189,7 +196,8 @@ static void check_contents(struct weft_checkup *c, struct weft_view *v)
 	char finding[TEXT], who[128];
 
 	if (damaged) {
-		snprintf(finding, sizeof(finding), "%s: %u entries make no sense", v->path, damaged);
+		snprintf(finding, sizeof(finding), "%s: %u entries make no sense", v->path,
+			 damaged);
 		weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
 				 "end the programs that use it, then weft pool rm");
 		return;

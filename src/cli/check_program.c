@@ -26,8 +26,8 @@ static int find_loader(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	for (int i = 0; i < info->dlpi_phnum; i++)
 		if (info->dlpi_phdr[i].p_type == PT_INTERP)
-			*(const char **)arg = (const char *)(info->dlpi_addr +
-							     info->dlpi_phdr[i].p_vaddr);
+			*(const char **)arg =
+				(const char *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
 	return 1; /* the first one is the program */
 }
 
@@ -114,7 +114,8 @@ static void read_libraries(FILE *from, const char *libs, struct libraries *found
 			continue;
 		}
 		path = path_in(line);
-		found->asan |= path && (is_named(path, "libasan.") || is_named(path, "libclang_rt.asan"));
+		found->asan |=
+			path && (is_named(path, "libasan.") || is_named(path, "libclang_rt.asan"));
 		if (!path || (!is_named(path, "libibverbs") && !is_named(path, "librdmacm")))
 			continue;
 		if (realpath(path, real) && !strncmp(real, libs, strlen(libs)) &&
@@ -158,8 +159,10 @@ static void check_libraries(struct weft_checkup *c, const char *check,
 	}
 	if (!found.asan)
 		return;
-	snprintf(finding, sizeof(finding), "%s has the runtime of AddressSanitizer, which starts behind Weft's "
-		 "libraries by verify_asan_link_order=0 in ASAN_OPTIONS", name);
+	snprintf(finding, sizeof(finding),
+		 "%s has the runtime of AddressSanitizer, which starts behind Weft's "
+		 "libraries by verify_asan_link_order=0 in ASAN_OPTIONS",
+		 name);
 	weft_checkup_say(c, "sanitizer", WEFT_VERDICT_OK, finding, NULL);
 }
 
@@ -183,11 +186,12 @@ void weft_check_program(struct weft_checkup *c)
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (n < 0 || weft_delivery_find(&d)) {
-		weft_checkup_say(c, "libraries", WEFT_VERDICT_PROBLEM,
-				 "Weft's own libraries are not there, or the loader cannot take them "
-				 "from a folder of that name",
-				 "build or install Weft again, in a folder without colons, "
-				 "semicolons, $ and % in its name");
+		weft_checkup_say(
+			c, "libraries", WEFT_VERDICT_PROBLEM,
+			"Weft's own libraries are not there, or the loader cannot take them "
+			"from a folder of that name",
+			"build or install Weft again, in a folder without colons, "
+			"semicolons, $ and % in its name");
 		return;
 	}
 	self[n] = '\0';

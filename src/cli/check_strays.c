@@ -45,11 +45,14 @@ static void check_removed(struct weft_checkup *c)
 		if (!isdigit(entry->d_name[0]) || !maps_removed(entry->d_name, pool))
 			continue;
 		any = true;
-		snprintf(finding, sizeof(finding), "process %.20s goes on in %s, which was removed: "
-			 "programs started since do not reach it", entry->d_name, pool);
-		weft_checkup_say(c, "removed_pool", WEFT_VERDICT_PROBLEM, finding,
-				 "start it again; systemd removes files at logout unless RemoveIPC=no "
-				 "in logind.conf");
+		snprintf(finding, sizeof(finding),
+			 "process %.20s goes on in %s, which was removed: "
+			 "programs started since do not reach it",
+			 entry->d_name, pool);
+		weft_checkup_say(
+			c, "removed_pool", WEFT_VERDICT_PROBLEM, finding,
+			"start it again; systemd removes files at logout unless RemoveIPC=no "
+			"in logind.conf");
 	}
 	if (proc)
 		closedir(proc);
@@ -62,9 +65,11 @@ static void check_private(struct weft_checkup *c)
 	unsigned int left = weft_private_sweep(c->fix);
 	char finding[96];
 
-	snprintf(finding, sizeof(finding), c->fix ? "removed %u private pools of ended programs" :
-						    "%u private pools of ended programs are left in "
-						    "/dev/shm", left);
+	snprintf(finding, sizeof(finding),
+		 c->fix ? "removed %u private pools of ended programs"
+			: "%u private pools of ended programs are left in "
+			  "/dev/shm",
+		 left);
 	if (!left)
 		weft_checkup_say(c, "private_pools", WEFT_VERDICT_OK, "none is left over", NULL);
 	else if (c->fix)

@@ -16,7 +16,7 @@
 
 #define WEFT_COMMANDS(X)                                                                           \
 	X(run, "run a program over Weft")                                                          \
-	X(env, "print what a shell has to export so that its programs run over Weft")               \
+	X(env, "print what a shell has to export so that its programs run over Weft")              \
 	X(info, "show a pool: members, queue pairs, memory regions, counters")                     \
 	X(doctor, "say what is wrong on this machine and what to do")                              \
 	X(pool, "list pools, remove one, give back what dead programs left in it")                 \

@@ -83,8 +83,9 @@ static int check(const struct weft_delivery *d)
 		return 125;
 	}
 	if (strpbrk(d->libs, ":;$%") || strchr(d->bin, ':')) {
-		fprintf(stderr, "weft: the loader cannot take libraries from '%s': move Weft to a "
-				"folder without colons, semicolons, $ and %% in its name\n",
+		fprintf(stderr,
+			"weft: the loader cannot take libraries from '%s': move Weft to a "
+			"folder without colons, semicolons, $ and %% in its name\n",
 			d->libs);
 		return 125;
 	}
@@ -110,8 +111,10 @@ int weft_delivery_find(struct weft_delivery *d)
 			continue;
 		return check(d);
 	}
-	fprintf(stderr, "weft: found libweft-shim.so neither in %s nor in %s/%s: build or install "
-			"Weft again\n", folder, folder, WEFT_LIBS_FROM_BIN);
+	fprintf(stderr,
+		"weft: found libweft-shim.so neither in %s nor in %s/%s: build or install "
+		"Weft again\n",
+		folder, folder, WEFT_LIBS_FROM_BIN);
 	return 125;
 }
 

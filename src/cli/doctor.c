@@ -8,13 +8,16 @@
 
 const char weft_doctor_usage[] =
 	"Usage: weft doctor [--pool PATH] [--fix] [--json] [PROGRAM]\n"
-	"Says what is wrong on this machine for programs over Weft, and what to do. With PROGRAM: also\n"
+	"Says what is wrong on this machine for programs over Weft, and what to do. With PROGRAM: "
+	"also\n"
 	"whether Weft's libraries can come into it. It does not run PROGRAM.\n\n"
 	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
-	"  --fix        give back what dead programs left; remove pools of other versions that nobody\n"
+	"  --fix        give back what dead programs left; remove pools of other versions that "
+	"nobody\n"
 	"               uses\n"
 	"  --json       one JSON object: checks, summary\n\n"
-	"0 nothing is wrong; 1 a problem was found; 2 wrong usage. Notes are no problems: programs run,\n"
+	"0 nothing is wrong; 1 a problem was found; 2 wrong usage. Notes are no problems: programs "
+	"run,\n"
 	"but slower than they could.\n";
 
 static const struct weft_column check_columns[] = {
@@ -82,9 +85,8 @@ int weft_doctor_main(int argc, char **argv)
 		else if (argv[i][0] != '-' && !c.program)
 			c.program = argv[i];
 		else
-			return weft_main_usage_error("doctor",
-						     "unknown option or nothing behind '%s'",
-						     argv[i]);
+			return weft_main_usage_error(
+				"doctor", "unknown option or nothing behind '%s'", argv[i]);
 	}
 	return examine(&c, json);
 }

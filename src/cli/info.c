@@ -31,18 +31,12 @@ static const struct weft_column pool_columns[] = {
 };
 
 static const struct weft_column member_columns[] = {
-	{"index", WEFT_COLUMN_NUMBER},
-	{"pid", WEFT_COLUMN_NUMBER},
-	{"comm", WEFT_COLUMN_TEXT},
-	{"uid", WEFT_COLUMN_NUMBER},
-	{"alive", WEFT_COLUMN_FLAG},
-	{"incarnation", WEFT_COLUMN_NUMBER},
-	{"threads", WEFT_COLUMN_NUMBER},
-	{"engine_asleep", WEFT_COLUMN_FLAG},
-	{"pid_ns", WEFT_COLUMN_NUMBER, true},
-	{"net_ns", WEFT_COLUMN_NUMBER, true},
-	{"gids", WEFT_COLUMN_LIST},
-	{NULL},
+	{"index", WEFT_COLUMN_NUMBER},	      {"pid", WEFT_COLUMN_NUMBER},
+	{"comm", WEFT_COLUMN_TEXT},	      {"uid", WEFT_COLUMN_NUMBER},
+	{"alive", WEFT_COLUMN_FLAG},	      {"incarnation", WEFT_COLUMN_NUMBER},
+	{"threads", WEFT_COLUMN_NUMBER},      {"engine_asleep", WEFT_COLUMN_FLAG},
+	{"pid_ns", WEFT_COLUMN_NUMBER, true}, {"net_ns", WEFT_COLUMN_NUMBER, true},
+	{"gids", WEFT_COLUMN_LIST},	      {NULL},
 };
 
 static const struct weft_column qp_columns[] = {
@@ -69,18 +63,15 @@ static const struct weft_column region_columns[] = {
 };
 
 static const struct weft_column port_columns[] = {
-	{"space", WEFT_COLUMN_TEXT},
-	{"address", WEFT_COLUMN_TEXT},
-	{"port", WEFT_COLUMN_NUMBER},
-	{"member", WEFT_COLUMN_NUMBER},
-	{"listening", WEFT_COLUMN_FLAG},
-	{NULL},
+	{"space", WEFT_COLUMN_TEXT},	 {"address", WEFT_COLUMN_TEXT},
+	{"port", WEFT_COLUMN_NUMBER},	 {"member", WEFT_COLUMN_NUMBER},
+	{"listening", WEFT_COLUMN_FLAG}, {NULL},
 };
 
 static const struct weft_column total_columns[] = {
-	{"ops_write", WEFT_COLUMN_NUMBER}, {"bytes_write", WEFT_COLUMN_NUMBER},
-	{"ops_read", WEFT_COLUMN_NUMBER},  {"bytes_read", WEFT_COLUMN_NUMBER},
-	{"ops_send", WEFT_COLUMN_NUMBER},  {"bytes_send", WEFT_COLUMN_NUMBER},
+	{"ops_write", WEFT_COLUMN_NUMBER},  {"bytes_write", WEFT_COLUMN_NUMBER},
+	{"ops_read", WEFT_COLUMN_NUMBER},   {"bytes_read", WEFT_COLUMN_NUMBER},
+	{"ops_send", WEFT_COLUMN_NUMBER},   {"bytes_send", WEFT_COLUMN_NUMBER},
 	{"ops_atomic", WEFT_COLUMN_NUMBER}, {NULL},
 };
 
@@ -143,9 +134,12 @@ static void report_members(struct weft_report *r, const struct weft_view *v)
 
 static void report_qps(struct weft_report *r, struct weft_view *v)
 {
-	static const char *const types[] = {[WEFT_QPT_RC] = "RC", [WEFT_QPT_UC] = "UC", [WEFT_QPT_UD] = "UD",
-					 [WEFT_QPT_XRC_SEND] = "XRC-SEND", [WEFT_QPT_XRC_RECV] = "XRC-RECV",
-					 [WEFT_QPT_QUEUE] = "XRC-SRQ"};
+	static const char *const types[] = {[WEFT_QPT_RC] = "RC",
+					    [WEFT_QPT_UC] = "UC",
+					    [WEFT_QPT_UD] = "UD",
+					    [WEFT_QPT_XRC_SEND] = "XRC-SEND",
+					    [WEFT_QPT_XRC_RECV] = "XRC-RECV",
+					    [WEFT_QPT_QUEUE] = "XRC-SRQ"};
 	static const char *const states[] = {
 		[WEFT_QPS_RESET] = "RESET", [WEFT_QPS_INIT] = "INIT", [WEFT_QPS_RTR] = "RTR",
 		[WEFT_QPS_RTS] = "RTS",	    [WEFT_QPS_SQD] = "SQD",   [WEFT_QPS_SQE] = "SQE",
@@ -280,11 +274,15 @@ static int show(const char *path, bool json)
 	report_totals(&r, &v->totals);
 	weft_report_end(&r);
 	if (v->moving)
-		fprintf(stderr, "weft info: %s: somebody holds the pool's lock: the totals may "
-				"count a member twice\n", where);
+		fprintf(stderr,
+			"weft info: %s: somebody holds the pool's lock: the totals may "
+			"count a member twice\n",
+			where);
 	if (v->damaged)
-		fprintf(stderr, "weft info: %s: %u entries that make no sense were left out: the "
-				"pool is damaged, see `weft doctor`\n", where, v->damaged);
+		fprintf(stderr,
+			"weft info: %s: %u entries that make no sense were left out: the "
+			"pool is damaged, see `weft doctor`\n",
+			where, v->damaged);
 	weft_view_close(v);
 	return 0;
 }
@@ -300,8 +298,8 @@ int weft_info_main(int argc, char **argv)
 		if (!strcmp(argv[i], "--json"))
 			json = true;
 		else
-			return weft_main_usage_error("info", "unknown option or nothing behind '%s'",
-						     argv[i]);
+			return weft_main_usage_error(
+				"info", "unknown option or nothing behind '%s'", argv[i]);
 	}
 	return show(pool, json);
 }

@@ -18,15 +18,19 @@ const char weft_pool_usage[] =
 	"       weft pool rm | recover [--pool PATH]\n\n"
 	"  list     the pools in /dev/shm and $WEFT_POOL that you may read\n"
 	"  rm       remove a pool that nobody uses\n"
-	"  recover  give back what dead programs have left in a pool; programs that join do so, too\n\n"
+	"  recover  give back what dead programs have left in a pool; programs that join do so, "
+	"too\n\n"
 	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
 	"  --json       one JSON object: pools\n\n"
 	"0; 1 it could not be done; 2 wrong usage.\n";
 
 static const struct weft_column columns[] = {
-	{"path", WEFT_COLUMN_TEXT},	{"uid", WEFT_COLUMN_NUMBER},
-	{"alive", WEFT_COLUMN_NUMBER},	{"dead", WEFT_COLUMN_NUMBER},
-	{"allocated_bytes", WEFT_COLUMN_NUMBER}, {"state", WEFT_COLUMN_TEXT},
+	{"path", WEFT_COLUMN_TEXT},
+	{"uid", WEFT_COLUMN_NUMBER},
+	{"alive", WEFT_COLUMN_NUMBER},
+	{"dead", WEFT_COLUMN_NUMBER},
+	{"allocated_bytes", WEFT_COLUMN_NUMBER},
+	{"state", WEFT_COLUMN_TEXT},
 	{NULL},
 };
 
@@ -127,8 +131,8 @@ int weft_pool_main(int argc, char **argv)
 		if (!strcmp(verb, "list") && !strcmp(argv[i], "--json"))
 			json = true;
 		else
-			return weft_main_usage_error("pool", "unknown option or nothing behind '%s'",
-						     argv[i]);
+			return weft_main_usage_error(
+				"pool", "unknown option or nothing behind '%s'", argv[i]);
 	}
 	if (!strcmp(verb, "list"))
 		return list(json);

@@ -19,9 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FOLDER		"/dev/shm/weft-private-" /* the program's process number, and the namespace of that */
+#define FOLDER                                                                                     \
+	"/dev/shm/weft-private-" /* the program's process number, and the namespace of that */
 #define MEMBERS_POLL_NS 100000000
-#define OLD_S		2  /* a folder of which nothing is known yet is none that was left */
+#define OLD_S		2 /* a folder of which nothing is known yet is none that was left */
 
 /* A member holds a lock on the pool file for as long as it lives (pool/lock.h). */
 static bool has_members(const char *pool)
@@ -206,7 +207,8 @@ static bool may_live(const char *folder, const struct stat *st)
 	unsigned long of = 0;
 	int program = 0;
 
-	if (sscanf(folder + strlen(FOLDER), "%d-%lu-", &program, &of) == 2 && of && of != namespace())
+	if (sscanf(folder + strlen(FOLDER), "%d-%lu-", &program, &of) == 2 && of &&
+	    of != namespace())
 		return time(NULL) - st->st_ctime < OLD_S;
 	return program <= 0 || !kill(program, 0) || errno != ESRCH;
 }
@@ -215,8 +217,8 @@ static bool is_left(const char *folder, const char *pool)
 {
 	struct stat st;
 
-	return !lstat(folder, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !is_held(folder) &&
-	       !may_live(folder, &st) && !has_members(pool);
+	return !lstat(folder, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	       !is_held(folder) && !may_live(folder, &st) && !has_members(pool);
 }
 
 unsigned int weft_private_sweep(bool remove)

@@ -73,7 +73,7 @@ static bool gains_rights(int fd)
 }
 
 /* The loader that the file names, in name; false when it names none. */
-static bool read_loader(int fd, const ElfW(Ehdr) *elf, char name[PATH_MAX])
+static bool read_loader(int fd, const ElfW(Ehdr) * elf, char name[PATH_MAX])
 {
 	for (unsigned int i = 0; i < elf->e_phnum; i++) {
 		ElfW(Phdr) segment;
@@ -98,7 +98,7 @@ static const char *base_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static enum weft_program_fit judge_elf(int fd, const char *path, const ElfW(Ehdr) *elf)
+static enum weft_program_fit judge_elf(int fd, const char *path, const ElfW(Ehdr) * elf)
 {
 	ElfW(Ehdr) self;
 	char loader[PATH_MAX] = "";
@@ -107,8 +107,8 @@ static enum weft_program_fit judge_elf(int fd, const char *path, const ElfW(Ehdr
 
 	if (own >= 0)
 		close(own);
-	if (known && (elf->e_ident[EI_CLASS] != self.e_ident[EI_CLASS] ||
-		      elf->e_machine != self.e_machine))
+	if (known &&
+	    (elf->e_ident[EI_CLASS] != self.e_ident[EI_CLASS] || elf->e_machine != self.e_machine))
 		return WEFT_PROGRAM_FOREIGN;
 	/* The loader itself may be called as a program; it names no other. */
 	if (!read_loader(fd, elf, loader))

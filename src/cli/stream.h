@@ -15,7 +15,7 @@
 
 #define WEFT_STREAM_VERBS(X) X(generate) X(trigger)
 
-#define X(verb) int weft_stream_##verb(int argc, char **argv);
+#define X(verb)		     int weft_stream_##verb(int argc, char **argv);
 WEFT_STREAM_VERBS(X)
 #undef X
 
@@ -44,7 +44,8 @@ int weft_stream_capture_end(struct weft_stream_capture *c);
 /* The section "account"; one of a histogram. */
 struct weft_report;
 struct weft_histogram;
-void weft_stream_report_histogram(struct weft_report *r, const char *name, const struct weft_histogram *h);
+void weft_stream_report_histogram(struct weft_report *r, const char *name,
+				  const struct weft_histogram *h);
 void weft_stream_report_account(struct weft_report *r, const struct weft_playback_result *result);
 
 #endif

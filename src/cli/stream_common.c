@@ -56,7 +56,8 @@ int weft_stream_capture_begin(struct weft_stream_capture *c, const char *path)
 	c->writer = NULL;
 	if (!path)
 		return 0;
-	return weft_pcap_create(path, end && !strcmp(end, ".pcapng") ? WEFT_PCAPNG : WEFT_PCAP, &c->writer);
+	return weft_pcap_create(path, end && !strcmp(end, ".pcapng") ? WEFT_PCAPNG : WEFT_PCAP,
+				&c->writer);
 }
 
 /* The addresses are some that documents may use. */
@@ -87,14 +88,18 @@ int weft_stream_capture_end(struct weft_stream_capture *c)
 void weft_stream_report_account(struct weft_report *r, const struct weft_playback_result *result)
 {
 	static const struct weft_column columns[] = {
-		{"packets", WEFT_COLUMN_NUMBER},  {"others", WEFT_COLUMN_NUMBER},
+		{"packets", WEFT_COLUMN_NUMBER},
+		{"others", WEFT_COLUMN_NUMBER},
 		{"damaged", WEFT_COLUMN_NUMBER},
 #define X(name, what) {#name, WEFT_COLUMN_NUMBER},
 		WEFT_NANET_COUNTERS(X)
 #undef X
-		{"missing", WEFT_COLUMN_NUMBER},  {"lost", WEFT_COLUMN_NUMBER},
-		{"sent", WEFT_COLUMN_NUMBER},	  {"restarts", WEFT_COLUMN_NUMBER},
-		{"wraps", WEFT_COLUMN_NUMBER},	  {NULL},
+			{"missing", WEFT_COLUMN_NUMBER},
+		{"lost", WEFT_COLUMN_NUMBER},
+		{"sent", WEFT_COLUMN_NUMBER},
+		{"restarts", WEFT_COLUMN_NUMBER},
+		{"wraps", WEFT_COLUMN_NUMBER},
+		{NULL},
 	};
 	const struct weft_nanet_account *a = &result->account;
 
@@ -113,11 +118,16 @@ void weft_stream_report_account(struct weft_report *r, const struct weft_playbac
 	weft_report_number(r, a->wraps);
 }
 
-void weft_stream_report_histogram(struct weft_report *r, const char *name, const struct weft_histogram *h)
+void weft_stream_report_histogram(struct weft_report *r, const char *name,
+				  const struct weft_histogram *h)
 {
 	static const struct weft_column columns[] = {
-		{"count", WEFT_COLUMN_NUMBER}, {"p50", WEFT_COLUMN_NUMBER}, {"p90", WEFT_COLUMN_NUMBER},
-		{"p99", WEFT_COLUMN_NUMBER},   {"p99_9", WEFT_COLUMN_NUMBER}, {"max", WEFT_COLUMN_NUMBER},
+		{"count", WEFT_COLUMN_NUMBER},
+		{"p50", WEFT_COLUMN_NUMBER},
+		{"p90", WEFT_COLUMN_NUMBER},
+		{"p99", WEFT_COLUMN_NUMBER},
+		{"p99_9", WEFT_COLUMN_NUMBER},
+		{"max", WEFT_COLUMN_NUMBER},
 		{NULL},
 	};
 

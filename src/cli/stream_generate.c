@@ -16,8 +16,22 @@ struct job {
 	const char *write, *truth;
 };
 
-enum { WRITE = 256, TRUTH, EVENTS, SEED, RINGS, PHOTONS, NOISE, RATE, EVEN, PACE, MOST, SOURCE, STAMP,
-       SCRAMBLE };
+enum {
+	WRITE = 256,
+	TRUTH,
+	EVENTS,
+	SEED,
+	RINGS,
+	PHOTONS,
+	NOISE,
+	RATE,
+	EVEN,
+	PACE,
+	MOST,
+	SOURCE,
+	STAMP,
+	SCRAMBLE
+};
 
 static const struct option words[] = {
 	{"write", required_argument, NULL, WRITE},
@@ -111,10 +125,12 @@ static bool take(struct job *job, int option)
 
 static void tell_truth(FILE *to, const struct weft_truth *t)
 {
-	fprintf(to, "event %llu %.3f %u %u\n", (unsigned long long)t->event, t->time_ns, t->rings, t->noise);
+	fprintf(to, "event %llu %.3f %u %u\n", (unsigned long long)t->event, t->time_ns, t->rings,
+		t->noise);
 	for (uint32_t i = 0; i < t->rings; i++)
 		fprintf(to, "ring %.6f %.6f %.6f %.6f %u %u\n", t->ring[i].x_mm, t->ring[i].y_mm,
-			t->ring[i].r_mm, t->ring[i].momentum_gev, t->ring[i].photons, t->ring[i].hits);
+			t->ring[i].r_mm, t->ring[i].momentum_gev, t->ring[i].photons,
+			t->ring[i].hits);
 }
 
 static void generate(const struct job *job, struct weft_stream_capture *capture, FILE *side)
@@ -127,7 +143,8 @@ static void generate(const struct job *job, struct weft_stream_capture *capture,
 	weft_generator_begin(&g, &job->options);
 	for (uint64_t done = 0; done < job->events;) {
 		uint64_t left = job->events - done, most = left < job->most ? left : job->most;
-		uint32_t events, bytes = weft_generator_datagram(&g, (uint32_t)most, data, truth, &events);
+		uint32_t events,
+			bytes = weft_generator_datagram(&g, (uint32_t)most, data, truth, &events);
 
 		done += events;
 		/* a datagram is sent when it is whole, or when those before it are gone */
@@ -159,7 +176,8 @@ static int run(const struct job *job)
 		goto end_capture;
 	}
 	if (side)
-		fputs("# event NUMBER TIME_NS RINGS NOISE; ring X_MM Y_MM R_MM GEV PHOTONS HITS\n", side);
+		fputs("# event NUMBER TIME_NS RINGS NOISE; ring X_MM Y_MM R_MM GEV PHOTONS HITS\n",
+		      side);
 	generate(job, &capture, side);
 	if (side && weft_stream_close(side))
 		status = weft_stream_fail("generate", job->truth, "not all could be written");
@@ -176,7 +194,8 @@ int weft_stream_generate(int argc, char **argv)
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, "", words, NULL)) != -1)
 		if (!take(&job, option))
-			return weft_main_usage_error("stream", "unknown option, or no such value: '%s'",
+			return weft_main_usage_error("stream",
+						     "unknown option, or no such value: '%s'",
 						     optarg ?: argv[optind - 1]);
 	if (optind < argc)
 		return weft_main_usage_error("stream", "what is '%s'?", argv[optind]);

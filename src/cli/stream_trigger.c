@@ -97,9 +97,11 @@ static void judge(struct job *job, const struct weft_m2egp *event)
 	job->rings += rings;
 	job->with_rings += rings > 0;
 	if (job->fit_file)
-		fprintf(job->fit_file, "event %u %u %u %u\n", event->timestamp, event->fine, event->hits, rings);
+		fprintf(job->fit_file, "event %u %u %u %u\n", event->timestamp, event->fine,
+			event->hits, rings);
 	for (uint32_t i = 0; job->fit_file && i < rings; i++)
-		fprintf(job->fit_file, "ring %.6f %.6f %.6f %u\n", ring[i].x, ring[i].y, ring[i].r, ring[i].hits);
+		fprintf(job->fit_file, "ring %.6f %.6f %.6f %u\n", ring[i].x, ring[i].y, ring[i].r,
+			ring[i].hits);
 	send(job, data, weft_trigger_add(job->trigger, event, rings, data));
 	job->primitives += rings > 0;
 }
@@ -129,9 +131,12 @@ static void told(void *context, const struct weft_clop_record *record, const uin
 static void report(const struct job *job, const struct weft_playback_result *result)
 {
 	static const struct weft_column columns[] = {
-		{"algorithm", WEFT_COLUMN_TEXT},    {"events", WEFT_COLUMN_NUMBER},
-		{"with_rings", WEFT_COLUMN_NUMBER}, {"rings", WEFT_COLUMN_NUMBER},
-		{"primitives", WEFT_COLUMN_NUMBER}, {"datagrams", WEFT_COLUMN_NUMBER},
+		{"algorithm", WEFT_COLUMN_TEXT},
+		{"events", WEFT_COLUMN_NUMBER},
+		{"with_rings", WEFT_COLUMN_NUMBER},
+		{"rings", WEFT_COLUMN_NUMBER},
+		{"primitives", WEFT_COLUMN_NUMBER},
+		{"datagrams", WEFT_COLUMN_NUMBER},
 		{NULL},
 	};
 	struct weft_report r;
@@ -155,7 +160,10 @@ static int play(struct job *job)
 	const struct weft_playback_options options = {
 		.port = (uint16_t)job->port,
 		.protocol = {.kind = WEFT_PROTOCOL_MGP, .id = WEFT_PROTOCOL_ANY},
-		.list = {.buffers = 4, .bytes = 1u << 20, .events = (uint32_t)job->events, .bursts = true,
+		.list = {.buffers = 4,
+			 .bytes = 1u << 20,
+			 .events = (uint32_t)job->events,
+			 .bursts = true,
 			 .timeout_ns = 1000000},
 		.window = 1024,
 		.history = 4096,
@@ -218,7 +226,8 @@ int weft_stream_trigger(int argc, char **argv)
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, "", words, NULL)) != -1)
 		if (!take(&job, option))
-			return weft_main_usage_error("stream", "unknown option, or no such value: '%s'",
+			return weft_main_usage_error("stream",
+						     "unknown option, or no such value: '%s'",
 						     optarg ?: argv[optind - 1]);
 	if (optind < argc)
 		return weft_main_usage_error("stream", "what is '%s'?", argv[optind]);

@@ -138,7 +138,8 @@ int weft_addr_bind(struct weft_cm_id *id, const uint8_t addr[16], uint16_t port)
 		return weft_cm_broken(-EADDRNOTAVAIL, "%s is no address of this device",
 				      weft_cm_addr_str(addr, text));
 	if (!may_bind(port))
-		return weft_cm_broken(-EACCES, "port %u is for who has the right to bind low ports", port);
+		return weft_cm_broken(-EACCES, "port %u is for who has the right to bind low ports",
+				      port);
 	memcpy(want.addr, addr, 16);
 	err = weft_cm.service->port_bind(weft_cm.pool, &want, &id->port_index);
 	if (err == -EADDRINUSE)
@@ -170,8 +171,8 @@ int rdma_bind_addr(struct rdma_cm_id *rdma_id, struct sockaddr *sockaddr)
 		return weft_cm_result(err);
 	weft_cm_lock();
 	weft_cm.service->follow();
-	err = id->state == WEFT_ID_IDLE ? weft_addr_bind(id, addr, port) :
-					  weft_cm_wrong_state(id, "new");
+	err = id->state == WEFT_ID_IDLE ? weft_addr_bind(id, addr, port)
+					: weft_cm_wrong_state(id, "new");
 	weft_cm_unlock();
 	return weft_cm_result(err);
 }
@@ -231,7 +232,8 @@ static int bind_source(struct weft_cm_id *id, const struct sockaddr *src, sa_fam
 	if (err)
 		return err;
 	if (src && src->sa_family != family)
-		return weft_cm_broken(-EINVAL, "from address family %u there is no way to family %u",
+		return weft_cm_broken(-EINVAL,
+				      "from address family %u there is no way to family %u",
 				      src->sa_family, family);
 	if (id->state == WEFT_ID_BOUND)
 		return 0;
@@ -267,8 +269,10 @@ static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const stru
 	weft_addr_gid(from, id->path.sgid.raw);
 	weft_addr_gid(to, id->path.dgid.raw);
 	if (weft_addr_gid_index(id->path.sgid.raw) < 0)
-		return weft_cm_broken(-ENODEV, "%s, from where it would be sent, is no address of this "
-					       "device", weft_cm_addr_str(from, text));
+		return weft_cm_broken(-ENODEV,
+				      "%s, from where it would be sent, is no address of this "
+				      "device",
+				      weft_cm_addr_str(from, text));
 	*event = is_multicast(to) || weft_cm.service->reachable(weft_cm.pool, to) ? 0
 										  : -EHOSTUNREACH;
 	if (*event)

@@ -17,7 +17,7 @@
 
 static struct weft_cm_id *by_local[BUCKETS], *by_remote[BUCKETS];
 static uint32_t registered, last_id;
-static uint64_t check_peers_ns;	     /* when to look whether peers still live */
+static uint64_t check_peers_ns;		/* when to look whether peers still live */
 static uint64_t called_ns = UINT64_MAX; /* when the engine comes by itself */
 
 /* The engine is to come by then; it wakes only if it would sleep longer. */
@@ -129,8 +129,8 @@ static void set_conn(struct weft_cm_event *e, const struct weft_cm_id *id,
 	p->retry_count = (uint8_t)id->conn.retries;
 	p->rnr_retry_count = (uint8_t)id->conn.rnr_retries;
 	p->qp_num = id->conn.remote_qpn;
-	p->flow_control = (uint8_t)(mad->kind == WEFT_MAD_REQ ? mad->req.flow_control :
-								mad->rep.flow_control);
+	p->flow_control = (uint8_t)(mad->kind == WEFT_MAD_REQ ? mad->req.flow_control
+							      : mad->rep.flow_control);
 	p->srq = (uint8_t)(mad->kind == WEFT_MAD_REQ ? mad->req.srq : mad->rep.srq);
 }
 
@@ -159,8 +159,8 @@ static void tell(struct weft_cm_id *id, enum weft_conn_event event, int status,
 		if (e)
 			set_conn(e, id, mad, 0);
 		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): so does this one */
-		id->remote_ece = (struct ibv_ece){ .vendor_id = mad->rep.vendor_id,
-						   .options = mad->attr_mod };
+		id->remote_ece =
+			(struct ibv_ece){.vendor_id = mad->rep.vendor_id, .options = mad->attr_mod};
 		break;
 	case WEFT_CONN_OPEN:
 		e = new_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
@@ -208,7 +208,7 @@ static void answer_for_nobody(struct weft_cm_id *id, const uint8_t wire[WEFT_MAD
 
 static int find_peer(struct weft_cm_id *id)
 {
-	struct weft_pool_port wanted = { .space = (uint16_t)id->id.ps };
+	struct weft_pool_port wanted = {.space = (uint16_t)id->id.ps};
 	int err = weft_addr_get(&id->id.route.addr.dst_addr, wanted.addr, &wanted.port);
 
 	return err ? err : weft_cm.service->port_find(weft_cm.pool, &wanted, &id->peer);
@@ -232,8 +232,8 @@ static void transmit(struct weft_cm_id *id, const uint8_t wire[WEFT_MAD_BYTES])
 {
 	uint64_t now_ns = weft_cm_now_ns();
 	struct weft_conn_out out;
-	bool asks = id->conn.state == WEFT_CONN_REQ_SENT ||
-		    id->conn.state == WEFT_CONN_SIDR_REQ_SENT;
+	bool asks =
+		id->conn.state == WEFT_CONN_REQ_SENT || id->conn.state == WEFT_CONN_SIDR_REQ_SENT;
 	int err = asks ? find_peer(id) : 0;
 
 	if (err == -EAGAIN && knock_again(id, now_ns))
@@ -340,8 +340,8 @@ static void tell_request(struct weft_cm_id *listener, struct weft_cm_id *id,
 
 static void on_request(const struct weft_mad *mad, struct weft_address from)
 {
-	uint64_t service = mad->kind == WEFT_MAD_REQ ? mad->req.service_id :
-						       mad->sidr_req.service_id;
+	uint64_t service =
+		mad->kind == WEFT_MAD_REQ ? mad->req.service_id : mad->sidr_req.service_id;
 	struct weft_cm_id *id = find_passive(mad->local_id, from), *listener = NULL;
 	struct weft_conn_out out;
 	struct weft_mad_ip ip;

@@ -40,9 +40,9 @@ int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, in
 #include "cm/conn.h"
 #include "verbs/service.h"
 
-#define WEFT_CM_MAX_ATOMIC   16u /* reads and atomics under way; what the device reports */
-#define WEFT_CM_MAX_BACKLOG  1024
-#define WEFT_CM_ACK_TIMEOUT  17 /* code: 0.5 s, as Linux's RoCE path of 16 makes it */
+#define WEFT_CM_MAX_ATOMIC  16u /* reads and atomics under way; what the device reports */
+#define WEFT_CM_MAX_BACKLOG 1024
+#define WEFT_CM_ACK_TIMEOUT 17 /* code: 0.5 s, as Linux's RoCE path of 16 makes it */
 
 enum weft_id_state {
 	WEFT_ID_IDLE,
@@ -56,7 +56,8 @@ enum weft_id_state {
 /* An event on its way to the program, and until it is acknowledged. */
 struct weft_cm_event {
 	struct rdma_cm_event event;
-	struct weft_cm_id *counts; /* which waits for the acknowledgement: the listener, of a request */
+	struct weft_cm_id
+		*counts; /* which waits for the acknowledgement: the listener, of a request */
 	struct weft_cm_event *next;
 	uint8_t private_data[WEFT_MAD_PRIVATE_MAX];
 };
@@ -80,7 +81,8 @@ struct weft_cm_id {
 	enum weft_id_state state;
 	bool sync; /* the channel is its own; calls wait for their events */
 	bool reuse_addr, one_family, has_port;
-	uint32_t forks; /* weft_cm.forks when it was made: another number now, and it is the parent's */
+	uint32_t
+		forks; /* weft_cm.forks when it was made: another number now, and it is the parent's */
 	uint32_t port_index;
 	uint8_t ack_timeout, tos;
 	struct ibv_sa_path_rec path;
@@ -98,7 +100,7 @@ struct weft_cm_id {
 	bool registered;
 	uint8_t knocks; /* requests that found the port held, but nobody listening */
 	struct weft_cm_id *next_local, *next_remote; /* in the agent's tables */
-	uint32_t timer; /* place in the heap, + 1; 0: none */
+	uint32_t timer;				     /* place in the heap, + 1; 0: none */
 
 	uint32_t events_read, events_acked;
 	pthread_cond_t acked;
@@ -116,7 +118,7 @@ struct weft_cm {
 	const struct weft_service *service;
 	struct weft_pool *pool;
 	struct ibv_context *verbs;
-	struct ibv_pd *pd; /* for identifiers whose program brings none */
+	struct ibv_pd *pd;     /* for identifiers whose program brings none */
 	struct ibv_xrcd *xrcd; /* the same; NULL: nobody wanted it yet */
 	uint64_t ca_guid;
 	uint32_t forks; /* that have made this process since the library was loaded */
@@ -150,7 +152,7 @@ static inline void weft_cm_unlock(void)
 int weft_cm_explain_result(const char *call, int err);
 /* What is wrong, with the value that offends: said instead of the errno's meaning, if the call that
  * this thread is in fails with err. Returns err. */
-#define weft_cm_broken(err, ...)                                                                    \
+#define weft_cm_broken(err, ...)                                                                   \
 	(snprintf(weft_cm_explain_why(err), WEFT_CM_WHY_BYTES, __VA_ARGS__), (err))
 #define WEFT_CM_WHY_BYTES 192
 char *weft_cm_explain_why(int err);

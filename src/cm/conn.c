@@ -67,7 +67,7 @@ static void say(const struct weft_conn *c, struct weft_mad *mad, struct weft_con
 
 static void say_kind(const struct weft_conn *c, enum weft_mad_kind kind, struct weft_conn_out *out)
 {
-	struct weft_mad mad = { .kind = kind };
+	struct weft_mad mad = {.kind = kind};
 
 	say(c, &mad, out);
 }
@@ -75,14 +75,14 @@ static void say_kind(const struct weft_conn *c, enum weft_mad_kind kind, struct 
 static void say_rej(const struct weft_conn *c, enum weft_mad_about about,
 		    enum weft_rej_reason reason, struct weft_conn_out *out)
 {
-	struct weft_mad mad = { .kind = WEFT_MAD_REJ, .rej = { about, reason } };
+	struct weft_mad mad = {.kind = WEFT_MAD_REJ, .rej = {about, reason}};
 
 	say(c, &mad, out);
 }
 
 static void say_mra(struct weft_conn *c, enum weft_mad_about about, struct weft_conn_out *out)
 {
-	struct weft_mad mad = { .kind = WEFT_MAD_MRA, .mra = { about, MRA_TIMEOUT } };
+	struct weft_mad mad = {.kind = WEFT_MAD_MRA, .mra = {about, MRA_TIMEOUT}};
 
 	say(c, &mad, out);
 }
@@ -253,7 +253,7 @@ int weft_conn_reject(struct weft_conn *c, struct weft_mad *rej, uint64_t now_ns,
 
 static void make_dreq(const struct weft_conn *c, struct weft_mad *mad)
 {
-	*mad = (struct weft_mad){ .kind = WEFT_MAD_DREQ, .dreq_qpn = c->remote_qpn };
+	*mad = (struct weft_mad){.kind = WEFT_MAD_DREQ, .dreq_qpn = c->remote_qpn};
 }
 
 int weft_conn_disconnect(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out)
@@ -275,7 +275,7 @@ int weft_conn_disconnect(struct weft_conn *c, uint64_t now_ns, struct weft_conn_
 
 void weft_conn_abandon(struct weft_conn *c, struct weft_conn_out *out)
 {
-	struct weft_mad mad = { .kind = WEFT_MAD_SIDR_REP, .sidr_rep.status = WEFT_SIDR_REJECTED };
+	struct weft_mad mad = {.kind = WEFT_MAD_SIDR_REP, .sidr_rep.status = WEFT_SIDR_REJECTED};
 
 	clear(out);
 	switch (c->state) {
@@ -456,7 +456,7 @@ static void on_sidr_rep(struct weft_conn *c, const struct weft_mad_sidr_rep *rep
 
 static void on_lap(struct weft_conn *c, struct weft_conn_out *out)
 {
-	struct weft_mad mad = { .kind = WEFT_MAD_APR, .apr_status = WEFT_APR_UNSUPPORTED };
+	struct weft_mad mad = {.kind = WEFT_MAD_APR, .apr_status = WEFT_APR_UNSUPPORTED};
 
 	if (c->state == WEFT_CONN_ESTABLISHED)
 		say(c, &mad, out);
@@ -541,11 +541,10 @@ void weft_conn_unsent(struct weft_conn *c, int err, struct weft_conn_out *out)
 
 void weft_conn_lost(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out)
 {
-	struct weft_mad last = { .kind = WEFT_MAD_REJ,
-				 .rej = { WEFT_ABOUT_OTHER, WEFT_REJ_CONSUMER } };
+	struct weft_mad last = {.kind = WEFT_MAD_REJ, .rej = {WEFT_ABOUT_OTHER, WEFT_REJ_CONSUMER}};
 
 	if (c->state == WEFT_CONN_ESTABLISHED)
-		last = (struct weft_mad){ .kind = WEFT_MAD_DREQ, .dreq_qpn = c->local_qpn };
+		last = (struct weft_mad){.kind = WEFT_MAD_DREQ, .dreq_qpn = c->local_qpn};
 	weft_conn_receive(c, &last, now_ns, out);
 	if (c->state == WEFT_CONN_DREQ_RCVD)
 		wait_out(c, now_ns); /* nobody waits for our DREP */
@@ -553,24 +552,24 @@ void weft_conn_lost(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *
 
 bool weft_conn_answer_stray(const struct weft_mad *mad, struct weft_conn_out *out)
 {
-	struct weft_mad answer = { .kind = WEFT_MAD_REJ,
-				   .tid = mad->tid,
-				   .local_id = mad->remote_id,
-				   .remote_id = mad->local_id };
+	struct weft_mad answer = {.kind = WEFT_MAD_REJ,
+				  .tid = mad->tid,
+				  .local_id = mad->remote_id,
+				  .remote_id = mad->local_id};
 
 	clear(out);
 	if (mad->kind == WEFT_MAD_REP)
-		answer.rej = (struct weft_mad_rej){ WEFT_ABOUT_REP, WEFT_REJ_INVALID_COMM_ID };
+		answer.rej = (struct weft_mad_rej){WEFT_ABOUT_REP, WEFT_REJ_INVALID_COMM_ID};
 	else if (mad->kind == WEFT_MAD_REQ)
-		answer.rej = (struct weft_mad_rej){ WEFT_ABOUT_REQ, WEFT_REJ_INVALID_SERVICE_ID };
+		answer.rej = (struct weft_mad_rej){WEFT_ABOUT_REQ, WEFT_REJ_INVALID_SERVICE_ID};
 	else if (mad->kind == WEFT_MAD_DREQ)
 		answer.kind = WEFT_MAD_DREP;
 	else if (mad->kind == WEFT_MAD_SIDR_REQ)
-		answer = (struct weft_mad){ .kind = WEFT_MAD_SIDR_REP,
-					    .tid = mad->tid,
-					    .local_id = mad->local_id,
-					    .sidr_rep = { mad->sidr_req.service_id,
-							  WEFT_SIDR_UNSUPPORTED } };
+		answer = (struct weft_mad){
+			.kind = WEFT_MAD_SIDR_REP,
+			.tid = mad->tid,
+			.local_id = mad->local_id,
+			.sidr_rep = {mad->sidr_req.service_id, WEFT_SIDR_UNSUPPORTED}};
 	else
 		return false;
 	weft_mad_encode(&answer, out->wire);

@@ -56,8 +56,8 @@ struct weft_conn {
 	uint32_t retries, rnr_retries;		       /* of the queue pair */
 	uint32_t mtu, ack_timeout;
 	uint32_t cm_retries, retries_left;
-	uint64_t answer_ns;   /* how long to wait for an answer */
-	uint64_t deadline_ns; /* 0: no timer runs */
+	uint64_t answer_ns;	      /* how long to wait for an answer */
+	uint64_t deadline_ns;	      /* 0: no timer runs */
 	uint8_t sent[WEFT_MAD_BYTES]; /* REQ, REP, DREQ, SIDR_REQ: to be sent again */
 };
 

@@ -34,10 +34,10 @@ static int check(const struct rdma_cm_id *id, const struct rdma_conn_param *p)
 		return weft_cm_no_id();
 	if (!p || (is_depth(p->responder_resources) && is_depth(p->initiator_depth)))
 		return 0;
-	return weft_cm_broken(-EINVAL,
-			      "responder_resources is %u, initiator_depth %u: each may be up to %u, or %u",
-			      p->responder_resources, p->initiator_depth, WEFT_CM_MAX_ATOMIC,
-			      RDMA_MAX_RESP_RES);
+	return weft_cm_broken(
+		-EINVAL,
+		"responder_resources is %u, initiator_depth %u: each may be up to %u, or %u",
+		p->responder_resources, p->initiator_depth, WEFT_CM_MAX_ATOMIC, RDMA_MAX_RESP_RES);
 }
 
 /* What rdma_create_ep was given, then the program's. -EINVAL: too much. */
@@ -47,9 +47,11 @@ static int put_private(const struct weft_cm_id *id, struct weft_mad *mad, size_t
 	size_t room = weft_mad_private_bytes(mad->kind) - at, before = id->ep_connect_bytes;
 
 	if (bytes && !data)
-		return weft_cm_broken(-EINVAL, "private_data_len is %zu, and private_data NULL", bytes);
+		return weft_cm_broken(-EINVAL, "private_data_len is %zu, and private_data NULL",
+				      bytes);
 	if (before > room || bytes > room - before)
-		return weft_cm_broken(-EINVAL, "%zu bytes of private data: the message has room for %zu",
+		return weft_cm_broken(-EINVAL,
+				      "%zu bytes of private data: the message has room for %zu",
 				      before + bytes, room);
 	if (before)
 		memcpy(mad->private_data + at, id->ep_connect, before);
@@ -91,10 +93,10 @@ static void fill_req(const struct weft_cm_id *id, const struct rdma_conn_param *
 	req->qpn = id->id.qp ? id->id.qp->qp_num : p ? p->qp_num : 0;
 	req->srq = id->id.qp ? id->id.qp->srq != NULL : p && p->srq;
 	req->psn = weft_cm_random() & PSN_MASK;
-	req->responder_resources = p ? depth(p->responder_resources, WEFT_CM_MAX_ATOMIC) :
-				       WEFT_CM_MAX_ATOMIC;
-	req->initiator_depth = p ? depth(p->initiator_depth, WEFT_CM_MAX_ATOMIC) :
-				   WEFT_CM_MAX_ATOMIC;
+	req->responder_resources =
+		p ? depth(p->responder_resources, WEFT_CM_MAX_ATOMIC) : WEFT_CM_MAX_ATOMIC;
+	req->initiator_depth =
+		p ? depth(p->initiator_depth, WEFT_CM_MAX_ATOMIC) : WEFT_CM_MAX_ATOMIC;
 	req->service = id->id.qp_type == IBV_QPT_UC ? WEFT_SERVICE_UC : WEFT_SERVICE_RC;
 	if (id->id.qp_type == IBV_QPT_XRC_SEND) {
 		req->service = WEFT_SERVICE_EXT;
@@ -112,7 +114,7 @@ static void fill_req(const struct weft_cm_id *id, const struct rdma_conn_param *
 
 static int connect_id(struct weft_cm_id *id, const struct rdma_conn_param *p)
 {
-	struct weft_mad mad = { .attr_mod = id->local_ece.options };
+	struct weft_mad mad = {.attr_mod = id->local_ece.options};
 	bool ud = weft_id_is_ud(id);
 	struct weft_conn_out out;
 	uint64_t service;
@@ -181,7 +183,7 @@ static int accept_id(struct weft_cm_id *id, const struct rdma_conn_param *p)
 	bool ud = weft_id_is_ud(id);
 	struct ibv_qp *qp = id->id.qp;
 	uint32_t qpn = qp ? qp->qp_num : p ? p->qp_num : 0;
-	struct weft_mad mad = { .attr_mod = id->local_ece.options };
+	struct weft_mad mad = {.attr_mod = id->local_ece.options};
 	struct weft_conn_out out;
 	int err;
 
@@ -190,9 +192,8 @@ static int accept_id(struct weft_cm_id *id, const struct rdma_conn_param *p)
 	if (err)
 		return err;
 	if (ud) {
-		mad.sidr_rep = (struct weft_mad_sidr_rep){ .status = WEFT_SIDR_OK,
-							   .qpn = qpn,
-							   .qkey = RDMA_UDP_QKEY };
+		mad.sidr_rep = (struct weft_mad_sidr_rep){
+			.status = WEFT_SIDR_OK, .qpn = qpn, .qkey = RDMA_UDP_QKEY};
 	} else {
 		struct weft_mad_rep *rep = &mad.rep;
 
@@ -201,11 +202,11 @@ static int accept_id(struct weft_cm_id *id, const struct rdma_conn_param *p)
 		rep->qpn = qpn;
 		rep->srq = qp ? qp->srq != NULL : p && p->srq;
 		rep->psn = id->conn.local_psn;
-		rep->responder_resources = p ? depth(p->responder_resources,
-						     id->conn.responder_resources) :
-					       id->conn.responder_resources;
-		rep->initiator_depth = p ? depth(p->initiator_depth, id->conn.initiator_depth) :
-					   id->conn.initiator_depth;
+		rep->responder_resources =
+			p ? depth(p->responder_resources, id->conn.responder_resources)
+			  : id->conn.responder_resources;
+		rep->initiator_depth = p ? depth(p->initiator_depth, id->conn.initiator_depth)
+					 : id->conn.initiator_depth;
 		rep->ack_delay = ACK_DELAY;
 		rep->flow_control = p && p->flow_control;
 		rep->rnr_retries = p ? at_most(p->rnr_retry_count, MOST_RETRIES) : MOST_RETRIES;
@@ -245,15 +246,15 @@ static int reject(struct rdma_cm_id *rdma_id, const void *data, uint8_t bytes,
 		  enum weft_rej_reason reason)
 {
 	struct weft_cm_id *id = weft_cm_id(rdma_id);
-	struct weft_mad mad = { .kind = WEFT_MAD_REJ, .rej.reason = reason };
+	struct weft_mad mad = {.kind = WEFT_MAD_REJ, .rej.reason = reason};
 	struct weft_conn_out out;
 	int err;
 
 	if (!rdma_id)
 		return -EINVAL;
 	if (weft_id_is_ud(id))
-		mad = (struct weft_mad){ .kind = WEFT_MAD_SIDR_REP,
-					 .sidr_rep.status = WEFT_SIDR_REJECTED };
+		mad = (struct weft_mad){.kind = WEFT_MAD_SIDR_REP,
+					.sidr_rep.status = WEFT_SIDR_REJECTED};
 	if (bytes > weft_mad_private_bytes(mad.kind) || (bytes && !data))
 		return -EINVAL;
 	if (bytes)

@@ -10,7 +10,7 @@
 
 #include "cm/agent.h"
 
-struct weft_cm weft_cm = { .mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP };
+struct weft_cm weft_cm = {.mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP};
 
 uint64_t weft_cm_now_ns(void)
 {
@@ -29,8 +29,8 @@ uint32_t weft_cm_random(void)
 /* What a fork's child has inherited is its parent's; it opens the device anew. */
 static void forget_in_child(void)
 {
-	weft_cm = (struct weft_cm){ .mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
-				    .forks = weft_cm.forks + 1 };
+	weft_cm = (struct weft_cm){.mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
+				   .forks = weft_cm.forks + 1};
 	weft_agent_forget();
 }
 
@@ -47,7 +47,7 @@ static int open_device(void)
 
 static int join(void)
 {
-	static const struct weft_service_client client = { .run = weft_agent_run };
+	static const struct weft_service_client client = {.run = weft_agent_run};
 	static bool forks;
 	int err = weft_cm.verbs ? 0 : open_device();
 
@@ -65,8 +65,10 @@ static int join(void)
 	forks = true;
 	weft_cm.ca_guid = be64toh(ibv_get_device_guid(weft_cm.verbs->device));
 	err = weft_cm.service->start(&client, &weft_cm.pool);
-	return err == -EAGAIN ? weft_cm_broken(err, "no thread can be started: RLIMIT_NPROC, or pids.max "
-						    "of a cgroup, allows no more") : err;
+	return err == -EAGAIN
+		       ? weft_cm_broken(err, "no thread can be started: RLIMIT_NPROC, or pids.max "
+					     "of a cgroup, allows no more")
+		       : err;
 }
 
 int weft_cm_start(void)

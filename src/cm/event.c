@@ -159,13 +159,12 @@ static int expect_event(struct pollfd *pollfd)
 /* Until there may be an event: 0, -EAGAIN (the program does not want to wait), -EINTR. */
 static int wait_for_event(int fd)
 {
-	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	struct pollfd pollfd = {.fd = fd, .events = POLLIN};
 	int flags = fcntl(fd, F_GETFL);
 
 	if (flags >= 0 && flags & O_NONBLOCK)
 		return -EAGAIN;
-	if (flags >= 0 && !(weft_cm.service && expect_event(&pollfd)) &&
-	    poll(&pollfd, 1, -1) < 0)
+	if (flags >= 0 && !(weft_cm.service && expect_event(&pollfd)) && poll(&pollfd, 1, -1) < 0)
 		return -errno;
 	/* the channel was destroyed before this thread waited, or while it did: as with the
 	 * kernel's, it waits for ever (programs end so) */
@@ -194,7 +193,7 @@ static int open_active(struct weft_cm_id *id)
 
 static void refuse(struct weft_cm_id *id)
 {
-	struct weft_mad rej = { .kind = WEFT_MAD_REJ, .rej.reason = WEFT_REJ_CONSUMER };
+	struct weft_mad rej = {.kind = WEFT_MAD_REJ, .rej.reason = WEFT_REJ_CONSUMER};
 	struct weft_conn_out out;
 
 	weft_cm_lock();

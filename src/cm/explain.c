@@ -108,6 +108,6 @@ void weft_cm_explain_event(const struct rdma_cm_event *event)
 		fprintf(stderr, "weft: %s: status %d of the answer; IBTA 12.11.2\n", name,
 			event->status);
 	else
-		fprintf(stderr, "weft: %s: errno %d: %s; rdma_get_cm_event(3)\n", name, -event->status,
-			strerror(-event->status));
+		fprintf(stderr, "weft: %s: errno %d: %s; rdma_get_cm_event(3)\n", name,
+			-event->status, strerror(-event->status));
 }

@@ -64,9 +64,11 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 	if (!id)
 		return weft_cm_result(weft_cm_no_id());
 	if (!ud && ps != RDMA_PS_TCP && ps != RDMA_PS_IB)
-		return weft_cm_result(weft_cm_broken(-EINVAL, "port space 0x%x is none of RDMA_PS_TCP (0x%x), "
-						     "_UDP (0x%x), _IPOIB (0x%x) and _IB (0x%x)", (unsigned int)ps,
-						     RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IPOIB, RDMA_PS_IB));
+		return weft_cm_result(weft_cm_broken(
+			-EINVAL,
+			"port space 0x%x is none of RDMA_PS_TCP (0x%x), "
+			"_UDP (0x%x), _IPOIB (0x%x) and _IB (0x%x)",
+			(unsigned int)ps, RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IPOIB, RDMA_PS_IB));
 	return weft_cm_result(create(channel, id, context, ps, ud ? IBV_QPT_UD : IBV_QPT_RC));
 }
 

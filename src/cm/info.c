@@ -14,10 +14,10 @@ static void set_kind(struct rdma_addrinfo *rai, const struct rdma_addrinfo *hint
 	if (!rai->ai_port_space)
 		rai->ai_port_space = rai->ai_qp_type == IBV_QPT_UD ? RDMA_PS_UDP : RDMA_PS_TCP;
 	if (!rai->ai_qp_type)
-		rai->ai_qp_type = rai->ai_port_space == RDMA_PS_UDP ||
-						  rai->ai_port_space == RDMA_PS_IPOIB ?
-					  IBV_QPT_UD :
-					  IBV_QPT_RC;
+		rai->ai_qp_type =
+			rai->ai_port_space == RDMA_PS_UDP || rai->ai_port_space == RDMA_PS_IPOIB
+				? IBV_QPT_UD
+				: IBV_QPT_RC;
 }
 
 static int copy_addr(struct sockaddr **to, socklen_t *to_len, const struct sockaddr *from,
@@ -60,7 +60,7 @@ static int fill(struct rdma_addrinfo *rai, const struct addrinfo *ai,
 
 static struct addrinfo plain_hints(const struct rdma_addrinfo *hints)
 {
-	struct addrinfo plain = { .ai_socktype = SOCK_STREAM };
+	struct addrinfo plain = {.ai_socktype = SOCK_STREAM};
 
 	if (!hints)
 		return plain;

@@ -60,7 +60,7 @@ void weft_listener_forget(void)
 
 static int start_listening(struct weft_cm_id *id, int backlog)
 {
-	static const uint8_t any_v4[16] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t any_v4[16] = {[10] = 0xff, [11] = 0xff};
 	int err = 0;
 
 	if (id->state == WEFT_ID_IDLE)
@@ -71,8 +71,9 @@ static int start_listening(struct weft_cm_id *id, int backlog)
 		return err;
 	err = weft_cm.service->port_listen(weft_cm.pool, id->port_index);
 	if (err == -EADDRINUSE)
-		return weft_cm_broken(err, "port %u is another identifier's, too: who listens has it alone",
-				      be16toh(rdma_get_src_port(&id->id)));
+		return weft_cm_broken(
+			err, "port %u is another identifier's, too: who listens has it alone",
+			be16toh(rdma_get_src_port(&id->id)));
 	if (err)
 		return err;
 	WEFT_STEP(cm_listening);

@@ -202,8 +202,8 @@ static uint8_t *private_of(uint8_t *wire, enum weft_mad_kind kind)
 
 void weft_mad_encode(const struct weft_mad *mad, uint8_t wire[WEFT_MAD_BYTES])
 {
-	struct coder c = { .encodes = true,
-			   .wire = { BASE_VERSION, CLASS_CM, CLASS_VERSION, METHOD_SEND } };
+	struct coder c = {.encodes = true,
+			  .wire = {BASE_VERSION, CLASS_CM, CLASS_VERSION, METHOD_SEND}};
 	uint64_t tid = htobe64(mad->tid);
 	uint32_t mod = htobe32(mad->attr_mod);
 	struct weft_mad copy = *mad;
@@ -218,7 +218,7 @@ void weft_mad_encode(const struct weft_mad *mad, uint8_t wire[WEFT_MAD_BYTES])
 
 int weft_mad_decode(const uint8_t *wire, size_t nbytes, struct weft_mad *mad)
 {
-	struct coder c = { .encodes = false };
+	struct coder c = {.encodes = false};
 
 	if (nbytes != WEFT_MAD_BYTES || wire[0] != BASE_VERSION || wire[1] != CLASS_CM ||
 	    wire[2] != CLASS_VERSION || wire[3] != METHOD_SEND || wire[16] ||
@@ -240,7 +240,7 @@ int weft_mad_decode(const uint8_t *wire, size_t nbytes, struct weft_mad *mad)
 
 /* ---- The IP addressing header: version, IP version, port, source, destination ---- */
 
-static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 void weft_mad_put_ip(uint8_t to[WEFT_MAD_IP_BYTES], const struct weft_mad_ip *ip)
 {

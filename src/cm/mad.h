@@ -58,9 +58,9 @@ enum weft_sidr_status {
 	WEFT_SIDR_NO_QP,
 };
 
-#define WEFT_SERVICE_RC	 0u /* transport service types of a REQ */
-#define WEFT_SERVICE_UC	 1u
-#define WEFT_SERVICE_EXT 3u /* ext says which: 1 is XRC */
+#define WEFT_SERVICE_RC	     0u /* transport service types of a REQ */
+#define WEFT_SERVICE_UC	     1u
+#define WEFT_SERVICE_EXT     3u /* ext says which: 1 is XRC */
 
 #define WEFT_APR_UNSUPPORTED 2u
 

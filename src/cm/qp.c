@@ -34,7 +34,7 @@ static bool is_uc(const struct weft_cm_id *id)
 
 static void fill_rtr(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	attr->ah_attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .sl = id->path.sl };
+	attr->ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .sl = id->path.sl};
 	attr->ah_attr.grh.dgid = id->path.dgid;
 	attr->ah_attr.grh.hop_limit = id->path.hop_limit;
 	attr->ah_attr.grh.traffic_class = id->path.traffic_class;
@@ -131,7 +131,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 /* limit: what the program wants instead of the depth that was agreed on; 0xff: nothing. */
 static int move(struct weft_cm_id *id, enum ibv_qp_state state, uint8_t limit)
 {
-	struct ibv_qp_attr attr = { .qp_state = state };
+	struct ibv_qp_attr attr = {.qp_state = state};
 	int mask = 0;
 
 	if (rdma_init_qp_attr(&id->id, &attr, &mask))
@@ -161,7 +161,7 @@ int weft_qp_to_rts(struct weft_cm_id *id, uint8_t initiator_depth)
 
 int weft_qp_to_error(struct weft_cm_id *id)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
 	return id->id.qp ? -ibv_modify_qp(id->id.qp, &attr, IBV_QP_STATE) : 0;
 }
@@ -216,10 +216,10 @@ static int make_ready(struct weft_cm_id *id)
 
 int weft_qp_complete_xrcd(uint32_t *comp_mask, uint32_t bit, struct ibv_xrcd **xrcd)
 {
-	struct ibv_xrcd_init_attr attr = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
-							IBV_XRCD_INIT_ATTR_OFLAGS,
-					   .fd = -1,
-					   .oflags = O_CREAT };
+	struct ibv_xrcd_init_attr attr = {.comp_mask =
+						  IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					  .fd = -1,
+					  .oflags = O_CREAT};
 
 	int err = 0;
 
@@ -241,7 +241,8 @@ static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	int err;
 
 	if (id->qp)
-		return weft_cm_broken(-EINVAL, "the identifier has QP 0x%x already", id->qp->qp_num);
+		return weft_cm_broken(-EINVAL, "the identifier has QP 0x%x already",
+				      id->qp->qp_num);
 	if (!id->verbs)
 		return weft_cm_wrong_state(weft_cm_id(id), "address resolved");
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD)) {
@@ -259,8 +260,8 @@ static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	err = weft_qp_make_queue(id, attr->send_cq ? 0 : attr->cap.max_send_wr, &id->send_cq,
 				 &id->send_cq_channel);
 	if (!err)
-		err = weft_qp_make_queue(id, attr->recv_cq ? 0 : attr->cap.max_recv_wr, &id->recv_cq,
-					 &id->recv_cq_channel);
+		err = weft_qp_make_queue(id, attr->recv_cq ? 0 : attr->cap.max_recv_wr,
+					 &id->recv_cq, &id->recv_cq_channel);
 	if (err)
 		goto destroy_queues;
 	if (!attr->send_cq)
@@ -293,12 +294,13 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	struct ibv_qp_init_attr_ex ex = { 0 };
+	struct ibv_qp_init_attr_ex ex = {0};
 	int err;
 
 	if (!id || !attr)
-		return weft_cm_result(weft_cm_broken(-EINVAL, "id is %p, qp_init_attr %p: both must be given",
-						     (void *)id, (void *)attr));
+		return weft_cm_result(
+			weft_cm_broken(-EINVAL, "id is %p, qp_init_attr %p: both must be given",
+				       (void *)id, (void *)attr));
 	/* the same fields, up to sq_sig_all */
 	memcpy(&ex, attr, sizeof(*attr));
 	ex.comp_mask = IBV_QP_INIT_ATTR_PD;

@@ -35,7 +35,7 @@ void weft_route_fill(struct weft_cm_id *id)
 
 void weft_route_ah(const struct weft_cm_id *id, const union ibv_gid *to, struct ibv_ah_attr *attr)
 {
-	*attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .sl = id->path.sl };
+	*attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .sl = id->path.sl};
 	attr->grh.dgid = *to;
 	attr->grh.hop_limit = HOP_LIMIT;
 	attr->grh.traffic_class = id->tos;

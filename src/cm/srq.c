@@ -51,10 +51,10 @@ int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 
 int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-	struct ibv_srq_init_attr_ex ex = { .comp_mask = IBV_SRQ_INIT_ATTR_TYPE |
-							IBV_SRQ_INIT_ATTR_PD,
-					   .srq_type = IBV_SRQT_BASIC,
-					   .pd = pd };
+	struct ibv_srq_init_attr_ex ex = {.comp_mask =
+						  IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+					  .srq_type = IBV_SRQT_BASIC,
+					  .pd = pd};
 	int err;
 
 	if (!id || !attr)

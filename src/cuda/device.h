@@ -12,8 +12,8 @@
 
 #ifdef __CUDACC__
 
-#define WEFT_DEVICE static __device__ __forceinline__
-#define WEFT_KERNEL(name, type) extern "C" __global__ void name(const struct type args)
+#define WEFT_DEVICE		 static __device__ __forceinline__
+#define WEFT_KERNEL(name, type)	 extern "C" __global__ void name(const struct type args)
 
 #define weft_at(type, at, count) ((type *)(uintptr_t)(at))
 #define weft_lane()		 (threadIdx.x & 31u)
@@ -59,22 +59,23 @@ struct weft_soft_warp {
 typedef void weft_soft_kernel(const void *params, const struct weft_soft_warp *warp);
 
 #define WEFT_DEVICE static inline
-#define WEFT_KERNEL(name, type)                                                                     \
-	static void name##_body(const struct type args, const struct weft_soft_warp *weft_soft_self); \
-	__attribute__((visibility("default"))) extern const size_t name##_params_bytes;             \
-	const size_t name##_params_bytes = sizeof(struct type);                                     \
-	__attribute__((visibility("default"))) weft_soft_kernel name;                               \
-	void name(const void *params, const struct weft_soft_warp *warp)                            \
-	{                                                                                           \
-		struct type args;                                                                   \
-                                                                                                    \
-		memcpy(&args, params, sizeof(args));                                                \
-		name##_body(args, warp);                                                            \
-	}                                                                                           \
+#define WEFT_KERNEL(name, type)                                                                    \
+	static void name##_body(const struct type args,                                            \
+				const struct weft_soft_warp *weft_soft_self);                      \
+	__attribute__((visibility("default"))) extern const size_t name##_params_bytes;            \
+	const size_t name##_params_bytes = sizeof(struct type);                                    \
+	__attribute__((visibility("default"))) weft_soft_kernel name;                              \
+	void name(const void *params, const struct weft_soft_warp *warp)                           \
+	{                                                                                          \
+		struct type args;                                                                  \
+                                                                                                   \
+		memcpy(&args, params, sizeof(args));                                               \
+		name##_body(args, warp);                                                           \
+	}                                                                                          \
 	static void name##_body(const struct type args, const struct weft_soft_warp *weft_soft_self)
 
 /* In a kernel, which hands what it found to its functions. */
-#define weft_at(type, at, count)                                                                    \
+#define weft_at(type, at, count)                                                                   \
 	((type *)weft_soft_self->translate(weft_soft_self, at, (count) * sizeof(type)))
 #define weft_lane()   0u
 #define weft_lanes()  1u

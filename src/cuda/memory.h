@@ -27,9 +27,10 @@ struct weft_cuda_part {
 
 struct weft_cuda_memory {
 	enum weft_cuda_kind kind;
-	int device;		   /* whose memory it is; of PINNED: whose context's */
-	weft_cu_context context;   /* to be current for copies; NULL: it has none, any of the device */
-	bool exportable;	   /* by cuIpcGetMemHandle */
+	int device; /* whose memory it is; of PINNED: whose context's */
+	weft_cu_context
+		context; /* to be current for copies; NULL: it has none, any of the device */
+	bool exportable; /* by cuIpcGetMemHandle */
 	struct weft_cuda_part *part; /* in rising order, without gaps */
 	unsigned int parts;
 };

@@ -35,7 +35,8 @@ static uint32_t pseudo(const struct weft_frame *frame, bool v6, uint32_t udp_byt
 {
 	unsigned int skip = v6 ? 0 : 12;
 
-	return add(add(UDP + udp_bytes, frame->from + skip, 16 - skip), frame->to + skip, 16 - skip);
+	return add(add(UDP + udp_bytes, frame->from + skip, 16 - skip), frame->to + skip,
+		   16 - skip);
 }
 
 static enum weft_frame_verdict parse_udp(const uint8_t *at, size_t bytes, bool v6,
@@ -101,17 +102,20 @@ static enum weft_frame_verdict parse_ipv6(const uint8_t *at, size_t bytes, struc
 	return parse_udp(at + 40, length, true, frame);
 }
 
-enum weft_frame_verdict weft_frame_parse(enum weft_frame_kind kind, const uint8_t *data, size_t bytes,
-					 struct weft_frame *frame)
+enum weft_frame_verdict weft_frame_parse(enum weft_frame_kind kind, const uint8_t *data,
+					 size_t bytes, struct weft_frame *frame)
 {
 	static const struct {
-		uint8_t type, header; /* where the protocol's number stands, what is before the packet */
-	} shape[] = {
-		[WEFT_FRAME_ETHERNET] = {12, 14}, [WEFT_FRAME_SLL] = {14, 16}, [WEFT_FRAME_SLL2] = {0, 20}};
+		uint8_t type,
+			header; /* where the protocol's number stands, what is before the packet */
+	} shape[] = {[WEFT_FRAME_ETHERNET] = {12, 14},
+		     [WEFT_FRAME_SLL] = {14, 16},
+		     [WEFT_FRAME_SLL2] = {0, 20}};
 	uint16_t type;
 	size_t at = 0;
 
-	if (kind >= sizeof(shape) / sizeof(*shape) || (kind != WEFT_FRAME_IP && !shape[kind].header))
+	if (kind >= sizeof(shape) / sizeof(*shape) ||
+	    (kind != WEFT_FRAME_IP && !shape[kind].header))
 		return WEFT_FRAME_OTHER;
 	if (kind == WEFT_FRAME_IP) {
 		type = bytes && data[0] >> 4 == 6 ? TYPE_IPV6 : TYPE_IPV4;

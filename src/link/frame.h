@@ -40,8 +40,8 @@ struct weft_frame {
 /* kind may be any other LINKTYPE, too, which is WEFT_FRAME_OTHER. Looks at a frame of which `bytes` were captured; *frame is set for WEFT_FRAME_UDP, and lives as
  * long as data does. Checksums of UDP that are zero over IPv4, or for the card to fill in (only the
  * pseudo header summed), are not checked. */
-enum weft_frame_verdict weft_frame_parse(enum weft_frame_kind kind, const uint8_t *data, size_t bytes,
-					 struct weft_frame *frame);
+enum weft_frame_verdict weft_frame_parse(enum weft_frame_kind kind, const uint8_t *data,
+					 size_t bytes, struct weft_frame *frame);
 
 /* Writes the WEFT_FRAME_UDP_BYTES before the payload, with checksums, of a datagram over IPv4: the
  * last four bytes of from and to. */

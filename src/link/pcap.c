@@ -8,11 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BYTES (1u << 20) /* of a packet or block: libpcap has at most 256 KiB of a packet */
+#define MAX_BYTES  (1u << 20) /* of a packet or block: libpcap has at most 256 KiB of a packet */
 #define MAX_IFACES 64u
-#define SECOND 1000000000u
+#define SECOND	   1000000000u
 
-enum { MAGIC_US = 0xa1b2c3d4, MAGIC_NS = 0xa1b23c4d, MAGIC_NG = 0x0a0d0d0a, MAGIC_ORDER = 0x1a2b3c4d };
+enum {
+	MAGIC_US = 0xa1b2c3d4,
+	MAGIC_NS = 0xa1b23c4d,
+	MAGIC_NG = 0x0a0d0d0a,
+	MAGIC_ORDER = 0x1a2b3c4d
+};
 enum { BLOCK_INTERFACE = 1, BLOCK_SIMPLE = 3, BLOCK_ENHANCED = 6 };
 
 struct iface {
@@ -163,7 +168,8 @@ static int begin_section(struct weft_pcap_reader *r, const char **why)
 	r->ifaces = 0;
 	if (fetch(r, r->buffer, bytes - 12, why) <= 0)
 		return wrong(why, "its header is cut");
-	return get16(r, r->buffer) == 1 ? 0 : wrong(why, "it is of a version of pcapng that is not 1");
+	return get16(r, r->buffer) == 1 ? 0
+					: wrong(why, "it is of a version of pcapng that is not 1");
 }
 
 static int packet_of(struct weft_pcap_reader *r, uint32_t type, uint32_t bytes,
@@ -187,13 +193,15 @@ static int packet_of(struct weft_pcap_reader *r, uint32_t type, uint32_t bytes,
 		packet->bytes = packet->whole_bytes < limit ? packet->whole_bytes : limit;
 	} else {
 		packet->bytes = get32(r, r->buffer + 12);
-		packet->time_ns = time_of((uint64_t)get32(r, r->buffer + 4) << 32 |
-					  get32(r, r->buffer + 8), iface->ticks);
+		packet->time_ns =
+			time_of((uint64_t)get32(r, r->buffer + 4) << 32 | get32(r, r->buffer + 8),
+				iface->ticks);
 	}
 	return packet->bytes > bytes - head ? wrong(why, "a packet is longer than its block") : 1;
 }
 
-static int next_pcapng(struct weft_pcap_reader *r, struct weft_pcap_packet *packet, const char **why)
+static int next_pcapng(struct weft_pcap_reader *r, struct weft_pcap_packet *packet,
+		       const char **why)
 {
 	for (;;) {
 		uint32_t type, bytes;
@@ -299,7 +307,8 @@ static void put_words(struct weft_pcap_writer *w, size_t count, const uint32_t w
 	put(w, word, 4 * count);
 }
 
-int weft_pcap_create(const char *path, enum weft_pcap_format format, struct weft_pcap_writer **writer)
+int weft_pcap_create(const char *path, enum weft_pcap_format format,
+		     struct weft_pcap_writer **writer)
 {
 	struct weft_pcap_writer *w = calloc(1, sizeof(*w));
 
@@ -314,9 +323,10 @@ int weft_pcap_create(const char *path, enum weft_pcap_format format, struct weft
 	if (format == WEFT_PCAP)
 		put_words(w, 6, (const uint32_t[]){MAGIC_NS, 4u << 16 | 2, 0, 0, 262144, 1});
 	else /* a section, and an interface with if_tsresol 9 */
-		put_words(w, 15, (const uint32_t[]){MAGIC_NG, 28, MAGIC_ORDER, 1, -1u, -1u, 28,
-						    BLOCK_INTERFACE, 32, 1, 262144, 1u << 16 | 9, 9,
-						    0, 32});
+		put_words(w, 15,
+			  (const uint32_t[]){MAGIC_NG, 28, MAGIC_ORDER, 1, -1u, -1u, 28,
+					     BLOCK_INTERFACE, 32, 1, 262144, 1u << 16 | 9, 9, 0,
+					     32});
 	*writer = w;
 	return 0;
 }
@@ -327,11 +337,13 @@ void weft_pcap_write(struct weft_pcap_writer *w, uint64_t time_ns, const uint8_t
 	uint32_t bytes = head_bytes + body_bytes, pad = -bytes & 3, whole = 32 + bytes + pad;
 
 	if (w->format == WEFT_PCAP)
-		put_words(w, 4, (const uint32_t[]){(uint32_t)(time_ns / SECOND),
-						   (uint32_t)(time_ns % SECOND), bytes, bytes});
+		put_words(w, 4,
+			  (const uint32_t[]){(uint32_t)(time_ns / SECOND),
+					     (uint32_t)(time_ns % SECOND), bytes, bytes});
 	else
-		put_words(w, 7, (const uint32_t[]){BLOCK_ENHANCED, whole, 0, (uint32_t)(time_ns >> 32),
-						   (uint32_t)time_ns, bytes, bytes});
+		put_words(w, 7,
+			  (const uint32_t[]){BLOCK_ENHANCED, whole, 0, (uint32_t)(time_ns >> 32),
+					     (uint32_t)time_ns, bytes, bytes});
 	put(w, head, head_bytes);
 	put(w, body, body_bytes);
 	if (w->format == WEFT_PCAPNG) {

@@ -19,7 +19,7 @@ enum weft_pcap_format {
 };
 
 struct weft_pcap_packet {
-	uint64_t time_ns; /* since 1970; 0 where the capture has none */
+	uint64_t time_ns;	     /* since 1970; 0 where the capture has none */
 	uint32_t bytes, whole_bytes; /* captured, on the wire */
 	uint32_t linktype;	     /* LINKTYPE_… */
 	const uint8_t *data;	     /* until the next is read */
@@ -31,11 +31,13 @@ struct weft_pcap_writer;
 /* path "-" is the standard input. -EPROTO: it is no capture; others by errno. */
 int weft_pcap_open(const char *path, struct weft_pcap_reader **reader, const char **why);
 /* 1: there is a packet, 0: there is none left. -EPROTO: the file is damaged or cut here. */
-int weft_pcap_next(struct weft_pcap_reader *reader, struct weft_pcap_packet *packet, const char **why);
+int weft_pcap_next(struct weft_pcap_reader *reader, struct weft_pcap_packet *packet,
+		   const char **why);
 void weft_pcap_close(struct weft_pcap_reader *reader);
 
 /* A file of frames of Ethernet; path "-" is the standard output. */
-int weft_pcap_create(const char *path, enum weft_pcap_format format, struct weft_pcap_writer **writer);
+int weft_pcap_create(const char *path, enum weft_pcap_format format,
+		     struct weft_pcap_writer **writer);
 /* In two parts, that are one frame. What is wrong is said by weft_pcap_finish. */
 void weft_pcap_write(struct weft_pcap_writer *writer, uint64_t time_ns, const uint8_t *head,
 		     uint32_t head_bytes, const uint8_t *body, uint32_t body_bytes);

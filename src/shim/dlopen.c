@@ -22,8 +22,8 @@ static const char *ours(const char *file)
 		size_t len = strlen(sonames[i]); /* both end in ".1" */
 
 		if (!strncmp(base, sonames[i], len - 2) &&
-		    (!base[len - 2] || (!strncmp(base + len - 2, ".1", 2) &&
-					(!base[len] || base[len] == '.'))))
+		    (!base[len - 2] ||
+		     (!strncmp(base + len - 2, ".1", 2) && (!base[len] || base[len] == '.'))))
 			return sonames[i];
 	}
 	return file;
@@ -38,7 +38,7 @@ static const char *ours(const char *file)
 #define JUMP __attribute__((musttail)) return
 #else
 #define JUMPING __attribute__((optimize("O2")))
-#define JUMP return
+#define JUMP	return
 #endif
 
 JUMPING WEFT_INTERPOSED void *dlopen(const char *file, int mode)

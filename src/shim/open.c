@@ -13,7 +13,7 @@
 #define MODE(flags)                                                                                \
 	({                                                                                         \
 		mode_t mode_ = 0;                                                                  \
-		if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) {                     \
+		if ((flags)&O_CREAT || ((flags)&O_TMPFILE) == O_TMPFILE) {                         \
 			va_list ap_;                                                               \
 			va_start(ap_, flags);                                                      \
 			mode_ = va_arg(ap_, mode_t);                                               \

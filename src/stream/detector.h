@@ -15,8 +15,10 @@
 
 /* Made by weft_detector_init, and constant from then on: any thread. */
 struct weft_detector {
-	float x[WEFT_DETECTOR_PMTS + 1], y[WEFT_DETECTOR_PMTS + 1]; /* by number, which begins at 1 */
-	int16_t number[2 * WEFT_DETECTOR_REACH + 1][2 * WEFT_DETECTOR_REACH + 1]; /* of disk 0, or 0 */
+	float x[WEFT_DETECTOR_PMTS + 1],
+		y[WEFT_DETECTOR_PMTS + 1]; /* by number, which begins at 1 */
+	int16_t number[2 * WEFT_DETECTOR_REACH + 1]
+		      [2 * WEFT_DETECTOR_REACH + 1]; /* of disk 0, or 0 */
 };
 
 void weft_detector_init(struct weft_detector *detector);

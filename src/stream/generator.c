@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-#define FOCAL_MM     17020.0
-#define INDEX	     62.8e-6 /* of neon, above 1 */
-#define PION_GEV     0.13957
-#define LARGEST_MM   190.7
-#define LEAST_GEV    15.0
-#define MOST_GEV     50.0
-#define CENTRE_MM    100.0
-#define TICK_NS	     25.0
+#define FOCAL_MM      17020.0
+#define INDEX	      62.8e-6 /* of neon, above 1 */
+#define PION_GEV      0.13957
+#define LARGEST_MM    190.7
+#define LEAST_GEV     15.0
+#define MOST_GEV      50.0
+#define CENTRE_MM     100.0
+#define TICK_NS	      25.0
 #define RESOLUTION_NS 0.1 /* of a photomultiplier */
 
 const struct weft_generator_options weft_generator_defaults = {
@@ -91,8 +91,9 @@ static void add_ring(struct weft_generator *g, struct hits *h, struct weft_truth
 	ring->hits = 0;
 	for (uint32_t i = 0; i < ring->photons; i++) {
 		double at = 2 * M_PI * chance(g);
-		uint16_t pmt = weft_detector_nearest(&g->detector, ring->x_mm + ring->r_mm * cos(at),
-						     ring->y_mm + ring->r_mm * sin(at));
+		uint16_t pmt =
+			weft_detector_nearest(&g->detector, ring->x_mm + ring->r_mm * cos(at),
+					      ring->y_mm + ring->r_mm * sin(at));
 		bool second = chance(g) < 0.5;
 
 		ring->hits += add(h, pmt && second ? pmt + WEFT_DETECTOR_DISK : pmt);
@@ -166,8 +167,7 @@ uint32_t weft_generator_datagram(struct weft_generator *g, uint32_t most,
 
 	while (n < most) {
 		if (!g->waits)
-			g->waiting_bytes =
-				weft_generator_event(g, g->waiting, &g->waiting_truth);
+			g->waiting_bytes = weft_generator_event(g, g->waiting, &g->waiting_truth);
 		g->waits = bytes + g->waiting_bytes > WEFT_MGP_MAX_BYTES;
 		if (g->waits)
 			break;

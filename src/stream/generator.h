@@ -25,7 +25,7 @@ struct weft_generator_options {
 	double rate_hz;				   /* of events */
 	bool even;				   /* at a fixed rate, not Poisson */
 	uint8_t source, sub_source;
-	bool times; /* each datagram has room for its time */
+	bool times;	/* each datagram has room for its time */
 	bool scrambled; /* labels are random: whoever reads them is found out */
 };
 

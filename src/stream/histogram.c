@@ -53,8 +53,9 @@ uint64_t weft_histogram_quantile(const struct weft_histogram *h, uint32_t millio
 		seen += h->step[i];
 		if (seen >= wanted) {
 			/* of the last step, which has none behind it, the end is the largest */
-			uint64_t last = i + 1 < WEFT_HISTOGRAM_STEPS ? weft_histogram_from(i + 1) - 1
-								     : UINT64_MAX;
+			uint64_t last = i + 1 < WEFT_HISTOGRAM_STEPS
+						? weft_histogram_from(i + 1) - 1
+						: UINT64_MAX;
 
 			return last < h->max ? last : h->max;
 		}

@@ -33,8 +33,8 @@ static void follow(struct playback *p, const uint8_t *data)
 		const struct weft_nanet_step *s = &p->out.step[i];
 
 		if (s->kind == WEFT_NANET_PLACE)
-			memcpy(buffer_of(p, s->place.buffer) + s->place.offset, data + s->place.from,
-			       s->place.bytes);
+			memcpy(buffer_of(p, s->place.buffer) + s->place.offset,
+			       data + s->place.from, s->place.bytes);
 		else
 			tell(p, &s->record);
 	}
@@ -51,8 +51,8 @@ static void receive(struct playback *p, const struct weft_pcap_packet *packet,
 		    struct weft_playback_result *result)
 {
 	struct weft_frame frame;
-	enum weft_frame_verdict verdict =
-		weft_frame_parse((enum weft_frame_kind)packet->linktype, packet->data, packet->bytes, &frame);
+	enum weft_frame_verdict verdict = weft_frame_parse((enum weft_frame_kind)packet->linktype,
+							   packet->data, packet->bytes, &frame);
 	uint64_t at_ns;
 
 	while ((at_ns = weft_nanet_deadline(p->engine)) <= packet->time_ns) {
@@ -61,8 +61,8 @@ static void receive(struct playback *p, const struct weft_pcap_packet *packet,
 	}
 	result->packets++;
 	if (verdict == WEFT_FRAME_UDP && frame.to_port == p->options->port) {
-		weft_nanet_receive(p->engine, 0, frame.payload, frame.bytes, UINT16_MAX, packet->time_ns,
-				   &p->out);
+		weft_nanet_receive(p->engine, 0, frame.payload, frame.bytes, UINT16_MAX,
+				   packet->time_ns, &p->out);
 		follow(p, frame.payload);
 	} else {
 		result->damaged += verdict == WEFT_FRAME_CUT || verdict == WEFT_FRAME_WRONG;
@@ -73,7 +73,8 @@ static void receive(struct playback *p, const struct weft_pcap_packet *packet,
 static int begin(struct playback *p, const char **why)
 {
 	const struct weft_playback_options *o = p->options;
-	const struct weft_nanet_source_options source = {0, o->protocol, o->window, o->history, o->jump};
+	const struct weft_nanet_source_options source = {0, o->protocol, o->window, o->history,
+							 o->jump};
 	const struct weft_nanet_options options = {1, 1, &source, &o->list};
 
 	*why = weft_nanet_wrong(&options);

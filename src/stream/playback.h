@@ -21,7 +21,8 @@ struct weft_playback_options {
 
 struct weft_playback_result {
 	struct weft_nanet_account account;
-	uint64_t packets, others, damaged; /* others: not UDP to that port; damaged: cut, wrong checksum */
+	uint64_t packets, others,
+		damaged; /* others: not UDP to that port; damaged: cut, wrong checksum */
 };
 
 /* 0, or -errno and in *why what is wrong; the result says how far it came. */

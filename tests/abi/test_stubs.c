@@ -47,7 +47,8 @@ static void verbs_that_are_not_there(void **state)
 {
 	void *(*alloc_dmah)(void *, void *) =
 		versioned("ibv_open_device", "ibv_alloc_dmah", "IBVERBS_1.15");
-	int (*dealloc_dmah)(void *) = versioned("ibv_open_device", "ibv_dealloc_dmah", "IBVERBS_1.15");
+	int (*dealloc_dmah)(void *) =
+		versioned("ibv_open_device", "ibv_dealloc_dmah", "IBVERBS_1.15");
 	void *(*create_comp_cntr)(void *, void *) =
 		versioned("ibv_open_device", "ibv_create_comp_cntr", "IBVERBS_1.18");
 

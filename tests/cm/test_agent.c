@@ -170,7 +170,9 @@ static void never_answered(void **state)
 /* Why it cannot be said who listens is no answer of anybody's. */
 static void nobody_listens(void **state)
 {
-	static const struct { int found, status, event; } cases[] = {{-ECONNREFUSED, WEFT_REJ_INVALID_SERVICE_ID, RDMA_CM_EVENT_REJECTED},
+	static const struct {
+		int found, status, event;
+	} cases[] = {{-ECONNREFUSED, WEFT_REJ_INVALID_SERVICE_ID, RDMA_CM_EVENT_REJECTED},
 		     {-EMFILE, -EMFILE, RDMA_CM_EVENT_UNREACHABLE}};
 
 	for (int i = 0; i < 2; i++) {
@@ -235,7 +237,7 @@ static void fails_to_accept(void **state)
 	struct rdma_conn_param too_much = param;
 	struct weft_mad req = make_request(1, PORT);
 	struct rdma_cm_event *event;
-	uint8_t data[197] = { 0 };
+	uint8_t data[197] = {0};
 
 	arrive(&req);
 	event = next_event(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
@@ -646,14 +648,33 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(request_says), CASE(whole_life), CASE(peer_disconnects), CASE(rejected),
-		CASE(never_answered), CASE(nobody_listens), CASE(nobody_can_be_asked_again),
-		CASE(listens_late), CASE(listens_never), CASE(fails_to_accept), CASE(accepts),
-		CASE(notified), CASE(backlog), CASE(listener_ends), CASE(wrong_door),
-		CASE(datagram_service), CASE(gives_up), CASE(datagram_service_refused),
-		CASE(groups), CASE(names), CASE(own_events), CASE(from_another),
-		CASE(boxes_are_full), CASE(dies_connected), CASE(dies_before_it_answers),
-		CASE(dies_unnoticed), CASE(dies_with_its_request),
+		CASE(request_says),
+		CASE(whole_life),
+		CASE(peer_disconnects),
+		CASE(rejected),
+		CASE(never_answered),
+		CASE(nobody_listens),
+		CASE(nobody_can_be_asked_again),
+		CASE(listens_late),
+		CASE(listens_never),
+		CASE(fails_to_accept),
+		CASE(accepts),
+		CASE(notified),
+		CASE(backlog),
+		CASE(listener_ends),
+		CASE(wrong_door),
+		CASE(datagram_service),
+		CASE(gives_up),
+		CASE(datagram_service_refused),
+		CASE(groups),
+		CASE(names),
+		CASE(own_events),
+		CASE(from_another),
+		CASE(boxes_are_full),
+		CASE(dies_connected),
+		CASE(dies_before_it_answers),
+		CASE(dies_unnoticed),
+		CASE(dies_with_its_request),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -333,9 +333,12 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(listener),	   cmocka_unit_test(with_our_request),
-		cmocka_unit_test(accepted_us),	   cmocka_unit_test(asked_us),
-		cmocka_unit_test(connected_to_us), cmocka_unit_test(disconnected_from_the_dead),
+		cmocka_unit_test(listener),
+		cmocka_unit_test(with_our_request),
+		cmocka_unit_test(accepted_us),
+		cmocka_unit_test(asked_us),
+		cmocka_unit_test(connected_to_us),
+		cmocka_unit_test(disconnected_from_the_dead),
 		cmocka_unit_test(reads_what_was_destroyed),
 	};
 

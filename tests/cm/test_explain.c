@@ -128,11 +128,13 @@ static void listening_at_a_shared_port(void **state)
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(rdma_create_id(channel, &both[i], NULL, RDMA_PS_TCP), 0);
 		assert_int_equal(rdma_set_option(both[i], RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR,
-						 &yes, sizeof(yes)), 0);
+						 &yes, sizeof(yes)),
+				 0);
 		assert_int_equal(rdma_bind_addr(both[i], address(INADDR_LOOPBACK, port)), 0);
 		port = be16toh(rdma_get_src_port(both[0]));
 	}
-	snprintf(why, sizeof(why), "port %u is another identifier's, too: who listens has it alone", port);
+	snprintf(why, sizeof(why), "port %u is another identifier's, too: who listens has it alone",
+		 port);
 	assert_told(rdma_listen(both[0], 1), EADDRINUSE, "rdma_listen", why);
 	rdma_destroy_id(both[1]);
 	rdma_destroy_id(both[0]);
@@ -220,8 +222,10 @@ static void making_queue_pairs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(binding),	  CASE(resolving), CASE(listening), CASE(listening_at_a_shared_port),
-		CASE(connecting), CASE(without_descriptors), CASE(accepting), CASE(making_queue_pairs),
+		CASE(binding),	  CASE(resolving),
+		CASE(listening),  CASE(listening_at_a_shared_port),
+		CASE(connecting), CASE(without_descriptors),
+		CASE(accepting),  CASE(making_queue_pairs),
 	};
 
 	setenv("WEFT_EXPLAIN", "1", 1);

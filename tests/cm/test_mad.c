@@ -18,37 +18,37 @@ static const struct weft_mad full_req = {
 	.tid = 0x0102030405060708,
 	.attr_mod = 0x11223344,
 	.local_id = 0xa1b2c3d4,
-	.req = { .service_id = 0x0000000001061c06,
-		 .ca_guid = 0x1122334455667788,
-		 .vendor_id = 0xabcdef,
-		 .qkey = 0x80010000,
-		 .qpn = 0x123456,
-		 .psn = 0xfedcba,
-		 .responder_resources = 3,
-		 .initiator_depth = 5,
-		 .service = WEFT_SERVICE_UC,
-		 .ext = 1,
-		 .remote_timeout = 20,
-		 .local_timeout = 19,
-		 .flow_control = 1,
-		 .srq = 1,
-		 .retries = 6,
-		 .rnr_retries = 7,
-		 .cm_retries = 15,
-		 .pkey = 0xffff,
-		 .mtu = 5,
-		 .path = { .local_lid = 0xffff,
-			   .remote_lid = 0xfffe,
-			   .local_gid = { 1, 2, 3, [15] = 4 },
-			   .remote_gid = { 5, 6, 7, [15] = 8 },
-			   .flow_label = 0xabcde,
-			   .rate = 0x2a,
-			   .traffic_class = 0x60,
-			   .hop_limit = 64,
-			   .sl = 3,
-			   .subnet_local = 1,
-			   .ack_timeout = 17 } },
-	.private_data = { 0xaa, [91] = 0xbb },
+	.req = {.service_id = 0x0000000001061c06,
+		.ca_guid = 0x1122334455667788,
+		.vendor_id = 0xabcdef,
+		.qkey = 0x80010000,
+		.qpn = 0x123456,
+		.psn = 0xfedcba,
+		.responder_resources = 3,
+		.initiator_depth = 5,
+		.service = WEFT_SERVICE_UC,
+		.ext = 1,
+		.remote_timeout = 20,
+		.local_timeout = 19,
+		.flow_control = 1,
+		.srq = 1,
+		.retries = 6,
+		.rnr_retries = 7,
+		.cm_retries = 15,
+		.pkey = 0xffff,
+		.mtu = 5,
+		.path = {.local_lid = 0xffff,
+			 .remote_lid = 0xfffe,
+			 .local_gid = {1, 2, 3, [15] = 4},
+			 .remote_gid = {5, 6, 7, [15] = 8},
+			 .flow_label = 0xabcde,
+			 .rate = 0x2a,
+			 .traffic_class = 0x60,
+			 .hop_limit = 64,
+			 .sl = 3,
+			 .subnet_local = 1,
+			 .ack_timeout = 17}},
+	.private_data = {0xaa, [91] = 0xbb},
 };
 
 struct place {
@@ -63,10 +63,10 @@ static void expect(const uint8_t *wire, const struct place *p, size_t n)
 				 p[i].value);
 }
 
-#define EXPECT(wire, ...)                                                      \
-	do {                                                                   \
-		static const struct place places[] = { __VA_ARGS__ };          \
-		expect(wire, places, sizeof(places) / sizeof(*places));        \
+#define EXPECT(wire, ...)                                                                          \
+	do {                                                                                       \
+		static const struct place places[] = {__VA_ARGS__};                                \
+		expect(wire, places, sizeof(places) / sizeof(*places));                            \
 	} while (0)
 
 static void header(void **state)
@@ -74,8 +74,8 @@ static void header(void **state)
 	uint8_t wire[WEFT_MAD_BYTES];
 
 	weft_mad_encode(&full_req, wire);
-	EXPECT(wire, { 0, 1 }, { 1, 7 }, { 2, 2 }, { 3, 3 }, { 4, 0 }, { 5, 0 }, { 8, 1 },
-	       { 15, 8 }, { 16, 0 }, { 17, 0x10 }, { 20, 0x11 }, { 23, 0x44 });
+	EXPECT(wire, {0, 1}, {1, 7}, {2, 2}, {3, 3}, {4, 0}, {5, 0}, {8, 1}, {15, 8}, {16, 0},
+	       {17, 0x10}, {20, 0x11}, {23, 0x44});
 }
 
 /* Table 106 */
@@ -84,81 +84,79 @@ static void req_places(void **state)
 	uint8_t wire[WEFT_MAD_BYTES];
 
 	weft_mad_encode(&full_req, wire);
-	EXPECT(wire + HEADER, { 0, 0xa1 }, { 3, 0xd4 }, { 4, 0 }, { 5, 0xab }, { 7, 0xef },
-	       { 13, 0x06 }, { 14, 0x1c }, { 15, 0x06 }, { 16, 0x11 }, { 23, 0x88 }, { 28, 0x80 },
-	       { 32, 0x12 }, { 34, 0x56 }, { 35, 3 }, { 39, 5 }, { 43, 20 << 3 | 1 << 1 | 1 },
-	       { 44, 0xfe }, { 46, 0xba }, { 47, 19 << 3 | 6 }, { 48, 0xff }, { 50, 5 << 4 | 7 },
-	       { 51, 15 << 4 | 1 << 3 | 1 }, { 53, 0xff }, { 55, 0xfe }, { 56, 1 }, { 71, 4 },
-	       { 72, 5 }, { 87, 8 }, { 88, 0xab }, { 89, 0xcd }, { 90, 0xe0 }, { 91, 0x2a },
-	       { 92, 0x60 }, { 93, 64 }, { 94, 3 << 4 | 1 << 3 }, { 95, 17 << 3 }, { 96, 0 },
-	       { 140, 0xaa }, { 231, 0xbb });
+	EXPECT(wire + HEADER, {0, 0xa1}, {3, 0xd4}, {4, 0}, {5, 0xab}, {7, 0xef}, {13, 0x06},
+	       {14, 0x1c}, {15, 0x06}, {16, 0x11}, {23, 0x88}, {28, 0x80}, {32, 0x12}, {34, 0x56},
+	       {35, 3}, {39, 5}, {43, 20 << 3 | 1 << 1 | 1}, {44, 0xfe}, {46, 0xba},
+	       {47, 19 << 3 | 6}, {48, 0xff}, {50, 5 << 4 | 7}, {51, 15 << 4 | 1 << 3 | 1},
+	       {53, 0xff}, {55, 0xfe}, {56, 1}, {71, 4}, {72, 5}, {87, 8}, {88, 0xab}, {89, 0xcd},
+	       {90, 0xe0}, {91, 0x2a}, {92, 0x60}, {93, 64}, {94, 3 << 4 | 1 << 3}, {95, 17 << 3},
+	       {96, 0}, {140, 0xaa}, {231, 0xbb});
 }
 
 static void rep_places(void **state)
 {
-	struct weft_mad mad = { .kind = WEFT_MAD_REP,
-				.local_id = 1,
-				.remote_id = 2,
-				.rep = { .ca_guid = 0x1122334455667788,
-					 .vendor_id = 0xabcdef,
-					 .qkey = 7,
-					 .qpn = 0x123456,
-					 .psn = 0xfedcba,
-					 .responder_resources = 3,
-					 .initiator_depth = 5,
-					 .ack_delay = 15,
-					 .failover = 2,
-					 .flow_control = 1,
-					 .rnr_retries = 6,
-					 .srq = 1 },
-				.private_data = { 0xaa, [195] = 0xbb } };
+	struct weft_mad mad = {.kind = WEFT_MAD_REP,
+			       .local_id = 1,
+			       .remote_id = 2,
+			       .rep = {.ca_guid = 0x1122334455667788,
+				       .vendor_id = 0xabcdef,
+				       .qkey = 7,
+				       .qpn = 0x123456,
+				       .psn = 0xfedcba,
+				       .responder_resources = 3,
+				       .initiator_depth = 5,
+				       .ack_delay = 15,
+				       .failover = 2,
+				       .flow_control = 1,
+				       .rnr_retries = 6,
+				       .srq = 1},
+			       .private_data = {0xaa, [195] = 0xbb}};
 	uint8_t wire[WEFT_MAD_BYTES];
 
 	weft_mad_encode(&mad, wire);
-	EXPECT(wire + HEADER, { 3, 1 }, { 7, 2 }, { 11, 7 }, { 12, 0x12 }, { 14, 0x56 },
-	       { 15, 0xef }, { 19, 0xcd }, { 20, 0xfe }, { 22, 0xba }, { 23, 0xab }, { 24, 3 },
-	       { 25, 5 }, { 26, 15 << 3 | 2 << 1 | 1 }, { 27, 6 << 5 | 1 << 4 }, { 28, 0x11 },
-	       { 35, 0x88 }, { 36, 0xaa }, { 231, 0xbb });
+	EXPECT(wire + HEADER, {3, 1}, {7, 2}, {11, 7}, {12, 0x12}, {14, 0x56}, {15, 0xef},
+	       {19, 0xcd}, {20, 0xfe}, {22, 0xba}, {23, 0xab}, {24, 3}, {25, 5},
+	       {26, 15 << 3 | 2 << 1 | 1}, {27, 6 << 5 | 1 << 4}, {28, 0x11}, {35, 0x88},
+	       {36, 0xaa}, {231, 0xbb});
 }
 
 static void small_places(void **state)
 {
-	struct weft_mad mad = { .kind = WEFT_MAD_MRA, .remote_id = 2, .mra = { 1, 24 } };
+	struct weft_mad mad = {.kind = WEFT_MAD_MRA, .remote_id = 2, .mra = {1, 24}};
 	uint8_t wire[WEFT_MAD_BYTES];
 
 	mad.private_data[0] = 0xaa;
 	weft_mad_encode(&mad, wire);
-	EXPECT(wire + HEADER, { 7, 2 }, { 8, 1 << 6 }, { 9, 24 << 3 }, { 10, 0xaa });
+	EXPECT(wire + HEADER, {7, 2}, {8, 1 << 6}, {9, 24 << 3}, {10, 0xaa});
 	mad.kind = WEFT_MAD_REJ;
-	mad.rej = (struct weft_mad_rej){ 2, 28, 72, { 0xcc, [71] = 0xdd } };
+	mad.rej = (struct weft_mad_rej){2, 28, 72, {0xcc, [71] = 0xdd}};
 	weft_mad_encode(&mad, wire);
-	EXPECT(wire + HEADER, { 8, 2 << 6 }, { 9, 72 << 1 }, { 10, 0 }, { 11, 28 }, { 12, 0xcc },
-	       { 83, 0xdd }, { 84, 0xaa });
+	EXPECT(wire + HEADER, {8, 2 << 6}, {9, 72 << 1}, {10, 0}, {11, 28}, {12, 0xcc}, {83, 0xdd},
+	       {84, 0xaa});
 	mad.kind = WEFT_MAD_DREQ;
 	mad.dreq_qpn = 0x123456;
 	weft_mad_encode(&mad, wire);
-	EXPECT(wire + HEADER, { 8, 0x12 }, { 10, 0x56 }, { 11, 0 }, { 12, 0xaa });
+	EXPECT(wire + HEADER, {8, 0x12}, {10, 0x56}, {11, 0}, {12, 0xaa});
 	mad.kind = WEFT_MAD_DREP;
 	weft_mad_encode(&mad, wire);
-	EXPECT(wire + HEADER, { 7, 2 }, { 8, 0xaa });
+	EXPECT(wire + HEADER, {7, 2}, {8, 0xaa});
 }
 
 static void sidr_places(void **state)
 {
-	struct weft_mad mad = { .kind = WEFT_MAD_SIDR_REQ,
-				.local_id = 9,
-				.sidr_req = { .service_id = 0x0000000001111c06, .pkey = 0xffff },
-				.private_data = { 0xaa } };
+	struct weft_mad mad = {.kind = WEFT_MAD_SIDR_REQ,
+			       .local_id = 9,
+			       .sidr_req = {.service_id = 0x0000000001111c06, .pkey = 0xffff},
+			       .private_data = {0xaa}};
 	uint8_t wire[WEFT_MAD_BYTES];
 
 	weft_mad_encode(&mad, wire);
-	EXPECT(wire + HEADER, { 3, 9 }, { 4, 0xff }, { 5, 0xff }, { 13, 0x11 }, { 15, 0x06 },
-	       { 16, 0xaa });
+	EXPECT(wire + HEADER, {3, 9}, {4, 0xff}, {5, 0xff}, {13, 0x11}, {15, 0x06}, {16, 0xaa});
 	mad.kind = WEFT_MAD_SIDR_REP;
-	mad.sidr_rep = (struct weft_mad_sidr_rep){ 0x0000000001111c06, 2, 0x123456, 0x01234567 };
+	mad.sidr_rep = (struct weft_mad_sidr_rep){0x0000000001111c06, 2, 0x123456, 0x01234567};
 	weft_mad_encode(&mad, wire);
-	EXPECT(wire + HEADER, { 3, 9 }, { 4, 2 }, { 8, 0x12 }, { 10, 0x56 }, { 17, 0x11 },
-	       { 19, 0x06 }, { 20, 0x01 }, { 23, 0x67 }, { 96, 0xaa });
+	EXPECT(wire + HEADER, {3, 9}, {4, 2}, {8, 0x12}, {10, 0x56}, {17, 0x11}, {19, 0x06},
+	       {20, 0x01}, {23, 0x67}, {96, 0xaa});
 }
 
 /* Whatever stands in a datagram: decoded and encoded again it says the same. */
@@ -171,7 +169,7 @@ static void there_and_back(void **state)
 	for (int round = 0; round < 20000; round++) {
 		for (size_t i = 0; i < sizeof(wire); i++)
 			wire[i] = (uint8_t)rand();
-		memcpy(wire, (uint8_t[]){ 1, 7, 2, 3 }, 4);
+		memcpy(wire, (uint8_t[]){1, 7, 2, 3}, 4);
 		wire[16] = 0;
 		wire[17] = (uint8_t)(WEFT_MAD_REQ + round % 11);
 		if (weft_mad_decode(wire, sizeof(wire), &mad)) {
@@ -187,9 +185,8 @@ static void there_and_back(void **state)
 
 static void refused(void **state)
 {
-	static const struct place changes[] = { { 0, 2 },  { 1, 4 },  { 2, 1 },
-						{ 3, 1 },  { 16, 1 }, { 17, 0xf },
-						{ 17, 0x1b } };
+	static const struct place changes[] = {{0, 2},	{1, 4},	   {2, 1},    {3, 1},
+					       {16, 1}, {17, 0xf}, {17, 0x1b}};
 	uint8_t wire[WEFT_MAD_BYTES];
 	struct weft_mad mad;
 
@@ -207,19 +204,18 @@ static void refused(void **state)
 /* As Linux's rdma_cm lays it out: version 0, IP version in the high nibble, IPv4 in the last bytes. */
 static void ip_header(void **state)
 {
-	struct weft_mad_ip v4 = { 0x1c06,
-				  { [10] = 0xff, 0xff, 192, 0, 2, 1 },
-				  { [10] = 0xff, 0xff, 192, 0, 2, 2 } };
-	struct weft_mad_ip v6 = { 7174, { 0xfd, [15] = 1 }, { 0xfd, [15] = 2 } }, back;
+	struct weft_mad_ip v4 = {
+		0x1c06, {[10] = 0xff, 0xff, 192, 0, 2, 1}, {[10] = 0xff, 0xff, 192, 0, 2, 2}};
+	struct weft_mad_ip v6 = {7174, {0xfd, [15] = 1}, {0xfd, [15] = 2}}, back;
 	uint8_t wire[WEFT_MAD_IP_BYTES];
 
 	weft_mad_put_ip(wire, &v4);
-	EXPECT(wire, { 0, 0 }, { 1, 0x40 }, { 2, 0x1c }, { 3, 0x06 }, { 4, 0 }, { 14, 0 },
-	       { 15, 0 }, { 16, 192 }, { 19, 1 }, { 20, 0 }, { 32, 192 }, { 35, 2 });
+	EXPECT(wire, {0, 0}, {1, 0x40}, {2, 0x1c}, {3, 0x06}, {4, 0}, {14, 0}, {15, 0}, {16, 192},
+	       {19, 1}, {20, 0}, {32, 192}, {35, 2});
 	assert_int_equal(weft_mad_get_ip(wire, &back), 0);
 	assert_memory_equal(&v4, &back, sizeof(v4));
 	weft_mad_put_ip(wire, &v6);
-	EXPECT(wire, { 1, 0x60 }, { 4, 0xfd }, { 19, 1 }, { 20, 0xfd }, { 35, 2 });
+	EXPECT(wire, {1, 0x60}, {4, 0xfd}, {19, 1}, {20, 0xfd}, {35, 2});
 	assert_int_equal(weft_mad_get_ip(wire, &back), 0);
 	assert_memory_equal(&v6, &back, sizeof(v6));
 	wire[1] = 0x50;

@@ -18,8 +18,8 @@ struct world {
 	bool dead[WORLD_PEERS]; /* by member */
 	/* by member: how many had its number before; nobody of these lives */
 	uint64_t before[WORLD_PEERS];
-	int found;		/* what looking for a listener's port answers; 0: WORLD_PEER's */
-	uint32_t ports;		/* bound */
+	int found;	/* what looking for a listener's port answers; 0: WORLD_PEER's */
+	uint32_t ports; /* bound */
 };
 
 extern struct world world;

@@ -61,7 +61,7 @@ static void keep_extent(int fd, uint64_t from, uint64_t to)
 	struct extent *e = &extents[nextents++];
 
 	must(nextents <= EXTENTS, "too many extents");
-	*e = (struct extent){ from, to - from, NULL };
+	*e = (struct extent){from, to - from, NULL};
 	/* as the structs want it */
 	if (posix_memalign((void **)&e->data, 4096, to - from))
 		e->data = NULL;
@@ -79,7 +79,7 @@ static void add_place(uint64_t off, size_t bytes, const char *name)
 		return;
 	if (strncmp(last, name, strcspn(name, ".") + 1) != 0)
 		groups[ngroups++] = nplaces;
-	places[nplaces++] = (struct place){ off, bytes > 8 ? 8 : (uint32_t)bytes, name };
+	places[nplaces++] = (struct place){off, bytes > 8 ? 8 : (uint32_t)bytes, name};
 }
 
 static void add_header(void)
@@ -218,7 +218,8 @@ void damage_restore(const char *path)
 	must(fd >= 0 && !ftruncate(fd, (off_t)file_bytes), path);
 	for (size_t i = 0; i < nextents; i++)
 		must(pwrite(fd, extents[i].data, extents[i].bytes, (off_t)extents[i].off) ==
-			     (ssize_t)extents[i].bytes, "pwrite");
+			     (ssize_t)extents[i].bytes,
+		     "pwrite");
 	close(fd);
 }
 
@@ -250,7 +251,7 @@ static uint64_t load(int fd, uint64_t off, uint32_t bytes)
 static void store(int fd, uint64_t off, uint32_t bytes, uint64_t value, const char *name)
 {
 	if (ndone < MOST_DONE)
-		done[ndone++] = (struct done){ off, load(fd, off, bytes), value, name, bytes };
+		done[ndone++] = (struct done){off, load(fd, off, bytes), value, name, bytes};
 	must(pwrite(fd, &value, bytes, (off_t)off) == (ssize_t)bytes, "pwrite");
 }
 

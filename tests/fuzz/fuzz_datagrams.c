@@ -215,7 +215,7 @@ static void change_world(uint8_t how)
 /* Mostly short: peers are looked after ten times in each second that passes. */
 static void pass(uint8_t how)
 {
-	static const uint32_t delay_ms[] = { 0, 0, 1, 1, 1, 5, 20, 100, 100, 200, 550, 9200 };
+	static const uint32_t delay_ms[] = {0, 0, 1, 1, 1, 5, 20, 100, 100, 200, 550, 9200};
 
 	world_pass(delay_ms[how % (sizeof(delay_ms) / sizeof(*delay_ms))] * MSECOND);
 }

@@ -47,20 +47,28 @@ static void choose(uint32_t i)
 {
 	uint8_t how = next(), more = next();
 
-	lists[i] = (struct weft_clop_options){.buffers = 1 + (how & 3), .bytes = BYTES,
-					      .datagrams = more & 7, .events = more >> 3 & 15,
-					      .timeout_ns = more >> 7 ? 100 : 0, .bursts = how & 4};
+	lists[i] = (struct weft_clop_options){.buffers = 1 + (how & 3),
+					      .bytes = BYTES,
+					      .datagrams = more & 7,
+					      .events = more >> 3 & 15,
+					      .timeout_ns = more >> 7 ? 100 : 0,
+					      .bursts = how & 4};
 	if (how & 8) {
 		lists[i].slots = 1u << (how >> 4 & 3);
 		lists[i].slot_bytes = BYTES / lists[i].slots;
 		lists[i].ordered = how >> 6 & 1;
 	}
 	how = next();
-	sources[i] = (struct weft_nanet_source_options){
-		.list = next() % 3,
-		.protocol = {.kind = how & 3, .offset = how >> 2 & 3, .bits = 16u << (how >> 4 & 3),
-			     .big_endian = how >> 6 & 1, .step = 1 + (how >> 7), .id = WEFT_PROTOCOL_ANY},
-		.window = next(), .history = 64u << (more & 3), .jump = 1 + next()};
+	sources[i] = (struct weft_nanet_source_options){.list = next() % 3,
+							.protocol = {.kind = how & 3,
+								     .offset = how >> 2 & 3,
+								     .bits = 16u << (how >> 4 & 3),
+								     .big_endian = how >> 6 & 1,
+								     .step = 1 + (how >> 7),
+								     .id = WEFT_PROTOCOL_ANY},
+							.window = next(),
+							.history = 64u << (more & 3),
+							.jump = 1 + next()};
 }
 
 static void follow(void)
@@ -97,7 +105,8 @@ static void receive(uint8_t how)
 	uint32_t count = next() * 2u, segment = how & 0x80 ? 1 + next() : sizeof(data);
 
 	if (how & 0x40) {
-		struct weft_mgp mgp = {.sequence = next(), .bytes = WEFT_MGP_HEADER, .flags = how & 1};
+		struct weft_mgp mgp = {
+			.sequence = next(), .bytes = WEFT_MGP_HEADER, .flags = how & 1};
 
 		count = weft_mgp_write(&mgp, data);
 		segment = sizeof(data);
@@ -160,7 +169,8 @@ static void check(void)
 	require(a.counters.arrived == arrived);
 	require(a.counters.arrived == a.counters.placed + a.counters.duplicate + a.counters.late +
 					      a.counters.bad + a.counters.no_buffer);
-	require(a.sent == a.counters.arrived - a.counters.duplicate + a.lost && a.lost <= a.missing);
+	require(a.sent == a.counters.arrived - a.counters.duplicate + a.lost &&
+		a.lost <= a.missing);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count)

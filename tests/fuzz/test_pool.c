@@ -25,10 +25,10 @@
 #include "pool/format.h"
 
 /* Then a try does not end. Each request to an engine that never answers waits for a second. */
-#define SECONDS	100u
-#define REGION	(8 * 4096u)
-#define VICTIMS 2
-#define WORKERS 32
+#define SECONDS	  100u
+#define REGION	  (8 * 4096u)
+#define VICTIMS	  2
+#define WORKERS	  32
 #define MINUTE_NS 60000000000ull
 #define POLL_US	  20000
 
@@ -37,7 +37,7 @@ static struct shared {
 	uint32_t victim_qpn[VICTIMS], victim_rkey[VICTIMS][2], own_qpn;
 	uint64_t victim_at[VICTIMS][2];
 	_Atomic uint64_t tries, opened, done, failed; /* tries, devices, requests */
-} *shared;
+} * shared;
 
 /* A damaged page names any process: its memory must not be reached. Nor is its engine to be asked for a
  * second each time, as after ESRCH. */
@@ -50,7 +50,7 @@ static void forbid_reaching(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { COUNT(filter), filter };
+	struct sock_fprog program = {COUNT(filter), filter};
 
 	assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
 	assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
@@ -66,7 +66,7 @@ static void die(int i)
 	rig_open(&rig);
 	mr[0] = rig_region(rig.pd, REGION);
 	mr[1] = ibv_reg_mr(rig.pd, (uint8_t *)rig_pages(REGION) + 100, REGION - 200, RIG_ALL);
-	rig_connect(&rig, &(struct rig_wish){ 0 });
+	rig_connect(&rig, &(struct rig_wish){0});
 	for (uint64_t k = 0; k < 4; k++) {
 		rig_receive(rig.qp[0], k, mr[0], mr[0]->addr, 4096);
 		rig_receive(rig.qp[1], k, mr[1], mr[1]->addr, 4096);
@@ -84,7 +84,8 @@ static void die(int i)
 /* As the kernel would hold it for members that live: nobody recovers them. */
 static int hold(const char *path, int members)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_start = (off_t)WEFT_OFF_MEMBERS, .l_len = members };
+	struct flock lock = {
+		.l_type = F_WRLCK, .l_start = (off_t)WEFT_OFF_MEMBERS, .l_len = members};
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 
 	assert_true(fd >= 0 && !fcntl(fd, F_OFD_SETLK, &lock));
@@ -147,8 +148,8 @@ static void poll_some(struct ibv_cq *cq)
 
 static void talk_to_victim(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *mr, int i)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE,
-						      IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD };
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE,
+						     IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD};
 
 	for (size_t k = 0; k < COUNT(opcodes); k++)
 		for (int r = 0; r < 2; r++) {
@@ -156,8 +157,8 @@ static void talk_to_victim(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *
 				return;
 			rig_rdma(qp, opcodes[k], k, mr, mr->addr, k == 3 ? 8 : 4096,
 				 /* in the pool: an engine that is dead is waited for */
-				 k == 3 ? (shared->victim_at[i][r] & ~4095ull) + 8192 :
-					  shared->victim_at[i][r],
+				 k == 3 ? (shared->victim_at[i][r] & ~4095ull) + 8192
+					: shared->victim_at[i][r],
 				 shared->victim_rkey[i][r]);
 			poll_some(cq);
 			rig_move(qp, IBV_QPS_RESET, 0);
@@ -170,7 +171,8 @@ static void talk_to_self(struct ibv_qp *qp[2], struct ibv_cq *cq, struct ibv_mr 
 		return;
 	rig_receive(qp[1], 7, mr, mr->addr, 4096);
 	rig_send(qp[0], 8, mr, mr->addr, 64);
-	rig_rdma(qp[0], IBV_WR_RDMA_WRITE, 9, mr, mr->addr, 4096, (uintptr_t)mr->addr + 8192, mr->rkey);
+	rig_rdma(qp[0], IBV_WR_RDMA_WRITE, 9, mr, mr->addr, 4096, (uintptr_t)mr->addr + 8192,
+		 mr->rkey);
 	poll_some(cq);
 }
 
@@ -178,7 +180,7 @@ static int live(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *context = list ? ibv_open_device(list[0]) : NULL;
-	struct ibv_qp *qp[2] = { NULL };
+	struct ibv_qp *qp[2] = {NULL};
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;

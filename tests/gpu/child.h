@@ -18,12 +18,12 @@ void child_dies(void (*run)(void), const char *words);
 int child_status(pid_t pid);
 
 /* In a child. */
-#define WANT(condition)                                                                             \
-	do {                                                                                        \
-		if (!(condition)) {                                                                 \
-			fprintf(stderr, "%d: not %s\n", __LINE__, #condition);                      \
-			_exit(4);                                                                   \
-		}                                                                                   \
+#define WANT(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%d: not %s\n", __LINE__, #condition);                     \
+			_exit(4);                                                                  \
+		}                                                                                  \
 	} while (0)
 
 #endif

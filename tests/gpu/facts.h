@@ -13,14 +13,14 @@
 #include "gpu.h"
 
 /* What the call answers, or that it ends by SIGSEGV. */
-#define ASK(fact, call)                                                                             \
-	do {                                                                                        \
-		facts_guarded = 1;                                                                  \
-		if (sigsetjmp(facts_escape, 1))                                                     \
-			facts_say(fact, "SIGSEGV");                                                 \
-		else                                                                                \
-			facts_say(fact, gpu_error(call));                                           \
-		facts_guarded = 0;                                                                  \
+#define ASK(fact, call)                                                                            \
+	do {                                                                                       \
+		facts_guarded = 1;                                                                 \
+		if (sigsetjmp(facts_escape, 1))                                                    \
+			facts_say(fact, "SIGSEGV");                                                \
+		else                                                                               \
+			facts_say(fact, gpu_error(call));                                          \
+		facts_guarded = 0;                                                                 \
 	} while (0)
 #define TELL(fact, value) facts_say_number(fact, (long long)(value))
 
@@ -37,7 +37,7 @@ enum facts_kind {
 	FACTS_LEGACY,
 	FACTS_POOL,
 	FACTS_MANAGED,
-	FACTS_VMM,	/* not exportable */
+	FACTS_VMM, /* not exportable */
 	FACTS_VMM_FD,
 	FACTS_HOST,
 	FACTS_REGISTERED,

@@ -262,7 +262,8 @@ static void damaged(void **state)
 		else
 			next_generation(round & 1, 6, 5);
 		for (uint64_t n = splitmix64(&seed) % 4 + 1; n; n--)
-			file[splitmix64(&seed) % file_bytes] = (uint8_t)(splitmix64(&seed) >> (n * 8));
+			file[splitmix64(&seed) % file_bytes] =
+				(uint8_t)(splitmix64(&seed) >> (n * 8));
 		save(file_bytes);
 		read_all(&packet, &end);
 	}
@@ -287,8 +288,12 @@ static struct weft_frame parsed;
 
 static uint32_t make_frame(uint32_t bytes)
 {
-	struct weft_frame f = {.from = {[12] = 192, 0, 2, 1}, .to = {[12] = 192, 0, 2, 9},
-			       .from_port = 1000, .to_port = 2000, .payload = frame + 42, .bytes = bytes};
+	struct weft_frame f = {.from = {[12] = 192, 0, 2, 1},
+			       .to = {[12] = 192, 0, 2, 9},
+			       .from_port = 1000,
+			       .to_port = 2000,
+			       .payload = frame + 42,
+			       .bytes = bytes};
 
 	for (uint32_t i = 0; i < bytes; i++)
 		frame[42 + i] = (uint8_t)(i * 37 + bytes);
@@ -301,7 +306,8 @@ static void frames_are_read(void **state)
 	for (uint32_t bytes = 0; bytes < 100; bytes++) {
 		uint32_t whole = make_frame(bytes);
 
-		assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed), WEFT_FRAME_UDP);
+		assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed),
+				 WEFT_FRAME_UDP);
 		assert_int_equal(parsed.bytes, bytes);
 		assert_ptr_equal(parsed.payload, frame + 42);
 		assert_int_equal(parsed.from_port, 1000);
@@ -314,8 +320,9 @@ static void frames_are_read(void **state)
 		assert_int_equal(weft_frame_parse(WEFT_FRAME_IP, frame + 14, whole - 14, &parsed),
 				 WEFT_FRAME_UDP);
 		for (uint32_t less = 0; less < whole; less++)
-			assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, less, &parsed),
-					 WEFT_FRAME_CUT);
+			assert_int_equal(
+				weft_frame_parse(WEFT_FRAME_ETHERNET, frame, less, &parsed),
+				WEFT_FRAME_CUT);
 	}
 }
 
@@ -331,7 +338,8 @@ static void flipped_bits(void **state)
 		frame[bit / 8] ^= 1 << bit % 8;
 	}
 	frame[40] = frame[41] = 0; /* no checksum */
-	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed), WEFT_FRAME_UDP);
+	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed),
+			 WEFT_FRAME_UDP);
 }
 
 static void other_frames(void **state)
@@ -342,34 +350,42 @@ static void other_frames(void **state)
 	memcpy(tagged, frame, 12);
 	memcpy(tagged + 12, "\x88\xa8\0\x05\x81\0\0\x07", 8);
 	memcpy(tagged + 20, frame + 12, whole - 12);
-	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, tagged, whole + 8, &parsed), WEFT_FRAME_UDP);
+	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, tagged, whole + 8, &parsed),
+			 WEFT_FRAME_UDP);
 	assert_int_equal(parsed.bytes, 20);
 	for (uint32_t less = 12; less < 42 + 8; less++)
-		assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, tagged, less, &parsed), WEFT_FRAME_CUT);
+		assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, tagged, less, &parsed),
+				 WEFT_FRAME_CUT);
 	memset(loose, 0, 20);
 	memcpy(loose + 14, "\x08", 2);
 	memcpy(loose + 16, frame + 14, whole - 14);
-	assert_int_equal(weft_frame_parse(WEFT_FRAME_SLL, loose, whole + 2, &parsed), WEFT_FRAME_UDP);
+	assert_int_equal(weft_frame_parse(WEFT_FRAME_SLL, loose, whole + 2, &parsed),
+			 WEFT_FRAME_UDP);
 	memset(loose, 0, 20);
 	memcpy(loose, "\x08", 2);
 	memcpy(loose + 20, frame + 14, whole - 14);
-	assert_int_equal(weft_frame_parse(WEFT_FRAME_SLL2, loose, whole + 6, &parsed), WEFT_FRAME_UDP);
+	assert_int_equal(weft_frame_parse(WEFT_FRAME_SLL2, loose, whole + 6, &parsed),
+			 WEFT_FRAME_UDP);
 	for (int kind = 0; kind < 400; kind++)
-		if (kind != WEFT_FRAME_ETHERNET && kind != WEFT_FRAME_IP && kind != WEFT_FRAME_SLL &&
-		    kind != WEFT_FRAME_SLL2)
-			assert_int_equal(weft_frame_parse(kind, frame, whole, &parsed), WEFT_FRAME_OTHER);
+		if (kind != WEFT_FRAME_ETHERNET && kind != WEFT_FRAME_IP &&
+		    kind != WEFT_FRAME_SLL && kind != WEFT_FRAME_SLL2)
+			assert_int_equal(weft_frame_parse(kind, frame, whole, &parsed),
+					 WEFT_FRAME_OTHER);
 	frame[20] = 0x20; /* more fragments come, by a right checksum */
 	frame[24] += 0x20;
-	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed), WEFT_FRAME_OTHER);
+	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed),
+			 WEFT_FRAME_OTHER);
 	frame[13] = 6; /* ARP */
-	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed), WEFT_FRAME_OTHER);
+	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed),
+			 WEFT_FRAME_OTHER);
 }
 
 static void version_6(void **state)
 {
 	/* fe80::1 → ff02::2, ports 1 and 2, "hello"; the checksum by hand: RFC 8200, 8.1 */
-	uint8_t packet[53] = {0x60, [5] = 13, 17, 1, 0xfe, 0x80, [23] = 1, 0xff, 2, [39] = 2,
-			      0, 1, 0, 2, 0, 13, 0x37, 0x3f, 'h', 'e', 'l', 'l', 'o'};
+	uint8_t packet[53] = {0x60, [5] = 13, 17,  1,	0xfe, 0x80, [23] = 1, 0xff,
+			      2,    [39] = 2, 0,   1,	0,    2,    0,	      13,
+			      0x37, 0x3f,     'h', 'e', 'l',  'l',  'o'};
 	uint32_t sum = 0;
 
 	packet[46] = packet[47] = 0;
@@ -383,7 +399,8 @@ static void version_6(void **state)
 	assert_int_equal(parsed.bytes, 5);
 	assert_memory_equal(parsed.payload, "hello", 5);
 	for (uint32_t less = 1; less < 53; less++)
-		assert_int_equal(weft_frame_parse(WEFT_FRAME_IP, packet, less, &parsed), WEFT_FRAME_CUT);
+		assert_int_equal(weft_frame_parse(WEFT_FRAME_IP, packet, less, &parsed),
+				 WEFT_FRAME_CUT);
 	packet[52]++;
 	assert_int_equal(weft_frame_parse(WEFT_FRAME_IP, packet, 53, &parsed), WEFT_FRAME_WRONG);
 	packet[6] = 6;
@@ -402,11 +419,16 @@ static void time_on_the_wire(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(either_byte_order),
-		cmocka_unit_test(any_resolution),	   cmocka_unit_test(cut),
-		cmocka_unit_test(damaged),		   cmocka_unit_test(no_file),
-		cmocka_unit_test(frames_are_read),	   cmocka_unit_test(flipped_bits),
-		cmocka_unit_test(other_frames),		   cmocka_unit_test(version_6),
+		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(either_byte_order),
+		cmocka_unit_test(any_resolution),
+		cmocka_unit_test(cut),
+		cmocka_unit_test(damaged),
+		cmocka_unit_test(no_file),
+		cmocka_unit_test(frames_are_read),
+		cmocka_unit_test(flipped_bits),
+		cmocka_unit_test(other_frames),
+		cmocka_unit_test(version_6),
 		cmocka_unit_test(time_on_the_wire),
 	};
 	int fd = mkstemp(path), failed;

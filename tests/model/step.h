@@ -20,11 +20,11 @@
 #define CQS	     2
 #define QPS	     3
 
-#define DEPTH	     8 /* of the deepest queue */
-#define SGES	     4 /* one more than a queue pair ever takes */
-#define INLINE_BYTES 64 /* wanted */
+#define DEPTH	     8	 /* of the deepest queue */
+#define SGES	     4	 /* one more than a queue pair ever takes */
+#define INLINE_BYTES 64	 /* wanted */
 #define INLINE_ROOM  256 /* granted */
-#define BATCH	     3 /* requests in one call */
+#define BATCH	     3	 /* requests in one call */
 #define POLLS	     32
 
 /* Memory of a process. Bytes travel from the lower half to the upper half only: what a card does

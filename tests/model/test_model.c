@@ -146,7 +146,8 @@ static bool print_tally(const struct tally *t)
 static int usage(const char *program)
 {
 	fprintf(stderr,
-		"usage: %s [--sequences N] [--seconds N] [--jobs N] [--seed S] [--verbose] [--lie]\n",
+		"usage: %s [--sequences N] [--seconds N] [--jobs N] [--seed S] [--verbose] "
+		"[--lie]\n",
 		program);
 	return 2;
 }
@@ -253,11 +254,13 @@ static int run_jobs(void)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"sequences", required_argument, NULL, 'n'}, {"seconds", required_argument, NULL, 't'},
-		{"jobs", required_argument, NULL, 'j'},	     {"seed", required_argument, NULL, 's'},
-		{"verbose", no_argument, NULL, 'v'},	     {"lie", no_argument, NULL, 'l'},
-		{0}};
+	static const struct option options[] = {{"sequences", required_argument, NULL, 'n'},
+						{"seconds", required_argument, NULL, 't'},
+						{"jobs", required_argument, NULL, 'j'},
+						{"seed", required_argument, NULL, 's'},
+						{"verbose", no_argument, NULL, 'v'},
+						{"lie", no_argument, NULL, 'l'},
+						{0}};
 	int option;
 
 	sched_getaffinity(0, sizeof(plan.cores), &plan.cores);

@@ -25,8 +25,11 @@ uint64_t network_field(const struct network_source *s, uint32_t run, uint32_t in
 
 static void make_events(struct network *n, struct network_arrival *a, uint64_t field)
 {
-	struct weft_mgp mgp = {.sequence = (uint32_t)field, .source = 7, .sub_source = 1,
-			       .events = (uint8_t)a->events, .flags = a->last ? WEFT_MGP_LAST : 0};
+	struct weft_mgp mgp = {.sequence = (uint32_t)field,
+			       .source = 7,
+			       .sub_source = 1,
+			       .events = (uint8_t)a->events,
+			       .flags = a->last ? WEFT_MGP_LAST : 0};
 
 	a->bytes = WEFT_MGP_HEADER;
 	for (uint32_t i = 0; i < a->events; i++) {
@@ -88,7 +91,8 @@ static void change(struct network *n, const struct network_source *s, struct net
 			a->data[at] ^= by;
 	} else {
 		/* of the header only sequence and timestamp may be any; of an event, its fine time */
-		static const uint8_t places[] = {4, 5, 6, 7, 12, 14, 15, 16 + 6, 16 + 7, 16 + 12, 16 + 13};
+		static const uint8_t places[] = {4,  5,	     6,	     7,	      12,     14,
+						 15, 16 + 6, 16 + 7, 16 + 12, 16 + 13};
 		uint32_t which = (uint32_t)below(n, a->events ? sizeof(places) + 1 : 7);
 
 		a->bad |= which < sizeof(places);
@@ -145,7 +149,8 @@ static void send(struct weft_sim *sim, struct weft_sim_event *event)
 
 	make(n, s, &made);
 	bool well = !s->sent || s->sent == s->sends[s->run] - 1;
-	bool lost = !well && happens(n, n->faults.lost), doubled = !well && happens(n, n->faults.doubled);
+	bool lost = !well && happens(n, n->faults.lost),
+	     doubled = !well && happens(n, n->faults.doubled);
 
 	if (lost)
 		s->lost[s->run]++;
@@ -212,7 +217,8 @@ static void choose_source(struct network *n, struct network_source *s, bool larg
 	if (s->protocol.bits == 16 && s->protocol.step > 1)
 		s->runs = 1;
 	for (uint32_t i = 0; i < s->runs; i++) {
-		s->sends[i] = (large ? 1100 : n->faults.deep + 2) + (uint32_t)below(n, large ? 1500 : 300);
+		s->sends[i] = (large ? 1100 : n->faults.deep + 2) +
+			      (uint32_t)below(n, large ? 1500 : 300);
 		s->first[i] = choose_first(n, s, i);
 	}
 }

@@ -20,7 +20,7 @@
 
 struct network_faults { /* of 1024 datagrams */
 	uint32_t lost, doubled, delayed, cut, changed;
-	uint32_t deep; /* how far a delayed one is behind */
+	uint32_t deep;	 /* how far a delayed one is behind */
 	bool bad_copies; /* copies may be spoilt, too */
 };
 
@@ -31,7 +31,7 @@ struct network_source {
 	uint32_t runs, sends[NETWORK_RUNS];
 	uint64_t first[NETWORK_RUNS]; /* number, in steps */
 	uint64_t spacing_ns;
-	uint32_t run, sent; /* now */
+	uint32_t run, sent;	     /* now */
 	uint64_t lost[NETWORK_RUNS]; /* that nothing arrived of */
 };
 

@@ -21,9 +21,13 @@ static void *memory;
 
 static void sound(void)
 {
-	source = (struct weft_nanet_source_options){
-		.protocol = {.kind = WEFT_PROTOCOL_SEQUENCED, .bits = 16, .step = 1, .big_endian = true},
-		.window = 8, .history = 64, .jump = 100};
+	source = (struct weft_nanet_source_options){.protocol = {.kind = WEFT_PROTOCOL_SEQUENCED,
+								 .bits = 16,
+								 .step = 1,
+								 .big_endian = true},
+						    .window = 8,
+						    .history = 64,
+						    .jump = 100};
 	list = (struct weft_clop_options){.buffers = 2, .bytes = 100};
 }
 
@@ -252,9 +256,12 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_makes_no_sense), cmocka_unit_test(time_is_up),
-		cmocka_unit_test(full_and_dropped),    cmocka_unit_test(wrap_and_restart),
-		cmocka_unit_test(late),		       cmocka_unit_test(ordered),
+		cmocka_unit_test(what_makes_no_sense),
+		cmocka_unit_test(time_is_up),
+		cmocka_unit_test(full_and_dropped),
+		cmocka_unit_test(wrap_and_restart),
+		cmocka_unit_test(late),
+		cmocka_unit_test(ordered),
 		cmocka_unit_test(bursts_and_events),
 	};
 

@@ -11,10 +11,10 @@
 #include "network.h"
 #include "wire/nanet/nanet.h"
 
-#define ARRIVALS 4000u
-#define BUFFERS	 8u
-#define BYTES	 8192u
-#define SLOTS	 64u
+#define ARRIVALS	 4000u
+#define BUFFERS		 8u
+#define BYTES		 8192u
+#define SLOTS		 64u
 #define BUFFER_DATAGRAMS 1024u
 
 /* What a list's buffer holds, by the model. */
@@ -159,7 +159,8 @@ static void give_back(struct weft_sim *sim, struct weft_sim_event *event)
 	h->state = WEFT_CLOP_STATE_FREE;
 }
 
-static void check_numbers(const struct list *l, const struct held *h, const struct weft_clop_record *r)
+static void check_numbers(const struct list *l, const struct held *h,
+			  const struct weft_clop_record *r)
 {
 	__int128 low = 0, high = 0;
 
@@ -176,7 +177,8 @@ static void check_why(const struct list *l, const struct held *h, const struct w
 	const struct weft_clop_options *o = &l->options;
 
 	require((r->why == WEFT_CLOP_TIME) ==
-		(o->timeout_ns && game->sim.now_ns == h->first_ns + o->timeout_ns && !game->batched));
+		(o->timeout_ns && game->sim.now_ns == h->first_ns + o->timeout_ns &&
+		 !game->batched));
 	if (r->why == WEFT_CLOP_DATAGRAMS)
 		require(o->datagrams && h->datagrams == o->datagrams);
 	if (r->why == WEFT_CLOP_EVENTS)
@@ -204,7 +206,8 @@ static void check_record(const struct weft_clop_record *r)
 		l->closed = h->block;
 	l->has_closed = r->why != WEFT_CLOP_RESTARTED;
 	game->told++;
-	if (weft_sim_at(&game->sim, &h->give_back, game->sim.now_ns + 1 + below(below(8) ? 30000 : 400000)))
+	if (weft_sim_at(&game->sim, &h->give_back,
+			game->sim.now_ns + 1 + below(below(8) ? 30000 : 400000)))
 		abort();
 }
 
@@ -283,8 +286,9 @@ static void check_arrival(const struct network_arrival *a, uint32_t *step)
 		what = BAD;
 	else if (weft_protocol_is_numbered(&s->options.protocol))
 		what = judge_number(s, a, &restarted, &straggler, &behind);
-	__int128 block = l->options.ordered && what == PLACE ?
-				 floor_div(number_of(s, a), l->options.slots) : 0;
+	__int128 block = l->options.ordered && what == PLACE
+				 ? floor_div(number_of(s, a), l->options.slots)
+				 : 0;
 
 	restarted &= l->numbered; /* to the list */
 	if (what == PLACE && restarted)
@@ -299,9 +303,10 @@ static void check_arrival(const struct network_arrival *a, uint32_t *step)
 			const struct held *h = &l->held[r->buffer];
 
 			if (r->list != s->options.list ||
-			    !(restarted ? r->why == WEFT_CLOP_RESTARTED :
-			      l->options.ordered ? r->why == WEFT_CLOP_FULL && h->block < block - 1 :
-						   r->why == WEFT_CLOP_FULL && !fits(l, h, a->bytes)))
+			    !(restarted ? r->why == WEFT_CLOP_RESTARTED
+			      : l->options.ordered
+				      ? r->why == WEFT_CLOP_FULL && h->block < block - 1
+				      : r->why == WEFT_CLOP_FULL && !fits(l, h, a->bytes)))
 				break; /* it may end by one behind, of the same run */
 			check_record(&game->out.step[(*step)++].record);
 			if (restarted)
@@ -328,7 +333,8 @@ static void check_arrival(const struct network_arrival *a, uint32_t *step)
 	/* those that end with it: all that are full */
 	struct held *open = open_of(l, block);
 	const struct weft_clop_options *o = &l->options;
-	bool ends = open->datagrams == (o->slots ?: UINT32_MAX) || (!o->slots && open->used == o->bytes) ||
+	bool ends = open->datagrams == (o->slots ?: UINT32_MAX) ||
+		    (!o->slots && open->used == o->bytes) ||
 		    (o->datagrams && open->datagrams >= o->datagrams) ||
 		    (o->events && open->events >= o->events) || (o->bursts && a->last);
 
@@ -433,11 +439,12 @@ static void receive_batch(struct weft_sim *sim, struct weft_sim_event *event)
 /* Alone, or gathered into a run with those before it. */
 static void arrive(struct network *network, const struct network_arrival *a)
 {
-	const struct network_arrival *first = &game->batch[0], *last = &game->batch[game->batched ? game->batched - 1 : 0];
+	const struct network_arrival *first = &game->batch[0],
+				     *last = &game->batch[game->batched ? game->batched - 1 : 0];
 
 	if (game->batched &&
-	    (first->source != a->source || game->batched == WEFT_NANET_RUN || !first->bytes || !a->bytes ||
-	     last->bytes < first->bytes || a->bytes > first->bytes))
+	    (first->source != a->source || game->batched == WEFT_NANET_RUN || !first->bytes ||
+	     !a->bytes || last->bytes < first->bytes || a->bytes > first->bytes))
 		receive_batch(&game->sim, NULL);
 	game->batch[game->batched++] = *a;
 	if (below(4))
@@ -483,11 +490,12 @@ static void choose_source(struct source *s, uint32_t i)
 	uint32_t history = game->network.faults.deep < 64 ? 64u << below(6) : 2048;
 	struct list *l;
 
-	s->options = (struct weft_nanet_source_options){.list = (uint32_t)below(game->options.lists),
-							.protocol = game->network.source[i].protocol,
-							.history = history,
-							.window = (uint32_t)below(history + 1),
-							.jump = 4096};
+	s->options =
+		(struct weft_nanet_source_options){.list = (uint32_t)below(game->options.lists),
+						   .protocol = game->network.source[i].protocol,
+						   .history = history,
+						   .window = (uint32_t)below(history + 1),
+						   .jump = 4096};
 	l = &game->list[s->options.list];
 	l->numbered = !l->sources++ && weft_protocol_is_numbered(&s->options.protocol);
 	if (l->options.ordered)
@@ -549,7 +557,8 @@ static void end(void)
 			lost += n->lost[run];
 		}
 		/* what the sender knows; of bad copies nobody knows that they are copies */
-		const struct weft_clop_options *o = &game->list[game->source[i].options.list].options;
+		const struct weft_clop_options *o =
+			&game->list[game->source[i].options.list].options;
 
 		if (weft_protocol_is_numbered(&n->protocol) && !game->network.faults.bad_copies &&
 		    (o->slots ? o->slot_bytes : o->bytes) >= NETWORK_BYTES) {
@@ -595,7 +604,8 @@ int main(int argc, char **argv)
 		if (seed - first < 50)
 			require(play(seed) == once);
 	}
-	printf("1..1\nok 1 - every_counter_over_seeds\n# %llu seeds, %llu datagrams, %llu buffers, %llu accounts\n",
+	printf("1..1\nok 1 - every_counter_over_seeds\n# %llu seeds, %llu datagrams, %llu buffers, "
+	       "%llu accounts\n",
 	       (unsigned long long)count, (unsigned long long)datagrams, (unsigned long long)told,
 	       (unsigned long long)accounts);
 	free(game);

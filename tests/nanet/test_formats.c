@@ -13,14 +13,96 @@
 
 /* Two events, of nine hits and of none, in a datagram with its time. */
 static const uint8_t datagram[] = {
-	0x78, 0x56, 0x34, 0x12, 3, 1, 88, 0, 0x04, 0x03, 0x02, 0x01, 2, 3, 0, 0,
-	8, 7, 6, 5, 4, 3, 2, 1,
+	0x78,
+	0x56,
+	0x34,
+	0x12,
+	3,
+	1,
+	88,
+	0,
+	0x04,
+	0x03,
+	0x02,
+	0x01,
+	2,
+	3,
+	0,
+	0,
+	8,
+	7,
+	6,
+	5,
+	4,
+	3,
+	2,
+	1,
 	/* an event */
-	0x80, 0x04, 0x03, 0x02, 0x01, 9, 0xff, 0xff, 4, 3, 2, 0, 0, 0, 1, 2,
-	1, 0, 0xa0, 7, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0,
-	9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+	0x80,
+	0x04,
+	0x03,
+	0x02,
+	0x01,
+	9,
+	0xff,
+	0xff,
+	4,
+	3,
+	2,
+	0,
+	0,
+	0,
+	1,
+	2,
+	1,
+	0,
+	0xa0,
+	7,
+	3,
+	0,
+	4,
+	0,
+	5,
+	0,
+	6,
+	0,
+	7,
+	0,
+	8,
+	0,
+	9,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
 	/* an empty one */
-	0, 0x05, 0x03, 0x02, 0x01, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0,
+	0,
+	0x05,
+	0x03,
+	0x02,
+	0x01,
+	0,
+	0xff,
+	0xff,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
 };
 
 static void datagrams_are_read(void **state)
@@ -89,12 +171,13 @@ static void what_is_wrong_is_refused(void **state)
 	static const struct {
 		uint8_t at, value;
 	} wrong[] = {
-		{6, 87},  {6, 89},  {7, 1},   {12, 1},	{12, 3},  {12, 0}, {13, 1},  {13, 7},  {14, 1},
-		{15, 1},  {29, 8},  {29, 10}, {29, 0},	{29, 17}, {30, 1}, {31, 0},  {36, 1},  {37, 1},
-		{39, 4},  {40, 0},  {58, 1},  {71, 1},	{77, 1},  {78, 0}, {84, 1},  {87, 255},
+		{6, 87}, {6, 89}, {7, 1},   {12, 1}, {12, 3},  {12, 0}, {13, 1}, {13, 7},   {14, 1},
+		{15, 1}, {29, 8}, {29, 10}, {29, 0}, {29, 17}, {30, 1}, {31, 0}, {36, 1},   {37, 1},
+		{39, 4}, {40, 0}, {58, 1},  {71, 1}, {77, 1},  {78, 0}, {84, 1}, {87, 255},
 	};
 	/* what nobody can know to be wrong */
-	static const uint8_t free_to_change[] = {0, 3, 4, 5, 8, 11, 16, 23, 24, 25, 28, 32, 35, 38, 41, 42};
+	static const uint8_t free_to_change[] = {0,  3,	 4,  5,	 8,  11, 16, 23,
+						 24, 25, 28, 32, 35, 38, 41, 42};
 
 	assert_true(holds(0, datagram[0], sizeof(datagram)));
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
@@ -108,7 +191,8 @@ static void what_is_wrong_is_refused(void **state)
 }
 
 static const uint8_t primitives[] = {
-	0x1c, 0x01, 0x02, 0x03, 2, 2, 0, 20, 0x01, 0x02, 0x03, 0x10, 0xab, 0xcd, 0x10, 0x80, 0, 1, 0xff, 0,
+	0x1c, 0x01, 0x02, 0x03, 2,    2,    0, 20, 0x01, 0x02,
+	0x03, 0x10, 0xab, 0xcd, 0x10, 0x80, 0, 1,  0xff, 0,
 };
 
 static void primitives_are_read_and_written(void **state)

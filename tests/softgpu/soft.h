@@ -39,17 +39,17 @@ extern pthread_cond_t soft_changed; /* something was done, or is wanted */
  * of one that had, or is at its end, without the lock. */
 weft_cu_result soft_gate(void);
 void soft_leave(int *locked);
-#define SOFT_BEGIN()                                                                                \
-	weft_cu_result gate_ = soft_gate();                                                         \
-	if (gate_)                                                                                  \
-		return gate_;                                                                       \
+#define SOFT_BEGIN()                                                                               \
+	weft_cu_result gate_ = soft_gate();                                                        \
+	if (gate_)                                                                                 \
+		return gate_;                                                                      \
 	__attribute__((cleanup(soft_leave), unused)) int locked_ = 1
 /* Also sets the caller's context; the error if there is none, or it has ended or failed. */
-#define SOFT_BEGIN_IN(context)                                                                      \
-	SOFT_BEGIN();                                                                               \
-	weft_cu_context context;                                                                    \
-	gate_ = soft_current(&context);                                                             \
-	if (gate_)                                                                                  \
+#define SOFT_BEGIN_IN(context)                                                                     \
+	SOFT_BEGIN();                                                                              \
+	weft_cu_context context;                                                                   \
+	gate_ = soft_current(&context);                                                            \
+	if (gate_)                                                                                 \
 	return gate_
 
 /* Where the sequence of chance begins for the nth operation of a stream, whatever other threads do. */
@@ -65,10 +65,10 @@ __attribute__((noreturn, format(printf, 1, 2))) void soft_die(const char *format
 struct CUctx_st {
 	int device;
 	bool primary, alive;
-	unsigned int retained;	/* of a primary one */
-	unsigned int peers;	/* devices whose memory its kernels may use, a bit each */
-	weft_cu_result fault;	/* what every call answers from now on */
-	weft_cu_stream legacy;	/* the stream NULL */
+	unsigned int retained; /* of a primary one */
+	unsigned int peers;    /* devices whose memory its kernels may use, a bit each */
+	weft_cu_result fault;  /* what every call answers from now on */
+	weft_cu_stream legacy; /* the stream NULL */
 	struct CUctx_st *next;
 };
 extern struct CUctx_st *soft_contexts;
@@ -82,11 +82,11 @@ void soft_context_fail(weft_cu_context context, weft_cu_result fault);
 /* ---- memory.c: bytes, and the addresses that show them ---- */
 
 struct soft_memory {
-	int fd;	       /* what peers map, -1: nobody can */
+	int fd; /* what peers map, -1: nobody can */
 	size_t bytes;
-	uint8_t *at;   /* where engines and kernels find it */
-	int device;    /* -1: the host's */
-	bool exportable, counted; /* counted: is of this process, and fills the device */
+	uint8_t *at;		    /* where engines and kernels find it */
+	int device;		    /* -1: the host's */
+	bool exportable, counted;   /* counted: is of this process, and fills the device */
 	unsigned int refs, handles; /* all that keep it; of these cuMemCreate's */
 };
 
@@ -107,9 +107,9 @@ struct soft_range {
 	struct soft_memory *memory; /* NULL: the process's own, at these addresses */
 	size_t into;		    /* where in it the range starts */
 	weft_cu_context context;
-	unsigned int access;	    /* of MAPPED: devices that may use it, a bit each */
-	bool sync;		    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-	unsigned int opens;	    /* of OPENED */
+	unsigned int access; /* of MAPPED: devices that may use it, a bit each */
+	bool sync;	     /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+	unsigned int opens;  /* of OPENED */
 	uint64_t peer_inode;
 	struct soft_pin *pin;
 	struct soft_range *next;
@@ -174,14 +174,14 @@ struct soft_op {
 	struct soft_after {
 		weft_cu_stream stream;
 		uint64_t seq;
-	} *after; /* what must be done before */
+	} * after; /* what must be done before */
 	unsigned int afters;
 	uint64_t to, from, value;
 	size_t bytes;
 	unsigned int flags;
-	uint8_t *staged;   /* the bytes, if the source was read when it was called */
-	bool pins[2];	   /* `to`, `from` were pinned then */
-	void *call;	   /* a kernel's launch, or the argument of `fn` */
+	uint8_t *staged; /* the bytes, if the source was read when it was called */
+	bool pins[2];	 /* `to`, `from` were pinned then */
+	void *call;	 /* a kernel's launch, or the argument of `fn` */
 	weft_cu_host_fn fn;
 	struct soft_op *next;
 };
@@ -200,7 +200,8 @@ extern struct CUstream_st *soft_streams;
 /* NULL without memory. */
 struct soft_op *soft_op_new(weft_cu_result (*run)(struct soft_op *op));
 /* The stream of a handle in the context; NULL is the context's own. */
-weft_cu_result soft_stream_find(weft_cu_context context, weft_cu_stream handle, weft_cu_stream *out);
+weft_cu_result soft_stream_find(weft_cu_context context, weft_cu_stream handle,
+				weft_cu_stream *out);
 weft_cu_stream soft_stream_new(weft_cu_context context, bool blocking);
 /* Puts it behind what it must come after. Takes the operation. */
 weft_cu_result soft_enqueue(weft_cu_stream stream, struct soft_op *op);

@@ -25,7 +25,8 @@ static int compare(const void *a, const void *b)
 
 static void check(uint32_t count)
 {
-	static const uint32_t parts[] = {0, 1, 250000, 500000, 900000, 990000, 999000, 999999, 1000000};
+	static const uint32_t parts[] = {0,	 1,	 250000, 500000, 900000,
+					 990000, 999000, 999999, 1000000};
 
 	qsort(value, count, sizeof(*value), compare);
 	assert_int_equal(h.count, count);
@@ -33,7 +34,8 @@ static void check(uint32_t count)
 	assert_int_equal(h.max, value[count - 1]);
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
 		uint64_t rank = ((uint64_t)count * parts[i] + 999999) / 1000000;
-		uint64_t exact = value[rank ? rank - 1 : 0], said = weft_histogram_quantile(&h, parts[i]);
+		uint64_t exact = value[rank ? rank - 1 : 0],
+			 said = weft_histogram_quantile(&h, parts[i]);
 
 		assert_true(said >= exact && said - exact <= exact / 1024);
 	}

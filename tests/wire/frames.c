@@ -36,7 +36,8 @@ static uint32_t sum_of(const uint8_t *at, size_t bytes)
 }
 
 /* The headers of Ethernet, IP and UDP; how many bytes they are. */
-static size_t put_headers(uint8_t *at, const struct weft_roce_route *route, uint16_t id, size_t bytes)
+static size_t put_headers(uint8_t *at, const struct weft_roce_route *route, uint16_t id,
+			  size_t bytes)
 {
 	bool four = weft_roce_is_ipv4(route);
 	size_t ip_bytes = four ? 20 : 40;
@@ -87,15 +88,17 @@ static void say(const struct weft_roce_packet *p)
 {
 	const uint8_t headers = weft_roce_row(p->opcode)->headers;
 
-	printf("opcode=%u se=%u m=%u padcnt=%u pkey=%u destqp=%u a=%u psn=%u", p->opcode, p->solicited,
-	       p->migrated, weft_roce_pad(p->payload_bytes), p->pkey, p->dest_qpn, p->ack_requested, p->psn);
+	printf("opcode=%u se=%u m=%u padcnt=%u pkey=%u destqp=%u a=%u psn=%u", p->opcode,
+	       p->solicited, p->migrated, weft_roce_pad(p->payload_bytes), p->pkey, p->dest_qpn,
+	       p->ack_requested, p->psn);
 	if (headers & WEFT_ROCE_DETH)
 		printf(" q_key=%u srcqp=%u", p->qkey, p->src_qpn);
 	if (headers & WEFT_ROCE_RETH)
-		printf(" va=%llu r_key=%u dmalen=%u", (unsigned long long)p->va, p->rkey, p->length);
+		printf(" va=%llu r_key=%u dmalen=%u", (unsigned long long)p->va, p->rkey,
+		       p->length);
 	if (headers & WEFT_ROCE_ATOMIC)
-		printf(" va=%llu r_key=%u swapdt=%llu cmpdt=%llu", (unsigned long long)p->va, p->rkey,
-		       (unsigned long long)p->swap_add, (unsigned long long)p->compare);
+		printf(" va=%llu r_key=%u swapdt=%llu cmpdt=%llu", (unsigned long long)p->va,
+		       p->rkey, (unsigned long long)p->swap_add, (unsigned long long)p->compare);
 	if (headers & WEFT_ROCE_AETH)
 		printf(" syndrome=%u msn=%u", p->syndrome, p->msn);
 	if (headers & WEFT_ROCE_ATOMIC_ACK)
@@ -132,7 +135,8 @@ static void each_opcode(bool six)
 	struct weft_roce_route r = route(six);
 
 	for (uint32_t i = 0; i < sizeof(opcodes); i++) {
-		enum weft_roce_length rule = (enum weft_roce_length)weft_roce_row(opcodes[i])->length;
+		enum weft_roce_length rule =
+			(enum weft_roce_length)weft_roce_row(opcodes[i])->length;
 		struct weft_roce_packet p = {
 			.opcode = opcodes[i],
 			.solicited = i & 1,
@@ -153,10 +157,10 @@ static void each_opcode(bool six)
 			.old = 0x2122232425262700ull + i,
 			.imm = 0x01020304,
 			.ended_key = 0x55667700 + i,
-			.payload_bytes = rule == WEFT_ROCE_NONE  ? 0 :
-					 rule == WEFT_ROCE_FULL  ? PAYLOAD :
-					 rule == WEFT_ROCE_EIGHT ? 8 :
-								   1 + i % 9,
+			.payload_bytes = rule == WEFT_ROCE_NONE	   ? 0
+					 : rule == WEFT_ROCE_FULL  ? PAYLOAD
+					 : rule == WEFT_ROCE_EIGHT ? 8
+								   : 1 + i % 9,
 		};
 		uint8_t at[WEFT_ROCE_HEAD_BYTES + PAYLOAD + 8] = {0};
 		uint32_t head = weft_roce_build(&p, at), crc;
@@ -192,9 +196,19 @@ static void a_game(bool six)
 	host_begin(g);
 
 	struct weft_roce_config config[2] = {
-		{.route = route(six), .qpn = 0x100, .dest_qpn = 0x101, .pkey = 0xffff, .mtu = g->mtu,
-		 .sq_psn = 0xfffff0, .rq_psn = 5, .timeout = 8, .retry_cnt = 7, .rnr_retry = 7,
-		 .min_rnr_timer = 1, .max_rd_atomic = 4, .max_dest_rd_atomic = 4},
+		{.route = route(six),
+		 .qpn = 0x100,
+		 .dest_qpn = 0x101,
+		 .pkey = 0xffff,
+		 .mtu = g->mtu,
+		 .sq_psn = 0xfffff0,
+		 .rq_psn = 5,
+		 .timeout = 8,
+		 .retry_cnt = 7,
+		 .rnr_retry = 7,
+		 .min_rnr_timer = 1,
+		 .max_rd_atomic = 4,
+		 .max_dest_rd_atomic = 4},
 	};
 	config[1] = config[0];
 	memcpy(config[1].route.src, config[0].route.dst, 16);

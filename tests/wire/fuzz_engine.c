@@ -102,8 +102,14 @@ static void packet_of_bytes(struct rig *r)
 
 static void whim(struct rig *r)
 {
-	static const int answers[] = {0, WEFT_ROCE_LATER, WEFT_CAUSE_RECEIVE_KEY, WEFT_CAUSE_REMOTE_MEMORY,
-				      WEFT_CAUSE_LOCAL_KEY, 0, 0, 0};
+	static const int answers[] = {0,
+				      WEFT_ROCE_LATER,
+				      WEFT_CAUSE_RECEIVE_KEY,
+				      WEFT_CAUSE_REMOTE_MEMORY,
+				      WEFT_CAUSE_LOCAL_KEY,
+				      0,
+				      0,
+				      0};
 	uint8_t how = next();
 
 	r->receives = how & 3;
@@ -118,7 +124,8 @@ static void whim(struct rig *r)
 		r->fill = answers[how >> 5] == WEFT_CAUSE_RECEIVE_KEY ? WEFT_CAUSE_RECEIVE_KEY : 0;
 		break;
 	case 3:
-		r->place = answers[how >> 5] == WEFT_CAUSE_REMOTE_MEMORY ? WEFT_CAUSE_REMOTE_MEMORY : 0;
+		r->place = answers[how >> 5] == WEFT_CAUSE_REMOTE_MEMORY ? WEFT_CAUSE_REMOTE_MEMORY
+									 : 0;
 		break;
 	case 4:
 		r->receive_bytes = how >> 5 ? RIG_MEMORY : 16;
@@ -137,7 +144,8 @@ static void look(const struct rig *r, uint64_t expected)
 	require(q->ended <= q->posted && q->at <= q->posted && r->ended == q->ended);
 	require(q->fetch_tail - q->fetch_head <= r->qp.config.max_rd_atomic);
 	require(p->answer_tail - p->answer_head <= r->qp.config.max_dest_rd_atomic);
-	require(q->rate.window >= WEFT_ROCE_LEAST_WINDOW && q->rate.window <= WEFT_ROCE_MOST_WINDOW);
+	require(q->rate.window >= WEFT_ROCE_LEAST_WINDOW &&
+		q->rate.window <= WEFT_ROCE_MOST_WINDOW);
 	require(r->qp.config.service == WEFT_ROCE_UD || p->expected >= expected);
 	require(r->nevents <= 1);
 	for (uint32_t i = 0; i < r->nsent && i < 64; i++)

@@ -125,18 +125,20 @@ static void ended(struct weft_roce_qp *qp, uint64_t position, enum weft_cause ca
 
 /* ---- The responder's side ---- */
 
-static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes, uint8_t access)
+static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes,
+		  uint8_t access)
 {
 	uint64_t at = va - TARGET_VA;
 
 	if (!access)
 		return WEFT_CAUSE_REMOTE_RIGHT;
-	return bytes && (rkey != TARGET_KEY || at > TARGET_BYTES || bytes > TARGET_BYTES - at) ?
-		       WEFT_CAUSE_REMOTE_KEY :
-		       0;
+	return bytes && (rkey != TARGET_KEY || at > TARGET_BYTES || bytes > TARGET_BYTES - at)
+		       ? WEFT_CAUSE_REMOTE_KEY
+		       : 0;
 }
 
-static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from, uint32_t bytes)
+static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
+		 uint32_t bytes)
 {
 	struct side *s = side_of(qp);
 	int cause = allows(qp, rkey, va, bytes, WEFT_ACCESS_REMOTE_WRITE);
@@ -157,9 +159,9 @@ static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *reques
 	if (later(s))
 		return WEFT_ROCE_LATER;
 	memcpy(old, at, 8);
-	new = request->opcode == WEFT_ROCE_OP_FETCH_ADD ? *old + request->swap_add :
-	      *old == request->compare			? request->swap_add :
-							  *old;
+	new = request->opcode == WEFT_ROCE_OP_FETCH_ADD ? *old + request->swap_add
+	      : *old == request->compare		? request->swap_add
+							: *old;
 	memcpy(at, &new, 8);
 	return 0;
 }
@@ -298,8 +300,9 @@ static void deliver(struct weft_sim_wire *wire, uint8_t *at, size_t bytes)
 		if (s->qp.config.qpn != packet.dest_qpn)
 			continue;
 		arrival.route = s->peer->qp.config.route;
-		if (weft_roce_icrc_check(&icrc, &s->source, &arrival.route, at, bytes, 0, g->sim.now_ns,
-					 &arrival.id) == WEFT_ROCE_ICRC_WRONG || s->dead)
+		if (weft_roce_icrc_check(&icrc, &s->source, &arrival.route, at, bytes, 0,
+					 g->sim.now_ns, &arrival.id) == WEFT_ROCE_ICRC_WRONG ||
+		    s->dead)
 			return;
 		weft_roce_receive(&s->qp, &arrival, &packet, g->sim.now_ns);
 		host_stir(s);

@@ -66,7 +66,8 @@ struct game {
 	uint64_t trace;
 	const char *wrong; /* the first thing that was */
 	char where[200];
-	void (*tap)(struct game *g, struct side *from, uint16_t id, const uint8_t *at, size_t bytes);
+	void (*tap)(struct game *g, struct side *from, uint16_t id, const uint8_t *at,
+		    size_t bytes);
 };
 
 extern const struct weft_roce_world host_world;

@@ -14,8 +14,8 @@ static void __attribute__((constructor)) fill(void)
 	}
 	for (int more = 1; more < 8; more++)
 		for (uint32_t byte = 0; byte < 256; byte++)
-			table[more][byte] = table[more - 1][byte] >> 8 ^
-					    table[0][table[more - 1][byte] & 0xff];
+			table[more][byte] =
+				table[more - 1][byte] >> 8 ^ table[0][table[more - 1][byte] & 0xff];
 }
 
 static uint32_t crc32(uint32_t crc, const uint8_t *at, size_t bytes)

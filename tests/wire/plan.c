@@ -21,9 +21,10 @@ static uint64_t below(uint64_t *seed, uint64_t limit)
 static enum weft_opcode some_opcode(uint64_t *seed)
 {
 	static const uint8_t opcodes[] = {
-		WEFT_OP_WRITE, WEFT_OP_WRITE,	  WEFT_OP_WRITE_IMM, WEFT_OP_SEND,     WEFT_OP_SEND,
-		WEFT_OP_READ,  WEFT_OP_READ,	  WEFT_OP_SEND_IMM,  WEFT_OP_SEND_INV, WEFT_OP_CMP_SWAP,
-		WEFT_OP_READ,  WEFT_OP_FETCH_ADD, WEFT_OP_ATOMIC_WRITE,
+		WEFT_OP_WRITE,	      WEFT_OP_WRITE,	WEFT_OP_WRITE_IMM, WEFT_OP_SEND,
+		WEFT_OP_SEND,	      WEFT_OP_READ,	WEFT_OP_READ,	   WEFT_OP_SEND_IMM,
+		WEFT_OP_SEND_INV,     WEFT_OP_CMP_SWAP, WEFT_OP_READ,	   WEFT_OP_FETCH_ADD,
+		WEFT_OP_ATOMIC_WRITE,
 	};
 
 	return opcodes[below(seed, sizeof(opcodes))];
@@ -38,7 +39,8 @@ static uint64_t some_length(const struct game *g, uint64_t *seed)
 	case 1:
 		return below(seed, 40);
 	case 2:
-		return g->mtu * (1 + below(seed, g->receive_bytes / g->mtu - 1)) + below(seed, 5) - 2;
+		return g->mtu * (1 + below(seed, g->receive_bytes / g->mtu - 1)) + below(seed, 5) -
+		       2;
 	case 3:
 		return below(seed, g->receive_bytes + 1);
 	default:
@@ -69,7 +71,8 @@ static void spoil(struct side *s, struct plan *p, uint64_t *seed)
 		if (below(seed, 2))
 			r->rkey ^= 1u << below(seed, 32);
 		else
-			r->remote_addr = TARGET_VA + TARGET_BYTES - r->length + 1 + below(seed, 100);
+			r->remote_addr =
+				TARGET_VA + TARGET_BYTES - r->length + 1 + below(seed, 100);
 		if (is_eight(r->opcode) && r->rkey == TARGET_KEY && below(seed, 2)) {
 			p->expect = WEFT_CAUSE_REMOTE_RIGHT;
 			r->remote_addr = TARGET_VA + 1 + below(seed, 7);
@@ -96,7 +99,8 @@ static void make_up(struct side *s, uint64_t *seed, bool *read)
 	r->swap = below(seed, 3);
 	r->rkey = TARGET_KEY;
 	room = (r->opcode == WEFT_OP_READ ? TARGET_BYTES / 2 : TARGET_BYTES) - (uint32_t)r->length;
-	r->remote_addr = TARGET_VA + (is_eight(r->opcode) ? 8 * below(seed, room / 8) : below(seed, room));
+	r->remote_addr =
+		TARGET_VA + (is_eight(r->opcode) ? 8 * below(seed, room / 8) : below(seed, room));
 	p->from = (uint32_t)below(seed, SOURCE_BYTES - r->length);
 	p->consumes = !changes_memory(r->opcode) && r->opcode != WEFT_OP_READ;
 	p->consumes |= r->opcode == WEFT_OP_WRITE_IMM;
@@ -143,9 +147,9 @@ static void do_atomic(struct side *s, struct plan *p)
 	memcpy(&landed, p->land, 8);
 	if (p->landed != 8 || landed != old)
 		host_wrong(s->game, s, "an atomic operation brought a wrong value");
-	new = p->request.opcode == WEFT_OP_FETCH_ADD ? old + p->request.compare_add :
-	      old == p->request.compare_add	     ? p->request.swap :
-						       old;
+	new = p->request.opcode == WEFT_OP_FETCH_ADD ? old + p->request.compare_add
+	      : old == p->request.compare_add	     ? p->request.swap
+						     : old;
 	memcpy(at, &new, 8);
 }
 
@@ -188,11 +192,12 @@ void plan_ended(struct side *s, uint32_t position, enum weft_cause cause)
 	}
 	if (!cause)
 		done(s, p);
-	else if (cause == WEFT_CAUSE_NO_ANSWER ? !may_be_silent :
-		 cause == WEFT_CAUSE_NO_RECEIVE ? !g->starving || !p->consumes :
-		 p->expect != cause &&
-			 !(cause == WEFT_CAUSE_REMOTE_RIGHT && p->consumes &&
-			   consumers(s, position) == s->peer->short_receive))
+	else if (cause == WEFT_CAUSE_NO_ANSWER ? !may_be_silent
+		 : cause == WEFT_CAUSE_NO_RECEIVE
+			 ? !g->starving || !p->consumes
+			 : p->expect != cause &&
+				   !(cause == WEFT_CAUSE_REMOTE_RIGHT && p->consumes &&
+				     consumers(s, position) == s->peer->short_receive))
 		host_wrong(g, s, "a request has ended with a wrong cause");
 }
 
@@ -218,7 +223,8 @@ void plan_received(struct side *s, const struct weft_roce_received *what)
 	by_write = r->opcode == WEFT_OP_WRITE_IMM;
 	inv = r->opcode == WEFT_OP_SEND_INV;
 	if (what->cause) {
-		if (what->cause != WEFT_CAUSE_OWN_RECEIVE_LENGTH || s->completed != s->short_receive)
+		if (what->cause != WEFT_CAUSE_OWN_RECEIVE_LENGTH ||
+		    s->completed != s->short_receive)
 			host_wrong(s->game, s, "a receive failed that must not");
 		return;
 	}

@@ -51,16 +51,19 @@ static void ended(struct weft_roce_qp *qp, uint64_t position, enum weft_cause ca
 	r->cause = cause;
 }
 
-static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes, uint8_t access)
+static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes,
+		  uint8_t access)
 {
 	if (!(rig_of(qp)->rights & access))
 		return WEFT_CAUSE_REMOTE_RIGHT;
-	return bytes && (rkey != rig_of(qp)->key || va - RIG_VA > RIG_MEMORY || bytes > RIG_MEMORY - (va - RIG_VA)) ?
-		       WEFT_CAUSE_REMOTE_KEY :
-		       0;
+	return bytes && (rkey != rig_of(qp)->key || va - RIG_VA > RIG_MEMORY ||
+			 bytes > RIG_MEMORY - (va - RIG_VA))
+		       ? WEFT_CAUSE_REMOTE_KEY
+		       : 0;
 }
 
-static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from, uint32_t bytes)
+static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
+		 uint32_t bytes)
 {
 	struct rig *r = rig_of(qp);
 	int cause = allows(qp, rkey, va, bytes, WEFT_ACCESS_REMOTE_WRITE);

@@ -33,7 +33,7 @@ struct rig {
 	/* how it answers */
 	uint32_t receives, receive_bytes;
 	uint8_t rights;
-	uint32_t key; /* of its memory */
+	uint32_t key;  /* of its memory */
 	bool unmapped; /* is that memory */
 	int check, send, fill, place;
 };

@@ -52,9 +52,9 @@ static const char *event_of(const struct rig *r)
 {
 	if (!r->nevents)
 		return "-";
-	return r->event == WEFT_EVENT_QP_REQ_ERR    ? "QP_REQ_ERR" :
-	       r->event == WEFT_EVENT_QP_ACCESS_ERR ? "QP_ACCESS_ERR" :
-						      "QP_FATAL";
+	return r->event == WEFT_EVENT_QP_REQ_ERR      ? "QP_REQ_ERR"
+	       : r->event == WEFT_EVENT_QP_ACCESS_ERR ? "QP_ACCESS_ERR"
+						      : "QP_FATAL";
 }
 
 static bool starts(const char *text, const char *with)
@@ -106,7 +106,8 @@ static bool arrange(struct play *p, const char *cause)
 	else if (starts(cause, "no receive"))
 		far->receives = 0;
 	else if (starts(cause, "peer in") || starts(cause, "peer connected") ||
-		 starts(cause, "peer destroyed") || starts(cause, "number of") || starts(cause, "address of"))
+		 starts(cause, "peer destroyed") || starts(cause, "number of") ||
+		 starts(cause, "address of"))
 		p->silent = true;
 	else
 		return false;
@@ -120,8 +121,9 @@ static bool arrange(struct play *p, const char *cause)
 static bool begin(struct play *p, const char *verb, char *causes)
 {
 	static const char *const verbs[] = {
-		[WEFT_OP_WRITE] = "WRITE", [WEFT_OP_WRITE_IMM] = "WRITE_IMM", [WEFT_OP_SEND] = "SEND",
-		[WEFT_OP_SEND_IMM] = "SEND_IMM", [WEFT_OP_READ] = "READ", [WEFT_OP_CMP_SWAP] = "CMP_SWAP",
+		[WEFT_OP_WRITE] = "WRITE",	   [WEFT_OP_WRITE_IMM] = "WRITE_IMM",
+		[WEFT_OP_SEND] = "SEND",	   [WEFT_OP_SEND_IMM] = "SEND_IMM",
+		[WEFT_OP_READ] = "READ",	   [WEFT_OP_CMP_SWAP] = "CMP_SWAP",
 		[WEFT_OP_FETCH_ADD] = "FETCH_ADD",
 	};
 
@@ -188,8 +190,8 @@ static void judge(const struct play *p, char **field, const char *line)
 	if (p->near.ended != 1 || strcmp(status_of(p->near.cause), field[STATUS]) ||
 	    strcmp(receive, field[RECEIVE]) || strcmp(event_of(&p->far), field[PEER_EVENT]) ||
 	    p->near.qp.requester.state != WEFT_ROCE_STOPPED)
-		fail_msg("%s: %s, receive %s, the peer hears %s", line, status_of(p->near.cause), receive,
-			 event_of(&p->far));
+		fail_msg("%s: %s, receive %s, the peer hears %s", line, status_of(p->near.cause),
+			 receive, event_of(&p->far));
 	if (p->near.placed + p->far.placed + p->far.filled + p->far.atomics)
 		fail_msg("%s: bytes have changed", line);
 }

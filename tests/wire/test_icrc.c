@@ -75,15 +75,16 @@ static void captured(void **state)
 		 .route = ipv4(0xc0a80007, 0xc0a80007, 49152),
 		 .id = 1144,
 		 .bytes = 36,
-		 .udp_payload = {0x24, 0x60, 0xff, 0xff, 0x00, 0x00, 0x00, 0xd3, 0x00, 0xcf, 0x17, 0x10,
-				 'F', '0', 0x81, 0x8b, 0xe2, 0x89, '5', 0xd9, 0x0e, 0x9a, 0x95, 'P',
-				 'T', 0x01, 0xbe, 0x88, '^', 'P', 0x00, 0x00, 0x78, 0xf3, 0x53, 0xf3}},
+		 .udp_payload = {0x24, 0x60, 0xff, 0xff, 0x00, 0x00, 0x00, 0xd3, 0x00,
+				 0xcf, 0x17, 0x10, 'F',	 '0',  0x81, 0x8b, 0xe2, 0x89,
+				 '5',  0xd9, 0x0e, 0x9a, 0x95, 'P',  'T',  0x01, 0xbe,
+				 0x88, '^',  'P',  0x00, 0x00, 0x78, 0xf3, 0x53, 0xf3}},
 		{.of = "a congestion notification of a ConnectX-4 Lx",
 		 .route = ipv4(0x0a001101, 0x0a001201, 0),
 		 .id = 0x718c,
 		 .bytes = 32,
-		 .udp_payload = {0x81, 0x00, 0xff, 0xff, 0x40, 0x00, 0x01, 0x18, 0, 0, 0, 0,
-				 [28] = 0x82, 0xfd, 0x00, 0x2a}},
+		 .udp_payload = {0x81, 0x00, 0xff, 0xff, 0x40, 0x00, 0x01, 0x18, 0, 0, 0,
+				 0, [28] = 0x82, 0xfd, 0x00, 0x2a}},
 	};
 
 	for (size_t i = 0; i < sizeof(captures) / sizeof(captures[0]); i++) {
@@ -154,8 +155,8 @@ static void every_bit(void **state)
 			if (weft_roce_is_ipv4(&other) != weft_roce_is_ipv4(&routes[r]) ||
 			    (!r && bit < 8 * 12)) /* mapped: no such address */
 				continue;
-			assert_int_equal(weft_roce_icrc_check(&icrc, &source, &other, at, sizeof(at),
-							      0, 1, &id),
+			assert_int_equal(weft_roce_icrc_check(&icrc, &source, &other, at,
+							      sizeof(at), 0, 1, &id),
 					 WEFT_ROCE_ICRC_WRONG);
 		}
 	}
@@ -179,8 +180,8 @@ static void single_bytes(void **state)
 			uint16_t id;
 
 			at[i] ^= (uint8_t)flip;
-			if (i != 4 && weft_roce_icrc_check(&icrc, &source, &route, at, sizeof(at), 0, 1,
-							   &id)) {
+			if (i != 4 && weft_roce_icrc_check(&icrc, &source, &route, at, sizeof(at),
+							   0, 1, &id)) {
 				assert_int_equal(i, 93);
 				taken++;
 			}
@@ -202,18 +203,22 @@ static void sources(void **state)
 	s = (struct weft_roce_source){0};
 	assert_int_equal(weft_roce_source_judge(&s, id, 0, MSECOND), WEFT_ROCE_ICRC_WEAK);
 	for (unsigned int i = 0; i < 30000; i++)
-		assert_int_equal(weft_roce_source_judge(&s, ++id, 0, MSECOND), WEFT_ROCE_ICRC_RIGHT);
+		assert_int_equal(weft_roce_source_judge(&s, ++id, 0, MSECOND),
+				 WEFT_ROCE_ICRC_RIGHT);
 	/* overtaken ones are taken, and the counter stays where it is */
 	assert_int_equal(weft_roce_source_judge(&s, id - 64, 0, MSECOND), WEFT_ROCE_ICRC_RIGHT);
 	assert_int_equal(weft_roce_source_judge(&s, id + 128, 0, MSECOND), WEFT_ROCE_ICRC_RIGHT);
 	id += 128;
 	/* a jump is not, unless time allows it */
-	assert_int_equal(weft_roce_source_judge(&s, id + 1000, 0, 2 * MSECOND), WEFT_ROCE_ICRC_WRONG);
-	assert_int_equal(weft_roce_source_judge(&s, id + 1000, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(weft_roce_source_judge(&s, id + 1000, 0, 2 * MSECOND),
+			 WEFT_ROCE_ICRC_WRONG);
+	assert_int_equal(weft_roce_source_judge(&s, id + 1000, 0, 1000 * MSECOND),
+			 WEFT_ROCE_ICRC_RIGHT);
 	/* but for the next packet after a jump */
 	id = (uint16_t)(id + 30000);
 	assert_int_equal(weft_roce_source_judge(&s, id, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
-	assert_int_equal(weft_roce_source_judge(&s, id + 1, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(weft_roce_source_judge(&s, id + 1, 0, 1000 * MSECOND),
+			 WEFT_ROCE_ICRC_RIGHT);
 	/* one that stops to follow is taken on 16 bits after a while, not refused for ever */
 	for (unsigned int i = 0; i < 20; i++)
 		weft_roce_source_judge(&s, (uint16_t)(i * 9973), 0, 1000 * MSECOND);
@@ -233,7 +238,8 @@ struct game {
 /* rxe's: one more, and up to one for each jiffy since, and some of others. */
 static uint16_t next_id(struct game *g)
 {
-	uint64_t passed = splitmix64(&seed) % 100 ? splitmix64(&seed) % 20000 : splitmix64(&seed) % 50;
+	uint64_t passed =
+		splitmix64(&seed) % 100 ? splitmix64(&seed) % 20000 : splitmix64(&seed) % 50;
 
 	g->now_ns += passed * (passed < 50 ? MSECOND : 1);
 	g->id += (uint16_t)(1 + splitmix64(&seed) % 3);
@@ -266,8 +272,8 @@ static unsigned int taken_of_a_million(struct game *g)
 
 		memcpy(good, (uint64_t[]){splitmix64(&seed), splitmix64(&seed)}, 16);
 		put_icrc(&g->route, next_id(g), good, bytes);
-		assert_int_not_equal(weft_roce_icrc_check(&icrc, &g->source, &g->route, good, bytes, 0,
-							  g->now_ns, &id),
+		assert_int_not_equal(weft_roce_icrc_check(&icrc, &g->source, &g->route, good, bytes,
+							  0, g->now_ns, &id),
 				     WEFT_ROCE_ICRC_WRONG);
 		memcpy(bad, good, bytes);
 		corrupt(bad, bytes);
@@ -281,7 +287,8 @@ static unsigned int taken_of_a_million(struct game *g)
 
 static void a_million_corrupted(void **state)
 {
-	struct game counts = {.route = ipv4(0xc0000201, 0xc0000202, 0xd000), .now_ns = 1, .id = 65000};
+	struct game counts = {
+		.route = ipv4(0xc0000201, 0xc0000202, 0xd000), .now_ns = 1, .id = 65000};
 	struct game random = {.route = counts.route, .now_ns = 1, .random = true};
 	struct game six = {.route = ipv6(), .now_ns = 1};
 	unsigned int of_counter, of_random, of_six;
@@ -290,7 +297,8 @@ static void a_million_corrupted(void **state)
 	of_counter = taken_of_a_million(&counts);
 	of_random = taken_of_a_million(&random);
 	of_six = taken_of_a_million(&six);
-	printf("# taken of a million corrupted packets: %u of a counter, %u of random IDs, %u of IPv6\n",
+	printf("# taken of a million corrupted packets: %u of a counter, %u of random IDs, %u of "
+	       "IPv6\n",
 	       of_counter, of_random, of_six);
 	assert_true(of_counter <= 1);
 	assert_true(of_random <= 40);

@@ -133,7 +133,8 @@ static bool may_carry(enum weft_roce_length rule, uint32_t bytes)
 	case WEFT_ROCE_NONE:
 		return !bytes;
 	case WEFT_ROCE_FULL:
-		return bytes == 256 || bytes == 512 || bytes == 1024 || bytes == 2048 || bytes == 4096;
+		return bytes == 256 || bytes == 512 || bytes == 1024 || bytes == 2048 ||
+		       bytes == 4096;
 	case WEFT_ROCE_REST:
 		return bytes && bytes <= 4096;
 	case WEFT_ROCE_ANY:
@@ -223,8 +224,9 @@ static void ignored_bits(void **state)
 	unsigned int flipped = 0;
 
 	for (size_t i = 0; i < KNOWN_COUNT; i++) {
-		uint32_t payload = known[i].length == WEFT_ROCE_NONE ? 0 :
-				   known[i].length == WEFT_ROCE_FULL ? 256 : 8;
+		uint32_t payload = known[i].length == WEFT_ROCE_NONE   ? 0
+				   : known[i].length == WEFT_ROCE_FULL ? 256
+								       : 8;
 		struct weft_roce_packet p = some_packet(known[i].opcode, payload), parsed;
 		size_t bytes;
 		uint8_t *wire = wire_of(&p, &bytes);
@@ -266,9 +268,9 @@ static void versions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_row),	     cmocka_unit_test(other_opcodes),
-		cmocka_unit_test(every_length),	     cmocka_unit_test(lengths_of_an_mtu),
-		cmocka_unit_test(ignored_bits),	     cmocka_unit_test(versions),
+		cmocka_unit_test(every_row),	cmocka_unit_test(other_opcodes),
+		cmocka_unit_test(every_length), cmocka_unit_test(lengths_of_an_mtu),
+		cmocka_unit_test(ignored_bits), cmocka_unit_test(versions),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -144,11 +144,12 @@ static const struct row rows[] = {
 
 static void put_in(struct rig *r, enum input input, int32_t psn)
 {
-	static const uint8_t syndromes[] = {[ACK] = 0x1f,	[SEQUENCE] = 0x60,  [INVALID] = 0x61,
-					    [ACCESS] = 0x62,	[OPERATION] = 0x63, [RESERVED] = 0x7f,
-					    [RNR] = 0x20 | 12};
+	static const uint8_t syndromes[] = {
+		[ACK] = 0x1f,	    [SEQUENCE] = 0x60, [INVALID] = 0x61, [ACCESS] = 0x62,
+		[OPERATION] = 0x63, [RESERVED] = 0x7f, [RNR] = 0x20 | 12};
 	struct weft_roce_packet p = rig_packet(WEFT_ROCE_OP_ACKNOWLEDGE, psn, 0);
-	uint64_t later_ns[] = {r->qp.requester.ack_ns, r->qp.requester.probe_ns, r->qp.requester.rnr_ns};
+	uint64_t later_ns[] = {r->qp.requester.ack_ns, r->qp.requester.probe_ns,
+			       r->qp.requester.rnr_ns};
 
 	if (input >= ACK_TIMER) {
 		uint64_t at_ns = later_ns[input - ACK_TIMER];
@@ -162,8 +163,8 @@ static void put_in(struct rig *r, enum input input, int32_t psn)
 		return;
 	}
 	if (input == RESPONSE || input == WRONG || input == REFUSING) {
-		p = rig_packet(psn == 2 ? WEFT_ROCE_OP_RESPONSE_LAST : WEFT_ROCE_OP_RESPONSE_FIRST, psn,
-			       psn == 2 ? 8 : RIG_MTU);
+		p = rig_packet(psn == 2 ? WEFT_ROCE_OP_RESPONSE_LAST : WEFT_ROCE_OP_RESPONSE_FIRST,
+			       psn, psn == 2 ? 8 : RIG_MTU);
 		p.payload_bytes -= input == WRONG;
 		p.syndrome = input == REFUSING ? 0x62 : 0x1f;
 	} else if (input == ATOMIC_ACK) {
@@ -215,8 +216,8 @@ static void each_row(void **state)
 
 		begin(&r, row->begun);
 		put_in(&r, row->input, row->psn);
-		if (q->state != row->state || rig_at(q->una) != row->una || rig_at(q->next) != row->next ||
-		    r.ended != row->ended || r.cause != row->cause)
+		if (q->state != row->state || rig_at(q->una) != row->una ||
+		    rig_at(q->next) != row->next || r.ended != row->ended || r.cause != row->cause)
 			fail_msg("row %zu (%d, %d, %d): %s, una %d, next %d, ended %u, cause %d", i,
 				 row->begun, row->input, row->psn, weft_roce_state_str(q->state),
 				 rig_at(q->una), rig_at(q->next), r.ended, r.cause);
@@ -250,7 +251,8 @@ static void retries_end(void **state)
 				rig_post(&r, WEFT_OP_SEND, 8);
 				live(&r, UINT64_MAX);
 				assert_int_equal(r.cause, WEFT_CAUSE_NO_ANSWER);
-				assert_int_equal(r.now_ns, 1 + (retries + 1) * (4096ull << timeout));
+				assert_int_equal(r.now_ns,
+						 1 + (retries + 1) * (4096ull << timeout));
 				if (!known)
 					assert_int_equal(r.nsent, retries + 1);
 			}
@@ -448,7 +450,8 @@ static void local_faults(void **state)
 		int check;
 		enum weft_cause cause;
 	} faults[] = {
-		{WEFT_OP_SEND, (1ull << 31) + 1, 4, WEFT_CAUSE_LOCAL_KEY, WEFT_CAUSE_MESSAGE_LENGTH},
+		{WEFT_OP_SEND, (1ull << 31) + 1, 4, WEFT_CAUSE_LOCAL_KEY,
+		 WEFT_CAUSE_MESSAGE_LENGTH},
 		{WEFT_OP_READ, (1ull << 31) + 1, 0, 0, WEFT_CAUSE_MESSAGE_LENGTH},
 		{WEFT_OP_CMP_SWAP, 4, 0, WEFT_CAUSE_LOCAL_KEY, WEFT_CAUSE_ATOMIC_LENGTH},
 		{WEFT_OP_FETCH_ADD, 16, 4, 0, WEFT_CAUSE_ATOMIC_LENGTH},

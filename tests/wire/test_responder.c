@@ -139,7 +139,8 @@ static int32_t expected(const struct rig *r)
 	return rig_at(r->qp.responder.expected);
 }
 
-static struct weft_roce_packet packet_of(const struct rig *r, uint8_t opcode, int32_t at, uint32_t bytes)
+static struct weft_roce_packet packet_of(const struct rig *r, uint8_t opcode, int32_t at,
+					 uint32_t bytes)
 {
 	struct weft_roce_packet p = rig_packet(opcode, expected(r) + at, bytes);
 
@@ -228,9 +229,10 @@ static void each_row(void **state)
 		    (row->sent >= 0 && r.sent[0].syndrome != row->syndrome) ||
 		    expected(&r) - before != row->moved || r.nreceived != row->received ||
 		    r.nevents != (row->event != 0) || (row->event && (int)r.event != row->event))
-			fail_msg("row %zu: %u sent, the first %s, syndrome %#x; moved %d, %u received, %u events",
-				 i, r.nsent, weft_roce_row(r.sent[0].opcode)->name, r.sent[0].syndrome,
-				 expected(&r) - before, r.nreceived, r.nevents);
+			fail_msg("row %zu: %u sent, the first %s, syndrome %#x; moved %d, %u "
+				 "received, %u events",
+				 i, r.nsent, weft_roce_row(r.sent[0].opcode)->name,
+				 r.sent[0].syndrome, expected(&r) - before, r.nreceived, r.nevents);
 		if (row->event || row->psn)
 			assert_int_equal(r.placed + r.atomics, placed);
 	}
@@ -305,11 +307,11 @@ static void reads_again(void **state)
 {
 	/* the READ was of 3 MTU and 8 */
 	static const struct again agains[] = {
-		{0, 0, 3 * MTU + 8, RIG_KEY, 4},       {1, MTU, 2 * MTU + 8, RIG_KEY, 3},
-		{3, 3 * MTU, 8, RIG_KEY, 1},	       {1, MTU, MTU, RIG_KEY, 1},
-		{0, 0, 3 * MTU + 9, RIG_KEY, 0},       {1, 0, 2 * MTU, RIG_KEY, 0},
-		{0, 0, 3 * MTU + 8, RIG_KEY + 1, 0},   {1, MTU, 3 * MTU + 8, RIG_KEY, 0},
-		{1, MTU + 8, 2 * MTU, RIG_KEY, 0},     {1, MTU, 8, RIG_KEY, 0},
+		{0, 0, 3 * MTU + 8, RIG_KEY, 4},     {1, MTU, 2 * MTU + 8, RIG_KEY, 3},
+		{3, 3 * MTU, 8, RIG_KEY, 1},	     {1, MTU, MTU, RIG_KEY, 1},
+		{0, 0, 3 * MTU + 9, RIG_KEY, 0},     {1, 0, 2 * MTU, RIG_KEY, 0},
+		{0, 0, 3 * MTU + 8, RIG_KEY + 1, 0}, {1, MTU, 3 * MTU + 8, RIG_KEY, 0},
+		{1, MTU + 8, 2 * MTU, RIG_KEY, 0},   {1, MTU, 8, RIG_KEY, 0},
 	};
 
 	for (size_t i = 0; i < sizeof(agains) / sizeof(agains[0]); i++) {
@@ -329,7 +331,8 @@ static void reads_again(void **state)
 		rig_run(&r);
 		assert_int_equal(r.nsent, agains[i].sent);
 		if (r.nsent)
-			assert_int_equal(r.sent[0].psn, (RIG_FIRST + (uint32_t)agains[i].psn) & 0xffffff);
+			assert_int_equal(r.sent[0].psn,
+					 (RIG_FIRST + (uint32_t)agains[i].psn) & 0xffffff);
 		assert_int_equal(r.qp.responder.msn, 1);
 	}
 }
@@ -426,7 +429,8 @@ static void bad_receives(void **state)
 	} bad[] = {
 		{0, 4, 0x61, WEFT_CAUSE_OWN_RECEIVE_LENGTH, WEFT_EVENT_QP_REQ_ERR},
 		{WEFT_CAUSE_RECEIVE_KEY, 99, 0x63, WEFT_CAUSE_OWN_RECEIVE_KEY, WEFT_EVENT_QP_FATAL},
-		{WEFT_CAUSE_RECEIVE_MEMORY, 99, 0x63, WEFT_CAUSE_OWN_RECEIVE_MEMORY, WEFT_EVENT_QP_FATAL},
+		{WEFT_CAUSE_RECEIVE_MEMORY, 99, 0x63, WEFT_CAUSE_OWN_RECEIVE_MEMORY,
+		 WEFT_EVENT_QP_FATAL},
 	};
 
 	for (size_t i = 0; i < 3; i++) {
@@ -476,11 +480,16 @@ static void not_now(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_row),	    cmocka_unit_test(numbers),
-		cmocka_unit_test(overtaken),	    cmocka_unit_test(order_of_answers),
-		cmocka_unit_test(reads_again),	    cmocka_unit_test(key_checked_anew),
-		cmocka_unit_test(atomics_again),    cmocka_unit_test(too_many_reads),
-		cmocka_unit_test(bad_receives),	    cmocka_unit_test(not_now),
+		cmocka_unit_test(each_row),
+		cmocka_unit_test(numbers),
+		cmocka_unit_test(overtaken),
+		cmocka_unit_test(order_of_answers),
+		cmocka_unit_test(reads_again),
+		cmocka_unit_test(key_checked_anew),
+		cmocka_unit_test(atomics_again),
+		cmocka_unit_test(too_many_reads),
+		cmocka_unit_test(bad_receives),
+		cmocka_unit_test(not_now),
 		cmocka_unit_test(reads_again_too_early),
 	};
 

@@ -68,7 +68,8 @@ static struct weft_roce_route route(bool six, bool back)
 static void make_pair(struct game *g, uint32_t pair, uint64_t *seed)
 {
 	struct weft_roce_config config[2];
-	uint32_t psn[2] = {(uint32_t)(0xffffff - below(seed, 30)), (uint32_t)(0xffffff - below(seed, 30))};
+	uint32_t psn[2] = {(uint32_t)(0xffffff - below(seed, 30)),
+			   (uint32_t)(0xffffff - below(seed, 30))};
 	uint8_t reads = (uint8_t)(1 + below(seed, 16));
 
 	for (int i = 0; i < 2; i++)
@@ -164,11 +165,12 @@ static int tell(uint64_t seed, struct game *g)
 	while (most < REQUESTS && (play(seed, most, g), !g->wrong))
 		most++;
 	play(seed, most, g);
-	printf("not ok 1 - games\n# seed %llu, %u requests a side: %s\n", (unsigned long long)seed, most,
-	       g->where);
-	printf("# %u pairs, MTU %u, lost %u doubled %u late %u corrupted %u of 65536%s%s%s\n", g->pairs,
-	       g->mtu, g->wire[0].lost, g->wire[0].doubled, g->wire[0].late, g->wire[0].corrupted,
-	       g->stops ? ", stops" : "", g->later ? ", later" : "", g->starving ? ", starving" : "");
+	printf("not ok 1 - games\n# seed %llu, %u requests a side: %s\n", (unsigned long long)seed,
+	       most, g->where);
+	printf("# %u pairs, MTU %u, lost %u doubled %u late %u corrupted %u of 65536%s%s%s\n",
+	       g->pairs, g->mtu, g->wire[0].lost, g->wire[0].doubled, g->wire[0].late,
+	       g->wire[0].corrupted, g->stops ? ", stops" : "", g->later ? ", later" : "",
+	       g->starving ? ", starving" : "");
 	return 1;
 }
 
@@ -214,15 +216,18 @@ int main(int argc, char **argv)
 			return tell(seed, g);
 		count(g, &sum, &failed);
 		if (!(seed % 100) && play(seed, REQUESTS, g) != trace) {
-			printf("not ok 1 - games\n# seed %llu: two traces\n", (unsigned long long)seed);
+			printf("not ok 1 - games\n# seed %llu: two traces\n",
+			       (unsigned long long)seed);
 			return 1;
 		}
 	}
-	printf("ok 1 - games\n# %llu games: %llu packets, %llu again, %llu duplicates, %llu without receive, "
+	printf("ok 1 - games\n# %llu games: %llu packets, %llu again, %llu duplicates, %llu "
+	       "without receive, "
 	       "%llu time-outs, %llu probes, %llu connections failed\n",
-	       (unsigned long long)seeds, (unsigned long long)sum.sent, (unsigned long long)sum.sent_again,
-	       (unsigned long long)sum.duplicates, (unsigned long long)sum.rnr_sent,
-	       (unsigned long long)sum.timeouts, (unsigned long long)sum.probes, (unsigned long long)failed);
+	       (unsigned long long)seeds, (unsigned long long)sum.sent,
+	       (unsigned long long)sum.sent_again, (unsigned long long)sum.duplicates,
+	       (unsigned long long)sum.rnr_sent, (unsigned long long)sum.timeouts,
+	       (unsigned long long)sum.probes, (unsigned long long)failed);
 	free(g);
 	return 0;
 }

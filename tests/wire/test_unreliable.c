@@ -97,9 +97,9 @@ static void uc_drops(void **state)
 	come(&r, OP(UC_SEND_ONLY), 0, 8, 8); /* no receive */
 	r.receives = 1;
 	r.receive_bytes = 4;
-	come(&r, OP(UC_SEND_ONLY), 1, 8, 8); /* too long for it */
+	come(&r, OP(UC_SEND_ONLY), 1, 8, 8);  /* too long for it */
 	come(&r, OP(UC_WRITE_ONLY), 2, 8, 9); /* not as long as it says */
-	come(&r, OP(UC_SEND_LAST), 3, 8, 8); /* of no message */
+	come(&r, OP(UC_SEND_LAST), 3, 8, 8);  /* of no message */
 	r.rights = 0;
 	come(&r, OP(UC_WRITE_ONLY), 4, 8, 8);
 	assert_int_equal(r.nreceived + r.placed + r.nevents + r.nsent, 0);
@@ -204,7 +204,8 @@ static void datagrams_sent(void **state)
 
 static void headers(void **state)
 {
-	struct weft_roce_arrival a = {.traffic_class = 0x89, .hop_limit = 63, .id = 0x1234, .udp_bytes = 36};
+	struct weft_roce_arrival a = {
+		.traffic_class = 0x89, .hop_limit = 63, .id = 0x1234, .udp_bytes = 36};
 	uint8_t grh[WEFT_ROCE_GRH_BYTES];
 	uint32_t sum = 0;
 
@@ -233,14 +234,15 @@ enum wrong { QPN, PKEY, SOURCE, DESTINATION, UC, UD, WRONGS };
 /* Neither a byte of the queue pair nor of memory changes, and nothing is sent. */
 static void not_ours(void **state)
 {
-	static const uint8_t opcodes[] = {OP(SEND_ONLY), OP(WRITE_ONLY), OP(READ_REQUEST), OP(FETCH_ADD),
-					  OP(ACKNOWLEDGE), OP(RESPONSE_ONLY), OP(ATOMIC_ACKNOWLEDGE)};
+	static const uint8_t opcodes[] = {OP(SEND_ONLY),	 OP(WRITE_ONLY),  OP(READ_REQUEST),
+					  OP(FETCH_ADD),	 OP(ACKNOWLEDGE), OP(RESPONSE_ONLY),
+					  OP(ATOMIC_ACKNOWLEDGE)};
 
 	for (enum wrong wrong = 0; wrong < WRONGS; wrong++)
 		for (size_t i = 0; i < sizeof(opcodes); i++) {
-			uint8_t opcode = wrong == UC ? OP(UC_WRITE_ONLY) :
-					 wrong == UD ? OP(UD_SEND_ONLY) :
-						       opcodes[i];
+			uint8_t opcode = wrong == UC   ? OP(UC_WRITE_ONLY)
+					 : wrong == UD ? OP(UD_SEND_ONLY)
+						       : opcodes[i];
 			struct weft_roce_packet p = rig_packet(opcode, 0, 0);
 			struct weft_roce_arrival a = {0};
 			struct rig before, r;
@@ -282,10 +284,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_packet_lost), cmocka_unit_test(doubled),
 		cmocka_unit_test(far_away),	    cmocka_unit_test(uc_drops),
-		cmocka_unit_test(uc_sends),
-		cmocka_unit_test(datagrams),	    cmocka_unit_test(datagrams_sent),
-		cmocka_unit_test(headers),	    cmocka_unit_test(not_ours),
-		cmocka_unit_test(partitions),
+		cmocka_unit_test(uc_sends),	    cmocka_unit_test(datagrams),
+		cmocka_unit_test(datagrams_sent),   cmocka_unit_test(headers),
+		cmocka_unit_test(not_ours),	    cmocka_unit_test(partitions),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -110,7 +110,8 @@ static uint32_t take_away(struct weft_points *p, const struct weft_ring *ring)
 	uint32_t left = 0, count = p->count;
 
 	for (uint32_t i = 0; i < count; i++)
-		if (__builtin_fabs(weft_ring_off(ring, (double)p->x[i], (double)p->y[i])) > WEFT_FIT_WITHIN) {
+		if (__builtin_fabs(weft_ring_off(ring, (double)p->x[i], (double)p->y[i])) >
+		    WEFT_FIT_WITHIN) {
 			p->x[left] = p->x[i];
 			p->y[left++] = p->y[i];
 		}

@@ -14,8 +14,8 @@
 #define WEFT_ALMAGEST_EXCESS 40.0f /* mm² */
 #define WEFT_ALMAGEST_SEEDS  40u   /* of more hits than that, so many make the triplets */
 /* Pions of 15 GeV/c and less make rings that are smaller; none are larger. With what fits miss by. */
-#define WEFT_ALMAGEST_SMALL  90.0
-#define WEFT_ALMAGEST_LARGE  205.0
+#define WEFT_ALMAGEST_SMALL 90.0
+#define WEFT_ALMAGEST_LARGE 205.0
 
 struct weft_almagest {
 	struct weft_points points, ring; /* that are left; of one ring */

@@ -33,7 +33,8 @@ static enum weft_fit_state sum(const struct weft_points *p, struct moments *m)
 		m->zz += by * z * z;
 	}
 	m->z = m->uu + m->vv;
-	return m->uu * m->vv - m->uv * m->uv <= FLAT * m->z * m->z ? WEFT_FIT_COLLINEAR : WEFT_FIT_FOUND;
+	return m->uu * m->vv - m->uv * m->uv <= FLAT * m->z * m->z ? WEFT_FIT_COLLINEAR
+								   : WEFT_FIT_FOUND;
 }
 
 static void set(const struct weft_points *p, const struct moments *m, double a, double b,
@@ -159,7 +160,8 @@ enum weft_fit_state weft_fit_without_outliers(weft_fit_fn *fit, struct weft_poin
 	enum weft_fit_state state = fit(p, ring);
 
 	for (uint32_t drops = 0; drops < WEFT_FIT_DROPS && state == WEFT_FIT_FOUND &&
-				 worst_off(p, ring) > WEFT_FIT_WITHIN; drops++)
+				 worst_off(p, ring) > WEFT_FIT_WITHIN;
+	     drops++)
 		state = drop_one(fit, p, ring);
 	return state;
 }

@@ -20,7 +20,8 @@ static void look_around(const struct weft_points *p, float x, float y, struct pe
 	}
 	for (uint32_t i = 0; i + 1 < WEFT_PEAKS_BINS; i++)
 		if (bin[i] + bin[i + 1] > best->hits)
-			*best = (struct peak){x, y, WEFT_PEAKS_FROM + WEFT_PEAKS_BIN * (float)(i + 1),
+			*best = (struct peak){x, y,
+					      WEFT_PEAKS_FROM + WEFT_PEAKS_BIN * (float)(i + 1),
 					      bin[i] + bin[i + 1]};
 }
 
@@ -31,7 +32,8 @@ static struct peak find_peak(const struct weft_points *p)
 
 	for (int i = -reach; i <= reach; i++)
 		for (int k = -reach; k <= reach; k++)
-			look_around(p, WEFT_PEAKS_STEP * (float)i, WEFT_PEAKS_STEP * (float)k, &best);
+			look_around(p, WEFT_PEAKS_STEP * (float)i, WEFT_PEAKS_STEP * (float)k,
+				    &best);
 	return best;
 }
 
@@ -43,7 +45,8 @@ static void split(struct weft_points *p, const struct weft_ring *ring, double wi
 
 	own->count = 0;
 	for (uint32_t i = 0; i < p->count; i++) {
-		bool near = __builtin_fabs(weft_ring_off(ring, (double)p->x[i], (double)p->y[i])) <= within;
+		bool near = __builtin_fabs(weft_ring_off(ring, (double)p->x[i], (double)p->y[i])) <=
+			    within;
 
 		if (near) {
 			own->x[own->count] = p->x[i];

@@ -8,14 +8,14 @@
 
 #include "stream/rich/fit.h"
 
-#define WEFT_PEAKS_GRID	  21 /* centres beside each other */
-#define WEFT_PEAKS_STEP	  11.0f
-#define WEFT_PEAKS_BIN	  11.0f /* two beside each other make a peak */
-#define WEFT_PEAKS_FROM	  88.0f
-#define WEFT_PEAKS_BINS	  11u
-#define WEFT_PEAKS_LEAST  5u
-#define WEFT_PEAKS_SMALL  90.0
-#define WEFT_PEAKS_LARGE  205.0
+#define WEFT_PEAKS_GRID	 21 /* centres beside each other */
+#define WEFT_PEAKS_STEP	 11.0f
+#define WEFT_PEAKS_BIN	 11.0f /* two beside each other make a peak */
+#define WEFT_PEAKS_FROM	 88.0f
+#define WEFT_PEAKS_BINS	 11u
+#define WEFT_PEAKS_LEAST 5u
+#define WEFT_PEAKS_SMALL 90.0
+#define WEFT_PEAKS_LARGE 205.0
 
 struct weft_peaks {
 	struct weft_points points, ring;

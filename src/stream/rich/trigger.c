@@ -3,8 +3,8 @@
 
 static uint32_t one_ring(struct weft_trigger *t, weft_fit_fn *fit, struct weft_ring *ring)
 {
-	enum weft_fit_state state = t->drop ? weft_fit_without_outliers(fit, &t->points, ring)
-					    : fit(&t->points, ring);
+	enum weft_fit_state state =
+		t->drop ? weft_fit_without_outliers(fit, &t->points, ring) : fit(&t->points, ring);
 
 	return state == WEFT_FIT_FOUND;
 }

@@ -4,9 +4,9 @@
 const char *weft_clop_why_str(enum weft_clop_why why)
 {
 	static const char *const names[WEFT_CLOP_WHYS] = {
-		[WEFT_CLOP_FULL] = "full",     [WEFT_CLOP_DATAGRAMS] = "datagrams",
-		[WEFT_CLOP_EVENTS] = "events", [WEFT_CLOP_TIME] = "time",
-		[WEFT_CLOP_BURST] = "burst",   [WEFT_CLOP_FLUSHED] = "flushed",
+		[WEFT_CLOP_FULL] = "full",	     [WEFT_CLOP_DATAGRAMS] = "datagrams",
+		[WEFT_CLOP_EVENTS] = "events",	     [WEFT_CLOP_TIME] = "time",
+		[WEFT_CLOP_BURST] = "burst",	     [WEFT_CLOP_FLUSHED] = "flushed",
 		[WEFT_CLOP_RESTARTED] = "restarted",
 	};
 
@@ -22,8 +22,8 @@ bool weft_clop_valid(const struct weft_clop_options *o)
 	if (!o->slot_bytes || (uint64_t)o->slots * o->slot_bytes > o->bytes)
 		return false;
 	/* what is open beside another cannot end by a number of datagrams */
-	return !o->ordered ||
-	       (!(o->slots & (o->slots - 1)) && !o->datagrams && !o->events && o->buffers >= WEFT_CLOP_OPEN);
+	return !o->ordered || (!(o->slots & (o->slots - 1)) && !o->datagrams && !o->events &&
+			       o->buffers >= WEFT_CLOP_OPEN);
 }
 
 size_t weft_clop_bytes(const struct weft_clop_options *o)
@@ -98,7 +98,8 @@ static void tell(struct weft_clop *c, uint32_t which, enum weft_clop_why why,
 		c->open[i] = c->open[i + 1];
 }
 
-uint32_t weft_clop_end(struct weft_clop *c, enum weft_clop_why why, struct weft_clop_record record[])
+uint32_t weft_clop_end(struct weft_clop *c, enum weft_clop_why why,
+		       struct weft_clop_record record[])
 {
 	uint32_t count = c->opened;
 

@@ -34,7 +34,7 @@ struct weft_clop_options {
 };
 
 enum weft_clop_why {
-	WEFT_CLOP_FULL,	     /* no room for the next, or none at all */
+	WEFT_CLOP_FULL, /* no room for the next, or none at all */
 	WEFT_CLOP_DATAGRAMS,
 	WEFT_CLOP_EVENTS,
 	WEFT_CLOP_TIME,
@@ -66,10 +66,10 @@ struct weft_clop_buffer {
 struct weft_clop_record {
 	uint32_t list, buffer, generation;
 	enum weft_clop_why why;
-	uint32_t bytes;		    /* up to where there are payloads */
+	uint32_t bytes; /* up to where there are payloads */
 	uint32_t datagrams, events;
 	uint64_t first_sequence, last_sequence; /* the lowest and the highest, unwrapped */
-	uint64_t missing;		   /* of the numbers between */
+	uint64_t missing;			/* of the numbers between */
 	uint64_t first_ns, last_ns;
 };
 
@@ -82,7 +82,8 @@ struct weft_clop_datagram {
 };
 
 struct weft_clop_place {
-	uint32_t buffer, slot; /* slot: its number among the buffer's datagrams, or ordered its place */
+	uint32_t buffer,
+		slot; /* slot: its number among the buffer's datagrams, or ordered its place */
 	uint32_t offset;
 };
 
@@ -104,7 +105,7 @@ enum weft_clop_verdict {
 
 struct weft_clop_out {
 	enum weft_clop_verdict verdict;
-	uint32_t before, after; /* records */
+	uint32_t before, after;				    /* records */
 	struct weft_clop_record record[2 * WEFT_CLOP_OPEN]; /* those before, then those after */
 	struct weft_clop_place place;
 };
@@ -123,7 +124,8 @@ void weft_clop_put(struct weft_clop *c, const struct weft_clop_datagram *d, uint
 		   struct weft_clop_out *out);
 /* Ends what is open, oldest first, of which there are records: at most WEFT_CLOP_OPEN. restarted:
  * numbers begin anew. */
-uint32_t weft_clop_end(struct weft_clop *c, enum weft_clop_why why, struct weft_clop_record record[]);
+uint32_t weft_clop_end(struct weft_clop *c, enum weft_clop_why why,
+		       struct weft_clop_record record[]);
 /* Ends the first that is open and whose time is up; whether there is one. */
 bool weft_clop_expire(struct weft_clop *c, uint64_t now_ns, struct weft_clop_record *record);
 /* When the first time is up, or UINT64_MAX. */

@@ -31,7 +31,8 @@ static struct weft_sequence_options sequence_options(const struct weft_nanet_sou
 					      .jump = o->jump};
 }
 
-static bool settle(const struct weft_nanet_source_options *given, struct weft_nanet_source_options *o)
+static bool settle(const struct weft_nanet_source_options *given,
+		   struct weft_nanet_source_options *o)
 {
 	*o = *given;
 	return weft_protocol_settle(&o->protocol);
@@ -58,8 +59,10 @@ static const char *wrong_source(const struct weft_nanet_options *options, uint32
 	struct weft_sequence_options sequence = sequence_options(&o);
 
 	if (weft_protocol_is_numbered(&o.protocol) && !weft_sequence_valid(&sequence))
-		return "a window is larger than the history, that is no power of two, or too large for the field";
-	if (list->ordered && (!weft_protocol_is_numbered(&o.protocol) || sources_of(options, o.list) > 1))
+		return "a window is larger than the history, that is no power of two, or too large "
+		       "for the field";
+	if (list->ordered &&
+	    (!weft_protocol_is_numbered(&o.protocol) || sources_of(options, o.list) > 1))
 		return "an ordered list has one source, that is numbered";
 	if (list->ordered && o.window >= list->slots)
 		return "the window of an ordered list is not less than its slots";
@@ -74,7 +77,8 @@ const char *weft_nanet_wrong(const struct weft_nanet_options *options)
 		return "there is no source, or no list";
 	for (uint32_t i = 0; i < options->lists; i++)
 		if (!weft_clop_valid(&options->list[i]))
-			return "a list has no buffers, no bytes, or no room for its slots; or an ordered one ends by number";
+			return "a list has no buffers, no bytes, or no room for its slots; or an "
+			       "ordered one ends by number";
 	for (uint32_t i = 0; i < options->sources; i++)
 		if ((wrong = wrong_source(options, i)))
 			return wrong;
@@ -104,7 +108,8 @@ size_t weft_nanet_bytes(const struct weft_nanet_options *options)
 	return bytes;
 }
 
-static void begin_source(struct source *s, const struct weft_nanet_source_options *given, void *memory)
+static void begin_source(struct source *s, const struct weft_nanet_source_options *given,
+			 void *memory)
 {
 	struct weft_sequence_options sequence;
 
@@ -120,8 +125,8 @@ struct weft_nanet *weft_nanet_begin(const struct weft_nanet_options *options, vo
 	struct weft_nanet *n = memory;
 	uint8_t *at;
 
-	*n = (struct weft_nanet){.sources = options->sources, .lists = options->lists,
-				 .deadline_ns = UINT64_MAX};
+	*n = (struct weft_nanet){
+		.sources = options->sources, .lists = options->lists, .deadline_ns = UINT64_MAX};
 	n->source = (struct source *)(n + 1);
 	n->list = (struct list *)(n->source + n->sources);
 	at = (uint8_t *)(n->list + n->lists);
@@ -211,7 +216,8 @@ static void put(struct weft_nanet *n, struct source *s, const struct arrival *a,
 	uint32_t opened = list->clop.opened;
 
 	if (a->judged.restarted && list->numbered)
-		add_records(n, s->options.list, weft_clop_end(&list->clop, WEFT_CLOP_RESTARTED, put_out.record),
+		add_records(n, s->options.list,
+			    weft_clop_end(&list->clop, WEFT_CLOP_RESTARTED, put_out.record),
 			    put_out.record, out);
 	weft_clop_put(&list->clop, &d, now_ns, &put_out);
 	n->deadline_stale |= list->clop.opened != opened;
@@ -276,7 +282,8 @@ void weft_nanet_flush(struct weft_nanet *n, uint32_t list, struct weft_nanet_out
 	struct weft_clop_record record[WEFT_CLOP_OPEN];
 
 	out->steps = 0;
-	add_records(n, list, weft_clop_end(&n->list[list].clop, WEFT_CLOP_FLUSHED, record), record, out);
+	add_records(n, list, weft_clop_end(&n->list[list].clop, WEFT_CLOP_FLUSHED, record), record,
+		    out);
 }
 
 bool weft_nanet_give_back(struct weft_nanet *n, uint32_t list, uint32_t buffer, uint32_t generation)
@@ -286,7 +293,8 @@ bool weft_nanet_give_back(struct weft_nanet *n, uint32_t list, uint32_t buffer, 
 
 /* ---- Accounts ---- */
 
-void weft_nanet_account(const struct weft_nanet *n, uint32_t source, struct weft_nanet_account *account)
+void weft_nanet_account(const struct weft_nanet *n, uint32_t source,
+			struct weft_nanet_account *account)
 {
 	const struct source *s = &n->source[source];
 

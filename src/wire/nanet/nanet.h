@@ -110,7 +110,8 @@ void weft_nanet_timer(struct weft_nanet *n, uint64_t now_ns, struct weft_nanet_o
 /* Tells of what is in the list now. */
 void weft_nanet_flush(struct weft_nanet *n, uint32_t list, struct weft_nanet_out *out);
 /* Whether the buffer was told of, with that generation, and not given back yet. */
-bool weft_nanet_give_back(struct weft_nanet *n, uint32_t list, uint32_t buffer, uint32_t generation);
+bool weft_nanet_give_back(struct weft_nanet *n, uint32_t list, uint32_t buffer,
+			  uint32_t generation);
 
 void weft_nanet_account(const struct weft_nanet *n, uint32_t source,
 			struct weft_nanet_account *account);

@@ -22,7 +22,8 @@ size_t weft_sequence_bytes(const struct weft_sequence_options *o)
 	return 2 * words(o) * sizeof(uint64_t);
 }
 
-void weft_sequence_begin(struct weft_sequence *s, const struct weft_sequence_options *o, void *memory)
+void weft_sequence_begin(struct weft_sequence *s, const struct weft_sequence_options *o,
+			 void *memory)
 {
 	*s = (struct weft_sequence){.options = *o};
 	s->run[0].seen = memory;
@@ -47,8 +48,8 @@ static void begin_run(struct weft_sequence *s, struct weft_sequence_run *run, ui
 {
 	uint64_t *seen = run->seen, number = field / s->options.step;
 
-	*run = (struct weft_sequence_run){.begun = true, .field = field, .low = number, .high = number,
-					  .seen = seen};
+	*run = (struct weft_sequence_run){
+		.begun = true, .field = field, .low = number, .high = number, .seen = seen};
 	for (size_t i = 0; i < words(&s->options); i++)
 		seen[i] = 0;
 	mark(s, run, number);
@@ -127,7 +128,8 @@ static void forget(struct weft_sequence *s, struct weft_sequence_run *run)
 	run->begun = false;
 }
 
-void weft_sequence_judge(struct weft_sequence *s, uint64_t field, struct weft_sequence_judged *judged)
+void weft_sequence_judge(struct weft_sequence *s, uint64_t field,
+			 struct weft_sequence_judged *judged)
 {
 	struct weft_sequence_run *run = &s->run[s->current], *before = &s->run[!s->current];
 

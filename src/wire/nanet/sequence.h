@@ -14,20 +14,21 @@
 #include <stdint.h>
 
 struct weft_sequence_options {
-	uint8_t bits;  /* of the field: 16, 32, 64 */
-	uint64_t step; /* by which it grows */
-	uint32_t window;  /* who is more than that behind the highest is late; ≤ history */
-	uint32_t history; /* numbers of which it is known whether they came: a power of two from 64 */
-	uint64_t jump;	  /* the most that may be lost in one piece; beyond, it is a restart */
+	uint8_t bits;	 /* of the field: 16, 32, 64 */
+	uint64_t step;	 /* by which it grows */
+	uint32_t window; /* who is more than that behind the highest is late; ≤ history */
+	uint32_t
+		history; /* numbers of which it is known whether they came: a power of two from 64 */
+	uint64_t jump;	 /* the most that may be lost in one piece; beyond, it is a restart */
 };
 
 /* One numbering: between restarts. */
 struct weft_sequence_run {
 	bool begun;
-	uint64_t field;	      /* of the highest */
-	uint64_t low, high;   /* numbers, unwrapped; compared by their difference */
-	uint64_t came;	      /* different ones */
-	uint64_t *seen;	      /* a bit each for the last `history` up to high */
+	uint64_t field;	    /* of the highest */
+	uint64_t low, high; /* numbers, unwrapped; compared by their difference */
+	uint64_t came;	    /* different ones */
+	uint64_t *seen;	    /* a bit each for the last `history` up to high */
 };
 
 struct weft_sequence {
@@ -58,7 +59,8 @@ size_t weft_sequence_bytes(const struct weft_sequence_options *options);
 void weft_sequence_begin(struct weft_sequence *s, const struct weft_sequence_options *options,
 			 void *memory);
 
-void weft_sequence_judge(struct weft_sequence *s, uint64_t field, struct weft_sequence_judged *judged);
+void weft_sequence_judge(struct weft_sequence *s, uint64_t field,
+			 struct weft_sequence_judged *judged);
 
 /* The numbers between the lowest and the highest that came, in each run, that did not come. */
 uint64_t weft_sequence_missing(const struct weft_sequence *s);

@@ -32,9 +32,9 @@ static bool has_room(struct weft_roce_qp *qp)
 
 static uint8_t access_of(uint8_t verb)
 {
-	return verb == WEFT_ROCE_READ	   ? WEFT_ACCESS_REMOTE_READ :
-	       verb == WEFT_ROCE_ATOMIC_OP ? WEFT_ACCESS_REMOTE_ATOMIC :
-					     WEFT_ACCESS_REMOTE_WRITE;
+	return verb == WEFT_ROCE_READ	     ? WEFT_ACCESS_REMOTE_READ
+	       : verb == WEFT_ROCE_ATOMIC_OP ? WEFT_ACCESS_REMOTE_ATOMIC
+					     : WEFT_ACCESS_REMOTE_WRITE;
 }
 
 static int carry_out(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint8_t verb,
@@ -53,8 +53,9 @@ static int carry_out(struct weft_roce_qp *qp, const struct weft_roce_packet *pac
 		return WEFT_CAUSE_REMOTE_RIGHT;
 	if (verb == WEFT_ROCE_ATOMIC_OP)
 		return qp->world->atomic(qp, packet, old);
-	return verb == WEFT_ROCE_READ ? 0 :
-					qp->world->place(qp, packet->rkey, packet->va, packet->payload, 8);
+	return verb == WEFT_ROCE_READ
+		       ? 0
+		       : qp->world->place(qp, packet->rkey, packet->va, packet->payload, 8);
 }
 
 void weft_roce_ask(struct weft_roce_qp *qp, const struct weft_roce_packet *packet)
@@ -87,7 +88,8 @@ void weft_roce_ask(struct weft_roce_qp *qp, const struct weft_roce_packet *packe
 }
 
 /* The same, or the rest, or a part of it. The key is checked anew as its bytes are taken. */
-void weft_roce_ask_again(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint64_t psn)
+void weft_roce_ask_again(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
+			 uint64_t psn)
 {
 	struct weft_roce_responder *r = &qp->responder;
 
@@ -97,7 +99,8 @@ void weft_roce_ask_again(struct weft_roce_qp *qp, const struct weft_roce_packet 
 
 		if (psn < a->first || psn >= a->end)
 			continue;
-		if (packet->opcode != a->opcode || packet->rkey != a->rkey || packet->va != a->va + offset)
+		if (packet->opcode != a->opcode || packet->rkey != a->rkey ||
+		    packet->va != a->va + offset)
 			return;
 		if (a->opcode == WEFT_ROCE_OP_READ_REQUEST) {
 			if (packet->length > a->length - offset)
@@ -121,8 +124,9 @@ void weft_roce_ask_again(struct weft_roce_qp *qp, const struct weft_roce_packet 
 static int send_response(struct weft_roce_qp *qp, struct weft_roce_answer *a)
 {
 	/* by place: neither, first, last, both */
-	static const uint8_t responses[] = {WEFT_ROCE_OP_RESPONSE_MIDDLE, WEFT_ROCE_OP_RESPONSE_FIRST,
-					    WEFT_ROCE_OP_RESPONSE_LAST, WEFT_ROCE_OP_RESPONSE_ONLY};
+	static const uint8_t responses[] = {WEFT_ROCE_OP_RESPONSE_MIDDLE,
+					    WEFT_ROCE_OP_RESPONSE_FIRST, WEFT_ROCE_OP_RESPONSE_LAST,
+					    WEFT_ROCE_OP_RESPONSE_ONLY};
 	bool atomic = weft_roce_row(a->opcode)->verb == WEFT_ROCE_ATOMIC_OP;
 	uint8_t place = (uint8_t)((a->at == a->from) | (a->at + 1 == a->stop) << 1);
 	struct weft_roce_packet p = weft_roce_blank(
@@ -136,7 +140,8 @@ static int send_response(struct weft_roce_qp *qp, struct weft_roce_answer *a)
 		uint64_t offset = (a->at - a->first) * qp->config.mtu, rest = a->length - offset;
 
 		p.payload_bytes = rest < qp->config.mtu ? (uint32_t)rest : qp->config.mtu;
-		bytes = (struct weft_roce_bytes){WEFT_ROCE_OF_MEMORY, .va = a->va + offset, .rkey = a->rkey};
+		bytes = (struct weft_roce_bytes){WEFT_ROCE_OF_MEMORY, .va = a->va + offset,
+						 .rkey = a->rkey};
 	}
 	return weft_roce_send(qp, &p, &bytes);
 }

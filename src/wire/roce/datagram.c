@@ -7,11 +7,13 @@
 
 /* ---- Sending ---- */
 
-static int send_one(struct weft_roce_qp *qp, const struct weft_roce_request *request, uint64_t position)
+static int send_one(struct weft_roce_qp *qp, const struct weft_roce_request *request,
+		    uint64_t position)
 {
 	bool imm = request->opcode == WEFT_OP_SEND_IMM;
-	struct weft_roce_packet p = weft_roce_blank(
-		qp, imm ? WEFT_ROCE_OP_UD_SEND_ONLY_IMM : WEFT_ROCE_OP_UD_SEND_ONLY, request->first);
+	struct weft_roce_packet p =
+		weft_roce_blank(qp, imm ? WEFT_ROCE_OP_UD_SEND_ONLY_IMM : WEFT_ROCE_OP_UD_SEND_ONLY,
+				request->first);
 	struct weft_roce_bytes bytes = {WEFT_ROCE_OF_REQUEST, .position = position};
 	int answer;
 
@@ -120,12 +122,13 @@ void weft_roce_datagram(struct weft_roce_qp *qp, const struct weft_roce_arrival 
 	weft_roce_grh(arrival, grh);
 	answer = qp->world->fill(qp, 0, grh, WEFT_ROCE_GRH_BYTES);
 	if (!answer && packet->payload_bytes)
-		answer = qp->world->fill(qp, WEFT_ROCE_GRH_BYTES, packet->payload, packet->payload_bytes);
+		answer = qp->world->fill(qp, WEFT_ROCE_GRH_BYTES, packet->payload,
+					 packet->payload_bytes);
 	if (answer < 0 || answer == WEFT_CAUSE_RECEIVE_LENGTH)
 		return;
 	if (answer)
-		what.cause = answer == WEFT_CAUSE_RECEIVE_KEY ? WEFT_CAUSE_OWN_RECEIVE_KEY :
-								WEFT_CAUSE_OWN_RECEIVE_MEMORY;
+		what.cause = answer == WEFT_CAUSE_RECEIVE_KEY ? WEFT_CAUSE_OWN_RECEIVE_KEY
+							      : WEFT_CAUSE_OWN_RECEIVE_MEMORY;
 	r->taken = false;
 	qp->world->received(qp, &what);
 	if (answer) {

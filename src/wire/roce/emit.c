@@ -30,7 +30,8 @@ static bool fetches(const struct weft_roce_request *request)
 /* ---- May it go? ---- */
 
 /* 9.9.2: first its length, then whether there may be such a request, then its keys. */
-static int local_fault(struct weft_roce_qp *qp, const struct weft_roce_request *request, uint64_t position)
+static int local_fault(struct weft_roce_qp *qp, const struct weft_roce_request *request,
+		       uint64_t position)
 {
 	bool eight = weft_op_is_atomic(request->opcode) || request->opcode == WEFT_OP_ATOMIC_WRITE;
 
@@ -96,9 +97,11 @@ static uint8_t opcode_of(const struct weft_roce_qp *qp, const struct weft_roce_r
 static int send_part(struct weft_roce_qp *qp, const struct weft_roce_request *request)
 {
 	struct weft_roce_requester *r = &qp->requester;
-	uint64_t offset = (r->next - request->first) * qp->config.mtu, rest = request->length - offset;
+	uint64_t offset = (r->next - request->first) * qp->config.mtu,
+		 rest = request->length - offset;
 	bool first = r->next == request->first, last = r->next + 1 == request->end;
-	struct weft_roce_packet p = weft_roce_blank(qp, opcode_of(qp, request, first, last), r->next);
+	struct weft_roce_packet p =
+		weft_roce_blank(qp, opcode_of(qp, request, first, last), r->next);
 	struct weft_roce_bytes bytes = {WEFT_ROCE_OF_REQUEST, .position = r->at, .offset = offset};
 	uint32_t often = r->rate.window / 4 < UNASKED_MOST ? r->rate.window / 4 : UNASKED_MOST;
 
@@ -119,11 +122,12 @@ static int send_part(struct weft_roce_qp *qp, const struct weft_roce_request *re
 
 static int send_atomic(struct weft_roce_qp *qp, const struct weft_roce_request *request)
 {
-	bool writes = request->opcode == WEFT_OP_ATOMIC_WRITE, adds = request->opcode == WEFT_OP_FETCH_ADD;
+	bool writes = request->opcode == WEFT_OP_ATOMIC_WRITE,
+	     adds = request->opcode == WEFT_OP_FETCH_ADD;
 	struct weft_roce_packet p = weft_roce_blank(qp,
-						    writes ? WEFT_ROCE_OP_ATOMIC_WRITE :
-						    adds   ? WEFT_ROCE_OP_FETCH_ADD :
-							     WEFT_ROCE_OP_CMP_SWAP,
+						    writes ? WEFT_ROCE_OP_ATOMIC_WRITE
+						    : adds ? WEFT_ROCE_OP_FETCH_ADD
+							   : WEFT_ROCE_OP_CMP_SWAP,
 						    qp->requester.next);
 	struct weft_roce_bytes bytes = {writes ? WEFT_ROCE_OF_REQUEST : WEFT_ROCE_NO_BYTES,
 					.position = qp->requester.at};
@@ -142,7 +146,8 @@ static int send_atomic(struct weft_roce_qp *qp, const struct weft_roce_request *
 static int send_read(struct weft_roce_qp *qp, const struct weft_roce_request *request, uint64_t end)
 {
 	struct weft_roce_requester *r = &qp->requester;
-	uint64_t offset = (r->next - request->first) * qp->config.mtu, rest = request->length - offset;
+	uint64_t offset = (r->next - request->first) * qp->config.mtu,
+		 rest = request->length - offset;
 	uint64_t most = (end - r->next) * qp->config.mtu;
 	struct weft_roce_packet p = weft_roce_blank(qp, WEFT_ROCE_OP_READ_REQUEST, r->next);
 	struct weft_roce_bytes none = {WEFT_ROCE_NO_BYTES};
@@ -157,8 +162,8 @@ static int send_read(struct weft_roce_qp *qp, const struct weft_roce_request *re
 /* One packet that is answered by more than an ACK, and up to where its answers go. A READ is asked for in
  * parts that fit into the window. What is asked for again goes on to the end of its part, whatever the window has
  * become: peers remember parts, and answer no request that reaches over the end of one. */
-static int send_fetch(struct weft_roce_qp *qp, const struct weft_roce_request *request, uint32_t most,
-		      uint64_t *end)
+static int send_fetch(struct weft_roce_qp *qp, const struct weft_roce_request *request,
+		      uint32_t most, uint64_t *end)
 {
 	struct weft_roce_requester *r = &qp->requester;
 	uint32_t i = r->fetch_head;
@@ -175,7 +180,8 @@ static int send_fetch(struct weft_roce_qp *qp, const struct weft_roce_request *r
 		return WEFT_ROCE_LATER;
 	if (!again && *end - r->next > most)
 		*end = r->next + most;
-	answer = request->opcode == WEFT_OP_READ ? send_read(qp, request, *end) : send_atomic(qp, request);
+	answer = request->opcode == WEFT_OP_READ ? send_read(qp, request, *end)
+						 : send_atomic(qp, request);
 	if (!answer && !again) {
 		r->fetch[r->fetch_tail % WEFT_ROCE_FETCHES].first = r->next;
 		r->fetch[r->fetch_tail++ % WEFT_ROCE_FETCHES].end = *end;
@@ -233,7 +239,8 @@ static bool emit_one(struct weft_roce_qp *qp, uint64_t now_ns)
 	if (r->next == request->first && r->next == r->top)
 		answer = local_fault(qp, request, r->at);
 	if (!answer)
-		answer = fetches(request) ? send_fetch(qp, request, most, &end) : send_part(qp, request);
+		answer = fetches(request) ? send_fetch(qp, request, most, &end)
+					  : send_part(qp, request);
 	if (answer > 0)
 		find_bad(qp, answer);
 	if (answer)
@@ -248,8 +255,8 @@ bool weft_roce_emit(struct weft_roce_qp *qp, uint32_t *budget, uint64_t now_ns)
 {
 	struct weft_roce_requester *r = &qp->requester;
 
-	while (r->state != WEFT_ROCE_WAITING && r->state != WEFT_ROCE_STOPPED && r->at < r->posted &&
-	       !(r->bad && r->bad_at == r->at)) {
+	while (r->state != WEFT_ROCE_WAITING && r->state != WEFT_ROCE_STOPPED &&
+	       r->at < r->posted && !(r->bad && r->bad_at == r->at)) {
 		if (!*budget)
 			return true;
 		if (!emit_one(qp, now_ns))

@@ -70,7 +70,8 @@ static uint8_t *put_bytes(uint8_t *at, const uint8_t *from, size_t bytes)
 }
 
 /* IP and UDP headers behind 8 bytes of ones; what routers change is ones, too. The number of bytes. */
-static size_t put_covered(uint8_t *at, const struct weft_roce_route *route, uint16_t id, size_t bytes)
+static size_t put_covered(uint8_t *at, const struct weft_roce_route *route, uint16_t id,
+			  size_t bytes)
 {
 	uint8_t *start = at;
 
@@ -119,11 +120,11 @@ uint32_t weft_roce_icrc(const struct weft_roce_icrc *icrc, const struct weft_roc
 
 /* ---- Identifications ---- */
 
-#define JIFFY_NS      1000000u /* Linux adds up to one for each that passed; 1 ms is its shortest */
-#define OTHERS	      128u	/* packets to others in between, and lost ones */
-#define LATE	      64u	/* that far back: others overtook it */
-#define LONGEST_GAP   4096u	/* a source that was silent for long begins anew */
-#define DISTRUST      4u
+#define JIFFY_NS    1000000u /* Linux adds up to one for each that passed; 1 ms is its shortest */
+#define OTHERS	    128u     /* packets to others in between, and lost ones */
+#define LATE	    64u	     /* that far back: others overtook it */
+#define LONGEST_GAP 4096u    /* a source that was silent for long begins anew */
+#define DISTRUST    4u
 
 static bool follows(const struct weft_roce_source *source, uint16_t id, uint64_t now_ns)
 {

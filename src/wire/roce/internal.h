@@ -42,7 +42,8 @@ static inline int weft_roce_send(struct weft_roce_qp *qp, const struct weft_roce
 }
 
 /* requester.c: a packet that answers; deadlines; sends up to *budget packets, whether there is more. */
-void weft_roce_answered(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint64_t now_ns);
+void weft_roce_answered(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
+			uint64_t now_ns);
 void weft_roce_overdue(struct weft_roce_qp *qp, uint64_t now_ns);
 /* Ends the request that is at fault, if all before it have ended. */
 void weft_roce_settle(struct weft_roce_qp *qp);
@@ -59,7 +60,8 @@ void weft_roce_refuse(struct weft_roce_qp *qp, enum weft_cause cause);
 
 /* answer.c: READs and atomics in order; again; what is to be sent. */
 void weft_roce_ask(struct weft_roce_qp *qp, const struct weft_roce_packet *packet);
-void weft_roce_ask_again(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint64_t psn);
+void weft_roce_ask_again(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
+			 uint64_t psn);
 bool weft_roce_answer(struct weft_roce_qp *qp, uint32_t *budget);
 
 /* datagram.c: sends UD; takes one. */

@@ -4,7 +4,7 @@
 #define EPROTO 71
 
 static const struct weft_roce_row rows[256] = {
-#define ROW(opcode, name, verb, place, headers, length)                                             \
+#define ROW(opcode, name, verb, place, headers, length)                                            \
 	[opcode] = {#name, WEFT_ROCE_##verb, WEFT_ROCE_##place, headers, WEFT_ROCE_##length},
 	WEFT_ROCE_OPCODES(ROW)
 #undef ROW

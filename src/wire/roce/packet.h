@@ -53,47 +53,53 @@ enum weft_roce_verb {
 	WEFT_ROCE_ACK,
 };
 
-enum weft_roce_place { WEFT_ROCE_FIRST = 1, WEFT_ROCE_LAST = 2, WEFT_ROCE_ONLY = 3, WEFT_ROCE_MIDDLE = 0 };
+enum weft_roce_place {
+	WEFT_ROCE_FIRST = 1,
+	WEFT_ROCE_LAST = 2,
+	WEFT_ROCE_ONLY = 3,
+	WEFT_ROCE_MIDDLE = 0
+};
 
 /* opcode, name, verb, place, headers, length */
-#define WEFT_ROCE_OPCODES(X)                                                                        \
-	X(0x00, SEND_FIRST, SEND, FIRST, 0, FULL)                                                   \
-	X(0x01, SEND_MIDDLE, SEND, MIDDLE, 0, FULL)                                                 \
-	X(0x02, SEND_LAST, SEND, LAST, 0, REST)                                                     \
-	X(0x03, SEND_LAST_IMM, SEND, LAST, WEFT_ROCE_IMM, REST)                                     \
-	X(0x04, SEND_ONLY, SEND, ONLY, 0, ANY)                                                      \
-	X(0x05, SEND_ONLY_IMM, SEND, ONLY, WEFT_ROCE_IMM, ANY)                                      \
-	X(0x06, WRITE_FIRST, WRITE, FIRST, WEFT_ROCE_RETH, FULL)                                    \
-	X(0x07, WRITE_MIDDLE, WRITE, MIDDLE, 0, FULL)                                               \
-	X(0x08, WRITE_LAST, WRITE, LAST, 0, REST)                                                   \
-	X(0x09, WRITE_LAST_IMM, WRITE, LAST, WEFT_ROCE_IMM, REST)                                   \
-	X(0x0a, WRITE_ONLY, WRITE, ONLY, WEFT_ROCE_RETH, ANY)                                       \
-	X(0x0b, WRITE_ONLY_IMM, WRITE, ONLY, WEFT_ROCE_RETH | WEFT_ROCE_IMM, ANY)                   \
-	X(0x0c, READ_REQUEST, READ, ONLY, WEFT_ROCE_RETH, NONE)                                     \
-	X(0x0d, RESPONSE_FIRST, RESPONSE, FIRST, WEFT_ROCE_AETH, FULL)                              \
-	X(0x0e, RESPONSE_MIDDLE, RESPONSE, MIDDLE, 0, FULL)                                         \
-	X(0x0f, RESPONSE_LAST, RESPONSE, LAST, WEFT_ROCE_AETH, REST)                                \
-	X(0x10, RESPONSE_ONLY, RESPONSE, ONLY, WEFT_ROCE_AETH, ANY)                                 \
-	X(0x11, ACKNOWLEDGE, ACK, ONLY, WEFT_ROCE_AETH, NONE)                                       \
-	X(0x12, ATOMIC_ACKNOWLEDGE, ATOMIC_RESPONSE, ONLY, WEFT_ROCE_AETH | WEFT_ROCE_ATOMIC_ACK, NONE) \
-	X(0x13, CMP_SWAP, ATOMIC_OP, ONLY, WEFT_ROCE_ATOMIC, NONE)                                  \
-	X(0x14, FETCH_ADD, ATOMIC_OP, ONLY, WEFT_ROCE_ATOMIC, NONE)                                 \
-	X(0x16, SEND_LAST_INV, SEND, LAST, WEFT_ROCE_IETH, REST)                                    \
-	X(0x17, SEND_ONLY_INV, SEND, ONLY, WEFT_ROCE_IETH, ANY)                                     \
-	X(0x1d, ATOMIC_WRITE, ATOMIC_WRITE, ONLY, WEFT_ROCE_RETH, EIGHT)                            \
-	X(0x20, UC_SEND_FIRST, SEND, FIRST, 0, FULL)                                                \
-	X(0x21, UC_SEND_MIDDLE, SEND, MIDDLE, 0, FULL)                                              \
-	X(0x22, UC_SEND_LAST, SEND, LAST, 0, REST)                                                  \
-	X(0x23, UC_SEND_LAST_IMM, SEND, LAST, WEFT_ROCE_IMM, REST)                                  \
-	X(0x24, UC_SEND_ONLY, SEND, ONLY, 0, ANY)                                                   \
-	X(0x25, UC_SEND_ONLY_IMM, SEND, ONLY, WEFT_ROCE_IMM, ANY)                                   \
-	X(0x26, UC_WRITE_FIRST, WRITE, FIRST, WEFT_ROCE_RETH, FULL)                                 \
-	X(0x27, UC_WRITE_MIDDLE, WRITE, MIDDLE, 0, FULL)                                            \
-	X(0x28, UC_WRITE_LAST, WRITE, LAST, 0, REST)                                                \
-	X(0x29, UC_WRITE_LAST_IMM, WRITE, LAST, WEFT_ROCE_IMM, REST)                                \
-	X(0x2a, UC_WRITE_ONLY, WRITE, ONLY, WEFT_ROCE_RETH, ANY)                                    \
-	X(0x2b, UC_WRITE_ONLY_IMM, WRITE, ONLY, WEFT_ROCE_RETH | WEFT_ROCE_IMM, ANY)                \
-	X(0x64, UD_SEND_ONLY, SEND, ONLY, WEFT_ROCE_DETH, ANY)                                      \
+#define WEFT_ROCE_OPCODES(X)                                                                       \
+	X(0x00, SEND_FIRST, SEND, FIRST, 0, FULL)                                                  \
+	X(0x01, SEND_MIDDLE, SEND, MIDDLE, 0, FULL)                                                \
+	X(0x02, SEND_LAST, SEND, LAST, 0, REST)                                                    \
+	X(0x03, SEND_LAST_IMM, SEND, LAST, WEFT_ROCE_IMM, REST)                                    \
+	X(0x04, SEND_ONLY, SEND, ONLY, 0, ANY)                                                     \
+	X(0x05, SEND_ONLY_IMM, SEND, ONLY, WEFT_ROCE_IMM, ANY)                                     \
+	X(0x06, WRITE_FIRST, WRITE, FIRST, WEFT_ROCE_RETH, FULL)                                   \
+	X(0x07, WRITE_MIDDLE, WRITE, MIDDLE, 0, FULL)                                              \
+	X(0x08, WRITE_LAST, WRITE, LAST, 0, REST)                                                  \
+	X(0x09, WRITE_LAST_IMM, WRITE, LAST, WEFT_ROCE_IMM, REST)                                  \
+	X(0x0a, WRITE_ONLY, WRITE, ONLY, WEFT_ROCE_RETH, ANY)                                      \
+	X(0x0b, WRITE_ONLY_IMM, WRITE, ONLY, WEFT_ROCE_RETH | WEFT_ROCE_IMM, ANY)                  \
+	X(0x0c, READ_REQUEST, READ, ONLY, WEFT_ROCE_RETH, NONE)                                    \
+	X(0x0d, RESPONSE_FIRST, RESPONSE, FIRST, WEFT_ROCE_AETH, FULL)                             \
+	X(0x0e, RESPONSE_MIDDLE, RESPONSE, MIDDLE, 0, FULL)                                        \
+	X(0x0f, RESPONSE_LAST, RESPONSE, LAST, WEFT_ROCE_AETH, REST)                               \
+	X(0x10, RESPONSE_ONLY, RESPONSE, ONLY, WEFT_ROCE_AETH, ANY)                                \
+	X(0x11, ACKNOWLEDGE, ACK, ONLY, WEFT_ROCE_AETH, NONE)                                      \
+	X(0x12, ATOMIC_ACKNOWLEDGE, ATOMIC_RESPONSE, ONLY, WEFT_ROCE_AETH | WEFT_ROCE_ATOMIC_ACK,  \
+	  NONE)                                                                                    \
+	X(0x13, CMP_SWAP, ATOMIC_OP, ONLY, WEFT_ROCE_ATOMIC, NONE)                                 \
+	X(0x14, FETCH_ADD, ATOMIC_OP, ONLY, WEFT_ROCE_ATOMIC, NONE)                                \
+	X(0x16, SEND_LAST_INV, SEND, LAST, WEFT_ROCE_IETH, REST)                                   \
+	X(0x17, SEND_ONLY_INV, SEND, ONLY, WEFT_ROCE_IETH, ANY)                                    \
+	X(0x1d, ATOMIC_WRITE, ATOMIC_WRITE, ONLY, WEFT_ROCE_RETH, EIGHT)                           \
+	X(0x20, UC_SEND_FIRST, SEND, FIRST, 0, FULL)                                               \
+	X(0x21, UC_SEND_MIDDLE, SEND, MIDDLE, 0, FULL)                                             \
+	X(0x22, UC_SEND_LAST, SEND, LAST, 0, REST)                                                 \
+	X(0x23, UC_SEND_LAST_IMM, SEND, LAST, WEFT_ROCE_IMM, REST)                                 \
+	X(0x24, UC_SEND_ONLY, SEND, ONLY, 0, ANY)                                                  \
+	X(0x25, UC_SEND_ONLY_IMM, SEND, ONLY, WEFT_ROCE_IMM, ANY)                                  \
+	X(0x26, UC_WRITE_FIRST, WRITE, FIRST, WEFT_ROCE_RETH, FULL)                                \
+	X(0x27, UC_WRITE_MIDDLE, WRITE, MIDDLE, 0, FULL)                                           \
+	X(0x28, UC_WRITE_LAST, WRITE, LAST, 0, REST)                                               \
+	X(0x29, UC_WRITE_LAST_IMM, WRITE, LAST, WEFT_ROCE_IMM, REST)                               \
+	X(0x2a, UC_WRITE_ONLY, WRITE, ONLY, WEFT_ROCE_RETH, ANY)                                   \
+	X(0x2b, UC_WRITE_ONLY_IMM, WRITE, ONLY, WEFT_ROCE_RETH | WEFT_ROCE_IMM, ANY)               \
+	X(0x64, UD_SEND_ONLY, SEND, ONLY, WEFT_ROCE_DETH, ANY)                                     \
 	X(0x65, UD_SEND_ONLY_IMM, SEND, ONLY, WEFT_ROCE_DETH | WEFT_ROCE_IMM, ANY)
 
 enum weft_roce_opcode {

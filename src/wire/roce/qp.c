@@ -11,8 +11,9 @@ uint64_t weft_roce_rnr_ns(uint8_t code)
 {
 	/* in units of 10 µs */
 	static const uint32_t units[32] = {
-		65536, 1,   2,	 3,   4,    6,	  8,	12,   16,   24,	  32,	48,    64,    96,    128,   192,
-		256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+		65536, 1,    2,	   3,	 4,    6,     8,     12,    16,	   24,	  32,
+		48,    64,   96,   128,	 192,  256,   384,   512,   768,   1024,  1536,
+		2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 	};
 
 	return units[code & 31] * 10000ull;
@@ -83,11 +84,12 @@ static bool is_ours(const struct weft_roce_qp *qp, const struct weft_roce_arriva
 {
 	const struct weft_roce_route *ours = &qp->config.route, *its = &arrival->route;
 
-	if (weft_roce_service(packet->opcode) != qp->config.service || packet->dest_qpn != qp->config.qpn ||
-	    (packet->pkey ^ qp->config.pkey) & 0x7fff || !((packet->pkey | qp->config.pkey) & 0x8000))
+	if (weft_roce_service(packet->opcode) != qp->config.service ||
+	    packet->dest_qpn != qp->config.qpn || (packet->pkey ^ qp->config.pkey) & 0x7fff ||
+	    !((packet->pkey | qp->config.pkey) & 0x8000))
 		return false;
-	return qp->config.service == WEFT_ROCE_UD ||
-	       (!__builtin_memcmp(its->src, ours->dst, 16) && !__builtin_memcmp(its->dst, ours->src, 16));
+	return qp->config.service == WEFT_ROCE_UD || (!__builtin_memcmp(its->src, ours->dst, 16) &&
+						      !__builtin_memcmp(its->dst, ours->src, 16));
 }
 
 void weft_roce_receive(struct weft_roce_qp *qp, const struct weft_roce_arrival *arrival,

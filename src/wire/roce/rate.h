@@ -15,7 +15,7 @@
 #define WEFT_ROCE_MOST_WINDOW  256u
 
 struct weft_roce_rate {
-	uint32_t window, threshold, grown; /* packets */
+	uint32_t window, threshold, grown;    /* packets */
 	uint64_t round_trip_ns, deviation_ns; /* 0: not measured */
 	uint64_t sample_psn, sample_ns;	      /* being measured, if sample_ns */
 };

@@ -59,7 +59,8 @@ static void progress(struct weft_roce_qp *qp, uint64_t psn, uint64_t now_ns)
 	r->rnr_left = qp->config.rnr_retry;
 	r->probes = 0;
 	r->rnr_ns = 0;
-	while (r->fetch_head != r->fetch_tail && r->fetch[r->fetch_head % WEFT_ROCE_FETCHES].end <= psn)
+	while (r->fetch_head != r->fetch_tail &&
+	       r->fetch[r->fetch_head % WEFT_ROCE_FETCHES].end <= psn)
 		r->fetch_head++;
 	if (r->next < psn) {
 		r->next = psn;
@@ -207,7 +208,8 @@ static void brought(struct weft_roce_qp *qp, const struct weft_roce_packet *pack
 		progress(qp, psn + 1, now_ns);
 }
 
-void weft_roce_answered(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint64_t now_ns)
+void weft_roce_answered(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
+			uint64_t now_ns)
 {
 	struct weft_roce_requester *r = &qp->requester;
 	uint64_t psn = weft_roce_unwrap(r->una, packet->psn);
@@ -216,7 +218,8 @@ void weft_roce_answered(struct weft_roce_qp *qp, const struct weft_roce_packet *
 		return;
 	if (packet->opcode != WEFT_ROCE_OP_ACKNOWLEDGE) {
 		/* with a NAK in place of an ACK no bytes come */
-		if (weft_roce_row(packet->opcode)->headers & WEFT_ROCE_AETH && packet->syndrome >> 5)
+		if (weft_roce_row(packet->opcode)->headers & WEFT_ROCE_AETH &&
+		    packet->syndrome >> 5)
 			return;
 		brought(qp, packet, psn, now_ns);
 	} else if (packet->syndrome >> 5) {

@@ -27,8 +27,8 @@ void weft_roce_refuse(struct weft_roce_qp *qp, enum weft_cause cause)
 		break;
 	case WEFT_WC_REM_OP_ERR:
 		r->nak = WEFT_ROCE_SYNDROME_OPERATION;
-		r->fault = cause == WEFT_CAUSE_REMOTE_MEMORY ? WEFT_EVENT_QP_ACCESS_ERR :
-							       WEFT_EVENT_QP_FATAL;
+		r->fault = cause == WEFT_CAUSE_REMOTE_MEMORY ? WEFT_EVENT_QP_ACCESS_ERR
+							     : WEFT_EVENT_QP_FATAL;
 		break;
 	default:
 		r->nak = WEFT_ROCE_SYNDROME_INVALID;
@@ -70,7 +70,8 @@ static void bad_receive(struct weft_roce_qp *qp, int cause, uint64_t bytes)
 {
 	struct weft_roce_received what = {.bytes = bytes, .cause = WEFT_CAUSE_OWN_RECEIVE_MEMORY};
 
-	if (cause < 0 || (cause == WEFT_CAUSE_RECEIVE_LENGTH && qp->config.service != WEFT_ROCE_RC)) {
+	if (cause < 0 ||
+	    (cause == WEFT_CAUSE_RECEIVE_LENGTH && qp->config.service != WEFT_ROCE_RC)) {
 		wrong(qp, cause);
 		return;
 	}
@@ -104,14 +105,15 @@ static void complete(struct weft_roce_qp *qp, const struct weft_roce_packet *pac
 	const uint8_t headers = weft_roce_row(packet->opcode)->headers;
 
 	qp->responder.taken = false;
-	qp->world->received(qp, &(struct weft_roce_received){
-					.bytes = bytes,
-					.by_write = by_write,
-					.with_imm = headers & WEFT_ROCE_IMM,
-					.with_inv = headers & WEFT_ROCE_IETH,
-					.imm = headers & WEFT_ROCE_IETH ? packet->ended_key : packet->imm,
-					.solicited = packet->solicited,
-				});
+	qp->world->received(
+		qp, &(struct weft_roce_received){
+			    .bytes = bytes,
+			    .by_write = by_write,
+			    .with_imm = headers & WEFT_ROCE_IMM,
+			    .with_inv = headers & WEFT_ROCE_IETH,
+			    .imm = headers & WEFT_ROCE_IETH ? packet->ended_key : packet->imm,
+			    .solicited = packet->solicited,
+		    });
 }
 
 static void send_came(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,

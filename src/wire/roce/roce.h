@@ -20,7 +20,8 @@
 struct weft_roce_qp;
 
 /* What functions of the world answer: a cause, WEFT_CAUSE_NONE if all is well, or one of these. */
-#define WEFT_ROCE_LATER	     (-1) /* not now: as if the packet were lost; `send`: asked again at the next weft_roce_run */
+#define WEFT_ROCE_LATER                                                                            \
+	(-1) /* not now: as if the packet were lost; `send`: asked again at the next weft_roce_run */
 #define WEFT_ROCE_NO_RECEIVE (-2)
 
 /* READs and atomics under way at a time, each way. */
@@ -39,7 +40,7 @@ struct weft_roce_received {
 	enum weft_cause cause;
 	uint64_t bytes; /* of a receive too short: what the message has so far */
 	bool by_write, with_imm, with_inv, solicited;
-	uint32_t imm; /* as it came; with_inv: the key, in host order */
+	uint32_t imm;	  /* as it came; with_inv: the key, in host order */
 	uint32_t src_qpn; /* of a datagram */
 };
 
@@ -53,8 +54,8 @@ struct weft_roce_world {
 	/* Do the local keys of all of a request hold? Asked before its first packet. LOCAL_KEY, LOCAL_MEMORY. */
 	int (*check)(struct weft_roce_qp *qp, uint64_t position);
 	/* Places what a READ or atomic has brought, `offset` bytes behind the start of its list. */
-	int (*fetched)(struct weft_roce_qp *qp, uint64_t position, uint64_t offset, const uint8_t *from,
-		       uint32_t bytes);
+	int (*fetched)(struct weft_roce_qp *qp, uint64_t position, uint64_t offset,
+		       const uint8_t *from, uint32_t bytes);
 	/* A request is over: in the order of positions, each once. After a cause no more comes: the owner
 	 * flushes what is behind it. What a NAK says is only which class of fault: REMOTE_RIGHT, REMOTE_KEY and
 	 * REMOTE_MEMORY stand for those. */
@@ -63,12 +64,14 @@ struct weft_roce_world {
 	/* ---- The responder's side ---- */
 	/* May the peer do this to [va, va + bytes)? First REMOTE_RIGHT, of the queue pair, then, of more than no
 	 * bytes, REMOTE_KEY. */
-	int (*allows)(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes, uint8_t access);
+	int (*allows)(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes,
+		      uint8_t access);
 	/* Places bytes of a WRITE, the key checked anew, in rising order of address. */
 	int (*place)(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
 		     uint32_t bytes);
 	/* Does what the packet, a CMP_SWAP or FETCH_ADD, asks for, on an address that is allowed and aligned. */
-	int (*atomic)(struct weft_roce_qp *qp, const struct weft_roce_packet *request, uint64_t *old);
+	int (*atomic)(struct weft_roce_qp *qp, const struct weft_roce_packet *request,
+		      uint64_t *old);
 	/* Takes the oldest receive. It stays taken until `received`; if the queue pair fails before, it is flushed
 	 * as if it had not been taken. NO_RECEIVE. */
 	int (*take)(struct weft_roce_qp *qp);
@@ -90,9 +93,9 @@ struct weft_roce_config {
 	uint32_t qpn, dest_qpn;
 	uint16_t pkey;
 	uint32_t qkey;
-	uint32_t mtu;	      /* bytes: 256 to 4096 */
+	uint32_t mtu; /* bytes: 256 to 4096 */
 	uint32_t sq_psn, rq_psn;
-	uint8_t timeout;      /* 4.096 µs · 2^timeout, 0: never */
+	uint8_t timeout;	      /* 4.096 µs · 2^timeout, 0: never */
 	uint8_t retry_cnt, rnr_retry; /* rnr_retry 7: for ever */
 	uint8_t min_rnr_timer;
 	uint8_t max_rd_atomic, max_dest_rd_atomic; /* up to WEFT_ROCE_FETCHES */
@@ -102,7 +105,7 @@ struct weft_roce_config {
 struct weft_roce_request {
 	enum weft_opcode opcode; /* none that is local */
 	bool fence, solicited;
-	uint32_t imm; /* as it goes; SEND_INV: the key, in host order */
+	uint32_t imm;	 /* as it goes; SEND_INV: the key, in host order */
 	uint64_t length; /* bytes; of a READ or atomic those it brings */
 	uint64_t remote_addr;
 	uint32_t rkey;
@@ -118,12 +121,12 @@ struct weft_roce_request {
 struct weft_roce_arrival {
 	struct weft_roce_route route;
 	uint8_t traffic_class, hop_limit;
-	uint16_t id; /* as solved; IPv4 */
+	uint16_t id;	    /* as solved; IPv4 */
 	uint16_t udp_bytes; /* of the UDP payload */
 };
 
 enum weft_roce_state {
-	WEFT_ROCE_IDLE,	   /* nothing awaits an answer */
+	WEFT_ROCE_IDLE, /* nothing awaits an answer */
 	WEFT_ROCE_BUSY,
 	WEFT_ROCE_PROBING, /* one packet is sent again, to learn what has come */
 	WEFT_ROCE_WAITING, /* for the peer to post a receive */
@@ -139,7 +142,7 @@ struct weft_roce_requester {
 	uint64_t posted, at, ended; /* positions: taken over; being sent; over */
 	uint64_t end;		    /* PSN behind the last request */
 	uint64_t next, top, una;    /* PSNs: to send; never sent; not acknowledged */
-	uint64_t gap;		    /* una for which packets were sent again because of a gap, + 1 */
+	uint64_t gap; /* una for which packets were sent again because of a gap, + 1 */
 	struct {
 		uint64_t first, end;
 	} fetch[WEFT_ROCE_FETCHES]; /* requests that are answered by more than an ACK, the oldest at fetch_head */
@@ -154,8 +157,8 @@ struct weft_roce_requester {
 
 /* A READ or atomic that has come, kept until max_dest_rd_atomic newer ones have. */
 struct weft_roce_answer {
-	uint8_t opcode;		/* of the request */
-	uint64_t first, end;	/* its PSNs */
+	uint8_t opcode;		 /* of the request */
+	uint64_t first, end;	 /* its PSNs */
 	uint64_t from, at, stop; /* being answered: from there, where it is, up to there */
 	bool told;		 /* all of it, once */
 	uint64_t va;
@@ -163,14 +166,19 @@ struct weft_roce_answer {
 	uint64_t old;
 };
 
-enum weft_roce_message { WEFT_ROCE_BETWEEN, WEFT_ROCE_IN_SEND, WEFT_ROCE_IN_WRITE, WEFT_ROCE_SKIPPING };
+enum weft_roce_message {
+	WEFT_ROCE_BETWEEN,
+	WEFT_ROCE_IN_SEND,
+	WEFT_ROCE_IN_WRITE,
+	WEFT_ROCE_SKIPPING
+};
 
 struct weft_roce_responder {
 	enum weft_roce_message message;
 	bool stopped; /* takes no more packets */
 	bool heard, taken;
-	bool named; /* a NAK has told of the gap, or that there is no receive */
-	bool ack;   /* is to be sent */
+	bool named;  /* a NAK has told of the gap, or that there is no receive */
+	bool ack;    /* is to be sent */
 	uint8_t nak; /* is to be sent: its syndrome, or 0 */
 	uint64_t nak_psn;
 	enum weft_event fault; /* goes with the NAK, if `stopped` */
@@ -184,7 +192,8 @@ struct weft_roce_responder {
 
 /* What has happened; read by anyone. */
 struct weft_roce_counters {
-	uint64_t sent, received, sent_again, duplicates, out_of_sequence, rnr_sent, rnr_received, dropped;
+	uint64_t sent, received, sent_again, duplicates, out_of_sequence, rnr_sent, rnr_received,
+		dropped;
 	uint64_t naks_sent, naks_received, timeouts, probes;
 };
 
@@ -194,7 +203,8 @@ struct weft_roce_qp {
 	struct weft_roce_requester requester;
 	struct weft_roce_responder responder;
 	struct weft_roce_counters counters;
-	uint64_t deadline_ns; /* when weft_roce_timer is to be called; 0: not. Read after each call */
+	uint64_t
+		deadline_ns; /* when weft_roce_timer is to be called; 0: not. Read after each call */
 };
 
 /* Begins: all but world and config, which the caller has set, is made new. ring: of ring_size, a power
