@@ -12,7 +12,7 @@ table() {
 		build	libibverbs-dev librdmacm-dev libsmartcols-dev libcmocka-dev
 		demo	perftest util-linux
 		bench	ucx-utils libfabric-bin
-		test	python3-pytest util-linux procps iproute2
+		test	python3-pytest util-linux procps iproute2 clang-format git
 		test	perftest ibverbs-utils rdmacm-utils
 		check	clang-tidy gcovr strace valgrind gdb
 		check	qperf fio libiscsi-bin qemu-utils
