@@ -68,6 +68,9 @@ struct weft_pool_sge;
 	  "QP {peer} had no receive posted after {rnr_retry} retries")                              \
 	X(NO_ANSWER, RETRY_EXC_ERR, "9.7.6",                                                        \
 	  "QP {peer} {silence}; timeout {timeout}, retry_cnt {retry_cnt}")                          \
+	X(UNREACHED, RETRY_EXC_ERR, "9.7.6",                                                        \
+	  "nobody in the pool has the address of QP {peer}, {dgid}, and nothing else leads there; " \
+	  "timeout {timeout}, retry_cnt {retry_cnt}")                                               \
 	/* what is found later, by who polls */                                                     \
 	X(FLUSHED, WR_FLUSH_ERR, "10.3.1", "the queue pair is in {state}: it was not carried out")  \
 	X(OWN_RECEIVE_LENGTH, LOC_LEN_ERR, "9.9.3",                                                 \

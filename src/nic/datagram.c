@@ -152,7 +152,8 @@ void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const ui
 {
 	uint64_t next;
 
-	if (t->qpn != qpn && !find(d->nic->pool, qpn, t))
+	/* 0 is nobody's, and says of a target that there is none */
+	if (!qpn || (t->qpn != qpn && !find(d->nic->pool, qpn, t)))
 		return;
 	next = weft_busy_begin(d->caller, weft_busy_at(t->right.member, qpn & (WEFT_QPS - 1)));
 	if (atomic_load_explicit(&t->slot->conn, memory_order_acquire) == t->right.was ||

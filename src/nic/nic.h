@@ -16,6 +16,7 @@
 
 #include "nic/cause.h"
 #include "nic/lock.h"
+#include "nic/transport.h"
 #include "nic/types.h"
 #include "pool/pool.h"
 
@@ -93,6 +94,7 @@ struct weft_window_entry {
 struct weft_nic {
 	struct weft_pool *pool;
 	const struct weft_nic_env *env;
+	const struct weft_transport *const *transports; /* in order of preference */
 	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
 	_Atomic uint32_t qps_high; /* no index is as high, nor was one; guarded as what enters them */
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
@@ -122,8 +124,6 @@ static inline int weft_far_check(const struct weft_pool *pool, const struct weft
 
 /* ---- Work requests ---- */
 
-#define WEFT_TRANSPORT_STATE 640
-
 /* Where datagrams go (10.2.3). The api keeps it until the requests that name it have completed. */
 struct weft_ah {
 	uint32_t pd;
@@ -132,7 +132,8 @@ struct weft_ah {
 	uint8_t traffic_class, hop_limit;
 	bool v2; /* RoCE v2: IP and UDP */
 	struct weft_lock lock; /* guards what the transport knows of the destination */
-	_Alignas(8) uint8_t transport_state[WEFT_TRANSPORT_STATE];
+	const struct weft_transport *_Atomic transport; /* set by weft_ah_find */
+	void *carried;					/* its state of the destination */
 };
 
 /* A send request in the queue pair's private queue. sge or inline bytes follow. */
@@ -184,42 +185,6 @@ static inline struct weft_bind weft_wqe_bind(const struct weft_wqe *wqe)
 	return (struct weft_bind){ wqe->remote_addr, wqe->compare_add, (uint32_t)(wqe->swap >> 32),
 				   (uint32_t)wqe->swap };
 }
-
-/* What became of a request that a transport was given. */
-enum weft_outcome {
-	WEFT_DONE,
-	WEFT_UNDER_WAY, /* the transport has it until it calls weft_sq_end */
-	WEFT_FAILED,	/* of a cause; the queue pair goes to error */
-	WEFT_NO_RECEIVE, /* the peer has none posted: RNR NAK */
-	WEFT_NO_ANSWER,	 /* the peer is not there, or not yet */
-	WEFT_MOVES,	 /* its memory moves, and will be back soon */
-};
-
-/*
- * A transport carries out the requests of one queue pair. All calls but `drained` come with the queue
- * pair's lock held. A new transport is a new table.
- */
-struct weft_transport {
-	const char *name;
-	/* At the move to RTR: the destination is known. */
-	void (*connect)(struct weft_qp *qp);
-	/* At the move out of the connected states; the peer is reached no more, and what is under way is
-	 * let go of in bounded time. */
-	void (*disconnect)(struct weft_qp *qp);
-	/* Begins one request, in order. *cause with WEFT_FAILED. */
-	enum weft_outcome (*execute)(struct weft_qp *qp, struct weft_wqe *wqe,
-				     struct weft_caller *caller, enum weft_cause *cause);
-	/* Whether the peer found this queue pair at fault, and with which event. */
-	bool (*fault)(struct weft_qp *qp, enum weft_event *event);
-	/* The rest only of transports that answer WEFT_UNDER_WAY: how many requests of a queue pair may be;
-	 * the position of each is weft_sq_next_issue() when it begins. */
-	uint32_t most_under_way;
-	/* Calls weft_sq_end for those that have ended. When to look again, in ns from now; UINT64_MAX:
-	 * env->kick will be called. */
-	uint64_t (*progress)(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns);
-	/* After disconnect: whether the transport touches no request of the queue pair any more. */
-	bool (*drained)(struct weft_qp *qp);
-};
 
 /* ---- Completion queues (cq.c; pushing and polling: complete.h) ---- */
 
@@ -321,7 +286,7 @@ struct weft_qp_attr {
 	uint8_t access;
 	bool may_read; /* and do atomics: it may have some outstanding */
 	uint8_t min_rnr_timer, rnr_retry, retry_cnt, timeout; /* codes of 9.7.5.2.8, 11.2.5.2 */
-	uint8_t dgid[16];
+	uint8_t sgid[16], dgid[16];
 	uint32_t qkey;
 	bool tells_drained; /* of the move to SQD */
 };
@@ -347,7 +312,8 @@ struct weft_qp {
 	uint64_t holder; /* of our own keys (place.h) */
 	uint32_t tag; /* of completions: the QPN, and the connection above it. Guarded by recv_cq's lock */
 	struct weft_nic *nic;
-	const struct weft_transport *transport;
+	weft_issue *issue; /* of the transport, for this type */
+	void *carried; /* the transport's state of this connection, or of the one before */
 	uint8_t *sq;
 	uint32_t sq_stride, sq_size;
 	uint32_t opcodes; /* that its type has: a bit each */
@@ -357,7 +323,7 @@ struct weft_qp {
 	_Atomic uint64_t sq_freed; /* by polling */
 	struct weft_cq *send_cq, *recv_cq;
 	struct weft_pool_qp *slot;
-	_Alignas(8) uint8_t transport_state[WEFT_TRANSPORT_STATE];
+	const struct weft_transport *transport; /* NULL: not connected */
 
 	uint8_t *rq;
 	uint32_t rq_size, rq_stride;
@@ -401,8 +367,7 @@ bool weft_qp_may_move(enum weft_qp_type type, enum weft_qp_state from, enum weft
 /* The effects of a checked move. The api has merged the attributes. 0, -ENOMEM, -ENOSPC;
  * -EINVAL: it has failed meanwhile, and is not in `from` any more. */
 int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,
-		   const struct weft_qp_attr *attr, const struct weft_transport *transport,
-		   struct weft_caller *caller);
+		   const struct weft_qp_attr *attr, struct weft_caller *caller);
 /* Error of the connection: peers are shut out, all that is outstanding is flushed. The lock is held. */
 void weft_qp_fail(struct weft_qp *qp);
 /* The same, with its event, if the peer has found it at fault or a completion of it was lost;

@@ -260,7 +260,7 @@ static void disconnect(struct weft_qp *qp)
 	weft_sq_stop_waiting(qp);
 	if (!qp->transport)
 		return;
-	qp->transport->disconnect(qp);
+	qp->transport->abort(qp);
 	qp->drains = qp->under_way ? qp->transport : NULL;
 	qp->transport = NULL;
 	atomic_fetch_sub_explicit(&qp->nic->nconnected, 1, memory_order_relaxed);
@@ -371,6 +371,7 @@ void weft_qp_destroy(struct weft_qp *qp)
 	weft_unlock(&qp->recv_cq->lock, false);
 	weft_unlock(&nic->lock, false);
 	weft_unlock(&qp->lock, false);
+	nic->env->free(qp->carried);
 	nic->env->free(qp->sq);
 	WEFT_STEP(qp_unlisted);
 	free_receive_queue(qp, quiet);
@@ -382,32 +383,46 @@ void weft_qp_destroy(struct weft_qp *qp)
 
 /* ---- Moving on ---- */
 
-static int get_ring(struct weft_qp *qp)
+static int get_ring(struct weft_qp *qp, uint16_t executor)
 {
-	struct weft_pool *pool = qp->nic->pool;
-	uint32_t index = qp->attr.dest_qpn & (WEFT_QPS - 1);
-
 	if (qp->shared) {
 		qp->ring_off = qp->recv_cq->wake_off;
 		return 0;
 	}
-	/* only a member that owns the destination can ever complete into our queue */
-	if (weft_pool_see_qp(pool, index) ||
-	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != qp->attr.dest_qpn)
+	if (executor == WEFT_NOBODY)
 		return 0;
-	return weft_cq_ring_get(qp->recv_cq, pool->qps[index].owner, qp->cap.max_recv_wr,
-				&qp->ring_off);
+	return weft_cq_ring_get(qp->recv_cq, executor, qp->cap.max_recv_wr, &qp->ring_off);
 }
 
-static int connect(struct weft_qp *qp, const struct weft_transport *transport)
+/* The state of the connection before is of no use any more, and may have another size. */
+static int renew_state(struct weft_qp *qp, uint32_t bytes)
 {
-	int err = get_ring(qp);
+	qp->nic->env->free(qp->carried);
+	qp->carried = bytes ? qp->nic->env->alloc(bytes) : NULL;
+	return !bytes || qp->carried ? 0 : -ENOMEM;
+}
 
+static int connect(struct weft_qp *qp)
+{
+	const struct weft_transport *transport =
+		qp->type == WEFT_QPT_UD ? &weft_by_address
+					: weft_transport_for(qp->nic, qp->type, qp->attr.sgid,
+							     qp->attr.dgid);
+	uint16_t executor = WEFT_NOBODY;
+	int err = renew_state(qp, transport->carries[qp->type].state_bytes);
+
+	if (!err)
+		err = transport->connect(qp, &executor);
 	if (err)
 		return err;
+	err = get_ring(qp, executor);
+	if (err) {
+		transport->abort(qp);
+		return err;
+	}
 	WEFT_STEP(qp_ring_got);
 	qp->transport = transport;
-	transport->connect(qp);
+	qp->issue = transport->carries[qp->type].issue;
 	/* from the first one on the engine looks after the peers */
 	if (!atomic_fetch_add_explicit(&qp->nic->nconnected, 1, memory_order_relaxed))
 		qp->nic->env->kick();
@@ -415,8 +430,7 @@ static int connect(struct weft_qp *qp, const struct weft_transport *transport)
 }
 
 int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,
-		   const struct weft_qp_attr *attr, const struct weft_transport *transport,
-		   struct weft_caller *caller)
+		   const struct weft_qp_attr *attr, struct weft_caller *caller)
 {
 	bool own;
 	int err = 0;
@@ -438,7 +452,7 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 	}
 	qp->attr = *attr;
 	if (to == WEFT_QPS_RTR && from == WEFT_QPS_INIT) {
-		err = connect(qp, transport);
+		err = connect(qp);
 		if (err)
 			goto unlock;
 	}

@@ -209,7 +209,7 @@ static bool begin_behind(struct weft_qp *qp, struct weft_caller *caller)
 	uint64_t position = weft_sq_next_issue(qp);
 	struct weft_wqe *wqe = weft_sq_slot(qp, position);
 	enum weft_cause cause = WEFT_CAUSE_NONE;
-	enum weft_outcome outcome = qp->transport->execute(qp, wqe, caller, &cause);
+	enum weft_outcome outcome = qp->issue(qp, wqe, caller, &cause);
 
 	if (outcome == WEFT_DONE) {
 		note_issued(qp, wqe, position);
@@ -286,7 +286,7 @@ static uint64_t patience_left_ns(struct weft_qp *qp)
 static void give_up(struct weft_qp *qp)
 {
 	enum weft_cause cause =
-		qp->awaited == WEFT_NO_RECEIVE ? WEFT_CAUSE_NO_RECEIVE : WEFT_CAUSE_NO_ANSWER;
+		qp->awaited == WEFT_NO_RECEIVE ? WEFT_CAUSE_NO_RECEIVE : qp->transport->silence;
 
 	WEFT_STEP(send_given_up);
 	if (weft_qp_look(qp))

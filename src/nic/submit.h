@@ -70,7 +70,7 @@ static inline bool weft_sq_carry_out(struct weft_qp *qp, struct weft_wqe *wqe,
 	if (__builtin_expect(weft_op_is_local(wqe->opcode), 0))
 		outcome = weft_mw_execute(qp, wqe, &cause);
 	else
-		outcome = qp->transport->execute(qp, wqe, caller, &cause);
+		outcome = qp->issue(qp, wqe, caller, &cause);
 	if (__builtin_expect(outcome != WEFT_DONE, 0)) {
 		weft_sq_stumble(qp, wqe, outcome, cause);
 		return false;

@@ -17,6 +17,8 @@ enum weft_qp_type {
 	WEFT_QPT_XRC_RECV = 10,
 };
 
+#define WEFT_QP_TYPES (WEFT_QPT_XRC_RECV + 1) /* for tables by type */
+
 /* The type of the queue pair at the other end of a connection. */
 static inline uint8_t weft_qp_peer_type(uint8_t type)
 {

@@ -34,6 +34,30 @@ static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr, uint8_t sour
 			   weft_process.pool->self->ngids, attr->port_num);
 }
 
+/* NULL: no memory. */
+static struct weft_verbs_ah *make(struct ibv_pd *pd, const struct ibv_ah_attr *attr,
+				  const uint8_t source[16])
+{
+	struct weft_verbs_ah *ah = calloc(1, sizeof(*ah));
+
+	if (!ah)
+		return NULL;
+	ah->ah.context = pd->context;
+	ah->ah.pd = pd;
+	ah->nic.pd = weft_pd(pd)->number;
+	memcpy(ah->nic.sgid, source, 16);
+	memcpy(ah->nic.dgid, attr->grh.dgid.raw, 16);
+	ah->nic.flow_label = attr->grh.flow_label & 0xfffff;
+	ah->nic.traffic_class = attr->grh.traffic_class;
+	ah->nic.hop_limit = attr->grh.hop_limit;
+	ah->nic.v2 = is_v2(attr->grh.sgid_index);
+	if (!weft_ah_find(&weft_process.nic, &ah->nic) && !weft_handle_add(ah, WEFT_HANDLE_AH))
+		return ah;
+	weft_ah_destroy(&weft_process.nic, &ah->nic);
+	free(ah);
+	return NULL;
+}
+
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	uint8_t source[16];
@@ -46,23 +70,12 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 		errno = err;
 		return NULL;
 	}
-	ah = calloc(1, sizeof(*ah));
-	if (!ah || weft_handle_add(ah, WEFT_HANDLE_AH)) {
-		free(ah);
-		weft_verbs_pd_leave(pd);
-		errno = weft_explain_errno("ibv_create_ah", ENOMEM);
-		return NULL;
-	}
-	ah->ah.context = pd->context;
-	ah->ah.pd = pd;
-	ah->nic.pd = weft_pd(pd)->number;
-	memcpy(ah->nic.sgid, source, 16);
-	memcpy(ah->nic.dgid, attr->grh.dgid.raw, 16);
-	ah->nic.flow_label = attr->grh.flow_label & 0xfffff;
-	ah->nic.traffic_class = attr->grh.traffic_class;
-	ah->nic.hop_limit = attr->grh.hop_limit;
-	ah->nic.v2 = is_v2(attr->grh.sgid_index);
-	return &ah->ah;
+	ah = make(pd, attr, source);
+	if (ah)
+		return &ah->ah;
+	weft_verbs_pd_leave(pd);
+	errno = weft_explain_errno("ibv_create_ah", ENOMEM);
+	return NULL;
 }
 
 int ibv_destroy_ah(struct ibv_ah *ah)
@@ -73,6 +86,7 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 		return EINVAL;
 	weft_handle_remove(ah);
 	weft_verbs_pd_leave(ah->pd);
+	weft_ah_destroy(&weft_process.nic, &weft_ah(ah)->nic);
 	free(weft_ah(ah));
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* $WEFT_EXPLAIN: completions in error, and asynchronous events, in words. */
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -221,6 +222,11 @@ static void put_bind(char *to, size_t room, const struct blame *b)
 		 bind.lkey);
 }
 
+static const char *text_of_gid(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
+{
+	return inet_ntop(AF_INET6, gid, text, INET6_ADDRSTRLEN);
+}
+
 /* By the name that the words of causes have for it. */
 static void put_value(char *to, size_t room, const char *name, size_t length, const struct blame *b)
 {
@@ -243,6 +249,7 @@ static void put_value(char *to, size_t room, const char *name, size_t length, co
 	VALUE("pd", "%u", b->qp->pd)
 	VALUE("ah", "%d", b->wqe->ah ? (int)b->wqe->ah->pd : -1)
 	VALUE("peer", "0x%x", b->qp->attr.dest_qpn)
+	VALUE("dgid", "%s", text_of_gid(b->qp->attr.dgid, (char[INET6_ADDRSTRLEN]){""}))
 	VALUE("timeout", "%u", b->qp->attr.timeout)
 	VALUE("retry_cnt", "%u", b->qp->attr.retry_cnt)
 	VALUE("rnr_retry", "%u", b->qp->attr.rnr_retry)

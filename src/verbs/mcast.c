@@ -10,14 +10,6 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards our groups */
 
-/* ff.., or ::ffff: and an IPv4 group (RoCE v2) */
-static bool is_group(const uint8_t gid[16])
-{
-	static const uint8_t ipv4[12] = { [10] = 0xff, [11] = 0xff };
-
-	return gid[0] == 0xff || (!memcmp(gid, ipv4, sizeof(ipv4)) && gid[12] >> 4 == 0xe);
-}
-
 static struct weft_pool_group *find(uint32_t qpn, const uint8_t gid[16])
 {
 	struct weft_pool_member *self = weft_process.pool->self;
@@ -56,7 +48,7 @@ static int check(const char *verb, struct ibv_qp *qp, const union ibv_gid *gid)
 		return EINVAL;
 	if (!gid)
 		return weft_broken(verb, MISSING, weft_value("gid"));
-	if (qp->qp_type != IBV_QPT_UD || !is_group(gid->raw))
+	if (qp->qp_type != IBV_QPT_UD || !weft_gid_is_group(gid->raw))
 		return weft_broken(verb, GROUP, qp->qp_num, gid->raw[0]);
 	return 0;
 }

@@ -12,6 +12,7 @@
 
 #include "pool/clock.h"
 #include "pool/step.h"
+#include "transport/registry.h"
 #include "verbs/explain.h"
 #include "verbs/receiver.h"
 #include "verbs/gids.h"
@@ -190,6 +191,7 @@ static int attach(void)
 	memset(p->bounce_off, 0, sizeof(p->bounce_off));
 	p->nic.pool = p->pool;
 	p->nic.env = &env;
+	p->nic.transports = weft_transports;
 	err = make_tables(&p->nic);
 	if (err)
 		goto put_pool;

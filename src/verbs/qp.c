@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "pool/step.h"
-#include "transport/direct/direct.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
 #include "verbs/gids.h"
@@ -270,7 +269,8 @@ static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int ma
 			       members[i].bytes);
 }
 
-static struct weft_qp_attr for_nic(const struct ibv_qp_attr *attr)
+/* qp: as it is before, whose source stays unless a new path is given. */
+static struct weft_qp_attr for_nic(const struct weft_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	/* with no resources for READ and atomics, a responder refuses them (11.2.5.2, as cards do) */
 	unsigned int access = attr->max_dest_rd_atomic ? ~0u : IBV_ACCESS_REMOTE_WRITE;
@@ -284,23 +284,10 @@ static struct weft_qp_attr for_nic(const struct ibv_qp_attr *attr)
 				    .qkey = attr->qkey };
 
 	memcpy(nic.dgid, &attr->ah_attr.grh.dgid, 16);
+	memcpy(nic.sgid, qp->attr.sgid, 16);
+	if (mask & IBV_QP_AV)
+		weft_gids_source(attr->ah_attr.grh.sgid_index, nic.sgid);
 	return nic;
-}
-
-static const struct weft_transport *transport_of(enum weft_qp_type type)
-{
-	switch (type) {
-	case WEFT_QPT_RC:
-		return &weft_direct;
-	case WEFT_QPT_UC:
-		return &weft_direct_unreliable;
-	case WEFT_QPT_UD:
-		return &weft_direct_datagram;
-	case WEFT_QPT_XRC_SEND:
-	case WEFT_QPT_XRC_RECV:
-		return &weft_direct_xrc;
-	}
-	return NULL;
 }
 
 int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int mask,
@@ -327,10 +314,9 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 	if (err)
 		return weft_explain_errno(VERB, err);
 	merge(&merged, attr, mask);
-	nic = for_nic(&merged);
+	nic = for_nic(&qp->nic, &merged, mask);
 	nic.tells_drained = mask & IBV_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify;
-	err = -weft_qp_modify(&qp->nic, from, to, &nic, transport_of(qp->nic.type),
-			      caller);
+	err = -weft_qp_modify(&qp->nic, from, to, &nic, caller);
 	WEFT_STEP(verbs_qp_modified);
 	if (to == WEFT_QPS_ERR || to == WEFT_QPS_RESET)
 		weft_rehome_from_qp(qp->nic.index);

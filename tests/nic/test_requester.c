@@ -3,18 +3,12 @@
  * The requester over a transport that ends requests when the test says so, in any order:
  * completions come in order, once, whatever becomes of the queue pair meanwhile.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "world.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "../abi/pool.h"
 #include "../random.h"
-#include "nic/submit.h"
 
 #define DEPTH	  16u
 #define MOST	  4u /* requests under way */
@@ -24,12 +18,8 @@
 enum way { DONE, UNDER_WAY, NOT_READY, REFUSED };
 
 static struct {
-	struct weft_pool *pool;
-	struct weft_nic nic;
-	struct weft_cq cq;
 	struct weft_qp qp;
-	struct weft_caller caller;
-	uint64_t now_ns, seed;
+	uint64_t seed;
 	enum way way;	       /* what the transport says of the next requests */
 	uint64_t flying[MOST]; /* positions + 1 */
 	struct {
@@ -39,60 +29,33 @@ static struct {
 	uint32_t nended;
 	uint64_t began; /* requests */
 	bool left, lets_go;
-	uint32_t drained_events;
 	uint64_t polled;
 } w;
-
-static void *zeroed(size_t bytes)
-{
-	return calloc(1, bytes);
-}
-
-static void nothing(void)
-{
-}
 
 static void patient(void)
 {
 	w.lets_go = true; /* whoever waits for it gets it */
 }
 
-static void completion(struct weft_cq *cq)
+/* ---- The transport ---- */
+
+static bool reaches(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
 {
+	return true;
 }
 
-static void async(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event)
+static int connect(struct weft_qp *qp, uint16_t *executor)
 {
-	w.drained_events += event == WEFT_EVENT_SQ_DRAINED;
-}
-
-static void failed(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause)
-{
-}
-
-static uint64_t clock_ns(void)
-{
-	return w.now_ns;
-}
-
-static uint32_t self(void)
-{
+	w.left = w.lets_go = false;
 	return 0;
 }
 
-/* ---- The transport ---- */
-
-static void connect(struct weft_qp *qp)
-{
-	w.left = w.lets_go = false;
-}
-
-static void disconnect(struct weft_qp *qp)
+static void leave(struct weft_qp *qp)
 {
 	w.left = true;
 }
 
-static enum weft_outcome execute(struct weft_qp *qp, struct weft_wqe *wqe,
+static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe,
 				 struct weft_caller *caller, enum weft_cause *cause)
 {
 	uint32_t free = 0;
@@ -136,9 +99,11 @@ static bool fault(struct weft_qp *qp, enum weft_event *event)
 
 static const struct weft_transport late = {
 	.name = "late",
+	.carries = {[WEFT_QPT_RC] = {issue}},
+	.silence = WEFT_CAUSE_NO_ANSWER,
+	.reaches = reaches,
 	.connect = connect,
-	.disconnect = disconnect,
-	.execute = execute,
+	.abort = leave,
 	.fault = fault,
 	.most_under_way = MOST,
 	.progress = progress,
@@ -155,7 +120,7 @@ static void move(enum weft_qp_state to)
 				    .may_read = true,
 				    .tells_drained = to == WEFT_QPS_SQD};
 
-	assert_int_equal(weft_qp_modify(&w.qp, w.qp.state, to, &attr, &late, &w.caller), 0);
+	assert_int_equal(weft_qp_modify(&w.qp, w.qp.state, to, &attr, &world.caller), 0);
 }
 
 static void make(void)
@@ -165,11 +130,11 @@ static void make(void)
 
 	memset(&w.qp, 0, sizeof(w.qp));
 	memset(w.flying, 0, sizeof(w.flying));
-	w.nended = w.drained_events = 0;
+	w.nended = world.drained_events = 0;
 	w.began = w.polled = 0;
 	w.way = UNDER_WAY;
 	assert_int_equal(
-		weft_qp_create(&w.nic, &w.qp, WEFT_QPT_RC, 1, &w.cq, &w.cq, NULL, &cap, false), 0);
+		weft_qp_create(&world.nic, &w.qp, WEFT_QPT_RC, 1, &world.cq, &world.cq, NULL, &cap, false), 0);
 	move(WEFT_QPS_INIT);
 	move(WEFT_QPS_RTR);
 	move(WEFT_QPS_RTS);
@@ -183,7 +148,7 @@ static bool post(enum weft_opcode opcode, uint8_t flags)
 		return false;
 	*wqe = (struct weft_wqe){
 		.wr_id = w.qp.sq_posted, .opcode = (uint8_t)opcode, .flags = flags};
-	weft_sq_submit(&w.qp, wqe, &w.caller);
+	weft_sq_submit(&w.qp, wqe, &world.caller);
 	return true;
 }
 
@@ -200,46 +165,25 @@ static void end(uint64_t position, enum weft_cause cause)
 	fail_msg("%lu is not under way", (unsigned long)position);
 }
 
-static void look(void)
-{
-	weft_nic_progress(&w.nic, &w.caller);
-}
-
-static void expect(uint64_t wr_id, enum weft_wc_status status)
-{
-	struct weft_wc wc;
-
-	assert_int_equal(weft_cq_poll(&w.cq, 1, &wc, 0), 1);
-	assert_int_equal(wc.wr_id, wr_id);
-	assert_int_equal(wc.status, status);
-}
-
-static void expect_none(void)
-{
-	struct weft_wc wc;
-
-	assert_int_equal(weft_cq_poll(&w.cq, 1, &wc, 0), 0);
-}
-
 static void in_order(void **state)
 {
 	make();
 	for (int i = 0; i < 3; i++) /* with a flag that is the nic's own */
 		assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED | WEFT_SEND_ENDED));
-	look();
-	expect_none();
+	world_look();
+	world_expect_none();
 	end(2, WEFT_CAUSE_NONE);
 	end(1, WEFT_CAUSE_NONE);
-	look();
-	expect_none();
+	world_look();
+	world_expect_none();
 	end(0, WEFT_CAUSE_NONE);
-	look();
+	world_look();
 	for (uint64_t i = 0; i < 3; i++)
-		expect(i, WEFT_WC_SUCCESS);
-	expect_none();
+		world_expect(i, WEFT_WC_SUCCESS);
+	world_expect_none();
 	w.way = DONE;
 	assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
-	expect(3, WEFT_WC_SUCCESS);
+	world_expect(3, WEFT_WC_SUCCESS);
 	weft_qp_destroy(&w.qp);
 }
 
@@ -251,11 +195,11 @@ static void done_behind(void **state)
 	w.way = DONE;
 	assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
 	assert_int_equal(w.began, 2);
-	expect_none();
+	world_expect_none();
 	end(0, WEFT_CAUSE_NONE);
-	look();
-	expect(0, WEFT_WC_SUCCESS);
-	expect(1, WEFT_WC_SUCCESS);
+	world_look();
+	world_expect(0, WEFT_WC_SUCCESS);
+	world_expect(1, WEFT_WC_SUCCESS);
 	weft_qp_destroy(&w.qp);
 }
 
@@ -266,7 +210,7 @@ static void no_more_than(void **state)
 		assert_true(post(WEFT_OP_WRITE, 0));
 	assert_int_equal(w.began, MOST);
 	end(1, WEFT_CAUSE_NONE);
-	look();
+	world_look();
 	assert_int_equal(w.began, MOST + 1);
 	weft_qp_destroy(&w.qp);
 }
@@ -284,19 +228,19 @@ static void fenced(void **state)
 	assert_int_equal(w.began, 3);
 	end(0, WEFT_CAUSE_NONE);
 	end(1, WEFT_CAUSE_NONE);
-	look();
+	world_look();
 	assert_int_equal(w.began, 3);
 	end(2, WEFT_CAUSE_NONE);
-	look();
+	world_look();
 	assert_int_equal(w.began, 5);
 	assert_true(post(WEFT_OP_LOCAL_INV, WEFT_SEND_SIGNALED));
-	expect_none();
+	world_expect_none();
 	end(3, WEFT_CAUSE_NONE);
-	look();
-	expect_none();
+	world_look();
+	world_expect_none();
 	end(4, WEFT_CAUSE_NONE);
-	look();
-	expect(5, WEFT_WC_LOC_QP_OP_ERR); /* of a key that is none: it has been carried out */
+	world_look();
+	world_expect(5, WEFT_WC_LOC_QP_OP_ERR); /* of a key that is none: it has been carried out */
 	weft_qp_destroy(&w.qp);
 }
 
@@ -309,25 +253,25 @@ static void fails(void **state)
 		assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
 	end(2, WEFT_CAUSE_REMOTE_KEY);
 	end(1, WEFT_CAUSE_REMOTE_KEY);
-	look();
-	expect_none();
+	world_look();
+	world_expect_none();
 	assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
 	assert_int_equal(w.began, 4); /* nothing begins behind it */
 	end(0, WEFT_CAUSE_NONE);
-	look();
-	expect(0, WEFT_WC_SUCCESS);
-	expect(1, WEFT_WC_REM_ACCESS_ERR);
+	world_look();
+	world_expect(0, WEFT_WC_SUCCESS);
+	world_expect(1, WEFT_WC_REM_ACCESS_ERR);
 	assert_int_equal(w.qp.state, WEFT_QPS_ERR);
-	expect_none();
+	world_expect_none();
 	assert_true(post(WEFT_OP_WRITE, 0));
-	look();
-	expect_none();
+	world_look();
+	world_expect_none();
 	w.lets_go = true;
-	look();
+	world_look();
 	for (uint64_t i = 2; i < 6; i++)
-		expect(i, WEFT_WC_WR_FLUSH_ERR);
+		world_expect(i, WEFT_WC_WR_FLUSH_ERR);
 	assert_true(post(WEFT_OP_WRITE, 0));
-	expect(6, WEFT_WC_WR_FLUSH_ERR);
+	world_expect(6, WEFT_WC_WR_FLUSH_ERR);
 	weft_qp_destroy(&w.qp);
 }
 
@@ -338,14 +282,14 @@ static void not_ready(void **state)
 	assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
 	w.way = NOT_READY;
 	assert_true(post(WEFT_OP_SEND, WEFT_SEND_SIGNALED));
-	look();
-	w.now_ns += 1;
-	look(); /* rnr_retry is 0: its time is up */
-	expect_none();
+	world_look();
+	world.now_ns += 1;
+	world_look(); /* rnr_retry is 0: its time is up */
+	world_expect_none();
 	end(0, WEFT_CAUSE_NONE);
-	look();
-	expect(0, WEFT_WC_SUCCESS);
-	expect(1, WEFT_WC_RNR_RETRY_EXC_ERR);
+	world_look();
+	world_expect(0, WEFT_WC_SUCCESS);
+	world_expect(1, WEFT_WC_RNR_RETRY_EXC_ERR);
 	weft_qp_destroy(&w.qp);
 }
 
@@ -355,12 +299,12 @@ static void error_by_hand(void **state)
 	assert_true(post(WEFT_OP_WRITE, 0));
 	assert_true(post(WEFT_OP_WRITE, 0));
 	move(WEFT_QPS_ERR);
-	look();
-	expect_none();
+	world_look();
+	world_expect_none();
 	w.lets_go = true;
-	look();
-	expect(0, WEFT_WC_WR_FLUSH_ERR);
-	expect(1, WEFT_WC_WR_FLUSH_ERR);
+	world_look();
+	world_expect(0, WEFT_WC_WR_FLUSH_ERR);
+	world_expect(1, WEFT_WC_WR_FLUSH_ERR);
 	move(WEFT_QPS_RESET);
 	w.began = 0;
 	move(WEFT_QPS_INIT);
@@ -368,7 +312,7 @@ static void error_by_hand(void **state)
 	move(WEFT_QPS_RTS);
 	w.way = DONE;
 	assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
-	expect(0, WEFT_WC_SUCCESS);
+	world_expect(0, WEFT_WC_SUCCESS);
 	weft_qp_destroy(&w.qp);
 }
 
@@ -379,8 +323,8 @@ static void reset_waits(void **state)
 	assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
 	move(WEFT_QPS_RESET);
 	assert_true(w.lets_go);
-	look();
-	expect_none();
+	world_look();
+	world_expect_none();
 	weft_qp_destroy(&w.qp);
 }
 
@@ -393,25 +337,25 @@ static void drains(void **state)
 	move(WEFT_QPS_SQD);
 	assert_true(weft_sq_is_draining(&w.qp));
 	for (uint64_t i = 0; i < MOST; i++) {
-		look();
-		assert_int_equal(w.drained_events, 0);
+		world_look();
+		assert_int_equal(world.drained_events, 0);
 		end(i, WEFT_CAUSE_NONE);
 	}
-	look();
-	assert_int_equal(w.drained_events, 1);
+	world_look();
+	assert_int_equal(world.drained_events, 1);
 	assert_false(weft_sq_is_draining(&w.qp));
 	assert_int_equal(w.began, MOST);
 	for (uint64_t i = 0; i < MOST; i++)
-		expect(i, WEFT_WC_SUCCESS);
-	expect_none();
+		world_expect(i, WEFT_WC_SUCCESS);
+	world_expect_none();
 	move(WEFT_QPS_RTS);
 	assert_int_equal(w.began, MOST + 1);
 	end(MOST, WEFT_CAUSE_NONE);
-	look();
-	expect(MOST, WEFT_WC_SUCCESS);
-	assert_int_equal(w.drained_events, 1);
+	world_look();
+	world_expect(MOST, WEFT_WC_SUCCESS);
+	assert_int_equal(world.drained_events, 1);
 	move(WEFT_QPS_SQD);
-	assert_int_equal(w.drained_events, 2);
+	assert_int_equal(world.drained_events, 2);
 	weft_qp_destroy(&w.qp);
 }
 
@@ -425,7 +369,7 @@ static void poll_some(void)
 {
 	struct weft_wc wc;
 
-	while (weft_cq_poll(&w.cq, 1, &wc, 0)) {
+	while (weft_cq_poll(&world.cq, 1, &wc, 0)) {
 		assert_int_equal(wc.wr_id, w.polled);
 		assert_true(w.polled < w.qp.sq_posted);
 		if (wc.status)
@@ -454,7 +398,7 @@ static void act(void)
 		w.way = draw(30) ? draw(2) ? UNDER_WAY : DONE : REFUSED;
 		break;
 	case 6:
-		look();
+		world_look();
 		break;
 	case 7:
 		poll_some();
@@ -483,7 +427,7 @@ static void random_orders(void **state)
 			move(WEFT_QPS_RTS);
 		w.lets_go = true;
 		for (uint32_t i = 0; i < 3; i++)
-			look();
+			world_look();
 		poll_some();
 		assert_int_equal(w.polled, w.qp.sq_posted);
 		errors += w.qp.state == WEFT_QPS_ERR;
@@ -495,40 +439,11 @@ static void random_orders(void **state)
 
 static int attach(void **state)
 {
-	static const struct weft_nic_env env = {.alloc = zeroed,
-						.free = free,
-						.yield = patient,
-						.completion = completion,
-						.async = async,
-						.failed = failed,
-						.clock_ns = clock_ns,
-						.self = self,
-						.kick = nothing};
-	static char where[4096];
-	const char *why;
+	static const struct weft_transport *const transports[] = {&late};
 
-	if (make_pool(state) || weft_pool_get(NULL, &w.pool, where, &why))
-		return -1;
-	weft_pool_caller_get(w.pool, &w.caller);
-	w.now_ns = 1;
-	w.nic.pool = w.pool;
-	w.nic.env = &env;
-	w.nic.qps = calloc(WEFT_QPS, sizeof(*w.nic.qps));
-	w.nic.windows = calloc(WEFT_MRS, sizeof(*w.nic.windows));
-	w.nic.shared_of = calloc(WEFT_QPS, sizeof(*w.nic.shared_of));
-	return !w.nic.qps || !w.nic.windows || !w.nic.shared_of ||
-	       weft_cq_create(&w.nic, &w.cq, 64);
-}
-
-static int detach(void **state)
-{
-	weft_cq_destroy(&w.cq);
-	free(w.nic.qps);
-	free(w.nic.windows);
-	free(w.nic.shared_of);
-	weft_pool_caller_put(w.pool, &w.caller);
-	weft_pool_put(w.pool);
-	return remove_pool(state);
+	world.nic.transports = transports;
+	world.yields = patient;
+	return world_attach(state);
 }
 
 int main(void)
@@ -541,5 +456,5 @@ int main(void)
 		cmocka_unit_test(drains),	 cmocka_unit_test(random_orders),
 	};
 
-	return cmocka_run_group_tests(tests, attach, detach);
+	return cmocka_run_group_tests(tests, attach, world_detach);
 }

@@ -150,7 +150,7 @@ const struct cause causes[] = {
 	{"peer connected to another", POSTED, .before = peer_with_another},
 	{"peer destroyed", POSTED, .before = peer_destroyed},
 	{"number of nobody", POSTED, .before = number_of_nobody},
-	{"address of nobody", POSTED, .before = address_of_nobody},
+	{CAUSE_NO_ADDRESS, POSTED, .before = address_of_nobody},
 
 	/* flushes */
 	{"queue pair in ERR", POSTED | BIT(RECV), .before = fails},

@@ -43,6 +43,7 @@ enum ibv_wr_opcode opcode_of(enum verb verb);
 unsigned int right_of(enum verb verb);
 
 /* Those that are not of the usual kind: test_errors.c plays them. */
+#define CAUSE_NO_ADDRESS   "address of nobody"
 #define CAUSE_UNMAPPED	   "memory unmapped under a region in place"
 #define CAUSE_FULL_QUEUE   "completion queue full"
 #define CAUSE_SHARED_QUEUE "receives from a shared queue; queue pair goes to ERR"

@@ -199,8 +199,12 @@ static void tell_value(const struct row *row, char *to, size_t room)
 			snprintf(to, room, ": %u bytes are more", c->length);
 		break;
 	case IBV_WC_REM_OP_ERR:
-	case IBV_WC_RETRY_EXC_ERR:
 		snprintf(to, room, "QP 0x%x", seen.peer);
+		break;
+	case IBV_WC_RETRY_EXC_ERR:
+		snprintf(to, room, "%sQP 0x%x",
+			 strcmp(c->name, CAUSE_NO_ADDRESS) ? "" : "nobody in the pool has the address of ",
+			 seen.peer);
 		break;
 	case IBV_WC_RNR_RETRY_EXC_ERR:
 		snprintf(to, room, "after %d retries",

@@ -2,14 +2,11 @@
 /* The requester's half of datagrams: the bytes on this side, and their header. The responder's half
  * is nic/datagram.h. */
 #include "nic/busy.h"
-#include "nic/datagram.h"
+#include "nic/gather.h"
 #include "transport/direct/direct.h"
 #include "transport/direct/grh.h"
 
 #define ESRCH 3
-
-_Static_assert(sizeof(struct weft_datagram_target) <= WEFT_TRANSPORT_STATE,
-	       "an address handle has room for it");
 
 static bool any_foreign(const struct weft_spans *spans)
 {
@@ -46,40 +43,29 @@ static enum weft_cause gather_foreign(struct weft_qp *qp, const struct weft_wqe 
 	return cause;
 }
 
-/* The bytes on this side, behind room for the header. */
-/* copy: room for them, where they are of other processes, which may go before the last one has
- * them. */
+/* The bytes on this side, behind room for the header. copy: room for them, where they are of other
+ * processes, which may go before the last destination has them. */
 static enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, uint8_t *copy,
 			      struct weft_datagram *d)
 {
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 	struct weft_spans here;
-	uint64_t bytes = wqe->len_bytes;
 
 	here.n = 1;
-	if (!(wqe->flags & WEFT_SEND_INLINE)) {
-		bytes = 0;
-		for (uint32_t i = 0; i < wqe->num_sge; i++)
-			bytes += wqe->sge[i].len_bytes;
-	}
-	if (bytes > WEFT_MTU)
-		return WEFT_CAUSE_DATAGRAM_LENGTH;
-	if (!wqe->ah || wqe->ah->pd != qp->pd)
-		return WEFT_CAUSE_ADDRESS_DOMAIN;
 	if (wqe->flags & WEFT_SEND_INLINE)
-		weft_span_private(&here.span[0], weft_wqe_inline(wqe), bytes);
+		weft_span_private(&here.span[0], weft_wqe_inline(wqe), wqe->len_bytes);
 	else if (!weft_spans_find(qp->nic->pool, d->caller, wqe->sge, wqe->num_sge, qp->holder, 0,
 				  &here))
 		cause = WEFT_CAUSE_LOCAL_KEY;
 	else if (any_foreign(&here))
 		cause = gather_foreign(qp, wqe, d->caller, copy, &here);
-	wqe->len_bytes = d->bytes = (uint32_t)bytes;
+	d->bytes = wqe->len_bytes;
 	for (unsigned int i = 0; i < here.n; i++)
 		d->span[1 + i] = here.span[i];
 	return cause;
 }
 
-static enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
+static enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 				       struct weft_caller *caller, enum weft_cause *cause)
 {
 	uint8_t grh[WEFT_GRH_BYTES], copy[WEFT_MTU];
@@ -98,7 +84,7 @@ static enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 
 	*cause = gather(qp, wqe, copy, &d);
 	if (*cause)
-		return weft_find_later(caller) ? WEFT_MOVES : WEFT_FAILED;
+		return weft_gather_failed(caller);
 	d.src_qpn = qp->qpn | (uint32_t)weft_grh_fill(grh, ah, has_imm, d.bytes) << 24;
 	weft_span_private(&d.span[0], grh, sizeof(grh));
 	if (wqe->remote_qpn == WEFT_QPN_MULTICAST) {
@@ -107,42 +93,20 @@ static enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	}
 	own = weft_lock(qp->nic, &ah->lock, caller->thread);
 	weft_datagram_deliver(&d, wqe->remote_qpn, ah->dgid,
-			      (struct weft_datagram_target *)ah->transport_state);
+			      ah->carried);
 	weft_unlock(&ah->lock, own);
 	return WEFT_DONE;
 }
 
-static enum weft_outcome execute(struct weft_qp *qp, struct weft_wqe *wqe,
-				 struct weft_caller *caller, enum weft_cause *cause)
+enum weft_outcome weft_direct_issue_datagram(struct weft_qp *qp, struct weft_wqe *wqe,
+					     struct weft_caller *caller, enum weft_cause *cause)
 {
 	enum weft_outcome outcome;
 
 	if (!caller->shared)
-		return execute_alone(qp, wqe, caller, cause);
+		return issue_alone(qp, wqe, caller, cause);
 	weft_pool_share_lock(qp->nic->pool);
-	outcome = execute_alone(qp, wqe, caller, cause);
+	outcome = issue_alone(qp, wqe, caller, cause);
 	weft_pool_share_unlock(qp->nic->pool);
 	return outcome;
 }
-
-static void connect(struct weft_qp *qp)
-{
-}
-
-static void disconnect(struct weft_qp *qp)
-{
-}
-
-static bool fault(struct weft_qp *qp, enum weft_event *event)
-{
-	*event = WEFT_EVENT_QP_FATAL;
-	return weft_datagram_fault(qp->shared, qp->tag);
-}
-
-const struct weft_transport weft_direct_datagram = {
-	.name = "direct",
-	.connect = connect,
-	.disconnect = disconnect,
-	.execute = execute,
-	.fault = fault,
-};

@@ -3,6 +3,7 @@
  * side, and what became of each request. The responder's half is nic/arrive.h. */
 #include "nic/arrive.h"
 #include "nic/busy.h"
+#include "nic/gather.h"
 #include "transport/direct/direct.h"
 
 /* The way of a WRITE or READ from the queue to its bytes is one function, or a third of its time
@@ -28,11 +29,9 @@ struct xrc {
 	uint32_t number;
 };
 
-_Static_assert(sizeof(struct xrc) <= WEFT_TRANSPORT_STATE, "the queue pair has room for it");
-
 static inline struct direct *direct_of(struct weft_qp *qp)
 {
-	return (struct direct *)qp->transport_state;
+	return qp->carried;
 }
 
 static enum weft_outcome fail_here(struct weft_arrival a, enum weft_cause cause)
@@ -146,56 +145,6 @@ static enum weft_outcome execute_atomic_write(struct weft_arrival a)
 	return err ? weft_arrive_unreachable(WEFT_ASIDE(a), err) : WEFT_DONE;
 }
 
-static uint64_t listed_bytes(const struct weft_wqe *wqe)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < wqe->num_sge; i++)
-		bytes += wqe->sge[i].len_bytes;
-	return bytes;
-}
-
-/* The bytes of a request on this side. What is wrong: first their number, then a request that may
- * never be outstanding (with max_rd_atomic 0, as cards do), then keys. */
-HOT enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller,
-			   struct weft_spans *here)
-{
-	struct weft_pool *pool = qp->nic->pool;
-	uint64_t bytes;
-	uint8_t access;
-	bool found;
-
-	if (wqe->flags & WEFT_SEND_INLINE) {
-		here->len_bytes = wqe->len_bytes;
-		weft_span_private(&here->span[0], weft_wqe_inline(wqe), wqe->len_bytes);
-		return WEFT_CAUSE_NONE;
-	}
-	bytes = wqe->num_sge == 1 ? wqe->sge[0].len_bytes : listed_bytes(wqe);
-	if (bytes > WEFT_MAX_MSG_BYTES || (weft_op_is_atomic(wqe->opcode) && bytes != 8))
-		return weft_op_is_atomic(wqe->opcode) ? WEFT_CAUSE_ATOMIC_LENGTH
-						      : WEFT_CAUSE_MESSAGE_LENGTH;
-	here->len_bytes = bytes;
-	wqe->len_bytes = (uint32_t)bytes;
-	access = 0;
-	if (weft_op_fetches(wqe->opcode)) {
-		if (!qp->attr.may_read)
-			return WEFT_CAUSE_NO_READS;
-		access = WEFT_ACCESS_LOCAL_WRITE;
-	}
-	if (wqe->num_sge != 1 || !bytes)
-		found = weft_spans_find(pool, caller, wqe->sge, wqe->num_sge, qp->holder, access,
-					here);
-	else
-		found = weft_mr_find(pool, caller, wqe->sge[0].lkey, qp->holder, wqe->sge[0].addr,
-				     bytes, access, &here->span[0]);
-	return found ? WEFT_CAUSE_NONE : WEFT_CAUSE_LOCAL_KEY;
-}
-
-static enum weft_outcome fail_gather(struct weft_caller *caller)
-{
-	return weft_find_later(caller) ? WEFT_MOVES : WEFT_FAILED;
-}
-
 /* What is wrong on this side is told although nobody answers. */
 static __attribute__((noinline)) enum weft_outcome without_responder(struct weft_qp *qp,
 								     struct weft_wqe *wqe,
@@ -204,9 +153,9 @@ static __attribute__((noinline)) enum weft_outcome without_responder(struct weft
 {
 	struct weft_spans here;
 
-	*cause = gather(qp, wqe, caller, &here);
+	*cause = weft_gather(qp, wqe, caller, &here);
 	if (*cause)
-		return fail_gather(caller);
+		return weft_gather_failed(caller);
 	return weft_responder_moves(&direct_of(qp)->to) ? WEFT_MOVES : WEFT_NO_ANSWER;
 }
 
@@ -215,12 +164,12 @@ HOT enum weft_outcome carry_out(struct weft_qp *qp, struct weft_responder *to, s
 				struct weft_caller *caller, enum weft_cause *cause)
 {
 	struct weft_spans here;
-	enum weft_cause fault = gather(qp, wqe, caller, &here);
+	enum weft_cause fault = weft_gather(qp, wqe, caller, &here);
 	struct weft_arrival a = {qp->nic, to, wqe, caller, &here, cause};
 
 	if (fault) {
 		*cause = fault;
-		return fail_gather(caller);
+		return weft_gather_failed(caller);
 	}
 	switch ((enum weft_opcode)wqe->opcode) {
 	case WEFT_OP_WRITE:
@@ -253,7 +202,7 @@ static bool look_again(struct weft_qp *qp, struct direct *d)
 	return ready;
 }
 
-HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
+HOT enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 				    struct weft_caller *caller, enum weft_cause *cause)
 {
 	struct direct *d = direct_of(qp);
@@ -275,24 +224,24 @@ HOT enum weft_outcome execute_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	return outcome;
 }
 
-static enum weft_outcome execute(struct weft_qp *qp, struct weft_wqe *wqe,
+static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe,
 				 struct weft_caller *caller, enum weft_cause *cause)
 {
 	enum weft_outcome outcome;
 
 	if (__builtin_expect(!caller->shared, 1))
-		return execute_alone(qp, wqe, caller, cause);
+		return issue_alone(qp, wqe, caller, cause);
 	weft_pool_share_lock(qp->nic->pool);
-	outcome = execute_alone(qp, wqe, caller, cause);
+	outcome = issue_alone(qp, wqe, caller, cause);
 	weft_pool_share_unlock(qp->nic->pool);
 	return outcome;
 }
 
 /* Whom nobody answers, or who finds no receive, does not learn of it. */
-static enum weft_outcome execute_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
+static enum weft_outcome issue_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
 					    struct weft_caller *caller, enum weft_cause *cause)
 {
-	return execute(qp, wqe, caller, cause) == WEFT_FAILED ? WEFT_FAILED : WEFT_DONE;
+	return issue(qp, wqe, caller, cause) == WEFT_FAILED ? WEFT_FAILED : WEFT_DONE;
 }
 
 /* Whether the peer takes requests. Its queue may be another member's, at which they are carried
@@ -335,7 +284,7 @@ static enum weft_outcome execute_at_queue(struct weft_qp *qp, struct weft_wqe *w
 					  struct weft_caller *caller, enum weft_cause *cause)
 {
 	uint32_t number = weft_op_is_atomic(wqe->opcode) ? wqe->imm : wqe->remote_srqn;
-	struct xrc *x = (struct xrc *)qp->transport_state;
+	struct xrc *x = qp->carried;
 	enum weft_outcome outcome = WEFT_NO_ANSWER;
 	bool known = is_known(x, number);
 	uint64_t next;
@@ -357,7 +306,7 @@ static enum weft_outcome execute_at_queue(struct weft_qp *qp, struct weft_wqe *w
 	return outcome;
 }
 
-static enum weft_outcome execute_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
+static enum weft_outcome issue_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
 				     struct weft_caller *caller, enum weft_cause *cause)
 {
 	struct direct *d = direct_of(qp);
@@ -372,11 +321,20 @@ static enum weft_outcome execute_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
 	return outcome;
 }
 
-static void connect(struct weft_qp *qp)
+static bool reaches(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	if (weft_gid_is_group(dgid))
+		return true;
+	for (uint16_t i = 0; weft_pool_member(nic->pool, i); i++)
+		if (weft_responder_has_gid(nic->pool, i, dgid))
+			return true;
+	return false;
+}
+
+static int connect(struct weft_qp *qp, uint16_t *executor)
 {
 	struct direct *d = direct_of(qp);
 
-	__builtin_memset(d, 0, sizeof(*d));
 	d->to.from = (struct weft_requester){
 		.nic = qp->nic,
 		.slot = qp->slot,
@@ -387,18 +345,16 @@ static void connect(struct weft_qp *qp)
 	__builtin_memcpy(d->to.from.dgid, qp->attr.dgid, sizeof(d->to.from.dgid));
 	d->to.peer = &d->to;
 	d->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
+	if (!weft_responder_find(&d->to))
+		return 0;
+	/* only a member that owns the destination can ever complete into our queue */
+	*executor = d->to.right.member;
 	/* it may lose the address before we have anything to send */
-	if (weft_responder_find(&d->to))
-		weft_responder_addressed(&d->to);
+	weft_responder_addressed(&d->to);
+	return 0;
 }
 
-static void connect_xrc(struct weft_qp *qp)
-{
-	connect(qp);
-	((struct xrc *)qp->transport_state)->number = 0;
-}
-
-static void disconnect(struct weft_qp *qp)
+static void leave(struct weft_qp *qp)
 {
 	struct direct *d = direct_of(qp);
 
@@ -431,24 +387,15 @@ static bool fault(struct weft_qp *qp, enum weft_event *event)
 
 const struct weft_transport weft_direct = {
 	.name = "direct",
+	.carries = {[WEFT_QPT_RC] = {issue, sizeof(struct direct)},
+		    [WEFT_QPT_UC] = {issue_unreliable, sizeof(struct direct)},
+		    [WEFT_QPT_UD] = {weft_direct_issue_datagram, 0},
+		    [WEFT_QPT_XRC_SEND] = {issue_xrc, sizeof(struct xrc)},
+		    [WEFT_QPT_XRC_RECV] = {issue_xrc, sizeof(struct direct)}},
+	.address_bytes = WEFT_DIRECT_ADDRESS_BYTES,
+	.silence = WEFT_CAUSE_NO_ANSWER,
+	.reaches = reaches,
 	.connect = connect,
-	.disconnect = disconnect,
-	.execute = execute,
-	.fault = fault,
-};
-
-const struct weft_transport weft_direct_unreliable = {
-	.name = "direct",
-	.connect = connect,
-	.disconnect = disconnect,
-	.execute = execute_unreliable,
-	.fault = fault,
-};
-
-const struct weft_transport weft_direct_xrc = {
-	.name = "direct",
-	.connect = connect_xrc,
-	.disconnect = disconnect,
-	.execute = execute_xrc,
+	.abort = leave,
 	.fault = fault,
 };

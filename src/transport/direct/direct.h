@@ -7,10 +7,12 @@
 #define WEFT_TRANSPORT_DIRECT_DIRECT_H
 
 #include "nic/nic.h"
+#include "nic/datagram.h"
 
-extern const struct weft_transport weft_direct;	  /* reliable connections */
-extern const struct weft_transport weft_direct_unreliable; /* unreliable ones */
-extern const struct weft_transport weft_direct_datagram;
-extern const struct weft_transport weft_direct_xrc;
+extern const struct weft_transport weft_direct;
+
+/* datagram.c */
+weft_issue weft_direct_issue_datagram;
+#define WEFT_DIRECT_ADDRESS_BYTES sizeof(struct weft_datagram_target)
 
 #endif

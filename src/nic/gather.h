@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The bytes of a request on the requester's side, whoever carries it out: what may be wrong with
+ * them is found before anything goes to the responder, and told although nobody answers.
+ */
+#ifndef WEFT_NIC_GATHER_H
+#define WEFT_NIC_GATHER_H
+
+#include "nic/place.h"
+
+/* The way of a WRITE or READ from the queue to its bytes is one function, or a third of its time
+ * goes into calls. */
+#define WEFT_GATHER static inline __attribute__((always_inline))
+
+static inline uint64_t weft_gather_listed_bytes(const struct weft_wqe *wqe)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < wqe->num_sge; i++)
+		bytes += wqe->sge[i].len_bytes;
+	return bytes;
+}
+
+/* Of a request of a connection. What is wrong: first the number of bytes, then a request that may
+ * never be outstanding (with max_rd_atomic 0, as cards do), then keys. */
+WEFT_GATHER enum weft_cause weft_gather(struct weft_qp *qp, struct weft_wqe *wqe,
+					struct weft_caller *caller, struct weft_spans *here)
+{
+	struct weft_pool *pool = qp->nic->pool;
+	uint64_t bytes;
+	uint8_t access;
+	bool found;
+
+	if (wqe->flags & WEFT_SEND_INLINE) {
+		here->len_bytes = wqe->len_bytes;
+		weft_span_private(&here->span[0], weft_wqe_inline(wqe), wqe->len_bytes);
+		return WEFT_CAUSE_NONE;
+	}
+	bytes = wqe->num_sge == 1 ? wqe->sge[0].len_bytes : weft_gather_listed_bytes(wqe);
+	if (bytes > WEFT_MAX_MSG_BYTES || (weft_op_is_atomic(wqe->opcode) && bytes != 8))
+		return weft_op_is_atomic(wqe->opcode) ? WEFT_CAUSE_ATOMIC_LENGTH
+						      : WEFT_CAUSE_MESSAGE_LENGTH;
+	here->len_bytes = bytes;
+	wqe->len_bytes = (uint32_t)bytes;
+	access = 0;
+	if (weft_op_fetches(wqe->opcode)) {
+		if (!qp->attr.may_read)
+			return WEFT_CAUSE_NO_READS;
+		access = WEFT_ACCESS_LOCAL_WRITE;
+	}
+	if (wqe->num_sge != 1 || !bytes)
+		found = weft_spans_find(pool, caller, wqe->sge, wqe->num_sge, qp->holder, access,
+					here);
+	else
+		found = weft_mr_find(pool, caller, wqe->sge[0].lkey, qp->holder, wqe->sge[0].addr,
+				     bytes, access, &here->span[0]);
+	return found ? WEFT_CAUSE_NONE : WEFT_CAUSE_LOCAL_KEY;
+}
+
+/* A cause was found on this side. */
+static inline enum weft_outcome weft_gather_failed(struct weft_caller *caller)
+{
+	return weft_find_later(caller) ? WEFT_MOVES : WEFT_FAILED;
+}
+
+/* Of a datagram, but for keys: their number, which is written to the request, and the handle. */
+static inline enum weft_cause weft_gather_check_datagram(const struct weft_qp *qp,
+							 struct weft_wqe *wqe)
+{
+	uint64_t bytes =
+		wqe->flags & WEFT_SEND_INLINE ? wqe->len_bytes : weft_gather_listed_bytes(wqe);
+
+	if (bytes > WEFT_MTU)
+		return WEFT_CAUSE_DATAGRAM_LENGTH;
+	if (!wqe->ah || wqe->ah->pd != qp->pd)
+		return WEFT_CAUSE_ADDRESS_DOMAIN;
+	wqe->len_bytes = (uint32_t)bytes;
+	return WEFT_CAUSE_NONE;
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Which transport carries a request: of connections by their address, of datagrams by their
+ * handle's. */
+#include "nic/transport.h"
+#include "nic/datagram.h"
+#include "nic/gather.h"
+
+#define ENOMEM 12
+
+const struct weft_transport *weft_transport_for(struct weft_nic *nic, enum weft_qp_type type,
+						const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	const struct weft_transport *const *at = nic->transports;
+
+	while (!(*at)->carries[type].issue || !(*at)->reaches(nic, sgid, dgid))
+		at++;
+	return *at;
+}
+
+/* ---- Address handles ---- */
+
+int weft_ah_find(struct weft_nic *nic, struct weft_ah *ah)
+{
+	const struct weft_transport *t = weft_transport_for(nic, WEFT_QPT_UD, ah->sgid, ah->dgid);
+
+	if (t->address_bytes) {
+		ah->carried = nic->env->alloc(t->address_bytes);
+		if (!ah->carried)
+			return -ENOMEM;
+	}
+	/* release: pairs with the acquire in issue */
+	atomic_store_explicit(&ah->transport, t, memory_order_release);
+	return 0;
+}
+
+void weft_ah_destroy(struct weft_nic *nic, struct weft_ah *ah)
+{
+	nic->env->free(ah->carried);
+}
+
+/* ---- Datagrams ---- */
+
+static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller,
+			       enum weft_cause *cause)
+{
+	const struct weft_transport *t;
+
+	*cause = weft_gather_check_datagram(qp, wqe);
+	if (*cause)
+		return WEFT_FAILED;
+	/* acquire: pairs with the release in weft_ah_find */
+	t = atomic_load_explicit(&wqe->ah->transport, memory_order_acquire);
+	return t->carries[WEFT_QPT_UD].issue(qp, wqe, caller, cause);
+}
+
+static int connect(struct weft_qp *qp, uint16_t *executor)
+{
+	return 0;
+}
+
+static void leave(struct weft_qp *qp)
+{
+}
+
+static bool fault(struct weft_qp *qp, enum weft_event *event)
+{
+	*event = WEFT_EVENT_QP_FATAL;
+	return weft_datagram_fault(qp->shared, qp->tag);
+}
+
+const struct weft_transport weft_by_address = {
+	.name = "by address",
+	.carries = {[WEFT_QPT_UD] = {.issue = issue}},
+	.silence = WEFT_CAUSE_NO_ANSWER,
+	.connect = connect,
+	.abort = leave,
+	.fault = fault,
+};

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Transports: what carries the requests of a queue pair out, and which one does. A transport is one
+ * table; which tables there are stands in transport/registry.c, in order of preference. Neither the
+ * api nor the nic names one.
+ */
+#ifndef WEFT_NIC_TRANSPORT_H
+#define WEFT_NIC_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nic/cause.h"
+#include "nic/types.h"
+
+struct weft_ah;
+struct weft_caller;
+struct weft_nic;
+struct weft_qp;
+struct weft_wqe;
+
+/* What became of a request that a transport was given. */
+enum weft_outcome {
+	WEFT_DONE,
+	WEFT_UNDER_WAY,	 /* the transport has it until it calls weft_sq_end */
+	WEFT_FAILED,	 /* of a cause; the queue pair goes to error */
+	WEFT_NO_RECEIVE, /* the peer has none posted: RNR NAK */
+	WEFT_NO_ANSWER,	 /* the peer is not there, or not yet */
+	WEFT_MOVES,	 /* its memory moves, and will be back soon */
+};
+
+/* Begins one request, in order. *cause with WEFT_FAILED. Never waits. */
+typedef enum weft_outcome weft_issue(struct weft_qp *qp, struct weft_wqe *wqe,
+				     struct weft_caller *caller, enum weft_cause *cause);
+
+/* What a transport has for the queue pairs of one type. */
+struct weft_carries {
+	weft_issue *issue;    /* NULL: it carries none of them */
+	uint32_t state_bytes; /* of its own in each, zero at `connect` */
+};
+
+#define WEFT_NOBODY UINT16_MAX /* as a member */
+
+/* All calls but `reaches` and `drained` come with the queue pair's lock held. */
+struct weft_transport {
+	const char *name;
+	struct weft_carries carries[WEFT_QP_TYPES];
+	uint32_t address_bytes; /* of its own in each address handle, zero before the first datagram
+				 */
+	uint32_t most_under_way; /* requests of a queue pair; 0: it never answers WEFT_UNDER_WAY */
+	enum weft_cause silence; /* of a request that nobody has answered when its timer ends */
+	/* Whether there is a way from one address to the other. Any thread. */
+	bool (*reaches)(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16]);
+	/* At the move to RTR: the destination is known. *executor: the member that completes the
+	 * receives of this queue pair, if that is known; WEFT_NOBODY before. 0, -ENOMEM, -ENOSPC:
+	 * nothing is left of it. */
+	int (*connect)(struct weft_qp *qp, uint16_t *executor);
+	/* At the move out of the connected states; the peer is reached no more, and what is under
+	 * way is let go of in bounded time. */
+	void (*abort)(struct weft_qp *qp);
+	/* Whether the peer found this queue pair at fault, and with which event. */
+	bool (*fault)(struct weft_qp *qp, enum weft_event *event);
+	/* The rest only of transports that answer WEFT_UNDER_WAY; the position of a request is
+	 * weft_sq_next_issue() when it begins. Calls weft_sq_end for those that have ended. When to
+	 * look again, in ns from now; UINT64_MAX: env->kick will be called. */
+	uint64_t (*progress)(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns);
+	/* After abort: whether the transport touches no request of the queue pair any more. */
+	bool (*drained)(struct weft_qp *qp);
+};
+
+/* The first of the nic's transports that carries this type and reaches that address; the last one
+ * reaches all. */
+const struct weft_transport *weft_transport_for(struct weft_nic *nic, enum weft_qp_type type,
+						const uint8_t sgid[16], const uint8_t dgid[16]);
+
+/* A queue pair of datagrams has no destination: each request goes by the transport that reaches the
+ * address of its handle, at once. */
+extern const struct weft_transport weft_by_address;
+
+/* Looks for the transport of a handle whose addresses are known. Its lock is held, or nobody knows
+ * it yet. 0; -ENOMEM: all is as it was. */
+int weft_ah_find(struct weft_nic *nic, struct weft_ah *ah);
+void weft_ah_destroy(struct weft_nic *nic, struct weft_ah *ah);
+
+/* ff.., or ::ffff: and an IPv4 group (RoCE v2) */
+static inline bool weft_gid_is_group(const uint8_t gid[16])
+{
+	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
+
+	return gid[0] == 0xff ||
+	       (!__builtin_memcmp(gid, ipv4, sizeof(ipv4)) && gid[12] >> 4 == 0xe);
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../abi/pool.h"
+
+struct world world;
+const uint8_t world_gid[16] = {[0] = 0x20, [15] = 1}, nobodys_gid[16] = {[0] = 0x20, [15] = 2};
+
+/* ---- What the nic needs of it ---- */
+
+static void *zeroed(size_t bytes)
+{
+	return calloc(1, bytes ? bytes : 1);
+}
+
+static void yields(void)
+{
+	if (world.yields)
+		world.yields();
+}
+
+static void copy(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+	memmove(to, from, bytes);
+}
+
+static void completion(struct weft_cq *cq)
+{
+}
+
+static void async(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event)
+{
+	world.drained_events += event == WEFT_EVENT_SQ_DRAINED;
+}
+
+static void failed(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause)
+{
+	world.failed_of = cause;
+}
+
+static uint64_t clock_ns(void)
+{
+	return world.now_ns;
+}
+
+static uint32_t self(void)
+{
+	return 0;
+}
+
+static void kick(void)
+{
+}
+
+/* ---- */
+
+void world_publish(const uint8_t gid[16])
+{
+	struct weft_pool_member *self = world.pool->self;
+	struct weft_pool_gid *at = &self->gid[self->ngids];
+	uint64_t half[2];
+
+	memcpy(half, gid, 16);
+	at->half[0] = half[0];
+	at->half[1] = half[1];
+	at->guard |= 1;
+	self->ngids++;
+}
+
+int world_attach(void **state)
+{
+	static const struct weft_nic_env env = {.alloc = zeroed,
+						.free = free,
+						.yield = yields,
+						.copy = copy,
+						.completion = completion,
+						.async = async,
+						.failed = failed,
+						.clock_ns = clock_ns,
+						.self = self,
+						.kick = kick};
+	static char where[4096];
+	const char *why;
+
+	if (make_pool(state) || weft_pool_get(NULL, &world.pool, where, &why))
+		return -1;
+	weft_pool_caller_get(world.pool, &world.caller);
+	world.now_ns = 1;
+	world.nic.pool = world.pool;
+	world.nic.env = &env;
+	world.nic.qps = calloc(WEFT_QPS, sizeof(*world.nic.qps));
+	world.nic.windows = calloc(WEFT_MRS, sizeof(*world.nic.windows));
+	world.nic.shared_of = calloc(WEFT_QPS, sizeof(*world.nic.shared_of));
+	world_publish(world_gid);
+	return !world.nic.qps || !world.nic.windows || !world.nic.shared_of ||
+	       weft_cq_create(&world.nic, &world.cq, 256);
+}
+
+int world_detach(void **state)
+{
+	weft_cq_destroy(&world.cq);
+	free(world.nic.qps);
+	free(world.nic.windows);
+	free(world.nic.shared_of);
+	weft_pool_caller_put(world.pool, &world.caller);
+	weft_pool_put(world.pool);
+	return remove_pool(state);
+}
+
+void world_look(void)
+{
+	weft_nic_progress(&world.nic, &world.caller);
+}
+
+void world_expect(uint64_t wr_id, enum weft_wc_status status)
+{
+	struct weft_wc wc;
+
+	assert_int_equal(weft_cq_poll(&world.cq, 1, &wc, 0), 1);
+	assert_int_equal(wc.wr_id, wr_id);
+	assert_int_equal(wc.status, status);
+}
+
+void world_expect_none(void)
+{
+	struct weft_wc wc;
+
+	assert_int_equal(weft_cq_poll(&world.cq, 1, &wc, 0), 0);
+}
