@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Checks what the tree promises about its shape: includes go down the layers only, files and
 functions stay small, every file names its licence, nothing orders memory with volatile, one file
-reads the clock, and no path of somebody's machine is written down. Prints each offence as file:line:
+reads the clock, the pool asks the system for nothing that its backing has, and no path of somebody's machine is written down. Prints each offence as file:line:
 what; exits 1 if any."""
 import argparse
 import os
@@ -15,7 +15,8 @@ FUNCTION_LINES = 80
 
 # Folder of src/ -> the folders that it may include besides itself.
 BELOW = {
-    'pool': set(),
+    'backing': set(),
+    'pool': {'backing'},
     'nic': {'pool'},
     'wire': set(),
     'link': {'pool'},
@@ -27,11 +28,28 @@ BELOW.update({api: {'transport', 'nic', 'pool', 'wire', 'link'} for api in API})
 BELOW['cli'].add('stream')  # its commands are programs that use it
 # Headers that a folder lends to others beside or below it: (includer's folder, header).
 LENT = {('shim', 'verbs/gid.h'), ('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
-        ('wire', 'nic/types.h'), ('wire', 'nic/cause.h')}
+        ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('nic', 'backing/fence.h'),
+        ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/step.h')}
 
 # The one file that reads a clock, and what that looks like.
 CLOCK = Path('src/pool/clock.c')
 CLOCKS = r'\b(clock_gettime|clock|gettimeofday|time|timerfd_create)\s*\('
+
+# What the pool's backing is for (struct weft_backing): mapping, reserving, locks, proof of life, sleep and the
+# fence. A file of the pool that names one of these calls, or a number of a system call, stands here with its reason.
+SYSTEM = re.compile(r'(?<![\w>.])(open|openat|close|dup\d?|fcntl|flock|lockf|read|write|pread\w*|pwrite\w*|lseek|f?stat|lstat|'
+                    r'fstatat|f?statfs|f?truncate|fallocate|posix_fallocate|unlink|rename|ioctl|mmap|munmap|mremap|'
+                    r'mprotect|madvise|mlock\w*|msync|memfd_create|shm_open|syscall|futex|membarrier|kill|usleep|'
+                    r'nanosleep|clock_nanosleep|sched_yield|poll|epoll_\w+)\s*\(|\bSYS_\w+|\bMEMBARRIER_\w+')
+# Moves pages of this process while its threads stand still: its own memory, its own threads.
+MOVER = {'asleep.c', 'chunk.c', 'movable.c', 'move.c', 'moved.c', 'park.c', 'pins.c', 'region.c', 'segv.c', 'still.c',
+         'summon.c', 'tasks.c', 'uffd.c', 'unhooked.h', 'vma.c'}
+ASKS = {
+    'member.c': {'stat'},  # in which namespaces this process is
+    'room.c': {'mmap', 'munmap'},  # tables of this process alone
+    # the pipes that programs wait for, which are no part of the pool
+    'wake.c': {'fstat', 'fcntl', 'close', 'write', 'syscall', 'SYS_pidfd_open', 'SYS_pidfd_getfd'},
+}
 
 CODE = {'.c', '.h'}
 LICENSED = CODE | {'.py', '.sh', '.build', '.map', '.ini'}
@@ -91,6 +109,16 @@ def check_clock(path, code):
             yield number, f'reads a clock: {CLOCK.name} does'
 
 
+def check_system(path, code):
+    if path.name in MOVER:
+        return
+    for number, line in enumerate(code, 1):
+        for match in SYSTEM.finditer(line):
+            call = match[1] or match[0]
+            if call not in ASKS.get(path.name, ()):
+                yield number, f'asks the system for {call}: struct weft_backing does'
+
+
 def check_file(root, path):
     """Yields (line, offence) for one file, path relative to root."""
     try:
@@ -114,6 +142,8 @@ def check_file(root, path):
         if path.parts[0] == 'src':
             yield from check_volatile(code)
             yield from check_clock(path, code)
+            if path.parts[1] == 'pool':
+                yield from check_system(path, code)
             if len(path.parts) > 2:
                 yield from check_includes(path, code)
 

@@ -189,6 +189,7 @@ SECTIONS = {
          r'crash-wake'),
         ('who lives is a member: fork, exec, closed descriptors, daemons, namespaces, stops',
          r'life-(life|daemon)'),
+        ('several pools in one process, over other memory than a file: members, death, locks, sleep, no room', r'seam-backing'),
     ],
     'Streams of a detector': [
         ('`weft stream generate`: events by seed, whose radii, centres, hits, times and pace follow the formulas; '

@@ -12,7 +12,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "pool/holder.h"
 #include "pool/pool.h"
 #include "pool/view.h"
 
@@ -211,9 +210,9 @@ static void check_contents(struct weft_checkup *c, struct weft_view *v)
 	weft_checkup_say(c, "pool", WEFT_VERDICT_OK, finding, NULL);
 	if (!v->moving)
 		return;
-	weft_holder_text(v->fd, who, sizeof(who));
+	weft_view_holder(v, who, sizeof(who));
 	snprintf(finding, sizeof(finding), "%s, for a tenth of a second now: nobody can join", who);
-	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding, WEFT_HOLDER_ADVICE);
+	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding, WEFT_BACKING_ADVICE);
 }
 
 void weft_check_pool(struct weft_checkup *c)

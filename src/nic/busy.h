@@ -15,7 +15,7 @@ static inline __attribute__((always_inline)) uint64_t weft_busy_begin(struct wef
 
 	atomic_store_explicit(&caller->line->busy, next + at, memory_order_relaxed);
 	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
-	atomic_signal_fence(memory_order_seq_cst);
+	weft_fence_frequent();
 	WEFT_STEP(direct_busy);
 	return next;
 }

@@ -10,7 +10,7 @@ static inline void relax(void)
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #else
-	atomic_signal_fence(memory_order_seq_cst);
+	weft_fence_frequent();
 #endif
 }
 

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backing/fence.h"
+
 struct weft_nic;
 
 struct weft_lock {
@@ -38,7 +40,7 @@ static inline bool weft_lock(const struct weft_nic *nic, struct weft_lock *lock,
 			     1)) {
 		atomic_store_explicit(&lock->inside, 1, memory_order_relaxed);
 		/* the visitor's barrier, between `wanted` and its look at `inside`, stands in for ours */
-		atomic_signal_fence(memory_order_seq_cst);
+		weft_fence_frequent();
 		/* acquire: pairs with the release in weft_unlock_slow */
 		if (__builtin_expect(!atomic_load_explicit(&lock->wanted, memory_order_acquire), 1))
 			return true;

@@ -44,7 +44,7 @@ static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint
 					    owner),
 			      memory_order_relaxed);
 	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
-	atomic_signal_fence(memory_order_seq_cst);
+	weft_fence_frequent();
 	WEFT_STEP(place_admitted);
 	/* acquire: pairs with the release in publish_move (qp.c) */
 	*right = (struct weft_right){ &m->moves,

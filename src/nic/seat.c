@@ -128,7 +128,7 @@ bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16
 		return false;
 	WEFT_TURN(seat_taken);
 	/* the barrier of who arms stands in for ours (weft_shared_arm); the owner counts */
-	atomic_signal_fence(memory_order_seq_cst);
+	weft_fence_frequent();
 	limit = atomic_load_explicit(&seat->head->limit, memory_order_relaxed);
 	if (__builtin_expect(limit != 0, 0))
 		weft_pool_ring(pool, owner, WEFT_RING_EVENT);

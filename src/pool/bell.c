@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Waking and waiting. The frequent side uses compiler barriers only; the rare side (revoke, arm,
- * sleep) pays for both with membarrier, which makes every running thread of every member pass a
- * full barrier. Threads that are not running have passed one.
+ * sleep) pays for both by the barrier of the backing (backing/fence.h).
  */
 #include <errno.h>
-#include <linux/futex.h>
-#include <linux/membarrier.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "pool/clock.h"
 #include "pool/internal.h"
@@ -20,18 +13,10 @@
 
 #define PATIENCE_NS 1000000000ull
 #define SPINS	    256u
-#define BRIEF_NS    1000000u /* most waits are over by then */
-#define NAP_MOST_NS 1000000u
-
-static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
-{
-	return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
-}
 
 void weft_pool_barrier(struct weft_pool *pool)
 {
-	atomic_thread_fence(memory_order_seq_cst);
-	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+	weft_attachment(pool)->on->barrier(weft_attachment(pool)->backed);
 }
 
 void weft_pool_fence(void)
@@ -44,6 +29,7 @@ _Static_assert(WEFT_RING_REASONS <= sizeof(((struct weft_pool_member *)0)->due) 
 
 void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason)
 {
+	const struct weft_attachment *a = weft_attachment(pool);
 	struct weft_pool_member *m = weft_pool_member(pool, member);
 
 	if (!m)
@@ -53,21 +39,21 @@ void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reas
 	atomic_store_explicit(&m->rung, 1, memory_order_release);
 	WEFT_STEP(bell_rung);
 	/* pairs with the barrier between `asleep` and the last look at `rung` in weft_pool_sleep */
-	atomic_signal_fence(memory_order_seq_cst);
+	weft_fence_frequent();
 	if (atomic_load_explicit(&m->asleep, memory_order_relaxed))
-		futex(&m->rung, FUTEX_WAKE, 1, NULL);
+		a->on->wake(a->backed, &m->rung);
 }
 
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns)
 {
+	const struct weft_attachment *a = weft_attachment(pool);
 	struct weft_pool_member *self = pool->self;
-	struct timespec timeout = { timeout_ns / 1000000000, timeout_ns % 1000000000 };
 
 	atomic_store_explicit(&self->asleep, 1, memory_order_relaxed);
 	WEFT_STEP(bell_drowsy);
 	weft_pool_barrier(pool);
 	if (!atomic_load_explicit(&self->rung, memory_order_acquire))
-		futex(&self->rung, FUTEX_WAIT, 0, timeout_ns < 0 ? NULL : &timeout);
+		a->on->sleep(a->backed, &self->rung, 0, timeout_ns);
 	atomic_store_explicit(&self->asleep, 0, memory_order_relaxed);
 	/* cleared before the reasons are looked at */
 	atomic_store_explicit(&self->rung, 0, memory_order_relaxed);
@@ -89,13 +75,7 @@ bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason)
 
 void weft_pool_pause(uint64_t waited_ns)
 {
-	uint64_t nap_ns = waited_ns / 16;
-	struct timespec nap = { .tv_nsec = (long)(nap_ns < NAP_MOST_NS ? nap_ns : NAP_MOST_NS) };
-
-	if (waited_ns < BRIEF_NS)
-		sched_yield();
-	else
-		nanosleep(&nap, NULL);
+	weft_pause(waited_ns);
 }
 
 struct waited {
@@ -166,7 +146,7 @@ static void wait_for_noted(struct wait *w)
 		waited_ns = weft_clock_now_ns() - begun_ns;
 		if (waited_ns > w->patience_ns)
 			break;
-		weft_pool_pause(waited_ns);
+		weft_pause(waited_ns);
 	}
 	for (uint32_t i = 0; i < w->n; i++) {
 		const struct waited *stopped = &w->waited[i];

@@ -134,17 +134,15 @@ static void unplace(struct weft_attachment *a, uint32_t pages, uint64_t off)
 static int extent_alloc(struct weft_attachment *a, uint64_t len_bytes, uint64_t *off)
 {
 	uint32_t pages = pages_of(len_bytes);
-	int fd = weft_open_fd(a), err;
+	int err;
 
-	if (fd < 0)
-		return fd;
 	if (len_bytes > a->pool.bytes / 2)
 		return -ENOSPC;
 	err = place(a, pages, off);
 	if (err)
 		return err;
 	WEFT_STEP(extent_placed);
-	err = weft_reserve(fd, *off, (pages - HOLE_PAGES) * WEFT_PAGE);
+	err = weft_reserve_pages(a, *off, (pages - HOLE_PAGES) * WEFT_PAGE);
 	WEFT_STEP(extent_reserved);
 	if (err)
 		unplace(a, pages, *off);
@@ -166,13 +164,10 @@ int weft_pool_extent_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t 
 void weft_pool_extent_free(struct weft_pool *pool, uint64_t off, uint64_t len_bytes)
 {
 	struct weft_attachment *a = weft_attachment(pool);
-	int fd;
 
 	pthread_mutex_lock(&a->mutex);
-	fd = weft_open_fd(a);
 	/* the next user expects zeroes */
-	if (fd >= 0) {
-		weft_unreserve(fd, off, pages_of(len_bytes) * WEFT_PAGE);
+	if (!weft_release_pages(a, off, pages_of(len_bytes) * WEFT_PAGE)) {
 		WEFT_STEP(extent_emptied);
 		unplace(a, pages_of(len_bytes), off);
 	}

@@ -5,8 +5,8 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <sys/types.h>
 
+#include "backing/backing.h"
 #include "pool/pool.h"
 
 /* Books of one segment that extents are cut from, a bit a page. */
@@ -43,12 +43,9 @@ struct weft_attachment {
 	struct weft_pool pool;
 	struct weft_attachment *parents; /* in a fork's child: what it has inherited, which nobody uses */
 	char path[PATH_MAX]; /* absolute */
-	dev_t dev;
-	ino_t ino;
+	const struct weft_backing *on;
+	struct weft_backed *backed;
 	unsigned int references;
-	pthread_mutex_t fd_mutex; /* guards the next; taken last */
-	int fd;			  /* for reserving and mapping; it holds no lock */
-	bool unlinked;		  /* and the user has been told */
 	pthread_mutex_t quarantine_mutex; /* guards the next; not held while freeing */
 	struct weft_quarantine quarantine;
 	_Atomic uint32_t watched; /* where the next look for dead members begins */
@@ -77,41 +74,42 @@ static inline struct weft_attachment *weft_attachment(struct weft_pool *pool)
 	return (struct weft_attachment *)pool;
 }
 
-/* open.c: the descriptor of the pool file, opened again if the program closed it. fd or -errno. */
-int weft_open_fd(struct weft_attachment *a);
-/* Is fd the pool file still, or has the program closed that number and used it anew? */
-bool weft_open_is_ours(const struct weft_attachment *a, int fd);
+/* signature.c: of the layout of everything that is shared. */
+uint64_t weft_signature(void);
 
-/* file.c: the path that the user means; own: it is the default one. -ENAMETOOLONG. */
-int weft_file_choose(const char *path, char chosen[PATH_MAX], bool *own);
-/* Opens the pool, made if need be, with the file lock held: a descriptor; or check's errors, open(2)'s,
- * -ENOSPC, -EFBIG (RLIMIT_FSIZE), -ETIMEDOUT (weft_lock_file). */
-int weft_file_open(const char *path, bool own, uint64_t *bytes, const char **why);
-/* Whether the file is a pool of this version and layout. -EPROTO, -EPERM, or fstat(2)'s. */
-int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why);
+/* room.c: zeroed memory of this process alone, of which only what is touched is allocated. NULL:
+ * there is none. */
+void *weft_room(size_t bytes);
+void weft_room_free(void *at, size_t bytes);
 
-/*
- * lock.c: the file lock over leases (byte 0), and a member's proof of life (its own byte). A critical
- * section has a descriptor of its own from enter to leave: two of one process exclude each other,
- * too. Where open is taken for enter, nothing is locked yet.
- */
-int weft_lock_enter(struct weft_attachment *a); /* waits as the next; a descriptor or -errno */
-int weft_lock_open(struct weft_attachment *a);
-void weft_lock_leave(const struct weft_attachment *a, int fd);
+/* open.c: an attachment of its own, whether the process has another or not; weft_pool_put drops it,
+ * too. As weft_pool_get; -EOPNOTSUPP: the backing lacks what the pool needs. */
+int weft_open_attach(const struct weft_backing *on, const char *path, bool own,
+		     struct weft_attachment **out, const char **why);
 
-/* -EAGAIN if it may not wait; -ETIMEDOUT: for ten seconds no member has entered, so that whoever holds
- * it must be stopped. After two it says on stderr who that is. */
-int weft_lock_file(int fd, bool wait);
-#define WEFT_LOCK_STUCK "its lock is held by a process that does not go on"
-int weft_lock_file_shared(int fd);	   /* does not wait; also where fd is open for reading only */
-int weft_lock_member(int fd, uint16_t member); /* -EAGAIN: it lives, or somebody recovers it */
-void weft_lock_release(int fd);		       /* all that fd holds */
-bool weft_lock_member_held(int fd, uint16_t member); /* by another description than fd's */
-bool weft_lock_any_held(int fd);		     /* a member's, or the file's */
+/* The backing's, as the pool's files call them most; what they return is said there
+ * (backing/backing.h). */
+static inline int weft_reserve_pages(const struct weft_attachment *a, uint64_t off,
+				     uint64_t len_bytes)
+{
+	return a->on->reserve(a->backed, off, len_bytes);
+}
 
-/* reserve.c: pages of the file that may be touched without SIGBUS or the cgroup's SIGKILL. */
-int weft_reserve(int fd, uint64_t off, uint64_t len_bytes);
-void weft_unreserve(int fd, uint64_t off, uint64_t len_bytes);
+static inline int weft_release_pages(const struct weft_attachment *a, uint64_t off,
+				     uint64_t len_bytes)
+{
+	return a->on->release(a->backed, off, len_bytes);
+}
+
+static inline int weft_enter(const struct weft_attachment *a)
+{
+	return a->on->enter(a->backed);
+}
+
+static inline void weft_leave(const struct weft_attachment *a, int key)
+{
+	a->on->leave(a->backed, key);
+}
 
 /* lease.c. Callers of the first three hold a->mutex. */
 uint64_t weft_lease_word(const struct weft_pool *pool);
@@ -126,12 +124,9 @@ uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at);
 
 /* member.c: members ever used are below it. */
 uint16_t weft_members_high(const struct weft_pool *pool);
-/* window.c: address space for the file, of which nothing can be touched yet. The mapping holds
- * the description of fd for as long as it exists. */
-int weft_window_make(struct weft_pool *pool, int fd);
 
-/* The file lock is held. life: the description that is to prove that we live. */
-int weft_member_join(struct weft_attachment *a, int life);
+/* The lock is held. -ESTALE: the memory lost its name before we were in it. */
+int weft_member_join(struct weft_attachment *a);
 /* bell.c: waits until nobody alive executes at `member`: for one that is not us, its own lines do
  * not count. -ETIMEDOUT. */
 int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeout_ns);

@@ -26,10 +26,10 @@ static bool run_is_free(const struct weft_pool_leases *leases, uint32_t first, u
 int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *first)
 {
 	struct weft_pool_leases *leases = a->pool.leases;
-	int fd = weft_lock_enter(a), err = -ENOSPC;
+	int key = weft_enter(a), err = -ENOSPC;
 
-	if (fd < 0)
-		return fd;
+	if (key < 0)
+		return key;
 	for (uint32_t i = WEFT_FIRST_SEGMENT; i + count <= a->pool.segments; i++) {
 		if (!run_is_free(leases, i, count))
 			continue;
@@ -42,7 +42,7 @@ int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *fir
 		err = 0;
 		break;
 	}
-	weft_lock_leave(a, fd);
+	weft_leave(a, key);
 	return err;
 }
 
@@ -90,16 +90,16 @@ static int map_block(struct weft_pool *pool, const struct table *t, uint32_t blo
 static int lease_block(struct weft_attachment *a, const struct table *t, uint32_t *block)
 {
 	uint64_t bytes = (uint64_t)t->per_block * t->entry_bytes;
-	int fd = weft_lock_enter(a), err = -ENOSPC;
+	int key = weft_enter(a), err = -ENOSPC;
 
-	if (fd < 0)
-		return fd;
+	if (key < 0)
+		return key;
 	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
 		if (atomic_load_explicit(&t->lease[i], memory_order_relaxed))
 			continue;
 		/* reserved before it is leased, and for ever: peers may look at the entries of a
 		 * block that they have once seen leased */
-		err = weft_reserve(fd, t->off + i * bytes, bytes);
+		err = weft_reserve_pages(a, t->off + i * bytes, bytes);
 		if (err)
 			break;
 		WEFT_STEP(lease_block_reserved);
@@ -108,7 +108,7 @@ static int lease_block(struct weft_attachment *a, const struct table *t, uint32_
 		*block = i;
 		break;
 	}
-	weft_lock_leave(a, fd);
+	weft_leave(a, key);
 	return err;
 }
 
@@ -307,15 +307,15 @@ int weft_lease_give_back(struct weft_attachment *a, uint64_t word)
 {
 	struct weft_pool *pool = &a->pool;
 	struct table qp = qp_table(a), mr = mr_table(a);
-	int fd = weft_open_fd(a);
+	int err;
 
-	/* the next owner expects zeroes */
-	if (fd < 0)
-		return fd;
 	for (uint32_t i = WEFT_FIRST_SEGMENT; i < pool->segments; i++) {
 		if (atomic_load_explicit(&pool->leases->segment[i], memory_order_relaxed) != word)
 			continue;
-		weft_unreserve(fd, i * WEFT_SEGMENT, WEFT_SEGMENT);
+		/* the next owner expects zeroes */
+		err = weft_release_pages(a, i * WEFT_SEGMENT, WEFT_SEGMENT);
+		if (err)
+			return err;
 		WEFT_STEP(lease_segment_emptied);
 		atomic_store_explicit(&pool->leases->segment[i], 0, memory_order_release);
 	}

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "pool/internal.h"
 #include "pool/step.h"
@@ -18,14 +17,12 @@ bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnati
 {
 	struct weft_attachment *a = weft_attachment(pool);
 	struct weft_pool_member *m = weft_pool_member(pool, member);
-	int fd;
 
 	if (!m || atomic_load_explicit(&m->incarnation, memory_order_acquire) != incarnation)
 		return false;
 	if (member == pool->me)
 		return true;
-	fd = weft_open_fd(a);
-	return fd < 0 || weft_lock_member_held(fd, member);
+	return a->on->lives(a->backed, member);
 }
 
 /* ---- Giving back ---- */
@@ -117,17 +114,17 @@ static bool give_back(struct weft_attachment *a, uint64_t word, uint64_t patienc
 
 void weft_life_leave(struct weft_attachment *a)
 {
-	int fd;
+	int key;
 
 	/* what is left now is recovered, as if we had died */
 	if (!give_back(a, weft_lease_word(&a->pool), LEAVE_NS))
 		return;
-	fd = weft_lock_enter(a);
-	if (fd < 0)
+	key = weft_enter(a);
+	if (key < 0)
 		return;
 	WEFT_STEP(life_leaving);
 	forget(&a->pool, a->pool.me);
-	weft_lock_leave(a, fd);
+	weft_leave(a, key);
 }
 
 /* ---- Recovering ---- */
@@ -143,29 +140,28 @@ static bool is_dead(struct weft_attachment *a, uint16_t member, uint64_t *incarn
 }
 
 /*
- * Taking the dead member's byte is test and claim in one: it fails while the member lives or
+ * The claim of a dead member is a test, too: it fails while the member lives or
  * another recoverer is at work, and comes free again if we die in the middle.
  */
 static int recover_one(struct weft_attachment *a, uint16_t member, bool wait)
 {
 	const struct weft_pool_member *m = weft_pool_member(&a->pool, member);
 	uint64_t incarnation;
-	int fd, err = -EAGAIN;
+	int key, err = -EAGAIN;
 
 	if (!is_dead(a, member, &incarnation))
 		return -ENOENT;
-	fd = weft_lock_open(a);
-	if (fd < 0)
-		return fd;
-	if (!weft_lock_member(fd, member) &&
-	    atomic_load_explicit(&m->incarnation, memory_order_acquire) == incarnation &&
+	key = a->on->claim(a->backed, member);
+	if (key < 0)
+		return key;
+	if (atomic_load_explicit(&m->incarnation, memory_order_acquire) == incarnation &&
 	    give_back(a, incarnation << 16 | (member + 1u), RECOVER_NS))
-		err = weft_lock_file(fd, wait);
+		err = a->on->enter_too(a->backed, key, wait);
 	if (!err) {
 		WEFT_STEP(life_recovering);
 		forget(&a->pool, member);
 	}
-	weft_lock_leave(a, fd);
+	weft_leave(a, key);
 	return err;
 }
 
@@ -204,16 +200,16 @@ unsigned int weft_pool_recover(struct weft_pool *pool)
 {
 	struct weft_attachment *a = weft_attachment(pool);
 	unsigned int recovered = 0;
-	int fd, err = 0;
+	int key, err = 0;
 
 	for (uint16_t i = 0; err != -ETIMEDOUT && i < weft_members_high(pool); i++) {
 		err = recover_one(a, i, true);
 		recovered += !err;
 	}
-	fd = err == -ETIMEDOUT ? err : weft_lock_enter(a);
-	if (fd >= 0) {
+	key = err == -ETIMEDOUT ? err : weft_enter(a);
+	if (key >= 0) {
 		recover_orphans(a);
-		weft_lock_leave(a, fd);
+		weft_leave(a, key);
 	}
 	return recovered;
 }

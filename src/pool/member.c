@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Members: joining, and the lines of threads. Leaving and dying are in life.c. */
 #include <errno.h>
-#include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "pool/internal.h"
@@ -72,18 +70,16 @@ struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t i)
 				sizeof(struct weft_pool_member));
 }
 
-int weft_member_join(struct weft_attachment *a, int life)
+int weft_member_join(struct weft_attachment *a)
 {
 	struct weft_pool_header *header = (void *)a->pool.base;
 	struct weft_pool_member *m;
 	int err;
 
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0))
-		return -errno;
 	for (uint16_t i = 0; i < WEFT_MEMBERS; i++) {
 		m = &a->pool.members[i];
 		if (i >= weft_members_high(&a->pool)) {
-			err = weft_reserve(life, WEFT_OFF_MEMBERS + i * sizeof(*m), sizeof(*m));
+			err = weft_reserve_pages(a, WEFT_OFF_MEMBERS + i * sizeof(*m), sizeof(*m));
 			if (err)
 				return err;
 			WEFT_STEP(member_reserved);
@@ -94,7 +90,7 @@ int weft_member_join(struct weft_attachment *a, int life)
 			return -ENOMEM;
 		if (atomic_load_explicit(&m->incarnation, memory_order_relaxed))
 			continue;
-		err = weft_lock_member(life, i);
+		err = a->on->prove(a->backed, i);
 		if (err == -EAGAIN)
 			continue;
 		if (err)

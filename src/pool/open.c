@@ -1,49 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The one attachment of the process to a pool, and its descriptor of the file. */
+/* The attachment of the process to a pool. */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "pool/internal.h"
 
+/* The only row that a path can name. */
+static const struct weft_backing *const backing = &weft_backing_file;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_attachment *attached; /* under opening */
-
-/* A second description without locks is what stays. */
-static int open_file(struct weft_attachment *a, bool own, const char **why)
-{
-	int fd = weft_file_open(a->path, own, &a->pool.bytes, why), err = 0;
-	struct stat st;
-
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, &st))
-		err = -errno;
-	a->dev = st.st_dev;
-	a->ino = st.st_ino;
-	if (!err) {
-		*why = "the pool file cannot be opened";
-		a->fd = open(a->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-		if (!weft_open_is_ours(a, a->fd))
-			err = a->fd < 0 ? -errno : -ESTALE;
-	}
-	weft_lock_release(fd);
-	close(fd);
-	return err;
-}
-
-static void *private_array(size_t bytes)
-{
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return at == MAP_FAILED ? NULL : at;
-}
 
 struct reserved {
 	void **at;
@@ -68,12 +34,12 @@ static void unmap(struct weft_attachment *a)
 	list_reserved(a, list);
 	for (struct reserved *r = list; r->at; r++)
 		if (*r->at)
-			munmap(*r->at, r->bytes);
+			weft_room_free(*r->at, r->bytes);
 	if (a->pool.base)
-		munmap(a->pool.base, a->pool.bytes);
+		a->on->unmap(a->backed);
 }
 
-static int map(struct weft_attachment *a, int life)
+static int map(struct weft_attachment *a)
 {
 	struct weft_pool *pool = &a->pool;
 	struct reserved list[7];
@@ -81,11 +47,11 @@ static int map(struct weft_attachment *a, int life)
 
 	list_reserved(a, list);
 	for (struct reserved *r = list; r->at; r++) {
-		*r->at = private_array(r->bytes);
+		*r->at = weft_room(r->bytes);
 		if (!*r->at)
 			return -ENOMEM;
 	}
-	err = weft_window_make(pool, life);
+	err = a->on->map(a->backed, &pool->base);
 	if (err)
 		return err;
 	pool->segments = (uint32_t)(pool->bytes / WEFT_SEGMENT);
@@ -109,38 +75,35 @@ static void init_mutexes(struct weft_attachment *a)
 	pthread_mutexattr_destroy(&attr);
 	pthread_mutex_init(&a->shared_line, NULL);
 	pthread_mutex_init(&a->visit_mutex, NULL);
-	pthread_mutex_init(&a->fd_mutex, NULL);
 	pthread_mutex_init(&a->quarantine_mutex, NULL);
 }
 
-/* -ESTALE: the file lost its name before we were in it. */
-static int join(struct weft_attachment *a, int life, const char **why)
+static int join(struct weft_attachment *a, const char **why)
 {
-	struct stat st;
-	int fd, err;
+	int key, err;
 
 	*why = "no address space for the pool";
-	err = map(a, life);
+	err = map(a);
 	if (err)
 		return err;
 	weft_pool_recover(&a->pool);
 	*why = "the pool file cannot be opened";
-	fd = weft_lock_enter(a);
-	if (fd == -ETIMEDOUT)
-		*why = WEFT_LOCK_STUCK;
-	if (fd < 0)
-		return fd;
+	key = weft_enter(a);
+	if (key == -ETIMEDOUT)
+		*why = WEFT_BACKING_STUCK;
+	if (key < 0)
+		return key;
 	*why = "the pool takes no further member";
-	err = fstat(fd, &st) || !st.st_nlink ? -ESTALE : weft_member_join(a, life);
-	weft_lock_leave(a, fd);
+	err = weft_member_join(a);
+	weft_leave(a, key);
 	return err;
 }
 
 static void let_go(struct weft_attachment *a)
 {
 	unmap(a);
-	if (weft_open_is_ours(a, a->fd))
-		close(a->fd);
+	if (a->backed)
+		a->on->close(a->backed);
 	for (uint32_t i = 0; i < WEFT_SEGMENTS; i++)
 		free(a->books[i]);
 	for (uint32_t i = 0; i < WEFT_HEAP_CLASSES; i++)
@@ -149,48 +112,46 @@ static void let_go(struct weft_attachment *a)
 	free(a);
 }
 
-static int attach(const char *path, bool own, struct weft_attachment **out, const char **why)
+int weft_open_attach(const struct weft_backing *on, const char *path, bool own,
+		     struct weft_attachment **out, const char **why)
 {
-	struct weft_attachment *a = calloc(1, sizeof(*a));
-	int life, err;
+	struct weft_attachment *a;
+	int err;
 
+	*why = "what the pool stands on lacks atomics, or is not coherent, or has no fence for all";
+	if (~on->can & WEFT_BACKING_NEEDED)
+		return -EOPNOTSUPP;
+	a = calloc(1, sizeof(*a));
 	*why = "out of memory";
 	if (!a)
 		return -ENOMEM;
 	strcpy(a->path, path);
-	a->fd = -1;
+	a->on = on;
 	a->pool.me = UINT16_MAX; /* nobody yet */
 	init_mutexes(a);
-	err = open_file(a, own, why);
-	if (err)
-		goto let_go;
-	life = weft_lock_open(a);
-	*why = "the pool file cannot be opened";
-	err = life < 0 ? life : join(a, life, why);
-	/* from now on only the window's mapping holds it */
-	if (life >= 0)
-		close(life);
-	if (err)
-		goto let_go;
+	err = on->open(path, own, weft_signature(), &a->backed, &a->pool.bytes, why);
+	if (!err)
+		err = join(a, why);
+	if (err) {
+		let_go(a);
+		return err;
+	}
 	a->references = 1;
 	*out = a;
 	return 0;
-let_go:
-	let_go(a);
-	return err;
 }
 
 int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why)
 {
 	bool own;
-	int err = weft_file_choose(path, where, &own);
+	int err = backing->choose(path, where, &own);
 
 	*why = "the pool's path is too long";
 	if (err)
 		return err;
 	pthread_mutex_lock(&opening);
 	if (!attached) {
-		err = attach(where, own, &attached, why);
+		err = weft_open_attach(backing, where, own, &attached, why);
 	} else if (!strcmp(attached->path, where)) {
 		attached->references++;
 	} else {
@@ -209,7 +170,8 @@ void weft_pool_put(struct weft_pool *pool)
 
 	pthread_mutex_lock(&opening);
 	if (--a->references == 0) {
-		attached = NULL;
+		if (a == attached)
+			attached = NULL;
 		weft_wake_end();
 		weft_life_leave(a);
 		let_go(a);
@@ -217,78 +179,43 @@ void weft_pool_put(struct weft_pool *pool)
 	pthread_mutex_unlock(&opening);
 }
 
+int weft_pool_remove(const char *path, const char **why)
+{
+	char chosen[PATH_MAX];
+	bool own;
+	int err = backing->choose(path, chosen, &own);
+
+	*why = "the pool's path is too long";
+	return err ? err : backing->remove(chosen, own, why);
+}
+
 int weft_pool_identity(uint64_t identity[2])
 {
-	struct stat st = { 0 };
 	char where[PATH_MAX];
 	int err = 0;
 	bool own;
 
+	identity[0] = identity[1] = 0;
 	pthread_mutex_lock(&opening);
 	if (attached) {
-		st.st_dev = attached->dev;
-		st.st_ino = attached->ino;
+		attached->on->identity(attached->backed, identity);
 	} else {
-		err = weft_file_choose(NULL, where, &own);
-		if (!err && stat(where, &st))
-			err = -errno;
+		err = backing->choose(NULL, where, &own);
+		if (!err)
+			err = backing->identify(where, identity);
 	}
 	pthread_mutex_unlock(&opening);
-	identity[0] = st.st_dev;
-	identity[1] = st.st_ino;
 	return err;
 }
 
-bool weft_open_is_ours(const struct weft_attachment *a, int fd)
+uint64_t weft_pool_new_bytes(void)
 {
-	struct stat st;
-
-	return fd >= 0 && !fstat(fd, &st) && st.st_dev == a->dev && st.st_ino == a->ino;
+	return backing->new_bytes();
 }
 
-/* Its members go on; yet nobody can join them, and who is told so must not search long for why. */
-static void tell_unlinked(struct weft_attachment *a)
+uint64_t weft_pool_head_room(void)
 {
-	if (!a->unlinked)
-		fprintf(stderr,
-			"weft: %s was removed while in use: programs that start now will not meet "
-			"those that run (systemd's RemoveIPC= does this at logout)\n",
-			a->path);
-	a->unlinked = true;
-}
-
-static bool is_good(struct weft_attachment *a)
-{
-	struct stat st;
-
-	if (a->fd < 0 || fstat(a->fd, &st) || st.st_dev != a->dev || st.st_ino != a->ino)
-		return false;
-	if (!st.st_nlink)
-		tell_unlinked(a);
-	return true;
-}
-
-static int open_anew(struct weft_attachment *a)
-{
-	a->fd = open(a->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (a->fd < 0)
-		return -errno;
-	if (is_good(a))
-		return a->fd;
-	close(a->fd);
-	a->fd = -1;
-	return -ESTALE;
-}
-
-/* Programs close descriptors that they did not open, and the number is then somebody else's. */
-int weft_open_fd(struct weft_attachment *a)
-{
-	int fd;
-
-	pthread_mutex_lock(&a->fd_mutex);
-	fd = is_good(a) ? a->fd : open_anew(a);
-	pthread_mutex_unlock(&a->fd_mutex);
-	return fd;
+	return backing->head_room();
 }
 
 /* Async-signal-safe. The window was not inherited; the private arrays are left where they are, and kept in sight of
@@ -297,9 +224,8 @@ void weft_pool_forget(void)
 {
 	static struct weft_attachment *inherited;
 
-	if (attached && weft_open_is_ours(attached, attached->fd))
-		close(attached->fd);
 	if (attached) {
+		attached->on->forget(attached->backed);
 		attached->parents = inherited;
 		inherited = attached;
 	}

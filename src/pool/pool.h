@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+#include "backing/fence.h"
 #include "pool/format.h"
 
 #define WEFT_CHUNK_BITS 21u /* the window is mapped in chunks of 2 MiB, when first needed */
@@ -207,7 +208,7 @@ static inline void weft_pool_completed(struct weft_pool *pool, const struct weft
 	uint64_t alarm_off;
 
 	/* the barrier of the first arming stands in for ours (weft_cq_arm); then there is an alarm */
-	atomic_signal_fence(memory_order_seq_cst);
+	weft_fence_frequent();
 	alarm_off = atomic_load_explicit(&ring->alarm_off, memory_order_relaxed);
 	if (__builtin_expect(alarm_off != 0, 0))
 		weft_pool_alarm(pool, owner, alarm_off, solicited);

@@ -37,15 +37,15 @@ static bool is_loopback(const uint8_t addr[16])
 
 /* ---- The lock ---- */
 
-static int lock(struct weft_attachment *a, int *fd)
+static int lock(struct weft_attachment *a, int *key)
 {
-	*fd = weft_lock_enter(a);
-	return *fd < 0 ? *fd : 0;
+	*key = weft_enter(a);
+	return *key < 0 ? *key : 0;
 }
 
-static void unlock(struct weft_attachment *a, int fd)
+static void unlock(struct weft_attachment *a, int key)
 {
-	weft_lock_leave(a, fd);
+	weft_leave(a, key);
 }
 
 /* ---- Walking: every port of every member that seems to be there ---- */
@@ -173,12 +173,12 @@ static int grow(struct weft_pool *pool, uint32_t old)
 	struct weft_pool_member *self = pool->self;
 	uint32_t ports = old ? old * 2 : PORTS_AT_FIRST;
 	uint64_t off, spare;
-	int fd, err = weft_pool_alloc(pool, ports * sizeof(struct weft_pool_port), &off);
+	int key, err = weft_pool_alloc(pool, ports * sizeof(struct weft_pool_port), &off);
 
 	if (err)
 		return err;
 	spare = off;
-	err = lock(a, &fd);
+	err = lock(a, &key);
 	if (!err && a->ports == old) {
 		spare = a->ports_off;
 		if (old)
@@ -190,7 +190,7 @@ static int grow(struct weft_pool *pool, uint32_t old)
 		ports = old;
 	}
 	if (!err)
-		unlock(a, fd);
+		unlock(a, key);
 	if (ports)
 		weft_pool_free(pool, spare, ports * sizeof(struct weft_pool_port));
 	return err;
@@ -219,17 +219,17 @@ int weft_port_bind(struct weft_pool *pool, struct weft_pool_port *want, uint32_t
 	struct weft_attachment *a = weft_attachment(pool);
 	uint16_t port = want->port;
 	uint32_t entries;
-	int fd, err;
+	int key, err;
 
 	do {
-		err = lock(a, &fd);
+		err = lock(a, &key);
 		if (err)
 			return err;
 		err = port ? find_clash(pool, want, NULL) : find_ephemeral(pool, want);
 		if (!err)
 			err = take_entry(pool, want, index);
 		entries = a->ports;
-		unlock(a, fd);
+		unlock(a, key);
 	} while (err == -EOVERFLOW && !grow(pool, entries));
 	return err == -EOVERFLOW ? -ENOMEM : err;
 }
@@ -238,7 +238,7 @@ int weft_port_listen(struct weft_pool *pool, uint32_t index)
 {
 	struct weft_attachment *a = weft_attachment(pool);
 	struct weft_pool_port listening;
-	int fd, err = lock(a, &fd);
+	int key, err = lock(a, &key);
 
 	if (err)
 		return err;
@@ -248,7 +248,7 @@ int weft_port_listen(struct weft_pool *pool, uint32_t index)
 	if (!err)
 		*own(pool, index) = listening;
 	WEFT_STEP(port_listening);
-	unlock(a, fd);
+	unlock(a, key);
 	return err;
 }
 
@@ -295,7 +295,7 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 	struct walk w = { .pool = pool };
 	const struct weft_pool_port *p;
 	enum fit best = FITS_NOT;
-	int fd, err = lock(a, &fd);
+	int key, err = lock(a, &key);
 
 	if (err)
 		return err;
@@ -309,7 +309,7 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		best = now;
 		*owner = (struct weft_address){ w.member, w.incarnation };
 	}
-	unlock(a, fd);
+	unlock(a, key);
 	if (best <= FITS_UNHEARD)
 		return best == FITS_UNHEARD ? -EAGAIN : -ECONNREFUSED;
 	return 0;

@@ -44,7 +44,9 @@ static uint64_t age(void *arg)
 
 static int descriptor(void *arg)
 {
-	return weft_open_fd(arg);
+	const struct weft_attachment *a = arg;
+
+	return a->on->can & WEFT_BACKING_MAPS_ANYWHERE ? a->on->descriptor(a->backed) : -EOPNOTSUPP;
 }
 
 struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool)

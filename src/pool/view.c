@@ -2,21 +2,14 @@
 #include "pool/view.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "pool/internal.h"
 
-#define NO_POOL	   "there is no pool yet"
-#define LOCK_TRIES 100 /* a millisecond each: who holds the lock needs microseconds */
-
 static bool fetch(const struct weft_view *v, void *to, uint64_t bytes, uint64_t off)
 {
-	return pread(v->fd, to, bytes, (off_t)off) == (ssize_t)bytes;
+	return v->on->read(v->backed, to, bytes, off);
 }
 
 static void copy_text(char *to, const char *from, size_t bytes)
@@ -46,7 +39,7 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	m->net_ns = raw->net_ns;
 	m->start_time = raw->start_time;
 	copy_text(m->comm, raw->comm, sizeof(raw->comm));
-	m->alive = weft_lock_member_held(v->fd, index);
+	m->alive = v->on->lives(v->backed, index);
 	m->engine_asleep = raw->asleep;
 	m->threads = raw->lines;
 	m->ports_off = raw->ports_off;
@@ -89,79 +82,36 @@ static int read_members(struct weft_view *v)
 	return 0;
 }
 
-/* Who leaves adds its counters to those of the departed, and zeroes them: under the lock it is one
- * step. Yet nobody may make us wait for ever. */
-static bool lock_shared(int fd)
-{
-	static const struct timespec ms = { .tv_nsec = 1000000 };
-
-	for (int i = 0; i < LOCK_TRIES; i++) {
-		if (!weft_lock_file_shared(fd))
-			return true;
-		nanosleep(&ms, NULL);
-	}
-	return false;
-}
-
-static int read_locked(struct weft_view *v, bool own, const char **why)
-{
-	struct stat st;
-	int err;
-
-	*why = "the pool cannot be read";
-	if (fstat(v->fd, &st))
-		return -errno;
-	if (S_ISREG(st.st_mode) && !st.st_size) {
-		*why = NO_POOL;
-		return -ENOENT;
-	}
-	err = weft_file_check(v->fd, own, &v->file_bytes, why);
-	if (err)
-		return err;
-	v->allocated_bytes = (uint64_t)st.st_blocks * 512;
-	return read_members(v);
-}
-
-static int read_all(struct weft_view *v, bool own, const char **why)
-{
-	bool locked = lock_shared(v->fd);
-	int err;
-
-	v->moving = !locked;
-	err = read_locked(v, own, why);
-	if (locked)
-		weft_lock_release(v->fd);
-	return err;
-}
-
 int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **view,
 		   const char **why)
 {
 	struct weft_view *v = calloc(1, sizeof(*v));
-	bool own;
+	bool own, locked;
 	int err;
 
 	*why = "out of memory";
 	if (!v)
 		return -ENOMEM;
+	v->on = &weft_backing_file;
 	*why = "the pool's path is too long";
-	err = weft_file_choose(path, where, &own);
+	err = v->on->choose(path, where, &own);
 	if (err)
 		goto free_view;
 	strcpy(v->path, where);
-	/* O_NONBLOCK: a FIFO of that name must not hold us */
-	v->fd = open(where, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	*why = errno == ENOENT ? NO_POOL : "the pool file cannot be opened";
-	err = -errno;
-	if (v->fd < 0)
-		goto free_view;
-	err = read_all(v, own, why);
+	err = v->on->look(where, own, weft_signature(), &v->backed, &v->file_bytes, &locked, why);
 	if (err)
-		goto close_file;
+		goto free_view;
+	*why = "the pool cannot be read";
+	v->moving = !locked;
+	v->allocated_bytes = v->on->allocated(v->backed);
+	err = read_members(v);
+	if (err)
+		goto close;
+	v->on->unlock(v->backed);
 	*view = v;
 	return 0;
-close_file:
-	close(v->fd);
+close:
+	v->on->close(v->backed);
 free_view:
 	free(v);
 	return err;
@@ -169,8 +119,13 @@ free_view:
 
 void weft_view_close(struct weft_view *v)
 {
-	close(v->fd);
+	v->on->close(v->backed);
 	free(v);
+}
+
+void weft_view_holder(const struct weft_view *v, char *text, size_t text_bytes)
+{
+	v->on->holder(v->backed, text, text_bytes);
 }
 
 /* ---- The tables of queue pairs and of regions ---- */

@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "backing/backing.h"
 #include "pool/format.h"
 
 struct weft_view_member {
@@ -57,7 +58,8 @@ struct weft_view_cursor {
 
 struct weft_view {
 	char path[PATH_MAX];
-	int fd;
+	const struct weft_backing *on;
+	struct weft_backed *backed;
 	uint32_t version;
 	uint64_t allocated_bytes, file_bytes;
 	uint32_t segments_leased;
@@ -78,6 +80,8 @@ struct weft_view {
 int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **view,
 		   const char **why);
 void weft_view_close(struct weft_view *view);
+/* Who holds the lock, in words; what to do about it is WEFT_BACKING_ADVICE. */
+void weft_view_holder(const struct weft_view *view, char *text, size_t text_bytes);
 
 /* The next one in use; false at the end. */
 bool weft_view_qp(struct weft_view *view, struct weft_view_cursor *at, struct weft_view_qp *qp);

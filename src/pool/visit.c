@@ -21,7 +21,7 @@ void weft_pool_visit(struct weft_pool *pool, uint16_t member)
 	atomic_fetch_add_explicit(busy, (1u << WEFT_BUSY_BITS) + weft_busy_at(member, 0),
 				  memory_order_relaxed);
 	/* the barrier of who gives back stands in for ours (life.c) */
-	atomic_signal_fence(memory_order_seq_cst);
+	weft_fence_frequent();
 	WEFT_STEP(visit_begun);
 }
 

@@ -6,6 +6,7 @@
  * machine's. `test-crash KILLS [SEED [SECONDS]]`, or `test-crash ends [SEED]`.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -317,6 +318,7 @@ static void check_empty(struct world *world)
 	const char *why = "";
 	uint32_t members = 0;
 	off_t left;
+	int fd;
 	int err = weft_view_open(world->pool, where, &view, &why);
 
 	if (err) {
@@ -333,10 +335,12 @@ static void check_empty(struct world *world)
 	at = (struct weft_view_cursor){ 0 };
 	if (weft_view_mr(view, &at, &mr))
 		fail(world, "a region is left");
-	left = lseek(view->fd, WEFT_FIRST_SEGMENT * WEFT_SEGMENT, SEEK_DATA);
+	fd = open(view->path, O_RDONLY | O_CLOEXEC);
+	left = lseek(fd, WEFT_FIRST_SEGMENT * WEFT_SEGMENT, SEEK_DATA);
 	if (left >= 0)
 		fail(world, "memory is left from %#lx to %#lx", (unsigned long)left,
-		     (unsigned long)lseek(view->fd, left, SEEK_HOLE));
+		     (unsigned long)lseek(fd, left, SEEK_HOLE));
+	close(fd);
 	weft_view_close(view);
 }
 

@@ -17,7 +17,8 @@
 #include <cmocka.h>
 
 #include "pool/clock.h"
-#include "pool/holder.h"
+#include "backing/holder.h"
+#include "backing/private.h"
 #include "pool/internal.h"
 #include "subject.h"
 
@@ -40,12 +41,12 @@ int clock_gettime(clockid_t id, struct timespec *t)
 static void hold(struct subject *s)
 {
 	struct weft_attachment *a = weft_attachment(subject_attach(s));
-	int fd = weft_lock_enter(a);
+	int key = weft_enter(a);
 
-	subject_require(fd >= 0, "enter");
+	subject_require(key >= 0, "enter");
 	subject_ready(s);
 	raise(SIGSTOP);
-	weft_lock_leave(a, fd);
+	weft_leave(a, key);
 	subject_ready(s);
 	pause();
 }
@@ -136,7 +137,7 @@ static void test_left(void **state)
 
 	weft_pool_put(pool);
 	assert_int_equal(weft_pool_get(subject_pool(), &pool, where, &why), -ETIMEDOUT);
-	assert_string_equal(why, WEFT_LOCK_STUCK);
+	assert_string_equal(why, WEFT_BACKING_STUCK);
 	go_on(&s);
 	pool = subject_watch();
 	assert_int_equal(pool->me, me); /* the number is free again */
@@ -182,16 +183,16 @@ static void test_recover(void **state)
 static void pass_on(struct subject *s)
 {
 	struct weft_pool *pool = subject_attach(s);
-	int fd = weft_lock_enter(weft_attachment(pool));
+	int key = weft_enter(weft_attachment(pool));
 	uint64_t begun_ns = weft_clock_now_ns();
 
-	subject_require(fd >= 0, "enter");
+	subject_require(key >= 0, "enter");
 	raise(SIGSTOP);
 	while (weft_clock_now_ns() - begun_ns < 3 * PATIENCE_NS) {
 		((struct weft_pool_header *)pool->base)->turns++;
 		usleep(10000);
 	}
-	weft_lock_leave(weft_attachment(pool), fd);
+	weft_leave(weft_attachment(pool), key);
 	pause();
 }
 

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pool/internal.h"
+#include "backing/private.h"
 
-#define MARGIN  (1ull << 20) /* left to the program itself */
+#define MARGIN	(1ull << 20) /* left to the program itself */
 #define TRUSTED (1ull << 20)
 
 static uint64_t read_number(const char *dir, const char *file)
@@ -59,7 +59,7 @@ static uint64_t head_room_of(const char *root, const char *path, const char *lim
 	}
 }
 
-uint64_t weft_pool_head_room(void)
+uint64_t weft_reserve_head_room(void)
 {
 	uint64_t least = UINT64_MAX, room;
 	char line[PATH_MAX];
@@ -101,7 +101,7 @@ static bool fits(uint64_t len_bytes)
 		left -= len_bytes;
 		return true;
 	}
-	room = weft_pool_head_room();
+	room = weft_reserve_head_room();
 	if (room < MARGIN || len_bytes > room - MARGIN)
 		return false;
 	room -= MARGIN + len_bytes;
@@ -109,7 +109,7 @@ static bool fits(uint64_t len_bytes)
 	return true;
 }
 
-int weft_reserve(int fd, uint64_t off, uint64_t len_bytes)
+int weft_reserve_file(int fd, uint64_t off, uint64_t len_bytes)
 {
 	int err;
 
@@ -121,7 +121,19 @@ int weft_reserve(int fd, uint64_t off, uint64_t len_bytes)
 	return err == ENOMEM ? -ENOSPC : -err;
 }
 
-void weft_unreserve(int fd, uint64_t off, uint64_t len_bytes)
+int weft_reserve(struct weft_backed *b, uint64_t off, uint64_t len_bytes)
 {
+	int fd = weft_descriptor(b);
+
+	return fd < 0 ? fd : weft_reserve_file(fd, off, len_bytes);
+}
+
+int weft_reserve_end(struct weft_backed *b, uint64_t off, uint64_t len_bytes)
+{
+	int fd = weft_descriptor(b);
+
+	if (fd < 0)
+		return fd;
 	fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len_bytes);
+	return 0;
 }

@@ -1,84 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The pool as a file: which one, whose, is it one of ours; and making it. */
+/* The pool as a file: which one, whose, is it one of ours; making it, and opening it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pool/internal.h"
+#include "backing/private.h"
+#include "pool/format.h"
 #include "pool/step.h"
 
 #define SMALLEST (4ull << 30)
 
-/* Two builds that lay any shared struct out differently must not meet in one pool. */
-static uint64_t signature(void)
-{
-	static const uint64_t layout[] = {
-		sizeof(struct weft_pool_header),
-		offsetof(struct weft_pool_header, merging),
-		sizeof(struct weft_pool_leases),
-		sizeof(struct weft_pool_line),
-		sizeof(struct weft_pool_ask),
-		offsetof(struct weft_pool_ask, id),
-		offsetof(struct weft_pool_ask, answered),
-		sizeof(struct weft_pool_member),
-		offsetof(struct weft_pool_member, gid),
-		offsetof(struct weft_pool_member, moves),
-		offsetof(struct weft_pool_member, also),
-		offsetof(struct weft_pool_member, rung),
-		offsetof(struct weft_pool_member, asleep),
-		offsetof(struct weft_pool_member, box_off),
-		offsetof(struct weft_pool_member, line),
-		offsetof(struct weft_pool_member, ask),
-		offsetof(struct weft_pool_member, taken),
-		sizeof(struct weft_pool_box),
-		offsetof(struct weft_pool_slip, bytes),
-		sizeof(struct weft_pool_port),
-		sizeof(struct weft_pool_qp),
-		offsetof(struct weft_pool_qp, rq_posted),
-		offsetof(struct weft_pool_qp, rq_taken),
-		offsetof(struct weft_pool_qp, rq_left),
-		offsetof(struct weft_pool_qp, fault_qpn),
-		sizeof(struct weft_pool_recv),
-		offsetof(struct weft_pool_qp, qkey),
-		offsetof(struct weft_pool_member, group),
-		sizeof(struct weft_pool_group),
-		sizeof(struct weft_pool_slot),
-		offsetof(struct weft_pool_slot, taken),
-		offsetof(struct weft_pool_slot, recv),
-		offsetof(struct weft_pool_shared, taken),
-		offsetof(struct weft_pool_shared, slots),
-		sizeof(struct weft_pool_cqe),
-		offsetof(struct weft_pool_cqe, lap),
-		offsetof(struct weft_pool_ring, size),
-		offsetof(struct weft_pool_ring, produced),
-		offsetof(struct weft_pool_ring, cqe),
-		offsetof(struct weft_pool_alarm, bell_off),
-		offsetof(struct weft_pool_bell, ino),
-		sizeof(struct weft_pool_mr),
-		offsetof(struct weft_pool_mr, off),
-		WEFT_KEY_BITS,
-		sizeof(struct weft_pool_piece),
-		WEFT_SEGMENT,
-		WEFT_SEGMENTS,
-		WEFT_MEMBERS,
-		WEFT_QP_BLOCK,
-		WEFT_MR_BLOCK,
-		WEFT_OFF_MEMBERS,
-		WEFT_OFF_QPS,
-		WEFT_OFF_MRS,
-	};
-	uint64_t hash = 14695981039346656037ull; /* FNV-1a */
-
-	for (size_t i = 0; i < sizeof(layout) / sizeof(*layout); i++)
-		hash = (hash ^ layout[i]) * 1099511628211ull;
-	return hash;
-}
-
-int weft_file_choose(const char *path, char chosen[PATH_MAX], bool *own)
+static int choose(const char *path, char chosen[PATH_MAX], bool *own)
 {
 	char here[PATH_MAX];
 	int len;
@@ -119,7 +56,7 @@ static int check_kind(const struct stat *st, bool own, const char **why)
 }
 
 /* As large as the machine's memory, rounded up: offsets cost nothing until they are used. */
-uint64_t weft_pool_new_bytes(void)
+uint64_t weft_file_new_bytes(void)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t bytes = SMALLEST;
@@ -132,25 +69,26 @@ uint64_t weft_pool_new_bytes(void)
 /* The kernel ends a process that makes a file larger than it may. */
 static int check_limit(const char **why)
 {
-	uint64_t bytes = weft_pool_new_bytes();
+	uint64_t bytes = weft_file_new_bytes();
 	struct rlimit most;
 
 	if (getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur >= bytes)
 		return 0;
-	*why = sizes("the limit on the size of a file (ulimit -f) is %ju bytes, and a new pool has %ju, "
-		     "nearly all of them a hole",
-		     most.rlim_cur, bytes);
+	*why = sizes(
+		"the limit on the size of a file (ulimit -f) is %ju bytes, and a new pool has %ju, "
+		"nearly all of them a hole",
+		most.rlim_cur, bytes);
 	return -EFBIG;
 }
 
 /* The file is ours from the first word on, and is a pool with the last: who dies in between leaves
  * what the next one makes again. */
-static int make(int fd, const char **why)
+static int make(int fd, uint64_t signature, const char **why)
 {
-	struct weft_pool_header header = { .magic = WEFT_POOL_MAKING,
-					   .version = WEFT_POOL_VERSION,
-					   .signature = signature(),
-					   .file_bytes = weft_pool_new_bytes() };
+	struct weft_pool_header header = {.magic = WEFT_POOL_MAKING,
+					  .version = WEFT_POOL_VERSION,
+					  .signature = signature,
+					  .file_bytes = weft_file_new_bytes()};
 	uint64_t magic = WEFT_POOL_MAGIC;
 	int err = check_limit(why);
 
@@ -160,7 +98,7 @@ static int make(int fd, const char **why)
 	if (pwrite(fd, &header.magic, sizeof(header.magic), 0) != sizeof(header.magic))
 		return -ENOSPC;
 	WEFT_STEP(file_begun);
-	err = weft_reserve(fd, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases));
+	err = weft_reserve_file(fd, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases));
 	if (err)
 		return err;
 	WEFT_STEP(file_reserved);
@@ -177,11 +115,11 @@ static bool is_unmade(int fd, const struct stat *st)
 {
 	uint64_t magic;
 
-	return !st->st_size || (pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) &&
-				magic == WEFT_POOL_MAKING);
+	return !st->st_size ||
+	       (pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == WEFT_POOL_MAKING);
 }
 
-int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why)
+int weft_file_check(int fd, bool own, uint64_t signature, uint64_t *bytes, const char **why)
 {
 	struct weft_pool_header header;
 	struct stat st;
@@ -197,7 +135,7 @@ int weft_file_check(int fd, bool own, uint64_t *bytes, const char **why)
 		*why = "the file is not a pool";
 		return -EPROTO;
 	}
-	if (header.version != WEFT_POOL_VERSION || header.signature != signature()) {
+	if (header.version != WEFT_POOL_VERSION || header.signature != signature) {
 		*why = "the pool was made by another version of Weft";
 		return -EPROTO;
 	}
@@ -248,7 +186,7 @@ static int lock_named(const char *path, int *fd, struct stat *st, const char **w
 		*why = "the pool file cannot be locked";
 		err = weft_lock_file(*fd, true);
 		if (err == -ETIMEDOUT)
-			*why = WEFT_LOCK_STUCK;
+			*why = WEFT_BACKING_STUCK;
 		if (!err && fstat(*fd, st))
 			err = -errno;
 		if (!err && !stat(path, &now) && now.st_ino == st->st_ino &&
@@ -260,7 +198,9 @@ static int lock_named(const char *path, int *fd, struct stat *st, const char **w
 	}
 }
 
-int weft_file_open(const char *path, bool own, uint64_t *bytes, const char **why)
+/* With the file lock held. */
+static int open_locked(const char *path, bool own, uint64_t signature, uint64_t *bytes,
+		       const char **why)
 {
 	struct stat st;
 	int fd, err;
@@ -270,11 +210,130 @@ int weft_file_open(const char *path, bool own, uint64_t *bytes, const char **why
 		return err;
 	err = check_kind(&st, own, why);
 	if (!err && is_unmade(fd, &st))
-		err = make(fd, why);
+		err = make(fd, signature, why);
 	if (!err)
-		err = weft_file_check(fd, own, bytes, why);
+		err = weft_file_check(fd, own, signature, bytes, why);
 	if (!err)
 		return fd;
 	close(fd);
 	return err;
 }
+
+/* A second description without locks is what stays. */
+static int open_file(struct weft_backed *b, bool own, uint64_t signature, const char **why)
+{
+	int fd = open_locked(b->path, own, signature, &b->bytes, why), err = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st))
+		err = -errno;
+	b->dev = st.st_dev;
+	b->ino = st.st_ino;
+	if (!err) {
+		*why = "the pool file cannot be opened";
+		b->fd = open(b->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		if (!weft_descriptor_is_ours(b, b->fd))
+			err = b->fd < 0 ? -errno : -ESTALE;
+	}
+	weft_lock_release(fd);
+	close(fd);
+	return err;
+}
+
+static void close_file(struct weft_backed *b)
+{
+	if (b->life >= 0)
+		close(b->life);
+	if (weft_descriptor_is_ours(b, b->fd))
+		close(b->fd);
+	free(b);
+}
+
+static int open_backed(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
+		       uint64_t *bytes, const char **why)
+{
+	struct weft_backed *b = calloc(1, sizeof(*b));
+	int err;
+
+	*why = "out of memory";
+	if (!b)
+		return -ENOMEM;
+	strcpy(b->path, path);
+	b->fd = b->life = -1;
+	pthread_mutex_init(&b->fd_mutex, NULL);
+	err = open_file(b, own, signature, why);
+	if (err)
+		goto close;
+	*why = "the pool file cannot be opened";
+	err = b->life = weft_descriptor_another(b);
+	if (err < 0)
+		goto close;
+	*bytes = b->bytes;
+	*backed = b;
+	return 0;
+close:
+	close_file(b);
+	return err;
+}
+
+/* Its mapping was not inherited. */
+static void forget(struct weft_backed *b)
+{
+	if (weft_descriptor_is_ours(b, b->fd))
+		close(b->fd);
+}
+
+static void tell_identity(const struct weft_backed *b, uint64_t identity[2])
+{
+	identity[0] = b->dev;
+	identity[1] = b->ino;
+}
+
+static int identify(const char *path, uint64_t identity[2])
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return -errno;
+	identity[0] = st.st_dev;
+	identity[1] = st.st_ino;
+	return 0;
+}
+
+const struct weft_backing weft_backing_file = {
+	.name = "file",
+	.can = WEFT_BACKING_MAPS_ANYWHERE | WEFT_BACKING_ATOMICS | WEFT_BACKING_COHERENT |
+	       WEFT_BACKING_REACHES_ALL,
+	.choose = choose,
+	.open = open_backed,
+	.close = close_file,
+	.forget = forget,
+	.identity = tell_identity,
+	.identify = identify,
+	.remove = weft_remove,
+	.new_bytes = weft_file_new_bytes,
+	.map = weft_map,
+	.unmap = weft_map_end,
+	.touch = weft_map_touch,
+	.populate = weft_map_populate,
+	.reserve = weft_reserve,
+	.release = weft_reserve_end,
+	.head_room = weft_reserve_head_room,
+	.descriptor = weft_descriptor,
+	.prove = weft_lock_prove,
+	.lives = weft_lock_lives,
+	.claim = weft_lock_claim,
+	.enter = weft_lock_enter,
+	.enter_too = weft_lock_enter_too,
+	.leave = weft_lock_leave,
+	.sleep = weft_wait_sleep,
+	.wake = weft_wait_wake,
+	.barrier = weft_wait_barrier,
+	.look = weft_look,
+	.unlock = weft_look_unlock,
+	.read = weft_look_read,
+	.allocated = weft_look_allocated,
+	.holder = weft_look_holder,
+};

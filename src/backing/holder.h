@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Who holds the lock of a pool's file, for those who wait for him. Any thread; reads much of /proc. */
-#ifndef WEFT_POOL_HOLDER_H
-#define WEFT_POOL_HOLDER_H
+/* Who holds the lock of a pool's file, for those who wait for him. Any thread; reads much of /proc.
+ */
+#ifndef WEFT_BACKING_HOLDER_H
+#define WEFT_BACKING_HOLDER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,8 +17,7 @@ struct weft_holder {
 /* fd: the pool's file. False: nobody holds it, or he cannot be seen: another user's process, or one of
  * another pid namespace. */
 bool weft_holder_find(int fd, struct weft_holder *holder);
-/* The same in words, and what to do about it. */
-#define WEFT_HOLDER_ADVICE "continue it (kill -CONT, docker unpause, the debugger) or end it"
+/* The same in words. */
 void weft_holder_text(int fd, char *text, size_t text_bytes);
 
 #endif

@@ -3,7 +3,7 @@
  * Who holds the file lock. The kernel tells no owner of such a lock to others: it stands in what each
  * process says of its descriptors.
  */
-#include "pool/holder.h"
+#include "backing/holder.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -29,8 +29,8 @@ static bool says_locked(const char *path)
 	while (f && !found && fgets(line, sizeof(line), f)) {
 		size_t len = strlen(line);
 
-		found = !strncmp(line, "lock:", 5) && strstr(line, "OFDLCK") && len > sizeof(byte) &&
-			!strcmp(line + len - (sizeof(byte) - 1), byte);
+		found = !strncmp(line, "lock:", 5) && strstr(line, "OFDLCK") &&
+			len > sizeof(byte) && !strcmp(line + len - (sizeof(byte) - 1), byte);
 	}
 	if (f)
 		fclose(f);
@@ -66,7 +66,7 @@ static void describe(const char *pid, struct weft_holder *holder)
 	char path[64], text[256] = "", *from, *to;
 	FILE *f;
 
-	*holder = (struct weft_holder){ .pid = atoi(pid) };
+	*holder = (struct weft_holder){.pid = atoi(pid)};
 	snprintf(path, sizeof(path), "/proc/%.16s/stat", pid);
 	f = fopen(path, "re");
 	if (!f)
@@ -88,7 +88,7 @@ bool weft_holder_find(int fd, struct weft_holder *holder)
 	struct stat file;
 	DIR *proc;
 
-	*holder = (struct weft_holder){ 0 };
+	*holder = (struct weft_holder){0};
 	if (fstat(fd, &file))
 		return false;
 	proc = opendir("/proc");
@@ -112,5 +112,6 @@ void weft_holder_text(int fd, char *text, size_t text_bytes)
 		snprintf(text, text_bytes, "process %d (%s)%s holds its lock", (int)h.pid, h.comm,
 			 h.stopped ? ", which is stopped," : "");
 	else
-		snprintf(text, text_bytes, "a process that cannot be seen from here holds its lock");
+		snprintf(text, text_bytes,
+			 "a process that cannot be seen from here holds its lock");
 }

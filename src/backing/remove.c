@@ -5,7 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pool/internal.h"
+#include "backing/private.h"
+#include "pool/format.h"
 
 static bool is_pool(int fd)
 {
@@ -33,7 +34,7 @@ static int remove_unused(const char *path, int fd, bool own, const char **why)
 	/* who attaches now waits for the lock, and then finds the file gone */
 	err = weft_lock_file(fd, true);
 	if (err == -ETIMEDOUT)
-		*why = WEFT_LOCK_STUCK;
+		*why = WEFT_BACKING_STUCK;
 	if (err)
 		return err;
 	if (weft_lock_any_held(fd))
@@ -44,21 +45,14 @@ static int remove_unused(const char *path, int fd, bool own, const char **why)
 	return unlink(path) ? -errno : 0;
 }
 
-int weft_pool_remove(const char *path, const char **why)
+int weft_remove(const char *path, bool own, const char **why)
 {
-	char chosen[PATH_MAX];
-	bool own;
-	int fd, err;
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), err;
 
-	*why = "the pool's path is too long";
-	err = weft_file_choose(path, chosen, &own);
-	if (err)
-		return err;
-	fd = open(chosen, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	*why = "the pool file cannot be opened";
 	if (fd < 0)
 		return -errno;
-	err = remove_unused(chosen, fd, own, why);
+	err = remove_unused(path, fd, own, why);
 	close(fd); /* and drops the lock */
 	return err;
 }

@@ -13,11 +13,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "backing/holder.h"
+#include "backing/private.h"
 #include "pool/clock.h"
-#include "pool/holder.h"
-#include "pool/internal.h"
+#include "pool/format.h"
 #include "pool/step.h"
 
 #define TELL_NS	     2000000000ull
@@ -27,9 +29,7 @@
 
 static int set(int fd, int command, short type, off_t byte, off_t bytes)
 {
-	struct flock lock = {
-		.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = bytes
-	};
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = bytes};
 	int err;
 
 	do
@@ -54,9 +54,9 @@ static uint32_t turns(int fd)
 	uint32_t turns = 0;
 
 	return pread(fd, &turns, sizeof(turns), offsetof(struct weft_pool_header, turns)) ==
-			       sizeof(turns) ?
-		       turns :
-		       0;
+			       sizeof(turns)
+		       ? turns
+		       : 0;
 }
 
 struct wait {
@@ -75,9 +75,9 @@ static void begin(struct wait *w)
 	w->turn = turns(w->fd);
 	w->last_ns = weft_clock_now_ns();
 	w->waited_ns = 0;
-	w->patience_ns = atomic_load_explicit(&given_up, memory_order_relaxed) == w->turn + 1ull ?
-				 AGAIN_NS :
-				 PATIENCE_NS;
+	w->patience_ns = atomic_load_explicit(&given_up, memory_order_relaxed) == w->turn + 1ull
+				 ? AGAIN_NS
+				 : PATIENCE_NS;
 }
 
 static void tell(struct wait *w)
@@ -88,7 +88,7 @@ static void tell(struct wait *w)
 	if (readlink(name, path, sizeof(path) - 1) < 0)
 		strcpy(path, "the pool");
 	weft_holder_text(w->fd, text, sizeof(text));
-	fprintf(stderr, "weft: waiting for %s: %s: " WEFT_HOLDER_ADVICE "\n", path, text);
+	fprintf(stderr, "weft: waiting for %s: %s: " WEFT_BACKING_ADVICE "\n", path, text);
 	w->told = true;
 }
 
@@ -110,14 +110,14 @@ static bool bear(struct wait *w)
 			tell(w);
 		}
 	}
-	weft_pool_pause(w->waited_ns);
+	weft_pause(w->waited_ns);
 	return true;
 }
 
 /* The kernel would wait without a bound, and a stopped process lets go of nothing. */
 int weft_lock_file(int fd, bool wait)
 {
-	struct wait w = { .fd = fd };
+	struct wait w = {.fd = fd};
 	int err = try_file(fd);
 
 	if (err != -EAGAIN || !wait)
@@ -133,40 +133,15 @@ int weft_lock_file_shared(int fd)
 	return set(fd, F_OFD_SETLK, F_RDLCK, 0, 1);
 }
 
-int weft_lock_member(int fd, uint16_t member)
-{
-	return set(fd, F_OFD_SETLK, F_WRLCK, member_byte(member), 1);
-}
-
 void weft_lock_release(int fd)
 {
 	set(fd, F_OFD_SETLK, F_UNLCK, 0, 0);
 }
 
-/* By its path, else through the descriptor that is still open: the file may have lost its name. */
-int weft_lock_open(struct weft_attachment *a)
+int weft_lock_enter(struct weft_backed *b)
 {
-	int fd = weft_open_fd(a), again;
-	char path[32];
-
-	if (fd < 0)
-		return fd;
-	again = open(a->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (weft_open_is_ours(a, again))
-		return again;
-	if (again < 0 && errno != ENOENT)
-		return -errno;
-	if (again >= 0)
-		close(again);
-	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
-	again = open(path, O_RDWR | O_CLOEXEC);
-	return again < 0 ? -errno : again;
-}
-
-int weft_lock_enter(struct weft_attachment *a)
-{
-	_Atomic uint32_t *turns = &((struct weft_pool_header *)a->pool.base)->turns;
-	int fd = weft_lock_open(a), err;
+	_Atomic uint32_t *turns = &((struct weft_pool_header *)b->base)->turns;
+	int fd = weft_descriptor_another(b), err;
 
 	if (fd < 0)
 		return fd;
@@ -182,10 +157,15 @@ int weft_lock_enter(struct weft_attachment *a)
 	return fd;
 }
 
-void weft_lock_leave(const struct weft_attachment *a, int fd)
+int weft_lock_enter_too(struct weft_backed *b, int fd, bool wait)
+{
+	return weft_lock_file(fd, wait);
+}
+
+void weft_lock_leave(struct weft_backed *b, int fd)
 {
 	/* the number may be the program's by now */
-	if (!weft_open_is_ours(a, fd))
+	if (!weft_descriptor_is_ours(b, fd))
 		return;
 	/* a raw clone of this process may have inherited the descriptor */
 	WEFT_STEP(lock_leaving);
@@ -193,19 +173,50 @@ void weft_lock_leave(const struct weft_attachment *a, int fd)
 	close(fd);
 }
 
+int weft_lock_prove(struct weft_backed *b, uint16_t member)
+{
+	struct stat st;
+	int err;
+
+	if (fstat(b->life, &st) || !st.st_nlink)
+		return -ESTALE;
+	err = weft_wait_join();
+	if (!err)
+		err = set(b->life, F_OFD_SETLK, F_WRLCK, member_byte(member), 1);
+	if (err)
+		return err;
+	/* from now on only the mapping holds it */
+	close(b->life);
+	b->life = -1;
+	return 0;
+}
+
+int weft_lock_claim(struct weft_backed *b, uint16_t member)
+{
+	int fd = weft_descriptor_another(b), err;
+
+	if (fd < 0)
+		return fd;
+	err = set(fd, F_OFD_SETLK, F_WRLCK, member_byte(member), 1);
+	if (!err)
+		return fd;
+	weft_lock_leave(b, fd);
+	return err;
+}
+
 static bool held(int fd, off_t byte, off_t bytes)
 {
-	struct flock lock = { .l_type = F_WRLCK,
-			      .l_whence = SEEK_SET,
-			      .l_start = byte,
-			      .l_len = bytes };
+	struct flock lock = {
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = bytes};
 
 	return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
 }
 
-bool weft_lock_member_held(int fd, uint16_t member)
+bool weft_lock_lives(struct weft_backed *b, uint16_t member)
 {
-	return held(fd, member_byte(member), 1);
+	int fd = weft_descriptor(b);
+
+	return fd < 0 || held(fd, member_byte(member), 1);
 }
 
 bool weft_lock_any_held(int fd)

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a pool stands on: a memory that all members share, and the little that members need of
+ * whatever shares it with them: locks that end with their holder, a proof of life, sleep, the rare
+ * half of a fence. Each kind of it is one row of this table; the pool above sees offsets, and never
+ * asks which row it has. Today's only row is a file.
+ *
+ * The frequent half of the fence is inline (backing/fence.h).
+ *
+ * Context: any thread, unless said otherwise. No function takes a lock of the pool's.
+ */
+#ifndef WEFT_BACKING_BACKING_H
+#define WEFT_BACKING_BACKING_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backing/fence.h"
+
+/* One memory, open; each row has its own. */
+struct weft_backed;
+
+enum weft_backing_can {
+	/* its pages can be mapped at any address, by `descriptor`: the memory of programs can move
+	   into it */
+	WEFT_BACKING_MAPS_ANYWHERE = 1,
+	/* read-modify-write holds among all members */
+	WEFT_BACKING_ATOMICS = 2,
+	/* what one member stores all others load, with no more done about it than fences */
+	WEFT_BACKING_COHERENT = 4,
+	/* `barrier` reaches every member: the frequent half of the fence needs no instruction */
+	WEFT_BACKING_REACHES_ALL = 8,
+	/* the pool's protocols as they stand do not work without */
+	WEFT_BACKING_NEEDED =
+		WEFT_BACKING_ATOMICS | WEFT_BACKING_COHERENT | WEFT_BACKING_REACHES_ALL,
+};
+
+/* What to do about who holds the lock. */
+#define WEFT_BACKING_ADVICE "continue it (kill -CONT, docker unpause, the debugger) or end it"
+#define WEFT_BACKING_STUCK  "its lock is held by a process that does not go on"
+
+struct weft_backing {
+	const char *name;
+	uint32_t can; /* enum weft_backing_can */
+
+	/* ---- Which ---- */
+
+	/* The path that the user means; NULL: $WEFT_POOL, or the user's own, which *own says.
+	 * -ENAMETOOLONG. */
+	int (*choose)(const char *path, char chosen[PATH_MAX], bool *own);
+	/*
+	 * Opens it, made if need be; *bytes: its size. `signature` tells whether those who made it
+	 * lay it out as we do. -EPROTO (no pool, or another version or layout), -EPERM (not the
+	 * user's own), -EFBIG (the process may not make so large a one), -ENOSPC, -ENOMEM,
+	 * -ETIMEDOUT (see `enter`), or open(2)'s. *why says it in a sentence, good until the
+	 * thread's next call.
+	 */
+	int (*open)(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
+		    uint64_t *bytes, const char **why);
+	/* After unmap. What this process has locked or claimed ends. */
+	void (*close)(struct weft_backed *b);
+	/* In a fork's child: it is the parent's. Async-signal-safe. */
+	void (*forget)(struct weft_backed *b);
+	/* Two numbers that every process has alike that has the same memory open. Of a path: 0 or
+	 * stat(2)'s. */
+	void (*identity)(const struct weft_backed *b, uint64_t identity[2]);
+	int (*identify)(const char *path, uint64_t identity[2]);
+	/* Ends one that nobody uses, of whatever version. -EBUSY, -EPROTO (it is none), -ETIMEDOUT,
+	 * or unlink(2)'s. */
+	int (*remove)(const char *path, bool own, const char **why);
+	/* The size that a new one has here. */
+	uint64_t (*new_bytes)(void);
+
+	/* ---- Its bytes ---- */
+
+	/* Address space for all of it, of which nothing can be touched yet. A child does not
+	 * inherit it. */
+	int (*map)(struct weft_backed *b, uint8_t **base);
+	void (*unmap)(struct weft_backed *b);
+	/* From now on that range may be touched where it is reserved. Whole pages. */
+	int (*touch)(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
+	/* Touches every page of a reserved range now, rather than at the first access. */
+	void (*populate)(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
+	/* Pages that may be touched without a signal, zeroed if they were released or never used.
+	 * -ENOSPC. */
+	int (*reserve)(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
+	/* They go back to the system. 0; or -errno: none did. */
+	int (*release)(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
+	/* What may still be reserved here before somebody is ended for it; UINT64_MAX: no limit. */
+	uint64_t (*head_room)(void);
+	/* For WEFT_BACKING_MAPS_ANYWHERE: what maps it, good until the program closes it. Negative:
+	 * -errno. */
+	int (*descriptor)(struct weft_backed *b);
+
+	/* ---- Life ---- */
+
+	/*
+	 * Makes this process the living holder of that number, until it ends, however it ends.
+	 * After map, once. -EAGAIN (another has it), -ESTALE (the memory has lost its name: who
+	 * comes now would not meet us).
+	 */
+	int (*prove)(struct weft_backed *b, uint16_t member);
+	/* Whether another process proves it. True where it cannot be told. Takes 0.3 µs or more. */
+	bool (*lives)(struct weft_backed *b, uint16_t member);
+	/* The number of somebody who has died, for the one who gives back what it held: test and
+	 * claim are one step, and it comes free if that one dies, too. A key for `leave`; -EAGAIN
+	 * (it lives, or another has claimed it). */
+	int (*claim)(struct weft_backed *b, uint16_t member);
+
+	/* ---- The lock ---- */
+
+	/*
+	 * One holder among all processes and all threads of each; it ends with the process. A key
+	 * for `leave`; or -ETIMEDOUT: whoever holds it has not gone on for ten seconds. After two
+	 * it says on stderr who that is.
+	 */
+	int (*enter)(struct weft_backed *b);
+	/* The same beside a claim, by its key. -EAGAIN if it is not to wait. */
+	int (*enter_too)(struct weft_backed *b, int key, bool wait);
+	/* Lets go of all that the key stands for. */
+	void (*leave)(struct weft_backed *b, int key);
+
+	/* ---- Sleep, and the fence ---- */
+
+	/* Until `wake` of the same word, or not at all unless it is `value`; timeout_ns negative:
+	 * no timeout. May return without a reason. */
+	void (*sleep)(struct weft_backed *b, _Atomic uint32_t *word, uint32_t value,
+		      int64_t timeout_ns);
+	void (*wake)(struct weft_backed *b, _Atomic uint32_t *word);
+	/* The rare half: see backing/fence.h. Full for the caller, too. */
+	void (*barrier)(struct weft_backed *b);
+
+	/* ---- From outside, by who is no member: one thread ---- */
+
+	/* For reading only. -ENOENT (there is none yet), or as open. *locked: nobody enters until
+	 * it is closed. */
+	int (*look)(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
+		    uint64_t *bytes, bool *locked, const char **why);
+	/* Others enter again. */
+	void (*unlock)(struct weft_backed *b);
+	bool (*read)(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off);
+	uint64_t (*allocated)(const struct weft_backed *b);
+	/* Who holds the lock, in words. */
+	void (*holder)(const struct weft_backed *b, char *text, size_t text_bytes);
+};
+
+/* Between two looks for what another does, that long after the first: gives the core away, after a
+ * millisecond by sleeping for a sixteenth of that, a millisecond at most. */
+void weft_pause(uint64_t waited_ns);
+
+/* The rows: a sparse file that all members map, in /dev/shm or where the user says. */
+extern const struct weft_backing weft_backing_file;
+
+#endif
