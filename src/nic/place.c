@@ -389,3 +389,20 @@ bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller, const s
 	spans->len_bytes = bytes;
 	return true;
 }
+
+void weft_spans_cut(struct weft_spans *spans, uint64_t offset)
+{
+	unsigned int first = 0;
+
+	spans->len_bytes -= offset;
+	for (; offset >= spans->span[first].len_bytes; first++)
+		offset -= spans->span[first].len_bytes;
+	spans->n -= first;
+	for (unsigned int i = 0; i < spans->n && first; i++)
+		spans->span[i] = spans->span[first + i];
+	spans->span[0].len_bytes -= offset;
+	if (spans->span[0].at)
+		spans->span[0].at += offset;
+	else
+		spans->span[0].start += offset;
+}

@@ -123,6 +123,9 @@ static inline bool weft_find_later(struct weft_caller *caller)
 bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller, const struct weft_pool_sge *sge,
 		     unsigned int n, uint64_t holder, uint8_t access, struct weft_spans *spans);
 
+/* Without their first `offset` bytes, which are fewer than all. */
+void weft_spans_cut(struct weft_spans *spans, uint64_t offset);
+
 /* Is that memory of a member that is neither we nor the peer, or ours on demand? Only for what was found slowly:
  * `at` is NULL then. */
 static inline bool weft_span_is_foreign(const struct weft_span *span)

@@ -146,6 +146,15 @@ void weft_responder_let_go(struct weft_responder *to)
 	to->held = NULL;
 }
 
+void weft_responder_drop(struct weft_responder *to)
+{
+	if (!to->held)
+		return;
+	weft_pool_visit(to->from.nic->pool, to->right.member);
+	weft_responder_let_go(to);
+	weft_pool_depart(to->from.nic->pool);
+}
+
 /* The line stands between two equal looks at a conn word that says: ready, and yours. */
 bool weft_responder_read(struct weft_responder *to)
 {
@@ -185,6 +194,19 @@ bool weft_responder_read(struct weft_responder *to)
 	WEFT_STEP(peer_read);
 	to->right.was = conn;
 	return true;
+}
+
+void weft_responder_begin(struct weft_responder *to, const struct weft_qp *qp)
+{
+	*to = (struct weft_responder){
+		.from = {.nic = qp->nic,
+			 .slot = qp->slot,
+			 .qpn = qp->qpn,
+			 .dest_qpn = qp->attr.dest_qpn,
+			 .type = qp->type},
+		.peer = to,
+	};
+	__builtin_memcpy(to->from.dgid, qp->attr.dgid, sizeof(to->from.dgid));
 }
 
 bool weft_responder_find(struct weft_responder *to)

@@ -53,6 +53,8 @@ bool weft_responder_has_gid(struct weft_pool *pool, uint16_t member, const uint8
  * addresses. */
 bool weft_responder_addressed(struct weft_responder *to);
 
+/* For the carrier of that queue pair's requests: nobody is found yet. */
+void weft_responder_begin(struct weft_responder *to, const struct weft_qp *qp);
 /* The entry of the destination QPN. False: no such queue pair now. */
 bool weft_responder_find(struct weft_responder *to);
 /* Reads its line anew. False: it is not ready for these requests. */
@@ -69,6 +71,8 @@ bool weft_responder_map_seat(struct weft_pool *pool, struct weft_responder *to, 
 const struct weft_pool_recv *weft_responder_take(struct weft_responder *to);
 /* Forgets the receive that was taken so. */
 void weft_responder_let_go(struct weft_responder *to);
+/* The same without a busy line. */
+void weft_responder_drop(struct weft_responder *to);
 
 /* XRC: what a request may reach by the receive queue of that number, in the domain of the responder
  * that is connected. False: there is none, or its owner's memory moves. */

@@ -55,8 +55,8 @@ static void leave(struct weft_qp *qp)
 	w.left = true;
 }
 
-static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe,
-				 struct weft_caller *caller, enum weft_cause *cause)
+static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller,
+			       enum weft_cause *cause)
 {
 	uint32_t free = 0;
 
@@ -133,8 +133,9 @@ static void make(void)
 	w.nended = world.drained_events = 0;
 	w.began = w.polled = 0;
 	w.way = UNDER_WAY;
-	assert_int_equal(
-		weft_qp_create(&world.nic, &w.qp, WEFT_QPT_RC, 1, &world.cq, &world.cq, NULL, &cap, false), 0);
+	assert_int_equal(weft_qp_create(&world.nic, &w.qp, WEFT_QPT_RC, 1, &world.cq, &world.cq,
+					NULL, &cap, false),
+			 0);
 	move(WEFT_QPS_INIT);
 	move(WEFT_QPS_RTR);
 	move(WEFT_QPS_RTS);

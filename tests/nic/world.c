@@ -24,6 +24,8 @@ static void yields(void)
 
 static void copy(uint8_t *to, const uint8_t *from, size_t bytes)
 {
+	if (world.copies)
+		world.copies();
 	memmove(to, from, bytes);
 }
 
@@ -70,7 +72,7 @@ void world_publish(const uint8_t gid[16])
 	self->ngids++;
 }
 
-int world_attach(void **state)
+int world_join(void)
 {
 	static const struct weft_nic_env env = {.alloc = zeroed,
 						.free = free,
@@ -85,7 +87,7 @@ int world_attach(void **state)
 	static char where[4096];
 	const char *why;
 
-	if (make_pool(state) || weft_pool_get(NULL, &world.pool, where, &why))
+	if (weft_pool_get(NULL, &world.pool, where, &why))
 		return -1;
 	weft_pool_caller_get(world.pool, &world.caller);
 	world.now_ns = 1;
@@ -99,7 +101,12 @@ int world_attach(void **state)
 	       weft_cq_create(&world.nic, &world.cq, 256);
 }
 
-int world_detach(void **state)
+int world_attach(void **state)
+{
+	return make_pool(state) || world_join();
+}
+
+void world_leave(void)
 {
 	weft_cq_destroy(&world.cq);
 	free(world.nic.qps);
@@ -107,6 +114,11 @@ int world_detach(void **state)
 	free(world.nic.shared_of);
 	weft_pool_caller_put(world.pool, &world.caller);
 	weft_pool_put(world.pool);
+}
+
+int world_detach(void **state)
+{
+	world_leave();
 	return remove_pool(state);
 }
 

@@ -24,6 +24,7 @@ struct world {
 	uint32_t drained_events;
 	enum weft_cause failed_of; /* the last request that failed */
 	void (*yields)(void);	   /* somebody waits; NULL: nothing to do */
+	void (*copies)(void);	   /* bytes are about to be moved; likewise */
 };
 
 extern struct world world;
@@ -32,6 +33,10 @@ extern const uint8_t world_gid[16], nobodys_gid[16];
 /* cmocka fixtures of a group. */
 int world_attach(void **state);
 int world_detach(void **state);
+
+/* The same in a pool that there is: 0. */
+int world_join(void);
+void world_leave(void);
 
 /* The member has that address from now on. */
 void world_publish(const uint8_t gid[16]);

@@ -335,15 +335,7 @@ static int connect(struct weft_qp *qp, uint16_t *executor)
 {
 	struct direct *d = direct_of(qp);
 
-	d->to.from = (struct weft_requester){
-		.nic = qp->nic,
-		.slot = qp->slot,
-		.qpn = qp->qpn,
-		.dest_qpn = qp->attr.dest_qpn,
-		.type = qp->type,
-	};
-	__builtin_memcpy(d->to.from.dgid, qp->attr.dgid, sizeof(d->to.from.dgid));
-	d->to.peer = &d->to;
+	weft_responder_begin(&d->to, qp);
 	d->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
 	if (!weft_responder_find(&d->to))
 		return 0;
@@ -358,11 +350,7 @@ static void leave(struct weft_qp *qp)
 {
 	struct direct *d = direct_of(qp);
 
-	if (d->to.held) {
-		weft_pool_visit(qp->nic->pool, d->to.right.member);
-		weft_responder_let_go(&d->to);
-		weft_pool_depart(qp->nic->pool);
-	}
+	weft_responder_drop(&d->to);
 	weft_responder_leave(&d->to);
 	d->to.slot = NULL;
 }

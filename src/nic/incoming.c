@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/incoming.h"
+#include "nic/busy.h"
+
+enum family { SENDS, WRITES, READS };
+
+static enum family family_of(uint8_t opcode)
+{
+	if (opcode == WEFT_OP_READ)
+		return READS;
+	return opcode == WEFT_OP_WRITE || opcode == WEFT_OP_WRITE_IMM ? WRITES : SENDS;
+}
+
+static struct weft_arrival arrival(struct weft_incoming *in, const struct weft_spans *here,
+				   enum weft_cause *cause)
+{
+	return (struct weft_arrival){in->to->from.nic, in->to, &in->request,
+				     in->caller,       here,   cause};
+}
+
+void weft_incoming_prepare(struct weft_incoming *in, struct weft_responder *to,
+			   const struct weft_wqe *request, uint64_t len_bytes)
+{
+	*in = (struct weft_incoming){.to = to, .len_bytes = len_bytes};
+	__builtin_memcpy(&in->request, request, sizeof(in->request));
+}
+
+/* ---- Being there ---- */
+
+/* A receive that others take from, too, was let go of as the line was read anew; and a queue pair
+ * that was reset has forgotten all. */
+static bool has_lost(const struct weft_incoming *in)
+{
+	bool receives = family_of(in->request.opcode) == SENDS ||
+			in->request.opcode == WEFT_OP_WRITE_IMM;
+
+	return in->begun && (in->tag != in->to->tag || (receives && in->to->seat.at));
+}
+
+static enum weft_outcome look(struct weft_incoming *in)
+{
+	/* acquire: pairs with the release in publish (qp.c) */
+	if (atomic_load_explicit(&in->to->slot->conn, memory_order_acquire) == in->to->right.was)
+		return WEFT_DONE;
+	if (!weft_responder_read(in->to))
+		return weft_responder_moves(in->to) ? WEFT_MOVES : WEFT_NO_ANSWER;
+	if (has_lost(in)) {
+		in->begun = false;
+		return WEFT_NO_RECEIVE;
+	}
+	in->tag = in->to->tag;
+	return WEFT_DONE;
+}
+
+enum weft_outcome weft_incoming_enter(struct weft_incoming *in, struct weft_caller *caller)
+{
+	enum weft_outcome outcome;
+
+	in->caller = caller;
+	in->next = weft_busy_begin(caller, in->to->busy_at);
+	outcome = look(in);
+	if (outcome != WEFT_DONE)
+		weft_incoming_leave(in);
+	return outcome;
+}
+
+void weft_incoming_leave(struct weft_incoming *in)
+{
+	weft_busy_end(in->caller, in->next);
+}
+
+/* ---- Begin ---- */
+
+static enum weft_outcome begin(struct weft_incoming *in, struct weft_arrival a)
+{
+	const struct weft_pool_recv *recv;
+	struct weft_landing landing;
+	struct weft_span span;
+	enum weft_outcome outcome;
+
+	switch (family_of(in->request.opcode)) {
+	case READS:
+		return weft_arrive_begin_read(a, &span);
+	case WRITES:
+		outcome = weft_arrive_begin_write(a, &span, &recv);
+		if (outcome == WEFT_DONE && recv)
+			in->wr_id = recv->wr_id;
+		return outcome;
+	case SENDS:
+		break;
+	}
+	outcome = weft_arrive_begin_send(a, &landing);
+	if (outcome == WEFT_DONE) {
+		in->wr_id = landing.wr_id;
+		in->binding = landing.binding;
+	}
+	return outcome;
+}
+
+enum weft_outcome weft_incoming_begin(struct weft_incoming *in, enum weft_cause *cause)
+{
+	struct weft_spans all = {.len_bytes = in->len_bytes};
+	enum weft_outcome outcome = begin(in, arrival(in, &all, cause));
+
+	in->begun = outcome == WEFT_DONE;
+	in->tag = in->to->tag;
+	return outcome;
+}
+
+/* ---- A part ---- */
+
+/* The bytes of a one-sided request from `offset` on. */
+static enum weft_outcome place_one_sided(struct weft_arrival a, uint64_t offset, bool write)
+{
+	struct weft_wqe part;
+	struct weft_span there;
+	enum weft_outcome outcome;
+	int err;
+
+	__builtin_memcpy(&part, a.request, sizeof(part));
+	part.remote_addr += offset;
+	a.request = &part;
+	if (!weft_arrive_find_remote(a, a.here->len_bytes,
+				     write ? WEFT_ACCESS_REMOTE_WRITE : WEFT_ACCESS_REMOTE_READ,
+				     &there, &outcome))
+		return outcome;
+	err = write ? weft_arrive_place(a, &there) : weft_arrive_fetch(a, &there);
+	return err ? weft_arrive_unreachable(&a, err) : WEFT_DONE;
+}
+
+/* The receive that `begin` has found is still the oldest. */
+static enum weft_outcome place_send(struct weft_incoming *in, uint64_t offset,
+				    struct weft_arrival a)
+{
+	const struct weft_spans all = {.len_bytes = in->len_bytes};
+	struct weft_arrival whole = a;
+	struct weft_landing landing = {.recv = weft_responder_receive(in->to), .wr_id = in->wr_id};
+	enum weft_cause cause;
+	int err;
+
+	if (!landing.recv)
+		return WEFT_NO_RECEIVE;
+	whole.here = &all;
+	cause = weft_arrive_find_list(&whole, &landing);
+	if (cause)
+		return weft_find_later(a.caller)
+			       ? WEFT_MOVES
+			       : weft_arrive_bad_receive(&whole, &landing, cause);
+	weft_spans_cut(&landing.there, offset);
+	err = weft_arrive_place(a, landing.there.span);
+	return err ? weft_arrive_undelivered(&a, &landing, err) : WEFT_DONE;
+}
+
+enum weft_outcome weft_incoming_place(struct weft_incoming *in, uint64_t offset,
+				      const struct weft_spans *here, enum weft_cause *cause)
+{
+	struct weft_arrival a = arrival(in, here, cause);
+	enum family family = family_of(in->request.opcode);
+
+	return family == SENDS ? place_send(in, offset, a)
+			       : place_one_sided(a, offset, family == WRITES);
+}
+
+/* ---- End ---- */
+
+void weft_incoming_end(struct weft_incoming *in)
+{
+	struct weft_landing landing = {.wr_id = in->wr_id, .binding = in->binding};
+	struct weft_pool_recv recv = {.wr_id = in->wr_id};
+	struct weft_spans all = {.len_bytes = in->len_bytes};
+	struct weft_arrival a = arrival(in, &all, NULL);
+
+	switch (family_of(in->request.opcode)) {
+	case READS:
+		weft_arrive_end_read(a);
+		return;
+	case WRITES:
+		weft_arrive_end_write(a, in->request.opcode == WEFT_OP_WRITE_IMM ? &recv : NULL);
+		return;
+	case SENDS:
+		weft_arrive_end_send(a, &landing);
+	}
+}

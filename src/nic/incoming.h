@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A request that arrives in parts, whoever brings them: *begin* gives the verdict on all of it,
+ * *place* moves the bytes from an offset on, in any order and again if need be, *end* tells the
+ * responder. Each of these stands between *enter* and *leave*, which is when a busy line names the
+ * responder's owner; in between nothing is held, the owner may revoke what it likes, and each part
+ * is checked anew. A request that is under way has a line of its own: its thread may be at work
+ * elsewhere, and whoever revokes waits for either.
+ *
+ * One request of a requester arrives at a time, under a lock of the carrier's. Atomics are not
+ * parted, and XRC is not carried so. The whole of a request in one call is nic/arrive.h.
+ */
+#ifndef WEFT_NIC_INCOMING_H
+#define WEFT_NIC_INCOMING_H
+
+#include "nic/arrive.h"
+
+struct weft_incoming {
+	struct weft_responder *to;
+	struct weft_caller *caller; /* whose line it is, from enter to leave */
+	uint64_t next;		    /* of that line */
+	struct weft_wqe request;    /* its header */
+	uint64_t len_bytes;	    /* of all parts */
+	uint64_t wr_id;		    /* of the receive that it goes into */
+	uint64_t binding;	    /* of the window that it ends */
+	uint32_t tag;		    /* of the connection in which it began */
+	bool begun;
+};
+
+/* A request, of which nothing is done yet. The responder was found (weft_responder_find). */
+void weft_incoming_prepare(struct weft_incoming *in, struct weft_responder *to,
+			   const struct weft_wqe *request, uint64_t len_bytes);
+
+/*
+ * The outcomes of these: WEFT_DONE; WEFT_FAILED, with *cause, and the responder knows it, too;
+ * WEFT_NO_ANSWER (of an unreliable connection: it is dropped) or WEFT_MOVES: the same again, later;
+ * WEFT_NO_RECEIVE: there is none, or the one that it went into is gone: it has to begin anew.
+ */
+
+/* The line of `caller` is idle, and so it is again after anything but WEFT_DONE. */
+enum weft_outcome weft_incoming_enter(struct weft_incoming *in, struct weft_caller *caller);
+void weft_incoming_leave(struct weft_incoming *in);
+
+enum weft_outcome weft_incoming_begin(struct weft_incoming *in, enum weft_cause *cause);
+/* here: the requester's bytes of this part, which lie at that offset of all; if they are found by a
+ * key, since `enter`. */
+enum weft_outcome weft_incoming_place(struct weft_incoming *in, uint64_t offset,
+				      const struct weft_spans *here, enum weft_cause *cause);
+void weft_incoming_end(struct weft_incoming *in);
+
+#endif

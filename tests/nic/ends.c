@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "ends.h"
+
+#include <string.h>
+
+struct end ends_near, ends_far;
+struct weft_cq ends_far_cq;
+
+void ends_region(struct end *e, uint8_t fill)
+{
+	struct weft_mr_piece piece;
+
+	assert_int_equal(weft_pool_extent_alloc(world.pool, 8192, &e->off), 0);
+	e->memory = weft_pool_populate(world.pool, e->off, 8192);
+	assert_non_null(e->memory);
+	memset(e->memory, fill, 8192);
+	piece = (struct weft_mr_piece){(uintptr_t)e->memory, 8192, e->off};
+	e->mr.nic = &world.nic;
+	assert_int_equal(weft_mr_create(&world.nic, &e->mr,
+					&(struct weft_mr_drawing){.pd = ENDS_PD,
+								  .access = 15,
+								  .iova = piece.va,
+								  .va = piece.va,
+								  .len_bytes = 8192,
+								  .pieces = &piece,
+								  .npieces = 1}),
+			 0);
+}
+
+static void make(struct end *e, struct weft_cq *cq, uint8_t fill)
+{
+	struct weft_qp_cap cap = {
+		.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 3, .max_recv_sge = 3};
+
+	memset(e, 0, sizeof(*e));
+	ends_region(e, fill);
+	assert_int_equal(
+		weft_qp_create(&world.nic, &e->qp, WEFT_QPT_RC, ENDS_PD, cq, cq, NULL, &cap, true),
+		0);
+}
+
+void ends_move(struct end *e, enum weft_qp_state to, const struct end *peer)
+{
+	struct weft_qp_attr attr = {
+		.dest_qpn = peer->qp.qpn, .access = 15, .may_read = true, .timeout = 1};
+
+	memcpy(attr.sgid, world_gid, 16);
+	memcpy(attr.dgid, world_gid, 16);
+	assert_int_equal(weft_qp_modify(&e->qp, e->qp.state, to, &attr, &world.caller), 0);
+}
+
+void ends_connect(struct end *e, const struct end *peer)
+{
+	for (enum weft_qp_state to = WEFT_QPS_INIT; to <= WEFT_QPS_RTS; to++)
+		ends_move(e, to, peer);
+}
+
+void ends_revoke(struct end *e)
+{
+	if (!e->mr.nic)
+		return;
+	assert_true(weft_mr_close(&e->mr));
+	assert_true(weft_mr_revoke(&e->mr));
+	weft_mr_destroy(&e->mr, true);
+	e->mr.nic = NULL;
+}
+
+static void unmake(struct end *e)
+{
+	weft_qp_destroy(&e->qp);
+	ends_revoke(e);
+	weft_pool_extent_free(world.pool, e->off, 8192);
+}
+
+/* In three elements, of which no boundary is one of a piece. */
+static void list(struct weft_pool_sge sge[3], const struct end *e)
+{
+	static const uint32_t bytes[3] = {1500, 1, ENDS_BYTES - 1501};
+	uint64_t at = (uintptr_t)e->memory;
+
+	for (int i = 0; i < 3; i++) {
+		sge[i] = (struct weft_pool_sge){at, bytes[i], e->mr.key};
+		at += bytes[i];
+	}
+}
+
+void ends_receive(void)
+{
+	struct weft_pool_sge sge[3];
+
+	list(sge, &ends_far);
+	assert_int_equal(weft_rq_post(&ends_far.qp, 9, sge, 3, 0), 0);
+}
+
+void ends_post(enum weft_opcode opcode, const struct end *from)
+{
+	struct weft_wqe *wqe = weft_sq_next(&ends_near.qp);
+
+	*wqe = (struct weft_wqe){.wr_id = 1,
+				 .opcode = (uint8_t)opcode,
+				 .num_sge = 3,
+				 .remote_addr = (uintptr_t)ends_far.memory,
+				 .rkey = ends_far.mr.key};
+	list(wqe->sge, from);
+	weft_sq_submit(&ends_near.qp, wqe, &world.caller);
+}
+
+void ends_open(void)
+{
+	memset(&ends_far_cq, 0, sizeof(ends_far_cq));
+	assert_int_equal(weft_cq_create(&world.nic, &ends_far_cq, 64), 0);
+	make(&ends_near, &world.cq, 'n');
+	make(&ends_far, &ends_far_cq, 'f');
+	ends_connect(&ends_near, &ends_far);
+	ends_connect(&ends_far, &ends_near);
+}
+
+void ends_close(void)
+{
+	unmake(&ends_near);
+	unmake(&ends_far);
+	weft_cq_destroy(&ends_far_cq);
+}
