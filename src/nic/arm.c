@@ -42,10 +42,10 @@ bool weft_cq_take_event(struct weft_cq *cq)
 void weft_cq_fire(struct weft_cq *cq)
 {
 	cq->armed = 0;
-	if (!weft_pool_claim(cq->nic->pool, cq->alarm, true, true))
+	if (!cq->nic->pool->calls->claim(cq->nic->pool, cq->alarm, true, true))
 		return;
 	WEFT_STEP(cq_fired);
-	cq->nic->env->completion(cq);
+	cq->nic->api->completion(cq);
 }
 
 /* ---- Arming ---- */
@@ -54,7 +54,7 @@ static int make_alarm(struct weft_cq *cq)
 {
 	struct weft_pool *pool = cq->nic->pool;
 	struct weft_pool_alarm *alarm;
-	int err = weft_pool_alloc(pool, sizeof(*alarm), &cq->alarm_off);
+	int err = pool->calls->alloc(pool, sizeof(*alarm), &cq->alarm_off);
 
 	if (err)
 		return err;
@@ -81,7 +81,7 @@ static void list(struct weft_cq *cq)
 	cq->armed_next = cq->nic->armed;
 	atomic_store_explicit(&cq->nic->armed, cq, memory_order_relaxed);
 	weft_unlock(&cq->nic->lock, false);
-	cq->nic->env->kick();
+	weft_nic_kick(cq->nic);
 }
 
 static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
@@ -126,7 +126,7 @@ static void set_word(struct weft_cq *cq, bool solicited_only)
 
 	do {
 		if (weft_cq_take_event(cq)) /* of the arming before */
-			cq->nic->env->completion(cq);
+			cq->nic->api->completion(cq);
 		word = read_word(cq->alarm);
 		/* arming for any completion is not weakened by arming for solicited ones (11.4.2.2) */
 		what = solicited_only && weft_claim_what(word) != (enum weft_claim)WEFT_ALARM_ANY ?
@@ -154,11 +154,11 @@ int weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 	WEFT_STEP(cq_armed);
 	/* whoever completes after this sees the arming, or the caller's next poll sees it */
 	if (!first) {
-		weft_pool_fence();
+		atomic_thread_fence(memory_order_seq_cst);
 		return 0;
 	}
 	list(cq);
-	weft_pool_barrier(cq->nic->pool);
+	cq->nic->pool->calls->barrier(cq->nic->pool);
 	return 0;
 }
 
@@ -180,9 +180,9 @@ void weft_cq_disarm(struct weft_cq *cq)
 	weft_unlock(&cq->nic->lock, false);
 	/* somebody who was stopped since may still touch it */
 	if (weft_pool_age(pool) == cq->alarm_made)
-		weft_pool_free(pool, cq->alarm_off, sizeof(struct weft_pool_alarm));
+		pool->calls->free(pool, cq->alarm_off, sizeof(struct weft_pool_alarm));
 	else
-		weft_pool_retire(pool, WEFT_RETIRE_PIECE, cq->alarm_off, sizeof(struct weft_pool_alarm));
+		pool->calls->retire(pool, WEFT_RETIRE_PIECE, cq->alarm_off, sizeof(struct weft_pool_alarm));
 }
 
 /* ---- The engine ---- */
@@ -193,18 +193,18 @@ void weft_nic_events(struct weft_nic *nic)
 	weft_lock(nic, &nic->lock, 0);
 	for (struct weft_cq *cq = nic->armed; cq; cq = cq->armed_next)
 		if (weft_cq_take_event(cq))
-			nic->env->completion(cq);
+			nic->api->completion(cq);
 	weft_unlock(&nic->lock, false);
 }
 
 static bool lives(struct weft_pool *pool, uint64_t claim)
 {
-	const struct weft_pool_member *m = weft_pool_member(pool, weft_claim_member(claim));
+	const struct weft_pool_member *m = pool->calls->member(pool, weft_claim_member(claim));
 	uint64_t incarnation =
 		m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
 
 	return (incarnation & ((1u << WEFT_INCARNATION_BITS) - 1)) == weft_claim_incarnation(claim) &&
-	       weft_pool_alive(pool, weft_claim_member(claim), incarnation);
+	       pool->calls->alive(pool, weft_claim_member(claim), incarnation);
 }
 
 /* Whoever claims it tells the channel at once: unless it is dead, or stands still. False: not long enough yet. */
@@ -217,7 +217,7 @@ static bool end_claim(struct weft_cq *cq, uint64_t word)
 		return false;
 	}
 	if (weft_cq_take_event(cq))
-		cq->nic->env->overdue(cq, alive);
+		cq->nic->api->overdue(cq, alive);
 	return true;
 }
 
@@ -241,7 +241,7 @@ static bool look_at(struct weft_cq *cq)
 
 	if (is_claimed(word))
 		return end_claim(cq, word);
-	if (cq->nic->env->unheard(cq))
+	if (cq->nic->api->unheard(cq))
 		return false;
 	if (!weft_claim_what(word) || !may_have_news(cq))
 		return true;

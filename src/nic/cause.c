@@ -18,7 +18,7 @@ enum weft_key_fault weft_cause_of_key(struct weft_pool *pool, uint32_t key, uint
 	uint32_t index = key >> WEFT_KEY_BITS;
 	uint64_t start;
 
-	if (!index || weft_pool_see_mr(pool, index))
+	if (!index || pool->calls->see_mr(pool, index))
 		return WEFT_KEY_UNKNOWN;
 	__builtin_memcpy((void *)entry, (void *)&pool->mrs[index], sizeof(*entry));
 	if (entry->key != key)

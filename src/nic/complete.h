@@ -31,7 +31,7 @@ static inline struct weft_cqe *weft_cq_next(struct weft_cq *cq, struct weft_qp *
 static inline void weft_cq_stamp(const struct weft_cq *cq, struct weft_cqe *cqe)
 {
 	if (__builtin_expect(cq->stamps, 0))
-		cqe->stamp_ns = cq->nic->env->clock_ns();
+		cqe->stamp_ns = weft_nic_stamp_ns(cq->nic);
 }
 
 static inline void weft_cq_publish(struct weft_cq *cq)

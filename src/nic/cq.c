@@ -24,7 +24,7 @@ int weft_cq_create(struct weft_nic *nic, struct weft_cq *cq, uint32_t cqe)
 
 	if (!cqe || cqe > WEFT_MAX_CQE)
 		return -22;
-	cq->cqe = nic->env->alloc(room * sizeof(*cq->cqe));
+	cq->cqe = weft_nic_alloc(nic, room * sizeof(*cq->cqe));
 	if (!cq->cqe)
 		return -12;
 	cq->nic = nic;
@@ -41,10 +41,10 @@ static uint64_t ring_bytes(const struct weft_cq *cq, uint32_t size)
 static void free_ring(struct weft_cq *cq, struct weft_cq_ring *r)
 {
 	if (r->stuck)
-		weft_pool_retire(cq->nic->pool, WEFT_RETIRE_PIECE, r->off, ring_bytes(cq, r->size));
+		cq->nic->pool->calls->retire(cq->nic->pool, WEFT_RETIRE_PIECE, r->off, ring_bytes(cq, r->size));
 	else
-		weft_pool_free(cq->nic->pool, r->off, ring_bytes(cq, r->size));
-	cq->nic->env->free(r);
+		cq->nic->pool->calls->free(cq->nic->pool, r->off, ring_bytes(cq, r->size));
+	weft_nic_free(cq->nic, r);
 }
 
 void weft_cq_destroy(struct weft_cq *cq)
@@ -57,8 +57,8 @@ void weft_cq_destroy(struct weft_cq *cq)
 		free_ring(cq, r);
 	}
 	if (cq->wake)
-		weft_pool_free(cq->nic->pool, cq->wake_off, weft_pool_ring_bytes(0, false));
-	cq->nic->env->free(cq->cqe);
+		cq->nic->pool->calls->free(cq->nic->pool, cq->wake_off, weft_pool_ring_bytes(0, false));
+	weft_nic_free(cq->nic, cq->cqe);
 }
 
 /* ---- Completing ---- */
@@ -69,11 +69,11 @@ void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp)
 	if (cq->ignores_overrun)
 		return;
 	if (!cq->overrun)
-		cq->nic->env->async(NULL, cq, WEFT_EVENT_CQ_ERR);
+		cq->nic->api->async(NULL, cq, WEFT_EVENT_CQ_ERR);
 	cq->overrun = true;
 	/* its look is behind the ring, which orders the two */
 	if (!atomic_exchange_explicit(&qp->lost, true, memory_order_relaxed))
-		weft_pool_ring(cq->nic->pool, cq->nic->pool->me, WEFT_RING_FAULT);
+		cq->nic->pool->calls->ring(cq->nic->pool, cq->nic->pool->me, WEFT_RING_FAULT);
 }
 
 void weft_cq_wake(struct weft_cq *cq, uint8_t status, uint8_t solicited)
@@ -233,7 +233,7 @@ int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
 
 	if (!cqe || cqe > WEFT_MAX_CQE)
 		return -22;
-	fresh = cq->nic->env->alloc(room * sizeof(*fresh));
+	fresh = weft_nic_alloc(cq->nic, room * sizeof(*fresh));
 	if (!fresh)
 		return -12;
 	weft_lock(cq->nic, &cq->lock, 0);
@@ -252,7 +252,7 @@ int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
 	cq->mask = room - 1;
 unlock:
 	weft_unlock(&cq->lock, false);
-	cq->nic->env->free(old);
+	weft_nic_free(cq->nic, old);
 	return err;
 }
 
@@ -261,7 +261,7 @@ unlock:
 static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uint64_t incarnation,
 				      uint32_t size)
 {
-	struct weft_cq_ring *r = cq->nic->env->alloc(sizeof(*r));
+	struct weft_cq_ring *r = weft_nic_alloc(cq->nic, sizeof(*r));
 
 	if (!r)
 		return NULL;
@@ -269,8 +269,8 @@ static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uin
 	r->size_bits = (uint8_t)__builtin_ctz(size);
 	r->producer = producer;
 	r->incarnation = incarnation;
-	if (weft_pool_alloc(cq->nic->pool, ring_bytes(cq, size), &r->off)) {
-		cq->nic->env->free(r);
+	if (cq->nic->pool->calls->alloc(cq->nic->pool, ring_bytes(cq, size), &r->off)) {
+		weft_nic_free(cq->nic, r);
 		return NULL;
 	}
 	r->ring = (void *)(cq->nic->pool->base + r->off);
@@ -312,7 +312,7 @@ static struct weft_cq_ring *find_ring(struct weft_cq *cq, uint16_t producer, uin
 
 int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, uint64_t *off)
 {
-	const struct weft_pool_member *m = weft_pool_member(cq->nic->pool, producer);
+	const struct weft_pool_member *m = cq->nic->pool->calls->member(cq->nic->pool, producer);
 	struct weft_cq_ring *r;
 	uint64_t incarnation;
 	uint32_t promised;

@@ -14,7 +14,7 @@ static bool find(struct weft_pool *pool, uint32_t qpn, struct weft_datagram_targ
 {
 	uint32_t index = qpn & (WEFT_QPS - 1);
 
-	if (weft_pool_see_qp(pool, index) ||
+	if (pool->calls->see_qp(pool, index) ||
 	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != qpn)
 		return false;
 	t->slot = &pool->qps[index];
@@ -72,7 +72,7 @@ static void fail_receive(const struct weft_datagram *d, const struct weft_datagr
 {
 	complete(d, t, slot, t->tag, lkey, WEFT_WC_LOC_PROT_ERR);
 	atomic_store_explicit(&t->seat.head->fault, t->tag, memory_order_release);
-	weft_pool_ring(d->nic->pool, t->right.member, WEFT_RING_FAULT);
+	d->nic->pool->calls->ring(d->nic->pool, t->right.member, WEFT_RING_FAULT);
 }
 
 /* How many elements of a receive it needs; more than it has: too long. */
@@ -171,7 +171,7 @@ void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[
 	struct weft_pool *pool = d->nic->pool;
 	const struct weft_pool_member *m;
 
-	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++) {
+	for (uint16_t i = 0; (m = pool->calls->member(pool, i)); i++) {
 		uint32_t groups = atomic_load_explicit(&m->groups, memory_order_acquire);
 
 		if (!atomic_load_explicit(&m->incarnation, memory_order_acquire))

@@ -20,7 +20,7 @@ static void wait_while(const struct weft_nic *nic, const _Atomic uint8_t *flag)
 	for (unsigned int i = 1; atomic_load_explicit(flag, memory_order_acquire); i++) {
 		relax();
 		if (i % SPINS == 0)
-			nic->env->yield();
+			weft_nic_yield(nic);
 	}
 }
 
@@ -33,14 +33,14 @@ static bool is_owned_by_other(const struct weft_nic *nic, const struct weft_lock
 {
 	uint32_t owner = atomic_load_explicit(&lock->owner, memory_order_relaxed);
 
-	return owner && owner != WEFT_LOCK_SHARED && owner != (thread ? thread : nic->env->self());
+	return owner && owner != WEFT_LOCK_SHARED && owner != (thread ? thread : weft_nic_self(nic));
 }
 
 /* The common way is taken. After this the owner is not inside, and stays out. */
 static void announce(const struct weft_nic *nic, struct weft_lock *lock)
 {
 	atomic_store_explicit(&lock->wanted, 1, memory_order_relaxed);
-	weft_pool_barrier(nic->pool);
+	nic->pool->calls->barrier(nic->pool);
 }
 
 /* `wanted` stays for ever then: the owner of old may still believe itself to be one. */

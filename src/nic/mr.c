@@ -39,7 +39,7 @@ static int list_pieces(struct weft_nic *nic, struct weft_mr *mr, uint64_t va,
 	int err;
 
 	mr->pieces_bytes = n * sizeof(*list);
-	err = weft_pool_alloc(nic->pool, mr->pieces_bytes, &mr->pieces_off);
+	err = nic->pool->calls->alloc(nic->pool, mr->pieces_bytes, &mr->pieces_off);
 	if (err)
 		return err;
 	list = (void *)(nic->pool->base + mr->pieces_off);
@@ -113,13 +113,13 @@ static int draw(struct weft_nic *nic, struct weft_mr *mr, const struct weft_mr_d
 int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, const struct weft_mr_drawing *d)
 {
 	struct weft_pool_mr entry;
-	int err = weft_pool_take_mr(nic->pool, &mr->index);
+	int err = nic->pool->calls->take_mr(nic->pool, &mr->index);
 
 	if (err)
 		return err;
 	err = draw(nic, mr, d, &entry);
 	if (err) {
-		weft_pool_drop_mr(nic->pool, mr->index);
+		nic->pool->calls->drop_mr(nic->pool, mr->index);
 		return err;
 	}
 	mr->key = weft_mr_next_key(nic->pool, mr->index);
@@ -179,7 +179,7 @@ bool weft_mr_end_key(struct weft_nic *nic, uint32_t index, uint64_t made)
 {
 	weft_mr_store_ended(nic->pool, index);
 	WEFT_STEP(mr_key_ended);
-	return !weft_pool_quiesce(nic->pool, 0, made);
+	return !nic->pool->calls->quiesce(nic->pool, 0, made);
 }
 
 bool weft_mr_revoke(struct weft_mr *mr)
@@ -190,9 +190,9 @@ bool weft_mr_revoke(struct weft_mr *mr)
 void weft_mr_free_pieces(struct weft_nic *nic, uint64_t off, uint64_t bytes, bool quiet)
 {
 	if (quiet)
-		weft_pool_free(nic->pool, off, bytes);
+		nic->pool->calls->free(nic->pool, off, bytes);
 	else
-		weft_pool_retire(nic->pool, WEFT_RETIRE_PIECE, off, bytes);
+		nic->pool->calls->retire(nic->pool, WEFT_RETIRE_PIECE, off, bytes);
 }
 
 void weft_mr_destroy(struct weft_mr *mr, bool quiet)
@@ -203,9 +203,9 @@ void weft_mr_destroy(struct weft_mr *mr, bool quiet)
 	if (mr->pieces_bytes)
 		weft_mr_free_pieces(mr->nic, mr->pieces_off, mr->pieces_bytes, quiet);
 	if (quiet)
-		weft_pool_drop_mr(pool, mr->index);
+		pool->calls->drop_mr(pool, mr->index);
 	else
-		weft_pool_retire(pool, WEFT_RETIRE_MR, mr->index, 0);
+		pool->calls->retire(pool, WEFT_RETIRE_MR, mr->index, 0);
 }
 
 /* The entry may be damaged, and so may the list of pieces, which is checked at each use (place.c). */
@@ -217,11 +217,11 @@ static int touch(struct weft_pool *pool, const struct weft_pool_mr *mr)
 	if (!weft_mr_is_listed(mr)) {
 		if (mr->hi > mr->len_bytes)
 			return -22;
-		return mr->hi == mr->lo || weft_pool_populate(pool, mr->off, mr->hi - mr->lo) ? 0 : -12;
+		return mr->hi == mr->lo || pool->calls->populate(pool, mr->off, mr->hi - mr->lo) ? 0 : -12;
 	}
 	if (!mr->hi || mr->hi > MAX_PIECES)
 		return -22;
-	piece = weft_pool_populate(pool, mr->off, mr->hi * sizeof(*piece));
+	piece = pool->calls->populate(pool, mr->off, mr->hi * sizeof(*piece));
 	if (!piece)
 		return -12;
 	for (uint64_t i = 0; i < mr->hi; i++) {
@@ -230,7 +230,7 @@ static int touch(struct weft_pool *pool, const struct weft_pool_mr *mr)
 		off = piece[i].off;
 		if (start > end || end > mr->len_bytes)
 			return -22;
-		if (off != IN_PLACE && !weft_pool_populate(pool, off, end - start))
+		if (off != IN_PLACE && !pool->calls->populate(pool, off, end - start))
 			return -12;
 	}
 	return 0;
@@ -243,7 +243,7 @@ int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 	uint64_t id;
 	int err;
 
-	if (!index || weft_pool_see_mr(pool, index))
+	if (!index || pool->calls->see_mr(pool, index))
 		return -2;
 	/* acquire: pairs with the release in weft_mr_publish */
 	id = atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire);
@@ -257,5 +257,5 @@ int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 		return -2;
 	WEFT_STEP(mr_seen);
 	err = touch(pool, &mr);
-	return err ? err : weft_pool_keep_mr(pool, index, &mr);
+	return err ? err : pool->calls->keep_mr(pool, index, &mr);
 }

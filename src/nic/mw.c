@@ -22,7 +22,7 @@ static bool is_live(const struct weft_mw *mw)
 
 int weft_mw_create(struct weft_nic *nic, struct weft_mw *mw, uint32_t pd, enum weft_mw_type type)
 {
-	int err = weft_pool_take_mr(nic->pool, &mw->index);
+	int err = nic->pool->calls->take_mr(nic->pool, &mw->index);
 
 	if (err)
 		return err;
@@ -77,9 +77,9 @@ void weft_mw_destroy(struct weft_mw *mw)
 	entry_of(nic, mw->key)->window = NULL;
 	weft_unlock(&nic->window_lock, false);
 	if (quiet)
-		weft_pool_drop_mr(nic->pool, mw->index);
+		nic->pool->calls->drop_mr(nic->pool, mw->index);
 	else
-		weft_pool_retire(nic->pool, WEFT_RETIRE_MR, mw->index, 0);
+		nic->pool->calls->retire(nic->pool, WEFT_RETIRE_MR, mw->index, 0);
 }
 
 bool weft_mr_close(struct weft_mr *mr)
@@ -127,7 +127,7 @@ static int show_pieces(struct weft_mw *mw, const struct weft_pool_mr *mr, uint64
 		first++;
 	for (n = 1; first + n < mr->hi && from[first + n].start < end; n++)
 		;
-	err = weft_pool_alloc(mw->nic->pool, n * sizeof(*to), &mw->pieces_off);
+	err = mw->nic->pool->calls->alloc(mw->nic->pool, n * sizeof(*to), &mw->pieces_off);
 	if (err)
 		return err;
 	mw->pieces_bytes = n * sizeof(*to);

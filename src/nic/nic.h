@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The rules of an RDMA network card, over a pool. Freestanding: memory, waiting, time and other
- * processes' memory come through struct weft_nic_env.
+ * processes' memory come through struct weft_machine.
  *
  * Objects belong to the api, which embeds them in its own and keeps them alive as long as verbs
  * demand. Locks: queue pair before completion queue before ring; each is private to the process.
@@ -16,6 +16,7 @@
 
 #include "nic/cause.h"
 #include "nic/lock.h"
+#include "nic/machine.h"
 #include "nic/transport.h"
 #include "nic/types.h"
 #include "pool/pool.h"
@@ -34,38 +35,8 @@ struct weft_cq;
 struct weft_wqe;
 struct weft_shared;
 
-/* What a request may rely on at its peer: the word that ends with the peer's queue pair is still
- * what it was when the request began. */
-struct weft_right {
-	const _Atomic uint64_t *word;
-	uint64_t was;
-	uint16_t member;
-};
-
-/* Memory of another member that is not in the pool: at `va` of its own, in the region `id`. */
-struct weft_far {
-	const struct weft_right *right;
-	uint64_t va, id;
-};
-
-/* What the nic needs of the world. Every function may be called from any thread. */
-struct weft_nic_env {
-	void *(*alloc)(size_t bytes); /* zeroed; NULL when there is none */
-	void (*free)(void *at);
-	void (*yield)(void); /* somebody else holds what we wait for */
-	/* as memmove does, in any order; the next 64 bytes are written at once afterwards */
-	void (*copy)(uint8_t *to, const uint8_t *from, size_t n);
-	/*
-	 * Moves bytes between here and there.
-	 * 0; -EFAULT (not mapped there); -ENXIO (not mapped here); -EACCES (the key has ended);
-	 * -ETIMEDOUT (its engine does not answer); -ESRCH (it is gone, or its queue pair is).
-	 */
-	int (*reach)(struct weft_pool *pool, const struct weft_caller *caller,
-		     const struct weft_far *far, void *here, uint64_t len_bytes, bool write);
-	/* The same for an atomic; the old value comes back in *value. */
-	int (*reach_atomic)(struct weft_pool *pool, const struct weft_caller *caller,
-			    const struct weft_far *far, bool add, uint64_t compare_add, uint64_t swap,
-			    uint64_t *value);
+/* What the nic tells the api above it, of objects that are the api's. */
+struct weft_nic_api {
 	/* A completion event for a queue that was armed; the queue's lock may be held. */
 	void (*completion)(struct weft_cq *cq);
 	/* The same, of which somebody should have told its channel long ago; he may yet: `lives`. */
@@ -78,12 +49,6 @@ struct weft_nic_env {
 	void (*failed)(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause);
 	/* Fewer receives than the limit are left; the queue's lock is held. */
 	void (*limit_reached)(struct weft_shared *q);
-	/* For waits and for completion timestamps: CLOCK_MONOTONIC, or its like. */
-	uint64_t (*clock_ns)(void);
-	/* The calling thread as locks know it, 0: it has no name yet. */
-	uint32_t (*self)(void);
-	/* There is deferred work; the engine should look soon. */
-	void (*kick)(void);
 };
 
 /* By index of a key: the window that has it, and the windows bound to the region that has it. */
@@ -91,9 +56,12 @@ struct weft_window_entry {
 	struct weft_mw *window, *bound;
 };
 
+#define WEFT_RING_LOCKS 64u
+
 struct weft_nic {
 	struct weft_pool *pool;
-	const struct weft_nic_env *env;
+	const struct weft_machine *machine;
+	const struct weft_nic_api *api;
 	const struct weft_transport *const *transports; /* in order of preference */
 	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
 	_Atomic uint32_t qps_high; /* no index is as high, nor was one; guarded as what enters them */
@@ -109,7 +77,40 @@ struct weft_nic {
 	struct weft_qp *waiting;
 	_Atomic uint32_t nwaiting;
 	_Atomic uint32_t nconnected; /* queue pairs with a transport */
+	/* the ring of completions that was populated last, with how large it is below its offset */
+	_Atomic uint64_t ring_populated;
+	struct weft_lock ring_lock[WEFT_RING_LOCKS]; /* threads of this process take turns on a ring */
 };
+
+static inline void *weft_nic_alloc(const struct weft_nic *nic, size_t bytes)
+{
+	return nic->machine->alloc(nic->machine->context, bytes);
+}
+
+static inline void weft_nic_free(const struct weft_nic *nic, void *at)
+{
+	nic->machine->free(nic->machine->context, at);
+}
+
+static inline void weft_nic_yield(const struct weft_nic *nic)
+{
+	nic->machine->yield(nic->machine->context);
+}
+
+static inline void weft_nic_kick(const struct weft_nic *nic)
+{
+	nic->machine->kick(nic->machine->context);
+}
+
+static inline uint32_t weft_nic_self(const struct weft_nic *nic)
+{
+	return nic->machine->self(nic->machine->context);
+}
+
+static inline uint64_t weft_nic_stamp_ns(const struct weft_nic *nic)
+{
+	return nic->machine->stamp_ns(nic->machine->context);
+}
 
 /* Whoever was stopped asks before he goes on: 0, -EACCES, -ESRCH as above. */
 static inline int weft_far_check(const struct weft_pool *pool, const struct weft_far *far)
@@ -443,9 +444,9 @@ static inline uint64_t weft_sq_next_issue(const struct weft_qp *qp)
  * completes when those before it have. The lock is held. */
 void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause);
 
-/* Tries again what waits, and ends what has waited too long. The next look is due in at most the
- * returned time, UINT64_MAX: never. */
-uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller);
+/* Tries again what waits, and ends what has waited too long. now_ns: by any clock that never goes back, and
+ * the same for all calls. The next look is due in at most the returned time, UINT64_MAX: never. */
+uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns);
 /* The engine was rung: queue pairs that their peers found at fault, and those whose completions were
  * lost, go to error. Whether some were locked: look again soon. */
 bool weft_nic_faults(struct weft_nic *nic);

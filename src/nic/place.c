@@ -3,14 +3,14 @@
 #include "pool/step.h"
 
 #define ORDERED_TAIL 64u
-#define NOWHERE_BYTES 4096u
+#define NOWHERE_BYTES 512u /* read or written at once */
 #define ESRCH	     3
 #define EFAULT	     14
 #define ESTALE	     116
 #define BOUNCE_BYTES 1024u
 
-/* What stands in for memory that is nowhere: nobody writes the one, nobody reads the other. */
-static uint8_t zeros[NOWHERE_BYTES], sink[NOWHERE_BYTES];
+/* What stands in for memory that is nowhere, and is read. */
+static const uint8_t zeros[NOWHERE_BYTES];
 
 /* Asked when it is known where the bytes lie: see weft_arrive_place in nic/arrive.h. */
 static bool has_ended(const struct weft_right *right)
@@ -33,7 +33,7 @@ static uint16_t owner_of(const struct weft_pool *pool, uint32_t index)
 static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint16_t owner,
 		  struct weft_right *right)
 {
-	const struct weft_pool_member *m = weft_pool_member(pool, owner);
+	const struct weft_pool_member *m = pool->calls->member(pool, owner);
 	_Atomic uint64_t *also = &pool->self->also[caller->index];
 
 	if (!m)
@@ -73,6 +73,7 @@ struct chunk {
 	uint8_t *at; /* NULL: the other's, in place */
 	uint64_t va, len_bytes;
 	uint64_t id; /* of the region */
+	enum weft_memory_kind kind;
 	const struct weft_span *foreign; /* of which it is, if that is a third's, or ours on demand; else NULL */
 };
 
@@ -102,7 +103,7 @@ void weft_copy(const struct weft_nic *nic, uint8_t *to, const uint8_t *from, uin
 	if (n > ORDERED_TAIL) {
 		uint64_t body = n - ORDERED_TAIL;
 
-		nic->env->copy(to, from, body);
+		nic->machine->copy(to, from, body);
 		WEFT_STEP(place_body_copied);
 		to += body;
 		from += body;
@@ -124,7 +125,7 @@ static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_m
 	/* the list may be damaged: nowhere is then as good as in place */
 	c.len_bytes = end > start && from <= start ? end - start : 0;
 	if (off != UINT64_MAX)
-		c.at = weft_pool_window(pool, off + (start - from), c.len_bytes);
+		c.at = pool->calls->window(pool, off + (start - from), c.len_bytes);
 	return c;
 }
 
@@ -149,6 +150,12 @@ static struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_
 	return c;
 }
 
+static void take_here(struct chunk *c)
+{
+	c->kind = WEFT_MEMORY_HERE;
+	c->at = (uint8_t *)(uintptr_t)c->va;
+}
+
 static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor, uint8_t *nowhere)
 {
 	const struct weft_span *span = cursor->span;
@@ -156,13 +163,15 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor, ui
 	struct chunk c;
 
 	if (span->at)
-		return (struct chunk){ span->at + cursor->done, 0, left, 0, NULL };
+		return (struct chunk){ .at = span->at + cursor->done, .len_bytes = left };
 	c = region_chunk(pool, span->mr, span->start + cursor->done, nowhere);
 	c.id = span->id;
 	c.foreign = weft_span_is_foreign(span) ? span : NULL;
 	/* in place and ours: the program's own address is the only one there is */
 	if (!c.at && !c.foreign && span->mr->owner == pool->me)
-		c.at = (uint8_t *)(uintptr_t)c.va;
+		take_here(&c);
+	if (!c.at)
+		c.kind = WEFT_MEMORY_THERE;
 	if (c.len_bytes > left)
 		c.len_bytes = left;
 	return c;
@@ -189,7 +198,8 @@ static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct 
 	struct weft_far far = { right_to(there, right), there->va, there->id };
 
 	caller->failed = there->foreign;
-	return nic->env->reach(nic->pool, caller, &far, here, n, write);
+	return nic->machine->memory[there->kind].move(nic->machine->context, caller, &far, here, n,
+							     write);
 }
 
 /* Of this process, on demand. */
@@ -202,7 +212,7 @@ static bool is_own(const struct weft_nic *nic, const struct chunk *c)
 static void pair(const struct weft_nic *nic, struct chunk *c, const struct chunk *other)
 {
 	if (is_own(nic, c) && !other->at && !is_own(nic, other))
-		c->at = (uint8_t *)(uintptr_t)c->va;
+		take_here(c);
 }
 
 static int move(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
@@ -236,7 +246,9 @@ static int look(struct weft_caller *caller, const struct chunk *c)
 static int move_next(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
 		     struct cursor *to, struct cursor *from, uint64_t *n)
 {
-	struct chunk there = peek(nic->pool, to, sink), here = peek(nic->pool, from, zeros);
+	uint8_t lost[NOWHERE_BYTES]; /* what is written there */
+	struct chunk there = peek(nic->pool, to, lost),
+		     here = peek(nic->pool, from, (uint8_t *)(uintptr_t)zeros);
 	uint64_t most = *n;
 	int err;
 
@@ -292,14 +304,15 @@ int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 			   uint64_t compare_add, uint64_t swap, uint64_t *old)
 {
 	struct weft_span here = *at;
-	struct chunk c = peek(nic->pool, &(struct cursor){ at, 0 }, sink);
+	uint64_t lost = 0;
+	struct chunk c = peek(nic->pool, &(struct cursor){ at, 0 }, (uint8_t *)&lost);
 
 	caller->failed = NULL;
 	if (has_ended(right) || look(caller, &c))
 		return -ESRCH;
 	caller->failed = c.foreign;
 	if (!c.at)
-		return nic->env->reach_atomic(nic->pool, caller,
+		return nic->machine->memory[c.kind].atomic(nic->machine->context, caller,
 					      &(struct weft_far){ right_to(&c, right), c.va, c.id }, add,
 					      compare_add, swap, old);
 	here.at = c.at;
@@ -328,7 +341,7 @@ static bool stands(struct weft_pool *pool, uint32_t key)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
 
-	return index && !weft_pool_see_mr(pool, index) &&
+	return index && !pool->calls->see_mr(pool, index) &&
 	       (uint32_t)atomic_load_explicit(&pool->mrs[index].id, memory_order_relaxed) == key;
 }
 

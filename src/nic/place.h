@@ -135,7 +135,7 @@ static inline bool weft_span_is_foreign(const struct weft_span *span)
 
 /*
  * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `right`
- * is that to whichever side is not ours; NULL: both are. 0, or what env->reach says, with caller->failed: at
+ * is that to whichever side is not ours; NULL: both are. 0, or what struct weft_memory says, with caller->failed: at
  * which span, if it is foreign; -ESTALE: that was left behind when its memory moved, and bytes are lost.
  */
 int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
@@ -162,7 +162,7 @@ static inline int weft_place(struct weft_nic *nic, struct weft_caller *caller,
 	return 0;
 }
 
-/* An 8-byte atomic on a checked, aligned span of the peer; the old value. 0 or env's error. */
+/* An 8-byte atomic on a checked, aligned span of the peer; the old value. 0 or that of struct weft_memory. */
 int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 			   const struct weft_right *right, const struct weft_span *at, bool add,
 			   uint64_t compare_add, uint64_t swap, uint64_t *old);

@@ -52,7 +52,7 @@ static bool shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
 
 	publish(qp, conn);
 	WEFT_STEP(qp_published);
-	return !was_open || !weft_pool_quiesce(qp->nic->pool, qp->index, qp->made);
+	return !was_open || !qp->nic->pool->calls->quiesce(qp->nic->pool, qp->index, qp->made);
 }
 
 /* Their completions have been taken in; what comes later is of no connection. */
@@ -112,7 +112,7 @@ static int make_send_queue(struct weft_qp *qp)
 	/* programs that ask for none count on the room that a list takes on any card */
 	payload = qp->sq_stride - (uint32_t)sizeof(struct weft_wqe);
 	qp->cap.max_inline_bytes = payload < WEFT_MAX_INLINE ? payload : WEFT_MAX_INLINE;
-	qp->sq = qp->nic->env->alloc((size_t)qp->sq_size * qp->sq_stride);
+	qp->sq = weft_nic_alloc(qp->nic, (size_t)qp->sq_size * qp->sq_stride);
 	return qp->sq ? 0 : -ENOMEM;
 }
 
@@ -137,7 +137,7 @@ static int receive_from(struct weft_qp *qp, struct weft_shared *q)
 static int make_own_shared(struct weft_qp *qp)
 {
 	struct weft_nic *nic = qp->nic;
-	struct weft_shared *q = nic->env->alloc(sizeof(*q));
+	struct weft_shared *q = weft_nic_alloc(nic, sizeof(*q));
 	int err = -ENOMEM;
 
 	if (!q)
@@ -153,7 +153,7 @@ static int make_own_shared(struct weft_qp *qp)
 destroy_queue:
 	weft_shared_destroy(q, true);
 free_object:
-	nic->env->free(q);
+	weft_nic_free(nic, q);
 	return err;
 }
 
@@ -164,7 +164,7 @@ static void free_shared_queue(struct weft_qp *qp, bool quiet)
 	if (!qp->owns_shared)
 		return;
 	weft_shared_destroy(qp->shared, quiet);
-	qp->nic->env->free(qp->shared);
+	weft_nic_free(qp->nic, qp->shared);
 }
 
 static int make_receive_queue(struct weft_qp *qp)
@@ -177,7 +177,7 @@ static int make_receive_queue(struct weft_qp *qp)
 	qp->rq_size = power_of_two(qp->cap.max_recv_wr);
 	qp->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
 				   qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
-	err = weft_pool_alloc(qp->nic->pool, receive_bytes(qp), &off);
+	err = qp->nic->pool->calls->alloc(qp->nic->pool, receive_bytes(qp), &off);
 	if (err)
 		return err;
 	qp->made = weft_pool_age(qp->nic->pool);
@@ -204,7 +204,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 
 	if (err)
 		return err;
-	err = weft_pool_take_qp(nic->pool, &qp->index);
+	err = nic->pool->calls->take_qp(nic->pool, &qp->index);
 	if (err)
 		return err;
 	qp->nic = nic;
@@ -247,9 +247,9 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	*cap = qp->cap;
 	return 0;
 free_send_queue:
-	nic->env->free(qp->sq);
+	weft_nic_free(nic, qp->sq);
 drop_number:
-	weft_pool_drop_qp(nic->pool, qp->index);
+	nic->pool->calls->drop_qp(nic->pool, qp->index);
 	return err;
 }
 
@@ -283,7 +283,7 @@ void weft_qp_fail(struct weft_qp *qp)
 	end_connection(qp);
 	weft_sq_flush(qp);
 	if (qp->shared && !qp->owns_shared)
-		qp->nic->env->async(qp, NULL, WEFT_EVENT_LAST_WQE);
+		qp->nic->api->async(qp, NULL, WEFT_EVENT_LAST_WQE);
 }
 
 /* False: somebody stopped may still read the receive queue. */
@@ -295,7 +295,7 @@ static bool reset(struct weft_qp *qp)
 	qp->state = WEFT_QPS_RESET;
 	quiet = shut_out_peers(qp, WEFT_CONN_NONE);
 	while (!weft_sq_drained(qp))
-		qp->nic->env->yield();
+		weft_nic_yield(qp->nic);
 	weft_cq_purge(qp->recv_cq, qp);
 	if (qp->send_cq != qp->recv_cq)
 		weft_cq_purge(qp->send_cq, qp);
@@ -323,9 +323,9 @@ static void free_receive_queue(struct weft_qp *qp, bool quiet)
 	if (qp->shared)
 		free_shared_queue(qp, quiet);
 	else if (quiet)
-		weft_pool_free(qp->nic->pool, qp->rq_off, receive_bytes(qp));
+		qp->nic->pool->calls->free(qp->nic->pool, qp->rq_off, receive_bytes(qp));
 	else
-		weft_pool_retire(qp->nic->pool, WEFT_RETIRE_PIECE, qp->rq_off, receive_bytes(qp));
+		qp->nic->pool->calls->retire(qp->nic->pool, WEFT_RETIRE_PIECE, qp->rq_off, receive_bytes(qp));
 }
 
 /* Whoever still reads the old one must not find the next connection's receives there. */
@@ -371,14 +371,14 @@ void weft_qp_destroy(struct weft_qp *qp)
 	weft_unlock(&qp->recv_cq->lock, false);
 	weft_unlock(&nic->lock, false);
 	weft_unlock(&qp->lock, false);
-	nic->env->free(qp->carried);
-	nic->env->free(qp->sq);
+	weft_nic_free(nic, qp->carried);
+	weft_nic_free(nic, qp->sq);
 	WEFT_STEP(qp_unlisted);
 	free_receive_queue(qp, quiet);
 	if (quiet)
-		weft_pool_drop_qp(nic->pool, qp->index);
+		nic->pool->calls->drop_qp(nic->pool, qp->index);
 	else
-		weft_pool_retire(nic->pool, WEFT_RETIRE_QP, qp->index, 0);
+		nic->pool->calls->retire(nic->pool, WEFT_RETIRE_QP, qp->index, 0);
 }
 
 /* ---- Moving on ---- */
@@ -397,8 +397,8 @@ static int get_ring(struct weft_qp *qp, uint16_t executor)
 /* The state of the connection before is of no use any more, and may have another size. */
 static int renew_state(struct weft_qp *qp, uint32_t bytes)
 {
-	qp->nic->env->free(qp->carried);
-	qp->carried = bytes ? qp->nic->env->alloc(bytes) : NULL;
+	weft_nic_free(qp->nic, qp->carried);
+	qp->carried = bytes ? weft_nic_alloc(qp->nic, bytes) : NULL;
 	return !bytes || qp->carried ? 0 : -ENOMEM;
 }
 
@@ -425,7 +425,7 @@ static int connect(struct weft_qp *qp)
 	qp->issue = transport->carries[qp->type].issue;
 	/* from the first one on the engine looks after the peers */
 	if (!atomic_fetch_add_explicit(&qp->nic->nconnected, 1, memory_order_relaxed))
-		qp->nic->env->kick();
+		weft_nic_kick(qp->nic);
 	return 0;
 }
 
@@ -485,7 +485,7 @@ static void lose_stopped(struct weft_nic *nic)
 	for (uint32_t i = 0; i < high(nic); i++) {
 		struct weft_qp *qp = nic->qps[i];
 
-		if (qp && conn_of(qp) == WEFT_CONN_MOVES && qp->made < weft_pool_stopped_at(nic->pool, i))
+		if (qp && conn_of(qp) == WEFT_CONN_MOVES && qp->made < nic->pool->calls->stopped_at(nic->pool, i))
 			atomic_store_explicit(&qp->lost, true, memory_order_relaxed);
 	}
 }
@@ -515,11 +515,11 @@ void weft_nic_hold(struct weft_nic *nic)
 	weft_shared_publish_all(nic, WEFT_CONN_MOVES);
 	publish_move(nic, WEFT_MOVING_HOLDS);
 	WEFT_STEP(qp_all_held);
-	weft_pool_quiesce(nic->pool, 0, weft_pool_age(nic->pool));
+	nic->pool->calls->quiesce(nic->pool, 0, weft_pool_age(nic->pool));
 	lose_stopped(nic);
 	publish_move(nic, WEFT_MOVING_LEAVES);
 	/* whoever has not seen this by now has stored all that he will not do again */
-	weft_pool_barrier(nic->pool);
+	nic->pool->calls->barrier(nic->pool);
 }
 
 void weft_nic_let_go(struct weft_nic *nic)
@@ -537,7 +537,7 @@ void weft_nic_let_go(struct weft_nic *nic)
 		weft_unlock(&qp->lock, false);
 		WEFT_STEP(qp_let_go);
 	}
-	weft_pool_ring(nic->pool, nic->pool->me, WEFT_RING_FAULT);
+	nic->pool->calls->ring(nic->pool, nic->pool->me, WEFT_RING_FAULT);
 }
 
 /* ---- Found at fault ---- */
@@ -552,7 +552,7 @@ bool weft_qp_look(struct weft_qp *qp)
 	    !qp->transport->fault(qp, &event))
 		return false;
 	weft_qp_fail(qp);
-	qp->nic->env->async(qp, NULL, event);
+	qp->nic->api->async(qp, NULL, event);
 	return true;
 }
 

@@ -5,7 +5,7 @@
 
 bool weft_responder_has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16])
 {
-	const struct weft_pool_member *m = weft_pool_member(pool, member);
+	const struct weft_pool_member *m = pool->calls->member(pool, member);
 
 	return m && weft_member_has_gid(m, gid);
 }
@@ -59,15 +59,15 @@ void weft_responder_leave(struct weft_responder *to)
 /* Many queue pairs may complete into one ring: it is populated for the first of them. */
 static bool map_entries(struct weft_pool *pool, const struct weft_responder *to, uint64_t off)
 {
-	static _Atomic uint64_t last; /* that was, with how large it is below its offset */
+	_Atomic uint64_t *last = &to->from.nic->ring_populated;
 	uint64_t bytes = weft_pool_ring_bytes(to->ring_mask + 1, to->stamped),
 		 now = off + to->ring_bits;
 
-	if (atomic_load_explicit(&last, memory_order_relaxed) == now)
-		return weft_pool_window(pool, off, bytes);
-	if (!weft_pool_populate(pool, off, bytes))
+	if (atomic_load_explicit(last, memory_order_relaxed) == now)
+		return pool->calls->window(pool, off, bytes);
+	if (!pool->calls->populate(pool, off, bytes))
 		return false;
-	atomic_store_explicit(&last, now, memory_order_relaxed);
+	atomic_store_explicit(last, now, memory_order_relaxed);
 	return true;
 }
 
@@ -75,9 +75,10 @@ static bool map_ring(struct weft_pool *pool, struct weft_responder *to, uint64_t
 {
 	uint32_t size;
 
-	to->ring = off % WEFT_LINE ? NULL : weft_pool_window(pool, off, sizeof(*to->ring));
+	to->ring = off % WEFT_LINE ? NULL : pool->calls->window(pool, off, sizeof(*to->ring));
 	if (!to->ring || to->ring->producer != pool->me)
 		return false;
+	to->ring_lock = &to->from.nic->ring_lock[((uintptr_t)to->ring >> 6) % WEFT_RING_LOCKS];
 	size = to->ring->size;
 	to->stamped = to->ring->stamped;
 	to->ring_mask = size - 1;
@@ -97,7 +98,7 @@ static bool map_receives(struct weft_pool *pool, struct weft_responder *to, uint
 		(stride - (uint32_t)sizeof(struct weft_pool_recv)) / sizeof(struct weft_pool_sge);
 	to->rq = to->rq_sges > WEFT_MAX_SGE
 			 ? NULL
-			 : weft_pool_populate(pool, off, (uint64_t)size * stride);
+			 : pool->calls->populate(pool, off, (uint64_t)size * stride);
 	return to->rq;
 }
 
@@ -150,9 +151,9 @@ void weft_responder_drop(struct weft_responder *to)
 {
 	if (!to->held)
 		return;
-	weft_pool_visit(to->from.nic->pool, to->right.member);
+	to->from.nic->pool->calls->visit(to->from.nic->pool, to->right.member);
 	weft_responder_let_go(to);
-	weft_pool_depart(to->from.nic->pool);
+	to->from.nic->pool->calls->depart(to->from.nic->pool);
 }
 
 /* The line stands between two equal looks at a conn word that says: ready, and yours. */
@@ -214,7 +215,7 @@ bool weft_responder_find(struct weft_responder *to)
 	struct weft_pool *pool = to->from.nic->pool;
 	uint32_t index = to->from.dest_qpn & (WEFT_QPS - 1);
 
-	if (weft_pool_see_qp(pool, index) ||
+	if (pool->calls->see_qp(pool, index) ||
 	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != to->from.dest_qpn)
 		return false;
 	to->slot = &pool->qps[index];
@@ -233,7 +234,7 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 	uint64_t conn;
 
 	queue->slot = NULL;
-	if (weft_pool_see_qp(pool, index) ||
+	if (pool->calls->see_qp(pool, index) ||
 	    atomic_load_explicit(&slot->qpn, memory_order_acquire) != number)
 		return false;
 	/* acquire: pairs with the release in publish (shared.c) */
@@ -247,8 +248,6 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 	return slot->type == WEFT_QPT_QUEUE && slot->qkey == to->slot->qkey &&
 	       (conn >> 24 & 0xff) == WEFT_CONN_READY;
 }
-
-static struct weft_lock ring_lock[64]; /* threads of this process take turns on a ring */
 
 /* What a receive's completion tells of the request that used it. */
 static const struct {
@@ -322,7 +321,7 @@ void weft_responder_complete(struct weft_responder *to, const struct weft_wqe *r
 			     uint64_t wr_id, uint32_t bytes, enum weft_wc_status status,
 			     uint32_t thread)
 {
-	struct weft_lock *lock = &ring_lock[((uintptr_t)to->ring >> 6) % 64];
+	struct weft_lock *lock = to->ring_lock;
 	struct weft_pool_cqe *cqe;
 	bool own;
 	uint64_t position;
@@ -339,7 +338,7 @@ void weft_responder_complete(struct weft_responder *to, const struct weft_wqe *r
 	fill(cqe, to, request, wr_id, bytes, status);
 	if (__builtin_expect(to->stamped, 0))
 		weft_pool_ring_stamps(to->ring, to->ring_mask + 1)[position & to->ring_mask] =
-			to->from.nic->env->clock_ns();
+			weft_nic_stamp_ns(to->from.nic);
 	WEFT_STEP(peer_entry_written);
 	/* release: pairs with the acquire of the poller; the bytes are there before it */
 	atomic_store_explicit(&cqe->lap, (uint32_t)(position >> to->ring_bits) + 1,
@@ -361,5 +360,5 @@ void weft_responder_blame(struct weft_responder *to, enum weft_event event)
 	atomic_store_explicit(&to->from.slot->fault_conn, to->right.was, memory_order_release);
 	to->right.was = UINT64_MAX; /* no conn word is */
 	WEFT_STEP(peer_blamed);
-	weft_pool_ring(to->from.nic->pool, to->right.member, WEFT_RING_FAULT);
+	to->from.nic->pool->calls->ring(to->from.nic->pool, to->right.member, WEFT_RING_FAULT);
 }

@@ -32,6 +32,7 @@ struct weft_responder {
 	uint64_t busy_at;	 /* the executor's line while it is at work there */
 	uint8_t *rq;
 	struct weft_pool_ring *ring;
+	struct weft_lock *ring_lock;
 	uint64_t posted; /* as last seen */
 	uint64_t taken;
 	uint64_t holder; /* of keys: its owner and protection domain */

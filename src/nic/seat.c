@@ -5,13 +5,13 @@
 
 static bool map_bank(struct weft_pool *pool, struct weft_seat *seat, uint64_t off)
 {
-	struct weft_pool_shared *at = off % WEFT_LINE ? NULL : weft_pool_populate(pool, off, sizeof(*at));
+	struct weft_pool_shared *at = off % WEFT_LINE ? NULL : pool->calls->populate(pool, off, sizeof(*at));
 	uint32_t mask = at ? at->size - 1 : UINT32_MAX, stride = at ? at->stride : 0;
 
 	if (mask == UINT32_MAX || mask & (mask + 1) || stride < sizeof(struct weft_pool_slot) ||
 	    stride % 8)
 		return false;
-	if (!weft_pool_populate(pool, off, weft_pool_shared_bytes(mask + 1, stride)))
+	if (!pool->calls->populate(pool, off, weft_pool_shared_bytes(mask + 1, stride)))
 		return false;
 	seat->at = at;
 	seat->claims = weft_pool_claims(at, mask + 1, stride);
@@ -32,7 +32,7 @@ bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint16_t owne
 	if (wake_off % WEFT_LINE || !map_bank(pool, seat, shared_off))
 		return false;
 	seat->head = seat->at;
-	seat->wake = weft_pool_populate(pool, wake_off, sizeof(*seat->wake));
+	seat->wake = pool->calls->populate(pool, wake_off, sizeof(*seat->wake));
 	seat->holder = weft_holder(owner, seat->at->pd);
 	return seat->wake;
 }
@@ -131,7 +131,7 @@ bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16
 	weft_fence_frequent();
 	limit = atomic_load_explicit(&seat->head->limit, memory_order_relaxed);
 	if (__builtin_expect(limit != 0, 0))
-		weft_pool_ring(pool, owner, WEFT_RING_EVENT);
+		pool->calls->ring(pool, owner, WEFT_RING_EVENT);
 	return true;
 }
 
@@ -172,7 +172,7 @@ void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint
 
 	if (__builtin_expect(seat->wake->stamped, 0))
 		weft_pool_shared_stamps(seat->at, seat->mask + 1,
-					seat->stride)[seat->position & seat->mask] = nic->env->clock_ns();
+					seat->stride)[seat->position & seat->mask] = weft_nic_stamp_ns(nic);
 	tell_late(seat);
 	/* release: pairs with the acquire of the owner (next_used); it fails if he has given up on us */
 	atomic_compare_exchange_strong_explicit(&slot->state, &state, done, memory_order_release,

@@ -32,7 +32,7 @@ void weft_sq_wait(struct weft_qp *qp)
 		return;
 	list_waiting(qp);
 	WEFT_STEP(send_waits);
-	qp->nic->env->kick();
+	weft_nic_kick(qp->nic);
 }
 
 void weft_sq_stop_waiting(struct weft_qp *qp)
@@ -104,7 +104,7 @@ static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause cause
 {
 	bool all = qp->type != WEFT_QPT_UC && qp->type != WEFT_QPT_UD;
 
-	qp->nic->env->failed(qp, wqe, cause);
+	qp->nic->api->failed(qp, wqe, cause);
 	qp->state = all ? WEFT_QPS_ERR : WEFT_QPS_SQE;
 	if (!all)
 		atomic_store_explicit(&qp->slot->state, WEFT_QPS_SQE, memory_order_relaxed);
@@ -157,7 +157,7 @@ void weft_sq_tell_drained(struct weft_qp *qp)
 	if (!qp->tells_drained || qp->state != WEFT_QPS_SQD || qp->under_way)
 		return;
 	qp->tells_drained = false;
-	qp->nic->env->async(qp, NULL, WEFT_EVENT_SQ_DRAINED);
+	qp->nic->api->async(qp, NULL, WEFT_EVENT_SQ_DRAINED);
 }
 
 /* ---- Beginning ---- */
@@ -268,16 +268,21 @@ static struct weft_qp *take_waiting(struct weft_nic *nic)
 	return qp;
 }
 
+#define WAIT_BEGINS 1u /* for a deadline */
+
 /* How long the next request may still wait for its peer; 0: too long. */
-static uint64_t patience_left_ns(struct weft_qp *qp)
+static uint64_t patience_left_ns(struct weft_qp *qp, uint64_t now_ns)
 {
-	uint64_t patience = patience_ns(qp), now_ns;
+	uint64_t patience = patience_ns(qp);
 
 	if (qp->awaited == WEFT_DONE || qp->state != WEFT_QPS_RTS)
 		return UINT64_MAX;
-	/* not before: a wait that begins here would begin before its request was tried */
-	now_ns = qp->nic->env->clock_ns();
-	if (!qp->deadline_ns)
+	/* a wait that began now would begin before its request was tried: it does at the next look */
+	if (!qp->deadline_ns) {
+		qp->deadline_ns = WAIT_BEGINS;
+		return 1;
+	}
+	if (qp->deadline_ns == WAIT_BEGINS)
 		qp->deadline_ns = patience == UINT64_MAX ? UINT64_MAX : now_ns + patience;
 	return now_ns < qp->deadline_ns ? qp->deadline_ns - now_ns : 0;
 }
@@ -295,13 +300,14 @@ static void give_up(struct weft_qp *qp)
 }
 
 /* Whether something is left; when to look again: *due_ns. */
-static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_t *due_ns)
+static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns,
+			 uint64_t *due_ns)
 {
 	uint64_t left_ns;
 
 	*due_ns = UINT64_MAX;
 	if (qp->under_way && !qp->drains)
-		*due_ns = qp->transport->progress(qp, caller, qp->nic->env->clock_ns());
+		*due_ns = qp->transport->progress(qp, caller, now_ns);
 	if (qp->state == WEFT_QPS_ERR || qp->state == WEFT_QPS_SQE)
 		weft_sq_flush(qp);
 	else if (weft_sq_run(qp, caller))
@@ -310,7 +316,7 @@ static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_
 		return false;
 	if (qp->drains)
 		*due_ns = DRAINS_EACH_NS;
-	left_ns = patience_left_ns(qp);
+	left_ns = patience_left_ns(qp, now_ns);
 	if (!left_ns) {
 		qp->waits = false;
 		give_up(qp);
@@ -320,7 +326,7 @@ static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_
 	return true;
 }
 
-uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller)
+uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns)
 {
 	struct weft_qp *again = NULL, *qp;
 	uint64_t least = UINT64_MAX;
@@ -331,7 +337,7 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller)
 
 		qp->visited = true;
 		qp->waits = false;
-		qp->waits = progress_one(qp, caller, &due);
+		qp->waits = progress_one(qp, caller, now_ns, &due);
 		least = due < least ? due : least;
 		if (qp->waits) {
 			/* its lock is kept until all have been looked at, so that none is met twice
@@ -352,6 +358,6 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller)
 		weft_unlock(&qp->lock, false);
 	}
 	if (kick)
-		nic->env->kick();
+		weft_nic_kick(nic);
 	return least;
 }

@@ -35,7 +35,7 @@ static int make_bank(struct weft_shared *q, struct weft_bank *bank, uint32_t pd,
 
 	bank->size = power_of_two(max_wr);
 	bank->size_bits = (uint8_t)__builtin_ctz(bank->size);
-	err = weft_pool_alloc(q->nic->pool, bytes_of(q, bank), &bank->off);
+	err = q->nic->pool->calls->alloc(q->nic->pool, bytes_of(q, bank), &bank->off);
 	if (err)
 		return err;
 	bank->at = (void *)(q->nic->pool->base + bank->off);
@@ -84,11 +84,11 @@ void weft_shared_destroy(struct weft_shared *q, bool quiet)
 	for (struct weft_bank *bank = &q->first, *next; bank; bank = next) {
 		next = bank->next;
 		if (quiet)
-			weft_pool_free(nic->pool, bank->off, bytes_of(q, bank));
+			nic->pool->calls->free(nic->pool, bank->off, bytes_of(q, bank));
 		else
-			weft_pool_retire(nic->pool, WEFT_RETIRE_PIECE, bank->off, bytes_of(q, bank));
+			nic->pool->calls->retire(nic->pool, WEFT_RETIRE_PIECE, bank->off, bytes_of(q, bank));
 		if (bank != &q->first)
-			nic->env->free(bank);
+			weft_nic_free(nic, bank);
 	}
 }
 
@@ -108,7 +108,7 @@ int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd,
 
 	if (err)
 		return err;
-	err = weft_pool_take_qp(q->nic->pool, &q->index);
+	err = q->nic->pool->calls->take_qp(q->nic->pool, &q->index);
 	if (err)
 		goto detach;
 	q->cq = cq;
@@ -144,10 +144,10 @@ void weft_shared_forget(struct weft_shared *q)
 	atomic_store_explicit(&q->nic->pool->qps[q->index].qpn, 0, memory_order_relaxed);
 	publish(q, WEFT_CONN_NONE);
 	weft_source_detach(q->cq, q);
-	if (weft_pool_quiesce(q->nic->pool, 0, q->made))
-		weft_pool_retire(q->nic->pool, WEFT_RETIRE_QP, q->index, 0);
+	if (q->nic->pool->calls->quiesce(q->nic->pool, 0, q->made))
+		q->nic->pool->calls->retire(q->nic->pool, WEFT_RETIRE_QP, q->index, 0);
 	else
-		weft_pool_drop_qp(q->nic->pool, q->index);
+		q->nic->pool->calls->drop_qp(q->nic->pool, q->index);
 }
 
 void weft_shared_join(struct weft_shared *q, struct weft_qp *qp)
@@ -361,7 +361,7 @@ static void look_at_limit(struct weft_shared *q)
 		return;
 	q->limit = 0;
 	atomic_store_explicit(&q->at->limit, 0, memory_order_relaxed);
-	q->nic->env->limit_reached(q);
+	q->nic->api->limit_reached(q);
 }
 
 void weft_shared_arm(struct weft_shared *q, uint32_t limit)
@@ -371,7 +371,7 @@ void weft_shared_arm(struct weft_shared *q, uint32_t limit)
 	atomic_store_explicit(&q->at->limit, limit, memory_order_relaxed);
 	weft_unlock(&q->lock, false);
 	/* who takes after this rings; what was taken before is seen now */
-	weft_pool_barrier(q->nic->pool);
+	q->nic->pool->calls->barrier(q->nic->pool);
 	weft_lock(q->nic, &q->lock, 0);
 	look_at_limit(q);
 	weft_unlock(&q->lock, false);
@@ -493,12 +493,12 @@ int weft_shared_resize(struct weft_shared *q, uint32_t max_wr)
 	int err = 0;
 
 	if (max_wr > q->last->size) {
-		bank = q->nic->env->alloc(sizeof(*bank));
+		bank = weft_nic_alloc(q->nic, sizeof(*bank));
 		if (!bank)
 			return -12;
 		err = make_bank(q, bank, q->at->pd, max_wr);
 		if (err) {
-			q->nic->env->free(bank);
+			weft_nic_free(q->nic, bank);
 			return err;
 		}
 	}
@@ -518,11 +518,11 @@ int weft_shared_resize(struct weft_shared *q, uint32_t max_wr)
 static bool is_of_dead(struct weft_pool *pool, uint64_t claim)
 {
 	uint16_t member = weft_claim_member(claim);
-	const struct weft_pool_member *m = weft_pool_member(pool, member);
+	const struct weft_pool_member *m = pool->calls->member(pool, member);
 	uint64_t incarnation = m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
 
 	return (incarnation & ((1u << WEFT_INCARNATION_BITS) - 1)) != weft_claim_incarnation(claim) ||
-	       !weft_pool_alive(pool, member, incarnation);
+	       !pool->calls->alive(pool, member, incarnation);
 }
 
 static void recover(struct weft_shared *q)

@@ -50,7 +50,7 @@ static void to_the_end(struct weft_cq *cq, struct weft_cq_source *source)
 /* What those who complete must know of the queue. */
 static int make_wake(struct weft_cq *cq)
 {
-	int err = weft_pool_alloc(cq->nic->pool, weft_pool_ring_bytes(0, false), &cq->wake_off);
+	int err = cq->nic->pool->calls->alloc(cq->nic->pool, weft_pool_ring_bytes(0, false), &cq->wake_off);
 
 	if (err)
 		return err;
@@ -63,7 +63,7 @@ static int make_wake(struct weft_cq *cq)
 
 static int add(struct weft_cq *cq, struct weft_shared *q)
 {
-	struct weft_cq_source *s = cq->nic->env->alloc(sizeof(*s));
+	struct weft_cq_source *s = weft_nic_alloc(cq->nic, sizeof(*s));
 
 	if (!s)
 		return -12;
@@ -102,7 +102,7 @@ void weft_source_detach(struct weft_cq *cq, const struct weft_shared *q)
 	else
 		unlist(cq, s);
 	weft_unlock(&cq->lock, false);
-	cq->nic->env->free(s);
+	weft_nic_free(cq->nic, s);
 }
 
 static inline bool take(struct weft_cq *cq, const struct weft_cq_source *s, struct weft_cqe *cqe,

@@ -24,7 +24,7 @@ int weft_ah_find(struct weft_nic *nic, struct weft_ah *ah)
 	const struct weft_transport *t = weft_transport_for(nic, WEFT_QPT_UD, ah->sgid, ah->dgid);
 
 	if (t->address_bytes) {
-		ah->carried = nic->env->alloc(t->address_bytes);
+		ah->carried = weft_nic_alloc(nic, t->address_bytes);
 		if (!ah->carried)
 			return -ENOMEM;
 	}
@@ -35,7 +35,7 @@ int weft_ah_find(struct weft_nic *nic, struct weft_ah *ah)
 
 void weft_ah_destroy(struct weft_nic *nic, struct weft_ah *ah)
 {
-	nic->env->free(ah->carried);
+	weft_nic_free(nic, ah->carried);
 }
 
 /* ---- Datagrams ---- */

@@ -127,6 +127,7 @@ int weft_open_attach(const struct weft_backing *on, const char *path, bool own,
 		return -ENOMEM;
 	strcpy(a->path, path);
 	a->on = on;
+	a->pool.calls = &weft_pool_calls;
 	a->pool.me = UINT16_MAX; /* nobody yet */
 	init_mutexes(a);
 	err = on->open(path, own, weft_signature(), &a->backed, &a->pool.bytes, why);

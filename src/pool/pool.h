@@ -31,7 +31,10 @@ struct weft_seen_mr {
 	_Alignas(WEFT_LINE) struct weft_pool_mr mr;
 };
 
+struct weft_pool_calls;
+
 struct weft_pool {
+	const struct weft_pool_calls *calls;
 	uint8_t *base; /* the window: address space for the whole file */
 	uint64_t bytes;
 	struct weft_pool_leases *leases;
@@ -200,20 +203,6 @@ int weft_wake_move_high(int fd);
 bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited, bool taken);
 void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);
 
-/* A completion was published in that ring, or in what it stands for: its owner is woken if it waits for it.
- * solicited: or in error. */
-static inline void weft_pool_completed(struct weft_pool *pool, const struct weft_pool_ring *ring,
-				       uint16_t owner, bool solicited)
-{
-	uint64_t alarm_off;
-
-	/* the barrier of the first arming stands in for ours (weft_cq_arm); then there is an alarm */
-	weft_fence_frequent();
-	alarm_off = atomic_load_explicit(&ring->alarm_off, memory_order_relaxed);
-	if (__builtin_expect(alarm_off != 0, 0))
-		weft_pool_alarm(pool, owner, alarm_off, solicited);
-}
-
 /* The engine's sleep; returns when rung, or after timeout_ns (negative: never). */
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
 /* The engine: was it rung for this since it last asked? */
@@ -229,5 +218,55 @@ bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnati
 unsigned int weft_pool_recover(struct weft_pool *pool);
 /* The same for some of them, the next ones at each call, and a sweep; waits for nobody. */
 unsigned int weft_pool_watch(struct weft_pool *pool);
+
+/*
+ * The calls above that the nic makes, as a table: it and its transports link with nothing, so that each can be
+ * built where there is another pool than this process's.
+ */
+struct weft_pool_calls {
+	void *(*window)(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
+	void *(*populate)(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
+	int (*see_mr)(struct weft_pool *pool, uint32_t index);
+	int (*see_qp)(struct weft_pool *pool, uint32_t index);
+	int (*keep_mr)(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr);
+
+	int (*take_qp)(struct weft_pool *pool, uint32_t *index);
+	void (*drop_qp)(struct weft_pool *pool, uint32_t index);
+	int (*take_mr)(struct weft_pool *pool, uint32_t *index);
+	void (*drop_mr)(struct weft_pool *pool, uint32_t index);
+	int (*alloc)(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off);
+	void (*free)(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
+	void (*retire)(struct weft_pool *pool, enum weft_retire what, uint64_t where, uint64_t len_bytes);
+
+	int (*quiesce)(struct weft_pool *pool, uint32_t qp_index, uint64_t made);
+	uint64_t (*stopped_at)(struct weft_pool *pool, uint32_t qp_index);
+	void (*barrier)(struct weft_pool *pool);
+	void (*share_lock)(struct weft_pool *pool);
+	void (*share_unlock)(struct weft_pool *pool);
+
+	struct weft_pool_member *(*member)(struct weft_pool *pool, uint16_t member);
+	bool (*alive)(struct weft_pool *pool, uint16_t member, uint64_t incarnation);
+	void (*visit)(struct weft_pool *pool, uint16_t member);
+	void (*depart)(struct weft_pool *pool);
+	void (*ring)(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason);
+	bool (*claim)(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited, bool taken);
+	void (*alarm)(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);
+};
+
+extern const struct weft_pool_calls weft_pool_calls;
+
+/* A completion was published in that ring, or in what it stands for: its owner is woken if it waits for it.
+ * solicited: or in error. */
+static inline void weft_pool_completed(struct weft_pool *pool, const struct weft_pool_ring *ring,
+				       uint16_t owner, bool solicited)
+{
+	uint64_t alarm_off;
+
+	/* the barrier of the first arming stands in for ours (weft_cq_arm); then there is an alarm */
+	weft_fence_frequent();
+	alarm_off = atomic_load_explicit(&ring->alarm_off, memory_order_relaxed);
+	if (__builtin_expect(alarm_off != 0, 0))
+		pool->calls->alarm(pool, owner, alarm_off, solicited);
+}
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The string copy that carries the bytes of a message: see struct weft_nic_env. */
+/* The string copy that carries the bytes of a message: see struct weft_machine. */
 #include <stdint.h>
 #include <string.h>
 

@@ -5,6 +5,7 @@
 
 #include "nic/complete.h"
 #include "pool/step.h"
+#include "pool/clock.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/process.h"
@@ -118,7 +119,7 @@ int weft_verbs_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 
 	if (__builtin_expect(
 		    atomic_load_explicit(&cq->nic->nwaiting, memory_order_relaxed) != 0, 0))
-		weft_nic_progress(cq->nic, caller);
+		weft_nic_progress(cq->nic, caller, weft_clock_now_ns());
 	n = weft_cq_poll(cq, num_entries, (struct weft_wc *)wc, caller->thread);
 	if (!n && weft_thread.idle.polls_left-- == 0)
 		weft_idle_look();

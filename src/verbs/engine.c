@@ -43,7 +43,7 @@ static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int 
 			return -1;
 		return tick;
 	}
-	due = weft_nic_progress(&weft_process.nic, caller);
+	due = weft_nic_progress(&weft_process.nic, caller, weft_clock_now_ns());
 	if (*idle || tick < 0)
 		tick = TICK_LEAST_NS;
 	*idle = 0;

@@ -77,7 +77,7 @@ static inline int weft_explain_errno(const char *verb, int err)
 
 /* ---- Completions and events (blame.c) ---- */
 
-/* A request fails (see struct weft_nic_env). */
+/* A request fails (see struct weft_nic_api). */
 void weft_blame_request(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause);
 /* An asynchronous event has been raised: explained if it tells of an error. */
 void weft_blame_event(const struct ibv_async_event *event);

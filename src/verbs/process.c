@@ -47,9 +47,9 @@ struct weft_caller *weft_thread_enter(void)
 	return &weft_thread.caller;
 }
 
-/* ---- The nic's world ---- */
+/* ---- The machine of the nic, and what it tells us ---- */
 
-static void *env_alloc(size_t bytes)
+static void *machine_alloc(void *context, size_t bytes)
 {
 	void *at;
 
@@ -59,28 +59,33 @@ static void *env_alloc(size_t bytes)
 	return memset(at, 0, bytes);
 }
 
-static void env_yield(void)
+static void machine_free(void *context, void *at)
+{
+	free(at);
+}
+
+static void machine_yield(void *context)
 {
 	sched_yield();
 }
 
-static void env_completion(struct weft_cq *cq)
+static void tell_completion(struct weft_cq *cq)
 {
 	weft_channel_notify((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
 }
 
-static void env_overdue(struct weft_cq *cq, bool lives)
+static void tell_overdue(struct weft_cq *cq, bool lives)
 {
 	weft_channel_overdue((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)),
 			     lives);
 }
 
-static bool env_unheard(struct weft_cq *cq)
+static bool tell_unheard(struct weft_cq *cq)
 {
 	return weft_channel_unheard((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
 }
 
-static void env_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_event event)
+static void tell_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_event event)
 {
 	struct ibv_async_event e = { .event_type = (enum ibv_event_type)event };
 	struct weft_verbs_qp *qp;
@@ -101,7 +106,7 @@ static void env_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_
 	}
 }
 
-static void env_limit_reached(struct weft_shared *q)
+static void tell_limit_reached(struct weft_shared *q)
 {
 	struct weft_verbs_srq *srq =
 		(struct weft_verbs_srq *)((char *)q - offsetof(struct weft_verbs_srq, nic));
@@ -111,27 +116,40 @@ static void env_limit_reached(struct weft_shared *q)
 	weft_async_raise(srq->srq.context, &e);
 }
 
-static uint32_t env_self(void)
+static uint32_t machine_self(void *context)
 {
 	return weft_thread.generation == weft_process.generation ? weft_thread.caller.thread : 0;
 }
 
-static const struct weft_nic_env env = {
-	.alloc = env_alloc,
-	.free = free,
-	.yield = env_yield,
+static void machine_kick(void *context)
+{
+	weft_engine_kick();
+}
+
+static uint64_t machine_stamp_ns(void *context)
+{
+	return weft_clock_now_ns();
+}
+
+static const struct weft_machine machine = {
+	.context = &weft_process,
+	.alloc = machine_alloc,
+	.free = machine_free,
 	.copy = weft_copy_body,
-	.reach = weft_reach,
-	.reach_atomic = weft_reach_atomic,
-	.completion = env_completion,
-	.overdue = env_overdue,
-	.unheard = env_unheard,
-	.async = env_async,
+	.memory = { [WEFT_MEMORY_THERE] = { .move = weft_reach, .atomic = weft_reach_atomic } },
+	.yield = machine_yield,
+	.self = machine_self,
+	.kick = machine_kick,
+	.stamp_ns = machine_stamp_ns,
+};
+
+static const struct weft_nic_api api = {
+	.completion = tell_completion,
+	.overdue = tell_overdue,
+	.unheard = tell_unheard,
+	.async = tell_async,
 	.failed = weft_blame_request,
-	.limit_reached = env_limit_reached,
-	.clock_ns = weft_clock_now_ns,
-	.self = env_self,
-	.kick = weft_engine_kick,
+	.limit_reached = tell_limit_reached,
 };
 
 /* ---- Attaching ---- */
@@ -190,7 +208,8 @@ static int attach(void)
 	memset(&p->nic, 0, sizeof(p->nic));
 	memset(p->bounce_off, 0, sizeof(p->bounce_off));
 	p->nic.pool = p->pool;
-	p->nic.env = &env;
+	p->nic.machine = &machine;
+	p->nic.api = &api;
 	p->nic.transports = weft_transports;
 	err = make_tables(&p->nic);
 	if (err)

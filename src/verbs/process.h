@@ -70,13 +70,13 @@ struct weft_service_client;
 void weft_engine_serve(const struct weft_service_client *client);
 void weft_engine_forget(void); /* in a fork's child */
 
-/* copy.c: see struct weft_nic_env. */
+/* copy.c: see struct weft_machine. */
 void weft_copy_body(uint8_t *to, const uint8_t *from, size_t n);
 
-/* reach.c: memory of other members that is not in the pool; see struct weft_nic_env. */
-int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, const struct weft_far *far,
+/* reach.c: memory of other members that is not in the pool; see struct weft_machine. */
+int weft_reach(void *context, const struct weft_caller *caller, const struct weft_far *far,
 	       void *here, uint64_t len_bytes, bool write);
-int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller,
+int weft_reach_atomic(void *context, const struct weft_caller *caller,
 		      const struct weft_far *far, bool add, uint64_t compare_add, uint64_t swap,
 		      uint64_t *value);
 /* The engine was asked. */

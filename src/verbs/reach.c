@@ -173,9 +173,10 @@ static int by_kernel(pid_t pid, uint64_t witness, uint64_t va, void *here, uint6
 	return 0;
 }
 
-int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, const struct weft_far *far,
+int weft_reach(void *context, const struct weft_caller *caller, const struct weft_far *far,
 	       void *here, uint64_t len_bytes, bool write)
 {
+	struct weft_pool *pool = ((struct weft_process *)context)->pool;
 	struct weft_pool_member *m = weft_pool_member(pool, far->right->member);
 	uint64_t incarnation;
 	int err;
@@ -198,7 +199,7 @@ int weft_reach(struct weft_pool *pool, const struct weft_caller *caller, const s
 	return err;
 }
 
-int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller,
+int weft_reach_atomic(void *context, const struct weft_caller *caller,
 		      const struct weft_far *far, bool add, uint64_t compare_add, uint64_t swap,
 		      uint64_t *value)
 {
@@ -210,7 +211,7 @@ int weft_reach_atomic(struct weft_pool *pool, const struct weft_caller *caller,
 	ask->len_bytes = 8;
 	ask->operand[0] = compare_add;
 	ask->operand[1] = swap;
-	err = ask_engine(pool, ask, far);
+	err = ask_engine(((struct weft_process *)context)->pool, ask, far);
 	*value = ask->value;
 	return err;
 }

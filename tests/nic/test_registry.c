@@ -147,6 +147,7 @@ static void reliable(void **state)
 	post(1, NULL, false);
 	post(2, NULL, false);
 	world_look();
+	world_look(); /* the timer runs from the look after the first try */
 	world.now_ns += TIMEOUT_NS - 1;
 	world_look();
 	world_expect_none();

@@ -11,12 +11,17 @@ const uint8_t world_gid[16] = {[0] = 0x20, [15] = 1}, nobodys_gid[16] = {[0] = 0
 
 /* ---- What the nic needs of it ---- */
 
-static void *zeroed(size_t bytes)
+static void *zeroed(void *context, size_t bytes)
 {
 	return calloc(1, bytes ? bytes : 1);
 }
 
-static void yields(void)
+static void free_it(void *context, void *at)
+{
+	free(at);
+}
+
+static void yields(void *context)
 {
 	if (world.yields)
 		world.yields();
@@ -43,17 +48,17 @@ static void failed(const struct weft_qp *qp, const struct weft_wqe *wqe, enum we
 	world.failed_of = cause;
 }
 
-static uint64_t clock_ns(void)
+static uint64_t stamp_ns(void *context)
 {
 	return world.now_ns;
 }
 
-static uint32_t self(void)
+static uint32_t self(void *context)
 {
 	return 0;
 }
 
-static void kick(void)
+static void kick(void *context)
 {
 }
 
@@ -74,16 +79,15 @@ void world_publish(const uint8_t gid[16])
 
 int world_join(void)
 {
-	static const struct weft_nic_env env = {.alloc = zeroed,
-						.free = free,
-						.yield = yields,
-						.copy = copy,
-						.completion = completion,
-						.async = async,
-						.failed = failed,
-						.clock_ns = clock_ns,
-						.self = self,
-						.kick = kick};
+	static const struct weft_machine machine = {.alloc = zeroed,
+						    .free = free_it,
+						    .yield = yields,
+						    .copy = copy,
+						    .stamp_ns = stamp_ns,
+						    .self = self,
+						    .kick = kick};
+	static const struct weft_nic_api api = {
+		.completion = completion, .async = async, .failed = failed};
 	static char where[4096];
 	const char *why;
 
@@ -92,7 +96,8 @@ int world_join(void)
 	weft_pool_caller_get(world.pool, &world.caller);
 	world.now_ns = 1;
 	world.nic.pool = world.pool;
-	world.nic.env = &env;
+	world.nic.machine = &machine;
+	world.nic.api = &api;
 	world.nic.qps = calloc(WEFT_QPS, sizeof(*world.nic.qps));
 	world.nic.windows = calloc(WEFT_MRS, sizeof(*world.nic.windows));
 	world.nic.shared_of = calloc(WEFT_QPS, sizeof(*world.nic.shared_of));
@@ -124,7 +129,7 @@ int world_detach(void **state)
 
 void world_look(void)
 {
-	weft_nic_progress(&world.nic, &world.caller);
+	weft_nic_progress(&world.nic, &world.caller, world.now_ns);
 }
 
 void world_expect(uint64_t wr_id, enum weft_wc_status status)

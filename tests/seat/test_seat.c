@@ -54,9 +54,14 @@ static uint32_t draw(uint32_t bound)
 	return (uint32_t)(splitmix64(&w.seed) % bound);
 }
 
-static void *zeroed(size_t bytes)
+static void *zeroed(void *context, size_t bytes)
 {
 	return calloc(1, bytes);
+}
+
+static void free_it(void *context, void *at)
+{
+	free(at);
 }
 
 static void post(void)
@@ -162,24 +167,22 @@ static void limit_reached(struct weft_shared *q)
 }
 
 /* No thread here is an owner's that locks without its name. */
-static uint32_t self(void)
+static uint32_t self(void *context)
 {
 	return 0;
 }
 
 static void open_queue(uint32_t depth)
 {
-	static const struct weft_nic_env env = { .alloc = zeroed,
-						 .free = free,
-						 .completion = completion,
-						 .limit_reached = limit_reached,
-						 .self = self };
+	static const struct weft_machine machine = { .alloc = zeroed, .free = free_it, .self = self };
+	static const struct weft_nic_api api = { .completion = completion, .limit_reached = limit_reached };
 	uint64_t wake_off;
 
 	memset(&w.queue, 0, sizeof(w.queue));
 	memset(w.taker, 0, sizeof(w.taker));
 	w.nic.pool = w.pool;
-	w.nic.env = &env;
+	w.nic.machine = &machine;
+	w.nic.api = &api;
 	w.posted = w.completed = w.polled = w.out_of_turn = 0;
 	assert_int_equal(weft_shared_create(&w.nic, &w.queue, 1, depth, 1), 0);
 	/* all of it completes in one place, whatever queue pair it is for */

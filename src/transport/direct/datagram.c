@@ -105,8 +105,8 @@ enum weft_outcome weft_direct_issue_datagram(struct weft_qp *qp, struct weft_wqe
 
 	if (!caller->shared)
 		return issue_alone(qp, wqe, caller, cause);
-	weft_pool_share_lock(qp->nic->pool);
+	qp->nic->pool->calls->share_lock(qp->nic->pool);
 	outcome = issue_alone(qp, wqe, caller, cause);
-	weft_pool_share_unlock(qp->nic->pool);
+	qp->nic->pool->calls->share_unlock(qp->nic->pool);
 	return outcome;
 }

@@ -231,9 +231,9 @@ static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe,
 
 	if (__builtin_expect(!caller->shared, 1))
 		return issue_alone(qp, wqe, caller, cause);
-	weft_pool_share_lock(qp->nic->pool);
+	qp->nic->pool->calls->share_lock(qp->nic->pool);
 	outcome = issue_alone(qp, wqe, caller, cause);
-	weft_pool_share_unlock(qp->nic->pool);
+	qp->nic->pool->calls->share_unlock(qp->nic->pool);
 	return outcome;
 }
 
@@ -313,11 +313,11 @@ static enum weft_outcome issue_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
 	enum weft_outcome outcome;
 
 	if (caller->shared)
-		weft_pool_share_lock(qp->nic->pool);
+		qp->nic->pool->calls->share_lock(qp->nic->pool);
 	outcome = is_ready(qp, d, caller) ? execute_at_queue(qp, wqe, caller, cause)
 					  : without_responder(qp, wqe, caller, cause);
 	if (caller->shared)
-		weft_pool_share_unlock(qp->nic->pool);
+		qp->nic->pool->calls->share_unlock(qp->nic->pool);
 	return outcome;
 }
 
@@ -325,7 +325,7 @@ static bool reaches(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t 
 {
 	if (weft_gid_is_group(dgid))
 		return true;
-	for (uint16_t i = 0; weft_pool_member(nic->pool, i); i++)
+	for (uint16_t i = 0; nic->pool->calls->member(nic->pool, i); i++)
 		if (weft_responder_has_gid(nic->pool, i, dgid))
 			return true;
 	return false;
@@ -362,7 +362,7 @@ static bool fault(struct weft_qp *qp, enum weft_event *event)
 	const struct weft_pool_qp *slot = &qp->nic->pool->qps[index];
 	uint64_t conn;
 
-	if (weft_pool_see_qp(qp->nic->pool, index))
+	if (qp->nic->pool->calls->see_qp(qp->nic->pool, index))
 		return false;
 	/* acquire: pairs with the release in weft_responder_blame */
 	conn = atomic_load_explicit(&slot->fault_conn, memory_order_acquire);

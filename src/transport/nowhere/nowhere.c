@@ -13,10 +13,10 @@ static enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, struct w
 	enum weft_cause cause;
 
 	if (caller->shared)
-		weft_pool_share_lock(qp->nic->pool);
+		qp->nic->pool->calls->share_lock(qp->nic->pool);
 	cause = weft_gather(qp, wqe, caller, &here);
 	if (caller->shared)
-		weft_pool_share_unlock(qp->nic->pool);
+		qp->nic->pool->calls->share_unlock(qp->nic->pool);
 	return cause;
 }
 

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the nic asks of the world: its threads, its memory, its room. A process has one such table; a
+ * simulator, a card and a kernel module have others. What concerns the pool (leases, pieces, life,
+ * bells, the rare half of the fence) is asked of the pool's own table, struct weft_pool_calls; the
+ * frequent half is inline (backing/fence.h). Timers are not asked for: who makes the nic go on says
+ * what time it is (weft_nic_progress).
+ *
+ * Every function may be called from any thread, with locks of the nic held; `context` is the table's.
+ */
+#ifndef WEFT_NIC_MACHINE_H
+#define WEFT_NIC_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pool/pool.h"
+
+/* What a request may rely on at its peer: the word that ends with the peer's queue pair is still
+ * what it was when the request began. */
+struct weft_right {
+	const _Atomic uint64_t *word;
+	uint64_t was;
+	uint16_t member;
+};
+
+/* Memory of another member that is not in the pool: at `va` of its own, in the region `id`. */
+struct weft_far {
+	const struct weft_right *right;
+	uint64_t va, id;
+};
+
+/* Where bytes of a region lie. */
+enum weft_memory_kind {
+	WEFT_MEMORY_POOLED, /* in the pool, at an address of the window */
+	WEFT_MEMORY_HERE,   /* in place, in this process */
+	WEFT_MEMORY_THERE,  /* in place, in another */
+	WEFT_MEMORY_DEVICE, /* of a device: no region is of this kind yet */
+	WEFT_MEMORY_KINDS,
+};
+
+/*
+ * How memory of a kind is reached that has no address here. The first two kinds have one: they are
+ * copied by `copy`, ordered by releasing stores at the end (weft_copy) and added to by the processor, and
+ * have no row. Each call returns only when all that it stored may be seen, and nothing of it is seen after
+ * what the caller stores later.
+ */
+struct weft_memory {
+	/*
+	 * Moves bytes between here and there; no order among them.
+	 * 0; -EFAULT (not mapped there); -ENXIO (not mapped here); -EACCES (the key has ended);
+	 * -ETIMEDOUT (its engine does not answer); -ESRCH (it is gone, or its queue pair is).
+	 */
+	int (*move)(void *context, const struct weft_caller *caller, const struct weft_far *far,
+		    void *here, uint64_t len_bytes, bool write);
+	/* The same for an atomic of 8 bytes; the old value comes back in *value. */
+	int (*atomic)(void *context, const struct weft_caller *caller, const struct weft_far *far,
+		      bool add, uint64_t compare_add, uint64_t swap, uint64_t *value);
+};
+
+struct weft_machine {
+	void *context;
+
+	void *(*alloc)(void *context, size_t bytes); /* zeroed; NULL when there is none */
+	void (*free)(void *context, void *at);
+
+	/* as memmove does, in any order; the next 64 bytes are written at once afterwards */
+	void (*copy)(uint8_t *to, const uint8_t *from, size_t n);
+	struct weft_memory memory[WEFT_MEMORY_KINDS];
+
+	void (*yield)(void *context); /* somebody else holds what we wait for */
+	/* The calling thread as locks know it, 0: it has no name yet. */
+	uint32_t (*self)(void *context);
+	/* There is deferred work; who makes the nic go on should look soon. */
+	void (*kick)(void *context);
+	/* For completions that bear their time, of queues that want it: CLOCK_MONOTONIC, or its like. */
+	uint64_t (*stamp_ns)(void *context);
+};
+
+#endif
