@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "host.h"
+#include "memory.h"
 
 #define PAYLOAD 256u
 
@@ -162,18 +163,14 @@ static void each_opcode(bool six)
 					 : rule == WEFT_ROCE_EIGHT ? 8
 								   : 1 + i % 9,
 		};
-		uint8_t at[WEFT_ROCE_HEAD_BYTES + PAYLOAD + 8] = {0};
-		uint32_t head = weft_roce_build(&p, at), crc;
-		size_t bytes = head + p.payload_bytes + weft_roce_pad(p.payload_bytes) + 4;
+		uint8_t at[SEALED_BYTES], *payload = seal_begin(&p, at);
 		uint16_t id = (uint16_t)(six ? 0 : 0x4200 + i);
+		uint32_t crc;
 
 		for (uint32_t k = 0; k < p.payload_bytes; k++)
-			at[head + k] = (uint8_t)(k + i);
-		crc = weft_roce_icrc(&icrc, &r, id, at, head, at + head, bytes);
-		for (int k = 0; k < 4; k++)
-			at[bytes - 4 + (size_t)k] = (uint8_t)(crc >> 8 * k);
+			payload[k] = (uint8_t)(k + i);
 		say(&p);
-		frame(&r, id, at, bytes);
+		frame(&r, id, at, seal_end(&icrc, &r, id, &p, at, &crc));
 	}
 }
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
+
 static struct weft_roce_icrc icrc;
 
 static struct side *side_of(struct weft_roce_qp *qp)
@@ -27,12 +29,20 @@ static bool later(struct side *s)
 	return s->game->later && !weft_sim_below(&s->game->sim, 50);
 }
 
+static struct memory memory_of(struct side *s)
+{
+	const uint8_t all =
+		WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_READ | WEFT_ACCESS_REMOTE_ATOMIC;
+
+	return (struct memory){s->target, TARGET_BYTES, TARGET_VA, TARGET_KEY, all, all};
+}
+
 /* ---- Sending ---- */
 
 static int gather(struct side *s, const struct weft_roce_bytes *bytes, uint8_t *to, uint32_t n)
 {
+	const struct memory memory = memory_of(s);
 	const struct plan *p;
-	uint64_t at;
 
 	switch (bytes->from) {
 	case WEFT_ROCE_NO_BYTES:
@@ -48,11 +58,7 @@ static int gather(struct side *s, const struct weft_roce_bytes *bytes, uint8_t *
 		memcpy(to, s->bytes + p->from + bytes->offset, n);
 		return 0;
 	case WEFT_ROCE_OF_MEMORY:
-		at = bytes->va - TARGET_VA;
-		if (bytes->rkey != TARGET_KEY || at > TARGET_BYTES || n > TARGET_BYTES - at)
-			return WEFT_CAUSE_REMOTE_KEY;
-		memcpy(to, s->target + at, n);
-		return 0;
+		return memory_gather(&memory, bytes->rkey, bytes->va, to, n);
 	}
 	return 0;
 }
@@ -60,24 +66,20 @@ static int gather(struct side *s, const struct weft_roce_bytes *bytes, uint8_t *
 static int send(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
 		const struct weft_roce_bytes *bytes)
 {
-	uint8_t at[WEFT_ROCE_HEAD_BYTES + WEFT_ROCE_MAX_MTU + 8];
 	struct side *s = side_of(qp);
-	uint32_t head = weft_roce_build(packet, at), pad = weft_roce_pad(packet->payload_bytes);
-	size_t n = head + packet->payload_bytes + pad + WEFT_ROCE_ICRC_BYTES;
+	uint8_t at[SEALED_BYTES];
 	int answer;
 	uint32_t crc;
+	size_t n;
 
 	if (later(s))
 		return WEFT_ROCE_LATER;
-	answer = gather(s, bytes, at + head, packet->payload_bytes);
+	answer = gather(s, bytes, seal_begin(packet, at), packet->payload_bytes);
 	if (answer)
 		return answer;
-	memset(at + n - WEFT_ROCE_ICRC_BYTES - pad, 0, pad);
 	if (s->game->counts)
 		s->id++;
-	crc = weft_roce_icrc(&icrc, &qp->config.route, s->id, at, head, at + head, n);
-	for (int i = 0; i < 4; i++)
-		at[n - 4 + i] = (uint8_t)(crc >> 8 * i);
+	n = seal_end(&icrc, &qp->config.route, s->id, packet, at, &crc);
 	s->game->trace = s->game->trace * 1099511628211ull + (s->game->sim.now_ns ^ crc);
 	if (s->game->tap)
 		s->game->tap(s->game, s, s->id, at, n);
@@ -128,41 +130,26 @@ static void ended(struct weft_roce_qp *qp, uint64_t position, enum weft_cause ca
 static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes,
 		  uint8_t access)
 {
-	uint64_t at = va - TARGET_VA;
+	const struct memory memory = memory_of(side_of(qp));
 
-	if (!access)
-		return WEFT_CAUSE_REMOTE_RIGHT;
-	return bytes && (rkey != TARGET_KEY || at > TARGET_BYTES || bytes > TARGET_BYTES - at)
-		       ? WEFT_CAUSE_REMOTE_KEY
-		       : 0;
+	return memory_allows(&memory, rkey, va, bytes, access);
 }
 
 static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
 		 uint32_t bytes)
 {
-	struct side *s = side_of(qp);
-	int cause = allows(qp, rkey, va, bytes, WEFT_ACCESS_REMOTE_WRITE);
+	const struct memory memory = memory_of(side_of(qp));
 
-	if (later(s))
-		return WEFT_ROCE_LATER;
-	if (!cause)
-		memcpy(s->target + (va - TARGET_VA), from, bytes);
-	return cause;
+	return later(side_of(qp)) ? WEFT_ROCE_LATER : memory_place(&memory, rkey, va, from, bytes);
 }
 
 static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *request, uint64_t *old)
 {
-	struct side *s = side_of(qp);
-	uint8_t *at = s->target + (request->va - TARGET_VA);
-	uint64_t new;
+	const struct memory memory = memory_of(side_of(qp));
 
-	if (later(s))
+	if (later(side_of(qp)))
 		return WEFT_ROCE_LATER;
-	memcpy(old, at, 8);
-	new = request->opcode == WEFT_ROCE_OP_FETCH_ADD ? *old + request->swap_add
-	      : *old == request->compare		? request->swap_add
-							: *old;
-	memcpy(at, &new, 8);
+	memory_atomic(&memory, request, old);
 	return 0;
 }
 

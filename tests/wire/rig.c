@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
+
 static uint8_t payload[8192];
 
 static struct rig *rig_of(struct weft_roce_qp *qp)
@@ -11,17 +13,27 @@ static struct rig *rig_of(struct weft_roce_qp *qp)
 	return (struct rig *)qp;
 }
 
+static struct memory memory_of(struct rig *r)
+{
+	const uint8_t all =
+		WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_READ | WEFT_ACCESS_REMOTE_ATOMIC;
+
+	return (struct memory){r->memory, RIG_MEMORY, RIG_VA, r->key, r->rights, all};
+}
+
 static int send(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
 		const struct weft_roce_bytes *bytes)
 {
 	struct rig *r = rig_of(qp);
+	const struct memory memory = memory_of(r);
+	uint8_t gathered[RIG_MEMORY];
 
 	if (r->send)
 		return r->send;
 	if (bytes->from == WEFT_ROCE_OF_MEMORY && r->unmapped)
 		return WEFT_CAUSE_REMOTE_MEMORY;
 	if (bytes->from == WEFT_ROCE_OF_MEMORY &&
-	    (bytes->rkey != r->key || bytes->va - RIG_VA > RIG_MEMORY - packet->payload_bytes))
+	    memory_gather(&memory, bytes->rkey, bytes->va, gathered, packet->payload_bytes))
 		return WEFT_CAUSE_REMOTE_KEY;
 	if (r->nsent < 64)
 		r->sent[r->nsent] = *packet;
@@ -54,26 +66,23 @@ static void ended(struct weft_roce_qp *qp, uint64_t position, enum weft_cause ca
 static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes,
 		  uint8_t access)
 {
-	if (!(rig_of(qp)->rights & access))
-		return WEFT_CAUSE_REMOTE_RIGHT;
-	return bytes && (rkey != rig_of(qp)->key || va - RIG_VA > RIG_MEMORY ||
-			 bytes > RIG_MEMORY - (va - RIG_VA))
-		       ? WEFT_CAUSE_REMOTE_KEY
-		       : 0;
+	const struct memory memory = memory_of(rig_of(qp));
+
+	return memory_allows(&memory, rkey, va, bytes, access);
 }
 
 static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
 		 uint32_t bytes)
 {
 	struct rig *r = rig_of(qp);
-	int cause = allows(qp, rkey, va, bytes, WEFT_ACCESS_REMOTE_WRITE);
+	const struct memory memory = memory_of(r);
+	int cause;
 
 	if (r->place)
 		return r->place;
 	if (r->unmapped)
 		return WEFT_CAUSE_REMOTE_MEMORY;
-	if (!cause)
-		memcpy(r->memory + (va - RIG_VA), from, bytes);
+	cause = memory_place(&memory, rkey, va, from, bytes);
 	r->placed += cause ? 0 : bytes;
 	return cause;
 }

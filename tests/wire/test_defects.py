@@ -15,10 +15,10 @@ ENGINE = ROOT / 'src/wire/roce'
 FLAGS = ['-std=gnu17', '-D_GNU_SOURCE', '-O1', '-w', '-fno-strict-aliasing']
 # What each program is made of besides the engine.
 PROGRAMS = {
-    'requester': ['test_requester.c', 'rig.c'],
-    'responder': ['test_responder.c', 'rig.c'],
-    'unreliable': ['test_unreliable.c', 'rig.c'],
-    'sim': ['test_sim.c', 'host.c', 'plan.c', 'math.c', '../../sim/clock.c', '../../sim/wire.c'],
+    'requester': ['test_requester.c', 'rig.c', 'memory.c'],
+    'responder': ['test_responder.c', 'rig.c', 'memory.c'],
+    'unreliable': ['test_unreliable.c', 'rig.c', 'memory.c'],
+    'sim': ['test_sim.c', 'host.c', 'plan.c', 'math.c', 'memory.c', '../../sim/clock.c', '../../sim/wire.c'],
 }
 
 

@@ -21,7 +21,7 @@ def build(target, *flags):
         pytest.skip('clang is not installed')
     engine = sorted((SOURCE / 'wire/roce').glob('*.c'))
     subprocess.run(['clang', *FLAGS, *flags, f'-I{SOURCE}', f'-I{HERE}', HERE / 'fuzz_engine.c', HERE / 'rig.c',
-                    *engine, '-o', target], check=True)
+                    HERE / 'memory.c', *engine, '-o', target], check=True)
     return target
 
 
