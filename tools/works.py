@@ -121,7 +121,7 @@ SECTIONS = {
          r'cm/addresses::'),
         ('ports, unique among living processes; the boxes that carry datagrams', r'cm-port'),
     ],
-    'The wire: RoCE v2, in virtual time; no program reaches it yet': [
+    'The wire: RoCE v2; no program reaches it yet': [
         ('each packet both ways, each length; the invariant CRC, as others compute it, and a million corrupted '
          'packets', r'wire-(packet|icrc)'),
         ('each state of requester and responder with each packet and timer; time-outs to the nanosecond',
@@ -134,6 +134,10 @@ SECTIONS = {
         ('25 defects put into the engine, each found by a test or a game that is named; whatever comes: '
          "libFuzzer's findings, with sanitizers", r'wire/(defects|fuzz)::'),
         ('tshark, scapy and zlib read what is sent', r'wire/decoders::'),
+        ('datagrams: many a system call, cut and joined by the kernel; addresses, groups, identifications',
+         r'link-udp'),
+        ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c` each way; SEND, WRITE, "
+         'READ and atomics of RC and UC, each byte compared; what a peer can do wrong', r'wire/rxe::'),
     ],
     'The torus, in virtual time': [
         ('packets to the bit, against vectors made by another encoder; SECDED, all single and double flips',

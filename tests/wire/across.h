@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * One end of a connection as across.c sees it: by libibverbs (across_verbs.c), or by the engine on
+ * a socket (across_engine.c). There is one at a time. Trouble of the system ends the program with a
+ * line.
+ */
+#ifndef WEFT_TESTS_WIRE_ACROSS_H
+#define WEFT_TESTS_WIRE_ACROSS_H
+
+#include "nic/types.h"
+
+#define ACROSS_DEPTH 32u /* of both queues */
+
+struct across_config {
+	uint32_t mtu; /* bytes */
+	bool unreliable;
+	uint8_t retry_cnt, rnr_retry, max_dest_rd_atomic;
+	uint8_t rights, key_rights; /* of the queue pair, and of the key: WEFT_ACCESS_REMOTE_* */
+	bool silent;		    /* takes no part: the peer hears nothing */
+};
+
+/* What the peer must know; plain bytes. */
+struct across_name {
+	uint8_t gid[16];
+	uint64_t va;
+	uint32_t rkey, qpn, psn, pad;
+};
+
+struct across_request {
+	enum weft_opcode opcode;
+	uint64_t at, length; /* in own memory */
+	uint64_t remote_addr;
+	uint32_t rkey, imm;
+	uint64_t compare_add, swap;
+};
+
+struct across_done {
+	bool receive, with_imm;
+	int status;	/* WEFT_WC_*, which are libibverbs' numbers */
+	uint64_t bytes; /* of a receive */
+	uint32_t imm;
+};
+
+/* Makes memory of so many bytes. where: an address, or an index of a GID; interface: NULL, or that
+ * of the address. */
+uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes);
+void end_open(const struct across_config *config, struct across_name *name);
+void end_connect(const struct across_name *peer);
+void end_close(void);
+/* false: refused. */
+bool end_send(const struct across_request *request);
+void end_receive(uint64_t at, uint64_t bytes);
+bool end_poll(struct across_done *done);
+/* Something to do while waiting for fd (-1: nothing), for some milliseconds at most. Whether fd is
+ * readable. */
+bool end_turn(int fd);
+/* What its responder has told its owner, or COMM_EST: nothing. Not of rxe, which tells nothing. */
+enum weft_event end_event(void);
+extern const bool end_is_rxe;
+void end_say(void);
+
+#endif

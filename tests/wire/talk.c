@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "talk.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TRIES 400 /* of 50 ms */
+
+static _Noreturn void fail(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, errno ? strerror(errno) : "the peer has gone");
+	exit(1);
+}
+
+static int listen_at(const char *port)
+{
+	struct sockaddr_in6 name = {.sin6_family = AF_INET6,
+				    .sin6_port = htons((uint16_t)atoi(port))};
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), peer;
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) ||
+	    bind(fd, (struct sockaddr *)&name, sizeof(name)) || listen(fd, 1))
+		fail("listening");
+	peer = accept(fd, NULL, NULL);
+	if (peer < 0)
+		fail("accepting");
+	close(fd);
+	return peer;
+}
+
+static int connect_to(const char *host, const char *port)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *found;
+	int fd, answer = getaddrinfo(host, port, &hints, &found);
+
+	if (answer) {
+		fprintf(stderr, "%s: %s\n", host, gai_strerror(answer));
+		exit(1);
+	}
+	for (int i = 0; i < TRIES; i++) {
+		fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (fd >= 0 && !connect(fd, found->ai_addr, found->ai_addrlen)) {
+			freeaddrinfo(found);
+			return fd;
+		}
+		close(fd);
+		usleep(50000);
+	}
+	fail(host);
+}
+
+int talk_open(const char *host, const char *port)
+{
+	int fd = host ? connect_to(host, port) : listen_at(port);
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+	return fd;
+}
+
+void talk_put(int fd, const void *from, size_t bytes)
+{
+	for (size_t done = 0; done < bytes;) {
+		ssize_t n = send(fd, (const char *)from + done, bytes - done, MSG_NOSIGNAL);
+
+		if (n < 0)
+			fail("writing to the peer");
+		done += (size_t)n;
+	}
+}
+
+void talk_get(int fd, void *to, size_t bytes)
+{
+	for (size_t done = 0; done < bytes;) {
+		ssize_t n = read(fd, (char *)to + done, bytes - done);
+
+		errno = n ? errno : 0;
+		if (n <= 0)
+			fail("reading from the peer");
+		done += (size_t)n;
+	}
+}

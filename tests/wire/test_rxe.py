@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""The engine on a real socket against Linux's Soft-RoCE in a virtual machine, which has a tap to a network
+namespace of ours: Debian's pingpongs, unmodified, and across.c, whose ends compare every byte; over IPv4 and
+IPv6, as any user. All packets that either side counts must have been taken by the other, which drops those whose
+ICRC is wrong. Set WEFT_SLOW_GUEST for a machine on which a guest takes long."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fabric import BUILD
+
+HERE = Path(__file__).parent
+LAB = HERE.parent.parent / 'lab/rxe'
+PATIENCE = 180 if os.environ.get('WEFT_SLOW_GUEST') else 60
+# The guest's index of a GID, our address, its interface.
+FOUR = ('1', '192.0.2.2', None)
+SIX = ('2', '2001:db8::2', None)
+LINK = ('0', 'fe80::2', 'weft0')
+HOST = '192.0.2.1'
+
+
+def missing():
+    """Why there can be no guest; None: there can."""
+    for name in ('qemu-system-x86_64', 'busybox', 'cpio', 'depmod'):
+        if not shutil.which(name):
+            return f'no {name}: tools/deps.sh lab'
+    if not os.access('/dev/net/tun', os.R_OK | os.W_OK):
+        return '/dev/net/tun cannot be opened'
+    if subprocess.run(['unshare', '-Urn', 'true'], capture_output=True, check=False).returncode:
+        return 'this user may make no network namespaces'
+    return None
+
+
+def wait_until(what, seconds):
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+class Guest:
+    def __init__(self, job):
+        self.job = job
+        self.number = 0
+        for name in ('across-verbs',):
+            shutil.copy(BUILD / 'tests/wire' / name, job)
+        shutil.copy(HERE / 'agent.sh', job)
+        self.log = open(job / 'lab.log', 'w+', encoding='utf-8')
+        self.lab = subprocess.Popen([sys.executable, LAB, '--wire', '--seconds', '3000', '--job', job,
+                                     'sh', '/run/job/agent.sh'], stdout=self.log, stderr=self.log)
+
+    def wait_for_boot(self):
+        """False: it never did."""
+        done = self.start('true')
+        return wait_until(lambda: done.exists() or self.lab.poll() is not None, 3 * PATIENCE) and done.exists()
+
+    def start(self, command):
+        """The file that will have its status."""
+        self.number += 1
+        stem = self.job / f'{self.number}'
+        stem.with_suffix('.new').write_text(command)
+        stem.with_suffix('.new').rename(stem.with_suffix('.todo'))
+        return stem.with_suffix('.rc')
+
+    def finish(self, done):
+        assert wait_until(done.exists, PATIENCE), 'the guest does not finish'
+        said = done.with_suffix('.out').read_text()
+        assert done.read_text().strip() == '0', said
+        return said
+
+    def run(self, command):
+        return self.finish(self.start(command))
+
+    def counters(self):
+        said = self.run('cd /sys/class/infiniband/rxe0/ports/1/hw_counters; grep . *_pkts')
+        return {name: int(value) for name, value in re.findall(r'(\w+)_pkts:(\d+)', said)}
+
+    def outside(self, *argv):
+        """A program in our network namespace."""
+        space = (self.job / 'namespace').read_text().strip()
+        return subprocess.Popen(['nsenter', '-U', '--preserve-credentials', '-n', '-t', space, *argv],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def meet(self, ours, theirs, they_call):
+        """Runs both; what ours says, as a dictionary of figures, once the counters were compared."""
+        before = self.counters()
+        mine = self.outside(*ours)
+        done = self.start(f'for i in 1 2 3 4 5 6; do {theirs} && exit 0; sleep 0.3; done; exit 1'
+                          if they_call else f'timeout {PATIENCE} {theirs}')
+        try:
+            said = mine.communicate(timeout=PATIENCE)[0]
+        finally:
+            mine.kill()
+        assert mine.returncode == 0, said + (done.with_suffix('.out').read_text()
+                                             if wait_until(done.exists, 5) else '')
+        their_words = self.finish(done)
+        after = self.counters()
+        figures = {k: int(v) for k, v in re.findall(r'(\w+)=(\d+)', said)}
+        assert figures['wrong_icrc'] == figures['foreign'] == figures['dropped'] == 0, said
+        figures['rxe_sent'] = after['sent'] - before['sent']
+        figures['rxe_rcvd'] = after['rcvd'] - before['rcvd']
+        figures['their_words'] = their_words
+        return figures
+
+    def close(self):
+        (self.job / 'stop').touch()
+        try:
+            self.lab.wait(20)
+        except subprocess.TimeoutExpired:
+            self.lab.terminate()
+            self.lab.wait()
+        self.log.close()
+
+
+@pytest.fixture(scope='module')
+def guest(tmp_path_factory):
+    why = missing()
+    if why:
+        pytest.skip(why)
+    made = Guest(tmp_path_factory.mktemp('guest'))
+    try:
+        if not made.wait_for_boot():
+            said = (made.job / 'lab.log').read_text()
+            if 'apt-' in said:
+                pytest.skip(f'the kernel cannot be fetched: {said[-200:]}')
+            pytest.fail(f'the guest does not start: {said[-2000:]}')
+        yield made
+    finally:
+        made.close()
+
+
+def check_all_arrived(figures):
+    """Each packet was taken by the other side: rxe counts those whose ICRC holds."""
+    assert figures['went'] == figures['rxe_rcvd'], figures
+    assert figures['came'] == figures['rxe_sent'], figures
+
+
+def pingpong(guest, service, where, they_call, times=100, mtu=1024, size=None):
+    index, address, interface = where
+    size = size or (1000 if service == 'ud' else 4096)
+    ours = [BUILD / 'tests/wire/wire-pingpong', service, address, '-n', str(times), '-s', str(size),
+            '-m', str(mtu)]
+    theirs = f'ibv_{service}_pingpong -g {index} -n {times} -s {size} -c'
+    if service != 'ud':
+        theirs += f' -m {mtu}'
+    if interface:
+        ours += ['-i', interface]
+    if they_call:
+        theirs += ' 192.0.2.2'
+    else:
+        ours.append(HOST)
+    figures = guest.meet(ours, theirs, they_call)
+    check_all_arrived(figures)
+    assert figures['went'] >= times * -(-size // mtu), figures
+    assert f'{times} iters' in figures['their_words']
+    assert 'invalid data' not in figures['their_words'], figures['their_words']
+
+
+def across(guest, where, *options, least=100):
+    index, address, interface = where
+    ours = [BUILD / 'tests/wire/across-engine', address, *options, HOST]
+    if interface:
+        ours += ['-i', interface]
+    figures = guest.meet(ours, f'/run/job/across-verbs {index} ' + ' '.join(options), False)
+    assert figures['went'] > least and figures['came'] > least, figures
+    return figures
+
+
+@pytest.mark.parametrize('they_call', [False, True])
+@pytest.mark.parametrize('service', ['rc', 'uc', 'ud'])
+def test_pingpong(guest, service, they_call):
+    pingpong(guest, service, FOUR, they_call)
+
+
+@pytest.mark.parametrize('where', [SIX, LINK], ids=['global', 'link'])
+def test_pingpong_six(guest, where):
+    pingpong(guest, 'rc', where, False)
+
+
+def test_every_byte(guest):
+    check_all_arrived(across(guest, FOUR, '-l', '300001'))
+
+
+def test_every_byte_six(guest):
+    check_all_arrived(across(guest, SIX, '-m', '4096', '-l', '300001'))
+
+
+def test_every_byte_link(guest):
+    check_all_arrived(across(guest, LINK, '-m', '256', '-l', '20000'))
+
+
+def test_every_byte_unreliable(guest):
+    check_all_arrived(across(guest, FOUR, '-u'))
+
+
+def test_errors(guest):
+    """What a peer can cause, both ways: the status at the requester, the receive, the event."""
+    across(guest, FOUR, '-e', least=30)
+
+
+def set_mtu(guest, mtu):
+    assert guest.outside('ip', 'link', 'set', 'weft0', 'mtu', str(mtu)).wait() == 0
+    guest.run(f'ip link set eth0 mtu {mtu}; ibv_devinfo | grep active_mtu')
+
+
+def test_interface_of_1500(guest):
+    set_mtu(guest, 1500)
+    try:
+        check_all_arrived(across(guest, FOUR, '-n', '10', '-l', '70000'))
+    finally:
+        set_mtu(guest, 9000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('where', [FOUR, SIX, LINK], ids=['four', 'six', 'link'])
+@pytest.mark.parametrize('mtu', [256, 512, 1024, 2048, 4096])
+def test_all(guest, mtu, where):
+    across(guest, where, '-m', str(mtu), '-l', str(8 << 20), '-n', '300')
+    across(guest, where, '-m', str(mtu), '-u', '-n', '300')
+    across(guest, where, '-m', str(mtu), '-e', least=30)
+    for service in ('rc', 'uc'):
+        for they_call in (False, True):
+            pingpong(guest, service, where, they_call, times=1000, mtu=mtu)
