@@ -136,6 +136,8 @@ SECTIONS = {
         ('tshark, scapy and zlib read what is sent', r'wire/decoders::'),
         ('datagrams: many a system call, cut and joined by the kernel; addresses, groups, identifications',
          r'link-udp'),
+        ('both ends on sockets over a wire that loses, doubles, reorders and corrupts, each byte compared',
+         r'link-fault', r'wire/fault::'),
         ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c` each way; SEND, WRITE, "
          'READ and atomics of RC and UC, each byte compared; what a peer can do wrong', r'wire/rxe::'),
     ],
@@ -194,7 +196,6 @@ SECTIONS = {
         ('who lives is a member: fork, exec, closed descriptors, daemons, namespaces, stops',
          r'life-(life|daemon)'),
         ('several pools in one process, over other memory than a file: members, death, locks, sleep, no room', r'seam-backing'),
-        ('several nics in one process and in virtual time: none knows of the others, a thousand seconds take less than one', r'seam-machine'),
     ],
     'Streams of a detector': [
         ('`weft stream generate`: events by seed, whose radii, centres, hits, times and pace follow the formulas; '

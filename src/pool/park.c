@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -20,22 +19,19 @@
 #define SLICE_NS     1000000ll /* so often threads are looked at again */
 #define SPINS	     200
 
-#define BIT(signal) (1ull << ((signal)-1))
-
 enum state {
-	FREE,
-	RUNNING, /* for all that is known */
-	LEFT,	 /* harmlessly asleep: it has the signal, but does not come */
+	NEW,
+	ASLEEP, /* harmlessly */
+	CALLED, /* has been sent the signal */
 	PARKED,
-	DEAD,
+	ENDED, /* its slot stays empty, as the signal may still be on its way */
 };
 
-/* Of the thread in the same place of weft_summons. It stays from round to round. */
+/* Of the thread in the same place of weft_summons. They stay from round to round. */
 static struct slot {
 	int call; /* descriptor, or -1 */
 	enum state state;
-	bool called; /* in this round */
-	bool deaf;   /* has the signal blocked, past libc: it is called once it does not sleep */
+	bool known; /* has been parked: where its signals' stack is, is known */
 	bool listed;
 } slots[WEFT_SUMMON_MOST];
 
@@ -67,20 +63,9 @@ static bool is_of(unsigned int slot, pid_t tid)
 	return atomic_load_explicit(&weft_summons[slot].tid, memory_order_relaxed) == tid;
 }
 
-static void take(unsigned int slot, pid_t tid)
-{
-	struct weft_summon *summon = &weft_summons[slot];
-
-	slots[slot] = (struct slot){ .call = -1, .state = RUNNING, .listed = true };
-	atomic_store(&summon->noted, false);
-	summon->asleep.call = -1;
-	atomic_store(&summon->tid, tid);
-}
-
 static void note(pid_t tid)
 {
 	static unsigned int likely; /* threads are listed in the same order each time */
-	unsigned int free = self.count;
 
 	if (tid == self.me)
 		return;
@@ -90,15 +75,14 @@ static void note(pid_t tid)
 			slots[likely].listed = true;
 			return;
 		}
-		if (slots[likely].state == FREE)
-			free = likely;
 	}
-	if (free == WEFT_SUMMON_MOST) {
+	if (self.count == WEFT_SUMMON_MOST) {
 		self.full = true;
 		return;
 	}
-	take(free, tid);
-	self.count += free == self.count;
+	slots[self.count] = (struct slot){ .call = -1, .state = NEW, .listed = true };
+	atomic_store(&weft_summons[self.count].tid, tid);
+	self.count++;
 }
 
 static void drop_ended(void)
@@ -109,24 +93,27 @@ static void drop_ended(void)
 			self.alive++;
 			continue;
 		}
-		if (slots[i].state == FREE)
-			continue;
 		close_call(&slots[i]);
-		slots[i].state = FREE;
+		slots[i].state = ENDED;
 		atomic_store(&weft_summons[i].tid, 0);
 	}
 }
 
-static void begin_slots(void)
+/* Between rounds: the slots of those who have ended are free. */
+static void close_ranks(void)
 {
-	while (self.count && slots[self.count - 1].state == FREE)
-		self.count--;
+	unsigned int left = 0;
+
 	for (unsigned int i = 0; i < self.count; i++) {
-		slots[i].call = -1;
-		slots[i].called = false;
-		if (slots[i].state != FREE)
-			slots[i].state = RUNNING;
+		if (slots[i].state == ENDED)
+			continue;
+		slots[left] = (struct slot){ .call = -1, .state = NEW, .known = slots[i].known };
+		weft_summons[left].stack = weft_summons[i].stack;
+		weft_summons[left].stack_end = weft_summons[i].stack_end;
+		atomic_store(&weft_summons[left].tid, atomic_load(&weft_summons[i].tid));
+		left++;
 	}
+	self.count = left;
 	self.alive = self.open = 0;
 }
 
@@ -152,55 +139,38 @@ static int list(void)
 
 /* ---- what they do ---- */
 
-/* asleep->call is negative if nothing is known. */
-static enum weft_asleep_how look(unsigned int i, struct weft_asleep *asleep)
+/* Whether the thread sleeps harmlessly; *asleep is set. */
+static bool is_asleep(unsigned int i, struct weft_asleep *asleep)
 {
 	struct slot *slot = &slots[i];
 	char line[WEFT_TASKS_LINE];
-	enum weft_asleep_how how;
+	bool harmless;
 
 	asleep->call = -1;
 	if (slot->call < 0) {
 		slot->call = weft_tasks_open_call(self.tasks, atomic_load(&weft_summons[i].tid));
 		if (slot->call < 0)
-			return WEFT_ASLEEP_NOT; /* not allowed, or ended */
+			return false; /* not allowed, or ended */
 		self.open++;
 	}
-	how = weft_tasks_read_call(slot->call, line) ? weft_asleep(line, self.start, self.end, asleep) :
-							WEFT_ASLEEP_NOT;
-	if (how == WEFT_ASLEEP_NOT || self.open > MOST_OPEN)
+	harmless = weft_tasks_read_call(slot->call, line) &&
+		   weft_asleep_harmless(line, self.start, self.end, asleep);
+	if (!harmless || self.open > MOST_OPEN)
 		close_call(slot);
-	return how;
+	return harmless;
 }
 
-/* Whether it is known that no signal to the thread is put on a stack among the pages. */
-static bool is_stack_elsewhere(unsigned int i)
+/*
+ * Whether the thread may be left asleep: not if a signal would be put on a stack among the pages. And if
+ * that is not known yet, it stands still once.
+ */
+static bool may_sleep(unsigned int i)
 {
 	const struct weft_summon *summon = &weft_summons[i];
 
-	/* acquire: pairs with the release in come (summon.c) */
-	return atomic_load_explicit(&summon->noted, memory_order_acquire) &&
-	       (atomic_load_explicit(&summon->stack, memory_order_relaxed) >= self.end ||
-		atomic_load_explicit(&summon->stack_end, memory_order_relaxed) <= self.start);
-}
-
-/* Whether the thread, which sleeps harmlessly, need not come: when it wakes up it goes to the signal's handler first,
- * or if it has that blocked, its stores wait. */
-static bool may_be_left(unsigned int i)
-{
-	uint64_t blocked = weft_tasks_blocked(self.tasks, atomic_load(&weft_summons[i].tid));
-
-	/* libc itself blocks all for a moment, but then the thread does not sleep */
-	slots[i].deaf = blocked & BIT(WEFT_SUMMON_SIGNAL);
-	if (self.hearing && blocked & BIT(SIGSEGV))
+	if (!slots[i].known || (summon->stack < self.end && summon->stack_end > self.start))
 		return false;
-	return slots[i].deaf || is_stack_elsewhere(i);
-}
-
-static bool has_come(unsigned int i)
-{
-	/* acquire: pairs with the store in weft_stand_still */
-	return atomic_load_explicit(&weft_summons[i].parked, memory_order_acquire) == self.last_round;
+	return !self.hearing || !weft_tasks_is_deaf(self.tasks, atomic_load(&summon->tid));
 }
 
 /* Whether the thread need not be waited for. */
@@ -208,26 +178,32 @@ static bool is_settled(unsigned int i)
 {
 	struct slot *slot = &slots[i];
 	struct weft_asleep asleep;
-	enum weft_asleep_how how;
 
-	if (slot->state == FREE || slot->state == PARKED || slot->state == DEAD)
+	if (slot->state == ENDED)
 		return true;
-	if (has_come(i)) {
+	/* acquire: pairs with the store in weft_stand_still */
+	if (atomic_load_explicit(&weft_summons[i].parked, memory_order_acquire) == self.last_round) {
 		slot->state = PARKED;
+		slot->known = true;
 		return true;
 	}
-	if (slot->called && !self.called_late)
+	if (slot->state == CALLED && !self.called_late)
 		return false;
-	how = look(i, &asleep);
-	if (how == WEFT_ASLEEP_DEAD)
-		slot->state = DEAD;
-	else if (how == WEFT_ASLEEP_HARMLESSLY && (slot->called || slot->deaf) && may_be_left(i))
-		slot->state = LEFT;
-	else
-		slot->state = RUNNING;
-	if (slot->state == RUNNING && !slot->called)
-		weft_summons[i].asleep = asleep;
-	return slot->state != RUNNING;
+	if (!is_asleep(i, &asleep)) {
+		if (slot->state != CALLED)
+			weft_summons[i].asleep.call = -1;
+		return false;
+	}
+	if (slot->state == CALLED) {
+		slot->known = true; /* one that sleeps for so long has the signal blocked, or has died */
+		return true;
+	}
+	if (may_sleep(i)) {
+		slot->state = ASLEEP;
+		return true;
+	}
+	weft_summons[i].asleep = asleep;
+	return false;
 }
 
 /* Looks at all, and calls those who have not been. *waiting: how many are to come. */
@@ -239,13 +215,13 @@ static int settle(unsigned int *waiting)
 	for (unsigned int i = 0; i < self.count && !err; i++) {
 		if (is_settled(i))
 			continue;
-		if (!slots[i].called)
+		if (slots[i].state != CALLED)
 			err = weft_summon_send(i);
 		if (err == -ESRCH) {
 			err = 0; /* the list will tell */
 			continue;
 		}
-		slots[i].called = true;
+		slots[i].state = CALLED;
 		++*waiting;
 	}
 	return err;
@@ -286,9 +262,9 @@ static int begin(void)
 	if (self.tasks < 0)
 		return self.tasks;
 	self.me = (pid_t)syscall(SYS_gettid);
-	begin_slots();
+	close_ranks();
 	self.last_round += self.last_round == UINT32_MAX ? 2 : 1; /* never 0 */
-	/* release: pairs with the acquire in come (summon.c) */
+	/* release: pairs with the acquire in on_signal (summon.c) */
 	atomic_store_explicit(&weft_summon_round, self.last_round, memory_order_release);
 	return list();
 }
@@ -337,12 +313,17 @@ int weft_park(uintptr_t start, uintptr_t end, bool hearing)
 	return err;
 }
 
+static bool is_left(const struct slot *slot)
+{
+	return slot->state != PARKED && slot->state != ENDED;
+}
+
 unsigned int weft_park_left(void)
 {
 	unsigned int left = 0;
 
 	for (unsigned int i = 0; i < self.count; i++)
-		left += slots[i].state == LEFT;
+		left += is_left(&slots[i]);
 	return left;
 }
 
@@ -351,7 +332,7 @@ bool weft_park_still(void)
 	struct weft_asleep asleep;
 
 	for (unsigned int i = 0; i < self.count; i++) {
-		if (slots[i].state == LEFT && !has_come(i) && look(i, &asleep) != WEFT_ASLEEP_HARMLESSLY)
+		if (is_left(&slots[i]) && !is_asleep(i, &asleep))
 			return false;
 	}
 	return all_known();

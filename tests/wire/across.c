@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Both ends of a connection by a script that each knows: what one posts, the other expects, and
- *after each step each compares every byte of its memory with what it must be. `across WHERE HOST`
- *on one side and `across WHERE` on the other; WHERE: an address of ours (the engine), or the index
- *of a GID (libibverbs).
+ * Both ends of a connection by a script that each knows: what one posts, the other expects, and after
+ * each step each compares every byte of its memory with what it must be. `across WHERE HOST` on one
+ * side and `across WHERE` on the other; WHERE: an address of ours (the engine), or the index of a GID
+ * (libibverbs).
  *
- *	-i INTERFACE  of a link-local address	-m MTU	 256 to 4096
+ *	-i INTERFACE  of a link-local address	-m MTU	  256 to 4096
  *	-l BYTES  the longest message		-n STEPS  random ones
- *	-u  UC					-e  errors in place of all that
+ *	-s SEED	  of those			-u	  UC
+ *	-f FAULTS  of its wire (end_spoil)	-e	  errors in place of all that
  */
 #include "across.h"
 
@@ -40,7 +41,7 @@ enum area { SOURCE, TARGET, LANDING, AREAS };
 static struct {
 	int fd;
 	bool first; /* it has called, and begins */
-	const char *host, *where, *interface;
+	const char *host, *where, *interface, *faults;
 	uint32_t mtu, steps;
 	uint64_t most, area;
 	bool unreliable, errors;
@@ -445,7 +446,7 @@ static void arguments(int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "i:m:l:n:ue")) != -1) {
+	while ((option = getopt(argc, argv, "i:m:l:n:s:f:ue")) != -1) {
 		uint32_t value = optarg ? (uint32_t)strtoul(optarg, NULL, 0) : 0;
 
 		if (option == 'i')
@@ -456,6 +457,10 @@ static void arguments(int argc, char **argv)
 			g.most = value;
 		else if (option == 'n')
 			g.steps = value;
+		else if (option == 's')
+			g.seed = value;
+		else if (option == 'f')
+			g.faults = optarg;
 		else if (option == 'u')
 			g.unreliable = true;
 		else if (option == 'e')
@@ -477,6 +482,8 @@ int main(int argc, char **argv)
 	arguments(argc, argv);
 	g.area = (g.most + SLACK) / 8 * 8; /* atomics are aligned */
 	g.memory = end_begin(g.where, g.interface, AREAS * g.area);
+	if (g.faults)
+		end_spoil(g.faults);
 	for (uint32_t side = 0; side < 2; side++) {
 		uint64_t seed = 77 + side;
 

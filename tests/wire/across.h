@@ -44,6 +44,8 @@ struct across_done {
 /* Makes memory of so many bytes. where: an address, or an index of a GID; interface: NULL, or that
  * of the address. */
 uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes);
+/* What it sends is spoiled: LOST,DOUBLED,LATE,CORRUPTED,SEED, the first four of 65,536 datagrams. */
+void end_spoil(const char *how);
 void end_open(const struct across_config *config, struct across_name *name);
 void end_connect(const struct across_name *peer);
 void end_close(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "across.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,18 @@ uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes)
 	if (!memory.bytes)
 		lan_fail("memory");
 	return memory.bytes;
+}
+
+void end_spoil(const char *how)
+{
+	struct weft_fault_config c;
+
+	if (sscanf(how, "%u,%u,%u,%u,%lu", &c.lost, &c.doubled, &c.late, &c.corrupted, &c.seed) !=
+	    5) {
+		fprintf(stderr, "%s: not LOST,DOUBLED,LATE,CORRUPTED,SEED\n", how);
+		exit(2);
+	}
+	lan_spoil(&lan, &c);
 }
 
 void end_open(const struct across_config *config, struct across_name *name)

@@ -49,6 +49,12 @@ uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes)
 	return memory;
 }
 
+void end_spoil(const char *how)
+{
+	fprintf(stderr, "the wire is not ours\n");
+	exit(2);
+}
+
 static void to_init(uint8_t rights)
 {
 	struct ibv_qp_attr attr = {

@@ -69,7 +69,10 @@ static void flush(struct lan *lan)
 	}
 	while (gone < o->count) {
 		struct pollfd room = {weft_udp_fd(lan->udp), POLLOUT, 0};
-		int answer = weft_udp_send(lan->udp, o->messages + gone, o->count - gone);
+		int answer = lan->fault
+				     ? weft_fault_send(lan->fault, lan->udp, o->messages + gone,
+						       o->count - gone)
+				     : weft_udp_send(lan->udp, o->messages + gone, o->count - gone);
 
 		if (answer == -EAGAIN) {
 			poll(&room, 1, 1000);
@@ -90,7 +93,8 @@ static uint32_t message_for(struct lan *lan, const struct weft_roce_route *route
 	struct out *o = lan->out;
 	uint32_t last = o->count - 1;
 
-	if (o->count && !o->closed && !memcmp(o->messages[last].to, route->dst, 16) &&
+	if (o->count && !o->closed && !lan->fault &&
+	    !memcmp(o->messages[last].to, route->dst, 16) &&
 	    bytes <= o->messages[last].segment_bytes && o->packets[last] < WEFT_UDP_SEGMENTS &&
 	    o->pieces[last].iov_len + bytes <= WEFT_UDP_BYTES) {
 		o->closed = bytes < o->messages[last].segment_bytes;
@@ -361,7 +365,8 @@ bool lan_turn(struct lan *lan, int fd, int most_ms)
 							   : most_ns;
 	patience =
 		(struct timespec){(time_t)(most_ns / 1000000000u), (long)(most_ns % 1000000000u)};
-	ppoll(wait, 2, &patience, NULL);
+	if (!ppoll(wait, 2, &patience, NULL) && lan->fault)
+		weft_fault_flush(lan->fault, lan->udp);
 	return wait[1].revents;
 }
 
@@ -391,8 +396,16 @@ void lan_open(struct lan *lan, const char *address, const char *interface)
 	}
 }
 
+void lan_spoil(struct lan *lan, const struct weft_fault_config *config)
+{
+	lan->fault = weft_fault_open(config);
+	if (!lan->fault)
+		lan_fail("memory");
+}
+
 void lan_close(struct lan *lan)
 {
+	weft_fault_close(lan->fault);
 	weft_udp_close(lan->udp);
 	free(lan->out);
 }
@@ -464,6 +477,7 @@ void lan_say(const struct lan *lan)
 	for (uint32_t i = 0; i < LAN_QPS; i++) {
 		const struct weft_roce_counters *c = &lan->qp[i].qp.counters;
 
+		sum.probes += c->probes;
 		sum.sent_again += c->sent_again;
 		sum.duplicates += c->duplicates;
 		sum.out_of_sequence += c->out_of_sequence;
@@ -471,7 +485,14 @@ void lan_say(const struct lan *lan)
 		sum.dropped += c->dropped;
 	}
 	printf("went=%lu came=%lu cut=%lu wrong_icrc=%lu weak_icrc=%lu foreign=%lu sent_again=%lu "
-	       "duplicates=%lu out_of_sequence=%lu timeouts=%lu dropped=%lu\n",
+	       "duplicates=%lu out_of_sequence=%lu timeouts=%lu probes=%lu dropped=%lu\n",
 	       lan->went, lan->came, lan->cut, lan->wrong_icrc, lan->weak_icrc, lan->foreign,
-	       sum.sent_again, sum.duplicates, sum.out_of_sequence, sum.timeouts, sum.dropped);
+	       sum.sent_again, sum.duplicates, sum.out_of_sequence, sum.timeouts, sum.probes,
+	       sum.dropped);
+	if (lan->fault) {
+		const struct weft_fault_counters c = weft_fault_counters(lan->fault);
+
+		printf("lost=%lu doubled=%lu late=%lu corrupted=%lu\n", c.lost, c.doubled, c.late,
+		       c.corrupted);
+	}
 }

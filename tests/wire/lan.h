@@ -7,7 +7,7 @@
 #ifndef WEFT_TESTS_WIRE_LAN_H
 #define WEFT_TESTS_WIRE_LAN_H
 
-#include "link/udp.h"
+#include "link/fault.h"
 #include "memory.h"
 
 #define LAN_QPS	 64u
@@ -43,6 +43,7 @@ struct lan_qp {
 
 struct lan {
 	struct weft_udp *udp;
+	struct weft_fault *fault; /* NULL: a good wire */
 	uint8_t address[16];
 	uint32_t interface;
 	struct lan_qp qp[LAN_QPS];
@@ -53,6 +54,8 @@ struct lan {
 
 /* address: as inet_pton has it; interface: a name, of a link-local address, or NULL. */
 void lan_open(struct lan *lan, const char *address, const char *interface);
+/* From now on what it sends goes over a bad wire. */
+void lan_spoil(struct lan *lan, const struct weft_fault_config *config);
 void lan_close(struct lan *lan);
 
 /* A queue pair that takes part; its number is config->qpn, its source the host's address. */
