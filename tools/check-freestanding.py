@@ -1,16 +1,28 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that src/nic, the transports and the engines of src/wire need no C library: each file compiles
-with nothing but the compiler's own headers, and together they ask for nothing but Weft's own functions and the
-four memory functions that a freestanding compiler may call anyway. Exits 77 while there is nothing
-to check."""
+"""Checks that src/nic, the transports and the engines of src/wire need nothing but what they are given: each
+file compiles with the compiler's own headers, in frames of 2,048 bytes at most, as a kernel's stack is small, but for those listed below; together
+they ask for nothing but the four memory functions that a freestanding compiler may call anyway, since machine, pool and
+api are tables (nic/machine.h, pool/pool.h); and they have no variable at file scope. Exits 77 while there is nothing to
+check."""
 import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ALLOWED = {'memcpy', 'memset', 'memmove', 'memcmp', '_GLOBAL_OFFSET_TABLE_'}
+FRAME_BYTES = 2048
+ALLOWED = {'memcpy', 'memset', 'memmove', 'memcmp'}
+# Not yet: lists of 32 spans of 64 bytes stand on the stack, two of them where a request is gathered and placed at
+# once, and a packet's buffer. None may become longer.
+DEBTS = {
+    'src/nic/datagram.c': 2176,
+    'src/nic/incoming.c': 4416,
+    'src/transport/direct/datagram.c': 8576,
+    'src/transport/direct/direct.c': 4416,
+    'src/transport/nowhere/nowhere.c': 2176,
+    'src/wire/ape/ni.c': 4288,
+}
 
 
 def compile_all(root, sources, folder):
@@ -18,23 +30,28 @@ def compile_all(root, sources, folder):
     headers = subprocess.run(['gcc', '-print-file-name=include'], check=True, text=True,
                              capture_output=True).stdout.strip()
     flags = ['-std=gnu17', '-O2', '-ffreestanding', '-nostdinc', '-isystem', headers,
-             '-fno-stack-protector', '-fno-strict-aliasing', '-fvisibility=hidden', f'-I{root}/src',
+             '-fno-stack-protector', '-fno-pie', '-fno-strict-aliasing', '-fvisibility=hidden', f'-I{root}/src',
              '-Wall', '-Wextra', '-Werror', '-Wno-unused-parameter',
              '-Wno-missing-field-initializers']
     objects = [folder / f'{source.parent.name}-{source.stem}.o' for source in sources]
     for source, target in zip(sources, objects):
-        if subprocess.run(['gcc', *flags, '-c', source, '-o', target], check=False).returncode:
+        frame = DEBTS.get(str(source.relative_to(root)), FRAME_BYTES)
+        if subprocess.run(['gcc', *flags, f'-Wframe-larger-than={frame}', '-c', source, '-o', target], check=False).returncode:
             return None
     return objects
 
 
-def undefined(objects, folder):
-    """The names that the objects together do not define."""
+def offences(objects, folder):
+    """What the objects together do not define, and what of them can change."""
     whole = folder / 'nic.whole'
     subprocess.run(['ld', '-r', '-o', whole, *objects], check=True)
-    names = subprocess.run(['nm', '-u', '--format=just-symbols', whole], check=True, text=True,
-                           capture_output=True).stdout
-    return set(names.split())
+    names = subprocess.run(['nm', '--format=posix', whole], check=True, text=True, capture_output=True).stdout
+    for line in names.splitlines():
+        name, kind = line.split()[:2]
+        if kind in 'UwvWV' and name not in ALLOWED:
+            yield f'asks for {name}, which is in none of their tables and not freestanding'
+        if kind in 'bBdDCsSgG':
+            yield f'has {name}, which is a variable at file scope'
 
 
 def main():
@@ -42,18 +59,17 @@ def main():
     parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parent.parent)
     root = parser.parse_args().root.resolve()
     sources = sorted([*(root / 'src/nic').glob('*.c'), *(root / 'src/wire').glob('*/*.c'),
-                      *(root / 'src/transport').glob('*/*.c')])
+                      *(root / 'src/transport').rglob('*.c')])
     if not sources:
         return 77
     with tempfile.TemporaryDirectory() as name:
         objects = compile_all(root, sources, Path(name))
         if objects is None:
             return 1
-        foreign = {n for n in undefined(objects, Path(name))
-                   if n not in ALLOWED and not n.startswith('weft_')}
-    for name in sorted(foreign):
-        print(f'src/nic, src/transport or src/wire asks for {name}, which is neither Weft\'s nor freestanding')
-    return 1 if foreign else 0
+        found = sorted(set(offences(objects, Path(name))))
+    for offence in found:
+        print(f'src/nic, src/transport or src/wire {offence}')
+    return 1 if found else 0
 
 
 if __name__ == '__main__':

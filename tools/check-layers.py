@@ -42,8 +42,8 @@ SYSTEM = re.compile(r'(?<![\w>.])(open|openat|close|dup\d?|fcntl|flock|lockf|rea
                     r'mprotect|madvise|mlock\w*|msync|memfd_create|shm_open|syscall|futex|membarrier|kill|usleep|'
                     r'nanosleep|clock_nanosleep|sched_yield|poll|epoll_\w+)\s*\(|\bSYS_\w+|\bMEMBARRIER_\w+')
 # Moves pages of this process while its threads stand still: its own memory, its own threads.
-MOVER = {'asleep.c', 'chunk.c', 'movable.c', 'move.c', 'moved.c', 'park.c', 'pins.c', 'region.c', 'segv.c', 'still.c',
-         'summon.c', 'tasks.c', 'uffd.c', 'unhooked.h', 'vma.c'}
+MOVER = {'again.c', 'asleep.c', 'chunk.c', 'movable.c', 'move.c', 'moved.c', 'park.c', 'pins.c', 'region.c', 'segv.c',
+         'still.c', 'summon.c', 'tasks.c', 'uffd.c', 'unhooked.h', 'vma.c'}
 ASKS = {
     'member.c': {'stat'},  # in which namespaces this process is
     'room.c': {'mmap', 'munmap'},  # tables of this process alone

@@ -196,6 +196,7 @@ SECTIONS = {
         ('who lives is a member: fork, exec, closed descriptors, daemons, namespaces, stops',
          r'life-(life|daemon)'),
         ('several pools in one process, over other memory than a file: members, death, locks, sleep, no room', r'seam-backing'),
+        ('several nics in one process and in virtual time: none knows of the others, a thousand seconds take less than one', r'seam-machine'),
     ],
     'Streams of a detector': [
         ('`weft stream generate`: events by seed, whose radii, centres, hits, times and pace follow the formulas; '

@@ -8,12 +8,8 @@
 #include <sys/poll.h>
 #include <sys/syscall.h>
 
-#define ARGUMENTS 6
-
-struct asleep {
-	long call;
-	uintptr_t arg[ARGUMENTS], sp, pc;
-};
+/* A signal's frame, with all registers that processors have today, and what the ABI keeps free below a stack. */
+#define FRAME (16ul << 10)
 
 /* What a call stores as it ends: `size` bytes where argument `at` points to, or so many times what
  * argument `times` says. */
@@ -29,30 +25,27 @@ struct output {
 	} /* no more */
 
 /*
- * Those that programs sleep in, and that no signal may disturb for nothing: some fail with EINTR
- * then, whatever SA_RESTART says. Pages that a call only reads may move: it finds the same bytes
- * elsewhere, or goes on with those of before.
+ * Those that programs sleep in, and that a signal may end late, or not at all. Pages that a call only reads may move:
+ * it finds the same bytes elsewhere, or goes on with those of before.
  */
 static const struct known {
 	short call;
 	struct output out[4];
-	bool again;   /* SA_RESTART does not hold for it, but it may be made again */
-	uint8_t mask; /* unless this argument is given: signals that are to end it. 0: none */
 } known[] = {
 	{ SYS_accept, { { 1, ONCE, 128 }, { 2, ONCE, 4 } } },
 	{ SYS_accept4, { { 1, ONCE, 128 }, { 2, ONCE, 4 } } },
-	{ SYS_clock_nanosleep, { { 3, ONCE, 16 } }, .again = true },
+	{ SYS_clock_nanosleep, { { 3, ONCE, 16 } } },
 	{ SYS_close, { ALL } },
 	{ SYS_connect, { ALL } },
-	{ SYS_epoll_pwait, { { 1, 2, sizeof(struct epoll_event) } }, .again = true, .mask = 4 },
+	{ SYS_epoll_pwait, { { 1, 2, sizeof(struct epoll_event) } } },
 	{ SYS_fdatasync, { ALL } },
 	{ SYS_flock, { ALL } },
 	{ SYS_fsync, { ALL } },
-	{ SYS_msgrcv, { { 1, 2, 1 }, { 1, ONCE, 8 } }, .again = true },
-	{ SYS_msgsnd, { ALL }, .again = true },
-	{ SYS_nanosleep, { { 1, ONCE, 16 } }, .again = true },
+	{ SYS_msgrcv, { { 1, 2, 1 }, { 1, ONCE, 8 } } },
+	{ SYS_msgsnd, { ALL } },
+	{ SYS_nanosleep, { { 1, ONCE, 16 } } },
 	{ SYS_openat, { ALL } },
-	{ SYS_ppoll, { { 0, 1, sizeof(struct pollfd) }, { 2, ONCE, 16 } }, .again = true, .mask = 3 },
+	{ SYS_ppoll, { { 0, 1, sizeof(struct pollfd) }, { 2, ONCE, 16 } } },
 	{ SYS_pread64, { { 1, 2, 1 } } },
 	{ SYS_pselect6, { { 1, ONCE, 128 }, { 2, ONCE, 128 }, { 3, ONCE, 128 }, { 4, ONCE, 16 } } },
 	{ SYS_pwrite64, { ALL } },
@@ -61,8 +54,8 @@ static const struct known {
 	{ SYS_recvfrom, { { 1, 2, 1 }, { 4, ONCE, 128 }, { 5, ONCE, 4 } } },
 	{ SYS_rt_sigsuspend, { ALL } },
 	{ SYS_rt_sigtimedwait, { { 1, ONCE, 128 } } },
-	{ SYS_semop, { ALL }, .again = true },
-	{ SYS_semtimedop, { ALL }, .again = true },
+	{ SYS_semop, { ALL } },
+	{ SYS_semtimedop, { ALL } },
 	{ SYS_sendmsg, { ALL } },
 	{ SYS_sendto, { ALL } },
 	{ SYS_wait4, { { 1, ONCE, 4 }, { 3, ONCE, 144 } } },
@@ -70,11 +63,11 @@ static const struct known {
 	{ SYS_write, { ALL } },
 	{ SYS_writev, { ALL } },
 #ifdef SYS_epoll_wait /* the machine has the older calls, too */
-	{ SYS_epoll_wait, { { 1, 2, sizeof(struct epoll_event) } }, .again = true },
+	{ SYS_epoll_wait, { { 1, 2, sizeof(struct epoll_event) } } },
 	{ SYS_open, { ALL } },
 	{ SYS_pause, { ALL } },
-	{ SYS_poll, { { 0, 1, sizeof(struct pollfd) } }, .again = true },
-	{ SYS_select, { { 1, ONCE, 128 }, { 2, ONCE, 128 }, { 3, ONCE, 128 }, { 4, ONCE, 16 } }, .again = true },
+	{ SYS_poll, { { 0, 1, sizeof(struct pollfd) } } },
+	{ SYS_select, { { 1, ONCE, 128 }, { 2, ONCE, 128 }, { 3, ONCE, 128 }, { 4, ONCE, 16 } } },
 #endif
 };
 
@@ -100,17 +93,17 @@ static const char *number(const char *at, unsigned int base, uintptr_t *value)
 }
 
 /* "call argument... stack instruction" */
-static bool parse(const char *line, struct asleep *asleep)
+static bool parse(const char *line, struct weft_asleep *asleep)
 {
 	uintptr_t call;
 
 	line = number(line, 10, &call);
-	for (int i = 0; line && i < ARGUMENTS; i++)
+	for (int i = 0; line && i < WEFT_ASLEEP_ARGUMENTS; i++)
 		line = number(line, 16, &asleep->arg[i]);
 	if (line)
-		line = number(line, 16, &asleep->sp);
+		line = number(line, 16, &asleep->stack);
 	if (line)
-		line = number(line, 16, &asleep->pc);
+		line = number(line, 16, &asleep->code);
 	asleep->call = (long)call;
 	return line != NULL;
 }
@@ -120,18 +113,20 @@ static bool overlaps(uintptr_t at, size_t size, uintptr_t start, uintptr_t end)
 	return at && at < end && (at >= start || size > start - at);
 }
 
-static bool stores(const struct asleep *asleep, const struct output *out, uintptr_t start,
+static bool stores(const struct weft_asleep *asleep, const struct output *out, uintptr_t start,
 		   uintptr_t end)
 {
 	size_t times = out->times == ONCE ? 1 : asleep->arg[out->times];
 
+	if (out->size > 1)
+		times = (uint32_t)times; /* of a count the kernel looks at so much */
 	if (times > UINT32_MAX)
 		times = UINT32_MAX; /* more than a call stores; the product stays in bounds */
 	return out->size && overlaps(asleep->arg[out->at], times * out->size, start, end);
 }
 
 /* The kernel finds a private one by its address, but a shared one by its page. */
-static bool futex_is_harmless(const struct asleep *asleep, uintptr_t start, uintptr_t end)
+static bool futex_is_harmless(const struct weft_asleep *asleep, uintptr_t start, uintptr_t end)
 {
 	unsigned int op = (unsigned int)asleep->arg[1];
 	bool waits =
@@ -143,7 +138,6 @@ static bool futex_is_harmless(const struct asleep *asleep, uintptr_t start, uint
 	       (waits || !overlaps(asleep->arg[4], 4, start, end));
 }
 
-/* An ended main thread stays listed until the process ends. */
 static bool is_dead(const char *line)
 {
 	const char *dead = "-1 0x0 0x0";
@@ -162,7 +156,7 @@ static const struct known *find(long call)
 	return NULL;
 }
 
-static bool call_is_harmless(const struct asleep *asleep, const struct known *call, uintptr_t start,
+static bool call_is_harmless(const struct weft_asleep *asleep, const struct known *call, uintptr_t start,
 			     uintptr_t end)
 {
 	if (asleep->call == SYS_futex)
@@ -174,19 +168,18 @@ static bool call_is_harmless(const struct asleep *asleep, const struct known *ca
 	return call != NULL;
 }
 
-bool weft_asleep_harmless(const char *line, uintptr_t start, uintptr_t end,
-			  struct weft_asleep *asleep)
+enum weft_asleep_how weft_asleep(const char *line, uintptr_t start, uintptr_t end,
+				 struct weft_asleep *asleep)
 {
-	const struct known *call;
-	struct asleep all;
+	bool harmless;
 
-	asleep->call = -1;
 	if (is_dead(line))
-		return true;
-	if (!parse(line, &all))
-		return false;
-	call = find(all.call);
-	if (all.call == SYS_futex || (call && call->again && (!call->mask || !all.arg[call->mask])))
-		*asleep = (struct weft_asleep){ all.call, all.arg[0], all.sp, all.pc };
-	return !overlaps(all.sp, 1, start, end) && call_is_harmless(&all, call, start, end);
+		return WEFT_ASLEEP_DEAD;
+	if (!parse(line, asleep)) {
+		asleep->call = -1;
+		return WEFT_ASLEEP_NOT;
+	}
+	harmless = !overlaps(asleep->stack - FRAME, FRAME + 1, start, end) &&
+		   call_is_harmless(asleep, find(asleep->call), start, end);
+	return harmless ? WEFT_ASLEEP_HARMLESSLY : WEFT_ASLEEP_NOT;
 }

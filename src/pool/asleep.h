@@ -9,20 +9,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A call that may be made again if a signal has ended it with EINTR; else `call` is negative. */
+#define WEFT_ASLEEP_ARGUMENTS 6
+
+/* A call that a thread sleeps in; none: `call` is negative. */
 struct weft_asleep {
 	long call;
-	uintptr_t first; /* argument */
+	uintptr_t arg[WEFT_ASLEEP_ARGUMENTS];
 	uintptr_t stack, code; /* where the thread goes on */
 };
 
+enum weft_asleep_how {
+	WEFT_ASLEEP_NOT, /* runs, sleeps in a page fault, in a call not known here, or in one that may store */
+	WEFT_ASLEEP_HARMLESSLY,
+	WEFT_ASLEEP_DEAD, /* an ended main thread stays listed until the process ends */
+};
+
 /*
- * line: what /proc/self/task/TID/syscall says of the thread, ended by NUL. [start, end): the pages.
- * False for one that runs, that sleeps in a page fault or in a call not known here, that may store
- * into the pages, or whose stack they hold. Touches nothing but its arguments. A call with a timeout that is
- * made again takes the longer for it, but for those to which the kernel tells what is left.
+ * line: what /proc/self/task/TID/syscall says of the thread, ended by NUL. [start, end): the pages. Not harmless is,
+ * too, a thread whose stack they hold, or to which a signal would store there. Touches nothing but its arguments.
  */
-bool weft_asleep_harmless(const char *line, uintptr_t start, uintptr_t end,
-			  struct weft_asleep *asleep);
+enum weft_asleep_how weft_asleep(const char *line, uintptr_t start, uintptr_t end,
+				 struct weft_asleep *asleep);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The two ways to hold back stores of threads that were left asleep, and wake up while a chunk of
+ * The two ways to hold back stores of threads that were left asleep, and may wake up while a chunk of
  * pages changes its place: what move.c chooses from. Every call is made under the mutex of the
  * regions with all signals blocked and the other threads parked (pool/park.h).
  */

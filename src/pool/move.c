@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "pool/again.h"
 #include "pool/format.h"
 #include "pool/hold.h"
 #include "pool/movable.h"
@@ -270,6 +271,7 @@ void weft_move_begin(void)
 	};
 	const char *wanted = getenv("WEFT_MOVE");
 
+	weft_again_begin();
 	forced = AUTO;
 	for (enum way way = COPY; wanted && way <= NEVER; way++) {
 		if (!strcmp(wanted, names[way]))

@@ -4,9 +4,9 @@
  * its behalf.
  *
  * A process with one thread copies. Otherwise the other threads are parked (pool/park.h); stores of
- * those that were left asleep, and wake up, are held back: by userfaultfd, or where that is
- * forbidden, by protecting the pages and a chained SIGSEGV handler. Limit: a system call of one
- * that wakes up in those microseconds, and writes into that very chunk, returns EFAULT.
+ * those few that were left asleep, and wake up, are held back: by userfaultfd, or where that is
+ * forbidden, by protecting the pages and a chained SIGSEGV handler. Limit: a system call of one that has
+ * blocked signal 33 past libc, wakes up in those microseconds, and writes into that very chunk, returns EFAULT.
  *
  * The caller holds the mutex of the regions.
  */

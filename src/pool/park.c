@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -19,19 +20,22 @@
 #define SLICE_NS     1000000ll /* so often threads are looked at again */
 #define SPINS	     200
 
+#define BIT(signal) (1ull << ((signal)-1))
+
 enum state {
-	NEW,
-	ASLEEP, /* harmlessly */
-	CALLED, /* has been sent the signal */
+	FREE,
+	RUNNING, /* for all that is known */
+	LEFT,	 /* harmlessly asleep: it has the signal, but does not come */
 	PARKED,
-	ENDED, /* its slot stays empty, as the signal may still be on its way */
+	DEAD,
 };
 
-/* Of the thread in the same place of weft_summons. They stay from round to round. */
+/* Of the thread in the same place of weft_summons. It stays from round to round. */
 static struct slot {
 	int call; /* descriptor, or -1 */
 	enum state state;
-	bool known; /* has been parked: where its signals' stack is, is known */
+	bool called; /* in this round */
+	bool deaf;   /* has the signal blocked, past libc: it is called once it does not sleep */
 	bool listed;
 } slots[WEFT_SUMMON_MOST];
 
@@ -63,9 +67,20 @@ static bool is_of(unsigned int slot, pid_t tid)
 	return atomic_load_explicit(&weft_summons[slot].tid, memory_order_relaxed) == tid;
 }
 
+static void take(unsigned int slot, pid_t tid)
+{
+	struct weft_summon *summon = &weft_summons[slot];
+
+	slots[slot] = (struct slot){ .call = -1, .state = RUNNING, .listed = true };
+	atomic_store(&summon->noted, false);
+	summon->asleep.call = -1;
+	atomic_store(&summon->tid, tid);
+}
+
 static void note(pid_t tid)
 {
 	static unsigned int likely; /* threads are listed in the same order each time */
+	unsigned int free = self.count;
 
 	if (tid == self.me)
 		return;
@@ -75,14 +90,15 @@ static void note(pid_t tid)
 			slots[likely].listed = true;
 			return;
 		}
+		if (slots[likely].state == FREE)
+			free = likely;
 	}
-	if (self.count == WEFT_SUMMON_MOST) {
+	if (free == WEFT_SUMMON_MOST) {
 		self.full = true;
 		return;
 	}
-	slots[self.count] = (struct slot){ .call = -1, .state = NEW, .listed = true };
-	atomic_store(&weft_summons[self.count].tid, tid);
-	self.count++;
+	take(free, tid);
+	self.count += free == self.count;
 }
 
 static void drop_ended(void)
@@ -93,27 +109,24 @@ static void drop_ended(void)
 			self.alive++;
 			continue;
 		}
+		if (slots[i].state == FREE)
+			continue;
 		close_call(&slots[i]);
-		slots[i].state = ENDED;
+		slots[i].state = FREE;
 		atomic_store(&weft_summons[i].tid, 0);
 	}
 }
 
-/* Between rounds: the slots of those who have ended are free. */
-static void close_ranks(void)
+static void begin_slots(void)
 {
-	unsigned int left = 0;
-
+	while (self.count && slots[self.count - 1].state == FREE)
+		self.count--;
 	for (unsigned int i = 0; i < self.count; i++) {
-		if (slots[i].state == ENDED)
-			continue;
-		slots[left] = (struct slot){ .call = -1, .state = NEW, .known = slots[i].known };
-		weft_summons[left].stack = weft_summons[i].stack;
-		weft_summons[left].stack_end = weft_summons[i].stack_end;
-		atomic_store(&weft_summons[left].tid, atomic_load(&weft_summons[i].tid));
-		left++;
+		slots[i].call = -1;
+		slots[i].called = false;
+		if (slots[i].state != FREE)
+			slots[i].state = RUNNING;
 	}
-	self.count = left;
 	self.alive = self.open = 0;
 }
 
@@ -139,38 +152,55 @@ static int list(void)
 
 /* ---- what they do ---- */
 
-/* Whether the thread sleeps harmlessly; *asleep is set. */
-static bool is_asleep(unsigned int i, struct weft_asleep *asleep)
+/* asleep->call is negative if nothing is known. */
+static enum weft_asleep_how look(unsigned int i, struct weft_asleep *asleep)
 {
 	struct slot *slot = &slots[i];
 	char line[WEFT_TASKS_LINE];
-	bool harmless;
+	enum weft_asleep_how how;
 
 	asleep->call = -1;
 	if (slot->call < 0) {
 		slot->call = weft_tasks_open_call(self.tasks, atomic_load(&weft_summons[i].tid));
 		if (slot->call < 0)
-			return false; /* not allowed, or ended */
+			return WEFT_ASLEEP_NOT; /* not allowed, or ended */
 		self.open++;
 	}
-	harmless = weft_tasks_read_call(slot->call, line) &&
-		   weft_asleep_harmless(line, self.start, self.end, asleep);
-	if (!harmless || self.open > MOST_OPEN)
+	how = weft_tasks_read_call(slot->call, line) ? weft_asleep(line, self.start, self.end, asleep) :
+							WEFT_ASLEEP_NOT;
+	if (how == WEFT_ASLEEP_NOT || self.open > MOST_OPEN)
 		close_call(slot);
-	return harmless;
+	return how;
 }
 
-/*
- * Whether the thread may be left asleep: not if a signal would be put on a stack among the pages. And if
- * that is not known yet, it stands still once.
- */
-static bool may_sleep(unsigned int i)
+/* Whether it is known that no signal to the thread is put on a stack among the pages. */
+static bool is_stack_elsewhere(unsigned int i)
 {
 	const struct weft_summon *summon = &weft_summons[i];
 
-	if (!slots[i].known || (summon->stack < self.end && summon->stack_end > self.start))
+	/* acquire: pairs with the release in come (summon.c) */
+	return atomic_load_explicit(&summon->noted, memory_order_acquire) &&
+	       (atomic_load_explicit(&summon->stack, memory_order_relaxed) >= self.end ||
+		atomic_load_explicit(&summon->stack_end, memory_order_relaxed) <= self.start);
+}
+
+/* Whether the thread, which sleeps harmlessly, need not come: when it wakes up it goes to the signal's handler first,
+ * or if it has that blocked, its stores wait. */
+static bool may_be_left(unsigned int i)
+{
+	uint64_t blocked = weft_tasks_blocked(self.tasks, atomic_load(&weft_summons[i].tid));
+
+	/* libc itself blocks all for a moment, but then the thread does not sleep */
+	slots[i].deaf = blocked & BIT(WEFT_SUMMON_SIGNAL);
+	if (self.hearing && blocked & BIT(SIGSEGV))
 		return false;
-	return !self.hearing || !weft_tasks_is_deaf(self.tasks, atomic_load(&summon->tid));
+	return slots[i].deaf || is_stack_elsewhere(i);
+}
+
+static bool has_come(unsigned int i)
+{
+	/* acquire: pairs with the store in weft_stand_still */
+	return atomic_load_explicit(&weft_summons[i].parked, memory_order_acquire) == self.last_round;
 }
 
 /* Whether the thread need not be waited for. */
@@ -178,32 +208,26 @@ static bool is_settled(unsigned int i)
 {
 	struct slot *slot = &slots[i];
 	struct weft_asleep asleep;
+	enum weft_asleep_how how;
 
-	if (slot->state == ENDED)
+	if (slot->state == FREE || slot->state == PARKED || slot->state == DEAD)
 		return true;
-	/* acquire: pairs with the store in weft_stand_still */
-	if (atomic_load_explicit(&weft_summons[i].parked, memory_order_acquire) == self.last_round) {
+	if (has_come(i)) {
 		slot->state = PARKED;
-		slot->known = true;
 		return true;
 	}
-	if (slot->state == CALLED && !self.called_late)
+	if (slot->called && !self.called_late)
 		return false;
-	if (!is_asleep(i, &asleep)) {
-		if (slot->state != CALLED)
-			weft_summons[i].asleep.call = -1;
-		return false;
-	}
-	if (slot->state == CALLED) {
-		slot->known = true; /* one that sleeps for so long has the signal blocked, or has died */
-		return true;
-	}
-	if (may_sleep(i)) {
-		slot->state = ASLEEP;
-		return true;
-	}
-	weft_summons[i].asleep = asleep;
-	return false;
+	how = look(i, &asleep);
+	if (how == WEFT_ASLEEP_DEAD)
+		slot->state = DEAD;
+	else if (how == WEFT_ASLEEP_HARMLESSLY && (slot->called || slot->deaf) && may_be_left(i))
+		slot->state = LEFT;
+	else
+		slot->state = RUNNING;
+	if (slot->state == RUNNING && !slot->called)
+		weft_summons[i].asleep = asleep;
+	return slot->state != RUNNING;
 }
 
 /* Looks at all, and calls those who have not been. *waiting: how many are to come. */
@@ -215,13 +239,13 @@ static int settle(unsigned int *waiting)
 	for (unsigned int i = 0; i < self.count && !err; i++) {
 		if (is_settled(i))
 			continue;
-		if (slots[i].state != CALLED)
+		if (!slots[i].called)
 			err = weft_summon_send(i);
 		if (err == -ESRCH) {
 			err = 0; /* the list will tell */
 			continue;
 		}
-		slots[i].state = CALLED;
+		slots[i].called = true;
 		++*waiting;
 	}
 	return err;
@@ -262,9 +286,9 @@ static int begin(void)
 	if (self.tasks < 0)
 		return self.tasks;
 	self.me = (pid_t)syscall(SYS_gettid);
-	close_ranks();
+	begin_slots();
 	self.last_round += self.last_round == UINT32_MAX ? 2 : 1; /* never 0 */
-	/* release: pairs with the acquire in on_signal (summon.c) */
+	/* release: pairs with the acquire in come (summon.c) */
 	atomic_store_explicit(&weft_summon_round, self.last_round, memory_order_release);
 	return list();
 }
@@ -313,17 +337,12 @@ int weft_park(uintptr_t start, uintptr_t end, bool hearing)
 	return err;
 }
 
-static bool is_left(const struct slot *slot)
-{
-	return slot->state != PARKED && slot->state != ENDED;
-}
-
 unsigned int weft_park_left(void)
 {
 	unsigned int left = 0;
 
 	for (unsigned int i = 0; i < self.count; i++)
-		left += is_left(&slots[i]);
+		left += slots[i].state == LEFT;
 	return left;
 }
 
@@ -332,7 +351,7 @@ bool weft_park_still(void)
 	struct weft_asleep asleep;
 
 	for (unsigned int i = 0; i < self.count; i++) {
-		if (is_left(&slots[i]) && !is_asleep(i, &asleep))
+		if (slots[i].state == LEFT && !has_come(i) && look(i, &asleep) != WEFT_ASLEEP_HARMLESSLY)
 			return false;
 	}
 	return all_known();

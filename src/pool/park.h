@@ -2,10 +2,13 @@
 /*
  * Parking: the other threads of the process stand still in a signal handler while pages change
  * their place. Before it gets there a thread has left the system call it was in: the kernel writes
- * to no page on its behalf any more, and a sleep on a futex begins anew afterwards. A thread that
- * sleeps in a harmless call (pool/asleep.h) is left alone, since some calls fail when a signal
- * comes; it may wake at any time, so the caller holds stores back, and then asks whether it still
- * sleeps.
+ * to no page on its behalf any more, and a sleep on a futex begins anew afterwards; calls that fail
+ * when a signal comes are made again (pool/again.h).
+ *
+ * A thread that does not come, since no signal ends the call that it sleeps in (fsync), is left
+ * there, if the call is harmless (pool/asleep.h): when it wakes up, it comes before it does anything
+ * else. One that has blocked the signal may do so, too; hence the caller holds stores back if any
+ * was left, and then asks whether they still sleep.
  *
  * One thread at a time parks the others; it does not hold what one of them could hold: between
  * weft_park and weft_park_end no malloc, no stdio, no lock.
@@ -17,8 +20,8 @@
 #include <stdint.h>
 
 /*
- * Parks whoever does not sleep harmlessly for the pages [start, end); hearing: or who blocks
- * SIGSEGV. Called again before the end, it parks those who woke up. 0; -EAGAIN: a thread could not
+ * Parks all but those who are left asleep, as they may be for the pages [start, end); hearing: nobody
+ * who blocks SIGSEGV may. Called again before the end, it parks those who woke up. 0; -EAGAIN: a thread could not
  * be stopped in time; -errno: parking is not possible here. Then all run again.
  */
 int weft_park(uintptr_t start, uintptr_t end, bool hearing);

@@ -8,9 +8,10 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "pool/again.h"
 #include "pool/still.h"
 
-#define SIGNAL 33
+#define SIGNAL WEFT_SUMMON_SIGNAL
 #define MAGIC  0x77656674u /* in the upper half of our signals' value; below is the thread */
 
 struct weft_summon weft_summons[WEFT_SUMMON_MOST];
@@ -48,61 +49,35 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 	syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), signal);
 }
 
-/* Whether a signal waits that the thread does not block. */
-static bool is_called_elsewhere(const ucontext_t *context)
+static void come(struct weft_summon *me, const ucontext_t *context)
 {
-	uint64_t blocked = *(const uint64_t *)&context->uc_sigmask, pending = 0;
+	/* acquire: pairs with the release in begin (park.c) */
+	uint32_t round = atomic_load_explicit(&weft_summon_round, memory_order_acquire);
+	uintptr_t stack = (uintptr_t)context->uc_stack.ss_sp;
 
-	return syscall(SYS_rt_sigpending, &pending, sizeof(pending)) || (pending & ~blocked);
-}
-
-/* Makes the call again that the signal has ended: the thread slept in it when it was called. */
-static void sleep_again(ucontext_t *context, const struct weft_asleep *asleep)
-{
-	mcontext_t *at = &context->uc_mcontext;
-
-	if (asleep->call < 0 || is_called_elsewhere(context))
-		return;
-#if defined(__x86_64__)
-	if (at->gregs[REG_RAX] != -EINTR || (uintptr_t)at->gregs[REG_RIP] != asleep->code ||
-	    (uintptr_t)at->gregs[REG_RSP] != asleep->stack)
-		return;
-	at->gregs[REG_RAX] = asleep->call;
-	at->gregs[REG_RIP] -= 2; /* the instruction's length */
-#elif defined(__aarch64__)
-	if ((long)at->regs[0] != -EINTR || at->pc != asleep->code || at->sp != asleep->stack)
-		return;
-	at->regs[0] = asleep->first;
-	at->regs[8] = (unsigned long)asleep->call;
-	at->pc -= 4;
-#endif
-}
-
-static void stand_still(struct weft_summon *me, uint32_t round, ucontext_t *context)
-{
-	struct weft_asleep asleep = me->asleep;
-
-	me->stack = (uintptr_t)context->uc_stack.ss_sp;
-	me->stack_end = me->stack + context->uc_stack.ss_size;
-	weft_stand_still(&me->parked, &weft_summon_arrivals, &weft_summon_round, round);
-	sleep_again(context, &asleep);
+	atomic_store_explicit(&me->stack, stack, memory_order_relaxed);
+	atomic_store_explicit(&me->stack_end, stack + context->uc_stack.ss_size, memory_order_relaxed);
+	/* release: pairs with the acquire in is_stack_elsewhere (park.c) */
+	atomic_store_explicit(&me->noted, true, memory_order_release);
+	if (round) /* else the one that has called it is over */
+		weft_stand_still(&me->parked, &weft_summon_arrivals, &weft_summon_round, round);
 }
 
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
 	uint64_t value = (uintptr_t)info->si_value.sival_ptr;
-	uint32_t which = (uint32_t)value, round;
+	uint32_t which = (uint32_t)value;
 	int saved = errno;
 
 	if (info->si_code != SI_QUEUE || value >> 32 != MAGIC || info->si_pid != getpid()) {
 		pass_on(signal, info, context);
-	} else {
-		/* acquire: pairs with the release in begin (park.c): by then it is settled whose each is */
-		round = atomic_load_explicit(&weft_summon_round, memory_order_acquire);
-		/* 0: a call from a round that is over */
-		if (round && which < WEFT_SUMMON_MOST &&
-		    atomic_load(&weft_summons[which].tid) == syscall(SYS_gettid))
-			stand_still(&weft_summons[which], round, context);
+	} else if (which < WEFT_SUMMON_MOST &&
+		   atomic_load(&weft_summons[which].tid) == syscall(SYS_gettid)) {
+		long long since_ns = weft_again_now();
+		struct weft_asleep asleep = weft_summons[which].asleep; /* before it may be written again */
+
+		come(&weft_summons[which], context);
+		weft_again(context, &asleep, since_ns);
 	}
 	errno = saved;
 }

@@ -17,11 +17,14 @@
 
 #define WEFT_SUMMON_MOST 16384u
 
-/* A thread. Written by the mover, but for what says otherwise. */
+#define WEFT_SUMMON_SIGNAL 33
+
+/* A thread: the entry is its own as long as it lives. Written by the mover, but for what says otherwise. */
 struct weft_summon {
 	_Atomic pid_t tid;
 	_Atomic uint32_t parked; /* the round in which it last stood still: written by the thread */
-	uintptr_t stack, stack_end; /* of its signals, as it was then: written by the thread before */
+	_Atomic bool noted; /* it has come once, and said where the stack of its signals is */
+	_Atomic uintptr_t stack, stack_end; /* written by the thread */
 	struct weft_asleep asleep; /* in what it slept when it was called */
 };
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -22,8 +21,6 @@ struct entry {
 #define LIST_BYTES   4096
 #define PATH_BYTES   32
 #define STATUS_BYTES 2048
-#define BIT(signal)  (1ul << ((signal)-1))
-#define SIGCANCEL    32 /* glibc's */
 
 /* One thread at a time is here. */
 static union {
@@ -109,9 +106,9 @@ bool weft_tasks_read_call(int fd, char line[WEFT_TASKS_LINE])
 }
 
 /* The mask in a line of the status that begins with `name`. */
-static unsigned long mask_of(const char *text, const char *name)
+static uint64_t mask_of(const char *text, const char *name)
 {
-	unsigned long mask = 0;
+	uint64_t mask = 0;
 
 	while (*text) {
 		const char *c = text, *n = name;
@@ -121,9 +118,9 @@ static unsigned long mask_of(const char *text, const char *name)
 		if (!*n) {
 			for (; *c && *c != '\n'; c++) {
 				if (*c >= '0' && *c <= '9')
-					mask = mask << 4 | (unsigned long)(*c - '0');
+					mask = mask << 4 | (uint64_t)(*c - '0');
 				else if (*c >= 'a' && *c <= 'f')
-					mask = mask << 4 | (unsigned long)(*c - 'a' + 10);
+					mask = mask << 4 | (uint64_t)(*c - 'a' + 10);
 			}
 			return mask;
 		}
@@ -133,18 +130,16 @@ static unsigned long mask_of(const char *text, const char *name)
 	return mask;
 }
 
-bool weft_tasks_is_deaf(int tasks, pid_t tid)
+uint64_t weft_tasks_blocked(int tasks, pid_t tid)
 {
 	static char text[STATUS_BYTES];
 	int fd = open_of(tasks, tid, "status");
-	unsigned long blocked;
 	long len;
 
 	if (fd < 0)
-		return false; /* it has ended */
+		return 0;
 	len = syscall(SYS_read, fd, text, sizeof(text) - 1);
 	weft_tasks_close(fd);
 	text[len > 0 ? len : 0] = '\0';
-	blocked = mask_of(text, "SigBlk:");
-	return (blocked & BIT(SIGSEGV)) && !(blocked & BIT(SIGCANCEL));
+	return mask_of(text, "SigBlk:");
 }

@@ -27,8 +27,7 @@ int weft_tasks_open_call(int tasks, pid_t tid);
 /* Reads the line of such a descriptor. Whether it was there. */
 bool weft_tasks_read_call(int fd, char line[WEFT_TASKS_LINE]);
 
-/* Whether the thread blocks SIGSEGV, which kills it at a protected page. False while it starts,
- * ends or is in libc, which blocks all for a moment. */
-bool weft_tasks_is_deaf(int tasks, pid_t tid);
+/* The signals that the thread blocks, 1 << (signal - 1) each. 0 if it has ended. */
+uint64_t weft_tasks_blocked(int tasks, pid_t tid);
 
 #endif

@@ -92,7 +92,14 @@ FREESTANDING_GOOD = '#include <stdint.h>\nvoid weft_g(void);\n'
 
 
 @pytest.mark.parametrize('text,status', [
-    (FREESTANDING_GOOD + 'void weft_f(void);\nvoid weft_f(void)\n{\n\tweft_g();\n}\n', 0),
+    (FREESTANDING_GOOD + 'void weft_g(void)\n{\n}\nvoid weft_f(void);\nvoid weft_f(void)\n{\n\tweft_g();\n}\n', 0),
+    (FREESTANDING_GOOD + 'void weft_f(void);\nvoid weft_f(void)\n{\n\tweft_g();\n}\n', 1),
+    (FREESTANDING_GOOD + 'void weft_g(void)\n{\n\tstatic int calls;\n\n\tcalls++;\n}\n', 1),
+    (FREESTANDING_GOOD + 'static const int one = 1;\nextern const int *const weft_one;\nconst int *const weft_one = &one;\n', 0),
+    ('void weft_g(char *);\nvoid weft_f(void);\nvoid weft_g(char *at)\n{\n\t__asm__ volatile("" ::"r"(at) : "memory");\n}\n'
+     'void weft_f(void)\n{\n\tchar room[2100];\n\n\tweft_g(room);\n}\n', 1),
+    ('void weft_g(char *);\nvoid weft_f(void);\nvoid weft_g(char *at)\n{\n\t__asm__ volatile("" ::"r"(at) : "memory");\n}\n'
+     'void weft_f(void)\n{\n\tchar room[1900];\n\n\tweft_g(room);\n}\n', 0),
     ('#include <stdlib.h>\n', 1),
     ('void *malloc(__SIZE_TYPE__);\nvoid *weft_f(void);\nvoid *weft_f(void)\n{\n'
      '\treturn malloc(1);\n}\n', 1),
