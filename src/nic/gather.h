@@ -44,7 +44,7 @@ WEFT_GATHER enum weft_cause weft_gather(struct weft_qp *qp, struct weft_wqe *wqe
 	wqe->len_bytes = (uint32_t)bytes;
 	access = 0;
 	if (weft_op_fetches(wqe->opcode)) {
-		if (!qp->attr.may_read)
+		if (!qp->attr.max_rd_atomic)
 			return WEFT_CAUSE_NO_READS;
 		access = WEFT_ACCESS_LOCAL_WRITE;
 	}

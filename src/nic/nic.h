@@ -64,7 +64,8 @@ struct weft_nic {
 	const struct weft_nic_api *api;
 	const struct weft_transport *const *transports; /* in order of preference */
 	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
-	_Atomic uint32_t qps_high; /* no index is as high, nor was one; guarded as what enters them */
+	/* no index is that far from where numbers begin, nor was one; guarded as what enters them */
+	_Atomic uint32_t qps_high;
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
 	struct weft_lock window_lock;	   /* guards them; taken after a queue pair's */
 	struct weft_shared **shared_of; /* from which each receives; guarded by the queue's lock */
@@ -282,10 +283,15 @@ void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp);
 
 /* ---- Queue pairs (qp.c, attr.c) ---- */
 
+/* What a connection has been told, for whoever carries its requests. */
 struct weft_qp_attr {
 	uint32_t dest_qpn;
+	uint32_t sq_psn, rq_psn; /* WEFT_ANY_PSN: whatever the peer's is */
 	uint8_t access;
-	bool may_read; /* and do atomics: it may have some outstanding */
+	uint8_t max_rd_atomic, max_dest_rd_atomic; /* outstanding, as requester and as responder */
+	uint8_t path_mtu;			   /* code of enum ibv_mtu */
+	uint8_t sgid_index, hop_limit, traffic_class, service_level;
+	uint32_t flow_label;
 	uint8_t min_rnr_timer, rnr_retry, retry_cnt, timeout; /* codes of 9.7.5.2.8, 11.2.5.2 */
 	uint8_t sgid[16], dgid[16];
 	uint32_t qkey;

@@ -37,6 +37,7 @@ static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
 	slot->state = qp->state;
 	slot->access = qp->attr.access;
 	slot->min_rnr_timer = qp->attr.min_rnr_timer;
+	slot->rq_psn = qp->attr.rq_psn;
 	slot->ring_off = qp->ring_off;
 	slot->qkey = qp->type == WEFT_QPT_XRC_RECV ? qp->xrcd : qp->attr.qkey;
 	WEFT_STEP(qp_line_written);
@@ -186,10 +187,33 @@ static int make_receive_queue(struct weft_qp *qp)
 	return 0;
 }
 
-/* Behind the last of them: most programs have few. */
+/* ---- All of them: from where numbers begin in this pool; most programs have few ---- */
+
+static uint32_t first(const struct weft_nic *nic)
+{
+	uint32_t numbers = atomic_load_explicit(&nic->pool->leases->numbers, memory_order_relaxed);
+
+	return WEFT_NUMBERS_BLOCK(numbers) * WEFT_QP_BLOCK;
+}
+
 static uint32_t high(const struct weft_nic *nic)
 {
 	return atomic_load_explicit(&nic->qps_high, memory_order_relaxed);
+}
+
+static struct weft_qp *nth(const struct weft_nic *nic, uint32_t i)
+{
+	return nic->qps[(first(nic) + i) % WEFT_QPS];
+}
+
+/* The nic's lock is held. */
+static void enter(struct weft_nic *nic, struct weft_qp *qp)
+{
+	uint32_t i = (qp->index - first(nic)) % WEFT_QPS;
+
+	if (i >= high(nic))
+		atomic_store_explicit(&nic->qps_high, i + 1, memory_order_relaxed);
+	nic->qps[qp->index] = qp;
 }
 
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
@@ -218,7 +242,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	qp->failed_at = UINT64_MAX;
 	qp->cap = *cap;
 	qp->slot = &nic->pool->qps[qp->index];
-	qp->qpn = qp->index | (uint32_t)(++qp->slot->generation & 63) << WEFT_QP_INDEX_BITS;
+	qp->qpn = weft_pool_qpn(nic->pool->leases, qp->slot, qp->index);
 	qp->tag = qp->qpn | (uint32_t)qp->slot->connection << 24;
 	qp->rq_posted = atomic_load_explicit(&qp->slot->rq_posted, memory_order_relaxed);
 	qp->slot->rq_start = qp->rq_completed = qp->rq_posted;
@@ -237,9 +261,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	atomic_store_explicit(&qp->slot->qpn, qp->qpn, memory_order_release);
 	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &recv_cq->lock, 0);
-	if (qp->index >= high(nic))
-		atomic_store_explicit(&nic->qps_high, qp->index + 1, memory_order_relaxed);
-	nic->qps[qp->index] = qp;
+	enter(nic, qp);
 	weft_unlock(&recv_cq->lock, false);
 	weft_unlock(&nic->lock, false);
 	if (qp->shared)
@@ -483,9 +505,10 @@ static enum weft_pool_conn conn_of(const struct weft_qp *qp)
 static void lose_stopped(struct weft_nic *nic)
 {
 	for (uint32_t i = 0; i < high(nic); i++) {
-		struct weft_qp *qp = nic->qps[i];
+		struct weft_qp *qp = nth(nic, i);
 
-		if (qp && conn_of(qp) == WEFT_CONN_MOVES && qp->made < nic->pool->calls->stopped_at(nic->pool, i))
+		if (qp && conn_of(qp) == WEFT_CONN_MOVES &&
+		    qp->made < nic->pool->calls->stopped_at(nic->pool, qp->index))
 			atomic_store_explicit(&qp->lost, true, memory_order_relaxed);
 	}
 }
@@ -504,7 +527,7 @@ static void publish_move(struct weft_nic *nic, enum weft_moving phase)
 void weft_nic_hold(struct weft_nic *nic)
 {
 	for (uint32_t i = 0; i < high(nic); i++) {
-		struct weft_qp *qp = nic->qps[i];
+		struct weft_qp *qp = nth(nic, i);
 
 		if (!qp)
 			continue;
@@ -527,7 +550,7 @@ void weft_nic_let_go(struct weft_nic *nic)
 	publish_move(nic, WEFT_MOVING_NONE);
 	weft_shared_publish_all(nic, WEFT_CONN_READY);
 	for (uint32_t i = 0; i < high(nic); i++) {
-		struct weft_qp *qp = nic->qps[i];
+		struct weft_qp *qp = nth(nic, i);
 
 		if (!qp)
 			continue;
@@ -563,7 +586,7 @@ bool weft_nic_faults(struct weft_nic *nic)
 	/* the nic's lock keeps queue pairs from being destroyed between finding and locking them */
 	weft_lock(nic, &nic->lock, 0);
 	for (uint32_t i = 0; i < high(nic); i++) {
-		struct weft_qp *qp = nic->qps[i];
+		struct weft_qp *qp = nth(nic, i);
 
 		if (!qp)
 			continue;

@@ -156,6 +156,15 @@ void weft_responder_drop(struct weft_responder *to)
 	to->from.nic->pool->calls->depart(to->from.nic->pool);
 }
 
+/* With another number a request is one that has been lost or done already: it is not carried out, and
+ * what answers it is not understood (9.7.1.1). Without reliability each message begins anew
+ * (9.8.2.2). */
+static bool is_expected(const struct weft_requester *from, uint32_t psn)
+{
+	return from->psn == psn || from->psn == WEFT_ANY_PSN || psn == WEFT_ANY_PSN ||
+	       from->type == WEFT_QPT_UC;
+}
+
 /* The line stands between two equal looks at a conn word that says: ready, and yours. */
 bool weft_responder_read(struct weft_responder *to)
 {
@@ -166,6 +175,7 @@ bool weft_responder_read(struct weft_responder *to)
 	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
 	uint32_t rq_size = slot->rq_size, rq_stride = slot->rq_stride;
 	uint16_t named = to->right.member;
+	uint32_t expected;
 
 	to->right.member = slot->owner;
 	to->busy_at = weft_busy_at(to->right.member, to->from.dest_qpn & (WEFT_QPS - 1));
@@ -173,11 +183,14 @@ bool weft_responder_read(struct weft_responder *to)
 	to->access = slot->access;
 	to->tag = to->from.dest_qpn | (uint32_t)slot->connection << 24;
 	to->from.rnr_timer = slot->min_rnr_timer;
+	expected = slot->rq_psn;
 	/* another one may have taken the entry since, and be connected to us */
 	if (slot->qpn != to->from.dest_qpn || slot->type != weft_qp_peer_type(to->from.type) ||
 	    to->right.member != named)
 		return false;
 	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | to->from.qpn) || !ring_off)
+		return false;
+	if (!is_expected(&to->from, expected))
 		return false;
 	/* found at fault: it has failed, although its owner has yet to see that */
 	if (conn == atomic_load_explicit(&to->from.slot->fault_conn, memory_order_relaxed) &&

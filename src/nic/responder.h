@@ -17,6 +17,7 @@ struct weft_requester {
 	struct weft_pool_qp
 		*slot; /* its line, in which the executor notes receives used and faults found */
 	uint32_t qpn, dest_qpn;
+	uint32_t psn; /* of its first request, which its carrier has from the move to RTS on */
 	uint8_t dgid[16];
 	uint8_t type;
 	uint8_t rnr_timer; /* of the responder, code of 9.7.5.2.8; written here */

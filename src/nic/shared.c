@@ -113,7 +113,7 @@ int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd,
 		goto detach;
 	q->cq = cq;
 	slot = &q->nic->pool->qps[q->index];
-	*number = q->index | (uint32_t)(++slot->generation & 63) << WEFT_QP_INDEX_BITS;
+	*number = weft_pool_qpn(q->nic->pool->leases, slot, q->index);
 	slot->rq_off = q->first.off;
 	slot->rq_size = 0;
 	slot->ring_off = cq->wake_off;

@@ -5,7 +5,7 @@
  *
  *   0        header, then the lease tables
  *   1 MiB    members
- *   32 MiB   queue pairs (QPN = index | generation << 18)
+ *   32 MiB   queue pairs (QPN = index | generation << 18, weft_pool_qpn)
  *   96 MiB   memory regions (key = index << 12 | generation)
  *   192 MiB  segments of 16 MiB, leased to members: extents of regions, rings
  *
@@ -26,7 +26,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 12u
+#define WEFT_POOL_VERSION 13u
 
 #define WEFT_PAGE	  4096ull
 #define WEFT_LINE	  64u
@@ -100,7 +100,13 @@ struct weft_pool_leases {
 	_Atomic uint64_t segment[WEFT_SEGMENTS];  /* [L] */
 	_Atomic uint64_t qp_block[WEFT_BLOCKS];	  /* [L] */
 	_Atomic uint64_t mr_block[WEFT_BLOCKS];	  /* [L] */
+	_Atomic uint32_t numbers; /* [L] where QPNs begin, and what is added to each; 0: none was leased */
 };
+
+/* A number from another pool, or from before, is not likely to hit a queue pair here. */
+#define WEFT_NUMBERS(random)   ((random) | 1u << 31)
+#define WEFT_NUMBERS_BLOCK(n)  ((n) % WEFT_BLOCKS)
+#define WEFT_NUMBERS_ADDED(n)  ((n) >> 12 & 63)
 
 /*
  * One line a thread. busy: where the thread is executing (weft_busy_at; 0: nowhere), and above
@@ -332,6 +338,8 @@ enum weft_pool_conn {
 	WEFT_CONN_MOVES = 3, /* its owner's memory moves: READY again soon */
 };
 
+#define WEFT_ANY_PSN UINT32_MAX
+
 struct weft_pool_qp {
 	_Atomic uint64_t conn; /* [O] stored last */
 	_Atomic uint32_t qpn;  /* [O] 0: free */
@@ -356,6 +364,8 @@ struct weft_pool_qp {
 	/* [O] receives ever posted; it never goes back, and what lies before rq_start is void */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted;
 	_Atomic uint64_t rq_start;
+	/* of the first request that it takes; read as the line above. WEFT_ANY_PSN: of any */
+	_Atomic uint32_t rq_psn;
 
 	/* [O] too, but about the peer: how many of its receives I have used, in which epoch of whose */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken;
@@ -367,6 +377,17 @@ struct weft_pool_qp {
 	_Atomic uint64_t fault_conn;
 	_Atomic uint32_t fault_code, fault_qpn;
 };
+
+/* The next number of an entry, by its owner. It is neither 0, 1 nor 0xffffff, as those indexes are never
+ * given out. */
+static inline uint32_t weft_pool_qpn(const struct weft_pool_leases *leases, struct weft_pool_qp *slot,
+				     uint32_t index)
+{
+	uint32_t added = WEFT_NUMBERS_ADDED(atomic_load_explicit(&leases->numbers,
+								 memory_order_relaxed));
+
+	return index | ((++slot->generation + added) & 63) << WEFT_QP_INDEX_BITS;
+}
 
 /* A receive as posted. Written by the owner before rq_posted grows; read by the connected peer. */
 struct weft_pool_sge {

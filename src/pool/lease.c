@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
+#include "pool/clock.h"
 #include "pool/internal.h"
 #include "pool/step.h"
 
@@ -87,14 +89,32 @@ static int map_block(struct weft_pool *pool, const struct table *t, uint32_t blo
 	return 0;
 }
 
+/* Decided by whoever leases the first block; the pool's lock is held. */
+static uint32_t numbers(const struct weft_pool *pool)
+{
+	uint32_t numbers = atomic_load_explicit(&pool->leases->numbers, memory_order_relaxed);
+
+	if (numbers)
+		return numbers;
+	if (getrandom(&numbers, sizeof(numbers), GRND_NONBLOCK) != sizeof(numbers))
+		numbers = (uint32_t)weft_clock_now_ns();
+	numbers = WEFT_NUMBERS(numbers);
+	atomic_store_explicit(&pool->leases->numbers, numbers, memory_order_relaxed);
+	return numbers;
+}
+
 static int lease_block(struct weft_attachment *a, const struct table *t, uint32_t *block)
 {
 	uint64_t bytes = (uint64_t)t->per_block * t->entry_bytes;
 	int key = weft_enter(a), err = -ENOSPC;
+	uint32_t first;
 
 	if (key < 0)
 		return key;
-	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
+	first = t->off == WEFT_OFF_QPS ? WEFT_NUMBERS_BLOCK(numbers(&a->pool)) : 0;
+	for (uint32_t n = 0; n < WEFT_BLOCKS; n++) {
+		uint32_t i = (first + n) % WEFT_BLOCKS;
+
 		if (atomic_load_explicit(&t->lease[i], memory_order_relaxed))
 			continue;
 		/* reserved before it is leased, and for ever: peers may look at the entries of a
@@ -117,9 +137,11 @@ static int take_from(const struct table *t, uint32_t block, uint32_t from, uint3
 	for (uint32_t i = from & ~63u; i < (block + 1) * t->per_block; i += 64) {
 		uint64_t used = t->used[i / 64];
 
-		/* the first two numbers and the first key are special in every RDMA network */
+		/* the first two numbers, the last one and the first key are special in every RDMA network */
 		if (i == 0)
 			used |= 3;
+		if (i + 64 == WEFT_QPS && t->off == WEFT_OFF_QPS)
+			used |= 1ull << 63;
 		if (i < from)
 			used |= (1ull << (from - i)) - 1;
 		if (~used) {

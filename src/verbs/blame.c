@@ -210,6 +210,12 @@ static void put_silence(char *to, size_t room, const struct blame *b)
 		snprintf(to, room, "is in %s and does not answer", weft_explain_state(b->peer->state));
 	else if ((conn & 0xffffff) != b->qp->qpn)
 		snprintf(to, room, "is connected to QP 0x%x", (uint32_t)conn & 0xffffff);
+	else if (b->qp->attr.sq_psn != b->peer->rq_psn && b->qp->attr.sq_psn != WEFT_ANY_PSN &&
+		 b->peer->rq_psn != WEFT_ANY_PSN)
+		snprintf(to, room,
+			 "has rq_psn 0x%x, and this one sq_psn 0x%x: its requests are no requests there "
+			 "(WEFT_PSN=lax lets them through)",
+			 b->peer->rq_psn, b->qp->attr.sq_psn);
 	else
 		snprintf(to, room, "does not answer at that address");
 }

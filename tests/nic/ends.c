@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+struct ends_wish ends_wish;
 struct end ends_near, ends_far;
 struct weft_cq ends_far_cq;
 
@@ -29,21 +30,23 @@ void ends_region(struct end *e, uint8_t fill)
 
 static void make(struct end *e, struct weft_cq *cq, uint8_t fill)
 {
+	enum weft_qp_type type = ends_wish.type ? ends_wish.type : WEFT_QPT_RC;
 	struct weft_qp_cap cap = {
 		.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 3, .max_recv_sge = 3};
 
 	memset(e, 0, sizeof(*e));
 	ends_region(e, fill);
 	assert_int_equal(
-		weft_qp_create(&world.nic, &e->qp, WEFT_QPT_RC, ENDS_PD, cq, cq, NULL, &cap, true),
-		0);
+		weft_qp_create(&world.nic, &e->qp, type, ENDS_PD, cq, cq, NULL, &cap, true), 0);
 }
 
 void ends_move(struct end *e, enum weft_qp_state to, const struct end *peer)
 {
 	struct weft_qp_attr attr = {
-		.dest_qpn = peer->qp.qpn, .access = 15, .may_read = true, .timeout = 1};
+		.dest_qpn = peer->qp.qpn, .access = 15, .max_rd_atomic = 1, .timeout = 1};
 
+	attr.sq_psn = e == &ends_near ? ends_wish.near_sq_psn : ends_wish.far_sq_psn;
+	attr.rq_psn = e == &ends_near ? ends_wish.near_rq_psn : ends_wish.far_rq_psn;
 	memcpy(attr.sgid, world_gid, 16);
 	memcpy(attr.dgid, world_gid, 16);
 	assert_int_equal(weft_qp_modify(&e->qp, e->qp.state, to, &attr, &world.caller), 0);

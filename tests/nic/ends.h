@@ -15,6 +15,12 @@ struct end {
 	uint8_t *memory; /* more than ENDS_BYTES; all 'n' or 'f' */
 };
 
+/* How they are connected; 0: the usual. */
+extern struct ends_wish {
+	enum weft_qp_type type;
+	uint32_t near_sq_psn, far_rq_psn, far_sq_psn, near_rq_psn;
+} ends_wish;
+
 extern struct end ends_near, ends_far;
 extern struct weft_cq ends_far_cq; /* near completes into the world's */
 

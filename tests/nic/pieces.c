@@ -59,6 +59,7 @@ static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct 
 	struct state *s = qp->carried;
 	enum weft_outcome outcome;
 
+	s->to.from.psn = qp->attr.sq_psn;
 	weft_incoming_prepare(&s->in, &s->to, wqe, weft_gather_listed_bytes(wqe));
 	outcome = weft_incoming_enter(&s->in, &pieces_line);
 	if (outcome != WEFT_DONE)

@@ -117,7 +117,7 @@ static void move(enum weft_qp_state to)
 	struct weft_qp_attr attr = {.dest_qpn = 1,
 				    .timeout = 1,
 				    .retry_cnt = 0,
-				    .may_read = true,
+				    .max_rd_atomic = 1,
 				    .tells_drained = to == WEFT_QPS_SQD};
 
 	assert_int_equal(weft_qp_modify(&w.qp, w.qp.state, to, &attr, &world.caller), 0);

@@ -72,7 +72,7 @@ static void peer_destroyed(struct rig *rig)
 	rig->qp[1] = NULL;
 }
 
-static void aim_elsewhere(struct rig *rig, uint32_t qpn, uint8_t gid_change)
+static void aim_elsewhere(struct rig *rig, uint32_t qpn, uint8_t gid_change, uint32_t psn_change)
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, qpn);
 
@@ -82,17 +82,23 @@ static void aim_elsewhere(struct rig *rig, uint32_t qpn, uint8_t gid_change)
 	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTR_MASK), 0);
 	attr = rig_attr(rig->context, IBV_QPS_RTS, 0);
 	attr.timeout = 1;
+	attr.sq_psn ^= psn_change;
 	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTS_MASK), 0);
 }
 
 static void number_of_nobody(struct rig *rig)
 {
-	aim_elsewhere(rig, 0xfffff0, 0);
+	aim_elsewhere(rig, 0xfffff0, 0, 0);
 }
 
 static void address_of_nobody(struct rig *rig)
 {
-	aim_elsewhere(rig, rig->qp[1]->qp_num, 0x55);
+	aim_elsewhere(rig, rig->qp[1]->qp_num, 0x55, 0);
+}
+
+static void psn_of_another(struct rig *rig)
+{
+	aim_elsewhere(rig, rig->qp[1]->qp_num, 0, 1);
 }
 
 /* ---- The causes ---- */
@@ -151,6 +157,7 @@ const struct cause causes[] = {
 	{"peer destroyed", POSTED, .before = peer_destroyed},
 	{"number of nobody", POSTED, .before = number_of_nobody},
 	{CAUSE_NO_ADDRESS, POSTED, .before = address_of_nobody},
+	{CAUSE_PSN, POSTED, .before = psn_of_another},
 
 	/* flushes */
 	{"queue pair in ERR", POSTED | BIT(RECV), .before = fails},

@@ -44,6 +44,7 @@ unsigned int right_of(enum verb verb);
 
 /* Those that are not of the usual kind: test_errors.c plays them. */
 #define CAUSE_NO_ADDRESS   "address of nobody"
+#define CAUSE_PSN	   "sq_psn that is not the peer's rq_psn"
 #define CAUSE_UNMAPPED	   "memory unmapped under a region in place"
 #define CAUSE_FULL_QUEUE   "completion queue full"
 #define CAUSE_SHARED_QUEUE "receives from a shared queue; queue pair goes to ERR"

@@ -132,7 +132,7 @@ struct ibv_qp_attr rig_attr(struct ibv_context *context, enum ibv_qp_state to, u
 		.timeout = 14,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
-		.sq_psn = 0x654321,
+		.sq_psn = 0x123456,
 		.max_rd_atomic = 16,
 	};
 

@@ -202,9 +202,11 @@ static void tell_value(const struct row *row, char *to, size_t room)
 		snprintf(to, room, "QP 0x%x", seen.peer);
 		break;
 	case IBV_WC_RETRY_EXC_ERR:
-		snprintf(to, room, "%sQP 0x%x",
+		snprintf(to, room, "%sQP 0x%x%s",
 			 strcmp(c->name, CAUSE_NO_ADDRESS) ? "" : "nobody in the pool has the address of ",
-			 seen.peer);
+			 seen.peer,
+			 strcmp(c->name, CAUSE_PSN) ? ""
+						    : " has rq_psn 0x123456, and this one sq_psn 0x123457");
 		break;
 	case IBV_WC_RNR_RETRY_EXC_ERR:
 		snprintf(to, room, "after %d retries",

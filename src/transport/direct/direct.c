@@ -196,8 +196,10 @@ HOT enum weft_outcome carry_out(struct weft_qp *qp, struct weft_responder *to, s
 
 static bool look_again(struct weft_qp *qp, struct direct *d)
 {
-	bool ready = weft_responder_read(&d->to);
+	bool ready;
 
+	d->to.from.psn = qp->attr.sq_psn;
+	ready = weft_responder_read(&d->to);
 	qp->peer_rnr_timer = d->to.from.rnr_timer;
 	return ready;
 }
