@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define GAP_BYTES 64u
+
 struct ends_wish ends_wish;
 struct end ends_near, ends_far;
 struct weft_cq ends_far_cq;
@@ -75,23 +77,32 @@ static void unmake(struct end *e)
 	weft_pool_extent_free(world.pool, e->off, 8192);
 }
 
-/* In three elements, of which no boundary is one of a piece. */
-static void list(struct weft_pool_sge sge[3], const struct end *e)
+/* In three elements, of which no boundary is one of a piece, so far apart. */
+static void list(struct weft_pool_sge sge[3], const struct end *e, uint32_t gap_bytes)
 {
 	static const uint32_t bytes[3] = {1500, 1, ENDS_BYTES - 1501};
 	uint64_t at = (uintptr_t)e->memory;
 
 	for (int i = 0; i < 3; i++) {
 		sge[i] = (struct weft_pool_sge){at, bytes[i], e->mr.key};
-		at += bytes[i];
+		at += bytes[i] + gap_bytes;
 	}
+}
+
+/* What stands between the elements of near's list must not arrive. */
+static void fill_gaps(const struct weft_pool_sge sge[3])
+{
+	for (int i = 0; i < 2; i++)
+		memset(ends_near.memory + (sge[i].addr - (uintptr_t)ends_near.memory) +
+			       sge[i].len_bytes,
+		       'g', GAP_BYTES);
 }
 
 void ends_receive(void)
 {
 	struct weft_pool_sge sge[3];
 
-	list(sge, &ends_far);
+	list(sge, &ends_far, 0);
 	assert_int_equal(weft_rq_post(&ends_far.qp, 9, sge, 3, 0), 0);
 }
 
@@ -104,7 +115,9 @@ void ends_post(enum weft_opcode opcode, const struct end *from)
 				 .num_sge = 3,
 				 .remote_addr = (uintptr_t)ends_far.memory,
 				 .rkey = ends_far.mr.key};
-	list(wqe->sge, from);
+	list(wqe->sge, from, opcode == WEFT_OP_READ ? 0 : GAP_BYTES);
+	if (from == &ends_near && opcode != WEFT_OP_READ)
+		fill_gaps(wqe->sge);
 	weft_sq_submit(&ends_near.qp, wqe, &world.caller);
 }
 

@@ -44,13 +44,15 @@ static void leave(struct weft_qp *qp)
 static enum weft_outcome begin(struct weft_qp *qp, struct state *s, struct weft_wqe *wqe,
 			       enum weft_cause *cause)
 {
+	enum weft_outcome outcome;
 	struct weft_spans here;
 
 	*cause = weft_gather(qp, wqe, &pieces_line, &here);
 	if (*cause)
 		return weft_gather_failed(&pieces_line);
-	pieces_begun++;
-	return weft_incoming_begin(&s->in, cause);
+	outcome = weft_incoming_begin(&s->in, cause);
+	pieces_begun += outcome == WEFT_DONE;
+	return outcome;
 }
 
 static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller,

@@ -18,8 +18,8 @@
 /*
  * A script: p a receive is posted; b the request is posted; 0 to 3 that piece is placed; e it ends;
  * k the responder's region ends; l the requester's; x the responder is in error; r it is reset and
- * connected anew, with a receive; m its memory moves, and has moved; q the requester is in error; . the
- * nic looks.
+ * connected anew, with a receive; h its memory moves, until g; m both at once; q the requester is in
+ * error; . the nic looks.
  */
 static const struct row {
 	const char *name;
@@ -66,6 +66,11 @@ static const struct row {
 	{"memory moves between", WEFT_OP_SEND, "pb01m23e", WEFT_WC_SUCCESS, 15, WEFT_WC_SUCCESS},
 	{"memory moves before the end", WEFT_OP_SEND, "pb0123me", WEFT_WC_SUCCESS, 15,
 	 WEFT_WC_SUCCESS},
+	{"memory is moving at a piece", WEFT_OP_WRITE, "b0h1g123e", WEFT_WC_SUCCESS, 15, NONE},
+	{"memory is moving at a piece", WEFT_OP_SEND, "pb0h1g123e", WEFT_WC_SUCCESS, 15,
+	 WEFT_WC_SUCCESS},
+	{"memory is moving at the end", WEFT_OP_SEND, "pb0123heg.", WEFT_WC_SUCCESS, 15,
+	 WEFT_WC_SUCCESS},
 	{"given up between", WEFT_OP_WRITE, "b01q", WEFT_WC_WR_FLUSH_ERR, 3, NONE},
 	{"given up between", WEFT_OP_SEND, "pb01q", WEFT_WC_WR_FLUSH_ERR, 3, NONE},
 };
@@ -80,6 +85,14 @@ static const struct instance {
 };
 
 /* ---- A row ---- */
+
+/* As far's owner says it where that is another process. */
+static void say_of_far(enum weft_pool_conn what)
+{
+	_Atomic uint64_t *conn = &ends_far.qp.slot->conn;
+
+	*conn = ((*conn >> 32) + 2) << 32 | (uint64_t)what << 24 | ends_near.qp.qpn;
+}
 
 static void act(const struct row *row, char what)
 {
@@ -107,12 +120,19 @@ static void act(const struct row *row, char what)
 		ends_connect(&ends_far, &ends_near);
 		ends_receive();
 		return;
+	case 'h':
+		say_of_far(WEFT_CONN_MOVES);
+		return;
+	case 'g':
+		say_of_far(WEFT_CONN_READY);
+		return;
 	case 'm':
 		weft_nic_hold(&world.nic);
 		weft_nic_let_go(&world.nic);
 		return;
 	}
-	pieces_step = what == '.' ? 0 : what;
+	if (what != '.')
+		pieces_step = what;
 	world_look();
 }
 
@@ -163,10 +183,14 @@ static void run_row(const struct instance *in, const struct row *row)
 	print_message("%s: %s, %d: %s\n", in->name, row->name, row->opcode, row->script);
 	world.nic.transports = in->transports;
 	ends_open();
+	pieces_begun = 0;
+	pieces_step = 0;
 	for (const char *at = row->script; *at; at++)
 		act(row, *at);
 	check_completions(row);
 	check_bytes(row);
+	if (in->parts && row->status == WEFT_WC_SUCCESS)
+		assert_int_equal(pieces_begun, strchr(row->script, 'r') ? 2 : 1);
 	ends_close();
 }
 

@@ -134,6 +134,9 @@ static void be_third(void)
 	struct end e;
 	char path[256], word;
 
+	/* it ends with the other */
+	close(to_third[1]);
+	close(from_third[0]);
 	hear(to_third[0], path, sizeof(path));
 	setenv("WEFT_POOL", path, 1);
 	if (world_join())
@@ -205,5 +208,7 @@ int main(void)
 	third = fork();
 	if (!third)
 		be_third();
+	close(to_third[0]);
+	close(from_third[1]);
 	return cmocka_run_group_tests_name("parts", tests, attach, detach);
 }
