@@ -167,7 +167,8 @@ static void check_dead(struct weft_checkup *c, const struct weft_view *v)
 			"joins");
 		return;
 	}
-	if (weft_pool_get(c->pool, &pool, where, &why)) { /* who joins recovers the dead */
+	if (weft_pool_get(c->pool, &pool, where,
+			  &why)) { /* a member that joins recovers the dead */
 		weft_checkup_say(c, "leftovers", WEFT_VERDICT_PROBLEM, finding, why);
 		return;
 	}

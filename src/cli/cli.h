@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The seam between `weft` and its commands. Command CMD is a row of the table below and the file
- * src/cli/CMD.c, which defines
+ * CMD.c beside this one, which defines
  *
  *	const char weft_CMD_usage[]: what `weft CMD --help` prints, ends in a newline
  *	int weft_CMD_main(int argc, char **argv): argv[0] is CMD; returns the exit status

@@ -3,7 +3,7 @@
  * What a program needs in its environment so that its RDMA libraries are ours.
  *
  * LD_LIBRARY_PATH alone misses binaries with DT_RPATH, LD_PRELOAD alone misses a dlopen of
- * "libibverbs.so" by somebody who is not linked with it: both are set. What the user had there
+ * "libibverbs.so" by a program that is not linked with it: both are set. What the user had there
  * stays. In LD_PRELOAD it stays in front: a sanitizer's runtime must come first, and a tracer that
  * wraps verbs must find ours behind it.
  *

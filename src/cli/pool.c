@@ -116,7 +116,7 @@ static int recover(const char *path)
 	}
 	if (err)
 		return fail("recover", where, why, err);
-	weft_pool_put(pool); /* who joins recovers the dead */
+	weft_pool_put(pool); /* a member that joins recovers the dead */
 	return 0;
 }
 

@@ -24,7 +24,7 @@
 #define MEMBERS_POLL_NS 100000000
 #define OLD_S		2 /* a folder of which nothing is known yet is none that was left */
 
-/* A member holds a lock on the pool file for as long as it lives (pool/lock.h). */
+/* A member holds a lock on the pool file for as long as it lives (backing/backing.h). */
 static bool has_members(const char *pool)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -183,7 +183,7 @@ int weft_private_make(char pool[PATH_MAX])
 	if (!mkdtemp(folder))
 		return -errno;
 	snprintf(pool, PATH_MAX, "%s/pool", folder);
-	/* held by who removes it: told from one that was left, also in other namespaces */
+	/* held by the janitor that removes it: told from one that was left, also in other namespaces */
 	lock = open(folder, O_RDONLY | O_DIRECTORY);
 	err = lock < 0 || flock(lock, LOCK_EX) ? -errno : watch(lock, folder, pool);
 	if (err)

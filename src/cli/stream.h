@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The commands below `weft stream`: VERB is a row of the table and the file src/cli/stream_VERB.c,
+ * The commands below `weft stream`: VERB is a row of the table and the file stream_VERB.c beside this one,
  * which defines int weft_stream_VERB(int argc, char **argv); argv[0] is VERB, the exit status comes
  * back as of any command (cli/cli.h).
  */

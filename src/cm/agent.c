@@ -292,7 +292,7 @@ static struct weft_cm_id *make_passive(struct weft_cm_id *listener, const struct
 
 	if (!id)
 		return NULL;
-	/* whoever asks may know an address of this host that it has only just got */
+	/* the asking member may know an address of this host that it has only just got */
 	weft_cm.service->follow();
 	weft_addr_get(&listener->id.route.addr.src_addr, any, &port);
 	weft_addr_put(&id->id.route.addr.src_addr, ip->dst, port);
@@ -382,7 +382,7 @@ static void on_datagram(const uint8_t wire[WEFT_MAD_BYTES], struct weft_address 
 	}
 	WEFT_STEP(cm_answer_taken);
 	id = find_local(mad.kind == WEFT_MAD_SIDR_REP ? mad.local_id : mad.remote_id);
-	/* who gave up before it had an answer does not know our number */
+	/* a requester that gave up before it had an answer does not know our number */
 	if (!id && mad.kind == WEFT_MAD_REJ)
 		id = find_passive(mad.local_id, from);
 	if (!id || !same(id->peer, from)) {
@@ -406,7 +406,8 @@ static void take_all(void)
 static bool is_orphan(const struct weft_cm_id *id, uint64_t round)
 {
 	static struct life {
-		uint64_t round, incarnation; /* the last round in which it lived, and who it was */
+		uint64_t round,
+			incarnation; /* the last round in which it lived, and which one it was */
 	} lives[WEFT_MEMBERS];
 	struct life *seen = &lives[id->peer.member];
 

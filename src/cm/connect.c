@@ -287,7 +287,7 @@ int rdma_accept(struct rdma_cm_id *rdma_id, struct rdma_conn_param *param)
 	err = accept_id(id, param);
 	weft_cm_unlock();
 	if (err) {
-		/* whoever asked would wait */
+		/* the member that asked would wait */
 		weft_qp_to_error(id);
 		reject(rdma_id, NULL, 0, WEFT_REJ_CONSUMER);
 		return weft_cm_result(err);

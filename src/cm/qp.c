@@ -181,7 +181,7 @@ static void destroy_queue(struct ibv_cq **cq, struct ibv_comp_channel **channel)
 
 void weft_qp_destroy_queues(struct rdma_cm_id *id)
 {
-	/* who goes last takes them along: a shared receive queue of XRC completes there, too */
+	/* the last one takes them along: a shared receive queue of XRC completes there, too */
 	if (id->qp || (id->qp_type == IBV_QPT_XRC_RECV && id->srq))
 		return;
 	destroy_queue(&id->send_cq, &id->send_cq_channel);

@@ -26,7 +26,7 @@ struct weft_generator_options {
 	bool even;				   /* at a fixed rate, not Poisson */
 	uint8_t source, sub_source;
 	bool times;	/* each datagram has room for its time */
-	bool scrambled; /* labels are random: whoever reads them is found out */
+	bool scrambled; /* labels are random: a trigger that reads them is found out */
 };
 
 extern const struct weft_generator_options weft_generator_defaults;

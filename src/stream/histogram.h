@@ -28,7 +28,7 @@ void weft_histogram_merge(struct weft_histogram *h, const struct weft_histogram 
  * never above max; 0 of an empty one. */
 uint64_t weft_histogram_quantile(const struct weft_histogram *h, uint32_t millionths);
 
-/* Where a step begins, for those who draw it; the step of a value. */
+/* Where a step begins, for a page that draws it; the step of a value. */
 uint64_t weft_histogram_from(uint32_t step);
 uint32_t weft_histogram_step(uint64_t value);
 

@@ -15,7 +15,7 @@ enum weft_fit_state {
 };
 
 #define WEFT_FIT_LEAST	4u   /* photomultipliers, as the experiment has it */
-#define WEFT_FIT_WITHIN 15.0 /* mm: who is farther off is none of the ring */
+#define WEFT_FIT_WITHIN 15.0 /* mm: a hit farther off is none of the ring */
 #define WEFT_FIT_DROPS	4u
 
 typedef enum weft_fit_state weft_fit_fn(const struct weft_points *points, struct weft_ring *ring);

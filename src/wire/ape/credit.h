@@ -26,7 +26,7 @@ struct weft_ape_credit {
 	struct weft_ape_counts used[WEFT_APE_CHANNELS];	 /* in the FIFO, margin included */
 	struct weft_ape_counts taken[WEFT_APE_CHANNELS]; /* in all, modulo 4096 and 256 */
 	uint8_t mark, seen;
-	bool deaf;    /* who says it hears nothing of the other end */
+	bool deaf;    /* says that it hears nothing of the other end */
 	bool between; /* packets: what began before has ended */
 };
 

@@ -3,7 +3,7 @@
  * A flow: packets from one node to another, each taken exactly once and in order, whatever cables
  * and routers do. Two classes a pair of nodes: requests, and answers, which are always taken, so
  * that neither waits for the other. Here are its numbers and timers alone; ni.c makes packets of
- * slots and gives those that are taken to the one who places them.
+ * slots and gives those that are taken to the one that places them.
  *
  * Sequences have 24 bits and are compared as serial numbers. The sender opens with HELLO, which
  * says with which sequence it begins; the receiver never goes back, so that an old HELLO does

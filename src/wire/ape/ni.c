@@ -154,7 +154,7 @@ static bool send_next(struct weft_ape_card *c, struct weft_ape_peer *p, enum wef
 
 /* ---- What becomes packets ---- */
 
-/* At most one packet of a flow waits to be sent, so that whoever has more takes turns. */
+/* At most one packet of a flow waits to be sent, so that flows with more take turns. */
 static bool flow_takes(const struct weft_ape_flow *f)
 {
 	return f->resend == f->next && weft_ape_flow_has_room(f);

@@ -396,7 +396,7 @@ static bool lives(struct weft_ape_card *c, const struct packet *p)
 	if (!p->f.life || p->f.life > WEFT_APE_LIFE_MAX)
 		return false;
 	if (p->f.peer_life != c->config.life && p->h.type != WEFT_APE_HELLO) {
-		/* It speaks to one that was before: WELCOME tells it who is here. */
+		/* It speaks to one that was before: WELCOME tells it which life is here. */
 		if (p->f.life == p->peer->life || !p->peer->life || newer > 0) {
 			p->peer->life = p->peer->life ? p->peer->life : p->f.life;
 			p->peer->flow[WEFT_APE_REQUESTS].welcome_due = true;

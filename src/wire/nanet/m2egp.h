@@ -12,7 +12,7 @@
  *	byte 15		label, 0 … 3: the event's class
  *
  * then ⌈hits / 8⌉ words of eight 16-bit numbers of photomultipliers each, counted from 1, 0 where
- * there is none. The labels are for those who test a trigger; a trigger does not read them.
+ * there is none. The labels are for tests of a trigger; a trigger does not read them.
  */
 #ifndef WEFT_WIRE_NANET_M2EGP_H
 #define WEFT_WIRE_NANET_M2EGP_H

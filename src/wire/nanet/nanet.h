@@ -118,7 +118,7 @@ void weft_nanet_account(const struct weft_nanet *n, uint32_t source,
 /* Of all sources. */
 void weft_nanet_sum(const struct weft_nanet *n, struct weft_nanet_account *account);
 
-/* One 64-bit word for a buffer that was told of: who polls it for a change of the upper half has the
+/* One 64-bit word for a buffer that was told of: a poller that sees the upper half change has the
  * length in the lower. */
 static inline uint64_t weft_nanet_word(const struct weft_clop_record *record)
 {

@@ -16,7 +16,7 @@
 struct weft_sequence_options {
 	uint8_t bits;	 /* of the field: 16, 32, 64 */
 	uint64_t step;	 /* by which it grows */
-	uint32_t window; /* who is more than that behind the highest is late; ≤ history */
+	uint32_t window; /* a packet more than that behind the highest is late; ≤ history */
 	uint32_t
 		history; /* numbers of which it is known whether they came: a power of two from 64 */
 	uint64_t jump;	 /* the most that may be lost in one piece; beyond, it is a restart */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What comes in, and to whom it goes. */
+/* What comes in, and where it goes. */
 #include "wire/roce/internal.h"
 
 #define EAGAIN 11
