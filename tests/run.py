@@ -2,6 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Runs the stages of `make check` in order and ends with `N passed, N failed, N skipped`.
 
+What needs nothing but the processor (clang-tidy, the builds for sanitizers and coverage, tests in
+virtual time and of the tree: those marked or of meson's suite `aside`) runs in a second process of this
+script, in the time that the other tests sleep: as SCHED_IDLE, which has the processor while nobody else
+wants it. Tests of speed (`alone`) wait until it has ended.
+
 A stage builds what it needs in its own folder and counts the test cases that it ran. A test case is
 a case of a C test program (cmocka's TAP lines; a program without them is one case), a pytest case,
 a lint script, or a file under clang-tidy. The exit status is 1 if anything failed.
@@ -11,6 +16,7 @@ import concurrent.futures
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -25,9 +31,11 @@ SANITIZERS = {
     'tsan': ['-Db_sanitize=thread', '-Dc_args=-Wno-tsan'],
 }
 LINT_WORDS = {0: 'ok', 77: 'skipped'}  # exit statuses of the scripts; others are failures
-# Lines of src/nic and src/pool that the tests must reach, in percent; and of the engines.
+# Lines of nic, pool and what is below it that the tests must reach, in percent; and of the engines.
 COVERAGE_MIN = float(os.environ.get('COVERAGE_MIN', '90'))
 ENGINES_MIN = 95.0
+MIDDLE = ('src/nic/', 'src/pool/', 'src/backing/')
+ENGINES = ('src/wire/roce/',)
 
 
 @dataclass
@@ -95,11 +103,11 @@ def tap_cases(test):
     return tally if tally != Tally() else verdict(True, name)
 
 
-def unit(folder, *options, wrapper=(), **env):
-    log = folder / 'meson-logs' / 'testlog.json'
+def unit(folder, *options, wrapper=(), logbase='testlog', **env):
+    log = folder / 'meson-logs' / f'{logbase}.json'
     log.unlink(missing_ok=True)
-    ok = run(*wrapper, 'meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', *options,
-             CMOCKA_MESSAGE_OUTPUT='TAP', **env)
+    ok = run(*wrapper, 'meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--logbase',
+             logbase, *options, CMOCKA_MESSAGE_OUTPUT='TAP', **env)
     lines = log.read_text().splitlines() if log.exists() else []
     tally = sum((tap_cases(json.loads(line)) for line in lines), Tally())
     return tally if ok or tally.failed else tally + verdict(False, 'meson test')
@@ -112,11 +120,11 @@ def pytest_case(case):
     return verdict(case.find('failure') is None and case.find('error') is None, name)
 
 
-def pytest(folder, marks, *options, **env):
-    report = folder / 'pytest.xml'
+def pytest(folder, marks, name='pytest', where='tests', **env):
+    report = folder / f'{name}.xml'
     report.unlink(missing_ok=True)
     ok = run('/usr/bin/python3', '-m', 'pytest', '-p', 'no:cacheprovider', '-ra', '-m', marks,
-             f'--junit-xml={report}', *options, 'tests', WEFT_BUILD=str(folder),
+             f'--junit-xml={report}', where, WEFT_BUILD=str(folder),
              PYTHONDONTWRITEBYTECODE='1', **env)
     if not report.exists():
         return verdict(False, 'pytest')
@@ -136,14 +144,17 @@ def lint(folder):
     return sum((script(folder, path) for path in sorted((ROOT / 'tools').glob('check-*'))), Tally())
 
 
-def tidy_file(commands, source):
+def tidy_file(commands, source, *options):
     argv = ['clang-tidy', '-p', commands, '--quiet', '--warnings-as-errors=*',
-            '--extra-arg=-Wno-unknown-warning-option', source]
+            '--extra-arg=-Wno-unknown-warning-option', *options, source]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     return source, done.returncode == 0, done.stdout
 
 
-def tidy(folder):
+def tidy(folder, all_paths=True):
+    """The analyzer, which walks through the paths of a program, is 93 % of the work: where it is not
+    asked for all_paths, it looks at what is delivered, and the tests have the other checks."""
+    less = [] if all_paths else ['--checks=-clang-analyzer-*']
     # As the product compiles a file, which is the first time: tests may do so again.
     once = {os.path.normpath(folder / e['file']): e for e in
             reversed(json.loads((folder / 'compile_commands.json').read_text()))}
@@ -153,7 +164,9 @@ def tidy(folder):
     sources = sorted(s for s in once if s.endswith('.c') and not s.startswith(str(folder)))
     tally = Tally()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for source, ok, output in pool.map(lambda s: tidy_file(commands, s), sources):
+        tests = str(ROOT / 'tests')
+        for source, ok, output in pool.map(
+                lambda s: tidy_file(commands, s, *(less if s.startswith(tests) else [])), sources):
             name = os.path.relpath(source, ROOT)
             print(f'clang-tidy {name}: {"ok" if ok else "FAILED"}', flush=True)
             if not ok:
@@ -162,46 +175,98 @@ def tidy(folder):
     return tally
 
 
-def sanitized(folder, name):
+def prerequisites(folder, options, programs=()):
+    """The targets that the tests chosen by those options need, and those of the folders in `programs`:
+    not all that the folder could build."""
+    listed = subprocess.run(['meson', 'test', '-C', folder, '--no-rebuild', '--list', *options], text=True,
+                            cwd=ROOT, capture_output=True, check=True).stdout
+    names = {line.rsplit(' / ', 1)[-1].strip() for line in listed.splitlines()}
+    tests = json.loads((folder / 'meson-info/intro-tests.json').read_text())
+    targets = {target['id']: target for target in
+               json.loads((folder / 'meson-info/intro-targets.json').read_text())}
+    needed = {file for test in tests if test['name'] in names for needs in test['depends']
+              for file in targets[needs]['filename']}
+    needed |= {file for target in targets.values() for file in target['filename']
+               if target['build_by_default'] and os.path.relpath(Path(target['defined_in']).parent, ROOT)
+               in programs}
+    return sorted(os.path.relpath(file, folder) for file in needed)
+
+
+def build_tests(folder, chosen, *options, programs=(), all_again=False):
+    """Sets the folder up, and builds what the chosen tests and programs need; all_again: and all else, if
+    the folder was there before."""
+    ninja = folder / 'build.ninja'
+    older = ninja.exists()
+    if not older or installed_since(ninja):
+        again = ('--reconfigure',) if older else ()
+        if not run('meson', 'setup', *again, *options, folder):
+            raise BuildFailed(folder.name)
+    # What is known of the folder's targets is as old as its build.ninja.
+    if not run('ninja', '-C', folder, 'build.ninja'):
+        raise BuildFailed(folder.name)
+    targets = [] if older and all_again else prerequisites(folder, chosen, programs)
+    if not run('ninja', '-C', folder, *targets):
+        raise BuildFailed(folder.name)
+
+
+def sanitizer_tests(name):
+    return ['--no-suite', 'slow', '--no-suite', f'no-{name}']
+
+
+def build_sanitized(folder, name):
     folder = folder.with_name(f'{folder.name}-{name}')
     # Instrumented code makes gcc warn of what plain code does not have.
-    build(folder, *SANITIZERS[name], '-Db_lundef=false', '-Dwerror=false')
+    build_tests(folder, sanitizer_tests(name), *SANITIZERS[name], '-Db_lundef=false', '-Dwerror=false')
+    return folder
+
+
+def sanitized(folder, name, *options):
+    folder = build_sanitized(folder, name)
     # gcc 12's thread sanitizer stops where the kernel randomizes addresses more than it expects.
     fixed = ('setarch', '-R')
     wrapper = fixed if name == 'tsan' and run(*fixed, 'true') else ()
     # One at a time: instrumented threads that spin would miss their time limits on few cores.
-    return unit(folder, '--no-suite', 'slow', '--no-suite', f'no-{name}', '--num-processes', '1',
+    return unit(folder, *sanitizer_tests(name), *options, '--num-processes', '1',
                 '--timeout-multiplier', '5', wrapper=wrapper,
                 UBSAN_OPTIONS='halt_on_error=1:print_stacktrace=1',
                 TSAN_OPTIONS=f'suppressions={ROOT}/tests/tsan.supp')
 
 
-def coverage(folder):
+COVERAGE_TESTS = ['--no-suite', 'slow', '--no-suite', 'long', '--no-suite', 'no-coverage']
+
+
+def build_coverage(folder):
     folder = folder.with_name(f'{folder.name}-cov')
-    # Less optimization makes gcc warn of what it else sees to be none.
-    build(folder, '-Db_coverage=true', '-Doptimization=1', '-Dwerror=false',
-          f'-Dc_args=-fprofile-update=atomic -include {ROOT}/tests/coverage.h')
+    # Less optimization makes gcc warn of what it else sees to be none. gcovr stumbles over objects of older
+    # sources.
+    build_tests(folder, COVERAGE_TESTS, '-Db_coverage=true', '-Doptimization=1', '-Dwerror=false',
+                f'-Dc_args=-fprofile-update=atomic -include {ROOT}/tests/coverage.h',
+                programs=('.', 'src/cli', 'tests/cli', 'tests/programs'), all_again=True)
+    return folder
+
+
+def coverage(folder):
+    """By the short tests in C, and those of `weft info`, which alone looks at a pool from outside: what only
+    other programs or long runs reach is not tested well, and the plain build has shown the rest."""
+    folder = build_coverage(folder)
     for old in folder.rglob('*.gcda'):
         old.unlink()
-    # Only who built it may write the counts of a run, so that programs keep the user here; tests of
-    # users, of speed and of what a library does when it is loaded are for the plain build.
-    plain = ['house', 'speed', 'scale', 'events', 'containers', 'delivery', 'abi',
-             'fuzz', 'wire', 'ape', 'stream', 'gpu', 'interop/test_fabric.py']
     # A program that is killed as it writes its counts leaves half of them: what later ones say of
     # that is no output of theirs.
     env = {'GCOV_ERROR_FILE': str(folder / 'gcov-errors.txt')}
-    tally = unit(folder, '--no-suite', 'slow', '--no-suite', 'no-coverage', **env) + pytest(
-        folder, 'not slow', *(f'--ignore=tests/{name}' for name in plain), WEFT_KEEP_USER='1',
-        **env)
+    # Only who built it may write the counts of a run, so that programs keep the user here.
+    tally = unit(folder, *COVERAGE_TESTS, **env) + pytest(
+        folder, 'not slow', where='tests/cli/test_info.py', WEFT_KEEP_USER='1', **env)
     summary = folder / 'coverage.json'
-    if not run('gcovr', '-r', '.', '--object-directory', folder, '-f', 'src/nic/', '-f',
-               'src/pool/', '-f', 'src/wire/roce/', '--gcov-ignore-parse-errors', '--print-summary',
+    filters = [word for part in (*MIDDLE, *ENGINES) for word in ('-f', part)]
+    if not run('gcovr', '-r', '.', '--object-directory', folder, *filters,
+               '--gcov-ignore-parse-errors', '--print-summary',
                '--json-summary', summary, '--txt', folder / 'coverage.txt', folder):
         return tally + verdict(False, 'gcovr')
     print((folder / 'coverage.txt').read_text())
     files = json.loads(summary.read_text())['files']
-    for what, folders, wanted in [('src/nic and src/pool', ('src/nic/', 'src/pool/'), COVERAGE_MIN),
-                                  ('src/wire/roce', ('src/wire/roce/',), ENGINES_MIN)]:
+    for what, folders, wanted in [('nic and pool', MIDDLE, COVERAGE_MIN),
+                                  ('src/wire/roce', ENGINES, ENGINES_MIN)]:
         of_it = [file for file in files if file['filename'].startswith(folders)]
         percent = round(100 * sum(file['line_covered'] for file in of_it) /
                         max(1, sum(file['line_total'] for file in of_it)), 1)
@@ -210,27 +275,79 @@ def coverage(folder):
     return tally
 
 
+ASIDE = ('--suite', 'aside')
+NOT_ASIDE = ('--no-suite', 'aside')
+
+
 def stages(folder):
-    """Each stage by name: what it does, which of `make`'s targets it belongs to, and how."""
+    """Each stage by name: what it does, which of `make`'s targets it belongs to, and how. `aside` are
+    those of `all` that run beside the tests before `join`."""
     return [
-        ('lint', 'layers, sizes, freestanding nic', {'all', 'quick', 'lint'},
+        ('lint', 'format, layers, sizes, freestanding nic', {'all', 'quick', 'lint'},
          lambda: lint(folder)),
-        ('unit', 'test programs in C', {'all'}, lambda: unit(folder, '--no-suite', 'slow')),
+        ('unit', 'test programs in C', {'all'},
+         lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE)),
         ('unit', 'test programs in C', {'quick'},
          lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long')),
-        ('pytest', 'whole programs', {'all'}, lambda: pytest(folder, 'not slow')),
+        ('pytest', 'whole programs', {'all'},
+         lambda: pytest(folder, 'not slow and not aside and not alone')),
         ('pytest', 'whole programs', {'quick'}, lambda: pytest(folder, 'quick')),
-        ('works', 'the table in README.md', {'all'},
-         lambda: script(folder, ROOT / 'tools/works.py', '--check')),
         ('slow', 'the documented slow tests', {'slow'},
          lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow')),
-        ('tidy', 'clang-tidy', {'all', 'tidy'}, lambda: tidy(folder)),
-        ('asan', 'test programs in C, sanitized', {'all', 'asan'},
-         lambda: sanitized(folder, 'asan')),
-        ('tsan', 'test programs in C, sanitized', {'all', 'tsan'},
-         lambda: sanitized(folder, 'tsan')),
-        ('coverage', 'of nic and pool', {'all', 'coverage'}, lambda: coverage(folder)),
+
+        ('unit', 'in virtual time', {'aside'},
+         lambda: unit(folder, '--no-suite', 'slow', *ASIDE, '--num-processes', '1',
+                      logbase='testlog-aside')),
+        ('asan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'asan') and Tally()),
+        ('asan', 'test programs in virtual time, sanitized', {'aside'},
+         lambda: sanitized(folder, 'asan', *ASIDE)),
+        ('pytest', 'of the tree', {'aside'},
+         lambda: pytest(folder, 'aside and not slow', name='pytest-aside')),
+        ('tidy', 'clang-tidy', {'aside'}, lambda: tidy(folder, all_paths=False)),
+        ('tidy', 'clang-tidy', {'tidy', 'slow'}, lambda: tidy(folder)),
+        ('tsan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'tsan') and Tally()),
+        ('tsan', 'test programs in virtual time, sanitized', {'aside'},
+         lambda: sanitized(folder, 'tsan', *ASIDE)),
+        ('coverage', 'builds', {'aside'}, lambda: build_coverage(folder) and Tally()),
+
+        ('join', 'what ran beside', {'all'}, None),
+        ('pytest', 'of speed', {'all'},
+         lambda: pytest(folder, 'alone and not slow', name='pytest-alone')),
+        ('works', 'the table in README.md', {'all'},
+         lambda: script(folder, ROOT / 'tools/works.py', '--check')),
+        ('asan', 'test programs in C, sanitized', {'all'},
+         lambda: sanitized(folder, 'asan', *NOT_ASIDE)),
+        ('asan', 'test programs in C, sanitized', {'asan'}, lambda: sanitized(folder, 'asan')),
+        ('tsan', 'test programs in C, sanitized', {'all'},
+         lambda: sanitized(folder, 'tsan', *NOT_ASIDE)),
+        ('tsan', 'test programs in C, sanitized', {'tsan'}, lambda: sanitized(folder, 'tsan')),
+        ('coverage', 'of nic, pool and engines', {'all', 'coverage'}, lambda: coverage(folder)),
     ]
+
+
+class Beside:
+    """The stages `aside`, in a process of their own. Its output is shown when it is joined."""
+
+    def __init__(self, args, folder):
+        self.log, self.tally = folder / 'aside.log', folder / 'aside.json'
+        self.tally.unlink(missing_ok=True)
+        with open(self.log, 'w') as log:
+            self.child = subprocess.Popen(
+                [sys.executable, __file__, '--build', args.build, '--tally', self.tally, 'aside'],
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def join(self):
+        self.child.wait()
+        print(self.log.read_text(errors='replace'), flush=True)
+        if not self.tally.exists():
+            return verdict(False, f'what ran beside ended with {self.child.returncode}')
+        passed, failed, skipped, names = json.loads(self.tally.read_text())
+        return Tally(passed, failed, skipped, tuple(names))
+
+    def end(self):
+        if self.child.poll() is None:
+            os.killpg(self.child.pid, signal.SIGTERM)
+            self.child.wait()
 
 
 def run_stage(name, title, stage):
@@ -248,17 +365,30 @@ def run_stage(name, title, stage):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--build', default='build', help='the build folder')
+    parser.add_argument('--tally', help='where the counts go, for another process')
     parser.add_argument('target', choices=['all', 'quick', 'lint', 'tidy', 'asan', 'tsan',
-                                           'coverage', 'slow'])
+                                           'coverage', 'slow', 'aside'])
     args = parser.parse_args()
     os.umask(0o022)  # programs under test run as another user and must read the build
     folder = (ROOT / args.build).resolve()
     start = time.monotonic()
-    tally = run_stage('build', 'warnings are errors', lambda: build(folder) or Tally())
-    for name, title, targets, stage in stages(folder) if not tally.failed else []:
-        if args.target in targets:
-            tally += run_stage(name, title, stage)
+    tally, beside = Tally(), None
+    if args.target == 'aside':
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        tally += run_stage('build', 'warnings are errors', lambda: build(folder) or Tally())
+    chosen = [] if tally.failed else [stage for stage in stages(folder) if args.target in stage[2]]
+    if args.target == 'all' and chosen:
+        beside = Beside(args, folder)
+    try:
+        for name, title, _, stage in chosen:
+            tally += run_stage(name, title, stage or beside.join)
+    finally:
+        if beside:
+            beside.end()
     print(f'\n{time.monotonic() - start:.0f} s')
+    if args.tally:
+        Path(args.tally).write_text(json.dumps([tally.passed, tally.failed, tally.skipped, tally.names]))
     print(*sorted(tally.names, reverse=True), tally, sep='\n')
     return 1 if tally.failed else 0
 

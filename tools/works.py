@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Writes the table of what works into README.md, from the results that `make check` left in the
-build folder: pytest.xml and meson's testlog.json. A row works if all its cases passed; it is
+build folder: pytest*.xml and meson's testlog*.json. A row works if all its cases passed; it is
 skipped if one was skipped, and fails if one failed.
 
 --check compares instead: exits 1 if the page says otherwise, 77 if it differs only in what was
@@ -264,11 +264,12 @@ def c_cases(log, build):
 
 def results(build):
     """{case: (state, file)} of the last run."""
-    report, log = build / 'pytest.xml', build / 'meson-logs/testlog.json'
-    if not report.exists() or not log.exists():
+    reports, logs = [*build.glob('pytest*.xml')], [*build.glob('meson-logs/testlog*.json')]
+    if not reports or not logs:
         raise SystemExit('works: no results of tests: run `make check` first')
-    return {name: (state, file)
-            for name, state, file in [*python_cases(report), *c_cases(log, build)]}
+    return {name: (state, file) for found in [*map(python_cases, reports),
+                                              *(c_cases(log, build) for log in logs)]
+            for name, state, file in found}
 
 
 def traps():

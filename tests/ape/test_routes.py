@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.aside]
 BUILD = Path(os.environ.get('WEFT_BUILD', Path(__file__).resolve().parents[2] / 'build'))
 PLUS, MINUS, PARITY = range(3)
 

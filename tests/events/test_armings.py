@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.mark.parametrize('count', [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
 def test_no_wake_up_is_lost(fabric, count):

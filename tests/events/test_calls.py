@@ -9,6 +9,8 @@ import shutil
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 REQUESTS = 4000
 # a request at the server, at most; what is not named is counted as `others`. The first arming of a connection, its set-up
 # and the engine's looks each half second are in it

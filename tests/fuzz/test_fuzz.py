@@ -10,6 +10,8 @@ import pytest
 
 from fabric import BUILD
 
+pytestmark = pytest.mark.aside
+
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / 'src'
 FLAGS = ['-std=gnu17', '-g', '-O2', '-D_GNU_SOURCE', '-fno-strict-aliasing',

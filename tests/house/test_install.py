@@ -4,6 +4,10 @@ called, and `make uninstall` takes away what that has put there and nothing else
 import subprocess
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.aside
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -16,6 +20,8 @@ def test_install(tmp_path):
         return subprocess.run(['make', goal, f'BUILD={tmp_path}/build', 'PREFIX=/opt/weft',
                                f'DESTDIR={root}'], cwd=ROOT, check=False, text=True,
                               stderr=subprocess.PIPE)
+    # What is installed, without the tests that nobody installs.
+    subprocess.run(['meson', 'setup', '-Dtests=false', tmp_path / 'build'], cwd=ROOT, check=True)
     root = tmp_path / "the 'root'"
     assert make('install').returncode == 0
     prefix = root / 'opt/weft'

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """The runner counts what programs say, and a failure is never lost."""
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import run
+
+pytestmark = pytest.mark.aside
 
 
 @pytest.mark.quick
@@ -96,6 +100,50 @@ def test_broken_build(tree):
     (tree / 't.c').write_text('no C\n')
     done = runner(tree, 'quick')
     assert (done.returncode, last_line(done)) == (1, '0 passed, 1 failed, 0 skipped')
+
+
+WHOLE = """import pytest
+@pytest.mark.quick
+def test_x():
+	assert 1
+@pytest.mark.aside
+def test_aside():
+	assert 1
+@pytest.mark.alone
+def test_alone():
+	assert 1
+"""
+
+
+def test_what_runs_beside_is_counted_once(tree):
+    """All of `make check`, of a tree with one test of each kind; it lacks only what coverage is asked of."""
+    (tree / 'tests/test_x.py').write_text(WHOLE)
+    (tree / 'tests/cli').mkdir()
+    (tree / 'tests/cli/test_info.py').write_text('def test_y():\n\tassert 1\n')
+    shutil.copy(tree / 'tools/check-x', tree / 'tools/works.py')
+    (tree / 'meson.build').write_text("project('x', 'c')\ne = executable('t', 't.c')\ntest('t', e)\n"
+                                      "test('u', e, suite: 'aside')\n")
+    (tree / '.clang-tidy').write_text('Checks: bugprone-*\n')
+    for name in ('coverage.h', 'tsan.supp'):
+        (tree / 'tests' / name).write_text('')
+    done = runner(tree, 'all')
+    tools = shutil.which('gcovr') and shutil.which('clang-tidy')
+    assert not tools or re.findall('^failed: .*', done.stdout, re.M) == [
+        'failed: coverage of src/wire/roce: 0.0 %', 'failed: coverage of nic and pool: 0.0 %'], done
+    # check-x and works, t and u plain and sanitized twice and for coverage, the four of pytest, one of
+    # which runs for coverage, too, and t.c under clang-tidy
+    assert not tools or last_line(done) == '16 passed, 2 failed, 0 skipped', done
+    aside = (tree / 'build/aside.log').read_text()
+    assert aside.splitlines()[-1] == (f'{5 if tools else 4} passed, {0 if tools else 1} failed, 0 skipped')
+    assert done.stdout.count(aside) == 1
+
+
+def test_a_failure_beside_is_one(tree):
+    (tree / 'tests/test_x.py').write_text(WHOLE.replace('aside():\n\tassert 1', 'aside():\n\tassert 0'))
+    assert runner(tree, 'quick').returncode == 0
+    done = runner(tree, '--tally', tree / 'tally', 'aside')
+    assert done.returncode == 1
+    assert 'failed: test_x::test_aside' in json.loads((tree / 'tally').read_text())[3]
 
 
 def test_skipped_script(tree):

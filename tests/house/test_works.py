@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'tools'))
 import works  # noqa: E402
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.aside]
 PAGE = 'above\n<!-- works: a note -->\nold\n<!-- end of works -->\nbelow\n'
 TRAPS = '# a note\nabout\tfact\ttest\nprograms\tboth\tinterop/x::a\n'
 GOOD = {'test_a[1]': '', 'test_a[2]': '', 'test_b': ''}

@@ -3,6 +3,10 @@
 import json
 import statistics
 
+import pytest
+
+pytestmark = pytest.mark.alone
+
 PROCESSES = 64
 MESSAGES = 1000
 BYTES_OF_A_QUEUE_PAIR = 8192  # idle, connected, 16 requests deep

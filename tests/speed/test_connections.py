@@ -4,8 +4,12 @@ fails only at thrice that in the best of five runs: neighbours on a shared machi
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'bench'))
 import connections  # noqa: E402  (what bench/ measures)
+
+pytestmark = pytest.mark.alone
 
 
 def test_set_up_is_near_tcp():

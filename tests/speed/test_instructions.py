@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 NOTED = Path(__file__).resolve().parents[2] / 'bench/instructions.json'
 COUNT = 12800
 FUNCTIONS = {'post_write_8_bytes': 'post_all', 'post_send_8_bytes': 'send_all', 'poll_completion': 'poll_all'}

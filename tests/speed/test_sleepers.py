@@ -10,6 +10,8 @@ import pytest
 
 from fabric import BUILD
 
+pytestmark = pytest.mark.alone
+
 FAR = 3
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from fabric import BUILD
 
+pytestmark = pytest.mark.alone
+
 FAR = 3
 
 

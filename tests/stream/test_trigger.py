@@ -12,6 +12,8 @@ from stream.capture import (events, fits, frames, m2egp, mgp, payload, positions
                             truths, write_capture)
 from stream.rings import QUANTISATION, chosen, efficiency, misses, played
 
+pytestmark = pytest.mark.aside
+
 PLACE = positions()
 EVENTS = 20000
 

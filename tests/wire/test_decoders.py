@@ -12,6 +12,8 @@ import pytest
 
 from fabric import BUILD
 
+pytestmark = pytest.mark.aside
+
 # Our names, and tshark's.
 FIELDS = {
     'opcode': 'bth.opcode', 'se': 'bth.se', 'm': 'bth.m', 'padcnt': 'bth.padcnt', 'pkey': 'bth.p_key',

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.aside
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ENGINE = ROOT / 'src/wire/roce'

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.aside
+
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / 'src'
 FLAGS = ['-std=gnu17', '-g', '-O1', '-D_GNU_SOURCE', '-fno-strict-aliasing', '-Wno-unknown-warning-option']
