@@ -28,8 +28,12 @@ BELOW.update({api: {'transport', 'nic', 'pool', 'wire', 'link'} for api in API})
 BELOW['cli'].add('stream')  # its commands are programs that use it
 # Headers that a folder lends to others beside or below it: (includer's folder, header).
 LENT = {('shim', 'verbs/gid.h'), ('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
-        ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('nic', 'backing/fence.h'),
+        ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
+        ('nic', 'backing/atomic.h'), ('transport', 'backing/atomic.h'), ('wire', 'backing/atomic.h'),
         ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/step.h')}
+
+# Built without a C library (check-freestanding.py).
+FREESTANDING = {'nic', 'transport', 'wire'}
 
 # The one file that reads a clock, and what that looks like.
 CLOCK = Path('src/pool/clock.c')
@@ -109,6 +113,16 @@ def check_clock(path, code):
             yield number, f'reads a clock: {CLOCK.name} does'
 
 
+def check_own_headers(path, code):
+    for number, line in enumerate(code, 1):
+        if re.match(r'\s*#\s*include\s*<stdatomic\.h>', line) and path.name != 'atomic.h':
+            yield number, 'includes <stdatomic.h>: backing/atomic.h does'
+        if re.match(r'\s*#\s*define\s+E[A-Z]+\s+\d+$', line.rstrip()) and path.name != 'errors.h':
+            yield number, 'defines the number of an error: nic/errors.h does'
+        if re.search(r'\breturn -\d\d+;', line):
+            yield number, 'returns the number of an error: nic/errors.h has its name'
+
+
 def check_system(path, code):
     if path.name in MOVER:
         return
@@ -142,6 +156,8 @@ def check_file(root, path):
         if path.parts[0] == 'src':
             yield from check_volatile(code)
             yield from check_clock(path, code)
+            if path.parts[1] in FREESTANDING or path == Path('src/pool/format.h'):
+                yield from check_own_headers(path, code)
             if path.parts[1] == 'pool':
                 yield from check_system(path, code)
             if len(path.parts) > 2:

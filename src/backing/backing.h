@@ -13,11 +13,11 @@
 #define WEFT_BACKING_BACKING_H
 
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backing/atomic.h"
 #include "backing/fence.h"
 
 /* One memory, open; each row has its own. */

@@ -9,7 +9,7 @@
 #ifndef WEFT_BACKING_FENCE_H
 #define WEFT_BACKING_FENCE_H
 
-#include <stdatomic.h>
+#include "backing/atomic.h"
 
 static inline void weft_fence_frequent(void)
 {

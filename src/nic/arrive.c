@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What is rare of a request that arrives: lists, windows, and all that can be wrong. */
 #include "nic/arrive.h"
-
-#define ESRCH	  3
-#define ENXIO	  6
-#define EACCES	  13
-#define ESTALE	  116
-#define ETIMEDOUT 110
+#include "nic/errors.h"
 
 static enum weft_outcome fail(const struct weft_arrival *a, enum weft_cause cause)
 {

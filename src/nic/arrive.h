@@ -12,6 +12,7 @@
 #ifndef WEFT_NIC_ARRIVE_H
 #define WEFT_NIC_ARRIVE_H
 
+#include "nic/errors.h"
 #include "nic/place.h"
 #include "nic/responder.h"
 #include "pool/step.h"
@@ -78,7 +79,7 @@ WEFT_ARRIVE int weft_arrive_place(struct weft_arrival a, const struct weft_span 
 {
 	if (__builtin_expect(weft_responder_is_gone(a.to), 0)) {
 		a.caller->failed = NULL;
-		return -3; /* ESRCH */
+		return -ESRCH;
 	}
 	return weft_place(a.nic, a.caller, &a.to->right, to, a.here->span, a.here->len_bytes);
 }
@@ -241,7 +242,7 @@ WEFT_ARRIVE int weft_arrive_atomic(struct weft_arrival a, const struct weft_span
 {
 	if (weft_responder_is_gone(a.to)) {
 		a.caller->failed = NULL;
-		return -3; /* ESRCH */
+		return -ESRCH;
 	}
 	return weft_place_atomic(a.nic, a.caller, &a.to->right, at, add, compare_add, swap, old);
 }

@@ -5,6 +5,7 @@
  * deep as the receives promised to it; the private ring is judged against the size of the queue.
  */
 #include "nic/complete.h"
+#include "nic/errors.h"
 #include "nic/nic.h"
 #include "nic/source.h"
 #include "pool/step.h"
@@ -23,10 +24,10 @@ int weft_cq_create(struct weft_nic *nic, struct weft_cq *cq, uint32_t cqe)
 	uint32_t room = round_up(cqe);
 
 	if (!cqe || cqe > WEFT_MAX_CQE)
-		return -22;
+		return -EINVAL;
 	cq->cqe = weft_nic_alloc(nic, room * sizeof(*cq->cqe));
 	if (!cq->cqe)
-		return -12;
+		return -ENOMEM;
 	cq->nic = nic;
 	cq->size = cqe;
 	cq->mask = room - 1;
@@ -232,16 +233,16 @@ int weft_cq_resize(struct weft_cq *cq, uint32_t cqe)
 	int err = 0;
 
 	if (!cqe || cqe > WEFT_MAX_CQE)
-		return -22;
+		return -EINVAL;
 	fresh = weft_nic_alloc(cq->nic, room * sizeof(*fresh));
 	if (!fresh)
-		return -12;
+		return -ENOMEM;
 	weft_lock(cq->nic, &cq->lock, 0);
 	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 	old = fresh;
 	if (tail - head > cqe) {
-		err = -22;
+		err = -EINVAL;
 		goto unlock;
 	}
 	for (uint64_t i = head; i < tail; i++)
@@ -318,7 +319,7 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 	uint32_t promised;
 
 	if (!m)
-		return -2;
+		return -ENOENT;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_relaxed);
 	weft_lock(cq->nic, &cq->lock, 0);
 	r = find_ring(cq, producer, incarnation, receives, &promised);
@@ -336,7 +337,7 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 		*off = r->off;
 	}
 	weft_unlock(&cq->lock, false);
-	return r ? 0 : -12;
+	return r ? 0 : -ENOMEM;
 }
 
 void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives, bool quiet)

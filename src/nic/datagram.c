@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/busy.h"
 #include "nic/datagram.h"
+#include "nic/errors.h"
 #include "nic/responder.h"
 #include "nic/shared.h"
-
-#define ESRCH	  3
-#define ETIMEDOUT 110
-#define ESTALE	  116
 
 /* ---- The destination ---- */
 

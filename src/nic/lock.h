@@ -9,10 +9,10 @@
 #ifndef WEFT_NIC_LOCK_H
 #define WEFT_NIC_LOCK_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backing/atomic.h"
 #include "backing/fence.h"
 
 struct weft_nic;

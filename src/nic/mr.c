@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Memory regions: making keys, ending them, and the first use of somebody's key. */
+#include "nic/errors.h"
 #include "nic/nic.h"
 #include "nic/place.h"
 #include "pool/step.h"
 
-#define EBUSY	   16
 #define IN_PLACE   UINT64_MAX
 #define MAX_PIECES (1u << 28)
 #define GENERATION ((1u << WEFT_KEY_BITS) - 1)
@@ -216,22 +216,22 @@ static int touch(struct weft_pool *pool, const struct weft_pool_mr *mr)
 
 	if (!weft_mr_is_listed(mr)) {
 		if (mr->hi > mr->len_bytes)
-			return -22;
-		return mr->hi == mr->lo || pool->calls->populate(pool, mr->off, mr->hi - mr->lo) ? 0 : -12;
+			return -EINVAL;
+		return mr->hi == mr->lo || pool->calls->populate(pool, mr->off, mr->hi - mr->lo) ? 0 : -ENOMEM;
 	}
 	if (!mr->hi || mr->hi > MAX_PIECES)
-		return -22;
+		return -EINVAL;
 	piece = pool->calls->populate(pool, mr->off, mr->hi * sizeof(*piece));
 	if (!piece)
-		return -12;
+		return -ENOMEM;
 	for (uint64_t i = 0; i < mr->hi; i++) {
 		start = piece[i].start;
 		end = i + 1 < mr->hi ? piece[i + 1].start : mr->len_bytes;
 		off = piece[i].off;
 		if (start > end || end > mr->len_bytes)
-			return -22;
+			return -EINVAL;
 		if (off != IN_PLACE && !pool->calls->populate(pool, off, end - start))
-			return -12;
+			return -ENOMEM;
 	}
 	return 0;
 }
@@ -244,17 +244,17 @@ int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 	int err;
 
 	if (!index || pool->calls->see_mr(pool, index))
-		return -2;
+		return -ENOENT;
 	/* acquire: pairs with the release in weft_mr_publish */
 	id = atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire);
 	if ((uint32_t)id != key)
-		return -2;
+		return -ENOENT;
 	/* all but the id, which may be ending just now */
 	mr.id = id;
 	__builtin_memcpy((char *)&mr + sizeof(mr.id), (char *)&pool->mrs[index] + sizeof(mr.id),
 			 sizeof(mr) - sizeof(mr.id));
 	if (fold(&mr))
-		return -2;
+		return -ENOENT;
 	WEFT_STEP(mr_seen);
 	err = touch(pool, &mr);
 	return err ? err : pool->calls->keep_mr(pool, index, &mr);

@@ -9,12 +9,13 @@
 #ifndef WEFT_NIC_NIC_H
 #define WEFT_NIC_NIC_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backing/atomic.h"
 #include "nic/cause.h"
+#include "nic/errors.h"
 #include "nic/lock.h"
 #include "nic/machine.h"
 #include "nic/transport.h"
@@ -117,11 +118,11 @@ static inline uint64_t weft_nic_stamp_ns(const struct weft_nic *nic)
 static inline int weft_far_check(const struct weft_pool *pool, const struct weft_far *far)
 {
 	if (atomic_load_explicit(far->right->word, memory_order_acquire) != far->right->was)
-		return -3;
+		return -ESRCH;
 	return atomic_load_explicit(&pool->mrs[(uint32_t)far->id >> WEFT_KEY_BITS].id,
 				    memory_order_acquire) == far->id ?
 		       0 :
-		       -13;
+		       -EACCES;
 }
 
 /* ---- Work requests ---- */
@@ -422,7 +423,6 @@ static inline bool weft_sq_has(const struct weft_qp *qp, uint32_t opcode)
 {
 	return opcode < WEFT_OPS && qp->opcodes >> opcode & 1;
 }
-
 
 /* For the files of the nic; the lock is held. Run: all that can be carried out now; true when
  * something is left. Wait: until it can be. */

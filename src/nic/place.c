@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/errors.h"
 #include "nic/place.h"
 #include "pool/step.h"
 
 #define ORDERED_TAIL 64u
 #define NOWHERE_BYTES 512u /* read or written at once */
-#define ESRCH	     3
-#define EFAULT	     14
-#define ESTALE	     116
 #define BOUNCE_BYTES 1024u
 
 /* What stands in for memory that is nowhere, and is read. */

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Queue pairs: creation, the state machine's effects, errors, destruction. */
+#include "nic/errors.h"
 #include "nic/nic.h"
 #include "nic/place.h"
 #include "nic/source.h"
 #include "pool/step.h"
-
-#define EINVAL 22
-#define ENOMEM 12
 
 static inline uint32_t power_of_two(uint32_t n)
 {

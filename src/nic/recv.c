@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Receive queues: the owner posts into the pool, the connected peer takes. */
 #include "nic/complete.h"
+#include "nic/errors.h"
 #include "nic/nic.h"
 #include "nic/shared.h"
 #include "pool/step.h"
@@ -16,7 +17,7 @@ static int post_shared(struct weft_qp *qp, uint64_t wr_id, const struct weft_poo
 	int err;
 
 	if (qp->state == WEFT_QPS_RESET || !qp->owns_shared)
-		return -22;
+		return -EINVAL;
 	err = weft_shared_post(qp->shared, wr_id, sge, num_sge, thread);
 	if (!err && qp->state == WEFT_QPS_ERR)
 		weft_rq_flush(qp);
@@ -31,11 +32,11 @@ int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge 
 	if (qp->shared)
 		return post_shared(qp, wr_id, sge, num_sge, thread);
 	if (qp->state == WEFT_QPS_RESET || num_sge > qp->cap.max_recv_sge)
-		return -22;
+		return -EINVAL;
 	/* acquire: pairs with the release when a completion is polled */
 	if (qp->rq_posted - atomic_load_explicit(&qp->rq_freed, memory_order_acquire) >=
 	    qp->cap.max_recv_wr)
-		return -12;
+		return -ENOMEM;
 	recv = slot_at(qp, qp->rq_posted++);
 	recv->wr_id = wr_id;
 	recv->num_sge = num_sge;

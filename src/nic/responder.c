@@ -309,7 +309,7 @@ static void look_ahead(const struct weft_responder *to, uint32_t bytes)
 	__builtin_prefetch(at + bytes - 1, 1);
 }
 
-static __attribute__((noinline)) void complete_shared(struct weft_responder *to,
+static __attribute__((__noinline__)) void complete_shared(struct weft_responder *to,
 						      const struct weft_wqe *request,
 						      uint32_t bytes, enum weft_wc_status status)
 {

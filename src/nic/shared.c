@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/complete.h"
+#include "nic/errors.h"
 #include "nic/source.h"
 
 static uint32_t power_of_two(uint32_t n)
@@ -196,12 +197,12 @@ int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_po
 	bool own;
 
 	if (num_sge > q->max_sge)
-		return -22;
+		return -EINVAL;
 	own = weft_lock(q->nic, &q->lock, thread);
 	if (q->outstanding < q->max_wr)
 		put(q, wr_id, sge, num_sge);
 	else
-		err = -12;
+		err = -ENOMEM;
 	weft_unlock(&q->lock, own);
 	return err;
 }
@@ -495,7 +496,7 @@ int weft_shared_resize(struct weft_shared *q, uint32_t max_wr)
 	if (max_wr > q->last->size) {
 		bank = weft_nic_alloc(q->nic, sizeof(*bank));
 		if (!bank)
-			return -12;
+			return -ENOMEM;
 		err = make_bank(q, bank, q->at->pd, max_wr);
 		if (err) {
 			weft_nic_free(q->nic, bank);
@@ -504,7 +505,7 @@ int weft_shared_resize(struct weft_shared *q, uint32_t max_wr)
 	}
 	weft_lock(q->nic, &q->lock, 0);
 	if (max_wr < q->limit || max_wr < left_in(q))
-		err = -22;
+		err = -EINVAL;
 	else
 		q->max_wr = max_wr;
 	if (!err && bank)

@@ -2,6 +2,7 @@
 #include "nic/source.h"
 
 #include "nic/complete.h"
+#include "nic/errors.h"
 
 static struct weft_cq_source *first_source(const struct weft_cq *cq)
 {
@@ -66,7 +67,7 @@ static int add(struct weft_cq *cq, struct weft_shared *q)
 	struct weft_cq_source *s = weft_nic_alloc(cq->nic, sizeof(*s));
 
 	if (!s)
-		return -12;
+		return -ENOMEM;
 	s->shared = q;
 	s->users = 1;
 	s->next = first_source(cq);

@@ -3,9 +3,8 @@
  * handle's. */
 #include "nic/transport.h"
 #include "nic/datagram.h"
+#include "nic/errors.h"
 #include "nic/gather.h"
-
-#define ENOMEM 12
 
 const struct weft_transport *weft_transport_for(struct weft_nic *nic, enum weft_qp_type type,
 						const uint8_t sgid[16], const uint8_t dgid[16])

@@ -19,10 +19,11 @@
 #ifndef WEFT_POOL_FORMAT_H
 #define WEFT_POOL_FORMAT_H
 
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "backing/atomic.h"
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */

@@ -2,11 +2,10 @@
 /* The requester's half of datagrams: the bytes on this side, and their header. The responder's half
  * is nic/datagram.h. */
 #include "nic/busy.h"
+#include "nic/errors.h"
 #include "nic/gather.h"
 #include "transport/direct/direct.h"
 #include "transport/direct/grh.h"
-
-#define ESRCH 3
 
 static bool any_foreign(const struct weft_spans *spans)
 {

@@ -146,7 +146,7 @@ static enum weft_outcome execute_atomic_write(struct weft_arrival a)
 }
 
 /* What is wrong on this side is told although nobody answers. */
-static __attribute__((noinline)) enum weft_outcome without_responder(struct weft_qp *qp,
+static __attribute__((__noinline__)) enum weft_outcome without_responder(struct weft_qp *qp,
 								     struct weft_wqe *wqe,
 								     struct weft_caller *caller,
 								     enum weft_cause *cause)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/errors.h"
 #include "wire/roce/packet.h"
-
-#define EPROTO 71
 
 static const struct weft_roce_row rows[256] = {
 #define ROW(opcode, name, verb, place, headers, length)                                            \

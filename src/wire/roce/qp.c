@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What comes in, and where it goes. */
+#include "nic/errors.h"
 #include "wire/roce/internal.h"
-
-#define EAGAIN 11
 
 /* Far from 0, so that a PSN before the first is none below 0. */
 #define FIRST_PSN (1ull << 32)

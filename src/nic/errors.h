@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The numbers of errors that nic, transports and engines return, negated: Linux's, which have no header of a
+ * compiler's. Beside <errno.h>, in either order, they say the same. */
+#ifndef WEFT_NIC_ERRORS_H
+#define WEFT_NIC_ERRORS_H
+
+#ifndef ENOENT
+#define ENOENT	  2
+#define ESRCH	  3
+#define ENXIO	  6
+#define EAGAIN	  11
+#define ENOMEM	  12
+#define EACCES	  13
+#define EFAULT	  14
+#define EBUSY	  16
+#define EINVAL	  22
+#define EPROTO	  71
+#define ETIMEDOUT 110
+#define ESTALE	  116
+#endif
+
+#endif
