@@ -181,13 +181,25 @@ static void add_mr(uint64_t off)
 		add_place(mr->off + at, 8, "struct weft_pool_piece");
 }
 
+/* Of each entry in a block that is leased: their numbers begin anywhere. */
+static void for_each_qp(void (*act)(uint64_t off))
+{
+	for (uint64_t b = 0; b < WEFT_BLOCKS; b++) {
+		const uint64_t *lease = kept(
+			WEFT_OFF_LEASES + offsetof(struct weft_pool_leases, qp_block) + 8 * b, 8);
+
+		for (uint64_t i = 0; lease && *lease && i < WEFT_QP_BLOCK; i++)
+			act(WEFT_OFF_QPS + (b * WEFT_QP_BLOCK + i) * sizeof(struct weft_pool_qp));
+	}
+}
+
 static void find_places(void)
 {
 	add_header();
+	add_place(WEFT_OFF_LEASES + offsetof(struct weft_pool_leases, numbers), 4, "numbers");
 	for (uint32_t i = 0; i < 4; i++)
 		add_member(WEFT_OFF_MEMBERS + i * sizeof(struct weft_pool_member));
-	for (uint32_t i = 0; i < 4 * WEFT_QP_BLOCK; i++)
-		add_qp(WEFT_OFF_QPS + i * sizeof(struct weft_pool_qp));
+	for_each_qp(add_qp);
 	for (uint32_t i = 0; i < 4 * WEFT_MR_BLOCK; i++)
 		add_mr(WEFT_OFF_MRS + i * sizeof(struct weft_pool_mr));
 	add_leases();
@@ -223,20 +235,27 @@ void damage_restore(const char *path)
 	close(fd);
 }
 
-void damage_connect(uint32_t qpn, uint16_t member)
+static uint32_t connected_qpn;
+static uint16_t connected_member;
+
+static void connect_one(uint64_t off)
 {
+	struct weft_pool_qp *qp = kept(off, sizeof(*qp));
 	struct weft_pool_ring *ring;
 
-	for (uint32_t i = 0; i < 4 * WEFT_QP_BLOCK; i++) {
-		struct weft_pool_qp *qp = kept(WEFT_OFF_QPS + i * sizeof(*qp), sizeof(*qp));
+	if (!qp || !qp->qpn)
+		return;
+	qp->conn = (qp->conn & ~0xffffffull) | connected_qpn;
+	ring = kept(qp->ring_off, sizeof(*ring));
+	if (ring)
+		ring->producer = connected_member;
+}
 
-		if (!qp || !qp->qpn)
-			continue;
-		qp->conn = (qp->conn & ~0xffffffull) | qpn;
-		ring = kept(qp->ring_off, sizeof(*ring));
-		if (ring)
-			ring->producer = member;
-	}
+void damage_connect(uint32_t qpn, uint16_t member)
+{
+	connected_qpn = qpn;
+	connected_member = member;
+	for_each_qp(connect_one);
 }
 
 /* ---- Damage ---- */
