@@ -85,7 +85,7 @@ SECTIONS = {
         ('datagrams, their headers, Q_Keys, multicast; killed senders', r'verbs-ud'),
         ('extended reliable connections (XRC), also in a domain of two processes; `ibv_open_qp`', r'verbs-xrc'),
         ('shared receive queues, their sizes and limits, LAST_WQE_REACHED; killed senders', r'verbs-srq'),
-        ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'events/'),
+        ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'nic-fence', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),
         ('packet sequence numbers that do not match, `WEFT_PSN=lax`; numbers of queue pairs that begin anywhere',
          r'verbs-psn', r'nic-numbers'),
