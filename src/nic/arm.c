@@ -258,6 +258,7 @@ bool weft_nic_look(struct weft_nic *nic)
 	bool again = false;
 
 	weft_lock(nic, &nic->lock, 0);
+	nic->looks++;
 	for (struct weft_cq *cq = nic->armed; cq; cq = cq->armed_next)
 		again |= !look_at(cq);
 	weft_unlock(&nic->lock, false);

@@ -74,6 +74,7 @@ struct weft_nic {
 	 * queue's */
 	struct weft_lock lock;
 	struct weft_cq *_Atomic armed;
+	uint32_t looks; /* of weft_nic_look so far; guarded by the lock above, within which `unheard` is asked */
 	struct weft_shared *shared; /* all queues; guarded by the lock above */
 	struct weft_lock waiting_lock; /* taken after a queue pair's, unless that is only tried */
 	struct weft_qp *waiting;

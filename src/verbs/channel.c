@@ -249,6 +249,15 @@ void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives)
 	pthread_mutex_unlock(&ch->mutex);
 }
 
+/* Whether it can be read, by one look for all its queues each time that the engine looks at them. */
+static bool is_heard(struct weft_channel *ch, uint32_t look)
+{
+	if (ch->looked != look)
+		ch->heard = is_readable(ch->channel.fd);
+	ch->looked = look;
+	return ch->heard;
+}
+
 bool weft_channel_unheard(struct weft_verbs_cq *cq)
 {
 	struct weft_channel *ch = weft_channel(cq->cq.channel);
@@ -257,11 +266,12 @@ bool weft_channel_unheard(struct weft_verbs_cq *cq)
 	if (!ch)
 		return false;
 	pthread_mutex_lock(&ch->mutex);
-	silent = cq->events_waiting && !is_readable(ch->channel.fd);
+	silent = cq->events_waiting && !is_heard(ch, cq->nic.nic->looks);
 	if (silent && cq->unheard) {
 		ch->late++; /* whoever is to write may live */
 		atomic_store(&ch->bell->told, 1);
 		write_word(ch);
+		ch->heard = true;
 		silent = false;
 	}
 	cq->unheard = silent;
