@@ -2,8 +2,9 @@
 /*
  * Waking another process: by writing into the pipe that its program waits for. Its descriptor is fetched once by
  * pidfd_getfd and kept, as long as there is room; a program may close any descriptor and use its number anew, so
- * that each is looked at before it is written to. They are of a pipe's inode, which nothing else has: eventfds
- * share theirs with all others. They read, too, so that no SIGPIPE comes of a program that has closed its own.
+ * that each is looked at before it is written to, unless it was within the last millisecond, and has had nothing of
+ * ours opened since. They are of a pipe's inode, which nothing else has: eventfds share theirs with all others. They
+ * read, too, so that no SIGPIPE comes of a program that has closed its own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pool/clock.h"
 #include "pool/internal.h"
 #include "pool/step.h"
 
@@ -25,6 +27,7 @@
 #define SETS	   256u
 #define WAYS	   4u
 #define DOORS_MOST (SETS * WAYS)
+#define LOOK_NS	   1000000u /* a look is good for so long; it costs as much as the write */
 #define HIGH_MOST  8192u /* the kernel's table is as long as the highest number */
 
 /* The bell of a channel and our descriptor of its pipe. */
@@ -35,6 +38,7 @@ struct door {
 	uint16_t member;
 	int there; /* its number at its owner */
 	int fd;	   /* negative: it is refused to us */
+	uint64_t looked_ns; /* when it was that pipe; 0: never */
 };
 
 static struct {
@@ -44,6 +48,8 @@ static struct {
 } sets[SETS] = { [0 ... SETS - 1] = { .mutex = PTHREAD_MUTEX_INITIALIZER } };
 
 static _Atomic uint32_t nopen;
+/* When a descriptor of ours was last moved high: it may have got the number of one that was closed. */
+static _Atomic uint64_t moved_ns;
 
 static bool is_pipe(int fd, const struct weft_pool_bell *bell)
 {
@@ -74,6 +80,7 @@ int weft_wake_move_high(int fd)
 
 	most(&from);
 	high = fcntl(fd, F_DUPFD_CLOEXEC, from);
+	atomic_store_explicit(&moved_ns, weft_clock_now_ns(), memory_order_relaxed);
 	if (high < 0)
 		return fd;
 	close(fd);
@@ -131,6 +138,7 @@ static void open_door(struct weft_pool *pool, struct door *door, uint16_t member
 	door->ino = bell->ino;
 	door->there = atomic_load_explicit(&bell->fd, memory_order_relaxed);
 	door->fd = -EMFILE;
+	door->looked_ns = 0;
 	door->bell_off = bell_off;
 	if (atomic_fetch_add_explicit(&nopen, 1, memory_order_relaxed) < most(&from))
 		door->fd = fetch(pool, m, door, bell);
@@ -165,7 +173,19 @@ static struct door *find(struct weft_pool *pool, uint32_t set, uint16_t member,
 
 /* ---- Waking ---- */
 
-static int tell(struct weft_pool_bell *bell, int fd)
+static bool is_still_pipe(struct door *door, const struct weft_pool_bell *bell)
+{
+	uint64_t now_ns = weft_clock_now_ns();
+
+	if (now_ns - door->looked_ns < LOOK_NS &&
+	    door->looked_ns > atomic_load_explicit(&moved_ns, memory_order_relaxed))
+		return true;
+	door->looked_ns = now_ns;
+	return is_pipe(door->fd, bell);
+}
+
+/* door: of another member's bell; NULL: `fd` is our own. */
+static int tell(struct weft_pool_bell *bell, struct door *door, int fd)
 {
 	static const uint64_t one = 1;
 
@@ -174,7 +194,8 @@ static int tell(struct weft_pool_bell *bell, int fd)
 		return 0;
 	WEFT_STEP(wake_told);
 	/* a pipe that is full can be read */
-	if (is_pipe(fd, bell) && (write(fd, &one, sizeof(one)) == sizeof(one) || errno == EAGAIN)) {
+	if ((door ? is_still_pipe(door, bell) : is_pipe(fd, bell)) &&
+	    (write(fd, &one, sizeof(one)) == sizeof(one) || errno == EAGAIN)) {
 		WEFT_STEP(wake_written);
 		return 0;
 	}
@@ -191,12 +212,12 @@ int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off)
 	int err = -EINVAL;
 
 	if (bell && member == pool->me)
-		return tell(bell, atomic_load_explicit(&bell->fd, memory_order_relaxed));
+		return tell(bell, NULL, atomic_load_explicit(&bell->fd, memory_order_relaxed));
 	pthread_mutex_lock(&sets[set].mutex);
 	for (int i = 0; bell && i < 2; i++) {
 		struct door *door = find(pool, set, member, bell, bell_off);
 
-		err = door->fd < 0 ? -EPERM : tell(bell, door->fd);
+		err = door->fd < 0 ? -EPERM : tell(bell, door, door->fd);
 		if (err != -EBADF)
 			break;
 		/* the program has closed it: once more */
