@@ -59,8 +59,9 @@ static int connect_queue_pair(struct conn *c, uint32_t index)
 	end.cq = plain;
 	for (uint32_t i = 0; i < o->in_flight; i++)
 		receive(c, i);
-	swap_addresses(c);
+	/* the first message may come as soon as the two have met, and nobody polls before an event */
 	end_require(!ibv_req_notify_cq(c->cq, 0), "ibv_req_notify_cq");
+	swap_addresses(c);
 	return c->channel->fd;
 }
 
