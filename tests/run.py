@@ -220,14 +220,14 @@ def build_sanitized(folder, name):
     return folder
 
 
-def sanitized(folder, name, *options):
+def sanitized(folder, name, *options, patience=5):
     folder = build_sanitized(folder, name)
     # gcc 12's thread sanitizer stops where the kernel randomizes addresses more than it expects.
     fixed = ('setarch', '-R')
     wrapper = fixed if name == 'tsan' and run(*fixed, 'true') else ()
     # One at a time: instrumented threads that spin would miss their time limits on few cores.
     return unit(folder, *sanitizer_tests(name), *options, '--num-processes', '1',
-                '--timeout-multiplier', '5', wrapper=wrapper,
+                '--timeout-multiplier', str(patience), wrapper=wrapper,
                 UBSAN_OPTIONS='halt_on_error=1:print_stacktrace=1',
                 TSAN_OPTIONS=f'suppressions={ROOT}/tests/tsan.supp')
 
@@ -277,6 +277,8 @@ def coverage(folder):
 
 ASIDE = ('--suite', 'aside')
 NOT_ASIDE = ('--no-suite', 'aside')
+# So many times longer may a test take that has a core only while nobody else wants one.
+STARVED = 20
 
 
 def stages(folder):
@@ -297,17 +299,17 @@ def stages(folder):
 
         ('unit', 'in virtual time', {'aside'},
          lambda: unit(folder, '--no-suite', 'slow', *ASIDE, '--num-processes', '1',
-                      logbase='testlog-aside')),
+                      '--timeout-multiplier', str(STARVED), logbase='testlog-aside')),
         ('asan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'asan') and Tally()),
         ('asan', 'test programs in virtual time, sanitized', {'aside'},
-         lambda: sanitized(folder, 'asan', *ASIDE)),
+         lambda: sanitized(folder, 'asan', *ASIDE, patience=STARVED)),
         ('pytest', 'of the tree', {'aside'},
          lambda: pytest(folder, 'aside and not slow', name='pytest-aside')),
         ('tidy', 'clang-tidy', {'aside'}, lambda: tidy(folder, all_paths=False)),
         ('tidy', 'clang-tidy', {'tidy', 'slow'}, lambda: tidy(folder)),
         ('tsan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'tsan') and Tally()),
         ('tsan', 'test programs in virtual time, sanitized', {'aside'},
-         lambda: sanitized(folder, 'tsan', *ASIDE)),
+         lambda: sanitized(folder, 'tsan', *ASIDE, patience=STARVED)),
         ('coverage', 'builds', {'aside'}, lambda: build_coverage(folder) and Tally()),
 
         ('join', 'what ran beside', {'all'}, None),

@@ -9,7 +9,7 @@ import pytest
 
 from fabric import wait_for
 
-pytestmark = [pytest.mark.quick, pytest.mark.aside]
+pytestmark = pytest.mark.quick
 ROOT = Path(__file__).resolve().parents[2]
 CHECKER = ROOT / 'tools/check-docs.py'
 CODE = '''/* gone() */
