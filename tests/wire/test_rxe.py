@@ -50,8 +50,8 @@ class Guest:
     def __init__(self, job):
         self.job = job
         self.number = 0
-        for name in ('across-verbs',):
-            shutil.copy(BUILD / 'tests/wire' / name, job)
+        self.patience = PATIENCE
+        shutil.copy(BUILD / 'tests/wire/across-verbs', job)
         shutil.copy(HERE / 'agent.sh', job)
         self.log = open(job / 'lab.log', 'w+', encoding='utf-8')
         self.lab = subprocess.Popen([sys.executable, LAB, '--wire', '--seconds', '3000', '--job', job,
@@ -71,7 +71,7 @@ class Guest:
         return stem.with_suffix('.rc')
 
     def finish(self, done):
-        assert wait_until(done.exists, PATIENCE), 'the guest does not finish'
+        assert wait_until(done.exists, self.patience), 'the guest does not finish'
         said = done.with_suffix('.out').read_text()
         assert done.read_text().strip() == '0', said
         return said
@@ -94,9 +94,9 @@ class Guest:
         before = self.counters()
         mine = self.outside(*ours)
         done = self.start(f'for i in 1 2 3 4 5 6; do {theirs} && exit 0; sleep 0.3; done; exit 1'
-                          if they_call else f'timeout {PATIENCE} {theirs}')
+                          if they_call else f'timeout {self.patience} {theirs}')
         try:
-            said = mine.communicate(timeout=PATIENCE)[0]
+            said = mine.communicate(timeout=self.patience)[0]
         finally:
             mine.kill()
         assert mine.returncode == 0, said + (done.with_suffix('.out').read_text()
@@ -222,7 +222,8 @@ def test_interface_of_1500(guest):
 @pytest.mark.slow
 @pytest.mark.parametrize('where', [FOUR, SIX, LINK], ids=['four', 'six', 'link'])
 @pytest.mark.parametrize('mtu', [256, 512, 1024, 2048, 4096])
-def test_all(guest, mtu, where):
+def test_all(guest, mtu, where, monkeypatch):
+    monkeypatch.setattr(guest, 'patience', 10 * PATIENCE)
     across(guest, where, '-m', str(mtu), '-l', str(8 << 20), '-n', '300')
     across(guest, where, '-m', str(mtu), '-u', '-n', '300')
     across(guest, where, '-m', str(mtu), '-e', least=30)
