@@ -38,7 +38,7 @@ enum weft_backing_can {
 		WEFT_BACKING_ATOMICS | WEFT_BACKING_COHERENT | WEFT_BACKING_REACHES_ALL,
 };
 
-/* What to do about who holds the lock. */
+/* What to do about the process that holds the lock. */
 #define WEFT_BACKING_ADVICE "continue it (kill -CONT, docker unpause, the debugger) or end it"
 #define WEFT_BACKING_STUCK  "its lock is held by a process that does not go on"
 
@@ -52,7 +52,7 @@ struct weft_backing {
 	 * -ENAMETOOLONG. */
 	int (*choose)(const char *path, char chosen[PATH_MAX], bool *own);
 	/*
-	 * Opens it, made if need be; *bytes: its size. `signature` tells whether those who made it
+	 * Opens it, made if need be; *bytes: its size. `signature` tells whether those that made it
 	 * lay it out as we do. -EPROTO (no pool, or another version or layout), -EPERM (not the
 	 * user's own), -EFBIG (the process may not make so large a one), -ENOSPC, -ENOMEM,
 	 * -ETIMEDOUT (see `enter`), or open(2)'s. *why says it in a sentence, good until the
@@ -99,13 +99,13 @@ struct weft_backing {
 
 	/*
 	 * Makes this process the living holder of that number, until it ends, however it ends.
-	 * After map, once. -EAGAIN (another has it), -ESTALE (the memory has lost its name: who
+	 * After map, once. -EAGAIN (another has it), -ESTALE (the memory has lost its name: a member that
 	 * comes now would not meet us).
 	 */
 	int (*prove)(struct weft_backed *b, uint16_t member);
 	/* Whether another process proves it. True where it cannot be told. Takes 0.3 µs or more. */
 	bool (*lives)(struct weft_backed *b, uint16_t member);
-	/* The number of somebody who has died, for the one who gives back what it held: test and
+	/* The number of a member that has died, for the one that gives back what it held: test and
 	 * claim are one step, and it comes free if that one dies, too. A key for `leave`; -EAGAIN
 	 * (it lives, or another has claimed it). */
 	int (*claim)(struct weft_backed *b, uint16_t member);
@@ -114,8 +114,8 @@ struct weft_backing {
 
 	/*
 	 * One holder among all processes and all threads of each; it ends with the process. A key
-	 * for `leave`; or -ETIMEDOUT: whoever holds it has not gone on for ten seconds. After two
-	 * it says on stderr who that is.
+	 * for `leave`; or -ETIMEDOUT: the process that holds it has not gone on for ten seconds. After two
+	 * it says on stderr which process that is.
 	 */
 	int (*enter)(struct weft_backed *b);
 	/* The same beside a claim, by its key. -EAGAIN if it is not to wait. */
@@ -133,7 +133,7 @@ struct weft_backing {
 	/* The rare half: see backing/fence.h. Full for the caller, too. */
 	void (*barrier)(struct weft_backed *b);
 
-	/* ---- From outside, by who is no member: one thread ---- */
+	/* ---- From outside, by a process that is no member: one thread ---- */
 
 	/* For reading only. -ENOENT (there is none yet), or as open. *locked: nobody enters until
 	 * it is closed. */
@@ -143,7 +143,7 @@ struct weft_backing {
 	void (*unlock)(struct weft_backed *b);
 	bool (*read)(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off);
 	uint64_t (*allocated)(const struct weft_backed *b);
-	/* Who holds the lock, in words. */
+	/* The process that holds the lock, in words. */
 	void (*holder)(const struct weft_backed *b, char *text, size_t text_bytes);
 };
 

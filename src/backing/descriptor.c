@@ -16,7 +16,7 @@ bool weft_descriptor_is_ours(const struct weft_backed *b, int fd)
 	return fd >= 0 && !fstat(fd, &st) && st.st_dev == b->dev && st.st_ino == b->ino;
 }
 
-/* Its members go on; yet nobody can join them, and who is told so must not search long for why. */
+/* Its members go on; yet nobody can join them, and a user that is told so must not search long for why. */
 static void tell_unlinked(struct weft_backed *b)
 {
 	if (!b->unlinked)

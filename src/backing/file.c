@@ -81,7 +81,7 @@ static int check_limit(const char **why)
 	return -EFBIG;
 }
 
-/* The file is ours from the first word on, and is a pool with the last: who dies in between leaves
+/* The file is ours from the first word on, and is a pool with the last: a member that dies in between leaves
  * what the next one makes again. */
 static int make(int fd, uint64_t signature, const char **why)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Who holds the file lock. The kernel tells no owner of such a lock to others: it stands in what each
+ * Which process holds the file lock. The kernel tells no owner of such a lock to others: it stands in what each
  * process says of its descriptors.
  */
 #include "backing/holder.h"
@@ -92,7 +92,7 @@ bool weft_holder_find(int fd, struct weft_holder *holder)
 	if (fstat(fd, &file))
 		return false;
 	proc = opendir("/proc");
-	/* a child that was forked in the middle has the description, too: rather whoever is stopped */
+	/* a child that was forked in the middle has the description, too: rather the one that is stopped */
 	while (proc && !holder->stopped && (e = readdir(proc))) {
 		if (!is_number(e->d_name) || !holds(e->d_name, &file))
 			continue;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Who holds the lock of a pool's file, for those who wait for him. Any thread; reads much of /proc.
+/* Which process holds the lock of a pool's file, for those that wait for it. Any thread; reads much of /proc.
  */
 #ifndef WEFT_BACKING_HOLDER_H
 #define WEFT_BACKING_HOLDER_H
@@ -14,7 +14,7 @@ struct weft_holder {
 	bool stopped; /* by a signal or a debugger; that a whole container is paused does not show */
 };
 
-/* fd: the pool's file. False: nobody holds it, or he cannot be seen: another user's process, or one of
+/* fd: the pool's file. False: nobody holds it, or that one cannot be seen: another user's process, or one of
  * another pid namespace. */
 bool weft_holder_find(int fd, struct weft_holder *holder);
 /* The same in words. */

@@ -66,7 +66,7 @@ struct wait {
 	bool told;
 };
 
-/* The turn, + 1, of whoever this process has given up last: it does not wait so long for him again,
+/* The turn, + 1, of the holder that this process has given up last: it does not wait so long for that one again,
  * for each of its threads and each call. */
 static _Atomic uint64_t given_up;
 
@@ -97,7 +97,7 @@ static bool bear(struct wait *w)
 {
 	uint64_t now_ns = weft_clock_now_ns(), since_ns = now_ns - w->last_ns;
 
-	/* who was stopped himself has not waited: whoever stopped both may have continued both */
+	/* a waiter that was stopped itself has not waited: both may have been stopped and continued together */
 	w->waited_ns += since_ns < STEP_MOST_NS ? since_ns : STEP_MOST_NS;
 	w->last_ns = now_ns;
 	if (w->waited_ns > (w->told ? PATIENCE_NS : TELL_NS) || w->waited_ns > w->patience_ns) {
@@ -150,7 +150,7 @@ int weft_lock_enter(struct weft_backed *b)
 		close(fd);
 		return err;
 	}
-	/* those who wait see that it goes on */
+	/* those that wait see that it goes on */
 	atomic_store_explicit(turns, atomic_load_explicit(turns, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	WEFT_STEP(lock_entered);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The file, for who is no member: opened for reading only, and never mapped, as a load from a hole
+/* The file, for a process that is no member: opened for reading only, and never mapped, as a load from a hole
  * would allocate it. */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include "backing/private.h"
 
 #define NO_POOL	    "there is no pool yet"
-#define PATIENCE_MS 100 /* who holds the lock needs microseconds */
+#define PATIENCE_MS 100 /* the process that holds the lock needs microseconds */
 #define MS_NS	    1000000ull
 
-/* Who leaves adds its counters to those of the departed, and zeroes them: under the lock it is one
+/* A member that leaves adds its counters to those of the departed, and zeroes them: under the lock it is one
  * step. Yet nobody may make us wait for ever. */
 static bool lock_shared(int fd)
 {

@@ -31,7 +31,7 @@ static int remove_unused(const char *path, int fd, bool own, const char **why)
 	*why = "programs use the pool";
 	if (weft_lock_any_held(fd))
 		return -EBUSY;
-	/* who attaches now waits for the lock, and then finds the file gone */
+	/* a member that attaches now waits for the lock, and then finds the file gone */
 	err = weft_lock_file(fd, true);
 	if (err == -ETIMEDOUT)
 		*why = WEFT_BACKING_STUCK;

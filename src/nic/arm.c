@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Arming: one event for each. The word of the alarm says whether the queue is armed, and for what; whoever
+ * Arming: one event for each. The word of the alarm says whether the queue is armed, and for what; the producer that
  * completes ends that by compare-and-swap, and wakes the owner. So there is one waker an arming, and its event is
  * made where the owner takes it from the word: when its channel is read, when it arms anew, or by its engine.
  *
- * From the first arming on all who complete into the queue fence before they look at the word (alarm_off of the
+ * From the first arming on all that complete into the queue fence before they look at the word (alarm_off of the
  * ring tells them): arming fences, too, and asks no barrier of others.
  */
 #include "nic/complete.h"
@@ -66,7 +66,7 @@ static int make_alarm(struct weft_cq *cq)
 	return 0;
 }
 
-/* Those who complete fence from now on; new rings are born with it. */
+/* Those that complete fence from now on; new rings are born with it. */
 static void show_alarm(struct weft_cq *cq)
 {
 	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next)
@@ -152,7 +152,7 @@ int weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 		show_alarm(cq);
 	weft_unlock(&cq->lock, own);
 	WEFT_STEP(cq_armed);
-	/* whoever completes after this sees the arming, or the caller's next poll sees it */
+	/* a producer that completes after this sees the arming, or the caller's next poll sees it */
 	if (!first) {
 		atomic_thread_fence(memory_order_seq_cst);
 		return 0;
@@ -178,7 +178,7 @@ void weft_cq_disarm(struct weft_cq *cq)
 			if (at->armed_next == cq)
 				at->armed_next = cq->armed_next;
 	weft_unlock(&cq->nic->lock, false);
-	/* somebody who was stopped since may still touch it */
+	/* somebody that was stopped since may still touch it */
 	if (weft_pool_age(pool) == cq->alarm_made)
 		pool->calls->free(pool, cq->alarm_off, sizeof(struct weft_pool_alarm));
 	else
@@ -207,7 +207,7 @@ static bool lives(struct weft_pool *pool, uint64_t claim)
 	       pool->calls->alive(pool, weft_claim_member(claim), incarnation);
 }
 
-/* Whoever claims it tells the channel at once: unless it is dead, or stands still. False: not long enough yet. */
+/* The producer that claims it tells the channel at once: unless it is dead, or stands still. False: not long enough yet. */
 static bool end_claim(struct weft_cq *cq, uint64_t word)
 {
 	bool alive = lives(cq->nic->pool, word);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a request of a connection may do at the responder, whoever has brought it: *begin* checks
+ * What a request of a connection may do at the responder, whichever transport has brought it: *begin* checks
  * the rights, the receive and the key, *place* moves its bytes, *end* tells the responder. All
  * rules about keys, receives, atomics, invalidation and faults of connections stand here and in
  * arrive.c; those of datagrams in datagram.c.
@@ -214,7 +214,7 @@ WEFT_ARRIVE void weft_arrive_end_read(struct weft_arrival a)
 {
 	struct weft_counters *counters = &a.caller->line->counters;
 
-	/* acquire: pairs with the releases of whoever wrote those bytes; the next READ sees no
+	/* acquire: pairs with the releases of the executor that wrote those bytes; the next READ sees no
 	 * older ones (9.5), on Arm as well */
 	atomic_thread_fence(memory_order_acquire);
 	counters->ops_read++;

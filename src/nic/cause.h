@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Why a request fails, or a receive: each cause with the status of its completion, the clause of
- * InfiniBand volume 1 that it offends, and the words for it. Who words it (verbs/blame.c) puts values
+ * InfiniBand volume 1 that it offends, and the words for it. The api that words it (verbs/blame.c) puts values
  * for {names}; the nic knows causes by their numbers alone.
  */
 #ifndef WEFT_NIC_CAUSE_H
@@ -71,7 +71,7 @@ struct weft_pool_sge;
 	X(UNREACHED, RETRY_EXC_ERR, "9.7.6",                                                        \
 	  "nobody in the pool has the address of QP {peer}, {dgid}, and nothing else leads there; " \
 	  "timeout {timeout}, retry_cnt {retry_cnt}")                                               \
-	/* what is found later, by who polls */                                                     \
+	/* what is found later, by the poller */                                                    \
 	X(FLUSHED, WR_FLUSH_ERR, "10.3.1", "the queue pair is in {state}: it was not carried out")  \
 	X(OWN_RECEIVE_LENGTH, LOC_LEN_ERR, "9.9.3",                                                 \
 	  "a message of {given} bytes came, for which the receive has no room")                     \

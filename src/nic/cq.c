@@ -284,7 +284,7 @@ static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uin
 	return r;
 }
 
-/* A ring with room for `receives` more of this producer; else one that nobody uses, made his. */
+/* A ring with room for `receives` more of this producer; else one that nobody uses, made this one's. */
 static struct weft_cq_ring *find_ring(struct weft_cq *cq, uint16_t producer, uint64_t incarnation,
 				      uint32_t receives, uint32_t *promised)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The bytes of a request on the requester's side, whoever carries it out: what may be wrong with
+ * The bytes of a request on the requester's side, whichever transport carries it out: what may be wrong with
  * them is found before anything goes to the responder, and told although nobody answers.
  */
 #ifndef WEFT_NIC_GATHER_H

@@ -3,7 +3,7 @@
  * What the nic asks of the world: its threads, its memory, its room. A process has one such table; a
  * simulator, a card and a kernel module have others. What concerns the pool (leases, pieces, life,
  * bells, the rare half of the fence) is asked of the pool's own table, struct weft_pool_calls; the
- * frequent half is inline (backing/fence.h). Timers are not asked for: who makes the nic go on says
+ * frequent half is inline (backing/fence.h). Timers are not asked for: the caller that makes the nic go on says
  * what time it is (weft_nic_progress).
  *
  * Every function may be called from any thread, with locks of the nic held; `context` is the table's.
@@ -72,7 +72,7 @@ struct weft_machine {
 	void (*yield)(void *context); /* somebody else holds what we wait for */
 	/* The calling thread as locks know it, 0: it has no name yet. */
 	uint32_t (*self)(void *context);
-	/* There is deferred work; who makes the nic go on should look soon. */
+	/* There is deferred work; what makes the nic go on should look soon. */
 	void (*kick)(void *context);
 	/* For completions that bear their time, of queues that want it: CLOCK_MONOTONIC, or its like. */
 	uint64_t (*stamp_ns)(void *context);

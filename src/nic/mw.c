@@ -8,7 +8,7 @@
 
 #define REMOTE	     (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_READ | WEFT_ACCESS_REMOTE_ATOMIC)
 #define WINDOW_FLAGS (WEFT_ACCESS_LOCAL_WRITE | REMOTE | WEFT_ACCESS_MW_BIND | WEFT_ACCESS_ZERO_BASED)
-#define TAG_BITS     8u /* of a key: whoever binds a window of type 2 chooses them (10.6.7.2.3) */
+#define TAG_BITS     8u /* of a key: the binder of a window of type 2 chooses them (10.6.7.2.3) */
 
 static struct weft_window_entry *entry_of(const struct weft_nic *nic, uint32_t key)
 {
@@ -38,7 +38,7 @@ int weft_mw_create(struct weft_nic *nic, struct weft_mw *mw, uint32_t pd, enum w
 
 /* ---- Unbinding; the lock is held ---- */
 
-/* The key has ended, and nobody who does not stand still uses it any more. */
+/* The key has ended, and no executor that does not stand still uses it any more. */
 static void forget(struct weft_mw *mw, bool quiet)
 {
 	struct weft_mw **at = &mw->nic->windows[mw->parent].bound;
@@ -54,8 +54,8 @@ static void forget(struct weft_mw *mw, bool quiet)
 	mw->pieces_bytes = 0;
 }
 
-/* Whom it was revoked from may stand still in the middle of a copy: false. The region that it shows
- * will find him, too, before it ends. */
+/* The executor that it was revoked from may stand still in the middle of a copy: false. The region that it shows
+ * will find that one, too, before it ends. */
 static bool unbind(struct weft_mw *mw)
 {
 	bool live = is_live(mw);
@@ -94,7 +94,7 @@ bool weft_mr_close(struct weft_mr *mr)
 		if (is_live(mw))
 			live = true;
 		else
-			forget(mw, true); /* by its peer, who does nothing else meanwhile */
+			forget(mw, true); /* by its peer, which does nothing else meanwhile */
 	}
 	if (!live)
 		weft_mr_store_ended(nic->pool, mr->index);

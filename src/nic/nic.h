@@ -40,7 +40,7 @@ struct weft_shared;
 struct weft_nic_api {
 	/* A completion event for a queue that was armed; the queue's lock may be held. */
 	void (*completion)(struct weft_cq *cq);
-	/* The same, of which somebody should have told its channel long ago; he may yet: `lives`. */
+	/* The same, of which a producer should have told its channel long ago; it may yet: `lives`. */
 	void (*overdue)(struct weft_cq *cq, bool lives);
 	/* Whether an event of the queue waits of which its channel does not tell; at the second call it does. */
 	bool (*unheard)(struct weft_cq *cq);
@@ -115,7 +115,7 @@ static inline uint64_t weft_nic_stamp_ns(const struct weft_nic *nic)
 	return nic->machine->stamp_ns(nic->machine->context);
 }
 
-/* Whoever was stopped asks before he goes on: 0, -EACCES, -ESRCH as above. */
+/* An executor that was stopped asks before it goes on: 0, -EACCES, -ESRCH as above. */
 static inline int weft_far_check(const struct weft_pool *pool, const struct weft_far *far)
 {
 	if (atomic_load_explicit(far->right->word, memory_order_acquire) != far->right->was)
@@ -240,7 +240,7 @@ struct weft_cq {
 	struct weft_cq_ring *_Atomic rings, *_Atomic hot;
 	_Atomic uint32_t turns; /* written under the lock */
 	struct weft_cq_source *_Atomic sources; /* written, and followed, under the lock */
-	struct weft_pool_ring *wake; /* for those who complete into sources; NULL: not made yet */
+	struct weft_pool_ring *wake; /* for those that complete into sources; NULL: not made yet */
 	uint64_t wake_off;
 	struct weft_pool_alarm *_Atomic alarm; /* NULL: never armed yet */
 	uint64_t alarm_off, alarm_made;	       /* made: the pool's age */
@@ -262,9 +262,9 @@ int weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread);
 /* Whether somebody has claimed the arming and so made an event, which is now the caller's. Any thread; the
  * queue is not being destroyed. */
 bool weft_cq_take_event(struct weft_cq *cq);
-/* The engine was rung: armings that were claimed by those who cannot tell the channel. */
+/* The engine was rung: armings that were claimed by those that cannot tell the channel. */
 void weft_nic_events(struct weft_nic *nic);
-/* The engine looks at all queues that were armed: for completions of those who have not told of them, dead or
+/* The engine looks at all queues that were armed: for completions of those that have not told of them, dead or
  * stopped, and for claims after which no channel was told. Whether to look again soon. */
 bool weft_nic_look(struct weft_nic *nic);
 /* For the files of the nic: the same of one queue, as far as it is known to be armed; its lock is held. */
@@ -285,7 +285,7 @@ void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp);
 
 /* ---- Queue pairs (qp.c, attr.c) ---- */
 
-/* What a connection has been told, for whoever carries its requests. */
+/* What a connection has been told, for the transport that carries its requests. */
 struct weft_qp_attr {
 	uint32_t dest_qpn;
 	uint32_t sq_psn, rq_psn; /* WEFT_ANY_PSN: whatever the peer's is */
@@ -314,8 +314,8 @@ struct weft_qp {
 	bool signal_all;
 	bool waits; /* on the waiting list, */
 	bool visited; /* or for now off it, to be looked after */
-	/* a completion: its queue was full, and this is written under that's lock; or a peer who was stopped:
-	 * he was left behind when memory moved */
+	/* a completion: its queue was full, and this is written under that's lock; or a peer that was stopped:
+	 * it was left behind when memory moved */
 	atomic_bool lost;
 	uint32_t qpn, pd;
 	uint64_t holder; /* of our own keys (place.h) */
@@ -385,8 +385,8 @@ bool weft_qp_look(struct weft_qp *qp);
 
 /*
  * While memory of ours moves nobody executes here, nor do we: hold takes the locks of all queue pairs,
- * sends peers away (WEFT_MOVES) and waits for those who are at work. One who stands still is left behind:
- * what he writes goes nowhere, and his queue pair is lost. Queue pairs must not come and go.
+ * sends peers away (WEFT_MOVES) and waits for those that are at work. One that stands still is left behind:
+ * what it writes goes nowhere, and its queue pair is lost. Queue pairs must not come and go.
  */
 void weft_nic_hold(struct weft_nic *nic);
 void weft_nic_let_go(struct weft_nic *nic);
@@ -475,7 +475,7 @@ struct weft_mr_piece {
 	uint64_t va, len_bytes, off;
 };
 
-/* [va, va + len) seen as iova by whoever has the key, in these pieces; what they leave out is in
+/* [va, va + len) seen as iova by a peer that has the key, in these pieces; what they leave out is in
  * place. One piece of WEFT_NOWHERE: it reads as zeros, and what is written is lost. */
 struct weft_mr_drawing {
 	uint32_t pd;
@@ -496,14 +496,14 @@ int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_m
 void weft_mr_redraw(struct weft_mr *mr, const struct weft_mr_drawing *drawing);
 /* The first half of revoke: true, and the key has ended; or a window is bound to the region (EBUSY). */
 bool weft_mr_close(struct weft_mr *mr);
-/* After this nobody reaches the region, but for one who is stopped: false then, and what the region
+/* After this nobody reaches the region, but for one that is stopped: false then, and what the region
  * covers in the pool must be retired. */
 bool weft_mr_revoke(struct weft_mr *mr);
 /* Gives the key's entry back; after revoke, which said `quiet`. */
 void weft_mr_destroy(struct weft_mr *mr, bool quiet);
 
 /* For the files of the nic. The key that an entry gets next; makes the entry what others see, by that
- * key; ends its key, with or without waiting for those who use it (false: one stands still). */
+ * key; ends its key, with or without waiting for those that use it (false: one stands still). */
 uint32_t weft_mr_next_key(const struct weft_pool *pool, uint32_t index);
 void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key, struct weft_pool_mr *entry);
 void weft_mr_store_ended(struct weft_pool *pool, uint32_t index);

@@ -26,7 +26,7 @@ static uint16_t owner_of(const struct weft_pool *pool, uint32_t index)
 					       memory_order_relaxed) - 1);
 }
 
-/* From here on whoever takes memory of that member from us waits for us: keys stand as we see them, unless we are
+/* From here on a revoker of that member's memory waits for us: keys stand as we see them, unless we are
  * left behind. False: it is none, or its memory moves. */
 static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint16_t owner,
 		  struct weft_right *right)
@@ -356,7 +356,7 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 {
 	const struct weft_pool_mr *mr = &pool->mr_seen[key >> WEFT_KEY_BITS].mr;
 	uint16_t owner = owner_of(pool, key >> WEFT_KEY_BITS);
-	/* our own is where it is: who takes it from us waits for all of our threads */
+	/* our own is where it is: a revoker here waits for all of our threads */
 	bool foreign = owner != (uint16_t)holder && owner != pool->me;
 	uint64_t start;
 

@@ -36,7 +36,7 @@ static inline void weft_span_private(struct weft_span *span, void *at, uint64_t 
 /* First use of a key: maps its entry and its extents, and touches them. 0 or -ENOENT, -ENOMEM. */
 int weft_mr_prepare(struct weft_pool *pool, uint32_t key);
 
-/* Who may use a key: a protection domain of a member, as in an entry's rights. */
+/* What may use a key: a protection domain of a member, as in an entry's rights. */
 static inline uint64_t weft_holder(uint16_t owner, uint32_t pd)
 {
 	return WEFT_MR_RIGHTS(owner, 0, pd);
@@ -57,7 +57,7 @@ static inline bool weft_rights_allow_any(uint64_t rights, uint64_t holder, uint8
 }
 
 /* Windows name what may use them instead of a protection domain: that domain, marked so that a window
- * is no region to those who gather and scatter, or a queue pair. */
+ * is no region to those that gather and scatter, or a queue pair. */
 #define WEFT_PD_WINDOW	  (1u << 31) /* type 1 */
 #define WEFT_PD_QP_WINDOW (3u << 30) /* type 2: and the QPN */
 

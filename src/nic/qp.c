@@ -348,7 +348,7 @@ static void free_receive_queue(struct weft_qp *qp, bool quiet)
 		qp->nic->pool->calls->retire(qp->nic->pool, WEFT_RETIRE_PIECE, qp->rq_off, receive_bytes(qp));
 }
 
-/* Whoever still reads the old one must not find the next connection's receives there. */
+/* A producer that still reads the old one must not find the next connection's receives there. */
 static int renew_receive_queue(struct weft_qp *qp)
 {
 	struct weft_qp old = { .nic = qp->nic,
@@ -361,7 +361,7 @@ static int renew_receive_queue(struct weft_qp *qp)
 			       .rq_stride = qp->rq_stride };
 	int err;
 
-	/* what he completes in a shared one is of no connection any more, and posted again */
+	/* what that taker completes in a shared one is of no connection any more, and posted again */
 	if (qp->shared && !qp->owns_shared)
 		return 0;
 	err = make_receive_queue(qp);
@@ -498,8 +498,8 @@ static enum weft_pool_conn conn_of(const struct weft_qp *qp)
 	return atomic_load_explicit(&qp->slot->conn, memory_order_relaxed) >> 24 & 0xff;
 }
 
-/* Who is left behind may go on from now on. One that was made, or made anew, after he stopped is not
- * where he is. */
+/* An executor left behind may go on from now on. One that was made, or made anew, after it stopped is not
+ * where it is. */
 static void lose_stopped(struct weft_nic *nic)
 {
 	for (uint32_t i = 0; i < high(nic); i++) {
@@ -511,7 +511,7 @@ static void lose_stopped(struct weft_nic *nic)
 	}
 }
 
-/* To those who share a protection domain with us. */
+/* To those that share a protection domain with us. */
 static void publish_move(struct weft_nic *nic, enum weft_moving phase)
 {
 	_Atomic uint64_t *moves = &nic->pool->self->moves;
@@ -539,7 +539,7 @@ void weft_nic_hold(struct weft_nic *nic)
 	nic->pool->calls->quiesce(nic->pool, 0, weft_pool_age(nic->pool));
 	lose_stopped(nic);
 	publish_move(nic, WEFT_MOVING_LEAVES);
-	/* whoever has not seen this by now has stored all that he will not do again */
+	/* an executor that has not seen this by now has stored all that it will not do again */
 	nic->pool->calls->barrier(nic->pool);
 }
 

@@ -51,7 +51,7 @@ void weft_responder_leave(struct weft_responder *to)
 		return;
 	was = atomic_load_explicit(&to->slot->rq_left, memory_order_relaxed);
 	left = (uint64_t)to->from.slot->rq_taken_epoch << 32 | (uint32_t)to->from.slot->rq_taken;
-	/* who is stopped here must not undo what a later peer leaves */
+	/* a peer stopped here must not undo what a later one leaves */
 	if (to->slot->rq_epoch == to->from.slot->rq_taken_epoch)
 		atomic_compare_exchange_strong(&to->slot->rq_left, &was, left);
 }

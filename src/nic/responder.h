@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What whoever carries out requests at a queue pair knows of it (responder.c): its line, its
+ * What an executor of requests at a queue pair knows of it (responder.c): its line, its
  * receives and the ring of its completions. The requests of one requester are carried out one at a
  * time, under a lock of the carrier's; in all calls but weft_responder_find the busy line names the
  * responder's owner.

@@ -59,7 +59,7 @@ static uint32_t lap_of(const struct weft_seat *seat, uint64_t position)
 /* Positions before this one are taken or passed over; somebody may have said so already. */
 static void pass(const struct weft_seat *seat, uint64_t position)
 {
-	/* release: pairs with the acquire in weft_seat_first, who then knows of the claims that we know of */
+	/* release: pairs with the acquire in weft_seat_first, which then knows of the claims that we know of */
 	atomic_compare_exchange_strong_explicit(&seat->at->taken, &position, position + 1,
 						memory_order_release, memory_order_relaxed);
 }
@@ -127,7 +127,7 @@ bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16
 						     memory_order_acq_rel, memory_order_relaxed))
 		return false;
 	WEFT_TURN(seat_taken);
-	/* the barrier of who arms stands in for ours (weft_shared_arm); the owner counts */
+	/* the barrier of the arming owner stands in for ours (weft_shared_arm); the owner counts */
 	weft_fence_frequent();
 	limit = atomic_load_explicit(&seat->head->limit, memory_order_relaxed);
 	if (__builtin_expect(limit != 0, 0))
@@ -151,7 +151,7 @@ static void tell_late(const struct weft_seat *seat)
 {
 	uint64_t before = seat->position - 1, claim;
 
-	/* acquire: pairs with the release in weft_seat_complete; whoever completed that one has told of those
+	/* acquire: pairs with the release in weft_seat_complete; the taker that completed that one has told of those
 	 * before it */
 	claim = atomic_load_explicit(claim_at(seat, before), memory_order_acquire);
 	if (seat->position && weft_claim_what(claim) == WEFT_CLAIM_DONE &&
@@ -174,11 +174,11 @@ void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint
 		weft_pool_shared_stamps(seat->at, seat->mask + 1,
 					seat->stride)[seat->position & seat->mask] = weft_nic_stamp_ns(nic);
 	tell_late(seat);
-	/* release: pairs with the acquire of the owner (next_used); it fails if he has given up on us */
+	/* release: pairs with the acquire of the owner (next_used); it fails if the owner has given up on us */
 	atomic_compare_exchange_strong_explicit(&slot->state, &state, done, memory_order_release,
 						memory_order_relaxed);
 	WEFT_TURN(seat_completed);
-	/* release: pairs with the acquire in tell_late; it fails if he has, and another one took it since */
+	/* release: pairs with the acquire in tell_late; it fails if the owner has, and another one took it since */
 	atomic_compare_exchange_strong_explicit(claim_at(seat, seat->position), &claim,
 						mine(nic->pool, seat, WEFT_CLAIM_DONE),
 						memory_order_release, memory_order_relaxed);

@@ -53,7 +53,7 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 	weft_unlock(&nic->waiting_lock, false);
 }
 
-/* Who moves memory may be slow, or be stopped himself; the verb's timers are for peers that are
+/* The mover of memory may be slow, or be stopped itself; the verb's timers are for peers that are
  * gone. */
 #define MOVE_PATIENCE_NS 30000000000ull
 
@@ -99,7 +99,7 @@ void weft_sq_flush(struct weft_qp *qp)
 }
 
 /* Without a reliable service only the send queue stops: peers may go on sending (10.3.1.6). The
- * state comes first, for whoever looks at it because of the completion. */
+ * state comes first, for a program that looks at it because of the completion. */
 static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause cause)
 {
 	bool all = qp->type != WEFT_QPT_UC && qp->type != WEFT_QPT_UD;
@@ -191,7 +191,7 @@ void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome
 	}
 }
 
-/* What is carried out on this side alone waits for all before it, and so does whoever asks for a
+/* What is carried out on this side alone waits for all before it, and so does a request with a
  * fence for READs and atomics (10.8.3.3). Behind one that has failed nothing begins. */
 static bool may_begin(const struct weft_qp *qp, const struct weft_wqe *wqe)
 {

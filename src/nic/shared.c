@@ -55,7 +55,7 @@ int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd,
 	q->nic = nic;
 	q->max_wr = max_wr;
 	q->max_sge = max_sge;
-	/* whole lines: what one slot is written with does not hold up those who look at the next */
+	/* whole lines: what one slot is written with does not hold up those that look at the next */
 	q->stride = (uint32_t)(sizeof(struct weft_pool_slot) + max_sge * sizeof(struct weft_pool_sge) +
 			       WEFT_LINE - 1) &
 		    ~(WEFT_LINE - 1);
@@ -272,7 +272,7 @@ static struct weft_pool_slot *next_used(const struct weft_shared *q, struct curs
 	}
 }
 
-/* Where those who poll look first (weft_shared_stirs). */
+/* Where those that poll look first (weft_shared_stirs). */
 static void note_oldest(struct weft_shared *q)
 {
 	struct cursor at = oldest(q);
@@ -284,7 +284,7 @@ static void note_oldest(struct weft_shared *q)
 
 static uint64_t claim_of(struct cursor at)
 {
-	/* acquire: pairs with the release of the taker (seat.c), who knew of those before him */
+	/* acquire: pairs with the release of the taker (seat.c), which knew of those before it */
 	return atomic_load_explicit(&at.bank->claims[at.position & (at.bank->size - 1)],
 				    memory_order_acquire);
 }
@@ -327,8 +327,8 @@ static struct weft_pool_slot *find_done(struct weft_shared *q, const struct weft
 }
 
 /*
- * The next completion of a completion queue from the cursor on. Whoever was passed over may have completed
- * that one and the next since we looked: then the second look sees it, as he did so in this order.
+ * The next completion of a completion queue from the cursor on. A taker that was passed over may have completed
+ * that one and the next since we looked: then the second look sees it, as it did so in this order.
  */
 static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft_cq *cq,
 					struct cursor *at, struct weft_qp **qp, bool *passed)
@@ -371,7 +371,7 @@ void weft_shared_arm(struct weft_shared *q, uint32_t limit)
 	q->limit = limit;
 	atomic_store_explicit(&q->at->limit, limit, memory_order_relaxed);
 	weft_unlock(&q->lock, false);
-	/* who takes after this rings; what was taken before is seen now */
+	/* a taker after this rings; what was taken before is seen now */
 	q->nic->pool->calls->barrier(q->nic->pool);
 	weft_lock(q->nic, &q->lock, 0);
 	look_at_limit(q);
@@ -469,7 +469,7 @@ bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id)
 	slot = next_used(q, &at, &what);
 	if (slot) {
 		*wr_id = slot->recv.wr_id;
-		/* one that is stopped must not complete it later: his exchange fails (seat.c) */
+		/* one that is stopped must not complete it later: its exchange fails (seat.c) */
 		empty(q, slot);
 	}
 	weft_unlock(&q->lock, false);
@@ -484,7 +484,7 @@ static void append(struct weft_shared *q, struct weft_bank *bank)
 
 	before->next = bank;
 	q->last = bank;
-	/* release: pairs with the acquire in follow (seat.c), who finds all that is posted before it */
+	/* release: pairs with the acquire in follow (seat.c), which finds all that is posted before it */
 	atomic_store_explicit(&before->at->next_off, bank->off, memory_order_release);
 }
 

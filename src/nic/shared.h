@@ -9,7 +9,7 @@
 
 #include "nic/nic.h"
 
-/* Its slots. Who makes the queue longer gives it more; those it had are used up first. */
+/* Its slots. Making the queue longer gives it more; those it had are used up first. */
 struct weft_bank {
 	struct weft_bank *next;
 	struct weft_pool_shared *at;
@@ -57,7 +57,7 @@ int weft_shared_resize(struct weft_shared *q, uint32_t max_wr);
 void weft_shared_join(struct weft_shared *q, struct weft_qp *qp);
 void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp);
 
-/* 0; -EINVAL (too many elements); -ENOMEM (full). thread: who may own the lock (nic/lock.h), here and below. */
+/* 0; -EINVAL (too many elements); -ENOMEM (full). thread: which may own the lock (nic/lock.h), here and below. */
 int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
 		     uint32_t num_sge, uint32_t thread);
 /* One event when fewer than `limit` are left; 0: none (10.2.9.1). */

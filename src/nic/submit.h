@@ -32,7 +32,7 @@ static inline enum weft_wc_opcode weft_sq_completion_of(enum weft_opcode opcode)
 	return WEFT_WC_SEND;
 }
 
-/* thread: who holds the queue pair's lock, if it may own that of the completion queue. */
+/* thread: which holds the queue pair's lock, if it may own that of the completion queue. */
 static inline void weft_sq_complete(struct weft_qp *qp, const struct weft_wqe *wqe,
 				    uint64_t position, enum weft_wc_status status, uint32_t thread)
 {

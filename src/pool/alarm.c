@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Whoever completes into a queue that was armed, and what becomes of the arming. */
+/* The producer that completes into a queue that was armed, and what becomes of the arming. */
 #include "pool/pool.h"
 
 #include "pool/step.h"
@@ -21,7 +21,7 @@ bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool
 		claim = taken ? WEFT_CLAIM(WEFT_ALARM_OFF, weft_claim_lap(word)) :
 				WEFT_CLAIM(WEFT_ALARM_CLAIMED, weft_claim_lap(word)) |
 					WEFT_CLAIM_WHO(pool->me, pool->incarnation);
-		/* release: pairs with the acquire of the owner who takes it (weft_cq_take_event) */
+		/* release: pairs with the acquire of the owner that takes it (weft_cq_take_event) */
 		if (atomic_compare_exchange_weak_explicit(&alarm->word, &word, claim, memory_order_acq_rel,
 							  memory_order_acquire))
 			return true;

@@ -67,7 +67,7 @@ bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason)
 
 	if (!atomic_load_explicit(due, memory_order_acquire))
 		return false;
-	/* cleared before the work is looked at: whoever adds some later rings again */
+	/* cleared before the work is looked at: a caller that adds some later rings again */
 	atomic_store_explicit(due, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	return true;
@@ -96,7 +96,7 @@ struct wait {
 	uint16_t member;
 	uint32_t qp; /* at which of its queue pairs, an index; 0: at any */
 	uint64_t patience_ns;
-	/* who does not end is a suspect, unless he had stopped before that was made; NULL: nobody is */
+	/* one that does not end is a suspect, unless it had stopped before that was made; NULL: nobody is */
 	const uint64_t *made;
 	int err;
 	uint32_t n, room;
@@ -114,7 +114,7 @@ static bool concerns(const struct wait *w, struct doing doing, uint16_t holder)
 		return false;
 	if (holder == w->member)
 		return true;
-	/* whoever is there by way of a shared domain is at none of its queue pairs */
+	/* an executor there by way of a shared domain is at none of its queue pairs */
 	if (also && !w->qp && (also == w->member + 1u || also == WEFT_ALSO_ALL))
 		return true;
 	return at == w->member + 1u && (!w->qp || !qp || qp == w->qp);
@@ -130,7 +130,7 @@ static bool goes_on(struct weft_pool *pool, const struct waited *waited, bool as
 	       (!ask || weft_pool_alive(pool, waited->member, waited->incarnation));
 }
 
-/* All at once: one who is stopped must not use up the patience with those who are at work. */
+/* All at once: one that is stopped must not use up the patience with those that are at work. */
 static void wait_for_noted(struct wait *w)
 {
 	uint64_t begun_ns = w->n ? weft_clock_now_ns() : 0, waited_ns;
@@ -221,7 +221,7 @@ static int wait_all(struct wait *w)
 		if (i != w->member && i != w->pool->me)
 			note_member(w, i);
 	wait_for_noted(w);
-	/* last, as our engine may have begun what one of them asked for who then gave up waiting */
+	/* last, as our engine may have begun what one of them asked for which then gave up waiting */
 	if (w->pool->me < high)
 		note_member(w, w->pool->me);
 	wait_for_noted(w);

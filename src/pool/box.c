@@ -78,7 +78,7 @@ int weft_box_post(struct weft_pool *pool, struct weft_address to,
 		return err;
 	slip = &a->box.at->slip[n % WEFT_BOX_SLOTS];
 	atomic_store_explicit(&slip->seq, 0, memory_order_relaxed);
-	/* pairs with the acquire fence in copy: who sees new bytes sees that they are new */
+	/* pairs with the acquire fence in copy: a reader of new bytes sees that they are new */
 	atomic_thread_fence(memory_order_release);
 	WEFT_STEP(box_slip_opened);
 	slip->member = to.member;
@@ -171,7 +171,7 @@ static bool take_from(struct weft_pool *pool, uint16_t member, uint64_t incarnat
 
 	weft_pool_visit(pool, member);
 	box = box_of(pool, m);
-	/* who has the number by now has a box of his own */
+	/* the member that has the number by now has a box of its own */
 	found = box && incarnation_of(m) == incarnation &&
 		look_into(pool, box, member, incarnation, bytes);
 	weft_pool_depart(pool);

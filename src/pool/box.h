@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Datagrams between members, for connection management: unreliable as InfiniBand's are, though one
- * is only lost when nobody who has one in the box looks for three seconds.
+ * is only lost when nobody that has one in the box looks for three seconds.
  *
  * Context: any thread, but one at a time.
  */

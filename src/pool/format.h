@@ -13,7 +13,7 @@
  * member, which alone writes in it and keeps its own books in private memory. A lease is one
  * 8-byte word, changed under the pool's file lock. Recovering a dead member is giving back its leases.
  *
- * Writers: [L] whoever holds the file lock, [O] the owner of the lease or the member itself,
+ * Writers: [L] the process that holds the file lock, [O] the owner of the lease or the member itself,
  * [P] the one peer that the text names, [*] anyone, always the same value.
  */
 #ifndef WEFT_POOL_FORMAT_H
@@ -80,7 +80,7 @@ static inline void weft_counters_add(struct weft_counters *sum, const struct wef
 struct weft_pool_header {
 	uint64_t magic;	    /* [L] written last when the pool is made */
 	uint32_t version;   /* [L] */
-	/* [L] how often the lock was taken by members: shows those who wait for it that it goes on */
+	/* [L] how often the lock was taken by members: shows those that wait for it that it goes on */
 	_Atomic uint32_t turns;
 	uint64_t signature; /* [L] of the layout (file.c) */
 	uint64_t file_bytes;
@@ -111,7 +111,7 @@ struct weft_pool_leases {
 
 /*
  * One line a thread. busy: where the thread is executing (weft_busy_at; 0: nowhere), and above
- * WEFT_BUSY_BITS a sequence. Whoever takes rights away waits until no line names it with the same value.
+ * WEFT_BUSY_BITS a sequence. A revoker waits until no line names it with the same value.
  */
 #define WEFT_BUSY_MEMBER_BITS 11
 #define WEFT_BUSY_BITS	      (WEFT_BUSY_MEMBER_BITS + WEFT_QP_INDEX_BITS)
@@ -246,7 +246,7 @@ static inline bool weft_gid_read(const struct weft_pool_gid *at, uint8_t gid[16]
 {
 	/* acquire: pairs with the last release in publish (gids.c) */
 	uint32_t guard = atomic_load_explicit(&at->guard, memory_order_acquire);
-	/* acquire: pairs with those before it: who sees something new sees that the guard has grown */
+	/* acquire: pairs with those before it: a reader that sees something new sees that the guard has grown */
 	uint64_t half[2] = { atomic_load_explicit(&at->half[0], memory_order_acquire),
 			     atomic_load_explicit(&at->half[1], memory_order_acquire) };
 
@@ -265,7 +265,7 @@ static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid
 enum weft_moving {
 	WEFT_MOVING_NONE,   /* it lies where it stays */
 	WEFT_MOVING_HOLDS,  /* nobody may begin to touch it any more */
-	WEFT_MOVING_LEAVES, /* whoever had begun has finished, or stands still and is left behind */
+	WEFT_MOVING_LEAVES, /* an executor that had begun has finished, or stands still and is left behind */
 	WEFT_MOVING_PHASES = 4,
 };
 
@@ -292,7 +292,7 @@ struct weft_pool_member {
 	_Atomic uint32_t ngids; /* [O] those in use are below this */
 	struct weft_pool_gid gid[WEFT_MEMBER_GIDS];
 
-	/* Only ever grows, from phase to phase (enum weft_moving): whoever shares a domain with it looks at it. */
+	/* Only ever grows, from phase to phase (enum weft_moving): a member that shares a domain with it looks at it. */
 	_Alignas(WEFT_LINE) _Atomic uint64_t moves;	    /* [O] */
 	/* by line */
 	_Alignas(WEFT_LINE) _Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */
@@ -306,7 +306,7 @@ struct weft_pool_member {
 	uint64_t ports_off;			      /* [L] of `ports` struct weft_pool_port */
 	uint32_t ports;
 	_Atomic uint32_t groups; /* [O] those in use are below it */
-	/* [O], or whoever recovers it: what it keeps in segments is about to be given back */
+	/* [O], or the recoverer: what it keeps in segments is about to be given back */
 	_Atomic uint32_t leaves;
 	struct weft_pool_group group[WEFT_MEMBER_GROUPS];
 
@@ -358,7 +358,7 @@ struct weft_pool_qp {
 	_Atomic uint8_t connection; /* grows when one ends: what its peer still completes is void */
 	_Atomic uint32_t rq_epoch; /* grows when the receive queue is emptied */
 	_Atomic uint32_t qkey; /* of XRC: the domain */
-	/* of XRC_RECV, for others who have it open: the last four asynchronous events (enum weft_event), eight
+	/* of XRC_RECV, for others that have it open: the last four asynchronous events (enum weft_event), eight
 	 * bits each, and in the upper half how many there were. Not guarded by conn */
 	_Atomic uint64_t events;
 
@@ -407,12 +407,12 @@ struct weft_pool_recv {
 /*
  * A receive queue from which many members take, each receive for one message of its own: that of a
  * UD queue pair, or one that queue pairs share. The receive of position n stands in slot n % size
- * and is there if the slot's state says {FREE, n's lap}; positions without are passed over. Whoever
- * wants it makes claim n % size, of another lap until then, {TAKEN, lap, who}, by compare-and-swap as
+ * and is there if the slot's state says {FREE, n's lap}; positions without are passed over. A taker that
+ * wants it makes claim n % size, of another lap until then, {TAKEN, lap, member}, by compare-and-swap as
  * others may want it, too; places the bytes; writes `taken`; and makes the state {DONE, lap}, by
- * compare-and-swap again, for the owner may have given up on him; then his claim DONE. The owner makes a
- * completion of that, and the slot EMPTY. He waits looking at the oldest slot alone, which is written
- * once for each message. So who completes behind one of whom he does not know that it is complete tells
+ * compare-and-swap again, for the owner may have given up on it; then its claim DONE. The owner makes a
+ * completion of that, and the slot EMPTY. It waits looking at the oldest slot alone, which is written
+ * once for each message. So a taker that completes behind one of which it does not know that it is complete tells
  * by `late` before: then the owner looks at claims, to go past those that are TAKEN.
  */
 enum weft_claim {
@@ -458,8 +458,8 @@ struct weft_pool_taken {
 };
 
 struct weft_pool_slot {
-	_Atomic uint64_t state;	      /* [O] EMPTY, FREE; [P] who has TAKEN it: DONE */
-	struct weft_pool_taken taken; /* [P] who has TAKEN it */
+	_Atomic uint64_t state;	      /* [O] EMPTY, FREE; [P] the member that has TAKEN it: DONE */
+	struct weft_pool_taken taken; /* [P] the member that has TAKEN it */
 	uint32_t told;		      /* [O] its completion is no news to an armed queue */
 	struct weft_pool_recv recv;   /* [O] */
 };
@@ -480,7 +480,7 @@ struct weft_pool_shared {
 	_Atomic uint32_t late;
 	/* [P] takers: nothing is free below it. A hint: it may lag behind */
 	_Alignas(WEFT_LINE) _Atomic uint64_t taken;
-	/* then as many claims, [P] takers; and times of completion, [P] who has TAKEN it, if they are wanted
+	/* then as many claims, [P] takers; and times of completion, [P] the member that has TAKEN it, if they are wanted
 	 * (struct weft_pool_ring) */
 	_Alignas(WEFT_LINE) uint8_t slots[];
 };
@@ -519,9 +519,9 @@ struct weft_pool_cqe {
 };
 
 /*
- * The alarm of a completion queue that was armed. Whoever completes into the queue, and finds its arming to be
- * for that, makes the word {CLAIMED, number, who} by compare-and-swap, and then wakes the owner: one for each
- * arming. The owner takes what was claimed, and so has one event for it, whoever woke it.
+ * The alarm of a completion queue that was armed. The producer that completes into the queue, and finds its arming to be
+ * for that, makes the word {CLAIMED, number, member} by compare-and-swap, and then wakes the owner: one for each
+ * arming. The owner takes what was claimed, and so has one event for it, whichever member woke it.
  */
 enum weft_alarm {
 	WEFT_ALARM_OFF,
@@ -531,14 +531,14 @@ enum weft_alarm {
 };
 
 struct weft_pool_alarm {
-	/* as a claim: enum weft_alarm, the number of the arming in place of a lap, and, of CLAIMED, who. [O] all
-	 * but CLAIMED, [P] who completes: that */
+	/* as a claim: enum weft_alarm, the number of the arming in place of a lap, and, of CLAIMED, the member. [O] all
+	 * but CLAIMED, [P] the producer: that */
 	_Atomic uint64_t word;
 	uint64_t bell_off; /* [O] of its channel's bell; 0: nobody is to be woken */
 };
 
 /*
- * The bell of a completion channel: whoever wakes its owner writes 8 bytes into the pipe that is the owner's
+ * The bell of a completion channel: the producer that wakes its owner writes 8 bytes into the pipe that is the owner's
  * descriptor `fd`, unless it is told already. The inode says whether a descriptor is still that pipe.
  */
 struct weft_pool_bell {
@@ -548,7 +548,7 @@ struct weft_pool_bell {
 };
 
 struct weft_pool_ring {
-	/* [O] owner of the queue: where its alarm is once it was armed, before that 0. From then on those who
+	/* [O] owner of the queue: where its alarm is once it was armed, before that 0. From then on those that
 	 * complete fence before they look at it, so that arming asks no barrier of them */
 	_Atomic uint64_t alarm_off;
 	uint32_t size;		/* a power of two, or 0: completions stand elsewhere */
@@ -600,7 +600,7 @@ struct weft_pool_mr {
 	};
 };
 
-/* In the id of a domain: its maker asks whether anybody uses it, and ends it if nobody does. [P] Who has begun
+/* In the id of a domain: its maker asks whether anybody uses it, and ends it if nobody does. [P] The member that has begun
  * to use it takes this away, by compare-and-swap, and it goes on. */
 #define WEFT_MR_ASKED (1ull << 63)
 

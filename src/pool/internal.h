@@ -60,7 +60,7 @@ struct weft_attachment {
 	uint64_t *mr_used;
 	uint32_t qp_next, mr_next;
 	uint64_t lines_used;
-	struct weft_own_box box; /* guarded by who posts and takes */
+	struct weft_own_box box; /* guarded by its posters and takers */
 	pthread_mutex_t shared_line;
 	pthread_mutex_t visit_mutex; /* guards the next; nothing is taken under it but the two above */
 	struct weft_caller visitor;

@@ -89,7 +89,7 @@ static int map_block(struct weft_pool *pool, const struct table *t, uint32_t blo
 	return 0;
 }
 
-/* Decided by whoever leases the first block; the pool's lock is held. */
+/* Decided by the member that leases the first block; the pool's lock is held. */
 static uint32_t numbers(const struct weft_pool *pool)
 {
 	uint32_t numbers = atomic_load_explicit(&pool->leases->numbers, memory_order_relaxed);
@@ -255,11 +255,11 @@ int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_
 	bool holds;
 
 	pthread_mutex_lock(&weft_attachment(pool)->mutex);
-	/* who was stopped since he read it must not put it in the place of a newer one */
+	/* a thread that was stopped since it read it must not put it in the place of a newer one */
 	holds = atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) == mr->id;
 	if (holds && atomic_load_explicit(&seen->id, memory_order_relaxed) != mr->id) {
 		/* nobody here uses the old copy: its region was revoked, which waited for us; or found one
-		 * of us stopped, who looks at his right before he writes */
+		 * of us stopped, which looks at its right before it writes */
 		atomic_store_explicit(&seen->id, 0, memory_order_relaxed);
 		seen->mr = *mr;
 		seen->rights = mr->rights;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Who is alive, and giving back what a member held, whether it leaves or has died. Every step may
- * be repeated: who dies in the middle leaves the rest to the next one.
+ * Which members live, and giving back what a member held, whether it leaves or has died. Every step may
+ * be repeated: a member that dies in the middle leaves the rest to the next one.
  */
 #include <errno.h>
 #include <string.h>
@@ -93,7 +93,7 @@ static void end_visits(struct weft_pool_member *m)
 		atomic_fetch_and_explicit(&m->ask[i].seq, ~1ull, memory_order_relaxed);
 }
 
-/* Rights end first, then whoever was executing there finishes, then the memory goes. False: one is
+/* Rights end first, then executors there finish, then the memory goes. False: one is
  * stopped in the middle, and nothing has gone. */
 static bool give_back(struct weft_attachment *a, uint64_t word, uint64_t patience_ns)
 {

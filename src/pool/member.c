@@ -101,7 +101,7 @@ int weft_member_join(struct weft_attachment *a)
 		a->pool.me = i;
 		a->pool.self = m;
 		a->pool.incarnation = ++header->incarnations;
-		/* release: who sees the incarnation sees the description */
+		/* release: a reader that sees the incarnation sees the description */
 		WEFT_STEP(member_described);
 		atomic_store_explicit(&m->incarnation, a->pool.incarnation, memory_order_release);
 		WEFT_STEP(member_joined);

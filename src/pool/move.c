@@ -104,7 +104,7 @@ static struct weft_move part_at(const struct weft_move *move, size_t done, size_
 	return part;
 }
 
-/* Holds back the stores of those who were left asleep. 0, or -errno and nobody is parked any more.
+/* Holds back the stores of those that were left asleep. 0, or -errno and nobody is parked any more.
  */
 static int hold_asleep(const struct weft_hold *hold, const struct weft_move *chunk)
 {

@@ -220,7 +220,7 @@ uint64_t weft_pool_head_room(void)
 }
 
 /* Async-signal-safe. The window was not inherited; the private arrays are left where they are, and kept in sight of
- * who looks for leaks when the child ends. */
+ * which looks for leaks when the child ends. */
 void weft_pool_forget(void)
 {
 	static struct weft_attachment *inherited;

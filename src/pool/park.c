@@ -51,7 +51,7 @@ static struct {
 	bool called_late; /* those called have had time to come */
 } self;
 
-/* ---- who there is ---- */
+/* ---- the threads that there are ---- */
 
 static void close_call(struct slot *slot)
 {
@@ -230,7 +230,7 @@ static bool is_settled(unsigned int i)
 	return slot->state != RUNNING;
 }
 
-/* Looks at all, and calls those who have not been. *waiting: how many are to come. */
+/* Looks at all, and calls those that have not been. *waiting: how many are to come. */
 static int settle(unsigned int *waiting)
 {
 	int err = 0;

@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 /*
- * Parks all but those who are left asleep, as they may be for the pages [start, end); hearing: nobody
- * who blocks SIGSEGV may. Called again before the end, it parks those who woke up. 0; -EAGAIN: a thread could not
+ * Parks all threads but those left asleep, as they may be for the pages [start, end); hearing: none
+ * that blocks SIGSEGV may. Called again before the end, it parks those that woke up. 0; -EAGAIN: a thread could not
  * be stopped in time; -errno: parking is not possible here. Then all run again.
  */
 int weft_park(uintptr_t start, uintptr_t end, bool hearing);
@@ -29,7 +29,7 @@ int weft_park(uintptr_t start, uintptr_t end, bool hearing);
 /* How many were left asleep. None: nothing runs but this thread. */
 unsigned int weft_park_left(void);
 
-/* Whether those who were left asleep sleep harmlessly now, and nobody else runs. */
+/* Whether those that were left asleep sleep harmlessly now, and nobody else runs. */
 bool weft_park_still(void);
 
 /* All run again. */

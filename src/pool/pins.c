@@ -14,7 +14,7 @@
 /* So many shared mappings, at a microsecond each, are looked at each time. */
 #define CHEAP_LOOK 64u
 
-/* Fixed buffers, of rings that nobody can see, too: whoever holds the ring, they are pages of ours. */
+/* Fixed buffers, of rings that nobody can see, too: whichever process holds the ring, they are pages of ours. */
 static bool has_pinned(void)
 {
 	char text[8192]; /* the line stands behind that of the groups, of which there may be many */

@@ -53,7 +53,7 @@ struct weft_pool {
 	_Atomic uint8_t *qp_block_seen, *mr_block_seen;
 	struct weft_seen_mr *mr_seen; /* what it has seen of the table of regions */
 	/* NULL, or what threads do while they wait for threads of other members, which may be waiting
-	 * for them. Locks of the nic may be held; whoever has work here does not hold the mutex. */
+	 * for them. Locks of the nic may be held; a thread that has work here does not hold the mutex. */
 	void (*meanwhile)(struct weft_pool *pool);
 };
 
@@ -76,7 +76,7 @@ struct weft_caller {
  * another reference. One pool a process: another path is refused.
  * -EPROTO (not a pool, or another version or layout), -EPERM (not the user's own), -EBUSY (another
  * pool is open, or no member is free), -ENOSPC, -ENOMEM, -EFBIG (there is none yet, and the process may
- * not make so large a file), -ETIMEDOUT (whoever holds the pool's lock does not go on), or open(2)'s.
+ * not make so large a file), -ETIMEDOUT (the holder of the pool's lock does not go on), or open(2)'s.
  * *why says it in a sentence, good until the thread's next call.
  * where: PATH_MAX bytes for the path that was chosen, also when this fails.
  */
@@ -142,7 +142,7 @@ void weft_pool_share_unlock(struct weft_pool *pool);
  * may reach what was made at that age: its memory must then be retired, not freed.
  */
 int weft_pool_quiesce(struct weft_pool *pool, uint32_t qp_index, uint64_t made);
-/* The age from which on what is made is out of the reach of those who are known to be stopped at that
+/* The age from which on what is made is out of the reach of those that are known to be stopped at that
  * queue pair of ours; 0: nobody is. */
 uint64_t weft_pool_stopped_at(struct weft_pool *pool, uint32_t qp_index);
 /* Grows with each executor that is found stopped: what is made afterwards is out of its reach. */
@@ -164,7 +164,7 @@ void weft_pool_retire(struct weft_pool *pool, enum weft_retire what, uint64_t wh
 void weft_pool_sweep(struct weft_pool *pool);
 /* The first half alone: every thread of every member has seen our stores, and we theirs. */
 void weft_pool_barrier(struct weft_pool *pool);
-/* The calling thread alone: its stores before this are seen by whoever it does not see in its loads after it. */
+/* The calling thread alone: its stores before this are seen by the thread that it does not see in its loads after it. */
 void weft_pool_fence(void);
 
 /*
@@ -190,7 +190,7 @@ enum weft_ring_reason {
 };
 void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason);
 /*
- * Wakes whoever waits for the completion channel of that bell. 0; -errno: its pipe cannot be reached from here,
+ * Wakes the thread that waits for the completion channel of that bell. 0; -errno: its pipe cannot be reached from here,
  * and its owner's engine is to do it. Takes mutexes of its own only.
  */
 int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off);
@@ -198,7 +198,7 @@ int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off);
 /* Moves a descriptor of ours out of the way of the program's: its new number, or, where there is none, its own. */
 int weft_wake_move_high(int fd);
 
-/* Ends an arming: {CLAIMED, by us}, or OFF with `taken`, as its owner does who has the event at once. False: it
+/* Ends an arming: {CLAIMED, by us}, or OFF with `taken`, as its owner does that has the event at once. False: it
  * is not armed for this completion, or somebody else was faster. */
 bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited, bool taken);
 void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);

@@ -56,7 +56,7 @@ struct walk {
 	uint32_t index; /* of the next */
 	struct weft_pool_member *m;
 	uint64_t incarnation;
-	struct weft_pool_port *ports; /* so many, of a member who is visited; else NULL */
+	struct weft_pool_port *ports; /* so many, of a member that is visited; else NULL */
 	uint32_t count;
 };
 
@@ -74,7 +74,7 @@ static void visit(struct walk *w)
 		weft_pool_depart(w->pool);
 }
 
-/* For whoever does not walk to the end. */
+/* For a caller that does not walk to the end. */
 static void end_walk(struct walk *w)
 {
 	if (w->ports)
@@ -255,7 +255,7 @@ int weft_port_listen(struct weft_pool *pool, uint32_t index)
 void weft_port_release(struct weft_pool *pool, uint32_t index)
 {
 	WEFT_STEP(port_releasing);
-	/* one store: who looks at it meanwhile, with the lock, finds a port just before or just after */
+	/* one store: a member that looks at it meanwhile, with the lock, finds a port just before or just after */
 	atomic_store_explicit(&own(pool, index)->flags, 0, memory_order_relaxed);
 }
 

@@ -24,7 +24,7 @@ int weft_port_listen(struct weft_pool *pool, uint32_t index);
 void weft_port_release(struct weft_pool *pool, uint32_t index);
 
 /*
- * Who listens at an address as seen from our network namespace: addresses of our own, and those of
+ * Which member listens at an address as seen from our network namespace: addresses of our own, and those of
  * the loopback, are here; others are where a member has that GID.
  * -ECONNREFUSED (nobody listens); -EAGAIN (not yet, but somebody holds the port); -ESTALE, or open(2)'s: it
  * cannot be said.

@@ -127,7 +127,7 @@ static void give_free(struct weft_pool *pool, const struct weft_retired *r)
 	}
 }
 
-/* The age at which the oldest suspect who is left was found. */
+/* The age at which the oldest suspect that is left was found. */
 static uint64_t drop_suspects(struct weft_pool *pool, struct weft_quarantine *q)
 {
 	uint64_t oldest = q->lost ? 0 : UINT64_MAX;

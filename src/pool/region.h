@@ -36,10 +36,10 @@ struct weft_extent_source {
 	int (*alloc)(void *arg, size_t len_bytes, uint64_t *off, void **alias);
 	/* Gives the pages back to the system. */
 	void (*free)(void *arg, uint64_t off, size_t len_bytes);
-	/* The same when somebody stopped may still write there: not before he has gone on. NULL: as
+	/* The same when somebody stopped may still write there: not before it has gone on. NULL: as
 	 * free. */
 	void (*retire)(void *arg, uint64_t off, size_t len_bytes);
-	/* Whoever stopped before it grew past what it is at alloc cannot reach that extent. NULL: 0. */
+	/* A thread that stopped before it grew past what it is at alloc cannot reach that extent. NULL: 0. */
 	uint64_t (*age)(void *arg);
 	/* The descriptor of the pool file, checked to be still ours, or -errno. */
 	int (*fd)(void *arg);
@@ -110,7 +110,7 @@ void weft_region_quarantine(struct weft_region *region);
 
 /*
  * The same for regions that stay. Expose: somebody stopped may still write to extents older than that age,
- * too. Rehome: the pages of all such extents move to new ones, which are out of his reach, or where that
+ * too. Rehome: the pages of all such extents move to new ones, which are out of its reach, or where that
  * is not possible back for good, without losing a store of the program; nobody else may use them meanwhile.
  * Then each region follows: whether its pieces have changed, though not their number.
  */

@@ -110,7 +110,7 @@ bool weft_segv_install(void)
 	static bool before;
 	struct sigaction action = {
 		.sa_sigaction = on_segv,
-		/* not blocked inside, else whoever waits would seem deaf to it */
+		/* not blocked inside, else a waiter would seem deaf to it */
 		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
 	};
 	struct sigaction now;
@@ -147,7 +147,7 @@ static void open_window(uintptr_t start)
 static void close_window(void)
 {
 	atomic_fetch_add_explicit(&turns, 1, memory_order_relaxed);
-	/* release: pairs with the acquire in in_window; who sees it closed sees the turn, too, and
+	/* release: pairs with the acquire in in_window; a thread that sees it closed sees the turn, too, and
 	 * its store succeeds */
 	atomic_store_explicit(&window, 0, memory_order_release);
 }

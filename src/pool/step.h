@@ -3,7 +3,7 @@
  * Steps: labelled places in critical sections, between two stores that others see, at which a test
  * may end the process. In the product they are nothing. tests/crash/ builds the same sources with
  * WEFT_STEPS: each label then stands in a section of its own, so that a label that nobody ever passes
- * is known, too; and weft_step() counts, and kills whoever is told to die there.
+ * is known, too; and weft_step() counts, and kills the process that is told to die there.
  */
 #ifndef WEFT_POOL_STEP_H
 #define WEFT_POOL_STEP_H

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /*
- * Stores round to *parked (release), counts *arrivals up, wakes who sleeps on that, and returns
+ * Stores round to *parked (release), counts *arrivals up, wakes the thread that sleeps on that, and returns
  * when *now is no longer round. In between no store but these two, and no system call but futex.
  */
 void weft_stand_still(_Atomic uint32_t *parked, _Atomic uint32_t *arrivals,

@@ -34,7 +34,7 @@ static bool untouched;
 
 /*
  * Never the privileged kind, which also lets system calls wait: they do so deaf to a debugger that
- * attaches, while whom they wait for is stopped by it already.
+ * attaches, while the thread that they wait for is stopped by it already.
  */
 static int open_with(uint64_t features)
 {

@@ -65,7 +65,7 @@ struct weft_view {
 	uint32_t segments_leased;
 	uint32_t damaged;
 	bool moving; /* somebody held the file lock for too long: sums may be off by one member */
-	struct weft_counters totals; /* of those who have gone and those who are there */
+	struct weft_counters totals; /* of those that have gone and those that are there */
 	unsigned int nmembers;	     /* members ever used; look for an incarnation */
 	struct weft_view_member member[WEFT_MEMBERS];
 	struct weft_pool_leases leases; /* as they were then */
@@ -80,7 +80,7 @@ struct weft_view {
 int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **view,
 		   const char **why);
 void weft_view_close(struct weft_view *view);
-/* Who holds the lock, in words; what to do about it is WEFT_BACKING_ADVICE. */
+/* The process that holds the lock, in words; what to do about it is WEFT_BACKING_ADVICE. */
 void weft_view_holder(const struct weft_view *view, char *text, size_t text_bytes);
 
 /* The next one in use; false at the end. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Visits: looking at memory of another member outside the execution of a request. A line of this
- * process names him meanwhile, so that whoever gives back what he had waits for us, as revokers do.
+ * process names it meanwhile, so that giving back what it had waits for us, as revokers do.
  */
 #include "pool/internal.h"
 #include "pool/step.h"
@@ -20,7 +20,7 @@ void weft_pool_visit(struct weft_pool *pool, uint16_t member)
 	/* the line is idle: all below the sequence is 0 */
 	atomic_fetch_add_explicit(busy, (1u << WEFT_BUSY_BITS) + weft_busy_at(member, 0),
 				  memory_order_relaxed);
-	/* the barrier of who gives back stands in for ours (life.c) */
+	/* the barrier before giving back stands in for ours (life.c) */
 	weft_fence_frequent();
 	WEFT_STEP(visit_begun);
 }

@@ -189,7 +189,7 @@ static int tell(struct weft_pool_bell *bell, struct door *door, int fd)
 {
 	static const uint64_t one = 1;
 
-	/* what we have claimed before is seen by the owner who ends this (take in verbs/channel.c) */
+	/* what we have claimed before is seen by the owner that ends this (take in verbs/channel.c) */
 	if (atomic_exchange_explicit(&bell->told, 1, memory_order_seq_cst))
 		return 0;
 	WEFT_STEP(wake_told);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A page at an address drawn by lot. Whoever reaches into this process by its number touches it in the
+ * A page at an address drawn by lot. A peer that reaches into this process by its number touches it in the
  * same system call, and first: after an exec another program has the number, and nothing at that address.
  */
 #ifndef WEFT_POOL_WITNESS_H

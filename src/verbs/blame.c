@@ -293,7 +293,7 @@ static void fill(char text[TEXT_BYTES], const char *words, const struct blame *b
 	}
 }
 
-/* ---- Who calls ---- */
+/* ---- The caller ---- */
 
 static void say(uint32_t qpn, const char *operation, uint64_t wr_id, enum weft_cause cause,
 		const struct blame *b)

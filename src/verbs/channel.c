@@ -157,9 +157,9 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	weft_handle_remove(channel);
 	if (is_ours(ch->bell, ch->both))
 		close(ch->both);
-	ch->bell->ino = 0; /* those who have it open see that */
+	ch->bell->ino = 0; /* those that have it open see that */
 	close(channel->fd);
-	/* somebody who was stopped since may still touch it */
+	/* somebody that was stopped since may still touch it */
 	if (weft_pool_age(weft_process.pool) == ch->made)
 		weft_pool_free(weft_process.pool, ch->bell_off, sizeof(*ch->bell));
 	else
@@ -207,10 +207,10 @@ static void list(struct weft_channel *ch, struct weft_verbs_cq *cq)
 	ch->last = &cq->next;
 }
 
-/* All that were claimed. Whoever claims after this tells the channel anew. */
+/* All that were claimed. A producer that claims after this tells the channel anew. */
 static void gather(struct weft_channel *ch)
 {
-	/* pairs with the exchange in tell (pool/wake.c): what was claimed by those who found it told is seen */
+	/* pairs with the exchange in tell (pool/wake.c): what was claimed by those that found it told is seen */
 	atomic_exchange_explicit(&ch->bell->told, 0, memory_order_seq_cst);
 	WEFT_STEP(event_gathering);
 	for (struct weft_verbs_cq *cq = ch->queues; cq; cq = cq->next_on_channel)
@@ -268,7 +268,7 @@ bool weft_channel_unheard(struct weft_verbs_cq *cq)
 	pthread_mutex_lock(&ch->mutex);
 	silent = cq->events_waiting && !is_heard(ch, cq->nic.nic->looks);
 	if (silent && cq->unheard) {
-		ch->late++; /* whoever is to write may live */
+		ch->late++; /* the producer that is to write may live */
 		atomic_store(&ch->bell->told, 1);
 		write_word(ch);
 		ch->heard = true;
@@ -308,8 +308,8 @@ static struct weft_verbs_cq *take(struct weft_channel *ch)
 	return cq;
 }
 
-/* Without an event there is a word in the pipe only if somebody who had claimed one was stopped before he wrote it,
- * and was not waited for (weft_channel_overdue). Whoever read it without having slept must not sleep now. */
+/* Without an event there is a word in the pipe only if a producer that had claimed one was stopped before it wrote it,
+ * and was not waited for (weft_channel_overdue). A sleeper that read it without having slept must not sleep now. */
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
 	struct weft_channel *ch = weft_channel(channel);

@@ -124,7 +124,7 @@ static struct weft_context *claim(void)
 		return NULL;
 	atomic_init(&ctx->state, BUSY);
 	ctx->next = atomic_load_explicit(&contexts, memory_order_relaxed);
-	/* Pairs with the acquire of whoever walks the list: next is set. */
+	/* Pairs with the acquire of a walk along the list: next is set. */
 	while (!atomic_compare_exchange_weak_explicit(&contexts, &ctx->next, ctx,
 						      memory_order_release, memory_order_relaxed))
 		;

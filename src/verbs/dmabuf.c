@@ -23,7 +23,7 @@ static void leave(struct weft_verbs_mr *mr, bool quiet)
 {
 	struct mapping *m = mr->of;
 
-	/* who stands still reaches what is in place by the kernel, which knows what is mapped */
+	/* an executor that stands still reaches what is in place by the kernel, which knows what is mapped */
 	munmap(m->at, m->bytes);
 	free(m);
 }

@@ -64,8 +64,8 @@ static uint64_t serve(uint64_t due_ns, bool called)
 	return called || now_ns >= due_ns ? c->run(now_ns) : due_ns;
 }
 
-/* The dead are found by those who are connected: their requests would otherwise go on succeeding; and
- * who was stopped by those whose memory he may still touch. When the next look is due. */
+/* The dead are found by those that are connected: their requests would otherwise go on succeeding; and
+ * the stopped by those whose memory they may still touch. When the next look is due. */
 static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 {
 	const struct weft_nic *nic = &weft_process.nic;
@@ -88,7 +88,7 @@ static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 	return now_ns + WATCH_NS;
 }
 
-/* Whoever completes into an armed queue wakes us, unless it dies or is stopped in between. When the next look is
+/* A producer that completes into an armed queue wakes us, unless it dies or is stopped in between. When the next look is
  * due. */
 static uint64_t look(uint64_t *due_ns)
 {
@@ -136,7 +136,7 @@ static void *run(void *unused)
 {
 	struct weft_pool *pool = weft_process.pool;
 	struct weft_caller caller; /* not the thread's own: that one is given back under a lock that
-				    * whoever waits for us to end holds */
+				    * the thread that waits for us to end holds */
 	uint64_t client_due_ns = UINT64_MAX;
 	uint64_t watched_ns = weft_clock_now_ns(), followed_ns = watched_ns;
 	uint64_t due_ns, follow_due_ns, home_due_ns, look_due_ns = 0, armed_due_ns;
@@ -162,7 +162,7 @@ static void *run(void *unused)
 		due_ns = due_ns < follow_due_ns ? due_ns : follow_due_ns;
 		home_due_ns = bring_home();
 		due_ns = due_ns < home_due_ns ? due_ns : home_due_ns;
-		/* who holds a queue pair's lock may need the core that we run on */
+		/* the holder of a queue pair's lock may need the core that we run on */
 		weft_pool_sleep(pool, faults ? TICK_LEAST_NS : sooner(tick, due_ns));
 		called = weft_pool_rung(pool, WEFT_RING_WORK);
 		called |= weft_pool_rung(pool, WEFT_RING_BOX);

@@ -90,7 +90,7 @@ bool weft_entry_end_domain(struct weft_entry *entry)
 	uint64_t was = atomic_load_explicit(id, memory_order_relaxed), asked = was | WEFT_MR_ASKED;
 
 	atomic_store_explicit(id, asked, memory_order_relaxed);
-	/* pairs with that in weft_entry_keep: we find him below, or he finds us */
+	/* pairs with that in weft_entry_keep: we find it below, or it finds us */
 	atomic_thread_fence(memory_order_seq_cst);
 	WEFT_STEP(entry_domain_asked);
 	WEFT_TURN(entry_domain_asked);
@@ -112,7 +112,7 @@ bool weft_entry_keep(const struct weft_pool_mr *copy)
 
 	/* pairs with that in weft_entry_end_domain */
 	atomic_thread_fence(memory_order_seq_cst);
-	/* whoever has taken it away or put it back before us leaves the id as it was; who ends it does not */
+	/* a thread that has taken it away or put it back before us leaves the id as it was; the one that ends it does not */
 	return atomic_compare_exchange_strong(id, &asked, copy->id) || asked == copy->id;
 }
 

@@ -2,7 +2,7 @@
 /*
  * What other processes may import stands in the pool's table of regions (enum weft_object), under a
  * number that is its handle in all of them. It ends with its object, or with the process that made it.
- * Any thread; who makes and ends one takes care that nobody else does.
+ * Any thread; the one that makes and ends it takes care that nobody else does.
  */
 #ifndef WEFT_VERBS_ENTRY_H
 #define WEFT_VERBS_ENTRY_H

@@ -144,7 +144,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 		return -1;
 	}
 	async = async_of(context);
-	/* who waits for events waits for those of the port, too, which it finds (gids.h) */
+	/* a thread that waits for events waits for those of the port, too, which it finds (gids.h) */
 	weft_engine_start();
 	do {
 		if (eventfd_read(async->fd, &one))

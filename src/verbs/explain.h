@@ -81,7 +81,7 @@ static inline int weft_explain_errno(const char *verb, int err)
 void weft_blame_request(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause);
 /* An asynchronous event has been raised: explained if it tells of an error. */
 void weft_blame_event(const struct ibv_async_event *event);
-/* weft_verbs_poll_cq() for who wants it: explains flushed requests and receives in error. */
+/* weft_verbs_poll_cq() where it is wanted: explains flushed requests and receives in error. */
 int weft_blame_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 /* The queue pair begins anew: what is flushed from now on is explained again. */
 void weft_blame_reset(uint32_t qpn);

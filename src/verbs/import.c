@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Contexts imported by the descriptor of another one, of this or another process, and what those have
- * made, by its handles. The descriptor is a file that says which context it is, for whoever it is passed
+ * made, by its handles. The descriptor is a file that says which context it is, for the process it is passed
  * to. An import is a handle of its own: what it stands for ends with the process that made it.
  */
 #include <errno.h>

@@ -221,7 +221,7 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 	use_key(mr);
 	if (weft_handle_add(mr, WEFT_HANDLE_MR))
 		goto end_region;
-	mr->leave = source->leave; /* not before it is there: who made the source cleans up till then */
+	mr->leave = source->leave; /* not before it is there: the maker of the source cleans up till then */
 	return &mr->mr;
 end_region:
 	end(mr);

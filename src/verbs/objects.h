@@ -123,7 +123,7 @@ struct weft_verbs_dm {
 	uint64_t off, len_bytes;
 	uint8_t *at;
 	_Atomic uint32_t users; /* regions, and imports */
-	atomic_bool reached;	/* by somebody who stood still when its region ended */
+	atomic_bool reached;	/* by somebody that stood still when its region ended */
 	struct weft_verbs_dm *behind; /* of an imported one */
 };
 
@@ -144,7 +144,7 @@ struct weft_channel {
 	struct ibv_comp_channel channel; /* its descriptor is the pipe's end */
 	struct weft_pool_bell *bell;	 /* whose inode is 0 where it is an eventfd instead */
 	uint64_t bell_off, made;	 /* made: the pool's age */
-	_Atomic uint32_t late; /* words that somebody may still write for whom we did not wait; as below */
+	_Atomic uint32_t late; /* words that a producer may still write for which we did not wait; as below */
 	pthread_mutex_t mutex; /* guards all below, the counts in its queues, and refcnt */
 	int both; /* of the pipe, for reading and writing, without waiting */
 	struct weft_verbs_cq *queues, *first, **last;
@@ -165,7 +165,7 @@ struct weft_verbs_cq {
 	struct weft_verbs_cq *next, *next_on_channel;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 
-	/* of extended queues (cq_ex.c): the completion that is being read, by whoever has the lock */
+	/* of extended queues (cq_ex.c): the completion that is being read, by the thread that has the lock */
 	bool single_threaded, polling_own;
 	struct weft_lock polling;
 	struct ibv_wc wc;
@@ -211,7 +211,7 @@ struct weft_verbs_qp {
 	_Atomic uint32_t groups; /* that it listens to */
 	struct weft_verbs_xrcd *xrcd; /* XRC_RECV; and in place of its completion queue: */
 	struct weft_cq no_cq;
-	/* handles of one queue pair of XRC_RECV (receiver.c, whose mutex guards them): who made it, which all
+	/* handles of one queue pair of XRC_RECV (receiver.c, whose mutex guards them): its maker, which all
 	 * point to and which stays as long as they do, and in its lists those that are open */
 	struct weft_verbs_qp *real, *handles, *next_handle, *next_receiver;
 	struct weft_receiver_opener *openers; /* other processes */
@@ -320,9 +320,9 @@ void weft_mcast_leave(struct weft_verbs_qp *qp);
 void weft_verbs_end_queues(struct weft_verbs_qp *qp);
 
 /*
- * rehome.c. Rights have been taken from somebody who stands still in the middle of a request, and who
+ * rehome.c. Rights have been taken from an executor that stands still in the middle of a request, and that
  * may still write to pages of regions that stay: these get other pages, by the same keys. Regions, queue
- * pairs and queues of XRC come and go only with the lock shared; it is not held by who calls the others:
+ * pairs and queues of XRC come and go only with the lock shared; it is not held by the caller of the others:
  * after a region has ended in vain (weft_region_quarantine); after the queue pair of that index has been
  * taken away.
  */
@@ -346,11 +346,11 @@ void weft_async_finish(struct ibv_context *context, const void *object, struct w
  * its count finds its list short and reads again; what stays too much does the same to the next. */
 void weft_uncount(int fd);
 
-/* channel.c: an event of a queue; late: nobody has told the channel in time, who may yet, if he lives. The
+/* channel.c: an event of a queue; late: nobody has told the channel in time; the producer may yet, if it lives. The
  * queue's lock may be held, and the nic's. */
 void weft_channel_notify(struct weft_verbs_cq *cq);
 void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives);
-/* Called each half second. Whoever says in the bell that the channel is told may die, or stand still, before it
+/* Called each half second. The producer that says in the bell that the channel is told may die, or stand still, before it
  * writes; what is listed afterwards is told to nobody. The second look in a row that finds it so tells. */
 bool weft_channel_unheard(struct weft_verbs_cq *cq);
 /* A queue on a channel, or on none: is made; is about to be destroyed; has been. The last drops its unread events

@@ -68,7 +68,7 @@ static __attribute__((noinline)) int take_bind(const struct weft_qp *qp,
 	return weft_verbs_bind(VERB, mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, wqe);
 }
 
-/* Whom a connection does not say. */
+/* The peer, which a connection does not say. */
 static __attribute__((noinline)) int take_address(const struct weft_qp *qp,
 						   const struct ibv_send_wr *wr,
 						   struct weft_wqe *wqe)

@@ -61,7 +61,7 @@ static inline struct weft_caller *weft_caller(void)
 int weft_engine_start(void);
 void weft_engine_stop(void);
 void weft_engine_kick(void);
-/* Memory was retired for somebody who stands still (weft_pool_retire): it is to look when he has gone on. */
+/* Memory was retired for an executor that stands still (weft_pool_retire): it is to look when that has gone on. */
 void weft_engine_watch(void);
 /* See struct weft_pool: what the engine does while it waits itself. */
 void weft_engine_meanwhile(struct weft_pool *pool);

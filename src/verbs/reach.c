@@ -64,14 +64,14 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	err = wait_answer(pool, ask, seq, member, incarnation);
 	WEFT_STEP(reach_answer_got);
 	atomic_store_explicit(&ask->seq, seq + 1, memory_order_relaxed);
-	/* pairs with the fence in answer(): either that sees it, or whoever sees our line idle sees
+	/* pairs with the fence in answer(): either that sees it, or the revoker that sees our line idle sees
 	 * that engine at work */
 	if (err)
 		atomic_thread_fence(memory_order_seq_cst);
 	return err;
 }
 
-/* Whoever is stopped before he asks may ask when his right has ended: the engine looks once more. */
+/* A thread that is stopped before it asks may ask when its right has ended: the engine looks once more. */
 static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask, const struct weft_far *far)
 {
 	int err = weft_far_check(pool, far);
@@ -256,7 +256,7 @@ struct work {
 	uint64_t id, va, len_bytes, operand[2], bounce_off, right_off, right_was;
 };
 
-/* Who asks may have been stopped for long, or its page be damaged. */
+/* The asking thread may have been stopped for long, or its page be damaged. */
 static bool is_allowed(struct weft_pool *pool, const struct work *w)
 {
 	const _Atomic uint64_t *word =
@@ -374,7 +374,7 @@ static void for_each(struct weft_pool *pool, bool calls, struct weft_caller *cal
 static void answer_ask(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
 		       struct weft_pool_ask *ask, struct weft_caller *caller)
 {
-	/* who dies now is not buried before we have done with his memory; who ends a region here waits
+	/* a member that dies now is not recovered before we have done with its memory; one that ends a region here waits
 	 * for us */
 	weft_pool_visit(pool, member);
 	answer(pool, ask);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Queue pairs of XRC that receive. Each is shared by those who open it in its domain, and ends with the
- * last of them. Whoever made it carries out what others want of it: handles of this process reach it
+ * Queue pairs of XRC that receive. Each is shared by those that open it in its domain, and ends with the
+ * last of them. Its maker carries out what others want of it: handles of this process reach it
  * directly, those of other processes by calls to the engine of its own (reach.h).
  */
 #include "verbs/receiver.h"
@@ -29,7 +29,7 @@ struct weft_receiver_opener {
 	uint32_t handles;
 };
 
-/* Guards the two lists and who has what open. Taken after a queue pair's lock. */
+/* Guards the two lists and what each has open. Taken after a queue pair's lock. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_verbs_qp *ours; /* by next_receiver */
 static struct weft_verbs_qp *far;  /* handles of others', by next_receiver */
@@ -205,7 +205,7 @@ static int work_on(struct weft_verbs_qp *real, enum weft_ask_kind kind, struct w
 {
 	int err = 0;
 
-	/* who holds it may wait for us */
+	/* its holder may wait for us */
 	if (pthread_mutex_trylock(&real->qp.mutex))
 		return -EAGAIN;
 	if (kind == WEFT_ASK_QP_MODIFY)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Rehoming: regions leave the pages of the pool to which somebody who is stopped may still write
+ * Rehoming: regions leave the pages of the pool to which somebody that is stopped may still write
  * (docs/decisions/0014). Others wait meanwhile (weft_nic_hold), and lose nothing.
  */
 #include <pthread.h>

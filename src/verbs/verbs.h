@@ -64,7 +64,7 @@ struct weft_context {
 struct weft_context *weft_context_find(const struct ibv_context *context);
 /* Another open context of a family, without a descriptor yet. NULL and errno. */
 struct ibv_context *weft_context_import(uint64_t family);
-/* import.c: what the descriptor says to whoever imports it. 0 or -errno. */
+/* import.c: what the descriptor says to the importer. 0 or -errno. */
 int weft_context_export(int fd, uint64_t family);
 /* Whether its descriptor has ever been imported, as far as can be told. */
 bool weft_context_was_imported(const struct ibv_context *context);

@@ -239,7 +239,7 @@ static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe,
 	return outcome;
 }
 
-/* Whom nobody answers, or who finds no receive, does not learn of it. */
+/* A sender that nobody answers, or that finds no receive, does not learn of it. */
 static enum weft_outcome issue_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
 					    struct weft_caller *caller, enum weft_cause *cause)
 {

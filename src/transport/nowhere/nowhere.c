@@ -27,7 +27,7 @@ static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct 
 	return *cause ? weft_gather_failed(caller) : WEFT_NO_ANSWER;
 }
 
-/* Whom nobody answers does not learn of it. */
+/* A sender that nobody answers does not learn of it. */
 static enum weft_outcome issue_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
 					  struct weft_caller *caller, enum weft_cause *cause)
 {
@@ -35,7 +35,7 @@ static enum weft_outcome issue_unreliable(struct weft_qp *qp, struct weft_wqe *w
 	return *cause ? weft_gather_failed(caller) : WEFT_DONE;
 }
 
-/* The address may be somebody's by now, who was told of it after the handle had been made. */
+/* The address may be another's by now, that was told of it after the handle had been made. */
 static const struct weft_transport *look_again(struct weft_nic *nic, struct weft_ah *ah,
 					       uint32_t thread)
 {
