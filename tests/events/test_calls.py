@@ -12,6 +12,7 @@ import pytest
 pytestmark = pytest.mark.alone
 
 REQUESTS = 4000
+ANSWERED = REQUESTS + REQUESTS // 16  # those that come before what bench/events.c measures are counted, too
 # a request at the server, at most; what is not named is counted as `others`. The first arming of a connection, its set-up
 # and the engine's looks each half second are in it
 BOUNDS = {'epoll_wait': 1.1, 'read': 1.1, 'write': 1.1, 'newfstatat': 1.2, 'futex': 0.1, 'membarrier': 0.02,
@@ -46,10 +47,10 @@ def test_calls_of_a_request(fabric, clients):
     done = fabric.run('strace', '-f', '-qq', '-o', log, fabric.program('events'), 'verbs', 0, 1, clients, 1, 1, 64, 0,
                       REQUESTS, seconds=120)
     counts = calls_of(log, json.loads(done.stdout)['server'])
-    each = {call: counts[call] / REQUESTS for call in BOUNDS if call != 'others'}
-    each['others'] = sum(n for call, n in counts.items() if call not in BOUNDS) / REQUESTS
+    each = {call: counts[call] / ANSWERED for call in BOUNDS if call != 'others'}
+    each['others'] = sum(n for call, n in counts.items() if call not in BOUNDS) / ANSWERED
     for call, bound in BOUNDS.items():
         print(f'{clients:3} clients  {call:12} {each[call]:6.3f}  (at most {bound})')
-    assert counts['read'] >= REQUESTS / 2 and counts['epoll_wait'] > 0, counts
+    assert counts['read'] >= ANSWERED / 2 and counts['epoll_wait'] > 0, counts
     assert counts['write'] <= 1.05 * counts['read'] + 2 * clients + 20, counts
     assert not {call: n for call, n in each.items() if n > BOUNDS[call]}, counts
