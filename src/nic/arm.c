@@ -22,7 +22,8 @@ static uint64_t read_word(const struct weft_pool_alarm *alarm)
 	return atomic_load_explicit(&alarm->word, memory_order_acquire);
 }
 
-static bool change(struct weft_pool_alarm *alarm, uint64_t word, enum weft_alarm what, uint32_t number)
+static bool change(struct weft_pool_alarm *alarm, uint64_t word, enum weft_alarm what,
+		   uint32_t number)
 {
 	return atomic_compare_exchange_strong_explicit(
 		&alarm->word, &word, WEFT_CLAIM(what, number & ((1u << WEFT_LAP_BITS) - 1)),
@@ -90,8 +91,8 @@ static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
 	uint64_t armed_at = atomic_load_explicit(&r->armed_at, memory_order_relaxed);
 	const struct weft_pool_cqe *cqe;
 
-	for (position = position > armed_at ? position : armed_at; (cqe = weft_cq_entry_at(r, position));
-	     position++)
+	for (position = position > armed_at ? position : armed_at;
+	     (cqe = weft_cq_entry_at(r, position)); position++)
 		if (weft_cq_wakes(cq, cqe->status, cqe->solicited))
 			return true;
 	return false;
@@ -129,9 +130,9 @@ static void set_word(struct weft_cq *cq, bool solicited_only)
 			cq->nic->api->completion(cq);
 		word = read_word(cq->alarm);
 		/* arming for any completion is not weakened by arming for solicited ones (11.4.2.2) */
-		what = solicited_only && weft_claim_what(word) != (enum weft_claim)WEFT_ALARM_ANY ?
-			       WEFT_ALARM_SOLICITED :
-			       WEFT_ALARM_ANY;
+		what = solicited_only && weft_claim_what(word) != (enum weft_claim)WEFT_ALARM_ANY
+			       ? WEFT_ALARM_SOLICITED
+			       : WEFT_ALARM_ANY;
 	} while (is_claimed(word) || !change(cq->alarm, word, what, weft_claim_lap(word) + 1));
 	cq->armed = what == WEFT_ALARM_ANY ? 1 : 2;
 }
@@ -182,7 +183,8 @@ void weft_cq_disarm(struct weft_cq *cq)
 	if (weft_pool_age(pool) == cq->alarm_made)
 		pool->calls->free(pool, cq->alarm_off, sizeof(struct weft_pool_alarm));
 	else
-		pool->calls->retire(pool, WEFT_RETIRE_PIECE, cq->alarm_off, sizeof(struct weft_pool_alarm));
+		pool->calls->retire(pool, WEFT_RETIRE_PIECE, cq->alarm_off,
+				    sizeof(struct weft_pool_alarm));
 }
 
 /* ---- The engine ---- */
@@ -200,10 +202,10 @@ void weft_nic_events(struct weft_nic *nic)
 static bool lives(struct weft_pool *pool, uint64_t claim)
 {
 	const struct weft_pool_member *m = pool->calls->member(pool, weft_claim_member(claim));
-	uint64_t incarnation =
-		m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
+	uint64_t incarnation = m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
 
-	return (incarnation & ((1u << WEFT_INCARNATION_BITS) - 1)) == weft_claim_incarnation(claim) &&
+	return (incarnation & ((1u << WEFT_INCARNATION_BITS) - 1)) ==
+		       weft_claim_incarnation(claim) &&
 	       pool->calls->alive(pool, weft_claim_member(claim), incarnation);
 }
 

@@ -20,8 +20,8 @@ static inline struct weft_cqe *weft_cq_next(struct weft_cq *cq, struct weft_qp *
 {
 	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 
-	if (__builtin_expect(tail - atomic_load_explicit(&cq->head, memory_order_relaxed) == cq->size,
-			     0)) {
+	if (__builtin_expect(
+		    tail - atomic_load_explicit(&cq->head, memory_order_relaxed) == cq->size, 0)) {
 		weft_cq_lose(cq, qp);
 		return NULL;
 	}
@@ -61,7 +61,8 @@ static inline void weft_cq_free_slot(struct weft_qp *qp, uint8_t opcode, uint64_
 }
 
 static inline void weft_cq_tell(struct weft_wc *wc, uint64_t wr_id, uint8_t status, uint8_t opcode,
-			uint32_t bytes, uint32_t imm, uint32_t qpn, uint32_t src, uint8_t flags)
+				uint32_t bytes, uint32_t imm, uint32_t qpn, uint32_t src,
+				uint8_t flags)
 {
 	wc->wr_id = wr_id;
 	wc->status = status;
@@ -118,15 +119,16 @@ static inline uint64_t weft_cq_consumed(const struct weft_cq_ring *r)
 }
 
 /* The entry at a position if its producer has completed it. */
-static inline const struct weft_pool_cqe *weft_cq_entry_at(const struct weft_cq_ring *r, uint64_t position)
+static inline const struct weft_pool_cqe *weft_cq_entry_at(const struct weft_cq_ring *r,
+							   uint64_t position)
 {
 	const struct weft_pool_cqe *cqe = &r->ring->cqe[position & (r->size - 1)];
 
 	/* acquire: pairs with the release of lap by the producer */
 	return atomic_load_explicit(&cqe->lap, memory_order_acquire) ==
-			       (uint32_t)(position >> r->size_bits) + 1 ?
-		       cqe :
-		       NULL;
+			       (uint32_t)(position >> r->size_bits) + 1
+		       ? cqe
+		       : NULL;
 }
 
 /* What members have completed, after what stands in the private queue. */

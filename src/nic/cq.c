@@ -42,7 +42,8 @@ static uint64_t ring_bytes(const struct weft_cq *cq, uint32_t size)
 static void free_ring(struct weft_cq *cq, struct weft_cq_ring *r)
 {
 	if (r->stuck)
-		cq->nic->pool->calls->retire(cq->nic->pool, WEFT_RETIRE_PIECE, r->off, ring_bytes(cq, r->size));
+		cq->nic->pool->calls->retire(cq->nic->pool, WEFT_RETIRE_PIECE, r->off,
+					     ring_bytes(cq, r->size));
 	else
 		cq->nic->pool->calls->free(cq->nic->pool, r->off, ring_bytes(cq, r->size));
 	weft_nic_free(cq->nic, r);
@@ -58,7 +59,8 @@ void weft_cq_destroy(struct weft_cq *cq)
 		free_ring(cq, r);
 	}
 	if (cq->wake)
-		cq->nic->pool->calls->free(cq->nic->pool, cq->wake_off, weft_pool_ring_bytes(0, false));
+		cq->nic->pool->calls->free(cq->nic->pool, cq->wake_off,
+					   weft_pool_ring_bytes(0, false));
 	weft_nic_free(cq->nic, cq->cqe);
 }
 
@@ -87,7 +89,7 @@ void weft_cq_wake(struct weft_cq *cq, uint8_t status, uint8_t solicited)
 
 /* Takes the next entry of a ring that belongs to a queue pair we still have. */
 static inline const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct weft_cq_ring *r,
-					      struct weft_qp **qp)
+						     struct weft_qp **qp)
 {
 	const struct weft_pool_cqe *cqe;
 
@@ -100,7 +102,8 @@ static inline const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct 
 			weft_cq_fire(cq);
 		WEFT_STEP(cq_entry_found);
 		/* more receives than the queue was made for may complete: so many never wait at once */
-		if (__builtin_expect(r->size > cq->size, 0) && *qp && weft_cq_entry_at(r, at + cq->size))
+		if (__builtin_expect(r->size > cq->size, 0) && *qp &&
+		    weft_cq_entry_at(r, at + cq->size))
 			weft_cq_lose(cq, *qp);
 		atomic_store_explicit(&r->consumed, ++at, memory_order_relaxed);
 		if (*qp && (*qp)->tag == cqe->qpn) {
@@ -141,7 +144,8 @@ static struct weft_cq_ring *filled_ring(const struct weft_cq *cq)
 
 	if (r && weft_cq_entry_at(r, weft_cq_consumed(r)))
 		return r;
-	for (r = weft_cq_first_ring(cq); r && !weft_cq_entry_at(r, weft_cq_consumed(r)); r = r->next)
+	for (r = weft_cq_first_ring(cq); r && !weft_cq_entry_at(r, weft_cq_consumed(r));
+	     r = r->next)
 		;
 	return r;
 }
@@ -161,7 +165,8 @@ static int poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t th
 			got = weft_cq_poll_private(cq, n, wc);
 		while (got < n && poll_ring(cq, r, &wc[got]))
 			got++;
-		atomic_store_explicit(&cq->hot, weft_cq_next_turn(cq) ? r : r->next, memory_order_relaxed);
+		atomic_store_explicit(&cq->hot, weft_cq_next_turn(cq) ? r : r->next,
+				      memory_order_relaxed);
 		weft_unlock(&cq->lock, own);
 	}
 	return got;
@@ -195,15 +200,15 @@ void weft_cq_drain(struct weft_cq *cq)
 
 			if (!cqe)
 				continue;
-			*cqe = (struct weft_cqe){ .wr_id = from->wr_id,
-						  .qp = qp,
-						  .byte_len = from->byte_len,
-						  .imm = from->imm,
-						  .src_qp = from->src_qpn,
-						  .status = from->status,
-						  .opcode = from->opcode | WEFT_WC_RECV,
-						  .flags = from->flags,
-						  .stamp_ns = stamp_of(cq, r, from) };
+			*cqe = (struct weft_cqe){.wr_id = from->wr_id,
+						 .qp = qp,
+						 .byte_len = from->byte_len,
+						 .imm = from->imm,
+						 .src_qp = from->src_qpn,
+						 .status = from->status,
+						 .opcode = from->opcode | WEFT_WC_RECV,
+						 .flags = from->flags,
+						 .stamp_ns = stamp_of(cq, r, from)};
 			weft_cq_publish(cq);
 		}
 	weft_source_drain(cq);

@@ -31,8 +31,8 @@ void weft_incoming_prepare(struct weft_incoming *in, struct weft_responder *to,
  * that was reset has forgotten all. */
 static bool has_lost(const struct weft_incoming *in)
 {
-	bool receives = family_of(in->request.opcode) == SENDS ||
-			in->request.opcode == WEFT_OP_WRITE_IMM;
+	bool receives =
+		family_of(in->request.opcode) == SENDS || in->request.opcode == WEFT_OP_WRITE_IMM;
 
 	return in->begun && (in->tag != in->to->tag || (receives && in->to->seat.at));
 }
@@ -143,9 +143,8 @@ static enum weft_outcome place_send(struct weft_incoming *in, uint64_t offset,
 	whole.here = &all;
 	cause = weft_arrive_find_list(&whole, &landing);
 	if (cause)
-		return weft_find_later(a.caller)
-			       ? WEFT_MOVES
-			       : weft_arrive_bad_receive(&whole, &landing, cause);
+		return weft_find_later(a.caller) ? WEFT_MOVES
+						 : weft_arrive_bad_receive(&whole, &landing, cause);
 	weft_spans_cut(&landing.there, offset);
 	err = weft_arrive_place(a, landing.there.span);
 	return err ? weft_arrive_undelivered(&a, &landing, err) : WEFT_DONE;

@@ -29,11 +29,13 @@ static bool take_common(struct weft_lock *lock)
 	return !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire);
 }
 
-static bool is_owned_by_other(const struct weft_nic *nic, const struct weft_lock *lock, uint32_t thread)
+static bool is_owned_by_other(const struct weft_nic *nic, const struct weft_lock *lock,
+			      uint32_t thread)
 {
 	uint32_t owner = atomic_load_explicit(&lock->owner, memory_order_relaxed);
 
-	return owner && owner != WEFT_LOCK_SHARED && owner != (thread ? thread : weft_nic_self(nic));
+	return owner && owner != WEFT_LOCK_SHARED &&
+	       owner != (thread ? thread : weft_nic_self(nic));
 }
 
 /* The common way is taken. After this the owner is not inside, and stays out. */

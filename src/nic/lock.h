@@ -18,7 +18,7 @@
 struct weft_nic;
 
 struct weft_lock {
-	_Atomic uint32_t owner;	/* a thread; 0: nobody yet, WEFT_LOCK_SHARED: nobody any more */
+	_Atomic uint32_t owner; /* a thread; 0: nobody yet, WEFT_LOCK_SHARED: nobody any more */
 	_Atomic uint8_t inside; /* the owner is, by its own way; only it writes here */
 	_Atomic uint8_t wanted; /* somebody else holds or wants the lock */
 	_Atomic uint8_t held;	/* by the common way */
@@ -36,7 +36,8 @@ bool weft_trylock(const struct weft_nic *nic, struct weft_lock *lock);
 /* Returns the way by which it was taken, for weft_unlock. */
 static inline bool weft_lock(const struct weft_nic *nic, struct weft_lock *lock, uint32_t thread)
 {
-	if (__builtin_expect(thread && atomic_load_explicit(&lock->owner, memory_order_relaxed) == thread,
+	if (__builtin_expect(thread && atomic_load_explicit(&lock->owner, memory_order_relaxed) ==
+					       thread,
 			     1)) {
 		atomic_store_explicit(&lock->inside, 1, memory_order_relaxed);
 		/* the visitor's barrier, between `wanted` and its look at `inside`, stands in for ours */

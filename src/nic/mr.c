@@ -44,7 +44,7 @@ static int list_pieces(struct weft_nic *nic, struct weft_mr *mr, uint64_t va,
 		return err;
 	list = (void *)(nic->pool->base + mr->pieces_off);
 	for (unsigned int i = 0; i < n; i++)
-		list[i] = (struct weft_pool_piece){ pieces[i].va - va, pieces[i].off };
+		list[i] = (struct weft_pool_piece){pieces[i].va - va, pieces[i].off};
 	WEFT_STEP(mr_pieces_listed);
 	return 0;
 }
@@ -56,7 +56,8 @@ static uint8_t fold(const struct weft_pool_mr *mr)
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < sizeof(*mr) / sizeof(*word); i++)
-		sum ^= word[i]; /* NOLINT(clang-analyzer-core.uninitialized.Assign): callers fill it */
+		sum ^= word
+			[i]; /* NOLINT(clang-analyzer-core.uninitialized.Assign): callers fill it */
 	sum ^= sum >> 32;
 	sum ^= sum >> 16;
 	return (uint8_t)(sum ^ sum >> 8);
@@ -69,7 +70,8 @@ uint32_t weft_mr_next_key(const struct weft_pool *pool, uint32_t index)
 	return index << WEFT_KEY_BITS | (uses & GENERATION);
 }
 
-void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key, struct weft_pool_mr *entry)
+void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key,
+		     struct weft_pool_mr *entry)
 {
 	struct weft_pool_mr *shared = &pool->mrs[index];
 
@@ -89,12 +91,12 @@ static int draw(struct weft_nic *nic, struct weft_mr *mr, const struct weft_mr_d
 {
 	int err;
 
-	*entry = (struct weft_pool_mr){ .owner = nic->pool->me,
-					.access = d->access,
-					.pd = d->pd,
-					.iova = d->iova,
-					.len_bytes = d->len_bytes,
-					.va = d->va };
+	*entry = (struct weft_pool_mr){.owner = nic->pool->me,
+				       .access = d->access,
+				       .pd = d->pd,
+				       .iova = d->iova,
+				       .len_bytes = d->len_bytes,
+				       .va = d->va};
 	mr->nic = nic;
 	mr->pieces_bytes = 0;
 	mr->made = weft_pool_age(nic->pool);
@@ -127,7 +129,8 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, const struct weft_m
 	return 0;
 }
 
-int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_mr_drawing *d, bool *quiet)
+int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_mr_drawing *d,
+		    bool *quiet)
 {
 	struct weft_nic *nic = old->nic;
 	struct weft_pool_mr entry;
@@ -217,7 +220,9 @@ static int touch(struct weft_pool *pool, const struct weft_pool_mr *mr)
 	if (!weft_mr_is_listed(mr)) {
 		if (mr->hi > mr->len_bytes)
 			return -EINVAL;
-		return mr->hi == mr->lo || pool->calls->populate(pool, mr->off, mr->hi - mr->lo) ? 0 : -ENOMEM;
+		return mr->hi == mr->lo || pool->calls->populate(pool, mr->off, mr->hi - mr->lo)
+			       ? 0
+			       : -ENOMEM;
 	}
 	if (!mr->hi || mr->hi > MAX_PIECES)
 		return -EINVAL;

@@ -6,9 +6,10 @@
  */
 #include "nic/place.h"
 
-#define REMOTE	     (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_READ | WEFT_ACCESS_REMOTE_ATOMIC)
-#define WINDOW_FLAGS (WEFT_ACCESS_LOCAL_WRITE | REMOTE | WEFT_ACCESS_MW_BIND | WEFT_ACCESS_ZERO_BASED)
-#define TAG_BITS     8u /* of a key: the binder of a window of type 2 chooses them (10.6.7.2.3) */
+#define REMOTE (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_READ | WEFT_ACCESS_REMOTE_ATOMIC)
+#define WINDOW_FLAGS                                                                               \
+	(WEFT_ACCESS_LOCAL_WRITE | REMOTE | WEFT_ACCESS_MW_BIND | WEFT_ACCESS_ZERO_BASED)
+#define TAG_BITS 8u /* of a key: the binder of a window of type 2 chooses them (10.6.7.2.3) */
 
 static struct weft_window_entry *entry_of(const struct weft_nic *nic, uint32_t key)
 {
@@ -17,7 +18,8 @@ static struct weft_window_entry *entry_of(const struct weft_nic *nic, uint32_t k
 
 static bool is_live(const struct weft_mw *mw)
 {
-	return (uint32_t)atomic_load_explicit(&mw->nic->pool->mrs[mw->index].id, memory_order_relaxed);
+	return (uint32_t)atomic_load_explicit(&mw->nic->pool->mrs[mw->index].id,
+					      memory_order_relaxed);
 }
 
 int weft_mw_create(struct weft_nic *nic, struct weft_mw *mw, uint32_t pd, enum weft_mw_type type)
@@ -133,7 +135,8 @@ static int show_pieces(struct weft_mw *mw, const struct weft_pool_mr *mr, uint64
 	mw->pieces_bytes = n * sizeof(*to);
 	to = (void *)(mw->nic->pool->base + mw->pieces_off);
 	for (uint64_t i = 0; i < n; i++)
-		to[i] = (struct weft_pool_piece){ from[first + i].start - start, from[first + i].off };
+		to[i] = (struct weft_pool_piece){from[first + i].start - start,
+						 from[first + i].off};
 	to[0].start = 0;
 	if (from[first].off != UINT64_MAX)
 		to[0].off += start - from[first].start;
@@ -160,9 +163,9 @@ static enum weft_cause may_bind(const struct weft_qp *qp, const struct weft_mw *
 	     !(mr->access & WEFT_ACCESS_LOCAL_WRITE)))
 		return WEFT_CAUSE_WINDOW_RIGHTS;
 	start = bind->addr - mr->iova;
-	return start > mr->len_bytes || bind->len_bytes > mr->len_bytes - start ?
-		       WEFT_CAUSE_WINDOW_RANGE :
-		       WEFT_CAUSE_NONE;
+	return start > mr->len_bytes || bind->len_bytes > mr->len_bytes - start
+		       ? WEFT_CAUSE_WINDOW_RANGE
+		       : WEFT_CAUSE_NONE;
 }
 
 /* What of a window's entry says where it lies. 0 or -ENOSPC. */
@@ -180,8 +183,8 @@ static int show_region(struct weft_qp *qp, struct weft_mw *mw, const struct weft
 		       const struct weft_bind *bind, struct weft_pool_mr *window)
 {
 	window->owner = qp->nic->pool->me;
-	window->pd = mw->type == WEFT_MW_TYPE_1 ? mw->pd | WEFT_PD_WINDOW :
-						  qp->qpn | WEFT_PD_QP_WINDOW;
+	window->pd =
+		mw->type == WEFT_MW_TYPE_1 ? mw->pd | WEFT_PD_WINDOW : qp->qpn | WEFT_PD_QP_WINDOW;
 	window->access = bind->access & REMOTE;
 	window->iova = bind->access & WEFT_ACCESS_ZERO_BASED ? 0 : bind->addr;
 	window->len_bytes = bind->len_bytes;
@@ -221,7 +224,7 @@ static enum weft_cause bind_window(struct weft_qp *qp, uint32_t key, const struc
 {
 	struct weft_mw *mw = entry_of(qp->nic, key)->window;
 	const struct weft_pool_mr *mr = &qp->nic->pool->mr_seen[bind->lkey >> WEFT_KEY_BITS].mr;
-	struct weft_pool_mr window = { 0 };
+	struct weft_pool_mr window = {0};
 	enum weft_cause cause;
 
 	if (!mw || (mw->key ^ key) >> TAG_BITS || mw->pd != qp->pd)
@@ -259,8 +262,7 @@ static enum weft_cause invalidate(struct weft_qp *qp, uint32_t key)
 	return WEFT_CAUSE_NONE;
 }
 
-enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe,
-				  enum weft_cause *cause)
+enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause *cause)
 {
 	bool binds = wqe->opcode == WEFT_OP_BIND_MW;
 	struct weft_bind bind = weft_wqe_bind(wqe);

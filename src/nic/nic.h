@@ -64,7 +64,7 @@ struct weft_nic {
 	const struct weft_machine *machine;
 	const struct weft_nic_api *api;
 	const struct weft_transport *const *transports; /* in order of preference */
-	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
+	struct weft_qp **qps;				/* by index of the QPN; WEFT_QPS of them */
 	/* no index is that far from where numbers begin, nor was one; guarded as what enters them */
 	_Atomic uint32_t qps_high;
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
@@ -74,15 +74,17 @@ struct weft_nic {
 	 * queue's */
 	struct weft_lock lock;
 	struct weft_cq *_Atomic armed;
-	uint32_t looks; /* of weft_nic_look so far; guarded by the lock above, within which `unheard` is asked */
-	struct weft_shared *shared; /* all queues; guarded by the lock above */
+	uint32_t
+		looks; /* of weft_nic_look so far; guarded by the lock above, within which `unheard` is asked */
+	struct weft_shared *shared;    /* all queues; guarded by the lock above */
 	struct weft_lock waiting_lock; /* taken after a queue pair's, unless that is only tried */
 	struct weft_qp *waiting;
 	_Atomic uint32_t nwaiting;
 	_Atomic uint32_t nconnected; /* queue pairs with a transport */
 	/* the ring of completions that was populated last, with how large it is below its offset */
 	_Atomic uint64_t ring_populated;
-	struct weft_lock ring_lock[WEFT_RING_LOCKS]; /* threads of this process take turns on a ring */
+	struct weft_lock
+		ring_lock[WEFT_RING_LOCKS]; /* threads of this process take turns on a ring */
 };
 
 static inline void *weft_nic_alloc(const struct weft_nic *nic, size_t bytes)
@@ -121,9 +123,9 @@ static inline int weft_far_check(const struct weft_pool *pool, const struct weft
 	if (atomic_load_explicit(far->right->word, memory_order_acquire) != far->right->was)
 		return -ESRCH;
 	return atomic_load_explicit(&pool->mrs[(uint32_t)far->id >> WEFT_KEY_BITS].id,
-				    memory_order_acquire) == far->id ?
-		       0 :
-		       -EACCES;
+				    memory_order_acquire) == far->id
+		       ? 0
+		       : -EACCES;
 }
 
 /* ---- Work requests ---- */
@@ -134,7 +136,7 @@ struct weft_ah {
 	uint32_t flow_label;
 	uint8_t sgid[16], dgid[16];
 	uint8_t traffic_class, hop_limit;
-	bool v2; /* RoCE v2: IP and UDP */
+	bool v2;	       /* RoCE v2: IP and UDP */
 	struct weft_lock lock; /* guards what the transport knows of the destination */
 	const struct weft_transport *_Atomic transport; /* set by weft_ah_find */
 	void *carried;					/* its state of the destination */
@@ -186,8 +188,8 @@ static inline void weft_wqe_set_bind(struct weft_wqe *wqe, const struct weft_bin
 
 static inline struct weft_bind weft_wqe_bind(const struct weft_wqe *wqe)
 {
-	return (struct weft_bind){ wqe->remote_addr, wqe->compare_add, (uint32_t)(wqe->swap >> 32),
-				   (uint32_t)wqe->swap };
+	return (struct weft_bind){wqe->remote_addr, wqe->compare_add, (uint32_t)(wqe->swap >> 32),
+				  (uint32_t)wqe->swap};
 }
 
 /* ---- Completion queues (cq.c; pushing and polling: complete.h) ---- */
@@ -209,8 +211,9 @@ struct weft_cq_ring {
 	struct weft_pool_ring *ring;
 	uint64_t off;
 	_Atomic uint64_t consumed; /* written under the lock */
-	_Atomic uint64_t armed_at; /* completions from here on are news to the armed queue; as consumed */
-	uint64_t incarnation;	/* of the producer */
+	_Atomic uint64_t
+		armed_at; /* completions from here on are news to the armed queue; as consumed */
+	uint64_t incarnation;	 /* of the producer */
 	uint32_t size, promised; /* receives that may complete into it */
 	uint16_t producer;
 	uint8_t size_bits;
@@ -233,12 +236,13 @@ struct weft_cq {
 	bool ignores_overrun; /* what finds no room is dropped, and nobody is told */
 	bool stamps;	      /* notes when each was completed */
 	uint64_t polled_ns;   /* the stamp of the completion polled last */
-	uint32_t size; /* completions it holds: what was asked for, as programs count on a full queue */
+	uint32_t
+		size; /* completions it holds: what was asked for, as programs count on a full queue */
 	uint32_t mask; /* of the private queue */
 	_Atomic uint64_t head, tail;
 	struct weft_cqe *cqe;
 	struct weft_cq_ring *_Atomic rings, *_Atomic hot;
-	_Atomic uint32_t turns; /* written under the lock */
+	_Atomic uint32_t turns;			/* written under the lock */
 	struct weft_cq_source *_Atomic sources; /* written, and followed, under the lock */
 	struct weft_pool_ring *wake; /* for those that complete into sources; NULL: not made yet */
 	uint64_t wake_off;
@@ -312,17 +316,18 @@ struct weft_qp {
 	_Atomic uint8_t state; /* changes under the lock */
 	uint8_t type;
 	bool signal_all;
-	bool waits; /* on the waiting list, */
+	bool waits;   /* on the waiting list, */
 	bool visited; /* or for now off it, to be looked after */
 	/* a completion: its queue was full, and this is written under that's lock; or a peer that was stopped:
 	 * it was left behind when memory moved */
 	atomic_bool lost;
 	uint32_t qpn, pd;
 	uint64_t holder; /* of our own keys (place.h) */
-	uint32_t tag; /* of completions: the QPN, and the connection above it. Guarded by recv_cq's lock */
+	uint32_t
+		tag; /* of completions: the QPN, and the connection above it. Guarded by recv_cq's lock */
 	struct weft_nic *nic;
 	weft_issue *issue; /* of the transport, for this type */
-	void *carried; /* the transport's state of this connection, or of the one before */
+	void *carried;	   /* the transport's state of this connection, or of the one before */
 	uint8_t *sq;
 	uint32_t sq_stride, sq_size;
 	uint32_t opcodes; /* that its type has: a bit each */
@@ -345,19 +350,21 @@ struct weft_qp {
 	struct weft_qp_attr attr;
 	struct weft_qp_cap cap;
 	struct weft_shared *shared; /* instead of a receive queue; NULL: none */
-	uint32_t xrcd; /* of XRC_RECV */
+	uint32_t xrcd;		    /* of XRC_RECV */
 	bool owns_shared;
-	uint64_t ring_off; /* in recv_cq; 0: none */
+	uint64_t ring_off;	/* in recv_cq; 0: none */
 	uint8_t peer_rnr_timer; /* told by the transport */
-	uint64_t deadline_ns; /* 0: not begun */
+	uint64_t deadline_ns;	/* 0: not begun */
 	enum weft_outcome awaited;
 	struct weft_qp *waiting_next;
 	uint32_t index;
-	uint32_t under_way, fetching; /* requests with the transport; READs and atomics among them */
-	uint64_t failed_at;	      /* the first that has ended in error; UINT64_MAX: none */
+	uint32_t under_way,
+		fetching;   /* requests with the transport; READs and atomics among them */
+	uint64_t failed_at; /* the first that has ended in error; UINT64_MAX: none */
 	enum weft_cause failed_of;
-	const struct weft_transport *drains; /* it has been left, and has yet to let go of requests */
-	bool tells_drained;		      /* SQD: an event when nothing is under way */
+	const struct weft_transport
+		*drains;    /* it has been left, and has yet to let go of requests */
+	bool tells_drained; /* SQD: an event when nothing is under way */
 };
 
 /*
@@ -505,7 +512,8 @@ void weft_mr_destroy(struct weft_mr *mr, bool quiet);
 /* For the files of the nic. The key that an entry gets next; makes the entry what others see, by that
  * key; ends its key, with or without waiting for those that use it (false: one stands still). */
 uint32_t weft_mr_next_key(const struct weft_pool *pool, uint32_t index);
-void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key, struct weft_pool_mr *entry);
+void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key,
+		     struct weft_pool_mr *entry);
 void weft_mr_store_ended(struct weft_pool *pool, uint32_t index);
 void weft_mw_redraw(const struct weft_mr *mr, const struct weft_pool_mr *entry);
 bool weft_mr_end_key(struct weft_nic *nic, uint32_t index, uint64_t made);
@@ -518,8 +526,9 @@ struct weft_mw {
 	uint32_t index, pd;
 	enum weft_mw_type type;
 	/* guarded by the nic's window_lock, as are all below */
-	uint32_t key;	 /* of the last binding */
-	uint32_t parent; /* index of the region's key; 0: not bound, or ended by the peer and noticed */
+	uint32_t key; /* of the last binding */
+	uint32_t
+		parent; /* index of the region's key; 0: not bound, or ended by the peer and noticed */
 	struct weft_mw *next;
 	uint64_t pieces_off, pieces_bytes;
 	uint64_t made; /* the pool's age at the binding */
@@ -530,7 +539,6 @@ int weft_mw_create(struct weft_nic *nic, struct weft_mw *mw, uint32_t pd, enum w
 void weft_mw_destroy(struct weft_mw *mw);
 /* Carries out WEFT_OP_BIND_MW or WEFT_OP_LOCAL_INV; the queue pair's lock is held. WEFT_DONE or
  * WEFT_FAILED with *cause. */
-enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe,
-				  enum weft_cause *cause);
+enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause *cause);
 
 #endif

@@ -3,9 +3,9 @@
 #include "nic/place.h"
 #include "pool/step.h"
 
-#define ORDERED_TAIL 64u
+#define ORDERED_TAIL  64u
 #define NOWHERE_BYTES 512u /* read or written at once */
-#define BOUNCE_BYTES 1024u
+#define BOUNCE_BYTES  1024u
 
 /* What stands in for memory that is nowhere, and is read. */
 static const uint8_t zeros[NOWHERE_BYTES];
@@ -23,7 +23,8 @@ static bool has_ended(const struct weft_right *right)
 static uint16_t owner_of(const struct weft_pool *pool, uint32_t index)
 {
 	return (uint16_t)(atomic_load_explicit(&pool->leases->mr_block[index / WEFT_MR_BLOCK],
-					       memory_order_relaxed) - 1);
+					       memory_order_relaxed) -
+			  1);
 }
 
 /* From here on a revoker of that member's memory waits for us: keys stand as we see them, unless we are
@@ -36,17 +37,18 @@ static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint
 
 	if (!m)
 		return false;
-	atomic_store_explicit(also,
-			      weft_also_add(atomic_load_explicit(also, memory_order_relaxed),
-					    atomic_load_explicit(&caller->line->busy, memory_order_relaxed),
-					    owner),
-			      memory_order_relaxed);
+	atomic_store_explicit(
+		also,
+		weft_also_add(atomic_load_explicit(also, memory_order_relaxed),
+			      atomic_load_explicit(&caller->line->busy, memory_order_relaxed),
+			      owner),
+		memory_order_relaxed);
 	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
 	weft_fence_frequent();
 	WEFT_STEP(place_admitted);
 	/* acquire: pairs with the release in publish_move (qp.c) */
-	*right = (struct weft_right){ &m->moves,
-				      atomic_load_explicit(&m->moves, memory_order_acquire), owner };
+	*right = (struct weft_right){&m->moves,
+				     atomic_load_explicit(&m->moves, memory_order_acquire), owner};
 	WEFT_TURN(place_admitted);
 	return weft_moving_phase(right->was) == WEFT_MOVING_NONE;
 }
@@ -54,7 +56,8 @@ static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint
 /* Its memory moves, or has since we were admitted. */
 static bool has_moved(const struct weft_right *right)
 {
-	return right->word && (weft_moving_phase(right->was) != WEFT_MOVING_NONE || has_ended(right));
+	return right->word &&
+	       (weft_moving_phase(right->was) != WEFT_MOVING_NONE || has_ended(right));
 }
 
 /* What we have stored there may be in pages that it has left. Not while it only waits for us. */
@@ -72,7 +75,8 @@ struct chunk {
 	uint64_t va, len_bytes;
 	uint64_t id; /* of the region */
 	enum weft_memory_kind kind;
-	const struct weft_span *foreign; /* of which it is, if that is a third's, or ours on demand; else NULL */
+	const struct weft_span
+		*foreign; /* of which it is, if that is a third's, or ours on demand; else NULL */
 };
 
 struct cursor {
@@ -110,12 +114,13 @@ void weft_copy(const struct weft_nic *nic, uint8_t *to, const uint8_t *from, uin
 	store_ordered(to, from, n);
 }
 
-static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_mr *mr, uint64_t start)
+static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_mr *mr,
+				uint64_t start)
 {
 	const struct weft_pool_piece *piece = (const void *)(pool->base + mr->off);
 	uint64_t i = mr->hi - 1;
 	uint64_t end = mr->len_bytes, off, from;
-	struct chunk c = { .va = mr->va + start };
+	struct chunk c = {.va = mr->va + start};
 
 	for (; (from = piece[i].start) > start && i; i--)
 		end = from;
@@ -131,7 +136,7 @@ static struct chunk piece_chunk(struct weft_pool *pool, const struct weft_pool_m
 static struct chunk region_chunk(struct weft_pool *pool, const struct weft_pool_mr *mr,
 				 uint64_t start, uint8_t *nowhere)
 {
-	struct chunk c = { .va = mr->va + start };
+	struct chunk c = {.va = mr->va + start};
 
 	if (weft_mr_is_listed(mr)) {
 		c = piece_chunk(pool, mr, start);
@@ -161,7 +166,7 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor, ui
 	struct chunk c;
 
 	if (span->at)
-		return (struct chunk){ .at = span->at + cursor->done, .len_bytes = left };
+		return (struct chunk){.at = span->at + cursor->done, .len_bytes = left};
 	c = region_chunk(pool, span->mr, span->start + cursor->done, nowhere);
 	c.id = span->id;
 	c.foreign = weft_span_is_foreign(span) ? span : NULL;
@@ -193,11 +198,11 @@ static const struct weft_right *right_to(const struct chunk *c, const struct wef
 static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
 		 const struct chunk *there, void *here, uint64_t n, bool write)
 {
-	struct weft_far far = { right_to(there, right), there->va, there->id };
+	struct weft_far far = {right_to(there, right), there->va, there->id};
 
 	caller->failed = there->foreign;
 	return nic->machine->memory[there->kind].move(nic->machine->context, caller, &far, here, n,
-							     write);
+						      write);
 }
 
 /* Of this process, on demand. */
@@ -241,8 +246,9 @@ static int look(struct weft_caller *caller, const struct chunk *c)
 }
 
 /* The next bytes, as many as lie together on both sides; how many: *n. 0 or an error. */
-static int move_next(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
-		     struct cursor *to, struct cursor *from, uint64_t *n)
+static int move_next(struct weft_nic *nic, struct weft_caller *caller,
+		     const struct weft_right *right, struct cursor *to, struct cursor *from,
+		     uint64_t *n)
 {
 	uint8_t lost[NOWHERE_BYTES]; /* what is written there */
 	struct chunk there = peek(nic->pool, to, lost),
@@ -279,7 +285,7 @@ int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 			 const struct weft_right *right, const struct weft_span *to_spans,
 			 const struct weft_span *from_spans, uint64_t len_bytes)
 {
-	struct cursor to = { to_spans, 0 }, from = { from_spans, 0 };
+	struct cursor to = {to_spans, 0}, from = {from_spans, 0};
 
 	while (len_bytes) {
 		uint64_t n = len_bytes;
@@ -303,16 +309,17 @@ int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 {
 	struct weft_span here = *at;
 	uint64_t lost = 0;
-	struct chunk c = peek(nic->pool, &(struct cursor){ at, 0 }, (uint8_t *)&lost);
+	struct chunk c = peek(nic->pool, &(struct cursor){at, 0}, (uint8_t *)&lost);
 
 	caller->failed = NULL;
 	if (has_ended(right) || look(caller, &c))
 		return -ESRCH;
 	caller->failed = c.foreign;
 	if (!c.at)
-		return nic->machine->memory[c.kind].atomic(nic->machine->context, caller,
-					      &(struct weft_far){ right_to(&c, right), c.va, c.id }, add,
-					      compare_add, swap, old);
+		return nic->machine->memory[c.kind].atomic(
+			nic->machine->context, caller,
+			&(struct weft_far){right_to(&c, right), c.va, c.id}, add, compare_add, swap,
+			old);
 	here.at = c.at;
 	weft_place_atomic(nic, caller, right, &here, add, compare_add, swap, old);
 	return c.foreign && was_left_behind(&c.foreign->right) ? -ESTALE : 0;
@@ -348,11 +355,13 @@ static struct weft_right own_right(const struct weft_pool *pool)
 {
 	const _Atomic uint64_t *word = &pool->self->incarnation;
 
-	return (struct weft_right){ word, atomic_load_explicit(word, memory_order_relaxed), pool->me };
+	return (struct weft_right){word, atomic_load_explicit(word, memory_order_relaxed),
+				   pool->me};
 }
 
-bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key, uint64_t holder,
-		       uint64_t addr, uint64_t len_bytes, uint8_t access, struct weft_span *span)
+bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key,
+		       uint64_t holder, uint64_t addr, uint64_t len_bytes, uint8_t access,
+		       struct weft_span *span)
 {
 	const struct weft_pool_mr *mr = &pool->mr_seen[key >> WEFT_KEY_BITS].mr;
 	uint16_t owner = owner_of(pool, key >> WEFT_KEY_BITS);
@@ -360,7 +369,7 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 	bool foreign = owner != (uint16_t)holder && owner != pool->me;
 	uint64_t start;
 
-	*span = (struct weft_span){ .mr = mr, .len_bytes = len_bytes };
+	*span = (struct weft_span){.mr = mr, .len_bytes = len_bytes};
 	WEFT_TURN(place_key_used);
 	if (foreign && !admit(pool, caller, owner, &span->right))
 		goto refuse;
@@ -374,7 +383,8 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 		span->at = pool->base + mr->off + (start - mr->lo);
 	else if (owner == pool->me && mr->rights & WEFT_MR_RIGHTS(0, WEFT_ACCESS_ON_DEMAND, 0))
 		span->right = own_right(pool);
-	caller->moves = false; /* which it may have been as the key of something else: see find_window */
+	caller->moves =
+		false; /* which it may have been as the key of something else: see find_window */
 	return true;
 refuse:
 	if (has_moved(&span->right) && stands(pool, key))
@@ -382,8 +392,9 @@ refuse:
 	return false;
 }
 
-bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller, const struct weft_pool_sge *sge,
-		     unsigned int n, uint64_t holder, uint8_t access, struct weft_spans *spans)
+bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller,
+		     const struct weft_pool_sge *sge, unsigned int n, uint64_t holder,
+		     uint8_t access, struct weft_spans *spans)
 {
 	uint64_t bytes = 0;
 

@@ -11,7 +11,8 @@
 
 /* A checked part of a region, or memory of this process. */
 struct weft_span {
-	uint8_t *at; /* where this process sees it, if all of it lies together; else NULL, and then: */
+	uint8_t *
+		at; /* where this process sees it, if all of it lies together; else NULL, and then: */
 	const struct weft_pool_mr *mr; /* our copy of the entry */
 	uint64_t start;
 	uint64_t len_bytes;
@@ -53,7 +54,8 @@ static inline bool weft_rights_allow(uint64_t rights, uint64_t holder, uint8_t a
  * processes may share them. */
 static inline bool weft_rights_allow_any(uint64_t rights, uint64_t holder, uint8_t access)
 {
-	return weft_rights_allow(rights, (holder & ~(uint64_t)UINT16_MAX) | (rights & UINT16_MAX), access);
+	return weft_rights_allow(rights, (holder & ~(uint64_t)UINT16_MAX) | (rights & UINT16_MAX),
+				 access);
 }
 
 /* Windows name what may use them instead of a protection domain: that domain, marked so that a window
@@ -67,8 +69,9 @@ void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id);
 
 /* The same where the key was not seen before, or not all bytes lie together in the pool, or they are of
  * another member than the holder. */
-bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key, uint64_t holder,
-		       uint64_t addr, uint64_t len_bytes, uint8_t access, struct weft_span *span);
+bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key,
+		       uint64_t holder, uint64_t addr, uint64_t len_bytes, uint8_t access,
+		       struct weft_span *span);
 
 /* Does `key` give `access` to [addr, addr + len) to the holder? (10.6.3) If not, weft_find_later says
  * whether it will again soon. */
@@ -83,9 +86,10 @@ static inline bool weft_mr_find(struct weft_pool *pool, struct weft_caller *call
 	uint64_t off;
 
 	/* the entry and its extents stand still until a revoker has waited for our busy line */
-	if (__builtin_expect((uint32_t)id != key ||
-				     atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) != id,
-			     0))
+	if (__builtin_expect(
+		    (uint32_t)id != key ||
+			    atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) != id,
+		    0))
 		return weft_mr_find_slow(pool, caller, key, holder, addr, len_bytes, access, span);
 	off = addr - seen->run;
 	if (__builtin_expect(len_bytes > seen->run_bytes || off > seen->run_bytes - len_bytes ||
@@ -105,9 +109,10 @@ static inline uint8_t *weft_mr_guess(const struct weft_pool *pool, uint32_t key,
 	/* acquire: pairs with the release in weft_pool_keep_mr */
 	uint64_t id = atomic_load_explicit(&seen->id, memory_order_acquire), off = addr - seen->run;
 
-	return (uint32_t)id == key && len_bytes <= seen->run_bytes && off <= seen->run_bytes - len_bytes ?
-		       seen->at + off :
-		       NULL;
+	return (uint32_t)id == key && len_bytes <= seen->run_bytes &&
+			       off <= seen->run_bytes - len_bytes
+		       ? seen->at + off
+		       : NULL;
 }
 
 /* A key did not hold: only because the memory of a member that shares its domain moves? */
@@ -120,8 +125,9 @@ static inline bool weft_find_later(struct weft_caller *caller)
 }
 
 /* Checks a scatter or gather list of the holder. False: some key does not hold. */
-bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller, const struct weft_pool_sge *sge,
-		     unsigned int n, uint64_t holder, uint8_t access, struct weft_spans *spans);
+bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller,
+		     const struct weft_pool_sge *sge, unsigned int n, uint64_t holder,
+		     uint8_t access, struct weft_spans *spans);
 
 /* Without their first `offset` bytes, which are fewer than all. */
 void weft_spans_cut(struct weft_spans *spans, uint64_t offset);

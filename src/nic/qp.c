@@ -71,10 +71,11 @@ static void end_connection(struct weft_qp *qp)
 static int check_cap(const struct weft_qp_cap *cap)
 {
 	return cap->max_send_wr > WEFT_MAX_WR || cap->max_recv_wr > WEFT_MAX_WR ||
-			       cap->max_send_sge > WEFT_MAX_SGE || cap->max_recv_sge > WEFT_MAX_SGE ||
-			       cap->max_inline_bytes > WEFT_MAX_INLINE ?
-		       -EINVAL :
-		       0;
+			       cap->max_send_sge > WEFT_MAX_SGE ||
+			       cap->max_recv_sge > WEFT_MAX_SGE ||
+			       cap->max_inline_bytes > WEFT_MAX_INLINE
+		       ? -EINVAL
+		       : 0;
 }
 
 static uint32_t opcodes_of(enum weft_qp_type type)
@@ -88,9 +89,9 @@ static uint32_t opcodes_of(enum weft_qp_type type)
 		       1u << WEFT_OP_READ | 1u << WEFT_OP_CMP_SWAP | 1u << WEFT_OP_FETCH_ADD |
 		       1u << WEFT_OP_SEND_INV | 1u << WEFT_OP_ATOMIC_WRITE;
 	case WEFT_QPT_XRC_SEND:
-		return sends | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM |
-		       1u << WEFT_OP_READ | 1u << WEFT_OP_CMP_SWAP | 1u << WEFT_OP_FETCH_ADD |
-		       1u << WEFT_OP_SEND_INV | 1u << WEFT_OP_ATOMIC_WRITE;
+		return sends | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM | 1u << WEFT_OP_READ |
+		       1u << WEFT_OP_CMP_SWAP | 1u << WEFT_OP_FETCH_ADD | 1u << WEFT_OP_SEND_INV |
+		       1u << WEFT_OP_ATOMIC_WRITE;
 	case WEFT_QPT_UC:
 		return sends | local | 1u << WEFT_OP_WRITE | 1u << WEFT_OP_WRITE_IMM;
 	case WEFT_QPT_UD:
@@ -299,7 +300,8 @@ void weft_qp_fail(struct weft_qp *qp)
 	qp->state = WEFT_QPS_ERR;
 	shut_out_peers(qp, WEFT_CONN_ERROR);
 	WEFT_STEP(qp_shut);
-	weft_rq_flush(qp); /* first: it takes in what the peer completed before, the cause included */
+	weft_rq_flush(
+		qp); /* first: it takes in what the peer completed before, the cause included */
 	end_connection(qp);
 	weft_sq_flush(qp);
 	if (qp->shared && !qp->owns_shared)
@@ -323,7 +325,7 @@ static bool reset(struct weft_qp *qp)
 	atomic_store_explicit(&qp->lost, false, memory_order_relaxed);
 	WEFT_STEP(qp_drained);
 	give_ring_back(qp, quiet);
-	qp->attr = (struct weft_qp_attr){ 0 };
+	qp->attr = (struct weft_qp_attr){0};
 	qp->sq_posted = qp->sq_done = qp->sq_issued = 0;
 	qp->failed_at = UINT64_MAX;
 	atomic_store_explicit(&qp->sq_freed, 0, memory_order_relaxed);
@@ -345,20 +347,21 @@ static void free_receive_queue(struct weft_qp *qp, bool quiet)
 	else if (quiet)
 		qp->nic->pool->calls->free(qp->nic->pool, qp->rq_off, receive_bytes(qp));
 	else
-		qp->nic->pool->calls->retire(qp->nic->pool, WEFT_RETIRE_PIECE, qp->rq_off, receive_bytes(qp));
+		qp->nic->pool->calls->retire(qp->nic->pool, WEFT_RETIRE_PIECE, qp->rq_off,
+					     receive_bytes(qp));
 }
 
 /* A producer that still reads the old one must not find the next connection's receives there. */
 static int renew_receive_queue(struct weft_qp *qp)
 {
-	struct weft_qp old = { .nic = qp->nic,
-			       .index = qp->index,
-			       .recv_cq = qp->recv_cq,
-			       .shared = qp->shared,
-			       .owns_shared = qp->owns_shared,
-			       .rq_off = qp->rq_off,
-			       .rq_size = qp->rq_size,
-			       .rq_stride = qp->rq_stride };
+	struct weft_qp old = {.nic = qp->nic,
+			      .index = qp->index,
+			      .recv_cq = qp->recv_cq,
+			      .shared = qp->shared,
+			      .owns_shared = qp->owns_shared,
+			      .rq_off = qp->rq_off,
+			      .rq_size = qp->rq_size,
+			      .rq_stride = qp->rq_stride};
 	int err;
 
 	/* what that taker completes in a shared one is of no connection any more, and posted again */
@@ -425,9 +428,9 @@ static int renew_state(struct weft_qp *qp, uint32_t bytes)
 static int connect(struct weft_qp *qp)
 {
 	const struct weft_transport *transport =
-		qp->type == WEFT_QPT_UD ? &weft_by_address
-					: weft_transport_for(qp->nic, qp->type, qp->attr.sgid,
-							     qp->attr.dgid);
+		qp->type == WEFT_QPT_UD
+			? &weft_by_address
+			: weft_transport_for(qp->nic, qp->type, qp->attr.sgid, qp->attr.dgid);
 	uint16_t executor = WEFT_NOBODY;
 	int err = renew_state(qp, transport->carries[qp->type].state_bytes);
 
@@ -517,9 +520,9 @@ static void publish_move(struct weft_nic *nic, enum weft_moving phase)
 	_Atomic uint64_t *moves = &nic->pool->self->moves;
 
 	/* release: pairs with the acquire in admit (place.c) */
-	atomic_store_explicit(moves,
-			      weft_moving_next(atomic_load_explicit(moves, memory_order_relaxed), phase),
-			      memory_order_release);
+	atomic_store_explicit(
+		moves, weft_moving_next(atomic_load_explicit(moves, memory_order_relaxed), phase),
+		memory_order_release);
 }
 
 void weft_nic_hold(struct weft_nic *nic)

@@ -63,8 +63,7 @@ static void flush_one(struct weft_qp *qp, uint64_t wr_id)
 	if (!cqe)
 		return;
 	*cqe = (struct weft_cqe){
-		.wr_id = wr_id, .qp = qp, .status = WEFT_WC_WR_FLUSH_ERR, .opcode = WEFT_WC_RECV
-	};
+		.wr_id = wr_id, .qp = qp, .status = WEFT_WC_WR_FLUSH_ERR, .opcode = WEFT_WC_RECV};
 	weft_cq_stamp(qp->recv_cq, cqe);
 	weft_cq_put(qp->recv_cq, cqe);
 }

@@ -310,8 +310,9 @@ static void look_ahead(const struct weft_responder *to, uint32_t bytes)
 }
 
 static __attribute__((__noinline__)) void complete_shared(struct weft_responder *to,
-						      const struct weft_wqe *request,
-						      uint32_t bytes, enum weft_wc_status status)
+							  const struct weft_wqe *request,
+							  uint32_t bytes,
+							  enum weft_wc_status status)
 {
 	uint8_t flags = told[request->opcode].flags;
 

@@ -5,7 +5,8 @@
 
 static bool map_bank(struct weft_pool *pool, struct weft_seat *seat, uint64_t off)
 {
-	struct weft_pool_shared *at = off % WEFT_LINE ? NULL : pool->calls->populate(pool, off, sizeof(*at));
+	struct weft_pool_shared *at =
+		off % WEFT_LINE ? NULL : pool->calls->populate(pool, off, sizeof(*at));
 	uint32_t mask = at ? at->size - 1 : UINT32_MAX, stride = at ? at->stride : 0;
 
 	if (mask == UINT32_MAX || mask & (mask + 1) || stride < sizeof(struct weft_pool_slot) ||
@@ -81,7 +82,8 @@ static bool is_free(const struct weft_seat *seat, uint64_t position)
 	/* acquire, both: pair with the releases in put (shared.c) and in weft_seat_take */
 	return atomic_load_explicit(&slot_at(seat, position)->state, memory_order_acquire) ==
 		       WEFT_CLAIM(WEFT_CLAIM_FREE, lap) &&
-	       weft_claim_lap(atomic_load_explicit(claim_at(seat, position), memory_order_acquire)) != lap;
+	       weft_claim_lap(
+		       atomic_load_explicit(claim_at(seat, position), memory_order_acquire)) != lap;
 }
 
 struct weft_pool_slot *weft_seat_first(struct weft_pool *pool, struct weft_seat *seat)
@@ -108,7 +110,8 @@ const struct weft_pool_recv *weft_seat_next(const struct weft_seat *seat)
 	return is_free(seat, seat->position + 1) ? &slot_at(seat, seat->position + 1)->recv : NULL;
 }
 
-static uint64_t mine(const struct weft_pool *pool, const struct weft_seat *seat, enum weft_claim what)
+static uint64_t mine(const struct weft_pool *pool, const struct weft_seat *seat,
+		     enum weft_claim what)
 {
 	return WEFT_CLAIM(what, lap_of(seat, seat->position)) |
 	       WEFT_CLAIM_WHO(pool->me, pool->incarnation);
@@ -172,7 +175,8 @@ void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint
 
 	if (__builtin_expect(seat->wake->stamped, 0))
 		weft_pool_shared_stamps(seat->at, seat->mask + 1,
-					seat->stride)[seat->position & seat->mask] = weft_nic_stamp_ns(nic);
+					seat->stride)[seat->position & seat->mask] =
+			weft_nic_stamp_ns(nic);
 	tell_late(seat);
 	/* release: pairs with the acquire of the owner (next_used); it fails if the owner has given up on us */
 	atomic_compare_exchange_strong_explicit(&slot->state, &state, done, memory_order_release,

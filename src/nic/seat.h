@@ -11,8 +11,8 @@
 struct weft_seat {
 	struct weft_pool_shared *head; /* the first of its banks, */
 	struct weft_pool_shared *at;   /* and the oldest in which we may find something */
-	struct weft_pool_ring *wake; /* what is to be known of the completion queue */
-	uint64_t holder; /* of the receives' keys */
+	struct weft_pool_ring *wake;   /* what is to be known of the completion queue */
+	uint64_t holder;	       /* of the receives' keys */
 	_Atomic uint64_t *claims;
 	uint64_t position; /* of the receive that was found last */
 	uint32_t mask, stride, sges;

@@ -56,8 +56,8 @@ int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd,
 	q->max_wr = max_wr;
 	q->max_sge = max_sge;
 	/* whole lines: what one slot is written with does not hold up those that look at the next */
-	q->stride = (uint32_t)(sizeof(struct weft_pool_slot) + max_sge * sizeof(struct weft_pool_sge) +
-			       WEFT_LINE - 1) &
+	q->stride = (uint32_t)(sizeof(struct weft_pool_slot) +
+			       max_sge * sizeof(struct weft_pool_sge) + WEFT_LINE - 1) &
 		    ~(WEFT_LINE - 1);
 	err = make_bank(q, &q->first, pd, max_wr);
 	if (err)
@@ -87,7 +87,8 @@ void weft_shared_destroy(struct weft_shared *q, bool quiet)
 		if (quiet)
 			nic->pool->calls->free(nic->pool, bank->off, bytes_of(q, bank));
 		else
-			nic->pool->calls->retire(nic->pool, WEFT_RETIRE_PIECE, bank->off, bytes_of(q, bank));
+			nic->pool->calls->retire(nic->pool, WEFT_RETIRE_PIECE, bank->off,
+						 bytes_of(q, bank));
 		if (bank != &q->first)
 			weft_nic_free(nic, bank);
 	}
@@ -245,7 +246,7 @@ struct cursor {
 
 static struct cursor oldest(struct weft_shared *q)
 {
-	return (struct cursor){ &q->first, q->first.done };
+	return (struct cursor){&q->first, q->first.done};
 }
 
 /* The next slot from the cursor on that holds a receive; NULL: none. *what: it is FREE or DONE. */
@@ -262,13 +263,14 @@ static struct weft_pool_slot *next_used(const struct weft_shared *q, struct curs
 			uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
 
 			*what = weft_claim_what(state);
-			if (*what != WEFT_CLAIM_EMPTY && weft_claim_lap(state) == lap_of(bank, at->position))
+			if (*what != WEFT_CLAIM_EMPTY &&
+			    weft_claim_lap(state) == lap_of(bank, at->position))
 				return slot;
 			bank->done += bank->done == at->position;
 		}
 		if (!bank->next)
 			return NULL;
-		*at = (struct cursor){ bank->next, bank->next->done };
+		*at = (struct cursor){bank->next, bank->next->done};
 	}
 }
 
@@ -398,8 +400,8 @@ static struct weft_pool_slot *oldest_done(struct weft_shared *q, const struct we
 	*at = oldest(q);
 	slot = next_done(q, cq, at, qp, &passed);
 	if (late && !slot && !passed)
-		atomic_compare_exchange_strong_explicit(&q->at->late, &late, 0, memory_order_relaxed,
-							memory_order_relaxed);
+		atomic_compare_exchange_strong_explicit(&q->at->late, &late, 0,
+							memory_order_relaxed, memory_order_relaxed);
 	return slot;
 }
 
@@ -417,17 +419,17 @@ bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct we
 
 		/* where the message begins; to write, as programs do that put their own words before it */
 		__builtin_prefetch((const void *)(uintptr_t)slot->recv.sge[0].addr, 1);
-		*cqe = (struct weft_cqe){ .wr_id = slot->recv.wr_id,
-					  .qp = qp,
-					  .position = t->tag & 0xffffff,
-					  .byte_len = t->byte_len,
-					  .imm = t->imm,
-					  .src_qp = t->src_qpn,
-					  .status = t->status,
-					  .opcode = t->opcode | WEFT_WC_RECV,
-					  .flags = t->flags,
-					  .solicited = t->solicited,
-					  .stamp_ns = cq->stamps ? stamp_of(q, at) : 0 };
+		*cqe = (struct weft_cqe){.wr_id = slot->recv.wr_id,
+					 .qp = qp,
+					 .position = t->tag & 0xffffff,
+					 .byte_len = t->byte_len,
+					 .imm = t->imm,
+					 .src_qp = t->src_qpn,
+					 .status = t->status,
+					 .opcode = t->opcode | WEFT_WC_RECV,
+					 .flags = t->flags,
+					 .solicited = t->solicited,
+					 .stamp_ns = cq->stamps ? stamp_of(q, at) : 0};
 		*news = !slot->told;
 		empty(q, slot);
 		look_at_limit(q);
@@ -450,8 +452,8 @@ bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell
 		if (tell)
 			slot->told = 1;
 		else
-			news = !slot->told && weft_cq_wakes(cq, slot->taken.status,
-							    slot->taken.solicited);
+			news = !slot->told &&
+			       weft_cq_wakes(cq, slot->taken.status, slot->taken.solicited);
 	}
 	note_oldest(q);
 	weft_unlock(&q->lock, false);
@@ -522,7 +524,8 @@ static bool is_of_dead(struct weft_pool *pool, uint64_t claim)
 	const struct weft_pool_member *m = pool->calls->member(pool, member);
 	uint64_t incarnation = m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
 
-	return (incarnation & ((1u << WEFT_INCARNATION_BITS) - 1)) != weft_claim_incarnation(claim) ||
+	return (incarnation & ((1u << WEFT_INCARNATION_BITS) - 1)) !=
+		       weft_claim_incarnation(claim) ||
 	       !pool->calls->alive(pool, member, incarnation);
 }
 

@@ -25,14 +25,14 @@ struct weft_shared {
 	struct weft_nic *nic;
 	struct weft_lock lock;
 	struct weft_bank first, *last; /* posts go to the last */
-	struct weft_pool_shared *at; /* of the first: what peers know it by */
-	uint64_t made; /* the pool's age then */
+	struct weft_pool_shared *at;   /* of the first: what peers know it by */
+	uint64_t made;		       /* the pool's age then */
 	uint32_t outstanding, max_wr, max_sge;
-	uint32_t limit; /* 0: not armed */
+	uint32_t limit;	    /* 0: not armed */
 	struct weft_cq *cq; /* XRC: where all of it completes; else NULL */
 	/* where nothing is complete while it is free; NULL: look. Written under the lock */
 	struct weft_pool_slot *_Atomic oldest;
-	uint32_t index;	    /* XRC: of its entry in the table of queue pairs */
+	uint32_t index; /* XRC: of its entry in the table of queue pairs */
 	uint32_t stride;
 	struct weft_shared *next; /* guarded by the nic's lock */
 };
@@ -73,7 +73,8 @@ bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct we
 /* False: nothing of it is complete. Without the lock, as spinning programs ask most often. */
 static inline bool weft_shared_stirs(const struct weft_shared *q)
 {
-	struct weft_pool_slot *slot = atomic_load_explicit(&q->oldest, memory_order_acquire), *before;
+	struct weft_pool_slot *slot = atomic_load_explicit(&q->oldest, memory_order_acquire),
+			      *before;
 
 	do {
 		before = slot;

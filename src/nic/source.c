@@ -51,7 +51,8 @@ static void to_the_end(struct weft_cq *cq, struct weft_cq_source *source)
 /* What those that complete must know of the queue. */
 static int make_wake(struct weft_cq *cq)
 {
-	int err = cq->nic->pool->calls->alloc(cq->nic->pool, weft_pool_ring_bytes(0, false), &cq->wake_off);
+	int err = cq->nic->pool->calls->alloc(cq->nic->pool, weft_pool_ring_bytes(0, false),
+					      &cq->wake_off);
 
 	if (err)
 		return err;

@@ -40,35 +40,35 @@ static const struct known {
 	   KEPT: an argument of 32 bits */
 	uint8_t other;
 } known[] = {
-	{ SYS_accept }, /* sockets may have a timeout of their own: it begins anew */
-	{ SYS_accept4 },
-	{ SYS_clock_nanosleep, SPEC, 2, 3 },
-	{ SYS_connect },
-	{ SYS_epoll_pwait, MS, 3 },
+	{SYS_accept}, /* sockets may have a timeout of their own: it begins anew */
+	{SYS_accept4},
+	{SYS_clock_nanosleep, SPEC, 2, 3},
+	{SYS_connect},
+	{SYS_epoll_pwait, MS, 3},
 #ifdef SYS_epoll_pwait2
-	{ SYS_epoll_pwait2, SPEC, 3 },
+	{SYS_epoll_pwait2, SPEC, 3},
 #endif
-	{ SYS_futex, SPEC, 3 },
-	{ SYS_msgrcv },
-	{ SYS_msgsnd },
-	{ SYS_nanosleep, SPEC, 0, 1 },
-	{ SYS_ppoll, KEPT, 2, 1 },
-	{ SYS_pselect6, KEPT, 4, 0 },
-	{ SYS_read },
-	{ SYS_recvfrom },
-	{ SYS_recvmsg },
-	{ SYS_rt_sigsuspend },
-	{ SYS_rt_sigtimedwait, SPEC, 2 },
-	{ SYS_semop },
-	{ SYS_semtimedop, SPEC, 3 },
-	{ SYS_sendmsg },
-	{ SYS_sendto },
-	{ SYS_write },
+	{SYS_futex, SPEC, 3},
+	{SYS_msgrcv},
+	{SYS_msgsnd},
+	{SYS_nanosleep, SPEC, 0, 1},
+	{SYS_ppoll, KEPT, 2, 1},
+	{SYS_pselect6, KEPT, 4, 0},
+	{SYS_read},
+	{SYS_recvfrom},
+	{SYS_recvmsg},
+	{SYS_rt_sigsuspend},
+	{SYS_rt_sigtimedwait, SPEC, 2},
+	{SYS_semop},
+	{SYS_semtimedop, SPEC, 3},
+	{SYS_sendmsg},
+	{SYS_sendto},
+	{SYS_write},
 #ifdef SYS_epoll_wait /* the machine has the older calls, too */
-	{ SYS_epoll_wait, MS, 3 },
-	{ SYS_pause },
-	{ SYS_poll, MS, 2 },
-	{ SYS_select },
+	{SYS_epoll_wait, MS, 3},
+	{SYS_pause},
+	{SYS_poll, MS, 2},
+	{SYS_select},
 #endif
 };
 
@@ -115,7 +115,8 @@ struct call {
 
 #define CALL_BYTES 2 /* the instruction's length */
 
-static const int registers[WEFT_ASLEEP_ARGUMENTS] = { REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R8, REG_R9 };
+static const int registers[WEFT_ASLEEP_ARGUMENTS] = {REG_RDI, REG_RSI, REG_RDX,
+						     REG_R10, REG_R8,  REG_R9};
 
 /* The length of an instruction that moves something to another register than eax, or 0. */
 static size_t len_of_move(const uint8_t *text)
@@ -132,7 +133,9 @@ static size_t len_of_move(const uint8_t *text)
 	if (mode == 3)
 		return 2ul + prefixed;
 	/* from memory: eight bits behind a register */
-	return mode == 1 ? 3ul + (from == 4) + prefixed : mode == 0 && from == 4 ? 3ul + prefixed : 0;
+	return mode == 1		? 3ul + (from == 4) + prefixed
+	       : mode == 0 && from == 4 ? 3ul + prefixed
+					: 0;
 }
 
 static bool leads_to(const uint8_t *text, const uint8_t *end)
@@ -233,7 +236,7 @@ static bool read_call(const mcontext_t *at, const struct weft_asleep *asleep, st
 {
 	if ((long)at->regs[0] != -EINTR || !is_as_it_slept(at, asleep, false))
 		return false;
-	*call = (struct call){ .number = asleep->call, .code = at->pc };
+	*call = (struct call){.number = asleep->call, .code = at->pc};
 	memcpy(call->arg, asleep->arg, sizeof(call->arg));
 	return true;
 }
@@ -283,7 +286,7 @@ static long long ns_of(const struct timespec *spec)
 
 static struct timespec spec_of(long long ns)
 {
-	return (struct timespec){ ns / NS_PER_S, ns % NS_PER_S };
+	return (struct timespec){ns / NS_PER_S, ns % NS_PER_S};
 }
 
 /* How much is left until the call is to end: it had so much when it was disturbed, unless it carries the mark. */
@@ -376,7 +379,8 @@ static bool is_to_end_calls(uint64_t signals)
 	} action;
 
 	for (int signal = 1; signals; signal++, signals >>= 1) {
-		if (signals & 1 && !syscall(SYS_rt_sigaction, signal, NULL, &action, sizeof(action.mask)) &&
+		if (signals & 1 &&
+		    !syscall(SYS_rt_sigaction, signal, NULL, &action, sizeof(action.mask)) &&
 		    action.handler > 1 && !(action.flags & SA_RESTART))
 			return true;
 	}

@@ -12,18 +12,19 @@ static bool is_armed_for(uint64_t word, bool solicited)
 	       (what == (enum weft_claim)WEFT_ALARM_SOLICITED && solicited);
 }
 
-bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited, bool taken)
+bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited,
+		     bool taken)
 {
 	/* acquire, as below: pairs with the release of the arming, which names its bell */
 	uint64_t word = atomic_load_explicit(&alarm->word, memory_order_acquire), claim;
 
 	while (is_armed_for(word, solicited)) {
-		claim = taken ? WEFT_CLAIM(WEFT_ALARM_OFF, weft_claim_lap(word)) :
-				WEFT_CLAIM(WEFT_ALARM_CLAIMED, weft_claim_lap(word)) |
+		claim = taken ? WEFT_CLAIM(WEFT_ALARM_OFF, weft_claim_lap(word))
+			      : WEFT_CLAIM(WEFT_ALARM_CLAIMED, weft_claim_lap(word)) |
 					WEFT_CLAIM_WHO(pool->me, pool->incarnation);
 		/* release: pairs with the acquire of the owner that takes it (weft_cq_take_event) */
-		if (atomic_compare_exchange_weak_explicit(&alarm->word, &word, claim, memory_order_acq_rel,
-							  memory_order_acquire))
+		if (atomic_compare_exchange_weak_explicit(
+			    &alarm->word, &word, claim, memory_order_acq_rel, memory_order_acquire))
 			return true;
 	}
 	return false;
@@ -31,8 +32,8 @@ bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool
 
 /* It has an alarm from its first arming on. Either we see here that it is armed, or the poll that follows the
  * arming sees what we have completed, as each fences before it looks. */
-__attribute__((noinline)) void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off,
-					       bool solicited)
+__attribute__((noinline)) void weft_pool_alarm(struct weft_pool *pool, uint16_t owner,
+					       uint64_t alarm_off, bool solicited)
 {
 	struct weft_pool_alarm *alarm;
 

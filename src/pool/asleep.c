@@ -32,42 +32,42 @@ static const struct known {
 	short call;
 	struct output out[4];
 } known[] = {
-	{ SYS_accept, { { 1, ONCE, 128 }, { 2, ONCE, 4 } } },
-	{ SYS_accept4, { { 1, ONCE, 128 }, { 2, ONCE, 4 } } },
-	{ SYS_clock_nanosleep, { { 3, ONCE, 16 } } },
-	{ SYS_close, { ALL } },
-	{ SYS_connect, { ALL } },
-	{ SYS_epoll_pwait, { { 1, 2, sizeof(struct epoll_event) } } },
-	{ SYS_fdatasync, { ALL } },
-	{ SYS_flock, { ALL } },
-	{ SYS_fsync, { ALL } },
-	{ SYS_msgrcv, { { 1, 2, 1 }, { 1, ONCE, 8 } } },
-	{ SYS_msgsnd, { ALL } },
-	{ SYS_nanosleep, { { 1, ONCE, 16 } } },
-	{ SYS_openat, { ALL } },
-	{ SYS_ppoll, { { 0, 1, sizeof(struct pollfd) }, { 2, ONCE, 16 } } },
-	{ SYS_pread64, { { 1, 2, 1 } } },
-	{ SYS_pselect6, { { 1, ONCE, 128 }, { 2, ONCE, 128 }, { 3, ONCE, 128 }, { 4, ONCE, 16 } } },
-	{ SYS_pwrite64, { ALL } },
-	{ SYS_pwritev, { ALL } },
-	{ SYS_read, { { 1, 2, 1 } } },
-	{ SYS_recvfrom, { { 1, 2, 1 }, { 4, ONCE, 128 }, { 5, ONCE, 4 } } },
-	{ SYS_rt_sigsuspend, { ALL } },
-	{ SYS_rt_sigtimedwait, { { 1, ONCE, 128 } } },
-	{ SYS_semop, { ALL } },
-	{ SYS_semtimedop, { ALL } },
-	{ SYS_sendmsg, { ALL } },
-	{ SYS_sendto, { ALL } },
-	{ SYS_wait4, { { 1, ONCE, 4 }, { 3, ONCE, 144 } } },
-	{ SYS_waitid, { { 2, ONCE, 128 }, { 4, ONCE, 144 } } },
-	{ SYS_write, { ALL } },
-	{ SYS_writev, { ALL } },
+	{SYS_accept, {{1, ONCE, 128}, {2, ONCE, 4}}},
+	{SYS_accept4, {{1, ONCE, 128}, {2, ONCE, 4}}},
+	{SYS_clock_nanosleep, {{3, ONCE, 16}}},
+	{SYS_close, {ALL}},
+	{SYS_connect, {ALL}},
+	{SYS_epoll_pwait, {{1, 2, sizeof(struct epoll_event)}}},
+	{SYS_fdatasync, {ALL}},
+	{SYS_flock, {ALL}},
+	{SYS_fsync, {ALL}},
+	{SYS_msgrcv, {{1, 2, 1}, {1, ONCE, 8}}},
+	{SYS_msgsnd, {ALL}},
+	{SYS_nanosleep, {{1, ONCE, 16}}},
+	{SYS_openat, {ALL}},
+	{SYS_ppoll, {{0, 1, sizeof(struct pollfd)}, {2, ONCE, 16}}},
+	{SYS_pread64, {{1, 2, 1}}},
+	{SYS_pselect6, {{1, ONCE, 128}, {2, ONCE, 128}, {3, ONCE, 128}, {4, ONCE, 16}}},
+	{SYS_pwrite64, {ALL}},
+	{SYS_pwritev, {ALL}},
+	{SYS_read, {{1, 2, 1}}},
+	{SYS_recvfrom, {{1, 2, 1}, {4, ONCE, 128}, {5, ONCE, 4}}},
+	{SYS_rt_sigsuspend, {ALL}},
+	{SYS_rt_sigtimedwait, {{1, ONCE, 128}}},
+	{SYS_semop, {ALL}},
+	{SYS_semtimedop, {ALL}},
+	{SYS_sendmsg, {ALL}},
+	{SYS_sendto, {ALL}},
+	{SYS_wait4, {{1, ONCE, 4}, {3, ONCE, 144}}},
+	{SYS_waitid, {{2, ONCE, 128}, {4, ONCE, 144}}},
+	{SYS_write, {ALL}},
+	{SYS_writev, {ALL}},
 #ifdef SYS_epoll_wait /* the machine has the older calls, too */
-	{ SYS_epoll_wait, { { 1, 2, sizeof(struct epoll_event) } } },
-	{ SYS_open, { ALL } },
-	{ SYS_pause, { ALL } },
-	{ SYS_poll, { { 0, 1, sizeof(struct pollfd) } } },
-	{ SYS_select, { { 1, ONCE, 128 }, { 2, ONCE, 128 }, { 3, ONCE, 128 }, { 4, ONCE, 16 } } },
+	{SYS_epoll_wait, {{1, 2, sizeof(struct epoll_event)}}},
+	{SYS_open, {ALL}},
+	{SYS_pause, {ALL}},
+	{SYS_poll, {{0, 1, sizeof(struct pollfd)}}},
+	{SYS_select, {{1, ONCE, 128}, {2, ONCE, 128}, {3, ONCE, 128}, {4, ONCE, 16}}},
 #endif
 };
 
@@ -156,8 +156,8 @@ static const struct known *find(long call)
 	return NULL;
 }
 
-static bool call_is_harmless(const struct weft_asleep *asleep, const struct known *call, uintptr_t start,
-			     uintptr_t end)
+static bool call_is_harmless(const struct weft_asleep *asleep, const struct known *call,
+			     uintptr_t start, uintptr_t end)
 {
 	if (asleep->call == SYS_futex)
 		return futex_is_harmless(asleep, start, end);

@@ -126,7 +126,8 @@ static bool goes_on(struct weft_pool *pool, const struct waited *waited, bool as
 
 	/* acquire: pairs with the release that ends an execution */
 	return m &&
-	       atomic_load_explicit(&m->line[waited->line].busy, memory_order_acquire) == waited->busy &&
+	       atomic_load_explicit(&m->line[waited->line].busy, memory_order_acquire) ==
+		       waited->busy &&
 	       (!ask || weft_pool_alive(pool, waited->member, waited->incarnation));
 }
 
@@ -189,7 +190,7 @@ static void note_line(struct wait *w, uint16_t holder, uint64_t incarnation, uin
 	/* with no memory for more, these have their patience now, and others theirs later */
 	if (w->n == w->room && !make_room(w))
 		wait_for_noted(w);
-	w->waited[w->n++] = (struct waited){ holder, index, incarnation, busy };
+	w->waited[w->n++] = (struct waited){holder, index, incarnation, busy};
 }
 
 static void note_member(struct wait *w, uint16_t i)
@@ -205,10 +206,10 @@ static void note_member(struct wait *w, uint16_t i)
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	lines = atomic_load_explicit(&m->lines, memory_order_acquire);
 	for (uint32_t k = 0; incarnation && k < lines && k < WEFT_MEMBER_LINES; k++)
-		note_line(w, i, incarnation, k,
-			  (struct doing){
-				  atomic_load_explicit(&m->line[k].busy, memory_order_acquire),
-				  atomic_load_explicit(&m->also[k], memory_order_relaxed) });
+		note_line(
+			w, i, incarnation, k,
+			(struct doing){atomic_load_explicit(&m->line[k].busy, memory_order_acquire),
+				       atomic_load_explicit(&m->also[k], memory_order_relaxed)});
 }
 
 static int wait_all(struct wait *w)
@@ -232,19 +233,16 @@ static int wait_all(struct wait *w)
 
 int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeout_ns)
 {
-	return wait_all(&(struct wait){
-		.pool = pool,
-		.member = member,
-		.patience_ns = timeout_ns });
+	return wait_all(&(struct wait){.pool = pool, .member = member, .patience_ns = timeout_ns});
 }
 
 int weft_pool_quiesce(struct weft_pool *pool, uint32_t qp_index, uint64_t made)
 {
 	weft_pool_barrier(pool);
 	WEFT_STEP(bell_quiescing);
-	return wait_all(&(struct wait){ .pool = pool,
-					.member = pool->me,
-					.qp = qp_index,
-					.patience_ns = PATIENCE_NS,
-					.made = &made });
+	return wait_all(&(struct wait){.pool = pool,
+				       .member = pool->me,
+				       .qp = qp_index,
+				       .patience_ns = PATIENCE_NS,
+				       .made = &made});
 }

@@ -18,7 +18,7 @@ struct weft_address {
 
 static inline struct weft_address weft_pool_address(const struct weft_pool *pool)
 {
-	return (struct weft_address){ pool->me, pool->incarnation };
+	return (struct weft_address){pool->me, pool->incarnation};
 }
 
 /* Posts and wakes the addressee's engine. 0; -EAGAIN (the box is full: later); -ESRCH (it is gone);

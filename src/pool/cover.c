@@ -11,7 +11,7 @@
 /* A turn of coming home holds up others that register by a millisecond or two. */
 #define HOME_BYTES (4ul << 20)
 /* A thread that cannot be held makes each try as long as the patience with it: so long it is left to later ones. */
-#define IN_WAY_NS  1000000000ull
+#define IN_WAY_NS 1000000000ull
 
 static struct {
 	struct weft_interval *root;
@@ -124,7 +124,8 @@ bool weft_cover_back(struct weft_interval *interval)
 /* Whether pages may move back, as far as can be known before it is tried. */
 static bool may_go_back(void)
 {
-	return (!self.in_way_until_ns || weft_clock_now_ns() >= self.in_way_until_ns) && weft_movable_back();
+	return (!self.in_way_until_ns || weft_clock_now_ns() >= self.in_way_until_ns) &&
+	       weft_movable_back();
 }
 
 static bool try_back(struct weft_interval *interval)
@@ -179,7 +180,8 @@ static int cover(uintptr_t start, uintptr_t end)
 	for (uintptr_t at = start; at < end; at = interval->end) {
 		interval = weft_interval_from(self.root, at);
 		if (!interval || interval->start > at) {
-			uintptr_t gap_end = interval && interval->start < end ? interval->start : end;
+			uintptr_t gap_end =
+				interval && interval->start < end ? interval->start : end;
 
 			interval = weft_interval_add(&self.root, at, gap_end);
 			if (!interval) {
@@ -234,7 +236,8 @@ void weft_cover_bring_home(void)
 		next = interval->end;
 		if (!is_away(interval))
 			continue;
-		if (bytes_of(interval) > HOME_BYTES && !weft_cover_cut(interval->start + HOME_BYTES))
+		if (bytes_of(interval) > HOME_BYTES &&
+		    !weft_cover_cut(interval->start + HOME_BYTES))
 			next = interval->end;
 		done += bytes_of(interval);
 		if (!try_back(interval))

@@ -52,7 +52,7 @@ void weft_fork_add(uintptr_t va, size_t len_bytes, const void *alias, int prot)
 	if (count && next[-1].va + next[-1].len_bytes == va && next[-1].prot == prot) {
 		next[-1].len_bytes += len_bytes;
 	} else {
-		*next = (struct copy){ va, len_bytes, prot };
+		*next = (struct copy){va, len_bytes, prot};
 		count++;
 	}
 }

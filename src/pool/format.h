@@ -25,38 +25,38 @@
 
 #include "backing/atomic.h"
 
-#define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
-#define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 13u
+#define WEFT_POOL_MAGIC	    0x4c4f4f5054464557ull /* "WEFTPOOL" */
+#define WEFT_POOL_MAKING    0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
+#define WEFT_POOL_VERSION   13u
 
-#define WEFT_PAGE	  4096ull
-#define WEFT_LINE	  64u
-#define WEFT_SEGMENT	  (16ull << 20)
-#define WEFT_SEGMENTS	  16384u /* at most; file_bytes of the header says how many there are */
-#define WEFT_FIRST_SEGMENT 12u	 /* those before hold the tables and are never leased */
+#define WEFT_PAGE	    4096ull
+#define WEFT_LINE	    64u
+#define WEFT_SEGMENT	    (16ull << 20)
+#define WEFT_SEGMENTS	    16384u /* at most; file_bytes of the header says how many there are */
+#define WEFT_FIRST_SEGMENT  12u	   /* those before hold the tables and are never leased */
 
-#define WEFT_MEMBERS	  1024u
-#define WEFT_MEMBER_LINES 64u
-#define WEFT_MEMBER_GIDS  32u
-#define WEFT_MEMBER_GROUPS 64u
+#define WEFT_MEMBERS	    1024u
+#define WEFT_MEMBER_LINES   64u
+#define WEFT_MEMBER_GIDS    32u
+#define WEFT_MEMBER_GROUPS  64u
 
 #define WEFT_DATAGRAM_BYTES 256u
 #define WEFT_BOX_SLOTS	    256u
 
-#define WEFT_QP_INDEX_BITS 18u
-#define WEFT_QPS	   (1u << WEFT_QP_INDEX_BITS)
-#define WEFT_QP_BLOCK	   64u
-#define WEFT_QPT_QUEUE	   0x80u /* as type: not a queue pair, but a receive queue of XRC */
-#define WEFT_MR_INDEX_BITS 20u
-#define WEFT_MRS	   (1u << WEFT_MR_INDEX_BITS)
-#define WEFT_KEY_BITS	   12u /* of a key below the index */
-#define WEFT_MR_BLOCK	   256u
-#define WEFT_BLOCKS	   4096u /* of queue pairs, and of regions */
+#define WEFT_QP_INDEX_BITS  18u
+#define WEFT_QPS	    (1u << WEFT_QP_INDEX_BITS)
+#define WEFT_QP_BLOCK	    64u
+#define WEFT_QPT_QUEUE	    0x80u /* as type: not a queue pair, but a receive queue of XRC */
+#define WEFT_MR_INDEX_BITS  20u
+#define WEFT_MRS	    (1u << WEFT_MR_INDEX_BITS)
+#define WEFT_KEY_BITS	    12u /* of a key below the index */
+#define WEFT_MR_BLOCK	    256u
+#define WEFT_BLOCKS	    4096u /* of queue pairs, and of regions */
 
-#define WEFT_OFF_LEASES	 WEFT_PAGE
-#define WEFT_OFF_MEMBERS (1ull << 20)
-#define WEFT_OFF_QPS	 (32ull << 20)
-#define WEFT_OFF_MRS	 (96ull << 20)
+#define WEFT_OFF_LEASES	    WEFT_PAGE
+#define WEFT_OFF_MEMBERS    (1ull << 20)
+#define WEFT_OFF_QPS	    (32ull << 20)
+#define WEFT_OFF_MRS	    (96ull << 20)
 
 /* What has been carried, counted where it is executed: by the requester. */
 struct weft_counters {
@@ -78,15 +78,15 @@ static inline void weft_counters_add(struct weft_counters *sum, const struct wef
 }
 
 struct weft_pool_header {
-	uint64_t magic;	    /* [L] written last when the pool is made */
-	uint32_t version;   /* [L] */
+	uint64_t magic;	  /* [L] written last when the pool is made */
+	uint32_t version; /* [L] */
 	/* [L] how often the lock was taken by members: shows those that wait for it that it goes on */
 	_Atomic uint32_t turns;
 	uint64_t signature; /* [L] of the layout (file.c) */
 	uint64_t file_bytes;
-	uint64_t incarnations;		/* [L] the last one given out */
-	_Atomic uint64_t members_high;	/* [L] members ever used are below this; their pages stay */
-	struct weft_counters departed;	/* [L] sums of the members that have gone */
+	uint64_t incarnations;	       /* [L] the last one given out */
+	_Atomic uint64_t members_high; /* [L] members ever used are below this; their pages stay */
+	struct weft_counters departed; /* [L] sums of the members that have gone */
 	/* [L] While `merging` names a member, + 1, `merged` is what becomes of `departed`, and the
 	 * counters of its lines are void. */
 	struct weft_counters merged;
@@ -98,16 +98,17 @@ struct weft_pool_header {
  * A run of segments that holds one large extent is leased segment by segment.
  */
 struct weft_pool_leases {
-	_Atomic uint64_t segment[WEFT_SEGMENTS];  /* [L] */
-	_Atomic uint64_t qp_block[WEFT_BLOCKS];	  /* [L] */
-	_Atomic uint64_t mr_block[WEFT_BLOCKS];	  /* [L] */
-	_Atomic uint32_t numbers; /* [L] where QPNs begin, and what is added to each; 0: none was leased */
+	_Atomic uint64_t segment[WEFT_SEGMENTS]; /* [L] */
+	_Atomic uint64_t qp_block[WEFT_BLOCKS];	 /* [L] */
+	_Atomic uint64_t mr_block[WEFT_BLOCKS];	 /* [L] */
+	_Atomic uint32_t
+		numbers; /* [L] where QPNs begin, and what is added to each; 0: none was leased */
 };
 
 /* A number from another pool, or from before, is not likely to hit a queue pair here. */
-#define WEFT_NUMBERS(random)   ((random) | 1u << 31)
-#define WEFT_NUMBERS_BLOCK(n)  ((n) % WEFT_BLOCKS)
-#define WEFT_NUMBERS_ADDED(n)  ((n) >> 12 & 63)
+#define WEFT_NUMBERS(random)  ((random) | 1u << 31)
+#define WEFT_NUMBERS_BLOCK(n) ((n) % WEFT_BLOCKS)
+#define WEFT_NUMBERS_ADDED(n) ((n) >> 12 & 63)
 
 /*
  * One line a thread. busy: where the thread is executing (weft_busy_at; 0: nowhere), and above
@@ -218,7 +219,7 @@ struct weft_pool_box {
 enum weft_port_flags {
 	WEFT_PORT_BOUND = 1 << 0,
 	WEFT_PORT_LISTENS = 1 << 1,
-	WEFT_PORT_SHARED = 1 << 2,  /* with others that say so, as long as nobody listens */
+	WEFT_PORT_SHARED = 1 << 2,     /* with others that say so, as long as nobody listens */
 	WEFT_PORT_ONE_FAMILY = 1 << 3, /* any address means: any of IPv4, or of IPv6 */
 };
 
@@ -226,7 +227,8 @@ enum weft_port_flags {
 struct weft_pool_port {
 	uint8_t addr[16];
 	uint16_t port, space;
-	_Atomic uint32_t flags; /* enum weft_port_flags; 0: free, which its owner says without the lock */
+	_Atomic uint32_t
+		flags; /* enum weft_port_flags; 0: free, which its owner says without the lock */
 };
 
 /* A queue pair that listens to a multicast group. */
@@ -247,8 +249,8 @@ static inline bool weft_gid_read(const struct weft_pool_gid *at, uint8_t gid[16]
 	/* acquire: pairs with the last release in publish (gids.c) */
 	uint32_t guard = atomic_load_explicit(&at->guard, memory_order_acquire);
 	/* acquire: pairs with those before it: a reader that sees something new sees that the guard has grown */
-	uint64_t half[2] = { atomic_load_explicit(&at->half[0], memory_order_acquire),
-			     atomic_load_explicit(&at->half[1], memory_order_acquire) };
+	uint64_t half[2] = {atomic_load_explicit(&at->half[0], memory_order_acquire),
+			    atomic_load_explicit(&at->half[1], memory_order_acquire)};
 
 	__builtin_memcpy(gid, half, 16);
 	return guard & 1 && atomic_load_explicit(&at->guard, memory_order_relaxed) == guard;
@@ -263,8 +265,8 @@ static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid
 
 /* How far a member's memory has moved: the phase is `moves` modulo their number. */
 enum weft_moving {
-	WEFT_MOVING_NONE,   /* it lies where it stays */
-	WEFT_MOVING_HOLDS,  /* nobody may begin to touch it any more */
+	WEFT_MOVING_NONE,  /* it lies where it stays */
+	WEFT_MOVING_HOLDS, /* nobody may begin to touch it any more */
 	WEFT_MOVING_LEAVES, /* an executor that had begun has finished, or stands still and is left behind */
 	WEFT_MOVING_PHASES = 4,
 };
@@ -282,7 +284,7 @@ static inline uint64_t weft_moving_next(uint64_t moves, enum weft_moving phase)
 
 struct weft_pool_member {
 	_Atomic uint64_t incarnation; /* [L] 0: free */
-	uint32_t pid;		      /* [O] in the pid namespace pid_ns, as are the rest of this line */
+	uint32_t pid; /* [O] in the pid namespace pid_ns, as are the rest of this line */
 	uint32_t uid;
 	uint64_t pid_ns, net_ns; /* inode numbers of the namespaces */
 	uint64_t start_time;	 /* of the process, clock ticks since boot */
@@ -293,13 +295,13 @@ struct weft_pool_member {
 	struct weft_pool_gid gid[WEFT_MEMBER_GIDS];
 
 	/* Only ever grows, from phase to phase (enum weft_moving): a member that shares a domain with it looks at it. */
-	_Alignas(WEFT_LINE) _Atomic uint64_t moves;	    /* [O] */
+	_Alignas(WEFT_LINE) _Atomic uint64_t moves; /* [O] */
 	/* by line */
 	_Alignas(WEFT_LINE) _Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */
 
 	/* The engine's doorbell: reasons first, then `rung`, then wake it if it sleeps. */
-	_Alignas(WEFT_LINE) _Atomic uint32_t rung; /* [*] 1, [O] the engine: 0 */
-	_Atomic uint32_t due[8];		   /* [*] 1, [O] 0: by enum weft_ring_reason */
+	_Alignas(WEFT_LINE) _Atomic uint32_t rung;   /* [*] 1, [O] the engine: 0 */
+	_Atomic uint32_t due[8];		     /* [*] 1, [O] 0: by enum weft_ring_reason */
 	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the engine */
 
 	_Alignas(WEFT_LINE) _Atomic uint64_t box_off; /* [O] 0: it has never posted */
@@ -356,8 +358,8 @@ struct weft_pool_qp {
 	_Atomic uint8_t access, min_rnr_timer;
 	_Atomic uint8_t generation; /* survives the queue pair */
 	_Atomic uint8_t connection; /* grows when one ends: what its peer still completes is void */
-	_Atomic uint32_t rq_epoch; /* grows when the receive queue is emptied */
-	_Atomic uint32_t qkey; /* of XRC: the domain */
+	_Atomic uint32_t rq_epoch;  /* grows when the receive queue is emptied */
+	_Atomic uint32_t qkey;	    /* of XRC: the domain */
 	/* of XRC_RECV, for others that have it open: the last four asynchronous events (enum weft_event), eight
 	 * bits each, and in the upper half how many there were. Not guarded by conn */
 	_Atomic uint64_t events;
@@ -381,11 +383,11 @@ struct weft_pool_qp {
 
 /* The next number of an entry, by its owner. It is neither 0, 1 nor 0xffffff, as those indexes are never
  * given out. */
-static inline uint32_t weft_pool_qpn(const struct weft_pool_leases *leases, struct weft_pool_qp *slot,
-				     uint32_t index)
+static inline uint32_t weft_pool_qpn(const struct weft_pool_leases *leases,
+				     struct weft_pool_qp *slot, uint32_t index)
 {
-	uint32_t added = WEFT_NUMBERS_ADDED(atomic_load_explicit(&leases->numbers,
-								 memory_order_relaxed));
+	uint32_t added =
+		WEFT_NUMBERS_ADDED(atomic_load_explicit(&leases->numbers, memory_order_relaxed));
 
 	return index | ((++slot->generation + added) & 63) << WEFT_QP_INDEX_BITS;
 }
@@ -449,7 +451,7 @@ static inline uint32_t weft_claim_incarnation(uint64_t claim)
 }
 
 struct weft_pool_taken {
-	uint32_t tag;	   /* the queue pair it came for, as in a weft_pool_cqe; 0: nothing came */
+	uint32_t tag; /* the queue pair it came for, as in a weft_pool_cqe; 0: nothing came */
 	uint32_t byte_len;
 	uint32_t imm;
 	uint32_t src_qpn; /* and above it the service level */
@@ -471,7 +473,8 @@ struct weft_pool_shared {
 	uint32_t size, stride;	/* [O] a power of two of slots, of so many bytes */
 	uint32_t pd;		/* [O] whose memory the receives may name */
 	_Atomic uint32_t limit; /* [O] with fewer left it wants to be rung; 0: never */
-	_Atomic uint32_t fault; /* [P] a datagram found a receive without rights: its queue pair's tag */
+	_Atomic uint32_t
+		fault; /* [P] a datagram found a receive without rights: its queue pair's tag */
 	/* [O] the longer queue into which it was posted afterwards, or 0. Stored after the last `posted`.
 	 * Of those, the limit and the fault are the first one's; it keeps its place while they last */
 	_Atomic uint64_t next_off;
@@ -542,16 +545,17 @@ struct weft_pool_alarm {
  * descriptor `fd`, unless it is told already. The inode says whether a descriptor is still that pipe.
  */
 struct weft_pool_bell {
-	_Atomic uint32_t told; /* [P] 1 before it is written to, [O] 0 before it looks which queues have news */
-	_Atomic int32_t fd;    /* [O] for reading and writing; -1: the owner's engine has to write */
-	uint64_t dev, ino;     /* [O] */
+	_Atomic uint32_t
+		told; /* [P] 1 before it is written to, [O] 0 before it looks which queues have news */
+	_Atomic int32_t fd; /* [O] for reading and writing; -1: the owner's engine has to write */
+	uint64_t dev, ino;  /* [O] */
 };
 
 struct weft_pool_ring {
 	/* [O] owner of the queue: where its alarm is once it was armed, before that 0. From then on those that
 	 * complete fence before they look at it, so that arming asks no barrier of them */
 	_Atomic uint64_t alarm_off;
-	uint32_t size;		/* a power of two, or 0: completions stand elsewhere */
+	uint32_t size; /* a power of two, or 0: completions stand elsewhere */
 	uint16_t owner, producer;
 	/* behind the entries stand as many times at which they were completed, in ns of CLOCK_MONOTONIC */
 	uint32_t stamped;
@@ -592,7 +596,7 @@ struct weft_pool_mr {
 		uint64_t rights; /* all of that in one word, to be compared at once */
 	};
 	uint64_t iova, len_bytes;
-	uint64_t va; /* of iova in the owner */
+	uint64_t va;	  /* of iova in the owner */
 	uint64_t off, lo; /* lo above hi: `off` is that of an array of weft_pool_piece, `hi` long */
 	union {
 		uint64_t hi;
@@ -624,11 +628,12 @@ static inline bool weft_mr_is_object(const struct weft_pool_mr *mr)
 }
 
 #define WEFT_MR_LISTED UINT64_MAX /* as lo */
-#define WEFT_NOWHERE   (UINT64_MAX - 1) /* as off of one that is all in place: no memory stands behind it */
+#define WEFT_NOWHERE                                                                               \
+	(UINT64_MAX - 1) /* as off of one that is all in place: no memory stands behind it */
 
 /* `rights` as one word; machines that share a pool are little-endian, as its files are. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a pool is little-endian");
-#define WEFT_MR_RIGHTS(owner, access, pd) \
+#define WEFT_MR_RIGHTS(owner, access, pd)                                                          \
 	((uint64_t)(uint16_t)(owner) | (uint64_t)(uint8_t)(access) << 16 | (uint64_t)(pd) << 32)
 
 struct weft_pool_piece {
@@ -636,14 +641,16 @@ struct weft_pool_piece {
 	uint64_t off;	/* UINT64_MAX: in place */
 };
 
-_Static_assert(WEFT_MEMBERS < 1 << WEFT_BUSY_MEMBER_BITS && WEFT_BUSY_BITS < 31, "a busy line has room");
+_Static_assert(WEFT_MEMBERS < 1 << WEFT_BUSY_MEMBER_BITS && WEFT_BUSY_BITS < 31,
+	       "a busy line has room");
 _Static_assert(sizeof(struct weft_pool_line) == WEFT_LINE, "a thread writes one line");
 _Static_assert(sizeof(struct weft_pool_mr) == WEFT_LINE, "a key check reads one line");
 _Static_assert(sizeof(struct weft_pool_qp) == 3 * WEFT_LINE, "one line a writer");
 _Static_assert(sizeof(struct weft_pool_cqe) == 32, "two completions a line");
 _Static_assert(sizeof(struct weft_pool_slot) + sizeof(struct weft_pool_sge) == WEFT_LINE,
 	       "a receive of one element and its completion are one line");
-_Static_assert(sizeof(struct weft_pool_alarm) <= WEFT_LINE && sizeof(struct weft_pool_bell) <= WEFT_LINE,
+_Static_assert(sizeof(struct weft_pool_alarm) <= WEFT_LINE &&
+		       sizeof(struct weft_pool_bell) <= WEFT_LINE,
 	       "each is a piece of one line");
 _Static_assert(sizeof(struct weft_pool_leases) <= WEFT_OFF_MEMBERS - WEFT_OFF_LEASES, "leases fit");
 _Static_assert(WEFT_MEMBERS * sizeof(struct weft_pool_member) <= WEFT_OFF_QPS - WEFT_OFF_MEMBERS,

@@ -10,7 +10,7 @@
 #include "pool/internal.h"
 #include "pool/step.h"
 
-#define SLAB_BYTES   (64u << 10)
+#define SLAB_BYTES    (64u << 10)
 #define LARGEST_BYTES ((uint64_t)WEFT_LINE << (WEFT_HEAP_CLASSES - 1))
 
 static unsigned int class_of(uint64_t len_bytes)
@@ -18,7 +18,7 @@ static unsigned int class_of(uint64_t len_bytes)
 	unsigned int class = 0;
 
 	while (((uint64_t)WEFT_LINE << class) < len_bytes)
-		class++;
+		class ++;
 	return class;
 }
 

@@ -41,7 +41,8 @@ struct weft_quarantine {
 
 struct weft_attachment {
 	struct weft_pool pool;
-	struct weft_attachment *parents; /* in a fork's child: what it has inherited, which nobody uses */
+	struct weft_attachment
+		*parents;    /* in a fork's child: what it has inherited, which nobody uses */
 	char path[PATH_MAX]; /* absolute */
 	const struct weft_backing *on;
 	struct weft_backed *backed;
@@ -54,7 +55,7 @@ struct weft_attachment {
 	struct weft_segment_books *books[WEFT_SEGMENTS];
 	uint32_t books_first, books_end; /* there are none outside */
 	struct weft_heap_class heap[WEFT_HEAP_CLASSES];
-	uint64_t heap_top, heap_end;	       /* of the slab that is being cut */
+	uint64_t heap_top, heap_end; /* of the slab that is being cut */
 
 	uint64_t *qp_used; /* a bit an entry of the blocks that are ours */
 	uint64_t *mr_used;
@@ -62,7 +63,8 @@ struct weft_attachment {
 	uint64_t lines_used;
 	struct weft_own_box box; /* guarded by its posters and takers */
 	pthread_mutex_t shared_line;
-	pthread_mutex_t visit_mutex; /* guards the next; nothing is taken under it but the two above */
+	pthread_mutex_t
+		visit_mutex; /* guards the next; nothing is taken under it but the two above */
 	struct weft_caller visitor;
 	/* as published; guarded by the file lock */
 	uint64_t ports_off;

@@ -69,14 +69,24 @@ struct table {
 
 static struct table qp_table(struct weft_attachment *a)
 {
-	return (struct table){ a->pool.leases->qp_block, a->pool.qp_block_seen, a->qp_used, &a->qp_next,
-			       WEFT_QP_BLOCK, sizeof(struct weft_pool_qp), WEFT_OFF_QPS };
+	return (struct table){a->pool.leases->qp_block,
+			      a->pool.qp_block_seen,
+			      a->qp_used,
+			      &a->qp_next,
+			      WEFT_QP_BLOCK,
+			      sizeof(struct weft_pool_qp),
+			      WEFT_OFF_QPS};
 }
 
 static struct table mr_table(struct weft_attachment *a)
 {
-	return (struct table){ a->pool.leases->mr_block, a->pool.mr_block_seen, a->mr_used, &a->mr_next,
-			       WEFT_MR_BLOCK, sizeof(struct weft_pool_mr), WEFT_OFF_MRS };
+	return (struct table){a->pool.leases->mr_block,
+			      a->pool.mr_block_seen,
+			      a->mr_used,
+			      &a->mr_next,
+			      WEFT_MR_BLOCK,
+			      sizeof(struct weft_pool_mr),
+			      WEFT_OFF_MRS};
 }
 
 static int map_block(struct weft_pool *pool, const struct table *t, uint32_t block)
@@ -123,7 +133,8 @@ static int lease_block(struct weft_attachment *a, const struct table *t, uint32_
 		if (err)
 			break;
 		WEFT_STEP(lease_block_reserved);
-		atomic_store_explicit(&t->lease[i], weft_lease_word(&a->pool), memory_order_release);
+		atomic_store_explicit(&t->lease[i], weft_lease_word(&a->pool),
+				      memory_order_release);
 		WEFT_STEP(lease_block_taken);
 		*block = i;
 		break;
@@ -293,7 +304,8 @@ static void end_mrs(struct weft_pool *pool, uint32_t block)
 		_Atomic uint64_t *id = &pool->mrs[block * WEFT_MR_BLOCK + i].id;
 		uint64_t last = atomic_load_explicit(id, memory_order_relaxed);
 
-		atomic_store_explicit(id, last & ~(WEFT_MR_ASKED | UINT32_MAX), memory_order_release);
+		atomic_store_explicit(id, last & ~(WEFT_MR_ASKED | UINT32_MAX),
+				      memory_order_release);
 		if (last & UINT32_MAX)
 			WEFT_STEP(lease_key_ended);
 	}
@@ -350,7 +362,8 @@ int weft_lease_give_back(struct weft_attachment *a, uint64_t word)
 
 uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at)
 {
-	const _Atomic uint64_t *lease = (const void *)pool->leases; /* all three tables are the same */
+	const _Atomic uint64_t *lease =
+		(const void *)pool->leases; /* all three tables are the same */
 	uint64_t word = 0;
 
 	while (!word && *at < sizeof(*pool->leases) / sizeof(*lease))

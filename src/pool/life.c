@@ -73,10 +73,11 @@ static void forget(struct weft_pool *pool, uint16_t member)
 		atomic_store_explicit(&m->also[i], 0, memory_order_relaxed);
 	}
 	/* it may have died while its memory moved */
-	atomic_store_explicit(&m->moves,
-			      weft_moving_next(atomic_load_explicit(&m->moves, memory_order_relaxed),
-					       WEFT_MOVING_NONE),
-			      memory_order_relaxed);
+	atomic_store_explicit(
+		&m->moves,
+		weft_moving_next(atomic_load_explicit(&m->moves, memory_order_relaxed),
+				 WEFT_MOVING_NONE),
+		memory_order_relaxed);
 	atomic_store_explicit(&m->lines, 0, memory_order_relaxed);
 	WEFT_STEP(life_forgetting);
 	atomic_store_explicit(&m->incarnation, 0, memory_order_release);

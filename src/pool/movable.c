@@ -50,14 +50,14 @@ static int append(struct weft_runs *runs, uintptr_t start, uintptr_t end)
 		runs->run = run;
 		runs->room = room;
 	}
-	runs->run[runs->count++] = (struct weft_run){ start, end };
+	runs->run[runs->count++] = (struct weft_run){start, end};
 	return 0;
 }
 
 /* Takes [start, end), rounded outwards to pages, out of the runs. */
 static int subtract(struct weft_runs *runs, uintptr_t start, uintptr_t end)
 {
-	struct weft_runs rest = { 0 };
+	struct weft_runs rest = {0};
 	int err = 0;
 
 	start = PAGE_DOWN(start);
@@ -168,14 +168,14 @@ static struct weft_run descriptor_at(uintptr_t head)
 		before = robust_list(0) - (uintptr_t)pthread_self();
 		rest = size && before < *size ? *size - before : DESCRIPTOR_MAX;
 	}
-	return (struct weft_run){ head - before, head + rest };
+	return (struct weft_run){head - before, head + rest};
 }
 
 /* Static thread-local storage lies beside the main thread's descriptor, in an ordinary mapping. Not a page
  * more: what was mapped later lies there, too. */
 static struct weft_run with_static_tls(struct weft_run descriptor)
 {
-	void (*get_info)(size_t *size, size_t *align) =
+	void (*get_info)(size_t * size, size_t * align) =
 		(void (*)(size_t *, size_t *))dlsym(RTLD_DEFAULT, "_dl_get_tls_static_info");
 	size_t size = 64 << 10, align;
 
@@ -183,9 +183,9 @@ static struct weft_run with_static_tls(struct weft_run descriptor)
 		get_info(&size, &align);
 #if defined(__x86_64__)
 	/* below it, and the size is that of both */
-	return (struct weft_run){ descriptor.end - size, descriptor.end };
+	return (struct weft_run){descriptor.end - size, descriptor.end};
 #else
-	return (struct weft_run){ descriptor.start - size, descriptor.end + size };
+	return (struct weft_run){descriptor.start - size, descriptor.end + size};
 #endif
 }
 
@@ -275,9 +275,9 @@ int weft_movable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end
 	struct weft_vma vma;
 	int err = 0;
 
-	*runs = (struct weft_runs){ 0 };
+	*runs = (struct weft_runs){0};
 	for (uintptr_t at = start; at < end && !err; at = vma.end) {
-		struct weft_runs part = { 0 };
+		struct weft_runs part = {0};
 
 		err = weft_vma_next(walk, at, &vma);
 		if (err || vma.start >= end)
@@ -296,7 +296,7 @@ int weft_movable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end
 		return 0;
 	if (err) {
 		free(runs->run);
-		*runs = (struct weft_runs){ 0 };
+		*runs = (struct weft_runs){0};
 	}
 	return err;
 }

@@ -60,7 +60,7 @@ bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *in
 static struct weft_move part_of(const struct weft_interval *interval, const struct weft_vma *vma,
 				uintptr_t at)
 {
-	struct weft_move part = { .va = later(at, vma->start), .fd = -1, .prot = vma->prot };
+	struct weft_move part = {.va = later(at, vma->start), .fd = -1, .prot = vma->prot};
 
 	part.len_bytes = earlier(vma->end, interval->end) - part.va;
 	part.off = interval->off + (part.va - interval->start);
@@ -71,7 +71,7 @@ static struct weft_move part_of(const struct weft_interval *interval, const stru
 bool weft_moved_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
 		     weft_moved_part_fn *fn)
 {
-	struct weft_move last = { 0 };
+	struct weft_move last = {0};
 	struct weft_vma vma;
 	bool good = true;
 
@@ -110,8 +110,8 @@ static bool each_stray(struct weft_vma_walk *walk, struct weft_extent *extent,
 
 	for (uintptr_t at = 0; !(err = weft_vma_next(walk, at, &vma)); at = vma.end) {
 		uint64_t from = later(vma.off, extent->off);
-		uint64_t to = earlier(vma.off + (vma.end - vma.start),
-				      extent->off + extent->len_bytes);
+		uint64_t to =
+			earlier(vma.off + (vma.end - vma.start), extent->off + extent->len_bytes);
 		struct weft_interval stray = {
 			.start = vma.start + (from - vma.off),
 			.end = vma.start + (to - vma.off),
@@ -192,7 +192,8 @@ void weft_moved_land(void)
 {
 	struct weft_extent *next;
 
-	for (struct weft_extent *extent = self.adrift ? self.extents : NULL; extent; extent = next) {
+	for (struct weft_extent *extent = self.adrift ? self.extents : NULL; extent;
+	     extent = next) {
 		next = extent->next;
 		if (extent->refs)
 			continue;
@@ -314,10 +315,11 @@ static struct weft_extent *extent_new(uintptr_t start, uintptr_t end)
 	extent->len_bytes = end - start;
 	err = allocate(extent);
 	if (err) {
-		warn_once(err == -ETIMEDOUT ?
-				  "the pool's lock is held by a process that does not go on: memory is "
-				  "registered in place, which is slower" :
-				  "the pool is full: memory is registered in place, which is slower");
+		warn_once(err == -ETIMEDOUT ? "the pool's lock is held by a process that does not "
+					      "go on: memory is "
+					      "registered in place, which is slower"
+					    : "the pool is full: memory is registered in place, "
+					      "which is slower");
 		free(extent);
 		return NULL;
 	}
@@ -331,7 +333,7 @@ static struct weft_extent *extent_new(uintptr_t start, uintptr_t end)
 
 struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end, uintptr_t *moved_end)
 {
-	struct weft_move move = { .va = start, .prot = PROT_READ | PROT_WRITE };
+	struct weft_move move = {.va = start, .prot = PROT_READ | PROT_WRITE};
 	struct weft_extent *extent;
 
 	if (!weft_vma_room(MAPPINGS_PER_MOVE)) {

@@ -18,13 +18,13 @@ struct reserved {
 
 static void list_reserved(struct weft_attachment *a, struct reserved list[7])
 {
-	list[0] = (struct reserved){ (void **)&a->pool.chunk_seen, a->pool.bytes >> WEFT_CHUNK_BITS };
-	list[1] = (struct reserved){ (void **)&a->pool.qp_block_seen, WEFT_BLOCKS };
-	list[2] = (struct reserved){ (void **)&a->pool.mr_block_seen, WEFT_BLOCKS };
-	list[3] = (struct reserved){ (void **)&a->pool.mr_seen, WEFT_MRS * sizeof(*a->pool.mr_seen) };
-	list[4] = (struct reserved){ (void **)&a->qp_used, WEFT_QPS / 8 };
-	list[5] = (struct reserved){ (void **)&a->mr_used, WEFT_MRS / 8 };
-	list[6] = (struct reserved){ NULL, 0 };
+	list[0] = (struct reserved){(void **)&a->pool.chunk_seen, a->pool.bytes >> WEFT_CHUNK_BITS};
+	list[1] = (struct reserved){(void **)&a->pool.qp_block_seen, WEFT_BLOCKS};
+	list[2] = (struct reserved){(void **)&a->pool.mr_block_seen, WEFT_BLOCKS};
+	list[3] = (struct reserved){(void **)&a->pool.mr_seen, WEFT_MRS * sizeof(*a->pool.mr_seen)};
+	list[4] = (struct reserved){(void **)&a->qp_used, WEFT_QPS / 8};
+	list[5] = (struct reserved){(void **)&a->mr_used, WEFT_MRS / 8};
+	list[6] = (struct reserved){NULL, 0};
 }
 
 static void unmap(struct weft_attachment *a)
@@ -60,8 +60,9 @@ static int map(struct weft_attachment *a)
 	pool->qps = (void *)(pool->base + WEFT_OFF_QPS);
 	pool->mrs = (void *)(pool->base + WEFT_OFF_MRS);
 	pool->mr_seen[0].id = UINT32_MAX; /* no key: the entry of key 0 may not be mapped */
-	return weft_pool_window(pool, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases)) ? 0 :
-											      -ENOMEM;
+	return weft_pool_window(pool, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases))
+		       ? 0
+		       : -ENOMEM;
 }
 
 static void init_mutexes(struct weft_attachment *a)

@@ -14,11 +14,11 @@
 #include "pool/summon.h"
 #include "pool/tasks.h"
 
-#define MOST_OPEN    64 /* descriptors */
+#define MOST_OPEN   64 /* descriptors */
 
-#define PATIENCE_NS  200000000ll
-#define SLICE_NS     1000000ll /* so often threads are looked at again */
-#define SPINS	     200
+#define PATIENCE_NS 200000000ll
+#define SLICE_NS    1000000ll /* so often threads are looked at again */
+#define SPINS	    200
 
 #define BIT(signal) (1ull << ((signal)-1))
 
@@ -71,7 +71,7 @@ static void take(unsigned int slot, pid_t tid)
 {
 	struct weft_summon *summon = &weft_summons[slot];
 
-	slots[slot] = (struct slot){ .call = -1, .state = RUNNING, .listed = true };
+	slots[slot] = (struct slot){.call = -1, .state = RUNNING, .listed = true};
 	atomic_store(&summon->noted, false);
 	summon->asleep.call = -1;
 	atomic_store(&summon->tid, tid);
@@ -166,8 +166,9 @@ static enum weft_asleep_how look(unsigned int i, struct weft_asleep *asleep)
 			return WEFT_ASLEEP_NOT; /* not allowed, or ended */
 		self.open++;
 	}
-	how = weft_tasks_read_call(slot->call, line) ? weft_asleep(line, self.start, self.end, asleep) :
-							WEFT_ASLEEP_NOT;
+	how = weft_tasks_read_call(slot->call, line)
+		      ? weft_asleep(line, self.start, self.end, asleep)
+		      : WEFT_ASLEEP_NOT;
 	if (how == WEFT_ASLEEP_NOT || self.open > MOST_OPEN)
 		close_call(slot);
 	return how;
@@ -200,7 +201,8 @@ static bool may_be_left(unsigned int i)
 static bool has_come(unsigned int i)
 {
 	/* acquire: pairs with the store in weft_stand_still */
-	return atomic_load_explicit(&weft_summons[i].parked, memory_order_acquire) == self.last_round;
+	return atomic_load_explicit(&weft_summons[i].parked, memory_order_acquire) ==
+	       self.last_round;
 }
 
 /* Whether the thread need not be waited for. */
@@ -262,7 +264,7 @@ static long long now_ns(void)
 /* Until `waiting` more have arrived than before, or for a slice of time. */
 static void await(uint32_t before, unsigned int waiting)
 {
-	const struct timespec slice = { .tv_nsec = SLICE_NS };
+	const struct timespec slice = {.tv_nsec = SLICE_NS};
 	uint32_t seen;
 
 	for (unsigned int spins = 0;; spins++) {
@@ -270,7 +272,8 @@ static void await(uint32_t before, unsigned int waiting)
 		if (seen - before >= waiting)
 			return;
 		if (spins > SPINS &&
-		    syscall(SYS_futex, &weft_summon_arrivals, FUTEX_WAIT_PRIVATE, seen, &slice, NULL, 0) &&
+		    syscall(SYS_futex, &weft_summon_arrivals, FUTEX_WAIT_PRIVATE, seen, &slice,
+			    NULL, 0) &&
 		    errno == ETIMEDOUT)
 			return;
 	}
@@ -351,7 +354,8 @@ bool weft_park_still(void)
 	struct weft_asleep asleep;
 
 	for (unsigned int i = 0; i < self.count; i++) {
-		if (slots[i].state == LEFT && !has_come(i) && look(i, &asleep) != WEFT_ASLEEP_HARMLESSLY)
+		if (slots[i].state == LEFT && !has_come(i) &&
+		    look(i, &asleep) != WEFT_ASLEEP_HARMLESSLY)
 			return false;
 	}
 	return all_known();

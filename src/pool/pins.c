@@ -67,7 +67,7 @@ static bool has_ring_descriptor(void)
  * many mappings, looking takes a twentieth of the time at most. */
 static bool has_ring_mapping(void)
 {
-	static const char *const names[] = { "anon_inode:[io_uring]", "/[aio]", NULL };
+	static const char *const names[] = {"anon_inode:[io_uring]", "/[aio]", NULL};
 	static uint64_t next_ns;
 	uint64_t begun_ns = weft_clock_now_ns();
 	unsigned int looked_at;

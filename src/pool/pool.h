@@ -200,7 +200,8 @@ int weft_wake_move_high(int fd);
 
 /* Ends an arming: {CLAIMED, by us}, or OFF with `taken`, as its owner does that has the event at once. False: it
  * is not armed for this completion, or somebody else was faster. */
-bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited, bool taken);
+bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited,
+		     bool taken);
 void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);
 
 /* The engine's sleep; returns when rung, or after timeout_ns (negative: never). */
@@ -236,7 +237,8 @@ struct weft_pool_calls {
 	void (*drop_mr)(struct weft_pool *pool, uint32_t index);
 	int (*alloc)(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off);
 	void (*free)(struct weft_pool *pool, uint64_t off, uint64_t len_bytes);
-	void (*retire)(struct weft_pool *pool, enum weft_retire what, uint64_t where, uint64_t len_bytes);
+	void (*retire)(struct weft_pool *pool, enum weft_retire what, uint64_t where,
+		       uint64_t len_bytes);
 
 	int (*quiesce)(struct weft_pool *pool, uint32_t qp_index, uint64_t made);
 	uint64_t (*stopped_at)(struct weft_pool *pool, uint32_t qp_index);
@@ -249,7 +251,8 @@ struct weft_pool_calls {
 	void (*visit)(struct weft_pool *pool, uint16_t member);
 	void (*depart)(struct weft_pool *pool);
 	void (*ring)(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason);
-	bool (*claim)(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited, bool taken);
+	bool (*claim)(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited,
+		      bool taken);
 	void (*alarm)(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);
 };
 

@@ -12,9 +12,9 @@
 #define EPHEMERAL_FIRST 32768u
 #define EPHEMERAL_PORTS 28232u
 
-#define PORTS_AT_FIRST 64u
+#define PORTS_AT_FIRST	64u
 
-static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 static bool is_v4(const uint8_t addr[16])
 {
@@ -30,7 +30,7 @@ static bool is_any(const uint8_t addr[16])
 
 static bool is_loopback(const uint8_t addr[16])
 {
-	static const uint8_t one[16] = { [15] = 1 };
+	static const uint8_t one[16] = {[15] = 1};
 
 	return !memcmp(addr, one, 16) || (is_v4(addr) && addr[12] == 127);
 }
@@ -129,7 +129,7 @@ static int clash(const struct weft_pool_port *a, const struct weft_pool_port *b)
 static int find_clash(struct weft_pool *pool, const struct weft_pool_port *want,
 		      const struct weft_pool_port *self)
 {
-	struct walk w = { .pool = pool };
+	struct walk w = {.pool = pool};
 	const struct weft_pool_port *p;
 
 	int err = 0;
@@ -292,7 +292,7 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 {
 	struct weft_attachment *a = weft_attachment(pool);
 	bool here = is_here(pool, wanted->addr);
-	struct walk w = { .pool = pool };
+	struct walk w = {.pool = pool};
 	const struct weft_pool_port *p;
 	enum fit best = FITS_NOT;
 	int key, err = lock(a, &key);
@@ -303,11 +303,12 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		enum fit now = fit(p, wanted);
 
 		if (now <= best ||
-		    (here ? w.m->net_ns != pool->self->net_ns : !weft_member_has_gid(w.m, wanted->addr)) ||
+		    (here ? w.m->net_ns != pool->self->net_ns
+			  : !weft_member_has_gid(w.m, wanted->addr)) ||
 		    !weft_pool_alive(pool, w.member, w.incarnation))
 			continue;
 		best = now;
-		*owner = (struct weft_address){ w.member, w.incarnation };
+		*owner = (struct weft_address){w.member, w.incarnation};
 	}
 	unlock(a, key);
 	if (best <= FITS_UNHEARD)
@@ -324,7 +325,8 @@ bool weft_port_reachable(struct weft_pool *pool, const uint8_t addr[16])
 		uint64_t incarnation =
 			m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
 
-		found = incarnation && weft_member_has_gid(m, addr) && weft_pool_alive(pool, i, incarnation);
+		found = incarnation && weft_member_has_gid(m, addr) &&
+			weft_pool_alive(pool, i, incarnation);
 	}
 	return found;
 }

@@ -83,7 +83,7 @@ void weft_quarantine_suspect(struct weft_pool *pool, uint16_t member, uint32_t l
 
 		WEFT_STEP(quarantine_suspected);
 		q->suspect = s;
-		s[q->nsuspects] = (struct weft_suspect){ member, line, incarnation, busy, since };
+		s[q->nsuspects] = (struct weft_suspect){member, line, incarnation, busy, since};
 		atomic_store_explicit(&q->nsuspects, q->nsuspects + 1, memory_order_release);
 		atomic_store_explicit(&pool->age, since, memory_order_relaxed);
 	} else {
@@ -100,7 +100,7 @@ void weft_pool_retire(struct weft_pool *pool, enum weft_retire what, uint64_t wh
 
 	if (!r)
 		return; /* the member's until it leaves */
-	*r = (struct weft_retired){ NULL, what, where, len_bytes, weft_pool_age(pool) };
+	*r = (struct weft_retired){NULL, what, where, len_bytes, weft_pool_age(pool)};
 	pthread_mutex_lock(&weft_attachment(pool)->quarantine_mutex);
 	WEFT_STEP(quarantine_retiring);
 	r->next = q->retired;

@@ -34,12 +34,13 @@ static struct {
 	pthread_mutex_t mutex;
 	unsigned int holds;
 	bool fork_ready;
-	int forking_state;	    /* of lock(), while its holder forks */
+	int forking_state; /* of lock(), while its holder forks */
 	void (*on_fork_child)(void);
-	_Atomic uint64_t home_due_ns; /* when to try again; UINT64_MAX: nothing is away. Written under the
+	_Atomic uint64_t
+		home_due_ns; /* when to try again; UINT64_MAX: nothing is away. Written under the
 				       * mutex */
 	uint64_t home_wait_ns;
-} self = { .mutex = PTHREAD_MUTEX_INITIALIZER, .home_due_ns = UINT64_MAX };
+} self = {.mutex = PTHREAD_MUTEX_INITIALIZER, .home_due_ns = UINT64_MAX};
 
 /* Returns the cancellation state for unlock: a thread must not end in our midst. */
 static int lock(void)
@@ -194,18 +195,18 @@ static void move_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
 static unsigned int describe(uintptr_t addr, uintptr_t end, const struct weft_region *room)
 {
 	struct weft_extent *last_extent = NULL;
-	struct weft_piece last = { 0 };
+	struct weft_piece last = {0};
 	unsigned int count = 0;
 	uintptr_t next;
 
 	for (uintptr_t at = addr; at < end; at = next) {
 		struct weft_interval *interval = weft_cover_from(at);
-		struct weft_piece piece = { .va = at };
+		struct weft_piece piece = {.va = at};
 
 		next = earlier(interval->end, end);
 		piece.len_bytes = next - at;
-		piece.off = interval->extent ? interval->off + (at - interval->start) :
-					       WEFT_IN_PLACE;
+		piece.off =
+			interval->extent ? interval->off + (at - interval->start) : WEFT_IN_PLACE;
 		if (count && interval->extent == last_extent &&
 		    (!last_extent || last.off + last.len_bytes == piece.off)) {
 			last.len_bytes += piece.len_bytes;
@@ -240,7 +241,7 @@ static int acquire_in_place(uintptr_t addr, size_t len_bytes, struct weft_region
 
 	if (err)
 		return err;
-	region->pieces[0] = (struct weft_piece){ addr, len_bytes, WEFT_IN_PLACE };
+	region->pieces[0] = (struct weft_piece){addr, len_bytes, WEFT_IN_PLACE};
 	region->extents[0] = NULL;
 	return 0;
 }
@@ -251,7 +252,7 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 	uintptr_t first = PAGE_DOWN(addr), last = PAGE_UP(end), from, to;
 	int err = check_mapped(walk, first, last, flags);
 
-	*region = (struct weft_region){ 0 };
+	*region = (struct weft_region){0};
 	if (err)
 		return err;
 	if (!(flags & (WEFT_REGION_MOVE | WEFT_REGION_STAY)) || !weft_move_allowed() ||
@@ -448,7 +449,7 @@ void weft_region_release(struct weft_region *region)
 	unlock(state);
 	free(region->pieces);
 	free(region->extents);
-	*region = (struct weft_region){ 0 };
+	*region = (struct weft_region){0};
 }
 
 void weft_region_hold(bool hold)
@@ -474,8 +475,7 @@ static void copy_pooled(void)
 	struct weft_vma_walk walk;
 	size_t bytes = 0, runs = 0;
 
-	for (interval = weft_cover_from(0); interval;
-	     interval = weft_cover_from(interval->end)) {
+	for (interval = weft_cover_from(0); interval; interval = weft_cover_from(interval->end)) {
 		if (!interval->extent)
 			continue;
 		bytes += interval->end - interval->start;
@@ -483,8 +483,7 @@ static void copy_pooled(void)
 	}
 	if (weft_fork_begin(bytes, runs) || weft_vma_open(&walk))
 		return;
-	for (interval = weft_cover_from(0); interval;
-	     interval = weft_cover_from(interval->end)) {
+	for (interval = weft_cover_from(0); interval; interval = weft_cover_from(interval->end)) {
 		if (interval->extent)
 			weft_moved_each(&walk, interval, copy_for_child);
 	}

@@ -17,11 +17,11 @@ struct weft_step {
 
 void weft_step(const struct weft_step *step);
 
-#define WEFT_STEP(label_name)                                                                     \
-	do {                                                                                      \
-		static struct weft_step step_here                                                 \
-			__attribute__((section("weft_steps"), used)) = { .name = #label_name };   \
-		weft_step(&step_here);                                                            \
+#define WEFT_STEP(label_name)                                                                      \
+	do {                                                                                       \
+		static struct weft_step step_here                                                  \
+			__attribute__((section("weft_steps"), used)) = {.name = #label_name};      \
+		weft_step(&step_here);                                                             \
 	} while (0)
 
 #else

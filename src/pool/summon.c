@@ -37,7 +37,7 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 {
 	/* acquire: pairs with the release in weft_summon_install */
 	handler_fn *handler = atomic_load_explicit(&others, memory_order_acquire);
-	struct action deadly = { 0 };
+	struct action deadly = {0};
 
 	if (handler == IGNORE)
 		return;
@@ -56,7 +56,8 @@ static void come(struct weft_summon *me, const ucontext_t *context)
 	uintptr_t stack = (uintptr_t)context->uc_stack.ss_sp;
 
 	atomic_store_explicit(&me->stack, stack, memory_order_relaxed);
-	atomic_store_explicit(&me->stack_end, stack + context->uc_stack.ss_size, memory_order_relaxed);
+	atomic_store_explicit(&me->stack_end, stack + context->uc_stack.ss_size,
+			      memory_order_relaxed);
 	/* release: pairs with the acquire in is_stack_elsewhere (park.c) */
 	atomic_store_explicit(&me->noted, true, memory_order_release);
 	if (round) /* else the one that has called it is over */
@@ -74,7 +75,8 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 	} else if (which < WEFT_SUMMON_MOST &&
 		   atomic_load(&weft_summons[which].tid) == syscall(SYS_gettid)) {
 		long long since_ns = weft_again_now();
-		struct weft_asleep asleep = weft_summons[which].asleep; /* before it may be written again */
+		struct weft_asleep asleep =
+			weft_summons[which].asleep; /* before it may be written again */
 
 		come(&weft_summons[which], context);
 		weft_again(context, &asleep, since_ns);
@@ -105,11 +107,12 @@ int weft_summon_install(void)
 
 int weft_summon_send(unsigned int which)
 {
-	siginfo_t info = { .si_signo = SIGNAL, .si_code = SI_QUEUE };
+	siginfo_t info = {.si_signo = SIGNAL, .si_code = SI_QUEUE};
 
 	info.si_pid = getpid();
 	info.si_value.sival_ptr = (void *)((uintptr_t)MAGIC << 32 | which);
-	if (!syscall(SYS_rt_tgsigqueueinfo, getpid(), atomic_load(&weft_summons[which].tid), SIGNAL, &info))
+	if (!syscall(SYS_rt_tgsigqueueinfo, getpid(), atomic_load(&weft_summons[which].tid), SIGNAL,
+		     &info))
 		return 0;
 	return -errno; /* -ESRCH: it has ended */
 }

@@ -15,7 +15,7 @@
 
 #include "pool/asleep.h"
 
-#define WEFT_SUMMON_MOST 16384u
+#define WEFT_SUMMON_MOST   16384u
 
 #define WEFT_SUMMON_SIGNAL 33
 
@@ -23,9 +23,9 @@
 struct weft_summon {
 	_Atomic pid_t tid;
 	_Atomic uint32_t parked; /* the round in which it last stood still: written by the thread */
-	_Atomic bool noted; /* it has come once, and said where the stack of its signals is */
+	_Atomic bool noted;	 /* it has come once, and said where the stack of its signals is */
 	_Atomic uintptr_t stack, stack_end; /* written by the thread */
-	struct weft_asleep asleep; /* in what it slept when it was called */
+	struct weft_asleep asleep;	    /* in what it slept when it was called */
 };
 
 extern struct weft_summon weft_summons[WEFT_SUMMON_MOST];

@@ -27,8 +27,7 @@ static inline int weft_unhooked_munmap(void *at, size_t len_bytes)
 }
 
 /* The length stays; to: where to with MREMAP_FIXED, else unused. */
-static inline void *weft_unhooked_mremap(void *at, size_t len_bytes, int flags,
-					 uintptr_t to)
+static inline void *weft_unhooked_mremap(void *at, size_t len_bytes, int flags, uintptr_t to)
 {
 	return (void *)syscall(SYS_mremap, at, len_bytes, len_bytes, flags, to);
 }

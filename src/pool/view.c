@@ -189,8 +189,8 @@ static void read_taken(const struct weft_view *v, const struct weft_pool_qp *raw
 
 bool weft_view_qp(struct weft_view *v, struct weft_view_cursor *at, struct weft_view_qp *qp)
 {
-	const struct walk w = { v->leases.qp_block, WEFT_QP_BLOCK, sizeof(struct weft_pool_qp),
-				WEFT_OFF_QPS };
+	const struct walk w = {v->leases.qp_block, WEFT_QP_BLOCK, sizeof(struct weft_pool_qp),
+			       WEFT_OFF_QPS};
 	const struct weft_pool_qp *raw;
 	uint32_t index;
 
@@ -206,7 +206,8 @@ bool weft_view_qp(struct weft_view *v, struct weft_view_cursor *at, struct weft_
 		qp->type = raw->type;
 		qp->state = raw->state;
 		qp->posted = raw->rq_posted;
-		qp->dest_qpn = (raw->conn >> 24 & 0xff) == WEFT_CONN_READY ? raw->conn & 0xffffff : 0;
+		qp->dest_qpn =
+			(raw->conn >> 24 & 0xff) == WEFT_CONN_READY ? raw->conn & 0xffffff : 0;
 		read_taken(v, raw, qp);
 		return true;
 	}
@@ -263,8 +264,8 @@ static bool make_mr(const struct weft_view *v, const struct weft_pool_mr *raw,
 
 bool weft_view_mr(struct weft_view *v, struct weft_view_cursor *at, struct weft_view_mr *mr)
 {
-	const struct walk w = { v->leases.mr_block, WEFT_MR_BLOCK, sizeof(struct weft_pool_mr),
-				WEFT_OFF_MRS };
+	const struct walk w = {v->leases.mr_block, WEFT_MR_BLOCK, sizeof(struct weft_pool_mr),
+			       WEFT_OFF_MRS};
 	const struct weft_pool_mr *raw;
 	uint32_t index, key;
 

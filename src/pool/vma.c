@@ -101,7 +101,7 @@ static int next_by_text(struct weft_vma_walk *walk, uintptr_t addr, struct weft_
 
 	if (addr < walk->last.start) {
 		rewind(walk->text);
-		walk->last = (struct weft_vma){ 0 };
+		walk->last = (struct weft_vma){0};
 	}
 	while (walk->last.end <= addr) {
 		if (!read_line(walk->text, line, sizeof(line)))
@@ -117,7 +117,7 @@ int weft_vma_open(struct weft_vma_walk *walk)
 {
 	struct weft_vma vma;
 
-	*walk = (struct weft_vma_walk){ .fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC) };
+	*walk = (struct weft_vma_walk){.fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC)};
 	if (walk->fd < 0)
 		return -errno;
 	if (!next_by_query(walk->fd, 0, &vma))
@@ -203,7 +203,7 @@ static bool has_word(const char *name, const char *const *words)
 /* Mappings of one file have one name: that of the next is asked for only where the file is another. */
 static bool shared_named_by_query(int fd, const char *const *words, unsigned int *looked_at)
 {
-	struct procmap_query query = { 0 }, last = { 0 };
+	struct procmap_query query = {0}, last = {0};
 	char name[512];
 
 	for (uint64_t at = 0;; at = query.vma_end) {
@@ -250,8 +250,8 @@ bool weft_vma_shared_named(const char *const *words, unsigned int *looked_at)
 		return true;
 	if (walk.text)
 		rewind(walk.text);
-	found = walk.text ? shared_named_by_text(walk.text, words, looked_at) :
-			    shared_named_by_query(walk.fd, words, looked_at);
+	found = walk.text ? shared_named_by_text(walk.text, words, looked_at)
+			  : shared_named_by_query(walk.fd, words, looked_at);
 	weft_vma_close(&walk);
 	return found;
 }

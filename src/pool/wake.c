@@ -28,7 +28,7 @@
 #define WAYS	   4u
 #define DOORS_MOST (SETS * WAYS)
 #define LOOK_NS	   1000000u /* a look is good for so long; it costs as much as the write */
-#define HIGH_MOST  8192u /* the kernel's table is as long as the highest number */
+#define HIGH_MOST  8192u    /* the kernel's table is as long as the highest number */
 
 /* The bell of a channel and our descriptor of its pipe. */
 struct door {
@@ -36,8 +36,8 @@ struct door {
 	uint64_t incarnation, ino;
 	uint32_t used; /* by the set's clock */
 	uint16_t member;
-	int there; /* its number at its owner */
-	int fd;	   /* negative: it is refused to us */
+	int there;	    /* its number at its owner */
+	int fd;		    /* negative: it is refused to us */
 	uint64_t looked_ns; /* when it was that pipe; 0: never */
 };
 
@@ -45,7 +45,7 @@ static struct {
 	pthread_mutex_t mutex;
 	uint32_t clock;
 	struct door door[WAYS];
-} sets[SETS] = { [0 ... SETS - 1] = { .mutex = PTHREAD_MUTEX_INITIALIZER } };
+} sets[SETS] = {[0 ... SETS - 1] = {.mutex = PTHREAD_MUTEX_INITIALIZER}};
 
 static _Atomic uint32_t nopen;
 /* When a descriptor of ours was last moved high: it may have got the number of one that was closed. */
@@ -98,9 +98,9 @@ static int fetch(struct weft_pool *pool, const struct weft_pool_member *m, const
 	if (pidfd < 0)
 		return -errno;
 	/* its number may be another program's; that of the pipe tells, too */
-	fd = weft_pool_alive(pool, door->member, door->incarnation) ?
-		     (int)syscall(SYS_pidfd_getfd, pidfd, door->there, 0) :
-		     -1;
+	fd = weft_pool_alive(pool, door->member, door->incarnation)
+		     ? (int)syscall(SYS_pidfd_getfd, pidfd, door->there, 0)
+		     : -1;
 	if (fd < 0)
 		fd = -errno;
 	close(pidfd);
@@ -116,8 +116,8 @@ static void shut(struct door *door, const struct weft_pool_bell *bell)
 
 	/* the number may be the program's by now */
 	if (door->bell_off && door->fd >= 0) {
-		if (bell ? is_pipe(door->fd, bell) :
-			   !fstat(door->fd, &st) && S_ISFIFO(st.st_mode) && st.st_ino == door->ino)
+		if (bell ? is_pipe(door->fd, bell)
+			 : !fstat(door->fd, &st) && S_ISFIFO(st.st_mode) && st.st_ino == door->ino)
 			close(door->fd);
 		atomic_fetch_sub_explicit(&nopen, 1, memory_order_relaxed);
 	}
@@ -162,8 +162,8 @@ static struct door *find(struct weft_pool *pool, uint32_t set, uint16_t member,
 			d->used = sets[set].clock;
 			return d;
 		}
-		if (oldest->bell_off && (!d->bell_off || sets[set].clock - d->used >
-								 sets[set].clock - oldest->used))
+		if (oldest->bell_off &&
+		    (!d->bell_off || sets[set].clock - d->used > sets[set].clock - oldest->used))
 			oldest = d;
 	}
 	open_door(pool, oldest, member, bell, bell_off);

@@ -11,15 +11,17 @@
 #include "verbs/verbs.h"
 
 /* 0; EINVAL (context, port, index), which has been said; ENODATA (the index is unused). */
-static int read_entry(const char *verb, struct ibv_context *context, uint32_t port_num, uint32_t index,
-		      struct weft_gid_entry *entry)
+static int read_entry(const char *verb, struct ibv_context *context, uint32_t port_num,
+		      uint32_t index, struct weft_gid_entry *entry)
 {
 	if (weft_explain_closed(verb, context))
 		return EINVAL;
 	if (port_num != WEFT_PORT)
-		return weft_broken(verb, RANGE, weft_value("port_num"), port_num, WEFT_PORT, WEFT_PORT);
+		return weft_broken(verb, RANGE, weft_value("port_num"), port_num, WEFT_PORT,
+				   WEFT_PORT);
 	if (index >= WEFT_GID_TABLE_LEN)
-		return weft_broken(verb, RANGE, weft_value("index"), index, 0, WEFT_GID_TABLE_LEN - 1);
+		return weft_broken(verb, RANGE, weft_value("index"), index, 0,
+				   WEFT_GID_TABLE_LEN - 1);
 	return weft_gids_get(index, entry) ? 0 : ENODATA;
 }
 
@@ -89,8 +91,8 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index, union ibv_gid *gid)
 {
 	struct weft_gid_entry found = {.gid = {0}};
-	int err = gid ? read_entry("ibv_query_gid", context, port_num, (uint32_t)index, &found) :
-			weft_broken("ibv_query_gid", MISSING, weft_value("gid"));
+	int err = gid ? read_entry("ibv_query_gid", context, port_num, (uint32_t)index, &found)
+		      : weft_broken("ibv_query_gid", MISSING, weft_value("gid"));
 
 	if (err && err != ENODATA) {
 		errno = err;
@@ -104,8 +106,8 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned i
 		       enum ibv_gid_type_sysfs *type)
 {
 	struct weft_gid_entry found = {.type = WEFT_GID_ROCE_V1};
-	int err = type ? read_entry("ibv_query_gid_type", context, port_num, index, &found) :
-			 weft_broken("ibv_query_gid_type", MISSING, weft_value("type"));
+	int err = type ? read_entry("ibv_query_gid_type", context, port_num, index, &found)
+		       : weft_broken("ibv_query_gid_type", MISSING, weft_value("type"));
 
 	/* The kernel has no type for an unused index; its reader takes that for the first one. */
 	if (err && err != ENODATA) {

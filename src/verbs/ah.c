@@ -176,7 +176,8 @@ int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ib
 	if (weft_explain_closed(verb, context))
 		err = EINVAL;
 	else if (port_num != WEFT_PORT)
-		err = weft_broken(verb, RANGE, weft_value("port_num"), port_num, WEFT_PORT, WEFT_PORT);
+		err = weft_broken(verb, RANGE, weft_value("port_num"), port_num, WEFT_PORT,
+				  WEFT_PORT);
 	else if (!wc || !grh || !attr)
 		err = weft_broken(verb, MISSING, weft_value("wc, grh or ah_attr"));
 	if (err)
@@ -203,6 +204,7 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struc
 		errno = EINVAL;
 		return NULL;
 	}
-	return ibv_init_ah_from_wc(pd->context, port_num, wc, grh, &attr) ? NULL :
-									     ibv_create_ah(pd, &attr);
+	return ibv_init_ah_from_wc(pd->context, port_num, wc, grh, &attr)
+		       ? NULL
+		       : ibv_create_ah(pd, &attr);
 }

@@ -68,13 +68,11 @@ static void end_object(void *object, enum weft_handle_kind kind)
 /* As the kernel does at the end of a descriptor; their pointers dangle from here on. */
 static void end_objects(const struct ibv_context *context)
 {
-	static const enum weft_handle_kind order[] = { WEFT_HANDLE_QP, WEFT_HANDLE_SRQ,
-						       WEFT_HANDLE_XRCD,
-						       WEFT_HANDLE_AH, WEFT_HANDLE_CQ,
-						       WEFT_HANDLE_CHANNEL, WEFT_HANDLE_MW,
-						       WEFT_HANDLE_MR, WEFT_HANDLE_DM,
-						       WEFT_HANDLE_PD, WEFT_HANDLE_PD,
-						       WEFT_HANDLE_TD }; /* domains on domains first */
+	static const enum weft_handle_kind order[] = {
+		WEFT_HANDLE_QP, WEFT_HANDLE_SRQ, WEFT_HANDLE_XRCD,
+		WEFT_HANDLE_AH, WEFT_HANDLE_CQ,	 WEFT_HANDLE_CHANNEL,
+		WEFT_HANDLE_MW, WEFT_HANDLE_MR,	 WEFT_HANDLE_DM,
+		WEFT_HANDLE_PD, WEFT_HANDLE_PD,	 WEFT_HANDLE_TD}; /* domains on domains first */
 
 	for (size_t k = 0; k < sizeof(order) / sizeof(*order); k++) {
 		void **objects;

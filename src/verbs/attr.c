@@ -36,8 +36,7 @@ void weft_attr_device(struct ibv_device_attr *attr)
 		.max_qp_wr = WEFT_MAX_WR,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
 				    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-				    IBV_DEVICE_SRQ_RESIZE |
-				    IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW |
+				    IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW |
 				    IBV_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_sge = WEFT_MAX_SGE,
 		.max_sge_rd = WEFT_MAX_SGE,

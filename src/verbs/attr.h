@@ -15,11 +15,12 @@ struct ibv_port_attr;
 #define WEFT_UVERBS    "uverbs0"
 #define WEFT_NODE_DESC "Weft, an RDMA network in software"
 #define WEFT_PORT      1
-#define WEFT_VENDOR    0xffffff /* as rdma_rxe has it: programs take a vendor's private paths for a real one */
-#define WEFT_MAX_DM    (16ull << 20) /* bytes of device memory in one piece */
+#define WEFT_VENDOR                                                                                \
+	0xffffff /* as rdma_rxe has it: programs take a vendor's private paths for a real one */
+#define WEFT_MAX_DM	   (16ull << 20) /* bytes of device memory in one piece */
 #define WEFT_MAX_RD_ATOMIC 16		 /* outstanding of a queue pair, either way */
-#define WEFT_PKEYS     1
-#define WEFT_PKEY      0xffff /* the default partition, full member */
+#define WEFT_PKEYS	   1
+#define WEFT_PKEY	   0xffff /* the default partition, full member */
 
 /* In network order: of the first interface's hardware address, as the kernel makes it for rdma_rxe.
  */

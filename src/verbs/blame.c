@@ -200,20 +200,22 @@ static void put_silence(char *to, size_t room, const struct blame *b)
 		return;
 	}
 	if (b->peer->type != type) {
-		snprintf(to, room, "is a queue pair of %s, not of %s", name_of_service(b->peer->type),
-			 name_of_service(type));
+		snprintf(to, room, "is a queue pair of %s, not of %s",
+			 name_of_service(b->peer->type), name_of_service(type));
 		return;
 	}
 	conn = atomic_load_explicit(&b->peer->conn, memory_order_relaxed);
 	if (b->peer->state != WEFT_QPS_RTR && b->peer->state != WEFT_QPS_RTS &&
 	    b->peer->state != WEFT_QPS_SQD)
-		snprintf(to, room, "is in %s and does not answer", weft_explain_state(b->peer->state));
+		snprintf(to, room, "is in %s and does not answer",
+			 weft_explain_state(b->peer->state));
 	else if ((conn & 0xffffff) != b->qp->qpn)
 		snprintf(to, room, "is connected to QP 0x%x", (uint32_t)conn & 0xffffff);
 	else if (b->qp->attr.sq_psn != b->peer->rq_psn && b->qp->attr.sq_psn != WEFT_ANY_PSN &&
 		 b->peer->rq_psn != WEFT_ANY_PSN)
 		snprintf(to, room,
-			 "has rq_psn 0x%x, and this one sq_psn 0x%x: its requests are no requests there "
+			 "has rq_psn 0x%x, and this one sq_psn 0x%x: its requests are no requests "
+			 "there "
 			 "(WEFT_PSN=lax lets them through)",
 			 b->peer->rq_psn, b->qp->attr.sq_psn);
 	else
@@ -335,8 +337,10 @@ static bool flush_is_told(uint32_t qpn)
 	if (n <= FLUSHES_TOLD)
 		return true;
 	if (!(n & (n - 1)))
-		weft_explain_say("QP 0x%x: %u of its requests and receives have been flushed by now; "
-				 "IBTA 10.3.1", qpn, n);
+		weft_explain_say(
+			"QP 0x%x: %u of its requests and receives have been flushed by now; "
+			"IBTA 10.3.1",
+			qpn, n);
 	return false;
 }
 

@@ -91,7 +91,8 @@ void ibv_free_buf(struct ibv_buf *buf)
 }
 
 /* An errno. */
-static int check(const char *verb, struct ibv_pd *pd, struct ibv_buf *buf, const void *addr, size_t length)
+static int check(const char *verb, struct ibv_pd *pd, struct ibv_buf *buf, const void *addr,
+		 size_t length)
 {
 	uintptr_t start = (uintptr_t)addr;
 
@@ -101,7 +102,8 @@ static int check(const char *verb, struct ibv_pd *pd, struct ibv_buf *buf, const
 		return weft_broken(verb, BUFFER_DOMAIN, weft_value(pd), weft_value(buf->pd));
 	if (start < (uintptr_t)buf->at || start - (uintptr_t)buf->at > buf->bytes ||
 	    length > buf->bytes - (start - (uintptr_t)buf->at))
-		return weft_broken(verb, BUFFER_RANGE, start, length, (uintptr_t)buf->at, buf->bytes);
+		return weft_broken(verb, BUFFER_RANGE, start, length, (uintptr_t)buf->at,
+				   buf->bytes);
 	return 0;
 }
 
@@ -121,9 +123,9 @@ int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
 {
 	const char *verb = "ibv_export_buf_dmabuf_fd";
 
-	errno = weft_explain_stale(verb, buf, WEFT_HANDLE_BUF) ?
-			EINVAL :
-			weft_broken(verb, BUFFER_PLAIN, weft_value(buf->at));
+	errno = weft_explain_stale(verb, buf, WEFT_HANDLE_BUF)
+			? EINVAL
+			: weft_broken(verb, BUFFER_PLAIN, weft_value(buf->at));
 	return -1;
 }
 

@@ -66,7 +66,7 @@ static int open_pipe(struct weft_channel *ch)
 
 static bool is_readable(int fd)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	return poll(&p, 1, 0) == 1;
 }
@@ -95,7 +95,8 @@ static void write_word(struct weft_channel *ch)
 
 static void tell(struct weft_channel *ch)
 {
-	if (ch->bell->ino && weft_pool_wake(weft_process.pool, weft_process.pool->me, ch->bell_off) && repair(ch))
+	if (ch->bell->ino &&
+	    weft_pool_wake(weft_process.pool, weft_process.pool->me, ch->bell_off) && repair(ch))
 		weft_pool_wake(weft_process.pool, weft_process.pool->me, ch->bell_off);
 	else if (!ch->bell->ino && !atomic_exchange(&ch->bell->told, 1))
 		write_word(ch);
@@ -163,7 +164,8 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	if (weft_pool_age(weft_process.pool) == ch->made)
 		weft_pool_free(weft_process.pool, ch->bell_off, sizeof(*ch->bell));
 	else
-		weft_pool_retire(weft_process.pool, WEFT_RETIRE_PIECE, ch->bell_off, sizeof(*ch->bell));
+		weft_pool_retire(weft_process.pool, WEFT_RETIRE_PIECE, ch->bell_off,
+				 sizeof(*ch->bell));
 	free(ch);
 	return 0;
 }

@@ -242,9 +242,9 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	}
 	ctx->family = weft_process.pool->incarnation << FAMILY_BITS | ++families;
 	ctx->vctx.context.cmd_fd = memfd_create("weft", MFD_CLOEXEC);
-	err = ctx->vctx.context.cmd_fd < 0 ?
-		      -errno :
-		      weft_context_export(ctx->vctx.context.cmd_fd, ctx->family);
+	err = ctx->vctx.context.cmd_fd < 0
+		      ? -errno
+		      : weft_context_export(ctx->vctx.context.cmd_fd, ctx->family);
 	if (err) {
 		close_context(ctx);
 		errno = weft_explain_errno("ibv_open_device", -err);

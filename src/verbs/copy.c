@@ -12,11 +12,12 @@
 #define LINES_LEAST 2048u
 #define LINES_MOST  16384u
 
-#define LINE 64u
+#define LINE	    64u
 typedef uint64_t line_t __attribute__((vector_size(LINE), aligned(1), may_alias));
 
 /* n: more than a line. To whole lines, but for the first and the last, which overlap others. */
-static __attribute__((target("avx512f"))) void copy_lines(uint8_t *to, const uint8_t *from, size_t n)
+static __attribute__((target("avx512f"))) void copy_lines(uint8_t *to, const uint8_t *from,
+							  size_t n)
 {
 	*(line_t *)to = *(const line_t *)from;
 	for (size_t at = LINE - (uintptr_t)to % LINE; at < n - LINE; at += LINE)

@@ -85,7 +85,8 @@ int ibv_destroy_cq(struct ibv_cq *ibcq)
 	if (weft_explain_stale("ibv_destroy_cq", ibcq, WEFT_HANDLE_CQ))
 		return EINVAL;
 	if (cq->users)
-		return weft_broken("ibv_destroy_cq", IN_USE, cq->users, weft_value("completion queue"));
+		return weft_broken("ibv_destroy_cq", IN_USE, cq->users,
+				   weft_value("completion queue"));
 	weft_handle_remove(ibcq);
 	weft_channel_part(cq);
 	weft_cq_destroy(&cq->nic); /* no more events from here on */
@@ -117,8 +118,8 @@ int weft_verbs_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	struct weft_caller *caller = weft_caller();
 	int n;
 
-	if (__builtin_expect(
-		    atomic_load_explicit(&cq->nic->nwaiting, memory_order_relaxed) != 0, 0))
+	if (__builtin_expect(atomic_load_explicit(&cq->nic->nwaiting, memory_order_relaxed) != 0,
+			     0))
 		weft_nic_progress(cq->nic, caller, weft_clock_now_ns());
 	n = weft_cq_poll(cq, num_entries, (struct weft_wc *)wc, caller->thread);
 	if (!n && weft_thread.idle.polls_left-- == 0)

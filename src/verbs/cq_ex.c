@@ -11,14 +11,13 @@
 #include "verbs/process.h"
 #include "verbs/verbs.h"
 
-#define FIELDS                                                                                    \
-	(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |                     \
-	 IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL |                          \
+#define FIELDS                                                                                     \
+	(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |                    \
+	 IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL |                         \
 	 IBV_WC_EX_WITH_DLID_PATH_BITS | STAMPS)
-#define STAMPS                                                                                    \
-	(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
-#define FLAGS (IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
-#define MASK  (IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
+#define STAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+#define FLAGS  (IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
+#define MASK   (IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
 
 static inline struct weft_verbs_cq *of(struct ibv_cq_ex *ex)
 {
@@ -109,7 +108,7 @@ static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
 
 static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *tm_info)
 {
-	*tm_info = (struct ibv_wc_tm_info){ 0 };
+	*tm_info = (struct ibv_wc_tm_info){0};
 }
 
 /* ---- Creating ---- */
@@ -188,6 +187,7 @@ int weft_verbs_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
 	if (weft_explain_stale("ibv_modify_cq", cq, WEFT_HANDLE_CQ))
 		return EINVAL;
-	return attr ? weft_broken("ibv_modify_cq", NOT_OFFERED, weft_value("attr_mask"), attr->attr_mask) :
-		      weft_broken("ibv_modify_cq", MISSING, weft_value("cq_attr"));
+	return attr ? weft_broken("ibv_modify_cq", NOT_OFFERED, weft_value("attr_mask"),
+				  attr->attr_mask)
+		    : weft_broken("ibv_modify_cq", MISSING, weft_value("cq_attr"));
 }

@@ -27,7 +27,8 @@ static int check_copy(const char *verb, struct ibv_dm *dm, uint64_t offset, size
 }
 
 /* Another process's goes with it: not while we visit that. */
-static int copy(const char *verb, struct weft_verbs_dm *dm, void *to, const void *from, size_t length)
+static int copy(const char *verb, struct weft_verbs_dm *dm, void *to, const void *from,
+		size_t length)
 {
 	int err = 0;
 
@@ -64,7 +65,7 @@ static struct weft_verbs_dm *make(struct ibv_context *context)
 
 	if (!dm)
 		return NULL;
-	dm->dm = (struct ibv_dm){ context, copy_to, copy_from, 0, 0 };
+	dm->dm = (struct ibv_dm){context, copy_to, copy_from, 0, 0};
 	if (!weft_handle_add(dm, WEFT_HANDLE_DM))
 		return dm;
 	free(dm);
@@ -84,7 +85,8 @@ static int check(struct ibv_context *context, const struct ibv_alloc_dm_attr *at
 	if (!attr->length || attr->length > WEFT_MAX_DM)
 		return weft_broken(verb, RANGE, weft_value("length"), attr->length, 1, WEFT_MAX_DM);
 	if (attr->log_align_req > 12)
-		return weft_broken(verb, RANGE, weft_value("log_align_req"), attr->log_align_req, 0, 12);
+		return weft_broken(verb, RANGE, weft_value("log_align_req"), attr->log_align_req, 0,
+				   12);
 	return 0;
 }
 
@@ -92,7 +94,7 @@ struct ibv_dm *weft_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc
 {
 	struct weft_pool *pool = weft_process.pool;
 	int err = check(context, attr);
-	struct weft_mr_piece run = { 0 };
+	struct weft_mr_piece run = {0};
 	struct weft_verbs_dm *dm;
 
 	if (err) {
@@ -105,7 +107,8 @@ struct ibv_dm *weft_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc
 	dm = make(context);
 	if (!dm)
 		goto free_extent;
-	if (weft_entry_make(&dm->entry, WEFT_OBJECT_DM, weft_context_find(context)->family, 0, &run))
+	if (weft_entry_make(&dm->entry, WEFT_OBJECT_DM, weft_context_find(context)->family, 0,
+			    &run))
 		goto free_object;
 	dm->dm.handle = dm->entry.number;
 	dm->off = run.off;
@@ -169,8 +172,8 @@ static int check_region(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, s
 {
 	const char *verb = "ibv_reg_dm_mr";
 
-	if (weft_explain_no_domain(verb, pd) ||
-	    weft_explain_stale(verb, dm, WEFT_HANDLE_DM) || !weft_verbs_good_access(verb, access))
+	if (weft_explain_no_domain(verb, pd) || weft_explain_stale(verb, dm, WEFT_HANDLE_DM) ||
+	    !weft_verbs_good_access(verb, access))
 		return EINVAL;
 	if (pd->context != dm->context)
 		return weft_broken(verb, OTHER_CONTEXT, weft_value("dm"), weft_value(dm));
@@ -188,14 +191,14 @@ struct ibv_mr *weft_verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibdm, uint
 				    size_t length, unsigned int access)
 {
 	struct weft_verbs_dm *dm = of(ibdm);
-	struct weft_mr_piece piece = { 0, length, 0 };
-	struct weft_mr_source source = { .verb = "ibv_reg_dm_mr",
-					 .len_bytes = length,
-					 .access = access,
-					 .pieces = &piece,
-					 .npieces = length ? 1 : 0,
-					 .leave = leave,
-					 .of = dm };
+	struct weft_mr_piece piece = {0, length, 0};
+	struct weft_mr_source source = {.verb = "ibv_reg_dm_mr",
+					.len_bytes = length,
+					.access = access,
+					.pieces = &piece,
+					.npieces = length ? 1 : 0,
+					.leave = leave,
+					.of = dm};
 	int err = check_region(pd, ibdm, offset, length, access);
 	struct ibv_mr *mr;
 
@@ -222,12 +225,14 @@ static bool is_handle(const void *object, const void *arg)
 }
 
 /* The same memory, of this process or another. */
-static bool stand_for(struct weft_verbs_dm *dm, struct weft_verbs_dm *behind, const struct weft_pool_mr *far)
+static bool stand_for(struct weft_verbs_dm *dm, struct weft_verbs_dm *behind,
+		      const struct weft_pool_mr *far)
 {
 	dm->behind = behind;
 	dm->off = behind ? behind->off : far->off;
 	dm->len_bytes = behind ? behind->len_bytes : far->len_bytes;
-	dm->at = behind ? behind->at : weft_pool_populate(weft_process.pool, dm->off, dm->len_bytes);
+	dm->at =
+		behind ? behind->at : weft_pool_populate(weft_process.pool, dm->off, dm->len_bytes);
 	if (behind)
 		behind->users++;
 	else
@@ -237,7 +242,7 @@ static bool stand_for(struct weft_verbs_dm *dm, struct weft_verbs_dm *behind, co
 
 struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
-	struct weft_verbs_dm wanted = { .dm = { .context = context, .handle = handle } };
+	struct weft_verbs_dm wanted = {.dm = {.context = context, .handle = handle}};
 	struct weft_verbs_dm *behind, *dm;
 	struct weft_pool_mr far;
 

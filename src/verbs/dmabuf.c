@@ -9,7 +9,7 @@
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
 
-#define VERB	     "ibv_reg_dmabuf_mr"
+#define VERB "ibv_reg_dmabuf_mr"
 
 /* Linux's ENOTSUPP, which its headers for programs do not have: what NVIDIA's exporter answers to mmap. */
 #define WITHOUT_MMAP 524
@@ -68,12 +68,12 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 {
 	int prot = PROT_READ | (access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
 	uint64_t into = offset & (WEFT_PAGE - 1);
-	struct weft_mr_source source = { .verb = VERB,
-					 .told = (void *)(uintptr_t)offset,
-					 .iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova,
-					 .len_bytes = length,
-					 .access = (unsigned int)access,
-					 .leave = leave };
+	struct weft_mr_source source = {.verb = VERB,
+					.told = (void *)(uintptr_t)offset,
+					.iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova,
+					.len_bytes = length,
+					.access = (unsigned int)access,
+					.leave = leave};
 	struct mapping *m;
 	struct ibv_mr *mr;
 	int err = check(pd, offset, length, iova, fd, (unsigned int)access);

@@ -14,8 +14,8 @@
 /* IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC of rdma-core 65: in a confidential guest, memory may be
  * open to the host, as a card's must be. What is allocated here is the program's own memory all the same. */
 #define ALLOW_UNPROTECTED (1 << 2)
-#define PARENT_MASK                                                                               \
-	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |        \
+#define PARENT_MASK                                                                                \
+	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |         \
 	 ALLOW_UNPROTECTED)
 
 struct ibv_td *weft_verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *init)
@@ -28,8 +28,8 @@ struct ibv_td *weft_verbs_alloc_td(struct ibv_context *context, struct ibv_td_in
 	}
 	if (!init || init->comp_mask) {
 		errno = init ? weft_broken("ibv_alloc_td", UNKNOWN_BITS, weft_value("comp_mask"),
-					   init->comp_mask) :
-			       weft_broken("ibv_alloc_td", MISSING, weft_value("init_attr"));
+					   init->comp_mask)
+			     : weft_broken("ibv_alloc_td", MISSING, weft_value("init_attr"));
 		return NULL;
 	}
 	td = calloc(1, sizeof(*td));
@@ -51,7 +51,8 @@ int weft_verbs_dealloc_td(struct ibv_td *td)
 	if (weft_explain_stale("ibv_dealloc_td", td, WEFT_HANDLE_TD))
 		return EINVAL;
 	if (object->users)
-		return weft_broken("ibv_dealloc_td", IN_USE, object->users, weft_value("thread domain"));
+		return weft_broken("ibv_dealloc_td", IN_USE, object->users,
+				   weft_value("thread domain"));
 	weft_handle_remove(td);
 	free(object);
 	return 0;
@@ -67,7 +68,8 @@ static int check_parent(struct ibv_context *context, const struct ibv_parent_dom
 		return weft_broken(verb, MISSING, weft_value("attr"));
 	if (init->comp_mask & ~(uint32_t)PARENT_MASK)
 		return weft_broken(verb, UNKNOWN_BITS, weft_value("comp_mask"), init->comp_mask);
-	if (init->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS && (!init->alloc || !init->free))
+	if (init->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS &&
+	    (!init->alloc || !init->free))
 		return weft_broken(verb, MISSING, weft_value("alloc or free"));
 	if (weft_explain_no_domain(verb, init->pd) ||
 	    (init->td && weft_explain_stale(verb, init->td, WEFT_HANDLE_TD)))

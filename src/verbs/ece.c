@@ -13,7 +13,7 @@ int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 		return EINVAL;
 	if (!ece)
 		return weft_broken("ibv_query_ece", MISSING, weft_value("ece"));
-	*ece = (struct ibv_ece){ .vendor_id = WEFT_VENDOR };
+	*ece = (struct ibv_ece){.vendor_id = WEFT_VENDOR};
 	return 0;
 }
 
@@ -25,7 +25,8 @@ int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 	if (!ece)
 		return weft_broken("ibv_set_ece", MISSING, weft_value("ece"));
 	if (ece->comp_mask)
-		return weft_broken("ibv_set_ece", UNKNOWN_BITS, weft_value("comp_mask"), ece->comp_mask);
+		return weft_broken("ibv_set_ece", UNKNOWN_BITS, weft_value("comp_mask"),
+				   ece->comp_mask);
 	if (ece->vendor_id != WEFT_VENDOR)
 		return weft_broken("ibv_set_ece", RANGE, weft_value("vendor_id"), ece->vendor_id,
 				   WEFT_VENDOR, WEFT_VENDOR);

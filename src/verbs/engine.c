@@ -15,9 +15,9 @@
 #include "verbs/receiver.h"
 #include "verbs/service.h"
 
-#define TICK_LEAST_NS	20000ll
-#define TICK_MOST_NS	1000000ll
-#define TICK_LINGER	100 /* ticks without work before it sleeps for good */
+#define TICK_LEAST_NS 20000ll
+#define TICK_MOST_NS  1000000ll
+#define TICK_LINGER   100 /* ticks without work before it sleeps for good */
 /* How often it looks for members that have died: a request that waits may wait for one of them. */
 #define WATCH_NS	 500000000ull
 #define WATCH_WAITING_NS 100000000ull
@@ -74,9 +74,9 @@ static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 	if (!atomic_load_explicit(&nic->nconnected, memory_order_relaxed) &&
 	    !atomic_load_explicit(&nic->pool->nretired, memory_order_relaxed))
 		return UINT64_MAX;
-	due_ns = *watched_ns + (atomic_load_explicit(&nic->nwaiting, memory_order_relaxed) ?
-					WATCH_WAITING_NS :
-					WATCH_NS);
+	due_ns = *watched_ns + (atomic_load_explicit(&nic->nwaiting, memory_order_relaxed)
+					? WATCH_WAITING_NS
+					: WATCH_NS);
 	now_ns = weft_clock_now_ns();
 	if (now_ns < due_ns)
 		return due_ns;

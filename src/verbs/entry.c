@@ -19,15 +19,15 @@ static struct weft_pool_mr *shared_of(const struct weft_entry *entry)
 	return &weft_process.pool->mrs[entry->nic.index];
 }
 
-int weft_entry_make(struct weft_entry *entry, enum weft_object what, uint64_t family, uint64_t about,
-		    const struct weft_mr_piece *run)
+int weft_entry_make(struct weft_entry *entry, enum weft_object what, uint64_t family,
+		    uint64_t about, const struct weft_mr_piece *run)
 {
-	const struct weft_mr_drawing drawing = { .pd = what,
-						 .iova = family,
-						 .va = about,
-						 .len_bytes = run ? run->len_bytes : 0,
-						 .pieces = run,
-						 .npieces = run ? 1 : 0 };
+	const struct weft_mr_drawing drawing = {.pd = what,
+						.iova = family,
+						.va = about,
+						.len_bytes = run ? run->len_bytes : 0,
+						.pieces = run,
+						.npieces = run ? 1 : 0};
 	int err = weft_mr_create(&weft_process.nic, &entry->nic, &drawing);
 
 	if (!err)
@@ -141,19 +141,22 @@ bool weft_entry_read(uint32_t key, struct weft_pool_mr *copy)
 	return (uint32_t)id == key && id_of(shared, memory_order_relaxed) == id;
 }
 
-bool weft_entry_find(enum weft_object what, uint64_t family, uint32_t number, struct weft_pool_mr *copy)
+bool weft_entry_find(enum weft_object what, uint64_t family, uint32_t number,
+		     struct weft_pool_mr *copy)
 {
 	uint32_t index = number & (WEFT_MRS - 1);
 	uint32_t key;
 
 	if (!index || weft_pool_see_mr(weft_process.pool, index))
 		return false;
-	key = (uint32_t)atomic_load_explicit(&weft_process.pool->mrs[index].id, memory_order_relaxed);
+	key = (uint32_t)atomic_load_explicit(&weft_process.pool->mrs[index].id,
+					     memory_order_relaxed);
 	return number_of(key) == number && weft_entry_read(key, copy) && copy->pd == what &&
 	       (!family || copy->iova == family);
 }
 
 bool weft_entry_lasts(const struct weft_pool_mr *copy)
 {
-	return id_of(&weft_process.pool->mrs[copy->key >> WEFT_KEY_BITS], memory_order_acquire) == copy->id;
+	return id_of(&weft_process.pool->mrs[copy->key >> WEFT_KEY_BITS], memory_order_acquire) ==
+	       copy->id;
 }

@@ -15,8 +15,8 @@ struct weft_entry {
 };
 
 /* `about` and `run` (or NULL) as the kind of object has them. 0, -ENOSPC, -ENOMEM. */
-int weft_entry_make(struct weft_entry *entry, enum weft_object what, uint64_t family, uint64_t about,
-		    const struct weft_mr_piece *run);
+int weft_entry_make(struct weft_entry *entry, enum weft_object what, uint64_t family,
+		    uint64_t about, const struct weft_mr_piece *run);
 /* Gives it back. */
 void weft_entry_drop(struct weft_entry *entry);
 /* The same, when visitors (weft_pool_visit) have gone; false: one stands still. */
@@ -28,7 +28,8 @@ bool weft_entry_end_domain(struct weft_entry *entry);
  * has ended. */
 bool weft_entry_keep(const struct weft_pool_mr *copy);
 /* A copy of what stands there now, of any family if that is 0. */
-bool weft_entry_find(enum weft_object what, uint64_t family, uint32_t number, struct weft_pool_mr *copy);
+bool weft_entry_find(enum weft_object what, uint64_t family, uint32_t number,
+		     struct weft_pool_mr *copy);
 /* Whether it still is what that copy was made of. */
 bool weft_entry_lasts(const struct weft_pool_mr *copy);
 /* Of an import: how many objects of this process are in that domain. */

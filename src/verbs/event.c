@@ -66,7 +66,7 @@ void weft_async_raise(struct ibv_context *context, const struct ibv_async_event 
 void weft_uncount(int fd)
 {
 	eventfd_t one;
-	struct iovec iov = { &one, sizeof(one) };
+	struct iovec iov = {&one, sizeof(one)};
 
 	if (preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0)
 		return; /* somebody else has taken it */

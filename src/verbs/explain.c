@@ -24,7 +24,7 @@ bool weft_explain_wanted(void)
 
 const char *weft_explain_state(unsigned int state)
 {
-	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
+	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 	static _Thread_local char none[24];
 
 	if (state < sizeof(names) / sizeof(*names))
@@ -36,11 +36,26 @@ const char *weft_explain_state(unsigned int state)
 const char *weft_explain_mask(uint32_t mask, char *names, size_t room)
 {
 	static const char *const name[] = {
-		"STATE",      "CUR_STATE",  "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS",
-		"PKEY_INDEX", "PORT",	    "QKEY",		   "AV",
-		"PATH_MTU",   "TIMEOUT",    "RETRY_CNT",	   "RNR_RETRY",
-		"RQ_PSN",     "MAX_QP_RD_ATOMIC", "ALT_PATH",	   "MIN_RNR_TIMER",
-		"SQ_PSN",     "MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP",
+		"STATE",
+		"CUR_STATE",
+		"EN_SQD_ASYNC_NOTIFY",
+		"ACCESS_FLAGS",
+		"PKEY_INDEX",
+		"PORT",
+		"QKEY",
+		"AV",
+		"PATH_MTU",
+		"TIMEOUT",
+		"RETRY_CNT",
+		"RNR_RETRY",
+		"RQ_PSN",
+		"MAX_QP_RD_ATOMIC",
+		"ALT_PATH",
+		"MIN_RNR_TIMER",
+		"SQ_PSN",
+		"MAX_DEST_RD_ATOMIC",
+		"PATH_MIG_STATE",
+		"CAP",
 		"DEST_QPN",
 	};
 	size_t at = 0;
@@ -65,7 +80,7 @@ struct rule {
 };
 
 static const struct rule rules[] = {
-#define RULE(name, error, clause, words) [WEFT_RULE_##name] = { #error, clause, words },
+#define RULE(name, error, clause, words) [WEFT_RULE_##name] = {#error, clause, words},
 	WEFT_RULES(RULE)
 #undef RULE
 };
@@ -106,29 +121,30 @@ static void say(const char *verb, const struct rule *rule, const uint64_t *value
 	if (!weft_explain_wanted())
 		return;
 	fill(text, rule->words, value);
-	weft_explain_say("%s: %s: %s; %s%s", verb, rule->name, text,
-			 book_of(rule->clause), rule->clause);
+	weft_explain_say("%s: %s: %s; %s%s", verb, rule->name, text, book_of(rule->clause),
+			 rule->clause);
 }
 
-void weft_explain_rule(const char *verb, enum weft_rule rule, const uint64_t value[WEFT_RULE_VALUES])
+void weft_explain_rule(const char *verb, enum weft_rule rule,
+		       const uint64_t value[WEFT_RULE_VALUES])
 {
 	say(verb, &rules[rule], value);
 }
 
 bool weft_explain_stale(const char *verb, const void *object, enum weft_handle_kind kind)
 {
-	static const char *const names[] = { [WEFT_HANDLE_PD] = "protection domain",
-					     [WEFT_HANDLE_MR] = "memory region",
-					     [WEFT_HANDLE_CQ] = "completion queue",
-					     [WEFT_HANDLE_CHANNEL] = "completion channel",
-					     [WEFT_HANDLE_QP] = "queue pair",
-					     [WEFT_HANDLE_MW] = "memory window",
-					     [WEFT_HANDLE_AH] = "address handle",
-					     [WEFT_HANDLE_TD] = "thread domain",
-					     [WEFT_HANDLE_DM] = "device memory",
-					     [WEFT_HANDLE_BUF] = "buffer",
-					     [WEFT_HANDLE_SRQ] = "shared receive queue",
-					     [WEFT_HANDLE_XRCD] = "XRC domain" };
+	static const char *const names[] = {[WEFT_HANDLE_PD] = "protection domain",
+					    [WEFT_HANDLE_MR] = "memory region",
+					    [WEFT_HANDLE_CQ] = "completion queue",
+					    [WEFT_HANDLE_CHANNEL] = "completion channel",
+					    [WEFT_HANDLE_QP] = "queue pair",
+					    [WEFT_HANDLE_MW] = "memory window",
+					    [WEFT_HANDLE_AH] = "address handle",
+					    [WEFT_HANDLE_TD] = "thread domain",
+					    [WEFT_HANDLE_DM] = "device memory",
+					    [WEFT_HANDLE_BUF] = "buffer",
+					    [WEFT_HANDLE_SRQ] = "shared receive queue",
+					    [WEFT_HANDLE_XRCD] = "XRC domain"};
 
 	if (weft_handle_is(object, kind))
 		return false;
@@ -156,8 +172,8 @@ bool weft_explain_closed(const char *verb, const struct ibv_context *context)
 
 void weft_explain_system(const char *verb, int err)
 {
-	uint64_t why[WEFT_RULE_VALUES] = { weft_value(strerror(err)) };
-	struct rlimit limit = { 0 };
+	uint64_t why[WEFT_RULE_VALUES] = {weft_value(strerror(err))};
+	struct rlimit limit = {0};
 	struct rule system = rules[WEFT_RULE_SYSTEM];
 	char name[24];
 

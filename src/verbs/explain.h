@@ -18,10 +18,10 @@
 /* Whether the program's environment asked for it when it first mattered. */
 bool weft_explain_wanted(void);
 /* A line, written at once, so that those of threads do not mix. */
-#define weft_explain_say(format, ...)                                                               \
-	do {                                                                                        \
-		if (weft_explain_wanted())                                                          \
-			fprintf(stderr, "weft: " format "\n", __VA_ARGS__);                         \
+#define weft_explain_say(format, ...)                                                              \
+	do {                                                                                       \
+		if (weft_explain_wanted())                                                         \
+			fprintf(stderr, "weft: " format "\n", __VA_ARGS__);                        \
 	} while (0)
 
 /* Of none that there is: until this thread calls again. */
@@ -31,7 +31,7 @@ const char *weft_explain_mask(uint32_t mask, char *names, size_t room);
 
 /* ---- Verbs ---- */
 
-#define WEFT_RULE_NAME(name, error, clause, words) WEFT_RULE_##name,
+#define WEFT_RULE_NAME(name, error, clause, words)  WEFT_RULE_##name,
 #define WEFT_RULE_ERRNO(name, error, clause, words) WEFT_ERRNO_##name = error,
 enum weft_rule { WEFT_RULES(WEFT_RULE_NAME) };
 enum weft_rule_errno { WEFT_RULES(WEFT_RULE_ERRNO) };
@@ -41,9 +41,9 @@ enum weft_rule_errno { WEFT_RULES(WEFT_RULE_ERRNO) };
 #define WEFT_RULE_VALUES 8
 
 /* The verb breaks the rule with these values, as its words name them. Its errno. */
-#define weft_broken(verb, rule, ...)                                                                \
-	weft_explain_broken(verb, WEFT_RULE_##rule, WEFT_ERRNO_##rule,                              \
-			    (const uint64_t[WEFT_RULE_VALUES]){ __VA_ARGS__ })
+#define weft_broken(verb, rule, ...)                                                               \
+	weft_explain_broken(verb, WEFT_RULE_##rule, WEFT_ERRNO_##rule,                             \
+			    (const uint64_t[WEFT_RULE_VALUES]){__VA_ARGS__})
 __attribute__((cold)) void weft_explain_rule(const char *verb, enum weft_rule rule,
 					     const uint64_t value[WEFT_RULE_VALUES]);
 
@@ -78,7 +78,8 @@ static inline int weft_explain_errno(const char *verb, int err)
 /* ---- Completions and events (blame.c) ---- */
 
 /* A request fails (see struct weft_nic_api). */
-void weft_blame_request(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause);
+void weft_blame_request(const struct weft_qp *qp, const struct weft_wqe *wqe,
+			enum weft_cause cause);
 /* An asynchronous event has been raised: explained if it tells of an error. */
 void weft_blame_event(const struct ibv_async_event *event);
 /* weft_verbs_poll_cq() where it is wanted: explains flushed requests and receives in error. */

@@ -21,7 +21,7 @@ static struct {
 	int fd; /* the kernel tells here that links or addresses have changed; -1: none */
 	dev_t dev;
 	ino_t ino;
-} news = { .fd = -1 };
+} news = {.fd = -1};
 
 /* ---- News ---- */
 
@@ -30,20 +30,22 @@ static bool is_ours(void)
 {
 	struct stat st;
 
-	return news.fd >= 0 && !fstat(news.fd, &st) && st.st_dev == news.dev && st.st_ino == news.ino;
+	return news.fd >= 0 && !fstat(news.fd, &st) && st.st_dev == news.dev &&
+	       st.st_ino == news.ino;
 }
 
 static void open_news(void)
 {
-	const struct sockaddr_nl groups = { .nl_family = AF_NETLINK,
-					    .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR |
-							 RTMGRP_IPV6_IFADDR };
+	const struct sockaddr_nl groups = {.nl_family = AF_NETLINK,
+					   .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR |
+							RTMGRP_IPV6_IFADDR};
 	struct stat st;
 
 	news.fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 	if (news.fd < 0)
 		return;
-	if (bind(news.fd, (const struct sockaddr *)&groups, sizeof(groups)) || fstat(news.fd, &st)) {
+	if (bind(news.fd, (const struct sockaddr *)&groups, sizeof(groups)) ||
+	    fstat(news.fd, &st)) {
 		close(news.fd);
 		news.fd = -1;
 		return;
@@ -84,7 +86,8 @@ static bool is_free(const struct weft_gid_entry *e)
 	return !memcmp(e->gid, zero, 16);
 }
 
-static bool is_among(const struct weft_gid_entry *list, unsigned int n, const struct weft_gid_entry *e)
+static bool is_among(const struct weft_gid_entry *list, unsigned int n,
+		     const struct weft_gid_entry *e)
 {
 	for (unsigned int i = 0; i < n; i++)
 		if (list[i].type == e->type && list[i].ifindex == e->ifindex &&
@@ -186,8 +189,8 @@ void weft_gids_forget(void)
 
 void weft_gids_follow(void)
 {
-	const struct ibv_async_event event = { .event_type = IBV_EVENT_GID_CHANGE,
-					       .element.port_num = WEFT_PORT };
+	const struct ibv_async_event event = {.event_type = IBV_EVENT_GID_CHANGE,
+					      .element.port_num = WEFT_PORT};
 	bool changed;
 
 	pthread_mutex_lock(&mutex);

@@ -13,7 +13,7 @@ struct handle {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static void *handles; /* a tree, under the mutex */
+static void *handles;  /* a tree, under the mutex */
 static uint32_t forks; /* that have made this process since the library was loaded */
 
 static int by_object(const void *a, const void *b)
@@ -30,7 +30,7 @@ int weft_handle_add(const void *object, enum weft_handle_kind kind)
 
 	if (!h)
 		return -ENOMEM;
-	*h = (struct handle){ (uintptr_t)object, kind, forks };
+	*h = (struct handle){(uintptr_t)object, kind, forks};
 	pthread_mutex_lock(&mutex);
 	at = tsearch(h, &handles, by_object);
 	pthread_mutex_unlock(&mutex);
@@ -42,12 +42,12 @@ int weft_handle_add(const void *object, enum weft_handle_kind kind)
 /* Zero: there is none. */
 static struct handle look_up(const void *object)
 {
-	struct handle h = { .object = (uintptr_t)object };
+	struct handle h = {.object = (uintptr_t)object};
 	struct handle **at;
 
 	pthread_mutex_lock(&mutex);
 	at = tfind(&h, &handles, by_object);
-	h = at ? **at : (struct handle){ 0 };
+	h = at ? **at : (struct handle){0};
 	pthread_mutex_unlock(&mutex);
 	return h;
 }
@@ -68,7 +68,7 @@ bool weft_handle_inherited(const void *object)
 
 void weft_handle_remove(const void *object)
 {
-	struct handle wanted = { .object = (uintptr_t)object }, *h = NULL;
+	struct handle wanted = {.object = (uintptr_t)object}, *h = NULL;
 	struct handle **at;
 
 	pthread_mutex_lock(&mutex);
@@ -135,8 +135,8 @@ static void visit(const void *node, VISIT order, void *arg)
 	const struct handle *h = *(const struct handle *const *)node;
 	struct search *s = arg;
 
-	if ((order != postorder && order != leaf) || h->kind != s->kind ||
-	    h->forks != forks || (s->context && context_of(h) != s->context))
+	if ((order != postorder && order != leaf) || h->kind != s->kind || h->forks != forks ||
+	    (s->context && context_of(h) != s->context))
 		return;
 	if (s->list)
 		s->list[s->n] = (void *)h->object;
@@ -145,7 +145,7 @@ static void visit(const void *node, VISIT order, void *arg)
 
 size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind kind, void ***list)
 {
-	struct search s = { .context = context, .kind = kind };
+	struct search s = {.context = context, .kind = kind};
 
 	pthread_mutex_lock(&mutex);
 	twalk_r(handles, visit, &s);
@@ -175,10 +175,10 @@ static void try(const void *node, VISIT order, void *arg)
 		w->found = (void *)h->object;
 }
 
-void *weft_handle_find(enum weft_handle_kind kind, bool (*fits)(const void *object, const void *arg),
-		       const void *arg)
+void *weft_handle_find(enum weft_handle_kind kind,
+		       bool (*fits)(const void *object, const void *arg), const void *arg)
 {
-	struct wanted w = { kind, fits, arg, NULL };
+	struct wanted w = {kind, fits, arg, NULL};
 
 	pthread_mutex_lock(&mutex);
 	twalk_r(handles, try, &w);

@@ -10,8 +10,8 @@
 #include "pool/clock.h"
 #include "verbs/process.h"
 
-#define GAP_NS 200000u /* between two looks of a thread that spins, only when it did not run */
-#define YIELDS 4096u
+#define GAP_NS	      200000u /* between two looks of a thread that spins, only when it did not run */
+#define YIELDS	      4096u
 #define POLLS_ALONE   256u /* between two looks */
 #define POLLS_CROWDED 8u
 

@@ -16,11 +16,12 @@
 
 #define MAGIC 0x5458455446455722ull
 
-struct export {
+struct export
+{
 	uint64_t magic, family;
 	uint64_t pool[2];
 	uint64_t incarnation, member; /* of the process */
-	uint64_t imported; /* by anybody, ever */
+	uint64_t imported;	      /* by anybody, ever */
 };
 
 /* 0; EBADF; EINVAL: it is something else. */
@@ -30,18 +31,18 @@ static int read_export(int fd, struct export *e)
 
 	if (n < 0 && errno == EBADF)
 		return weft_broken("ibv_import_device", DESCRIPTOR, (uint64_t)fd);
-	return n == sizeof(*e) && e->magic == MAGIC ?
-		       0 :
-		       weft_broken("ibv_import_device", EXPORT, (uint64_t)fd);
+	return n == sizeof(*e) && e->magic == MAGIC
+		       ? 0
+		       : weft_broken("ibv_import_device", EXPORT, (uint64_t)fd);
 }
 
 int weft_context_export(int fd, uint64_t family)
 {
 	const struct weft_pool *pool = weft_process.pool;
-	struct export e = { .magic = MAGIC,
-			    .family = family,
-			    .incarnation = pool->incarnation,
-			    .member = pool->me };
+	struct export e = {.magic = MAGIC,
+			   .family = family,
+			   .incarnation = pool->incarnation,
+			   .member = pool->me};
 
 	weft_pool_identity(e.pool);
 	return pwrite(fd, &e, sizeof(e), 0) == sizeof(e) ? 0 : -ENOSPC;
@@ -52,7 +53,8 @@ bool weft_context_was_imported(const struct ibv_context *context)
 	struct export e;
 
 	/* a program that has closed the descriptor may have passed it on before */
-	return pread(context->cmd_fd, &e, sizeof(e), 0) != sizeof(e) || e.magic != MAGIC || e.imported;
+	return pread(context->cmd_fd, &e, sizeof(e), 0) != sizeof(e) || e.magic != MAGIC ||
+	       e.imported;
 }
 
 bool weft_same_family(const struct ibv_context *a, const struct ibv_context *b)
@@ -67,9 +69,9 @@ static int check_pool(int fd, const struct export *e)
 {
 	uint64_t ours[2];
 
-	return weft_pool_identity(ours) || ours[0] != e->pool[0] || ours[1] != e->pool[1] ?
-		       weft_broken("ibv_import_device", FOREIGN, (uint64_t)fd) :
-		       0;
+	return weft_pool_identity(ours) || ours[0] != e->pool[0] || ours[1] != e->pool[1]
+		       ? weft_broken("ibv_import_device", FOREIGN, (uint64_t)fd)
+		       : 0;
 }
 
 /* We are in its pool. */
@@ -77,18 +79,19 @@ static int check_member(int fd, const struct export *e)
 {
 	struct weft_pool *pool = weft_process.pool;
 
-	return e->member < WEFT_MEMBERS && weft_pool_alive(pool, (uint16_t)e->member, e->incarnation) ?
-		       0 :
-		       weft_broken("ibv_import_device", GONE, (uint64_t)fd);
+	return e->member < WEFT_MEMBERS &&
+			       weft_pool_alive(pool, (uint16_t)e->member, e->incarnation)
+		       ? 0
+		       : weft_broken("ibv_import_device", GONE, (uint64_t)fd);
 }
 
 static int mark_imported(int fd)
 {
 	const uint64_t yes = 1;
 
-	return pwrite(fd, &yes, sizeof(yes), offsetof(struct export, imported)) == sizeof(yes) ?
-		       0 :
-		       weft_explain_errno("ibv_import_device", errno);
+	return pwrite(fd, &yes, sizeof(yes), offsetof(struct export, imported)) == sizeof(yes)
+		       ? 0
+		       : weft_explain_errno("ibv_import_device", errno);
 }
 
 struct ibv_context *ibv_import_device(int cmd_fd)
@@ -127,7 +130,8 @@ struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 		errno = EINVAL;
 		return NULL;
 	}
-	if (!weft_entry_find(WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, handle, &domain)) {
+	if (!weft_entry_find(WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, handle,
+			     &domain)) {
 		errno = weft_broken("ibv_import_pd", NO_DOMAIN, handle);
 		return NULL;
 	}
@@ -158,7 +162,7 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 		return NULL;
 	}
 	/* its address is the exporter's to tell */
-	mr->mr = (struct ibv_mr){ pd->context, pd, NULL, entry.len_bytes, handle, handle, handle };
+	mr->mr = (struct ibv_mr){pd->context, pd, NULL, entry.len_bytes, handle, handle, handle};
 	mr->imported = true;
 	return &mr->mr;
 }

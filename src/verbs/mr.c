@@ -10,15 +10,16 @@
 #include "verbs/process.h"
 #include "verbs/verbs.h"
 
-#define ACCESS_KNOWN                                                                              \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                \
+#define ACCESS_KNOWN                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |                   \
 	 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
-#define ACCESS_OPTIONAL                                                                           \
+#define ACCESS_OPTIONAL                                                                            \
 	(((IB_UVERBS_ACCESS_OPTIONAL_LAST << 1) - 1) & ~(IB_UVERBS_ACCESS_OPTIONAL_FIRST - 1))
-#define FLUSHES (1 << 8 | 1 << 9) /* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, from rdma-core 46 on */
-#define ACCESS_MOVES                                                                              \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                \
+#define FLUSHES                                                                                    \
+	(1 << 8 | 1 << 9) /* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, from rdma-core 46 on */
+#define ACCESS_MOVES                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
 bool weft_verbs_known_access(const char *verb, unsigned int access)
@@ -67,8 +68,8 @@ static int check(const char *verb, struct ibv_pd *pd, void *addr, size_t length,
 /* What a registration failed with. */
 static int explain(const char *verb, int err, const void *addr, size_t length)
 {
-	return err == EFAULT ? weft_broken(verb, MEMORY, (uintptr_t)addr, length) :
-			       weft_explain_errno(verb, err);
+	return err == EFAULT ? weft_broken(verb, MEMORY, (uintptr_t)addr, length)
+			     : weft_explain_errno(verb, err);
 }
 
 /* What is mapped at the addresses of a region on demand may change: the pool would have what was there. */
@@ -83,13 +84,13 @@ static struct weft_mr_drawing drawing_of(const struct weft_verbs_mr *mr)
 {
 	_Static_assert(sizeof(struct weft_mr_piece) == sizeof(*mr->region.pieces),
 		       "pieces are the same to both");
-	return (struct weft_mr_drawing){ weft_pd(mr->mr.pd)->number,
-					 (uint8_t)mr->access,
-					 mr->iova,
-					 (uintptr_t)mr->mr.addr,
-					 mr->mr.length,
-					 (const struct weft_mr_piece *)mr->region.pieces,
-					 mr->region.npieces };
+	return (struct weft_mr_drawing){weft_pd(mr->mr.pd)->number,
+					(uint8_t)mr->access,
+					mr->iova,
+					(uintptr_t)mr->mr.addr,
+					mr->mr.length,
+					(const struct weft_mr_piece *)mr->region.pieces,
+					mr->region.npieces};
 }
 
 /* The range and rights have been checked. */
@@ -100,7 +101,7 @@ static int acquire(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size
 
 	if (err)
 		return err;
-	mr->mr = (struct ibv_mr){ pd->context, pd, addr, length, 0, 0, 0 };
+	mr->mr = (struct ibv_mr){pd->context, pd, addr, length, 0, 0, 0};
 	mr->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
 	mr->access = access;
 	WEFT_STEP(verbs_region_acquired);
@@ -194,13 +195,9 @@ void weft_verbs_redraw_mr(struct weft_verbs_mr *mr)
 
 struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_source *source)
 {
-	struct weft_mr_drawing drawing = { weft_pd(pd)->number,
-					   (uint8_t)source->access,
-					   source->iova,
-					   source->va,
-					   source->len_bytes,
-					   source->pieces,
-					   source->npieces };
+	struct weft_mr_drawing drawing = {
+		weft_pd(pd)->number, (uint8_t)source->access, source->iova,   source->va,
+		source->len_bytes,   source->pieces,	      source->npieces};
 	int err = source->loose ? 0 : weft_verbs_pd_use(source->verb, pd);
 	struct weft_verbs_mr *mr;
 
@@ -211,7 +208,7 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		goto fail;
-	mr->mr = (struct ibv_mr){ pd->context, pd, source->told, source->len_bytes, 0, 0, 0 };
+	mr->mr = (struct ibv_mr){pd->context, pd, source->told, source->len_bytes, 0, 0, 0};
 	mr->access = source->access;
 	mr->special = true;
 	mr->loose = source->loose;
@@ -221,7 +218,8 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 	use_key(mr);
 	if (weft_handle_add(mr, WEFT_HANDLE_MR))
 		goto end_region;
-	mr->leave = source->leave; /* not before it is there: the maker of the source cleans up till then */
+	mr->leave =
+		source->leave; /* not before it is there: the maker of the source cleans up till then */
 	return &mr->mr;
 end_region:
 	end(mr);
@@ -282,9 +280,10 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 }
 
 /* The key stays: peers have it already. */
-static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned int access, bool *quiet)
+static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned int access,
+			 bool *quiet)
 {
-	struct weft_verbs_mr old = *mr, fresh = { 0 };
+	struct weft_verbs_mr old = *mr, fresh = {0};
 	struct weft_mr_drawing drawing;
 	int err = acquire(&fresh, pd, old.mr.addr, old.mr.length, old.iova, access);
 
@@ -307,16 +306,16 @@ static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned i
 release:
 	weft_region_release(&fresh.region);
 fail:
-	errno = err == -EBUSY ? weft_broken("ibv_rereg_mr", WINDOW_BOUND, old.mr.rkey) :
-				explain("ibv_rereg_mr", -err, old.mr.addr, old.mr.length);
+	errno = err == -EBUSY ? weft_broken("ibv_rereg_mr", WINDOW_BOUND, old.mr.rkey)
+			      : explain("ibv_rereg_mr", -err, old.mr.addr, old.mr.length);
 	return IBV_REREG_MR_ERR_CMD;
 }
 
 /* The new region is whole before the old one ends, so that whatever fails leaves that as it was. */
-static int move(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length, unsigned int access,
-		bool *quiet)
+static int move(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
+		unsigned int access, bool *quiet)
 {
-	struct weft_verbs_mr old = *mr, fresh = { 0 };
+	struct weft_verbs_mr old = *mr, fresh = {0};
 	int err = begin(&fresh, pd, addr, length, (uintptr_t)addr, access);
 
 	if (err) {
@@ -358,7 +357,8 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 		errno = err;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
-	err = moves ? move(mr, pd, addr, length, access, quiet) : change_rights(mr, pd, access, quiet);
+	err = moves ? move(mr, pd, addr, length, access, quiet)
+		    : change_rights(mr, pd, access, quiet);
 	weft_verbs_pd_leave(err ? pd : old);
 	return err;
 }

@@ -30,11 +30,12 @@ struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	mw = calloc(1, sizeof(*mw));
 	if (!mw)
 		goto fail;
-	if (weft_mw_create(&weft_process.nic, &mw->nic, weft_pd(pd)->number, (enum weft_mw_type)type))
+	if (weft_mw_create(&weft_process.nic, &mw->nic, weft_pd(pd)->number,
+			   (enum weft_mw_type)type))
 		goto free_object;
 	if (weft_handle_add(mw, WEFT_HANDLE_MW))
 		goto destroy_window;
-	mw->mw = (struct ibv_mw){ pd->context, pd, mw->nic.key, mw->nic.index, type };
+	mw->mw = (struct ibv_mw){pd->context, pd, mw->nic.key, mw->nic.index, type};
 	return &mw->mw;
 destroy_window:
 	weft_mw_destroy(&mw->nic);
@@ -62,7 +63,7 @@ int weft_verbs_dealloc_mw(struct ibv_mw *mw)
 int weft_verbs_bind(const char *verb, struct ibv_mw *mw, uint32_t rkey,
 		    const struct ibv_mw_bind_info *info, struct weft_wqe *wqe)
 {
-	struct weft_bind bind = { info->addr, info->length, 0, info->mw_access_flags };
+	struct weft_bind bind = {info->addr, info->length, 0, info->mw_access_flags};
 
 	/* the program chooses only the last byte of a key (10.6.7.2.3) */
 	if ((rkey ^ mw->rkey) >> 8)

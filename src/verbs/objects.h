@@ -42,11 +42,12 @@ void weft_handle_forget(void);
  * is nothing of it but its memory, and that stays. */
 bool weft_handle_inherited(const void *object);
 /* Any one of a kind that fits, or NULL; called back under a lock: it asks nothing of handles. */
-void *weft_handle_find(enum weft_handle_kind kind, bool (*fits)(const void *object, const void *arg),
-		       const void *arg);
+void *weft_handle_find(enum weft_handle_kind kind,
+		       bool (*fits)(const void *object, const void *arg), const void *arg);
 /* Those of a kind that belong to a context (NULL: to any), in an array to be freed; none when memory is
  * out. */
-size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind kind, void ***list);
+size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind kind,
+			void ***list);
 
 struct weft_verbs_pd {
 	struct ibv_pd pd;
@@ -122,8 +123,8 @@ struct weft_verbs_dm {
 	struct weft_pool_mr far; /* the entry of another process's, imported: its key; else 0 */
 	uint64_t off, len_bytes;
 	uint8_t *at;
-	_Atomic uint32_t users; /* regions, and imports */
-	atomic_bool reached;	/* by somebody that stood still when its region ended */
+	_Atomic uint32_t users;	      /* regions, and imports */
+	atomic_bool reached;	      /* by somebody that stood still when its region ended */
 	struct weft_verbs_dm *behind; /* of an imported one */
 };
 
@@ -144,9 +145,10 @@ struct weft_channel {
 	struct ibv_comp_channel channel; /* its descriptor is the pipe's end */
 	struct weft_pool_bell *bell;	 /* whose inode is 0 where it is an eventfd instead */
 	uint64_t bell_off, made;	 /* made: the pool's age */
-	_Atomic uint32_t late; /* words that a producer may still write for which we did not wait; as below */
+	_Atomic uint32_t
+		late; /* words that a producer may still write for which we did not wait; as below */
 	pthread_mutex_t mutex; /* guards all below, the counts in its queues, and refcnt */
-	int both; /* of the pipe, for reading and writing, without waiting */
+	int both;	       /* of the pipe, for reading and writing, without waiting */
 	struct weft_verbs_cq *queues, *first, **last;
 	uint32_t looked; /* the engine's look at which `heard` was so: it could be read */
 	bool heard;
@@ -191,7 +193,7 @@ struct weft_verbs_srq {
 	uint32_t number;
 	struct weft_shared nic;
 	_Atomic uint32_t users; /* queue pairs */
-	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
+	uint32_t async_read;	/* guarded by the context's list of events; final once forgotten */
 };
 
 struct weft_verbs_ah {
@@ -203,12 +205,13 @@ struct weft_verbs_qp {
 	union {
 		struct ibv_qp qp;
 		struct ibv_qp_ex ex;
-		uint8_t room[384]; /* later headers have a longer one: what we do not know reads as NULL */
+		uint8_t room
+			[384]; /* later headers have a longer one: what we do not know reads as NULL */
 	};
 	struct weft_qp nic;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
-	_Atomic uint32_t groups; /* that it listens to */
+	_Atomic uint32_t groups;      /* that it listens to */
 	struct weft_verbs_xrcd *xrcd; /* XRC_RECV; and in place of its completion queue: */
 	struct weft_cq no_cq;
 	/* handles of one queue pair of XRC_RECV (receiver.c, whose mutex guards them): its maker, which all
@@ -307,7 +310,8 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 
 /* Programs read the state from the handle, and UCX counts on it: it changes only where the mask of a verb that
  * succeeds has IBV_QP_STATE, to what stands in attr, not when the queue pair fails by itself. */
-static inline void weft_verbs_tell_state(struct ibv_qp *handle, const struct ibv_qp_attr *attr, int mask)
+static inline void weft_verbs_tell_state(struct ibv_qp *handle, const struct ibv_qp_attr *attr,
+					 int mask)
 {
 	if (mask & IBV_QP_STATE)
 		handle->state = attr->qp_state;

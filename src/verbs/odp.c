@@ -21,10 +21,10 @@ static void leave_implicit(struct weft_verbs_mr *mr, bool quiet)
 
 struct ibv_mr *weft_verbs_implicit_mr(struct ibv_pd *pd, unsigned int access)
 {
-	struct weft_mr_source all = { .verb = "ibv_reg_mr",
-				      .len_bytes = SIZE_MAX,
-				      .access = access,
-				      .leave = leave_implicit };
+	struct weft_mr_source all = {.verb = "ibv_reg_mr",
+				     .len_bytes = SIZE_MAX,
+				     .access = access,
+				     .leave = leave_implicit};
 	struct ibv_mr *mr;
 
 	weft_region_hold(true);
@@ -36,13 +36,14 @@ struct ibv_mr *weft_verbs_implicit_mr(struct ibv_pd *pd, unsigned int access)
 
 struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
 {
-	struct weft_mr_piece none = { 0, SIZE_MAX, WEFT_NOWHERE };
-	struct weft_mr_source source = { .verb = "ibv_alloc_null_mr",
-					 .len_bytes = SIZE_MAX,
-					 .access = IBV_ACCESS_LOCAL_WRITE,
-					 .pieces = &none,
-					 .npieces = 1,
-					 .loose = true }; /* a card's is a number that it has anyway */
+	struct weft_mr_piece none = {0, SIZE_MAX, WEFT_NOWHERE};
+	struct weft_mr_source source = {.verb = "ibv_alloc_null_mr",
+					.len_bytes = SIZE_MAX,
+					.access = IBV_ACCESS_LOCAL_WRITE,
+					.pieces = &none,
+					.npieces = 1,
+					.loose =
+						true}; /* a card's is a number that it has anyway */
 
 	if (weft_explain_no_domain("ibv_alloc_null_mr", pd)) {
 		errno = EINVAL;
@@ -68,7 +69,8 @@ static int find(const struct ibv_pd *pd, const struct ibv_sge *sge, bool write,
 		return weft_broken("ibv_advise_mr", ADVICE_RIGHT, sge->lkey);
 	start = sge->addr - (*mr)->iova;
 	if (start > (*mr)->len_bytes || sge->length > (*mr)->len_bytes - start)
-		return weft_broken("ibv_advise_mr", ADVICE_RANGE, sge->addr, sge->length, sge->lkey);
+		return weft_broken("ibv_advise_mr", ADVICE_RANGE, sge->addr, sge->length,
+				   sge->lkey);
 	return 0;
 }
 
@@ -79,8 +81,8 @@ static int prefetch(const struct weft_pool_mr *mr, const struct ibv_sge *sge, bo
 	if (mr->off == WEFT_NOWHERE)
 		return 0;
 	start &= ~(WEFT_PAGE - 1);
-	if (!sge->length ||
-	    !madvise((void *)(uintptr_t)start, end - start, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+	if (!sge->length || !madvise((void *)(uintptr_t)start, end - start,
+				     write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 		return 0;
 	if (errno == EINVAL)
 		return 0; /* before Linux 5.14: advice that cannot be taken */

@@ -44,7 +44,8 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	pd = make("ibv_alloc_pd", context);
 	if (!pd)
 		return NULL;
-	err = weft_entry_make(&pd->entry, WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, 0, NULL);
+	err = weft_entry_make(&pd->entry, WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, 0,
+			      NULL);
 	if (err) {
 		unmake(pd);
 		errno = weft_explain_errno("ibv_alloc_pd", -err);
@@ -86,8 +87,9 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 {
 	if (weft_handle_inherited(pd))
 		return 0;
-	return weft_explain_stale("ibv_dealloc_pd", pd, WEFT_HANDLE_PD) ? EINVAL :
-								       dealloc("ibv_dealloc_pd", pd, false);
+	return weft_explain_stale("ibv_dealloc_pd", pd, WEFT_HANDLE_PD)
+		       ? EINVAL
+		       : dealloc("ibv_dealloc_pd", pd, false);
 }
 
 /* Programs do so before they destroy what they made in it: it then ends with the context. */

@@ -55,7 +55,7 @@ static inline int take_inline(const struct weft_qp *qp, const struct ibv_send_wr
 
 /* Those of type 1 go by ibv_bind_mw. */
 static __attribute__((noinline)) int take_bind(const struct weft_qp *qp,
-						const struct ibv_send_wr *wr, struct weft_wqe *wqe)
+					       const struct ibv_send_wr *wr, struct weft_wqe *wqe)
 {
 	struct ibv_mw *mw = wr->bind_mw.mw;
 
@@ -69,9 +69,8 @@ static __attribute__((noinline)) int take_bind(const struct weft_qp *qp,
 }
 
 /* The peer, which a connection does not say. */
-static __attribute__((noinline)) int take_address(const struct weft_qp *qp,
-						   const struct ibv_send_wr *wr,
-						   struct weft_wqe *wqe)
+static __attribute__((noinline)) int
+take_address(const struct weft_qp *qp, const struct ibv_send_wr *wr, struct weft_wqe *wqe)
 {
 	if (qp->type == WEFT_QPT_XRC_SEND) {
 		if (weft_op_is_atomic(wqe->opcode))
@@ -115,8 +114,8 @@ static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, s
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return take_inline(qp, wr, wqe);
 	for (int i = 0; i < wr->num_sge; i++)
-		wqe->sge[i] = (struct weft_pool_sge){ wr->sg_list[i].addr, wr->sg_list[i].length,
-						      wr->sg_list[i].lkey };
+		wqe->sge[i] = (struct weft_pool_sge){wr->sg_list[i].addr, wr->sg_list[i].length,
+						     wr->sg_list[i].lkey};
 	return 0;
 }
 

@@ -71,23 +71,25 @@ static void machine_yield(void *context)
 
 static void tell_completion(struct weft_cq *cq)
 {
-	weft_channel_notify((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
+	weft_channel_notify(
+		(struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
 }
 
 static void tell_overdue(struct weft_cq *cq, bool lives)
 {
-	weft_channel_overdue((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)),
-			     lives);
+	weft_channel_overdue(
+		(struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)), lives);
 }
 
 static bool tell_unheard(struct weft_cq *cq)
 {
-	return weft_channel_unheard((struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
+	return weft_channel_unheard(
+		(struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
 }
 
 static void tell_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_event event)
 {
-	struct ibv_async_event e = { .event_type = (enum ibv_event_type)event };
+	struct ibv_async_event e = {.event_type = (enum ibv_event_type)event};
 	struct weft_verbs_qp *qp;
 	struct weft_verbs_cq *cq;
 
@@ -110,8 +112,8 @@ static void tell_limit_reached(struct weft_shared *q)
 {
 	struct weft_verbs_srq *srq =
 		(struct weft_verbs_srq *)((char *)q - offsetof(struct weft_verbs_srq, nic));
-	struct ibv_async_event e = { .event_type = IBV_EVENT_SRQ_LIMIT_REACHED,
-				     .element.srq = &srq->srq };
+	struct ibv_async_event e = {.event_type = IBV_EVENT_SRQ_LIMIT_REACHED,
+				    .element.srq = &srq->srq};
 
 	weft_async_raise(srq->srq.context, &e);
 }
@@ -136,7 +138,7 @@ static const struct weft_machine machine = {
 	.alloc = machine_alloc,
 	.free = machine_free,
 	.copy = weft_copy_body,
-	.memory = { [WEFT_MEMORY_THERE] = { .move = weft_reach, .atomic = weft_reach_atomic } },
+	.memory = {[WEFT_MEMORY_THERE] = {.move = weft_reach, .atomic = weft_reach_atomic}},
 	.yield = machine_yield,
 	.self = machine_self,
 	.kick = machine_kick,
@@ -163,8 +165,8 @@ static void init_once(void)
 }
 
 /* As long as the numbers of queue pairs and keys reach; hardly any of it is ever touched. */
-#define QP_TABLE_BYTES	(WEFT_QPS * sizeof(void *))
-#define TABLES_BYTES	(2 * QP_TABLE_BYTES + WEFT_MRS * sizeof(struct weft_window_entry))
+#define QP_TABLE_BYTES (WEFT_QPS * sizeof(void *))
+#define TABLES_BYTES   (2 * QP_TABLE_BYTES + WEFT_MRS * sizeof(struct weft_window_entry))
 
 static int make_tables(struct weft_nic *nic)
 {

@@ -13,7 +13,8 @@
 struct weft_process {
 	struct weft_pool *pool;
 	struct weft_nic nic;
-	_Atomic uint32_t generation; /* grows with every attachment; callers of an older one are stale */
+	_Atomic uint32_t
+		generation; /* grows with every attachment; callers of an older one are stale */
 	unsigned int contexts;
 	bool attached; /* without contexts, too, while pages have to stay in the pool */
 	uint64_t bounce_off[WEFT_MEMBER_LINES]; /* by caller; each touches only its own (reach.c) */
@@ -44,15 +45,16 @@ struct weft_place_holder {
 	struct weft_idle idle;
 };
 
-extern _Thread_local struct weft_place_holder weft_thread __attribute__((tls_model("initial-exec")));
+extern _Thread_local struct weft_place_holder weft_thread
+	__attribute__((tls_model("initial-exec")));
 struct weft_caller *weft_thread_enter(void);
 
 static inline struct weft_caller *weft_caller(void)
 {
-	if (__builtin_expect(weft_thread.generation ==
-				     atomic_load_explicit(&weft_process.generation,
-							  memory_order_relaxed),
-			     1))
+	if (__builtin_expect(
+		    weft_thread.generation ==
+			    atomic_load_explicit(&weft_process.generation, memory_order_relaxed),
+		    1))
 		return &weft_thread.caller;
 	return weft_thread_enter();
 }
@@ -76,9 +78,8 @@ void weft_copy_body(uint8_t *to, const uint8_t *from, size_t n);
 /* reach.c: memory of other members that is not in the pool; see struct weft_machine. */
 int weft_reach(void *context, const struct weft_caller *caller, const struct weft_far *far,
 	       void *here, uint64_t len_bytes, bool write);
-int weft_reach_atomic(void *context, const struct weft_caller *caller,
-		      const struct weft_far *far, bool add, uint64_t compare_add, uint64_t swap,
-		      uint64_t *value);
+int weft_reach_atomic(void *context, const struct weft_caller *caller, const struct weft_far *far,
+		      bool add, uint64_t compare_add, uint64_t swap, uint64_t *value);
 /* The engine was asked. */
 void weft_reach_answer(struct weft_pool *pool);
 /*

@@ -13,15 +13,16 @@
 #include "verbs/receiver.h"
 #include "verbs/verbs.h"
 
-#define ATTR_BITS     (2 * IBV_QP_DEST_QPN - 1) /* the attributes of the specification */
+#define ATTR_BITS (2 * IBV_QP_DEST_QPN - 1) /* the attributes of the specification */
 
 static int check_cq(const struct ibv_pd *pd, const struct ibv_cq *cq)
 {
 	if (weft_explain_stale("ibv_create_qp", cq, WEFT_HANDLE_CQ))
 		return EINVAL;
-	return cq->context == pd->context ? 0 :
-					    weft_broken("ibv_create_qp", OTHER_CONTEXT,
-							weft_value("completion queue"), weft_value(cq));
+	return cq->context == pd->context
+		       ? 0
+		       : weft_broken("ibv_create_qp", OTHER_CONTEXT, weft_value("completion queue"),
+				     weft_value(cq));
 }
 
 /* What only sends has no completions of receives. */
@@ -55,16 +56,16 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 
 static void fill(struct weft_verbs_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 {
-	qp->qp = (struct ibv_qp){ .context = pd->context,
-				  .qp_context = init->qp_context,
-				  .pd = pd,
-				  .send_cq = init->send_cq,
-				  .recv_cq = init->recv_cq,
-				  .srq = init->srq,
-				  .qp_num = qp->nic.qpn,
-				  .handle = qp->nic.qpn,
-				  .state = IBV_QPS_RESET,
-				  .qp_type = init->qp_type };
+	qp->qp = (struct ibv_qp){.context = pd->context,
+				 .qp_context = init->qp_context,
+				 .pd = pd,
+				 .send_cq = init->send_cq,
+				 .recv_cq = init->recv_cq,
+				 .srq = init->srq,
+				 .qp_num = qp->nic.qpn,
+				 .handle = qp->nic.qpn,
+				 .state = IBV_QPS_RESET,
+				 .qp_type = init->qp_type};
 	pthread_mutex_init(&qp->qp.mutex, NULL);
 	pthread_cond_init(&qp->qp.cond, NULL);
 	qp->init = *init;
@@ -87,14 +88,14 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
 		goto fail;
 	memset(qp, 0, sizeof(*qp));
-	cap = (struct weft_qp_cap){ init->cap.max_send_wr, init->cap.max_recv_wr,
-				    init->cap.max_send_sge, init->cap.max_recv_sge,
-				    init->cap.max_inline_data };
+	cap = (struct weft_qp_cap){init->cap.max_send_wr, init->cap.max_recv_wr,
+				   init->cap.max_send_sge, init->cap.max_recv_sge,
+				   init->cap.max_inline_data};
 	weft_rehome_share();
-	err = -weft_qp_create(&weft_process.nic, &qp->nic, (enum weft_qp_type)init->qp_type, weft_pd(pd)->number,
-			      &weft_cq(init->send_cq)->nic, &weft_cq(receive_cq(init))->nic,
-			      init->srq ? &weft_srq(init->srq)->nic : NULL, &cap,
-			      init->sq_sig_all);
+	err = -weft_qp_create(&weft_process.nic, &qp->nic, (enum weft_qp_type)init->qp_type,
+			      weft_pd(pd)->number, &weft_cq(init->send_cq)->nic,
+			      &weft_cq(receive_cq(init))->nic,
+			      init->srq ? &weft_srq(init->srq)->nic : NULL, &cap, init->sq_sig_all);
 	weft_rehome_unshare();
 	if (err)
 		goto free_object;
@@ -119,8 +120,8 @@ fail:
 	weft_verbs_pd_leave(pd);
 	errno = err == EINVAL ? weft_broken("ibv_create_qp", QP_CAP, init->cap.max_send_wr,
 					    init->cap.max_recv_wr, init->cap.max_send_sge,
-					    init->cap.max_recv_sge, init->cap.max_inline_data) :
-				weft_explain_errno("ibv_create_qp", err);
+					    init->cap.max_recv_sge, init->cap.max_inline_data)
+			      : weft_explain_errno("ibv_create_qp", err);
 	return NULL;
 }
 
@@ -172,18 +173,21 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 static int check_move(const struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,
 		      uint32_t mask)
 {
-	uint64_t was = weft_value(weft_explain_state(from)), will = weft_value(weft_explain_state(to));
+	uint64_t was = weft_value(weft_explain_state(from)),
+		 will = weft_value(weft_explain_state(to));
 	uint32_t required, allowed;
 	char names[256];
 
 	if (!weft_qp_may_move(qp->type, from, to, &required, &allowed))
 		return weft_broken(VERB, MOVE, qp->qpn, was, will);
 	if (required & ~mask)
-		return weft_broken(VERB, ATTR_NEEDED, qp->qpn, was, will, mask,
-				   weft_value(weft_explain_mask(required & ~mask, names, sizeof(names))));
+		return weft_broken(
+			VERB, ATTR_NEEDED, qp->qpn, was, will, mask,
+			weft_value(weft_explain_mask(required & ~mask, names, sizeof(names))));
 	if (mask & ~allowed)
-		return weft_broken(VERB, ATTR_EXTRA, qp->qpn, was, will, mask,
-				   weft_value(weft_explain_mask(mask & ~allowed, names, sizeof(names))));
+		return weft_broken(
+			VERB, ATTR_EXTRA, qp->qpn, was, will, mask,
+			weft_value(weft_explain_mask(mask & ~allowed, names, sizeof(names))));
 	return 0;
 }
 
@@ -205,19 +209,19 @@ static int check_values(uint32_t qpn, const struct ibv_qp_attr *attr, int mask)
 		const char *name;
 		uint32_t value, least, most;
 	} values[] = {
-		{ IBV_QP_PORT, "port_num", attr->port_num, 1, 1 },
-		{ IBV_QP_PKEY_INDEX, "pkey_index", attr->pkey_index, 0, 0 },
-		{ IBV_QP_PATH_MTU, "path_mtu", attr->path_mtu, IBV_MTU_256, IBV_MTU_4096 },
-		{ IBV_QP_TIMEOUT, "timeout", attr->timeout, 0, 31 },
-		{ IBV_QP_RETRY_CNT, "retry_cnt", attr->retry_cnt, 0, 7 },
-		{ IBV_QP_RNR_RETRY, "rnr_retry", attr->rnr_retry, 0, 7 },
-		{ IBV_QP_MIN_RNR_TIMER, "min_rnr_timer", attr->min_rnr_timer, 0, 31 },
-		{ IBV_QP_ALT_PATH, "alt_port_num", attr->alt_port_num, 1, 1 },
-		{ IBV_QP_DEST_QPN, "dest_qp_num", attr->dest_qp_num, 0, 0xffffff },
-		{ IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", attr->max_rd_atomic, 0,
-		  WEFT_MAX_RD_ATOMIC },
-		{ IBV_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", attr->max_dest_rd_atomic, 0,
-		  WEFT_MAX_RD_ATOMIC },
+		{IBV_QP_PORT, "port_num", attr->port_num, 1, 1},
+		{IBV_QP_PKEY_INDEX, "pkey_index", attr->pkey_index, 0, 0},
+		{IBV_QP_PATH_MTU, "path_mtu", attr->path_mtu, IBV_MTU_256, IBV_MTU_4096},
+		{IBV_QP_TIMEOUT, "timeout", attr->timeout, 0, 31},
+		{IBV_QP_RETRY_CNT, "retry_cnt", attr->retry_cnt, 0, 7},
+		{IBV_QP_RNR_RETRY, "rnr_retry", attr->rnr_retry, 0, 7},
+		{IBV_QP_MIN_RNR_TIMER, "min_rnr_timer", attr->min_rnr_timer, 0, 31},
+		{IBV_QP_ALT_PATH, "alt_port_num", attr->alt_port_num, 1, 1},
+		{IBV_QP_DEST_QPN, "dest_qp_num", attr->dest_qp_num, 0, 0xffffff},
+		{IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", attr->max_rd_atomic, 0,
+		 WEFT_MAX_RD_ATOMIC},
+		{IBV_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", attr->max_dest_rd_atomic, 0,
+		 WEFT_MAX_RD_ATOMIC},
 	};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
@@ -235,7 +239,10 @@ struct member {
 	size_t offset, bytes;
 };
 
-#define MEMBER(bit, field) { bit, offsetof(struct ibv_qp_attr, field), sizeof(((struct ibv_qp_attr *)0)->field) }
+#define MEMBER(bit, field)                                                                         \
+	{                                                                                          \
+		bit, offsetof(struct ibv_qp_attr, field), sizeof(((struct ibv_qp_attr *)0)->field) \
+	}
 
 static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
 {
@@ -265,8 +272,8 @@ static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int ma
 
 	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++)
 		if (mask & members[i].bit)
-			memcpy((char *)to + members[i].offset, (const char *)from + members[i].offset,
-			       members[i].bytes);
+			memcpy((char *)to + members[i].offset,
+			       (const char *)from + members[i].offset, members[i].bytes);
 }
 
 /* $WEFT_PSN: for programs whose two ends do not tell each other their numbers. */
@@ -283,27 +290,28 @@ static uint32_t psn(uint32_t given)
 }
 
 /* qp: as it is before, whose source stays unless a new path is given. */
-static struct weft_qp_attr for_nic(const struct weft_qp *qp, const struct ibv_qp_attr *attr, int mask)
+static struct weft_qp_attr for_nic(const struct weft_qp *qp, const struct ibv_qp_attr *attr,
+				   int mask)
 {
 	/* with no resources for READ and atomics, a responder refuses them (11.2.5.2, as cards do) */
 	unsigned int access = attr->max_dest_rd_atomic ? ~0u : IBV_ACCESS_REMOTE_WRITE;
-	struct weft_qp_attr nic = { .dest_qpn = attr->dest_qp_num,
-				    .access = (uint8_t)(attr->qp_access_flags & access),
-				    .sq_psn = psn(attr->sq_psn),
-				    .rq_psn = psn(attr->rq_psn),
-				    .max_rd_atomic = attr->max_rd_atomic,
-				    .max_dest_rd_atomic = attr->max_dest_rd_atomic,
-				    .path_mtu = (uint8_t)attr->path_mtu,
-				    .sgid_index = attr->ah_attr.grh.sgid_index,
-				    .hop_limit = attr->ah_attr.grh.hop_limit,
-				    .traffic_class = attr->ah_attr.grh.traffic_class,
-				    .service_level = attr->ah_attr.sl,
-				    .flow_label = attr->ah_attr.grh.flow_label & 0xfffff,
-				    .min_rnr_timer = attr->min_rnr_timer,
-				    .rnr_retry = attr->rnr_retry,
-				    .retry_cnt = attr->retry_cnt,
-				    .timeout = attr->timeout,
-				    .qkey = attr->qkey };
+	struct weft_qp_attr nic = {.dest_qpn = attr->dest_qp_num,
+				   .access = (uint8_t)(attr->qp_access_flags & access),
+				   .sq_psn = psn(attr->sq_psn),
+				   .rq_psn = psn(attr->rq_psn),
+				   .max_rd_atomic = attr->max_rd_atomic,
+				   .max_dest_rd_atomic = attr->max_dest_rd_atomic,
+				   .path_mtu = (uint8_t)attr->path_mtu,
+				   .sgid_index = attr->ah_attr.grh.sgid_index,
+				   .hop_limit = attr->ah_attr.grh.hop_limit,
+				   .traffic_class = attr->ah_attr.grh.traffic_class,
+				   .service_level = attr->ah_attr.sl,
+				   .flow_label = attr->ah_attr.grh.flow_label & 0xfffff,
+				   .min_rnr_timer = attr->min_rnr_timer,
+				   .rnr_retry = attr->rnr_retry,
+				   .retry_cnt = attr->retry_cnt,
+				   .timeout = attr->timeout,
+				   .qkey = attr->qkey};
 
 	memcpy(nic.dgid, &attr->ah_attr.grh.dgid, 16);
 	memcpy(nic.sgid, qp->attr.sgid, 16);
@@ -345,10 +353,10 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 	if (err)
 		return err == EINVAL ? weft_broken(VERB, MOVE, qp->nic.qpn,
 						   weft_value(weft_explain_state(qp->nic.state)),
-						   weft_value(weft_explain_state(to))) :
-				       weft_explain_errno(VERB, err);
+						   weft_value(weft_explain_state(to)))
+				     : weft_explain_errno(VERB, err);
 	if (to == WEFT_QPS_RESET) {
-		merged = (struct ibv_qp_attr){ .cap = qp->attr.cap };
+		merged = (struct ibv_qp_attr){.cap = qp->attr.cap};
 		weft_blame_reset(qp->nic.qpn);
 	}
 	qp->attr = merged;

@@ -14,16 +14,16 @@
 #include "verbs/process.h"
 #include "verbs/verbs.h"
 
-#define MASK                                                                                      \
-	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS |              \
+#define MASK                                                                                       \
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS |             \
 	 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-#define SENDS	   (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
-#define WRITES	   (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
-#define RESPONDING                                                                                \
-	(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                             \
+#define SENDS  (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define WRITES (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+#define RESPONDING                                                                                 \
+	(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                            \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
-#define WINDOWS	   (IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV)
-#define RELIABLE   (RESPONDING | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE)
+#define WINDOWS	 (IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV)
+#define RELIABLE (RESPONDING | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE)
 
 static inline struct weft_verbs_qp *of(struct ibv_qp_ex *ex)
 {
@@ -40,11 +40,11 @@ static void fail(struct weft_verbs_qp *qp, int err)
 }
 
 /* A part of the request breaks the rule with that value, or there is none. What is wrong first is said. */
-#define REFUSE(ex, verb, rule, value)                                                               \
-	fail(of(ex), of(ex)->built_error ? of(ex)->built_error :                                    \
-		     of(ex)->wqe	 ? weft_broken(verb, rule, of(ex)->nic.qpn, value,          \
-						       of(ex)->nic.cap.max_send_sge) :              \
-					   weft_broken(verb, NO_REQUEST, of(ex)->nic.qpn))
+#define REFUSE(ex, verb, rule, value)                                                              \
+	fail(of(ex), of(ex)->built_error ? of(ex)->built_error                                     \
+		     : of(ex)->wqe	 ? weft_broken(verb, rule, of(ex)->nic.qpn, value,         \
+						       of(ex)->nic.cap.max_send_sge)               \
+					 : weft_broken(verb, NO_REQUEST, of(ex)->nic.qpn))
 
 /* The next request; NULL if it cannot be posted. */
 static inline struct weft_wqe *build(struct ibv_qp_ex *ex, enum weft_opcode opcode)
@@ -55,8 +55,8 @@ static inline struct weft_wqe *build(struct ibv_qp_ex *ex, enum weft_opcode opco
 	bool may = weft_sq_open(&qp->nic) && weft_sq_has(&qp->nic, opcode);
 
 	if (__builtin_expect(!may || !wqe, 0)) {
-		fail(qp, qp->built_error ? qp->built_error :
-					   weft_verbs_refuse_send("ibv_wr_*", &qp->nic, opcode, 0));
+		fail(qp, qp->built_error ? qp->built_error
+					 : weft_verbs_refuse_send("ibv_wr_*", &qp->nic, opcode, 0));
 		return NULL;
 	}
 	wqe->wr_id = ex->wr_id;
@@ -202,7 +202,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 	}
 	wqe->num_sge = (uint16_t)num_sge;
 	for (size_t i = 0; i < num_sge; i++)
-		wqe->sge[i] = (struct weft_pool_sge){ list[i].addr, list[i].length, list[i].lkey };
+		wqe->sge[i] = (struct weft_pool_sge){list[i].addr, list[i].length, list[i].lkey};
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
@@ -214,7 +214,7 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 		return;
 	}
 	wqe->num_sge = 1;
-	wqe->sge[0] = (struct weft_pool_sge){ addr, length, lkey };
+	wqe->sge[0] = (struct weft_pool_sge){addr, length, lkey};
 }
 
 static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
@@ -230,8 +230,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 	}
 	for (size_t i = 0; i < num_buf; i++) {
 		if (list[i].length > qp->nic.cap.max_inline_bytes - bytes) {
-			REFUSE(ex, "ibv_wr_set_inline_data", INLINE,
-			       qp->nic.cap.max_inline_bytes);
+			REFUSE(ex, "ibv_wr_set_inline_data", INLINE, qp->nic.cap.max_inline_bytes);
 			return;
 		}
 		memcpy(weft_wqe_inline(wqe) + bytes, list[i].addr, list[i].length);
@@ -243,7 +242,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 
 static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 {
-	wr_set_inline_data_list(ex, 1, &(struct ibv_data_buf){ addr, length });
+	wr_set_inline_data_list(ex, 1, &(struct ibv_data_buf){addr, length});
 }
 
 static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
@@ -287,11 +286,11 @@ static int wr_complete(struct ibv_qp_ex *ex)
 
 static uint64_t offered(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC ? SENDS | WRITES | WINDOWS | RELIABLE :
-	       type == IBV_QPT_UC ? SENDS | WRITES | WINDOWS :
-	       type == IBV_QPT_UD ? SENDS :
-	       type == IBV_QPT_XRC_SEND ? SENDS | WRITES | RELIABLE :
-				    0;
+	return type == IBV_QPT_RC	  ? SENDS | WRITES | WINDOWS | RELIABLE
+	       : type == IBV_QPT_UC	  ? SENDS | WRITES | WINDOWS
+	       : type == IBV_QPT_UD	  ? SENDS
+	       : type == IBV_QPT_XRC_SEND ? SENDS | WRITES | RELIABLE
+					  : 0;
 }
 
 static int check(struct ibv_context *context, const struct ibv_qp_init_attr_ex *init)
@@ -307,7 +306,8 @@ static int check(struct ibv_context *context, const struct ibv_qp_init_attr_ex *
 	if (init->comp_mask & ~(uint32_t)MASK)
 		return weft_broken(verb, NOT_OFFERED, weft_value("comp_mask"), init->comp_mask);
 	if (init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && init->create_flags)
-		return weft_broken(verb, NOT_OFFERED, weft_value("create_flags"), init->create_flags);
+		return weft_broken(verb, NOT_OFFERED, weft_value("create_flags"),
+				   init->create_flags);
 	if (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
 	    init->send_ops_flags & ~offered(init->qp_type))
 		return weft_broken(verb, NOT_OFFERED, weft_value("send_ops_flags"),
@@ -340,7 +340,8 @@ static void fill(struct ibv_qp_ex *ex)
 	ex->wr_abort = wr_abort;
 }
 
-struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
+struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context,
+				       struct ibv_qp_init_attr_ex *init)
 {
 	int err = check(context, init);
 	struct ibv_pd *pd;
@@ -351,9 +352,8 @@ struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context, struct ibv_q
 		return NULL;
 	}
 	pd = init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
-	qp = init->qp_type == IBV_QPT_XRC_RECV ?
-		     weft_receiver_create(context, init) :
-		     ibv_create_qp(pd, (struct ibv_qp_init_attr *)init);
+	qp = init->qp_type == IBV_QPT_XRC_RECV ? weft_receiver_create(context, init)
+					       : ibv_create_qp(pd, (struct ibv_qp_init_attr *)init);
 	if (qp && init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		weft_qp(qp)->extended = true;
 		fill(&weft_qp(qp)->ex);
@@ -363,5 +363,6 @@ struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context, struct ibv_q
 
 struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
-	return weft_handle_is(qp, WEFT_HANDLE_QP) && weft_qp(qp)->extended ? &weft_qp(qp)->ex : NULL;
+	return weft_handle_is(qp, WEFT_HANDLE_QP) && weft_qp(qp)->extended ? &weft_qp(qp)->ex
+									   : NULL;
 }

@@ -46,17 +46,18 @@ int weft_verbs_query_device_ex(struct ibv_context *context,
 	const uint32_t ud = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
 	const uint32_t uc = ud | IBV_ODP_SUPPORT_WRITE;
 	const uint32_t rc = uc | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
-	struct ibv_device_attr_ex all = { .odp_caps = { IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
-							{ rc, uc, ud } },
-					  .max_dm_size = WEFT_MAX_DM,
-					  .completion_timestamp_mask = UINT64_MAX,
-					  .hca_core_clock = 1000000, /* kHz: it counts ns */
-					  .phys_port_cnt_ex = WEFT_PORT };
+	struct ibv_device_attr_ex all = {
+		.odp_caps = {IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT, {rc, uc, ud}},
+		.max_dm_size = WEFT_MAX_DM,
+		.completion_timestamp_mask = UINT64_MAX,
+		.hca_core_clock = 1000000, /* kHz: it counts ns */
+		.phys_port_cnt_ex = WEFT_PORT};
 
 	if (weft_explain_closed("ibv_query_device_ex", context))
 		return EINVAL;
 	if (!attr || attr_size < sizeof(all.orig_attr))
-		return weft_broken("ibv_query_device_ex", MISSING, weft_value("attr"), weft_value(attr));
+		return weft_broken("ibv_query_device_ex", MISSING, weft_value("attr"),
+				   weft_value(attr));
 	if (input && input->comp_mask)
 		return weft_broken("ibv_query_device_ex", UNKNOWN_BITS, weft_value("comp_mask"),
 				   input->comp_mask);
@@ -110,8 +111,8 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, __b
 	if (bad_port("ibv_query_pkey", context, port_num))
 		errno = EINVAL;
 	else if (index < 0 || index >= WEFT_PKEYS)
-		errno = weft_broken("ibv_query_pkey", RANGE, weft_value("index"), (uint64_t)index, 0,
-				    WEFT_PKEYS - 1);
+		errno = weft_broken("ibv_query_pkey", RANGE, weft_value("index"), (uint64_t)index,
+				    0, WEFT_PKEYS - 1);
 	else if (!pkey)
 		errno = weft_broken("ibv_query_pkey", MISSING, weft_value("pkey"));
 	else
@@ -130,7 +131,7 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, __be16 pke
 	}
 	if (pkey == htobe16(WEFT_PKEY))
 		return 0;
-	errno = weft_broken("ibv_get_pkey_index", RANGE, weft_value("pkey"), be16toh(pkey), WEFT_PKEY,
-			    WEFT_PKEY);
+	errno = weft_broken("ibv_get_pkey_index", RANGE, weft_value("pkey"), be16toh(pkey),
+			    WEFT_PKEY, WEFT_PKEY);
 	return -1;
 }

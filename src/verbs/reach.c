@@ -17,8 +17,8 @@
 #include "verbs/process.h"
 #include "verbs/receiver.h"
 
-#define BOUNCE_BYTES  65536u
-#define PATIENCE_NS   1000000000ull
+#define BOUNCE_BYTES 65536u
+#define PATIENCE_NS  1000000000ull
 
 /* ---- Asking ---- */
 
@@ -44,8 +44,8 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 }
 
 /* The ask of this thread is free: it waits for each answer, or gives that number up. */
-static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_t member, uint64_t id,
-		      enum weft_ring_reason reason)
+static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_t member,
+		      uint64_t id, enum weft_ring_reason reason)
 {
 	struct weft_pool_member *m = weft_pool_member(pool, member);
 	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_relaxed) + 1;
@@ -148,24 +148,25 @@ static bool is_mapped(const void *here, uint64_t len_bytes, int prot)
 }
 
 /* Of one that has that witness. -ESRCH: it has gone, or is another program now. */
-static int by_kernel(pid_t pid, uint64_t witness, uint64_t va, void *here, uint64_t len_bytes, bool write)
+static int by_kernel(pid_t pid, uint64_t witness, uint64_t va, void *here, uint64_t len_bytes,
+		     bool write)
 {
 	while (len_bytes) {
 		uint8_t seen = 0;
-		struct iovec local[2] = { { &seen, 1 }, { here, len_bytes } };
+		struct iovec local[2] = {{&seen, 1}, {here, len_bytes}};
 		/* programs poll on the last byte: the kernel copies in any order, but one element
 		 * after the other, all of one program */
-		struct iovec remote[3] = { { (void *)(uintptr_t)witness, 1 },
-					   { (void *)(uintptr_t)va, len_bytes - 1 },
-					   { (void *)(uintptr_t)(va + len_bytes - 1), 1 } };
-		ssize_t n = write ? process_vm_writev(pid, local, 2, remote, 3, 0) :
-				    process_vm_readv(pid, local, 2, remote, 3, 0);
+		struct iovec remote[3] = {{(void *)(uintptr_t)witness, 1},
+					  {(void *)(uintptr_t)va, len_bytes - 1},
+					  {(void *)(uintptr_t)(va + len_bytes - 1), 1}};
+		ssize_t n = write ? process_vm_writev(pid, local, 2, remote, 3, 0)
+				  : process_vm_readv(pid, local, 2, remote, 3, 0);
 
 		if (n < 0)
 			return errno == EFAULT ? -ESRCH : -errno;
 		if (n-- <= 1)
-			return is_mapped(here, len_bytes, write ? PROT_READ : PROT_WRITE) ? -EFAULT :
-											     -ENXIO;
+			return is_mapped(here, len_bytes, write ? PROT_READ : PROT_WRITE) ? -EFAULT
+											  : -ENXIO;
 		here = (uint8_t *)here + n;
 		va += (uint64_t)n;
 		len_bytes -= (uint64_t)n;
@@ -199,9 +200,8 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	return err;
 }
 
-int weft_reach_atomic(void *context, const struct weft_caller *caller,
-		      const struct weft_far *far, bool add, uint64_t compare_add, uint64_t swap,
-		      uint64_t *value)
+int weft_reach_atomic(void *context, const struct weft_caller *caller, const struct weft_far *far,
+		      bool add, uint64_t compare_add, uint64_t swap, uint64_t *value)
 {
 	struct weft_pool_ask *ask = caller->ask;
 	int err;
@@ -227,7 +227,8 @@ static int by_file(uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
 	while (len_bytes) {
 		/* the last byte last, as above */
 		uint64_t part = len_bytes > 1 ? len_bytes - 1 : 1;
-		ssize_t n = write ? pwrite(fd, here, part, (off_t)va) : pread(fd, here, part, (off_t)va);
+		ssize_t n = write ? pwrite(fd, here, part, (off_t)va)
+				  : pread(fd, here, part, (off_t)va);
 
 		if (n <= 0) {
 			err = -EFAULT;
@@ -243,7 +244,8 @@ static int by_file(uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
 
 /* Through the kernel even here: an address that is no longer mapped must not end us. The first thread may
  * have ended. */
-static int own_memory(const struct weft_pool *pool, uint64_t va, void *here, uint64_t len_bytes, bool write)
+static int own_memory(const struct weft_pool *pool, uint64_t va, void *here, uint64_t len_bytes,
+		      bool write)
 {
 	int err = by_kernel(gettid(), pool->self->witness, va, here, len_bytes, write);
 
@@ -260,8 +262,8 @@ struct work {
 static bool is_allowed(struct weft_pool *pool, const struct work *w)
 {
 	const _Atomic uint64_t *word =
-		w->right_off % sizeof(*word) ? NULL :
-					       weft_pool_window(pool, w->right_off, sizeof(*word));
+		w->right_off % sizeof(*word) ? NULL
+					     : weft_pool_window(pool, w->right_off, sizeof(*word));
 
 	return word && atomic_load_explicit(word, memory_order_relaxed) == w->right_was;
 }
@@ -323,9 +325,9 @@ static uint64_t asked(const struct weft_pool *pool, const struct weft_pool_ask *
 	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_acquire);
 
 	return seq & 1 && ask->target == pool->me &&
-			       atomic_load_explicit(&ask->answered, memory_order_relaxed) != seq ?
-		       seq :
-		       0;
+			       atomic_load_explicit(&ask->answered, memory_order_relaxed) != seq
+		       ? seq
+		       : 0;
 }
 
 static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
@@ -337,9 +339,14 @@ static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 	 * asked */
 	atomic_thread_fence(memory_order_seq_cst);
 	seq = asked(pool, ask);
-	work = (struct work){ ask->kind, ask->id, ask->va, ask->len_bytes,
-			      { ask->operand[0], ask->operand[1] }, ask->bounce_off,
-			      ask->right_off, ask->right_was };
+	work = (struct work){ask->kind,
+			     ask->id,
+			     ask->va,
+			     ask->len_bytes,
+			     {ask->operand[0], ask->operand[1]},
+			     ask->bounce_off,
+			     ask->right_off,
+			     ask->right_was};
 	if (!seq)
 		return;
 	WEFT_STEP(reach_answering);
@@ -387,14 +394,14 @@ void weft_reach_answer(struct weft_pool *pool)
 }
 
 /* The message, and in *seq whose; or it is not asked any more: 0. */
-static void take_call(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t *seq, struct work *work,
-		      struct weft_receiver_call *call)
+static void take_call(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t *seq,
+		      struct work *work, struct weft_receiver_call *call)
 {
 	const void *bounce;
 
 	atomic_thread_fence(memory_order_seq_cst); /* as in answer() */
 	*seq = asked(pool, ask);
-	*work = (struct work){ .kind = ask->kind, .id = ask->id, .bounce_off = ask->bounce_off };
+	*work = (struct work){.kind = ask->kind, .id = ask->id, .bounce_off = ask->bounce_off};
 	bounce = weft_pool_window(pool, work->bounce_off, sizeof(*call));
 	if (*seq && bounce)
 		memcpy(call, bounce, sizeof(*call));
@@ -419,7 +426,7 @@ static void give_back(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_
 static void answer_call(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
 			struct weft_pool_ask *ask, struct weft_caller *caller)
 {
-	struct weft_receiver_call call = { .mask = 0 };
+	struct weft_receiver_call call = {.mask = 0};
 	struct work work;
 	uint64_t seq;
 	int err;
@@ -429,8 +436,8 @@ static void answer_call(struct weft_pool *pool, uint16_t member, uint64_t incarn
 	weft_pool_depart(pool);
 	if (!seq)
 		return;
-	err = weft_receiver_answer(caller, member, incarnation, (enum weft_ask_kind)work.kind, work.id,
-				   &call);
+	err = weft_receiver_answer(caller, member, incarnation, (enum weft_ask_kind)work.kind,
+				   work.id, &call);
 	weft_pool_visit(pool, member);
 	give_back(pool, ask, seq, &work, &call, err);
 	weft_pool_depart(pool);

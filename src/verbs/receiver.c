@@ -115,7 +115,7 @@ static void tell_others(struct weft_verbs_qp *real, enum ibv_event_type type)
 
 static void raise(struct weft_verbs_qp *handle, enum ibv_event_type type)
 {
-	struct ibv_async_event e = { .event_type = type, .element.qp = &handle->qp };
+	struct ibv_async_event e = {.event_type = type, .element.qp = &handle->qp};
 
 	weft_async_raise(handle->qp.context, &e);
 }
@@ -200,8 +200,8 @@ static void close_for(struct weft_receiver_opener **at)
 }
 
 /* Its opener waits for us, so that it stays. */
-static int work_on(struct weft_verbs_qp *real, enum weft_ask_kind kind, struct weft_receiver_call *call,
-		   struct weft_caller *caller)
+static int work_on(struct weft_verbs_qp *real, enum weft_ask_kind kind,
+		   struct weft_receiver_call *call, struct weft_caller *caller)
 {
 	int err = 0;
 
@@ -230,8 +230,9 @@ int weft_receiver_answer(struct weft_caller *caller, uint16_t member, uint64_t i
 		opener = opener_of(real, member, incarnation);
 	if (real && kind == WEFT_ASK_QP_OPEN) {
 		err = open_for(real, member, incarnation);
-		call->events_seen =
-			(uint32_t)(atomic_load_explicit(&real->nic.slot->events, memory_order_relaxed) >> 32);
+		call->events_seen = (uint32_t)(atomic_load_explicit(&real->nic.slot->events,
+								    memory_order_relaxed) >>
+					       32);
 	} else if (real && *opener) {
 		err = 0;
 		if (kind == WEFT_ASK_QP_CLOSE)
@@ -287,7 +288,8 @@ static uint64_t id_of(const struct weft_verbs_qp *handle)
 }
 
 /* 0 or -errno. */
-static int call_maker(uint16_t member, enum weft_ask_kind kind, uint64_t id, struct weft_receiver_call *call)
+static int call_maker(uint16_t member, enum weft_ask_kind kind, uint64_t id,
+		      struct weft_receiver_call *call)
 {
 	uint64_t deadline_ns = weft_clock_now_ns() + PATIENCE_NS;
 	int err;
@@ -319,7 +321,7 @@ static int explained(const char *verb, uint32_t qpn, int err)
 
 int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr *attr, int mask)
 {
-	struct weft_receiver_call call = { .attr = *attr, .mask = mask };
+	struct weft_receiver_call call = {.attr = *attr, .mask = mask};
 	int err = call_maker(handle->far.member, WEFT_ASK_QP_MODIFY, id_of(handle), &call);
 
 	if (!err)
@@ -329,7 +331,7 @@ int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr 
 
 int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, int mask)
 {
-	struct weft_receiver_call call = { .mask = 0 };
+	struct weft_receiver_call call = {.mask = 0};
 	int err = call_maker(handle->far.member, WEFT_ASK_QP_QUERY, id_of(handle), &call);
 
 	if (err)
@@ -341,23 +343,24 @@ int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, 
 
 /* ---- Opening and closing ---- */
 
-static void fill(struct weft_verbs_qp *qp, struct weft_verbs_xrcd *xrcd, void *qp_context, uint32_t qpn)
+static void fill(struct weft_verbs_qp *qp, struct weft_verbs_xrcd *xrcd, void *qp_context,
+		 uint32_t qpn)
 {
-	qp->qp = (struct ibv_qp){ .context = xrcd->xrcd.context,
-				  .qp_context = qp_context,
-				  .qp_num = qpn,
-				  .handle = qpn,
-				  .qp_type = IBV_QPT_XRC_RECV };
+	qp->qp = (struct ibv_qp){.context = xrcd->xrcd.context,
+				 .qp_context = qp_context,
+				 .qp_num = qpn,
+				 .handle = qpn,
+				 .qp_type = IBV_QPT_XRC_RECV};
 	pthread_mutex_init(&qp->qp.mutex, NULL);
 	pthread_cond_init(&qp->qp.cond, NULL);
-	qp->init = (struct ibv_qp_init_attr){ .qp_context = qp_context, .qp_type = IBV_QPT_XRC_RECV };
+	qp->init = (struct ibv_qp_init_attr){.qp_context = qp_context, .qp_type = IBV_QPT_XRC_RECV};
 	qp->xrcd = xrcd;
 	xrcd->users++;
 }
 
 static void close_far(struct weft_verbs_qp *qp)
 {
-	struct weft_receiver_call call = { .mask = 0 };
+	struct weft_receiver_call call = {.mask = 0};
 
 	call_maker(qp->far.member, WEFT_ASK_QP_CLOSE, id_of(qp), &call);
 	pthread_mutex_lock(&mutex);
@@ -390,13 +393,15 @@ void weft_receiver_close(struct weft_verbs_qp *qp)
 
 static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr *attr)
 {
-	const uint32_t needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+	const uint32_t needed =
+		IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
 	const char *verb = "ibv_open_qp";
 
 	if (weft_explain_closed(verb, context))
 		return EINVAL;
 	if (!attr || (attr->comp_mask & needed) != needed)
-		return weft_broken(verb, MISSING, weft_value("qp_num, xrcd or qp_type, by comp_mask"),
+		return weft_broken(verb, MISSING,
+				   weft_value("qp_num, xrcd or qp_type, by comp_mask"),
 				   attr ? attr->comp_mask : 0);
 	if (attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED)
 		return weft_broken(verb, UNKNOWN_BITS, weft_value("comp_mask"), attr->comp_mask);
@@ -404,16 +409,16 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 		return weft_broken(verb, NO_SERVICE, attr->qp_type);
 	if (weft_explain_stale(verb, attr->xrcd, WEFT_HANDLE_XRCD))
 		return EINVAL;
-	return attr->xrcd->context == context ?
-		       0 :
-		       weft_broken(verb, OTHER_CONTEXT, weft_value("xrcd"), weft_value(attr->xrcd));
+	return attr->xrcd->context == context ? 0
+					      : weft_broken(verb, OTHER_CONTEXT, weft_value("xrcd"),
+							    weft_value(attr->xrcd));
 }
 
 /* One that another process has made: its engine says whether there is such a one. An errno. */
 static int open_far(struct weft_verbs_qp *qp)
 {
 	const struct weft_pool_qp *slot = slot_of(qp->qp.qp_num);
-	struct weft_receiver_call call = { .mask = 0 };
+	struct weft_receiver_call call = {.mask = 0};
 	int err;
 
 	if (!slot || slot->qpn != qp->qp.qp_num || slot->type != WEFT_QPT_XRC_RECV ||
@@ -450,9 +455,9 @@ struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_ope
 		err = weft_explain_errno("ibv_open_qp", ENOMEM);
 		goto fail;
 	}
-	*qp = (struct weft_verbs_qp){ .nic.nic = &weft_process.nic };
-	fill(qp, weft_xrcd(attr->xrcd), attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
-	     attr->qp_num);
+	*qp = (struct weft_verbs_qp){.nic.nic = &weft_process.nic};
+	fill(qp, weft_xrcd(attr->xrcd),
+	     attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL, attr->qp_num);
 	pthread_mutex_lock(&mutex);
 	real = find(attr->qp_num, qp->xrcd->number);
 	if (real)
@@ -479,7 +484,8 @@ static int check_receiver(struct ibv_context *context, const struct ibv_qp_init_
 	const char *verb = "ibv_create_qp_ex";
 
 	if (!(init->comp_mask & IBV_QP_INIT_ATTR_XRCD))
-		return weft_broken(verb, MISSING, weft_value("xrcd, by comp_mask"), init->comp_mask);
+		return weft_broken(verb, MISSING, weft_value("xrcd, by comp_mask"),
+				   init->comp_mask);
 	if (weft_explain_stale(verb, init->xrcd, WEFT_HANDLE_XRCD))
 		return EINVAL;
 	if (init->xrcd->context != context)
@@ -489,7 +495,7 @@ static int check_receiver(struct ibv_context *context, const struct ibv_qp_init_
 
 struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
 {
-	struct weft_qp_cap cap = { 0 };
+	struct weft_qp_cap cap = {0};
 	struct weft_verbs_qp *qp;
 	int err = check_receiver(context, init);
 
@@ -503,7 +509,7 @@ struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_i
 	err = ENOMEM;
 	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
 		goto fail;
-	*qp = (struct weft_verbs_qp){ .nic.xrcd = weft_xrcd(init->xrcd)->number };
+	*qp = (struct weft_verbs_qp){.nic.xrcd = weft_xrcd(init->xrcd)->number};
 	err = -weft_cq_create(&weft_process.nic, &qp->no_cq, 1);
 	if (err)
 		goto free_object;

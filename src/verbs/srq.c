@@ -17,7 +17,8 @@ static int check(struct ibv_pd *pd, const struct ibv_srq_attr *attr)
 	if (!attr->max_wr || attr->max_wr > WEFT_MAX_WR)
 		return weft_broken(verb, RANGE, weft_value("max_wr"), attr->max_wr, 1, WEFT_MAX_WR);
 	if (attr->max_sge > WEFT_MAX_SGE)
-		return weft_broken(verb, RANGE, weft_value("max_sge"), attr->max_sge, 0, WEFT_MAX_SGE);
+		return weft_broken(verb, RANGE, weft_value("max_sge"), attr->max_sge, 0,
+				   WEFT_MAX_SGE);
 	return 0;
 }
 
@@ -99,8 +100,8 @@ static struct ibv_srq *create_xrc(struct ibv_srq_init_attr_ex *init)
 	if (!srq)
 		return NULL;
 	weft_rehome_share();
-	err = -weft_shared_number(&srq->nic, &weft_cq(init->cq)->nic,
-				  weft_xrcd(init->xrcd)->number, &srq->number);
+	err = -weft_shared_number(&srq->nic, &weft_cq(init->cq)->nic, weft_xrcd(init->xrcd)->number,
+				  &srq->number);
 	weft_rehome_unshare();
 	if (err) {
 		ibv_destroy_srq(&srq->srq);
@@ -167,7 +168,8 @@ static int modify(struct weft_verbs_srq *srq, const struct ibv_srq_attr *attr, i
 	if (!max_wr || max_wr > WEFT_MAX_WR)
 		return weft_broken(verb, RANGE, weft_value("max_wr"), max_wr, 1, WEFT_MAX_WR);
 	if (mask & IBV_SRQ_LIMIT && attr->srq_limit > max_wr)
-		return weft_broken(verb, RANGE, weft_value("srq_limit"), attr->srq_limit, 0, max_wr);
+		return weft_broken(verb, RANGE, weft_value("srq_limit"), attr->srq_limit, 0,
+				   max_wr);
 	if (mask & IBV_SRQ_LIMIT)
 		err = -weft_engine_start();
 	if (!err && mask & IBV_SRQ_MAX_WR)
@@ -202,7 +204,7 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	if (!attr)
 		return weft_broken("ibv_query_srq", MISSING, weft_value("srq_attr"));
 	q = &weft_srq(srq)->nic;
-	*attr = (struct ibv_srq_attr){ q->max_wr, q->max_sge, weft_shared_limit(q) };
+	*attr = (struct ibv_srq_attr){q->max_wr, q->max_sge, weft_shared_limit(q)};
 	return 0;
 }
 
@@ -240,7 +242,8 @@ static __attribute__((cold)) int refuse(const struct weft_shared *q, uint32_t nu
 	return weft_broken("ibv_post_srq_recv", RECEIVE_FULL, q->max_wr);
 }
 
-int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+			     struct ibv_recv_wr **bad_wr)
 {
 	uint32_t thread = weft_caller()->thread;
 	int err = 0;

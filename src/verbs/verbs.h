@@ -53,7 +53,8 @@ struct weft_context {
 	struct weft_context *next;
 	_Atomic int state;
 	struct weft_async async;
-	uint64_t family; /* the number, in all of the pool, of the context that it was opened as, or imported from */
+	uint64_t
+		family; /* the number, in all of the pool, of the context that it was opened as, or imported from */
 	struct verbs_context vctx;
 };
 

@@ -41,7 +41,8 @@ static bool exists(uint32_t number)
 }
 
 /* Whether another process has a file's domain open is not known: it counts as made. */
-static int check(struct ibv_context *context, const struct ibv_xrcd_init_attr *init, struct stat *st)
+static int check(struct ibv_context *context, const struct ibv_xrcd_init_attr *init,
+		 struct stat *st)
 {
 	const uint32_t mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
 
@@ -55,9 +56,9 @@ static int check(struct ibv_context *context, const struct ibv_xrcd_init_attr *i
 	    (init->fd == -1 && !(init->oflags & O_CREAT)))
 		return weft_broken(verb, XRCD, init->comp_mask, (uint64_t)init->oflags,
 				   (uint64_t)init->fd);
-	return init->fd != -1 && fstat(init->fd, st) ?
-		       weft_broken(verb, XRCD_FILE, (uint64_t)init->fd) :
-		       0;
+	return init->fd != -1 && fstat(init->fd, st)
+		       ? weft_broken(verb, XRCD_FILE, (uint64_t)init->fd)
+		       : 0;
 }
 
 struct ibv_xrcd *weft_verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *init)

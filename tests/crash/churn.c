@@ -62,8 +62,8 @@ void churn_memory(struct worker *w)
 		middle = registered(w, at + PAGE, PAGE);
 	whole = registered(w, at + 8, bytes - 8);
 	check_bytes(at, bytes, value);
-	if (!draw(&w->seed, 2) && ibv_rereg_mr(whole, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, at,
-					       bytes, 0))
+	if (!draw(&w->seed, 2) &&
+	    ibv_rereg_mr(whole, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, at, bytes, 0))
 		broken("cannot register anew: %s", strerror(errno));
 	if (middle)
 		deregister(middle);
@@ -104,11 +104,12 @@ static void drain(struct ibv_cq *cq, unsigned int n)
 /* A WRITE from one to the other of our own, with a bad key now and then: both are in error then. */
 static void write_to_other(struct worker *w, struct ibv_qp *qp, bool bad_key)
 {
-	struct ibv_sge sge = { (uintptr_t)w->shared->local, 64, w->mr[0]->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sge,
-				  .num_sge = 1,
-				  .opcode = IBV_WR_RDMA_WRITE,
-				  .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_sge sge = {(uintptr_t)w->shared->local, 64, w->mr[0]->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_RDMA_WRITE,
+				 .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
 
 	wr.wr.rdma.remote_addr = (uintptr_t)w->shared->from[w->me].scratch;
 	wr.wr.rdma.rkey = bad_key ? w->mr[0]->rkey ^ 1 : w->mr[0]->rkey;
@@ -119,7 +120,7 @@ static void write_to_other(struct worker *w, struct ibv_qp *qp, bool bad_key)
 static void churn_queue_pairs(struct worker *w)
 {
 	struct ibv_cq *cq = ibv_create_cq(w->context, 64, NULL, NULL, 0), *outer = w->cq;
-	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
 	struct ibv_qp *qp[2];
 
 	if (!cq)
@@ -143,7 +144,7 @@ static void churn_queue_pairs(struct worker *w)
 
 void churn_take(struct worker *w)
 {
-	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
 	struct link *l = &w->link[0];
 
 	if (!may_lose(w, l) || !w->me || !l->open || l->lost)
@@ -171,7 +172,7 @@ static void churn_fork(struct worker *w)
 
 void churn_begin(struct worker *w)
 {
-	struct sockaddr_in any = { .sin_family = AF_INET };
+	struct sockaddr_in any = {.sin_family = AF_INET};
 
 	/* the others may sleep for long, which listeners must not */
 	if (w->me % 2 || w->seat->kind == SLEEPER)
@@ -187,7 +188,7 @@ void churn_begin(struct worker *w)
 
 static void make_queue_pair(struct rdma_cm_id *id)
 {
-	struct ibv_qp_init_attr init = { .cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr init = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
 
 	if (rdma_create_qp(id, NULL, &init))
 		broken("no queue pair for a connection: %s", strerror(errno));
@@ -276,7 +277,7 @@ static enum rdma_cm_event_type next_event(struct worker *w, struct rdma_event_ch
 					  const struct seat *peer, const char *what)
 {
 	uint64_t limit = now_ns() + LIMIT_NS;
-	struct pollfd fd = { channel->fd, POLLIN, 0 };
+	struct pollfd fd = {channel->fd, POLLIN, 0};
 	enum rdma_cm_event_type type;
 	struct rdma_cm_event *event;
 
@@ -297,9 +298,9 @@ static enum rdma_cm_event_type next_event(struct worker *w, struct rdma_event_ch
 static void connect_to(struct worker *w, const struct seat *peer)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct sockaddr_in to = { .sin_family = AF_INET,
-				  .sin_port = htons((uint16_t)atomic_load(&peer->port)) };
-	struct rdma_conn_param param = { .retry_count = 3, .rnr_retry_count = 7 };
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons((uint16_t)atomic_load(&peer->port))};
+	struct rdma_conn_param param = {.retry_count = 3, .rnr_retry_count = 7};
 	enum rdma_cm_event_type type;
 	struct rdma_cm_id *id;
 
@@ -324,7 +325,8 @@ static void connect_to(struct worker *w, const struct seat *peer)
 			if (stage_of(peer) >= LEAVING)
 				break;
 			else if (now_ns() > limit)
-				broken("a listener that lives does not answer: %s, %d; it refused: %d",
+				broken("a listener that lives does not answer: %s, %d; it refused: "
+				       "%d",
 				       rdma_event_str(type), status, atomic_load(&peer->refused));
 	}
 end_id:

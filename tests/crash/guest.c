@@ -57,27 +57,28 @@ static struct ibv_context *import(const struct seat *host)
 
 static bool make_qp(struct guest *g, int i, struct ibv_pd *pd)
 {
-	struct ibv_qp_init_attr init = { .cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL };
+	struct ibv_qp_init_attr init = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL};
 
 	g->cq[i] = ibv_create_cq(pd->context, 8, NULL, NULL, 0);
 	if (!g->cq[i])
 		broken("no completion queue for a guest: %s", strerror(errno));
 	init.send_cq = init.recv_cq = g->cq[i];
 	g->qp[i] = ibv_create_qp(pd, &init);
-	return g->qp[i] && !ibv_modify_qp(g->qp[i], &attr,
-					  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						  IBV_QP_ACCESS_FLAGS);
+	return g->qp[i] &&
+	       !ibv_modify_qp(g->qp[i], &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-static enum ibv_wc_status carry_out(struct guest *g, enum ibv_wr_opcode opcode, uint64_t there, uint32_t key,
-				    void *here)
+static enum ibv_wc_status carry_out(struct guest *g, enum ibv_wr_opcode opcode, uint64_t there,
+				    uint32_t key, void *here)
 {
-	struct ibv_sge sge = { there, BYTES, key };
-	struct ibv_send_wr wr = { .sg_list = &sge,
-				  .num_sge = 1,
-				  .opcode = opcode,
-				  .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_sge sge = {there, BYTES, key};
+	struct ibv_send_wr wr = {.sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = opcode,
+				 .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
 	uint64_t limit = now_ns() + 2 * LIMIT_NS;
 	struct ibv_wc wc;
 
@@ -94,7 +95,8 @@ static enum ibv_wc_status carry_out(struct guest *g, enum ibv_wr_opcode opcode, 
 /* What we put there comes back. */
 static void copy(struct guest *g)
 {
-	uint64_t *mine = g->w->shared->from[g->w->me].counter + 4, value = draw(&g->w->seed, UINT64_MAX);
+	uint64_t *mine = g->w->shared->from[g->w->me].counter + 4,
+		 value = draw(&g->w->seed, UINT64_MAX);
 	uint64_t there = g->host->address[0] + offsetof(struct shared, from[g->w->me].counter[4]);
 
 	for (uint64_t i = 0; i < 4; i++) {
@@ -130,7 +132,7 @@ static void end(struct guest *g)
 
 void guest_run(struct worker *w)
 {
-	struct guest g = { w, &w->world->seat[draw(&w->seed, w->world->seats)] };
+	struct guest g = {w, &w->world->seat[draw(&w->seed, w->world->seats)]};
 
 	if (g.host == w->seat || !atomic_load(&g.host->pd) || is_leaving(g.host))
 		return;

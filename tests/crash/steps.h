@@ -24,7 +24,7 @@ enum kind {
 /* What becomes of whoever passes that step for the n-th time; or, if it does not come by, any other for
  * the m-th time. */
 struct order {
-	uint32_t label; /* + 1; 0: nothing */
+	uint32_t label;			 /* + 1; 0: nothing */
 	_Atomic uint32_t left, patience; /* n, m; 0: never */
 	int signal;
 	_Atomic bool obeyed;

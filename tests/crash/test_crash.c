@@ -38,10 +38,10 @@ struct sums {
 	_Atomic bool failed;
 };
 
-static const char *const kind_name[] = { [WORKER] = "in traffic",
-					 [SLEEPER] = "in traffic, one of them stopped",
-					 [JOINER] = "joining, and recovering the dead",
-					 [FOUNDER] = "founding the pool" };
+static const char *const kind_name[] = {[WORKER] = "in traffic",
+					[SLEEPER] = "in traffic, one of them stopped",
+					[JOINER] = "joining, and recovering the dead",
+					[FOUNDER] = "founding the pool"};
 static struct steps_table *table;
 static struct sums *sums;
 static uint64_t goal, until_ns;
@@ -80,7 +80,7 @@ static uint64_t steps_in_a_life(enum kind kind)
 static struct order order(enum kind kind, uint64_t *seed)
 {
 	uint64_t usual = steps_in_a_life(kind);
-	struct order order = { .signal = SIGKILL };
+	struct order order = {.signal = SIGKILL};
 	uint64_t least = UINT64_MAX;
 
 	for (uint32_t i = 0; i < steps_count(); i++) {
@@ -99,12 +99,12 @@ static struct order order(enum kind kind, uint64_t *seed)
 
 static void plan_sleep(struct world *world, uint64_t *seed)
 {
-	static const char *const where[] = { "direct_busy", "place_body_copied", "direct_done" };
+	static const char *const where[] = {"direct_busy", "place_body_copied", "direct_done"};
 	struct seat *sleeper = &world->seat[0];
 
-	sleeper->order = (struct order){ .label = steps_find(where[draw(seed, 3)]) + 1,
-					 .left = 1 + (uint32_t)draw(seed, 30),
-					 .signal = SIGSTOP };
+	sleeper->order = (struct order){.label = steps_find(where[draw(seed, 3)]) + 1,
+					.left = 1 + (uint32_t)draw(seed, 30),
+					.signal = SIGSTOP};
 	sleeper->doom_ns = 0;
 }
 
@@ -199,7 +199,8 @@ static void bury(struct world *world, struct seat *seat, int status, uint64_t *s
 	if (WIFSIGNALED(status) &&
 	    WTERMSIG(status) == (seat->way == WAY_ABORT ? SIGABRT : SIGKILL)) {
 		atomic_fetch_add(&sums->kills, 1);
-		atomic_fetch_add(&sums->random, !seat->order.obeyed || seat->order.signal != SIGKILL);
+		atomic_fetch_add(&sums->random,
+				 !seat->order.obeyed || seat->order.signal != SIGKILL);
 		atomic_fetch_add(&sums->killed[seat->kind], 1);
 		if (world->hurried)
 			start_joiner(world, seed);
@@ -221,7 +222,7 @@ static void on_stop(struct seat *seat, uint64_t *seed)
 
 static bool reap(struct world *world, uint64_t *seed)
 {
-	siginfo_t info = { 0 };
+	siginfo_t info = {0};
 	struct seat *seat;
 	int status;
 
@@ -310,7 +311,7 @@ static void clean_up(struct world *world, enum kind kind, struct order order)
 
 static void check_empty(struct world *world)
 {
-	struct weft_view_cursor at = { 0 };
+	struct weft_view_cursor at = {0};
 	struct weft_view *view;
 	struct weft_view_qp qp;
 	struct weft_view_mr mr;
@@ -332,7 +333,7 @@ static void check_empty(struct world *world)
 		     view->segments_leased, view->damaged);
 	if (weft_view_qp(view, &at, &qp))
 		fail(world, "a queue pair is left");
-	at = (struct weft_view_cursor){ 0 };
+	at = (struct weft_view_cursor){0};
 	if (weft_view_mr(view, &at, &mr))
 		fail(world, "a region is left");
 	fd = open(view->path, O_RDONLY | O_CLOEXEC);
@@ -368,7 +369,7 @@ static void play(struct world *world, uint64_t seed)
 	/* who recovers the last may die, too */
 	for (uint32_t i = (uint32_t)draw(&seed, 3); i; i--)
 		clean_up(world, JOINER, order(JOINER, &seed));
-	clean_up(world, JOINER, (struct order){ 0 });
+	clean_up(world, JOINER, (struct order){0});
 	check_empty(world);
 	atomic_fetch_add(&sums->rounds, 1);
 }
@@ -435,7 +436,8 @@ static int report(void)
 	printf("%6lu at random moments\n", (unsigned long)atomic_load(&sums->random));
 	for (enum kind k = 0; k < KINDS; k++)
 		printf("%6lu %s\n", (unsigned long)atomic_load(&sums->killed[k]), kind_name[k]);
-	printf("%lu kills in %lu rounds, %u labels, %u of them hit less than %u times, %u less than %u\n",
+	printf("%lu kills in %lu rounds, %u labels, %u of them hit less than %u times, %u less "
+	       "than %u\n",
 	       (unsigned long)atomic_load(&sums->kills), (unsigned long)atomic_load(&sums->rounds),
 	       steps_count(), few, HIT_WANTED, missed, HIT_LEAST);
 	printf("%lu survivors heard of a death, the last after %.0f ms, %lu of them too late\n",
@@ -457,7 +459,8 @@ static void await_groups(void)
 
 		if (minutes > told) {
 			told = minutes;
-			printf("%lu min: %lu kills in %lu rounds; %lu survivors heard, %lu of them late\n",
+			printf("%lu min: %lu kills in %lu rounds; %lu survivors heard, %lu of them "
+			       "late\n",
 			       (unsigned long)minutes, (unsigned long)atomic_load(&sums->kills),
 			       (unsigned long)atomic_load(&sums->rounds),
 			       (unsigned long)atomic_load(&sums->deaths_seen),
@@ -479,12 +482,12 @@ struct end {
 };
 
 static const struct end ends[] = {
-	{ "asleep in ibv_get_cq_event", WAY_ASLEEP, NULL, false },
-	{ "in ibv_reg_mr", WAY_NONE, "region_moved", false },
-	{ "in fork", WAY_NONE, "fork_copied", false },
-	{ "at exit", WAY_EXIT, NULL, false },
-	{ "by abort, with a core dump", WAY_ABORT, NULL, false },
-	{ "all, to the last member", WAY_NONE, "direct_busy", true },
+	{"asleep in ibv_get_cq_event", WAY_ASLEEP, NULL, false},
+	{"in ibv_reg_mr", WAY_NONE, "region_moved", false},
+	{"in fork", WAY_NONE, "fork_copied", false},
+	{"at exit", WAY_EXIT, NULL, false},
+	{"by abort, with a core dump", WAY_ABORT, NULL, false},
+	{"all, to the last member", WAY_NONE, "direct_busy", true},
 };
 
 /* Three talk, and one of them, or each, comes to that end. Whether so many died. */
@@ -506,9 +509,9 @@ static bool run_end(struct world *world, const struct end *end, uint64_t *seed)
 		if (end->way == WAY_ASLEEP)
 			seat->doom_ns = now_ns() + 300000000;
 		if (end->label)
-			seat->order = (struct order){ .label = steps_find(end->label) + 1,
-						      .left = 1 + (uint32_t)draw(seed, 3),
-						      .signal = SIGKILL };
+			seat->order = (struct order){.label = steps_find(end->label) + 1,
+						     .left = 1 + (uint32_t)draw(seed, 3),
+						     .signal = SIGKILL};
 	}
 	play(world, draw(seed, UINT64_MAX));
 	return atomic_load(&sums->kills) - before == (end->everybody ? world->seats : 1);
@@ -547,7 +550,8 @@ int main(int argc, char **argv)
 
 	goal = argc > 1 ? strtoull(argv[1], NULL, 0) : 1000;
 	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : now_ns();
-	until_ns = now_ns() + (argc > 3 ? strtoull(argv[3], NULL, 0) : 250 + goal / 10) * 1000000000;
+	until_ns =
+		now_ns() + (argc > 3 ? strtoull(argv[3], NULL, 0) : 250 + goal / 10) * 1000000000;
 	setvbuf(stdout, NULL, _IONBF, 0); /* else the forked write it again */
 	printf("seed %lu\n", (unsigned long)seed);
 	table = steps_begin();

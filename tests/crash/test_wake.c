@@ -32,15 +32,15 @@ static const struct {
 	const char *label;
 	bool engine; /* pidfd_getfd is refused */
 } steps[] = {
-	{ "peer_completed", false }, { "peer_counted", false }, { "alarm_seen", false },
-	{ "alarm_claimed", false },  { "wake_told", false },	{ "wake_written", false },
-	{ "alarm_claimed", true },   { "bell_due", true },	{ "bell_rung", true },
+	{"peer_completed", false}, {"peer_counted", false}, {"alarm_seen", false},
+	{"alarm_claimed", false},  {"wake_told", false},    {"wake_written", false},
+	{"alarm_claimed", true},   {"bell_due", true},	    {"bell_rung", true},
 };
 
 /* What the sleeper does: polls its channel; is in ibv_get_cq_event; arms anew. */
 enum way { AWAKE, ASLEEP, AGAIN };
 
-static const char *const way_names[] = { "", ", sleeper in ibv_get_cq_event", ", armed anew" };
+static const char *const way_names[] = {"", ", sleeper in ibv_get_cq_event", ", armed anew"};
 
 /* What the two and their parent see. */
 struct shared {
@@ -81,7 +81,7 @@ static void await_word(int fd)
 
 static void produce(int fd, struct shared *shared, uint32_t label, int sig)
 {
-	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
 	struct end end;
 
 	steps_obey(WORKER, &shared->order);
@@ -116,7 +116,7 @@ struct sleeper {
 
 static bool readable(const struct sleeper *s, int timeout_ms)
 {
-	struct pollfd p = { .fd = s->channel->fd, .events = POLLIN };
+	struct pollfd p = {.fd = s->channel->fd, .events = POLLIN};
 
 	return poll(&p, 1, timeout_ms) == 1;
 }
@@ -126,7 +126,8 @@ static void take_event(struct sleeper *s)
 	struct ibv_cq *cq;
 	void *context;
 
-	end_require(!ibv_get_cq_event(s->channel, &cq, &context) && cq == s->cq, "ibv_get_cq_event");
+	end_require(!ibv_get_cq_event(s->channel, &cq, &context) && cq == s->cq,
+		    "ibv_get_cq_event");
 	ibv_ack_cq_events(cq, 1);
 }
 
@@ -164,7 +165,7 @@ static void arm(struct sleeper *s)
 
 static void open_sleeper(struct sleeper *s, int fd)
 {
-	struct ibv_recv_wr wr = { .num_sge = 0 }, *bad;
+	struct ibv_recv_wr wr = {.num_sge = 0}, *bad;
 
 	s->fd = fd;
 	end_open(&s->end, 4096, false);
@@ -198,7 +199,7 @@ static void look_for_stale(struct sleeper *s, struct shared *shared)
 /* It does what it was stopped in. Who is woken at once may come before it has stopped. */
 static void go_on(int fd, struct shared *shared)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	do
 		kill(shared->producer, SIGCONT);
@@ -234,7 +235,7 @@ static void *resume_beside(void *arg)
 /* Whoever sleeps for an event sleeps on. */
 static void resume_asleep(struct sleeper *s, struct shared *shared)
 {
-	struct beside beside = { s, shared };
+	struct beside beside = {s, shared};
 	pthread_t thread;
 
 	end_require(!ibv_req_notify_cq(s->cq, 0), "ibv_req_notify_cq");
@@ -296,13 +297,14 @@ static void consume(int fd, struct shared *shared, int sig, enum way way)
 /* False: not in time. */
 static bool run(const char *label, bool engine, int sig, enum way way)
 {
-	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-				     -1, 0);
+	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int pair[2], status, ended;
 	pid_t sleeper, producer;
 	bool ok;
 
-	end_require(shared != MAP_FAILED && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "socketpair");
+	end_require(shared != MAP_FAILED && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair),
+		    "socketpair");
 	producer = fork();
 	if (!producer) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -326,9 +328,9 @@ static bool run(const char *label, bool engine, int sig, enum way way)
 	end_require(waitpid(shared->producer, &ended, 0) == shared->producer, "waitpid");
 	/* the sleeper's engine may just have looked, so that there was nothing to wake */
 	ok = shared->order.obeyed && shared->woken_ms <= LIMIT_MS;
-	printf("%s %s%s%s: awake after %u ms%s\n", sig == SIGKILL ? "killed at" : "stopped at", label,
-	       engine ? ", by the engine" : "", way_names[way],
-	       shared->woken_ms, shared->stale ? "; a word too many" : "");
+	printf("%s %s%s%s: awake after %u ms%s\n", sig == SIGKILL ? "killed at" : "stopped at",
+	       label, engine ? ", by the engine" : "", way_names[way], shared->woken_ms,
+	       shared->stale ? "; a word too many" : "");
 	munmap(shared, sizeof(*shared));
 	return ok;
 }

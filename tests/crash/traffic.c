@@ -8,10 +8,10 @@
 #include "worker.h"
 
 #define PATIENT_POLLS 32u
-#define NAP_NS	   100000
-#define WAKE_UP_MS 5000
-#define HANGS_NS   20000000000ull
-#define RECEIVED   (1ull << 63) /* of a wr_id: a receive */
+#define NAP_NS	      100000
+#define WAKE_UP_MS    5000
+#define HANGS_NS      20000000000ull
+#define RECEIVED      (1ull << 63) /* of a wr_id: a receive */
 
 struct in_place in_place;
 
@@ -68,7 +68,8 @@ void traffic_fill(struct worker *w)
 
 void traffic_check(struct worker *w)
 {
-	look(w->shared->constant, sizeof(w->shared->constant), CONSTANT(w->me), "nobody's to write");
+	look(w->shared->constant, sizeof(w->shared->constant), CONSTANT(w->me),
+	     "nobody's to write");
 	look(w->shared->guard, sizeof(w->shared->guard), GUARD(w->me), "guard");
 	look(in_place.constant, sizeof(in_place.constant), CONSTANT(w->me), "nobody's, in place");
 }
@@ -77,7 +78,8 @@ void traffic_check(struct worker *w)
 
 static void look_at_message(struct worker *w, struct link *l, uint32_t slot, uint32_t bytes)
 {
-	look(w->shared->received[l->peer][slot], bytes, MESSAGE(l->peer, w->me, l->got), "a message");
+	look(w->shared->received[l->peer][slot], bytes, MESSAGE(l->peer, w->me, l->got),
+	     "a message");
 	l->got++;
 	traffic_receive(w, l, slot);
 }
@@ -108,7 +110,8 @@ static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc 
 		return;
 	}
 	l->lost = true;
-	if (may_lose(w, l) && (wc->status == IBV_WC_RETRY_EXC_ERR || wc->status == IBV_WC_WR_FLUSH_ERR))
+	if (may_lose(w, l) &&
+	    (wc->status == IBV_WC_RETRY_EXC_ERR || wc->status == IBV_WC_WR_FLUSH_ERR))
 		return;
 	if (wc->status != IBV_WC_RETRY_EXC_ERR)
 		broken("request %d to %u: %s", l->request, l->peer, ibv_wc_status_str(wc->status));
@@ -157,7 +160,7 @@ bool traffic_poll(struct worker *w)
 
 static void take_events(struct worker *w)
 {
-	struct pollfd fd = { w->channel->fd, POLLIN, 0 };
+	struct pollfd fd = {w->channel->fd, POLLIN, 0};
 	struct ibv_cq *cq;
 	void *context;
 
@@ -171,7 +174,7 @@ static void take_events(struct worker *w)
 /* Whoever waits for a completion that must come sleeps; but not for ever. */
 static void sleep_until_event(struct worker *w)
 {
-	struct pollfd fd = { w->channel->fd, POLLIN, 0 };
+	struct pollfd fd = {w->channel->fd, POLLIN, 0};
 
 	take_events(w);
 	if (ibv_req_notify_cq(w->cq, 0))
@@ -218,11 +221,11 @@ static void settle(struct worker *w, struct link *l)
 static struct ibv_send_wr request(struct worker *w, struct link *l, enum ibv_wr_opcode opcode,
 				  struct ibv_sge *sge)
 {
-	return (struct ibv_send_wr){ .wr_id = (uint64_t)(l - w->link),
-				     .sg_list = sge,
-				     .num_sge = 1,
-				     .opcode = opcode,
-				     .send_flags = IBV_SEND_SIGNALED };
+	return (struct ibv_send_wr){.wr_id = (uint64_t)(l - w->link),
+				    .sg_list = sge,
+				    .num_sge = 1,
+				    .opcode = opcode,
+				    .send_flags = IBV_SEND_SIGNALED};
 }
 
 static void post(struct link *l, struct ibv_send_wr *wr)
@@ -241,8 +244,8 @@ static void post_one(struct worker *w, struct link *l, enum ibv_wr_opcode opcode
 {
 	/* the half in two parts each */
 	uint32_t first = bytes > 8 && draw(&w->seed, 2) ? bytes / 2 : bytes;
-	struct ibv_sge sge[2] = { { (uintptr_t)local, first, w->mr[0]->lkey },
-				  { (uintptr_t)local + first, bytes - first, w->mr[0]->lkey } };
+	struct ibv_sge sge[2] = {{(uintptr_t)local, first, w->mr[0]->lkey},
+				 {(uintptr_t)local + first, bytes - first, w->mr[0]->lkey}};
 	struct ibv_send_wr wr = request(w, l, opcode, sge);
 
 	wr.num_sge = first < bytes ? 2 : 1;
@@ -257,7 +260,7 @@ static void post_atomic(struct worker *w, struct link *l, enum ibv_wr_opcode opc
 			uint64_t compare_add, uint64_t swap)
 {
 	const struct seat *peer = &w->world->seat[l->peer];
-	struct ibv_sge sge = { (uintptr_t)local, 8, w->mr[0]->lkey };
+	struct ibv_sge sge = {(uintptr_t)local, 8, w->mr[0]->lkey};
 	struct ibv_send_wr wr = request(w, l, opcode, &sge);
 
 	wr.wr.atomic.remote_addr = peer->address[0] + offsetof(struct shared, from[w->me].counter);
@@ -269,11 +272,12 @@ static void post_atomic(struct worker *w, struct link *l, enum ibv_wr_opcode opc
 
 void traffic_receive(struct worker *w, struct link *l, uint32_t slot)
 {
-	struct ibv_sge sge = { (uintptr_t)w->shared->received[l->peer][slot], TEXT_BYTES,
-			       w->mr[0]->lkey };
-	struct ibv_recv_wr wr = { .wr_id = RECEIVED | slot << 8 | (uint64_t)(l - w->link),
-				  .sg_list = &sge,
-				  .num_sge = 1 }, *bad;
+	struct ibv_sge sge = {(uintptr_t)w->shared->received[l->peer][slot], TEXT_BYTES,
+			      w->mr[0]->lkey};
+	struct ibv_recv_wr wr = {.wr_id = RECEIVED | slot << 8 | (uint64_t)(l - w->link),
+				 .sg_list = &sge,
+				 .num_sge = 1},
+			   *bad;
 
 	if (ibv_post_recv(l->qp, &wr, &bad))
 		broken("cannot post a receive");
@@ -282,7 +286,7 @@ void traffic_receive(struct worker *w, struct link *l, uint32_t slot)
 
 static uint32_t some_bytes(struct worker *w, uint32_t most)
 {
-	static const uint32_t usual[] = { 8, 8, 64, 1000, 4096, 12000 };
+	static const uint32_t usual[] = {8, 8, 64, 1000, 4096, 12000};
 	uint32_t bytes = usual[draw(&w->seed, 6)];
 
 	return bytes < most ? bytes : most;

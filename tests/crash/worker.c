@@ -19,8 +19,8 @@
 #include "../random.h"
 #include "worker.h"
 
-#define LIMIT_NS  20000000000ull
-#define PROBE_NS  2000000
+#define LIMIT_NS 20000000000ull
+#define PROBE_NS 2000000
 
 static struct worker self;
 
@@ -51,7 +51,7 @@ void broken(const char *format, ...)
 
 void nap(long ns)
 {
-	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
+	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
 /* ---- Attaching ---- */
@@ -66,7 +66,7 @@ static void forbid_process_vm(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
+	struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
@@ -75,7 +75,7 @@ static void forbid_process_vm(void)
 
 static void choose_ways(struct worker *w)
 {
-	static const char *const ways[] = { "uffd", "segv", "segv", "" };
+	static const char *const ways[] = {"uffd", "segv", "segv", ""};
 
 	setenv("WEFT_POOL", w->world->pool, 1);
 	setenv("WEFT_MOVE", ways[draw(&w->seed, 4)], 1);
@@ -131,15 +131,16 @@ static void open_all(struct worker *w)
 
 struct ibv_qp *worker_queue_pair(struct worker *w)
 {
-	struct ibv_qp_init_attr init = { .send_cq = w->cq,
-					 .recv_cq = w->cq,
-					 .cap = { 2 * DEPTH, DEPTH, 2, 1, 0 },
-					 .qp_type = IBV_QPT_RC };
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL };
+	struct ibv_qp_init_attr init = {.send_cq = w->cq,
+					.recv_cq = w->cq,
+					.cap = {2 * DEPTH, DEPTH, 2, 1, 0},
+					.qp_type = IBV_QPT_RC};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL};
 	struct ibv_qp *qp = ibv_create_qp(w->pd, &init);
 
-	if (!qp || ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						    IBV_QP_ACCESS_FLAGS))
+	if (!qp ||
+	    ibv_modify_qp(qp, &attr,
+			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
 		broken("no queue pair: %s", strerror(errno));
 	return qp;
 }
@@ -152,23 +153,23 @@ void worker_connect(struct worker *w, struct ibv_qp *qp, const union ibv_gid *gi
 		.dest_qp_num = qpn,
 		.max_dest_rd_atomic = 16,
 		.min_rnr_timer = 1,
-		.ah_attr = { .is_global = 1,
-			     .port_num = 1,
-			     .grh = { .dgid = *gid, .sgid_index = 1, .hop_limit = 1 } },
+		.ah_attr = {.is_global = 1,
+			    .port_num = 1,
+			    .grh = {.dgid = *gid, .sgid_index = 1, .hop_limit = 1}},
 		.timeout = 12, /* 17 ms */
 		.retry_cnt = 3,
 		.rnr_retry = 7,
 		.max_rd_atomic = 16,
 	};
 
-	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-					     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-					     IBV_QP_MIN_RNR_TIMER))
+	if (ibv_modify_qp(qp, &attr,
+			  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
 		broken("not to RTR: %s", strerror(errno));
 	attr.qp_state = IBV_QPS_RTS;
-	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					     IBV_QP_MAX_QP_RD_ATOMIC))
+	if (ibv_modify_qp(qp, &attr,
+			  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
 		broken("not to RTS: %s", strerror(errno));
 }
 
@@ -254,7 +255,7 @@ static void end_early(struct worker *w)
 		atexit(die_at_exit);
 		exit(0);
 	case WAY_ABORT:
-		setrlimit(RLIMIT_CORE, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY });
+		setrlimit(RLIMIT_CORE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
 		abort();
 	}
 }

@@ -9,8 +9,9 @@
 #define TEXT_BYTES  1024u /* a message at most */
 #define SLOT_BYTES  16384u
 #define CONST_BYTES 65536u
-#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
-	     IBV_ACCESS_REMOTE_ATOMIC)
+#define ALL                                                                                        \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 /* The memory that others reach. Each writes only into the part that bears its number. */
 struct shared {
@@ -82,7 +83,7 @@ static inline bool may_lose(const struct worker *w, const struct link *l)
 }
 
 /* traffic.c */
-void traffic_fill(struct worker *w); /* the memory before anybody may reach it */
+void traffic_fill(struct worker *w);  /* the memory before anybody may reach it */
 void traffic_check(struct worker *w); /* and in the end */
 void traffic_receive(struct worker *w, struct link *l, uint32_t slot);
 /* Carries out some requests of one kind at a peer, and looks at what they did. */
@@ -99,7 +100,7 @@ void churn_begin(struct worker *w);
 void churn_run(struct worker *w);
 void churn_memory(struct worker *w);
 void churn_end(struct worker *w);
-void churn_take(struct worker *w); /* from who may be stopped */
+void churn_take(struct worker *w);  /* from who may be stopped */
 void churn_serve(struct worker *w); /* requests for connections */
 
 /* guest.c: in the domain of another. */

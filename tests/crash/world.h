@@ -58,18 +58,19 @@ struct seat {
 	uint64_t address[2];
 	union ibv_gid gid;
 	int cmd_fd;
-	_Atomic uint32_t pd; /* its handle, when it can be imported; 0: not yet */
+	_Atomic uint32_t pd;   /* its handle, when it can be imported; 0: not yet */
 	_Atomic uint32_t port; /* where it listens; 0: nowhere */
-	_Atomic int refused;   /* why it could not accept the last time, an errno; -1: it had no room */
-	char failure[256];     /* what it saw that must not be */
-	uint64_t late_ns;      /* the longest time from a death to its error */
+	_Atomic int
+		refused;   /* why it could not accept the last time, an errno; -1: it had no room */
+	char failure[256]; /* what it saw that must not be */
+	uint64_t late_ns;  /* the longest time from a death to its error */
 	struct mail mail[SEATS];
 };
 
 struct world {
 	char pool[64];
 	uint32_t seats;
-	bool hurried; /* somebody will attach after each death, and find it */
+	bool hurried;		     /* somebody will attach after each death, and find it */
 	struct seat seat[SEATS + 1]; /* the last one: who attaches later */
 };
 

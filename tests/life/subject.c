@@ -37,11 +37,11 @@ const char *subject_pool(void)
 	return path;
 }
 
-static const int deadly[] = { SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS };
+static const int deadly[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS};
 
 static void nap(void)
 {
-	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 struct subject subject_start(void (*fn)(struct subject *))

@@ -61,8 +61,9 @@ static void refused_as(uint64_t file_bytes, uint64_t header_bytes)
 {
 	char expected[128];
 
-	snprintf(expected, sizeof(expected), "the file has %ju bytes, while the pool's header says %ju",
-		 (uintmax_t)file_bytes, (uintmax_t)header_bytes);
+	snprintf(expected, sizeof(expected),
+		 "the file has %ju bytes, while the pool's header says %ju", (uintmax_t)file_bytes,
+		 (uintmax_t)header_bytes);
 	refused(expected);
 }
 
@@ -117,7 +118,7 @@ static void test_other_size(void **state)
 static void test_half_made(void **state)
 {
 	uint64_t making = WEFT_POOL_MAKING;
-	struct weft_pool_header header = { .magic = WEFT_POOL_MAKING };
+	struct weft_pool_header header = {.magic = WEFT_POOL_MAKING};
 
 	for (int step = 0; step < 4; step++) {
 		int fd;
@@ -163,7 +164,7 @@ static void test_not_a_file(void **state)
 /* Whatever the umask: it can be opened again, by its owner alone. */
 static void test_mode(void **state)
 {
-	static const mode_t masks[] = { 0, 022, 0777 };
+	static const mode_t masks[] = {0, 022, 0777};
 	struct stat st;
 
 	for (size_t i = 0; i < sizeof(masks) / sizeof(*masks); i++) {
@@ -186,7 +187,7 @@ static void test_mode(void **state)
 /* Under a limit that a pool's file exceeds none is made, and one that is there is used. */
 static void limited(struct subject *s)
 {
-	struct rlimit few = { 100 << 10, 100 << 10 };
+	struct rlimit few = {100 << 10, 100 << 10};
 	struct weft_pool *pool;
 	char where[PATH_MAX];
 	const char *why;
@@ -197,7 +198,8 @@ static void limited(struct subject *s)
 	subject_require(strstr(why, "ulimit -f") && strstr(why, " 102400 bytes"), why);
 	subject_ready(s);
 	subject_wait(s);
-	subject_require(weft_pool_get(subject_pool(), &pool, where, &why) == -EFBIG, "an empty file");
+	subject_require(weft_pool_get(subject_pool(), &pool, where, &why) == -EFBIG,
+			"an empty file");
 	subject_ready(s);
 	subject_wait(s);
 	pool = subject_attach(s);
@@ -230,9 +232,8 @@ static void test_limit(void **state)
 static void merged_counters(uint64_t merging, uint64_t expected)
 {
 	struct weft_pool_header header = {
-		.departed = { .ops_write = 5 }, .merged = { .ops_write = 12 }, .merging = merging
-	};
-	struct weft_counters left = { .ops_write = 7 };
+		.departed = {.ops_write = 5}, .merged = {.ops_write = 12}, .merging = merging};
+	struct weft_counters left = {.ops_write = 7};
 	size_t from = offsetof(struct weft_pool_header, departed);
 	struct weft_pool_header after;
 	int fd;

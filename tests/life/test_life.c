@@ -33,7 +33,8 @@ static void use(struct weft_pool *pool)
 
 	subject_require(!weft_pool_extent_alloc(pool, EXTENT, &off), "extent");
 	subject_require(weft_pool_populate(pool, off, EXTENT), "populate");
-	subject_require(!weft_pool_take_mr(pool, &index) && !weft_pool_take_qp(pool, &index), "entry");
+	subject_require(!weft_pool_take_mr(pool, &index) && !weft_pool_take_qp(pool, &index),
+			"entry");
 }
 
 static void live(struct subject *s)

@@ -33,7 +33,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	if (id == CLOCK_MONOTONIC) {
 		uint64_t ns = ((uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec) * FASTER;
 
-		*t = (struct timespec){ (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+		*t = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 	}
 	return err;
 }
@@ -113,7 +113,8 @@ static void test_named(void **state)
 	assert_int_equal(lease_one(pool, &took_ns), -ETIMEDOUT);
 	divert(text, sizeof(text));
 	assert_true(took_ns >= PATIENCE_NS);
-	snprintf(expected, sizeof(expected), "process %d (test-life-lock), which is stopped, holds", s.pid);
+	snprintf(expected, sizeof(expected), "process %d (test-life-lock), which is stopped, holds",
+		 s.pid);
 	at = strstr(text, expected);
 	if (!at || strstr(at, "\nweft:"))
 		fail_msg("%s", text);

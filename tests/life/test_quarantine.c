@@ -35,7 +35,8 @@ static void execute(struct subject *s)
 	subject_ready(s);
 	for (;;) {
 		subject_wait(s);
-		caller.line->busy += (1ull << WEFT_BUSY_BITS) + weft_busy_at(s->page->value[0], AT_QP);
+		caller.line->busy +=
+			(1ull << WEFT_BUSY_BITS) + weft_busy_at(s->page->value[0], AT_QP);
 		subject_ready(s);
 		subject_wait(s);
 		caller.line->busy = caller.line->busy >> WEFT_BUSY_BITS << WEFT_BUSY_BITS;
@@ -163,7 +164,8 @@ static void execute_by_all_lines(struct subject *s)
 	subject_ready(s);
 	subject_wait(s);
 	for (int i = 0; i < (int)WEFT_MEMBER_LINES; i++)
-		pool->self->line[i].busy = (1ull << WEFT_BUSY_BITS) + weft_busy_at(s->page->value[0], AT_QP);
+		pool->self->line[i].busy =
+			(1ull << WEFT_BUSY_BITS) + weft_busy_at(s->page->value[0], AT_QP);
 	pool->self->lines = WEFT_MEMBER_LINES;
 	subject_ready(s);
 	pause();

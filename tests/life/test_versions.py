@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Programs of two versions of the format refuse each other's pools, say so, and do them no harm."""
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -64,15 +65,22 @@ def git(*argv, **kept):
     return subprocess.run(['git', '-C', ROOT, *argv], capture_output=True, check=True, **kept).stdout
 
 
+def version_in(header):
+    return re.search(r'define WEFT_POOL_VERSION +(\d+)u', header)[1]
+
+
 @pytest.fixture(scope='module')
 def older(tmp_path_factory):
     """The build of the last commit whose format has another version."""
     try:
-        commit = git('log', '-1', '--format=%H', '-G', 'define WEFT_POOL_VERSION', '--',
-                     'src/pool/format.h', text=True).strip()
-        tree = git('archive', f'{commit}^')
-    except subprocess.CalledProcessError as failure:
-        pytest.skip(f'no history: {failure.stderr!r}')
+        changes = git('log', '--format=%H^', '-G', 'define WEFT_POOL_VERSION', '--', 'src/pool/format.h',
+                      text=True).split()
+        now = version_in((ROOT / 'src/pool/format.h').read_text())
+        commit = next(commit for commit in changes if now != version_in(
+            git('show', f'{commit}:src/pool/format.h', text=True)))
+        tree = git('archive', commit)
+    except (subprocess.CalledProcessError, StopIteration) as failure:
+        pytest.skip(f'no history: {failure!r}')
     folder = tmp_path_factory.mktemp('older')
     subprocess.run(['tar', 'x', '-C', folder], input=tree, check=True)
     subprocess.run(['meson', 'setup', '-Dtests=false', '-Dwerror=false', 'build'], cwd=folder, check=True)

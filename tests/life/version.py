@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 header, step, output = sys.argv[1:]
-text, count = re.subn(r'(?m)^(#define WEFT_POOL_VERSION )(\d+)u$',
+text, count = re.subn(r'(?m)^(#define WEFT_POOL_VERSION +)(\d+)u$',
                       lambda m: f'{m[1]}{int(m[2]) + int(step)}u', Path(header).read_text())
 assert count == 1, f'{header} has no version of the format'
 Path(output).write_text(text)

@@ -31,8 +31,8 @@ static int place(size_t len_bytes, uint64_t *off)
 
 	if (count == MOST)
 		return -ENOSPC;
-	if (count && extents[count - 1].off + extents[count - 1].len_bytes + 2 * PAGE + len_bytes <
-			     SIZE) {
+	if (count &&
+	    extents[count - 1].off + extents[count - 1].len_bytes + 2 * PAGE + len_bytes < SIZE) {
 		i = count;
 		at = extents[i - 1].off + extents[i - 1].len_bytes + PAGE;
 	} else {

@@ -10,17 +10,18 @@
 #include <unistd.h>
 
 /* Younger than the headers of Debian 12. */
-#define SETUP_NO_MMAP	       (1u << 14)
-#define SETUP_REGISTERED_ONLY  (1u << 15)
-#define USE_REGISTERED	       (1u << 31) /* with the operation of io_uring_register */
-#define ENTER_REGISTERED       (1u << 4)
+#define SETUP_NO_MMAP	      (1u << 14)
+#define SETUP_REGISTERED_ONLY (1u << 15)
+#define USE_REGISTERED	      (1u << 31) /* with the operation of io_uring_register */
+#define ENTER_REGISTERED      (1u << 4)
 
-#define ENTRIES		       4u
-#define RINGS_BYTES	       8192ul
+#define ENTRIES		      4u
+#define RINGS_BYTES	      8192ul
 
 static int enter(struct ring *ring, unsigned int submit, unsigned int wait, unsigned int flags)
 {
-	return (int)syscall(SYS_io_uring_enter, ring->fd, submit, wait, flags | ring->flags, NULL, 0);
+	return (int)syscall(SYS_io_uring_enter, ring->fd, submit, wait, flags | ring->flags, NULL,
+			    0);
 }
 
 static int give(struct ring *ring, unsigned int what, const void *arg, unsigned int count)
@@ -46,7 +47,7 @@ static bool map_rings(struct ring *ring)
 
 static bool close_descriptor(struct ring *ring)
 {
-	struct io_uring_rsrc_update number = { .offset = UINT32_MAX, .data = (uint64_t)ring->fd };
+	struct io_uring_rsrc_update number = {.offset = UINT32_MAX, .data = (uint64_t)ring->fd};
 
 	if (give(ring, IORING_REGISTER_RING_FDS, &number, 1) != 1)
 		return false;
@@ -58,9 +59,9 @@ static bool close_descriptor(struct ring *ring)
 
 bool ring_open(struct ring *ring, enum ring_held held, void *buffer, unsigned int len_bytes)
 {
-	struct iovec vector = { buffer, len_bytes };
+	struct iovec vector = {buffer, len_bytes};
 
-	*ring = (struct ring){ 0 };
+	*ring = (struct ring){0};
 	if (held == BY_NOTHING) {
 		/* the rings want pages of one folio */
 		ring->own = aligned_alloc(RINGS_BYTES, 2 * RINGS_BYTES);
@@ -83,17 +84,18 @@ void ring_let_go(struct ring *ring)
 	ring->fd = -1;
 }
 
-void ring_submit(struct ring *ring, unsigned int opcode, int fd, void *buffer, unsigned int len_bytes)
+void ring_submit(struct ring *ring, unsigned int opcode, int fd, void *buffer,
+		 unsigned int len_bytes)
 {
 	const struct io_sqring_offsets *at = &ring->params.sq_off;
 	_Atomic uint32_t *tail = (void *)(ring->rings + at->tail);
 	uint32_t index = *tail & (*(uint32_t *)(ring->rings + at->ring_mask));
 
-	ring->sqes[index] = (struct io_uring_sqe){ .opcode = (uint8_t)opcode,
-						   .fd = fd,
-						   .off = UINT64_MAX,
-						   .addr = (uintptr_t)buffer,
-						   .len = len_bytes };
+	ring->sqes[index] = (struct io_uring_sqe){.opcode = (uint8_t)opcode,
+						  .fd = fd,
+						  .off = UINT64_MAX,
+						  .addr = (uintptr_t)buffer,
+						  .len = len_bytes};
 	((uint32_t *)(ring->rings + at->array))[index] = index;
 	/* release: pairs with the kernel's acquire */
 	atomic_fetch_add_explicit(tail, 1, memory_order_release);

@@ -15,7 +15,7 @@ enum ring_held {
 };
 
 struct ring {
-	int fd; /* or its number; -1: let go */
+	int fd;		    /* or its number; -1: let go */
 	unsigned int flags; /* of io_uring_enter */
 	uint8_t *rings, *own;
 	struct io_uring_sqe *sqes;
@@ -25,7 +25,8 @@ struct ring {
 /* Has the buffer as fixed buffer 0, if it is of any length. false: not to be had here. */
 bool ring_open(struct ring *ring, enum ring_held held, void *buffer, unsigned int len_bytes);
 /* One request; then its result. */
-void ring_submit(struct ring *ring, unsigned int opcode, int fd, void *buffer, unsigned int len_bytes);
+void ring_submit(struct ring *ring, unsigned int opcode, int fd, void *buffer,
+		 unsigned int len_bytes);
 int ring_wait(struct ring *ring);
 /* Closes the descriptor; what has been submitted goes on. */
 void ring_let_go(struct ring *ring);

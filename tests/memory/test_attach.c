@@ -120,7 +120,8 @@ static void by_gdb(pid_t pid)
 	double begun = now();
 
 	snprintf(line, sizeof(line),
-		 "timeout -s KILL %d gdb -nx -batch -p %d -ex 'thread apply all backtrace 1' >/dev/null 2>&1",
+		 "timeout -s KILL %d gdb -nx -batch -p %d -ex 'thread apply all backtrace 1' "
+		 ">/dev/null 2>&1",
 		 4 * MOST_SECONDS, pid);
 	/* gdb itself takes half a second to start, more on a busy machine */
 	if (system(line) || now() - begun > 4 * MOST_SECONDS)
@@ -143,8 +144,9 @@ static int debug(pid_t pid)
 	}
 	for (; gdbs < wanted.by_gdb && !system("gdb --version >/dev/null 2>&1"); gdbs++)
 		by_gdb(pid);
-	printf("%lu attached, the slowest took %.1f ms for all threads; %lu times gdb%s\n", attached,
-	       slowest * 1e3, gdbs, gdbs < wanted.by_gdb ? ", which is not installed" : "");
+	printf("%lu attached, the slowest took %.1f ms for all threads; %lu times gdb%s\n",
+	       attached, slowest * 1e3, gdbs,
+	       gdbs < wanted.by_gdb ? ", which is not installed" : "");
 	return 0;
 }
 

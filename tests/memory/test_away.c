@@ -25,7 +25,7 @@ size_t __real_weft_move_out(const struct weft_move *move);
 size_t __wrap_weft_move_in(const struct weft_move *move);
 size_t __wrap_weft_move_out(const struct weft_move *move);
 
-static unsigned int outs; /* calls */
+static unsigned int outs;			       /* calls */
 static size_t in_most = SIZE_MAX, out_most = SIZE_MAX; /* bytes a call may move */
 
 static struct weft_move cut(const struct weft_move *move, size_t most)
@@ -73,7 +73,8 @@ static void check_pieces(const struct weft_region *region)
 	for (unsigned int i = 0; i < region->npieces; i++)
 		if (region->pieces[i].off != WEFT_IN_PLACE)
 			assert_memory_equal(memfd_source_at(region->pieces[i].off),
-					    (void *)region->pieces[i].va, region->pieces[i].len_bytes);
+					    (void *)region->pieces[i].va,
+					    region->pieces[i].len_bytes);
 }
 
 /* Each try is due by then. */
@@ -302,14 +303,10 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_not_back),
-		cmocka_unit_test(test_again),
-		cmocka_unit_test(test_not_in),
-		cmocka_unit_test(test_tries),
-		cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_few_tries),
-		cmocka_unit_test(test_unmapped),
-		cmocka_unit_test(test_rehome),
+		cmocka_unit_test(test_not_back), cmocka_unit_test(test_again),
+		cmocka_unit_test(test_not_in),	 cmocka_unit_test(test_tries),
+		cmocka_unit_test(test_fork),	 cmocka_unit_test(test_few_tries),
+		cmocka_unit_test(test_unmapped), cmocka_unit_test(test_rehome),
 		cmocka_unit_test(test_detach),
 	};
 

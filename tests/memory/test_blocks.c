@@ -153,7 +153,7 @@ static void test_freed(void **state)
 
 static void test_grown(void **state)
 {
-	static const size_t to[] = { 8 * MIB, 512 * KIB, 300 * KIB };
+	static const size_t to[] = {8 * MIB, 512 * KIB, 300 * KIB};
 
 	for (int i = 0; i < 6; i++) {
 		uint8_t *block = block_of(MIB), *other = block_of(MIB);
@@ -279,14 +279,10 @@ static int setup(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole),
-		cmocka_unit_test(test_strangers),
-		cmocka_unit_test(test_freed),
-		cmocka_unit_test(test_grown),
-		cmocka_unit_test(test_small),
-		cmocka_unit_test(test_aligned),
-		cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_whole), cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_freed), cmocka_unit_test(test_grown),
+		cmocka_unit_test(test_small), cmocka_unit_test(test_aligned),
+		cmocka_unit_test(test_fork),  cmocka_unit_test(test_shared),
 	};
 
 	if (argc > 1)

@@ -278,7 +278,7 @@ static int setup(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_arena),	       cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_arena),		cmocka_unit_test(test_streams),
 		cmocka_unit_test(test_earlier_handler), cmocka_unit_test(test_traffic),
 		cmocka_unit_test(test_dying_child),
 	};

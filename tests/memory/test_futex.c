@@ -39,7 +39,7 @@ struct shared {
 static struct memory {
 	_Alignas(PAGE) struct shared group[2]; /* private; shared by processes */
 	_Alignas(PAGE) uint8_t stack[SIGNAL_STACK];
-} *memory;
+} * memory;
 
 static atomic_bool stop;
 static atomic_ulong wrong, rounds[2], signals;
@@ -153,8 +153,8 @@ static void on_signal(int signal)
 
 static void *take_signals(void *arg)
 {
-	const stack_t stack = { .ss_sp = memory->stack, .ss_size = SIGNAL_STACK };
-	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
+	const stack_t stack = {.ss_sp = memory->stack, .ss_size = SIGNAL_STACK};
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
 
 	sigaltstack(&stack, NULL);
 	sigaction(SIGUSR1, &action, NULL);
@@ -171,7 +171,8 @@ static int race(void *moves)
 	unsigned int count = 0;
 
 	alarm(SECONDS);
-	memory = mmap(NULL, sizeof(*memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memory = mmap(NULL, sizeof(*memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		      -1, 0);
 	make(&memory->group[0], PTHREAD_PROCESS_PRIVATE);
 	make(&memory->group[1], PTHREAD_PROCESS_SHARED);
 	for (size_t i = 0; i < 4; i++)
@@ -185,7 +186,8 @@ static int race(void *moves)
 	sem_post(&memory->group[1].end);
 	while (count)
 		pthread_join(thread[--count], NULL);
-	printf("%lu and %lu rounds, %lu signals, %lu wrong\n", rounds[0], rounds[1], signals, wrong);
+	printf("%lu and %lu rounds, %lu signals, %lu wrong\n", rounds[0], rounds[1], signals,
+	       wrong);
 	return wrong || rounds[0] < LEAST_ROUNDS || rounds[1] < LEAST_ROUNDS || !signals;
 }
 

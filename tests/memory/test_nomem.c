@@ -76,20 +76,21 @@ static void scenario(uint8_t *memory)
 	static const struct {
 		size_t from, to;
 	} ranges[] = {
-		{ 2 * PAGE, 6 * PAGE },
-		{ PAGE + 5, 9 * PAGE },
-		{ 3 * PAGE, 4 * PAGE },
-		{ 0, PAGES * PAGE },
+		{2 * PAGE, 6 * PAGE},
+		{PAGE + 5, 9 * PAGE},
+		{3 * PAGE, 4 * PAGE},
+		{0, PAGES * PAGE},
 	};
-	struct weft_region regions[4] = { 0 };
+	struct weft_region regions[4] = {0};
 
 	for (size_t i = 0; i < 4; i++) {
-		int err = weft_region_acquire(memory + ranges[i].from, ranges[i].to - ranges[i].from,
-					      WEFT_REGION_MOVE | WEFT_REGION_WRITE, &regions[i]);
+		int err =
+			weft_region_acquire(memory + ranges[i].from, ranges[i].to - ranges[i].from,
+					    WEFT_REGION_MOVE | WEFT_REGION_WRITE, &regions[i]);
 
 		assert_true(err == 0 || err == -ENOMEM);
 		if (err)
-			regions[i] = (struct weft_region){ 0 };
+			regions[i] = (struct weft_region){0};
 		check(memory);
 		check_regions(regions, 4);
 	}

@@ -107,8 +107,8 @@ static int race(double seconds, int file)
 		struct weft_region region;
 		size_t skip = moves % 7 * 1000;
 
-		if (weft_region_acquire((uint8_t *)memory + skip, ALL_BYTES - skip, WEFT_REGION_MOVE,
-					&region)) {
+		if (weft_region_acquire((uint8_t *)memory + skip, ALL_BYTES - skip,
+					WEFT_REGION_MOVE, &region)) {
 			printf("acquire failed\n");
 			return 1;
 		}
@@ -127,8 +127,8 @@ static int race(double seconds, int file)
 		for (size_t i = mine; i < WORDS; i += THREADS * 61)
 			lost += memory[i] != rounds[mine];
 	}
-	printf("%lu moves, %d lost, %lu system calls failed, %u extents left\n", moves, lost, faults,
-	       memfd_source_extents());
+	printf("%lu moves, %d lost, %lu system calls failed, %u extents left\n", moves, lost,
+	       faults, memfd_source_extents());
 	return lost || memfd_source_extents() || faults;
 }
 
@@ -164,9 +164,9 @@ static int in_child(const char *way, uid_t uid, double seconds)
 	pid = fork();
 	if (!pid) {
 		setenv("WEFT_MOVE", way, 1);
-		if (setresuid(uid, uid, uid) || (!strcmp(way, "container") && way_enter_container()) ||
-		    (!strcmp(way, "uffd") && !has_userfaultfd()) ||
-		    (on_disk && file < 0)) {
+		if (setresuid(uid, uid, uid) ||
+		    (!strcmp(way, "container") && way_enter_container()) ||
+		    (!strcmp(way, "uffd") && !has_userfaultfd()) || (on_disk && file < 0)) {
 			printf("not possible here\n");
 			status = 0;
 		} else {
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 0.4;
 	/* copy is for one thread */
-	static const char *const names[] = { "auto", "uffd", "segv", "container", "disk" };
+	static const char *const names[] = {"auto", "uffd", "segv", "container", "disk"};
 	int failed = 0;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

@@ -104,7 +104,7 @@ static void *map(size_t len, int flags)
 
 static void test_heap(void **state)
 {
-	static const size_t lens[] = { 3 * PAGE, MIB, 64 * MIB };
+	static const size_t lens[] = {3 * PAGE, MIB, 64 * MIB};
 	void *memory = malloc(64);
 
 	assert_int_equal(round_trip(memory, 64), IN_PLACE);
@@ -196,8 +196,9 @@ static __attribute__((constructor)) void map_below_main(void)
 
 	while (fgets(line, sizeof(line), maps))
 		if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start <= self && self < end)
-			below_main = mmap((void *)(start - 2 * PAGE), 2 * PAGE, PROT_READ | PROT_WRITE,
-					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+			below_main =
+				mmap((void *)(start - 2 * PAGE), 2 * PAGE, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	fclose(maps);
 }
 
@@ -290,12 +291,12 @@ static void test_overlaps(void **state)
 	static const struct {
 		size_t from, to;
 	} ranges[] = {
-		{ 0, 10 * PAGE },
-		{ 2 * PAGE + 7, 5 * PAGE + 9 },
-		{ 3 * PAGE, 14 * PAGE },
+		{0, 10 * PAGE},
+		{2 * PAGE + 7, 5 * PAGE + 9},
+		{3 * PAGE, 14 * PAGE},
 	};
-	static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },
-					  { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+	static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+					 {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 	uint8_t *memory = map(16 * PAGE, MAP_PRIVATE);
 
 	for (int i = 0; i < 36; i++) {
@@ -322,7 +323,7 @@ static void test_overlaps(void **state)
 static void test_many_overlaps(void **state)
 {
 	enum { PAGES = 32, REGIONS = 24, ROUNDS = 2000 };
-	struct weft_region regions[REGIONS] = { 0 };
+	struct weft_region regions[REGIONS] = {0};
 	uint8_t *memory = map(PAGES * PAGE, MAP_PRIVATE);
 
 	srand(1);
@@ -529,7 +530,7 @@ static void test_rehome_rest(void **state)
 	fill(memory, 8 * PAGE, 9);
 	for (int runs = 1; runs <= 2; runs++) {
 		struct weft_region whole = acquire(memory, 8 * PAGE);
-		struct weft_region rest = acquire(memory + 5 * PAGE, 2 * PAGE), other = { 0 };
+		struct weft_region rest = acquire(memory + 5 * PAGE, 2 * PAGE), other = {0};
 		uint64_t off = whole.pieces[0].off;
 
 		if (runs == 2)
@@ -593,9 +594,9 @@ static void test_collection(void **state)
 	memory[0] = 1;
 	memory[5 * PAGE] = 2;
 	munmap(memory + 2 * PAGE, 2 * PAGE);
-	assert_ptr_equal(mremap(memory + 5 * PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
-				target),
-			 target);
+	assert_ptr_equal(
+		mremap(memory + 5 * PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, target),
+		target);
 	memfd_source_limit(4 * PAGE);
 	new = acquire(target + PAGE, PAGE);
 	assert_int_equal(kind_of(&new), POOLED);
@@ -640,7 +641,8 @@ static void test_fork(void **state)
 		mprotect(memory + PAGE, PAGE, PROT_READ | PROT_WRITE);
 		memset(memory, 0, MIB);
 		weft_region_release(&region);
-		if (weft_region_acquire(memory, MIB, WEFT_REGION_MOVE, &region) || region.npieces != 1)
+		if (weft_region_acquire(memory, MIB, WEFT_REGION_MOVE, &region) ||
+		    region.npieces != 1)
 			_exit(2);
 		weft_region_release(&region);
 		munmap(memory, MIB);

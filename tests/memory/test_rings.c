@@ -33,15 +33,15 @@ struct ring_case {
 	bool ring_first; /* before the first registration */
 	uint8_t *memory;
 	int pipe[2];
-	size_t filled; /* bytes before the ring's in the pipe */
+	size_t filled;	   /* bytes before the ring's in the pipe */
 	const char *wrong; /* NULL: as it should be */
 	bool skipped;
 };
 
 static uint8_t pattern[LEN];
 
-static const char *const whens[] = { "pending at deregistration", "after it", "registered again" };
-static const char *const helds[] = { "descriptor", "number", "mapping", "neither" };
+static const char *const whens[] = {"pending at deregistration", "after it", "registered again"};
+static const char *const helds[] = {"descriptor", "number", "mapping", "neither"};
 
 static bool is_write(const struct ring_case *c)
 {
@@ -53,14 +53,15 @@ static bool open_ring(struct ring_case *c, struct ring *ring)
 {
 	bool fixed = c->opcode == IORING_OP_READ_FIXED || c->opcode == IORING_OP_WRITE_FIXED;
 
-	c->skipped = !ring_open(ring, c->held, c->memory, fixed || c->held == BY_NOTHING ? MORE : 0);
+	c->skipped =
+		!ring_open(ring, c->held, c->memory, fixed || c->held == BY_NOTHING ? MORE : 0);
 	return !c->skipped;
 }
 
 static uint8_t *as_peer(const struct weft_region *region)
 {
-	return region->pieces[0].off == WEFT_IN_PLACE ? (uint8_t *)region->pieces[0].va :
-							memfd_source_at(region->pieces[0].off);
+	return region->pieces[0].off == WEFT_IN_PLACE ? (uint8_t *)region->pieces[0].va
+						      : memfd_source_at(region->pieces[0].off);
 }
 
 static bool register_memory(struct ring_case *c, struct weft_region *region)
@@ -175,7 +176,8 @@ static void wait_until_home(struct ring_case *c)
 /* Whether the rings of the cases before are gone. */
 static bool is_free(void)
 {
-	uint8_t *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *memory =
+		mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct weft_region region;
 	bool pooled;
 
@@ -210,15 +212,15 @@ static unsigned int run(struct ring_case c)
 
 static void each(enum ring_held held)
 {
-	static const unsigned int opcodes[] = { IORING_OP_READ_FIXED, IORING_OP_WRITE_FIXED,
-						IORING_OP_READ, IORING_OP_WRITE };
+	static const unsigned int opcodes[] = {IORING_OP_READ_FIXED, IORING_OP_WRITE_FIXED,
+					       IORING_OP_READ, IORING_OP_WRITE};
 	unsigned int sum = 0;
 
 	for (unsigned int i = 0; i < 4 * WHENS * 2; i++)
-		sum += run((struct ring_case){ .opcode = opcodes[i % 4],
-					       .when = (enum when)(i / 4 % WHENS),
-					       .held = held,
-					       .ring_first = i >= 4 * WHENS });
+		sum += run((struct ring_case){.opcode = opcodes[i % 4],
+					      .when = (enum when)(i / 4 % WHENS),
+					      .held = held,
+					      .ring_first = i >= 4 * WHENS});
 	if (!sum) {
 		print_message("no ring held by %s here\n", helds[held]);
 		skip();

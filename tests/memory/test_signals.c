@@ -75,7 +75,7 @@ static void call_previous(int signal, siginfo_t *info, void *context)
 
 static void install(void (*handler)(int, siginfo_t *, void *))
 {
-	struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+	struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
 
 	sigaction(SIGSEGV, &action, &previous);
 }
@@ -167,7 +167,7 @@ static void jumps_out(void)
 
 static void handles_once(void)
 {
-	struct sigaction action = { .sa_handler = jump, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction action = {.sa_handler = jump, .sa_flags = (int)SA_RESETHAND};
 
 	sigaction(SIGSEGV, &action, NULL);
 	jump_out_once();
@@ -240,7 +240,7 @@ static void moves_what_a_deaf_thread_may_touch(void)
 
 static int run(void (*fn)(void))
 {
-	const struct rlimit no_core = { 0, 0 };
+	const struct rlimit no_core = {0, 0};
 	int status = -1;
 	pid_t pid = fork();
 
@@ -248,8 +248,8 @@ static int run(void (*fn)(void))
 		setrlimit(RLIMIT_CORE, &no_core);
 		signal(SIGSEGV, SIG_DFL); /* not cmocka's */
 		memfd_source_attach();
-		memory = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			      0);
+		memory = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			      -1, 0);
 		forbidden = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		start_thread();
 		alarm(20);

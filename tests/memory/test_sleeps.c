@@ -36,7 +36,7 @@
 #define HANG_S	    60
 /* Who waits for a signal without blocking it before may miss it, on any system: between two sleeps. Here it may come in
  * the microsecond before a call is made again. */
-#define MISSED_MOST 1
+#define MISSED_MOST   1
 
 #define ENDED_IN_TIME 0 /* else errno */
 
@@ -64,7 +64,7 @@ static struct timespec from_now(clockid_t clock)
 
 /* ---- with a time: ENDED_IN_TIME is what each says when that is over ---- */
 
-static const struct timespec time_spec = { .tv_nsec = TIME_MS * 1000000l };
+static const struct timespec time_spec = {.tv_nsec = TIME_MS * 1000000l};
 
 static int for_epoll(void)
 {
@@ -82,21 +82,21 @@ static int for_epoll_masked(void)
 
 static int for_poll(void)
 {
-	struct pollfd fd = { .fd = pair[0], .events = POLLIN };
+	struct pollfd fd = {.fd = pair[0], .events = POLLIN};
 
 	return outcome(poll(&fd, 1, TIME_MS));
 }
 
 static int for_ppoll(void)
 {
-	struct pollfd fd = { .fd = pair[0], .events = POLLIN };
+	struct pollfd fd = {.fd = pair[0], .events = POLLIN};
 
 	return outcome(ppoll(&fd, 1, &time_spec, &usr2));
 }
 
 static int for_select(void)
 {
-	struct timeval time = { .tv_usec = TIME_MS * 1000 };
+	struct timeval time = {.tv_usec = TIME_MS * 1000};
 	fd_set set;
 
 	FD_ZERO(&set);
@@ -155,7 +155,8 @@ static int for_condition(void)
 static int for_futex(void)
 {
 	uint32_t word = 0;
-	int err = outcome((int)syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &time_spec, NULL, 0));
+	int err =
+		outcome((int)syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &time_spec, NULL, 0));
 
 	return err == ETIMEDOUT ? ENDED_IN_TIME : err;
 }
@@ -169,7 +170,7 @@ static int for_a_signal(void)
 
 static int for_sysv_semaphore(void)
 {
-	struct sembuf take = { .sem_op = -1 };
+	struct sembuf take = {.sem_op = -1};
 	int err = outcome(semtimedop(semaphores, &take, 1, &time_spec));
 
 	return err == EAGAIN ? ENDED_IN_TIME : err;
@@ -186,7 +187,7 @@ static int on_epoll(void)
 
 static int on_poll(void)
 {
-	struct pollfd fd = { .fd = pair[0], .events = POLLIN };
+	struct pollfd fd = {.fd = pair[0], .events = POLLIN};
 
 	return outcome(poll(&fd, 1, -1));
 }
@@ -233,7 +234,7 @@ static int on_message(void)
 
 static int on_sysv_semaphore(void)
 {
-	struct sembuf take = { .sem_op = -1 };
+	struct sembuf take = {.sem_op = -1};
 
 	return outcome(semop(semaphores, &take, 1));
 }
@@ -247,7 +248,7 @@ static int on_a_signal(void)
 static int on_socket_for_a_time(void)
 {
 	static int fds[2];
-	const struct timeval day = { .tv_sec = 86400 };
+	const struct timeval day = {.tv_sec = 86400};
 	char byte;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) ||
@@ -256,7 +257,10 @@ static int on_socket_for_a_time(void)
 	return outcome((int)recv(fds[0], &byte, 1, 0));
 }
 
-#define SLEEP(fn, timed) { #fn, fn, timed }
+#define SLEEP(fn, timed)                                                                           \
+	{                                                                                          \
+#fn, fn, timed                                                                     \
+	}
 
 static struct sleep {
 	const char *name;
@@ -283,7 +287,7 @@ static struct sleep {
 	SLEEP(for_usleep, true),
 	SLEEP(for_semaphore, true),
 	SLEEP(for_condition, true),
-	{ "for_futex", for_futex, true, .may_be_interrupted = true },
+	{"for_futex", for_futex, true, .may_be_interrupted = true},
 	SLEEP(for_a_signal, true),
 	SLEEP(for_sysv_semaphore, true),
 	SLEEP(on_epoll, false),
@@ -342,7 +346,8 @@ static void *sleep_on(void *arg)
 
 static void *move_on(void *count)
 {
-	uint8_t *memory = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *memory =
+		mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	while (!atomic_load(&stop)) {
 		struct weft_region region;
@@ -387,19 +392,20 @@ static unsigned int end_all(void)
 static unsigned int judge(const struct sleep *sleep)
 {
 	int wanted = sleep->timed ? ENDED_IN_TIME : EINTR;
-	bool wrong = (sleep->interrupted && !sleep->may_be_interrupted) || sleep->early || sleep->late || sleep->failure != wanted ||
-		     (sleep->timed && !sleep->sleeps);
+	bool wrong = (sleep->interrupted && !sleep->may_be_interrupted) || sleep->early ||
+		     sleep->late || sleep->failure != wanted || (sleep->timed && !sleep->sleeps);
 
 	if (wrong)
 		printf("\n%s: %lu sleeps, %lu EINTR, %lu early, %lu late, errno %d\n", sleep->name,
-		       sleep->sleeps, sleep->interrupted, sleep->early, sleep->late, sleep->failure);
+		       sleep->sleeps, sleep->interrupted, sleep->early, sleep->late,
+		       sleep->failure);
 	return wrong;
 }
 
 static void prepare(void)
 {
-	struct epoll_event event = { .events = EPOLLIN };
-	struct sigaction action = { .sa_handler = on_signal };
+	struct epoll_event event = {.events = EPOLLIN};
+	struct sigaction action = {.sa_handler = on_signal};
 
 	sigaction(SIGUSR1, &action, NULL);
 	sigemptyset(&usr2);
@@ -438,7 +444,8 @@ static int race(void *ms)
 	}
 	msgctl(queue, IPC_RMID, NULL);
 	semctl(semaphores, 0, IPC_RMID);
-	printf("%lu moves, %lu sleeps with a time, %u wrong, %u signals missed\n", moves, slept, wrong, missed);
+	printf("%lu moves, %lu sleeps with a time, %u wrong, %u signals missed\n", moves, slept,
+	       wrong, missed);
 	return wrong || missed > MISSED_MOST || moves < LEAST_MOVES;
 }
 

@@ -99,7 +99,7 @@ static void test_calloc_after_free(void **state)
 /* glibc grows a large block by mremap, which fails across mappings; then it copies. */
 static void test_growing(void **state)
 {
-	static const size_t lens[] = { 3 * PAGE, 100 * PAGE, 600 * PAGE };
+	static const size_t lens[] = {3 * PAGE, 100 * PAGE, 600 * PAGE};
 
 	for (size_t i = 0; i < 3; i++) {
 		uint8_t *memory = malloc(lens[i]), *grown;
@@ -293,7 +293,7 @@ static void test_large(void **state)
 
 static void dump_core(const char *directory)
 {
-	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
+	struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
 	uint8_t *memory = map(4 * PAGE);
 	int file = open("/dev/shm/weft-test-core", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	struct weft_region region;
@@ -365,7 +365,7 @@ static void read_fixed(struct io_uring *ring, int fd, void *buffer, unsigned int
 static void test_io_uring(void **state)
 {
 	uint8_t *memory = map(4 * PAGE);
-	struct iovec vector = { memory, 4 * PAGE };
+	struct iovec vector = {memory, 4 * PAGE};
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	struct weft_region before, after;
 	struct io_uring ring;

@@ -186,9 +186,8 @@ static void free_it(void *context, void *memory)
 static void open_queue(void)
 {
 	static const struct weft_machine machine = {
-		.alloc = zeroed, .free = free_it, .kick = kick, .self = self
-	};
-	static const struct weft_nic_api api = { .completion = completion };
+		.alloc = zeroed, .free = free_it, .kick = kick, .self = self};
+	static const struct weft_nic_api api = {.completion = completion};
 	struct weft_wc wc;
 	uint64_t off;
 

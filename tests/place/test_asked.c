@@ -24,7 +24,7 @@ static struct meeting {
 	_Atomic uint32_t target_qpn, our_qpn, ready;
 	uint32_t rkey;
 	enum ibv_wc_status status;
-} *meeting;
+} * meeting;
 
 static bool stops;
 
@@ -106,7 +106,8 @@ int main(void)
 		cmocka_unit_test(adds_too_late),
 	};
 
-	meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
 	if (meeting == MAP_FAILED)
 		return 1;
 	rig_forbid_process_vm();

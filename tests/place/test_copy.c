@@ -34,7 +34,7 @@ static void copy(unsigned int to_off, unsigned int from_off, size_t n)
 
 static void test_lengths(void **state)
 {
-	static const size_t about[] = { ABOUT, 2048, 4096, 8192, 16384 };
+	static const size_t about[] = {ABOUT, 2048, 4096, 8192, 16384};
 
 	fill(from, 1);
 	for (size_t i = 0; i < sizeof(about) / sizeof(about[0]); i++)
@@ -53,7 +53,7 @@ static void test_places(void **state)
 /* As memmove does. */
 static void test_overlap(void **state)
 {
-	static const unsigned int by[] = { 0, 1, 8, 63, 64, 65, 4095, 4096, 4097 };
+	static const unsigned int by[] = {0, 1, 8, 63, 64, 65, 4095, 4096, 4097};
 
 	for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++) {
 		fill(to, 1);

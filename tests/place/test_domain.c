@@ -24,7 +24,7 @@ struct weft_process weft_process;
 static struct {
 	struct weft_entry domain, import;
 	struct weft_pool_mr copy; /* of the domain */
-	uint32_t turn, at; /* how many there were, and at which somebody begins */
+	uint32_t turn, at;	  /* how many there were, and at which somebody begins */
 	bool began, kept;
 } w;
 
@@ -51,7 +51,8 @@ void weft_turn(const char *name)
 static void make(void)
 {
 	assert_int_equal(weft_entry_make(&w.domain, WEFT_OBJECT_DOMAIN, FAMILY, 0, NULL), 0);
-	assert_int_equal(weft_entry_make(&w.import, WEFT_OBJECT_IMPORT, 0, w.domain.number, NULL), 0);
+	assert_int_equal(weft_entry_make(&w.import, WEFT_OBJECT_IMPORT, 0, w.domain.number, NULL),
+			 0);
 	assert_true(weft_entry_find(WEFT_OBJECT_DOMAIN, FAMILY, w.domain.number, &w.copy));
 	w.turn = 0;
 	w.at = NEVER;

@@ -47,8 +47,9 @@ static int teardown(void **state)
 static void local(const char *at, enum ibv_wr_opcode opcode, uint32_t len)
 {
 	awaited = at;
-	assert_int_equal(rig_rdma(w.qp, opcode, 1, w.theirs, w.there->at, len, (uintptr_t)w.own->addr,
-				  w.own->rkey), 0);
+	assert_int_equal(rig_rdma(w.qp, opcode, 1, w.theirs, w.there->at, len,
+				  (uintptr_t)w.own->addr, w.own->rkey),
+			 0);
 	rig_expect(w.cq, IBV_WC_SUCCESS, 1);
 	assert_null(awaited);
 }
@@ -77,7 +78,7 @@ static void done_again(void **state)
 /* What was there is told late, but nothing is added twice. */
 static void answered_late(void **state)
 {
-	static const char *const turns[] = { "direct_atomic_done", "place_moved" };
+	static const char *const turns[] = {"direct_atomic_done", "place_moved"};
 	uint64_t *word = w.own->addr;
 
 	for (size_t i = 0; i < COUNT(turns); i++) {
@@ -95,8 +96,9 @@ static void answered_late(void **state)
 static void lost(enum ibv_wr_opcode opcode, uint32_t len)
 {
 	awaited = "place_moved";
-	assert_int_equal(rig_rdma(w.rig.qp[1], opcode, 5, w.own, w.own->addr, len, (uintptr_t)w.there->at,
-				  w.theirs->rkey), 0);
+	assert_int_equal(rig_rdma(w.rig.qp[1], opcode, 5, w.own, w.own->addr, len,
+				  (uintptr_t)w.there->at, w.theirs->rkey),
+			 0);
 	rig_expect(w.rig.cq[1], IBV_WC_REM_OP_ERR, 5);
 	assert_null(awaited);
 	usleep(50000);
@@ -118,12 +120,12 @@ static void datagram_lost(void **state)
 	struct ibv_ah_attr attr = rig_attr(w.context, IBV_QPS_RTR, 0).ah_attr;
 	struct ibv_ah *ah = ibv_create_ah(w.pd, &attr);
 	struct ibv_mr *from = rig_region(w.pd, BYTES);
-	struct ibv_sge sge = { (uintptr_t)from->addr, 100, from->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = 1,
-					.sg_list = &sge,
-					.num_sge = 1,
-					.opcode = IBV_WR_SEND,
-					.wr.ud = { ah, far->qp_num, RIG_QKEY } };
+	struct ibv_sge sge = {(uintptr_t)from->addr, 100, from->lkey};
+	struct ibv_send_wr *bad, wr = {.wr_id = 1,
+				       .sg_list = &sge,
+				       .num_sge = 1,
+				       .opcode = IBV_WR_SEND,
+				       .wr.ud = {ah, far->qp_num, RIG_QKEY}};
 
 	assert_true(near && far);
 	rig_move(near, IBV_QPS_RTS, 0);

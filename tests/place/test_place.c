@@ -95,13 +95,13 @@ void weft_turn(const char *name)
 
 static bool find(struct weft_span *span)
 {
-	return weft_mr_find(w.pool, &w.caller, w.mr.key, weft_holder(w.pool->me, DOMAIN), 64, BYTES - 64,
-			    WEFT_ACCESS_LOCAL_WRITE, span);
+	return weft_mr_find(w.pool, &w.caller, w.mr.key, weft_holder(w.pool->me, DOMAIN), 64,
+			    BYTES - 64, WEFT_ACCESS_LOCAL_WRITE, span);
 }
 
 static void expect_found(void)
 {
-	struct weft_span span = { 0 };
+	struct weft_span span = {0};
 
 	w.at = UINT32_MAX;
 	assert_true(find(&span));
@@ -116,7 +116,7 @@ static void expect_found(void)
 /* known: the key has been seen before. How many turns there were. */
 static uint32_t look(enum act act, uint32_t at, bool known)
 {
-	struct weft_span span = { 0 };
+	struct weft_span span = {0};
 	bool found;
 
 	draw();
@@ -147,7 +147,7 @@ static void moves(void **state)
 /* It is no key any more, which is no matter of time. */
 static void ends(void **state)
 {
-	struct weft_span span = { 0 };
+	struct weft_span span = {0};
 
 	draw();
 	expect_found();
@@ -161,8 +161,8 @@ static void ends(void **state)
 	assert_false(weft_find_later(&w.caller));
 	finish();
 	expect_found();
-	assert_false(weft_mr_find(w.pool, &w.caller, w.mr.key, weft_holder(w.pool->me, DOMAIN + 1), 64, 1,
-				  0, &span));
+	assert_false(weft_mr_find(w.pool, &w.caller, w.mr.key, weft_holder(w.pool->me, DOMAIN + 1),
+				  64, 1, 0, &span));
 	assert_false(weft_find_later(&w.caller));
 }
 
@@ -189,7 +189,7 @@ static int start_owner(const char *why)
 
 static int attach(void **state)
 {
-	const struct weft_mr_drawing drawing = { .pd = DOMAIN, .access = ACCESS, .len_bytes = BYTES };
+	const struct weft_mr_drawing drawing = {.pd = DOMAIN, .access = ACCESS, .len_bytes = BYTES};
 	static char where[4096];
 	_Atomic uint64_t *lease;
 	const char *why = NULL;
@@ -206,13 +206,13 @@ static int attach(void **state)
 	w.owner = weft_pool_member(w.pool, number);
 	lease = &w.pool->leases->mr_block[w.mr.index / WEFT_MR_BLOCK];
 	*lease = (*lease & ~(uint64_t)UINT16_MAX) | (number + 1u);
-	w.entry = (struct weft_pool_mr){ .owner = number,
-					 .access = ACCESS,
-					 .pd = DOMAIN,
-					 .len_bytes = BYTES,
-					 .va = BYTES,
-					 .lo = BYTES,
-					 .hi = BYTES };
+	w.entry = (struct weft_pool_mr){.owner = number,
+					.access = ACCESS,
+					.pd = DOMAIN,
+					.len_bytes = BYTES,
+					.va = BYTES,
+					.lo = BYTES,
+					.hi = BYTES};
 	return w.owner ? 0 : -1;
 }
 

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define NAP_MS 10 /* before it looks whether a wake-up was lost */
-#define TOLD 1000000
+#define TOLD   1000000
 
 static struct arming_sent *sent;
 
@@ -101,7 +101,8 @@ int main(int argc, char **argv)
 	end_require(sent != MAP_FAILED && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "socketpair");
 	child = fork();
 	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* it spins for what a dead consumer never sends */
+		prctl(PR_SET_PDEATHSIG,
+		      SIGKILL); /* it spins for what a dead consumer never sends */
 		close(pair[0]);
 		produce(pair[1], count);
 		return 0;

@@ -23,7 +23,7 @@
 
 /* All at the same place in a cache line, as malloc's blocks begin. */
 enum place {
-	PAGES, /* mapped by the program */
+	PAGES,	     /* mapped by the program */
 	LARGE_FIRST, /* a block that malloc has mapped for itself: its first page, its last */
 	LARGE_LAST,
 	SMALL_MIDDLE, /* a block among others: a page of its own; one that it shares */
@@ -31,14 +31,15 @@ enum place {
 	PLACES,
 };
 
-static const char *const names[] = { "pages", "large, first", "large, last", "small, middle", "small, first" };
+static const char *const names[] = {"pages", "large, first", "large, last", "small, middle",
+				    "small, first"};
 
 static struct {
 	struct end_address address[2];
 	uint64_t at[PLACES];
 	uint32_t rkey[PLACES];
 	_Atomic int ready, over;
-} *shared;
+} * shared;
 
 static void offer(enum place place, const struct ibv_mr *mr, const uint8_t *at)
 {
@@ -87,12 +88,11 @@ static double now_ns(void)
 
 static void write_to(struct end *end, enum place place)
 {
-	struct ibv_sge sge = { (uintptr_t)end->memory, BYTES, end->mr->lkey };
-	struct ibv_send_wr *bad,
-		wr = { .sg_list = &sge,
-		       .num_sge = 1,
-		       .opcode = IBV_WR_RDMA_WRITE,
-		       .wr.rdma = { shared->at[place], shared->rkey[place] } };
+	struct ibv_sge sge = {(uintptr_t)end->memory, BYTES, end->mr->lkey};
+	struct ibv_send_wr *bad, wr = {.sg_list = &sge,
+				       .num_sge = 1,
+				       .opcode = IBV_WR_RDMA_WRITE,
+				       .wr.rdma = {shared->at[place], shared->rkey[place]}};
 
 	end_require(!ibv_post_send(end->qp, &wr, &bad), "ibv_post_send");
 	end_complete(end);
@@ -144,7 +144,8 @@ int main(void)
 	pid_t owner;
 	int status;
 
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	end_require(shared != MAP_FAILED, "mmap");
 	owner = fork();
 	if (!owner) {

@@ -68,12 +68,12 @@ static long count_entries(const char *path)
 /* When nothing is on its way any more: its bytes stay the same. */
 static struct left take_stock(void)
 {
-	struct left left = { .bytes = -1 };
+	struct left left = {.bytes = -1};
 	long bytes = 0;
 
 	while (left.bytes != bytes) {
 		left.bytes = bytes;
-		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
 		bytes = (long)mallinfo2().uordblks;
 	}
 	left.descriptors = count_entries("/proc/self/fd");

@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MOST 64
-#define DEPTH 16u
+#define MOST	64
+#define DEPTH	16u
 #define MESSAGE 64u
 
 struct message {
@@ -32,7 +32,7 @@ struct message {
 static struct {
 	struct end_address address[MOST][MOST]; /* [of][for] */
 	_Atomic int arrived[3];
-} *shared;
+} * shared;
 
 struct member {
 	struct end end;
@@ -135,7 +135,8 @@ static void work(struct member *m)
 		for (int i = 0; i < n; i++) {
 			int peer = (int)wc[i].wr_id;
 
-			end_require(wc[i].status == IBV_WC_SUCCESS, ibv_wc_status_str(wc[i].status));
+			end_require(wc[i].status == IBV_WC_SUCCESS,
+				    ibv_wc_status_str(wc[i].status));
 			left--;
 			if (wc[i].opcode == IBV_WC_RECV) {
 				verify(m, peer);
@@ -163,7 +164,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: crowd PROCESSES MESSAGES\n");
 		return 2;
 	}
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	end_require(shared != MAP_FAILED, "mmap");
 	for (m.me = 0; m.me < m.n; m.me++) {
 		if (fork() == 0) {

@@ -16,7 +16,7 @@
 #define SYS_pidfd_getfd 438
 #endif
 
-#define PORT 1
+#define PORT	  1
 #define GID_INDEX 0
 #define RIGHTS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
@@ -156,7 +156,7 @@ void end_refuse_pidfd_getfd(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
+	struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
 
 	end_require(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
 			    !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program),

@@ -13,12 +13,12 @@
 #define MIB  (1024ul * 1024)
 
 static char bss[16 * PAGE];
-static char data[16 * PAGE] = { 1 };
+static char data[16 * PAGE] = {1};
 
 static void show(struct end *end, const char *name, void *at, size_t bytes)
 {
-	struct ibv_mr *mr = ibv_reg_mr(end->pd, at, bytes,
-				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	struct ibv_mr *mr =
+		ibv_reg_mr(end->pd, at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 
 	end_require(mr, name);
 	printf("%s %u\n", name, mr->rkey);

@@ -16,9 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEPTH 16u
-#define BYTES 8u
-#define ROUNDS 20000u
+#define DEPTH	16u
+#define BYTES	8u
+#define ROUNDS	20000u
 #define BATCHES 21
 
 static struct end end;
@@ -62,7 +62,8 @@ static double time_sends(unsigned int n)
 			send_one(qps[i % n * 2], qps[i % n * 2 + 1]);
 		clock_gettime(CLOCK_MONOTONIC, &stop);
 		batch[b] = ((double)(stop.tv_sec - start.tv_sec) * 1e9 +
-			    (double)(stop.tv_nsec - start.tv_nsec)) / ROUNDS;
+			    (double)(stop.tv_nsec - start.tv_nsec)) /
+			   ROUNDS;
 	}
 	qsort(batch, BATCHES, sizeof(*batch), compare);
 	return batch[BATCHES / 2];

@@ -72,7 +72,7 @@ static void expect_sums(const char *what, int upto, int to)
 }
 
 /* Each collective in its blocking form, then in the other. */
-#define BOTH(check, name, later, ...)                                                             \
+#define BOTH(check, name, later, ...)                                                              \
 	do {                                                                                       \
 		MPI_Request request;                                                               \
                                                                                                    \
@@ -82,7 +82,7 @@ static void expect_sums(const char *what, int upto, int to)
 		prepare();                                                                         \
 		MPI_##later(__VA_ARGS__, MPI_COMM_WORLD, &request);                                \
 		wait_for(&request);                                                                \
-		check(#later);                                                                  \
+		check(#later);                                                                     \
 		right += 2;                                                                        \
 	} while (0)
 #define ONE(what)	expect_parts(what, 0)
@@ -141,7 +141,8 @@ static void among_all(void)
 	BOTH(ONE, Allgatherv, Iallgatherv, in, n, MPI_LONG, out, counts, at, MPI_LONG);
 	BOTH(MINE, Alltoall, Ialltoall, in, n, MPI_LONG, out, n, MPI_LONG);
 	BOTH(MINE, Alltoallv, Ialltoallv, in, counts, at, MPI_LONG, out, counts, at, MPI_LONG);
-	BOTH(MINE, Alltoallw, Ialltoallw, in, counts, bytes_at, types, out, counts, bytes_at, types);
+	BOTH(MINE, Alltoallw, Ialltoallw, in, counts, bytes_at, types, out, counts, bytes_at,
+	     types);
 	BOTH(ALL_SUMS, Allreduce, Iallreduce, in, out, n, MPI_LONG, MPI_SUM);
 	BOTH(MY_SUMS, Reduce_scatter, Ireduce_scatter, in, out, counts, MPI_LONG, MPI_SUM);
 	BOTH(MY_SUMS, Reduce_scatter_block, Ireduce_scatter_block, in, out, n, MPI_LONG, MPI_SUM);
@@ -251,7 +252,8 @@ static void one_sided(bool allocate)
 	if (allocate)
 		MPI_Win_allocate(bytes, sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &window, &win);
 	else
-		MPI_Win_create(window = own, bytes, sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+		MPI_Win_create(window = own, bytes, sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD,
+			       &win);
 	for (int i = 0; i < n + 6; i++)
 		window[i] = i == n + 5 ? -1 : 0;
 	prepare();

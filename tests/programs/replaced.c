@@ -24,11 +24,12 @@
 
 #include "../random.h"
 
-#define NAP_MS	  10
+#define NAP_MS 10
 /* A second, and half as much again; counted in naps, since a machine with other work may let nobody here run */
-#define NAPS	  150u
-#define STOPS	  4u
-#define LONG_US	  1000000u /* one stop in LONG_ONES: the engine wakes for a claimer that stands still */
+#define NAPS  150u
+#define STOPS 4u
+#define LONG_US                                                                                    \
+	1000000u /* one stop in LONG_ONES: the engine wakes for a claimer that stands still */
 #define LONG_ONES 32u
 #define AIMS	  20000u /* turns */
 #define TOLD	  1000u
@@ -38,7 +39,7 @@ static struct shared {
 	/* numbers of producers, from 1 on */
 	_Atomic uint32_t ready, dead;
 	_Atomic uint32_t stopped, hit; /* hit: killed while it sent */
-} *shared;
+} * shared;
 
 static uint64_t now_ns(void)
 {
@@ -113,7 +114,8 @@ static void keep(int fd, uint32_t kills, uint32_t most_us, uint64_t seed)
 		if (splitmix64(&seed) % 2)
 			take_aim(&seed);
 		kill(producer, SIGKILL);
-		end_require(waitpid(producer, &status, 0) == producer && WIFSIGNALED(status), "a producer's end");
+		end_require(waitpid(producer, &status, 0) == producer && WIFSIGNALED(status),
+			    "a producer's end");
 		atomic_fetch_add(&shared->hit, sends());
 		atomic_store(&shared->dead, number);
 		/* the consumer has seen what it left */
@@ -127,10 +129,11 @@ static void keep(int fd, uint32_t kills, uint32_t most_us, uint64_t seed)
 
 struct consumer {
 	struct arming a;
-	uint32_t number;    /* of the producer */
-	uint64_t taken;	    /* messages of this one */
+	uint32_t number; /* of the producer */
+	uint64_t taken;	 /* messages of this one */
 	uint64_t armed, slept, stale;
-	uint64_t late_ms;   /* the longest sleep beside a message that was sent, or that its producer died of */
+	uint64_t
+		late_ms; /* the longest sleep beside a message that was sent, or that its producer died of */
 };
 
 /* False: it was a word without an event, of a producer that was waited for no longer (ibv_get_cq_event). */
@@ -156,8 +159,8 @@ static bool sleep_for_event(struct consumer *c)
 
 	for (;;) {
 		bool dead = atomic_load(&shared->dead) == c->number;
-		bool due = (dead ? atomic_load(&shared->sent.begun) : atomic_load(&shared->sent.ended)) >
-			   c->taken;
+		bool due = (dead ? atomic_load(&shared->sent.begun)
+				 : atomic_load(&shared->sent.ended)) > c->taken;
 
 		if (dead && !due && !arming_readable(&c->a, 0))
 			return false;
@@ -217,17 +220,20 @@ static void consume(struct consumer *c, int fd)
 
 static void tell(const struct consumer *c, FILE *to)
 {
-	fprintf(to, "killed %u, %u of them while they sent, stopped %u times; armed %lu times, slept %lu times, "
-		    "%lu ms at most beside a message, %lu words too many\n",
-		c->number, atomic_load(&shared->hit), atomic_load(&shared->stopped), (unsigned long)c->armed,
-		(unsigned long)c->slept, (unsigned long)c->late_ms, (unsigned long)c->stale);
+	fprintf(to,
+		"killed %u, %u of them while they sent, stopped %u times; armed %lu times, slept "
+		"%lu times, "
+		"%lu ms at most beside a message, %lu words too many\n",
+		c->number, atomic_load(&shared->hit), atomic_load(&shared->stopped),
+		(unsigned long)c->armed, (unsigned long)c->slept, (unsigned long)c->late_ms,
+		(unsigned long)c->stale);
 }
 
 int main(int argc, char **argv)
 {
 	uint32_t kills = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
 	uint32_t most_us = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 4000;
-	struct consumer c = { 0 };
+	struct consumer c = {0};
 	int pair[2], status;
 	pid_t keeper;
 
@@ -235,8 +241,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: replaced KILLS [MOST_US [SEED]]\n");
 		return 2;
 	}
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	end_require(shared != MAP_FAILED && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "socketpair");
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	end_require(shared != MAP_FAILED && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair),
+		    "socketpair");
 	keeper = fork();
 	if (!keeper) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -15,7 +15,8 @@
 
 static struct ibv_mr *add(struct end *end, size_t bytes)
 {
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct ibv_mr *mr;
 
 	end_require(memory != MAP_FAILED, "mmap");

@@ -26,8 +26,8 @@ static void *map(void *at, size_t bytes, int flags)
 
 static void show(struct end *end, const char *name, void *at, size_t bytes)
 {
-	struct ibv_mr *mr = ibv_reg_mr(end->pd, at, bytes, IBV_ACCESS_LOCAL_WRITE |
-				       IBV_ACCESS_REMOTE_READ);
+	struct ibv_mr *mr =
+		ibv_reg_mr(end->pd, at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
 
 	end_require(mr, "ibv_reg_mr");
 	printf("%s %u %lu %zu\n", name, mr->rkey, (unsigned long)(uintptr_t)at, bytes);

@@ -22,9 +22,9 @@
 #include "scene.h"
 #include "writer.h"
 
-#define MIB	(1u << 20)
-#define SLACK	MIB /* of the pool's size: rings, tables */
-#define TRIES	10  /* to stop a writer in the middle */
+#define MIB   (1u << 20)
+#define SLACK MIB /* of the pool's size: rings, tables */
+#define TRIES 10  /* to stop a writer in the middle */
 
 static uint64_t seconds = 12;
 
@@ -38,7 +38,7 @@ static enum way ways(void)
 
 static void full_speed(enum place place)
 {
-	static const uint64_t sizes[] = { 256, 64 << 10, 4 << 20 };
+	static const uint64_t sizes[] = {256, 64 << 10, 4 << 20};
 	uint64_t end_ns = rig_now_ns() + seconds * 1000 * MS / (2 * PLACES * COUNT(sizes));
 
 	for (size_t s = 0; s < COUNT(sizes); s++) {
@@ -72,7 +72,7 @@ static void full_speed_in_place(void **state)
 static uint64_t pool_bytes(void)
 {
 	const char *path = getenv("WEFT_POOL");
-	struct stat st = { 0 };
+	struct stat st = {0};
 
 	assert_true(path && !stat(path, &st));
 	return (uint64_t)st.st_blocks * 512;
@@ -84,7 +84,8 @@ static void await_pool_bytes(uint64_t most)
 
 	while (pool_bytes() > most) {
 		if (rig_now_ns() > deadline_ns)
-			fail_msg("the pool holds %" PRIu64 " bytes, not %" PRIu64, pool_bytes(), most);
+			fail_msg("the pool holds %" PRIu64 " bytes, not %" PRIu64, pool_bytes(),
+				 most);
 		usleep(1000);
 	}
 }
@@ -257,9 +258,9 @@ static void end_own(void)
 static struct ibv_mw *show_window(void)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(scene.pd, IBV_MW_TYPE_1);
-	struct ibv_mw_bind bind = { .send_flags = IBV_SEND_SIGNALED,
-				    .bind_info = { scene.mr, (uintptr_t)scene.mr->addr,
-						   scene.mr->length, IBV_ACCESS_REMOTE_ATOMIC } };
+	struct ibv_mw_bind bind = {.send_flags = IBV_SEND_SIGNALED,
+				   .bind_info = {scene.mr, (uintptr_t)scene.mr->addr,
+						 scene.mr->length, IBV_ACCESS_REMOTE_ATOMIC}};
 	struct ibv_wc wc;
 
 	assert_non_null(mw);
@@ -283,7 +284,7 @@ static bool play_bystander(enum way way)
 	scene.other = ibv_reg_mr(scene.pd, scene.pages + 8192, 8192, RIG_ALL);
 	assert_non_null(scene.other);
 	scene.mr = ibv_reg_mr(scene.pd, scene_region_at(scene.pages), scene.bytes + 32,
-			     RIG_ALL | IBV_ACCESS_MW_BIND);
+			      RIG_ALL | IBV_ACCESS_MW_BIND);
 	assert_non_null(scene.mr);
 	memset(word_behind(), 0, 24);
 	for (int i = 0; i < WRITERS; i++) {
@@ -322,7 +323,7 @@ static bool play_bystander(enum way way)
 
 static void bystander(enum place place)
 {
-	static const enum way ways[] = { TO_ERROR, TO_RESET, DESTROY };
+	static const enum way ways[] = {TO_ERROR, TO_RESET, DESTROY};
 
 	scene_begin_memory(place, WRITE_MOST);
 	for (size_t i = 0; i < COUNT(ways); i++) {
@@ -352,7 +353,8 @@ static void bystander_held(void **state)
 	scene_begin_memory(POOLED, WRITE_MOST);
 	for (int tries = 1;; tries++) {
 		/* registered before that, to be in the pool */
-		struct ibv_mr *first = ibv_reg_mr(scene.pd, scene.pages, scene_mapping_bytes(), RIG_ALL);
+		struct ibv_mr *first =
+			ibv_reg_mr(scene.pd, scene.pages, scene_mapping_bytes(), RIG_ALL);
 		bool stopped;
 
 		assert_non_null(first);
@@ -498,7 +500,7 @@ static void resize(int i)
  * into the queue that follows a destroyed one. */
 static void resize_round(uint32_t completions)
 {
-	uint32_t next[WRITERS] = { 0 };
+	uint32_t next[WRITERS] = {0};
 	struct ibv_wc wc;
 
 	scene_begin_region();
@@ -564,15 +566,23 @@ static int close_all(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(full_speed_pooled),   cmocka_unit_test(full_speed_mixed),
-		cmocka_unit_test(full_speed_in_place), cmocka_unit_test(stopped_pooled),
-		cmocka_unit_test(stopped_mixed),       cmocka_unit_test(stopped_in_place),
-		cmocka_unit_test(bystander_pooled),    cmocka_unit_test(bystander_mixed),
+		cmocka_unit_test(full_speed_pooled),
+		cmocka_unit_test(full_speed_mixed),
+		cmocka_unit_test(full_speed_in_place),
+		cmocka_unit_test(stopped_pooled),
+		cmocka_unit_test(stopped_mixed),
+		cmocka_unit_test(stopped_in_place),
+		cmocka_unit_test(bystander_pooled),
+		cmocka_unit_test(bystander_mixed),
 		cmocka_unit_test(bystander_held),
-		cmocka_unit_test(killed),	       cmocka_unit_test(imported_pooled),
-		cmocka_unit_test(imported_mixed),      cmocka_unit_test(imported_in_place),
-		cmocka_unit_test(importer_stopped),    cmocka_unit_test(importer_stopped_in_place),
-		cmocka_unit_test(counting_importer),   cmocka_unit_test(importer_killed),
+		cmocka_unit_test(killed),
+		cmocka_unit_test(imported_pooled),
+		cmocka_unit_test(imported_mixed),
+		cmocka_unit_test(imported_in_place),
+		cmocka_unit_test(importer_stopped),
+		cmocka_unit_test(importer_stopped_in_place),
+		cmocka_unit_test(counting_importer),
+		cmocka_unit_test(importer_killed),
 		cmocka_unit_test(completions),
 	};
 	const char *seed = getenv("SEED");

@@ -112,7 +112,8 @@ static void connect_pair(struct near *n)
 	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++)
 		for (int i = 0; i < 2; i++) {
 			attr = rig_attr(n->pair[i]->context, s, n->pair[!i]->qp_num);
-			must(!ibv_modify_qp(n->pair[i], &attr, rig_mask(IBV_QPT_RC, s)), "modify a pair");
+			must(!ibv_modify_qp(n->pair[i], &attr, rig_mask(IBV_QPT_RC, s)),
+			     "modify a pair");
 		}
 }
 
@@ -135,7 +136,8 @@ static bool write_once(struct near *n)
 	if (add && to % 8)
 		to = to + 8 - to % 8 < w->at + w->bytes - 8 ? to + 8 - to % 8 : to - to % 8;
 	must(!rig_rdma(n->qp, add ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_RDMA_WRITE, 0, n->from,
-		       n->from->addr, (uint32_t)bytes, to, w->rkey), "post");
+		       n->from->addr, (uint32_t)bytes, to, w->rkey),
+	     "post");
 	while (!ibv_poll_cq(n->cq, 1, &wc))
 		;
 	if (add) /* it brought a word of theirs */
@@ -145,9 +147,9 @@ static bool write_once(struct near *n)
 
 static bool complete_once(struct near *n)
 {
-	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-					.send_flags = IBV_SEND_SIGNALED,
-					.imm_data = (uint32_t)atomic_load(&n->wire->writes) };
+	struct ibv_send_wr *bad, wr = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+				       .send_flags = IBV_SEND_SIGNALED,
+				       .imm_data = (uint32_t)atomic_load(&n->wire->writes)};
 	struct ibv_wc wc;
 
 	must(!ibv_post_send(n->qp, &wr, &bad), "post");
@@ -161,7 +163,8 @@ static bool count_once(struct near *n, struct ibv_qp *qp, struct ibv_cq *cq)
 	struct ibv_wc wc;
 
 	must(!rig_rdma(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, n->from, n->from->addr, 8, n->wire->at,
-		       n->wire->rkey), "post");
+		       n->wire->rkey),
+	     "post");
 	while (!ibv_poll_cq(cq, 1, &wc))
 		;
 	return !wc.status;
@@ -171,17 +174,19 @@ static bool count_once(struct near *n, struct ibv_qp *qp, struct ibv_cq *cq)
 static bool copy_once(struct near *n)
 {
 	const struct wire *w = n->wire;
-	const struct ibv_mr theirs = { .lkey = w->rkey };
+	const struct ibv_mr theirs = {.lkey = w->rkey};
 	uint64_t bytes = length(n), at = w->at + next_random(&n->random) % (w->bytes - bytes + 1);
 	int i = (int)(next_random(&n->random) % 2);
 	struct ibv_wc wc;
 
 	if (i)
-		must(!rig_rdma(n->pair[1], IBV_WR_RDMA_WRITE, 0, n->from, n->from->addr, (uint32_t)bytes, at,
-			       w->rkey), "post");
+		must(!rig_rdma(n->pair[1], IBV_WR_RDMA_WRITE, 0, n->from, n->from->addr,
+			       (uint32_t)bytes, at, w->rkey),
+		     "post");
 	else
 		must(!rig_rdma(n->pair[0], IBV_WR_RDMA_READ, 0, &theirs, (void *)(uintptr_t)at,
-			       (uint32_t)bytes, (uintptr_t)n->from->addr, n->from->rkey), "post");
+			       (uint32_t)bytes, (uintptr_t)n->from->addr, n->from->rkey),
+		     "post");
 	while (!ibv_poll_cq(n->pair_cq[i], 1, &wc))
 		;
 	return !wc.status;
@@ -198,8 +203,9 @@ static bool once(struct near *n)
 {
 	if (n->wire->imports)
 		return import_once(n);
-	return n->wire->counts ? count_once(n, n->qp, n->cq) :
-	       n->wire->numbered ? complete_once(n) : write_once(n);
+	return n->wire->counts	   ? count_once(n, n->qp, n->cq)
+	       : n->wire->numbered ? complete_once(n)
+				   : write_once(n);
 }
 
 static void play(struct near *n, uint32_t round)
@@ -218,7 +224,7 @@ static void play(struct near *n, uint32_t round)
 
 static void run(struct wire *wire, int sock, uint8_t byte, uint64_t seed)
 {
-	struct near near = { .wire = wire, .random = seed, .sock = sock };
+	struct near near = {.wire = wire, .random = seed, .sock = sock};
 	uint32_t round = 0;
 
 	open_near(&near, byte);

@@ -18,10 +18,10 @@ struct wire {
 	/* the test's; the last word says that the others are there */
 	uint32_t qpn, rkey;
 	uint64_t at, bytes;
-	bool large;    /* each request is as long as all */
-	bool numbered; /* each writes nothing but its number, as immediate data */
-	bool counts;   /* each adds one to the first word */
-	bool imports;  /* by queue pairs of its own in the test's domain: */
+	bool large;	 /* each request is as long as all */
+	bool numbered;	 /* each writes nothing but its number, as immediate data */
+	bool counts;	 /* each adds one to the first word */
+	bool imports;	 /* by queue pairs of its own in the test's domain: */
 	uint32_t domain; /* its handle */
 	_Atomic uint32_t round;
 	/* the writer's */

@@ -66,7 +66,7 @@ static void free_it(void *context, void *at)
 
 static void post(void)
 {
-	struct weft_pool_sge sge = { w.posted, 8, 0 };
+	struct weft_pool_sge sge = {w.posted, 8, 0};
 
 	if (!weft_shared_post(&w.queue, w.posted, &sge, 1, 1))
 		w.fate[w.posted++ % RECEIVES] = POSTED;
@@ -104,7 +104,8 @@ static void complete(struct taker *t)
 	uint32_t who = w.who;
 
 	w.who = (uint32_t)(t - w.taker);
-	t->slot->taken = (struct weft_pool_taken){ .tag = 1, .byte_len = (uint32_t)t->slot->recv.wr_id };
+	t->slot->taken =
+		(struct weft_pool_taken){.tag = 1, .byte_len = (uint32_t)t->slot->recv.wr_id};
 	weft_seat_complete(&w.nic, &t->seat, w.pool->me);
 	t->slot = NULL;
 	w.who = who;
@@ -174,8 +175,9 @@ static uint32_t self(void *context)
 
 static void open_queue(uint32_t depth)
 {
-	static const struct weft_machine machine = { .alloc = zeroed, .free = free_it, .self = self };
-	static const struct weft_nic_api api = { .completion = completion, .limit_reached = limit_reached };
+	static const struct weft_machine machine = {.alloc = zeroed, .free = free_it, .self = self};
+	static const struct weft_nic_api api = {.completion = completion,
+						.limit_reached = limit_reached};
 	uint64_t wake_off;
 
 	memset(&w.queue, 0, sizeof(w.queue));

@@ -15,7 +15,7 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct ti
 
 	if (id != CLOCK_MONOTONIC || !ns)
 		return (int)syscall(SYS_clock_gettime, id, t);
-	*t = (struct timespec){ (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+	*t = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 	return 0;
 }
 

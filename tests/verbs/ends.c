@@ -17,11 +17,12 @@
 
 #define MIXED_SKIP 100u
 
-const char *const kind_name[KINDS] = { "pooled", "mixed", "pieces", "data", "stack", "shared", "small" };
+const char *const kind_name[KINDS] = {"pooled", "mixed",  "pieces", "data",
+				      "stack",	"shared", "small"};
 
 int64_t (*ends_game)(struct end *end);
 
-static uint8_t data[2][ENDS_BYTES]; /* of the near and the far end */
+static uint8_t data[2][ENDS_BYTES];  /* of the near and the far end */
 static uint8_t (*stack)[ENDS_BYTES]; /* of main(), one for each */
 
 /* ---- One end ---- */
@@ -44,8 +45,8 @@ static void *make_memory(enum kind kind, bool is_far)
 	case KIND_STACK:
 		return stack[is_far];
 	case KIND_SHARED:
-		return mmap(NULL, ENDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-			    0);
+		return mmap(NULL, ENDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			    -1, 0);
 	case KIND_SMALL:
 		return malloc(ENDS_SMALL);
 	case KINDS:
@@ -71,14 +72,14 @@ static void make_pieces(struct end *end, uint8_t *at)
 {
 	static const struct {
 		size_t first, pages;
-	} parts[] = { { 1, 1 }, { 2, 3 }, { 9, 1 }, { 20, 200 } };
+	} parts[] = {{1, 1}, {2, 3}, {9, 1}, {20, 200}};
 
 	assert_ptr_equal(mmap(at + 5 * 4096, 4096, PROT_READ | PROT_WRITE,
 			      MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
 			 at + 5 * 4096);
 	for (size_t i = 0; i < COUNT(parts); i++) {
-		end->part[i] = ibv_reg_mr(end->pd, at + parts[i].first * 4096, parts[i].pages * 4096,
-					  RIG_ALL);
+		end->part[i] = ibv_reg_mr(end->pd, at + parts[i].first * 4096,
+					  parts[i].pages * 4096, RIG_ALL);
 		assert_non_null(end->part[i]);
 	}
 }
@@ -102,7 +103,7 @@ static void make_end(struct end *end, bool is_far)
 			make_pieces(end, at);
 		end->mr[k] = ibv_reg_mr(end->pd, at, bytes, RIG_ALL);
 		assert_non_null(end->mr[k]);
-		end->buffer[k] = (struct buffer){ (uintptr_t)at, end->mr[k]->rkey, bytes };
+		end->buffer[k] = (struct buffer){(uintptr_t)at, end->mr[k]->rkey, bytes};
 	}
 }
 
@@ -129,7 +130,7 @@ static void end_end(struct end *end)
 
 static struct address address_of(const struct end *end)
 {
-	struct address address = { .qpn = end->qp->qp_num };
+	struct address address = {.qpn = end->qp->qp_num};
 
 	memcpy(address.buffer, end->buffer, sizeof(end->buffer));
 	return address;
@@ -153,7 +154,7 @@ struct answer {
 
 static int next_event(struct end *end)
 {
-	struct pollfd fd = { end->context->async_fd, POLLIN, 0 };
+	struct pollfd fd = {end->context->async_fd, POLLIN, 0};
 	struct ibv_async_event event;
 
 	assert_int_equal(poll(&fd, 1, 10000), 1);
@@ -165,8 +166,8 @@ static int next_event(struct end *end)
 
 static struct answer serve(struct end *end, struct request *r)
 {
-	struct ibv_recv_wr *bad, wr = { .wr_id = r->wr_id, .sg_list = r->sge, .num_sge = r->num_sge };
-	struct answer answer = { 0 };
+	struct ibv_recv_wr *bad, wr = {.wr_id = r->wr_id, .sg_list = r->sge, .num_sge = r->num_sge};
+	struct answer answer = {0};
 
 	switch (r->what) {
 	case RECEIVE:
@@ -215,7 +216,7 @@ static void far_process(int fd)
 {
 	struct request request;
 	struct address mine, peer;
-	struct answer answer = { 0 };
+	struct answer answer = {0};
 	struct end end;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -310,7 +311,7 @@ void ends_open(struct end *near, struct far *far, bool other_process)
 	static struct end here;
 	struct address mine, theirs;
 
-	*far = (struct far){ .here = other_process ? NULL : &here };
+	*far = (struct far){.here = other_process ? NULL : &here};
 	if (far->here)
 		make_end(far->here, true);
 	theirs = far->here ? address_of(far->here) : start_far(far);
@@ -330,7 +331,7 @@ void ends_open(struct end *near, struct far *far, bool other_process)
 
 void ends_close(struct end *near, struct far *far)
 {
-	struct request request = { .what = END };
+	struct request request = {.what = END};
 	int status;
 
 	if (far->here) {
@@ -358,7 +359,7 @@ void far_kill(struct far *far, int signal)
 
 static int ask_value(struct far *far, int what, int argument)
 {
-	struct request request = { .what = what, .num_sge = argument };
+	struct request request = {.what = what, .num_sge = argument};
 
 	return (int)ask(far, &request).value;
 }
@@ -390,7 +391,7 @@ void far_unmap(struct far *far, enum kind kind)
 
 void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int num_sge)
 {
-	struct request request = { RECEIVE, wr_id, num_sge };
+	struct request request = {RECEIVE, wr_id, num_sge};
 
 	memcpy(request.sge, sge, (size_t)num_sge * sizeof(*sge));
 	ask(far, &request);
@@ -398,14 +399,14 @@ void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int
 
 struct ibv_wc far_next(struct far *far)
 {
-	struct request request = { .what = NEXT };
+	struct request request = {.what = NEXT};
 
 	return ask(far, &request).wc;
 }
 
 void far_begin_litmus(struct far *far, const struct litmus *game)
 {
-	struct request request = { .what = LITMUS, .game = *game };
+	struct request request = {.what = LITMUS, .game = *game};
 
 	send_request(far, &request);
 }
@@ -433,7 +434,7 @@ void far_get(const struct far *far, void *to, uint64_t from, size_t bytes)
 
 void far_begin_game(struct far *far)
 {
-	struct request request = { .what = GAME };
+	struct request request = {.what = GAME};
 
 	send_request(far, &request);
 }

@@ -20,11 +20,13 @@ void pass_fd(int sock, int fd)
 	union {
 		struct cmsghdr header;
 		char room[CMSG_SPACE(sizeof(int))];
-	} control = { .header = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
+	} control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
 	char byte = 0;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
+	struct iovec iov = {&byte, 1};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control)};
 
 	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
 	if (sendmsg(sock, &msg, 0) != 1)
@@ -38,9 +40,11 @@ int take_fd(int sock)
 		char room[CMSG_SPACE(sizeof(int))];
 	} control;
 	char byte;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
+	struct iovec iov = {&byte, 1};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control)};
 	int fd;
 
 	assert_int_equal(recvmsg(sock, &msg, 0), 1);
@@ -108,7 +112,8 @@ static uint64_t obey(struct own *o, uint64_t argument)
 	case EXPORT_DEREGISTER:
 		return (uint64_t)ibv_dereg_mr(o->mr);
 	case EXPORT_RIGHTS:
-		return (uint64_t)ibv_rereg_mr(o->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, (int)argument);
+		return (uint64_t)ibv_rereg_mr(o->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+					      (int)argument);
 	case EXPORT_FILL:
 		memset(s->at, (int)argument, EXPORTED_BYTES);
 		break;
@@ -133,8 +138,8 @@ static uint64_t obey(struct own *o, uint64_t argument)
 static void run(struct exported *shared, int sock, bool in_place)
 {
 	int how = in_place ? MAP_SHARED : MAP_PRIVATE;
-	struct ibv_alloc_dm_attr attr = { .length = DM_BYTES };
-	struct own o = { .shared = shared };
+	struct ibv_alloc_dm_attr attr = {.length = DM_BYTES};
+	struct own o = {.shared = shared};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	o.context = rig_context();

@@ -21,8 +21,8 @@ enum export_order {
 	EXPORT_FILL,	   /* argument: the byte */
 	EXPORT_CHECK,	   /* argument: the byte; result: how many are another */
 	EXPORT_UNMAP,
-	EXPORT_GUARD,	   /* fills it, and looks for 100 ms; result: how many changed */
-	EXPORT_DEALLOC,	   /* result: the errno */
+	EXPORT_GUARD,	/* fills it, and looks for 100 ms; result: how many changed */
+	EXPORT_DEALLOC, /* result: the errno */
 	EXPORT_CLOSE,
 	EXPORT_FREE_DM,
 	EXPORT_FILL_DM, /* argument: the byte */

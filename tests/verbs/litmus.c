@@ -31,7 +31,7 @@ static struct ibv_send_wr request(const struct player *p, enum ibv_wr_opcode opc
 				  struct ibv_sge *sge, uint32_t at)
 {
 	const struct buffer *peer = &p->end->peer[p->game->kind];
-	struct ibv_send_wr wr = { .opcode = opcode, .sg_list = sge, .num_sge = sge ? 1 : 0 };
+	struct ibv_send_wr wr = {.opcode = opcode, .sg_list = sge, .num_sge = sge ? 1 : 0};
 
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		wr.wr.atomic.remote_addr = peer->at + at;
@@ -46,18 +46,18 @@ static struct ibv_send_wr request(const struct player *p, enum ibv_wr_opcode opc
 
 static enum ibv_wr_opcode second_of(enum litmus_way way)
 {
-	return way == LITMUS_IMM   ? IBV_WR_RDMA_WRITE_WITH_IMM :
-	       way == LITMUS_WRITE ? IBV_WR_RDMA_WRITE :
-	       way == LITMUS_ADD   ? IBV_WR_ATOMIC_FETCH_AND_ADD :
-				     IBV_WR_SEND;
+	return way == LITMUS_IMM     ? IBV_WR_RDMA_WRITE_WITH_IMM
+	       : way == LITMUS_WRITE ? IBV_WR_RDMA_WRITE
+	       : way == LITMUS_ADD   ? IBV_WR_ATOMIC_FETCH_AND_ADD
+				     : IBV_WR_SEND;
 }
 
 static bool write_round(struct player *p, uint8_t value)
 {
 	const struct buffer *mine = &p->end->buffer[KIND_POOLED];
 	uint64_t from = (uintptr_t)p->source, number = ++p->written;
-	struct ibv_sge data = { from, p->game->bytes, mine->key };
-	struct ibv_sge word = { from + FLAG_AT, 8, mine->key };
+	struct ibv_sge data = {from, p->game->bytes, mine->key};
+	struct ibv_sge word = {from + FLAG_AT, 8, mine->key};
 	struct ibv_send_wr wr[2], *last = wr, *bad;
 
 	memset(p->source, value, p->game->bytes);
@@ -161,7 +161,7 @@ static void begin(struct player *p, struct end *end, const struct litmus *game)
 {
 	uint8_t *at = (uint8_t *)(uintptr_t)end->buffer[game->kind].at;
 
-	*p = (struct player){ .end = end, .game = game, .wrong_at = -1 };
+	*p = (struct player){.end = end, .game = game, .wrong_at = -1};
 	p->unsignaled = 15; /* the first round frees what an earlier game has left */
 	p->source = (uint8_t *)(uintptr_t)end->buffer[KIND_POOLED].at + SOURCE_AT;
 	p->target = at + game->at;
@@ -188,7 +188,7 @@ struct litmus_result litmus_play(struct end *end, const struct litmus *game, boo
 		if (got && !serves && got != STOP && !write_round(&p, got))
 			p.wrong_at = VERB;
 	} while (got && got != STOP && p.wrong_at == -1);
-	return (struct litmus_result){ round, p.wrong_at };
+	return (struct litmus_result){round, p.wrong_at};
 }
 
 /* ---- Both ends ---- */
@@ -217,7 +217,7 @@ static void clean_memory(struct end *near, struct far *far, enum kind kind)
 
 void litmus_receives(struct end *near, struct far *far)
 {
-	struct ibv_sge none = { 0 };
+	struct ibv_sge none = {0};
 
 	for (int i = 0; i < RECEIVES; i++) {
 		assert_int_equal(rig_receive(near->qp, 0, NULL, NULL, 0), 0);
@@ -227,7 +227,7 @@ void litmus_receives(struct end *near, struct far *far)
 
 uint64_t litmus_run(struct end *near, struct far *far, const struct litmus *game)
 {
-	struct other other = { far->here, game, { 0 } };
+	struct other other = {far->here, game, {0}};
 	struct litmus_result result;
 	pthread_t thread = pthread_self();
 
@@ -242,8 +242,9 @@ uint64_t litmus_run(struct end *near, struct far *far, const struct litmus *game
 	else
 		other.result = far_end_litmus(far);
 	if (result.wrong_at != -1 || other.result.wrong_at != -1)
-		fail_msg("way %d, %s, %u bytes at %u, round %lu: wrong at %ld here, %ld there", game->way,
-			 kind_name[game->kind], game->bytes, game->at, (unsigned long)result.rounds,
-			 (long)result.wrong_at, (long)other.result.wrong_at);
+		fail_msg("way %d, %s, %u bytes at %u, round %lu: wrong at %ld here, %ld there",
+			 game->way, kind_name[game->kind], game->bytes, game->at,
+			 (unsigned long)result.rounds, (long)result.wrong_at,
+			 (long)other.result.wrong_at);
 	return result.rounds;
 }

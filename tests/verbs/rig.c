@@ -46,7 +46,7 @@ struct ibv_qp_init_attr rig_init(struct ibv_cq *send_cq, struct ibv_cq *recv_cq)
 	return (struct ibv_qp_init_attr){
 		.send_cq = send_cq,
 		.recv_cq = recv_cq,
-		.cap = { RIG_DEPTH, RIG_DEPTH, RIG_SGE, RIG_SGE, RIG_INLINE },
+		.cap = {RIG_DEPTH, RIG_DEPTH, RIG_SGE, RIG_SGE, RIG_INLINE},
 		.qp_type = IBV_QPT_RC,
 	};
 }
@@ -75,7 +75,7 @@ void rig_open(struct rig *rig)
 		rig->cq[i] = ibv_create_cq(rig->context, 4 * RIG_DEPTH, rig, rig->channel, 0);
 		assert_non_null(rig->cq[i]);
 	}
-	make_pairs(rig, RIG_DEPTH, &(struct rig_wish){ 0 });
+	make_pairs(rig, RIG_DEPTH, &(struct rig_wish){0});
 }
 
 void rig_close(struct rig *rig)
@@ -95,7 +95,7 @@ int rig_setup(void **state)
 {
 	static struct rig rig;
 
-	rig = (struct rig){ 0 };
+	rig = (struct rig){0};
 	rig_open(&rig);
 	*state = &rig;
 	return 0;
@@ -104,7 +104,7 @@ int rig_setup(void **state)
 int rig_setup_connected(void **state)
 {
 	rig_setup(state);
-	rig_connect(*state, &(struct rig_wish){ 0 });
+	rig_connect(*state, &(struct rig_wish){0});
 	return 0;
 }
 
@@ -128,7 +128,9 @@ struct ibv_qp_attr rig_attr(struct ibv_context *context, enum ibv_qp_state to, u
 		.rq_psn = 0x123456,
 		.max_dest_rd_atomic = 16,
 		.min_rnr_timer = 1, /* 10 µs */
-		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 1, .hop_limit = 1 } },
+		.ah_attr = {.is_global = 1,
+			    .port_num = 1,
+			    .grh = {.sgid_index = 1, .hop_limit = 1}},
 		.timeout = 14,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
@@ -145,13 +147,13 @@ int rig_mask(enum ibv_qp_type type, enum ibv_qp_state to)
 	bool uc = type == IBV_QPT_UC;
 
 	if (type == IBV_QPT_UD)
-		return to == IBV_QPS_INIT ? RIG_UD_INIT_MASK :
-		       to == IBV_QPS_RTS  ? RIG_UC_RTS_MASK :
-					    IBV_QP_STATE;
-	return to == IBV_QPS_INIT ? RIG_INIT_MASK :
-	       to == IBV_QPS_RTR  ? (uc ? RIG_UC_RTR_MASK : RIG_RTR_MASK) :
-	       to == IBV_QPS_RTS  ? (uc ? RIG_UC_RTS_MASK : RIG_RTS_MASK) :
-				    IBV_QP_STATE;
+		return to == IBV_QPS_INIT  ? RIG_UD_INIT_MASK
+		       : to == IBV_QPS_RTS ? RIG_UC_RTS_MASK
+					   : IBV_QP_STATE;
+	return to == IBV_QPS_INIT  ? RIG_INIT_MASK
+	       : to == IBV_QPS_RTR ? (uc ? RIG_UC_RTR_MASK : RIG_RTR_MASK)
+	       : to == IBV_QPS_RTS ? (uc ? RIG_UC_RTS_MASK : RIG_RTS_MASK)
+				   : IBV_QP_STATE;
 }
 
 void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn)
@@ -164,13 +166,14 @@ void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn)
 		assert_int_equal(ibv_modify_qp(qp, &attr, rig_mask(qp->qp_type, s)), 0);
 	}
 	if (to == IBV_QPS_RESET || to > IBV_QPS_RTS) {
-		struct ibv_qp_attr attr = { .qp_state = to };
+		struct ibv_qp_attr attr = {.qp_state = to};
 
 		assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
 	}
 }
 
-static void move_as_wished(struct rig *rig, int i, enum ibv_qp_state to, const struct rig_wish *wish)
+static void move_as_wished(struct rig *rig, int i, enum ibv_qp_state to,
+			   const struct rig_wish *wish)
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, to, rig->qp[!i]->qp_num);
 
@@ -280,8 +283,8 @@ void rig_event(struct ibv_context *context, enum ibv_event_type type, const void
 
 int rig_receive(struct ibv_qp *qp, uint64_t wr_id, const struct ibv_mr *mr, void *at, uint32_t len)
 {
-	struct ibv_sge sge = { (uintptr_t)at, len, mr ? mr->lkey : 0 };
-	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = mr ? 1 : 0 }, *bad;
+	struct ibv_sge sge = {(uintptr_t)at, len, mr ? mr->lkey : 0};
+	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = mr ? 1 : 0}, *bad;
 
 	return ibv_post_recv(qp, &wr, &bad);
 }
@@ -289,12 +292,12 @@ int rig_receive(struct ibv_qp *qp, uint64_t wr_id, const struct ibv_mr *mr, void
 int rig_rdma(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, const struct ibv_mr *mr,
 	     void *at, uint32_t len, uint64_t remote, uint32_t rkey)
 {
-	struct ibv_sge sge = { (uintptr_t)at, len, mr ? mr->lkey : 0 };
-	struct ibv_send_wr wr = { .wr_id = wr_id,
-				  .sg_list = &sge,
-				  .num_sge = mr ? 1 : 0,
-				  .opcode = opcode,
-				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_sge sge = {(uintptr_t)at, len, mr ? mr->lkey : 0};
+	struct ibv_send_wr wr = {.wr_id = wr_id,
+				 .sg_list = &sge,
+				 .num_sge = mr ? 1 : 0,
+				 .opcode = opcode,
+				 .send_flags = IBV_SEND_SIGNALED};
 	struct ibv_send_wr *bad;
 
 	if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
@@ -360,7 +363,7 @@ void rig_forbid_process_vm(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { COUNT(filter), filter };
+	struct sock_fprog program = {COUNT(filter), filter};
 
 	assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
 	assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);

@@ -22,15 +22,15 @@
 #define RIG_ALL                                                                                    \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
-#define RIG_INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-#define RIG_RTR_MASK  0x129181 /* what programs use */
-#define RIG_RTS_MASK  0x12e01
-#define RIG_UC_RTR_MASK 0x101181
-#define RIG_UC_RTS_MASK 0x10001 /* and of UD */
+#define RIG_INIT_MASK	 (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+#define RIG_RTR_MASK	 0x129181 /* what programs use */
+#define RIG_RTS_MASK	 0x12e01
+#define RIG_UC_RTR_MASK	 0x101181
+#define RIG_UC_RTS_MASK	 0x10001 /* and of UD */
 #define RIG_UD_INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
-#define RIG_QKEY 0x11111111
+#define RIG_QKEY	 0x11111111
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define COUNT(array)	 (sizeof(array) / sizeof((array)[0]))
 
 /* Queue pair i completes in both directions into cq[i]; the queues share the channel. */
 struct rig {
@@ -45,11 +45,11 @@ struct rig {
 struct rig_wish {
 	uint32_t depth; /* of all queues; 0: RIG_DEPTH */
 	bool signal_all;
-	enum ibv_qp_type type;	/* 0: RC */
-	unsigned int access;	/* of queue pair 1; 0: RIG_ALL; IBV_ACCESS_LOCAL_WRITE: none */
-	uint8_t timeout;	/* of queue pair 0, as are the next: */
+	enum ibv_qp_type type; /* 0: RC */
+	unsigned int access;   /* of queue pair 1; 0: RIG_ALL; IBV_ACCESS_LOCAL_WRITE: none */
+	uint8_t timeout;       /* of queue pair 0, as are the next: */
 	uint8_t retry_cnt;
-	uint8_t rnr_retry;	/* 0: 7; RIG_NO_RNR_RETRY: 0 */
+	uint8_t rnr_retry; /* 0: 7; RIG_NO_RNR_RETRY: 0 */
 	/* bits of queue pairs: */
 	uint8_t no_reads; /* no resources for READ and atomics, either way */
 	uint8_t forever;  /* waits for a silent peer for ever */
@@ -59,7 +59,8 @@ struct rig_wish {
 /* Everything made, the queue pairs in RESET; or connected to each other, in RTS. */
 void rig_open(struct rig *rig);
 void rig_connect(struct rig *rig, const struct rig_wish *wish);
-void rig_reconnect(struct rig *rig, const struct rig_wish *wish); /* from whatever state they are in */
+void rig_reconnect(struct rig *rig,
+		   const struct rig_wish *wish); /* from whatever state they are in */
 void rig_close(struct rig *rig);
 
 /* cmocka fixtures: a rig that is open, or connected as usual. */

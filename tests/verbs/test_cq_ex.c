@@ -9,11 +9,11 @@
 
 #include "../abi/pool.h"
 
-#define STANDARD (IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | \
-		  IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL | \
-		  IBV_WC_EX_WITH_DLID_PATH_BITS)
-#define STAMPS	 (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | \
-		  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+#define STANDARD                                                                                   \
+	(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |                    \
+	 IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL |                         \
+	 IBV_WC_EX_WITH_DLID_PATH_BITS)
+#define STAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 
 /* Two queue pairs on one extended queue, connected. */
 struct pair {
@@ -25,7 +25,7 @@ struct pair {
 
 static struct pair pair_open(struct rig *rig, struct ibv_cq_init_attr_ex attr)
 {
-	struct pair p = { .rig = rig, .cq = ibv_create_cq_ex(rig->context, &attr) };
+	struct pair p = {.rig = rig, .cq = ibv_create_cq_ex(rig->context, &attr)};
 
 	assert_non_null(p.cq);
 	for (int i = 0; i < 2; i++) {
@@ -52,15 +52,16 @@ static void pair_close(struct pair *p)
 static void send(struct pair *p, uint64_t wr_id)
 {
 	assert_int_equal(rig_receive(p->qp[1], wr_id + 1, p->mr, p->mr->addr, 64), 0);
-	assert_int_equal(rig_rdma(p->qp[0], IBV_WR_SEND_WITH_IMM, wr_id, p->mr, p->mr->addr, 33, 0, 0), 0);
+	assert_int_equal(
+		rig_rdma(p->qp[0], IBV_WR_SEND_WITH_IMM, wr_id, p->mr, p->mr->addr, 33, 0, 0), 0);
 }
 
-static const struct ibv_cq_init_attr_ex usual = { .cqe = 64, .wc_flags = STANDARD };
+static const struct ibv_cq_init_attr_ex usual = {.cqe = 64, .wc_flags = STANDARD};
 
 static void fields(void **state)
 {
 	struct pair p = pair_open(*state, usual);
-	struct ibv_poll_cq_attr poll = { 0 };
+	struct ibv_poll_cq_attr poll = {0};
 	bool sent = false, received = false;
 
 	assert_int_equal(ibv_start_poll(p.cq, &poll), ENOENT);
@@ -99,15 +100,17 @@ static void fields(void **state)
 static void as_a_queue(void **state)
 {
 	struct pair p = pair_open(*state, usual);
-	struct ibv_poll_cq_attr poll = { 0 };
+	struct ibv_poll_cq_attr poll = {0};
 	struct ibv_cq *cq = ibv_cq_ex_to_cq(p.cq);
 
 	assert_int_equal(ibv_resize_cq(cq, 100), 0);
 	assert_true(cq->cqe >= 100);
 	assert_int_equal(rig_rdma(p.qp[0], IBV_WR_RDMA_WRITE, 1, p.mr, p.mr->addr, 8,
-				  (uintptr_t)p.mr->addr, p.mr->rkey), 0);
+				  (uintptr_t)p.mr->addr, p.mr->rkey),
+			 0);
 	rig_expect(cq, IBV_WC_SUCCESS, 1);
-	assert_int_equal(rig_rdma(p.qp[0], IBV_WR_RDMA_WRITE, 2, p.mr, p.mr->addr, 8, 0, p.mr->rkey), 0);
+	assert_int_equal(
+		rig_rdma(p.qp[0], IBV_WR_RDMA_WRITE, 2, p.mr, p.mr->addr, 8, 0, p.mr->rkey), 0);
 	assert_int_equal(ibv_start_poll(p.cq, &poll), 0);
 	assert_int_equal(p.cq->status, IBV_WC_REM_ACCESS_ERR);
 	assert_int_equal(p.cq->wr_id, 2);
@@ -118,7 +121,7 @@ static void as_a_queue(void **state)
 
 static uint64_t raw_clock(struct ibv_context *context)
 {
-	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+	struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
 
 	assert_int_equal(ibv_query_rt_values_ex(context, &values), 0);
 	assert_int_equal(values.comp_mask, IBV_VALUES_MASK_RAW_CLOCK);
@@ -137,13 +140,13 @@ static uint64_t wall_ns(void)
 static void stamps(void **state)
 {
 	struct rig *rig = *state;
-	struct pair p = pair_open(rig, (struct ibv_cq_init_attr_ex){ .cqe = 64, .wc_flags = STAMPS });
-	struct ibv_poll_cq_attr poll = { 0 };
+	struct pair p = pair_open(rig, (struct ibv_cq_init_attr_ex){.cqe = 64, .wc_flags = STAMPS});
+	struct ibv_poll_cq_attr poll = {0};
 	uint64_t before = raw_clock(rig->context), wall = wall_ns(), after;
 
 	send(&p, 1);
 	after = raw_clock(rig->context);
-	nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
+	nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
 	assert_int_equal(ibv_start_poll(p.cq, &poll), 0);
 	for (int i = 0; i < 2; i++) {
 		uint64_t at = ibv_wc_read_completion_ts(p.cq);
@@ -170,8 +173,8 @@ static void stamps(void **state)
 static void stamps_of_drained(void **state)
 {
 	struct rig *rig = *state;
-	struct pair p = pair_open(rig, (struct ibv_cq_init_attr_ex){ .cqe = 64, .wc_flags = STAMPS });
-	struct ibv_poll_cq_attr poll = { 0 };
+	struct pair p = pair_open(rig, (struct ibv_cq_init_attr_ex){.cqe = 64, .wc_flags = STAMPS});
+	struct ibv_poll_cq_attr poll = {0};
 	uint64_t after;
 
 	send(&p, 1);
@@ -188,18 +191,19 @@ static void stamps_of_drained(void **state)
 static void overrun(void **state)
 {
 	struct rig *rig = *state;
-	struct pair p = pair_open(rig, (struct ibv_cq_init_attr_ex){
-					       .cqe = 1,
-					       .wc_flags = STANDARD,
-					       .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
-					       .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN |
-							IBV_CREATE_CQ_ATTR_SINGLE_THREADED });
-	struct ibv_poll_cq_attr poll = { 0 };
+	struct pair p = pair_open(
+		rig, (struct ibv_cq_init_attr_ex){.cqe = 1,
+						  .wc_flags = STANDARD,
+						  .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+						  .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN |
+							   IBV_CREATE_CQ_ATTR_SINGLE_THREADED});
+	struct ibv_poll_cq_attr poll = {0};
 	int n = 0;
 
 	for (int i = 0; i < p.cq->cqe + 5; i++)
 		assert_int_equal(rig_rdma(p.qp[0], IBV_WR_RDMA_WRITE, 1, p.mr, p.mr->addr, 8,
-					  (uintptr_t)p.mr->addr, p.mr->rkey), 0);
+					  (uintptr_t)p.mr->addr, p.mr->rkey),
+				 0);
 	assert_int_equal(ibv_start_poll(p.cq, &poll), 0);
 	do
 		n++;
@@ -221,28 +225,35 @@ static void refused(void **state)
 {
 	struct rig *rig = *state;
 	struct ibv_context *c = rig->context;
-	struct ibv_modify_cq_attr moderation = { .attr_mask = IBV_CQ_ATTR_MODERATE };
-	struct ibv_poll_cq_attr poll = { .comp_mask = 1 };
+	struct ibv_modify_cq_attr moderation = {.attr_mask = IBV_CQ_ATTR_MODERATE};
+	struct ibv_poll_cq_attr poll = {.comp_mask = 1};
 	struct ibv_cq_ex *cq;
 
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 0 }, EINVAL);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = UINT32_MAX }, EINVAL);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .comp_vector = UINT32_MAX }, EINVAL);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .comp_vector = (uint32_t)c->num_comp_vectors },
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = 0}, EINVAL);
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = UINT32_MAX}, EINVAL);
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = 1, .comp_vector = UINT32_MAX}, EINVAL);
+	refuse(c,
+	       (struct ibv_cq_init_attr_ex){.cqe = 1, .comp_vector = (uint32_t)c->num_comp_vectors},
 	       EINVAL);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .channel = (void *)rig->pd }, EINVAL);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .wc_flags = IBV_WC_EX_WITH_CVLAN }, EOPNOTSUPP);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .wc_flags = IBV_WC_EX_WITH_FLOW_TAG }, EOPNOTSUPP);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .wc_flags = IBV_WC_EX_WITH_TM_INFO }, EOPNOTSUPP);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .wc_flags = 1ull << 40 }, EOPNOTSUPP);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .comp_mask = 1 << 5 }, EOPNOTSUPP);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = 1 << 5 },
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = 1, .channel = (void *)rig->pd}, EINVAL);
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = 1, .wc_flags = IBV_WC_EX_WITH_CVLAN},
 	       EOPNOTSUPP);
-	refuse(c, (struct ibv_cq_init_attr_ex){ .cqe = 1, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD }, EINVAL);
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = 1, .wc_flags = IBV_WC_EX_WITH_FLOW_TAG},
+	       EOPNOTSUPP);
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = 1, .wc_flags = IBV_WC_EX_WITH_TM_INFO},
+	       EOPNOTSUPP);
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = 1, .wc_flags = 1ull << 40}, EOPNOTSUPP);
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = 1, .comp_mask = 1 << 5}, EOPNOTSUPP);
+	refuse(c,
+	       (struct ibv_cq_init_attr_ex){
+		       .cqe = 1, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = 1 << 5},
+	       EOPNOTSUPP);
+	refuse(c, (struct ibv_cq_init_attr_ex){.cqe = 1, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD},
+	       EINVAL);
 	errno = 0;
 	assert_null(ibv_create_cq_ex(c, NULL));
 	assert_int_equal(errno, EINVAL);
-	cq = ibv_create_cq_ex(c, &(struct ibv_cq_init_attr_ex){ .cqe = 1 });
+	cq = ibv_create_cq_ex(c, &(struct ibv_cq_init_attr_ex){.cqe = 1});
 	assert_non_null(cq);
 	assert_int_equal(ibv_start_poll(cq, &poll), EINVAL);
 	assert_int_equal(ibv_modify_cq(ibv_cq_ex_to_cq(cq), &moderation), EOPNOTSUPP);
@@ -256,11 +267,11 @@ static void refused(void **state)
 static void rt_values(void **state)
 {
 	struct rig *rig = *state;
-	struct ibv_values_ex values = { .comp_mask = 1 << 7 };
+	struct ibv_values_ex values = {.comp_mask = 1 << 7};
 	struct ibv_device_attr_ex attr;
 	uint64_t t = raw_clock(rig->context);
 
-	nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 	assert_true(raw_clock(rig->context) - t >= 10000000);
 	assert_int_equal(ibv_query_rt_values_ex(rig->context, &values), EINVAL);
 	assert_int_equal(ibv_query_device_ex(rig->context, NULL, &attr), 0);
@@ -278,7 +289,7 @@ struct crowd {
 static void *poll_all(void *arg)
 {
 	struct crowd *crowd = arg;
-	struct ibv_poll_cq_attr poll = { 0 };
+	struct ibv_poll_cq_attr poll = {0};
 	uint64_t deadline = rig_now_ns() + 20000000000u;
 
 	while (crowd->got < crowd->all && rig_now_ns() < deadline) {
@@ -297,7 +308,7 @@ static void *poll_all(void *arg)
 static void threads(void **state)
 {
 	struct pair p = pair_open(*state, usual);
-	struct crowd crowd = { .pair = &p, .all = 20000 };
+	struct crowd crowd = {.pair = &p, .all = 20000};
 	pthread_t thread[2];
 
 	for (int i = 0; i < 2; i++)

@@ -14,10 +14,10 @@
 
 #include "../abi/pool.h"
 
-#define GUARD	64u
-#define FILLER	0xee
-#define EDGES	65536u /* up to where all kinds but the small are compared as a whole */
-#define IMM	0x12345678u
+#define GUARD  64u
+#define FILLER 0xee
+#define EDGES  65536u /* up to where all kinds but the small are compared as a whole */
+#define IMM    0x12345678u
 
 static struct end near;
 static struct far far;
@@ -68,11 +68,11 @@ static const struct {
 	enum ibv_wc_opcode sent, received;
 	bool receives;
 } operations[] = {
-	{ IBV_WR_SEND, IBV_WC_SEND, IBV_WC_RECV, true },
-	{ IBV_WR_SEND_WITH_IMM, IBV_WC_SEND, IBV_WC_RECV, true },
-	{ IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE, 0, false },
-	{ IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WC_RDMA_WRITE, IBV_WC_RECV_RDMA_WITH_IMM, true },
-	{ IBV_WR_RDMA_READ, IBV_WC_RDMA_READ, 0, false },
+	{IBV_WR_SEND, IBV_WC_SEND, IBV_WC_RECV, true},
+	{IBV_WR_SEND_WITH_IMM, IBV_WC_SEND, IBV_WC_RECV, true},
+	{IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE, 0, false},
+	{IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WC_RDMA_WRITE, IBV_WC_RECV_RDMA_WITH_IMM, true},
+	{IBV_WR_RDMA_READ, IBV_WC_RDMA_READ, 0, false},
 };
 
 static size_t row_of(enum ibv_wr_opcode opcode)
@@ -101,8 +101,8 @@ static void prepare(const struct run *run)
 	enum kind kind = to_here ? run->near : run->far;
 	uint32_t at = to_here ? run->near_at : run->far_at;
 	uint32_t before = guard_before(at);
-	uint32_t length = before + run->bytes +
-			  guard_after(run->bytes, at, near.buffer[kind].bytes);
+	uint32_t length =
+		before + run->bytes + guard_after(run->bytes, at, near.buffer[kind].bytes);
 
 	memset(image, FILLER, length);
 	if (to_here) {
@@ -126,7 +126,8 @@ static void compare(const struct run *run)
 	if (to_here)
 		memcpy(image, here(kind) + at - before, before + run->bytes + after);
 	else
-		far_get(&far, image, far.buffer[kind].at + at - before, before + run->bytes + after);
+		far_get(&far, image, far.buffer[kind].at + at - before,
+			before + run->bytes + after);
 	same = !memcmp(image + before, run->content, run->bytes);
 	for (uint32_t i = 0; i < before; i++)
 		same &= image[i] == FILLER;
@@ -140,12 +141,12 @@ static void compare(const struct run *run)
 
 static struct ibv_send_wr request_of(const struct run *run, struct ibv_sge *sge, int num_sge)
 {
-	struct ibv_send_wr wr = { .wr_id = run->bytes,
-				  .sg_list = sge,
-				  .num_sge = num_sge,
-				  .opcode = run->opcode,
-				  .imm_data = htonl(IMM + run->bytes),
-				  .send_flags = run->flags | IBV_SEND_SIGNALED };
+	struct ibv_send_wr wr = {.wr_id = run->bytes,
+				 .sg_list = sge,
+				 .num_sge = num_sge,
+				 .opcode = run->opcode,
+				 .imm_data = htonl(IMM + run->bytes),
+				 .send_flags = run->flags | IBV_SEND_SIGNALED};
 
 	wr.wr.rdma.remote_addr = far.buffer[run->far].at + run->far_at;
 	wr.wr.rdma.rkey = far.buffer[run->far].key;
@@ -156,8 +157,7 @@ static struct ibv_send_wr request_of(const struct run *run, struct ibv_sge *sge,
 static void check_completions(const struct run *run)
 {
 	size_t row = row_of(run->opcode);
-	bool imm = run->opcode == IBV_WR_SEND_WITH_IMM ||
-		   run->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	bool imm = run->opcode == IBV_WR_SEND_WITH_IMM || run->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	struct ibv_wc wc = rig_expect(near.cq, IBV_WC_SUCCESS, run->bytes);
 
 	assert_int_equal(wc.opcode, operations[row].sent);
@@ -178,10 +178,10 @@ static void check_completions(const struct run *run)
 
 static void carry_out(const struct run *run)
 {
-	struct ibv_sge sge = { near.buffer[run->near].at + run->near_at, run->bytes,
-			       near.buffer[run->near].key };
-	struct ibv_sge room = { far.buffer[run->far].at + run->far_at, run->bytes,
-				far.buffer[run->far].key };
+	struct ibv_sge sge = {near.buffer[run->near].at + run->near_at, run->bytes,
+			      near.buffer[run->near].key};
+	struct ibv_sge room = {far.buffer[run->far].at + run->far_at, run->bytes,
+			       far.buffer[run->far].key};
 	struct ibv_send_wr *bad, wr = request_of(run, &sge, 1);
 
 	if (run->flags & IBV_SEND_INLINE)
@@ -217,17 +217,17 @@ static void run_size(struct run *run, uint32_t bytes)
 	carry_out(run);
 }
 
-static const uint32_t edges[] = { 511,	 512,	513,   1023,  1024,  1025,    2047,    2048,
-				  2049,	 4095,	4096,  4097,  8191,  8192,    8193,    16383,
-				  16385, 65535, 65536, 65537, 1048575, 1048576 };
+static const uint32_t edges[] = {511,	512,   513,   1023,  1024,    1025,   2047, 2048,
+				 2049,	4095,  4096,  4097,  8191,    8192,   8193, 16383,
+				 16385, 65535, 65536, 65537, 1048575, 1048576};
 
 static void every_size(void **state)
 {
 	for (size_t op = 0; op < COUNT(operations); op++)
 		for (int pair = 0; pair < KINDS * KINDS; pair++) {
-			struct run run = { .opcode = operations[op].opcode,
-					   .near = (enum kind)(pair / KINDS),
-					   .far = (enum kind)(pair % KINDS) };
+			struct run run = {.opcode = operations[op].opcode,
+					  .near = (enum kind)(pair / KINDS),
+					  .far = (enum kind)(pair % KINDS)};
 
 			for (uint32_t bytes = 0; bytes <= 300; bytes++)
 				run_size(&run, bytes);
@@ -240,10 +240,10 @@ static void every_inline_size(void **state)
 {
 	for (size_t op = 0; op < 4; op++)
 		for (enum kind kind = 0; kind < KINDS; kind++) {
-			struct run run = { .opcode = operations[op].opcode,
-					   .near = KIND_DATA,
-					   .far = kind,
-					   .flags = IBV_SEND_INLINE };
+			struct run run = {.opcode = operations[op].opcode,
+					  .near = KIND_DATA,
+					  .far = kind,
+					  .flags = IBV_SEND_INLINE};
 
 			for (uint32_t bytes = 0; bytes <= RIG_INLINE; bytes++)
 				run_size(&run, bytes);
@@ -273,8 +273,8 @@ static void make_list(struct list *list, const struct buffer *buffer)
 
 		list->kind[i] = kind;
 		list->at[i] = (uint32_t)i * SLOT + below(SLOT - LIST_MAX);
-		list->sge[i] = (struct ibv_sge){ buffer[kind].at + list->at[i], length,
-						 buffer[kind].key };
+		list->sge[i] =
+			(struct ibv_sge){buffer[kind].at + list->at[i], length, buffer[kind].key};
 		if (!length)
 			list->sge[i].lkey = 0x77777777; /* no bytes, no key */
 		list->bytes += length;
@@ -309,7 +309,8 @@ static void run_list(enum ibv_wr_opcode opcode, unsigned int flags)
 {
 	static uint8_t before[KINDS][EDGES], after[KINDS][EDGES];
 	const uint8_t *content = noise + below(EDGES);
-	struct run run = { .opcode = opcode, .far = KIND_MIXED, .far_at = below(8192), .flags = flags };
+	struct run run = {
+		.opcode = opcode, .far = KIND_MIXED, .far_at = below(8192), .flags = flags};
 	bool read = opcode == IBV_WR_RDMA_READ;
 	bool send = opcode == IBV_WR_SEND;
 	struct ibv_send_wr wr, *bad;
@@ -362,12 +363,12 @@ static void lists(void **state)
 static void waiting_payload(void **state)
 {
 	for (int in_line = 0; in_line < 2; in_line++) {
-		struct run run = { .opcode = IBV_WR_SEND,
-				   .bytes = 100,
-				   .content = noise,
-				   .flags = in_line ? IBV_SEND_INLINE : 0 };
-		struct ibv_sge sge = { near.buffer[0].at, 100, near.buffer[0].key };
-		struct ibv_sge room = { far.buffer[0].at, 100, far.buffer[0].key };
+		struct run run = {.opcode = IBV_WR_SEND,
+				  .bytes = 100,
+				  .content = noise,
+				  .flags = in_line ? IBV_SEND_INLINE : 0};
+		struct ibv_sge sge = {near.buffer[0].at, 100, near.buffer[0].key};
+		struct ibv_sge room = {far.buffer[0].at, 100, far.buffer[0].key};
 		struct ibv_send_wr *bad, wr = request_of(&run, &sge, 1);
 
 		prepare(&run);
@@ -385,12 +386,12 @@ static void waiting_payload(void **state)
 static uint64_t atomic(enum kind kind, uint32_t at, enum ibv_wr_opcode opcode, uint64_t compare_add,
 		       uint64_t swap)
 {
-	struct ibv_sge sge = { near.buffer[KIND_STACK].at + 3, 8, near.buffer[KIND_STACK].key };
-	struct ibv_send_wr *bad, wr = { .wr_id = 1,
-					.sg_list = &sge,
-					.num_sge = 1,
-					.opcode = opcode,
-					.send_flags = IBV_SEND_SIGNALED };
+	struct ibv_sge sge = {near.buffer[KIND_STACK].at + 3, 8, near.buffer[KIND_STACK].key};
+	struct ibv_send_wr *bad, wr = {.wr_id = 1,
+				       .sg_list = &sge,
+				       .num_sge = 1,
+				       .opcode = opcode,
+				       .send_flags = IBV_SEND_SIGNALED};
 	struct ibv_wc wc;
 	uint64_t old;
 
@@ -400,8 +401,8 @@ static uint64_t atomic(enum kind kind, uint32_t at, enum ibv_wr_opcode opcode, u
 	wr.wr.atomic.swap = swap;
 	assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
 	wc = rig_expect(near.cq, IBV_WC_SUCCESS, 1);
-	assert_int_equal(wc.opcode, opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? IBV_WC_COMP_SWAP :
-									   IBV_WC_FETCH_ADD);
+	assert_int_equal(wc.opcode,
+			 opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? IBV_WC_COMP_SWAP : IBV_WC_FETCH_ADD);
 	assert_int_equal(wc.byte_len, 8);
 	memcpy(&old, here(KIND_STACK) + 3, 8);
 	return old;
@@ -409,18 +410,19 @@ static uint64_t atomic(enum kind kind, uint32_t at, enum ibv_wr_opcode opcode, u
 
 static void atomics(void **state)
 {
-	static const uint64_t values[] = { 0, 1, UINT32_MAX, UINT64_MAX, 0x123456789abcdef0 };
+	static const uint64_t values[] = {0, 1, UINT32_MAX, UINT64_MAX, 0x123456789abcdef0};
 
 	for (enum kind kind = 0; kind < KINDS; kind++)
 		for (uint32_t i = 0; i < 40; i++) {
 			/* the mixed kind begins at an address that is a multiple of 4 only */
 			uint32_t at = (8 * i + (uint32_t)(-far.buffer[kind].at & 7)) % 56;
 			uint64_t a = values[i % COUNT(values)], b = values[i / 8 % COUNT(values)];
-			uint64_t got[3], want[3] = { ~a, a, ~b };
+			uint64_t got[3], want[3] = {~a, a, ~b};
 
 			far_put(&far, far.buffer[kind].at + at, &a, 8);
 			assert_int_equal(atomic(kind, at, IBV_WR_ATOMIC_FETCH_AND_ADD, b, 0), a);
-			assert_int_equal(atomic(kind, at, IBV_WR_ATOMIC_FETCH_AND_ADD, -b, 0), a + b);
+			assert_int_equal(atomic(kind, at, IBV_WR_ATOMIC_FETCH_AND_ADD, -b, 0),
+					 a + b);
 			assert_int_equal(atomic(kind, at, IBV_WR_ATOMIC_CMP_AND_SWP, ~a, 7), a);
 			assert_int_equal(atomic(kind, at, IBV_WR_ATOMIC_CMP_AND_SWP, a, b), a);
 			far_get(&far, got, far.buffer[kind].at + at, 8);
@@ -449,14 +451,15 @@ static void chained(void **state)
 		for (uint32_t i = 0; i < RIG_DEPTH; i++) {
 			enum kind kind = (enum kind)((i / 2) % KIND_SMALL);
 
-			sge[i] = (struct ibv_sge){ near.buffer[KIND_POOLED].at + 8ull * ((i + 1) / 2), 4,
-						   near.buffer[KIND_POOLED].key };
-			wr[i] = (struct ibv_send_wr){ .wr_id = i,
-						      .next = i + 1 < RIG_DEPTH ? &wr[i + 1] : NULL,
-						      .sg_list = &sge[i],
-						      .num_sge = 1,
-						      .opcode = i % 2 ? IBV_WR_RDMA_READ :
-									IBV_WR_RDMA_WRITE };
+			sge[i] =
+				(struct ibv_sge){near.buffer[KIND_POOLED].at + 8ull * ((i + 1) / 2),
+						 4, near.buffer[KIND_POOLED].key};
+			wr[i] = (struct ibv_send_wr){.wr_id = i,
+						     .next = i + 1 < RIG_DEPTH ? &wr[i + 1] : NULL,
+						     .sg_list = &sge[i],
+						     .num_sge = 1,
+						     .opcode = i % 2 ? IBV_WR_RDMA_READ
+								     : IBV_WR_RDMA_WRITE};
 			wr[i].wr.rdma.remote_addr = far.buffer[kind].at + 16;
 			wr[i].wr.rdma.rkey = far.buffer[kind].key;
 		}
@@ -469,13 +472,27 @@ static void chained(void **state)
 
 static int run(void)
 {
-#define HERE(name)  { #name, name, setup_here, teardown, NULL }
-#define OTHER(name) { #name "_in_another_process", name, setup_other_process, teardown, NULL }
+#define HERE(name)                                                                                 \
+	{                                                                                          \
+#name, name, setup_here, teardown, NULL                                            \
+	}
+#define OTHER(name)                                                                                \
+	{                                                                                          \
+#name "_in_another_process", name, setup_other_process, teardown, NULL             \
+	}
 	const struct CMUnitTest tests[] = {
-		HERE(every_size),	 OTHER(every_size),	 HERE(every_inline_size),
-		OTHER(every_inline_size), HERE(lists),		 OTHER(lists),
-		HERE(waiting_payload),	 OTHER(waiting_payload), HERE(atomics),
-		OTHER(atomics),		 HERE(chained),		 OTHER(chained),
+		HERE(every_size),
+		OTHER(every_size),
+		HERE(every_inline_size),
+		OTHER(every_inline_size),
+		HERE(lists),
+		OTHER(lists),
+		HERE(waiting_payload),
+		OTHER(waiting_payload),
+		HERE(atomics),
+		OTHER(atomics),
+		HERE(chained),
+		OTHER(chained),
 	};
 	const char *given = getenv("SEED");
 

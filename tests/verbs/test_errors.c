@@ -185,7 +185,9 @@ static void tell_value(const struct row *row, char *to, size_t room)
 	case IBV_WC_LOC_PROT_ERR:
 		snprintf(to, room, "lkey 0x%x for [0x%lx, +%u)", key_of(0, c->here),
 			 at(0, c->from) + (c->split ? 4 : 0),
-			 c->length ? c->length : c->split ? 4 : 8);
+			 c->length  ? c->length
+			 : c->split ? 4
+				    : 8);
 		break;
 	case IBV_WC_REM_ACCESS_ERR:
 		snprintf(to, room, "rkey 0x%x for [0x%lx, +8)", key_of(1, c->there), at(1, c->to));
@@ -203,10 +205,13 @@ static void tell_value(const struct row *row, char *to, size_t room)
 		break;
 	case IBV_WC_RETRY_EXC_ERR:
 		snprintf(to, room, "%sQP 0x%x%s",
-			 strcmp(c->name, CAUSE_NO_ADDRESS) ? "" : "nobody in the pool has the address of ",
+			 strcmp(c->name, CAUSE_NO_ADDRESS)
+				 ? ""
+				 : "nobody in the pool has the address of ",
 			 seen.peer,
-			 strcmp(c->name, CAUSE_PSN) ? ""
-						    : " has rq_psn 0x123456, and this one sq_psn 0x123457");
+			 strcmp(c->name, CAUSE_PSN)
+				 ? ""
+				 : " has rq_psn 0x123456, and this one sq_psn 0x123457");
 		break;
 	case IBV_WC_RNR_RETRY_EXC_ERR:
 		snprintf(to, room, "after %d retries",
@@ -217,17 +222,19 @@ static void tell_value(const struct row *row, char *to, size_t room)
 		break;
 	default: /* lost */
 		snprintf(to, room, "%s",
-			 ibv_event_type_str(row->verb == RECV ? IBV_EVENT_QP_LAST_WQE_REACHED :
-								 IBV_EVENT_QP_FATAL));
+			 ibv_event_type_str(row->verb == RECV ? IBV_EVENT_QP_LAST_WQE_REACHED
+							      : IBV_EVENT_QP_FATAL));
 	}
 }
 
 static void check_told(const struct row *row)
 {
-	bool lost = row->outcome.status == LOST, unmapped = !strcmp(row->cause->name, CAUSE_UNMAPPED);
+	bool lost = row->outcome.status == LOST,
+	     unmapped = !strcmp(row->cause->name, CAUSE_UNMAPPED);
 	char qp[32], id[32], value[96], clause[32];
 	const char *words[] = {qp, id, value, clause,
-			       lost ? NULL : ibv_wc_status_str((enum ibv_wc_status)row->outcome.status)};
+			       lost ? NULL
+				    : ibv_wc_status_str((enum ibv_wc_status)row->outcome.status)};
 	unsigned int lines, all;
 
 	snprintf(qp, sizeof(qp), "weft: QP 0x%x: ", seen.qpn);
@@ -239,7 +246,8 @@ static void check_told(const struct row *row)
 	if (lines == 1 && all == rig_errors + seen.events + seen.elsewhere)
 		return;
 	told_show();
-	fail_msg("%u lines, of %u, have \"%s\"%s\"%s\"%s\"; %u completions and %u events were in error",
+	fail_msg("%u lines, of %u, have \"%s\"%s\"%s\"%s\"; %u completions and %u events were in "
+		 "error",
 		 lines, all, qp, id, value, clause, rig_errors, seen.events + seen.elsewhere);
 }
 

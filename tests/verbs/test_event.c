@@ -17,12 +17,12 @@
 
 static void sleep_us(long us)
 {
-	nanosleep(&(struct timespec){ 0, us * 1000 }, NULL);
+	nanosleep(&(struct timespec){0, us * 1000}, NULL);
 }
 
 static bool readable(int fd, int timeout_ms)
 {
-	struct pollfd p = { fd, POLLIN, 0 };
+	struct pollfd p = {fd, POLLIN, 0};
 
 	return poll(&p, 1, timeout_ms) == 1;
 }
@@ -35,9 +35,9 @@ static void set_nonblocking(int fd)
 /* One SEND from queue pair 0 to 1, the receive posted first. */
 static void send_one(struct rig *rig, uint64_t wr_id, unsigned int flags)
 {
-	struct ibv_send_wr *bad, wr = { .wr_id = wr_id,
-					.opcode = IBV_WR_SEND,
-					.send_flags = flags | IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad, wr = {.wr_id = wr_id,
+				       .opcode = IBV_WR_SEND,
+				       .send_flags = flags | IBV_SEND_SIGNALED};
 
 	assert_int_equal(rig_receive(rig->qp[1], wr_id, NULL, NULL, 0), 0);
 	assert_int_equal(ibv_post_send(rig->qp[0], &wr, &bad), 0);
@@ -103,10 +103,10 @@ static void solicited_only(void **state)
 		unsigned int flags;
 		bool event;
 	} cases[] = {
-		{ 1, -1, 0, false }, { 1, -1, IBV_SEND_SOLICITED, true },
-		{ 0, -1, 0, true },  { 0, -1, IBV_SEND_SOLICITED, true },
-		{ 0, 1, 0, true },   { 1, 0, 0, true },
-		{ 1, 1, 0, false },  { 1, 1, IBV_SEND_SOLICITED, true },
+		{1, -1, 0, false}, {1, -1, IBV_SEND_SOLICITED, true},
+		{0, -1, 0, true},  {0, -1, IBV_SEND_SOLICITED, true},
+		{0, 1, 0, true},   {1, 0, 0, true},
+		{1, 1, 0, false},  {1, 1, IBV_SEND_SOLICITED, true},
 	};
 	struct rig *rig = *state;
 
@@ -120,9 +120,9 @@ static void solicited_only(void **state)
 			send_one(rig, i, IBV_SEND_SOLICITED); /* so that it is armed no more */
 		}
 		expect_event(rig, rig->cq[1]);
-		while (ibv_poll_cq(rig->cq[1], 1, &(struct ibv_wc){ 0 }))
+		while (ibv_poll_cq(rig->cq[1], 1, &(struct ibv_wc){0}))
 			;
-		while (ibv_poll_cq(rig->cq[0], 1, &(struct ibv_wc){ 0 }))
+		while (ibv_poll_cq(rig->cq[0], 1, &(struct ibv_wc){0}))
 			;
 	}
 }
@@ -151,7 +151,8 @@ static void writes_with_immediate(void **state)
 	assert_int_equal(rig_receive(rig->qp[1], 7, NULL, NULL, 0), 0);
 	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 1, NULL, NULL, 0, 0, 0), 0);
 	no_event(rig);
-	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE_WITH_IMM, 2, NULL, NULL, 0, 0, 0), 0);
+	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE_WITH_IMM, 2, NULL, NULL, 0, 0, 0),
+			 0);
 	expect_event(rig, rig->cq[1]);
 	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 7);
 }
@@ -204,7 +205,7 @@ static void blocking(void **state)
 static void by_epoll(void **state)
 {
 	struct rig *rig = *state;
-	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
 
 	assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, rig->channel->fd, &event), 0);
@@ -315,7 +316,8 @@ static void cq_with_unread_event(void **state)
 static void fail_qp(struct rig *rig)
 {
 	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 1, NULL, NULL, 0, 0, 0), 0);
-	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_ATOMIC_FETCH_AND_ADD, 2, NULL, NULL, 0, 1, 1), 0);
+	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_ATOMIC_FETCH_AND_ADD, 2, NULL, NULL, 0, 1, 1),
+			 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
 	rig_expect(rig->cq[0], IBV_WC_LOC_LEN_ERR, 2);
 	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
@@ -471,7 +473,8 @@ static bool await_receive(struct player *p)
 			return true;
 		if (n)
 			continue;
-		if (!readable(p->channel->fd, PATIENCE_MS) || ibv_get_cq_event(p->channel, &cq, &arg))
+		if (!readable(p->channel->fd, PATIENCE_MS) ||
+		    ibv_get_cq_event(p->channel, &cq, &arg))
 			return false;
 		ibv_ack_cq_events(cq, 1);
 	}
@@ -514,9 +517,9 @@ static void no_wake_up_lost(void **state)
 		cq[i] = ibv_create_cq(rig->context, 16, NULL, channel[i], 0);
 		init = rig_init(cq[i], cq[i]);
 		rig->qp[i] = ibv_create_qp(rig->pd, &init);
-		player[i] = (struct player){ rig->qp[i], cq[i], channel[i], i == 0, 20000, NULL };
+		player[i] = (struct player){rig->qp[i], cq[i], channel[i], i == 0, 20000, NULL};
 	}
-	rig_connect(rig, &(struct rig_wish){ .access = 0 });
+	rig_connect(rig, &(struct rig_wish){.access = 0});
 	assert_int_equal(rig_receive(rig->qp[1], 1, NULL, NULL, 0), 0);
 	assert_int_equal(pthread_create(&thread, NULL, play, &player[1]), 0);
 	play(&player[0]);
@@ -562,7 +565,7 @@ static void destroyed_under_a_reader(void **state)
 			init.qp_context = round == 300 ? rig : NULL;
 			rig->qp[i] = ibv_create_qp(rig->pd, &init);
 		}
-		rig_connect(rig, &(struct rig_wish){ .access = 0 });
+		rig_connect(rig, &(struct rig_wish){.access = 0});
 		overfill(rig);
 	}
 	pthread_join(thread, &result);

@@ -55,7 +55,8 @@ OBJECT(mw_of_type_3, ibv_alloc_mw(rig->pd, 3))
 CALL(gid_of_port_2, ibv_query_gid(rig->context, 2, 0, &(union ibv_gid){0}) ? errno : 0)
 CALL(pkey_beyond, ibv_query_pkey(rig->context, 1, 7, &(__be16){0}) ? errno : 0)
 OBJECT(device_of_nothing, ibv_open_device(NULL))
-CALL(advice_of_nothing, ibv_advise_mr(rig->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &(struct ibv_sge){0}, 0))
+CALL(advice_of_nothing,
+     ibv_advise_mr(rig->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &(struct ibv_sge){0}, 0))
 OBJECT(import_no_domain, ibv_import_pd(rig->context, 0))
 OBJECT(import_no_region, ibv_import_mr(rig->pd, 0))
 OBJECT(import_no_memory, ibv_import_dm(rig->context, 0))
@@ -139,8 +140,10 @@ static const struct call calls[] = {
 	{"ibv_resize_cq", "EINVAL", cq_to_none, "cqe is 0", "IBTA 10.2.6"},
 	{"ibv_destroy_comp_channel", "EBUSY", channel_in_use, "users left: 2; ", "IBTA 11.6.1"},
 	{"ibv_reg_mr", "EINVAL", mr_of_nothing, "+0) is no range of memory; ", "IBTA 11.2.8.2"},
-	{"ibv_reg_mr", "EINVAL", mr_of_all, "addr: [0x1000, +18446744073709551615) is no range", "IBTA 11.2.8.2"},
-	{"ibv_reg_mr", "EINVAL", mr_beyond, "iova: [0xfffffffffffff000, +4096) is no range", "IBTA 11.2.8.2"},
+	{"ibv_reg_mr", "EINVAL", mr_of_all, "addr: [0x1000, +18446744073709551615) is no range",
+	 "IBTA 11.2.8.2"},
+	{"ibv_reg_mr", "EINVAL", mr_beyond, "iova: [0xfffffffffffff000, +4096) is no range",
+	 "IBTA 11.2.8.2"},
 	{"ibv_reg_mr", "EINVAL", mr_remote_only, "access 0x2", "IBTA 11.2.8.2"},
 	{"ibv_reg_mr", "EINVAL", mr_to_flush, "no peer can flush memory here", "ibv_reg_mr(3)"},
 	{"ibv_reg_mr", "EFAULT", mr_unmapped, "[0x1000, +1)", "IBTA 11.2.8.2"},
@@ -150,20 +153,24 @@ static const struct call calls[] = {
 	{"ibv_query_gid", "EINVAL", gid_of_port_2, "port_num is 2", "IBTA 11.6.1"},
 	{"ibv_query_pkey", "EINVAL", pkey_beyond, "index is 7", "IBTA 11.6.1"},
 	{"ibv_open_device", "EINVAL", device_of_nothing, "device is 0x0", "IBTA 11.6.1"},
-	{"ibv_import_pd", "ENOENT", import_no_domain, "0x0 is of no protection domain", "ibv_import_pd(3)"},
+	{"ibv_import_pd", "ENOENT", import_no_domain, "0x0 is of no protection domain",
+	 "ibv_import_pd(3)"},
 	{"ibv_advise_mr", "EINVAL", advice_of_nothing, "num_sge is 0", "IBTA 11.6.1"},
 	{"ibv_import_mr", "ENOENT", import_no_region, "0x0 is of no region", "ibv_import_mr(3)"},
-	{"ibv_import_dm", "ENOENT", import_no_memory, "0x0 is of no device memory", "ibv_import_dm(3)"},
+	{"ibv_import_dm", "ENOENT", import_no_memory, "0x0 is of no device memory",
+	 "ibv_import_dm(3)"},
 	{"ibv_create_ah", "EINVAL", ah_without_gid, "is_global is 0", "IBTA A17.4.1"},
 	{"ibv_create_srq", "EINVAL", srq_of_none, "max_wr is 0", "IBTA 11.6.1"},
 	{"ibv_alloc_dm", "EINVAL", dm_of_nothing, "length is 0", "IBTA 11.6.1"},
-	{"ibv_create_cq_ex", "EOPNOTSUPP", cq_ex_unknown, "wc_flags is 0x10000000000", "IBTA 11.6.1"},
+	{"ibv_create_cq_ex", "EOPNOTSUPP", cq_ex_unknown, "wc_flags is 0x10000000000",
+	 "IBTA 11.6.1"},
 	{"ibv_attach_mcast", "EINVAL", group_of_rc, "byte 0xff", "IBTA 10.5"},
 	{"ibv_create_qp", "EINVAL", qp_too_deep, "max_send_wr 99999", "IBTA 11.2.5.1"},
 	{"ibv_create_qp", "EOPNOTSUPP", qp_of_raw_packets, "qp_type 8", "IBTA 11.2.5.1"},
 	{"ibv_create_qp", "EINVAL", qp_without_cq, "0x0 is no completion queue", "IBTA 11.6.1"},
 	{"ibv_modify_qp", "EINVAL", reset_to_rts, "from RESET to RTS", "IBTA 10.3.1"},
-	{"ibv_modify_qp", "EINVAL", reset_to_nowhere, "from RESET to no state (99);", "IBTA 10.3.1"},
+	{"ibv_modify_qp", "EINVAL", reset_to_nowhere, "from RESET to no state (99);",
+	 "IBTA 10.3.1"},
 	{"ibv_modify_qp", "EINVAL", init_without_port, "lacks IBV_QP_PORT", "IBTA 11.2.5.2"},
 	{"ibv_modify_qp", "EINVAL", init_with_path, "may not have IBV_QP_AV", "IBTA 11.2.5.2"},
 	{"ibv_modify_qp", "EINVAL", init_of_port_2, "port_num is 2", "IBTA 11.2.5.2"},
@@ -265,7 +272,8 @@ static void another_service(void **state)
 static void no_thread(void **state)
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, rig->qp[1]->qp_num);
-	const char *words[] = {"ibv_modify_qp: EAGAIN: no thread can be started", "0 (RLIMIT_NPROC)"};
+	const char *words[] = {"ibv_modify_qp: EAGAIN: no thread can be started",
+			       "0 (RLIMIT_NPROC)"};
 	bool root = !geteuid();
 	struct rlimit before, none;
 	int err;
@@ -370,11 +378,11 @@ static int teardown(void **state)
 /* One line, which names the rule of those of 10.6.7.2 that is broken. */
 static void bind_says(struct ibv_mw *mw, struct ibv_mw_bind_info info, const char *rule)
 {
-	const char *const words[] = { "BIND_MW of wr_id 5", rule, "IBTA 10.6.7.2" };
-	struct ibv_send_wr *bad, wr = { .wr_id = 5,
-					.opcode = IBV_WR_BIND_MW,
-					.send_flags = IBV_SEND_SIGNALED,
-					.bind_mw = { mw, ibv_inc_rkey(mw->rkey), info } };
+	const char *const words[] = {"BIND_MW of wr_id 5", rule, "IBTA 10.6.7.2"};
+	struct ibv_send_wr *bad, wr = {.wr_id = 5,
+				       .opcode = IBV_WR_BIND_MW,
+				       .send_flags = IBV_SEND_SIGNALED,
+				       .bind_mw = {mw, ibv_inc_rkey(mw->rkey), info}};
 
 	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
 	rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
@@ -392,13 +400,13 @@ static void binds(void **state)
 	struct ibv_mw *mw = ibv_alloc_mw(rig->pd, IBV_MW_TYPE_2);
 	struct ibv_mw *far = ibv_alloc_mw(other, IBV_MW_TYPE_2);
 	struct ibv_mr *bare = ibv_reg_mr(rig->pd, memory, 4096, IBV_ACCESS_MW_BIND);
-	struct ibv_mr *zero = ibv_reg_mr(rig->pd, memory, 4096,
-					 IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED);
-	struct ibv_mw_bind_info good = { bare, (uintptr_t)memory, 8, IBV_ACCESS_REMOTE_READ };
-	struct ibv_mw_bind_info bad[] = { good, good, good, good };
+	struct ibv_mr *zero =
+		ibv_reg_mr(rig->pd, memory, 4096, IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED);
+	struct ibv_mw_bind_info good = {bare, (uintptr_t)memory, 8, IBV_ACCESS_REMOTE_READ};
+	struct ibv_mw_bind_info bad[] = {good, good, good, good};
 
 	assert_true(other && mw && far && bare && zero);
-	rig_connect(rig, &(struct rig_wish){ 0 });
+	rig_connect(rig, &(struct rig_wish){0});
 	bind_says(far, good, "no window of protection domain");
 	bad[0].mr = region;
 	bind_says(mw, bad[0], "with IBV_ACCESS_MW_BIND");

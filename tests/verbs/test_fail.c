@@ -27,7 +27,7 @@ static int teardown(void **state)
 
 static void no_event(struct rig *rig)
 {
-	struct pollfd fd = { rig->context->async_fd, POLLIN, 0 };
+	struct pollfd fd = {rig->context->async_fd, POLLIN, 0};
 
 	assert_int_equal(poll(&fd, 1, 0), 0);
 }
@@ -91,11 +91,11 @@ static void fault_of_an_earlier_connection(void **state)
 	struct rig *rig = *state;
 
 	for (int round = 0; round < 300; round++) {
-		rig_reconnect(rig, &(struct rig_wish){ 0 });
+		rig_reconnect(rig, &(struct rig_wish){0});
 		write_with_bad_key(rig->qp[0]);
 		for (int i = 1; i >= 0; i--)
 			rig_move(rig->qp[i], IBV_QPS_RESET, 0);
-		rig_connect(rig, &(struct rig_wish){ 0 });
+		rig_connect(rig, &(struct rig_wish){0});
 		assert_int_equal(rig_receive(rig->qp[1], 2, NULL, NULL, 0), 0);
 		assert_int_equal(rig_send(rig->qp[0], 1, NULL, NULL, 0), 0);
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
@@ -107,9 +107,9 @@ static void fault_of_an_earlier_connection(void **state)
 /* Another queue pair's death does not disturb those that share its completion queues. */
 static void bystanders(void **state)
 {
-	struct rig *rig = *state, spare = { 0 };
+	struct rig *rig = *state, spare = {0};
 
-	rig_connect(rig, &(struct rig_wish){ 0 });
+	rig_connect(rig, &(struct rig_wish){0});
 	for (int i = 0; i < 2; i++) {
 		struct ibv_qp_init_attr init = rig_init(rig->cq[i], rig->cq[i]);
 
@@ -117,7 +117,7 @@ static void bystanders(void **state)
 		spare.qp[i] = ibv_create_qp(rig->pd, &init);
 		assert_non_null(spare.qp[i]);
 	}
-	rig_connect(&spare, &(struct rig_wish){ 0 });
+	rig_connect(&spare, &(struct rig_wish){0});
 	for (uint64_t i = 0; i < 10; i++) {
 		assert_int_equal(rig_receive(rig->qp[1], 10 + i, NULL, NULL, 0), 0);
 		assert_int_equal(rig_receive(spare.qp[1], 20 + i, NULL, NULL, 0), 0);

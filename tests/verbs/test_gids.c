@@ -29,7 +29,7 @@ static void ip(const char *words)
 
 static union ibv_gid gid_of(const char *addr)
 {
-	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff } };
+	union ibv_gid gid = {.raw = {[10] = 0xff, [11] = 0xff}};
 	unsigned int a[4];
 
 	assert_int_equal(sscanf(addr, "%u.%u.%u.%u", a, a + 1, a + 2, a + 3), 4);
@@ -41,7 +41,7 @@ static union ibv_gid gid_of(const char *addr)
 /* addr: NULL where the entry is free. Each address is there twice, as RoCE v1 and v2. */
 static void expect(struct ibv_context *context, uint32_t index, const char *addr)
 {
-	union ibv_gid wanted = addr ? gid_of(addr) : (union ibv_gid){ 0 }, gid;
+	union ibv_gid wanted = addr ? gid_of(addr) : (union ibv_gid){0}, gid;
 	struct ibv_gid_entry entry;
 
 	for (uint32_t i = index; i < index + 2; i++) {
@@ -51,7 +51,8 @@ static void expect(struct ibv_context *context, uint32_t index, const char *addr
 		if (!addr)
 			continue;
 		assert_int_equal(entry.gid_index, i);
-		assert_int_equal(entry.gid_type, i % 2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1);
+		assert_int_equal(entry.gid_type,
+				 i % 2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1);
 		assert_memory_equal(&entry.gid, &wanted, sizeof(gid));
 	}
 }
@@ -68,7 +69,7 @@ static ssize_t entries(struct ibv_context *context)
 
 static bool any_event(const struct ibv_context *context)
 {
-	return poll(&(struct pollfd){ context->async_fd, POLLIN, 0 }, 1, 0);
+	return poll(&(struct pollfd){context->async_fd, POLLIN, 0}, 1, 0);
 }
 
 /* What tells of the port has its number instead of an object. */
@@ -85,7 +86,7 @@ static void expect_change(struct ibv_context *context)
 
 static struct ibv_ah *make_ah(struct ibv_pd *pd, uint8_t index)
 {
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh.sgid_index = index };
+	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh.sgid_index = index};
 
 	return ibv_create_ah(pd, &attr);
 }
@@ -232,12 +233,13 @@ static void told(void **state)
 
 static int find_netlink(void)
 {
-	struct sockaddr_storage name = { 0 };
+	struct sockaddr_storage name = {0};
 	socklen_t len;
 
 	for (int fd = 3; fd < 100; fd++) {
 		len = sizeof(name);
-		if (!getsockname(fd, (struct sockaddr *)&name, &len) && name.ss_family == AF_NETLINK)
+		if (!getsockname(fd, (struct sockaddr *)&name, &len) &&
+		    name.ss_family == AF_NETLINK)
 			return fd;
 	}
 	fail_msg("it has none");

@@ -70,15 +70,18 @@ static int teardown(void **state)
 static void local(struct two *t, enum ibv_wr_opcode opcode, uint32_t len, enum ibv_wc_status status)
 {
 	assert_int_equal(rig_rdma(t->qp, opcode, 1, t->theirs, t->there->at, len,
-				  (uintptr_t)t->own->addr, t->own->rkey), 0);
+				  (uintptr_t)t->own->addr, t->own->rkey),
+			 0);
 	rig_expect(t->cq, status, 1);
 }
 
 /* By our own queue pair, between our memory and the exporter's. */
-static void remote(struct two *t, enum ibv_wr_opcode opcode, uint32_t len, enum ibv_wc_status status)
+static void remote(struct two *t, enum ibv_wr_opcode opcode, uint32_t len,
+		   enum ibv_wc_status status)
 {
 	assert_int_equal(rig_rdma(t->rig.qp[1], opcode, 2, t->own, t->own->addr, len,
-				  (uintptr_t)t->there->at, t->theirs->rkey), 0);
+				  (uintptr_t)t->there->at, t->theirs->rkey),
+			 0);
 	rig_expect(t->rig.cq[1], status, 2);
 }
 
@@ -90,7 +93,7 @@ static void expect_bytes(const void *at, uint8_t byte, uint32_t n)
 
 /* ---- What works ---- */
 
-static const uint32_t sizes[] = { 1, 8, 64, 4096, 4097, BYTES };
+static const uint32_t sizes[] = {1, 8, 64, 4096, 4097, BYTES};
 
 static void gathers_and_scatters(void **state)
 {
@@ -133,14 +136,14 @@ static void messages(void **state)
 {
 	struct two *t = *state;
 	struct ibv_mr *near = rig_region(t->pd, PAGE); /* ours, in the imported domain */
-	struct ibv_sge list[2] = { { (uintptr_t)near->addr, 10, near->lkey },
-				   { (uintptr_t)t->there->at, 20, t->theirs->lkey } };
-	struct ibv_send_wr *bad_send, send = { .wr_id = 4,
-					       .sg_list = list,
-					       .num_sge = 2,
-					       .opcode = IBV_WR_SEND,
-					       .send_flags = IBV_SEND_SIGNALED };
-	struct ibv_recv_wr *bad, receive = { .wr_id = 5, .sg_list = list, .num_sge = 2 };
+	struct ibv_sge list[2] = {{(uintptr_t)near->addr, 10, near->lkey},
+				  {(uintptr_t)t->there->at, 20, t->theirs->lkey}};
+	struct ibv_send_wr *bad_send, send = {.wr_id = 4,
+					      .sg_list = list,
+					      .num_sge = 2,
+					      .opcode = IBV_WR_SEND,
+					      .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_recv_wr *bad, receive = {.wr_id = 5, .sg_list = list, .num_sge = 2};
 
 	memset(near->addr, 1, PAGE);
 	exporter_do(&t->exporter, EXPORT_FILL, 2);
@@ -195,11 +198,14 @@ static void both_sides(void **state)
 	exporter_do(&t->exporter, EXPORT_FILL, 4);
 	memset(near->addr, 8, BYTES);
 	assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, near, near->addr, BYTES,
-				  (uintptr_t)t->there->at, t->theirs->rkey), 0);
+				  (uintptr_t)t->there->at, t->theirs->rkey),
+			 0);
 	rig_expect(t->cq, IBV_WC_SUCCESS, 1);
 	for (size_t i = 0; i < COUNT(sizes); i++) {
-		assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, t->theirs, t->there->at, sizes[i],
-					  (uintptr_t)t->there->at + (2u << 20), t->theirs->rkey), 0);
+		assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, t->theirs, t->there->at,
+					  sizes[i], (uintptr_t)t->there->at + (2u << 20),
+					  t->theirs->rkey),
+				 0);
 		rig_expect(t->cq, IBV_WC_SUCCESS, 1);
 		assert_int_equal(exporter_do(&t->exporter, EXPORT_CHECK, 4), BYTES + sizes[i]);
 	}
@@ -214,14 +220,14 @@ static void datagrams(void **state)
 	struct ibv_qp *far = two_make_qp(t->rig.pd, t->rig.cq[1], IBV_QPT_UD);
 	struct ibv_qp *near = two_make_qp(t->pd, t->cq, IBV_QPT_UD);
 	struct ibv_ah_attr attr = rig_attr(t->context, IBV_QPS_RTR, 0).ah_attr;
-	struct ibv_ah *ah[2] = { ibv_create_ah(t->pd, &attr), ibv_create_ah(t->rig.pd, &attr) };
-	struct ibv_sge sge = { (uintptr_t)t->there->at, 100, t->theirs->lkey };
-	struct ibv_send_wr *bad, wr = { .wr_id = 1,
-					.sg_list = &sge,
-					.num_sge = 1,
-					.opcode = IBV_WR_SEND,
-					.send_flags = IBV_SEND_SIGNALED,
-					.wr.ud = { ah[0], far->qp_num, RIG_QKEY } };
+	struct ibv_ah *ah[2] = {ibv_create_ah(t->pd, &attr), ibv_create_ah(t->rig.pd, &attr)};
+	struct ibv_sge sge = {(uintptr_t)t->there->at, 100, t->theirs->lkey};
+	struct ibv_send_wr *bad, wr = {.wr_id = 1,
+				       .sg_list = &sge,
+				       .num_sge = 1,
+				       .opcode = IBV_WR_SEND,
+				       .send_flags = IBV_SEND_SIGNALED,
+				       .wr.ud = {ah[0], far->qp_num, RIG_QKEY}};
 
 	rig_move(far, IBV_QPS_RTS, 0);
 	rig_move(near, IBV_QPS_RTS, 0);
@@ -233,7 +239,7 @@ static void datagrams(void **state)
 	expect_bytes((uint8_t *)t->own->addr + 40, 3, 100);
 	memset(t->own->addr, 6, PAGE);
 	assert_int_equal(rig_receive(near, 3, t->theirs, t->there->at, PAGE), 0);
-	sge = (struct ibv_sge){ (uintptr_t)t->own->addr, 100, t->own->lkey };
+	sge = (struct ibv_sge){(uintptr_t)t->own->addr, 100, t->own->lkey};
 	wr.wr.ud.ah = ah[1];
 	wr.wr.ud.remote_qpn = near->qp_num;
 	assert_int_equal(ibv_post_send(far, &wr, &bad), 0);
@@ -250,10 +256,10 @@ static void datagrams(void **state)
 static void shared_queue(void **state)
 {
 	struct two *t = *state;
-	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 8, .max_sge = 1 } };
+	struct ibv_srq_init_attr attr = {.attr = {.max_wr = 8, .max_sge = 1}};
 	struct ibv_srq *srq = ibv_create_srq(t->pd, &attr);
-	struct ibv_sge sge = { (uintptr_t)t->there->at, 64, t->theirs->lkey };
-	struct ibv_recv_wr *bad, wr = { .wr_id = 3, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_sge sge = {(uintptr_t)t->there->at, 64, t->theirs->lkey};
+	struct ibv_recv_wr *bad, wr = {.wr_id = 3, .sg_list = &sge, .num_sge = 1};
 	struct ibv_qp_init_attr init = rig_init(t->cq, t->cq);
 
 	assert_non_null(srq);
@@ -280,16 +286,17 @@ static void windows(void **state)
 	struct two *t = *state;
 	struct ibv_mr *near = ibv_reg_mr(t->pd, t->own->addr, PAGE, RIG_ALL | IBV_ACCESS_MW_BIND);
 	struct ibv_mw *mw = ibv_alloc_mw(t->pd, IBV_MW_TYPE_1);
-	struct ibv_mw_bind bind = { .wr_id = 1,
-				    .send_flags = IBV_SEND_SIGNALED,
-				    .bind_info = { near, (uintptr_t)near->addr, PAGE,
-						   IBV_ACCESS_REMOTE_WRITE } };
+	struct ibv_mw_bind bind = {
+		.wr_id = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = {near, (uintptr_t)near->addr, PAGE, IBV_ACCESS_REMOTE_WRITE}};
 
 	assert_non_null(mw);
 	assert_int_equal(ibv_bind_mw(t->qp, mw, &bind), 0);
 	rig_expect(t->cq, IBV_WC_SUCCESS, 1);
 	assert_int_equal(rig_rdma(t->rig.qp[1], IBV_WR_RDMA_WRITE, 2, t->own, t->own->addr, 8,
-				  (uintptr_t)near->addr + 64, mw->rkey), 0);
+				  (uintptr_t)near->addr + 64, mw->rkey),
+			 0);
 	rig_expect(t->rig.cq[1], IBV_WC_SUCCESS, 2);
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_RIGHTS, RIG_ALL | IBV_ACCESS_MW_BIND), 0);
 	bind.bind_info.mr = t->theirs;
@@ -342,7 +349,8 @@ static void wrong_handles(void **state)
 	rig_region_end(near);
 	/* a key of one domain is none in the other */
 	assert_int_equal(rig_rdma(t->rig.qp[1], IBV_WR_RDMA_WRITE, 2, t->theirs, t->there->at, 8,
-				  (uintptr_t)t->there->at, t->theirs->rkey), 0);
+				  (uintptr_t)t->there->at, t->theirs->rkey),
+			 0);
 	rig_expect(t->rig.cq[1], IBV_WC_LOC_PROT_ERR, 2);
 }
 
@@ -361,7 +369,8 @@ static void rights(void **state)
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_RIGHTS, RIG_ALL), 0);
 	assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, t->theirs,
 				  t->there->at + EXPORTED_BYTES - 7, 8, (uintptr_t)t->own->addr,
-				  t->own->rkey), 0);
+				  t->own->rkey),
+			 0);
 	rig_expect(t->cq, IBV_WC_LOC_PROT_ERR, 1);
 	two_connect(t);
 	remote(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_SUCCESS);
@@ -426,7 +435,8 @@ static void deallocated(void **state)
 	expect_null(ibv_alloc_mw(second, IBV_MW_TYPE_1), EINVAL);
 	expect_null(ibv_import_mr(second, t->there->mr), EINVAL);
 	expect_null(ibv_import_pd(t->context, t->there->pd), ENOENT);
-	base = ibv_alloc_parent_domain(t->context, &(struct ibv_parent_domain_init_attr){ .pd = t->pd });
+	base = ibv_alloc_parent_domain(t->context,
+				       &(struct ibv_parent_domain_init_attr){.pd = t->pd});
 	expect_null(base, EINVAL);
 	ibv_unimport_pd(second);
 }
@@ -440,7 +450,8 @@ static void closed(void **state)
 	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_SUCCESS);
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_CLOSE, 0), 0);
 	assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, near, near->addr, 8,
-				  (uintptr_t)t->own->addr, t->own->rkey), 0);
+				  (uintptr_t)t->own->addr, t->own->rkey),
+			 0);
 	rig_expect(t->cq, IBV_WC_SUCCESS, 1);
 	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_LOC_PROT_ERR);
 	expect_gone(t->exporter.fd); /* it has left the pool */
@@ -461,8 +472,9 @@ static void exporter_killed(void **state)
 	t->exporter.pid = 0;
 	do {
 		assert_true(rig_now_ns() < deadline_ns);
-		assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_READ, 1, t->theirs, t->there->at, BYTES,
-					  (uintptr_t)t->own->addr, t->own->rkey), 0);
+		assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_READ, 1, t->theirs, t->there->at,
+					  BYTES, (uintptr_t)t->own->addr, t->own->rkey),
+				 0);
 		wc = rig_next(t->cq);
 	} while (!wc.status);
 	assert_int_equal(wc.status, IBV_WC_LOC_PROT_ERR);
@@ -471,7 +483,8 @@ static void exporter_killed(void **state)
 	two_connect(t);
 	/* what is ours in its domain stays */
 	assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, near, near->addr, 8,
-				  (uintptr_t)t->own->addr, t->own->rkey), 0);
+				  (uintptr_t)t->own->addr, t->own->rkey),
+			 0);
 	rig_expect(t->cq, IBV_WC_SUCCESS, 1);
 	expect_null(two_make_qp(t->pd, t->cq, IBV_QPT_RC), EINVAL);
 	expect_gone(t->exporter.fd);
@@ -498,7 +511,8 @@ static void importer_killed(void **state)
 		struct ibv_context *context = ibv_import_device(t->exporter.fd);
 		struct ibv_pd *pd = context ? ibv_import_pd(context, t->there->pd) : NULL;
 
-		if (!pd || !ibv_reg_mr(pd, rig_pages(PAGE), PAGE, RIG_ALL) || write(sync[1], "", 1) != 1)
+		if (!pd || !ibv_reg_mr(pd, rig_pages(PAGE), PAGE, RIG_ALL) ||
+		    write(sync[1], "", 1) != 1)
 			_exit(1);
 		for (;;)
 			pause();
@@ -520,16 +534,16 @@ static atomic_bool stop;
 static void *storm(void *arg)
 {
 	struct two *t = arg;
-	struct ibv_wc wc = { 0 };
+	struct ibv_wc wc = {0};
 
 	for (uint64_t i = 0; !stop; i++) {
 		if (wc.status)
 			two_connect(t);
 		t->theirs->lkey = t->theirs->rkey = t->there->key;
 		if (i % 2 ? rig_rdma(t->qp, IBV_WR_RDMA_READ, 1, t->theirs, t->there->at, BYTES,
-				     (uintptr_t)t->own->addr, t->own->rkey) :
-			    rig_rdma(t->rig.qp[1], IBV_WR_RDMA_WRITE, 1, t->own, t->own->addr, BYTES,
-				     (uintptr_t)t->there->at, t->theirs->rkey))
+				     (uintptr_t)t->own->addr, t->own->rkey)
+			  : rig_rdma(t->rig.qp[1], IBV_WR_RDMA_WRITE, 1, t->own, t->own->addr,
+				     BYTES, (uintptr_t)t->there->at, t->theirs->rkey))
 			break;
 		wc = rig_next(i % 2 ? t->cq : t->rig.cq[1]);
 	}
@@ -548,10 +562,12 @@ static void revoked_at_full_speed(void **state)
 	for (int i = 0; i < 10; i++) {
 		while (!exporter_do(&t->exporter, EXPORT_CHECK, 0x5a) && i)
 			;
-		assert_int_equal(exporter_do(&t->exporter, i % 2 ? EXPORT_DEREGISTER : EXPORT_RIGHTS, 0), 0);
+		assert_int_equal(
+			exporter_do(&t->exporter, i % 2 ? EXPORT_DEREGISTER : EXPORT_RIGHTS, 0), 0);
 		assert_int_equal(exporter_do(&t->exporter, EXPORT_GUARD, 0), 0);
-		assert_int_equal(i % 2 ? exporter_do(&t->exporter, EXPORT_REGISTER, RIG_ALL) :
-					 exporter_do(&t->exporter, EXPORT_RIGHTS, RIG_ALL), 0);
+		assert_int_equal(i % 2 ? exporter_do(&t->exporter, EXPORT_REGISTER, RIG_ALL)
+				       : exporter_do(&t->exporter, EXPORT_RIGHTS, RIG_ALL),
+				 0);
 	}
 	stop = true;
 	assert_int_equal(pthread_join(thread, NULL), 0);

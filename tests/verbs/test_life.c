@@ -60,14 +60,14 @@ static void end_all(struct rig *rig, struct ibv_mr *mr, int answer)
  * device's do not. */
 static void closed_over_objects(void **state)
 {
-	struct rig rig = { 0 }, other = { 0 };
+	struct rig rig = {0}, other = {0};
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	void *arg;
 
 	rig_open(&other);
 	rig_open(&rig);
-	rig_connect(&rig, &(struct rig_wish){ 0 });
+	rig_connect(&rig, &(struct rig_wish){0});
 	mr = rig_region(rig.pd, 8192);
 	strcpy(mr->addr, "stays");
 	assert_int_equal(ibv_req_notify_cq(rig.cq[0], 0), 0);
@@ -80,7 +80,7 @@ static void closed_over_objects(void **state)
 	assert_string_equal(arg, "stays");
 	assert_int_equal(munmap(arg, 8192), 0);
 	end_all(&rig, mr, EINVAL);
-	rig_connect(&other, &(struct rig_wish){ 0 });
+	rig_connect(&other, &(struct rig_wish){0});
 	assert_int_equal(rig_receive(other.qp[1], 1, NULL, NULL, 0), 0);
 	assert_int_equal(rig_send(other.qp[0], 1, NULL, NULL, 0), 0);
 	rig_expect(other.cq[0], IBV_WC_SUCCESS, 1);
@@ -89,12 +89,12 @@ static void closed_over_objects(void **state)
 
 static void child_of_fork(struct rig *rig, struct ibv_mr *mr, bool destroys)
 {
-	struct rig mine = { 0 };
+	struct rig mine = {0};
 
 	if (destroys)
 		end_all(rig, mr, 0);
 	rig_open(&mine);
-	rig_connect(&mine, &(struct rig_wish){ 0 });
+	rig_connect(&mine, &(struct rig_wish){0});
 	assert_int_equal(rig_receive(mine.qp[1], 1, NULL, NULL, 0), 0);
 	assert_int_equal(rig_send(mine.qp[0], 1, NULL, NULL, 0), 0);
 	rig_expect(mine.cq[0], IBV_WC_SUCCESS, 1);
@@ -146,7 +146,7 @@ static void stale_key(void **state)
 
 static void bad_receive(void **state)
 {
-	struct ibv_sge room = { far.buffer[KIND_POOLED].at, 8, 0x12345 };
+	struct ibv_sge room = {far.buffer[KIND_POOLED].at, 8, 0x12345};
 
 	far_receive(&far, 5, &room, 1);
 	room.lkey = far.buffer[KIND_POOLED].key;
@@ -174,8 +174,8 @@ static void reset_under_requests(void **state)
 
 static void killed_before_requests(void **state)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
-						      IBV_WR_ATOMIC_FETCH_AND_ADD };
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						     IBV_WR_ATOMIC_FETCH_AND_ADD};
 	enum kind kind = KIND_DATA; /* its own memory: not there any more */
 
 	far_kill(&far, SIGKILL);
@@ -212,15 +212,14 @@ static enum ibv_wr_opcode the_write = IBV_WR_RDMA_WRITE, the_read = IBV_WR_RDMA_
  */
 static int64_t duel(struct end *end)
 {
-	struct ibv_sge sge = { end->buffer[KIND_POOLED].at, 8, end->buffer[KIND_POOLED].key };
-	struct ibv_send_wr *bad, wr[16] = { { .opcode = IBV_WR_SEND } };
-	struct ibv_wc wc = { 0 };
+	struct ibv_sge sge = {end->buffer[KIND_POOLED].at, 8, end->buffer[KIND_POOLED].key};
+	struct ibv_send_wr *bad, wr[16] = {{.opcode = IBV_WR_SEND}};
+	struct ibv_wc wc = {0};
 	int64_t sum = 0;
 
 	for (size_t i = 1; i < COUNT(wr); i++) {
-		wr[i] = (struct ibv_send_wr){ .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
-					      .sg_list = &sge,
-					      .num_sge = 1 };
+		wr[i] = (struct ibv_send_wr){
+			.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sg_list = &sge, .num_sge = 1};
 		wr[i].wr.atomic.remote_addr = (end->peer[KIND_DATA].at + 7) & ~7ull;
 		wr[i].wr.atomic.rkey = end->peer[KIND_DATA].key;
 		wr[i - 1].next = &wr[i];
@@ -231,11 +230,11 @@ static int64_t duel(struct end *end)
 
 		if (ibv_post_send(end->qp, wr, &bad))
 			return -1;
-		nanosleep(&(struct timespec){ 0, 300000 }, NULL);
+		nanosleep(&(struct timespec){0, 300000}, NULL);
 		if (rig_receive(end->qp, 0, NULL, NULL, 0))
 			return -1;
 		begun = rig_now_ns();
-		nanosleep(&(struct timespec){ 0, 2000000 }, NULL); /* nobody polls */
+		nanosleep(&(struct timespec){0, 2000000}, NULL); /* nobody polls */
 		for (int got = 0; got < 2 && !wc.status;)
 			got += ibv_poll_cq(end->cq, 1, &wc);
 		if (wc.status)
@@ -268,13 +267,11 @@ static void long_messages(void **state)
 	void *at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct ibv_mr *mr = ibv_reg_mr(near.pd, at, bytes, 0);
 	struct ibv_sge sge[2];
-	struct ibv_send_wr *bad, wr = { .wr_id = 1,
-					.sg_list = sge,
-					.num_sge = 2,
-					.opcode = IBV_WR_RDMA_WRITE };
+	struct ibv_send_wr *bad,
+		wr = {.wr_id = 1, .sg_list = sge, .num_sge = 2, .opcode = IBV_WR_RDMA_WRITE};
 
 	assert_non_null(mr);
-	sge[0] = sge[1] = (struct ibv_sge){ (uintptr_t)at, (uint32_t)bytes, mr->lkey };
+	sge[0] = sge[1] = (struct ibv_sge){(uintptr_t)at, (uint32_t)bytes, mr->lkey};
 	wr.wr.rdma.remote_addr = far.buffer[0].at;
 	wr.wr.rdma.rkey = far.buffer[0].key;
 	assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
@@ -286,19 +283,30 @@ static void long_messages(void **state)
 
 static int run(void)
 {
-#define HERE(name)	  { #name, name, setup_here, teardown, NULL }
-#define OTHER(name)	  { #name "_in_another_process", name, setup_other_process, teardown, NULL }
+#define HERE(name)                                                                                 \
+	{                                                                                          \
+#name, name, setup_here, teardown, NULL                                            \
+	}
+#define OTHER(name)                                                                                \
+	{                                                                                          \
+#name "_in_another_process", name, setup_other_process, teardown, NULL             \
+	}
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(closed_over_objects),
 		cmocka_unit_test_setup_teardown(forked, rig_setup_connected, rig_teardown),
-		HERE(stale_key), OTHER(stale_key), HERE(bad_receive), OTHER(bad_receive),
-		HERE(reset_under_requests), OTHER(reset_under_requests),
+		HERE(stale_key),
+		OTHER(stale_key),
+		HERE(bad_receive),
+		OTHER(bad_receive),
+		HERE(reset_under_requests),
+		OTHER(reset_under_requests),
 		OTHER(killed_before_requests),
-		{ "unmapped_write", unmapped_in_place, setup_other_process, teardown, &the_write },
-		{ "unmapped_read", unmapped_in_place, setup_other_process, teardown, &the_read },
-		{ "unmapped_swap", unmapped_in_place, setup_other_process, teardown, &the_swap },
+		{"unmapped_write", unmapped_in_place, setup_other_process, teardown, &the_write},
+		{"unmapped_read", unmapped_in_place, setup_other_process, teardown, &the_read},
+		{"unmapped_swap", unmapped_in_place, setup_other_process, teardown, &the_swap},
 		OTHER(engines_need_each_other),
-		HERE(long_messages), OTHER(long_messages),
+		HERE(long_messages),
+		OTHER(long_messages),
 	};
 
 	return cmocka_run_group_tests_name("life", tests, make_pool, remove_pool);

@@ -14,11 +14,10 @@
 static const struct {
 	uint32_t bytes, at;
 } shapes[] = {
-	{ 2, 0 },     { 2, 63 },    { 3, 5 },	   { 5, 62 },	  { 8, 0 },	{ 8, 60 },
-	{ 9, 0 },     { 12, 4092 }, { 16, 8 },	   { 17, 1 },	  { 31, 33 },	{ 32, 0 },
-	{ 64, 0 },    { 65, 0 },    { 70, 61 },	   { 100, 4000 }, { 128, 0 },	{ 129, 7 },
-	{ 256, 64 },  { 300, 3 },   { 1000, 1 },   { 1024, 0 },	  { 2048, 16 }, { 3000, 3500 },
-	{ 4095, 1 },  { 4096, 0 },  { 4096, 4095 },
+	{2, 0},	    {2, 63},	 {3, 5},       {5, 62},	  {8, 0},    {8, 60},	   {9, 0},
+	{12, 4092}, {16, 8},	 {17, 1},      {31, 33},  {32, 0},   {64, 0},	   {65, 0},
+	{70, 61},   {100, 4000}, {128, 0},     {129, 7},  {256, 64}, {300, 3},	   {1000, 1},
+	{1024, 0},  {2048, 16},	 {3000, 3500}, {4095, 1}, {4096, 0}, {4096, 4095},
 };
 
 static struct end near;
@@ -49,7 +48,7 @@ static void play(enum litmus_way way, enum kind kind)
 
 	litmus_receives(&near, &far);
 	for (size_t i = 0; i < COUNT(shapes); i++) {
-		struct litmus game = { way, kind, shapes[i].bytes, shapes[i].at, each_ns };
+		struct litmus game = {way, kind, shapes[i].bytes, shapes[i].at, each_ns};
 
 		rounds += litmus_run(&near, &far, &game);
 	}
@@ -77,13 +76,15 @@ PLAY(write_add_in_place, LITMUS_ADD, KIND_DATA)
 static int run(void)
 {
 #define BOTH(name)                                                                                 \
-	{ #name, name, setup_here, teardown, NULL },                                               \
-	{ #name "_in_another_process", name, setup_other_process, teardown, NULL }
+	{#name, name, setup_here, teardown, NULL},                                                 \
+	{                                                                                          \
+#name "_in_another_process", name, setup_other_process, teardown, NULL             \
+	}
 	const struct CMUnitTest tests[] = {
-		BOTH(last_byte_pooled),	  BOTH(last_byte_mixed),      BOTH(last_byte_in_place),
-		BOTH(write_send_pooled),  BOTH(write_send_in_place),  BOTH(write_imm_pooled),
-		BOTH(write_imm_mixed),	  BOTH(write_write_pooled),   BOTH(write_write_in_place),
-		BOTH(write_add_pooled),	  BOTH(write_add_in_place),
+		BOTH(last_byte_pooled),	 BOTH(last_byte_mixed),	    BOTH(last_byte_in_place),
+		BOTH(write_send_pooled), BOTH(write_send_in_place), BOTH(write_imm_pooled),
+		BOTH(write_imm_mixed),	 BOTH(write_write_pooled),  BOTH(write_write_in_place),
+		BOTH(write_add_pooled),	 BOTH(write_add_in_place),
 	};
 	const char *seconds = getenv("SECONDS");
 

@@ -10,8 +10,9 @@
 
 #include "../abi/pool.h"
 
-#define SOFT (IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |    \
-	      IBV_QP_PATH_MIG_STATE)
+#define SOFT                                                                                       \
+	(IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |         \
+	 IBV_QP_PATH_MIG_STATE)
 #define BITS 26
 
 struct row {
@@ -20,67 +21,62 @@ struct row {
 };
 
 static const struct row any_rows[] = {
-	{ IBV_QPS_RESET, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_RTR, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RTR, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_RTS, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_RTS, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_SQD, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_SQD, IBV_QPS_ERR, 0, 0 },
-	{ IBV_QPS_ERR, IBV_QPS_RESET, 0, 0 },
-	{ IBV_QPS_ERR, IBV_QPS_ERR, 0, 0 },
+	{IBV_QPS_RESET, IBV_QPS_RESET, 0, 0}, {IBV_QPS_INIT, IBV_QPS_RESET, 0, 0},
+	{IBV_QPS_INIT, IBV_QPS_ERR, 0, 0},    {IBV_QPS_RTR, IBV_QPS_RESET, 0, 0},
+	{IBV_QPS_RTR, IBV_QPS_ERR, 0, 0},     {IBV_QPS_RTS, IBV_QPS_RESET, 0, 0},
+	{IBV_QPS_RTS, IBV_QPS_ERR, 0, 0},     {IBV_QPS_SQD, IBV_QPS_RESET, 0, 0},
+	{IBV_QPS_SQD, IBV_QPS_ERR, 0, 0},     {IBV_QPS_ERR, IBV_QPS_RESET, 0, 0},
+	{IBV_QPS_ERR, IBV_QPS_ERR, 0, 0},
 };
 
 static const struct row rc_rows[] = {
-	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
-	{ IBV_QPS_INIT, IBV_QPS_RTR,
-	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
-	{ IBV_QPS_RTR, IBV_QPS_RTS,
-	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-		  IBV_QP_MAX_QP_RD_ATOMIC,
-	  SOFT },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, SOFT },
-	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
-	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, SOFT },
-	{ IBV_QPS_SQD, IBV_QPS_SQD, 0,
-	  IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		  IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH |
-		  IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
-		  IBV_QP_PATH_MIG_STATE },
+	{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+	{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+	{IBV_QPS_INIT, IBV_QPS_RTR,
+	 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+		 IBV_QP_MIN_RNR_TIMER,
+	 IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+	{IBV_QPS_RTR, IBV_QPS_RTS,
+	 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		 IBV_QP_MAX_QP_RD_ATOMIC,
+	 SOFT},
+	{IBV_QPS_RTS, IBV_QPS_RTS, 0, SOFT},
+	{IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+	{IBV_QPS_SQD, IBV_QPS_RTS, 0, SOFT},
+	{IBV_QPS_SQD, IBV_QPS_SQD, 0,
+	 IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		 IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH |
+		 IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
+		 IBV_QP_PATH_MIG_STATE},
 };
 
 #define UC_SOFT (IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
 
 static const struct row uc_rows[] = {
-	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
-	{ IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
-	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
-	{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, UC_SOFT },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, UC_SOFT },
-	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
-	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, UC_SOFT },
-	{ IBV_QPS_SQD, IBV_QPS_SQD, 0,
-	  IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
-		  IBV_QP_PATH_MIG_STATE },
+	{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+	{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+	{IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+	 IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+	{IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, UC_SOFT},
+	{IBV_QPS_RTS, IBV_QPS_RTS, 0, UC_SOFT},
+	{IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+	{IBV_QPS_SQD, IBV_QPS_RTS, 0, UC_SOFT},
+	{IBV_QPS_SQD, IBV_QPS_SQD, 0,
+	 IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
+		 IBV_QP_PATH_MIG_STATE},
 };
 
 #define UD_SOFT (IBV_QP_CUR_STATE | IBV_QP_QKEY)
 
 static const struct row ud_rows[] = {
-	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0 },
-	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY },
-	{ IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
-	{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, UD_SOFT },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, UD_SOFT },
-	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
-	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, UD_SOFT },
-	{ IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
+	{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
+	{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+	{IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+	{IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, UD_SOFT},
+	{IBV_QPS_RTS, IBV_QPS_RTS, 0, UD_SOFT},
+	{IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+	{IBV_QPS_SQD, IBV_QPS_RTS, 0, UD_SOFT},
+	{IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
 };
 
 struct table {
@@ -90,13 +86,13 @@ struct table {
 };
 
 static const struct table tables[] = {
-	{ IBV_QPT_RC, rc_rows, COUNT(rc_rows) },
-	{ IBV_QPT_UC, uc_rows, COUNT(uc_rows) },
-	{ IBV_QPT_UD, ud_rows, COUNT(ud_rows) },
+	{IBV_QPT_RC, rc_rows, COUNT(rc_rows)},
+	{IBV_QPT_UC, uc_rows, COUNT(uc_rows)},
+	{IBV_QPT_UD, ud_rows, COUNT(ud_rows)},
 };
 
-static const enum ibv_qp_state reachable[] = { IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,
-					       IBV_QPS_RTS,   IBV_QPS_SQD,  IBV_QPS_ERR };
+static const enum ibv_qp_state reachable[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,
+					      IBV_QPS_RTS,   IBV_QPS_SQD,  IBV_QPS_ERR};
 
 static const struct row *find_row(const struct row *rows, size_t n, enum ibv_qp_state from,
 				  enum ibv_qp_state to)
@@ -107,7 +103,8 @@ static const struct row *find_row(const struct row *rows, size_t n, enum ibv_qp_
 	return NULL;
 }
 
-static struct ibv_qp_attr attributes(struct ibv_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
+static struct ibv_qp_attr attributes(struct ibv_qp *qp, enum ibv_qp_state from,
+				     enum ibv_qp_state to)
 {
 	struct ibv_qp_attr attr = rig_attr(qp->context, to, qp->qp_num);
 
@@ -115,7 +112,7 @@ static struct ibv_qp_attr attributes(struct ibv_qp *qp, enum ibv_qp_state from, 
 	attr.alt_ah_attr = attr.ah_attr;
 	attr.alt_port_num = 1;
 	attr.path_mig_state = IBV_MIG_MIGRATED;
-	attr.cap = (struct ibv_qp_cap){ 1, 1, 1, 1, 1 };
+	attr.cap = (struct ibv_qp_cap){1, 1, 1, 1, 1};
 	return attr;
 }
 
@@ -149,9 +146,9 @@ static void check_row(struct ibv_qp *qp, const struct row *row)
 			expect(qp, row, all & ~bit, EINVAL);
 		else
 			expect(qp, row, all | bit,
-			       row->optional & bit	? 0
+			       row->optional & bit     ? 0
 			       : bit > IBV_QP_DEST_QPN ? EOPNOTSUPP
-							: EINVAL);
+						       : EINVAL);
 	}
 	/* a mask without a state keeps it */
 	if (row->from == row->to)
@@ -184,11 +181,11 @@ static void every_row(void **state)
 
 static void refuse_move(struct ibv_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 {
-	static const int masks[] = { IBV_QP_STATE,    RIG_INIT_MASK,   RIG_RTR_MASK,
-				     RIG_RTS_MASK,    RIG_UC_RTR_MASK, RIG_UC_RTS_MASK };
+	static const int masks[] = {IBV_QP_STATE, RIG_INIT_MASK,   RIG_RTR_MASK,
+				    RIG_RTS_MASK, RIG_UC_RTR_MASK, RIG_UC_RTS_MASK};
 
 	for (size_t i = 0; i < COUNT(masks); i++)
-		expect(qp, &(struct row){ from, to, 0, 0 }, masks[i], EINVAL);
+		expect(qp, &(struct row){from, to, 0, 0}, masks[i], EINVAL);
 }
 
 static void every_other_move(void **state)
@@ -241,22 +238,22 @@ static const struct range {
 	size_t offset, bytes;
 	uint32_t good, bad;
 } ranges[] = {
-	{ IBV_QPS_INIT, FIELD(port_num), 1, 0 },
-	{ IBV_QPS_INIT, FIELD(port_num), 1, 2 },
-	{ IBV_QPS_INIT, FIELD(pkey_index), 0, 1 },
-	{ IBV_QPS_INIT, FIELD(qp_access_flags), RIG_ALL | IBV_ACCESS_RELAXED_ORDERING, 1u << 14 },
-	{ IBV_QPS_RTR, FIELD(path_mtu), IBV_MTU_256, 0 },
-	{ IBV_QPS_RTR, FIELD(path_mtu), IBV_MTU_4096, 6 },
-	{ IBV_QPS_RTR, FIELD(dest_qp_num), 0xffffff, 0x1000000 },
-	{ IBV_QPS_RTR, FIELD(max_dest_rd_atomic), 16, 17 },
-	{ IBV_QPS_RTR, FIELD(min_rnr_timer), 31, 32 },
-	{ IBV_QPS_RTR, FIELD(ah_attr.is_global), 1, 0 },
-	{ IBV_QPS_RTR, FIELD(ah_attr.port_num), 1, 2 },
-	{ IBV_QPS_RTR, FIELD(ah_attr.grh.sgid_index), 0, 255 },
-	{ IBV_QPS_RTS, FIELD(timeout), 31, 32 },
-	{ IBV_QPS_RTS, FIELD(retry_cnt), 7, 8 },
-	{ IBV_QPS_RTS, FIELD(rnr_retry), 7, 8 },
-	{ IBV_QPS_RTS, FIELD(max_rd_atomic), 16, 17 },
+	{IBV_QPS_INIT, FIELD(port_num), 1, 0},
+	{IBV_QPS_INIT, FIELD(port_num), 1, 2},
+	{IBV_QPS_INIT, FIELD(pkey_index), 0, 1},
+	{IBV_QPS_INIT, FIELD(qp_access_flags), RIG_ALL | IBV_ACCESS_RELAXED_ORDERING, 1u << 14},
+	{IBV_QPS_RTR, FIELD(path_mtu), IBV_MTU_256, 0},
+	{IBV_QPS_RTR, FIELD(path_mtu), IBV_MTU_4096, 6},
+	{IBV_QPS_RTR, FIELD(dest_qp_num), 0xffffff, 0x1000000},
+	{IBV_QPS_RTR, FIELD(max_dest_rd_atomic), 16, 17},
+	{IBV_QPS_RTR, FIELD(min_rnr_timer), 31, 32},
+	{IBV_QPS_RTR, FIELD(ah_attr.is_global), 1, 0},
+	{IBV_QPS_RTR, FIELD(ah_attr.port_num), 1, 2},
+	{IBV_QPS_RTR, FIELD(ah_attr.grh.sgid_index), 0, 255},
+	{IBV_QPS_RTS, FIELD(timeout), 31, 32},
+	{IBV_QPS_RTS, FIELD(retry_cnt), 7, 8},
+	{IBV_QPS_RTS, FIELD(rnr_retry), 7, 8},
+	{IBV_QPS_RTS, FIELD(max_rd_atomic), 16, 17},
 };
 
 static int modify_with(struct ibv_qp *qp, const struct range *range, uint32_t value)

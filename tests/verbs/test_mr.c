@@ -11,7 +11,7 @@
 
 #include "../abi/pool.h"
 
-#define PAGE 4096u
+#define PAGE	4096u
 #define RELAXED IBV_ACCESS_RELAXED_ORDERING /* a wish: any of its kind is granted by ignoring it */
 
 #undef ibv_reg_mr
@@ -93,15 +93,15 @@ static void protections(void **state)
 	static const struct {
 		int prot, access, error;
 	} cases[] = {
-		{ PROT_READ, IBV_ACCESS_LOCAL_WRITE, EFAULT },
-		{ PROT_READ, RIG_ALL, EFAULT },
-		{ PROT_READ, 0, 0 },
-		{ PROT_READ, IBV_ACCESS_REMOTE_READ, 0 },
-		{ PROT_READ | PROT_EXEC, IBV_ACCESS_REMOTE_READ, 0 },
-		{ PROT_READ | PROT_WRITE, RIG_ALL, 0 },
-		{ PROT_NONE, 0, EFAULT },
-		{ PROT_NONE, IBV_ACCESS_REMOTE_READ, EFAULT },
-		{ PROT_NONE, RIG_ALL, EFAULT },
+		{PROT_READ, IBV_ACCESS_LOCAL_WRITE, EFAULT},
+		{PROT_READ, RIG_ALL, EFAULT},
+		{PROT_READ, 0, 0},
+		{PROT_READ, IBV_ACCESS_REMOTE_READ, 0},
+		{PROT_READ | PROT_EXEC, IBV_ACCESS_REMOTE_READ, 0},
+		{PROT_READ | PROT_WRITE, RIG_ALL, 0},
+		{PROT_NONE, 0, EFAULT},
+		{PROT_NONE, IBV_ACCESS_REMOTE_READ, EFAULT},
+		{PROT_NONE, RIG_ALL, EFAULT},
 	};
 	struct rig *rig = *state;
 	uint8_t *at = rig_pages(3 * PAGE);
@@ -164,10 +164,15 @@ static void iova(void **state)
 		uint64_t offset, iova;
 		int error;
 	} cases[] = {
-		{ 0, 0, 0 },		       { 0, 0x10000000, 0 },	      { 0, 1, EINVAL },
-		{ 8, 0x10000000, EINVAL },     { 8, 0x10000008, 0 },	      { 100, 100, 0 },
-		{ 0, UINT64_MAX - PAGE + 1, EINVAL }, { 0, UINT64_MAX & ~0xfffull, EINVAL },
-		{ 0, (UINT64_MAX & ~0xfffull) - 2 * PAGE, 0 },
+		{0, 0, 0},
+		{0, 0x10000000, 0},
+		{0, 1, EINVAL},
+		{8, 0x10000000, EINVAL},
+		{8, 0x10000008, 0},
+		{100, 100, 0},
+		{0, UINT64_MAX - PAGE + 1, EINVAL},
+		{0, UINT64_MAX & ~0xfffull, EINVAL},
+		{0, (UINT64_MAX & ~0xfffull) - 2 * PAGE, 0},
 	};
 	struct rig *rig = *state;
 	uint8_t *at = rig_pages(2 * PAGE);
@@ -175,7 +180,8 @@ static void iova(void **state)
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		errno = 0;
-		mr = ibv_reg_mr_iova(rig->pd, at + cases[i].offset, PAGE + 1, cases[i].iova, RIG_ALL);
+		mr = ibv_reg_mr_iova(rig->pd, at + cases[i].offset, PAGE + 1, cases[i].iova,
+				     RIG_ALL);
 		assert_int_equal(mr ? 0 : errno, cases[i].error);
 		if (!mr)
 			continue;
@@ -195,20 +201,21 @@ static void iova(void **state)
 /* Its first byte is number 0, wherever it lies. */
 static void zero_based(void **state)
 {
-	static const unsigned int offsets[] = { 0, 8, 40, 1000 };
+	static const unsigned int offsets[] = {0, 8, 40, 1000};
 	struct rig *rig = *state;
 	uint8_t *at = rig_pages(2 * PAGE);
 
 	for (size_t i = 0; i < COUNT(offsets); i++) {
 		uint8_t *first = at + offsets[i];
-		struct ibv_mr *mr = ibv_reg_mr(rig->pd, first, PAGE, RIG_ALL | IBV_ACCESS_ZERO_BASED);
+		struct ibv_mr *mr =
+			ibv_reg_mr(rig->pd, first, PAGE, RIG_ALL | IBV_ACCESS_ZERO_BASED);
 
 		assert_non_null(mr);
 		memset(at, 0, 2 * PAGE);
 		memcpy(first, "from", 4);
-		assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, i, mr, NULL, 4, PAGE - 4,
-					  mr->rkey),
-				 0);
+		assert_int_equal(
+			rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, i, mr, NULL, 4, PAGE - 4, mr->rkey),
+			0);
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
 		assert_memory_equal(first + PAGE - 4, "from", 4);
 		assert_int_equal(ibv_dereg_mr(mr), 0);
@@ -225,8 +232,8 @@ static void zero_based_atomic(void **state)
 	struct ibv_mr *mr = ibv_reg_mr(rig->pd, at + 60, 100, RIG_ALL | IBV_ACCESS_ZERO_BASED);
 
 	assert_non_null(mr);
-	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_ATOMIC_FETCH_AND_ADD, 1, here, here->addr, 8, 0,
-				  mr->rkey),
+	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_ATOMIC_FETCH_AND_ADD, 1, here, here->addr, 8,
+				  0, mr->rkey),
 			 0);
 	rig_expect(rig->cq[0], IBV_WC_REM_INV_REQ_ERR, 1);
 	assert_int_equal(at[60], 0);
@@ -317,7 +324,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bad_domains, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(iova, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(zero_based, rig_setup_connected, rig_teardown),
-		cmocka_unit_test_setup_teardown(zero_based_atomic, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(zero_based_atomic, rig_setup_connected,
+						rig_teardown),
 		cmocka_unit_test_setup_teardown(overlapping, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(keys, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(dereg_mr, rig_setup, rig_teardown),

@@ -7,9 +7,9 @@
 
 #include "../abi/pool.h"
 
-#define BYTES	 16384
-#define ALL	 (RIG_ALL | IBV_ACCESS_MW_BIND)
-#define RW	 (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define BYTES 16384
+#define ALL   (RIG_ALL | IBV_ACCESS_MW_BIND)
+#define RW    (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 /* Queue pair 1 owns the memory and its windows; queue pair 0 reaches them. */
 struct scene {
@@ -20,7 +20,7 @@ struct scene {
 
 static struct scene scene_open(struct rig *rig)
 {
-	struct scene s = { .rig = rig, .at = rig_pages(BYTES), .local = rig_region(rig->pd, 4096) };
+	struct scene s = {.rig = rig, .at = rig_pages(BYTES), .local = rig_region(rig->pd, 4096)};
 
 	s.mr = ibv_reg_mr(rig->pd, s.at, BYTES, ALL);
 	assert_non_null(s.mr);
@@ -46,9 +46,9 @@ static struct ibv_mw *window(struct scene *s, enum ibv_mw_type type)
 static int bind1(struct scene *s, struct ibv_mw *mw, uint64_t offset, uint64_t length,
 		 unsigned int access)
 {
-	struct ibv_mw_bind bind = { .wr_id = 11,
-				    .send_flags = IBV_SEND_SIGNALED,
-				    .bind_info = { s->mr, (uintptr_t)s->at + offset, length, access } };
+	struct ibv_mw_bind bind = {.wr_id = 11,
+				   .send_flags = IBV_SEND_SIGNALED,
+				   .bind_info = {s->mr, (uintptr_t)s->at + offset, length, access}};
 
 	return ibv_bind_mw(s->rig->qp[1], mw, &bind);
 }
@@ -56,10 +56,10 @@ static int bind1(struct scene *s, struct ibv_mw *mw, uint64_t offset, uint64_t l
 static int post_bind2(struct scene *s, struct ibv_mw *mw, uint32_t rkey,
 		      struct ibv_mw_bind_info info)
 {
-	struct ibv_send_wr wr = { .wr_id = 12,
-				  .opcode = IBV_WR_BIND_MW,
-				  .send_flags = IBV_SEND_SIGNALED,
-				  .bind_mw = { mw, rkey, info } };
+	struct ibv_send_wr wr = {.wr_id = 12,
+				 .opcode = IBV_WR_BIND_MW,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .bind_mw = {mw, rkey, info}};
 	struct ibv_send_wr *bad;
 
 	return ibv_post_send(s->rig->qp[1], &wr, &bad);
@@ -71,8 +71,9 @@ static uint32_t bind2(struct scene *s, struct ibv_mw *mw, uint64_t offset, uint6
 	uint32_t rkey = ibv_inc_rkey(mw->rkey);
 
 	assert_int_equal(post_bind2(s, mw, rkey,
-				    (struct ibv_mw_bind_info){ s->mr, (uintptr_t)s->at + offset,
-							       length, access }), 0);
+				    (struct ibv_mw_bind_info){s->mr, (uintptr_t)s->at + offset,
+							      length, access}),
+			 0);
 	assert_int_equal(rig_expect(s->rig->cq[1], IBV_WC_SUCCESS, 12).opcode, IBV_WC_BIND_MW);
 	mw->rkey = rkey;
 	return rkey;
@@ -80,10 +81,10 @@ static uint32_t bind2(struct scene *s, struct ibv_mw *mw, uint64_t offset, uint6
 
 static int invalidate(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t rkey)
 {
-	struct ibv_send_wr wr = { .wr_id = 13,
-				  .opcode = opcode,
-				  .send_flags = IBV_SEND_SIGNALED,
-				  .invalidate_rkey = rkey };
+	struct ibv_send_wr wr = {.wr_id = 13,
+				 .opcode = opcode,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .invalidate_rkey = rkey};
 	struct ibv_send_wr *bad;
 
 	return ibv_post_send(qp, &wr, &bad);
@@ -92,8 +93,9 @@ static int invalidate(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t rke
 static void rdma(struct scene *s, enum ibv_wr_opcode opcode, uint64_t remote, uint32_t rkey,
 		 enum ibv_wc_status status)
 {
-	assert_int_equal(rig_rdma(s->rig->qp[0], opcode, 21, s->local, s->local->addr, 100, remote,
-				  rkey), 0);
+	assert_int_equal(
+		rig_rdma(s->rig->qp[0], opcode, 21, s->local, s->local->addr, 100, remote, rkey),
+		0);
 	rig_expect(s->rig->cq[0], status, 21);
 }
 
@@ -169,7 +171,8 @@ static void type_2(void **state)
 	refused(&s, IBV_WR_RDMA_WRITE, base + 4297, rkey);
 	/* as a key of one's own it is none */
 	assert_int_equal(rig_rdma(s.rig->qp[1], IBV_WR_RDMA_WRITE, 5,
-				  &(struct ibv_mr){ .lkey = rkey }, s.at + 4096, 8, base, s.mr->rkey), 0);
+				  &(struct ibv_mr){.lkey = rkey}, s.at + 4096, 8, base, s.mr->rkey),
+			 0);
 	rig_expect(s.rig->cq[1], IBV_WC_LOC_PROT_ERR, 5);
 	again(&s);
 	writes(&s, 4096, rkey);
@@ -198,8 +201,9 @@ static void other_queue_pair(void **state)
 
 	rig_move(a, IBV_QPS_RTS, b->qp_num);
 	rig_move(b, IBV_QPS_RTS, a->qp_num);
-	assert_int_equal(rig_rdma(a, IBV_WR_RDMA_WRITE, 3, s.local, s.local->addr, 8,
-				  (uintptr_t)s.at, rkey), 0);
+	assert_int_equal(
+		rig_rdma(a, IBV_WR_RDMA_WRITE, 3, s.local, s.local->addr, 8, (uintptr_t)s.at, rkey),
+		0);
 	rig_expect(s.rig->cq[0], IBV_WC_REM_ACCESS_ERR, 3);
 	writes(&s, 0, rkey);
 	assert_int_equal(ibv_destroy_qp(a), 0);
@@ -283,7 +287,8 @@ static void bind_fails(struct scene *s, struct ibv_mw *mw, struct ibv_mr *mr, ui
 		       uint64_t length, unsigned int access)
 {
 	assert_int_equal(post_bind2(s, mw, ibv_inc_rkey(mw->rkey),
-				    (struct ibv_mw_bind_info){ mr, addr, length, access }), 0);
+				    (struct ibv_mw_bind_info){mr, addr, length, access}),
+			 0);
 	rig_expect(s->rig->cq[1], IBV_WC_MW_BIND_ERR, 12);
 	again(s);
 }
@@ -296,7 +301,8 @@ static void errors(void **state)
 	struct ibv_mr *plain = rig_region(s.rig->pd, 4096), *foreign = rig_region(pd, 4096);
 	void *page = rig_pages(4096);
 	struct ibv_mr *zero = ibv_reg_mr(s.rig->pd, page, 4096, ALL | IBV_ACCESS_ZERO_BASED);
-	struct ibv_mr *fixed = ibv_reg_mr(s.rig->pd, page, 4096, IBV_ACCESS_MW_BIND | IBV_ACCESS_REMOTE_READ);
+	struct ibv_mr *fixed =
+		ibv_reg_mr(s.rig->pd, page, 4096, IBV_ACCESS_MW_BIND | IBV_ACCESS_REMOTE_READ);
 	uint64_t base = (uintptr_t)s.at;
 	uint32_t rkey;
 
@@ -316,7 +322,10 @@ static void errors(void **state)
 	rig_expect(s.rig->cq[1], IBV_WC_SUCCESS, 11);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(invalidate(s.rig->qp[1], IBV_WR_LOCAL_INV,
-					    i == 0 ? one->rkey : i == 1 ? s.mr->rkey : rkey + 1), 0);
+					    i == 0   ? one->rkey
+					    : i == 1 ? s.mr->rkey
+						     : rkey + 1),
+				 0);
 		rig_expect(s.rig->cq[1], IBV_WC_LOC_QP_OP_ERR, 13);
 		again(&s);
 	}
@@ -352,10 +361,10 @@ static void arguments(void **state)
 	struct scene s = scene_open(*state);
 	struct ibv_context_ops *ops = &s.rig->context->ops;
 	struct ibv_mw *mw = window(&s, IBV_MW_TYPE_2), *one = window(&s, IBV_MW_TYPE_1);
-	struct ibv_mw_bind_info info = { s.mr, (uintptr_t)s.at, 100, RW };
+	struct ibv_mw_bind_info info = {s.mr, (uintptr_t)s.at, 100, RW};
 	struct ibv_pd *pd = ibv_alloc_pd(s.rig->context);
 	struct ibv_mr *foreign = rig_region(pd, 4096);
-	struct ibv_mw_bind bind = { .bind_info = info };
+	struct ibv_mw_bind bind = {.bind_info = info};
 	uint32_t rkey = one->rkey;
 
 	no_window(ops, NULL, IBV_MW_TYPE_1);
@@ -374,7 +383,7 @@ static void arguments(void **state)
 	assert_int_equal(ops->bind_mw(s.rig->qp[1], NULL, &bind), EINVAL);
 	assert_int_equal(ops->bind_mw(s.rig->qp[1], one, NULL), EINVAL);
 	assert_int_equal(bind1(&s, one, 0, 100, RW | IBV_ACCESS_ZERO_BASED), EINVAL);
-	bind.bind_info = (struct ibv_mw_bind_info){ foreign, (uintptr_t)foreign->addr, 10, RW };
+	bind.bind_info = (struct ibv_mw_bind_info){foreign, (uintptr_t)foreign->addr, 10, RW};
 	assert_int_equal(ibv_bind_mw(s.rig->qp[1], one, &bind), EPERM);
 	rig_move(s.rig->qp[1], IBV_QPS_RESET, 0);
 	assert_int_equal(bind1(&s, one, 0, 100, RW), EINVAL);
@@ -413,16 +422,19 @@ static void atomic_write(void **state)
 	uint64_t *word = (uint64_t *)(s.at + 4096);
 
 	assert_int_equal(rig_rdma(s.rig->qp[0], IBV_WR_ATOMIC_WRITE, 1, s.local, s.local->addr, 8,
-				  (uintptr_t)word, s.mr->rkey), 0);
+				  (uintptr_t)word, s.mr->rkey),
+			 0);
 	assert_int_equal(rig_expect(s.rig->cq[0], IBV_WC_SUCCESS, 1).opcode, IBV_WC_ATOMIC_WRITE);
 	assert_true(*word == 0x7777777777777777u);
 	assert_int_equal(word[1], 0);
 	assert_int_equal(rig_rdma(s.rig->qp[0], IBV_WR_ATOMIC_WRITE, 2, s.local, s.local->addr, 4,
-				  (uintptr_t)word, s.mr->rkey), 0);
+				  (uintptr_t)word, s.mr->rkey),
+			 0);
 	rig_expect(s.rig->cq[0], IBV_WC_LOC_LEN_ERR, 2);
 	again(&s);
 	assert_int_equal(rig_rdma(s.rig->qp[0], IBV_WR_ATOMIC_WRITE, 3, s.local, s.local->addr, 8,
-				  (uintptr_t)word + 4, s.mr->rkey), 0);
+				  (uintptr_t)word + 4, s.mr->rkey),
+			 0);
 	rig_expect(s.rig->cq[0], IBV_WC_REM_INV_REQ_ERR, 3);
 	scene_close(&s);
 }
@@ -432,7 +444,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(type_1, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(type_2, rig_setup_connected, rig_teardown),
-		cmocka_unit_test_setup_teardown(other_queue_pair, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(other_queue_pair, rig_setup_connected,
+						rig_teardown),
 		cmocka_unit_test_setup_teardown(by_the_peer, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(pieces, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(errors, rig_setup_connected, rig_teardown),

@@ -62,7 +62,7 @@ static void refuse_cq(struct ibv_context *context, int cqe, struct ibv_comp_chan
 
 static void create_cq(void **state)
 {
-	static const int sizes[] = { 1, 2, 15, 16, 17, 1000, 65536 };
+	static const int sizes[] = {1, 2, 15, 16, 17, 1000, 65536};
 	struct rig *rig = *state;
 	struct ibv_context *other = rig_context();
 	struct ibv_comp_channel *foreign = ibv_create_comp_channel(other);
@@ -120,8 +120,8 @@ static void destroy_cq(void **state)
 static void destroy_cq_of_either_kind(void **state)
 {
 	struct rig *rig = *state;
-	struct ibv_cq *cq[2] = { ibv_create_cq(rig->context, 1, NULL, NULL, 0),
-				 ibv_create_cq(rig->context, 1, NULL, NULL, 0) };
+	struct ibv_cq *cq[2] = {ibv_create_cq(rig->context, 1, NULL, NULL, 0),
+				ibv_create_cq(rig->context, 1, NULL, NULL, 0)};
 	struct ibv_qp_init_attr init = rig_init(cq[0], cq[1]);
 	struct ibv_qp *qp = ibv_create_qp(rig->pd, &init);
 
@@ -153,7 +153,7 @@ static void resize_cq(void **state)
 	RIG_REFUSED(ibv_resize_cq(rig->cq[0], limits.max_cqe + 1));
 	assert_int_equal(rig->cq[0]->cqe, before);
 	for (uint64_t i = 0; i < 40; i++) {
-		static const int sizes[] = { 1000, 40, 4000, 64 };
+		static const int sizes[] = {1000, 40, 4000, 64};
 		int size = sizes[i % COUNT(sizes)];
 
 		assert_int_equal(ibv_resize_cq(rig->cq[0], size), 0);
@@ -203,7 +203,7 @@ static void create_channel(void **state)
 	assert_non_null(channel);
 	assert_ptr_equal(channel->context, context);
 	assert_true(fcntl(channel->fd, F_GETFD) & FD_CLOEXEC);
-	fd = (struct pollfd){ channel->fd, POLLIN, 0 };
+	fd = (struct pollfd){channel->fd, POLLIN, 0};
 	assert_int_equal(poll(&fd, 1, 0), 0);
 	assert_int_equal(ibv_destroy_comp_channel(channel), 0);
 	assert_int_equal(fcntl(fd.fd, F_GETFD), -1);

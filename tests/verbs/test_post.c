@@ -21,7 +21,7 @@ static int setup(void **state)
 static int setup_connected(void **state)
 {
 	setup(state);
-	rig_connect(*state, &(struct rig_wish){ 0 });
+	rig_connect(*state, &(struct rig_wish){0});
 	return 0;
 }
 
@@ -33,12 +33,12 @@ static int teardown(void **state)
 
 static int write_8(struct ibv_qp *qp, uint64_t wr_id, unsigned int flags)
 {
-	struct ibv_sge sge = { (uintptr_t)memory->addr, 8, memory->lkey };
-	struct ibv_send_wr *bad = NULL, wr = { .wr_id = wr_id,
-					       .sg_list = &sge,
-					       .num_sge = 1,
-					       .opcode = IBV_WR_RDMA_WRITE,
-					       .send_flags = flags };
+	struct ibv_sge sge = {(uintptr_t)memory->addr, 8, memory->lkey};
+	struct ibv_send_wr *bad = NULL, wr = {.wr_id = wr_id,
+					      .sg_list = &sge,
+					      .num_sge = 1,
+					      .opcode = IBV_WR_RDMA_WRITE,
+					      .send_flags = flags};
 	int err;
 
 	wr.wr.rdma.remote_addr = (uintptr_t)memory->addr + 64;
@@ -56,9 +56,12 @@ static void states(void **state)
 		enum ibv_qp_state state;
 		int send, receive;
 	} cases[] = {
-		{ IBV_QPS_RESET, EINVAL, EINVAL }, { IBV_QPS_INIT, EINVAL, 0 },
-		{ IBV_QPS_RTR, EINVAL, 0 },	   { IBV_QPS_RTS, 0, 0 },
-		{ IBV_QPS_SQD, 0, 0 },		   { IBV_QPS_ERR, 0, 0 },
+		{IBV_QPS_RESET, EINVAL, EINVAL},
+		{IBV_QPS_INIT, EINVAL, 0},
+		{IBV_QPS_RTR, EINVAL, 0},
+		{IBV_QPS_RTS, 0, 0},
+		{IBV_QPS_SQD, 0, 0},
+		{IBV_QPS_ERR, 0, 0},
 	};
 	struct rig *rig = *state;
 	struct ibv_qp *qp = rig->qp[0];
@@ -81,9 +84,8 @@ static void send_queue_drained(void **state)
 	struct rig *rig = *state;
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
 
-	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr,
-				       IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
-			 0);
+	assert_int_equal(
+		ibv_modify_qp(rig->qp[0], &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
 	rig_event(rig->context, IBV_EVENT_SQ_DRAINED, rig->qp[0]);
 	for (uint64_t i = 0; i < 5; i++)
 		assert_int_equal(write_8(rig->qp[0], i, IBV_SEND_SIGNALED), 0);
@@ -102,7 +104,7 @@ static void send_queue_drained(void **state)
 static void drained_while_waiting(void **state)
 {
 	struct rig *rig = *state;
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
 
 	assert_int_equal(rig_send(rig->qp[0], 1, memory, memory->addr, 8), 0);
 	rig_none(rig->cq[0]);
@@ -128,43 +130,43 @@ struct refusal {
 };
 
 static const struct refusal refusals[] = {
-	{ "too many elements", EINVAL, IBV_WR_SEND, 0, RIG_SGE + 1, 1 },
-	{ "negative elements", EINVAL, IBV_WR_SEND, 0, -1, 1 },
-	{ "many negative elements", EINVAL, IBV_WR_SEND, 0, -0x10000, 1 },
-	{ "65536 elements", EINVAL, IBV_WR_SEND, 0, 0x10000, 1 },
-	{ "inline too long", ENOMEM, IBV_WR_SEND, IBV_SEND_INLINE, 1, RIG_INLINE + 1 },
-	{ "inline too long in sum", ENOMEM, IBV_WR_SEND, IBV_SEND_INLINE, 3, RIG_INLINE / 2 },
-	{ "inline far too long", ENOMEM, IBV_WR_RDMA_WRITE, IBV_SEND_INLINE, 2, UINT32_MAX },
-	{ "inline READ", EINVAL, IBV_WR_RDMA_READ, IBV_SEND_INLINE, 1, 8 },
-	{ "inline swap", EINVAL, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_SEND_INLINE, 1, 8 },
-	{ "inline addition", EINVAL, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_INLINE, 1, 8 },
-	{ "opcode -1", EINVAL, (enum ibv_wr_opcode)-1, 0, 1, 8 },
-	{ "opcode 100", EINVAL, (enum ibv_wr_opcode)100, 0, 1, 8 },
-	{ "TSO", EINVAL, IBV_WR_TSO, 0, 1, 8 },
+	{"too many elements", EINVAL, IBV_WR_SEND, 0, RIG_SGE + 1, 1},
+	{"negative elements", EINVAL, IBV_WR_SEND, 0, -1, 1},
+	{"many negative elements", EINVAL, IBV_WR_SEND, 0, -0x10000, 1},
+	{"65536 elements", EINVAL, IBV_WR_SEND, 0, 0x10000, 1},
+	{"inline too long", ENOMEM, IBV_WR_SEND, IBV_SEND_INLINE, 1, RIG_INLINE + 1},
+	{"inline too long in sum", ENOMEM, IBV_WR_SEND, IBV_SEND_INLINE, 3, RIG_INLINE / 2},
+	{"inline far too long", ENOMEM, IBV_WR_RDMA_WRITE, IBV_SEND_INLINE, 2, UINT32_MAX},
+	{"inline READ", EINVAL, IBV_WR_RDMA_READ, IBV_SEND_INLINE, 1, 8},
+	{"inline swap", EINVAL, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_SEND_INLINE, 1, 8},
+	{"inline addition", EINVAL, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_INLINE, 1, 8},
+	{"opcode -1", EINVAL, (enum ibv_wr_opcode) - 1, 0, 1, 8},
+	{"opcode 100", EINVAL, (enum ibv_wr_opcode)100, 0, 1, 8},
+	{"TSO", EINVAL, IBV_WR_TSO, 0, 1, 8},
 };
 
 /* The requests before the refused one are carried out, those behind it are not touched. */
 static void refused_sends(void **state)
 {
 	struct rig *rig = *state;
-	struct ibv_sge sge[RIG_SGE + 1], one = { (uintptr_t)memory->addr, 8, memory->lkey };
+	struct ibv_sge sge[RIG_SGE + 1], one = {(uintptr_t)memory->addr, 8, memory->lkey};
 
 	for (size_t i = 0; i < COUNT(refusals); i++) {
 		const struct refusal *r = &refusals[i];
 		struct ibv_send_wr wr[3], *bad = NULL;
 
 		for (int k = 0; k < 3; k++) {
-			wr[k] = (struct ibv_send_wr){ .wr_id = (uint64_t)k,
-						      .next = k < 2 ? &wr[k + 1] : NULL,
-						      .sg_list = &one,
-						      .num_sge = 1,
-						      .send_flags = IBV_SEND_SIGNALED,
-						      .opcode = IBV_WR_RDMA_WRITE };
+			wr[k] = (struct ibv_send_wr){.wr_id = (uint64_t)k,
+						     .next = k < 2 ? &wr[k + 1] : NULL,
+						     .sg_list = &one,
+						     .num_sge = 1,
+						     .send_flags = IBV_SEND_SIGNALED,
+						     .opcode = IBV_WR_RDMA_WRITE};
 			wr[k].wr.rdma.remote_addr = (uintptr_t)memory->addr + 64;
 			wr[k].wr.rdma.rkey = memory->rkey;
 		}
 		for (int k = 0; k <= RIG_SGE; k++)
-			sge[k] = (struct ibv_sge){ (uintptr_t)memory->addr, r->length, memory->lkey };
+			sge[k] = (struct ibv_sge){(uintptr_t)memory->addr, r->length, memory->lkey};
 		wr[1].opcode = r->opcode;
 		wr[1].send_flags |= r->flags;
 		wr[1].sg_list = sge;
@@ -179,18 +181,18 @@ static void refused_sends(void **state)
 
 static void refused_receives(void **state)
 {
-	static const int bad_counts[] = { RIG_SGE + 1, -1, 0x10000, -0x10000 };
+	static const int bad_counts[] = {RIG_SGE + 1, -1, 0x10000, -0x10000};
 	struct rig *rig = *state;
-	struct ibv_sge one = { (uintptr_t)memory->addr, 8, memory->lkey };
+	struct ibv_sge one = {(uintptr_t)memory->addr, 8, memory->lkey};
 
 	for (size_t i = 0; i < COUNT(bad_counts); i++) {
 		struct ibv_recv_wr wr[3], *bad = NULL;
 
 		for (int k = 0; k < 3; k++)
-			wr[k] = (struct ibv_recv_wr){ .wr_id = 10 * i + (uint64_t)k,
-						      .next = k < 2 ? &wr[k + 1] : NULL,
-						      .sg_list = &one,
-						      .num_sge = k == 1 ? bad_counts[i] : 1 };
+			wr[k] = (struct ibv_recv_wr){.wr_id = 10 * i + (uint64_t)k,
+						     .next = k < 2 ? &wr[k + 1] : NULL,
+						     .sg_list = &one,
+						     .num_sge = k == 1 ? bad_counts[i] : 1};
 		assert_int_equal(ibv_post_recv(rig->qp[1], wr, &bad), EINVAL);
 		assert_ptr_equal(bad, &wr[1]);
 	}
@@ -228,7 +230,8 @@ static void full_receive_queue(void **state)
 		/* taken, but not polled: the slot is not free */
 		assert_int_equal(rig_receive(rig->qp[1], 999, memory, memory->addr, 8), ENOMEM);
 		rig_expect(rig->cq[1], IBV_WC_SUCCESS, i);
-		assert_int_equal(rig_receive(rig->qp[1], RIG_DEPTH + i, memory, memory->addr, 8), 0);
+		assert_int_equal(rig_receive(rig->qp[1], RIG_DEPTH + i, memory, memory->addr, 8),
+				 0);
 	}
 }
 
@@ -281,7 +284,7 @@ static void all_signaled(void **state)
 {
 	struct rig *rig = *state;
 
-	rig_connect(rig, &(struct rig_wish){ .signal_all = true });
+	rig_connect(rig, &(struct rig_wish){.signal_all = true});
 	for (uint64_t i = 0; i < 3 * RIG_DEPTH; i++) {
 		assert_int_equal(write_8(rig->qp[0], i, 0), 0);
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
@@ -292,8 +295,8 @@ static void all_signaled(void **state)
 static void unsignaled_failure(void **state)
 {
 	struct rig *rig = *state;
-	struct ibv_sge sge = { (uintptr_t)memory->addr, 8, memory->lkey + 1 };
-	struct ibv_send_wr *bad, wr = { .wr_id = 5, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_sge sge = {(uintptr_t)memory->addr, 8, memory->lkey + 1};
+	struct ibv_send_wr *bad, wr = {.wr_id = 5, .sg_list = &sge, .num_sge = 1};
 
 	assert_int_equal(write_8(rig->qp[0], 4, 0), 0);
 	assert_int_equal(rig_receive(rig->qp[1], 1, memory, memory->addr, 8), 0);
@@ -308,11 +311,11 @@ static void unsignaled_failure(void **state)
 /* Depths that are no powers of two hold just so many. */
 static void depths(void **state)
 {
-	static const uint32_t sizes[] = { 1, 2, 3, 5, 17, 100 };
+	static const uint32_t sizes[] = {1, 2, 3, 5, 17, 100};
 	struct rig *rig = *state;
 
 	for (size_t i = 0; i < COUNT(sizes); i++) {
-		rig_connect(rig, &(struct rig_wish){ .depth = sizes[i] });
+		rig_connect(rig, &(struct rig_wish){.depth = sizes[i]});
 		for (int round = 0; round < 3; round++) {
 			for (uint64_t k = 0; k < sizes[i]; k++) {
 				assert_int_equal(rig_receive(rig->qp[1], k, NULL, NULL, 0), 0);

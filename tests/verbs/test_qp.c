@@ -55,7 +55,7 @@ static void bad_arguments(void **state)
 	refuse(gone, &init, EINVAL);
 	refuse(foreign, &init, EINVAL);
 	refuse((struct ibv_pd *)rig->cq[0], &init, EINVAL);
-	struct ibv_cq *const bad[] = { NULL, cq, (struct ibv_cq *)rig->pd };
+	struct ibv_cq *const bad[] = {NULL, cq, (struct ibv_cq *)rig->pd};
 
 	for (size_t i = 0; i < COUNT(bad); i++) {
 		init = rig_init(bad[i], rig->cq[0]);
@@ -116,14 +116,14 @@ static void capabilities(void **state)
 		struct ibv_qp_cap cap;
 		bool possible;
 	} cases[] = {
-		{ { 0, 0, 0, 0, 0 }, true },	       { { 1, 1, 1, 1, 1 }, true },
-		{ { 3, 5, 7, 9, 11 }, true },	       { { wr, 1, 1, 1, 0 }, true },
-		{ { 1, wr, 1, 1, 0 }, true },	       { { 1, 1, sge, sge, 0 }, true },
-		{ { wr, wr, sge, sge, 0 }, true },     { { wr + 1, 1, 1, 1, 0 }, false },
-		{ { 1, wr + 1, 1, 1, 0 }, false },     { { 1, 1, sge + 1, 1, 0 }, false },
-		{ { 1, 1, 1, sge + 1, 0 }, false },    { { UINT32_MAX, 1, 1, 1, 0 }, false },
-		{ { 1, UINT32_MAX, 1, 1, 0 }, false }, { { 1, 1, UINT32_MAX, 1, 0 }, false },
-		{ { 1, 1, 1, UINT32_MAX, 0 }, false }, { { 1, 1, 1, 1, UINT32_MAX }, false },
+		{{0, 0, 0, 0, 0}, true},	   {{1, 1, 1, 1, 1}, true},
+		{{3, 5, 7, 9, 11}, true},	   {{wr, 1, 1, 1, 0}, true},
+		{{1, wr, 1, 1, 0}, true},	   {{1, 1, sge, sge, 0}, true},
+		{{wr, wr, sge, sge, 0}, true},	   {{wr + 1, 1, 1, 1, 0}, false},
+		{{1, wr + 1, 1, 1, 0}, false},	   {{1, 1, sge + 1, 1, 0}, false},
+		{{1, 1, 1, sge + 1, 0}, false},	   {{UINT32_MAX, 1, 1, 1, 0}, false},
+		{{1, UINT32_MAX, 1, 1, 0}, false}, {{1, 1, UINT32_MAX, 1, 0}, false},
+		{{1, 1, 1, UINT32_MAX, 0}, false}, {{1, 1, 1, 1, UINT32_MAX}, false},
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++)
@@ -151,8 +151,8 @@ static void inline_limit(void **state)
 		assert_int_equal(ibv_destroy_qp(qp), 0);
 	}
 	assert_true(good >= 256);
-	expect_cap(rig, (struct ibv_qp_cap){ 1, 1, 1, 1, good }, true);
-	expect_cap(rig, (struct ibv_qp_cap){ 1, 1, 1, 1, good + 1 }, false);
+	expect_cap(rig, (struct ibv_qp_cap){1, 1, 1, 1, good}, true);
+	expect_cap(rig, (struct ibv_qp_cap){1, 1, 1, 1, good + 1}, false);
 }
 
 static void query(void **state)
@@ -247,8 +247,9 @@ static void receives_stay_used(void **state)
 	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 1);
 	rig_move(qp, IBV_QPS_RESET, 0);
 	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
-	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 4, mr, mr->addr, 8, (uintptr_t)mr->addr + 64,
-				  mr->rkey), 0);
+	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 4, mr, mr->addr, 8,
+				  (uintptr_t)mr->addr + 64, mr->rkey),
+			 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 4);
 	rig_move(qp, IBV_QPS_RESET, 0);
 	rig_move(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
@@ -267,9 +268,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(inline_limit, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(query, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(destroy, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(destroy_with_work, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(destroy_with_work, rig_setup_connected,
+						rig_teardown),
 		cmocka_unit_test_setup_teardown(numbers, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(receives_stay_used, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(receives_stay_used, rig_setup_connected,
+						rig_teardown),
 	};
 
 	return cmocka_run_group_tests_name("qp", tests, make_pool, remove_pool);

@@ -8,9 +8,9 @@
 
 #include "../abi/pool.h"
 
-#define ALL_OPS                                                                                   \
-	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |     \
-	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                                  \
+#define ALL_OPS                                                                                    \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
+	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                                 \
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
 /* An extended queue pair, connected to an ordinary one; memory of 4 pages: two for each side. */
@@ -38,7 +38,7 @@ static struct ibv_qp_init_attr_ex attr_of(struct rig *rig)
 static struct pair pair_open(struct rig *rig)
 {
 	struct ibv_qp_init_attr_ex attr = attr_of(rig);
-	struct pair p = { .rig = rig, .other = rig->qp[1] };
+	struct pair p = {.rig = rig, .other = rig->qp[1]};
 
 	p.qp = ibv_create_qp_ex(rig->context, &attr);
 	assert_non_null(p.qp);
@@ -117,9 +117,9 @@ static void rdma(void **state)
 static void sends(void **state)
 {
 	struct pair p = pair_open(*state);
-	struct ibv_sge list[2] = { { (uintptr_t)p.here, 10, p.mr->lkey },
-				   { (uintptr_t)p.here + 100, 5, p.mr->lkey } };
-	struct ibv_data_buf bufs[2] = { { p.here + 3, 4 }, { p.here + 200, 9 } };
+	struct ibv_sge list[2] = {{(uintptr_t)p.here, 10, p.mr->lkey},
+				  {(uintptr_t)p.here + 100, 5, p.mr->lkey}};
+	struct ibv_data_buf bufs[2] = {{p.here + 3, 4}, {p.here + 200, 9}};
 	struct ibv_wc wc;
 
 	for (int i = 0; i < 4; i++)
@@ -247,7 +247,7 @@ static void failed(struct pair *p, int err)
 static void errors(void **state)
 {
 	struct pair p = pair_open(*state);
-	struct ibv_sge many[RIG_SGE + 1] = { 0 };
+	struct ibv_sge many[RIG_SGE + 1] = {0};
 
 	write_one(&p, 1, 1);
 	ibv_wr_set_inline_data(p.ex, p.here, RIG_INLINE + 1);
@@ -279,7 +279,7 @@ static void states(void **state)
 {
 	struct rig *rig = *state;
 	struct ibv_qp_init_attr_ex attr = attr_of(rig);
-	struct pair p = { .rig = rig };
+	struct pair p = {.rig = rig};
 
 	p.qp = ibv_create_qp_ex(rig->context, &attr);
 	p.ex = ibv_qp_to_qp_ex(p.qp);
@@ -375,8 +375,8 @@ static void *build(void *arg)
 static void threads(void **state)
 {
 	struct pair p = pair_open(*state);
-	struct builder b[2] = { { &p, 0 }, { &p, 1ull << 32 } };
-	uint64_t next[2] = { 0, 1ull << 32 };
+	struct builder b[2] = {{&p, 0}, {&p, 1ull << 32}};
+	uint64_t next[2] = {0, 1ull << 32};
 	pthread_t thread[2];
 
 	for (int i = 0; i < 2; i++)

@@ -26,7 +26,7 @@ static struct meeting {
 	_Atomic uint32_t target_qpn, our_qpn, connected; /* qpn: 0 until it is known */
 	_Atomic uint32_t hits, image;
 	uint32_t rkey;
-} *meeting;
+} * meeting;
 
 /* The target's side, as far as being written to. */
 static void be_target(struct rig *rig)
@@ -66,7 +66,8 @@ static void meet(struct ibv_qp *qp)
 static enum ibv_wc_status write_to_target(struct rig *rig, const struct ibv_mr *from, uint32_t len)
 {
 	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 1, from, from->addr, len,
-				  (uintptr_t)in_place, meeting->rkey), 0);
+				  (uintptr_t)in_place, meeting->rkey),
+			 0);
 	return rig_next(rig->cq[0]).status;
 }
 

@@ -61,8 +61,9 @@ static void implicit(void **state)
 	assert_int_equal(ibv_rereg_mr(all, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0),
 			 IBV_REREG_MR_ERR_INPUT);
 	assert_int_equal(ibv_dereg_mr(all), 0);
-	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 2, mr, mr->addr, 8,
-				  (uintptr_t)later, rkey), 0);
+	assert_int_equal(
+		rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 2, mr, mr->addr, 8, (uintptr_t)later, rkey),
+		0);
 	rig_expect(rig->cq[0], IBV_WC_REM_ACCESS_ERR, 2);
 	rig_region_end(mr);
 	/* without the flag that is no range */
@@ -104,8 +105,8 @@ static void holes(void **state)
 	struct rig *rig = *state;
 	struct ibv_mr *all = ibv_reg_mr(rig->pd, NULL, SIZE_MAX, RIG_ALL | IBV_ACCESS_ON_DEMAND);
 	struct ibv_mr *mr = rig_region(rig->pd, PAGE);
-	const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
-					       IBV_WR_ATOMIC_FETCH_AND_ADD };
+	const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+					      IBV_WR_ATOMIC_FETCH_AND_ADD};
 	uint8_t *hole = rig_pages(2 * PAGE);
 
 	assert_non_null(all);
@@ -116,23 +117,24 @@ static void holes(void **state)
 			uint8_t *here = far ? mr->addr : hole + PAGE - (i < 2 ? 3 : 0);
 			uint8_t *there = far ? hole + PAGE - (i < 2 ? 3 : 0) : mr->addr;
 
-			rig_reconnect(rig, &(struct rig_wish){ 0 });
-			assert_int_equal(rig_rdma(rig->qp[0], opcodes[i], i, far ? mr : all, here, 8,
-						  (uintptr_t)there, far ? all->rkey : mr->rkey), 0);
+			rig_reconnect(rig, &(struct rig_wish){0});
+			assert_int_equal(rig_rdma(rig->qp[0], opcodes[i], i, far ? mr : all, here,
+						  8, (uintptr_t)there, far ? all->rkey : mr->rkey),
+					 0);
 			rig_expect(rig->cq[0], far ? IBV_WC_REM_OP_ERR : IBV_WC_LOC_PROT_ERR, i);
 			assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_ERR);
 		}
-	rig_reconnect(rig, &(struct rig_wish){ 0 });
+	rig_reconnect(rig, &(struct rig_wish){0});
 	assert_int_equal(rig_receive(rig->qp[1], 7, mr, mr->addr, 8), 0);
 	assert_int_equal(rig_send(rig->qp[0], 8, all, hole + PAGE, 8), 0);
 	rig_expect(rig->cq[0], IBV_WC_LOC_PROT_ERR, 8);
-	rig_reconnect(rig, &(struct rig_wish){ 0 });
+	rig_reconnect(rig, &(struct rig_wish){0});
 	assert_int_equal(rig_receive(rig->qp[1], 7, all, hole + PAGE, 8), 0);
 	assert_int_equal(rig_send(rig->qp[0], 8, mr, mr->addr, 8), 0);
 	rig_expect(rig->cq[0], IBV_WC_REM_OP_ERR, 8);
 	rig_expect(rig->cq[1], IBV_WC_LOC_PROT_ERR, 7);
 	/* and where there is something again, that is used */
-	rig_reconnect(rig, &(struct rig_wish){ 0 });
+	rig_reconnect(rig, &(struct rig_wish){0});
 	rdma(rig, IBV_WR_RDMA_READ, all, hole, 8, (uintptr_t)mr->addr, mr->rkey);
 	assert_int_equal(ibv_dereg_mr(all), 0);
 	rig_region_end(mr);
@@ -144,11 +146,14 @@ static void null_region(void **state)
 	struct rig *rig = *state;
 	struct ibv_mr *none = ibv_alloc_null_mr(rig->pd);
 	struct ibv_mr *mr = rig_region(rig->pd, 16 * PAGE);
-	struct ibv_sge list[3] = { { (uintptr_t)mr->addr, 10, mr->lkey },
-				   { 0x1234567, 3 * PAGE, none->lkey },
-				   { (uintptr_t)mr->addr + 10, 10, mr->lkey } };
-	struct ibv_send_wr wr = { .sg_list = list, .num_sge = 3, .opcode = IBV_WR_RDMA_WRITE,
-				  .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_sge list[3] = {{(uintptr_t)mr->addr, 10, mr->lkey},
+				  {0x1234567, 3 * PAGE, none->lkey},
+				  {(uintptr_t)mr->addr + 10, 10, mr->lkey}};
+	struct ibv_send_wr wr = {.sg_list = list,
+				 .num_sge = 3,
+				 .opcode = IBV_WR_RDMA_WRITE,
+				 .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
 	uint8_t *to = (uint8_t *)mr->addr + 8 * PAGE;
 
 	memset(mr->addr, 9, 16 * PAGE);
@@ -166,7 +171,8 @@ static void null_region(void **state)
 	assert_int_equal(rig_expect(rig->cq[1], IBV_WC_SUCCESS, 5).byte_len, 5 * PAGE);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 6);
 	/* peers have no right to it */
-	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 2, mr, mr->addr, 8, 0, none->rkey), 0);
+	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 2, mr, mr->addr, 8, 0, none->rkey),
+			 0);
 	rig_expect(rig->cq[0], IBV_WC_REM_ACCESS_ERR, 2);
 	assert_int_equal(ibv_dereg_mr(none), 0);
 	RIG_REFUSED(ibv_dereg_mr(none));
@@ -178,7 +184,7 @@ static void null_region(void **state)
 static int advise(struct ibv_pd *pd, unsigned int advice, uint32_t flags, uint64_t addr,
 		  uint32_t length, uint32_t lkey)
 {
-	struct ibv_sge sge = { addr, length, lkey };
+	struct ibv_sge sge = {addr, length, lkey};
 
 	return ibv_advise_mr(pd, advice, flags, &sge, 1);
 }
@@ -222,7 +228,7 @@ static void advice(void **state)
 static void device_memory(void **state)
 {
 	struct rig *rig = *state;
-	struct ibv_alloc_dm_attr attr = { .length = 10000 };
+	struct ibv_alloc_dm_attr attr = {.length = 10000};
 	struct ibv_dm *dm = ibv_alloc_dm(rig->context, &attr);
 	struct ibv_mr *mr = rig_region(rig->pd, PAGE), *dm_mr;
 	uint8_t back[256];
@@ -244,12 +250,17 @@ static void device_memory(void **state)
 	assert_int_equal(ibv_memcpy_from_dm(back, dm, UINT64_MAX - 3, 8), EINVAL);
 	/* what is registered stays */
 	assert_int_equal(ibv_free_dm(dm), EBUSY);
-	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 2, mr, mr->addr, 8, 8996, dm_mr->rkey), 0);
+	assert_int_equal(
+		rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 2, mr, mr->addr, 8, 8996, dm_mr->rkey), 0);
 	rig_expect(rig->cq[0], IBV_WC_REM_ACCESS_ERR, 2);
 	expect_null(ibv_reg_dm_mr(rig->pd, dm, 0, 100, RIG_ALL), EINVAL);
-	expect_null(ibv_reg_dm_mr(rig->pd, dm, 9000, 1001, RIG_ALL | IBV_ACCESS_ZERO_BASED), EINVAL);
-	expect_null(ibv_reg_dm_mr(rig->pd, dm, 0, 8, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED), EINVAL);
-	expect_null(ibv_reg_dm_mr(rig->pd, (struct ibv_dm *)mr, 0, 8, IBV_ACCESS_ZERO_BASED), EINVAL);
+	expect_null(ibv_reg_dm_mr(rig->pd, dm, 9000, 1001, RIG_ALL | IBV_ACCESS_ZERO_BASED),
+		    EINVAL);
+	expect_null(
+		ibv_reg_dm_mr(rig->pd, dm, 0, 8, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED),
+		EINVAL);
+	expect_null(ibv_reg_dm_mr(rig->pd, (struct ibv_dm *)mr, 0, 8, IBV_ACCESS_ZERO_BASED),
+		    EINVAL);
 	assert_int_equal(ibv_dereg_mr(dm_mr), 0);
 	assert_int_equal(ibv_free_dm(dm), 0);
 	RIG_REFUSED(verbs_get_ctx(rig->context)->free_dm(dm));
@@ -257,9 +268,9 @@ static void device_memory(void **state)
 	expect_null(ibv_alloc_dm(rig->context, &attr), EINVAL);
 	attr.length = 1ull << 40;
 	expect_null(ibv_alloc_dm(rig->context, &attr), EINVAL);
-	attr = (struct ibv_alloc_dm_attr){ .length = 8, .comp_mask = 1 };
+	attr = (struct ibv_alloc_dm_attr){.length = 8, .comp_mask = 1};
 	expect_null(ibv_alloc_dm(rig->context, &attr), EINVAL);
-	attr = (struct ibv_alloc_dm_attr){ .length = 8, .log_align_req = 30 };
+	attr = (struct ibv_alloc_dm_attr){.length = 8, .log_align_req = 30};
 	expect_null(ibv_alloc_dm(rig->context, &attr), EINVAL);
 	rig_region_end(mr);
 }
@@ -311,7 +322,7 @@ static void refuse_mmap(int fd, unsigned int err)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | err),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
+	struct sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
 
 	assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
 	assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
@@ -320,7 +331,7 @@ static void refuse_mmap(int fd, unsigned int err)
 /* NCCL asks by the first; anything but EOPNOTSUPP is a yes to it, and what then fails ends the program. */
 static void descriptors_of_a_gpu(void **state)
 {
-	static const unsigned int refusals[] = { ENOTSUPP_OF_LINUX, ENODEV, EINVAL };
+	static const unsigned int refusals[] = {ENOTSUPP_OF_LINUX, ENODEV, EINVAL};
 	struct rig *rig = *state;
 
 	expect_null(ibv_reg_dmabuf_mr(rig->pd, 0, 0, 0, -1, 0), EOPNOTSUPP);
@@ -365,7 +376,7 @@ static void imports(void **state)
 {
 	struct rig *rig = *state;
 	struct ibv_mr *mr = rig_region(rig->pd, PAGE), *same;
-	struct ibv_alloc_dm_attr attr = { .length = 64 };
+	struct ibv_alloc_dm_attr attr = {.length = 64};
 	struct ibv_dm *dm = ibv_alloc_dm(rig->context, &attr), *same_dm;
 	struct ibv_context *context = ibv_import_device(dup(rig->context->cmd_fd));
 	struct ibv_context *stranger = rig_context();
@@ -397,8 +408,9 @@ static void imports(void **state)
 	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
 	rig_move(rig->qp[1], IBV_QPS_RTS, qp->qp_num);
 	*(uint8_t *)mr->addr = 77;
-	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 3, same, mr->addr, 1, (uintptr_t)mr->addr + 9,
-				  same->rkey), 0);
+	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 3, same, mr->addr, 1,
+				  (uintptr_t)mr->addr + 9, same->rkey),
+			 0);
 	rig_expect(cq, IBV_WC_SUCCESS, 3);
 	assert_int_equal(((uint8_t *)mr->addr)[9], 77);
 	/* others do not find it */
@@ -429,15 +441,15 @@ static void imports(void **state)
 static void domains(void **state)
 {
 	struct rig *rig = *state;
-	struct ibv_td_init_attr none = { 0 }, bad = { .comp_mask = 1 };
+	struct ibv_td_init_attr none = {0}, bad = {.comp_mask = 1};
 	struct ibv_td *td = ibv_alloc_td(rig->context, &none);
-	struct ibv_parent_domain_init_attr init = { .pd = rig->pd, .td = td };
+	struct ibv_parent_domain_init_attr init = {.pd = rig->pd, .td = td};
 	struct ibv_pd *parent = ibv_alloc_parent_domain(rig->context, &init);
 	struct ibv_context *other = rig_context();
 	struct ibv_qp_init_attr qp_init = rig_init(rig->cq[0], rig->cq[0]);
 	struct ibv_mr *mr = rig_region(rig->pd, PAGE);
-	struct ibv_cq_init_attr_ex cq_init = { .cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
-					       .parent_domain = parent };
+	struct ibv_cq_init_attr_ex cq_init = {
+		.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = parent};
 	struct ibv_cq_ex *cq;
 	struct ibv_qp *qp;
 
@@ -447,8 +459,9 @@ static void domains(void **state)
 	rig_move(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
 	rig_move(rig->qp[1], IBV_QPS_RTS, qp->qp_num);
 	/* it may use what its domain has */
-	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 1, mr, mr->addr, 8, (uintptr_t)mr->addr,
-				  mr->rkey), 0);
+	assert_int_equal(
+		rig_rdma(qp, IBV_WR_RDMA_WRITE, 1, mr, mr->addr, 8, (uintptr_t)mr->addr, mr->rkey),
+		0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
 	assert_int_equal(ibv_dealloc_pd(parent), EBUSY);
 	assert_int_equal(ibv_dealloc_td(td), EBUSY);
@@ -460,7 +473,8 @@ static void domains(void **state)
 	assert_int_equal(ibv_dealloc_td(td), 0);
 	RIG_REFUSED(verbs_get_ctx(rig->context)->dealloc_td(td));
 	errno = 0;
-	expect_null(ibv_alloc_parent_domain(rig->context, &init), EINVAL); /* the thread domain is gone */
+	expect_null(ibv_alloc_parent_domain(rig->context, &init),
+		    EINVAL); /* the thread domain is gone */
 	init.td = NULL;
 	init.comp_mask = 1 << 7;
 	expect_null(ibv_alloc_parent_domain(rig->context, &init), EINVAL);
@@ -480,10 +494,10 @@ static void left_behind(void **state)
 {
 	struct ibv_context *context = rig_context();
 	struct ibv_pd *pd = ibv_alloc_pd(context);
-	struct ibv_td *td = ibv_alloc_td(context, &(struct ibv_td_init_attr){ 0 });
-	struct ibv_parent_domain_init_attr init = { .pd = pd, .td = td };
+	struct ibv_td *td = ibv_alloc_td(context, &(struct ibv_td_init_attr){0});
+	struct ibv_parent_domain_init_attr init = {.pd = pd, .td = td};
 	struct ibv_pd *parent = ibv_alloc_parent_domain(context, &init);
-	struct ibv_alloc_dm_attr attr = { .length = PAGE };
+	struct ibv_alloc_dm_attr attr = {.length = PAGE};
 	struct ibv_dm *dm = ibv_alloc_dm(context, &attr);
 
 	assert_non_null(ibv_reg_dm_mr(parent, dm, 0, PAGE, IBV_ACCESS_ZERO_BASED));

@@ -8,8 +8,8 @@
 
 #include "../abi/pool.h"
 
-#define PAGE  4096u
-#define BYTES (4 * PAGE)
+#define PAGE   4096u
+#define BYTES  (4 * PAGE)
 
 #define PLACE  IBV_REREG_MR_CHANGE_TRANSLATION
 #define RIGHTS IBV_REREG_MR_CHANGE_ACCESS
@@ -27,7 +27,7 @@ static int setup(void **state)
 	static struct subject s;
 
 	rig_open(&s.rig);
-	rig_connect(&s.rig, &(struct rig_wish){ 0 });
+	rig_connect(&s.rig, &(struct rig_wish){0});
 	s.from = rig_region(s.rig.pd, BYTES);
 	memset(s.from->addr, 0x5a, BYTES);
 	s.mr = rig_region(s.rig.pd, BYTES);
@@ -53,10 +53,11 @@ static enum ibv_wc_status write_page(struct subject *s, uint64_t remote, uint32_
 	enum ibv_wc_status status;
 
 	assert_int_equal(rig_rdma(s->rig.qp[0], IBV_WR_RDMA_WRITE, 1, s->from, s->from->addr, PAGE,
-				  remote, rkey), 0);
+				  remote, rkey),
+			 0);
 	status = rig_next(s->rig.cq[0]).status;
 	if (status)
-		rig_reconnect(&s->rig, &(struct rig_wish){ 0 });
+		rig_reconnect(&s->rig, &(struct rig_wish){0});
 	return status;
 }
 
@@ -183,8 +184,8 @@ static void zero_based(void **state)
 {
 	struct subject *s = *state;
 
-	assert_int_equal(ibv_rereg_mr(s->mr, RIGHTS, NULL, NULL, 0,
-				      RIG_ALL | IBV_ACCESS_ZERO_BASED), 0);
+	assert_int_equal(
+		ibv_rereg_mr(s->mr, RIGHTS, NULL, NULL, 0, RIG_ALL | IBV_ACCESS_ZERO_BASED), 0);
 	assert_int_equal(write_page(s, 0, s->mr->rkey), IBV_WC_SUCCESS);
 	assert_int_equal(s->at[0], 0x5a);
 	assert_int_equal(ibv_rereg_mr(s->mr, RIGHTS, NULL, NULL, 0, RIG_ALL), 0);
@@ -213,12 +214,13 @@ static void everything(void **state)
 	uint8_t *fresh = rig_pages(PAGE);
 
 	assert_int_equal(ibv_rereg_mr(s->mr, PLACE | RIGHTS | DOMAIN, pd, fresh, PAGE,
-				      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ), 0);
+				      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ),
+			 0);
 	assert_ptr_equal(s->mr->pd, pd);
 	assert_ptr_equal(s->mr->addr, fresh);
 	misses(s, (uintptr_t)fresh, s->mr->rkey);
-	assert_int_equal(ibv_rereg_mr(s->mr, PLACE | RIGHTS | DOMAIN, s->rig.pd, s->at, BYTES,
-				      RIG_ALL), 0);
+	assert_int_equal(
+		ibv_rereg_mr(s->mr, PLACE | RIGHTS | DOMAIN, s->rig.pd, s->at, BYTES, RIG_ALL), 0);
 	reaches(s, s->at);
 	munmap(fresh, PAGE);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);

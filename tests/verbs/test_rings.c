@@ -58,7 +58,8 @@ static void check_as_peer(struct rig *rig, const struct ibv_mr *mr)
 	struct ibv_mr *local = rig_region(rig->pd, PART);
 
 	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_READ, 1, local, local->addr, PART,
-				  (uintptr_t)memory + PART, mr->rkey), 0);
+				  (uintptr_t)memory + PART, mr->rkey),
+			 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
 	assert_memory_equal(local->addr, pattern, PART);
 	rig_region_end(local);
@@ -123,7 +124,7 @@ static void test_closed(void **state)
 			rig_open(&rig);
 		end_request();
 		if (again) {
-			rig_connect(&rig, &(struct rig_wish){ 0 });
+			rig_connect(&rig, &(struct rig_wish){0});
 			mr = register_memory(&rig);
 			check_as_peer(&rig, mr);
 			assert_int_equal(ibv_dereg_mr(mr), 0);
@@ -136,8 +137,10 @@ static void test_closed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_deregistered, rig_setup_connected, rig_teardown),
-		cmocka_unit_test_setup_teardown(test_registered_again, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(test_deregistered, rig_setup_connected,
+						rig_teardown),
+		cmocka_unit_test_setup_teardown(test_registered_again, rig_setup_connected,
+						rig_teardown),
 		cmocka_unit_test(test_closed),
 	};
 

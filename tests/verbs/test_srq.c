@@ -31,7 +31,7 @@ struct ends {
 
 static struct ibv_srq *make(struct ibv_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
-	struct ibv_srq_init_attr init = { .attr = { max_wr, max_sge, 0 } };
+	struct ibv_srq_init_attr init = {.attr = {max_wr, max_sge, 0}};
 	struct ibv_srq *srq = ibv_create_srq(pd, &init);
 
 	assert_non_null(srq);
@@ -103,8 +103,8 @@ static char *bytes(const struct ends *e, uint64_t i)
 
 static int post(struct ends *e, uint64_t wr_id)
 {
-	struct ibv_sge sge = { (uintptr_t)room(e, wr_id), BYTES, e->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_sge sge = {(uintptr_t)room(e, wr_id), BYTES, e->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
 	int err;
 
 	memset(room(e, wr_id), 0, BYTES);
@@ -124,7 +124,7 @@ static void send_from(struct ends *e, int i, uint64_t n)
 
 static void refuse(struct ibv_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
-	struct ibv_srq_init_attr init = { .attr = { max_wr, max_sge, 0 } };
+	struct ibv_srq_init_attr init = {.attr = {max_wr, max_sge, 0}};
 
 	errno = 0;
 	assert_null(ibv_create_srq(pd, &init));
@@ -135,7 +135,7 @@ static void create(void **state)
 {
 	struct ends *e = *state;
 	struct ibv_pd *gone = ibv_alloc_pd(e->rig.context);
-	struct ibv_srq_init_attr init = { .srq_context = e, .attr = { DEPTH, 1, 0 } };
+	struct ibv_srq_init_attr init = {.srq_context = e, .attr = {DEPTH, 1, 0}};
 	struct ibv_device_attr limits;
 	struct ibv_srq *srq;
 	uint32_t wr, sge;
@@ -172,10 +172,11 @@ static void create(void **state)
 static void extended(void **state)
 {
 	struct ends *e = *state;
-	struct ibv_srq_init_attr_ex init = { .attr = { DEPTH, 1, 0 },
-					     .comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE,
-					     .pd = e->rig.pd,
-					     .srq_type = IBV_SRQT_TM };
+	struct ibv_srq_init_attr_ex init = {.attr = {DEPTH, 1, 0},
+					    .comp_mask =
+						    IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE,
+					    .pd = e->rig.pd,
+					    .srq_type = IBV_SRQT_TM};
 	struct ibv_srq *srq;
 
 	errno = 0;
@@ -194,7 +195,7 @@ static void extended(void **state)
 static void query_and_modify(void **state)
 {
 	struct ends *e = *state;
-	struct ibv_srq_attr attr = { 0 };
+	struct ibv_srq_attr attr = {0};
 
 	RIG_REFUSED(ibv_query_srq(NULL, &attr));
 	RIG_REFUSED(ibv_query_srq((struct ibv_srq *)e->rig.pd, &attr));
@@ -221,8 +222,8 @@ static void query_and_modify(void **state)
 static void bad_posts(void **state)
 {
 	struct ends *e = *state;
-	struct ibv_sge sge[3] = { 0 };
-	struct ibv_recv_wr wr = { .sg_list = sge, .num_sge = 3 }, *bad = NULL;
+	struct ibv_sge sge[3] = {0};
+	struct ibv_recv_wr wr = {.sg_list = sge, .num_sge = 3}, *bad = NULL;
 
 	RIG_REFUSED(ibv_post_srq_recv(e->srq, &wr, &bad));
 	assert_ptr_equal(bad, &wr);
@@ -237,7 +238,7 @@ static void bad_posts(void **state)
 
 static int resize(struct ibv_srq *srq, uint32_t max_wr)
 {
-	struct ibv_srq_attr attr = { .max_wr = max_wr };
+	struct ibv_srq_attr attr = {.max_wr = max_wr};
 
 	return ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR);
 }
@@ -245,7 +246,7 @@ static int resize(struct ibv_srq *srq, uint32_t max_wr)
 static void refused_sizes(void **state)
 {
 	struct ends *e = *state;
-	struct ibv_srq_attr attr = { .max_wr = 8, .srq_limit = 9 };
+	struct ibv_srq_attr attr = {.max_wr = 8, .srq_limit = 9};
 	struct ibv_device_attr limits;
 
 	assert_int_equal(ibv_query_device(e->rig.context, &limits), 0);
@@ -337,10 +338,10 @@ static void grows(void **state)
 static void told_after_growing(void **state)
 {
 	static struct ends e;
-	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 3 } };
-	struct ibv_srq_attr attr = { .srq_limit = 1 };
-	struct ibv_recv_wr bad_one = { .wr_id = 1, .num_sge = 1 }, *bad_recv;
-	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND, .num_sge = 1 }, *bad;
+	struct ibv_ah_attr ah_attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 3}};
+	struct ibv_srq_attr attr = {.srq_limit = 1};
+	struct ibv_recv_wr bad_one = {.wr_id = 1, .num_sge = 1}, *bad_recv;
+	struct ibv_send_wr wr = {.wr_id = 7, .opcode = IBV_WR_SEND, .num_sge = 1}, *bad;
 	struct ibv_sge sge, wrong;
 	struct ibv_ah *ah;
 
@@ -350,11 +351,11 @@ static void told_after_growing(void **state)
 	assert_non_null(ah);
 	assert_int_equal(resize(e.srq, 16 * DEPTH), 0);
 	assert_int_equal(post(&e, 0), 0);
-	wrong = (struct ibv_sge){ (uintptr_t)room(&e, 1), BYTES, e.mr->lkey ^ 0xff };
+	wrong = (struct ibv_sge){(uintptr_t)room(&e, 1), BYTES, e.mr->lkey ^ 0xff};
 	bad_one.sg_list = &wrong;
 	assert_int_equal(ibv_post_srq_recv(e.srq, &bad_one, &bad_recv), 0);
 	assert_int_equal(ibv_modify_srq(e.srq, &attr, IBV_SRQ_LIMIT), 0);
-	sge = (struct ibv_sge){ (uintptr_t)bytes(&e, 0), 64, e.mr->lkey };
+	sge = (struct ibv_sge){(uintptr_t)bytes(&e, 0), 64, e.mr->lkey};
 	wr.sg_list = &sge;
 	wr.wr.ud.ah = ah;
 	wr.wr.ud.remote_qpn = e.to[0]->qp_num;
@@ -406,12 +407,12 @@ static void too_long(void **state)
 
 static void other_types(void **state)
 {
-	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
+	static const enum ibv_qp_type types[] = {IBV_QPT_UC, IBV_QPT_UD};
 	static struct ends e;
 
 	for (size_t k = 0; k < COUNT(types); k++) {
-		struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 3 } };
-		struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND, .num_sge = 1 }, *bad;
+		struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 3}};
+		struct ibv_send_wr wr = {.wr_id = 7, .opcode = IBV_WR_SEND, .num_sge = 1}, *bad;
 		struct ibv_sge sge;
 		struct ibv_ah *ah;
 
@@ -423,7 +424,7 @@ static void other_types(void **state)
 			int pair = (int)n % PAIRS;
 
 			assert_int_equal(post(&e, n), 0);
-			sge = (struct ibv_sge){ (uintptr_t)bytes(&e, n), BYTES - 40, e.mr->lkey };
+			sge = (struct ibv_sge){(uintptr_t)bytes(&e, n), BYTES - 40, e.mr->lkey};
 			wr.sg_list = &sge;
 			if (types[k] == IBV_QPT_UD)
 				wr.wr.ud.ah = ah;
@@ -443,7 +444,7 @@ static void other_types(void **state)
 
 static void expect_no_event(struct ends *e)
 {
-	struct pollfd fd = { e->rig.context->async_fd, POLLIN, 0 };
+	struct pollfd fd = {e->rig.context->async_fd, POLLIN, 0};
 
 	assert_int_equal(poll(&fd, 1, 20), 0);
 }
@@ -452,7 +453,7 @@ static void expect_no_event(struct ends *e)
 static void limit(void **state)
 {
 	struct ends *e = *state;
-	struct ibv_srq_attr attr = { .srq_limit = 4 };
+	struct ibv_srq_attr attr = {.srq_limit = 4};
 
 	for (uint64_t i = 0; i < DEPTH; i++)
 		assert_int_equal(post(e, i), 0);
@@ -541,7 +542,7 @@ static void given_back(void **state)
 /* A process that sends to us until it is killed. qpn[0] is ours, [1] its own. */
 static void flood(_Atomic uint32_t *qpn)
 {
-	struct ends e = { 0 };
+	struct ends e = {0};
 	struct ibv_qp *qp;
 	struct ibv_wc wc;
 
@@ -564,7 +565,8 @@ static void flood(_Atomic uint32_t *qpn)
 /* While another process sends: each receive is used, once and in its turn. */
 static void grows_in_traffic(void **state)
 {
-	_Atomic uint32_t *qpn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	_Atomic uint32_t *qpn =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	static struct ends e;
 	uint64_t posted = 0, got = 0;
 	uint32_t depth = 1;
@@ -604,7 +606,8 @@ static void grows_in_traffic(void **state)
 
 static void killed_sender(void **state)
 {
-	_Atomic uint32_t *qpn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	_Atomic uint32_t *qpn =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	static struct ends e;
 
 	for (int round = 0; round < 6; round++) {

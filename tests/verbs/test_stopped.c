@@ -23,7 +23,7 @@ static struct meeting {
 	_Atomic uint32_t target_qpn, our_qpn, connected;
 	_Atomic uint32_t rkey;
 	uint64_t address;
-} *meeting;
+} * meeting;
 
 static void be_target(void)
 {
@@ -86,8 +86,8 @@ static void test_leaves_the_cores(void **state)
 
 	used_s = cpu_s();
 	begun_ns = rig_now_ns();
-	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 7, local, local->addr, BYTES, meeting->address,
-				  meeting->rkey),
+	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 7, local, local->addr, BYTES,
+				  meeting->address, meeting->rkey),
 			 0);
 	waited_s = (double)(rig_now_ns() - begun_ns) / 1e9;
 	used_s = cpu_s() - used_s;
@@ -160,7 +160,7 @@ static pid_t start(void (*fn)(void))
 
 static void hold(void)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 	const char *path = getenv("WEFT_POOL");
 	int fd = path ? open(path, O_RDWR) : -1;
 
@@ -212,11 +212,11 @@ static void test_stopped_with_the_lock(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_leaves_the_cores),
-					    cmocka_unit_test(test_stopped_with_the_lock) };
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_leaves_the_cores),
+					   cmocka_unit_test(test_stopped_with_the_lock)};
 
-	meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		       0);
+	meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
 	if (meeting == MAP_FAILED)
 		return 1;
 	rig_forbid_process_vm();

@@ -58,8 +58,9 @@ static void run_threads(int n, void *(*fn)(void *), void *args, size_t arg_bytes
 	pthread_t thread[128];
 
 	for (int i = 0; i < n; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, fn, (char *)args + (size_t)i * arg_bytes),
-				 0);
+		assert_int_equal(
+			pthread_create(&thread[i], NULL, fn, (char *)args + (size_t)i * arg_bytes),
+			0);
 	for (int i = 0; i < n; i++)
 		pthread_join(thread[i], NULL);
 	if (atomic_load(&failure))
@@ -113,7 +114,8 @@ static void *poll_many(void *arg)
 			sched_yield();
 		for (int i = 0; i < n; i++) {
 			must(wc[i].status == IBV_WC_SUCCESS, "a request failed");
-			must(!p->ordered || (wc[i].wr_id & UINT32_MAX) == p->next[wc[i].wr_id >> 32]++,
+			must(!p->ordered ||
+				     (wc[i].wr_id & UINT32_MAX) == p->next[wc[i].wr_id >> 32]++,
 			     "out of order");
 			if (p->refill)
 				must(!rig_receive(p->refill, 0, NULL, NULL, 0), "post_recv");
@@ -127,20 +129,20 @@ static void *poll_many(void *arg)
 
 static void posters_on_one_qp(void **state)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
-						      IBV_WR_ATOMIC_FETCH_AND_ADD };
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						     IBV_WR_ATOMIC_FETCH_AND_ADD};
 	struct rig *rig = *state;
 	struct poster poster[4];
 	pthread_t thread;
 
-	rig_connect(rig, &(struct rig_wish){ 0 });
+	rig_connect(rig, &(struct rig_wish){0});
 	for (size_t op = 0; op < COUNT(opcodes); op++) {
 		_Atomic uint64_t left = 4 * 3000;
 		atomic_int credits = RIG_DEPTH;
-		struct poller poller = { rig->cq[0], NULL, &left, &credits, { 0 }, true };
+		struct poller poller = {rig->cq[0], NULL, &left, &credits, {0}, true};
 
 		for (uint64_t i = 0; i < 4; i++) {
-			poster[i] = (struct poster){ rig->qp[0], opcodes[op], i, 3000, &credits };
+			poster[i] = (struct poster){rig->qp[0], opcodes[op], i, 3000, &credits};
 			memset(bytes + 1024 * i, 0, 1024);
 		}
 		assert_int_equal(pthread_create(&thread, NULL, poll_many, &poller), 0);
@@ -159,17 +161,18 @@ static void senders_and_receivers(void **state)
 	struct rig *rig = *state;
 	_Atomic uint64_t sent = 2 * 3000, received = 2 * 3000;
 	atomic_int credits = RIG_DEPTH;
-	struct poller poller[2] = { { rig->cq[0], NULL, &sent, &credits, { 0 }, true },
-				    { rig->cq[1], rig->qp[1], &received, NULL, { 0 }, false } };
+	struct poller poller[2] = {{rig->cq[0], NULL, &sent, &credits, {0}, true},
+				   {rig->cq[1], rig->qp[1], &received, NULL, {0}, false}};
 	struct poster poster[2];
 	pthread_t thread[2];
 
-	rig_connect(rig, &(struct rig_wish){ 0 });
+	rig_connect(rig, &(struct rig_wish){0});
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(rig_receive(rig->qp[1], 0, NULL, NULL, 0), 0);
 	/* zero bytes: the receives have no room */
 	for (uint64_t i = 0; i < 2; i++)
-		poster[i] = (struct poster){ rig->qp[0], IBV_WR_RDMA_WRITE_WITH_IMM, i, 3000, &credits };
+		poster[i] =
+			(struct poster){rig->qp[0], IBV_WR_RDMA_WRITE_WITH_IMM, i, 3000, &credits};
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, poll_many, &poller[i]), 0);
 	run_threads(2, post_many, poster, sizeof(*poster));
@@ -210,11 +213,11 @@ static void shared_cqs(void **state)
 			assert_int_equal(ibv_modify_qp(qp[i][k], &attr, RIG_RTS_MASK), 0);
 		}
 		/* as many receives as are there, so that nobody has to post them again */
-		poster[i] = (struct poster){ qp[i][0], IBV_WR_RDMA_WRITE_WITH_IMM, i, RIG_DEPTH,
-					     &credits };
+		poster[i] = (struct poster){qp[i][0], IBV_WR_RDMA_WRITE_WITH_IMM, i, RIG_DEPTH,
+					    &credits};
 	}
 	for (int i = 0; i < 2; i++) {
-		poller[i] = (struct poller){ rig->cq[0], NULL, &left, &credits, { 0 }, false };
+		poller[i] = (struct poller){rig->cq[0], NULL, &left, &credits, {0}, false};
 		assert_int_equal(pthread_create(&thread[i], NULL, poll_many, &poller[i]), 0);
 	}
 	run_threads(4, post_many, poster, sizeof(*poster));
@@ -248,8 +251,8 @@ static void *add_and_write(void *arg)
 	struct ibv_qp_init_attr init = rig_init(cq, cq);
 	struct ibv_qp *qp = ibv_create_qp(one->rig->pd, &init);
 	uint8_t *slot = bytes + 256 + 256 * one->number;
-	uint64_t at[2] = { (uintptr_t)bytes, (uintptr_t)&counter };
-	uint32_t key[2] = { memory->rkey, 0 };
+	uint64_t at[2] = {(uintptr_t)bytes, (uintptr_t)&counter};
+	uint32_t key[2] = {memory->rkey, 0};
 	struct ibv_wc wc;
 
 	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
@@ -260,9 +263,9 @@ static void *add_and_write(void *arg)
 	for (uint64_t i = 0; i < 50 && !failed(); i++)
 		for (int k = 0; k < 3; k++) {
 			memcpy(slot, &i, 8);
-			must(!(k < 2 ? rig_rdma(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, i, memory, slot + 64, 8,
-						at[k], key[k]) :
-				       rig_rdma(qp, IBV_WR_RDMA_WRITE, i, memory, slot, 8,
+			must(!(k < 2 ? rig_rdma(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, i, memory,
+						slot + 64, 8, at[k], key[k])
+				     : rig_rdma(qp, IBV_WR_RDMA_WRITE, i, memory, slot, 8,
 						(uintptr_t)slot + 128, memory->rkey)),
 			     "a post was refused");
 			while (!ibv_poll_cq(cq, 1, &wc) && !failed())
@@ -286,7 +289,7 @@ static void crowd(void **state)
 
 	pthread_barrier_init(&barrier, NULL, CROWD);
 	for (uint64_t i = 0; i < CROWD; i++)
-		one[i] = (struct one){ *state, i, &barrier, 0 };
+		one[i] = (struct one){*state, i, &barrier, 0};
 	memset(bytes, 0, BYTES);
 	run_threads(CROWD, add_and_write, one, sizeof(*one));
 	assert_int_equal(*(uint64_t *)bytes, CROWD * 50);
@@ -299,10 +302,10 @@ static void many_short_ones(void **state)
 	struct poster poster;
 	atomic_int credits;
 
-	rig_connect(rig, &(struct rig_wish){ 0 });
+	rig_connect(rig, &(struct rig_wish){0});
 	for (uint64_t i = 0; i < 300; i++) {
 		atomic_store(&credits, 10);
-		poster = (struct poster){ rig->qp[0], IBV_WR_RDMA_WRITE, 1, 3, &credits };
+		poster = (struct poster){rig->qp[0], IBV_WR_RDMA_WRITE, 1, 3, &credits};
 		run_threads(1, post_many, &poster, sizeof(poster));
 		for (uint64_t k = 0; k < 3; k++)
 			rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1ull << 32 | k);
@@ -321,8 +324,8 @@ static void *write_until_stopped(void *arg)
 
 	for (uint64_t i = 0; !atomic_load(&stop) && !failed(); i++) {
 		memcpy(bytes, &i, 8);
-		must(!rig_rdma(qp, IBV_WR_RDMA_WRITE, i, memory, bytes, 4096, (uintptr_t)bytes + 8192,
-			       memory->rkey),
+		must(!rig_rdma(qp, IBV_WR_RDMA_WRITE, i, memory, bytes, 4096,
+			       (uintptr_t)bytes + 8192, memory->rkey),
 		     "a post was refused");
 		while (!ibv_poll_cq(cq, 1, &wc) && !failed())
 			sched_yield();
@@ -383,7 +386,7 @@ static void while_traffic_flows(struct rig *rig, void *(*fn)(void *))
 {
 	pthread_t thread;
 
-	rig_connect(rig, &(struct rig_wish){ 0 });
+	rig_connect(rig, &(struct rig_wish){0});
 	atomic_store(&stop, false);
 	assert_int_equal(pthread_create(&thread, NULL, write_until_stopped, rig), 0);
 	run_threads(3, fn, rig, 0);
@@ -407,7 +410,7 @@ static void *use_a_dying_key(void *arg)
 {
 	struct one *one = arg;
 	struct ibv_cq *cq = one->rig->cq[one->number];
-	struct ibv_wc wc = { 0 };
+	struct ibv_wc wc = {0};
 
 	for (uint64_t i = 0; !atomic_load(&stop) && !failed() && wc.status == IBV_WC_SUCCESS; i++) {
 		must(!rig_rdma(one->rig->qp[one->number], IBV_WR_RDMA_WRITE, i, memory, bytes, 4096,
@@ -416,7 +419,8 @@ static void *use_a_dying_key(void *arg)
 		while (!ibv_poll_cq(cq, 1, &wc) && !failed())
 			sched_yield();
 	}
-	must(wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_WR_FLUSH_ERR, "no such error");
+	must(wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_WR_FLUSH_ERR,
+	     "no such error");
 	return NULL;
 }
 
@@ -426,13 +430,14 @@ static void revoking(void **state)
 
 	for (int round = 0; round < 30; round++) {
 		struct ibv_mr *mr = ibv_reg_mr(rig->pd, bytes + 16384, 8192, RIG_ALL);
-		struct one one[2] = { { rig, 0, NULL, mr->rkey }, { rig, 1, NULL, mr->rkey } };
+		struct one one[2] = {{rig, 0, NULL, mr->rkey}, {rig, 1, NULL, mr->rkey}};
 		pthread_t thread[2];
 
-		rig_reconnect(rig, &(struct rig_wish){ 0 });
+		rig_reconnect(rig, &(struct rig_wish){0});
 		atomic_store(&stop, false);
 		for (int i = 0; i < 2; i++)
-			assert_int_equal(pthread_create(&thread[i], NULL, use_a_dying_key, &one[i]), 0);
+			assert_int_equal(pthread_create(&thread[i], NULL, use_a_dying_key, &one[i]),
+					 0);
 		for (uint64_t end = rig_now_ns() + (uint64_t)round * 50000; rig_now_ns() < end;)
 			sched_yield();
 		assert_int_equal(ibv_dereg_mr(mr), 0);

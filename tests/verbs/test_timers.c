@@ -37,7 +37,7 @@ static int write_to(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id
 
 static void set_rnr_timer(struct ibv_qp *qp, uint8_t code)
 {
-	struct ibv_qp_attr attr = { .min_rnr_timer = code };
+	struct ibv_qp_attr attr = {.min_rnr_timer = code};
 
 	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER), 0);
 }
@@ -67,8 +67,9 @@ static void check_patience(struct rig *rig, uint64_t ns, enum ibv_wc_status stat
 
 /* Table 45 of 9.7.5.2.8, in hundredths of a millisecond. */
 static const uint64_t rnr_timer[32] = {
-	65536, 1,   2,	 3,   4,    6,	  8,	12,   16,   24,	  32,	48,    64,    96,    128,   192,
-	256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+	65536, 1,    2,	   3,	 4,    6,     8,     12,    16,	   24,	  32,
+	48,    64,   96,   128,	 192,  256,   384,   512,   768,   1024,  1536,
+	2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
 /* rnr_retry times what the responder's timer says. */
@@ -79,7 +80,7 @@ static void each_rnr_timer(void **state)
 	for (uint8_t code = 0; code < 32; code++)
 		for (uint8_t retry = 0; retry < 7; retry++) {
 			rig_reconnect(rig, &(struct rig_wish){
-					       .rnr_retry = retry ? retry : RIG_NO_RNR_RETRY });
+						   .rnr_retry = retry ? retry : RIG_NO_RNR_RETRY});
 			set_rnr_timer(rig->qp[1], code);
 			assert_int_equal(rig_send(rig->qp[0], 1, memory, bytes, 8), 0);
 			assert_int_equal(rig_send(rig->qp[0], 2, memory, bytes, 8), 0);
@@ -98,7 +99,7 @@ static void each_timeout(void **state)
 
 	for (uint8_t code = 1; code < 32; code++)
 		for (uint8_t retry = 0; retry < 8; retry++) {
-			rig_reconnect(rig, &(struct rig_wish){ .timeout = code, .retry_cnt = retry });
+			rig_reconnect(rig, &(struct rig_wish){.timeout = code, .retry_cnt = retry});
 			rig_move(rig->qp[1], IBV_QPS_RESET, 0);
 			assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_WRITE, 1, 64), 0);
 			check_patience(rig, (retry + 1ull) * (4096ull << code),
@@ -112,7 +113,7 @@ static void for_ever(void **state)
 	struct rig *rig = *state;
 
 	for (int silent = 0; silent < 2; silent++) {
-		rig_reconnect(rig, &(struct rig_wish){ .forever = 1 });
+		rig_reconnect(rig, &(struct rig_wish){.forever = 1});
 		if (silent) {
 			rig_move(rig->qp[1], IBV_QPS_RESET, 0);
 			rig_move(rig->qp[1], IBV_QPS_INIT, 0);
@@ -122,7 +123,7 @@ static void for_ever(void **state)
 			still_waits(rig);
 			clock_advance(365ull * 86400 * 1000 * MS);
 		}
-		nanosleep(&(struct timespec){ 0, 5 * MS }, NULL); /* the engine looks, too */
+		nanosleep(&(struct timespec){0, 5 * MS}, NULL); /* the engine looks, too */
 		still_waits(rig);
 		assert_int_equal(rig_receive(rig->qp[1], 2, memory, bytes, 8), 0);
 		if (silent) {
@@ -142,7 +143,7 @@ static void patience_begins_anew(void **state)
 	const uint64_t rnr_ns = 3 * rnr_timer[20] * 10000, timeout_ns = 3 * (4096ull << 8);
 	struct rig *rig = *state;
 
-	rig_connect(rig, &(struct rig_wish){ .rnr_retry = 3, .timeout = 8, .retry_cnt = 2 });
+	rig_connect(rig, &(struct rig_wish){.rnr_retry = 3, .timeout = 8, .retry_cnt = 2});
 	set_rnr_timer(rig->qp[1], 20);
 	for (uint64_t i = 0; i < 3; i++)
 		assert_int_equal(rig_send(rig->qp[0], i, memory, bytes, 8), 0);
@@ -164,11 +165,11 @@ static void patience_begins_anew(void **state)
 static void timer_wakes(void **state)
 {
 	struct rig *rig = *state;
-	struct pollfd fd = { rig->channel->fd, POLLIN, 0 };
+	struct pollfd fd = {rig->channel->fd, POLLIN, 0};
 	struct ibv_cq *cq;
 	void *context;
 
-	rig_connect(rig, &(struct rig_wish){ .rnr_retry = 1 });
+	rig_connect(rig, &(struct rig_wish){.rnr_retry = 1});
 	set_rnr_timer(rig->qp[1], 0);
 	assert_int_equal(ibv_req_notify_cq(rig->cq[0], 0), 0);
 	assert_int_equal(rig_send(rig->qp[0], 1, memory, bytes, 8), 0);
@@ -242,14 +243,13 @@ static void address_of_nobody(struct rig *rig)
 
 static void no_answer(void **state)
 {
-	static void (*const ways[])(struct rig *rig) = { peer_resets,	    peer_in_init,
-							 peer_in_error,	    peer_with_another,
-							 number_of_nobody,  address_of_nobody,
-							 peer_destroyed };
+	static void (*const ways[])(struct rig * rig) = {
+		peer_resets,	  peer_in_init,	     peer_in_error, peer_with_another,
+		number_of_nobody, address_of_nobody, peer_destroyed};
 	struct rig *rig = *state;
 
 	for (size_t i = 0; i < COUNT(ways); i++) {
-		rig_reconnect(rig, &(struct rig_wish){ .timeout = 8, .retry_cnt = 2 });
+		rig_reconnect(rig, &(struct rig_wish){.timeout = 8, .retry_cnt = 2});
 		ways[i](rig);
 		assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_WRITE, 1, 64), 0);
 		assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_READ, 2, 64), 0);
@@ -264,8 +264,8 @@ static void no_answer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		STOPPED(each_rnr_timer), STOPPED(each_timeout), STOPPED(for_ever),
-		STOPPED(patience_begins_anew), STOPPED(timer_wakes), STOPPED(no_answer),
+		STOPPED(each_rnr_timer),       STOPPED(each_timeout), STOPPED(for_ever),
+		STOPPED(patience_begins_anew), STOPPED(timer_wakes),  STOPPED(no_answer),
 	};
 
 	return cmocka_run_group_tests_name("timers", tests, make_pool, remove_pool);

@@ -18,29 +18,28 @@ static const struct {
 	enum ibv_qp_type type;
 	int mask[3], required[3];
 } masks[] = {
-	{ IBV_QPT_RC, { 0x39, 0x129181, 0x12e01 }, { 0x39, 0x129181, 0x12e01 } },
-	{ IBV_QPT_UC, { 0x39, 0x101181, 0x10001 }, { 0x39, 0x101181, 0x10001 } },
-	{ IBV_QPT_UD, { 0x71, 0x1, 0x10001 }, { 0x71, 0x1, 0x10001 } },
-	{ IBV_QPT_XRC_SEND, { 0x39, 0x101181, 0x12e01 }, { 0x39, 0x101181, 0x12e01 } },
-	{ IBV_QPT_XRC_SEND, { 0x39, 0x129181, 0x12e01 }, { 0x39, 0x101181, 0x12e01 } },
-	{ IBV_QPT_XRC_RECV, { 0x39, 0x129181, 0x10201 }, { 0x39, 0x129181, 0x10201 } },
-	{ IBV_QPT_XRC_RECV, { 0x39, 0x129181, 0x12e01 }, { 0x39, 0x129181, 0x10201 } },
+	{IBV_QPT_RC, {0x39, 0x129181, 0x12e01}, {0x39, 0x129181, 0x12e01}},
+	{IBV_QPT_UC, {0x39, 0x101181, 0x10001}, {0x39, 0x101181, 0x10001}},
+	{IBV_QPT_UD, {0x71, 0x1, 0x10001}, {0x71, 0x1, 0x10001}},
+	{IBV_QPT_XRC_SEND, {0x39, 0x101181, 0x12e01}, {0x39, 0x101181, 0x12e01}},
+	{IBV_QPT_XRC_SEND, {0x39, 0x129181, 0x12e01}, {0x39, 0x101181, 0x12e01}},
+	{IBV_QPT_XRC_RECV, {0x39, 0x129181, 0x10201}, {0x39, 0x129181, 0x10201}},
+	{IBV_QPT_XRC_RECV, {0x39, 0x129181, 0x12e01}, {0x39, 0x129181, 0x10201}},
 };
 
 static struct ibv_qp *make(struct rig *rig, enum ibv_qp_type type, struct ibv_xrcd *domain)
 {
-	struct ibv_qp_init_attr_ex init = { .send_cq = rig->cq[0],
-					    .recv_cq = rig->cq[0],
-					    .cap = { 4, 4, 1, 1, 0 },
-					    .qp_type = type,
-					    .comp_mask = IBV_QP_INIT_ATTR_PD,
-					    .pd = rig->pd };
+	struct ibv_qp_init_attr_ex init = {.send_cq = rig->cq[0],
+					   .recv_cq = rig->cq[0],
+					   .cap = {4, 4, 1, 1, 0},
+					   .qp_type = type,
+					   .comp_mask = IBV_QP_INIT_ATTR_PD,
+					   .pd = rig->pd};
 	struct ibv_qp *qp;
 
 	if (type == IBV_QPT_XRC_RECV)
-		init = (struct ibv_qp_init_attr_ex){ .qp_type = type,
-						     .comp_mask = IBV_QP_INIT_ATTR_XRCD,
-						     .xrcd = domain };
+		init = (struct ibv_qp_init_attr_ex){
+			.qp_type = type, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = domain};
 	qp = ibv_create_qp_ex(rig->context, &init);
 	assert_non_null(qp);
 	return qp;
@@ -63,7 +62,8 @@ static void masks_of_programs(void **state)
 {
 	struct rig *rig = *state;
 	int fd = memfd_create("domain", MFD_CLOEXEC);
-	struct ibv_xrcd_init_attr init = { IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, fd, O_CREAT };
+	struct ibv_xrcd_init_attr init = {IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, fd,
+					  O_CREAT};
 	struct ibv_xrcd *domain = ibv_open_xrcd(rig->context, &init);
 
 	for (size_t i = 0; i < COUNT(masks); i++) {
@@ -83,10 +83,11 @@ static void masks_of_programs(void **state)
 
 static int post_imm(struct ibv_qp *qp, enum ibv_wr_opcode opcode)
 {
-	struct ibv_send_wr wr = { .wr_id = 1,
-				  .opcode = opcode,
-				  .send_flags = IBV_SEND_SIGNALED,
-				  .imm_data = htonl(0x01020304) }, *bad;
+	struct ibv_send_wr wr = {.wr_id = 1,
+				 .opcode = opcode,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .imm_data = htonl(0x01020304)},
+			   *bad;
 
 	return ibv_post_send(qp, &wr, &bad);
 }
@@ -94,12 +95,12 @@ static int post_imm(struct ibv_qp *qp, enum ibv_wr_opcode opcode)
 /* Without bytes, into a receive without elements. */
 static void no_bytes(void **state)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
-						      IBV_WR_RDMA_WRITE_WITH_IMM };
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+						     IBV_WR_RDMA_WRITE_WITH_IMM};
 	struct rig *rig = *state;
 
 	for (size_t i = 0; i < COUNT(opcodes); i++) {
-		struct ibv_recv_wr wr = { .wr_id = i }, *bad;
+		struct ibv_recv_wr wr = {.wr_id = i}, *bad;
 		struct ibv_wc wc;
 
 		assert_int_equal(ibv_post_recv(rig->qp[1], &wr, &bad), 0);
@@ -113,7 +114,8 @@ static void no_bytes(void **state)
 /* Its bytes stay in the order in which they were given. */
 static void immediate_data(void **state)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM };
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND_WITH_IMM,
+						     IBV_WR_RDMA_WRITE_WITH_IMM};
 	struct rig *rig = *state;
 
 	for (size_t i = 0; i < COUNT(opcodes); i++) {
@@ -138,7 +140,8 @@ static void numbers_wrap(void **state)
 			struct ibv_qp_attr attr = rig_attr(rig->context, s, rig->qp[!i]->qp_num);
 
 			attr.rq_psn = attr.sq_psn = 0xfffffe;
-			assert_int_equal(ibv_modify_qp(rig->qp[i], &attr, rig_mask(IBV_QPT_RC, s)), 0);
+			assert_int_equal(ibv_modify_qp(rig->qp[i], &attr, rig_mask(IBV_QPT_RC, s)),
+					 0);
 		}
 	}
 	for (uint64_t n = 0; n < 10; n++) {
@@ -158,8 +161,12 @@ static void to_itself(void **state)
 
 	rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[0]->qp_num);
 	strcpy(at, "flush");
-	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 1, mr, at, 6, (uintptr_t)at + 64, mr->rkey), 0);
-	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_READ, 2, mr, at + 128, 6, (uintptr_t)at + 64, mr->rkey), 0);
+	assert_int_equal(
+		rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 1, mr, at, 6, (uintptr_t)at + 64, mr->rkey),
+		0);
+	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_READ, 2, mr, at + 128, 6,
+				  (uintptr_t)at + 64, mr->rkey),
+			 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 2);
 	assert_string_equal(at + 128, "flush");
@@ -168,7 +175,8 @@ static void to_itself(void **state)
 
 /* ---- Completions ---- */
 
-static void expect_whose(struct ibv_cq *cq, const struct ibv_qp *qp, enum ibv_wc_status status, uint64_t id)
+static void expect_whose(struct ibv_cq *cq, const struct ibv_qp *qp, enum ibv_wc_status status,
+			 uint64_t id)
 {
 	struct ibv_wc wc;
 
@@ -187,7 +195,8 @@ static void fields_of_errors(void **state)
 	struct rig *rig = *state;
 
 	assert_int_equal(rig_receive(rig->qp[0], 3, NULL, NULL, 0), 0);
-	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_ATOMIC_FETCH_AND_ADD, 1, NULL, NULL, 0, 1, 1), 0);
+	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_ATOMIC_FETCH_AND_ADD, 1, NULL, NULL, 0, 1, 1),
+			 0);
 	assert_int_equal(rig_send(rig->qp[0], 2, NULL, NULL, 0), 0);
 	expect_whose(rig->cq[0], rig->qp[0], IBV_WC_LOC_LEN_ERR, 1);
 	rig_await_state(rig->qp[0], IBV_QPS_ERR);
@@ -204,14 +213,16 @@ static void fields_of_errors(void **state)
 static void every_reader(void **state)
 {
 	struct rig *rig = *state;
-	struct ibv_cq_ex *cq = ibv_create_cq_ex(rig->context, &(struct ibv_cq_init_attr_ex){ .cqe = 4 });
+	struct ibv_cq_ex *cq =
+		ibv_create_cq_ex(rig->context, &(struct ibv_cq_init_attr_ex){.cqe = 4});
 
 	assert_non_null(cq);
 	assert_true(cq->start_poll && cq->next_poll && cq->end_poll && cq->read_opcode &&
-		    cq->read_vendor_err && cq->read_byte_len && cq->read_imm_data && cq->read_qp_num &&
-		    cq->read_src_qp && cq->read_wc_flags && cq->read_slid && cq->read_sl &&
-		    cq->read_dlid_path_bits && cq->read_completion_ts && cq->read_cvlan &&
-		    cq->read_flow_tag && cq->read_tm_info && cq->read_completion_wallclock_ns);
+		    cq->read_vendor_err && cq->read_byte_len && cq->read_imm_data &&
+		    cq->read_qp_num && cq->read_src_qp && cq->read_wc_flags && cq->read_slid &&
+		    cq->read_sl && cq->read_dlid_path_bits && cq->read_completion_ts &&
+		    cq->read_cvlan && cq->read_flow_tag && cq->read_tm_info &&
+		    cq->read_completion_wallclock_ns);
 	assert_int_equal(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
 }
 
@@ -223,7 +234,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(immediate_data, rig_setup_connected, rig_teardown),
 		cmocka_unit_test_setup_teardown(numbers_wrap, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(to_itself, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(fields_of_errors, rig_setup_connected, rig_teardown),
+		cmocka_unit_test_setup_teardown(fields_of_errors, rig_setup_connected,
+						rig_teardown),
 		cmocka_unit_test_setup_teardown(every_reader, rig_setup, rig_teardown),
 	};
 

@@ -15,7 +15,7 @@
 static int setup(void **state)
 {
 	rig_setup(state);
-	rig_connect(*state, &(struct rig_wish){ .type = IBV_QPT_UC });
+	rig_connect(*state, &(struct rig_wish){.type = IBV_QPT_UC});
 	return 0;
 }
 
@@ -28,14 +28,14 @@ static void fill(uint8_t *at, uint8_t first)
 static int post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, const struct ibv_mr *mr, uint32_t len,
 		uint64_t remote, uint32_t rkey)
 {
-	struct ibv_sge sge = { (uintptr_t)mr->addr, len, mr->lkey };
-	struct ibv_send_wr wr = { .wr_id = 7,
-				  .sg_list = &sge,
-				  .num_sge = 1,
-				  .opcode = opcode,
-				  .send_flags = IBV_SEND_SIGNALED,
-				  .imm_data = 0x12345678,
-				  .wr.rdma = { remote, rkey } };
+	struct ibv_sge sge = {(uintptr_t)mr->addr, len, mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = 7,
+				 .sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = opcode,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .imm_data = 0x12345678,
+				 .wr.rdma = {remote, rkey}};
 	struct ibv_send_wr *bad;
 
 	return ibv_post_send(qp, &wr, &bad);
@@ -43,8 +43,8 @@ static int post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, const struct ibv_m
 
 static void bytes_arrive(void **state)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
-						      IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM };
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+						     IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM};
 	struct rig *rig = *state;
 	struct ibv_mr *from = rig_region(rig->pd, BYTES), *to = rig_region(rig->pd, BYTES);
 
@@ -54,8 +54,9 @@ static void bytes_arrive(void **state)
 		fill(from->addr, (uint8_t)i);
 		if (!write)
 			assert_int_equal(rig_receive(rig->qp[1], i, to, to->addr, BYTES), 0);
-		assert_int_equal(post(rig->qp[0], opcodes[i], from, BYTES, (uintptr_t)to->addr, to->rkey),
-				 0);
+		assert_int_equal(
+			post(rig->qp[0], opcodes[i], from, BYTES, (uintptr_t)to->addr, to->rkey),
+			0);
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, 7);
 		assert_memory_equal(from->addr, to->addr, BYTES);
 		if (!write) {
@@ -142,7 +143,7 @@ static void send_queue_error(void **state)
 {
 	struct rig *rig = *state;
 	struct ibv_mr *mr = rig_region(rig->pd, BYTES), wrong = *mr;
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE };
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE};
 
 	wrong.lkey ^= 1;
 	assert_int_equal(rig_send(rig->qp[0], 1, &wrong, mr->addr, 8), 0);
@@ -165,9 +166,9 @@ static void send_queue_error(void **state)
 /* READ and atomics need answers. */
 static void operations_it_has_not(void **state)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
-						      IBV_WR_ATOMIC_FETCH_AND_ADD,
-						      (enum ibv_wr_opcode)99 };
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
+						     IBV_WR_ATOMIC_FETCH_AND_ADD,
+						     (enum ibv_wr_opcode)99};
 	struct rig *rig = *state;
 	struct ibv_mr *mr = rig_region(rig->pd, BYTES);
 

@@ -27,12 +27,12 @@ struct ends {
 
 static struct ibv_ah_attr address(struct ibv_context *context, uint8_t index)
 {
-	struct ibv_ah_attr attr = { .is_global = 1,
-				    .port_num = 1,
-				    .grh = { .sgid_index = index,
-					     .hop_limit = 64,
-					     .traffic_class = 5,
-					     .flow_label = 0x12345 } };
+	struct ibv_ah_attr attr = {.is_global = 1,
+				   .port_num = 1,
+				   .grh = {.sgid_index = index,
+					   .hop_limit = 64,
+					   .traffic_class = 5,
+					   .flow_label = 0x12345}};
 
 	assert_int_equal(ibv_query_gid(context, 1, index, &attr.grh.dgid), 0);
 	return attr;
@@ -52,7 +52,7 @@ static int setup(void **state)
 	static struct ends e;
 
 	rig_open(&e.rig);
-	rig_connect(&e.rig, &(struct rig_wish){ .type = IBV_QPT_UD });
+	rig_connect(&e.rig, &(struct rig_wish){.type = IBV_QPT_UD});
 	e.ah = handle(e.rig.pd, 3);
 	e.from = rig_region(e.rig.pd, 2 * MTU);
 	e.to = rig_region(e.rig.pd, 2 * MTU);
@@ -75,14 +75,14 @@ static int teardown(void **state)
 
 static int send_to(struct ends *e, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint32_t len)
 {
-	struct ibv_sge sge = { (uintptr_t)e->from->addr, len, e->from->lkey };
-	struct ibv_send_wr wr = { .wr_id = 7,
-				  .sg_list = &sge,
-				  .num_sge = 1,
-				  .opcode = IBV_WR_SEND_WITH_IMM,
-				  .imm_data = 0x12345678,
-				  .send_flags = IBV_SEND_SIGNALED,
-				  .wr.ud = { ah, qpn, qkey } };
+	struct ibv_sge sge = {(uintptr_t)e->from->addr, len, e->from->lkey};
+	struct ibv_send_wr wr = {.wr_id = 7,
+				 .sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_SEND_WITH_IMM,
+				 .imm_data = 0x12345678,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .wr.ud = {ah, qpn, qkey}};
 	struct ibv_send_wr *bad;
 
 	return ibv_post_send(e->rig.qp[0], &wr, &bad);
@@ -209,7 +209,7 @@ static void reply(struct ends *e, struct ibv_wc *wc, uint8_t index)
 
 static void each_address(void **state)
 {
-	static const uint8_t levels[] = { 0, 1, 0, 2 }; /* of the kind of header */
+	static const uint8_t levels[] = {0, 1, 0, 2}; /* of the kind of header */
 	struct ends *e = *state;
 
 	/* link-local by v1 and v2; IPv4 by v1 and v2 */
@@ -242,8 +242,8 @@ static void each_address(void **state)
 static void bad_headers(void **state)
 {
 	struct ends *e = *state;
-	struct ibv_wc wc = { .wc_flags = IBV_WC_GRH };
-	struct ibv_grh grh = { 0 };
+	struct ibv_wc wc = {.wc_flags = IBV_WC_GRH};
+	struct ibv_grh grh = {0};
 	struct ibv_ah_attr attr;
 
 	errno = 0;
@@ -271,10 +271,10 @@ static void many(void **state)
 	struct ends *e = *state;
 
 	for (uint32_t i = 0; i < 10 * RIG_DEPTH; i++) {
-		struct ibv_sge list[] = { { (uintptr_t)e->to->addr, 10, e->to->lkey },
-					  { (uintptr_t)e->to->addr + 10, 35, e->to->lkey },
-					  { (uintptr_t)e->to->addr + 45, MTU, e->to->lkey } };
-		struct ibv_recv_wr wr = { .wr_id = i, .sg_list = list, .num_sge = 3 }, *bad;
+		struct ibv_sge list[] = {{(uintptr_t)e->to->addr, 10, e->to->lkey},
+					 {(uintptr_t)e->to->addr + 10, 35, e->to->lkey},
+					 {(uintptr_t)e->to->addr + 45, MTU, e->to->lkey}};
+		struct ibv_recv_wr wr = {.wr_id = i, .sg_list = list, .num_sge = 3}, *bad;
 		uint32_t bytes = i % 7 * 100;
 
 		memset(e->to->addr, 0, ROOM);
@@ -310,7 +310,7 @@ static void dropped(void **state)
 {
 	struct ends *e = *state;
 	struct ibv_qp *qp = e->rig.qp[1];
-	struct ibv_qp_attr attr = { .qkey = 0x80000001 };
+	struct ibv_qp_attr attr = {.qkey = 0x80000001};
 
 	send_one(e, RIG_QKEY, BYTES); /* no receive */
 	assert_int_equal(receive(e, 1, 1, ROOM - 1), 0);
@@ -338,7 +338,7 @@ static void dropped(void **state)
 /* What is wrong here stops the send queue alone (10.3.1.6). */
 static void expect_stopped(struct ends *e, enum ibv_wc_status status)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
 
 	rig_expect(e->rig.cq[0], status, 7);
 	assert_int_equal(rig_state(e->rig.qp[0]), IBV_QPS_SQE);
@@ -372,7 +372,7 @@ static void wrong_here(void **state)
 	e->from = &wrong;
 	assert_int_equal(send_to(e, e->ah, qpn, RIG_QKEY, 8), 0);
 	expect_stopped(e, IBV_WC_LOC_PROT_ERR);
-	wrong = (struct ibv_mr){ .addr = (void *)8, .lkey = all->lkey };
+	wrong = (struct ibv_mr){.addr = (void *)8, .lkey = all->lkey};
 	assert_int_equal(send_to(e, e->ah, qpn, RIG_QKEY, 8), 0);
 	expect_stopped(e, IBV_WC_LOC_PROT_ERR);
 	e->from = from;
@@ -468,8 +468,8 @@ static void groups(void **state)
 {
 	struct ends *e = *state;
 	struct ibv_ah_attr attr = address(e->rig.context, 3);
-	const union ibv_gid group = { .raw = { [10] = 0xff, 0xff, 224, 1, 2, 3 } };
-	const union ibv_gid other = { .raw = { 0xff, 0x0e, [15] = 7 } };
+	const union ibv_gid group = {.raw = {[10] = 0xff, 0xff, 224, 1, 2, 3}};
+	const union ibv_gid other = {.raw = {0xff, 0x0e, [15] = 7}};
 	struct ibv_ah *ah;
 
 	RIG_REFUSED(ibv_attach_mcast(NULL, &group, 0));
@@ -508,7 +508,7 @@ static void groups(void **state)
 static void too_many_groups(void **state)
 {
 	struct ends *e = *state;
-	union ibv_gid group = { .raw = { 0xff, 0x0e } };
+	union ibv_gid group = {.raw = {0xff, 0x0e}};
 	struct ibv_device_attr limits;
 	int i;
 
@@ -567,8 +567,8 @@ static void killed_senders(void **state)
 		assert_int_equal(read(pipes[0], &c, 1), 1);
 		/* the more it takes, the likelier it is killed in the middle */
 		for (uint64_t end = rig_now_ns() + 5000000u * (uint64_t)(round + 1);;) {
-			while (posted - got < RIG_DEPTH && !rig_receive(e->rig.qp[1], posted, e->to,
-									e->to->addr, ROOM))
+			while (posted - got < RIG_DEPTH &&
+			       !rig_receive(e->rig.qp[1], posted, e->to, e->to->addr, ROOM))
 				posted++;
 			while (ibv_poll_cq(e->rig.cq[1], 1, &wc) == 1) {
 				assert_int_equal(wc.status, IBV_WC_SUCCESS);

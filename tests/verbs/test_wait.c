@@ -28,7 +28,7 @@ static int setup(void **state)
 static int setup_connected(void **state)
 {
 	setup(state);
-	rig_connect(*state, &(struct rig_wish){ 0 });
+	rig_connect(*state, &(struct rig_wish){0});
 	return 0;
 }
 
@@ -40,7 +40,7 @@ static int teardown(void **state)
 
 static void sleep_ms(uint64_t ms)
 {
-	nanosleep(&(struct timespec){ 0, (long)(ms * MS) }, NULL);
+	nanosleep(&(struct timespec){0, (long)(ms * MS)}, NULL);
 }
 
 static int write_to(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, size_t to)
@@ -52,8 +52,8 @@ static int write_to(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id
 
 static void receive_comes_late(void **state)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
-						      IBV_WR_RDMA_WRITE_WITH_IMM };
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+						     IBV_WR_RDMA_WRITE_WITH_IMM};
 	struct rig *rig = *state;
 
 	for (size_t i = 0; i < COUNT(opcodes); i++) {
@@ -85,7 +85,7 @@ static void *post_receive_later(void *qp)
 static void sender_asleep(void **state)
 {
 	struct rig *rig = *state;
-	struct pollfd fd = { rig->channel->fd, POLLIN, 0 };
+	struct pollfd fd = {rig->channel->fd, POLLIN, 0};
 	struct ibv_cq *cq;
 	pthread_t thread;
 	void *result;
@@ -113,8 +113,8 @@ static void order_behind_waiting(void **state)
 	memset(bytes, 0, BYTES);
 	bytes[0] = 'x';
 	for (uint64_t i = 0; i < 20; i++)
-		assert_int_equal(i % 2 ? write_to(rig->qp[0], IBV_WR_RDMA_WRITE, i, 1024 + i) :
-					 rig_send(rig->qp[0], i, memory, bytes, 1),
+		assert_int_equal(i % 2 ? write_to(rig->qp[0], IBV_WR_RDMA_WRITE, i, 1024 + i)
+				       : rig_send(rig->qp[0], i, memory, bytes, 1),
 				 0);
 	for (uint64_t i = 0; i < 20; i += 2) {
 		sleep_ms(1);
@@ -131,7 +131,7 @@ static void order_behind_waiting(void **state)
 /* One queue pair waits, another between the same two goes on. */
 static void others_go_on(void **state)
 {
-	struct rig *rig = *state, other = { 0 };
+	struct rig *rig = *state, other = {0};
 
 	other.context = rig->context;
 	for (int i = 0; i < 2; i++) {
@@ -140,7 +140,7 @@ static void others_go_on(void **state)
 		other.qp[i] = ibv_create_qp(rig->pd, &init);
 		assert_non_null(other.qp[i]);
 	}
-	rig_connect(&other, &(struct rig_wish){ 0 });
+	rig_connect(&other, &(struct rig_wish){0});
 	assert_int_equal(rig_send(rig->qp[0], 999, memory, bytes, 8), 0);
 	for (uint64_t i = 0; i < 100; i++) {
 		assert_int_equal(rig_receive(other.qp[1], i, memory, bytes, 8), 0);
@@ -164,8 +164,8 @@ static void taken_for_another(void **state)
 	struct ibv_qp_init_attr init = rig_init(rig->cq[1], rig->cq[1]);
 	struct ibv_qp *qp[150];
 
-	init.cap = (struct ibv_qp_cap){ 1, 1, 1, 1, 0 };
-	rig_connect(rig, &(struct rig_wish){ .timeout = 8, .retry_cnt = 2 });
+	init.cap = (struct ibv_qp_cap){1, 1, 1, 1, 0};
+	rig_connect(rig, &(struct rig_wish){.timeout = 8, .retry_cnt = 2});
 	assert_int_equal(rig_receive(rig->qp[1], 1, memory, bytes, 8), 0);
 	assert_int_equal(rig_send(rig->qp[0], 1, memory, bytes, 8), 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
@@ -222,7 +222,7 @@ static void ended_while_waiting(void **state)
 		for (int i = 0; i < 2; i++)
 			rig_move(rig->qp[i], IBV_QPS_RESET, 0);
 		rig_none(rig->cq[0]);
-		rig_connect(rig, &(struct rig_wish){ 0 });
+		rig_connect(rig, &(struct rig_wish){0});
 	}
 	assert_int_equal(rig_send(rig->qp[0], 1, memory, bytes, 8), 0);
 }

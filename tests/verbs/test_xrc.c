@@ -16,7 +16,7 @@
 
 #include "../abi/pool.h"
 
-#define BYTES 512u
+#define BYTES  512u
 #define QUEUES 2
 
 struct ends {
@@ -30,8 +30,8 @@ struct ends {
 
 static struct ibv_xrcd *open_domain(struct ibv_context *context, int fd, int oflags)
 {
-	struct ibv_xrcd_init_attr init = { IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, fd,
-					   oflags };
+	struct ibv_xrcd_init_attr init = {IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, fd,
+					  oflags};
 
 	return ibv_open_xrcd(context, &init);
 }
@@ -39,9 +39,9 @@ static struct ibv_xrcd *open_domain(struct ibv_context *context, int fd, int ofl
 static struct ibv_srq *make_queue(struct ends *e, struct ibv_xrcd *domain)
 {
 	struct ibv_srq_init_attr_ex init = {
-		.attr = { 16, 1, 0 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
-			     IBV_SRQ_INIT_ATTR_CQ,
+		.attr = {16, 1, 0},
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
 		.srq_type = IBV_SRQT_XRC,
 		.pd = e->rig.pd,
 		.xrcd = domain,
@@ -67,7 +67,7 @@ static int setup(void **state)
 	static struct ends e;
 	struct ibv_qp_init_attr_ex init = {
 		.send_cq = NULL,
-		.cap = { RIG_DEPTH, 0, 2, 0, 64 },
+		.cap = {RIG_DEPTH, 0, 2, 0, 64},
 		.qp_type = IBV_QPT_XRC_SEND,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 	};
@@ -84,9 +84,8 @@ static int setup(void **state)
 	init.pd = e.rig.pd;
 	e.from = ibv_create_qp_ex(e.rig.context, &init);
 	assert_non_null(e.from);
-	init = (struct ibv_qp_init_attr_ex){ .qp_type = IBV_QPT_XRC_RECV,
-					     .comp_mask = IBV_QP_INIT_ATTR_XRCD,
-					     .xrcd = e.domain };
+	init = (struct ibv_qp_init_attr_ex){
+		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = e.domain};
 	e.to = ibv_create_qp_ex(e.rig.context, &init);
 	assert_non_null(e.to);
 	connect_ends(&e);
@@ -118,8 +117,8 @@ static char *far(const struct ends *e)
 
 static void post_receive(struct ends *e, int queue, uint64_t wr_id)
 {
-	struct ibv_sge sge = { (uintptr_t)far(e), BYTES, e->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_sge sge = {(uintptr_t)far(e), BYTES, e->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
 
 	memset(far(e), 0, BYTES);
 	assert_int_equal(ibv_post_srq_recv(e->srq[queue], &wr, &bad), 0);
@@ -128,14 +127,15 @@ static void post_receive(struct ends *e, int queue, uint64_t wr_id)
 static void post(struct ends *e, enum ibv_wr_opcode opcode, uint32_t len, uint32_t number,
 		 uint32_t rkey)
 {
-	struct ibv_sge sge = { (uintptr_t)e->mr->addr, len, e->mr->lkey };
-	struct ibv_send_wr wr = { .wr_id = 7,
-				  .sg_list = &sge,
-				  .num_sge = 1,
-				  .opcode = opcode,
-				  .send_flags = IBV_SEND_SIGNALED,
-				  .imm_data = 0x1234,
-				  .qp_type.xrc.remote_srqn = number }, *bad;
+	struct ibv_sge sge = {(uintptr_t)e->mr->addr, len, e->mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = 7,
+				 .sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = opcode,
+				 .send_flags = IBV_SEND_SIGNALED,
+				 .imm_data = 0x1234,
+				 .qp_type.xrc.remote_srqn = number},
+			   *bad;
 
 	if (opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
 		wr.wr.atomic.remote_addr = (uintptr_t)far(e);
@@ -266,8 +266,8 @@ static void wrong(void **state)
 static struct ibv_qp *open_qp(struct ibv_context *context, struct ibv_xrcd *domain, uint32_t number,
 			      void *qp_context)
 {
-	struct ibv_qp_open_attr attr = { OPEN_ALL | IBV_QP_OPEN_ATTR_CONTEXT, number, domain, qp_context,
-					 IBV_QPT_XRC_RECV };
+	struct ibv_qp_open_attr attr = {OPEN_ALL | IBV_QP_OPEN_ATTR_CONTEXT, number, domain,
+					qp_context, IBV_QPT_XRC_RECV};
 
 	return ibv_open_qp(context, &attr);
 }
@@ -282,7 +282,8 @@ static void refuse_open(struct ibv_context *context, struct ibv_qp_open_attr att
 static void refused_opens(void **state)
 {
 	struct ends *e = *state;
-	struct ibv_qp_open_attr good = { OPEN_ALL, e->to->qp_num, e->domain, NULL, IBV_QPT_XRC_RECV }, attr;
+	struct ibv_qp_open_attr good = {OPEN_ALL, e->to->qp_num, e->domain, NULL, IBV_QPT_XRC_RECV},
+				attr;
 	struct ibv_xrcd *other = open_domain(e->rig.context, -1, O_CREAT);
 
 	for (uint32_t bit = 1; bit <= IBV_QP_OPEN_ATTR_TYPE; bit <<= 1) {
@@ -317,9 +318,8 @@ static void refused_opens(void **state)
 
 static struct ibv_qp *make_receiver(struct ibv_context *context, struct ibv_xrcd *domain)
 {
-	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV,
-					    .comp_mask = IBV_QP_INIT_ATTR_XRCD,
-					    .xrcd = domain };
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = domain};
 
 	return ibv_create_qp_ex(context, &init);
 }
@@ -371,7 +371,8 @@ static void opened(void **state)
 	assert_int_equal(rig_state(qp[0]), IBV_QPS_ERR);
 	assert_int_equal(ibv_destroy_qp(qp[0]), 0);
 	errno = 0;
-	assert_null(open_qp(context, other, number, NULL)); /* the last is gone, and with it the thing */
+	assert_null(open_qp(context, other, number,
+			    NULL)); /* the last is gone, and with it the thing */
 	assert_int_equal(errno, EINVAL);
 	e->to = old;
 	assert_int_equal(ibv_destroy_srq(srq), 0);
@@ -425,7 +426,7 @@ static void obey(struct far_side *shared, struct ends *e, struct ibv_qp *qp)
 /* Owns a receive queue and a queue pair. */
 static void other_process(struct far_side *shared, int fd)
 {
-	struct ends e = { 0 };
+	struct ends e = {0};
 	struct ibv_qp *qp;
 	struct ibv_wc wc;
 	uint32_t number;
@@ -540,7 +541,7 @@ static void opened_by_another(void **state)
 	struct ibv_qp *qp = open_qp(context, t->domain, t->shared->receiver, t);
 	struct ibv_qp *again = open_qp(context, t->domain, t->shared->receiver, NULL);
 	struct ibv_qp_init_attr init;
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
 
 	assert_true(qp && again);
 	errno = 0;

@@ -65,7 +65,7 @@ static enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, uint8_t 
 }
 
 static enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
-				       struct weft_caller *caller, enum weft_cause *cause)
+				     struct weft_caller *caller, enum weft_cause *cause)
 {
 	uint8_t grh[WEFT_GRH_BYTES], copy[WEFT_MTU];
 	bool has_imm = wqe->opcode == WEFT_OP_SEND_IMM;
@@ -91,8 +91,7 @@ static enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 		return WEFT_DONE;
 	}
 	own = weft_lock(qp->nic, &ah->lock, caller->thread);
-	weft_datagram_deliver(&d, wqe->remote_qpn, ah->dgid,
-			      ah->carried);
+	weft_datagram_deliver(&d, wqe->remote_qpn, ah->dgid, ah->carried);
 	weft_unlock(&ah->lock, own);
 	return WEFT_DONE;
 }

@@ -147,9 +147,9 @@ static enum weft_outcome execute_atomic_write(struct weft_arrival a)
 
 /* What is wrong on this side is told although nobody answers. */
 static __attribute__((__noinline__)) enum weft_outcome without_responder(struct weft_qp *qp,
-								     struct weft_wqe *wqe,
-								     struct weft_caller *caller,
-								     enum weft_cause *cause)
+									 struct weft_wqe *wqe,
+									 struct weft_caller *caller,
+									 enum weft_cause *cause)
 {
 	struct weft_spans here;
 
@@ -205,7 +205,7 @@ static bool look_again(struct weft_qp *qp, struct direct *d)
 }
 
 HOT enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
-				    struct weft_caller *caller, enum weft_cause *cause)
+				  struct weft_caller *caller, enum weft_cause *cause)
 {
 	struct direct *d = direct_of(qp);
 	enum weft_outcome outcome;
@@ -226,8 +226,8 @@ HOT enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	return outcome;
 }
 
-static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe,
-				 struct weft_caller *caller, enum weft_cause *cause)
+static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller,
+			       enum weft_cause *cause)
 {
 	enum weft_outcome outcome;
 
@@ -241,7 +241,7 @@ static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe,
 
 /* A sender that nobody answers, or that finds no receive, does not learn of it. */
 static enum weft_outcome issue_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
-					    struct weft_caller *caller, enum weft_cause *cause)
+					  struct weft_caller *caller, enum weft_cause *cause)
 {
 	return issue(qp, wqe, caller, cause) == WEFT_FAILED ? WEFT_FAILED : WEFT_DONE;
 }
@@ -309,7 +309,7 @@ static enum weft_outcome execute_at_queue(struct weft_qp *qp, struct weft_wqe *w
 }
 
 static enum weft_outcome issue_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
-				     struct weft_caller *caller, enum weft_cause *cause)
+				   struct weft_caller *caller, enum weft_cause *cause)
 {
 	struct direct *d = direct_of(qp);
 	enum weft_outcome outcome;

@@ -10,7 +10,7 @@
 
 static bool is_ipv4(const uint8_t gid[16])
 {
-	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
 
 	return !__builtin_memcmp(gid, prefix, sizeof(prefix));
 }
