@@ -48,7 +48,7 @@ static void check_membarrier(struct weft_checkup *c)
 		"let the container's seccomp profile allow membarrier (Docker's default does)");
 }
 
-/* As src/pool/uffd.c opens it. */
+/* As src/migrate/uffd.c opens it. */
 static int try_userfaultfd(void)
 {
 	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_WP_HUGETLBFS_SHMEM};

@@ -74,7 +74,7 @@ static bool is_multicast(const uint8_t addr[16])
 
 /* ---- GIDs: as this process has published them in the pool ---- */
 
-/* RoCE v1 and v2 of each stand side by side (verbs/gid.h). */
+/* RoCE v1 and v2 of each stand side by side (process/gid.h). */
 int weft_addr_gid_index(const uint8_t gid[16])
 {
 	const struct weft_pool_member *self = weft_cm.pool->self;

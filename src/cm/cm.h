@@ -37,7 +37,7 @@ int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, in
 #include <stdint.h>
 #include <stdio.h>
 
-#include "cm/conn.h"
+#include "wire/cm/conn.h"
 #include "verbs/service.h"
 
 #define WEFT_CM_MAX_ATOMIC  16u /* reads and atomics under way; what the device reports */

@@ -47,7 +47,7 @@ static int open_device(void)
 
 static int join(void)
 {
-	static const struct weft_service_client client = {.run = weft_agent_run};
+	static const struct weft_engine_client client = {.run = weft_agent_run};
 	static bool forks;
 	int err = weft_cm.verbs ? 0 : open_device();
 

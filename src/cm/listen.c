@@ -8,7 +8,7 @@
 
 static struct weft_cm_id *listeners;
 
-/* How well a listener fits: 0 not at all, 2 exactly (as pool/port.c does). */
+/* How well a listener fits: 0 not at all, 2 exactly (as mailbox/port.c does). */
 static int fit(const struct weft_cm_id *id, enum rdma_port_space ps, const uint8_t addr[16],
 	       uint16_t port)
 {

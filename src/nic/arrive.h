@@ -73,7 +73,7 @@ static inline uint64_t weft_arrive_window_holder(struct weft_arrival a)
 }
 
 /* The right is looked at once more: since the last time the thread may have been stopped, the queue
- * pair taken from the requester, its memory moved out of reach (verbs/rehome.c), and its new place
+ * pair taken from the requester, its memory moved out of reach (process/rehome.c), and its new place
  * learned by another thread of this process. */
 WEFT_ARRIVE int weft_arrive_place(struct weft_arrival a, const struct weft_span *to)
 {

@@ -613,7 +613,7 @@ static inline bool weft_mr_is_listed(const struct weft_pool_mr *mr)
 	return mr->lo > mr->hi;
 }
 
-/* As pd: the entry is no region, but tells other processes of an object that they may import (verbs/entry.c).
+/* As pd: the entry is no region, but tells other processes of an object that they may import (process/entry.c).
  * `iova` is the number of the family of contexts that it belongs to. */
 enum weft_object {
 	WEFT_OBJECT_DOMAIN = 1 << 30, /* a protection domain */

@@ -17,7 +17,6 @@
 
 #define WEFT_CHUNK_BITS 21u /* the window is mapped in chunks of 2 MiB, when first needed */
 
-struct weft_extent_source;
 struct weft_span;
 
 /* A checked copy of a region's entry, as good as that while it has the same id. Its extents were
@@ -117,9 +116,6 @@ void weft_pool_extent_free(struct weft_pool *pool, uint64_t off, uint64_t len_by
 uint64_t weft_pool_new_bytes(void);
 /* What the memory cgroup of this process still allows; UINT64_MAX: no limit. */
 uint64_t weft_pool_head_room(void);
-
-/* The same, for regions (region.h). */
-struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool);
 
 /* In a fork's child: the attachment is its parent's. Lets go of its descriptor and memory. */
 void weft_pool_forget(void);

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <sys/random.h>
 
-#include "pool/unhooked.h"
+#include "backing/unhooked.h"
 
 #define PAGE	  4096ul
 #define TRIES	  16

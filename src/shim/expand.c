@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "shim/path.h"
-#include "verbs/gid.h"
+#include "process/gid.h"
 
 /* A page, the most that a file in sysfs holds. */
 struct text {

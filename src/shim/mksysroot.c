@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "verbs/attr.h"
-#include "verbs/gid.h"
+#include "process/gid.h"
 
 #define DEV    "sys/devices/weft0/"
 #define IB     DEV "infiniband/weft0/"

@@ -7,7 +7,7 @@
 
 #include "verbs/attr.h"
 #include "verbs/explain.h"
-#include "verbs/gids.h"
+#include "process/gids.h"
 #include "verbs/verbs.h"
 
 /* 0; EINVAL (context, port, index), which has been said; ENODATA (the index is unused). */

@@ -7,9 +7,9 @@
 
 #include "verbs/attr.h"
 #include "verbs/explain.h"
-#include "verbs/gids.h"
+#include "process/gids.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 #define IPPROTO_IB_BTH 0x1b

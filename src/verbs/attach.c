@@ -2,12 +2,102 @@
 /* A context joins what all contexts of the process share; what it leaves behind ends with it. */
 #include <stdlib.h>
 
+#include "verbs/attr.h"
+#include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "verbs/receiver.h"
+
+/* ---- What the process, and the nic in it, tell the verbs ---- */
+
+static void tell_completion(struct weft_cq *cq)
+{
+	weft_channel_notify(
+		(struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
+}
+
+static void tell_overdue(struct weft_cq *cq, bool lives)
+{
+	weft_channel_overdue(
+		(struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)), lives);
+}
+
+static bool tell_unheard(struct weft_cq *cq)
+{
+	return weft_channel_unheard(
+		(struct weft_verbs_cq *)((char *)cq - offsetof(struct weft_verbs_cq, nic)));
+}
+
+static void tell_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft_event event)
+{
+	struct ibv_async_event e = {.event_type = (enum ibv_event_type)event};
+	struct weft_verbs_qp *qp;
+	struct weft_verbs_cq *cq;
+
+	if (nic_qp) {
+		qp = (struct weft_verbs_qp *)((char *)nic_qp - offsetof(struct weft_verbs_qp, nic));
+		if (qp->real) {
+			weft_receiver_raise(qp, e.event_type);
+			return;
+		}
+		e.element.qp = &qp->qp;
+		weft_async_raise(qp->qp.context, &e);
+	} else {
+		cq = (struct weft_verbs_cq *)((char *)nic_cq - offsetof(struct weft_verbs_cq, nic));
+		e.element.cq = &cq->cq;
+		weft_async_raise(cq->cq.context, &e);
+	}
+}
+
+static void tell_limit_reached(struct weft_shared *q)
+{
+	struct weft_verbs_srq *srq =
+		(struct weft_verbs_srq *)((char *)q - offsetof(struct weft_verbs_srq, nic));
+	struct ibv_async_event e = {.event_type = IBV_EVENT_SRQ_LIMIT_REACHED,
+				    .element.srq = &srq->srq};
+
+	weft_async_raise(srq->srq.context, &e);
+}
+
+static const struct weft_nic_api nic = {
+	.completion = tell_completion,
+	.overdue = tell_overdue,
+	.unheard = tell_unheard,
+	.async = tell_async,
+	.failed = weft_blame_request,
+	.limit_reached = tell_limit_reached,
+};
+
+static void addresses_changed(void)
+{
+	const struct ibv_async_event event = {.event_type = IBV_EVENT_GID_CHANGE,
+					      .element.port_num = WEFT_PORT};
+
+	weft_contexts_raise(&event);
+}
+
+static void forget_all(void)
+{
+	weft_context_forget();
+	weft_handle_forget();
+	weft_receiver_forget();
+}
+
+static const struct weft_process_api api = {
+	.nic = &nic,
+	.answer = weft_receiver_answer,
+	.rung = weft_receiver_events,
+	.watch = weft_receiver_watch,
+	.addresses_changed = addresses_changed,
+	.rehome = weft_verbs_rehome,
+	.leave = weft_receiver_end,
+	.forget = forget_all,
+};
+
+/* ---- Contexts ---- */
 
 int weft_nic_attach(struct weft_context *ctx)
 {
-	int err = weft_process_get();
+	int err = weft_process_get(&api);
 
 	if (!err)
 		weft_async_init(&ctx->async, ctx->vctx.context.async_fd);

@@ -6,7 +6,7 @@
 
 #include "nic/nic.h"
 #include "pool/format.h"
-#include "verbs/gid.h"
+#include "process/gid.h"
 
 /* Bits of ibv_port_attr that the header leaves without a name. */
 #define WIDTH_4X	   2

@@ -8,7 +8,7 @@
 #include "nic/place.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 
 #define TEXT_BYTES   320
 #define FLUSHES_TOLD 16 /* of a queue pair, each in a line */

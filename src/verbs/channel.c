@@ -16,7 +16,7 @@
 #include "pool/step.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 #define PIPE_BYTES 4096 /* it hardly ever holds more than one word */

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "verbs/explain.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/service.h"
 #include "verbs/verbs.h"
 

@@ -8,7 +8,7 @@
 #include "pool/clock.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 #define FIELDS                                                                                     \

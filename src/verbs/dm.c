@@ -7,7 +7,7 @@
 #include "verbs/attr.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 static struct weft_verbs_dm *of(struct ibv_dm *dm)

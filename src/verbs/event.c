@@ -9,7 +9,7 @@
 #include "pool/step.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 struct weft_async_event {

@@ -8,7 +8,7 @@
 
 #include "verbs/verbs.h"
 
-/* Regions take care of fork themselves (pool/region.h). */
+/* Regions take care of fork themselves (migrate/region.h). */
 int ibv_fork_init(void)
 {
 	return 0;

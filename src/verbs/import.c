@@ -11,7 +11,7 @@
 
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 #define MAGIC 0x5458455446455722ull

@@ -7,7 +7,7 @@
 #include "pool/step.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 #define ACCESS_KNOWN                                                                               \
@@ -186,11 +186,27 @@ fail:
 	return NULL;
 }
 
-void weft_verbs_redraw_mr(struct weft_verbs_mr *mr)
+void weft_verbs_rehome(void)
 {
-	struct weft_mr_drawing drawing = drawing_of(mr);
+	struct weft_mr_drawing drawing;
+	struct weft_verbs_mr **mr;
+	size_t n = weft_handle_list(NULL, WEFT_HANDLE_MR, (void ***)&mr);
 
-	weft_mr_redraw(&mr->nic, &drawing);
+	/* none although some are exposed: memory is out, and all stays where it is */
+	if (!n)
+		return;
+	weft_nic_hold(&weft_process.nic);
+	weft_region_rehome();
+	WEFT_STEP(rehome_moved);
+	for (size_t i = 0; i < n; i++) {
+		if (!weft_region_follow(&mr[i]->region))
+			continue;
+		drawing = drawing_of(mr[i]);
+		weft_mr_redraw(&mr[i]->nic, &drawing);
+	}
+	WEFT_STEP(rehome_redrawn);
+	weft_nic_let_go(&weft_process.nic);
+	free(mr);
 }
 
 struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_source *source)

@@ -6,7 +6,7 @@
 #include "nic/submit.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)

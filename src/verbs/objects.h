@@ -13,8 +13,9 @@
 
 #include "nic/nic.h"
 #include "nic/shared.h"
-#include "pool/region.h"
-#include "verbs/entry.h"
+#include "migrate/region.h"
+#include "process/entry.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 enum weft_handle_kind {
@@ -323,20 +324,8 @@ void weft_mcast_leave(struct weft_verbs_qp *qp);
 /* qp.c: of one whose handle is gone. */
 void weft_verbs_end_queues(struct weft_verbs_qp *qp);
 
-/*
- * rehome.c. Rights have been taken from an executor that stands still in the middle of a request, and that
- * may still write to pages of regions that stay: these get other pages, by the same keys. Regions, queue
- * pairs and queues of XRC come and go only with the lock shared; it is not held by the caller of the others:
- * after a region has ended in vain (weft_region_quarantine); after the queue pair of that index has been
- * taken away.
- */
-void weft_rehome_share(void);
-void weft_rehome_unshare(void);
-void weft_rehome(void);
-void weft_rehome_from_qp(uint32_t index);
-void weft_rehome_forget(void); /* in a fork's child */
-/* mr.c: its pieces have changed. */
-void weft_verbs_redraw_mr(struct weft_verbs_mr *mr);
+/* mr.c: see struct weft_process_api. */
+void weft_verbs_rehome(void);
 
 /* event.c. The context's list of asynchronous events is made and ended with it. */
 void weft_async_init(struct weft_async *async, int fd);

@@ -11,7 +11,7 @@
 #include "nic/place.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 static void leave_implicit(struct weft_verbs_mr *mr, bool quiet)

@@ -6,7 +6,7 @@
 #include "nic/submit.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 #define VERB "ibv_post_send"

@@ -7,9 +7,9 @@
 #include "pool/step.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
-#include "verbs/gids.h"
+#include "process/gids.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/receiver.h"
 #include "verbs/verbs.h"
 

@@ -11,7 +11,7 @@
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/receiver.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 #define MASK                                                                                       \

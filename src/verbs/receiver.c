@@ -15,7 +15,7 @@
 #include "pool/clock.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 #define PATIENCE_NS 10000000000ull /* with one whose mutex is held */
@@ -217,8 +217,9 @@ static int work_on(struct weft_verbs_qp *real, enum weft_ask_kind kind,
 }
 
 int weft_receiver_answer(struct weft_caller *caller, uint16_t member, uint64_t incarnation,
-			 enum weft_ask_kind kind, uint64_t id, struct weft_receiver_call *call)
+			 enum weft_ask_kind kind, uint64_t id, void *message)
 {
+	struct weft_receiver_call *call = message;
 	struct weft_receiver_opener **opener = NULL;
 	struct weft_verbs_qp *real;
 	bool last = false;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "pool/pool.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 struct weft_verbs_qp;
@@ -16,6 +16,7 @@ struct weft_receiver_call {
 	int32_t mask;
 	uint32_t events_seen;
 };
+_Static_assert(sizeof(struct weft_receiver_call) <= WEFT_CALL_BYTES, "it fits into a message");
 
 /* NULL and errno. */
 struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
@@ -28,9 +29,9 @@ int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, 
 /* Each handle's context is told; locks of the queue pair may be held. */
 void weft_receiver_raise(struct weft_verbs_qp *real, enum ibv_event_type type);
 
-/* The engine. A member calls: 0 or -errno; -EAGAIN: not now. */
+/* The rest is for the process (struct weft_process_api). `message` is a struct weft_receiver_call. */
 int weft_receiver_answer(struct weft_caller *caller, uint16_t member, uint64_t incarnation,
-			 enum weft_ask_kind kind, uint64_t id, struct weft_receiver_call *call);
+			 enum weft_ask_kind kind, uint64_t id, void *message);
 /* It was rung for events of those that others have made. */
 void weft_receiver_events(void);
 /* The dead have nothing open. */

@@ -3,10 +3,10 @@
 #include "verbs/service.h"
 
 #include "pool/clock.h"
-#include "verbs/gids.h"
-#include "verbs/process.h"
+#include "process/gids.h"
+#include "process/process.h"
 
-static int start(const struct weft_service_client *client, struct weft_pool **pool)
+static int start(const struct weft_engine_client *client, struct weft_pool **pool)
 {
 	*pool = weft_process.pool;
 	weft_engine_serve(client);

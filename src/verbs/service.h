@@ -10,25 +10,17 @@
 #include <infiniband/verbs.h>
 #pragma GCC visibility pop
 
-#include "pool/port.h"
+#include "mailbox/port.h"
+#include "process/client.h"
 
 /* Grows with each change, so that libraries of two builds do not meet. */
 #define WEFT_SERVICE_MAGIC 0x0004534354464557ull /* "WEFTCS", 4 */
-
-struct weft_service_client {
-	/*
-	 * The engine thread calls it, no lock held, when a datagram may have come, when it was
-	 * kicked, and when the time is there that the last call returned. Returns when to be
-	 * called next, by that clock; UINT64_MAX: never.
-	 */
-	uint64_t (*run)(uint64_t now_ns);
-};
 
 struct weft_service {
 	uint64_t magic;
 	/* The engine serves the client, one a process, from now on. The pool is there as long as
 	 * any context is open. 0, -EAGAIN (no thread). */
-	int (*start)(const struct weft_service_client *client, struct weft_pool **pool);
+	int (*start)(const struct weft_engine_client *client, struct weft_pool **pool);
 	/* The engine should call the client soon. */
 	void (*kick)(void);
 	/* The GIDs of our member in the pool are those of now (gids.h). */

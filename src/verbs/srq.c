@@ -5,7 +5,7 @@
 
 #include "verbs/explain.h"
 #include "verbs/objects.h"
-#include "verbs/process.h"
+#include "process/process.h"
 #include "verbs/verbs.h"
 
 static int check(struct ibv_pd *pd, const struct ibv_srq_attr *attr)

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "cm/conn.h"
+#include "wire/cm/conn.h"
 
 #define COUNT(a)    (sizeof(a) / sizeof(*(a)))
 #define ANSWER_CODE 18u /* 1.07 s */

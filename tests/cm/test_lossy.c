@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "cm/conn.h"
+#include "wire/cm/conn.h"
 
 #define MSECOND	    1000000ull
 #define ANSWER_CODE 14u /* 67 ms */

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cm/mad.h"
+#include "wire/cm/mad.h"
 
 #define HEADER 24
 

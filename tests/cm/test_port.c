@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "pool/port.h"
+#include "mailbox/port.h"
 #include "subject.h"
 
 #define TCP 0x0106u

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pool/region.h"
+#include "migrate/region.h"
 
 extern const struct weft_extent_source memfd_source;
 

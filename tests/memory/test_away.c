@@ -15,7 +15,7 @@
 
 #include "memfd_source.h"
 #include "pool/clock.h"
-#include "pool/move.h"
+#include "migrate/move.h"
 
 #define PAGE 4096ul
 #define LEN  (8 * PAGE)

@@ -24,7 +24,7 @@
 
 #include "memfd_source.h"
 #include "pool/clock.h"
-#include "pool/vma.h"
+#include "migrate/vma.h"
 
 #define PAGE 4096ul
 #define MIB  (1ul << 20)

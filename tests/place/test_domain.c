@@ -12,8 +12,8 @@
 
 #include "../abi/pool.h"
 #include "pool/step.h"
-#include "verbs/entry.h"
-#include "verbs/process.h"
+#include "process/entry.h"
+#include "process/process.h"
 
 #define FAMILY 7u
 #define NEVER  UINT32_MAX

@@ -11,7 +11,7 @@
 #include "../abi/pool.h"
 #include "nic/nic.h"
 #include "pool/step.h"
-#include "verbs/process.h"
+#include "process/process.h"
 
 #define BYTES 4096u
 

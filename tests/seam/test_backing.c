@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "plain.h"
-#include "pool/region.h"
+#include "migrate/region.h"
 
 static struct weft_pool *join(const char *path)
 {

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "mailbox/port.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "pool/internal.h"
+#include "pool/step.h"
+
+/* As Linux has it (ip_local_port_range). */
+#define EPHEMERAL_FIRST 32768u
+#define EPHEMERAL_PORTS 28232u
+
+#define PORTS_AT_FIRST	64u
+
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+static bool is_v4(const uint8_t addr[16])
+{
+	return !memcmp(addr, mapped, sizeof(mapped));
+}
+
+static bool is_any(const uint8_t addr[16])
+{
+	static const uint8_t zero[16];
+
+	return !memcmp(addr, zero, 16) || (is_v4(addr) && !memcmp(addr + 12, zero, 4));
+}
+
+static bool is_loopback(const uint8_t addr[16])
+{
+	static const uint8_t one[16] = {[15] = 1};
+
+	return !memcmp(addr, one, 16) || (is_v4(addr) && addr[12] == 127);
+}
+
+/* ---- The lock ---- */
+
+static int lock(struct weft_attachment *a, int *key)
+{
+	*key = weft_enter(a);
+	return *key < 0 ? *key : 0;
+}
+
+static void unlock(struct weft_attachment *a, int key)
+{
+	weft_leave(a, key);
+}
+
+/* ---- Walking: every port of every member that seems to be there ---- */
+
+struct walk {
+	struct weft_pool *pool;
+	uint16_t member;
+	uint32_t index; /* of the next */
+	struct weft_pool_member *m;
+	uint64_t incarnation;
+	struct weft_pool_port *ports; /* so many, of a member that is visited; else NULL */
+	uint32_t count;
+};
+
+static void visit(struct walk *w)
+{
+	w->incarnation = atomic_load_explicit(&w->m->incarnation, memory_order_acquire);
+	if (!w->incarnation || !w->m->ports)
+		return;
+	weft_pool_visit(w->pool, w->member);
+	w->index = 0;
+	w->count = w->m->ports;
+	if (w->count)
+		w->ports = weft_pool_window(w->pool, w->m->ports_off, w->count * sizeof(*w->ports));
+	if (!w->ports)
+		weft_pool_depart(w->pool);
+}
+
+/* For a caller that does not walk to the end. */
+static void end_walk(struct walk *w)
+{
+	if (w->ports)
+		weft_pool_depart(w->pool);
+	w->ports = NULL;
+}
+
+static bool next_member(struct walk *w)
+{
+	end_walk(w);
+	for (w->member = w->m ? w->member + 1 : 0; w->member < weft_members_high(w->pool);
+	     w->member++) {
+		w->m = weft_pool_member(w->pool, w->member);
+		if (!w->m)
+			return false;
+		visit(w);
+		if (w->ports)
+			return true;
+	}
+	return false;
+}
+
+static struct weft_pool_port *next_port(struct walk *w)
+{
+	do {
+		while (w->ports && w->index < w->count) {
+			struct weft_pool_port *p = &w->ports[w->index++];
+
+			if (p->flags & WEFT_PORT_BOUND)
+				return p;
+		}
+	} while (next_member(w));
+	return NULL;
+}
+
+/* ---- Binding ---- */
+
+/* Whether two ports of the same number and space stand in each other's way; 0 or why. */
+static int clash(const struct weft_pool_port *a, const struct weft_pool_port *b)
+{
+	uint32_t both = a->flags & b->flags, either = a->flags | b->flags;
+
+	if (both & WEFT_PORT_SHARED && !(either & WEFT_PORT_LISTENS))
+		return 0;
+	if (both & WEFT_PORT_ONE_FAMILY && is_v4(a->addr) != is_v4(b->addr))
+		return 0;
+	if (is_any(a->addr) || is_any(b->addr))
+		return -EADDRNOTAVAIL;
+	return memcmp(a->addr, b->addr, 16) ? 0 : -EADDRINUSE;
+}
+
+static int find_clash(struct weft_pool *pool, const struct weft_pool_port *want,
+		      const struct weft_pool_port *self)
+{
+	struct walk w = {.pool = pool};
+	const struct weft_pool_port *p;
+
+	int err = 0;
+
+	while (!err && (p = next_port(&w))) {
+		if (p == self || p->port != want->port || p->space != want->space ||
+		    w.m->net_ns != pool->self->net_ns)
+			continue;
+		err = clash(p, want);
+		if (err && !weft_pool_alive(pool, w.member, w.incarnation))
+			err = 0;
+	}
+	end_walk(&w);
+	return err;
+}
+
+static int find_ephemeral(struct weft_pool *pool, struct weft_pool_port *want)
+{
+	uint32_t start = 0;
+
+	if (getrandom(&start, sizeof(start), GRND_NONBLOCK) < 0)
+		start = pool->me * 64u;
+	for (uint32_t i = 0; i < EPHEMERAL_PORTS; i++) {
+		want->port = (uint16_t)(EPHEMERAL_FIRST + (start + i) % EPHEMERAL_PORTS);
+		if (!find_clash(pool, want, NULL))
+			return 0;
+	}
+	want->port = 0;
+	return -EADDRNOTAVAIL;
+}
+
+static struct weft_pool_port *own(struct weft_pool *pool, uint32_t index)
+{
+	return (struct weft_pool_port *)(pool->base + weft_attachment(pool)->ports_off) + index;
+}
+
+/* Twice as many entries as `old`. The allocator takes the file lock itself. */
+static int grow(struct weft_pool *pool, uint32_t old)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	struct weft_pool_member *self = pool->self;
+	uint32_t ports = old ? old * 2 : PORTS_AT_FIRST;
+	uint64_t off, spare;
+	int key, err = weft_pool_alloc(pool, ports * sizeof(struct weft_pool_port), &off);
+
+	if (err)
+		return err;
+	spare = off;
+	err = lock(a, &key);
+	if (!err && a->ports == old) {
+		spare = a->ports_off;
+		if (old)
+			memcpy(pool->base + off, pool->base + spare,
+			       old * sizeof(struct weft_pool_port));
+		self->ports_off = a->ports_off = off;
+		WEFT_STEP(port_table_half);
+		self->ports = a->ports = ports;
+		ports = old;
+	}
+	if (!err)
+		unlock(a, key);
+	if (ports)
+		weft_pool_free(pool, spare, ports * sizeof(struct weft_pool_port));
+	return err;
+}
+
+/* -EOVERFLOW: there is no entry left. */
+static int take_entry(struct weft_pool *pool, const struct weft_pool_port *want, uint32_t *index)
+{
+	for (uint32_t i = 0; i < weft_attachment(pool)->ports; i++) {
+		struct weft_pool_port *p = own(pool, i);
+
+		if (p->flags)
+			continue;
+		*p = *want;
+		WEFT_STEP(port_written);
+		p->flags |= WEFT_PORT_BOUND;
+		WEFT_STEP(port_bound);
+		*index = i;
+		return 0;
+	}
+	return -EOVERFLOW;
+}
+
+int weft_port_bind(struct weft_pool *pool, struct weft_pool_port *want, uint32_t *index)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	uint16_t port = want->port;
+	uint32_t entries;
+	int key, err;
+
+	do {
+		err = lock(a, &key);
+		if (err)
+			return err;
+		err = port ? find_clash(pool, want, NULL) : find_ephemeral(pool, want);
+		if (!err)
+			err = take_entry(pool, want, index);
+		entries = a->ports;
+		unlock(a, key);
+	} while (err == -EOVERFLOW && !grow(pool, entries));
+	return err == -EOVERFLOW ? -ENOMEM : err;
+}
+
+int weft_port_listen(struct weft_pool *pool, uint32_t index)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	struct weft_pool_port listening;
+	int key, err = lock(a, &key);
+
+	if (err)
+		return err;
+	listening = *own(pool, index);
+	listening.flags |= WEFT_PORT_LISTENS;
+	err = find_clash(pool, &listening, own(pool, index));
+	if (!err)
+		*own(pool, index) = listening;
+	WEFT_STEP(port_listening);
+	unlock(a, key);
+	return err;
+}
+
+void weft_port_release(struct weft_pool *pool, uint32_t index)
+{
+	WEFT_STEP(port_releasing);
+	/* one store: a member that looks at it meanwhile, with the lock, finds a port just before or just after */
+	atomic_store_explicit(&own(pool, index)->flags, 0, memory_order_relaxed);
+}
+
+/* ---- Finding ---- */
+
+static bool is_here(struct weft_pool *pool, const uint8_t addr[16])
+{
+	return is_loopback(addr) || weft_member_has_gid(pool->self, addr);
+}
+
+/* How well a port fits, a listening one better. */
+enum fit {
+	FITS_NOT,
+	FITS_UNHEARD,
+	FITS_ANY,
+	FITS_EXACTLY,
+};
+
+static enum fit fit(const struct weft_pool_port *p, const struct weft_pool_port *wanted)
+{
+	bool any = is_any(p->addr);
+
+	if (p->port != wanted->port || p->space != wanted->space ||
+	    (!any && memcmp(p->addr, wanted->addr, 16)) ||
+	    (any && p->flags & WEFT_PORT_ONE_FAMILY && is_v4(p->addr) != is_v4(wanted->addr)))
+		return FITS_NOT;
+	if (!(p->flags & WEFT_PORT_LISTENS))
+		return FITS_UNHEARD;
+	return any ? FITS_ANY : FITS_EXACTLY;
+}
+
+int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
+		   struct weft_address *owner)
+{
+	struct weft_attachment *a = weft_attachment(pool);
+	bool here = is_here(pool, wanted->addr);
+	struct walk w = {.pool = pool};
+	const struct weft_pool_port *p;
+	enum fit best = FITS_NOT;
+	int key, err = lock(a, &key);
+
+	if (err)
+		return err;
+	while ((p = next_port(&w))) {
+		enum fit now = fit(p, wanted);
+
+		if (now <= best ||
+		    (here ? w.m->net_ns != pool->self->net_ns
+			  : !weft_member_has_gid(w.m, wanted->addr)) ||
+		    !weft_pool_alive(pool, w.member, w.incarnation))
+			continue;
+		best = now;
+		*owner = (struct weft_address){w.member, w.incarnation};
+	}
+	unlock(a, key);
+	if (best <= FITS_UNHEARD)
+		return best == FITS_UNHEARD ? -EAGAIN : -ECONNREFUSED;
+	return 0;
+}
+
+bool weft_port_reachable(struct weft_pool *pool, const uint8_t addr[16])
+{
+	bool found = is_here(pool, addr);
+
+	for (uint16_t i = 0; !found && i < weft_members_high(pool); i++) {
+		struct weft_pool_member *m = weft_pool_member(pool, i);
+		uint64_t incarnation =
+			m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
+
+		found = incarnation && weft_member_has_gid(m, addr) &&
+			weft_pool_alive(pool, i, incarnation);
+	}
+	return found;
+}

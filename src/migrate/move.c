@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "migrate/move.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "migrate/again.h"
+#include "pool/format.h"
+#include "migrate/hold.h"
+#include "migrate/movable.h"
+#include "migrate/park.h"
+#include "pool/step.h"
+#include "backing/unhooked.h"
+
+enum way {
+	AUTO,
+	COPY,
+	UFFD,
+	SEGV,
+	NEVER,
+};
+
+static enum way forced;
+
+void weft_move_copy(void *to, const void *from, size_t len_bytes)
+{
+#ifdef __x86_64__
+	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len_bytes) : : "memory");
+#else
+	memcpy(to, from, len_bytes);
+#endif
+}
+
+static int map(const struct weft_move *move)
+{
+	/* populated: a first store into each page would cost a fault */
+	void *at = weft_unhooked_mmap((void *)move->va, move->len_bytes, move->prot,
+				      MAP_SHARED | MAP_FIXED | MAP_POPULATE, move->fd,
+				      (off_t)move->off);
+
+	return at == MAP_FAILED ? -errno : 0;
+}
+
+/* ---- one thread, or while stores are held back ---- */
+
+static int copy_in(const struct weft_move *move)
+{
+	weft_move_copy(move->alias, (void *)move->va, move->len_bytes);
+	WEFT_STEP(move_copied_in);
+	return map(move);
+}
+
+/* Straight to its address, so that the mapping merges with its neighbours again. */
+static int copy_out(const struct weft_move *move)
+{
+	if (weft_unhooked_mmap((void *)move->va, move->len_bytes, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1,
+			       0) == MAP_FAILED) {
+		int err = -errno;
+
+		map(move); /* a failed mmap may have unmapped it */
+		return err;
+	}
+	WEFT_STEP(move_out_mapped);
+	weft_move_copy((void *)move->va, move->alias, move->len_bytes);
+	if (move->prot != (PROT_READ | PROT_WRITE))
+		weft_unhooked_mprotect((void *)move->va, move->len_bytes, move->prot);
+	return 0;
+}
+
+/* While others load: what is at its address is whole at any time. scratch: fresh private memory of
+ * that size, which is used up. */
+static int replace(const struct weft_move *chunk, uint8_t *scratch)
+{
+	int err;
+
+	weft_move_copy(scratch, chunk->alias, chunk->len_bytes);
+	WEFT_STEP(move_copied_out);
+	if (weft_unhooked_mprotect(scratch, chunk->len_bytes, chunk->prot))
+		return -errno;
+	if (weft_unhooked_mremap(scratch, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+				 chunk->va) != MAP_FAILED)
+		return 0;
+	err = -errno;
+	map(chunk); /* a failed mremap may have unmapped it */
+	return err;
+}
+
+/* The part of the move that begins `done` bytes into it; parts end on multiples of `most`. */
+static struct weft_move part_at(const struct weft_move *move, size_t done, size_t most)
+{
+	struct weft_move part = *move;
+	size_t left = move->len_bytes - done;
+
+	part.va += done;
+	part.alias += done;
+	part.off += done;
+	part.len_bytes = most - part.va % most;
+	if (part.len_bytes > left)
+		part.len_bytes = left;
+	return part;
+}
+
+/* Holds back the stores of those that were left asleep. 0, or -errno and nobody is parked any more.
+ */
+static int hold_asleep(const struct weft_hold *hold, const struct weft_move *chunk)
+{
+	while (weft_park_left()) {
+		int err = hold->hold(chunk);
+
+		if (err) {
+			weft_park_end();
+			return err;
+		}
+		if (weft_park_still())
+			return 0;
+		/* no signal may come while a stack could be held back */
+		hold->let_go(chunk, false);
+		err = weft_park(chunk->va, chunk->va + chunk->len_bytes, hold->by_signal);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* scratch: NULL on the way in. */
+static int move_chunk(const struct weft_hold *hold, const struct weft_move *chunk, uint8_t *scratch)
+{
+	int err = hold_asleep(hold, chunk);
+
+	if (err)
+		return err;
+	err = scratch ? replace(chunk, scratch) : copy_in(chunk);
+	if (weft_park_left())
+		hold->let_go(chunk, !err);
+	return err;
+}
+
+/* ---- in slices, each with the others parked ---- */
+
+/* A larger one needs fewer calls, a smaller one holds others for shorter. */
+#define SLICE	  WEFT_HOLD_MOST
+#define FEW	  8u
+#define FEW_CHUNK (64ul << 10) /* above, looking at the threads takes longer than copying */
+
+static size_t move_slice(const struct weft_hold *hold, const struct weft_move *slice,
+			 uint8_t *scratch)
+{
+	size_t done = 0;
+	int err = weft_park(slice->va, slice->va + slice->len_bytes, hold->by_signal);
+
+	WEFT_STEP(move_parked);
+	while (done < slice->len_bytes && !err) {
+		unsigned int left = weft_park_left();
+		struct weft_move chunk =
+			part_at(slice, done, left && left <= FEW ? FEW_CHUNK : SLICE);
+
+		err = move_chunk(hold, &chunk, scratch ? scratch + done : NULL);
+		if (!err)
+			done += chunk.len_bytes;
+	}
+	weft_park_end();
+	return done;
+}
+
+static size_t move_slices(const struct weft_hold *hold, const struct weft_move *move,
+			  uint8_t *scratch)
+{
+	size_t done = 0, moved = 1;
+
+	while (done < move->len_bytes && moved) {
+		struct weft_move slice = part_at(move, done, SLICE);
+
+		moved = move_slice(hold, &slice, scratch ? scratch + done : NULL);
+		done += moved;
+	}
+	return done;
+}
+static bool one_thread(void)
+{
+	return forced ? forced == COPY : weft_movable_threads() == 1;
+}
+
+/* NULL: there is no way here. */
+static const struct weft_hold *begin(void)
+{
+	if (forced != SEGV && !weft_uffd_hold.begin())
+		return &weft_uffd_hold;
+	if (forced != UFFD && !weft_segv_hold.begin())
+		return &weft_segv_hold;
+	return NULL;
+}
+
+static size_t move_pages(const struct weft_move *move, bool in)
+{
+	const struct weft_hold *hold;
+	uint8_t *scratch = NULL;
+	size_t done;
+
+	if (one_thread())
+		return (in ? copy_in(move) : copy_out(move)) ? 0 : move->len_bytes;
+	hold = begin();
+	if (!hold)
+		return 0;
+	/* one for all chunks, so that they become one mapping: it does not merge with its
+	 * neighbours, since pages that were moved remember where they were first */
+	if (!in)
+		scratch = weft_unhooked_mmap(NULL, move->len_bytes, PROT_READ | PROT_WRITE,
+					     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (scratch == MAP_FAILED)
+		return 0;
+	done = move_slices(hold, move, scratch);
+	if (scratch && done < move->len_bytes)
+		weft_unhooked_munmap(scratch + done, move->len_bytes - done);
+	return done;
+}
+
+static size_t move_undisturbed(const struct weft_move *move, bool in)
+{
+	sigset_t all, old;
+	size_t done;
+
+	/* a handler in this thread could store into the chunk, or wait for it for ever */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	done = move_pages(move, in);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return done;
+}
+
+size_t weft_move_in(const struct weft_move *move)
+{
+	size_t done = move_undisturbed(move, true);
+
+	if (!done)
+		return 0;
+	WEFT_STEP(move_mapped_in);
+	weft_unhooked_madvise((void *)move->va, done, MADV_DONTFORK);
+	/*
+	 * A hint without effect makes two mappings of it: mremap then refuses to grow them, which
+	 * would show what lies behind in the pool. One page cannot be guarded so.
+	 */
+	if (done > WEFT_PAGE)
+		weft_unhooked_madvise((void *)(move->va + done - WEFT_PAGE), WEFT_PAGE,
+				      MADV_RANDOM);
+	return done;
+}
+
+size_t weft_move_out(const struct weft_move *move)
+{
+	/* one mapping again */
+	weft_unhooked_madvise((void *)move->va, move->len_bytes, MADV_NORMAL);
+	return move_undisturbed(move, false);
+}
+
+void weft_move_end(void)
+{
+	weft_uffd_close();
+}
+
+void weft_move_begin(void)
+{
+	static const char *const names[] = {
+		[COPY] = "copy",
+		[UFFD] = "uffd",
+		[SEGV] = "segv",
+		[NEVER] = "never",
+	};
+	const char *wanted = getenv("WEFT_MOVE");
+
+	weft_again_begin();
+	forced = AUTO;
+	for (enum way way = COPY; wanted && way <= NEVER; way++) {
+		if (!strcmp(wanted, names[way]))
+			forced = way;
+	}
+}
+
+bool weft_move_allowed(void)
+{
+	return forced != NEVER;
+}

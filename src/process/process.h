@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What an api needs of a process that is a member of the pool: the pool, the nic on it, the engine, memory of
+ * other members. All contexts of verbs share it: made when the first device is opened, ended when the last one
+ * is closed.
+ */
+#ifndef WEFT_PROCESS_PROCESS_H
+#define WEFT_PROCESS_PROCESS_H
+
+#include <stdatomic.h>
+
+#include "nic/nic.h"
+
+struct weft_process {
+	struct weft_pool *pool;
+	const struct weft_process_api *api;
+	struct weft_nic nic;
+	_Atomic uint32_t
+		generation; /* grows with every attachment; callers of an older one are stale */
+	unsigned int contexts;
+	bool attached; /* without contexts, too, while pages have to stay in the pool */
+	uint64_t bounce_off[WEFT_MEMBER_LINES]; /* by caller; each touches only its own (reach.c) */
+};
+
+extern struct weft_process weft_process;
+
+#define WEFT_CALL_BYTES 256 /* of the message of a call, at most (weft_reach_call) */
+
+/* What the process tells the api that it serves. Unless another is named, the engine calls, with nothing locked. */
+struct weft_process_api {
+	const struct weft_nic_api *nic;
+	/* The engine of another member asks for something: 0 or -errno; -EAGAIN: not now. What `message` says
+	 * then goes back. */
+	int (*answer)(struct weft_caller *caller, uint16_t member, uint64_t incarnation,
+		      enum weft_ask_kind kind, uint64_t id, void *message);
+	/* The same has rung without asking. */
+	void (*rung)(void);
+	/* Members may have died. */
+	void (*watch)(struct weft_pool *pool);
+	/* The host's addresses are others. Any thread. */
+	void (*addresses_changed)(void);
+	/* While requests wait (weft_nic_hold) regions go to other pages (weft_region_rehome), and their keys
+	 * follow. Any thread, in weft_rehome. */
+	void (*rehome)(void);
+	/* The process leaves the pool; there is no engine any more. The thread that leaves. */
+	void (*leave)(void);
+	/* In a fork's child: nothing is open. Async-signal-safe. */
+	void (*forget)(void);
+};
+
+/* Of the api of the first call. 0 or -errno, said on stderr once. */
+int weft_process_get(const struct weft_process_api *api);
+void weft_process_put(void);
+
+/* How a thread spends its empty polls (idle.c). */
+struct weft_idle {
+	uint32_t polls_left; /* until the next look */
+	uint32_t yields;
+	long preemptions;
+	uint64_t looked_ns;
+};
+
+void weft_idle_look(void);
+/* The thread has slept: it does not spin, however often it polls in vain. */
+void weft_idle_slept(void);
+
+/* The calling thread's line in the pool. */
+struct weft_place_holder {
+	struct weft_caller caller;
+	uint32_t generation;
+	struct weft_idle idle;
+};
+
+extern _Thread_local struct weft_place_holder weft_thread
+	__attribute__((tls_model("initial-exec")));
+struct weft_caller *weft_thread_enter(void);
+
+static inline struct weft_caller *weft_caller(void)
+{
+	if (__builtin_expect(
+		    weft_thread.generation ==
+			    atomic_load_explicit(&weft_process.generation, memory_order_relaxed),
+		    1))
+		return &weft_thread.caller;
+	return weft_thread_enter();
+}
+
+/* engine.c: the thread that works while the program does not. Started once, at the first need. */
+int weft_engine_start(void);
+void weft_engine_stop(void);
+void weft_engine_kick(void);
+/* Memory was retired for an executor that stands still (weft_pool_retire): it is to look when that has gone on. */
+void weft_engine_watch(void);
+/* See struct weft_pool: what the engine does while it waits itself. */
+void weft_engine_meanwhile(struct weft_pool *pool);
+/* Another library's part of its work (client.h). */
+struct weft_engine_client;
+void weft_engine_serve(const struct weft_engine_client *client);
+void weft_engine_forget(void); /* in a fork's child */
+
+/*
+ * rehome.c. Rights have been taken from an executor that stands still in the middle of a request, and that
+ * may still write to pages of regions that stay: these get other pages, by the same keys. Regions, queue
+ * pairs and queues of XRC come and go only with the lock shared; it is not held by the caller of the others:
+ * after a region has ended in vain (weft_region_quarantine); after the queue pair of that index has been
+ * taken away.
+ */
+void weft_rehome_share(void);
+void weft_rehome_unshare(void);
+void weft_rehome(void);
+void weft_rehome_from_qp(uint32_t index);
+void weft_rehome_forget(void); /* in a fork's child */
+/* copy.c: see struct weft_machine. */
+void weft_copy_body(uint8_t *to, const uint8_t *from, size_t n);
+
+/* reach.c: memory of other members that is not in the pool; see struct weft_machine. */
+int weft_reach(void *context, const struct weft_caller *caller, const struct weft_far *far,
+	       void *here, uint64_t len_bytes, bool write);
+int weft_reach_atomic(void *context, const struct weft_caller *caller, const struct weft_far *far,
+		      bool add, uint64_t compare_add, uint64_t swap, uint64_t *value);
+/* The engine was asked. */
+void weft_reach_answer(struct weft_pool *pool);
+/*
+ * Has the engine of another member do something; `message` goes there and comes back. What that says;
+ * -ESRCH (it is gone), -ETIMEDOUT, -ENOMEM, -ENOSPC. Nothing is locked for which that engine could wait.
+ */
+int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
+		    void *message, uint64_t len_bytes);
+/* The engine was called; `caller` is its own. Not while it waits for others. */
+void weft_reach_calls(struct weft_pool *pool, struct weft_caller *caller);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Rehoming: regions leave the pages of the pool to which somebody that is stopped may still write
+ * (docs/decisions/0014). Others wait meanwhile (weft_nic_hold), and lose nothing.
+ */
+#include <pthread.h>
+
+#include "migrate/region.h"
+#include "process/process.h"
+
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+
+void weft_rehome_share(void)
+{
+	pthread_rwlock_rdlock(&lock);
+}
+
+void weft_rehome_unshare(void)
+{
+	pthread_rwlock_unlock(&lock);
+	/* pages that could not move back now: the engine tries again */
+	if (weft_region_is_away())
+		weft_engine_watch();
+}
+
+void weft_rehome_forget(void)
+{
+	pthread_rwlock_init(&lock, NULL);
+}
+
+void weft_rehome(void)
+{
+	weft_engine_watch();
+	pthread_rwlock_wrlock(&lock);
+	if (weft_region_any_exposed())
+		weft_process.api->rehome();
+	pthread_rwlock_unlock(&lock);
+}
+
+void weft_rehome_from_qp(uint32_t index)
+{
+	uint64_t stopped_at = weft_pool_stopped_at(weft_process.pool, index);
+
+	if (!stopped_at)
+		return;
+	weft_region_expose(stopped_at);
+	weft_rehome();
+}
