@@ -2,7 +2,7 @@
 /*
  * Queue pairs of XRC that receive. Each is shared by those that open it in its domain, and ends with the
  * last of them. Its maker carries out what others want of it: handles of this process reach it
- * directly, those of other processes by calls to the engine of its own (reach.h).
+ * directly, those of other processes by calls to the engine of its own (process/reach.c).
  */
 #include "verbs/receiver.h"
 
@@ -203,15 +203,18 @@ static void close_for(struct weft_receiver_opener **at)
 static int work_on(struct weft_verbs_qp *real, enum weft_ask_kind kind,
 		   struct weft_receiver_call *call, struct weft_caller *caller)
 {
+	struct ibv_qp_attr attr;
 	int err = 0;
 
 	/* its holder may wait for us */
 	if (pthread_mutex_trylock(&real->qp.mutex))
 		return -EAGAIN;
-	if (kind == WEFT_ASK_QP_MODIFY)
-		err = -weft_verbs_modify(real, &call->attr, call->mask, caller);
-	call->attr = real->attr;
-	call->attr.qp_state = call->attr.cur_qp_state = (enum ibv_qp_state)real->nic.state;
+	if (kind == WEFT_ASK_QP_MODIFY) {
+		attr = weft_receiver_attr_get(&call->attr);
+		err = -weft_verbs_modify(real, &attr, call->mask, caller);
+	}
+	call->attr = weft_receiver_attr_of(&real->attr);
+	call->attr.qp_state = call->attr.cur_qp_state = (uint32_t)real->nic.state;
 	pthread_mutex_unlock(&real->qp.mutex);
 	return err;
 }
@@ -322,7 +325,7 @@ static int explained(const char *verb, uint32_t qpn, int err)
 
 int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr *attr, int mask)
 {
-	struct weft_receiver_call call = {.attr = *attr, .mask = mask};
+	struct weft_receiver_call call = {.attr = weft_receiver_attr_of(attr), .mask = mask};
 	int err = call_maker(handle->far.member, WEFT_ASK_QP_MODIFY, id_of(handle), &call);
 
 	if (!err)
@@ -337,7 +340,7 @@ int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, 
 
 	if (err)
 		return explained("ibv_query_qp", handle->qp.qp_num, err);
-	*attr = call.attr;
+	*attr = weft_receiver_attr_get(&call.attr);
 	weft_verbs_tell_state(&handle->qp, attr, mask);
 	return 0;
 }

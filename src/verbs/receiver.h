@@ -6,13 +6,13 @@
 #include <stdint.h>
 
 #include "process/process.h"
-#include "verbs/verbs.h"
+#include "verbs/receiver_attr.h"
 
 struct weft_verbs_qp;
 
 /* What goes to the engine of its maker, and comes back. */
 struct weft_receiver_call {
-	struct ibv_qp_attr attr;
+	struct weft_receiver_attr attr;
 	int32_t mask;
 	uint32_t events_seen;
 };
