@@ -6,7 +6,7 @@
 
 #include "pool/clock.h"
 #include "migrate/movable.h"
-#include "migrate/moved.h"
+#include "migrate/migrated.h"
 
 /* A turn of coming home holds up others that register by a millisecond or two. */
 #define HOME_BYTES (4ul << 20)
@@ -44,7 +44,7 @@ static void join(uintptr_t at)
 	struct weft_extent *extent = upper ? upper->extent : NULL;
 
 	if (weft_interval_join(&self.root, at) && extent)
-		weft_moved_drop(extent);
+		weft_migrated_drop(extent);
 }
 
 static void set_extent(struct weft_interval *interval, struct weft_extent *extent)
@@ -56,7 +56,7 @@ static void set_extent(struct weft_interval *interval, struct weft_extent *exten
 	if (extent)
 		extent->refs++;
 	if (last)
-		weft_moved_drop(last);
+		weft_migrated_drop(last);
 }
 
 void weft_cover_place(uintptr_t start, uintptr_t end, struct weft_extent *extent)
@@ -69,7 +69,7 @@ void weft_cover_place(uintptr_t start, uintptr_t end, struct weft_extent *extent
 		interval = weft_interval_from(self.root, at);
 		set_extent(interval, extent);
 	}
-	weft_moved_drop(extent);
+	weft_migrated_drop(extent);
 }
 
 static uint64_t bytes_of(const struct weft_interval *interval)
@@ -98,7 +98,7 @@ int weft_cover_check(const struct weft_vma *vma, uintptr_t start, uintptr_t end)
 		interval = weft_interval_from(self.root, at);
 		if (!interval || interval->start >= end)
 			break;
-		if (!interval->extent || weft_moved_shows(vma, interval))
+		if (!interval->extent || weft_migrated_shows(vma, interval))
 			continue;
 		if (weft_cover_cut(start) || weft_cover_cut(end))
 			return -ENOMEM;
@@ -112,7 +112,7 @@ int weft_cover_check(const struct weft_vma *vma, uintptr_t start, uintptr_t end)
 
 bool weft_cover_back(struct weft_interval *interval)
 {
-	if (!weft_moved_back(interval))
+	if (!weft_migrated_back(interval))
 		return false;
 	if (is_away(interval))
 		remove_interval(interval);
@@ -264,7 +264,7 @@ bool weft_cover_all_back(void)
 
 void weft_cover_forget(void)
 {
-	weft_moved_detach();
+	weft_migrated_detach();
 	while (self.root)
 		remove_interval(self.root);
 }

@@ -47,7 +47,7 @@ void weft_fork_add(uintptr_t va, size_t len_bytes, const void *alias, int prot)
 {
 	struct copy *next = &copies[count];
 
-	weft_move_copy(room + bytes_used, alias, len_bytes);
+	weft_migrate_copy(room + bytes_used, alias, len_bytes);
 	bytes_used += len_bytes;
 	if (count && next[-1].va + next[-1].len_bytes == va && next[-1].prot == prot) {
 		next[-1].len_bytes += len_bytes;

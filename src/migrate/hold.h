@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "migrate/move.h"
+#include "migrate/migrate.h"
 
 /* The longest chunk. */
 #define WEFT_HOLD_MOST (1ul << 20)
@@ -19,9 +19,9 @@ struct weft_hold {
 	int (*begin)(void);
 	/* From here on every store into the chunk waits; loads do not. 0, or -errno and none does.
 	 */
-	int (*hold)(const struct weft_move *chunk);
+	int (*hold)(const struct weft_migrate *chunk);
 	/* They go on; moved: other pages are at its addresses, for good. */
-	void (*let_go)(const struct weft_move *chunk, bool moved);
+	void (*let_go)(const struct weft_migrate *chunk, bool moved);
 	/* A thread that blocks SIGSEGV would not wait, but die. */
 	bool by_signal;
 };

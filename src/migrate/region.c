@@ -18,7 +18,7 @@
 #include "pool/format.h"
 #include "migrate/fork.h"
 #include "migrate/movable.h"
-#include "migrate/moved.h"
+#include "migrate/migrated.h"
 #include "pool/step.h"
 #include "backing/unhooked.h"
 #include "migrate/vma.h"
@@ -65,7 +65,7 @@ static void settle(void)
 {
 	uint64_t due_ns = atomic_load_explicit(&self.home_due_ns, memory_order_relaxed);
 
-	if (!weft_cover_away() && !weft_moved_is_adrift()) {
+	if (!weft_cover_away() && !weft_migrated_is_adrift()) {
 		due_ns = UINT64_MAX;
 	} else if (due_ns == UINT64_MAX) {
 		self.home_wait_ns = HOME_FIRST_NS;
@@ -81,7 +81,7 @@ static void bring_home(uint64_t now_ns)
 
 	if (now_ns < atomic_load_explicit(&self.home_due_ns, memory_order_relaxed))
 		return;
-	weft_moved_land();
+	weft_migrated_land();
 	weft_cover_bring_home();
 	if (weft_cover_away() < before)
 		self.home_wait_ns = HOME_FIRST_NS;
@@ -150,7 +150,7 @@ static bool move_run(const struct weft_run *run)
 
 	if (weft_cover_cut(run->start) || weft_cover_cut(run->end))
 		return false;
-	extent = weft_moved_in(run->start, run->end, &end);
+	extent = weft_migrated_in(run->start, run->end, &end);
 	if (!extent)
 		return false;
 	weft_cover_place(run->start, end, extent);
@@ -255,8 +255,8 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 	*region = (struct weft_region){0};
 	if (err)
 		return err;
-	if (!(flags & (WEFT_REGION_MOVE | WEFT_REGION_STAY)) || !weft_move_allowed() ||
-	    !weft_moved_attached())
+	if (!(flags & (WEFT_REGION_MOVE | WEFT_REGION_STAY)) || !weft_migrate_allowed() ||
+	    !weft_migrated_attached())
 		return acquire_in_place(addr, end - addr, region);
 	err = weft_cover_begin(first, last, &region->born);
 	if (err)
@@ -318,14 +318,14 @@ void weft_region_expose(uint64_t age)
 {
 	int state = lock();
 
-	weft_moved_reach(age);
+	weft_migrated_reach(age);
 	unlock(state);
 }
 
 bool weft_region_any_exposed(void)
 {
 	int state = lock();
-	bool any = weft_moved_is_reached();
+	bool any = weft_migrated_is_reached();
 
 	unlock(state);
 	return any;
@@ -351,7 +351,7 @@ static bool moves_whole(uintptr_t start, uintptr_t end)
 static void inherit(struct weft_extent *extent, uintptr_t from, uintptr_t to)
 {
 	uintptr_t end;
-	struct weft_extent *heir = weft_moved_in(from, to, &end);
+	struct weft_extent *heir = weft_migrated_in(from, to, &end);
 
 	if (!heir)
 		return;
@@ -391,14 +391,14 @@ static void leave(struct weft_extent *extent)
 	WEFT_STEP(region_left);
 	if (whole && !extent->strayed && moves_whole(from, to))
 		inherit(extent, from, to);
-	weft_moved_drop(extent);
+	weft_migrated_drop(extent);
 }
 
 void weft_region_rehome(void)
 {
 	int state = lock();
 
-	weft_moved_each_reached(leave);
+	weft_migrated_each_reached(leave);
 	unlock(state);
 }
 
@@ -410,7 +410,7 @@ static void follow(struct weft_piece *piece, struct weft_extent **extent)
 	if (*extent)
 		left->heir->refs++;
 	piece->off = *extent ? left->heir->off + (piece->va - left->heir->va) : WEFT_IN_PLACE;
-	weft_moved_drop(left);
+	weft_migrated_drop(left);
 }
 
 bool weft_region_follow(struct weft_region *region)
@@ -441,7 +441,7 @@ void weft_region_release(struct weft_region *region)
 	WEFT_STEP(region_moved_back);
 	for (unsigned int i = 0; i < region->npieces; i++) {
 		if (region->extents[i])
-			weft_moved_drop(region->extents[i]);
+			weft_migrated_drop(region->extents[i]);
 	}
 	if (weft_region_is_away())
 		bring_home(weft_clock_now_ns());
@@ -462,7 +462,7 @@ void weft_region_hold(bool hold)
 
 /* ---- attaching, detaching, forking ---- */
 
-static bool copy_for_child(const struct weft_move *part)
+static bool copy_for_child(const struct weft_migrate *part)
 {
 	weft_fork_add(part->va, part->len_bytes, part->alias, part->prot);
 	return true;
@@ -485,7 +485,7 @@ static void copy_pooled(void)
 		return;
 	for (interval = weft_cover_from(0); interval; interval = weft_cover_from(interval->end)) {
 		if (interval->extent)
-			weft_moved_each(&walk, interval, copy_for_child);
+			weft_migrated_each(&walk, interval, copy_for_child);
 	}
 	weft_vma_close(&walk);
 }
@@ -510,7 +510,7 @@ static void after_fork_in_child(void)
 	weft_fork_place();
 	weft_fork_end();
 	weft_cover_forget();
-	weft_move_end();
+	weft_migrate_end();
 	atomic_store_explicit(&self.home_due_ns, UINT64_MAX, memory_order_relaxed);
 	pthread_mutex_init(&self.mutex, NULL);
 	pthread_setcancelstate(self.forking_state, NULL);
@@ -553,8 +553,8 @@ static int attach(const struct weft_extent_source *source)
 		self.fork_ready = true;
 	}
 	dump_shared_files();
-	weft_move_begin();
-	return weft_moved_attach(source);
+	weft_migrate_begin();
+	return weft_migrated_attach(source);
 }
 
 int weft_region_attach(const struct weft_extent_source *source)
@@ -571,11 +571,11 @@ bool weft_region_detach(void)
 	int state = lock();
 	bool all;
 
-	weft_moved_land();
-	all = weft_cover_all_back() && !weft_moved_is_adrift();
+	weft_migrated_land();
+	all = weft_cover_all_back() && !weft_migrated_is_adrift();
 	if (all) {
 		weft_cover_forget();
-		weft_move_end();
+		weft_migrate_end();
 	}
 	settle();
 	unlock(state);

@@ -152,7 +152,7 @@ static void close_window(void)
 	atomic_store_explicit(&window, 0, memory_order_release);
 }
 
-static void segv_let_go(const struct weft_move *chunk, bool moved)
+static void segv_let_go(const struct weft_migrate *chunk, bool moved)
 {
 	if (!moved)
 		weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
@@ -160,7 +160,7 @@ static void segv_let_go(const struct weft_move *chunk, bool moved)
 	close_window();
 }
 
-static int segv_hold(const struct weft_move *chunk)
+static int segv_hold(const struct weft_migrate *chunk)
 {
 	open_window(chunk->va);
 	if (!weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes,

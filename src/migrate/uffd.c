@@ -68,7 +68,7 @@ static int uffd_begin(void)
 	return is_open() ? 0 : open_uffd();
 }
 
-static void uffd_let_go(const struct weft_move *chunk, bool moved)
+static void uffd_let_go(const struct weft_migrate *chunk, bool moved)
 {
 	struct uffdio_range range = {.start = chunk->va, .len = chunk->len_bytes};
 
@@ -78,7 +78,7 @@ static void uffd_let_go(const struct weft_move *chunk, bool moved)
 	syscall(SYS_ioctl, uffd, UFFDIO_WAKE, &range);
 }
 
-static int uffd_hold(const struct weft_move *chunk)
+static int uffd_hold(const struct weft_migrate *chunk)
 {
 	struct uffdio_register range = {
 		.range = {.start = chunk->va, .len = chunk->len_bytes},

@@ -33,7 +33,7 @@ GOOD = [
     ('src/pool/a.c', SPDX + '/* not volatile */\n__asm__ volatile("" ::: "memory");\n'),
     ('src/wire/roce/b.c', SPDX + '#include "nic/errors.h"\n\treturn -EINVAL;\n'),
     ('src/pool/wake.c', SPDX + 'close(fd);\n'),
-    ('src/migrate/moved.c', SPDX + 'page = mmap(NULL, 1, 0, 0, fd, 0);\n'),
+    ('src/migrate/migrated.c', SPDX + 'page = mmap(NULL, 1, 0, 0, fd, 0);\n'),
     ('src/pool/b.c', SPDX + 'weft_open(a);\na->on->open(a);\n/* fstat() */\n'),
     ('src/backing/a.c', SPDX + '#include "pool/format.h"\nfd = open(path, 0);\n'),
     ('src/pool/e.c', SPDX + '#include "backing/backing.h"\n' + function(80)),

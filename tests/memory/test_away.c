@@ -15,40 +15,40 @@
 
 #include "memfd_source.h"
 #include "pool/clock.h"
-#include "migrate/move.h"
+#include "migrate/migrate.h"
 
 #define PAGE 4096ul
 #define LEN  (8 * PAGE)
 
-size_t __real_weft_move_in(const struct weft_move *move);
-size_t __real_weft_move_out(const struct weft_move *move);
-size_t __wrap_weft_move_in(const struct weft_move *move);
-size_t __wrap_weft_move_out(const struct weft_move *move);
+size_t __real_weft_migrate_in(const struct weft_migrate *move);
+size_t __real_weft_migrate_out(const struct weft_migrate *move);
+size_t __wrap_weft_migrate_in(const struct weft_migrate *move);
+size_t __wrap_weft_migrate_out(const struct weft_migrate *move);
 
 static unsigned int outs;			       /* calls */
 static size_t in_most = SIZE_MAX, out_most = SIZE_MAX; /* bytes a call may move */
 
-static struct weft_move cut(const struct weft_move *move, size_t most)
+static struct weft_migrate cut(const struct weft_migrate *move, size_t most)
 {
-	struct weft_move part = *move;
+	struct weft_migrate part = *move;
 
 	part.len_bytes = part.len_bytes < most ? part.len_bytes : most;
 	return part;
 }
 
-size_t __wrap_weft_move_in(const struct weft_move *move)
+size_t __wrap_weft_migrate_in(const struct weft_migrate *move)
 {
-	struct weft_move part = cut(move, in_most);
+	struct weft_migrate part = cut(move, in_most);
 
-	return part.len_bytes ? __real_weft_move_in(&part) : 0;
+	return part.len_bytes ? __real_weft_migrate_in(&part) : 0;
 }
 
-size_t __wrap_weft_move_out(const struct weft_move *move)
+size_t __wrap_weft_migrate_out(const struct weft_migrate *move)
 {
-	struct weft_move part = cut(move, out_most);
+	struct weft_migrate part = cut(move, out_most);
 
 	outs++;
-	return part.len_bytes ? __real_weft_move_out(&part) : 0;
+	return part.len_bytes ? __real_weft_migrate_out(&part) : 0;
 }
 
 static uint8_t *memory;

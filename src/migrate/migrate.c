@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-#include "migrate/move.h"
+#include "migrate/migrate.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ enum way {
 
 static enum way forced;
 
-void weft_move_copy(void *to, const void *from, size_t len_bytes)
+void weft_migrate_copy(void *to, const void *from, size_t len_bytes)
 {
 #ifdef __x86_64__
 	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len_bytes) : : "memory");
@@ -34,7 +34,7 @@ void weft_move_copy(void *to, const void *from, size_t len_bytes)
 #endif
 }
 
-static int map(const struct weft_move *move)
+static int map(const struct weft_migrate *move)
 {
 	/* populated: a first store into each page would cost a fault */
 	void *at = weft_unhooked_mmap((void *)move->va, move->len_bytes, move->prot,
@@ -46,15 +46,15 @@ static int map(const struct weft_move *move)
 
 /* ---- one thread, or while stores are held back ---- */
 
-static int copy_in(const struct weft_move *move)
+static int copy_in(const struct weft_migrate *move)
 {
-	weft_move_copy(move->alias, (void *)move->va, move->len_bytes);
+	weft_migrate_copy(move->alias, (void *)move->va, move->len_bytes);
 	WEFT_STEP(move_copied_in);
 	return map(move);
 }
 
 /* Straight to its address, so that the mapping merges with its neighbours again. */
-static int copy_out(const struct weft_move *move)
+static int copy_out(const struct weft_migrate *move)
 {
 	if (weft_unhooked_mmap((void *)move->va, move->len_bytes, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1,
@@ -65,7 +65,7 @@ static int copy_out(const struct weft_move *move)
 		return err;
 	}
 	WEFT_STEP(move_out_mapped);
-	weft_move_copy((void *)move->va, move->alias, move->len_bytes);
+	weft_migrate_copy((void *)move->va, move->alias, move->len_bytes);
 	if (move->prot != (PROT_READ | PROT_WRITE))
 		weft_unhooked_mprotect((void *)move->va, move->len_bytes, move->prot);
 	return 0;
@@ -73,11 +73,11 @@ static int copy_out(const struct weft_move *move)
 
 /* While others load: what is at its address is whole at any time. scratch: fresh private memory of
  * that size, which is used up. */
-static int replace(const struct weft_move *chunk, uint8_t *scratch)
+static int replace(const struct weft_migrate *chunk, uint8_t *scratch)
 {
 	int err;
 
-	weft_move_copy(scratch, chunk->alias, chunk->len_bytes);
+	weft_migrate_copy(scratch, chunk->alias, chunk->len_bytes);
 	WEFT_STEP(move_copied_out);
 	if (weft_unhooked_mprotect(scratch, chunk->len_bytes, chunk->prot))
 		return -errno;
@@ -90,9 +90,9 @@ static int replace(const struct weft_move *chunk, uint8_t *scratch)
 }
 
 /* The part of the move that begins `done` bytes into it; parts end on multiples of `most`. */
-static struct weft_move part_at(const struct weft_move *move, size_t done, size_t most)
+static struct weft_migrate part_at(const struct weft_migrate *move, size_t done, size_t most)
 {
-	struct weft_move part = *move;
+	struct weft_migrate part = *move;
 	size_t left = move->len_bytes - done;
 
 	part.va += done;
@@ -106,7 +106,7 @@ static struct weft_move part_at(const struct weft_move *move, size_t done, size_
 
 /* Holds back the stores of those that were left asleep. 0, or -errno and nobody is parked any more.
  */
-static int hold_asleep(const struct weft_hold *hold, const struct weft_move *chunk)
+static int hold_asleep(const struct weft_hold *hold, const struct weft_migrate *chunk)
 {
 	while (weft_park_left()) {
 		int err = hold->hold(chunk);
@@ -127,7 +127,7 @@ static int hold_asleep(const struct weft_hold *hold, const struct weft_move *chu
 }
 
 /* scratch: NULL on the way in. */
-static int move_chunk(const struct weft_hold *hold, const struct weft_move *chunk, uint8_t *scratch)
+static int move_chunk(const struct weft_hold *hold, const struct weft_migrate *chunk, uint8_t *scratch)
 {
 	int err = hold_asleep(hold, chunk);
 
@@ -146,7 +146,7 @@ static int move_chunk(const struct weft_hold *hold, const struct weft_move *chun
 #define FEW	  8u
 #define FEW_CHUNK (64ul << 10) /* above, looking at the threads takes longer than copying */
 
-static size_t move_slice(const struct weft_hold *hold, const struct weft_move *slice,
+static size_t move_slice(const struct weft_hold *hold, const struct weft_migrate *slice,
 			 uint8_t *scratch)
 {
 	size_t done = 0;
@@ -155,7 +155,7 @@ static size_t move_slice(const struct weft_hold *hold, const struct weft_move *s
 	WEFT_STEP(move_parked);
 	while (done < slice->len_bytes && !err) {
 		unsigned int left = weft_park_left();
-		struct weft_move chunk =
+		struct weft_migrate chunk =
 			part_at(slice, done, left && left <= FEW ? FEW_CHUNK : SLICE);
 
 		err = move_chunk(hold, &chunk, scratch ? scratch + done : NULL);
@@ -166,13 +166,13 @@ static size_t move_slice(const struct weft_hold *hold, const struct weft_move *s
 	return done;
 }
 
-static size_t move_slices(const struct weft_hold *hold, const struct weft_move *move,
+static size_t move_slices(const struct weft_hold *hold, const struct weft_migrate *move,
 			  uint8_t *scratch)
 {
 	size_t done = 0, moved = 1;
 
 	while (done < move->len_bytes && moved) {
-		struct weft_move slice = part_at(move, done, SLICE);
+		struct weft_migrate slice = part_at(move, done, SLICE);
 
 		moved = move_slice(hold, &slice, scratch ? scratch + done : NULL);
 		done += moved;
@@ -194,7 +194,7 @@ static const struct weft_hold *begin(void)
 	return NULL;
 }
 
-static size_t move_pages(const struct weft_move *move, bool in)
+static size_t move_pages(const struct weft_migrate *move, bool in)
 {
 	const struct weft_hold *hold;
 	uint8_t *scratch = NULL;
@@ -218,7 +218,7 @@ static size_t move_pages(const struct weft_move *move, bool in)
 	return done;
 }
 
-static size_t move_undisturbed(const struct weft_move *move, bool in)
+static size_t move_undisturbed(const struct weft_migrate *move, bool in)
 {
 	sigset_t all, old;
 	size_t done;
@@ -231,7 +231,7 @@ static size_t move_undisturbed(const struct weft_move *move, bool in)
 	return done;
 }
 
-size_t weft_move_in(const struct weft_move *move)
+size_t weft_migrate_in(const struct weft_migrate *move)
 {
 	size_t done = move_undisturbed(move, true);
 
@@ -249,19 +249,19 @@ size_t weft_move_in(const struct weft_move *move)
 	return done;
 }
 
-size_t weft_move_out(const struct weft_move *move)
+size_t weft_migrate_out(const struct weft_migrate *move)
 {
 	/* one mapping again */
 	weft_unhooked_madvise((void *)move->va, move->len_bytes, MADV_NORMAL);
 	return move_undisturbed(move, false);
 }
 
-void weft_move_end(void)
+void weft_migrate_end(void)
 {
 	weft_uffd_close();
 }
 
-void weft_move_begin(void)
+void weft_migrate_begin(void)
 {
 	static const char *const names[] = {
 		[COPY] = "copy",
@@ -279,7 +279,7 @@ void weft_move_begin(void)
 	}
 }
 
-bool weft_move_allowed(void)
+bool weft_migrate_allowed(void)
 {
 	return forced != NEVER;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-#include "migrate/moved.h"
+#include "migrate/migrated.h"
 
 #include <errno.h>
 #include <linux/magic.h>
@@ -47,7 +47,7 @@ static void warn_once(const char *what)
 
 /* ---- what the program's mappings show ---- */
 
-bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *interval)
+bool weft_migrated_shows(const struct weft_vma *vma, const struct weft_interval *interval)
 {
 	uintptr_t at = later(vma->start, interval->start);
 
@@ -57,10 +57,10 @@ bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *in
 }
 
 /* The part of the interval that the mapping shows, from `at` on. */
-static struct weft_move part_of(const struct weft_interval *interval, const struct weft_vma *vma,
+static struct weft_migrate part_of(const struct weft_interval *interval, const struct weft_vma *vma,
 				uintptr_t at)
 {
-	struct weft_move part = {.va = later(at, vma->start), .fd = -1, .prot = vma->prot};
+	struct weft_migrate part = {.va = later(at, vma->start), .fd = -1, .prot = vma->prot};
 
 	part.len_bytes = earlier(vma->end, interval->end) - part.va;
 	part.off = interval->off + (part.va - interval->start);
@@ -68,24 +68,24 @@ static struct weft_move part_of(const struct weft_interval *interval, const stru
 	return part;
 }
 
-bool weft_moved_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
-		     weft_moved_part_fn *fn)
+bool weft_migrated_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
+		     weft_migrated_part_fn *fn)
 {
-	struct weft_move last = {0};
+	struct weft_migrate last = {0};
 	struct weft_vma vma;
 	bool good = true;
 
 	for (uintptr_t at = interval->start; at < interval->end; at = vma.end) {
-		struct weft_move part;
+		struct weft_migrate part;
 		int err = weft_vma_next(walk, at, &vma);
 
 		if (err && err != -ENOENT)
 			return false;
-		if (err || vma.start > at || !weft_moved_shows(&vma, interval))
+		if (err || vma.start > at || !weft_migrated_shows(&vma, interval))
 			interval->extent->strayed = true;
 		if (err || vma.start >= interval->end)
 			break;
-		if (!weft_moved_shows(&vma, interval))
+		if (!weft_migrated_shows(&vma, interval))
 			continue;
 		part = part_of(interval, &vma, at);
 		if (last.va + last.len_bytes == part.va && last.prot == part.prot) {
@@ -102,7 +102,7 @@ bool weft_moved_each(struct weft_vma_walk *walk, const struct weft_interval *int
 /* Calls fn for the parts of the extent that are mapped anywhere but at its alias. Whether fn
  * always said yes. */
 static bool each_stray(struct weft_vma_walk *walk, struct weft_extent *extent,
-		       weft_moved_part_fn *fn)
+		       weft_migrated_part_fn *fn)
 {
 	struct weft_vma vma;
 	bool good = true;
@@ -121,22 +121,22 @@ static bool each_stray(struct weft_vma_walk *walk, struct weft_extent *extent,
 
 		if (from >= to || stray.start == (uintptr_t)extent->alias + (from - extent->off))
 			continue;
-		good &= weft_moved_each(walk, &stray, fn);
+		good &= weft_migrated_each(walk, &stray, fn);
 	}
 	return good && err == -ENOENT;
 }
 
 /* ---- out ---- */
 
-static bool move_back(const struct weft_move *part)
+static bool move_back(const struct weft_migrate *part)
 {
-	struct weft_move move = *part;
+	struct weft_migrate move = *part;
 
 	move.fd = self.source.fd(self.source.arg);
-	return move.fd >= 0 && weft_move_out(&move) == move.len_bytes;
+	return move.fd >= 0 && weft_migrate_out(&move) == move.len_bytes;
 }
 
-static bool move_stray_back(const struct weft_move *part)
+static bool move_stray_back(const struct weft_migrate *part)
 {
 	return weft_movable_back() && move_back(part);
 }
@@ -171,7 +171,7 @@ static void forget(struct weft_extent *extent)
 	free(extent);
 }
 
-void weft_moved_drop(struct weft_extent *extent)
+void weft_migrated_drop(struct weft_extent *extent)
 {
 	if (--extent->refs)
 		return;
@@ -183,12 +183,12 @@ void weft_moved_drop(struct weft_extent *extent)
 	forget(extent);
 }
 
-bool weft_moved_is_adrift(void)
+bool weft_migrated_is_adrift(void)
 {
 	return self.adrift;
 }
 
-void weft_moved_land(void)
+void weft_migrated_land(void)
 {
 	struct weft_extent *next;
 
@@ -199,11 +199,11 @@ void weft_moved_land(void)
 			continue;
 		extent->refs++;
 		self.adrift--;
-		weft_moved_drop(extent);
+		weft_migrated_drop(extent);
 	}
 }
 
-bool weft_moved_back(const struct weft_interval *interval)
+bool weft_migrated_back(const struct weft_interval *interval)
 {
 	struct weft_vma_walk walk;
 	bool moved;
@@ -212,14 +212,14 @@ bool weft_moved_back(const struct weft_interval *interval)
 		return true;
 	if (weft_vma_open(&walk))
 		return false;
-	moved = weft_moved_each(&walk, interval, move_back);
+	moved = weft_migrated_each(&walk, interval, move_back);
 	weft_vma_close(&walk);
 	return moved;
 }
 
 /* ---- what somebody stopped may reach ---- */
 
-void weft_moved_reach(uint64_t age)
+void weft_migrated_reach(uint64_t age)
 {
 	for (struct weft_extent *extent = self.extents; extent; extent = extent->next)
 		extent->reached |= extent->made < age;
@@ -230,7 +230,7 @@ static bool is_reached(const struct weft_extent *extent)
 	return extent->reached && !extent->left && !extent->freed;
 }
 
-bool weft_moved_is_reached(void)
+bool weft_migrated_is_reached(void)
 {
 	bool any = false;
 
@@ -239,7 +239,7 @@ bool weft_moved_is_reached(void)
 	return any;
 }
 
-void weft_moved_each_reached(void (*fn)(struct weft_extent *extent))
+void weft_migrated_each_reached(void (*fn)(struct weft_extent *extent))
 {
 	struct weft_extent *next;
 
@@ -252,7 +252,7 @@ void weft_moved_each_reached(void (*fn)(struct weft_extent *extent))
 
 /* ---- what is gone without deregistration ---- */
 
-static bool found(const struct weft_move *part)
+static bool found(const struct weft_migrate *part)
 {
 	return false; /* it is still there */
 }
@@ -266,7 +266,7 @@ static bool is_gone(struct weft_vma_walk *walk, struct weft_extent *extent)
 		.off = extent->off,
 	};
 
-	return weft_moved_each(walk, &original, found) && each_stray(walk, extent, found);
+	return weft_migrated_each(walk, &original, found) && each_stray(walk, extent, found);
 }
 
 /* Frees extents that the program has unmapped, but not deregistered. Whether there were any. */
@@ -331,9 +331,9 @@ static struct weft_extent *extent_new(uintptr_t start, uintptr_t end)
 	return extent;
 }
 
-struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end, uintptr_t *moved_end)
+struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *moved_end)
 {
-	struct weft_move move = {.va = start, .prot = PROT_READ | PROT_WRITE};
+	struct weft_migrate move = {.va = start, .prot = PROT_READ | PROT_WRITE};
 	struct weft_extent *extent;
 
 	if (!weft_vma_room(MAPPINGS_PER_MOVE)) {
@@ -355,7 +355,7 @@ struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end, uintptr_t *mov
 	move.alias = extent->alias;
 	move.off = extent->off;
 	move.len_bytes = extent->len_bytes;
-	move.len_bytes = weft_move_in(&move);
+	move.len_bytes = weft_migrate_in(&move);
 	*moved_end = start + move.len_bytes;
 	if (move.len_bytes)
 		return extent;
@@ -394,7 +394,7 @@ static bool is_on_disk(int fd)
 	return !fstatfs(fd, &fs) && fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC;
 }
 
-int weft_moved_attach(const struct weft_extent_source *source)
+int weft_migrated_attach(const struct weft_extent_source *source)
 {
 	int fd, err;
 
@@ -412,12 +412,12 @@ int weft_moved_attach(const struct weft_extent_source *source)
 	return 0;
 }
 
-bool weft_moved_attached(void)
+bool weft_migrated_attached(void)
 {
 	return self.attached;
 }
 
-void weft_moved_detach(void)
+void weft_migrated_detach(void)
 {
 	struct weft_extent *next;
 

@@ -10,15 +10,15 @@
  *
  * The caller holds the mutex of the regions.
  */
-#ifndef WEFT_MIGRATE_MOVE_H
-#define WEFT_MIGRATE_MOVE_H
+#ifndef WEFT_MIGRATE_MIGRATE_H
+#define WEFT_MIGRATE_MIGRATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Whole pages of one mapping. */
-struct weft_move {
+struct weft_migrate {
 	uintptr_t va;
 	size_t len_bytes;
 	uint8_t *alias; /* the same pages of the pool, as this process sees them elsewhere */
@@ -30,20 +30,20 @@ struct weft_move {
 /* Private anonymous pages become pages of the pool, shared with alias and not inherited by fork.
  * The bytes, from the front, that have moved: fewer than asked for when a step failed, or when a
  * thread could not be stopped in time; then it may be tried again later. */
-size_t weft_move_in(const struct weft_move *move);
+size_t weft_migrate_in(const struct weft_migrate *move);
 
 /* The reverse: ordinary private memory again, with the same contents. */
-size_t weft_move_out(const struct weft_move *move);
+size_t weft_migrate_out(const struct weft_migrate *move);
 
 /* Closes what is kept open between moves; also in the child of a fork. */
-void weft_move_end(void);
+void weft_migrate_end(void);
 
 /* Copies whole pages that the program may be storing into, or has freed: unseen by sanitizers. */
-void weft_move_copy(void *to, const void *from, size_t len_bytes);
+void weft_migrate_copy(void *to, const void *from, size_t len_bytes);
 
 /* Looks at $WEFT_MOVE: copy, uffd or segv force that way, for tests and where one gives trouble.
  * (copy loses stores of other threads.) never: all memory stays in place. */
-void weft_move_begin(void);
-bool weft_move_allowed(void);
+void weft_migrate_begin(void);
+bool weft_migrate_allowed(void);
 
 #endif

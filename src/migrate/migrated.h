@@ -3,14 +3,14 @@
  * Extents of this process: runs of its pages that have moved into the pool, and what the program
  * has done with them since. The caller holds the mutex of the regions.
  */
-#ifndef WEFT_MIGRATE_MOVED_H
-#define WEFT_MIGRATE_MOVED_H
+#ifndef WEFT_MIGRATE_MIGRATED_H
+#define WEFT_MIGRATE_MIGRATED_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "migrate/interval.h"
-#include "migrate/move.h"
+#include "migrate/migrate.h"
 #include "migrate/region.h"
 #include "migrate/vma.h"
 
@@ -30,40 +30,40 @@ struct weft_extent {
 };
 
 /* 0; -EBUSY (attached already), -errno of mapping the pool or of reading /proc/self/maps. */
-int weft_moved_attach(const struct weft_extent_source *source);
-bool weft_moved_attached(void);
+int weft_migrated_attach(const struct weft_extent_source *source);
+bool weft_migrated_attached(void);
 /* All extents are the source's again; their structs live on while regions refer to them. */
-void weft_moved_detach(void);
+void weft_migrated_detach(void);
 
 /* Moves the pages [start, end), all movable, into a new extent without references. NULL if they
  * stay where they are; the first time, stderr is told why. *moved_end: how far it got; what is above
  * stays, and its part of the extent is unused. */
-struct weft_extent *weft_moved_in(uintptr_t start, uintptr_t end, uintptr_t *moved_end);
+struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *moved_end);
 
 /* Drops a reference (taken by ++refs); the last one gives the extent back, unless the program has mapped pages of
  * it elsewhere that cannot come back now: then it is adrift. */
-void weft_moved_drop(struct weft_extent *extent);
-bool weft_moved_is_adrift(void);
+void weft_migrated_drop(struct weft_extent *extent);
+bool weft_migrated_is_adrift(void);
 /* Tries again. */
-void weft_moved_land(void);
+void weft_migrated_land(void);
 
 /* Whether the mapping shows the interval's pages of the pool where they overlap. */
-bool weft_moved_shows(const struct weft_vma *vma, const struct weft_interval *interval);
+bool weft_migrated_shows(const struct weft_vma *vma, const struct weft_interval *interval);
 
 /* Calls fn for the parts of a pooled interval whose addresses still show the pool. Whether all
  * were found and fn said yes. */
-typedef bool weft_moved_part_fn(const struct weft_move *part);
-bool weft_moved_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
-		     weft_moved_part_fn *fn);
+typedef bool weft_migrated_part_fn(const struct weft_migrate *part);
+bool weft_migrated_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
+		     weft_migrated_part_fn *fn);
 
 /* Those made before that age are reached. Whether pages are left in any that is. */
-void weft_moved_reach(uint64_t age);
-bool weft_moved_is_reached(void);
+void weft_migrated_reach(uint64_t age);
+bool weft_migrated_is_reached(void);
 /* Calls fn for each that is reached and not yet left. fn may forget it. */
-void weft_moved_each_reached(void (*fn)(struct weft_extent *extent));
+void weft_migrated_each_reached(void (*fn)(struct weft_extent *extent));
 
 /* Moves the pages of a pooled interval back, where its addresses still show the pool. Whether nothing is left
  * there; the rest may be tried again. */
-bool weft_moved_back(const struct weft_interval *interval);
+bool weft_migrated_back(const struct weft_interval *interval);
 
 #endif
