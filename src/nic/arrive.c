@@ -42,7 +42,7 @@ bool weft_arrive_is_own_fault(const struct weft_arrival *a, int err, enum weft_o
 	bool local = failed && failed >= a->here->span && failed < a->here->span + WEFT_MAX_SGE;
 
 	if (failed && (err == -ESRCH || (err == -ESTALE && local)))
-		*outcome = WEFT_MOVES;
+		*outcome = WEFT_REHOMING;
 	else if (err == -ENXIO || local)
 		*outcome = fail(a, WEFT_CAUSE_LOCAL_MEMORY);
 	else
@@ -72,7 +72,7 @@ enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
 	enum weft_outcome outcome;
 
 	if (err == -ESTALE)
-		return WEFT_MOVES; /* nobody looks into a receive before it is complete */
+		return WEFT_REHOMING; /* nobody looks into a receive before it is complete */
 	if (weft_arrive_is_own_fault(a, err, &outcome))
 		return outcome;
 	if (is_silence(err))

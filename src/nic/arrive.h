@@ -130,7 +130,7 @@ WEFT_ARRIVE enum weft_outcome weft_arrive_begin_send(struct weft_arrival a,
 	cause = weft_arrive_find_received(a, landing);
 	if (cause)
 		return weft_find_later(a.caller)
-			       ? WEFT_MOVES
+			       ? WEFT_REHOMING
 			       : weft_arrive_bad_receive(WEFT_ASIDE(a), landing, cause);
 	return WEFT_DONE;
 }
@@ -164,7 +164,7 @@ WEFT_ARRIVE bool weft_arrive_find_remote(struct weft_arrival a, uint64_t bytes, 
 			  a.request->remote_addr, bytes, access, span) &&
 	    !weft_arrive_find_window(WEFT_ASIDE(a), bytes, access, span)) {
 		*outcome = weft_find_later(a.caller)
-				   ? WEFT_MOVES
+				   ? WEFT_REHOMING
 				   : weft_arrive_refuse(WEFT_ASIDE(a), WEFT_EVENT_QP_ACCESS_ERR,
 							WEFT_CAUSE_REMOTE_KEY);
 		return false;

@@ -60,7 +60,7 @@ WEFT_GATHER enum weft_cause weft_gather(struct weft_qp *qp, struct weft_wqe *wqe
 /* A cause was found on this side. */
 static inline enum weft_outcome weft_gather_failed(struct weft_caller *caller)
 {
-	return weft_find_later(caller) ? WEFT_MOVES : WEFT_FAILED;
+	return weft_find_later(caller) ? WEFT_REHOMING : WEFT_FAILED;
 }
 
 /* Of a datagram, but for keys: their number, which is written to the request, and the handle. */

@@ -43,7 +43,7 @@ static enum weft_outcome look(struct weft_incoming *in)
 	if (atomic_load_explicit(&in->to->slot->conn, memory_order_acquire) == in->to->right.was)
 		return WEFT_DONE;
 	if (!weft_responder_read(in->to))
-		return weft_responder_moves(in->to) ? WEFT_MOVES : WEFT_NO_ANSWER;
+		return weft_responder_rehomes(in->to) ? WEFT_REHOMING : WEFT_NO_ANSWER;
 	if (has_lost(in)) {
 		in->begun = false;
 		return WEFT_NO_RECEIVE;
@@ -143,7 +143,7 @@ static enum weft_outcome place_send(struct weft_incoming *in, uint64_t offset,
 	whole.here = &all;
 	cause = weft_arrive_find_list(&whole, &landing);
 	if (cause)
-		return weft_find_later(a.caller) ? WEFT_MOVES
+		return weft_find_later(a.caller) ? WEFT_REHOMING
 						 : weft_arrive_bad_receive(&whole, &landing, cause);
 	weft_spans_cut(&landing.there, offset);
 	err = weft_arrive_place(a, landing.there.span);

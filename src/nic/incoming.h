@@ -33,7 +33,7 @@ void weft_incoming_prepare(struct weft_incoming *in, struct weft_responder *to,
 
 /*
  * The outcomes of these: WEFT_DONE; WEFT_FAILED, with *cause, and the responder knows it, too;
- * WEFT_NO_ANSWER (of an unreliable connection: it is dropped) or WEFT_MOVES: the same again, later;
+ * WEFT_NO_ANSWER (of an unreliable connection: it is dropped) or WEFT_REHOMING: the same again, later;
  * WEFT_NO_RECEIVE: there is none, or the one that it went into is gone: it has to begin anew.
  */
 

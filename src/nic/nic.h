@@ -392,7 +392,7 @@ bool weft_qp_look(struct weft_qp *qp);
 
 /*
  * While memory of ours moves nobody executes here, nor do we: hold takes the locks of all queue pairs,
- * sends peers away (WEFT_MOVES) and waits for those that are at work. One that stands still is left behind:
+ * sends peers away (WEFT_REHOMING) and waits for those that are at work. One that stands still is left behind:
  * what it writes goes nowhere, and its queue pair is lost. Queue pairs must not come and go.
  */
 void weft_nic_hold(struct weft_nic *nic);

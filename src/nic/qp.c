@@ -508,7 +508,7 @@ static void lose_stopped(struct weft_nic *nic)
 	for (uint32_t i = 0; i < high(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);
 
-		if (qp && conn_of(qp) == WEFT_CONN_MOVES &&
+		if (qp && conn_of(qp) == WEFT_CONN_REHOMING &&
 		    qp->made < nic->pool->calls->stopped_at(nic->pool, qp->index))
 			atomic_store_explicit(&qp->lost, true, memory_order_relaxed);
 	}
@@ -534,9 +534,9 @@ void weft_nic_hold(struct weft_nic *nic)
 			continue;
 		weft_lock(nic, &qp->lock, 0);
 		if (conn_of(qp) == WEFT_CONN_READY)
-			publish(qp, WEFT_CONN_MOVES);
+			publish(qp, WEFT_CONN_REHOMING);
 	}
-	weft_shared_publish_all(nic, WEFT_CONN_MOVES);
+	weft_shared_publish_all(nic, WEFT_CONN_REHOMING);
 	publish_move(nic, WEFT_MOVING_HOLDS);
 	WEFT_STEP(qp_all_held);
 	nic->pool->calls->quiesce(nic->pool, 0, weft_pool_age(nic->pool));
@@ -555,7 +555,7 @@ void weft_nic_let_go(struct weft_nic *nic)
 
 		if (!qp)
 			continue;
-		if (conn_of(qp) == WEFT_CONN_MOVES &&
+		if (conn_of(qp) == WEFT_CONN_REHOMING &&
 		    !atomic_load_explicit(&qp->lost, memory_order_relaxed))
 			publish(qp, WEFT_CONN_READY);
 		weft_unlock(&qp->lock, false);

@@ -110,10 +110,10 @@ static inline bool weft_responder_is_gone(const struct weft_responder *to)
 }
 
 /* It is not ready: only because its owner's memory moves? */
-static inline bool weft_responder_moves(const struct weft_responder *to)
+static inline bool weft_responder_rehomes(const struct weft_responder *to)
 {
 	return to->slot && (atomic_load_explicit(&to->slot->conn, memory_order_relaxed) >> 24 &
-			    0xff) == WEFT_CONN_MOVES;
+			    0xff) == WEFT_CONN_REHOMING;
 }
 
 /* Tells the owner of the queue pair that is connected that this one is in error. */

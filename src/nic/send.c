@@ -59,7 +59,7 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 
 static uint64_t patience_ns(const struct weft_qp *qp)
 {
-	if (qp->awaited == WEFT_MOVES)
+	if (qp->awaited == WEFT_REHOMING)
 		return MOVE_PATIENCE_NS;
 	if (qp->awaited == WEFT_NO_RECEIVE)
 		return qp->attr.rnr_retry == 7 ? UINT64_MAX

@@ -26,7 +26,7 @@ enum weft_outcome {
 	WEFT_FAILED,	 /* of a cause; the queue pair goes to error */
 	WEFT_NO_RECEIVE, /* the peer has none posted: RNR NAK */
 	WEFT_NO_ANSWER,	 /* the peer is not there, or not yet */
-	WEFT_MOVES,	 /* its memory moves, and will be back soon */
+	WEFT_REHOMING,	 /* its memory moves, and will be back soon */
 };
 
 /* Begins one request, in order. *cause with WEFT_FAILED. Never waits. */

@@ -119,7 +119,7 @@ static uint64_t progress(struct weft_qp *qp, struct weft_caller *caller, uint64_
 	if (!pieces_step || !s->wqe)
 		return UINT64_MAX;
 	outcome = step(qp, s, &cause);
-	if (outcome == WEFT_MOVES)
+	if (outcome == WEFT_REHOMING)
 		return UINT64_MAX; /* again at the next look */
 	if (outcome == WEFT_NO_ANSWER)
 		cause = WEFT_CAUSE_NO_ANSWER;

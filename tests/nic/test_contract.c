@@ -121,7 +121,7 @@ static void act(const struct row *row, char what)
 		ends_receive();
 		return;
 	case 'h':
-		say_of_far(WEFT_CONN_MOVES);
+		say_of_far(WEFT_CONN_REHOMING);
 		return;
 	case 'g':
 		say_of_far(WEFT_CONN_READY);

@@ -99,7 +99,7 @@ HOT enum weft_outcome answer_atomic(struct weft_arrival a, uint64_t old)
 	if (err && !weft_arrive_is_own_fault(WEFT_ASIDE(a), err, &outcome))
 		return fail_here(a, WEFT_CAUSE_LOCAL_MEMORY);
 	((struct direct *)a.to->peer)->answer = old;
-	((struct direct *)a.to->peer)->has_answer = err && outcome == WEFT_MOVES;
+	((struct direct *)a.to->peer)->has_answer = err && outcome == WEFT_REHOMING;
 	if (err)
 		return outcome;
 	a.caller->line->counters.ops_atomic++;
@@ -156,7 +156,7 @@ static __attribute__((__noinline__)) enum weft_outcome without_responder(struct 
 	*cause = weft_gather(qp, wqe, caller, &here);
 	if (*cause)
 		return weft_gather_failed(caller);
-	return weft_responder_moves(&direct_of(qp)->to) ? WEFT_MOVES : WEFT_NO_ANSWER;
+	return weft_responder_rehomes(&direct_of(qp)->to) ? WEFT_REHOMING : WEFT_NO_ANSWER;
 }
 
 /* At the responder that is connected, or at a queue that the request names. */
@@ -293,8 +293,8 @@ static enum weft_outcome execute_at_queue(struct weft_qp *qp, struct weft_wqe *w
 
 	x->number = known ? number : 0;
 	if (!known && !weft_responder_queue(&x->direct.to, number, &x->queue)) {
-		if (weft_responder_moves(&x->queue))
-			return WEFT_MOVES;
+		if (weft_responder_rehomes(&x->queue))
+			return WEFT_REHOMING;
 		*cause = WEFT_CAUSE_REMOTE_QUEUE;
 		weft_responder_blame(&x->direct.to, WEFT_EVENT_QP_REQ_ERR);
 		return WEFT_FAILED;
