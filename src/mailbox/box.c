@@ -189,9 +189,9 @@ bool weft_box_take(struct weft_pool *pool, struct weft_address *from,
 		   uint8_t bytes[WEFT_DATAGRAM_BYTES])
 {
 	uint16_t *scan = &weft_attachment(pool)->box.scan;
-	uint16_t high = weft_members_high(pool);
+	uint16_t end = weft_members_end(pool);
 
-	for (; *scan < high; ++*scan) {
+	for (; *scan < end; ++*scan) {
 		uint64_t incarnation = incarnation_of(weft_pool_member(pool, *scan));
 
 		if (incarnation && has_box(pool, *scan) &&

@@ -85,7 +85,7 @@ static void end_walk(struct walk *w)
 static bool next_member(struct walk *w)
 {
 	end_walk(w);
-	for (w->member = w->m ? w->member + 1 : 0; w->member < weft_members_high(w->pool);
+	for (w->member = w->m ? w->member + 1 : 0; w->member < weft_members_end(w->pool);
 	     w->member++) {
 		w->m = weft_pool_member(w->pool, w->member);
 		if (!w->m)
@@ -320,7 +320,7 @@ bool weft_port_reachable(struct weft_pool *pool, const uint8_t addr[16])
 {
 	bool found = is_here(pool, addr);
 
-	for (uint16_t i = 0; !found && i < weft_members_high(pool); i++) {
+	for (uint16_t i = 0; !found && i < weft_members_end(pool); i++) {
 		struct weft_pool_member *m = weft_pool_member(pool, i);
 		uint64_t incarnation =
 			m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;

@@ -91,7 +91,7 @@ static const struct move moves[] = {
 	{WEFT_QPT_UD, WEFT_QPS_SQE, WEFT_QPS_RTS, 0, CUR_STATE | QKEY},
 };
 
-bool weft_qp_may_move(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
+bool weft_qp_transition(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
 		      uint32_t *required, uint32_t *allowed)
 {
 	*required = 0;

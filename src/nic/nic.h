@@ -66,7 +66,7 @@ struct weft_nic {
 	const struct weft_transport *const *transports; /* in order of preference */
 	struct weft_qp **qps;				/* by index of the QPN; WEFT_QPS of them */
 	/* no index is that far from where numbers begin, nor was one; guarded as what enters them */
-	_Atomic uint32_t qps_high;
+	_Atomic uint32_t qps_end;
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
 	struct weft_lock window_lock;	   /* guards them; taken after a queue pair's */
 	struct weft_shared **shared_of; /* from which each receives; guarded by the queue's lock */
@@ -378,7 +378,7 @@ void weft_qp_destroy(struct weft_qp *qp);
 
 /* Table 91 (11.2.5.2): may a queue pair of that type go from `from` to `to`, with which attributes
  * (bits of enum ibv_qp_attr_mask)? */
-bool weft_qp_may_move(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
+bool weft_qp_transition(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
 		      uint32_t *required, uint32_t *allowed);
 /* The effects of a checked move. The api has merged the attributes. 0, -ENOMEM, -ENOSPC;
  * -EINVAL: it has failed meanwhile, and is not in `from` any more. */

@@ -195,9 +195,9 @@ static uint32_t first(const struct weft_nic *nic)
 	return WEFT_NUMBERS_BLOCK(numbers) * WEFT_QP_BLOCK;
 }
 
-static uint32_t high(const struct weft_nic *nic)
+static uint32_t qps_end(const struct weft_nic *nic)
 {
-	return atomic_load_explicit(&nic->qps_high, memory_order_relaxed);
+	return atomic_load_explicit(&nic->qps_end, memory_order_relaxed);
 }
 
 static struct weft_qp *nth(const struct weft_nic *nic, uint32_t i)
@@ -210,8 +210,8 @@ static void enter(struct weft_nic *nic, struct weft_qp *qp)
 {
 	uint32_t i = (qp->index - first(nic)) % WEFT_QPS;
 
-	if (i >= high(nic))
-		atomic_store_explicit(&nic->qps_high, i + 1, memory_order_relaxed);
+	if (i >= qps_end(nic))
+		atomic_store_explicit(&nic->qps_end, i + 1, memory_order_relaxed);
 	nic->qps[qp->index] = qp;
 }
 
@@ -505,7 +505,7 @@ static enum weft_pool_conn conn_of(const struct weft_qp *qp)
  * where it is. */
 static void lose_stopped(struct weft_nic *nic)
 {
-	for (uint32_t i = 0; i < high(nic); i++) {
+	for (uint32_t i = 0; i < qps_end(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);
 
 		if (qp && conn_of(qp) == WEFT_CONN_REHOMING &&
@@ -527,7 +527,7 @@ static void publish_move(struct weft_nic *nic, enum weft_moving phase)
 
 void weft_nic_hold(struct weft_nic *nic)
 {
-	for (uint32_t i = 0; i < high(nic); i++) {
+	for (uint32_t i = 0; i < qps_end(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);
 
 		if (!qp)
@@ -550,7 +550,7 @@ void weft_nic_let_go(struct weft_nic *nic)
 {
 	publish_move(nic, WEFT_MOVING_NONE);
 	weft_shared_publish_all(nic, WEFT_CONN_READY);
-	for (uint32_t i = 0; i < high(nic); i++) {
+	for (uint32_t i = 0; i < qps_end(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);
 
 		if (!qp)
@@ -586,7 +586,7 @@ bool weft_nic_faults(struct weft_nic *nic)
 
 	/* the nic's lock keeps queue pairs from being destroyed between finding and locking them */
 	weft_lock(nic, &nic->lock, 0);
-	for (uint32_t i = 0; i < high(nic); i++) {
+	for (uint32_t i = 0; i < qps_end(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);
 
 		if (!qp)

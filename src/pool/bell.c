@@ -214,16 +214,16 @@ static void note_member(struct wait *w, uint16_t i)
 
 static int wait_all(struct wait *w)
 {
-	uint16_t high = weft_members_high(w->pool);
+	uint16_t end = weft_members_end(w->pool);
 
 	w->waited = w->few;
 	w->room = WAITED_FEW;
-	for (uint16_t i = 0; i < high; i++)
+	for (uint16_t i = 0; i < end; i++)
 		if (i != w->member && i != w->pool->me)
 			note_member(w, i);
 	wait_for_noted(w);
 	/* last, as our engine may have begun what one of them asked for which then gave up waiting */
-	if (w->pool->me < high)
+	if (w->pool->me < end)
 		note_member(w, w->pool->me);
 	wait_for_noted(w);
 	if (w->waited != w->few)

@@ -85,7 +85,7 @@ struct weft_pool_header {
 	uint64_t signature; /* [L] of the layout (file.c) */
 	uint64_t file_bytes;
 	uint64_t incarnations;	       /* [L] the last one given out */
-	_Atomic uint64_t members_high; /* [L] members ever used are below this; their pages stay */
+	_Atomic uint64_t members_end; /* [L] members ever used are below this; their pages stay */
 	struct weft_counters departed; /* [L] sums of the members that have gone */
 	/* [L] While `merging` names a member, + 1, `merged` is what becomes of `departed`, and the
 	 * counters of its lines are void. */

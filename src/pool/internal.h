@@ -125,7 +125,7 @@ int weft_lease_give_back(struct weft_attachment *a, uint64_t word);
 uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at);
 
 /* member.c: members ever used are below it. */
-uint16_t weft_members_high(const struct weft_pool *pool);
+uint16_t weft_members_end(const struct weft_pool *pool);
 
 /* The lock is held. -ESTALE: the memory lost its name before we were in it. */
 int weft_member_join(struct weft_attachment *a);

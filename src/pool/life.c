@@ -169,7 +169,7 @@ static int recover_one(struct weft_attachment *a, uint16_t member, bool wait)
 unsigned int weft_pool_watch(struct weft_pool *pool)
 {
 	struct weft_attachment *a = weft_attachment(pool);
-	uint32_t high = weft_members_high(pool), most = high < LOOK_MOST ? high : LOOK_MOST;
+	uint32_t end = weft_members_end(pool), most = end < LOOK_MOST ? end : LOOK_MOST;
 	unsigned int recovered = 0;
 
 	weft_pool_sweep(pool);
@@ -177,7 +177,7 @@ unsigned int weft_pool_watch(struct weft_pool *pool)
 	for (uint32_t i = 0; i < most; i++) {
 		uint32_t member = atomic_fetch_add_explicit(&a->watched, 1, memory_order_relaxed);
 
-		recovered += !recover_one(a, (uint16_t)(member % high), false);
+		recovered += !recover_one(a, (uint16_t)(member % end), false);
 	}
 	return recovered;
 }
@@ -203,7 +203,7 @@ unsigned int weft_pool_recover(struct weft_pool *pool)
 	unsigned int recovered = 0;
 	int key, err = 0;
 
-	for (uint16_t i = 0; err != -ETIMEDOUT && i < weft_members_high(pool); i++) {
+	for (uint16_t i = 0; err != -ETIMEDOUT && i < weft_members_end(pool); i++) {
 		err = recover_one(a, i, true);
 		recovered += !err;
 	}

@@ -52,19 +52,19 @@ static void describe(struct weft_pool_member *m)
 	}
 }
 
-uint16_t weft_members_high(const struct weft_pool *pool)
+uint16_t weft_members_end(const struct weft_pool *pool)
 {
 	struct weft_pool_header *header = (void *)pool->base;
 
 	/* acquire: pairs with the release in weft_member_join; the pages are reserved */
-	uint64_t high = atomic_load_explicit(&header->members_high, memory_order_acquire);
+	uint64_t end = atomic_load_explicit(&header->members_end, memory_order_acquire);
 
-	return high < WEFT_MEMBERS ? (uint16_t)high : WEFT_MEMBERS;
+	return end < WEFT_MEMBERS ? (uint16_t)end : WEFT_MEMBERS;
 }
 
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t i)
 {
-	if (i >= weft_members_high(pool))
+	if (i >= weft_members_end(pool))
 		return NULL;
 	return weft_pool_window(pool, WEFT_OFF_MEMBERS + i * sizeof(struct weft_pool_member),
 				sizeof(struct weft_pool_member));
@@ -78,12 +78,12 @@ int weft_member_join(struct weft_attachment *a)
 
 	for (uint16_t i = 0; i < WEFT_MEMBERS; i++) {
 		m = &a->pool.members[i];
-		if (i >= weft_members_high(&a->pool)) {
+		if (i >= weft_members_end(&a->pool)) {
 			err = weft_reserve_pages(a, WEFT_OFF_MEMBERS + i * sizeof(*m), sizeof(*m));
 			if (err)
 				return err;
 			WEFT_STEP(member_reserved);
-			atomic_store_explicit(&header->members_high, i + 1ull,
+			atomic_store_explicit(&header->members_end, i + 1ull,
 					      memory_order_release);
 		}
 		if (!weft_pool_member(&a->pool, i))

@@ -69,8 +69,8 @@ static int read_members(struct weft_view *v)
 	}
 	v->version = header.version;
 	v->totals = header.departed;
-	v->nmembers = (unsigned int)header.members_high;
-	if (header.members_high > WEFT_MEMBERS) {
+	v->nmembers = (unsigned int)header.members_end;
+	if (header.members_end > WEFT_MEMBERS) {
 		v->nmembers = WEFT_MEMBERS;
 		v->damaged++;
 	}

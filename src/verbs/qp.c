@@ -178,7 +178,7 @@ static int check_move(const struct weft_qp *qp, enum weft_qp_state from, enum we
 	uint32_t required, allowed;
 	char names[256];
 
-	if (!weft_qp_may_move(qp->type, from, to, &required, &allowed))
+	if (!weft_qp_transition(qp->type, from, to, &required, &allowed))
 		return weft_broken(VERB, MOVE, qp->qpn, was, will);
 	if (required & ~mask)
 		return weft_broken(

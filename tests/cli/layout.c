@@ -16,7 +16,7 @@ static const struct {
 	{HEADER(version)},
 	{HEADER(signature)},
 	{HEADER(file_bytes)},
-	{HEADER(members_high)},
+	{HEADER(members_end)},
 	{"leases", WEFT_OFF_LEASES},
 	{"leases_bytes", sizeof(struct weft_pool_leases)},
 	{"members", WEFT_OFF_MEMBERS},

@@ -259,7 +259,7 @@ def test_other_header(fabric, corpse, place, form, value, why):
 
 
 @pytest.mark.parametrize('section,left_out,place,form,value', [
-    ('members', 0, 'members_high', 'Q', 1 << 40),
+    ('members', 0, 'members_end', 'Q', 1 << 40),
     ('members', 0, 'member.lines', 'I', 1 << 30),
     ('members', 0, 'member.ngids', 'I', 1 << 30),
     ('qps', 1, 'qp.qpn', 'I', 0x1234567),

@@ -89,7 +89,7 @@ static void add_header(void)
 	FIELD(0, struct weft_pool_header, signature);
 	FIELD(0, struct weft_pool_header, file_bytes);
 	FIELD(0, struct weft_pool_header, incarnations);
-	FIELD(0, struct weft_pool_header, members_high);
+	FIELD(0, struct weft_pool_header, members_end);
 	FIELD(0, struct weft_pool_header, departed);
 	FIELD(0, struct weft_pool_header, merged);
 	FIELD(0, struct weft_pool_header, merging);

@@ -280,7 +280,7 @@ static void test_too_many_members(void **state)
 	uint64_t high = UINT64_MAX / 2;
 	struct weft_pool *pool;
 
-	overwrite(offsetof(struct weft_pool_header, members_high), &high, sizeof(high));
+	overwrite(offsetof(struct weft_pool_header, members_end), &high, sizeof(high));
 	pool = subject_watch();
 	assert_non_null(weft_pool_member(pool, WEFT_MEMBERS - 1));
 	assert_null(weft_pool_member(pool, WEFT_MEMBERS));
