@@ -38,7 +38,7 @@ bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint16_t owne
 	return seat->wake;
 }
 
-/* Nothing was posted into this bank after the next was told; so it has nothing any more, or is the last. */
+/* Nothing was posted into this stretch after the next was told; so it has nothing any more, or is the last. */
 static bool follow(struct weft_pool *pool, struct weft_seat *seat, uint64_t position)
 {
 	/* acquire: pairs with the release in append (shared.c) */

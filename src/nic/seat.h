@@ -9,7 +9,7 @@
 #include "nic/nic.h"
 
 struct weft_seat {
-	struct weft_pool_shared *head; /* the first of its banks, */
+	struct weft_pool_shared *head; /* the first of its stretches, */
 	struct weft_pool_shared *at;   /* and the oldest in which we may find something */
 	struct weft_pool_ring *wake;   /* what is to be known of the completion queue */
 	uint64_t holder;	       /* of the receives' keys */

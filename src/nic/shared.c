@@ -12,38 +12,38 @@ static uint32_t power_of_two(uint32_t n)
 	return size;
 }
 
-static uint64_t bytes_of(const struct weft_shared *q, const struct weft_bank *bank)
+static uint64_t bytes_of(const struct weft_shared *q, const struct weft_stretch *stretch)
 {
-	return weft_pool_shared_bytes(bank->size, q->stride);
+	return weft_pool_shared_bytes(stretch->size, q->stride);
 }
 
-static struct weft_pool_slot *slot_at(const struct weft_shared *q, const struct weft_bank *bank,
+static struct weft_pool_slot *slot_at(const struct weft_shared *q, const struct weft_stretch *stretch,
 				      uint64_t position)
 {
-	return (void *)(bank->at->slots + (position & (bank->size - 1)) * q->stride);
+	return (void *)(stretch->at->slots + (position & (stretch->size - 1)) * q->stride);
 }
 
-static uint32_t lap_of(const struct weft_bank *bank, uint64_t position)
+static uint32_t lap_of(const struct weft_stretch *stretch, uint64_t position)
 {
-	return (uint32_t)((position >> bank->size_bits) + 1) & ((1u << WEFT_LAP_BITS) - 1);
+	return (uint32_t)((position >> stretch->size_bits) + 1) & ((1u << WEFT_LAP_BITS) - 1);
 }
 
 /* ---- Making and ending ---- */
 
-static int make_bank(struct weft_shared *q, struct weft_bank *bank, uint32_t pd, uint32_t max_wr)
+static int make_stretch(struct weft_shared *q, struct weft_stretch *stretch, uint32_t pd, uint32_t max_wr)
 {
 	int err;
 
-	bank->size = power_of_two(max_wr);
-	bank->size_bits = (uint8_t)__builtin_ctz(bank->size);
-	err = q->nic->pool->calls->alloc(q->nic->pool, bytes_of(q, bank), &bank->off);
+	stretch->size = power_of_two(max_wr);
+	stretch->size_bits = (uint8_t)__builtin_ctz(stretch->size);
+	err = q->nic->pool->calls->alloc(q->nic->pool, bytes_of(q, stretch), &stretch->off);
 	if (err)
 		return err;
-	bank->at = (void *)(q->nic->pool->base + bank->off);
-	bank->claims = weft_pool_claims(bank->at, bank->size, q->stride);
-	bank->at->size = bank->size;
-	bank->at->stride = q->stride;
-	bank->at->pd = pd;
+	stretch->at = (void *)(q->nic->pool->base + stretch->off);
+	stretch->claims = weft_pool_claims(stretch->at, stretch->size, q->stride);
+	stretch->at->size = stretch->size;
+	stretch->at->stride = q->stride;
+	stretch->at->pd = pd;
 	return 0;
 }
 
@@ -59,7 +59,7 @@ int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd,
 	q->stride = (uint32_t)(sizeof(struct weft_pool_slot) +
 			       max_sge * sizeof(struct weft_pool_sge) + WEFT_LINE - 1) &
 		    ~(WEFT_LINE - 1);
-	err = make_bank(q, &q->first, pd, max_wr);
+	err = make_stretch(q, &q->first, pd, max_wr);
 	if (err)
 		return err;
 	q->made = weft_pool_age(nic->pool);
@@ -82,15 +82,15 @@ void weft_shared_destroy(struct weft_shared *q, bool quiet)
 		at = &(*at)->next;
 	*at = q->next;
 	weft_unlock(&nic->lock, false);
-	for (struct weft_bank *bank = &q->first, *next; bank; bank = next) {
-		next = bank->next;
+	for (struct weft_stretch *stretch = &q->first, *next; stretch; stretch = next) {
+		next = stretch->next;
 		if (quiet)
-			nic->pool->calls->free(nic->pool, bank->off, bytes_of(q, bank));
+			nic->pool->calls->free(nic->pool, stretch->off, bytes_of(q, stretch));
 		else
-			nic->pool->calls->retire(nic->pool, WEFT_RETIRE_PIECE, bank->off,
-						 bytes_of(q, bank));
-		if (bank != &q->first)
-			weft_nic_free(nic, bank);
+			nic->pool->calls->retire(nic->pool, WEFT_RETIRE_PIECE, stretch->off,
+						 bytes_of(q, stretch));
+		if (stretch != &q->first)
+			weft_nic_free(nic, stretch);
 	}
 }
 
@@ -173,21 +173,21 @@ void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp)
 static void put(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
 		uint32_t num_sge)
 {
-	struct weft_bank *bank = q->last;
-	struct weft_pool_slot *slot = slot_at(q, bank, bank->posted);
+	struct weft_stretch *stretch = q->last;
+	struct weft_pool_slot *slot = slot_at(q, stretch, stretch->posted);
 
 	while (weft_claim_what(atomic_load_explicit(&slot->state, memory_order_relaxed)) !=
 	       WEFT_CLAIM_EMPTY)
-		slot = slot_at(q, bank, ++bank->posted);
+		slot = slot_at(q, stretch, ++stretch->posted);
 	slot->told = 0;
 	slot->recv.wr_id = wr_id;
 	slot->recv.num_sge = num_sge;
 	for (uint32_t i = 0; i < num_sge; i++)
 		slot->recv.sge[i] = sge[i];
 	/* release: pairs with the acquire of the taker (seat.c) */
-	atomic_store_explicit(&slot->state, WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(bank, bank->posted)),
+	atomic_store_explicit(&slot->state, WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(stretch, stretch->posted)),
 			      memory_order_release);
-	atomic_store_explicit(&bank->at->posted, ++bank->posted, memory_order_release);
+	atomic_store_explicit(&stretch->at->posted, ++stretch->posted, memory_order_release);
 	q->outstanding++;
 }
 
@@ -240,7 +240,7 @@ static struct weft_qp *owner_of(const struct weft_shared *q, const struct weft_p
 
 /* A way through what is outstanding. */
 struct cursor {
-	struct weft_bank *bank;
+	struct weft_stretch *stretch;
 	uint64_t position;
 };
 
@@ -254,23 +254,23 @@ static struct weft_pool_slot *next_used(const struct weft_shared *q, struct curs
 					enum weft_claim *what)
 {
 	for (;;) {
-		struct weft_bank *bank = at->bank;
+		struct weft_stretch *stretch = at->stretch;
 
-		for (; at->position < bank->posted; at->position++) {
-			struct weft_pool_slot *slot = slot_at(q, bank, at->position);
+		for (; at->position < stretch->posted; at->position++) {
+			struct weft_pool_slot *slot = slot_at(q, stretch, at->position);
 
 			/* acquire: pairs with the release of the taker (seat.c) */
 			uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
 
 			*what = weft_claim_what(state);
 			if (*what != WEFT_CLAIM_EMPTY &&
-			    weft_claim_lap(state) == lap_of(bank, at->position))
+			    weft_claim_lap(state) == lap_of(stretch, at->position))
 				return slot;
-			bank->done += bank->done == at->position;
+			stretch->done += stretch->done == at->position;
 		}
-		if (!bank->next)
+		if (!stretch->next)
 			return NULL;
-		*at = (struct cursor){bank->next, bank->next->done};
+		*at = (struct cursor){stretch->next, stretch->next->done};
 	}
 }
 
@@ -287,7 +287,7 @@ static void note_oldest(struct weft_shared *q)
 static uint64_t claim_of(struct cursor at)
 {
 	/* acquire: pairs with the release of the taker (seat.c), which knew of those before it */
-	return atomic_load_explicit(&at.bank->claims[at.position & (at.bank->size - 1)],
+	return atomic_load_explicit(&at.stretch->claims[at.position & (at.stretch->size - 1)],
 				    memory_order_acquire);
 }
 
@@ -301,7 +301,7 @@ static struct weft_pool_slot *next_claimed(const struct weft_shared *q, struct c
 		return slot;
 	*what = WEFT_CLAIM_TAKEN;
 	/* they are taken in order, so that none behind it is taken */
-	return weft_claim_lap(claim_of(*at)) == lap_of(at->bank, at->position) ? slot : NULL;
+	return weft_claim_lap(claim_of(*at)) == lap_of(at->stretch, at->position) ? slot : NULL;
 }
 
 /* One that is complete, from the cursor on, for a completion queue; *passed: others before it are not. */
@@ -382,8 +382,8 @@ void weft_shared_arm(struct weft_shared *q, uint32_t limit)
 
 static uint64_t stamp_of(const struct weft_shared *q, struct cursor at)
 {
-	return weft_pool_shared_stamps(at.bank->at, at.bank->size,
-				       q->stride)[at.position & (at.bank->size - 1)];
+	return weft_pool_shared_stamps(at.stretch->at, at.stretch->size,
+				       q->stride)[at.position & (at.stretch->size - 1)];
 }
 
 /* As next_done, from the oldest on. There are late ones until none is left that was passed over. */
@@ -480,28 +480,28 @@ bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id)
 
 /* ---- Another size ---- */
 
-static void append(struct weft_shared *q, struct weft_bank *bank)
+static void append(struct weft_shared *q, struct weft_stretch *stretch)
 {
-	struct weft_bank *before = q->last;
+	struct weft_stretch *before = q->last;
 
-	before->next = bank;
-	q->last = bank;
+	before->next = stretch;
+	q->last = stretch;
 	/* release: pairs with the acquire in follow (seat.c), which finds all that is posted before it */
-	atomic_store_explicit(&before->at->next_off, bank->off, memory_order_release);
+	atomic_store_explicit(&before->at->next_off, stretch->off, memory_order_release);
 }
 
 int weft_shared_resize(struct weft_shared *q, uint32_t max_wr)
 {
-	struct weft_bank *bank = NULL;
+	struct weft_stretch *stretch = NULL;
 	int err = 0;
 
 	if (max_wr > q->last->size) {
-		bank = weft_nic_alloc(q->nic, sizeof(*bank));
-		if (!bank)
+		stretch = weft_nic_alloc(q->nic, sizeof(*stretch));
+		if (!stretch)
 			return -ENOMEM;
-		err = make_bank(q, bank, q->at->pd, max_wr);
+		err = make_stretch(q, stretch, q->at->pd, max_wr);
 		if (err) {
-			weft_nic_free(q->nic, bank);
+			weft_nic_free(q->nic, stretch);
 			return err;
 		}
 	}
@@ -510,8 +510,8 @@ int weft_shared_resize(struct weft_shared *q, uint32_t max_wr)
 		err = -EINVAL;
 	else
 		q->max_wr = max_wr;
-	if (!err && bank)
-		append(q, bank);
+	if (!err && stretch)
+		append(q, stretch);
 	weft_unlock(&q->lock, false);
 	return err;
 }

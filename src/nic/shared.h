@@ -10,8 +10,8 @@
 #include "nic/nic.h"
 
 /* Its slots. Making the queue longer gives it more; those it had are used up first. */
-struct weft_bank {
-	struct weft_bank *next;
+struct weft_stretch {
+	struct weft_stretch *next;
 	struct weft_pool_shared *at;
 	_Atomic uint64_t *claims;
 	uint64_t off;
@@ -24,7 +24,7 @@ struct weft_bank {
 struct weft_shared {
 	struct weft_nic *nic;
 	struct weft_lock lock;
-	struct weft_bank first, *last; /* posts go to the last */
+	struct weft_stretch first, *last; /* posts go to the last */
 	struct weft_pool_shared *at;   /* of the first: what peers know it by */
 	uint64_t made;		       /* the pool's age then */
 	uint32_t outstanding, max_wr, max_sge;
