@@ -92,7 +92,7 @@ int weft_box_post(struct weft_pool *pool, struct weft_address to,
 	atomic_store_explicit(&a->box.at->posted, n + 1, memory_order_release);
 	a->box.posted_ns[n % WEFT_BOX_SLOTS] = now_ns;
 	WEFT_STEP(box_posted);
-	weft_pool_ring(pool, to.member, WEFT_RING_BOX);
+	weft_pool_signal(pool, to.member, WEFT_SIGNAL_BOX);
 	return 0;
 }
 

@@ -127,7 +127,8 @@ static int hold_asleep(const struct weft_hold *hold, const struct weft_migrate *
 }
 
 /* scratch: NULL on the way in. */
-static int move_chunk(const struct weft_hold *hold, const struct weft_migrate *chunk, uint8_t *scratch)
+static int move_chunk(const struct weft_hold *hold, const struct weft_migrate *chunk,
+		      uint8_t *scratch)
 {
 	int err = hold_asleep(hold, chunk);
 

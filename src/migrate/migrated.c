@@ -58,7 +58,7 @@ bool weft_migrated_shows(const struct weft_vma *vma, const struct weft_interval 
 
 /* The part of the interval that the mapping shows, from `at` on. */
 static struct weft_migrate part_of(const struct weft_interval *interval, const struct weft_vma *vma,
-				uintptr_t at)
+				   uintptr_t at)
 {
 	struct weft_migrate part = {.va = later(at, vma->start), .fd = -1, .prot = vma->prot};
 
@@ -69,7 +69,7 @@ static struct weft_migrate part_of(const struct weft_interval *interval, const s
 }
 
 bool weft_migrated_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
-		     weft_migrated_part_fn *fn)
+			weft_migrated_part_fn *fn)
 {
 	struct weft_migrate last = {0};
 	struct weft_vma vma;

@@ -54,7 +54,7 @@ bool weft_migrated_shows(const struct weft_vma *vma, const struct weft_interval 
  * were found and fn said yes. */
 typedef bool weft_migrated_part_fn(const struct weft_migrate *part);
 bool weft_migrated_each(struct weft_vma_walk *walk, const struct weft_interval *interval,
-		     weft_migrated_part_fn *fn);
+			weft_migrated_part_fn *fn);
 
 /* Those made before that age are reached. Whether pages are left in any that is. */
 void weft_migrated_reach(uint64_t age);

@@ -92,7 +92,7 @@ static const struct move moves[] = {
 };
 
 bool weft_qp_transition(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
-		      uint32_t *required, uint32_t *allowed)
+			uint32_t *required, uint32_t *allowed)
 {
 	*required = 0;
 	*allowed = STATE;

@@ -76,7 +76,7 @@ void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp)
 	cq->overrun = true;
 	/* its look is behind the ring, which orders the two */
 	if (!atomic_exchange_explicit(&qp->lost, true, memory_order_relaxed))
-		cq->nic->pool->calls->ring(cq->nic->pool, cq->nic->pool->me, WEFT_RING_FAULT);
+		cq->nic->pool->calls->signal(cq->nic->pool, cq->nic->pool->me, WEFT_SIGNAL_FAULT);
 }
 
 void weft_cq_wake(struct weft_cq *cq, uint8_t status, uint8_t solicited)

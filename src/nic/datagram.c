@@ -69,7 +69,7 @@ static void fail_receive(const struct weft_datagram *d, const struct weft_datagr
 {
 	complete(d, t, slot, t->tag, lkey, WEFT_WC_LOC_PROT_ERR);
 	atomic_store_explicit(&t->seat.head->fault, t->tag, memory_order_release);
-	d->nic->pool->calls->ring(d->nic->pool, t->right.member, WEFT_RING_FAULT);
+	d->nic->pool->calls->signal(d->nic->pool, t->right.member, WEFT_SIGNAL_FAULT);
 }
 
 /* How many elements of a receive it needs; more than it has: too long. */

@@ -57,7 +57,7 @@ struct weft_window_entry {
 	struct weft_mw *window, *bound;
 };
 
-#define WEFT_RING_LOCKS 64u
+#define WEFT_SIGNAL_LOCKS 64u
 
 struct weft_nic {
 	struct weft_pool *pool;
@@ -84,7 +84,7 @@ struct weft_nic {
 	/* the ring of completions that was populated last, with how large it is below its offset */
 	_Atomic uint64_t ring_populated;
 	struct weft_lock
-		ring_lock[WEFT_RING_LOCKS]; /* threads of this process take turns on a ring */
+		ring_lock[WEFT_SIGNAL_LOCKS]; /* threads of this process take turns on a ring */
 };
 
 static inline void *weft_nic_alloc(const struct weft_nic *nic, size_t bytes)
@@ -266,7 +266,7 @@ int weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread);
 /* Whether somebody has claimed the arming and so made an event, which is now the caller's. Any thread; the
  * queue is not being destroyed. */
 bool weft_cq_take_event(struct weft_cq *cq);
-/* The engine was rung: armings that were claimed by those that cannot tell the channel. */
+/* The engine was signalled: armings that were claimed by those that cannot tell the channel. */
 void weft_nic_events(struct weft_nic *nic);
 /* The engine looks at all queues that were armed: for completions of those that have not told of them, dead or
  * stopped, and for claims after which no channel was told. Whether to look again soon. */
@@ -379,7 +379,7 @@ void weft_qp_destroy(struct weft_qp *qp);
 /* Table 91 (11.2.5.2): may a queue pair of that type go from `from` to `to`, with which attributes
  * (bits of enum ibv_qp_attr_mask)? */
 bool weft_qp_transition(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
-		      uint32_t *required, uint32_t *allowed);
+			uint32_t *required, uint32_t *allowed);
 /* The effects of a checked move. The api has merged the attributes. 0, -ENOMEM, -ENOSPC;
  * -EINVAL: it has failed meanwhile, and is not in `from` any more. */
 int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,
@@ -461,7 +461,7 @@ void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause);
 /* Tries again what waits, and ends what has waited too long. now_ns: by any clock that never goes back, and
  * the same for all calls. The next look is due in at most the returned time, UINT64_MAX: never. */
 uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns);
-/* The engine was rung: queue pairs that their peers found at fault, and those whose completions were
+/* The engine was signalled: queue pairs that their peers found at fault, and those whose completions were
  * lost, go to error. Whether some were locked: look again soon. */
 bool weft_nic_faults(struct weft_nic *nic);
 

@@ -561,7 +561,7 @@ void weft_nic_let_go(struct weft_nic *nic)
 		weft_unlock(&qp->lock, false);
 		WEFT_STEP(qp_let_go);
 	}
-	nic->pool->calls->ring(nic->pool, nic->pool->me, WEFT_RING_FAULT);
+	nic->pool->calls->signal(nic->pool, nic->pool->me, WEFT_SIGNAL_FAULT);
 }
 
 /* ---- Found at fault ---- */

@@ -78,7 +78,7 @@ static bool map_ring(struct weft_pool *pool, struct weft_responder *to, uint64_t
 	to->ring = off % WEFT_LINE ? NULL : pool->calls->window(pool, off, sizeof(*to->ring));
 	if (!to->ring || to->ring->producer != pool->me)
 		return false;
-	to->ring_lock = &to->from.nic->ring_lock[((uintptr_t)to->ring >> 6) % WEFT_RING_LOCKS];
+	to->ring_lock = &to->from.nic->ring_lock[((uintptr_t)to->ring >> 6) % WEFT_SIGNAL_LOCKS];
 	size = to->ring->size;
 	to->stamped = to->ring->stamped;
 	to->ring_mask = size - 1;
@@ -374,5 +374,5 @@ void weft_responder_blame(struct weft_responder *to, enum weft_event event)
 	atomic_store_explicit(&to->from.slot->fault_conn, to->right.was, memory_order_release);
 	to->right.was = UINT64_MAX; /* no conn word is */
 	WEFT_STEP(peer_blamed);
-	to->from.nic->pool->calls->ring(to->from.nic->pool, to->right.member, WEFT_RING_FAULT);
+	to->from.nic->pool->calls->signal(to->from.nic->pool, to->right.member, WEFT_SIGNAL_FAULT);
 }

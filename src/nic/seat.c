@@ -134,7 +134,7 @@ bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16
 	weft_fence_frequent();
 	limit = atomic_load_explicit(&seat->head->limit, memory_order_relaxed);
 	if (__builtin_expect(limit != 0, 0))
-		pool->calls->ring(pool, owner, WEFT_RING_EVENT);
+		pool->calls->signal(pool, owner, WEFT_SIGNAL_EVENT);
 	return true;
 }
 

@@ -17,8 +17,8 @@ static uint64_t bytes_of(const struct weft_shared *q, const struct weft_stretch 
 	return weft_pool_shared_bytes(stretch->size, q->stride);
 }
 
-static struct weft_pool_slot *slot_at(const struct weft_shared *q, const struct weft_stretch *stretch,
-				      uint64_t position)
+static struct weft_pool_slot *slot_at(const struct weft_shared *q,
+				      const struct weft_stretch *stretch, uint64_t position)
 {
 	return (void *)(stretch->at->slots + (position & (stretch->size - 1)) * q->stride);
 }
@@ -30,7 +30,8 @@ static uint32_t lap_of(const struct weft_stretch *stretch, uint64_t position)
 
 /* ---- Making and ending ---- */
 
-static int make_stretch(struct weft_shared *q, struct weft_stretch *stretch, uint32_t pd, uint32_t max_wr)
+static int make_stretch(struct weft_shared *q, struct weft_stretch *stretch, uint32_t pd,
+			uint32_t max_wr)
 {
 	int err;
 
@@ -185,7 +186,8 @@ static void put(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sg
 	for (uint32_t i = 0; i < num_sge; i++)
 		slot->recv.sge[i] = sge[i];
 	/* release: pairs with the acquire of the taker (seat.c) */
-	atomic_store_explicit(&slot->state, WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(stretch, stretch->posted)),
+	atomic_store_explicit(&slot->state,
+			      WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(stretch, stretch->posted)),
 			      memory_order_release);
 	atomic_store_explicit(&stretch->at->posted, ++stretch->posted, memory_order_release);
 	q->outstanding++;

@@ -25,8 +25,8 @@ struct weft_shared {
 	struct weft_nic *nic;
 	struct weft_lock lock;
 	struct weft_stretch first, *last; /* posts go to the last */
-	struct weft_pool_shared *at;   /* of the first: what peers know it by */
-	uint64_t made;		       /* the pool's age then */
+	struct weft_pool_shared *at;	  /* of the first: what peers know it by */
+	uint64_t made;			  /* the pool's age then */
 	uint32_t outstanding, max_wr, max_sge;
 	uint32_t limit;	    /* 0: not armed */
 	struct weft_cq *cq; /* XRC: where all of it completes; else NULL */
@@ -64,7 +64,7 @@ int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_po
 void weft_shared_arm(struct weft_shared *q, uint32_t limit);
 /* As armed and not yet reached. */
 uint32_t weft_shared_limit(const struct weft_shared *q);
-/* The engine was rung: which limits are reached. */
+/* The engine was signalled: which limits are reached. */
 void weft_shared_limits(struct weft_nic *nic);
 /* Takes the oldest completion of a completion queue, whose lock is held; *news: it was not told. */
 bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,

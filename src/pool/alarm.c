@@ -44,5 +44,5 @@ __attribute__((noinline)) void weft_pool_alarm(struct weft_pool *pool, uint16_t 
 		return;
 	WEFT_STEP(alarm_claimed);
 	if (alarm->bell_off && weft_pool_wake(pool, owner, alarm->bell_off))
-		weft_pool_ring(pool, owner, WEFT_RING_EVENT);
+		weft_pool_signal(pool, owner, WEFT_SIGNAL_EVENT);
 }

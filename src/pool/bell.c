@@ -24,10 +24,11 @@ void weft_pool_fence(void)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-_Static_assert(WEFT_RING_REASONS <= sizeof(((struct weft_pool_member *)0)->due) / sizeof(uint32_t),
+_Static_assert(WEFT_SIGNAL_REASONS <=
+		       sizeof(((struct weft_pool_member *)0)->due) / sizeof(uint32_t),
 	       "each reason has its word");
 
-void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason)
+void weft_pool_signal(struct weft_pool *pool, uint16_t member, enum weft_signal_reason reason)
 {
 	const struct weft_attachment *a = weft_attachment(pool);
 	struct weft_pool_member *m = weft_pool_member(pool, member);
@@ -36,12 +37,12 @@ void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reas
 		return;
 	atomic_store_explicit(&m->due[reason], 1, memory_order_release);
 	WEFT_STEP(bell_due);
-	atomic_store_explicit(&m->rung, 1, memory_order_release);
-	WEFT_STEP(bell_rung);
-	/* pairs with the barrier between `asleep` and the last look at `rung` in weft_pool_sleep */
+	atomic_store_explicit(&m->signalled, 1, memory_order_release);
+	WEFT_STEP(bell_signalled);
+	/* pairs with the barrier between `asleep` and the last look at `signalled` in weft_pool_sleep */
 	weft_fence_frequent();
 	if (atomic_load_explicit(&m->asleep, memory_order_relaxed))
-		a->on->wake(a->backed, &m->rung);
+		a->on->wake(a->backed, &m->signalled);
 }
 
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns)
@@ -52,16 +53,16 @@ void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns)
 	atomic_store_explicit(&self->asleep, 1, memory_order_relaxed);
 	WEFT_STEP(bell_drowsy);
 	weft_pool_barrier(pool);
-	if (!atomic_load_explicit(&self->rung, memory_order_acquire))
-		a->on->sleep(a->backed, &self->rung, 0, timeout_ns);
+	if (!atomic_load_explicit(&self->signalled, memory_order_acquire))
+		a->on->sleep(a->backed, &self->signalled, 0, timeout_ns);
 	atomic_store_explicit(&self->asleep, 0, memory_order_relaxed);
 	/* cleared before the reasons are looked at */
-	atomic_store_explicit(&self->rung, 0, memory_order_relaxed);
+	atomic_store_explicit(&self->signalled, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	WEFT_STEP(bell_awake);
 }
 
-bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason)
+bool weft_pool_signalled(struct weft_pool *pool, enum weft_signal_reason reason)
 {
 	_Atomic uint32_t *due = &pool->self->due[reason];
 

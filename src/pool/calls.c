@@ -23,7 +23,7 @@ const struct weft_pool_calls weft_pool_calls = {
 	.alive = weft_pool_alive,
 	.visit = weft_pool_visit,
 	.depart = weft_pool_depart,
-	.ring = weft_pool_ring,
+	.signal = weft_pool_signal,
 	.claim = weft_pool_claim,
 	.alarm = weft_pool_alarm,
 };

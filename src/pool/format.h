@@ -85,7 +85,7 @@ struct weft_pool_header {
 	uint64_t signature; /* [L] of the layout (file.c) */
 	uint64_t file_bytes;
 	uint64_t incarnations;	       /* [L] the last one given out */
-	_Atomic uint64_t members_end; /* [L] members ever used are below this; their pages stay */
+	_Atomic uint64_t members_end;  /* [L] members ever used are below this; their pages stay */
 	struct weft_counters departed; /* [L] sums of the members that have gone */
 	/* [L] While `merging` names a member, + 1, `merged` is what becomes of `departed`, and the
 	 * counters of its lines are void. */
@@ -299,9 +299,9 @@ struct weft_pool_member {
 	/* by line */
 	_Alignas(WEFT_LINE) _Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */
 
-	/* The engine's doorbell: reasons first, then `rung`, then wake it if it sleeps. */
-	_Alignas(WEFT_LINE) _Atomic uint32_t rung;   /* [*] 1, [O] the engine: 0 */
-	_Atomic uint32_t due[8];		     /* [*] 1, [O] 0: by enum weft_ring_reason */
+	/* The engine's doorbell: reasons first, then `signalled`, then wake it if it sleeps. */
+	_Alignas(WEFT_LINE) _Atomic uint32_t signalled; /* [*] 1, [O] the engine: 0 */
+	_Atomic uint32_t due[8];		     /* [*] 1, [O] 0: by enum weft_signal_reason */
 	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the engine */
 
 	_Alignas(WEFT_LINE) _Atomic uint64_t box_off; /* [O] 0: it has never posted */
@@ -335,9 +335,9 @@ static inline bool weft_member_has_gid(const struct weft_pool_member *m, const u
  * before still holds.
  */
 enum weft_pool_conn {
-	WEFT_CONN_NONE = 0,  /* RESET or INIT, or no queue pair */
-	WEFT_CONN_READY = 1, /* takes requests */
-	WEFT_CONN_ERROR = 2, /* nothing is answered */
+	WEFT_CONN_NONE = 0,	/* RESET or INIT, or no queue pair */
+	WEFT_CONN_READY = 1,	/* takes requests */
+	WEFT_CONN_ERROR = 2,	/* nothing is answered */
 	WEFT_CONN_REHOMING = 3, /* its owner's memory moves: READY again soon */
 };
 
@@ -472,7 +472,7 @@ struct weft_pool_slot {
 struct weft_pool_shared {
 	uint32_t size, stride;	/* [O] a power of two of slots, of so many bytes */
 	uint32_t pd;		/* [O] whose memory the receives may name */
-	_Atomic uint32_t limit; /* [O] with fewer left it wants to be rung; 0: never */
+	_Atomic uint32_t limit; /* [O] with fewer left it wants to be signalled; 0: never */
 	_Atomic uint32_t
 		fault; /* [P] a datagram found a receive without rights: its queue pair's tag */
 	/* [O] the longer queue into which it was posted afterwards, or 0. Stored after the last `posted`.

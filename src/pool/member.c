@@ -83,8 +83,7 @@ int weft_member_join(struct weft_attachment *a)
 			if (err)
 				return err;
 			WEFT_STEP(member_reserved);
-			atomic_store_explicit(&header->members_end, i + 1ull,
-					      memory_order_release);
+			atomic_store_explicit(&header->members_end, i + 1ull, memory_order_release);
 		}
 		if (!weft_pool_member(&a->pool, i))
 			return -ENOMEM;

@@ -175,16 +175,16 @@ void weft_pool_depart(struct weft_pool *pool);
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t member);
 
 /* Wakes a member's engine, and why. */
-enum weft_ring_reason {
-	WEFT_RING_EVENT, /* the arming of a queue was claimed, and its channel could not be woken */
-	WEFT_RING_ASK,	 /* a thread asks for what only the engine can reach */
-	WEFT_RING_FAULT, /* a peer put a queue pair in error */
-	WEFT_RING_WORK,	 /* its own process has work for it */
-	WEFT_RING_BOX,	 /* a datagram was posted for it */
-	WEFT_RING_CALL,	 /* a thread calls, or has something open of which there are events */
-	WEFT_RING_REASONS,
+enum weft_signal_reason {
+	WEFT_SIGNAL_EVENT, /* the arming of a queue was claimed, and its channel could not be woken */
+	WEFT_SIGNAL_ASK,   /* a thread asks for what only the engine can reach */
+	WEFT_SIGNAL_FAULT, /* a peer put a queue pair in error */
+	WEFT_SIGNAL_WORK,  /* its own process has work for it */
+	WEFT_SIGNAL_BOX,   /* a datagram was posted for it */
+	WEFT_SIGNAL_CALL,  /* a thread calls, or has something open of which there are events */
+	WEFT_SIGNAL_REASONS,
 };
-void weft_pool_ring(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason);
+void weft_pool_signal(struct weft_pool *pool, uint16_t member, enum weft_signal_reason reason);
 /*
  * Wakes the thread that waits for the completion channel of that bell. 0; -errno: its pipe cannot be reached from here,
  * and its owner's engine is to do it. Takes mutexes of its own only.
@@ -200,10 +200,10 @@ bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool
 		     bool taken);
 void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);
 
-/* The engine's sleep; returns when rung, or after timeout_ns (negative: never). */
+/* The engine's sleep; returns when signalled, or after timeout_ns (negative: never). */
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
-/* The engine: was it rung for this since it last asked? */
-bool weft_pool_rung(struct weft_pool *pool, enum weft_ring_reason reason);
+/* The engine: was it signalled for this since it last asked? */
+bool weft_pool_signalled(struct weft_pool *pool, enum weft_signal_reason reason);
 
 /* Between two looks for what another does, that long after the first: gives the core away, after a
  * millisecond by sleeping for a sixteenth of that, a millisecond at most. */
@@ -246,7 +246,7 @@ struct weft_pool_calls {
 	bool (*alive)(struct weft_pool *pool, uint16_t member, uint64_t incarnation);
 	void (*visit)(struct weft_pool *pool, uint16_t member);
 	void (*depart)(struct weft_pool *pool);
-	void (*ring)(struct weft_pool *pool, uint16_t member, enum weft_ring_reason reason);
+	void (*signal)(struct weft_pool *pool, uint16_t member, enum weft_signal_reason reason);
 	bool (*claim)(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited,
 		      bool taken);
 	void (*alarm)(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);

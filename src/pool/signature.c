@@ -17,7 +17,7 @@ uint64_t weft_signature(void)
 		offsetof(struct weft_pool_member, gid),
 		offsetof(struct weft_pool_member, moves),
 		offsetof(struct weft_pool_member, also),
-		offsetof(struct weft_pool_member, rung),
+		offsetof(struct weft_pool_member, signalled),
 		offsetof(struct weft_pool_member, asleep),
 		offsetof(struct weft_pool_member, box_off),
 		offsetof(struct weft_pool_member, line),

@@ -163,19 +163,19 @@ static void *run(void *unused)
 		due_ns = due_ns < home_due_ns ? due_ns : home_due_ns;
 		/* the holder of a queue pair's lock may need the core that we run on */
 		weft_pool_sleep(pool, faults ? TICK_LEAST_NS : sooner(tick, due_ns));
-		called = weft_pool_rung(pool, WEFT_RING_WORK);
-		called |= weft_pool_rung(pool, WEFT_RING_BOX);
-		if (weft_pool_rung(pool, WEFT_RING_ASK))
+		called = weft_pool_signalled(pool, WEFT_SIGNAL_WORK);
+		called |= weft_pool_signalled(pool, WEFT_SIGNAL_BOX);
+		if (weft_pool_signalled(pool, WEFT_SIGNAL_ASK))
 			weft_reach_answer(pool);
-		if (weft_pool_rung(pool, WEFT_RING_CALL)) {
+		if (weft_pool_signalled(pool, WEFT_SIGNAL_CALL)) {
 			weft_reach_calls(pool, &caller);
-			weft_process.api->rung();
+			weft_process.api->signalled();
 		}
-		if (weft_pool_rung(pool, WEFT_RING_EVENT)) {
+		if (weft_pool_signalled(pool, WEFT_SIGNAL_EVENT)) {
 			weft_nic_events(&weft_process.nic);
 			weft_shared_limits(&weft_process.nic);
 		}
-		faults |= weft_pool_rung(pool, WEFT_RING_FAULT);
+		faults |= weft_pool_signalled(pool, WEFT_SIGNAL_FAULT);
 		faults = faults && weft_nic_faults(&weft_process.nic);
 		client_due_ns = serve(client_due_ns, called);
 		tick = next_tick(&caller, tick, &idle);
@@ -187,7 +187,7 @@ static void *run(void *unused)
 /* Two engines that wait for each other answer each other. */
 void weft_engine_meanwhile(struct weft_pool *pool)
 {
-	if (is_engine && weft_pool_rung(pool, WEFT_RING_ASK))
+	if (is_engine && weft_pool_signalled(pool, WEFT_SIGNAL_ASK))
 		weft_reach_answer(pool);
 }
 
@@ -218,7 +218,7 @@ void weft_engine_stop(void)
 	pthread_mutex_lock(&mutex);
 	if (running) {
 		atomic_store_explicit(&stopping, true, memory_order_release);
-		weft_pool_ring(weft_process.pool, weft_process.pool->me, WEFT_RING_WORK);
+		weft_pool_signal(weft_process.pool, weft_process.pool->me, WEFT_SIGNAL_WORK);
 		pthread_join(thread, NULL);
 		running = false;
 	}
@@ -248,5 +248,5 @@ void weft_engine_watch(void)
 void weft_engine_kick(void)
 {
 	if (!atomic_load(&ticking))
-		weft_pool_ring(weft_process.pool, weft_process.pool->me, WEFT_RING_WORK);
+		weft_pool_signal(weft_process.pool, weft_process.pool->me, WEFT_SIGNAL_WORK);
 }

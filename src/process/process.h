@@ -33,8 +33,8 @@ struct weft_process_api {
 	 * then goes back. */
 	int (*answer)(struct weft_caller *caller, uint16_t member, uint64_t incarnation,
 		      enum weft_ask_kind kind, uint64_t id, void *message);
-	/* The same has rung without asking. */
-	void (*rung)(void);
+	/* The same has signalled without asking for anything. */
+	void (*signalled)(void);
 	/* Members may have died. */
 	void (*watch)(struct weft_pool *pool);
 	/* The host's addresses are others. Any thread. */

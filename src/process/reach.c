@@ -44,7 +44,7 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 
 /* The ask of this thread is free: it waits for each answer, or gives that number up. */
 static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_t member,
-		      uint64_t id, enum weft_ring_reason reason)
+		      uint64_t id, enum weft_signal_reason reason)
 {
 	struct weft_pool_member *m = weft_pool_member(pool, member);
 	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_relaxed) + 1;
@@ -59,7 +59,7 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	/* release: pairs with the acquire in asked() */
 	atomic_store_explicit(&ask->seq, seq, memory_order_release);
 	WEFT_STEP(reach_asked);
-	weft_pool_ring(pool, member, reason);
+	weft_pool_signal(pool, member, reason);
 	err = wait_answer(pool, ask, seq, member, incarnation);
 	WEFT_STEP(reach_answer_got);
 	atomic_store_explicit(&ask->seq, seq + 1, memory_order_relaxed);
@@ -78,7 +78,7 @@ static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask, const s
 	WEFT_TURN(reach_checked);
 	ask->right_off = (uint64_t)((const uint8_t *)far->right->word - pool->base);
 	ask->right_was = far->right->was;
-	return err ? err : ask_member(pool, ask, far->right->member, far->id, WEFT_RING_ASK);
+	return err ? err : ask_member(pool, ask, far->right->member, far->id, WEFT_SIGNAL_ASK);
 }
 
 int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
@@ -95,7 +95,7 @@ int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind 
 	ask->len_bytes = len_bytes;
 	ask->bounce_off = *off;
 	memcpy(pool->base + *off, message, len_bytes);
-	err = ask_member(pool, ask, member, id, WEFT_RING_CALL);
+	err = ask_member(pool, ask, member, id, WEFT_SIGNAL_CALL);
 	if (!err)
 		memcpy(message, pool->base + *off, len_bytes);
 	return err;

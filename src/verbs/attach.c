@@ -85,7 +85,7 @@ static void forget_all(void)
 static const struct weft_process_api api = {
 	.nic = &nic,
 	.answer = weft_receiver_answer,
-	.rung = weft_receiver_events,
+	.signalled = weft_receiver_events,
 	.watch = weft_receiver_watch,
 	.addresses_changed = addresses_changed,
 	.rehome = weft_verbs_rehome,

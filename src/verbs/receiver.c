@@ -110,7 +110,7 @@ static void tell_others(struct weft_verbs_qp *real, enum ibv_event_type type)
 	/* release: pairs with the acquire in weft_receiver_events */
 	atomic_store_explicit(&slot->events, events, memory_order_release);
 	for (const struct weft_receiver_opener *o = real->openers; o; o = o->next)
-		weft_pool_ring(weft_process.pool, o->member, WEFT_RING_CALL);
+		weft_pool_signal(weft_process.pool, o->member, WEFT_SIGNAL_CALL);
 }
 
 static void raise(struct weft_verbs_qp *handle, enum ibv_event_type type)

@@ -32,7 +32,7 @@ void weft_receiver_raise(struct weft_verbs_qp *real, enum ibv_event_type type);
 /* The rest is for the process (struct weft_process_api). `message` is a struct weft_receiver_call. */
 int weft_receiver_answer(struct weft_caller *caller, uint16_t member, uint64_t incarnation,
 			 enum weft_ask_kind kind, uint64_t id, void *message);
-/* It was rung for events of those that others have made. */
+/* It was signalled for events of those that others have made. */
 void weft_receiver_events(void);
 /* The dead have nothing open. */
 void weft_receiver_watch(struct weft_pool *pool);

@@ -16,7 +16,7 @@ static int start(const struct weft_engine_client *client, struct weft_pool **poo
 /* Rings always: an engine that ticks looks for requests that wait, not for what the client has. */
 static void kick(void)
 {
-	weft_pool_ring(weft_process.pool, weft_process.pool->me, WEFT_RING_WORK);
+	weft_pool_signal(weft_process.pool, weft_process.pool->me, WEFT_SIGNAL_WORK);
 }
 
 const struct weft_service weft_service = {

@@ -34,7 +34,7 @@ static const struct {
 } steps[] = {
 	{"peer_completed", false}, {"peer_counted", false}, {"alarm_seen", false},
 	{"alarm_claimed", false},  {"wake_told", false},    {"wake_written", false},
-	{"alarm_claimed", true},   {"bell_due", true},	    {"bell_rung", true},
+	{"alarm_claimed", true},   {"bell_due", true},	    {"bell_signalled", true},
 };
 
 /* What the sleeper does: polls its channel; is in ibv_get_cq_event; arms anew. */

@@ -133,7 +133,7 @@ static void add_member(uint64_t off)
 	FIELD(off, struct weft_pool_member, lines);
 	FIELD(off, struct weft_pool_member, ngids);
 	FIELD(off, struct weft_pool_member, gid);
-	FIELD(off, struct weft_pool_member, rung);
+	FIELD(off, struct weft_pool_member, signalled);
 	FIELD(off, struct weft_pool_member, moves);
 	FIELD(off, struct weft_pool_member, also);
 	FIELD(off, struct weft_pool_member, asleep);

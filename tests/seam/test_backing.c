@@ -87,17 +87,17 @@ static void test_sleep(void **state)
 	uint32_t barriers = told.barriers;
 
 	told.asleep = ring_back;
-	weft_pool_ring(a, b->me, WEFT_RING_WORK);
+	weft_pool_signal(a, b->me, WEFT_SIGNAL_WORK);
 	assert_int_equal(told.wakes, 0); /* it is awake */
 	weft_pool_sleep(b, 5);
-	assert_int_equal(told.sleeps, 0); /* it was rung */
+	assert_int_equal(told.sleeps, 0); /* it was signalled */
 	assert_int_equal(told.barriers, barriers + 1);
-	assert_true(weft_pool_rung(b, WEFT_RING_WORK));
+	assert_true(weft_pool_signalled(b, WEFT_SIGNAL_WORK));
 	weft_pool_sleep(b, 5);
 	assert_int_equal(told.sleeps, 1);
 	assert_int_equal(told.timeout_ns, 5);
 	atomic_store(&b->self->asleep, 1);
-	weft_pool_ring(a, b->me, WEFT_RING_WORK);
+	weft_pool_signal(a, b->me, WEFT_SIGNAL_WORK);
 	assert_int_equal(told.wakes, 1);
 	assert_int_equal(weft_pool_quiesce(a, 0, weft_pool_age(a)), 0);
 	assert_int_equal(told.barriers, barriers + 3);
