@@ -312,6 +312,8 @@ static struct weft_cm_id *make_passive(struct weft_cm_id *listener, const struct
 	WEFT_STEP(cm_request_taken);
 	id->peer = from;
 	weft_conn_requested(&id->conn, mad);
+	id->conn.local_psn = weft_cm_random() &
+			     WEFT_CM_PSN_MASK; /* a queue pair may want it before the answer */
 	weft_agent_register(id);
 	return id;
 }

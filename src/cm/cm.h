@@ -166,6 +166,7 @@ int weft_cm_wrong_state(const struct weft_cm_id *id, const char *wanted);
 const char *weft_cm_addr_str(const uint8_t addr[16], char text[WEFT_CM_ADDR_TEXT]);
 void weft_cm_explain_event(const struct rdma_cm_event *event);
 uint64_t weft_cm_now_ns(void);
+#define WEFT_CM_PSN_MASK 0xffffffu
 uint32_t weft_cm_random(void);
 
 /* device.c: opens the device and joins the engine, once. 0, -ENODEV, or ibv_open_device's. */

@@ -9,7 +9,6 @@
 #define CM_RETRIES     15u
 #define MOST_RETRIES   7u
 #define ACK_DELAY      15u
-#define PSN_MASK       0xffffffu
 
 static uint32_t at_most(uint32_t value, uint32_t limit)
 {
@@ -92,7 +91,7 @@ static void fill_req(const struct weft_cm_id *id, const struct rdma_conn_param *
 	req->vendor_id = id->local_ece.vendor_id;
 	req->qpn = id->id.qp ? id->id.qp->qp_num : p ? p->qp_num : 0;
 	req->srq = id->id.qp ? id->id.qp->srq != NULL : p && p->srq;
-	req->psn = weft_cm_random() & PSN_MASK;
+	req->psn = weft_cm_random() & WEFT_CM_PSN_MASK;
 	req->responder_resources =
 		p ? depth(p->responder_resources, WEFT_CM_MAX_ATOMIC) : WEFT_CM_MAX_ATOMIC;
 	req->initiator_depth =
@@ -233,7 +232,6 @@ static int prepare_accept(struct weft_cm_id *id)
 		id->conn.responder_resources =
 			at_most(id->conn.responder_resources, WEFT_CM_MAX_ATOMIC);
 		id->conn.initiator_depth = at_most(id->conn.initiator_depth, WEFT_CM_MAX_ATOMIC);
-		id->conn.local_psn = weft_cm_random() & PSN_MASK;
 	} else {
 		err = weft_cm_broken(-EINVAL, "no request waits here: the connection's state is %s",
 				     weft_conn_state_str(id->conn.state));

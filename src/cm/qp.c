@@ -41,7 +41,7 @@ static void fill_rtr(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int 
 	attr->ah_attr.grh.sgid_index = (uint8_t)weft_addr_gid_index(id->path.sgid.raw);
 	attr->path_mtu = (enum ibv_mtu)id->conn.mtu;
 	attr->dest_qp_num = id->conn.remote_qpn;
-	attr->rq_psn = id->conn.remote_psn;
+	attr->rq_psn = id->conn.local_psn;
 	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (is_uc(id))
 		return;
@@ -52,7 +52,7 @@ static void fill_rtr(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int 
 
 static void fill_rts(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	attr->sq_psn = id->conn.local_psn;
+	attr->sq_psn = id->conn.remote_psn;
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (is_uc(id) || weft_id_is_ud(id))
 		return;

@@ -51,7 +51,8 @@ struct weft_conn {
 	uint64_t tid;
 	uint32_t service, ext;
 	uint32_t local_qpn, remote_qpn, remote_qkey;
-	uint32_t local_psn, remote_psn;
+	uint32_t local_psn,
+		remote_psn; /* with which the other end begins to send to it (Starting PSN, 12.7) */
 	uint32_t responder_resources, initiator_depth; /* what this end gives and uses */
 	uint32_t retries, rnr_retries;		       /* of the queue pair */
 	uint32_t mtu, ack_timeout;
