@@ -5,7 +5,7 @@
 What needs nothing but the processor (clang-tidy, the builds for sanitizers and coverage, tests in
 virtual time and of the tree: those marked or of meson's suite `aside`) runs in a second process of this
 script, in the time that the other tests sleep: as SCHED_IDLE, which has the processor while nobody else
-wants it. Tests of speed (`alone`) wait until it has ended.
+wants it. Tests of speed, or with limits of time (`alone`), wait until it has ended.
 
 A stage builds what it needs in its own folder and counts the test cases that it ran. A test case is
 a case of a C test program (cmocka's TAP lines; a program without them is one case), a pytest case,
@@ -34,7 +34,7 @@ LINT_WORDS = {0: 'ok', 77: 'skipped'}  # exit statuses of the scripts; others ar
 # Lines of nic, pool and what is below it that the tests must reach, in percent; and of the engines.
 COVERAGE_MIN = float(os.environ.get('COVERAGE_MIN', '90'))
 ENGINES_MIN = 95.0
-MIDDLE = ('src/nic/', 'src/pool/', 'src/backing/')
+MIDDLE = ('src/nic/', 'src/pool/', 'src/backing/', 'src/mailbox/', 'src/migrate/')
 ENGINES = ('src/wire/roce/',)
 
 
@@ -277,6 +277,7 @@ def coverage(folder):
 
 ASIDE = ('--suite', 'aside')
 NOT_ASIDE = ('--no-suite', 'aside')
+ALONE = ('--suite', 'alone')
 # So many times longer may a test take that has a core only while nobody else wants one.
 STARVED = 20
 
@@ -288,7 +289,7 @@ def stages(folder):
         ('lint', 'format, layers, sizes, freestanding nic', {'all', 'quick', 'lint'},
          lambda: lint(folder)),
         ('unit', 'test programs in C', {'all'},
-         lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE)),
+         lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE, '--no-suite', 'alone')),
         ('unit', 'test programs in C', {'quick'},
          lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long')),
         ('pytest', 'whole programs', {'all'},
@@ -313,6 +314,8 @@ def stages(folder):
         ('coverage', 'builds', {'aside'}, lambda: build_coverage(folder) and Tally()),
 
         ('join', 'what ran beside', {'all'}, None),
+        ('unit', 'with limits of time', {'all'},
+         lambda: unit(folder, '--no-suite', 'slow', *ALONE, logbase='testlog-alone')),
         ('pytest', 'of speed', {'all'},
          lambda: pytest(folder, 'alone and not slow', name='pytest-alone')),
         ('works', 'the table in README.md', {'all'},

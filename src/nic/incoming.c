@@ -89,6 +89,7 @@ static enum weft_outcome begin(struct weft_incoming *in, struct weft_arrival a)
 	case SENDS:
 		break;
 	}
+	landing.binding = 0; /* of a SEND that ends no window */
 	outcome = weft_arrive_begin_send(a, &landing);
 	if (outcome == WEFT_DONE) {
 		in->wr_id = landing.wr_id;

@@ -19,12 +19,12 @@ struct weft_incoming {
 	struct weft_responder *to;
 	struct weft_caller *caller; /* whose line it is, from enter to leave */
 	uint64_t next;		    /* of that line */
-	struct weft_wqe request;    /* its header */
 	uint64_t len_bytes;	    /* of all parts */
 	uint64_t wr_id;		    /* of the receive that it goes into */
 	uint64_t binding;	    /* of the window that it ends */
 	uint32_t tag;		    /* of the connection in which it began */
 	bool begun;
+	struct weft_wqe request; /* its header; last, as elements may follow such a one */
 };
 
 /* A request, of which nothing is done yet. The responder was found (weft_responder_find). */

@@ -6,9 +6,9 @@
 
 struct state {
 	struct weft_responder to;
-	struct weft_incoming in;
 	struct weft_wqe *wqe;
 	uint64_t position;
+	struct weft_incoming in; /* last, as its request is */
 };
 
 char pieces_step;
