@@ -268,21 +268,17 @@ static struct weft_qp *take_waiting(struct weft_nic *nic)
 	return qp;
 }
 
-#define WAIT_BEGINS 1u /* for a deadline */
-
-/* How long the next request may still wait for its peer; 0: too long. */
-static uint64_t patience_left_ns(struct weft_qp *qp, uint64_t now_ns)
+/* How long the next request may still wait for its peer; 0: too long. It was first tried in this look, or earlier. */
+static uint64_t patience_left_ns(struct weft_qp *qp, bool first, uint64_t now_ns)
 {
 	uint64_t patience = patience_ns(qp);
 
 	if (qp->awaited == WEFT_DONE || qp->state != WEFT_QPS_RTS)
 		return UINT64_MAX;
-	/* a wait that began now would begin before its request was tried: it does at the next look */
-	if (!qp->deadline_ns) {
-		qp->deadline_ns = WAIT_BEGINS;
+	/* now_ns is from before what went before it, which may have taken long: its wait begins at the next look */
+	if (!qp->deadline_ns && first)
 		return 1;
-	}
-	if (qp->deadline_ns == WAIT_BEGINS)
+	if (!qp->deadline_ns)
 		qp->deadline_ns = patience == UINT64_MAX ? UINT64_MAX : now_ns + patience;
 	return now_ns < qp->deadline_ns ? qp->deadline_ns - now_ns : 0;
 }
@@ -303,7 +299,7 @@ static void give_up(struct weft_qp *qp)
 static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns,
 			 uint64_t *due_ns)
 {
-	uint64_t left_ns;
+	uint64_t left_ns, next = weft_sq_next_issue(qp);
 
 	*due_ns = UINT64_MAX;
 	if (qp->under_way && !qp->drains)
@@ -316,7 +312,7 @@ static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_
 		return false;
 	if (qp->drains)
 		*due_ns = DRAINS_EACH_NS;
-	left_ns = patience_left_ns(qp, now_ns);
+	left_ns = patience_left_ns(qp, weft_sq_next_issue(qp) != next, now_ns);
 	if (!left_ns) {
 		qp->waits = false;
 		give_up(qp);
