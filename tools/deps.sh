@@ -21,7 +21,7 @@ table() {
 		check	linux-headers-amd64 make
 		check	python3-numpy python3-scipy tshark
 		check	openmpi-bin libopenmpi-dev netpipe-openmpi
-		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2
+		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2 hwloc-nox
 		tidy	clang-tidy
 		lab	qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 rdma-core python3-pyverbs ibverbs-utils
 		coverage	gcovr
