@@ -140,6 +140,7 @@ SECTIONS = {
         ('tshark, scapy and zlib read what is sent', r'wire/decoders::'),
         ('datagrams: many a system call, cut and joined by the kernel; addresses, groups, identifications',
          r'link-udp'),
+        ('engines behind one address: each its packets, its timer, its turn', r'card-switch'),
         ('both ends on sockets over a wire that loses, doubles, reorders and corrupts, each byte compared',
          r'link-fault', r'wire/fault::'),
         ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c` each way; SEND, WRITE, "

@@ -15,7 +15,6 @@
 #define BUFFER_BYTES (4u << 20)
 #define BUDGET	     64u
 #define MESSAGES     16u
-#define SOURCES	     8u
 
 /* What is to go, in messages of packets as long as each other, but the last. */
 struct out {
@@ -25,10 +24,6 @@ struct out {
 	bool closed; /* nothing more goes into the last */
 	uint32_t count;
 	uint8_t bytes[MESSAGES][WEFT_UDP_BYTES + 512];
-	struct {
-		uint8_t address[16];
-		struct weft_roce_source source;
-	} sources[SOURCES];
 };
 
 static struct weft_roce_icrc icrc;
@@ -263,48 +258,6 @@ static const struct weft_roce_world world = {
 
 /* ---- A turn ---- */
 
-static struct weft_roce_source *source_of(struct lan *lan, const uint8_t address[16])
-{
-	static const uint8_t none[16];
-	uint32_t i = 0;
-
-	while (i < SOURCES - 1 && memcmp(lan->out->sources[i].address, none, 16) &&
-	       memcmp(lan->out->sources[i].address, address, 16))
-		i++;
-	memcpy(lan->out->sources[i].address, address, 16);
-	return &lan->out->sources[i].source;
-}
-
-static void came(struct lan *lan, const struct weft_udp_datagram *d, uint64_t now_ns)
-{
-	struct weft_roce_arrival arrival = {
-		.traffic_class = d->traffic_class,
-		.hop_limit = d->hop_limit,
-		.udp_bytes = (uint16_t)d->bytes,
-		.route = {.src_port = d->from_port, .dst_port = d->to_port},
-	};
-	struct weft_roce_packet packet;
-	enum weft_roce_icrc_verdict verdict;
-
-	memcpy(arrival.route.src, d->from, 16);
-	memcpy(arrival.route.dst, d->to, 16);
-	lan->came++;
-	if (weft_roce_parse(d->at, d->bytes, &packet)) {
-		lan->foreign++;
-		return;
-	}
-	verdict = weft_roce_icrc_check(&icrc, source_of(lan, d->from), &arrival.route, d->at,
-				       d->bytes, d->segment, now_ns, &arrival.id);
-	lan->wrong_icrc += verdict == WEFT_ROCE_ICRC_WRONG;
-	lan->weak_icrc += verdict == WEFT_ROCE_ICRC_WEAK;
-	if (verdict == WEFT_ROCE_ICRC_WRONG)
-		return;
-	for (uint32_t i = 0; i < LAN_QPS; i++)
-		if (lan->qp[i].open && !lan->qp[i].dead &&
-		    lan->qp[i].qp.config.qpn == packet.dest_qpn)
-			weft_roce_receive(&lan->qp[i].qp, &arrival, &packet, now_ns);
-}
-
 static void take_in(struct lan *lan)
 {
 	struct weft_udp_datagram datagram;
@@ -315,30 +268,7 @@ static void take_in(struct lan *lan)
 		lan_fail("receiving");
 	}
 	while (weft_udp_next(lan->udp, &datagram))
-		came(lan, &datagram, lan_now_ns());
-}
-
-/* Whether there is more to send; *deadline_ns: the first. */
-static bool run_all(struct lan *lan, uint64_t *deadline_ns)
-{
-	uint64_t now_ns = lan_now_ns();
-	bool more = false;
-
-	*deadline_ns = 0;
-	for (uint32_t i = 0; i < LAN_QPS; i++) {
-		struct weft_roce_qp *qp = &lan->qp[i].qp;
-
-		if (!lan->qp[i].open || lan->qp[i].dead)
-			continue;
-		if (qp->deadline_ns && qp->deadline_ns <= now_ns)
-			weft_roce_timer(qp, now_ns);
-		more |= !lan->qp[i].dead && weft_roce_run(qp, BUDGET, now_ns);
-		if (!lan->qp[i].dead && qp->deadline_ns &&
-		    (!*deadline_ns || qp->deadline_ns < *deadline_ns))
-			*deadline_ns = qp->deadline_ns;
-	}
-	flush(lan);
-	return more;
+		weft_switch_receive(&lan->sw, &datagram, lan_now_ns());
 }
 
 static bool has_news(const struct lan *lan)
@@ -356,9 +286,11 @@ bool lan_turn(struct lan *lan, int fd, int most_ms)
 	struct timespec patience;
 
 	take_in(lan);
-	if (run_all(lan, &deadline_ns) || has_news(lan))
+	if (weft_switch_run(&lan->sw, BUDGET, lan_now_ns()) || has_news(lan))
 		most_ns = 0;
+	flush(lan);
 	now_ns = lan_now_ns();
+	deadline_ns = weft_switch_deadline_ns(&lan->sw);
 	if (deadline_ns)
 		most_ns = deadline_ns <= now_ns		   ? 0
 			  : deadline_ns - now_ns < most_ns ? deadline_ns - now_ns
@@ -389,6 +321,7 @@ void lan_open(struct lan *lan, const char *address, const char *interface)
 	config.interface = lan->interface;
 	if (!icrc.math)
 		weft_roce_icrc_init(&icrc, &plain_math);
+	weft_switch_begin(&lan->sw, &icrc, lan->table, lan->heap, LAN_QPS);
 	answer = lan->out ? weft_udp_open(&config, &lan->udp) : -ENOMEM;
 	if (answer) {
 		errno = -answer;
@@ -430,11 +363,16 @@ struct lan_qp *lan_connect(struct lan *lan, const struct weft_roce_config *confi
 	memcpy(q->qp.config.route.src, lan->address, 16);
 	q->qp.config.route.src_port = q->qp.config.route.dst_port = WEFT_ROCE_PORT;
 	weft_roce_open(&q->qp, q->ring, LAN_RING);
+	q->port.qp = &q->qp;
+	errno = -weft_switch_add(&lan->sw, &q->port);
+	if (errno)
+		lan_fail("a queue pair");
 	return q;
 }
 
 void lan_disconnect(struct lan_qp *q)
 {
+	weft_switch_remove(&q->lan->sw, &q->port);
 	q->open = false;
 }
 
@@ -446,6 +384,7 @@ bool lan_post(struct lan_qp *q, const struct weft_roce_request *request, uint8_t
 		return false;
 	q->sends[position % LAN_RING].at = at;
 	q->sends[position % LAN_RING].id = id;
+	weft_switch_stir(&q->lan->sw, &q->port);
 	return true;
 }
 
@@ -472,6 +411,7 @@ bool lan_poll(struct lan_qp *q, struct lan_done *done)
 
 void lan_say(const struct lan *lan)
 {
+	const struct weft_switch_counters *in = &lan->sw.counters;
 	struct weft_roce_counters sum = {0};
 
 	for (uint32_t i = 0; i < LAN_QPS; i++) {
@@ -486,7 +426,7 @@ void lan_say(const struct lan *lan)
 	}
 	printf("went=%lu came=%lu cut=%lu wrong_icrc=%lu weak_icrc=%lu foreign=%lu sent_again=%lu "
 	       "duplicates=%lu out_of_sequence=%lu timeouts=%lu probes=%lu dropped=%lu\n",
-	       lan->went, lan->came, lan->cut, lan->wrong_icrc, lan->weak_icrc, lan->foreign,
+	       lan->went, in->came, lan->cut, in->wrong_icrc, in->weak_icrc, in->foreign,
 	       sum.sent_again, sum.duplicates, sum.out_of_sequence, sum.timeouts, sum.probes,
 	       sum.dropped);
 	if (lan->fault) {

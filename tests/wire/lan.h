@@ -7,6 +7,7 @@
 #ifndef WEFT_TESTS_WIRE_LAN_H
 #define WEFT_TESTS_WIRE_LAN_H
 
+#include "card/switch.h"
 #include "link/fault.h"
 #include "memory.h"
 
@@ -25,6 +26,7 @@ struct lan_done {
 /* The engine's part comes first. */
 struct lan_qp {
 	struct weft_roce_qp qp;
+	struct weft_switch_port port;
 	struct lan *lan;
 	struct memory *memory;
 	bool open, dead;
@@ -47,8 +49,9 @@ struct lan {
 	uint8_t address[16];
 	uint32_t interface;
 	struct lan_qp qp[LAN_QPS];
-	/* what is wrong or foreign, of all packets that have come */
-	uint64_t came, went, wrong_icrc, weak_icrc, foreign, cut;
+	uint64_t went, cut; /* packets; of those in messages that the kernel cuts */
+	struct weft_switch sw;
+	struct weft_switch_port *table[LAN_QPS], *heap[LAN_QPS + 1];
 	struct out *out;
 };
 
