@@ -23,7 +23,8 @@ def datagrams(tmp_path_factory):
     """librdmacm without its device, and the fuzzer as the rest of the world."""
     if not shutil.which('clang'):
         pytest.skip('clang is not installed')
-    sources = sorted(path for path in (SOURCE / 'cm').glob('*.c') if path.name != 'device.c')
+    sources = sorted(path for folder in ('cm', 'wire/cm') for path in (SOURCE / folder).glob('*.c')
+                     if path.name != 'device.c')
     world = HERE.parent / 'cm'
     program = tmp_path_factory.mktemp('fuzz') / 'fuzz_datagrams'
     subprocess.run(['clang', *FLAGS, f'-I{SOURCE}', f'-I{world}', HERE / 'fuzz_datagrams.c',
