@@ -70,14 +70,16 @@ void weft_step(const struct weft_step *step)
 {
 	struct order *order = self.order;
 	_Atomic uint32_t *due;
+	bool wanted;
 
 	if (!order)
 		return;
 	atomic_fetch_add_explicit(&table->passed[self.kind][step->label], 1, memory_order_relaxed);
 	if (!order->label || self.pid != getpid())
 		return;
+	wanted = order->signal == SIGKILL && atomic_load(&table->killed[step->label]) < STEPS_LEAST;
 	due = order->label == step->label + 1 ? &order->left : &order->patience;
-	if (atomic_fetch_sub(due, 1) != 1)
+	if (atomic_fetch_sub(due, 1) != 1 && !wanted)
 		return;
 	order->obeyed = true;
 	if (order->signal == SIGKILL)

@@ -22,7 +22,6 @@
 
 #define GROUPS	   3u /* of processes at a time, each on a pool of its own */
 #define TURNS	   16u
-#define HIT_LEAST  3u /* a label that is hit less often is not tested: a failure */
 #define HIT_WANTED 10u
 #define HANGS_NS   60000000000ull
 #define TIMER_NS   68000000ull /* of the workers' queue pairs: (3 + 1) * 4.096 us << 12 */
@@ -429,8 +428,8 @@ static int report(void)
 		for (enum kind k = 0; k < KINDS; k++)
 			passed += atomic_load(&table->passed[k][i]);
 		printf("%6lu of %9lu  %s%s\n", (unsigned long)hits, (unsigned long)passed,
-		       steps_name(i), hits < HIT_LEAST ? "  TOO FEW" : "");
-		missed += hits < HIT_LEAST;
+		       steps_name(i), hits < STEPS_LEAST ? "  TOO FEW" : "");
+		missed += hits < STEPS_LEAST;
 		few += hits < HIT_WANTED;
 	}
 	printf("%6lu at random moments\n", (unsigned long)atomic_load(&sums->random));
@@ -439,7 +438,7 @@ static int report(void)
 	printf("%lu kills in %lu rounds, %u labels, %u of them hit less than %u times, %u less "
 	       "than %u\n",
 	       (unsigned long)atomic_load(&sums->kills), (unsigned long)atomic_load(&sums->rounds),
-	       steps_count(), few, HIT_WANTED, missed, HIT_LEAST);
+	       steps_count(), few, HIT_WANTED, missed, STEPS_LEAST);
 	printf("%lu survivors heard of a death, the last after %.0f ms, %lu of them too late\n",
 	       (unsigned long)atomic_load(&sums->deaths_seen),
 	       (double)atomic_load(&sums->worst_ns) / 1e6, (unsigned long)atomic_load(&sums->late));
