@@ -191,20 +191,19 @@ static void do_due(struct weft_switch *sw, uint64_t now_ns)
 
 bool weft_switch_run(struct weft_switch *sw, uint32_t share, uint64_t now_ns)
 {
-	struct weft_switch_port *last;
-	bool is_last;
+	struct weft_switch_port *p, *last;
 
 	do_due(sw, now_ns);
 	last = sw->ready ? sw->ready->prev_ready : NULL;
-	for (is_last = !last; !is_last;) {
-		struct weft_switch_port *p = sw->ready;
+	while ((p = sw->ready)) {
 		bool more = weft_roce_run(p->qp, share, now_ns);
 
-		is_last = p == last;
 		note_deadline(sw, p);
 		rest(sw, p);
 		if (more)
 			weft_switch_stir(sw, p); /* behind the others */
+		if (p == last)
+			break;
 	}
 	return sw->ready;
 }
