@@ -77,7 +77,7 @@ void weft_step(const struct weft_step *step)
 	atomic_fetch_add_explicit(&table->passed[self.kind][step->label], 1, memory_order_relaxed);
 	if (!order->label || self.pid != getpid())
 		return;
-	wanted = order->signal == SIGKILL && atomic_load(&table->killed[step->label]) < STEPS_LEAST;
+	wanted = order->or_seldom && atomic_load(&table->killed[step->label]) < STEPS_LEAST;
 	due = order->label == step->label + 1 ? &order->left : &order->patience;
 	if (atomic_fetch_sub(due, 1) != 1 && !wanted)
 		return;

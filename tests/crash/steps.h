@@ -24,10 +24,11 @@ enum kind {
 #define STEPS_LEAST 3u /* kills; a label that is hit less often is not tested */
 
 /* What becomes of a process that passes that step for the n-th time; or, if it does not come by, any other for
- * the m-th time, or one that was not hit often enough yet: some are passed seldom, and by no plan. */
+ * the m-th time. */
 struct order {
 	uint32_t label;			 /* + 1; 0: nothing */
 	_Atomic uint32_t left, patience; /* n, m; 0: never */
+	bool or_seldom; /* or at one that was not hit often enough yet: some are passed by no plan */
 	int signal;
 	_Atomic bool obeyed;
 };

@@ -79,7 +79,7 @@ static uint64_t steps_in_a_life(enum kind kind)
 static struct order order(enum kind kind, uint64_t *seed)
 {
 	uint64_t usual = steps_in_a_life(kind);
-	struct order order = {.signal = SIGKILL};
+	struct order order = {.signal = SIGKILL, .or_seldom = true};
 	uint64_t least = UINT64_MAX;
 
 	for (uint32_t i = 0; i < steps_count(); i++) {
@@ -418,14 +418,6 @@ static void run_group(uint32_t group, uint64_t seed)
 	_exit(0);
 }
 
-/* Not asked for: stores are held back by SIGSEGV only where a thread cannot be called while pages move and there is no
- * userfaultfd, which hardly happens here since sleepers are called, too (docs/decisions/0025). A worker with such a
- * thread would bring it about. */
-static bool is_seldom(uint32_t label)
-{
-	return !strncmp(steps_name(label), "segv_", 5);
-}
-
 static int report(void)
 {
 	uint32_t missed = 0, few = 0;
@@ -436,11 +428,8 @@ static int report(void)
 		for (enum kind k = 0; k < KINDS; k++)
 			passed += atomic_load(&table->passed[k][i]);
 		printf("%6lu of %9lu  %s%s\n", (unsigned long)hits, (unsigned long)passed,
-		       steps_name(i),
-		       hits >= STEPS_LEAST ? ""
-		       : is_seldom(i)	   ? "  seldom"
-					   : "  TOO FEW");
-		missed += hits < STEPS_LEAST && !is_seldom(i);
+		       steps_name(i), hits >= STEPS_LEAST ? "" : "  TOO FEW");
+		missed += hits < STEPS_LEAST;
 		few += hits < HIT_WANTED;
 	}
 	printf("%6lu at random moments\n", (unsigned long)atomic_load(&sums->random));
