@@ -11,11 +11,6 @@
 
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
-static bool is_v4(const uint8_t addr[16])
-{
-	return !memcmp(addr, mapped, sizeof(mapped));
-}
-
 int weft_addr_get(const struct sockaddr *from, uint8_t addr[16], uint16_t *port)
 {
 	const struct sockaddr_in6 *in6 = (const void *)from;
@@ -43,33 +38,13 @@ void weft_addr_put(struct sockaddr *to, const uint8_t addr[16], uint16_t port)
 	struct sockaddr_in6 *in6 = (void *)to;
 	struct sockaddr_in *in = (void *)to;
 
-	if (is_v4(addr)) {
+	if (weft_address_is_ipv4(addr)) {
 		*in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htobe16(port)};
 		memcpy(&in->sin_addr, addr + 12, 4);
 	} else {
 		*in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htobe16(port)};
 		memcpy(&in6->sin6_addr, addr, 16);
 	}
-}
-
-bool weft_addr_is_any(const uint8_t addr[16])
-{
-	static const uint8_t zero[16];
-
-	return !memcmp(addr, zero, 16) || (is_v4(addr) && !memcmp(addr + 12, zero, 4));
-}
-
-bool weft_addr_is_loopback(const uint8_t addr[16])
-{
-	static const uint8_t one[16] = {[15] = 1};
-
-	return !memcmp(addr, one, 16) || (is_v4(addr) && addr[12] == 127);
-}
-
-/* Of a group, which is there without members. */
-static bool is_multicast(const uint8_t addr[16])
-{
-	return addr[0] == 0xff || (is_v4(addr) && addr[12] >> 4 == 0xe);
 }
 
 /* ---- GIDs: as this process has published them in the pool ---- */
@@ -93,12 +68,12 @@ void weft_addr_gid(const uint8_t addr[16], uint8_t gid[16])
 	bool any = false;
 
 	memcpy(gid, addr, 16);
-	if (!weft_addr_is_loopback(addr) || weft_addr_gid_index(addr) >= 0)
+	if (!weft_address_is_loopback(addr) || weft_addr_gid_index(addr) >= 0)
 		return;
 	/* the loopback has no GID of its own beside other interfaces: the first of IPv4 stands for it,
 	 * or else the first */
-	for (uint32_t i = 0; i < WEFT_MEMBER_GIDS && !(any && is_v4(gid)); i++) {
-		if (!weft_gid_read(&self->gid[i], own) || (any && !is_v4(own)))
+	for (uint32_t i = 0; i < WEFT_MEMBER_GIDS && !(any && weft_address_is_ipv4(gid)); i++) {
+		if (!weft_gid_read(&self->gid[i], own) || (any && !weft_address_is_ipv4(own)))
 			continue;
 		memcpy(gid, own, 16);
 		any = true;
@@ -125,16 +100,17 @@ static bool may_bind(uint16_t port)
 
 int weft_addr_bind(struct weft_cm_id *id, const uint8_t addr[16], uint16_t port)
 {
-	bool any = weft_addr_is_any(addr);
+	bool any = weft_address_is_any(addr);
 	struct weft_pool_port want = {
 		.port = port,
 		.space = (uint16_t)id->id.ps,
-		.flags = (id->reuse_addr ? WEFT_PORT_SHARED : 0u) |
-			 (id->one_family || is_v4(addr) ? WEFT_PORT_ONE_FAMILY : 0u)};
+		.flags =
+			(id->reuse_addr ? WEFT_PORT_SHARED : 0u) |
+			(id->one_family || weft_address_is_ipv4(addr) ? WEFT_PORT_ONE_FAMILY : 0u)};
 	char text[WEFT_CM_ADDR_TEXT];
 	int err;
 
-	if (!any && !weft_addr_is_loopback(addr) && weft_addr_gid_index(addr) < 0)
+	if (!any && !weft_address_is_loopback(addr) && weft_addr_gid_index(addr) < 0)
 		return weft_cm_broken(-EADDRNOTAVAIL, "%s is no address of this device",
 				      weft_cm_addr_str(addr, text));
 	if (!may_bind(port))
@@ -189,7 +165,7 @@ static int choose_source(const struct sockaddr *dst, const uint8_t dst_addr[16],
 	uint16_t port;
 	int fd, err = 0;
 
-	if (weft_addr_is_loopback(dst_addr) || weft_addr_gid_index(dst_addr) >= 0) {
+	if (weft_address_is_loopback(dst_addr) || weft_addr_gid_index(dst_addr) >= 0) {
 		memcpy(addr, dst_addr, 16);
 		return 0;
 	}
@@ -213,10 +189,10 @@ static int choose_source(const struct sockaddr *dst, const uint8_t dst_addr[16],
 /* A destination of all zeros means this host. */
 static void replace_any(uint8_t addr[16])
 {
-	if (!weft_addr_is_any(addr))
+	if (!weft_address_is_any(addr))
 		return;
 	addr[15] = 1;
-	if (is_v4(addr))
+	if (weft_address_is_ipv4(addr))
 		addr[12] = 127;
 }
 
@@ -260,7 +236,7 @@ static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const stru
 		return err;
 	replace_any(to);
 	weft_addr_get(&id->id.route.addr.src_addr, from, &own);
-	if (weft_addr_is_any(from))
+	if (weft_address_is_any(from))
 		err = choose_source(dst, to, from);
 	if (err)
 		return err;
@@ -273,8 +249,9 @@ static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const stru
 				      "%s, from where it would be sent, is no address of this "
 				      "device",
 				      weft_cm_addr_str(from, text));
-	*event = is_multicast(to) || weft_cm.service->reachable(weft_cm.pool, to) ? 0
-										  : -EHOSTUNREACH;
+	*event = weft_address_is_group(to) || weft_cm.service->reachable(weft_cm.pool, to)
+			 ? 0
+			 : -EHOSTUNREACH;
 	if (*event)
 		return 0;
 	weft_id_bind_device(id);

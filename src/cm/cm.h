@@ -37,6 +37,7 @@ int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, in
 #include <stdint.h>
 #include <stdio.h>
 
+#include "pool/address.h"
 #include "wire/cm/conn.h"
 #include "verbs/service.h"
 
@@ -204,8 +205,6 @@ int weft_event_complete(struct weft_cm_id *id);
 /* 0, -EINVAL (NULL), -EAFNOSUPPORT. port in host order. */
 int weft_addr_get(const struct sockaddr *from, uint8_t addr[16], uint16_t *port);
 void weft_addr_put(struct sockaddr *to, const uint8_t addr[16], uint16_t port);
-bool weft_addr_is_any(const uint8_t addr[16]);
-bool weft_addr_is_loopback(const uint8_t addr[16]);
 /* The RoCE v2 entry of our GID table that has this GID, or that of the loopback: -EADDRNOTAVAIL. */
 int weft_addr_gid_index(const uint8_t gid[16]);
 /* The GID by which an address is reached; out of our own table for the loopback's. */

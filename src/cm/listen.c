@@ -20,7 +20,7 @@ static int fit(const struct weft_cm_id *id, enum rdma_port_space ps, const uint8
 	if (id->id.ps != ps || weft_addr_get(&id->id.route.addr.src_addr, own, &own_port) ||
 	    own_port != port)
 		return 0;
-	if (!weft_addr_is_any(own))
+	if (!weft_address_is_any(own))
 		return memcmp(own, addr, 16) ? 0 : 2;
 	weft_addr_put((struct sockaddr *)&wanted, addr, port);
 	return family == wanted.ss_family || (family == AF_INET6 && !id->one_family);

@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "pool/address.h"
+
 /* Messages a system call, each way. One that comes may be many datagrams that the kernel has
  * joined. */
 #define BATCH	     16u
@@ -44,7 +46,7 @@ static socklen_t to_name(const uint8_t address[16], uint16_t port, uint32_t inte
 			 union name *name)
 {
 	memset(name, 0, sizeof(*name));
-	if (weft_udp_is_ipv4(address)) {
+	if (weft_address_is_ipv4(address)) {
 		name->four.sin_family = AF_INET;
 		name->four.sin_port = htons(port);
 		memcpy(&name->four.sin_addr, address + 12, 4);
@@ -127,7 +129,7 @@ static int bind_it(struct weft_udp *udp, const struct weft_udp_config *config)
 	socklen_t bytes = to_name(config->address, config->port, config->interface, &name);
 	int answer = set_up(udp->fd, config, udp->six);
 
-	if (!answer && weft_udp_is_group(config->address))
+	if (!answer && weft_address_is_group(config->address))
 		answer = join(udp->fd, config, &name);
 	if (answer)
 		return answer;
@@ -144,7 +146,7 @@ int weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp)
 
 	if (!u)
 		return -ENOMEM;
-	u->six = !weft_udp_is_ipv4(config->address);
+	u->six = !weft_address_is_ipv4(config->address);
 	u->came = u->at = 0;
 	u->rest = 0;
 	u->fd = socket(u->six ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -79,17 +79,4 @@ int weft_udp_receive(struct weft_udp *udp);
 /* The next of them; false: there is none left. */
 bool weft_udp_next(struct weft_udp *udp, struct weft_udp_datagram *datagram);
 
-static inline bool weft_udp_is_ipv4(const uint8_t address[16])
-{
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-	return !__builtin_memcmp(address, mapped, 12);
-}
-
-/* Multicast, of either version. */
-static inline bool weft_udp_is_group(const uint8_t address[16])
-{
-	return weft_udp_is_ipv4(address) ? address[12] >> 4 == 14 : address[0] == 0xff;
-}
-
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "pool/address.h"
 #include "pool/internal.h"
 #include "pool/step.h"
 
@@ -13,27 +14,6 @@
 #define EPHEMERAL_PORTS 28232u
 
 #define PORTS_AT_FIRST	64u
-
-static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-static bool is_v4(const uint8_t addr[16])
-{
-	return !memcmp(addr, mapped, sizeof(mapped));
-}
-
-static bool is_any(const uint8_t addr[16])
-{
-	static const uint8_t zero[16];
-
-	return !memcmp(addr, zero, 16) || (is_v4(addr) && !memcmp(addr + 12, zero, 4));
-}
-
-static bool is_loopback(const uint8_t addr[16])
-{
-	static const uint8_t one[16] = {[15] = 1};
-
-	return !memcmp(addr, one, 16) || (is_v4(addr) && addr[12] == 127);
-}
 
 /* ---- The lock ---- */
 
@@ -119,9 +99,10 @@ static int clash(const struct weft_pool_port *a, const struct weft_pool_port *b)
 
 	if (both & WEFT_PORT_SHARED && !(either & WEFT_PORT_LISTENS))
 		return 0;
-	if (both & WEFT_PORT_ONE_FAMILY && is_v4(a->addr) != is_v4(b->addr))
+	if (both & WEFT_PORT_ONE_FAMILY &&
+	    weft_address_is_ipv4(a->addr) != weft_address_is_ipv4(b->addr))
 		return 0;
-	if (is_any(a->addr) || is_any(b->addr))
+	if (weft_address_is_any(a->addr) || weft_address_is_any(b->addr))
 		return -EADDRNOTAVAIL;
 	return memcmp(a->addr, b->addr, 16) ? 0 : -EADDRINUSE;
 }
@@ -263,7 +244,7 @@ void weft_port_release(struct weft_pool *pool, uint32_t index)
 
 static bool is_here(struct weft_pool *pool, const uint8_t addr[16])
 {
-	return is_loopback(addr) || weft_member_has_gid(pool->self, addr);
+	return weft_address_is_loopback(addr) || weft_member_has_gid(pool->self, addr);
 }
 
 /* How well a port fits, a listening one better. */
@@ -276,11 +257,12 @@ enum fit {
 
 static enum fit fit(const struct weft_pool_port *p, const struct weft_pool_port *wanted)
 {
-	bool any = is_any(p->addr);
+	bool any = weft_address_is_any(p->addr);
 
 	if (p->port != wanted->port || p->space != wanted->space ||
 	    (!any && memcmp(p->addr, wanted->addr, 16)) ||
-	    (any && p->flags & WEFT_PORT_ONE_FAMILY && is_v4(p->addr) != is_v4(wanted->addr)))
+	    (any && p->flags & WEFT_PORT_ONE_FAMILY &&
+	     weft_address_is_ipv4(p->addr) != weft_address_is_ipv4(wanted->addr)))
 		return FITS_NOT;
 	if (!(p->flags & WEFT_PORT_LISTENS))
 		return FITS_UNHEARD;

@@ -82,13 +82,4 @@ extern const struct weft_transport weft_by_address;
 int weft_ah_find(struct weft_nic *nic, struct weft_ah *ah);
 void weft_ah_destroy(struct weft_nic *nic, struct weft_ah *ah);
 
-/* ff.., or ::ffff: and an IPv4 group (RoCE v2) */
-static inline bool weft_gid_is_group(const uint8_t gid[16])
-{
-	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
-
-	return gid[0] == 0xff ||
-	       (!__builtin_memcmp(gid, ipv4, sizeof(ipv4)) && gid[12] >> 4 == 0xe);
-}
-
 #endif

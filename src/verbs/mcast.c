@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "pool/address.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "process/process.h"
@@ -48,7 +49,7 @@ static int check(const char *verb, struct ibv_qp *qp, const union ibv_gid *gid)
 		return EINVAL;
 	if (!gid)
 		return weft_broken(verb, MISSING, weft_value("gid"));
-	if (qp->qp_type != IBV_QPT_UD || !weft_gid_is_group(gid->raw))
+	if (qp->qp_type != IBV_QPT_UD || !weft_address_is_group(gid->raw))
 		return weft_broken(verb, GROUP, qp->qp_num, gid->raw[0]);
 	return 0;
 }

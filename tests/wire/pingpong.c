@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lan.h"
+#include "pool/address.h"
 #include "talk.h"
 
 #define PORT	    "18515"
@@ -136,7 +137,7 @@ static void compare(struct game *g, const struct lan_done *done)
 			wrong("a byte");
 	if (!head_of(g))
 		return;
-	if (weft_udp_is_ipv4(g->lan.address)
+	if (weft_address_is_ipv4(g->lan.address)
 		    ? at[20] != 0x45 || memcmp(at + 36, g->lan.address + 12, 4)
 		    : at[0] >> 4 != 6 || memcmp(at + 24, g->lan.address, 16))
 		wrong("the header before a datagram");

@@ -4,6 +4,7 @@
 #include "nic/arrive.h"
 #include "nic/busy.h"
 #include "nic/gather.h"
+#include "pool/address.h"
 #include "transport/direct/direct.h"
 
 /* The way of a WRITE or READ from the queue to its bytes is one function, or a third of its time
@@ -325,7 +326,7 @@ static enum weft_outcome issue_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
 
 static bool reaches(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
 {
-	if (weft_gid_is_group(dgid))
+	if (weft_address_is_group(dgid))
 		return true;
 	for (uint16_t i = 0; nic->pool->calls->member(nic->pool, i); i++)
 		if (weft_responder_has_gid(nic->pool, i, dgid))

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "pool/address.h"
 #include "transport/direct/grh.h"
 
 #define UDP	   17
@@ -7,13 +8,6 @@
 #define BTH_DETH   20u
 #define IMM	   4u
 #define ICRC	   4u
-
-static bool is_ipv4(const uint8_t gid[16])
-{
-	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-	return !__builtin_memcmp(gid, prefix, sizeof(prefix));
-}
 
 static void put16(uint8_t *at, uint32_t value)
 {
@@ -51,7 +45,7 @@ uint8_t weft_grh_fill(uint8_t grh[WEFT_GRH_BYTES], const struct weft_ah *ah, boo
 	uint32_t payload = BTH_DETH + (imm ? IMM : 0) + ((len_bytes + 3) & ~3u) + ICRC;
 
 	__builtin_memset(grh, 0, WEFT_GRH_BYTES);
-	if (ah->v2 && is_ipv4(ah->dgid)) {
+	if (ah->v2 && weft_address_is_ipv4(ah->dgid)) {
 		fill_ipv4(grh + 20, ah, UDP_HEADER + payload);
 		return 2;
 	}

@@ -2,6 +2,7 @@
 #include <stdbool.h>
 
 #include "nic/errors.h"
+#include "pool/address.h"
 #include "wire/cm/mad.h"
 
 #define HEADER_BYTES   24u
@@ -254,7 +255,7 @@ static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 void weft_mad_put_ip(uint8_t to[WEFT_MAD_IP_BYTES], const struct weft_mad_ip *ip)
 {
-	bool v4 = !__builtin_memcmp(ip->dst, mapped, sizeof(mapped));
+	bool v4 = weft_address_is_ipv4(ip->dst);
 	size_t skip = v4 ? sizeof(mapped) : 0;
 
 	__builtin_memset(to, 0, WEFT_MAD_IP_BYTES);

@@ -4,6 +4,7 @@
  * 2^31 is the coefficient of 1, that of value 1 is that of t^31. A CRC's register after n bits that differ by D(t)
  * differs by D(t)·t^32, and by t^k more k bits later.
  */
+#include "pool/address.h"
 #include "wire/roce/icrc.h"
 #include "wire/roce/packet.h"
 
@@ -51,9 +52,7 @@ void weft_roce_icrc_init(struct weft_roce_icrc *icrc, const struct weft_roce_mat
 
 bool weft_roce_is_ipv4(const struct weft_roce_route *route)
 {
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-	return !__builtin_memcmp(route->dst, mapped, sizeof(mapped));
+	return weft_address_is_ipv4(route->dst);
 }
 
 static uint8_t *put16(uint8_t *at, size_t value)
