@@ -6,7 +6,7 @@
  *
  *   events WAY SERVER_CORE CLIENT_CORE CLIENTS PROCESSES IN_FLIGHT BYTES SECONDS [REQUESTS]
  *
- * WAY: verbs; engine, the same where pidfd_getfd is refused; tcp; gathered. Prints JSON: requests, per_s, one_way_us,
+ * WAY: verbs; helper, the same where pidfd_getfd is refused; tcp; gathered. Prints JSON: requests, per_s, one_way_us,
  * server (its process).
  */
 #include <arpa/inet.h>
@@ -291,11 +291,11 @@ int main(int argc, char **argv)
 	const char *name = argc > 1 ? argv[1] : "";
 
 	options.gather = !strcmp(name, "gathered");
-	options.refuse = !strcmp(name, "engine");
+	options.refuse = !strcmp(name, "helper");
 	way = !strcmp(name, "verbs") || options.refuse ? &verbs : &tcp;
 	if (argc < 9 || (way == &tcp && !options.gather && strcmp(name, "tcp") != 0)) {
 		fprintf(stderr,
-			"usage: events verbs|engine|tcp|gathered SERVER_CORE CLIENT_CORE CLIENTS "
+			"usage: events verbs|helper|tcp|gathered SERVER_CORE CLIENT_CORE CLIENTS "
 			"PROCESSES IN_FLIGHT BYTES SECONDS [REQUESTS]\n");
 		return 2;
 	}

@@ -12,8 +12,8 @@ import measure
 from measure import show_size
 from pairs import Trouble, free_port, listening, wait_for
 
-VERBS, ENGINE, TCP, GATHERED = 'verbs', 'engine', 'tcp', 'gathered'
-TITLES = {VERBS: 'over Weft', ENGINE: 'over Weft, its engine', TCP: 'TCP', GATHERED: 'TCP, gathered'}
+VERBS, HELPER, TCP, GATHERED = 'verbs', 'helper', 'tcp', 'gathered'
+TITLES = {VERBS: 'over Weft', HELPER: 'over Weft, its helper', TCP: 'TCP', GATHERED: 'TCP, gathered'}
 SECONDS, QUICK_SECONDS = 0.4, 0.15
 PINGPONG_AT_MOST = 1.2
 PINGPONGS = 4000
@@ -50,8 +50,8 @@ SETTINGS = [Setting(1, 1, 1, 64, at_most=1.1),
             Setting(50, 1, 16, 64, ((TCP, 2), (GATHERED, 0.7))),
             Setting(8, 1, 1, 4 << 10, ((TCP, 2),)),
             Setting(1, 1, 1, 1 << 20, ((TCP, 2),)),
-            Setting(8, 1, 1, 64, ((TCP, None),), way=ENGINE),
-            Setting(50, 1, 1, 64, ((TCP, None),), way=ENGINE)]
+            Setting(8, 1, 1, 64, ((TCP, None),), way=HELPER),
+            Setting(50, 1, 1, 64, ((TCP, None),), way=HELPER)]
 
 
 def serve(fabric, way, setting, seconds, requests=0):

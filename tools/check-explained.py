@@ -16,7 +16,7 @@ NOT_VERBS = {
     'handle.c': 'below the verbs',
     'process.c': 'says on its own what is wrong with the pool',
     'reach.c': 'below the verbs',
-    'engine.c': 'below the verbs',
+    'helper.c': 'below the verbs',
 }
 NO_FAILURE = {
     ('cq_ex.c', 'return ENOENT;'): 'there is no completion',
@@ -25,9 +25,9 @@ NO_FAILURE = {
     ('address.c', 'int err = host ? -EHOSTUNREACH : -ENOMEM;'): 'its caller says so',
     ('import.c', 'return pwrite(fd, &e, sizeof(e), 0) == sizeof(e) ? 0 : -ENOSPC;'):
         'its caller says so',
-    ('receiver.c', 'return -ENOMEM;'): 'an engine answers: who called it says so',
-    ('receiver.c', 'return -EAGAIN;'): 'an engine answers: who called it says so',
-    ('receiver.c', 'int err = -EINVAL;'): 'an engine answers: who called it says so',
+    ('receiver.c', 'return -ENOMEM;'): 'a helper answers: who called it says so',
+    ('receiver.c', 'return -EAGAIN;'): 'a helper answers: who called it says so',
+    ('receiver.c', 'int err = -EINVAL;'): 'a helper answers: who called it says so',
 }
 ERRNO = re.compile(r'(?<![\w.])-?E(?!T_)[A-Z]{3,}\b')
 EXPLAINS = re.compile(r'weft_(?:broken|explain_\w+|verbs_(?:good|known)_access|verbs_refuse_send)\(|bad_port\(')

@@ -109,7 +109,7 @@ static void check_process_vm(struct weft_checkup *c)
 
 	if (err) {
 		snprintf(finding, sizeof(finding),
-			 "memory outside the pool is copied by its owner's engine: "
+			 "memory outside the pool is copied by its owner's helper: "
 			 "process_vm_readv: %s",
 			 strerror(err));
 		weft_checkup_say(
@@ -117,7 +117,7 @@ static void check_process_vm(struct weft_checkup *c)
 			"let the seccomp profile allow process_vm_readv and process_vm_writev");
 	} else if (scope > 1) {
 		snprintf(finding, sizeof(finding),
-			 "memory outside the pool is copied by its owner's engine: Yama's "
+			 "memory outside the pool is copied by its owner's helper: Yama's "
 			 "ptrace_scope is %d",
 			 scope);
 		weft_checkup_say(c, "process_vm", WEFT_VERDICT_NOTE, finding,

@@ -125,7 +125,7 @@ static void report_members(struct weft_report *r, const struct weft_view *v)
 		weft_report_flag(r, m->alive);
 		weft_report_number(r, m->incarnation);
 		weft_report_number(r, m->threads);
-		weft_report_flag(r, m->engine_asleep);
+		weft_report_flag(r, m->helper_asleep);
 		weft_report_number(r, m->pid_ns);
 		weft_report_number(r, m->net_ns);
 		weft_report_text(r, gids);

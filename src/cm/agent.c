@@ -18,9 +18,9 @@
 static struct weft_cm_id *by_local[BUCKETS], *by_remote[BUCKETS];
 static uint32_t registered, last_id;
 static uint64_t check_peers_ns;		/* when to look whether peers still live */
-static uint64_t called_ns = UINT64_MAX; /* when the engine comes by itself */
+static uint64_t called_ns = UINT64_MAX; /* when the helper comes by itself */
 
-/* The engine is to come by then; it wakes only if it would sleep longer. */
+/* The helper is to come by then; it wakes only if it would sleep longer. */
 static void call_by(uint64_t when_ns)
 {
 	if (when_ns >= called_ns)
@@ -368,7 +368,7 @@ static void on_request(const struct weft_mad *mad, struct weft_address from)
 		tell_request(listener, id, mad);
 }
 
-/* ---- The engine ---- */
+/* ---- The helper ---- */
 
 static void on_datagram(const uint8_t wire[WEFT_MAD_BYTES], struct weft_address from)
 {

@@ -15,9 +15,9 @@ void weft_agent_unregister(struct weft_cm_id *id);
 /* Sends, tells and times what an input to id->conn has brought. */
 void weft_agent_apply(struct weft_cm_id *id, const struct weft_conn_out *out,
 		      const struct weft_mad *mad);
-/* The engine's part (service.h). Takes the mutex itself. */
+/* The helper's part (service.h). Takes the mutex itself. */
 uint64_t weft_agent_run(uint64_t now_ns);
-/* What datagrams have come, for a thread that is here before the engine. */
+/* What datagrams have come, for a thread that is here before the helper. */
 void weft_agent_look(void);
 /* In a fork's child: all of it is the parent's. */
 void weft_agent_forget(void);

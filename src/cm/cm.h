@@ -4,7 +4,7 @@
  * generated stub, which answers ENOSYS (abi/README.md).
  *
  * One mutex guards all identifiers, channels and connections of the process. Programs call in from
- * any thread; the engine thread of libibverbs runs what arrives and what times out (agent.c). No
+ * any thread; the helper thread of libibverbs runs what arrives and what times out (agent.c). No
  * verb is called with the mutex held.
  *
  * Public calls return 0 or a pointer, or -1 or NULL and errno; all else here 0 or -errno.
@@ -170,7 +170,7 @@ uint64_t weft_cm_now_ns(void);
 #define WEFT_CM_PSN_MASK 0xffffffu
 uint32_t weft_cm_random(void);
 
-/* device.c: opens the device and joins the engine, once. 0, -ENODEV, or ibv_open_device's. */
+/* device.c: opens the device and joins the helper, once. 0, -ENODEV, or ibv_open_device's. */
 int weft_cm_start(void);
 
 /* id.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The device that connections use, open as long as the library is loaded, since programs keep the
- * contexts after freeing the list; and this library's part in the engine.
+ * contexts after freeing the list; and this library's part in the helper.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static int open_device(void)
 
 static int join(void)
 {
-	static const struct weft_engine_client client = {.run = weft_agent_run};
+	static const struct weft_helper_client client = {.run = weft_agent_run};
 	static bool forks;
 	int err = weft_cm.verbs ? 0 : open_device();
 
@@ -80,7 +80,7 @@ int weft_cm_start(void)
 
 	if (started == self)
 		return 0;
-	/* not the mutex of all else: the engine takes that one */
+	/* not the mutex of all else: the helper takes that one */
 	pthread_mutex_lock(&starting);
 	if (started != self)
 		err = join();

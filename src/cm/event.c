@@ -140,7 +140,7 @@ static struct weft_cm_event *take(struct weft_cm_channel *ch, int *fd)
 	return e;
 }
 
-/* A peer that runs answers sooner than our engine, and then we, are woken. */
+/* A peer that runs answers sooner than our helper, and then we, are woken. */
 static int expect_event(struct pollfd *pollfd)
 {
 	uint64_t until_ns = weft_cm_now_ns() + EXPECT_NS;

@@ -21,7 +21,7 @@ static inline struct weft_address weft_pool_address(const struct weft_pool *pool
 	return (struct weft_address){pool->me, pool->incarnation};
 }
 
-/* Posts and wakes the addressee's engine. 0; -EAGAIN (the box is full: later); -ESRCH (it is gone);
+/* Posts and wakes the addressee's helper. 0; -EAGAIN (the box is full: later); -ESRCH (it is gone);
  * -ENOMEM, -ENOSPC. */
 int weft_box_post(struct weft_pool *pool, struct weft_address to,
 		  const uint8_t bytes[WEFT_DATAGRAM_BYTES], uint64_t now_ns);

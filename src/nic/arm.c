@@ -2,7 +2,7 @@
 /*
  * Arming: one event for each. The word of the alarm says whether the queue is armed, and for what; the producer that
  * completes ends that by compare-and-swap, and wakes the owner. So there is one waker an arming, and its event is
- * made where the owner takes it from the word: when its channel is read, when it arms anew, or by its engine.
+ * made where the owner takes it from the word: when its channel is read, when it arms anew, or by its helper.
  *
  * From the first arming on all that complete into the queue fence before they look at the word (alarm_off of the
  * ring tells them): arming fences, too, and asks no barrier of others.
@@ -187,7 +187,7 @@ void weft_cq_disarm(struct weft_cq *cq)
 				    sizeof(struct weft_pool_alarm));
 }
 
-/* ---- The engine ---- */
+/* ---- The helper ---- */
 
 void weft_nic_events(struct weft_nic *nic)
 {

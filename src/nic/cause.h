@@ -9,7 +9,7 @@
 
 #include "nic/types.h"
 
-/* Of the pool: engines read this page, too, and know of none. */
+/* Of the pool: helpers read this page, too, and know of none. */
 struct weft_pool;
 struct weft_pool_mr;
 struct weft_pool_recv;

@@ -66,7 +66,7 @@ void weft_cq_destroy(struct weft_cq *cq)
 
 /* ---- Completing ---- */
 
-/* A queue pair whose completions get lost fails (11.6.3.2): the engine sees to it. */
+/* A queue pair whose completions get lost fails (11.6.3.2): the helper sees to it. */
 void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp)
 {
 	if (cq->ignores_overrun)
@@ -95,7 +95,7 @@ static inline const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct 
 
 	for (uint64_t at = weft_cq_consumed(r); (cqe = weft_cq_entry_at(r, at));) {
 		*qp = cq->nic->qps[cqe->qpn & (WEFT_QPS - 1)];
-		/* the engine that looks for it will not find it in the ring any more */
+		/* the helper that looks for it will not find it in the ring any more */
 		if (__builtin_expect(cq->armed, 0) &&
 		    at >= atomic_load_explicit(&r->armed_at, memory_order_relaxed) &&
 		    weft_cq_wakes(cq, cqe->status, cqe->solicited))

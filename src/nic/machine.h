@@ -50,7 +50,7 @@ struct weft_memory {
 	/*
 	 * Moves bytes between here and there; no order among them.
 	 * 0; -EFAULT (not mapped there); -ENXIO (not mapped here); -EACCES (the key has ended);
-	 * -ETIMEDOUT (its engine does not answer); -ESRCH (it is gone, or its queue pair is).
+	 * -ETIMEDOUT (its helper does not answer); -ESRCH (it is gone, or its queue pair is).
 	 */
 	int (*move)(void *context, const struct weft_caller *caller, const struct weft_far *far,
 		    void *here, uint64_t len_bytes, bool write);

@@ -266,9 +266,9 @@ int weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread);
 /* Whether somebody has claimed the arming and so made an event, which is now the caller's. Any thread; the
  * queue is not being destroyed. */
 bool weft_cq_take_event(struct weft_cq *cq);
-/* The engine was signalled: armings that were claimed by those that cannot tell the channel. */
+/* The helper was signalled: armings that were claimed by those that cannot tell the channel. */
 void weft_nic_events(struct weft_nic *nic);
-/* The engine looks at all queues that were armed: for completions of those that have not told of them, dead or
+/* The helper looks at all queues that were armed: for completions of those that have not told of them, dead or
  * stopped, and for claims after which no channel was told. Whether to look again soon. */
 bool weft_nic_look(struct weft_nic *nic);
 /* For the files of the nic: the same of one queue, as far as it is known to be armed; its lock is held. */
@@ -461,7 +461,7 @@ void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause);
 /* Tries again what waits, and ends what has waited too long. now_ns: by any clock that never goes back, and
  * the same for all calls. The next look is due in at most the returned time, UINT64_MAX: never. */
 uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns);
-/* The engine was signalled: queue pairs that their peers found at fault, and those whose completions were
+/* The helper was signalled: queue pairs that their peers found at fault, and those whose completions were
  * lost, go to error. Whether some were locked: look again soon. */
 bool weft_nic_faults(struct weft_nic *nic);
 

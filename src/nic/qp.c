@@ -446,7 +446,7 @@ static int connect(struct weft_qp *qp)
 	WEFT_STEP(qp_ring_got);
 	qp->transport = transport;
 	qp->issue = transport->carries[qp->type].issue;
-	/* from the first one on the engine looks after the peers */
+	/* from the first one on the helper looks after the peers */
 	if (!atomic_fetch_add_explicit(&qp->nic->nconnected, 1, memory_order_relaxed))
 		weft_nic_kick(qp->nic);
 	return 0;

@@ -19,7 +19,7 @@ static void list_waiting(struct weft_qp *qp)
 	weft_lock(nic, &nic->waiting_lock, 0);
 	qp->waiting_next = nic->waiting;
 	nic->waiting = qp;
-	/* before the look at whether the engine sleeps: it looks in the other order (engine.c) */
+	/* before the look at whether the helper sleeps: it looks in the other order (helper.c) */
 	atomic_fetch_add(&nic->nwaiting, 1);
 	weft_unlock(&nic->waiting_lock, false);
 }
@@ -345,7 +345,7 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 			weft_unlock(&qp->lock, false);
 		}
 	}
-	/* the engine may have found the list empty meanwhile, and gone to sleep for good */
+	/* the helper may have found the list empty meanwhile, and gone to sleep for good */
 	kick = again;
 	while ((qp = again)) {
 		again = qp->waiting_next;

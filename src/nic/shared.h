@@ -64,7 +64,7 @@ int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_po
 void weft_shared_arm(struct weft_shared *q, uint32_t limit);
 /* As armed and not yet reached. */
 uint32_t weft_shared_limit(const struct weft_shared *q);
-/* The engine was signalled: which limits are reached. */
+/* The helper was signalled: which limits are reached. */
 void weft_shared_limits(struct weft_nic *nic);
 /* Takes the oldest completion of a completion queue, whose lock is held; *news: it was not told. */
 bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,

@@ -114,7 +114,7 @@ static inline bool take(struct weft_cq *cq, const struct weft_cq_source *s, stru
 
 	if (!weft_shared_stirs(s->shared) || !weft_shared_take(s->shared, cq, cqe, &news, thread))
 		return false;
-	/* the engine that looks for it will not find it any more */
+	/* the helper that looks for it will not find it any more */
 	if (cq->armed && news)
 		weft_cq_wake(cq, cqe->status, cqe->solicited);
 	return true;

@@ -223,7 +223,7 @@ static int wait_all(struct wait *w)
 		if (i != w->member && i != w->pool->me)
 			note_member(w, i);
 	wait_for_noted(w);
-	/* last, as our engine may have begun what one of them asked for which then gave up waiting */
+	/* last, as our helper may have begun what one of them asked for which then gave up waiting */
 	if (w->pool->me < end)
 		note_member(w, w->pool->me);
 	wait_for_noted(w);

@@ -166,7 +166,7 @@ struct weft_pool_line {
 	struct weft_counters counters; /* [O] the thread */
 };
 
-/* What a thread asks of the engine of another member: work on memory that only its owner reaches; or, as a
+/* What a thread asks of the helper of another member: work on memory that only its owner reaches; or, as a
  * call, on a queue pair that that one has made. */
 struct weft_pool_ask {
 	/* [O] the thread: odd while asked; the answer is due for exactly this number */
@@ -177,11 +177,11 @@ struct weft_pool_ask {
 	uint64_t len_bytes;
 	uint64_t operand[2];
 	uint64_t bounce_off; /* where the bytes come from or go to, in a segment of the asker */
-	/* of the region in which all of it lies: the engine looks; of calls: the QPN, and above it the domain */
+	/* of the region in which all of it lies: the helper looks; of calls: the QPN, and above it the domain */
 	uint64_t id;
-	/* not of calls: the word by which it is allowed, and what that was: the engine looks */
+	/* not of calls: the word by which it is allowed, and what that was: the helper looks */
 	uint64_t right_off, right_was;
-	/* [P] the engine of `target` */
+	/* [P] the helper of `target` */
 	_Alignas(WEFT_LINE) _Atomic uint64_t answered; /* the seq it answers, stored last */
 	uint64_t value;
 	int64_t error; /* 0 or -errno */
@@ -299,10 +299,10 @@ struct weft_pool_member {
 	/* by line */
 	_Alignas(WEFT_LINE) _Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */
 
-	/* The engine's doorbell: reasons first, then `signalled`, then wake it if it sleeps. */
-	_Alignas(WEFT_LINE) _Atomic uint32_t signalled; /* [*] 1, [O] the engine: 0 */
+	/* The helper's doorbell: reasons first, then `signalled`, then wake it if it sleeps. */
+	_Alignas(WEFT_LINE) _Atomic uint32_t signalled; /* [*] 1, [O] the helper: 0 */
 	_Atomic uint32_t due[8];		     /* [*] 1, [O] 0: by enum weft_signal_reason */
-	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the engine */
+	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the helper */
 
 	_Alignas(WEFT_LINE) _Atomic uint64_t box_off; /* [O] 0: it has never posted */
 	uint64_t ports_off;			      /* [L] of `ports` struct weft_pool_port */
@@ -547,7 +547,7 @@ struct weft_pool_alarm {
 struct weft_pool_bell {
 	_Atomic uint32_t
 		told; /* [P] 1 before it is written to, [O] 0 before it looks which queues have news */
-	_Atomic int32_t fd; /* [O] for reading and writing; -1: the owner's engine has to write */
+	_Atomic int32_t fd; /* [O] for reading and writing; -1: the owner's helper has to write */
 	uint64_t dev, ino;  /* [O] */
 };
 

@@ -174,10 +174,10 @@ void weft_pool_depart(struct weft_pool *pool);
 /* A member's page, mapped; NULL if that number was never used. */
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t member);
 
-/* Wakes a member's engine, and why. */
+/* Wakes a member's helper, and why. */
 enum weft_signal_reason {
 	WEFT_SIGNAL_EVENT, /* the arming of a queue was claimed, and its channel could not be woken */
-	WEFT_SIGNAL_ASK,   /* a thread asks for what only the engine can reach */
+	WEFT_SIGNAL_ASK,   /* a thread asks for what only the helper can reach */
 	WEFT_SIGNAL_FAULT, /* a peer put a queue pair in error */
 	WEFT_SIGNAL_WORK,  /* its own process has work for it */
 	WEFT_SIGNAL_BOX,   /* a datagram was posted for it */
@@ -187,7 +187,7 @@ enum weft_signal_reason {
 void weft_pool_signal(struct weft_pool *pool, uint16_t member, enum weft_signal_reason reason);
 /*
  * Wakes the thread that waits for the completion channel of that bell. 0; -errno: its pipe cannot be reached from here,
- * and its owner's engine is to do it. Takes mutexes of its own only.
+ * and its owner's helper is to do it. Takes mutexes of its own only.
  */
 int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off);
 
@@ -200,9 +200,9 @@ bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool
 		     bool taken);
 void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);
 
-/* The engine's sleep; returns when signalled, or after timeout_ns (negative: never). */
+/* The helper's sleep; returns when signalled, or after timeout_ns (negative: never). */
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
-/* The engine: was it signalled for this since it last asked? */
+/* The helper: was it signalled for this since it last asked? */
 bool weft_pool_signalled(struct weft_pool *pool, enum weft_signal_reason reason);
 
 /* Between two looks for what another does, that long after the first: gives the core away, after a

@@ -40,7 +40,7 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	m->start_time = raw->start_time;
 	copy_text(m->comm, raw->comm, sizeof(raw->comm));
 	m->alive = v->on->lives(v->backed, index);
-	m->engine_asleep = raw->asleep;
+	m->helper_asleep = raw->asleep;
 	m->threads = raw->lines;
 	m->ports_off = raw->ports_off;
 	m->ports = raw->ports;

@@ -24,7 +24,7 @@ struct weft_view_member {
 	char comm[17];
 	uint32_t threads, ngids;
 	uint8_t gid[WEFT_MEMBER_GIDS][16];
-	bool alive, engine_asleep;
+	bool alive, helper_asleep;
 	uint64_t ports_off;
 	uint32_t ports;
 };

@@ -3,7 +3,7 @@
  * The GID table of weft0's port as this process has it, and as its member of the pool publishes it. It
  * follows the addresses of the host (gid.h) as a card's does: each keeps its index as long as it is there,
  * one that goes leaves its index free, and one that comes takes the first that is free. Whatever looks at the
- * table follows first, which costs two system calls as long as nothing has changed; for the rest the engine
+ * table follows first, which costs two system calls as long as nothing has changed; for the rest the helper
  * does so each second. A change is told as IBV_EVENT_GID_CHANGE to each open context.
  *
  * Context: any thread, no locks held but that of cm/; the process is attached.
@@ -17,7 +17,7 @@
 
 /* As the process attaches: the table is the host's. */
 void weft_gids_start(void);
-/* As it detaches; the engine has ended. */
+/* As it detaches; the helper has ended. */
 void weft_gids_stop(void);
 void weft_gids_forget(void); /* in a fork's child */
 

@@ -74,7 +74,7 @@ static uint32_t machine_self(void *context)
 
 static void machine_kick(void *context)
 {
-	weft_engine_kick();
+	weft_helper_kick();
 }
 
 static uint64_t machine_stamp_ns(void *context)
@@ -146,7 +146,7 @@ static int attach(const struct weft_process_api *api)
 			told ? "" : ": ", told ? "" : strerror(-err));
 		return err;
 	}
-	p->pool->meanwhile = weft_engine_meanwhile;
+	p->pool->meanwhile = weft_helper_meanwhile;
 	memset(&p->nic, 0, sizeof(p->nic));
 	memset(p->bounce_off, 0, sizeof(p->bounce_off));
 	p->nic.pool = p->pool;
@@ -178,11 +178,11 @@ static void detach(void)
 {
 	struct weft_process *p = &weft_process;
 
-	weft_engine_stop();
-	WEFT_STEP(process_engine_stopped);
+	weft_helper_stop();
+	WEFT_STEP(process_helper_stopped);
 	if (!weft_region_detach()) {
 		/* the pages are the program's memory: we leave at the next close, or when the process ends */
-		weft_engine_watch();
+		weft_helper_watch();
 		return;
 	}
 	WEFT_STEP(process_regions_detached);
@@ -228,7 +228,7 @@ static void forget_in_child(void)
 		weft_process.api->forget();
 	weft_gids_forget();
 	weft_rehome_forget();
-	weft_engine_forget();
+	weft_helper_forget();
 	weft_pool_forget();
 	pthread_mutex_init(&mutex, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What an api needs of a process that is a member of the pool: the pool, the nic on it, the engine, memory of
+ * What an api needs of a process that is a member of the pool: the pool, the nic on it, the helper, memory of
  * other members. All contexts of verbs share it: made when the first device is opened, ended when the last one
  * is closed.
  */
@@ -26,10 +26,10 @@ extern struct weft_process weft_process;
 
 #define WEFT_CALL_BYTES 256 /* of the message of a call, at most (weft_reach_call) */
 
-/* What the process tells the api that it serves. Unless another is named, the engine calls, with nothing locked. */
+/* What the process tells the api that it serves. Unless another is named, the helper calls, with nothing locked. */
 struct weft_process_api {
 	const struct weft_nic_api *nic;
-	/* The engine of another member asks for something: 0 or -errno; -EAGAIN: not now. What `message` says
+	/* The helper of another member asks for something: 0 or -errno; -EAGAIN: not now. What `message` says
 	 * then goes back. */
 	int (*answer)(struct weft_caller *caller, uint16_t member, uint64_t incarnation,
 		      enum weft_ask_kind kind, uint64_t id, void *message);
@@ -42,7 +42,7 @@ struct weft_process_api {
 	/* While requests wait (weft_nic_hold) regions go to other pages (weft_region_rehome), and their keys
 	 * follow. Any thread, in weft_rehome. */
 	void (*rehome)(void);
-	/* The process leaves the pool; there is no engine any more. The thread that leaves. */
+	/* The process leaves the pool; there is no helper any more. The thread that leaves. */
 	void (*leave)(void);
 	/* In a fork's child: nothing is open. Async-signal-safe. */
 	void (*forget)(void);
@@ -85,18 +85,18 @@ static inline struct weft_caller *weft_caller(void)
 	return weft_thread_enter();
 }
 
-/* engine.c: the thread that works while the program does not. Started once, at the first need. */
-int weft_engine_start(void);
-void weft_engine_stop(void);
-void weft_engine_kick(void);
+/* helper.c: the thread that works while the program does not. Started once, at the first need. */
+int weft_helper_start(void);
+void weft_helper_stop(void);
+void weft_helper_kick(void);
 /* Memory was retired for an executor that stands still (weft_pool_retire): it is to look when that has gone on. */
-void weft_engine_watch(void);
-/* See struct weft_pool: what the engine does while it waits itself. */
-void weft_engine_meanwhile(struct weft_pool *pool);
+void weft_helper_watch(void);
+/* See struct weft_pool: what the helper does while it waits itself. */
+void weft_helper_meanwhile(struct weft_pool *pool);
 /* Another library's part of its work (client.h). */
-struct weft_engine_client;
-void weft_engine_serve(const struct weft_engine_client *client);
-void weft_engine_forget(void); /* in a fork's child */
+struct weft_helper_client;
+void weft_helper_serve(const struct weft_helper_client *client);
+void weft_helper_forget(void); /* in a fork's child */
 
 /*
  * rehome.c. Rights have been taken from an executor that stands still in the middle of a request, and that
@@ -118,15 +118,15 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	       void *here, uint64_t len_bytes, bool write);
 int weft_reach_atomic(void *context, const struct weft_caller *caller, const struct weft_far *far,
 		      bool add, uint64_t compare_add, uint64_t swap, uint64_t *value);
-/* The engine was asked. */
+/* The helper was asked. */
 void weft_reach_answer(struct weft_pool *pool);
 /*
- * Has the engine of another member do something; `message` goes there and comes back. What that says;
- * -ESRCH (it is gone), -ETIMEDOUT, -ENOMEM, -ENOSPC. Nothing is locked for which that engine could wait.
+ * Has the helper of another member do something; `message` goes there and comes back. What that says;
+ * -ESRCH (it is gone), -ETIMEDOUT, -ENOMEM, -ENOSPC. Nothing is locked for which that helper could wait.
  */
 int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
 		    void *message, uint64_t len_bytes);
-/* The engine was called; `caller` is its own. Not while it waits for others. */
+/* The helper was called; `caller` is its own. Not while it waits for others. */
 void weft_reach_calls(struct weft_pool *pool, struct weft_caller *caller);
 
 #endif

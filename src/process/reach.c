@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Memory that did not move into the pool: by the kernel's process_vm calls where they are allowed,
- * else by the engine of its owner, through a bounce buffer in the pool. Atomics are always the
+ * else by the helper of its owner, through a bounce buffer in the pool. Atomics are always the
  * owner's.
  */
 #include <errno.h>
@@ -64,14 +64,14 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	WEFT_STEP(reach_answer_got);
 	atomic_store_explicit(&ask->seq, seq + 1, memory_order_relaxed);
 	/* pairs with the fence in answer(): either that sees it, or the revoker that sees our line idle sees
-	 * that engine at work */
+	 * that helper at work */
 	if (err)
 		atomic_thread_fence(memory_order_seq_cst);
 	return err;
 }
 
-/* A thread that is stopped before it asks may ask when its right has ended: the engine looks once more. */
-static int ask_engine(struct weft_pool *pool, struct weft_pool_ask *ask, const struct weft_far *far)
+/* A thread that is stopped before it asks may ask when its right has ended: the helper looks once more. */
+static int ask_helper(struct weft_pool *pool, struct weft_pool_ask *ask, const struct weft_far *far)
 {
 	int err = weft_far_check(pool, far);
 
@@ -120,7 +120,7 @@ static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 		ask->bounce_off = *off;
 		if (write)
 			memcpy(bounce, here + done, ask->len_bytes);
-		err = ask_engine(pool, ask, far);
+		err = ask_helper(pool, ask, far);
 		if (err)
 			return err;
 		if (!write)
@@ -210,7 +210,7 @@ int weft_reach_atomic(void *context, const struct weft_caller *caller, const str
 	ask->len_bytes = 8;
 	ask->operand[0] = compare_add;
 	ask->operand[1] = swap;
-	err = ask_engine(((struct weft_process *)context)->pool, ask, far);
+	err = ask_helper(((struct weft_process *)context)->pool, ask, far);
 	*value = ask->value;
 	return err;
 }

@@ -18,9 +18,9 @@ void weft_rehome_share(void)
 void weft_rehome_unshare(void)
 {
 	pthread_rwlock_unlock(&lock);
-	/* pages that could not move back now: the engine tries again */
+	/* pages that could not move back now: the helper tries again */
 	if (weft_region_is_away())
-		weft_engine_watch();
+		weft_helper_watch();
 }
 
 void weft_rehome_forget(void)
@@ -30,7 +30,7 @@ void weft_rehome_forget(void)
 
 void weft_rehome(void)
 {
-	weft_engine_watch();
+	weft_helper_watch();
 	pthread_rwlock_wrlock(&lock);
 	if (weft_region_any_exposed())
 		weft_process.api->rehome();

@@ -41,7 +41,7 @@ static bool is_ours(const struct weft_pool_bell *bell, int fd)
 	return fd >= 0 && !fstat(fd, &st) && st.st_ino == bell->ino && st.st_dev == bell->dev;
 }
 
-/* Where there is no /proc, an eventfd, which only our own engine writes to. 0 or -errno. */
+/* Where there is no /proc, an eventfd, which only our own helper writes to. 0 or -errno. */
 static int open_pipe(struct weft_channel *ch)
 {
 	struct stat st;
@@ -251,7 +251,7 @@ void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives)
 	pthread_mutex_unlock(&ch->mutex);
 }
 
-/* Whether it can be read, by one look for all its queues each time that the engine looks at them. */
+/* Whether it can be read, by one look for all its queues each time that the helper looks at them. */
 static bool is_heard(struct weft_channel *ch, uint32_t look)
 {
 	if (ch->looked != look)

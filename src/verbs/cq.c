@@ -129,7 +129,7 @@ int weft_verbs_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 
 int weft_verbs_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
-	int err = weft_engine_start();
+	int err = weft_helper_start();
 
 	if (!err)
 		err = weft_cq_arm(&weft_cq(ibcq)->nic, solicited_only, weft_caller()->thread);

@@ -134,7 +134,7 @@ static void free_memory(struct weft_verbs_dm *dm)
 		return;
 	}
 	weft_pool_retire(weft_process.pool, WEFT_RETIRE_EXTENT, dm->off, dm->len_bytes);
-	weft_engine_watch();
+	weft_helper_watch();
 }
 
 int weft_verbs_free_dm(struct ibv_dm *ibdm)

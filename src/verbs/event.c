@@ -145,7 +145,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	}
 	async = async_of(context);
 	/* a thread that waits for events waits for those of the port, too, which it finds (gids.h) */
-	weft_engine_start();
+	weft_helper_start();
 	do {
 		if (eventfd_read(async->fd, &one))
 			return -1;

@@ -181,7 +181,7 @@ void weft_explain_system(const char *verb, int err)
 		weft_explain_rule(verb, WEFT_RULE_RESOURCES, why);
 		return;
 	}
-	/* of pthread_create: the engine's, at the first verb that needs it */
+	/* of pthread_create: the helper's, at the first verb that needs it */
 	if (err == EAGAIN) {
 		getrlimit(RLIMIT_NPROC, &limit);
 		why[0] = limit.rlim_cur;

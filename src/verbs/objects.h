@@ -151,7 +151,7 @@ struct weft_channel {
 	pthread_mutex_t mutex; /* guards all below, the counts in its queues, and refcnt */
 	int both;	       /* of the pipe, for reading and writing, without waiting */
 	struct weft_verbs_cq *queues, *first, **last;
-	uint32_t looked; /* the engine's look at which `heard` was so: it could be read */
+	uint32_t looked; /* the helper's look at which `heard` was so: it could be read */
 	bool heard;
 };
 

@@ -340,7 +340,7 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 		err = check_values(qp->nic.qpn, attr, mask);
 	if (err)
 		return err;
-	err = to == WEFT_QPS_RTR ? -weft_engine_start() : 0;
+	err = to == WEFT_QPS_RTR ? -weft_helper_start() : 0;
 	if (err)
 		return weft_explain_errno(VERB, err);
 	merge(&merged, attr, mask);

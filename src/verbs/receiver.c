@@ -2,7 +2,7 @@
 /*
  * Queue pairs of XRC that receive. Each is shared by those that open it in its domain, and ends with the
  * last of them. Its maker carries out what others want of it: handles of this process reach it
- * directly, those of other processes by calls to the engine of its own (process/reach.c).
+ * directly, those of other processes by calls to the helper of its own (process/reach.c).
  */
 #include "verbs/receiver.h"
 
@@ -21,7 +21,7 @@
 #define PATIENCE_NS 10000000000ull /* with one whose mutex is held */
 #define EVENTS_KEPT 4u
 
-/* Another process has it open, so often. Made and ended by the engine alone. */
+/* Another process has it open, so often. Made and ended by the helper alone. */
 struct weft_receiver_opener {
 	struct weft_receiver_opener *next;
 	uint16_t member;
@@ -162,7 +162,7 @@ void weft_receiver_events(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-/* ---- Calls of others, answered by the engine ---- */
+/* ---- Calls of others, answered by the helper ---- */
 
 static struct weft_receiver_opener **opener_of(struct weft_verbs_qp *real, uint16_t member,
 					       uint64_t incarnation)
@@ -418,7 +418,7 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 							    weft_value(attr->xrcd));
 }
 
-/* One that another process has made: its engine says whether there is such a one. An errno. */
+/* One that another process has made: its helper says whether there is such a one. An errno. */
 static int open_far(struct weft_verbs_qp *qp)
 {
 	const struct weft_pool_qp *slot = slot_of(qp->qp.qp_num);
@@ -428,7 +428,7 @@ static int open_far(struct weft_verbs_qp *qp)
 	if (!slot || slot->qpn != qp->qp.qp_num || slot->type != WEFT_QPT_XRC_RECV ||
 	    slot->owner == weft_process.pool->me)
 		return weft_broken("ibv_open_qp", OPEN_NUMBER, qp->qp.qp_num);
-	err = -weft_engine_start();
+	err = -weft_helper_start();
 	if (err)
 		return weft_explain_errno("ibv_open_qp", err);
 	qp->far.is = true;
@@ -507,7 +507,7 @@ struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_i
 		errno = err;
 		return NULL;
 	}
-	err = -weft_engine_start(); /* others may call */
+	err = -weft_helper_start(); /* others may call */
 	if (err)
 		goto fail;
 	err = ENOMEM;

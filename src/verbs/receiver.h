@@ -10,7 +10,7 @@
 
 struct weft_verbs_qp;
 
-/* What goes to the engine of its maker, and comes back. */
+/* What goes to the helper of its maker, and comes back. */
 struct weft_receiver_call {
 	struct weft_receiver_attr attr;
 	int32_t mask;
@@ -37,7 +37,7 @@ void weft_receiver_events(void);
 /* The dead have nothing open. */
 void weft_receiver_watch(struct weft_pool *pool);
 
-/* The last context closes: others that have one open lose it. There is no engine any more. */
+/* The last context closes: others that have one open lose it. There is no helper any more. */
 void weft_receiver_end(void);
 /* In a fork's child. */
 void weft_receiver_forget(void);

@@ -6,14 +6,14 @@
 #include "process/gids.h"
 #include "process/process.h"
 
-static int start(const struct weft_engine_client *client, struct weft_pool **pool)
+static int start(const struct weft_helper_client *client, struct weft_pool **pool)
 {
 	*pool = weft_process.pool;
-	weft_engine_serve(client);
-	return weft_engine_start();
+	weft_helper_serve(client);
+	return weft_helper_start();
 }
 
-/* Rings always: an engine that ticks looks for requests that wait, not for what the client has. */
+/* Rings always: a helper that ticks looks for requests that wait, not for what the client has. */
 static void kick(void)
 {
 	weft_pool_signal(weft_process.pool, weft_process.pool->me, WEFT_SIGNAL_WORK);

@@ -18,10 +18,10 @@
 
 struct weft_service {
 	uint64_t magic;
-	/* The engine serves the client, one a process, from now on. The pool is there as long as
+	/* The helper serves the client, one a process, from now on. The pool is there as long as
 	 * any context is open. 0, -EAGAIN (no thread). */
-	int (*start)(const struct weft_engine_client *client, struct weft_pool **pool);
-	/* The engine should call the client soon. */
+	int (*start)(const struct weft_helper_client *client, struct weft_pool **pool);
+	/* The helper should call the client soon. */
 	void (*kick)(void);
 	/* The GIDs of our member in the pool are those of now (gids.h). */
 	void (*follow)(void);

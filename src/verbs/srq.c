@@ -171,7 +171,7 @@ static int modify(struct weft_verbs_srq *srq, const struct ibv_srq_attr *attr, i
 		return weft_broken(verb, RANGE, weft_value("srq_limit"), attr->srq_limit, 0,
 				   max_wr);
 	if (mask & IBV_SRQ_LIMIT)
-		err = -weft_engine_start();
+		err = -weft_helper_start();
 	if (!err && mask & IBV_SRQ_MAX_WR)
 		err = -weft_shared_resize(&srq->nic, max_wr);
 	if (!err && mask & IBV_SRQ_LIMIT)

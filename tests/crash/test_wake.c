@@ -30,7 +30,7 @@
 
 static const struct {
 	const char *label;
-	bool engine; /* pidfd_getfd is refused */
+	bool helper; /* pidfd_getfd is refused */
 } steps[] = {
 	{"peer_completed", false}, {"peer_counted", false}, {"alarm_seen", false},
 	{"alarm_claimed", false},  {"wake_told", false},    {"wake_written", false},
@@ -295,7 +295,7 @@ static void consume(int fd, struct shared *shared, int sig, enum way way)
 /* ---- Cases ---- */
 
 /* False: not in time. */
-static bool run(const char *label, bool engine, int sig, enum way way)
+static bool run(const char *label, bool helper, int sig, enum way way)
 {
 	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -309,7 +309,7 @@ static bool run(const char *label, bool engine, int sig, enum way way)
 	if (!producer) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pair[0]);
-		if (engine)
+		if (helper)
 			end_refuse_pidfd_getfd();
 		produce(pair[1], shared, steps_find(label), sig);
 	}
@@ -326,20 +326,20 @@ static bool run(const char *label, bool engine, int sig, enum way way)
 	if (sig == SIGKILL || !shared->order.obeyed)
 		kill(shared->producer, SIGKILL);
 	end_require(waitpid(shared->producer, &ended, 0) == shared->producer, "waitpid");
-	/* the sleeper's engine may just have looked, so that there was nothing to wake */
+	/* the sleeper's helper may just have looked, so that there was nothing to wake */
 	ok = shared->order.obeyed && shared->woken_ms <= LIMIT_MS;
 	printf("%s %s%s%s: awake after %u ms%s\n", sig == SIGKILL ? "killed at" : "stopped at",
-	       label, engine ? ", by the engine" : "", way_names[way], shared->woken_ms,
+	       label, helper ? ", by the helper" : "", way_names[way], shared->woken_ms,
 	       shared->stale ? "; a word too many" : "");
 	munmap(shared, sizeof(*shared));
 	return ok;
 }
 
-static bool run_case(const char *label, bool engine, int sig, enum way way)
+static bool run_case(const char *label, bool helper, int sig, enum way way)
 {
 	end_require(steps_find(label) < STEPS_MOST, label);
 	for (int i = 0; i < TRIES; i++)
-		if (run(label, engine, sig, way))
+		if (run(label, helper, sig, way))
 			return true;
 	return false;
 }
@@ -354,9 +354,9 @@ int main(void)
 	setvbuf(stdout, NULL, _IONBF, 0);
 	steps_begin();
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
-		ok &= run_case(steps[i].label, steps[i].engine, SIGKILL, AWAKE);
-		ok &= run_case(steps[i].label, steps[i].engine, SIGSTOP, AWAKE);
-		ok &= run_case(steps[i].label, steps[i].engine, SIGSTOP, ASLEEP);
+		ok &= run_case(steps[i].label, steps[i].helper, SIGKILL, AWAKE);
+		ok &= run_case(steps[i].label, steps[i].helper, SIGSTOP, AWAKE);
+		ok &= run_case(steps[i].label, steps[i].helper, SIGSTOP, ASLEEP);
 	}
 	ok &= run_case("wake_told", false, SIGKILL, AGAIN);
 	unlink(pool);

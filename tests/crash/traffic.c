@@ -408,7 +408,7 @@ static void end(struct worker *w, struct link *l)
 void traffic_run(struct worker *w, struct link *l)
 {
 	l->request = draw(&w->seed, REQUESTS);
-	/* where the engine of a stopped process would have to copy */
+	/* where the helper of a stopped process would have to copy */
 	if (w->seat->kind == SLEEPER &&
 	    (l->request == REQUEST_REACH || l->request == REQUEST_REACH_BACK))
 		l->request = REQUEST_READ;

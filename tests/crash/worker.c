@@ -56,7 +56,7 @@ void nap(long ns)
 
 /* ---- Attaching ---- */
 
-/* As a container's profile may: then the engine of its owner copies what is in place. */
+/* As a container's profile may: then the helper of its owner copies what is in place. */
 static void forbid_process_vm(void)
 {
 	struct sock_filter code[] = {
@@ -370,7 +370,7 @@ static void work(struct worker *w)
 	close_all(w);
 }
 
-/* Alone, without an engine: pages move by plain copies then. */
+/* Alone, without a helper: pages move by plain copies then. */
 static void join(struct worker *w)
 {
 	open_device(w);

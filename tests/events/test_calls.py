@@ -14,14 +14,14 @@ pytestmark = pytest.mark.alone
 REQUESTS = 4000
 ANSWERED = REQUESTS + REQUESTS // 16  # those that come before what bench/events.c measures are counted, too
 # a request at the server, at most; what is not named is counted as `others`. The first arming of a connection, its set-up
-# and the engine's looks each half second are in it
+# and the helper's looks each half second are in it
 BOUNDS = {'epoll_wait': 1.1, 'read': 1.1, 'write': 1.1, 'newfstatat': 1.2, 'futex': 0.1, 'membarrier': 0.02,
           'process_vm': 0, 'others': 0.5}
 CALL = re.compile(r'^(\d+) +(?:<\.\.\. )?(\w+)(?:\(| resumed>)(.*)')
 
 
 def calls_of(log, server):
-    """{call: how often} by the process of the server, its engine's too, from its first event on."""
+    """{call: how often} by the process of the server, its helper's too, from its first event on."""
     counts, ours, begun = collections.Counter(), {server}, False
     for line in log.read_text().splitlines():
         found = CALL.match(line)

@@ -24,7 +24,7 @@
 #include "damage.h"
 #include "pool/format.h"
 
-/* Then a try does not end. Each request to an engine that never answers waits for a second. */
+/* Then a try does not end. Each request to a helper that never answers waits for a second. */
 #define SECONDS	  100u
 #define REGION	  (8 * 4096u)
 #define VICTIMS	  2
@@ -39,7 +39,7 @@ static struct shared {
 	_Atomic uint64_t tries, opened, done, failed; /* tries, devices, requests */
 } * shared;
 
-/* A damaged page names any process: its memory must not be reached. Nor is its engine to be asked for a
+/* A damaged page names any process: its memory must not be reached. Nor is its helper to be asked for a
  * second each time, as after ESRCH. */
 static void forbid_reaching(void)
 {
@@ -156,7 +156,7 @@ static void talk_to_victim(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *
 			if (!connect_to(qp, shared->victim_qpn[i]))
 				return;
 			rig_rdma(qp, opcodes[k], k, mr, mr->addr, k == 3 ? 8 : 4096,
-				 /* in the pool: an engine that is dead is waited for */
+				 /* in the pool: a helper that is dead is waited for */
 				 k == 3 ? (shared->victim_at[i][r] & ~4095ull) + 8192
 					: shared->victim_at[i][r],
 				 shared->victim_rkey[i][r]);

@@ -125,7 +125,7 @@ static void test_daemon_later(void **state)
 	weft_pool_put(pool);
 }
 
-/* Works, and looks after the others as an engine does. */
+/* Works, and looks after the others as a helper does. */
 static void works_and_watches(struct subject *s)
 {
 	struct weft_pool *pool = subject_attach(s);

@@ -44,7 +44,7 @@ static void live(struct subject *s)
 	pause();
 }
 
-/* Killed: all that it held comes back, by the look that any member's engine takes. */
+/* Killed: all that it held comes back, by the look that any member's helper takes. */
 static void test_killed(void **state)
 {
 	struct subject s = subject_start(live);

@@ -99,7 +99,7 @@ def test_kinds(fabric):
 
 
 def test_container(fabric):
-    """Docker forbids userfaultfd: memory moves although the engine thread runs already."""
+    """Docker forbids userfaultfd: memory moves although the helper thread runs already."""
     program = fabric.start(fabric.program('deny'), 'userfaultfd', fabric.program('shown'))
     wait_for(lambda: 'ready\n' in program.output().stdout or program.process.poll() is not None,
              'shown is ready')

@@ -89,7 +89,7 @@ static bool right_state(const struct worker *w, const struct order *o, struct re
 }
 
 #ifdef __SANITIZE_THREAD__
-/* It sees no order that comes by way of another process: engines write into the arena for peers. */
+/* It sees no order that comes by way of another process: helpers write into the arena for peers. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Who is stopped between his last look at his right and asking the engine of the memory's owner, and asks when
+ * Who is stopped between his last look at his right and asking the helper of the memory's owner, and asks when
  * that has ended: nothing is carried out for him. All of libibverbs in one program.
  */
 #include <signal.h>

@@ -8,7 +8,7 @@
  * The producer is a child, forked before any verb. It waits for an acknowledgement by WRITE before
  * it sends again, after a pause of random length, so that the consumer mostly finds nothing. A call that has
  * returned to it has woken the consumer: a channel that cannot be read then has lost a wake-up, whatever the
- * engine, which looks each half second, may find later.
+ * helper, which looks each half second, may find later.
  */
 #include "arming.h"
 

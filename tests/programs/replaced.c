@@ -29,7 +29,7 @@
 #define NAPS  150u
 #define STOPS 4u
 #define LONG_US                                                                                    \
-	1000000u /* one stop in LONG_ONES: the engine wakes for a claimer that stands still */
+	1000000u /* one stop in LONG_ONES: the helper wakes for a claimer that stands still */
 #define LONG_ONES 32u
 #define AIMS	  20000u /* turns */
 #define TOLD	  1000u

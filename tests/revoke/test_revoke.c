@@ -2,7 +2,7 @@
 /*
  * Once rights have been taken away, no byte changes: writers in other processes write at full speed,
  * a verb shuts them out, and when it returns the memory is filled with a pattern that must stay.
- * Arguments: "engine": no process may reach another's memory itself; a number: seconds for all.
+ * Arguments: "helper": no process may reach another's memory itself; a number: seconds for all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -589,7 +589,7 @@ int main(int argc, char **argv)
 
 	scene.random = seed ? strtoull(seed, NULL, 0) : rig_now_ns() | 1;
 	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "engine"))
+		if (!strcmp(argv[i], "helper"))
 			rig_forbid_process_vm();
 		else
 			seconds = strtoull(argv[i], NULL, 0);

@@ -21,7 +21,7 @@
 #include "transport/registry.h"
 
 #define SECOND_NS   1000000000ull
-#define TICK_NS	    (10 * 1000000ull) /* as an engine looks again for what nobody tells it of */
+#define TICK_NS	    (10 * 1000000ull) /* as a helper looks again for what nobody tells it of */
 #define READY_NS    (60 * 1000000ull) /* between receives, in the mean */
 #define RNR_TIMER   20u		      /* 10.24 ms, 9.7.5.2.8 */
 #define RNR_RETRY   6u

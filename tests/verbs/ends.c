@@ -244,7 +244,7 @@ int ends_main(int argc, char **argv, int (*run)(void))
 	memset(here, 0, sizeof(here));
 	if (argc == 3 && !strcmp(argv[1], "far"))
 		far_process(atoi(argv[2]));
-	if (argc == 2 && !strcmp(argv[1], "engine"))
+	if (argc == 2 && !strcmp(argv[1], "helper"))
 		rig_forbid_process_vm();
 	return run();
 }

@@ -105,7 +105,7 @@ void rig_region_end(struct ibv_mr *mr);
 #define RIG_REFUSED(call) assert_int_equal((call), EINVAL)
 
 /* From now on this process may not make the calls by which processes reach each other's memory, so
- * that the engine of its owner must. Children inherit it. */
+ * that the helper of its owner must. Children inherit it. */
 void rig_forbid_process_vm(void);
 
 uint64_t rig_now_ns(void);

@@ -80,7 +80,7 @@ static void one_for_each_arming(void **state)
 	no_event(rig); /* what was there before is no news */
 	send_one(rig, 2, 0);
 	send_one(rig, 3, 0);
-	first = next_event(rig); /* in either order: the engine tells of what others complete */
+	first = next_event(rig); /* in either order: the helper tells of what others complete */
 	assert_true(first == rig->cq[0] || first == rig->cq[1]);
 	expect_event(rig, rig->cq[first == rig->cq[0]]);
 	no_event(rig);

@@ -268,7 +268,7 @@ static void another_service(void **state)
 
 #define SOME_USER 64999
 
-/* The user's processes are as many as may be: the engine's thread, which connections need, cannot be started. */
+/* The user's processes are as many as may be: the helper's thread, which connections need, cannot be started. */
 static void no_thread(void **state)
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, rig->qp[1]->qp_num);

@@ -55,7 +55,7 @@ static void fault_while_moving(void **state)
 		attr = rig_attr(rig->context, IBV_QPS_RTS, 0);
 		write_with_bad_key(rig->qp[0]);
 		for (int i = 0; i < round % 100; i++)
-			rig_state(rig->qp[1]); /* so that the engine has more and more time */
+			rig_state(rig->qp[1]); /* so that the helper has more and more time */
 		err = ibv_modify_qp(rig->qp[1], &attr, RIG_RTS_MASK);
 		assert_true(!err || err == EINVAL);
 		rig_expect(rig->cq[0], IBV_WC_REM_ACCESS_ERR, 1);

@@ -201,13 +201,13 @@ static void unmapped_in_place(void **state)
 static enum ibv_wr_opcode the_write = IBV_WR_RDMA_WRITE, the_read = IBV_WR_RDMA_READ,
 			  the_swap = IBV_WR_ATOMIC_CMP_AND_SWP;
 
-/* ---- Engines ---- */
+/* ---- Helpers ---- */
 
 #define DUEL_ROUNDS 200
 
 /*
  * Both ends wait for each other's receives, and have atomics on memory in place behind them: when
- * they go on, each engine needs the other. How long the rounds took in all, or minus the status of
+ * they go on, each helper needs the other. How long the rounds took in all, or minus the status of
  * what failed.
  */
 static int64_t duel(struct end *end)
@@ -244,9 +244,9 @@ static int64_t duel(struct end *end)
 	return sum;
 }
 
-/* Engines that wait for each other give up after a second, round after round, until retries run out.
+/* Helpers that wait for each other give up after a second, round after round, until retries run out.
  * One slow round of a loaded machine is none of that. */
-static void engines_need_each_other(void **state)
+static void helpers_need_each_other(void **state)
 {
 	const int64_t most = DUEL_ROUNDS * (int64_t)S / 4;
 	int64_t here, there;
@@ -304,7 +304,7 @@ static int run(void)
 		{"unmapped_write", unmapped_in_place, setup_other_process, teardown, &the_write},
 		{"unmapped_read", unmapped_in_place, setup_other_process, teardown, &the_read},
 		{"unmapped_swap", unmapped_in_place, setup_other_process, teardown, &the_swap},
-		OTHER(engines_need_each_other),
+		OTHER(helpers_need_each_other),
 		HERE(long_messages),
 		OTHER(long_messages),
 	};

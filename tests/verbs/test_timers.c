@@ -42,7 +42,7 @@ static void set_rnr_timer(struct ibv_qp *qp, uint8_t code)
 	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER), 0);
 }
 
-/* Nothing comes, however often one looks. No look of the engine, which ours pass by, goes on. */
+/* Nothing comes, however often one looks. No look of the helper, which ours pass by, goes on. */
 static void still_waits(struct rig *rig)
 {
 	for (int i = 0; i < 4; i++)
@@ -123,7 +123,7 @@ static void for_ever(void **state)
 			still_waits(rig);
 			clock_advance(365ull * 86400 * 1000 * MS);
 		}
-		nanosleep(&(struct timespec){0, 5 * MS}, NULL); /* the engine looks, too */
+		nanosleep(&(struct timespec){0, 5 * MS}, NULL); /* the helper looks, too */
 		still_waits(rig);
 		assert_int_equal(rig_receive(rig->qp[1], 2, memory, bytes, 8), 0);
 		if (silent) {

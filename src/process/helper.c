@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The engine: one thread a process, asleep until there is deferred work: completions in armed
+ * The helper: one thread a process, asleep until there is deferred work: completions in armed
  * queues, peers that are not ready, memory that only we can reach. It blocks all signals but SIGSEGV.
  */
 #include <pthread.h>
@@ -29,8 +29,8 @@ static pthread_t thread;
 static bool running; /* under the mutex */
 static atomic_bool stopping;
 static atomic_bool ticking; /* it looks again by itself: no need to wake it */
-static const struct weft_engine_client *_Atomic client;
-static _Thread_local bool is_engine __attribute__((tls_model("initial-exec")));
+static const struct weft_helper_client *_Atomic client;
+static _Thread_local bool is_helper __attribute__((tls_model("initial-exec")));
 
 /* While something waits it is tried again, ever more rarely; sleeping programs rely on it. */
 static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int *idle)
@@ -53,8 +53,8 @@ static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int 
 /* Runs the client if it is due or called for. When it is due next. */
 static uint64_t serve(uint64_t due_ns, bool called)
 {
-	/* acquire: pairs with the release in weft_engine_serve */
-	const struct weft_engine_client *c = atomic_load_explicit(&client, memory_order_acquire);
+	/* acquire: pairs with the release in weft_helper_serve */
+	const struct weft_helper_client *c = atomic_load_explicit(&client, memory_order_acquire);
 	uint64_t now_ns;
 
 	if (!c || (due_ns == UINT64_MAX && !called))
@@ -143,9 +143,9 @@ static void *run(void *unused)
 	int64_t tick = -1;
 	bool called, faults = false;
 
-	WEFT_STEP(engine_started);
-	pthread_setname_np(pthread_self(), "weft-engine");
-	is_engine = true;
+	WEFT_STEP(helper_started);
+	pthread_setname_np(pthread_self(), "weft-helper");
+	is_helper = true;
 	weft_pool_caller_get(pool, &caller);
 	caller.thread = 0;
 	while (!atomic_load_explicit(&stopping, memory_order_acquire)) {
@@ -184,19 +184,19 @@ static void *run(void *unused)
 	return NULL;
 }
 
-/* Two engines that wait for each other answer each other. */
-void weft_engine_meanwhile(struct weft_pool *pool)
+/* Two helpers that wait for each other answer each other. */
+void weft_helper_meanwhile(struct weft_pool *pool)
 {
-	if (is_engine && weft_pool_signalled(pool, WEFT_SIGNAL_ASK))
+	if (is_helper && weft_pool_signalled(pool, WEFT_SIGNAL_ASK))
 		weft_reach_answer(pool);
 }
 
-int weft_engine_start(void)
+int weft_helper_start(void)
 {
 	sigset_t all, before;
 	int err = 0;
 
-	if (is_engine)
+	if (is_helper)
 		return 0;
 	pthread_mutex_lock(&mutex);
 	if (!running) {
@@ -213,7 +213,7 @@ int weft_engine_start(void)
 	return -err;
 }
 
-void weft_engine_stop(void)
+void weft_helper_stop(void)
 {
 	pthread_mutex_lock(&mutex);
 	if (running) {
@@ -225,27 +225,27 @@ void weft_engine_stop(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-void weft_engine_serve(const struct weft_engine_client *c)
+void weft_helper_serve(const struct weft_helper_client *c)
 {
 	atomic_store_explicit(&client, c, memory_order_release);
 }
 
 /* Threads do not survive into a fork's child. */
-void weft_engine_forget(void)
+void weft_helper_forget(void)
 {
 	pthread_mutex_init(&mutex, NULL);
 	running = false;
 	atomic_store_explicit(&client, NULL, memory_order_relaxed);
 }
 
-void weft_engine_watch(void)
+void weft_helper_watch(void)
 {
 	/* a process without queue pairs has none yet; without one the memory is given back when we leave */
-	if (!weft_engine_start())
-		weft_engine_kick();
+	if (!weft_helper_start())
+		weft_helper_kick();
 }
 
-void weft_engine_kick(void)
+void weft_helper_kick(void)
 {
 	if (!atomic_load(&ticking))
 		weft_pool_signal(weft_process.pool, weft_process.pool->me, WEFT_SIGNAL_WORK);
