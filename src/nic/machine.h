@@ -26,7 +26,7 @@ struct weft_right {
 };
 
 /* Memory of another member that is not in the pool: at `va` of its own, in the region `id`. */
-struct weft_far {
+struct weft_in_place {
 	const struct weft_right *right;
 	uint64_t va, id;
 };
@@ -52,11 +52,12 @@ struct weft_memory {
 	 * 0; -EFAULT (not mapped there); -ENXIO (not mapped here); -EACCES (the key has ended);
 	 * -ETIMEDOUT (its helper does not answer); -ESRCH (it is gone, or its queue pair is).
 	 */
-	int (*move)(void *context, const struct weft_caller *caller, const struct weft_far *far,
-		    void *here, uint64_t len_bytes, bool write);
+	int (*move)(void *context, const struct weft_caller *caller,
+		    const struct weft_in_place *memory, void *here, uint64_t len_bytes, bool write);
 	/* The same for an atomic of 8 bytes; the old value comes back in *value. */
-	int (*atomic)(void *context, const struct weft_caller *caller, const struct weft_far *far,
-		      bool add, uint64_t compare_add, uint64_t swap, uint64_t *value);
+	int (*atomic)(void *context, const struct weft_caller *caller,
+		      const struct weft_in_place *memory, bool add, uint64_t compare_add,
+		      uint64_t swap, uint64_t *value);
 };
 
 struct weft_machine {

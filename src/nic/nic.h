@@ -118,14 +118,14 @@ static inline uint64_t weft_nic_stamp_ns(const struct weft_nic *nic)
 }
 
 /* An executor that was stopped asks before it goes on: 0, -EACCES, -ESRCH as above. */
-static inline int weft_far_check(const struct weft_pool *pool, const struct weft_far *far)
+static inline int weft_in_place_check(const struct weft_pool *pool,
+				      const struct weft_in_place *memory)
 {
-	if (atomic_load_explicit(far->right->word, memory_order_acquire) != far->right->was)
+	const _Atomic uint64_t *id = &pool->mrs[(uint32_t)memory->id >> WEFT_KEY_BITS].id;
+
+	if (atomic_load_explicit(memory->right->word, memory_order_acquire) != memory->right->was)
 		return -ESRCH;
-	return atomic_load_explicit(&pool->mrs[(uint32_t)far->id >> WEFT_KEY_BITS].id,
-				    memory_order_acquire) == far->id
-		       ? 0
-		       : -EACCES;
+	return atomic_load_explicit(id, memory_order_acquire) == memory->id ? 0 : -EACCES;
 }
 
 /* ---- Work requests ---- */

@@ -198,11 +198,11 @@ static const struct weft_right *right_to(const struct chunk *c, const struct wef
 static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
 		 const struct chunk *there, void *here, uint64_t n, bool write)
 {
-	struct weft_far far = {right_to(there, right), there->va, there->id};
+	struct weft_in_place memory = {right_to(there, right), there->va, there->id};
 
 	caller->failed = there->foreign;
-	return nic->machine->memory[there->kind].move(nic->machine->context, caller, &far, here, n,
-						      write);
+	return nic->machine->memory[there->kind].move(nic->machine->context, caller, &memory, here,
+						      n, write);
 }
 
 /* Of this process, on demand. */
@@ -318,8 +318,8 @@ int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 	if (!c.at)
 		return nic->machine->memory[c.kind].atomic(
 			nic->machine->context, caller,
-			&(struct weft_far){right_to(&c, right), c.va, c.id}, add, compare_add, swap,
-			old);
+			&(struct weft_in_place){right_to(&c, right), c.va, c.id}, add, compare_add,
+			swap, old);
 	here.at = c.at;
 	weft_place_atomic(nic, caller, right, &here, add, compare_add, swap, old);
 	return c.foreign && was_left_behind(&c.foreign->right) ? -ESTALE : 0;

@@ -114,10 +114,11 @@ void weft_rehome_forget(void); /* in a fork's child */
 void weft_copy_body(uint8_t *to, const uint8_t *from, size_t n);
 
 /* reach.c: memory of other members that is not in the pool; see struct weft_machine. */
-int weft_reach(void *context, const struct weft_caller *caller, const struct weft_far *far,
+int weft_reach(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
 	       void *here, uint64_t len_bytes, bool write);
-int weft_reach_atomic(void *context, const struct weft_caller *caller, const struct weft_far *far,
-		      bool add, uint64_t compare_add, uint64_t swap, uint64_t *value);
+int weft_reach_atomic(void *context, const struct weft_caller *caller,
+		      const struct weft_in_place *memory, bool add, uint64_t compare_add,
+		      uint64_t swap, uint64_t *value);
 /* The helper was asked. */
 void weft_reach_answer(struct weft_pool *pool);
 /*

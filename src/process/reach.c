@@ -71,14 +71,16 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 }
 
 /* A thread that is stopped before it asks may ask when its right has ended: the helper looks once more. */
-static int ask_helper(struct weft_pool *pool, struct weft_pool_ask *ask, const struct weft_far *far)
+static int ask_helper(struct weft_pool *pool, struct weft_pool_ask *ask,
+		      const struct weft_in_place *memory)
 {
-	int err = weft_far_check(pool, far);
+	int err = weft_in_place_check(pool, memory);
 
 	WEFT_TURN(reach_checked);
-	ask->right_off = (uint64_t)((const uint8_t *)far->right->word - pool->base);
-	ask->right_was = far->right->was;
-	return err ? err : ask_member(pool, ask, far->right->member, far->id, WEFT_SIGNAL_ASK);
+	ask->right_off = (uint64_t)((const uint8_t *)memory->right->word - pool->base);
+	ask->right_was = memory->right->was;
+	return err ? err
+		   : ask_member(pool, ask, memory->right->member, memory->id, WEFT_SIGNAL_ASK);
 }
 
 int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
@@ -102,7 +104,8 @@ int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind 
 }
 
 static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
-		    const struct weft_far *far, uint8_t *here, uint64_t len_bytes, bool write)
+		    const struct weft_in_place *memory, uint8_t *here, uint64_t len_bytes,
+		    bool write)
 {
 	struct weft_pool_ask *ask = caller->ask;
 	uint64_t *off = &weft_process.bounce_off[caller->index];
@@ -115,12 +118,12 @@ static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 
 		WEFT_STEP(reach_bounce_made);
 		ask->kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ;
-		ask->va = far->va + done;
+		ask->va = memory->va + done;
 		ask->len_bytes = len_bytes - done < BOUNCE_BYTES ? len_bytes - done : BOUNCE_BYTES;
 		ask->bounce_off = *off;
 		if (write)
 			memcpy(bounce, here + done, ask->len_bytes);
-		err = ask_helper(pool, ask, far);
+		err = ask_helper(pool, ask, memory);
 		if (err)
 			return err;
 		if (!write)
@@ -173,11 +176,11 @@ static int by_kernel(pid_t pid, uint64_t witness, uint64_t va, void *here, uint6
 	return 0;
 }
 
-int weft_reach(void *context, const struct weft_caller *caller, const struct weft_far *far,
+int weft_reach(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
 	       void *here, uint64_t len_bytes, bool write)
 {
 	struct weft_pool *pool = ((struct weft_process *)context)->pool;
-	struct weft_pool_member *m = weft_pool_member(pool, far->right->member);
+	struct weft_pool_member *m = weft_pool_member(pool, memory->right->member);
 	uint64_t incarnation;
 	int err;
 
@@ -185,32 +188,33 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 		return -ESRCH;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	/* its number may be somebody else's by now */
-	if (!incarnation || !weft_pool_alive(pool, far->right->member, incarnation))
+	if (!incarnation || !weft_pool_alive(pool, memory->right->member, incarnation))
 		return -ESRCH;
-	err = weft_far_check(pool, far);
+	err = weft_in_place_check(pool, memory);
 	if (err)
 		return err;
 	err = -EPERM;
 	if (m->pid_ns == pool->self->pid_ns && m->witness)
-		err = by_kernel((pid_t)m->pid, m->witness, far->va, here, len_bytes, write);
+		err = by_kernel((pid_t)m->pid, m->witness, memory->va, here, len_bytes, write);
 	/* a process whose first thread has ended cannot be reached by its number, but lives */
 	if (err == -EPERM || err == -ENOSYS || err == -ESRCH)
-		err = ask_copy(pool, caller, far, here, len_bytes, write);
+		err = ask_copy(pool, caller, memory, here, len_bytes, write);
 	return err;
 }
 
-int weft_reach_atomic(void *context, const struct weft_caller *caller, const struct weft_far *far,
-		      bool add, uint64_t compare_add, uint64_t swap, uint64_t *value)
+int weft_reach_atomic(void *context, const struct weft_caller *caller,
+		      const struct weft_in_place *memory, bool add, uint64_t compare_add,
+		      uint64_t swap, uint64_t *value)
 {
 	struct weft_pool_ask *ask = caller->ask;
 	int err;
 
 	ask->kind = add ? WEFT_ASK_FETCH_ADD : WEFT_ASK_CMP_SWAP;
-	ask->va = far->va;
+	ask->va = memory->va;
 	ask->len_bytes = 8;
 	ask->operand[0] = compare_add;
 	ask->operand[1] = swap;
-	err = ask_helper(((struct weft_process *)context)->pool, ask, far);
+	err = ask_helper(((struct weft_process *)context)->pool, ask, memory);
 	*value = ask->value;
 	return err;
 }

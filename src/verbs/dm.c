@@ -32,12 +32,12 @@ static int copy(const char *verb, struct weft_verbs_dm *dm, void *to, const void
 {
 	int err = 0;
 
-	if (!dm->far.key) {
+	if (!dm->original.key) {
 		memcpy(to, from, length);
 		return 0;
 	}
-	weft_pool_visit(weft_process.pool, dm->far.owner);
-	if (weft_entry_lasts(&dm->far))
+	weft_pool_visit(weft_process.pool, dm->original.owner);
+	if (weft_entry_lasts(&dm->original))
 		memcpy(to, from, length);
 	else
 		err = weft_broken(verb, DM_ENDED, dm->dm.handle);
@@ -150,7 +150,7 @@ int weft_verbs_free_dm(struct ibv_dm *ibdm)
 	weft_handle_remove(dm);
 	if (dm->behind)
 		dm->behind->users--;
-	else if (!dm->far.key)
+	else if (!dm->original.key)
 		free_memory(dm);
 	free(dm);
 	return 0;
@@ -177,7 +177,7 @@ static int check_region(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, s
 		return EINVAL;
 	if (pd->context != dm->context)
 		return weft_broken(verb, OTHER_CONTEXT, weft_value("dm"), weft_value(dm));
-	if (of(dm)->far.key)
+	if (of(dm)->original.key)
 		return weft_broken(verb, DM_FAR, dm->handle);
 	/* it has no address by which it could be seen */
 	if (!(access & IBV_ACCESS_ZERO_BASED))
@@ -220,23 +220,23 @@ static bool is_handle(const void *object, const void *arg)
 {
 	const struct weft_verbs_dm *dm = object, *wanted = arg;
 
-	return dm->dm.handle == wanted->dm.handle && !dm->behind && !dm->far.key &&
+	return dm->dm.handle == wanted->dm.handle && !dm->behind && !dm->original.key &&
 	       weft_same_family(dm->dm.context, wanted->dm.context);
 }
 
 /* The same memory, of this process or another. */
 static bool stand_for(struct weft_verbs_dm *dm, struct weft_verbs_dm *behind,
-		      const struct weft_pool_mr *far)
+		      const struct weft_pool_mr *original)
 {
 	dm->behind = behind;
-	dm->off = behind ? behind->off : far->off;
-	dm->len_bytes = behind ? behind->len_bytes : far->len_bytes;
+	dm->off = behind ? behind->off : original->off;
+	dm->len_bytes = behind ? behind->len_bytes : original->len_bytes;
 	dm->at =
 		behind ? behind->at : weft_pool_populate(weft_process.pool, dm->off, dm->len_bytes);
 	if (behind)
 		behind->users++;
 	else
-		dm->far = *far;
+		dm->original = *original;
 	return dm->at;
 }
 
@@ -244,20 +244,20 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
 	struct weft_verbs_dm wanted = {.dm = {.context = context, .handle = handle}};
 	struct weft_verbs_dm *behind, *dm;
-	struct weft_pool_mr far;
+	struct weft_pool_mr original;
 
 	if (weft_explain_closed("ibv_import_dm", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	behind = weft_handle_find(WEFT_HANDLE_DM, is_handle, &wanted);
-	if (!behind &&
-	    !weft_entry_find(WEFT_OBJECT_DM, weft_context_find(context)->family, handle, &far)) {
+	if (!behind && !weft_entry_find(WEFT_OBJECT_DM, weft_context_find(context)->family, handle,
+					&original)) {
 		errno = weft_broken("ibv_import_dm", NO_DM, handle);
 		return NULL;
 	}
 	dm = make(context);
-	if (dm && stand_for(dm, behind, &far)) {
+	if (dm && stand_for(dm, behind, &original)) {
 		dm->dm.handle = handle;
 		return &dm->dm;
 	}
@@ -270,6 +270,6 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 
 void ibv_unimport_dm(struct ibv_dm *dm)
 {
-	if (weft_handle_is(dm, WEFT_HANDLE_DM) && (of(dm)->behind || of(dm)->far.key))
+	if (weft_handle_is(dm, WEFT_HANDLE_DM) && (of(dm)->behind || of(dm)->original.key))
 		weft_verbs_free_dm(dm);
 }

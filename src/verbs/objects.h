@@ -121,7 +121,8 @@ struct weft_verbs_td {
 struct weft_verbs_dm {
 	struct ibv_dm dm;
 	struct weft_entry entry; /* for others */
-	struct weft_pool_mr far; /* the entry of another process's, imported: its key; else 0 */
+	struct weft_pool_mr
+		original; /* the entry of another process's, imported: its key; else 0 */
 	uint64_t off, len_bytes;
 	uint8_t *at;
 	_Atomic uint32_t users;	      /* regions, and imports */
@@ -223,7 +224,7 @@ struct weft_verbs_qp {
 		bool is; /* another process has made it: nothing stands in `nic` */
 		uint16_t member;
 		uint32_t events_seen;
-	} far;
+	} opened;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 
 	/* of extended ones (qp_ex.c): requests that are built but not posted; guarded by nic.lock */

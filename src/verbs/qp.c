@@ -373,7 +373,7 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	if (!attr)
 		return weft_broken(VERB, MISSING, weft_value("attr"));
 	qp = weft_qp_real(ibqp);
-	if (qp->far.is)
+	if (qp->opened.is)
 		return weft_receiver_modify(qp, attr, mask);
 	pthread_mutex_lock(&qp->qp.mutex);
 	err = weft_verbs_modify(qp, attr, mask, weft_caller());
@@ -396,7 +396,7 @@ int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 	qp = weft_qp_real(ibqp);
 	*init = qp->init;
 	init->qp_context = ibqp->qp_context;
-	if (qp->far.is)
+	if (qp->opened.is)
 		return weft_receiver_query(qp, attr, mask);
 	pthread_mutex_lock(&qp->qp.mutex);
 	*attr = qp->attr;

@@ -31,13 +31,13 @@ struct weft_receiver_opener {
 
 /* Guards the two lists and what each has open. Taken after a queue pair's lock. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct weft_verbs_qp *ours; /* by next_receiver */
-static struct weft_verbs_qp *far;  /* handles of others', by next_receiver */
+static struct weft_verbs_qp *ours;   /* by next_receiver */
+static struct weft_verbs_qp *opened; /* handles of others', by next_receiver */
 
 void weft_receiver_forget(void)
 {
 	pthread_mutex_init(&mutex, NULL);
-	ours = far = NULL;
+	ours = opened = NULL;
 }
 
 /* ---- What is open. The mutex is held. ---- */
@@ -146,12 +146,12 @@ static bool is_of_queue_pair(uint32_t type)
 void weft_receiver_events(void)
 {
 	pthread_mutex_lock(&mutex);
-	for (struct weft_verbs_qp *qp = far; qp; qp = qp->next_receiver) {
+	for (struct weft_verbs_qp *qp = opened; qp; qp = qp->next_receiver) {
 		uint64_t events =
 			atomic_load_explicit(&slot_of(qp->qp.qp_num)->events, memory_order_acquire);
-		uint32_t news = (uint32_t)(events >> 32) - qp->far.events_seen;
+		uint32_t news = (uint32_t)(events >> 32) - qp->opened.events_seen;
 
-		qp->far.events_seen += news;
+		qp->opened.events_seen += news;
 		for (news = news < EVENTS_KEPT ? news : EVENTS_KEPT; news; news--) {
 			uint32_t type = events >> 8 * (news - 1) & 0xff;
 
@@ -326,7 +326,7 @@ static int explained(const char *verb, uint32_t qpn, int err)
 int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr *attr, int mask)
 {
 	struct weft_receiver_call call = {.attr = weft_receiver_attr_of(attr), .mask = mask};
-	int err = call_maker(handle->far.member, WEFT_ASK_QP_MODIFY, id_of(handle), &call);
+	int err = call_maker(handle->opened.member, WEFT_ASK_QP_MODIFY, id_of(handle), &call);
 
 	if (!err)
 		weft_verbs_tell_state(&handle->qp, attr, mask);
@@ -336,7 +336,7 @@ int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr 
 int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, int mask)
 {
 	struct weft_receiver_call call = {.mask = 0};
-	int err = call_maker(handle->far.member, WEFT_ASK_QP_QUERY, id_of(handle), &call);
+	int err = call_maker(handle->opened.member, WEFT_ASK_QP_QUERY, id_of(handle), &call);
 
 	if (err)
 		return explained("ibv_query_qp", handle->qp.qp_num, err);
@@ -366,9 +366,9 @@ static void close_far(struct weft_verbs_qp *qp)
 {
 	struct weft_receiver_call call = {.mask = 0};
 
-	call_maker(qp->far.member, WEFT_ASK_QP_CLOSE, id_of(qp), &call);
+	call_maker(qp->opened.member, WEFT_ASK_QP_CLOSE, id_of(qp), &call);
 	pthread_mutex_lock(&mutex);
-	unlist(&far, qp);
+	unlist(&opened, qp);
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -377,7 +377,7 @@ void weft_receiver_close(struct weft_verbs_qp *qp)
 	struct weft_verbs_qp *real = qp->real, **at = &real->handles;
 	bool last = false;
 
-	if (qp->far.is) {
+	if (qp->opened.is) {
 		close_far(qp);
 	} else {
 		pthread_mutex_lock(&mutex);
@@ -389,7 +389,7 @@ void weft_receiver_close(struct weft_verbs_qp *qp)
 	}
 	weft_async_finish(qp->qp.context, qp, weft_qp_acks(&qp->qp));
 	qp->xrcd->users--;
-	if (qp != real || qp->far.is)
+	if (qp != real || qp->opened.is)
 		free(qp);
 	if (last)
 		end(real);
@@ -431,18 +431,18 @@ static int open_far(struct weft_verbs_qp *qp)
 	err = -weft_helper_start();
 	if (err)
 		return weft_explain_errno("ibv_open_qp", err);
-	qp->far.is = true;
+	qp->opened.is = true;
 	qp->real = qp;
-	qp->far.member = slot->owner;
-	err = call_maker(qp->far.member, WEFT_ASK_QP_OPEN, id_of(qp), &call);
+	qp->opened.member = slot->owner;
+	err = call_maker(qp->opened.member, WEFT_ASK_QP_OPEN, id_of(qp), &call);
 	if (err == -EINVAL)
 		return weft_broken("ibv_open_qp", OPEN_NUMBER, qp->qp.qp_num);
 	if (err)
 		return explained("ibv_open_qp", qp->qp.qp_num, err);
 	pthread_mutex_lock(&mutex);
-	qp->far.events_seen = call.events_seen;
-	qp->next_receiver = far;
-	far = qp;
+	qp->opened.events_seen = call.events_seen;
+	qp->next_receiver = opened;
+	opened = qp;
 	pthread_mutex_unlock(&mutex);
 	weft_receiver_events(); /* of what came in between */
 	return 0;

@@ -22,7 +22,7 @@ const char *const kind_name[KINDS] = {"pooled", "mixed",  "pieces", "data",
 
 int64_t (*ends_game)(struct end *end);
 
-static uint8_t data[2][ENDS_BYTES];  /* of the near and the far end */
+static uint8_t data[2][ENDS_BYTES];  /* of the near and the other end */
 static uint8_t (*stack)[ENDS_BYTES]; /* of main(), one for each */
 
 /* ---- One end ---- */
@@ -136,7 +136,7 @@ static struct address address_of(const struct end *end)
 	return address;
 }
 
-/* ---- What the far end is asked ---- */
+/* ---- What the other end is asked ---- */
 
 struct request {
 	enum { RECEIVE, NEXT, LITMUS, GAME, EVENT, MODIFY, STATE, DEREGISTER, UNMAP, END } what;
@@ -211,8 +211,8 @@ static void must(bool ok, const char *what)
 	exit(1);
 }
 
-/* The process of the far end. An assertion that fails outside a test ends it. */
-static void far_process(int fd)
+/* The process of the other end. An assertion that fails outside a test ends it. */
+static void other_process(int fd)
 {
 	struct request request;
 	struct address mine, peer;
@@ -242,8 +242,8 @@ int ends_main(int argc, char **argv, int (*run)(void))
 
 	stack = here;
 	memset(here, 0, sizeof(here));
-	if (argc == 3 && !strcmp(argv[1], "far"))
-		far_process(atoi(argv[2]));
+	if (argc == 3 && !strcmp(argv[1], "other"))
+		other_process(atoi(argv[2]));
 	if (argc == 2 && !strcmp(argv[1], "helper"))
 		rig_forbid_process_vm();
 	return run();
@@ -275,7 +275,7 @@ static struct address start_far(struct far *far)
 	assert_true(far->pid >= 0);
 	if (!far->pid) {
 		fcntl(fds[1], F_SETFD, 0);
-		execl("/proc/self/exe", "far", "far", text, NULL);
+		execl("/proc/self/exe", "other", "other", text, NULL);
 		_exit(127);
 	}
 	close(fds[1]);

@@ -49,7 +49,7 @@ struct far {
 
 extern const char *const kind_name[KINDS];
 
-/* What main() does: runs the tests, or is the far end. With the argument "helper", neither end may
+/* What main() does: runs the tests, or is the other end. With the argument "helper", neither end may
  * make the calls by which processes reach each other's memory. */
 int ends_main(int argc, char **argv, int (*run)(void));
 

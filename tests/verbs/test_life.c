@@ -159,7 +159,7 @@ static void bad_receive(void **state)
 	assert_int_equal(far_state(&far), IBV_QPS_ERR);
 }
 
-/* Outstanding requests end when the far end says so, or is no more. */
+/* Outstanding requests end when the other end says so, or is no more. */
 static void reset_under_requests(void **state)
 {
 	uint64_t begun = rig_now_ns();
