@@ -38,7 +38,7 @@ static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct weft_da
 	atomic_thread_fence(memory_order_acquire);
 	if (!found || atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
 	    (gid && !weft_responder_has_gid(pool, t->right.member, gid)) ||
-	    !weft_seat_map(pool, &t->seat, t->right.member, rq_off, ring_off))
+	    !weft_take_map(pool, &t->take, t->right.member, rq_off, ring_off))
 		return false;
 	t->right.was = conn;
 	return true;
@@ -60,7 +60,7 @@ static void complete(const struct weft_datagram *d, const struct weft_datagram_t
 		.flags = status ? 0 : WEFT_WC_GRH | (d->has_imm ? WEFT_WC_WITH_IMM : 0),
 		.solicited = d->solicited,
 	};
-	weft_seat_complete(d->nic, &t->seat, t->right.member);
+	weft_take_complete(d->nic, &t->take, t->right.member);
 }
 
 /* What is wrong with a receive itself fails its queue pair (9.9.3, class E). */
@@ -68,7 +68,7 @@ static void fail_receive(const struct weft_datagram *d, const struct weft_datagr
 			 struct weft_pool_slot *slot, uint32_t lkey)
 {
 	complete(d, t, slot, t->tag, lkey, WEFT_WC_LOC_PROT_ERR);
-	atomic_store_explicit(&t->seat.head->fault, t->tag, memory_order_release);
+	atomic_store_explicit(&t->take.head->fault, t->tag, memory_order_release);
 	d->nic->pool->calls->signal(d->nic->pool, t->right.member, WEFT_SIGNAL_FAULT);
 }
 
@@ -90,13 +90,13 @@ static struct weft_pool_slot *take(const struct weft_datagram *d, struct weft_da
 	struct weft_pool_slot *slot;
 
 	do {
-		slot = weft_seat_first(d->nic->pool, &t->seat);
+		slot = weft_take_first(d->nic->pool, &t->take);
 		if (!slot)
 			return NULL;
-		*used = elements(&slot->recv, t->seat.sges, WEFT_GRH_BYTES + d->bytes);
+		*used = elements(&slot->recv, t->take.sges, WEFT_GRH_BYTES + d->bytes);
 		if (*used == UINT32_MAX)
 			return NULL;
-	} while (!weft_seat_take(d->nic->pool, &t->seat, t->right.member));
+	} while (!weft_take_claim(d->nic->pool, &t->take, t->right.member));
 	return slot;
 }
 
@@ -112,7 +112,7 @@ static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *
 	slot = take(d, t, &used);
 	if (!slot)
 		return;
-	if (!weft_spans_find(nic->pool, d->caller, slot->recv.sge, used, t->seat.holder,
+	if (!weft_spans_find(nic->pool, d->caller, slot->recv.sge, used, t->take.holder,
 			     WEFT_ACCESS_LOCAL_WRITE, &there) ||
 	    there.len_bytes < WEFT_GRH_BYTES + d->bytes) {
 		if (weft_find_later(d->caller)) {
@@ -120,7 +120,7 @@ static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *
 			return;
 		}
 		fail_receive(d, t, slot,
-			     weft_cause_lkey(nic->pool, &slot->recv, used, t->seat.holder));
+			     weft_cause_lkey(nic->pool, &slot->recv, used, t->take.holder));
 		return;
 	}
 	err = weft_place_scattered(nic, d->caller, &t->right, there.span, d->span,
@@ -141,7 +141,7 @@ static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *
 /* It has, although its owner has yet to see that. */
 static bool has_failed(const struct weft_datagram_target *t)
 {
-	return atomic_load_explicit(&t->seat.head->fault, memory_order_relaxed) == t->tag;
+	return atomic_load_explicit(&t->take.head->fault, memory_order_relaxed) == t->tag;
 }
 
 void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const uint8_t *gid,

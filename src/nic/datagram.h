@@ -7,14 +7,14 @@
 #define WEFT_NIC_DATAGRAM_H
 
 #include "nic/place.h"
-#include "nic/seat.h"
+#include "nic/take.h"
 
 /* A queue pair as it was seen last; good for as long as its conn word stays the same. All zero:
  * none. */
 struct weft_datagram_target {
 	struct weft_pool_qp *slot;
 	struct weft_right right;
-	struct weft_seat seat;
+	struct weft_take take;
 	uint32_t qpn, tag, qkey;
 };
 

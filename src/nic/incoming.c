@@ -34,7 +34,7 @@ static bool has_lost(const struct weft_incoming *in)
 	bool receives =
 		family_of(in->request.opcode) == SENDS || in->request.opcode == WEFT_OP_WRITE_IMM;
 
-	return in->begun && (in->tag != in->to->tag || (receives && in->to->seat.at));
+	return in->begun && (in->tag != in->to->tag || (receives && in->to->take.at));
 }
 
 static enum weft_outcome look(struct weft_incoming *in)

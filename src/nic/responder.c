@@ -111,16 +111,16 @@ static bool map_queue(struct weft_responder *to, uint64_t off, uint32_t size, ui
 	return true;
 }
 
-bool weft_responder_map_seat(struct weft_pool *pool, struct weft_responder *to, uint64_t off,
+bool weft_responder_map_take(struct weft_pool *pool, struct weft_responder *to, uint64_t off,
 			     uint64_t wake_off)
 {
-	struct weft_seat seat;
+	struct weft_take take;
 
-	if (!weft_seat_map(pool, &seat, to->right.member, off, wake_off))
+	if (!weft_take_map(pool, &take, to->right.member, off, wake_off))
 		return false;
-	to->seat = seat;
-	to->receive_holder = seat.holder;
-	to->rq_sges = seat.sges;
+	to->take = take;
+	to->receive_holder = take.holder;
+	to->rq_sges = take.sges;
 	to->posted = to->taken = 0;
 	return true;
 }
@@ -130,10 +130,10 @@ const struct weft_pool_recv *weft_responder_take(struct weft_responder *to)
 	struct weft_pool_slot *slot = to->held;
 
 	while (!slot) {
-		slot = weft_seat_first(to->from.nic->pool, &to->seat);
+		slot = weft_take_first(to->from.nic->pool, &to->take);
 		if (!slot)
 			return NULL;
-		if (!weft_seat_take(to->from.nic->pool, &to->seat, to->right.member))
+		if (!weft_take_claim(to->from.nic->pool, &to->take, to->right.member))
 			slot = NULL;
 	}
 	to->held = slot;
@@ -143,7 +143,7 @@ const struct weft_pool_recv *weft_responder_take(struct weft_responder *to)
 void weft_responder_let_go(struct weft_responder *to)
 {
 	if (to->held)
-		weft_seat_let_go(to->from.nic->pool, &to->seat);
+		weft_take_let_go(to->from.nic->pool, &to->take);
 	to->held = NULL;
 }
 
@@ -201,9 +201,9 @@ bool weft_responder_read(struct weft_responder *to)
 	    !weft_responder_addressed(to))
 		return false;
 	weft_responder_let_go(to);
-	to->seat.at = NULL;
+	to->take.at = NULL;
 	if (!(rq_size ? map_queue(to, rq_off, rq_size, rq_stride) && map_ring(pool, to, ring_off)
-		      : weft_responder_map_seat(pool, to, rq_off, ring_off)))
+		      : weft_responder_map_take(pool, to, rq_off, ring_off)))
 		return false;
 	WEFT_STEP(peer_read);
 	to->right.was = conn;
@@ -296,7 +296,7 @@ static inline void fill(struct weft_pool_cqe *cqe, const struct weft_responder *
  * them. */
 static void look_ahead(const struct weft_responder *to, uint32_t bytes)
 {
-	const struct weft_pool_recv *next = weft_seat_next(&to->seat);
+	const struct weft_pool_recv *next = weft_take_next(&to->take);
 	uint8_t *at;
 
 	if (!next || next->num_sge != 1 || !bytes || bytes > MOST_AHEAD_BYTES)
@@ -326,7 +326,7 @@ static __attribute__((__noinline__)) void complete_shared(struct weft_responder 
 		.flags = flags,
 		.solicited = !!(request->flags & WEFT_SEND_SOLICITED),
 	};
-	weft_seat_complete(to->from.nic, &to->seat, to->right.member);
+	weft_take_complete(to->from.nic, &to->take, to->right.member);
 	look_ahead(to, bytes);
 	to->held = NULL;
 }

@@ -9,7 +9,7 @@
 #define WEFT_NIC_RESPONDER_H
 
 #include "nic/nic.h"
-#include "nic/seat.h"
+#include "nic/take.h"
 
 /* The queue pair whose requests arrive. Nothing else of it is known here, wherever it is. */
 struct weft_requester {
@@ -44,7 +44,7 @@ struct weft_responder {
 	uint16_t addressed; /* member + 1 that has had the destination GID since it was connected;
 			       0: none */
 	/* where it receives from a queue of which others take, too; posted is taken then */
-	struct weft_seat seat;
+	struct weft_take take;
 	struct weft_pool_slot *held; /* taken, and not yet completed */
 };
 
@@ -67,7 +67,7 @@ bool weft_responder_read(struct weft_responder *to);
 void weft_responder_leave(struct weft_responder *to);
 
 /* Where a queue lies from which others take, too. False: nowhere. */
-bool weft_responder_map_seat(struct weft_pool *pool, struct weft_responder *to, uint64_t off,
+bool weft_responder_map_take(struct weft_pool *pool, struct weft_responder *to, uint64_t off,
 			     uint64_t wake_off);
 /* A receive from such a queue. */
 const struct weft_pool_recv *weft_responder_take(struct weft_responder *to);
@@ -85,7 +85,7 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 static inline const struct weft_pool_recv *weft_responder_receive(struct weft_responder *to)
 {
 	if (to->taken == to->posted) {
-		if (to->seat.at)
+		if (to->take.at)
 			return weft_responder_take(to);
 		/* acquire: pairs with the release in weft_rq_post */
 		to->posted = atomic_load_explicit(&to->slot->rq_posted, memory_order_acquire);

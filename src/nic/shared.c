@@ -185,7 +185,7 @@ static void put(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sg
 	slot->recv.num_sge = num_sge;
 	for (uint32_t i = 0; i < num_sge; i++)
 		slot->recv.sge[i] = sge[i];
-	/* release: pairs with the acquire of the taker (seat.c) */
+	/* release: pairs with the acquire of the taker (take.c) */
 	atomic_store_explicit(&slot->state,
 			      WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(stretch, stretch->posted)),
 			      memory_order_release);
@@ -261,7 +261,7 @@ static struct weft_pool_slot *next_used(const struct weft_shared *q, struct curs
 		for (; at->position < stretch->posted; at->position++) {
 			struct weft_pool_slot *slot = slot_at(q, stretch, at->position);
 
-			/* acquire: pairs with the release of the taker (seat.c) */
+			/* acquire: pairs with the release of the taker (take.c) */
 			uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
 
 			*what = weft_claim_what(state);
@@ -288,7 +288,7 @@ static void note_oldest(struct weft_shared *q)
 
 static uint64_t claim_of(struct cursor at)
 {
-	/* acquire: pairs with the release of the taker (seat.c), which knew of those before it */
+	/* acquire: pairs with the release of the taker (take.c), which knew of those before it */
 	return atomic_load_explicit(&at.stretch->claims[at.position & (at.stretch->size - 1)],
 				    memory_order_acquire);
 }
@@ -396,7 +396,7 @@ static struct weft_pool_slot *oldest_done(struct weft_shared *q, const struct we
 	struct weft_pool_slot *slot;
 	bool passed;
 
-	/* acquire: pairs with the release in tell_late (seat.c): we see the claims that the taker saw */
+	/* acquire: pairs with the release in tell_late (take.c): we see the claims that the taker saw */
 	if (late)
 		atomic_exchange_explicit(&q->at->late, late = WEFT_LATE_SEEN, memory_order_acquire);
 	*at = oldest(q);
@@ -473,7 +473,7 @@ bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id)
 	slot = next_used(q, &at, &what);
 	if (slot) {
 		*wr_id = slot->recv.wr_id;
-		/* one that is stopped must not complete it later: its exchange fails (seat.c) */
+		/* one that is stopped must not complete it later: its exchange fails (take.c) */
 		empty(q, slot);
 	}
 	weft_unlock(&q->lock, false);
@@ -488,7 +488,7 @@ static void append(struct weft_shared *q, struct weft_stretch *stretch)
 
 	before->next = stretch;
 	q->last = stretch;
-	/* release: pairs with the acquire in follow (seat.c), which finds all that is posted before it */
+	/* release: pairs with the acquire in follow (take.c), which finds all that is posted before it */
 	atomic_store_explicit(&before->at->next_off, stretch->off, memory_order_release);
 }
 

@@ -30,7 +30,7 @@ void weft_step(const struct weft_step *step);
 
 #endif
 
-/* Turns: the same where tests/seat/ lets others act within one process, and nobody is killed. */
+/* Turns: the same where tests/take/ lets others act within one process, and nobody is killed. */
 #ifdef WEFT_TURNS
 void weft_turn(const char *name);
 #define WEFT_TURN(label_name) weft_turn(#label_name)

@@ -275,7 +275,7 @@ static bool map_queue(struct weft_qp *qp, struct xrc *x, uint32_t number)
 
 	x->number = 0;
 	if (weft_responder_is_gone(&x->queue) ||
-	    !weft_responder_map_seat(qp->nic->pool, &x->queue, slot->rq_off, slot->ring_off))
+	    !weft_responder_map_take(qp->nic->pool, &x->queue, slot->rq_off, slot->ring_off))
 		return false;
 	x->number = number;
 	x->conn = x->direct.to.right.was;

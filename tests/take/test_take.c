@@ -16,7 +16,7 @@
 #include "../random.h"
 #include "nic/shared.h"
 #include "pool/step.h"
-#include "nic/seat.h"
+#include "nic/take.h"
 
 #define TAKERS	 5u
 #define RECEIVES (1u << 16)
@@ -30,7 +30,7 @@ enum fate {
 };
 
 struct taker {
-	struct weft_seat seat;
+	struct weft_take take;
 	struct weft_pool_slot *slot; /* NULL: it holds none */
 	bool acts;
 };
@@ -91,9 +91,9 @@ static void poll_one(void)
 
 static void take(struct taker *t)
 {
-	struct weft_pool_slot *slot = weft_seat_first(w.pool, &t->seat);
+	struct weft_pool_slot *slot = weft_take_first(w.pool, &t->take);
 
-	if (slot && weft_seat_take(w.pool, &t->seat, w.pool->me)) {
+	if (slot && weft_take_claim(w.pool, &t->take, w.pool->me)) {
 		t->slot = slot;
 		assert_int_equal(w.fate[slot->recv.wr_id % RECEIVES], POSTED);
 	}
@@ -106,7 +106,7 @@ static void complete(struct taker *t)
 	w.who = (uint32_t)(t - w.taker);
 	t->slot->taken =
 		(struct weft_pool_taken){.tag = 1, .byte_len = (uint32_t)t->slot->recv.wr_id};
-	weft_seat_complete(&w.nic, &t->seat, w.pool->me);
+	weft_take_complete(&w.nic, &t->take, w.pool->me);
 	t->slot = NULL;
 	w.who = who;
 }
@@ -114,7 +114,7 @@ static void complete(struct taker *t)
 /* As one who dies. */
 static void let_go(struct taker *t)
 {
-	weft_seat_let_go(w.pool, &t->seat);
+	weft_take_let_go(w.pool, &t->take);
 	t->slot = NULL;
 	weft_shared_recover(&w.nic);
 }
@@ -144,13 +144,13 @@ void weft_turn(const char *name)
 {
 	uint32_t more = draw(4);
 
-	if (!strcmp(name, "seat_completed")) {
+	if (!strcmp(name, "take_completed")) {
 		const struct taker *t = &w.taker[w.who];
 
 		w.fate[t->slot->taken.byte_len % RECEIVES] = COMPLETED;
 		w.completed++;
 	}
-	w.out_of_turn += !strcmp(name, "seat_late");
+	w.out_of_turn += !strcmp(name, "take_late");
 	if (w.depth == DEPTH)
 		return;
 	w.depth++;
@@ -191,7 +191,7 @@ static void open_queue(uint32_t depth)
 	w.queue.cq = &w.cq;
 	assert_int_equal(weft_pool_alloc(w.pool, weft_pool_ring_bytes(0, false), &wake_off), 0);
 	for (uint32_t i = 0; i < TAKERS; i++)
-		assert_true(weft_seat_map(w.pool, &w.taker[i].seat, w.pool->me, w.queue.first.off,
+		assert_true(weft_take_map(w.pool, &w.taker[i].take, w.pool->me, w.queue.first.off,
 					  wake_off));
 }
 

@@ -3,12 +3,12 @@
  * Taking from a receive queue of which we are not the only taker (struct weft_pool_shared). The
  * caller's busy line names its owner, in all calls.
  */
-#ifndef WEFT_NIC_SEAT_H
-#define WEFT_NIC_SEAT_H
+#ifndef WEFT_NIC_TAKE_H
+#define WEFT_NIC_TAKE_H
 
 #include "nic/nic.h"
 
-struct weft_seat {
+struct weft_take {
 	struct weft_pool_shared *head; /* the first of its stretches, */
 	struct weft_pool_shared *at;   /* and the oldest in which we may find something */
 	struct weft_pool_ring *wake;   /* what is to be known of the completion queue */
@@ -19,17 +19,17 @@ struct weft_seat {
 	uint8_t bits;
 };
 
-bool weft_seat_map(struct weft_pool *pool, struct weft_seat *seat, uint16_t owner,
+bool weft_take_map(struct weft_pool *pool, struct weft_take *take, uint16_t owner,
 		   uint64_t shared_off, uint64_t wake_off);
 /* The oldest receive that is free; NULL: none. It is what the calls below are about. */
-struct weft_pool_slot *weft_seat_first(struct weft_pool *pool, struct weft_seat *seat);
+struct weft_pool_slot *weft_take_first(struct weft_pool *pool, struct weft_take *take);
 /* The one that will most likely be found after that; NULL: it is not free. */
-const struct weft_pool_recv *weft_seat_next(const struct weft_seat *seat);
+const struct weft_pool_recv *weft_take_next(const struct weft_take *take);
 /* False: somebody else was faster. */
-bool weft_seat_take(struct weft_pool *pool, const struct weft_seat *seat, uint16_t owner);
+bool weft_take_claim(struct weft_pool *pool, const struct weft_take *take, uint16_t owner);
 /* Nothing comes for it: its owner posts it again, as if we had died. */
-void weft_seat_let_go(struct weft_pool *pool, const struct weft_seat *seat);
+void weft_take_let_go(struct weft_pool *pool, const struct weft_take *take);
 /* The bytes are in place, and the slot's `taken` is written. */
-void weft_seat_complete(struct weft_nic *nic, const struct weft_seat *seat, uint16_t owner);
+void weft_take_complete(struct weft_nic *nic, const struct weft_take *take, uint16_t owner);
 
 #endif
