@@ -69,10 +69,10 @@ bool weft_arrive_is_own_fault(const struct weft_arrival *a, int err, enum weft_o
 /* Of windows of type 2 at the responder. */
 static inline uint64_t weft_arrive_window_holder(struct weft_arrival a)
 {
-	return weft_holder(a.to->right.member, a.to->from.dest_qpn | WEFT_PD_QP_WINDOW);
+	return weft_holder(a.to->grant.member, a.to->from.dest_qpn | WEFT_PD_QP_WINDOW);
 }
 
-/* The right is looked at once more: since the last time the thread may have been stopped, the queue
+/* The grant is looked at once more: since the last time the thread may have been stopped, the queue
  * pair taken from the requester, its memory moved out of reach (process/rehome.c), and its new place
  * learned by another thread of this process. */
 WEFT_ARRIVE int weft_arrive_place(struct weft_arrival a, const struct weft_span *to)
@@ -81,13 +81,13 @@ WEFT_ARRIVE int weft_arrive_place(struct weft_arrival a, const struct weft_span 
 		a.caller->failed = NULL;
 		return -ESRCH;
 	}
-	return weft_place(a.nic, a.caller, &a.to->right, to, a.here->span, a.here->len_bytes);
+	return weft_place(a.nic, a.caller, &a.to->grant, to, a.here->span, a.here->len_bytes);
 }
 
 /* Bytes that a READ asks for: nothing of the responder's changes. */
 WEFT_ARRIVE int weft_arrive_fetch(struct weft_arrival a, const struct weft_span *from)
 {
-	return weft_place(a.nic, a.caller, &a.to->right, a.here->span, from, a.here->len_bytes);
+	return weft_place(a.nic, a.caller, &a.to->grant, a.here->span, from, a.here->len_bytes);
 }
 
 /* ---- SEND ---- */
@@ -244,7 +244,7 @@ WEFT_ARRIVE int weft_arrive_atomic(struct weft_arrival a, const struct weft_span
 		a.caller->failed = NULL;
 		return -ESRCH;
 	}
-	return weft_place_atomic(a.nic, a.caller, &a.to->right, at, add, compare_add, swap, old);
+	return weft_place_atomic(a.nic, a.caller, &a.to->grant, at, add, compare_add, swap, old);
 }
 
 /* Stores eight bytes that nobody sees in part, wherever they lie (A19.4). Errors as above. */

@@ -16,9 +16,9 @@ static bool find(struct weft_pool *pool, uint32_t qpn, struct weft_datagram_targ
 		return false;
 	t->slot = &pool->qps[index];
 	t->qpn = qpn;
-	t->right.word = &t->slot->conn;
-	t->right.was = UINT64_MAX; /* no conn word is */
-	t->right.member = t->slot->owner;
+	t->grant.word = &t->slot->conn;
+	t->grant.was = UINT64_MAX; /* no conn word is */
+	t->grant.member = t->slot->owner;
 	return true;
 }
 
@@ -34,13 +34,13 @@ static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct weft_da
 	t->tag = t->qpn | (uint32_t)slot->connection << 24;
 	t->qkey = slot->qkey;
 	found = slot->qpn == t->qpn && slot->type == WEFT_QPT_UD && !slot->rq_size && ring_off &&
-		slot->owner == t->right.member && (conn >> 24 & 0xff) == WEFT_CONN_READY;
+		slot->owner == t->grant.member && (conn >> 24 & 0xff) == WEFT_CONN_READY;
 	atomic_thread_fence(memory_order_acquire);
 	if (!found || atomic_load_explicit(&slot->conn, memory_order_relaxed) != conn ||
-	    (gid && !weft_responder_has_gid(pool, t->right.member, gid)) ||
-	    !weft_take_map(pool, &t->take, t->right.member, rq_off, ring_off))
+	    (gid && !weft_responder_has_gid(pool, t->grant.member, gid)) ||
+	    !weft_take_map(pool, &t->take, t->grant.member, rq_off, ring_off))
 		return false;
-	t->right.was = conn;
+	t->grant.was = conn;
 	return true;
 }
 
@@ -60,7 +60,7 @@ static void complete(const struct weft_datagram *d, const struct weft_datagram_t
 		.flags = status ? 0 : WEFT_WC_GRH | (d->has_imm ? WEFT_WC_WITH_IMM : 0),
 		.solicited = d->solicited,
 	};
-	weft_take_complete(d->nic, &t->take, t->right.member);
+	weft_take_complete(d->nic, &t->take, t->grant.member);
 }
 
 /* What is wrong with a receive itself fails its queue pair (9.9.3, class E). */
@@ -69,7 +69,7 @@ static void fail_receive(const struct weft_datagram *d, const struct weft_datagr
 {
 	complete(d, t, slot, t->tag, lkey, WEFT_WC_LOC_PROT_ERR);
 	atomic_store_explicit(&t->take.head->fault, t->tag, memory_order_release);
-	d->nic->pool->calls->signal(d->nic->pool, t->right.member, WEFT_SIGNAL_FAULT);
+	d->nic->pool->calls->signal(d->nic->pool, t->grant.member, WEFT_SIGNAL_FAULT);
 }
 
 /* How many elements of a receive it needs; more than it has: too long. */
@@ -96,7 +96,7 @@ static struct weft_pool_slot *take(const struct weft_datagram *d, struct weft_da
 		*used = elements(&slot->recv, t->take.sges, WEFT_GRH_BYTES + d->bytes);
 		if (*used == UINT32_MAX)
 			return NULL;
-	} while (!weft_take_claim(d->nic->pool, &t->take, t->right.member));
+	} while (!weft_take_claim(d->nic->pool, &t->take, t->grant.member));
 	return slot;
 }
 
@@ -123,7 +123,7 @@ static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *
 			     weft_cause_lkey(nic->pool, &slot->recv, used, t->take.holder));
 		return;
 	}
-	err = weft_place_scattered(nic, d->caller, &t->right, there.span, d->span,
+	err = weft_place_scattered(nic, d->caller, &t->grant, there.span, d->span,
 				   WEFT_GRH_BYTES + d->bytes);
 	if (err == -ESRCH || err == -ETIMEDOUT || err == -ESTALE) {
 		complete(d, t, slot, 0, 0, WEFT_WC_SUCCESS); /* nothing came */
@@ -152,8 +152,8 @@ void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const ui
 	/* 0 is nobody's, and says of a target that there is none */
 	if (!qpn || (t->qpn != qpn && !find(d->nic->pool, qpn, t)))
 		return;
-	next = weft_busy_begin(d->caller, weft_busy_at(t->right.member, qpn & (WEFT_QPS - 1)));
-	if (atomic_load_explicit(&t->slot->conn, memory_order_acquire) == t->right.was ||
+	next = weft_busy_begin(d->caller, weft_busy_at(t->grant.member, qpn & (WEFT_QPS - 1)));
+	if (atomic_load_explicit(&t->slot->conn, memory_order_acquire) == t->grant.was ||
 	    read_line(d->nic->pool, gid, t)) {
 		if (t->qkey == d->qkey && !has_failed(t))
 			drop_in(d, t);

@@ -13,7 +13,7 @@
  * none. */
 struct weft_datagram_target {
 	struct weft_pool_qp *slot;
-	struct weft_right right;
+	struct weft_grant grant;
 	struct weft_take take;
 	uint32_t qpn, tag, qkey;
 };

@@ -40,7 +40,7 @@ static bool has_lost(const struct weft_incoming *in)
 static enum weft_outcome look(struct weft_incoming *in)
 {
 	/* acquire: pairs with the release in publish (qp.c) */
-	if (atomic_load_explicit(&in->to->slot->conn, memory_order_acquire) == in->to->right.was)
+	if (atomic_load_explicit(&in->to->slot->conn, memory_order_acquire) == in->to->grant.was)
 		return WEFT_DONE;
 	if (!weft_responder_read(in->to))
 		return weft_responder_rehomes(in->to) ? WEFT_REHOMING : WEFT_NO_ANSWER;

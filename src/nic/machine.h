@@ -19,7 +19,7 @@
 
 /* What a request may rely on at its peer: the word that ends with the peer's queue pair is still
  * what it was when the request began. */
-struct weft_right {
+struct weft_grant {
 	const _Atomic uint64_t *word;
 	uint64_t was;
 	uint16_t member;
@@ -27,7 +27,7 @@ struct weft_right {
 
 /* Memory of another member that is not in the pool: at `va` of its own, in the region `id`. */
 struct weft_in_place {
-	const struct weft_right *right;
+	const struct weft_grant *grant;
 	uint64_t va, id;
 };
 

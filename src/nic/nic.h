@@ -123,7 +123,7 @@ static inline int weft_in_place_check(const struct weft_pool *pool,
 {
 	const _Atomic uint64_t *id = &pool->mrs[(uint32_t)memory->id >> WEFT_KEY_BITS].id;
 
-	if (atomic_load_explicit(memory->right->word, memory_order_acquire) != memory->right->was)
+	if (atomic_load_explicit(memory->grant->word, memory_order_acquire) != memory->grant->was)
 		return -ESRCH;
 	return atomic_load_explicit(id, memory_order_acquire) == memory->id ? 0 : -EACCES;
 }

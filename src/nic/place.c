@@ -11,10 +11,10 @@
 static const uint8_t zeros[NOWHERE_BYTES];
 
 /* Asked when it is known where the bytes lie: see weft_arrive_place in nic/arrive.h. */
-static bool has_ended(const struct weft_right *right)
+static bool has_ended(const struct weft_grant *grant)
 {
 	atomic_thread_fence(memory_order_acquire);
-	return right && atomic_load_explicit(right->word, memory_order_relaxed) != right->was;
+	return grant && atomic_load_explicit(grant->word, memory_order_relaxed) != grant->was;
 }
 
 /* ---- Memory of a member that shares a domain with us, or with the peer ---- */
@@ -30,7 +30,7 @@ static uint16_t owner_of(const struct weft_pool *pool, uint32_t index)
 /* From here on a revoker of that member's memory waits for us: keys stand as we see them, unless we are
  * left behind. False: it is none, or its memory moves. */
 static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint16_t owner,
-		  struct weft_right *right)
+		  struct weft_grant *grant)
 {
 	const struct weft_pool_member *m = pool->calls->member(pool, owner);
 	_Atomic uint64_t *also = &pool->self->also[caller->index];
@@ -47,23 +47,23 @@ static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint
 	weft_fence_frequent();
 	WEFT_STEP(place_admitted);
 	/* acquire: pairs with the release in publish_move (qp.c) */
-	*right = (struct weft_right){&m->moves,
+	*grant = (struct weft_grant){&m->moves,
 				     atomic_load_explicit(&m->moves, memory_order_acquire), owner};
 	WEFT_TURN(place_admitted);
-	return weft_moving_phase(right->was) == WEFT_MOVING_NONE;
+	return weft_moving_phase(grant->was) == WEFT_MOVING_NONE;
 }
 
 /* Its memory moves, or has since we were admitted. */
-static bool has_moved(const struct weft_right *right)
+static bool has_moved(const struct weft_grant *grant)
 {
-	return right->word &&
-	       (weft_moving_phase(right->was) != WEFT_MOVING_NONE || has_ended(right));
+	return grant->word &&
+	       (weft_moving_phase(grant->was) != WEFT_MOVING_NONE || has_ended(grant));
 }
 
 /* What we have stored there may be in pages that it has left. Not while it only waits for us. */
-static bool was_left_behind(const struct weft_right *right)
+static bool was_left_behind(const struct weft_grant *grant)
 {
-	return right && atomic_load_explicit(right->word, memory_order_acquire) - right->was >=
+	return grant && atomic_load_explicit(grant->word, memory_order_acquire) - grant->was >=
 				WEFT_MOVING_LEAVES;
 }
 
@@ -189,16 +189,16 @@ static void advance(struct cursor *cursor, uint64_t n)
 	}
 }
 
-static const struct weft_right *right_to(const struct chunk *c, const struct weft_right *peers)
+static const struct weft_grant *grant_to(const struct chunk *c, const struct weft_grant *peers)
 {
-	return c->foreign ? &c->foreign->right : peers;
+	return c->foreign ? &c->foreign->grant : peers;
 }
 
 /* One end of a move, for the other: 0, or an error that is noted as this one's. */
-static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
+static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct weft_grant *grant,
 		 const struct chunk *there, void *here, uint64_t n, bool write)
 {
-	struct weft_in_place memory = {right_to(there, right), there->va, there->id};
+	struct weft_in_place memory = {grant_to(there, grant), there->va, there->id};
 
 	caller->failed = there->foreign;
 	return nic->machine->memory[there->kind].move(nic->machine->context, caller, &memory, here,
@@ -208,7 +208,7 @@ static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct 
 /* Of this process, on demand. */
 static bool is_own(const struct weft_nic *nic, const struct chunk *c)
 {
-	return c->foreign && c->foreign->right.member == nic->pool->me;
+	return c->foreign && c->foreign->grant.member == nic->pool->me;
 }
 
 /* One call of the kernel moves bytes between such memory and another process's. */
@@ -218,7 +218,7 @@ static void pair(const struct weft_nic *nic, struct chunk *c, const struct chunk
 		take_here(c);
 }
 
-static int move(struct weft_nic *nic, struct weft_caller *caller, const struct weft_right *right,
+static int move(struct weft_nic *nic, struct weft_caller *caller, const struct weft_grant *grant,
 		const struct chunk *to, const struct chunk *from, uint64_t n)
 {
 	uint8_t bounce[BOUNCE_BYTES];
@@ -229,17 +229,17 @@ static int move(struct weft_nic *nic, struct weft_caller *caller, const struct w
 		return 0;
 	}
 	if (from->at)
-		return reach(nic, caller, right, to, from->at, n, true);
+		return reach(nic, caller, grant, to, from->at, n, true);
 	if (to->at)
-		return reach(nic, caller, right, from, to->at, n, false);
-	err = reach(nic, caller, right, from, bounce, n, false);
-	return err ? err : reach(nic, caller, right, to, bounce, n, true);
+		return reach(nic, caller, grant, from, to->at, n, false);
+	err = reach(nic, caller, grant, from, bounce, n, false);
+	return err ? err : reach(nic, caller, grant, to, bounce, n, true);
 }
 
 /* Whether that memory is still where we think. 0, -ESRCH. */
 static int look(struct weft_caller *caller, const struct chunk *c)
 {
-	if (!c->foreign || !has_ended(&c->foreign->right))
+	if (!c->foreign || !has_ended(&c->foreign->grant))
 		return 0;
 	caller->failed = c->foreign;
 	return -ESRCH;
@@ -247,7 +247,7 @@ static int look(struct weft_caller *caller, const struct chunk *c)
 
 /* The next bytes, as many as lie together on both sides; how many: *n. 0 or an error. */
 static int move_next(struct weft_nic *nic, struct weft_caller *caller,
-		     const struct weft_right *right, struct cursor *to, struct cursor *from,
+		     const struct weft_grant *grant, struct cursor *to, struct cursor *from,
 		     uint64_t *n)
 {
 	uint8_t lost[NOWHERE_BYTES]; /* what is written there */
@@ -264,7 +264,7 @@ static int move_next(struct weft_nic *nic, struct weft_caller *caller,
 	*n = there.len_bytes < here.len_bytes ? there.len_bytes : here.len_bytes;
 	/* the other side may well have room for more */
 	*n = *n < most ? *n : most;
-	if (has_ended(right))
+	if (has_ended(grant))
 		return -ESRCH;
 	err = look(caller, &there);
 	err = err ? err : look(caller, &here);
@@ -272,9 +272,9 @@ static int move_next(struct weft_nic *nic, struct weft_caller *caller,
 		return err;
 	if (!*n)
 		return -EFAULT; /* a list of pieces that has been damaged since */
-	err = move(nic, caller, right, &there, &here, *n);
+	err = move(nic, caller, grant, &there, &here, *n);
 	WEFT_TURN(place_moved);
-	if (!err && there.foreign && was_left_behind(&there.foreign->right)) {
+	if (!err && there.foreign && was_left_behind(&there.foreign->grant)) {
 		caller->failed = there.foreign;
 		err = -ESTALE;
 	}
@@ -282,14 +282,14 @@ static int move_next(struct weft_nic *nic, struct weft_caller *caller,
 }
 
 int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
-			 const struct weft_right *right, const struct weft_span *to_spans,
+			 const struct weft_grant *grant, const struct weft_span *to_spans,
 			 const struct weft_span *from_spans, uint64_t len_bytes)
 {
 	struct cursor to = {to_spans, 0}, from = {from_spans, 0};
 
 	while (len_bytes) {
 		uint64_t n = len_bytes;
-		int err = move_next(nic, caller, right, &to, &from, &n);
+		int err = move_next(nic, caller, grant, &to, &from, &n);
 
 		if (err)
 			return err;
@@ -304,7 +304,7 @@ int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 }
 
 int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
-			   const struct weft_right *right, const struct weft_span *at, bool add,
+			   const struct weft_grant *grant, const struct weft_span *at, bool add,
 			   uint64_t compare_add, uint64_t swap, uint64_t *old)
 {
 	struct weft_span here = *at;
@@ -312,17 +312,17 @@ int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 	struct chunk c = peek(nic->pool, &(struct cursor){at, 0}, (uint8_t *)&lost);
 
 	caller->failed = NULL;
-	if (has_ended(right) || look(caller, &c))
+	if (has_ended(grant) || look(caller, &c))
 		return -ESRCH;
 	caller->failed = c.foreign;
 	if (!c.at)
 		return nic->machine->memory[c.kind].atomic(
 			nic->machine->context, caller,
-			&(struct weft_in_place){right_to(&c, right), c.va, c.id}, add, compare_add,
+			&(struct weft_in_place){grant_to(&c, grant), c.va, c.id}, add, compare_add,
 			swap, old);
 	here.at = c.at;
-	weft_place_atomic(nic, caller, right, &here, add, compare_add, swap, old);
-	return c.foreign && was_left_behind(&c.foreign->right) ? -ESTALE : 0;
+	weft_place_atomic(nic, caller, grant, &here, add, compare_add, swap, old);
+	return c.foreign && was_left_behind(&c.foreign->grant) ? -ESTALE : 0;
 }
 
 /* The key as it is now: 0 is no id. */
@@ -351,11 +351,11 @@ static bool stands(struct weft_pool *pool, uint32_t key)
 }
 
 /* To our own memory on demand: not all of it need be mapped, which the kernel can tell. */
-static struct weft_right own_right(const struct weft_pool *pool)
+static struct weft_grant own_grant(const struct weft_pool *pool)
 {
 	const _Atomic uint64_t *word = &pool->self->incarnation;
 
-	return (struct weft_right){word, atomic_load_explicit(word, memory_order_relaxed),
+	return (struct weft_grant){word, atomic_load_explicit(word, memory_order_relaxed),
 				   pool->me};
 }
 
@@ -371,7 +371,7 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 
 	*span = (struct weft_span){.mr = mr, .len_bytes = len_bytes};
 	WEFT_TURN(place_key_used);
-	if (foreign && !admit(pool, caller, owner, &span->right))
+	if (foreign && !admit(pool, caller, owner, &span->grant))
 		goto refuse;
 	span->id = see_key(pool, key);
 	start = addr - mr->iova;
@@ -382,12 +382,12 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 	if (!foreign && start >= mr->lo && start + len_bytes <= mr->hi)
 		span->at = pool->base + mr->off + (start - mr->lo);
 	else if (owner == pool->me && mr->rights & WEFT_MR_RIGHTS(0, WEFT_ACCESS_ON_DEMAND, 0))
-		span->right = own_right(pool);
+		span->grant = own_grant(pool);
 	caller->moves =
 		false; /* which it may have been as the key of something else: see find_window */
 	return true;
 refuse:
-	if (has_moved(&span->right) && stands(pool, key))
+	if (has_moved(&span->grant) && stands(pool, key))
 		caller->moves = true;
 	return false;
 }

@@ -19,7 +19,7 @@ struct weft_span {
 	uint64_t id; /* of the entry when it was checked: the copy may be another's by now */
 	/* to memory that is neither ours nor the peer's: whose it is, and that it does not move; to ours on
 	 * demand; else no word */
-	struct weft_right right;
+	struct weft_grant grant;
 };
 
 struct weft_spans {
@@ -136,27 +136,27 @@ void weft_spans_cut(struct weft_spans *spans, uint64_t offset);
  * `at` is NULL then. */
 static inline bool weft_span_is_foreign(const struct weft_span *span)
 {
-	return !span->at && span->right.word;
+	return !span->at && span->grant.word;
 }
 
 /*
- * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `right`
+ * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `grant`
  * is that to whichever side is not ours; NULL: both are. 0, or what struct weft_memory says, with caller->failed: at
  * which span, if it is foreign; -ESTALE: that was left behind when its memory moved, and bytes are lost.
  */
 int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
-			 const struct weft_right *right, const struct weft_span *to,
+			 const struct weft_grant *grant, const struct weft_span *to,
 			 const struct weft_span *from, uint64_t len_bytes);
 void weft_copy(const struct weft_nic *nic, uint8_t *to, const uint8_t *from, uint64_t len_bytes);
 
 static inline int weft_place(struct weft_nic *nic, struct weft_caller *caller,
-			     const struct weft_right *right, const struct weft_span *to,
+			     const struct weft_grant *grant, const struct weft_span *to,
 			     const struct weft_span *from, uint64_t len_bytes)
 {
 	if (__builtin_expect(!len_bytes || !to->at || !from->at || to->len_bytes < len_bytes ||
 				     from->len_bytes < len_bytes,
 			     0))
-		return weft_place_scattered(nic, caller, right, to, from, len_bytes);
+		return weft_place_scattered(nic, caller, grant, to, from, len_bytes);
 	if (len_bytes == 8 && !((uintptr_t)to->at & 7)) {
 		uint64_t word;
 
@@ -170,17 +170,17 @@ static inline int weft_place(struct weft_nic *nic, struct weft_caller *caller,
 
 /* An 8-byte atomic on a checked, aligned span of the peer; the old value. 0 or that of struct weft_memory. */
 int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
-			   const struct weft_right *right, const struct weft_span *at, bool add,
+			   const struct weft_grant *grant, const struct weft_span *at, bool add,
 			   uint64_t compare_add, uint64_t swap, uint64_t *old);
 
 static inline int weft_place_atomic(struct weft_nic *nic, struct weft_caller *caller,
-				    const struct weft_right *right, const struct weft_span *at,
+				    const struct weft_grant *grant, const struct weft_span *at,
 				    bool add, uint64_t compare_add, uint64_t swap, uint64_t *old)
 {
 	_Atomic uint64_t *word = (_Atomic uint64_t *)at->at;
 
 	if (__builtin_expect(!word, 0))
-		return weft_place_atomic_slow(nic, caller, right, at, add, compare_add, swap, old);
+		return weft_place_atomic_slow(nic, caller, grant, at, add, compare_add, swap, old);
 	*old = compare_add;
 	if (add)
 		*old = atomic_fetch_add(word, compare_add);

@@ -12,10 +12,10 @@ bool weft_responder_has_gid(struct weft_pool *pool, uint16_t member, const uint8
 
 bool weft_responder_addressed(struct weft_responder *to)
 {
-	if (to->addressed != to->right.member + 1u &&
-	    weft_responder_has_gid(to->from.nic->pool, to->right.member, to->from.dgid))
-		to->addressed = (uint16_t)(to->right.member + 1u);
-	return to->addressed == to->right.member + 1u;
+	if (to->addressed != to->grant.member + 1u &&
+	    weft_responder_has_gid(to->from.nic->pool, to->grant.member, to->from.dgid))
+		to->addressed = (uint16_t)(to->grant.member + 1u);
+	return to->addressed == to->grant.member + 1u;
 }
 
 /* What we had used when we left that epoch, if we did; else what it began with. */
@@ -116,7 +116,7 @@ bool weft_responder_map_take(struct weft_pool *pool, struct weft_responder *to, 
 {
 	struct weft_take take;
 
-	if (!weft_take_map(pool, &take, to->right.member, off, wake_off))
+	if (!weft_take_map(pool, &take, to->grant.member, off, wake_off))
 		return false;
 	to->take = take;
 	to->receive_holder = take.holder;
@@ -133,7 +133,7 @@ const struct weft_pool_recv *weft_responder_take(struct weft_responder *to)
 		slot = weft_take_first(to->from.nic->pool, &to->take);
 		if (!slot)
 			return NULL;
-		if (!weft_take_claim(to->from.nic->pool, &to->take, to->right.member))
+		if (!weft_take_claim(to->from.nic->pool, &to->take, to->grant.member))
 			slot = NULL;
 	}
 	to->held = slot;
@@ -151,7 +151,7 @@ void weft_responder_drop(struct weft_responder *to)
 {
 	if (!to->held)
 		return;
-	to->from.nic->pool->calls->visit(to->from.nic->pool, to->right.member);
+	to->from.nic->pool->calls->visit(to->from.nic->pool, to->grant.member);
 	weft_responder_let_go(to);
 	to->from.nic->pool->calls->depart(to->from.nic->pool);
 }
@@ -174,19 +174,19 @@ bool weft_responder_read(struct weft_responder *to)
 	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
 	uint32_t rq_size = slot->rq_size, rq_stride = slot->rq_stride;
-	uint16_t named = to->right.member;
+	uint16_t named = to->grant.member;
 	uint32_t expected;
 
-	to->right.member = slot->owner;
-	to->busy_at = weft_busy_at(to->right.member, to->from.dest_qpn & (WEFT_QPS - 1));
-	to->holder = weft_holder(to->right.member, slot->pd);
+	to->grant.member = slot->owner;
+	to->busy_at = weft_busy_at(to->grant.member, to->from.dest_qpn & (WEFT_QPS - 1));
+	to->holder = weft_holder(to->grant.member, slot->pd);
 	to->access = slot->access;
 	to->tag = to->from.dest_qpn | (uint32_t)slot->connection << 24;
 	to->from.rnr_timer = slot->min_rnr_timer;
 	expected = slot->rq_psn;
 	/* another one may have taken the entry since, and be connected to us */
 	if (slot->qpn != to->from.dest_qpn || slot->type != weft_qp_peer_type(to->from.type) ||
-	    to->right.member != named)
+	    to->grant.member != named)
 		return false;
 	if ((conn & 0xffffffff) != ((uint64_t)WEFT_CONN_READY << 24 | to->from.qpn) || !ring_off)
 		return false;
@@ -206,7 +206,7 @@ bool weft_responder_read(struct weft_responder *to)
 		      : weft_responder_map_take(pool, to, rq_off, ring_off)))
 		return false;
 	WEFT_STEP(peer_read);
-	to->right.was = conn;
+	to->grant.was = conn;
 	return true;
 }
 
@@ -232,9 +232,9 @@ bool weft_responder_find(struct weft_responder *to)
 	    atomic_load_explicit(&pool->qps[index].qpn, memory_order_acquire) != to->from.dest_qpn)
 		return false;
 	to->slot = &pool->qps[index];
-	to->right.word = &to->slot->conn;
-	to->right.member = to->slot->owner;
-	to->busy_at = weft_busy_at(to->right.member, index);
+	to->grant.word = &to->slot->conn;
+	to->grant.member = to->slot->owner;
+	to->busy_at = weft_busy_at(to->grant.member, index);
 	return true;
 }
 
@@ -254,7 +254,7 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	*queue = *to;
 	queue->slot = slot;
-	queue->right = (struct weft_right){&slot->conn, conn, slot->owner};
+	queue->grant = (struct weft_grant){&slot->conn, conn, slot->owner};
 	/* it is by the peer that we are there */
 	queue->busy_at = weft_busy_at(slot->owner, to->from.dest_qpn & (WEFT_QPS - 1));
 	queue->holder = weft_holder(slot->owner, slot->pd);
@@ -326,7 +326,7 @@ static __attribute__((__noinline__)) void complete_shared(struct weft_responder 
 		.flags = flags,
 		.solicited = !!(request->flags & WEFT_SEND_SOLICITED),
 	};
-	weft_take_complete(to->from.nic, &to->take, to->right.member);
+	weft_take_complete(to->from.nic, &to->take, to->grant.member);
 	look_ahead(to, bytes);
 	to->held = NULL;
 }
@@ -361,7 +361,7 @@ void weft_responder_complete(struct weft_responder *to, const struct weft_wqe *r
 	atomic_store_explicit(&to->ring->produced, position + 1, memory_order_relaxed);
 	weft_unlock(lock, own);
 	WEFT_STEP(peer_counted);
-	weft_pool_completed(to->from.nic->pool, to->ring, to->right.member,
+	weft_pool_completed(to->from.nic->pool, to->ring, to->grant.member,
 			    status || request->flags & WEFT_SEND_SOLICITED);
 }
 
@@ -371,8 +371,8 @@ void weft_responder_blame(struct weft_responder *to, enum weft_event event)
 	to->from.slot->fault_qpn = to->from.dest_qpn;
 	WEFT_STEP(peer_fault_written);
 	/* release: pairs with the acquire in fault (direct.c) */
-	atomic_store_explicit(&to->from.slot->fault_conn, to->right.was, memory_order_release);
-	to->right.was = UINT64_MAX; /* no conn word is */
+	atomic_store_explicit(&to->from.slot->fault_conn, to->grant.was, memory_order_release);
+	to->grant.was = UINT64_MAX; /* no conn word is */
 	WEFT_STEP(peer_blamed);
-	to->from.nic->pool->calls->signal(to->from.nic->pool, to->right.member, WEFT_SIGNAL_FAULT);
+	to->from.nic->pool->calls->signal(to->from.nic->pool, to->grant.member, WEFT_SIGNAL_FAULT);
 }

@@ -29,7 +29,7 @@ struct weft_responder {
 	struct weft_responder
 		*peer; /* that is connected, and is told of faults: itself, but with XRC */
 	struct weft_pool_qp *slot;
-	struct weft_right right; /* was: the conn word */
+	struct weft_grant grant; /* was: the conn word */
 	uint64_t busy_at;	 /* the executor's line while it is at work there */
 	uint8_t *rq;
 	struct weft_pool_ring *ring;
@@ -106,7 +106,7 @@ static inline bool weft_responder_is_gone(const struct weft_responder *to)
 {
 	/* pairs with the release in end_mrs (lease.c) */
 	atomic_thread_fence(memory_order_acquire);
-	return atomic_load_explicit(&to->slot->conn, memory_order_relaxed) != to->right.was;
+	return atomic_load_explicit(&to->slot->conn, memory_order_relaxed) != to->grant.was;
 }
 
 /* It is not ready: only because its owner's memory moves? */

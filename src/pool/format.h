@@ -180,7 +180,7 @@ struct weft_pool_ask {
 	/* of the region in which all of it lies: the helper looks; of calls: the QPN, and above it the domain */
 	uint64_t id;
 	/* not of calls: the word by which it is allowed, and what that was: the helper looks */
-	uint64_t right_off, right_was;
+	uint64_t grant_off, grant_was;
 	/* [P] the helper of `target` */
 	_Alignas(WEFT_LINE) _Atomic uint64_t answered; /* the seq it answers, stored last */
 	uint64_t value;

@@ -270,7 +270,7 @@ int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_
 	holds = atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) == mr->id;
 	if (holds && atomic_load_explicit(&seen->id, memory_order_relaxed) != mr->id) {
 		/* nobody here uses the old copy: its region was revoked, which waited for us; or found one
-		 * of us stopped, which looks at its right before it writes */
+		 * of us stopped, which looks at its grant before it writes */
 		atomic_store_explicit(&seen->id, 0, memory_order_relaxed);
 		seen->mr = *mr;
 		seen->rights = mr->rights;

@@ -70,17 +70,17 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	return err;
 }
 
-/* A thread that is stopped before it asks may ask when its right has ended: the helper looks once more. */
+/* A thread that is stopped before it asks may ask when its grant has ended: the helper looks once more. */
 static int ask_helper(struct weft_pool *pool, struct weft_pool_ask *ask,
 		      const struct weft_in_place *memory)
 {
 	int err = weft_in_place_check(pool, memory);
 
 	WEFT_TURN(reach_checked);
-	ask->right_off = (uint64_t)((const uint8_t *)memory->right->word - pool->base);
-	ask->right_was = memory->right->was;
+	ask->grant_off = (uint64_t)((const uint8_t *)memory->grant->word - pool->base);
+	ask->grant_was = memory->grant->was;
 	return err ? err
-		   : ask_member(pool, ask, memory->right->member, memory->id, WEFT_SIGNAL_ASK);
+		   : ask_member(pool, ask, memory->grant->member, memory->id, WEFT_SIGNAL_ASK);
 }
 
 int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
@@ -180,7 +180,7 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	       void *here, uint64_t len_bytes, bool write)
 {
 	struct weft_pool *pool = ((struct weft_process *)context)->pool;
-	struct weft_pool_member *m = weft_pool_member(pool, memory->right->member);
+	struct weft_pool_member *m = weft_pool_member(pool, memory->grant->member);
 	uint64_t incarnation;
 	int err;
 
@@ -188,7 +188,7 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 		return -ESRCH;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	/* its number may be somebody else's by now */
-	if (!incarnation || !weft_pool_alive(pool, memory->right->member, incarnation))
+	if (!incarnation || !weft_pool_alive(pool, memory->grant->member, incarnation))
 		return -ESRCH;
 	err = weft_in_place_check(pool, memory);
 	if (err)
@@ -258,17 +258,17 @@ static int own_memory(const struct weft_pool *pool, uint64_t va, void *here, uin
 /* What is asked, read once. */
 struct work {
 	uint32_t kind;
-	uint64_t id, va, len_bytes, operand[2], bounce_off, right_off, right_was;
+	uint64_t id, va, len_bytes, operand[2], bounce_off, grant_off, grant_was;
 };
 
 /* The asking thread may have been stopped for long, or its page be damaged. */
 static bool is_allowed(struct weft_pool *pool, const struct work *w)
 {
 	const _Atomic uint64_t *word =
-		w->right_off % sizeof(*word) ? NULL
-					     : weft_pool_window(pool, w->right_off, sizeof(*word));
+		w->grant_off % sizeof(*word) ? NULL
+					     : weft_pool_window(pool, w->grant_off, sizeof(*word));
 
-	return word && atomic_load_explicit(word, memory_order_relaxed) == w->right_was;
+	return word && atomic_load_explicit(word, memory_order_relaxed) == w->grant_was;
 }
 
 /* Whether the region is ours, still there, and has all those bytes. */
@@ -348,8 +348,8 @@ static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 			     ask->len_bytes,
 			     {ask->operand[0], ask->operand[1]},
 			     ask->bounce_off,
-			     ask->right_off,
-			     ask->right_was};
+			     ask->grant_off,
+			     ask->grant_was};
 	if (!seq)
 		return;
 	WEFT_STEP(reach_answering);

@@ -26,7 +26,7 @@ static int connect(struct weft_qp *qp, uint16_t *executor)
 
 	weft_responder_begin(&s->to, qp);
 	if (weft_responder_find(&s->to))
-		*executor = s->to.right.member;
+		*executor = s->to.grant.member;
 	return 0;
 }
 

@@ -108,7 +108,7 @@ static void expect_found(void)
 	assert_false(weft_find_later(&w.caller));
 	assert_null(span.at);
 	assert_true(weft_span_is_foreign(&span));
-	assert_int_equal(span.right.was, w.owner->moves);
+	assert_int_equal(span.grant.was, w.owner->moves);
 	assert_int_equal(w.pool->mr_seen[w.mr.index].mr.va, w.entry.va);
 	assert_int_equal(span.id, w.pool->mrs[w.mr.index].id);
 }
@@ -130,7 +130,7 @@ static uint32_t look(enum act act, uint32_t at, bool known)
 	if (!found)
 		assert_true(weft_find_later(&w.caller));
 	else if (at && w.turn > at)
-		assert_int_not_equal(span.right.was, w.owner->moves);
+		assert_int_not_equal(span.grant.was, w.owner->moves);
 	finish();
 	expect_found();
 	return w.turn;

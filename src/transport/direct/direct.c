@@ -141,7 +141,7 @@ static enum weft_outcome execute_atomic_write(struct weft_arrival a)
 	if (outcome != WEFT_DONE)
 		return outcome;
 	weft_span_private(&operand, &value, 8);
-	err = weft_place(a.nic, a.caller, &a.to->right, &operand, a.here->span, 8);
+	err = weft_place(a.nic, a.caller, &a.to->grant, &operand, a.here->span, 8);
 	err = err ? err : weft_arrive_atomic_write(WEFT_ASIDE(a), &at, value);
 	return err ? weft_arrive_unreachable(WEFT_ASIDE(a), err) : WEFT_DONE;
 }
@@ -216,7 +216,7 @@ HOT enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 		return without_responder(qp, wqe, caller, cause);
 	next = weft_busy_begin(caller, d->to.busy_at);
 	if (__builtin_expect(atomic_load_explicit(&d->to.slot->conn, memory_order_acquire) ==
-				     d->to.right.was,
+				     d->to.grant.was,
 			     1) ||
 	    look_again(qp, d))
 		outcome = carry_out(qp, &d->to, wqe, caller, cause);
@@ -257,7 +257,7 @@ static bool is_ready(struct weft_qp *qp, struct direct *d, struct weft_caller *c
 	if (!d->to.slot && !weft_responder_find(&d->to))
 		return false;
 	next = weft_busy_begin(caller, d->to.busy_at);
-	ready = atomic_load_explicit(&d->to.slot->conn, memory_order_acquire) == d->to.right.was ||
+	ready = atomic_load_explicit(&d->to.slot->conn, memory_order_acquire) == d->to.grant.was ||
 		look_again(qp, d);
 	weft_busy_end(caller, next);
 	return ready;
@@ -265,7 +265,7 @@ static bool is_ready(struct weft_qp *qp, struct direct *d, struct weft_caller *c
 
 static bool is_known(const struct xrc *x, uint32_t number)
 {
-	return x->number == number && x->conn == x->direct.to.right.was &&
+	return x->number == number && x->conn == x->direct.to.grant.was &&
 	       !weft_responder_is_gone(&x->queue);
 }
 
@@ -278,7 +278,7 @@ static bool map_queue(struct weft_qp *qp, struct xrc *x, uint32_t number)
 	    !weft_responder_map_take(qp->nic->pool, &x->queue, slot->rq_off, slot->ring_off))
 		return false;
 	x->number = number;
-	x->conn = x->direct.to.right.was;
+	x->conn = x->direct.to.grant.was;
 	return true;
 }
 
@@ -343,7 +343,7 @@ static int connect(struct weft_qp *qp, uint16_t *executor)
 	if (!weft_responder_find(&d->to))
 		return 0;
 	/* only a member that owns the destination can ever complete into our queue */
-	*executor = d->to.right.member;
+	*executor = d->to.grant.member;
 	/* it may lose the address before we have anything to send */
 	weft_responder_addressed(&d->to);
 	return 0;
