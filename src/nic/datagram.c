@@ -3,7 +3,7 @@
 #include "nic/datagram.h"
 #include "nic/errors.h"
 #include "nic/responder.h"
-#include "nic/shared.h"
+#include "nic/srq.h"
 
 /* ---- The destination ---- */
 
@@ -184,9 +184,9 @@ void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[
 	}
 }
 
-bool weft_datagram_fault(struct weft_shared *shared, uint32_t tag)
+bool weft_datagram_fault(struct weft_srq *srq, uint32_t tag)
 {
 	/* acquire: pairs with the release in fail_receive */
-	return atomic_compare_exchange_strong_explicit(&shared->at->fault, &tag, 0,
+	return atomic_compare_exchange_strong_explicit(&srq->at->fault, &tag, 0,
 						       memory_order_acquire, memory_order_relaxed);
 }

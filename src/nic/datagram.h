@@ -35,6 +35,6 @@ void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const ui
 /* To each queue pair of the pool that listens to the group. */
 void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[16]);
 /* For the owner: whether a receive of the queue pair with that tag was found at fault; once. */
-bool weft_datagram_fault(struct weft_shared *shared, uint32_t tag);
+bool weft_datagram_fault(struct weft_srq *srq, uint32_t tag);
 
 #endif

@@ -34,7 +34,7 @@
 struct weft_qp;
 struct weft_cq;
 struct weft_wqe;
-struct weft_shared;
+struct weft_srq;
 
 /* What the nic tells the api above it, of objects that are the api's. */
 struct weft_nic_api {
@@ -49,7 +49,7 @@ struct weft_nic_api {
 	/* A request has failed, and is about to be completed so; the queue pair's lock is held. */
 	void (*failed)(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause);
 	/* Fewer receives than the limit are left; the queue's lock is held. */
-	void (*limit_reached)(struct weft_shared *q);
+	void (*limit_reached)(struct weft_srq *q);
 };
 
 /* By index of a key: the window that has it, and the windows bound to the region that has it. */
@@ -69,14 +69,14 @@ struct weft_nic {
 	_Atomic uint32_t qps_end;
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
 	struct weft_lock window_lock;	   /* guards them; taken after a queue pair's */
-	struct weft_shared **shared_of; /* from which each receives; guarded by the queue's lock */
+	struct weft_srq **srq_of; /* from which each receives; guarded by the queue's lock */
 	/* guards the list of queues that were ever armed and what enters and leaves `qps`; taken before a completion
 	 * queue's */
 	struct weft_lock lock;
 	struct weft_cq *_Atomic armed;
 	uint32_t
 		looks; /* of weft_nic_look so far; guarded by the lock above, within which `unheard` is asked */
-	struct weft_shared *shared;    /* all queues; guarded by the lock above */
+	struct weft_srq *srq;	       /* all queues; guarded by the lock above */
 	struct weft_lock waiting_lock; /* taken after a queue pair's, unless that is only tried */
 	struct weft_qp *waiting;
 	_Atomic uint32_t nwaiting;
@@ -223,7 +223,7 @@ struct weft_cq_ring {
 /* A receive queue from which queue pairs of this completion queue take. */
 struct weft_cq_source {
 	struct weft_cq_source *next;
-	struct weft_shared *shared;
+	struct weft_srq *srq;
 	uint32_t users;
 };
 
@@ -349,9 +349,9 @@ struct weft_qp {
 
 	struct weft_qp_attr attr;
 	struct weft_qp_cap cap;
-	struct weft_shared *shared; /* instead of a receive queue; NULL: none */
-	uint32_t xrcd;		    /* of XRC_RECV */
-	bool owns_shared;
+	struct weft_srq *srq; /* instead of a receive queue; NULL: none */
+	uint32_t xrcd;	      /* of XRC_RECV */
+	bool owns_srq;
 	uint64_t ring_off;	/* in recv_cq; 0: none */
 	uint8_t peer_rnr_timer; /* told by the transport */
 	uint64_t deadline_ns;	/* 0: not begun */
@@ -368,11 +368,11 @@ struct weft_qp {
 };
 
 /*
- * cap holds what is wanted and then what is given; shared: NULL, or whence it receives. 0; -EINVAL (above a limit, no queue);
+ * cap holds what is wanted and then what is given; srq: NULL, or whence it receives. 0; -EINVAL (above a limit, no queue);
  * -ENOMEM; -ENOSPC (no number or no pool memory left).
  */
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
-		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_shared *shared,
+		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_srq *srq,
 		   struct weft_qp_cap *cap, bool signal_all);
 void weft_qp_destroy(struct weft_qp *qp);
 

@@ -58,11 +58,11 @@ static bool shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
 static void end_connection(struct weft_qp *qp)
 {
 	weft_lock(qp->nic, &qp->recv_cq->lock, 0);
-	if (qp->shared)
-		weft_lock(qp->nic, &qp->shared->lock, 0);
+	if (qp->srq)
+		weft_lock(qp->nic, &qp->srq->lock, 0);
 	qp->tag = qp->qpn | (uint32_t)++qp->slot->connection << 24;
-	if (qp->shared)
-		weft_unlock(&qp->shared->lock, false);
+	if (qp->srq)
+		weft_unlock(&qp->srq->lock, false);
 	weft_unlock(&qp->recv_cq->lock, false);
 }
 
@@ -121,50 +121,50 @@ static uint64_t receive_bytes(const struct weft_qp *qp)
 	return (uint64_t)qp->rq_size * qp->rq_stride;
 }
 
-static int receive_from(struct weft_qp *qp, struct weft_shared *q)
+static int receive_from(struct weft_qp *qp, struct weft_srq *q)
 {
 	int err = weft_source_attach(qp->recv_cq, q);
 
 	if (err)
 		return err;
-	qp->shared = q;
+	qp->srq = q;
 	qp->rq_off = q->first.off;
 	qp->made = q->made;
 	return 0;
 }
 
 /* From which many take: its own. */
-static int make_own_shared(struct weft_qp *qp)
+static int make_own_srq(struct weft_qp *qp)
 {
 	struct weft_nic *nic = qp->nic;
-	struct weft_shared *q = weft_nic_alloc(nic, sizeof(*q));
+	struct weft_srq *q = weft_nic_alloc(nic, sizeof(*q));
 	int err = -ENOMEM;
 
 	if (!q)
 		return err;
-	err = weft_shared_create(nic, q, qp->pd, qp->cap.max_recv_wr, qp->cap.max_recv_sge);
+	err = weft_srq_create(nic, q, qp->pd, qp->cap.max_recv_wr, qp->cap.max_recv_sge);
 	if (err)
 		goto free_object;
 	err = receive_from(qp, q);
 	if (err)
 		goto destroy_queue;
-	qp->owns_shared = true;
+	qp->owns_srq = true;
 	return 0;
 destroy_queue:
-	weft_shared_destroy(q, true);
+	weft_srq_destroy(q, true);
 free_object:
 	weft_nic_free(nic, q);
 	return err;
 }
 
-static void free_shared_queue(struct weft_qp *qp, bool quiet)
+static void free_srq(struct weft_qp *qp, bool quiet)
 {
-	weft_shared_leave(qp->shared, qp);
-	weft_source_detach(qp->recv_cq, qp->shared);
-	if (!qp->owns_shared)
+	weft_srq_leave(qp->srq, qp);
+	weft_source_detach(qp->recv_cq, qp->srq);
+	if (!qp->owns_srq)
 		return;
-	weft_shared_destroy(qp->shared, quiet);
-	weft_nic_free(qp->nic, qp->shared);
+	weft_srq_destroy(qp->srq, quiet);
+	weft_nic_free(qp->nic, qp->srq);
 }
 
 static int make_receive_queue(struct weft_qp *qp)
@@ -173,7 +173,7 @@ static int make_receive_queue(struct weft_qp *qp)
 	int err;
 
 	if (qp->type == WEFT_QPT_UD)
-		return make_own_shared(qp);
+		return make_own_srq(qp);
 	qp->rq_size = power_of_two(qp->cap.max_recv_wr);
 	qp->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
 				   qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
@@ -216,12 +216,12 @@ static void enter(struct weft_nic *nic, struct weft_qp *qp)
 }
 
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
-		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_shared *shared,
+		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_srq *srq,
 		   struct weft_qp_cap *cap, bool signal_all)
 {
 	int err;
 
-	if (shared)
+	if (srq)
 		cap->max_recv_wr = cap->max_recv_sge = 0;
 	err = check_cap(cap);
 
@@ -252,7 +252,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	err = make_send_queue(qp);
 	if (err)
 		goto drop_number;
-	err = shared ? receive_from(qp, shared) : make_receive_queue(qp);
+	err = srq ? receive_from(qp, srq) : make_receive_queue(qp);
 	if (err)
 		goto free_send_queue;
 	publish(qp, WEFT_CONN_NONE);
@@ -263,8 +263,8 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	enter(nic, qp);
 	weft_unlock(&recv_cq->lock, false);
 	weft_unlock(&nic->lock, false);
-	if (qp->shared)
-		weft_shared_join(qp->shared, qp);
+	if (qp->srq)
+		weft_srq_join(qp->srq, qp);
 	*cap = qp->cap;
 	return 0;
 free_send_queue:
@@ -289,7 +289,7 @@ static void disconnect(struct weft_qp *qp)
 
 static void give_ring_back(struct weft_qp *qp, bool quiet)
 {
-	if (qp->ring_off && !qp->shared)
+	if (qp->ring_off && !qp->srq)
 		weft_cq_ring_put(qp->recv_cq, qp->ring_off, qp->cap.max_recv_wr, quiet);
 	qp->ring_off = 0;
 }
@@ -304,7 +304,7 @@ void weft_qp_fail(struct weft_qp *qp)
 		qp); /* first: it takes in what the peer completed before, the cause included */
 	end_connection(qp);
 	weft_sq_flush(qp);
-	if (qp->shared && !qp->owns_shared)
+	if (qp->srq && !qp->owns_srq)
 		qp->nic->api->async(qp, NULL, WEFT_EVENT_LAST_WQE);
 }
 
@@ -342,8 +342,8 @@ static bool reset(struct weft_qp *qp)
 
 static void free_receive_queue(struct weft_qp *qp, bool quiet)
 {
-	if (qp->shared)
-		free_shared_queue(qp, quiet);
+	if (qp->srq)
+		free_srq(qp, quiet);
 	else if (quiet)
 		qp->nic->pool->calls->free(qp->nic->pool, qp->rq_off, receive_bytes(qp));
 	else
@@ -357,19 +357,19 @@ static int renew_receive_queue(struct weft_qp *qp)
 	struct weft_qp old = {.nic = qp->nic,
 			      .index = qp->index,
 			      .recv_cq = qp->recv_cq,
-			      .shared = qp->shared,
-			      .owns_shared = qp->owns_shared,
+			      .srq = qp->srq,
+			      .owns_srq = qp->owns_srq,
 			      .rq_off = qp->rq_off,
 			      .rq_size = qp->rq_size,
 			      .rq_stride = qp->rq_stride};
 	int err;
 
 	/* what that taker completes in a shared one is of no connection any more, and posted again */
-	if (qp->shared && !qp->owns_shared)
+	if (qp->srq && !qp->owns_srq)
 		return 0;
 	err = make_receive_queue(qp);
-	if (!err && qp->shared)
-		weft_shared_join(qp->shared, qp);
+	if (!err && qp->srq)
+		weft_srq_join(qp->srq, qp);
 	if (!err)
 		free_receive_queue(&old, false);
 	qp->state = err ? WEFT_QPS_ERR : WEFT_QPS_RESET;
@@ -386,8 +386,8 @@ void weft_qp_destroy(struct weft_qp *qp)
 	atomic_store_explicit(&qp->slot->qpn, 0, memory_order_relaxed);
 	WEFT_STEP(qp_unnumbered);
 	quiet = reset(qp);
-	if (qp->shared)
-		weft_shared_leave(qp->shared, qp);
+	if (qp->srq)
+		weft_srq_leave(qp->srq, qp);
 	weft_lock(nic, &nic->lock, 0);
 	weft_lock(nic, &qp->recv_cq->lock, 0);
 	nic->qps[qp->index] = NULL;
@@ -408,7 +408,7 @@ void weft_qp_destroy(struct weft_qp *qp)
 
 static int get_ring(struct weft_qp *qp, uint16_t executor)
 {
-	if (qp->shared) {
+	if (qp->srq) {
 		qp->ring_off = qp->recv_cq->wake_off;
 		return 0;
 	}
@@ -536,7 +536,7 @@ void weft_nic_hold(struct weft_nic *nic)
 		if (conn_of(qp) == WEFT_CONN_READY)
 			publish(qp, WEFT_CONN_REHOMING);
 	}
-	weft_shared_publish_all(nic, WEFT_CONN_REHOMING);
+	weft_srq_publish_all(nic, WEFT_CONN_REHOMING);
 	publish_move(nic, WEFT_MOVING_HOLDS);
 	WEFT_STEP(qp_all_held);
 	nic->pool->calls->quiesce(nic->pool, 0, weft_pool_age(nic->pool));
@@ -549,7 +549,7 @@ void weft_nic_hold(struct weft_nic *nic)
 void weft_nic_let_go(struct weft_nic *nic)
 {
 	publish_move(nic, WEFT_MOVING_NONE);
-	weft_shared_publish_all(nic, WEFT_CONN_READY);
+	weft_srq_publish_all(nic, WEFT_CONN_READY);
 	for (uint32_t i = 0; i < qps_end(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);
 

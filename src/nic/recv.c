@@ -3,7 +3,7 @@
 #include "nic/complete.h"
 #include "nic/errors.h"
 #include "nic/nic.h"
-#include "nic/shared.h"
+#include "nic/srq.h"
 #include "pool/step.h"
 
 static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t position)
@@ -11,14 +11,14 @@ static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t positio
 	return (void *)(qp->rq + (position & (qp->rq_size - 1)) * qp->rq_stride);
 }
 
-static int post_shared(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,
-		       uint32_t num_sge, uint32_t thread)
+static int post_srq(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge *sge,
+		    uint32_t num_sge, uint32_t thread)
 {
 	int err;
 
-	if (qp->state == WEFT_QPS_RESET || !qp->owns_shared)
+	if (qp->state == WEFT_QPS_RESET || !qp->owns_srq)
 		return -EINVAL;
-	err = weft_shared_post(qp->shared, wr_id, sge, num_sge, thread);
+	err = weft_srq_post(qp->srq, wr_id, sge, num_sge, thread);
 	if (!err && qp->state == WEFT_QPS_ERR)
 		weft_rq_flush(qp);
 	return err;
@@ -29,8 +29,8 @@ int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge 
 {
 	struct weft_pool_recv *recv;
 
-	if (qp->shared)
-		return post_shared(qp, wr_id, sge, num_sge, thread);
+	if (qp->srq)
+		return post_srq(qp, wr_id, sge, num_sge, thread);
 	if (qp->state == WEFT_QPS_RESET || num_sge > qp->cap.max_recv_sge)
 		return -EINVAL;
 	/* acquire: pairs with the release when a completion is polled */
@@ -80,7 +80,7 @@ void weft_rq_flush(struct weft_qp *qp)
 	qp->rq_completed = qp->rq_posted;
 	for (; from < qp->rq_posted; from++)
 		flush_one(qp, slot_at(qp, from)->wr_id);
-	while (qp->owns_shared && weft_shared_withdraw(qp->shared, &wr_id))
+	while (qp->owns_srq && weft_srq_withdraw(qp->srq, &wr_id))
 		flush_one(qp, wr_id);
 	weft_unlock(&qp->recv_cq->lock, false);
 }
@@ -90,8 +90,8 @@ void weft_rq_forget(struct weft_qp *qp)
 	uint64_t wr_id;
 
 	qp->rq_completed = qp->rq_posted;
-	while (qp->owns_shared && weft_shared_withdraw(qp->shared, &wr_id))
+	while (qp->owns_srq && weft_srq_withdraw(qp->srq, &wr_id))
 		;
-	if (qp->owns_shared)
-		atomic_store_explicit(&qp->shared->at->fault, 0, memory_order_relaxed);
+	if (qp->owns_srq)
+		atomic_store_explicit(&qp->srq->at->fault, 0, memory_order_relaxed);
 }

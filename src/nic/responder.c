@@ -250,7 +250,7 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 	if (pool->calls->see_qp(pool, index) ||
 	    atomic_load_explicit(&slot->qpn, memory_order_acquire) != number)
 		return false;
-	/* acquire: pairs with the release in publish (shared.c) */
+	/* acquire: pairs with the release in publish (srq.c) */
 	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	*queue = *to;
 	queue->slot = slot;
@@ -309,10 +309,9 @@ static void look_ahead(const struct weft_responder *to, uint32_t bytes)
 	__builtin_prefetch(at + bytes - 1, 1);
 }
 
-static __attribute__((__noinline__)) void complete_shared(struct weft_responder *to,
-							  const struct weft_wqe *request,
-							  uint32_t bytes,
-							  enum weft_wc_status status)
+static __attribute__((__noinline__)) void complete_srq(struct weft_responder *to,
+						       const struct weft_wqe *request,
+						       uint32_t bytes, enum weft_wc_status status)
 {
 	uint8_t flags = told[request->opcode].flags;
 
@@ -341,7 +340,7 @@ void weft_responder_complete(struct weft_responder *to, const struct weft_wqe *r
 	uint64_t position;
 
 	if (__builtin_expect(to->held != NULL, 0)) {
-		complete_shared(to, request, bytes, status);
+		complete_srq(to, request, bytes, status);
 		return;
 	}
 	atomic_store_explicit(&to->from.slot->rq_taken, ++to->taken, memory_order_relaxed);

@@ -9,11 +9,11 @@ static struct weft_cq_source *first_source(const struct weft_cq *cq)
 	return atomic_load_explicit(&cq->sources, memory_order_relaxed);
 }
 
-static struct weft_cq_source *find(const struct weft_cq *cq, const struct weft_shared *q)
+static struct weft_cq_source *find(const struct weft_cq *cq, const struct weft_srq *q)
 {
 	struct weft_cq_source *s = first_source(cq);
 
-	while (s && s->shared != q)
+	while (s && s->srq != q)
 		s = s->next;
 	return s;
 }
@@ -63,20 +63,20 @@ static int make_wake(struct weft_cq *cq)
 	return 0;
 }
 
-static int add(struct weft_cq *cq, struct weft_shared *q)
+static int add(struct weft_cq *cq, struct weft_srq *q)
 {
 	struct weft_cq_source *s = weft_nic_alloc(cq->nic, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
-	s->shared = q;
+	s->srq = q;
 	s->users = 1;
 	s->next = first_source(cq);
 	atomic_store_explicit(&cq->sources, s, memory_order_relaxed);
 	return 0;
 }
 
-int weft_source_attach(struct weft_cq *cq, struct weft_shared *q)
+int weft_source_attach(struct weft_cq *cq, struct weft_srq *q)
 {
 	struct weft_cq_source *s;
 	int err = 0;
@@ -93,7 +93,7 @@ int weft_source_attach(struct weft_cq *cq, struct weft_shared *q)
 	return err;
 }
 
-void weft_source_detach(struct weft_cq *cq, const struct weft_shared *q)
+void weft_source_detach(struct weft_cq *cq, const struct weft_srq *q)
 {
 	struct weft_cq_source *s;
 
@@ -112,7 +112,7 @@ static inline bool take(struct weft_cq *cq, const struct weft_cq_source *s, stru
 {
 	bool news;
 
-	if (!weft_shared_stirs(s->shared) || !weft_shared_take(s->shared, cq, cqe, &news, thread))
+	if (!weft_srq_stirs(s->srq) || !weft_srq_take(s->srq, cq, cqe, &news, thread))
 		return false;
 	/* the helper that looks for it will not find it any more */
 	if (cq->armed && news)
@@ -148,7 +148,7 @@ void weft_source_drain(struct weft_cq *cq)
 
 	for (const struct weft_cq_source *s = first_source(cq); s; s = s->next)
 		/* those of XRC are of no queue pair that could end */
-		while (!s->shared->cq && take(cq, s, &from, 0)) {
+		while (!s->srq->cq && take(cq, s, &from, 0)) {
 			cqe = weft_cq_next(cq, from.qp);
 			if (!cqe)
 				continue;
@@ -162,6 +162,6 @@ bool weft_source_look(struct weft_cq *cq, bool tell)
 	bool news = false;
 
 	for (const struct weft_cq_source *s = first_source(cq); s && !news; s = s->next)
-		news = weft_shared_look(s->shared, cq, tell);
+		news = weft_srq_look(s->srq, cq, tell);
 	return news;
 }

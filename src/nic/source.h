@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The receive queues whose completions stand in their own slots (shared.h), as a completion queue
+ * The receive queues whose completions stand in their own slots (srq.h), as a completion queue
  * sees them: its sources, besides its rings.
  */
 #ifndef WEFT_NIC_SOURCE_H
 #define WEFT_NIC_SOURCE_H
 
-#include "nic/shared.h"
+#include "nic/srq.h"
 
 /* A queue pair of `cq` receives from `q`, or does so no more. Attach: -ENOMEM, -ENOSPC. */
-int weft_source_attach(struct weft_cq *cq, struct weft_shared *q);
-void weft_source_detach(struct weft_cq *cq, const struct weft_shared *q);
+int weft_source_attach(struct weft_cq *cq, struct weft_srq *q);
+void weft_source_detach(struct weft_cq *cq, const struct weft_srq *q);
 
 /* As weft_cq_poll; what stands in the private queue comes first. */
 int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
 
 /* The queue's lock is held, from here on. Into the private queue, as weft_cq_drain does. */
 void weft_source_drain(struct weft_cq *cq);
-/* As weft_shared_look, of all. */
+/* As weft_srq_look, of all. */
 bool weft_source_look(struct weft_cq *cq, bool tell);
 
 #define WEFT_CQ_TURNS 8u

@@ -5,14 +5,14 @@
 
 static bool map_stretch(struct weft_pool *pool, struct weft_take *take, uint64_t off)
 {
-	struct weft_pool_shared *at =
+	struct weft_pool_srq *at =
 		off % WEFT_LINE ? NULL : pool->calls->populate(pool, off, sizeof(*at));
 	uint32_t mask = at ? at->size - 1 : UINT32_MAX, stride = at ? at->stride : 0;
 
 	if (mask == UINT32_MAX || mask & (mask + 1) || stride < sizeof(struct weft_pool_slot) ||
 	    stride % 8)
 		return false;
-	if (!pool->calls->populate(pool, off, weft_pool_shared_bytes(mask + 1, stride)))
+	if (!pool->calls->populate(pool, off, weft_pool_srq_bytes(mask + 1, stride)))
 		return false;
 	take->at = at;
 	take->claims = weft_pool_claims(at, mask + 1, stride);
@@ -27,10 +27,10 @@ static bool map_stretch(struct weft_pool *pool, struct weft_take *take, uint64_t
 	return true;
 }
 
-bool weft_take_map(struct weft_pool *pool, struct weft_take *take, uint16_t owner,
-		   uint64_t shared_off, uint64_t wake_off)
+bool weft_take_map(struct weft_pool *pool, struct weft_take *take, uint16_t owner, uint64_t srq_off,
+		   uint64_t wake_off)
 {
-	if (wake_off % WEFT_LINE || !map_stretch(pool, take, shared_off))
+	if (wake_off % WEFT_LINE || !map_stretch(pool, take, srq_off))
 		return false;
 	take->head = take->at;
 	take->wake = pool->calls->populate(pool, wake_off, sizeof(*take->wake));
@@ -41,7 +41,7 @@ bool weft_take_map(struct weft_pool *pool, struct weft_take *take, uint16_t owne
 /* Nothing was posted into this stretch after the next was told; so it has nothing any more, or is the last. */
 static bool follow(struct weft_pool *pool, struct weft_take *take, uint64_t position)
 {
-	/* acquire: pairs with the release in append (shared.c) */
+	/* acquire: pairs with the release in append (srq.c) */
 	uint64_t next_off = atomic_load_explicit(&take->at->next_off, memory_order_acquire);
 	uint32_t mask = take->mask, sges = take->sges;
 
@@ -79,7 +79,7 @@ static bool is_free(const struct weft_take *take, uint64_t position)
 {
 	uint32_t lap = lap_of(take, position);
 
-	/* acquire, both: pair with the releases in put (shared.c) and in weft_take_claim */
+	/* acquire, both: pair with the releases in put (srq.c) and in weft_take_claim */
 	return atomic_load_explicit(&slot_at(take, position)->state, memory_order_acquire) ==
 		       WEFT_CLAIM(WEFT_CLAIM_FREE, lap) &&
 	       weft_claim_lap(
@@ -95,7 +95,7 @@ struct weft_pool_slot *weft_take_first(struct weft_pool *pool, struct weft_take 
 			take->position = position;
 			return slot_at(take, position);
 		}
-		/* acquire: pairs with the release in put (shared.c) */
+		/* acquire: pairs with the release in put (srq.c) */
 		if (position >= atomic_load_explicit(&take->at->posted, memory_order_acquire)) {
 			if (!follow(pool, take, position))
 				return NULL;
@@ -124,13 +124,13 @@ bool weft_take_claim(struct weft_pool *pool, const struct weft_take *take, uint1
 	uint32_t limit;
 
 	/* acquire: what stood in it while it was free stands there until we have completed it; release: pairs
-	 * with the acquire of other takers and the owner (claim_of in shared.c) */
+	 * with the acquire of other takers and the owner (claim_of in srq.c) */
 	if (weft_claim_lap(claim) == lap_of(take, take->position) ||
 	    !atomic_compare_exchange_strong_explicit(at, &claim, mine(pool, take, WEFT_CLAIM_TAKEN),
 						     memory_order_acq_rel, memory_order_relaxed))
 		return false;
 	WEFT_TURN(take_taken);
-	/* the barrier of the arming owner stands in for ours (weft_shared_arm); the owner counts */
+	/* the barrier of the arming owner stands in for ours (weft_srq_arm); the owner counts */
 	weft_fence_frequent();
 	limit = atomic_load_explicit(&take->head->limit, memory_order_relaxed);
 	if (__builtin_expect(limit != 0, 0))
@@ -160,7 +160,7 @@ static void tell_late(const struct weft_take *take)
 	if (take->position && weft_claim_what(claim) == WEFT_CLAIM_DONE &&
 	    weft_claim_lap(claim) == lap_of(take, before))
 		return;
-	/* release: pairs with the acquire in oldest_done (shared.c) */
+	/* release: pairs with the acquire in oldest_done (srq.c) */
 	atomic_store_explicit(&take->head->late, WEFT_LATE, memory_order_release);
 	WEFT_TURN(take_late);
 }
@@ -174,8 +174,8 @@ void weft_take_complete(struct weft_nic *nic, const struct weft_take *take, uint
 	uint64_t claim = mine(nic->pool, take, WEFT_CLAIM_TAKEN);
 
 	if (__builtin_expect(take->wake->stamped, 0))
-		weft_pool_shared_stamps(take->at, take->mask + 1,
-					take->stride)[take->position & take->mask] =
+		weft_pool_srq_stamps(take->at, take->mask + 1,
+				     take->stride)[take->position & take->mask] =
 			weft_nic_stamp_ns(nic);
 	tell_late(take);
 	/* release: pairs with the acquire of the owner (next_used); it fails if the owner has given up on us */

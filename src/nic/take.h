@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Taking from a receive queue of which we are not the only taker (struct weft_pool_shared). The
+ * Taking from a receive queue of which we are not the only taker (struct weft_pool_srq). The
  * caller's busy line names its owner, in all calls.
  */
 #ifndef WEFT_NIC_TAKE_H
@@ -9,18 +9,18 @@
 #include "nic/nic.h"
 
 struct weft_take {
-	struct weft_pool_shared *head; /* the first of its stretches, */
-	struct weft_pool_shared *at;   /* and the oldest in which we may find something */
-	struct weft_pool_ring *wake;   /* what is to be known of the completion queue */
-	uint64_t holder;	       /* of the receives' keys */
+	struct weft_pool_srq *head;  /* the first of its stretches, */
+	struct weft_pool_srq *at;    /* and the oldest in which we may find something */
+	struct weft_pool_ring *wake; /* what is to be known of the completion queue */
+	uint64_t holder;	     /* of the receives' keys */
 	_Atomic uint64_t *claims;
 	uint64_t position; /* of the receive that was found last */
 	uint32_t mask, stride, sges;
 	uint8_t bits;
 };
 
-bool weft_take_map(struct weft_pool *pool, struct weft_take *take, uint16_t owner,
-		   uint64_t shared_off, uint64_t wake_off);
+bool weft_take_map(struct weft_pool *pool, struct weft_take *take, uint16_t owner, uint64_t srq_off,
+		   uint64_t wake_off);
 /* The oldest receive that is free; NULL: none. It is what the calls below are about. */
 struct weft_pool_slot *weft_take_first(struct weft_pool *pool, struct weft_take *take);
 /* The one that will most likely be found after that; NULL: it is not free. */

@@ -64,7 +64,7 @@ static void leave(struct weft_qp *qp)
 static bool fault(struct weft_qp *qp, enum weft_event *event)
 {
 	*event = WEFT_EVENT_QP_FATAL;
-	return weft_datagram_fault(qp->shared, qp->tag);
+	return weft_datagram_fault(qp->srq, qp->tag);
 }
 
 const struct weft_transport weft_by_address = {

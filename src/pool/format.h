@@ -348,7 +348,7 @@ struct weft_pool_qp {
 	_Atomic uint32_t qpn;  /* [O] 0: free */
 	_Atomic uint32_t pd;   /* [O] all of this line; read between two equal looks at conn */
 	/* of the receive ring, rq_size slots of rq_stride bytes; or, with rq_size 0, of a struct
-	 * weft_pool_shared */
+	 * weft_pool_srq */
 	_Atomic uint64_t rq_off;
 	/* of the completion ring that the connected peer fills; then without entries */
 	_Atomic uint64_t ring_off;
@@ -469,7 +469,7 @@ struct weft_pool_slot {
 #define WEFT_LATE      1u
 #define WEFT_LATE_SEEN 2u
 
-struct weft_pool_shared {
+struct weft_pool_srq {
 	uint32_t size, stride;	/* [O] a power of two of slots, of so many bytes */
 	uint32_t pd;		/* [O] whose memory the receives may name */
 	_Atomic uint32_t limit; /* [O] with fewer left it wants to be signalled; 0: never */
@@ -488,19 +488,19 @@ struct weft_pool_shared {
 	_Alignas(WEFT_LINE) uint8_t slots[];
 };
 
-static inline uint64_t weft_pool_shared_bytes(uint32_t size, uint32_t stride)
+static inline uint64_t weft_pool_srq_bytes(uint32_t size, uint32_t stride)
 {
-	return sizeof(struct weft_pool_shared) + (uint64_t)size * (stride + 2 * sizeof(uint64_t));
+	return sizeof(struct weft_pool_srq) + (uint64_t)size * (stride + 2 * sizeof(uint64_t));
 }
 
-static inline _Atomic uint64_t *weft_pool_claims(struct weft_pool_shared *at, uint32_t size,
+static inline _Atomic uint64_t *weft_pool_claims(struct weft_pool_srq *at, uint32_t size,
 						 uint32_t stride)
 {
 	return (_Atomic uint64_t *)(at->slots + (uint64_t)size * stride);
 }
 
-static inline uint64_t *weft_pool_shared_stamps(struct weft_pool_shared *at, uint32_t size,
-						uint32_t stride)
+static inline uint64_t *weft_pool_srq_stamps(struct weft_pool_srq *at, uint32_t size,
+					     uint32_t stride)
 {
 	return (uint64_t *)(weft_pool_claims(at, size, stride) + size);
 }

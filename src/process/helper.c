@@ -9,7 +9,7 @@
 #include "pool/clock.h"
 #include "migrate/region.h"
 #include "pool/step.h"
-#include "nic/shared.h"
+#include "nic/srq.h"
 #include "process/client.h"
 #include "process/gids.h"
 #include "process/process.h"
@@ -81,7 +81,7 @@ static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 		return due_ns;
 	if (weft_pool_watch(weft_process.pool))
 		*look_due_ns = 0;
-	weft_shared_recover(&weft_process.nic);
+	weft_srq_recover(&weft_process.nic);
 	weft_process.api->watch(weft_process.pool);
 	*watched_ns = now_ns;
 	return now_ns + WATCH_NS;
@@ -173,7 +173,7 @@ static void *run(void *unused)
 		}
 		if (weft_pool_signalled(pool, WEFT_SIGNAL_EVENT)) {
 			weft_nic_events(&weft_process.nic);
-			weft_shared_limits(&weft_process.nic);
+			weft_srq_limits(&weft_process.nic);
 		}
 		faults |= weft_pool_signalled(pool, WEFT_SIGNAL_FAULT);
 		faults = faults && weft_nic_faults(&weft_process.nic);

@@ -116,7 +116,7 @@ static int make_tables(struct weft_nic *nic)
 	if (at == MAP_FAILED)
 		return -ENOMEM;
 	nic->qps = (void *)at;
-	nic->shared_of = (void *)(at + QP_TABLE_BYTES);
+	nic->srq_of = (void *)(at + QP_TABLE_BYTES);
 	nic->windows = (void *)(at + 2 * QP_TABLE_BYTES);
 	return 0;
 }

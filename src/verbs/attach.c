@@ -48,7 +48,7 @@ static void tell_async(struct weft_qp *nic_qp, struct weft_cq *nic_cq, enum weft
 	}
 }
 
-static void tell_limit_reached(struct weft_shared *q)
+static void tell_limit_reached(struct weft_srq *q)
 {
 	struct weft_verbs_srq *srq =
 		(struct weft_verbs_srq *)((char *)q - offsetof(struct weft_verbs_srq, nic));

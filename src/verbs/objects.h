@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "nic/nic.h"
-#include "nic/shared.h"
+#include "nic/srq.h"
 #include "migrate/region.h"
 #include "process/entry.h"
 #include "process/process.h"
@@ -193,7 +193,7 @@ struct weft_verbs_srq {
 	struct weft_verbs_xrcd *xrcd;
 	struct weft_verbs_cq *cq;
 	uint32_t number;
-	struct weft_shared nic;
+	struct weft_srq nic;
 	_Atomic uint32_t users; /* queue pairs */
 	uint32_t async_read;	/* guarded by the context's list of events; final once forgotten */
 };

@@ -182,7 +182,7 @@ static __attribute__((cold)) int refuse_receive(const struct weft_qp *qp, uint32
 	if (qp->state == WEFT_QPS_RESET)
 		return weft_broken(verb, RECEIVE_STATE, qp->qpn,
 				   weft_value(weft_explain_state(qp->state)));
-	if (qp->shared && !qp->owns_shared)
+	if (qp->srq && !qp->owns_srq)
 		return weft_broken(verb, HAS_SHARED, qp->qpn);
 	if (num_sge > qp->cap.max_recv_sge)
 		return weft_broken(verb, RECEIVE_LIST, (int)num_sge, qp->cap.max_recv_sge);

@@ -37,8 +37,8 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_s
 	srq = calloc(1, sizeof(*srq));
 	if (!srq)
 		goto fail;
-	err = -weft_shared_create(&weft_process.nic, &srq->nic, weft_pd(pd)->number, attr->max_wr,
-				  attr->max_sge);
+	err = -weft_srq_create(&weft_process.nic, &srq->nic, weft_pd(pd)->number, attr->max_wr,
+			       attr->max_sge);
 	if (err)
 		goto free_object;
 	err = -weft_handle_add(srq, WEFT_HANDLE_SRQ);
@@ -51,7 +51,7 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_s
 	pthread_cond_init(&srq->srq.cond, NULL);
 	return &srq->srq;
 destroy_queue:
-	weft_shared_destroy(&srq->nic, true);
+	weft_srq_destroy(&srq->nic, true);
 free_object:
 	free(srq);
 fail:
@@ -100,8 +100,8 @@ static struct ibv_srq *create_xrc(struct ibv_srq_init_attr_ex *init)
 	if (!srq)
 		return NULL;
 	weft_rehome_share();
-	err = -weft_shared_number(&srq->nic, &weft_cq(init->cq)->nic, weft_xrcd(init->xrcd)->number,
-				  &srq->number);
+	err = -weft_srq_number(&srq->nic, &weft_cq(init->cq)->nic, weft_xrcd(init->xrcd)->number,
+			       &srq->number);
 	weft_rehome_unshare();
 	if (err) {
 		ibv_destroy_srq(&srq->srq);
@@ -173,9 +173,9 @@ static int modify(struct weft_verbs_srq *srq, const struct ibv_srq_attr *attr, i
 	if (mask & IBV_SRQ_LIMIT)
 		err = -weft_helper_start();
 	if (!err && mask & IBV_SRQ_MAX_WR)
-		err = -weft_shared_resize(&srq->nic, max_wr);
+		err = -weft_srq_resize(&srq->nic, max_wr);
 	if (!err && mask & IBV_SRQ_LIMIT)
-		weft_shared_arm(&srq->nic, attr->srq_limit);
+		weft_srq_arm(&srq->nic, attr->srq_limit);
 	if (err == EINVAL)
 		return weft_broken(verb, SRQ_HELD, max_wr);
 	return err ? weft_explain_errno(verb, err) : 0;
@@ -197,14 +197,14 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 
 int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 {
-	const struct weft_shared *q;
+	const struct weft_srq *q;
 
 	if (weft_explain_stale("ibv_query_srq", srq, WEFT_HANDLE_SRQ))
 		return EINVAL;
 	if (!attr)
 		return weft_broken("ibv_query_srq", MISSING, weft_value("srq_attr"));
 	q = &weft_srq(srq)->nic;
-	*attr = (struct ibv_srq_attr){q->max_wr, q->max_sge, weft_shared_limit(q)};
+	*attr = (struct ibv_srq_attr){q->max_wr, q->max_sge, weft_srq_limit(q)};
 	return 0;
 }
 
@@ -222,12 +222,12 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	weft_handle_remove(ibsrq);
 	weft_rehome_share();
 	if (srq->xrcd) {
-		weft_shared_forget(&srq->nic);
+		weft_srq_forget(&srq->nic);
 		srq->xrcd->users--;
 		srq->cq->users--;
 	}
 	/* peers were shut out with the last queue pair, but for one that was stopped then */
-	weft_shared_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, 0, srq->nic.made));
+	weft_srq_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, 0, srq->nic.made));
 	weft_rehome_unshare();
 	weft_async_finish(ibsrq->context, srq, weft_srq_acks(ibsrq));
 	weft_verbs_pd_leave(ibsrq->pd);
@@ -235,7 +235,7 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	return 0;
 }
 
-static __attribute__((cold)) int refuse(const struct weft_shared *q, uint32_t num_sge)
+static __attribute__((cold)) int refuse(const struct weft_srq *q, uint32_t num_sge)
 {
 	if (num_sge > q->max_sge)
 		return weft_broken("ibv_post_srq_recv", RECEIVE_LIST, (int)num_sge, q->max_sge);
@@ -249,9 +249,9 @@ int weft_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 	int err = 0;
 
 	for (; wr && !err; wr = wr->next) {
-		err = -weft_shared_post(&weft_srq(srq)->nic, wr->wr_id,
-					(const struct weft_pool_sge *)wr->sg_list,
-					(uint32_t)wr->num_sge, thread);
+		err = -weft_srq_post(&weft_srq(srq)->nic, wr->wr_id,
+				     (const struct weft_pool_sge *)wr->sg_list,
+				     (uint32_t)wr->num_sge, thread);
 		if (err) {
 			*bad_wr = wr;
 			err = refuse(&weft_srq(srq)->nic, (uint32_t)wr->num_sge);

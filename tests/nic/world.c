@@ -100,9 +100,9 @@ int world_join(void)
 	world.nic.api = &api;
 	world.nic.qps = calloc(WEFT_QPS, sizeof(*world.nic.qps));
 	world.nic.windows = calloc(WEFT_MRS, sizeof(*world.nic.windows));
-	world.nic.shared_of = calloc(WEFT_QPS, sizeof(*world.nic.shared_of));
+	world.nic.srq_of = calloc(WEFT_QPS, sizeof(*world.nic.srq_of));
 	world_publish(world_gid);
-	return !world.nic.qps || !world.nic.windows || !world.nic.shared_of ||
+	return !world.nic.qps || !world.nic.windows || !world.nic.srq_of ||
 	       weft_cq_create(&world.nic, &world.cq, 256);
 }
 
@@ -116,7 +116,7 @@ void world_leave(void)
 	weft_cq_destroy(&world.cq);
 	free(world.nic.qps);
 	free(world.nic.windows);
-	free(world.nic.shared_of);
+	free(world.nic.srq_of);
 	weft_pool_caller_put(world.pool, &world.caller);
 	weft_pool_put(world.pool);
 }

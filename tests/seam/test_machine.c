@@ -233,7 +233,7 @@ static void open_card(struct world *w, struct card *c, const char *path, weft_si
 				   .transports = weft_transports};
 	c->nic.qps = calloc(WEFT_QPS, sizeof(*c->nic.qps));
 	c->nic.windows = calloc(WEFT_MRS, sizeof(*c->nic.windows));
-	c->nic.shared_of = calloc(WEFT_QPS, sizeof(*c->nic.shared_of));
+	c->nic.srq_of = calloc(WEFT_QPS, sizeof(*c->nic.srq_of));
 	gid = &c->pool->self->gid[c->pool->self->ngids++];
 	memcpy((void *)gid->half, gid_of[c == &w->far], 16);
 	gid->guard |= 1;
@@ -252,7 +252,7 @@ static void close_card(struct card *c)
 	assert_int_equal(c->allocated, 0);
 	free(c->nic.qps);
 	free(c->nic.windows);
-	free(c->nic.shared_of);
+	free(c->nic.srq_of);
 	weft_pool_caller_put(c->pool, &c->caller);
 	weft_pool_put(c->pool);
 }

@@ -14,7 +14,7 @@
 
 #include "../abi/pool.h"
 #include "../random.h"
-#include "nic/shared.h"
+#include "nic/srq.h"
 #include "pool/step.h"
 #include "nic/take.h"
 
@@ -38,7 +38,7 @@ struct taker {
 static struct {
 	struct weft_pool *pool;
 	struct weft_nic nic;
-	struct weft_shared queue;
+	struct weft_srq queue;
 	struct weft_cq cq;
 	struct taker taker[TAKERS];
 	enum fate fate[RECEIVES]; /* by wr_id */
@@ -68,7 +68,7 @@ static void post(void)
 {
 	struct weft_pool_sge sge = {w.posted, 8, 0};
 
-	if (!weft_shared_post(&w.queue, w.posted, &sge, 1, 1))
+	if (!weft_srq_post(&w.queue, w.posted, &sge, 1, 1))
 		w.fate[w.posted++ % RECEIVES] = POSTED;
 }
 
@@ -79,7 +79,7 @@ static void poll_one(void)
 	struct weft_cqe cqe;
 	bool news;
 
-	if (weft_shared_stirs(&w.queue) && weft_shared_take(&w.queue, &w.cq, &cqe, &news, 1)) {
+	if (weft_srq_stirs(&w.queue) && weft_srq_take(&w.queue, &w.cq, &cqe, &news, 1)) {
 		assert_int_equal(w.fate[cqe.wr_id % RECEIVES], COMPLETED);
 		assert_int_equal(cqe.byte_len, (uint32_t)cqe.wr_id);
 		w.fate[cqe.wr_id % RECEIVES] = POLLED;
@@ -116,7 +116,7 @@ static void let_go(struct taker *t)
 {
 	weft_take_let_go(w.pool, &t->take);
 	t->slot = NULL;
-	weft_shared_recover(&w.nic);
+	weft_srq_recover(&w.nic);
 }
 
 static void act(void)
@@ -163,7 +163,7 @@ static void completion(struct weft_cq *cq)
 {
 }
 
-static void limit_reached(struct weft_shared *q)
+static void limit_reached(struct weft_srq *q)
 {
 }
 
@@ -186,7 +186,7 @@ static void open_queue(uint32_t depth)
 	w.nic.machine = &machine;
 	w.nic.api = &api;
 	w.posted = w.completed = w.polled = w.out_of_turn = 0;
-	assert_int_equal(weft_shared_create(&w.nic, &w.queue, 1, depth, 1), 0);
+	assert_int_equal(weft_srq_create(&w.nic, &w.queue, 1, depth, 1), 0);
 	/* all of it completes in one place, whatever queue pair it is for */
 	w.queue.cq = &w.cq;
 	assert_int_equal(weft_pool_alloc(w.pool, weft_pool_ring_bytes(0, false), &wake_off), 0);
@@ -203,7 +203,7 @@ static void run(uint32_t depth, uint64_t seed, bool grows)
 	for (uint32_t i = 0; i < ACTIONS; i++) {
 		act();
 		if (grows && i % (ACTIONS / 8) == 0)
-			assert_int_equal(weft_shared_resize(&w.queue, depth += depth + 1), 0);
+			assert_int_equal(weft_srq_resize(&w.queue, depth += depth + 1), 0);
 	}
 	w.depth = DEPTH;
 	for (uint32_t i = 0; i < TAKERS; i++)
@@ -216,7 +216,7 @@ static void run(uint32_t depth, uint64_t seed, bool grows)
 		      (unsigned long)w.posted, (unsigned long)w.polled, w.out_of_turn);
 	assert_in_range(w.out_of_turn, 1, UINT32_MAX);
 	assert_in_range(w.polled, ACTIONS / 50, UINT32_MAX);
-	weft_shared_destroy(&w.queue, true);
+	weft_srq_destroy(&w.queue, true);
 }
 
 static void interleaved(void **state)

@@ -12,13 +12,13 @@ static uint32_t power_of_two(uint32_t n)
 	return size;
 }
 
-static uint64_t bytes_of(const struct weft_shared *q, const struct weft_stretch *stretch)
+static uint64_t bytes_of(const struct weft_srq *q, const struct weft_stretch *stretch)
 {
-	return weft_pool_shared_bytes(stretch->size, q->stride);
+	return weft_pool_srq_bytes(stretch->size, q->stride);
 }
 
-static struct weft_pool_slot *slot_at(const struct weft_shared *q,
-				      const struct weft_stretch *stretch, uint64_t position)
+static struct weft_pool_slot *slot_at(const struct weft_srq *q, const struct weft_stretch *stretch,
+				      uint64_t position)
 {
 	return (void *)(stretch->at->slots + (position & (stretch->size - 1)) * q->stride);
 }
@@ -30,7 +30,7 @@ static uint32_t lap_of(const struct weft_stretch *stretch, uint64_t position)
 
 /* ---- Making and ending ---- */
 
-static int make_stretch(struct weft_shared *q, struct weft_stretch *stretch, uint32_t pd,
+static int make_stretch(struct weft_srq *q, struct weft_stretch *stretch, uint32_t pd,
 			uint32_t max_wr)
 {
 	int err;
@@ -48,8 +48,8 @@ static int make_stretch(struct weft_shared *q, struct weft_stretch *stretch, uin
 	return 0;
 }
 
-int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd, uint32_t max_wr,
-		       uint32_t max_sge)
+int weft_srq_create(struct weft_nic *nic, struct weft_srq *q, uint32_t pd, uint32_t max_wr,
+		    uint32_t max_sge)
 {
 	int err;
 
@@ -67,16 +67,16 @@ int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd,
 	q->last = &q->first;
 	q->at = q->first.at;
 	weft_lock(nic, &nic->lock, 0);
-	q->next = nic->shared;
-	nic->shared = q;
+	q->next = nic->srq;
+	nic->srq = q;
 	weft_unlock(&nic->lock, false);
 	return 0;
 }
 
-void weft_shared_destroy(struct weft_shared *q, bool quiet)
+void weft_srq_destroy(struct weft_srq *q, bool quiet)
 {
 	struct weft_nic *nic = q->nic;
-	struct weft_shared **at = &nic->shared;
+	struct weft_srq **at = &nic->srq;
 
 	weft_lock(nic, &nic->lock, 0);
 	while (*at != q)
@@ -95,7 +95,7 @@ void weft_shared_destroy(struct weft_shared *q, bool quiet)
 	}
 }
 
-static void publish(struct weft_shared *q, enum weft_pool_conn conn)
+static void publish(struct weft_srq *q, enum weft_pool_conn conn)
 {
 	struct weft_pool_qp *slot = &q->nic->pool->qps[q->index];
 
@@ -104,7 +104,7 @@ static void publish(struct weft_shared *q, enum weft_pool_conn conn)
 			      memory_order_release);
 }
 
-int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number)
+int weft_srq_number(struct weft_srq *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number)
 {
 	struct weft_pool_qp *slot;
 	int err = weft_source_attach(cq, q);
@@ -133,16 +133,16 @@ detach:
 	return err;
 }
 
-void weft_shared_publish_all(struct weft_nic *nic, enum weft_pool_conn conn)
+void weft_srq_publish_all(struct weft_nic *nic, enum weft_pool_conn conn)
 {
 	weft_lock(nic, &nic->lock, 0);
-	for (struct weft_shared *q = nic->shared; q; q = q->next)
+	for (struct weft_srq *q = nic->srq; q; q = q->next)
 		if (q->cq)
 			publish(q, conn);
 	weft_unlock(&nic->lock, false);
 }
 
-void weft_shared_forget(struct weft_shared *q)
+void weft_srq_forget(struct weft_srq *q)
 {
 	atomic_store_explicit(&q->nic->pool->qps[q->index].qpn, 0, memory_order_relaxed);
 	publish(q, WEFT_CONN_NONE);
@@ -153,25 +153,25 @@ void weft_shared_forget(struct weft_shared *q)
 		q->nic->pool->calls->drop_qp(q->nic->pool, q->index);
 }
 
-void weft_shared_join(struct weft_shared *q, struct weft_qp *qp)
+void weft_srq_join(struct weft_srq *q, struct weft_qp *qp)
 {
 	weft_lock(q->nic, &q->lock, 0);
-	q->nic->shared_of[qp->index] = q;
+	q->nic->srq_of[qp->index] = q;
 	weft_unlock(&q->lock, false);
 }
 
-void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp)
+void weft_srq_leave(struct weft_srq *q, const struct weft_qp *qp)
 {
 	weft_lock(q->nic, &q->lock, 0);
-	if (q->nic->shared_of[qp->index] == q)
-		q->nic->shared_of[qp->index] = NULL;
+	if (q->nic->srq_of[qp->index] == q)
+		q->nic->srq_of[qp->index] = NULL;
 	weft_unlock(&q->lock, false);
 }
 
 /* ---- Posting ---- */
 
 /* A slot whose taker is slow is passed over. There is an empty one. */
-static void put(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
+static void put(struct weft_srq *q, uint64_t wr_id, const struct weft_pool_sge *sge,
 		uint32_t num_sge)
 {
 	struct weft_stretch *stretch = q->last;
@@ -193,8 +193,8 @@ static void put(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sg
 	q->outstanding++;
 }
 
-int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
-		     uint32_t num_sge, uint32_t thread)
+int weft_srq_post(struct weft_srq *q, uint64_t wr_id, const struct weft_pool_sge *sge,
+		  uint32_t num_sge, uint32_t thread)
 {
 	int err = 0;
 	bool own;
@@ -212,14 +212,14 @@ int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_po
 
 /* ---- What has become of receives. The lock is held. ---- */
 
-static void empty(struct weft_shared *q, struct weft_pool_slot *slot)
+static void empty(struct weft_srq *q, struct weft_pool_slot *slot)
 {
 	atomic_store_explicit(&slot->state, WEFT_CLAIM(WEFT_CLAIM_EMPTY, 0), memory_order_relaxed);
 	q->outstanding--;
 }
 
 /* Nothing came for it, or nothing that anybody may know of: it is posted again. */
-static void post_again(struct weft_shared *q, struct weft_pool_slot *slot)
+static void post_again(struct weft_srq *q, struct weft_pool_slot *slot)
 {
 	struct weft_pool_sge sge[WEFT_MAX_SGE];
 	uint32_t num_sge = slot->recv.num_sge;
@@ -232,10 +232,10 @@ static void post_again(struct weft_shared *q, struct weft_pool_slot *slot)
 }
 
 /* The queue pair for which it came, as long as that has the same connection. */
-static struct weft_qp *owner_of(const struct weft_shared *q, const struct weft_pool_taken *taken)
+static struct weft_qp *owner_of(const struct weft_srq *q, const struct weft_pool_taken *taken)
 {
 	uint32_t index = taken->tag & (WEFT_QPS - 1);
-	struct weft_qp *qp = q->nic->shared_of[index] == q ? q->nic->qps[index] : NULL;
+	struct weft_qp *qp = q->nic->srq_of[index] == q ? q->nic->qps[index] : NULL;
 
 	return qp && qp->tag == taken->tag ? qp : NULL;
 }
@@ -246,13 +246,13 @@ struct cursor {
 	uint64_t position;
 };
 
-static struct cursor oldest(struct weft_shared *q)
+static struct cursor oldest(struct weft_srq *q)
 {
 	return (struct cursor){&q->first, q->first.done};
 }
 
 /* The next slot from the cursor on that holds a receive; NULL: none. *what: it is FREE or DONE. */
-static struct weft_pool_slot *next_used(const struct weft_shared *q, struct cursor *at,
+static struct weft_pool_slot *next_used(const struct weft_srq *q, struct cursor *at,
 					enum weft_claim *what)
 {
 	for (;;) {
@@ -276,13 +276,13 @@ static struct weft_pool_slot *next_used(const struct weft_shared *q, struct curs
 	}
 }
 
-/* Where those that poll look first (weft_shared_stirs). */
-static void note_oldest(struct weft_shared *q)
+/* Where those that poll look first (weft_srq_stirs). */
+static void note_oldest(struct weft_srq *q)
 {
 	struct cursor at = oldest(q);
 	enum weft_claim what;
 
-	/* release: pairs with the acquire in weft_shared_stirs; told before the slot that it was is used again */
+	/* release: pairs with the acquire in weft_srq_stirs; told before the slot that it was is used again */
 	atomic_store_explicit(&q->oldest, next_used(q, &at, &what), memory_order_release);
 }
 
@@ -294,7 +294,7 @@ static uint64_t claim_of(struct cursor at)
 }
 
 /* The next one from the cursor on that is not free, but TAKEN or DONE. */
-static struct weft_pool_slot *next_claimed(const struct weft_shared *q, struct cursor *at,
+static struct weft_pool_slot *next_claimed(const struct weft_srq *q, struct cursor *at,
 					   enum weft_claim *what)
 {
 	struct weft_pool_slot *slot = next_used(q, at, what);
@@ -307,7 +307,7 @@ static struct weft_pool_slot *next_claimed(const struct weft_shared *q, struct c
 }
 
 /* One that is complete, from the cursor on, for a completion queue; *passed: others before it are not. */
-static struct weft_pool_slot *find_done(struct weft_shared *q, const struct weft_cq *cq,
+static struct weft_pool_slot *find_done(struct weft_srq *q, const struct weft_cq *cq,
 					struct cursor *at, struct weft_qp **qp, bool *passed)
 {
 	struct weft_pool_slot *slot;
@@ -334,7 +334,7 @@ static struct weft_pool_slot *find_done(struct weft_shared *q, const struct weft
  * The next completion of a completion queue from the cursor on. A taker that was passed over may have completed
  * that one and the next since we looked: then the second look sees it, as it did so in this order.
  */
-static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft_cq *cq,
+static struct weft_pool_slot *next_done(struct weft_srq *q, const struct weft_cq *cq,
 					struct cursor *at, struct weft_qp **qp, bool *passed)
 {
 	const struct cursor start = *at;
@@ -349,7 +349,7 @@ static struct weft_pool_slot *next_done(struct weft_shared *q, const struct weft
 }
 
 /* Those that nobody has taken. */
-static uint32_t left_in(struct weft_shared *q)
+static uint32_t left_in(struct weft_srq *q)
 {
 	struct cursor at = oldest(q);
 	uint32_t left = q->outstanding;
@@ -360,7 +360,7 @@ static uint32_t left_in(struct weft_shared *q)
 	return left;
 }
 
-static void look_at_limit(struct weft_shared *q)
+static void look_at_limit(struct weft_srq *q)
 {
 	if (!q->limit || left_in(q) >= q->limit)
 		return;
@@ -369,7 +369,7 @@ static void look_at_limit(struct weft_shared *q)
 	q->nic->api->limit_reached(q);
 }
 
-void weft_shared_arm(struct weft_shared *q, uint32_t limit)
+void weft_srq_arm(struct weft_srq *q, uint32_t limit)
 {
 	weft_lock(q->nic, &q->lock, 0);
 	q->limit = limit;
@@ -382,14 +382,14 @@ void weft_shared_arm(struct weft_shared *q, uint32_t limit)
 	weft_unlock(&q->lock, false);
 }
 
-static uint64_t stamp_of(const struct weft_shared *q, struct cursor at)
+static uint64_t stamp_of(const struct weft_srq *q, struct cursor at)
 {
-	return weft_pool_shared_stamps(at.stretch->at, at.stretch->size,
-				       q->stride)[at.position & (at.stretch->size - 1)];
+	return weft_pool_srq_stamps(at.stretch->at, at.stretch->size,
+				    q->stride)[at.position & (at.stretch->size - 1)];
 }
 
 /* As next_done, from the oldest on. There are late ones until none is left that was passed over. */
-static struct weft_pool_slot *oldest_done(struct weft_shared *q, const struct weft_cq *cq,
+static struct weft_pool_slot *oldest_done(struct weft_srq *q, const struct weft_cq *cq,
 					  struct cursor *at, struct weft_qp **qp)
 {
 	uint32_t late = atomic_load_explicit(&q->at->late, memory_order_relaxed);
@@ -407,8 +407,8 @@ static struct weft_pool_slot *oldest_done(struct weft_shared *q, const struct we
 	return slot;
 }
 
-bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,
-		      bool *news, uint32_t thread)
+bool weft_srq_take(struct weft_srq *q, const struct weft_cq *cq, struct weft_cqe *cqe, bool *news,
+		   uint32_t thread)
 {
 	bool own = weft_lock(q->nic, &q->lock, thread);
 	struct weft_pool_slot *slot;
@@ -441,7 +441,7 @@ bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct we
 	return slot;
 }
 
-bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell)
+bool weft_srq_look(struct weft_srq *q, const struct weft_cq *cq, bool tell)
 {
 	struct weft_pool_slot *slot;
 	struct weft_qp *qp;
@@ -462,7 +462,7 @@ bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell
 	return news;
 }
 
-bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id)
+bool weft_srq_withdraw(struct weft_srq *q, uint64_t *wr_id)
 {
 	struct weft_pool_slot *slot;
 	enum weft_claim what;
@@ -482,7 +482,7 @@ bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id)
 
 /* ---- Another size ---- */
 
-static void append(struct weft_shared *q, struct weft_stretch *stretch)
+static void append(struct weft_srq *q, struct weft_stretch *stretch)
 {
 	struct weft_stretch *before = q->last;
 
@@ -492,7 +492,7 @@ static void append(struct weft_shared *q, struct weft_stretch *stretch)
 	atomic_store_explicit(&before->at->next_off, stretch->off, memory_order_release);
 }
 
-int weft_shared_resize(struct weft_shared *q, uint32_t max_wr)
+int weft_srq_resize(struct weft_srq *q, uint32_t max_wr)
 {
 	struct weft_stretch *stretch = NULL;
 	int err = 0;
@@ -531,7 +531,7 @@ static bool is_of_dead(struct weft_pool *pool, uint64_t claim)
 	       !pool->calls->alive(pool, member, incarnation);
 }
 
-static void recover(struct weft_shared *q)
+static void recover(struct weft_srq *q)
 {
 	struct cursor at = oldest(q);
 	struct weft_pool_slot *slot;
@@ -544,15 +544,15 @@ static void recover(struct weft_shared *q)
 	note_oldest(q);
 }
 
-uint32_t weft_shared_limit(const struct weft_shared *q)
+uint32_t weft_srq_limit(const struct weft_srq *q)
 {
 	return atomic_load_explicit(&q->at->limit, memory_order_relaxed);
 }
 
-void weft_shared_limits(struct weft_nic *nic)
+void weft_srq_limits(struct weft_nic *nic)
 {
 	weft_lock(nic, &nic->lock, 0);
-	for (struct weft_shared *q = nic->shared; q; q = q->next) {
+	for (struct weft_srq *q = nic->srq; q; q = q->next) {
 		weft_lock(nic, &q->lock, 0);
 		look_at_limit(q);
 		weft_unlock(&q->lock, false);
@@ -560,10 +560,10 @@ void weft_shared_limits(struct weft_nic *nic)
 	weft_unlock(&nic->lock, false);
 }
 
-void weft_shared_recover(struct weft_nic *nic)
+void weft_srq_recover(struct weft_nic *nic)
 {
 	weft_lock(nic, &nic->lock, 0);
-	for (struct weft_shared *q = nic->shared; q; q = q->next) {
+	for (struct weft_srq *q = nic->srq; q; q = q->next) {
 		weft_lock(nic, &q->lock, 0);
 		recover(q);
 		weft_unlock(&q->lock, false);

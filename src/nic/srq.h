@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Receive queues from which many members take (struct weft_pool_shared): the owner's half. The
+ * Receive queues from which many members take (struct weft_pool_srq): the owner's half. The
  * queue's lock comes after that of a completion queue, and guards all of it, and which queue pairs
  * receive from it.
  */
-#ifndef WEFT_NIC_SHARED_H
-#define WEFT_NIC_SHARED_H
+#ifndef WEFT_NIC_SRQ_H
+#define WEFT_NIC_SRQ_H
 
 #include "nic/nic.h"
 
 /* Its slots. Making the queue longer gives it more; those it had are used up first. */
 struct weft_stretch {
 	struct weft_stretch *next;
-	struct weft_pool_shared *at;
+	struct weft_pool_srq *at;
 	_Atomic uint64_t *claims;
 	uint64_t off;
 	uint64_t posted;
@@ -21,11 +21,11 @@ struct weft_stretch {
 	uint8_t size_bits;
 };
 
-struct weft_shared {
+struct weft_srq {
 	struct weft_nic *nic;
 	struct weft_lock lock;
 	struct weft_stretch first, *last; /* posts go to the last */
-	struct weft_pool_shared *at;	  /* of the first: what peers know it by */
+	struct weft_pool_srq *at;	  /* of the first: what peers know it by */
 	uint64_t made;			  /* the pool's age then */
 	uint32_t outstanding, max_wr, max_sge;
 	uint32_t limit;	    /* 0: not armed */
@@ -34,51 +34,51 @@ struct weft_shared {
 	struct weft_pool_slot *_Atomic oldest;
 	uint32_t index; /* XRC: of its entry in the table of queue pairs */
 	uint32_t stride;
-	struct weft_shared *next; /* guarded by the nic's lock */
+	struct weft_srq *next; /* guarded by the nic's lock */
 };
 
 /* 0, -ENOMEM, -ENOSPC. */
-int weft_shared_create(struct weft_nic *nic, struct weft_shared *q, uint32_t pd, uint32_t max_wr,
-		       uint32_t max_sge);
+int weft_srq_create(struct weft_nic *nic, struct weft_srq *q, uint32_t pd, uint32_t max_wr,
+		    uint32_t max_sge);
 /* Makes it known to peers by a number of its own, in a domain of XRC. 0, -ENOMEM, -ENOSPC. */
-int weft_shared_number(struct weft_shared *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number);
+int weft_srq_number(struct weft_srq *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number);
 /* While memory moves: all that have a number. */
-void weft_shared_publish_all(struct weft_nic *nic, enum weft_pool_conn conn);
+void weft_srq_publish_all(struct weft_nic *nic, enum weft_pool_conn conn);
 /* Shuts them out. */
-void weft_shared_forget(struct weft_shared *q);
+void weft_srq_forget(struct weft_srq *q);
 /* No queue pair receives from it. quiet: nobody stopped may still touch it. */
-void weft_shared_destroy(struct weft_shared *q, bool quiet);
+void weft_srq_destroy(struct weft_srq *q, bool quiet);
 /*
  * How many it holds from now on. One caller at a time. 0; -EINVAL: more wait to be taken, or the limit
  * that is armed is higher; -ENOMEM, -ENOSPC.
  */
-int weft_shared_resize(struct weft_shared *q, uint32_t max_wr);
+int weft_srq_resize(struct weft_srq *q, uint32_t max_wr);
 /* A queue pair begins or ceases to receive from it. */
-void weft_shared_join(struct weft_shared *q, struct weft_qp *qp);
-void weft_shared_leave(struct weft_shared *q, const struct weft_qp *qp);
+void weft_srq_join(struct weft_srq *q, struct weft_qp *qp);
+void weft_srq_leave(struct weft_srq *q, const struct weft_qp *qp);
 
 /* 0; -EINVAL (too many elements); -ENOMEM (full). thread: which may own the lock (nic/lock.h), here and below. */
-int weft_shared_post(struct weft_shared *q, uint64_t wr_id, const struct weft_pool_sge *sge,
-		     uint32_t num_sge, uint32_t thread);
+int weft_srq_post(struct weft_srq *q, uint64_t wr_id, const struct weft_pool_sge *sge,
+		  uint32_t num_sge, uint32_t thread);
 /* One event when fewer than `limit` are left; 0: none (10.2.9.1). */
-void weft_shared_arm(struct weft_shared *q, uint32_t limit);
+void weft_srq_arm(struct weft_srq *q, uint32_t limit);
 /* As armed and not yet reached. */
-uint32_t weft_shared_limit(const struct weft_shared *q);
+uint32_t weft_srq_limit(const struct weft_srq *q);
 /* The helper was signalled: which limits are reached. */
-void weft_shared_limits(struct weft_nic *nic);
+void weft_srq_limits(struct weft_nic *nic);
 /* Takes the oldest completion of a completion queue, whose lock is held; *news: it was not told. */
-bool weft_shared_take(struct weft_shared *q, const struct weft_cq *cq, struct weft_cqe *cqe,
-		      bool *news, uint32_t thread);
+bool weft_srq_take(struct weft_srq *q, const struct weft_cq *cq, struct weft_cqe *cqe, bool *news,
+		   uint32_t thread);
 
 /* False: nothing of it is complete. Without the lock, as spinning programs ask most often. */
-static inline bool weft_shared_stirs(const struct weft_shared *q)
+static inline bool weft_srq_stirs(const struct weft_srq *q)
 {
 	struct weft_pool_slot *slot = atomic_load_explicit(&q->oldest, memory_order_acquire),
 			      *before;
 
 	do {
 		before = slot;
-		/* acquire: pairs with the release in put (shared.c) */
+		/* acquire: pairs with the release in put (srq.c) */
 		if (!slot ||
 		    weft_claim_what(atomic_load_explicit(&slot->state, memory_order_acquire)) !=
 			    WEFT_CLAIM_FREE ||
@@ -91,10 +91,10 @@ static inline bool weft_shared_stirs(const struct weft_shared *q)
 }
 
 /* Whether one would wake the queue, whose lock is held; tell: such as there are will not any more. */
-bool weft_shared_look(struct weft_shared *q, const struct weft_cq *cq, bool tell);
+bool weft_srq_look(struct weft_srq *q, const struct weft_cq *cq, bool tell);
 /* Takes a receive back that nobody has completed, or nobody will: the oldest. Peers are shut out. */
-bool weft_shared_withdraw(struct weft_shared *q, uint64_t *wr_id);
+bool weft_srq_withdraw(struct weft_srq *q, uint64_t *wr_id);
 /* What the dead have taken and not completed is posted again. */
-void weft_shared_recover(struct weft_nic *nic);
+void weft_srq_recover(struct weft_nic *nic);
 
 #endif
