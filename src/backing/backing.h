@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What a pool stands on: a memory that all members share, and the little that members need of
- * whatever shares it with them: locks that end with their holder, a proof of life, sleep, the rare
+ * whatever shares it with them: locks that end with their owner, a proof of life, sleep, the rare
  * half of a fence. Each kind of it is one row of this table; the pool above sees offsets, and never
  * asks which row it has. Today's only row is a file.
  *
@@ -98,7 +98,7 @@ struct weft_backing {
 	/* ---- Life ---- */
 
 	/*
-	 * Makes this process the living holder of that number, until it ends, however it ends.
+	 * Makes this process the one that has that number, until it ends, however it ends.
 	 * After map, once. -EAGAIN (another has it), -ESTALE (the memory has lost its name: a member that
 	 * comes now would not meet us).
 	 */
@@ -113,7 +113,7 @@ struct weft_backing {
 	/* ---- The lock ---- */
 
 	/*
-	 * One holder among all processes and all threads of each; it ends with the process. A key
+	 * One owner among all processes and all threads of each; it ends with the process. A key
 	 * for `leave`; or -ETIMEDOUT: the process that holds it has not gone on for ten seconds. After two
 	 * it says on stderr which process that is.
 	 */
@@ -144,7 +144,7 @@ struct weft_backing {
 	bool (*read)(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off);
 	uint64_t (*allocated)(const struct weft_backed *b);
 	/* The process that holds the lock, in words. */
-	void (*holder)(const struct weft_backed *b, char *text, size_t text_bytes);
+	void (*lock_owner)(const struct weft_backed *b, char *text, size_t text_bytes);
 };
 
 /* Between two looks for what another does, that long after the first: gives the core away, after a

@@ -335,5 +335,5 @@ const struct weft_backing weft_backing_file = {
 	.unlock = weft_look_unlock,
 	.read = weft_look_read,
 	.allocated = weft_look_allocated,
-	.holder = weft_look_holder,
+	.lock_owner = weft_look_lock_owner,
 };

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backing/holder.h"
+#include "backing/lock_owner.h"
 #include "backing/private.h"
 #include "pool/clock.h"
 #include "pool/format.h"
@@ -66,7 +66,7 @@ struct wait {
 	bool told;
 };
 
-/* The turn, + 1, of the holder that this process has given up last: it does not wait so long for that one again,
+/* The turn, + 1, of the owner that this process has given up last: it does not wait so long for that one again,
  * for each of its threads and each call. */
 static _Atomic uint64_t given_up;
 
@@ -87,7 +87,7 @@ static void tell(struct wait *w)
 	snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", w->fd);
 	if (readlink(name, path, sizeof(path) - 1) < 0)
 		strcpy(path, "the pool");
-	weft_holder_text(w->fd, text, sizeof(text));
+	weft_lock_owner_text(w->fd, text, sizeof(text));
 	fprintf(stderr, "weft: waiting for %s: %s: " WEFT_BACKING_ADVICE "\n", path, text);
 	w->told = true;
 }

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backing/holder.h"
+#include "backing/lock_owner.h"
 #include "backing/private.h"
 
 #define NO_POOL	    "there is no pool yet"
@@ -92,7 +92,7 @@ uint64_t weft_look_allocated(const struct weft_backed *b)
 	return fstat(b->fd, &st) ? 0 : (uint64_t)st.st_blocks * 512;
 }
 
-void weft_look_holder(const struct weft_backed *b, char *text, size_t text_bytes)
+void weft_look_lock_owner(const struct weft_backed *b, char *text, size_t text_bytes)
 {
-	weft_holder_text(b->fd, text, text_bytes);
+	weft_lock_owner_text(b->fd, text, text_bytes);
 }

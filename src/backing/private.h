@@ -73,7 +73,7 @@ int weft_look(const char *path, bool own, uint64_t signature, struct weft_backed
 void weft_look_unlock(struct weft_backed *b);
 bool weft_look_read(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off);
 uint64_t weft_look_allocated(const struct weft_backed *b);
-void weft_look_holder(const struct weft_backed *b, char *text, size_t text_bytes);
+void weft_look_lock_owner(const struct weft_backed *b, char *text, size_t text_bytes);
 
 /* remove.c */
 int weft_remove(const char *path, bool own, const char **why);

@@ -211,7 +211,7 @@ static void check_contents(struct weft_checkup *c, struct weft_view *v)
 	weft_checkup_say(c, "pool", WEFT_VERDICT_OK, finding, NULL);
 	if (!v->moving)
 		return;
-	weft_view_holder(v, who, sizeof(who));
+	weft_view_lock_owner(v, who, sizeof(who));
 	snprintf(finding, sizeof(finding), "%s, for a tenth of a second now: nobody can join", who);
 	weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding, WEFT_BACKING_ADVICE);
 }

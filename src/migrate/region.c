@@ -34,7 +34,7 @@ static struct {
 	pthread_mutex_t mutex;
 	unsigned int holds;
 	bool fork_ready;
-	int forking_state; /* of lock(), while its holder forks */
+	int forking_state; /* of lock(), while its owner forks */
 	void (*on_fork_child)(void);
 	_Atomic uint64_t
 		home_due_ns; /* when to try again; UINT64_MAX: nothing is away. Written under the

@@ -247,7 +247,7 @@ static bool look_at(struct weft_cq *cq)
 		return false;
 	if (!weft_claim_what(word) || !may_have_news(cq))
 		return true;
-	/* its holder may wait for the list */
+	/* the lock's owner may wait for the list */
 	if (!weft_trylock(cq->nic, &cq->lock))
 		return false;
 	weft_cq_look(cq);

@@ -99,7 +99,7 @@ enum weft_outcome weft_arrive_bad_receive(const struct weft_arrival *a,
 		given = (uint32_t)a->here->len_bytes;
 	else if (cause == WEFT_CAUSE_RECEIVE_KEY)
 		given = weft_cause_lkey(a->nic->pool, landing->recv, landing->used,
-					a->to->receive_holder);
+					a->to->receive_domain);
 	weft_responder_complete(a->to, a->request, landing->wr_id, given,
 				too_long ? WEFT_WC_LOC_LEN_ERR : WEFT_WC_LOC_PROT_ERR,
 				a->caller->thread);
@@ -120,7 +120,7 @@ enum weft_cause weft_arrive_find_list(const struct weft_arrival *a, struct weft_
 		room += recv->sge[*used].len_bytes;
 	if (room < a->here->len_bytes)
 		return WEFT_CAUSE_RECEIVE_LENGTH;
-	if (!weft_spans_find(a->nic->pool, a->caller, recv->sge, *used, a->to->receive_holder,
+	if (!weft_spans_find(a->nic->pool, a->caller, recv->sge, *used, a->to->receive_domain,
 			     WEFT_ACCESS_LOCAL_WRITE, &landing->there))
 		return WEFT_CAUSE_RECEIVE_KEY;
 	/* the list may be damaged between two looks */
@@ -137,9 +137,9 @@ bool weft_arrive_find_window(const struct weft_arrival *a, uint64_t bytes, uint8
 	const struct weft_wqe *request = a->request;
 
 	return weft_mr_find(pool, a->caller, request->rkey,
-			    a->to->holder | (uint64_t)WEFT_PD_WINDOW << 32, request->remote_addr,
+			    a->to->domain | (uint64_t)WEFT_PD_WINDOW << 32, request->remote_addr,
 			    bytes, access, span) ||
-	       weft_mr_find(pool, a->caller, request->rkey, weft_arrive_window_holder(*a),
+	       weft_mr_find(pool, a->caller, request->rkey, weft_arrive_window_domain(*a),
 			    request->remote_addr, bytes, access, span);
 }
 

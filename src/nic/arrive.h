@@ -67,9 +67,9 @@ bool weft_arrive_find_window(const struct weft_arrival *a, uint64_t bytes, uint8
 bool weft_arrive_is_own_fault(const struct weft_arrival *a, int err, enum weft_outcome *outcome);
 
 /* Of windows of type 2 at the responder. */
-static inline uint64_t weft_arrive_window_holder(struct weft_arrival a)
+static inline uint64_t weft_arrive_window_domain(struct weft_arrival a)
 {
-	return weft_holder(a.to->grant.member, a.to->from.dest_qpn | WEFT_PD_QP_WINDOW);
+	return weft_domain(a.to->grant.member, a.to->from.dest_qpn | WEFT_PD_QP_WINDOW);
 }
 
 /* The grant is looked at once more: since the last time the thread may have been stopped, the queue
@@ -105,7 +105,7 @@ WEFT_ARRIVE enum weft_cause weft_arrive_find_received(struct weft_arrival a,
 	landing->used = 1;
 	if (sge.len_bytes < a.here->len_bytes)
 		return WEFT_CAUSE_RECEIVE_LENGTH;
-	if (!weft_mr_find(a.nic->pool, a.caller, sge.lkey, a.to->receive_holder, sge.addr,
+	if (!weft_mr_find(a.nic->pool, a.caller, sge.lkey, a.to->receive_domain, sge.addr,
 			  sge.len_bytes, WEFT_ACCESS_LOCAL_WRITE, &landing->there.span[0]))
 		return WEFT_CAUSE_RECEIVE_KEY;
 	return WEFT_CAUSE_NONE;
@@ -122,7 +122,7 @@ WEFT_ARRIVE enum weft_outcome weft_arrive_begin_send(struct weft_arrival a,
 		return WEFT_NO_RECEIVE;
 	WEFT_STEP(direct_receive_found);
 	if (a.request->opcode == WEFT_OP_SEND_INV &&
-	    !weft_mw_find(a.nic->pool, a.request->imm, weft_arrive_window_holder(a),
+	    !weft_mw_find(a.nic->pool, a.request->imm, weft_arrive_window_domain(a),
 			  &landing->binding))
 		return weft_arrive_refuse(WEFT_ASIDE(a), WEFT_EVENT_QP_ACCESS_ERR,
 					  WEFT_CAUSE_REMOTE_INVALIDATE);
@@ -160,7 +160,7 @@ WEFT_ARRIVE bool weft_arrive_find_remote(struct weft_arrival a, uint64_t bytes, 
 		return false;
 	}
 	if (bytes &&
-	    !weft_mr_find(a.nic->pool, a.caller, a.request->rkey, a.to->holder,
+	    !weft_mr_find(a.nic->pool, a.caller, a.request->rkey, a.to->domain,
 			  a.request->remote_addr, bytes, access, span) &&
 	    !weft_arrive_find_window(WEFT_ASIDE(a), bytes, access, span)) {
 		*outcome = weft_find_later(a.caller)

@@ -90,25 +90,25 @@ enum weft_wc_status weft_cause_status(enum weft_cause cause);
 /* What is wrong with a key that was refused. */
 enum weft_key_fault {
 	WEFT_KEY_UNKNOWN, /* no region has it, or has it any more */
-	WEFT_KEY_DOMAIN,  /* it is not the holder's */
+	WEFT_KEY_DOMAIN,  /* it is not the domain's */
 	WEFT_KEY_RIGHT,
 	WEFT_KEY_RANGE,
 	WEFT_KEY_HOLDS, /* by now */
 };
 
 /* As weft_mr_find would see it now; *entry: of the region, unless that is unknown. */
-enum weft_key_fault weft_cause_of_key(struct weft_pool *pool, uint32_t key, uint64_t holder,
+enum weft_key_fault weft_cause_of_key(struct weft_pool *pool, uint32_t key, uint64_t domain,
 				      uint64_t addr, uint64_t len_bytes, uint8_t access,
 				      struct weft_pool_mr *entry);
 /* The first element of a list that weft_spans_find refuses; NULL: it would not, now. */
 const struct weft_pool_sge *weft_cause_in_list(struct weft_pool *pool,
 					       const struct weft_pool_sge *sge, unsigned int n,
-					       uint64_t holder, uint8_t access);
+					       uint64_t domain, uint8_t access);
 
 /* A receive in error tells what was wrong where a good one tells its bytes: those of the message that
  * was too long; the lkey that did not hold; or that the memory was not there. */
 #define WEFT_NO_LKEY UINT32_MAX
 uint32_t weft_cause_lkey(struct weft_pool *pool, const struct weft_pool_recv *recv, unsigned int n,
-			 uint64_t holder);
+			 uint64_t domain);
 
 #endif

@@ -112,7 +112,7 @@ static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *
 	slot = take(d, t, &used);
 	if (!slot)
 		return;
-	if (!weft_spans_find(nic->pool, d->caller, slot->recv.sge, used, t->take.holder,
+	if (!weft_spans_find(nic->pool, d->caller, slot->recv.sge, used, t->take.domain,
 			     WEFT_ACCESS_LOCAL_WRITE, &there) ||
 	    there.len_bytes < WEFT_GRH_BYTES + d->bytes) {
 		if (weft_find_later(d->caller)) {
@@ -120,7 +120,7 @@ static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *
 			return;
 		}
 		fail_receive(d, t, slot,
-			     weft_cause_lkey(nic->pool, &slot->recv, used, t->take.holder));
+			     weft_cause_lkey(nic->pool, &slot->recv, used, t->take.domain));
 		return;
 	}
 	err = weft_place_scattered(nic, d->caller, &t->grant, there.span, d->span,

@@ -49,10 +49,10 @@ WEFT_GATHER enum weft_cause weft_gather(struct weft_qp *qp, struct weft_wqe *wqe
 		access = WEFT_ACCESS_LOCAL_WRITE;
 	}
 	if (wqe->num_sge != 1 || !bytes)
-		found = weft_spans_find(pool, caller, wqe->sge, wqe->num_sge, qp->holder, access,
+		found = weft_spans_find(pool, caller, wqe->sge, wqe->num_sge, qp->domain, access,
 					here);
 	else
-		found = weft_mr_find(pool, caller, wqe->sge[0].lkey, qp->holder, wqe->sge[0].addr,
+		found = weft_mr_find(pool, caller, wqe->sge[0].lkey, qp->domain, wqe->sge[0].addr,
 				     bytes, access, &here->span[0]);
 	return found ? WEFT_CAUSE_NONE : WEFT_CAUSE_LOCAL_KEY;
 }

@@ -14,7 +14,7 @@ static inline void relax(void)
 #endif
 }
 
-/* Holders keep these locks for one request; a long wait means that the holder is not running. */
+/* Owners keep these locks for one request; a long wait means that the owner is not running. */
 static void wait_while(const struct weft_nic *nic, const _Atomic uint8_t *flag)
 {
 	for (unsigned int i = 1; atomic_load_explicit(flag, memory_order_acquire); i++) {

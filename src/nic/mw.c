@@ -153,7 +153,7 @@ static enum weft_cause may_bind(const struct weft_qp *qp, const struct weft_mw *
 	uint64_t start;
 
 	if (weft_mr_prepare(qp->nic->pool, bind->lkey) ||
-	    !weft_rights_allow(mr->rights, qp->holder, WEFT_ACCESS_MW_BIND))
+	    !weft_rights_allow(mr->rights, qp->domain, WEFT_ACCESS_MW_BIND))
 		return WEFT_CAUSE_WINDOW_REGION;
 	if (mr->access & WEFT_ACCESS_ZERO_BASED ||
 	    (mw->type == WEFT_MW_TYPE_1 && bind->access & WEFT_ACCESS_ZERO_BASED))
@@ -277,14 +277,14 @@ enum weft_outcome weft_mw_execute(struct weft_qp *qp, struct weft_wqe *wqe, enum
 
 /* ---- By the peer ---- */
 
-bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t *id)
+bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t domain, uint64_t *id)
 {
 	const struct weft_pool_mr *mr = &pool->mr_seen[key >> WEFT_KEY_BITS].mr;
 
 	if (weft_mr_prepare(pool, key))
 		return false;
 	*id = mr->id;
-	return weft_rights_allow(mr->rights, holder, 0);
+	return weft_rights_allow(mr->rights, domain, 0);
 }
 
 void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id)

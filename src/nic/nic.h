@@ -322,7 +322,7 @@ struct weft_qp {
 	 * it was left behind when memory moved */
 	atomic_bool lost;
 	uint32_t qpn, pd;
-	uint64_t holder; /* of our own keys (place.h) */
+	uint64_t domain; /* of our own keys (place.h) */
 	uint32_t
 		tag; /* of completions: the QPN, and the connection above it. Guarded by recv_cq's lock */
 	struct weft_nic *nic;

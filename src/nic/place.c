@@ -360,13 +360,13 @@ static struct weft_grant own_grant(const struct weft_pool *pool)
 }
 
 bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key,
-		       uint64_t holder, uint64_t addr, uint64_t len_bytes, uint8_t access,
+		       uint64_t domain, uint64_t addr, uint64_t len_bytes, uint8_t access,
 		       struct weft_span *span)
 {
 	const struct weft_pool_mr *mr = &pool->mr_seen[key >> WEFT_KEY_BITS].mr;
 	uint16_t owner = owner_of(pool, key >> WEFT_KEY_BITS);
 	/* our own is where it is: a revoker here waits for all of our threads */
-	bool foreign = owner != (uint16_t)holder && owner != pool->me;
+	bool foreign = owner != (uint16_t)domain && owner != pool->me;
 	uint64_t start;
 
 	*span = (struct weft_span){.mr = mr, .len_bytes = len_bytes};
@@ -375,7 +375,7 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 		goto refuse;
 	span->id = see_key(pool, key);
 	start = addr - mr->iova;
-	if (!span->id || mr->owner != owner || !weft_rights_allow_any(mr->rights, holder, access) ||
+	if (!span->id || mr->owner != owner || !weft_rights_allow_any(mr->rights, domain, access) ||
 	    start > mr->len_bytes || len_bytes > mr->len_bytes - start)
 		goto refuse;
 	span->start = start;
@@ -393,7 +393,7 @@ refuse:
 }
 
 bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller,
-		     const struct weft_pool_sge *sge, unsigned int n, uint64_t holder,
+		     const struct weft_pool_sge *sge, unsigned int n, uint64_t domain,
 		     uint8_t access, struct weft_spans *spans)
 {
 	uint64_t bytes = 0;
@@ -403,7 +403,7 @@ bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller,
 		/* no bytes need no key */
 		if (!sge[i].len_bytes)
 			continue;
-		if (!weft_mr_find(pool, caller, sge[i].lkey, holder, sge[i].addr, sge[i].len_bytes,
+		if (!weft_mr_find(pool, caller, sge[i].lkey, domain, sge[i].addr, sge[i].len_bytes,
 				  access, &spans->span[spans->n++]))
 			return false;
 		bytes += sge[i].len_bytes;

@@ -38,23 +38,23 @@ static inline void weft_span_private(struct weft_span *span, void *at, uint64_t 
 int weft_mr_prepare(struct weft_pool *pool, uint32_t key);
 
 /* What may use a key: a protection domain of a member, as in an entry's rights. */
-static inline uint64_t weft_holder(uint16_t owner, uint32_t pd)
+static inline uint64_t weft_domain(uint16_t owner, uint32_t pd)
 {
 	return WEFT_MR_RIGHTS(owner, 0, pd);
 }
 
-/* Does an entry with these rights give `access` to the holder? */
-static inline bool weft_rights_allow(uint64_t rights, uint64_t holder, uint8_t access)
+/* Does an entry with these rights give `access` to the domain? */
+static inline bool weft_rights_allow(uint64_t rights, uint64_t domain, uint8_t access)
 {
 	return (rights & WEFT_MR_RIGHTS(UINT16_MAX, access, UINT32_MAX)) ==
-	       (holder | WEFT_MR_RIGHTS(0, access, 0));
+	       (domain | WEFT_MR_RIGHTS(0, access, 0));
 }
 
 /* The same if its memory may be of any member: domains have numbers of their own in all of the pool, and
  * processes may share them. */
-static inline bool weft_rights_allow_any(uint64_t rights, uint64_t holder, uint8_t access)
+static inline bool weft_rights_allow_any(uint64_t rights, uint64_t domain, uint8_t access)
 {
-	return weft_rights_allow(rights, (holder & ~(uint64_t)UINT16_MAX) | (rights & UINT16_MAX),
+	return weft_rights_allow(rights, (domain & ~(uint64_t)UINT16_MAX) | (rights & UINT16_MAX),
 				 access);
 }
 
@@ -63,20 +63,20 @@ static inline bool weft_rights_allow_any(uint64_t rights, uint64_t holder, uint8
 #define WEFT_PD_WINDOW	  (1u << 31) /* type 1 */
 #define WEFT_PD_QP_WINDOW (3u << 30) /* type 2: and the QPN */
 
-/* SEND with invalidate: may the holder end that key? *id names the binding, for weft_mw_end. */
-bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t holder, uint64_t *id);
+/* SEND with invalidate: may the domain end that key? *id names the binding, for weft_mw_end. */
+bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t domain, uint64_t *id);
 void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id);
 
 /* The same where the key was not seen before, or not all bytes lie together in the pool, or they are of
- * another member than the holder. */
+ * another member than the domain's. */
 bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint32_t key,
-		       uint64_t holder, uint64_t addr, uint64_t len_bytes, uint8_t access,
+		       uint64_t domain, uint64_t addr, uint64_t len_bytes, uint8_t access,
 		       struct weft_span *span);
 
-/* Does `key` give `access` to [addr, addr + len) to the holder? (10.6.3) If not, weft_find_later says
+/* Does `key` give `access` to [addr, addr + len) to the domain? (10.6.3) If not, weft_find_later says
  * whether it will again soon. */
 static inline bool weft_mr_find(struct weft_pool *pool, struct weft_caller *caller, uint32_t key,
-				uint64_t holder, uint64_t addr, uint64_t len_bytes, uint8_t access,
+				uint64_t domain, uint64_t addr, uint64_t len_bytes, uint8_t access,
 				struct weft_span *span)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
@@ -90,12 +90,12 @@ static inline bool weft_mr_find(struct weft_pool *pool, struct weft_caller *call
 		    (uint32_t)id != key ||
 			    atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) != id,
 		    0))
-		return weft_mr_find_slow(pool, caller, key, holder, addr, len_bytes, access, span);
+		return weft_mr_find_slow(pool, caller, key, domain, addr, len_bytes, access, span);
 	off = addr - seen->run;
 	if (__builtin_expect(len_bytes > seen->run_bytes || off > seen->run_bytes - len_bytes ||
-				     !weft_rights_allow(seen->rights, holder, access),
+				     !weft_rights_allow(seen->rights, domain, access),
 			     0))
-		return weft_mr_find_slow(pool, caller, key, holder, addr, len_bytes, access, span);
+		return weft_mr_find_slow(pool, caller, key, domain, addr, len_bytes, access, span);
 	span->at = seen->at + off;
 	span->len_bytes = len_bytes;
 	return true;
@@ -124,9 +124,9 @@ static inline bool weft_find_later(struct weft_caller *caller)
 	return moves;
 }
 
-/* Checks a scatter or gather list of the holder. False: some key does not hold. */
+/* Checks a scatter or gather list of the domain. False: some key does not hold. */
 bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller,
-		     const struct weft_pool_sge *sge, unsigned int n, uint64_t holder,
+		     const struct weft_pool_sge *sge, unsigned int n, uint64_t domain,
 		     uint8_t access, struct weft_spans *spans);
 
 /* Without their first `offset` bytes, which are fewer than all. */

@@ -234,7 +234,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	qp->type = (uint8_t)type;
 	qp->opcodes = opcodes_of(type);
 	qp->pd = pd;
-	qp->holder = weft_holder(nic->pool->me, pd);
+	qp->domain = weft_domain(nic->pool->me, pd);
 	qp->send_cq = send_cq;
 	qp->recv_cq = recv_cq;
 	qp->signal_all = signal_all;

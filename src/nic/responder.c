@@ -106,7 +106,7 @@ static bool map_queue(struct weft_responder *to, uint64_t off, uint32_t size, ui
 {
 	if (!map_receives(to->from.nic->pool, to, off, size, stride))
 		return false;
-	to->receive_holder = to->holder;
+	to->receive_domain = to->domain;
 	resume_receives(to);
 	return true;
 }
@@ -119,7 +119,7 @@ bool weft_responder_map_take(struct weft_pool *pool, struct weft_responder *to, 
 	if (!weft_take_map(pool, &take, to->grant.member, off, wake_off))
 		return false;
 	to->take = take;
-	to->receive_holder = take.holder;
+	to->receive_domain = take.domain;
 	to->rq_sges = take.sges;
 	to->posted = to->taken = 0;
 	return true;
@@ -179,7 +179,7 @@ bool weft_responder_read(struct weft_responder *to)
 
 	to->grant.member = slot->owner;
 	to->busy_at = weft_busy_at(to->grant.member, to->from.dest_qpn & (WEFT_QPS - 1));
-	to->holder = weft_holder(to->grant.member, slot->pd);
+	to->domain = weft_domain(to->grant.member, slot->pd);
 	to->access = slot->access;
 	to->tag = to->from.dest_qpn | (uint32_t)slot->connection << 24;
 	to->from.rnr_timer = slot->min_rnr_timer;
@@ -257,7 +257,7 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 	queue->grant = (struct weft_grant){&slot->conn, conn, slot->owner};
 	/* it is by the peer that we are there */
 	queue->busy_at = weft_busy_at(slot->owner, to->from.dest_qpn & (WEFT_QPS - 1));
-	queue->holder = weft_holder(slot->owner, slot->pd);
+	queue->domain = weft_domain(slot->owner, slot->pd);
 	return slot->type == WEFT_QPT_QUEUE && slot->qkey == to->slot->qkey &&
 	       (conn >> 24 & 0xff) == WEFT_CONN_READY;
 }

@@ -36,8 +36,8 @@ struct weft_responder {
 	struct weft_lock *ring_lock;
 	uint64_t posted; /* as last seen */
 	uint64_t taken;
-	uint64_t holder; /* of keys: its owner and protection domain */
-	uint64_t receive_holder;
+	uint64_t domain; /* of keys: its owner and protection domain */
+	uint64_t receive_domain;
 	uint32_t tag, rq_mask, rq_stride, rq_sges, ring_mask, rq_epoch;
 	uint8_t access, ring_bits;
 	bool stamped;	    /* the ring wants to know when */

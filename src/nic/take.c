@@ -34,7 +34,7 @@ bool weft_take_map(struct weft_pool *pool, struct weft_take *take, uint16_t owne
 		return false;
 	take->head = take->at;
 	take->wake = pool->calls->populate(pool, wake_off, sizeof(*take->wake));
-	take->holder = weft_holder(owner, take->at->pd);
+	take->domain = weft_domain(owner, take->at->pd);
 	return take->wake;
 }
 

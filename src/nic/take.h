@@ -12,7 +12,7 @@ struct weft_take {
 	struct weft_pool_srq *head;  /* the first of its stretches, */
 	struct weft_pool_srq *at;    /* and the oldest in which we may find something */
 	struct weft_pool_ring *wake; /* what is to be known of the completion queue */
-	uint64_t holder;	     /* of the receives' keys */
+	uint64_t domain;	     /* of the receives' keys */
 	_Atomic uint64_t *claims;
 	uint64_t position; /* of the receive that was found last */
 	uint32_t mask, stride, sges;

@@ -106,14 +106,14 @@ struct wait {
 };
 
 /* Our own threads always count: whatever peer they work at, they also read and fill memory of ours. */
-static bool concerns(const struct wait *w, struct doing doing, uint16_t holder)
+static bool concerns(const struct wait *w, struct doing doing, uint16_t executor)
 {
 	uint32_t at = weft_busy_member(doing.busy), qp = weft_busy_qp(doing.busy);
 	uint32_t also = weft_also_member(doing.also, doing.busy);
 
 	if (!at)
 		return false;
-	if (holder == w->member)
+	if (executor == w->member)
 		return true;
 	/* an executor there by way of a shared domain is at none of its queue pairs */
 	if (also && !w->qp && (also == w->member + 1u || also == WEFT_ALSO_ALL))
@@ -175,15 +175,15 @@ static bool make_room(struct wait *w)
 	return true;
 }
 
-static void note_line(struct wait *w, uint16_t holder, uint64_t incarnation, uint32_t index,
+static void note_line(struct wait *w, uint16_t executor, uint64_t incarnation, uint32_t index,
 		      struct doing doing)
 {
 	uint64_t busy = doing.busy;
 	int known;
 
-	if (!concerns(w, doing, holder))
+	if (!concerns(w, doing, executor))
 		return;
-	known = w->made ? weft_quarantine_look(w->pool, holder, index, busy, *w->made) : -ENOENT;
+	known = w->made ? weft_quarantine_look(w->pool, executor, index, busy, *w->made) : -ENOENT;
 	if (known != -ENOENT) {
 		w->err = known ? known : w->err;
 		return;
@@ -191,7 +191,7 @@ static void note_line(struct wait *w, uint16_t holder, uint64_t incarnation, uin
 	/* with no memory for more, these have their patience now, and others theirs later */
 	if (w->n == w->room && !make_room(w))
 		wait_for_noted(w);
-	w->waited[w->n++] = (struct waited){holder, index, incarnation, busy};
+	w->waited[w->n++] = (struct waited){executor, index, incarnation, busy};
 }
 
 static void note_member(struct wait *w, uint16_t i)

@@ -57,7 +57,7 @@ struct weft_pool {
 };
 
 /* A thread's place in the pool: its busy line and its ask. shared: more threads than lines; the
- * holder takes weft_pool_share_lock() around its use. */
+ * thread takes weft_pool_share_lock() around its use. */
 struct weft_caller {
 	struct weft_pool_line *line;
 	struct weft_pool_ask *ask;
@@ -75,7 +75,7 @@ struct weft_caller {
  * another reference. One pool a process: another path is refused.
  * -EPROTO (not a pool, or another version or layout), -EPERM (not the user's own), -EBUSY (another
  * pool is open, or no member is free), -ENOSPC, -ENOMEM, -EFBIG (there is none yet, and the process may
- * not make so large a file), -ETIMEDOUT (the holder of the pool's lock does not go on), or open(2)'s.
+ * not make so large a file), -ETIMEDOUT (the owner of the pool's lock does not go on), or open(2)'s.
  * *why says it in a sentence, good until the thread's next call.
  * where: PATH_MAX bytes for the path that was chosen, also when this fails.
  */

@@ -123,9 +123,9 @@ void weft_view_close(struct weft_view *v)
 	free(v);
 }
 
-void weft_view_holder(const struct weft_view *v, char *text, size_t text_bytes)
+void weft_view_lock_owner(const struct weft_view *v, char *text, size_t text_bytes)
 {
-	v->on->holder(v->backed, text, text_bytes);
+	v->on->lock_owner(v->backed, text, text_bytes);
 }
 
 /* ---- The tables of queue pairs and of regions ---- */

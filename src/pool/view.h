@@ -81,7 +81,7 @@ int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **vi
 		   const char **why);
 void weft_view_close(struct weft_view *view);
 /* The process that holds the lock, in words; what to do about it is WEFT_BACKING_ADVICE. */
-void weft_view_holder(const struct weft_view *view, char *text, size_t text_bytes);
+void weft_view_lock_owner(const struct weft_view *view, char *text, size_t text_bytes);
 
 /* The next one in use; false at the end. */
 bool weft_view_qp(struct weft_view *view, struct weft_view_cursor *at, struct weft_view_qp *qp);

@@ -161,7 +161,7 @@ static void *run(void *unused)
 		due_ns = due_ns < follow_due_ns ? due_ns : follow_due_ns;
 		home_due_ns = bring_home();
 		due_ns = due_ns < home_due_ns ? due_ns : home_due_ns;
-		/* the holder of a queue pair's lock may need the core that we run on */
+		/* the owner of a queue pair's lock may need the core that we run on */
 		weft_pool_sleep(pool, faults ? TICK_LEAST_NS : sooner(tick, due_ns));
 		called = weft_pool_signalled(pool, WEFT_SIGNAL_WORK);
 		called |= weft_pool_signalled(pool, WEFT_SIGNAL_BOX);

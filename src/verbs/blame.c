@@ -77,22 +77,22 @@ static uint64_t bytes_of(const struct weft_wqe *wqe)
 	return bytes;
 }
 
-/* A key that one of these holders was refused. */
+/* A key that one of these domains was refused. */
 struct key {
 	const char *kind;
 	uint32_t key;
 	uint64_t addr, bytes;
 	uint8_t access;
-	uint64_t holder[3];
-	unsigned int nholders;
+	uint64_t domain[3];
+	unsigned int ndomains;
 };
 
 static enum weft_key_fault fault_of(const struct key *k, struct weft_pool_mr *mr)
 {
 	enum weft_key_fault fault = WEFT_KEY_DOMAIN;
 
-	for (unsigned int i = 0; i < k->nholders && fault == WEFT_KEY_DOMAIN; i++)
-		fault = weft_cause_of_key(weft_process.pool, k->key, k->holder[i], k->addr,
+	for (unsigned int i = 0; i < k->ndomains && fault == WEFT_KEY_DOMAIN; i++)
+		fault = weft_cause_of_key(weft_process.pool, k->key, k->domain[i], k->addr,
 					  k->bytes, k->access, mr);
 	return fault;
 }
@@ -136,12 +136,12 @@ static void put_local(char *to, size_t room, const struct blame *b)
 {
 	uint8_t access = weft_op_fetches(b->wqe->opcode) ? WEFT_ACCESS_LOCAL_WRITE : 0;
 	const struct weft_pool_sge *sge = weft_cause_in_list(
-		weft_process.pool, b->wqe->sge, b->wqe->num_sge, b->qp->holder, access);
+		weft_process.pool, b->wqe->sge, b->wqe->num_sge, b->qp->domain, access);
 
 	sge = sge ? sge : b->wqe->sge;
 	put_key(to, room,
 		&(struct key){
-			"lkey", sge->lkey, sge->addr, sge->len_bytes, access, {b->qp->holder}, 1});
+			"lkey", sge->lkey, sge->addr, sge->len_bytes, access, {b->qp->domain}, 1});
 }
 
 static uint32_t queue_of(const struct blame *b)
@@ -163,9 +163,9 @@ static void put_remote(char *to, size_t room, const struct blame *b)
 			      b->wqe->remote_addr,
 			      bytes,
 			      remote_right(b->wqe->opcode),
-			      {weft_holder(line->owner, line->pd),
-			       weft_holder(line->owner, line->pd | WEFT_PD_WINDOW),
-			       weft_holder(line->owner, b->qp->attr.dest_qpn | WEFT_PD_QP_WINDOW)},
+			      {weft_domain(line->owner, line->pd),
+			       weft_domain(line->owner, line->pd | WEFT_PD_WINDOW),
+			       weft_domain(line->owner, b->qp->attr.dest_qpn | WEFT_PD_QP_WINDOW)},
 			      3});
 }
 

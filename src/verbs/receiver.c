@@ -206,7 +206,7 @@ static int work_on(struct weft_verbs_qp *real, enum weft_ask_kind kind,
 	struct ibv_qp_attr attr;
 	int err = 0;
 
-	/* its holder may wait for us */
+	/* the lock's owner may wait for us */
 	if (pthread_mutex_trylock(&real->qp.mutex))
 		return -EAGAIN;
 	if (kind == WEFT_ASK_QP_MODIFY) {

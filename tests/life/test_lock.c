@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "pool/clock.h"
-#include "backing/holder.h"
+#include "backing/lock_owner.h"
 #include "backing/private.h"
 #include "pool/internal.h"
 #include "subject.h"
@@ -218,19 +218,19 @@ static void test_nobody(void **state)
 {
 	struct weft_pool *pool = subject_watch();
 	int fd = open(subject_pool(), O_RDWR | O_CLOEXEC);
-	struct weft_holder holder;
+	struct weft_lock_owner owner;
 	char text[128];
 
 	assert_true(fd >= 0);
-	assert_false(weft_holder_find(fd, &holder));
-	weft_holder_text(fd, text, sizeof(text));
+	assert_false(weft_lock_owner_find(fd, &owner));
+	weft_lock_owner_text(fd, text, sizeof(text));
 	assert_non_null(strstr(text, "cannot be seen"));
 	assert_int_equal(weft_lock_file(fd, false), 0);
-	assert_true(weft_holder_find(fd, &holder));
-	assert_int_equal(holder.pid, getpid());
-	assert_false(holder.stopped);
+	assert_true(weft_lock_owner_find(fd, &owner));
+	assert_int_equal(owner.pid, getpid());
+	assert_false(owner.stopped);
 	close(fd);
-	assert_false(weft_holder_find(-1, &holder));
+	assert_false(weft_lock_owner_find(-1, &owner));
 	weft_pool_put(pool);
 }
 

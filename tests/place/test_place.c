@@ -95,7 +95,7 @@ void weft_turn(const char *name)
 
 static bool find(struct weft_span *span)
 {
-	return weft_mr_find(w.pool, &w.caller, w.mr.key, weft_holder(w.pool->me, DOMAIN), 64,
+	return weft_mr_find(w.pool, &w.caller, w.mr.key, weft_domain(w.pool->me, DOMAIN), 64,
 			    BYTES - 64, WEFT_ACCESS_LOCAL_WRITE, span);
 }
 
@@ -161,7 +161,7 @@ static void ends(void **state)
 	assert_false(weft_find_later(&w.caller));
 	finish();
 	expect_found();
-	assert_false(weft_mr_find(w.pool, &w.caller, w.mr.key, weft_holder(w.pool->me, DOMAIN + 1),
+	assert_false(weft_mr_find(w.pool, &w.caller, w.mr.key, weft_domain(w.pool->me, DOMAIN + 1),
 				  64, 1, 0, &span));
 	assert_false(weft_find_later(&w.caller));
 }

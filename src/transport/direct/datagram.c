@@ -27,7 +27,7 @@ static enum weft_cause gather_foreign(struct weft_qp *qp, const struct weft_wqe 
 
 	weft_span_private(&copy, bytes, WEFT_MTU);
 	next = weft_busy_begin(caller, weft_busy_at(qp->nic->pool->me, 0));
-	if (!weft_spans_find(qp->nic->pool, caller, wqe->sge, wqe->num_sge, qp->holder, 0, here))
+	if (!weft_spans_find(qp->nic->pool, caller, wqe->sge, wqe->num_sge, qp->domain, 0, here))
 		cause = WEFT_CAUSE_LOCAL_KEY;
 	err = cause ? 0
 		    : weft_place_scattered(qp->nic, caller, NULL, &copy, here->span,
@@ -53,7 +53,7 @@ static enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, uint8_t 
 	here.n = 1;
 	if (wqe->flags & WEFT_SEND_INLINE)
 		weft_span_private(&here.span[0], weft_wqe_inline(wqe), wqe->len_bytes);
-	else if (!weft_spans_find(qp->nic->pool, d->caller, wqe->sge, wqe->num_sge, qp->holder, 0,
+	else if (!weft_spans_find(qp->nic->pool, d->caller, wqe->sge, wqe->num_sge, qp->domain, 0,
 				  &here))
 		cause = WEFT_CAUSE_LOCAL_KEY;
 	else if (any_foreign(&here))

@@ -3,7 +3,7 @@
  * Which process holds the file lock. The kernel tells no owner of such a lock to others: it stands in what each
  * process says of its descriptors.
  */
-#include "backing/holder.h"
+#include "backing/lock_owner.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -61,12 +61,12 @@ static bool holds(const char *pid, const struct stat *file)
 }
 
 /* "1234 (name) T ...": the name may hold anything. */
-static void describe(const char *pid, struct weft_holder *holder)
+static void describe(const char *pid, struct weft_lock_owner *owner)
 {
 	char path[64], text[256] = "", *from, *to;
 	FILE *f;
 
-	*holder = (struct weft_holder){.pid = atoi(pid)};
+	*owner = (struct weft_lock_owner){.pid = atoi(pid)};
 	snprintf(path, sizeof(path), "/proc/%.16s/stat", pid);
 	f = fopen(path, "re");
 	if (!f)
@@ -77,26 +77,26 @@ static void describe(const char *pid, struct weft_holder *holder)
 	to = strrchr(text, ')');
 	if (!from || !to)
 		return;
-	snprintf(holder->comm, sizeof(holder->comm), "%.*s", (int)(to - from - 1), from + 1);
-	holder->stopped = !strncmp(to, ") T", 3) || !strncmp(to, ") t", 3);
+	snprintf(owner->comm, sizeof(owner->comm), "%.*s", (int)(to - from - 1), from + 1);
+	owner->stopped = !strncmp(to, ") T", 3) || !strncmp(to, ") t", 3);
 }
 
-bool weft_holder_find(int fd, struct weft_holder *holder)
+bool weft_lock_owner_find(int fd, struct weft_lock_owner *owner)
 {
 	struct dirent *e;
 	bool found = false;
 	struct stat file;
 	DIR *proc;
 
-	*holder = (struct weft_holder){0};
+	*owner = (struct weft_lock_owner){0};
 	if (fstat(fd, &file))
 		return false;
 	proc = opendir("/proc");
 	/* a child that was forked in the middle has the description, too: rather the one that is stopped */
-	while (proc && !holder->stopped && (e = readdir(proc))) {
+	while (proc && !owner->stopped && (e = readdir(proc))) {
 		if (!is_number(e->d_name) || !holds(e->d_name, &file))
 			continue;
-		describe(e->d_name, holder);
+		describe(e->d_name, owner);
 		found = true;
 	}
 	if (proc)
@@ -104,11 +104,11 @@ bool weft_holder_find(int fd, struct weft_holder *holder)
 	return found;
 }
 
-void weft_holder_text(int fd, char *text, size_t text_bytes)
+void weft_lock_owner_text(int fd, char *text, size_t text_bytes)
 {
-	struct weft_holder h;
+	struct weft_lock_owner h;
 
-	if (weft_holder_find(fd, &h))
+	if (weft_lock_owner_find(fd, &h))
 		snprintf(text, text_bytes, "process %d (%s)%s holds its lock", (int)h.pid, h.comm,
 			 h.stopped ? ", which is stopped," : "");
 	else
