@@ -123,7 +123,7 @@ SECTIONS = {
         ('either process killed, at each stage of a connection', r'cm-death'),
         ('a host that is renumbered: listeners are reached by its new addresses, connections live on',
          r'cm/addresses::'),
-        ('ports, unique among living processes; the boxes that carry datagrams', r'cm-port'),
+        ('ports, unique among living processes; the mailboxes that carry datagrams', r'cm-port'),
     ],
     'The wire: RoCE v2; no program reaches it yet': [
         ('each packet both ways, each length; the invariant CRC, as others compute it, and a million corrupted '

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How datagrams travel: through the boxes of the pool. What does not fit yet waits here, in order.
+ * How datagrams travel: through the mailboxes of the pool. What does not fit yet waits here, in order.
  * The mutex is held in all calls.
  */
 #ifndef WEFT_CM_LINK_H

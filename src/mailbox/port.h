@@ -11,7 +11,7 @@
 #ifndef WEFT_MAILBOX_PORT_H
 #define WEFT_MAILBOX_PORT_H
 
-#include "mailbox/box.h"
+#include "mailbox/mailbox.h"
 
 /*
  * Binds *want; its port 0 becomes a free one of the ephemeral range. *index names it from now on.

@@ -41,7 +41,7 @@
 #define WEFT_MEMBER_GROUPS  64u
 
 #define WEFT_DATAGRAM_BYTES 256u
-#define WEFT_BOX_SLOTS	    256u
+#define WEFT_MAILBOX_SLOTS  256u
 
 #define WEFT_QP_INDEX_BITS  18u
 #define WEFT_QPS	    (1u << WEFT_QP_INDEX_BITS)
@@ -204,16 +204,16 @@ enum weft_ask_kind {
  * addressee walks. Number n, counted from incarnation << 32 of the poster, stands in slot n % size
  * until it is overwritten; a reader copies it between two equal looks at its seq.
  */
-struct weft_pool_slip {
+struct weft_pool_mailbox_slot {
 	_Atomic uint64_t seq; /* [O] all: 0 while it is written, then n + 1 */
 	uint64_t incarnation; /* of the addressee */
 	uint16_t member;
 	uint8_t bytes[WEFT_DATAGRAM_BYTES];
 };
 
-struct weft_pool_box {
+struct weft_pool_mailbox {
 	_Atomic uint64_t posted; /* [O] the next number */
-	_Alignas(WEFT_LINE) struct weft_pool_slip slip[WEFT_BOX_SLOTS];
+	_Alignas(WEFT_LINE) struct weft_pool_mailbox_slot slot[WEFT_MAILBOX_SLOTS];
 };
 
 enum weft_port_flags {
@@ -304,8 +304,8 @@ struct weft_pool_member {
 	_Atomic uint32_t due[8];		     /* [*] 1, [O] 0: by enum weft_signal_reason */
 	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the helper */
 
-	_Alignas(WEFT_LINE) _Atomic uint64_t box_off; /* [O] 0: it has never posted */
-	uint64_t ports_off;			      /* [L] of `ports` struct weft_pool_port */
+	_Alignas(WEFT_LINE) _Atomic uint64_t mailbox_off; /* [O] 0: it has never posted */
+	uint64_t ports_off;				  /* [L] of `ports` struct weft_pool_port */
 	uint32_t ports;
 	_Atomic uint32_t groups; /* [O] those in use are below it */
 	/* [O], or the recoverer: what it keeps in segments is about to be given back */

@@ -17,10 +17,10 @@ struct weft_segment_books {
 };
 
 /* What this member has posted: when, for slots whose addressee does not take them. */
-struct weft_own_box {
-	struct weft_pool_box *at; /* NULL: nothing yet */
-	uint64_t posted_ns[WEFT_BOX_SLOTS];
-	uint16_t scan; /* the member whose box is looked at next */
+struct weft_own_mailbox {
+	struct weft_pool_mailbox *at; /* NULL: nothing yet */
+	uint64_t posted_ns[WEFT_MAILBOX_SLOTS];
+	uint16_t scan; /* the member whose mailbox is looked at next */
 };
 
 /* Pieces of one size: a power of two from a line up to 32 KiB. */
@@ -61,7 +61,7 @@ struct weft_attachment {
 	uint64_t *mr_used;
 	uint32_t qp_next, mr_next;
 	uint64_t lines_used;
-	struct weft_own_box box; /* guarded by its posters and takers */
+	struct weft_own_mailbox mailbox; /* guarded by its posters and takers */
 	pthread_mutex_t shared_line;
 	pthread_mutex_t
 		visit_mutex; /* guards the next; nothing is taken under it but the two above */

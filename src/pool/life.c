@@ -87,7 +87,7 @@ static void forget(struct weft_pool *pool, uint16_t member)
 /* From now on visitors find nothing in its segments. */
 static void end_visits(struct weft_pool_member *m)
 {
-	atomic_store_explicit(&m->box_off, 0, memory_order_relaxed);
+	atomic_store_explicit(&m->mailbox_off, 0, memory_order_relaxed);
 	m->ports = 0;
 	atomic_store_explicit(&m->leaves, 1, memory_order_relaxed);
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)

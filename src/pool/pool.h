@@ -164,7 +164,7 @@ void weft_pool_barrier(struct weft_pool *pool);
 void weft_pool_fence(void);
 
 /*
- * Between these two what that member keeps in segments (its box, its ports, what it asks for) is not
+ * Between these two what that member keeps in segments (its mailbox, its ports, what it asks for) is not
  * given back: unless it has been before, which shows in its page, to be read in between. Take mutexes;
  * nothing may be waited for in between.
  */
@@ -178,10 +178,10 @@ struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t membe
 enum weft_signal_reason {
 	WEFT_SIGNAL_EVENT, /* the arming of a queue was claimed, and its channel could not be woken */
 	WEFT_SIGNAL_ASK,   /* a thread asks for what only the helper can reach */
-	WEFT_SIGNAL_FAULT, /* a peer put a queue pair in error */
-	WEFT_SIGNAL_WORK,  /* its own process has work for it */
-	WEFT_SIGNAL_BOX,   /* a datagram was posted for it */
-	WEFT_SIGNAL_CALL,  /* a thread calls, or has something open of which there are events */
+	WEFT_SIGNAL_FAULT,   /* a peer put a queue pair in error */
+	WEFT_SIGNAL_WORK,    /* its own process has work for it */
+	WEFT_SIGNAL_MAILBOX, /* a datagram was posted for it */
+	WEFT_SIGNAL_CALL,    /* a thread calls, or has something open of which there are events */
 	WEFT_SIGNAL_REASONS,
 };
 void weft_pool_signal(struct weft_pool *pool, uint16_t member, enum weft_signal_reason reason);

@@ -164,7 +164,7 @@ static void *run(void *unused)
 		/* the owner of a queue pair's lock may need the core that we run on */
 		weft_pool_sleep(pool, faults ? TICK_LEAST_NS : sooner(tick, due_ns));
 		called = weft_pool_signalled(pool, WEFT_SIGNAL_WORK);
-		called |= weft_pool_signalled(pool, WEFT_SIGNAL_BOX);
+		called |= weft_pool_signalled(pool, WEFT_SIGNAL_MAILBOX);
 		if (weft_pool_signalled(pool, WEFT_SIGNAL_ASK))
 			weft_reach_answer(pool);
 		if (weft_pool_signalled(pool, WEFT_SIGNAL_CALL)) {

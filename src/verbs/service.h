@@ -25,7 +25,7 @@ struct weft_service {
 	void (*kick)(void);
 	/* The GIDs of our member in the pool are those of now (gids.h). */
 	void (*follow)(void);
-	/* As their namesakes of the pool (clock.h, box.h, port.h, pool.h). */
+	/* As their namesakes of the pool (clock.h, mailbox.h, port.h, pool.h). */
 	uint64_t (*now_ns)(void);
 	int (*post)(struct weft_pool *pool, struct weft_address to,
 		    const uint8_t bytes[WEFT_DATAGRAM_BYTES], uint64_t now_ns);

@@ -574,7 +574,7 @@ static void dies_with_its_request(void **state)
 
 /* ---- The way ---- */
 
-static void boxes_are_full(void **state)
+static void mailboxes_are_full(void **state)
 {
 	struct rdma_cm_id *a = resolve(RDMA_PS_TCP), *b = resolve(RDMA_PS_TCP);
 	uint32_t first;
@@ -670,7 +670,7 @@ int main(void)
 		CASE(names),
 		CASE(own_events),
 		CASE(from_another),
-		CASE(boxes_are_full),
+		CASE(mailboxes_are_full),
 		CASE(dies_connected),
 		CASE(dies_before_it_answers),
 		CASE(dies_unnoticed),

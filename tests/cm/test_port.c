@@ -190,7 +190,7 @@ static void killed(void **state)
 	subject_end(&s);
 }
 
-/* ---- Boxes ---- */
+/* ---- Mailboxes ---- */
 
 static void fill(uint8_t bytes[WEFT_DATAGRAM_BYTES], uint32_t number)
 {
@@ -203,7 +203,7 @@ static int post(struct weft_address to, uint32_t number, uint64_t now_ns)
 	uint8_t bytes[WEFT_DATAGRAM_BYTES];
 
 	fill(bytes, number);
-	return weft_box_post(pool, to, bytes, now_ns);
+	return weft_mailbox_post(pool, to, bytes, now_ns);
 }
 
 /* The number of the next datagram, -1 when there is none. */
@@ -212,7 +212,7 @@ static int take(struct weft_address *from)
 	uint8_t bytes[WEFT_DATAGRAM_BYTES], whole[WEFT_DATAGRAM_BYTES];
 	uint32_t number;
 
-	if (!weft_box_take(pool, from, bytes))
+	if (!weft_mailbox_take(pool, from, bytes))
 		return -1;
 	memcpy(&number, bytes, sizeof(number));
 	fill(whole, number);
@@ -220,14 +220,14 @@ static int take(struct weft_address *from)
 	return (int)number;
 }
 
-/* Full boxes make posters wait, though not for ever: who does not look loses the oldest. */
+/* Full mailboxes make posters wait, though not for ever: who does not look loses the oldest. */
 static void full(void **state)
 {
 	struct weft_address self = weft_pool_address(pool), from;
 	uint64_t now_ns = 5000000000;
 
 	assert_int_equal(take(&from), -1);
-	for (uint32_t i = 0; i < WEFT_BOX_SLOTS; i++)
+	for (uint32_t i = 0; i < WEFT_MAILBOX_SLOTS; i++)
 		assert_int_equal(post(self, i, now_ns), 0);
 	assert_int_equal(post(self, 1000, now_ns), -EAGAIN);
 	assert_int_equal(take(&from), 0);
@@ -235,11 +235,11 @@ static void full(void **state)
 	assert_int_equal(from.incarnation, self.incarnation);
 	assert_int_equal(post(self, 1000, now_ns), 0);
 	assert_int_equal(post(self, 1001, now_ns), -EAGAIN);
-	/* of a thread that has read the clock, and then waited for those that filled the box */
+	/* of a thread that has read the clock, and then waited for those that filled the mailbox */
 	assert_int_equal(post(self, 1001, now_ns - 1), -EAGAIN);
 	assert_int_equal(post(self, 1001, now_ns + 2999999999), -EAGAIN);
 	assert_int_equal(post(self, 1001, now_ns + 3000000000), 0);
-	for (int i = 2; i < (int)WEFT_BOX_SLOTS; i++)
+	for (int i = 2; i < (int)WEFT_MAILBOX_SLOTS; i++)
 		assert_int_equal(take(&from), i);
 	assert_int_equal(take(&from), 1000);
 	assert_int_equal(take(&from), 1001);

@@ -137,7 +137,7 @@ static void add_member(uint64_t off)
 	FIELD(off, struct weft_pool_member, moves);
 	FIELD(off, struct weft_pool_member, also);
 	FIELD(off, struct weft_pool_member, asleep);
-	FIELD(off, struct weft_pool_member, box_off);
+	FIELD(off, struct weft_pool_member, mailbox_off);
 	FIELD(off, struct weft_pool_member, ports_off);
 	FIELD(off, struct weft_pool_member, ports);
 	FIELD(off, struct weft_pool_member, taken);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Datagrams between members, for connection management: unreliable as InfiniBand's are, though one
- * is only lost when nobody that has one in the box looks for three seconds.
+ * is only lost when nobody that has one in the mailbox looks for three seconds.
  *
  * Context: any thread, but one at a time.
  */
-#ifndef WEFT_MAILBOX_BOX_H
-#define WEFT_MAILBOX_BOX_H
+#ifndef WEFT_MAILBOX_MAILBOX_H
+#define WEFT_MAILBOX_MAILBOX_H
 
 #include "pool/pool.h"
 
@@ -21,12 +21,12 @@ static inline struct weft_address weft_pool_address(const struct weft_pool *pool
 	return (struct weft_address){pool->me, pool->incarnation};
 }
 
-/* Posts and wakes the addressee's helper. 0; -EAGAIN (the box is full: later); -ESRCH (it is gone);
+/* Posts and wakes the addressee's helper. 0; -EAGAIN (the mailbox is full: later); -ESRCH (it is gone);
  * -ENOMEM, -ENOSPC. */
-int weft_box_post(struct weft_pool *pool, struct weft_address to,
-		  const uint8_t bytes[WEFT_DATAGRAM_BYTES], uint64_t now_ns);
+int weft_mailbox_post(struct weft_pool *pool, struct weft_address to,
+		      const uint8_t bytes[WEFT_DATAGRAM_BYTES], uint64_t now_ns);
 /* The next datagram for us; false when there is none. */
-bool weft_box_take(struct weft_pool *pool, struct weft_address *from,
-		   uint8_t bytes[WEFT_DATAGRAM_BYTES]);
+bool weft_mailbox_take(struct weft_pool *pool, struct weft_address *from,
+		       uint8_t bytes[WEFT_DATAGRAM_BYTES]);
 
 #endif
