@@ -81,7 +81,7 @@ void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key,
 	__builtin_memcpy((char *)shared + sizeof(shared->id), (char *)entry + sizeof(entry->id),
 			 sizeof(*entry) - sizeof(entry->id));
 	WEFT_STEP(mr_written);
-	/* release: pairs with the acquire in weft_mr_prepare */
+	/* release: pairs with the acquire in weft_mr_read */
 	atomic_store_explicit(&shared->id, entry->id, memory_order_release);
 }
 
@@ -211,6 +211,21 @@ void weft_mr_destroy(struct weft_mr *mr, bool quiet)
 		pool->calls->retire(pool, WEFT_RETIRE_MR, mr->index, 0);
 }
 
+bool weft_mr_read(struct weft_pool *pool, uint32_t key, struct weft_pool_mr *copy)
+{
+	uint32_t index = key >> WEFT_KEY_BITS;
+	const struct weft_pool_mr *mr = &pool->mrs[index];
+
+	if (!index || pool->calls->see_mr(pool, index))
+		return false;
+	/* acquire: pairs with the release in weft_mr_publish */
+	copy->id = atomic_load_explicit(&mr->id, memory_order_acquire);
+	__builtin_memcpy((char *)copy + sizeof(copy->id), (const char *)mr + sizeof(mr->id),
+			 sizeof(*copy) - sizeof(copy->id));
+	atomic_thread_fence(memory_order_acquire);
+	return copy->key == key && atomic_load_explicit(&mr->id, memory_order_relaxed) == copy->id;
+}
+
 /* The entry may be damaged, and so may the list of pieces, which is checked at each use (place.c). */
 static int touch(struct weft_pool *pool, const struct weft_pool_mr *mr)
 {
@@ -243,24 +258,12 @@ static int touch(struct weft_pool *pool, const struct weft_pool_mr *mr)
 
 int weft_mr_prepare(struct weft_pool *pool, uint32_t key)
 {
-	uint32_t index = key >> WEFT_KEY_BITS;
 	struct weft_pool_mr mr;
-	uint64_t id;
 	int err;
 
-	if (!index || pool->calls->see_mr(pool, index))
-		return -ENOENT;
-	/* acquire: pairs with the release in weft_mr_publish */
-	id = atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire);
-	if ((uint32_t)id != key)
-		return -ENOENT;
-	/* all but the id, which may be ending just now */
-	mr.id = id;
-	__builtin_memcpy((char *)&mr + sizeof(mr.id), (char *)&pool->mrs[index] + sizeof(mr.id),
-			 sizeof(mr) - sizeof(mr.id));
-	if (fold(&mr))
+	if (!weft_mr_read(pool, key, &mr) || fold(&mr))
 		return -ENOENT;
 	WEFT_STEP(mr_seen);
 	err = touch(pool, &mr);
-	return err ? err : pool->calls->keep_mr(pool, index, &mr);
+	return err ? err : pool->calls->keep_mr(pool, key >> WEFT_KEY_BITS, &mr);
 }

@@ -36,6 +36,8 @@ static inline void weft_span_private(struct weft_span *span, void *at, uint64_t 
 
 /* First use of a key: maps its entry and its extents, and touches them. 0 or -ENOENT, -ENOMEM. */
 int weft_mr_prepare(struct weft_pool *pool, uint32_t key);
+/* A copy of the entry of any region or window of the pool; false: none has that key. */
+bool weft_mr_read(struct weft_pool *pool, uint32_t key, struct weft_pool_mr *copy);
 
 /* What may use a key: a protection domain of a member, as in an entry's rights. */
 static inline uint64_t weft_domain(uint16_t owner, uint32_t pd)

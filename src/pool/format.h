@@ -27,7 +27,7 @@
 
 #define WEFT_POOL_MAGIC	    0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING    0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION   13u
+#define WEFT_POOL_VERSION   14u
 
 #define WEFT_PAGE	    4096ull
 #define WEFT_LINE	    64u
@@ -51,12 +51,13 @@
 #define WEFT_MRS	    (1u << WEFT_MR_INDEX_BITS)
 #define WEFT_KEY_BITS	    12u /* of a key below the index */
 #define WEFT_MR_BLOCK	    256u
-#define WEFT_BLOCKS	    4096u /* of queue pairs, and of regions */
+#define WEFT_BLOCKS	    4096u /* of queue pairs, regions and objects */
 
 #define WEFT_OFF_LEASES	    WEFT_PAGE
 #define WEFT_OFF_MEMBERS    (1ull << 20)
 #define WEFT_OFF_QPS	    (32ull << 20)
 #define WEFT_OFF_MRS	    (96ull << 20)
+#define WEFT_OFF_OBJECTS    (160ull << 20)
 
 /* What has been carried, counted where it is executed: by the requester. */
 struct weft_counters {
@@ -98,9 +99,10 @@ struct weft_pool_header {
  * A run of segments that holds one large extent is leased segment by segment.
  */
 struct weft_pool_leases {
-	_Atomic uint64_t segment[WEFT_SEGMENTS]; /* [L] */
-	_Atomic uint64_t qp_block[WEFT_BLOCKS];	 /* [L] */
-	_Atomic uint64_t mr_block[WEFT_BLOCKS];	 /* [L] */
+	_Atomic uint64_t segment[WEFT_SEGMENTS];    /* [L] */
+	_Atomic uint64_t qp_block[WEFT_BLOCKS];	    /* [L] */
+	_Atomic uint64_t mr_block[WEFT_BLOCKS];	    /* [L] */
+	_Atomic uint64_t object_block[WEFT_BLOCKS]; /* [L] */
 	_Atomic uint32_t
 		numbers; /* [L] where QPNs begin, and what is added to each; 0: none was leased */
 };
@@ -598,33 +600,12 @@ struct weft_pool_mr {
 	uint64_t iova, len_bytes;
 	uint64_t va;	  /* of iova in the owner */
 	uint64_t off, lo; /* lo above hi: `off` is that of an array of weft_pool_piece, `hi` long */
-	union {
-		uint64_t hi;
-		_Atomic uint32_t users; /* of an import, see weft_object */
-	};
+	uint64_t hi;
 };
-
-/* In the id of a domain: its maker asks whether anybody uses it, and ends it if nobody does. [P] The member that has begun
- * to use it takes this away, by compare-and-swap, and it goes on. */
-#define WEFT_MR_ASKED (1ull << 63)
 
 static inline bool weft_mr_is_listed(const struct weft_pool_mr *mr)
 {
 	return mr->lo > mr->hi;
-}
-
-/* As pd: the entry is no region, but tells other processes of an object that they may import (process/entry.c).
- * `iova` is the number of the family of contexts that it belongs to. */
-enum weft_object {
-	WEFT_OBJECT_DOMAIN = 1 << 30, /* a protection domain */
-	WEFT_OBJECT_DM,		      /* device memory: the run of the entry */
-	/* a handle of the domain `va`; `users` is how many objects of its process are in that */
-	WEFT_OBJECT_IMPORT,
-};
-
-static inline bool weft_mr_is_object(const struct weft_pool_mr *mr)
-{
-	return mr->pd >> 30 == 1;
 }
 
 #define WEFT_MR_LISTED UINT64_MAX /* as lo */
@@ -656,8 +637,7 @@ _Static_assert(sizeof(struct weft_pool_leases) <= WEFT_OFF_MEMBERS - WEFT_OFF_LE
 _Static_assert(WEFT_MEMBERS * sizeof(struct weft_pool_member) <= WEFT_OFF_QPS - WEFT_OFF_MEMBERS,
 	       "members fit");
 _Static_assert(WEFT_QPS * sizeof(struct weft_pool_qp) <= WEFT_OFF_MRS - WEFT_OFF_QPS, "QPs fit");
-_Static_assert(WEFT_MRS * sizeof(struct weft_pool_mr) <=
-		       WEFT_FIRST_SEGMENT * WEFT_SEGMENT - WEFT_OFF_MRS,
+_Static_assert(WEFT_MRS * sizeof(struct weft_pool_mr) <= WEFT_OFF_OBJECTS - WEFT_OFF_MRS,
 	       "regions fit");
 
 #endif

@@ -58,8 +58,8 @@ struct weft_attachment {
 	uint64_t heap_top, heap_end; /* of the slab that is being cut */
 
 	uint64_t *qp_used; /* a bit an entry of the blocks that are ours */
-	uint64_t *mr_used;
-	uint32_t qp_next, mr_next;
+	uint64_t *mr_used, *object_used;
+	uint32_t qp_next, mr_next, object_next;
 	uint64_t lines_used;
 	struct weft_own_mailbox mailbox; /* guarded by its posters and takers */
 	pthread_mutex_t shared_line;

@@ -10,6 +10,7 @@
 
 #include "pool/clock.h"
 #include "pool/internal.h"
+#include "pool/object.h"
 #include "pool/step.h"
 
 uint64_t weft_lease_word(const struct weft_pool *pool)
@@ -57,7 +58,7 @@ void weft_lease_drop_segments(struct weft_attachment *a, uint32_t first, uint32_
 	}
 }
 
-/* The tables of queue pairs and of regions are leased alike. */
+/* The tables of queue pairs, of regions and of objects are leased alike. */
 struct table {
 	_Atomic uint64_t *lease;
 	_Atomic uint8_t *seen;
@@ -87,6 +88,17 @@ static struct table mr_table(struct weft_attachment *a)
 			      WEFT_MR_BLOCK,
 			      sizeof(struct weft_pool_mr),
 			      WEFT_OFF_MRS};
+}
+
+static struct table object_table(struct weft_attachment *a)
+{
+	return (struct table){a->pool.leases->object_block,
+			      a->pool.object_block_seen,
+			      a->object_used,
+			      &a->object_next,
+			      WEFT_OBJECT_BLOCK,
+			      sizeof(struct weft_pool_object),
+			      WEFT_OFF_OBJECTS};
 }
 
 static int map_block(struct weft_pool *pool, const struct table *t, uint32_t block)
@@ -230,6 +242,16 @@ void weft_pool_drop_mr(struct weft_pool *pool, uint32_t index)
 	drop_locked(weft_attachment(pool), weft_attachment(pool)->mr_used, index);
 }
 
+int weft_pool_take_object(struct weft_pool *pool, uint32_t *index)
+{
+	return take_locked(weft_attachment(pool), object_table, index);
+}
+
+void weft_pool_drop_object(struct weft_pool *pool, uint32_t index)
+{
+	drop_locked(weft_attachment(pool), weft_attachment(pool)->object_used, index);
+}
+
 static int see(struct weft_pool *pool, const struct table *t, uint32_t index)
 {
 	uint32_t block = index / t->per_block;
@@ -256,6 +278,13 @@ int weft_pool_see_qp(struct weft_pool *pool, uint32_t index)
 int weft_pool_see_mr(struct weft_pool *pool, uint32_t index)
 {
 	struct table t = mr_table(weft_attachment(pool));
+
+	return see(pool, &t, index);
+}
+
+int weft_pool_see_object(struct weft_pool *pool, uint32_t index)
+{
+	struct table t = object_table(weft_attachment(pool));
 
 	return see(pool, &t, index);
 }
@@ -304,10 +333,22 @@ static void end_mrs(struct weft_pool *pool, uint32_t block)
 		_Atomic uint64_t *id = &pool->mrs[block * WEFT_MR_BLOCK + i].id;
 		uint64_t last = atomic_load_explicit(id, memory_order_relaxed);
 
-		atomic_store_explicit(id, last & ~(WEFT_MR_ASKED | UINT32_MAX),
-				      memory_order_release);
+		atomic_store_explicit(id, last & ~(uint64_t)UINT32_MAX, memory_order_release);
 		if (last & UINT32_MAX)
 			WEFT_STEP(lease_key_ended);
+	}
+}
+
+static void end_imports(struct weft_pool *pool, uint32_t block)
+{
+	for (uint32_t i = 0; i < WEFT_OBJECT_BLOCK; i++) {
+		_Atomic uint64_t *id = &pool->objects[block * WEFT_OBJECT_BLOCK + i].id;
+		uint64_t last = atomic_load_explicit(id, memory_order_relaxed);
+
+		atomic_store_explicit(id, last & ~(WEFT_OBJECT_ASKED | UINT32_MAX),
+				      memory_order_release);
+		if (last & UINT32_MAX)
+			WEFT_STEP(lease_object_ended);
 	}
 }
 
@@ -324,10 +365,12 @@ static void each_block(struct weft_pool *pool, const struct table *t, uint64_t w
 void weft_lease_end_rights(struct weft_pool *pool, uint64_t word)
 {
 	struct table qp = qp_table(weft_attachment(pool)), mr = mr_table(weft_attachment(pool));
+	struct table object = object_table(weft_attachment(pool));
 
 	each_block(pool, &qp, word, end_qps);
 	WEFT_STEP(lease_qps_ended);
 	each_block(pool, &mr, word, end_mrs);
+	each_block(pool, &object, word, end_imports);
 }
 
 static void free_blocks(const struct table *t, uint64_t word)
@@ -340,7 +383,7 @@ static void free_blocks(const struct table *t, uint64_t word)
 int weft_lease_give_back(struct weft_attachment *a, uint64_t word)
 {
 	struct weft_pool *pool = &a->pool;
-	struct table qp = qp_table(a), mr = mr_table(a);
+	struct table qp = qp_table(a), mr = mr_table(a), object = object_table(a);
 	int err;
 
 	for (uint32_t i = WEFT_FIRST_SEGMENT; i < pool->segments; i++) {
@@ -357,13 +400,13 @@ int weft_lease_give_back(struct weft_attachment *a, uint64_t word)
 	free_blocks(&qp, word);
 	WEFT_STEP(lease_qps_given_back);
 	free_blocks(&mr, word);
+	free_blocks(&object, word);
 	return 0;
 }
 
 uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at)
 {
-	const _Atomic uint64_t *lease =
-		(const void *)pool->leases; /* all three tables are the same */
+	const _Atomic uint64_t *lease = (const void *)pool->leases; /* all tables are the same */
 	uint64_t word = 0;
 
 	while (!word && *at < sizeof(*pool->leases) / sizeof(*lease))

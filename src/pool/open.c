@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pool/internal.h"
+#include "pool/object.h"
 
 /* The only row that a path can name. */
 static const struct weft_backing *const backing = &weft_backing_file;
@@ -16,7 +17,7 @@ struct reserved {
 	size_t bytes;
 };
 
-static void list_reserved(struct weft_attachment *a, struct reserved list[7])
+static void list_reserved(struct weft_attachment *a, struct reserved list[9])
 {
 	list[0] = (struct reserved){(void **)&a->pool.chunk_seen, a->pool.bytes >> WEFT_CHUNK_BITS};
 	list[1] = (struct reserved){(void **)&a->pool.qp_block_seen, WEFT_BLOCKS};
@@ -24,12 +25,14 @@ static void list_reserved(struct weft_attachment *a, struct reserved list[7])
 	list[3] = (struct reserved){(void **)&a->pool.mr_seen, WEFT_MRS * sizeof(*a->pool.mr_seen)};
 	list[4] = (struct reserved){(void **)&a->qp_used, WEFT_QPS / 8};
 	list[5] = (struct reserved){(void **)&a->mr_used, WEFT_MRS / 8};
-	list[6] = (struct reserved){NULL, 0};
+	list[6] = (struct reserved){(void **)&a->pool.object_block_seen, WEFT_BLOCKS};
+	list[7] = (struct reserved){(void **)&a->object_used, WEFT_OBJECTS / 8};
+	list[8] = (struct reserved){NULL, 0};
 }
 
 static void unmap(struct weft_attachment *a)
 {
-	struct reserved list[7];
+	struct reserved list[9];
 
 	list_reserved(a, list);
 	for (struct reserved *r = list; r->at; r++)
@@ -42,7 +45,7 @@ static void unmap(struct weft_attachment *a)
 static int map(struct weft_attachment *a)
 {
 	struct weft_pool *pool = &a->pool;
-	struct reserved list[7];
+	struct reserved list[9];
 	int err;
 
 	list_reserved(a, list);
@@ -59,6 +62,7 @@ static int map(struct weft_attachment *a)
 	pool->members = (void *)(pool->base + WEFT_OFF_MEMBERS);
 	pool->qps = (void *)(pool->base + WEFT_OFF_QPS);
 	pool->mrs = (void *)(pool->base + WEFT_OFF_MRS);
+	pool->objects = (void *)(pool->base + WEFT_OFF_OBJECTS);
 	pool->mr_seen[0].id = UINT32_MAX; /* no key: the entry of key 0 may not be mapped */
 	return weft_pool_window(pool, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases))
 		       ? 0

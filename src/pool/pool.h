@@ -40,6 +40,7 @@ struct weft_pool {
 	struct weft_pool_member *members;
 	struct weft_pool_qp *qps;
 	struct weft_pool_mr *mrs;
+	struct weft_pool_object *objects;
 	struct weft_pool_member *self;
 	uint64_t incarnation;
 	uint16_t me;
@@ -49,7 +50,7 @@ struct weft_pool {
 	/* What this process has mapped: a flag a chunk and a block, which only ever goes from unseen
 	 * to seen, under the mutex. */
 	_Atomic uint8_t *chunk_seen;
-	_Atomic uint8_t *qp_block_seen, *mr_block_seen;
+	_Atomic uint8_t *qp_block_seen, *mr_block_seen, *object_block_seen;
 	struct weft_seen_mr *mr_seen; /* what it has seen of the table of regions */
 	/* NULL, or what threads do while they wait for threads of other members, which may be waiting
 	 * for them. Locks of the nic may be held; a thread that has work here does not hold the mutex. */
@@ -96,6 +97,7 @@ void *weft_pool_populate(struct weft_pool *pool, uint64_t off, uint64_t len_byte
 /* Maps the table entry of a key or number if its block is leased. 0 or -ENOENT. */
 int weft_pool_see_mr(struct weft_pool *pool, uint32_t index);
 int weft_pool_see_qp(struct weft_pool *pool, uint32_t index);
+int weft_pool_see_object(struct weft_pool *pool, uint32_t index);
 /* Keeps a checked copy of a region's entry, if it is still that. 0 or -ENOENT. */
 int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_pool_mr *mr);
 
@@ -108,6 +110,8 @@ int weft_pool_take_qp(struct weft_pool *pool, uint32_t *index);
 void weft_pool_drop_qp(struct weft_pool *pool, uint32_t index);
 int weft_pool_take_mr(struct weft_pool *pool, uint32_t *index);
 void weft_pool_drop_mr(struct weft_pool *pool, uint32_t index);
+int weft_pool_take_object(struct weft_pool *pool, uint32_t *index);
+void weft_pool_drop_object(struct weft_pool *pool, uint32_t index);
 
 /* Extents: whole pages, reserved, with a hole behind each. -ENOSPC. */
 int weft_pool_extent_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What tells builds apart that must not meet in one pool. */
 #include "pool/internal.h"
+#include "pool/object.h"
 
 /* Two builds that lay any shared struct out differently must not meet in one pool. */
 uint64_t weft_signature(void)
@@ -50,15 +51,19 @@ uint64_t weft_signature(void)
 		sizeof(struct weft_pool_mr),
 		offsetof(struct weft_pool_mr, off),
 		WEFT_KEY_BITS,
+		sizeof(struct weft_pool_object),
+		offsetof(struct weft_pool_object, users),
 		sizeof(struct weft_pool_piece),
 		WEFT_SEGMENT,
 		WEFT_SEGMENTS,
 		WEFT_MEMBERS,
 		WEFT_QP_BLOCK,
 		WEFT_MR_BLOCK,
+		WEFT_OBJECT_BLOCK,
 		WEFT_OFF_MEMBERS,
 		WEFT_OFF_QPS,
 		WEFT_OFF_MRS,
+		WEFT_OFF_OBJECTS,
 	};
 	uint64_t hash = 14695981039346656037ull; /* FNV-1a */
 

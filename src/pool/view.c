@@ -272,7 +272,7 @@ bool weft_view_mr(struct weft_view *v, struct weft_view_cursor *at, struct weft_
 	while ((raw = next(v, at, &w, &index, &mr->member))) {
 		bool sound;
 
-		if (!(raw->key >> WEFT_KEY_BITS) || weft_mr_is_object(raw))
+		if (!(raw->key >> WEFT_KEY_BITS))
 			continue;
 		sound = raw->key >> WEFT_KEY_BITS == index && make_mr(v, raw, mr);
 		/* what was read belongs together if it is still the same region */

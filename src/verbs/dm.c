@@ -32,12 +32,12 @@ static int copy(const char *verb, struct weft_verbs_dm *dm, void *to, const void
 {
 	int err = 0;
 
-	if (!dm->original.key) {
+	if (!dm->original.id) {
 		memcpy(to, from, length);
 		return 0;
 	}
 	weft_pool_visit(weft_process.pool, dm->original.owner);
-	if (weft_entry_lasts(&dm->original))
+	if (weft_object_lasts(&dm->original))
 		memcpy(to, from, length);
 	else
 		err = weft_broken(verb, DM_ENDED, dm->dm.handle);
@@ -94,32 +94,32 @@ struct ibv_dm *weft_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc
 {
 	struct weft_pool *pool = weft_process.pool;
 	int err = check(context, attr);
-	struct weft_mr_piece run = {0};
+	struct weft_pool_object about = {.kind = WEFT_OBJECT_DM};
 	struct weft_verbs_dm *dm;
 
 	if (err) {
 		errno = err;
 		return NULL;
 	}
-	run.len_bytes = attr->length;
-	if (weft_pool_extent_alloc(pool, attr->length, &run.off))
+	about.family = weft_context_find(context)->family;
+	about.len_bytes = attr->length;
+	if (weft_pool_extent_alloc(pool, attr->length, &about.off))
 		goto fail;
 	dm = make(context);
 	if (!dm)
 		goto free_extent;
-	if (weft_entry_make(&dm->entry, WEFT_OBJECT_DM, weft_context_find(context)->family, 0,
-			    &run))
+	if (weft_object_make(&dm->object, &about))
 		goto free_object;
-	dm->dm.handle = dm->entry.number;
-	dm->off = run.off;
+	dm->dm.handle = dm->object.number;
+	dm->off = about.off;
 	dm->len_bytes = attr->length;
-	dm->at = weft_pool_window(pool, run.off, attr->length);
+	dm->at = weft_pool_window(pool, about.off, attr->length);
 	return &dm->dm;
 free_object:
 	weft_handle_remove(dm);
 	free(dm);
 free_extent:
-	weft_pool_extent_free(pool, run.off, attr->length);
+	weft_pool_extent_free(pool, about.off, attr->length);
 fail:
 	errno = weft_explain_errno("ibv_alloc_dm", ENOMEM);
 	return NULL;
@@ -127,7 +127,7 @@ fail:
 
 static void free_memory(struct weft_verbs_dm *dm)
 {
-	bool quiet = weft_entry_end(&dm->entry);
+	bool quiet = weft_object_end(&dm->object);
 
 	if (!dm->reached && quiet) {
 		weft_pool_extent_free(weft_process.pool, dm->off, dm->len_bytes);
@@ -150,7 +150,7 @@ int weft_verbs_free_dm(struct ibv_dm *ibdm)
 	weft_handle_remove(dm);
 	if (dm->behind)
 		dm->behind->users--;
-	else if (!dm->original.key)
+	else if (!dm->original.id)
 		free_memory(dm);
 	free(dm);
 	return 0;
@@ -177,7 +177,7 @@ static int check_region(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, s
 		return EINVAL;
 	if (pd->context != dm->context)
 		return weft_broken(verb, OTHER_CONTEXT, weft_value("dm"), weft_value(dm));
-	if (of(dm)->original.key)
+	if (of(dm)->original.id)
 		return weft_broken(verb, DM_FAR, dm->handle);
 	/* it has no address by which it could be seen */
 	if (!(access & IBV_ACCESS_ZERO_BASED))
@@ -220,13 +220,13 @@ static bool is_handle(const void *object, const void *arg)
 {
 	const struct weft_verbs_dm *dm = object, *wanted = arg;
 
-	return dm->dm.handle == wanted->dm.handle && !dm->behind && !dm->original.key &&
+	return dm->dm.handle == wanted->dm.handle && !dm->behind && !dm->original.id &&
 	       weft_same_family(dm->dm.context, wanted->dm.context);
 }
 
 /* The same memory, of this process or another. */
 static bool stand_for(struct weft_verbs_dm *dm, struct weft_verbs_dm *behind,
-		      const struct weft_pool_mr *original)
+		      const struct weft_pool_object *original)
 {
 	dm->behind = behind;
 	dm->off = behind ? behind->off : original->off;
@@ -244,15 +244,15 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
 	struct weft_verbs_dm wanted = {.dm = {.context = context, .handle = handle}};
 	struct weft_verbs_dm *behind, *dm;
-	struct weft_pool_mr original;
+	struct weft_pool_object original;
 
 	if (weft_explain_closed("ibv_import_dm", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	behind = weft_handle_find(WEFT_HANDLE_DM, is_handle, &wanted);
-	if (!behind && !weft_entry_find(WEFT_OBJECT_DM, weft_context_find(context)->family, handle,
-					&original)) {
+	if (!behind && !weft_object_find(WEFT_OBJECT_DM, weft_context_find(context)->family, handle,
+					 &original)) {
 		errno = weft_broken("ibv_import_dm", NO_DM, handle);
 		return NULL;
 	}
@@ -270,6 +270,6 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 
 void ibv_unimport_dm(struct ibv_dm *dm)
 {
-	if (weft_handle_is(dm, WEFT_HANDLE_DM) && (of(dm)->behind || of(dm)->original.key))
+	if (weft_handle_is(dm, WEFT_HANDLE_DM) && (of(dm)->behind || of(dm)->original.id))
 		weft_verbs_free_dm(dm);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "nic/place.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "process/process.h"
@@ -124,14 +125,14 @@ struct ibv_context *ibv_import_device(int cmd_fd)
 
 struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 {
-	struct weft_pool_mr domain;
+	struct weft_pool_object domain;
 
 	if (weft_explain_closed("ibv_import_pd", context)) {
 		errno = EINVAL;
 		return NULL;
 	}
-	if (!weft_entry_find(WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, handle,
-			     &domain)) {
+	if (!weft_object_find(WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, handle,
+			      &domain)) {
 		errno = weft_broken("ibv_import_pd", NO_DOMAIN, handle);
 		return NULL;
 	}
@@ -149,7 +150,7 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 		errno = EINVAL;
 		return NULL;
 	}
-	if (!weft_entry_read(handle, &entry) || entry.pd != weft_pd(pd)->number) {
+	if (!weft_mr_read(weft_process.pool, handle, &entry) || entry.pd != weft_pd(pd)->number) {
 		weft_verbs_pd_leave(pd);
 		errno = weft_broken("ibv_import_mr", NO_REGION, handle);
 		return NULL;

@@ -14,7 +14,7 @@
 #include "nic/nic.h"
 #include "nic/srq.h"
 #include "migrate/region.h"
-#include "process/entry.h"
+#include "process/object.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 
@@ -55,9 +55,9 @@ struct weft_verbs_pd {
 	uint32_t number; /* in all of the pool */
 	/* regions, queue pairs, windows, and those below it; of an import, where others see it */
 	_Atomic uint32_t *users, own_users;
-	struct weft_entry entry; /* of its own, or as an import; a parent domain has none */
+	struct weft_object object; /* of its own, or as an import; a parent domain has none */
 	bool imported;
-	struct weft_pool_mr domain; /* the entry of what is imported */
+	struct weft_pool_object domain; /* the entry of what is imported */
 	/* of a parent domain: what stands behind it */
 	struct weft_verbs_pd *behind;
 	struct weft_verbs_td *td;
@@ -103,8 +103,8 @@ struct ibv_mr *weft_verbs_implicit_mr(struct ibv_pd *pd, unsigned int access);
 /* pd.c: a domain with the rights of another. NULL and errno. */
 struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_verbs_pd *behind);
 /* A handle of the domain of that number and entry. NULL and errno. */
-struct ibv_pd *weft_verbs_pd_import(struct ibv_context *context, const struct weft_pool_mr *domain,
-				    uint32_t number);
+struct ibv_pd *weft_verbs_pd_import(struct ibv_context *context,
+				    const struct weft_pool_object *domain, uint32_t number);
 /* One object more is in that domain, from before it is made; or one less. 0; EINVAL, told: it has ended. */
 int weft_verbs_pd_use(const char *verb, struct ibv_pd *pd);
 void weft_verbs_pd_leave(struct ibv_pd *pd);
@@ -120,9 +120,8 @@ struct weft_verbs_td {
 
 struct weft_verbs_dm {
 	struct ibv_dm dm;
-	struct weft_entry entry; /* for others */
-	struct weft_pool_mr
-		original; /* the entry of another process's, imported: its key; else 0 */
+	struct weft_object object;	  /* for others */
+	struct weft_pool_object original; /* that of another process, imported: its id; else 0 */
 	uint64_t off, len_bytes;
 	uint8_t *at;
 	_Atomic uint32_t users;	      /* regions, and imports */

@@ -44,14 +44,15 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	pd = make("ibv_alloc_pd", context);
 	if (!pd)
 		return NULL;
-	err = weft_entry_make(&pd->entry, WEFT_OBJECT_DOMAIN, weft_context_find(context)->family, 0,
-			      NULL);
+	err = weft_object_make(&pd->object, &(struct weft_pool_object){
+						    .kind = WEFT_OBJECT_DOMAIN,
+						    .family = weft_context_find(context)->family});
 	if (err) {
 		unmake(pd);
 		errno = weft_explain_errno("ibv_alloc_pd", -err);
 		return NULL;
 	}
-	give_number(pd, pd->entry.number);
+	give_number(pd, pd->object.number);
 	return &pd->pd;
 }
 
@@ -59,8 +60,8 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 static bool end_domain(struct weft_verbs_pd *pd, bool force)
 {
 	if (!force && weft_context_was_imported(pd->pd.context))
-		return weft_entry_end_domain(&pd->entry);
-	weft_entry_drop(&pd->entry);
+		return weft_object_end_domain(&pd->object);
+	weft_object_drop(&pd->object);
 	return true;
 }
 
@@ -72,7 +73,7 @@ static int dealloc(const char *verb, struct ibv_pd *ibpd, bool force)
 	if (*pd->users)
 		return weft_broken(verb, IN_USE, *pd->users, weft_value("protection domain"));
 	if (pd->imported)
-		weft_entry_drop(&pd->entry);
+		weft_object_drop(&pd->object);
 	else if (!pd->behind && !end_domain(pd, force))
 		return weft_broken(verb, IN_USE_ELSEWHERE, pd->number);
 	if (pd->behind)
@@ -114,7 +115,7 @@ int weft_verbs_pd_use(const char *verb, struct ibv_pd *ibpd)
 	struct weft_verbs_pd *pd = weft_pd(ibpd);
 
 	++*pd->users;
-	if (!pd->imported || weft_entry_keep(&pd->domain))
+	if (!pd->imported || weft_object_keep(&pd->domain))
 		return 0;
 	weft_verbs_pd_leave(ibpd);
 	return weft_broken(verb, DOMAIN_ENDED, ibpd->handle);
@@ -124,7 +125,7 @@ bool weft_verbs_pd_ended(const struct weft_verbs_pd *pd)
 {
 	while (pd->behind)
 		pd = pd->behind;
-	return pd->imported && !weft_entry_lasts(&pd->domain);
+	return pd->imported && !weft_object_lasts(&pd->domain);
 }
 
 struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_verbs_pd *behind)
@@ -147,15 +148,16 @@ struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_ver
 	return &pd->pd;
 }
 
-struct ibv_pd *weft_verbs_pd_import(struct ibv_context *context, const struct weft_pool_mr *domain,
-				    uint32_t number)
+struct ibv_pd *weft_verbs_pd_import(struct ibv_context *context,
+				    const struct weft_pool_object *domain, uint32_t number)
 {
 	struct weft_verbs_pd *pd = make("ibv_import_pd", context);
 	int err;
 
 	if (!pd)
 		return NULL;
-	err = weft_entry_make(&pd->entry, WEFT_OBJECT_IMPORT, 0, number, NULL);
+	err = weft_object_make(&pd->object, &(struct weft_pool_object){.kind = WEFT_OBJECT_IMPORT,
+								       .domain = number});
 	if (err) {
 		unmake(pd);
 		errno = weft_explain_errno("ibv_import_pd", -err);
@@ -164,6 +166,6 @@ struct ibv_pd *weft_verbs_pd_import(struct ibv_context *context, const struct we
 	give_number(pd, number);
 	pd->imported = true;
 	pd->domain = *domain;
-	pd->users = weft_entry_users(&pd->entry);
+	pd->users = weft_object_users(&pd->object);
 	return &pd->pd;
 }

@@ -9,6 +9,7 @@
 
 #include "../random.h"
 #include "pool/format.h"
+#include "pool/object.h"
 
 #define EXTENTS	  4096u
 #define PLACES	  4096u
@@ -181,6 +182,14 @@ static void add_mr(uint64_t off)
 		add_place(mr->off + at, 8, "struct weft_pool_piece");
 }
 
+static void add_object(uint64_t off)
+{
+	const struct weft_pool_object *object = kept(off, sizeof(*object));
+
+	for (size_t at = 0; object && object->kind && at < sizeof(*object); at += 8)
+		add_place(off + at, 8, "struct weft_pool_object");
+}
+
 /* Of each entry in a block that is leased: their numbers begin anywhere. */
 static void for_each_qp(void (*act)(uint64_t off))
 {
@@ -202,6 +211,8 @@ static void find_places(void)
 	for_each_qp(add_qp);
 	for (uint32_t i = 0; i < 4 * WEFT_MR_BLOCK; i++)
 		add_mr(WEFT_OFF_MRS + i * sizeof(struct weft_pool_mr));
+	for (uint32_t i = 0; i < 4 * WEFT_OBJECT_BLOCK; i++)
+		add_object(WEFT_OFF_OBJECTS + i * sizeof(struct weft_pool_object));
 	add_leases();
 }
 

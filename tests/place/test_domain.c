@@ -12,7 +12,7 @@
 
 #include "../abi/pool.h"
 #include "pool/step.h"
-#include "process/entry.h"
+#include "process/object.h"
 #include "process/process.h"
 
 #define FAMILY 7u
@@ -22,38 +22,41 @@
 struct weft_process weft_process;
 
 static struct {
-	struct weft_entry domain, import;
-	struct weft_pool_mr copy; /* of the domain */
-	uint32_t turn, at;	  /* how many there were, and at which somebody begins */
+	struct weft_object domain, import;
+	struct weft_pool_object copy; /* of the domain */
+	uint32_t turn, at;	      /* how many there were, and at which somebody begins */
 	bool began, kept;
 } w;
 
 static void begin(void)
 {
 	w.began = true;
-	++*weft_entry_users(&w.import);
-	w.kept = weft_entry_keep(&w.copy);
+	++*weft_object_users(&w.import);
+	w.kept = weft_object_keep(&w.copy);
 	if (!w.kept)
-		--*weft_entry_users(&w.import);
+		--*weft_object_users(&w.import);
 }
 
 void weft_turn(const char *name)
 {
-	struct weft_pool_mr found;
+	struct weft_pool_object found;
 
-	assert_true(weft_entry_find(WEFT_OBJECT_DOMAIN, FAMILY, w.domain.number, &found));
+	assert_true(weft_object_find(WEFT_OBJECT_DOMAIN, FAMILY, w.domain.number, &found));
 	assert_int_equal(found.id, w.copy.id);
-	assert_true(weft_entry_lasts(&w.copy));
+	assert_true(weft_object_lasts(&w.copy));
 	if (w.turn++ == w.at)
 		begin();
 }
 
 static void make(void)
 {
-	assert_int_equal(weft_entry_make(&w.domain, WEFT_OBJECT_DOMAIN, FAMILY, 0, NULL), 0);
-	assert_int_equal(weft_entry_make(&w.import, WEFT_OBJECT_IMPORT, 0, w.domain.number, NULL),
-			 0);
-	assert_true(weft_entry_find(WEFT_OBJECT_DOMAIN, FAMILY, w.domain.number, &w.copy));
+	struct weft_pool_object domain = {.kind = WEFT_OBJECT_DOMAIN, .family = FAMILY};
+	struct weft_pool_object import = {.kind = WEFT_OBJECT_IMPORT};
+
+	assert_int_equal(weft_object_make(&w.domain, &domain), 0);
+	import.domain = w.domain.number;
+	assert_int_equal(weft_object_make(&w.import, &import), 0);
+	assert_true(weft_object_find(WEFT_OBJECT_DOMAIN, FAMILY, w.domain.number, &w.copy));
 	w.turn = 0;
 	w.at = NEVER;
 	w.began = w.kept = false;
@@ -61,10 +64,10 @@ static void make(void)
 
 static void expect_ended(void)
 {
-	assert_false(weft_entry_lasts(&w.copy));
+	assert_false(weft_object_lasts(&w.copy));
 	begin();
 	assert_false(w.kept);
-	weft_entry_drop(&w.import);
+	weft_object_drop(&w.import);
 }
 
 /* How many turns there were. */
@@ -74,16 +77,16 @@ static uint32_t end(uint32_t at)
 
 	make();
 	w.at = at;
-	ended = weft_entry_end_domain(&w.domain);
+	ended = weft_object_end_domain(&w.domain);
 	assert_int_equal(ended, !w.kept);
 	if (!ended) {
-		assert_true(weft_entry_lasts(&w.copy));
-		assert_true(weft_entry_keep(&w.copy));
-		assert_int_equal(*weft_entry_users(&w.import), 1);
+		assert_true(weft_object_lasts(&w.copy));
+		assert_true(weft_object_keep(&w.copy));
+		assert_int_equal(*weft_object_users(&w.import), 1);
 		w.at = NEVER;
-		assert_false(weft_entry_end_domain(&w.domain));
-		--*weft_entry_users(&w.import);
-		assert_true(weft_entry_end_domain(&w.domain));
+		assert_false(weft_object_end_domain(&w.domain));
+		--*weft_object_users(&w.import);
+		assert_true(weft_object_end_domain(&w.domain));
 	}
 	expect_ended();
 	return w.turn;
@@ -108,10 +111,10 @@ static void used(void **state)
 	begin();
 	assert_true(w.kept);
 	for (int i = 0; i < 3; i++)
-		assert_false(weft_entry_end_domain(&w.domain));
+		assert_false(weft_object_end_domain(&w.domain));
 	assert_int_equal(w.turn, 3);
-	--*weft_entry_users(&w.import);
-	assert_true(weft_entry_end_domain(&w.domain));
+	--*weft_object_users(&w.import);
+	assert_true(weft_object_end_domain(&w.domain));
 	expect_ended();
 }
 

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The table of what other processes may import (process/object.c), leased in blocks as those of queue pairs and regions
+ * are. Marks as in format.h. */
+#ifndef WEFT_POOL_OBJECT_H
+#define WEFT_POOL_OBJECT_H
+
+#include "pool/format.h"
+
+#define WEFT_OBJECT_INDEX_BITS 19u
+#define WEFT_OBJECTS	       (1u << WEFT_OBJECT_INDEX_BITS)
+#define WEFT_OBJECT_BLOCK      128u
+
+enum weft_object_kind {
+	WEFT_OBJECT_DOMAIN = 1, /* a protection domain */
+	WEFT_OBJECT_DM,		/* device memory */
+	WEFT_OBJECT_IMPORT,	/* a handle of another process's domain */
+};
+
+/* In the id of a domain: its maker asks whether anybody uses it, and ends it if nobody does. [P] The member that has begun
+ * to use it takes this away, by compare-and-swap, and it goes on. */
+#define WEFT_OBJECT_ASKED (1ull << 63)
+
+struct weft_pool_object {
+	/* [O] its number, and above it how many objects had the entry: no two are the same. Stored
+	 * last when made; when ended, first the number alone. All else between. */
+	_Alignas(WEFT_LINE) _Atomic uint64_t id;
+	uint16_t owner, kind;
+	uint32_t domain;	 /* of an import: its number */
+	uint64_t family;	 /* of contexts, that it belongs to; 0: an import */
+	uint64_t off, len_bytes; /* of device memory: where it lies */
+	_Atomic uint32_t users;	 /* of an import: objects of its process that are in the domain */
+};
+
+_Static_assert(WEFT_OBJECTS * sizeof(struct weft_pool_object) <=
+		       WEFT_FIRST_SEGMENT * WEFT_SEGMENT - WEFT_OFF_OBJECTS,
+	       "objects fit");
+
+#endif
