@@ -62,7 +62,8 @@ struct weft_transport {
 	bool (*fault)(struct weft_qp *qp, enum weft_event *event);
 	/* The rest only of transports that answer WEFT_UNDER_WAY; the position of a request is
 	 * weft_sq_next_issue() when it begins. Calls weft_sq_end for those that have ended. When to
-	 * look again, in ns from now; UINT64_MAX: weft_nic_kick will be called. */
+	 * look again, in ns from now; UINT64_MAX: weft_nic_kick will be called. Behind an error of
+	 * an unreliable queue pair the transport ends what it has by itself (SQE): it is not left. */
 	uint64_t (*progress)(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns);
 	/* After abort: whether the transport touches no request of the queue pair any more. */
 	bool (*drained)(struct weft_qp *qp);

@@ -4,10 +4,13 @@
 #include <string.h>
 
 #define GAP_BYTES 64u
+#define XRCD	  3u
 
 struct ends_wish ends_wish;
 struct end ends_near, ends_far;
 struct weft_cq ends_far_cq;
+struct weft_srq ends_srq;
+uint32_t ends_srq_number;
 
 void ends_region(struct end *e, uint8_t fill)
 {
@@ -30,22 +33,51 @@ void ends_region(struct end *e, uint8_t fill)
 			 0);
 }
 
-static void make(struct end *e, struct weft_cq *cq, uint8_t fill)
+static enum weft_qp_type type_of(const struct end *e)
 {
 	enum weft_qp_type type = ends_wish.type ? ends_wish.type : WEFT_QPT_RC;
-	struct weft_qp_cap cap = {
-		.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 3, .max_recv_sge = 3};
+
+	return e == &ends_near ? type : (enum weft_qp_type)weft_qp_peer_type(type);
+}
+
+static bool receives_shared(void)
+{
+	return ends_wish.shared || ends_wish.type == WEFT_QPT_XRC_SEND;
+}
+
+static void make(struct end *e, struct weft_cq *cq, uint8_t fill)
+{
+	bool shared = e == &ends_far && ends_wish.shared;
+	struct weft_qp_cap cap = {.max_send_wr = ENDS_DEPTH,
+				  .max_recv_wr = ENDS_DEPTH,
+				  .max_send_sge = 3,
+				  .max_recv_sge = 3};
 
 	memset(e, 0, sizeof(*e));
 	ends_region(e, fill);
-	assert_int_equal(
-		weft_qp_create(&world.nic, &e->qp, type, ENDS_PD, cq, cq, NULL, &cap, true), 0);
+	assert_int_equal(weft_qp_create(&world.nic, &e->qp, type_of(e), ENDS_PD, cq, cq,
+					shared ? &ends_srq : NULL, &cap, false),
+			 0);
+	e->qp.xrcd = XRCD;
+}
+
+static void make_shared(void)
+{
+	memset(&ends_srq, 0, sizeof(ends_srq));
+	assert_int_equal(weft_srq_create(&world.nic, &ends_srq, ENDS_PD, ENDS_DEPTH, 3), 0);
+	if (!ends_wish.shared)
+		assert_int_equal(weft_srq_number(&ends_srq, &ends_far_cq, XRCD, &ends_srq_number),
+				 0);
 }
 
 void ends_move(struct end *e, enum weft_qp_state to, const struct end *peer)
 {
-	struct weft_qp_attr attr = {
-		.dest_qpn = peer->qp.qpn, .access = 15, .max_rd_atomic = 1, .timeout = 1};
+	struct weft_qp_attr attr = {.dest_qpn = peer->qp.qpn,
+				    .access = 15,
+				    .max_rd_atomic = !ends_wish.no_reads,
+				    .timeout = !ends_wish.patient,
+				    .rnr_retry = ends_wish.rnr_retry,
+				    .tells_drained = to == WEFT_QPS_SQD};
 
 	attr.sq_psn = e == &ends_near ? ends_wish.near_sq_psn : ends_wish.far_sq_psn;
 	attr.rq_psn = e == &ends_near ? ends_wish.near_rq_psn : ends_wish.far_rq_psn;
@@ -70,12 +102,22 @@ void ends_revoke(struct end *e)
 	e->mr.nic = NULL;
 }
 
+void ends_destroy(struct end *e)
+{
+	if (!e->qp.nic)
+		return;
+	weft_qp_destroy(&e->qp);
+	e->qp.nic = NULL;
+}
+
 static void unmake(struct end *e)
 {
-	weft_qp_destroy(&e->qp);
+	ends_destroy(e);
 	ends_revoke(e);
 	weft_pool_extent_free(world.pool, e->off, 8192);
 }
+
+/* ---- Requests ---- */
 
 /* In three elements, of which no boundary is one of a piece, so far apart. */
 static void list(struct weft_pool_sge sge[3], const struct end *e, uint32_t gap_bytes)
@@ -98,33 +140,74 @@ static void fill_gaps(const struct weft_pool_sge sge[3])
 		       'g', GAP_BYTES);
 }
 
-void ends_receive(void)
+void ends_receive_into(uint64_t wr_id, uint32_t bytes)
 {
 	struct weft_pool_sge sge[3];
+	uint32_t n = bytes < ENDS_BYTES ? 1 : 3;
 
 	list(sge, &ends_far, 0);
-	assert_int_equal(weft_rq_post(&ends_far.qp, 9, sge, 3, 0), 0);
+	if (n == 1)
+		sge[0].len_bytes = bytes;
+	assert_int_equal(receives_shared() ? weft_srq_post(&ends_srq, wr_id, sge, n, 0)
+					   : weft_rq_post(&ends_far.qp, wr_id, sge, n, 0),
+			 0);
+}
+
+void ends_receive(void)
+{
+	ends_receive_into(9, ENDS_BYTES);
+}
+
+static void fill_atomic(struct weft_wqe *wqe, const struct ends_request *r, const struct end *from)
+{
+	wqe->num_sge = 1;
+	wqe->remote_addr = (uintptr_t)ends_far.memory + ENDS_WORDS;
+	wqe->compare_add = r->compare_add;
+	wqe->swap = r->swap;
+	wqe->sge[0] = (struct weft_pool_sge){(uintptr_t)from->memory + ENDS_WORDS + 8 * r->wr_id, 8,
+					     from->mr.key};
+}
+
+void ends_submit(const struct ends_request *r, const struct end *from)
+{
+	struct weft_wqe *wqe = weft_sq_next(&ends_near.qp);
+
+	assert_non_null(wqe);
+	*wqe = (struct weft_wqe){.wr_id = r->wr_id,
+				 .opcode = (uint8_t)r->opcode,
+				 .flags = r->flags,
+				 .imm = r->imm,
+				 .num_sge = r->empty ? 0 : 3,
+				 .remote_addr = (uintptr_t)ends_far.memory,
+				 .rkey = ends_far.mr.key};
+	if (weft_op_is_atomic(r->opcode) || r->opcode == WEFT_OP_ATOMIC_WRITE)
+		fill_atomic(wqe, r, from);
+	else
+		list(wqe->sge, from, r->opcode == WEFT_OP_READ ? 0 : GAP_BYTES);
+	if (from == &ends_near && wqe->num_sge == 3 && r->opcode != WEFT_OP_READ)
+		fill_gaps(wqe->sge);
+	if (ends_near.qp.type == WEFT_QPT_XRC_SEND && weft_op_is_atomic(r->opcode))
+		wqe->imm = ends_srq_number;
+	else if (ends_near.qp.type == WEFT_QPT_XRC_SEND)
+		wqe->remote_srqn = ends_srq_number;
+	weft_sq_submit(&ends_near.qp, wqe, &world.caller);
 }
 
 void ends_post(enum weft_opcode opcode, const struct end *from)
 {
-	struct weft_wqe *wqe = weft_sq_next(&ends_near.qp);
-
-	*wqe = (struct weft_wqe){.wr_id = 1,
-				 .opcode = (uint8_t)opcode,
-				 .num_sge = 3,
-				 .remote_addr = (uintptr_t)ends_far.memory,
-				 .rkey = ends_far.mr.key};
-	list(wqe->sge, from, opcode == WEFT_OP_READ ? 0 : GAP_BYTES);
-	if (from == &ends_near && opcode != WEFT_OP_READ)
-		fill_gaps(wqe->sge);
-	weft_sq_submit(&ends_near.qp, wqe, &world.caller);
+	ends_submit(
+		&(struct ends_request){.opcode = opcode, .wr_id = 1, .flags = WEFT_SEND_SIGNALED},
+		from);
 }
+
+/* ---- */
 
 void ends_open(void)
 {
 	memset(&ends_far_cq, 0, sizeof(ends_far_cq));
 	assert_int_equal(weft_cq_create(&world.nic, &ends_far_cq, 64), 0);
+	if (receives_shared())
+		make_shared();
 	make(&ends_near, &world.cq, 'n');
 	make(&ends_far, &ends_far_cq, 'f');
 	ends_connect(&ends_near, &ends_far);
@@ -135,5 +218,9 @@ void ends_close(void)
 {
 	unmake(&ends_near);
 	unmake(&ends_far);
+	if (receives_shared() && !ends_wish.shared)
+		weft_srq_forget(&ends_srq);
+	if (receives_shared())
+		weft_srq_destroy(&ends_srq, true);
 	weft_cq_destroy(&ends_far_cq);
 }

@@ -34,7 +34,7 @@ static void pause_inside(void)
 
 static void *place_first(void *unused)
 {
-	pieces_step = '0';
+	pieces_will.step = '0';
 	world_look();
 	return NULL;
 }
@@ -44,6 +44,8 @@ static void begin_part(pthread_t *thread, const struct end *from)
 	uint64_t next;
 
 	world.nic.transports = transports;
+	pieces_begin();
+	pieces_will.held = true;
 	atomic_store(&inside, false);
 	atomic_store(&goes_on, false);
 	atomic_store(&revoked, false);
@@ -73,7 +75,7 @@ static void check_refused(uint8_t value, enum weft_wc_status status)
 	memcpy(seen, ends_far.memory, sizeof(seen));
 	for (uint32_t i = 0; i < ENDS_BYTES / PIECES; i++)
 		assert_int_equal(seen[i], value);
-	pieces_step = '1';
+	pieces_will.step = '1';
 	world_look();
 	assert_memory_equal(ends_far.memory, seen, sizeof(seen));
 	world_expect(1, status);
@@ -183,7 +185,7 @@ static int attach(void **state)
 
 	if (world_attach(state))
 		return -1;
-	weft_pool_caller_get(world.pool, &pieces_line);
+	pieces_attach();
 	strncpy(path, getenv("WEFT_POOL"), sizeof(path) - 1);
 	say(to_third[1], path, sizeof(path));
 	return 0;
@@ -191,7 +193,7 @@ static int attach(void **state)
 
 static int detach(void **state)
 {
-	weft_pool_caller_put(world.pool, &pieces_line);
+	pieces_detach();
 	return world_detach(state);
 }
 

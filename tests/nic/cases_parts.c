@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Requests that arrive in parts, with something else between them. */
+#include "contract.h"
+
+const struct contract_case contract_parts[] = {
+	{"WRITE in order", "hold write part0 part1 part2 part3 end 1:ok far=nnnn"},
+	{"READ in order", "hold read part0 part1 part2 part3 end 1:ok near=ffff"},
+	{"SEND in order", "recv hold send part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"immediate in order", "recv hold imm part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"WRITE in any order", "hold write part3 part1 part0 part2 end 1:ok far=nnnn"},
+	{"READ in any order", "hold read part3 part1 part0 part2 end 1:ok near=ffff"},
+	{"SEND in any order", "recv hold send part2 part3 part0 part1 end 1:ok 101:ok far=nnnn"},
+	{"the last byte waits for the others",
+	 "hold write part3 part2 far=ffnf part1 far=fnnf part0 far=nnnn end 1:ok"},
+	{"a part twice", "hold write part0 part1 part0 part1 part2 part3 end 1:ok far=nnnn"},
+	{"a part twice, SEND",
+	 "recv hold send part0 part1 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"seconds between parts",
+	 "hold write part0 time part1 time time part2 part3 end 1:ok far=nnnn"},
+	{"nobody is told before the end",
+	 "recv hold send part0 part1 part2 part3 none far-none end 1:ok 101:ok"},
+	{"one begins when the one before has ended",
+	 "hold write add part0 part1 part2 part3 sum=0 end part0 1:ok 2:ok sum=1"},
+	{"unreliable", "@uc recv hold send part1 part0 part2 part3 end 1:ok 101:ok far=nnnn"},
+	/* a key ends */
+	{"before the first", "hold write begin far-revoke part0 1:access far=ffff"},
+	{"between, WRITE", "hold write part0 part2 far-revoke part1 1:access far=nfnf"},
+	{"between, READ", "hold read part0 far-revoke part1 1:access none"},
+	{"between, SEND", "recv hold send part0 part1 far-revoke part2 1:op 101:prot far=nnff"},
+	{"between, immediate", "recv hold imm part0 far-revoke part1 1:access far-none far=nfff"},
+	{"after the last", "hold write part0 part1 part2 part3 far-revoke end 1:ok far=nnnn"},
+	{"own, between, WRITE", "hold write part1 near-revoke part0 1:prot far=fnff"},
+	{"own, between, READ", "hold read part1 near-revoke part0 1:prot"},
+	{"own, between, SEND", "recv hold send part1 near-revoke part0 1:prot far-none far=fnff"},
+	{"unreliable, between", "@uc hold write part0 far-revoke part1 1:ok far=nfff"},
+	/* far goes */
+	{"in error, WRITE", "hold write part0 far-error part1 time 1:retry far=nfff"},
+	{"in error, SEND", "recv hold send part0 far-error 101:flush part1 time 1:retry far=nfff"},
+	{"in error at the end",
+	 "recv hold send part0 part1 part2 part3 far-error 101:flush end time 1:retry far=nnnn"},
+	{"destroyed", "hold write part0 far-destroy part1 time 1:retry far=nfff"},
+	{"reset, WRITE: it begins anew",
+	 "hold write part0 part1 far-reset part2 part0 part1 part2 part3 end 1:ok far=nnnn"},
+	{"reset, SEND: it begins anew", "recv hold send part0 part1 far-reset recv part2 part0 "
+					"part1 part2 part3 end 1:ok 102:ok far=nnnn"},
+	{"reset without a receive", "recv hold send part0 far-reset part1 time 1:rnr far-none"},
+	/* near goes */
+	{"given up, WRITE", "hold write part0 part1 near-error 1:flush far=nnff go far=nnff"},
+	{"given up, SEND", "recv hold send part0 part1 near-error 1:flush far=nnff far-none"},
+	{"given up, and the next finds the receive",
+	 "recv hold send part0 near-reset send part0 part1 part2 part3 end 2:ok 101:ok"},
+	{"destroyed between", "recv hold send part0 near-destroy none far-none go far=nfff"},
+	/* memory moves */
+	{"between, WRITE", "hold write part0 part1 moves part2 part3 end 1:ok far=nnnn"},
+	{"between, SEND", "recv hold send part0 part1 moves part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"before the end", "recv hold send part0 part1 part2 part3 moves end 1:ok 101:ok far=nnnn"},
+	{"at a part, WRITE",
+	 "hold write part0 far-away part1 none far-back part1 part2 part3 end 1:ok far=nnnn"},
+	{"at a part, SEND",
+	 "recv hold send part0 far-away part1 far-back part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"at the end",
+	 "recv hold send part0 part1 part2 part3 far-away end none far-back 1:ok 101:ok far=nnnn"},
+	/* into a shared queue */
+	{"shared: in order",
+	 "@shared recv hold send part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"shared: in any order",
+	 "@shared recv hold send part3 part1 part0 part2 end 1:ok 101:ok far=nnnn"},
+	{"shared: immediate",
+	 "@shared recv hold imm part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"shared: the key ends",
+	 "@shared recv hold send part0 far-revoke part1 1:op 101:prot far=nfff"},
+	{"shared: own key ends", "@shared recv hold send part0 near-revoke part1 1:prot far-none"},
+	{"shared: memory moves", "@shared recv hold send part0 part1 moves part2 engine part0 "
+				 "part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"shared: memory moves before the end",
+	 "@shared recv hold send part0 part1 part2 part3 moves end engine part0 part1 part2 part3 "
+	 "end 1:ok 101:ok"},
+	{"shared: far in error",
+	 "@shared recv hold send part0 far-error part1 time 1:retry far-none"},
+	{"shared: far is reset", "@shared recv hold send part0 far-reset part1 engine part0 part1 "
+				 "part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"shared: given up", "@shared recv hold send part0 near-error 1:flush far-none near-reset "
+			     "engine send part0 part1 part2 part3 end 2:ok 101:ok"},
+	{"shared: destroyed", "@shared recv hold send part0 near-destroy far-none none"},
+	{NULL, NULL},
+};

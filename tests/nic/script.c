@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Scripts: words, one behind the other.
+ *
+ * How the two ends are connected: @uc; @rnr7 (a receive is waited for without end); @patient (an answer
+ * likewise); @noreads (max_rd_atomic 0); @shared (far receives from a shared queue). First, if at all.
+ *
+ * Requests, whose numbers count from 1: write imm read send sendinv add swap put local; and behind that ! with a fence,
+ * - unsignaled, 0 of no bytes. Receives, from 101: recv; tiny (with little room).
+ *
+ * What happens to near and far: NAME-error NAME-reset (and connected anew) NAME-revoke NAME-destroy;
+ * near-drain near-resume; far-away far-back (its memory moves, as another process says it); moves (that of both);
+ * resize (of the completion queue); fork (a child comes and goes); time (a second passes); engine (both
+ * processes' does its work).
+ *
+ * What the transport does: hold, go; begin, part0 to part3, end; keep, tell, answerN, lose; cling.
+ *
+ * What is seen: N:STATUS, the next completion there is, of near or from 101 on of far; none, far-none; drained (once),
+ * undrained; far=XXXX and near=XXXX, the quarters of the bytes; sum=N at far, oldN=M at near.
+ */
+#include "script.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SECOND_NS     1000000000ull
+#define WORDS_BYTES   32
+
+#define MOST_REQUESTS 16u
+#define UNTOLD	      7u /* what near's words are before an answer */
+
+struct script script_now;
+
+/* ---- Requests ---- */
+
+static const struct {
+	const char *word;
+	enum weft_opcode opcode;
+} opcodes[] = {
+	{"write", WEFT_OP_WRITE},      {"imm", WEFT_OP_WRITE_IMM},    {"read", WEFT_OP_READ},
+	{"sendinv", WEFT_OP_SEND_INV}, {"send", WEFT_OP_SEND},	      {"add", WEFT_OP_FETCH_ADD},
+	{"swap", WEFT_OP_CMP_SWAP},    {"put", WEFT_OP_ATOMIC_WRITE}, {"local", WEFT_OP_LOCAL_INV},
+};
+
+/* The word without what stands behind it, or NULL. */
+static const char *behind(const char *word, const char *begins)
+{
+	size_t n = strlen(begins);
+
+	return strncmp(word, begins, n) ? NULL : word + n;
+}
+
+static bool post(const char *word)
+{
+	struct ends_request r = {.flags = WEFT_SEND_SIGNALED, .compare_add = 1, .swap = 100};
+	const char *more = NULL;
+
+	for (size_t i = 0; i < sizeof(opcodes) / sizeof(*opcodes) && !more; i++) {
+		more = behind(word, opcodes[i].word);
+		r.opcode = opcodes[i].opcode;
+	}
+	if (!more || strspn(more, "!-0") != strlen(more))
+		return false;
+	r.wr_id = ++script_now.posted;
+	r.flags |= strchr(more, '!') ? WEFT_SEND_FENCE : 0;
+	r.flags &= strchr(more, '-') ? (uint8_t)~WEFT_SEND_SIGNALED : UINT8_MAX;
+	r.empty = strchr(more, '0');
+	r.compare_add = r.opcode == WEFT_OP_FETCH_ADD;
+	ends_submit(&r, &ends_near);
+	if (script_now.keeps)
+		script_now.in->settle();
+	return true;
+}
+
+static void receive(void)
+{
+	ends_receive_into(101 + script_now.received++, ENDS_BYTES);
+}
+
+static void receive_tiny(void)
+{
+	ends_receive_into(101 + script_now.received++, 8);
+}
+
+/* ---- What happens to the ends ---- */
+
+static void near_error(void)
+{
+	ends_move(&ends_near, WEFT_QPS_ERR, &ends_far);
+}
+
+static void far_error(void)
+{
+	ends_move(&ends_far, WEFT_QPS_ERR, &ends_near);
+}
+
+static void near_reset(void)
+{
+	ends_move(&ends_near, WEFT_QPS_RESET, &ends_far);
+	ends_connect(&ends_near, &ends_far);
+}
+
+static void far_reset(void)
+{
+	ends_move(&ends_far, WEFT_QPS_RESET, &ends_near);
+	ends_connect(&ends_far, &ends_near);
+}
+
+static void near_revoke(void)
+{
+	ends_revoke(&ends_near);
+}
+
+static void far_revoke(void)
+{
+	ends_revoke(&ends_far);
+}
+
+static void near_destroy(void)
+{
+	ends_destroy(&ends_near);
+}
+
+static void far_destroy(void)
+{
+	ends_destroy(&ends_far);
+}
+
+static void near_drain(void)
+{
+	ends_move(&ends_near, WEFT_QPS_SQD, &ends_far);
+}
+
+static void near_resume(void)
+{
+	ends_move(&ends_near, WEFT_QPS_RTS, &ends_far);
+}
+
+/* As far's owner says it where that is another process. */
+static void say_of_far(enum weft_pool_conn what)
+{
+	_Atomic uint64_t *conn = &ends_far.qp.slot->conn;
+
+	*conn = ((*conn >> 32) + 2) << 32 | (uint64_t)what << 24 | ends_near.qp.qpn;
+}
+
+static void far_away(void)
+{
+	say_of_far(WEFT_CONN_REHOMING);
+}
+
+static void far_back(void)
+{
+	say_of_far(WEFT_CONN_READY);
+}
+
+static void moves(void)
+{
+	weft_nic_hold(&world.nic);
+	weft_nic_let_go(&world.nic);
+}
+
+static void resize(void)
+{
+	assert_int_equal(weft_cq_resize(&world.cq, 512), 0);
+}
+
+/* It has the pool, and all that is under way, and does nothing with it. */
+static void forks(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		_exit(0);
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+/* What the engine of both does now and then. */
+static void engine(void)
+{
+	weft_srq_recover(&world.nic);
+	weft_nic_faults(&world.nic);
+}
+
+static void time_passes(void)
+{
+	for (int i = 0; i < 2; i++) {
+		world_look();
+		world.now_ns += SECOND_NS / 2;
+	}
+	world_look();
+}
+
+/* ---- What the transport does ---- */
+
+static void hold(void)
+{
+	script_now.in->hold(true);
+	script_now.held = true;
+}
+
+static void go(void)
+{
+	script_now.in->hold(false);
+	script_now.held = false;
+}
+
+static void begins(void)
+{
+	script_now.in->step('b');
+}
+
+static void ends(void)
+{
+	script_now.in->step('e');
+}
+
+/* From now on what is posted is carried out before the next word. */
+static void keep(void)
+{
+	script_now.in->keep(true);
+	script_now.keeps = true;
+}
+
+static void tell(void)
+{
+	script_now.in->keep(false);
+	script_now.keeps = false;
+}
+
+static void lose(void)
+{
+	script_now.in->lose();
+}
+
+static void cling(void)
+{
+	script_now.in->cling(true);
+}
+
+static void let_go(void)
+{
+	script_now.in->cling(false);
+}
+
+/* ---- Words ---- */
+
+#define NEEDS(need) (1u << CONTRACT_##need)
+
+static const struct {
+	const char *word;
+	void (*act)(void);
+	unsigned int needs;
+} words[] = {
+	{"recv", receive, 0},
+	{"tiny", receive_tiny, 0},
+	{"near-error", near_error, 0},
+	{"far-error", far_error, 0},
+	{"near-reset", near_reset, 0},
+	{"far-reset", far_reset, 0},
+	{"near-revoke", near_revoke, 0},
+	{"far-revoke", far_revoke, 0},
+	{"near-destroy", near_destroy, 0},
+	{"far-destroy", far_destroy, 0},
+	{"near-drain", near_drain, 0},
+	{"near-resume", near_resume, 0},
+	{"far-away", far_away, 0},
+	{"far-back", far_back, 0},
+	{"moves", moves, 0},
+	{"resize", resize, 0},
+	{"fork", forks, 0},
+	{"time", time_passes, 0},
+	{"engine", engine, 0},
+	{"hold", hold, NEEDS(LATE)},
+	{"go", go, NEEDS(LATE)},
+	{"begin", begins, NEEDS(PARTS)},
+	{"end", ends, NEEDS(PARTS)},
+	{"keep", keep, NEEDS(ANSWERS)},
+	{"tell", tell, NEEDS(ANSWERS)},
+	{"lose", lose, NEEDS(ANSWERS)},
+	{"cling", cling, NEEDS(CLINGS)},
+	{"let-go", let_go, NEEDS(CLINGS)},
+	{"none", script_none, 0},
+	{"far-none", script_far_none, 0},
+	{"drained", script_drained, 0},
+	{"undrained", script_undrained, 0},
+};
+
+/* Those with something behind the word. */
+static bool act_with(const char *word)
+{
+	const char *more;
+	char *end;
+	uint64_t n;
+
+	if ((more = behind(word, "part")))
+		script_now.in->step(*more);
+	else if ((more = behind(word, "answer")))
+		script_now.in->answer(strtoul(more, NULL, 10));
+	else if ((more = behind(word, "far=")))
+		script_quarters(&ends_far, more);
+	else if ((more = behind(word, "near=")))
+		script_quarters(&ends_near, more);
+	else if ((more = behind(word, "sum=")))
+		script_word(&ends_far, 0, strtoul(more, NULL, 10));
+	else if ((more = behind(word, "old")) && strchr(more, '='))
+		script_word(&ends_near, strtoul(more, NULL, 10),
+			    strtoul(strchr(more, '=') + 1, NULL, 10));
+	else if ((n = strtoul(word, &end, 10)) && *end == ':')
+		script_expect(n, end + 1);
+	else
+		return false;
+	return true;
+}
+
+static void act(const char *word)
+{
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (!strcmp(word, words[i].word)) {
+			words[i].act();
+			return;
+		}
+	if (!post(word) && !act_with(word))
+		fail_msg("%s: %s is no word", script_now.name, word);
+}
+
+/* The next word of the script, or NULL. */
+static const char *next(const char **script, char word[WORDS_BYTES])
+{
+	size_t n;
+
+	*script += strspn(*script, " ");
+	n = strcspn(*script, " ");
+	assert_true(n < WORDS_BYTES);
+	memcpy(word, *script, n);
+	word[n] = 0;
+	*script += n;
+	return n ? word : NULL;
+}
+
+static unsigned int needs_of(const char *word)
+{
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (!strcmp(word, words[i].word))
+			return words[i].needs;
+	if (behind(word, "part"))
+		return NEEDS(PARTS);
+	return behind(word, "answer") ? NEEDS(ANSWERS) : 0;
+}
+
+enum contract_need contract_lacking(const struct contract_instance *in, const char *script)
+{
+	char word[WORDS_BYTES];
+	unsigned int needs = 0;
+
+	while (next(&script, word))
+		needs |= needs_of(word);
+	for (unsigned int need = CONTRACT_NEEDS; need-- > 0;)
+		if (needs >> need & 1 && in->lacks[need].why)
+			return need;
+	return CONTRACT_NEEDS;
+}
+
+static bool wish(const char *word)
+{
+	if (!strcmp(word, "@uc"))
+		ends_wish.type = WEFT_QPT_UC;
+	else if (!strcmp(word, "@xrc"))
+		ends_wish.type = WEFT_QPT_XRC_SEND;
+	else if (!strcmp(word, "@rnr7"))
+		ends_wish.rnr_retry = 7;
+	else if (!strcmp(word, "@patient"))
+		ends_wish.patient = true;
+	else if (!strcmp(word, "@noreads"))
+		ends_wish.no_reads = true;
+	else if (!strcmp(word, "@shared"))
+		ends_wish.shared = true;
+	else
+		return false;
+	return true;
+}
+
+static void open_ends(const struct contract_instance *in, const struct contract_case *row)
+{
+	memset(&script_now, 0, sizeof(script_now));
+	script_now.in = in;
+	script_now.name = row->name;
+	world.nic.transports = in->transports;
+	world.drained_events = 0;
+	world.copies = script_check_poller;
+	if (in->begin)
+		in->begin();
+	ends_open();
+	memset(ends_far.memory + ENDS_WORDS, 0, 8);
+	for (uint64_t i = 0; i <= MOST_REQUESTS; i++)
+		memcpy(ends_near.memory + ENDS_WORDS + 8 * i, &(const uint64_t){UNTOLD}, 8);
+}
+
+/* What the script has not said is not there: completions, and what was left under way. */
+void contract_run(const struct contract_instance *in, const struct contract_case *row)
+{
+	const char *script = row->script, *at = script;
+	char word[WORDS_BYTES];
+
+	ends_wish = (struct ends_wish){.type = 0};
+	while (next(&at, word) && wish(word))
+		script = at;
+	open_ends(in, row);
+	while (next(&script, word)) {
+		act(word);
+		script_check_poller();
+	}
+	script_expect_none(1);
+	script_expect_none(101);
+	world.copies = NULL;
+	ends_close();
+	ends_wish = (struct ends_wish){.type = 0};
+}
