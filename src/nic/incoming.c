@@ -14,15 +14,23 @@ static enum family family_of(uint8_t opcode)
 static struct weft_arrival arrival(struct weft_incoming *in, const struct weft_spans *here,
 				   enum weft_cause *cause)
 {
-	return (struct weft_arrival){in->to->from.nic, in->to, &in->request,
+	return (struct weft_arrival){in->to->from.nic, in->at, &in->request,
 				     in->caller,       here,   cause};
 }
 
 void weft_incoming_prepare(struct weft_incoming *in, struct weft_responder *to,
 			   const struct weft_wqe *request, uint64_t len_bytes)
 {
-	*in = (struct weft_incoming){.to = to, .len_bytes = len_bytes};
+	*in = (struct weft_incoming){.to = to, .at = to, .len_bytes = len_bytes};
 	__builtin_memcpy(&in->request, request, sizeof(in->request));
+}
+
+void weft_incoming_prepare_xrc(struct weft_incoming *in, struct weft_responder *to,
+			       struct weft_xrc_queue *queue, const struct weft_wqe *request,
+			       uint64_t len_bytes)
+{
+	weft_incoming_prepare(in, to, request, len_bytes);
+	in->queue = queue;
 }
 
 /* ---- Being there ---- */
@@ -52,6 +60,49 @@ static enum weft_outcome look(struct weft_incoming *in)
 	return WEFT_DONE;
 }
 
+/* Finds the queue that it names, without a line; what was held of another, or of this one before it moved, is let go
+ * of. False: not found, as *outcome says; WEFT_DONE: there is none. */
+static bool find_queue(struct weft_incoming *in, enum weft_outcome *outcome)
+{
+	struct weft_responder *at = in->at;
+
+	in->lost |= in->begun && at->held;
+	weft_responder_drop(at);
+	in->queue->number = 0;
+	*outcome = WEFT_REHOMING;
+	if (!weft_responder_queue(in->to, weft_xrc_number(&in->request), at)) {
+		if (weft_responder_rehomes(at))
+			return false;
+		in->at = NULL;
+		in->lost |= in->begun;
+	}
+	*outcome = in->lost ? WEFT_NO_RECEIVE : WEFT_DONE;
+	if (in->lost)
+		in->begun = in->lost = false;
+	return in->at && *outcome == WEFT_DONE;
+}
+
+/* The line that named the owner of the connection is idle again. */
+static enum weft_outcome enter_queue(struct weft_incoming *in)
+{
+	uint32_t number = weft_xrc_number(&in->request);
+	struct weft_xrc_queue *q = in->queue;
+	bool known = weft_xrc_knows(q, in->to, number);
+	enum weft_outcome outcome;
+
+	in->at = &q->responder;
+	if (!known && !find_queue(in, &outcome)) {
+		if (outcome == WEFT_DONE)
+			in->next = weft_busy_begin(in->caller, in->to->busy_at);
+		return outcome;
+	}
+	in->next = weft_busy_begin(in->caller, q->responder.busy_at);
+	if (known ? !weft_responder_is_gone(&q->responder) : weft_xrc_map(q, in->to, number))
+		return WEFT_DONE;
+	weft_incoming_leave(in);
+	return WEFT_NO_ANSWER;
+}
+
 enum weft_outcome weft_incoming_enter(struct weft_incoming *in, struct weft_caller *caller)
 {
 	enum weft_outcome outcome;
@@ -59,9 +110,10 @@ enum weft_outcome weft_incoming_enter(struct weft_incoming *in, struct weft_call
 	in->caller = caller;
 	in->next = weft_busy_begin(caller, in->to->busy_at);
 	outcome = look(in);
-	if (outcome != WEFT_DONE)
-		weft_incoming_leave(in);
-	return outcome;
+	if (outcome == WEFT_DONE && !in->queue)
+		return outcome;
+	weft_incoming_leave(in);
+	return outcome == WEFT_DONE ? enter_queue(in) : outcome;
 }
 
 void weft_incoming_leave(struct weft_incoming *in)
@@ -101,8 +153,14 @@ static enum weft_outcome begin(struct weft_incoming *in, struct weft_arrival a)
 enum weft_outcome weft_incoming_begin(struct weft_incoming *in, enum weft_cause *cause)
 {
 	struct weft_spans all = {.len_bytes = in->len_bytes};
-	enum weft_outcome outcome = begin(in, arrival(in, &all, cause));
+	enum weft_outcome outcome;
 
+	if (!in->at) {
+		in->at = in->to;
+		return weft_arrive_blame(WEFT_ASIDE(arrival(in, &all, cause)),
+					 WEFT_EVENT_QP_REQ_ERR, WEFT_CAUSE_REMOTE_QUEUE);
+	}
+	outcome = begin(in, arrival(in, &all, cause));
 	in->begun = outcome == WEFT_DONE;
 	in->tag = in->to->tag;
 	return outcome;
@@ -135,7 +193,7 @@ static enum weft_outcome place_send(struct weft_incoming *in, uint64_t offset,
 {
 	const struct weft_spans all = {.len_bytes = in->len_bytes};
 	struct weft_arrival whole = a;
-	struct weft_landing landing = {.recv = weft_responder_receive(in->to), .wr_id = in->wr_id};
+	struct weft_landing landing = {.recv = weft_responder_receive(in->at), .wr_id = in->wr_id};
 	enum weft_cause cause;
 	int err;
 

@@ -8,7 +8,8 @@
  * elsewhere, and the revoker waits for either.
  *
  * One request of a requester arrives at a time, under a lock of the carrier's. Atomics are not
- * parted, and XRC is not carried so. The whole of a request in one call is nic/arrive.h.
+ * parted: they are what nic/arrive.h says, at `at`, between enter and leave. The whole of a request in
+ * one call is there, too.
  */
 #ifndef WEFT_NIC_INCOMING_H
 #define WEFT_NIC_INCOMING_H
@@ -16,20 +17,28 @@
 #include "nic/arrive.h"
 
 struct weft_incoming {
-	struct weft_responder *to;
-	struct weft_caller *caller; /* whose line it is, from enter to leave */
-	uint64_t next;		    /* of that line */
-	uint64_t len_bytes;	    /* of all parts */
-	uint64_t wr_id;		    /* of the receive that it goes into */
-	uint64_t binding;	    /* of the window that it ends */
-	uint32_t tag;		    /* of the connection in which it began */
+	struct weft_responder *to;    /* that is connected */
+	struct weft_responder *at;    /* whose keys and receives it is about; from enter to leave */
+	struct weft_xrc_queue *queue; /* that it names; NULL: it is not of XRC */
+	struct weft_caller *caller;   /* whose line it is, from enter to leave */
+	uint64_t next;		      /* of that line */
+	uint64_t len_bytes;	      /* of all parts */
+	uint64_t wr_id;		      /* of the receive that it goes into */
+	uint64_t binding;	      /* of the window that it ends */
+	uint32_t tag;		      /* of the connection in which it began */
 	bool begun;
+	bool lost;		 /* the receive that it went into, which it will be told of */
 	struct weft_wqe request; /* its header; last, as elements may follow such a one */
 };
 
 /* A request, of which nothing is done yet. The responder was found (weft_responder_find). */
 void weft_incoming_prepare(struct weft_incoming *in, struct weft_responder *to,
 			   const struct weft_wqe *request, uint64_t len_bytes);
+/* The same of XRC. queue: the carrier's, the same for all requests of the connection; what is held there is let
+ * go of (weft_responder_drop) when that ends. */
+void weft_incoming_prepare_xrc(struct weft_incoming *in, struct weft_responder *to,
+			       struct weft_xrc_queue *queue, const struct weft_wqe *request,
+			       uint64_t len_bytes);
 
 /*
  * The outcomes of these: WEFT_DONE; WEFT_FAILED, with *cause, and the responder knows it, too;
@@ -37,7 +46,8 @@ void weft_incoming_prepare(struct weft_incoming *in, struct weft_responder *to,
  * WEFT_NO_RECEIVE: there is none, or the one that it went into is gone: it has to begin anew.
  */
 
-/* The line of `caller` is idle, and so it is again after anything but WEFT_DONE. */
+/* The line of `caller` is idle, and so it is again after anything but WEFT_DONE. `at` is NULL if XRC names a queue that
+ * there is not: beginning fails then. */
 enum weft_outcome weft_incoming_enter(struct weft_incoming *in, struct weft_caller *caller);
 void weft_incoming_leave(struct weft_incoming *in);
 

@@ -262,6 +262,27 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 	       (conn >> 24 & 0xff) == WEFT_CONN_READY;
 }
 
+bool weft_xrc_knows(const struct weft_xrc_queue *q, const struct weft_responder *to,
+		    uint32_t number)
+{
+	return q->number == number && q->conn == to->grant.was &&
+	       !weft_responder_is_gone(&q->responder);
+}
+
+bool weft_xrc_map(struct weft_xrc_queue *q, const struct weft_responder *to, uint32_t number)
+{
+	const struct weft_pool_qp *slot = q->responder.slot;
+
+	q->number = 0;
+	if (weft_responder_is_gone(&q->responder) ||
+	    !weft_responder_map_take(to->from.nic->pool, &q->responder, slot->rq_off,
+				     slot->ring_off))
+		return false;
+	q->number = number;
+	q->conn = to->grant.was;
+	return true;
+}
+
 /* What a receive's completion tells of the request that used it. */
 static const struct {
 	uint8_t opcode, flags;

@@ -81,6 +81,24 @@ void weft_responder_drop(struct weft_responder *to);
 bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 			  struct weft_responder *queue);
 
+/* What was reached last by way of a connection of XRC: all zero at first. */
+struct weft_xrc_queue {
+	struct weft_responder responder;
+	uint64_t conn;	 /* of the responder that was connected then */
+	uint32_t number; /* 0: of none */
+};
+
+static inline uint32_t weft_xrc_number(const struct weft_wqe *request)
+{
+	return weft_op_is_atomic(request->opcode) ? request->imm : request->remote_srqn;
+}
+
+/* Whether that is the queue of that number, by that connection, and it is still there. */
+bool weft_xrc_knows(const struct weft_xrc_queue *q, const struct weft_responder *to,
+		    uint32_t number);
+/* Reads where its receives are, of one that weft_responder_queue has found. False: it is gone. */
+bool weft_xrc_map(struct weft_xrc_queue *q, const struct weft_responder *to, uint32_t number);
+
 /* The oldest receive that is posted and not used, or NULL. */
 static inline const struct weft_pool_recv *weft_responder_receive(struct weft_responder *to)
 {

@@ -17,7 +17,7 @@ struct contract_case {
 
 /* Each ends with one without a name. */
 extern const struct contract_case contract_outcomes[], contract_orders[], contract_ends[],
-	contract_parts[], contract_answers[];
+	contract_parts[], contract_answers[], contract_xrc[];
 
 /* What a transport may lack; the more special behind the more general. */
 enum contract_need {
@@ -25,6 +25,7 @@ enum contract_need {
 	CONTRACT_PARTS,	  /* they arrive in parts */
 	CONTRACT_ANSWERS, /* what is carried out and what is told are two things */
 	CONTRACT_CLINGS,  /* it lets go of requests later than it is left */
+	CONTRACT_XRC,	  /* it carries that */
 	CONTRACT_NEEDS,
 };
 

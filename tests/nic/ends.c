@@ -110,6 +110,16 @@ void ends_destroy(struct end *e)
 	e->qp.nic = NULL;
 }
 
+void ends_destroy_srq(void)
+{
+	if (!ends_srq.nic)
+		return;
+	if (!ends_wish.shared)
+		weft_srq_forget(&ends_srq);
+	weft_srq_destroy(&ends_srq, true);
+	ends_srq.nic = NULL;
+}
+
 static void unmake(struct end *e)
 {
 	ends_destroy(e);
@@ -218,9 +228,6 @@ void ends_close(void)
 {
 	unmake(&ends_near);
 	unmake(&ends_far);
-	if (receives_shared() && !ends_wish.shared)
-		weft_srq_forget(&ends_srq);
-	if (receives_shared())
-		weft_srq_destroy(&ends_srq, true);
+	ends_destroy_srq();
 	weft_cq_destroy(&ends_far_cq);
 }

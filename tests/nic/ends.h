@@ -46,6 +46,7 @@ void ends_revoke(struct end *e);
 void ends_move(struct end *e, enum weft_qp_state to, const struct end *peer);
 void ends_connect(struct end *e, const struct end *peer); /* from RESET */
 void ends_destroy(struct end *e);
+void ends_destroy_srq(void);
 
 /* Into far's region; in three elements, or in one of so many bytes. */
 void ends_receive_into(uint64_t wr_id, uint32_t bytes);

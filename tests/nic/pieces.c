@@ -23,6 +23,7 @@ struct state {
 	struct weft_responder to;
 	uint64_t
 		connected_at; /* our own conn word before we were ready: older faults are not ours */
+	struct weft_xrc_queue queue;
 	struct taken taken[PIECES_MOST]; /* in the order of the queue */
 	uint32_t n;
 	bool failed;		 /* what is behind it is not carried any more */
@@ -53,6 +54,7 @@ static void leave(struct weft_qp *qp)
 {
 	struct state *s = qp->carried;
 
+	weft_responder_drop(&s->queue.responder);
 	weft_responder_drop(&s->to);
 	weft_responder_leave(&s->to);
 	s->to.slot = NULL;
@@ -124,10 +126,10 @@ static enum weft_outcome begin(struct weft_qp *qp, struct state *s, struct taken
 	if (*cause)
 		return weft_gather_failed(&pieces_line);
 	here.n = t->wqe->num_sge;
-	if (is_word(t->wqe)) {
-		outcome = carry_word(
-			s, t,
-			(struct weft_arrival){qp->nic, &s->to, t->wqe, &pieces_line, &here, cause});
+	if (is_word(t->wqe) && s->in.at) {
+		outcome = carry_word(s, t,
+				     (struct weft_arrival){qp->nic, s->in.at, t->wqe, &pieces_line,
+							   &here, cause});
 		t->stage = outcome == WEFT_DONE ? CARRIED_OUT : WAITS;
 		return outcome;
 	}
@@ -189,6 +191,16 @@ static enum weft_outcome finish(struct weft_qp *qp, struct state *s, struct take
 
 /* ---- One step of a request ---- */
 
+static void prepare(struct weft_qp *qp, struct state *s, const struct weft_wqe *wqe)
+{
+	uint64_t bytes = weft_gather_listed_bytes(wqe);
+
+	if (qp->type == WEFT_QPT_XRC_SEND)
+		weft_incoming_prepare_xrc(&s->in, &s->to, &s->queue, wqe, bytes);
+	else
+		weft_incoming_prepare(&s->in, &s->to, wqe, bytes);
+}
+
 static enum weft_outcome enter(struct weft_qp *qp, struct state *s, struct taken *t)
 {
 	enum weft_outcome outcome;
@@ -197,7 +209,7 @@ static enum weft_outcome enter(struct weft_qp *qp, struct state *s, struct taken
 	if (!s->to.slot && !weft_responder_find(&s->to))
 		return WEFT_NO_ANSWER;
 	if (t->stage == WAITS)
-		weft_incoming_prepare(&s->in, &s->to, t->wqe, weft_gather_listed_bytes(t->wqe));
+		prepare(qp, s, t->wqe);
 	outcome = weft_incoming_enter(&s->in, &pieces_line);
 	if (outcome != WEFT_NO_RECEIVE)
 		return outcome;
@@ -362,7 +374,9 @@ static bool fault(struct weft_qp *qp, enum weft_event *event)
 const struct weft_transport pieces = {
 	.name = "pieces",
 	.carries = {[WEFT_QPT_RC] = {issue, sizeof(struct state)},
-		    [WEFT_QPT_UC] = {issue, sizeof(struct state)}},
+		    [WEFT_QPT_UC] = {issue, sizeof(struct state)},
+		    [WEFT_QPT_XRC_SEND] = {issue, sizeof(struct state)},
+		    [WEFT_QPT_XRC_RECV] = {issue, sizeof(struct state)}},
 	.most_under_way = PIECES_MOST,
 	.silence = WEFT_CAUSE_NO_ANSWER,
 	.reaches = reaches,

@@ -3,13 +3,13 @@
  * Scripts: words, one behind the other.
  *
  * How the two ends are connected: @uc; @rnr7 (a receive is waited for without end); @patient (an answer
- * likewise); @noreads (max_rd_atomic 0); @shared (far receives from a shared queue). First, if at all.
+ * likewise); @noreads (max_rd_atomic 0); @xrc; @shared (far receives from a shared queue). First, if at all.
  *
  * Requests, whose numbers count from 1: write imm read send sendinv add swap put local; and behind that ! with a fence,
  * - unsignaled, 0 of no bytes. Receives, from 101: recv; tiny (with little room).
  *
  * What happens to near and far: NAME-error NAME-reset (and connected anew) NAME-revoke NAME-destroy;
- * near-drain near-resume; far-away far-back (its memory moves, as another process says it); moves (that of both);
+ * near-drain near-resume; queue-destroy (the one that XRC names); far-away far-back (its memory moves, as another process says it); moves (that of both);
  * resize (of the completion queue); fork (a child comes and goes); time (a second passes); engine (both
  * processes' does its work).
  *
@@ -126,6 +126,11 @@ static void near_destroy(void)
 static void far_destroy(void)
 {
 	ends_destroy(&ends_far);
+}
+
+static void queue_destroy(void)
+{
+	ends_destroy_srq();
 }
 
 static void near_drain(void)
@@ -267,6 +272,7 @@ static const struct {
 	{"far-revoke", far_revoke, 0},
 	{"near-destroy", near_destroy, 0},
 	{"far-destroy", far_destroy, 0},
+	{"queue-destroy", queue_destroy, NEEDS(XRC)},
 	{"near-drain", near_drain, 0},
 	{"near-resume", near_resume, 0},
 	{"far-away", far_away, 0},
@@ -348,6 +354,8 @@ static unsigned int needs_of(const char *word)
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		if (!strcmp(word, words[i].word))
 			return words[i].needs;
+	if (!strcmp(word, "@xrc"))
+		return NEEDS(XRC);
 	if (behind(word, "part"))
 		return NEEDS(PARTS);
 	return behind(word, "answer") ? NEEDS(ANSWERS) : 0;

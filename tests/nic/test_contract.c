@@ -9,7 +9,8 @@
 #include "transport/registry.h"
 
 static const struct contract_case *const subjects[] = {
-	contract_outcomes, contract_orders, contract_ends, contract_parts, contract_answers,
+	contract_outcomes, contract_orders,  contract_ends,
+	contract_parts,	   contract_answers, contract_xrc,
 };
 
 /* ---- direct ---- */
@@ -19,7 +20,7 @@ static const struct contract_instance direct = {
 	.transports = weft_transports,
 	.settle = world_look,
 	.lacks = {[CONTRACT_LATE] = {"a request has ended when it has been posted", 27},
-		  [CONTRACT_PARTS] = {"nothing comes between the parts of one", 52},
+		  [CONTRACT_PARTS] = {"nothing comes between the parts of one", 69},
 		  [CONTRACT_ANSWERS] = {"what it carries out it tells of at once", 32},
 		  [CONTRACT_CLINGS] = {"it has nothing that it could let go of", 4}},
 };

@@ -22,12 +22,10 @@ struct direct {
 	bool has_answer;
 };
 
-/* A queue pair of XRC: the connection, and what was reached last by way of that. */
+/* A queue pair of XRC. */
 struct xrc {
 	struct direct direct;
-	struct weft_responder queue;
-	uint64_t conn; /* of the responder that is connected, then */
-	uint32_t number;
+	struct weft_xrc_queue queue;
 };
 
 static inline struct direct *direct_of(struct weft_qp *qp)
@@ -263,47 +261,29 @@ static bool is_ready(struct weft_qp *qp, struct direct *d, struct weft_caller *c
 	return ready;
 }
 
-static bool is_known(const struct xrc *x, uint32_t number)
-{
-	return x->number == number && x->conn == x->direct.to.grant.was &&
-	       !weft_responder_is_gone(&x->queue);
-}
-
-static bool map_queue(struct weft_qp *qp, struct xrc *x, uint32_t number)
-{
-	const struct weft_pool_qp *slot = x->queue.slot;
-
-	x->number = 0;
-	if (weft_responder_is_gone(&x->queue) ||
-	    !weft_responder_map_take(qp->nic->pool, &x->queue, slot->rq_off, slot->ring_off))
-		return false;
-	x->number = number;
-	x->conn = x->direct.to.grant.was;
-	return true;
-}
-
 /* Keys and receives are those of the named queue's protection domain (A14). */
 static enum weft_outcome execute_at_queue(struct weft_qp *qp, struct weft_wqe *wqe,
 					  struct weft_caller *caller, enum weft_cause *cause)
 {
-	uint32_t number = weft_op_is_atomic(wqe->opcode) ? wqe->imm : wqe->remote_srqn;
-	struct xrc *x = qp->carried;
+	struct weft_responder *to = &((struct xrc *)qp->carried)->direct.to;
+	struct weft_xrc_queue *q = &((struct xrc *)qp->carried)->queue;
+	uint32_t number = weft_xrc_number(wqe);
 	enum weft_outcome outcome = WEFT_NO_ANSWER;
-	bool known = is_known(x, number);
+	bool known = weft_xrc_knows(q, to, number);
 	uint64_t next;
 
-	x->number = known ? number : 0;
-	if (!known && !weft_responder_queue(&x->direct.to, number, &x->queue)) {
-		if (weft_responder_rehomes(&x->queue))
+	q->number = known ? number : 0;
+	if (!known && !weft_responder_queue(to, number, &q->responder)) {
+		if (weft_responder_rehomes(&q->responder))
 			return WEFT_REHOMING;
 		*cause = WEFT_CAUSE_REMOTE_QUEUE;
-		weft_responder_blame(&x->direct.to, WEFT_EVENT_QP_REQ_ERR);
+		weft_responder_blame(to, WEFT_EVENT_QP_REQ_ERR);
 		return WEFT_FAILED;
 	}
-	next = weft_busy_begin(caller, x->queue.busy_at);
-	if (known ? !weft_responder_is_gone(&x->queue) : map_queue(qp, x, number)) {
-		outcome = carry_out(qp, &x->queue, wqe, caller, cause);
-		weft_responder_let_go(&x->queue);
+	next = weft_busy_begin(caller, q->responder.busy_at);
+	if (known ? !weft_responder_is_gone(&q->responder) : weft_xrc_map(q, to, number)) {
+		outcome = carry_out(qp, &q->responder, wqe, caller, cause);
+		weft_responder_let_go(&q->responder);
 	}
 	weft_busy_end(caller, next);
 	return outcome;

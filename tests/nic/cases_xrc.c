@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Requests of XRC, which name the queue that they are about. */
+#include "contract.h"
+
+const struct contract_case contract_xrc[] = {
+	/* at once */
+	{"xrc: a WRITE", "@xrc write 1:ok far=nnnn"},
+	{"xrc: a READ", "@xrc read 1:ok near=ffff"},
+	{"xrc: a SEND", "@xrc recv send 1:ok 101:ok far=nnnn"},
+	{"xrc: two SENDs", "@xrc recv recv send send 1:ok 2:ok 101:ok 102:ok"},
+	{"xrc: an immediate", "@xrc recv imm 1:ok 101:ok far=nnnn"},
+	{"xrc: an addition", "@xrc add 1:ok old1=0 sum=1"},
+	{"xrc: no receive", "@xrc send time 1:rnr"},
+	{"xrc: a receive is waited for", "@xrc @rnr7 send time none recv 1:ok 101:ok"},
+	{"xrc: no room", "@xrc tiny send 1:request 101:len"},
+	{"xrc: the key has ended", "@xrc far-revoke write 1:access far=ffff"},
+	{"xrc: the receive's key has ended", "@xrc recv far-revoke send 1:op 101:prot"},
+	{"xrc: no such queue", "@xrc queue-destroy send 1:request"},
+	{"xrc: no such queue, for a WRITE", "@xrc write 1:ok queue-destroy write0 2:request"},
+	{"xrc: no such queue, for an addition", "@xrc queue-destroy add 1:request old1=7"},
+	{"xrc: far in error", "@xrc far-error write time 1:retry far=ffff"},
+	{"xrc: after a move", "@xrc write moves recv send 1:ok 2:ok 101:ok"},
+	/* in parts */
+	{"xrc: WRITE in any order", "@xrc hold write part2 part3 part0 part1 end 1:ok far=nnnn"},
+	{"xrc: READ in order", "@xrc hold read part0 part1 part2 part3 end 1:ok near=ffff"},
+	{"xrc: SEND in any order",
+	 "@xrc recv hold send part3 part0 part2 part1 far-none end 1:ok 101:ok far=nnnn"},
+	{"xrc: immediate in order",
+	 "@xrc recv hold imm part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"xrc: a key ends, WRITE", "@xrc hold write part0 far-revoke part1 1:access far=nfff"},
+	{"xrc: a key ends, SEND",
+	 "@xrc recv hold send part0 part1 far-revoke part2 1:op 101:prot far=nnff"},
+	{"xrc: own key ends", "@xrc recv hold send part0 near-revoke part1 1:prot far-none"},
+	{"xrc: far in error",
+	 "@xrc recv hold send part0 far-error part1 time 1:retry far-none far=nfff"},
+	{"xrc: far is reset, WRITE: it begins anew",
+	 "@xrc hold write part0 far-reset part1 part0 part1 part2 part3 end 1:ok far=nnnn"},
+	{"xrc: far is reset, SEND: it begins anew",
+	 "@xrc recv hold send part0 far-reset part1 engine part0 part1 part2 part3 end 1:ok 101:ok "
+	 "far=nnnn"},
+	{"xrc: the queue goes", "@xrc recv hold send part0 queue-destroy part1 1:request far-none"},
+	{"xrc: the queue goes, WRITE",
+	 "@xrc hold write part0 queue-destroy part1 1:request far=nfff"},
+	{"xrc: memory moves, WRITE",
+	 "@xrc hold write part0 moves part1 part2 part3 end 1:ok far=nnnn"},
+	{"xrc: memory moves, SEND", "@xrc recv hold send part0 moves part1 engine part0 part1 "
+				    "part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"xrc: memory moves at a part", "@xrc recv hold send part0 far-away part1 far-back part1 "
+					"engine part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"xrc: given up", "@xrc recv hold send part0 near-error 1:flush far-none near-reset engine "
+			  "send part0 part1 part2 part3 end 2:ok 101:ok"},
+	{"xrc: destroyed", "@xrc recv hold send part0 near-destroy none far-none go far=nfff"},
+	{NULL, NULL},
+};
