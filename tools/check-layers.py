@@ -33,7 +33,8 @@ BELOW['cli'].add('stream')  # its commands are programs that use it
 LENT = {('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
         ('wire', 'pool/address.h'), ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
         ('nic', 'backing/atomic.h'), ('transport', 'backing/atomic.h'), ('wire', 'backing/atomic.h'),
-        ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/step.h')}
+        ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/sizes.h'),
+        ('backing', 'pool/step.h')}
 
 # Built without a C library (check-freestanding.py).
 FREESTANDING = {'nic', 'transport', 'wire'}
@@ -154,7 +155,7 @@ def check_file(root, path):
         if path.parts[0] == 'src':
             yield from check_volatile(code)
             yield from check_clock(path, code)
-            if path.parts[1] in FREESTANDING or path == Path('src/pool/format.h'):
+            if path.parts[1] in FREESTANDING or path.match('src/pool/format*.h'):
                 yield from check_own_headers(path, code)
             if path.parts[1] == 'pool':
                 yield from check_system(path, code)

@@ -12,6 +12,7 @@
 #include "backing/private.h"
 #include "pool/format.h"
 #include "pool/step.h"
+#include "pool/sizes.h"
 
 #define SMALLEST (4ull << 30)
 

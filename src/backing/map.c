@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include "backing/private.h"
-#include "pool/format.h"
+#include "pool/sizes.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; elsewhere the first access pays */

@@ -14,6 +14,7 @@
 
 #include "pool/pool.h"
 #include "pool/view.h"
+#include "pool/sizes.h"
 
 #define MIB	       ((uint64_t)1 << 20)
 #define LITTLE_MIB     256u

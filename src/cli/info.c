@@ -9,6 +9,9 @@
 #include "cli/report.h"
 #include "nic/types.h"
 #include "pool/view.h"
+#include "pool/format_line.h"
+#include "pool/format_mailbox.h"
+#include "pool/sizes.h"
 
 const char weft_info_usage[] =
 	"Usage: weft info [--pool PATH] [--json]\n"

@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include "cm/cm.h"
+#include "pool/format_mailbox.h"
+#include "pool/format_member.h"
+#include "pool/sizes.h"
 
 #define PRIVILEGED "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 

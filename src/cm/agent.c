@@ -8,6 +8,8 @@
 #include "cm/link.h"
 #include "cm/timer.h"
 #include "pool/step.h"
+#include "pool/format_mailbox.h"
+#include "pool/sizes.h"
 
 #define BUCKETS	       512u
 #define ID_BITS	       22u /* of an id that this process counts; its member stands above */

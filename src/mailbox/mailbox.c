@@ -6,6 +6,9 @@
 
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/format_mailbox.h"
+#include "pool/format_member.h"
+#include "pool/sizes.h"
 
 /* When all slots are of addressees that do not look (they are stopped), they are taken from them
  * after this. */

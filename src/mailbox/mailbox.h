@@ -9,6 +9,7 @@
 #define WEFT_MAILBOX_MAILBOX_H
 
 #include "pool/pool.h"
+#include "pool/sizes.h"
 
 /* A member in its present life. */
 struct weft_address {

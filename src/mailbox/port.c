@@ -8,6 +8,8 @@
 #include "pool/address.h"
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/format_mailbox.h"
+#include "pool/format_member.h"
 
 /* As Linux has it (ip_local_port_range). */
 #define EPHEMERAL_FIRST 32768u

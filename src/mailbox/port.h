@@ -13,6 +13,8 @@
 
 #include "mailbox/mailbox.h"
 
+struct weft_pool_port;
+
 /*
  * Binds *want; its port 0 becomes a free one of the ephemeral range. *index names it from now on.
  * -EADDRINUSE (that address), -EADDRNOTAVAIL (an any address is in the way, or no port is free),

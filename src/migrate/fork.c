@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "pool/format.h"
+#include "pool/sizes.h"
 #include "migrate/hold.h"
 #include "backing/unhooked.h"
 

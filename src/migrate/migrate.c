@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "migrate/again.h"
-#include "pool/format.h"
+#include "pool/sizes.h"
 #include "migrate/hold.h"
 #include "migrate/movable.h"
 #include "migrate/park.h"

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
-#include "pool/format.h"
+#include "pool/sizes.h"
 #include "migrate/movable.h"
 
 /* A mapping becomes up to four by a move. */

@@ -15,7 +15,7 @@
 #include "migrate/chunk.h"
 #include "pool/clock.h"
 #include "migrate/cover.h"
-#include "pool/format.h"
+#include "pool/sizes.h"
 #include "migrate/fork.h"
 #include "migrate/movable.h"
 #include "migrate/migrated.h"

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pool/format.h"
+#include "pool/sizes.h"
 #include "migrate/hold.h"
 #include "pool/step.h"
 #include "backing/unhooked.h"

@@ -10,6 +10,9 @@
 #include "nic/complete.h"
 #include "nic/source.h"
 #include "pool/step.h"
+#include "pool/format_member.h"
+#include "pool/format_queue.h"
+#include "pool/format_ring.h"
 
 static bool is_claimed(uint64_t word)
 {

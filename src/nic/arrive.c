@@ -2,6 +2,8 @@
 /* What is rare of a request that arrives: lists, windows, and all that can be wrong. */
 #include "nic/arrive.h"
 #include "nic/errors.h"
+#include "pool/format_line.h"
+#include "pool/format_queue.h"
 
 static enum weft_outcome fail(const struct weft_arrival *a, enum weft_cause cause)
 {

@@ -16,6 +16,8 @@
 #include "nic/place.h"
 #include "nic/responder.h"
 #include "pool/step.h"
+#include "pool/format_line.h"
+#include "pool/format_queue.h"
 
 /* What is rare is told by a copy that is made there: else the compiler would make one for each
  * request. */

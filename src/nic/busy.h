@@ -5,6 +5,7 @@
 
 #include "nic/nic.h"
 #include "pool/step.h"
+#include "pool/format_line.h"
 
 /* at: weft_busy_at. The line is idle: all below its sequence is 0. */
 static inline __attribute__((always_inline)) uint64_t weft_busy_begin(struct weft_caller *caller,

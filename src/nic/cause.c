@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/cause.h"
 #include "nic/place.h"
+#include "pool/format_queue.h"
+#include "pool/format_region.h"
+#include "pool/sizes.h"
 
 enum weft_wc_status weft_cause_status(enum weft_cause cause)
 {

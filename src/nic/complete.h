@@ -4,6 +4,7 @@
 #define WEFT_NIC_COMPLETE_H
 
 #include "nic/nic.h"
+#include "pool/format_ring.h"
 
 /* No room: a completion of the queue pair is lost. The queue's lock is held, here and below. */
 void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp);

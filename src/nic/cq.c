@@ -9,6 +9,9 @@
 #include "nic/nic.h"
 #include "nic/source.h"
 #include "pool/step.h"
+#include "pool/format_member.h"
+#include "pool/format_ring.h"
+#include "pool/sizes.h"
 
 static inline uint32_t round_up(uint32_t n)
 {

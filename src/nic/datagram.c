@@ -4,6 +4,11 @@
 #include "nic/errors.h"
 #include "nic/responder.h"
 #include "nic/srq.h"
+#include "pool/format_line.h"
+#include "pool/format_member.h"
+#include "pool/format_qp.h"
+#include "pool/format_queue.h"
+#include "pool/sizes.h"
 
 /* ---- The destination ---- */
 

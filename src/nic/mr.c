@@ -4,6 +4,9 @@
 #include "nic/nic.h"
 #include "nic/place.h"
 #include "pool/step.h"
+#include "pool/format_region.h"
+#include "pool/seen.h"
+#include "pool/sizes.h"
 
 #define IN_PLACE   UINT64_MAX
 #define MAX_PIECES (1u << 28)

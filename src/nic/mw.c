@@ -5,6 +5,9 @@
  * of type 2 can also be ended by the peer of its queue pair.
  */
 #include "nic/place.h"
+#include "pool/format_region.h"
+#include "pool/seen.h"
+#include "pool/sizes.h"
 
 #define REMOTE (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_READ | WEFT_ACCESS_REMOTE_ATOMIC)
 #define WINDOW_FLAGS                                                                               \

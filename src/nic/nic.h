@@ -21,6 +21,7 @@
 #include "nic/transport.h"
 #include "nic/types.h"
 #include "pool/pool.h"
+#include "pool/sge.h"
 
 #define WEFT_MAX_SGE	   32u
 #define WEFT_MAX_INLINE	   1024u
@@ -31,6 +32,7 @@
 #define WEFT_GRH_BYTES	   40u
 #define WEFT_QPN_MULTICAST 0xffffffu
 
+struct weft_pool_ring;
 struct weft_qp;
 struct weft_cq;
 struct weft_wqe;
@@ -115,17 +117,6 @@ static inline uint32_t weft_nic_self(const struct weft_nic *nic)
 static inline uint64_t weft_nic_stamp_ns(const struct weft_nic *nic)
 {
 	return nic->machine->stamp_ns(nic->machine->context);
-}
-
-/* An executor that was stopped asks before it goes on: 0, -EACCES, -ESRCH as above. */
-static inline int weft_in_place_check(const struct weft_pool *pool,
-				      const struct weft_in_place *memory)
-{
-	const _Atomic uint64_t *id = &pool->mrs[(uint32_t)memory->id >> WEFT_KEY_BITS].id;
-
-	if (atomic_load_explicit(memory->grant->word, memory_order_acquire) != memory->grant->was)
-		return -ESRCH;
-	return atomic_load_explicit(id, memory_order_acquire) == memory->id ? 0 : -EACCES;
 }
 
 /* ---- Work requests ---- */
@@ -375,6 +366,8 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_srq *srq,
 		   struct weft_qp_cap *cap, bool signal_all);
 void weft_qp_destroy(struct weft_qp *qp);
+/* For the files of the nic: the next number of an entry of ours. */
+uint32_t weft_qp_number(const struct weft_pool *pool, struct weft_pool_qp *slot, uint32_t index);
 
 /* Table 91 (11.2.5.2): may a queue pair of that type go from `from` to `to`, with which attributes
  * (bits of enum ibv_qp_attr_mask)? */

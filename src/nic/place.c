@@ -2,6 +2,12 @@
 #include "nic/errors.h"
 #include "nic/place.h"
 #include "pool/step.h"
+#include "pool/format.h"
+#include "pool/format_line.h"
+#include "pool/format_member.h"
+#include "pool/format_region.h"
+#include "pool/seen.h"
+#include "pool/sizes.h"
 
 #define ORDERED_TAIL  64u
 #define NOWHERE_BYTES 512u /* read or written at once */

@@ -8,6 +8,9 @@
 #define WEFT_NIC_PLACE_H
 
 #include "nic/nic.h"
+#include "pool/format_region.h"
+#include "pool/seen.h"
+#include "pool/sizes.h"
 
 /* A checked part of a region, or memory of this process. */
 struct weft_span {

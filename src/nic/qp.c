@@ -5,6 +5,11 @@
 #include "nic/place.h"
 #include "nic/source.h"
 #include "pool/step.h"
+#include "pool/format.h"
+#include "pool/format_member.h"
+#include "pool/format_qp.h"
+#include "pool/format_queue.h"
+#include "pool/sizes.h"
 
 static inline uint32_t power_of_two(uint32_t n)
 {
@@ -215,6 +220,15 @@ static void enter(struct weft_nic *nic, struct weft_qp *qp)
 	nic->qps[qp->index] = qp;
 }
 
+/* It is neither 0, 1 nor 0xffffff, as those indexes are never given out. */
+uint32_t weft_qp_number(const struct weft_pool *pool, struct weft_pool_qp *slot, uint32_t index)
+{
+	uint32_t added = WEFT_NUMBERS_ADDED(
+		atomic_load_explicit(&pool->leases->numbers, memory_order_relaxed));
+
+	return index | ((++slot->generation + added) & 63) << WEFT_QP_INDEX_BITS;
+}
+
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
 		   struct weft_cq *send_cq, struct weft_cq *recv_cq, struct weft_srq *srq,
 		   struct weft_qp_cap *cap, bool signal_all)
@@ -241,7 +255,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	qp->failed_at = UINT64_MAX;
 	qp->cap = *cap;
 	qp->slot = &nic->pool->qps[qp->index];
-	qp->qpn = weft_pool_qpn(nic->pool->leases, qp->slot, qp->index);
+	qp->qpn = weft_qp_number(nic->pool, qp->slot, qp->index);
 	qp->tag = qp->qpn | (uint32_t)qp->slot->connection << 24;
 	qp->rq_posted = atomic_load_explicit(&qp->slot->rq_posted, memory_order_relaxed);
 	qp->slot->rq_start = qp->rq_completed = qp->rq_posted;
@@ -536,7 +550,7 @@ void weft_nic_hold(struct weft_nic *nic)
 		if (conn_of(qp) == WEFT_CONN_READY)
 			publish(qp, WEFT_CONN_REHOMING);
 	}
-	weft_srq_publish_all(nic, WEFT_CONN_REHOMING);
+	weft_srq_publish_all(nic, true);
 	publish_move(nic, WEFT_MOVING_HOLDS);
 	WEFT_STEP(qp_all_held);
 	nic->pool->calls->quiesce(nic->pool, 0, weft_pool_age(nic->pool));
@@ -549,7 +563,7 @@ void weft_nic_hold(struct weft_nic *nic)
 void weft_nic_let_go(struct weft_nic *nic)
 {
 	publish_move(nic, WEFT_MOVING_NONE);
-	weft_srq_publish_all(nic, WEFT_CONN_READY);
+	weft_srq_publish_all(nic, false);
 	for (uint32_t i = 0; i < qps_end(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);
 

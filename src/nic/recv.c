@@ -5,6 +5,9 @@
 #include "nic/nic.h"
 #include "nic/srq.h"
 #include "pool/step.h"
+#include "pool/format_qp.h"
+#include "pool/format_queue.h"
+#include "pool/sizes.h"
 
 static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t position)
 {

@@ -2,6 +2,13 @@
 #include "nic/place.h"
 #include "nic/responder.h"
 #include "pool/step.h"
+#include "pool/format_line.h"
+#include "pool/format_member.h"
+#include "pool/format_qp.h"
+#include "pool/format_queue.h"
+#include "pool/format_ring.h"
+#include "pool/completed.h"
+#include "pool/sizes.h"
 
 bool weft_responder_has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16])
 {

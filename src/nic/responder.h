@@ -10,6 +10,7 @@
 
 #include "nic/nic.h"
 #include "nic/take.h"
+#include "pool/format_qp.h"
 
 /* The queue pair whose requests arrive. Nothing else of it is known here, wherever it is. */
 struct weft_requester {

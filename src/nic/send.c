@@ -2,6 +2,8 @@
 /* Send queues: carrying out requests in order, waiting for peers that are not ready, completing. */
 #include "nic/submit.h"
 #include "pool/step.h"
+#include "pool/sizes.h"
+#include "pool/format_qp.h"
 
 /* 9.7.5.2.8, table 45: the RNR timer codes, in units of 10 µs. */
 static const uint32_t rnr_timer_10us[32] = {

@@ -3,6 +3,7 @@
 
 #include "nic/complete.h"
 #include "nic/errors.h"
+#include "pool/format_ring.h"
 
 static struct weft_cq_source *first_source(const struct weft_cq *cq)
 {

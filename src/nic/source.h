@@ -7,6 +7,7 @@
 #define WEFT_NIC_SOURCE_H
 
 #include "nic/srq.h"
+#include "pool/format_queue.h"
 
 /* A queue pair of `cq` receives from `q`, or does so no more. Attach: -ENOMEM, -ENOSPC. */
 int weft_source_attach(struct weft_cq *cq, struct weft_srq *q);
@@ -29,6 +30,26 @@ static inline bool weft_cq_next_turn(struct weft_cq *cq)
 
 	atomic_store_explicit(&cq->turns, turns, memory_order_relaxed);
 	return turns % WEFT_CQ_TURNS;
+}
+
+/* False: nothing of it is complete. Without the lock, as spinning programs ask most often. */
+static inline bool weft_srq_stirs(const struct weft_srq *q)
+{
+	struct weft_pool_slot *slot = atomic_load_explicit(&q->oldest, memory_order_acquire),
+			      *before;
+
+	do {
+		before = slot;
+		/* acquire: pairs with the release in put (srq.c) */
+		if (!slot ||
+		    weft_claim_what(atomic_load_explicit(&slot->state, memory_order_acquire)) !=
+			    WEFT_CLAIM_FREE ||
+		    atomic_load_explicit(&q->at->late, memory_order_relaxed))
+			return true;
+		/* it may have been taken, polled and posted again meanwhile */
+		slot = atomic_load_explicit(&q->oldest, memory_order_acquire);
+	} while (slot != before);
+	return false;
 }
 
 #endif

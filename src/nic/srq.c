@@ -2,6 +2,10 @@
 #include "nic/complete.h"
 #include "nic/errors.h"
 #include "nic/source.h"
+#include "pool/format_member.h"
+#include "pool/format_qp.h"
+#include "pool/format_queue.h"
+#include "pool/sizes.h"
 
 static uint32_t power_of_two(uint32_t n)
 {
@@ -116,7 +120,7 @@ int weft_srq_number(struct weft_srq *q, struct weft_cq *cq, uint32_t xrcd, uint3
 		goto detach;
 	q->cq = cq;
 	slot = &q->nic->pool->qps[q->index];
-	*number = weft_pool_qpn(q->nic->pool->leases, slot, q->index);
+	*number = weft_qp_number(q->nic->pool, slot, q->index);
 	slot->rq_off = q->first.off;
 	slot->rq_size = 0;
 	slot->ring_off = cq->wake_off;
@@ -133,8 +137,10 @@ detach:
 	return err;
 }
 
-void weft_srq_publish_all(struct weft_nic *nic, enum weft_pool_conn conn)
+void weft_srq_publish_all(struct weft_nic *nic, bool rehoming)
 {
+	enum weft_pool_conn conn = rehoming ? WEFT_CONN_REHOMING : WEFT_CONN_READY;
+
 	weft_lock(nic, &nic->lock, 0);
 	for (struct weft_srq *q = nic->srq; q; q = q->next)
 		if (q->cq)

@@ -42,8 +42,8 @@ int weft_srq_create(struct weft_nic *nic, struct weft_srq *q, uint32_t pd, uint3
 		    uint32_t max_sge);
 /* Makes it known to peers by a number of its own, in a domain of XRC. 0, -ENOMEM, -ENOSPC. */
 int weft_srq_number(struct weft_srq *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number);
-/* While memory moves: all that have a number. */
-void weft_srq_publish_all(struct weft_nic *nic, enum weft_pool_conn conn);
+/* All that have a number: while memory of ours is rehomed, takers wait. */
+void weft_srq_publish_all(struct weft_nic *nic, bool rehoming);
 /* Shuts them out. */
 void weft_srq_forget(struct weft_srq *q);
 /* No queue pair receives from it. quiet: nobody stopped may still touch it. */
@@ -69,26 +69,6 @@ void weft_srq_limits(struct weft_nic *nic);
 /* Takes the oldest completion of a completion queue, whose lock is held; *news: it was not told. */
 bool weft_srq_take(struct weft_srq *q, const struct weft_cq *cq, struct weft_cqe *cqe, bool *news,
 		   uint32_t thread);
-
-/* False: nothing of it is complete. Without the lock, as spinning programs ask most often. */
-static inline bool weft_srq_stirs(const struct weft_srq *q)
-{
-	struct weft_pool_slot *slot = atomic_load_explicit(&q->oldest, memory_order_acquire),
-			      *before;
-
-	do {
-		before = slot;
-		/* acquire: pairs with the release in put (srq.c) */
-		if (!slot ||
-		    weft_claim_what(atomic_load_explicit(&slot->state, memory_order_acquire)) !=
-			    WEFT_CLAIM_FREE ||
-		    atomic_load_explicit(&q->at->late, memory_order_relaxed))
-			return true;
-		/* it may have been taken, polled and posted again meanwhile */
-		slot = atomic_load_explicit(&q->oldest, memory_order_acquire);
-	} while (slot != before);
-	return false;
-}
 
 /* Whether one would wake the queue, whose lock is held; tell: such as there are will not any more. */
 bool weft_srq_look(struct weft_srq *q, const struct weft_cq *cq, bool tell);

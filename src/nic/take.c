@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/place.h"
 #include "pool/step.h"
+#include "pool/format_queue.h"
+#include "pool/completed.h"
+#include "pool/sizes.h"
 #include "nic/take.h"
 
 static bool map_stretch(struct weft_pool *pool, struct weft_take *take, uint64_t off)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "pool/sizes.h"
 
 enum weft_qp_type {
 	WEFT_QPT_RC = 2,

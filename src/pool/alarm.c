@@ -3,6 +3,9 @@
 #include "pool/pool.h"
 
 #include "pool/step.h"
+#include "pool/format_queue.h"
+#include "pool/format_ring.h"
+#include "pool/sizes.h"
 
 static bool is_armed_for(uint64_t word, bool solicited)
 {

@@ -10,6 +10,9 @@
 #include "pool/clock.h"
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/format_line.h"
+#include "pool/format_member.h"
+#include "pool/sizes.h"
 
 #define PATIENCE_NS 1000000000ull
 #define SPINS	    256u

@@ -10,6 +10,7 @@
 
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/sizes.h"
 
 #define SEGMENT_PAGES ((uint32_t)(WEFT_SEGMENT / WEFT_PAGE))
 #define HOLE_PAGES    1u

@@ -9,6 +9,7 @@
 
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/sizes.h"
 
 #define SLAB_BYTES    (64u << 10)
 #define LARGEST_BYTES ((uint64_t)WEFT_LINE << (WEFT_HEAP_CLASSES - 1))

@@ -8,6 +8,7 @@
 
 #include "backing/backing.h"
 #include "pool/pool.h"
+#include "pool/sizes.h"
 
 /* Books of one segment that extents are cut from, a bit a page. */
 struct weft_segment_books {

@@ -10,8 +10,13 @@
 
 #include "pool/clock.h"
 #include "pool/internal.h"
-#include "pool/object.h"
+#include "pool/format_object.h"
 #include "pool/step.h"
+#include "pool/format.h"
+#include "pool/format_qp.h"
+#include "pool/format_region.h"
+#include "pool/seen.h"
+#include "pool/sizes.h"
 
 uint64_t weft_lease_word(const struct weft_pool *pool)
 {

@@ -8,6 +8,10 @@
 
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/format.h"
+#include "pool/format_line.h"
+#include "pool/format_member.h"
+#include "pool/sizes.h"
 
 #define LEAVE_NS   1000000000ll
 #define RECOVER_NS 1000000ll /* then it is left to the next look */

@@ -10,6 +10,9 @@
 #include "pool/internal.h"
 #include "pool/step.h"
 #include "pool/witness.h"
+#include "pool/format.h"
+#include "pool/format_member.h"
+#include "pool/sizes.h"
 
 static uint64_t inode_of(const char *path)
 {

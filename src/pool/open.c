@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "pool/internal.h"
-#include "pool/object.h"
+#include "pool/format_object.h"
+#include "pool/format.h"
+#include "pool/seen.h"
+#include "pool/sizes.h"
 
 /* The only row that a path can name. */
 static const struct weft_backing *const backing = &weft_backing_file;

@@ -11,25 +11,25 @@
 #define WEFT_POOL_POOL_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "backing/fence.h"
-#include "pool/format.h"
+#include "backing/atomic.h"
+#include "pool/sizes.h"
 
 #define WEFT_CHUNK_BITS 21u /* the window is mapped in chunks of 2 MiB, when first needed */
 
 struct weft_span;
-
-/* A checked copy of a region's entry, as good as that while it has the same id. Its extents were
- * touched. */
-struct weft_seen_mr {
-	_Alignas(WEFT_LINE) _Atomic uint64_t id;
-	uint64_t rights;
-	/* the bytes that lie together in the pool, as keys name them and as this process sees them */
-	uint64_t run, run_bytes;
-	uint8_t *at;
-	_Alignas(WEFT_LINE) struct weft_pool_mr mr;
-};
-
+/* Of the formats: format.h and those that it names; the next in seen.h. */
+struct weft_pool_alarm;
+struct weft_pool_ask;
+struct weft_pool_leases;
+struct weft_pool_line;
+struct weft_pool_member;
+struct weft_pool_object;
+struct weft_pool_mr;
+struct weft_pool_qp;
+struct weft_seen_mr;
 struct weft_pool_calls;
 
 struct weft_pool {
@@ -257,19 +257,5 @@ struct weft_pool_calls {
 };
 
 extern const struct weft_pool_calls weft_pool_calls;
-
-/* A completion was published in that ring, or in what it stands for: its owner is woken if it waits for it.
- * solicited: or in error. */
-static inline void weft_pool_completed(struct weft_pool *pool, const struct weft_pool_ring *ring,
-				       uint16_t owner, bool solicited)
-{
-	uint64_t alarm_off;
-
-	/* the barrier of the first arming stands in for ours (weft_cq_arm); then there is an alarm */
-	weft_fence_frequent();
-	alarm_off = atomic_load_explicit(&ring->alarm_off, memory_order_relaxed);
-	if (__builtin_expect(alarm_off != 0, 0))
-		pool->calls->alarm(pool, owner, alarm_off, solicited);
-}
 
 #endif

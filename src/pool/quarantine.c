@@ -9,6 +9,8 @@
 
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/format_line.h"
+#include "pool/format_member.h"
 
 struct weft_suspect {
 	uint16_t member;

@@ -1,7 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What tells builds apart that must not meet in one pool. */
+#include "pool/format.h"
+#include "pool/format_line.h"
+#include "pool/format_mailbox.h"
+#include "pool/format_member.h"
+#include "pool/format_object.h"
+#include "pool/format_qp.h"
+#include "pool/format_queue.h"
+#include "pool/format_region.h"
+#include "pool/format_ring.h"
 #include "pool/internal.h"
-#include "pool/object.h"
+
+_Static_assert(sizeof(struct weft_pool_leases) <= WEFT_OFF_MEMBERS - WEFT_OFF_LEASES, "leases fit");
+_Static_assert(WEFT_MEMBERS * sizeof(struct weft_pool_member) <= WEFT_OFF_QPS - WEFT_OFF_MEMBERS,
+	       "members fit");
+_Static_assert(WEFT_QPS * sizeof(struct weft_pool_qp) <= WEFT_OFF_MRS - WEFT_OFF_QPS, "QPs fit");
+_Static_assert(WEFT_MRS * sizeof(struct weft_pool_mr) <= WEFT_OFF_OBJECTS - WEFT_OFF_MRS,
+	       "regions fit");
+_Static_assert(WEFT_OBJECTS * sizeof(struct weft_pool_object) <=
+		       WEFT_FIRST_SEGMENT * WEFT_SEGMENT - WEFT_OFF_OBJECTS,
+	       "objects fit");
 
 /* Two builds that lay any shared struct out differently must not meet in one pool. */
 uint64_t weft_signature(void)

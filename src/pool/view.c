@@ -6,6 +6,12 @@
 #include <string.h>
 
 #include "pool/internal.h"
+#include "pool/format.h"
+#include "pool/format_line.h"
+#include "pool/format_member.h"
+#include "pool/format_qp.h"
+#include "pool/format_region.h"
+#include "pool/sizes.h"
 
 static bool fetch(const struct weft_view *v, void *to, uint64_t bytes, uint64_t off)
 {

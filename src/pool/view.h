@@ -15,6 +15,10 @@
 
 #include "backing/backing.h"
 #include "pool/format.h"
+#include "pool/format_line.h"
+#include "pool/format_mailbox.h"
+#include "pool/format_region.h"
+#include "pool/sizes.h"
 
 struct weft_view_member {
 	uint16_t index;

@@ -5,6 +5,7 @@
  */
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/format_line.h"
 
 void weft_pool_visit(struct weft_pool *pool, uint16_t member)
 {

@@ -16,6 +16,9 @@
 #include "pool/clock.h"
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/format_member.h"
+#include "pool/format_ring.h"
+#include "pool/sizes.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434

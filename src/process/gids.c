@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "pool/step.h"
+#include "pool/format_member.h"
+#include "pool/sizes.h"
 #include "process/process.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */

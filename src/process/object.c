@@ -2,6 +2,7 @@
 #include "process/object.h"
 
 #include "pool/step.h"
+#include "pool/format.h"
 #include "process/process.h"
 
 #define GENERATION_BITS (30 - WEFT_OBJECT_INDEX_BITS)

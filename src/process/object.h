@@ -7,7 +7,7 @@
 #ifndef WEFT_PROCESS_OBJECT_H
 #define WEFT_PROCESS_OBJECT_H
 
-#include "pool/object.h"
+#include "pool/format_object.h"
 #include "pool/pool.h"
 
 struct weft_object {

@@ -12,6 +12,7 @@
 
 #include "pool/clock.h"
 #include "pool/step.h"
+#include "pool/sizes.h"
 #include "migrate/region.h"
 #include "process/gids.h"
 #include "process/process.h"

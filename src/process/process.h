@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 
 #include "nic/nic.h"
+#include "pool/sizes.h"
+#include "pool/ask.h"
 
 struct weft_process {
 	struct weft_pool *pool;

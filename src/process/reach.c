@@ -13,6 +13,10 @@
 
 #include "pool/clock.h"
 #include "pool/step.h"
+#include "pool/format_line.h"
+#include "pool/format_member.h"
+#include "pool/format_region.h"
+#include "pool/sizes.h"
 #include "migrate/vma.h"
 #include "process/process.h"
 
@@ -70,11 +74,21 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	return err;
 }
 
+/* An executor that was stopped asks before it goes on: 0, -EACCES, -ESRCH as above. */
+static int check_grant(const struct weft_pool *pool, const struct weft_in_place *memory)
+{
+	const _Atomic uint64_t *id = &pool->mrs[(uint32_t)memory->id >> WEFT_KEY_BITS].id;
+
+	if (atomic_load_explicit(memory->grant->word, memory_order_acquire) != memory->grant->was)
+		return -ESRCH;
+	return atomic_load_explicit(id, memory_order_acquire) == memory->id ? 0 : -EACCES;
+}
+
 /* A thread that is stopped before it asks may ask when its grant has ended: the helper looks once more. */
 static int ask_helper(struct weft_pool *pool, struct weft_pool_ask *ask,
 		      const struct weft_in_place *memory)
 {
-	int err = weft_in_place_check(pool, memory);
+	int err = check_grant(pool, memory);
 
 	WEFT_TURN(reach_checked);
 	ask->grant_off = (uint64_t)((const uint8_t *)memory->grant->word - pool->base);
@@ -190,7 +204,7 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	/* its number may be somebody else's by now */
 	if (!incarnation || !weft_pool_alive(pool, memory->grant->member, incarnation))
 		return -ESRCH;
-	err = weft_in_place_check(pool, memory);
+	err = check_grant(pool, memory);
 	if (err)
 		return err;
 	err = -EPERM;

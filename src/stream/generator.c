@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "stream/generator.h"
+#include "pool/format_ring.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,6 +11,8 @@
 #include "verbs/objects.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
+#include "pool/format_member.h"
+#include "pool/sizes.h"
 
 #define IPPROTO_IB_BTH 0x1b
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "nic/nic.h"
-#include "pool/format.h"
+#include "pool/sizes.h"
 #include "process/gid.h"
 
 /* Bits of ibv_port_attr that the header leaves without a name. */

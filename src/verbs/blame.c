@@ -9,6 +9,10 @@
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "process/process.h"
+#include "pool/format_line.h"
+#include "pool/format_qp.h"
+#include "pool/format_region.h"
+#include "pool/sizes.h"
 
 #define TEXT_BYTES   320
 #define FLUSHES_TOLD 16 /* of a queue pair, each in a line */

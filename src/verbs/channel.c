@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "pool/step.h"
+#include "pool/format_ring.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "process/process.h"

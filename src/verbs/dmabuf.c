@@ -8,6 +8,7 @@
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
+#include "pool/sizes.h"
 
 #define VERB "ibv_reg_dmabuf_mr"
 

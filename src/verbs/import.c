@@ -14,6 +14,8 @@
 #include "verbs/objects.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
+#include "pool/format_region.h"
+#include "pool/sizes.h"
 
 #define MAGIC 0x5458455446455722ull
 

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "pool/address.h"
+#include "pool/format_member.h"
+#include "pool/sizes.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "process/process.h"

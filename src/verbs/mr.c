@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pool/step.h"
+#include "pool/sizes.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "process/process.h"

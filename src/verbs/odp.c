@@ -13,6 +13,9 @@
 #include "verbs/objects.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
+#include "pool/format_region.h"
+#include "pool/seen.h"
+#include "pool/sizes.h"
 
 static void leave_implicit(struct weft_verbs_mr *mr, bool quiet)
 {

@@ -8,6 +8,7 @@
 #include "verbs/objects.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
+#include "pool/sizes.h"
 
 #define VERB "ibv_post_send"
 

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "pool/step.h"
+#include "pool/format_member.h"
+#include "pool/format_qp.h"
+#include "pool/sizes.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
 #include "process/gids.h"

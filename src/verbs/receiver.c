@@ -13,6 +13,9 @@
 
 #include "nic/lock.h"
 #include "pool/clock.h"
+#include "pool/format_line.h"
+#include "pool/format_qp.h"
+#include "pool/sizes.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "process/process.h"

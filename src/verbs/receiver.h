@@ -7,6 +7,7 @@
 
 #include "process/process.h"
 #include "verbs/receiver_attr.h"
+#include "pool/ask.h"
 
 struct weft_verbs_qp;
 

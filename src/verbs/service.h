@@ -12,6 +12,9 @@
 
 #include "mailbox/port.h"
 #include "process/client.h"
+#include "pool/sizes.h"
+
+struct weft_pool_port;
 
 /* Grows with each change, so that libraries of two builds do not meet. */
 #define WEFT_SERVICE_MAGIC 0x0004534354464557ull /* "WEFTCS", 4 */

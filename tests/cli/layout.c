@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Prints where things lie in a pool's file, for tests that damage one. */
+#include <stddef.h>
 #include <stdio.h>
 
 #include "pool/format.h"
+#include "pool/format_member.h"
+#include "pool/format_qp.h"
+#include "pool/format_region.h"
 
 #define HEADER(field) #field, offsetof(struct weft_pool_header, field)
 #define MEMBER(field) "member." #field, offsetof(struct weft_pool_member, field)

@@ -14,6 +14,7 @@
 
 #include "mailbox/port.h"
 #include "subject.h"
+#include "pool/format_mailbox.h"
 
 #define TCP 0x0106u
 #define UDP 0x0111u

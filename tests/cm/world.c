@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "world.h"
+#include "pool/format_mailbox.h"
+#include "pool/format_member.h"
 
 #include <errno.h>
 #include <string.h>

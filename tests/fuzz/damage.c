@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "damage.h"
 
+#include <stddef.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,11 @@
 
 #include "../random.h"
 #include "pool/format.h"
-#include "pool/object.h"
+#include "pool/format_object.h"
+#include "pool/format_qp.h"
+#include "pool/format_member.h"
+#include "pool/format_region.h"
+#include "pool/format_ring.h"
 
 #define EXTENTS	  4096u
 #define PLACES	  4096u

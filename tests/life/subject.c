@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "subject.h"
+#include "pool/format.h"
 
 #include <errno.h>
 #include <limits.h>

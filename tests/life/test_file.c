@@ -16,6 +16,9 @@
 #include <cmocka.h>
 
 #include "pool/internal.h"
+#include "pool/format_member.h"
+#include "pool/format_line.h"
+#include "pool/format.h"
 #include "subject.h"
 
 /* A fresh pool in which nobody is. */

@@ -20,6 +20,7 @@
 #include "backing/lock_owner.h"
 #include "backing/private.h"
 #include "pool/internal.h"
+#include "pool/format.h"
 #include "subject.h"
 
 #define FASTER	    20

@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include "subject.h"
+#include "pool/format_line.h"
+#include "pool/format_member.h"
 
 #define EXTENT (3ull << 20)
 #define AT_QP  77u

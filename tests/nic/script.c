@@ -19,6 +19,7 @@
  * undrained; far=XXXX and near=XXXX, the quarters of the bytes; sum=N at far, oldN=M at near.
  */
 #include "script.h"
+#include "pool/format_qp.h"
 
 #include <stdlib.h>
 #include <string.h>

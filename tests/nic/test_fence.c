@@ -24,6 +24,7 @@
 #include "../random.h"
 #include "nic/complete.h"
 #include "pool/clock.h"
+#include "pool/completed.h"
 
 #define RECEIVES 256u
 #define COLD	 100u  /* lines: as many as the store buffer holds, and more */

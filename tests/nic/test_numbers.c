@@ -11,6 +11,8 @@
 
 #include "ends.h"
 #include "transport/registry.h"
+#include "pool/format.h"
+#include "pool/format_qp.h"
 
 #define LAST 0xffffffu /* PSN, and number of queue pairs */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../abi/pool.h"
+#include "pool/format_member.h"
 
 struct world world;
 const uint8_t world_gid[16] = {[0] = 0x20, [15] = 1}, nobodys_gid[16] = {[0] = 0x20, [15] = 2};

@@ -11,6 +11,8 @@
 #include "../abi/pool.h"
 #include "nic/nic.h"
 #include "pool/step.h"
+#include "pool/format_region.h"
+#include "pool/format_member.h"
 #include "process/process.h"
 
 #define BYTES 4096u

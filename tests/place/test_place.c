@@ -18,6 +18,8 @@
 #include "../abi/pool.h"
 #include "nic/place.h"
 #include "pool/step.h"
+#include "pool/format.h"
+#include "pool/format_member.h"
 
 #define DOMAIN 5u
 #define BYTES  4096u

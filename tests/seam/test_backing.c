@@ -9,6 +9,7 @@
 
 #include "plain.h"
 #include "migrate/region.h"
+#include "pool/format_member.h"
 
 static struct weft_pool *join(const char *path)
 {

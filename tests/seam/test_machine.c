@@ -19,6 +19,7 @@
 #include "nic/submit.h"
 #include "plain.h"
 #include "transport/registry.h"
+#include "pool/format_member.h"
 
 #define SECOND_NS   1000000000ull
 #define TICK_NS	    (10 * 1000000ull) /* as a helper looks again for what nobody tells it of */

@@ -14,8 +14,10 @@
 
 #include "../abi/pool.h"
 #include "../random.h"
+#include "nic/source.h"
 #include "nic/srq.h"
 #include "pool/step.h"
+#include "pool/format_ring.h"
 #include "nic/take.h"
 
 #define TAKERS	 5u

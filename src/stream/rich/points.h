@@ -12,6 +12,7 @@
 
 #include "stream/detector.h"
 #include "wire/nanet/m2egp.h"
+#include "pool/format_ring.h"
 
 #define WEFT_POINTS_MAX WEFT_M2EGP_MAX_HITS
 #define WEFT_RINGS_MAX	8u

@@ -6,6 +6,7 @@
 #include "nic/gather.h"
 #include "transport/direct/direct.h"
 #include "transport/direct/grh.h"
+#include "pool/format_line.h"
 
 static bool any_foreign(const struct weft_spans *spans)
 {

@@ -5,6 +5,10 @@
 #include "nic/busy.h"
 #include "nic/gather.h"
 #include "pool/address.h"
+#include "pool/format_line.h"
+#include "pool/format_qp.h"
+#include "pool/format_queue.h"
+#include "pool/sizes.h"
 #include "transport/direct/direct.h"
 
 /* The way of a WRITE or READ from the queue to its bytes is one function, or a third of its time

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The table of what other processes may import (process/object.c), leased in blocks as those of queue pairs and regions
  * are. Marks as in format.h. */
-#ifndef WEFT_POOL_OBJECT_H
-#define WEFT_POOL_OBJECT_H
+#ifndef WEFT_POOL_FORMAT_OBJECT_H
+#define WEFT_POOL_FORMAT_OBJECT_H
 
-#include "pool/format.h"
+#include <stdint.h>
+
+#include "backing/atomic.h"
+#include "pool/sizes.h"
 
 #define WEFT_OBJECT_INDEX_BITS 19u
 #define WEFT_OBJECTS	       (1u << WEFT_OBJECT_INDEX_BITS)
@@ -30,9 +33,5 @@ struct weft_pool_object {
 	uint64_t off, len_bytes; /* of device memory: where it lies */
 	_Atomic uint32_t users;	 /* of an import: objects of its process that are in the domain */
 };
-
-_Static_assert(WEFT_OBJECTS * sizeof(struct weft_pool_object) <=
-		       WEFT_FIRST_SEGMENT * WEFT_SEGMENT - WEFT_OFF_OBJECTS,
-	       "objects fit");
 
 #endif

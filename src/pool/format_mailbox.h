@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What connection management has in the pool. Writers: as in format.h. */
+#ifndef WEFT_POOL_FORMAT_MAILBOX_H
+#define WEFT_POOL_FORMAT_MAILBOX_H
+
+#include <stdint.h>
+
+#include "backing/atomic.h"
+#include "pool/sizes.h"
+
+/*
+ * Datagrams of connection management, posted by one member for any other: a ring that each
+ * addressee walks. Number n, counted from incarnation << 32 of the poster, stands in slot n % size
+ * until it is overwritten; a reader copies it between two equal looks at its seq.
+ */
+struct weft_pool_mailbox_slot {
+	_Atomic uint64_t seq; /* [O] all: 0 while it is written, then n + 1 */
+	uint64_t incarnation; /* of the addressee */
+	uint16_t member;
+	uint8_t bytes[WEFT_DATAGRAM_BYTES];
+};
+
+struct weft_pool_mailbox {
+	_Atomic uint64_t posted; /* [O] the next number */
+	_Alignas(WEFT_LINE) struct weft_pool_mailbox_slot slot[WEFT_MAILBOX_SLOTS];
+};
+
+enum weft_port_flags {
+	WEFT_PORT_BOUND = 1 << 0,
+	WEFT_PORT_LISTENS = 1 << 1,
+	WEFT_PORT_SHARED = 1 << 2,     /* with others that say so, as long as nobody listens */
+	WEFT_PORT_ONE_FAMILY = 1 << 3, /* any address means: any of IPv4, or of IPv6 */
+};
+
+/* A port that a connection identifier holds. IPv4 addresses as ::ffff:a.b.c.d, any as zeros. */
+struct weft_pool_port {
+	uint8_t addr[16];
+	uint16_t port, space;
+	_Atomic uint32_t
+		flags; /* enum weft_port_flags; 0: free, which its owner says without the lock */
+};
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* A member, as the others see it. Writers: as in format.h. */
+#ifndef WEFT_POOL_FORMAT_MEMBER_H
+#define WEFT_POOL_FORMAT_MEMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backing/atomic.h"
+#include "pool/format_line.h"
+#include "pool/sizes.h"
+
+/* A queue pair that listens to a multicast group. */
+struct weft_pool_group {
+	_Atomic uint32_t qpn; /* [O] 0: free; stored last */
+	uint8_t gid[16];
+};
+
+/* An address of a member's, which comes and goes with the host's. */
+struct weft_pool_gid {
+	_Atomic uint32_t guard;	  /* [O] grows before and after the rest changes; odd: it has one */
+	_Atomic uint64_t half[2]; /* [O] */
+};
+
+/* False: it has none, or another one just now. */
+static inline bool weft_gid_read(const struct weft_pool_gid *at, uint8_t gid[16])
+{
+	/* acquire: pairs with the last release in publish (gids.c) */
+	uint32_t guard = atomic_load_explicit(&at->guard, memory_order_acquire);
+	/* acquire: pairs with those before it: a reader that sees something new sees that the guard has grown */
+	uint64_t half[2] = {atomic_load_explicit(&at->half[0], memory_order_acquire),
+			    atomic_load_explicit(&at->half[1], memory_order_acquire)};
+
+	__builtin_memcpy(gid, half, 16);
+	return guard & 1 && atomic_load_explicit(&at->guard, memory_order_relaxed) == guard;
+}
+
+static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid[16])
+{
+	uint8_t found[16];
+
+	return weft_gid_read(at, found) && !__builtin_memcmp(found, gid, 16);
+}
+
+/* How far a member's memory has moved: the phase is `moves` modulo their number. */
+enum weft_moving {
+	WEFT_MOVING_NONE,  /* it lies where it stays */
+	WEFT_MOVING_HOLDS, /* nobody may begin to touch it any more */
+	WEFT_MOVING_LEAVES, /* an executor that had begun has finished, or stands still and is left behind */
+	WEFT_MOVING_PHASES = 4,
+};
+
+static inline enum weft_moving weft_moving_phase(uint64_t moves)
+{
+	return moves % WEFT_MOVING_PHASES;
+}
+
+/* What `moves` is when that phase begins next. */
+static inline uint64_t weft_moving_next(uint64_t moves, enum weft_moving phase)
+{
+	return moves + (phase - moves) % WEFT_MOVING_PHASES;
+}
+
+struct weft_pool_member {
+	_Atomic uint64_t incarnation; /* [L] 0: free */
+	uint32_t pid; /* [O] in the pid namespace pid_ns, as are the rest of this line */
+	uint32_t uid;
+	uint64_t pid_ns, net_ns; /* inode numbers of the namespaces */
+	uint64_t start_time;	 /* of the process, clock ticks since boot */
+	uint64_t witness;	 /* see witness.h */
+	char comm[16];
+	_Atomic uint32_t lines; /* [O] lines in use are below this */
+	_Atomic uint32_t ngids; /* [O] those in use are below this */
+	struct weft_pool_gid gid[WEFT_MEMBER_GIDS];
+
+	/* Only ever grows, from phase to phase (enum weft_moving): a member that shares a domain with it looks at it. */
+	_Alignas(WEFT_LINE) _Atomic uint64_t moves; /* [O] */
+	/* by line */
+	_Alignas(WEFT_LINE) _Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */
+
+	/* The helper's doorbell: reasons first, then `signalled`, then wake it if it sleeps. */
+	_Alignas(WEFT_LINE) _Atomic uint32_t signalled; /* [*] 1, [O] the helper: 0 */
+	_Atomic uint32_t due[8];		     /* [*] 1, [O] 0: by enum weft_signal_reason */
+	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the helper */
+
+	_Alignas(WEFT_LINE) _Atomic uint64_t mailbox_off; /* [O] 0: it has never posted */
+	uint64_t ports_off;				  /* [L] of `ports` struct weft_pool_port */
+	uint32_t ports;
+	_Atomic uint32_t groups; /* [O] those in use are below it */
+	/* [O], or the recoverer: what it keeps in segments is about to be given back */
+	_Atomic uint32_t leaves;
+	struct weft_pool_group group[WEFT_MEMBER_GROUPS];
+
+	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
+	struct weft_pool_ask ask[WEFT_MEMBER_LINES];
+	/* [O] by poster: the number of the next of its datagrams to look at */
+	_Alignas(WEFT_PAGE) _Atomic uint64_t taken[WEFT_MEMBERS];
+};
+
+static inline bool weft_member_has_gid(const struct weft_pool_member *m, const uint8_t gid[16])
+{
+	uint32_t n = atomic_load_explicit(&m->ngids, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < n && i < WEFT_MEMBER_GIDS; i++)
+		if (weft_gid_is(&m->gid[i], gid))
+			return true;
+	return false;
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* A memory region, as peers see it: key = index << 12 | generation. Writers: as in format.h. */
+#ifndef WEFT_POOL_FORMAT_REGION_H
+#define WEFT_POOL_FORMAT_REGION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backing/atomic.h"
+#include "pool/sizes.h"
+
+/*
+ * A memory region as peers see it. Most have one pooled run between an in-place head and tail:
+ * it stands here, [lo, hi) counted from the start of the region. Others list their pieces.
+ */
+struct weft_pool_mr {
+	/* [O] the key, and above it how many regions had the entry: no two are the same. Stored last
+	 * when made; when ended, first the number alone, as entry 0 has no key. All else between.
+	 * [P] A window of type 2 can also be ended, by compare-and-swap, by the peer of its queue pair */
+	union {
+		_Atomic uint64_t id;
+		uint32_t key;
+	};
+	union {
+		struct {
+			uint16_t owner;
+			uint8_t access; /* enum weft_access, low byte */
+			uint8_t check;	/* the bytes of the whole entry, exclusively ored, are 0 */
+			uint32_t pd;
+		};
+		uint64_t rights; /* all of that in one word, to be compared at once */
+	};
+	uint64_t iova, len_bytes;
+	uint64_t va;	  /* of iova in the owner */
+	uint64_t off, lo; /* lo above hi: `off` is that of an array of weft_pool_piece, `hi` long */
+	uint64_t hi;
+};
+
+static inline bool weft_mr_is_listed(const struct weft_pool_mr *mr)
+{
+	return mr->lo > mr->hi;
+}
+
+#define WEFT_MR_LISTED UINT64_MAX /* as lo */
+#define WEFT_NOWHERE                                                                               \
+	(UINT64_MAX - 1) /* as off of one that is all in place: no memory stands behind it */
+
+/* `rights` as one word; machines that share a pool are little-endian, as its files are. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a pool is little-endian");
+#define WEFT_MR_RIGHTS(owner, access, pd)                                                          \
+	((uint64_t)(uint16_t)(owner) | (uint64_t)(uint8_t)(access) << 16 | (uint64_t)(pd) << 32)
+
+struct weft_pool_piece {
+	uint64_t start; /* from the start of the region; the next piece's start ends it */
+	uint64_t off;	/* UINT64_MAX: in place */
+};
+
+_Static_assert(sizeof(struct weft_pool_mr) == WEFT_LINE, "a key check reads one line");
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Completions that a member writes for another, and how that one is woken. Writers: as in format.h. */
+#ifndef WEFT_POOL_FORMAT_RING_H
+#define WEFT_POOL_FORMAT_RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backing/atomic.h"
+#include "pool/sizes.h"
+
+/*
+ * A completion ring: receive completions that one member writes for one completion queue. It is as
+ * deep as the receives that can complete into it, so it cannot overrun and needs no consumer index.
+ * Entry n is valid when its lap is n / size + 1.
+ */
+struct weft_pool_cqe {
+	uint64_t wr_id;
+	uint32_t qpn; /* and in the upper 8 bits the connection */
+	uint32_t byte_len;
+	uint32_t imm; /* as it travels: big-endian */
+	uint32_t src_qpn;
+	uint8_t status, opcode;
+	uint8_t flags, solicited;
+	_Atomic uint32_t lap; /* stored last */
+};
+
+/*
+ * The alarm of a completion queue that was armed. The producer that completes into the queue, and finds its arming to be
+ * for that, makes the word {CLAIMED, number, member} by compare-and-swap, and then wakes the owner: one for each
+ * arming. The owner takes what was claimed, and so has one event for it, whichever member woke it.
+ */
+enum weft_alarm {
+	WEFT_ALARM_OFF,
+	WEFT_ALARM_ANY,	      /* armed for each completion */
+	WEFT_ALARM_SOLICITED, /* for those that are solicited or in error */
+	WEFT_ALARM_CLAIMED,
+};
+
+struct weft_pool_alarm {
+	/* as a claim: enum weft_alarm, the number of the arming in place of a lap, and, of CLAIMED, the member. [O] all
+	 * but CLAIMED, [P] the producer: that */
+	_Atomic uint64_t word;
+	uint64_t bell_off; /* [O] of its channel's bell; 0: nobody is to be woken */
+};
+
+/*
+ * The bell of a completion channel: the producer that wakes its owner writes 8 bytes into the pipe that is the owner's
+ * descriptor `fd`, unless it is told already. The inode says whether a descriptor is still that pipe.
+ */
+struct weft_pool_bell {
+	_Atomic uint32_t
+		told; /* [P] 1 before it is written to, [O] 0 before it looks which queues have news */
+	_Atomic int32_t fd; /* [O] for reading and writing; -1: the owner's helper has to write */
+	uint64_t dev, ino;  /* [O] */
+};
+
+struct weft_pool_ring {
+	/* [O] owner of the queue: where its alarm is once it was armed, before that 0. From then on those that
+	 * complete fence before they look at it, so that arming asks no barrier of them */
+	_Atomic uint64_t alarm_off;
+	uint32_t size; /* a power of two, or 0: completions stand elsewhere */
+	uint16_t owner, producer;
+	/* behind the entries stand as many times at which they were completed, in ns of CLOCK_MONOTONIC */
+	uint32_t stamped;
+	_Alignas(WEFT_LINE) _Atomic uint64_t produced; /* [P] the producing member */
+	_Alignas(WEFT_LINE) struct weft_pool_cqe cqe[];
+};
+
+static inline uint64_t weft_pool_ring_bytes(uint32_t size, bool stamped)
+{
+	return sizeof(struct weft_pool_ring) +
+	       size * (sizeof(struct weft_pool_cqe) + (stamped ? sizeof(uint64_t) : 0));
+}
+
+static inline uint64_t *weft_pool_ring_stamps(struct weft_pool_ring *ring, uint32_t size)
+{
+	return (uint64_t *)&ring->cqe[size];
+}
+
+_Static_assert(sizeof(struct weft_pool_cqe) == 32, "two completions a line");
+_Static_assert(sizeof(struct weft_pool_alarm) <= WEFT_LINE &&
+		       sizeof(struct weft_pool_bell) <= WEFT_LINE,
+	       "each is a piece of one line");
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* How large the tables of a pool are, and what lies in them: numbers that its formats and those that use them share. */
+#ifndef WEFT_POOL_SIZES_H
+#define WEFT_POOL_SIZES_H
+
+#define WEFT_PAGE	    4096ull
+#define WEFT_LINE	    64u
+#define WEFT_SEGMENT	    (16ull << 20)
+#define WEFT_SEGMENTS	    16384u /* at most; file_bytes of the header says how many there are */
+#define WEFT_FIRST_SEGMENT  12u	   /* those before hold the tables and are never leased */
+
+#define WEFT_MEMBERS	    1024u
+#define WEFT_MEMBER_LINES   64u
+#define WEFT_MEMBER_GIDS    32u
+#define WEFT_MEMBER_GROUPS  64u
+
+#define WEFT_DATAGRAM_BYTES 256u
+#define WEFT_MAILBOX_SLOTS  256u
+
+#define WEFT_QP_INDEX_BITS  18u
+#define WEFT_QPS	    (1u << WEFT_QP_INDEX_BITS)
+#define WEFT_QP_BLOCK	    64u
+#define WEFT_QPT_QUEUE	    0x80u /* as type: not a queue pair, but a receive queue of XRC */
+#define WEFT_MR_INDEX_BITS  20u
+#define WEFT_MRS	    (1u << WEFT_MR_INDEX_BITS)
+#define WEFT_KEY_BITS	    12u /* of a key below the index */
+#define WEFT_MR_BLOCK	    256u
+#define WEFT_BLOCKS	    4096u /* of queue pairs, regions and objects */
+
+#endif
