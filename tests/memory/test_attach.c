@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * A debugger attaches to a program that moves memory, and reads into it, all the time: to thread after
- * thread, as gdb does, and gdb itself. None of that takes long. Arguments: how often by ptrace, and by gdb.
+ * thread, as gdb does, and gdb itself. None of that takes long. Arguments: how often by ptrace in each way,
+ * and by gdb in all.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -183,7 +184,7 @@ int main(int argc, char **argv)
 		count_ways += !ways[i].undumpable;
 	if (!count_ways)
 		return 1;
-	wanted.by_ptrace = (argc > 1 ? strtoul(argv[1], NULL, 0) : 1000) / count_ways;
+	wanted.by_ptrace = argc > 1 ? strtoul(argv[1], NULL, 0) : 1000;
 	wanted.by_gdb = (argc > 2 ? strtoul(argv[2], NULL, 0) : 20) / count_ways;
 	for (size_t i = 0; i < nways; i++) {
 		/* to a debugger of its own user the other one is closed */

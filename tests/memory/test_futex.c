@@ -2,7 +2,7 @@
 /*
  * Threads sleep on semaphores, conditions, mutexes, barriers and locks in memory that is registered and
  * deregistered meanwhile, private ones and those that processes share, and take signals on a stack in
- * it: each wakes up in its time, and none ends the program. Argument: how many moves.
+ * it: each wakes up in its time, and none ends the program. Argument: how many moves in each way.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -19,7 +19,7 @@
 #include "ways.h"
 
 #define PAGE	     4096ul
-#define SIGNAL_STACK (16 * PAGE)
+#define SIGNAL_STACK (4 * PAGE)
 #define SECONDS	     60 /* a hang is longer */
 #define LEAST_ROUNDS 20
 
@@ -193,7 +193,7 @@ static int race(void *moves)
 
 int main(int argc, char **argv)
 {
-	unsigned long moves = (argc > 1 ? strtoul(argv[1], NULL, 0) : 20000) / nways;
+	unsigned long moves = argc > 1 ? strtoul(argv[1], NULL, 0) : 20000;
 	int failures = 0;
 
 	for (size_t i = 0; i < nways; i++)

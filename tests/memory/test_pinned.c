@@ -2,7 +2,7 @@
 /*
  * Threads let the kernel write into pages, by direct I/O from a disk, whose pages it pins, and by
  * way of pipes, while these move into the pool and back: what a call says it has read is there, and
- * none fails, although the reader was asleep when it was looked at. Argument: how many moves.
+ * none fails, although the reader was asleep when it was looked at. Argument: how many moves in each way.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -180,7 +180,7 @@ static int open_file(void)
 
 int main(int argc, char **argv)
 {
-	unsigned long moves = (argc > 1 ? strtoul(argv[1], NULL, 0) : 20000) / nways;
+	unsigned long moves = argc > 1 ? strtoul(argv[1], NULL, 0) : 20000;
 	int failures = 0;
 
 	file = open_file();
