@@ -12,6 +12,7 @@
 #include "migrate/hold.h"
 #include "migrate/movable.h"
 #include "migrate/park.h"
+#include "migrate/pins.h"
 #include "pool/step.h"
 #include "backing/unhooked.h"
 
@@ -134,7 +135,11 @@ static int move_chunk(const struct weft_hold *hold, const struct weft_migrate *c
 
 	if (err)
 		return err;
-	err = scratch ? replace(chunk, scratch) : copy_in(chunk);
+	/* another thread may have opened a ring after it was looked for, and given it a request */
+	if (weft_pins_any())
+		err = -EBUSY;
+	else
+		err = scratch ? replace(chunk, scratch) : copy_in(chunk);
 	if (weft_park_left())
 		hold->let_go(chunk, !err);
 	return err;

@@ -1,66 +1,79 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "migrate/pins.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "pool/clock.h"
-#include "migrate/vma.h"
+#include "migrate/named.h"
+#include "migrate/numbers.h"
 
 /* So many shared mappings, at a microsecond each, are looked at each time. */
 #define CHEAP_LOOK 64u
 
+static int open_proc(const char *path, int flags)
+{
+	return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | flags);
+}
+
 /* Fixed buffers, of rings that nobody can see, too: whichever process holds the ring, they are pages of ours. */
 static bool has_pinned(void)
 {
-	char text[8192]; /* the line stands behind that of the groups, of which there may be many */
-	int fd = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
+	static char text
+		[8192]; /* the line stands behind that of the groups, of which there may be many */
+	int fd = open_proc("/proc/thread-self/status", 0);
 	const char *line = NULL;
-	ssize_t len;
+	long len;
 
 	if (fd < 0)
 		return true; /* cannot tell */
-	len = read(fd, text, sizeof(text) - 1);
-	close(fd);
+	len = syscall(SYS_read, fd, text, sizeof(text) - 1);
+	syscall(SYS_close, fd);
 	if (len > 0) {
 		text[len] = '\0';
 		line = strstr(text, "\nVmPin:");
 	}
-	return !line || strtoul(line + 7, NULL, 10) != 0;
+	if (!line)
+		return true;
+	line += strlen("\nVmPin:");
+	return line[strcspn(line, "123456789\n")] != '\n';
 }
 
-/* Only files without a type can be rings: sockets and their like need not be asked for their name. */
-static bool is_ring(int dir, const char *name)
-{
-	char target[32];
-	struct stat st;
-	ssize_t len;
+struct look {
+	int folder;
+	bool found;
+};
 
-	if (name[0] == '.' || fstat(atoi(name), &st) || st.st_mode & S_IFMT)
-		return false;
-	len = readlinkat(dir, name, target, sizeof(target) - 1);
-	if (len <= 0)
-		return false;
-	target[len] = '\0';
-	return !strcmp(target, "anon_inode:[io_uring]");
+/* Only files without a type can be rings: sockets and their like need not be asked for their name. */
+static void see_descriptor(int fd, void *arg)
+{
+	static const char ring[] = "anon_inode:[io_uring]";
+	struct look *look = arg;
+	char name[WEFT_NUMBERS_NAME], target[sizeof(ring) + 1];
+	struct stat st;
+
+	if (look->found || syscall(SYS_fstat, fd, &st) || st.st_mode & S_IFMT)
+		return;
+	weft_numbers_name(fd, name);
+	look->found = syscall(SYS_readlinkat, look->folder, name, target, sizeof(target)) ==
+			      (long)strlen(ring) &&
+		      !strncmp(target, ring, strlen(ring));
 }
 
 static bool has_ring_descriptor(void)
 {
-	DIR *dir = opendir("/proc/thread-self/fd");
-	struct dirent *entry;
-	bool found = false;
+	struct look look = {.folder = open_proc("/proc/thread-self/fd", O_DIRECTORY)};
+	int err;
 
-	if (!dir)
+	if (look.folder < 0)
 		return true; /* cannot tell */
-	while (!found && (entry = readdir(dir)))
-		found = is_ring(dirfd(dir), entry->d_name);
-	closedir(dir);
-	return found;
+	err = weft_numbers_each(look.folder, see_descriptor, &look);
+	syscall(SYS_close, look.folder);
+	return err || look.found;
 }
 
 /* A ring goes on without its descriptor, as long as it is mapped or a thread has registered it. Where there are
@@ -75,7 +88,7 @@ static bool has_ring_mapping(void)
 
 	if (begun_ns < next_ns)
 		return false;
-	found = weft_vma_shared_named(names, &looked_at);
+	found = weft_named_shared(names, &looked_at);
 	if (!found && looked_at > CHEAP_LOOK)
 		next_ns = begun_ns + 20 * (weft_clock_now_ns() - begun_ns);
 	return found;

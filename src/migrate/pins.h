@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Pages that the kernel holds for later, whatever is mapped at their addresses then: fixed buffers of
- * io_uring, requests under way of io_uring and AIO. The caller holds the mutex of the regions.
+ * io_uring, requests under way of io_uring and AIO. The caller holds the mutex of the regions. Other threads may stand
+ * still (park.h): it is looked by plain system calls, without memory of its own.
  */
 #ifndef WEFT_MIGRATE_PINS_H
 #define WEFT_MIGRATE_PINS_H

@@ -3,30 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel's format of a directory's entry. */
-struct entry {
-	uint64_t inode;
-	int64_t next;
-	uint16_t len_bytes;
-	uint8_t type;
-	char name[];
-};
+#include "migrate/numbers.h"
 
-#define LIST_BYTES   4096
 #define PATH_BYTES   32
 #define STATUS_BYTES 2048
-
-/* One thread at a time is here. */
-static union {
-	struct entry first;
-	char bytes[LIST_BYTES];
-} list;
 
 static int opened(int at, const char *path, int flags)
 {
@@ -54,37 +39,27 @@ unsigned int weft_tasks_count(int tasks)
 	return (unsigned int)st.st_nlink - 2;
 }
 
+struct call {
+	void (*fn)(pid_t tid);
+};
+
+static void call_for(int tid, void *call)
+{
+	((const struct call *)call)->fn(tid);
+}
+
 int weft_tasks_each(int tasks, void (*fn)(pid_t tid))
 {
-	long len;
+	struct call call = {fn};
 
-	if (syscall(SYS_lseek, tasks, 0, SEEK_SET))
-		return -errno;
-	while ((len = syscall(SYS_getdents64, tasks, &list, sizeof(list))) > 0) {
-		const struct entry *entry;
-
-		for (long at = 0; at < len; at += entry->len_bytes) {
-			pid_t tid = 0;
-
-			entry = (const struct entry *)(list.bytes + at);
-			for (const char *c = entry->name; *c >= '0' && *c <= '9'; c++)
-				tid = tid * 10 + (*c - '0');
-			if (tid)
-				fn(tid);
-		}
-	}
-	return len < 0 ? -errno : 0;
+	return weft_numbers_each(tasks, call_for, &call);
 }
 
 static int open_of(int tasks, pid_t tid, const char *file)
 {
-	char path[PATH_BYTES], digits[12];
-	int count = 0, at = 0;
+	char path[PATH_BYTES];
+	int at = weft_numbers_name(tid, path);
 
-	for (; tid; tid /= 10)
-		digits[count++] = (char)('0' + tid % 10);
-	while (count)
-		path[at++] = digits[--count];
 	path[at++] = '/';
 	for (; *file; file++)
 		path[at++] = *file;

@@ -10,45 +10,20 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* As in linux/fs.h since 6.11; the floor's headers are older. */
-struct procmap_query {
-	uint64_t size;
-	uint64_t query_flags;
-	uint64_t query_addr;
-	uint64_t vma_start;
-	uint64_t vma_end;
-	uint64_t vma_flags;
-	uint64_t vma_page_size;
-	uint64_t vma_offset;
-	uint64_t inode;
-	uint32_t dev_major;
-	uint32_t dev_minor;
-	uint32_t vma_name_size;
-	uint32_t build_id_size;
-	uint64_t vma_name_addr;
-	uint64_t build_id_addr;
-};
-
-#define QUERY_READABLE	       0x01
-#define QUERY_WRITABLE	       0x02
-#define QUERY_EXECUTABLE       0x04
-#define QUERY_SHARED	       0x08
-#define QUERY_COVERING_OR_NEXT 0x10
-#define QUERY_OF_FILE	       0x20
-#define QUERY_MAPPING	       _IOWR('f', 17, struct procmap_query)
+#include "migrate/procmap.h"
 
 /* So often the number of mappings is counted; eight times so often when they seem too many. */
 #define CALLS_PER_COUNT 4096u
 
 static int next_by_query(int fd, uintptr_t addr, struct weft_vma *vma)
 {
-	struct procmap_query query = {
+	struct weft_procmap query = {
 		.size = sizeof(query),
-		.query_flags = QUERY_COVERING_OR_NEXT,
+		.query_flags = WEFT_PROCMAP_COVERING_OR_NEXT,
 		.query_addr = addr,
 	};
 
-	if (ioctl(fd, QUERY_MAPPING, &query))
+	if (ioctl(fd, WEFT_PROCMAP_QUERY, &query))
 		return -errno;
 	*vma = (struct weft_vma){
 		.start = query.vma_start,
@@ -57,10 +32,10 @@ static int next_by_query(int fd, uintptr_t addr, struct weft_vma *vma)
 		.inode = query.inode,
 		.dev_major = query.dev_major,
 		.dev_minor = query.dev_minor,
-		.prot = (query.vma_flags & QUERY_READABLE ? PROT_READ : 0) |
-			(query.vma_flags & QUERY_WRITABLE ? PROT_WRITE : 0) |
-			(query.vma_flags & QUERY_EXECUTABLE ? PROT_EXEC : 0),
-		.shared = query.vma_flags & QUERY_SHARED,
+		.prot = (query.vma_flags & WEFT_PROCMAP_READABLE ? PROT_READ : 0) |
+			(query.vma_flags & WEFT_PROCMAP_WRITABLE ? PROT_WRITE : 0) |
+			(query.vma_flags & WEFT_PROCMAP_EXECUTABLE ? PROT_EXEC : 0),
+		.shared = query.vma_flags & WEFT_PROCMAP_SHARED,
 	};
 	return 0;
 }
@@ -191,67 +166,4 @@ bool weft_vma_room(unsigned int more)
 		return false;
 	estimate += more;
 	return true;
-}
-
-static bool has_word(const char *name, const char *const *words)
-{
-	while (*words && !strstr(name, *words))
-		words++;
-	return *words;
-}
-
-/* Mappings of one file have one name: that of the next is asked for only where the file is another. */
-static bool shared_named_by_query(int fd, const char *const *words, unsigned int *looked_at)
-{
-	struct procmap_query query = {0}, last = {0};
-	char name[512];
-
-	for (uint64_t at = 0;; at = query.vma_end) {
-		query = (struct procmap_query){
-			.size = sizeof(query),
-			.query_flags = QUERY_COVERING_OR_NEXT | QUERY_SHARED | QUERY_OF_FILE,
-			.query_addr = at,
-		};
-		if (ioctl(fd, QUERY_MAPPING, &query))
-			return errno != ENOENT;
-		++*looked_at;
-		if (query.inode == last.inode && query.dev_minor == last.dev_minor &&
-		    query.dev_major == last.dev_major)
-			continue;
-		last = query;
-		query.vma_name_addr = (uintptr_t)name;
-		query.vma_name_size = sizeof(name);
-		/* a name that is longer is none of ours */
-		if (!ioctl(fd, QUERY_MAPPING, &query) && has_word(name, words))
-			return true;
-	}
-}
-
-static bool shared_named_by_text(FILE *text, const char *const *words, unsigned int *looked_at)
-{
-	struct weft_vma vma;
-	char line[512];
-
-	while (read_line(text, line, sizeof(line))) {
-		++*looked_at;
-		if (parse(line, &vma) && vma.shared && has_word(line, words))
-			return true;
-	}
-	return ferror(text);
-}
-
-bool weft_vma_shared_named(const char *const *words, unsigned int *looked_at)
-{
-	struct weft_vma_walk walk;
-	bool found;
-
-	*looked_at = 0;
-	if (weft_vma_open(&walk))
-		return true;
-	if (walk.text)
-		rewind(walk.text);
-	found = walk.text ? shared_named_by_text(walk.text, words, looked_at)
-			  : shared_named_by_query(walk.fd, words, looked_at);
-	weft_vma_close(&walk);
-	return found;
 }

@@ -44,10 +44,6 @@ unsigned int weft_vma_count(void);
  * allows. The number is estimated from above and seldom counted. */
 bool weft_vma_room(unsigned int more);
 
-/* Whether the name of a shared mapping, as the kernel writes it, contains one of the words, of which the last is
- * NULL; true if the mappings cannot be read. Reads all shared ones; *looked_at: how many. */
-bool weft_vma_shared_named(const char *const *words, unsigned int *looked_at);
-
 static inline bool weft_vma_is_anonymous(const struct weft_vma *vma)
 {
 	return !vma->inode && !vma->dev_major && !vma->dev_minor && !vma->shared;

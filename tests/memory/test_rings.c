@@ -2,9 +2,10 @@
 /*
  * Requests of io_uring on memory that is or was registered: whatever the order, what they bring is where the program
  * and its peers look for it, and what they take is what is there. Each case is a thread with a ring. One that is only mapped has its request
- * pending from before the deregistration on.
+ * pending from before the deregistration on. A ring that comes after it was looked for, and before the pages move, counts, too.
  */
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -248,6 +250,96 @@ static void test_nothing(void **state)
 	each(BY_NOTHING);
 }
 
+/* ---- one that comes in the midst of a move ---- */
+
+#define BY_AIO (BY_NOTHING + 1) /* an AIO context */
+
+struct sudden {
+	int held;
+	bool in; /* as the pages move in, or out */
+	bool skipped;
+	struct ring ring;
+	aio_context_t context;
+	const char *wrong;
+};
+
+static struct sudden *coming; /* NULL: nothing */
+
+int __real_weft_park(uintptr_t start, uintptr_t end, bool hearing);
+int __wrap_weft_park(uintptr_t start, uintptr_t end, bool hearing);
+
+static bool open_sudden(struct sudden *s)
+{
+	if (s->held == BY_AIO)
+		return !syscall(SYS_io_setup, 1, &s->context);
+	return ring_open(&s->ring, (enum ring_held)s->held, NULL, 0);
+}
+
+static void close_sudden(struct sudden *s)
+{
+	if (s->held == BY_AIO)
+		syscall(SYS_io_destroy, s->context);
+	else
+		ring_close(&s->ring);
+}
+
+/* The other threads still run: one of them could do this now. */
+int __wrap_weft_park(uintptr_t start, uintptr_t end, bool hearing)
+{
+	if (coming)
+		coming->skipped = !open_sudden(coming);
+	coming = NULL;
+	return __real_weft_park(start, end, hearing);
+}
+
+static void *move_beside(void *arg)
+{
+	struct sudden *s = arg;
+	struct ring_case c = {.memory = mmap(NULL, MORE, PROT_READ | PROT_WRITE,
+					     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
+	struct weft_region region;
+
+	memcpy(c.memory, pattern, LEN);
+	coming = s->in ? s : NULL;
+	if (!register_memory(&c, &region)) {
+		s->wrong = c.wrong;
+		return NULL;
+	}
+	if (s->in != (region.pieces[0].off == WEFT_IN_PLACE))
+		s->wrong = s->in ? "moved although there is a ring" : "in place without a ring";
+	coming = s->in ? NULL : s;
+	weft_region_release(&region);
+	if (!s->in && !weft_region_is_away())
+		s->wrong = "moved back although there is a ring";
+	if (coming)
+		s->wrong = "no move that parks";
+	coming = NULL;
+	if (memcmp(c.memory, pattern, LEN))
+		s->wrong = "bytes in memory";
+	close_sudden(s);
+	wait_until_home(&c);
+	s->wrong = s->wrong ? s->wrong : c.wrong;
+	munmap(c.memory, MORE);
+	return NULL;
+}
+
+static void test_sudden(void **state)
+{
+	static const int held[] = {BY_DESCRIPTOR, BY_NUMBER, BY_AIO};
+
+	for (unsigned int i = 0; i < 6; i++) {
+		struct sudden s = {.held = held[i / 2], .in = i % 2};
+		pthread_t thread;
+
+		for (int n = 0; !is_free() && n < 2500; n++)
+			usleep(2000);
+		assert_int_equal(pthread_create(&thread, NULL, move_beside, &s), 0);
+		pthread_join(thread, NULL);
+		if (s.wrong && !s.skipped)
+			fail_msg("%d, %s: %s", s.held, s.in ? "in" : "out", s.wrong);
+	}
+}
+
 static int setup(void **state)
 {
 	for (size_t i = 0; i < LEN; i++)
@@ -259,10 +351,9 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_descriptor),
-		cmocka_unit_test(test_number),
-		cmocka_unit_test(test_mapping),
-		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_descriptor), cmocka_unit_test(test_number),
+		cmocka_unit_test(test_mapping),	   cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_sudden),
 	};
 
 	return cmocka_run_group_tests_name("rings", tests, setup, NULL);
