@@ -3,13 +3,17 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-static char folder[] = "/dev/shm/weft-test-XXXXXX";
+#define TEMPLATE "/dev/shm/weft-test-XXXXXX"
+
+static char folder[] = TEMPLATE;
 static char path[sizeof(folder) + 8];
 
 int make_pool(void **state)
 {
+	memcpy(folder, TEMPLATE, sizeof(folder)); /* one may have been made and removed */
 	if (!mkdtemp(folder))
 		return -1;
 	snprintf(path, sizeof(path), "%s/pool", folder);

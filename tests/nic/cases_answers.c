@@ -30,5 +30,9 @@ const struct contract_case contract_answers[] = {
 	 "@rnr7 keep write send add sum=0 time none recv 101:ok none sum=1 tell 1:ok 2:ok 3:ok"},
 	{"refused, behind one untold",
 	 "recv keep write tiny send send time none tell 1:ok 2:ok 3:request 101:ok 102:len"},
+	{"nothing begins behind a refusal",
+	 "tiny keep write send add sum=0 none tell 1:ok 2:request 3:flush sum=0 101:len"},
+	{"nor behind an own fault",
+	 "keep write near-revoke write add sum=0 none tell 1:ok 2:prot 3:flush sum=0"},
 	{NULL, NULL},
 };

@@ -65,6 +65,8 @@ const struct contract_case contract_outcomes[] = {
 	{"unreliable, own key has ended", "@uc near-revoke write write0 1:prot 2:flush"},
 	{"unreliable, no room: the receive stays", "@uc tiny send 1:ok far-none"},
 	{"unreliable, the receive's key has ended", "@uc recv far-revoke send 1:ok 101:prot"},
+	{"unreliable: it goes on after an error",
+	 "@uc near-revoke write 1:prot near-resume write0 2:ok"},
 	/* from a shared queue */
 	{"shared: a SEND", "@shared recv send 1:ok 101:ok far=nnnn"},
 	{"shared: in order", "@shared recv recv send send 1:ok 2:ok 101:ok 102:ok"},

@@ -20,6 +20,8 @@ const struct contract_case contract_xrc[] = {
 	{"xrc: no such queue, for an addition", "@xrc queue-destroy add 1:request old1=7"},
 	{"xrc: far in error", "@xrc far-error write time 1:retry far=ffff"},
 	{"xrc: after a move", "@xrc write moves recv send 1:ok 2:ok 101:ok"},
+	{"xrc: the queue is moving",
+	 "@xrc recv queue-away send time none far=ffff queue-back 1:ok 101:ok far=nnnn"},
 	/* in parts */
 	{"xrc: WRITE in any order", "@xrc hold write part2 part3 part0 part1 end 1:ok far=nnnn"},
 	{"xrc: READ in order", "@xrc hold read part0 part1 part2 part3 end 1:ok near=ffff"},
@@ -50,5 +52,14 @@ const struct contract_case contract_xrc[] = {
 	{"xrc: given up", "@xrc recv hold send part0 near-error 1:flush far-none near-reset engine "
 			  "send part0 part1 part2 part3 end 2:ok 101:ok"},
 	{"xrc: destroyed", "@xrc recv hold send part0 near-destroy none far-none go far=nfff"},
+	{"xrc: another receive is there when it begins anew",
+	 "@xrc recv recv hold send part0 begun=1 moves part1 begun=2 part0 part2 part3 end 1:ok "
+	 "engine 102:ok"},
+	{"xrc: the queue is moving at a part, WRITE",
+	 "@xrc hold write part0 queue-away part1 none queue-back part1 part2 part3 end 1:ok "
+	 "begun=1 far=nnnn"},
+	{"xrc: the queue is moving at a part, SEND",
+	 "@xrc recv hold send part0 queue-away part1 none queue-back part1 engine part0 part1 "
+	 "part2 part3 end 1:ok begun=2 101:ok far=nnnn"},
 	{NULL, NULL},
 };

@@ -38,6 +38,7 @@ struct contract_instance {
 	 * beginning ('b') or its end ('e'). */
 	void (*hold)(bool held);
 	void (*step)(char what);
+	uint32_t (*begun)(void); /* how many were begun in this case, and begun anew */
 	/* Requests are carried out, but not told of; then one is, or all that is untold is lost. */
 	void (*keep)(bool keeps);
 	void (*answer)(uint64_t wr_id);

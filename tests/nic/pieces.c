@@ -43,6 +43,7 @@ static int connect(struct weft_qp *qp, uint16_t *executor)
 {
 	struct state *s = qp->carried;
 
+	assert_false(pieces_will.clings); /* whoever connects it anew has waited */
 	weft_responder_begin(&s->to, qp);
 	s->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
 	if (weft_responder_find(&s->to))
@@ -67,6 +68,7 @@ static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct 
 	struct state *s = qp->carried;
 
 	assert_true(s->n < PIECES_MOST);
+	assert_false(s->failed); /* nothing begins behind an error */
 	s->taken[s->n++] = (struct taken){.wqe = wqe, .position = weft_sq_next_issue(qp)};
 	return WEFT_UNDER_WAY;
 }
@@ -77,12 +79,12 @@ static void end(struct weft_qp *qp, struct state *s, uint32_t i, enum weft_cause
 
 	s->n--;
 	memmove(&s->taken[i], &s->taken[i + 1], (s->n - i) * sizeof(*s->taken));
-	s->failed |= cause != WEFT_CAUSE_NONE;
 	weft_sq_end(qp, position, cause);
-	/* the send queue alone stops: nobody will ask for those behind to be let go of */
-	if (cause && qp->type == WEFT_QPT_UC)
-		while (i < s->n)
-			end(qp, s, i, WEFT_CAUSE_NONE);
+	if (cause && qp->type != WEFT_QPT_UC)
+		s->failed = true;
+	/* else the send queue alone stops: nobody will ask for those behind to be let go of */
+	while (cause && !s->failed && i < s->n)
+		end(qp, s, i, WEFT_CAUSE_NONE);
 }
 
 /* ---- At the responder; its line is stored ---- */

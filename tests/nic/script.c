@@ -9,14 +9,15 @@
  * - unsignaled, 0 of no bytes. Receives, from 101: recv; tiny (with little room).
  *
  * What happens to near and far: NAME-error NAME-reset (and connected anew) NAME-revoke NAME-destroy;
- * near-drain near-resume; queue-destroy (the one that XRC names); far-away far-back (its memory moves, as another process says it); moves (that of both);
- * resize (of the completion queue); fork (a child comes and goes); time (a second passes); engine (both
+ * near-drain near-resume; queue-destroy (the one that XRC names) queue-away queue-back; far-away far-back (its memory moves, as another process says it); moves (that of both);
+ * resize (of the completion queue); fork (a child comes and goes); time (ten seconds pass); engine (both
  * processes' does its work).
  *
  * What the transport does: hold, go; begin, part0 to part3, end; keep, tell, answerN, lose; cling.
  *
  * What is seen: N:STATUS, the next completion there is, of near or from 101 on of far; none, far-none; drained (once),
- * undrained; far=XXXX and near=XXXX, the quarters of the bytes; sum=N at far, oldN=M at near.
+ * undrained; far=XXXX and near=XXXX, the quarters of the bytes; sum=N at far, oldN=M at near; begun=N
+ * (how often a request was begun at the responder).
  */
 #include "script.h"
 #include "pool/format_qp.h"
@@ -26,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SECOND_NS     1000000000ull
+#define AWHILE_NS     10000000000ull
 #define WORDS_BYTES   32
 
 #define MOST_REQUESTS 16u
@@ -134,6 +135,17 @@ static void queue_destroy(void)
 	ends_destroy_srq();
 }
 
+/* As its owner says it of all that have a number. */
+static void queue_away(void)
+{
+	weft_srq_publish_all(&world.nic, WEFT_CONN_REHOMING);
+}
+
+static void queue_back(void)
+{
+	weft_srq_publish_all(&world.nic, WEFT_CONN_READY);
+}
+
 static void near_drain(void)
 {
 	ends_move(&ends_near, WEFT_QPS_SQD, &ends_far);
@@ -197,7 +209,7 @@ static void time_passes(void)
 {
 	for (int i = 0; i < 2; i++) {
 		world_look();
-		world.now_ns += SECOND_NS / 2;
+		world.now_ns += AWHILE_NS / 2;
 	}
 	world_look();
 }
@@ -274,6 +286,8 @@ static const struct {
 	{"near-destroy", near_destroy, 0},
 	{"far-destroy", far_destroy, 0},
 	{"queue-destroy", queue_destroy, NEEDS(XRC)},
+	{"queue-away", queue_away, NEEDS(XRC)},
+	{"queue-back", queue_back, NEEDS(XRC)},
 	{"near-drain", near_drain, 0},
 	{"near-resume", near_resume, 0},
 	{"far-away", far_away, 0},
@@ -309,6 +323,8 @@ static bool act_with(const char *word)
 		script_now.in->step(*more);
 	else if ((more = behind(word, "answer")))
 		script_now.in->answer(strtoul(more, NULL, 10));
+	else if ((more = behind(word, "begun=")))
+		assert_int_equal(script_now.in->begun(), strtoul(more, NULL, 10));
 	else if ((more = behind(word, "far=")))
 		script_quarters(&ends_far, more);
 	else if ((more = behind(word, "near=")))
@@ -357,7 +373,7 @@ static unsigned int needs_of(const char *word)
 			return words[i].needs;
 	if (!strcmp(word, "@xrc"))
 		return NEEDS(XRC);
-	if (behind(word, "part"))
+	if (behind(word, "part") || behind(word, "begun="))
 		return NEEDS(PARTS);
 	return behind(word, "answer") ? NEEDS(ANSWERS) : 0;
 }
