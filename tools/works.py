@@ -90,7 +90,7 @@ SECTIONS = {
         ('packet sequence numbers that do not match, `WEFT_PSN=lax`; numbers of queue pairs that begin anywhere',
          r'verbs-psn', r'nic-numbers'),
         ('a request carried late, in parts, or nowhere: the same outcomes; who revokes waits for a part',
-         r'nic-(contract|parts|registry|requester)'),
+         r'nic-(contract|deaths|parts|registry|requester)'),
         ('extended queue pairs: each `ibv_wr_*`, lists, abort', r'verbs-qp_ex'),
         ('memory windows 1 and 2, invalidation by either side', r'verbs-mw'),
         ('regions on demand, of nothing, of device memory, of descriptors, imported in the same process; parent domains',
