@@ -232,7 +232,9 @@ WEFT_ARRIVE enum weft_outcome weft_arrive_begin_atomic(struct weft_arrival a, ui
 	if (!weft_arrive_find_remote(a, 8, access, at, &outcome))
 		return outcome;
 	/* a zero-based region may begin anywhere, so that both count */
-	if ((a.request->remote_addr | (at->at ? (uintptr_t)at->at : at->mr->va + at->start)) & 7)
+	if ((a.request->remote_addr |
+	     (at->at ? (uintptr_t)at->at : weft_span_mr(a.nic->pool, at)->va + at->start)) &
+	    7)
 		return weft_arrive_refuse(WEFT_ASIDE(a), WEFT_EVENT_QP_REQ_ERR,
 					  WEFT_CAUSE_ALIGNMENT);
 	return WEFT_DONE;

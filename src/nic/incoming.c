@@ -125,10 +125,26 @@ void weft_incoming_leave(struct weft_incoming *in)
 
 /* ---- Begin ---- */
 
-static enum weft_outcome begin(struct weft_incoming *in, struct weft_arrival a)
+/* Apart, as are others below: a frame has room for one list of spans (tools/check-freestanding.py). */
+static __attribute__((__noinline__)) enum weft_outcome begin_send(struct weft_incoming *in,
+								  struct weft_arrival a)
+{
+	struct weft_landing landing;
+	enum weft_outcome outcome;
+
+	landing.binding = 0; /* of a SEND that ends no window */
+	outcome = weft_arrive_begin_send(a, &landing);
+	if (outcome == WEFT_DONE) {
+		in->wr_id = landing.wr_id;
+		in->binding = landing.binding;
+	}
+	return outcome;
+}
+
+static __attribute__((__noinline__)) enum weft_outcome begin(struct weft_incoming *in,
+							     struct weft_arrival a)
 {
 	const struct weft_pool_recv *recv;
-	struct weft_landing landing;
 	struct weft_span span;
 	enum weft_outcome outcome;
 
@@ -143,13 +159,7 @@ static enum weft_outcome begin(struct weft_incoming *in, struct weft_arrival a)
 	case SENDS:
 		break;
 	}
-	landing.binding = 0; /* of a SEND that ends no window */
-	outcome = weft_arrive_begin_send(a, &landing);
-	if (outcome == WEFT_DONE) {
-		in->wr_id = landing.wr_id;
-		in->binding = landing.binding;
-	}
-	return outcome;
+	return begin_send(in, a);
 }
 
 enum weft_outcome weft_incoming_begin(struct weft_incoming *in, enum weft_cause *cause)
@@ -189,23 +199,34 @@ static enum weft_outcome place_one_sided(struct weft_arrival a, uint64_t offset,
 	return err ? weft_arrive_unreachable(&a, err) : WEFT_DONE;
 }
 
+/* Where the whole message goes; anything but WEFT_DONE: it goes nowhere. */
+static __attribute__((__noinline__)) enum weft_outcome
+find_landing(struct weft_incoming *in, struct weft_arrival whole, struct weft_landing *landing)
+{
+	const struct weft_spans all = {.len_bytes = in->len_bytes};
+	enum weft_cause cause;
+
+	whole.here = &all;
+	cause = weft_arrive_find_list(&whole, landing);
+	if (!cause)
+		return WEFT_DONE;
+	return weft_find_later(whole.caller) ? WEFT_REHOMING
+					     : weft_arrive_bad_receive(&whole, landing, cause);
+}
+
 /* The receive that `begin` has found is still the oldest. */
 static enum weft_outcome place_send(struct weft_incoming *in, uint64_t offset,
 				    struct weft_arrival a)
 {
-	const struct weft_spans all = {.len_bytes = in->len_bytes};
-	struct weft_arrival whole = a;
 	struct weft_landing landing = {.recv = weft_responder_receive(in->at), .wr_id = in->wr_id};
-	enum weft_cause cause;
+	enum weft_outcome outcome;
 	int err;
 
 	if (!landing.recv)
 		return WEFT_NO_RECEIVE;
-	whole.here = &all;
-	cause = weft_arrive_find_list(&whole, &landing);
-	if (cause)
-		return weft_find_later(a.caller) ? WEFT_REHOMING
-						 : weft_arrive_bad_receive(&whole, &landing, cause);
+	outcome = find_landing(in, a, &landing);
+	if (outcome != WEFT_DONE)
+		return outcome;
 	weft_spans_cut(&landing.there, offset);
 	err = weft_arrive_place(a, landing.there.span);
 	return err ? weft_arrive_undelivered(&a, &landing, err) : WEFT_DONE;

@@ -169,15 +169,17 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor, ui
 {
 	const struct weft_span *span = cursor->span;
 	uint64_t left = span->len_bytes - cursor->done;
+	const struct weft_pool_mr *mr;
 	struct chunk c;
 
 	if (span->at)
 		return (struct chunk){.at = span->at + cursor->done, .len_bytes = left};
-	c = region_chunk(pool, span->mr, span->start + cursor->done, nowhere);
+	mr = weft_span_mr(pool, span);
+	c = region_chunk(pool, mr, span->start + cursor->done, nowhere);
 	c.id = span->id;
 	c.foreign = weft_span_is_foreign(span) ? span : NULL;
 	/* in place and ours: the program's own address is the only one there is */
-	if (!c.at && !c.foreign && span->mr->owner == pool->me)
+	if (!c.at && !c.foreign && mr->owner == pool->me)
 		take_here(&c);
 	if (!c.at)
 		c.kind = WEFT_MEMORY_THERE;
@@ -375,7 +377,7 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 	bool foreign = owner != (uint16_t)domain && owner != pool->me;
 	uint64_t start;
 
-	*span = (struct weft_span){.mr = mr, .len_bytes = len_bytes};
+	*span = (struct weft_span){.len_bytes = len_bytes};
 	WEFT_TURN(place_key_used);
 	if (foreign && !admit(pool, caller, owner, &span->grant))
 		goto refuse;

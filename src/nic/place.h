@@ -16,20 +16,30 @@
 struct weft_span {
 	uint8_t *
 		at; /* where this process sees it, if all of it lies together; else NULL, and then: */
-	const struct weft_pool_mr *mr; /* our copy of the entry */
 	uint64_t start;
 	uint64_t len_bytes;
-	uint64_t id; /* of the entry when it was checked: the copy may be another's by now */
+	uint64_t
+		id; /* of the entry when it was checked: our copy of it (weft_span_mr) may be another's by now */
 	/* to memory that is neither ours nor the peer's: whose it is, and that it does not move; to ours on
 	 * demand; else no word */
 	struct weft_grant grant;
 };
+
+/* 32 of them fit into a frame of 2,048 bytes, as do the registers beside them. */
+_Static_assert(sizeof(struct weft_span) <= 56, "a list of spans fits into a frame");
 
 struct weft_spans {
 	unsigned int n;
 	uint64_t len_bytes;
 	struct weft_span span[WEFT_MAX_SGE];
 };
+
+/* Our copy of the entry, of a span whose `at` is NULL. */
+static inline const struct weft_pool_mr *weft_span_mr(const struct weft_pool *pool,
+						      const struct weft_span *span)
+{
+	return &pool->mr_seen[(uint32_t)span->id >> WEFT_KEY_BITS].mr;
+}
 
 static inline void weft_span_private(struct weft_span *span, void *at, uint64_t len_bytes)
 {

@@ -16,9 +16,9 @@ static bool any_foreign(const struct weft_spans *spans)
 	return false;
 }
 
-/* The list names memory of other processes, or on demand: a copy of all of it. */
+/* The list names memory of other processes, or on demand: a copy of all of it, which is the caller's to give back. */
 static enum weft_cause gather_foreign(struct weft_qp *qp, const struct weft_wqe *wqe,
-				      struct weft_caller *caller, uint8_t *bytes,
+				      struct weft_caller *caller, uint8_t **bytes,
 				      struct weft_spans *here)
 {
 	enum weft_cause cause = WEFT_CAUSE_NONE;
@@ -26,7 +26,10 @@ static enum weft_cause gather_foreign(struct weft_qp *qp, const struct weft_wqe 
 	uint64_t next;
 	int err;
 
-	weft_span_private(&copy, bytes, WEFT_MTU);
+	*bytes = weft_nic_alloc(qp->nic, WEFT_MTU);
+	if (!*bytes)
+		return WEFT_CAUSE_LOCAL_MEMORY;
+	weft_span_private(&copy, *bytes, WEFT_MTU);
 	next = weft_busy_begin(caller, weft_busy_at(qp->nic->pool->me, 0));
 	if (!weft_spans_find(qp->nic->pool, caller, wqe->sge, wqe->num_sge, qp->domain, 0, here))
 		cause = WEFT_CAUSE_LOCAL_KEY;
@@ -43,10 +46,10 @@ static enum weft_cause gather_foreign(struct weft_qp *qp, const struct weft_wqe 
 	return cause;
 }
 
-/* The bytes on this side, behind room for the header. copy: room for them, where they are of other
- * processes, which may go before the last destination has them. */
-static enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, uint8_t *copy,
-			      struct weft_datagram *d)
+/* The bytes on this side, behind room for the header. *copy: of them, where they are of other processes,
+ * which may go before the last destination has them. Apart: a frame has room for one list of spans. */
+static __attribute__((__noinline__)) enum weft_cause
+gather(struct weft_qp *qp, struct weft_wqe *wqe, uint8_t **copy, struct weft_datagram *d)
 {
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 	struct weft_spans here;
@@ -68,7 +71,7 @@ static enum weft_cause gather(struct weft_qp *qp, struct weft_wqe *wqe, uint8_t 
 static enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 				     struct weft_caller *caller, enum weft_cause *cause)
 {
-	uint8_t grh[WEFT_GRH_BYTES], copy[WEFT_MTU];
+	uint8_t grh[WEFT_GRH_BYTES], *copy = NULL;
 	bool has_imm = wqe->opcode == WEFT_OP_SEND_IMM;
 	struct weft_datagram d = {
 		.nic = qp->nic,
@@ -82,18 +85,23 @@ static enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	struct weft_ah *ah = wqe->ah;
 	bool own;
 
-	*cause = gather(qp, wqe, copy, &d);
-	if (*cause)
+	*cause = gather(qp, wqe, &copy, &d);
+	if (*cause) {
+		if (copy)
+			weft_nic_free(qp->nic, copy);
 		return weft_gather_failed(caller);
+	}
 	d.src_qpn = qp->qpn | (uint32_t)weft_grh_fill(grh, ah, has_imm, d.bytes) << 24;
 	weft_span_private(&d.span[0], grh, sizeof(grh));
 	if (wqe->remote_qpn == WEFT_QPN_MULTICAST) {
 		weft_datagram_deliver_all(&d, ah->dgid);
-		return WEFT_DONE;
+	} else {
+		own = weft_lock(qp->nic, &ah->lock, caller->thread);
+		weft_datagram_deliver(&d, wqe->remote_qpn, ah->dgid, ah->carried);
+		weft_unlock(&ah->lock, own);
 	}
-	own = weft_lock(qp->nic, &ah->lock, caller->thread);
-	weft_datagram_deliver(&d, wqe->remote_qpn, ah->dgid, ah->carried);
-	weft_unlock(&ah->lock, own);
+	if (copy)
+		weft_nic_free(qp->nic, copy);
 	return WEFT_DONE;
 }
 

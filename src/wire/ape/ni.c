@@ -121,7 +121,7 @@ static void job_failed(struct weft_ape_card *c, struct weft_ape_peer *p, struct 
 static bool send_next(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
 {
 	struct weft_ape_flow *f = &p->flow[class];
-	uint8_t payload[WEFT_APE_PAYLOAD_BYTES];
+	uint8_t *payload = c->payload;
 	struct weft_ape_slot *slot;
 	uint32_t seq;
 

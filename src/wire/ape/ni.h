@@ -111,6 +111,7 @@ struct weft_ape_card {
 	uint8_t next_process, next_peer, next_engine, next_job, turn;
 	uint64_t orders;
 	uint64_t now_ns, wake_ns;
+	uint8_t payload[WEFT_APE_PAYLOAD_BYTES]; /* of the packet that is made */
 	bool quiet; /* nothing is to be sent, until something happens */
 	struct weft_ape_counters counters;
 };
