@@ -95,7 +95,7 @@ static struct end peer; /* as far knows the requester: its number */
 
 static pid_t begin_requester(int *to, int *from)
 {
-	int orders[2], answers[2];
+	int orders[2] = {-1, -1}, answers[2] = {-1, -1};
 	pid_t pid;
 
 	assert_false(pipe(orders) || pipe(answers));
