@@ -58,6 +58,7 @@ static void *hammer(void *arg)
 /* The last pages belong to system calls. */
 #define CALL_BYTES (4 * PAGE)
 #define CALLS	   (memory + WORDS)
+#define FEW_STAYS  1
 #define ALL_BYTES  (BYTES + CALL_BYTES)
 static _Atomic unsigned long faults;
 
@@ -93,7 +94,7 @@ static int race(double seconds, int file)
 {
 	double end = now() + seconds;
 	pthread_t thread[THREADS + 1];
-	unsigned long moves = 0;
+	unsigned long moves = 0, stayed = 0;
 
 	memory = mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (file >= 0)
@@ -112,11 +113,7 @@ static int race(double seconds, int file)
 			printf("acquire failed\n");
 			return 1;
 		}
-		/* on a disk nothing may move: no way of holding stores back is exact there */
-		if ((region.pieces[region.npieces - 1].off == WEFT_IN_PLACE) != (file >= 0)) {
-			printf("%s\n", file >= 0 ? "moved" : "did not move");
-			return 1;
-		}
+		stayed += region.pieces[region.npieces - 1].off == WEFT_IN_PLACE;
 		weft_region_release(&region);
 		moves++;
 	}
@@ -126,6 +123,12 @@ static int race(double seconds, int file)
 	for (size_t mine = 0; mine < THREADS; mine++) {
 		for (size_t i = mine; i < WORDS; i += THREADS * 61)
 			lost += memory[i] != rounds[mine];
+	}
+	/* on a disk nothing may move: no way of holding stores back is exact there. Elsewhere a thread that has no core
+	 * for 200 ms keeps memory where it is */
+	if (file >= 0 ? stayed < moves : stayed > FEW_STAYS && stayed > moves / 10) {
+		printf("%lu of %lu times it stayed in place\n", stayed, moves);
+		return 1;
 	}
 	printf("%lu moves, %d lost, %lu system calls failed, %u extents left\n", moves, lost,
 	       faults, memfd_source_extents());

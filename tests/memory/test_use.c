@@ -291,11 +291,11 @@ static void test_large(void **state)
 	assert_int_equal(memfd_source_resident(), 0);
 }
 
-static void dump_core(const char *directory)
+static void dump_core(const char *directory, const char *pool)
 {
 	struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
 	uint8_t *memory = map(4 * PAGE);
-	int file = open("/dev/shm/weft-test-core", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int file = open(pool, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	struct weft_region region;
 
 	memfd_source_attach_file(file);
@@ -324,7 +324,7 @@ static unsigned int words_in(const char *path)
 
 static void test_core_dump(void **state)
 {
-	char directory[] = "/tmp/weft-core-XXXXXX", core[64], pattern[8] = "";
+	char directory[] = "/tmp/weft-core-XXXXXX", pool[64], core[64], pattern[8] = "";
 	int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC), status;
 	pid_t pid;
 
@@ -332,11 +332,12 @@ static void test_core_dump(void **state)
 		skip();
 	close(fd);
 	assert_non_null(mkdtemp(directory));
+	snprintf(pool, sizeof(pool), "/dev/shm/%s", directory + strlen("/tmp/"));
 	pid = fork();
 	if (!pid)
-		dump_core(directory);
+		dump_core(directory, pool);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
-	unlink("/dev/shm/weft-test-core");
+	unlink(pool);
 	assert_true(WIFSIGNALED(status));
 	snprintf(core, sizeof(core), "%s/core", directory);
 	if (access(core, R_OK))
