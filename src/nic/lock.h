@@ -17,6 +17,21 @@
 
 struct weft_nic;
 
+/*
+ * owner    | writer                                        | transition
+ * 0        | the thread that has taken `held`              | to its own name
+ * a thread | a visitor that has `held`, as the 33rd one    | to SHARED, for ever
+ * SHARED   | nobody                                        |
+ *
+ * The owner's way: `inside` = 1, compiler's fence, `wanted` read; 1: `inside` = 0 and by the common way, else it
+ * has the lock until `inside` = 0. The common way: `held` by exchange; where another thread is the owner, `wanted`
+ * = 1, a barrier on all threads, and a wait until `inside` is 0; at the end `wanted` = 0, then `held` = 0.
+ *
+ * Order: each side stores before it reads the other's, and the visitor's barrier fences for both. So not both
+ * read 0. A thread that reads an old `owner`, its own name, goes by the owner's way once more: `wanted` stays 1
+ * when the lock becomes SHARED, which turns it away. A thread that reads 0 though there is an owner cannot have
+ * `held` at that time, as only that guards the change. An old `wanted` of 1 costs the owner one exchange.
+ */
 struct weft_lock {
 	_Atomic uint32_t owner; /* a thread; 0: nobody yet, WEFT_LOCK_SHARED: nobody any more */
 	_Atomic uint8_t inside; /* the owner is, by its own way; only it writes here */

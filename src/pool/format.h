@@ -51,6 +51,24 @@ struct weft_pool_header {
 };
 
 /*
+ * A death. Each step may be done again by the next one that has the claim, which ends with the recoverer.
+ *
+ * word                  | writer    | transition                         | order
+ * proof of life         | kernel    | ends with the process              | first
+ * claim of the death    | recoverer | test of the proof and claim in one | before all that follows
+ * conn and id of what   | recoverer | to NONE and {n, 0}                 | then a barrier, and a wait for executors
+ * the dead one had      |           |                                    | at it
+ * leases                | recoverer | to 0                               | after that wait
+ * `merged`, `merging`,  | recoverer | counters of the dead go to         | `merging` names it between the two halves:
+ * `departed`            |           | `departed`, all or nothing         | done again, the sum is the same
+ * member's incarnation  | recoverer | to 0: the number is free           | last
+ *
+ * Stale values. A peer that still reads READY executes under a busy line for which the recoverer waits; its bytes
+ * go into memory that nobody has yet. A member that reads the old incarnation asks for its proof of life, and is
+ * told that there is none. A reader of an old lease finds entries without key or number there.
+ */
+
+/*
  * Leases: 0 free, else member index + 1 in the low 16 bits and its incarnation above.
  * A run of segments that holds one large extent is leased segment by segment.
  */

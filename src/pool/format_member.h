@@ -42,7 +42,26 @@ static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid
 	return weft_gid_read(at, found) && !__builtin_memcmp(found, gid, 16);
 }
 
-/* How far a member's memory has moved: the phase is `moves` modulo their number. */
+/*
+ * How far a member's memory has moved: the phase is `moves` modulo their number. While it rehomes:
+ *
+ * word                 | writer | transition                | order
+ * conn of each queue   | owner  | READY to REHOMING         | first; its lock is held
+ * pair, and of XRC     |        |                           |
+ * `moves`              | owner  | NONE to HOLDS             | release; then a barrier, and a wait for executors
+ *                      | owner  | HOLDS to LEAVES           | release; then a barrier; then pages go to other extents,
+ *                      |        |                           | and the keys' entries are published anew
+ *                      | owner  | LEAVES to NONE, a number  | release, after the entries
+ *                      |        | higher                    |
+ * conn                 | owner  | REHOMING to READY; not of | last
+ *                      |        | one left behind           |
+ *
+ * Stale values. An executor that reads the old conn, or the old `moves`, has a busy line that the owner's look
+ * behind the barrier finds, and is waited for; one that stands still is left behind: what it stores goes to the
+ * old extent, which is quarantined, and its queue pair is lost. An executor that reads REHOMING though READY
+ * stands there tries again a little later. One that notices after its bytes that `moves` has come to LEAVES
+ * meanwhile tells that they are lost, or does the request again where nobody can have seen the first bytes.
+ */
 enum weft_moving {
 	WEFT_MOVING_NONE,  /* it lies where it stays */
 	WEFT_MOVING_HOLDS, /* nobody may begin to touch it any more */

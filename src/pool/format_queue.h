@@ -28,6 +28,26 @@ struct weft_pool_recv {
  * once for each message. So a taker that completes behind one of which it does not know that it is complete tells
  * by `late` before: then the owner looks at claims, to go past those that are TAKEN.
  */
+/*
+ * word              | writer   | transition                                | order
+ * slot's state      | owner    | EMPTY to {FREE, lap}                      | release, after the receive, before `posted`
+ *                   | taker    | {FREE, lap} to {DONE, lap}, by exchange   | release, after the bytes and `taken`
+ *                   | owner    | {DONE, lap}, or of the dead FREE, to EMPTY| before the receive is posted again
+ * claim             | takers   | older lap to {TAKEN, lap, member}, by     | acquire: the bytes of the receive are read
+ *                   |          | exchange                                  | after it
+ *                   | taker    | TAKEN to DONE                             | after the state
+ * `posted`          | owner    | grows                                     | release, after the slot
+ * `taken` (a hint)  | takers   | grows by one, by exchange                 | release, after the claim that it passes
+ * `late`            | taker    | 0 to LATE                                 | release, before its state
+ *                   | owner    | LATE to SEEN; to 0, by exchange           | before it looks at claims; after that, if it
+ *                   |          |                                           | went past none that is TAKEN
+ *
+ * Stale values. A taker that reads an old `posted` finds nothing, which is an RNR NAK, and tries again. One that
+ * reads an old `taken` looks at claims of this lap, and passes over them. One that reads an old claim loses its
+ * exchange. An owner that reads an old state has the completion at its next poll. A taker that
+ * the owner has given up on fails at its exchange of the state, which is EMPTY or of another lap: no completion
+ * comes of a message that was never acknowledged.
+ */
 enum weft_claim {
 	WEFT_CLAIM_EMPTY,
 	WEFT_CLAIM_FREE,

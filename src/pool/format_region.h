@@ -13,6 +13,21 @@
  * A memory region as peers see it. Most have one pooled run between an in-place head and tail:
  * it stands here, [lo, hi) counted from the start of the region. Others list their pieces.
  */
+/*
+ * id                          | writer         | transition                      | order
+ * {n, 0} to {n + 1, key}      | owner          | a region or window gets the key | release, after all other fields
+ * {n, key} to {n, 0}          | owner          | it ends                         | a barrier on all threads, and a wait
+ *                             |                |                                 | for executors, before the memory is
+ *                             |                |                                 | given back
+ * the same, by exchange       | peer's member, | SEND with invalidate kills a    | release, before the completion of
+ *                             | [P]            | window of type 2                | that SEND
+ *
+ * Stale values. An executor that reads the old id has a busy line, for which the owner waits before the memory
+ * goes to anybody else. A peer that kills a window by an old id loses its exchange: the owner has ended that
+ * binding, perhaps bound it anew, and n tells them apart; the SEND has then nothing to invalidate any more. The
+ * owner sees that a peer has killed a window by the id, when it binds or invalidates it the next time: until then
+ * its own list still has a binding which no executor can use.
+ */
 struct weft_pool_mr {
 	/* [O] the key, and above it how many regions had the entry: no two are the same. Stored last
 	 * when made; when ended, first the number alone, as entry 0 has no key. All else between.

@@ -30,6 +30,24 @@ struct weft_pool_cqe {
  * for that, makes the word {CLAIMED, number, member} by compare-and-swap, and then wakes the owner: one for each
  * arming. The owner takes what was claimed, and so has one event for it, whichever member woke it.
  */
+/*
+ * word                  | writer   | transition                                    | order
+ * alarm's `word`        | owner    | OFF, ANY, SOLICITED to {ANY or SOLICITED, n+1}| then a fence, then the queue is polled
+ *                       | producer | {ANY or SOLICITED, n} to {CLAIMED, n, member} | after its completion and a fence
+ *                       | owner    | {CLAIMED, n} to {OFF, n}: one event           | acquire
+ *                       | owner    | {ANY or SOLICITED, n} to {OFF, n}: the same,  |
+ *                       |          | for what it finds itself                      |
+ * ring's `alarm_off`    | owner    | 0 to the alarm, once                          | then a barrier on all threads
+ * bell's `told`         | producer | 0 to 1, then the pipe is written to           | after the claim
+ *                       | owner    | 1 to 0                                        | before it looks which queues have news
+ *
+ * All of `word` by exchange. Stale values. A producer that reads alarm_off 0 has published its completion before
+ * the barrier of the first arming, so that the poll which follows the arming finds it. One that reads an old
+ * `word` that is not armed has fenced before the owner has: that poll finds its completion, too; with an old
+ * number it loses its exchange, and reads again. A producer that reads `told` 1 writes nothing: the owner has
+ * yet to look, and will find the claim. A claim whose member dies before it has told the channel is found by the
+ * owner's helper at its next look, half a second later at most; one whose member stands still, at the look after.
+ */
 enum weft_alarm {
 	WEFT_ALARM_OFF,
 	WEFT_ALARM_ANY,	      /* armed for each completion */
