@@ -25,7 +25,7 @@ struct weft_grant {
 	uint16_t member;
 };
 
-/* Memory of another member that is not in the pool: at `va` of its own, in the region `id`. */
+/* Memory of another member that is in place: at `va` of its own, in the region `id`. */
 struct weft_in_place {
 	const struct weft_grant *grant;
 	uint64_t va, id;

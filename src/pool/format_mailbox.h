@@ -9,7 +9,7 @@
 #include "pool/sizes.h"
 
 /*
- * Datagrams of connection management, posted by one member for any other: a ring that each
+ * Datagrams of connection management, posted by one member for any other: slots that each
  * addressee walks. Number n, counted from incarnation << 32 of the poster, stands in slot n % size
  * until it is overwritten; a reader copies it between two equal looks at its seq.
  */

@@ -115,7 +115,7 @@ void weft_rehome_forget(void); /* in a fork's child */
 /* copy.c: see struct weft_machine. */
 void weft_copy_body(uint8_t *to, const uint8_t *from, size_t n);
 
-/* reach.c: memory of other members that is not in the pool; see struct weft_machine. */
+/* reach.c: memory of other members that is in place; see struct weft_machine. */
 int weft_reach(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
 	       void *here, uint64_t len_bytes, bool write);
 int weft_reach_atomic(void *context, const struct weft_caller *caller,
