@@ -138,12 +138,12 @@ static void queue_destroy(void)
 /* As its owner says it of all that have a number. */
 static void queue_away(void)
 {
-	weft_srq_publish_all(&world.nic, WEFT_CONN_REHOMING);
+	weft_srq_publish_all(&world.nic, true);
 }
 
 static void queue_back(void)
 {
-	weft_srq_publish_all(&world.nic, WEFT_CONN_READY);
+	weft_srq_publish_all(&world.nic, false);
 }
 
 static void near_drain(void)

@@ -40,6 +40,8 @@ def test_list():
 def test_each_is_found(tmp_path):
     compiled, link = commands(PROGRAM)
     missed = []
+    whole = run([PROGRAM])
+    assert whole.returncode == 0, whole.stdout + whole.stderr
     for number, (path, old, new, rule) in enumerate(BREAKS):
         broken, product, program = (tmp_path / f'{number}{end}' for end in ('.c', '.o', ''))
         broken.write_text((ROOT / path).read_text().replace(old, new))
