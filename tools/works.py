@@ -91,6 +91,8 @@ SECTIONS = {
          r'verbs-psn', r'nic-numbers'),
         ('a request carried late, in parts, or nowhere: the same outcomes; who revokes waits for a part',
          r'nic-(contract|deaths|parts|registry|requester)'),
+        ('requests that are handed to a card in a process of its own, also killed; whole programs over it',
+         r'handed-', r'handed/'),
         ('extended queue pairs: each `ibv_wr_*`, lists, abort', r'verbs-qp_ex'),
         ('memory windows 1 and 2, invalidation by either side', r'verbs-mw'),
         ('regions on demand, of nothing, of device memory, of descriptors, imported in the same process; parent domains',

@@ -8,6 +8,7 @@
  * ring tells them): arming fences, too, and asks no barrier of others.
  */
 #include "nic/complete.h"
+#include "nic/returns.h"
 #include "nic/source.h"
 #include "pool/step.h"
 #include "pool/format_member.h"
@@ -70,11 +71,17 @@ static int make_alarm(struct weft_cq *cq)
 	return 0;
 }
 
+static void show_to(const struct weft_cq *cq, const struct weft_cq_ring *r)
+{
+	for (; r; r = r->next)
+		atomic_store_explicit(&r->ring->alarm_off, cq->alarm_off, memory_order_relaxed);
+}
+
 /* Those that complete fence from now on; new rings are born with it. */
 static void show_alarm(struct weft_cq *cq)
 {
-	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next)
-		atomic_store_explicit(&r->ring->alarm_off, cq->alarm_off, memory_order_relaxed);
+	show_to(cq, weft_cq_first_ring(cq));
+	show_to(cq, weft_returns_first(cq));
 	if (cq->wake)
 		atomic_store_explicit(&cq->wake->alarm_off, cq->alarm_off, memory_order_relaxed);
 }
@@ -88,7 +95,7 @@ static void list(struct weft_cq *cq)
 	weft_nic_kick(cq->nic);
 }
 
-static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
+bool weft_cq_has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
 {
 	uint64_t position = weft_cq_consumed(r);
 	uint64_t armed_at = atomic_load_explicit(&r->armed_at, memory_order_relaxed);
@@ -104,22 +111,26 @@ static bool has_news(const struct weft_cq *cq, const struct weft_cq_ring *r)
 void weft_cq_look(struct weft_cq *cq)
 {
 	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); cq->armed && r; r = r->next)
-		if (has_news(cq, r))
+		if (weft_cq_has_news(cq, r))
 			weft_cq_fire(cq);
 	if (cq->armed && weft_source_look(cq, false))
 		weft_cq_fire(cq);
 }
 
+void weft_cq_pass_by(struct weft_cq_ring *r)
+{
+	uint64_t position = weft_cq_consumed(r);
+
+	while (weft_cq_entry_at(r, position))
+		position++;
+	atomic_store_explicit(&r->armed_at, position, memory_order_relaxed);
+}
+
 /* What stands in the queue now is no news. */
 static void pass_by(struct weft_cq *cq)
 {
-	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next) {
-		uint64_t position = weft_cq_consumed(r);
-
-		while (weft_cq_entry_at(r, position))
-			position++;
-		atomic_store_explicit(&r->armed_at, position, memory_order_relaxed);
-	}
+	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next)
+		weft_cq_pass_by(r);
 	weft_source_look(cq, true);
 }
 

@@ -132,6 +132,10 @@ static inline const struct weft_pool_cqe *weft_cq_entry_at(const struct weft_cq_
 		       : NULL;
 }
 
+/* arm.c: whether it has what ends the arming; what it holds now does not. The queue's lock is held. */
+bool weft_cq_has_news(const struct weft_cq *cq, const struct weft_cq_ring *r);
+void weft_cq_pass_by(struct weft_cq_ring *r);
+
 /* What members have completed, after what stands in the private queue. */
 int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
 

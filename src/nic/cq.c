@@ -7,6 +7,7 @@
 #include "nic/complete.h"
 #include "nic/errors.h"
 #include "nic/nic.h"
+#include "nic/returns.h"
 #include "nic/source.h"
 #include "pool/step.h"
 #include "pool/format_member.h"
@@ -52,15 +53,22 @@ static void free_ring(struct weft_cq *cq, struct weft_cq_ring *r)
 	weft_nic_free(cq->nic, r);
 }
 
-void weft_cq_destroy(struct weft_cq *cq)
+static void free_rings(struct weft_cq *cq, struct weft_cq_ring *r)
 {
 	struct weft_cq_ring *next;
 
-	weft_cq_disarm(cq);
-	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = next) {
+	for (; r; r = next) {
 		next = r->next;
 		free_ring(cq, r);
 	}
+}
+
+void weft_cq_destroy(struct weft_cq *cq)
+{
+	weft_cq_disarm(cq);
+	free_rings(cq, weft_cq_first_ring(cq));
+	free_rings(cq, weft_returns_first(cq));
+	weft_source_forget_returns(cq);
 	if (cq->wake)
 		cq->nic->pool->calls->free(cq->nic->pool, cq->wake_off,
 					   weft_pool_ring_bytes(0, false));
@@ -292,20 +300,20 @@ static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uin
 	return r;
 }
 
-/* A ring with room for `receives` more of this producer; else one that nobody uses, made this one's. */
-static struct weft_cq_ring *find_ring(struct weft_cq *cq, uint16_t producer, uint64_t incarnation,
-				      uint32_t receives, uint32_t *promised)
+/* A ring with room for `n` more of this producer; else one that nobody uses, made this one's. */
+static struct weft_cq_ring *find_ring(struct weft_cq_ring *first, uint16_t producer,
+				      uint64_t incarnation, uint32_t n, uint32_t *promised)
 {
 	struct weft_cq_ring *idle = NULL;
 
 	*promised = 0;
-	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next) {
-		if (!r->promised && r->size >= receives)
+	for (struct weft_cq_ring *r = first; r; r = r->next) {
+		if (!r->promised && r->size >= n)
 			idle = r;
 		if (r->producer != producer || r->incarnation != incarnation)
 			continue;
 		*promised += r->promised;
-		if (r->size - r->promised >= receives)
+		if (r->size - r->promised >= n)
 			return r;
 	}
 	if (idle) {
@@ -319,10 +327,11 @@ static struct weft_cq_ring *find_ring(struct weft_cq *cq, uint16_t producer, uin
 	return idle;
 }
 
-int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, uint64_t *off)
+int weft_cq_ring_get(struct weft_cq *cq, struct weft_cq_ring *_Atomic *rings, uint16_t producer,
+		     uint32_t n, uint64_t *off)
 {
 	const struct weft_pool_member *m = cq->nic->pool->calls->member(cq->nic->pool, producer);
-	struct weft_cq_ring *r;
+	struct weft_cq_ring *r, *first;
 	uint64_t incarnation;
 	uint32_t promised;
 
@@ -330,33 +339,37 @@ int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, u
 		return -ENOENT;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_relaxed);
 	weft_lock(cq->nic, &cq->lock, 0);
-	r = find_ring(cq, producer, incarnation, receives, &promised);
+	first = atomic_load_explicit(rings, memory_order_relaxed);
+	r = find_ring(first, producer, incarnation, n, &promised);
 	if (!r) {
 		/* each new ring is thrice what this producer has, so that rings stay few */
 		r = make_ring(cq, producer, incarnation,
-			      round_up(receives > 3 * promised ? receives : 3 * promised));
+			      round_up(n > 3 * promised ? n : 3 * promised));
 		if (r) {
-			r->next = weft_cq_first_ring(cq);
-			atomic_store_explicit(&cq->rings, r, memory_order_release);
+			r->next = first;
+			/* release: pairs with the acquire in weft_cq_first_ring */
+			atomic_store_explicit(rings, r, memory_order_release);
 		}
 	}
 	if (r) {
-		r->promised += receives;
+		r->promised += n;
 		*off = r->off;
 	}
 	weft_unlock(&cq->lock, false);
 	return r ? 0 : -ENOMEM;
 }
 
-void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives, bool quiet)
+void weft_cq_ring_put(struct weft_cq *cq, struct weft_cq_ring *_Atomic *rings, uint64_t off,
+		      uint32_t n, bool quiet)
 {
 	weft_lock(cq->nic, &cq->lock, 0);
-	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next) {
+	for (struct weft_cq_ring *r = atomic_load_explicit(rings, memory_order_relaxed); r;
+	     r = r->next) {
 		if (r->off != off)
 			continue;
 		/* what is not given back keeps the ring from becoming another producer's */
 		if (quiet)
-			r->promised -= receives;
+			r->promised -= n;
 		else
 			r->stuck = true;
 	}

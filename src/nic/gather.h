@@ -21,12 +21,22 @@ static inline uint64_t weft_gather_listed_bytes(const struct weft_wqe *wqe)
 	return bytes;
 }
 
+/* What is wrong with the number of bytes of a request of a connection. */
+WEFT_GATHER enum weft_cause weft_gather_check_bytes(const struct weft_wqe *wqe, uint64_t bytes)
+{
+	if (bytes > WEFT_MAX_MSG_BYTES || (weft_op_is_atomic(wqe->opcode) && bytes != 8))
+		return weft_op_is_atomic(wqe->opcode) ? WEFT_CAUSE_ATOMIC_LENGTH
+						      : WEFT_CAUSE_MESSAGE_LENGTH;
+	return WEFT_CAUSE_NONE;
+}
+
 /* Of a request of a connection. What is wrong: first the number of bytes, then a request that may
  * never be outstanding (with max_rd_atomic 0, as cards do), then keys. */
 WEFT_GATHER enum weft_cause weft_gather(struct weft_qp *qp, struct weft_wqe *wqe,
 					struct weft_caller *caller, struct weft_spans *here)
 {
 	struct weft_pool *pool = qp->nic->pool;
+	enum weft_cause cause;
 	uint64_t bytes;
 	uint8_t access;
 	bool found;
@@ -37,9 +47,9 @@ WEFT_GATHER enum weft_cause weft_gather(struct weft_qp *qp, struct weft_wqe *wqe
 		return WEFT_CAUSE_NONE;
 	}
 	bytes = wqe->num_sge == 1 ? wqe->sge[0].len_bytes : weft_gather_listed_bytes(wqe);
-	if (bytes > WEFT_MAX_MSG_BYTES || (weft_op_is_atomic(wqe->opcode) && bytes != 8))
-		return weft_op_is_atomic(wqe->opcode) ? WEFT_CAUSE_ATOMIC_LENGTH
-						      : WEFT_CAUSE_MESSAGE_LENGTH;
+	cause = weft_gather_check_bytes(wqe, bytes);
+	if (cause)
+		return cause;
 	here->len_bytes = bytes;
 	wqe->len_bytes = (uint32_t)bytes;
 	access = 0;

@@ -87,6 +87,7 @@ struct weft_nic {
 	_Atomic uint64_t ring_populated;
 	struct weft_lock
 		ring_lock[WEFT_SIGNAL_LOCKS]; /* threads of this process take turns on a ring */
+	struct weft_lock doorbell_lock;	      /* and at the doorbells for cards; the last of all */
 };
 
 static inline void *weft_nic_alloc(const struct weft_nic *nic, size_t bytes)
@@ -214,7 +215,7 @@ struct weft_cq_ring {
 /* A receive queue from which queue pairs of this completion queue take. */
 struct weft_cq_source {
 	struct weft_cq_source *next;
-	struct weft_srq *srq;
+	struct weft_srq *srq; /* NULL: no receive queue, but the return rings */
 	uint32_t users;
 };
 
@@ -240,6 +241,7 @@ struct weft_cq {
 	struct weft_pool_alarm *_Atomic alarm; /* NULL: never armed yet */
 	uint64_t alarm_off, alarm_made;	       /* made: the pool's age */
 	uint64_t bell_off; /* of its channel; 0: it has none. Set before the first use */
+	struct weft_cq_ring *_Atomic returns; /* of cards (returns.h); written under the lock */
 	/* guarded by the nic's lock: */
 	struct weft_cq *armed_next;
 	uint64_t suspect; /* a claim as it stood at the last look */
@@ -269,10 +271,6 @@ void weft_cq_fire(struct weft_cq *cq);
 /* Is destroyed: nobody completes into it any more. */
 void weft_cq_disarm(struct weft_cq *cq);
 
-/* For the files of the nic: a ring in which `producer` can complete `receives` more. -ENOMEM, -ENOSPC. */
-int weft_cq_ring_get(struct weft_cq *cq, uint16_t producer, uint32_t receives, uint64_t *off);
-/* quiet: its producer writes there no more for this queue pair. */
-void weft_cq_ring_put(struct weft_cq *cq, uint64_t off, uint32_t receives, bool quiet);
 /* Takes what the rings hold into the private queue, behind what stands there. */
 void weft_cq_drain(struct weft_cq *cq);
 /* Forgets the completions of a queue pair. */
@@ -356,6 +354,12 @@ struct weft_qp {
 	const struct weft_transport
 		*drains;    /* it has been left, and has yet to let go of requests */
 	bool tells_drained; /* SQD: an event when nothing is under way */
+	/* which has something of the connection in the pool until RESET; NULL: none has */
+	const struct weft_transport *keeper;
+	uint64_t hand_off; /* its struct weft_pool_hand; 0: no card carries its requests */
+	/* of its successes in return rings, 0: none count; those taken are before `returned`. By send_cq's lock */
+	uint32_t return_tag;
+	uint64_t returned;
 };
 
 /*
@@ -446,10 +450,6 @@ static inline uint64_t weft_sq_next_issue(const struct weft_qp *qp)
 {
 	return qp->sq_issued > qp->sq_done ? qp->sq_issued : qp->sq_done;
 }
-
-/* For transports: a request that was under way has ended, well (WEFT_CAUSE_NONE) or not. In any order; it
- * completes when those before it have. The lock is held. */
-void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause);
 
 /* Tries again what waits, and ends what has waited too long. now_ns: by any clock that never goes back, and
  * the same for all calls. The next look is due in at most the returned time, UINT64_MAX: never. */

@@ -41,6 +41,7 @@ static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
 	slot->access = qp->attr.access;
 	slot->min_rnr_timer = qp->attr.min_rnr_timer;
 	slot->rq_psn = qp->attr.rq_psn;
+	slot->hand_off = qp->hand_off;
 	slot->ring_off = qp->ring_off;
 	slot->qkey = qp->type == WEFT_QPT_XRC_RECV ? qp->xrcd : qp->attr.qkey;
 	WEFT_STEP(qp_line_written);
@@ -304,7 +305,8 @@ static void disconnect(struct weft_qp *qp)
 static void give_ring_back(struct weft_qp *qp, bool quiet)
 {
 	if (qp->ring_off && !qp->srq)
-		weft_cq_ring_put(qp->recv_cq, qp->ring_off, qp->cap.max_recv_wr, quiet);
+		weft_cq_ring_put(qp->recv_cq, &qp->recv_cq->rings, qp->ring_off,
+				 qp->cap.max_recv_wr, quiet);
 	qp->ring_off = 0;
 }
 
@@ -322,6 +324,13 @@ void weft_qp_fail(struct weft_qp *qp)
 		qp->nic->api->async(qp, NULL, WEFT_EVENT_LAST_WQE);
 }
 
+static void release_kept(struct weft_qp *qp, bool quiet)
+{
+	if (qp->keeper)
+		qp->keeper->release(qp, quiet);
+	qp->keeper = NULL;
+}
+
 /* False: somebody stopped may still read the receive queue. */
 static bool reset(struct weft_qp *qp)
 {
@@ -336,6 +345,7 @@ static bool reset(struct weft_qp *qp)
 	if (qp->send_cq != qp->recv_cq)
 		weft_cq_purge(qp->send_cq, qp);
 	end_connection(qp);
+	release_kept(qp, quiet);
 	atomic_store_explicit(&qp->lost, false, memory_order_relaxed);
 	WEFT_STEP(qp_drained);
 	give_ring_back(qp, quiet);
@@ -407,6 +417,9 @@ void weft_qp_destroy(struct weft_qp *qp)
 	nic->qps[qp->index] = NULL;
 	weft_unlock(&qp->recv_cq->lock, false);
 	weft_unlock(&nic->lock, false);
+	/* a thread that has found it there by a return ring has looked */
+	weft_lock(nic, &qp->send_cq->lock, 0);
+	weft_unlock(&qp->send_cq->lock, false);
 	weft_unlock(&qp->lock, false);
 	weft_nic_free(nic, qp->carried);
 	weft_nic_free(nic, qp->sq);
@@ -428,7 +441,8 @@ static int get_ring(struct weft_qp *qp, uint16_t executor)
 	}
 	if (executor == WEFT_NOBODY)
 		return 0;
-	return weft_cq_ring_get(qp->recv_cq, executor, qp->cap.max_recv_wr, &qp->ring_off);
+	return weft_cq_ring_get(qp->recv_cq, &qp->recv_cq->rings, executor, qp->cap.max_recv_wr,
+				&qp->ring_off);
 }
 
 /* The state of the connection before is of no use any more, and may have another size. */
@@ -452,9 +466,11 @@ static int connect(struct weft_qp *qp)
 		err = transport->connect(qp, &executor);
 	if (err)
 		return err;
+	qp->keeper = transport->release ? transport : NULL;
 	err = get_ring(qp, executor);
 	if (err) {
 		transport->abort(qp);
+		release_kept(qp, true);
 		return err;
 	}
 	WEFT_STEP(qp_ring_got);

@@ -59,16 +59,23 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
  * gone. */
 #define MOVE_PATIENCE_NS 30000000000ull
 
+uint64_t weft_sq_rnr_patience_ns(uint8_t rnr_retry, uint8_t timer)
+{
+	return rnr_retry == 7 ? UINT64_MAX : rnr_retry * 10000ull * rnr_timer_10us[timer & 31];
+}
+
+uint64_t weft_sq_patience_ns(uint8_t retry_cnt, uint8_t timeout)
+{
+	return timeout ? (retry_cnt + 1ull) * (4096ull << (timeout & 31)) : UINT64_MAX;
+}
+
 static uint64_t patience_ns(const struct weft_qp *qp)
 {
 	if (qp->awaited == WEFT_REHOMING)
 		return MOVE_PATIENCE_NS;
 	if (qp->awaited == WEFT_NO_RECEIVE)
-		return qp->attr.rnr_retry == 7 ? UINT64_MAX
-					       : qp->attr.rnr_retry * 10000ull *
-							 rnr_timer_10us[qp->peer_rnr_timer & 31];
-	return qp->attr.timeout ? (qp->attr.retry_cnt + 1ull) * (4096ull << qp->attr.timeout)
-				: UINT64_MAX;
+		return weft_sq_rnr_patience_ns(qp->attr.rnr_retry, qp->peer_rnr_timer);
+	return weft_sq_patience_ns(qp->attr.retry_cnt, qp->attr.timeout);
 }
 
 /* ---- Ending ---- */
@@ -117,12 +124,20 @@ static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause cause
 		weft_sq_flush(qp);
 }
 
+/* Those that end in order need not be counted: their transport keeps the fences. */
+static uint32_t counts_as_fetch(const struct weft_qp *qp, const struct weft_wqe *wqe)
+{
+	const struct weft_transport *t = qp->transport ? qp->transport : qp->drains;
+
+	return !(t && t->in_order) && weft_op_fetches(wqe->opcode);
+}
+
 void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause)
 {
 	struct weft_wqe *wqe = weft_sq_slot(qp, position);
 
 	qp->under_way--;
-	qp->fetching -= weft_op_fetches(wqe->opcode);
+	qp->fetching -= counts_as_fetch(qp, wqe);
 	wqe->flags |= WEFT_SEND_ENDED;
 	if (cause && position < qp->failed_at) {
 		qp->failed_at = position;
@@ -130,9 +145,32 @@ void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause)
 	}
 }
 
+/* Their slots may be those of others already: a program that has polled them may post again. */
+void weft_sq_end_before(struct weft_qp *qp, uint64_t position)
+{
+	if (position > qp->sq_issued)
+		position = qp->sq_issued;
+	if (position <= qp->sq_done)
+		return;
+	qp->under_way -= (uint32_t)(position - qp->sq_done);
+	qp->sq_done = position;
+}
+
+void weft_sq_recall(struct weft_qp *qp, uint64_t position)
+{
+	if (position >= qp->sq_issued)
+		return;
+	/* one that has failed here is none of those any more */
+	qp->under_way -= (uint32_t)(qp->sq_issued - position) -
+			 (qp->failed_at >= position && qp->failed_at < qp->sq_issued);
+	qp->sq_issued = position;
+}
+
 /* Completes those that have ended and are the oldest. */
 static void complete_ended(struct weft_qp *qp)
 {
+	if (qp->transport && qp->transport->in_order && qp->sq_done != qp->failed_at)
+		return;
 	while (qp->sq_done < qp->sq_issued &&
 	       (qp->state == WEFT_QPS_RTS || qp->state == WEFT_QPS_SQD)) {
 		struct weft_wqe *wqe = weft_sq_slot(qp, qp->sq_done);
@@ -169,7 +207,7 @@ static void note_issued(struct weft_qp *qp, struct weft_wqe *wqe, uint64_t posit
 {
 	qp->sq_issued = position + 1;
 	qp->under_way++;
-	qp->fetching += weft_op_fetches(wqe->opcode);
+	qp->fetching += counts_as_fetch(qp, wqe);
 	wqe->flags &= (uint8_t)~WEFT_SEND_ENDED;
 }
 

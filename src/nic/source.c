@@ -3,6 +3,7 @@
 
 #include "nic/complete.h"
 #include "nic/errors.h"
+#include "nic/returns.h"
 #include "pool/format_ring.h"
 
 static struct weft_cq_source *first_source(const struct weft_cq *cq)
@@ -108,11 +109,33 @@ void weft_source_detach(struct weft_cq *cq, const struct weft_srq *q)
 	weft_nic_free(cq->nic, s);
 }
 
+int weft_source_add_returns(struct weft_cq *cq)
+{
+	int err = 0;
+
+	weft_lock(cq->nic, &cq->lock, 0);
+	if (!find(cq, NULL))
+		err = add(cq, NULL);
+	weft_unlock(&cq->lock, false);
+	return err;
+}
+
+void weft_source_forget_returns(struct weft_cq *cq)
+{
+	struct weft_cq_source *s = find(cq, NULL);
+
+	if (s)
+		unlist(cq, s);
+	weft_nic_free(cq->nic, s);
+}
+
 static inline bool take(struct weft_cq *cq, const struct weft_cq_source *s, struct weft_cqe *cqe,
 			uint32_t thread)
 {
 	bool news;
 
+	if (!s->srq)
+		return weft_returns_take(cq, cqe);
 	if (!weft_srq_stirs(s->srq) || !weft_srq_take(s->srq, cq, cqe, &news, thread))
 		return false;
 	/* the helper that looks for it will not find it any more */
@@ -134,7 +157,9 @@ int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thr
 			continue;
 		}
 		weft_cq_tell(&wc[got++], cqe.wr_id, cqe.status, cqe.opcode, cqe.byte_len, cqe.imm,
-			     (uint32_t)cqe.position, cqe.src_qp, cqe.flags);
+			     s->srq ? (uint32_t)cqe.position : cqe.qp->qpn, cqe.src_qp, cqe.flags);
+		if (!s->srq)
+			weft_cq_free_slot(cqe.qp, cqe.opcode, cqe.position);
 		cq->polled_ns = cqe.stamp_ns;
 	}
 	if (s && !weft_cq_next_turn(cq))
@@ -149,7 +174,7 @@ void weft_source_drain(struct weft_cq *cq)
 
 	for (const struct weft_cq_source *s = first_source(cq); s; s = s->next)
 		/* those of XRC are of no queue pair that could end */
-		while (!s->srq->cq && take(cq, s, &from, 0)) {
+		while (!(s->srq && s->srq->cq) && take(cq, s, &from, 0)) {
 			cqe = weft_cq_next(cq, from.qp);
 			if (!cqe)
 				continue;
@@ -163,6 +188,6 @@ bool weft_source_look(struct weft_cq *cq, bool tell)
 	bool news = false;
 
 	for (const struct weft_cq_source *s = first_source(cq); s && !news; s = s->next)
-		news = weft_srq_look(s->srq, cq, tell);
+		news = s->srq ? weft_srq_look(s->srq, cq, tell) : weft_returns_look(cq, tell);
 	return news;
 }

@@ -13,6 +13,10 @@
 int weft_source_attach(struct weft_cq *cq, struct weft_srq *q);
 void weft_source_detach(struct weft_cq *cq, const struct weft_srq *q);
 
+/* Its return rings (returns.h), from the first on until it is destroyed. -ENOMEM. */
+int weft_source_add_returns(struct weft_cq *cq);
+void weft_source_forget_returns(struct weft_cq *cq);
+
 /* As weft_cq_poll; what stands in the private queue comes first. */
 int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
 
@@ -20,6 +24,14 @@ int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thr
 void weft_source_drain(struct weft_cq *cq);
 /* As weft_srq_look, of all. */
 bool weft_source_look(struct weft_cq *cq, bool tell);
+
+/* One of its rings, of those that receives complete into or of returns, in which `producer` can complete `n` more. -ENOMEM, -ENOSPC,
+ * -ENOENT: there is no such member. */
+int weft_cq_ring_get(struct weft_cq *cq, struct weft_cq_ring *_Atomic *rings, uint16_t producer,
+		     uint32_t n, uint64_t *off);
+/* quiet: its producer writes there no more for this queue pair. */
+void weft_cq_ring_put(struct weft_cq *cq, struct weft_cq_ring *_Atomic *rings, uint64_t off,
+		      uint32_t n, bool quiet);
 
 #define WEFT_CQ_TURNS 8u
 

@@ -48,6 +48,8 @@ struct weft_transport {
 	uint32_t address_bytes; /* of its own in each address handle, zero before the first datagram
 				 */
 	uint32_t most_under_way; /* requests of a queue pair; 0: it never answers WEFT_UNDER_WAY */
+	/* Its requests end in order (weft_sq_end_before), it keeps their fences, and completes those that end well. */
+	bool in_order;
 	enum weft_cause silence; /* of a request that nobody has answered when its timer ends */
 	/* Whether there is a way from one address to the other. Any thread. */
 	bool (*reaches)(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16]);
@@ -67,7 +69,23 @@ struct weft_transport {
 	uint64_t (*progress)(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns);
 	/* After abort: whether the transport touches no request of the queue pair any more. */
 	bool (*drained)(struct weft_qp *qp);
+	/* NULL: it has nothing in the pool. At RESET, the queue pair being empty; or at once, when `connect` was not the
+	 * last that could fail. quiet: nobody stopped may still touch it. */
+	void (*release)(struct weft_qp *qp, bool quiet);
 };
+
+/* A request that was under way has ended, well (WEFT_CAUSE_NONE) or not. In any order; it
+ * completes when those before it have. The lock is held. */
+void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause);
+/* Of transports whose requests end in order: all before that position have ended well and are completed. */
+void weft_sq_end_before(struct weft_qp *qp, uint64_t position);
+/* And: it carries out none from that position on which it has; they are as if never issued. */
+void weft_sq_recall(struct weft_qp *qp, uint64_t position);
+
+/* How long a request waits in all for a receive, and for an answer, by the codes of 9.7.5.2.8 and 11.2.5.2. UINT64_MAX:
+ * for ever. */
+uint64_t weft_sq_rnr_patience_ns(uint8_t rnr_retry, uint8_t timer);
+uint64_t weft_sq_patience_ns(uint8_t retry_cnt, uint8_t timeout);
 
 /* The first of the nic's transports that carries this type and reaches that address; the last one
  * reaches all. */

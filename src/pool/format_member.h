@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "backing/atomic.h"
+#include "pool/doorbell.h"
 #include "pool/format_line.h"
 #include "pool/sizes.h"
 
@@ -109,6 +110,7 @@ struct weft_pool_member {
 	/* [O], or the recoverer: what it keeps in segments is about to be given back */
 	_Atomic uint32_t leaves;
 	struct weft_pool_group group[WEFT_MEMBER_GROUPS];
+	struct weft_pool_card card;
 
 	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
 	struct weft_pool_ask ask[WEFT_MEMBER_LINES];

@@ -49,6 +49,8 @@ struct weft_pool_qp {
 	_Atomic uint64_t rq_start;
 	/* of the first request that it takes; read as the line above. WEFT_ANY_PSN: of any */
 	_Atomic uint32_t rq_psn;
+	/* of its struct weft_pool_hand, read as that; 0: no card carries its requests */
+	_Atomic uint64_t hand_off;
 
 	/* [O] too, but about the peer: how many of its receives I have used, in which epoch of whose */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken;

@@ -9,6 +9,7 @@
 #include "pool/format_queue.h"
 #include "pool/format_region.h"
 #include "pool/format_ring.h"
+#include "pool/hand.h"
 #include "pool/internal.h"
 
 _Static_assert(sizeof(struct weft_pool_leases) <= WEFT_OFF_MEMBERS - WEFT_OFF_LEASES, "leases fit");
@@ -66,6 +67,15 @@ uint64_t weft_signature(void)
 		offsetof(struct weft_pool_ring, cqe),
 		offsetof(struct weft_pool_alarm, bell_off),
 		offsetof(struct weft_pool_bell, ino),
+		sizeof(struct weft_pool_hand),
+		offsetof(struct weft_pool_hand, path),
+		offsetof(struct weft_pool_hand, posted),
+		offsetof(struct weft_pool_hand, seen),
+		offsetof(struct weft_pool_hand, line),
+		offsetof(struct weft_pool_qp, hand_off),
+		offsetof(struct weft_pool_member, card),
+		sizeof(struct weft_pool_card),
+		offsetof(struct weft_pool_card, reach),
 		sizeof(struct weft_pool_mr),
 		offsetof(struct weft_pool_mr, off),
 		WEFT_KEY_BITS,

@@ -32,8 +32,9 @@ enum contract_need {
 struct contract_instance {
 	const char *name;
 	const struct weft_transport *const *transports;
-	void (*begin)(void);  /* of a case; NULL: nothing to do */
-	void (*settle)(void); /* carries all that is not held as far as it goes */
+	const struct contract_case *passes_on; /* which another transport carries; NULL: none */
+	void (*begin)(void);		       /* of a case; NULL: nothing to do */
+	void (*settle)(void);		       /* carries all that is not held as far as it goes */
 	/* Held: nothing is done on its own account; and then: a piece of the oldest request ('0' to '3'), its
 	 * beginning ('b') or its end ('e'). */
 	void (*hold)(bool held);

@@ -23,6 +23,7 @@
 #include "../abi/pool.h"
 #include "../random.h"
 #include "nic/complete.h"
+#include "nic/source.h"
 #include "pool/clock.h"
 #include "pool/completed.h"
 
@@ -200,7 +201,7 @@ static void open_queue(void)
 	w.nic.qps = calloc(WEFT_QPS, sizeof(*w.nic.qps));
 	assert_non_null(w.nic.qps);
 	assert_int_equal(weft_cq_create(&w.nic, &w.cq, RECEIVES), 0);
-	assert_int_equal(weft_cq_ring_get(&w.cq, w.pool->me, RECEIVES, &off), 0);
+	assert_int_equal(weft_cq_ring_get(&w.cq, &w.cq.rings, w.pool->me, RECEIVES, &off), 0);
 	w.r = weft_cq_first_ring(&w.cq);
 	w.ring = w.r->ring;
 	/* the first arming asks a barrier of all others: those that follow are looked at */

@@ -42,6 +42,7 @@ static void completion(struct weft_cq *cq)
 static void async(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event)
 {
 	world.drained_events += event == WEFT_EVENT_SQ_DRAINED;
+	world.fatal_events += event == WEFT_EVENT_QP_FATAL;
 }
 
 static void failed(const struct weft_qp *qp, const struct weft_wqe *wqe, enum weft_cause cause)
@@ -130,6 +131,8 @@ int world_detach(void **state)
 
 void world_look(void)
 {
+	if (world.works)
+		world.works();
 	weft_nic_progress(&world.nic, &world.caller, world.now_ns);
 }
 

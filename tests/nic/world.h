@@ -21,9 +21,10 @@ struct world {
 	struct weft_caller caller;
 	struct weft_cq cq;
 	uint64_t now_ns;
-	uint32_t drained_events;
+	uint32_t drained_events, fatal_events;
 	enum weft_cause failed_of; /* the last request that failed */
 	void (*yields)(void);	   /* somebody waits; NULL: nothing to do */
+	void (*works)(void);	   /* what others do before the nic looks; likewise */
 	void (*copies)(void);	   /* bytes are about to be moved; likewise */
 };
 

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "card/hand.h"
+#include "nic/busy.h"
+#include "nic/errors.h"
+#include "pool/format.h"
+#include "pool/format_member.h"
+#include "pool/format_qp.h"
+#include "pool/format_ring.h"
+#include "pool/step.h"
+#include "pool/completed.h"
+
+/* ---- Lines ---- */
+
+/* What a queue pair says of itself, read between two equal looks at its conn word. */
+struct seen {
+	uint64_t conn, hand_off;
+	uint32_t qpn, connection;
+	uint16_t owner;
+	uint8_t type;
+};
+
+static bool read_slot(const struct weft_pool_qp *slot, struct seen *seen)
+{
+	/* acquire: pairs with the release in publish (qp.c) */
+	seen->conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+	seen->hand_off = slot->hand_off;
+	seen->qpn = slot->qpn;
+	seen->owner = slot->owner;
+	seen->type = slot->type;
+	seen->connection = slot->connection;
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(&slot->conn, memory_order_relaxed) == seen->conn;
+}
+
+static enum weft_pool_conn state_of(uint64_t conn)
+{
+	return conn >> 24 & 0xff;
+}
+
+static bool is_same(const struct weft_card_hand *hand, const struct seen *seen)
+{
+	return seen->qpn == hand->qpn && seen->connection == hand->connection && seen->hand_off &&
+	       seen->owner == hand->grant.member;
+}
+
+static enum weft_outcome look_at_conn(struct weft_card_hand *hand)
+{
+	struct seen seen;
+
+	/* acquire: likewise */
+	if (atomic_load_explicit(&hand->slot->conn, memory_order_acquire) == hand->grant.was)
+		return WEFT_DONE;
+	if (!read_slot(hand->slot, &seen))
+		return WEFT_REHOMING; /* it is just being changed */
+	if (!is_same(hand, &seen))
+		return WEFT_NO_ANSWER;
+	if (state_of(seen.conn) == WEFT_CONN_REHOMING)
+		return WEFT_REHOMING;
+	if (state_of(seen.conn) != WEFT_CONN_READY)
+		return WEFT_NO_ANSWER;
+	hand->grant.was = seen.conn;
+	return WEFT_DONE;
+}
+
+static void forget_hand(struct weft_card_hand *hand)
+{
+	struct weft_card *card = hand->card;
+
+	if (card->goes)
+		card->goes(hand);
+	weft_responder_drop(&hand->to);
+	weft_responder_leave(&hand->to);
+	card->nic->pool->calls->drop_qp(card->nic->pool, hand->line);
+	card->by_index[hand->index] = NULL;
+	*hand->at_prev = hand->next;
+	if (hand->next)
+		hand->next->at_prev = hand->at_prev;
+	weft_nic_free(card->nic, hand);
+}
+
+static enum weft_outcome enter_hand(struct weft_card_hand *hand)
+{
+	enum weft_outcome outcome;
+
+	hand->next_busy =
+		weft_busy_begin(hand->card->caller, weft_busy_at(hand->grant.member, hand->index));
+	outcome = look_at_conn(hand);
+	if (outcome != WEFT_DONE)
+		weft_card_leave(hand);
+	return outcome;
+}
+
+enum weft_outcome weft_card_enter(struct weft_card_hand *hand)
+{
+	enum weft_outcome outcome = enter_hand(hand);
+
+	if (outcome == WEFT_NO_ANSWER)
+		forget_hand(hand);
+	return outcome;
+}
+
+void weft_card_leave(struct weft_card_hand *hand)
+{
+	weft_busy_end(hand->card->caller, hand->next_busy);
+}
+
+/* ---- Coming ---- */
+
+static bool map_returns(struct weft_card_hand *hand, uint64_t off)
+{
+	struct weft_pool *pool = hand->card->nic->pool;
+	uint32_t size;
+
+	hand->returns =
+		off % WEFT_LINE ? NULL : pool->calls->window(pool, off, sizeof(*hand->returns));
+	if (!hand->returns || hand->returns->producer != pool->me)
+		return false;
+	size = hand->returns->size;
+	hand->returns_mask = size - 1;
+	hand->returns_bits = (uint8_t)(size ? __builtin_ctz(size) : 0);
+	return size && !(size & hand->returns_mask) &&
+	       pool->calls->populate(pool, off, weft_pool_ring_bytes(size, hand->returns->stamped));
+}
+
+static bool map_requests(struct weft_card_hand *hand)
+{
+	struct weft_pool *pool = hand->card->nic->pool;
+	uint32_t size = hand->hand->sq_size, stride = hand->hand->sq_stride;
+	uint64_t off = hand->hand->sq_off;
+
+	if (!size || size & (size - 1) || size > WEFT_MAX_WR || off % 8 || stride % 8 ||
+	    stride < sizeof(struct weft_wqe))
+		return false;
+	hand->sq_mask = size - 1;
+	hand->sq_stride = stride;
+	hand->sq = pool->calls->populate(pool, off, (uint64_t)size * stride);
+	return hand->sq;
+}
+
+/* Under the line. False: it is not handed to us. */
+static bool map_hand(struct weft_card_hand *hand, uint64_t hand_off)
+{
+	struct weft_pool *pool = hand->card->nic->pool;
+
+	hand->hand = hand_off % WEFT_LINE
+			     ? NULL
+			     : pool->calls->populate(pool, hand_off, sizeof(*hand->hand));
+	if (!hand->hand || hand->hand->card != pool->me)
+		return false;
+	hand->tag = hand->hand->tag;
+	hand->signal_all = hand->hand->signal_all;
+	/* where one before us has left off: what it had begun is not begun again */
+	hand->begun = atomic_load_explicit(&hand->hand->ended, memory_order_relaxed);
+	return map_requests(hand) && map_returns(hand, hand->hand->return_off);
+}
+
+static bool take_line(struct weft_card_hand *hand)
+{
+	struct weft_pool *pool = hand->card->nic->pool;
+	struct weft_pool_qp *line;
+
+	if (pool->calls->take_qp(pool, &hand->line))
+		return false;
+	line = &pool->qps[hand->line];
+	line->rq_taken_epoch = line->rq_taken_qpn = 0;
+	line->fault_qpn = 0;
+	atomic_store_explicit(&line->fault_conn, 0, memory_order_relaxed);
+	hand->to = (struct weft_responder){
+		.from = {.nic = hand->card->nic,
+			 .slot = line,
+			 .qpn = hand->hand->path.dest_qpn,
+			 .dest_qpn = hand->qpn,
+			 .psn = WEFT_ANY_PSN,
+			 .type = hand->type},
+		.peer = &hand->to,
+	};
+	/* release: pairs with the acquire in is_blamed (handed.c) */
+	atomic_store_explicit(&hand->hand->line, hand->line, memory_order_release);
+	return weft_responder_find(&hand->to);
+}
+
+static bool read_and_map(struct weft_card_hand *hand)
+{
+	struct seen seen;
+
+	if (!read_slot(hand->slot, &seen) ||
+	    (state_of(seen.conn) != WEFT_CONN_READY && state_of(seen.conn) != WEFT_CONN_REHOMING) ||
+	    !seen.hand_off || seen.owner != hand->grant.member)
+		return false;
+	hand->qpn = seen.qpn;
+	hand->connection = seen.connection;
+	hand->type = seen.type;
+	/* while its memory moves the first look waits */
+	hand->grant.was = state_of(seen.conn) == WEFT_CONN_READY ? seen.conn : UINT64_MAX;
+	return map_hand(hand, seen.hand_off) && take_line(hand);
+}
+
+static void list_hand(struct weft_card_hand *hand)
+{
+	struct weft_card *card = hand->card;
+
+	hand->next = card->hands;
+	hand->at_prev = &card->hands;
+	if (hand->next)
+		hand->next->at_prev = &hand->next;
+	card->hands = card->by_index[hand->index] = hand;
+	if (card->comes)
+		card->comes(hand);
+}
+
+static struct weft_card_hand *attach_hand(struct weft_card *card, uint32_t index)
+{
+	struct weft_pool *pool = card->nic->pool;
+	struct weft_card_hand *hand;
+	bool is_ours;
+
+	if (pool->calls->see_qp(pool, index))
+		return NULL;
+	hand = weft_nic_alloc(card->nic, sizeof(*hand));
+	if (!hand)
+		return NULL;
+	hand->card = card;
+	hand->index = index;
+	hand->slot = &pool->qps[index];
+	hand->grant = (struct weft_grant){&hand->slot->conn, 0, hand->slot->owner};
+	hand->next_busy = weft_busy_begin(card->caller, weft_busy_at(hand->grant.member, index));
+	is_ours = read_and_map(hand);
+	weft_card_leave(hand);
+	if (is_ours) {
+		list_hand(hand);
+		return hand;
+	}
+	if (hand->line)
+		pool->calls->drop_qp(pool, hand->line);
+	weft_nic_free(card->nic, hand);
+	return NULL;
+}
+
+/* The hand of that index, as it is now. */
+static struct weft_card_hand *find_hand(struct weft_card *card, uint32_t index)
+{
+	struct weft_card_hand *hand = card->by_index[index];
+	enum weft_outcome outcome = hand ? weft_card_enter(hand) : WEFT_NO_ANSWER;
+
+	if (outcome == WEFT_NO_ANSWER)
+		return attach_hand(card, index);
+	if (outcome == WEFT_DONE)
+		weft_card_leave(hand);
+	return hand;
+}
+
+struct weft_card_hand *weft_card_find(struct weft_card *card, uint32_t qpn)
+{
+	struct weft_card_hand *hand = find_hand(card, qpn & (WEFT_QPS - 1));
+
+	return hand && hand->qpn == qpn ? hand : NULL;
+}
+
+/* ---- Doorbells ---- */
+
+/* Sees what is posted, and says so: the owner rings for what it posts behind it. */
+static void see_posted(struct weft_card_hand *hand)
+{
+	uint64_t posted, resumed;
+
+	do {
+		/* acquire: pairs with the release in hand_on (handed.c) */
+		posted = atomic_load_explicit(&hand->hand->posted, memory_order_acquire);
+		resumed = atomic_load_explicit(&hand->hand->resumed, memory_order_acquire);
+		atomic_store_explicit(&hand->hand->seen, posted, memory_order_relaxed);
+		/* pairs with the fence in hand_on (handed.c): we see what it has posted, or it rings */
+		atomic_thread_fence(memory_order_seq_cst);
+	} while (atomic_load_explicit(&hand->hand->posted, memory_order_relaxed) != posted);
+	hand->posted = posted;
+	if (resumed == hand->resumed)
+		return;
+	hand->resumed = resumed;
+	hand->begun = resumed - 1;
+	hand->stopped = false;
+}
+
+static void look_at_index(struct weft_card *card, uint32_t index)
+{
+	struct weft_card_hand *hand = find_hand(card, index);
+
+	if (!hand || enter_hand(hand) != WEFT_DONE)
+		return;
+	see_posted(hand);
+	weft_card_leave(hand);
+}
+
+/* More have rung than doorbells can say. */
+static void look_at_all(struct weft_card *card, uint16_t member, uint64_t incarnation)
+{
+	struct weft_pool *pool = card->nic->pool;
+
+	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
+		uint64_t lease =
+			atomic_load_explicit(&pool->leases->qp_block[i], memory_order_acquire);
+
+		if (lease != (incarnation << 16 | (member + 1u)))
+			continue;
+		for (uint32_t k = 0; k < WEFT_QP_BLOCK; k++)
+			look_at_index(card, i * WEFT_QP_BLOCK + k);
+	}
+}
+
+static bool look_at_member(struct weft_card *card, uint16_t member,
+			   const struct weft_pool_member *m)
+{
+	/* acquire: pairs with the release in ring_doorbell (handed.c) */
+	uint64_t rings = atomic_load_explicit(&m->card.rings, memory_order_acquire);
+	uint64_t *heard = &card->heard[member];
+
+	if (*heard == rings)
+		return false;
+	for (; *heard != rings; ++*heard) {
+		uint32_t index = atomic_load_explicit(&m->card.doorbell[*heard % WEFT_DOORBELLS],
+						      memory_order_relaxed);
+
+		atomic_thread_fence(memory_order_acquire);
+		if (atomic_load_explicit(&m->card.rings, memory_order_relaxed) - *heard >=
+		    WEFT_DOORBELLS) {
+			*heard = rings;
+			look_at_all(card, member,
+				    atomic_load_explicit(&m->incarnation, memory_order_relaxed));
+			return true;
+		}
+		look_at_index(card, index & (WEFT_QPS - 1));
+	}
+	return true;
+}
+
+bool weft_card_look(struct weft_card *card)
+{
+	const struct weft_pool_member *m;
+	bool rang = false;
+
+	for (uint16_t i = 0; (m = card->nic->pool->calls->member(card->nic->pool, i)); i++)
+		rang |= look_at_member(card, i, m);
+	return rang;
+}
+
+void weft_card_sweep(struct weft_card *card)
+{
+	struct weft_card_hand *next;
+
+	for (struct weft_card_hand *hand = card->hands; hand; hand = next) {
+		next = hand->next;
+		if (weft_card_enter(hand) == WEFT_DONE)
+			weft_card_leave(hand);
+	}
+}
+
+/* ---- Requests ---- */
+
+static struct weft_wqe *request_at(const struct weft_card_hand *hand, uint64_t position)
+{
+	return (void *)(hand->sq + (position & hand->sq_mask) * hand->sq_stride);
+}
+
+const struct weft_wqe *weft_card_request(const struct weft_card_hand *hand, uint64_t position)
+{
+	return request_at(hand, position);
+}
+
+static enum weft_outcome refuse_request(enum weft_cause *cause, enum weft_cause what)
+{
+	*cause = what;
+	return WEFT_FAILED;
+}
+
+static enum weft_outcome find_bytes(struct weft_card_hand *hand, const struct weft_wqe *request,
+				    uint64_t offset, uint8_t access, struct weft_spans *spans,
+				    enum weft_cause *cause)
+{
+	struct weft_caller *caller = hand->card->caller;
+	uint32_t most = (hand->sq_stride - (uint32_t)sizeof(*request)) /
+			(uint32_t)sizeof(struct weft_pool_sge);
+	uint64_t domain = weft_domain(hand->grant.member, hand->slot->pd);
+
+	spans->n = 0;
+	if (request->num_sge > most || request->num_sge > WEFT_MAX_SGE ||
+	    !weft_spans_find(hand->card->nic->pool, caller, request->sge, request->num_sge, domain,
+			     access, spans))
+		return weft_find_later(caller) ? WEFT_REHOMING
+					       : refuse_request(cause, WEFT_CAUSE_LOCAL_KEY);
+	if (offset)
+		weft_spans_cut(spans, offset);
+	return WEFT_DONE;
+}
+
+/* An error between here and the requester's memory. */
+static enum weft_outcome unreachable(struct weft_card_hand *hand, int err, enum weft_cause *cause)
+{
+	/* its memory, or that of a member of its domain, has just moved, or it has ended: the next look tells */
+	if (err == -ESRCH || err == -ESTALE)
+		return WEFT_REHOMING;
+	return refuse_request(cause, WEFT_CAUSE_LOCAL_MEMORY);
+}
+
+enum weft_outcome weft_card_gather(struct weft_card_hand *hand, uint64_t position,
+				   const struct weft_wqe *request, uint64_t offset, void *here,
+				   uint64_t bytes, enum weft_cause *cause)
+{
+	struct weft_spans from;
+	struct weft_span to;
+	enum weft_outcome outcome;
+	int err;
+
+	if (request->flags & WEFT_SEND_INLINE) {
+		if (offset + bytes > hand->sq_stride - sizeof(*request))
+			return refuse_request(cause, WEFT_CAUSE_MESSAGE_LENGTH);
+		__builtin_memcpy(here, weft_wqe_inline(request_at(hand, position)) + offset, bytes);
+		return WEFT_DONE;
+	}
+	outcome = find_bytes(hand, request, offset, 0, &from, cause);
+	if (outcome != WEFT_DONE || !bytes)
+		return outcome;
+	weft_span_private(&to, here, bytes);
+	err = weft_place_scattered(hand->card->nic, hand->card->caller, &hand->grant, &to,
+				   from.span, bytes);
+	return err ? unreachable(hand, err, cause) : WEFT_DONE;
+}
+
+enum weft_outcome weft_card_scatter(struct weft_card_hand *hand, const struct weft_wqe *request,
+				    uint64_t offset, void *here, uint64_t bytes,
+				    enum weft_cause *cause)
+{
+	struct weft_spans to;
+	struct weft_span from;
+	enum weft_outcome outcome;
+	int err;
+
+	outcome = find_bytes(hand, request, offset, WEFT_ACCESS_LOCAL_WRITE, &to, cause);
+	if (outcome != WEFT_DONE || !bytes)
+		return outcome;
+	weft_span_private(&from, here, bytes);
+	err = weft_place_scattered(hand->card->nic, hand->card->caller, &hand->grant, to.span,
+				   &from, bytes);
+	return err ? unreachable(hand, err, cause) : WEFT_DONE;
+}
+
+/* ---- Ending ---- */
+
+static void put_return(struct weft_card_hand *hand, uint64_t position, uint32_t bytes)
+{
+	struct weft_pool_ring *ring = hand->returns;
+	uint64_t at = atomic_load_explicit(&ring->produced, memory_order_relaxed);
+	struct weft_pool_cqe *cqe = &ring->cqe[at & hand->returns_mask];
+
+	cqe->wr_id = position;
+	cqe->qpn = hand->tag;
+	cqe->byte_len = bytes;
+	cqe->imm = cqe->src_qpn = 0;
+	cqe->status = WEFT_WC_SUCCESS;
+	cqe->opcode = cqe->flags = cqe->solicited = 0;
+	if (ring->stamped)
+		weft_pool_ring_stamps(ring, hand->returns_mask + 1)[at & hand->returns_mask] =
+			weft_nic_stamp_ns(hand->card->nic);
+	WEFT_STEP(card_entry_written);
+	/* release: pairs with the acquire of the poller (weft_cq_entry_at) */
+	atomic_store_explicit(&cqe->lap, (uint32_t)(at >> hand->returns_bits) + 1,
+			      memory_order_release);
+	WEFT_STEP(card_returned);
+	atomic_store_explicit(&ring->produced, at + 1, memory_order_relaxed);
+}
+
+void weft_card_succeed(struct weft_card_hand *hand, uint64_t position,
+		       const struct weft_wqe *request)
+{
+	bool tells = hand->signal_all || request->flags & WEFT_SEND_SIGNALED;
+
+	if (tells)
+		put_return(hand, position, request->len_bytes);
+	/* release: pairs with the acquire in take_ended (handed.c) */
+	atomic_store_explicit(&hand->hand->ended, position + 1, memory_order_release);
+	WEFT_STEP(card_ended);
+	if (tells)
+		weft_pool_completed(hand->card->nic->pool, hand->returns, hand->grant.member,
+				    false);
+}
+
+void weft_card_fail(struct weft_card_hand *hand, uint64_t position, enum weft_cause cause)
+{
+	struct weft_pool *pool = hand->card->nic->pool;
+
+	hand->stopped = true;
+	/* release: pairs with the acquire in take_ended (handed.c) */
+	atomic_store_explicit(&hand->hand->verdict, weft_verdict(position, cause),
+			      memory_order_release);
+	WEFT_STEP(card_verdict);
+	pool->calls->signal(pool, hand->grant.member, WEFT_SIGNAL_WORK);
+}
+
+/* ---- Being a card ---- */
+
+int weft_card_begin(struct weft_card *card, struct weft_nic *nic, struct weft_caller *caller,
+		    enum weft_card_reach reach)
+{
+	card->nic = nic;
+	card->caller = caller;
+	card->by_index = weft_nic_alloc(nic, WEFT_QPS * sizeof(struct weft_card_hand *));
+	card->heard = weft_nic_alloc(nic, WEFT_MEMBERS * sizeof(*card->heard));
+	if (!card->by_index || !card->heard) {
+		weft_nic_free(nic, card->by_index);
+		weft_nic_free(nic, card->heard);
+		return -ENOMEM;
+	}
+	/* release: pairs with the acquire in plays (handed.c) */
+	atomic_store_explicit(&nic->pool->self->card.reach, reach, memory_order_release);
+	return 0;
+}
+
+void weft_card_end(struct weft_card *card)
+{
+	atomic_store_explicit(&card->nic->pool->self->card.reach, WEFT_CARD_NONE,
+			      memory_order_relaxed);
+	while (card->hands)
+		forget_hand(card->hands);
+	weft_nic_free(card->nic, card->by_index);
+	weft_nic_free(card->nic, card->heard);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The card's half of requests that are handed over (pool/hand.h): which queue pairs it carries, what they have posted,
+ * their bytes, and telling them what has ended. Where the requests go, it does not know.
+ *
+ * What is touched of a queue pair is touched between `enter` and `leave`, when the busy line of the card's thread names
+ * its owner and the queue pair; what arrives for it goes by nic/incoming.h to `to`, when that line names it likewise.
+ * Never both at once: bytes are gathered into memory of the card's, and placed from there. A pass from enter to leave
+ * is short, as revocations wait for it.
+ *
+ * Context: one thread for each card. Nothing is kept in the pool's words that the thread needs again, so that a card
+ * that is killed leaves each queue pair with what it was told last.
+ */
+#ifndef WEFT_CARD_HAND_H
+#define WEFT_CARD_HAND_H
+
+#include "nic/incoming.h"
+#include "pool/doorbell.h"
+#include "pool/hand.h"
+
+struct weft_card;
+
+/* A queue pair that is handed to this card, in one connection. */
+struct weft_card_hand {
+	struct weft_card *card;
+	struct weft_card_hand *next, **at_prev; /* of the card's */
+	uint32_t index, qpn, tag, connection;
+	uint8_t type;
+	uint64_t next_busy; /* of the line, from enter to leave */
+	struct weft_grant grant;
+	struct weft_pool_qp *slot;
+	struct weft_pool_hand *hand;
+	struct weft_pool_ring *returns;
+	uint8_t *sq;
+	uint32_t sq_mask, sq_stride, returns_mask;
+	uint8_t returns_bits;
+	bool signal_all;
+	bool stopped;	 /* it was told of an error, and has not resumed */
+	uint64_t posted; /* as last seen */
+	uint64_t resumed;
+	uint64_t begun;		  /* requests before it have ended, or are being carried out */
+	uint32_t line;		  /* the entry in the peer's stead */
+	struct weft_responder to; /* what arrives for it */
+	void *carried;		  /* the carrier's own */
+};
+
+struct weft_card {
+	struct weft_nic *nic;
+	struct weft_caller *caller;
+	struct weft_card_hand *hands;
+	struct weft_card_hand **by_index; /* WEFT_QPS of them */
+	uint64_t *heard;		  /* by member: rings of its doorbells that were heard */
+	/* The carrier's: a queue pair has come, or is about to go. NULL: it does not care. */
+	void (*comes)(struct weft_card_hand *hand);
+	void (*goes)(struct weft_card_hand *hand);
+};
+
+/* The nic's member is a card from now on, for the addresses that it has. card: zeros, but for what is called. 0, -ENOMEM. */
+int weft_card_begin(struct weft_card *card, struct weft_nic *nic, struct weft_caller *caller,
+		    enum weft_card_reach reach);
+void weft_card_end(struct weft_card *card);
+
+/* Looks at the queue pairs for which a doorbell has rung. Whether one has. */
+bool weft_card_look(struct weft_card *card);
+/* Forgets those that have gone without ringing. Now and then. */
+void weft_card_sweep(struct weft_card *card);
+/* The queue pair of that number, if it is handed to us; else NULL. The line is idle. */
+struct weft_card_hand *weft_card_find(struct weft_card *card, uint32_t qpn);
+
+/* WEFT_DONE; WEFT_REHOMING: its memory moves, later; WEFT_NO_ANSWER: the connection is over, and the hand was forgotten.
+ * The line is idle, and so it is again after anything but WEFT_DONE. */
+enum weft_outcome weft_card_enter(struct weft_card_hand *hand);
+void weft_card_leave(struct weft_card_hand *hand);
+
+/* ---- From enter to leave ---- */
+
+/* Whether there is a request behind those that were begun, at position hand->begun. */
+static inline bool weft_card_has_next(const struct weft_card_hand *hand)
+{
+	return hand->begun < hand->posted && !hand->stopped;
+}
+
+/* It: in the send queue, which stands while the line is held. Its list is hand->sq_stride long at most, header and all.
+ */
+const struct weft_wqe *weft_card_request(const struct weft_card_hand *hand, uint64_t position);
+
+/*
+ * Moves bytes of the request from `offset` on between the requester and here; request: a copy of it. bytes 0: looks at
+ * its keys alone. WEFT_DONE; WEFT_FAILED with *cause; WEFT_REHOMING: later.
+ */
+enum weft_outcome weft_card_gather(struct weft_card_hand *hand, uint64_t position,
+				   const struct weft_wqe *request, uint64_t offset, void *here,
+				   uint64_t bytes, enum weft_cause *cause);
+enum weft_outcome weft_card_scatter(struct weft_card_hand *hand, const struct weft_wqe *request,
+				    uint64_t offset, void *here, uint64_t bytes,
+				    enum weft_cause *cause);
+
+/* The request is the oldest that has not ended: it has now, well, or of that cause; then none behind it is begun. */
+void weft_card_succeed(struct weft_card_hand *hand, uint64_t position,
+		       const struct weft_wqe *request);
+void weft_card_fail(struct weft_card_hand *hand, uint64_t position, enum weft_cause cause);
+
+#endif
