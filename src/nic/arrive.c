@@ -56,6 +56,8 @@ enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err)
 {
 	enum weft_outcome outcome;
 
+	if (err == -EINPROGRESS)
+		return WEFT_UNDER_WAY;
 	if (weft_arrive_is_own_fault(a, err, &outcome))
 		return outcome;
 	if (is_silence(err))
@@ -73,6 +75,8 @@ enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
 {
 	enum weft_outcome outcome;
 
+	if (err == -EINPROGRESS)
+		return WEFT_UNDER_WAY;
 	if (err == -ESTALE)
 		return WEFT_REHOMING; /* nobody looks into a receive before it is complete */
 	if (weft_arrive_is_own_fault(a, err, &outcome))
@@ -151,11 +155,14 @@ int weft_arrive_atomic_write(const struct weft_arrival *a, const struct weft_spa
 			     uint64_t value)
 {
 	struct weft_counters *counters = &a->caller->line->counters;
-	uint64_t old = 0, seen;
+	struct weft_later *later = weft_later_of(&a->to->grant);
+	uint64_t old = later ? later->seen : 0, seen;
 	int err;
 
 	do {
 		seen = old;
+		if (later)
+			later->seen = seen;
 		err = weft_arrive_atomic(*a, at, false, seen, value, &old);
 	} while (!err && old != seen);
 	if (err)

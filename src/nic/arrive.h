@@ -51,8 +51,9 @@ enum weft_outcome weft_arrive_blame(const struct weft_arrival *a, enum weft_even
 /* The same for what the responder refuses; a requester without reliability is not told (9.8.3). */
 enum weft_outcome weft_arrive_refuse(const struct weft_arrival *a, enum weft_event event,
 				     enum weft_cause cause);
-/* Bytes of a one-sided request, or of a message, could not be placed. here: the spans on the
- * requester's side, of which the one at fault may be one. */
+/* Bytes of a one-sided request, or of a message, could not be placed; WEFT_UNDER_WAY: not yet, where
+ * the carrier has given a->to->grant a struct weft_later. here: the spans on the requester's side, of which the one at
+ * fault may be one. */
 enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err);
 enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
 					  const struct weft_landing *landing, int err);

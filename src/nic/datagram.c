@@ -105,6 +105,52 @@ static struct weft_pool_slot *take(const struct weft_datagram *d, struct weft_da
 	return slot;
 }
 
+#define PATIENCE_MOST_US  100000u
+#define PATIENCE_LEAST_US 50u
+
+/* Until the owner's helper has placed it, or its time is up: one that is stopped costs little from then
+ * on. */
+static __attribute__((noinline)) int await_helper(const struct weft_datagram *d,
+						  struct weft_datagram_target *t,
+						  const struct weft_span *there)
+{
+	const struct weft_machine *machine = d->nic->machine;
+	uint64_t begun_ns = machine->stamp_ns(machine->context), now_ns;
+	struct weft_later *later = &t->later;
+	int err = -EINPROGRESS;
+
+	if (!t->patience_us)
+		t->patience_us = PATIENCE_MOST_US;
+	do {
+		now_ns = machine->stamp_ns(machine->context);
+		if (machine->answered(machine->context, later, now_ns))
+			err = weft_place_scattered(d->nic, d->caller, &t->grant, there, d->span,
+						   WEFT_GRH_BYTES + d->bytes);
+		else
+			machine->yield(machine->context);
+	} while (err == -EINPROGRESS && now_ns < begun_ns + t->patience_us * 1000ull);
+	if (err != -EINPROGRESS)
+		t->patience_us = PATIENCE_MOST_US;
+	else if (t->patience_us > PATIENCE_LEAST_US)
+		t->patience_us /= 2;
+	return err == -EINPROGRESS ? -ETIMEDOUT : err;
+}
+
+/* 0, or an error as of weft_place. */
+static int place_soon(const struct weft_datagram *d, struct weft_datagram_target *t,
+		      const struct weft_span *there)
+{
+	int err;
+
+	weft_later_attach(&t->grant, &t->later);
+	err = weft_place_scattered(d->nic, d->caller, &t->grant, there, d->span,
+				   WEFT_GRH_BYTES + d->bytes);
+	if (__builtin_expect(err == -EINPROGRESS, 0))
+		err = await_helper(d, t, there);
+	weft_later_drop(d->nic, &t->later);
+	return err;
+}
+
 static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *t)
 {
 	struct weft_counters *counters = &d->caller->line->counters;
@@ -128,8 +174,7 @@ static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *
 			     weft_cause_lkey(nic->pool, &slot->recv, used, t->take.domain));
 		return;
 	}
-	err = weft_place_scattered(nic, d->caller, &t->grant, there.span, d->span,
-				   WEFT_GRH_BYTES + d->bytes);
+	err = place_soon(d, t, there.span);
 	if (err == -ESRCH || err == -ETIMEDOUT || err == -ESTALE) {
 		complete(d, t, slot, 0, 0, WEFT_WC_SUCCESS); /* nothing came */
 		return;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What a datagram may do at the queue pair for which it arrives, whichever transport has brought it. One that
- * finds nobody, or no receive, or the wrong Q_Key, is dropped, and nobody is told (9.8.2, 10.2.5).
+ * finds nobody, or no receive, or the wrong Q_Key, is dropped, and nobody is told (9.8.2, 10.2.5); and so
+ * is one that cannot be placed soon.
  */
 #ifndef WEFT_NIC_DATAGRAM_H
 #define WEFT_NIC_DATAGRAM_H
@@ -16,6 +17,10 @@ struct weft_datagram_target {
 	struct weft_grant grant;
 	struct weft_take take;
 	uint32_t qpn, tag, qkey;
+	/* how long one that only its owner's engine can place is waited for: half as long each time that
+	 * it was in vain; 0: not known yet */
+	uint32_t patience_us;
+	struct weft_later later;
 };
 
 struct weft_datagram {

@@ -5,18 +5,19 @@
 #define WEFT_NIC_ERRORS_H
 
 #ifndef ENOENT
-#define ENOENT	  2
-#define ESRCH	  3
-#define ENXIO	  6
-#define EAGAIN	  11
-#define ENOMEM	  12
-#define EACCES	  13
-#define EFAULT	  14
-#define EBUSY	  16
-#define EINVAL	  22
-#define EPROTO	  71
-#define ETIMEDOUT 110
-#define ESTALE	  116
+#define ENOENT	    2
+#define ESRCH	    3
+#define ENXIO	    6
+#define EAGAIN	    11
+#define ENOMEM	    12
+#define EACCES	    13
+#define EFAULT	    14
+#define EBUSY	    16
+#define EINVAL	    22
+#define EPROTO	    71
+#define ETIMEDOUT   110
+#define EINPROGRESS 115
+#define ESTALE	    116
 #endif
 
 #endif

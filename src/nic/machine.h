@@ -23,12 +23,40 @@ struct weft_grant {
 	const _Atomic uint64_t *word;
 	uint64_t was;
 	uint16_t member;
+	int32_t later; /* see weft_later_of; 0: the caller waits */
 };
+
+/*
+ * What a request that does not wait has reached, from one look at it to the next. Each look carries
+ * the request out anew, keys and all: what is in place is passed over, and what was asked of the machine is
+ * found again by what it was about. All zeros: nothing.
+ */
+struct weft_later {
+	uint64_t seen; /* ATOMIC WRITE: what was there before, as far as is known */
+	uint32_t done; /* bytes from its start that are in place */
+	uint32_t at;   /* where the copy begins that the machine is asked for */
+	uint16_t ask
+		[2]; /* the machine's: to read, or for an atomic; and to write. 0: nothing asked */
+};
+
+/* Of the connection that the grant is of; it lies in the same object. NULL: none. */
+static inline struct weft_later *weft_later_of(const struct weft_grant *grant)
+{
+	return grant && grant->later
+		       ? (struct weft_later *)((uintptr_t)grant + (uintptr_t)(intptr_t)grant->later)
+		       : NULL;
+}
+
+static inline void weft_later_attach(struct weft_grant *grant, const struct weft_later *later)
+{
+	grant->later = (int32_t)((intptr_t)later - (intptr_t)grant);
+}
 
 /* Memory of another member that is in place: at `va` of its own, in the region `id`. */
 struct weft_in_place {
 	const struct weft_grant *grant;
 	uint64_t va, id;
+	struct weft_later *later; /* NULL: the call may wait */
 };
 
 /* Where bytes of a region lie. */
@@ -50,7 +78,8 @@ struct weft_memory {
 	/*
 	 * Moves bytes between here and there; no order among them.
 	 * 0; -EFAULT (not mapped there); -ENXIO (not mapped here); -EACCES (the key has ended);
-	 * -ETIMEDOUT (its helper does not answer); -ESRCH (it is gone, or its queue pair is).
+	 * -ETIMEDOUT (its helper does not answer); -ESRCH (it is gone, or its queue pair is);
+	 * -EINPROGRESS (memory->later only: to be called so again when struct weft_machine's `answered` says so).
 	 */
 	int (*move)(void *context, const struct weft_caller *caller,
 		    const struct weft_in_place *memory, void *here, uint64_t len_bytes, bool write);
@@ -69,6 +98,13 @@ struct weft_machine {
 	/* as memmove does, in any order; the next 64 bytes are written at once afterwards */
 	void (*copy)(uint8_t *to, const uint8_t *from, size_t n);
 	struct weft_memory memory[WEFT_MEMORY_KINDS];
+
+	/* Of what was answered -EINPROGRESS. Whether it is worth while to ask again. */
+	bool (*answered)(void *context, const struct weft_later *later, uint64_t now_ns);
+	/* Whether the atomic that was asked for has been carried out: then the old value. */
+	bool (*carried_out)(void *context, const struct weft_later *later, uint64_t *value);
+	/* It is not waited for any more: from here on memory of this process is left alone. At once. */
+	void (*take_back)(void *context, struct weft_later *later);
 
 	void (*yield)(void *context); /* somebody else holds what we wait for */
 	/* The calling thread as locks know it, 0: it has no name yet. */

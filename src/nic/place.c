@@ -206,7 +206,8 @@ static const struct weft_grant *grant_to(const struct chunk *c, const struct wef
 static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct weft_grant *grant,
 		 const struct chunk *there, void *here, uint64_t n, bool write)
 {
-	struct weft_in_place memory = {grant_to(there, grant), there->va, there->id};
+	struct weft_in_place memory = {grant_to(there, grant), there->va, there->id,
+				       weft_later_of(grant)};
 
 	caller->failed = there->foreign;
 	return nic->machine->memory[there->kind].move(nic->machine->context, caller, &memory, here,
@@ -289,20 +290,46 @@ static int move_next(struct weft_nic *nic, struct weft_caller *caller,
 	return err;
 }
 
+/* What is in place already, of a request that did not wait. */
+static void pass_over(struct cursor *cursor, uint64_t n)
+{
+	while (n) {
+		uint64_t left = cursor->span->len_bytes - cursor->done;
+		uint64_t step = left < n ? left : n;
+
+		advance(cursor, step);
+		n -= step;
+	}
+}
+
+static int stop_at(struct weft_later *later, uint64_t at, int err)
+{
+	if (later && err == -EINPROGRESS)
+		later->done = (uint32_t)at;
+	return err;
+}
+
 int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 			 const struct weft_grant *grant, const struct weft_span *to_spans,
 			 const struct weft_span *from_spans, uint64_t len_bytes)
 {
 	struct cursor to = {to_spans, 0}, from = {from_spans, 0};
+	struct weft_later *later = weft_later_of(grant);
+	uint64_t at = later ? later->done : 0;
 
-	while (len_bytes) {
-		uint64_t n = len_bytes;
-		int err = move_next(nic, caller, grant, &to, &from, &n);
+	pass_over(&to, at);
+	pass_over(&from, at);
+	while (at < len_bytes) {
+		uint64_t n = len_bytes - at;
+		int err;
 
+		if (later)
+			later->at = (uint32_t)at;
+		err = move_next(nic, caller, grant, &to, &from, &n);
 		if (err)
-			return err;
-		len_bytes -= n;
-		if (!len_bytes)
+			return stop_at(later, at, err);
+		at += n;
+		if (at == len_bytes)
 			return 0;
 		WEFT_STEP(place_part_copied);
 		advance(&to, n);
@@ -326,11 +353,19 @@ int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 	if (!c.at)
 		return nic->machine->memory[c.kind].atomic(
 			nic->machine->context, caller,
-			&(struct weft_in_place){grant_to(&c, grant), c.va, c.id}, add, compare_add,
-			swap, old);
+			&(struct weft_in_place){grant_to(&c, grant), c.va, c.id,
+						weft_later_of(grant)},
+			add, compare_add, swap, old);
 	here.at = c.at;
 	weft_place_atomic(nic, caller, grant, &here, add, compare_add, swap, old);
 	return c.foreign && was_left_behind(&c.foreign->grant) ? -ESTALE : 0;
+}
+
+void weft_later_drop(const struct weft_nic *nic, struct weft_later *later)
+{
+	if (later->ask[0] || later->ask[1])
+		nic->machine->take_back(nic->machine->context, later);
+	*later = (struct weft_later){0};
 }
 
 /* The key as it is now: 0 is no id. */

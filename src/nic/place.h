@@ -157,7 +157,7 @@ static inline bool weft_span_is_foreign(const struct weft_span *span)
 /*
  * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `grant`
  * is that to whichever side is not ours; NULL: both are. 0, or what struct weft_memory says, with caller->failed: at
- * which span, if it is foreign; -ESTALE: that was left behind when its memory moved, and bytes are lost.
+ * which span, if it is foreign; -EINPROGRESS with a struct weft_later: the same again, later; -ESTALE: that was left behind when its memory moved, and bytes are lost.
  */
 int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 			 const struct weft_grant *grant, const struct weft_span *to,
@@ -182,6 +182,9 @@ static inline int weft_place(struct weft_nic *nic, struct weft_caller *caller,
 	}
 	return 0;
 }
+
+/* Forgets what a request has reached, and takes back what is asked for it. */
+void weft_later_drop(const struct weft_nic *nic, struct weft_later *later);
 
 /* An 8-byte atomic on a checked, aligned span of the peer; the old value. 0 or that of struct weft_memory. */
 int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,

@@ -166,6 +166,16 @@ void weft_sq_recall(struct weft_qp *qp, uint64_t position)
 	qp->sq_issued = position;
 }
 
+void weft_sq_return(struct weft_qp *qp, enum weft_outcome outcome)
+{
+	struct weft_wqe *wqe = weft_sq_slot(qp, --qp->sq_issued);
+
+	qp->under_way--;
+	qp->fetching -= weft_op_fetches(wqe->opcode);
+	qp->awaited = outcome;
+	qp->deadline_ns = 0;
+}
+
 /* Completes those that have ended and are the oldest. */
 static void complete_ended(struct weft_qp *qp)
 {

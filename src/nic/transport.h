@@ -74,6 +74,9 @@ struct weft_transport {
 	void (*release)(struct weft_qp *qp, bool quiet);
 };
 
+/* Beside weft_sq_end: the last request that was begun is under way no more, but waits as if it had been
+ * answered so at its beginning. The queue pair's lock is held. */
+void weft_sq_return(struct weft_qp *qp, enum weft_outcome outcome);
 /* A request that was under way has ended, well (WEFT_CAUSE_NONE) or not. In any order; it
  * completes when those before it have. The lock is held. */
 void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause);

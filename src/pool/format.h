@@ -5,7 +5,7 @@
  *
  *   0        header, then the lease tables
  *   1 MiB    members (format_member.h: their threads' lines, what they ask; format_mailbox.h)
- *   32 MiB   queue pairs (format_qp.h)
+ *   48 MiB   queue pairs (format_qp.h)
  *   96 MiB   memory regions (format_region.h)
  *   192 MiB  segments of 16 MiB, leased to members: extents of regions, queues (format_queue.h), rings
  *            (format_ring.h)
@@ -30,7 +30,7 @@
 
 #define WEFT_OFF_LEASES	  WEFT_PAGE
 #define WEFT_OFF_MEMBERS  (1ull << 20)
-#define WEFT_OFF_QPS	  (32ull << 20)
+#define WEFT_OFF_QPS	  (48ull << 20)
 #define WEFT_OFF_MRS	  (96ull << 20)
 #define WEFT_OFF_OBJECTS  (160ull << 20)
 

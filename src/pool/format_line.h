@@ -83,10 +83,10 @@ struct weft_pool_line {
 	struct weft_counters counters; /* [O] the thread */
 };
 
-/* What a thread asks of the helper of another member: work on memory that only its owner reaches; or, as a
- * call, on a queue pair that that one has made. */
+/* What a thread, or a request under way, asks of another member's helper: work on memory that only that
+ * one reaches; or, as a call, on a queue pair that that one has made. */
 struct weft_pool_ask {
-	/* [O] the thread: odd while asked; the answer is due for exactly this number */
+	/* [O] the asker: odd while asked; the answer is due for exactly this number */
 	_Alignas(WEFT_LINE) _Atomic uint64_t seq;
 	uint32_t target; /* member */
 	uint32_t kind;	 /* enum weft_ask_kind (ask.h) */

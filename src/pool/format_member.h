@@ -109,11 +109,12 @@ struct weft_pool_member {
 	_Atomic uint32_t groups; /* [O] those in use are below it */
 	/* [O], or the recoverer: what it keeps in segments is about to be given back */
 	_Atomic uint32_t leaves;
+	_Atomic uint32_t late; /* [O] asks of requests under way that were ever used: below it */
 	struct weft_pool_group group[WEFT_MEMBER_GROUPS];
 	struct weft_pool_card card;
 
 	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
-	struct weft_pool_ask ask[WEFT_MEMBER_LINES];
+	struct weft_pool_ask ask[WEFT_MEMBER_LINES + WEFT_MEMBER_LATE];
 	/* [O] by poster: the number of the next of its datagrams to look at */
 	_Alignas(WEFT_PAGE) _Atomic uint64_t taken[WEFT_MEMBERS];
 };

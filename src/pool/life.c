@@ -95,7 +95,7 @@ static void end_visits(struct weft_pool_member *m)
 	m->ports = 0;
 	atomic_store_explicit(&m->card.reach, 0, memory_order_relaxed);
 	atomic_store_explicit(&m->leaves, 1, memory_order_relaxed);
-	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
+	for (uint32_t i = 0; i < WEFT_MEMBER_LINES + WEFT_MEMBER_LATE; i++)
 		atomic_fetch_and_explicit(&m->ask[i].seq, ~1ull, memory_order_relaxed);
 }
 

@@ -42,6 +42,7 @@ uint64_t weft_signature(void)
 		offsetof(struct weft_pool_member, mailbox_off),
 		offsetof(struct weft_pool_member, line),
 		offsetof(struct weft_pool_member, ask),
+		offsetof(struct weft_pool_member, late),
 		offsetof(struct weft_pool_member, taken),
 		sizeof(struct weft_pool_mailbox),
 		offsetof(struct weft_pool_mailbox_slot, bytes),

@@ -11,6 +11,7 @@
 
 #define WEFT_MEMBERS	    1024u
 #define WEFT_MEMBER_LINES   64u
+#define WEFT_MEMBER_LATE    32u /* asks of requests that are under way, behind those of its lines */
 #define WEFT_MEMBER_GIDS    32u
 #define WEFT_MEMBER_GROUPS  64u
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The string copy that carries the bytes of a message: see struct weft_machine. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "process/process.h"
+#include "process/copy.h"
 
 #if defined(__x86_64__)
 

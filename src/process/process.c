@@ -14,6 +14,7 @@
 #include "pool/step.h"
 #include "pool/sizes.h"
 #include "migrate/region.h"
+#include "process/copy.h"
 #include "process/gids.h"
 #include "process/process.h"
 #include "transport/registry.h"
@@ -89,6 +90,9 @@ static const struct weft_machine machine = {
 	.free = machine_free,
 	.copy = weft_copy_body,
 	.memory = {[WEFT_MEMORY_THERE] = {.move = weft_reach, .atomic = weft_reach_atomic}},
+	.answered = weft_late_answered,
+	.carried_out = weft_late_carried_out,
+	.take_back = weft_late_take_back,
 	.yield = machine_yield,
 	.self = machine_self,
 	.kick = machine_kick,
@@ -150,6 +154,7 @@ static int attach(const struct weft_process_api *api)
 	p->pool->meanwhile = weft_helper_meanwhile;
 	memset(&p->nic, 0, sizeof(p->nic));
 	memset(p->bounce_off, 0, sizeof(p->bounce_off));
+	memset(p->late, 0, sizeof(p->late));
 	p->nic.pool = p->pool;
 	p->nic.machine = &machine;
 	p->api = api;

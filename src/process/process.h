@@ -13,6 +13,22 @@
 #include "pool/sizes.h"
 #include "pool/ask.h"
 
+#define WEFT_BOUNCE_BYTES 65536u /* of memory of others, at once */
+
+/* Of one ask of a request that does not wait (late.c). */
+struct weft_late {
+	_Atomic uint32_t state; /* whether a request has it; the rest is that one's */
+	uint16_t member;	/* of which it was asked last, */
+	uint64_t incarnation;	/* and which one that was */
+	uint64_t bounce_off;	/* 0: it has none yet */
+	uint64_t looked_ns;	/* when that member was last seen alive */
+	bool asked;		/* since the last answer was taken */
+	bool gone;		/* the member is */
+	/* of what: a part of a request that lies together, from `at` on, and how much of it is done; or an atomic */
+	enum weft_ask_kind kind;
+	uint64_t id, va, len_bytes, at, done, operand[2];
+};
+
 struct weft_process {
 	struct weft_pool *pool;
 	const struct weft_process_api *api;
@@ -22,6 +38,7 @@ struct weft_process {
 	unsigned int contexts;
 	bool attached; /* without contexts, too, while pages have to stay in the pool */
 	uint64_t bounce_off[WEFT_MEMBER_LINES]; /* by caller; each touches only its own (reach.c) */
+	struct weft_late late[WEFT_MEMBER_LATE];
 };
 
 extern struct weft_process weft_process;
@@ -112,8 +129,6 @@ void weft_rehome_unshare(void);
 void weft_rehome(void);
 void weft_rehome_from_qp(uint32_t index);
 void weft_rehome_forget(void); /* in a fork's child */
-/* copy.c: see struct weft_machine. */
-void weft_copy_body(uint8_t *to, const uint8_t *from, size_t n);
 
 /* reach.c: memory of other members that is in place; see struct weft_machine. */
 int weft_reach(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
@@ -121,6 +136,15 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 int weft_reach_atomic(void *context, const struct weft_caller *caller,
 		      const struct weft_in_place *memory, bool add, uint64_t compare_add,
 		      uint64_t swap, uint64_t *value);
+/* late.c: the same for requests that do not wait: -EINPROGRESS; see struct weft_later and struct
+ * weft_machine. */
+int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *here,
+		   uint64_t len_bytes, bool write);
+int weft_late_atomic(struct weft_pool *pool, const struct weft_in_place *memory,
+		     enum weft_ask_kind kind, const uint64_t operand[2], uint64_t *value);
+bool weft_late_answered(void *context, const struct weft_later *later, uint64_t now_ns);
+bool weft_late_carried_out(void *context, const struct weft_later *later, uint64_t *value);
+void weft_late_take_back(void *context, struct weft_later *later);
 /* The helper was asked. */
 void weft_reach_answer(struct weft_pool *pool);
 /*

@@ -20,8 +20,7 @@
 #include "migrate/vma.h"
 #include "process/process.h"
 
-#define BOUNCE_BYTES 65536u
-#define PATIENCE_NS  1000000000ull
+#define PATIENCE_NS 1000000000ull
 
 /* ---- Asking ---- */
 
@@ -103,7 +102,7 @@ int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind 
 	const struct weft_caller *caller = weft_caller();
 	uint64_t *off = &weft_process.bounce_off[caller->index];
 	struct weft_pool_ask *ask = caller->ask;
-	int err = *off ? 0 : weft_pool_alloc(pool, BOUNCE_BYTES, off);
+	int err = *off ? 0 : weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, off);
 
 	if (err)
 		return err;
@@ -125,7 +124,7 @@ static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 	uint64_t *off = &weft_process.bounce_off[caller->index];
 	int err;
 
-	if (!*off && weft_pool_alloc(pool, BOUNCE_BYTES, off))
+	if (!*off && weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, off))
 		return -ENOMEM;
 	for (uint64_t done = 0; done < len_bytes; done += ask->len_bytes) {
 		uint8_t *bounce = pool->base + *off;
@@ -133,7 +132,8 @@ static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 		WEFT_STEP(reach_bounce_made);
 		ask->kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ;
 		ask->va = memory->va + done;
-		ask->len_bytes = len_bytes - done < BOUNCE_BYTES ? len_bytes - done : BOUNCE_BYTES;
+		ask->len_bytes =
+			len_bytes - done < WEFT_BOUNCE_BYTES ? len_bytes - done : WEFT_BOUNCE_BYTES;
 		ask->bounce_off = *off;
 		if (write)
 			memcpy(bounce, here + done, ask->len_bytes);
@@ -211,24 +211,33 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	if (m->pid_ns == pool->self->pid_ns && m->witness)
 		err = by_kernel((pid_t)m->pid, m->witness, memory->va, here, len_bytes, write);
 	/* a process whose first thread has ended cannot be reached by its number, but lives */
-	if (err == -EPERM || err == -ENOSYS || err == -ESRCH)
-		err = ask_copy(pool, caller, memory, here, len_bytes, write);
-	return err;
+	if (err != -EPERM && err != -ENOSYS && err != -ESRCH)
+		return err;
+	return memory->later ? weft_late_copy(pool, memory, here, len_bytes, write)
+			     : ask_copy(pool, caller, memory, here, len_bytes, write);
 }
 
 int weft_reach_atomic(void *context, const struct weft_caller *caller,
 		      const struct weft_in_place *memory, bool add, uint64_t compare_add,
 		      uint64_t swap, uint64_t *value)
 {
+	struct weft_pool *pool = ((struct weft_process *)context)->pool;
+	enum weft_ask_kind kind = add ? WEFT_ASK_FETCH_ADD : WEFT_ASK_CMP_SWAP;
 	struct weft_pool_ask *ask = caller->ask;
 	int err;
 
-	ask->kind = add ? WEFT_ASK_FETCH_ADD : WEFT_ASK_CMP_SWAP;
+	if (memory->later) {
+		err = check_grant(pool, memory);
+		return err ? err
+			   : weft_late_atomic(pool, memory, kind, (uint64_t[]){compare_add, swap},
+					      value);
+	}
+	ask->kind = kind;
 	ask->va = memory->va;
 	ask->len_bytes = 8;
 	ask->operand[0] = compare_add;
 	ask->operand[1] = swap;
-	err = ask_helper(((struct weft_process *)context)->pool, ask, memory);
+	err = ask_helper(pool, ask, memory);
 	*value = ask->value;
 	return err;
 }
@@ -395,6 +404,27 @@ static void for_each(struct weft_pool *pool, bool calls, struct weft_caller *cal
 	}
 }
 
+/* Those of requests that do not wait, whose process may be asleep. */
+static void answer_late(struct weft_pool *pool, uint16_t member)
+{
+	struct weft_pool_member *m = weft_pool_member(pool, member);
+	/* acquire: pairs with the release in count_asks (late.c) */
+	uint32_t late = m ? atomic_load_explicit(&m->late, memory_order_acquire) : 0;
+	bool any = false;
+
+	if (!m || !atomic_load_explicit(&m->incarnation, memory_order_acquire))
+		return;
+	for (uint32_t k = 0; k < late && k < WEFT_MEMBER_LATE; k++)
+		if (asked(pool, &m->ask[WEFT_MEMBER_LINES + k])) {
+			weft_pool_visit(pool, member);
+			answer(pool, &m->ask[WEFT_MEMBER_LINES + k]);
+			weft_pool_depart(pool);
+			any = true;
+		}
+	if (any)
+		weft_pool_signal(pool, member, WEFT_SIGNAL_WORK);
+}
+
 static void answer_ask(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
 		       struct weft_pool_ask *ask, struct weft_caller *caller)
 {
@@ -408,6 +438,8 @@ static void answer_ask(struct weft_pool *pool, uint16_t member, uint64_t incarna
 void weft_reach_answer(struct weft_pool *pool)
 {
 	for_each(pool, false, NULL, answer_ask);
+	for (uint16_t i = 0; i < WEFT_MEMBERS && weft_pool_member(pool, i); i++)
+		answer_late(pool, i);
 }
 
 /* The message, and in *seq whose; or it is not asked any more: 0. */

@@ -9,7 +9,6 @@
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "process/process.h"
-#include "pool/format_line.h"
 #include "pool/format_qp.h"
 #include "pool/format_region.h"
 #include "pool/sizes.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "process/process.h"
+#include "process/copy.h"
 
 #define ROOM  (20u << 10)
 #define ABOUT 70u /* a line and a little */

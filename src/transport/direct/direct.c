@@ -24,6 +24,9 @@ struct direct {
 	 * moved */
 	uint64_t answer;
 	bool has_answer;
+	uint32_t begun_ms; /* since when what is asked now is known to be; 0: not yet */
+	/* of the request that is under way; without one it is all zeros */
+	struct weft_later later;
 };
 
 /* A queue pair of XRC. */
@@ -133,6 +136,7 @@ HOT enum weft_outcome execute_atomic(struct weft_arrival a)
 static enum weft_outcome execute_atomic_write(struct weft_arrival a)
 {
 	enum weft_outcome outcome;
+	struct weft_grant waits = a.to->grant;
 	struct weft_span at, operand;
 	uint64_t value;
 	int err;
@@ -143,7 +147,9 @@ static enum weft_outcome execute_atomic_write(struct weft_arrival a)
 	if (outcome != WEFT_DONE)
 		return outcome;
 	weft_span_private(&operand, &value, 8);
-	err = weft_place(a.nic, a.caller, &a.to->grant, &operand, a.here->span, 8);
+	/* to where nothing stays: it is waited for */
+	waits.later = 0;
+	err = weft_place(a.nic, a.caller, &waits, &operand, a.here->span, 8);
 	err = err ? err : weft_arrive_atomic_write(WEFT_ASIDE(a), &at, value);
 	return err ? weft_arrive_unreachable(WEFT_ASIDE(a), err) : WEFT_DONE;
 }
@@ -159,6 +165,11 @@ static __attribute__((__noinline__)) enum weft_outcome without_responder(struct 
 	*cause = weft_gather(qp, wqe, caller, &here);
 	if (*cause)
 		return weft_gather_failed(caller);
+	/* it has answered: what has become of it since does not matter */
+	if (direct_of(qp)->has_answer && weft_op_is_atomic(wqe->opcode))
+		return answer_atomic((struct weft_arrival){qp->nic, &direct_of(qp)->to, wqe, caller,
+							   &here, cause},
+				     direct_of(qp)->answer);
 	return weft_responder_rehomes(&direct_of(qp)->to) ? WEFT_REHOMING : WEFT_NO_ANSWER;
 }
 
@@ -201,6 +212,8 @@ static bool look_again(struct weft_qp *qp, struct direct *d)
 {
 	bool ready;
 
+	/* what was in place is so for another receive, or another queue pair */
+	weft_later_drop(qp->nic, &d->later);
 	d->to.from.psn = qp->attr.sq_psn;
 	ready = weft_responder_read(&d->to);
 	qp->peer_rnr_timer = d->to.from.rnr_timer;
@@ -246,7 +259,9 @@ static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct 
 static enum weft_outcome issue_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
 					  struct weft_caller *caller, enum weft_cause *cause)
 {
-	return issue(qp, wqe, caller, cause) == WEFT_FAILED ? WEFT_FAILED : WEFT_DONE;
+	enum weft_outcome outcome = issue(qp, wqe, caller, cause);
+
+	return outcome == WEFT_FAILED || outcome == WEFT_UNDER_WAY ? outcome : WEFT_DONE;
 }
 
 /* Whether the peer takes requests. Its queue may be another member's, at which they are carried
@@ -265,6 +280,13 @@ static bool is_ready(struct weft_qp *qp, struct direct *d, struct weft_caller *c
 	return ready;
 }
 
+/* What was begun there has to begin anew. */
+static void forget_queue(struct direct *d, struct weft_xrc_queue *q)
+{
+	weft_later_drop(d->to.from.nic, &d->later);
+	weft_responder_drop(&q->responder);
+}
+
 /* Keys and receives are those of the named queue's protection domain (A14). */
 static enum weft_outcome execute_at_queue(struct weft_qp *qp, struct weft_wqe *wqe,
 					  struct weft_caller *caller, enum weft_cause *cause)
@@ -277,6 +299,8 @@ static enum weft_outcome execute_at_queue(struct weft_qp *qp, struct weft_wqe *w
 	uint64_t next;
 
 	q->number = known ? number : 0;
+	if (!known)
+		forget_queue(qp->carried, q);
 	if (!known && !weft_responder_queue(to, number, &q->responder)) {
 		if (weft_responder_rehomes(&q->responder))
 			return WEFT_REHOMING;
@@ -284,10 +308,12 @@ static enum weft_outcome execute_at_queue(struct weft_qp *qp, struct weft_wqe *w
 		weft_responder_blame(to, WEFT_EVENT_QP_REQ_ERR);
 		return WEFT_FAILED;
 	}
+	weft_later_attach(&q->responder.grant, &direct_of(qp)->later);
 	next = weft_busy_begin(caller, q->responder.busy_at);
 	if (known ? !weft_responder_is_gone(&q->responder) : weft_xrc_map(q, to, number)) {
 		outcome = carry_out(qp, &q->responder, wqe, caller, cause);
-		weft_responder_let_go(&q->responder);
+		if (outcome != WEFT_UNDER_WAY)
+			weft_responder_let_go(&q->responder);
 	}
 	weft_busy_end(caller, next);
 	return outcome;
@@ -308,6 +334,87 @@ static enum weft_outcome issue_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
 	return outcome;
 }
 
+/* ---- What only the owner's helper reaches ---- */
+
+/* As long as a request waits for such an answer that has to; then the verb's timers begin. */
+#define ENGINE_PATIENCE_NS 1000000000ull
+
+/* Where it was carried out, it must not be again, whatever has become of the connection. */
+static void keep_answer(struct weft_qp *qp, struct direct *d)
+{
+	const struct weft_machine *machine = qp->nic->machine;
+	const struct weft_wqe *wqe = weft_sq_slot(qp, qp->sq_issued - 1);
+
+	if (weft_op_is_atomic(wqe->opcode) && !d->has_answer)
+		d->has_answer = machine->carried_out(machine->context, &d->later, &d->answer);
+}
+
+static void settle_late(struct weft_qp *qp, enum weft_outcome outcome, enum weft_cause cause)
+{
+	if (outcome == WEFT_UNDER_WAY)
+		return;
+	weft_later_drop(qp->nic, &direct_of(qp)->later);
+	direct_of(qp)->begun_ms = 0;
+	if (outcome == WEFT_DONE)
+		weft_sq_end(qp, qp->sq_issued - 1, WEFT_CAUSE_NONE);
+	else if (outcome == WEFT_FAILED)
+		weft_sq_end(qp, qp->sq_issued - 1, cause);
+	else
+		weft_sq_return(qp, outcome);
+}
+
+/* Whether the request has had its time. Without reliability nobody learns of it. */
+static bool is_late(const struct weft_qp *qp, struct direct *d, uint64_t now_ns)
+{
+	uint64_t patience_ns = qp->type == WEFT_QPT_UC
+				       ? 0
+				       : weft_sq_patience_ns(qp->attr.retry_cnt, qp->attr.timeout);
+	uint32_t now_ms = (uint32_t)(now_ns / 1000000) | 1;
+
+	if (!d->begun_ms)
+		d->begun_ms = now_ms;
+	/* another thread may have looked at a later time */
+	return patience_ns != UINT64_MAX &&
+	       (int32_t)(now_ms - d->begun_ms) >
+		       (int64_t)((ENGINE_PATIENCE_NS + patience_ns) / 1000000);
+}
+
+/* A peer that found us at fault answers no more: its verdict came first. */
+static void end_silent(struct weft_qp *qp)
+{
+	if (!weft_qp_look(qp))
+		settle_late(qp, qp->type == WEFT_QPT_UC ? WEFT_DONE : WEFT_FAILED,
+			    WEFT_CAUSE_NO_ANSWER);
+}
+
+static uint64_t look_later(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns)
+{
+	const struct weft_machine *machine = qp->nic->machine;
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	struct direct *d = direct_of(qp);
+	enum weft_outcome outcome;
+	bool asked = d->later.ask[0] || d->later.ask[1];
+
+	if (asked && machine->answered(machine->context, &d->later, now_ns)) {
+		d->begun_ms = 0;
+		keep_answer(qp, d);
+	} else if (is_late(qp, d, now_ns)) {
+		end_silent(qp);
+		return UINT64_MAX;
+	} else if (asked) {
+		return UINT64_MAX;
+	}
+	outcome = qp->issue(qp, weft_sq_slot(qp, qp->sq_issued - 1), caller, &cause);
+	settle_late(qp, outcome, cause);
+	return UINT64_MAX;
+}
+
+/* Only bytes of the machine's own are still touched then. */
+static bool drained(struct weft_qp *qp)
+{
+	return true;
+}
+
 static bool reaches(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
 {
 	if (weft_address_is_group(dgid))
@@ -323,6 +430,7 @@ static int connect(struct weft_qp *qp, uint16_t *executor)
 	struct direct *d = direct_of(qp);
 
 	weft_responder_begin(&d->to, qp);
+	weft_later_attach(&d->to.grant, &d->later);
 	d->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
 	if (!weft_responder_find(&d->to))
 		return 0;
@@ -337,6 +445,9 @@ static void leave(struct weft_qp *qp)
 {
 	struct direct *d = direct_of(qp);
 
+	weft_later_drop(qp->nic, &d->later);
+	if (qp->type == WEFT_QPT_XRC_SEND)
+		weft_responder_drop(&((struct xrc *)qp->carried)->queue.responder);
 	weft_responder_drop(&d->to);
 	weft_responder_leave(&d->to);
 	d->to.slot = NULL;
@@ -368,9 +479,12 @@ const struct weft_transport weft_direct = {
 		    [WEFT_QPT_XRC_SEND] = {issue_xrc, sizeof(struct xrc)},
 		    [WEFT_QPT_XRC_RECV] = {issue_xrc, sizeof(struct direct)}},
 	.address_bytes = WEFT_DIRECT_ADDRESS_BYTES,
+	.most_under_way = 1,
 	.silence = WEFT_CAUSE_NO_ANSWER,
 	.reaches = reaches,
 	.connect = connect,
 	.abort = leave,
 	.fault = fault,
+	.progress = look_later,
+	.drained = drained,
 };

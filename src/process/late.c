@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What only the helper of the memory's owner can do, for requests that do not wait for it: each such request
+ * has an ask of its own, to read or for an atomic, and another to write. It is carried out anew at each look
+ * (struct weft_later), and finds by these what it has asked before.
+ *
+ * An ask, by its state; the thread is one that holds the lock of the request's queue pair:
+ *   FREE -> USED    a thread that needs one
+ *   USED -> FREE    the same, answered, or of a member that has died
+ *   USED -> LEFT    the same, taken back: the helper may be in the middle of it, and at its bounce buffer
+ *   LEFT -> USED    a thread that needs one, and sees that the helper is not
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "pool/clock.h"
+#include "pool/format_member.h"
+#include "pool/step.h"
+#include "process/process.h"
+
+#define ALIVE_EACH_NS 1000000ull /* how often it is looked whether the other lives */
+
+enum { FREE, USED, LEFT };
+
+static struct weft_pool_ask *ask_of(struct weft_pool *pool, const struct weft_late *late)
+{
+	return &pool->self->ask[WEFT_MEMBER_LINES + (late - weft_process.late)];
+}
+
+static struct weft_late *late_of(const struct weft_later *later, bool write)
+{
+	return later->ask[write] ? &weft_process.late[later->ask[write] - 1] : NULL;
+}
+
+static bool is_answered(struct weft_pool *pool, const struct weft_late *late)
+{
+	const struct weft_pool_ask *ask = ask_of(pool, late);
+
+	/* acquire: pairs with the release in answer (reach.c) */
+	return atomic_load_explicit(&ask->answered, memory_order_acquire) ==
+	       atomic_load_explicit(&ask->seq, memory_order_relaxed);
+}
+
+/* ---- An ask to use ---- */
+
+/* Whether that member looks at memory of ours, on behalf of its helper or not. */
+static bool is_at_ours(struct weft_pool *pool, const struct weft_pool_member *m)
+{
+	uint32_t lines = atomic_load_explicit(&m->lines, memory_order_acquire);
+
+	for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
+		/* acquire: pairs with the release in weft_pool_depart */
+		if (weft_busy_member(atomic_load_explicit(&m->line[k].busy,
+							  memory_order_acquire)) == pool->me + 1u)
+			return true;
+	return false;
+}
+
+/* It was taken back, after which comes a fence that pairs with that in answer (reach.c): the helper that we do not
+ * see at ours sees that nothing is asked. */
+static bool is_left_alone(struct weft_pool *pool, const struct weft_late *late)
+{
+	const struct weft_pool_member *m = weft_pool_member(pool, late->member);
+
+	return !m || !is_at_ours(pool, m) ||
+	       !weft_pool_alive(pool, late->member, late->incarnation);
+}
+
+static bool try_take(struct weft_pool *pool, struct weft_late *late)
+{
+	uint32_t state = atomic_load_explicit(&late->state, memory_order_acquire);
+
+	/* acquire: pairs with the release in end_ask */
+	return state != USED &&
+	       atomic_compare_exchange_strong_explicit(
+		       &late->state, &state, USED, memory_order_acquire, memory_order_relaxed) &&
+	       (state == FREE || is_left_alone(pool, late) ||
+		(atomic_store_explicit(&late->state, LEFT, memory_order_release), false));
+}
+
+/* Engines look at those below. */
+static void count_asks(struct weft_pool *pool, uint32_t used)
+{
+	_Atomic uint32_t *late = &pool->self->late;
+	uint32_t was = atomic_load_explicit(late, memory_order_relaxed);
+
+	/* release: the ask is idle before it counts */
+	while (was < used && !atomic_compare_exchange_weak_explicit(
+				     late, &was, used, memory_order_release, memory_order_relaxed))
+		;
+}
+
+/* NULL: all are in use. */
+static struct weft_late *take_ask(struct weft_pool *pool, struct weft_later *later, bool write)
+{
+	for (uint16_t i = 0; i < WEFT_MEMBER_LATE; i++)
+		if (try_take(pool, &weft_process.late[i])) {
+			later->ask[write] = (uint16_t)(i + 1);
+			count_asks(pool, i + 1u);
+			return &weft_process.late[i];
+		}
+	return NULL;
+}
+
+static void end_ask(struct weft_pool *pool, struct weft_late *late)
+{
+	_Atomic uint64_t *seq = &ask_of(pool, late)->seq;
+	bool open = late->asked && !is_answered(pool, late);
+	uint64_t was = atomic_load_explicit(seq, memory_order_relaxed);
+
+	if (was & 1)
+		atomic_store_explicit(seq, was + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst); /* see is_left_alone */
+	late->asked = false;
+	WEFT_STEP(late_taken_back);
+	atomic_store_explicit(&late->state, open ? LEFT : FREE, memory_order_release);
+}
+
+void weft_late_take_back(void *context, struct weft_later *later)
+{
+	for (int write = 0; write < 2; write++)
+		if (later->ask[write]) {
+			end_ask(((struct weft_process *)context)->pool, late_of(later, write));
+			later->ask[write] = 0;
+		}
+}
+
+/* ---- What was asked ---- */
+
+static bool asks_the_same(const struct weft_late *a, const struct weft_late *b)
+{
+	return a->kind == b->kind && a->id == b->id && a->va == b->va &&
+	       a->len_bytes == b->len_bytes && a->at == b->at && a->operand[0] == b->operand[0] &&
+	       a->operand[1] == b->operand[1];
+}
+
+/* Where that was asked before, or a new one. NULL: all are in use. */
+static struct weft_late *find_asked(struct weft_pool *pool, struct weft_later *later, bool write,
+				    const struct weft_late *wanted)
+{
+	struct weft_late *late = late_of(later, write);
+
+	if (late && asks_the_same(late, wanted))
+		return late;
+	if (late)
+		end_ask(pool, late);
+	later->ask[write] = 0;
+	late = take_ask(pool, later, write);
+	if (!late)
+		return NULL;
+	late->kind = wanted->kind;
+	late->id = wanted->id;
+	late->va = wanted->va;
+	late->len_bytes = wanted->len_bytes;
+	late->at = wanted->at;
+	late->operand[0] = wanted->operand[0];
+	late->operand[1] = wanted->operand[1];
+	late->done = 0;
+	late->gone = false;
+	return late;
+}
+
+/* -EINPROGRESS, even if the answer is there by then: a request that is done at once leaves nothing behind. */
+static int ask_for(struct weft_pool *pool, struct weft_late *late,
+		   const struct weft_in_place *memory, uint64_t len_bytes)
+{
+	struct weft_pool_ask *ask = ask_of(pool, late);
+	const struct weft_pool_member *m = weft_pool_member(pool, memory->grant->member);
+
+	/* a thread that is stopped here may ask when its grant has ended: the helper looks once more */
+	WEFT_TURN(reach_checked);
+	late->member = memory->grant->member;
+	late->incarnation = m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
+	late->gone = !late->incarnation;
+	late->looked_ns = 0;
+	late->asked = true;
+	ask->target = late->member;
+	ask->kind = late->kind;
+	ask->id = late->id;
+	ask->va = late->va + late->done;
+	ask->len_bytes = len_bytes;
+	ask->operand[0] = late->operand[0];
+	ask->operand[1] = late->operand[1];
+	ask->bounce_off = late->bounce_off;
+	ask->grant_off = (uint64_t)((const uint8_t *)memory->grant->word - pool->base);
+	ask->grant_was = memory->grant->was;
+	/* release: pairs with the acquire in asked (reach.c); an answered one is odd still */
+	atomic_store_explicit(&ask->seq,
+			      (atomic_load_explicit(&ask->seq, memory_order_relaxed) | 1) + 2,
+			      memory_order_release);
+	WEFT_STEP(late_asked);
+	weft_pool_signal(pool, late->member, WEFT_SIGNAL_ASK);
+	return -EINPROGRESS;
+}
+
+/* The answer to what was asked last: 0 or -errno; -EINPROGRESS. */
+static int hear(struct weft_pool *pool, struct weft_late *late)
+{
+	if (is_answered(pool, late))
+		return (int)ask_of(pool, late)->error;
+	return late->gone ? -ESRCH : -EINPROGRESS;
+}
+
+static uint64_t next_bytes(const struct weft_late *late)
+{
+	uint64_t left = late->len_bytes - late->done;
+
+	return left < WEFT_BOUNCE_BYTES ? left : WEFT_BOUNCE_BYTES;
+}
+
+int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *here,
+		   uint64_t len_bytes, bool write)
+{
+	const struct weft_late wanted = {.kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ,
+					 .id = memory->id,
+					 .va = memory->va,
+					 .len_bytes = len_bytes,
+					 .at = memory->later->at};
+	struct weft_late *late = find_asked(pool, memory->later, write, &wanted);
+	uint8_t *bounce;
+	uint64_t n;
+	int err;
+
+	if (!late)
+		return -EINPROGRESS;
+	if (!late->bounce_off && weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, &late->bounce_off)) {
+		end_ask(pool, late);
+		memory->later->ask[write] = 0;
+		return -ENOMEM;
+	}
+	bounce = pool->base + late->bounce_off;
+	for (; late->done < len_bytes; late->done += n) {
+		n = next_bytes(late);
+		if (!late->asked && write)
+			memcpy(bounce, here + late->done, n);
+		err = late->asked ? hear(pool, late) : ask_for(pool, late, memory, n);
+		if (err)
+			return err;
+		late->asked = false;
+		if (!write)
+			memcpy(here + late->done, bounce, n);
+	}
+	/* where the bytes go on from here by another ask, they are asked for at each look */
+	if (!write && len_bytes <= WEFT_BOUNCE_BYTES)
+		memcpy(here, bounce, len_bytes);
+	return 0;
+}
+
+int weft_late_atomic(struct weft_pool *pool, const struct weft_in_place *memory,
+		     enum weft_ask_kind kind, const uint64_t operand[2], uint64_t *value)
+{
+	const struct weft_late wanted = {.kind = kind,
+					 .id = memory->id,
+					 .va = memory->va,
+					 .len_bytes = 8,
+					 .at = memory->later->at,
+					 .operand = {operand[0], operand[1]}};
+	struct weft_late *late = find_asked(pool, memory->later, false, &wanted);
+	int err;
+
+	if (!late)
+		return -EINPROGRESS;
+	if (!late->asked)
+		return ask_for(pool, late, memory, 8);
+	err = hear(pool, late);
+	*value = ask_of(pool, late)->value;
+	return err;
+}
+
+/* ---- Looking after it ---- */
+
+/* Also of what is not asked any more, or of one that has died. */
+static bool is_worth_a_look(struct weft_pool *pool, struct weft_late *late, uint64_t now_ns)
+{
+	if (!late->asked || late->gone || is_answered(pool, late))
+		return true;
+	if (now_ns < late->looked_ns + ALIVE_EACH_NS)
+		return false;
+	late->looked_ns = now_ns;
+	late->gone = !weft_pool_alive(pool, late->member, late->incarnation);
+	return late->gone;
+}
+
+bool weft_late_answered(void *context, const struct weft_later *later, uint64_t now_ns)
+{
+	struct weft_pool *pool = ((struct weft_process *)context)->pool;
+
+	for (int write = 0; write < 2; write++)
+		if (later->ask[write] && !is_worth_a_look(pool, late_of(later, write), now_ns))
+			return false;
+	return true;
+}
+
+bool weft_late_carried_out(void *context, const struct weft_later *later, uint64_t *value)
+{
+	struct weft_pool *pool = ((struct weft_process *)context)->pool;
+	const struct weft_late *late = late_of(later, false);
+
+	if (!late || !late->asked || !is_answered(pool, late) || ask_of(pool, late)->error)
+		return false;
+	*value = ask_of(pool, late)->value;
+	return true;
+}
