@@ -196,9 +196,9 @@ static int tell(struct weft_pool_bell *bell, struct door *door, int fd)
 	if (atomic_exchange_explicit(&bell->told, 1, memory_order_seq_cst))
 		return 0;
 	WEFT_STEP(wake_told);
-	/* a pipe that is full can be read */
+	/* A pipe that is full can be read. write() would be a point of cancellation, and locks are held */
 	if ((door ? is_still_pipe(door, bell) : is_pipe(fd, bell)) &&
-	    (write(fd, &one, sizeof(one)) == sizeof(one) || errno == EAGAIN)) {
+	    (syscall(SYS_write, fd, &one, sizeof(one)) == sizeof(one) || errno == EAGAIN)) {
 		WEFT_STEP(wake_written);
 		return 0;
 	}

@@ -313,6 +313,34 @@ static void cq_with_unread_event(void **state)
 	no_event(rig);
 }
 
+static void *post_when_cancelled(void *arg)
+{
+	pthread_cancel(pthread_self());
+	send_one(arg, 1, 0);
+	send_one(arg, 2, 0);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Posting wakes the sleeper with locks held: a thread that is to be cancelled is so when it has done that. */
+static void posting_is_no_point_of_cancellation(void **state)
+{
+	struct rig *rig = *state;
+	pthread_t thread;
+	void *result;
+
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ibv_req_notify_cq(rig->cq[i], 0), 0);
+	assert_int_equal(pthread_create(&thread, NULL, post_when_cancelled, rig), 0);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_ptr_equal(result, PTHREAD_CANCELED);
+	for (uint64_t i = 1; i <= 2; i++)
+		rig_expect(rig->cq[1], IBV_WC_SUCCESS, i);
+	for (int i = 0; i < 2; i++)
+		next_event(rig);
+	no_event(rig);
+}
+
 static void fail_qp(struct rig *rig)
 {
 	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 1, NULL, NULL, 0, 0, 0), 0);
@@ -586,6 +614,7 @@ int main(void)
 		CONNECTED(nonblocking),
 		CONNECTED(cq_waits_for_acknowledgement),
 		CONNECTED(cq_with_unread_event),
+		CONNECTED(posting_is_no_point_of_cancellation),
 		CONNECTED(qp_waits_for_acknowledgement),
 		CONNECTED(qp_with_unread_event),
 		CONNECTED(no_event_for_completions),
