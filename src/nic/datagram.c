@@ -110,9 +110,9 @@ static struct weft_pool_slot *take(const struct weft_datagram *d, struct weft_da
 
 /* Until the owner's helper has placed it, or its time is up: one that is stopped costs little from then
  * on. */
-static __attribute__((noinline)) int await_helper(const struct weft_datagram *d,
-						  struct weft_datagram_target *t,
-						  const struct weft_span *there)
+static __attribute__((__noinline__)) int await_helper(const struct weft_datagram *d,
+						      struct weft_datagram_target *t,
+						      const struct weft_span *there)
 {
 	const struct weft_machine *machine = d->nic->machine;
 	uint64_t begun_ns = machine->stamp_ns(machine->context), now_ns;
