@@ -112,10 +112,11 @@ int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 	return 0;
 }
 
-/* Requests wait. A queue that has completions does not pay for that: the helper looks after them, too. */
-static __attribute__((noinline)) void look_after(struct weft_cq *cq, struct weft_caller *caller)
+/* Requests wait. A queue that has completions to give does not pay for that: the helper looks after them, too. */
+static __attribute__((noinline)) void look_after(struct weft_cq *cq, struct weft_caller *caller,
+						 int wanted)
 {
-	if (!weft_cq_has_private(cq))
+	if (!wanted || !weft_cq_has_private(cq))
 		weft_nic_progress(cq->nic, caller, weft_clock_now_ns());
 }
 
@@ -127,7 +128,7 @@ int weft_verbs_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 
 	if (__builtin_expect(atomic_load_explicit(&cq->nic->nwaiting, memory_order_relaxed) != 0,
 			     0))
-		look_after(cq, caller);
+		look_after(cq, caller, num_entries);
 	n = weft_cq_poll(cq, num_entries, (struct weft_wc *)wc, caller->thread);
 	if (!n && weft_thread.idle.polls_left-- == 0)
 		weft_idle_look();
