@@ -133,6 +133,11 @@ static bool is_atomic(const struct step_send *s)
 	return s->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || s->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+static bool fetches(const struct step_send *s)
+{
+	return s->opcode == IBV_WR_RDMA_READ || is_atomic(s);
+}
+
 static bool is_send(const struct step_send *s)
 {
 	return s->opcode == IBV_WR_SEND || s->opcode == IBV_WR_SEND_WITH_IMM;
@@ -170,23 +175,25 @@ static void aim(struct generator *g, struct model *m, const struct qp *qp, struc
 	keep_to_half(m, &s->remote, half, bytes);
 }
 
-static void some_inline(struct generator *g, const struct qp *qp, struct step_send *s)
+/* Bytes of inline requests are taken as they are posted. So they are none that an earlier request of the same list fetches:
+ * its answer may come later, or be there already. */
+static void some_inline(struct generator *g, const struct qp *qp, struct step_send *s, bool fetched)
 {
 	uint32_t left = qp->cap.max_inline_data;
 
 	for (int k = 0; k < s->num_sge; k++) {
 		s->sge[k].length = left ? below(g, left + 1) : 0;
 		left -= s->sge[k].length;
-		s->sge[k].at = below(g, ARENA_BYTES - INLINE_ROOM);
+		s->sge[k].at = below(g, (fetched ? HALF : ARENA_BYTES) - INLINE_ROOM);
 	}
 	if (s->num_sge && chance(g, 4))
 		s->sge[0].length = qp->cap.max_inline_data + 1; /* too long */
 }
 
 static uint64_t some_bytes(struct generator *g, struct model *m, const struct qp *qp,
-			   struct step_send *s)
+			   struct step_send *s, bool fetched)
 {
-	bool writes_here = s->opcode == IBV_WR_RDMA_READ || is_atomic(s);
+	bool writes_here = fetches(s);
 	uint64_t bytes = 0;
 
 	for (int k = 0; k < s->num_sge; k++) {
@@ -199,7 +206,7 @@ static uint64_t some_bytes(struct generator *g, struct model *m, const struct qp
 		keep_to_half(m, &s->sge[k], writes_here ? UPPER : LOWER, s->sge[k].length);
 	}
 	if (s->flags & IBV_SEND_INLINE)
-		some_inline(g, qp, s);
+		some_inline(g, qp, s, fetched);
 	else if (s->num_sge && chance(g, 1))
 		s->sge[0].length = (1u << 31) + 1;
 	for (int k = 0; k < s->num_sge; k++)
@@ -220,6 +227,8 @@ void generate_sends(struct generator *g, struct model *m, const struct qp *qp, s
 					  IBV_WR_ATOMIC_CMP_AND_SWP,
 					  IBV_WR_ATOMIC_FETCH_AND_ADD};
 
+	bool fetched = false;
+
 	step->verb = POST_SEND;
 	step->count = (uint8_t)(1 + below(g, BATCH));
 	for (int i = 0; i < step->count; i++) {
@@ -237,7 +246,8 @@ void generate_sends(struct generator *g, struct model *m, const struct qp *qp, s
 		s->num_sge = (uint8_t)(chance(g, 65) || is_atomic(s) ? 1 : below(g, SGES + 1));
 		if (s->num_sge > qp->cap.max_send_sge && chance(g, 80))
 			s->num_sge = 1;
-		aim(g, m, qp, s, some_bytes(g, m, qp, s));
+		aim(g, m, qp, s, some_bytes(g, m, qp, s, fetched));
+		fetched |= fetches(s);
 		s->imm = below(g, 1u << 31);
 		s->swap = random_word(g);
 		s->compare_add = random_word(g);
