@@ -13,6 +13,7 @@
 #include "migrate/movable.h"
 #include "migrate/park.h"
 #include "migrate/pins.h"
+#include "pool/clock.h"
 #include "pool/step.h"
 #include "backing/unhooked.h"
 
@@ -148,9 +149,10 @@ static int move_chunk(const struct weft_hold *hold, const struct weft_migrate *c
 /* ---- in slices, each with the others parked ---- */
 
 /* A larger one needs fewer calls, a smaller one holds others for shorter. */
-#define SLICE	  WEFT_HOLD_MOST
-#define FEW	  8u
-#define FEW_CHUNK (64ul << 10) /* above, looking at the threads takes longer than copying */
+#define SLICE	   WEFT_HOLD_MOST
+#define FEW	   8u
+#define INSISTS_NS 2000000000ull
+#define FEW_CHUNK  (64ul << 10) /* above, looking at the threads takes longer than copying */
 
 static size_t move_slice(const struct weft_hold *hold, const struct weft_migrate *slice,
 			 uint8_t *scratch)
@@ -175,16 +177,20 @@ static size_t move_slice(const struct weft_hold *hold, const struct weft_migrate
 static size_t move_slices(const struct weft_hold *hold, const struct weft_migrate *move,
 			  uint8_t *scratch)
 {
-	size_t done = 0, moved = 1;
+	uint64_t until_ns = move->insists ? weft_clock_now_ns() + INSISTS_NS : 0;
+	size_t done = 0, moved;
 
-	while (done < move->len_bytes && moved) {
+	while (done < move->len_bytes) {
 		struct weft_migrate slice = part_at(move, done, SLICE);
 
 		moved = move_slice(hold, &slice, scratch ? scratch + done : NULL);
 		done += moved;
+		if (!moved && weft_clock_now_ns() >= until_ns)
+			break;
 	}
 	return done;
 }
+
 static bool one_thread(void)
 {
 	return forced ? forced == COPY : weft_movable_threads() == 1;

@@ -25,6 +25,8 @@ struct weft_migrate {
 	int fd;		/* of the pool */
 	uint64_t off;	/* in the pool */
 	int prot;	/* of the mapping */
+	/* a peer that is stopped may still store there: it is tried for seconds, not once */
+	bool insists;
 };
 
 /* Private anonymous pages become pages of the pool, shared with alias and not inherited by fork.

@@ -62,6 +62,7 @@ static struct weft_migrate part_of(const struct weft_interval *interval, const s
 {
 	struct weft_migrate part = {.va = later(at, vma->start), .fd = -1, .prot = vma->prot};
 
+	part.insists = interval->extent->reached;
 	part.len_bytes = earlier(vma->end, interval->end) - part.va;
 	part.off = interval->off + (part.va - interval->start);
 	part.alias = interval->extent->alias + (part.off - interval->extent->off);
