@@ -70,10 +70,12 @@ static bool make_qp(struct guest *g, int i, struct ibv_pd *pd)
 			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
+/* Adds 1 if it is an atomic operation. */
 static enum ibv_wc_status carry_out(struct guest *g, enum ibv_wr_opcode opcode, uint64_t there,
 				    uint32_t key, void *here)
 {
-	struct ibv_sge sge = {there, BYTES, key};
+	bool adds = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	struct ibv_sge sge = {there, adds ? 8 : BYTES, key};
 	struct ibv_send_wr wr = {.sg_list = &sge,
 				 .num_sge = 1,
 				 .opcode = opcode,
@@ -82,8 +84,14 @@ static enum ibv_wc_status carry_out(struct guest *g, enum ibv_wr_opcode opcode, 
 	uint64_t limit = now_ns() + 2 * LIMIT_NS;
 	struct ibv_wc wc;
 
-	wr.wr.rdma.remote_addr = (uintptr_t)here;
-	wr.wr.rdma.rkey = g->w->mr[0]->rkey;
+	if (adds) {
+		wr.wr.atomic.remote_addr = (uintptr_t)here;
+		wr.wr.atomic.rkey = g->w->mr[0]->rkey;
+		wr.wr.atomic.compare_add = 1;
+	} else {
+		wr.wr.rdma.remote_addr = (uintptr_t)here;
+		wr.wr.rdma.rkey = g->w->mr[0]->rkey;
+	}
 	if (ibv_post_send(g->qp[0], &wr, &bad))
 		broken("a guest cannot post");
 	while (!ibv_poll_cq(g->cq[0], 1, &wc))
@@ -114,6 +122,26 @@ static void copy(struct guest *g)
 			return;
 	}
 	excuse(g->host, "copy");
+}
+
+/* The value before comes to the host's memory in place, which is a third member's: it is waited for. */
+static void add(struct guest *g)
+{
+	uint64_t *mine = g->w->shared->from[g->w->me].counter + 4,
+		 value = draw(&g->w->seed, UINT64_MAX);
+	uint64_t there = g->host->address[1] + offsetof(struct in_place, guest[g->w->me]);
+
+	mine[0] = value;
+	if (carry_out(g, IBV_WR_ATOMIC_FETCH_AND_ADD, there, g->host->key[1], mine)) {
+		excuse(g->host, "add");
+		return;
+	}
+	if (mine[0] != value + 1)
+		broken("a guest has not added");
+	if (carry_out(g, IBV_WR_RDMA_WRITE, there, g->host->key[1], mine))
+		excuse(g->host, "copy what it added to");
+	else if (mine[0] != value)
+		broken("what a guest added to did not come back");
 }
 
 static void end(struct guest *g)
@@ -148,6 +176,7 @@ void guest_run(struct worker *w)
 		for (int i = 0; i < 2; i++)
 			worker_connect(w, g.qp[i], &w->seat->gid, g.qp[!i]->qp_num);
 		copy(&g);
+		add(&g);
 	}
 	end(&g);
 }

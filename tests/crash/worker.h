@@ -30,6 +30,7 @@ struct shared {
 struct in_place {
 	uint64_t constant[64];
 	uint8_t scratch[SEATS][512];
+	uint64_t guest[SEATS][4];
 };
 
 enum request {
