@@ -376,8 +376,10 @@ static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 	if (!seq)
 		return;
 	WEFT_STEP(reach_answering);
+	WEFT_TURN(reach_answering);
 	ask->error = apply(pool, &work, &ask->value);
 	WEFT_STEP(reach_applied);
+	WEFT_TURN(reach_applied);
 	/* release: pairs with the acquire in wait_answer */
 	atomic_store_explicit(&ask->answered, seq, memory_order_release);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "owner.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,59 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pool/step.h"
+#include "process/process.h"
+
+#define MTU	  4096u
+#define DATAGRAMS 32
+#define LOOK_US	  50
+
 struct owner_meeting *owner_meeting;
+
+static bool is_owner;
+
+/* ---- Its helper is held ---- */
+
+static void come_by(const char *name)
+{
+	static const char *const names[] = {
+		[OWNER_NOWHERE] = "", [OWNER_ANSWERING] = "reach_answering", [OWNER_APPLIED] = "reach_applied"};
+
+	while (is_owner && !strcmp(name, names[atomic_load(&owner_meeting->place)])) {
+		atomic_store(&owner_meeting->held, 1);
+		usleep(LOOK_US);
+	}
+}
+
+#ifdef WEFT_STEPS
+void owner_step(const char *name)
+{
+	come_by(name);
+}
+#else
+void weft_turn(const char *name)
+{
+	come_by(name);
+}
+#endif
+
+void owner_hold(enum owner_place place)
+{
+	atomic_store(&owner_meeting->held, 0);
+	atomic_store(&owner_meeting->place, place);
+}
+
+void owner_await_held(void)
+{
+	rig_await(&owner_meeting->held, 1);
+}
+
+void owner_let_go(void)
+{
+	atomic_store(&owner_meeting->place, OWNER_NOWHERE);
+}
+
+/* ---- Queue pairs ---- */
 
 int owner_prepare(void)
 {
@@ -18,14 +71,36 @@ int owner_prepare(void)
 	return owner_meeting == MAP_FAILED;
 }
 
+static enum ibv_qp_type type_of(int i)
+{
+	return i == OWNER_UC ? IBV_QPT_UC : i == OWNER_UD ? IBV_QPT_UD : IBV_QPT_RC;
+}
+
 static struct ibv_qp *make(const struct rig *rig, struct ibv_cq *cq, struct ibv_srq *srq, int i)
 {
 	struct ibv_qp_init_attr init = rig_init(cq, cq);
 	struct ibv_qp *qp;
 
-	init.qp_type = i == OWNER_UC ? IBV_QPT_UC : IBV_QPT_RC;
+	init.qp_type = type_of(i);
 	init.srq = i == OWNER_SRQ ? srq : NULL;
 	qp = ibv_create_qp(rig->pd, &init);
+	assert_non_null(qp);
+	return qp;
+}
+
+/* The domain: what receives; NULL: what sends. */
+static struct ibv_qp *make_xrc(const struct rig *rig, struct ibv_cq *cq, struct ibv_xrcd *domain)
+{
+	struct ibv_qp_init_attr_ex from = {.send_cq = cq,
+					   .cap = {RIG_DEPTH, 0, 1, 0, 64},
+					   .qp_type = IBV_QPT_XRC_SEND,
+					   .comp_mask = IBV_QP_INIT_ATTR_PD,
+					   .pd = rig->pd},
+				   to = {.qp_type = IBV_QPT_XRC_RECV,
+					 .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+					 .xrcd = domain};
+	struct ibv_qp *qp = ibv_create_qp_ex(rig->context, domain ? &to : &from);
+
 	assert_non_null(qp);
 	return qp;
 }
@@ -38,36 +113,118 @@ static void post_shared(struct ibv_srq *srq, const struct ibv_mr *mr)
 	assert_int_equal(ibv_post_srq_recv(srq, &wr, &bad), 0);
 }
 
-static _Noreturn void be_owner(void)
+/* ---- The owner ---- */
+
+struct own {
+	struct rig rig;
+	struct ibv_xrcd *domain;
+	struct ibv_srq *srq, *queue;
+	struct ibv_mr *mr;
+	struct ibv_qp *qp[OWNER_ALL];
+};
+
+static void make_queues(struct own *o)
 {
 	struct ibv_srq_init_attr wish = {.attr = {.max_wr = 4, .max_sge = 1}};
-	struct ibv_qp *qp[OWNER_ENDS];
-	struct ibv_srq *srq;
-	struct ibv_mr *mr;
-	struct rig rig;
+	struct ibv_xrcd_init_attr domain = {IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, -1,
+					    O_CREAT};
+	struct ibv_srq_init_attr_ex queue = {
+		.attr = wish.attr,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = o->rig.pd,
+		.cq = o->rig.cq[0],
+	};
+
+	o->domain = ibv_open_xrcd(o->rig.context, &domain);
+	queue.xrcd = o->domain;
+	o->srq = ibv_create_srq(o->rig.pd, &wish);
+	o->queue = o->domain ? ibv_create_srq_ex(o->rig.context, &queue) : NULL;
+	o->mr = ibv_reg_mr(o->rig.pd, owner_meeting->memory, OWNER_BYTES, RIG_ALL);
+	if (!o->srq || !o->mr || !o->queue || ibv_get_srq_num(o->queue, &owner_meeting->queue))
+		_exit(1);
+	owner_meeting->rkey = o->mr->rkey;
+}
+
+static int receive(struct own *o, int i)
+{
+	if (i != OWNER_UD)
+		return rig_receive(o->qp[i], 9, o->mr, o->mr->addr, OWNER_BYTES);
+	for (int k = 0; k < DATAGRAMS; k++)
+		if (rig_receive(o->qp[i], 9, o->mr, o->mr->addr, MTU))
+			return 1;
+	return 0;
+}
+
+static void post_receives(struct own *o)
+{
+	post_shared(o->srq, o->mr);
+	post_shared(o->queue, o->mr);
+	if (receive(o, 0) || receive(o, OWNER_UC) || receive(o, OWNER_UD))
+		_exit(1);
+}
+
+static uint32_t count(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	uint32_t n = 0;
+
+	while (ibv_poll_cq(cq, 1, &wc))
+		n += wc.status == IBV_WC_SUCCESS && wc.wr_id == 9;
+	return n;
+}
+
+static uint32_t obey(struct own *o, enum owner_order order, int i)
+{
+	switch (order) {
+	case OWNER_NOTHING:
+		break;
+	case OWNER_REHOME:
+		weft_nic_hold(&weft_process.nic);
+		weft_nic_let_go(&weft_process.nic);
+		break;
+	case OWNER_RECEIVE:
+		return (uint32_t)receive(o, i);
+	case OWNER_RECONNECT:
+		rig_move(o->qp[i], IBV_QPS_RESET, 0);
+		rig_move(o->qp[i], IBV_QPS_RTS, owner_meeting->ours[i]);
+		break;
+	case OWNER_COUNT:
+		return count(o->rig.cq[0]);
+	}
+	return 0;
+}
+
+static _Noreturn void be_owner(void)
+{
+	static struct own o;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	rig_open(&rig);
-	srq = ibv_create_srq(rig.pd, &wish);
-	mr = ibv_reg_mr(rig.pd, owner_meeting->memory, OWNER_BYTES, RIG_ALL);
-	if (!srq || !mr)
-		_exit(1);
-	owner_meeting->rkey = mr->rkey;
-	for (int i = 0; i < OWNER_ENDS; i++) {
-		qp[i] = make(&rig, rig.cq[0], srq, i);
-		atomic_store(&owner_meeting->theirs[i], qp[i]->qp_num);
+	is_owner = true;
+	rig_open(&o.rig);
+	make_queues(&o);
+	for (int i = 0; i < OWNER_ALL; i++) {
+		o.qp[i] = i == OWNER_XRC ? make_xrc(&o.rig, NULL, o.domain)
+					 : make(&o.rig, o.rig.cq[0], o.srq, i);
+		atomic_store(&owner_meeting->theirs[i], o.qp[i]->qp_num);
 	}
 	atomic_store(&owner_meeting->made, 1);
-	for (int i = 0; i < OWNER_ENDS; i++)
-		rig_move(qp[i], IBV_QPS_RTS, rig_await(&owner_meeting->ours[i], 1));
-	post_shared(srq, mr);
-	if (rig_receive(qp[0], 9, mr, mr->addr, OWNER_BYTES) ||
-	    rig_receive(qp[OWNER_UC], 9, mr, mr->addr, OWNER_BYTES))
-		_exit(1);
+	for (int i = 0; i < OWNER_ALL; i++)
+		rig_move(o.qp[i], IBV_QPS_RTS, rig_await(&owner_meeting->ours[i], 1));
+	post_receives(&o);
 	atomic_store(&owner_meeting->connected, 1);
-	for (;;)
-		pause();
+	for (;;) {
+		while (!atomic_load(&owner_meeting->order))
+			usleep(LOOK_US);
+		owner_meeting->result = obey(&o, (enum owner_order)owner_meeting->order,
+					     (int)owner_meeting->end);
+		atomic_store(&owner_meeting->order, OWNER_NOTHING);
+		atomic_store(&owner_meeting->done, 1);
+	}
 }
+
+/* ---- The test's side ---- */
 
 void owner_start(struct owner *owner)
 {
@@ -79,14 +236,29 @@ void owner_start(struct owner *owner)
 	rig_await(&owner_meeting->made, 1);
 }
 
-void owner_connect(struct owner *owner, const struct rig *rig, struct ibv_cq *cq)
+void owner_connect_some(struct owner *owner, const struct rig *rig, struct ibv_cq *cq, int first,
+			int end)
 {
-	for (int i = 0; i < OWNER_ENDS; i++) {
-		owner->qp[i] = make(rig, cq, NULL, i);
+	for (int i = first; i < end; i++) {
+		owner->qp[i] = i == OWNER_XRC ? make_xrc(rig, cq, NULL) : make(rig, cq, NULL, i);
 		rig_move(owner->qp[i], IBV_QPS_RTS, owner_meeting->theirs[i]);
 		atomic_store(&owner_meeting->ours[i], owner->qp[i]->qp_num);
 	}
+}
+
+void owner_connect(struct owner *owner, const struct rig *rig, struct ibv_cq *cq)
+{
+	owner_connect_some(owner, rig, cq, 0, OWNER_ALL);
 	rig_await(&owner_meeting->connected, 1);
+}
+
+uint32_t owner_do(enum owner_order order, int end)
+{
+	atomic_store(&owner_meeting->done, 0);
+	owner_meeting->end = (uint32_t)end;
+	atomic_store(&owner_meeting->order, order);
+	rig_await(&owner_meeting->done, 1);
+	return owner_meeting->result;
 }
 
 void owner_stop(const struct owner *owner)
@@ -102,8 +274,11 @@ void owner_continue(const struct owner *owner)
 
 void owner_end(struct owner *owner)
 {
-	for (int i = 0; i < OWNER_ENDS; i++)
-		assert_int_equal(ibv_destroy_qp(owner->qp[i]), 0);
+	for (int i = 0; i < OWNER_ALL; i++)
+		if (owner->qp[i])
+			assert_int_equal(ibv_destroy_qp(owner->qp[i]), 0);
+	memset(owner->qp, 0, sizeof(owner->qp));
+	owner_let_go();
 	kill(owner->pid, SIGKILL);
 	waitpid(owner->pid, NULL, 0);
 }
