@@ -136,6 +136,17 @@ static __attribute__((__noinline__)) int await_helper(const struct weft_datagram
 	return err == -EINPROGRESS ? -ETIMEDOUT : err;
 }
 
+/* It has been slow, and looked since at what it was asked for then. */
+static bool goes_on(const struct weft_datagram *d, const struct weft_datagram_target *t)
+{
+	const struct weft_pool_member *m;
+
+	if (__builtin_expect(!t->patience_us || t->patience_us == PATIENCE_MOST_US, 1))
+		return false;
+	m = d->nic->pool->calls->member(d->nic->pool, t->grant.member);
+	return m && !atomic_load_explicit(&m->due[WEFT_SIGNAL_ASK], memory_order_relaxed);
+}
+
 /* 0, or an error as of weft_place. */
 static int place_soon(const struct weft_datagram *d, struct weft_datagram_target *t,
 		      const struct weft_span *there)
@@ -143,6 +154,8 @@ static int place_soon(const struct weft_datagram *d, struct weft_datagram_target
 	int err;
 
 	weft_later_attach(&t->grant, &t->later);
+	if (goes_on(d, t))
+		t->patience_us = PATIENCE_MOST_US;
 	err = weft_place_scattered(d->nic, d->caller, &t->grant, there, d->span,
 				   WEFT_GRH_BYTES + d->bytes);
 	if (__builtin_expect(err == -EINPROGRESS, 0))
@@ -226,7 +239,8 @@ void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[
 		for (uint32_t k = 0; k < groups && k < WEFT_MEMBER_GROUPS; k++) {
 			/* acquire: pairs with the release in join (mcast.c) */
 			uint32_t qpn = atomic_load_explicit(&m->group[k].qpn, memory_order_acquire);
-			struct weft_datagram_target t = {0};
+			/* nobody remembers it, but its helper may have yet to look at an earlier one */
+			struct weft_datagram_target t = {.patience_us = PATIENCE_LEAST_US};
 
 			if (qpn && !__builtin_memcmp(m->group[k].gid, gid, 16))
 				weft_datagram_deliver(d, qpn, NULL, &t);

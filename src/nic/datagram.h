@@ -17,8 +17,8 @@ struct weft_datagram_target {
 	struct weft_grant grant;
 	struct weft_take take;
 	uint32_t qpn, tag, qkey;
-	/* how long one that only its owner's engine can place is waited for: half as long each time that
-	 * it was in vain; 0: not known yet */
+	/* how long one that only its owner's helper can place is waited for: half as long each time that
+	 * it was in vain, until that looks again; 0: not known yet */
 	uint32_t patience_us;
 	struct weft_later later;
 };

@@ -19,14 +19,17 @@
 
 struct owner_meeting *owner_meeting;
 
+const union ibv_gid owner_group = {.raw = {0xff, 0x0e, [15] = 7}};
+
 static bool is_owner;
 
 /* ---- Its helper is held ---- */
 
 static void come_by(const char *name)
 {
-	static const char *const names[] = {
-		[OWNER_NOWHERE] = "", [OWNER_ANSWERING] = "reach_answering", [OWNER_APPLIED] = "reach_applied"};
+	static const char *const names[] = {[OWNER_NOWHERE] = "",
+					    [OWNER_ANSWERING] = "reach_answering",
+					    [OWNER_APPLIED] = "reach_applied"};
 
 	while (is_owner && !strcmp(name, names[atomic_load(&owner_meeting->place)])) {
 		atomic_store(&owner_meeting->held, 1);
@@ -161,7 +164,8 @@ static void post_receives(struct own *o)
 {
 	post_shared(o->srq, o->mr);
 	post_shared(o->queue, o->mr);
-	if (receive(o, 0) || receive(o, OWNER_UC) || receive(o, OWNER_UD))
+	if (receive(o, 0) || receive(o, OWNER_UC) || receive(o, OWNER_UD) ||
+	    ibv_attach_mcast(o->qp[OWNER_UD], &owner_group, 0))
 		_exit(1);
 }
 
@@ -217,8 +221,8 @@ static _Noreturn void be_owner(void)
 	for (;;) {
 		while (!atomic_load(&owner_meeting->order))
 			usleep(LOOK_US);
-		owner_meeting->result = obey(&o, (enum owner_order)owner_meeting->order,
-					     (int)owner_meeting->end);
+		owner_meeting->result =
+			obey(&o, (enum owner_order)owner_meeting->order, (int)owner_meeting->end);
 		atomic_store(&owner_meeting->order, OWNER_NOTHING);
 		atomic_store(&owner_meeting->done, 1);
 	}
@@ -252,13 +256,23 @@ void owner_connect(struct owner *owner, const struct rig *rig, struct ibv_cq *cq
 	rig_await(&owner_meeting->connected, 1);
 }
 
-uint32_t owner_do(enum owner_order order, int end)
+void owner_order(enum owner_order order, int end)
 {
 	atomic_store(&owner_meeting->done, 0);
 	owner_meeting->end = (uint32_t)end;
 	atomic_store(&owner_meeting->order, order);
+}
+
+uint32_t owner_result(void)
+{
 	rig_await(&owner_meeting->done, 1);
 	return owner_meeting->result;
+}
+
+uint32_t owner_do(enum owner_order order, int end)
+{
+	owner_order(order, end);
+	return owner_result();
 }
 
 void owner_stop(const struct owner *owner)

@@ -30,8 +30,8 @@ enum owner_place {
 
 enum owner_order {
 	OWNER_NOTHING,
-	OWNER_REHOME,	 /* as weft_rehome does, though nothing moves */
-	OWNER_RECEIVE,	 /* a receive of all of the memory at that end, which is none of OWNER_SRQ and OWNER_XRC */
+	OWNER_REHOME, /* as weft_rehome does, though nothing moves */
+	OWNER_RECEIVE, /* a receive of all of the memory at that end, which is none of OWNER_SRQ and OWNER_XRC */
 	OWNER_RECONNECT, /* that end, by RESET */
 	OWNER_COUNT,	 /* result: good receives that have completed since the last time */
 };
@@ -54,6 +54,7 @@ struct owner {
 };
 
 extern struct owner_meeting *owner_meeting;
+extern const union ibv_gid owner_group; /* to which OWNER_UD listens */
 
 /* Once, before the first. */
 int owner_prepare(void);
@@ -70,7 +71,9 @@ void owner_continue(const struct owner *owner);
 void owner_hold(enum owner_place place);
 void owner_await_held(void);
 void owner_let_go(void);
-/* The result of that order; it is obeyed while the helper is held. */
+/* It is obeyed while the helper is held, as far as nothing of it waits for that; the result. */
+void owner_order(enum owner_order order, int end);
+uint32_t owner_result(void);
 uint32_t owner_do(enum owner_order order, int end);
 void owner_end(struct owner *owner); /* whether it lives still or not */
 
