@@ -16,69 +16,6 @@
 #define ROUNDS	 31
 #define REQUESTS 400
 
-/* ---- Each kind of request ---- */
-
-static const struct row {
-	const char *name;
-	int end;
-	enum ibv_wr_opcode opcode;
-	uint32_t bytes;
-} rows[] = {
-	{"inline write", 3, IBV_WR_RDMA_WRITE, 48},
-	{"write of a part", 3, IBV_WR_RDMA_WRITE, 1000},
-	{"write of many parts", 3, IBV_WR_RDMA_WRITE, OWNER_BYTES - 3},
-	{"read", 3, IBV_WR_RDMA_READ, 1000},
-	{"read of many parts", 3, IBV_WR_RDMA_READ, OWNER_BYTES - 5},
-	{"add", 3, IBV_WR_ATOMIC_FETCH_AND_ADD, 8},
-	{"inline send", 0, IBV_WR_SEND, 48},
-	{"send of many parts", 0, IBV_WR_SEND, OWNER_BYTES - 7},
-	{"send to a shared queue", OWNER_SRQ, IBV_WR_SEND, OWNER_BYTES - 9},
-	{"unreliable write", OWNER_UC, IBV_WR_RDMA_WRITE, OWNER_BYTES - 11},
-	{"unreliable send", OWNER_UC, IBV_WR_SEND, 70000},
-};
-
-static void check(const struct row *row, const uint8_t *from, const uint8_t *to)
-{
-	uint64_t value, before;
-
-	if (row->opcode != IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		assert_memory_equal(to, from, row->bytes);
-		assert_int_equal(to[row->bytes], 0);
-		return;
-	}
-	memcpy(&before, late_near(0), 8);
-	memcpy(&value, owner_meeting->memory, 8);
-	assert_int_equal(value, before + 5);
-}
-
-static void play(const struct row *row)
-{
-	bool reads = row->opcode == IBV_WR_RDMA_READ;
-	uint8_t *from = reads ? owner_meeting->memory : late_near(0);
-	uint8_t *to = reads ? late_near(0) : owner_meeting->memory;
-
-	print_message("%s\n", row->name);
-	late_fill(from, row->bytes, 77 + (uint32_t)(row - rows));
-	memset(to, 0, row->bytes + 1);
-	if (row->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-		late_fill(to, 8, 1);
-	owner_stop(&owner);
-	late_post(row->end, row->opcode, row->bytes);
-	late_stands(STANDS);
-	owner_continue(&owner);
-	rig_expect(rig.cq[0], IBV_WC_SUCCESS, 7);
-	check(row, from, to);
-}
-
-static void each_kind(void **state)
-{
-	for (size_t i = 0; i < COUNT(rows); i++) {
-		late_teardown(state);
-		late_setup(state);
-		play(&rows[i]);
-	}
-}
-
 /* ---- Beside it ---- */
 
 static int by_value(const void *a, const void *b)
@@ -100,8 +37,9 @@ static uint64_t others_ns(void)
 	uint64_t begun_ns = rig_now_ns();
 
 	for (int i = 0; i < REQUESTS; i++) {
-		assert_int_equal(rig_rdma(rig.qp[1], IBV_WR_RDMA_WRITE, 3, late_local, late_near(OWNER_BYTES),
-					  8, (uintptr_t)late_near(OWNER_BYTES + 64), late_local->rkey),
+		assert_int_equal(rig_rdma(rig.qp[1], IBV_WR_RDMA_WRITE, 3, late_local,
+					  late_near(OWNER_BYTES), 8,
+					  (uintptr_t)late_near(OWNER_BYTES + 64), late_local->rkey),
 				 0);
 		rig_expect(rig.cq[1], IBV_WC_SUCCESS, 3);
 	}
@@ -278,10 +216,13 @@ static void own_region_ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(each_kind),       CASE(others_keep_their_speed),
-		CASE(all_at_once),     CASE(owner_dies),
-		CASE(time_is_up),      CASE(given_up),
-		CASE(drains),	       CASE(meanwhile),
+		CASE(others_keep_their_speed),
+		CASE(all_at_once),
+		CASE(owner_dies),
+		CASE(time_is_up),
+		CASE(given_up),
+		CASE(drains),
+		CASE(meanwhile),
 		CASE(own_region_ends),
 	};
 

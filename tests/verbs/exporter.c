@@ -100,6 +100,14 @@ static uint64_t fill_dm(struct own *o, uint8_t byte)
 	return (uint64_t)ibv_memcpy_to_dm(o->dm, 0, bytes, sizeof(bytes));
 }
 
+static uint64_t arm(struct own *o)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(o->context);
+	struct ibv_cq *cq = channel ? ibv_create_cq(o->context, 1, NULL, channel, 0) : NULL;
+
+	return cq ? (uint64_t)ibv_req_notify_cq(cq, 0) : 1;
+}
+
 static uint64_t obey(struct own *o, uint64_t argument)
 {
 	struct exported *s = o->shared;
@@ -131,6 +139,8 @@ static uint64_t obey(struct own *o, uint64_t argument)
 		return (uint64_t)ibv_free_dm(o->dm);
 	case EXPORT_FILL_DM:
 		return fill_dm(o, (uint8_t)argument);
+	case EXPORT_ARM:
+		return arm(o);
 	}
 	return 0;
 }

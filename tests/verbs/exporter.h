@@ -26,6 +26,7 @@ enum export_order {
 	EXPORT_CLOSE,
 	EXPORT_FREE_DM,
 	EXPORT_FILL_DM, /* argument: the byte */
+	EXPORT_ARM,	/* a completion queue, for which it starts its helper; result: the errno */
 };
 
 struct exported {
