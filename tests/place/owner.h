@@ -67,6 +67,9 @@ void owner_connect_some(struct owner *owner, const struct rig *rig, struct ibv_c
 			int end);
 void owner_stop(const struct owner *owner);
 void owner_continue(const struct owner *owner);
+#ifdef WEFT_STEPS
+void owner_step(const char *name); /* the program's weft_step calls it, in all processes */
+#endif
 /* Its helper is to stop at that place, when it comes by; and has; and goes on. */
 void owner_hold(enum owner_place place);
 void owner_await_held(void);
