@@ -21,7 +21,7 @@ const struct contract_case contract_orders[] = {
 				       "2:ok 3:ok 4:ok 5:ok 6:ok sum=1"},
 	{"unsignaled, under way", "hold write- write go 2:ok none"},
 	{"one of seconds, others behind it",
-	 "hold read add add none time time time none go 1:ok 2:ok 3:ok near=ffff sum=2"},
+	 "@patient hold read add add none time time time none go 1:ok 2:ok 3:ok near=ffff sum=2"},
 	{"time is none of those under way",
 	 "@rnr7 hold send time time time none go none recv 1:ok 101:ok"},
 	{"an error waits for those before it",

@@ -21,17 +21,21 @@ extern const struct contract_case contract_outcomes[], contract_orders[], contra
 
 /* What a transport may lack; the more special behind the more general. */
 enum contract_need {
-	CONTRACT_LATE,	  /* requests are under way when they have been posted */
-	CONTRACT_PARTS,	  /* they arrive in parts */
-	CONTRACT_ANSWERS, /* what is carried out and what is told are two things */
-	CONTRACT_CLINGS,  /* it lets go of requests later than it is left */
-	CONTRACT_XRC,	  /* it carries that */
+	CONTRACT_LATE,	   /* requests are under way when they have been posted */
+	CONTRACT_SEVERAL,  /* more than one of a queue pair's is at a time */
+	CONTRACT_STRAIGHT, /* bytes leave their place when they arrive, not before */
+	CONTRACT_WAITS,	   /* what waits for a receive is under way */
+	CONTRACT_PARTS,	   /* they arrive in parts */
+	CONTRACT_ANSWERS,  /* what is carried out and what is told are two things */
+	CONTRACT_CLINGS,   /* it lets go of requests later than it is left */
+	CONTRACT_XRC,	   /* it carries that */
 	CONTRACT_NEEDS,
 };
 
 struct contract_instance {
 	const char *name;
 	const struct weft_transport *const *transports;
+	bool in_place;			       /* only the machine reaches far's memory */
 	const struct contract_case *passes_on; /* which another transport carries; NULL: none */
 	void (*begin)(void);		       /* of a case; NULL: nothing to do */
 	void (*settle)(void);		       /* carries all that is not held as far as it goes */

@@ -14,17 +14,20 @@ uint32_t ends_srq_number;
 
 void ends_region(struct end *e, uint8_t fill)
 {
+	bool in_place = e == &ends_far && ends_wish.in_place;
+	/* on demand the owner's own memory is reached as another member's */
+	uint8_t on_demand = in_place ? WEFT_ACCESS_ON_DEMAND : 0;
 	struct weft_mr_piece piece;
 
 	assert_int_equal(weft_pool_extent_alloc(world.pool, 8192, &e->off), 0);
 	e->memory = weft_pool_populate(world.pool, e->off, 8192);
 	assert_non_null(e->memory);
 	memset(e->memory, fill, 8192);
-	piece = (struct weft_mr_piece){(uintptr_t)e->memory, 8192, e->off};
+	piece = (struct weft_mr_piece){(uintptr_t)e->memory, 8192, in_place ? UINT64_MAX : e->off};
 	e->mr.nic = &world.nic;
 	assert_int_equal(weft_mr_create(&world.nic, &e->mr,
 					&(struct weft_mr_drawing){.pd = ENDS_PD,
-								  .access = 15,
+								  .access = 15 | on_demand,
 								  .iova = piece.va,
 								  .va = piece.va,
 								  .len_bytes = 8192,

@@ -27,6 +27,7 @@ extern struct ends_wish {
 	uint8_t rnr_retry;
 	bool patient;  /* no timeout */
 	bool no_reads; /* max_rd_atomic is 0 */
+	bool in_place; /* only the machine reaches far's region (asked.h) */
 	bool shared;   /* far receives from a queue of which others may take, too */
 } ends_wish;
 

@@ -3,7 +3,9 @@
  * Scripts: words, one behind the other.
  *
  * How the two ends are connected: @uc; @rnr7 (a receive is waited for without end); @patient (an answer
- * likewise); @noreads (max_rd_atomic 0); @xrc; @shared (far receives from a shared queue). First, if at all.
+ * likewise); @noreads (max_rd_atomic 0); @xrc; @shared (far receives from a shared queue); First, if at all.
+ *
+ * What the case asks of the transport (enum contract_need): @several; @straight; @waits. Likewise.
  *
  * Requests, whose numbers count from 1: write imm read send sendinv add swap put local; and behind that ! with a fence,
  * - unsignaled, 0 of no bytes. Receives, from 101: recv; tiny (with little room).
@@ -366,13 +368,25 @@ static const char *next(const char **script, char word[WORDS_BYTES])
 	return n ? word : NULL;
 }
 
+/* Of the transport, before anything else. */
+static const struct {
+	const char *word;
+	unsigned int needs;
+} asked_of[] = {
+	{"@xrc", NEEDS(XRC)},
+	{"@several", NEEDS(SEVERAL)},
+	{"@straight", NEEDS(STRAIGHT)},
+	{"@waits", NEEDS(WAITS)},
+};
+
 static unsigned int needs_of(const char *word)
 {
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		if (!strcmp(word, words[i].word))
 			return words[i].needs;
-	if (!strcmp(word, "@xrc"))
-		return NEEDS(XRC);
+	for (size_t i = 0; i < sizeof(asked_of) / sizeof(*asked_of); i++)
+		if (!strcmp(word, asked_of[i].word))
+			return asked_of[i].needs;
 	if (behind(word, "part") || behind(word, "begun="))
 		return NEEDS(PARTS);
 	return behind(word, "answer") ? NEEDS(ANSWERS) : 0;
@@ -406,7 +420,7 @@ static bool wish(const char *word)
 	else if (!strcmp(word, "@shared"))
 		ends_wish.shared = true;
 	else
-		return false;
+		return needs_of(word) && *word == '@';
 	return true;
 }
 
@@ -432,7 +446,7 @@ void contract_run(const struct contract_instance *in, const struct contract_case
 	const char *script = row->script, *at = script;
 	char word[WORDS_BYTES];
 
-	ends_wish = (struct ends_wish){.type = 0};
+	ends_wish = (struct ends_wish){.in_place = in->in_place};
 	while (next(&at, word) && wish(word))
 		script = at;
 	open_ends(in, row);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../handed/courier.h"
+#include "asked.h"
 #include "pieces.h"
 #include "transport/registry.h"
 
@@ -20,7 +21,7 @@ static const struct contract_instance direct = {
 	.name = "direct",
 	.transports = weft_transports,
 	.settle = world_look,
-	.lacks = {[CONTRACT_LATE] = {"a request has ended when it has been posted", 27},
+	.lacks = {[CONTRACT_LATE] = {"a request has ended when it has been posted", 29},
 		  [CONTRACT_PARTS] = {"nothing comes between the parts of one", 72},
 		  [CONTRACT_ANSWERS] = {"what it carries out it tells of at once", 34},
 		  [CONTRACT_CLINGS] = {"it has nothing that it could let go of", 4}},
@@ -88,6 +89,42 @@ static const struct contract_instance in_pieces = {
 	.cling = cling,
 };
 
+/* ---- direct, where only the helper of the memory's owner reaches it ---- */
+
+/* Each element of a list is asked for by itself. */
+static void look_for_all(void)
+{
+	for (unsigned int i = 0; i < 4 * ENDS_DEPTH; i++)
+		world_look();
+}
+
+static const struct contract_instance by_helper = {
+	.name = "by helper",
+	.transports = weft_transports,
+	.in_place = true,
+	.begin = asked_begin,
+	.settle = look_for_all,
+	.hold = asked_hold,
+	.lacks = {[CONTRACT_SEVERAL] = {"one is asked for at a time", 1},
+		  [CONTRACT_STRAIGHT] = {"the helper takes them from a buffer", 1},
+		  [CONTRACT_WAITS] = {"what waits has yet to begin", 1},
+		  [CONTRACT_PARTS] = {"its pieces come in order", 72},
+		  [CONTRACT_ANSWERS] = {"what it carries out it tells of at once", 34},
+		  [CONTRACT_CLINGS] = {"it has let go when it is left", 4}},
+};
+
+static int wake_helper(void **state)
+{
+	world.works = asked_work;
+	return 0;
+}
+
+static int forget_works(void **state)
+{
+	world.works = NULL;
+	return 0;
+}
+
 /* ---- handed, to a card that is here, too, and works when it is looked at ---- */
 
 static struct courier courier;
@@ -131,8 +168,7 @@ static int engage(void **state)
 static int dismiss(void **state)
 {
 	courier_end(&courier);
-	world.works = NULL;
-	return 0;
+	return forget_works(state);
 }
 
 /* ---- */
@@ -190,6 +226,7 @@ int main(void)
 		{"direct, a crowd", crowd, NULL, NULL, (void *)&direct},
 		{"pieces", contract, NULL, NULL, (void *)&in_pieces},
 		{"pieces, a crowd", crowd, NULL, NULL, (void *)&in_pieces},
+		{"by helper", contract, wake_helper, forget_works, (void *)&by_helper},
 		{"handed", contract, engage, dismiss, (void *)&handed},
 		{"handed, a crowd", crowd, engage, dismiss, (void *)&handed},
 	};

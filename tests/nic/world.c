@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../abi/pool.h"
+#include "asked.h"
 #include "pool/format_member.h"
 
 struct world world;
@@ -81,13 +82,18 @@ void world_publish(const uint8_t gid[16])
 
 int world_join(void)
 {
-	static const struct weft_machine machine = {.alloc = zeroed,
-						    .free = free_it,
-						    .yield = yields,
-						    .copy = copy,
-						    .stamp_ns = stamp_ns,
-						    .self = self,
-						    .kick = kick};
+	static const struct weft_machine machine = {
+		.alloc = zeroed,
+		.free = free_it,
+		.yield = yields,
+		.copy = copy,
+		.memory = {[WEFT_MEMORY_THERE] = {asked_move, asked_atomic}},
+		.answered = asked_answered,
+		.carried_out = asked_carried_out,
+		.take_back = asked_take_back,
+		.stamp_ns = stamp_ns,
+		.self = self,
+		.kick = kick};
 	static const struct weft_nic_api api = {
 		.completion = completion, .async = async, .failed = failed};
 	static char where[4096];
