@@ -78,7 +78,7 @@ static bool try_take(struct weft_pool *pool, struct weft_late *late)
 		(atomic_store_explicit(&late->state, LEFT, memory_order_release), false));
 }
 
-/* Engines look at those below. */
+/* Helpers look at those below. */
 static void count_asks(struct weft_pool *pool, uint32_t used)
 {
 	_Atomic uint32_t *late = &pool->self->late;

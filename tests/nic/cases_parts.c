@@ -70,17 +70,17 @@ const struct contract_case contract_parts[] = {
 	{"shared: the key ends",
 	 "@shared recv hold send part0 far-revoke part1 1:op 101:prot far=nfff"},
 	{"shared: own key ends", "@shared recv hold send part0 near-revoke part1 1:prot far-none"},
-	{"shared: memory moves", "@shared recv hold send part0 part1 moves part2 engine part0 "
+	{"shared: memory moves", "@shared recv hold send part0 part1 moves part2 helper part0 "
 				 "part1 part2 part3 end 1:ok 101:ok far=nnnn"},
 	{"shared: memory moves before the end",
-	 "@shared recv hold send part0 part1 part2 part3 moves end engine part0 part1 part2 part3 "
+	 "@shared recv hold send part0 part1 part2 part3 moves end helper part0 part1 part2 part3 "
 	 "end 1:ok 101:ok"},
 	{"shared: far in error",
 	 "@shared recv hold send part0 far-error part1 time 1:retry far-none"},
-	{"shared: far is reset", "@shared recv hold send part0 far-reset part1 engine part0 part1 "
+	{"shared: far is reset", "@shared recv hold send part0 far-reset part1 helper part0 part1 "
 				 "part2 part3 end 1:ok 101:ok far=nnnn"},
 	{"shared: given up", "@shared recv hold send part0 near-error 1:flush far-none near-reset "
-			     "engine send part0 part1 part2 part3 end 2:ok 101:ok"},
+			     "helper send part0 part1 part2 part3 end 2:ok 101:ok"},
 	{"shared: destroyed", "@shared recv hold send part0 near-destroy far-none none"},
 	{NULL, NULL},
 };

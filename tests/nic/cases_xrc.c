@@ -38,28 +38,28 @@ const struct contract_case contract_xrc[] = {
 	{"xrc: far is reset, WRITE: it begins anew",
 	 "@xrc hold write part0 far-reset part1 part0 part1 part2 part3 end 1:ok far=nnnn"},
 	{"xrc: far is reset, SEND: it begins anew",
-	 "@xrc recv hold send part0 far-reset part1 engine part0 part1 part2 part3 end 1:ok 101:ok "
+	 "@xrc recv hold send part0 far-reset part1 helper part0 part1 part2 part3 end 1:ok 101:ok "
 	 "far=nnnn"},
 	{"xrc: the queue goes", "@xrc recv hold send part0 queue-destroy part1 1:request far-none"},
 	{"xrc: the queue goes, WRITE",
 	 "@xrc hold write part0 queue-destroy part1 1:request far=nfff"},
 	{"xrc: memory moves, WRITE",
 	 "@xrc hold write part0 moves part1 part2 part3 end 1:ok far=nnnn"},
-	{"xrc: memory moves, SEND", "@xrc recv hold send part0 moves part1 engine part0 part1 "
+	{"xrc: memory moves, SEND", "@xrc recv hold send part0 moves part1 helper part0 part1 "
 				    "part2 part3 end 1:ok 101:ok far=nnnn"},
 	{"xrc: memory moves at a part", "@xrc recv hold send part0 far-away part1 far-back part1 "
-					"engine part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
-	{"xrc: given up", "@xrc recv hold send part0 near-error 1:flush far-none near-reset engine "
+					"helper part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"xrc: given up", "@xrc recv hold send part0 near-error 1:flush far-none near-reset helper "
 			  "send part0 part1 part2 part3 end 2:ok 101:ok"},
 	{"xrc: destroyed", "@xrc recv hold send part0 near-destroy none far-none go far=nfff"},
 	{"xrc: another receive is there when it begins anew",
 	 "@xrc recv recv hold send part0 begun=1 moves part1 begun=2 part0 part2 part3 end 1:ok "
-	 "engine 102:ok"},
+	 "helper 102:ok"},
 	{"xrc: the queue is moving at a part, WRITE",
 	 "@xrc hold write part0 queue-away part1 none queue-back part1 part2 part3 end 1:ok "
 	 "begun=1 far=nnnn"},
 	{"xrc: the queue is moving at a part, SEND",
-	 "@xrc recv hold send part0 queue-away part1 none queue-back part1 engine part0 part1 "
+	 "@xrc recv hold send part0 queue-away part1 none queue-back part1 helper part0 part1 "
 	 "part2 part3 end 1:ok begun=2 101:ok far=nnnn"},
 	{NULL, NULL},
 };

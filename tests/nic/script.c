@@ -12,7 +12,7 @@
  *
  * What happens to near and far: NAME-error NAME-reset (and connected anew) NAME-revoke NAME-destroy;
  * near-drain near-resume; queue-destroy (the one that XRC names) queue-away queue-back; far-away far-back (its memory moves, as another process says it); moves (that of both);
- * resize (of the completion queue); fork (a child comes and goes); time (ten seconds pass); engine (both
+ * resize (of the completion queue); fork (a child comes and goes); time (ten seconds pass); helper (both
  * processes' does its work).
  *
  * What the transport does: hold, go; begin, part0 to part3, end; keep, tell, answerN, lose; cling.
@@ -200,8 +200,8 @@ static void forks(void)
 	assert_int_equal(status, 0);
 }
 
-/* What the engine of both does now and then. */
-static void engine(void)
+/* What the helper of both does now and then. */
+static void helper(void)
 {
 	weft_srq_recover(&world.nic);
 	weft_nic_faults(&world.nic);
@@ -298,7 +298,7 @@ static const struct {
 	{"resize", resize, 0},
 	{"fork", forks, 0},
 	{"time", time_passes, 0},
-	{"engine", engine, 0},
+	{"helper", helper, 0},
 	{"hold", hold, NEEDS(LATE)},
 	{"go", go, NEEDS(LATE)},
 	{"begin", begins, NEEDS(PARTS)},

@@ -31,7 +31,13 @@ static void come_by(const char *name)
 					    [OWNER_ANSWERING] = "reach_answering",
 					    [OWNER_APPLIED] = "reach_applied"};
 
-	while (is_owner && !strcmp(name, names[atomic_load(&owner_meeting->place)])) {
+	if (!is_owner || strcmp(name, names[atomic_load(&owner_meeting->place)]))
+		return;
+	if (atomic_load(&owner_meeting->passes)) {
+		atomic_fetch_sub(&owner_meeting->passes, 1);
+		return;
+	}
+	while (atomic_load(&owner_meeting->place) != OWNER_NOWHERE) {
 		atomic_store(&owner_meeting->held, 1);
 		usleep(LOOK_US);
 	}
@@ -49,10 +55,16 @@ void weft_turn(const char *name)
 }
 #endif
 
-void owner_hold(enum owner_place place)
+void owner_hold_after(enum owner_place place, uint32_t times)
 {
 	atomic_store(&owner_meeting->held, 0);
+	atomic_store(&owner_meeting->passes, times);
 	atomic_store(&owner_meeting->place, place);
+}
+
+void owner_hold(enum owner_place place)
+{
+	owner_hold_after(place, 0);
 }
 
 void owner_await_held(void)

@@ -41,6 +41,7 @@ struct owner_meeting {
 	_Atomic uint32_t theirs[OWNER_ALL], ours[OWNER_ALL];
 	_Atomic uint32_t made, connected;
 	_Atomic uint32_t place, held; /* enum owner_place: where it is to be held; whether it is */
+	_Atomic uint32_t passes;      /* how often it comes by there before */
 	_Atomic uint32_t order, done;
 	uint32_t end, result; /* of the order */
 	uint32_t rkey, queue; /* the number of the queue of XRC */
@@ -70,8 +71,10 @@ void owner_continue(const struct owner *owner);
 #ifdef WEFT_STEPS
 void owner_step(const char *name); /* the program's weft_step calls it, in all processes */
 #endif
-/* Its helper is to stop at that place, when it comes by; and has; and goes on. */
+/* Its helper is to stop at that place, when it comes by, or comes by again after so many times; and has; and
+ * goes on. */
 void owner_hold(enum owner_place place);
+void owner_hold_after(enum owner_place place, uint32_t times);
 void owner_await_held(void);
 void owner_let_go(void);
 /* It is obeyed while the helper is held, as far as nothing of it waits for that; the result. */

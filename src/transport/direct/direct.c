@@ -337,7 +337,7 @@ static enum weft_outcome issue_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
 /* ---- What only the owner's helper reaches ---- */
 
 /* As long as a request waits for such an answer that has to; then the verb's timers begin. */
-#define ENGINE_PATIENCE_NS 1000000000ull
+#define HELPER_PATIENCE_NS 1000000000ull
 
 /* Where it was carried out, it must not be again, whatever has become of the connection. */
 static void keep_answer(struct weft_qp *qp, struct direct *d)
@@ -376,7 +376,7 @@ static bool is_late(const struct weft_qp *qp, struct direct *d, uint64_t now_ns)
 	/* another thread may have looked at a later time */
 	return patience_ns != UINT64_MAX &&
 	       (int32_t)(now_ms - d->begun_ms) >
-		       (int64_t)((ENGINE_PATIENCE_NS + patience_ns) / 1000000);
+		       (int64_t)((HELPER_PATIENCE_NS + patience_ns) / 1000000);
 }
 
 /* A peer that found us at fault answers no more: its verdict came first. */
