@@ -305,29 +305,41 @@ static void look_at_all(struct weft_card *card, uint16_t member, uint64_t incarn
 	}
 }
 
+static void hear_ring(struct weft_card *card, uint16_t member, const struct weft_pool_member *m)
+{
+	struct weft_card_heard *heard = &card->heard[member];
+	uint32_t index = atomic_load_explicit(&m->card.doorbell[heard->rings % WEFT_DOORBELLS],
+					      memory_order_relaxed);
+	uint64_t rings;
+
+	atomic_thread_fence(memory_order_acquire);
+	rings = atomic_load_explicit(&m->card.rings, memory_order_relaxed);
+	if (rings - heard->rings >= WEFT_DOORBELLS) {
+		heard->rings = rings;
+		look_at_all(card, member, heard->incarnation);
+		return;
+	}
+	heard->rings++;
+	look_at_index(card, index & (WEFT_QPS - 1));
+}
+
 static bool look_at_member(struct weft_card *card, uint16_t member,
 			   const struct weft_pool_member *m)
 {
+	struct weft_card_heard *heard = &card->heard[member];
+	/* acquire: pairs with the release in weft_member_join (member.c) */
+	uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	/* acquire: pairs with the release in ring_doorbell (handed.c) */
 	uint64_t rings = atomic_load_explicit(&m->card.rings, memory_order_acquire);
-	uint64_t *heard = &card->heard[member];
 
-	if (*heard == rings)
+	/* one that has come in another's place counts from 0 */
+	if (heard->incarnation != incarnation)
+		*heard = (struct weft_card_heard){.incarnation = incarnation};
+	if (heard->rings == rings)
 		return false;
-	for (; *heard != rings; ++*heard) {
-		uint32_t index = atomic_load_explicit(&m->card.doorbell[*heard % WEFT_DOORBELLS],
-						      memory_order_relaxed);
-
-		atomic_thread_fence(memory_order_acquire);
-		if (atomic_load_explicit(&m->card.rings, memory_order_relaxed) - *heard >=
-		    WEFT_DOORBELLS) {
-			*heard = rings;
-			look_at_all(card, member,
-				    atomic_load_explicit(&m->incarnation, memory_order_relaxed));
-			return true;
-		}
-		look_at_index(card, index & (WEFT_QPS - 1));
-	}
+	do {
+		hear_ring(card, member, m);
+	} while (heard->rings < rings);
 	return true;
 }
 

@@ -49,7 +49,10 @@ struct weft_card {
 	struct weft_caller *caller;
 	struct weft_card_hand *hands;
 	struct weft_card_hand **by_index; /* WEFT_QPS of them */
-	uint64_t *heard;		  /* by member: rings of its doorbells that were heard */
+	/* By member: so many rings of its doorbells were heard, of that incarnation. */
+	struct weft_card_heard {
+		uint64_t incarnation, rings;
+	} * heard;
 	/* The carrier's: a queue pair has come, or is about to go. NULL: it does not care. */
 	void (*comes)(struct weft_card_hand *hand);
 	void (*goes)(struct weft_card_hand *hand);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A card for the pool of its environment: `card SEED [PART_BYTES]`. It plays the addresses of all members of its
- * network namespace, says so on its output, and ends when its input does, with how many requests it has carried. Memory
- * in place it reaches as the kernel lets it; what only its owner's helper reaches, it does not.
+ * A card for the pool of its environment: `card SEED [PART_BYTES [FATE]]`. It plays the addresses of all members of its
+ * network namespace, says so on its output, and ends when its input does, with how many requests it has carried. To each letter
+ * there it answers with one, when all that was posted before has ended or waits for its peer. Memory
+ * in place it reaches as the kernel lets it; what only its owner's helper reaches, it does not. FATE (fate.h), where it
+ * is built with steps: what becomes of it when it has said so.
  */
 #include <errno.h>
 #include <poll.h>
@@ -13,6 +15,7 @@
 #include <unistd.h>
 
 #include "courier.h"
+#include "fate.h"
 #include "pool/clock.h"
 #include "pool/format_member.h"
 #include "pool/format_region.h"
@@ -73,18 +76,25 @@ static int reach(void *context, const struct weft_caller *caller,
 	return n == (ssize_t)bytes ? 0 : errno == ESRCH ? -ESRCH : -EFAULT;
 }
 
-static int no_atomic(void *context, const struct weft_caller *caller,
-		     const struct weft_in_place *memory, bool add, uint64_t compare_add,
-		     uint64_t swap, uint64_t *value)
+/* Whole towards all that the card carries, and towards nobody else. */
+static int change(void *context, const struct weft_caller *caller,
+		  const struct weft_in_place *memory, bool add, uint64_t compare_add, uint64_t swap,
+		  uint64_t *value)
 {
-	return -ETIMEDOUT;
+	uint64_t to;
+	int err = reach(context, caller, memory, value, sizeof(*value), false);
+
+	if (err || (!add && *value != compare_add))
+		return err;
+	to = add ? *value + compare_add : swap;
+	return reach(context, caller, memory, &to, sizeof(to), true);
 }
 
 static const struct weft_machine machine = {
 	.alloc = zeroed,
 	.free = free_it,
 	.copy = copy,
-	.memory = {[WEFT_MEMORY_THERE] = {reach, no_atomic}},
+	.memory = {[WEFT_MEMORY_THERE] = {reach, change}},
 	.yield = nothing,
 	.self = nobody,
 	.kick = nothing,
@@ -133,11 +143,37 @@ static void look_around(uint64_t now_ns)
 	weft_card_sweep(&courier.card);
 }
 
-static bool goes_on(void)
+static bool asked;
+
+static bool goes_on(int patience_ms)
 {
 	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+	char letter;
 
-	return poll(&in, 1, 0) <= 0;
+	if (poll(&in, 1, patience_ms) <= 0)
+		return true;
+	asked = read(STDIN_FILENO, &letter, 1) == 1;
+	return asked;
+}
+
+static void answer(void)
+{
+	if (!asked || !courier_rests(&courier, weft_clock_now_ns()))
+		return;
+	follow();
+	asked = write(STDOUT_FILENO, ".", 1) != 1;
+}
+
+/* One that is asked hears that, too, while it has nothing to do. */
+static void sleep_a_while(void)
+{
+	static bool is_asked;
+
+	is_asked |= asked;
+	if (!is_asked)
+		weft_pool_sleep(nic.pool, IDLE_NS);
+	else if (!asked)
+		goes_on(IDLE_NS / 1000000);
 }
 
 int main(int argc, char **argv)
@@ -161,14 +197,18 @@ int main(int argc, char **argv)
 	follow();
 	printf("ready\n");
 	fflush(stdout);
-	for (uint64_t now_ns = weft_clock_now_ns(); goes_on(); now_ns = weft_clock_now_ns()) {
+#ifdef WEFT_STEPS
+	fate_begin(argc > 3 ? argv[3] : NULL);
+#endif
+	for (uint64_t now_ns = weft_clock_now_ns(); goes_on(0); now_ns = weft_clock_now_ns()) {
 		bool busy = false;
 
 		for (int i = 0; i < 64; i++)
 			busy |= courier_step(&courier, now_ns);
 		look_around(now_ns);
+		answer();
 		if (!busy)
-			weft_pool_sleep(nic.pool, IDLE_NS);
+			sleep_a_while();
 	}
 	courier_end(&courier);
 	printf("%llu carried, %llu refused\n", (unsigned long long)courier.carried,

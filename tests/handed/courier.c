@@ -21,6 +21,7 @@ struct trip {
 	uint64_t old; /* of an atomic */
 	enum weft_outcome awaited;
 	uint8_t rnr_timer; /* of the responder */
+	uint64_t looked;   /* of courier_rests */
 	uint64_t deadline_ns;
 	struct weft_wqe *request; /* a copy, with its list */
 	struct weft_incoming in;  /* last, as its request is */
@@ -400,6 +401,33 @@ bool courier_step(struct courier *c, uint64_t now_ns)
 	rang = weft_card_look(&c->card);
 	hand = choose(c);
 	return hand ? step(hand) || rang : rang;
+}
+
+/* One that has something to do and was not looked at in this round. */
+static struct weft_card_hand *next_of_round(const struct courier *c)
+{
+	for (struct weft_card_hand *hand = c->card.hands; hand; hand = hand->next)
+		if (has_work(hand) && ((struct trip *)hand->carried)->looked != c->rounds)
+			return hand;
+	return NULL;
+}
+
+bool courier_rests(struct courier *c, uint64_t now_ns)
+{
+	struct weft_card_hand *hand;
+	struct trip *trip;
+
+	c->now_ns = now_ns;
+	c->rounds++;
+	if (weft_card_look(&c->card))
+		return false;
+	while ((hand = next_of_round(c))) {
+		trip = hand->carried;
+		trip->looked = c->rounds;
+		if (step(hand) || trip->awaited == WEFT_DONE)
+			return false;
+	}
+	return true;
 }
 
 int courier_begin(struct courier *c, struct weft_nic *nic, struct weft_caller *caller)

@@ -17,6 +17,7 @@ struct courier {
 	uint32_t part_bytes; /* at most, of each step; 0: parts of any size */
 	uint64_t now_ns;
 	uint64_t carried, refused; /* requests */
+	uint64_t rounds;	   /* of courier_rests */
 };
 
 /* courier: zeros, but for the seed and the size of parts. */
@@ -25,5 +26,8 @@ void courier_end(struct courier *courier);
 
 /* Hears doorbells and makes one step. Whether it did something. */
 bool courier_step(struct courier *courier, uint64_t now_ns);
+
+/* Makes a step of each. Whether all that there is to do waits for a receive or an answer. */
+bool courier_rests(struct courier *courier, uint64_t now_ns);
 
 #endif
