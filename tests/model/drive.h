@@ -30,9 +30,12 @@ struct tally {
 
 struct fleet {
 	struct board *board;
-	pid_t pid[PROCESSES]; /* 0: none */
-	char folder[64];      /* of the pool */
-	uint64_t played;      /* sequences, by these processes */
+	pid_t pid[PROCESSES];	  /* 0: none */
+	const char *card_program; /* that carries the requests; NULL: none does */
+	pid_t card;
+	int card_in, card_out;
+	char folder[64]; /* of the pool */
+	uint64_t played; /* sequences, by these processes */
 	struct tally tally;
 	bool verbose;
 };

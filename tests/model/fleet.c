@@ -2,15 +2,19 @@
 /* The processes of the conductor, and the pool that they share. */
 #include "fleet.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define LOOK_NS	   100000000u
 #define PATH_BYTES 80
+#define CARD_MS	   20000 /* longer than it waits for anything */
 
 static void *pages(size_t bytes, int kind)
 {
@@ -73,8 +77,64 @@ static bool start(struct fleet *f, int process)
 	return f->pid[process] > 0;
 }
 
+/* ---- The card ---- */
+
+static bool start_card(struct fleet *f)
+{
+	int in[2], out[2];
+	char seed[24], ready[6];
+
+	if (!f->card_program)
+		return true;
+	snprintf(seed, sizeof(seed), "%llu", (unsigned long long)f->tally.steps);
+	if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
+		return false;
+	fflush(NULL);
+	f->card = fork();
+	if (!f->card) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(in[0], STDIN_FILENO);
+		dup2(out[1], STDOUT_FILENO);
+		execl(f->card_program, f->card_program, seed, NULL);
+		_exit(127);
+	}
+	close(in[0]);
+	close(out[1]);
+	f->card_in = in[1];
+	f->card_out = out[0];
+	return f->card > 0 && read(f->card_out, ready, sizeof(ready)) == sizeof(ready);
+}
+
+static void end_card(struct fleet *f)
+{
+	if (f->card <= 0)
+		return;
+	kill(f->card, SIGKILL);
+	waitpid(f->card, NULL, 0);
+	close(f->card_in);
+	close(f->card_out);
+	f->card = 0;
+}
+
+bool fleet_settle(struct fleet *f, char *why, size_t why_bytes)
+{
+	struct pollfd answer = {.fd = f->card_out, .events = POLLIN};
+	char letter = '?';
+
+	if (f->card <= 0)
+		return true;
+	if (write(f->card_in, &letter, 1) == 1 && poll(&answer, 1, CARD_MS) == 1 &&
+	    read(f->card_out, &letter, 1) == 1)
+		return true;
+	snprintf(why, why_bytes, "the card hangs, or has died");
+	return false;
+}
+
+/* ---- All of them ---- */
+
 static void end_all(struct fleet *f)
 {
+	end_card(f);
 	for (int p = 0; p < PROCESSES; p++)
 		if (f->pid[p] > 0)
 			kill(f->pid[p], SIGKILL);
@@ -90,7 +150,7 @@ void fleet_renew(struct fleet *f)
 	f->played = 0;
 	end_all(f);
 	remove_folder(f);
-	if (!make_folder(f))
+	if (!make_folder(f) || !start_card(f))
 		exit(1);
 }
 

@@ -11,5 +11,7 @@ bool fleet_man(struct fleet *f, int processes);
 void fleet_ask(struct fleet *f, int process);
 /* Its report is there; false: it has died or hangs, as `why` says. */
 bool fleet_await(struct fleet *f, int process, char *why, size_t why_bytes);
+/* The card, if there is one, has carried all that can be carried; false: as above. */
+bool fleet_settle(struct fleet *f, char *why, size_t why_bytes);
 
 #endif

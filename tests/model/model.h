@@ -62,6 +62,7 @@ struct qp {
 	struct step_modify attr;
 	uint32_t dest; /* serial of the destination */
 	struct queue sq, rq;
+	uint64_t begun; /* requests before it go on in SQD */
 	struct request request[DEPTH];
 	struct receive receive[DEPTH];
 };
@@ -108,6 +109,7 @@ struct model {
 	struct process process[PROCESSES];
 	uint8_t (*memory)[ARENA_BYTES];
 	uint32_t serial;
+	bool carried; /* a card has begun what was posted, where the nic itself begins one when it can be carried out */
 	/* Set by model_apply: processes in which something may have changed. */
 	unsigned int touched;
 };

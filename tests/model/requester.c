@@ -95,7 +95,8 @@ void model_flush(struct model *m, struct qp *qp)
 
 bool model_waits(const struct qp *qp)
 {
-	return qp->serial && qp->state == IBV_QPS_RTS && qp->sq.done < qp->sq.posted;
+	return qp->serial && ((qp->state == IBV_QPS_RTS && qp->sq.done < qp->sq.posted) ||
+			      (qp->state == IBV_QPS_SQD && qp->sq.done < qp->begun));
 }
 
 /* Retries until the counters of 9.7.5.2 are used up: codes 7 and 0 mean never. */

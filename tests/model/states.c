@@ -116,6 +116,8 @@ struct answer model_modify(struct model *m, struct qp *qp, const struct step_mod
 		model_fail(m, qp);
 	} else {
 		set(m, qp, s);
+		if (qp->state == IBV_QPS_RTS && to == IBV_QPS_SQD)
+			qp->begun = m->carried ? qp->sq.posted : 0;
 		qp->state = to;
 	}
 	return (struct answer){0};

@@ -5,7 +5,8 @@
  * same for a while, so that a sequence meets what those before it have left. With --jobs several
  * such fleets play at once, each with its share of the seeds; --seconds bounds the time.
  *
- * --lie reports some completions wrongly: then 0 says that it was found, and shrunk.
+ * --lie reports some completions wrongly: then 0 says that it was found, and shrunk. --card PROGRAM: that carries the
+ * requests of reliable and unreliable connections (tests/handed/card.c).
  */
 #include <getopt.h>
 #include <sched.h>
@@ -32,6 +33,7 @@ static struct plan {
 	uint64_t seconds; /* 0: as long as it takes */
 	unsigned int jobs;
 	bool lie, verbose;
+	const char *card;
 	atomic_bool *over; /* one of the jobs has failed */
 	cpu_set_t cores;   /* that we may use */
 } plan = {.sequences = 1000, .jobs = 1};
@@ -147,7 +149,7 @@ static int usage(const char *program)
 {
 	fprintf(stderr,
 		"usage: %s [--sequences N] [--seconds N] [--jobs N] [--seed S] [--verbose] "
-		"[--lie]\n",
+		"[--lie] [--card PROGRAM]\n",
 		program);
 	return 2;
 }
@@ -220,6 +222,7 @@ static int job(unsigned int i, uint64_t seed, uint64_t sequences)
 	if (!fleet_open(&f))
 		return 1;
 	f.board->lie = plan.lie;
+	f.card_program = plan.card;
 	f.verbose = plan.verbose;
 	status = run(&f, i, seed, sequences);
 	if (status)
@@ -260,6 +263,7 @@ int main(int argc, char **argv)
 						{"seed", required_argument, NULL, 's'},
 						{"verbose", no_argument, NULL, 'v'},
 						{"lie", no_argument, NULL, 'l'},
+						{"card", required_argument, NULL, 'c'},
 						{0}};
 	int option;
 
@@ -284,6 +288,9 @@ int main(int argc, char **argv)
 			break;
 		case 'l':
 			plan.lie = true;
+			break;
+		case 'c':
+			plan.card = optarg;
 			break;
 		default:
 			return usage(argv[0]);
