@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The card is stopped in the midst of a request, at a labelled step, and the owner takes back what it was lent: a region, a
+ * connection, the queue pair. Each takes a second then, and the memory is kept from others until the card goes on: so
+ * nothing that is made meanwhile changes when it does.
+ */
+#include "../nic/ends.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pool/clock.h"
+#include "pool/step.h"
+#include "process.h"
+#include "transport/registry.h"
+
+#define PATIENCE_NS 10000000000ull
+#define SECOND_NS   1000000000ull
+#define FRESH	    64u
+
+static struct card_process card;
+
+/* The library that is linked has steps. */
+void weft_step(const struct weft_step *step)
+{
+}
+
+static void look(void)
+{
+	world.now_ns = weft_clock_now_ns();
+	world_look();
+	usleep(100);
+}
+
+/* Stopped at that step, with a request of three in its hands. */
+static void open_and_stop(const char *step)
+{
+	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
+
+	world.nic.transports = weft_transports;
+	card_start(&card, "1", step);
+	ends_open();
+	for (int i = 0; i < 3; i++)
+		ends_post(WEFT_OP_WRITE, &ends_near);
+	while (!card_has_stopped(&card)) {
+		assert_true(weft_clock_now_ns() < until_ns);
+		usleep(100);
+	}
+}
+
+/* ---- What is made meanwhile ---- */
+
+static uint64_t fresh_off[FRESH];
+
+/* As much as was given back, so that it would be this if it were free. */
+static void make_fresh(void)
+{
+	for (uint32_t i = 0; i < FRESH; i++) {
+		assert_int_equal(weft_pool_alloc(world.pool, 8192, &fresh_off[i]), 0);
+		memset(world.pool->base + fresh_off[i], 'p', 8192);
+	}
+}
+
+static void check_fresh(void)
+{
+	for (uint32_t i = 0; i < FRESH; i++) {
+		for (uint32_t k = 0; k < 8192; k++)
+			assert_int_equal(world.pool->base[fresh_off[i] + k], 'p');
+		weft_pool_free(world.pool, fresh_off[i], 8192);
+	}
+}
+
+/* ---- */
+
+static void go_on(void)
+{
+	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
+
+	assert_int_equal(kill(card.pid, SIGCONT), 0);
+	usleep(20000);
+	while (atomic_load(&world.pool->nretired)) {
+		assert_true(weft_clock_now_ns() < until_ns);
+		weft_pool_sweep(world.pool);
+		look();
+	}
+}
+
+/* A connection that is made while it is stopped does well afterwards, and hears of nothing but its own. */
+static void check_next(void)
+{
+	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
+	struct weft_wc wc;
+
+	while (!weft_cq_poll(&world.cq, 1, &wc, 0)) {
+		assert_true(weft_clock_now_ns() < until_ns);
+		look();
+	}
+	assert_int_equal(wc.wr_id, 77);
+	assert_int_equal(wc.status, WEFT_WC_SUCCESS);
+	for (int i = 0; i < 100; i++)
+		look();
+	world_expect_none();
+	for (uint32_t i = 0; i < ENDS_BYTES; i++)
+		assert_int_equal(ends_far.memory[i], 'n');
+}
+
+static void post_next(void)
+{
+	ends_submit(&(struct ends_request){.opcode = WEFT_OP_WRITE,
+					   .wr_id = 77,
+					   .flags = WEFT_SEND_SIGNALED},
+		    &ends_near);
+}
+
+/* ---- The owner takes back ---- */
+
+/* As ends_close, of what somebody may still reach. */
+static void retire(struct end *e)
+{
+	bool quiet;
+
+	ends_destroy(e);
+	assert_true(weft_mr_close(&e->mr));
+	quiet = weft_mr_revoke(&e->mr);
+	weft_mr_destroy(&e->mr, quiet);
+	if (quiet)
+		weft_pool_extent_free(world.pool, e->off, 8192);
+	else
+		weft_pool_retire(world.pool, WEFT_RETIRE_EXTENT, e->off, 8192);
+}
+
+static void destroys(void **state)
+{
+	uint64_t begun_ns;
+
+	open_and_stop(*state);
+	begun_ns = weft_clock_now_ns();
+	ends_destroy(&ends_near);
+	assert_in_range(weft_clock_now_ns() - begun_ns, SECOND_NS * 9 / 10, SECOND_NS * 5);
+	assert_true(atomic_load(&world.pool->nretired) > 0);
+	world_expect_none();
+	make_fresh();
+	retire(&ends_near);
+	retire(&ends_far);
+	weft_cq_destroy(&ends_far_cq);
+	ends_open();
+	post_next();
+	go_on();
+	check_fresh();
+	check_next();
+	ends_close();
+	assert_int_equal(card_end(&card), 0);
+}
+
+static void resets(void **state)
+{
+	uint64_t begun_ns;
+
+	open_and_stop(*state);
+	begun_ns = weft_clock_now_ns();
+	ends_move(&ends_near, WEFT_QPS_RESET, &ends_far);
+	assert_in_range(weft_clock_now_ns() - begun_ns, SECOND_NS * 9 / 10, SECOND_NS * 5);
+	assert_true(atomic_load(&world.pool->nretired) > 0);
+	world_expect_none();
+	make_fresh();
+	ends_move(&ends_far, WEFT_QPS_RESET, &ends_near);
+	ends_connect(&ends_near, &ends_far);
+	ends_connect(&ends_far, &ends_near);
+	post_next();
+	go_on();
+	check_fresh();
+	check_next();
+	ends_close();
+	assert_int_equal(card_end(&card), 0);
+}
+
+/* The key ends, and what is told is told once. */
+static void deregisters(void **state)
+{
+	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS, begun_ns;
+	struct weft_wc wc = {.status = WEFT_WC_SUCCESS};
+	unsigned int told = 0;
+
+	open_and_stop(*state);
+	begun_ns = weft_clock_now_ns();
+	assert_true(weft_mr_close(&ends_near.mr));
+	assert_false(weft_mr_revoke(&ends_near.mr));
+	assert_in_range(weft_clock_now_ns() - begun_ns, SECOND_NS * 9 / 10, SECOND_NS * 5);
+	weft_mr_destroy(&ends_near.mr, false);
+	ends_near.mr.nic = NULL;
+	make_fresh();
+	assert_true(atomic_load(&world.pool->nretired) > 0);
+	go_on();
+	check_fresh();
+	while (told < 3) {
+		assert_true(weft_clock_now_ns() < until_ns + PATIENCE_NS);
+		look();
+		if (!weft_cq_poll(&world.cq, 1, &wc, 0))
+			continue;
+		told++;
+		if (told == 3)
+			assert_int_not_equal(wc.status, WEFT_WC_SUCCESS);
+	}
+	world_expect_none();
+	ends_close();
+	assert_int_equal(card_end(&card), 0);
+}
+
+int main(void)
+{
+	static char busy[] = "direct_busy", copied[] = "place_body_copied",
+		    written[] = "card_entry_written", returned[] = "card_returned";
+	const struct CMUnitTest tests[] = {
+		{"destroyed, the card at a line", destroys, NULL, NULL, busy},
+		{"destroyed, the card at bytes", destroys, NULL, NULL, copied},
+		{"destroyed, the card at an entry", destroys, NULL, NULL, written},
+		{"reset, the card behind an entry", resets, NULL, NULL, returned},
+		{"deregistered, the card at bytes", deregisters, NULL, NULL, copied},
+	};
+
+	return cmocka_run_group_tests_name("handed-stops", tests, world_attach, world_detach);
+}
