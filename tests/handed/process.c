@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PART_BYTES "2000"
+#define SEED "1"
 
 static void fail(const char *what)
 {
@@ -19,7 +19,7 @@ static void fail(const char *what)
 	abort();
 }
 
-void card_start(struct card_process *card, const char *seed, const char *fate)
+void card_start(struct card_process *card, const char *part_bytes, const char *fate)
 {
 	int in[2], out[2];
 	char ready[6];
@@ -31,7 +31,7 @@ void card_start(struct card_process *card, const char *seed, const char *fate)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(in[0], STDIN_FILENO);
 		dup2(out[1], STDOUT_FILENO);
-		execl(CARD, CARD, seed, PART_BYTES, fate, NULL);
+		execl(CARD, CARD, SEED, part_bytes, fate, NULL);
 		_exit(127);
 	}
 	close(in[0]);

@@ -12,8 +12,8 @@ struct card_process {
 	int in, out, status;
 };
 
-/* It plays the card when this returns. fate: as card.c has it, or NULL. */
-void card_start(struct card_process *card, const char *seed, const char *fate);
+/* It plays the card when this returns. As card.c has them; fate may be NULL. */
+void card_start(struct card_process *card, const char *part_bytes, const char *fate);
 /* Whether it has died by itself; at which step, if it said so. */
 bool card_has_died(struct card_process *card, char *step, size_t bytes);
 /* Whether it was stopped by itself. */

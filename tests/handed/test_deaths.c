@@ -182,7 +182,7 @@ static bool run_with_card(const struct load *load, const char *fate)
 	bool died;
 
 	world.fatal_events = 0;
-	card_start(&card, "1", fate);
+	card_start(&card, "2000", fate);
 	open_and_post(load);
 	died = follow(&told, step);
 	for (int i = 0; i < 2; i++)
@@ -249,7 +249,7 @@ static void be_bereaved(const char *fate)
 	struct told told = {0};
 	char step[NAME_BYTES];
 
-	card_start(&card, "1", NULL);
+	card_start(&card, "2000", NULL);
 	kill(card.pid, SIGSTOP);
 	while (!card_has_stopped(&card))
 		usleep(50);
@@ -350,7 +350,7 @@ static void owner_dies(void **state)
 	char load[24];
 
 	snprintf(load, sizeof(load), "%td", (const struct load *)*state - loads);
-	card_start(&card, "1", NULL);
+	card_start(&card, "2000", NULL);
 	each_owner(load);
 	assert_false(run_owner(load, NULL));
 	assert_int_equal(card_end(&card), 0);
@@ -376,7 +376,7 @@ static void die_there(const char *name)
 	for (size_t i = 0; i < sizeof(owners) / sizeof(*owners); i++) {
 		snprintf(load, sizeof(load), "%td", owners[i] - loads);
 		if (!run_with_card(owners[i], fate)) {
-			card_start(&card, "1", NULL);
+			card_start(&card, "2000", NULL);
 			run_owner(load, fate);
 			assert_int_equal(card_end(&card), 0);
 		}

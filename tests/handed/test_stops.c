@@ -41,7 +41,7 @@ static void open_and_stop(const char *step)
 	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
 
 	world.nic.transports = weft_transports;
-	card_start(&card, "1", step);
+	card_start(&card, "2000", step);
 	ends_open();
 	for (int i = 0; i < 3; i++)
 		ends_post(WEFT_OP_WRITE, &ends_near);
@@ -55,21 +55,26 @@ static void open_and_stop(const char *step)
 
 static uint64_t fresh_off[FRESH];
 
-/* As much as was given back, so that it would be this if it were free. */
+/* Of all sizes, so that what was given back would be this if it were free. */
+static uint64_t size_of_fresh(uint32_t i)
+{
+	return 64ull << i % 8;
+}
+
 static void make_fresh(void)
 {
 	for (uint32_t i = 0; i < FRESH; i++) {
-		assert_int_equal(weft_pool_alloc(world.pool, 8192, &fresh_off[i]), 0);
-		memset(world.pool->base + fresh_off[i], 'p', 8192);
+		assert_int_equal(weft_pool_alloc(world.pool, size_of_fresh(i), &fresh_off[i]), 0);
+		memset(world.pool->base + fresh_off[i], 'p', size_of_fresh(i));
 	}
 }
 
 static void check_fresh(void)
 {
 	for (uint32_t i = 0; i < FRESH; i++) {
-		for (uint32_t k = 0; k < 8192; k++)
+		for (uint32_t k = 0; k < size_of_fresh(i); k++)
 			assert_int_equal(world.pool->base[fresh_off[i] + k], 'p');
-		weft_pool_free(world.pool, fresh_off[i], 8192);
+		weft_pool_free(world.pool, fresh_off[i], size_of_fresh(i));
 	}
 }
 
