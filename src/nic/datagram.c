@@ -137,7 +137,7 @@ static __attribute__((__noinline__)) int await_helper(const struct weft_datagram
 }
 
 /* It has been slow, and looked since at what it was asked for then. */
-static bool goes_on(const struct weft_datagram *d, const struct weft_datagram_target *t)
+static bool has_looked(const struct weft_datagram *d, const struct weft_datagram_target *t)
 {
 	const struct weft_pool_member *m;
 
@@ -154,7 +154,7 @@ static int place_soon(const struct weft_datagram *d, struct weft_datagram_target
 	int err;
 
 	weft_later_attach(&t->grant, &t->later);
-	if (goes_on(d, t))
+	if (has_looked(d, t))
 		t->patience_us = PATIENCE_MOST_US;
 	err = weft_place_scattered(d->nic, d->caller, &t->grant, there, d->span,
 				   WEFT_GRH_BYTES + d->bytes);
