@@ -29,13 +29,13 @@ const char *weft_roce_state_str(enum weft_roce_state state)
 	return names[state];
 }
 
-void weft_roce_open(struct weft_roce_qp *qp, struct weft_roce_request *ring, uint32_t ring_size)
+void weft_roce_restart(struct weft_roce_qp *qp)
 {
 	uint64_t first = FIRST_PSN | (qp->config.sq_psn & WEFT_ROCE_PSN_MASK);
 
 	qp->requester = (struct weft_roce_requester){
-		.ring = ring,
-		.ring_size = ring_size,
+		.ring = qp->requester.ring,
+		.ring_size = qp->requester.ring_size,
 		.end = first,
 		.next = first,
 		.top = first,
@@ -44,6 +44,13 @@ void weft_roce_open(struct weft_roce_qp *qp, struct weft_roce_request *ring, uin
 		.rnr_left = qp->config.rnr_retry,
 	};
 	weft_roce_rate_init(&qp->requester.rate);
+}
+
+void weft_roce_open(struct weft_roce_qp *qp, struct weft_roce_request *ring, uint32_t ring_size)
+{
+	qp->requester.ring = ring;
+	qp->requester.ring_size = ring_size;
+	weft_roce_restart(qp);
 	qp->responder = (struct weft_roce_responder){
 		.expected = FIRST_PSN | (qp->config.rq_psn & WEFT_ROCE_PSN_MASK),
 	};

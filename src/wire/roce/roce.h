@@ -211,6 +211,9 @@ struct weft_roce_qp {
  * of two and at least as many as are ever posted and not over. */
 void weft_roce_open(struct weft_roce_qp *qp, struct weft_roce_request *ring, uint32_t ring_size);
 
+/* The requester alone begins anew, at config.sq_psn: positions count from 0 again. Nothing of it is under way. */
+void weft_roce_restart(struct weft_roce_qp *qp);
+
 /* The next request, copied. 0, or -EAGAIN: the ring is full. */
 int weft_roce_post(struct weft_roce_qp *qp, const struct weft_roce_request *request);
 
