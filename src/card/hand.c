@@ -43,7 +43,7 @@ static bool is_same(const struct weft_card_hand *hand, const struct seen *seen)
 	       seen->owner == hand->grant.member;
 }
 
-static enum weft_outcome look_at_conn(struct weft_card_hand *hand)
+enum weft_outcome weft_card_look_at(struct weft_card_hand *hand)
 {
 	struct seen seen;
 
@@ -78,13 +78,13 @@ static void forget_hand(struct weft_card_hand *hand)
 	weft_nic_free(card->nic, hand);
 }
 
-static enum weft_outcome enter_hand(struct weft_card_hand *hand)
+enum weft_outcome weft_card_try(struct weft_card_hand *hand)
 {
 	enum weft_outcome outcome;
 
 	hand->next_busy =
 		weft_busy_begin(hand->card->caller, weft_busy_at(hand->grant.member, hand->index));
-	outcome = look_at_conn(hand);
+	outcome = weft_card_look_at(hand);
 	if (outcome != WEFT_DONE)
 		weft_card_leave(hand);
 	return outcome;
@@ -92,7 +92,7 @@ static enum weft_outcome enter_hand(struct weft_card_hand *hand)
 
 enum weft_outcome weft_card_enter(struct weft_card_hand *hand)
 {
-	enum weft_outcome outcome = enter_hand(hand);
+	enum weft_outcome outcome = weft_card_try(hand);
 
 	if (outcome == WEFT_NO_ANSWER)
 		forget_hand(hand);
@@ -283,10 +283,12 @@ static void look_at_index(struct weft_card *card, uint32_t index)
 {
 	struct weft_card_hand *hand = find_hand(card, index);
 
-	if (!hand || enter_hand(hand) != WEFT_DONE)
+	if (!hand || weft_card_try(hand) != WEFT_DONE)
 		return;
 	see_posted(hand);
 	weft_card_leave(hand);
+	if (card->rang)
+		card->rang(hand);
 }
 
 /* More have rung than doorbells can say. */

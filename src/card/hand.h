@@ -56,6 +56,8 @@ struct weft_card {
 	/* The carrier's: a queue pair has come, or is about to go. NULL: it does not care. */
 	void (*comes)(struct weft_card_hand *hand);
 	void (*goes)(struct weft_card_hand *hand);
+	/* And: its doorbell has rung. The line is idle. */
+	void (*rang)(struct weft_card_hand *hand);
 };
 
 /* The nic's member is a card from now on, for the addresses that it has. card: zeros, but for what is called. 0, -ENOMEM. */
@@ -74,6 +76,11 @@ struct weft_card_hand *weft_card_find(struct weft_card *card, uint32_t qpn);
  * The line is idle, and so it is again after anything but WEFT_DONE. */
 enum weft_outcome weft_card_enter(struct weft_card_hand *hand);
 void weft_card_leave(struct weft_card_hand *hand);
+/* The same, but one whose connection is over is not forgotten: a later look does that. */
+enum weft_outcome weft_card_try(struct weft_card_hand *hand);
+/* For a carrier that has entered what arrives there (weft_incoming_enter), for which the line names the same: whether it
+ * may touch what the requester has, too. The line stays as it is. */
+enum weft_outcome weft_card_look_at(struct weft_card_hand *hand);
 
 /* ---- From enter to leave ---- */
 

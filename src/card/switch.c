@@ -119,7 +119,28 @@ static void rest(struct weft_switch *sw, struct weft_switch_port *p)
 	p->next_ready = p->prev_ready = NULL;
 }
 
+/* ---- A turn of one ---- */
+
+static bool enter(struct weft_switch *sw, struct weft_switch_port *p, bool receives)
+{
+	return !sw->calls || sw->calls->enter(sw, p, receives);
+}
+
+static void leave(struct weft_switch *sw, struct weft_switch_port *p)
+{
+	if (sw->calls)
+		sw->calls->leave(sw, p);
+	note_deadline(sw, p);
+}
+
 /* ---- What comes ---- */
+
+static struct weft_switch_port *find(struct weft_switch *sw, uint32_t qpn)
+{
+	struct weft_switch_port *p = port_of(sw, qpn);
+
+	return p || !sw->calls || !sw->calls->find(sw, qpn) ? p : port_of(sw, qpn);
+}
 
 static struct weft_roce_source *source_of(struct weft_switch *sw, const uint8_t address[16],
 					  uint64_t now_ns)
@@ -153,6 +174,7 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 	enum weft_roce_icrc_verdict verdict;
 
 	sw->counters.came++;
+	sw->counters.came_bytes += d->bytes;
 	if (weft_roce_parse(d->at, d->bytes, &packet)) {
 		sw->counters.foreign++;
 		return;
@@ -165,13 +187,14 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 	sw->counters.weak_icrc += verdict == WEFT_ROCE_ICRC_WEAK;
 	if (verdict == WEFT_ROCE_ICRC_WRONG)
 		return;
-	port = port_of(sw, packet.dest_qpn);
+	port = find(sw, packet.dest_qpn);
 	if (!port) {
 		sw->counters.nobodys++;
 		return;
 	}
-	weft_roce_receive(port->qp, &arrival, &packet, now_ns);
-	note_deadline(sw, port);
+	if (enter(sw, port, true))
+		weft_roce_receive(port->qp, &arrival, &packet, now_ns);
+	leave(sw, port);
 	weft_switch_stir(sw, port);
 }
 
@@ -183,8 +206,9 @@ static void do_due(struct weft_switch *sw, uint64_t now_ns)
 	for (uint32_t most = sw->timed; most && sw->timed && due(sw->heap[1]) <= now_ns; most--) {
 		struct weft_switch_port *p = sw->heap[1];
 
+		enter(sw, p, false);
 		weft_roce_timer(p->qp, now_ns);
-		note_deadline(sw, p);
+		leave(sw, p);
 		weft_switch_stir(sw, p);
 	}
 }
@@ -196,9 +220,11 @@ bool weft_switch_run(struct weft_switch *sw, uint32_t share, uint64_t now_ns)
 	do_due(sw, now_ns);
 	last = sw->ready ? sw->ready->prev_ready : NULL;
 	while ((p = sw->ready)) {
-		bool more = weft_roce_run(p->qp, share, now_ns);
+		bool more;
 
-		note_deadline(sw, p);
+		enter(sw, p, false);
+		more = weft_roce_run(p->qp, share, now_ns);
+		leave(sw, p);
 		rest(sw, p);
 		if (more)
 			weft_switch_stir(sw, p); /* behind the others */

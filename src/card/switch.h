@@ -23,12 +23,24 @@ struct weft_switch_port {
 	uint32_t place; /* in the heap of deadlines, from 1; 0: none */
 };
 
+struct weft_switch;
+
+/* What the owner of the engines has to do with each turn of one. It removes none meanwhile. */
+struct weft_switch_calls {
+	/* A packet has come for a number that nobody has. Whether that is added now. */
+	bool (*find)(struct weft_switch *sw, uint32_t qpn);
+	/* Before and after. False: no packet reaches it now, as if it were lost; the turn is its own all the same. */
+	bool (*enter)(struct weft_switch *sw, struct weft_switch_port *port, bool receives);
+	void (*leave)(struct weft_switch *sw, struct weft_switch_port *port);
+};
+
 struct weft_switch_counters {
-	uint64_t came, foreign, wrong_icrc, weak_icrc, nobodys;
+	uint64_t came, came_bytes, foreign, wrong_icrc, weak_icrc, nobodys;
 };
 
 struct weft_switch {
 	const struct weft_roce_icrc *icrc;
+	const struct weft_switch_calls *calls; /* NULL: the engines need none */
 	struct weft_switch_port *
 		*table; /* by number of the queue pair; `size` of them, a power of two */
 	struct weft_switch_port **heap; /* the first deadline at 1; size + 1 of them */
