@@ -3,6 +3,7 @@
 #ifndef WEFT_POOL_DOORBELL_H
 #define WEFT_POOL_DOORBELL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "backing/atomic.h"
@@ -16,6 +17,30 @@ enum weft_card_reach {
 	WEFT_CARD_ALL,	  /* those, too, that others could reach in the pool: of tests */
 };
 
+/* What a card tells of itself: name, words of `weft nic list`. Bytes are those of UDP. */
+#define WEFT_CARD_TELLS(X)                                                                         \
+	X(QPS, "queue pairs")                                                                      \
+	X(PACKETS_OUT, "packets sent")                                                             \
+	X(BYTES_OUT, "bytes sent")                                                                 \
+	X(PACKETS_IN, "packets received")                                                          \
+	X(BYTES_IN, "bytes received")                                                              \
+	X(SENT_AGAIN, "sent again")                                                                \
+	X(DUPLICATES, "duplicates")                                                                \
+	X(OUT_OF_SEQUENCE, "out of sequence")                                                      \
+	X(RNR, "receiver not ready")                                                               \
+	X(TIMEOUTS, "time-outs")                                                                   \
+	X(WRONG_ICRC, "wrong ICRC")                                                                \
+	X(WEAK_ICRC, "taken on 16 bits")                                                           \
+	X(NOBODYS, "for no queue pair")                                                            \
+	X(UNSENT, "not sent")
+
+enum weft_card_count {
+#define WEFT_CARD_COUNT(name, words) WEFT_CARD_##name,
+	WEFT_CARD_TELLS(WEFT_CARD_COUNT)
+#undef WEFT_CARD_COUNT
+		WEFT_CARD_COUNTS
+};
+
 /*
  * Which of its queue pairs have something for a card: ring n stands in doorbell n % WEFT_DOORBELLS until that is
  * overwritten. A card that finds it overwritten looks at all queue pairs of the member.
@@ -23,8 +48,18 @@ enum weft_card_reach {
 struct weft_pool_card {
 	_Alignas(64) _Atomic uint64_t rings;	   /* [O] so many; stored last */
 	_Atomic uint32_t doorbell[WEFT_DOORBELLS]; /* [O] index of a queue pair */
-	_Atomic uint32_t
-		reach; /* [O] enum weft_card_reach: the member is a card for the addresses that it has */
+	_Atomic uint32_t reach;	     /* [O] enum weft_card_reach; stored last, and first again */
+	_Atomic uint64_t address[2]; /* [O] the GID that it plays; 0: all that the member has */
+	_Atomic uint64_t told[WEFT_CARD_COUNTS]; /* [O] by enum weft_card_count, now and then */
 };
+
+/* Whether a card plays that address of its member's, which has it. */
+static inline bool weft_card_plays(const struct weft_pool_card *card, const uint8_t gid[16])
+{
+	uint64_t half[2] = {atomic_load_explicit(&card->address[0], memory_order_relaxed),
+			    atomic_load_explicit(&card->address[1], memory_order_relaxed)};
+
+	return !(half[0] | half[1]) || !__builtin_memcmp(half, gid, 16);
+}
 
 #endif

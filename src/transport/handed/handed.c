@@ -54,7 +54,8 @@ static bool plays(struct weft_nic *nic, const struct weft_pool_member *m, const 
 	case WEFT_CARD_ALL:
 		break;
 	}
-	return m->net_ns == nic->pool->self->net_ns && weft_member_has_gid(m, sgid);
+	return m->net_ns == nic->pool->self->net_ns && weft_member_has_gid(m, sgid) &&
+	       weft_card_plays(&m->card, sgid);
 }
 
 static uint16_t card_for(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
