@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "card/loop.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "pool/clock.h"
+#include "process/client.h"
+#include "process/process.h"
+
+/* Packets that a queue pair sends before others have their turn: a line is entered for so long. */
+#define SHARE	    32u
+#define BATCHES	    4u
+#define LOOK_NS	    100000000ull
+#define NS_A_SECOND 1000000000ull
+
+static int woken = -1; /* the helper's; -1: nobody is to be woken */
+
+static uint64_t wake(uint64_t now_ns)
+{
+	const uint64_t one = 1;
+	ssize_t written = write(woken, &one, sizeof(one));
+
+	/* full: it is awake already */
+	(void)written;
+	return UINT64_MAX;
+}
+
+static const struct weft_helper_client client = {.run = wake};
+
+int weft_loop_begin(struct weft_loop *loop, struct weft_wire *wire, struct weft_udp *udp,
+		    uint64_t linger_ns)
+{
+	int err;
+
+	*loop = (struct weft_loop){
+		.wire = wire,
+		.udp = udp,
+		.woken = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+		.used_ns = weft_clock_now_ns(),
+		.linger_ns = linger_ns,
+	};
+	if (loop->woken < 0)
+		return -errno;
+	woken = loop->woken;
+	weft_helper_serve(&client);
+	err = weft_helper_start();
+	if (err)
+		weft_loop_end(loop);
+	return err;
+}
+
+void weft_loop_end(struct weft_loop *loop)
+{
+	weft_helper_serve(NULL);
+	weft_helper_stop();
+	close(loop->woken);
+}
+
+/* What has come, as much as is there; whether anything was. */
+static bool take_in(struct weft_loop *loop)
+{
+	struct weft_udp_datagram datagram;
+	bool any = false;
+
+	for (unsigned int i = 0; i < BATCHES && weft_udp_receive(loop->udp) > 0; i++) {
+		uint64_t now_ns = weft_clock_now_ns();
+
+		any = true;
+		while (weft_udp_next(loop->udp, &datagram))
+			weft_switch_receive(&loop->wire->sw, &datagram, now_ns);
+		/* answers are not held up by what comes behind */
+		weft_switch_run(&loop->wire->sw, SHARE, now_ns);
+		weft_out_flush(loop->wire->out);
+	}
+	return any;
+}
+
+/* Now and then. */
+static void look_around(struct weft_loop *loop, uint64_t now_ns)
+{
+	if (now_ns - loop->looked_ns < LOOK_NS)
+		return;
+	loop->looked_ns = now_ns;
+	weft_pool_watch(loop->wire->card.nic->pool);
+	weft_card_sweep(&loop->wire->card);
+	weft_wire_tell(loop->wire);
+	if (loop->wire->card.hands)
+		loop->used_ns = now_ns;
+}
+
+static void sleep_until(struct weft_loop *loop, uint64_t now_ns)
+{
+	struct pollfd fds[] = {
+		{weft_udp_fd(loop->udp), (short)(POLLIN | (loop->wire->out->full ? POLLOUT : 0)),
+		 0},
+		{loop->woken, POLLIN, 0},
+	};
+	uint64_t deadline_ns = weft_switch_deadline_ns(&loop->wire->sw), most_ns = LOOK_NS, told;
+	struct timespec patience;
+	ssize_t drained;
+
+	if (deadline_ns)
+		most_ns = deadline_ns <= now_ns		   ? 0
+			  : deadline_ns - now_ns < most_ns ? deadline_ns - now_ns
+							   : most_ns;
+	patience =
+		(struct timespec){(time_t)(most_ns / NS_A_SECOND), (long)(most_ns % NS_A_SECOND)};
+	if (ppoll(fds, 2, &patience, NULL) <= 0 || !fds[1].revents)
+		return;
+	drained = read(loop->woken, &told, sizeof(told));
+	(void)drained;
+}
+
+void weft_loop_run(struct weft_loop *loop, const atomic_bool *stop)
+{
+	struct weft_wire *wire = loop->wire;
+	uint64_t now_ns = weft_clock_now_ns();
+
+	while (!atomic_load_explicit(stop, memory_order_relaxed) &&
+	       (loop->linger_ns == UINT64_MAX || now_ns - loop->used_ns < loop->linger_ns)) {
+		bool busy = weft_card_look(&wire->card) | take_in(loop);
+
+		now_ns = weft_clock_now_ns();
+		busy |= weft_switch_run(&wire->sw, SHARE, now_ns) && !wire->out->full;
+		busy |= !weft_out_flush(wire->out) && !wire->out->full;
+		look_around(loop, now_ns);
+		if (!busy)
+			sleep_until(loop, now_ns);
+	}
+	weft_wire_tell(wire);
+}

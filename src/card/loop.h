@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The turns of a card: what has come on its socket, what is due, what may go, what its doorbells tell. When there is
+ * nothing it sleeps until one of them wakes it; the process's helper, which members wake, passes that on.
+ *
+ * Context: one thread; one loop a process.
+ */
+#ifndef WEFT_CARD_LOOP_H
+#define WEFT_CARD_LOOP_H
+
+#include "card/wire.h"
+
+struct weft_loop {
+	struct weft_wire *wire;
+	struct weft_udp *udp;
+	int woken;	    /* an eventfd that the helper writes */
+	uint64_t looked_ns; /* when it last looked for the dead */
+	uint64_t used_ns;   /* when it last had a queue pair */
+	uint64_t linger_ns; /* so long after that it ends; UINT64_MAX: never */
+};
+
+/* 0 or -errno. */
+int weft_loop_begin(struct weft_loop *loop, struct weft_wire *wire, struct weft_udp *udp,
+		    uint64_t linger_ns);
+void weft_loop_end(struct weft_loop *loop);
+
+/* Until *stop, or for so long without a queue pair. */
+void weft_loop_run(struct weft_loop *loop, const atomic_bool *stop);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The card: `weftd ADDRESS [SECONDS]`, a member of the pool that plays a network card for one address of its network
+ * namespace, on UDP port 4791. It says on its output when it does, and ends when it is told to, or so many
+ * seconds after its last queue pair.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "card/loop.h"
+#include "nic/errors.h"
+#include "process/gids.h"
+#include "process/process.h"
+
+#define BUFFER_BYTES (4u << 20)
+#define NS_A_SECOND  1000000000ull
+
+static atomic_bool stop;
+
+/* ---- A process without objects of verbs ---- */
+
+static int refuse_call(struct weft_caller *caller, uint16_t member, uint64_t incarnation,
+		       enum weft_ask_kind kind, uint64_t id, void *message)
+{
+	return -EOPNOTSUPP;
+}
+
+static void nothing(void)
+{
+}
+
+static void watch_nothing(struct weft_pool *pool)
+{
+}
+
+static const struct weft_nic_api nic_api; /* it has no queue that anybody is to be told of */
+
+static const struct weft_process_api api = {
+	.nic = &nic_api,
+	.answer = refuse_call,
+	.signalled = nothing,
+	.watch = watch_nothing,
+	.addresses_changed = nothing,
+	.rehome = nothing,
+	.leave = nothing,
+	.forget = nothing,
+};
+
+/* ---- */
+
+static void end(int signal)
+{
+	atomic_store(&stop, true);
+}
+
+static bool read_address(const char *text, uint8_t gid[16])
+{
+	memset(gid, 0, 16);
+	if (inet_pton(AF_INET6, text, gid) == 1)
+		return true;
+	gid[10] = gid[11] = 0xff;
+	return inet_pton(AF_INET, text, gid + 12) == 1;
+}
+
+/* The interface that has it; 0: none has. */
+static uint32_t interface_of(const uint8_t gid[16])
+{
+	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
+	unsigned int n = weft_gids_get_all(all);
+
+	for (unsigned int i = 0; i < n; i++)
+		if (!memcmp(all[i].gid, gid, 16))
+			return all[i].ifindex;
+	return 0;
+}
+
+static int complain(const char *address, const char *what, int err)
+{
+	fprintf(stderr, "weftd: %s: %s: %s\n", address, what, strerror(err));
+	return 1;
+}
+
+static int play(const char *address, struct weft_out *out, struct weft_udp *udp,
+		const uint8_t gid[16], uint64_t linger_ns)
+{
+	static struct weft_wire wire;
+	struct weft_loop loop;
+	int err = weft_loop_begin(&loop, &wire, udp, linger_ns);
+
+	if (err)
+		return complain(address, "cannot start", -err);
+	err = weft_wire_begin(&wire, &weft_process.nic, weft_caller(), gid, out);
+	if (err) {
+		weft_loop_end(&loop);
+		return complain(address, "cannot start", -err);
+	}
+	printf("weftd: %s: ready\n", address);
+	fflush(stdout);
+	weft_loop_run(&loop, &stop);
+	weft_wire_end(&wire);
+	weft_loop_end(&loop);
+	return 0;
+}
+
+static int open_and_play(const char *address, uint64_t linger_ns)
+{
+	struct weft_udp_config config = {.port = WEFT_ROCE_PORT, .buffer_bytes = BUFFER_BYTES};
+	struct weft_out *out;
+	struct weft_udp *udp;
+	int err;
+
+	if (!read_address(address, config.address)) {
+		fprintf(stderr, "weftd: %s: no address\n", address);
+		return 2;
+	}
+	config.interface = interface_of(config.address);
+	if (!config.interface)
+		return complain(address, "not of this network namespace", EADDRNOTAVAIL);
+	err = weft_udp_open(&config, &udp);
+	if (err)
+		return complain(address, "UDP port 4791", -err);
+	out = calloc(1, sizeof(*out));
+	if (!out)
+		return complain(address, "cannot start", ENOMEM);
+	out->udp = udp;
+	out->interface = config.interface;
+	out->port = WEFT_ROCE_PORT;
+	err = play(address, out, udp, config.address, linger_ns);
+	free(out);
+	weft_udp_close(udp);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	const struct sigaction ends = {.sa_handler = end};
+	uint64_t linger_ns = argc > 2 ? strtoull(argv[2], NULL, 10) * NS_A_SECOND : UINT64_MAX;
+	int status;
+
+	if (argc < 2 || argc > 3) {
+		fprintf(stderr, "usage: weftd ADDRESS [SECONDS]\n");
+		return 2;
+	}
+	sigaction(SIGTERM, &ends, NULL);
+	sigaction(SIGINT, &ends, NULL);
+	if (weft_process_get(&api))
+		return 1;
+	status = open_and_play(argv[1], linger_ns);
+	weft_process_put();
+	return status;
+}

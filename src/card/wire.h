@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A card for one address: the queue pairs that are handed to it, an engine of RoCE v2 for each, and the pool as the
+ * engines' world. What a packet may do at a queue pair is what nic/incoming.h lets it; there are no rules here.
+ *
+ * An engine has its turn while the card's busy line names its queue pair: that is entered once for each packet that comes and for
+ * each share of packets that go. If its memory moves meanwhile, what comes is as if lost, and what goes waits.
+ *
+ * Requests are taken over from the send queue as the engine has room for them, WEFT_CARRIED_MOST of each queue pair;
+ * bytes are gathered as their packet is sent, or sent again. So a queue pair takes a bounded room here, whatever it posts and whatever it
+ * is asked for.
+ *
+ * Context: one thread.
+ */
+#ifndef WEFT_CARD_WIRE_H
+#define WEFT_CARD_WIRE_H
+
+#include "card/hand.h"
+#include "card/out.h"
+#include "card/switch.h"
+
+/* Requests of a queue pair that its engine has at a time. */
+#define WEFT_CARRIED_MOST 128u
+
+/* Queue pairs at a time. */
+#define WEFT_WIRE_QPS (1u << 16)
+
+/* A queue pair and its engine, which comes first. */
+struct weft_carried {
+	struct weft_roce_qp qp;
+	struct weft_switch_port port;
+	struct weft_card_hand *hand;
+	struct weft_incoming
+		message;  /* the SEND that is coming; and by which the line is entered */
+	uint64_t base;	  /* the position of the engine's first request */
+	uint64_t resumed; /* of the hand, as last seen */
+	uint64_t pending_position;
+	enum weft_cause
+		pending_cause; /* of a request that failed while its queue pair could not be entered */
+	enum weft_event pending_event; /* likewise of its responder; COMM_EST: none */
+	uint8_t traffic_class;
+	bool open;    /* the engine is: its attributes were read */
+	bool entered; /* its line is */
+	bool lost;    /* the receive that a message was going into has been taken away */
+	struct weft_roce_request ring[];
+};
+
+struct weft_wire {
+	struct weft_card card;
+	struct weft_switch sw;
+	struct weft_roce_icrc icrc;
+	struct weft_out *out;
+	uint8_t address[16];
+	struct weft_roce_counters gone; /* of queue pairs that are no more */
+	struct weft_wqe *request;	/* a copy, with its list, of that in turn */
+	struct weft_switch_port **table, **heap;
+};
+
+/* Of a member of the pool: from now on it is the card of that address, which is one of its own. out: the
+ * socket's. 0, -ENOMEM. */
+int weft_wire_begin(struct weft_wire *wire, struct weft_nic *nic, struct weft_caller *caller,
+		    const uint8_t address[16], struct weft_out *out);
+void weft_wire_end(struct weft_wire *wire);
+
+/* Writes into the member's page what `weft nic list` shows. */
+void weft_wire_tell(struct weft_wire *wire);
+
+/* ---- Between the files ---- */
+
+static inline struct weft_wire *weft_wire_of(const struct weft_card_hand *hand)
+{
+	return (struct weft_wire *)hand->card;
+}
+
+/* What the engines ask for (world.c). */
+extern const struct weft_roce_world weft_wire_world;
+
+/* carried.c: in a turn */
+const struct weft_wqe *weft_carried_request(struct weft_carried *c, uint64_t position);
+void weft_carried_tell(struct weft_carried *c, uint64_t position, enum weft_cause cause);
+void weft_carried_blame(struct weft_carried *c, enum weft_event event);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What an engine asks for, done in the pool and on the socket (struct weft_roce_world). */
+#include <string.h>
+
+#include "card/wire.h"
+#include "nic/errors.h"
+
+static struct weft_carried *carried_of(struct weft_roce_qp *qp)
+{
+	return (struct weft_carried *)qp;
+}
+
+/* An outcome in the engine's words: what is neither done nor refused is as if the packet were lost. */
+static int answer_of(enum weft_outcome outcome, enum weft_cause cause)
+{
+	switch (outcome) {
+	case WEFT_DONE:
+		return 0;
+	case WEFT_FAILED:
+		return cause;
+	case WEFT_NO_RECEIVE:
+		return WEFT_ROCE_NO_RECEIVE;
+	case WEFT_UNDER_WAY:
+	case WEFT_NO_ANSWER:
+	case WEFT_REHOMING:
+		break;
+	}
+	return WEFT_ROCE_LATER;
+}
+
+/* ---- One-sided requests ---- */
+
+/* A request that has no more parts than one, at the responder that was entered. */
+static void prepare(struct weft_carried *c, struct weft_incoming *in,
+		    const struct weft_wqe *request, uint64_t bytes)
+{
+	weft_incoming_prepare(in, &c->hand->to, request, bytes);
+	in->caller = c->hand->card->caller;
+	in->next = c->message.next;
+}
+
+static int allows_atomic(struct weft_carried *c, const struct weft_wqe *request)
+{
+	struct weft_card_hand *hand = c->hand;
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	const struct weft_spans here = {.len_bytes = 8};
+	const struct weft_arrival a = {hand->card->nic,	   &hand->to, request,
+				       hand->card->caller, &here,     &cause};
+	struct weft_span at;
+	enum weft_outcome outcome;
+
+	return weft_arrive_find_remote(a, 8, WEFT_ACCESS_REMOTE_ATOMIC, &at, &outcome)
+		       ? 0
+		       : answer_of(outcome, cause);
+}
+
+static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes,
+		  uint8_t access)
+{
+	struct weft_carried *c = carried_of(qp);
+	struct weft_wqe request = {
+		.opcode = access == WEFT_ACCESS_REMOTE_READ ? WEFT_OP_READ : WEFT_OP_WRITE,
+		.remote_addr = va,
+		.rkey = rkey,
+		.len_bytes = (uint32_t)bytes,
+	};
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	struct weft_incoming in;
+
+	if (access == WEFT_ACCESS_REMOTE_ATOMIC)
+		return allows_atomic(c, &request);
+	prepare(c, &in, &request, bytes);
+	return answer_of(weft_incoming_begin(&in, &cause), cause);
+}
+
+static int move(struct weft_carried *c, enum weft_opcode opcode, uint32_t rkey, uint64_t va,
+		const uint8_t *here, uint32_t bytes)
+{
+	const struct weft_wqe request = {
+		.opcode = opcode, .remote_addr = va, .rkey = rkey, .len_bytes = bytes};
+	struct weft_spans part = {.n = 1, .len_bytes = bytes};
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	struct weft_incoming in;
+	enum weft_outcome outcome;
+
+	prepare(c, &in, &request, bytes);
+	weft_span_private(&part.span[0], (void *)here, bytes);
+	outcome = weft_incoming_place(&in, 0, &part, &cause);
+	if (outcome == WEFT_DONE)
+		weft_incoming_end(&in);
+	return answer_of(outcome, cause);
+}
+
+static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
+		 uint32_t bytes)
+{
+	return move(carried_of(qp), WEFT_OP_WRITE, rkey, va, from, bytes);
+}
+
+static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint64_t *old)
+{
+	struct weft_card_hand *hand = carried_of(qp)->hand;
+	bool adds = packet->opcode == WEFT_ROCE_OP_FETCH_ADD;
+	const struct weft_wqe request = {
+		.opcode = adds ? WEFT_OP_FETCH_ADD : WEFT_OP_CMP_SWAP,
+		.remote_addr = packet->va,
+		.rkey = packet->rkey,
+		.len_bytes = 8,
+	};
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	const struct weft_spans here = {.len_bytes = 8};
+	const struct weft_arrival a = {hand->card->nic,	   &hand->to, &request,
+				       hand->card->caller, &here,     &cause};
+	struct weft_span at = {.len_bytes = 8};
+	enum weft_outcome outcome = weft_arrive_begin_atomic(a, WEFT_ACCESS_REMOTE_ATOMIC, &at);
+	int err;
+
+	if (outcome != WEFT_DONE)
+		return answer_of(outcome, cause);
+	err = weft_arrive_atomic(a, &at, adds, adds ? packet->swap_add : packet->compare,
+				 packet->swap_add, old);
+	return err ? answer_of(weft_arrive_unreachable(&a, err), cause) : 0;
+}
+
+/* ---- Messages ---- */
+
+static int take(struct weft_roce_qp *qp)
+{
+	static const struct weft_wqe request = {.opcode = WEFT_OP_SEND};
+	struct weft_carried *c = carried_of(qp);
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+
+	c->lost = false;
+	prepare(c, &c->message, &request, 0);
+	return answer_of(weft_incoming_begin(&c->message, &cause), cause);
+}
+
+/* How long the message is shows as it comes. */
+static int fill(struct weft_roce_qp *qp, uint64_t offset, const uint8_t *from, uint32_t bytes)
+{
+	struct weft_carried *c = carried_of(qp);
+	struct weft_spans part = {.n = 1, .len_bytes = bytes};
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+
+	if (c->lost)
+		return WEFT_CAUSE_RECEIVE_MEMORY;
+	c->message.len_bytes = offset + bytes;
+	weft_span_private(&part.span[0], (void *)from, bytes);
+	return answer_of(weft_incoming_place(&c->message, offset, &part, &cause), cause);
+}
+
+static int end_key(struct weft_roce_qp *qp, uint32_t key)
+{
+	struct weft_carried *c = carried_of(qp);
+	const struct weft_wqe request = {.opcode = WEFT_OP_SEND_INV, .imm = key};
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	struct weft_incoming in;
+	enum weft_outcome outcome;
+
+	prepare(c, &in, &request, 0);
+	outcome = weft_incoming_begin(&in, &cause);
+	if (outcome == WEFT_DONE)
+		c->message.binding = in.binding;
+	return answer_of(outcome, cause);
+}
+
+/* What was wrong with a receive it was told as that was found. */
+static void received(struct weft_roce_qp *qp, const struct weft_roce_received *what)
+{
+	struct weft_carried *c = carried_of(qp);
+	struct weft_wqe *request = &c->message.request;
+
+	if (what->cause)
+		return;
+	request->opcode = what->by_write   ? WEFT_OP_WRITE_IMM
+			  : what->with_inv ? WEFT_OP_SEND_INV
+			  : what->with_imm ? WEFT_OP_SEND_IMM
+					   : WEFT_OP_SEND;
+	request->imm = what->imm;
+	request->flags = what->solicited ? WEFT_SEND_SOLICITED : 0;
+	c->message.len_bytes = what->bytes;
+	weft_incoming_end(&c->message);
+	c->message.begun = false;
+}
+
+static void event(struct weft_roce_qp *qp, enum weft_event event)
+{
+	if (event != WEFT_EVENT_COMM_EST)
+		weft_carried_blame(carried_of(qp), event);
+}
+
+/* ---- The requester's side ---- */
+
+static int check(struct weft_roce_qp *qp, uint64_t position)
+{
+	struct weft_carried *c = carried_of(qp);
+	const struct weft_wqe *request;
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	enum weft_outcome outcome;
+
+	if (!c->entered)
+		return WEFT_ROCE_LATER;
+	request = weft_carried_request(c, position);
+	if (!request)
+		return WEFT_CAUSE_LOCAL_KEY;
+	outcome = weft_op_fetches(request->opcode)
+			  ? weft_card_scatter(c->hand, request, 0, NULL, 0, &cause)
+			  : weft_card_gather(c->hand, c->base + position, request, 0, NULL, 0,
+					     &cause);
+	return answer_of(outcome, cause);
+}
+
+static int fetched(struct weft_roce_qp *qp, uint64_t position, uint64_t offset, const uint8_t *from,
+		   uint32_t bytes)
+{
+	struct weft_carried *c = carried_of(qp);
+	const struct weft_wqe *request = weft_carried_request(c, position);
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	enum weft_outcome outcome;
+
+	if (!request)
+		return WEFT_CAUSE_LOCAL_KEY;
+	outcome = weft_card_scatter(c->hand, request, offset, (void *)from, bytes, &cause);
+	return answer_of(outcome, cause);
+}
+
+static void ended(struct weft_roce_qp *qp, uint64_t position, enum weft_cause cause)
+{
+	weft_carried_tell(carried_of(qp), position, cause);
+}
+
+/* ---- Sending ---- */
+
+static int gather(struct weft_carried *c, const struct weft_roce_bytes *bytes, uint8_t *to,
+		  uint32_t n)
+{
+	const struct weft_wqe *request;
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	enum weft_outcome outcome;
+
+	switch (bytes->from) {
+	case WEFT_ROCE_NO_BYTES:
+		return 0;
+	case WEFT_ROCE_OF_MEMORY:
+		return c->entered ? move(c, WEFT_OP_READ, bytes->rkey, bytes->va, to, n)
+				  : WEFT_ROCE_LATER;
+	case WEFT_ROCE_OF_REQUEST:
+		break;
+	}
+	if (!c->entered)
+		return WEFT_ROCE_LATER;
+	if (!n)
+		return 0;
+	request = weft_carried_request(c, bytes->position);
+	if (!request)
+		return WEFT_CAUSE_LOCAL_KEY;
+	outcome = weft_card_gather(c->hand, c->base + bytes->position, request, bytes->offset, to,
+				   n, &cause);
+	return answer_of(outcome, cause);
+}
+
+static int send_packet(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
+		       const struct weft_roce_bytes *bytes)
+{
+	struct weft_carried *c = carried_of(qp);
+	struct weft_wire *wire = weft_wire_of(c->hand);
+	uint32_t head = weft_roce_head_bytes(packet->opcode), n = packet->payload_bytes,
+		 pad = weft_roce_pad(n), all = head + n + pad + WEFT_ROCE_ICRC_BYTES;
+	uint16_t id;
+	uint8_t *at = weft_out_reserve(wire->out, qp->config.route.dst, c->traffic_class, all, &id);
+	uint32_t crc;
+	int answer;
+
+	if (!at)
+		return WEFT_ROCE_LATER;
+	answer = gather(c, bytes, at + head, n);
+	if (answer)
+		return answer;
+	weft_roce_build(packet, at);
+	memset(at + head + n, 0, pad);
+	crc = weft_roce_icrc(&wire->icrc, &qp->config.route, id, at, head, at + head, all);
+	for (int i = 0; i < 4; i++)
+		at[head + n + pad + (uint32_t)i] = (uint8_t)(crc >> 8 * i);
+	weft_out_commit(wire->out, all);
+	return 0;
+}
+
+const struct weft_roce_world weft_wire_world = {
+	.send = send_packet,
+	.check = check,
+	.fetched = fetched,
+	.ended = ended,
+	.allows = allows,
+	.place = place,
+	.atomic = atomic,
+	.take = take,
+	.fill = fill,
+	.end_key = end_key,
+	.received = received,
+	.event = event,
+};
