@@ -146,7 +146,7 @@ class Fabric:
         self.pool = self.folder / 'pool'
         self.programs = []
         self.env = {'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
-                    'HOME': str(self.folder), 'LANG': 'C.UTF-8'}
+                    'HOME': str(self.folder), 'LANG': 'C.UTF-8', 'WEFT_NIC': 'off'}
 
     def __enter__(self):
         return self

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+import os
+
 import pytest
 
 from fabric import Fabric
+
+# What is connected to nobody stays so: tests of cards want them.
+os.environ.setdefault('WEFT_NIC', 'off')
 
 
 @pytest.fixture

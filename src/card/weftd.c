@@ -2,7 +2,7 @@
 /*
  * The card: `weftd ADDRESS [SECONDS]`, a member of the pool that plays a network card for one address of its network
  * namespace, on UDP port 4791. It says on its output when it does, and ends when it is told to, or so many
- * seconds after its last queue pair.
+ * seconds after its last queue pair: then it was started by a program, whose stderr it keeps only until it is ready.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,14 +10,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "card/loop.h"
+#include "card/owner.h"
 #include "nic/errors.h"
-#include "process/gids.h"
+#include "process/gid.h"
 #include "process/process.h"
 
 #define BUFFER_BYTES (4u << 20)
 #define NS_A_SECOND  1000000000ull
+#define LOOKS	     30
+#define LOOK_US	     10000
 
 static atomic_bool stop;
 
@@ -70,7 +74,7 @@ static bool read_address(const char *text, uint8_t gid[16])
 static uint32_t interface_of(const uint8_t gid[16])
 {
 	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
-	unsigned int n = weft_gids_get_all(all);
+	unsigned int n = (unsigned int)weft_gid_table(all, WEFT_GID_TABLE_LEN);
 
 	for (unsigned int i = 0; i < n; i++)
 		if (!memcmp(all[i].gid, gid, 16))
@@ -81,6 +85,21 @@ static uint32_t interface_of(const uint8_t gid[16])
 static int complain(const char *address, const char *what, int err)
 {
 	fprintf(stderr, "weftd: %s: %s: %s\n", address, what, strerror(err));
+	return 1;
+}
+
+/* The port is another's: of a card that plays it for this pool there is nothing to say. */
+static int find_other(const char *address, const uint8_t gid[16])
+{
+	char owner[WEFT_OWNER_TEXT];
+
+	for (int i = 0; i < LOOKS; i++) {
+		if (weft_owner_is_card(weft_process.pool, gid))
+			return 0;
+		usleep(LOOK_US);
+	}
+	weft_owner_of_port(gid, WEFT_ROCE_PORT, owner);
+	fprintf(stderr, "weftd: %s: UDP port 4791 is taken by %s\n", address, owner);
 	return 1;
 }
 
@@ -100,18 +119,41 @@ static int play(const char *address, struct weft_out *out, struct weft_udp *udp,
 	}
 	printf("weftd: %s: ready\n", address);
 	fflush(stdout);
+	if (linger_ns != UINT64_MAX)
+		dup2(STDOUT_FILENO, STDERR_FILENO); /* of the program that has started it */
 	weft_loop_run(&loop, &stop);
 	weft_wire_end(&wire);
 	weft_loop_end(&loop);
 	return 0;
 }
 
+/* With its socket, without which it need not join the pool. */
+static int join_and_play(const char *address, struct weft_udp *udp,
+			 const struct weft_udp_config *config, uint64_t linger_ns)
+{
+	struct weft_out *out = calloc(1, sizeof(*out));
+	int status;
+
+	if (!out)
+		return complain(address, "cannot start", ENOMEM);
+	if (weft_process_get(&api)) {
+		free(out);
+		return 1;
+	}
+	out->udp = udp;
+	out->interface = config->interface;
+	out->port = WEFT_ROCE_PORT;
+	status = play(address, out, udp, config->address, linger_ns);
+	weft_process_put();
+	free(out);
+	return status;
+}
+
 static int open_and_play(const char *address, uint64_t linger_ns)
 {
 	struct weft_udp_config config = {.port = WEFT_ROCE_PORT, .buffer_bytes = BUFFER_BYTES};
-	struct weft_out *out;
 	struct weft_udp *udp;
-	int err;
+	int status, err;
 
 	if (!read_address(address, config.address)) {
 		fprintf(stderr, "weftd: %s: no address\n", address);
@@ -121,25 +163,24 @@ static int open_and_play(const char *address, uint64_t linger_ns)
 	if (!config.interface)
 		return complain(address, "not of this network namespace", EADDRNOTAVAIL);
 	err = weft_udp_open(&config, &udp);
+	if (err == -EADDRINUSE) {
+		if (weft_process_get(&api))
+			return 1;
+		status = find_other(address, config.address);
+		weft_process_put();
+		return status;
+	}
 	if (err)
 		return complain(address, "UDP port 4791", -err);
-	out = calloc(1, sizeof(*out));
-	if (!out)
-		return complain(address, "cannot start", ENOMEM);
-	out->udp = udp;
-	out->interface = config.interface;
-	out->port = WEFT_ROCE_PORT;
-	err = play(address, out, udp, config.address, linger_ns);
-	free(out);
+	status = join_and_play(address, udp, &config, linger_ns);
 	weft_udp_close(udp);
-	return err;
+	return status;
 }
 
 int main(int argc, char **argv)
 {
 	const struct sigaction ends = {.sa_handler = end};
 	uint64_t linger_ns = argc > 2 ? strtoull(argv[2], NULL, 10) * NS_A_SECOND : UINT64_MAX;
-	int status;
 
 	if (argc < 2 || argc > 3) {
 		fprintf(stderr, "usage: weftd ADDRESS [SECONDS]\n");
@@ -147,9 +188,5 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGTERM, &ends, NULL);
 	sigaction(SIGINT, &ends, NULL);
-	if (weft_process_get(&api))
-		return 1;
-	status = open_and_play(argv[1], linger_ns);
-	weft_process_put();
-	return status;
+	return open_and_play(argv[1], linger_ns);
 }

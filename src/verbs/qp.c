@@ -10,6 +10,7 @@
 #include "pool/sizes.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
+#include "process/card.h"
 #include "process/gids.h"
 #include "verbs/objects.h"
 #include "process/process.h"
@@ -323,6 +324,12 @@ static struct weft_qp_attr for_nic(const struct weft_qp *qp, const struct ibv_qp
 	return nic;
 }
 
+/* Whether a card carries such queue pairs. */
+static bool is_carried(const struct weft_qp *qp)
+{
+	return qp->type == WEFT_QPT_RC || qp->type == WEFT_QPT_UC;
+}
+
 int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int mask,
 		      struct weft_caller *caller)
 {
@@ -348,6 +355,8 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 		return weft_explain_errno(VERB, err);
 	merge(&merged, attr, mask);
 	nic = for_nic(&qp->nic, &merged, mask);
+	if (to == WEFT_QPS_RTR && from == WEFT_QPS_INIT && is_carried(&qp->nic))
+		weft_card_summon(nic.sgid, nic.dgid);
 	nic.tells_drained = mask & IBV_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify;
 	err = -weft_qp_modify(&qp->nic, from, to, &nic, caller);
 	WEFT_STEP(verbs_qp_modified);

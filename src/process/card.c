@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "process/card.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pool/address.h"
+#include "pool/clock.h"
+#include "pool/format_member.h"
+#include "process/gids.h"
+#include "process/process.h"
+
+#define PATIENCE_NS 300000000ull
+#define AGAIN_NS    1000000000ull /* between two tries that have failed */
+#define LOOK_NS	    1000000u
+#define STACK_BYTES 65536u
+#define LINGER_S    "60"
+
+/* All that the two processes between the program and the card use; they share its memory, and call nothing but the
+ * kernel. */
+struct start {
+	char path[PATH_MAX], address[INET6_ADDRSTRLEN];
+	char pool[PATH_MAX + 16], home[PATH_MAX + 8];
+	char *argv[4], *envp[3];
+	uint8_t stack[2][STACK_BYTES] __attribute__((aligned(64)));
+};
+
+/* ---- Is one wanted? ---- */
+
+static bool is_off(void)
+{
+	const char *value = getenv("WEFT_NIC");
+
+	return value && !strcmp(value, "off");
+}
+
+static bool is_of_host(const uint8_t gid[16])
+{
+	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
+	unsigned int n = weft_gids_get_all(all);
+
+	for (unsigned int i = 0; i < n; i++)
+		if (!memcmp(all[i].gid, gid, 16))
+			return true;
+	return false;
+}
+
+/* In the pool, or a card that plays the source. */
+static bool is_reached(const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	struct weft_pool *pool = weft_process.pool;
+	const struct weft_pool_member *m;
+
+	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
+		if (weft_member_has_gid(m, dgid) ||
+		    (m->net_ns == pool->self->net_ns &&
+		     atomic_load_explicit(&m->card.reach, memory_order_acquire) !=
+			     WEFT_CARD_NONE &&
+		     weft_card_plays(&m->card, sgid)))
+			return true;
+	return false;
+}
+
+/* ---- Starting it ---- */
+
+static int become_card(void *argument)
+{
+	struct start *s = argument;
+	const struct sigaction usual = {.sa_handler = SIG_DFL};
+	sigset_t none;
+	int null;
+
+	for (int i = 1; i < NSIG; i++)
+		sigaction(i, &usual, NULL);
+	sigemptyset(&none);
+	setsid();
+	null = open("/dev/null", O_RDWR);
+	dup2(null, STDIN_FILENO);
+	dup2(null, STDOUT_FILENO);
+	syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execve(s->path, s->argv, s->envp);
+	_exit(127);
+}
+
+static int stand_between(void *argument)
+{
+	struct start *s = argument;
+
+	clone(become_card, s->stack[1] + STACK_BYTES, CLONE_VM | CLONE_VFORK, s);
+	_exit(0);
+}
+
+/* With no signal at its end the first process is none that the program waits for, nor hears of. */
+static void start_it(struct start *s)
+{
+	sigset_t all, before;
+	int cancel;
+	pid_t pid;
+
+	sigfillset(&all);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid = clone(stand_between, s->stack[0] + STACK_BYTES, CLONE_VM | CLONE_VFORK, s);
+	if (pid > 0)
+		waitpid(pid, NULL, __WCLONE);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_setcancelstate(cancel, &cancel);
+}
+
+/* It lies beside this library. */
+static bool find_program(struct start *s)
+{
+	static const char name[] = "weftd";
+	Dl_info self;
+	char *slash;
+
+	if (!dladdr(&weft_process, &self) || !realpath(self.dli_fname, s->path))
+		return false;
+	slash = strrchr(s->path, '/');
+	if (!slash || (size_t)(slash + 1 - s->path) + sizeof(name) > sizeof(s->path))
+		return false;
+	memcpy(slash + 1, name, sizeof(name));
+	return !access(s->path, X_OK);
+}
+
+static bool describe(struct start *s, const uint8_t sgid[16])
+{
+	bool is_four = weft_address_is_ipv4(sgid);
+	const char *home = getenv("HOME"), *pool = getenv("WEFT_POOL");
+	unsigned int n = 0;
+
+	if (!find_program(s) ||
+	    !inet_ntop(is_four ? AF_INET : AF_INET6, is_four ? sgid + 12 : sgid, s->address,
+		       sizeof(s->address)))
+		return false;
+	s->argv[0] = s->path;
+	s->argv[1] = s->address;
+	s->argv[2] = LINGER_S;
+	if (pool && snprintf(s->pool, sizeof(s->pool), "WEFT_POOL=%s", pool) < (int)sizeof(s->pool))
+		s->envp[n++] = s->pool;
+	if (home && snprintf(s->home, sizeof(s->home), "HOME=%s", home) < (int)sizeof(s->home))
+		s->envp[n++] = s->home;
+	return true;
+}
+
+static void start_and_wait(const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	struct start *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t begun_ns = weft_clock_now_ns();
+
+	if (s == MAP_FAILED)
+		return;
+	if (describe(s, sgid)) {
+		start_it(s);
+		while (!is_reached(sgid, dgid) && weft_clock_now_ns() - begun_ns < PATIENCE_NS)
+			usleep(LOOK_NS / 1000);
+	}
+	munmap(s, sizeof(*s));
+}
+
+void weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	static uint64_t failed_ns; /* when it last did; 0: never */
+
+	if (is_reached(sgid, dgid) || is_off() || weft_address_is_loopback(sgid) ||
+	    weft_address_is_any(dgid) || is_of_host(dgid))
+		return;
+	pthread_mutex_lock(&mutex);
+	if (!is_reached(sgid, dgid) &&
+	    (!failed_ns || weft_clock_now_ns() - failed_ns > AGAIN_NS)) {
+		start_and_wait(sgid, dgid);
+		failed_ns = is_reached(sgid, dgid) ? 0 : weft_clock_now_ns();
+	}
+	pthread_mutex_unlock(&mutex);
+}

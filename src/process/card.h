@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The card of an address starts when a queue pair is first connected from it to an address that is neither in the pool
+ * nor in its network namespace. It is no child of the program, of which it keeps nothing: no descriptor, session,
+ * mask of signals, or environment but for HOME and $WEFT_POOL.
+ *
+ * Context: any thread, nothing of the nic locked.
+ */
+#ifndef WEFT_PROCESS_CARD_H
+#define WEFT_PROCESS_CARD_H
+
+#include <stdint.h>
+
+/* Before a transport is chosen from one address to the other. Returns when there is a card, or no use in waiting: after 300 ms
+ * at most. What keeps it from starting it says on the program's stderr itself. */
+void weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16]);
+
+#endif
