@@ -17,22 +17,22 @@ enum weft_card_reach {
 	WEFT_CARD_ALL,	  /* those, too, that others could reach in the pool: of tests */
 };
 
-/* What a card tells of itself: name, words of `weft nic list`. Bytes are those of UDP. */
+/* What a card tells of itself: name, column of `weft nic list`. Bytes are those of UDP's payload. */
 #define WEFT_CARD_TELLS(X)                                                                         \
-	X(QPS, "queue pairs")                                                                      \
-	X(PACKETS_OUT, "packets sent")                                                             \
-	X(BYTES_OUT, "bytes sent")                                                                 \
-	X(PACKETS_IN, "packets received")                                                          \
-	X(BYTES_IN, "bytes received")                                                              \
-	X(SENT_AGAIN, "sent again")                                                                \
+	X(QPS, "queue_pairs")                                                                      \
+	X(PACKETS_OUT, "packets_sent")                                                             \
+	X(BYTES_OUT, "bytes_sent")                                                                 \
+	X(PACKETS_IN, "packets_received")                                                          \
+	X(BYTES_IN, "bytes_received")                                                              \
+	X(SENT_AGAIN, "sent_again")                                                                \
 	X(DUPLICATES, "duplicates")                                                                \
-	X(OUT_OF_SEQUENCE, "out of sequence")                                                      \
-	X(RNR, "receiver not ready")                                                               \
-	X(TIMEOUTS, "time-outs")                                                                   \
-	X(WRONG_ICRC, "wrong ICRC")                                                                \
-	X(WEAK_ICRC, "taken on 16 bits")                                                           \
-	X(NOBODYS, "for no queue pair")                                                            \
-	X(UNSENT, "not sent")
+	X(OUT_OF_SEQUENCE, "out_of_sequence")                                                      \
+	X(RNR, "receiver_not_ready")                                                               \
+	X(TIMEOUTS, "timeouts")                                                                   \
+	X(WRONG_ICRC, "wrong_icrc")                                                                \
+	X(WEAK_ICRC, "taken_on_16_bits")                                                           \
+	X(NOBODYS, "for_no_queue_pair")                                                            \
+	X(UNSENT, "unsent")
 
 enum weft_card_count {
 #define WEFT_CARD_COUNT(name, words) WEFT_CARD_##name,

@@ -57,6 +57,9 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	}
 	for (uint32_t i = 0; i < raw->ngids; i++)
 		m->ngids += weft_gid_read(&raw->gid[i], m->gid[m->ngids]);
+	m->card_reach = raw->card.reach;
+	memcpy(m->card_address, (const void *)raw->card.address, sizeof(m->card_address));
+	memcpy(m->card_told, (const void *)raw->card.told, sizeof(m->card_told));
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
 		weft_counters_add(&v->totals, &raw->line[i].counters);
 }

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "backing/backing.h"
+#include "pool/doorbell.h"
 #include "pool/format.h"
 #include "pool/format_line.h"
 #include "pool/format_mailbox.h"
@@ -31,6 +32,9 @@ struct weft_view_member {
 	bool alive, helper_asleep;
 	uint64_t ports_off;
 	uint32_t ports;
+	uint32_t card_reach; /* enum weft_card_reach; of a card: */
+	uint8_t card_address[16];
+	uint64_t card_told[WEFT_CARD_COUNTS];
 };
 
 struct weft_view_qp {

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "cli/cli.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/delivery.h"
+#include "cli/report.h"
+#include "pool/address.h"
+#include "pool/doorbell.h"
+#include "pool/view.h"
+#include "process/gid.h"
+
+const char weft_nic_usage[] =
+	"Usage: weft nic [list] [--pool PATH] [--json]\n"
+	"       weft nic up ADDRESS… [--pool PATH]\n"
+	"       weft nic down [ADDRESS…] [--pool PATH]\n\n"
+	"  list  the cards of a pool: processes that carry its requests to other hosts\n"
+	"  up    start the cards of these addresses; each starts by itself when it is first needed,\n"
+	"        unless WEFT_NIC=off\n"
+	"  down  end these cards, or all of the pool in this network namespace\n\n"
+	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
+	"  --json       one JSON object: cards\n\n"
+	"0; 1 it could not be done; 2 wrong usage.\n";
+
+#define MOST_ADDRESSES 32
+
+struct options {
+	const char *pool;
+	bool json;
+	int n;
+	uint8_t gid[MOST_ADDRESSES][16];
+	const char *text[MOST_ADDRESSES];
+};
+
+#define COLUMN(name, words) {words, WEFT_COLUMN_NUMBER},
+static const struct weft_column columns[] = {
+	{"address", WEFT_COLUMN_TEXT}, {"interface", WEFT_COLUMN_TEXT},
+	{"pid", WEFT_COLUMN_NUMBER},   {"uid", WEFT_COLUMN_NUMBER},
+	{"alive", WEFT_COLUMN_FLAG},   WEFT_CARD_TELLS(COLUMN) {NULL},
+};
+#undef COLUMN
+
+static bool read_address(const char *text, uint8_t gid[16])
+{
+	memset(gid, 0, 16);
+	if (inet_pton(AF_INET6, text, gid) == 1)
+		return true;
+	gid[10] = gid[11] = 0xff;
+	return inet_pton(AF_INET, text, gid + 12) == 1;
+}
+
+static void write_address(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
+{
+	bool four = weft_address_is_ipv4(gid);
+
+	inet_ntop(four ? AF_INET : AF_INET6, four ? gid + 12 : gid, text, INET6_ADDRSTRLEN);
+}
+
+static bool is_card(const struct weft_view_member *m)
+{
+	return m->incarnation && m->card_reach != WEFT_CARD_NONE;
+}
+
+/* NULL, once it was said why; *none: there is no pool, and so no card. */
+static struct weft_view *open_pool(const struct options *o, bool *none)
+{
+	char where[PATH_MAX];
+	struct weft_view *v = NULL;
+	const char *why;
+	int err = weft_view_open(o->pool, where, &v, &why);
+
+	*none = err == -ENOENT;
+	if (err && !*none)
+		fprintf(stderr, "weft nic: %s: %s\n", where, why);
+	return err ? NULL : v;
+}
+
+/* ---- list ---- */
+
+/* As this network namespace has it. */
+static const char *interface_of(const uint8_t gid[16])
+{
+	static struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
+	int n = weft_gid_table(all, WEFT_GID_TABLE_LEN);
+
+	for (int i = 0; i < n; i++)
+		if (!memcmp(all[i].gid, gid, 16))
+			return all[i].netdev;
+	return "";
+}
+
+static void report_card(struct weft_report *r, const struct weft_view_member *m)
+{
+	char address[INET6_ADDRSTRLEN];
+
+	write_address(m->card_address, address);
+	weft_report_row(r);
+	weft_report_text(r, address);
+	weft_report_text(r, interface_of(m->card_address));
+	weft_report_number(r, m->pid);
+	weft_report_number(r, m->uid);
+	weft_report_flag(r, m->alive);
+	for (unsigned int i = 0; i < WEFT_CARD_COUNTS; i++)
+		weft_report_number(r, m->card_told[i]);
+}
+
+static int list(const struct options *o)
+{
+	struct weft_report r;
+	bool none;
+	struct weft_view *v = open_pool(o, &none);
+
+	if (!v && !none)
+		return 1;
+	weft_report_begin(&r, o->json);
+	weft_report_section(&r, "cards", false, columns);
+	for (unsigned int i = 0; v && i < v->nmembers; i++)
+		if (is_card(&v->member[i]))
+			report_card(&r, &v->member[i]);
+	weft_report_end(&r);
+	if (v)
+		weft_view_close(v);
+	return 0;
+}
+
+/* ---- up ---- */
+
+static void become_card(const char *program, const char *address, const int ready[2])
+{
+	setsid();
+	dup2(ready[1], STDOUT_FILENO);
+	close(STDIN_FILENO);
+	open("/dev/null", O_RDONLY);
+	execl(program, program, address, NULL);
+	fprintf(stderr, "weft nic: cannot run %s: %m\n", program);
+	_exit(127);
+}
+
+/* Whether it says that it is ready. It outlives us. */
+static bool start(const char *program, const char *address)
+{
+	int ready[2];
+	char said;
+	bool is_up;
+	pid_t pid;
+
+	if (pipe2(ready, O_CLOEXEC))
+		return false;
+	pid = fork();
+	if (!pid)
+		become_card(program, address, ready);
+	close(ready[1]);
+	is_up = pid > 0 && read(ready[0], &said, 1) == 1;
+	close(ready[0]);
+	if (pid > 0 && !is_up)
+		waitpid(pid, NULL, 0);
+	return is_up;
+}
+
+static int up(const struct options *o)
+{
+	struct weft_delivery delivery;
+	char program[PATH_MAX + sizeof("/weftd")];
+	int status = 0;
+
+	if (!o->n)
+		return weft_main_usage_error("nic", "which address?");
+	if (weft_delivery_find(&delivery))
+		return 1;
+	snprintf(program, sizeof(program), "%s/weftd", delivery.libs);
+	if (o->pool && setenv("WEFT_POOL", o->pool, 1))
+		return 1;
+	for (int i = 0; i < o->n; i++)
+		status |= !start(program, o->text[i]);
+	return status;
+}
+
+/* ---- down ---- */
+
+static bool is_named(const struct options *o, const uint8_t gid[16])
+{
+	for (int i = 0; i < o->n; i++)
+		if (!memcmp(o->gid[i], gid, 16))
+			return true;
+	return !o->n;
+}
+
+static bool end_card(const struct weft_view_member *m)
+{
+	const struct timespec a_while = {.tv_nsec = 10000000};
+
+	if (kill((pid_t)m->pid, SIGTERM) && errno != ESRCH) {
+		fprintf(stderr, "weft nic: process %u: %m\n", m->pid);
+		return false;
+	}
+	for (int i = 0; i < 200 && !kill((pid_t)m->pid, 0); i++)
+		nanosleep(&a_while, NULL);
+	return true;
+}
+
+static int down(const struct options *o)
+{
+	bool none, ended = true;
+	unsigned int found = 0;
+	struct weft_view *v = open_pool(o, &none);
+
+	if (!v && !none)
+		return 1;
+	for (unsigned int i = 0; v && i < v->nmembers; i++) {
+		const struct weft_view_member *m = &v->member[i];
+
+		if (!is_card(m) || !m->alive || !is_named(o, m->card_address) ||
+		    !*interface_of(m->card_address))
+			continue;
+		found++;
+		ended &= end_card(m);
+	}
+	if (v)
+		weft_view_close(v);
+	if (found < (unsigned int)o->n)
+		fprintf(stderr, "weft nic: not all of these addresses have a card\n");
+	return !ended || found < (unsigned int)o->n;
+}
+
+/* ---- */
+
+static const struct {
+	const char *name;
+	int (*run)(const struct options *o);
+} actions[] = {{"list", list}, {"up", up}, {"down", down}};
+
+/* 0, or the exit status of wrong usage. */
+static int parse(int argc, char **argv, struct options *o)
+{
+	for (int i = 0; i < argc; i++) {
+		if (weft_main_pool_option(argc, argv, &i, &o->pool))
+			continue;
+		if (!strcmp(argv[i], "--json")) {
+			o->json = true;
+			continue;
+		}
+		if (*argv[i] == '-' || o->n == MOST_ADDRESSES ||
+		    !read_address(argv[i], o->gid[o->n]))
+			return weft_main_usage_error("nic", "no address: '%s'", argv[i]);
+		o->text[o->n++] = argv[i];
+	}
+	return 0;
+}
+
+int weft_nic_main(int argc, char **argv)
+{
+	struct options o = {NULL};
+	unsigned int chosen = 0;
+	int first = 1, status;
+
+	for (unsigned int i = 0; argc > 1 && i < sizeof(actions) / sizeof(*actions); i++)
+		if (!strcmp(argv[1], actions[i].name)) {
+			chosen = i;
+			first = 2;
+		}
+	status = parse(argc - first, argv + first, &o);
+	if (status)
+		return status;
+	if (!chosen && o.n)
+		return weft_main_usage_error("nic", "there is no action '%s'", o.text[0]);
+	return actions[chosen].run(&o);
+}

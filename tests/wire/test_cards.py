@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Debian's programs between two hosts, whose cards start by themselves. Each test fails unless both cards have counted
+what was moved: nothing went through a pool."""
+import subprocess
+
+import pytest
+
+from fabric import namespaces
+from wire.hosts import FOUR, LINK, Hosts
+
+pytestmark = pytest.mark.skipif(not namespaces(), reason='no user namespaces here')
+
+
+@pytest.fixture(scope='module')
+def hosts():
+    with Hosts() as made:
+        yield made
+
+
+def run(hosts, *argv, least=(0, 0), **env):
+    """least: bytes that must have gone from the client's host, and come to it."""
+    before = [hosts.counts(i) for i in (0, 1)]
+    said = hosts.pair(*argv, **env)
+    moved = [{key: value - before[i][key] for key, value in hosts.counts(i).items()} for i in (0, 1)]
+    assert moved[0]['bytes_sent'] >= least[0] and moved[1]['bytes_received'] >= least[0], moved
+    assert moved[1]['bytes_sent'] >= least[1] and moved[0]['bytes_received'] >= least[1], moved
+    assert not moved[0]['wrong_icrc'] and not moved[1]['wrong_icrc'] and not moved[0]['unsent'], moved
+    return said
+
+
+@pytest.mark.parametrize('service', ['rc', 'uc', 'srq'])
+@pytest.mark.parametrize('size', [1, 4096, 100001])
+def test_pingpong(hosts, service, size):
+    run(hosts, f'ibv_{service}_pingpong', '-g', FOUR, '-n', 100, '-s', size, '-c', least=(100 * size, 100 * size))
+
+
+@pytest.mark.parametrize('index', [FOUR, LINK], ids=['four', 'link'])
+def test_events(hosts, index):
+    run(hosts, 'ibv_rc_pingpong', '-g', index, '-n', 100, '-c', '-e', least=(409600, 409600))
+
+
+@pytest.mark.parametrize('program, least', [('ib_write_lat', (200, 200)), ('ib_send_lat', (200, 200)),
+                                            ('ib_read_lat', (200, 200)), ('ib_atomic_lat', (800, 800))])
+def test_latency(hosts, program, least):
+    run(hosts, program, '-x', FOUR, '-n', 100, '-F', least=least)
+
+
+@pytest.mark.parametrize('program', ['ib_write_bw', 'ib_read_bw', 'ib_send_bw'])
+@pytest.mark.parametrize('qps', [1, 4])
+def test_bandwidth(hosts, program, qps):
+    moved = 100 * qps * 65536
+    run(hosts, program, '-x', FOUR, '-n', 100, '-F', '-q', qps, '-s', 65536,
+        least=(0, moved) if program == 'ib_read_bw' else (moved, 0))
+
+
+SNIFF = '''
+import socket
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800))
+s.settimeout(1.5)
+print('ready', flush=True)
+total = 0
+try:
+    while True:
+        packet = s.recv(65536)
+        if packet[9] == 17 and packet[22:24] == b'\\x12\\xb7':
+            total += len(packet) - 28
+except TimeoutError:
+    print(total)
+'''
+
+
+def test_on_the_wire(hosts):
+    """Somebody else sees the packets: UDP to port 4791."""
+    there = hosts.hosts[1]
+    with subprocess.Popen([*there.enter, 'python3', '-c', SNIFF], stdout=subprocess.PIPE, text=True) as sniffer:
+        assert sniffer.stdout.readline() == 'ready\n'
+        run(hosts, 'ibv_rc_pingpong', '-g', FOUR, '-n', 50, '-c')
+        assert int(sniffer.stdout.readline()) >= 50 * 4096
