@@ -2,10 +2,11 @@
 /*
  * The card: `weftd ADDRESS [SECONDS]`, a member of the pool that plays a network card for one address of its network
  * namespace, on UDP port 4791. It says on its output when it does, and ends when it is told to, or so many
- * seconds after its last queue pair: then it was started by a program, whose stderr it keeps only until it is ready.
+ * seconds after its last queue pair. Its streams it keeps only until it is ready.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +104,16 @@ static int find_other(const char *address, const uint8_t gid[16])
 	return 1;
 }
 
+/* It outlives what has started it. */
+static void let_go_of_streams(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++)
+		dup2(null, stream);
+	close(null);
+}
+
 static int play(const char *address, struct weft_out *out, struct weft_udp *udp,
 		const uint8_t gid[16], uint64_t linger_ns)
 {
@@ -119,8 +130,7 @@ static int play(const char *address, struct weft_out *out, struct weft_udp *udp,
 	}
 	printf("weftd: %s: ready\n", address);
 	fflush(stdout);
-	if (linger_ns != UINT64_MAX)
-		dup2(STDOUT_FILENO, STDERR_FILENO); /* of the program that has started it */
+	let_go_of_streams();
 	weft_loop_run(&loop, &stop);
 	weft_wire_end(&wire);
 	weft_loop_end(&loop);

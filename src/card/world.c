@@ -11,13 +11,13 @@ static struct weft_carried *carried_of(struct weft_roce_qp *qp)
 }
 
 /* An outcome in the engine's words: what is neither done nor refused is as if the packet were lost. */
-static int answer_of(enum weft_outcome outcome, enum weft_cause cause)
+static int answer_of(enum weft_outcome outcome, const enum weft_cause *cause)
 {
 	switch (outcome) {
 	case WEFT_DONE:
 		return 0;
 	case WEFT_FAILED:
-		return cause;
+		return *cause;
 	case WEFT_NO_RECEIVE:
 		return WEFT_ROCE_NO_RECEIVE;
 	case WEFT_UNDER_WAY:
@@ -51,7 +51,7 @@ static int allows_atomic(struct weft_carried *c, const struct weft_wqe *request)
 
 	return weft_arrive_find_remote(a, 8, WEFT_ACCESS_REMOTE_ATOMIC, &at, &outcome)
 		       ? 0
-		       : answer_of(outcome, cause);
+		       : answer_of(outcome, &cause);
 }
 
 static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t bytes,
@@ -70,7 +70,7 @@ static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t 
 	if (access == WEFT_ACCESS_REMOTE_ATOMIC)
 		return allows_atomic(c, &request);
 	prepare(c, &in, &request, bytes);
-	return answer_of(weft_incoming_begin(&in, &cause), cause);
+	return answer_of(weft_incoming_begin(&in, &cause), &cause);
 }
 
 static int move(struct weft_carried *c, enum weft_opcode opcode, uint32_t rkey, uint64_t va,
@@ -88,7 +88,7 @@ static int move(struct weft_carried *c, enum weft_opcode opcode, uint32_t rkey, 
 	outcome = weft_incoming_place(&in, 0, &part, &cause);
 	if (outcome == WEFT_DONE)
 		weft_incoming_end(&in);
-	return answer_of(outcome, cause);
+	return answer_of(outcome, &cause);
 }
 
 static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
@@ -116,10 +116,10 @@ static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet
 	int err;
 
 	if (outcome != WEFT_DONE)
-		return answer_of(outcome, cause);
+		return answer_of(outcome, &cause);
 	err = weft_arrive_atomic(a, &at, adds, adds ? packet->swap_add : packet->compare,
 				 packet->swap_add, old);
-	return err ? answer_of(weft_arrive_unreachable(&a, err), cause) : 0;
+	return err ? answer_of(weft_arrive_unreachable(&a, err), &cause) : 0;
 }
 
 /* ---- Messages ---- */
@@ -132,7 +132,7 @@ static int take(struct weft_roce_qp *qp)
 
 	c->lost = false;
 	prepare(c, &c->message, &request, 0);
-	return answer_of(weft_incoming_begin(&c->message, &cause), cause);
+	return answer_of(weft_incoming_begin(&c->message, &cause), &cause);
 }
 
 /* How long the message is shows as it comes. */
@@ -146,7 +146,7 @@ static int fill(struct weft_roce_qp *qp, uint64_t offset, const uint8_t *from, u
 		return WEFT_CAUSE_RECEIVE_MEMORY;
 	c->message.len_bytes = offset + bytes;
 	weft_span_private(&part.span[0], (void *)from, bytes);
-	return answer_of(weft_incoming_place(&c->message, offset, &part, &cause), cause);
+	return answer_of(weft_incoming_place(&c->message, offset, &part, &cause), &cause);
 }
 
 static int end_key(struct weft_roce_qp *qp, uint32_t key)
@@ -161,7 +161,7 @@ static int end_key(struct weft_roce_qp *qp, uint32_t key)
 	outcome = weft_incoming_begin(&in, &cause);
 	if (outcome == WEFT_DONE)
 		c->message.binding = in.binding;
-	return answer_of(outcome, cause);
+	return answer_of(outcome, &cause);
 }
 
 /* What was wrong with a receive it was told as that was found. */
@@ -207,7 +207,7 @@ static int check(struct weft_roce_qp *qp, uint64_t position)
 			  ? weft_card_scatter(c->hand, request, 0, NULL, 0, &cause)
 			  : weft_card_gather(c->hand, c->base + position, request, 0, NULL, 0,
 					     &cause);
-	return answer_of(outcome, cause);
+	return answer_of(outcome, &cause);
 }
 
 static int fetched(struct weft_roce_qp *qp, uint64_t position, uint64_t offset, const uint8_t *from,
@@ -221,7 +221,7 @@ static int fetched(struct weft_roce_qp *qp, uint64_t position, uint64_t offset, 
 	if (!request)
 		return WEFT_CAUSE_LOCAL_KEY;
 	outcome = weft_card_scatter(c->hand, request, offset, (void *)from, bytes, &cause);
-	return answer_of(outcome, cause);
+	return answer_of(outcome, &cause);
 }
 
 static void ended(struct weft_roce_qp *qp, uint64_t position, enum weft_cause cause)
@@ -256,7 +256,7 @@ static int gather(struct weft_carried *c, const struct weft_roce_bytes *bytes, u
 		return WEFT_CAUSE_LOCAL_KEY;
 	outcome = weft_card_gather(c->hand, c->base + bytes->position, request, bytes->offset, to,
 				   n, &cause);
-	return answer_of(outcome, cause);
+	return answer_of(outcome, &cause);
 }
 
 static int send_packet(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,

@@ -39,7 +39,7 @@ struct start {
 
 /* ---- Is one wanted? ---- */
 
-static bool is_off(void)
+bool weft_card_is_off(void)
 {
 	const char *value = getenv("WEFT_NIC");
 
@@ -57,20 +57,34 @@ static bool is_of_host(const uint8_t gid[16])
 	return false;
 }
 
-/* In the pool, or a card that plays the source. */
-static bool is_reached(const uint8_t sgid[16], const uint8_t dgid[16])
+static bool is_in_pool(const uint8_t gid[16])
 {
 	struct weft_pool *pool = weft_process.pool;
 	const struct weft_pool_member *m;
 
 	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
-		if (weft_member_has_gid(m, dgid) ||
-		    (m->net_ns == pool->self->net_ns &&
-		     atomic_load_explicit(&m->card.reach, memory_order_acquire) !=
-			     WEFT_CARD_NONE &&
-		     weft_card_plays(&m->card, sgid)))
+		if (weft_member_has_gid(m, gid))
 			return true;
 	return false;
+}
+
+static bool has_card(const uint8_t sgid[16])
+{
+	struct weft_pool *pool = weft_process.pool;
+	const struct weft_pool_member *m;
+
+	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
+		if (m->net_ns == pool->self->net_ns &&
+		    atomic_load_explicit(&m->card.reach, memory_order_acquire) ==
+			    WEFT_CARD_BEYOND &&
+		    weft_card_plays(&m->card, sgid))
+			return true;
+	return false;
+}
+
+static bool is_reached(const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	return is_in_pool(dgid) || has_card(sgid);
 }
 
 /* ---- Starting it ---- */
@@ -172,19 +186,30 @@ static void start_and_wait(const uint8_t sgid[16], const uint8_t dgid[16])
 	munmap(s, sizeof(*s));
 }
 
-void weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16])
+static void summon(const uint8_t sgid[16], const uint8_t dgid[16])
 {
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	static uint64_t failed_ns; /* when it last did; 0: never */
 
-	if (is_reached(sgid, dgid) || is_off() || weft_address_is_loopback(sgid) ||
-	    weft_address_is_any(dgid) || is_of_host(dgid))
-		return;
-	pthread_mutex_lock(&mutex);
+		pthread_mutex_lock(&mutex);
 	if (!is_reached(sgid, dgid) &&
 	    (!failed_ns || weft_clock_now_ns() - failed_ns > AGAIN_NS)) {
 		start_and_wait(sgid, dgid);
 		failed_ns = is_reached(sgid, dgid) ? 0 : weft_clock_now_ns();
 	}
 	pthread_mutex_unlock(&mutex);
+}
+
+/* Whether a card carries what goes there. */
+static bool is_beyond(const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	return !is_in_pool(dgid) && has_card(sgid);
+}
+
+bool weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	if (!is_reached(sgid, dgid) && !weft_card_is_off() && !weft_address_is_loopback(sgid) &&
+	    !weft_address_is_any(dgid) && !is_of_host(dgid))
+		summon(sgid, dgid);
+	return is_beyond(sgid, dgid);
 }

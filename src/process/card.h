@@ -9,10 +9,15 @@
 #ifndef WEFT_PROCESS_CARD_H
 #define WEFT_PROCESS_CARD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+/* WEFT_NIC=off: none starts for this program. */
+bool weft_card_is_off(void);
+
 /* Before a transport is chosen from one address to the other. Returns when there is a card, or no use in waiting: after 300 ms
- * at most. What keeps it from starting it says on the program's stderr itself. */
-void weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16]);
+ * at most. What keeps it from starting it says on the program's stderr itself. Whether what goes there goes by a
+ * card. */
+bool weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16]);
 
 #endif

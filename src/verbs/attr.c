@@ -7,6 +7,7 @@
 #include "nic/nic.h"
 #include "pool/sizes.h"
 #include "process/gid.h"
+#include "process/interface.h"
 
 /* Bits of ibv_port_attr that the header leaves without a name. */
 #define WIDTH_4X	   2
@@ -67,7 +68,7 @@ void weft_attr_port(struct ibv_port_attr *attr)
 	*attr = (struct ibv_port_attr){
 		.state = IBV_PORT_ACTIVE,
 		.max_mtu = IBV_MTU_4096,
-		.active_mtu = IBV_MTU_4096,
+		.active_mtu = (enum ibv_mtu)weft_interface_first_mtu(),
 		.gid_tbl_len = WEFT_GID_TABLE_LEN,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = WEFT_MAX_MSG_BYTES,

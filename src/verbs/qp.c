@@ -12,6 +12,7 @@
 #include "verbs/explain.h"
 #include "process/card.h"
 #include "process/gids.h"
+#include "process/interface.h"
 #include "verbs/objects.h"
 #include "process/process.h"
 #include "verbs/receiver.h"
@@ -324,10 +325,20 @@ static struct weft_qp_attr for_nic(const struct weft_qp *qp, const struct ibv_qp
 	return nic;
 }
 
-/* Whether a card carries such queue pairs. */
-static bool is_carried(const struct weft_qp *qp)
+/* What goes to another host goes by a card, as RoCE v2, and through an interface. */
+static int find_card(const struct weft_qp *qp, const struct weft_qp_attr *attr)
 {
-	return qp->type == WEFT_QPT_RC || qp->type == WEFT_QPT_UC;
+	uint8_t most;
+
+	if ((qp->type != WEFT_QPT_RC && qp->type != WEFT_QPT_UC) ||
+	    !weft_card_summon(attr->sgid, attr->dgid))
+		return 0;
+	if (attr->sgid_index % 2 == 0)
+		return weft_broken(VERB, WIRE_V1, qp->qpn, attr->sgid_index, attr->sgid_index + 1u);
+	most = weft_interface_mtu(attr->sgid);
+	if (attr->path_mtu > most)
+		return weft_broken(VERB, WIRE_MTU, qp->qpn, 128u << attr->path_mtu, 128u << most);
+	return 0;
 }
 
 int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, int mask,
@@ -355,8 +366,9 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 		return weft_explain_errno(VERB, err);
 	merge(&merged, attr, mask);
 	nic = for_nic(&qp->nic, &merged, mask);
-	if (to == WEFT_QPS_RTR && from == WEFT_QPS_INIT && is_carried(&qp->nic))
-		weft_card_summon(nic.sgid, nic.dgid);
+	err = to == WEFT_QPS_RTR && from == WEFT_QPS_INIT ? find_card(&qp->nic, &nic) : 0;
+	if (err)
+		return err;
 	nic.tells_drained = mask & IBV_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify;
 	err = -weft_qp_modify(&qp->nic, from, to, &nic, caller);
 	WEFT_STEP(verbs_qp_modified);

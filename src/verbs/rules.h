@@ -43,6 +43,11 @@
 	X(ATTR_VALUE, EINVAL, "11.2.5.2", "QP %x: %s is %u: it must be from %u to %u")             \
 	X(ADDRESS, EINVAL, "A17.4.1",                                                              \
 	  "on Ethernet an address is a GID: is_global is %u, sgid_index %u of %u, port %u")        \
+	X(WIRE_MTU, EINVAL, "A17.3.3",                                                             \
+	  "QP %x: path_mtu is %u: packets of more than %u bytes do not fit through the interface " \
+	  "of its GID")                                                                            \
+	X(WIRE_V1, EINVAL, "A17.4.4",                                                              \
+	  "QP %x: sgid_index %u is of RoCE v1, which no card here sends: index %u is of v2")       \
 	/* work requests */                                                                        \
 	X(SEND_STATE, EINVAL, "10.3.1", "QP %x is in %s: requests are taken from RTS on")          \
 	X(RECEIVE_STATE, EINVAL, "10.3.1", "QP %x is in %s: receives are taken from INIT on")      \

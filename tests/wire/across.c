@@ -370,14 +370,14 @@ static void suffer(const struct across_error *e)
 {
 	struct across_done done;
 	int status =
-		end_is_rxe && e->rxe_receive_status ? e->rxe_receive_status : e->receive_status;
+		end_is_rxe() && e->rxe_receive_status ? e->rxe_receive_status : e->receive_status;
 
 	if (e->receive_bytes)
 		end_receive(0, e->receive_bytes - 1);
 	say('r');
 	if (hear_any() != 'd')
 		return;
-	if (!end_is_rxe && end_event() != e->event)
+	if (!end_is_rxe() && end_event() != e->event)
 		wrong("another event than there must be");
 	if (!e->receive_bytes)
 		return;
@@ -396,12 +396,12 @@ static void cause(const struct across_error *e)
 			g.peer.va + e->shift + (e->beyond ? AREAS * g.area - e->length + 1 : 0),
 		.rkey = g.peer.rkey ^ (e->garbled ? 0x100 : 0),
 	};
-	int status = !end_is_rxe && e->rxe_status ? e->rxe_status : e->status;
+	int status = g.peer.is_rxe && e->rxe_status ? e->rxe_status : e->status;
 	struct across_done done;
 
 	hear('r');
 	if (!end_send(&r)) {
-		if (!e->refused || !end_is_rxe)
+		if (!e->refused || !end_is_rxe())
 			wrong("the request is refused");
 		say('x');
 		return;

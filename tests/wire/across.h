@@ -23,7 +23,8 @@ struct across_config {
 struct across_name {
 	uint8_t gid[16];
 	uint64_t va;
-	uint32_t rkey, qpn, psn, pad;
+	uint32_t rkey, qpn, psn;
+	bool is_rxe;
 };
 
 struct across_request {
@@ -58,7 +59,7 @@ bool end_poll(struct across_done *done);
 bool end_turn(int fd);
 /* What its responder has told its owner, or COMM_EST: nothing. Not of rxe, which tells nothing. */
 enum weft_event end_event(void);
-extern const bool end_is_rxe;
+bool end_is_rxe(void);
 void end_say(void);
 
 #endif

@@ -10,7 +10,10 @@
 #define KEY 0x00c0ffeeu
 #define VA  0x5500000000ull /* not where it lies */
 
-const bool end_is_rxe = false;
+bool end_is_rxe(void)
+{
+	return false;
+}
 
 static struct lan lan;
 static struct memory memory;

@@ -2,15 +2,15 @@
 #include "across.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const bool end_is_rxe = true;
-
-#define ENDS (2 * ACROSS_DEPTH)
+#define ENDS	 (2 * ACROSS_DEPTH)
+#define EVENT_MS 300
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -21,6 +21,12 @@ static uint8_t *memory;
 static uint64_t memory_bytes;
 static struct across_config mine;
 static uint8_t gid_index;
+static bool is_rxe;
+
+bool end_is_rxe(void)
+{
+	return is_rxe;
+}
 
 static void need(bool ok, const char *what)
 {
@@ -37,6 +43,8 @@ uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes)
 	need(devices && *devices, "devices");
 	context = ibv_open_device(*devices);
 	need(context, "the device");
+	is_rxe = !strncmp(ibv_get_device_name(*devices), "rxe", 3);
+	need(fcntl(context->async_fd, F_SETFL, O_NONBLOCK) != -1, "events");
 	ibv_free_device_list(devices);
 	gid_index = (uint8_t)atoi(where);
 	memory_bytes = bytes;
@@ -82,7 +90,7 @@ void end_open(const struct across_config *config, struct across_name *name)
 	need(mr && qp && !ibv_query_gid(context, 1, gid_index, &gid), "a queue pair");
 	to_init(config->rights);
 	*name = (struct across_name){
-		.va = (uintptr_t)memory, .rkey = mr->rkey, .qpn = qp->qp_num, .psn = 0xfffff7};
+		.va = (uintptr_t)memory, .rkey = mr->rkey, .qpn = qp->qp_num, .psn = 0xfffff7, .is_rxe = is_rxe};
 	memcpy(name->gid, gid.raw, 16);
 	if (config->silent)
 		name->qpn ^= 0x1000;
@@ -187,6 +195,14 @@ bool end_turn(int fd)
 
 enum weft_event end_event(void)
 {
+	struct pollfd told = {context->async_fd, POLLIN, 0};
+	struct ibv_async_event event;
+
+	while (poll(&told, 1, EVENT_MS) > 0 && !ibv_get_async_event(context, &event)) {
+		ibv_ack_async_event(&event);
+		if (event.event_type != IBV_EVENT_COMM_EST)
+			return (enum weft_event)event.event_type;
+	}
 	return WEFT_EVENT_COMM_EST;
 }
 

@@ -82,11 +82,11 @@ class Hosts:
         for fabric in self.fabrics:
             fabric.__exit__()
 
-    def pair(self, *argv, seconds=60, **env):
+    def pair(self, *argv, seconds=60, port=PORT, **env):
         """A server on the second host, its client on the first; the outputs of both, the client's first."""
         here, there = self.hosts
         server = there.start(*argv, core=0, **env)
-        wait_for(lambda: there.listens() or server.process.poll() is not None, 'server listens')
+        wait_for(lambda: there.listens(port) or server.process.poll() is not None, 'server listens')
         client = here.start(*argv, there.address, core=1, **env)
         try:
             return client.done(seconds), server.done(seconds)

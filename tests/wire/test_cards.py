@@ -53,6 +53,20 @@ def test_bandwidth(hosts, program, qps):
         least=(0, moved) if program == 'ib_read_bw' else (moved, 0))
 
 
+@pytest.mark.parametrize('options', [('-l', 300001), ('-m', 4096, '-l', 300001), ('-m', 256, '-l', 20000), ('-u',)],
+                         ids=lambda options: ' '.join(map(str, options)))
+def test_every_byte(hosts, options):
+    """across.c: SEND, WRITE, READ, atomics, of each odd length, with immediates, late receives; both sides' memory is
+    compared after each step."""
+    program = hosts.fabrics[0].program('across-verbs')
+    run(hosts, program, FOUR, *options, least=(500000, 500000), port=18516)
+
+
+def test_errors(hosts):
+    """What a peer can cause, both ways: the status at the requester, the receive, the event."""
+    run(hosts, hosts.fabrics[0].program('across-verbs'), FOUR, '-e', least=(1, 1), port=18516)
+
+
 SNIFF = '''
 import socket
 s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800))

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fabric import BUILD
+from fabric import BUILD, pairs
+from wire.hosts import Host
 
 HERE = Path(__file__).parent
 LAB = HERE.parent.parent / 'lab/rxe'
@@ -23,6 +24,7 @@ FOUR = ('1', '192.0.2.2', None)
 SIX = ('2', '2001:db8::2', None)
 LINK = ('0', 'fe80::2', 'weft0')
 HOST = '192.0.2.1'
+PORT = 18515
 
 
 def missing():
@@ -219,6 +221,70 @@ def test_interface_of_1500(guest):
         check_all_arrived(across(guest, FOUR, '-n', '10', '-l', '70000'))
     finally:
         set_mtu(guest, 9000)
+
+
+# ---- Debian's programs at both ends: on Soft-RoCE there, over Weft and its card here ----
+
+
+@pytest.fixture(scope='module')
+def ours(guest):
+    space = (guest.job / 'namespace').read_text().strip()
+    with pairs.Fabric(BUILD / 'weft', BUILD) as fabric:
+        host = Host(fabric, FOUR[1], int(space), ['nsenter', '-U', '--preserve-credentials', '-n', '-t', space])
+        assert host.nic('up', FOUR[1], SIX[1])[0] == 0
+        yield host
+        host.nic('down')
+
+
+# Soft-RoCE has room for more READs at a time, -o, than cards and Weft have.
+def both(guest, ours, program, they_call, six=False, seconds=90):
+    """The program on both sides, whose option for a GID comes last; both must be content, and all that the card has sent have
+    been taken by Soft-RoCE, which drops what has a wrong ICRC."""
+    index = int((SIX if six else FOUR)[0])
+    before, at_first = guest.counters(), ours.cards()
+    theirs = f'timeout {seconds} {program} {index}'
+    mine = [*program.split(), str({1: 3, 2: 5}[index])]
+    if they_call:
+        server = ours.start(*mine)
+        assert wait_until(lambda: ours.listens() or server.process.poll() is not None, seconds)
+        said = guest.run(f'{theirs} {FOUR[1]}')
+        server.done(seconds)
+    else:
+        done = guest.start(theirs)
+        guest.run(f'for i in $(seq 300); do grep -qi ":{PORT:04x} .* 0A " /proc/net/tcp /proc/net/tcp6 && exit; sleep 0.1; '
+                  'done; exit 1')
+        ours.start(*mine, HOST).done(seconds)
+        said = guest.finish(done)
+    time.sleep(0.3)
+    after, at_last = guest.counters(), ours.cards()
+    sent, came = (sum(card[f'packets_{way}'] for card in at_last) - sum(card[f'packets_{way}'] for card in at_first)
+                  for way in ('sent', 'received'))
+    assert sent == after['rcvd'] - before['rcvd'] and sent >= 50
+    assert 0 <= after['sent'] - before['sent'] - came <= 4
+    assert not any(card['wrong_icrc'] for card in at_last)
+    return said
+
+
+@pytest.mark.parametrize('they_call', [False, True], ids=['we', 'they'])
+@pytest.mark.parametrize('program', ['ibv_rc_pingpong -c -n 100 -g', 'ibv_uc_pingpong -n 100 -g',
+                                     'ib_write_bw -m 1024 -s 20000 -n 100 -F -x', 'ib_read_lat -o 16 -n 100 -F -x'],
+                         ids=lambda words: words.split()[0])
+def test_program(guest, ours, program, they_call):
+    both(guest, ours, program, they_call)
+
+
+def test_program_six(guest, ours):
+    both(guest, ours, 'ibv_rc_pingpong -c -e -n 100 -g', False, six=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('they_call', [False, True], ids=['we', 'they'])
+@pytest.mark.parametrize('program', ['ib_send_bw -m 1024 -s 20000 -n 100 -F -x', 'ib_send_lat -n 100 -F -x',
+                                     'ib_write_lat -n 100 -F -x', 'ib_read_bw -o 16 -m 1024 -s 20000 -n 100 -F -x',
+                                     'ib_atomic_lat -o 16 -n 100 -F -x', 'ibv_srq_pingpong -n 100 -g'],
+                         ids=lambda words: words.split()[0])
+def test_more_programs(guest, ours, program, they_call):
+    both(guest, ours, program, they_call)
 
 
 @pytest.mark.slow

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the interfaces carry that a card would send through. Any thread; the process is attached. */
+#ifndef WEFT_PROCESS_INTERFACE_H
+#define WEFT_PROCESS_INTERFACE_H
+
+#include <stdint.h>
+
+/* The largest path MTU (code of enum ibv_mtu) with which packets from that GID fit through its interface; that of 4096 where
+ * no card would start, or nothing is known. */
+uint8_t weft_interface_mtu(const uint8_t gid[16]);
+/* The same of the first GID there is. */
+uint8_t weft_interface_first_mtu(void);
+
+#endif
