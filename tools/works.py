@@ -127,7 +127,7 @@ SECTIONS = {
          r'cm/addresses::'),
         ('ports, unique among living processes; the mailboxes that carry datagrams', r'cm-port'),
     ],
-    'The wire: RoCE v2; no program reaches it yet': [
+    'The wire: RoCE v2, between hosts: reliable and unreliable connections': [
         ('each packet both ways, each length; the invariant CRC, as others compute it, and a million corrupted '
          'packets', r'wire-(packet|icrc)'),
         ('each state of requester and responder with each packet and timer; time-outs to the nanosecond',
@@ -145,6 +145,10 @@ SECTIONS = {
         ('engines behind one address: each its packets, its timer, its turn', r'card-switch'),
         ('both ends on sockets over a wire that loses, doubles, reorders and corrupts, each byte compared',
          r'link-fault', r'wire/fault::'),
+        ('Debian\'s programs between two hosts, whose cards start by themselves: `ibv_{rc,uc,srq}_pingpong`, `-e`; `ib_{write,'
+         'send,read}_{lat,bw}`, `ib_atomic_lat`; all verbs, each byte and each error; nothing through a pool', r'wire/cards::'),
+        ('cards: they start when one is needed, leave nothing in the program, end; one killed; `weft nic`; path MTUs',
+         r'cli/nic::'),
         ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c` each way; SEND, WRITE, "
          'READ and atomics of RC and UC, each byte compared; what a peer can do wrong', r'wire/rxe::'),
     ],

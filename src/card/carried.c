@@ -9,7 +9,7 @@
 #define PKEY	    0xffffu
 #define MOST_LISTED (sizeof(struct weft_wqe) + WEFT_MAX_SGE * sizeof(struct weft_pool_sge))
 
-static struct weft_carried *carried_of(const struct weft_switch_port *port)
+static struct weft_carried *carried_at(const struct weft_switch_port *port)
 {
 	return (struct weft_carried *)((char *)port - offsetof(struct weft_carried, port));
 }
@@ -193,9 +193,9 @@ static enum weft_outcome enter_both(struct weft_carried *c)
 	return outcome;
 }
 
-static bool enter(struct weft_switch *sw, struct weft_switch_port *port, bool receives)
+static bool enter_turn(struct weft_switch *sw, struct weft_switch_port *port, bool receives)
 {
-	struct weft_carried *c = carried_of(port);
+	struct weft_carried *c = carried_at(port);
 
 	c->entered = (c->open || open_engine(c)) && enter_both(c) == WEFT_DONE;
 	if (!c->entered)
@@ -206,9 +206,9 @@ static bool enter(struct weft_switch *sw, struct weft_switch_port *port, bool re
 	return true;
 }
 
-static void leave(struct weft_switch *sw, struct weft_switch_port *port)
+static void leave_turn(struct weft_switch *sw, struct weft_switch_port *port)
 {
-	struct weft_carried *c = carried_of(port);
+	struct weft_carried *c = carried_at(port);
 
 	if (c->entered)
 		weft_incoming_leave(&c->message);
@@ -276,7 +276,7 @@ static void rang(struct weft_card_hand *hand)
 }
 
 /* A queue pair that has never rung: its peer is the first to send. */
-static bool find(struct weft_switch *sw, uint32_t qpn)
+static bool find_port(struct weft_switch *sw, uint32_t qpn)
 {
 	struct weft_wire *wire = (void *)((char *)sw - offsetof(struct weft_wire, sw));
 	const struct weft_card_hand *hand = weft_card_find(&wire->card, qpn);
@@ -286,7 +286,8 @@ static bool find(struct weft_switch *sw, uint32_t qpn)
 
 /* ---- The card ---- */
 
-static const struct weft_switch_calls calls = {.find = find, .enter = enter, .leave = leave};
+static const struct weft_switch_calls calls = {
+	.find = find_port, .enter = enter_turn, .leave = leave_turn};
 
 static void free_all(struct weft_wire *wire, struct weft_nic *nic)
 {

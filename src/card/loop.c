@@ -60,7 +60,7 @@ void weft_loop_end(struct weft_loop *loop)
 }
 
 /* What has come, as much as is there; whether anything was. */
-static bool take_in(struct weft_loop *loop)
+static bool take_packets(struct weft_loop *loop)
 {
 	struct weft_udp_datagram datagram;
 	bool any = false;
@@ -79,7 +79,7 @@ static bool take_in(struct weft_loop *loop)
 }
 
 /* Now and then. */
-static void look_around(struct weft_loop *loop, uint64_t now_ns)
+static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 {
 	if (now_ns - loop->looked_ns < LOOK_NS)
 		return;
@@ -121,12 +121,12 @@ void weft_loop_run(struct weft_loop *loop, const atomic_bool *stop)
 
 	while (!atomic_load_explicit(stop, memory_order_relaxed) &&
 	       (loop->linger_ns == UINT64_MAX || now_ns - loop->used_ns < loop->linger_ns)) {
-		bool busy = weft_card_look(&wire->card) | take_in(loop);
+		bool busy = weft_card_look(&wire->card) | take_packets(loop);
 
 		now_ns = weft_clock_now_ns();
 		busy |= weft_switch_run(&wire->sw, SHARE, now_ns) && !wire->out->full;
 		busy |= !weft_out_flush(wire->out) && !wire->out->full;
-		look_around(loop, now_ns);
+		watch_over(loop, now_ns);
 		if (!busy)
 			sleep_until(loop, now_ns);
 	}

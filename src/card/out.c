@@ -68,7 +68,7 @@ void weft_out_commit(struct weft_out *out, uint32_t bytes)
 }
 
 /* As the socket wants it. */
-static uint32_t list(struct weft_out *out, struct weft_udp_message *messages)
+static uint32_t list_messages(struct weft_out *out, struct weft_udp_message *messages)
 {
 	uint32_t n = 0;
 
@@ -95,7 +95,7 @@ bool weft_out_flush(struct weft_out *out)
 	struct weft_udp_message messages[WEFT_OUT_MESSAGES];
 	uint32_t waiting, gone = 0;
 
-	waiting = list(out, messages);
+	waiting = list_messages(out, messages);
 	out->full = false;
 	while (gone < waiting) {
 		int answer = weft_udp_send(out->udp, messages + gone, waiting - gone);

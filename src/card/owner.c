@@ -16,8 +16,7 @@ bool weft_owner_is_card(struct weft_pool *pool, const uint8_t gid[16])
 
 	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
 		if (m->net_ns == pool->self->net_ns &&
-		    atomic_load_explicit(&m->card.reach, memory_order_acquire) !=
-			    WEFT_CARD_NONE &&
+		    atomic_load_explicit(&m->card.reach, memory_order_acquire) != WEFT_CARD_NONE &&
 		    weft_card_plays(&m->card, gid))
 			return true;
 	return false;
@@ -63,7 +62,7 @@ static bool find_in(const char *table, const uint8_t gid[16], uint16_t port, str
 	return found;
 }
 
-static bool holds(const char *pid, unsigned long inode)
+static bool holds_socket(const char *pid, unsigned long inode)
 {
 	char path[300], wanted[64], found[64];
 	struct dirent *d;
@@ -94,7 +93,7 @@ static bool name_program(unsigned long inode, char text[WEFT_OWNER_TEXT])
 		char path[300], comm[32] = "?";
 		FILE *file;
 
-		if (d->d_name[0] < '0' || d->d_name[0] > '9' || !holds(d->d_name, inode))
+		if (d->d_name[0] < '0' || d->d_name[0] > '9' || !holds_socket(d->d_name, inode))
 			continue;
 		found = true;
 		snprintf(path, sizeof(path), "/proc/%s/comm", d->d_name);

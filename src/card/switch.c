@@ -121,12 +121,12 @@ static void rest(struct weft_switch *sw, struct weft_switch_port *p)
 
 /* ---- A turn of one ---- */
 
-static bool enter(struct weft_switch *sw, struct weft_switch_port *p, bool receives)
+static bool begin_turn(struct weft_switch *sw, struct weft_switch_port *p, bool receives)
 {
 	return !sw->calls || sw->calls->enter(sw, p, receives);
 }
 
-static void leave(struct weft_switch *sw, struct weft_switch_port *p)
+static void end_turn(struct weft_switch *sw, struct weft_switch_port *p)
 {
 	if (sw->calls)
 		sw->calls->leave(sw, p);
@@ -135,7 +135,7 @@ static void leave(struct weft_switch *sw, struct weft_switch_port *p)
 
 /* ---- What comes ---- */
 
-static struct weft_switch_port *find(struct weft_switch *sw, uint32_t qpn)
+static struct weft_switch_port *find_engine(struct weft_switch *sw, uint32_t qpn)
 {
 	struct weft_switch_port *p = port_of(sw, qpn);
 
@@ -187,14 +187,14 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 	sw->counters.weak_icrc += verdict == WEFT_ROCE_ICRC_WEAK;
 	if (verdict == WEFT_ROCE_ICRC_WRONG)
 		return;
-	port = find(sw, packet.dest_qpn);
+	port = find_engine(sw, packet.dest_qpn);
 	if (!port) {
 		sw->counters.nobodys++;
 		return;
 	}
-	if (enter(sw, port, true))
+	if (begin_turn(sw, port, true))
 		weft_roce_receive(port->qp, &arrival, &packet, now_ns);
-	leave(sw, port);
+	end_turn(sw, port);
 	weft_switch_stir(sw, port);
 }
 
@@ -206,9 +206,9 @@ static void do_due(struct weft_switch *sw, uint64_t now_ns)
 	for (uint32_t most = sw->timed; most && sw->timed && due(sw->heap[1]) <= now_ns; most--) {
 		struct weft_switch_port *p = sw->heap[1];
 
-		enter(sw, p, false);
+		begin_turn(sw, p, false);
 		weft_roce_timer(p->qp, now_ns);
-		leave(sw, p);
+		end_turn(sw, p);
 		weft_switch_stir(sw, p);
 	}
 }
@@ -222,9 +222,9 @@ bool weft_switch_run(struct weft_switch *sw, uint32_t share, uint64_t now_ns)
 	while ((p = sw->ready)) {
 		bool more;
 
-		enter(sw, p, false);
+		begin_turn(sw, p, false);
 		more = weft_roce_run(p->qp, share, now_ns);
-		leave(sw, p);
+		end_turn(sw, p);
 		rest(sw, p);
 		if (more)
 			weft_switch_stir(sw, p); /* behind the others */

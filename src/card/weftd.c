@@ -57,7 +57,7 @@ static const struct weft_process_api api = {
 
 /* ---- */
 
-static void end(int signal)
+static void stop_soon(int signal)
 {
 	atomic_store(&stop, true);
 }
@@ -72,7 +72,7 @@ static bool read_address(const char *text, uint8_t gid[16])
 }
 
 /* The interface that has it; 0: none has. */
-static uint32_t interface_of(const uint8_t gid[16])
+static uint32_t interface_with(const uint8_t gid[16])
 {
 	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
 	unsigned int n = (unsigned int)weft_gid_table(all, WEFT_GID_TABLE_LEN);
@@ -114,8 +114,8 @@ static void let_go_of_streams(void)
 	close(null);
 }
 
-static int play(const char *address, struct weft_out *out, struct weft_udp *udp,
-		const uint8_t gid[16], uint64_t linger_ns)
+static int play_card(const char *address, struct weft_out *out, struct weft_udp *udp,
+		     const uint8_t gid[16], uint64_t linger_ns)
 {
 	static struct weft_wire wire;
 	struct weft_loop loop;
@@ -153,7 +153,7 @@ static int join_and_play(const char *address, struct weft_udp *udp,
 	out->udp = udp;
 	out->interface = config->interface;
 	out->port = WEFT_ROCE_PORT;
-	status = play(address, out, udp, config->address, linger_ns);
+	status = play_card(address, out, udp, config->address, linger_ns);
 	weft_process_put();
 	free(out);
 	return status;
@@ -169,7 +169,7 @@ static int open_and_play(const char *address, uint64_t linger_ns)
 		fprintf(stderr, "weftd: %s: no address\n", address);
 		return 2;
 	}
-	config.interface = interface_of(config.address);
+	config.interface = interface_with(config.address);
 	if (!config.interface)
 		return complain(address, "not of this network namespace", EADDRNOTAVAIL);
 	err = weft_udp_open(&config, &udp);
@@ -189,7 +189,7 @@ static int open_and_play(const char *address, uint64_t linger_ns)
 
 int main(int argc, char **argv)
 {
-	const struct sigaction ends = {.sa_handler = end};
+	const struct sigaction ends = {.sa_handler = stop_soon};
 	uint64_t linger_ns = argc > 2 ? strtoull(argv[2], NULL, 10) * NS_A_SECOND : UINT64_MAX;
 
 	if (argc < 2 || argc > 3) {

@@ -73,8 +73,8 @@ static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t 
 	return answer_of(weft_incoming_begin(&in, &cause), &cause);
 }
 
-static int move(struct weft_carried *c, enum weft_opcode opcode, uint32_t rkey, uint64_t va,
-		const uint8_t *here, uint32_t bytes)
+static int move_part(struct weft_carried *c, enum weft_opcode opcode, uint32_t rkey, uint64_t va,
+		     const uint8_t *here, uint32_t bytes)
 {
 	const struct weft_wqe request = {
 		.opcode = opcode, .remote_addr = va, .rkey = rkey, .len_bytes = bytes};
@@ -91,10 +91,10 @@ static int move(struct weft_carried *c, enum weft_opcode opcode, uint32_t rkey, 
 	return answer_of(outcome, &cause);
 }
 
-static int place(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
-		 uint32_t bytes)
+static int place_bytes(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
+		       uint32_t bytes)
 {
-	return move(carried_of(qp), WEFT_OP_WRITE, rkey, va, from, bytes);
+	return move_part(carried_of(qp), WEFT_OP_WRITE, rkey, va, from, bytes);
 }
 
 static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint64_t *old)
@@ -124,7 +124,7 @@ static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet
 
 /* ---- Messages ---- */
 
-static int take(struct weft_roce_qp *qp)
+static int take_receive(struct weft_roce_qp *qp)
 {
 	static const struct weft_wqe request = {.opcode = WEFT_OP_SEND};
 	struct weft_carried *c = carried_of(qp);
@@ -136,7 +136,8 @@ static int take(struct weft_roce_qp *qp)
 }
 
 /* How long the message is shows as it comes. */
-static int fill(struct weft_roce_qp *qp, uint64_t offset, const uint8_t *from, uint32_t bytes)
+static int fill_receive(struct weft_roce_qp *qp, uint64_t offset, const uint8_t *from,
+			uint32_t bytes)
 {
 	struct weft_carried *c = carried_of(qp);
 	struct weft_spans part = {.n = 1, .len_bytes = bytes};
@@ -191,7 +192,7 @@ static void event(struct weft_roce_qp *qp, enum weft_event event)
 
 /* ---- The requester's side ---- */
 
-static int check(struct weft_roce_qp *qp, uint64_t position)
+static int check_keys(struct weft_roce_qp *qp, uint64_t position)
 {
 	struct weft_carried *c = carried_of(qp);
 	const struct weft_wqe *request;
@@ -242,7 +243,7 @@ static int gather(struct weft_carried *c, const struct weft_roce_bytes *bytes, u
 	case WEFT_ROCE_NO_BYTES:
 		return 0;
 	case WEFT_ROCE_OF_MEMORY:
-		return c->entered ? move(c, WEFT_OP_READ, bytes->rkey, bytes->va, to, n)
+		return c->entered ? move_part(c, WEFT_OP_READ, bytes->rkey, bytes->va, to, n)
 				  : WEFT_ROCE_LATER;
 	case WEFT_ROCE_OF_REQUEST:
 		break;
@@ -287,14 +288,14 @@ static int send_packet(struct weft_roce_qp *qp, const struct weft_roce_packet *p
 
 const struct weft_roce_world weft_wire_world = {
 	.send = send_packet,
-	.check = check,
+	.check = check_keys,
 	.fetched = fetched,
 	.ended = ended,
 	.allows = allows,
-	.place = place,
+	.place = place_bytes,
 	.atomic = atomic,
-	.take = take,
-	.fill = fill,
+	.take = take_receive,
+	.fill = fill_receive,
 	.end_key = end_key,
 	.received = received,
 	.event = event,

@@ -24,7 +24,8 @@ const char weft_nic_usage[] =
 	"       weft nic up ADDRESS… [--pool PATH]\n"
 	"       weft nic down [ADDRESS…] [--pool PATH]\n\n"
 	"  list  the cards of a pool: processes that carry its requests to other hosts\n"
-	"  up    start the cards of these addresses; each starts by itself when it is first needed,\n"
+	"  up    start the cards of these addresses; each starts by itself when it is first "
+	"needed,\n"
 	"        unless WEFT_NIC=off\n"
 	"  down  end these cards, or all of the pool in this network namespace\n\n"
 	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
@@ -45,11 +46,11 @@ struct options {
 static const struct weft_column columns[] = {
 	{"address", WEFT_COLUMN_TEXT}, {"interface", WEFT_COLUMN_TEXT},
 	{"pid", WEFT_COLUMN_NUMBER},   {"uid", WEFT_COLUMN_NUMBER},
-	{"alive", WEFT_COLUMN_FLAG},   WEFT_CARD_TELLS(COLUMN) {NULL},
+	{"alive", WEFT_COLUMN_FLAG},   WEFT_CARD_TELLS(COLUMN){NULL},
 };
 #undef COLUMN
 
-static bool read_address(const char *text, uint8_t gid[16])
+static bool parse_address(const char *text, uint8_t gid[16])
 {
 	memset(gid, 0, 16);
 	if (inet_pton(AF_INET6, text, gid) == 1)
@@ -87,7 +88,7 @@ static struct weft_view *open_pool(const struct options *o, bool *none)
 /* ---- list ---- */
 
 /* As this network namespace has it. */
-static const char *interface_of(const uint8_t gid[16])
+static const char *interface_here(const uint8_t gid[16])
 {
 	static struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
 	int n = weft_gid_table(all, WEFT_GID_TABLE_LEN);
@@ -105,7 +106,7 @@ static void report_card(struct weft_report *r, const struct weft_view_member *m)
 	write_address(m->card_address, address);
 	weft_report_row(r);
 	weft_report_text(r, address);
-	weft_report_text(r, interface_of(m->card_address));
+	weft_report_text(r, interface_here(m->card_address));
 	weft_report_number(r, m->pid);
 	weft_report_number(r, m->uid);
 	weft_report_flag(r, m->alive);
@@ -113,7 +114,7 @@ static void report_card(struct weft_report *r, const struct weft_view_member *m)
 		weft_report_number(r, m->card_told[i]);
 }
 
-static int list(const struct options *o)
+static int list_cards(const struct options *o)
 {
 	struct weft_report r;
 	bool none;
@@ -134,7 +135,7 @@ static int list(const struct options *o)
 
 /* ---- up ---- */
 
-static void become_card(const char *program, const char *address, const int ready[2])
+static void run_card(const char *program, const char *address, const int ready[2])
 {
 	setsid();
 	dup2(ready[1], STDOUT_FILENO);
@@ -145,10 +146,10 @@ static void become_card(const char *program, const char *address, const int read
 	_exit(127);
 }
 
-/* Whether it says that it is ready. It outlives us. */
-static bool start(const char *program, const char *address)
+/* Whether it says that it is ready, or that there is one already. It outlives us. */
+static bool start_card(const char *program, const char *address)
 {
-	int ready[2];
+	int ready[2], status;
 	char said;
 	bool is_up;
 	pid_t pid;
@@ -157,16 +158,14 @@ static bool start(const char *program, const char *address)
 		return false;
 	pid = fork();
 	if (!pid)
-		become_card(program, address, ready);
+		run_card(program, address, ready);
 	close(ready[1]);
 	is_up = pid > 0 && read(ready[0], &said, 1) == 1;
 	close(ready[0]);
-	if (pid > 0 && !is_up)
-		waitpid(pid, NULL, 0);
-	return is_up;
+	return is_up || (pid > 0 && waitpid(pid, &status, 0) == pid && !status);
 }
 
-static int up(const struct options *o)
+static int bring_up(const struct options *o)
 {
 	struct weft_delivery delivery;
 	char program[PATH_MAX + sizeof("/weftd")];
@@ -180,13 +179,13 @@ static int up(const struct options *o)
 	if (o->pool && setenv("WEFT_POOL", o->pool, 1))
 		return 1;
 	for (int i = 0; i < o->n; i++)
-		status |= !start(program, o->text[i]);
+		status |= !start_card(program, o->text[i]);
 	return status;
 }
 
 /* ---- down ---- */
 
-static bool is_named(const struct options *o, const uint8_t gid[16])
+static bool is_meant(const struct options *o, const uint8_t gid[16])
 {
 	for (int i = 0; i < o->n; i++)
 		if (!memcmp(o->gid[i], gid, 16))
@@ -207,7 +206,7 @@ static bool end_card(const struct weft_view_member *m)
 	return true;
 }
 
-static int down(const struct options *o)
+static int bring_down(const struct options *o)
 {
 	bool none, ended = true;
 	unsigned int found = 0;
@@ -218,8 +217,8 @@ static int down(const struct options *o)
 	for (unsigned int i = 0; v && i < v->nmembers; i++) {
 		const struct weft_view_member *m = &v->member[i];
 
-		if (!is_card(m) || !m->alive || !is_named(o, m->card_address) ||
-		    !*interface_of(m->card_address))
+		if (!is_card(m) || !m->alive || !is_meant(o, m->card_address) ||
+		    !*interface_here(m->card_address))
 			continue;
 		found++;
 		ended &= end_card(m);
@@ -236,10 +235,10 @@ static int down(const struct options *o)
 static const struct {
 	const char *name;
 	int (*run)(const struct options *o);
-} actions[] = {{"list", list}, {"up", up}, {"down", down}};
+} actions[] = {{"list", list_cards}, {"up", bring_up}, {"down", bring_down}};
 
 /* 0, or the exit status of wrong usage. */
-static int parse(int argc, char **argv, struct options *o)
+static int read_words(int argc, char **argv, struct options *o)
 {
 	for (int i = 0; i < argc; i++) {
 		if (weft_main_pool_option(argc, argv, &i, &o->pool))
@@ -249,7 +248,7 @@ static int parse(int argc, char **argv, struct options *o)
 			continue;
 		}
 		if (*argv[i] == '-' || o->n == MOST_ADDRESSES ||
-		    !read_address(argv[i], o->gid[o->n]))
+		    !parse_address(argv[i], o->gid[o->n]))
 			return weft_main_usage_error("nic", "no address: '%s'", argv[i]);
 		o->text[o->n++] = argv[i];
 	}
@@ -267,7 +266,7 @@ int weft_nic_main(int argc, char **argv)
 			chosen = i;
 			first = 2;
 		}
-	status = parse(argc - first, argv + first, &o);
+	status = read_words(argc - first, argv + first, &o);
 	if (status)
 		return status;
 	if (!chosen && o.n)

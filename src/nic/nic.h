@@ -81,8 +81,8 @@ struct weft_nic {
 	struct weft_srq *srq;	       /* all queues; guarded by the lock above */
 	struct weft_lock waiting_lock; /* taken after a queue pair's, unless that is only tried */
 	struct weft_qp *waiting;
-	_Atomic uint32_t nwaiting;
-	_Atomic uint32_t nconnected; /* queue pairs with a transport */
+	/* queue pairs that wait; with a transport; of them: with a card */
+	_Atomic uint32_t nwaiting, nconnected, nhanded;
 	/* the ring of completions that was populated last, with how large it is below its offset */
 	_Atomic uint64_t ring_populated;
 	struct weft_lock

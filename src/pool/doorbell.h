@@ -28,7 +28,7 @@ enum weft_card_reach {
 	X(DUPLICATES, "duplicates")                                                                \
 	X(OUT_OF_SEQUENCE, "out_of_sequence")                                                      \
 	X(RNR, "receiver_not_ready")                                                               \
-	X(TIMEOUTS, "timeouts")                                                                   \
+	X(TIMEOUTS, "timeouts")                                                                    \
 	X(WRONG_ICRC, "wrong_icrc")                                                                \
 	X(WEAK_ICRC, "taken_on_16_bits")                                                           \
 	X(NOBODYS, "for_no_queue_pair")                                                            \

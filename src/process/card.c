@@ -57,7 +57,7 @@ static bool is_of_host(const uint8_t gid[16])
 	return false;
 }
 
-static bool is_in_pool(const uint8_t gid[16])
+static bool is_of_pool(const uint8_t gid[16])
 {
 	struct weft_pool *pool = weft_process.pool;
 	const struct weft_pool_member *m;
@@ -68,7 +68,7 @@ static bool is_in_pool(const uint8_t gid[16])
 	return false;
 }
 
-static bool has_card(const uint8_t sgid[16])
+static bool has_own_card(const uint8_t sgid[16])
 {
 	struct weft_pool *pool = weft_process.pool;
 	const struct weft_pool_member *m;
@@ -82,9 +82,9 @@ static bool has_card(const uint8_t sgid[16])
 	return false;
 }
 
-static bool is_reached(const uint8_t sgid[16], const uint8_t dgid[16])
+static bool has_way(const uint8_t sgid[16], const uint8_t dgid[16])
 {
-	return is_in_pool(dgid) || has_card(sgid);
+	return is_of_pool(dgid) || has_own_card(sgid);
 }
 
 /* ---- Starting it ---- */
@@ -150,15 +150,14 @@ static bool find_program(struct start *s)
 	return !access(s->path, X_OK);
 }
 
-static bool describe(struct start *s, const uint8_t sgid[16])
+static bool describe_start(struct start *s, const uint8_t sgid[16])
 {
 	bool is_four = weft_address_is_ipv4(sgid);
 	const char *home = getenv("HOME"), *pool = getenv("WEFT_POOL");
 	unsigned int n = 0;
 
-	if (!find_program(s) ||
-	    !inet_ntop(is_four ? AF_INET : AF_INET6, is_four ? sgid + 12 : sgid, s->address,
-		       sizeof(s->address)))
+	if (!find_program(s) || !inet_ntop(is_four ? AF_INET : AF_INET6, is_four ? sgid + 12 : sgid,
+					   s->address, sizeof(s->address)))
 		return false;
 	s->argv[0] = s->path;
 	s->argv[1] = s->address;
@@ -172,15 +171,15 @@ static bool describe(struct start *s, const uint8_t sgid[16])
 
 static void start_and_wait(const uint8_t sgid[16], const uint8_t dgid[16])
 {
-	struct start *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct start *s =
+		mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t begun_ns = weft_clock_now_ns();
 
 	if (s == MAP_FAILED)
 		return;
-	if (describe(s, sgid)) {
+	if (describe_start(s, sgid)) {
 		start_it(s);
-		while (!is_reached(sgid, dgid) && weft_clock_now_ns() - begun_ns < PATIENCE_NS)
+		while (!has_way(sgid, dgid) && weft_clock_now_ns() - begun_ns < PATIENCE_NS)
 			usleep(LOOK_NS / 1000);
 	}
 	munmap(s, sizeof(*s));
@@ -191,11 +190,10 @@ static void summon(const uint8_t sgid[16], const uint8_t dgid[16])
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	static uint64_t failed_ns; /* when it last did; 0: never */
 
-		pthread_mutex_lock(&mutex);
-	if (!is_reached(sgid, dgid) &&
-	    (!failed_ns || weft_clock_now_ns() - failed_ns > AGAIN_NS)) {
+	pthread_mutex_lock(&mutex);
+	if (!has_way(sgid, dgid) && (!failed_ns || weft_clock_now_ns() - failed_ns > AGAIN_NS)) {
 		start_and_wait(sgid, dgid);
-		failed_ns = is_reached(sgid, dgid) ? 0 : weft_clock_now_ns();
+		failed_ns = has_way(sgid, dgid) ? 0 : weft_clock_now_ns();
 	}
 	pthread_mutex_unlock(&mutex);
 }
@@ -203,12 +201,12 @@ static void summon(const uint8_t sgid[16], const uint8_t dgid[16])
 /* Whether a card carries what goes there. */
 static bool is_beyond(const uint8_t sgid[16], const uint8_t dgid[16])
 {
-	return !is_in_pool(dgid) && has_card(sgid);
+	return !is_of_pool(dgid) && has_own_card(sgid);
 }
 
 bool weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16])
 {
-	if (!is_reached(sgid, dgid) && !weft_card_is_off() && !weft_address_is_loopback(sgid) &&
+	if (!has_way(sgid, dgid) && !weft_card_is_off() && !weft_address_is_loopback(sgid) &&
 	    !weft_address_is_any(dgid) && !is_of_host(dgid))
 		summon(sgid, dgid);
 	return is_beyond(sgid, dgid);

@@ -82,6 +82,8 @@ static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 	if (weft_pool_watch(weft_process.pool))
 		*look_due_ns = 0;
 	weft_srq_recover(&weft_process.nic);
+	if (atomic_load_explicit(&nic->nhanded, memory_order_relaxed))
+		weft_nic_faults(&weft_process.nic);
 	weft_process.api->watch(weft_process.pool);
 	*watched_ns = now_ns;
 	return now_ns + WATCH_NS;

@@ -89,8 +89,11 @@ void end_open(const struct across_config *config, struct across_name *name)
 	qp = ibv_create_qp(pd, &init);
 	need(mr && qp && !ibv_query_gid(context, 1, gid_index, &gid), "a queue pair");
 	to_init(config->rights);
-	*name = (struct across_name){
-		.va = (uintptr_t)memory, .rkey = mr->rkey, .qpn = qp->qp_num, .psn = 0xfffff7, .is_rxe = is_rxe};
+	*name = (struct across_name){.va = (uintptr_t)memory,
+				     .rkey = mr->rkey,
+				     .qpn = qp->qp_num,
+				     .psn = 0xfffff7,
+				     .is_rxe = is_rxe};
 	memcpy(name->gid, gid.raw, 16);
 	if (config->silent)
 		name->qpn ^= 0x1000;

@@ -59,7 +59,7 @@ def test_every_byte(hosts, options):
     """across.c: SEND, WRITE, READ, atomics, of each odd length, with immediates, late receives; both sides' memory is
     compared after each step."""
     program = hosts.fabrics[0].program('across-verbs')
-    run(hosts, program, FOUR, *options, least=(500000, 500000), port=18516)
+    run(hosts, program, FOUR, *options, least=(300000, 300000), port=18516)
 
 
 def test_errors(hosts):

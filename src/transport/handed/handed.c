@@ -168,6 +168,7 @@ static int connect_card(struct weft_qp *qp, uint16_t *executor)
 	hand->card = card;
 	hand->signal_all = qp->signal_all;
 	tell_path(qp, &hand->path);
+	atomic_fetch_add_explicit(&qp->nic->nhanded, 1, memory_order_relaxed);
 	WEFT_STEP(handed_made);
 	*h = (struct handed){
 		.hand = hand,
@@ -348,6 +349,14 @@ static void take_queue_back(struct weft_qp *qp, bool quiet)
 	qp->sq = h->own_sq;
 	free_hand(qp, h->hand, quiet);
 	h->hand = NULL;
+	atomic_fetch_sub_explicit(&qp->nic->nhanded, 1, memory_order_relaxed);
+}
+
+/* The card's death, of a queue pair that waits for nothing but its peer; where a request is under way that ends first. */
+static bool has_lost_card(const struct weft_qp *qp, const struct handed *h, enum weft_event *event)
+{
+	*event = WEFT_EVENT_QP_FATAL;
+	return !qp->under_way && incarnation_of_card(qp, h->hand->card) != h->card_incarnation;
 }
 
 /* The card blames in the peer's stead. */
@@ -359,6 +368,8 @@ static bool is_blamed(struct weft_qp *qp, enum weft_event *event)
 	const struct weft_pool_qp *slot = &qp->nic->pool->qps[line & (WEFT_QPS - 1)];
 	uint64_t conn;
 
+	if (has_lost_card(qp, h, event))
+		return true;
 	if (!line || qp->nic->pool->calls->see_qp(qp->nic->pool, line & (WEFT_QPS - 1)))
 		return false;
 	/* acquire: pairs with the release in weft_responder_blame */

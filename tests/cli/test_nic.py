@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Cards start by themselves, leave nothing in the program, and end; `weft nic` lists, starts and ends them. Two hosts
+are two network namespaces with a pool each."""
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from fabric import namespaces, wait_for
+from wire.hosts import FOUR, Hosts
+
+pytestmark = pytest.mark.skipif(not namespaces(), reason='no user namespaces here')
+PINGPONG = ('ibv_rc_pingpong', '-g', FOUR, '-n', 50, '-c')
+
+
+@pytest.fixture
+def hosts():
+    with Hosts() as made:
+        yield made
+
+
+def test_as_needed(hosts):
+    """Who listens, or stays within its host, needs none."""
+    here, there = hosts.hosts
+    server = there.start(*PINGPONG)
+    wait_for(there.listens, 'server listens')
+    assert not there.cards()
+    there.start(*PINGPONG, there.address, core=1).done()
+    server.done()
+    assert not there.cards()
+    hosts.pair(*PINGPONG)
+    for host in here, there:
+        card = host.card()
+        assert card['address'] == host.address and card['interface'] == 'w0'
+
+
+def test_nothing_is_left(hosts):
+    """The card is nobody's child, and has no descriptor of the program's; nor has the program any of the card's."""
+    server = hosts.hosts[1].start('ibv_rc_pingpong', '-g', FOUR, '-n', 100000000)
+    wait_for(hosts.hosts[1].listens, 'server listens')
+    before = {path.name for path in Path(f'/proc/{server.process.pid}/fd').iterdir()}
+    hosts.hosts[0].start('ibv_rc_pingpong', '-g', FOUR, '-n', 100000000, hosts.hosts[1].address, core=1)
+    wait_for(hosts.hosts[1].cards, 'a card')
+    wait_for(lambda: hosts.counts(1)['packets_sent'] > 100, 'traffic')
+    program = Path(f'/proc/{server.process.pid}')
+    card = Path(f"/proc/{hosts.hosts[1].card()['pid']}")
+    assert not any(path.read_text() for path in program.glob('task/*/children'))
+    assert int(re.search(r'PPid:\s*(\d+)', (card / 'status').read_text())[1]) != server.process.pid
+    assert (card / 'stat').read_text().rsplit(')', 1)[1].split()[3] == card.name  # a session of its own
+    assert all(str((card / f'fd/{stream}').readlink()) == '/dev/null' for stream in range(3))
+    # the client's connection of TCP, by which the two have met, may have come since
+    after = {path.name for path in (program / 'fd').iterdir()}
+    assert len(after - before) <= 1
+    assert not re.search(r'^(SigPnd|ShdPnd):\s*0*[1-9a-f]', (program / 'status').read_text(), re.M)
+
+
+def test_one_at_once(hosts):
+    here, there = hosts.hosts
+    ports = range(20000, 20006)
+    servers = [there.start(*PINGPONG, '-p', port) for port in ports]
+    for port in ports:
+        wait_for(lambda port=port: there.listens(port), 'servers listen')
+    clients = [here.start(*PINGPONG, '-p', port, there.address, core=1) for port in ports]
+    for program in *servers, *clients:
+        program.done()
+    assert len(here.cards()) == len(there.cards()) == 1
+
+
+def test_off(hosts):
+    server = hosts.hosts[1].start(*PINGPONG)
+    wait_for(hosts.hosts[1].listens, 'server listens')
+    client = hosts.hosts[0].start(*PINGPONG, hosts.hosts[1].address, core=1, WEFT_NIC='off')
+    assert 'transport retry counter exceeded' in client.wait().stderr
+    server.kill()
+    assert not hosts.hosts[0].cards()
+
+
+def test_port_taken(hosts):
+    here = hosts.hosts[0]
+    holder = here.start('python3', '-c', 'import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n'
+                        's.bind(("0.0.0.0", 4791)); print("here", flush=True); time.sleep(60)', on_weft=False)
+    wait_for(lambda: holder.output().stdout, 'a socket')
+    status, said = here.nic('up', here.address)
+    assert status == 1
+    assert said == f'weftd: {here.address}: UDP port 4791 is taken by python3, process {holder.process.pid}\n'
+    assert not here.cards()
+
+
+def test_commands(hosts):
+    here, there = hosts.hosts
+    assert here.nic('list', '--json') == (0, '{"cards": []}\n') or not here.cards()
+    assert here.nic('up', here.address) == there.nic('up', there.address) == (0, '')
+    first = here.card()['pid']
+    assert here.nic('up', here.address) == (0, '') and here.card()['pid'] == first
+    hosts.pair(*PINGPONG)
+    assert hosts.counts(0)['bytes_sent'] > 50 * 4096
+    status, said = here.nic('list')
+    assert status == 0 and here.address in said
+    assert here.nic('up', '198.51.100.1')[0] == 1
+    assert here.nic('down', '198.51.100.1')[0] == 1
+    assert here.nic('down', here.address) == (0, '') and not here.cards()
+    assert here.nic('up')[0] == here.nic('up', 'nonsense')[0] == here.nic('sideways')[0] == 2
+
+
+def test_lingers(hosts):
+    """So long after its last queue pair it ends."""
+    here, there = hosts.hosts
+    weftd = next(here.fabric.home.glob('**/weftd'))
+    cards = [host.start(weftd, host.address, 2, on_weft=False, WEFT_POOL=str(host.fabric.pool)) for host in (here, there)]
+    wait_for(lambda: here.cards() and there.cards(), 'cards')
+    for _ in range(3):
+        hosts.pair(*PINGPONG)
+        assert here.cards() and there.cards()
+    begun = time.monotonic()
+    for card in cards:
+        assert card.wait(10).status == 0
+    assert time.monotonic() - begun > 1
+
+
+def test_killed(hosts):
+    """Requests under way end as if the peer were silent, and the next connection has a fresh card."""
+    here, there = hosts.hosts
+    server = there.start('ibv_rc_pingpong', '-g', FOUR, '-n', 100000000)
+    wait_for(there.listens, 'server listens')
+    client = here.start('ibv_rc_pingpong', '-g', FOUR, '-n', 100000000, there.address, core=1)
+    wait_for(lambda: here.cards() and hosts.counts(0)['packets_sent'] > 100, 'traffic')
+    here.plain('kill', '-KILL', here.card()['pid'])
+    begun = time.monotonic()
+    assert 'Failed status transport retry counter exceeded' in client.wait(10).stderr
+    assert time.monotonic() - begun < 5
+    server.process.send_signal(signal.SIGKILL)
+    server.wait()
+    hosts.pair(*PINGPONG)
+    assert len(here.cards()) == 1
+
+
+def test_small_mtu():
+    """What a path MTU must not be larger than, and that programs that ask for it get along."""
+    with Hosts(mtu=1500) as hosts:
+        here = hosts.hosts[0]
+        assert re.search(r'active_mtu:\s+1024', here.start('ibv_devinfo').done().stdout)
+        assert re.search(r'active_mtu:\s+4096', here.start('ibv_devinfo', WEFT_NIC='off').done().stdout)
+        hosts.pair('ib_write_bw', '-x', FOUR, '-n', 100, '-F')
+        assert hosts.counts(0)['bytes_sent'] > 6553600 and not hosts.counts(0)['unsent']
+        server = hosts.hosts[1].start(*PINGPONG, '-m', 1024)
+        wait_for(hosts.hosts[1].listens, 'server listens')
+        client = here.start(*PINGPONG, '-m', 2048, hosts.hosts[1].address, core=1, WEFT_EXPLAIN='1').wait()
+        assert 'path_mtu is 2048: packets of more than 1024 bytes do not fit' in client.stderr
+        server.kill()
