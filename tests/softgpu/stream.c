@@ -276,11 +276,19 @@ weft_cu_result cuStreamCreateWithPriority(weft_cu_stream *stream, unsigned int f
 /* What is in it goes on. */
 weft_cu_result cuStreamDestroy_v2(weft_cu_stream handle)
 {
+	weft_cu_context context;
 	weft_cu_stream stream;
 	weft_cu_result err;
 
-	SOFT_BEGIN_IN(context);
-	err = handle ? soft_stream_find(context, handle, &stream) : WEFT_CUDA_ERROR_INVALID_HANDLE;
+	SOFT_BEGIN();
+	/* a real one has freed it, and does so again */
+	for (stream = soft_streams; stream; stream = stream->next)
+		if (stream == handle && !stream->context->alive)
+			soft_die("cuStreamDestroy of a stream whose context has ended");
+	err = soft_current(&context);
+	if (!err)
+		err = handle ? soft_stream_find(context, handle, &stream)
+			     : WEFT_CUDA_ERROR_INVALID_HANDLE;
 	if (err)
 		return err;
 	stream->alive = false;
