@@ -189,7 +189,15 @@ SECTIONS = {
          'descriptor', r'memory-rings', r'verbs-rings'),
         ('pages that cannot move now, or only some of them: nothing is lost, all come home later', r'memory-away'),
     ],
-    "GPUs: the tests' stand-in for libcuda; no program's GPU memory is registered yet": [
+    "GPUs: their memory as source and target; here on the tests' stand-in for libcuda": [
+        ('every kind of memory beside a GPU, in lists of several kinds, between two processes: WRITE, READ, SEND, atomics; '
+         'each byte compared', r'gpu-verbs::'),
+        ('freed, given out again, half unmapped, registered anew; contexts that are not current, of no thread, or end; '
+         'descriptors; forks', r'gpu-life::is_(?!polled)'),
+        ('a kernel that polls the last word sees all before it', r'gpu-life::is_polled'),
+        ('between two GPUs while the other process is stopped; owners that are stopped or killed, or end the region, where '
+         'they have to copy', r'gpu-far::'),
+        ('mistakes made in the plugin on purpose are each noticed by a test; a missing plugin is said', r'gpu/mutations::'),
         ('the stand-in answers 554 questions as an H200 did', r'gpu/facts::'),
         ('copies, streams, kernels; memory between processes and devices: the same programs ran on an H200',
          r'gpu-(work|peers)::'),

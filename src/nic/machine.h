@@ -57,6 +57,8 @@ struct weft_in_place {
 	const struct weft_grant *grant;
 	uint64_t va, id;
 	struct weft_later *later; /* NULL: the call may wait */
+	uint64_t
+		here_id; /* of our region of a device, if `here` is an address of that; 0: it is the host's */
 };
 
 /* Where bytes of a region lie. */
@@ -64,7 +66,7 @@ enum weft_memory_kind {
 	WEFT_MEMORY_POOLED, /* in the pool, at an address of the window */
 	WEFT_MEMORY_HERE,   /* in place, in this process */
 	WEFT_MEMORY_THERE,  /* in place, in another */
-	WEFT_MEMORY_DEVICE, /* of a device: no region is of this kind yet */
+	WEFT_MEMORY_DEVICE, /* of a device, whose owner's machine reaches it, in this process or another */
 	WEFT_MEMORY_KINDS,
 };
 

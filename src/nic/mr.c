@@ -26,7 +26,7 @@ static bool one_run(const struct weft_mr_piece *pieces, unsigned int n, uint64_t
 		if (pieces[i].off == IN_PLACE)
 			continue;
 		mr->off = pieces[i].off;
-		if (mr->off == WEFT_NOWHERE)
+		if (mr->off >= WEFT_ON_DEVICE)
 			continue;
 		mr->lo = pieces[i].va - va;
 		mr->hi = mr->lo + pieces[i].len_bytes;

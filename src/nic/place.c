@@ -182,7 +182,7 @@ static struct chunk peek(struct weft_pool *pool, const struct cursor *cursor, ui
 	if (!c.at && !c.foreign && mr->owner == pool->me)
 		take_here(&c);
 	if (!c.at)
-		c.kind = WEFT_MEMORY_THERE;
+		c.kind = weft_mr_on_device(mr) ? WEFT_MEMORY_DEVICE : WEFT_MEMORY_THERE;
 	if (c.len_bytes > left)
 		c.len_bytes = left;
 	return c;
@@ -202,29 +202,45 @@ static const struct weft_grant *grant_to(const struct chunk *c, const struct wef
 	return c->foreign ? &c->foreign->grant : peers;
 }
 
-/* One end of a move, for the other: 0, or an error that is noted as this one's. */
+/* One end of a move, for the other: 0, or an error that is noted as this one's. here_id: 0, or of a device's region. */
 static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct weft_grant *grant,
-		 const struct chunk *there, void *here, uint64_t n, bool write)
+		 const struct chunk *there, void *here, uint64_t here_id, uint64_t n, bool write)
 {
 	struct weft_in_place memory = {grant_to(there, grant), there->va, there->id,
-				       weft_later_of(grant)};
+				       weft_later_of(grant), here_id};
 
 	caller->failed = there->foreign;
 	return nic->machine->memory[there->kind].move(nic->machine->context, caller, &memory, here,
 						      n, write);
 }
 
-/* Of this process, on demand. */
+/* Of this process, on demand or of a device. */
 static bool is_own(const struct weft_nic *nic, const struct chunk *c)
 {
 	return c->foreign && c->foreign->grant.member == nic->pool->me;
 }
 
-/* One call of the kernel moves bytes between such memory and another process's. */
+static bool is_device(const struct chunk *c)
+{
+	return c->kind == WEFT_MEMORY_DEVICE;
+}
+
+/* One call of the kernel, or of a device's driver, moves bytes between such memory and another process's; one of the
+ * driver between two devices of ours, too. */
 static void pair(const struct weft_nic *nic, struct chunk *c, const struct chunk *other)
 {
-	if (is_own(nic, c) && !other->at && !is_own(nic, other))
+	if (!is_own(nic, c) || other->at ||
+	    (is_own(nic, other) && !(is_device(c) && is_device(other))))
+		return;
+	if (is_device(c))
+		c->at = (uint8_t *)(uintptr_t)c->va;
+	else
 		take_here(c);
+}
+
+static uint64_t device_id(const struct chunk *c)
+{
+	return is_device(c) ? c->id : 0;
 }
 
 static int move(struct weft_nic *nic, struct weft_caller *caller, const struct weft_grant *grant,
@@ -238,11 +254,11 @@ static int move(struct weft_nic *nic, struct weft_caller *caller, const struct w
 		return 0;
 	}
 	if (from->at)
-		return reach(nic, caller, grant, to, from->at, n, true);
+		return reach(nic, caller, grant, to, from->at, device_id(from), n, true);
 	if (to->at)
-		return reach(nic, caller, grant, from, to->at, n, false);
-	err = reach(nic, caller, grant, from, bounce, n, false);
-	return err ? err : reach(nic, caller, grant, to, bounce, n, true);
+		return reach(nic, caller, grant, from, to->at, device_id(to), n, false);
+	err = reach(nic, caller, grant, from, bounce, 0, n, false);
+	return err ? err : reach(nic, caller, grant, to, bounce, 0, n, true);
 }
 
 /* Whether that memory is still where we think. 0, -ESRCH. */
@@ -393,7 +409,7 @@ static bool stands(struct weft_pool *pool, uint32_t key)
 	       (uint32_t)atomic_load_explicit(&pool->mrs[index].id, memory_order_relaxed) == key;
 }
 
-/* To our own memory on demand: not all of it need be mapped, which the kernel can tell. */
+/* To our own memory on demand: not all of it need be mapped, which the kernel can tell; or of a device. */
 static struct weft_grant own_grant(const struct weft_pool *pool)
 {
 	const _Atomic uint64_t *word = &pool->self->incarnation;
@@ -424,7 +440,8 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 	span->start = start;
 	if (!foreign && start >= mr->lo && start + len_bytes <= mr->hi)
 		span->at = pool->base + mr->off + (start - mr->lo);
-	else if (owner == pool->me && mr->rights & WEFT_MR_RIGHTS(0, WEFT_ACCESS_ON_DEMAND, 0))
+	else if (owner == pool->me && (weft_mr_on_device(mr) ||
+				       mr->rights & WEFT_MR_RIGHTS(0, WEFT_ACCESS_ON_DEMAND, 0)))
 		span->grant = own_grant(pool);
 	caller->moves =
 		false; /* which it may have been as the key of something else: see find_window */

@@ -21,7 +21,7 @@ struct weft_span {
 	uint64_t
 		id; /* of the entry when it was checked: our copy of it (weft_span_mr) may be another's by now */
 	/* to memory that is neither ours nor the peer's: whose it is, and that it does not move; to ours on
-	 * demand; else no word */
+	 * demand, or of a device; else no word */
 	struct weft_grant grant;
 };
 
@@ -147,7 +147,7 @@ bool weft_spans_find(struct weft_pool *pool, struct weft_caller *caller,
 /* Without their first `offset` bytes, which are fewer than all. */
 void weft_spans_cut(struct weft_spans *spans, uint64_t offset);
 
-/* Is that memory of a member that is neither we nor the peer, or ours on demand? Only for what was found slowly:
+/* Is that memory of a member that is neither we nor the peer, or ours on demand or of a device? Only for what was found slowly:
  * `at` is NULL then. */
 static inline bool weft_span_is_foreign(const struct weft_span *span)
 {

@@ -59,6 +59,18 @@ static inline bool weft_mr_is_listed(const struct weft_pool_mr *mr)
 #define WEFT_MR_LISTED UINT64_MAX /* as lo */
 #define WEFT_NOWHERE                                                                               \
 	(UINT64_MAX - 1) /* as off of one that is all in place: no memory stands behind it */
+/* As off of one that is all in place: memory of a device, and the line of the pool in which its owner says how it is found. */
+#define WEFT_ON_DEVICE (UINT64_MAX << 33)
+
+static inline bool weft_mr_on_device(const struct weft_pool_mr *mr)
+{
+	return mr->lo == mr->hi && mr->off >> 32 == WEFT_ON_DEVICE >> 32;
+}
+
+static inline uint64_t weft_mr_device_off(const struct weft_pool_mr *mr)
+{
+	return (uint64_t)(uint32_t)mr->off * WEFT_LINE;
+}
 
 /* `rights` as one word; machines that share a pool are little-endian, as its files are. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a pool is little-endian");

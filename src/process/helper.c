@@ -11,6 +11,7 @@
 #include "pool/step.h"
 #include "nic/srq.h"
 #include "process/client.h"
+#include "process/device.h"
 #include "process/gids.h"
 #include "process/process.h"
 
@@ -104,14 +105,15 @@ static uint64_t look(uint64_t *due_ns)
 	return *due_ns;
 }
 
-/* The host's addresses may change while nobody here looks, and peers elsewhere go by ours. When the next look
- * is due. */
+/* The host's addresses may change while nobody here looks, and peers elsewhere go by ours; others' memory of devices may
+ * have ended. When the next look is due. */
 static uint64_t follow(uint64_t *followed_ns)
 {
 	uint64_t now_ns = weft_clock_now_ns();
 
 	if (now_ns >= *followed_ns + FOLLOW_NS) {
 		weft_gids_follow();
+		weft_device_tidy(weft_process.pool);
 		*followed_ns = now_ns;
 	}
 	return *followed_ns + FOLLOW_NS;

@@ -217,9 +217,10 @@ int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, u
 					 .len_bytes = len_bytes,
 					 .at = memory->later->at};
 	struct weft_late *late = find_asked(pool, memory->later, write, &wanted);
+	bool again = true;
 	uint8_t *bounce;
 	uint64_t n;
-	int err;
+	int err = 0;
 
 	if (!late)
 		return -EINPROGRESS;
@@ -232,18 +233,23 @@ int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, u
 	for (; late->done < len_bytes; late->done += n) {
 		n = next_bytes(late);
 		if (!late->asked && write)
-			memcpy(bounce, here + late->done, n);
+			err = weft_reach_fill(pool, memory, bounce, here + late->done, n, true);
+		if (err)
+			return err;
 		err = late->asked ? hear(pool, late) : ask_for(pool, late, memory, n);
 		if (err)
 			return err;
 		late->asked = false;
 		if (!write)
-			memcpy(here + late->done, bounce, n);
+			err = weft_reach_fill(pool, memory, bounce, here + late->done, n, false);
+		if (err)
+			return err;
+		again = false;
 	}
 	/* where the bytes go on from here by another ask, they are asked for at each look */
-	if (!write && len_bytes <= WEFT_BOUNCE_BYTES)
-		memcpy(here, bounce, len_bytes);
-	return 0;
+	if (!write && again && len_bytes <= WEFT_BOUNCE_BYTES)
+		err = weft_reach_fill(pool, memory, bounce, here, len_bytes, false);
+	return err;
 }
 
 int weft_late_atomic(struct weft_pool *pool, const struct weft_in_place *memory,

@@ -15,6 +15,7 @@
 #include "pool/sizes.h"
 #include "migrate/region.h"
 #include "process/copy.h"
+#include "process/device.h"
 #include "process/gids.h"
 #include "process/process.h"
 #include "transport/registry.h"
@@ -84,12 +85,29 @@ static uint64_t machine_stamp_ns(void *context)
 	return weft_clock_now_ns();
 }
 
+static int device_move(void *context, const struct weft_caller *caller,
+		       const struct weft_in_place *memory, void *here, uint64_t len_bytes,
+		       bool write)
+{
+	return weft_device_move(((struct weft_process *)context)->pool, caller, memory, here,
+				len_bytes, write);
+}
+
+static int device_atomic(void *context, const struct weft_caller *caller,
+			 const struct weft_in_place *memory, bool add, uint64_t compare_add,
+			 uint64_t swap, uint64_t *value)
+{
+	return weft_device_atomic(((struct weft_process *)context)->pool, caller, memory, add,
+				  compare_add, swap, value);
+}
+
 static const struct weft_machine machine = {
 	.context = &weft_process,
 	.alloc = machine_alloc,
 	.free = machine_free,
 	.copy = weft_copy_body,
-	.memory = {[WEFT_MEMORY_THERE] = {.move = weft_reach, .atomic = weft_reach_atomic}},
+	.memory = {[WEFT_MEMORY_THERE] = {.move = weft_reach, .atomic = weft_reach_atomic},
+		   [WEFT_MEMORY_DEVICE] = {.move = device_move, .atomic = device_atomic}},
 	.answered = weft_late_answered,
 	.carried_out = weft_late_carried_out,
 	.take_back = weft_late_take_back,
@@ -234,6 +252,7 @@ static void forget_in_child(void)
 		weft_process.api->forget();
 	weft_gids_forget();
 	weft_rehome_forget();
+	weft_device_forget();
 	weft_helper_forget();
 	weft_pool_forget();
 	pthread_mutex_init(&mutex, NULL);

@@ -12,6 +12,7 @@
 #include "nic/nic.h"
 #include "pool/sizes.h"
 #include "pool/ask.h"
+#include "process/reach.h"
 
 #define WEFT_BOUNCE_BYTES 65536u /* of memory of others, at once */
 
@@ -130,13 +131,7 @@ void weft_rehome(void);
 void weft_rehome_from_qp(uint32_t index);
 void weft_rehome_forget(void); /* in a fork's child */
 
-/* reach.c: memory of other members that is in place; see struct weft_machine. */
-int weft_reach(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
-	       void *here, uint64_t len_bytes, bool write);
-int weft_reach_atomic(void *context, const struct weft_caller *caller,
-		      const struct weft_in_place *memory, bool add, uint64_t compare_add,
-		      uint64_t swap, uint64_t *value);
-/* late.c: the same for requests that do not wait: -EINPROGRESS; see struct weft_later and struct
+/* late.c: as weft_reach, for requests that do not wait: -EINPROGRESS; see struct weft_later and struct
  * weft_machine. */
 int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *here,
 		   uint64_t len_bytes, bool write);

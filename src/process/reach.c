@@ -18,6 +18,7 @@
 #include "pool/format_region.h"
 #include "pool/sizes.h"
 #include "migrate/vma.h"
+#include "process/device.h"
 #include "process/process.h"
 
 #define PATIENCE_NS 1000000000ull
@@ -74,7 +75,7 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 }
 
 /* An executor that was stopped asks before it goes on: 0, -EACCES, -ESRCH as above. */
-static int check_grant(const struct weft_pool *pool, const struct weft_in_place *memory)
+int weft_reach_check(const struct weft_pool *pool, const struct weft_in_place *memory)
 {
 	const _Atomic uint64_t *id = &pool->mrs[(uint32_t)memory->id >> WEFT_KEY_BITS].id;
 
@@ -87,7 +88,7 @@ static int check_grant(const struct weft_pool *pool, const struct weft_in_place 
 static int ask_helper(struct weft_pool *pool, struct weft_pool_ask *ask,
 		      const struct weft_in_place *memory)
 {
-	int err = check_grant(pool, memory);
+	int err = weft_reach_check(pool, memory);
 
 	WEFT_TURN(reach_checked);
 	ask->grant_off = (uint64_t)((const uint8_t *)memory->grant->word - pool->base);
@@ -116,6 +117,18 @@ int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind 
 	return err;
 }
 
+int weft_reach_fill(const struct weft_pool *pool, const struct weft_in_place *memory,
+		    uint8_t *bounce, uint8_t *here, uint64_t len_bytes, bool write)
+{
+	if (memory->here_id)
+		return weft_device_copy(pool, memory->here_id, (uintptr_t)here, bounce, len_bytes,
+					!write)
+			       ? -ENXIO
+			       : 0;
+	memcpy(write ? bounce : here, write ? here : bounce, len_bytes);
+	return 0;
+}
+
 static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 		    const struct weft_in_place *memory, uint8_t *here, uint64_t len_bytes,
 		    bool write)
@@ -135,13 +148,15 @@ static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 		ask->len_bytes =
 			len_bytes - done < WEFT_BOUNCE_BYTES ? len_bytes - done : WEFT_BOUNCE_BYTES;
 		ask->bounce_off = *off;
-		if (write)
-			memcpy(bounce, here + done, ask->len_bytes);
-		err = ask_helper(pool, ask, memory);
+		err = write ? weft_reach_fill(pool, memory, bounce, here + done, ask->len_bytes,
+					      true)
+			    : 0;
+		err = err ? err : ask_helper(pool, ask, memory);
+		if (!err && !write)
+			err = weft_reach_fill(pool, memory, bounce, here + done, ask->len_bytes,
+					      false);
 		if (err)
 			return err;
-		if (!write)
-			memcpy(here + done, bounce, ask->len_bytes);
 	}
 	return 0;
 }
@@ -204,14 +219,25 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	/* its number may be somebody else's by now */
 	if (!incarnation || !weft_pool_alive(pool, memory->grant->member, incarnation))
 		return -ESRCH;
-	err = check_grant(pool, memory);
+	err = weft_reach_check(pool, memory);
 	if (err)
 		return err;
 	err = -EPERM;
-	if (m->pid_ns == pool->self->pid_ns && m->witness)
+	if (m->pid_ns == pool->self->pid_ns && m->witness && !memory->here_id)
 		err = by_kernel((pid_t)m->pid, m->witness, memory->va, here, len_bytes, write);
 	/* a process whose first thread has ended cannot be reached by its number, but lives */
 	if (err != -EPERM && err != -ENOSYS && err != -ESRCH)
+		return err;
+	return weft_reach_by_helper(pool, caller, memory, here, len_bytes, write);
+}
+
+int weft_reach_by_helper(struct weft_pool *pool, const struct weft_caller *caller,
+			 const struct weft_in_place *memory, void *here, uint64_t len_bytes,
+			 bool write)
+{
+	int err = weft_reach_check(pool, memory);
+
+	if (err)
 		return err;
 	return memory->later ? weft_late_copy(pool, memory, here, len_bytes, write)
 			     : ask_copy(pool, caller, memory, here, len_bytes, write);
@@ -221,13 +247,20 @@ int weft_reach_atomic(void *context, const struct weft_caller *caller,
 		      const struct weft_in_place *memory, bool add, uint64_t compare_add,
 		      uint64_t swap, uint64_t *value)
 {
-	struct weft_pool *pool = ((struct weft_process *)context)->pool;
+	return weft_reach_atomic_by_helper(((struct weft_process *)context)->pool, caller, memory,
+					   add, compare_add, swap, value);
+}
+
+int weft_reach_atomic_by_helper(struct weft_pool *pool, const struct weft_caller *caller,
+				const struct weft_in_place *memory, bool add, uint64_t compare_add,
+				uint64_t swap, uint64_t *value)
+{
 	enum weft_ask_kind kind = add ? WEFT_ASK_FETCH_ADD : WEFT_ASK_CMP_SWAP;
 	struct weft_pool_ask *ask = caller->ask;
 	int err;
 
 	if (memory->later) {
-		err = check_grant(pool, memory);
+		err = weft_reach_check(pool, memory);
 		return err ? err
 			   : weft_late_atomic(pool, memory, kind, (uint64_t[]){compare_add, swap},
 					      value);
@@ -308,6 +341,21 @@ static bool is_registered(struct weft_pool *pool, const struct work *w)
 	return start <= mr->len_bytes && w->len_bytes <= mr->len_bytes - start;
 }
 
+/* The same for memory of a device. */
+static int apply_on_device(struct weft_pool *pool, const struct work *w, void *bounce,
+			   uint64_t *value)
+{
+	bool add = w->kind == WEFT_ASK_FETCH_ADD;
+
+	if (w->kind == WEFT_ASK_READ || w->kind == WEFT_ASK_WRITE)
+		return bounce ? weft_device_copy(pool, w->id, w->va, bounce, w->len_bytes,
+						 w->kind == WEFT_ASK_WRITE)
+			      : -EINVAL;
+	if ((w->kind != WEFT_ASK_CMP_SWAP && !add) || w->va & 7 || w->len_bytes != sizeof(*value))
+		return -EINVAL;
+	return weft_device_change(pool, w->id, w->va, add, w->operand[0], w->operand[1], value);
+}
+
 static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 {
 	void *bounce = weft_pool_window(pool, w->bounce_off, w->len_bytes);
@@ -319,6 +367,8 @@ static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 		return -ESRCH;
 	if (!is_registered(pool, w))
 		return -EACCES;
+	if (weft_device_has(pool, w->id))
+		return apply_on_device(pool, w, bounce, value);
 	switch ((enum weft_ask_kind)w->kind) {
 	case WEFT_ASK_READ:
 		return bounce ? own_memory(pool, w->va, bounce, w->len_bytes, false) : -EINVAL;

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Regions of what a descriptor names: a dma-buf of host memory, or a memfd. They stay in place. */
+/*
+ * Regions of what a descriptor names: a dma-buf of host memory, or a memfd, which stay in place; or of memory of a
+ * GPU of this process. A descriptor of that does not say whose memory it is, and maps nowhere: iova has to be its address,
+ * as all known programs have it.
+ */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "process/device.h"
+#include "process/process.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
 #include "verbs/verbs.h"
@@ -39,7 +48,8 @@ static int check(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iov
 	/* So programs ask whether memory of devices can be registered at all: NCCL takes every errno but
 	 * EOPNOTSUPP and EPROTONOSUPPORT for a yes. */
 	if (fd == -1)
-		return weft_broken(VERB, DMABUF_NONE, (unsigned int)fd);
+		return weft_device_any() ? weft_broken(VERB, DMABUF_FD, (unsigned int)fd)
+					 : weft_broken(VERB, DMABUF_NONE, (unsigned int)fd);
 	if (!length || offset + length < offset)
 		return weft_broken(VERB, MEMORY_RANGE, weft_value("offset"), offset, length);
 	if (iova + length < iova)
@@ -56,12 +66,70 @@ static int check(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iov
 }
 
 /* Why mmap has refused. Of what check() lets pass an exporter refuses with EINVAL or ENODEV only if it
- * has no mapping at all. */
+ * has no mapping at all; nor has a descriptor for writing only. */
 static int explain_mmap(int fd, int err)
 {
-	if (err == WITHOUT_MMAP || err == ENODEV || err == EINVAL)
+	if (err == WITHOUT_MMAP || err == ENODEV || err == EINVAL ||
+	    (err == EACCES && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY))
 		return weft_broken(VERB, DMABUF_KIND, (unsigned int)fd, (unsigned int)err);
 	return weft_explain_errno(VERB, err);
+}
+
+/* ---- Memory of a GPU ---- */
+
+static void leave_device(struct weft_verbs_mr *mr, bool quiet)
+{
+	weft_device_end(weft_process.pool, mr->of, quiet);
+}
+
+/* Whether it is a dma-buf of another's than NVIDIA's driver. */
+static bool is_of_others(int fd)
+{
+	char line[256], path[64];
+	bool others = false;
+	FILE *info;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	info = fopen(path, "re");
+	while (info && fgets(line, sizeof(line), info))
+		if (!strncmp(line, "exp_name:", 9))
+			others = !strstr(line, "nv_dmabuf");
+	if (info)
+		fclose(info);
+	return others;
+}
+
+/* mmap has refused with `refusal`. NULL and errno. */
+static struct ibv_mr *register_device(struct ibv_pd *pd, struct weft_mr_source *source,
+				      uint64_t iova, int fd, int refusal)
+{
+	struct weft_device *device = NULL;
+	struct weft_mr_piece piece;
+	struct ibv_mr *mr;
+	int err;
+
+	if (is_of_others(fd)) {
+		errno = explain_mmap(fd, refusal);
+		return NULL;
+	}
+	err = weft_device_begin(weft_process.pool, iova, source->len_bytes, &device);
+	if (err) {
+		errno = err == -EFAULT	 ? weft_broken(VERB, DMABUF_IOVA, iova, source->len_bytes,
+						       (unsigned int)fd)
+			: err == -ENOMEM ? weft_explain_errno(VERB, ENOMEM)
+					 : explain_mmap(fd, refusal);
+		return NULL;
+	}
+	piece = (struct weft_mr_piece){iova, source->len_bytes, weft_device_off(device)};
+	source->va = iova;
+	source->pieces = &piece;
+	source->npieces = 1;
+	source->leave = leave_device;
+	source->of = device;
+	mr = weft_verbs_special_mr(pd, source);
+	if (!mr)
+		weft_device_end(weft_process.pool, device, true);
+	return mr;
 }
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
@@ -91,8 +159,9 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	m->bytes = into + length;
 	m->at = mmap(NULL, m->bytes, prot, MAP_SHARED, fd, (off_t)(offset - into));
 	if (m->at == MAP_FAILED) {
-		errno = explain_mmap(fd, errno);
-		goto free_mapping;
+		mr = register_device(pd, &source, iova, fd, errno);
+		free(m);
+		return mr;
 	}
 	source.va = (uintptr_t)m->at + into;
 	source.of = m;
@@ -100,7 +169,6 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	if (mr)
 		return mr;
 	munmap(m->at, m->bytes);
-free_mapping:
 	free(m);
 	return NULL;
 }

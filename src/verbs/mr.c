@@ -8,6 +8,7 @@
 #include "pool/sizes.h"
 #include "verbs/explain.h"
 #include "verbs/objects.h"
+#include "process/device.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 
@@ -69,6 +70,9 @@ static int check(const char *verb, struct ibv_pd *pd, void *addr, size_t length,
 /* What a registration failed with. */
 static int explain(const char *verb, int err, const void *addr, size_t length)
 {
+	if (err == ENOPKG)
+		return weft_broken(verb, MEMORY_PLUGIN, (uintptr_t)addr, length,
+				   weft_value(weft_device_missing()));
 	return err == EFAULT ? weft_broken(verb, MEMORY, (uintptr_t)addr, length)
 			     : weft_explain_errno(verb, err);
 }
@@ -81,24 +85,56 @@ static unsigned int how(unsigned int access)
 	       (access & IBV_ACCESS_LOCAL_WRITE ? WEFT_REGION_WRITE : 0);
 }
 
-static struct weft_mr_drawing drawing_of(const struct weft_verbs_mr *mr)
+/* *room: for the piece of memory of a device. */
+static struct weft_mr_drawing drawing_of(const struct weft_verbs_mr *mr, struct weft_mr_piece *room)
 {
+	struct weft_mr_drawing d = {weft_pd(mr->mr.pd)->number,
+				    (uint8_t)mr->access,
+				    mr->iova,
+				    (uintptr_t)mr->mr.addr,
+				    mr->mr.length,
+				    (const struct weft_mr_piece *)mr->region.pieces,
+				    mr->region.npieces};
+
 	_Static_assert(sizeof(struct weft_mr_piece) == sizeof(*mr->region.pieces),
 		       "pieces are the same to both");
-	return (struct weft_mr_drawing){weft_pd(mr->mr.pd)->number,
-					(uint8_t)mr->access,
-					mr->iova,
-					(uintptr_t)mr->mr.addr,
-					mr->mr.length,
-					(const struct weft_mr_piece *)mr->region.pieces,
-					mr->region.npieces};
+	if (mr->device) {
+		*room = (struct weft_mr_piece){d.va, d.len_bytes, weft_device_off(mr->device)};
+		d.pieces = room;
+		d.npieces = 1;
+	}
+	return d;
+}
+
+/* The host's memory, or a device's. 0 or -errno; -ENOPKG: neither, as far as can be told without a plugin. */
+static int acquire_memory(struct weft_verbs_mr *mr, void *addr, size_t length, unsigned int access)
+{
+	int on_device = weft_device_begin(weft_process.pool, (uintptr_t)addr, length, &mr->device),
+	    err;
+
+	/* -EIO: the driver has not begun, or has ended, and then there is no memory of devices */
+	if (on_device != -ENOENT && on_device != -ENOPKG && on_device != -EIO)
+		return on_device;
+	err = weft_region_acquire(addr, length, how(access), &mr->region);
+	return err == -EFAULT && on_device == -ENOPKG ? -ENOPKG : err;
+}
+
+static void release_memory(struct weft_verbs_mr *mr, bool quiet)
+{
+	if (mr->device) {
+		weft_device_end(weft_process.pool, mr->device, quiet);
+		return;
+	}
+	if (!quiet)
+		weft_region_quarantine(&mr->region);
+	weft_region_release(&mr->region);
 }
 
 /* The range and rights have been checked. */
 static int acquire(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
 		   uint64_t iova, unsigned int access)
 {
-	int err = weft_region_acquire(addr, length, how(access), &mr->region);
+	int err = acquire_memory(mr, addr, length, access);
 
 	if (err)
 		return err;
@@ -119,14 +155,15 @@ static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t
 		 uint64_t iova, unsigned int access)
 {
 	struct weft_mr_drawing drawing;
+	struct weft_mr_piece room;
 	int err = acquire(mr, pd, addr, length, iova, access);
 
 	if (err)
 		return err;
-	drawing = drawing_of(mr);
+	drawing = drawing_of(mr, &room);
 	err = weft_mr_create(&weft_process.nic, &mr->nic, &drawing);
 	if (err) {
-		weft_region_release(&mr->region);
+		release_memory(mr, true);
 		return err == -ENOSPC ? -ENOMEM : err; /* out of resources, says hardware */
 	}
 	use_key(mr);
@@ -138,10 +175,8 @@ static bool end(struct weft_verbs_mr *mr)
 {
 	bool quiet = weft_mr_revoke(&mr->nic);
 
-	if (!quiet)
-		weft_region_quarantine(&mr->region);
 	WEFT_STEP(verbs_key_revoked);
-	weft_region_release(&mr->region);
+	release_memory(mr, quiet);
 	WEFT_STEP(verbs_region_released);
 	weft_mr_destroy(&mr->nic, quiet);
 	if (mr->leave)
@@ -190,6 +225,7 @@ fail:
 void weft_verbs_rehome(void)
 {
 	struct weft_mr_drawing drawing;
+	struct weft_mr_piece room;
 	struct weft_verbs_mr **mr;
 	size_t n = weft_handle_list(NULL, WEFT_HANDLE_MR, (void ***)&mr);
 
@@ -202,7 +238,7 @@ void weft_verbs_rehome(void)
 	for (size_t i = 0; i < n; i++) {
 		if (!weft_region_follow(&mr[i]->region))
 			continue;
-		drawing = drawing_of(mr[i]);
+		drawing = drawing_of(mr[i], &room);
 		weft_mr_redraw(&mr[i]->nic, &drawing);
 	}
 	WEFT_STEP(rehome_redrawn);
@@ -302,6 +338,7 @@ static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned i
 {
 	struct weft_verbs_mr old = *mr, fresh = {0};
 	struct weft_mr_drawing drawing;
+	struct weft_mr_piece room;
 	int err = acquire(&fresh, pd, old.mr.addr, old.mr.length, old.iova, access);
 
 	if (err)
@@ -309,19 +346,17 @@ static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned i
 	/* from zero-based to not, it is seen at its address */
 	if (old.access & IBV_ACCESS_ZERO_BASED && !(access & IBV_ACCESS_ZERO_BASED))
 		fresh.iova = (uintptr_t)old.mr.addr;
-	drawing = drawing_of(&fresh);
+	drawing = drawing_of(&fresh, &room);
 	err = weft_mr_replace(&fresh.nic, &old.nic, &drawing, quiet);
 	if (err)
 		goto release;
-	if (!*quiet)
-		weft_region_quarantine(&old.region);
-	weft_region_release(&old.region);
+	release_memory(&old, *quiet);
 	use_key(&fresh);
 	fresh.mr.handle = old.mr.handle;
 	*mr = fresh;
 	return 0;
 release:
-	weft_region_release(&fresh.region);
+	release_memory(&fresh, true);
 fail:
 	errno = err == -EBUSY ? weft_broken("ibv_rereg_mr", WINDOW_BOUND, old.mr.rkey)
 			      : explain("ibv_rereg_mr", -err, old.mr.addr, old.mr.length);

@@ -66,7 +66,8 @@ struct weft_verbs_pd {
 struct weft_verbs_mr {
 	struct ibv_mr mr;
 	struct weft_mr nic;
-	struct weft_region region;
+	struct weft_region region;  /* unless it is memory of a device: */
+	struct weft_device *device; /* or NULL */
 	uint64_t iova;
 	unsigned int access;
 	bool special;  /* not of the program's own memory: it cannot be registered anew */

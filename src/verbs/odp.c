@@ -81,7 +81,7 @@ static int prefetch(const struct weft_pool_mr *mr, const struct ibv_sge *sge, bo
 {
 	uint64_t start = mr->va + (sge->addr - mr->iova), end = start + sge->length;
 
-	if (mr->off == WEFT_NOWHERE)
+	if (mr->off == WEFT_NOWHERE || weft_mr_on_device(mr))
 		return 0;
 	start &= ~(WEFT_PAGE - 1);
 	if (!sge->length || !madvise((void *)(uintptr_t)start, end - start,

@@ -74,6 +74,8 @@
 	X(MEMORY_PAGES, EINVAL, "11.2.8.2",                                                        \
 	  "address %x and iova %x lie differently in their pages")                                 \
 	X(MEMORY, EFAULT, "11.2.8.2", "[%x, +%l) is not all mapped, or may not be written")        \
+	X(MEMORY_PLUGIN, EFAULT, "11.2.8.2",                                                       \
+	  "[%x, +%l) is no memory of the host, and nothing here reaches that of GPUs: %s")         \
 	X(REREG, EINVAL, "11.2.8", "flags %x with address %x, access %x: they do not go together") \
 	X(REREG_KIND, EINVAL, "11.2.8", "key %x is of no region that can change")                  \
 	X(WINDOW_BOUND, EBUSY, "10.6.7.2", "a memory window still shows the region of key %x")     \
@@ -102,7 +104,10 @@
 	X(DMABUF_RANGE, EINVAL, "ibv_reg_mr(3)",                                                   \
 	  "[%x, +%l) is not in the %l bytes of the descriptor")                                    \
 	X(DMABUF_NONE, EOPNOTSUPP, "ibv_reg_mr(3)",                                                \
-	  "fd %u: memory behind no descriptor, as a GPU's, cannot be registered yet")              \
+	  "fd %u: memory of GPUs cannot be registered here")                                       \
+	X(DMABUF_FD, EBADF, "ibv_reg_mr(3)", "fd %u is no descriptor")                             \
+	X(DMABUF_IOVA, EINVAL, "ibv_reg_mr(3)",                                                    \
+	  "[%x, +%l) is not all in one memory of a GPU, whose descriptor %u is")                   \
 	X(DMABUF_KIND, EOPNOTSUPP, "ibv_reg_mr(3)",                                                \
 	  "descriptor %u: its memory cannot be mapped, as a GPU's cannot (mmap answers %u)")       \
 	X(DM_FAR, EOPNOTSUPP, "ibv_import_dm(3)",                                                  \

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the parts of the plugin share. */
+#ifndef WEFT_CUDA_PLUGIN_H
+#define WEFT_CUDA_PLUGIN_H
+
+#include "cuda/driver.h"
+#include "cuda/memory.h"
+#include "process/plugin.h"
+
+/* What a region of this process was made of. */
+struct weft_cuda_region {
+	struct weft_cuda cuda;
+	struct weft_cuda_memory what;
+	weft_cu_context context; /* in which it is copied */
+	weft_cu_stream stream;
+	bool retained; /* the context is the device's primary one, of which we hold a reference */
+	int shared;    /* a descriptor for other processes; -1: none */
+};
+
+/* Makes its context the thread's, until pop; 0 or -EFAULT. */
+int weft_cuda_push(const struct weft_cuda_region *region);
+void weft_cuda_pop(const struct weft_cuda_region *region);
+/* Copies, the last bytes last, and waits. With its context pushed. 0 or -EFAULT. */
+int weft_cuda_copy(const struct weft_cuda_region *region, weft_cu_ptr to, weft_cu_ptr from,
+		   uint64_t len_bytes);
+
+/* share.c: see struct weft_plugin. */
+void weft_cuda_share(void *memory, struct weft_share *share);
+void weft_cuda_unshare(struct weft_cuda_region *region);
+int weft_cuda_open(void *ours, const struct weft_share *theirs, void **view);
+void weft_cuda_close(void *view);
+int weft_cuda_copy_view(void *view, uint64_t theirs, uint64_t ours, uint64_t len_bytes, bool write);
+
+#endif

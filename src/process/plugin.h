@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a plugin offers that reaches memory of devices: a shared library of its own beside ours, loaded when the
+ * driver that it calls is in the process (device.c). It knows the driver; nobody else does.
+ */
+#ifndef WEFT_PROCESS_PLUGIN_H
+#define WEFT_PROCESS_PLUGIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WEFT_PLUGIN_VERSION 1u
+#define WEFT_PLUGIN_SYMBOL  "weft_plugin"
+
+/* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
+struct weft_share {
+	uint64_t start, len_bytes; /* of all that is shared, in its owner */
+	uint8_t device[16];	   /* no two have the same */
+	uint8_t handle[64];	   /* the rest is the plugin's */
+	uint32_t kind;		   /* 0: only its owner reaches it */
+	int32_t pid, fd;
+};
+
+/* Any thread; no call takes a lock that a program's thread could hold while it waits for Weft. */
+struct weft_plugin {
+	uint32_t version;
+
+	/*
+	 * Looks at [va, va + len_bytes) of this process. 0, and *memory stands for what is there now, until `end`;
+	 * -ENOENT: it is the host's, which has addresses of its own; -EFAULT: partly a device's and partly not, or of two;
+	 * -ENOMEM; -EIO: the driver does not answer.
+	 */
+	int (*begin)(uint64_t va, uint64_t len_bytes, void **memory);
+	void (*end)(void *memory);
+	/* Whether it is still what it was: not freed, nor its addresses given to others. */
+	bool (*is_still)(void *memory);
+	/*
+	 * Moves bytes of it, which begin() has looked at, from or to `here`: memory of the host, or of a device.
+	 * Returns when all that use the device see all of them. The last eight bytes come last.
+	 * 0; -EFAULT: it is not what it was, or the driver refuses.
+	 */
+	int (*copy)(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write);
+	/* Such as gpu0, for people: at least 16 bytes. */
+	void (*name)(const void *memory, char *name);
+
+	/* How others find it, until `end`. */
+	void (*share)(void *memory, struct weft_share *share);
+	/*
+	 * Another process's memory, for copies from and to `ours`, which stays until the view is closed. 0; -ENOTSUP; -ENOMEM.
+	 * The caller looks afterwards whether it still is that one's. copy_view as copy: `theirs` is an address in its owner.
+	 */
+	int (*open)(void *ours, const struct weft_share *theirs, void **view);
+	void (*close)(void *view);
+	int (*copy_view)(void *view, uint64_t theirs, uint64_t ours, uint64_t len_bytes,
+			 bool write);
+};
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* A process with a queue pair, and memory of each kind, which does what it is told. */
+#ifndef WEFT_TESTS_GPU_PEER_H
+#define WEFT_TESTS_GPU_PEER_H
+
+#include "place.h"
+
+#define PEER_BYTES (128ul << 10)
+
+struct peer_said {
+	uint32_t qpn;
+	uint64_t at[PLACE_KINDS]; /* 0: it has none of that kind */
+	uint32_t rkey[PLACE_KINDS];
+	uint8_t bytes[PLACE_KINDS][PEER_BYTES];
+	struct ibv_sge receive[RIG_SGE]; /* lkey: the kind */
+	uint32_t receives;
+	struct ibv_wc wc;
+};
+
+struct peer {
+	pid_t pid;
+	int ask, answer;
+	struct peer_said *said; /* both see it */
+};
+
+/* Before this process begins CUDA. */
+void peer_start(struct peer *peer);
+/* It connects to that queue pair. */
+void peer_connect(struct peer *peer, uint32_t qpn);
+/* All its memory gets what stands in `bytes`, or the other way round. */
+void peer_fill(struct peer *peer);
+void peer_fetch(struct peer *peer);
+/* It posts what stands in `receive`; or waits for its next completion. */
+void peer_post(struct peer *peer);
+void peer_poll(struct peer *peer);
+/* It frees that memory, which is registered; or allocates anew. */
+void peer_free(struct peer *peer, enum place_kind kind);
+void peer_allocate(struct peer *peer, enum place_kind kind);
+/* It deregisters that memory. */
+void peer_end_region(struct peer *peer, enum place_kind kind);
+/* It ends, and leaves nothing behind. */
+void peer_end(struct peer *peer);
+void peer_kill(struct peer *peer);
+
+#endif

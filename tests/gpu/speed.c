@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Figures of WRITE and READ between memory of two processes, beside CUDA's own copy of the same size in the same run:
+ * speed [MOST]. Bytes are compared once for each size. On the stand-in the figures mean nothing.
+ */
+#include "place.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "../abi/pool.h"
+
+#define MOST	    (64ul << 20)
+#define OUTSTANDING 16
+#define BUDGET_NS   150000000ull
+
+/* Pooled memory, and a GPU's: the last one there is, at the server. */
+struct side {
+	struct rig rig;
+	struct place place[2];
+};
+
+static struct shared {
+	uint32_t qpn[2];
+	uint64_t at[2];
+	uint32_t rkey[2];
+	_Atomic uint32_t ready[2], done;
+} * shared;
+static size_t most = MOST;
+
+static void side_open(struct side *s, bool server)
+{
+	int devices;
+
+	rig_open(&s->rig);
+	place_begin(&s->place[0], PLACE_POOLED, most);
+	memset(s->place[0].at, 1, most);
+	place_register(&s->place[0], s->rig.pd);
+	if (!gpu_load())
+		exit(3);
+	gpu_context();
+	GPU_OK(cu.cuDeviceGetCount(&devices));
+	place_begin(&s->place[1], server && devices > 1 ? PLACE_OTHER : PLACE_GPU, most);
+	place_register(&s->place[1], s->rig.pd);
+}
+
+static void serve(void)
+{
+	struct side s;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	side_open(&s, true);
+	for (int i = 0; i < 2; i++) {
+		shared->at[i] = (uintptr_t)s.place[i].at;
+		shared->rkey[i] = s.place[i].mr->rkey;
+	}
+	shared->qpn[1] = s.rig.qp[0]->qp_num;
+	atomic_store(&shared->ready[1], 1);
+	rig_await(&shared->ready[0], 1);
+	rig_move(s.rig.qp[0], IBV_QPS_RTS, shared->qpn[0]);
+	atomic_store(&shared->ready[1], 2);
+	rig_await(&shared->done, 1);
+	_exit(0);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double one = *(const double *)a, other = *(const double *)b;
+
+	return (one > other) - (one < other);
+}
+
+/* Microseconds of one at a time, the median; and GB/s of several. */
+struct figures {
+	double us, posted_us, gbs, rate;
+};
+
+static void post(struct side *s, enum ibv_wr_opcode opcode, unsigned int from, unsigned int to,
+		 uint32_t bytes)
+{
+	if (rig_rdma(s->rig.qp[0], opcode, 1, s->place[from].mr, s->place[from].at, bytes,
+		     shared->at[to], shared->rkey[to]))
+		exit(4);
+}
+
+static void reap(struct side *s)
+{
+	if (rig_next(s->rig.cq[0]).status != IBV_WC_SUCCESS) {
+		fprintf(stderr, "a request failed\n");
+		exit(4);
+	}
+}
+
+static struct figures measure(struct side *s, enum ibv_wr_opcode opcode, unsigned int from,
+			      unsigned int to, uint32_t bytes)
+{
+	static double us[2000], posted[2000];
+	struct figures f = {0};
+	uint64_t begun, stop = rig_now_ns() + BUDGET_NS;
+	unsigned int n = 0, ended = 0, begun_n = 0;
+
+	for (; n < 2000 && (n < 5 || rig_now_ns() < stop); n++) {
+		begun = rig_now_ns();
+		post(s, opcode, from, to, bytes);
+		posted[n] = (double)(rig_now_ns() - begun) / 1e3;
+		reap(s);
+		us[n] = (double)(rig_now_ns() - begun) / 1e3;
+	}
+	qsort(us, n, sizeof(*us), by_size);
+	qsort(posted, n, sizeof(*posted), by_size);
+	f.us = us[n / 2];
+	f.posted_us = posted[n / 2];
+	begun = rig_now_ns();
+	stop = begun + BUDGET_NS;
+	while (ended < 8 || rig_now_ns() < stop) {
+		for (; begun_n - ended < OUTSTANDING; begun_n++)
+			post(s, opcode, from, to, bytes);
+		reap(s);
+		ended++;
+	}
+	for (; ended < begun_n; ended++)
+		reap(s);
+	f.rate = ended / ((double)(rig_now_ns() - begun) / 1e9);
+	f.gbs = f.rate * bytes / 1e9;
+	return f;
+}
+
+/* CUDA's copy between pinned memory and its GPU, or within it: microseconds of copy and wait; GB/s. */
+static struct figures cuda_copy(weft_cu_ptr to, weft_cu_ptr from, size_t bytes)
+{
+	static double us[2000];
+	uint64_t begun, stop = rig_now_ns() + BUDGET_NS / 2;
+	weft_cu_stream stream;
+	struct figures f;
+	unsigned int n = 0;
+
+	GPU_OK(cu.cuStreamCreate(&stream, WEFT_CU_STREAM_NON_BLOCKING));
+	for (; n < 2000 && (n < 5 || rig_now_ns() < stop); n++) {
+		begun = rig_now_ns();
+		GPU_OK(cu.cuMemcpyAsync(to, from, bytes, stream));
+		GPU_OK(cu.cuStreamSynchronize(stream));
+		us[n] = (double)(rig_now_ns() - begun) / 1e3;
+	}
+	GPU_OK(cu.cuStreamDestroy_v2(stream));
+	qsort(us, n, sizeof(*us), by_size);
+	f = (struct figures){us[n / 2], 0, (double)bytes / us[n / 2] / 1e3, 0};
+	return f;
+}
+
+static void check(struct side *s, unsigned int to, uint32_t bytes)
+{
+	uint8_t *bytes_now = malloc(bytes), *wanted = malloc(bytes);
+
+	for (size_t i = 0; i < bytes; i++)
+		wanted[i] = (uint8_t)(i * 7 + i / 251 + bytes);
+	for (unsigned int from = 0; from < 2; from++) {
+		memset(bytes_now, 0, bytes);
+		place_write(&s->place[from], 0, wanted, bytes);
+		post(s, IBV_WR_RDMA_WRITE, from, to, bytes);
+		reap(s);
+		place_write(&s->place[from], 0, bytes_now, bytes);
+		post(s, IBV_WR_RDMA_READ, from, to, bytes);
+		reap(s);
+		place_read(&s->place[from], 0, bytes_now, bytes);
+		if (memcmp(bytes_now, wanted, bytes)) {
+			fprintf(stderr, "%u bytes differ\n", bytes);
+			exit(5);
+		}
+	}
+	free(bytes_now);
+	free(wanted);
+}
+
+static void line(const char *what, uint32_t bytes, struct figures f, struct figures bare)
+{
+	printf("%-20s %9u %9.1f %9.1f %8.2f %9.0f | %8.1f %8.2f | %5.2f\n", what, bytes, f.us,
+	       f.posted_us, f.gbs, f.rate, bare.us, bare.gbs, bare.gbs ? f.gbs / bare.gbs : 0);
+	fflush(stdout);
+}
+
+static void tables(struct side *s)
+{
+	static const char *const name[2] = {"host", "gpu"};
+	weft_cu_ptr gpu = (uintptr_t)s->place[1].at;
+	struct figures bare;
+	weft_cu_ptr other;
+	void *pinned;
+	char what[64];
+
+	GPU_OK(cu.cuMemAllocHost_v2(&pinned, most));
+	GPU_OK(cu.cuMemAlloc_v2(&other, most));
+	printf("%-20s %9s %9s %9s %8s %9s | %8s %8s | %s\n", "", "bytes", "us", "post us", "GB/s",
+	       "1/s", "cuda us", "GB/s", "ratio");
+	for (unsigned int from = 0; from < 2; from++)
+		for (unsigned int to = 0; to < 2; to++)
+			for (uint32_t bytes = 8; bytes <= most; bytes *= 8) {
+				weft_cu_ptr a = from ? gpu : (uintptr_t)pinned,
+					    b = to ? other : (uintptr_t)pinned + most / 2;
+
+				if (!from && !to)
+					continue;
+				check(s, to, bytes);
+				bare = cuda_copy(b, a,
+						 from && to	     ? bytes
+						 : bytes <= most / 2 ? bytes
+								     : most / 2);
+				snprintf(what, sizeof(what), "WRITE %s to %s", name[from],
+					 name[to]);
+				line(what, bytes, measure(s, IBV_WR_RDMA_WRITE, from, to, bytes),
+				     bare);
+				snprintf(what, sizeof(what), "READ %s from %s", name[from],
+					 name[to]);
+				line(what, bytes, measure(s, IBV_WR_RDMA_READ, from, to, bytes),
+				     bare);
+			}
+}
+
+int main(int argc, char **argv)
+{
+	struct side s;
+	void *state = NULL;
+	pid_t server;
+
+	if (argc > 1)
+		most = strtoul(argv[1], NULL, 0);
+	make_pool(&state);
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	server = fork();
+	if (!server)
+		serve();
+	side_open(&s, false);
+	shared->qpn[0] = s.rig.qp[0]->qp_num;
+	rig_await(&shared->ready[1], 1);
+	atomic_store(&shared->ready[0], 1);
+	rig_await(&shared->ready[1], 2);
+	rig_move(s.rig.qp[0], IBV_QPS_RTS, shared->qpn[1]);
+	tables(&s);
+	atomic_store(&shared->done, 1);
+	waitpid(server, NULL, 0);
+	remove_pool(&state);
+	return 0;
+}

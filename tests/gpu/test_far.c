@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Memory of a GPU of another process: between two GPUs nobody there takes part, on others' behalf its owner must, which
+ * may be stopped, killed, or have ended the region, or the memory.
+ */
+#include "child.h"
+#include "peer.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "../abi/pool.h"
+
+#define ONE_DEVICE 77
+
+static struct peer peer;
+static struct rig rig;
+static struct place gpu, host;
+static weft_cu_context context;
+
+/* Queue pair 0 to the peer's, which is given up after some milliseconds. */
+static void meet(void)
+{
+	struct rig_wish quick = {.timeout = 8, .retry_cnt = 1};
+
+	rig_move(rig.qp[0], IBV_QPS_RESET, 0);
+	rig_move(rig.qp[0], IBV_QPS_RTR, peer.said->qpn);
+	peer_connect(&peer, rig.qp[0]->qp_num);
+	rig_move(rig.qp[0], IBV_QPS_RESET, 0);
+	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
+		struct ibv_qp_attr attr = rig_attr(rig.context, s, peer.said->qpn);
+
+		attr.timeout = quick.timeout;
+		attr.retry_cnt = quick.retry_cnt;
+		WANT(!ibv_modify_qp(rig.qp[0], &attr, rig_mask(IBV_QPT_RC, s)));
+	}
+}
+
+static void begin(void)
+{
+	peer_start(&peer);
+	rig_open(&rig);
+	context = gpu_context();
+	place_begin(&gpu, PLACE_GPU, PEER_BYTES);
+	place_register(&gpu, rig.pd);
+	place_begin(&host, PLACE_PINNED, PEER_BYTES);
+	place_register(&host, rig.pd);
+	meet();
+}
+
+static void end_ours(void)
+{
+	place_end(&gpu);
+	place_end(&host);
+	rig_close(&rig);
+}
+
+static void end(void)
+{
+	end_ours();
+	GPU_OK(cu.cuCtxDestroy_v2(context));
+}
+
+static enum ibv_wc_status do_rdma(enum ibv_wr_opcode opcode, const struct place *from,
+				  enum place_kind to, uint32_t bytes)
+{
+	WANT(!rig_rdma(rig.qp[0], opcode, 1, from->mr, from->at, bytes, peer.said->at[to],
+		       peer.said->rkey[to]));
+	return rig_next(rig.cq[0]).status;
+}
+
+/* Bytes that differ from round to round. */
+static void fill(const struct place *place, uint8_t value)
+{
+	uint8_t *bytes = malloc(place->bytes);
+
+	for (size_t i = 0; i < place->bytes; i++)
+		bytes[i] = (uint8_t)(value + i % 251);
+	place_write(place, 0, bytes, place->bytes);
+	free(bytes);
+}
+
+static void expect(const struct place *place, uint8_t value)
+{
+	uint8_t *bytes = malloc(place->bytes);
+
+	place_read(place, 0, bytes, place->bytes);
+	for (size_t i = 0; i < place->bytes; i++)
+		WANT(bytes[i] == (uint8_t)(value + i % 251));
+	free(bytes);
+}
+
+static void stop(int signal)
+{
+	int status;
+
+	kill(peer.pid, signal);
+	if (signal == SIGSTOP)
+		waitpid(peer.pid, &status, WUNTRACED);
+}
+
+static void between_two(enum place_kind far)
+{
+	if (!peer.said->at[far]) {
+		peer_kill(&peer);
+		_exit(ONE_DEVICE);
+	}
+	stop(SIGSTOP);
+	fill(&gpu, 3);
+	WANT(do_rdma(IBV_WR_RDMA_WRITE, &gpu, far, PEER_BYTES) == IBV_WC_SUCCESS);
+	fill(&gpu, 9);
+	WANT(do_rdma(IBV_WR_RDMA_READ, &gpu, far, PEER_BYTES) == IBV_WC_SUCCESS);
+	expect(&gpu, 3);
+	stop(SIGCONT);
+	peer_fetch(&peer);
+	for (size_t i = 0; i < PEER_BYTES; i++)
+		WANT(peer.said->bytes[far][i] == (uint8_t)(3 + i % 251));
+}
+
+/* Both are stopped, and neither notices; what was opened is closed while its context stays. */
+static void stopped(void)
+{
+	begin();
+	between_two(PLACE_OTHER);
+	between_two(PLACE_OTHER_MAPPED);
+	end_ours();
+	peer_end(&peer);
+}
+
+static void ended(void)
+{
+	begin();
+	between_two(PLACE_OTHER);
+	peer_end_region(&peer, PLACE_OTHER);
+	WANT(do_rdma(IBV_WR_RDMA_WRITE, &gpu, PLACE_OTHER, 64) == IBV_WC_REM_ACCESS_ERR);
+	peer_end(&peer);
+	end();
+}
+
+/* Its helper copies: the requester's own timers go on. */
+static void owner_stopped(void)
+{
+	begin();
+	WANT(do_rdma(IBV_WR_RDMA_WRITE, &host, PLACE_GPU, 4096) == IBV_WC_SUCCESS);
+	stop(SIGSTOP);
+	WANT(do_rdma(IBV_WR_RDMA_WRITE, &host, PLACE_GPU, 4096) == IBV_WC_RETRY_EXC_ERR);
+	stop(SIGCONT);
+	peer_kill(&peer);
+	end();
+}
+
+static void owner_killed(void)
+{
+	siginfo_t info;
+
+	begin();
+	WANT(do_rdma(IBV_WR_RDMA_WRITE, &gpu, PLACE_GPU, 4096) == IBV_WC_SUCCESS);
+	kill(peer.pid, SIGKILL);
+	WANT(!waitid(P_PID, (id_t)peer.pid, &info, WEXITED | WNOWAIT));
+	WANT(do_rdma(IBV_WR_RDMA_WRITE, &gpu, PLACE_GPU, 4096) == IBV_WC_RETRY_EXC_ERR);
+	peer_kill(&peer);
+	end();
+}
+
+static void freed_there(void)
+{
+	uint64_t was;
+
+	begin();
+	fill(&host, 1);
+	WANT(do_rdma(IBV_WR_RDMA_WRITE, &host, PLACE_GPU, PEER_BYTES) == IBV_WC_SUCCESS);
+	was = peer.said->at[PLACE_GPU];
+	peer_free(&peer, PLACE_GPU);
+	peer_allocate(&peer, PLACE_GPU);
+	peer.said->at[PLACE_GPU] = was;
+	WANT(do_rdma(IBV_WR_RDMA_WRITE, &host, PLACE_GPU, PEER_BYTES) != IBV_WC_SUCCESS);
+	peer_end(&peer);
+	end();
+}
+
+static void run_case(void (*run)(void))
+{
+	int status;
+	const char *text = child_said(run, &status);
+
+	if (WIFEXITED(status) && WEXITSTATUS(status) == ONE_DEVICE)
+		skip();
+	if (status)
+		print_error("%s\n", text);
+	assert_int_equal(status, 0);
+	assert_null(strstr(text, "cuIpcOpenMemHandle"));
+	assert_null(strstr(text, "cuMemMap"));
+	assert_null(strstr(text, "cuMemAddressReserve"));
+}
+
+#define CASE(name)                                                                                 \
+	static void is_##name(void **state)                                                        \
+	{                                                                                          \
+		run_case(name);                                                                    \
+	}
+CASE(stopped)
+CASE(ended)
+CASE(owner_stopped)
+CASE(owner_killed)
+CASE(freed_there)
+
+/* test_far [TEST] */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(is_stopped),	    cmocka_unit_test(is_ended),
+		cmocka_unit_test(is_owner_stopped), cmocka_unit_test(is_owner_killed),
+		cmocka_unit_test(is_freed_there),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests_name("far", tests, make_pool, remove_pool);
+}

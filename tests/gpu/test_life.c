@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Registered memory of a GPU in a life: freed, its addresses given out again, contexts that are not current, not
+ * there, or end; descriptors; forks; kernels that poll. Each case is a process of its own, that leaves nothing behind.
+ */
+#include "child.h"
+#include "place.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "../abi/pool.h"
+
+#define BYTES (64ul << 10)
+
+static const char *image;
+static struct rig rig;
+static struct ibv_mr *host;
+static weft_cu_context context;
+
+/* ---- What the cases share ---- */
+
+/* Queue pairs 0 and 1 of this process, and host memory. */
+static void begin(void)
+{
+	rig_open(&rig);
+	rig_connect(&rig, &(struct rig_wish){.timeout = 8, .retry_cnt = 1});
+	host = rig_region(rig.pd, BYTES);
+	context = gpu_context();
+}
+
+static void end(void)
+{
+	rig_region_end(host);
+	rig_close(&rig);
+	GPU_OK(cu.cuCtxDestroy_v2(context));
+}
+
+static uint8_t *gpu_memory(size_t bytes)
+{
+	weft_cu_ptr at;
+
+	GPU_OK(cu.cuMemAlloc_v2(&at, bytes));
+	GPU_OK(cu.cuMemsetD8_v2(at, 1, bytes));
+	GPU_OK(cu.cuCtxSynchronize());
+	return (uint8_t *)(uintptr_t)at;
+}
+
+static struct ibv_mr *gpu_region(void *at, size_t bytes)
+{
+	struct ibv_mr *mr = ibv_reg_mr(rig.pd, at, bytes, RIG_ALL);
+
+	WANT(mr);
+	return mr;
+}
+
+static enum ibv_wc_status do_rdma(enum ibv_wr_opcode opcode, const void *at, uint32_t bytes,
+				  uint32_t rkey)
+{
+	WANT(!rig_rdma(rig.qp[0], opcode, 1, host, host->addr, bytes, (uintptr_t)at, rkey));
+	return rig_next(rig.cq[0]).status;
+}
+
+static enum ibv_wc_status write_to(const void *at, uint32_t bytes, uint32_t rkey)
+{
+	return do_rdma(IBV_WR_RDMA_WRITE, at, bytes, rkey);
+}
+
+/* All bytes are that. */
+static void expect_bytes(const void *at, size_t bytes, uint8_t value)
+{
+	uint8_t *seen = malloc(bytes);
+
+	GPU_OK(cu.cuMemcpyDtoH_v2(seen, (uintptr_t)at, bytes));
+	for (size_t i = 0; i < bytes; i++)
+		WANT(seen[i] == value);
+	free(seen);
+}
+
+/* ---- Which memory it is ---- */
+
+static void freed(void)
+{
+	uint8_t *at, *again;
+	struct ibv_mr *mr, *other;
+
+	begin();
+	at = gpu_memory(BYTES);
+	mr = gpu_region(at, BYTES);
+	memset(host->addr, 5, BYTES);
+	WANT(write_to(at, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	expect_bytes(at, BYTES, 5);
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	WANT(write_to(at, BYTES, mr->rkey) != IBV_WC_SUCCESS);
+	/* somebody else's now; registered anew it has a key of its own */
+	again = gpu_memory(BYTES);
+	other = gpu_region(again, BYTES);
+	rig_reconnect(&rig, &(struct rig_wish){.timeout = 8, .retry_cnt = 1});
+	WANT(write_to(at, BYTES, mr->rkey) != IBV_WC_SUCCESS);
+	expect_bytes(again, BYTES, 1);
+	rig_reconnect(&rig, &(struct rig_wish){.timeout = 8, .retry_cnt = 1});
+	WANT(write_to(again, BYTES, other->rkey) == IBV_WC_SUCCESS);
+	expect_bytes(again, BYTES, 5);
+	WANT(!ibv_dereg_mr(mr));
+	WANT(!ibv_dereg_mr(other));
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)again));
+	end();
+}
+
+/* One of two handles that lie side by side makes room for another. The stand-in only: hardware gives the id of the
+ * addresses' reservation to all that is ever mapped there. */
+static void half_freed(void)
+{
+	struct weft_cu_memory_prop prop = {
+		.type = WEFT_CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {WEFT_CU_MEM_LOCATION_TYPE_DEVICE, 0},
+	};
+	struct weft_cu_access access = {{WEFT_CU_MEM_LOCATION_TYPE_DEVICE, 0},
+					WEFT_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	const size_t block = 2ul << 20;
+	struct place mapped;
+	struct ibv_mr *mr;
+	uint8_t *second;
+
+	if (!gpu_hold)
+		return;
+	begin();
+	place_begin(&mapped, PLACE_MAPPED, BYTES);
+	mr = gpu_region(mapped.at, BYTES);
+	memset(host->addr, 9, BYTES);
+	WANT(write_to(mapped.at, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	second = mapped.at + BYTES / 2;
+	GPU_OK(cu.cuMemUnmap((uintptr_t)second, block));
+	GPU_OK(cu.cuMemRelease(mapped.memory[1]));
+	GPU_OK(cu.cuMemCreate(&mapped.memory[1], block, &prop, 0));
+	GPU_OK(cu.cuMemMap((uintptr_t)second, block, 0, mapped.memory[1], 0));
+	GPU_OK(cu.cuMemSetAccess((uintptr_t)second, block, &access, 1));
+	GPU_OK(cu.cuMemsetD8_v2((uintptr_t)second, 2, BYTES / 2));
+	GPU_OK(cu.cuCtxSynchronize());
+	WANT(write_to(mapped.at, BYTES, mr->rkey) != IBV_WC_SUCCESS);
+	expect_bytes(second, BYTES / 2, 2);
+	WANT(!ibv_dereg_mr(mr));
+	place_end(&mapped);
+	end();
+}
+
+static void outside(void)
+{
+	uint8_t *at;
+
+	begin();
+	at = gpu_memory(BYTES);
+	WANT(!ibv_reg_mr(rig.pd, at, BYTES + (2ul << 20), RIG_ALL) && errno == EFAULT);
+	WANT(!ibv_reg_mr(rig.pd, at - BYTES, 2 * BYTES, RIG_ALL) && errno == EFAULT);
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	WANT(!ibv_reg_mr(rig.pd, at, BYTES, RIG_ALL) && errno == EFAULT);
+	end();
+}
+
+/* As programs do it, to whole pages: what is beyond the memory is none of the region. */
+static void rounded(void)
+{
+	uint8_t *one, *at, *next, *page;
+	struct ibv_mr *mr;
+
+	begin();
+	one = gpu_memory(1000);
+	at = gpu_memory(10000);
+	next = gpu_memory(1000);
+	page = (uint8_t *)((uintptr_t)at & ~4095ul);
+	mr = gpu_region(page, ((uintptr_t)at + 10000 - (uintptr_t)page + 4095) & ~4095ul);
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)one));
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)next));
+	memset(host->addr, 4, BYTES);
+	WANT(write_to(at, 10000, mr->rkey) == IBV_WC_SUCCESS);
+	expect_bytes(at, 10000, 4);
+	WANT(!ibv_dereg_mr(mr));
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	end();
+}
+
+static void anew(void)
+{
+	uint8_t *at, *other;
+	struct ibv_mr *mr;
+
+	begin();
+	at = gpu_memory(BYTES);
+	other = gpu_memory(BYTES);
+	mr = gpu_region(at, BYTES);
+	memset(host->addr, 6, BYTES);
+	WANT(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE));
+	WANT(write_to(at, BYTES, mr->rkey) != IBV_WC_SUCCESS);
+	expect_bytes(at, BYTES, 1);
+	WANT(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS | IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+			   other, BYTES, RIG_ALL));
+	rig_reconnect(&rig, &(struct rig_wish){0});
+	WANT(write_to(other, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	expect_bytes(other, BYTES, 6);
+	/* and to the host's */
+	WANT(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host->addr, 64, 0));
+	WANT(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, at, 64, 0));
+	WANT(write_to(at, 64, mr->rkey) == IBV_WC_SUCCESS);
+	expect_bytes(at, 64, 6);
+	expect_bytes(at + 64, BYTES - 64, 1);
+	WANT(!ibv_dereg_mr(mr));
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)other));
+	end();
+}
+
+/* ---- Contexts ---- */
+
+static void expect_current(weft_cu_context wanted)
+{
+	weft_cu_context current;
+
+	GPU_OK(cu.cuCtxGetCurrent(&current));
+	WANT(current == wanted);
+}
+
+static void not_current(void)
+{
+	weft_cu_context theirs, none;
+	struct ibv_mr *mr;
+	uint8_t *at;
+
+	begin();
+	GPU_OK(cu.cuCtxCreate_v2(&theirs, 0, 0));
+	at = gpu_memory(BYTES);
+	GPU_OK(cu.cuCtxPopCurrent_v2(&none));
+	expect_current(context);
+	mr = gpu_region(at, BYTES);
+	expect_current(context);
+	WANT(write_to(at, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	expect_current(context);
+	WANT(do_rdma(IBV_WR_RDMA_READ, at, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	WANT(!ibv_dereg_mr(mr));
+	expect_current(context);
+	GPU_OK(cu.cuCtxDestroy_v2(theirs));
+	end();
+}
+
+static void *use_without(void *arg)
+{
+	uint8_t *at = arg;
+	struct ibv_mr *mr = gpu_region(at, BYTES);
+
+	expect_current(NULL);
+	memset(host->addr, 7, BYTES);
+	WANT(write_to(at, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	WANT(!ibv_dereg_mr(mr));
+	expect_current(NULL);
+	return NULL;
+}
+
+/* A thread that has none, and memory that is of none: what we take for it we give back. */
+static void no_context(void)
+{
+	struct place mapped;
+	unsigned int flags;
+	pthread_t thread;
+	int active;
+
+	begin();
+	place_begin(&mapped, PLACE_MAPPED, BYTES);
+	WANT(!pthread_create(&thread, NULL, use_without, mapped.at));
+	pthread_join(thread, NULL);
+	expect_bytes(mapped.at, BYTES, 7);
+	place_end(&mapped);
+	GPU_OK(cu.cuDevicePrimaryCtxGetState(0, &flags, &active));
+	WANT(!active);
+	end();
+}
+
+static void context_ends(void)
+{
+	weft_cu_context theirs;
+	struct ibv_mr *mr;
+	uint8_t *at;
+
+	begin();
+	GPU_OK(cu.cuCtxCreate_v2(&theirs, 0, 0));
+	at = gpu_memory(BYTES);
+	mr = gpu_region(at, BYTES);
+	WANT(write_to(at, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	GPU_OK(cu.cuCtxDestroy_v2(theirs));
+	WANT(write_to(at, BYTES, mr->rkey) != IBV_WC_SUCCESS);
+	WANT(!ibv_dereg_mr(mr));
+	expect_current(context);
+	end();
+}
+
+/* Regions come and go while their context stays: so do our streams. */
+static void comes_and_goes(void)
+{
+	struct ibv_mr *mr;
+	uint8_t *at;
+
+	begin();
+	at = gpu_memory(BYTES);
+	for (int i = 0; i < 10; i++) {
+		mr = gpu_region(at, BYTES);
+		WANT(write_to(at, 100, mr->rkey) == IBV_WC_SUCCESS);
+		WANT(!ibv_dereg_mr(mr));
+	}
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	rig_region_end(host);
+	rig_close(&rig);
+	/* the context is left: else all in it went with it */
+}
+
+/* ---- Descriptors ---- */
+
+static struct ibv_mr *by_descriptor(uint8_t *at, size_t bytes, uint64_t offset, size_t len,
+				    void *iova)
+{
+	struct ibv_mr *mr;
+	int fd;
+
+	GPU_OK(cu.cuMemGetHandleForAddressRange(&fd, (uintptr_t)at, bytes, 1, 0));
+	mr = ibv_reg_dmabuf_mr(rig.pd, offset, len, (uintptr_t)iova, fd, RIG_ALL);
+	close(fd);
+	return mr;
+}
+
+static void descriptors(void)
+{
+	struct ibv_mr *mr;
+	uint8_t *at;
+
+	begin();
+	at = gpu_memory(BYTES);
+	WANT(!ibv_reg_dmabuf_mr(rig.pd, 0, 0, 0, -1, 0) && errno == EBADF);
+	mr = by_descriptor(at, BYTES, 4096, BYTES - 8192, at + 4096);
+	WANT(mr);
+	memset(host->addr, 8, BYTES);
+	WANT(write_to(at + 4096, (uint32_t)BYTES - 8192, mr->rkey) == IBV_WC_SUCCESS);
+	expect_bytes(at, 4096, 1);
+	expect_bytes(at + 4096, BYTES - 8192, 8);
+	expect_bytes(at + BYTES - 4096, 4096, 1);
+	WANT(!ibv_dereg_mr(mr));
+	WANT(!by_descriptor(at, BYTES, 4096, BYTES, at + 4096) && errno == EINVAL);
+	WANT(!by_descriptor(at, BYTES, 0, BYTES, at - 4096) && errno == EINVAL);
+	WANT(!by_descriptor(at, BYTES, 0, BYTES, host->addr) && errno == EOPNOTSUPP);
+	WANT(!by_descriptor(at, BYTES, 0, BYTES, NULL) && errno == EOPNOTSUPP);
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	end();
+}
+
+/* ---- Processes ---- */
+
+static void forks(void)
+{
+	struct ibv_mr *mr;
+	uint8_t *at;
+	int status;
+	pid_t pid;
+
+	begin();
+	at = gpu_memory(BYTES);
+	mr = gpu_region(at, BYTES);
+	pid = fork();
+	if (!pid) {
+		struct rig fresh;
+
+		/* what CUDA does not answer for is the host's */
+		ibv_dereg_mr(mr);
+		rig_open(&fresh);
+		rig_region_end(rig_region(fresh.pd, BYTES));
+		rig_close(&fresh);
+		_exit(0);
+	}
+	WANT(waitpid(pid, &status, 0) == pid && !status);
+	WANT(write_to(at, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	WANT(!ibv_dereg_mr(mr));
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	end();
+}
+
+/* ---- Order ---- */
+
+/* A kernel of the program's, in the stream of programs that know no streams, waits for what we bring. */
+static void polled(void)
+{
+	enum { WORDS = 1024, ROUNDS = 20 };
+	struct {
+		uint64_t words, count, answer, rounds;
+	} args = {0, WORDS, 0, ROUNDS};
+	void *params[] = {&args};
+	uint64_t *answer, *from;
+	weft_cu_function poll;
+	weft_cu_module module;
+	struct ibv_mr *mr;
+	uint8_t *at;
+
+	begin();
+	module = gpu_module(image);
+	GPU_OK(cu.cuModuleGetFunction(&poll, module, "poll"));
+	at = gpu_memory(8 * WORDS);
+	GPU_OK(cu.cuMemAllocHost_v2((void **)&answer, 16));
+	answer[0] = 0;
+	mr = gpu_region(at, 8 * WORDS);
+	args.words = (uintptr_t)at;
+	args.answer = (uintptr_t)answer;
+	from = host->addr;
+	memset(from, 0, 8 * WORDS);
+	WANT(write_to(at, 8 * WORDS, mr->rkey) == IBV_WC_SUCCESS);
+	GPU_OK(cu.cuLaunchKernel(poll, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+	for (uint64_t round = 1; round <= ROUNDS; round++) {
+		for (unsigned int i = 0; i < WORDS; i++)
+			from[i] = round;
+		WANT(write_to(at, 8 * WORDS, mr->rkey) == IBV_WC_SUCCESS);
+		while (__atomic_load_n(&answer[0], __ATOMIC_ACQUIRE) != round)
+			sched_yield();
+	}
+	GPU_OK(cu.cuCtxSynchronize());
+	WANT(answer[1] == 0);
+	WANT(!ibv_dereg_mr(mr));
+	GPU_OK(cu.cuMemFreeHost(answer));
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	GPU_OK(cu.cuModuleUnload(module));
+	end();
+}
+
+#define CASE(name)                                                                                 \
+	static void is_##name(void **state)                                                        \
+	{                                                                                          \
+		child_ok(name);                                                                    \
+	}
+CASE(freed)
+CASE(half_freed)
+CASE(outside)
+CASE(rounded)
+CASE(anew)
+CASE(not_current)
+CASE(no_context)
+CASE(context_ends)
+CASE(descriptors)
+CASE(forks)
+CASE(polled)
+
+/* It leaves its context, and nothing else. */
+static void is_comes_and_goes(void **state)
+{
+	int status;
+	const char *text = child_said(comes_and_goes, &status);
+
+	assert_int_equal(status, 0);
+	assert_null(strstr(text, "cuStreamCreate"));
+}
+
+/* test_life MODULE [TEST] */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(is_freed),	     cmocka_unit_test(is_half_freed),
+		cmocka_unit_test(is_outside),	     cmocka_unit_test(is_rounded),
+		cmocka_unit_test(is_anew),	     cmocka_unit_test(is_not_current),
+		cmocka_unit_test(is_no_context),     cmocka_unit_test(is_context_ends),
+		cmocka_unit_test(is_descriptors),    cmocka_unit_test(is_forks),
+		cmocka_unit_test(is_comes_and_goes), cmocka_unit_test(is_polled),
+	};
+
+	image = argc > 1 ? argv[1] : "";
+	if (argc > 2)
+		cmocka_set_test_filter(argv[2]);
+	return cmocka_run_group_tests_name("life", tests, make_pool, remove_pool);
+}

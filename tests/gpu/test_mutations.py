@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Each mistake of mutations.tsv is noticed by the test that stands beside it, which passes without it. A plugin
+that is not there is said."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE.parents[1] / 'src/cuda'
+BUILD = Path(os.environ.get('WEFT_BUILD', HERE.parents[1] / 'build')).resolve()
+GPU = BUILD / 'tests/gpu'
+LEAST = 15
+SECONDS, MUTATED_SECONDS = 60, 12
+ROWS = [line.split('\t') for line in (HERE / 'mutations.tsv').read_text().splitlines() if not line.startswith('#')]
+
+ARGUMENTS = {'test-gpu-life': [GPU / 'kernels.so'], 'test-gpu-verbs': ['60'], 'test-gpu-far': []}
+
+pytestmark = pytest.mark.quick
+
+
+def run(program, test, libraries, seconds=SECONDS, **env):
+    """Whether it ended well, and what it said; what it has begun ends with it."""
+    command = [GPU / program, *ARGUMENTS[program], test]
+    env = {**os.environ, 'LD_LIBRARY_PATH': f'{libraries}:{BUILD / "tests/softgpu"}', **env}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True) as process:
+        try:
+            said = process.communicate(timeout=seconds)[0]
+        except subprocess.TimeoutExpired:
+            said = 'it has not ended'
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return process.returncode == 0, said
+
+
+@pytest.mark.parametrize('program,test', sorted({(row[1], row[2]) for row in ROWS}))
+def test_passes_without(program, test):
+    passed, said = run(program, test, GPU / 'mutated')
+    assert passed, said
+    assert re.search(rf'OK \] {test}\b', said), said
+
+
+@pytest.mark.parametrize('mutation,program,test', ROWS)
+def test_is_noticed(mutation, program, test):
+    passed, said = run(program, test, GPU / 'mutated', MUTATED_SECONDS, WEFT_MUTATION=mutation)
+    assert not passed, said
+
+
+def test_list_is_whole():
+    labels = {label for path in SOURCES.glob('*.c') for label in re.findall(r'WEFT_MUTATED\((\w+)\)', path.read_text())}
+    assert {row[0] for row in ROWS} == labels
+    assert len(ROWS) >= LEAST
+
+
+def test_a_missing_plugin_is_said():
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(BUILD / 'libibverbs.so.1', folder)
+        passed, said = run('test-gpu-life', 'is_freed', folder, WEFT_EXPLAIN='1')
+        assert not passed
+        assert re.search(r'ibv_reg_mr.*reaches that of GPUs.*libweft-cuda\.so', said), said
