@@ -105,7 +105,11 @@ enum weft_outcome weft_card_scatter(struct weft_card_hand *hand, const struct we
 				    uint64_t offset, void *here, uint64_t bytes,
 				    enum weft_cause *cause);
 
-/* The request is the oldest that has not ended: it has now, well, or of that cause; then none behind it is begun. */
+/*
+ * The request is the oldest that has not ended: it has now, well, or of that cause. Then none behind it is begun; and with
+ * a reliable connection nothing arrives for it any more either (hand->stopped), as its owner takes a fault that is found
+ * at it for the older one.
+ */
 void weft_card_succeed(struct weft_card_hand *hand, uint64_t position,
 		       const struct weft_wqe *request);
 void weft_card_fail(struct weft_card_hand *hand, uint64_t position, enum weft_cause cause);

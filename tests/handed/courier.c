@@ -75,6 +75,9 @@ static struct weft_responder *responder_of(struct weft_card_hand *hand)
 	peer = dest_qpn == hand->qpn ? hand : weft_card_find(hand->card, dest_qpn);
 	if (!peer || peer->type != hand->type || peer->to.from.qpn != hand->qpn)
 		return NULL;
+	/* it has failed, although its owner has yet to see that */
+	if (peer->stopped && peer->type == WEFT_QPT_RC)
+		return NULL;
 	if (memcmp(peer->to.from.dgid, dgid, sizeof(dgid)) != 0) {
 		memcpy(peer->to.from.dgid, dgid, sizeof(dgid));
 		peer->to.addressed = 0;

@@ -22,9 +22,9 @@ static void carry(void)
 	world_look();
 }
 
-static void open_ends(enum weft_qp_type type)
+static void open_ends(struct ends_wish wish)
 {
-	ends_wish = (struct ends_wish){.type = type};
+	ends_wish = wish;
 	world.nic.transports = weft_transports;
 	memset(&courier, 0, sizeof(courier));
 	courier.random = 1;
@@ -52,7 +52,7 @@ static bool is_filled(const struct end *e, uint8_t with)
 
 static void a_write(void **state)
 {
-	open_ends(WEFT_QPT_RC);
+	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
 	ends_post(WEFT_OP_WRITE, &ends_near);
 	assert_true(is_filled(&ends_far, 'f'));
 	world_expect_none();
@@ -61,6 +61,58 @@ static void a_write(void **state)
 	world_expect_none();
 	assert_true(is_filled(&ends_far, 'n'));
 	assert_int_equal(ends_far.memory[ENDS_BYTES], 'f');
+	close_ends();
+}
+
+/* ---- Found at fault ---- */
+
+static void post_empty(struct end *from)
+{
+	struct weft_wqe *wqe = weft_sq_next(&from->qp);
+
+	assert_non_null(wqe);
+	*wqe = (struct weft_wqe){.wr_id = 1, .opcode = WEFT_OP_SEND, .flags = WEFT_SEND_SIGNALED};
+	weft_sq_submit(&from->qp, wqe, &world.caller);
+}
+
+static void receive_with(uint32_t lkey)
+{
+	struct weft_pool_sge sge = {(uintptr_t)ends_far.memory, ENDS_BYTES, lkey};
+
+	assert_int_equal(weft_rq_post(&ends_far.qp, 9, &sge, 1, 0), 0);
+}
+
+static void expect_of_far(uint64_t wr_id, enum weft_wc_status status)
+{
+	struct weft_wc wc;
+
+	assert_int_equal(weft_cq_poll(&ends_far_cq, 1, &wc, 0), 1);
+	assert_int_equal(wc.wr_id, wr_id);
+	assert_int_equal(wc.status, status);
+}
+
+/* A request of far waits; a receive of its own fails it; its peer has failed, too, so that the request fails as well,
+ * before far has looked whether it is at fault. */
+static void a_fault_before_a_verdict(void **state)
+{
+	open_ends((struct ends_wish){.type = WEFT_QPT_RC, .rnr_retry = 7});
+	world.fatal_events = 0;
+	post_empty(&ends_far);
+	receive_with(ends_far.mr.key + 256);
+	carry();
+	ends_post(WEFT_OP_SEND, &ends_near);
+	carry();
+	world_expect(1, WEFT_WC_REM_OP_ERR);
+	assert_int_equal(ends_near.qp.state, WEFT_QPS_ERR);
+	assert_int_equal(ends_far.qp.state, WEFT_QPS_RTS);
+	for (int i = 0; i < 2; i++) {
+		world.now_ns += 1000000000;
+		carry();
+	}
+	assert_int_equal(ends_far.qp.state, WEFT_QPS_ERR);
+	assert_int_equal(world.fatal_events, 1);
+	expect_of_far(9, WEFT_WC_LOC_PROT_ERR);
+	expect_of_far(1, WEFT_WC_WR_FLUSH_ERR);
 	close_ends();
 }
 
@@ -82,6 +134,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_write),
+		cmocka_unit_test(a_fault_before_a_verdict),
 	};
 
 	return cmocka_run_group_tests_name("handed", tests, attach, detach);

@@ -248,9 +248,12 @@ static enum weft_outcome hand_on(struct weft_qp *qp, struct weft_wqe *wqe,
 
 /* ---- Ending ---- */
 
-/* Of a request that nothing comes back of any more. */
+/* Of a request that nothing comes back of any more. If the card has found us at fault, too, that came first: it takes
+ * nothing that arrives for us after a verdict of ours. */
 static void end_in_error(struct weft_qp *qp, uint64_t position, enum weft_cause cause)
 {
+	if (weft_qp_look(qp))
+		return;
 	weft_sq_recall(qp, position + 1);
 	weft_sq_end(qp, position, cause);
 }
