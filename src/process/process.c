@@ -172,6 +172,7 @@ static int attach(const struct weft_process_api *api)
 	p->pool->meanwhile = weft_helper_meanwhile;
 	memset(&p->nic, 0, sizeof(p->nic));
 	memset(p->bounce_off, 0, sizeof(p->bounce_off));
+	memset(p->left, 0, sizeof(p->left));
 	memset(p->late, 0, sizeof(p->late));
 	p->nic.pool = p->pool;
 	p->nic.machine = &machine;

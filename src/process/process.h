@@ -30,6 +30,12 @@ struct weft_late {
 	uint64_t id, va, len_bytes, at, done, operand[2];
 };
 
+/* The member whose helper was asked last, in vain; incarnation 0: it was not in vain. */
+struct weft_left {
+	uint16_t member;
+	uint64_t incarnation;
+};
+
 struct weft_process {
 	struct weft_pool *pool;
 	const struct weft_process_api *api;
@@ -39,6 +45,7 @@ struct weft_process {
 	unsigned int contexts;
 	bool attached; /* without contexts, too, while pages have to stay in the pool */
 	uint64_t bounce_off[WEFT_MEMBER_LINES]; /* by caller; each touches only its own (reach.c) */
+	struct weft_left left[WEFT_MEMBER_LINES]; /* likewise */
 	struct weft_late late[WEFT_MEMBER_LATE];
 };
 

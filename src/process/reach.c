@@ -22,6 +22,66 @@
 #include "process/process.h"
 
 #define PATIENCE_NS 1000000000ull
+#define LEFT_SPINS  64
+
+/* ---- Asked in vain ---- */
+
+/*
+ * An ask that its thread has given up: the helper that was asked may be in the middle of it still, read the bytes
+ * of its bounce buffer, or write an answer there. The thread's next ask waits for that helper.
+ */
+static void note_left(struct weft_pool *pool, const struct weft_pool_ask *ask, uint64_t incarnation)
+{
+	weft_process.left[ask - pool->self->ask] =
+		(struct weft_left){(uint16_t)ask->target, incarnation};
+}
+
+/* Until what it does at ours now is over. */
+static int await_line(struct weft_pool *pool, const struct weft_left *left,
+		      const _Atomic uint64_t *busy, uint64_t begun_ns)
+{
+	/* acquire: pairs with the release in weft_pool_depart */
+	uint64_t was = atomic_load_explicit(busy, memory_order_acquire), waited_ns;
+
+	if (weft_busy_member(was) != pool->me + 1u)
+		return 0;
+	for (unsigned int spins = 1; atomic_load_explicit(busy, memory_order_acquire) == was;
+	     spins++) {
+		if (spins % LEFT_SPINS)
+			continue;
+		pool->meanwhile(pool);
+		if (!weft_pool_alive(pool, left->member, left->incarnation))
+			return 0;
+		waited_ns = weft_clock_now_ns() - begun_ns;
+		if (waited_ns > PATIENCE_NS)
+			return -ETIMEDOUT;
+		weft_pool_pause(waited_ns);
+	}
+	return 0;
+}
+
+/* Before anything of the ask, or its bounce buffer, is used anew: until no helper is at it. 0; -ETIMEDOUT: one is, and it
+ * may not be used. */
+static int await_left(struct weft_pool *pool, const struct weft_pool_ask *ask)
+{
+	struct weft_left *left = &weft_process.left[ask - pool->self->ask];
+	const struct weft_pool_member *m;
+	uint64_t begun_ns;
+	uint32_t lines;
+	int err = 0;
+
+	if (!left->incarnation)
+		return 0;
+	m = weft_pool_member(pool, left->member);
+	lines = m ? atomic_load_explicit(&m->lines, memory_order_acquire) : 0;
+	begun_ns = weft_clock_now_ns();
+	/* which of them is the helper's is not known here */
+	for (uint32_t k = 0; !err && k < lines && k < WEFT_MEMBER_LINES; k++)
+		err = await_line(pool, left, &m->line[k].busy, begun_ns);
+	if (!err)
+		left->incarnation = 0;
+	return err;
+}
 
 /* ---- Asking ---- */
 
@@ -46,7 +106,8 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 	}
 }
 
-/* The ask of this thread is free: it waits for each answer, or gives that number up. */
+/* The ask of this thread is free: it waits for each answer, or gives that number up, and await_left comes before the
+ * next. */
 static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_t member,
 		      uint64_t id, enum weft_signal_reason reason)
 {
@@ -67,10 +128,12 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 	err = wait_answer(pool, ask, seq, member, incarnation);
 	WEFT_STEP(reach_answer_got);
 	atomic_store_explicit(&ask->seq, seq + 1, memory_order_relaxed);
-	/* pairs with the fence in answer(): either that sees it, or the revoker that sees our line idle sees
-	 * that helper at work */
-	if (err)
+	/* pairs with the fence in answer(): either that sees it, or the revoker that sees our line idle, and the
+	 * next ask of ours, see that helper at work */
+	if (err) {
 		atomic_thread_fence(memory_order_seq_cst);
+		note_left(pool, ask, incarnation);
+	}
 	return err;
 }
 
@@ -105,6 +168,7 @@ int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind 
 	struct weft_pool_ask *ask = caller->ask;
 	int err = *off ? 0 : weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, off);
 
+	err = err ? err : await_left(pool, ask);
 	if (err)
 		return err;
 	ask->kind = kind;
@@ -139,6 +203,9 @@ static int ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 
 	if (!*off && weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, off))
 		return -ENOMEM;
+	err = await_left(pool, ask);
+	if (err)
+		return err;
 	for (uint64_t done = 0; done < len_bytes; done += ask->len_bytes) {
 		uint8_t *bounce = pool->base + *off;
 
@@ -265,6 +332,9 @@ int weft_reach_atomic_by_helper(struct weft_pool *pool, const struct weft_caller
 			   : weft_late_atomic(pool, memory, kind, (uint64_t[]){compare_add, swap},
 					      value);
 	}
+	err = await_left(pool, ask);
+	if (err)
+		return err;
 	ask->kind = kind;
 	ask->va = memory->va;
 	ask->len_bytes = 8;
