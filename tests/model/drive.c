@@ -284,19 +284,6 @@ static bool end(struct play *p)
 	return true;
 }
 
-/* A queue pair that is its own peer falls as the responder: with a card, whether it hears of that first or of its request
- * is nobody's promise. */
-static bool is_left_out(const struct play *p, const struct step *s)
-{
-	return p->f->card_program && s->verb == MODIFY_QP && s->modify.dest.process == s->process &&
-	       s->modify.dest.slot == s->slot;
-}
-
-static bool is_played(struct play *p, const struct step *s)
-{
-	return !is_left_out(p, s) && model_possible(&p->m, s);
-}
-
 bool drive_play(struct fleet *f, struct sequence *s, struct generator *g, int steps, char *why,
 		size_t why_bytes, int *at)
 {
@@ -315,7 +302,7 @@ bool drive_play(struct fleet *f, struct sequence *s, struct generator *g, int st
 	for (; g ? *at < steps : *at < s->n; ++*at) {
 		if (g)
 			s->step[s->n++] = generate_step(g, &p.m);
-		if (is_played(&p, &s->step[*at]) && !step(&p, &s->step[*at]))
+		if (model_possible(&p.m, &s->step[*at]) && !step(&p, &s->step[*at]))
 			return false;
 	}
 	f->played++;

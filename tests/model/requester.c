@@ -106,6 +106,12 @@ static bool is_patient(const struct qp *qp, enum outcome outcome)
 	       (outcome == NO_ANSWER && qp->attr.timeout == 0);
 }
 
+static void blame(struct model *m, struct qp *peer, enum ibv_event_type event)
+{
+	model_fail(m, peer);
+	model_raise(m, peer, event);
+}
+
 /* The oldest request. Whether it is over. */
 static bool try(struct model *m, struct qp *qp)
 {
@@ -116,6 +122,11 @@ static bool try(struct model *m, struct qp *qp)
 	v = carry_out(m, qp, &qp->request[qp->sq.done % DEPTH]);
 	if (is_patient(qp, v.outcome))
 		return false;
+	/* a card finds the responder at fault before it gives its verdict of the request */
+	if (v.nak && peer == qp && m->carried) {
+		blame(m, qp, v.event);
+		return true;
+	}
 	if (v.outcome == NO_RECEIVE)
 		v.status = IBV_WC_RNR_RETRY_EXC_ERR;
 	else if (v.outcome == NO_ANSWER)
@@ -124,10 +135,8 @@ static bool try(struct model *m, struct qp *qp)
 	if (v.status)
 		model_fail(m, qp);
 	/* its own peer has failed already, and hears nothing more */
-	if (v.nak && peer != qp) {
-		model_fail(m, peer);
-		model_raise(m, peer, v.event);
-	}
+	if (v.nak && peer != qp)
+		blame(m, peer, v.event);
 	return true;
 }
 
