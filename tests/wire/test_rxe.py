@@ -236,8 +236,22 @@ def ours(guest):
         host.nic('down')
 
 
+def both(guest, ours, program, they_call, six=False):
+    """These programs' queue pairs give up after half a second without an answer, for which a guest without KVM on a busy machine
+    may stand still: then they run once more."""
+    try:
+        return once(guest, ours, program, they_call, six)
+    except AssertionError as trouble:
+        if not re.search('retry counter exceeded|Failed status 12', str(trouble)):
+            raise
+    for left in ours.fabric.programs:
+        left.kill()
+    guest.run('pkill ib; sleep 0.3; true')
+    return once(guest, ours, program, they_call, six)
+
+
 # Soft-RoCE has room for more READs at a time, -o, than cards and Weft have.
-def both(guest, ours, program, they_call, six=False, seconds=90):
+def once(guest, ours, program, they_call, six, seconds=90):
     """The program on both sides, whose option for a GID comes last; both must be content, and all that the card has sent have
     been taken by Soft-RoCE, which drops what has a wrong ICRC."""
     index = int((SIX if six else FOUR)[0])
@@ -247,8 +261,10 @@ def both(guest, ours, program, they_call, six=False, seconds=90):
     if they_call:
         server = ours.start(*mine)
         assert wait_until(lambda: ours.listens() or server.process.poll() is not None, seconds)
-        said = guest.run(f'{theirs} {FOUR[1]}')
-        server.done(seconds)
+        try:
+            said = guest.run(f'{theirs} {FOUR[1]}')
+        finally:
+            server.done(5)
     else:
         done = guest.start(theirs)
         guest.run(f'for i in $(seq 300); do grep -qi ":{PORT:04x} .* 0A " /proc/net/tcp /proc/net/tcp6 && exit; sleep 0.1; '
@@ -261,7 +277,7 @@ def both(guest, ours, program, they_call, six=False, seconds=90):
                   for way in ('sent', 'received'))
     assert sent == after['rcvd'] - before['rcvd'] and sent >= 50
     assert 0 <= after['sent'] - before['sent'] - came <= 4
-    assert not any(card['wrong_icrc'] for card in at_last)
+    assert [card['wrong_icrc'] for card in at_last] == [card['wrong_icrc'] for card in at_first]
     return said
 
 
