@@ -43,9 +43,12 @@ static int allows_atomic(struct weft_carried *c, const struct weft_wqe *request)
 {
 	struct weft_card_hand *hand = c->hand;
 	enum weft_cause cause = WEFT_CAUSE_NONE;
-	const struct weft_spans here = {.len_bytes = 8};
-	const struct weft_arrival a = {hand->card->nic,	   &hand->to, request,
-				       hand->card->caller, &here,     &cause};
+	const struct weft_arrival a = {.nic = hand->card->nic,
+				       .to = &hand->to,
+				       .request = request,
+				       .caller = hand->card->caller,
+				       .len_bytes = 8,
+				       .cause = &cause};
 	struct weft_span at;
 	enum weft_outcome outcome;
 
@@ -108,9 +111,12 @@ static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet
 		.len_bytes = 8,
 	};
 	enum weft_cause cause = WEFT_CAUSE_NONE;
-	const struct weft_spans here = {.len_bytes = 8};
-	const struct weft_arrival a = {hand->card->nic,	   &hand->to, &request,
-				       hand->card->caller, &here,     &cause};
+	const struct weft_arrival a = {.nic = hand->card->nic,
+				       .to = &hand->to,
+				       .request = &request,
+				       .caller = hand->card->caller,
+				       .len_bytes = 8,
+				       .cause = &cause};
 	struct weft_span at = {.len_bytes = 8};
 	enum weft_outcome outcome = weft_arrive_begin_atomic(a, WEFT_ACCESS_REMOTE_ATOMIC, &at);
 	int err;

@@ -41,7 +41,7 @@ static bool is_silence(int err)
 bool weft_arrive_is_own_fault(const struct weft_arrival *a, int err, enum weft_outcome *outcome)
 {
 	const struct weft_span *failed = a->caller->failed;
-	bool local = failed && failed >= a->here->span && failed < a->here->span + WEFT_MAX_SGE;
+	bool local = failed && failed >= a->here && failed < a->here + a->nhere;
 
 	if (failed && (err == -ESRCH || (err == -ESTALE && local)))
 		*outcome = WEFT_REHOMING;
@@ -70,6 +70,33 @@ enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err)
 						 : WEFT_CAUSE_REMOTE_MEMORY);
 }
 
+/* ---- Receives ---- */
+
+static enum weft_outcome blame_receive(const struct weft_arrival *a,
+				       const struct weft_landing *landing, enum weft_cause cause)
+{
+	bool too_long = cause == WEFT_CAUSE_RECEIVE_LENGTH;
+	bool unreliable = a->to->from.type == WEFT_QPT_UC;
+	uint32_t given = WEFT_NO_LKEY;
+
+	/* too long for the receive: a datagram of an unreliable connection leaves that where it is
+	 * (9.9.3, class D); only what is wrong with the receive itself fails its queue pair */
+	if (weft_responder_is_gone(a->to) || (unreliable && too_long)) {
+		weft_responder_let_go(a->to);
+		return WEFT_NO_ANSWER;
+	}
+	if (too_long)
+		given = (uint32_t)a->len_bytes;
+	else if (cause == WEFT_CAUSE_RECEIVE_KEY)
+		given = weft_cause_lkey(a->nic->pool, landing->recv, landing->used,
+					a->to->receive_domain);
+	weft_responder_complete(a->to, a->request, landing->wr_id, given,
+				too_long ? WEFT_WC_LOC_LEN_ERR : WEFT_WC_LOC_PROT_ERR,
+				a->caller->thread);
+	weft_arrive_blame(a, too_long ? WEFT_EVENT_QP_REQ_ERR : WEFT_EVENT_QP_FATAL, cause);
+	return unreliable ? WEFT_NO_ANSWER : WEFT_FAILED;
+}
+
 enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
 					  const struct weft_landing *landing, int err)
 {
@@ -83,55 +110,34 @@ enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
 		return outcome;
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
-	return weft_arrive_bad_receive(a, landing, WEFT_CAUSE_RECEIVE_MEMORY);
+	return blame_receive(a, landing, WEFT_CAUSE_RECEIVE_MEMORY);
 }
 
-/* ---- Receives ---- */
-
-enum weft_outcome weft_arrive_bad_receive(const struct weft_arrival *a,
-					  const struct weft_landing *landing, enum weft_cause cause)
+enum weft_outcome weft_arrive_not_found(const struct weft_arrival *a,
+					const struct weft_landing *landing, enum weft_cause cause)
 {
-	bool too_long = cause == WEFT_CAUSE_RECEIVE_LENGTH;
-	bool unreliable = a->to->from.type == WEFT_QPT_UC;
-	uint32_t given = WEFT_NO_LKEY;
-
-	/* too long for the receive: a datagram of an unreliable connection leaves that where it is
-	 * (9.9.3, class D); only what is wrong with the receive itself fails its queue pair */
-	if (weft_responder_is_gone(a->to) || (unreliable && too_long)) {
-		weft_responder_let_go(a->to);
-		return WEFT_NO_ANSWER;
-	}
-	if (too_long)
-		given = (uint32_t)a->here->len_bytes;
-	else if (cause == WEFT_CAUSE_RECEIVE_KEY)
-		given = weft_cause_lkey(a->nic->pool, landing->recv, landing->used,
-					a->to->receive_domain);
-	weft_responder_complete(a->to, a->request, landing->wr_id, given,
-				too_long ? WEFT_WC_LOC_LEN_ERR : WEFT_WC_LOC_PROT_ERR,
-				a->caller->thread);
-	weft_arrive_blame(a, too_long ? WEFT_EVENT_QP_REQ_ERR : WEFT_EVENT_QP_FATAL, cause);
-	return unreliable ? WEFT_NO_ANSWER : WEFT_FAILED;
+	return weft_find_later(a->caller) ? WEFT_REHOMING : blame_receive(a, landing, cause);
 }
 
 /* What is wrong: first the length, then keys. */
-enum weft_cause weft_arrive_find_list(const struct weft_arrival *a, struct weft_landing *landing)
+enum weft_cause weft_arrive_find_list(const struct weft_arrival *a, struct weft_landing *landing,
+				      struct weft_spans *there)
 {
 	const struct weft_pool_recv *recv = landing->recv;
 	uint64_t room = 0;
 	uint32_t *used = &landing->used;
 
 	/* what lies behind the last byte is not looked at */
-	for (*used = 0;
-	     *used < recv->num_sge && *used < a->to->rq_sges && room < a->here->len_bytes; ++*used)
+	for (*used = 0; *used < recv->num_sge && *used < a->to->rq_sges && room < a->len_bytes;
+	     ++*used)
 		room += recv->sge[*used].len_bytes;
-	if (room < a->here->len_bytes)
+	if (room < a->len_bytes)
 		return WEFT_CAUSE_RECEIVE_LENGTH;
 	if (!weft_spans_find(a->nic->pool, a->caller, recv->sge, *used, a->to->receive_domain,
-			     WEFT_ACCESS_LOCAL_WRITE, &landing->there))
+			     WEFT_ACCESS_LOCAL_WRITE, there))
 		return WEFT_CAUSE_RECEIVE_KEY;
 	/* the list may be damaged between two looks */
-	return landing->there.len_bytes < a->here->len_bytes ? WEFT_CAUSE_RECEIVE_LENGTH
-							     : WEFT_CAUSE_NONE;
+	return there->len_bytes < a->len_bytes ? WEFT_CAUSE_RECEIVE_LENGTH : WEFT_CAUSE_NONE;
 }
 
 /* ---- Keys ---- */

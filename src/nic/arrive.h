@@ -32,8 +32,10 @@ struct weft_arrival {
 	struct weft_responder *to; /* whose keys and receives it is about */
 	const struct weft_wqe *request;
 	struct weft_caller *caller;
-	const struct weft_spans *here; /* the bytes on the requester's side */
-	enum weft_cause *cause;	       /* written with WEFT_FAILED */
+	const struct weft_span *here; /* the bytes on the requester's side: so many spans */
+	uint64_t len_bytes;
+	unsigned int nhere;
+	enum weft_cause *cause; /* written with WEFT_FAILED */
 };
 
 /* A receive that a message goes into. */
@@ -42,7 +44,6 @@ struct weft_landing {
 	uint64_t wr_id;
 	uint64_t binding; /* of the window that it ends */
 	uint32_t used;	  /* elements of the receive that the message needs */
-	struct weft_spans there;
 };
 
 /* Both sides are in error, as after a NAK. */
@@ -57,12 +58,13 @@ enum weft_outcome weft_arrive_refuse(const struct weft_arrival *a, enum weft_eve
 enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err);
 enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
 					  const struct weft_landing *landing, int err);
-/* The receive that was taken is at fault. */
-enum weft_outcome weft_arrive_bad_receive(const struct weft_arrival *a,
-					  const struct weft_landing *landing,
-					  enum weft_cause cause);
-/* As weft_arrive_find_received, for a list. */
-enum weft_cause weft_arrive_find_list(const struct weft_arrival *a, struct weft_landing *landing);
+/* The bytes of the receive that was taken were not found, for that cause: it is at fault, unless they will be
+ * again soon. */
+enum weft_outcome weft_arrive_not_found(const struct weft_arrival *a,
+					const struct weft_landing *landing, enum weft_cause cause);
+/* As weft_arrive_find_received, for any receive. */
+enum weft_cause weft_arrive_find_list(const struct weft_arrival *a, struct weft_landing *landing,
+				      struct weft_spans *there);
 /* What is no region of the responder's domain may be a window. */
 bool weft_arrive_find_window(const struct weft_arrival *a, uint64_t bytes, uint8_t access,
 			     struct weft_span *span);
@@ -84,42 +86,21 @@ WEFT_ARRIVE int weft_arrive_place(struct weft_arrival a, const struct weft_span 
 		a.caller->failed = NULL;
 		return -ESRCH;
 	}
-	return weft_place(a.nic, a.caller, &a.to->grant, to, a.here->span, a.here->len_bytes);
+	return weft_place(a.nic, a.caller, &a.to->grant, to, a.here, a.len_bytes);
 }
 
 /* Bytes that a READ asks for: nothing of the responder's changes. */
 WEFT_ARRIVE int weft_arrive_fetch(struct weft_arrival a, const struct weft_span *from)
 {
-	return weft_place(a.nic, a.caller, &a.to->grant, a.here->span, from, a.here->len_bytes);
+	return weft_place(a.nic, a.caller, &a.to->grant, a.here, from, a.len_bytes);
 }
 
 /* ---- SEND ---- */
 
-/* Where the receive's bytes lie, with little ado for one element. */
-WEFT_ARRIVE enum weft_cause weft_arrive_find_received(struct weft_arrival a,
-						      struct weft_landing *landing)
-{
-	const struct weft_pool_recv *recv = landing->recv;
-	struct weft_pool_sge sge;
-
-	if (__builtin_expect(recv->num_sge != 1 || !a.here->len_bytes, 0))
-		return weft_arrive_find_list(WEFT_ASIDE(a), landing);
-	sge = recv->sge[0];
-	landing->used = 1;
-	if (sge.len_bytes < a.here->len_bytes)
-		return WEFT_CAUSE_RECEIVE_LENGTH;
-	if (!weft_mr_find(a.nic->pool, a.caller, sge.lkey, a.to->receive_domain, sge.addr,
-			  sge.len_bytes, WEFT_ACCESS_LOCAL_WRITE, &landing->there.span[0]))
-		return WEFT_CAUSE_RECEIVE_KEY;
-	return WEFT_CAUSE_NONE;
-}
-
-/* WEFT_DONE: the message may be placed where *landing says, and then must end. */
+/* WEFT_DONE: there is a receive for the message, and its bytes have to be found. */
 WEFT_ARRIVE enum weft_outcome weft_arrive_begin_send(struct weft_arrival a,
 						     struct weft_landing *landing)
 {
-	enum weft_cause cause;
-
 	landing->recv = weft_responder_receive(a.to);
 	if (!landing->recv)
 		return WEFT_NO_RECEIVE;
@@ -130,12 +111,29 @@ WEFT_ARRIVE enum weft_outcome weft_arrive_begin_send(struct weft_arrival a,
 		return weft_arrive_refuse(WEFT_ASIDE(a), WEFT_EVENT_QP_ACCESS_ERR,
 					  WEFT_CAUSE_REMOTE_INVALIDATE);
 	landing->wr_id = landing->recv->wr_id;
-	cause = weft_arrive_find_received(a, landing);
-	if (cause)
-		return weft_find_later(a.caller)
-			       ? WEFT_REHOMING
-			       : weft_arrive_bad_receive(WEFT_ASIDE(a), landing, cause);
 	return WEFT_DONE;
+}
+
+/* Whether the receive is one element, and the message has bytes. */
+WEFT_ARRIVE bool weft_arrive_is_single(struct weft_arrival a, const struct weft_landing *landing)
+{
+	return __builtin_expect(landing->recv->num_sge == 1 && a.len_bytes, 1);
+}
+
+/* Where the bytes of such a receive lie. WEFT_CAUSE_NONE: the message may be placed there, and then must end. */
+WEFT_ARRIVE enum weft_cause weft_arrive_find_received(struct weft_arrival a,
+						      struct weft_landing *landing,
+						      struct weft_span *there)
+{
+	struct weft_pool_sge sge = landing->recv->sge[0];
+
+	landing->used = 1;
+	if (sge.len_bytes < a.len_bytes)
+		return WEFT_CAUSE_RECEIVE_LENGTH;
+	if (!weft_mr_find(a.nic->pool, a.caller, sge.lkey, a.to->receive_domain, sge.addr,
+			  sge.len_bytes, WEFT_ACCESS_LOCAL_WRITE, there))
+		return WEFT_CAUSE_RECEIVE_KEY;
+	return WEFT_CAUSE_NONE;
 }
 
 WEFT_ARRIVE void weft_arrive_end_send(struct weft_arrival a, const struct weft_landing *landing)
@@ -144,10 +142,10 @@ WEFT_ARRIVE void weft_arrive_end_send(struct weft_arrival a, const struct weft_l
 
 	if (a.request->opcode == WEFT_OP_SEND_INV)
 		weft_mw_end(a.nic->pool, a.request->imm, landing->binding);
-	weft_responder_complete(a.to, a.request, landing->wr_id, (uint32_t)a.here->len_bytes,
+	weft_responder_complete(a.to, a.request, landing->wr_id, (uint32_t)a.len_bytes,
 				WEFT_WC_SUCCESS, a.caller->thread);
 	counters->ops_send++;
-	counters->bytes_send += a.here->len_bytes;
+	counters->bytes_send += a.len_bytes;
 }
 
 /* ---- WRITE, READ, atomics ---- */
@@ -182,7 +180,7 @@ WEFT_ARRIVE enum weft_outcome weft_arrive_begin_write(struct weft_arrival a, str
 	enum weft_outcome outcome;
 
 	*recv = NULL;
-	if (!weft_arrive_find_remote(a, a.here->len_bytes, WEFT_ACCESS_REMOTE_WRITE, to, &outcome))
+	if (!weft_arrive_find_remote(a, a.len_bytes, WEFT_ACCESS_REMOTE_WRITE, to, &outcome))
 		return outcome;
 	if (a.request->opcode == WEFT_OP_WRITE_IMM) {
 		*recv = weft_responder_receive(a.to);
@@ -198,17 +196,17 @@ WEFT_ARRIVE void weft_arrive_end_write(struct weft_arrival a, const struct weft_
 
 	WEFT_STEP(direct_written);
 	if (recv)
-		weft_responder_complete(a.to, a.request, recv->wr_id, (uint32_t)a.here->len_bytes,
+		weft_responder_complete(a.to, a.request, recv->wr_id, (uint32_t)a.len_bytes,
 					WEFT_WC_SUCCESS, a.caller->thread);
 	counters->ops_write++;
-	counters->bytes_write += a.here->len_bytes;
+	counters->bytes_write += a.len_bytes;
 }
 
 WEFT_ARRIVE enum weft_outcome weft_arrive_begin_read(struct weft_arrival a, struct weft_span *at)
 {
 	enum weft_outcome outcome;
 
-	return weft_arrive_find_remote(a, a.here->len_bytes, WEFT_ACCESS_REMOTE_READ, at, &outcome)
+	return weft_arrive_find_remote(a, a.len_bytes, WEFT_ACCESS_REMOTE_READ, at, &outcome)
 		       ? WEFT_DONE
 		       : outcome;
 }
@@ -221,7 +219,7 @@ WEFT_ARRIVE void weft_arrive_end_read(struct weft_arrival a)
 	 * older ones (9.5), on Arm as well */
 	atomic_thread_fence(memory_order_acquire);
 	counters->ops_read++;
-	counters->bytes_read += a.here->len_bytes;
+	counters->bytes_read += a.len_bytes;
 }
 
 /* The word of an atomic operation, or of an ATOMIC WRITE, of 8 bytes. */

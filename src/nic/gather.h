@@ -30,41 +30,72 @@ WEFT_GATHER enum weft_cause weft_gather_check_bytes(const struct weft_wqe *wqe, 
 	return WEFT_CAUSE_NONE;
 }
 
-/* Of a request of a connection. What is wrong: first the number of bytes, then a request that may
- * never be outstanding (with max_rd_atomic 0, as cards do), then keys. */
-WEFT_GATHER enum weft_cause weft_gather(struct weft_qp *qp, struct weft_wqe *wqe,
-					struct weft_caller *caller, struct weft_spans *here)
+/* Of a request of a connection that has so many bytes, which is noted. What is wrong: first their number, then a request
+ * that may never be outstanding (with max_rd_atomic 0, as network cards do). *access: what it does with them. */
+WEFT_GATHER enum weft_cause weft_gather_check(const struct weft_qp *qp, struct weft_wqe *wqe,
+					      uint64_t bytes, uint8_t *access)
 {
-	struct weft_pool *pool = qp->nic->pool;
-	enum weft_cause cause;
-	uint64_t bytes;
-	uint8_t access;
-	bool found;
+	enum weft_cause cause = weft_gather_check_bytes(wqe, bytes);
 
-	if (wqe->flags & WEFT_SEND_INLINE) {
-		here->len_bytes = wqe->len_bytes;
-		weft_span_private(&here->span[0], weft_wqe_inline(wqe), wqe->len_bytes);
-		return WEFT_CAUSE_NONE;
-	}
-	bytes = wqe->num_sge == 1 ? wqe->sge[0].len_bytes : weft_gather_listed_bytes(wqe);
-	cause = weft_gather_check_bytes(wqe, bytes);
 	if (cause)
 		return cause;
-	here->len_bytes = bytes;
 	wqe->len_bytes = (uint32_t)bytes;
-	access = 0;
+	*access = 0;
 	if (weft_op_fetches(wqe->opcode)) {
 		if (!qp->attr.max_rd_atomic)
 			return WEFT_CAUSE_NO_READS;
-		access = WEFT_ACCESS_LOCAL_WRITE;
+		*access = WEFT_ACCESS_LOCAL_WRITE;
 	}
-	if (wqe->num_sge != 1 || !bytes)
-		found = weft_spans_find(pool, caller, wqe->sge, wqe->num_sge, qp->domain, access,
-					here);
-	else
-		found = weft_mr_find(pool, caller, wqe->sge[0].lkey, qp->domain, wqe->sge[0].addr,
-				     bytes, access, &here->span[0]);
-	return found ? WEFT_CAUSE_NONE : WEFT_CAUSE_LOCAL_KEY;
+	return WEFT_CAUSE_NONE;
+}
+
+/* Whether the bytes of a request are one span, as nearly all are: inline, or an element with any. */
+static inline bool weft_gather_is_single(const struct weft_wqe *wqe)
+{
+	return wqe->flags & WEFT_SEND_INLINE || (wqe->num_sge == 1 && wqe->sge[0].len_bytes);
+}
+
+/* The bytes of such a request, wqe->len_bytes afterwards. What is wrong: as above, then the key. */
+WEFT_GATHER enum weft_cause weft_gather_single(const struct weft_qp *qp, struct weft_wqe *wqe,
+					       struct weft_caller *caller, struct weft_span *here)
+{
+	const struct weft_pool_sge *sge = &wqe->sge[0];
+	enum weft_cause cause;
+	uint8_t access;
+
+	if (wqe->flags & WEFT_SEND_INLINE) {
+		weft_span_private(here, weft_wqe_inline(wqe), wqe->len_bytes);
+		return WEFT_CAUSE_NONE;
+	}
+	cause = weft_gather_check(qp, wqe, sge->len_bytes, &access);
+	if (cause)
+		return cause;
+	return weft_mr_find(qp->nic->pool, caller, sge->lkey, qp->domain, sge->addr, sge->len_bytes,
+			    access, here)
+		       ? WEFT_CAUSE_NONE
+		       : WEFT_CAUSE_LOCAL_KEY;
+}
+
+/* The bytes of any request of a connection. */
+static inline enum weft_cause weft_gather(const struct weft_qp *qp, struct weft_wqe *wqe,
+					  struct weft_caller *caller, struct weft_spans *here)
+{
+	enum weft_cause cause;
+	uint8_t access;
+
+	if (weft_gather_is_single(wqe)) {
+		cause = weft_gather_single(qp, wqe, caller, &here->span[0]);
+		here->n = 1;
+		here->len_bytes = wqe->len_bytes;
+		return cause;
+	}
+	cause = weft_gather_check(qp, wqe, weft_gather_listed_bytes(wqe), &access);
+	if (cause)
+		return cause;
+	return weft_spans_find(qp->nic->pool, caller, wqe->sge, wqe->num_sge, qp->domain, access,
+			       here)
+		       ? WEFT_CAUSE_NONE
+		       : WEFT_CAUSE_LOCAL_KEY;
 }
 
 /* A cause was found on this side. */

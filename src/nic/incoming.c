@@ -13,11 +13,15 @@ static enum family family_of(uint8_t opcode)
 	return opcode == WEFT_OP_WRITE || opcode == WEFT_OP_WRITE_IMM ? WRITES : SENDS;
 }
 
-static struct weft_arrival arrival(struct weft_incoming *in, const struct weft_spans *here,
-				   enum weft_cause *cause)
+/* All of it, whose bytes on the requester's side are not here. */
+static struct weft_arrival arrival(const struct weft_incoming *in, enum weft_cause *cause)
 {
-	return (struct weft_arrival){in->to->from.nic, in->at, &in->request,
-				     in->caller,       here,   cause};
+	return (struct weft_arrival){.nic = in->to->from.nic,
+				     .to = in->at,
+				     .request = &in->request,
+				     .caller = in->caller,
+				     .len_bytes = in->len_bytes,
+				     .cause = cause};
 }
 
 void weft_incoming_prepare(struct weft_incoming *in, struct weft_responder *to,
@@ -125,15 +129,25 @@ void weft_incoming_leave(struct weft_incoming *in)
 
 /* ---- Begin ---- */
 
-/* Apart, as are others below: a frame has room for one list of spans (tools/check-freestanding.py). */
+/* Where the whole message goes; anything but WEFT_DONE: it goes nowhere. */
+static enum weft_outcome find_landing(struct weft_arrival whole, struct weft_landing *landing,
+				      struct weft_spans *there)
+{
+	enum weft_cause cause = weft_arrive_find_list(&whole, landing, there);
+
+	return cause ? weft_arrive_not_found(&whole, landing, cause) : WEFT_DONE;
+}
+
+/* Apart: a frame has room for one list of spans (tools/check-freestanding.py). */
 static __attribute__((__noinline__)) enum weft_outcome begin_send(struct weft_incoming *in,
 								  struct weft_arrival a)
 {
-	struct weft_landing landing;
-	enum weft_outcome outcome;
+	struct weft_landing landing = {0};
+	struct weft_spans there;
+	enum weft_outcome outcome = weft_arrive_begin_send(a, &landing);
 
-	landing.binding = 0; /* of a SEND that ends no window */
-	outcome = weft_arrive_begin_send(a, &landing);
+	if (outcome == WEFT_DONE)
+		outcome = find_landing(a, &landing, &there);
 	if (outcome == WEFT_DONE) {
 		in->wr_id = landing.wr_id;
 		in->binding = landing.binding;
@@ -141,8 +155,7 @@ static __attribute__((__noinline__)) enum weft_outcome begin_send(struct weft_in
 	return outcome;
 }
 
-static __attribute__((__noinline__)) enum weft_outcome begin(struct weft_incoming *in,
-							     struct weft_arrival a)
+static enum weft_outcome begin(struct weft_incoming *in, struct weft_arrival a)
 {
 	const struct weft_pool_recv *recv;
 	struct weft_span span;
@@ -164,15 +177,14 @@ static __attribute__((__noinline__)) enum weft_outcome begin(struct weft_incomin
 
 enum weft_outcome weft_incoming_begin(struct weft_incoming *in, enum weft_cause *cause)
 {
-	struct weft_spans all = {.len_bytes = in->len_bytes};
 	enum weft_outcome outcome;
 
 	if (!in->at) {
 		in->at = in->to;
-		return weft_arrive_blame(WEFT_ASIDE(arrival(in, &all, cause)),
-					 WEFT_EVENT_QP_REQ_ERR, WEFT_CAUSE_REMOTE_QUEUE);
+		return weft_arrive_blame(WEFT_ASIDE(arrival(in, cause)), WEFT_EVENT_QP_REQ_ERR,
+					 WEFT_CAUSE_REMOTE_QUEUE);
 	}
-	outcome = begin(in, arrival(in, &all, cause));
+	outcome = begin(in, arrival(in, cause));
 	in->begun = outcome == WEFT_DONE;
 	in->tag = in->to->tag;
 	return outcome;
@@ -191,7 +203,7 @@ static enum weft_outcome place_one_sided(struct weft_arrival a, uint64_t offset,
 	__builtin_memcpy(&part, a.request, sizeof(part));
 	part.remote_addr += offset;
 	a.request = &part;
-	if (!weft_arrive_find_remote(a, a.here->len_bytes,
+	if (!weft_arrive_find_remote(a, a.len_bytes,
 				     write ? WEFT_ACCESS_REMOTE_WRITE : WEFT_ACCESS_REMOTE_READ,
 				     &there, &outcome))
 		return outcome;
@@ -199,45 +211,34 @@ static enum weft_outcome place_one_sided(struct weft_arrival a, uint64_t offset,
 	return err ? weft_arrive_unreachable(&a, err) : WEFT_DONE;
 }
 
-/* Where the whole message goes; anything but WEFT_DONE: it goes nowhere. */
-static __attribute__((__noinline__)) enum weft_outcome
-find_landing(struct weft_incoming *in, struct weft_arrival whole, struct weft_landing *landing)
-{
-	const struct weft_spans all = {.len_bytes = in->len_bytes};
-	enum weft_cause cause;
-
-	whole.here = &all;
-	cause = weft_arrive_find_list(&whole, landing);
-	if (!cause)
-		return WEFT_DONE;
-	return weft_find_later(whole.caller) ? WEFT_REHOMING
-					     : weft_arrive_bad_receive(&whole, landing, cause);
-}
-
 /* The receive that `begin` has found is still the oldest. */
 static enum weft_outcome place_send(struct weft_incoming *in, uint64_t offset,
 				    struct weft_arrival a)
 {
 	struct weft_landing landing = {.recv = weft_responder_receive(in->at), .wr_id = in->wr_id};
+	struct weft_spans there;
 	enum weft_outcome outcome;
 	int err;
 
 	if (!landing.recv)
 		return WEFT_NO_RECEIVE;
-	outcome = find_landing(in, a, &landing);
+	outcome = find_landing(arrival(in, a.cause), &landing, &there);
 	if (outcome != WEFT_DONE)
 		return outcome;
-	weft_spans_cut(&landing.there, offset);
-	err = weft_arrive_place(a, landing.there.span);
+	weft_spans_cut(&there, offset);
+	err = weft_arrive_place(a, there.span);
 	return err ? weft_arrive_undelivered(&a, &landing, err) : WEFT_DONE;
 }
 
 enum weft_outcome weft_incoming_place(struct weft_incoming *in, uint64_t offset,
 				      const struct weft_spans *here, enum weft_cause *cause)
 {
-	struct weft_arrival a = arrival(in, here, cause);
+	struct weft_arrival a = arrival(in, cause);
 	enum family family = family_of(in->request.opcode);
 
+	a.here = here->span;
+	a.nhere = here->n;
+	a.len_bytes = here->len_bytes;
 	return family == SENDS ? place_send(in, offset, a)
 			       : place_one_sided(a, offset, family == WRITES);
 }
@@ -248,8 +249,7 @@ void weft_incoming_end(struct weft_incoming *in)
 {
 	struct weft_landing landing = {.wr_id = in->wr_id, .binding = in->binding};
 	struct weft_pool_recv recv = {.wr_id = in->wr_id};
-	struct weft_spans all = {.len_bytes = in->len_bytes};
-	struct weft_arrival a = arrival(in, &all, NULL);
+	struct weft_arrival a = arrival(in, NULL);
 
 	switch (family_of(in->request.opcode)) {
 	case READS:

@@ -197,8 +197,12 @@ static enum weft_outcome do_there(struct trip *trip, uint64_t operand, enum weft
 {
 	struct weft_incoming *in = &trip->in;
 	bool writes = in->request.opcode == WEFT_OP_ATOMIC_WRITE;
-	const struct weft_spans here = {.len_bytes = 8};
-	struct weft_arrival a = {in->to->from.nic, in->at, &in->request, in->caller, &here, cause};
+	struct weft_arrival a = {.nic = in->to->from.nic,
+				 .to = in->at,
+				 .request = &in->request,
+				 .caller = in->caller,
+				 .len_bytes = 8,
+				 .cause = cause};
 	struct weft_span at = {.len_bytes = 8};
 	enum weft_outcome outcome = weft_arrive_begin_atomic(
 		a, writes ? WEFT_ACCESS_REMOTE_WRITE : WEFT_ACCESS_REMOTE_ATOMIC, &at);

@@ -22,7 +22,7 @@ BREAKS = [
     ('src/nic/incoming.c', '(in->tag != in->to->tag || ', '(', 'what a reset has forgotten begins anew'),
     ('src/nic/incoming.c', ' || (receives && in->to->take.at)', '', 'a receive that was let go of is lost'),
     ('src/nic/incoming.c', '\tpart.remote_addr += offset;\n', '', 'a part goes to its place'),
-    ('src/nic/incoming.c', '\tweft_spans_cut(&landing.there, offset);\n', '', 'a part goes to its place in a receive'),
+    ('src/nic/incoming.c', '\tweft_spans_cut(&there, offset);\n', '', 'a part goes to its place in a receive'),
     ('src/nic/incoming.c', 'in->request.opcode == WEFT_OP_WRITE_IMM ? &recv : NULL', 'NULL', 'an immediate is told'),
     ('src/nic/incoming.c', 'return weft_responder_rehomes(in->to) ? WEFT_REHOMING : WEFT_NO_ANSWER;', 'return WEFT_REHOMING;',
      'one that is gone does not answer'),

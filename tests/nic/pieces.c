@@ -109,7 +109,7 @@ static enum weft_outcome carry_word(struct state *s, struct taken *t, const stru
 		return outcome;
 	weft_span_private(&operand, &value, 8);
 	if (write)
-		err = weft_place(a.nic, a.caller, &a.to->grant, &operand, a.here->span, 8);
+		err = weft_place(a.nic, a.caller, &a.to->grant, &operand, a.here, 8);
 	else
 		err = weft_arrive_atomic(a, &at, t->wqe->opcode == WEFT_OP_FETCH_ADD,
 					 t->wqe->compare_add, t->wqe->swap, &t->old);
@@ -127,11 +127,11 @@ static enum weft_outcome begin(struct weft_qp *qp, struct state *s, struct taken
 	*cause = weft_gather(qp, t->wqe, &pieces_line, &here);
 	if (*cause)
 		return weft_gather_failed(&pieces_line);
-	here.n = t->wqe->num_sge;
 	if (is_word(t->wqe) && s->in.at) {
-		outcome = carry_word(s, t,
-				     (struct weft_arrival){qp->nic, s->in.at, t->wqe, &pieces_line,
-							   &here, cause});
+		outcome =
+			carry_word(s, t,
+				   (struct weft_arrival){qp->nic, s->in.at, t->wqe, &pieces_line,
+							 here.span, here.len_bytes, here.n, cause});
 		t->stage = outcome == WEFT_DONE ? CARRIED_OUT : WAITS;
 		return outcome;
 	}
@@ -151,7 +151,6 @@ static enum weft_outcome place_one(struct weft_qp *qp, struct state *s, struct t
 	*cause = weft_gather(qp, t->wqe, &pieces_line, &here);
 	if (*cause)
 		return weft_gather_failed(&pieces_line);
-	here.n = t->wqe->num_sge;
 	if (!here.len_bytes)
 		return WEFT_DONE;
 	weft_spans_cut(&here, piece * each);

@@ -46,19 +46,44 @@ static enum weft_outcome fail_here(struct weft_arrival a, enum weft_cause cause)
 	return WEFT_FAILED;
 }
 
+/* there: the bytes of the receive, unless they were not found for a cause. */
+HOT enum weft_outcome deliver(struct weft_arrival a, const struct weft_landing *landing,
+			      enum weft_cause fault, const struct weft_span *there)
+{
+	int err;
+
+	if (fault)
+		return weft_arrive_not_found(WEFT_ASIDE(a), landing, fault);
+	err = weft_arrive_place(a, there);
+	if (err)
+		return weft_arrive_undelivered(WEFT_ASIDE(a), landing, err);
+	weft_arrive_end_send(a, landing);
+	return WEFT_DONE;
+}
+
+/* Apart, as is carry_out_list: a frame has room for one list of spans (tools/check-freestanding.py). */
+static __attribute__((__noinline__)) enum weft_outcome deliver_list(const struct weft_arrival *a,
+								    struct weft_landing *landing)
+{
+	struct weft_spans there;
+	enum weft_cause fault = weft_arrive_find_list(a, landing, &there);
+
+	return deliver(*a, landing, fault, there.span);
+}
+
 HOT enum weft_outcome execute_send(struct weft_arrival a)
 {
 	struct weft_landing landing;
+	struct weft_span there;
 	enum weft_outcome outcome = weft_arrive_begin_send(a, &landing);
-	int err;
+	enum weft_cause fault;
 
 	if (outcome != WEFT_DONE)
 		return outcome;
-	err = weft_arrive_place(a, landing.there.span);
-	if (err)
-		return weft_arrive_undelivered(WEFT_ASIDE(a), &landing, err);
-	weft_arrive_end_send(a, &landing);
-	return WEFT_DONE;
+	if (!weft_arrive_is_single(a, &landing))
+		return deliver_list(WEFT_ASIDE(a), &landing);
+	fault = weft_arrive_find_received(a, &landing, &there);
+	return deliver(a, &landing, fault, &there);
 }
 
 HOT enum weft_outcome execute_write(struct weft_arrival a)
@@ -101,7 +126,7 @@ HOT enum weft_outcome answer_atomic(struct weft_arrival a, uint64_t old)
 	int err;
 
 	weft_span_private(&result, &old, 8);
-	err = weft_place(a.nic, a.caller, NULL, a.here->span, &result, 8);
+	err = weft_place(a.nic, a.caller, NULL, a.here, &result, 8);
 	if (err && !weft_arrive_is_own_fault(WEFT_ASIDE(a), err, &outcome))
 		return fail_here(a, WEFT_CAUSE_LOCAL_MEMORY);
 	((struct direct *)a.to->peer)->answer = old;
@@ -141,7 +166,7 @@ static enum weft_outcome execute_atomic_write(struct weft_arrival a)
 	uint64_t value;
 	int err;
 
-	if (a.here->len_bytes != 8)
+	if (a.len_bytes != 8)
 		return fail_here(a, WEFT_CAUSE_ATOMIC_LENGTH);
 	outcome = weft_arrive_begin_atomic(a, WEFT_ACCESS_REMOTE_WRITE, &at);
 	if (outcome != WEFT_DONE)
@@ -149,43 +174,14 @@ static enum weft_outcome execute_atomic_write(struct weft_arrival a)
 	weft_span_private(&operand, &value, 8);
 	/* to where nothing stays: it is waited for */
 	waits.later = 0;
-	err = weft_place(a.nic, a.caller, &waits, &operand, a.here->span, 8);
+	err = weft_place(a.nic, a.caller, &waits, &operand, a.here, 8);
 	err = err ? err : weft_arrive_atomic_write(WEFT_ASIDE(a), &at, value);
 	return err ? weft_arrive_unreachable(WEFT_ASIDE(a), err) : WEFT_DONE;
 }
 
-/* What is wrong on this side is told although nobody answers. */
-static __attribute__((__noinline__)) enum weft_outcome without_responder(struct weft_qp *qp,
-									 struct weft_wqe *wqe,
-									 struct weft_caller *caller,
-									 enum weft_cause *cause)
+HOT enum weft_outcome execute(struct weft_arrival a)
 {
-	struct weft_spans here;
-
-	*cause = weft_gather(qp, wqe, caller, &here);
-	if (*cause)
-		return weft_gather_failed(caller);
-	/* it has answered: what has become of it since does not matter */
-	if (direct_of(qp)->has_answer && weft_op_is_atomic(wqe->opcode))
-		return answer_atomic((struct weft_arrival){qp->nic, &direct_of(qp)->to, wqe, caller,
-							   &here, cause},
-				     direct_of(qp)->answer);
-	return weft_responder_rehomes(&direct_of(qp)->to) ? WEFT_REHOMING : WEFT_NO_ANSWER;
-}
-
-/* At the responder that is connected, or at a queue that the request names. */
-HOT enum weft_outcome carry_out(struct weft_qp *qp, struct weft_responder *to, struct weft_wqe *wqe,
-				struct weft_caller *caller, enum weft_cause *cause)
-{
-	struct weft_spans here;
-	enum weft_cause fault = weft_gather(qp, wqe, caller, &here);
-	struct weft_arrival a = {qp->nic, to, wqe, caller, &here, cause};
-
-	if (fault) {
-		*cause = fault;
-		return weft_gather_failed(caller);
-	}
-	switch ((enum weft_opcode)wqe->opcode) {
+	switch ((enum weft_opcode)a.request->opcode) {
 	case WEFT_OP_WRITE:
 	case WEFT_OP_WRITE_IMM:
 		return execute_write(a);
@@ -206,6 +202,62 @@ HOT enum weft_outcome carry_out(struct weft_qp *qp, struct weft_responder *to, s
 		break;
 	}
 	return fail_here(a, WEFT_CAUSE_OPERATION);
+}
+
+/* Called by those that have a list of spans in their frame. */
+static __attribute__((__noinline__)) enum weft_outcome execute_rare(const struct weft_arrival *a)
+{
+	return execute(*a);
+}
+
+/* What is wrong on this side is told although nobody answers. */
+static __attribute__((__noinline__)) enum weft_outcome without_responder(struct weft_qp *qp,
+									 struct weft_wqe *wqe,
+									 struct weft_caller *caller,
+									 enum weft_cause *cause)
+{
+	struct weft_spans here;
+
+	*cause = weft_gather(qp, wqe, caller, &here);
+	if (*cause)
+		return weft_gather_failed(caller);
+	/* it has answered: what has become of it since does not matter */
+	if (direct_of(qp)->has_answer && weft_op_is_atomic(wqe->opcode))
+		return execute_rare(&(struct weft_arrival){qp->nic, &direct_of(qp)->to, wqe, caller,
+							   here.span, here.len_bytes, here.n,
+							   cause});
+	return weft_responder_rehomes(&direct_of(qp)->to) ? WEFT_REHOMING : WEFT_NO_ANSWER;
+}
+
+static __attribute__((__noinline__)) enum weft_outcome
+carry_out_list(struct weft_qp *qp, struct weft_responder *to, struct weft_wqe *wqe,
+	       struct weft_caller *caller, enum weft_cause *cause)
+{
+	struct weft_spans here;
+
+	*cause = weft_gather(qp, wqe, caller, &here);
+	if (*cause)
+		return weft_gather_failed(caller);
+	return execute_rare(&(struct weft_arrival){qp->nic, to, wqe, caller, here.span,
+						   here.len_bytes, here.n, cause});
+}
+
+/* At the responder that is connected, or at a queue that the request names. */
+HOT enum weft_outcome carry_out(struct weft_qp *qp, struct weft_responder *to, struct weft_wqe *wqe,
+				struct weft_caller *caller, enum weft_cause *cause)
+{
+	struct weft_span here;
+	enum weft_cause fault;
+
+	if (__builtin_expect(!weft_gather_is_single(wqe), 0))
+		return carry_out_list(qp, to, wqe, caller, cause);
+	fault = weft_gather_single(qp, wqe, caller, &here);
+	if (fault) {
+		*cause = fault;
+		return weft_gather_failed(caller);
+	}
+	return execute(
+		(struct weft_arrival){qp->nic, to, wqe, caller, &here, here.len_bytes, 1, cause});
 }
 
 static bool look_again(struct weft_qp *qp, struct direct *d)
