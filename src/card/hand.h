@@ -71,6 +71,8 @@ bool weft_card_look(struct weft_card *card);
 void weft_card_sweep(struct weft_card *card);
 /* The queue pair of that number, if it is handed to us; else NULL. The line is idle. */
 struct weft_card_hand *weft_card_find(struct weft_card *card, uint32_t qpn);
+/* For the files of the card: the same by index alone, whatever its number is now. */
+struct weft_card_hand *weft_card_at_index(struct weft_card *card, uint32_t index);
 
 /* WEFT_DONE; WEFT_REHOMING: its memory moves, later; WEFT_NO_ANSWER: the connection is over, and the hand was forgotten.
  * The line is idle, and so it is again after anything but WEFT_DONE. */

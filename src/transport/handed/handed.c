@@ -192,7 +192,7 @@ static void ring_doorbell(const struct weft_qp *qp, uint16_t card)
 	n = atomic_load_explicit(&self->card.rings, memory_order_relaxed);
 	atomic_store_explicit(&self->card.doorbell[n % WEFT_DOORBELLS], qp->index,
 			      memory_order_relaxed);
-	/* release: pairs with the acquire in look_at_member (hand.c) */
+	/* release: pairs with the acquire in look_at_member (doorbells.c) */
 	atomic_store_explicit(&self->card.rings, n + 1, memory_order_release);
 	weft_unlock(&qp->nic->doorbell_lock, false);
 	WEFT_STEP(handed_rung);
@@ -232,13 +232,13 @@ static enum weft_outcome hand_on(struct weft_qp *qp, struct weft_wqe *wqe,
 	if (!qp->under_way)
 		tell_path(qp, &h->hand->path);
 	if (h->stopped)
-		/* release: pairs with the acquire in see_posted (hand.c) */
+		/* release: pairs with the acquire in see_posted (doorbells.c) */
 		atomic_store_explicit(&h->hand->resumed, position + 1, memory_order_release);
 	h->posted = position + 1;
 	/* release: likewise */
 	atomic_store_explicit(&h->hand->posted, h->posted, memory_order_release);
 	WEFT_STEP(handed_posted);
-	/* pairs with the fence in see_posted (hand.c): it sees this request, or we see that it has looked */
+	/* pairs with the fence in see_posted (doorbells.c): it sees this request, or we see that it has looked */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&h->hand->seen, memory_order_relaxed) >= before || h->stopped)
 		ring_doorbell(qp, h->hand->card);
@@ -262,9 +262,9 @@ static void end_in_error(struct weft_qp *qp, uint64_t position, enum weft_cause 
  * anything can be completed there that comes behind them. */
 static void take_ended(struct weft_qp *qp, struct handed *h)
 {
-	/* acquire: pairs with the release in weft_card_fail (hand.c); it is the later one */
+	/* acquire: pairs with the release in weft_card_fail (requests.c); it is the later one */
 	uint64_t verdict = atomic_load_explicit(&h->hand->verdict, memory_order_acquire);
-	/* acquire: pairs with the release in weft_card_succeed (hand.c) */
+	/* acquire: pairs with the release in weft_card_succeed (requests.c) */
 	uint64_t ended = atomic_load_explicit(&h->hand->ended, memory_order_acquire);
 	uint64_t position = weft_verdict_position(verdict);
 
