@@ -14,7 +14,7 @@
 #ifndef WEFT_CARD_HAND_H
 #define WEFT_CARD_HAND_H
 
-#include "nic/incoming.h"
+#include "nic/responder.h"
 #include "pool/doorbell.h"
 #include "pool/hand.h"
 

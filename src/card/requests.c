@@ -3,6 +3,10 @@
  * ended. */
 #include "card/hand.h"
 #include "nic/errors.h"
+#include "nic/limits.h"
+#include "nic/nic.h"
+#include "nic/place.h"
+#include "nic/wqe.h"
 #include "pool/completed.h"
 #include "pool/format_qp.h"
 #include "pool/format_ring.h"

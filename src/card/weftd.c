@@ -123,7 +123,7 @@ static int play_card(const char *address, struct weft_out *out, struct weft_udp 
 
 	if (err)
 		return complain(address, "cannot start", -err);
-	err = weft_wire_begin(&wire, &weft_process.nic, weft_caller(), gid, out);
+	err = weft_wire_begin(&wire, &weft_process_nic, weft_caller(), gid, out);
 	if (err) {
 		weft_loop_end(&loop);
 		return complain(address, "cannot start", -err);

@@ -18,6 +18,7 @@
 #include "card/hand.h"
 #include "card/out.h"
 #include "card/switch.h"
+#include "nic/incoming.h"
 
 /* Requests of a queue pair that its engine has at a time. */
 #define WEFT_CARRIED_MOST 128u

@@ -8,8 +8,8 @@
 
 #include "cli/report.h"
 #include "nic/types.h"
+#include "pool/counters.h"
 #include "pool/view.h"
-#include "pool/format_line.h"
 #include "pool/format_mailbox.h"
 #include "pool/sizes.h"
 

@@ -8,6 +8,8 @@
  * ring tells them): arming fences, too, and asks no barrier of others.
  */
 #include "nic/complete.h"
+#include "nic/cq.h"
+#include "nic/nic.h"
 #include "nic/returns.h"
 #include "nic/source.h"
 #include "pool/step.h"

@@ -15,6 +15,7 @@
 #include "nic/errors.h"
 #include "nic/place.h"
 #include "nic/responder.h"
+#include "nic/transport.h"
 #include "pool/step.h"
 #include "pool/format_line.h"
 #include "pool/format_queue.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Which state follows which, and with which attributes: table 91 of 11.2.5.2. */
-#include "nic/nic.h"
+#include <stddef.h>
+
+#include "nic/qp.h"
 #include "pool/sizes.h"
 
 /* bits of enum ibv_qp_attr_mask */

@@ -3,7 +3,8 @@
 #ifndef WEFT_NIC_BUSY_H
 #define WEFT_NIC_BUSY_H
 
-#include "nic/nic.h"
+#include "backing/fence.h"
+#include "nic/machine.h"
 #include "pool/step.h"
 #include "pool/format_line.h"
 

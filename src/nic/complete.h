@@ -3,7 +3,9 @@
 #ifndef WEFT_NIC_COMPLETE_H
 #define WEFT_NIC_COMPLETE_H
 
+#include "nic/cq.h"
 #include "nic/nic.h"
+#include "nic/qp.h"
 #include "pool/format_ring.h"
 
 /* No room: a completion of the queue pair is lost. The queue's lock is held, here and below. */

@@ -5,7 +5,9 @@
  * deep as the receives promised to it; the private ring is judged against the size of the queue.
  */
 #include "nic/complete.h"
+#include "nic/cq.h"
 #include "nic/errors.h"
+#include "nic/limits.h"
 #include "nic/nic.h"
 #include "nic/returns.h"
 #include "nic/source.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/busy.h"
+#include "nic/cq.h"
 #include "nic/datagram.h"
 #include "nic/errors.h"
+#include "nic/limits.h"
 #include "nic/responder.h"
 #include "nic/srq.h"
 #include "pool/format_line.h"

@@ -6,7 +6,10 @@
 #ifndef WEFT_NIC_GATHER_H
 #define WEFT_NIC_GATHER_H
 
+#include "nic/ah.h"
 #include "nic/place.h"
+#include "nic/qp.h"
+#include "nic/wqe.h"
 
 /* The way of a WRITE or READ from the queue to its bytes is one function, or a third of its time
  * goes into calls. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Memory regions: making keys, ending them, and the first use of somebody's key. */
 #include "nic/errors.h"
-#include "nic/nic.h"
+#include "nic/mr.h"
+#include "nic/mw.h"
 #include "nic/place.h"
 #include "pool/step.h"
 #include "pool/format_region.h"

@@ -4,7 +4,11 @@
  * region seen by a key of its own. They are bound and invalidated in the order of a send queue; one
  * of type 2 can also be ended by the peer of its queue pair.
  */
+#include "nic/mr.h"
+#include "nic/mw.h"
 #include "nic/place.h"
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "pool/format_region.h"
 #include "pool/seen.h"
 #include "pool/sizes.h"

@@ -7,6 +7,7 @@
 #include "pool/format_member.h"
 #include "pool/format_region.h"
 #include "pool/seen.h"
+#include "pool/sge.h"
 #include "pool/sizes.h"
 
 #define ORDERED_TAIL  64u

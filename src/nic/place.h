@@ -7,6 +7,7 @@
 #ifndef WEFT_NIC_PLACE_H
 #define WEFT_NIC_PLACE_H
 
+#include "nic/limits.h"
 #include "nic/nic.h"
 #include "pool/format_region.h"
 #include "pool/seen.h"

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Queue pairs: creation, the state machine's effects, errors, destruction. */
+#include "nic/cq.h"
 #include "nic/errors.h"
+#include "nic/limits.h"
 #include "nic/nic.h"
 #include "nic/place.h"
+#include "nic/qp.h"
+#include "nic/queues.h"
 #include "nic/source.h"
+#include "nic/wqe.h"
 #include "pool/step.h"
 #include "pool/format.h"
 #include "pool/format_member.h"

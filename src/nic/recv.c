@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Receive queues: the owner posts into the pool, the connected peer takes. */
 #include "nic/complete.h"
+#include "nic/cq.h"
 #include "nic/errors.h"
-#include "nic/nic.h"
+#include "nic/queues.h"
 #include "nic/srq.h"
 #include "pool/step.h"
 #include "pool/format_qp.h"

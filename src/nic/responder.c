@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/limits.h"
+#include "nic/nic.h"
 #include "nic/place.h"
+#include "nic/qp.h"
 #include "nic/responder.h"
 #include "pool/step.h"
 #include "pool/format_line.h"

@@ -10,6 +10,8 @@
 
 #include "nic/nic.h"
 #include "nic/take.h"
+#include "nic/transport.h"
+#include "nic/wqe.h"
 #include "pool/format_qp.h"
 
 /* The queue pair whose requests arrive. Nothing else of it is known here, wherever it is. */

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/cq.h"
+#include "nic/mw.h"
+#include "nic/queues.h"
 #include "nic/returns.h"
 #include "nic/source.h"
 #include "nic/submit.h"

@@ -9,7 +9,7 @@
 #ifndef WEFT_NIC_RETURNS_H
 #define WEFT_NIC_RETURNS_H
 
-#include "nic/nic.h"
+#include "nic/cq.h"
 
 /* The queue pair is being connected: a ring in which the card has room for all of its requests. -ENOMEM, -ENOSPC,
  * -ENOENT: there is no such card. */

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Send queues: carrying out requests in order, waiting for peers that are not ready, completing. */
+#include "nic/mw.h"
+#include "nic/nic.h"
+#include "nic/qp.h"
+#include "nic/queues.h"
 #include "nic/submit.h"
 #include "pool/step.h"
 #include "pool/sizes.h"

@@ -2,9 +2,13 @@
 #include "nic/source.h"
 
 #include "nic/complete.h"
+#include "nic/cq.h"
 #include "nic/errors.h"
+#include "nic/nic.h"
 #include "nic/returns.h"
+#include "nic/types.h"
 #include "pool/format_ring.h"
+#include "pool/sge.h"
 
 static struct weft_cq_source *first_source(const struct weft_cq *cq)
 {

@@ -6,7 +6,9 @@
 #ifndef WEFT_NIC_SOURCE_H
 #define WEFT_NIC_SOURCE_H
 
+#include "nic/cq.h"
 #include "nic/srq.h"
+#include "nic/types.h"
 #include "pool/format_queue.h"
 
 /* A queue pair of `cq` receives from `q`, or does so no more. Attach: -ENOMEM, -ENOSPC. */

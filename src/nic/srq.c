@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/complete.h"
 #include "nic/errors.h"
+#include "nic/limits.h"
+#include "nic/nic.h"
+#include "nic/qp.h"
 #include "nic/source.h"
 #include "pool/format_member.h"
 #include "pool/format_qp.h"

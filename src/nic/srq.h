@@ -7,7 +7,15 @@
 #ifndef WEFT_NIC_SRQ_H
 #define WEFT_NIC_SRQ_H
 
-#include "nic/nic.h"
+#include "nic/lock.h"
+#include "pool/sge.h"
+
+struct weft_cq;
+struct weft_cqe;
+struct weft_nic;
+struct weft_pool_slot;
+struct weft_pool_srq;
+struct weft_qp;
 
 /* Its slots. Making the queue longer gives it more; those it had are used up first. */
 struct weft_stretch {

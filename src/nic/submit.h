@@ -4,6 +4,8 @@
 #define WEFT_NIC_SUBMIT_H
 
 #include "nic/complete.h"
+#include "nic/mw.h"
+#include "nic/queues.h"
 #include "pool/sizes.h"
 
 static inline enum weft_wc_opcode weft_sq_completion_of(enum weft_opcode opcode)

@@ -6,7 +6,7 @@
 #ifndef WEFT_NIC_TAKE_H
 #define WEFT_NIC_TAKE_H
 
-#include "nic/nic.h"
+#include "nic/types.h"
 
 struct weft_take {
 	struct weft_pool_srq *head;  /* the first of its stretches, */

@@ -5,6 +5,7 @@
 #include "nic/datagram.h"
 #include "nic/errors.h"
 #include "nic/gather.h"
+#include "nic/nic.h"
 
 const struct weft_transport *weft_transport_for(struct weft_nic *nic, enum weft_qp_type type,
 						const uint8_t sgid[16], const uint8_t dgid[16])

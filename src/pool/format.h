@@ -21,7 +21,7 @@
 #define WEFT_POOL_FORMAT_H
 
 #include "backing/atomic.h"
-#include "pool/format_line.h"
+#include "pool/counters.h"
 #include "pool/sizes.h"
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */

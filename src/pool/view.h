@@ -14,9 +14,9 @@
 #include <stdbool.h>
 
 #include "backing/backing.h"
+#include "pool/counters.h"
 #include "pool/doorbell.h"
 #include "pool/format.h"
-#include "pool/format_line.h"
 #include "pool/format_mailbox.h"
 #include "pool/format_region.h"
 #include "pool/sizes.h"

@@ -9,6 +9,8 @@
 #include "pool/clock.h"
 #include "migrate/region.h"
 #include "pool/step.h"
+#include "nic/cq.h"
+#include "nic/nic.h"
 #include "nic/srq.h"
 #include "process/client.h"
 #include "process/device.h"
@@ -38,12 +40,12 @@ static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int 
 {
 	uint64_t due = UINT64_MAX;
 
-	if (!atomic_load_explicit(&weft_process.nic.nwaiting, memory_order_relaxed)) {
+	if (!atomic_load_explicit(&weft_process_nic.nwaiting, memory_order_relaxed)) {
 		if (tick >= 0 && ++*idle > TICK_LINGER)
 			return -1;
 		return tick;
 	}
-	due = weft_nic_progress(&weft_process.nic, caller, weft_clock_now_ns());
+	due = weft_nic_progress(&weft_process_nic, caller, weft_clock_now_ns());
 	if (*idle || tick < 0)
 		tick = TICK_LEAST_NS;
 	*idle = 0;
@@ -68,7 +70,7 @@ static uint64_t serve(uint64_t due_ns, bool called)
  * the stopped by those whose memory they may still touch. When the next look is due. */
 static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 {
-	const struct weft_nic *nic = &weft_process.nic;
+	const struct weft_nic *nic = &weft_process_nic;
 	uint64_t now_ns, due_ns;
 
 	if (!atomic_load_explicit(&nic->nconnected, memory_order_relaxed) &&
@@ -82,9 +84,9 @@ static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 		return due_ns;
 	if (weft_pool_watch(weft_process.pool))
 		*look_due_ns = 0;
-	weft_srq_recover(&weft_process.nic);
+	weft_srq_recover(&weft_process_nic);
 	if (atomic_load_explicit(&nic->nhanded, memory_order_relaxed))
-		weft_nic_faults(&weft_process.nic);
+		weft_nic_faults(&weft_process_nic);
 	weft_process.api->watch(weft_process.pool);
 	*watched_ns = now_ns;
 	return now_ns + WATCH_NS;
@@ -94,7 +96,7 @@ static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
  * due. */
 static uint64_t look(uint64_t *due_ns)
 {
-	struct weft_nic *nic = &weft_process.nic;
+	struct weft_nic *nic = &weft_process_nic;
 	uint64_t now_ns;
 
 	if (!atomic_load_explicit(&nic->armed, memory_order_relaxed))
@@ -155,7 +157,7 @@ static void *run(void *unused)
 	while (!atomic_load_explicit(&stopping, memory_order_acquire)) {
 		/* stored before the last look for work, so that a kick is either seen or rings */
 		atomic_store(&ticking, tick >= 0);
-		if (tick < 0 && atomic_load(&weft_process.nic.nwaiting))
+		if (tick < 0 && atomic_load(&weft_process_nic.nwaiting))
 			tick = TICK_LEAST_NS;
 		due_ns = watch(&watched_ns, &look_due_ns);
 		armed_due_ns = look(&look_due_ns);
@@ -176,11 +178,11 @@ static void *run(void *unused)
 			weft_process.api->signalled();
 		}
 		if (weft_pool_signalled(pool, WEFT_SIGNAL_EVENT)) {
-			weft_nic_events(&weft_process.nic);
-			weft_srq_limits(&weft_process.nic);
+			weft_nic_events(&weft_process_nic);
+			weft_srq_limits(&weft_process_nic);
 		}
 		faults |= weft_pool_signalled(pool, WEFT_SIGNAL_FAULT);
-		faults = faults && weft_nic_faults(&weft_process.nic);
+		faults = faults && weft_nic_faults(&weft_process_nic);
 		client_due_ns = serve(client_due_ns, called);
 		tick = next_tick(&caller, tick, &idle);
 	}

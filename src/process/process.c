@@ -14,6 +14,7 @@
 #include "pool/step.h"
 #include "pool/sizes.h"
 #include "migrate/region.h"
+#include "nic/nic.h"
 #include "process/copy.h"
 #include "process/device.h"
 #include "process/gids.h"
@@ -21,6 +22,7 @@
 #include "transport/registry.h"
 
 struct weft_process weft_process;
+struct weft_nic weft_process_nic;
 _Thread_local struct weft_place_holder weft_thread;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards attaching and detaching */
@@ -170,16 +172,16 @@ static int attach(const struct weft_process_api *api)
 		return err;
 	}
 	p->pool->meanwhile = weft_helper_meanwhile;
-	memset(&p->nic, 0, sizeof(p->nic));
+	memset(&weft_process_nic, 0, sizeof(weft_process_nic));
 	memset(p->bounce_off, 0, sizeof(p->bounce_off));
 	memset(p->left, 0, sizeof(p->left));
 	memset(p->late, 0, sizeof(p->late));
-	p->nic.pool = p->pool;
-	p->nic.machine = &machine;
+	weft_process_nic.pool = p->pool;
+	weft_process_nic.machine = &machine;
 	p->api = api;
-	p->nic.api = api->nic;
-	p->nic.transports = weft_transports;
-	err = make_tables(&p->nic);
+	weft_process_nic.api = api->nic;
+	weft_process_nic.transports = weft_transports;
+	err = make_tables(&weft_process_nic);
 	if (err)
 		goto put_pool;
 	WEFT_STEP(process_attached);
@@ -193,7 +195,7 @@ static int attach(const struct weft_process_api *api)
 	p->attached = true;
 	return 0;
 free_tables:
-	free_tables(&p->nic);
+	free_tables(&weft_process_nic);
 put_pool:
 	weft_pool_put(p->pool);
 	return err;
@@ -215,7 +217,7 @@ static void detach(void)
 	weft_gids_stop();
 	p->attached = false;
 	p->generation++;
-	free_tables(&p->nic);
+	free_tables(&weft_process_nic);
 	weft_pool_put(p->pool);
 	p->pool = NULL;
 }

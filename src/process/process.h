@@ -9,10 +9,13 @@
 
 #include <stdatomic.h>
 
-#include "nic/nic.h"
-#include "pool/sizes.h"
+#include "nic/machine.h"
 #include "pool/ask.h"
+#include "pool/sizes.h"
 #include "process/reach.h"
+
+struct weft_nic;
+struct weft_nic_api;
 
 #define WEFT_BOUNCE_BYTES 65536u /* of memory of others, at once */
 
@@ -39,7 +42,6 @@ struct weft_left {
 struct weft_process {
 	struct weft_pool *pool;
 	const struct weft_process_api *api;
-	struct weft_nic nic;
 	_Atomic uint32_t
 		generation; /* grows with every attachment; callers of an older one are stale */
 	unsigned int contexts;
@@ -50,6 +52,7 @@ struct weft_process {
 };
 
 extern struct weft_process weft_process;
+extern struct weft_nic weft_process_nic; /* on its pool */
 
 #define WEFT_CALL_BYTES 256 /* of the message of a call, at most (weft_reach_call) */
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
 #include "process/gids.h"

@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
+#include "verbs/ah.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
+#include "verbs/handle.h"
+#include "verbs/pd.h"
 #include "process/gids.h"
-#include "verbs/objects.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 #include "pool/format_member.h"
@@ -53,9 +57,9 @@ static struct weft_verbs_ah *make(struct ibv_pd *pd, const struct ibv_ah_attr *a
 	ah->nic.traffic_class = attr->grh.traffic_class;
 	ah->nic.hop_limit = attr->grh.hop_limit;
 	ah->nic.v2 = is_v2(attr->grh.sgid_index);
-	if (!weft_ah_find(&weft_process.nic, &ah->nic) && !weft_handle_add(ah, WEFT_HANDLE_AH))
+	if (!weft_ah_find(&weft_process_nic, &ah->nic) && !weft_handle_add(ah, WEFT_HANDLE_AH))
 		return ah;
-	weft_ah_destroy(&weft_process.nic, &ah->nic);
+	weft_ah_destroy(&weft_process_nic, &ah->nic);
 	free(ah);
 	return NULL;
 }
@@ -88,7 +92,7 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 		return EINVAL;
 	weft_handle_remove(ah);
 	weft_verbs_pd_leave(ah->pd);
-	weft_ah_destroy(&weft_process.nic, &weft_ah(ah)->nic);
+	weft_ah_destroy(&weft_process_nic, &weft_ah(ah)->nic);
 	free(weft_ah(ah));
 	return 0;
 }

@@ -2,10 +2,18 @@
 /* A context joins what all contexts of the process share; what it leaves behind ends with it. */
 #include <stdlib.h>
 
+#include "nic/nic.h"
+#include "verbs/async.h"
 #include "verbs/attr.h"
+#include "verbs/channel.h"
+#include "verbs/cq.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/mr.h"
+#include "verbs/pd.h"
+#include "verbs/qp.h"
 #include "verbs/receiver.h"
+#include "verbs/srq.h"
 
 /* ---- What the process, and the nic in it, tell the verbs ---- */
 

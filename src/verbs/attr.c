@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/limits.h"
 #include "verbs/attr.h"
 
 #include <infiniband/verbs.h>
 #include <string.h>
 
-#include "nic/nic.h"
 #include "pool/sizes.h"
 #include "process/gid.h"
 #include "process/interface.h"

@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nic/ah.h"
 #include "nic/place.h"
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/qp.h"
 #include "process/process.h"
 #include "pool/format_qp.h"
 #include "pool/format_region.h"

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
 #include "verbs/verbs.h"
 
 struct ibv_buf {

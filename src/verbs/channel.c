@@ -13,10 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "nic/cq.h"
+#include "nic/nic.h"
+#include "nic/wqe.h"
 #include "pool/step.h"
 #include "pool/format_ring.h"
+#include "verbs/async.h"
+#include "verbs/channel.h"
+#include "verbs/cq.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 

@@ -17,6 +17,9 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
+#include "verbs/async.h"
 #include "verbs/explain.h"
 #include "process/process.h"
 #include "verbs/service.h"

@@ -4,10 +4,16 @@
 #include <stdlib.h>
 
 #include "nic/complete.h"
+#include "nic/cq.h"
+#include "nic/limits.h"
+#include "nic/nic.h"
 #include "pool/step.h"
 #include "pool/clock.h"
+#include "verbs/async.h"
+#include "verbs/channel.h"
+#include "verbs/cq.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 
@@ -52,7 +58,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		goto fail;
-	err = -weft_cq_create(&weft_process.nic, &cq->nic, (uint32_t)cqe);
+	err = -weft_cq_create(&weft_process_nic, &cq->nic, (uint32_t)cqe);
 	if (err)
 		goto free_object;
 	WEFT_STEP(verbs_cq_made);

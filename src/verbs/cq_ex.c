@@ -5,9 +5,12 @@
  */
 #include <errno.h>
 
+#include "nic/limits.h"
+#include "nic/wqe.h"
 #include "pool/clock.h"
+#include "verbs/cq.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 

@@ -4,9 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nic/mr.h"
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "verbs/attr.h"
+#include "verbs/dm.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/mr.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 

@@ -12,10 +12,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "process/device.h"
 #include "process/process.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/mr.h"
 #include "verbs/verbs.h"
 #include "pool/sizes.h"
 

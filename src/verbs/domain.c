@@ -7,8 +7,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/pd.h"
 #include "verbs/verbs.h"
 
 /* IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC of rdma-core 65: in a confidential guest, memory may be

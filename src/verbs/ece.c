@@ -2,9 +2,11 @@
 /* Enhanced connection establishment: this device has no options to agree on. */
 #include <errno.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
 #include "verbs/verbs.h"
 
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)

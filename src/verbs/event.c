@@ -6,9 +6,13 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 
+#include "nic/wqe.h"
 #include "pool/step.h"
+#include "verbs/async.h"
+#include "verbs/cq.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/qp.h"
+#include "verbs/srq.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 

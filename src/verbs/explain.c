@@ -6,7 +6,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "verbs/explain.h"
+#include "verbs/handle.h"
+#include "verbs/pd.h"
 
 #define TEXT_BYTES 320
 

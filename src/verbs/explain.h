@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "nic/nic.h"
-#include "verbs/objects.h"
+#include "nic/cause.h"
+#include "verbs/handle.h"
 #include "verbs/rules.h"
 #include "verbs/verbs.h"
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Which pointers are objects of ours, and of which kind. */
 #include <errno.h>
+#include <pthread.h>
 #include <search.h>
+#include <stdint.h>
 #include <stdlib.h>
 
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/verbs.h"
 
 struct handle {
 	uintptr_t object;

@@ -11,7 +11,9 @@
 
 #include "nic/place.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/mr.h"
+#include "verbs/pd.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 #include "pool/format_region.h"

@@ -3,11 +3,14 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "pool/address.h"
 #include "pool/format_member.h"
 #include "pool/sizes.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/qp.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 

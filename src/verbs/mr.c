@@ -4,10 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nic/mr.h"
+#include "nic/nic.h"
 #include "pool/step.h"
 #include "pool/sizes.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/mr.h"
+#include "verbs/pd.h"
 #include "process/device.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
@@ -161,7 +165,7 @@ static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t
 	if (err)
 		return err;
 	drawing = drawing_of(mr, &room);
-	err = weft_mr_create(&weft_process.nic, &mr->nic, &drawing);
+	err = weft_mr_create(&weft_process_nic, &mr->nic, &drawing);
 	if (err) {
 		release_memory(mr, true);
 		return err == -ENOSPC ? -ENOMEM : err; /* out of resources, says hardware */
@@ -232,7 +236,7 @@ void weft_verbs_rehome(void)
 	/* none although some are exposed: memory is out, and all stays where it is */
 	if (!n)
 		return;
-	weft_nic_hold(&weft_process.nic);
+	weft_nic_hold(&weft_process_nic);
 	weft_region_rehome();
 	WEFT_STEP(rehome_moved);
 	for (size_t i = 0; i < n; i++) {
@@ -242,7 +246,7 @@ void weft_verbs_rehome(void)
 		weft_mr_redraw(&mr[i]->nic, &drawing);
 	}
 	WEFT_STEP(rehome_redrawn);
-	weft_nic_let_go(&weft_process.nic);
+	weft_nic_let_go(&weft_process_nic);
 	free(mr);
 }
 
@@ -266,7 +270,7 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 	mr->special = true;
 	mr->loose = source->loose;
 	mr->of = source->of;
-	if (weft_mr_create(&weft_process.nic, &mr->nic, &drawing))
+	if (weft_mr_create(&weft_process_nic, &mr->nic, &drawing))
 		goto free_object;
 	use_key(mr);
 	if (weft_handle_add(mr, WEFT_HANDLE_MR))

@@ -3,9 +3,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "nic/mw.h"
+#include "nic/queues.h"
 #include "nic/submit.h"
+#include "nic/wqe.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/mw.h"
+#include "verbs/pd.h"
+#include "verbs/qp.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 
@@ -30,7 +36,7 @@ struct ibv_mw *weft_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	mw = calloc(1, sizeof(*mw));
 	if (!mw)
 		goto fail;
-	if (weft_mw_create(&weft_process.nic, &mw->nic, weft_pd(pd)->number,
+	if (weft_mw_create(&weft_process_nic, &mw->nic, weft_pd(pd)->number,
 			   (enum weft_mw_type)type))
 		goto free_object;
 	if (weft_handle_add(mw, WEFT_HANDLE_MW))

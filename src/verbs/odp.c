@@ -8,9 +8,11 @@
 #include <linux/mman.h>
 #include <sys/mman.h>
 
+#include "nic/mr.h"
 #include "nic/place.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/mr.h"
+#include "verbs/pd.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 #include "pool/format_region.h"

@@ -3,8 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/pd.h"
 #include "verbs/verbs.h"
 
 static struct weft_verbs_pd *make(const char *verb, struct ibv_context *context)

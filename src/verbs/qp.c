@@ -4,18 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nic/qp.h"
+#include "nic/queues.h"
 #include "pool/step.h"
 #include "pool/format_member.h"
 #include "pool/format_qp.h"
 #include "pool/sizes.h"
+#include "verbs/async.h"
 #include "verbs/attr.h"
+#include "verbs/cq.h"
 #include "verbs/explain.h"
+#include "verbs/handle.h"
+#include "verbs/mr.h"
+#include "verbs/pd.h"
+#include "verbs/qp.h"
 #include "process/card.h"
 #include "process/gids.h"
 #include "process/interface.h"
-#include "verbs/objects.h"
 #include "process/process.h"
 #include "verbs/receiver.h"
+#include "verbs/srq.h"
 #include "verbs/verbs.h"
 
 #define ATTR_BITS (2 * IBV_QP_DEST_QPN - 1) /* the attributes of the specification */
@@ -97,7 +105,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 				   init->cap.max_send_sge, init->cap.max_recv_sge,
 				   init->cap.max_inline_data};
 	weft_rehome_share();
-	err = -weft_qp_create(&weft_process.nic, &qp->nic, (enum weft_qp_type)init->qp_type,
+	err = -weft_qp_create(&weft_process_nic, &qp->nic, (enum weft_qp_type)init->qp_type,
 			      weft_pd(pd)->number, &weft_cq(init->send_cq)->nic,
 			      &weft_cq(receive_cq(init))->nic,
 			      init->srq ? &weft_srq(init->srq)->nic : NULL, &cap, init->sq_sig_all);

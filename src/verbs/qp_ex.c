@@ -7,9 +7,15 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nic/mw.h"
+#include "nic/queues.h"
 #include "nic/submit.h"
+#include "nic/wqe.h"
+#include "verbs/ah.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/mw.h"
+#include "verbs/qp.h"
 #include "verbs/receiver.h"
 #include "process/process.h"
 #include "verbs/verbs.h"

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "pool/clock.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"

@@ -4,6 +4,7 @@
  * last of them. Its maker carries out what others want of it: handles of this process reach it
  * directly, those of other processes by calls to the helper of its own (process/reach.c).
  */
+#include "verbs/async.h"
 #include "verbs/receiver.h"
 
 #include <errno.h>
@@ -11,13 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nic/cq.h"
 #include "nic/lock.h"
+#include "nic/qp.h"
 #include "pool/clock.h"
-#include "pool/format_line.h"
 #include "pool/format_qp.h"
 #include "pool/sizes.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/qp.h"
+#include "verbs/srq.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 
@@ -462,7 +466,7 @@ struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_ope
 		err = weft_explain_errno("ibv_open_qp", ENOMEM);
 		goto fail;
 	}
-	*qp = (struct weft_verbs_qp){.nic.nic = &weft_process.nic};
+	*qp = (struct weft_verbs_qp){.nic.nic = &weft_process_nic};
 	fill(qp, weft_xrcd(attr->xrcd),
 	     attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL, attr->qp_num);
 	pthread_mutex_lock(&mutex);
@@ -517,11 +521,11 @@ struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_i
 	if (posix_memalign((void **)&qp, 64, sizeof(*qp)))
 		goto fail;
 	*qp = (struct weft_verbs_qp){.nic.xrcd = weft_xrcd(init->xrcd)->number};
-	err = -weft_cq_create(&weft_process.nic, &qp->no_cq, 1);
+	err = -weft_cq_create(&weft_process_nic, &qp->no_cq, 1);
 	if (err)
 		goto free_object;
 	weft_rehome_share();
-	err = -weft_qp_create(&weft_process.nic, &qp->nic, WEFT_QPT_XRC_RECV, 0, &qp->no_cq,
+	err = -weft_qp_create(&weft_process_nic, &qp->nic, WEFT_QPT_XRC_RECV, 0, &qp->no_cq,
 			      &qp->no_cq, NULL, &cap, false);
 	weft_rehome_unshare();
 	if (err)

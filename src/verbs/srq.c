@@ -3,8 +3,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "nic/limits.h"
+#include "nic/wqe.h"
+#include "verbs/async.h"
+#include "verbs/cq.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/pd.h"
+#include "verbs/srq.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 
@@ -37,7 +43,7 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_s
 	srq = calloc(1, sizeof(*srq));
 	if (!srq)
 		goto fail;
-	err = -weft_srq_create(&weft_process.nic, &srq->nic, weft_pd(pd)->number, attr->max_wr,
+	err = -weft_srq_create(&weft_process_nic, &srq->nic, weft_pd(pd)->number, attr->max_wr,
 			       attr->max_sge);
 	if (err)
 		goto free_object;

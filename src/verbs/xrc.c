@@ -9,8 +9,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "nic/cq.h"
+#include "nic/qp.h"
+#include "nic/wqe.h"
 #include "verbs/explain.h"
-#include "verbs/objects.h"
+#include "verbs/handle.h"
+#include "verbs/srq.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 

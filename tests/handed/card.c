@@ -16,6 +16,7 @@
 
 #include "courier.h"
 #include "fate.h"
+#include "nic/nic.h"
 #include "pool/clock.h"
 #include "pool/format_member.h"
 #include "pool/format_region.h"

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The same with a card in a process of its own, which may be killed. */
 #include "../nic/ends.h"
+#include "nic/cq.h"
+#include "nic/qp.h"
+#include "nic/queues.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,6 +13,7 @@
 #include <unistd.h>
 
 #include "pool/clock.h"
+#include "pool/sge.h"
 #include "transport/registry.h"
 
 #define PATIENCE_NS 10000000000ull

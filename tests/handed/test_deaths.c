@@ -17,7 +17,10 @@
 #include <unistd.h>
 
 #include "fate.h"
+#include "nic/cq.h"
+#include "nic/qp.h"
 #include "pool/clock.h"
+#include "pool/sge.h"
 #include "pool/step.h"
 #include "pool/view.h"
 #include "process.h"

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "courier.h"
+#include "nic/cq.h"
+#include "nic/qp.h"
+#include "pool/sge.h"
 #include "transport/registry.h"
 
 static struct courier courier;

@@ -13,7 +13,12 @@
 #include <unistd.h>
 
 #include "courier.h"
+#include "nic/cq.h"
+#include "nic/mr.h"
+#include "nic/qp.h"
+#include "nic/queues.h"
 #include "pool/clock.h"
+#include "pool/sge.h"
 #include "process.h"
 #include "transport/registry.h"
 

@@ -5,6 +5,9 @@
  * nothing that is made meanwhile changes when it does.
  */
 #include "../nic/ends.h"
+#include "nic/cq.h"
+#include "nic/mr.h"
+#include "nic/qp.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -13,6 +16,7 @@
 #include <unistd.h>
 
 #include "pool/clock.h"
+#include "pool/sge.h"
 #include "pool/step.h"
 #include "process.h"
 #include "transport/registry.h"

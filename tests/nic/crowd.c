@@ -2,6 +2,10 @@
 /* Thousands of queue pairs with a request each: a third of them is given up and a third destroyed while all are under
  * way; of the others each request is carried out, once. */
 #include "contract.h"
+#include "nic/cq.h"
+#include "nic/qp.h"
+#include "nic/queues.h"
+#include "pool/sge.h"
 
 #include <stdlib.h>
 #include <string.h>

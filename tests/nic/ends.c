@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "ends.h"
+#include "nic/cq.h"
+#include "nic/mr.h"
+#include "nic/qp.h"
+#include "nic/queues.h"
+#include "pool/sge.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 #ifndef WEFT_TESTS_NIC_ENDS_H
 #define WEFT_TESTS_NIC_ENDS_H
 
+#include "nic/mr.h"
 #include "nic/srq.h"
 #include "world.h"
 

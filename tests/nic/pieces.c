@@ -5,6 +5,7 @@
 
 #include "nic/gather.h"
 #include "nic/incoming.h"
+#include "nic/queues.h"
 
 #define ALL_PIECES ((1u << PIECES) - 1)
 #define LAST_PIECE (1u << (PIECES - 1))

@@ -21,6 +21,8 @@
  * undrained; far=XXXX and near=XXXX, the quarters of the bytes; sum=N at far, oldN=M at near; begun=N
  * (how often a request was begun at the responder).
  */
+#include "nic/cq.h"
+#include "nic/nic.h"
 #include "script.h"
 #include "pool/format_qp.h"
 

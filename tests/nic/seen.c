@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What a script says is to be seen: completions, events, bytes. */
+#include "nic/cq.h"
+#include "nic/qp.h"
+#include "pool/sge.h"
 #include "script.h"
 
 #include <string.h>

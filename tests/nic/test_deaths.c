@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "ends.h"
+#include "nic/qp.h"
 #include "pool/step.h"
 #include "transport/registry.h"
 

@@ -23,6 +23,8 @@
 #include "../abi/pool.h"
 #include "../random.h"
 #include "nic/complete.h"
+#include "nic/cq.h"
+#include "nic/nic.h"
 #include "nic/source.h"
 #include "pool/clock.h"
 #include "pool/completed.h"

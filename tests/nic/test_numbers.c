@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "ends.h"
+#include "nic/nic.h"
+#include "nic/qp.h"
 #include "transport/registry.h"
 #include "pool/format.h"
 #include "pool/format_qp.h"

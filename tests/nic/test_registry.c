@@ -3,6 +3,9 @@
  * Which transport carries what: by type and address, in order of preference. What none reaches is
  * as a host that does not answer.
  */
+#include "nic/ah.h"
+#include "nic/qp.h"
+#include "nic/queues.h"
 #include "world.h"
 
 #include <string.h>

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "../random.h"
+#include "nic/qp.h"
+#include "nic/queues.h"
 
 #define DEPTH	  16u
 #define MOST	  4u /* requests under way */

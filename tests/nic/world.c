@@ -6,6 +6,8 @@
 
 #include "../abi/pool.h"
 #include "asked.h"
+#include "nic/cq.h"
+#include "nic/nic.h"
 #include "pool/format_member.h"
 
 struct world world;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/nic.h"
 #include "owner.h"
 
 #include <fcntl.h>
@@ -197,8 +198,8 @@ static uint32_t obey(struct own *o, enum owner_order order, int i)
 	case OWNER_NOTHING:
 		break;
 	case OWNER_REHOME:
-		weft_nic_hold(&weft_process.nic);
-		weft_nic_let_go(&weft_process.nic);
+		weft_nic_hold(&weft_process_nic);
+		weft_nic_let_go(&weft_process_nic);
 		break;
 	case OWNER_RECEIVE:
 		return (uint32_t)receive(o, i);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "../abi/pool.h"
+#include "nic/nic.h"
 #include "pool/step.h"
 #include "process/object.h"
 #include "process/process.h"
@@ -20,6 +21,7 @@
 
 /* In place of all that would open a device. */
 struct weft_process weft_process;
+struct weft_nic weft_process_nic;
 
 static struct {
 	struct weft_object domain, import;
@@ -125,7 +127,7 @@ static int attach(void **state)
 
 	if (make_pool(state) || weft_pool_get(NULL, &weft_process.pool, where, &why))
 		return -1;
-	weft_process.nic.pool = weft_process.pool;
+	weft_process_nic.pool = weft_process.pool;
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "../abi/pool.h"
 #include "late.h"
+#include "nic/nic.h"
 #include "process/process.h"
 
 #define ROUNDS	 31
@@ -179,8 +180,8 @@ static void meanwhile(void **state)
 	owner_stop(&owner);
 	late_post(3, IBV_WR_RDMA_WRITE, OWNER_BYTES);
 	begun_ns = rig_now_ns();
-	weft_nic_hold(&weft_process.nic);
-	weft_nic_let_go(&weft_process.nic);
+	weft_nic_hold(&weft_process_nic);
+	weft_nic_let_go(&weft_process_nic);
 	assert_in_range(late_took_ns(begun_ns), 0, AT_ONCE);
 	child = fork();
 	if (!child)

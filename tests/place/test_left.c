@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "../abi/pool.h"
-#include "nic/nic.h"
 #include "pool/step.h"
 #include "pool/format_region.h"
 #include "pool/format_member.h"

@@ -16,6 +16,8 @@
 #include <cmocka.h>
 
 #include "../abi/pool.h"
+#include "nic/mr.h"
+#include "nic/nic.h"
 #include "nic/place.h"
 #include "pool/step.h"
 #include "pool/format.h"

@@ -16,6 +16,7 @@
 
 #include "../random.h"
 #include "clock.h"
+#include "nic/mw.h"
 #include "nic/submit.h"
 #include "plain.h"
 #include "transport/registry.h"

@@ -14,11 +14,16 @@
 
 #include "../abi/pool.h"
 #include "../random.h"
+#include "nic/machine.h"
+#include "nic/nic.h"
 #include "nic/source.h"
 #include "nic/srq.h"
 #include "pool/step.h"
 #include "pool/format_ring.h"
+#include "pool/pool.h"
+#include "pool/sge.h"
 #include "nic/take.h"
+#include "nic/types.h"
 
 #define TAKERS	 5u
 #define RECEIVES (1u << 16)

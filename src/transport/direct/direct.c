@@ -4,6 +4,8 @@
 #include "nic/arrive.h"
 #include "nic/busy.h"
 #include "nic/gather.h"
+#include "nic/qp.h"
+#include "nic/queues.h"
 #include "pool/address.h"
 #include "pool/format_line.h"
 #include "pool/format_qp.h"

@@ -6,8 +6,8 @@
 #ifndef WEFT_TRANSPORT_DIRECT_DIRECT_H
 #define WEFT_TRANSPORT_DIRECT_DIRECT_H
 
-#include "nic/nic.h"
 #include "nic/datagram.h"
+#include "nic/transport.h"
 
 extern const struct weft_transport weft_direct;
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/limits.h"
 #include "pool/address.h"
 #include "transport/direct/grh.h"
 

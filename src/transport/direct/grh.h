@@ -2,7 +2,8 @@
 #ifndef WEFT_TRANSPORT_DIRECT_GRH_H
 #define WEFT_TRANSPORT_DIRECT_GRH_H
 
-#include "nic/nic.h"
+#include "nic/ah.h"
+#include "nic/limits.h"
 
 /*
  * What stands in a receive before the bytes of a datagram, as network cards leave it there: the

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "transport/handed/handed.h"
+#include "nic/cq.h"
 #include "nic/errors.h"
 #include "nic/gather.h"
+#include "nic/queues.h"
 #include "nic/responder.h"
 #include "nic/returns.h"
 #include "pool/format_member.h"
