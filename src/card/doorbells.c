@@ -25,22 +25,29 @@ static void see_posted(struct weft_card_hand *hand)
 	hand->stopped = false;
 }
 
-static void look_at_index(struct weft_card *card, uint32_t index)
+/* False: it is just being changed, or its memory moves. */
+static bool look_at_index(struct weft_card *card, uint32_t index)
 {
 	struct weft_card_hand *hand = weft_card_at_index(card, index);
+	enum weft_outcome outcome;
 
-	if (!hand || weft_card_try(hand) != WEFT_DONE)
-		return;
+	if (!hand)
+		return !weft_card_comes_later(card, index);
+	outcome = weft_card_try(hand);
+	if (outcome != WEFT_DONE)
+		return outcome != WEFT_REHOMING;
 	see_posted(hand);
 	weft_card_leave(hand);
 	if (card->rang)
 		card->rang(hand);
+	return true;
 }
 
-/* More have rung than doorbells can say. */
-static void look_at_all(struct weft_card *card, uint16_t member, uint64_t incarnation)
+/* More have rung than doorbells can say. False: not all could be looked at. */
+static bool look_at_all(struct weft_card *card, uint16_t member, uint64_t incarnation)
 {
 	struct weft_pool *pool = card->nic->pool;
+	bool all = true;
 
 	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
 		uint64_t lease =
@@ -49,26 +56,31 @@ static void look_at_all(struct weft_card *card, uint16_t member, uint64_t incarn
 		if (lease != (incarnation << 16 | (member + 1u)))
 			continue;
 		for (uint32_t k = 0; k < WEFT_QP_BLOCK; k++)
-			look_at_index(card, i * WEFT_QP_BLOCK + k);
+			all &= look_at_index(card, i * WEFT_QP_BLOCK + k);
 	}
+	return all;
 }
 
-static void hear_ring(struct weft_card *card, uint16_t member, const struct weft_pool_member *m)
+/* False: what it is about could not be looked at, and it is heard again. */
+static bool hear_ring(struct weft_card *card, uint16_t member, const struct weft_pool_member *m)
 {
 	struct weft_card_heard *heard = &card->heard[member];
 	uint32_t index = atomic_load_explicit(&m->card.doorbell[heard->rings % WEFT_DOORBELLS],
 					      memory_order_relaxed);
 	uint64_t rings;
+	bool seen;
 
 	atomic_thread_fence(memory_order_acquire);
 	rings = atomic_load_explicit(&m->card.rings, memory_order_relaxed);
 	if (rings - heard->rings >= WEFT_DOORBELLS) {
-		heard->rings = rings;
-		look_at_all(card, member, heard->incarnation);
-		return;
+		seen = look_at_all(card, member, heard->incarnation);
+	} else {
+		seen = look_at_index(card, index & (WEFT_QPS - 1));
+		rings = heard->rings + 1;
 	}
-	heard->rings++;
-	look_at_index(card, index & (WEFT_QPS - 1));
+	if (seen)
+		heard->rings = rings;
+	return seen;
 }
 
 static bool look_at_member(struct weft_card *card, uint16_t member,
@@ -79,16 +91,14 @@ static bool look_at_member(struct weft_card *card, uint16_t member,
 	uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	/* acquire: pairs with the release in ring_doorbell (handed.c) */
 	uint64_t rings = atomic_load_explicit(&m->card.rings, memory_order_acquire);
+	bool any = false;
 
 	/* one that has come in another's place counts from 0 */
 	if (heard->incarnation != incarnation)
 		*heard = (struct weft_card_heard){.incarnation = incarnation};
-	if (heard->rings == rings)
-		return false;
-	do {
-		hear_ring(card, member, m);
-	} while (heard->rings < rings);
-	return true;
+	while (heard->rings < rings && hear_ring(card, member, m))
+		any = true;
+	return any;
 }
 
 bool weft_card_look(struct weft_card *card)

@@ -39,6 +39,12 @@ static enum weft_pool_conn state_of(uint64_t conn)
 	return conn >> 24 & 0xff;
 }
 
+/* Its owner is in the middle of publish (qp.c), or has just been ended (lease.c). */
+static bool is_changing(const struct seen *seen)
+{
+	return !(uint32_t)seen->conn && seen->hand_off && seen->qpn;
+}
+
 static bool is_same(const struct weft_card_hand *hand, const struct seen *seen)
 {
 	return seen->qpn == hand->qpn && seen->connection == hand->connection && seen->hand_off &&
@@ -56,7 +62,7 @@ enum weft_outcome weft_card_look_at(struct weft_card_hand *hand)
 		return WEFT_REHOMING; /* it is just being changed */
 	if (!is_same(hand, &seen))
 		return WEFT_NO_ANSWER;
-	if (state_of(seen.conn) == WEFT_CONN_REHOMING)
+	if (state_of(seen.conn) == WEFT_CONN_REHOMING || is_changing(&seen))
 		return WEFT_REHOMING;
 	if (state_of(seen.conn) != WEFT_CONN_READY)
 		return WEFT_NO_ANSWER;
@@ -255,6 +261,15 @@ struct weft_card_hand *weft_card_find(struct weft_card *card, uint32_t qpn)
 	struct weft_card_hand *hand = weft_card_at_index(card, qpn & (WEFT_QPS - 1));
 
 	return hand && hand->qpn == qpn ? hand : NULL;
+}
+
+bool weft_card_comes_later(const struct weft_card *card, uint32_t index)
+{
+	struct weft_pool *pool = card->nic->pool;
+	struct seen seen;
+
+	return !pool->calls->see_qp(pool, index) &&
+	       (!read_slot(&pool->qps[index], &seen) || is_changing(&seen));
 }
 
 void weft_card_sweep(struct weft_card *card)

@@ -65,7 +65,8 @@ int weft_card_begin(struct weft_card *card, struct weft_nic *nic, struct weft_ca
 		    enum weft_card_reach reach);
 void weft_card_end(struct weft_card *card);
 
-/* Looks at the queue pairs for which a doorbell has rung. Whether one has. */
+/* Looks at the queue pairs for which a doorbell has rung. Whether one was looked at. While one cannot be, as its owner
+ * changes it or its memory moves, it and those behind it of the same member wait for the next call. */
 bool weft_card_look(struct weft_card *card);
 /* Forgets those that have gone without ringing. Now and then. */
 void weft_card_sweep(struct weft_card *card);
@@ -73,6 +74,8 @@ void weft_card_sweep(struct weft_card *card);
 struct weft_card_hand *weft_card_find(struct weft_card *card, uint32_t qpn);
 /* For the files of the card: the same by index alone, whatever its number is now. */
 struct weft_card_hand *weft_card_at_index(struct weft_card *card, uint32_t index);
+/* And where that found none: whether one may be soon, as its owner is just changing what its line says. */
+bool weft_card_comes_later(const struct weft_card *card, uint32_t index);
 
 /* WEFT_DONE; WEFT_REHOMING: its memory moves, later; WEFT_NO_ANSWER: the connection is over, and the hand was forgotten.
  * The line is idle, and so it is again after anything but WEFT_DONE. */

@@ -119,6 +119,118 @@ static void a_fault_before_a_verdict(void **state)
 	close_ends();
 }
 
+/* ---- While the owner changes what its line says ---- */
+
+static uint64_t conn_of(const struct end *e)
+{
+	return atomic_load(&e->qp.slot->conn);
+}
+
+/* As publish (qp.c) does first and last. */
+static uint64_t open_line(struct end *e)
+{
+	uint64_t conn = conn_of(e);
+
+	atomic_store(&e->qp.slot->conn, ((conn >> 32) + 1) << 32);
+	return conn;
+}
+
+static void close_line(struct end *e, uint64_t was)
+{
+	atomic_store(&e->qp.slot->conn, was + (2ull << 32));
+}
+
+static void step_often(void)
+{
+	for (int i = 0; i < 20; i++)
+		courier_step(&courier, world.now_ns);
+	weft_card_sweep(&courier.card);
+}
+
+static void fetch_add(void)
+{
+	ends_submit(&(struct ends_request){.opcode = WEFT_OP_FETCH_ADD,
+					   .wr_id = 1,
+					   .flags = WEFT_SEND_SIGNALED,
+					   .compare_add = 1},
+		    &ends_near);
+}
+
+static uint64_t *word(void)
+{
+	return (uint64_t *)(ends_far.memory + ENDS_WORDS);
+}
+
+/* The card keeps what it has begun: it is not begun again. */
+static void a_line_in_the_middle(void **state)
+{
+	uint64_t was;
+
+	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
+	*word() = 0;
+	fetch_add();
+	while (!*word())
+		assert_true(courier_step(&courier, world.now_ns));
+	was = open_line(&ends_near);
+	step_often();
+	close_line(&ends_near, was);
+	carry();
+	world_expect(1, WEFT_WC_SUCCESS);
+	assert_int_equal(*word(), 1);
+	close_ends();
+}
+
+/* Nor does it miss a doorbell, whether it knows the queue pair or not. */
+static void a_doorbell_in_the_middle(void **state)
+{
+	uint64_t was;
+
+	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
+	for (int i = 0; i < 2; i++) {
+		ends_post(WEFT_OP_WRITE, &ends_near);
+		was = open_line(&ends_near);
+		step_often();
+		close_line(&ends_near, was);
+		carry();
+		world_expect(1, WEFT_WC_SUCCESS);
+	}
+	close_ends();
+}
+
+static void a_doorbell_while_memory_moves(void **state)
+{
+	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
+	for (int i = 0; i < 2; i++) {
+		ends_post(WEFT_OP_WRITE, &ends_near);
+		weft_nic_hold(&world.nic);
+		step_often();
+		weft_nic_let_go(&world.nic);
+		carry();
+		world_expect(1, WEFT_WC_SUCCESS);
+	}
+	close_ends();
+}
+
+/* More than doorbells can say. */
+static void many_doorbells_in_the_middle(void **state)
+{
+	uint64_t was;
+
+	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
+	for (uint32_t i = 0; i < WEFT_DOORBELLS; i++) {
+		ends_move(&ends_far, WEFT_QPS_ERR, &ends_near);
+		ends_move(&ends_far, WEFT_QPS_RESET, &ends_near);
+		ends_connect(&ends_far, &ends_near);
+	}
+	ends_post(WEFT_OP_WRITE, &ends_near);
+	was = open_line(&ends_near);
+	step_often();
+	close_line(&ends_near, was);
+	carry();
+	world_expect(1, WEFT_WC_SUCCESS);
+	close_ends();
+}
+
 static int attach(void **state)
 {
 	if (world_attach(state))
@@ -138,6 +250,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_write),
 		cmocka_unit_test(a_fault_before_a_verdict),
+		cmocka_unit_test(a_line_in_the_middle),
+		cmocka_unit_test(a_doorbell_in_the_middle),
+		cmocka_unit_test(a_doorbell_while_memory_moves),
+		cmocka_unit_test(many_doorbells_in_the_middle),
 	};
 
 	return cmocka_run_group_tests_name("handed", tests, attach, detach);
