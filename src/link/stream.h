@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The seam between the receiver of streams and what brings datagrams to it: a row of the table in
+ * link/stream.c for each kind. A link is named by "KIND:WHERE".
+ *
+ * Context: one thread for each link. Nothing blocks.
+ */
+#ifndef WEFT_LINK_STREAM_H
+#define WEFT_LINK_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEFT_STREAM_RUN	    64u /* datagrams in a run, and runs that one call gives */
+#define WEFT_STREAM_LONGEST 65536u
+#define WEFT_STREAM_NOWHERE UINT32_MAX
+
+/* A datagram, or several of `segment` bytes each behind each other, the last maybe of less. */
+struct weft_stream_run {
+	uint8_t *at;
+	uint32_t bytes, segment; /* segment > 0; ≥ bytes: it is one */
+	uint32_t place;		 /* where it lies: one of those offered, or WEFT_STREAM_NOWHERE */
+};
+
+/* Places of `bytes` each that a link may have the kernel put datagrams into, whole, one in each: what
+ * does not fit there lies elsewhere. */
+struct weft_stream_places {
+	uint8_t *at[WEFT_STREAM_RUN];
+	uint32_t count, bytes;
+};
+
+struct weft_stream_link_options {
+	uint32_t socket_bytes; /* 0: the system's default */
+	const char *wrong;     /* what is, of -EINVAL */
+};
+
+struct weft_stream_link;
+
+struct weft_stream_link_kind {
+	const char *name;
+	/* -EINVAL: where is none; others by errno. */
+	int (*open)(const char *where, struct weft_stream_link_options *options,
+		    struct weft_stream_link **link);
+	/* Takes what has come: the number of runs, at most WEFT_STREAM_RUN, or -errno. They, and the
+	 * bytes that lie nowhere of the caller's, are good until the next call. */
+	int (*receive)(struct weft_stream_link *link, const struct weft_stream_places *places,
+		       struct weft_stream_run run[]);
+	/* Before the caller sleeps on the descriptor: false, something has come meanwhile. NULL: the
+	 * descriptor is always right. */
+	bool (*sleep)(struct weft_stream_link *link);
+	/* Asks the system for link->dropped, as nothing may come any more to tell it. NULL: there is none. */
+	void (*ask)(struct weft_stream_link *link);
+	void (*close)(struct weft_stream_link *link);
+};
+
+/* What each link begins with. */
+struct weft_stream_link {
+	const struct weft_stream_link_kind *kind;
+	int fd;		  /* readable: there may be something */
+	uint64_t dropped; /* datagrams that the system had no room for, as far as is known */
+	uint64_t copied;  /* bytes that were copied once more, as they had landed in vain */
+};
+
+extern const struct weft_stream_link_kind weft_stream_udp, weft_stream_ring;
+
+/* -EPROTONOSUPPORT: there is no such kind. */
+int weft_stream_link_open(const char *from, struct weft_stream_link_options *options,
+			  struct weft_stream_link **link);
+
+/* "ADDRESS:PORT", the address numeric, in brackets if it is IPv6's, or none: any of IPv4. The port is
+ * set; whether it is one. */
+bool weft_stream_address(const char *text, uint8_t address[16], uint16_t *port);
+
+#endif
