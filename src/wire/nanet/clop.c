@@ -48,15 +48,24 @@ static int64_t block_ahead(const struct weft_clop *c, uint64_t a, uint64_t b)
 
 /* ---- Opening and telling ---- */
 
-/* The next free one in the circle, empty; or NULL. */
-static struct weft_clop_buffer *open_next(struct weft_clop *c, uint64_t now_ns)
+/* Of the free ones, of which there are, the next in the circle. */
+static uint32_t next_free(const struct weft_clop *c)
 {
 	uint32_t i = c->next;
 
-	if (!c->free || c->opened == WEFT_CLOP_OPEN)
-		return NULL;
 	while (c->buffer[i].state != WEFT_CLOP_STATE_FREE)
 		i = i + 1 < c->options.buffers ? i + 1 : 0;
+	return i;
+}
+
+/* The next free one, empty; or NULL. */
+static struct weft_clop_buffer *open_next(struct weft_clop *c, uint64_t now_ns)
+{
+	uint32_t i;
+
+	if (!c->free || c->opened == WEFT_CLOP_OPEN)
+		return NULL;
+	i = next_free(c);
 	c->next = i + 1 < c->options.buffers ? i + 1 : 0;
 	c->free--;
 	c->open[c->opened++] = i;
@@ -213,6 +222,25 @@ static struct weft_clop_buffer *find_block(struct weft_clop *c, const struct wef
 		c->open[1] = younger;
 	}
 	return b;
+}
+
+uint32_t weft_clop_expect(const struct weft_clop *c, uint32_t *buffer)
+{
+	const struct weft_clop_options *o = &c->options;
+	const struct weft_clop_buffer *b;
+	uint32_t taken, most = o->datagrams && o->datagrams < o->slots ? o->datagrams : o->slots;
+
+	if (c->opened) {
+		*buffer = c->open[c->opened - 1];
+		b = &c->buffer[*buffer];
+		taken = o->ordered ? (uint32_t)(b->high % o->slots) + 1 : b->datagrams;
+		if (taken < most)
+			return most - taken;
+	}
+	if (!c->free)
+		return 0;
+	*buffer = next_free(c);
+	return most;
 }
 
 static bool is_full(const struct weft_clop *c, const struct weft_clop_buffer *b)

@@ -133,6 +133,10 @@ uint64_t weft_clop_deadline(const struct weft_clop *c);
 /* Whether the buffer was out with this generation; it is free then. */
 bool weft_clop_give_back(struct weft_clop *c, uint32_t buffer, uint32_t generation);
 
+/* Of slots: the buffer that the next datagram will go to if it is new and follows the others, and of how
+ * many more that is so. 0: there is none. */
+uint32_t weft_clop_expect(const struct weft_clop *c, uint32_t *buffer);
+
 const char *weft_clop_why_str(enum weft_clop_why why);
 
 #endif

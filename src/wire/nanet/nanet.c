@@ -291,6 +291,11 @@ bool weft_nanet_give_back(struct weft_nanet *n, uint32_t list, uint32_t buffer, 
 	return weft_clop_give_back(&n->list[list].clop, buffer, generation);
 }
 
+uint32_t weft_nanet_expect(const struct weft_nanet *n, uint32_t list, uint32_t *buffer)
+{
+	return weft_clop_expect(&n->list[list].clop, buffer);
+}
+
 /* ---- Accounts ---- */
 
 void weft_nanet_account(const struct weft_nanet *n, uint32_t source,

@@ -113,6 +113,9 @@ void weft_nanet_flush(struct weft_nanet *n, uint32_t list, struct weft_nanet_out
 bool weft_nanet_give_back(struct weft_nanet *n, uint32_t list, uint32_t buffer,
 			  uint32_t generation);
 
+/* weft_clop_expect of the list. */
+uint32_t weft_nanet_expect(const struct weft_nanet *n, uint32_t list, uint32_t *buffer);
+
 void weft_nanet_account(const struct weft_nanet *n, uint32_t source,
 			struct weft_nanet_account *account);
 /* Of all sources. */

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Where datagrams of a list of slots lie: a link has the kernel put them into free places of the buffer
+ * that is expected to take them, before anything is known of them. Which datagram has which number is
+ * said beside, so that one that is refused, or comes in another order, moves none. What lies in another
+ * buffer than it belongs to is copied, once.
+ *
+ * Context: the receiver's thread.
+ */
+#ifndef WEFT_STREAM_LANDING_H
+#define WEFT_STREAM_LANDING_H
+
+#include "link/stream.h"
+
+struct weft_landing {
+	uint32_t slots, slot_bytes, bytes; /* of a buffer; slots 0: packed, nothing lands */
+	uint8_t *memory;
+	uint32_t *free; /* each buffer: a stack of `slots`; the next is on top */
+	uint32_t *left; /* each buffer: how many are on it */
+	uint32_t buffer, offered;
+	uint64_t used; /* of the offered ones */
+};
+
+/* -ENOMEM */
+int weft_landing_begin(struct weft_landing *l, uint32_t buffers, uint32_t slots,
+		       uint32_t slot_bytes, uint32_t bytes, uint8_t *memory);
+void weft_landing_end(struct weft_landing *l);
+
+/* Places in the buffer for up to `most` datagrams; then weft_landing_take for each that has a place in
+ * a buffer, weft_landing_settle at last. What has landed nowhere is taken while nothing has landed:
+ * else weft_landing_withdraw. */
+void weft_landing_offer(struct weft_landing *l, uint32_t buffer, uint32_t most,
+			struct weft_stream_places *places);
+void weft_landing_withdraw(struct weft_landing *l);
+/* Which place of the buffer it has: the one where it lies, or if that is elsewhere another one. */
+uint32_t weft_landing_take(struct weft_landing *l, uint32_t buffer, uint32_t place, bool *lies);
+void weft_landing_settle(struct weft_landing *l);
+/* The buffer is empty when it is used next. */
+void weft_landing_reset(struct weft_landing *l, uint32_t buffer);
+
+#endif

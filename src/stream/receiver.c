@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The thread of a stream: from links through the engine into buffers, one batch after the other. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "pool/clock.h"
+#include "stream/internal.h"
+
+/* Buffers that one batch can end: what landed is at most a datagram for each run. */
+#define TOLDS (WEFT_STREAM_RUN * 8 + 64)
+/* Batches that are taken after the stop, of each source. */
+#define LAST 4096u
+
+struct weft_stream_receiver {
+	uint32_t *told; /* each buffer: the generation last told */
+	uint32_t tolds;
+	bool landed; /* in this batch: what is told waits until all has been copied */
+	struct weft_nanet_out out;
+	struct weft_stream_run run[WEFT_STREAM_RUN];
+	struct weft_stream_places places;
+	struct weft_clop_record waiting[TOLDS];
+	uint8_t *aside; /* what has landed in vain: WEFT_STREAM_RUN of the longest */
+};
+
+#define ASIDE_BYTES ((size_t)WEFT_STREAM_RUN * WEFT_STREAM_LONGEST)
+
+int weft_stream_receiver_begin(struct weft_stream *s)
+{
+	struct weft_stream_receiver *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->told = calloc(s->tell.buffers, sizeof(*r->told));
+	r->aside =
+		mmap(NULL, ASIDE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	s->receiver = r;
+	if (r->told && r->aside != MAP_FAILED)
+		return 0;
+	weft_stream_receiver_end(s);
+	return -ENOMEM;
+}
+
+void weft_stream_receiver_end(struct weft_stream *s)
+{
+	if (s->receiver->aside != MAP_FAILED)
+		munmap(s->receiver->aside, ASIDE_BYTES);
+	free(s->receiver->told);
+	free(s->receiver);
+	s->receiver = NULL;
+}
+
+/* ---- What the engine says ---- */
+
+static void tell(struct weft_stream *s, const struct weft_clop_record *c)
+{
+	const struct weft_stream_event event = {
+		.list = c->list,
+		.buffer = c->buffer,
+		.generation = c->generation,
+		.why = (uint32_t)c->why,
+		.bytes = c->bytes,
+		.datagrams = c->datagrams,
+		.events = c->events,
+		.first_sequence = c->first_sequence,
+		.last_sequence = c->last_sequence,
+		.missing = c->missing,
+		.first_ns = c->first_ns,
+		.last_ns = c->last_ns,
+	};
+
+	weft_landing_reset(&s->list[c->list].landing, c->buffer);
+	s->receiver->told[s->base[c->list] + c->buffer] = c->generation;
+	weft_tell_put(&s->tell, s->base[c->list] + c->buffer, &event,
+		      s->list[c->list].flags & WEFT_STREAM_WORDS);
+}
+
+static void place(struct weft_stream *s, const struct weft_stream_run *run,
+		  const struct weft_nanet_step *step, uint64_t now_ns)
+{
+	struct weft_stream_list_of *list = &s->list[step->place.list];
+	const struct weft_clop_options *o = &s->clop[step->place.list];
+	uint32_t offset = step->place.offset;
+	bool lies = false;
+
+	if (o->slots) {
+		uint64_t index = (uint64_t)step->place.buffer * o->slots + step->place.slot;
+
+		offset = o->slot_bytes *
+			 weft_landing_take(&list->landing, step->place.buffer, run->place, &lies);
+		list->datagram[index] = (struct weft_stream_datagram){
+			.offset = offset,
+			.bytes = step->place.bytes,
+			.source = step->place.source,
+			.generation = step->place.generation,
+			.number = step->place.number,
+			.time_ns = now_ns,
+		};
+	}
+	if (lies)
+		return;
+	memcpy(list->memory + (size_t)step->place.buffer * o->bytes + offset,
+	       run->at + step->place.from, step->place.bytes);
+	s->source[step->place.source].copied += step->place.bytes;
+}
+
+/* run: of places; NULL where there are none. */
+static void follow(struct weft_stream *s, const struct weft_stream_run *run, uint64_t now_ns)
+{
+	struct weft_stream_receiver *r = s->receiver;
+
+	for (uint32_t i = 0; i < r->out.steps; i++) {
+		const struct weft_nanet_step *step = &r->out.step[i];
+
+		if (step->kind == WEFT_NANET_PLACE)
+			place(s, run, step, now_ns);
+		else if (r->landed)
+			r->waiting[r->tolds++] = step->record;
+		else
+			tell(s, &step->record);
+	}
+}
+
+static void tell_waiting(struct weft_stream *s)
+{
+	struct weft_stream_receiver *r = s->receiver;
+
+	for (uint32_t i = 0; i < r->tolds; i++)
+		tell(s, &r->waiting[i]);
+	r->tolds = 0;
+	r->landed = false;
+}
+
+static void see_to_time(struct weft_stream *s, uint64_t now_ns)
+{
+	while (weft_nanet_deadline(s->engine) <= now_ns) {
+		weft_nanet_timer(s->engine, now_ns, &s->receiver->out);
+		follow(s, NULL, now_ns);
+	}
+}
+
+/* ---- A batch ---- */
+
+/* Some have landed and some not: then all lie elsewhere, as those may need the places of these. */
+static void put_aside(struct weft_stream *s, uint32_t source, uint32_t runs)
+{
+	struct weft_stream_receiver *r = s->receiver;
+	uint32_t landed = 0;
+
+	for (uint32_t i = 0; i < runs; i++)
+		landed += r->run[i].place != WEFT_STREAM_NOWHERE;
+	r->landed = landed == runs;
+	if (!landed || r->landed)
+		return;
+	for (uint32_t i = 0; i < runs; i++) {
+		uint8_t *to = r->aside + (size_t)i * WEFT_STREAM_LONGEST;
+
+		if (r->run[i].place == WEFT_STREAM_NOWHERE)
+			continue;
+		memcpy(to, r->run[i].at, r->run[i].bytes);
+		s->source[source].copied += r->run[i].bytes;
+		r->run[i].at = to;
+		r->run[i].place = WEFT_STREAM_NOWHERE;
+	}
+}
+
+static void put(struct weft_stream *s, uint32_t source, const struct weft_stream_run *run,
+		uint64_t now_ns)
+{
+	uint32_t most = run->segment < run->bytes ? run->segment * WEFT_NANET_RUN : run->bytes;
+	struct weft_stream_run part = *run;
+	uint32_t left = run->bytes;
+
+	do {
+		part.bytes = left < most ? left : most;
+		weft_nanet_receive(s->engine, source, part.at, part.bytes, part.segment, now_ns,
+				   &s->receiver->out);
+		follow(s, &part, now_ns);
+		part.at += part.bytes;
+		left -= part.bytes;
+	} while (left);
+}
+
+static const struct weft_stream_places *offer(struct weft_stream *s, uint32_t list)
+{
+	struct weft_stream_receiver *r = s->receiver;
+	uint32_t buffer, most;
+
+	r->places.count = 0;
+	if (!s->clop[list].slots || !(most = weft_nanet_expect(s->engine, list, &buffer)))
+		return NULL;
+	weft_landing_offer(&s->list[list].landing, buffer, most, &r->places);
+	return &r->places;
+}
+
+/* Whether something came. */
+static bool receive(struct weft_stream *s, uint32_t source)
+{
+	struct weft_stream_receiver *r = s->receiver;
+	struct weft_stream_source_of *from = &s->source[source];
+	uint32_t list = s->source_options[source].list;
+	const struct weft_stream_places *places = offer(s, list);
+	int runs = from->link->kind->receive(from->link, places, r->run);
+	uint64_t now_ns;
+
+	if (runs < 0)
+		from->failed = (uint64_t)-runs;
+	if (runs) {
+		from->changed = from->unasked = true;
+		from->calls++;
+	}
+	if (runs > 0) {
+		now_ns = weft_clock_now_ns();
+		if (places)
+			put_aside(s, source, (uint32_t)runs);
+		if (places && !r->landed)
+			weft_landing_withdraw(&s->list[list].landing);
+		see_to_time(s, now_ns);
+		for (uint32_t i = 0; i < (uint32_t)runs; i++)
+			put(s, source, &r->run[i], now_ns);
+	}
+	if (places)
+		weft_landing_settle(&s->list[list].landing);
+	tell_waiting(s);
+	return runs > 0;
+}
+
+/* ---- The thread ---- */
+
+static void publish(struct weft_stream *s, uint32_t source, bool ask)
+{
+	struct weft_stream_source_of *from = &s->source[source];
+	struct weft_stream_snapshot *to = &s->shared->snapshot[source];
+	struct weft_nanet_account a;
+	uint64_t turn = atomic_load_explicit(&to->turn, memory_order_relaxed);
+	uint64_t words[sizeof(struct weft_stream_counters) / 8];
+	struct weft_stream_counters c;
+
+	if (ask && from->link->kind->ask)
+		from->link->kind->ask(from->link);
+	weft_nanet_account(s->engine, source, &a);
+	c = (struct weft_stream_counters){
+#define X(name, what) .name = a.counters.name,
+		WEFT_NANET_COUNTERS(X)
+#undef X
+			.missing = a.missing,
+		.lost = a.lost,
+		.sent = a.sent,
+		.restarts = a.restarts,
+		.wraps = a.wraps,
+		.dropped = from->link->dropped,
+		.copied = from->copied + from->link->copied,
+		.calls = from->calls,
+		.failed = from->failed,
+	};
+	from->changed = false;
+	from->unasked = from->unasked && !ask;
+	memcpy(words, &c, sizeof(words));
+	atomic_store_explicit(&to->turn, turn + 1, memory_order_relaxed);
+	atomic_thread_fence(
+		memory_order_release); /* with the acquire fence in weft_stream_counters */
+	for (size_t i = 0; i < sizeof(words) / 8; i++)
+		atomic_store_explicit(&to->word[i], words[i], memory_order_relaxed);
+	/* with the acquire there */
+	atomic_store_explicit(&to->turn, turn + 2, memory_order_release);
+}
+
+static void free_buffer(void *context, uint32_t number)
+{
+	struct weft_stream *s = context;
+	uint32_t list = 0;
+
+	while (list + 1 < s->lists && s->base[list + 1] <= number)
+		list++;
+	weft_nanet_give_back(s->engine, list, number - s->base[list], s->receiver->told[number]);
+}
+
+static void flush(struct weft_stream *s, uint64_t lists)
+{
+	for (; lists; lists &= lists - 1) {
+		weft_nanet_flush(s->engine, (uint32_t)__builtin_ctzll(lists), &s->receiver->out);
+		follow(s, NULL, 0);
+	}
+}
+
+/* Sleeps until a link may have something, time is up, or somebody wakes it. */
+static void sleep_now(struct weft_stream *s)
+{
+	struct pollfd wait[WEFT_STREAM_SOURCES + 1];
+	uint64_t deadline_ns = weft_nanet_deadline(s->engine), now_ns = weft_clock_now_ns();
+	struct timespec until = {0};
+	uint32_t count = 0;
+	eventfd_t kicks;
+
+	for (uint32_t i = 0; i < s->sources; i++) {
+		struct weft_stream_link *link = s->source[i].link;
+
+		if (s->source[i].failed)
+			continue;
+		if (link->kind->sleep && !link->kind->sleep(link))
+			return;
+		wait[count++] = (struct pollfd){.fd = link->fd, .events = POLLIN};
+	}
+	wait[count] = (struct pollfd){.fd = s->kick, .events = POLLIN};
+	if (deadline_ns > now_ns && deadline_ns != UINT64_MAX)
+		until = (struct timespec){.tv_sec = (time_t)((deadline_ns - now_ns) / 1000000000),
+					  .tv_nsec = (long)((deadline_ns - now_ns) % 1000000000)};
+	ppoll(wait, count + 1, deadline_ns == UINT64_MAX ? NULL : &until, NULL);
+	if (wait[count].revents)
+		eventfd_read(s->kick, &kicks);
+}
+
+static bool receive_all(struct weft_stream *s)
+{
+	bool came = false;
+
+	for (uint32_t i = 0; i < s->sources; i++)
+		if (!s->source[i].failed)
+			came |= receive(s, i);
+	see_to_time(s, weft_clock_now_ns());
+	return came;
+}
+
+static void publish_all(struct weft_stream *s, bool ask)
+{
+	for (uint32_t i = 0; i < s->sources; i++)
+		if (s->source[i].changed || (ask && s->source[i].unasked))
+			publish(s, i, ask);
+}
+
+void *weft_stream_receiver_run(void *stream)
+{
+	struct weft_stream *s = stream;
+	uint64_t last_ns = weft_clock_now_ns(), now_ns;
+
+	prctl(PR_SET_NAME, "weft-stream");
+	prctl(PR_SET_TIMERSLACK, 1ul);
+	while (!atomic_load_explicit(&s->shared->stop, memory_order_acquire)) {
+		weft_tell_returned(&s->tell, free_buffer, s);
+		if (atomic_load_explicit(&s->shared->flush, memory_order_relaxed))
+			flush(s, atomic_exchange(&s->shared->flush, 0));
+		if (receive_all(s)) {
+			last_ns = s->spin_ns ? weft_clock_now_ns() : 0;
+			publish_all(s, false);
+			continue;
+		}
+		now_ns = s->spin_ns ? weft_clock_now_ns() : 0;
+		if (now_ns - last_ns < s->spin_ns)
+			continue;
+		publish_all(s, true);
+		sleep_now(s);
+	}
+	for (uint32_t i = 0; i < LAST && receive_all(s); i++)
+		weft_tell_returned(&s->tell, free_buffer, s);
+	for (uint32_t i = 0; i < s->lists; i++)
+		flush(s, 1ull << i);
+	for (uint32_t i = 0; i < s->sources; i++)
+		publish(s, i, true);
+	weft_tell_stop(&s->tell);
+	return NULL;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "stream/internal.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+
+_Static_assert((int)WEFT_STREAM_RESTARTED == (int)WEFT_CLOP_RESTARTED &&
+		       (int)WEFT_STREAM_MGP == (int)WEFT_PROTOCOL_MGP,
+	       "the engine's, under names for applications");
+
+/* ---- Set-up ---- */
+
+PUBLIC int weft_stream_open(uint64_t spin_ns, struct weft_stream **stream)
+{
+	struct weft_stream *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->spin_ns = spin_ns;
+	s->shared = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	s->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->shared == MAP_FAILED || s->kick < 0) {
+		if (s->shared != MAP_FAILED)
+			munmap(s->shared, sizeof(*s->shared));
+		free(s);
+		return -ENOMEM;
+	}
+	*stream = s;
+	return 0;
+}
+
+static int wrong(struct weft_stream *s, const char *why)
+{
+	s->wrong = why;
+	return -EINVAL;
+}
+
+PUBLIC const char *weft_stream_wrong(const struct weft_stream *s)
+{
+	return s->wrong;
+}
+
+static void *map(size_t bytes)
+{
+	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+		    -1, 0);
+}
+
+static size_t memory_of(const struct weft_clop_options *o)
+{
+	return (size_t)o->buffers * o->bytes;
+}
+
+static size_t datagrams_of(const struct weft_clop_options *o)
+{
+	return (size_t)o->buffers * o->slots * sizeof(struct weft_stream_datagram);
+}
+
+static void end_list(struct weft_stream_list_of *to, const struct weft_clop_options *o)
+{
+	if (to->made && to->memory != MAP_FAILED)
+		munmap(to->memory, memory_of(o));
+	if (o->slots && to->datagram != MAP_FAILED)
+		munmap(to->datagram, datagrams_of(o));
+}
+
+static int begin_list(struct weft_stream_list_of *to, const struct weft_stream_list *list,
+		      const struct weft_clop_options *o)
+{
+	int answer;
+
+	*to = (struct weft_stream_list_of){
+		.flags = list->flags, .made = !list->memory, .memory = list->memory};
+	if (to->made)
+		to->memory = map(memory_of(o));
+	if (o->slots)
+		to->datagram = map(datagrams_of(o));
+	answer = to->memory == MAP_FAILED || to->datagram == MAP_FAILED ? -ENOMEM : 0;
+	if (!answer)
+		answer = weft_landing_begin(&to->landing, o->buffers, o->slots, o->slot_bytes,
+					    o->bytes, to->memory);
+	if (answer)
+		end_list(to, o);
+	return answer;
+}
+
+PUBLIC int weft_stream_register(struct weft_stream *s, const struct weft_stream_list *list,
+				uint32_t *number, void **memory)
+{
+	const struct weft_clop_options o = {
+		.buffers = list->buffers,
+		.bytes = list->bytes,
+		.slots = list->slots,
+		.slot_bytes = list->slot_bytes,
+		.ordered = list->flags & WEFT_STREAM_ORDERED,
+		.datagrams = list->datagrams,
+		.events = list->events,
+		.timeout_ns = list->timeout_ns,
+		.bursts = list->flags & WEFT_STREAM_BURSTS,
+	};
+	int answer;
+
+	if (s->started)
+		return -EBUSY;
+	if (list->flags & ~(WEFT_STREAM_ORDERED | WEFT_STREAM_BURSTS | WEFT_STREAM_WORDS))
+		return wrong(s, "a list has flags that there are not");
+	if (!weft_clop_valid(&o))
+		return wrong(s, "a list has no buffers, no bytes, or no room for its slots; or an "
+				"ordered one ends by number");
+	if (s->lists == WEFT_STREAM_LISTS)
+		return -ENOSPC;
+	answer = begin_list(&s->list[s->lists], list, &o);
+	if (answer)
+		return answer;
+	s->clop[s->lists] = o;
+	if (number)
+		*number = s->lists;
+	if (memory)
+		*memory = s->list[s->lists].memory;
+	s->lists++;
+	return 0;
+}
+
+/* What is not given follows from the field, and from the list. */
+static void fill_in(const struct weft_stream *s, struct weft_nanet_source_options *o)
+{
+	const struct weft_clop_options *list = &s->clop[o->list];
+	struct weft_protocol p = o->protocol;
+	uint64_t half;
+
+	if (!weft_protocol_settle(&p) || !weft_protocol_is_numbered(&p) || !p.step)
+		return;
+	half = (1ull << (p.bits - 1)) / p.step;
+	if (!o->history)
+		o->history = half < 4096 ? 64 : 4096;
+	if (!o->window)
+		o->window = list->ordered && list->slots <= 1024 ? list->slots - 1
+			    : o->history < 1024			 ? o->history
+								 : 1024;
+	if (!o->jump)
+		o->jump = half - 1 < 1u << 20 ? half - 1 : 1u << 20;
+}
+
+PUBLIC int weft_stream_bind(struct weft_stream *s, const struct weft_stream_source *source,
+			    uint32_t *number)
+{
+	struct weft_stream_link_options link = {.socket_bytes = source->socket_bytes};
+	struct weft_nanet_source_options o = {
+		.list = source->list,
+		.protocol = {.kind = (enum weft_protocol_kind)source->protocol,
+			     .offset = source->offset,
+			     .bits = (uint8_t)source->bits,
+			     .big_endian = source->big_endian,
+			     .step = source->step ?: 1,
+			     .id = source->id},
+		.window = source->window,
+		.history = source->history,
+		.jump = source->jump,
+	};
+	int answer;
+
+	if (s->started)
+		return -EBUSY;
+	if (source->list >= s->lists)
+		return wrong(s, "a source is bound to a list that is not there");
+	if (!source->from || source->bits > 64)
+		return wrong(s, "a source comes from nowhere, or its field has no such width");
+	if (s->sources == WEFT_STREAM_SOURCES)
+		return -ENOSPC;
+	answer = weft_stream_link_open(source->from, &link, &s->source[s->sources].link);
+	if (answer == -EINVAL)
+		return wrong(s, link.wrong);
+	if (answer)
+		return answer;
+	fill_in(s, &o);
+	s->source_options[s->sources] = o;
+	if (number)
+		*number = s->sources;
+	s->sources++;
+	return 0;
+}
+
+/* ---- Starting and ending ---- */
+
+static int begin_thread(struct weft_stream *s)
+{
+	sigset_t all, before;
+	int answer;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	answer = -pthread_create(&s->thread, NULL, weft_stream_receiver_run, s);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return answer;
+}
+
+static uint32_t number_buffers(struct weft_stream *s)
+{
+	uint32_t buffers = 0;
+
+	for (uint32_t i = 0; i < s->lists; i++) {
+		s->base[i] = buffers;
+		buffers += s->clop[i].buffers;
+	}
+	return buffers;
+}
+
+PUBLIC int weft_stream_start(struct weft_stream *s)
+{
+	const struct weft_nanet_options o = {s->sources, s->lists, s->source_options, s->clop};
+	const char *why = weft_nanet_wrong(&o);
+	void *memory;
+	int answer;
+
+	if (s->started)
+		return -EBUSY;
+	if (why)
+		return wrong(s, why);
+	answer = weft_tell_begin(&s->tell, number_buffers(s));
+	if (answer)
+		return answer;
+	memory = malloc(weft_nanet_bytes(&o));
+	answer = memory ? weft_stream_receiver_begin(s) : -ENOMEM;
+	if (answer)
+		goto end_tell;
+	s->engine = weft_nanet_begin(&o, memory);
+	answer = begin_thread(s);
+	if (answer)
+		goto end_receiver;
+	s->started = true;
+	return 0;
+end_receiver:
+	weft_stream_receiver_end(s);
+end_tell:
+	free(memory);
+	weft_tell_end(&s->tell);
+	return answer;
+}
+
+PUBLIC void weft_stream_stop(struct weft_stream *s)
+{
+	if (!s->started || s->ended)
+		return;
+	/* with the acquire in weft_stream_receiver_run */
+	atomic_store_explicit(&s->shared->stop, 1, memory_order_release);
+	eventfd_write(s->kick, 1);
+	pthread_join(s->thread, NULL);
+	s->ended = true;
+}
+
+PUBLIC void weft_stream_close(struct weft_stream *s)
+{
+	weft_stream_stop(s);
+	if (s->started) {
+		weft_stream_receiver_end(s);
+		free(s->engine);
+		weft_tell_end(&s->tell);
+	}
+	for (uint32_t i = 0; i < s->sources; i++)
+		s->source[i].link->kind->close(s->source[i].link);
+	for (uint32_t i = 0; i < s->lists; i++) {
+		weft_landing_end(&s->list[i].landing);
+		end_list(&s->list[i], &s->clop[i]);
+	}
+	close(s->kick);
+	munmap(s->shared, sizeof(*s->shared));
+	free(s);
+}
+
+/* ---- What is told ---- */
+
+PUBLIC int weft_stream_fd(const struct weft_stream *s)
+{
+	return s->started ? s->tell.fd : -1;
+}
+
+PUBLIC int weft_stream_arm(struct weft_stream *s)
+{
+	return s->started ? weft_tell_arm(&s->tell) : wrong(s, "the stream has not started");
+}
+
+PUBLIC int weft_stream_wait(struct weft_stream *s, struct weft_stream_event *event, int timeout_ms)
+{
+	int answer, came = 1;
+
+	if (!s->started)
+		return wrong(s, "the stream has not started");
+	while ((answer = weft_tell_take(&s->tell, s->base, event)) == -EAGAIN && timeout_ms &&
+	       came) {
+		struct pollfd wait = {.fd = s->tell.fd, .events = POLLIN};
+
+		if (weft_tell_arm(&s->tell))
+			continue;
+		came = poll(&wait, 1, timeout_ms);
+		if (came < 0)
+			return -errno;
+	}
+	return answer;
+}
+
+PUBLIC const uint64_t *weft_stream_words(const struct weft_stream *s, uint32_t list)
+{
+	return s->started && list < s->lists ? (const uint64_t *)(s->tell.word + s->base[list])
+					     : NULL;
+}
+
+PUBLIC const struct weft_stream_datagram *weft_stream_datagrams(const struct weft_stream *s,
+								uint32_t list, uint32_t buffer)
+{
+	if (list >= s->lists || !s->clop[list].slots || buffer >= s->clop[list].buffers)
+		return NULL;
+	return s->list[list].datagram + (size_t)buffer * s->clop[list].slots;
+}
+
+PUBLIC int weft_stream_give_back(struct weft_stream *s, uint32_t list, uint32_t buffer,
+				 uint32_t generation)
+{
+	if (!s->started || list >= s->lists || buffer >= s->clop[list].buffers)
+		return wrong(s, "there is no such buffer, or the stream has not started");
+	return weft_tell_give_back(&s->tell, s->base[list] + buffer, generation);
+}
+
+PUBLIC int weft_stream_flush(struct weft_stream *s, uint32_t list)
+{
+	if (!s->started || list >= s->lists)
+		return wrong(s, "there is no such list, or the stream has not started");
+	atomic_fetch_or(&s->shared->flush, 1ull << list);
+	eventfd_write(s->kick, 1);
+	return 0;
+}
+
+/* ---- Counters ---- */
+
+static void read_snapshot(const struct weft_stream_snapshot *from, uint64_t to[])
+{
+	uint64_t turn;
+
+	do {
+		/* with the release in receiver.c, publish */
+		turn = atomic_load_explicit(&from->turn, memory_order_acquire);
+		for (size_t i = 0; i < sizeof(struct weft_stream_counters) / 8; i++)
+			to[i] = atomic_load_explicit(&from->word[i], memory_order_relaxed);
+		/* with the release fence there */
+		atomic_thread_fence(memory_order_acquire);
+	} while (turn % 2 || atomic_load_explicit(&from->turn, memory_order_relaxed) != turn);
+}
+
+PUBLIC int weft_stream_counters(const struct weft_stream *s, uint32_t source,
+				struct weft_stream_counters *counters)
+{
+	uint64_t sum[sizeof(*counters) / 8] = {0}, one[sizeof(*counters) / 8];
+	uint64_t failed = 0;
+
+	if (source >= s->sources && source != WEFT_STREAM_ALL)
+		return -EINVAL;
+	for (uint32_t i = 0; i < s->sources; i++) {
+		if (source != i && source != WEFT_STREAM_ALL)
+			continue;
+		read_snapshot(&s->shared->snapshot[i], one);
+		for (size_t k = 0; k < sizeof(*counters) / 8; k++)
+			sum[k] += one[k];
+		memcpy(counters, one, sizeof(*counters));
+		failed = counters->failed ?: failed;
+	}
+	memcpy(counters, sum, sizeof(*counters));
+	counters->failed = failed;
+	return 0;
+}

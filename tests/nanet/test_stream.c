@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Live streams by their interface: each link through one suite, and each error. What a link has to do
+ * here are the functions of a row: name where it comes from, and send to it.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "link/stream_ring.h"
+#include "weft/stream.h"
+
+#define SOON_MS 20000
+
+struct way {
+	char from[128];
+	void (*open)(struct way *way);
+	bool (*send)(struct way *way, const uint8_t *data, uint32_t bytes);
+	void (*close)(struct way *way);
+	int fd;
+	struct weft_ring_writer *writer;
+};
+
+/* ---- UDP ---- */
+
+static void udp_name(struct way *way)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	socklen_t bytes = sizeof(to);
+
+	way->fd = socket(AF_INET, SOCK_DGRAM, 0);
+	assert_return_code(bind(way->fd, (struct sockaddr *)&to, sizeof(to)), errno);
+	assert_return_code(getsockname(way->fd, (struct sockaddr *)&to, &bytes), errno);
+	close(way->fd);
+	snprintf(way->from, sizeof(way->from), "udp:127.0.0.1:%u", ntohs(to.sin_port));
+}
+
+static void udp_open(struct way *way)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+
+	to.sin_port = htons((uint16_t)atoi(strrchr(way->from, ':') + 1));
+	way->fd = socket(AF_INET, SOCK_DGRAM, 0);
+	assert_return_code(connect(way->fd, (struct sockaddr *)&to, sizeof(to)), errno);
+}
+
+static bool udp_send(struct way *way, const uint8_t *data, uint32_t bytes)
+{
+	return send(way->fd, data, bytes, 0) == (ssize_t)bytes;
+}
+
+static void udp_close(struct way *way)
+{
+	close(way->fd);
+}
+
+/* ---- Ring ---- */
+
+static void ring_open(struct way *way)
+{
+	assert_return_code(weft_ring_writer_open(strchr(way->from, ':') + 1, &way->writer), 0);
+}
+
+static bool ring_send(struct way *way, const uint8_t *data, uint32_t bytes)
+{
+	return !weft_ring_writer_put(way->writer, data, bytes);
+}
+
+static void ring_close(struct way *way)
+{
+	weft_ring_writer_close(way->writer);
+}
+
+static struct way udp = {"", udp_open, udp_send, udp_close};
+static struct way ring = {"", ring_open, ring_send, ring_close};
+
+/* ---- What each link has to do ---- */
+
+static struct weft_stream *stream;
+static uint8_t *memory;
+
+/* A list and a source of numbers of 32 bits at offset 4. */
+static void begin(struct way *way, const struct weft_stream_list *list)
+{
+	struct weft_stream_source source = {.from = way->from,
+					    .protocol = WEFT_STREAM_SEQUENCED,
+					    .offset = 4,
+					    .bits = 32,
+					    .socket_bytes = 4 << 20};
+	void *at;
+
+	assert_return_code(weft_stream_open(0, &stream), 0);
+	assert_return_code(weft_stream_register(stream, list, NULL, &at), 0);
+	memory = at;
+	assert_return_code(weft_stream_bind(stream, &source, NULL), 0);
+	assert_return_code(weft_stream_start(stream), 0);
+	way->open(way);
+}
+
+static void end(struct way *way)
+{
+	way->close(way);
+	weft_stream_close(stream);
+}
+
+/* A datagram whose bytes all follow from its number. */
+static uint32_t make(uint32_t number, uint8_t data[])
+{
+	uint32_t bytes = 8 + number * 37 % 1400;
+
+	for (uint32_t i = 0; i < bytes; i++)
+		data[i] = (uint8_t)(number * 7 + i);
+	memcpy(data + 4, &number, 4);
+	return bytes;
+}
+
+static void send_number(struct way *way, uint32_t number)
+{
+	uint8_t data[1500];
+	uint32_t bytes = make(number, data);
+
+	while (!way->send(way, data, bytes))
+		usleep(100);
+}
+
+static void next_event(struct weft_stream_event *event)
+{
+	int answer = weft_stream_wait(stream, event, SOON_MS);
+
+	assert_return_code(answer, -answer);
+}
+
+static void give_back(const struct weft_stream_event *e)
+{
+	assert_return_code(weft_stream_give_back(stream, e->list, e->buffer, e->generation), 0);
+}
+
+static struct weft_stream_counters counters_when(uint64_t arrived)
+{
+	struct weft_stream_counters c;
+
+	for (int i = 0; i < SOON_MS; i++) {
+		assert_return_code(weft_stream_counters(stream, WEFT_STREAM_ALL, &c), 0);
+		assert_int_equal(c.arrived, c.placed + c.duplicate + c.late + c.bad + c.no_buffer);
+		assert_int_equal(c.sent, c.arrived - c.duplicate + c.lost);
+		if (c.arrived >= arrived)
+			return c;
+		usleep(1000);
+	}
+	fail();
+	return c;
+}
+
+/* Payloads behind each other, every byte; an event for each buffer, its word, and the time that is up. */
+static void packed(struct way *way)
+{
+	const struct weft_stream_list list = {.buffers = 8, .bytes = 65536, .timeout_ns = 50000000};
+	uint32_t number = 0, checked = 0, generation[8] = {0};
+	struct weft_stream_event event;
+	uint8_t data[1500];
+
+	begin(way, &list);
+	while (checked < 3000) {
+		for (; number < 3000 && number < checked + 300; number++)
+			send_number(way, number);
+		next_event(&event);
+		assert_int_equal(event.generation, ++generation[event.buffer]);
+		assert_int_equal(weft_stream_words(stream, 0)[event.buffer],
+				 (uint64_t)event.generation << 32 | event.bytes);
+		assert_int_equal(event.first_sequence, checked);
+		assert_int_equal(event.last_sequence, checked + event.datagrams - 1);
+		assert_int_equal(event.missing, 0);
+		for (uint32_t at = 0, i = 0; i < event.datagrams; i++, checked++) {
+			uint32_t bytes = make(checked, data);
+
+			assert_memory_equal(memory + (size_t)event.buffer * list.bytes + at, data,
+					    bytes);
+			at += bytes;
+			assert_true(at <= event.bytes);
+		}
+		assert_true(event.why == WEFT_STREAM_FULL || event.why == WEFT_STREAM_TIME);
+		give_back(&event);
+	}
+	assert_int_equal(counters_when(3000).copied, counters_when(3000).bytes);
+	end(way);
+}
+
+/* Places of their own, where the kernel puts them; those that come twice or late take none away. */
+static void slots(struct way *way, uint32_t flags)
+{
+	const struct weft_stream_list list = {
+		.buffers = 4, .bytes = 64 * 1536, .slots = 64, .slot_bytes = 1536, .flags = flags};
+	uint32_t checked = 0, number = 0;
+	struct weft_stream_event event;
+	uint8_t data[1500];
+
+	begin(way, &list);
+	while (checked < 1024) {
+		for (; number < checked + 128; number += 2) {
+			send_number(way, number + 1);
+			send_number(way, number);
+			send_number(way, number + 1);
+		}
+		next_event(&event);
+		assert_int_equal(event.datagrams, 64);
+		for (uint32_t i = 0; i < 64; i++, checked++) {
+			const struct weft_stream_datagram *d =
+				&weft_stream_datagrams(stream, 0, event.buffer)[i];
+			uint32_t want = flags & WEFT_STREAM_ORDERED ? checked : checked ^ 1;
+			uint32_t bytes = make(want, data);
+
+			assert_int_equal(d->generation, event.generation);
+			assert_int_equal(d->number, want);
+			assert_int_equal(d->bytes, bytes);
+			assert_memory_equal(memory + (size_t)event.buffer * list.bytes + d->offset,
+					    data, bytes);
+		}
+		give_back(&event);
+	}
+	assert_true(counters_when(3 * 1024 / 2).duplicate >= 512);
+	if (way == &udp && !flags)
+		assert_int_equal(counters_when(0).copied, 0);
+	end(way);
+}
+
+/* While no buffer is free datagrams are dropped, and counted; afterwards they go on. */
+static void no_buffer(struct way *way)
+{
+	const struct weft_stream_list list = {.buffers = 2, .bytes = 65536, .datagrams = 10};
+	struct weft_stream_event event;
+
+	begin(way, &list);
+	for (uint32_t i = 0; i < 50; i++)
+		send_number(way, i);
+	assert_int_equal(counters_when(50).no_buffer, 30);
+	next_event(&event);
+	give_back(&event);
+	next_event(&event);
+	for (uint32_t i = 50; i < 60; i++)
+		send_number(way, i);
+	assert_int_equal(counters_when(60).no_buffer, 30);
+	give_back(&event);
+	next_event(&event);
+	assert_int_equal(event.first_sequence, 50);
+	assert_int_equal(event.why, WEFT_STREAM_DATAGRAMS);
+	end(way);
+}
+
+/* The descriptor, once for each arming; flushing, stopping. */
+static void told(struct way *way)
+{
+	const struct weft_stream_list list = {.buffers = 4, .bytes = 65536, .datagrams = 1};
+	struct weft_stream_event event;
+	struct pollfd fd;
+
+	begin(way, &list);
+	fd = (struct pollfd){.fd = weft_stream_fd(stream), .events = POLLIN};
+	assert_int_equal(weft_stream_wait(stream, &event, 0), -EAGAIN);
+	assert_int_equal(weft_stream_arm(stream), 0);
+	assert_int_equal(poll(&fd, 1, 20), 0);
+	send_number(way, 0);
+	assert_int_equal(poll(&fd, 1, SOON_MS), 1);
+	send_number(way, 1);
+	counters_when(2);
+	assert_int_equal(weft_stream_arm(stream), -EAGAIN);
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	assert_int_equal(weft_stream_give_back(stream, 0, 0, 1), -EBUSY);
+	next_event(&event);
+	give_back(&event);
+	assert_int_equal(weft_stream_give_back(stream, 0, event.buffer, event.generation), -ESTALE);
+	next_event(&event);
+	give_back(&event);
+	assert_int_equal(weft_stream_arm(stream), 0);
+	weft_stream_stop(stream);
+	assert_int_equal(poll(&fd, 1, 0), 1);
+	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), -ESHUTDOWN);
+	end(way);
+}
+
+static void flushed(struct way *way)
+{
+	const struct weft_stream_list list = {.buffers = 4, .bytes = 65536};
+	struct weft_stream_event event;
+
+	begin(way, &list);
+	send_number(way, 0);
+	counters_when(1);
+	assert_return_code(weft_stream_flush(stream, 0), 0);
+	next_event(&event);
+	assert_int_equal(event.why, WEFT_STREAM_FLUSHED);
+	send_number(way, 1);
+	send_number(way, 2);
+	counters_when(3);
+	weft_stream_stop(stream);
+	next_event(&event);
+	assert_int_equal(event.datagrams, 2);
+	assert_int_equal(weft_stream_wait(stream, &event, -1), -ESHUTDOWN);
+	end(way);
+}
+
+/* Told by words alone: whose generation is new has the length beside it. */
+static void words(struct way *way)
+{
+	const struct weft_stream_list list = {
+		.buffers = 4, .bytes = 65536, .datagrams = 1, .flags = WEFT_STREAM_WORDS};
+	struct weft_stream_event event;
+	uint8_t data[1500];
+
+	begin(way, &list);
+	for (uint32_t i = 0; i < 1000; i++) {
+		const _Atomic uint64_t *word =
+			(const _Atomic uint64_t *)weft_stream_words(stream, 0) + i % 4;
+		uint32_t bytes = make(i, data);
+		uint64_t want = (uint64_t)(i / 4 + 1) << 32 | bytes;
+
+		send_number(way, i);
+		for (int k = 0; *word != want && k < SOON_MS; k++)
+			usleep(50);
+		assert_int_equal(*word, want);
+		assert_memory_equal(memory + (size_t)(i % 4) * 65536, data, bytes);
+		assert_return_code(weft_stream_give_back(stream, 0, i % 4, i / 4 + 1), 0);
+	}
+	assert_int_equal(weft_stream_wait(stream, &event, 0), -EAGAIN);
+	end(way);
+}
+
+/* Senders and a sleeper in processes of their own: every event once, in order. */
+static _Atomic uint64_t *slept; /* events that the sleeper has had */
+
+static void sleep_elsewhere(uint64_t count)
+{
+	struct weft_stream_event event;
+
+	alarm(120);
+	for (uint64_t i = 0; i < count; i++) {
+		if (weft_stream_wait(stream, &event, SOON_MS) || event.first_sequence != i ||
+		    event.datagrams != 1 ||
+		    weft_stream_give_back(stream, 0, event.buffer, event.generation))
+			_exit(1);
+		*slept = i + 1;
+	}
+	_exit(0);
+}
+
+static void from_elsewhere(struct way *way, uint32_t count, uint32_t ahead)
+{
+	const struct weft_stream_list list = {.buffers = 1024, .bytes = 1536, .datagrams = 1};
+	struct weft_stream_counters c;
+	int status;
+	pid_t sleeper;
+
+	begin(way, &list);
+	slept = mmap(NULL, sizeof(*slept), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(slept, MAP_FAILED);
+	sleeper = fork();
+	if (!sleeper)
+		sleep_elsewhere(count);
+	for (uint32_t i = 0; i < count; i++) {
+		send_number(way, i);
+		for (int k = 0; *slept + ahead < i && k < SOON_MS * 10; k++)
+			usleep(100);
+	}
+	c = counters_when(count);
+	assert_int_equal(waitpid(sleeper, &status, 0), sleeper);
+	assert_int_equal(status, 0);
+	assert_int_equal(c.placed, count);
+	munmap((void *)slept, sizeof(*slept));
+	end(way);
+}
+
+#define SUITE(way, count)                                                                          \
+	static void way##_packed(void **state)                                                     \
+	{                                                                                          \
+		packed(&way);                                                                      \
+	}                                                                                          \
+	static void way##_slots(void **state)                                                      \
+	{                                                                                          \
+		slots(&way, 0);                                                                    \
+	}                                                                                          \
+	static void way##_ordered(void **state)                                                    \
+	{                                                                                          \
+		slots(&way, WEFT_STREAM_ORDERED);                                                  \
+	}                                                                                          \
+	static void way##_no_buffer(void **state)                                                  \
+	{                                                                                          \
+		no_buffer(&way);                                                                   \
+	}                                                                                          \
+	static void way##_told(void **state)                                                       \
+	{                                                                                          \
+		told(&way);                                                                        \
+	}                                                                                          \
+	static void way##_flushed(void **state)                                                    \
+	{                                                                                          \
+		flushed(&way);                                                                     \
+	}                                                                                          \
+	static void way##_words(void **state)                                                      \
+	{                                                                                          \
+		words(&way);                                                                       \
+	}                                                                                          \
+	static void way##_elsewhere(void **state)                                                  \
+	{                                                                                          \
+		from_elsewhere(&way, count, 256);                                                  \
+	}
+#define TESTS(way)                                                                                 \
+	cmocka_unit_test(way##_packed), cmocka_unit_test(way##_slots),                             \
+		cmocka_unit_test(way##_ordered), cmocka_unit_test(way##_no_buffer),                \
+		cmocka_unit_test(way##_told), cmocka_unit_test(way##_flushed),                     \
+		cmocka_unit_test(way##_words), cmocka_unit_test(way##_elsewhere)
+
+SUITE(udp, 20000)
+SUITE(ring, 20000)
+
+/* Of UDP alone: datagrams that the kernel has joined lie each in a place of its own. */
+static void udp_joined(void **state)
+{
+	const struct weft_stream_list list = {
+		.buffers = 4, .bytes = 64 * 1536, .slots = 64, .slot_bytes = 1536};
+	uint8_t data[40 * 1000];
+	struct weft_stream_event event;
+	uint32_t number = 0, checked = 0;
+	int segment = 1000;
+
+	begin(&udp, &list);
+	assert_return_code(setsockopt(udp.fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)),
+			   errno);
+	while (checked < 64 * 40) {
+		for (; number < checked + 200; number += 40) {
+			for (uint32_t i = 0; i < 40; i++) {
+				uint32_t n = number + i;
+
+				memset(data + i * 1000, (uint8_t)(n * 3), 1000);
+				memcpy(data + i * 1000 + 4, &n, 4);
+			}
+			assert_int_equal(send(udp.fd, data, sizeof(data), 0), sizeof(data));
+		}
+		next_event(&event);
+		for (uint32_t i = 0; i < event.datagrams; i++, checked++) {
+			const struct weft_stream_datagram *d =
+				&weft_stream_datagrams(stream, 0, event.buffer)[i];
+			const uint8_t *at = memory + (size_t)event.buffer * list.bytes + d->offset;
+
+			assert_int_equal(d->number, checked);
+			assert_int_equal(d->bytes, 1000);
+			assert_int_equal(at[0], (uint8_t)(checked * 3));
+			assert_int_equal(at[999], (uint8_t)(checked * 3));
+		}
+		give_back(&event);
+	}
+	/* at first nobody knows how long they are, and each buffer begins anew */
+	assert_true(counters_when(64 * 40).calls < 400);
+	end(&udp);
+}
+
+/* ---- What is refused ---- */
+
+static void refused(void **state)
+{
+	struct weft_stream_list list = {.buffers = 2, .bytes = 1000};
+	struct weft_stream_source source = {.from = udp.from};
+	struct weft_stream_counters c;
+	struct weft_stream_event event;
+	struct weft_stream *other;
+
+	assert_return_code(weft_stream_open(0, &stream), 0);
+	assert_int_equal(weft_stream_start(stream), -EINVAL);
+	assert_string_equal(weft_stream_wrong(stream), "there is no source, or no list");
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
+	list.bytes = 0;
+	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -EINVAL);
+	list = (struct weft_stream_list){.buffers = 2, .bytes = 1000, .flags = 8};
+	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -EINVAL);
+	list.flags = 0;
+	for (int i = 0; i < 64; i++)
+		assert_return_code(weft_stream_register(stream, &list, NULL, NULL), 0);
+	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -ENOSPC);
+	source.from = NULL;
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
+	source.from = "udp:127.0.0.1";
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
+	assert_non_null(strstr(weft_stream_wrong(stream), "ADDRESS:PORT"));
+	source.from = "ring:";
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
+	source.from = "carrier:pigeon";
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EPROTONOSUPPORT);
+	source.from = "udp:192.0.2.1:1";
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EADDRNOTAVAIL);
+	source.from = "ring:/nowhere/at/all";
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -ENOENT);
+	source.from = udp.from;
+	assert_int_equal(weft_stream_fd(stream), -1);
+	assert_null(weft_stream_words(stream, 0));
+	assert_int_equal(weft_stream_arm(stream), -EINVAL);
+	assert_int_equal(weft_stream_wait(stream, &event, 0), -EINVAL);
+	assert_int_equal(weft_stream_flush(stream, 0), -EINVAL);
+	assert_int_equal(weft_stream_give_back(stream, 0, 0, 1), -EINVAL);
+	assert_int_equal(weft_stream_counters(stream, 0, &c), -EINVAL);
+	weft_stream_stop(stream);
+	source.protocol = WEFT_STREAM_MGP + 1;
+	assert_return_code(weft_stream_bind(stream, &source, NULL), 0);
+	assert_int_equal(weft_stream_start(stream), -EINVAL);
+	assert_non_null(strstr(weft_stream_wrong(stream), "no such kind"));
+	assert_return_code(weft_stream_open(0, &other), 0);
+	assert_return_code(weft_stream_register(other, &list, NULL, NULL), 0);
+	source.protocol = WEFT_STREAM_RAW;
+	assert_int_equal(weft_stream_bind(other, &source, NULL), -EADDRINUSE);
+	weft_stream_close(other);
+	weft_stream_close(stream);
+}
+
+static void refused_later(void **state)
+{
+	const struct weft_stream_list list = {.buffers = 2, .bytes = 1000};
+	const struct weft_stream_source source = {.from = "udp:127.0.0.1:0"};
+	struct weft_stream_counters c;
+	struct weft_ring_writer *writer;
+
+	begin(&ring, &list);
+	assert_int_equal(weft_stream_start(stream), -EBUSY);
+	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -EBUSY);
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EBUSY);
+	assert_int_equal(weft_stream_flush(stream, 1), -EINVAL);
+	assert_null(weft_stream_words(stream, 1));
+	assert_null(weft_stream_datagrams(stream, 0, 0));
+	assert_int_equal(weft_stream_give_back(stream, 0, 2, 1), -EINVAL);
+	assert_int_equal(weft_stream_give_back(stream, 0, 1, 1), -ESTALE);
+	assert_int_equal(weft_stream_counters(stream, 1, &c), -EINVAL);
+	assert_int_equal(weft_ring_writer_open(strchr(ring.from, ':') + 1, &writer), -EBUSY);
+	end(&ring);
+	assert_int_equal(weft_ring_writer_open(strchr(ring.from, ':') + 1, &writer), -ENOENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TESTS(udp),
+		TESTS(ring),
+		cmocka_unit_test(udp_joined),
+		cmocka_unit_test(refused),
+		cmocka_unit_test(refused_later),
+	};
+
+	snprintf(ring.from, sizeof(ring.from), "ring:/dev/shm/weft-test-stream-%d", getpid());
+	udp_name(&udp);
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
