@@ -13,11 +13,17 @@
 
 #include "stream/playback.h"
 
-#define WEFT_STREAM_VERBS(X) X(generate) X(trigger)
+#define WEFT_STREAM_VERBS(X) X(generate) X(info) X(receive) X(replay) X(trigger)
 
 #define X(verb)		     int weft_stream_##verb(int argc, char **argv);
 WEFT_STREAM_VERBS(X)
 #undef X
+
+struct option;
+/* Gives each option, with optarg, to `take`, which says whether it is one. 0, or 2: what is wrong has
+ * been said. */
+int weft_stream_options(int argc, char **argv, const struct option *words,
+			bool (*take)(void *job, int option), void *job);
 
 /* Numbers of options: whether text is one, within the limits. */
 bool weft_stream_number(const char *text, uint64_t least, uint64_t most, uint64_t *value);
@@ -28,8 +34,12 @@ bool weft_stream_real(const char *text, double least, double most, double *value
 int weft_stream_fail(const char *verb, const char *what, const char *why);
 int weft_stream_fail_errno(const char *verb, const char *what, const char *why, int err);
 
+/* From now on SIGINT and SIGTERM only set what weft_stream_interrupted says. */
+void weft_stream_catch(void);
+bool weft_stream_interrupted(void);
+
 /* 0, or -EIO: not all was written. */
-int weft_stream_close(FILE *file);
+int weft_stream_finish(FILE *file);
 
 /* Datagrams into a capture, pcapng if its name ends so; path may be NULL: none. 0 or -errno. */
 struct weft_pcap_writer;
@@ -41,11 +51,16 @@ void weft_stream_capture_put(struct weft_stream_capture *c, uint64_t time_ns, co
 			     uint32_t bytes);
 int weft_stream_capture_end(struct weft_stream_capture *c);
 
-/* The section "account"; one of a histogram. */
+/* The section "account", of a playback or of a stream; one of a histogram. */
 struct weft_report;
 struct weft_histogram;
 void weft_stream_report_histogram(struct weft_report *r, const char *name,
 				  const struct weft_histogram *h);
+struct weft_stream_counters;
+void weft_stream_report_counters(struct weft_report *r, const struct weft_stream_counters *c);
+struct weft_sender;
+/* "sent", and "late_ns" if they had times. */
+void weft_stream_report_sent(struct weft_report *r, const struct weft_sender *sender);
 void weft_stream_report_account(struct weft_report *r, const struct weft_playback_result *result);
 
 #endif

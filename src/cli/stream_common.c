@@ -1,13 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include <errno.h>
+#include <getopt.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "cli/report.h"
 #include "cli/stream.h"
 #include "link/frame.h"
 #include "link/pcap.h"
 #include "stream/histogram.h"
+#include "stream/sender.h"
+#include "weft/stream.h"
+
+int weft_stream_options(int argc, char **argv, const struct option *words,
+			bool (*take)(void *job, int option), void *job)
+{
+	int option;
+
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "", words, NULL)) != -1)
+		if (!take(job, option))
+			return weft_main_usage_error("stream",
+						     "unknown option, or no such value: '%s'",
+						     optarg ?: argv[optind - 1]);
+	if (optind < argc)
+		return weft_main_usage_error("stream", "what is '%s'?", argv[optind]);
+	return 0;
+}
 
 bool weft_stream_number(const char *text, uint64_t least, uint64_t most, uint64_t *value)
 {
@@ -40,7 +61,27 @@ int weft_stream_fail_errno(const char *verb, const char *what, const char *why, 
 	return 1;
 }
 
-int weft_stream_close(FILE *file)
+static _Atomic bool interrupted;
+
+static void interrupt(int signal)
+{
+	interrupted = true;
+}
+
+void weft_stream_catch(void)
+{
+	const struct sigaction action = {.sa_handler = interrupt};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+bool weft_stream_interrupted(void)
+{
+	return interrupted;
+}
+
+int weft_stream_finish(FILE *file)
 {
 	bool failed = ferror(file);
 
@@ -139,4 +180,52 @@ void weft_stream_report_histogram(struct weft_report *r, const char *name,
 	weft_report_number(r, weft_histogram_quantile(h, 990000));
 	weft_report_number(r, weft_histogram_quantile(h, 999000));
 	weft_report_number(r, h->max);
+}
+
+/* The fields of the account in the order of weft_stream_report_counters. */
+#define COUNTERS(X)                                                                                \
+	X(arrived)                                                                                 \
+	X(placed)                                                                                  \
+	X(duplicate) X(late) X(bad) X(no_buffer) X(reordered) X(bytes) X(events) X(missing)        \
+		X(lost) X(sent) X(restarts) X(wraps) X(dropped) X(copied) X(calls) X(failed)
+
+void weft_stream_report_counters(struct weft_report *r, const struct weft_stream_counters *c)
+{
+	static const struct weft_column columns[] = {
+#define X(name) {#name, WEFT_COLUMN_NUMBER},
+		COUNTERS(X)
+#undef X
+			{NULL},
+	};
+
+	weft_report_section(r, "account", true, columns);
+	weft_report_row(r);
+#define X(name) weft_report_number(r, c->name);
+	COUNTERS(X)
+#undef X
+}
+
+void weft_stream_report_sent(struct weft_report *r, const struct weft_sender *sender)
+{
+	static const struct weft_column columns[] = {
+		{"datagrams", WEFT_COLUMN_NUMBER},
+		{"bytes", WEFT_COLUMN_NUMBER},
+		{"calls", WEFT_COLUMN_NUMBER},
+		{"waits", WEFT_COLUMN_NUMBER},
+		{"refused", WEFT_COLUMN_NUMBER},
+		{"took_ns", WEFT_COLUMN_NUMBER},
+		{NULL},
+	};
+	const struct weft_sender_counters *c = weft_sender_counters(sender);
+
+	weft_report_section(r, "sent", true, columns);
+	weft_report_row(r);
+	weft_report_number(r, c->datagrams);
+	weft_report_number(r, c->bytes);
+	weft_report_number(r, c->calls);
+	weft_report_number(r, c->waits);
+	weft_report_number(r, c->refused);
+	weft_report_number(r, c->last_ns - c->first_ns);
+	if (weft_sender_late(sender)->count)
+		weft_stream_report_histogram(r, "late_ns", weft_sender_late(sender));
 }

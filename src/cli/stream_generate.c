@@ -6,13 +6,12 @@
 
 #include "cli/cli.h"
 #include "cli/stream.h"
+#include "cli/stream_live.h"
 #include "stream/generator.h"
 #include "stream/pace.h"
 
 struct job {
-	struct weft_generator_options options;
-	struct weft_pace pace;
-	uint64_t events, most;
+	struct weft_stream_live live; /* most of it goes for files, too */
 	const char *write, *truth;
 };
 
@@ -30,7 +29,13 @@ enum {
 	MOST,
 	SOURCE,
 	STAMP,
-	SCRAMBLE
+	SCRAMBLE,
+	TO,
+	BACK,
+	SEQUENCED,
+	SEGMENTS,
+	SECONDS,
+	JSON
 };
 
 static const struct option words[] = {
@@ -48,6 +53,12 @@ static const struct option words[] = {
 	{"source", required_argument, NULL, SOURCE},
 	{"stamp", no_argument, NULL, STAMP},
 	{"scramble", no_argument, NULL, SCRAMBLE},
+	{"to", required_argument, NULL, TO},
+	{"back", required_argument, NULL, BACK},
+	{"sequenced", required_argument, NULL, SEQUENCED},
+	{"segments", required_argument, NULL, SEGMENTS},
+	{"seconds", required_argument, NULL, SECONDS},
+	{"json", no_argument, NULL, JSON},
 	{0},
 };
 
@@ -67,60 +78,77 @@ static bool parse_rings(char *text, double fraction[])
 	return n == (int)WEFT_GENERATOR_RINGS + 1 && sum > 0;
 }
 
-static bool take(struct job *job, int option)
+/* What events are made of. */
+static bool take_event(struct weft_generator_options *o, int option)
 {
-	struct weft_generator_options *o = &job->options;
 	uint64_t number = 0;
 	bool ok = true;
 
 	switch (option) {
-	case WRITE:
-		job->write = optarg;
-		break;
-	case TRUTH:
-		job->truth = optarg;
-		break;
-	case EVENTS:
-		ok = weft_stream_number(optarg, 1, 1ull << 40, &job->events);
-		break;
 	case SEED:
-		ok = weft_stream_number(optarg, 0, UINT64_MAX, &o->seed);
-		break;
+		return weft_stream_number(optarg, 0, UINT64_MAX, &o->seed);
 	case RINGS:
-		ok = parse_rings(optarg, o->fraction);
-		break;
+		return parse_rings(optarg, o->fraction);
 	case PHOTONS:
-		ok = weft_stream_real(optarg, 0, 200, &o->photons);
-		break;
+		return weft_stream_real(optarg, 0, 200, &o->photons);
 	case NOISE:
-		ok = weft_stream_real(optarg, 0, 200, &o->noise);
-		break;
+		return weft_stream_real(optarg, 0, 200, &o->noise);
 	case RATE:
-		ok = weft_stream_real(optarg, 1e-3, 1e9, &o->rate_hz);
-		break;
-	case PACE:
-		ok = weft_pace_named(optarg, &job->pace);
-		break;
-	case MOST:
-		ok = weft_stream_number(optarg, 1, UINT8_MAX, &job->most);
-		break;
+		return weft_stream_real(optarg, 1e-3, 1e9, &o->rate_hz);
 	case SOURCE:
 		ok = weft_stream_number(optarg, 0, UINT8_MAX, &number);
 		o->source = (uint8_t)number;
-		break;
+		return ok;
 	case EVEN:
 		o->even = true;
-		break;
+		return true;
 	case STAMP:
 		o->times = true;
-		break;
+		return true;
 	case SCRAMBLE:
 		o->scrambled = true;
-		break;
+		return true;
 	default:
-		ok = false;
+		return false;
 	}
-	return ok;
+}
+
+static bool take(void *context, int option)
+{
+	struct job *job = context;
+	struct weft_stream_live *live = &job->live;
+
+	switch (option) {
+	case WRITE:
+		job->write = optarg;
+		return true;
+	case TRUTH:
+		job->truth = optarg;
+		return true;
+	case TO:
+		live->to = optarg;
+		return true;
+	case BACK:
+		live->back = optarg;
+		return true;
+	case JSON:
+		live->json = true;
+		return true;
+	case EVENTS:
+		return weft_stream_number(optarg, 1, 1ull << 40, &live->events);
+	case PACE:
+		return weft_pace_named(optarg, &live->pace);
+	case MOST:
+		return weft_stream_number(optarg, 1, UINT8_MAX, &live->most);
+	case SEQUENCED:
+		return weft_stream_number(optarg, 16, 65000, &live->sequenced);
+	case SEGMENTS:
+		return weft_stream_number(optarg, 1, 64, &live->segments);
+	case SECONDS:
+		return weft_stream_real(optarg, 1e-3, 1e9, &live->seconds);
+	default:
+		return take_event(&live->options, option);
+	}
 }
 
 static void tell_truth(FILE *to, const struct weft_truth *t)
@@ -140,21 +168,22 @@ static void generate(const struct job *job, struct weft_stream_capture *capture,
 	uint8_t data[WEFT_MGP_MAX_BYTES];
 	double sent_ns = 0;
 
-	weft_generator_begin(&g, &job->options);
-	for (uint64_t done = 0; done < job->events;) {
-		uint64_t left = job->events - done, most = left < job->most ? left : job->most;
+	weft_generator_begin(&g, &job->live.options);
+	for (uint64_t done = 0; done < job->live.events;) {
+		uint64_t left = job->live.events - done,
+			 most = left < job->live.most ? left : job->live.most;
 		uint32_t events,
 			bytes = weft_generator_datagram(&g, (uint32_t)most, data, truth, &events);
 
 		done += events;
 		/* a datagram is sent when it is whole, or when those before it are gone */
-		if (job->pace.bits_per_ns == 0)
+		if (job->live.pace.bits_per_ns == 0)
 			sent_ns = truth[events - 1].time_ns;
 		else
-			sent_ns += weft_pace_ns(&job->pace, bytes);
-		if (done == job->events)
+			sent_ns += weft_pace_ns(&job->live.pace, bytes);
+		if (done == job->live.events)
 			data[13] |= WEFT_MGP_LAST;
-		if (job->options.times)
+		if (job->live.options.times)
 			weft_bytes_put_little(data + WEFT_MGP_HEADER, 8, (uint64_t)sent_ns);
 		weft_stream_capture_put(capture, (uint64_t)sent_ns, data, bytes);
 		for (uint32_t i = 0; side && i < events; i++)
@@ -179,7 +208,7 @@ static int run(const struct job *job)
 		fputs("# event NUMBER TIME_NS RINGS NOISE; ring X_MM Y_MM R_MM GEV PHOTONS HITS\n",
 		      side);
 	generate(job, &capture, side);
-	if (side && weft_stream_close(side))
+	if (side && weft_stream_finish(side))
 		status = weft_stream_fail("generate", job->truth, "not all could be written");
 end_capture:
 	err = weft_stream_capture_end(&capture);
@@ -188,18 +217,22 @@ end_capture:
 
 int weft_stream_generate(int argc, char **argv)
 {
-	struct job job = {.options = weft_generator_defaults, .events = 10000, .most = UINT8_MAX};
-	int option;
+	struct job job = {.live = {.options = weft_generator_defaults,
+				   .events = 10000,
+				   .most = UINT8_MAX,
+				   .segments = 1}};
+	int status = weft_stream_options(argc, argv, words, take, &job);
 
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, "", words, NULL)) != -1)
-		if (!take(&job, option))
-			return weft_main_usage_error("stream",
-						     "unknown option, or no such value: '%s'",
-						     optarg ?: argv[optind - 1]);
-	if (optind < argc)
-		return weft_main_usage_error("stream", "what is '%s'?", argv[optind]);
+	if (status)
+		return status;
+	if (job.live.to && (job.write || job.truth))
+		return weft_main_usage_error("stream", "either into files or --to somewhere");
+	if (!job.live.to && (job.live.back || job.live.sequenced || job.live.seconds > 0))
+		return weft_main_usage_error("stream", "to where? --to udp:ADDRESS:PORT");
+	if (job.live.to)
+		return weft_stream_generate_live(&job.live);
 	if (!job.write && !job.truth)
-		return weft_main_usage_error("stream", "generate --write FILE, or --truth FILE");
+		return weft_main_usage_error("stream",
+					     "generate --write FILE, --truth FILE, or --to");
 	return run(&job);
 }

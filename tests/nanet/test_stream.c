@@ -366,7 +366,8 @@ static void from_elsewhere(struct way *way, uint32_t count, uint32_t ahead)
 	pid_t sleeper;
 
 	begin(way, &list);
-	slept = mmap(NULL, sizeof(*slept), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	slept = mmap(NULL, sizeof(*slept), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
 	assert_ptr_not_equal(slept, MAP_FAILED);
 	sleeper = fork();
 	if (!sleeper)
