@@ -115,15 +115,15 @@ def mgp(number, merged, source=0, flags=0):
     return struct.pack('<IBBHIBBH', number, source, 0, 16 + len(body), 0, len(merged), flags, 0) + body
 
 
-def write_capture(path, datagrams, port=6666):
-    """(time in ns, payload) of each, without checksums of UDP."""
+def write_capture(path, datagrams, port=6666, ends=(bytes(4), bytes(4))):
+    """(time in ns, payload) of each, without checksums of UDP, to all of a network."""
     data = struct.pack('<IHHiIII', 0xa1b23c4d, 2, 4, 0, 0, 262144, 1)
     for time_ns, body in datagrams:
-        ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, bytes(4), bytes(4))
+        ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, *ends)
         total = sum(struct.unpack('>10H', ip))
         total = (total & 0xffff) + (total >> 16)
         ip = ip[:10] + struct.pack('>H', ~total & 0xffff) + ip[12:]
-        frame = bytes(12) + b'\x08\x00' + ip + struct.pack('>HHHH', 1, port, 8 + len(body), 0) + body
+        frame = b'\xff' * 6 + bytes(6) + b'\x08\x00' + ip + struct.pack('>HHHH', 1, port, 8 + len(body), 0) + body
         data += struct.pack('<IIII', time_ns // 10**9, time_ns % 10**9, len(frame), len(frame)) + frame
     path.write_bytes(data)
 

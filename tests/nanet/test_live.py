@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Streams live: what senders that know nothing of Weft send is counted to the datagram, what the kernel
+drops stands apart; a capture goes round unchanged; the trigger decides live as it does of a file; the
+trigger's chain loses nothing at the pace of a wire."""
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+
+from fabric import BUILD
+from stream.capture import fits, frames, payload, stream, write_capture
+
+ENDS = bytes([192, 0, 2, 1]), bytes([192, 0, 2, 2])
+WIRE = '''
+ip link add v0 type veth peer name v1
+ip address add 192.0.2.2/24 dev v1
+ip link set v0 up
+ip link set v1 up
+$0 stream receive --from udp:192.0.2.2:6666 --field 0,64 --socket 8388608 --quiet --json >"$1/got.json" &
+until grep -q :1A0A /proc/net/udp; do sleep 0.02; done
+tcpreplay -q -i v0 --pps 20000 "$1/x.pcap" >/dev/null
+sleep 0.5
+kill -TERM $!
+wait $!
+'''
+
+
+def free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
+        it.bind(('127.0.0.1', 0))
+        return it.getsockname()[1]
+
+
+def bound(port):
+    with open('/proc/net/udp', encoding='ascii') as lines:
+        return any(line.split()[1].endswith(f':{port:04X}') for line in lines if ':' in line)
+
+
+@contextlib.contextmanager
+def command(verb, port, *words):
+    """The report of a verb that receives, once the block has ended and a moment has passed."""
+    process = subprocess.Popen([BUILD / 'weft', 'stream', verb, '--from', f'udp:127.0.0.1:{port}', '--json',
+                                *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    report = {}
+    try:
+        end = time.monotonic() + 30
+        while not bound(port):
+            assert process.poll() is None and time.monotonic() < end, process.communicate()
+            time.sleep(0.01)
+        yield report
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        report.update(json.loads(out))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def receive(port, *words):
+    return command('receive', port, '--quiet', *words)
+
+
+def generate(port, *words):
+    return json.loads(stream('generate', '--to', f'udp:127.0.0.1:{port}', '--json', *words).stdout)
+
+
+def sound(account):
+    assert account['arrived'] == sum(account[k] for k in ('placed', 'duplicate', 'late', 'bad', 'no_buffer'))
+    assert account['sent'] == account['arrived'] - account['duplicate'] + account['lost']
+    assert not account['failed']
+
+
+def test_socat(tmp_path):
+    """Pieces of a file, each a datagram."""
+    data = random.Random(1).randbytes(2000 * 700 + 11)
+    (tmp_path / 'x').write_bytes(data)
+    port = free_port()
+    with receive(port, '--socket', 8 << 20, '--write', tmp_path / 'got.pcap') as report:
+        subprocess.run(['socat', '-u', '-b700', f'OPEN:{tmp_path}/x', f'UDP4:127.0.0.1:{port}'], check=True)
+    sound(report['account'])
+    assert report['account']['arrived'] == report['account']['placed'] == 2001
+    assert b''.join(payload(f) for _, f in frames(tmp_path / 'got.pcap')) == data
+
+
+def numbered(count, rng):
+    return [struct.pack('<Q', n) + rng.randbytes(rng.randrange(1400)) for n in range(count)]
+
+
+def test_tcpreplay(tmp_path):
+    """Numbers with holes, copies and another order: counted as what they are."""
+    rng = random.Random(2)
+    sent = numbered(3000, rng)
+    lost = set(rng.sample(range(1, 2999), 200))
+    order = [d for n, d in enumerate(sent) if n not in lost]
+    for at in rng.sample(range(1, len(order) - 2), 100):
+        order[at], order[at + 1] = order[at + 1], order[at]
+    copies = rng.sample(range(len(order)), 150)
+    order += [order[at] for at in copies if at > len(order) - 900]
+    doubled = len(order) - 2800
+    write_capture(tmp_path / 'x.pcap', [(i * 20000, d) for i, d in enumerate(order)], ends=ENDS)
+    if subprocess.run(['unshare', '-rn', 'true'], check=False).returncode:
+        pytest.skip('no namespaces of users and networks here')
+    subprocess.run(['unshare', '-rn', 'sh', '-ec', WIRE, BUILD / 'weft', tmp_path], check=True)
+    account = json.loads((tmp_path / 'got.json').read_text())['account']
+    sound(account)
+    assert (account['arrived'], account['duplicate'], account['lost'], account['bad']) == (
+        len(order), doubled, 200, 0)
+    assert account['reordered'] > 50 and account['sent'] == 3000
+
+
+@pytest.mark.parametrize('segments', [1, 40])
+def test_small_socket(segments):
+    """What does not fit is dropped by the kernel, which says so: to the datagram, or to the message where
+    they travel joined. The last one comes."""
+    port = free_port()
+    with receive(port, '--field', '0,64', '--socket', 20000) as report:
+        done = generate(port, '--sequenced', 1000, '--events', 40000, '--rate', 1e9, '--segments', segments)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            time.sleep(0.5)
+            last.sendto(struct.pack('<Q', 40000) + bytes(8), ('127.0.0.1', port))
+    account = report['account']
+    assert done['sent']['datagrams'] == 40000 and done['sent']['refused'] == 0
+    sound(account)
+    assert account['dropped'] > 0
+    assert account['arrived'] + account['dropped'] * segments == account['sent'] == 40001
+    assert account['lost'] == account['dropped'] * segments
+
+
+@pytest.mark.skipif(not shutil.which('tcpdump') or os.geteuid() != 0, reason='needs tcpdump, and root')
+def test_capture_goes_round(tmp_path):
+    """Captured by tcpdump, replayed, received and captured: the same datagrams, in about the same times."""
+    port, other = free_port(), free_port()
+    with subprocess.Popen(['tcpdump', '-i', 'lo', '-B', '8192', '-w', tmp_path / 'x.pcap', '-Z', 'root',
+                           '--immediate-mode', f'udp port {port}'], stderr=subprocess.PIPE) as dump:
+        while b'listening' not in dump.stderr.readline():
+            assert dump.poll() is None
+        with receive(port):
+            generate(port, '--events', 3000, '--rate', 1e5)
+        dump.send_signal(signal.SIGINT)
+    with receive(other, '--socket', 8 << 20, '--write', tmp_path / 'y.pcap') as report:
+        done = json.loads(stream('replay', '--read', tmp_path / 'x.pcap', '--port', port, '--to',
+                                 f'udp:127.0.0.1:{other}', '--json').stdout)
+    sound(report['account'])
+    assert report['account']['dropped'] == 0
+    stream('replay', '--read', tmp_path / 'x.pcap', '--to', f'udp:127.0.0.1:{free_port()}', '--pace', '1gbe')
+    stream('generate', '--write', tmp_path / 'made.pcap', '--events', 3000, '--rate', 1e5)
+    made = list(frames(tmp_path / 'made.pcap'))
+    got = list(frames(tmp_path / 'y.pcap'))
+    assert [payload(f) for _, f in got] == [payload(f) for _, f in made]
+    assert done['sent']['datagrams'] == len(made)
+    assert 0.9 < done['sent']['took_ns'] / (made[-1][0] - made[0][0]) < 1.5
+
+
+def test_trigger_decides_alike(tmp_path):
+    """Live as of a file: the same rings of the same events."""
+    words = ['--events', 4000, '--rings', '1,3,1,0,0', '--seed', 5]
+    stream('generate', '--write', tmp_path / 'x.pcap', *words)
+    stream('trigger', '--read', tmp_path / 'x.pcap', '--fits', tmp_path / 'file')
+    port, back = free_port(), free_port()
+    with receive(back) as primitives, \
+            command('trigger', port, '--fits', tmp_path / 'live', '--to', f'udp:127.0.0.1:{back}', '--socket',
+                    8 << 20) as report:
+        generate(port, '--stamp', '--pace', '1gbe', *words)
+        time.sleep(2)
+    assert fits(tmp_path / 'live') == fits(tmp_path / 'file')
+    assert report['trigger']['events'] == 4000 and report['account']['lost'] == 0
+    assert report['chain_ns']['count'] == report['chain']['buffers'] > 0
+    assert primitives['account']['arrived'] == report['trigger']['datagrams'] > 0
+
+
+def test_primitives_come_back():
+    port, back = free_port(), free_port()
+    with command('trigger', port, '--to', f'udp:127.0.0.1:{back}', '--algorithm', 'crawford', '--gather', 64):
+        done = generate(port, '--events', 2000, '--rate', 1e5, '--stamp', '--back', f'127.0.0.1:{back}')
+    assert done['back']['bad'] == 0 and done['back']['primitives'] > 1000
+    assert done['back_ns']['count'] == done['back']['datagrams']
+    # those that take part in a latency of more than a millisecond, and no others, are misses
+    assert (done['back']['misses'] > 0) == (done['back_ns']['max'] > 10**6)
+
+
+def test_ring(tmp_path):
+    """Another process writes into memory; the reader takes it from there."""
+    words = [BUILD / 'weft', 'stream', 'receive', '--from', f'ring:{tmp_path}/ring', '--field', '0,64',
+             '--datagrams', '50000', '--json', '--quiet']
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        while not (tmp_path / 'ring.wake').exists() or not (tmp_path / 'ring').exists():
+            time.sleep(0.01)
+        done = json.loads(stream('generate', '--to', f'ring:{tmp_path}/ring', '--sequenced', 1000, '--events',
+                                 50000, '--rate', 1e9, '--json').stdout)
+        account = json.loads(process.communicate(timeout=60)[0])['account']
+    sound(account)
+    assert account['arrived'] == done['sent']['datagrams'] == 50000 and account['lost'] == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_each_second():
+    port = free_port()
+    process = subprocess.run([BUILD / 'weft', 'stream', 'receive', '--from', f'udp:127.0.0.1:{port}', '--seconds',
+                              '2.2'], capture_output=True, text=True, check=True)
+    assert process.stderr.count('datagrams/s') == 2 and 'account' in process.stdout
+
+
+def test_info():
+    told = json.loads(stream('info', '--json').stdout)
+    assert [p['protocol'] for p in told['protocols']] == ['raw', 'sequenced', 'mgp']
+    with open('/proc/sys/net/core/rmem_max', encoding='ascii') as most:
+        assert told['machine']['socket_most'] == int(most.read())
+
+
+@pytest.mark.parametrize('words, said', [
+    (['receive'], '--from'),
+    (['receive', '--from', 'pigeon:1'], 'Protocol not supported'),
+    (['receive', '--from', 'udp:1'], 'ADDRESS:PORT'),
+    (['receive', '--from', 'udp:192.0.2.1:1'], 'assign'),
+    (['receive', '--from', 'udp::0', '--field', '0,24', '--seconds', '1'], 'width'),
+    (['receive', '--from', 'udp::0', '--field', '0'], 'no such value'),
+    (['receive', '--from', 'udp::0', '--ordered', '--seconds', '1'], 'ordered'),
+    (['receive', '--from', 'udp::0', '--write', '/nowhere/x'], 'No such file'),
+    (['replay', '--read', 'x'], '--to'),
+    (['replay', '--read', '/nowhere/x', '--to', 'udp:127.0.0.1:9'], 'No such file'),
+    (['replay', '--read', 'x', '--to', 'pigeon:1'], 'Invalid'),
+    (['trigger', '--read', 'x', '--from', 'udp::0'], 'trigger'),
+    (['trigger', '--from', 'udp:x'], 'ADDRESS:PORT'),
+    (['trigger', '--from', 'udp::0', '--to', 'x'], 'Invalid'),
+    (['generate', '--to', 'ring:/nowhere/ring'], 'No such file'),
+    (['generate', '--to', 'udp:127.0.0.1:9', '--write', 'x'], 'either'),
+    (['generate', '--seconds', '1'], 'to where'),
+    (['generate', '--to', 'udp:127.0.0.1:9', '--back', 'x', '--events', '1'], 'Invalid'),
+    (['info', 'x'], "what is 'x'"),
+])
+def test_refused(words, said):
+    assert said in stream(*words, ok=False).stderr
+
+
+@pytest.mark.alone
+def test_pace():
+    """125 MB/s on the wire are 119.64 of payload."""
+    done = generate(free_port(), '--sequenced', 1472, '--pace', '1gbe', '--seconds', 5)
+    sent, each = done['sent'], 1538 * 8
+    rate = (sent['bytes'] - 1472) / sent['took_ns'] * 1000
+    assert sent['refused'] == 0 and done['late_ns']['count'] == sent['datagrams']
+    assert rate == pytest.approx(119.64, rel=1e-3), done
+    assert sent['took_ns'] == pytest.approx((sent['datagrams'] - 1) * each, rel=1e-3)
+
+
+def most_of_socket():
+    with open('/proc/sys/net/core/rmem_max', encoding='ascii') as most:
+        return int(most.read())
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(os.geteuid() != 0 and most_of_socket() < 4 << 20,
+                    reason='the socket has to hold 4 MiB: root, or net.core.rmem_max')
+def test_chain():
+    """Ten seconds of events at the pace of 1 GbE: nothing is lost, and half of what is decided is back
+    within a millisecond of the first datagram."""
+    port, back = free_port(), free_port()
+    with command('trigger', port, '--to', f'udp:127.0.0.1:{back}', '--algorithm', 'crawford', '--socket', 4 << 20,
+                 '--gather', 512) as report:
+        done = generate(port, '--pace', '1gbe', '--seconds', 10, '--stamp', '--back', f'127.0.0.1:{back}')
+    print(json.dumps({'generate': done, 'trigger': report}, indent=1))
+    sound(report['account'])
+    assert report['account']['arrived'] == report['account']['placed'] == done['sent']['datagrams']
+    assert report['trigger']['events'] == done['generate']['events'] > 14e6
+    assert done['back']['primitives'] == report['trigger']['primitives'] > 0
+    assert report['chain_ns']['p50'] < 10**6 and done['back_ns']['p50'] < 10**6
