@@ -4,6 +4,7 @@
  * here are the functions of a row: name where it comes from, and send to it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -468,6 +470,55 @@ static void udp_joined(void **state)
 	end(&udp);
 }
 
+/* Of a ring alone: a writer that writes what makes no sense ends the link, and nothing else. */
+static void ring_damaged(void **state)
+{
+	static const uint32_t lengths[] = {65537, WEFT_RING_SKIP, 4096};
+	const struct weft_stream_list list = {.buffers = 4, .bytes = 65536};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		struct weft_stream_counters c = {0};
+		struct weft_ring *shared;
+		int fd;
+
+		begin(&ring, &list);
+		fd = open(strchr(ring.from, ':') + 1, O_RDWR);
+		shared = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		assert_ptr_not_equal(shared, MAP_FAILED);
+		close(fd);
+		memcpy(shared->bytes, &lengths[i], 4);
+		shared->head = 8;
+		weft_stream_flush(stream, 0); /* it looks */
+		for (int k = 0; !c.failed && k < SOON_MS; k++) {
+			usleep(1000);
+			weft_stream_counters(stream, WEFT_STREAM_ALL, &c);
+		}
+		assert_int_equal(c.failed, EPROTO);
+		munmap(shared, 65536);
+		end(&ring);
+	}
+}
+
+static void nothing(int signal)
+{
+}
+
+/* A signal ends a wait. */
+static void interrupted(void **state)
+{
+	const struct weft_stream_list list = {.buffers = 4, .bytes = 65536};
+	const struct sigaction action = {.sa_handler = nothing};
+	const struct itimerval each = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+	struct weft_stream_event event;
+
+	begin(&ring, &list);
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &each, NULL);
+	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), -EINTR);
+	setitimer(ITIMER_REAL, &never, NULL);
+	end(&ring);
+}
+
 /* ---- What is refused ---- */
 
 static void refused(void **state)
@@ -490,6 +541,16 @@ static void refused(void **state)
 	for (int i = 0; i < 64; i++)
 		assert_return_code(weft_stream_register(stream, &list, NULL, NULL), 0);
 	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -ENOSPC);
+	assert_return_code(weft_stream_open(0, &other), 0);
+	list = (struct weft_stream_list){.buffers = 1 << 20, .bytes = 1 << 30};
+	assert_int_equal(weft_stream_register(other, &list, NULL, NULL), -ENOMEM);
+	list = (struct weft_stream_list){.buffers = 2, .bytes = 1000};
+	assert_return_code(weft_stream_register(other, &list, NULL, NULL), 0);
+	source.from = "udp:127.0.0.1:0";
+	for (int i = 0; i < 64; i++)
+		assert_return_code(weft_stream_bind(other, &source, NULL), 0);
+	assert_int_equal(weft_stream_bind(other, &source, NULL), -ENOSPC);
+	weft_stream_close(other);
 	source.from = NULL;
 	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
 	source.from = "udp:127.0.0.1";
@@ -552,6 +613,8 @@ int main(void)
 		TESTS(udp),
 		TESTS(ring),
 		cmocka_unit_test(udp_joined),
+		cmocka_unit_test(ring_damaged),
+		cmocka_unit_test(interrupted),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(refused_later),
 	};
