@@ -18,6 +18,7 @@ table() {
 		check	qperf fio libiscsi-bin qemu-utils
 		check	clang libclang-rt-dev llvm
 		check	tshark python3-scapy
+		check	socat tcpreplay tcpdump
 		check	linux-headers-amd64 make
 		check	python3-numpy python3-scipy tshark
 		check	openmpi-bin libopenmpi-dev netpipe-openmpi

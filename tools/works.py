@@ -227,6 +227,10 @@ SECTIONS = {
         ('the engine behind a network that loses, doubles, reorders, cuts and changes datagrams: each counter, '
          'place and record, by seeds', r'nanet-faults'),
         ('latencies as histograms of three digits', r'stream-histogram'),
+        ('`weft/stream.h`: packed buffers and slots out of a UDP socket and out of a ring of another process, events by record, '
+         'descriptor and word, by a child of fork; what is refused', r'nanet-stream'),
+        ('`weft stream generate --to`, `receive`, `replay`, `trigger --from`: datagrams of socat and tcpreplay, and what the '
+         'kernel drops, counted exactly; a capture goes round unchanged', r'nanet/live::'),
         ('`weft stream trigger`: rings by Crawford, Taubin, Almagest and histogram, against numpy, scipy and the '
          'truth; primitives; labels are not read', r'stream/trigger::'),
     ],

@@ -29,7 +29,8 @@ struct weft_stream_back {
 	_Atomic uint64_t left_ns[FRAMES]; /* of a frame's first event */
 };
 
-static void take(struct weft_stream_back *b, const struct weft_udp_datagram *d, uint64_t now_ns)
+static void take_primitives(struct weft_stream_back *b, const struct weft_udp_datagram *d,
+			    uint64_t now_ns)
 {
 	struct weft_mtp mtp;
 	uint64_t left_ns;
@@ -48,7 +49,7 @@ static void take(struct weft_stream_back *b, const struct weft_udp_datagram *d, 
 	b->misses += now_ns - left_ns > LIMIT_NS;
 }
 
-static void *run(void *context)
+static void *receive_primitives(void *context)
 {
 	struct weft_stream_back *b = context;
 	struct pollfd wait = {.fd = weft_udp_fd(b->udp), .events = POLLIN};
@@ -58,7 +59,7 @@ static void *run(void *context)
 		if (poll(&wait, 1, 20) <= 0 || weft_udp_receive(b->udp) <= 0)
 			continue;
 		for (uint64_t now_ns = weft_clock_now_ns(); weft_udp_next(b->udp, &d);)
-			take(b, &d, now_ns);
+			take_primitives(b, &d, now_ns);
 	}
 	return NULL;
 }
@@ -75,7 +76,7 @@ int weft_stream_back_open(const char *where, struct weft_stream_back **back)
 	if (!b)
 		return -ENOMEM;
 	err = weft_udp_open(&config, &b->udp);
-	if (!err && (err = -pthread_create(&b->thread, NULL, run, b)))
+	if (!err && (err = -pthread_create(&b->thread, NULL, receive_primitives, b)))
 		weft_udp_close(b->udp);
 	if (err)
 		free(b);

@@ -182,12 +182,26 @@ void weft_stream_report_histogram(struct weft_report *r, const char *name,
 	weft_report_number(r, h->max);
 }
 
-/* The fields of the account in the order of weft_stream_report_counters. */
+/* The fields of the account. */
 #define COUNTERS(X)                                                                                \
 	X(arrived)                                                                                 \
 	X(placed)                                                                                  \
-	X(duplicate) X(late) X(bad) X(no_buffer) X(reordered) X(bytes) X(events) X(missing)        \
-		X(lost) X(sent) X(restarts) X(wraps) X(dropped) X(copied) X(calls) X(failed)
+	X(duplicate)                                                                               \
+	X(late)                                                                                    \
+	X(bad)                                                                                     \
+	X(no_buffer)                                                                               \
+	X(reordered)                                                                               \
+	X(bytes)                                                                                   \
+	X(events)                                                                                  \
+	X(missing)                                                                                 \
+	X(lost)                                                                                    \
+	X(sent)                                                                                    \
+	X(restarts)                                                                                \
+	X(wraps)                                                                                   \
+	X(dropped)                                                                                 \
+	X(copied)                                                                                  \
+	X(calls)                                                                                   \
+	X(failed)
 
 void weft_stream_report_counters(struct weft_report *r, const struct weft_stream_counters *c)
 {

@@ -79,7 +79,7 @@ static bool parse_rings(char *text, double fraction[])
 }
 
 /* What events are made of. */
-static bool take_event(struct weft_generator_options *o, int option)
+static bool take_event_option(struct weft_generator_options *o, int option)
 {
 	uint64_t number = 0;
 	bool ok = true;
@@ -147,7 +147,7 @@ static bool take(void *context, int option)
 	case SECONDS:
 		return weft_stream_real(optarg, 1e-3, 1e9, &live->seconds);
 	default:
-		return take_event(&live->options, option);
+		return take_event_option(&live->options, option);
 	}
 }
 

@@ -13,7 +13,7 @@ enum { JSON = 256 };
 
 static const struct option words[] = {{"json", no_argument, NULL, JSON}, {0}};
 
-static bool take(void *context, int option)
+static bool take_json(void *context, int option)
 {
 	bool *json = context;
 
@@ -77,7 +77,7 @@ int weft_stream_info(int argc, char **argv)
 {
 	struct weft_report r;
 	bool json = false;
-	int status = weft_stream_options(argc, argv, words, take, &json);
+	int status = weft_stream_options(argc, argv, words, take_json, &json);
 
 	if (status)
 		return status;

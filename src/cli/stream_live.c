@@ -36,7 +36,7 @@ struct live {
 
 /* ---- Making ---- */
 
-static int make(struct live *l)
+static int make_ahead(struct live *l)
 {
 	const struct weft_stream_live *o = l->options;
 	uint64_t wanted = o->seconds == 0 && o->events < AHEAD ? o->events : AHEAD, made = 0;
@@ -67,7 +67,7 @@ static int make(struct live *l)
 
 /* ---- Sending ---- */
 
-static bool is_over(const struct live *l, uint64_t now_ns)
+static bool is_all_sent(const struct live *l, uint64_t now_ns)
 {
 	const struct weft_stream_live *o = l->options;
 
@@ -78,7 +78,7 @@ static bool is_over(const struct live *l, uint64_t now_ns)
 }
 
 /* When it goes: behind those before, as a wire would have it, or as the events happen. */
-static uint64_t wait(struct live *l, uint32_t bytes, double time_ns)
+static uint64_t wait_for_turn(struct live *l, uint32_t bytes, double time_ns)
 {
 	const struct weft_pace *pace = &l->options->pace;
 	uint64_t now_ns;
@@ -92,8 +92,8 @@ static uint64_t wait(struct live *l, uint32_t bytes, double time_ns)
 }
 
 /* Numbers and times go on, pass after pass. */
-static void send_again(struct live *l, const struct datagram *d, uint64_t pass, uint64_t now_ns,
-		       bool last)
+static void send_made(struct live *l, const struct datagram *d, uint64_t pass, uint64_t now_ns,
+		      bool last)
 {
 	uint32_t shift = pass ? l->ticks : 0, header = l->options->options.times ? 24 : 16;
 	uint8_t *data = l->bytes + d->at, *at = data + header;
@@ -124,13 +124,13 @@ static void send_events(struct live *l)
 	for (uint64_t pass = 0; !over; pass++)
 		for (uint32_t i = 0; i < l->datagrams && !over; i++) {
 			const struct datagram *d = &l->datagram[i];
-			uint64_t now_ns =
-				wait(l, d->bytes, d->time_ns + 25.0 * (double)(pass * l->ticks));
+			uint64_t now_ns = wait_for_turn(
+				l, d->bytes, d->time_ns + 25.0 * (double)(pass * l->ticks));
 
 			over = o->seconds == 0 ? l->events + d->events >= o->events
-					       : is_over(l, now_ns);
+					       : is_all_sent(l, now_ns);
 			over |= weft_stream_interrupted();
-			send_again(l, d, pass, now_ns, over);
+			send_made(l, d, pass, now_ns, over);
 		}
 }
 
@@ -142,8 +142,8 @@ static void send_numbers(struct live *l)
 	static uint8_t data[65536];
 	uint64_t now_ns = l->begin_ns;
 
-	while (!is_over(l, now_ns)) {
-		now_ns = wait(l, bytes, (double)l->events * each_ns);
+	while (!is_all_sent(l, now_ns)) {
+		now_ns = wait_for_turn(l, bytes, (double)l->events * each_ns);
 		weft_bytes_put_little(data, 8, l->events);
 		weft_bytes_put_little(data + 8, 8, now_ns);
 		weft_sender_put(l->sender, data, bytes);
@@ -151,7 +151,7 @@ static void send_numbers(struct live *l)
 	}
 }
 
-static void report(const struct live *l)
+static void report_sent(const struct live *l)
 {
 	static const struct weft_column columns[] = {
 		{"to", WEFT_COLUMN_TEXT},
@@ -173,9 +173,9 @@ static void report(const struct live *l)
 	weft_report_end(&r);
 }
 
-static int run(struct live *l)
+static int run_live(struct live *l)
 {
-	int err = l->options->sequenced ? 0 : make(l);
+	int err = l->options->sequenced ? 0 : make_ahead(l);
 
 	if (!err && l->options->back)
 		err = weft_stream_back_open(l->options->back, &l->back);
@@ -190,7 +190,7 @@ static int run(struct live *l)
 	weft_sender_flush(l->sender);
 	if (l->back)
 		weft_stream_back_stop(l->back);
-	report(l);
+	report_sent(l);
 	if (l->back)
 		weft_stream_back_close(l->back);
 	return 0;
@@ -204,7 +204,7 @@ int weft_stream_generate_live(const struct weft_stream_live *options)
 	if (err)
 		return weft_stream_fail("generate", options->to, strerror(-err));
 	weft_stream_catch();
-	status = run(&l);
+	status = run_live(&l);
 	free(l.datagram);
 	free(l.bytes);
 	weft_sender_close(l.sender);

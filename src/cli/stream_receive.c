@@ -82,7 +82,7 @@ static bool take_number(uint64_t least, uint64_t most, uint32_t *value)
 	return ok;
 }
 
-static bool take(void *context, int option)
+static bool take_receive(void *context, int option)
 {
 	struct job *job = context;
 	enum weft_protocol_kind kind;
@@ -125,7 +125,7 @@ static bool take(void *context, int option)
 	}
 }
 
-static int begin(struct job *job)
+static int begin_receive(struct job *job)
 {
 	void *memory;
 	int err;
@@ -158,7 +158,7 @@ static void write_datagrams(struct job *job, const struct weft_stream_event *e)
 }
 
 /* Whether there may be more. */
-static bool take_event(struct job *job, int timeout_ms)
+static bool take_buffer(struct job *job, int timeout_ms)
 {
 	struct weft_stream_event event;
 	int err = weft_stream_wait(job->stream, &event, timeout_ms);
@@ -189,7 +189,7 @@ static void tell_second(const struct job *job, const struct weft_stream_counters
 	*before = *c;
 }
 
-static void receive(struct job *job)
+static void receive_live(struct job *job)
 {
 	struct weft_stream_counters now, before = {0};
 	uint64_t next_ns, now_ns;
@@ -198,7 +198,7 @@ static void receive(struct job *job)
 	job->wall_ns = weft_clock_wall_ns() - job->begin_ns;
 	next_ns = job->begin_ns + 1000000000;
 	do {
-		take_event(job, 20);
+		take_buffer(job, 20);
 		now_ns = weft_clock_now_ns();
 		weft_stream_counters(job->stream, WEFT_STREAM_ALL, &now);
 		if (now_ns >= next_ns) {
@@ -209,11 +209,11 @@ static void receive(struct job *job)
 		 (!job->datagrams || now.arrived < job->datagrams) &&
 		 (job->seconds == 0 || (double)(now_ns - job->begin_ns) < job->seconds * 1e9));
 	weft_stream_stop(job->stream);
-	while (take_event(job, 0))
+	while (take_buffer(job, 0))
 		;
 }
 
-static int report(const struct job *job)
+static int report_received(const struct job *job)
 {
 	static const struct weft_column columns[] = {
 		{"from", WEFT_COLUMN_TEXT},
@@ -237,7 +237,7 @@ static int report(const struct job *job)
 			: 0;
 }
 
-static int run(struct job *job)
+static int run_receive(struct job *job)
 {
 	const char *wrong = NULL;
 	int err = weft_stream_capture_begin(&job->capture, job->write), status;
@@ -245,13 +245,13 @@ static int run(struct job *job)
 	if (err)
 		return weft_stream_fail("receive", job->write, strerror(-err));
 	weft_stream_catch();
-	err = begin(job);
+	err = begin_receive(job);
 	if (err) {
 		wrong = err == -EINVAL ? weft_stream_wrong(job->stream) : strerror(-err);
 		status = weft_stream_fail("receive", job->source.from, wrong);
 	} else {
-		receive(job);
-		status = report(job);
+		receive_live(job);
+		status = report_received(job);
 	}
 	if (job->stream)
 		weft_stream_close(job->stream);
@@ -268,11 +268,11 @@ int weft_stream_receive(int argc, char **argv)
 			 .slot_bytes = 2048,
 			 .timeout_ns = 10000000},
 	};
-	int status = weft_stream_options(argc, argv, words, take, &job);
+	int status = weft_stream_options(argc, argv, words, take_receive, &job);
 
 	if (status)
 		return status;
 	if (!job.source.from)
 		return weft_main_usage_error("stream", "receive --from udp:ADDRESS:PORT");
-	return run(&job);
+	return run_receive(&job);
 }

@@ -35,7 +35,7 @@ static const struct option words[] = {
 	{"json", no_argument, NULL, JSON},	 {0},
 };
 
-static bool take(void *context, int option)
+static bool take_replay(void *context, int option)
 {
 	struct job *job = context;
 
@@ -63,8 +63,8 @@ static bool take(void *context, int option)
 	}
 }
 
-static void send(struct job *job, const struct weft_pcap_packet *packet,
-		 const struct weft_frame *frame)
+static void send_packet(struct job *job, const struct weft_pcap_packet *packet,
+			const struct weft_frame *frame)
 {
 	if (!job->begun) {
 		job->begun = true;
@@ -80,7 +80,7 @@ static void send(struct job *job, const struct weft_pcap_packet *packet,
 		job->due_ns += weft_pace_ns(&job->pace, frame->bytes);
 }
 
-static int play(struct job *job, const char **why)
+static int replay(struct job *job, const char **why)
 {
 	struct weft_pcap_reader *reader;
 	struct weft_pcap_packet packet;
@@ -93,7 +93,7 @@ static int play(struct job *job, const char **why)
 		if (weft_frame_parse((enum weft_frame_kind)packet.linktype, packet.data,
 				     packet.bytes, &frame) == WEFT_FRAME_UDP &&
 		    (!job->port || frame.to_port == job->port))
-			send(job, &packet, &frame);
+			send_packet(job, &packet, &frame);
 		else
 			job->others++;
 	weft_sender_flush(job->sender);
@@ -101,7 +101,7 @@ static int play(struct job *job, const char **why)
 	return err > 0 ? 0 : err;
 }
 
-static void report(const struct job *job)
+static void report_replay(const struct job *job)
 {
 	static const struct weft_column columns[] = {
 		{"read", WEFT_COLUMN_TEXT},
@@ -124,7 +124,7 @@ static void report(const struct job *job)
 int weft_stream_replay(int argc, char **argv)
 {
 	struct job job = {.scale = 1, .segments = 1};
-	int status = weft_stream_options(argc, argv, words, take, &job), err;
+	int status = weft_stream_options(argc, argv, words, take_replay, &job), err;
 	const char *why;
 
 	if (status)
@@ -135,11 +135,11 @@ int weft_stream_replay(int argc, char **argv)
 	err = weft_sender_open(job.to, (uint32_t)job.segments, &job.sender);
 	if (err)
 		return weft_stream_fail("replay", job.to, strerror(-err));
-	err = play(&job, &why);
+	err = replay(&job, &why);
 	if (err)
 		status = weft_stream_fail_errno("replay", job.read, why, err);
 	else
-		report(&job);
+		report_replay(&job);
 	weft_sender_close(job.sender);
 	return status;
 }

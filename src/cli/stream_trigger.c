@@ -195,8 +195,8 @@ static void told(void *context, const struct weft_clop_record *record, const uin
 /* ---- Live ---- */
 
 /* A buffer's primitives are sent before the next is looked at. */
-static void take_event(struct job *job, struct weft_stream *stream, const uint8_t *memory,
-		       const struct weft_stream_event *e)
+static void judge_buffer(struct job *job, struct weft_stream *stream, const uint8_t *memory,
+			 const struct weft_stream_event *e)
 {
 	uint8_t data[WEFT_MTP_MAX_BYTES];
 	uint64_t now_ns;
@@ -233,8 +233,8 @@ static int begin_live(const struct job *job, struct weft_stream *stream, uint32_
 	return err ? err : weft_stream_start(stream);
 }
 
-static void receive(struct job *job, struct weft_stream *stream, const uint8_t *memory,
-		    uint32_t bytes)
+static void receive_buffers(struct job *job, struct weft_stream *stream, const uint8_t *memory,
+			    uint32_t bytes)
 {
 	uint64_t end_ns = weft_clock_now_ns() + (uint64_t)(job->seconds * 1e9);
 	struct weft_stream_counters now = {0};
@@ -244,7 +244,7 @@ static void receive(struct job *job, struct weft_stream *stream, const uint8_t *
 	while (err != -ESHUTDOWN) {
 		err = weft_stream_wait(stream, &event, 20);
 		if (!err)
-			take_event(job, stream, memory + (size_t)event.buffer * bytes, &event);
+			judge_buffer(job, stream, memory + (size_t)event.buffer * bytes, &event);
 		else
 			weft_stream_counters(stream, WEFT_STREAM_ALL, &now);
 		if (weft_stream_interrupted() || now.failed ||
@@ -330,7 +330,7 @@ static int live(struct job *job)
 		weft_stream_fail("trigger", job->from,
 				 err == -EINVAL ? weft_stream_wrong(stream) : strerror(-err));
 	} else {
-		receive(job, stream, memory, bytes);
+		receive_buffers(job, stream, memory, bytes);
 		report_live(job, stream);
 	}
 	weft_stream_close(stream);

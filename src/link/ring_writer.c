@@ -21,7 +21,7 @@ struct weft_ring_writer {
 
 #define FILE_BYTES (sizeof(struct weft_ring) + WEFT_RING_BYTES)
 
-static int map(struct weft_ring_writer *w)
+static int map_file(struct weft_ring_writer *w)
 {
 	struct stat stat;
 
@@ -54,7 +54,7 @@ int weft_ring_writer_open(const char *path, struct weft_ring_writer **writer)
 	if (!answer && w->wake < 0)
 		answer = -errno;
 	if (!answer)
-		answer = map(w);
+		answer = map_file(w);
 	if (answer)
 		weft_ring_writer_close(w);
 	else
@@ -74,11 +74,12 @@ void weft_ring_writer_close(struct weft_ring_writer *w)
 }
 
 /* The reader sleeps only if it has seen the head of before: whichever comes second sees the other. */
-static void publish(struct weft_ring_writer *w)
+static void publish_head(struct weft_ring_writer *w)
 {
-	/* with the acquire in stream_ring.c: the bytes before the head */
+	/* with the acquire in receive_ring (link/stream_ring.c): the bytes before the head */
 	atomic_store_explicit(&w->ring->head, w->head, memory_order_release);
-	atomic_thread_fence(memory_order_seq_cst); /* with the one in stream_ring.c, sleep_ring */
+	atomic_thread_fence(
+		memory_order_seq_cst); /* with the fence in sleep_ring (link/stream_ring.c) */
 	if (atomic_load_explicit(&w->ring->asleep, memory_order_relaxed) &&
 	    atomic_exchange_explicit(&w->ring->asleep, 0, memory_order_relaxed) &&
 	    write(w->wake, "", 1) < 0)
@@ -89,7 +90,7 @@ int weft_ring_writer_put(struct weft_ring_writer *w, const uint8_t *data, uint32
 {
 	uint32_t room = weft_ring_room(bytes), at = (uint32_t)(w->head % WEFT_RING_BYTES);
 	uint32_t skip = WEFT_RING_BYTES - at < room ? WEFT_RING_BYTES - at : 0;
-	/* with the release in stream_ring.c: the reader has done with what is before */
+	/* with the release in receive_ring (link/stream_ring.c): the reader has done with what is before */
 	uint64_t tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
 
 	if (bytes > WEFT_STREAM_LONGEST)
@@ -103,6 +104,6 @@ int weft_ring_writer_put(struct weft_ring_writer *w, const uint8_t *data, uint32
 	memcpy(w->ring->bytes + at, &bytes, 4);
 	memcpy(w->ring->bytes + at + 4, data, bytes);
 	w->head += skip + room;
-	publish(w);
+	publish_head(w);
 	return 0;
 }

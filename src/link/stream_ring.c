@@ -54,7 +54,7 @@ static int make_pipe(struct ring *r)
 	return 0;
 }
 
-static int make_file(struct ring *r)
+static int make_ring_file(struct ring *r)
 {
 	int fd, answer = 0;
 
@@ -93,7 +93,7 @@ static int open_ring(const char *where, struct weft_stream_link_options *options
 	snprintf(r->wake, sizeof(r->wake), "%s.wake", where);
 	answer = make_pipe(r);
 	if (!answer)
-		answer = make_file(r);
+		answer = make_ring_file(r);
 	if (answer)
 		close_ring(&r->link);
 	else
@@ -102,7 +102,7 @@ static int open_ring(const char *where, struct weft_stream_link_options *options
 }
 
 /* The next datagram before the head; false: there is none. -EPROTO: what stands there makes no sense. */
-static int next(struct ring *r, uint64_t head, struct weft_stream_run *run)
+static int next_datagram(struct ring *r, uint64_t head, struct weft_stream_run *run)
 {
 	uint32_t at = (uint32_t)(r->tail % WEFT_RING_BYTES), bytes;
 
@@ -113,7 +113,7 @@ static int next(struct ring *r, uint64_t head, struct weft_stream_run *run)
 		r->tail += WEFT_RING_BYTES - at;
 		if (!at || head - r->tail > WEFT_RING_BYTES)
 			return -EPROTO;
-		return next(r, head, run);
+		return next_datagram(r, head, run);
 	}
 	if (bytes > WEFT_STREAM_LONGEST || weft_ring_room(bytes) > head - r->tail ||
 	    weft_ring_room(bytes) > WEFT_RING_BYTES - at)
@@ -124,20 +124,20 @@ static int next(struct ring *r, uint64_t head, struct weft_stream_run *run)
 	return 1;
 }
 
-static int receive(struct weft_stream_link *link, const struct weft_stream_places *places,
-		   struct weft_stream_run run[])
+static int receive_ring(struct weft_stream_link *link, const struct weft_stream_places *places,
+			struct weft_stream_run run[])
 {
 	struct ring *r = (struct ring *)link;
 	uint64_t head;
 	int runs = 0, more = 1;
 
-	/* with the acquire in ring_writer.c: what was given before is done with */
+	/* with the acquire in weft_ring_writer_put: what was given before is done with */
 	atomic_store_explicit(&r->shared->tail, r->tail, memory_order_release);
-	/* with the release in ring_writer.c */
+	/* with the release in publish_head (link/ring_writer.c) */
 	head = atomic_load_explicit(&r->shared->head, memory_order_acquire);
 	if (head - r->tail > WEFT_RING_BYTES || head % 8)
 		return -EPROTO;
-	while (runs < (int)WEFT_STREAM_RUN && (more = next(r, head, &run[runs])) > 0)
+	while (runs < (int)WEFT_STREAM_RUN && (more = next_datagram(r, head, &run[runs])) > 0)
 		runs++;
 	return more < 0 ? more : runs;
 }
@@ -150,14 +150,15 @@ static bool sleep_ring(struct weft_stream_link *link)
 	while (read(r->link.fd, bytes, sizeof(bytes)) == sizeof(bytes))
 		;
 	atomic_store_explicit(&r->shared->asleep, 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst); /* with the one in ring_writer.c, publish */
+	atomic_thread_fence(
+		memory_order_seq_cst); /* with the fence in publish_head (link/ring_writer.c) */
 	return atomic_load_explicit(&r->shared->head, memory_order_relaxed) == r->tail;
 }
 
 const struct weft_stream_link_kind weft_stream_ring = {
 	.name = "ring",
 	.open = open_ring,
-	.receive = receive,
+	.receive = receive_ring,
 	.sleep = sleep_ring,
 	.close = close_ring,
 };

@@ -43,26 +43,26 @@ struct udp {
 
 /* ---- Opening ---- */
 
-static int set(int fd, int level, int name, int value)
+static int set_option(int fd, int level, int name, int value)
 {
 	return setsockopt(fd, level, name, &value, sizeof(value)) ? -errno : 0;
 }
 
 /* What the process may not force, the system bounds. */
-static int set_up(int fd, bool six, uint32_t socket_bytes)
+static int set_options(int fd, bool six, uint32_t socket_bytes)
 {
-	int answer = set(fd, IPPROTO_UDP, UDP_GRO, 1);
+	int answer = set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
 
-	answer = answer ?: set(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
+	answer = answer ?: set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
 	if (!answer && six)
-		answer = set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+		answer = set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 	if (!answer && socket_bytes &&
-	    set(fd, SOL_SOCKET, SO_RCVBUFFORCE, (int)socket_bytes) == -EPERM)
-		answer = set(fd, SOL_SOCKET, SO_RCVBUF, (int)socket_bytes);
+	    set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, (int)socket_bytes) == -EPERM)
+		answer = set_option(fd, SOL_SOCKET, SO_RCVBUF, (int)socket_bytes);
 	return answer;
 }
 
-static int bind_it(int fd, const uint8_t address[16], uint16_t port)
+static int bind_to(int fd, const uint8_t address[16], uint16_t port)
 {
 	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
 	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
@@ -75,7 +75,7 @@ static int bind_it(int fd, const uint8_t address[16], uint16_t port)
 	return bind(fd, (struct sockaddr *)&four, sizeof(four)) ? -errno : 0;
 }
 
-static void close_udp(struct weft_stream_link *link)
+static void close_socket(struct weft_stream_link *link)
 {
 	struct udp *u = (struct udp *)link;
 
@@ -86,8 +86,8 @@ static void close_udp(struct weft_stream_link *link)
 	free(u);
 }
 
-static int open_udp(const char *where, struct weft_stream_link_options *options,
-		    struct weft_stream_link **link)
+static int open_socket(const char *where, struct weft_stream_link_options *options,
+		       struct weft_stream_link **link)
 {
 	uint8_t address[16];
 	uint16_t port;
@@ -107,11 +107,12 @@ static int open_udp(const char *where, struct weft_stream_link_options *options,
 			    SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	answer = u->link.fd < 0 ? -errno : u->bytes == MAP_FAILED ? -ENOMEM : 0;
 	if (!answer)
-		answer = set_up(u->link.fd, !weft_address_is_ipv4(address), options->socket_bytes);
+		answer = set_options(u->link.fd, !weft_address_is_ipv4(address),
+				     options->socket_bytes);
 	if (!answer)
-		answer = bind_it(u->link.fd, address, port);
+		answer = bind_to(u->link.fd, address, port);
 	if (answer)
-		close_udp(&u->link);
+		close_socket(&u->link);
 	else
 		*link = &u->link;
 	return answer;
@@ -119,7 +120,7 @@ static int open_udp(const char *where, struct weft_stream_link_options *options,
 
 /* ---- Receiving ---- */
 
-static uint8_t *own(const struct udp *u, uint32_t message)
+static uint8_t *own_bytes(const struct udp *u, uint32_t message)
 {
 	return u->bytes + (size_t)message * STRIDE;
 }
@@ -140,7 +141,8 @@ static uint32_t offer_each(struct udp *u, const struct weft_stream_places *place
 		}
 		if (first >= WEFT_STREAM_LONGEST)
 			first = WEFT_STREAM_LONGEST;
-		piece[first != 0] = (struct iovec){own(u, i) + first, WEFT_STREAM_LONGEST - first};
+		piece[first != 0] =
+			(struct iovec){own_bytes(u, i) + first, WEFT_STREAM_LONGEST - first};
 		u->head[i].msg_hdr =
 			(struct msghdr){.msg_iov = piece, .msg_iovlen = 1 + (first != 0)};
 	}
@@ -157,7 +159,7 @@ static uint32_t offer_scattered(struct udp *u, const struct weft_stream_places *
 	if (covered > WEFT_STREAM_LONGEST)
 		covered = WEFT_STREAM_LONGEST;
 	u->scattered[places->count] =
-		(struct iovec){own(u, 0) + covered, WEFT_STREAM_LONGEST - covered};
+		(struct iovec){own_bytes(u, 0) + covered, WEFT_STREAM_LONGEST - covered};
 	u->head[0].msg_hdr =
 		(struct msghdr){.msg_iov = u->scattered, .msg_iovlen = places->count + 1};
 	return 1;
@@ -173,7 +175,7 @@ static void count_dropped(struct udp *u, uint32_t now)
 }
 
 /* How long each of those joined in the message is, or all of it. */
-static uint32_t learn(struct udp *u, struct msghdr *head, uint32_t bytes)
+static uint32_t learn_segment(struct udp *u, struct msghdr *head, uint32_t bytes)
 {
 	uint32_t segment = bytes, value;
 
@@ -190,7 +192,7 @@ static uint32_t learn(struct udp *u, struct msghdr *head, uint32_t bytes)
 /* The message's bytes behind each other, in its own: what lies in places is fetched. */
 static void gather(struct udp *u, uint32_t message, const struct iovec *piece, uint32_t bytes)
 {
-	uint8_t *to = own(u, message);
+	uint8_t *to = own_bytes(u, message);
 
 	for (uint32_t done = 0; done < bytes && piece->iov_base != to + done; piece++) {
 		uint32_t some = (uint32_t)piece->iov_len < bytes - done ? (uint32_t)piece->iov_len
@@ -210,7 +212,8 @@ static uint32_t take_scattered(struct udp *u, const struct weft_stream_places *p
 
 	if (segment != u->segment || bytes > places->count * segment) {
 		gather(u, 0, u->scattered, bytes);
-		run[0] = (struct weft_stream_run){own(u, 0), bytes, segment, WEFT_STREAM_NOWHERE};
+		run[0] = (struct weft_stream_run){own_bytes(u, 0), bytes, segment,
+						  WEFT_STREAM_NOWHERE};
 		return 1;
 	}
 	for (uint32_t done = 0; done < bytes; done += segment, runs++)
@@ -228,7 +231,7 @@ static void take_one(struct udp *u, const struct weft_stream_places *places, uin
 {
 	uint32_t bytes = u->head[message].msg_len;
 
-	*run = (struct weft_stream_run){own(u, message), bytes, segment, WEFT_STREAM_NOWHERE};
+	*run = (struct weft_stream_run){own_bytes(u, message), bytes, segment, WEFT_STREAM_NOWHERE};
 	if (!places || !places->count)
 		return;
 	if (bytes <= places->bytes && segment >= bytes) {
@@ -239,8 +242,8 @@ static void take_one(struct udp *u, const struct weft_stream_places *places, uin
 	}
 }
 
-static int receive(struct weft_stream_link *link, const struct weft_stream_places *places,
-		   struct weft_stream_run run[])
+static int receive_udp(struct weft_stream_link *link, const struct weft_stream_places *places,
+		       struct weft_stream_run run[])
 {
 	struct udp *u = (struct udp *)link;
 	bool scattered = u->joined && places && places->count && u->segment <= places->bytes;
@@ -258,7 +261,7 @@ static int receive(struct weft_stream_link *link, const struct weft_stream_place
 		return errno == EAGAIN || errno == ECONNREFUSED ? 0 : -errno;
 	for (uint32_t i = 0; i < (uint32_t)came; i++) {
 		uint32_t bytes = u->head[i].msg_len;
-		uint32_t segment = learn(u, &u->head[i].msg_hdr, bytes);
+		uint32_t segment = learn_segment(u, &u->head[i].msg_hdr, bytes);
 
 		if (scattered)
 			runs = take_scattered(u, places, bytes, segment, run);
@@ -271,7 +274,7 @@ static int receive(struct weft_stream_link *link, const struct weft_stream_place
 }
 
 /* What the system counts beside what it says with datagrams, of which none may come any more. */
-static void ask(struct weft_stream_link *link)
+static void ask_drops(struct weft_stream_link *link)
 {
 	struct udp *u = (struct udp *)link;
 	uint32_t memory[SK_MEMINFO_VARS];
@@ -284,8 +287,8 @@ static void ask(struct weft_stream_link *link)
 
 const struct weft_stream_link_kind weft_stream_udp = {
 	.name = "udp",
-	.open = open_udp,
-	.receive = receive,
-	.ask = ask,
-	.close = close_udp,
+	.open = open_socket,
+	.receive = receive_udp,
+	.ask = ask_drops,
+	.close = close_socket,
 };

@@ -44,7 +44,7 @@ void weft_landing_reset(struct weft_landing *l, uint32_t buffer)
 }
 
 /* The i-th of those offered. */
-static uint32_t *offered(const struct weft_landing *l, uint32_t i)
+static uint32_t *offered_place(const struct weft_landing *l, uint32_t i)
 {
 	return stack(l, l->buffer) + l->left[l->buffer] - 1 - i;
 }
@@ -61,7 +61,7 @@ void weft_landing_offer(struct weft_landing *l, uint32_t buffer, uint32_t most,
 	places->bytes = l->slot_bytes;
 	for (uint32_t i = 0; i < l->offered; i++)
 		places->at[i] = l->memory + (size_t)buffer * l->bytes +
-				(size_t)*offered(l, i) * l->slot_bytes;
+				(size_t)*offered_place(l, i) * l->slot_bytes;
 }
 
 void weft_landing_withdraw(struct weft_landing *l)
@@ -74,7 +74,7 @@ uint32_t weft_landing_take(struct weft_landing *l, uint32_t buffer, uint32_t pla
 	*lies = place != WEFT_STREAM_NOWHERE && buffer == l->buffer && place < l->offered;
 	if (*lies) {
 		l->used |= 1ull << place;
-		return *offered(l, place);
+		return *offered_place(l, place);
 	}
 	return stack(l, buffer)[--l->left[buffer]];
 }
@@ -86,7 +86,7 @@ void weft_landing_settle(struct weft_landing *l)
 	/* upwards from the bottom, in place: the last offered lies lowest */
 	for (uint32_t i = l->offered; i--;)
 		if (!(l->used >> i & 1))
-			stack(l, l->buffer)[kept++] = *offered(l, i);
+			stack(l, l->buffer)[kept++] = *offered_place(l, i);
 	if (l->offered)
 		l->left[l->buffer] = kept;
 	l->offered = 0;

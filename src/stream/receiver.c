@@ -56,7 +56,7 @@ void weft_stream_receiver_end(struct weft_stream *s)
 
 /* ---- What the engine says ---- */
 
-static void tell(struct weft_stream *s, const struct weft_clop_record *c)
+static void tell_event(struct weft_stream *s, const struct weft_clop_record *c)
 {
 	const struct weft_stream_event event = {
 		.list = c->list,
@@ -79,8 +79,8 @@ static void tell(struct weft_stream *s, const struct weft_clop_record *c)
 		      s->list[c->list].flags & WEFT_STREAM_WORDS);
 }
 
-static void place(struct weft_stream *s, const struct weft_stream_run *run,
-		  const struct weft_nanet_step *step, uint64_t now_ns)
+static void place_datagram(struct weft_stream *s, const struct weft_stream_run *run,
+			   const struct weft_nanet_step *step, uint64_t now_ns)
 {
 	struct weft_stream_list_of *list = &s->list[step->place.list];
 	const struct weft_clop_options *o = &s->clop[step->place.list];
@@ -109,7 +109,7 @@ static void place(struct weft_stream *s, const struct weft_stream_run *run,
 }
 
 /* run: of places; NULL where there are none. */
-static void follow(struct weft_stream *s, const struct weft_stream_run *run, uint64_t now_ns)
+static void follow_steps(struct weft_stream *s, const struct weft_stream_run *run, uint64_t now_ns)
 {
 	struct weft_stream_receiver *r = s->receiver;
 
@@ -117,11 +117,11 @@ static void follow(struct weft_stream *s, const struct weft_stream_run *run, uin
 		const struct weft_nanet_step *step = &r->out.step[i];
 
 		if (step->kind == WEFT_NANET_PLACE)
-			place(s, run, step, now_ns);
+			place_datagram(s, run, step, now_ns);
 		else if (r->landed)
 			r->waiting[r->tolds++] = step->record;
 		else
-			tell(s, &step->record);
+			tell_event(s, &step->record);
 	}
 }
 
@@ -130,7 +130,7 @@ static void tell_waiting(struct weft_stream *s)
 	struct weft_stream_receiver *r = s->receiver;
 
 	for (uint32_t i = 0; i < r->tolds; i++)
-		tell(s, &r->waiting[i]);
+		tell_event(s, &r->waiting[i]);
 	r->tolds = 0;
 	r->landed = false;
 }
@@ -139,7 +139,7 @@ static void see_to_time(struct weft_stream *s, uint64_t now_ns)
 {
 	while (weft_nanet_deadline(s->engine) <= now_ns) {
 		weft_nanet_timer(s->engine, now_ns, &s->receiver->out);
-		follow(s, NULL, now_ns);
+		follow_steps(s, NULL, now_ns);
 	}
 }
 
@@ -168,8 +168,8 @@ static void put_aside(struct weft_stream *s, uint32_t source, uint32_t runs)
 	}
 }
 
-static void put(struct weft_stream *s, uint32_t source, const struct weft_stream_run *run,
-		uint64_t now_ns)
+static void put_run(struct weft_stream *s, uint32_t source, const struct weft_stream_run *run,
+		    uint64_t now_ns)
 {
 	uint32_t most = run->segment < run->bytes ? run->segment * WEFT_NANET_RUN : run->bytes;
 	struct weft_stream_run part = *run;
@@ -179,13 +179,13 @@ static void put(struct weft_stream *s, uint32_t source, const struct weft_stream
 		part.bytes = left < most ? left : most;
 		weft_nanet_receive(s->engine, source, part.at, part.bytes, part.segment, now_ns,
 				   &s->receiver->out);
-		follow(s, &part, now_ns);
+		follow_steps(s, &part, now_ns);
 		part.at += part.bytes;
 		left -= part.bytes;
 	} while (left);
 }
 
-static const struct weft_stream_places *offer(struct weft_stream *s, uint32_t list)
+static const struct weft_stream_places *offer_places(struct weft_stream *s, uint32_t list)
 {
 	struct weft_stream_receiver *r = s->receiver;
 	uint32_t buffer, most;
@@ -198,12 +198,12 @@ static const struct weft_stream_places *offer(struct weft_stream *s, uint32_t li
 }
 
 /* Whether something came. */
-static bool receive(struct weft_stream *s, uint32_t source)
+static bool receive_batch(struct weft_stream *s, uint32_t source)
 {
 	struct weft_stream_receiver *r = s->receiver;
 	struct weft_stream_source_of *from = &s->source[source];
 	uint32_t list = s->source_options[source].list;
-	const struct weft_stream_places *places = offer(s, list);
+	const struct weft_stream_places *places = offer_places(s, list);
 	int runs = from->link->kind->receive(from->link, places, r->run);
 	uint64_t now_ns;
 
@@ -221,7 +221,7 @@ static bool receive(struct weft_stream *s, uint32_t source)
 			weft_landing_withdraw(&s->list[list].landing);
 		see_to_time(s, now_ns);
 		for (uint32_t i = 0; i < (uint32_t)runs; i++)
-			put(s, source, &r->run[i], now_ns);
+			put_run(s, source, &r->run[i], now_ns);
 	}
 	if (places)
 		weft_landing_settle(&s->list[list].landing);
@@ -231,7 +231,7 @@ static bool receive(struct weft_stream *s, uint32_t source)
 
 /* ---- The thread ---- */
 
-static void publish(struct weft_stream *s, uint32_t source, bool ask)
+static void publish_counters(struct weft_stream *s, uint32_t source, bool ask)
 {
 	struct weft_stream_source_of *from = &s->source[source];
 	struct weft_stream_snapshot *to = &s->shared->snapshot[source];
@@ -262,10 +262,10 @@ static void publish(struct weft_stream *s, uint32_t source, bool ask)
 	memcpy(words, &c, sizeof(words));
 	atomic_store_explicit(&to->turn, turn + 1, memory_order_relaxed);
 	atomic_thread_fence(
-		memory_order_release); /* with the acquire fence in weft_stream_counters */
+		memory_order_release); /* with the fence in read_snapshot (stream/stream.c) */
 	for (size_t i = 0; i < sizeof(words) / 8; i++)
 		atomic_store_explicit(&to->word[i], words[i], memory_order_relaxed);
-	/* with the acquire there */
+	/* with the acquire in read_snapshot (stream/stream.c) */
 	atomic_store_explicit(&to->turn, turn + 2, memory_order_release);
 }
 
@@ -279,11 +279,11 @@ static void free_buffer(void *context, uint32_t number)
 	weft_nanet_give_back(s->engine, list, number - s->base[list], s->receiver->told[number]);
 }
 
-static void flush(struct weft_stream *s, uint64_t lists)
+static void flush_lists(struct weft_stream *s, uint64_t lists)
 {
 	for (; lists; lists &= lists - 1) {
 		weft_nanet_flush(s->engine, (uint32_t)__builtin_ctzll(lists), &s->receiver->out);
-		follow(s, NULL, 0);
+		follow_steps(s, NULL, 0);
 	}
 }
 
@@ -320,7 +320,7 @@ static bool receive_all(struct weft_stream *s)
 
 	for (uint32_t i = 0; i < s->sources; i++)
 		if (!s->source[i].failed)
-			came |= receive(s, i);
+			came |= receive_batch(s, i);
 	see_to_time(s, weft_clock_now_ns());
 	return came;
 }
@@ -329,7 +329,7 @@ static void publish_all(struct weft_stream *s, bool ask)
 {
 	for (uint32_t i = 0; i < s->sources; i++)
 		if (s->source[i].changed || (ask && s->source[i].unasked))
-			publish(s, i, ask);
+			publish_counters(s, i, ask);
 }
 
 void *weft_stream_receiver_run(void *stream)
@@ -342,7 +342,7 @@ void *weft_stream_receiver_run(void *stream)
 	while (!atomic_load_explicit(&s->shared->stop, memory_order_acquire)) {
 		weft_tell_returned(&s->tell, free_buffer, s);
 		if (atomic_load_explicit(&s->shared->flush, memory_order_relaxed))
-			flush(s, atomic_exchange(&s->shared->flush, 0));
+			flush_lists(s, atomic_exchange(&s->shared->flush, 0));
 		if (receive_all(s)) {
 			last_ns = s->spin_ns ? weft_clock_now_ns() : 0;
 			publish_all(s, false);
@@ -357,9 +357,9 @@ void *weft_stream_receiver_run(void *stream)
 	for (uint32_t i = 0; i < LAST && receive_all(s); i++)
 		weft_tell_returned(&s->tell, free_buffer, s);
 	for (uint32_t i = 0; i < s->lists; i++)
-		flush(s, 1ull << i);
+		flush_lists(s, 1ull << i);
 	for (uint32_t i = 0; i < s->sources; i++)
-		publish(s, i, true);
+		publish_counters(s, i, true);
 	weft_tell_stop(&s->tell);
 	return NULL;
 }

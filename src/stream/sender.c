@@ -28,7 +28,7 @@ struct weft_sender {
 	uint8_t bytes[WEFT_UDP_BYTES];
 };
 
-static int open_udp(struct weft_sender *s, const char *where)
+static int open_sending(struct weft_sender *s, const char *where)
 {
 	struct weft_udp_config config = {.buffer_bytes = 4 << 20};
 	uint16_t port;
@@ -51,7 +51,7 @@ int weft_sender_open(const char *to, uint32_t segments, struct weft_sender **sen
 		return -ENOMEM;
 	s->segments = segments;
 	if (!strncmp(to, "udp:", 4))
-		answer = open_udp(s, to + 4);
+		answer = open_sending(s, to + 4);
 	else if (!strncmp(to, "ring:", 5))
 		answer = weft_ring_writer_open(to + 5, &s->ring);
 	if (answer)

@@ -38,7 +38,7 @@ PUBLIC int weft_stream_open(uint64_t spin_ns, struct weft_stream **stream)
 	return 0;
 }
 
-static int wrong(struct weft_stream *s, const char *why)
+static int say_wrong(struct weft_stream *s, const char *why)
 {
 	s->wrong = why;
 	return -EINVAL;
@@ -49,7 +49,7 @@ PUBLIC const char *weft_stream_wrong(const struct weft_stream *s)
 	return s->wrong;
 }
 
-static void *map(size_t bytes)
+static void *map_shared(size_t bytes)
 {
 	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
 		    -1, 0);
@@ -81,9 +81,9 @@ static int begin_list(struct weft_stream_list_of *to, const struct weft_stream_l
 	*to = (struct weft_stream_list_of){
 		.flags = list->flags, .made = !list->memory, .memory = list->memory};
 	if (to->made)
-		to->memory = map(memory_of(o));
+		to->memory = map_shared(memory_of(o));
 	if (o->slots)
-		to->datagram = map(datagrams_of(o));
+		to->datagram = map_shared(datagrams_of(o));
 	answer = to->memory == MAP_FAILED || to->datagram == MAP_FAILED ? -ENOMEM : 0;
 	if (!answer)
 		answer = weft_landing_begin(&to->landing, o->buffers, o->slots, o->slot_bytes,
@@ -112,10 +112,11 @@ PUBLIC int weft_stream_register(struct weft_stream *s, const struct weft_stream_
 	if (s->started)
 		return -EBUSY;
 	if (list->flags & ~(WEFT_STREAM_ORDERED | WEFT_STREAM_BURSTS | WEFT_STREAM_WORDS))
-		return wrong(s, "a list has flags that there are not");
+		return say_wrong(s, "a list has flags that there are not");
 	if (!weft_clop_valid(&o))
-		return wrong(s, "a list has no buffers, no bytes, or no room for its slots; or an "
-				"ordered one ends by number");
+		return say_wrong(s,
+				 "a list has no buffers, no bytes, or no room for its slots; or an "
+				 "ordered one ends by number");
 	if (s->lists == WEFT_STREAM_LISTS)
 		return -ENOSPC;
 	answer = begin_list(&s->list[s->lists], list, &o);
@@ -171,14 +172,14 @@ PUBLIC int weft_stream_bind(struct weft_stream *s, const struct weft_stream_sour
 	if (s->started)
 		return -EBUSY;
 	if (source->list >= s->lists)
-		return wrong(s, "a source is bound to a list that is not there");
+		return say_wrong(s, "a source is bound to a list that is not there");
 	if (!source->from || source->bits > 64)
-		return wrong(s, "a source comes from nowhere, or its field has no such width");
+		return say_wrong(s, "a source comes from nowhere, or its field has no such width");
 	if (s->sources == WEFT_STREAM_SOURCES)
 		return -ENOSPC;
 	answer = weft_stream_link_open(source->from, &link, &s->source[s->sources].link);
 	if (answer == -EINVAL)
-		return wrong(s, link.wrong);
+		return say_wrong(s, link.wrong);
 	if (answer)
 		return answer;
 	fill_in(s, &o);
@@ -224,7 +225,7 @@ PUBLIC int weft_stream_start(struct weft_stream *s)
 	if (s->started)
 		return -EBUSY;
 	if (why)
-		return wrong(s, why);
+		return say_wrong(s, why);
 	answer = weft_tell_begin(&s->tell, number_buffers(s));
 	if (answer)
 		return answer;
@@ -285,7 +286,7 @@ PUBLIC int weft_stream_fd(const struct weft_stream *s)
 
 PUBLIC int weft_stream_arm(struct weft_stream *s)
 {
-	return s->started ? weft_tell_arm(&s->tell) : wrong(s, "the stream has not started");
+	return s->started ? weft_tell_arm(&s->tell) : say_wrong(s, "the stream has not started");
 }
 
 PUBLIC int weft_stream_wait(struct weft_stream *s, struct weft_stream_event *event, int timeout_ms)
@@ -293,7 +294,7 @@ PUBLIC int weft_stream_wait(struct weft_stream *s, struct weft_stream_event *eve
 	int answer, came = 1;
 
 	if (!s->started)
-		return wrong(s, "the stream has not started");
+		return say_wrong(s, "the stream has not started");
 	while ((answer = weft_tell_take(&s->tell, s->base, event)) == -EAGAIN && timeout_ms &&
 	       came) {
 		struct pollfd wait = {.fd = s->tell.fd, .events = POLLIN};
@@ -325,14 +326,14 @@ PUBLIC int weft_stream_give_back(struct weft_stream *s, uint32_t list, uint32_t 
 				 uint32_t generation)
 {
 	if (!s->started || list >= s->lists || buffer >= s->clop[list].buffers)
-		return wrong(s, "there is no such buffer, or the stream has not started");
+		return say_wrong(s, "there is no such buffer, or the stream has not started");
 	return weft_tell_give_back(&s->tell, s->base[list] + buffer, generation);
 }
 
 PUBLIC int weft_stream_flush(struct weft_stream *s, uint32_t list)
 {
 	if (!s->started || list >= s->lists)
-		return wrong(s, "there is no such list, or the stream has not started");
+		return say_wrong(s, "there is no such list, or the stream has not started");
 	atomic_fetch_or(&s->shared->flush, 1ull << list);
 	eventfd_write(s->kick, 1);
 	return 0;
@@ -345,11 +346,11 @@ static void read_snapshot(const struct weft_stream_snapshot *from, uint64_t to[]
 	uint64_t turn;
 
 	do {
-		/* with the release in receiver.c, publish */
+		/* with the release in publish_counters (stream/receiver.c) */
 		turn = atomic_load_explicit(&from->turn, memory_order_acquire);
 		for (size_t i = 0; i < sizeof(struct weft_stream_counters) / 8; i++)
 			to[i] = atomic_load_explicit(&from->word[i], memory_order_relaxed);
-		/* with the release fence there */
+		/* with the fence in publish_counters (stream/receiver.c) */
 		atomic_thread_fence(memory_order_acquire);
 	} while (turn % 2 || atomic_load_explicit(&from->turn, memory_order_relaxed) != turn);
 }

@@ -51,7 +51,7 @@ void weft_tell_end(struct weft_tell *t)
 	munmap(t->memory, t->bytes);
 }
 
-/* Of an arming one who tells signals. */
+/* Signals, once for each arming. */
 static void signal_armed(struct weft_tell *t)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* with the one in weft_tell_arm */
@@ -78,7 +78,7 @@ void weft_tell_put(struct weft_tell *t, uint32_t buffer, const struct weft_strea
 		/* with the acquire in weft_tell_take: the record, and the buffer's bytes */
 		atomic_store_explicit(&t->shared->tail, tail + 1, memory_order_release);
 	}
-	/* with the acquire of those who poll it */
+	/* with the acquire of the application that polls it */
 	atomic_store_explicit(&t->word[buffer], (uint64_t)event->generation << 32 | event->bytes,
 			      memory_order_release);
 	signal_armed(t);
@@ -106,7 +106,7 @@ int weft_tell_take(struct weft_tell *t, const uint32_t base[], struct weft_strea
 		for (uint32_t i = 0; i < WEFT_TELL_WORDS; i++)
 			words[i] = atomic_load_explicit(&t->record[head & t->mask][i],
 							memory_order_relaxed);
-		/* while the head stands the record does: acquire and release for those who take in turn */
+		/* while the head stands the record does: acquire and release for others that take */
 	} while (!atomic_compare_exchange_weak_explicit(
 		&t->shared->head, &head, head + 1, memory_order_acq_rel, memory_order_relaxed));
 	memcpy(event, words, sizeof(words));

@@ -2,7 +2,7 @@
 /*
  * How the application is told of buffers, and gives them back: a ring of records, a word for each
  * buffer, and a descriptor. All of it lies in memory that a child of fork shares, and nothing there is a
- * lock: who is killed at any step keeps at most the one buffer that it had in its hands.
+ * lock: a process that is killed at any step keeps at most the one buffer that it had in hand.
  *
  * Buffers are numbered through all lists. A buffer is told of only after it was given back, and its
  * record was taken before: so the ring has room for as many records as there are buffers.

@@ -132,7 +132,7 @@ int weft_stream_wait(struct weft_stream *stream, struct weft_stream_event *event
 int weft_stream_fd(const struct weft_stream *stream);
 int weft_stream_arm(struct weft_stream *stream);
 /* A word for each buffer of the list, 0 at first: generation << 32 | bytes of what was told last, for
- * those who poll with an acquire. NULL: there is no such list, or it has not started. */
+ * pollers that read it with acquire. NULL: there is no such list, or it has not started. */
 const uint64_t *weft_stream_words(const struct weft_stream *stream, uint32_t list);
 /* Of a buffer of slots that was told of: the datagram of each place. NULL: there is no such buffer. */
 const struct weft_stream_datagram *weft_stream_datagrams(const struct weft_stream *stream,

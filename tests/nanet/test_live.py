@@ -258,7 +258,7 @@ def most_of_socket():
         return int(most.read())
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 and most_of_socket() < 4 << 20,
                     reason='the socket has to hold 4 MiB: root, or net.core.rmem_max')
 def test_chain():
