@@ -108,21 +108,32 @@ static void place_datagram(struct weft_stream *s, const struct weft_stream_run *
 	s->source[step->place.source].copied += step->place.bytes;
 }
 
-/* run: of places; NULL where there are none. */
-static void follow_steps(struct weft_stream *s, const struct weft_stream_run *run, uint64_t now_ns)
+static void tell_or_wait(struct weft_stream *s, const struct weft_clop_record *record)
 {
 	struct weft_stream_receiver *r = s->receiver;
 
-	for (uint32_t i = 0; i < r->out.steps; i++) {
-		const struct weft_nanet_step *step = &r->out.step[i];
+	if (r->landed)
+		r->waiting[r->tolds++] = *record;
+	else
+		tell_event(s, record);
+}
 
-		if (step->kind == WEFT_NANET_PLACE)
-			place_datagram(s, run, step, now_ns);
-		else if (r->landed)
-			r->waiting[r->tolds++] = step->record;
+static void follow_steps(struct weft_stream *s, const struct weft_stream_run *run, uint64_t now_ns)
+{
+	const struct weft_nanet_out *out = &s->receiver->out;
+
+	for (uint32_t i = 0; i < out->steps; i++)
+		if (out->step[i].kind == WEFT_NANET_PLACE)
+			place_datagram(s, run, &out->step[i], now_ns);
 		else
-			tell_event(s, &step->record);
-	}
+			tell_or_wait(s, &out->step[i].record);
+}
+
+/* Where nothing came there are no places. */
+static void tell_steps(struct weft_stream *s)
+{
+	for (uint32_t i = 0; i < s->receiver->out.steps; i++)
+		tell_or_wait(s, &s->receiver->out.step[i].record);
 }
 
 static void tell_waiting(struct weft_stream *s)
@@ -139,7 +150,7 @@ static void see_to_time(struct weft_stream *s, uint64_t now_ns)
 {
 	while (weft_nanet_deadline(s->engine) <= now_ns) {
 		weft_nanet_timer(s->engine, now_ns, &s->receiver->out);
-		follow_steps(s, NULL, now_ns);
+		tell_steps(s);
 	}
 }
 
@@ -283,7 +294,7 @@ static void flush_lists(struct weft_stream *s, uint64_t lists)
 {
 	for (; lists; lists &= lists - 1) {
 		weft_nanet_flush(s->engine, (uint32_t)__builtin_ctzll(lists), &s->receiver->out);
-		follow_steps(s, NULL, 0);
+		tell_steps(s);
 	}
 }
 
