@@ -70,6 +70,9 @@ void weft_tell_put(struct weft_tell *t, uint32_t buffer, const struct weft_strea
 	atomic_store_explicit(&t->held[buffer],
 			      word_only ? TAKEN(event->generation) : TOLD(event->generation),
 			      memory_order_relaxed);
+	/* with the acquire of the application that polls it; before the record, which says the same */
+	atomic_store_explicit(&t->word[buffer], (uint64_t)event->generation << 32 | event->bytes,
+			      memory_order_release);
 	if (!word_only) {
 		memcpy(words, event, sizeof(words));
 		for (uint32_t i = 0; i < WEFT_TELL_WORDS; i++)
@@ -78,9 +81,6 @@ void weft_tell_put(struct weft_tell *t, uint32_t buffer, const struct weft_strea
 		/* with the acquire in weft_tell_take: the record, and the buffer's bytes */
 		atomic_store_explicit(&t->shared->tail, tail + 1, memory_order_release);
 	}
-	/* with the acquire of the application that polls it */
-	atomic_store_explicit(&t->word[buffer], (uint64_t)event->generation << 32 | event->bytes,
-			      memory_order_release);
 	signal_armed(t);
 }
 

@@ -183,8 +183,9 @@ static void packed(struct way *way)
 			send_number(way, number);
 		next_event(&event);
 		assert_int_equal(event.generation, ++generation[event.buffer]);
-		assert_int_equal(weft_stream_words(stream, 0)[event.buffer],
-				 (uint64_t)event.generation << 32 | event.bytes);
+		assert_int_equal(
+			((const _Atomic uint64_t *)weft_stream_words(stream, 0))[event.buffer],
+			(uint64_t)event.generation << 32 | event.bytes);
 		assert_int_equal(event.first_sequence, checked);
 		assert_int_equal(event.last_sequence, checked + event.datagrams - 1);
 		assert_int_equal(event.missing, 0);
