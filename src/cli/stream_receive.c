@@ -82,7 +82,7 @@ static bool take_number(uint64_t least, uint64_t most, uint32_t *value)
 	return ok;
 }
 
-static bool take_receive(void *context, int option)
+static bool take_receive_word(void *context, int option)
 {
 	struct job *job = context;
 	enum weft_protocol_kind kind;
@@ -268,7 +268,7 @@ int weft_stream_receive(int argc, char **argv)
 			 .slot_bytes = 2048,
 			 .timeout_ns = 10000000},
 	};
-	int status = weft_stream_options(argc, argv, words, take_receive, &job);
+	int status = weft_stream_options(argc, argv, words, take_receive_word, &job);
 
 	if (status)
 		return status;

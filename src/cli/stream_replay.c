@@ -63,8 +63,8 @@ static bool take_replay(void *context, int option)
 	}
 }
 
-static void send_packet(struct job *job, const struct weft_pcap_packet *packet,
-			const struct weft_frame *frame)
+static void send_frame(struct job *job, const struct weft_pcap_packet *packet,
+		       const struct weft_frame *frame)
 {
 	if (!job->begun) {
 		job->begun = true;
@@ -93,7 +93,7 @@ static int replay(struct job *job, const char **why)
 		if (weft_frame_parse((enum weft_frame_kind)packet.linktype, packet.data,
 				     packet.bytes, &frame) == WEFT_FRAME_UDP &&
 		    (!job->port || frame.to_port == job->port))
-			send_packet(job, &packet, &frame);
+			send_frame(job, &packet, &frame);
 		else
 			job->others++;
 	weft_sender_flush(job->sender);

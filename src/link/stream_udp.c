@@ -190,7 +190,8 @@ static uint32_t learn_segment(struct udp *u, struct msghdr *head, uint32_t bytes
 }
 
 /* The message's bytes behind each other, in its own: what lies in places is fetched. */
-static void gather(struct udp *u, uint32_t message, const struct iovec *piece, uint32_t bytes)
+static void gather_pieces(struct udp *u, uint32_t message, const struct iovec *piece,
+			  uint32_t bytes)
 {
 	uint8_t *to = own_bytes(u, message);
 
@@ -211,7 +212,7 @@ static uint32_t take_scattered(struct udp *u, const struct weft_stream_places *p
 	uint32_t runs = 0;
 
 	if (segment != u->segment || bytes > places->count * segment) {
-		gather(u, 0, u->scattered, bytes);
+		gather_pieces(u, 0, u->scattered, bytes);
 		run[0] = (struct weft_stream_run){own_bytes(u, 0), bytes, segment,
 						  WEFT_STREAM_NOWHERE};
 		return 1;
@@ -238,7 +239,7 @@ static void take_one(struct udp *u, const struct weft_stream_places *places, uin
 		run->at = places->at[message];
 		run->place = message;
 	} else {
-		gather(u, message, u->piece[message], bytes);
+		gather_pieces(u, message, u->piece[message], bytes);
 	}
 }
 
