@@ -145,16 +145,11 @@ static bool is_still(void *memory)
 	return WEFT_MUTATED(id_unchecked) || weft_cuda_is_still(&m->cuda, &m->what);
 }
 
-/* A stream of a context that has ended has ended with it: to make that context current, or to destroy the stream,
- * ends the process. Asked from outside, which needs some other context. */
-static bool has_stream(struct weft_cuda_region *m)
+/* A stream of a context that has ended has ended with it: whatever names it then ends the process, and so may what is
+ * asked of that context. While the memory is there, so is its context. Otherwise the stream stays until that ends. */
+bool weft_cuda_has_context(const struct weft_cuda_region *m)
 {
-	weft_cu_result answer;
-
-	if (is_still(m) || WEFT_MUTATED(stale_stream_destroyed))
-		return true;
-	answer = m->cuda.cuStreamQuery(m->stream);
-	return answer == WEFT_CUDA_SUCCESS || answer == WEFT_CUDA_ERROR_NOT_READY;
+	return WEFT_MUTATED(stale_stream_destroyed) || weft_cuda_is_still(&m->cuda, &m->what);
 }
 
 static void end_region(void *memory)
@@ -162,7 +157,7 @@ static void end_region(void *memory)
 	struct weft_cuda_region *m = memory;
 
 	weft_cuda_unshare(m);
-	if (!WEFT_MUTATED(stream_kept) && has_stream(m) && !weft_cuda_push(m)) {
+	if (!WEFT_MUTATED(stream_kept) && weft_cuda_has_context(m) && !weft_cuda_push(m)) {
 		m->cuda.cuStreamDestroy_v2(m->stream);
 		weft_cuda_pop(m);
 	}

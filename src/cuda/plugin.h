@@ -17,6 +17,8 @@ struct weft_cuda_region {
 	int shared;    /* a descriptor for other processes; -1: none */
 };
 
+/* Whether its context is there, as far as can be told without touching it. */
+bool weft_cuda_has_context(const struct weft_cuda_region *region);
 /* Makes its context the thread's, until pop; 0 or -EFAULT. */
 int weft_cuda_push(const struct weft_cuda_region *region);
 void weft_cuda_pop(const struct weft_cuda_region *region);

@@ -176,7 +176,8 @@ void weft_cuda_close(void *view)
 	struct view *v = view;
 	const struct weft_cuda *cuda = &v->ours->cuda;
 
-	if (!WEFT_MUTATED(view_kept) && !weft_cuda_push(v->ours)) {
+	if (!WEFT_MUTATED(view_kept) && weft_cuda_has_context(v->ours) &&
+	    !weft_cuda_push(v->ours)) {
 		if (v->mapped) {
 			cuda->cuMemUnmap(v->at, v->len_bytes);
 			cuda->cuMemAddressFree(v->at, v->len_bytes);
