@@ -207,25 +207,26 @@ void weft_ape_peer_fail(struct weft_ape_card *c, struct weft_ape_peer *p, enum w
 
 /* ---- Buffers ---- */
 
+bool weft_ape_card_register_at(struct weft_ape_card *c, unsigned int process, unsigned int buffer,
+			       uint8_t rights, uint64_t addr, uint64_t bytes, uint64_t tag)
+{
+	struct weft_ape_buffer *b = &c->process[process].buffer[buffer];
+
+	if (!rights || bytes > ADDRESSES || addr > ADDRESSES - bytes || b->rights)
+		return false;
+	*b = (struct weft_ape_buffer){
+		.rights = rights, .addr = addr, .bytes = bytes, .tag = tag, .order = ++c->orders};
+	return true;
+}
+
 int weft_ape_card_register(struct weft_ape_card *c, unsigned int process, uint8_t rights,
 			   uint64_t addr, uint64_t bytes, uint64_t tag)
 {
-	struct weft_ape_process *p = &c->process[process];
-
-	if (!rights || bytes > ADDRESSES || addr > ADDRESSES - bytes)
-		return -1;
-	for (unsigned int i = 0; i < WEFT_APE_BUFFERS; i++) {
-		struct weft_ape_buffer *b = &p->buffer[i];
-
-		if (b->rights)
-			continue;
-		*b = (struct weft_ape_buffer){.rights = rights,
-					      .addr = addr,
-					      .bytes = bytes,
-					      .tag = tag,
-					      .order = ++c->orders};
-		return i;
-	}
+	for (unsigned int i = 0; i < WEFT_APE_BUFFERS; i++)
+		if (!c->process[process].buffer[i].rights)
+			return weft_ape_card_register_at(c, process, i, rights, addr, bytes, tag)
+				       ? (int)i
+				       : -1;
 	return -1;
 }
 
@@ -237,4 +238,34 @@ bool weft_ape_card_unregister(struct weft_ape_card *c, unsigned int process, uns
 		return false;
 	b->rights = 0;
 	return true;
+}
+
+bool weft_ape_card_withdraw(struct weft_ape_card *c, unsigned int process, unsigned int buffer)
+{
+	struct weft_ape_buffer *b = &c->process[process].buffer[buffer];
+
+	for (unsigned int i = 0; i < WEFT_APE_MESSAGES && b->taken; i++)
+		if (c->reception[i].used && c->reception[i].channel == process &&
+		    c->reception[i].buffer == buffer)
+			c->reception[i].used = false;
+	b->taken = false;
+	return weft_ape_card_unregister(c, process, buffer);
+}
+
+void weft_ape_card_leave(struct weft_ape_card *c, unsigned int process)
+{
+	c->process[process].waiting = 0;
+	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
+		if (c->message[i].used && c->message[i].process == process)
+			weft_ape_message_fail(c, &c->message[i], WEFT_APE_LOCAL_FAULT);
+	for (unsigned int i = 0; i < WEFT_APE_BUFFERS; i++)
+		weft_ape_card_withdraw(c, process, i);
+}
+
+bool weft_ape_card_is_quiet(const struct weft_ape_card *c, unsigned int process)
+{
+	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
+		if (c->message[i].used && c->message[i].process == process)
+			return false;
+	return !c->process[process].waiting;
 }

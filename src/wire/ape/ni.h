@@ -134,8 +134,19 @@ bool weft_ape_card_post(struct weft_ape_card *c, unsigned int process,
 /* Lets others at a range. The buffer's number, or -1: no room, or no range. */
 int weft_ape_card_register(struct weft_ape_card *c, unsigned int process, uint8_t rights,
 			   uint64_t addr, uint64_t bytes, uint64_t tag);
+/* The same with a number of the caller's; false: it is not free, or there is no such range. */
+bool weft_ape_card_register_at(struct weft_ape_card *c, unsigned int process, unsigned int buffer,
+			       uint8_t rights, uint64_t addr, uint64_t bytes, uint64_t tag);
 /* No byte comes in behind it. False: a SEND is coming into it, or there is none. */
 bool weft_ape_card_unregister(struct weft_ape_card *c, unsigned int process, unsigned int buffer);
+/* The same whatever comes into it: that SEND is refused, and tried again by its sender. False: there
+ * is none. */
+bool weft_ape_card_withdraw(struct weft_ape_card *c, unsigned int process, unsigned int buffer);
+/* The process is there no more: what it has posted ends, and nothing comes into its memory any
+ * more. */
+void weft_ape_card_leave(struct weft_ape_card *c, unsigned int process);
+/* Nothing that it has posted is under way. */
+bool weft_ape_card_is_quiet(const struct weft_ape_card *c, unsigned int process);
 
 /* ---- Between the files of the network interface ---- */
 

@@ -116,6 +116,8 @@ bool weft_ape_node_step(struct weft_ape_node *n, uint64_t now_ns)
 		if (!(n->router.enabled >> cable & 1))
 			continue;
 		listen(n, cable, now_ns);
+		if (n->full >> cable & 1)
+			continue;
 		if (!weft_ape_tx_step(&n->tx[cable], now_ns, &beat))
 			continue;
 		moved = true;
@@ -137,7 +139,7 @@ uint64_t weft_ape_node_deadline(const struct weft_ape_node *n)
 
 		if (!(n->router.enabled >> cable & 1))
 			continue;
-		if (refresh && refresh < first)
+		if (refresh && refresh < first && !(n->full >> cable & 1))
 			first = refresh;
 		if (n->config.silence_ns && n->hears >> cable & 1 && silence < first)
 			first = silence;

@@ -36,6 +36,7 @@ struct weft_ape_node {
 	struct weft_ape_rx rx[WEFT_APE_CABLES];
 	uint64_t heard_ns[WEFT_APE_CABLES];
 	uint8_t hears; /* cables, as bits */
+	uint8_t full;  /* cables that take no beat now, as bits; the owner's */
 	uint64_t went_down[WEFT_APE_CABLES];
 };
 
