@@ -28,11 +28,11 @@ BELOW = {
 }
 API = {'verbs', 'cm', 'cli', 'shim', 'stream', 'ape', 'gpu', 'card'}
 BELOW.update({api: {'process', 'transport', 'nic', 'mailbox', 'migrate', 'pool', 'wire', 'link'} for api in API})
-BELOW['cli'].add('stream')  # its commands are programs that use it
+BELOW['cli'] |= {'stream', 'card'}  # its commands are programs that use them
 # Headers that a folder lends to others beside or below it: (includer's folder, header).
 LENT = {('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
         ('cuda', 'process/plugin.h'), ('wire', 'pool/address.h'), ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
-        ('nic', 'backing/atomic.h'), ('transport', 'backing/atomic.h'), ('wire', 'backing/atomic.h'),
+        ('nic', 'backing/atomic.h'), ('transport', 'backing/atomic.h'), ('wire', 'backing/atomic.h'), ('link', 'backing/atomic.h'),
         ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/sizes.h'),
         ('backing', 'pool/step.h')}
 

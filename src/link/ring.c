@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "link/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define QUAD_BYTES 8u
+#define BEATS_MAX  (1u << 20)
+
+static uint64_t bytes_of(uint32_t quads, uint32_t beats)
+{
+	return sizeof(struct weft_ring_file) + (uint64_t)quads * beats * QUAD_BYTES;
+}
+
+static bool holds(uint32_t quads, uint32_t beats)
+{
+	return (quads == 1 || quads == 2 || quads == 4) && beats && beats <= BEATS_MAX &&
+	       !(beats & (beats - 1));
+}
+
+int weft_ring_make(const char *path, uint32_t quads, uint32_t beats)
+{
+	struct weft_ring_file head = {.magic = WEFT_RING_MAGIC, .quads = quads, .beats = beats};
+	uint64_t bytes = bytes_of(quads, beats);
+	int fd, err = 0;
+
+	if (!holds(quads, beats))
+		return -EINVAL;
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	/* reserved: a store must not meet a full file system */
+	err = -posix_fallocate(fd, 0, (off_t)bytes);
+	if (!err && pwrite(fd, &head, sizeof(head), 0) != sizeof(head))
+		err = -errno;
+	close(fd);
+	if (err)
+		unlink(path);
+	return err;
+}
+
+int weft_ring_open(struct weft_ring *r, const char *path, bool reads)
+{
+	struct weft_ring_file *file;
+	struct stat st;
+	int fd = open(path, O_RDWR | O_CLOEXEC), err = 0;
+
+	memset(r, 0, sizeof(*r));
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st))
+		err = -errno;
+	else if ((uint64_t)st.st_size < sizeof(*file))
+		err = -EPROTO;
+	if (!err) {
+		r->bytes = (uint64_t)st.st_size;
+		file = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (file == MAP_FAILED)
+			err = -errno;
+		else
+			r->file = file;
+	}
+	close(fd);
+	if (err)
+		return err;
+	r->quads = file->quads;
+	r->beats = file->beats;
+	if (file->magic != WEFT_RING_MAGIC || !holds(r->quads, r->beats) ||
+	    r->bytes < bytes_of(r->quads, r->beats)) {
+		weft_ring_close(r);
+		return -EPROTO;
+	}
+	/* acquire: pairs with the releases in weft_ring_flush and weft_ring_give_back */
+	r->others = atomic_load_explicit(reads ? &file->sent : &file->taken, memory_order_acquire);
+	r->mine = reads ? r->others : atomic_load_explicit(&file->sent, memory_order_relaxed);
+	return 0;
+}
+
+void weft_ring_close(struct weft_ring *r)
+{
+	if (r->file)
+		munmap(r->file, r->bytes);
+	r->file = NULL;
+}
+
+static uint64_t *place(struct weft_ring *r)
+{
+	return r->file->quad + (r->mine & (r->beats - 1)) * r->quads;
+}
+
+/* ---- The writer ---- */
+
+static bool is_full(struct weft_ring *r)
+{
+	if (r->mine - r->others < r->beats)
+		return false;
+	/* acquire: pairs with the release in weft_ring_give_back */
+	r->others = atomic_load_explicit(&r->file->taken, memory_order_acquire);
+	return r->mine - r->others >= r->beats;
+}
+
+bool weft_ring_has_room(struct weft_ring *r)
+{
+	if (!is_full(r))
+		return true;
+	atomic_store_explicit(&r->file->waits, 1, memory_order_relaxed);
+	/* pairs with the reader's between give_back and is_awaited */
+	atomic_thread_fence(memory_order_seq_cst);
+	return !is_full(r);
+}
+
+void weft_ring_put(struct weft_ring *r, const uint64_t *quad)
+{
+	if (atomic_load_explicit(&r->file->cut, memory_order_relaxed)) {
+		r->lost++;
+		return;
+	}
+	memcpy(place(r), quad, (size_t)r->quads * QUAD_BYTES);
+	r->mine++;
+}
+
+void weft_ring_flush(struct weft_ring *r)
+{
+	/* release: pairs with the acquire in weft_ring_give_back */
+	atomic_store_explicit(&r->file->sent, r->mine, memory_order_release);
+}
+
+/* ---- The reader ---- */
+
+bool weft_ring_take(struct weft_ring *r, uint64_t quad[WEFT_RING_QUADS])
+{
+	if (r->mine == r->others)
+		return false;
+	memcpy(quad, place(r), (size_t)r->quads * QUAD_BYTES);
+	r->mine++;
+	return true;
+}
+
+bool weft_ring_give_back(struct weft_ring *r)
+{
+	/* release: pairs with the acquire in is_full */
+	atomic_store_explicit(&r->file->taken, r->mine, memory_order_release);
+	/* acquire: pairs with the release in weft_ring_flush */
+	r->others = atomic_load_explicit(&r->file->sent, memory_order_acquire);
+	if (r->others - r->mine > r->beats) {
+		r->lost++;
+		r->mine = r->others;
+	}
+	return r->mine != r->others;
+}
+
+bool weft_ring_is_awaited(struct weft_ring *r)
+{
+	if (!atomic_load_explicit(&r->file->waits, memory_order_relaxed))
+		return false;
+	atomic_store_explicit(&r->file->waits, 0, memory_order_relaxed);
+	return true;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * One direction of a cable, in shared memory: a ring of beats in a file of its own, which the two
+ * nodes at its ends map and nobody else. One writer, one reader; what they sleep behind are doors
+ * of theirs (link/door.h), at which the owner of an end knocks when it is told to.
+ *
+ * A cable that is cut loses what is written. Delay and errors are to be the writer's, between
+ * weft_ring_put and what it stores.
+ *
+ * Context: each end one thread. What stands in the file is read once and checked.
+ */
+#ifndef WEFT_LINK_RING_H
+#define WEFT_LINK_RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backing/atomic.h"
+
+#define WEFT_RING_QUADS 4u /* of the widest beat */
+#define WEFT_RING_MAGIC 0x474e495254464557ull
+
+struct weft_ring_file {
+	uint64_t magic;
+	uint32_t quads;			     /* of a beat */
+	uint32_t beats;			     /* a power of two */
+	_Alignas(64) _Atomic uint64_t sent;  /* [writer] */
+	_Atomic uint32_t waits;		     /* [writer] for room: the reader knocks at its door */
+	_Alignas(64) _Atomic uint64_t taken; /* [reader] */
+	_Alignas(64) _Atomic uint32_t cut;   /* [the lattice's owner] */
+	_Alignas(64) uint64_t quad[];	     /* [writer] */
+};
+
+struct weft_ring {
+	struct weft_ring_file *file;
+	uint64_t bytes;
+	uint32_t quads, beats;
+	uint64_t mine, others; /* the count of this end; the other's, as it was seen last */
+	uint64_t lost;	       /* of the writer: to a cut; of the reader: to a damaged file */
+};
+
+/* Makes the file. 0; -EINVAL, or open(2)'s and write(2)'s. */
+int weft_ring_make(const char *path, uint32_t quads, uint32_t beats);
+/* 0; -EPROTO (it is no such file), or open(2)'s and mmap(2)'s. A reader begins behind all that was
+ * sent before. */
+int weft_ring_open(struct weft_ring *r, const char *path, bool reads);
+void weft_ring_close(struct weft_ring *r);
+
+/* ---- The writer ---- */
+
+/* False: the reader is asked to knock when it takes next. */
+bool weft_ring_has_room(struct weft_ring *r);
+/* There is room. Others see it after weft_ring_flush. */
+void weft_ring_put(struct weft_ring *r, const uint64_t *quad);
+void weft_ring_flush(struct weft_ring *r);
+
+/* ---- The reader ---- */
+
+bool weft_ring_take(struct weft_ring *r, uint64_t quad[WEFT_RING_QUADS]);
+/* Whether something is there; what was taken is the writer's again. */
+bool weft_ring_give_back(struct weft_ring *r);
+/* After weft_ring_give_back and a fence: whether the writer is to be woken. */
+bool weft_ring_is_awaited(struct weft_ring *r);
+
+#endif

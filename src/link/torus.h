@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The files of a torus on one host, by its name: below one folder of the user's
+ *
+ *   lattice          what it is, as text; written last
+ *   X.Y.Z/pool       the pool of that node: its card's and its programs' alone
+ *   X.Y.Z/door       at which neighbours and programs knock; the card holds its lock (flock) while
+ *                    it lives
+ *   X.Y.Z/log        what the card has said
+ *   cables/X.Y.Z-N   the words that leave node X.Y.Z by cable N (link/ring.h)
+ *
+ * Context: any thread.
+ */
+#ifndef WEFT_LINK_TORUS_H
+#define WEFT_LINK_TORUS_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "link/door.h"
+
+#define WEFT_TORUS_NAME	      "torus" /* unless the user says another */
+#define WEFT_TORUS_NAME_BYTES 33u
+/* The folder of a node, for the programs on it. */
+#define WEFT_TORUS_NODE_ENV "WEFT_TORUS_NODE"
+#define WEFT_TORUS_HOME_ENV "WEFT_TORUS_HOME" /* instead of /dev/shm */
+
+struct weft_torus_shape {
+	uint32_t size[3], line[3], order[3];
+	uint32_t tie, channels, quads;
+	uint32_t header_depth, data_depth; /* of FIFOs, in words */
+	uint32_t engines, locals;
+};
+
+/* The memory of a node's door. */
+struct weft_torus_door {
+	struct weft_door door;
+	_Atomic uint32_t pid;	/* of the card that has the lock */
+	_Atomic uint32_t ready; /* [card] 1: it hears all its neighbours */
+};
+
+/* The folder; -EINVAL: a name is 1 to 32 letters, digits, `-` and `_`; -ENAMETOOLONG. */
+int weft_torus_home(const char *name, char path[PATH_MAX]);
+/* The folder of a node, or a file of it; -ENAMETOOLONG. */
+int weft_torus_node(const char *home, const uint8_t at[3], const char *file, char path[PATH_MAX]);
+int weft_torus_cable(const char *home, const uint8_t at[3], unsigned int cable,
+		     char path[PATH_MAX]);
+
+int weft_torus_save(const char *home, const struct weft_torus_shape *shape);
+/* -EPROTO (it says nothing that is a lattice), or open(2)'s. Whether it can be is the engine's. */
+int weft_torus_load(const char *home, struct weft_torus_shape *shape);
+
+/* The door of a node; make: with the file, if there is none. NULL: errno. *fd: negative, or of the
+ * file, for its lock. */
+struct weft_torus_door *weft_torus_door_open(const char *path, bool make, int *fd);
+void weft_torus_door_close(struct weft_torus_door *door);
+
+#endif
