@@ -7,7 +7,8 @@
  *   1 MiB    members (format_member.h: their threads' lines, what they ask; format_mailbox.h)
  *   48 MiB   queue pairs (format_qp.h)
  *   96 MiB   memory regions (format_region.h)
- *   192 MiB  segments of 16 MiB, leased to members: extents of regions, queues (format_queue.h), rings
+ *   192 MiB  the card of a torus and its programs (format_ape.h)
+ *   208 MiB  segments of 16 MiB, leased to members: extents of regions, queues (format_queue.h), rings
  *            (format_ring.h)
  *
  * Ownership is by lease: a segment, a block of queue pairs or a block of regions belongs to one
@@ -33,6 +34,7 @@
 #define WEFT_OFF_QPS	  (48ull << 20)
 #define WEFT_OFF_MRS	  (96ull << 20)
 #define WEFT_OFF_OBJECTS  (160ull << 20)
+#define WEFT_OFF_APE	  (192ull << 20)
 
 struct weft_pool_header {
 	uint64_t magic;	  /* [L] written last when the pool is made */

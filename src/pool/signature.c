@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What tells builds apart that must not meet in one pool. */
 #include "pool/format.h"
+#include "pool/format_ape.h"
 #include "pool/format_line.h"
 #include "pool/format_mailbox.h"
 #include "pool/format_member.h"
@@ -18,9 +19,10 @@ _Static_assert(WEFT_MEMBERS * sizeof(struct weft_pool_member) <= WEFT_OFF_QPS - 
 _Static_assert(WEFT_QPS * sizeof(struct weft_pool_qp) <= WEFT_OFF_MRS - WEFT_OFF_QPS, "QPs fit");
 _Static_assert(WEFT_MRS * sizeof(struct weft_pool_mr) <= WEFT_OFF_OBJECTS - WEFT_OFF_MRS,
 	       "regions fit");
-_Static_assert(WEFT_OBJECTS * sizeof(struct weft_pool_object) <=
-		       WEFT_FIRST_SEGMENT * WEFT_SEGMENT - WEFT_OFF_OBJECTS,
+_Static_assert(WEFT_OBJECTS * sizeof(struct weft_pool_object) <= WEFT_OFF_APE - WEFT_OFF_OBJECTS,
 	       "objects fit");
+_Static_assert(sizeof(struct weft_pool_ape) <= WEFT_FIRST_SEGMENT * WEFT_SEGMENT - WEFT_OFF_APE,
+	       "the torus fits");
 
 /* Two builds that lay any shared struct out differently must not meet in one pool. */
 uint64_t weft_signature(void)
@@ -93,6 +95,10 @@ uint64_t weft_signature(void)
 		WEFT_OFF_QPS,
 		WEFT_OFF_MRS,
 		WEFT_OFF_OBJECTS,
+		WEFT_OFF_APE,
+		sizeof(struct weft_pool_ape_card),
+		sizeof(struct weft_pool_ape_slot),
+		offsetof(struct weft_pool_ape_slot, command),
 	};
 	uint64_t hash = 14695981039346656037ull; /* FNV-1a */
 

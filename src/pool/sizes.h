@@ -7,7 +7,7 @@
 #define WEFT_LINE	    64u
 #define WEFT_SEGMENT	    (16ull << 20)
 #define WEFT_SEGMENTS	    16384u /* at most; file_bytes of the header says how many there are */
-#define WEFT_FIRST_SEGMENT  12u	   /* those before hold the tables and are never leased */
+#define WEFT_FIRST_SEGMENT  13u	   /* those before hold the tables and are never leased */
 
 #define WEFT_MEMBERS	    1024u
 #define WEFT_MEMBER_LINES   64u
