@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The card's life: its files, its word times, its sleep. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "card/torus/torus.h"
+#include "pool/clock.h"
+
+#define MS 1000000ull
+/* Between looks at what programs have posted and at neighbours that sleep, in word times. */
+#define SERVE_EVERY 16u
+#define HAND_EVERY  64u
+#define SAY_EVERY   4096u
+
+static struct weft_torus_door *ending; /* the card's own door, for the signal's handler */
+static _Atomic bool is_over;
+
+static void end_it(int signal)
+{
+	atomic_store(&is_over, true);
+	atomic_store(&ending->door.asleep, 1);
+	weft_door_knock(&ending->door);
+}
+
+/* ---- A lattice's card ---- */
+
+bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
+		       struct weft_ape_card_config *config)
+{
+	struct weft_ape_node_config *node = &config->node;
+
+	*config = (struct weft_ape_card_config){
+		.life = 1,
+		.engines = (uint8_t)s->engines,
+		.times = {.again_ns = 250 * MS, .give_up_ns = 8000 * MS},
+		.not_ready_ns = MS,
+		.patience_ns = 8000 * MS,
+	};
+	for (unsigned int d = 0; d < WEFT_APE_DIMENSIONS; d++) {
+		if (s->size[d] > UINT8_MAX || s->order[d] > UINT8_MAX)
+			return false;
+		node->lattice.size[d] = (uint8_t)s->size[d];
+		node->lattice.line[d] = s->line[d];
+		node->lattice.order[d] = (uint8_t)s->order[d];
+		node->me.at[d] = at[d];
+	}
+	if (s->tie >= WEFT_APE_TIES || s->channels > WEFT_APE_CHANNELS || s->quads > 4 ||
+	    s->locals > UINT8_MAX || s->engines > UINT8_MAX || s->header_depth > UINT16_MAX ||
+	    s->data_depth > UINT16_MAX)
+		return false;
+	node->lattice.tie = s->tie;
+	node->lattice.channels = (uint8_t)s->channels;
+	weft_ape_link_defaults(&node->link);
+	node->link.quads = (uint8_t)s->quads;
+	node->link.refresh_ns = 500 * MS;
+	node->silence_ns = 4000 * MS;
+	node->header_depth = (uint16_t)s->header_depth;
+	node->data_depth = (uint16_t)s->data_depth;
+	node->locals = (uint8_t)s->locals;
+	return weft_ape_card_config_holds(config);
+}
+
+static int open_cable(struct weft_torus_card *c, const char *home, unsigned int which,
+		      struct weft_ape_coord other)
+{
+	struct weft_torus_cable *cable = &c->cable[which];
+	const struct weft_ape_coord *me = &c->engine.config.node.me;
+	char path[PATH_MAX];
+	int err = weft_torus_cable(home, me->at, which, path), fd;
+
+	if (!err)
+		err = weft_ring_open(&cable->out, path, false);
+	if (!err)
+		err = weft_torus_cable(home, other.at, which ^ 1, path);
+	if (!err)
+		err = weft_ring_open(&cable->in, path, true);
+	if (!err)
+		err = weft_torus_node(home, other.at, "door", path);
+	if (err)
+		return err;
+	if (cable->out.quads != c->engine.config.node.link.quads ||
+	    cable->in.quads != cable->out.quads)
+		return -EPROTO;
+	cable->door = weft_torus_door_open(path, true, &fd);
+	if (!cable->door)
+		return -errno;
+	close(fd);
+	cable->there = true;
+	return 0;
+}
+
+static int open_cables(struct weft_torus_card *c, const char *home)
+{
+	const struct weft_ape_node_config *node = &c->engine.config.node;
+	struct weft_ape_coord other;
+	int err = 0;
+
+	for (unsigned int i = 0; i < WEFT_APE_CABLES && !err; i++)
+		if (weft_ape_lattice_neighbour(&node->lattice, node->me, i, &other))
+			err = open_cable(c, home, i, other);
+	return err;
+}
+
+static int open_door(struct weft_torus_card *c, const char *home, const uint8_t at[3])
+{
+	char path[PATH_MAX];
+	int err = weft_torus_node(home, at, "door", path);
+
+	if (err)
+		return err;
+	c->door = weft_torus_door_open(path, true, &c->lock);
+	if (!c->door)
+		return -errno;
+	if (flock(c->lock, LOCK_EX | LOCK_NB))
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	atomic_store(&c->door->ready, 0);
+	atomic_store(&c->door->pid, (uint32_t)getpid());
+	return 0;
+}
+
+/* The card's page; programs come when its word stands there. */
+static void open_page(struct weft_torus_card *c, struct weft_ape_card_config *config)
+{
+	struct weft_pool_ape_card *page = &c->shared->card;
+	uint64_t life = atomic_load_explicit(&page->life, memory_order_relaxed) + 1;
+
+	config->life = (uint16_t)(life % WEFT_APE_LIFE_MAX + !(life % WEFT_APE_LIFE_MAX));
+	for (unsigned int d = 0; d < WEFT_APE_DIMENSIONS; d++) {
+		page->size[d] = config->node.lattice.size[d];
+		page->line[d] = config->node.lattice.line[d];
+		page->at[d] = config->node.me.at[d];
+	}
+	page->locals = config->node.locals;
+	page->engines = config->engines;
+	atomic_store_explicit(&page->life, config->life, memory_order_relaxed);
+	c->claims = UINT64_MAX;
+}
+
+static int begin(struct weft_torus_card *c, const char *home, const uint8_t at[3], const char **why)
+{
+	struct weft_ape_card_config config;
+	struct weft_torus_shape shape;
+	char path[PATH_MAX], where[PATH_MAX];
+	int err = weft_torus_load(home, &shape);
+
+	*why = "there is no such torus";
+	if (err)
+		return err;
+	*why = "its lattice cannot be";
+	if (!weft_torus_config(&shape, at, &config))
+		return -EPROTO;
+	*why = "the node has a card";
+	err = open_door(c, home, at);
+	if (err)
+		return err;
+	*why = "the node's pool";
+	err = weft_torus_node(home, at, "pool", path);
+	if (!err)
+		err = weft_pool_get(path, &c->pool, where, why);
+	if (err)
+		return err;
+	*why = "out of memory";
+	c->shared = weft_pool_ape(c->pool);
+	c->memory = calloc(weft_ape_node_words(&config.node), sizeof(*c->memory));
+	if (!c->shared || !c->memory)
+		return -ENOMEM;
+	open_page(c, &config);
+	weft_ape_card_init(&c->engine, &config, c->memory, &weft_torus_world, c);
+	*why = "a cable cannot be opened";
+	return open_cables(c, home);
+}
+
+/* ---- Word times ---- */
+
+static bool take_beats(struct weft_torus_card *c)
+{
+	struct weft_ape_beat beat = {{0}};
+	bool came = false;
+
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
+		struct weft_torus_cable *cable = &c->cable[i];
+
+		if (!cable->there || !weft_ring_take(&cable->in, beat.quad))
+			continue;
+		weft_ape_card_beat(&c->engine, i, &beat, c->now_ns);
+		cable->took = came = true;
+	}
+	return came;
+}
+
+/* Cables that are full take no beat in this word time. */
+static void look_for_room(struct weft_torus_card *c)
+{
+	c->engine.node.full = 0;
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
+		if (c->cable[i].there && !weft_ring_has_room(&c->cable[i].out))
+			c->engine.node.full |= 1u << i;
+}
+
+/* What was written is there for the neighbours, and what they have written. */
+static bool exchange(struct weft_torus_card *c)
+{
+	bool more = false;
+
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
+		if (!c->cable[i].there)
+			continue;
+		weft_ring_flush(&c->cable[i].out);
+		more |= weft_ring_give_back(&c->cable[i].in);
+	}
+	return more;
+}
+
+static void knock(struct weft_torus_card *c)
+{
+	/* pairs with the one in weft_ring_has_room (link/ring.c) */
+	atomic_thread_fence(memory_order_seq_cst);
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
+		struct weft_torus_cable *cable = &c->cable[i];
+
+		if (!cable->there || (!cable->brought && !cable->took))
+			continue;
+		if (cable->brought || weft_ring_is_awaited(&cable->in))
+			weft_door_knock(&cable->door->door);
+		cable->brought = cable->took = false;
+	}
+	weft_torus_guests_tell(c);
+}
+
+static bool word_time(struct weft_torus_card *c, uint64_t turn)
+{
+	bool busy = take_beats(c);
+
+	if (turn % SERVE_EVERY == 0)
+		busy |= weft_torus_guests_serve(c);
+	look_for_room(c);
+	busy |= weft_ape_card_step(&c->engine, c->now_ns);
+	busy |= exchange(c);
+	return busy;
+}
+
+static void is_ready(struct weft_torus_card *c)
+{
+	if (c->engine.node.router.up == c->engine.node.router.enabled &&
+	    !atomic_load_explicit(&c->door->ready, memory_order_relaxed))
+		atomic_store_explicit(&c->door->ready, 1, memory_order_relaxed);
+}
+
+/* Of a cable that was full: its reader may have taken something before we lay down. */
+static bool has_room_now(struct weft_torus_card *c)
+{
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
+		if (c->engine.node.full >> i & 1 && weft_ring_has_room(&c->cable[i].out))
+			return true;
+	return false;
+}
+
+static void rest(struct weft_torus_card *c)
+{
+	uint64_t until = weft_ape_card_deadline(&c->engine);
+	uint32_t seen;
+
+	if (c->guests && c->look_ns < until)
+		until = c->look_ns;
+	weft_torus_numbers(c);
+	is_ready(c);
+	seen = weft_door_lie_down(&c->door->door);
+	if (!exchange(c) && !has_room_now(c) && !weft_torus_guests_wait(c) && until > c->now_ns &&
+	    !is_over) {
+		atomic_fetch_add_explicit(&c->shared->card.sleeps, 1, memory_order_relaxed);
+		weft_door_sleep(&c->door->door, seen,
+				until == UINT64_MAX ? -1 : (int64_t)(until - c->now_ns));
+	}
+	weft_door_get_up(&c->door->door);
+}
+
+static void live(struct weft_torus_card *c)
+{
+	for (uint64_t turn = 0; !is_over;) {
+		c->now_ns = weft_clock_now_ns();
+		if (word_time(c, turn++)) {
+			if (turn % HAND_EVERY == 0)
+				knock(c);
+			if (turn % SAY_EVERY == 0)
+				weft_torus_numbers(c);
+			continue;
+		}
+		turn = 0; /* what was posted meanwhile is looked for at once */
+		knock(c);
+		weft_torus_guests_look(c);
+		rest(c);
+	}
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = {.sa_handler = end_it};
+
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+int weft_torus_card_run(const char *home, const uint8_t at[3], const char **why)
+{
+	struct weft_torus_card *c = calloc(1, sizeof(*c));
+	int err;
+
+	*why = "out of memory";
+	if (!c)
+		return -ENOMEM;
+	err = begin(c, home, at, why);
+	if (!err) {
+		ending = c->door;
+		catch_signals();
+		/* release: pairs with the acquire in weft_pool_ape_claim */
+		atomic_store_explicit(&c->shared->card.word, weft_pool_ape_word(c->pool),
+				      memory_order_release);
+		live(c);
+		atomic_store_explicit(&c->shared->card.word, 0, memory_order_release);
+		weft_torus_guests_dismiss(c);
+	}
+	if (c->pool)
+		weft_pool_put(c->pool);
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
+		weft_ring_close(&c->cable[i].out);
+		weft_ring_close(&c->cable[i].in);
+	}
+	free(c->memory);
+	free(c);
+	return err;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The card of a node of a live torus: the engine of wire/ape over cables in shared memory, and the
+ * programs of its node, which it meets in the node's pool (pool/format_ape.h). One process, one
+ * thread; asleep while nothing moves.
+ */
+#ifndef WEFT_CARD_TORUS_TORUS_H
+#define WEFT_CARD_TORUS_TORUS_H
+
+#include "link/ring.h"
+#include "link/torus.h"
+#include "pool/ape.h"
+#include "wire/ape/ni.h"
+
+/* A program of the node, as its slot stands for it. */
+struct weft_torus_guest {
+	uint64_t owner; /* its lease word; 0: none */
+	uint64_t base;
+	uint16_t member;
+	bool stale;   /* it came to a card that was before: nothing is done for it */
+	bool leaving; /* it has gone, and something of it may be under way */
+	bool blocked; /* the engine has as many descriptors of it as can wait */
+	bool told;    /* something was written for it; its door is to be knocked at */
+};
+
+struct weft_torus_cable {
+	bool there;
+	bool brought, took; /* since the neighbour was last knocked for */
+	struct weft_ring out, in;
+	struct weft_torus_door *door; /* the neighbour's */
+};
+
+struct weft_torus_card {
+	struct weft_ape_card engine;
+	struct weft_ape_word *memory;
+	struct weft_pool *pool;
+	struct weft_pool_ape *shared;
+	struct weft_torus_door *door;
+	int lock;
+	struct weft_torus_cable cable[WEFT_APE_CABLES];
+	struct weft_torus_guest guest[WEFT_POOL_APE_SLOTS];
+	uint8_t here[WEFT_POOL_APE_SLOTS]; /* slots with a guest */
+	unsigned int guests;
+	bool any_told;
+	uint64_t claims;  /* as they were when slots were looked through last */
+	uint64_t look_ns; /* when it is looked next whether guests live */
+	uint64_t now_ns;
+};
+
+/* What the engine is told of a lattice; false: there is no such one. */
+bool weft_torus_config(const struct weft_torus_shape *shape, const uint8_t at[3],
+		       struct weft_ape_card_config *config);
+
+/* ---- Between the files of the card ---- */
+
+/* world.c */
+extern const struct weft_ape_world weft_torus_world;
+uint32_t weft_torus_crc32c(uint32_t crc, const void *bytes, size_t count);
+
+/* guests.c: takes what programs have posted, at most some of each. Whether there was anything. */
+bool weft_torus_guests_serve(struct weft_torus_card *c);
+/* Whether there is something that weft_torus_guests_serve would take. */
+bool weft_torus_guests_wait(const struct weft_torus_card *c);
+/* Looks after those that have left or died. */
+void weft_torus_guests_look(struct weft_torus_card *c);
+/* Knocks at the doors of those that something was written for. */
+void weft_torus_guests_tell(struct weft_torus_card *c);
+
+/* The card has gone: all are woken. */
+void weft_torus_guests_dismiss(struct weft_torus_card *c);
+
+/* numbers.c: the card's page. */
+void weft_torus_numbers(const struct weft_torus_card *c);
+
+/*
+ * Runs the card of a node until SIGTERM, or for ever. 0, or -errno; *why says it in a sentence.
+ * -EBUSY: the node has one.
+ */
+int weft_torus_card_run(const char *home, const uint8_t at[3], const char **why);
+
+#endif
