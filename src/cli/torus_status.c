@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the cards of a torus say of themselves, read from outside. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/report.h"
+#include "cli/torus.h"
+#include "pool/ape.h"
+#include "wire/ape/frames.h"
+
+static const struct weft_column torus_columns[] = {
+	{"name", WEFT_COLUMN_TEXT},    {"path", WEFT_COLUMN_TEXT},    {"size", WEFT_COLUMN_TEXT},
+	{"nodes", WEFT_COLUMN_NUMBER}, {"cards", WEFT_COLUMN_NUMBER}, {NULL},
+};
+
+static const struct weft_column node_columns[] = {
+	{"node", WEFT_COLUMN_TEXT},
+	{"pid", WEFT_COLUMN_NUMBER},
+	{"state", WEFT_COLUMN_TEXT},
+	{"programs", WEFT_COLUMN_NUMBER},
+	{"packets", WEFT_COLUMN_NUMBER},
+	{"again", WEFT_COLUMN_NUMBER},
+	{"refused", WEFT_COLUMN_NUMBER},
+	{"bad", WEFT_COLUMN_NUMBER},
+	{"put_bytes", WEFT_COLUMN_NUMBER},
+	{"get_bytes", WEFT_COLUMN_NUMBER},
+	{"send_bytes", WEFT_COLUMN_NUMBER},
+	{"sleeps", WEFT_COLUMN_NUMBER, true},
+	{NULL},
+};
+
+static const struct weft_column cable_columns[] = {
+	{"node", WEFT_COLUMN_TEXT},
+	{"cable", WEFT_COLUMN_TEXT},
+	{"up", WEFT_COLUMN_FLAG},
+	{"packets", WEFT_COLUMN_NUMBER},
+	{"data", WEFT_COLUMN_NUMBER},
+	{"credits", WEFT_COLUMN_NUMBER},
+	{"escapes", WEFT_COLUMN_NUMBER},
+	{"magic", WEFT_COLUMN_NUMBER, true},
+	{"footers", WEFT_COLUMN_NUMBER, true},
+	{"data_received", WEFT_COLUMN_NUMBER, true},
+	{"went_down", WEFT_COLUMN_NUMBER},
+	{NULL},
+};
+
+struct node {
+	struct weft_ape_coord at;
+	uint32_t pid;
+	bool read;
+	char text[16];
+	struct weft_pool_ape_card card;
+};
+
+static void look(const struct weft_torus_options *o, struct node *n)
+{
+	char path[PATH_MAX];
+	const char *why;
+
+	snprintf(n->text, sizeof(n->text), "%u,%u,%u", n->at.at[0], n->at.at[1], n->at.at[2]);
+	if (weft_torus_node(o->home, n->at.at, NULL, path))
+		return;
+	n->pid = weft_torus_card_pid(path);
+	n->read = !weft_torus_node(o->home, n->at.at, "pool", path) &&
+		  !weft_pool_ape_look(path, &n->card, &why);
+}
+
+static void report_node(struct weft_report *r, const struct node *n)
+{
+	const struct weft_pool_ape_card *c = &n->card;
+
+	weft_report_row(r);
+	weft_report_text(r, n->text);
+	weft_report_number(r, n->pid);
+	weft_report_text(r, n->pid ? "up" : "dead");
+	weft_report_number(r, c->claims);
+	weft_report_number(r, c->packets);
+	weft_report_number(r, c->again);
+	weft_report_number(r, c->refused);
+	weft_report_number(r, c->bad);
+	weft_report_number(r, c->put_bytes);
+	weft_report_number(r, c->get_bytes);
+	weft_report_number(r, c->send_bytes);
+	weft_report_number(r, c->sleeps);
+}
+
+static void report_cables(struct weft_report *r, const struct weft_ape_lattice *l,
+			  const struct node *n)
+{
+	static const char *const names[WEFT_APE_CABLES] = {"x+", "x-", "y+", "y-", "z+", "z-"};
+	struct weft_ape_coord other;
+
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
+		const struct weft_pool_ape_cable *c = &n->card.cable[i];
+
+		if (!weft_ape_lattice_neighbour(l, n->at, i, &other))
+			continue;
+		weft_report_row(r);
+		weft_report_text(r, n->text);
+		weft_report_text(r, names[i]);
+		weft_report_flag(r, n->pid && n->card.up >> i & 1);
+		weft_report_number(r, c->sent[WEFT_APE_K_HEADER]);
+		weft_report_number(r, c->sent[WEFT_APE_K_DATA]);
+		weft_report_number(r, c->sent[WEFT_APE_K_CREDIT]);
+		weft_report_number(r, c->sent[WEFT_APE_K_ESCAPE]);
+		weft_report_number(r, c->sent[WEFT_APE_K_MAGIC]);
+		weft_report_number(r, c->sent[WEFT_APE_K_FOOTER]);
+		weft_report_number(r, c->received[WEFT_APE_K_DATA]);
+		weft_report_number(r, c->went_down);
+	}
+}
+
+static void report(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
+		   const struct node *node, unsigned int nodes)
+{
+	const uint32_t *size = o->shape.size;
+	struct weft_report r;
+	unsigned int cards = 0;
+	char text[32];
+
+	snprintf(text, sizeof(text), "%ux%ux%u", size[0], size[1], size[2]);
+	for (unsigned int i = 0; i < nodes; i++)
+		cards += node[i].pid != 0;
+	weft_report_begin(&r, o->json);
+	weft_report_section(&r, "torus", true, torus_columns);
+	weft_report_row(&r);
+	weft_report_text(&r, o->name);
+	weft_report_text(&r, o->home);
+	weft_report_text(&r, text);
+	weft_report_number(&r, nodes);
+	weft_report_number(&r, cards);
+	weft_report_section(&r, "nodes", false, node_columns);
+	for (unsigned int i = 0; i < nodes; i++)
+		report_node(&r, &node[i]);
+	weft_report_section(&r, "cables", false, cable_columns);
+	for (unsigned int i = 0; i < nodes; i++)
+		report_cables(&r, l, &node[i]);
+	weft_report_end(&r);
+}
+
+int weft_torus_status(const struct weft_torus_options *o)
+{
+	static struct node node[WEFT_TORUS_NODES];
+	struct weft_torus_options seen = *o;
+	struct weft_ape_lattice l;
+	unsigned int nodes;
+
+	if (weft_torus_load(o->home, &seen.shape)) {
+		fprintf(stderr, "weft torus: there is no torus '%s'\n", o->name);
+		return 1;
+	}
+	l = weft_torus_lattice(&seen.shape);
+	nodes = seen.shape.size[0] * seen.shape.size[1] * seen.shape.size[2];
+	if (!nodes || nodes > WEFT_TORUS_NODES) {
+		fprintf(stderr, "weft torus: '%s' is damaged: no lattice can be so\n", o->name);
+		return 1;
+	}
+	for (unsigned int i = 0; i < nodes; i++) {
+		node[i].at = weft_ape_lattice_coord(&l, i);
+		look(&seen, &node[i]);
+	}
+	report(&seen, &l, node, nodes);
+	return 0;
+}
