@@ -56,7 +56,7 @@ class Fabric(pairs.Fabric):
 
     def program(self, name):
         """The path of a program of the tests or bench, where the user can run it."""
-        folders = ('tests/programs', 'tests/cli', 'tests/differential', 'tests/wire', 'bench', 'examples')
+        folders = ('tests/programs', 'tests/torus', 'tests/cli', 'tests/differential', 'tests/wire', 'bench', 'examples')
         source = next(path for folder in folders
                       if (path := BUILD / folder / name).exists())
         copy = self.home / name

@@ -165,6 +165,17 @@ SECTIONS = {
          r'ape-card'),
         ('random programs on 3×3×2, cables cut, nodes killed: exactly once and in order, or an error; each seed '
          'twice the same', r'ape-flows'),
+        ('programs that leave, buffers that are withdrawn, cables that take nothing for a while', r'ape-leave'),
+    ],
+    'The torus, live: each node a process and a pool of its own; programs by libweft-ape': [
+        ('cables in shared memory: each word once and in order, sleeping ends woken, cuts', r'torus-ring'),
+        ('PUT, GET and SEND between all pairs, each byte and those beside it; rings and lines, 1 to 4 lanes; memory of '
+         'the pool and not', r'torus/bytes::(all_pairs|memory)'),
+        ('the words of each cable are those that dimension order predicts; no process has another node\'s pool',
+         r'torus/bytes::(words|nodes)'),
+        ('a card that is stopped for a second: nothing is lost, no memory grows', r'torus/bytes::a_card'),
+        ('`weft torus`: `up`, `down`, `status`, `run`; wrong words; kills of cards, of programs, of all; idle cards sleep',
+         r'torus/command::'),
     ],
     'Memory': [
         ('WRITE, READ and atomics while the target is stopped', r'onesided/.*stopped'),
