@@ -173,6 +173,8 @@ SECTIONS = {
          'the pool and not', r'torus/bytes::(all_pairs|memory)'),
         ('the words of each cable are those that dimension order predicts; no process has another node\'s pool',
          r'torus/bytes::(words|nodes)'),
+        ('each call and each error of libweft-ape; each wrong descriptor; what a counter, or the last bytes, promise of the '
+         'others, 1 and 3 hops away', r'torus/calls::'),
         ('a card that is stopped for a second: nothing is lost, no memory grows', r'torus/bytes::a_card'),
         ('`weft torus`: `up`, `down`, `status`, `run`; wrong words; kills of cards, of programs, of all; idle cards sleep',
          r'torus/command::'),

@@ -270,7 +270,7 @@ static int run_each(const struct weft_torus_options *o, const struct weft_ape_la
 	return failed;
 }
 
-static int run(struct weft_torus_options *o, int argc, char **argv)
+static int parse_run(struct weft_torus_options *o, int argc, char **argv)
 {
 	struct weft_ape_coord at = {{0}};
 	struct weft_ape_lattice l;
@@ -324,7 +324,7 @@ int weft_torus_main(int argc, char **argv)
 	if (!strcmp(argv[1], "up"))
 		return parse_up(&o, argc - 1, argv + 1);
 	if (!strcmp(argv[1], "run"))
-		return run(&o, argc - 1, argv + 1);
+		return parse_run(&o, argc - 1, argv + 1);
 	if (!strcmp(argv[1], "card"))
 		return card(argc - 1, argv + 1);
 	if (strcmp(argv[1], "down") && strcmp(argv[1], "status"))

@@ -75,6 +75,7 @@ struct ape_event {
  * open), -ENOSPC (64 are there), or of the pool: -ENOMEM, -EPROTO, -EPERM, …
  */
 int ape_open(const char *node, int process, struct ape **ape);
+/* What has not ended is given up. */
 void ape_close(struct ape *ape);
 void ape_query(const struct ape *ape, struct ape_info *info);
 uint32_t ape_rank(const struct ape *ape, uint32_t x, uint32_t y, uint32_t z);

@@ -217,6 +217,7 @@ static bool exchange(struct weft_torus_card *c)
 
 static void knock(struct weft_torus_card *c)
 {
+	weft_torus_guests_tell(c);
 	/* pairs with the one in weft_ring_has_room (link/ring.c) */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
@@ -228,7 +229,6 @@ static void knock(struct weft_torus_card *c)
 			weft_door_knock(&cable->door->door);
 		cable->brought = cable->took = false;
 	}
-	weft_torus_guests_tell(c);
 }
 
 static bool word_time(struct weft_torus_card *c, uint64_t turn)
@@ -283,6 +283,7 @@ static void live(struct weft_torus_card *c)
 	for (uint64_t turn = 0; !is_over;) {
 		c->now_ns = weft_clock_now_ns();
 		if (word_time(c, turn++)) {
+			weft_torus_guests_tell(c);
 			if (turn % HAND_EVERY == 0)
 				knock(c);
 			if (turn % SAY_EVERY == 0)
