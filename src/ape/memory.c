@@ -29,7 +29,7 @@ void ape_free(struct ape *ape, void *at, uint64_t bytes)
 /* ---- Asking ---- */
 
 /* Until the card has answered so many; the mutex is held. */
-static int await(struct ape *a, uint64_t answered)
+static int await_answers(struct ape *a, uint64_t answered)
 {
 	for (;;) {
 		uint32_t seen = weft_door_lie_down(weft_ape_door(a));
@@ -44,10 +44,11 @@ static int await(struct ape *a, uint64_t answered)
 	}
 }
 
-static int ask(struct ape *a, const struct weft_pool_ape_command *command, bool wait)
+static int ask_card(struct ape *a, const struct weft_pool_ape_command *command, bool wait)
 {
 	uint64_t n = a->asked;
-	int err = weft_ape_has_card(a) ? await(a, n + 1 - WEFT_POOL_APE_COMMANDS) : -ENETDOWN;
+	int err =
+		weft_ape_has_card(a) ? await_answers(a, n + 1 - WEFT_POOL_APE_COMMANDS) : -ENETDOWN;
 
 	if (err)
 		return err;
@@ -58,7 +59,7 @@ static int ask(struct ape *a, const struct weft_pool_ape_command *command, bool 
 	weft_door_knock(&a->door->door);
 	if (!wait)
 		return 0;
-	err = await(a, n + 1);
+	err = await_answers(a, n + 1);
 	if (err)
 		return err;
 	switch ((enum weft_pool_ape_result)a->slot->answer[n % WEFT_POOL_APE_COMMANDS]) {
@@ -85,7 +86,7 @@ static bool is_range(const void *at, uint64_t bytes)
 	return bytes <= ADDRESSES && (uint64_t)(uintptr_t)at <= ADDRESSES - bytes;
 }
 
-static int begin(struct ape *a, const void *at, uint64_t bytes, uint64_t rights, bool wait)
+static int begin_buffer(struct ape *a, const void *at, uint64_t bytes, uint64_t rights, bool wait)
 {
 	int buffer = find_free(a), err;
 	struct weft_pool_ape_command command = {
@@ -98,7 +99,7 @@ static int begin(struct ape *a, const void *at, uint64_t bytes, uint64_t rights,
 
 	if (buffer < 0)
 		return buffer;
-	err = ask(a, &command, wait);
+	err = ask_card(a, &command, wait);
 	return err ? err : buffer;
 }
 
@@ -109,7 +110,7 @@ int ape_register(struct ape *a, void *at, uint64_t bytes, unsigned int rights)
 	if (!rights || rights & ~(unsigned int)RIGHTS || !is_range(at, bytes))
 		return -EINVAL;
 	pthread_mutex_lock(&a->mutex);
-	buffer = begin(a, at, bytes, rights, true);
+	buffer = begin_buffer(a, at, bytes, rights, true);
 	if (buffer >= 0)
 		a->use[buffer] = WEFT_APE_REGION;
 	pthread_mutex_unlock(&a->mutex);
@@ -124,7 +125,7 @@ int ape_receive(struct ape *a, void *at, uint64_t bytes, uint64_t tag)
 		return -EINVAL;
 	pthread_mutex_lock(&a->mutex);
 	if (a->owed < WEFT_POOL_APE_EVENTS)
-		buffer = begin(a, at, bytes, RECEIVES, false);
+		buffer = begin_buffer(a, at, bytes, RECEIVES, false);
 	if (buffer >= 0) {
 		a->use[buffer] = WEFT_APE_RECEIVE;
 		a->tag[buffer] = tag;
@@ -144,7 +145,7 @@ int ape_unregister(struct ape *a, int buffer)
 
 	pthread_mutex_lock(&a->mutex);
 	if (buffer >= 0 && buffer < APE_BUFFERS && a->use[buffer] != WEFT_APE_FREE)
-		err = ask(a, &command, true);
+		err = ask_card(a, &command, true);
 	if (!err) {
 		a->owed -= a->use[buffer] == WEFT_APE_RECEIVE;
 		a->use[buffer] = WEFT_APE_FREE;
@@ -155,7 +156,7 @@ int ape_unregister(struct ape *a, int buffer)
 
 uint64_t ape_count(const struct ape *a, int buffer)
 {
-	/* acquire: pairs with the release in count (card/torus/world.c) */
+	/* acquire: pairs with the release in count_message (card/torus/world.c) */
 	return buffer >= 0 && buffer < APE_BUFFERS
 		       ? atomic_load_explicit(&a->slot->count[buffer], memory_order_acquire)
 		       : 0;

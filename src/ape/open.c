@@ -45,7 +45,7 @@ static int file_of(const char *node, const char *file, char path[PATH_MAX])
 
 /* ---- Coming ---- */
 
-static void describe(struct ape *a, int process)
+static void describe_node(struct ape *a, int process)
 {
 	const struct weft_pool_ape_card *card = &a->shared->card;
 	struct ape_info *info = &a->info;
@@ -60,7 +60,7 @@ static void describe(struct ape *a, int process)
 	info->process = (uint32_t)process;
 }
 
-static int join(struct ape *a, const char *node, int process)
+static int join_node(struct ape *a, const char *node, int process)
 {
 	char path[PATH_MAX], where[PATH_MAX];
 	const char *why;
@@ -89,12 +89,12 @@ static int join(struct ape *a, const char *node, int process)
 	a->posted = atomic_load_explicit(&a->slot->posted, memory_order_relaxed);
 	a->asked = atomic_load_explicit(&a->slot->asked, memory_order_relaxed);
 	a->polled = atomic_load_explicit(&a->slot->polled, memory_order_relaxed);
-	describe(a, process);
+	describe_node(a, process);
 	weft_door_knock(&a->door->door);
 	return 0;
 }
 
-static void let_go(struct ape *a)
+static void free_ape(struct ape *a)
 {
 	if (a->pool)
 		weft_pool_put(a->pool);
@@ -123,9 +123,9 @@ int ape_open(const char *node, int process, struct ape **ape)
 	if (!a)
 		return -ENOMEM;
 	pthread_mutex_init(&a->mutex, NULL);
-	err = join(a, path, process);
+	err = join_node(a, path, process);
 	if (err) {
-		let_go(a);
+		free_ape(a);
 		return err;
 	}
 	*ape = a;
@@ -148,7 +148,7 @@ void ape_close(struct ape *a)
 		waited_ns = weft_clock_now_ns() - begun_ns;
 		weft_pool_pause(waited_ns);
 	}
-	let_go(a);
+	free_ape(a);
 }
 
 /* ---- What it is ---- */

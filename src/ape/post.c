@@ -15,7 +15,7 @@ enum {
 	OP_SEND,
 };
 
-static void put_le(uint8_t *to, uint64_t value, unsigned int bytes)
+static void store_le(uint8_t *to, uint64_t value, unsigned int bytes)
 {
 	for (unsigned int i = 0; i < bytes; i++)
 		to[i] = (uint8_t)(value >> 8 * i);
@@ -34,20 +34,20 @@ static uint32_t unpack(const struct ape *a, uint32_t packed)
 	return ape_rank(a, packed & 63, packed >> 6 & 31, packed >> 11 & 31);
 }
 
-static int post(struct ape *a, uint8_t opcode, uint32_t rank, uint32_t process, const void *local,
-		uint64_t bytes, uint64_t remote, uint64_t tag)
+static int post_descriptor(struct ape *a, uint8_t opcode, uint32_t rank, uint32_t process,
+			   const void *local, uint64_t bytes, uint64_t remote, uint64_t tag)
 {
 	uint8_t d[WEFT_POOL_APE_DESCRIPTOR] = {opcode};
 	int err = 0;
 
 	if (rank >= a->info.nodes || process > UINT16_MAX)
 		return -EINVAL;
-	put_le(d + 2, process, 2);
-	put_le(d + 4, pack(a, rank), 2);
-	put_le(d + 8, bytes, 8);
-	put_le(d + 16, (uint64_t)(uintptr_t)local, 8);
-	put_le(d + 24, remote, 8);
-	put_le(d + 32, tag, 8);
+	store_le(d + 2, process, 2);
+	store_le(d + 4, pack(a, rank), 2);
+	store_le(d + 8, bytes, 8);
+	store_le(d + 16, (uint64_t)(uintptr_t)local, 8);
+	store_le(d + 24, remote, 8);
+	store_le(d + 32, tag, 8);
 	pthread_mutex_lock(&a->mutex);
 	if (!weft_ape_has_card(a)) {
 		err = -ENETDOWN;
@@ -71,19 +71,19 @@ static int post(struct ape *a, uint8_t opcode, uint32_t rank, uint32_t process, 
 int ape_put(struct ape *a, uint32_t rank, uint32_t process, const void *local, uint64_t bytes,
 	    uint64_t remote, uint64_t tag)
 {
-	return post(a, OP_PUT, rank, process, local, bytes, remote, tag);
+	return post_descriptor(a, OP_PUT, rank, process, local, bytes, remote, tag);
 }
 
 int ape_get(struct ape *a, uint32_t rank, uint32_t process, void *local, uint64_t bytes,
 	    uint64_t remote, uint64_t tag)
 {
-	return post(a, OP_GET, rank, process, local, bytes, remote, tag);
+	return post_descriptor(a, OP_GET, rank, process, local, bytes, remote, tag);
 }
 
 int ape_send(struct ape *a, uint32_t rank, uint32_t process, const void *local, uint64_t bytes,
 	     uint64_t tag)
 {
-	return post(a, OP_SEND, rank, process, local, bytes, 0, tag);
+	return post_descriptor(a, OP_SEND, rank, process, local, bytes, 0, tag);
 }
 
 /* ---- Events ---- */

@@ -100,7 +100,7 @@ static bool parse_ties(const char *text, uint32_t *tie)
 	return false;
 }
 
-static bool parse_number(const char *text, uint32_t *number)
+static bool parse_count(const char *text, uint32_t *number)
 {
 	char *end;
 	unsigned long value = strtoul(text, &end, 10);
@@ -127,19 +127,19 @@ static bool parse_option(struct weft_torus_options *o, const char *word, const c
 	else if (!strcmp(word, "--ties"))
 		return parse_ties(value, &s->tie);
 	else if (!strcmp(word, "--vcs"))
-		return parse_number(value, &s->channels) && s->channels >= 1 && s->channels <= 2;
+		return parse_count(value, &s->channels) && s->channels >= 1 && s->channels <= 2;
 	else if (!strcmp(word, "--lanes"))
-		return parse_number(value, &s->quads);
+		return parse_count(value, &s->quads);
 	else if (!strcmp(word, "--fifo"))
-		return parse_number(value, &s->data_depth);
+		return parse_count(value, &s->data_depth);
 	else if (!strcmp(word, "--engines"))
-		return parse_number(value, &s->engines);
+		return parse_count(value, &s->engines);
 	else
 		*known = false;
 	return true;
 }
 
-static int parse(struct weft_torus_options *o, int argc, char **argv, int *at)
+static int parse_options(struct weft_torus_options *o, int argc, char **argv, int *at)
 {
 	int i;
 
@@ -194,7 +194,7 @@ static int parse_up(struct weft_torus_options *o, int argc, char **argv)
 		return err;
 	if (!parse_size(argv[1], o->shape.size))
 		return weft_main_usage_error("torus", "no size: '%s' (8, 4x4, 2x2x2)", argv[1]);
-	err = parse(o, argc - 1, argv + 1, &i);
+	err = parse_options(o, argc - 1, argv + 1, &i);
 	if (err)
 		return err;
 	if (i + 1 < argc)
@@ -274,7 +274,7 @@ static int parse_run(struct weft_torus_options *o, int argc, char **argv)
 {
 	struct weft_ape_coord at = {{0}};
 	struct weft_ape_lattice l;
-	int i = 0, err = parse(o, argc, argv, &i);
+	int i = 0, err = parse_options(o, argc, argv, &i);
 
 	if (err)
 		return err;
@@ -329,7 +329,7 @@ int weft_torus_main(int argc, char **argv)
 		return card(argc - 1, argv + 1);
 	if (strcmp(argv[1], "down") && strcmp(argv[1], "status"))
 		return weft_main_usage_error("torus", "there is no '%s'", argv[1]);
-	err = parse(&o, argc - 1, argv + 1, &i);
+	err = parse_options(&o, argc - 1, argv + 1, &i);
 	if (err)
 		return err;
 	if (i + 1 < argc)

@@ -52,7 +52,7 @@ struct node {
 	struct weft_pool_ape_card card;
 };
 
-static void look(const struct weft_torus_options *o, struct node *n)
+static void look_at_node(const struct weft_torus_options *o, struct node *n)
 {
 	char path[PATH_MAX];
 	const char *why;
@@ -110,8 +110,8 @@ static void report_cables(struct weft_report *r, const struct weft_ape_lattice *
 	}
 }
 
-static void report(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
-		   const struct node *node, unsigned int nodes)
+static void report_torus(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
+			 const struct node *node, unsigned int nodes)
 {
 	const uint32_t *size = o->shape.size;
 	struct weft_report r;
@@ -157,8 +157,8 @@ int weft_torus_status(const struct weft_torus_options *o)
 	}
 	for (unsigned int i = 0; i < nodes; i++) {
 		node[i].at = weft_ape_lattice_coord(&l, i);
-		look(&seen, &node[i]);
+		look_at_node(&seen, &node[i]);
 	}
-	report(&seen, &l, node, nodes);
+	report_torus(&seen, &l, node, nodes);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +106,7 @@ static bool end_cards(const char *home, int signal, uint64_t patience_ns)
 	return true;
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
 {
 	return remove(path);
 }
@@ -121,7 +122,7 @@ int weft_torus_clear(const char *home)
 		return -EPERM;
 	if (!end_cards(home, SIGTERM, TERM_NS) && !end_cards(home, SIGKILL, KILL_NS))
 		return -EBUSY;
-	if (nftw(home, remove_one, 16, FTW_DEPTH | FTW_PHYS))
+	if (nftw(home, remove_entry, 16, FTW_DEPTH | FTW_PHYS))
 		return -errno;
 	return alive;
 }
@@ -206,12 +207,12 @@ static void become_card(const char *home, struct weft_ape_coord at)
 	dup2(null, 0);
 	dup2(log, 1);
 	dup2(log, 2);
-	close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
+	syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
 	execl("/proc/self/exe", "weft", "torus", "card", home, node, (char *)NULL);
 	_exit(1);
 }
 
-static bool is_ready(const struct weft_torus_options *o, struct weft_ape_coord at)
+static bool is_card_ready(const struct weft_torus_options *o, struct weft_ape_coord at)
 {
 	struct weft_torus_door *door;
 	char path[PATH_MAX];
@@ -260,7 +261,7 @@ static int start_cards(const struct weft_torus_options *o, const struct weft_ape
 	for (unsigned int i = 0; i < nodes;) {
 		struct weft_ape_coord at = weft_ape_lattice_coord(l, i);
 
-		if (is_ready(o, at)) {
+		if (is_card_ready(o, at)) {
 			i++;
 			continue;
 		}

@@ -11,12 +11,12 @@
 #define QUAD_BYTES 8u
 #define BEATS_MAX  (1u << 20)
 
-static uint64_t bytes_of(uint32_t quads, uint32_t beats)
+static uint64_t file_bytes_of(uint32_t quads, uint32_t beats)
 {
 	return sizeof(struct weft_ring_file) + (uint64_t)quads * beats * QUAD_BYTES;
 }
 
-static bool holds(uint32_t quads, uint32_t beats)
+static bool can_be(uint32_t quads, uint32_t beats)
 {
 	return (quads == 1 || quads == 2 || quads == 4) && beats && beats <= BEATS_MAX &&
 	       !(beats & (beats - 1));
@@ -25,10 +25,10 @@ static bool holds(uint32_t quads, uint32_t beats)
 int weft_ring_make(const char *path, uint32_t quads, uint32_t beats)
 {
 	struct weft_ring_file head = {.magic = WEFT_RING_MAGIC, .quads = quads, .beats = beats};
-	uint64_t bytes = bytes_of(quads, beats);
+	uint64_t bytes = file_bytes_of(quads, beats);
 	int fd, err = 0;
 
-	if (!holds(quads, beats))
+	if (!can_be(quads, beats))
 		return -EINVAL;
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -69,8 +69,8 @@ int weft_ring_open(struct weft_ring *r, const char *path, bool reads)
 		return err;
 	r->quads = file->quads;
 	r->beats = file->beats;
-	if (file->magic != WEFT_RING_MAGIC || !holds(r->quads, r->beats) ||
-	    r->bytes < bytes_of(r->quads, r->beats)) {
+	if (file->magic != WEFT_RING_MAGIC || !can_be(r->quads, r->beats) ||
+	    r->bytes < file_bytes_of(r->quads, r->beats)) {
 		weft_ring_close(r);
 		return -EPROTO;
 	}
@@ -87,14 +87,14 @@ void weft_ring_close(struct weft_ring *r)
 	r->file = NULL;
 }
 
-static uint64_t *place(struct weft_ring *r)
+static uint64_t *beat_at(struct weft_ring *r)
 {
 	return r->file->quad + (r->mine & (r->beats - 1)) * r->quads;
 }
 
 /* ---- The writer ---- */
 
-static bool is_full(struct weft_ring *r)
+static bool is_without_room(struct weft_ring *r)
 {
 	if (r->mine - r->others < r->beats)
 		return false;
@@ -105,12 +105,12 @@ static bool is_full(struct weft_ring *r)
 
 bool weft_ring_has_room(struct weft_ring *r)
 {
-	if (!is_full(r))
+	if (!is_without_room(r))
 		return true;
 	atomic_store_explicit(&r->file->waits, 1, memory_order_relaxed);
 	/* pairs with the reader's between give_back and is_awaited */
 	atomic_thread_fence(memory_order_seq_cst);
-	return !is_full(r);
+	return !is_without_room(r);
 }
 
 void weft_ring_put(struct weft_ring *r, const uint64_t *quad)
@@ -119,7 +119,7 @@ void weft_ring_put(struct weft_ring *r, const uint64_t *quad)
 		r->lost++;
 		return;
 	}
-	memcpy(place(r), quad, (size_t)r->quads * QUAD_BYTES);
+	memcpy(beat_at(r), quad, (size_t)r->quads * QUAD_BYTES);
 	r->mine++;
 }
 
@@ -135,14 +135,14 @@ bool weft_ring_take(struct weft_ring *r, uint64_t quad[WEFT_RING_QUADS])
 {
 	if (r->mine == r->others)
 		return false;
-	memcpy(quad, place(r), (size_t)r->quads * QUAD_BYTES);
+	memcpy(quad, beat_at(r), (size_t)r->quads * QUAD_BYTES);
 	r->mine++;
 	return true;
 }
 
 bool weft_ring_give_back(struct weft_ring *r)
 {
-	/* release: pairs with the acquire in is_full */
+	/* release: pairs with the acquire in is_without_room */
 	atomic_store_explicit(&r->file->taken, r->mine, memory_order_release);
 	/* acquire: pairs with the release in weft_ring_flush */
 	r->others = atomic_load_explicit(&r->file->sent, memory_order_acquire);

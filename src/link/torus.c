@@ -18,7 +18,7 @@ static bool is_name(const char *name)
 	return length && !name[length] && length < WEFT_TORUS_NAME_BYTES;
 }
 
-static int fits(int length)
+static int path_fits(int length)
 {
 	return length < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
@@ -29,20 +29,21 @@ int weft_torus_home(const char *name, char path[PATH_MAX])
 
 	if (!is_name(name))
 		return -EINVAL;
-	return fits(snprintf(path, PATH_MAX, "%s/weft-torus-%u-%s",
-			     base && *base ? base : "/dev/shm", (unsigned int)geteuid(), name));
+	return path_fits(snprintf(path, PATH_MAX, "%s/weft-torus-%u-%s",
+				  base && *base ? base : "/dev/shm", (unsigned int)geteuid(),
+				  name));
 }
 
 int weft_torus_node(const char *home, const uint8_t at[3], const char *file, char path[PATH_MAX])
 {
-	return fits(snprintf(path, PATH_MAX, "%s/%u.%u.%u%s%s", home, at[0], at[1], at[2],
-			     file ? "/" : "", file ? file : ""));
+	return path_fits(snprintf(path, PATH_MAX, "%s/%u.%u.%u%s%s", home, at[0], at[1], at[2],
+				  file ? "/" : "", file ? file : ""));
 }
 
 int weft_torus_cable(const char *home, const uint8_t at[3], unsigned int cable, char path[PATH_MAX])
 {
-	return fits(snprintf(path, PATH_MAX, "%s/cables/%u.%u.%u-%u", home, at[0], at[1], at[2],
-			     cable));
+	return path_fits(snprintf(path, PATH_MAX, "%s/cables/%u.%u.%u-%u", home, at[0], at[1],
+				  at[2], cable));
 }
 
 /* ---- The lattice ---- */
@@ -53,7 +54,7 @@ int weft_torus_cable(const char *home, const uint8_t at[3], unsigned int cable, 
 
 static int path_of(const char *home, char path[PATH_MAX])
 {
-	return fits(snprintf(path, PATH_MAX, "%s/lattice", home));
+	return path_fits(snprintf(path, PATH_MAX, "%s/lattice", home));
 }
 
 int weft_torus_save(const char *home, const struct weft_torus_shape *s)

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 
-#include "pool/format.h"
 #include "pool/internal.h"
 
 struct weft_pool_ape *weft_pool_ape(struct weft_pool *pool)
@@ -24,7 +23,7 @@ bool weft_pool_ape_lives(struct weft_pool *pool, uint64_t word, uint16_t *member
 	return word & UINT16_MAX && weft_pool_alive(pool, *member, word >> 16);
 }
 
-static int find(struct weft_pool_ape *ape, int which)
+static int find_slot(struct weft_pool_ape *ape, int which)
 {
 	for (unsigned int i = 0; i < WEFT_POOL_APE_SLOTS; i++) {
 		/* acquire: pairs with the release of the card that let it go (card/torus/guests.c) */
@@ -70,26 +69,12 @@ int weft_pool_ape_claim(struct weft_pool *pool, struct weft_pool_ape *ape, int w
 	if (!weft_pool_ape_lives(pool, card, &member)) {
 		which = -ENETDOWN;
 	} else {
-		which = find(ape, which);
+		which = find_slot(ape, which);
 		if (which >= 0)
 			occupy(pool, ape, &ape->slot[which]);
 	}
 	weft_leave(weft_attachment(pool), key);
 	return which;
-}
-
-bool weft_pool_ape_owns(const struct weft_pool *pool, uint64_t word, uint64_t off,
-			uint64_t len_bytes)
-{
-	uint64_t last = (off + len_bytes - !!len_bytes) / WEFT_SEGMENT;
-
-	if (off >= pool->bytes || len_bytes > pool->bytes - off)
-		return false;
-	for (uint64_t i = off / WEFT_SEGMENT; i <= last; i++)
-		if (i < WEFT_FIRST_SEGMENT ||
-		    atomic_load_explicit(&pool->leases->segment[i], memory_order_relaxed) != word)
-			return false;
-	return true;
 }
 
 int weft_pool_ape_look(const char *path, struct weft_pool_ape_card *card, const char **why)

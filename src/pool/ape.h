@@ -17,9 +17,9 @@ bool weft_pool_ape_lives(struct weft_pool *pool, uint64_t word, uint16_t *member
  * -EBUSY (another has it), -ENOSPC (none is free), -ENETDOWN (no card runs), -ETIMEDOUT (the lock).
  */
 int weft_pool_ape_claim(struct weft_pool *pool, struct weft_pool_ape *ape, int which);
-/* Whether those bytes lie in segments that are leased under that word. */
-bool weft_pool_ape_owns(const struct weft_pool *pool, uint64_t word, uint64_t off,
-			uint64_t len_bytes);
+/* lease.c: whether those bytes lie in segments that are leased under that word. */
+bool weft_lease_covers(const struct weft_pool *pool, uint64_t word, uint64_t off,
+		       uint64_t len_bytes);
 
 /* From outside, as weft_view_open: the card's page as it is. 0, or its errors. */
 int weft_pool_ape_look(const char *path, struct weft_pool_ape_card *card, const char **why);

@@ -34,7 +34,6 @@
 #define WEFT_OFF_QPS	  (48ull << 20)
 #define WEFT_OFF_MRS	  (96ull << 20)
 #define WEFT_OFF_OBJECTS  (160ull << 20)
-#define WEFT_OFF_APE	  (192ull << 20)
 
 struct weft_pool_header {
 	uint64_t magic;	  /* [L] written last when the pool is made */

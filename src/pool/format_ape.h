@@ -16,6 +16,8 @@
 #include "backing/atomic.h"
 #include "pool/sizes.h"
 
+#define WEFT_OFF_APE		 (192ull << 20) /* beside those of format.h */
+
 #define WEFT_POOL_APE_SLOTS	 64u
 #define WEFT_POOL_APE_BUFFERS	 64u /* of a process */
 #define WEFT_POOL_APE_POSTS	 64u

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 
 #include "pool/clock.h"
+#include "pool/ape.h"
 #include "pool/internal.h"
 #include "pool/format_object.h"
 #include "pool/step.h"
@@ -417,4 +418,18 @@ uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at)
 	while (!word && *at < sizeof(*pool->leases) / sizeof(*lease))
 		word = atomic_load_explicit(&lease[(*at)++], memory_order_relaxed);
 	return word;
+}
+
+bool weft_lease_covers(const struct weft_pool *pool, uint64_t word, uint64_t off,
+		       uint64_t len_bytes)
+{
+	uint64_t last = (off + len_bytes - !!len_bytes) / WEFT_SEGMENT;
+
+	if (off >= pool->bytes || len_bytes > pool->bytes - off)
+		return false;
+	for (uint64_t i = off / WEFT_SEGMENT; i <= last; i++)
+		if (i < WEFT_FIRST_SEGMENT ||
+		    atomic_load_explicit(&pool->leases->segment[i], memory_order_relaxed) != word)
+			return false;
+	return true;
 }

@@ -174,6 +174,10 @@ void weft_pool_fence(void);
  */
 void weft_pool_visit(struct weft_pool *pool, uint16_t member);
 void weft_pool_depart(struct weft_pool *pool);
+/* In between: whether what that member keeps is still its own; *pid: by which number the kernel's
+ * process_vm calls reach it, 0 where they do not, and *witness, to be touched first (witness.h). */
+bool weft_pool_visit_holds(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+			   uint32_t *pid, uint64_t *witness);
 
 /* A member's page, mapped; NULL if that number was never used. */
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t member);

@@ -6,6 +6,7 @@
 #include "pool/internal.h"
 #include "pool/step.h"
 #include "pool/format_line.h"
+#include "pool/format_member.h"
 
 void weft_pool_visit(struct weft_pool *pool, uint16_t member)
 {
@@ -38,4 +39,19 @@ void weft_pool_depart(struct weft_pool *pool)
 	if (a->visitor.shared)
 		weft_pool_share_unlock(pool);
 	pthread_mutex_unlock(&a->visit_mutex);
+}
+
+bool weft_pool_visit_holds(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+			   uint32_t *pid, uint64_t *witness)
+{
+	const struct weft_pool_member *m = weft_pool_member(pool, member);
+
+	/* acquire: pairs with the release in weft_member_join (member.c); of one that leaves, the barrier
+	 * before giving back lets us see it, or it our visit */
+	if (!m || atomic_load_explicit(&m->incarnation, memory_order_acquire) != incarnation ||
+	    atomic_load_explicit(&m->leaves, memory_order_relaxed))
+		return false;
+	*witness = m->witness;
+	*pid = m->witness && m->pid_ns == pool->self->pid_ns ? m->pid : 0;
+	return true;
 }

@@ -9,7 +9,7 @@
 
 /* ---- Coming and going ---- */
 
-static void list(struct weft_torus_card *c)
+static void list_guests(struct weft_torus_card *c)
 {
 	c->guests = 0;
 	for (unsigned int i = 0; i < WEFT_POOL_APE_SLOTS; i++)
@@ -17,7 +17,7 @@ static void list(struct weft_torus_card *c)
 			c->here[c->guests++] = (uint8_t)i;
 }
 
-static void admit(struct weft_torus_card *c)
+static void let_in(struct weft_torus_card *c)
 {
 	/* acquire: pairs with the release in occupy (pool/ape.c) */
 	uint64_t claims = atomic_load_explicit(&c->shared->card.claims, memory_order_acquire);
@@ -39,14 +39,14 @@ static void admit(struct weft_torus_card *c)
 			.stale = slot->life != c->engine.config.life,
 		};
 	}
-	list(c);
+	list_guests(c);
 }
 
-static void end(struct weft_torus_card *c, unsigned int which)
+static void free_slot(struct weft_torus_card *c, unsigned int which)
 {
 	c->guest[which].owner = 0;
-	list(c);
-	/* release: pairs with the acquire in find (pool/ape.c) */
+	list_guests(c);
+	/* release: pairs with the acquire in find_slot (pool/ape.c) */
 	atomic_store_explicit(&c->shared->slot[which].owner, 0, memory_order_release);
 }
 
@@ -68,7 +68,7 @@ static void look_after(struct weft_torus_card *c, unsigned int which)
 		weft_ape_card_leave(&c->engine, which);
 	}
 	if (g->leaving && weft_ape_card_is_quiet(&c->engine, which))
-		end(c, which);
+		free_slot(c, which);
 }
 
 void weft_torus_guests_look(struct weft_torus_card *c)
@@ -76,7 +76,7 @@ void weft_torus_guests_look(struct weft_torus_card *c)
 	if (c->now_ns < c->look_ns)
 		return;
 	c->look_ns = c->now_ns + LOOK_NS;
-	admit(c);
+	let_in(c);
 	for (unsigned int i = c->guests; i--;)
 		look_after(c, c->here[i]);
 	weft_pool_watch(c->pool);
@@ -84,8 +84,8 @@ void weft_torus_guests_look(struct weft_torus_card *c)
 
 /* ---- What they ask for ---- */
 
-static enum weft_pool_ape_result carry_out(struct weft_torus_card *c, unsigned int which,
-					   const struct weft_pool_ape_command *command)
+static enum weft_pool_ape_result obey(struct weft_torus_card *c, unsigned int which,
+				      const struct weft_pool_ape_command *command)
 {
 	const uint64_t rights = WEFT_APE_MAY_PUT | WEFT_APE_MAY_GET | WEFT_APE_RECEIVES;
 
@@ -113,14 +113,14 @@ static bool serve_commands(struct weft_torus_card *c, unsigned int which)
 {
 	struct weft_pool_ape_slot *slot = &c->shared->slot[which];
 	uint64_t n = atomic_load_explicit(&slot->answered, memory_order_relaxed);
-	/* acquire: pairs with the release in ask (ape/memory.c) */
+	/* acquire: pairs with the release in ask_card (ape/memory.c) */
 	uint64_t asked = atomic_load_explicit(&slot->asked, memory_order_acquire), first = n;
 
 	for (; n != asked && n - first < WEFT_POOL_APE_COMMANDS; n++) {
 		struct weft_pool_ape_command command = slot->command[n % WEFT_POOL_APE_COMMANDS];
 
-		slot->answer[n % WEFT_POOL_APE_COMMANDS] = carry_out(c, which, &command);
-		/* release: pairs with the acquire in await (ape/memory.c) */
+		slot->answer[n % WEFT_POOL_APE_COMMANDS] = obey(c, which, &command);
+		/* release: pairs with the acquire in await_answers (ape/memory.c) */
 		atomic_store_explicit(&slot->answered, n + 1, memory_order_release);
 	}
 	if (n == first)
@@ -133,7 +133,7 @@ static bool serve_posts(struct weft_torus_card *c, unsigned int which)
 {
 	struct weft_pool_ape_slot *slot = &c->shared->slot[which];
 	uint64_t n = atomic_load_explicit(&slot->taken, memory_order_relaxed), first = n;
-	/* acquire: pairs with the release in post (ape/post.c) */
+	/* acquire: pairs with the release in post_descriptor (ape/post.c) */
 	uint64_t posted = atomic_load_explicit(&slot->posted, memory_order_acquire);
 	uint8_t bytes[WEFT_POOL_APE_DESCRIPTOR];
 	struct weft_ape_descriptor d;
@@ -149,7 +149,7 @@ static bool serve_posts(struct weft_torus_card *c, unsigned int which)
 	}
 	if (n == first)
 		return false;
-	/* release: pairs with the acquire in post (ape/post.c): the descriptors have been read */
+	/* release: pairs with the acquire in post_descriptor (ape/post.c): the descriptors have been read */
 	atomic_store_explicit(&slot->taken, n, memory_order_release);
 	c->guest[which].told = c->any_told = true;
 	return true;
@@ -159,7 +159,7 @@ bool weft_torus_guests_serve(struct weft_torus_card *c)
 {
 	bool any = false;
 
-	admit(c);
+	let_in(c);
 	for (unsigned int i = c->guests; i--;)
 		if (has_left(c, c->here[i]))
 			look_after(c, c->here[i]);

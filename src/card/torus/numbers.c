@@ -2,7 +2,7 @@
 /* What the card says of itself in its page of the pool. */
 #include "card/torus/torus.h"
 
-static void publish(_Atomic uint64_t *where, uint64_t value)
+static void store_number(_Atomic uint64_t *where, uint64_t value)
 {
 	atomic_store_explicit(where, value, memory_order_relaxed);
 }
@@ -22,21 +22,21 @@ void weft_torus_numbers(const struct weft_torus_card *c)
 		if (!c->cable[i].there)
 			continue;
 		for (unsigned int k = 0; k < WEFT_APE_KINDS; k++) {
-			publish(&page->cable[i].sent[k], c->engine.node.tx[i].beats[k]);
-			publish(&page->cable[i].received[k], c->engine.node.rx[i].beats[k]);
+			store_number(&page->cable[i].sent[k], c->engine.node.tx[i].beats[k]);
+			store_number(&page->cable[i].received[k], c->engine.node.rx[i].beats[k]);
 		}
-		publish(&page->cable[i].went_down, c->engine.node.went_down[i]);
+		store_number(&page->cable[i].went_down, c->engine.node.went_down[i]);
 	}
 	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++)
 		for (unsigned int k = 0; c->engine.peer[i].used && k < WEFT_APE_CLASSES; k++)
 			again += c->engine.peer[i].flow[k].again;
-	publish(&page->up, c->engine.node.router.up);
-	publish(&page->packets, n->packets);
-	publish(&page->again, again);
-	publish(&page->refused, n->refused);
-	publish(&page->no_room, n->no_room);
-	publish(&page->bad, n->bad_crc + n->bad_way + n->bad_life + n->filler);
-	publish(&page->put_bytes, n->put_bytes);
-	publish(&page->get_bytes, n->get_bytes);
-	publish(&page->send_bytes, n->send_bytes);
+	store_number(&page->up, c->engine.node.router.up);
+	store_number(&page->packets, n->packets);
+	store_number(&page->again, again);
+	store_number(&page->refused, n->refused);
+	store_number(&page->no_room, n->no_room);
+	store_number(&page->bad, n->bad_crc + n->bad_way + n->bad_life + n->filler);
+	store_number(&page->put_bytes, n->put_bytes);
+	store_number(&page->get_bytes, n->get_bytes);
+	store_number(&page->send_bytes, n->send_bytes);
 }

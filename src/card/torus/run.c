@@ -105,7 +105,7 @@ static int open_cables(struct weft_torus_card *c, const char *home)
 	return err;
 }
 
-static int open_door(struct weft_torus_card *c, const char *home, const uint8_t at[3])
+static int open_own_door(struct weft_torus_card *c, const char *home, const uint8_t at[3])
 {
 	char path[PATH_MAX];
 	int err = weft_torus_node(home, at, "door", path);
@@ -140,7 +140,8 @@ static void open_page(struct weft_torus_card *c, struct weft_ape_card_config *co
 	c->claims = UINT64_MAX;
 }
 
-static int begin(struct weft_torus_card *c, const char *home, const uint8_t at[3], const char **why)
+static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t at[3],
+		      const char **why)
 {
 	struct weft_ape_card_config config;
 	struct weft_torus_shape shape;
@@ -154,7 +155,7 @@ static int begin(struct weft_torus_card *c, const char *home, const uint8_t at[3
 	if (!weft_torus_config(&shape, at, &config))
 		return -EPROTO;
 	*why = "the node has a card";
-	err = open_door(c, home, at);
+	err = open_own_door(c, home, at);
 	if (err)
 		return err;
 	*why = "the node's pool";
@@ -202,7 +203,7 @@ static void look_for_room(struct weft_torus_card *c)
 }
 
 /* What was written is there for the neighbours, and what they have written. */
-static bool exchange(struct weft_torus_card *c)
+static bool exchange_beats(struct weft_torus_card *c)
 {
 	bool more = false;
 
@@ -239,11 +240,11 @@ static bool word_time(struct weft_torus_card *c, uint64_t turn)
 		busy |= weft_torus_guests_serve(c);
 	look_for_room(c);
 	busy |= weft_ape_card_step(&c->engine, c->now_ns);
-	busy |= exchange(c);
+	busy |= exchange_beats(c);
 	return busy;
 }
 
-static void is_ready(struct weft_torus_card *c)
+static void say_ready(struct weft_torus_card *c)
 {
 	if (c->engine.node.router.up == c->engine.node.router.enabled &&
 	    !atomic_load_explicit(&c->door->ready, memory_order_relaxed))
@@ -259,7 +260,7 @@ static bool has_room_now(struct weft_torus_card *c)
 	return false;
 }
 
-static void rest(struct weft_torus_card *c)
+static void lie_down(struct weft_torus_card *c)
 {
 	uint64_t until = weft_ape_card_deadline(&c->engine);
 	uint32_t seen;
@@ -267,10 +268,10 @@ static void rest(struct weft_torus_card *c)
 	if (c->guests && c->look_ns < until)
 		until = c->look_ns;
 	weft_torus_numbers(c);
-	is_ready(c);
+	say_ready(c);
 	seen = weft_door_lie_down(&c->door->door);
-	if (!exchange(c) && !has_room_now(c) && !weft_torus_guests_wait(c) && until > c->now_ns &&
-	    !is_over) {
+	if (!exchange_beats(c) && !has_room_now(c) && !weft_torus_guests_wait(c) &&
+	    until > c->now_ns && !is_over) {
 		atomic_fetch_add_explicit(&c->shared->card.sleeps, 1, memory_order_relaxed);
 		weft_door_sleep(&c->door->door, seen,
 				until == UINT64_MAX ? -1 : (int64_t)(until - c->now_ns));
@@ -293,7 +294,7 @@ static void live(struct weft_torus_card *c)
 		turn = 0; /* what was posted meanwhile is looked for at once */
 		knock(c);
 		weft_torus_guests_look(c);
-		rest(c);
+		lie_down(c);
 	}
 }
 
@@ -314,7 +315,7 @@ int weft_torus_card_run(const char *home, const uint8_t at[3], const char **why)
 	*why = "out of memory";
 	if (!c)
 		return -ENOMEM;
-	err = begin(c, home, at, why);
+	err = begin_card(c, home, at, why);
 	if (!err) {
 		ending = c->door;
 		catch_signals();

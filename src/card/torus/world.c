@@ -11,7 +11,6 @@
 #include <sys/uio.h>
 
 #include "card/torus/torus.h"
-#include "pool/format_member.h"
 
 static void send_beat(void *owner, unsigned int cable, const struct weft_ape_beat *beat)
 {
@@ -44,7 +43,7 @@ static void store(uint8_t *to, const uint8_t *from, uint32_t bytes)
 static bool in_pool(struct weft_torus_card *c, const struct weft_torus_guest *g, uint64_t off,
 		    uint8_t *here, uint32_t bytes, bool write)
 {
-	uint8_t *there = weft_pool_ape_owns(c->pool, g->owner, off, bytes)
+	uint8_t *there = weft_lease_covers(c->pool, g->owner, off, bytes)
 				 ? weft_pool_window(c->pool, off, bytes)
 				 : NULL;
 
@@ -58,69 +57,68 @@ static bool in_pool(struct weft_torus_card *c, const struct weft_torus_guest *g,
 }
 
 /* The witness says that the number is still that program's (pool/witness.h). */
-static bool in_place(const struct weft_torus_card *c, const struct weft_pool_member *m,
-		     uint64_t addr, uint8_t *here, uint32_t bytes, bool write)
+static bool in_place(uint32_t pid, uint64_t witness, uint64_t addr, uint8_t *here, uint32_t bytes,
+		     bool write)
 {
 	uint8_t seen = 0;
 	struct iovec local[2] = {{&seen, 1}, {here, bytes}};
-	struct iovec remote[3] = {{(void *)(uintptr_t)m->witness, 1},
+	struct iovec remote[3] = {{(void *)(uintptr_t)witness, 1},
 				  {(void *)(uintptr_t)addr, bytes - 1},
 				  {(void *)(uintptr_t)(addr + bytes - 1), 1}};
 	ssize_t moved;
 
-	if (!m->witness || m->pid_ns != c->pool->self->pid_ns)
+	if (!pid)
 		return false;
-	moved = write ? process_vm_writev((pid_t)m->pid, local, 2, remote, 3, 0)
-		      : process_vm_readv((pid_t)m->pid, local, 2, remote, 3, 0);
+	moved = write ? process_vm_writev((pid_t)pid, local, 2, remote, 3, 0)
+		      : process_vm_readv((pid_t)pid, local, 2, remote, 3, 0);
 	return moved == (ssize_t)bytes + 1;
 }
 
-static bool copy(struct weft_torus_card *c, unsigned int process, uint64_t addr, void *here,
-		 uint32_t bytes, bool write)
+static bool copy_guest(struct weft_torus_card *c, unsigned int process, uint64_t addr, void *here,
+		       uint32_t bytes, bool write)
 {
 	const struct weft_torus_guest *g = &c->guest[process];
-	struct weft_pool_member *m;
+	uint64_t witness;
 	bool done = false;
+	uint32_t pid;
 
 	if (!g->owner || g->stale || g->leaving)
 		return false;
-	m = weft_pool_member(c->pool, g->member);
 	weft_pool_visit(c->pool, g->member);
-	if (m && atomic_load_explicit(&m->incarnation, memory_order_acquire) == g->owner >> 16 &&
-	    !atomic_load_explicit(&m->leaves, memory_order_acquire))
+	if (weft_pool_visit_holds(c->pool, g->member, g->owner >> 16, &pid, &witness))
 		done = addr - g->base < c->pool->bytes
 			       ? in_pool(c, g, addr - g->base, here, bytes, write)
-			       : in_place(c, m, addr, here, bytes, write);
+			       : in_place(pid, witness, addr, here, bytes, write);
 	weft_pool_depart(c->pool);
 	return done;
 }
 
 static bool read_bytes(void *owner, unsigned int process, uint64_t addr, void *to, uint32_t bytes)
 {
-	return copy(owner, process, addr, to, bytes, false);
+	return copy_guest(owner, process, addr, to, bytes, false);
 }
 
 static bool place_bytes(void *owner, unsigned int process, uint64_t addr, const void *from,
 			uint32_t bytes)
 {
-	return copy(owner, process, addr, (void *)(uintptr_t)from, bytes, true);
+	return copy_guest(owner, process, addr, (void *)(uintptr_t)from, bytes, true);
 }
 
 /* ---- What programs are told ---- */
 
-static void note(struct weft_torus_card *c, unsigned int process)
+static void note_told(struct weft_torus_card *c, unsigned int process)
 {
 	c->guest[process].told = true;
 	c->any_told = true;
 }
 
-static void count(void *owner, unsigned int process, uint32_t buffer, uint64_t value)
+static void count_message(void *owner, unsigned int process, uint32_t buffer, uint64_t value)
 {
 	struct weft_torus_card *c = owner;
 
 	/* release: the bytes of the message before it; pairs with the acquire in ape_count (ape/memory.c) */
 	atomic_store_explicit(&c->shared->slot[process].count[buffer], value, memory_order_release);
-	note(c, process);
+	note_told(c, process);
 }
 
 static void event(void *owner, unsigned int process, const struct weft_ape_event *e)
@@ -144,7 +142,7 @@ static void event(void *owner, unsigned int process, const struct weft_ape_event
 	};
 	/* release: pairs with the acquire in ape_poll (ape/post.c) */
 	atomic_store_explicit(&slot->events, n + 1, memory_order_release);
-	note(c, process);
+	note_told(c, process);
 }
 
 const struct weft_ape_world weft_torus_world = {
@@ -152,6 +150,6 @@ const struct weft_ape_world weft_torus_world = {
 	.read = read_bytes,
 	.place = place_bytes,
 	.crc32c = weft_torus_crc32c,
-	.count = count,
+	.count = count_message,
 	.event = event,
 };
