@@ -192,7 +192,7 @@ static int make_files(const struct weft_torus_options *o, const struct weft_ape_
 }
 
 /* In the child: it becomes the card, and holds nothing of its maker's. */
-static void become_card(const char *home, struct weft_ape_coord at)
+static void exec_card(const char *home, struct weft_ape_coord at)
 {
 	char path[PATH_MAX], node[16];
 	int null = open("/dev/null", O_RDWR), log;
@@ -256,7 +256,7 @@ static int start_cards(const struct weft_torus_options *o, const struct weft_ape
 		if (pid < 0)
 			return -errno;
 		if (!pid)
-			become_card(o->home, weft_ape_lattice_coord(l, i));
+			exec_card(o->home, weft_ape_lattice_coord(l, i));
 	}
 	for (unsigned int i = 0; i < nodes;) {
 		struct weft_ape_coord at = weft_ape_lattice_coord(l, i);

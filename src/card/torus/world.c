@@ -93,13 +93,14 @@ static bool copy_guest(struct weft_torus_card *c, unsigned int process, uint64_t
 	return done;
 }
 
-static bool read_bytes(void *owner, unsigned int process, uint64_t addr, void *to, uint32_t bytes)
+static bool read_for_guest(void *owner, unsigned int process, uint64_t addr, void *to,
+			   uint32_t bytes)
 {
 	return copy_guest(owner, process, addr, to, bytes, false);
 }
 
-static bool place_bytes(void *owner, unsigned int process, uint64_t addr, const void *from,
-			uint32_t bytes)
+static bool place_for_guest(void *owner, unsigned int process, uint64_t addr, const void *from,
+			    uint32_t bytes)
 {
 	return copy_guest(owner, process, addr, (void *)(uintptr_t)from, bytes, true);
 }
@@ -121,7 +122,7 @@ static void count_message(void *owner, unsigned int process, uint32_t buffer, ui
 	note_told(c, process);
 }
 
-static void event(void *owner, unsigned int process, const struct weft_ape_event *e)
+static void tell_event(void *owner, unsigned int process, const struct weft_ape_event *e)
 {
 	struct weft_torus_card *c = owner;
 	struct weft_pool_ape_slot *slot = &c->shared->slot[process];
@@ -147,9 +148,9 @@ static void event(void *owner, unsigned int process, const struct weft_ape_event
 
 const struct weft_ape_world weft_torus_world = {
 	.send = send_beat,
-	.read = read_bytes,
-	.place = place_bytes,
+	.read = read_for_guest,
+	.place = place_for_guest,
 	.crc32c = weft_torus_crc32c,
 	.count = count_message,
-	.event = event,
+	.event = tell_event,
 };
