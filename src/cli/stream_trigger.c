@@ -311,7 +311,7 @@ static void report_live(const struct job *job, const struct weft_stream *stream)
 
 /* Buffers have room for all events that end one, and a datagram more; together for some milliseconds
  * of them. */
-static int live(struct job *job)
+static int judge_live(struct job *job)
 {
 	uint32_t bytes = (uint32_t)job->events * 128 + 65536, buffers = 32;
 	struct weft_stream *stream;
@@ -390,7 +390,7 @@ static int run(struct job *job)
 		weft_stream_fail("trigger", job->fits, strerror(errno));
 		goto end_capture;
 	}
-	status = job->from ? live(job) : play(job);
+	status = job->from ? judge_live(job) : play(job);
 	if (job->fit_file && weft_stream_finish(job->fit_file))
 		status = weft_stream_fail("trigger", job->fits, "not all could be written");
 end_capture:

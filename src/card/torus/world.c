@@ -122,7 +122,7 @@ static void count_message(void *owner, unsigned int process, uint32_t buffer, ui
 	note_told(c, process);
 }
 
-static void tell_event(void *owner, unsigned int process, const struct weft_ape_event *e)
+static void write_event(void *owner, unsigned int process, const struct weft_ape_event *e)
 {
 	struct weft_torus_card *c = owner;
 	struct weft_pool_ape_slot *slot = &c->shared->slot[process];
@@ -152,5 +152,5 @@ const struct weft_ape_world weft_torus_world = {
 	.place = place_for_guest,
 	.crc32c = weft_torus_crc32c,
 	.count = count_message,
-	.event = tell_event,
+	.event = write_event,
 };
