@@ -112,13 +112,13 @@ int ape_poll(struct ape *a, struct ape_event *event, int most)
 	int n = 0;
 
 	pthread_mutex_lock(&a->mutex);
-	/* acquire: pairs with the release in tell_event (card/torus/world.c) */
+	/* acquire: pairs with the release in write_event (card/torus/world.c) */
 	events = atomic_load_explicit(&slot->events, memory_order_acquire);
 	for (; n < most && a->polled != events; n++, a->polled++) {
 		translate(a, &slot->event[a->polled % WEFT_POOL_APE_EVENTS], &event[n]);
 		a->owed--;
 	}
-	/* release: pairs with the acquire in tell_event (card/torus/world.c) */
+	/* release: pairs with the acquire in write_event (card/torus/world.c) */
 	if (n)
 		atomic_store_explicit(&slot->polled, a->polled, memory_order_release);
 	pthread_mutex_unlock(&a->mutex);
