@@ -75,12 +75,18 @@ static void hung(pid_t pid, const char *what)
 	exit(1);
 }
 
-/* Waits for the thread to stop: not in waitpid, which could take for ever. */
+/* Waits for the thread to stop for us: not in waitpid, which could take for ever. One that stops for another signal first
+ * gets that, as from any debugger: else ours would be left for when we have gone, and stop all of the process for good. */
 static void await_stop(pid_t pid, pid_t tid, double begun)
 {
 	int status;
 
-	while (waitpid(tid, &status, __WALL | WNOHANG) != tid) {
+	for (;;) {
+		if (waitpid(tid, &status, __WALL | WNOHANG) == tid) {
+			if (!WIFSTOPPED(status) || WSTOPSIG(status) == SIGSTOP)
+				return;
+			ptrace(PTRACE_CONT, tid, NULL, WSTOPSIG(status));
+		}
 		if (now() - begun > MOST_SECONDS)
 			hung(pid, "attaching by ptrace");
 		usleep(20);
