@@ -175,23 +175,23 @@ static void aim(struct generator *g, struct model *m, const struct qp *qp, struc
 	keep_to_half(m, &s->remote, half, bytes);
 }
 
-/* Bytes of inline requests are taken as they are posted. So they are none that an earlier request of the same list fetches:
- * its answer may come later, or be there already. */
-static void some_inline(struct generator *g, const struct qp *qp, struct step_send *s, bool fetched)
+/* Bytes of inline requests are taken as they are posted. So they are none that an earlier request of the same list changes:
+ * it may be done later, or be done already. */
+static void some_inline(struct generator *g, const struct qp *qp, struct step_send *s, bool changed)
 {
 	uint32_t left = qp->cap.max_inline_data;
 
 	for (int k = 0; k < s->num_sge; k++) {
 		s->sge[k].length = left ? below(g, left + 1) : 0;
 		left -= s->sge[k].length;
-		s->sge[k].at = below(g, (fetched ? HALF : ARENA_BYTES) - INLINE_ROOM);
+		s->sge[k].at = below(g, (changed ? HALF : ARENA_BYTES) - INLINE_ROOM);
 	}
 	if (s->num_sge && chance(g, 4))
 		s->sge[0].length = qp->cap.max_inline_data + 1; /* too long */
 }
 
 static uint64_t some_bytes(struct generator *g, struct model *m, const struct qp *qp,
-			   struct step_send *s, bool fetched)
+			   struct step_send *s, bool changed)
 {
 	bool writes_here = fetches(s);
 	uint64_t bytes = 0;
@@ -206,7 +206,7 @@ static uint64_t some_bytes(struct generator *g, struct model *m, const struct qp
 		keep_to_half(m, &s->sge[k], writes_here ? UPPER : LOWER, s->sge[k].length);
 	}
 	if (s->flags & IBV_SEND_INLINE)
-		some_inline(g, qp, s, fetched);
+		some_inline(g, qp, s, changed);
 	else if (s->num_sge && chance(g, 1))
 		s->sge[0].length = (1u << 31) + 1;
 	for (int k = 0; k < s->num_sge; k++)
@@ -227,7 +227,7 @@ void generate_sends(struct generator *g, struct model *m, const struct qp *qp, s
 					  IBV_WR_ATOMIC_CMP_AND_SWP,
 					  IBV_WR_ATOMIC_FETCH_AND_ADD};
 
-	bool fetched = false;
+	bool changed = false;
 
 	step->verb = POST_SEND;
 	step->count = (uint8_t)(1 + below(g, BATCH));
@@ -246,8 +246,9 @@ void generate_sends(struct generator *g, struct model *m, const struct qp *qp, s
 		s->num_sge = (uint8_t)(chance(g, 65) || is_atomic(s) ? 1 : below(g, SGES + 1));
 		if (s->num_sge > qp->cap.max_send_sge && chance(g, 80))
 			s->num_sge = 1;
-		aim(g, m, qp, s, some_bytes(g, m, qp, s, fetched));
-		fetched |= fetches(s);
+		aim(g, m, qp, s, some_bytes(g, m, qp, s, changed));
+		/* what this process has, as what comes back or as its own peer */
+		changed |= fetches(s) || s->remote.key.region.process == qp->name.process;
 		s->imm = below(g, 1u << 31);
 		s->swap = random_word(g);
 		s->compare_add = random_word(g);
