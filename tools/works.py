@@ -189,6 +189,8 @@ SECTIONS = {
         ('direct I/O and pipes write into pages while they move, as root and as a user', r'memory-pinned'),
         ('sleepers on semaphores, mutexes, conditions, barriers and locks, private and shared by processes, in memory that '
          'moves; a stack for signals there', r'memory-futex'),
+        ('sleepers in 26 system calls while memory moves: none gets `EINTR` or ends early, each ends by its timeout, or a '
+         'signal', r'memory-sleeps'),
         ('debuggers attach while memory moves', r'memory-attach'),
         ("the program's own SIGSEGV handlers; system calls beside moving pages", r'memory-signals'),
         ("past the hooks that caches of registrations put into libc's memory calls", r'memory-hooks'),
@@ -198,6 +200,7 @@ SECTIONS = {
         ('realloc, mremap, calloc after free, io_uring, core dumps; glibc and jemalloc',
          r'memory-use'),
         ('large blocks of malloc, header and all: free, realloc, alignments, fork', r'memory-blocks'),
+        ("requests into pooled blocks of malloc take as long as into pages of the program's own", r'memory/buffers::'),
         ('io_uring: fixed buffers and others, requests pending at, after and beside registrations; rings without a '
          'descriptor', r'memory-rings', r'verbs-rings'),
         ('pages that cannot move now, or only some of them: nothing is lost, all come home later', r'memory-away'),
