@@ -4,7 +4,6 @@
  * namespace, on UDP port 4791. It says on its output when it does, and ends when it is told to, or so many
  * seconds after its last queue pair. Its streams it keeps only until it is ready.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -62,25 +61,14 @@ static void stop_soon(int signal)
 	atomic_store(&stop, true);
 }
 
-static bool read_address(const char *text, uint8_t gid[16])
-{
-	memset(gid, 0, 16);
-	if (inet_pton(AF_INET6, text, gid) == 1)
-		return true;
-	gid[10] = gid[11] = 0xff;
-	return inet_pton(AF_INET, text, gid + 12) == 1;
-}
-
 /* The interface that has it; 0: none has. */
 static uint32_t interface_with(const uint8_t gid[16])
 {
 	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
 	unsigned int n = (unsigned int)weft_gid_table(all, WEFT_GID_TABLE_LEN);
+	const struct weft_gid_entry *found = weft_gid_find(all, n, gid);
 
-	for (unsigned int i = 0; i < n; i++)
-		if (!memcmp(all[i].gid, gid, 16))
-			return all[i].ifindex;
-	return 0;
+	return found ? found->ifindex : 0;
 }
 
 static int complain(const char *address, const char *what, int err)
@@ -165,7 +153,7 @@ static int open_and_play(const char *address, uint64_t linger_ns)
 	struct weft_udp *udp;
 	int status, err;
 
-	if (!read_address(address, config.address)) {
+	if (!weft_gid_parse(address, config.address)) {
 		fprintf(stderr, "weftd: %s: no address\n", address);
 		return 2;
 	}

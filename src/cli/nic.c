@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "cli/cli.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +13,6 @@
 
 #include "cli/delivery.h"
 #include "cli/report.h"
-#include "pool/address.h"
 #include "pool/doorbell.h"
 #include "pool/view.h"
 #include "process/gid.h"
@@ -50,22 +48,6 @@ static const struct weft_column columns[] = {
 };
 #undef COLUMN
 
-static bool parse_address(const char *text, uint8_t gid[16])
-{
-	memset(gid, 0, 16);
-	if (inet_pton(AF_INET6, text, gid) == 1)
-		return true;
-	gid[10] = gid[11] = 0xff;
-	return inet_pton(AF_INET, text, gid + 12) == 1;
-}
-
-static void write_address(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
-{
-	bool four = weft_address_is_ipv4(gid);
-
-	inet_ntop(four ? AF_INET : AF_INET6, four ? gid + 12 : gid, text, INET6_ADDRSTRLEN);
-}
-
 static bool is_card(const struct weft_view_member *m)
 {
 	return m->incarnation && m->card_reach != WEFT_CARD_NONE;
@@ -91,19 +73,17 @@ static struct weft_view *open_pool(const struct options *o, bool *none)
 static const char *interface_here(const uint8_t gid[16])
 {
 	static struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
-	int n = weft_gid_table(all, WEFT_GID_TABLE_LEN);
+	unsigned int n = (unsigned int)weft_gid_table(all, WEFT_GID_TABLE_LEN);
+	const struct weft_gid_entry *found = weft_gid_find(all, n, gid);
 
-	for (int i = 0; i < n; i++)
-		if (!memcmp(all[i].gid, gid, 16))
-			return all[i].netdev;
-	return "";
+	return found ? found->netdev : "";
 }
 
 static void report_card(struct weft_report *r, const struct weft_view_member *m)
 {
 	char address[INET6_ADDRSTRLEN];
 
-	write_address(m->card_address, address);
+	weft_gid_print(m->card_address, address);
 	weft_report_row(r);
 	weft_report_text(r, address);
 	weft_report_text(r, interface_here(m->card_address));
@@ -248,7 +228,7 @@ static int read_words(int argc, char **argv, struct options *o)
 			continue;
 		}
 		if (*argv[i] == '-' || o->n == MOST_ADDRESSES ||
-		    !parse_address(argv[i], o->gid[o->n]))
+		    !weft_gid_parse(argv[i], o->gid[o->n]))
 			return weft_main_usage_error("nic", "no address: '%s'", argv[i]);
 		o->text[o->n++] = argv[i];
 	}

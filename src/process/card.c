@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "process/card.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -49,12 +48,8 @@ bool weft_card_is_off(void)
 static bool is_of_host(const uint8_t gid[16])
 {
 	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
-	unsigned int n = weft_gids_get_all(all);
 
-	for (unsigned int i = 0; i < n; i++)
-		if (!memcmp(all[i].gid, gid, 16))
-			return true;
-	return false;
+	return weft_gid_find(all, weft_gids_get_all(all), gid);
 }
 
 static bool is_of_pool(const uint8_t gid[16])
@@ -152,13 +147,12 @@ static bool find_program(struct start *s)
 
 static bool describe_start(struct start *s, const uint8_t sgid[16])
 {
-	bool is_four = weft_address_is_ipv4(sgid);
 	const char *home = getenv("HOME"), *pool = getenv("WEFT_POOL");
 	unsigned int n = 0;
 
-	if (!find_program(s) || !inet_ntop(is_four ? AF_INET : AF_INET6, is_four ? sgid + 12 : sgid,
-					   s->address, sizeof(s->address)))
+	if (!find_program(s))
 		return false;
+	weft_gid_print(sgid, s->address);
 	s->argv[0] = s->path;
 	s->argv[1] = s->address;
 	s->argv[2] = LINGER_S;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "process/gid.h"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <netinet/in.h>
 #include <netpacket/packet.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "pool/address.h"
 
 #define MAC_LEN 6
 
@@ -180,4 +181,29 @@ int weft_gid_table(struct weft_gid_entry *entries, unsigned int max)
 	if (list)
 		freeifaddrs(list);
 	return (int)t.n;
+}
+
+const struct weft_gid_entry *weft_gid_find(const struct weft_gid_entry *entries, unsigned int n,
+					   const uint8_t gid[16])
+{
+	for (unsigned int i = 0; i < n; i++)
+		if (!memcmp(entries[i].gid, gid, 16))
+			return &entries[i];
+	return NULL;
+}
+
+bool weft_gid_parse(const char *text, uint8_t gid[16])
+{
+	memset(gid, 0, 16);
+	if (inet_pton(AF_INET6, text, gid) == 1)
+		return true;
+	gid[10] = gid[11] = 0xff;
+	return inet_pton(AF_INET, text, gid + 12) == 1;
+}
+
+void weft_gid_print(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
+{
+	bool four = weft_address_is_ipv4(gid);
+
+	inet_ntop(four ? AF_INET : AF_INET6, four ? gid + 12 : gid, text, INET6_ADDRSTRLEN);
 }

@@ -15,6 +15,8 @@
 #define WEFT_PROCESS_GID_H
 
 #include <net/if.h>
+#include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What the port reports as the length of its table; entries behind the last are invalid. */
@@ -39,6 +41,14 @@ struct weft_gid_entry {
  * one of a lone `lo`.
  */
 int weft_gid_table(struct weft_gid_entry *entries, unsigned int max);
+
+/* The first entry of that GID, or NULL. */
+const struct weft_gid_entry *weft_gid_find(const struct weft_gid_entry *entries, unsigned int n,
+					   const uint8_t gid[16]);
+
+/* Addresses as people write them; one of IPv4 without its ::ffff:. Whether the text is one. */
+bool weft_gid_parse(const char *text, uint8_t gid[16]);
+void weft_gid_print(const uint8_t gid[16], char text[INET6_ADDRSTRLEN]);
 
 /* The text that sysfs gives for a type: "IB/RoCE v1" or "RoCE v2". */
 const char *weft_gid_type_str(enum weft_gid_type type);

@@ -44,11 +44,9 @@ uint8_t weft_interface_mtu(const uint8_t gid[16])
 {
 	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
 	unsigned int n = stays_within() ? 0 : weft_gids_get_all(all);
+	const struct weft_gid_entry *found = weft_gid_find(all, n, gid);
 
-	for (unsigned int i = 0; i < n; i++)
-		if (!memcmp(all[i].gid, gid, 16))
-			return code_of(all[i].netdev);
-	return MOST_CODE;
+	return found ? code_of(found->netdev) : MOST_CODE;
 }
 
 uint8_t weft_interface_first_mtu(void)
