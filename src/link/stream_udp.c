@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <linux/sock_diag.h>
-#include <netinet/in.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "link/name.h"
 #include "link/stream.h"
-#include "pool/address.h"
 
 /* Messages a call: one by one, and joined ones. */
 #define SINGLES WEFT_STREAM_RUN
@@ -64,15 +63,10 @@ static int set_options(int fd, bool six, uint32_t socket_bytes)
 
 static int bind_to(int fd, const uint8_t address[16], uint16_t port)
 {
-	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
-	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+	union weft_link_name name;
+	socklen_t bytes = weft_link_name(address, port, 0, &name);
 
-	if (!weft_address_is_ipv4(address)) {
-		memcpy(&six.sin6_addr, address, 16);
-		return bind(fd, (struct sockaddr *)&six, sizeof(six)) ? -errno : 0;
-	}
-	memcpy(&four.sin_addr, address + 12, 4);
-	return bind(fd, (struct sockaddr *)&four, sizeof(four)) ? -errno : 0;
+	return bind(fd, &name.any, bytes) ? -errno : 0;
 }
 
 static void close_socket(struct weft_stream_link *link)

@@ -2,26 +2,19 @@
 #include "link/udp.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "pool/address.h"
+#include "link/name.h"
 
 /* Messages a system call, each way. One that comes may be many datagrams that the kernel has
  * joined. */
 #define BATCH	     16u
 #define JOINED_BYTES 65536u
 #define CONTROL	     160u
-
-union name {
-	struct sockaddr any;
-	struct sockaddr_in four;
-	struct sockaddr_in6 six;
-};
 
 union control {
 	uint8_t bytes[CONTROL];
@@ -37,27 +30,10 @@ struct weft_udp {
 	size_t rest, segment_bytes;
 	struct mmsghdr heads[BATCH];
 	struct iovec pieces[BATCH];
-	union name names[BATCH];
+	union weft_link_name names[BATCH];
 	union control controls[BATCH];
 	uint8_t bytes[BATCH][JOINED_BYTES];
 };
-
-static socklen_t to_name(const uint8_t address[16], uint16_t port, uint32_t interface,
-			 union name *name)
-{
-	memset(name, 0, sizeof(*name));
-	if (weft_address_is_ipv4(address)) {
-		name->four.sin_family = AF_INET;
-		name->four.sin_port = htons(port);
-		memcpy(&name->four.sin_addr, address + 12, 4);
-		return sizeof(name->four);
-	}
-	name->six.sin6_family = AF_INET6;
-	name->six.sin6_port = htons(port);
-	name->six.sin6_scope_id = interface;
-	memcpy(&name->six.sin6_addr, address, 16);
-	return sizeof(name->six);
-}
 
 static void map(uint8_t address[16], const void *four)
 {
@@ -111,7 +87,7 @@ static int set_up(int fd, const struct weft_udp_config *config, bool six)
 }
 
 /* Several programs may hear one group. */
-static int join(int fd, const struct weft_udp_config *config, const union name *name)
+static int join(int fd, const struct weft_udp_config *config, const union weft_link_name *name)
 {
 	struct group_req request = {.gr_interface = config->interface};
 	const struct option shared = {SOL_SOCKET, SO_REUSEADDR, 1};
@@ -125,8 +101,8 @@ static int join(int fd, const struct weft_udp_config *config, const union name *
 
 static int bind_it(struct weft_udp *udp, const struct weft_udp_config *config)
 {
-	union name name;
-	socklen_t bytes = to_name(config->address, config->port, config->interface, &name);
+	union weft_link_name name;
+	socklen_t bytes = weft_link_name(config->address, config->port, config->interface, &name);
 	int answer = set_up(udp->fd, config, udp->six);
 
 	if (!answer && weft_address_is_group(config->address))
@@ -222,7 +198,7 @@ static int send_batch(struct weft_udp *udp, const struct weft_udp_message *messa
 {
 	struct mmsghdr heads[BATCH];
 	union control controls[BATCH];
-	union name names[BATCH];
+	union weft_link_name names[BATCH];
 	int sent;
 
 	memset(heads, 0, sizeof(heads));
@@ -232,7 +208,7 @@ static int send_batch(struct weft_udp *udp, const struct weft_udp_message *messa
 		struct msghdr *head = &heads[i].msg_hdr;
 
 		head->msg_name = &names[i];
-		head->msg_namelen = to_name(m->to, m->port, m->interface, &names[i]);
+		head->msg_namelen = weft_link_name(m->to, m->port, m->interface, &names[i]);
 		if (udp->six != (names[i].any.sa_family == AF_INET6))
 			return i ? send_batch(udp, messages, i) : -EINVAL;
 		head->msg_control = controls[i].bytes;
