@@ -15,7 +15,6 @@
 #include "transport/registry.h"
 
 static struct courier courier;
-static struct weft_caller line;
 
 /* All that can be done now. */
 static void carry(void)
@@ -32,7 +31,7 @@ static void open_ends(struct ends_wish wish)
 	memset(&courier, 0, sizeof(courier));
 	courier.random = 1;
 	courier.part_bytes = 700;
-	assert_int_equal(courier_begin(&courier, &world.nic, &line), 0);
+	assert_int_equal(courier_begin(&courier, &world.nic, &world.card), 0);
 	ends_open();
 	assert_string_equal(ends_near.qp.transport->name, "handed");
 }
@@ -180,20 +179,24 @@ static void a_line_in_the_middle(void **state)
 	close_ends();
 }
 
-/* Nor does it miss a doorbell, whether it knows the queue pair or not. */
-static void a_doorbell_in_the_middle(void **state)
+static void ring_in_the_middle(void)
 {
 	uint64_t was;
 
+	ends_post(WEFT_OP_WRITE, &ends_near);
+	was = open_line(&ends_near);
+	step_often();
+	close_line(&ends_near, was);
+	carry();
+	world_expect(1, WEFT_WC_SUCCESS);
+}
+
+/* Nor does it miss a doorbell, whether it knows the queue pair or not. */
+static void a_doorbell_in_the_middle(void **state)
+{
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
-	for (int i = 0; i < 2; i++) {
-		ends_post(WEFT_OP_WRITE, &ends_near);
-		was = open_line(&ends_near);
-		step_often();
-		close_line(&ends_near, was);
-		carry();
-		world_expect(1, WEFT_WC_SUCCESS);
-	}
+	for (int i = 0; i < 2; i++)
+		ring_in_the_middle();
 	close_ends();
 }
 
@@ -214,35 +217,14 @@ static void a_doorbell_while_memory_moves(void **state)
 /* More than doorbells can say. */
 static void many_doorbells_in_the_middle(void **state)
 {
-	uint64_t was;
-
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
 	for (uint32_t i = 0; i < WEFT_DOORBELLS; i++) {
 		ends_move(&ends_far, WEFT_QPS_ERR, &ends_near);
 		ends_move(&ends_far, WEFT_QPS_RESET, &ends_near);
 		ends_connect(&ends_far, &ends_near);
 	}
-	ends_post(WEFT_OP_WRITE, &ends_near);
-	was = open_line(&ends_near);
-	step_often();
-	close_line(&ends_near, was);
-	carry();
-	world_expect(1, WEFT_WC_SUCCESS);
+	ring_in_the_middle();
 	close_ends();
-}
-
-static int attach(void **state)
-{
-	if (world_attach(state))
-		return -1;
-	weft_pool_caller_get(world.pool, &line);
-	return 0;
-}
-
-static int detach(void **state)
-{
-	weft_pool_caller_put(world.pool, &line);
-	return world_detach(state);
 }
 
 int main(void)
@@ -256,5 +238,6 @@ int main(void)
 		cmocka_unit_test(many_doorbells_in_the_middle),
 	};
 
-	return cmocka_run_group_tests_name("handed", tests, attach, detach);
+	return cmocka_run_group_tests_name("handed", tests, world_attach_with_card,
+					   world_detach_with_card);
 }

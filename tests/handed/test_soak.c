@@ -42,7 +42,6 @@ static struct pair {
 } pairs[PAIRS];
 
 static struct weft_cq cqs[QUEUES];
-static struct weft_caller line;
 static struct courier courier;
 static struct card_process card;
 static bool is_here; /* the card */
@@ -388,7 +387,7 @@ static void with_card_here(void **state)
 	is_here = true;
 	memset(&courier, 0, sizeof(courier));
 	courier.random = seed | 1;
-	assert_int_equal(courier_begin(&courier, &world.nic, &line), 0);
+	assert_int_equal(courier_begin(&courier, &world.nic, &world.card), 0);
 	soak();
 	assert_true(courier.carried > requests / 2);
 	courier_end(&courier);
@@ -400,20 +399,6 @@ static void with_card_there(void **state)
 	card_start(&card, "50000", NULL);
 	soak();
 	assert_int_equal(card_end(&card), 0);
-}
-
-static int attach(void **state)
-{
-	if (world_attach(state))
-		return -1;
-	weft_pool_caller_get(world.pool, &line);
-	return 0;
-}
-
-static int detach(void **state)
-{
-	weft_pool_caller_put(world.pool, &line);
-	return world_detach(state);
 }
 
 int main(int argc, char **argv)
@@ -428,5 +413,6 @@ int main(int argc, char **argv)
 	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : weft_clock_now_ns();
 	printf("seed %lu\n", (unsigned long)seed);
 	fflush(stdout);
-	return cmocka_run_group_tests_name("handed-soak", tests, attach, detach);
+	return cmocka_run_group_tests_name("handed-soak", tests, world_attach_with_card,
+					   world_detach_with_card);
 }

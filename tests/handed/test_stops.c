@@ -124,6 +124,25 @@ static void post_next(void)
 		    &ends_near);
 }
 
+/* What was taken back since then was waited for, and stays out of use. */
+static void check_retired(uint64_t begun_ns)
+{
+	assert_in_range(weft_clock_now_ns() - begun_ns, SECOND_NS * 9 / 10, SECOND_NS * 5);
+	assert_true(atomic_load(&world.pool->nretired) > 0);
+	world_expect_none();
+	make_fresh();
+}
+
+static void end_with_next(void)
+{
+	post_next();
+	go_on();
+	check_fresh();
+	check_next();
+	ends_close();
+	assert_int_equal(card_end(&card), 0);
+}
+
 /* ---- The owner takes back ---- */
 
 /* As ends_close, of what somebody may still reach. */
@@ -148,20 +167,12 @@ static void destroys(void **state)
 	open_and_stop(*state);
 	begun_ns = weft_clock_now_ns();
 	ends_destroy(&ends_near);
-	assert_in_range(weft_clock_now_ns() - begun_ns, SECOND_NS * 9 / 10, SECOND_NS * 5);
-	assert_true(atomic_load(&world.pool->nretired) > 0);
-	world_expect_none();
-	make_fresh();
+	check_retired(begun_ns);
 	retire(&ends_near);
 	retire(&ends_far);
 	weft_cq_destroy(&ends_far_cq);
 	ends_open();
-	post_next();
-	go_on();
-	check_fresh();
-	check_next();
-	ends_close();
-	assert_int_equal(card_end(&card), 0);
+	end_with_next();
 }
 
 static void resets(void **state)
@@ -171,19 +182,11 @@ static void resets(void **state)
 	open_and_stop(*state);
 	begun_ns = weft_clock_now_ns();
 	ends_move(&ends_near, WEFT_QPS_RESET, &ends_far);
-	assert_in_range(weft_clock_now_ns() - begun_ns, SECOND_NS * 9 / 10, SECOND_NS * 5);
-	assert_true(atomic_load(&world.pool->nretired) > 0);
-	world_expect_none();
-	make_fresh();
+	check_retired(begun_ns);
 	ends_move(&ends_far, WEFT_QPS_RESET, &ends_near);
 	ends_connect(&ends_near, &ends_far);
 	ends_connect(&ends_far, &ends_near);
-	post_next();
-	go_on();
-	check_fresh();
-	check_next();
-	ends_close();
-	assert_int_equal(card_end(&card), 0);
+	end_with_next();
 }
 
 /* The key ends, and what is told is told once. */

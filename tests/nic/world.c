@@ -137,6 +137,20 @@ int world_detach(void **state)
 	return remove_pool(state);
 }
 
+int world_attach_with_card(void **state)
+{
+	if (world_attach(state))
+		return -1;
+	weft_pool_caller_get(world.pool, &world.card);
+	return 0;
+}
+
+int world_detach_with_card(void **state)
+{
+	weft_pool_caller_put(world.pool, &world.card);
+	return world_detach(state);
+}
+
 void world_look(void)
 {
 	if (world.works)

@@ -18,7 +18,7 @@
 struct world {
 	struct weft_pool *pool;
 	struct weft_nic nic;
-	struct weft_caller caller;
+	struct weft_caller caller, card;
 	struct weft_cq cq;
 	uint64_t now_ns;
 	uint32_t drained_events, fatal_events;
@@ -34,6 +34,9 @@ extern const uint8_t world_gid[16], nobodys_gid[16];
 /* cmocka fixtures of a group. */
 int world_attach(void **state);
 int world_detach(void **state);
+/* The same, with a second thread's line, for a card that the test plays itself. */
+int world_attach_with_card(void **state);
+int world_detach_with_card(void **state);
 
 /* The same in a pool that there is: 0. */
 int world_join(void);

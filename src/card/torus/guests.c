@@ -210,7 +210,6 @@ void weft_torus_guests_tell(struct weft_torus_card *c)
 	c->any_told = false;
 	for (unsigned int i = 0; i < c->guests; i++) {
 		struct weft_torus_guest *g = &c->guest[c->here[i]];
-
 		struct weft_pool_ape_slot *slot = &c->shared->slot[c->here[i]];
 
 		if (!g->told)
