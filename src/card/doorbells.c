@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The doorbells of all members, as a card hears them. */
 #include "card/hand.h"
+#include "nic/nic.h"
 #include "pool/format.h"
 #include "pool/format_member.h"
 

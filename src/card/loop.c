@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "nic/nic.h"
 #include "pool/clock.h"
 #include "process/client.h"
 #include "process/process.h"

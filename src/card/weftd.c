@@ -15,6 +15,7 @@
 #include "card/loop.h"
 #include "card/owner.h"
 #include "nic/errors.h"
+#include "nic/nic.h"
 #include "process/gid.h"
 #include "process/process.h"
 

@@ -13,6 +13,7 @@
 #define WEFT_NIC_ARRIVE_H
 
 #include "nic/errors.h"
+#include "nic/nic.h"
 #include "nic/place.h"
 #include "nic/responder.h"
 #include "nic/transport.h"

@@ -4,6 +4,7 @@
 #include "nic/datagram.h"
 #include "nic/errors.h"
 #include "nic/limits.h"
+#include "nic/nic.h"
 #include "nic/responder.h"
 #include "nic/srq.h"
 #include "pool/format_line.h"

@@ -10,6 +10,8 @@
 #include "nic/place.h"
 #include "nic/take.h"
 
+struct weft_srq;
+
 /* A queue pair as it was seen last; good for as long as its conn word stays the same. All zero:
  * none. */
 struct weft_datagram_target {

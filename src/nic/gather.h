@@ -7,6 +7,7 @@
 #define WEFT_NIC_GATHER_H
 
 #include "nic/ah.h"
+#include "nic/nic.h"
 #include "nic/place.h"
 #include "nic/qp.h"
 #include "nic/wqe.h"

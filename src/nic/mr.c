@@ -3,6 +3,7 @@
 #include "nic/errors.h"
 #include "nic/mr.h"
 #include "nic/mw.h"
+#include "nic/nic.h"
 #include "nic/place.h"
 #include "pool/step.h"
 #include "pool/format_region.h"

@@ -6,6 +6,7 @@
  */
 #include "nic/mr.h"
 #include "nic/mw.h"
+#include "nic/nic.h"
 #include "nic/place.h"
 #include "nic/qp.h"
 #include "nic/wqe.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/errors.h"
+#include "nic/nic.h"
 #include "nic/place.h"
 #include "pool/step.h"
 #include "pool/format.h"

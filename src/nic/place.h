@@ -8,10 +8,14 @@
 #define WEFT_NIC_PLACE_H
 
 #include "nic/limits.h"
-#include "nic/nic.h"
+#include "nic/machine.h"
 #include "pool/format_region.h"
+#include "pool/pool.h"
 #include "pool/seen.h"
 #include "pool/sizes.h"
+
+struct weft_nic;
+struct weft_pool_sge;
 
 /* A checked part of a region, or memory of this process. */
 struct weft_span {

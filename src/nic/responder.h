@@ -8,11 +8,16 @@
 #ifndef WEFT_NIC_RESPONDER_H
 #define WEFT_NIC_RESPONDER_H
 
-#include "nic/nic.h"
+#include "nic/machine.h"
 #include "nic/take.h"
 #include "nic/transport.h"
 #include "nic/wqe.h"
 #include "pool/format_qp.h"
+#include "pool/pool.h"
+
+struct weft_lock;
+struct weft_nic;
+struct weft_qp;
 
 /* The queue pair whose requests arrive. Nothing else of it is known here, wherever it is. */
 struct weft_requester {

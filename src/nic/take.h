@@ -8,6 +8,9 @@
 
 #include "nic/types.h"
 
+struct weft_nic;
+struct weft_pool;
+
 struct weft_take {
 	struct weft_pool_srq *head;  /* the first of its stretches, */
 	struct weft_pool_srq *at;    /* and the oldest in which we may find something */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
 #include "process/gids.h"

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "verbs/explain.h"
 #include "verbs/handle.h"
 #include "verbs/verbs.h"

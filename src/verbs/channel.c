@@ -15,7 +15,6 @@
 
 #include "nic/cq.h"
 #include "nic/nic.h"
-#include "nic/wqe.h"
 #include "pool/step.h"
 #include "pool/format_ring.h"
 #include "verbs/async.h"

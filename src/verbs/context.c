@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "verbs/async.h"
 #include "verbs/explain.h"
 #include "process/process.h"

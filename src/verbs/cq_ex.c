@@ -6,7 +6,6 @@
 #include <errno.h>
 
 #include "nic/limits.h"
-#include "nic/wqe.h"
 #include "pool/clock.h"
 #include "verbs/cq.h"
 #include "verbs/explain.h"

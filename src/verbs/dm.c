@@ -6,7 +6,6 @@
 
 #include "nic/mr.h"
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "verbs/attr.h"
 #include "verbs/dm.h"
 #include "verbs/explain.h"

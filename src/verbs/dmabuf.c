@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "process/device.h"
 #include "process/process.h"
 #include "verbs/explain.h"

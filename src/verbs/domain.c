@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "verbs/explain.h"
 #include "verbs/handle.h"
 #include "verbs/pd.h"

@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"
 #include "verbs/handle.h"

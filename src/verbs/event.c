@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 
-#include "nic/wqe.h"
 #include "pool/step.h"
 #include "verbs/async.h"
 #include "verbs/cq.h"

@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "verbs/explain.h"
 #include "verbs/handle.h"
 #include "verbs/pd.h"

@@ -15,6 +15,9 @@
 #include "verbs/rules.h"
 #include "verbs/verbs.h"
 
+struct weft_qp;
+struct weft_wqe;
+
 /* Whether the program's environment asked for it when it first mattered. */
 bool weft_explain_wanted(void);
 /* A line, written at once, so that those of threads do not mix. */

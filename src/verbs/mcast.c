@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "pool/address.h"
 #include "pool/format_member.h"
 #include "pool/sizes.h"

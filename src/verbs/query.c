@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "pool/clock.h"
 #include "verbs/attr.h"
 #include "verbs/explain.h"

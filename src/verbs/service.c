@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "verbs/explain.h"
 #include "verbs/service.h"
 

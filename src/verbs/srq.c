@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "nic/limits.h"
-#include "nic/wqe.h"
+#include "pool/sge.h"
 #include "verbs/async.h"
 #include "verbs/cq.h"
 #include "verbs/explain.h"

@@ -11,7 +11,6 @@
 
 #include "nic/cq.h"
 #include "nic/qp.h"
-#include "nic/wqe.h"
 #include "verbs/explain.h"
 #include "verbs/handle.h"
 #include "verbs/srq.h"
