@@ -11,6 +11,8 @@ from pathlib import Path
 
 SINCE = '69d60df00a37cb5f1d0fef2043f1571f58c65f6d'
 TITLE_CHARS = 72
+# What others had built on when it was found: it stands as it is, and nothing may follow it here without that reason.
+STANDING = {'14bee9d7fae332aad34cc284847e3363f92fb5d6'}  # two characters too long
 TITLE = re.compile(r'[a-z][\w./-]*(?:(?:, | and | )[a-z][\w./-]*)*: \S')
 
 
@@ -51,7 +53,7 @@ def main():
     found = 0
     for entry in filter(str.strip, log.stdout.split('\0')):
         commit, message = entry.lstrip('\n').split('\n', 1)
-        for what in offences(message):
+        for what in offences(message) if commit not in STANDING else ():
             print(f'{commit[:12]}: {what}: {message.splitlines()[0]}')
             found = 1
     return found
