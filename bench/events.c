@@ -66,8 +66,7 @@ static struct conn *conns_of(uint32_t count)
 	return conns;
 }
 
-static void add(struct conn *c, uint32_t index, void (*message)(struct conn *c, uint64_t number),
-		bool ends)
+static void add(struct conn *c, uint32_t index, void (*message)(struct conn *c, uint64_t number))
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
 	int one = 1, fd;
@@ -78,7 +77,7 @@ static void add(struct conn *c, uint32_t index, void (*message)(struct conn *c, 
 	end_require(!epoll_ctl(c->epoll, EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
 	/* no connection has this address */
 	event.data.ptr = NULL;
-	if (ends && fd != c->socket)
+	if (fd != c->socket)
 		end_require(!epoll_ctl(c->epoll, EPOLL_CTL_ADD, c->socket, &event), "epoll_ctl");
 }
 
@@ -97,7 +96,7 @@ static void serve(int epoll, uint32_t left, bool (*done)(const struct conn *conn
 
 			if (c && way->ready(c, event[i].events))
 				continue;
-			/* the first client that has gone takes all with it: they end at one time */
+			/* the first side that has gone takes all with it: clients end at one time */
 			left = 0;
 		}
 	}
@@ -119,7 +118,7 @@ static void run_server(int listener)
 	for (uint32_t i = 0; i < options.clients; i++) {
 		conns[i].socket = accept(listener, NULL, NULL);
 		end_require(conns[i].socket >= 0, "accept");
-		add(&conns[i], i, answer, true);
+		add(&conns[i], i, answer);
 	}
 	serve(conns->epoll, options.clients, NULL, NULL);
 	_exit(0);
@@ -169,6 +168,7 @@ static void begin(struct conn *conns, uint64_t limit, double seconds)
 		way->flush(&conns[i]);
 	}
 	serve(conns->epoll, UINT32_MAX, all_answered, conns);
+	end_require(all_answered(conns), "the server is there to the end");
 }
 
 static void meet(struct conn *c, const struct sockaddr_in *at)
@@ -190,7 +190,7 @@ static void run_client(uint32_t count, const struct sockaddr_in *at, int told)
 	conns = conns_of(count);
 	for (uint32_t i = 0; i < count; i++) {
 		meet(&conns[i], at);
-		add(&conns[i], i, take_answer, false);
+		add(&conns[i], i, take_answer);
 	}
 	end_require(write(told, "r", 1) == 1 && read(told, &byte, 1) == 1, "all are ready");
 	begin(conns, options.requests / options.processes / WARM_UP, options.seconds / WARM_UP);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Messages by SEND, and a completion channel for each connection, as programs use them: get the event, acknowledge
  * it, arm, poll until nothing is left. */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -72,7 +73,11 @@ static bool get_ready(struct conn *c, uint32_t events)
 	void *context;
 	int n;
 
-	end_require(!ibv_get_cq_event(c->channel, &cq, &context), "ibv_get_cq_event");
+	if (ibv_get_cq_event(c->channel, &cq, &context)) {
+		/* the word of a peer that was stopped as it woke us, and waited for no longer */
+		end_require(errno == EAGAIN, "ibv_get_cq_event");
+		return true;
+	}
 	ibv_ack_cq_events(cq, 1);
 	end_require(!ibv_req_notify_cq(cq, 0), "ibv_req_notify_cq");
 	while ((n = ibv_poll_cq(cq, POLLED, wc)) > 0)

@@ -40,7 +40,10 @@ def calls_of(log, server):
     return counts
 
 
-@pytest.mark.skipif(not shutil.which('strace'), reason='needs strace')
+needs_strace = pytest.mark.skipif(not shutil.which('strace'), reason='needs strace')
+
+
+@needs_strace
 @pytest.mark.parametrize('clients', [1, 50])
 def test_calls_of_a_request(fabric, clients):
     log = fabric.folder / 'calls'
@@ -54,3 +57,13 @@ def test_calls_of_a_request(fabric, clients):
     assert counts['read'] >= ANSWERED / 2 and counts['epoll_wait'] > 0, counts
     assert counts['write'] <= 1.05 * counts['read'] + 2 * clients + 20, counts
     assert not {call: n for call, n in each.items() if n > BOUNDS[call]}, counts
+
+
+@needs_strace
+def test_a_wake_up_that_comes_late(fabric):
+    """Both sides stand still as they wake the other, for longer than that one's helper waits: it wakes it in their place,
+    and what they write when they go on is no event."""
+    late = ('-e', 'inject=write:delay_enter=1500000:when=300')
+    done = fabric.run('strace', '-f', '-qq', '-o', fabric.folder / 'calls', *late, fabric.program('events'), 'verbs', 0,
+                      1, 1, 1, 1, 64, 0, REQUESTS, seconds=120)
+    assert json.loads(done.stdout)['requests'] >= REQUESTS
