@@ -15,6 +15,7 @@
 #include "process/client.h"
 #include "process/device.h"
 #include "process/gids.h"
+#include "process/ask.h"
 #include "process/process.h"
 
 #define TICK_LEAST_NS 20000ll
@@ -172,9 +173,9 @@ static void *run(void *unused)
 		called = weft_pool_signalled(pool, WEFT_SIGNAL_WORK);
 		called |= weft_pool_signalled(pool, WEFT_SIGNAL_MAILBOX);
 		if (weft_pool_signalled(pool, WEFT_SIGNAL_ASK))
-			weft_reach_answer(pool);
+			weft_answer_asks(pool);
 		if (weft_pool_signalled(pool, WEFT_SIGNAL_CALL)) {
-			weft_reach_calls(pool, &caller);
+			weft_answer_calls(pool, &caller);
 			weft_process.api->signalled();
 		}
 		if (weft_pool_signalled(pool, WEFT_SIGNAL_EVENT)) {
@@ -194,7 +195,7 @@ static void *run(void *unused)
 void weft_helper_meanwhile(struct weft_pool *pool)
 {
 	if (is_helper && weft_pool_signalled(pool, WEFT_SIGNAL_ASK))
-		weft_reach_answer(pool);
+		weft_answer_asks(pool);
 }
 
 int weft_helper_start(void)

@@ -36,7 +36,7 @@ static bool is_answered(struct weft_pool *pool, const struct weft_late *late)
 {
 	const struct weft_pool_ask *ask = ask_of(pool, late);
 
-	/* acquire: pairs with the release in answer (reach.c) */
+	/* acquire: pairs with the release in answer (answer.c) */
 	return atomic_load_explicit(&ask->answered, memory_order_acquire) ==
 	       atomic_load_explicit(&ask->seq, memory_order_relaxed);
 }
@@ -56,7 +56,7 @@ static bool is_at_ours(struct weft_pool *pool, const struct weft_pool_member *m)
 	return false;
 }
 
-/* It was taken back, after which comes a fence that pairs with that in answer (reach.c): the helper that we do not
+/* It was taken back, after which comes a fence that pairs with that in answer (answer.c): the helper that we do not
  * see at ours sees that nothing is asked. */
 static bool is_left_alone(struct weft_pool *pool, const struct weft_late *late)
 {
@@ -184,7 +184,7 @@ static int ask_for(struct weft_pool *pool, struct weft_late *late,
 	ask->bounce_off = late->bounce_off;
 	ask->grant_off = (uint64_t)((const uint8_t *)memory->grant->word - pool->base);
 	ask->grant_was = memory->grant->was;
-	/* release: pairs with the acquire in asked (reach.c); an answered one is odd still */
+	/* release: pairs with the acquire in asked (answer.c); an answered one is odd still */
 	atomic_store_explicit(&ask->seq,
 			      (atomic_load_explicit(&ask->seq, memory_order_relaxed) | 1) + 2,
 			      memory_order_release);

@@ -46,7 +46,7 @@ struct weft_process {
 		generation; /* grows with every attachment; callers of an older one are stale */
 	unsigned int contexts;
 	bool attached; /* without contexts, too, while pages have to stay in the pool */
-	uint64_t bounce_off[WEFT_MEMBER_LINES]; /* by caller; each touches only its own (reach.c) */
+	uint64_t bounce_off[WEFT_MEMBER_LINES];	  /* by caller; each touches only its own (ask.c) */
 	struct weft_left left[WEFT_MEMBER_LINES]; /* likewise */
 	struct weft_late late[WEFT_MEMBER_LATE];
 };
@@ -54,7 +54,7 @@ struct weft_process {
 extern struct weft_process weft_process;
 extern struct weft_nic weft_process_nic; /* on its pool */
 
-#define WEFT_CALL_BYTES 256 /* of the message of a call, at most (weft_reach_call) */
+#define WEFT_CALL_BYTES 256 /* of the message of a call, at most (weft_ask_call) */
 
 /* What the process tells the api that it serves. Unless another is named, the helper calls, with nothing locked. */
 struct weft_process_api {
@@ -150,15 +150,5 @@ int weft_late_atomic(struct weft_pool *pool, const struct weft_in_place *memory,
 bool weft_late_answered(void *context, const struct weft_later *later, uint64_t now_ns);
 bool weft_late_carried_out(void *context, const struct weft_later *later, uint64_t *value);
 void weft_late_take_back(void *context, struct weft_later *later);
-/* The helper was asked. */
-void weft_reach_answer(struct weft_pool *pool);
-/*
- * Has the helper of another member do something; `message` goes there and comes back. What that says;
- * -ESRCH (it is gone), -ETIMEDOUT, -ENOMEM, -ENOSPC. Nothing is locked for which that helper could wait.
- */
-int weft_reach_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
-		    void *message, uint64_t len_bytes);
-/* The helper was called; `caller` is its own. Not while it waits for others. */
-void weft_reach_calls(struct weft_pool *pool, struct weft_caller *caller);
 
 #endif

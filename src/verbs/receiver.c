@@ -2,7 +2,7 @@
 /*
  * Queue pairs of XRC that receive. Each is shared by those that open it in its domain, and ends with the
  * last of them. Its maker carries out what others want of it: handles of this process reach it
- * directly, those of other processes by calls to the helper of its own (process/reach.c).
+ * directly, those of other processes by calls to the helper of its own (process/ask.c).
  */
 #include "verbs/async.h"
 #include "verbs/receiver.h"
@@ -22,6 +22,7 @@
 #include "verbs/handle.h"
 #include "verbs/qp.h"
 #include "verbs/srq.h"
+#include "process/ask.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 
@@ -306,7 +307,7 @@ static int call_maker(uint16_t member, enum weft_ask_kind kind, uint64_t id,
 	int err;
 
 	do {
-		err = weft_reach_call(weft_process.pool, member, kind, id, call, sizeof(*call));
+		err = weft_ask_call(weft_process.pool, member, kind, id, call, sizeof(*call));
 		if (err == -EAGAIN)
 			sched_yield();
 	} while (err == -EAGAIN && weft_clock_now_ns() < deadline_ns);

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the helper does for those that ask it (ask.c, late.c): their part of this process's memory, or a call of the api's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pool/format_member.h"
+#include "pool/format_region.h"
+#include "pool/step.h"
+#include "process/ask.h"
+#include "process/device.h"
+#include "process/process.h"
+
+static int by_file(uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
+{
+	int fd = open("/proc/thread-self/mem", O_RDWR | O_CLOEXEC), err = 0;
+
+	if (fd < 0)
+		return -errno;
+	while (len_bytes) {
+		/* the last byte last, as above */
+		uint64_t part = len_bytes > 1 ? len_bytes - 1 : 1;
+		ssize_t n = write ? pwrite(fd, here, part, (off_t)va)
+				  : pread(fd, here, part, (off_t)va);
+
+		if (n <= 0) {
+			err = -EFAULT;
+			break;
+		}
+		here += n;
+		va += (uint64_t)n;
+		len_bytes -= (uint64_t)n;
+	}
+	close(fd);
+	return err;
+}
+
+/* Through the kernel even here: an address that is no longer mapped must not end us. The first thread may
+ * have ended. */
+static int own_memory(const struct weft_pool *pool, uint64_t va, void *here, uint64_t len_bytes,
+		      bool write)
+{
+	int err = weft_reach_by_kernel(gettid(), pool->self->witness, va, here, len_bytes, write);
+
+	return err && err != -EFAULT ? by_file(va, here, len_bytes, write) : err;
+}
+
+/* What is asked, read once. */
+struct work {
+	uint32_t kind;
+	uint64_t id, va, len_bytes, operand[2], bounce_off, grant_off, grant_was;
+};
+
+/* The asking thread may have been stopped for long, or its page be damaged. */
+static bool is_allowed(struct weft_pool *pool, const struct work *w)
+{
+	const _Atomic uint64_t *word =
+		w->grant_off % sizeof(*word) ? NULL
+					     : weft_pool_window(pool, w->grant_off, sizeof(*word));
+
+	return word && atomic_load_explicit(word, memory_order_relaxed) == w->grant_was;
+}
+
+/* Whether the region is ours, still there, and has all those bytes. */
+static bool is_registered(struct weft_pool *pool, const struct work *w)
+{
+	uint32_t index = (uint32_t)w->id >> WEFT_KEY_BITS;
+	const struct weft_pool_mr *mr = &pool->mrs[index];
+	uint64_t start;
+
+	if (!index || weft_pool_see_mr(pool, index) ||
+	    atomic_load_explicit(&mr->id, memory_order_acquire) != w->id || mr->owner != pool->me)
+		return false;
+	start = w->va - mr->va;
+	return start <= mr->len_bytes && w->len_bytes <= mr->len_bytes - start;
+}
+
+/* The same for memory of a device. */
+static int apply_on_device(struct weft_pool *pool, const struct work *w, void *bounce,
+			   uint64_t *value)
+{
+	bool add = w->kind == WEFT_ASK_FETCH_ADD;
+
+	if (w->kind == WEFT_ASK_READ || w->kind == WEFT_ASK_WRITE)
+		return bounce ? weft_device_copy(pool, w->id, w->va, bounce, w->len_bytes,
+						 w->kind == WEFT_ASK_WRITE)
+			      : -EINVAL;
+	if ((w->kind != WEFT_ASK_CMP_SWAP && !add) || w->va & 7 || w->len_bytes != sizeof(*value))
+		return -EINVAL;
+	return weft_device_change(pool, w->id, w->va, add, w->operand[0], w->operand[1], value);
+}
+
+static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
+{
+	void *bounce = weft_pool_window(pool, w->bounce_off, w->len_bytes);
+	_Atomic uint64_t *at = (_Atomic uint64_t *)(uintptr_t)w->va;
+	uint64_t word;
+	int err;
+
+	if (!is_allowed(pool, w))
+		return -ESRCH;
+	if (!is_registered(pool, w))
+		return -EACCES;
+	if (weft_device_has(pool, w->id))
+		return apply_on_device(pool, w, bounce, value);
+	switch ((enum weft_ask_kind)w->kind) {
+	case WEFT_ASK_READ:
+		return bounce ? own_memory(pool, w->va, bounce, w->len_bytes, false) : -EINVAL;
+	case WEFT_ASK_WRITE:
+		return bounce ? own_memory(pool, w->va, bounce, w->len_bytes, true) : -EINVAL;
+	case WEFT_ASK_CMP_SWAP:
+	case WEFT_ASK_FETCH_ADD:
+		err = own_memory(pool, w->va, &word, sizeof(word), false);
+		if (err || w->va & 7 || w->len_bytes != sizeof(word))
+			return err ? err : -EINVAL;
+		*value = w->operand[0];
+		if (w->kind == WEFT_ASK_FETCH_ADD)
+			*value = atomic_fetch_add(at, w->operand[0]);
+		else
+			atomic_compare_exchange_strong(at, value, w->operand[1]);
+		return 0;
+	case WEFT_ASK_QP_OPEN:
+	case WEFT_ASK_QP_MODIFY:
+	case WEFT_ASK_QP_QUERY:
+	case WEFT_ASK_QP_CLOSE:
+		break;
+	}
+	return -EINVAL;
+}
+
+/* The number of what it asks us for; 0: nothing. */
+static uint64_t asked(const struct weft_pool *pool, const struct weft_pool_ask *ask)
+{
+	/* acquire: pairs with the release in ask_member (ask.c) */
+	uint64_t seq = atomic_load_explicit(&ask->seq, memory_order_acquire);
+
+	return seq & 1 && ask->target == pool->me &&
+			       atomic_load_explicit(&ask->answered, memory_order_relaxed) != seq
+		       ? seq
+		       : 0;
+}
+
+static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
+{
+	struct work work;
+	uint64_t seq;
+
+	/* pairs with the fence in ask_member (ask.c): our visit is seen before we look whether we are still
+	 * asked */
+	atomic_thread_fence(memory_order_seq_cst);
+	seq = asked(pool, ask);
+	work = (struct work){ask->kind,
+			     ask->id,
+			     ask->va,
+			     ask->len_bytes,
+			     {ask->operand[0], ask->operand[1]},
+			     ask->bounce_off,
+			     ask->grant_off,
+			     ask->grant_was};
+	if (!seq)
+		return;
+	WEFT_STEP(reach_answering);
+	WEFT_TURN(reach_answering);
+	ask->error = apply(pool, &work, &ask->value);
+	WEFT_STEP(reach_applied);
+	WEFT_TURN(reach_applied);
+	/* release: pairs with the acquire in wait_answer (ask.c) */
+	atomic_store_explicit(&ask->answered, seq, memory_order_release);
+}
+
+static bool is_call(const struct weft_pool_ask *ask)
+{
+	return ask->kind >= WEFT_ASK_QP_OPEN;
+}
+
+/* Each of the asks that are for us, with its member and that one's incarnation. */
+static void for_each(struct weft_pool *pool, bool calls, struct weft_caller *caller,
+		     void (*act)(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+				 struct weft_pool_ask *ask, struct weft_caller *caller))
+{
+	struct weft_pool_member *m;
+
+	for (uint16_t i = 0; i < WEFT_MEMBERS && (m = weft_pool_member(pool, i)); i++) {
+		uint32_t lines = atomic_load_explicit(&m->lines, memory_order_acquire);
+		uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
+
+		for (uint32_t k = 0; incarnation && k < lines && k < WEFT_MEMBER_LINES; k++)
+			if (asked(pool, &m->ask[k]) && is_call(&m->ask[k]) == calls)
+				act(pool, i, incarnation, &m->ask[k], caller);
+	}
+}
+
+/* Those of requests that do not wait, whose process may be asleep. */
+static void answer_late(struct weft_pool *pool, uint16_t member)
+{
+	struct weft_pool_member *m = weft_pool_member(pool, member);
+	/* acquire: pairs with the release in count_asks (late.c) */
+	uint32_t late = m ? atomic_load_explicit(&m->late, memory_order_acquire) : 0;
+	bool any = false;
+
+	if (!m || !atomic_load_explicit(&m->incarnation, memory_order_acquire))
+		return;
+	for (uint32_t k = 0; k < late && k < WEFT_MEMBER_LATE; k++)
+		if (asked(pool, &m->ask[WEFT_MEMBER_LINES + k])) {
+			weft_pool_visit(pool, member);
+			answer(pool, &m->ask[WEFT_MEMBER_LINES + k]);
+			weft_pool_depart(pool);
+			any = true;
+		}
+	if (any)
+		weft_pool_signal(pool, member, WEFT_SIGNAL_WORK);
+}
+
+static void answer_ask(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+		       struct weft_pool_ask *ask, struct weft_caller *caller)
+{
+	/* a member that dies now is not recovered before we have done with its memory; one that ends a region here waits
+	 * for us */
+	weft_pool_visit(pool, member);
+	answer(pool, ask);
+	weft_pool_depart(pool);
+}
+
+void weft_answer_asks(struct weft_pool *pool)
+{
+	for_each(pool, false, NULL, answer_ask);
+	for (uint16_t i = 0; i < WEFT_MEMBERS && weft_pool_member(pool, i); i++)
+		answer_late(pool, i);
+}
+
+/* The message, and in *seq whose; or it is not asked any more: 0. */
+static void take_call(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t *seq,
+		      struct work *work, void *message)
+{
+	const void *bounce;
+
+	atomic_thread_fence(memory_order_seq_cst); /* as in answer() */
+	*seq = asked(pool, ask);
+	*work = (struct work){.kind = ask->kind, .id = ask->id, .bounce_off = ask->bounce_off};
+	bounce = weft_pool_window(pool, work->bounce_off, WEFT_CALL_BYTES);
+	if (*seq && bounce)
+		memcpy(message, bounce, WEFT_CALL_BYTES);
+}
+
+static void give_back(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t seq,
+		      const struct work *work, const void *message, int err)
+{
+	void *bounce = weft_pool_window(pool, work->bounce_off, WEFT_CALL_BYTES);
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (asked(pool, ask) != seq)
+		return;
+	if (bounce)
+		memcpy(bounce, message, WEFT_CALL_BYTES);
+	ask->error = err;
+	/* release: pairs with the acquire in wait_answer (ask.c) */
+	atomic_store_explicit(&ask->answered, seq, memory_order_release);
+}
+
+/* It may take long, and wait for others: in between we look at nothing of the member's. */
+static void answer_call(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+			struct weft_pool_ask *ask, struct weft_caller *caller)
+{
+	_Alignas(8) uint8_t message[WEFT_CALL_BYTES] = {0};
+	struct work work;
+	uint64_t seq;
+	int err;
+
+	weft_pool_visit(pool, member);
+	take_call(pool, ask, &seq, &work, message);
+	weft_pool_depart(pool);
+	if (!seq)
+		return;
+	err = weft_process.api->answer(caller, member, incarnation, (enum weft_ask_kind)work.kind,
+				       work.id, message);
+	weft_pool_visit(pool, member);
+	give_back(pool, ask, seq, &work, message, err);
+	weft_pool_depart(pool);
+}
+
+void weft_answer_calls(struct weft_pool *pool, struct weft_caller *caller)
+{
+	for_each(pool, true, caller, answer_call);
+}
