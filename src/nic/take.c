@@ -147,10 +147,11 @@ void weft_take_let_go(struct weft_pool *pool, const struct weft_take *take)
 {
 	uint64_t claim = mine(pool, take, WEFT_CLAIM_TAKEN);
 
-	/* no member has incarnation 0 */
+	/* No member has incarnation 0. Release: pairs with the acquire in claim_of (srq.c); what we have placed is
+	 * stored before another taker gets those buffers */
 	atomic_compare_exchange_strong_explicit(
 		claim_at(take, take->position), &claim,
-		WEFT_CLAIM(WEFT_CLAIM_TAKEN, lap_of(take, take->position)), memory_order_relaxed,
+		WEFT_CLAIM(WEFT_CLAIM_TAKEN, lap_of(take, take->position)), memory_order_release,
 		memory_order_relaxed);
 }
 
