@@ -192,8 +192,10 @@ static void ring_doorbell(const struct weft_qp *qp, uint16_t card)
 
 	weft_lock(qp->nic, &qp->nic->doorbell_lock, 0);
 	n = atomic_load_explicit(&self->card.rings, memory_order_relaxed);
+	/* release: pairs with the acquire fence in hear_ring (doorbells.c): a card that finds a later ring there sees
+	 * that `rings` has grown past the one it looked for */
 	atomic_store_explicit(&self->card.doorbell[n % WEFT_DOORBELLS], qp->index,
-			      memory_order_relaxed);
+			      memory_order_release);
 	/* release: pairs with the acquire in look_at_member (doorbells.c) */
 	atomic_store_explicit(&self->card.rings, n + 1, memory_order_release);
 	weft_unlock(&qp->nic->doorbell_lock, false);
