@@ -26,8 +26,10 @@ uint64_t weft_lease_word(const struct weft_pool *pool)
 
 static bool run_is_free(const struct weft_pool_leases *leases, uint32_t first, uint32_t count)
 {
+	/* acquire: pairs with the releases in weft_lease_drop_segments and weft_lease_give_back, neither of which has the
+	 * pool's lock: what was stored there is stored before we do */
 	for (uint32_t i = 0; i < count; i++)
-		if (atomic_load_explicit(&leases->segment[first + i], memory_order_relaxed))
+		if (atomic_load_explicit(&leases->segment[first + i], memory_order_acquire))
 			return false;
 	return true;
 }
@@ -143,7 +145,8 @@ static int lease_block(struct weft_attachment *a, const struct table *t, uint32_
 	for (uint32_t n = 0; n < WEFT_BLOCKS; n++) {
 		uint32_t i = (first + n) % WEFT_BLOCKS;
 
-		if (atomic_load_explicit(&t->lease[i], memory_order_relaxed))
+		/* acquire: pairs with the release in free_blocks: we go on from what its entries say */
+		if (atomic_load_explicit(&t->lease[i], memory_order_acquire))
 			continue;
 		/* reserved before it is leased, and for ever: peers may look at the entries of a
 		 * block that they have once seen leased */
