@@ -71,6 +71,8 @@ static bool has_moved(const struct weft_grant *grant)
 /* What we have stored there may be in pages that it has left. Not while it only waits for us. */
 static bool was_left_behind(const struct weft_grant *grant)
 {
+	/* behind our stores; the barrier that follows the change of the word stands in for ours (weft_nic_hold) */
+	weft_fence_frequent();
 	return grant && atomic_load_explicit(grant->word, memory_order_acquire) - grant->was >=
 				WEFT_MOVING_LEAVES;
 }
