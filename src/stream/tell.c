@@ -110,8 +110,9 @@ int weft_tell_take(struct weft_tell *t, const uint32_t base[], struct weft_strea
 	} while (!atomic_compare_exchange_weak_explicit(
 		&t->shared->head, &head, head + 1, memory_order_acq_rel, memory_order_relaxed));
 	memcpy(event, words, sizeof(words));
+	/* with the acquire in weft_tell_give_back, which another thread may call: the record has been read */
 	atomic_store_explicit(&t->held[base[event->list] + event->buffer], TAKEN(event->generation),
-			      memory_order_relaxed);
+			      memory_order_release);
 	return 0;
 }
 
@@ -135,8 +136,9 @@ int weft_tell_give_back(struct weft_tell *t, uint32_t buffer, uint32_t generatio
 {
 	uint64_t expected = TAKEN(generation);
 
+	/* acquire: with the release in weft_tell_take, so that the release below is behind both */
 	if (!atomic_compare_exchange_strong_explicit(&t->held[buffer], &expected, 0,
-						     memory_order_relaxed, memory_order_relaxed))
+						     memory_order_acquire, memory_order_relaxed))
 		return expected == TOLD(generation) ? -EBUSY : -ESTALE;
 	/* with the acquires in weft_tell_returned: what was read of the buffer was read before */
 	atomic_fetch_or_explicit(&t->given[buffer / 64], 1ull << buffer % 64, memory_order_release);
