@@ -36,6 +36,9 @@ int weft_object_make(struct weft_object *object, const struct weft_pool_object *
 		return err;
 	to = entry(object->index);
 	id = next_object(object->index);
+	/* release: pairs with the acquire fence in read_object: a reader of what follows sees that the object before has
+	 * ended */
+	atomic_thread_fence(memory_order_release);
 	to->owner = weft_process.pool->me;
 	to->kind = about->kind;
 	to->domain = about->domain;
