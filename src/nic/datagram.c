@@ -229,6 +229,19 @@ void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const ui
 	weft_busy_end(d->caller, next);
 }
 
+/* The queue pair that listens to that group by this entry; 0: none. */
+static uint32_t listens(const struct weft_pool_group *group, const uint8_t gid[16])
+{
+	/* acquire: pairs with the release in join (mcast.c) */
+	uint32_t qpn = atomic_load_explicit(&group->qpn, memory_order_acquire);
+
+	if (!qpn || __builtin_memcmp(group->gid, gid, 16))
+		return 0;
+	/* the entry may have become that of another group meanwhile */
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(&group->qpn, memory_order_relaxed) == qpn ? qpn : 0;
+}
+
 void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[16])
 {
 	struct weft_pool *pool = d->nic->pool;
@@ -240,12 +253,11 @@ void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[
 		if (!atomic_load_explicit(&m->incarnation, memory_order_acquire))
 			continue;
 		for (uint32_t k = 0; k < groups && k < WEFT_MEMBER_GROUPS; k++) {
-			/* acquire: pairs with the release in join (mcast.c) */
-			uint32_t qpn = atomic_load_explicit(&m->group[k].qpn, memory_order_acquire);
+			uint32_t qpn = listens(&m->group[k], gid);
 			/* nobody remembers it, but its helper may have yet to look at an earlier one */
 			struct weft_datagram_target t = {.patience_us = PATIENCE_LEAST_US};
 
-			if (qpn && !__builtin_memcmp(m->group[k].gid, gid, 16))
+			if (qpn)
 				weft_datagram_deliver(d, qpn, NULL, &t);
 		}
 	}

@@ -37,8 +37,11 @@ static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
 	group = find(0, NULL);
 	if (!group)
 		return weft_explain_errno("ibv_attach_mcast", ENOMEM);
+	/* release: pairs with the acquire fence in listens (datagram.c): a reader of the new group sees that the queue pair
+	 * before has left the entry */
+	atomic_thread_fence(memory_order_release);
 	memcpy(group->gid, gid, 16);
-	/* release: pairs with the acquire in weft_datagram_deliver_all (datagram.c) */
+	/* release: pairs with the acquire in listens (datagram.c) */
 	atomic_store_explicit(&group->qpn, qp->nic.qpn, memory_order_release);
 	used = (uint32_t)(group - self->group) + 1;
 	if (used > self->groups)
