@@ -6,6 +6,17 @@
  * The owner: seen = weft_door_lie_down(); looks at all that it waits for; weft_door_sleep(seen)
  * unless there is something; weft_door_get_up(). Either it finds what was brought, or the one that
  * brought it finds it asleep.
+ *
+ * word     | writer  | transition          | order
+ * `asleep` | owner   | to 1                | relaxed, behind its look at `knocks`; then a fence, then it looks for what was
+ *          |         |                     | brought
+ *          | knocker | 1 to 0, by exchange | behind a fence after what it has brought
+ *          | owner   | to 0                | relaxed, awake
+ * `knocks` | knocker | grows               | after its exchange; then the futex is woken
+ *
+ * Stale values. A knocker that reads `asleep` 0 has brought its news before the owner's look behind the fence. One that
+ * reads 1 of an owner that is awake makes one system call for nothing. An owner that reads an old `knocks` sleeps on
+ * another value than there is, and the futex returns at once.
  */
 #ifndef WEFT_LINK_DOOR_H
 #define WEFT_LINK_DOOR_H
@@ -16,7 +27,7 @@
 
 struct weft_door {
 	_Atomic uint32_t knocks; /* [*] grows with each that found the owner asleep */
-	_Atomic uint32_t asleep; /* [O] 1; [*] 0, by exchange */
+	_Atomic uint32_t asleep; /* [O] 1, 0; [*] 0, by exchange */
 };
 
 /* Any thread that maps it, after what it has brought was stored. */

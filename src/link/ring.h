@@ -20,12 +20,25 @@
 #define WEFT_RING_QUADS 4u /* of the widest beat */
 #define WEFT_RING_MAGIC 0x474e495254464557ull
 
+/*
+ * word    | writer             | transition                | order
+ * `sent`  | writer             | grows                     | release, after the beats; then the reader is knocked for
+ * `taken` | reader             | grows, up to `sent`       | release, after it has read the beats; then a fence, then
+ *         |                    |                           | `waits` is read
+ * `waits` | writer             | to 1: it has no room      | relaxed, then a fence, then `taken` is read once more
+ *         | reader             | 1 to 0                    | relaxed, then it knocks for the writer
+ * `cut`   | the lattice's owner| any                       | relaxed
+ *
+ * Stale values. A reader of an old `sent` finds the rest when it is knocked for. A writer that reads an old `taken` has
+ * stored `waits` before the reader's fence, and is knocked for; it looks again before it sleeps, and sets `waits` anew, so
+ * that a 0 which the reader stores over it costs nothing. A writer that reads an old `cut` loses the next beat instead.
+ */
 struct weft_ring_file {
 	uint64_t magic;
 	uint32_t quads;			     /* of a beat */
 	uint32_t beats;			     /* a power of two */
 	_Alignas(64) _Atomic uint64_t sent;  /* [writer] */
-	_Atomic uint32_t waits;		     /* [writer] for room: the reader knocks at its door */
+	_Atomic uint32_t waits;		     /* [writer] 1: for room; [reader] 0, then it knocks */
 	_Alignas(64) _Atomic uint64_t taken; /* [reader] */
 	_Alignas(64) _Atomic uint32_t cut;   /* [the lattice's owner] */
 	_Alignas(64) uint64_t quad[];	     /* [writer] */

@@ -15,13 +15,27 @@
 #define WEFT_RING_BYTES (4u << 20)
 #define WEFT_RING_SKIP	UINT32_MAX /* instead of a length: the next is at the beginning */
 
-/* The file: this, then WEFT_RING_BYTES of datagrams, each at a multiple of 8, behind its length as 32
- * bits, never across the end. */
+/*
+ * The file: this, then WEFT_RING_BYTES of datagrams, each at a multiple of 8, behind its length as 32
+ * bits, never across the end.
+ *
+ * word     | writer | transition                       | order
+ * `magic`  | reader | 0 to WEFT_RING_MAGIC             | last of all, as it makes the file
+ * `head`   | writer | grows                            | release, after the datagram; then a fence, then `asleep` is read
+ * `tail`   | reader | grows, up to `head`              | release, when the datagrams given before are done with
+ * `asleep` | reader | to 1                             | relaxed; then a fence, then `head` is read once more
+ *          | writer | 1 to 0, by exchange              | then it writes into the pipe
+ *
+ * Stale values. A writer that finds no `magic` yet is told that the file is no ring (-EPROTO). One that reads an old
+ * `tail` takes the ring for full (-EAGAIN). A reader of an old `head` finds the rest at its next look, before which it
+ * does not sleep: it sees the new head behind its fence, or the writer sees it asleep. A reader that found something does
+ * not take `asleep` back: the next datagram writes one byte into the pipe, which it reads before it sleeps again.
+ */
 struct weft_ring {
-	uint64_t magic;			      /* the reader's, before others see the file */
-	alignas(128) _Atomic uint64_t head;   /* bytes written so far; the writer's */
-	alignas(128) _Atomic uint64_t tail;   /* bytes read so far; the reader's */
-	alignas(128) _Atomic uint32_t asleep; /* set by the reader, cleared by either */
+	uint64_t magic;			    /* the reader's */
+	alignas(128) _Atomic uint64_t head; /* bytes written so far; the writer's */
+	alignas(128) _Atomic uint64_t tail; /* bytes read so far; the reader's */
+	alignas(128) _Atomic uint32_t asleep;
 	alignas(128) uint8_t bytes[];
 };
 

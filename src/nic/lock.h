@@ -18,24 +18,32 @@
 struct weft_nic;
 
 /*
- * owner    | writer                                        | transition
- * 0        | the thread that has taken `held`              | to its own name
- * a thread | a visitor that has `held`, as the 33rd one    | to SHARED, for ever
- * SHARED   | nobody                                        |
- *
- * The owner's way: `inside` = 1, compiler's fence, `wanted` read; 1: `inside` = 0 and by the common way, else it
- * has the lock until `inside` = 0. The common way: `held` by exchange; where another thread is the owner, `wanted`
- * = 1, a barrier on all threads, and a wait until `inside` is 0; at the end `wanted` = 0, then `held` = 0.
+ * word     | writer                             | transition              | order
+ * `owner`  | the thread that has taken `held`   | 0 to its own name       | relaxed: guarded by `held`
+ *          | a visitor that has `held`, as the  | a thread to SHARED, for | relaxed: likewise; `wanted` stays 1
+ *          | 33rd one                           | ever                    |
+ * `inside` | owner                              | 0 to 1                  | relaxed, then a fence of the compiler, then `wanted`
+ *          |                                    |                         | is read, with acquire
+ *          | owner                              | 1 to 0                  | release, at the end; or as it found `wanted` 1, and
+ *          |                                    |                         | goes by the common way
+ * `held`   | any thread, by exchange            | 0 to 1                  | acquire: the common way
+ *          | the thread that has it             | 1 to 0                  | release, at the end
+ * `wanted` | a visitor: another thread than the | 0 to 1                  | relaxed, then a barrier on all threads, then a wait
+ *          | owner that has `held`              |                         | until `inside` is 0, with acquire
+ *          | the thread that has `held`, unless | 1 to 0                  | release, at the end, before `held`
+ *          | the lock is SHARED                 |                         |
  *
  * Order: each side stores before it reads the other's, and the visitor's barrier fences for both. So not both
- * read 0. A thread that reads an old `owner`, its own name, goes by the owner's way once more: `wanted` stays 1
+ * read 0.
+ *
+ * Stale values. A thread that reads an old `owner`, its own name, goes by the owner's way once more: `wanted` stays 1
  * when the lock becomes SHARED, which turns it away. A thread that reads 0 though there is an owner cannot have
  * `held` at that time, as only that guards the change. An old `wanted` of 1 costs the owner one exchange.
  */
 struct weft_lock {
 	_Atomic uint32_t owner; /* a thread; 0: nobody yet, WEFT_LOCK_SHARED: nobody any more */
-	_Atomic uint8_t inside; /* the owner is, by its own way; only it writes here */
-	_Atomic uint8_t wanted; /* somebody else holds or wants the lock */
+	_Atomic uint8_t inside; /* the owner has it, or tries to, by its own way */
+	_Atomic uint8_t wanted; /* another thread has the lock, or wants it */
 	_Atomic uint8_t held;	/* by the common way */
 	uint8_t visits;		/* of others; guarded by the lock */
 };

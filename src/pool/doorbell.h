@@ -43,12 +43,24 @@ enum weft_card_count {
 
 /*
  * Which of its queue pairs have something for a card: ring n stands in doorbell n % WEFT_DOORBELLS until that is
- * overwritten. A card that finds it overwritten looks at all queue pairs of the member.
+ * overwritten.
+ *
+ * word       | writer | transition                     | order
+ * `doorbell` | owner  | to the queue pair              | release: a card that reads it reads a `rings` of n at least
+ * `rings`    | owner  | grows                          | release, after it; then the card's helper is signalled
+ * `address`  | card   | 0 to the GID that it plays     | before `reach`
+ * `reach`    | card   | NONE to what it carries        | release, last
+ *            | card,  | to NONE                        | relaxed; by the recoverer format.h
+ *            | [L]    |                                |
+ *
+ * Stale values. A card that reads an old `rings` is signalled after it looked. One that reads a doorbell which was
+ * overwritten finds by `rings` that it was, and looks at all queue pairs of the member. A member that reads an old `reach`
+ * connects as if there were no card yet, or connects to one that has just ended: then it finds that it is dead.
  */
 struct weft_pool_card {
 	_Alignas(64) _Atomic uint64_t rings;	   /* [O] so many; stored last */
 	_Atomic uint32_t doorbell[WEFT_DOORBELLS]; /* [O] index of a queue pair */
-	_Atomic uint32_t reach;	     /* [O] enum weft_card_reach; stored last, and first again */
+	_Atomic uint32_t reach;	     /* [O] enum weft_card_reach; [L] a recoverer: NONE */
 	_Atomic uint64_t address[2]; /* [O] the GID that it plays; 0: all that the member has */
 	_Atomic uint64_t told[WEFT_CARD_COUNTS]; /* [O] by enum weft_card_count, now and then */
 };

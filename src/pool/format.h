@@ -13,7 +13,8 @@
  *
  * Ownership is by lease: a segment, a block of queue pairs or a block of regions belongs to one
  * member, which alone writes in it and keeps its own books in private memory. A lease is one
- * 8-byte word, changed under the pool's file lock. Recovering a dead member is giving back its leases.
+ * 8-byte word: it is taken under the pool's file lock, and ended by the member itself or by the
+ * recoverer that has claimed its death. Recovering a dead member is giving back its leases.
  *
  * Writers: [L] the process that holds the file lock, [O] the owner of the lease or the member itself,
  * [P] the one peer that the text names, [*] anyone, always the same value.
@@ -52,32 +53,54 @@ struct weft_pool_header {
 };
 
 /*
- * A death. Each step may be done again by the next one that has the claim, which ends with the recoverer.
+ * A death. Each step may be done again by the next recoverer, for the claim of a death ends with the process that has it.
+ * A member that leaves does the same for itself, without a claim.
  *
  * word                  | writer    | transition                         | order
  * proof of life         | kernel    | ends with the process              | first
  * claim of the death    | recoverer | test of the proof and claim in one | before all that follows
- * conn and id of what   | recoverer | to NONE and {n, 0}                 | then a barrier, and a wait for executors
- * the dead one had      |           |                                    | at it
- * leases                | recoverer | to 0                               | after that wait
- * `merged`, `merging`,  | recoverer | counters of the dead go to         | `merging` names it between the two halves:
- * `departed`            |           | `departed`, all or nothing         | done again, the sum is the same
- * member's incarnation  | recoverer | to 0: the number is free           | last
+ * member's `leaves`,    | recoverer | to 1; to nothing: no mailbox, no   | relaxed, before the barrier below, which
+ * `mailbox_off`, ports, |           | port, no card, nothing asked (an   | those that visit the member fence against
+ * card's `reach`, asks  |           | ask's `seq` becomes even)          | (pool/visit.c)
+ * conn of its queue     | recoverer | to NONE, the next sequence; then   | relaxed; release. Behind all of them a barrier
+ * pairs; then `qpn`     |           | to 0                               | on all threads, and a wait for executors at it
+ * id of its regions,    | recoverer | {n, key} to {n, 0}                 | release; before the same barrier
+ * windows and objects   |           |                                    |
+ * leases                | recoverer | to 0                               | release, after that wait
+ * `merged`, `merging`,  | recoverer | counters of the dead go to         | under the file lock, as all below; `merging`
+ * `departed`            |           | `departed`, all or nothing         | names it between the two halves: done again, the
+ *                       |           |                                    | sum is the same
+ * busy lines, `also`,   | recoverer | to 0; `moves` to the next NONE     | relaxed, before the incarnation
+ * `lines`, `moves`      |           |                                    |
+ * member's incarnation  | recoverer | to 0: the number is free           | release, last
+ *
+ * Where an executor at the dead member stands still the wait ends without result: its rights have ended, and its leases
+ * and its number stay as they are until a later recoverer finds the executor gone.
  *
  * Stale values. A peer that still reads READY executes under a busy line for which the recoverer waits; its bytes
  * go into memory that nobody has yet. A member that reads the old incarnation asks for its proof of life, and is
- * told that there is none. A reader of an old lease finds entries without key or number there.
+ * told that there is none. A reader of an old lease finds entries without key or number there. A revoker that waits for
+ * a busy line of the dead finds another word there, or asks for the proof of life of the incarnation that it has noted.
  */
 
 /*
  * Leases: 0 free, else member index + 1 in the low 16 bits and its incarnation above.
  * A run of segments that holds one large extent is leased segment by segment.
+ *
+ * word    | writer              | transition        | order
+ * a lease | the next owner, [L] | 0 to its own word | acquire of the 0; of a block release, after its pages are
+ *         |                     |                   | reserved; a segment's pages are reserved as they are used
+ *         | owner               | to 0              | release, after its last store there; without the lock
+ *         | recoverer           | to 0              | release, as above; pages of segments are given back before
+ *
+ * Stale values. A member that looks for a free lease and reads an old word passes over one that has just become free. A
+ * reader that has once seen a block leased may look at its entries for ever: the pages of tables stay.
  */
 struct weft_pool_leases {
-	_Atomic uint64_t segment[WEFT_SEGMENTS];    /* [L] */
-	_Atomic uint64_t qp_block[WEFT_BLOCKS];	    /* [L] */
-	_Atomic uint64_t mr_block[WEFT_BLOCKS];	    /* [L] */
-	_Atomic uint64_t object_block[WEFT_BLOCKS]; /* [L] */
+	_Atomic uint64_t segment[WEFT_SEGMENTS];    /* as above */
+	_Atomic uint64_t qp_block[WEFT_BLOCKS];	    /* as above */
+	_Atomic uint64_t mr_block[WEFT_BLOCKS];	    /* as above */
+	_Atomic uint64_t object_block[WEFT_BLOCKS]; /* as above */
 	_Atomic uint32_t
 		numbers; /* [L] where QPNs begin, and what is added to each; 0: none was leased */
 };

@@ -59,14 +59,34 @@ struct weft_pool_ape_event {
 };
 
 /*
- * A slot's owner.
+ * word       | writer  | transition                      | order
+ * `owner`    | process | 0 to its lease word             | release, after `base`, `life`, and its counts, which are made
+ *            |         |                                 | equal to the card's; under the lock
+ * `claims`   | process | grows                           | release, after `owner`; under the lock
+ * `leaves`   | process | to its lease word: it is through| release
+ * `owner`    | card    | to 0                            | release, when that process leaves or has died, and nothing of
+ *            |         |                                 | it is under way any more
+ * `posted`   | process | grows                           | release, after the descriptor; then it knocks at the card
+ * `taken`    | card    | grows, up to `posted`           | release, after it has read the descriptor
+ * `asked`    | process | grows                           | release, after the command; then it knocks
+ * `answered` | card    | grows, up to `asked`            | release, after `answer`
+ * `events`   | card    | grows                           | release, after the event
+ * `polled`   | process | grows, up to `events`           | release, after it has read the event
+ * `lost`     | card    | grows: an event had no room     |
+ * `count`    | card    | grows by each message; to 0     | release, after the bytes; relaxed, before `answered`
+ *            |         | when the buffer is registered   |
+ * `told`     | card    | grows                           | release, after all of the above; then it knocks
+ * card's     | card    | 0 to its lease word; to 0       | release, after its page; before programs are told that it
+ * `word`     |         |                                 | has ended
+ * `life`     | card    | another one                     | relaxed, before `word`
  *
- * word     | writer  | transition                      | order
- * owner    | process | 0 to its lease word, by the     | after `base` and `room`; under the lock
- *          |         | lock                            |
- * leaves   | process | its lease word                  | when it is through
- * owner    | card    | to 0                            | when it leaves or has died, and nothing of it is
- *          |         |                                 | under way any more
+ * Each side reads the other's counts with acquire.
+ *
+ * Stale values. A reader of an old count finds less than there is: it is knocked for after the count was stored, and
+ * looks again. A process that reads an old `taken`, and a card that reads an old `polled`, takes the ring for full: the
+ * process is told to come again (-EAGAIN), the card counts the event as lost, which libweft-ape does not let happen
+ * (struct ape's `owed`). A program that reads an old `word` posts to a card that has ended, and finds at its next wait
+ * that this lives no more. A slot with the `life` of another card is served by none, and freed when its process has gone.
  */
 struct weft_pool_ape_slot {
 	_Alignas(WEFT_LINE) _Atomic uint64_t owner; /* [L], [C] */
@@ -96,10 +116,10 @@ struct weft_pool_ape_cable {
 };
 
 struct weft_pool_ape_card {
-	_Atomic uint64_t word;		 /* [C] its lease word, stored last; 0: none runs */
-	_Atomic uint64_t life;		 /* [C] grows with each card of the node */
-	uint8_t size[3], line[3], at[3]; /* [C] */
-	uint8_t locals, engines;	 /* [C] */
+	_Atomic uint64_t word; /* [C] its lease word, stored last; 0: none runs */
+	_Atomic uint64_t life; /* [C] of each card of the node another than of the one before */
+	uint8_t size[3], line[3], at[3];	     /* [C] */
+	uint8_t locals, engines;		     /* [C] */
 	_Alignas(WEFT_LINE) _Atomic uint64_t claims; /* [L] slots that were taken, ever */
 	/* [C] as they were when it went to sleep last, or within some milliseconds */
 	_Alignas(WEFT_LINE) struct weft_pool_ape_cable cable[WEFT_POOL_APE_CABLES];

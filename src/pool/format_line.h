@@ -11,7 +11,26 @@
 
 /*
  * One line a thread. busy: where the thread is executing (weft_busy_at; 0: nowhere), and above
- * WEFT_BUSY_BITS a sequence. A revoker waits until no line names it with the same value.
+ * WEFT_BUSY_BITS a sequence. A revoker is the owner of what ends: a key, a connection, its membership.
+ *
+ * word             | writer    | transition                             | order
+ * `busy`           | executor  | {n, nowhere} to {n + 1, place}         | relaxed, then a fence of the compiler, then it looks
+ *                  |           |                                        | at the word that may end
+ * `also`           | executor  | to {n + 1, member}, or {n + 1, all}    | relaxed, then the same fence, then that member's
+ *                  |           |                                        | `moves` and key
+ * the word         | revoker   | to what ends it (format_qp.h,          | then a barrier on all threads, which stands in for
+ *                  |           | format_region.h, format_member.h)      | the executors' fences; then it looks at all lines
+ * `busy`           | executor  | {n + 1, place} to {n + 1, nowhere}     | release, after its last store there
+ *                  | recoverer | to 0, and `also`                       | format.h
+ *
+ * The revoker notes each line that names it, and waits until that reads otherwise, with acquire. One that does not
+ * within a second is a suspect of this process (pool/quarantine.c): what it may reach is retired, and not waited for
+ * again. Lines are read behind the member's count of them (`lines`, release and acquire).
+ *
+ * Stale values. A revoker that reads an old line which does not name it, or an old count of lines, has passed the barrier
+ * before the executor stored: the executor sees the ended word, and leaves. One that reads an old line which names it
+ * waits a little longer, or once more in vain: the sequence tells an execution from the next at the same place. An
+ * executor that reads the old word has stored its line before the barrier: the revoker waits for it.
  */
 #define WEFT_BUSY_MEMBER_BITS 11
 #define WEFT_BUSY_BITS	      (WEFT_BUSY_MEMBER_BITS + WEFT_QP_INDEX_BITS)
@@ -65,10 +84,29 @@ struct weft_pool_line {
 	struct weft_counters counters; /* [O] the thread */
 };
 
-/* What a thread, or a request under way, asks of another member's helper: work on memory that only that
- * one reaches; or, as a call, on a queue pair that that one has made. */
+/*
+ * What a thread, or a request under way, asks of another member's helper: work on memory that only that
+ * one reaches; or, as a call, on a queue pair that that one has made.
+ *
+ * word        | writer       | transition                                | order
+ * `seq`       | asker        | even to the next odd number: asked        | release, after all other fields
+ *             | asker, late  | odd to the next odd number: the next part | release, likewise; the one before was answered
+ *             | asker        | odd to the next even one: heard, or given | relaxed; given up, then a fence, then it looks
+ *             |              | up                                        | whether a line of that member names it
+ *             | recoverer,   | odd to the even number below: the asker   | format.h
+ *             | asker leaves | has gone                                  |
+ * `answered`  | helper       | to the `seq` that it has read             | release, after `value`, `error` and the bytes
+ *
+ * The helper visits the asker (pool/visit.c) before it looks, behind a fence, whether it is still asked: so an asker that
+ * has given up sees it at work, and uses neither the ask nor its bounce buffer again before it has left.
+ *
+ * Stale values. A helper that reads an old `seq` does nothing, and has been signalled again. One that answers a number
+ * which was given up stores an `answered` that no asker waits for: numbers never come twice. An asker that reads an old
+ * `answered` looks again, until a second is over or the helper's process is dead. What is asked for by an executor whose
+ * grant has ended is refused, as the helper looks at the grant's word itself.
+ */
 struct weft_pool_ask {
-	/* [O] the asker: odd while asked; the answer is due for exactly this number */
+	/* [O] the asker: odd while asked; the answer is due for exactly this number; [L] a recoverer: even */
 	_Alignas(WEFT_LINE) _Atomic uint64_t seq;
 	uint32_t target; /* member */
 	uint32_t kind;	 /* enum weft_ask_kind (ask.h) */

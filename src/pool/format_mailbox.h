@@ -12,6 +12,17 @@
  * Datagrams of connection management, posted by one member for any other: slots that each
  * addressee walks. Number n, counted from incarnation << 32 of the poster, stands in slot n % size
  * until it is overwritten; a reader copies it between two equal looks at its seq.
+ *
+ * word        | writer    | transition               | order
+ * `seq`       | poster    | any to 0                 | relaxed, then a release fence, then the datagram
+ *             | poster    | 0 to n + 1               | release, after it
+ * `posted`    | poster    | grows                    | release, after that; then the addressee is signalled
+ * member's    | addressee | grows: looked at so far, | release, after the copy
+ * `taken`     |           | by poster                |
+ *
+ * Stale values. An addressee that reads an old `posted` is signalled after it looked. A poster that reads an old `taken`
+ * passes over that slot; where all slots wait, one whose addressee has not looked for three seconds is overwritten, and
+ * that datagram is lost, as any may be (12.9.8: the sender repeats it).
  */
 struct weft_pool_mailbox_slot {
 	_Atomic uint64_t seq; /* [O] all: 0 while it is written, then n + 1 */

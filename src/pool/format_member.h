@@ -11,13 +11,25 @@
 #include "pool/format_line.h"
 #include "pool/sizes.h"
 
-/* A queue pair that listens to a multicast group. */
+/* A queue pair that listens to a multicast group. A sender reads the group between two equal looks at `qpn`: `qpn` is 0
+ * before the group is written, and stored last, both by release. One that reads an old `qpn` delivers to a queue pair that
+ * has just left the group. */
 struct weft_pool_group {
 	_Atomic uint32_t qpn; /* [O] 0: free; stored last */
 	uint8_t gid[16];
 };
 
-/* An address of a member's, which comes and goes with the host's. */
+/*
+ * An address of a member's, which comes and goes with the host's.
+ *
+ * word     | writer | transition                                  | order
+ * `guard`  | owner  | to an even number: it has no address        | relaxed
+ * `half`   | owner  | the address                                 | release, both: after that
+ * `guard`  | owner  | to the next odd number: it has this one     | release
+ *
+ * Stale values. A peer that reads the old address, under an equal guard before and after, has the member's address of a
+ * moment ago; a connection that has begun keeps it. One that finds the guard changed takes it for no address.
+ */
 struct weft_pool_gid {
 	_Atomic uint32_t guard;	  /* [O] grows before and after the rest changes; odd: it has one */
 	_Atomic uint64_t half[2]; /* [O] */
@@ -44,24 +56,27 @@ static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid
 }
 
 /*
- * How far a member's memory has moved: the phase is `moves` modulo their number. While it rehomes:
+ * How far a member's memory has left its extents: the phase is `moves` modulo their number. While it rehomes:
  *
- * word                 | writer | transition                | order
- * conn of each queue   | owner  | READY to REHOMING         | first; its lock is held
- * pair, and of XRC     |        |                           |
- * `moves`              | owner  | NONE to HOLDS             | release; then a barrier, and a wait for executors
- *                      | owner  | HOLDS to LEAVES           | release; then a barrier; then pages go to other extents,
- *                      |        |                           | and the keys' entries are published anew
- *                      | owner  | LEAVES to NONE, a number  | release, after the entries
- *                      |        | higher                    |
- * conn                 | owner  | REHOMING to READY; not of | last
- *                      |        | one left behind           |
+ * word                 | writer    | transition                | order
+ * conn of each queue   | owner     | READY to REHOMING, by way | first; its lock is held until it is READY again
+ * pair, and of each    |           | of NONE (format_qp.h)     |
+ * queue of XRC         |           |                           |
+ * `moves`              | owner     | NONE to HOLDS             | release; then a barrier, and a wait for executors
+ *                      | owner     | HOLDS to LEAVES           | release; then a barrier; then pages go to other
+ *                      |           |                           | extents, and the keys' entries are published anew
+ *                      | owner     | LEAVES to the next NONE   | release, after the entries
+ *                      | recoverer | any to the next NONE: it  | format.h
+ *                      |           | has died meanwhile        |
+ * conn                 | owner     | REHOMING to READY; not of | last
+ *                      |           | one left behind           |
  *
  * Stale values. An executor that reads the old conn, or the old `moves`, has a busy line that the owner's look
  * behind the barrier finds, and is waited for; one that stands still is left behind: what it stores goes to the
  * old extent, which is quarantined, and its queue pair is lost. An executor that reads REHOMING though READY
  * stands there tries again a little later. One that notices after its bytes that `moves` has come to LEAVES
- * meanwhile tells that they are lost, or does the request again where nobody can have seen the first bytes.
+ * meanwhile tells that they are lost, or does the request again where nobody can have seen the first bytes; the barrier
+ * behind LEAVES makes that one notice which has stored before it.
  */
 enum weft_moving {
 	WEFT_MOVING_NONE,  /* it lies where it stays */
@@ -93,12 +108,27 @@ struct weft_pool_member {
 	_Atomic uint32_t ngids; /* [O] those in use are below this */
 	struct weft_pool_gid gid[WEFT_MEMBER_GIDS];
 
-	/* Only ever grows, from phase to phase (enum weft_moving): a member that shares a domain with it looks at it. */
-	_Alignas(WEFT_LINE) _Atomic uint64_t moves; /* [O] */
+	/* Only ever grows while the member lives, from phase to phase (enum weft_moving): a member that shares a domain with
+	 * it looks at it. */
+	_Alignas(WEFT_LINE) _Atomic uint64_t moves; /* [O], [L] */
 	/* by line */
 	_Alignas(WEFT_LINE) _Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */
 
-	/* The helper's doorbell: reasons first, then `signalled`, then wake it if it sleeps. */
+	/*
+	 * What wakes the helper.
+	 *
+	 * word        | writer | transition | order
+	 * `due`       | any    | to 1       | release, after the work
+	 * `signalled` | any    | to 1       | release, after `due`; then a fence of the compiler, then `asleep` is read
+	 * `asleep`    | helper | to 1       | then a barrier on all threads, then `signalled` is read
+	 * `asleep`    | helper | to 0       | as it wakes
+	 * `signalled` | helper | to 0       | then a fence, then `due` is read
+	 * `due`       | helper | to 0       | then a fence, then the work is looked at
+	 *
+	 * Stale values. A signaller that reads `asleep` 0 has stored `signalled` before the helper's barrier, and the helper
+	 * does not sleep. One that reads 1 of a helper that is awake wakes it in vain. A helper that reads `due` 0 is
+	 * signalled after it looked.
+	 */
 	_Alignas(WEFT_LINE) _Atomic uint32_t signalled; /* [*] 1, [O] the helper: 0 */
 	_Atomic uint32_t due[8];		     /* [*] 1, [O] 0: by enum weft_signal_reason */
 	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the helper */

@@ -19,8 +19,24 @@ enum weft_object_kind {
 	WEFT_OBJECT_IMPORT,	/* a handle of another process's domain */
 };
 
-/* In the id of a domain: its maker asks whether anybody uses it, and ends it if nobody does. [P] The member that has begun
- * to use it takes this away, by compare-and-swap, and it goes on. */
+/*
+ * In the id of a domain: its owner asks whether anybody uses it, and ends it if nobody does.
+ *
+ * id                          | writer    | transition                 | order
+ * {n, 0} to {n + 1, number}   | owner     | it is made                 | release, after all other fields, which come
+ *                             |           |                            | behind a release fence
+ * {n, number} to ASKED        | owner     | of a domain: asks          | then a fence, then it looks for users
+ * ASKED to {n, number}        | owner     | it found one               | release
+ *                             | user, [P] | by exchange: it is used    | behind a fence, after its import was published
+ * {n, number} to {n, 0}       | owner     | it ends                    | relaxed; of device memory then a barrier on all
+ *                             |           |                            | threads, and a wait for executors
+ * ASKED to {n, 0}             | owner     | by exchange: a domain ends |
+ *                             | recoverer | its owner has died         | format.h
+ *
+ * Stale values. A member that reads the old id of a domain finds at its own exchange that this has ended. The owner that
+ * reads an old import, or none, has fenced before that user has: the user takes ASKED away, and the owner's exchange
+ * fails.
+ */
 #define WEFT_OBJECT_ASKED (1ull << 63)
 
 struct weft_pool_object {

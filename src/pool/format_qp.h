@@ -18,10 +18,38 @@ enum weft_pool_conn {
 	WEFT_CONN_NONE = 0,	/* RESET or INIT, or no queue pair */
 	WEFT_CONN_READY = 1,	/* takes requests */
 	WEFT_CONN_ERROR = 2,	/* nothing is answered */
-	WEFT_CONN_REHOMING = 3, /* its owner's memory moves: READY again soon */
+	WEFT_CONN_REHOMING = 3, /* its owner's memory migrates: READY again soon */
 };
 
 #define WEFT_ANY_PSN UINT32_MAX
+
+/*
+ * word                 | writer           | transition                        | order
+ * conn                 | owner            | any to NONE, the next sequence    | relaxed, then a release fence, then the line
+ *                      | owner            | that to any state, the sequence   | release, after the line; where peers could
+ *                      |                  | after it                          | execute before, then a barrier on all
+ *                      |                  |                                   | threads, and a wait for executors
+ *                      | recoverer        | any to NONE, the next sequence    | format.h
+ * `qpn`                | owner            | 0 to the number; the number to 0  | release, after conn; relaxed, before conn is
+ *                      |                  |                                   | NONE for good
+ * `rq_posted`          | owner            | grows                             | release, after the receive
+ * `rq_start`,          | owner            | grow, when the queue is emptied   | while conn is NONE
+ * `rq_epoch`           |                  |                                   |
+ * `rq_taken`, with     | owner, of the    | grows with each receive used      | relaxed: read by the owner itself, and by
+ * its epoch and QPN    | peer's receives  |                                   | `weft info`
+ * `rq_left`            | peer             | to {epoch, used}, by exchange     | before the peer connects anew, in the same
+ *                      |                  |                                   | epoch only
+ * `fault_conn`         | owner, as the    | to the peer's conn word           | release, after `fault_code` and `fault_qpn`
+ *                      | executor at it   |                                   |
+ * `events`             | owner            | one event more                    | release
+ *
+ * Stale values. A peer that reads an old conn executes under its busy line, for which the owner waits behind the
+ * barrier. One that reads a conn that has changed meanwhile, also the NONE between two states, finds no responder, and
+ * tries again until the queue pair's timers end the request. An old `rq_posted` is an RNR NAK. An owner that reads an
+ * old `fault_conn` goes on until its helper is signalled for it; a fault of an older connection has a smaller sequence
+ * than the owner's word when it connected, and is none. A member that has the queue pair open and reads old
+ * `events` is told of the new ones at its next look; when there were more than four meanwhile the oldest are lost.
+ */
 
 struct weft_pool_qp {
 	_Atomic uint64_t conn; /* [O] stored last */
@@ -44,7 +72,7 @@ struct weft_pool_qp {
 	 * bits each, and in the upper half how many there were. Not guarded by conn */
 	_Atomic uint64_t events;
 
-	/* [O] receives ever posted; it never goes back, and what lies before rq_start is void */
+	/* [O] receives ever posted, over all queue pairs that had the entry; what lies before rq_start is void */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_posted;
 	_Atomic uint64_t rq_start;
 	/* of the first request that it takes; read as the line above. WEFT_ANY_PSN: of any */
@@ -52,13 +80,13 @@ struct weft_pool_qp {
 	/* of its struct weft_pool_hand, read as that; 0: no card carries its requests */
 	_Atomic uint64_t hand_off;
 
-	/* [O] too, but about the peer: how many of its receives I have used, in which epoch of whose */
+	/* [O] too, but about the peer: how many of its receives this queue pair has used, in which epoch of which QPN */
 	_Alignas(WEFT_LINE) _Atomic uint64_t rq_taken;
 	_Atomic uint32_t rq_taken_epoch, rq_taken_qpn;
-	/* [P] the peer, as it goes: how many of my receives it had used (lower half), in which epoch of mine */
+	/* [P] the peer, as it disconnects: how many receives of this queue pair it had used (lower half), in which epoch */
 	_Atomic uint64_t rq_left;
-	/* the peer's conn word at which I found it at fault, why (enum weft_event), and its QPN: the
-	 * peer's owner derives its state from it, even when I have gone */
+	/* the peer's conn word at which it was found at fault by requests of this queue pair, why (enum weft_event), and its
+	 * QPN: the peer's owner derives its state from it, even when this queue pair has gone */
 	_Atomic uint64_t fault_conn;
 	_Atomic uint32_t fault_code, fault_qpn;
 };

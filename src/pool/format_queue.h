@@ -22,7 +22,7 @@ struct weft_pool_recv {
  * UD queue pair, or one that queue pairs share. The receive of position n stands in slot n % size
  * and is there if the slot's state says {FREE, n's lap}; positions without are passed over. A taker that
  * wants it makes claim n % size, of another lap until then, {TAKEN, lap, member}, by compare-and-swap as
- * others may want it, too; places the bytes; writes `taken`; and makes the state {DONE, lap}, by
+ * others may want it, too; places the bytes; writes the slot's `taken`; and makes the state {DONE, lap}, by
  * compare-and-swap again, for the owner may have given up on it; then its claim DONE. The owner makes a
  * completion of that, and the slot EMPTY. It waits looking at the oldest slot alone, which is written
  * once for each message. So a taker that completes behind one of which it does not know that it is complete tells
@@ -31,22 +31,40 @@ struct weft_pool_recv {
 /*
  * word              | writer   | transition                                | order
  * slot's state      | owner    | EMPTY to {FREE, lap}                      | release, after the receive, before `posted`
- *                   | taker    | {FREE, lap} to {DONE, lap}, by exchange   | release, after the bytes and `taken`
- *                   | owner    | {DONE, lap}, or of the dead FREE, to EMPTY| before the receive is posted again
- * claim             | takers   | older lap to {TAKEN, lap, member}, by     | acquire: the bytes of the receive are read
- *                   |          | exchange                                  | after it
- *                   | taker    | TAKEN to DONE                             | after the state
+ *                   | taker    | {FREE, lap} to {DONE, lap}, by exchange   | release, after the bytes, the slot's `taken`
+ *                   |          |                                           | and `late`
+ *                   | owner    | {DONE, lap} to EMPTY: polled, or of no    | relaxed; before the receive is posted again
+ *                   |          | connection any more                       |
+ *                   | owner    | {FREE, lap} to EMPTY: its taker is dead   | relaxed; likewise. The claim was read with
+ *                   |          | or has let go of it                       | acquire, behind the taker's last bytes
+ *                   | owner    | any to EMPTY: withdrawn, as the queue     | relaxed, after takers are shut out
+ *                   |          | pair that has the queue is reset or fails |
+ * claim             | takers   | older lap to {TAKEN, lap, member}, by     | acquire and release: what stood in the slot
+ *                   |          | exchange                                  | while it was free is the receive that is taken
+ *                   | taker    | TAKEN to DONE, by exchange                | release, after the state
+ *                   | taker    | its own TAKEN to that of no member, by    | release, after what it has placed: the owner
+ *                   |          | exchange: nothing comes                   | posts the receive again, and others place there
  * `posted`          | owner    | grows                                     | release, after the slot
  * `taken` (a hint)  | takers   | grows by one, by exchange                 | release, after the claim that it passes
- * `late`            | taker    | 0 to LATE                                 | release, before its state
- *                   | owner    | LATE to SEEN; to 0, by exchange           | before it looks at claims; after that, if it
- *                   |          |                                           | went past none that is TAKEN
+ * `late`            | taker    | any to LATE                               | release, before its state
+ *                   | owner    | LATE to SEEN, by exchange                 | acquire, before it looks at claims
+ *                   | owner    | SEEN to 0, by exchange                    | relaxed, after that, if it found none that is
+ *                   |          |                                           | DONE and went past none that is TAKEN
+ * `limit`           | owner    | armed; to 0, when it was reached          | relaxed, then a barrier on all threads, then
+ *                   |          |                                           | it counts; takers read it after their claim
+ * `fault`           | taker    | to the tag of the queue pair at fault     | release, after the completion in error
+ *                   | owner    | that tag to 0, by exchange; to 0 at RESET | acquire
+ * `next_off`        | owner    | 0 to the next stretch                     | release, after the last `posted` of this one
  *
  * Stale values. A taker that reads an old `posted` finds nothing, which is an RNR NAK, and tries again. One that
  * reads an old `taken` looks at claims of this lap, and passes over them. One that reads an old claim loses its
  * exchange. An owner that reads an old state has the completion at its next poll. A taker that
  * the owner has given up on fails at its exchange of the state, which is EMPTY or of another lap: no completion
- * comes of a message that was never acknowledged.
+ * comes of a message that was never acknowledged. A taker that reads `limit` 0 has claimed before the barrier of the
+ * arming owner, which counts its claim; one that reads an old limit signals the owner, which counts, and finds that
+ * there are enough. A taker that reads an old `fault` completes one more receive of a queue pair that is
+ * about to fail, as if its datagram had come a moment earlier. An owner that looks for receives to be posted again, and
+ * reads an old claim, finds the new one at its next look, half a second later.
  */
 enum weft_claim {
 	WEFT_CLAIM_EMPTY,
@@ -105,7 +123,7 @@ struct weft_pool_srq {
 	uint32_t pd;		/* [O] whose memory the receives may name */
 	_Atomic uint32_t limit; /* [O] with fewer left it wants to be signalled; 0: never */
 	_Atomic uint32_t
-		fault; /* [P] a datagram found a receive without rights: its queue pair's tag */
+		fault; /* [P] the tag of the UD queue pair, a receive of which gave no access to its buffer; [O] 0 */
 	/* [O] the longer queue into which it was posted afterwards, or 0. Stored after the last `posted`.
 	 * Of those, the limit and the fault are the first one's; it keeps its place while they last */
 	_Atomic uint64_t next_off;

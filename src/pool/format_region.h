@@ -16,17 +16,22 @@
 /*
  * id                          | writer         | transition                      | order
  * {n, 0} to {n + 1, key}      | owner          | a region or window gets the key | release, after all other fields
- * {n, key} to {n, 0}          | owner          | it ends                         | a barrier on all threads, and a wait
- *                             |                |                                 | for executors, before the memory is
- *                             |                |                                 | given back
+ * {n, key} to {n + 1, key}    | owner          | rehoming: other pages by the    | release, after all other fields; while
+ *                             |                | same key                        | its `moves` says LEAVES (format_member.h)
+ * {n, key} to {n, 0}          | owner          | it ends                         | relaxed; then a barrier on all threads,
+ *                             |                |                                 | and a wait for executors, before the
+ *                             |                |                                 | memory is given back
+ *                             | recoverer      | its owner has died (format.h)   | release; the same barrier and wait
  * the same, by exchange       | peer's member, | SEND with invalidate kills a    | release, before the completion of
  *                             | [P]            | window of type 2                | that SEND
  *
  * Stale values. An executor that reads the old id has a busy line, for which the owner waits before the memory
- * goes to anybody else. A peer that kills a window by an old id loses its exchange: the owner has ended that
- * binding, perhaps bound it anew, and n tells them apart; the SEND has then nothing to invalidate any more. The
- * owner sees that a peer has killed a window by the id, when it binds or invalidates it the next time: until then
- * its own list still has a binding which no executor can use.
+ * goes to anybody else. One that was left behind while the region was rehomed, and copies an entry that is half
+ * written, looks at its grant once more before it touches bytes, and finds that it has ended. A peer that kills a window
+ * by an old id loses its exchange: the owner has ended that binding, perhaps bound it anew, and n tells them apart; the
+ * SEND has then nothing to invalidate any more. The owner sees that a peer has killed a window by the id, when it
+ * binds, invalidates or deallocates it the next time, or ends the region: until then its own list still has a binding
+ * which no executor can use. One that has polled the completion of that SEND sees it, as the exchange came before.
  */
 struct weft_pool_mr {
 	/* [O] the key, and above it how many regions had the entry: no two are the same. Stored last

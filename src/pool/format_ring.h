@@ -13,6 +13,14 @@
  * A completion ring: receive completions that one member writes for one completion queue. It is as
  * deep as the receives that can complete into it, so it cannot overrun and needs no consumer index.
  * Entry n is valid when its lap is n / size + 1.
+ *
+ * word       | writer   | transition                                      | order
+ * `lap`      | producer | that of the round before to the next            | release, after the entry and the bytes it tells of
+ * `produced` | producer | grows                                           | relaxed: its own threads read it, locked
+ * entries,   | owner    | to 0, and another `producer`, when no queue     | before it publishes a queue pair that names
+ * `produced` |          | pair that is connected names the ring           | it; never where the producer may stand still
+ *
+ * Stale values. An owner that reads an old lap has the completion at its next poll.
  */
 struct weft_pool_cqe {
 	uint64_t wr_id;
@@ -32,13 +40,19 @@ struct weft_pool_cqe {
  */
 /*
  * word                  | writer   | transition                                    | order
- * alarm's `word`        | owner    | OFF, ANY, SOLICITED to {ANY or SOLICITED, n+1}| then a fence, then the queue is polled
- *                       | producer | {ANY or SOLICITED, n} to {CLAIMED, n, member} | after its completion and a fence
+ * alarm's `word`        | owner    | OFF, ANY, SOLICITED to {ANY or SOLICITED, n+1}| acquire and release; then a fence, then the
+ *                       |          |                                               | queue is polled
+ *                       | producer | {ANY or SOLICITED, n} to {CLAIMED, n, member} | after its completion and a fence; acquire: the
+ *                       |          |                                               | bell, release
  *                       | owner    | {CLAIMED, n} to {OFF, n}: one event           | acquire
- *                       | owner    | {ANY or SOLICITED, n} to {OFF, n}: the same,  |
+ *                       | owner    | {ANY or SOLICITED, n} to {OFF, n}: the same,  | acquire and release
  *                       |          | for what it finds itself                      |
- * ring's `alarm_off`    | owner    | 0 to the alarm, once                          | then a barrier on all threads
- * bell's `told`         | producer | 0 to 1, then the pipe is written to           | after the claim
+ * ring's `alarm_off`    | owner    | 0 to the alarm, once                          | relaxed, after `word`; then a barrier on all
+ *                       |          |                                               | threads
+ * bell's `told`         | producer | 0 to 1, then the pipe is written to           | after the claim; exchange, sequentially
+ *                       |          |                                               | consistent, as are the others
+ *                       | producer | 1 to 0, as the descriptor is not that pipe    | then it writes again, or signals the helper
+ *                       | owner    | 0 to 1, with what it tells itself             | before it writes into the pipe
  *                       | owner    | 1 to 0                                        | before it looks which queues have news
  *
  * All of `word` by exchange. Stale values. A producer that reads alarm_off 0 has published its completion before
@@ -46,7 +60,8 @@ struct weft_pool_cqe {
  * `word` that is not armed has fenced before the owner has: that poll finds its completion, too; with an old
  * number it loses its exchange, and reads again. A producer that reads `told` 1 writes nothing: the owner has
  * yet to look, and will find the claim. A claim whose member dies before it has told the channel is found by the
- * owner's helper at its next look, half a second later at most; one whose member stands still, at the look after.
+ * owner's helper at its next look, half a second later at most; one whose member stands still, at the look after. A
+ * producer that reads an old `fd` finds by the inode that it is not that pipe, and signals the owner's helper.
  */
 enum weft_alarm {
 	WEFT_ALARM_OFF,
@@ -68,7 +83,7 @@ struct weft_pool_alarm {
  */
 struct weft_pool_bell {
 	_Atomic uint32_t
-		told; /* [P] 1 before it is written to, [O] 0 before it looks which queues have news */
+		told; /* [*] 1 before it is written to, [O] 0 before it looks which queues have news */
 	_Atomic int32_t fd; /* [O] for reading and writing; -1: the owner's helper has to write */
 	uint64_t dev, ino;  /* [O] */
 };

@@ -3,16 +3,27 @@
  * A queue pair whose requests a card carries out. Its send queue lies in the pool, too, and posting writes there; what
  * has been posted is told by one word, and what has ended by another. Writers as in format.h; [P] is the card.
  *
- *   posted    [O]  requests handed to the card: those before it, in order
- *   seen      [P]  `posted` at the card's last look. If it has seen all that was posted before, the owner rings the
- *                  doorbell: each stores its own word, fences, and then loads the other's, so that one of them sees
- *   ended     [P]  requests before it have ended well, and the signaled ones stand in the return ring already
- *   verdict   [P]  0; or the request that has failed, and of what: none behind it is begun
- *   resumed   [O]  0; or where the card begins again after its last verdict: position + 1 (queue pairs without
- *                  reliability, after SQE)
+ * word      | writer | transition                              | order
+ * `posted`  | owner  | grows: requests before it are handed on | release, after the request; then a fence, then `seen` is
+ *           |        |                                         | read: if the card has seen all that was posted before,
+ *           |        |                                         | the owner rings its doorbell (doorbell.h)
+ * `seen`    | card   | to the `posted` that it has read        | relaxed; then a fence, then `posted` is read once more
+ * `ended`   | card   | grows: requests before it have ended    | release, after the entry of a signaled one in the return
+ *           |        | well                                    | ring; then the owner is woken if it is armed
+ * `verdict` | card   | to the request that has failed, and of  | release, after the `ended` of those before it; then the
+ *           |        | what: none behind it is begun           | owner's helper is signalled
+ * `resumed` | owner  | to the position + 1 where the card      | release, before `posted`
+ *           |        | begins again after its last verdict     |
+ *           |        | (queue pairs without reliability, after |
+ *           |        | SQE)                                    |
+ * `line`    | card   | to the entry that it has for the peer   | release, after the entry; before anything arrives
  *
- * A stale `posted` costs the card a look: the doorbell comes. A stale `seen` costs a ring of the doorbell for nothing. A
- * stale `ended` keeps what waits for all before it (local operations, SQD) waiting until the next look.
+ * Stale values. A card that reads an old `posted` has stored an old `seen`: it reads the new one behind its fence, or the
+ * owner reads that `seen`, and rings. An owner that reads an old `seen` does not ring: then the card has yet to pass its
+ * fence, and reads the new `posted` behind it; if it reads the newest, the ring may be for nothing. An owner that reads an
+ * old `ended` keeps what waits for all before it (local operations, SQD) waiting until its next look; one that reads
+ * an old `verdict` is signalled after it looked. Of a card that has died the owner reads what it stored last, and the
+ * return ring, which may be one entry ahead of `ended`.
  *
  * The card touches all of it, and the send queue, only while its busy line names this queue pair, and after it has seen
  * that conn says READY and the connection is the one that it knows: so the owner takes it back as it revokes

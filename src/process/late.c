@@ -6,9 +6,14 @@
  *
  * An ask, by its state; the thread is one that holds the lock of the request's queue pair:
  *   FREE -> USED    a thread that needs one
- *   USED -> FREE    the same, answered, or of a member that has died
- *   USED -> LEFT    the same, taken back: the helper may be in the middle of it, and at its bounce buffer
- *   LEFT -> USED    a thread that needs one, and sees that the helper is not
+ *   USED -> FREE    the same, if nothing is asked or that was answered
+ *   USED -> LEFT    the same, taken back without an answer: the helper may be in the middle of it, and at its
+ *                   bounce buffer, unless its member has died
+ *   LEFT -> USED    a thread that needs one, and sees that the helper is not, or is dead
+ *   USED -> LEFT    that thread, if it sees that the helper is
+ *
+ * The state is written with release and read with acquire. A thread that reads an old one loses its exchange, or passes
+ * over an ask that has just become free.
  */
 #include <errno.h>
 #include <string.h>

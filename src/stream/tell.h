@@ -7,6 +7,28 @@
  * Buffers are numbered through all lists. A buffer is told of only after it was given back, and its
  * record was taken before: so the ring has room for as many records as there are buffers.
  *
+ * word      | writer      | transition                     | order
+ * `held`    | receiver    | 0 to TOLD, or at once to TAKEN | relaxed, before `word`
+ *           |             | if it is told by the word alone|
+ * `word`    | receiver    | to {generation, bytes}         | release, after the buffer's bytes
+ * `tail`    | receiver    | grows                          | release, after the record and `word`
+ * `head`    | taker       | grows by one, by exchange      | acquire and release, after it has read the record
+ * `held`    | taker       | TOLD to TAKEN                  | release, after that
+ *           | application | TAKEN to 0, by exchange        | acquire
+ * `given`,  | application | bits to 1: first `given`       | release, after that
+ * `some`    | receiver    | to 0, by exchange: first `some`| acquire, before the buffer is filled anew
+ * `armed`   | taker       | to 1                           | relaxed; then a fence, then `tail` and `stopped` are read
+ *           | receiver    | 1 to 0, by exchange            | behind a fence after what it told; then the descriptor is
+ *           |             |                                | written to
+ *           | taker       | to 0: there is something       | relaxed
+ * `stopped` | receiver    | 0 to 1                         | release, after the last record
+ *
+ * Stale values. A taker that reads an old `tail` finds nothing, and the descriptor readable if it is armed. One that
+ * reads an old `head` loses its exchange, and drops what it has read. An application that reads an old `word` polls on.
+ * One that gives a buffer back before the taker has stored TAKEN is told so (-EBUSY). A receiver that reads `some` 0 has
+ * the buffer at its next look; of a bit of `given` whose `some` comes later that look finds nothing left. A receiver that
+ * reads `armed` 0 has told before the taker's fence, and the taker finds it.
+ *
  * Context: weft_tell_put and weft_tell_returned are the receiver's; all else any thread's.
  */
 #ifndef WEFT_STREAM_TELL_H
