@@ -24,8 +24,7 @@
 struct weft_backed;
 
 enum weft_backing_can {
-	/* its pages can be mapped at any address, by `descriptor`: the memory of programs can move
-	   into it */
+	/* its pages can be mapped at any address, by `descriptor`: the memory of programs can migrate into it */
 	WEFT_BACKING_MAPS_ANYWHERE = 1,
 	/* read-modify-write holds among all members */
 	WEFT_BACKING_ATOMICS = 2,
@@ -62,7 +61,7 @@ struct weft_backing {
 		    uint64_t *bytes, const char **why);
 	/* After unmap. What this process has locked or claimed ends. */
 	void (*close)(struct weft_backed *b);
-	/* In a fork's child: it is the parent's. Async-signal-safe. */
+	/* In a fork's child, which has no part in it. Async-signal-safe. */
 	void (*forget)(struct weft_backed *b);
 	/* Two numbers that every process has alike that has the same memory open. Of a path: 0 or
 	 * stat(2)'s. */
@@ -89,7 +88,7 @@ struct weft_backing {
 	int (*reserve)(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
 	/* They go back to the system. 0; or -errno: none did. */
 	int (*release)(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
-	/* What may still be reserved here before somebody is ended for it; UINT64_MAX: no limit. */
+	/* What may still be reserved here before the system kills a process for it; UINT64_MAX: no limit. */
 	uint64_t (*head_room)(void);
 	/* For WEFT_BACKING_MAPS_ANYWHERE: what maps it, good until the program closes it. Negative:
 	 * -errno. */

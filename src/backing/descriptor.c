@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The descriptor of the file: programs close descriptors that they did not open, and the number is
- * then somebody else's. */
+/* The descriptor of the file: programs close descriptors that they did not open, and the number is then another
+ * file's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ bool weft_descriptor_is_ours(const struct weft_backed *b, int fd)
 	return fd >= 0 && !fstat(fd, &st) && st.st_dev == b->dev && st.st_ino == b->ino;
 }
 
-/* Its members go on; yet nobody can join them, and a user that is told so must not search long for why. */
+/* Members go on in a file that has lost its name, but no process can join them: the user is told so once. */
 static void tell_unlinked(struct weft_backed *b)
 {
 	if (!b->unlinked)

@@ -28,12 +28,12 @@ static int choose(const char *path, char chosen[PATH_MAX], bool *own)
 		len = snprintf(chosen, PATH_MAX, "/dev/shm/weft-%u", (unsigned int)geteuid());
 	else if (*path == '/' || !getcwd(here, sizeof(here)))
 		len = snprintf(chosen, PATH_MAX, "%s", path);
-	else /* it is opened again when the program may have gone elsewhere */
+	else /* absolute: it is opened again when the program may be in another folder */
 		len = snprintf(chosen, PATH_MAX, "%s/%s", here, path);
 	return len < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* Good until the thread's next. */
+/* Good until the thread's next call. */
 __attribute__((format(printf, 1, 0))) static const char *sizes(const char *format, uint64_t is,
 							       uint64_t should)
 {

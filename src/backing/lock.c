@@ -6,8 +6,8 @@
  * no descriptor that the program could close or a child inherit. So the kernel drops the lock when
  * the process ends, however it ends, and not before.
  *
- * A critical section opens the file anew, since the mappings of moved memory would keep another
- * description locked if the program closed its descriptor in the middle.
+ * A critical section opens the file anew, since the mappings of migrated memory would keep another description
+ * locked if the program closed its descriptor in the middle.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +92,7 @@ static void tell(struct wait *w)
 	w->told = true;
 }
 
-/* False: nobody else has entered for as long as we wait for anybody. */
+/* False: no other process has entered for as long as we wait for any owner. */
 static bool bear(struct wait *w)
 {
 	uint64_t now_ns = weft_clock_now_ns(), since_ns = now_ns - w->last_ns;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The memory calls for the program's own addresses, past libc. Caches of registrations (UCX's, Open
- * MPI's) put hooks into libc's functions: ours would look to them as if the program had unmapped
- * what it is registering, and UCX's mremap loses the new address. To the program, memory that moves
- * into the pool and back stays mapped; nobody is to be told. Results and errno as libc's.
+ * The memory calls for the program's own addresses, past libc. Caches of registrations (UCX's, Open MPI's) put
+ * hooks into libc's functions: ours would look to them as if the program had unmapped what it is registering, and
+ * UCX's mremap loses the new address. To the program, memory that migrates into the pool and back stays mapped; no
+ * hook is to be told. Results and errno as libc's.
  */
 #ifndef WEFT_BACKING_UNHOOKED_H
 #define WEFT_BACKING_UNHOOKED_H

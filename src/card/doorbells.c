@@ -26,7 +26,7 @@ static void see_posted(struct weft_card_hand *hand)
 	hand->stopped = false;
 }
 
-/* False: it is just being changed, or its memory moves. */
+/* False: its owner is just changing it, or rehomes. */
 static bool look_at_index(struct weft_card *card, uint32_t index)
 {
 	struct weft_card_hand *hand = weft_card_at_index(card, index);
@@ -44,7 +44,7 @@ static bool look_at_index(struct weft_card *card, uint32_t index)
 	return true;
 }
 
-/* More have rung than doorbells can say. False: not all could be looked at. */
+/* There were more rings than doorbells. False: not all could be looked at. */
 static bool look_at_all(struct weft_card *card, uint16_t member, uint64_t incarnation)
 {
 	struct weft_pool *pool = card->nic->pool;
@@ -62,7 +62,7 @@ static bool look_at_all(struct weft_card *card, uint16_t member, uint64_t incarn
 	return all;
 }
 
-/* False: what it is about could not be looked at, and it is heard again. */
+/* False: its queue pair could not be looked at yet, and the ring is heard again. */
 static bool hear_ring(struct weft_card *card, uint16_t member, const struct weft_pool_member *m)
 {
 	struct weft_card_heard *heard = &card->heard[member];

@@ -198,7 +198,7 @@ static bool read_and_map(struct weft_card_hand *hand)
 	hand->qpn = seen.qpn;
 	hand->connection = seen.connection;
 	hand->type = seen.type;
-	/* while its memory moves the first look waits */
+	/* while its owner rehomes the first look waits */
 	hand->grant.was = state_of(seen.conn) == WEFT_CONN_READY ? seen.conn : UINT64_MAX;
 	return map_hand(hand, seen.hand_off) && take_line(hand);
 }

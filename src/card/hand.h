@@ -53,20 +53,21 @@ struct weft_card {
 	struct weft_card_heard {
 		uint64_t incarnation, rings;
 	} * heard;
-	/* The carrier's: a queue pair has come, or is about to go. NULL: it does not care. */
+	/* Set by the carrier, or NULL: a queue pair has come; one is about to go. */
 	void (*comes)(struct weft_card_hand *hand);
 	void (*goes)(struct weft_card_hand *hand);
-	/* And: its doorbell has rung. The line is idle. */
+	/* Likewise: its doorbell has rung. The line is idle. */
 	void (*rang)(struct weft_card_hand *hand);
 };
 
-/* The nic's member is a card from now on, for the addresses that it has. card: zeros, but for what is called. 0, -ENOMEM. */
+/* The nic's member is a card from now on, for the addresses that it has. card: zeros, but for the three calls. 0,
+ * -ENOMEM. */
 int weft_card_begin(struct weft_card *card, struct weft_nic *nic, struct weft_caller *caller,
 		    enum weft_card_reach reach);
 void weft_card_end(struct weft_card *card);
 
-/* Looks at the queue pairs for which a doorbell has rung. Whether one was looked at. While one cannot be, as its owner
- * changes it or its memory moves, it and those behind it of the same member wait for the next call. */
+/* Looks at the queue pairs for which a doorbell has rung. Whether one was looked at. While one cannot be, as its
+ * owner changes it or rehomes, it and those behind it of the same member wait for the next call. */
 bool weft_card_look(struct weft_card *card);
 /* Forgets those that have gone without ringing. Now and then. */
 void weft_card_sweep(struct weft_card *card);
@@ -74,11 +75,11 @@ void weft_card_sweep(struct weft_card *card);
 struct weft_card_hand *weft_card_find(struct weft_card *card, uint32_t qpn);
 /* For the files of the card: the same by index alone, whatever its number is now. */
 struct weft_card_hand *weft_card_at_index(struct weft_card *card, uint32_t index);
-/* And where that found none: whether one may be soon, as its owner is just changing what its line says. */
+/* Where that found none: whether one may be soon, as its owner is just changing what its line says. */
 bool weft_card_comes_later(const struct weft_card *card, uint32_t index);
 
-/* WEFT_DONE; WEFT_REHOMING: its memory moves, later; WEFT_NO_ANSWER: the connection is over, and the hand was forgotten.
- * The line is idle, and so it is again after anything but WEFT_DONE. */
+/* WEFT_DONE; WEFT_REHOMING: its owner rehomes: the same again, later; WEFT_NO_ANSWER: the connection is over, and
+ * the hand was forgotten. The line is idle, and so it is again after anything but WEFT_DONE. */
 enum weft_outcome weft_card_enter(struct weft_card_hand *hand);
 void weft_card_leave(struct weft_card_hand *hand);
 /* The same, but one whose connection is over is not forgotten: a later look does that. */
@@ -100,8 +101,8 @@ static inline bool weft_card_has_next(const struct weft_card_hand *hand)
 const struct weft_wqe *weft_card_request(const struct weft_card_hand *hand, uint64_t position);
 
 /*
- * Moves bytes of the request from `offset` on between the requester and here; request: a copy of it. bytes 0: looks at
- * its keys alone. WEFT_DONE; WEFT_FAILED with *cause; WEFT_REHOMING: later.
+ * Copies bytes of the request from `offset` on between the requester and here; request: a copy of it. bytes 0:
+ * looks at its keys alone. WEFT_DONE; WEFT_FAILED with *cause; WEFT_REHOMING: later.
  */
 enum weft_outcome weft_card_gather(struct weft_card_hand *hand, uint64_t position,
 				   const struct weft_wqe *request, uint64_t offset, void *here,

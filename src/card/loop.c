@@ -17,7 +17,7 @@
 #define LOOK_NS	    100000000ull
 #define NS_A_SECOND 1000000000ull
 
-static int woken = -1; /* the helper's; -1: nobody is to be woken */
+static int woken = -1; /* an eventfd that the helper writes; -1: no loop sleeps */
 
 static uint64_t wake(uint64_t now_ns)
 {

@@ -63,7 +63,7 @@ void weft_switch_begin(struct weft_switch *sw, const struct weft_roce_icrc *icrc
 int weft_switch_add(struct weft_switch *sw, struct weft_switch_port *port);
 void weft_switch_remove(struct weft_switch *sw, struct weft_switch_port *port);
 
-/* One that has come: to its engine, if its ICRC holds. */
+/* A packet that has come goes to its engine, if its ICRC holds. */
 void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram *datagram,
 			 uint64_t now_ns);
 /* Something was posted, or may be tried again. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The card: `weftd ADDRESS [SECONDS]`, a member of the pool that plays a network card for one address of its network
- * namespace, on UDP port 4791. It says on its output when it does, and ends when it is told to, or so many
- * seconds after its last queue pair. Its streams it keeps only until it is ready.
+ * The card: `weftd ADDRESS [SECONDS]`, a member of the pool that plays a network card for one address of its
+ * network namespace, on UDP port 4791. It says on its output when it does, and ends when it is told to, or so many
+ * seconds after its last queue pair. The streams that it was started with it keeps only until it is ready.
  */
 #include <errno.h>
 #include <fcntl.h>

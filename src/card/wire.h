@@ -3,8 +3,9 @@
  * A card for one address: the queue pairs that are handed to it, an engine of RoCE v2 for each, and the pool as the
  * engines' world. What a packet may do at a queue pair is what nic/incoming.h lets it; there are no rules here.
  *
- * An engine has its turn while the card's busy line names its queue pair: that is entered once for each packet that comes and for
- * each share of packets that go. If its memory moves meanwhile, what comes is as if lost, and what goes waits.
+ * An engine has its turn while the card's busy line names its queue pair: that is entered once for each packet
+ * that comes and for each share of packets that go. If its owner rehomes meanwhile, what comes is as if lost, and
+ * what goes waits.
  *
  * Requests are taken over from the send queue as the engine has room for them, WEFT_CARRIED_MOST of each queue pair;
  * bytes are gathered as their packet is sent, or sent again. So a queue pair takes a bounded room here, whatever it posts and whatever it
@@ -40,8 +41,8 @@ struct weft_carried {
 		pending_cause; /* of a request that failed while its queue pair could not be entered */
 	enum weft_event pending_event; /* likewise of its responder; COMM_EST: none */
 	uint8_t traffic_class;
-	bool open;    /* the engine is: its attributes were read */
-	bool entered; /* its line is */
+	bool open;    /* the engine is open: its attributes were read */
+	bool entered; /* its busy line is entered */
 	bool lost;    /* the receive that a message was going into has been taken away */
 	struct weft_roce_request ring[];
 };

@@ -141,7 +141,7 @@ static int take_receive(struct weft_roce_qp *qp)
 	return answer_of(weft_incoming_begin(&c->message, &cause), &cause);
 }
 
-/* How long the message is shows as it comes. */
+/* The length of a message is known when all of it has come. */
 static int fill_receive(struct weft_roce_qp *qp, uint64_t offset, const uint8_t *from,
 			uint32_t bytes)
 {
@@ -171,7 +171,7 @@ static int end_key(struct weft_roce_qp *qp, uint32_t key)
 	return answer_of(outcome, &cause);
 }
 
-/* What was wrong with a receive it was told as that was found. */
+/* The responder was told what is wrong with a receive as that was found. */
 static void received(struct weft_roce_qp *qp, const struct weft_roce_received *what)
 {
 	struct weft_carried *c = carried_of(qp);

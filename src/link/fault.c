@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct held {
-	uint32_t after; /* so many more have gone; 0: none is held here */
+	uint32_t after; /* it goes when so many more have gone; 0: none is held here */
 	uint64_t order;
 	struct weft_udp_message message;
 	struct iovec piece;

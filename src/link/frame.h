@@ -27,7 +27,7 @@ enum weft_frame_verdict {
 	WEFT_FRAME_UDP,
 	WEFT_FRAME_OTHER, /* not UDP, or a fragment */
 	WEFT_FRAME_CUT,	  /* not all there */
-	WEFT_FRAME_WRONG, /* a checksum or length is */
+	WEFT_FRAME_WRONG, /* a checksum or length is wrong */
 };
 
 struct weft_frame {

@@ -108,7 +108,7 @@ bool weft_ring_has_room(struct weft_ring *r)
 	if (!is_without_room(r))
 		return true;
 	atomic_store_explicit(&r->file->waits, 1, memory_order_relaxed);
-	/* pairs with the reader's between give_back and is_awaited */
+	/* pairs with the fence in knock (card/torus/run.c), between weft_ring_give_back and weft_ring_is_awaited */
 	atomic_thread_fence(memory_order_seq_cst);
 	return !is_without_room(r);
 }

@@ -4,8 +4,7 @@
  * nodes at its ends map and nobody else. One writer, one reader; what they sleep behind are doors
  * of theirs (link/door.h), at which the owner of an end knocks when it is told to.
  *
- * A cable that is cut loses what is written. Delay and errors are to be the writer's, between
- * weft_ring_put and what it stores.
+ * A cable that is cut loses what is written.
  *
  * Context: each end one thread. What stands in the file is read once and checked.
  */

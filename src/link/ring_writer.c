@@ -73,7 +73,7 @@ void weft_ring_writer_close(struct weft_ring_writer *w)
 	free(w);
 }
 
-/* The reader sleeps only if it has seen the head of before: whichever comes second sees the other. */
+/* The reader sleeps only if it has seen no new head: whichever stores second sees the other. */
 static void publish_head(struct weft_ring_writer *w)
 {
 	/* with the acquire in receive_ring (link/stream_ring.c): the bytes before the head */

@@ -32,14 +32,14 @@ struct weft_stream_places {
 
 struct weft_stream_link_options {
 	uint32_t socket_bytes; /* 0: the system's default */
-	const char *wrong;     /* what is, of -EINVAL */
+	const char *wrong;     /* what is wrong, of -EINVAL */
 };
 
 struct weft_stream_link;
 
 struct weft_stream_link_kind {
 	const char *name;
-	/* -EINVAL: where is none; others by errno. */
+	/* -EINVAL: `where` is no such place; others by errno. */
 	int (*open)(const char *where, struct weft_stream_link_options *options,
 		    struct weft_stream_link **link);
 	/* Takes what has come: the number of runs, at most WEFT_STREAM_RUN, or -errno. They, and the

@@ -101,7 +101,7 @@ static int open_ring(const char *where, struct weft_stream_link_options *options
 	return answer;
 }
 
-/* The next datagram before the head; false: there is none. -EPROTO: what stands there makes no sense. */
+/* The next datagram before the head: 1; 0: there is none. -EPROTO: what stands there makes no sense. */
 static int next_datagram(struct ring *r, uint64_t head, struct weft_stream_run *run)
 {
 	uint32_t at = (uint32_t)(r->tail % WEFT_RING_BYTES), bytes;

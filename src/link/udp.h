@@ -47,7 +47,7 @@ struct weft_udp_message {
 	uint32_t count;
 };
 
-/* One that has come. */
+/* A datagram that has come. */
 struct weft_udp_datagram {
 	uint8_t from[16], to[16];
 	uint16_t from_port, to_port;

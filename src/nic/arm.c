@@ -79,7 +79,7 @@ static void show_to(const struct weft_cq *cq, const struct weft_cq_ring *r)
 		atomic_store_explicit(&r->ring->alarm_off, cq->alarm_off, memory_order_relaxed);
 }
 
-/* Those that complete fence from now on; new rings are born with it. */
+/* Producers fence from now on; rings that are made later name the alarm from the beginning. */
 static void show_alarm(struct weft_cq *cq)
 {
 	show_to(cq, weft_cq_first_ring(cq));
@@ -128,7 +128,7 @@ void weft_cq_pass_by(struct weft_cq_ring *r)
 	atomic_store_explicit(&r->armed_at, position, memory_order_relaxed);
 }
 
-/* What stands in the queue now is no news. */
+/* Completions that stand in the queue now do not end the arming. */
 static void pass_by(struct weft_cq *cq)
 {
 	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next)
@@ -142,7 +142,7 @@ static void set_word(struct weft_cq *cq, bool solicited_only)
 	uint64_t word;
 
 	do {
-		if (weft_cq_take_event(cq)) /* of the arming before */
+		if (weft_cq_take_event(cq)) /* the event of the arming before */
 			cq->nic->api->completion(cq);
 		word = read_word(cq->alarm);
 		/* arming for any completion is not weakened by arming for solicited ones (11.4.2.2) */
@@ -162,7 +162,7 @@ int weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 		weft_unlock(&cq->lock, own);
 		return err;
 	}
-	weft_cq_look(cq); /* nobody may have got yet to what ended the last arming */
+	weft_cq_look(cq); /* what ends the arming before may stand in the queue unseen */
 	pass_by(cq);
 	set_word(cq, solicited_only);
 	if (first)
@@ -195,7 +195,7 @@ void weft_cq_disarm(struct weft_cq *cq)
 			if (at->armed_next == cq)
 				at->armed_next = cq->armed_next;
 	weft_unlock(&cq->nic->lock, false);
-	/* somebody that was stopped since may still touch it */
+	/* an executor that has stood still since then may still touch it */
 	if (weft_pool_age(pool) == cq->alarm_made)
 		pool->calls->free(pool, cq->alarm_off, sizeof(struct weft_pool_alarm));
 	else
@@ -225,7 +225,8 @@ static bool lives(struct weft_pool *pool, uint64_t claim)
 	       pool->calls->alive(pool, weft_claim_member(claim), incarnation);
 }
 
-/* The producer that claims it tells the channel at once: unless it is dead, or stands still. False: not long enough yet. */
+/* The producer that claims an arming tells the channel at once, unless it dies or stands still. False: it may yet
+ * do so. */
 static bool end_claim(struct weft_cq *cq, uint64_t word)
 {
 	bool alive = lives(cq->nic->pool, word);
@@ -239,7 +240,7 @@ static bool end_claim(struct weft_cq *cq, uint64_t word)
 	return true;
 }
 
-/* Without the queue's lock: whether it is worth taking. */
+/* Asked without the queue's lock: whether that is worth taking. */
 static bool may_have_news(const struct weft_cq *cq)
 {
 	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What is rare of a request that arrives: lists, windows, and all that can be wrong. */
+/* The rare half of a request's arrival (nic/arrive.h): lists, windows, and all that can be wrong. */
 #include "nic/arrive.h"
 #include "nic/errors.h"
 #include "pool/format_line.h"
@@ -21,7 +21,7 @@ enum weft_outcome weft_arrive_blame(const struct weft_arrival *a, enum weft_even
 enum weft_outcome weft_arrive_refuse(const struct weft_arrival *a, enum weft_event event,
 				     enum weft_cause cause)
 {
-	/* what is dropped looks as if nobody were there */
+	/* a request that is dropped looks to its requester as if there were no responder */
 	if (weft_responder_is_gone(a->to) || a->to->from.type == WEFT_QPT_UC)
 		return WEFT_NO_ANSWER;
 	return weft_arrive_blame(a, event, cause);
@@ -35,9 +35,9 @@ static bool is_silence(int err)
 	return err == -ESRCH || err == -ETIMEDOUT;
 }
 
-/* Memory on the requester's side is not mapped; or a member that shares a domain with it, or with
- * the responder, moves its memory, or has just taken it away: the next look at the key tells. A
- * READ may be done again where its bytes were lost. */
+/* Memory on the requester's side is not mapped; or a member that shares a domain with it, or with the responder,
+ * rehomes it, or has just ended it: the next look at the key tells. A READ may be done again where its bytes were
+ * lost. */
 bool weft_arrive_is_own_fault(const struct weft_arrival *a, int err, enum weft_outcome *outcome)
 {
 	const struct weft_span *failed = a->caller->failed;
@@ -79,8 +79,8 @@ static enum weft_outcome blame_receive(const struct weft_arrival *a,
 	bool unreliable = a->to->from.type == WEFT_QPT_UC;
 	uint32_t given = WEFT_NO_LKEY;
 
-	/* too long for the receive: a datagram of an unreliable connection leaves that where it is
-	 * (9.9.3, class D); only what is wrong with the receive itself fails its queue pair */
+	/* too long for the receive: a datagram of an unreliable connection leaves the receive where it is (9.9.3,
+	 * class D); only what is wrong with the receive itself fails its queue pair */
 	if (weft_responder_is_gone(a->to) || (unreliable && too_long)) {
 		weft_responder_let_go(a->to);
 		return WEFT_NO_ANSWER;
@@ -105,7 +105,7 @@ enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
 	if (err == -EINPROGRESS)
 		return WEFT_UNDER_WAY;
 	if (err == -ESTALE)
-		return WEFT_REHOMING; /* nobody looks into a receive before it is complete */
+		return WEFT_REHOMING; /* no program looks into a buffer before its receive is complete */
 	if (weft_arrive_is_own_fault(a, err, &outcome))
 		return outcome;
 	if (is_silence(err))

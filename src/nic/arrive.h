@@ -21,8 +21,8 @@
 #include "pool/format_line.h"
 #include "pool/format_queue.h"
 
-/* What is rare is told by a copy that is made there: else the compiler would make one for each
- * request. */
+/* For a call of the rare half, which takes a pointer: a copy of the arrival that is made at the call, or the
+ * compiler would make one for each request. */
 #define WEFT_ASIDE(a) (&(const struct weft_arrival[]){a}[0])
 
 #define WEFT_ARRIVE   static inline __attribute__((always_inline))
@@ -34,7 +34,7 @@ struct weft_arrival {
 	struct weft_responder *to; /* whose keys and receives it is about */
 	const struct weft_wqe *request;
 	struct weft_caller *caller;
-	const struct weft_span *here; /* the bytes on the requester's side: so many spans */
+	const struct weft_span *here; /* the bytes on the requester's side: `nhere` spans */
 	uint64_t len_bytes;
 	unsigned int nhere;
 	enum weft_cause *cause; /* written with WEFT_FAILED */
@@ -60,8 +60,8 @@ enum weft_outcome weft_arrive_refuse(const struct weft_arrival *a, enum weft_eve
 enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err);
 enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
 					  const struct weft_landing *landing, int err);
-/* The bytes of the receive that was taken were not found, for that cause: it is at fault, unless they will be
- * again soon. */
+/* The buffers of the receive that was taken were not found, for that cause: the receive is at fault, unless their
+ * owner only rehomes them. */
 enum weft_outcome weft_arrive_not_found(const struct weft_arrival *a,
 					const struct weft_landing *landing, enum weft_cause cause);
 /* As weft_arrive_find_received, for any receive. */
@@ -79,9 +79,9 @@ static inline uint64_t weft_arrive_window_domain(struct weft_arrival a)
 	return weft_domain(a.to->grant.member, a.to->from.dest_qpn | WEFT_PD_QP_WINDOW);
 }
 
-/* The grant is looked at once more: since the last time the thread may have been stopped, the queue
- * pair taken from the requester, its memory moved out of reach (process/rehome.c), and its new place
- * learned by another thread of this process. */
+/* The grant is looked at once more: since the last time the thread may have been stopped, the queue pair taken
+ * from the requester, its memory rehomed out of its reach (process/rehome.c), and the new place learned by another
+ * thread of this process. */
 WEFT_ARRIVE int weft_arrive_place(struct weft_arrival a, const struct weft_span *to)
 {
 	if (__builtin_expect(weft_responder_is_gone(a.to), 0)) {

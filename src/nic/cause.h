@@ -9,7 +9,7 @@
 
 #include "nic/types.h"
 
-/* Of the pool: helpers read this page, too, and know of none. */
+/* Declared alone: engines include this header, and know no pool. */
 struct weft_pool;
 struct weft_pool_mr;
 struct weft_pool_recv;
@@ -93,7 +93,7 @@ enum weft_key_fault {
 	WEFT_KEY_DOMAIN,  /* it is not the domain's */
 	WEFT_KEY_RIGHT,
 	WEFT_KEY_RANGE,
-	WEFT_KEY_HOLDS, /* by now */
+	WEFT_KEY_HOLDS, /* nothing is, by now */
 };
 
 /* As weft_mr_find would see it now; *entry: of the region, unless that is unknown. */

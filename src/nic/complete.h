@@ -39,12 +39,12 @@ static inline void weft_cq_stamp(const struct weft_cq *cq, struct weft_cqe *cqe)
 
 static inline void weft_cq_publish(struct weft_cq *cq)
 {
-	/* release: pairs with the look without lock in weft_cq_has_private */
+	/* release: pairs with the acquire in weft_cq_has_private, which has no lock */
 	atomic_store_explicit(&cq->tail, atomic_load_explicit(&cq->tail, memory_order_relaxed) + 1,
 			      memory_order_release);
 }
 
-/* The same for one that is news. */
+/* The same for a completion that may end an arming. */
 static inline void weft_cq_put(struct weft_cq *cq, const struct weft_cqe *cqe)
 {
 	weft_cq_publish(cq);
@@ -88,7 +88,7 @@ static inline bool weft_cq_has_private(const struct weft_cq *cq)
 	       atomic_load_explicit(&cq->tail, memory_order_acquire);
 }
 
-/* The queue's lock is held. How many. */
+/* How many were polled. The queue's lock is held. */
 static inline int weft_cq_poll_private(struct weft_cq *cq, int n, struct weft_wc *wc)
 {
 	uint64_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
@@ -134,7 +134,8 @@ static inline const struct weft_pool_cqe *weft_cq_entry_at(const struct weft_cq_
 		       : NULL;
 }
 
-/* arm.c: whether it has what ends the arming; what it holds now does not. The queue's lock is held. */
+/* arm.c: whether the ring has a completion that ends the arming; none that it holds now is to. The queue's lock is
+ * held. */
 bool weft_cq_has_news(const struct weft_cq *cq, const struct weft_cq_ring *r);
 void weft_cq_pass_by(struct weft_cq_ring *r);
 

@@ -87,7 +87,7 @@ void weft_cq_lose(struct weft_cq *cq, struct weft_qp *qp)
 	if (!cq->overrun)
 		cq->nic->api->async(NULL, cq, WEFT_EVENT_CQ_ERR);
 	cq->overrun = true;
-	/* its look is behind the ring, which orders the two */
+	/* the helper looks behind the signal, which orders the two */
 	if (!atomic_exchange_explicit(&qp->lost, true, memory_order_relaxed))
 		cq->nic->pool->calls->signal(cq->nic->pool, cq->nic->pool->me, WEFT_SIGNAL_FAULT);
 }
@@ -108,13 +108,13 @@ static inline const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct 
 
 	for (uint64_t at = weft_cq_consumed(r); (cqe = weft_cq_entry_at(r, at));) {
 		*qp = cq->nic->qps[cqe->qpn & (WEFT_QPS - 1)];
-		/* the helper that looks for it will not find it in the ring any more */
+		/* ends the arming here, as the helper will not find the completion in the ring any more */
 		if (__builtin_expect(cq->armed, 0) &&
 		    at >= atomic_load_explicit(&r->armed_at, memory_order_relaxed) &&
 		    weft_cq_wakes(cq, cqe->status, cqe->solicited))
 			weft_cq_fire(cq);
 		WEFT_STEP(cq_entry_found);
-		/* more receives than the queue was made for may complete: so many never wait at once */
+		/* rings may be deeper than the queue was made for: with so many that wait it has overrun */
 		if (__builtin_expect(r->size > cq->size, 0) && *qp &&
 		    weft_cq_entry_at(r, at + cq->size))
 			weft_cq_lose(cq, *qp);
@@ -302,7 +302,7 @@ static struct weft_cq_ring *make_ring(struct weft_cq *cq, uint16_t producer, uin
 	return r;
 }
 
-/* A ring with room for `n` more of this producer; else one that nobody uses, made this one's. */
+/* A ring with room for `n` more of this producer; else one that no connection uses, which becomes this producer's. */
 static struct weft_cq_ring *find_ring(struct weft_cq_ring *first, uint16_t producer,
 				      uint64_t incarnation, uint32_t n, uint32_t *promised)
 {

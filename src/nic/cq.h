@@ -51,10 +51,10 @@ struct weft_cq_source {
 struct weft_cq {
 	struct weft_nic *nic;
 	struct weft_lock lock;
-	uint8_t armed; /* 0, 1 any, 2 solicited; somebody else may have ended that: the alarm says so */
+	uint8_t armed; /* 0: not; 1: for any; 2: for solicited ones. A producer may have ended that since: see alarm */
 	bool overrun;
 	/* both set before the first use */
-	bool ignores_overrun; /* what finds no room is dropped, and nobody is told */
+	bool ignores_overrun; /* what finds no room is dropped without an event */
 	bool stamps;	      /* notes when each was completed */
 	uint64_t polled_ns;   /* the stamp of the completion polled last */
 	uint32_t
@@ -85,14 +85,14 @@ int weft_cq_resize(struct weft_cq *cq, uint32_t cqe);
 /* arm.c. The next completion (solicited or in error, if only those) makes one event. 0; -ENOMEM, -ENOSPC: at
  * its first time only. */
 int weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread);
-/* Whether somebody has claimed the arming and so made an event, which is now the caller's. Any thread; the
- * queue is not being destroyed. */
+/* Whether a producer has claimed the arming and so made an event, which is now the caller's. Any thread; the queue
+ * is not being destroyed. */
 bool weft_cq_take_event(struct weft_cq *cq);
 /* For the files of the nic: as weft_nic_look, at one queue; its lock is held. */
 void weft_cq_look(struct weft_cq *cq);
 /* Likewise: makes the event, if it is still armed. */
 void weft_cq_fire(struct weft_cq *cq);
-/* Is destroyed: nobody completes into it any more. */
+/* As the queue is destroyed: nothing completes into it any more. */
 void weft_cq_disarm(struct weft_cq *cq);
 
 /* Takes what the rings hold into the private queue, behind what stands there. */

@@ -25,7 +25,7 @@ static bool find(struct weft_pool *pool, uint32_t qpn, struct weft_datagram_targ
 	t->slot = &pool->qps[index];
 	t->qpn = qpn;
 	t->grant.word = &t->slot->conn;
-	t->grant.was = UINT64_MAX; /* no conn word is */
+	t->grant.was = UINT64_MAX; /* no conn word has that value */
 	t->grant.member = t->slot->owner;
 	return true;
 }
@@ -91,7 +91,7 @@ static uint32_t elements(const struct weft_pool_recv *recv, uint32_t most, uint6
 	return room < bytes ? UINT32_MAX : used;
 }
 
-/* One that is too long leaves the receive where it is (9.9.3, class D). */
+/* A datagram that is too long leaves the receive where it is (9.9.3, class D). */
 static struct weft_pool_slot *take(const struct weft_datagram *d, struct weft_datagram_target *t,
 				   uint32_t *used)
 {
@@ -111,8 +111,8 @@ static struct weft_pool_slot *take(const struct weft_datagram *d, struct weft_da
 #define PATIENCE_MOST_US  100000u
 #define PATIENCE_LEAST_US 50u
 
-/* Until the owner's helper has placed it, or its time is up: one that is stopped costs little from then
- * on. */
+/* Waits until the owner's helper has placed it, or the time for that is up, which is shorter after each wait in
+ * vain: a helper that stands still costs little. */
 static __attribute__((__noinline__)) int await_helper(const struct weft_datagram *d,
 						      struct weft_datagram_target *t,
 						      const struct weft_span *there)
@@ -139,7 +139,7 @@ static __attribute__((__noinline__)) int await_helper(const struct weft_datagram
 	return err == -EINPROGRESS ? -ETIMEDOUT : err;
 }
 
-/* It has been slow, and looked since at what it was asked for then. */
+/* The owner's helper has been slow, and has looked since at what it was asked then. */
 static bool has_looked(const struct weft_datagram *d, const struct weft_datagram_target *t)
 {
 	const struct weft_pool_member *m;
@@ -204,7 +204,7 @@ static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *
 	counters->bytes_send += d->bytes;
 }
 
-/* It has, although its owner has yet to see that. */
+/* Its queue pair has failed, although the owner has yet to see that. */
 static bool has_failed(const struct weft_datagram_target *t)
 {
 	return atomic_load_explicit(&t->take.head->fault, memory_order_relaxed) == t->tag;
@@ -215,7 +215,7 @@ void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const ui
 {
 	uint64_t next;
 
-	/* 0 is nobody's, and says of a target that there is none */
+	/* no queue pair has number 0, by which a target says that it is none */
 	if (!qpn || (t->qpn != qpn && !find(d->nic->pool, qpn, t)))
 		return;
 	next = weft_busy_begin(d->caller, weft_busy_at(t->grant.member, qpn & (WEFT_QPS - 1)));
@@ -254,7 +254,7 @@ void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[
 			continue;
 		for (uint32_t k = 0; k < groups && k < WEFT_MEMBER_GROUPS; k++) {
 			uint32_t qpn = listens(&m->group[k], gid);
-			/* nobody remembers it, but its helper may have yet to look at an earlier one */
+			/* no target is kept for groups: each wait for a helper is the shortest */
 			struct weft_datagram_target t = {.patience_us = PATIENCE_LEAST_US};
 
 			if (qpn)

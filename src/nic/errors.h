@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The numbers of errors that nic, transports and engines return, negated: Linux's, which have no header of a
- * compiler's. Beside <errno.h>, in either order, they say the same. */
+/* The numbers of errors that nic, transports and engines return, negated: those of Linux, for code that is
+ * freestanding. <errno.h> may be included beside this, in either order. */
 #ifndef WEFT_NIC_ERRORS_H
 #define WEFT_NIC_ERRORS_H
 

@@ -14,7 +14,7 @@ static enum family family_of(uint8_t opcode)
 	return opcode == WEFT_OP_WRITE || opcode == WEFT_OP_WRITE_IMM ? WRITES : SENDS;
 }
 
-/* All of it, whose bytes on the requester's side are not here. */
+/* All of the request; its bytes on the requester's side are not here. */
 static struct weft_arrival arrival(const struct weft_incoming *in, enum weft_cause *cause)
 {
 	return (struct weft_arrival){.nic = in->to->from.nic,
@@ -42,8 +42,8 @@ void weft_incoming_prepare_xrc(struct weft_incoming *in, struct weft_responder *
 
 /* ---- Being there ---- */
 
-/* A receive that others take from, too, was let go of as the line was read anew; and a queue pair
- * that was reset has forgotten all. */
+/* A receive of a queue from which others take, too, was let go of as the line was read anew; a queue pair that was
+ * reset has no receive any more. */
 static bool has_lost(const struct weft_incoming *in)
 {
 	bool receives =
@@ -67,8 +67,8 @@ static enum weft_outcome look(struct weft_incoming *in)
 	return WEFT_DONE;
 }
 
-/* Finds the queue that it names, without a line; what was held of another, or of this one before it moved, is let go
- * of. False: not found, as *outcome says; WEFT_DONE: there is none. */
+/* Finds the queue that it names, without a line; what was held of another, or of this one before its owner
+ * rehomed, is let go of. False: not found, as *outcome says; WEFT_DONE: there is none. */
 static bool find_queue(struct weft_incoming *in, enum weft_outcome *outcome)
 {
 	struct weft_responder *at = in->at;

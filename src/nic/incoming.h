@@ -27,7 +27,7 @@ struct weft_incoming {
 	uint64_t binding;	      /* of the window that it ends */
 	uint32_t tag;		      /* of the connection in which it began */
 	bool begun;
-	bool lost;		 /* the receive that it went into, which it will be told of */
+	bool lost; /* the receive that it went into is gone, which the next call tells */
 	struct weft_wqe request; /* its header; last, as elements may follow such a one */
 };
 

@@ -27,13 +27,13 @@ struct weft_grant {
 };
 
 /*
- * What a request that does not wait has reached, from one look at it to the next. Each look carries
- * the request out anew, keys and all: what is in place is passed over, and what was asked of the machine is
- * found again by what it was about. All zeros: nothing.
+ * What a request that does not wait has reached, from one look at it to the next. Each look carries the request
+ * out anew, keys and all: what has been placed is passed over, and what was asked of the machine is found again by
+ * what it was about. All zeros: nothing.
  */
 struct weft_later {
 	uint64_t seen; /* ATOMIC WRITE: what was there before, as far as is known */
-	uint32_t done; /* bytes from its start that are in place */
+	uint32_t done; /* bytes from its start that have been placed */
 	uint32_t at;   /* where the copy begins that the machine is asked for */
 	uint16_t ask
 		[2]; /* the machine's: to read, or for an atomic; and to write. 0: nothing asked */
@@ -78,10 +78,10 @@ enum weft_memory_kind {
  */
 struct weft_memory {
 	/*
-	 * Moves bytes between here and there; no order among them.
-	 * 0; -EFAULT (not mapped there); -ENXIO (not mapped here); -EACCES (the key has ended);
-	 * -ETIMEDOUT (its helper does not answer); -ESRCH (it is gone, or its queue pair is);
-	 * -EINPROGRESS (memory->later only: to be called so again when struct weft_machine's `answered` says so).
+	 * Copies bytes between here and there, in any order. 0; -EFAULT (not mapped there); -ENXIO (not mapped
+	 * here); -EACCES (the key has ended); -ETIMEDOUT (its helper does not answer); -ESRCH (it is gone, or its
+	 * queue pair is); -EINPROGRESS (memory->later only: to be called so again when struct weft_machine's
+	 * `answered` says so).
 	 */
 	int (*move)(void *context, const struct weft_caller *caller,
 		    const struct weft_in_place *memory, void *here, uint64_t len_bytes, bool write);
@@ -108,7 +108,7 @@ struct weft_machine {
 	/* It is not waited for any more: from here on memory of this process is left alone. At once. */
 	void (*take_back)(void *context, struct weft_later *later);
 
-	void (*yield)(void *context); /* somebody else holds what we wait for */
+	void (*yield)(void *context); /* another thread has what the caller waits for */
 	/* The calling thread as locks know it, 0: it has no name yet. */
 	uint32_t (*self)(void *context);
 	/* There is deferred work; what makes the nic go on should look soon. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Memory regions: making keys, ending them, and the first use of somebody's key. */
+/* Memory regions: making keys, ending them, and the first use of another member's key. */
 #include "nic/errors.h"
 #include "nic/mr.h"
 #include "nic/mw.h"
@@ -164,7 +164,7 @@ void weft_mr_redraw(struct weft_mr *mr, const struct weft_mr_drawing *d)
 	struct weft_mr old = *mr;
 	struct weft_pool_mr entry;
 
-	/* which is always true, and needs no list */
+	/* memory that is all in place needs no list */
 	in_place.npieces = 0;
 	if (draw(nic, mr, d, &entry))
 		draw(nic, mr, &in_place, &entry);

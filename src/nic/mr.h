@@ -37,19 +37,19 @@ int weft_mr_create(struct weft_nic *nic, struct weft_mr *mr, const struct weft_m
  * quiet: as weft_mr_revoke says. */
 int weft_mr_replace(struct weft_mr *mr, struct weft_mr *old, const struct weft_mr_drawing *drawing,
 		    bool *quiet);
-/* Draws it anew by the same key, and the windows that show it: its pieces have changed, which nobody
- * saw (weft_nic_hold). */
+/* Publishes it anew by the same key, and the windows that show it: its pieces have changed while no executor could
+ * see it (weft_nic_hold). */
 void weft_mr_redraw(struct weft_mr *mr, const struct weft_mr_drawing *drawing);
 /* The first half of revoke: true, and the key has ended; or a window is bound to the region (EBUSY). */
 bool weft_mr_close(struct weft_mr *mr);
-/* After this nobody reaches the region, but for one that is stopped: false then, and what the region
- * covers in the pool must be retired. */
+/* After this no executor reaches the region but one that stands still: false then, and what the region covers in
+ * the pool must be retired. */
 bool weft_mr_revoke(struct weft_mr *mr);
 /* Gives the key's entry back; after revoke, which said `quiet`. */
 void weft_mr_destroy(struct weft_mr *mr, bool quiet);
 
-/* For the files of the nic. The key that an entry gets next; makes the entry what others see, by that
- * key; ends its key, with or without waiting for those that use it (false: one stands still). */
+/* For the files of the nic. The key that an entry gets next; makes the entry what others see, by that key; ends
+ * its key, with or without waiting for executors that use it (false: one stands still). */
 uint32_t weft_mr_next_key(const struct weft_pool *pool, uint32_t index);
 void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key,
 		     struct weft_pool_mr *entry);

@@ -104,7 +104,8 @@ bool weft_mr_close(struct weft_mr *mr)
 		if (is_live(mw))
 			live = true;
 		else
-			forget(mw, true); /* by its peer, which does nothing else meanwhile */
+			forget(mw,
+			       true); /* its peer has ended it, and has one request at a time here */
 	}
 	if (!live)
 		weft_mr_store_ended(nic->pool, mr->index);
@@ -239,7 +240,7 @@ static enum weft_cause bind_window(struct weft_qp *qp, uint32_t key, const struc
 		return WEFT_CAUSE_WINDOW_KEY;
 	if (mw->type == WEFT_MW_TYPE_2 && is_live(mw))
 		return WEFT_CAUSE_WINDOW_BOUND;
-	/* one of type 1 is unbound so */
+	/* a bind of no bytes unbinds one of type 1 */
 	if (mw->type == WEFT_MW_TYPE_2 && !bind->len_bytes)
 		return WEFT_CAUSE_WINDOW_EMPTY;
 	cause = bind->len_bytes ? may_bind(qp, mw, mr, bind) : WEFT_CAUSE_NONE;

@@ -35,7 +35,8 @@ struct weft_nic_api {
 	void (*completion)(struct weft_cq *cq);
 	/* The same, of which a producer should have told its channel long ago; it may yet: `lives`. */
 	void (*overdue)(struct weft_cq *cq, bool lives);
-	/* Whether an event of the queue waits of which its channel does not tell; at the second call it does. */
+	/* Whether an event of the queue waits of which its channel does not tell. The second such call in a row
+	 * makes it tell. */
 	bool (*unheard)(struct weft_cq *cq);
 	/* An asynchronous event; locks of the object may be held. qp or cq is NULL. */
 	void (*async)(struct weft_qp *qp, struct weft_cq *cq, enum weft_event event);
@@ -58,7 +59,7 @@ struct weft_nic {
 	const struct weft_nic_api *api;
 	const struct weft_transport *const *transports; /* in order of preference */
 	struct weft_qp **qps;				/* by index of the QPN; WEFT_QPS of them */
-	/* no index is that far from where numbers begin, nor was one; guarded as what enters them */
+	/* above the distance of each index that was ever used from where numbers begin; written under `lock` */
 	_Atomic uint32_t qps_end;
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
 	struct weft_lock window_lock;	   /* guards them; taken after a queue pair's */
@@ -74,11 +75,11 @@ struct weft_nic {
 	struct weft_qp *waiting;
 	/* queue pairs that wait; with a transport; of them: with a card */
 	_Atomic uint32_t nwaiting, nconnected, nhanded;
-	/* the ring of completions that was populated last, with how large it is below its offset */
+	/* offset of the ring that was populated last, and in its low bits the logarithm of its size */
 	_Atomic uint64_t ring_populated;
 	struct weft_lock
 		ring_lock[WEFT_SIGNAL_LOCKS]; /* threads of this process take turns on a ring */
-	struct weft_lock doorbell_lock;	      /* and at the doorbells for cards; the last of all */
+	struct weft_lock doorbell_lock; /* and at the doorbells for cards; taken after all others */
 };
 
 static inline void *weft_nic_alloc(const struct weft_nic *nic, size_t bytes)
@@ -120,15 +121,16 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
  * lost, go to error. Whether some were locked: look again soon. */
 bool weft_nic_faults(struct weft_nic *nic);
 
-/* The helper was signalled: armings that were claimed by those that cannot tell the channel. */
+/* The helper was signalled: armings that were claimed by producers that cannot tell the channel. */
 void weft_nic_events(struct weft_nic *nic);
-/* The helper looks at all queues that were armed: for completions of those that have not told of them, dead or
- * stopped, and for claims after which no channel was told. Whether to look again soon. */
+/* The helper looks at all queues that were armed: for completions of producers that have not told of them, as they
+ * are dead or stand still, and for claims after which no channel was told. Whether to look again soon. */
 bool weft_nic_look(struct weft_nic *nic);
 /*
- * While memory of ours moves nobody executes here, nor do we: hold takes the locks of all queue pairs,
- * sends peers away (WEFT_REHOMING) and waits for those that are at work. One that stands still is left behind:
- * what it writes goes nowhere, and its queue pair is lost. Queue pairs must not come and go.
+ * While memory of this process is rehomed no executor is at work here, nor do its own threads issue requests: hold
+ * takes the locks of all queue pairs, sends peers away (WEFT_REHOMING) and waits for executors at work. One that
+ * stands still is left behind: what it writes goes nowhere, and its queue pair is lost. Queue pairs must not come
+ * and go.
  */
 void weft_nic_hold(struct weft_nic *nic);
 void weft_nic_let_go(struct weft_nic *nic);

@@ -35,8 +35,8 @@ static uint16_t owner_of(const struct weft_pool *pool, uint32_t index)
 			  1);
 }
 
-/* From here on a revoker of that member's memory waits for us: keys stand as we see them, unless we are
- * left behind. False: it is none, or its memory moves. */
+/* From here on a revoker of that member's memory waits for us: keys stand as we see them, unless we are left
+ * behind. False: there is no such member, or it rehomes. */
 static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint16_t owner,
 		  struct weft_grant *grant)
 {
@@ -61,7 +61,7 @@ static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint
 	return weft_moving_phase(grant->was) == WEFT_MOVING_NONE;
 }
 
-/* Its memory moves, or has since we were admitted. */
+/* It rehomes, or has since this thread was admitted. */
 static bool has_moved(const struct weft_grant *grant)
 {
 	return grant->word &&
@@ -206,7 +206,8 @@ static const struct weft_grant *grant_to(const struct chunk *c, const struct wef
 	return c->foreign ? &c->foreign->grant : peers;
 }
 
-/* One end of a move, for the other: 0, or an error that is noted as this one's. here_id: 0, or of a device's region. */
+/* Copies between `there`, which has no address here, and `here`: 0, or an error that is noted as that of `there`.
+ * here_id: 0, or of a device's region. */
 static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct weft_grant *grant,
 		 const struct chunk *there, void *here, uint64_t here_id, uint64_t n, bool write)
 {
@@ -229,8 +230,8 @@ static bool is_device(const struct chunk *c)
 	return c->kind == WEFT_MEMORY_DEVICE;
 }
 
-/* One call of the kernel, or of a device's driver, moves bytes between such memory and another process's; one of the
- * driver between two devices of ours, too. */
+/* One call of the kernel, or of a device's driver, copies bytes between such memory and another process's; one of
+ * the driver between two devices of ours, too. */
 static void pair(const struct weft_nic *nic, struct chunk *c, const struct chunk *other)
 {
 	if (!is_own(nic, c) || other->at ||
@@ -310,7 +311,7 @@ static int move_next(struct weft_nic *nic, struct weft_caller *caller,
 	return err;
 }
 
-/* What is in place already, of a request that did not wait. */
+/* What has been placed already, of a request that did not wait. */
 static void pass_over(struct cursor *cursor, uint64_t n)
 {
 	while (n) {
@@ -404,7 +405,7 @@ static uint64_t see_key(struct weft_pool *pool, uint32_t key)
 	return (uint32_t)id == key ? id : 0;
 }
 
-/* That key of a third, which may be half drawn. */
+/* Whether a third member's key stands, of which the entry may be half written. */
 static bool stands(struct weft_pool *pool, uint32_t key)
 {
 	uint32_t index = key >> WEFT_KEY_BITS;
@@ -428,7 +429,7 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 {
 	const struct weft_pool_mr *mr = &pool->mr_seen[key >> WEFT_KEY_BITS].mr;
 	uint16_t owner = owner_of(pool, key >> WEFT_KEY_BITS);
-	/* our own is where it is: a revoker here waits for all of our threads */
+	/* memory of this process does not go away under us: its revoker waits for all of its threads */
 	bool foreign = owner != (uint16_t)domain && owner != pool->me;
 	uint64_t start;
 
@@ -448,7 +449,7 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 				       mr->rights & WEFT_MR_RIGHTS(0, WEFT_ACCESS_ON_DEMAND, 0)))
 		span->grant = own_grant(pool);
 	caller->moves =
-		false; /* which it may have been as the key of something else: see find_window */
+		false; /* as it may be since the key was looked for as a region's (weft_arrive_find_window) */
 	return true;
 refuse:
 	if (has_moved(&span->grant) && stands(pool, key))

@@ -25,7 +25,7 @@ struct weft_span {
 	uint64_t len_bytes;
 	uint64_t
 		id; /* of the entry when it was checked: our copy of it (weft_span_mr) may be another's by now */
-	/* to memory that is neither ours nor the peer's: whose it is, and that it does not move; to ours on
+	/* to memory that is neither ours nor the peer's: whose it is, and that it is not rehomed; to ours on
 	 * demand, or of a device; else no word */
 	struct weft_grant grant;
 };
@@ -135,7 +135,7 @@ static inline uint8_t *weft_mr_guess(const struct weft_pool *pool, uint32_t key,
 		       : NULL;
 }
 
-/* A key did not hold: only because the memory of a member that shares its domain moves? */
+/* A key did not hold: only because a member that shares its domain rehomes? */
 static inline bool weft_find_later(struct weft_caller *caller)
 {
 	bool moves = caller->moves;
@@ -160,9 +160,10 @@ static inline bool weft_span_is_foreign(const struct weft_span *span)
 }
 
 /*
- * Moves `len` bytes, in rising order of address, so that the last byte is visible last. `grant`
- * is that to whichever side is not ours; NULL: both are. 0, or what struct weft_memory says, with caller->failed: at
- * which span, if it is foreign; -EINPROGRESS with a struct weft_later: the same again, later; -ESTALE: that was left behind when its memory moved, and bytes are lost.
+ * Copies `len_bytes`, in rising order of address, so that the last byte is visible last. `grant` is that to
+ * whichever side is not ours; NULL: both are. 0, or what struct weft_memory says, with caller->failed: at which
+ * span, if it is foreign; -EINPROGRESS with a struct weft_later: the same again, later; -ESTALE: the executor was
+ * left behind as that memory was rehomed, and bytes are lost.
  */
 int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 			 const struct weft_grant *grant, const struct weft_span *to,

@@ -55,7 +55,7 @@ static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
 			      memory_order_release);
 }
 
-/* False: one that is stopped may still go on with what it was doing. */
+/* False: an executor that stands still may yet go on with what it was doing. */
 static bool shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
 {
 	bool was_open = qp->slot->ring_off;
@@ -120,7 +120,7 @@ static int make_send_queue(struct weft_qp *qp)
 
 	qp->sq_size = power_of_two(qp->cap.max_send_wr);
 	qp->sq_stride = (uint32_t)(sizeof(struct weft_wqe) + payload + 63) & ~63u;
-	/* programs that ask for none count on the room that a list takes on any card */
+	/* programs that ask for no inline bytes count on the room that a list takes, which network cards give */
 	payload = qp->sq_stride - (uint32_t)sizeof(struct weft_wqe);
 	qp->cap.max_inline_bytes = payload < WEFT_MAX_INLINE ? payload : WEFT_MAX_INLINE;
 	qp->sq = weft_nic_alloc(qp->nic, (size_t)qp->sq_size * qp->sq_stride);
@@ -144,7 +144,7 @@ static int receive_from(struct weft_qp *qp, struct weft_srq *q)
 	return 0;
 }
 
-/* From which many take: its own. */
+/* A receive queue of its own from which many members take. */
 static int make_own_srq(struct weft_qp *qp)
 {
 	struct weft_nic *nic = qp->nic;
@@ -197,7 +197,7 @@ static int make_receive_queue(struct weft_qp *qp)
 	return 0;
 }
 
-/* ---- All of them: from where numbers begin in this pool; most programs have few ---- */
+/* ---- All queue pairs, counted from where numbers begin in this pool ---- */
 
 static uint32_t first(const struct weft_nic *nic)
 {
@@ -336,7 +336,7 @@ static void release_kept(struct weft_qp *qp, bool quiet)
 	qp->keeper = NULL;
 }
 
-/* False: somebody stopped may still read the receive queue. */
+/* False: an executor that stands still may yet read the receive queue. */
 static bool reset(struct weft_qp *qp)
 {
 	bool quiet;
@@ -361,7 +361,7 @@ static bool reset(struct weft_qp *qp)
 	weft_rq_forget(qp);
 	qp->slot->rq_start = qp->rq_posted;
 	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
-	/* those that were posted in error never counted */
+	/* receives that were posted in ERR never counted */
 	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_relaxed);
 	qp->slot->rq_epoch++;
 	WEFT_STEP(qp_emptied);
@@ -422,7 +422,7 @@ void weft_qp_destroy(struct weft_qp *qp)
 	nic->qps[qp->index] = NULL;
 	weft_unlock(&qp->recv_cq->lock, false);
 	weft_unlock(&nic->lock, false);
-	/* a thread that has found it there by a return ring has looked */
+	/* waits for a thread that has found it in `qps` by a return ring */
 	weft_lock(nic, &qp->send_cq->lock, 0);
 	weft_unlock(&qp->send_cq->lock, false);
 	weft_unlock(&qp->lock, false);
@@ -529,7 +529,7 @@ unlock:
 	return err;
 }
 
-/* ---- Memory moves ---- */
+/* ---- Rehoming ---- */
 
 static enum weft_pool_conn conn_of(const struct weft_qp *qp)
 {
@@ -549,7 +549,7 @@ static void lose_stopped(struct weft_nic *nic)
 	}
 }
 
-/* To those that share a protection domain with us. */
+/* Tells members that share a protection domain with us. */
 static void publish_move(struct weft_nic *nic, enum weft_moving phase)
 {
 	_Atomic uint64_t *moves = &nic->pool->self->moves;
@@ -577,7 +577,7 @@ void weft_nic_hold(struct weft_nic *nic)
 	nic->pool->calls->quiesce(nic->pool, 0, weft_pool_age(nic->pool));
 	lose_stopped(nic);
 	publish_move(nic, WEFT_MOVING_LEAVES);
-	/* an executor that has not seen this by now has stored all that it will not do again */
+	/* an executor that reads the phase before this one, behind its bytes, has stored them by now */
 	nic->pool->calls->barrier(nic->pool);
 }
 

@@ -47,9 +47,9 @@ struct weft_qp {
 	uint8_t type;
 	bool signal_all;
 	bool waits;   /* on the waiting list, */
-	bool visited; /* or for now off it, to be looked after */
-	/* a completion: its queue was full, and this is written under that's lock; or a peer that was stopped:
-	 * it was left behind when memory moved */
+	bool visited; /* or taken off it while weft_nic_progress looks after it */
+	/* a completion, as its queue was full (then written under the queue's lock); or an executor, left behind
+	 * as memory was rehomed */
 	atomic_bool lost;
 	uint32_t qpn, pd;
 	uint64_t domain; /* of our own keys (place.h) */
@@ -93,12 +93,13 @@ struct weft_qp {
 	uint64_t failed_at; /* the first that has ended in error; UINT64_MAX: none */
 	enum weft_cause failed_of;
 	const struct weft_transport
-		*drains;    /* it has been left, and has yet to let go of requests */
+		*drains; /* the one of the connection before, which has yet to let go of requests */
 	bool tells_drained; /* SQD: an event when nothing is under way */
 	/* which has something of the connection in the pool until RESET; NULL: none has */
 	const struct weft_transport *keeper;
 	uint64_t hand_off; /* its struct weft_pool_hand; 0: no card carries its requests */
-	/* of its successes in return rings, 0: none count; those taken are before `returned`. By send_cq's lock */
+	/* of entries in return rings, 0: none count; requests before `returned` were taken from there. Guarded by
+	 * send_cq's lock */
 	uint32_t return_tag;
 	uint64_t returned;
 };
@@ -118,8 +119,8 @@ uint32_t weft_qp_number(const struct weft_pool *pool, struct weft_pool_qp *slot,
  * (bits of enum ibv_qp_attr_mask)? */
 bool weft_qp_transition(enum weft_qp_type type, enum weft_qp_state from, enum weft_qp_state to,
 			uint32_t *required, uint32_t *allowed);
-/* The effects of a checked move. The api has merged the attributes. 0, -ENOMEM, -ENOSPC;
- * -EINVAL: it has failed meanwhile, and is not in `from` any more. */
+/* The effects of a checked transition. The api has merged the attributes. 0, -ENOMEM, -ENOSPC; -EINVAL: it has
+ * failed meanwhile, and is not in `from` any more. */
 int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,
 		   const struct weft_qp_attr *attr, struct weft_caller *caller);
 /* Error of the connection: peers are shut out, all that is outstanding is flushed. The lock is held. */

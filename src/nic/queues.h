@@ -47,13 +47,13 @@ static inline bool weft_sq_has(const struct weft_qp *qp, uint32_t opcode)
 bool weft_sq_run(struct weft_qp *qp, struct weft_caller *caller);
 void weft_sq_wait(struct weft_qp *qp);
 void weft_sq_stop_waiting(struct weft_qp *qp);
-/* In error: at once, or when the transport that was left has let go of all. */
+/* Flushes the queue, in ERR: at once, or when the transport that was left has let go of all requests. */
 void weft_sq_flush(struct weft_qp *qp);
-/* Whether the transport that was left has. */
+/* Whether the transport that was left has let go of all requests. */
 bool weft_sq_drained(struct weft_qp *qp);
 /* In SQD, with requests under way. */
 bool weft_sq_is_draining(const struct weft_qp *qp);
-/* SQD: tells so if nothing is under way, and it was asked for. */
+/* In SQD: raises the event of a drained send queue, if it was asked for and nothing is under way. */
 void weft_sq_tell_drained(struct weft_qp *qp);
 void weft_rq_flush(struct weft_qp *qp);
 void weft_rq_forget(struct weft_qp *qp); /* the same without telling */

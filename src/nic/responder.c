@@ -28,7 +28,7 @@ bool weft_responder_addressed(struct weft_responder *to)
 	return to->addressed == to->grant.member + 1u;
 }
 
-/* What we had used when we left that epoch, if we did; else what it began with. */
+/* How many receives this requester had used as it left that epoch, if it did; else where the epoch began. */
 static uint64_t left_at(const struct weft_pool_qp *slot, uint32_t epoch)
 {
 	uint64_t start = slot->rq_start,
@@ -61,7 +61,7 @@ void weft_responder_leave(struct weft_responder *to)
 		return;
 	was = atomic_load_explicit(&to->slot->rq_left, memory_order_relaxed);
 	left = (uint64_t)to->from.slot->rq_taken_epoch << 32 | (uint32_t)to->from.slot->rq_taken;
-	/* a peer stopped here must not undo what a later one leaves */
+	/* a requester that stands still here must not undo what a later connection leaves */
 	if (to->slot->rq_epoch == to->from.slot->rq_taken_epoch)
 		atomic_compare_exchange_strong(&to->slot->rq_left, &was, left);
 }
@@ -166,9 +166,8 @@ void weft_responder_drop(struct weft_responder *to)
 	to->from.nic->pool->calls->depart(to->from.nic->pool);
 }
 
-/* With another number a request is one that has been lost or done already: it is not carried out, and
- * what answers it is not understood (9.7.1.1). Without reliability each message begins anew
- * (9.8.2.2). */
+/* With another PSN a request is one that has been lost or done already: it is not carried out, and what answers it
+ * is not understood (9.7.1.1). Without reliability each message begins anew (9.8.2.2). */
 static bool is_expected(const struct weft_requester *from, uint32_t psn)
 {
 	return from->psn == psn || from->psn == WEFT_ANY_PSN || psn == WEFT_ANY_PSN ||
@@ -265,7 +264,7 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 	*queue = *to;
 	queue->slot = slot;
 	queue->grant = (struct weft_grant){&slot->conn, conn, slot->owner};
-	/* it is by the peer that we are there */
+	/* the executor is there by way of the peer's queue pair */
 	queue->busy_at = weft_busy_at(slot->owner, to->from.dest_qpn & (WEFT_QPS - 1));
 	queue->domain = weft_domain(slot->owner, slot->pd);
 	return slot->type == WEFT_QPT_QUEUE && slot->qkey == to->slot->qkey &&
@@ -402,7 +401,7 @@ void weft_responder_blame(struct weft_responder *to, enum weft_event event)
 	WEFT_STEP(peer_fault_written);
 	/* release: pairs with the acquire in fault (direct.c) */
 	atomic_store_explicit(&to->from.slot->fault_conn, to->grant.was, memory_order_release);
-	to->grant.was = UINT64_MAX; /* no conn word is */
+	to->grant.was = UINT64_MAX; /* no conn word has that value */
 	WEFT_STEP(peer_blamed);
 	to->from.nic->pool->calls->signal(to->from.nic->pool, to->grant.member, WEFT_SIGNAL_FAULT);
 }

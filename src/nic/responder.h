@@ -84,8 +84,8 @@ void weft_responder_let_go(struct weft_responder *to);
 /* The same without a busy line. */
 void weft_responder_drop(struct weft_responder *to);
 
-/* XRC: what a request may reach by the receive queue of that number, in the domain of the responder
- * that is connected. False: there is none, or its owner's memory moves. */
+/* XRC: what a request may reach by the receive queue of that number, in the domain of the responder that is
+ * connected. False: there is none, or its owner rehomes. */
 bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 			  struct weft_responder *queue);
 

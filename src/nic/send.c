@@ -59,7 +59,7 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 	weft_unlock(&nic->waiting_lock, false);
 }
 
-/* The mover of memory may be slow, or be stopped itself; the verb's timers are for peers that are
+/* An owner that rehomes may be slow, or stand still itself; the queue pair's timers are for peers that are
  * gone. */
 #define MOVE_PATIENCE_NS 30000000000ull
 
@@ -84,7 +84,8 @@ static uint64_t patience_ns(const struct weft_qp *qp)
 
 /* ---- Ending ---- */
 
-#define DRAINS_EACH_NS 1000000ull /* how often a transport that was left is asked */
+#define DRAINS_EACH_NS                                                                             \
+	1000000ull /* how often a transport that was left is asked whether it has let go */
 
 bool weft_sq_drained(struct weft_qp *qp)
 {
@@ -149,7 +150,7 @@ void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause)
 	}
 }
 
-/* Their slots may be those of others already: a program that has polled them may post again. */
+/* Their slots may hold later requests already: a program that has polled them may post again. */
 void weft_sq_end_before(struct weft_qp *qp, uint64_t position)
 {
 	if (position > qp->sq_issued)
@@ -164,7 +165,7 @@ void weft_sq_recall(struct weft_qp *qp, uint64_t position)
 {
 	if (position >= qp->sq_issued)
 		return;
-	/* one that has failed here is none of those any more */
+	/* a request that has failed on this side is not among them any more */
 	qp->under_way -= (uint32_t)(qp->sq_issued - position) -
 			 (qp->failed_at >= position && qp->failed_at < qp->sq_issued);
 	qp->sq_issued = position;

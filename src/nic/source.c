@@ -54,7 +54,7 @@ static void to_the_end(struct weft_cq *cq, struct weft_cq_source *source)
 	s->next = source;
 }
 
-/* What those that complete must know of the queue. */
+/* What takers must know of the completion queue. */
 static int make_wake(struct weft_cq *cq)
 {
 	int err = cq->nic->pool->calls->alloc(cq->nic->pool, weft_pool_ring_bytes(0, false),
@@ -142,7 +142,7 @@ static inline bool take(struct weft_cq *cq, const struct weft_cq_source *s, stru
 		return weft_returns_take(cq, cqe);
 	if (!weft_srq_stirs(s->srq) || !weft_srq_take(s->srq, cq, cqe, &news, thread))
 		return false;
-	/* the helper that looks for it will not find it any more */
+	/* ends the arming here, as the helper will not find the completion any more */
 	if (cq->armed && news)
 		weft_cq_wake(cq, cqe->status, cqe->solicited);
 	return true;

@@ -27,8 +27,8 @@ void weft_source_drain(struct weft_cq *cq);
 /* As weft_srq_look, of all. */
 bool weft_source_look(struct weft_cq *cq, bool tell);
 
-/* One of its rings, of those that receives complete into or of returns, in which `producer` can complete `n` more. -ENOMEM, -ENOSPC,
- * -ENOENT: there is no such member. */
+/* A ring in which `producer` can complete `n` more. rings: cq->rings, for receives, or cq->returns. -ENOMEM,
+ * -ENOSPC, -ENOENT: there is no such member. */
 int weft_cq_ring_get(struct weft_cq *cq, struct weft_cq_ring *_Atomic *rings, uint16_t producer,
 		     uint32_t n, uint64_t *off);
 /* quiet: its producer writes there no more for this queue pair. */

@@ -291,7 +291,8 @@ static void note_oldest(struct weft_srq *q)
 	struct cursor at = oldest(q);
 	enum weft_claim what;
 
-	/* release: pairs with the acquire in weft_srq_stirs; told before the slot that it was is used again */
+	/* release: pairs with the acquire in weft_srq_stirs; stored before the slot that was the oldest is posted
+	 * again */
 	atomic_store_explicit(&q->oldest, next_used(q, &at, &what), memory_order_release);
 }
 
@@ -384,7 +385,7 @@ void weft_srq_arm(struct weft_srq *q, uint32_t limit)
 	q->limit = limit;
 	atomic_store_explicit(&q->at->limit, limit, memory_order_relaxed);
 	weft_unlock(&q->lock, false);
-	/* a taker after this rings; what was taken before is seen now */
+	/* a taker that claims after this signals us; what was taken before is counted now */
 	q->nic->pool->calls->barrier(q->nic->pool);
 	weft_lock(q->nic, &q->lock, 0);
 	look_at_limit(q);
@@ -428,7 +429,7 @@ bool weft_srq_take(struct weft_srq *q, const struct weft_cq *cq, struct weft_cqe
 	if (slot) {
 		const struct weft_pool_taken *t = &slot->taken;
 
-		/* where the message begins; to write, as programs do that put their own words before it */
+		/* where the message begins, for writing: some programs put words of their own there */
 		__builtin_prefetch((const void *)(uintptr_t)slot->recv.sge[0].addr, 1);
 		*cqe = (struct weft_cqe){.wr_id = slot->recv.wr_id,
 					 .qp = qp,
@@ -482,7 +483,7 @@ bool weft_srq_withdraw(struct weft_srq *q, uint64_t *wr_id)
 	slot = next_used(q, &at, &what);
 	if (slot) {
 		*wr_id = slot->recv.wr_id;
-		/* one that is stopped must not complete it later: its exchange fails (take.c) */
+		/* a taker that stands still must not complete it later: its exchange fails (take.c) */
 		empty(q, slot);
 	}
 	weft_unlock(&q->lock, false);

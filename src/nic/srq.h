@@ -38,7 +38,8 @@ struct weft_srq {
 	uint32_t outstanding, max_wr, max_sge;
 	uint32_t limit;	    /* 0: not armed */
 	struct weft_cq *cq; /* XRC: where all of it completes; else NULL */
-	/* where nothing is complete while it is free; NULL: look. Written under the lock */
+	/* the oldest slot: while it is FREE nothing is complete, unless `late` says so; NULL: look. Written under
+	 * the lock */
 	struct weft_pool_slot *_Atomic oldest;
 	uint32_t index; /* XRC: of its entry in the table of queue pairs */
 	uint32_t stride;
@@ -50,11 +51,11 @@ int weft_srq_create(struct weft_nic *nic, struct weft_srq *q, uint32_t pd, uint3
 		    uint32_t max_sge);
 /* Makes it known to peers by a number of its own, in a domain of XRC. 0, -ENOMEM, -ENOSPC. */
 int weft_srq_number(struct weft_srq *q, struct weft_cq *cq, uint32_t xrcd, uint32_t *number);
-/* All that have a number: while memory of ours is rehomed, takers wait. */
+/* All that have a number: while memory of this process is rehomed, takers wait. */
 void weft_srq_publish_all(struct weft_nic *nic, bool rehoming);
-/* Shuts them out. */
+/* Shuts peers out. */
 void weft_srq_forget(struct weft_srq *q);
-/* No queue pair receives from it. quiet: nobody stopped may still touch it. */
+/* No queue pair receives from it. quiet: no executor that stands still may touch it any more. */
 void weft_srq_destroy(struct weft_srq *q, bool quiet);
 /*
  * How many it holds from now on. One caller at a time. 0; -EINVAL: more wait to be taken, or the limit

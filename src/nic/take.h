@@ -28,11 +28,11 @@ bool weft_take_map(struct weft_pool *pool, struct weft_take *take, uint16_t owne
 struct weft_pool_slot *weft_take_first(struct weft_pool *pool, struct weft_take *take);
 /* The one that will most likely be found after that; NULL: it is not free. */
 const struct weft_pool_recv *weft_take_next(const struct weft_take *take);
-/* False: somebody else was faster. */
+/* False: another taker was faster. */
 bool weft_take_claim(struct weft_pool *pool, const struct weft_take *take, uint16_t owner);
 /* Nothing comes for it: its owner posts it again, as if we had died. */
 void weft_take_let_go(struct weft_pool *pool, const struct weft_take *take);
-/* The bytes are in place, and the slot's `taken` is written. */
+/* The bytes have been placed, and the slot's `taken` is written. */
 void weft_take_complete(struct weft_nic *nic, const struct weft_take *take, uint16_t owner);
 
 #endif

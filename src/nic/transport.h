@@ -26,7 +26,7 @@ enum weft_outcome {
 	WEFT_FAILED,	 /* of a cause; the queue pair goes to error */
 	WEFT_NO_RECEIVE, /* the peer has none posted: RNR NAK */
 	WEFT_NO_ANSWER,	 /* the peer is not there, or not yet */
-	WEFT_REHOMING,	 /* its memory moves, and will be back soon */
+	WEFT_REHOMING,	 /* its owner rehomes: the same again, soon */
 };
 
 /* Begins one request, in order. *cause with WEFT_FAILED. Never waits. */
@@ -39,7 +39,7 @@ struct weft_carries {
 	uint32_t state_bytes; /* of its own in each, zero at `connect` */
 };
 
-#define WEFT_NOBODY UINT16_MAX /* as a member */
+#define WEFT_NOBODY UINT16_MAX /* no member has this number */
 
 /* All calls but `reaches` and `drained` come with the queue pair's lock held. */
 struct weft_transport {
@@ -69,8 +69,8 @@ struct weft_transport {
 	uint64_t (*progress)(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns);
 	/* After abort: whether the transport touches no request of the queue pair any more. */
 	bool (*drained)(struct weft_qp *qp);
-	/* NULL: it has nothing in the pool. At RESET, the queue pair being empty; or at once, when `connect` was not the
-	 * last that could fail. quiet: nobody stopped may still touch it. */
+	/* NULL: it has nothing in the pool. At RESET, the queue pair being empty; or at once, when `connect` was
+	 * not the last that could fail. quiet: no executor that stands still may touch it any more. */
 	void (*release)(struct weft_qp *qp, bool quiet);
 };
 
@@ -82,7 +82,8 @@ void weft_sq_return(struct weft_qp *qp, enum weft_outcome outcome);
 void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause);
 /* Of transports whose requests end in order: all before that position have ended well and are completed. */
 void weft_sq_end_before(struct weft_qp *qp, uint64_t position);
-/* And: it carries out none from that position on which it has; they are as if never issued. */
+/* The same transports: of the requests that it has it carries out none from that position on; they are as if never
+ * issued. */
 void weft_sq_recall(struct weft_qp *qp, uint64_t position);
 
 /* How long a request waits in all for a receive, and for an answer, by the codes of 9.7.5.2.8 and 11.2.5.2. UINT64_MAX:

@@ -81,7 +81,8 @@ enum weft_send_flags {
 	WEFT_SEND_SIGNALED = 1 << 1,
 	WEFT_SEND_SOLICITED = 1 << 2,
 	WEFT_SEND_INLINE = 1 << 3,
-	WEFT_SEND_ENDED = 1 << 7, /* the nic's own: it has, behind one that has not */
+	WEFT_SEND_ENDED =
+		1 << 7, /* the nic's own: the request has ended, behind one that has not */
 };
 
 /* 10.6.3: what a region, or a queue pair's peer, may do */

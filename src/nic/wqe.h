@@ -23,7 +23,7 @@ struct weft_wqe {
 		uint32_t rkey;
 		uint32_t remote_qpn; /* UD */
 	};
-	uint32_t len_bytes; /* inline: as posted; else once carried out */
+	uint32_t len_bytes; /* of inline bytes as posted; else known once it is carried out */
 	union {
 		uint64_t compare_add;
 		uint32_t remote_qkey; /* UD */
@@ -40,7 +40,7 @@ static inline uint8_t *weft_wqe_inline(struct weft_wqe *wqe)
 	return (uint8_t *)wqe->sge;
 }
 
-/* What WEFT_OP_BIND_MW shows by the key `rkey` to be. No bytes: it is unbound. */
+/* What WEFT_OP_BIND_MW binds a window to, by the key `rkey`. No bytes: the window is unbound. */
 struct weft_bind {
 	uint64_t addr, len_bytes;
 	uint32_t lkey, access;

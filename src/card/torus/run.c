@@ -202,7 +202,7 @@ static void look_for_room(struct weft_torus_card *c)
 			c->engine.node.full |= 1u << i;
 }
 
-/* What was written is there for the neighbours, and what they have written. */
+/* Shows neighbours what was written, and looks for what they have. Whether there is more. */
 static bool exchange_beats(struct weft_torus_card *c)
 {
 	bool more = false;
@@ -219,7 +219,7 @@ static bool exchange_beats(struct weft_torus_card *c)
 static void knock(struct weft_torus_card *c)
 {
 	weft_torus_guests_tell(c);
-	/* pairs with the one in weft_ring_has_room (link/ring.c) */
+	/* pairs with the fence in weft_ring_has_room (link/ring.c) */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
 		struct weft_torus_cable *cable = &c->cable[i];

@@ -22,11 +22,10 @@ struct direct {
 	struct weft_responder to;
 	uint64_t connected_at; /* our own conn word before we were ready: older faults are not ours
 				*/
-	/* of the oldest atomic request, which was carried out, but where its answer belongs has
-	 * moved */
+	/* of the oldest atomic request, which was carried out while the memory for its answer was being rehomed */
 	uint64_t answer;
 	bool has_answer;
-	uint32_t begun_ms; /* since when what is asked now is known to be; 0: not yet */
+	uint32_t begun_ms; /* when the present ask was first looked at; 0: not yet */
 	/* of the request that is under way; without one it is all zeros */
 	struct weft_later later;
 };
@@ -119,8 +118,7 @@ HOT enum weft_outcome execute_read(struct weft_arrival a)
 	return WEFT_DONE;
 }
 
-/* What was there goes to this side. If that moves, it does so later: the operation is not done
- * again. */
+/* The old value goes to this side, or later if that is being rehomed: the operation is not done again. */
 HOT enum weft_outcome answer_atomic(struct weft_arrival a, uint64_t old)
 {
 	enum weft_outcome outcome;
@@ -174,7 +172,7 @@ static enum weft_outcome execute_atomic_write(struct weft_arrival a)
 	if (outcome != WEFT_DONE)
 		return outcome;
 	weft_span_private(&operand, &value, 8);
-	/* to where nothing stays: it is waited for */
+	/* the bytes go to this frame, so that the call has to wait for them */
 	waits.later = 0;
 	err = weft_place(a.nic, a.caller, &waits, &operand, a.here, 8);
 	err = err ? err : weft_arrive_atomic_write(WEFT_ASIDE(a), &at, value);
@@ -223,7 +221,7 @@ static __attribute__((__noinline__)) enum weft_outcome without_responder(struct 
 	*cause = weft_gather(qp, wqe, caller, &here);
 	if (*cause)
 		return weft_gather_failed(caller);
-	/* it has answered: what has become of it since does not matter */
+	/* the responder has answered: what has become of it since does not matter */
 	if (direct_of(qp)->has_answer && weft_op_is_atomic(wqe->opcode))
 		return execute_rare(&(struct weft_arrival){qp->nic, &direct_of(qp)->to, wqe, caller,
 							   here.span, here.len_bytes, here.n,
@@ -266,7 +264,7 @@ static bool look_again(struct weft_qp *qp, struct direct *d)
 {
 	bool ready;
 
-	/* what was in place is so for another receive, or another queue pair */
+	/* what was placed was placed for another receive, or another queue pair */
 	weft_later_drop(qp->nic, &d->later);
 	d->to.from.psn = qp->attr.sq_psn;
 	ready = weft_responder_read(&d->to);
@@ -390,10 +388,10 @@ static enum weft_outcome issue_xrc(struct weft_qp *qp, struct weft_wqe *wqe,
 
 /* ---- What only the owner's helper reaches ---- */
 
-/* As long as a request waits for such an answer that has to; then the verb's timers begin. */
+/* How long a request that needs such an answer waits for it; then the queue pair's timers begin. */
 #define HELPER_PATIENCE_NS 1000000000ull
 
-/* Where it was carried out, it must not be again, whatever has become of the connection. */
+/* An atomic that was carried out must not be again, whatever has become of the connection. */
 static void keep_answer(struct weft_qp *qp, struct direct *d)
 {
 	const struct weft_machine *machine = qp->nic->machine;
@@ -463,7 +461,7 @@ static uint64_t look_later(struct weft_qp *qp, struct weft_caller *caller, uint6
 	return UINT64_MAX;
 }
 
-/* Only bytes of the machine's own are still touched then. */
+/* After abort helpers of others still touch at most bounce buffers of this process. */
 static bool drained(struct weft_qp *qp)
 {
 	return true;

@@ -16,7 +16,7 @@
 /* What a queue pair has for this transport. */
 struct handed {
 	struct weft_pool_hand *hand; /* NULL: it is not connected */
-	uint8_t *own_sq;	     /* the send queue that is its own, out of use meanwhile */
+	uint8_t *own_sq;	     /* its private send queue, not used while it is connected */
 	uint64_t card_incarnation;
 	uint64_t posted;  /* as handed on last */
 	uint64_t verdict; /* the last that was taken */
@@ -24,7 +24,7 @@ struct handed {
 	uint64_t
 		connected_at; /* our own conn word before we were ready: older faults are not ours */
 	bool stopped;	      /* the card begins nothing before it is told where */
-	bool dead;	      /* the card is */
+	bool dead;	      /* the card has died */
 };
 
 static struct handed *handed_of(struct weft_qp *qp)
@@ -302,7 +302,7 @@ static void take_returned(struct weft_qp *qp)
 	weft_sq_end_before(qp, weft_returns_taken(qp));
 }
 
-/* As a peer's death, of which the card would tell if it lived; what it has told before counts. */
+/* Ends what is under way as the card would after a peer's death, if it lived; what it has told before counts. */
 static void bury(struct weft_qp *qp)
 {
 	if (!qp->under_way)

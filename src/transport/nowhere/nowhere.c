@@ -35,7 +35,7 @@ static enum weft_outcome issue_unreliable(struct weft_qp *qp, struct weft_wqe *w
 	return *cause ? weft_gather_failed(caller) : WEFT_DONE;
 }
 
-/* The address may be another's by now, that was told of it after the handle had been made. */
+/* Another transport may reach the address by now, of a member that got it after the handle was made. */
 static const struct weft_transport *look_again(struct weft_nic *nic, struct weft_ah *ah,
 					       uint32_t thread)
 {
