@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a datagram: up to where its number may lie. */
+#define LEAST_BYTES 20u
+
 static uint64_t below(struct network *n, uint64_t limit)
 {
 	return weft_sim_below(n->sim, limit);
@@ -44,6 +47,14 @@ static void make_events(struct network *n, struct network_arrival *a, uint64_t f
 	weft_mgp_write(&mgp, a->data);
 }
 
+/* The first and the last of a numbering come, unharmed. */
+static bool comes_well(const struct network_source *s, const struct network_arrival *a)
+{
+	return !a->index || a->index == s->sends[a->run] - 1;
+}
+
+/* Those that come well fit everywhere: of a numbering of which none had been taken before the next one
+ * began, a straggler could not be told from a restart. */
 static void make(struct network *n, struct network_source *s, struct network_arrival *a)
 {
 	uint64_t field = network_field(s, a->run, a->index);
@@ -51,12 +62,14 @@ static void make(struct network *n, struct network_source *s, struct network_arr
 
 	a->events = 1;
 	if (s->protocol.kind == WEFT_PROTOCOL_MGP) {
-		a->events = (uint32_t)below(n, 6);
+		a->events = comes_well(s, a) ? 0 : (uint32_t)below(n, 6);
 		a->last = !below(n, 50);
 		make_events(n, a, field);
 		return;
 	}
-	a->bytes = (uint32_t)below(n, 4) ? 120 : 20 + (uint32_t)below(n, 180);
+	a->bytes = comes_well(s, a)	   ? LEAST_BYTES
+		   : (uint32_t)below(n, 4) ? 120
+					   : LEAST_BYTES + (uint32_t)below(n, 180);
 	for (uint32_t i = 0; i < a->bytes; i += 8)
 		weft_bytes_put_little(a->data + i, 8, weft_sim_random(n->sim));
 	if (s->protocol.kind != WEFT_PROTOCOL_SEQUENCED)
@@ -148,7 +161,7 @@ static void send(struct weft_sim *sim, struct weft_sim_event *event)
 		.source = (uint32_t)(s - n->source), .run = s->run, .index = s->sent};
 
 	make(n, s, &made);
-	bool well = !s->sent || s->sent == s->sends[s->run] - 1;
+	bool well = comes_well(s, &made);
 	bool lost = !well && happens(n, n->faults.lost),
 	     doubled = !well && happens(n, n->faults.doubled);
 
