@@ -207,6 +207,8 @@ static void judge_buffer(struct job *job, struct weft_stream *stream, const uint
 		job->changed++;
 	weft_stream_give_back(stream, 0, e->buffer, e->generation);
 	send(job, data, weft_trigger_flush(job->trigger, data));
+	if (job->sender)
+		weft_sender_flush(job->sender);
 	now_ns = weft_clock_now_ns();
 	if (!job->left_ns || job->left_ns > now_ns)
 		return;
@@ -309,17 +311,17 @@ static void report_live(const struct job *job, const struct weft_stream *stream)
 	weft_report_end(&r);
 }
 
-/* Buffers have room for all events that end one, and a datagram more; together for some milliseconds
+/* Buffers have room for all events that end one, and a datagram more; together for some 40 milliseconds
  * of them. */
 static int judge_live(struct job *job)
 {
-	uint32_t bytes = (uint32_t)job->events * 128 + 65536, buffers = 32;
+	uint32_t bytes = (uint32_t)job->events * 128 + 65536, buffers = 128;
 	struct weft_stream *stream;
 	void *memory;
 	int err;
 
 	weft_stream_catch();
-	err = job->to ? weft_sender_open(job->to, 1, &job->sender) : 0;
+	err = job->to ? weft_sender_open(job->to, WEFT_SENDER_SEGMENTS, &job->sender) : 0;
 	if (err)
 		return weft_stream_fail("trigger", job->to, strerror(-err));
 	err = weft_stream_open(job->spin_us * 1000, &stream);

@@ -23,8 +23,11 @@ struct weft_sender {
 	uint32_t segments;
 	struct weft_sender_counters counters;
 	struct weft_histogram late;
-	/* kept */
-	uint32_t segment, kept_bytes, kept;
+	/* kept: datagrams behind each other, and the messages that they make */
+	uint32_t kept_bytes, kept, messages;
+	struct weft_udp_message message[WEFT_SENDER_SEGMENTS];
+	struct iovec piece[WEFT_SENDER_SEGMENTS];
+	uint32_t last[WEFT_SENDER_SEGMENTS]; /* of a message: the bytes of its last datagram */
 	uint8_t bytes[WEFT_UDP_BYTES];
 };
 
@@ -70,55 +73,97 @@ void weft_sender_close(struct weft_sender *s)
 	free(s);
 }
 
-static int try_to_send(struct weft_sender *s, const uint8_t *data, uint32_t bytes, uint32_t segment)
-{
-	const struct iovec piece = {(void *)data, bytes};
-	int sent;
+/* ---- Sending ---- */
 
-	if (s->ring)
-		return weft_ring_writer_put(s->ring, data, bytes);
-	s->to.pieces = &piece;
-	s->to.segment_bytes = bytes > segment ? segment : 0;
-	sent = weft_udp_send(s->udp, &s->to, 1);
-	return sent < 0 ? sent : 0;
+static uint32_t datagrams_of(const struct weft_udp_message *m)
+{
+	uint32_t bytes = (uint32_t)m->pieces->iov_len;
+
+	return m->segment_bytes ? (bytes + m->segment_bytes - 1) / m->segment_bytes : 1;
 }
 
-static void send_now(struct weft_sender *s, const uint8_t *data, uint32_t bytes, uint32_t segment,
-		     uint32_t datagrams)
+/* How many messages went, or why the first did not. */
+static int try_to_send(struct weft_sender *s, const struct weft_udp_message *message,
+		       uint32_t count)
 {
-	struct weft_sender_counters *c = &s->counters;
 	int answer;
 
-	while ((answer = try_to_send(s, data, bytes, segment)) == -EAGAIN || answer == -ENOBUFS) {
-		c->waits++;
-		sched_yield();
+	if (!s->ring)
+		return weft_udp_send(s->udp, message, count);
+	answer = weft_ring_writer_put(s->ring, message->pieces->iov_base,
+				      (uint32_t)message->pieces->iov_len);
+	return answer ? answer : 1;
+}
+
+static void count_sent(struct weft_sender_counters *c, const struct weft_udp_message *message,
+		       int count)
+{
+	for (; count > 0; count--, message++) {
+		c->datagrams += datagrams_of(message);
+		c->bytes += message->pieces->iov_len;
 	}
-	c->calls++;
-	if (answer) {
-		c->refused += datagrams;
-		return;
+}
+
+/* Tries again where there was no room; what the system refuses is counted and left. */
+static void send_now(struct weft_sender *s, const struct weft_udp_message *message, uint32_t count)
+{
+	struct weft_sender_counters *c = &s->counters;
+
+	while (count) {
+		int sent = try_to_send(s, message, count);
+
+		if (sent == -EAGAIN || sent == -ENOBUFS) {
+			c->waits++;
+			sched_yield();
+			continue;
+		}
+		c->calls++;
+		count_sent(c, message, sent);
+		if (sent < 0)
+			c->refused += datagrams_of(message);
+		sent = sent < 0 ? 1 : sent;
+		message += sent;
+		count -= (uint32_t)sent;
 	}
-	c->datagrams += datagrams;
-	c->bytes += bytes;
 }
 
 void weft_sender_flush(struct weft_sender *s)
 {
-	if (s->kept)
-		send_now(s, s->bytes, s->kept_bytes, s->segment, s->kept);
-	s->kept = s->kept_bytes = 0;
+	send_now(s, s->message, s->messages);
+	s->kept = s->kept_bytes = s->messages = 0;
+}
+
+/* Whether the last message takes it, too: all but a message's last are of one length. */
+static bool lengthen(struct weft_sender *s, uint32_t bytes)
+{
+	uint32_t at = s->messages - 1, segment;
+
+	if (!s->messages)
+		return false;
+	segment = s->message[at].segment_bytes ? s->message[at].segment_bytes : s->last[at];
+	if (s->last[at] != segment || bytes > segment)
+		return false;
+	s->message[at].segment_bytes = segment;
+	s->piece[at].iov_len += bytes;
+	s->last[at] = bytes;
+	return true;
 }
 
 static void keep(struct weft_sender *s, const uint8_t *data, uint32_t bytes)
 {
-	if (s->kept && (bytes > s->segment || s->kept_bytes + bytes > sizeof(s->bytes)))
+	if (s->kept_bytes + bytes > sizeof(s->bytes))
 		weft_sender_flush(s);
-	if (!s->kept)
-		s->segment = bytes;
 	memcpy(s->bytes + s->kept_bytes, data, bytes);
+	if (!lengthen(s, bytes)) {
+		uint32_t at = s->messages++;
+
+		s->message[at] = s->to;
+		s->message[at].pieces = &s->piece[at];
+		s->piece[at] = (struct iovec){s->bytes + s->kept_bytes, bytes};
+		s->last[at] = bytes;
+	}
 	s->kept_bytes += bytes;
-	s->kept++;
-	if (s->kept == s->segments || bytes < s->segment)
+	if (++s->kept == s->segments)
 		weft_sender_flush(s);
 }
 
@@ -145,10 +190,14 @@ void weft_sender_put(struct weft_sender *s, const uint8_t *data, uint32_t bytes)
 
 	s->counters.first_ns = s->counters.first_ns ?: now_ns;
 	s->counters.last_ns = now_ns;
-	if (s->segments > 1 && bytes && bytes <= sizeof(s->bytes) && !s->ring)
+	if (s->segments > 1 && bytes && bytes <= sizeof(s->bytes) && !s->ring) {
 		keep(s, data, bytes);
-	else
-		send_now(s, data, bytes, bytes, 1);
+	} else {
+		const struct iovec piece = {(void *)data, bytes};
+
+		s->to.pieces = &piece;
+		send_now(s, &s->to, 1);
+	}
 }
 
 const struct weft_sender_counters *weft_sender_counters(const struct weft_sender *s)

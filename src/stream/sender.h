@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Sends datagrams to "udp:ADDRESS:PORT", one by one or as segments of one message, or into the ring of
- * a stream, "ring:PATH"; and waits for the times at which they are due.
+ * Sends datagrams to "udp:ADDRESS:PORT", one by one or many a system call, or into the ring of a
+ * stream, "ring:PATH"; and waits for the times at which they are due. Those of one call are segments
+ * of one message as long as they are of one length.
  *
  * Context: one thread.
  */
@@ -24,7 +25,7 @@ struct weft_sender_counters {
 
 struct weft_sender;
 
-/* -EINVAL: it is no such place; others by errno. segments: at most so many equal datagrams at once. */
+/* -EINVAL: it is no such place; others by errno. segments: at most so many datagrams a call. */
 int weft_sender_open(const char *to, uint32_t segments, struct weft_sender **sender);
 /* Waits until that time of CLOCK_MONOTONIC; what it is then. */
 uint64_t weft_sender_wait(struct weft_sender *s, uint64_t at_ns);
