@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "pool/clock.h"
 #include "stream/internal.h"
@@ -15,11 +16,23 @@
 #define TOLDS (WEFT_STREAM_RUN * 8 + 64)
 /* Batches that are taken after the stop, of each source. */
 #define LAST 4096u
+/*
+ * Moderation, as network cards moderate interrupts: a thread that would be woken this often in a
+ * window's time sleeps for so long instead, whatever comes meanwhile, and takes it at one go. It
+ * returns to being woken when a rest brought too little.
+ */
+#define WINDOW_NS  1000000u
+#define OFTEN	   20u
+#define REST_NS	   100000u
+#define REST_LEAST 3u
 
 struct weft_stream_receiver {
 	uint32_t *told; /* each buffer: the generation last told */
 	uint32_t tolds;
 	bool landed; /* in this batch: what is told waits until all has been copied */
+	uint64_t window_ns, runs, runs_rested; /* the window's end; all runs, and before the rest */
+	uint32_t sleeps;		       /* in this window */
+	bool rests;
 	struct weft_nanet_out out;
 	struct weft_stream_run run[WEFT_STREAM_RUN];
 	struct weft_stream_places places;
@@ -225,6 +238,7 @@ static bool receive_batch(struct weft_stream *s, uint32_t source)
 		from->calls++;
 	}
 	if (runs > 0) {
+		r->runs += (uint32_t)runs;
 		now_ns = weft_clock_now_ns();
 		if (places)
 			put_aside(s, source, (uint32_t)runs);
@@ -298,6 +312,28 @@ static void flush_lists(struct weft_stream *s, uint64_t lists)
 	}
 }
 
+/* Whether it slept for as long as things are allowed to gather. */
+static bool rest(struct weft_stream *s)
+{
+	static const struct timespec rest = {.tv_nsec = REST_NS};
+	struct weft_stream_receiver *r = s->receiver;
+	uint64_t now_ns = weft_clock_now_ns();
+
+	if (r->rests && r->runs - r->runs_rested < REST_LEAST)
+		r->rests = false;
+	r->sleeps++;
+	if (now_ns >= r->window_ns) {
+		r->rests |= r->sleeps >= OFTEN;
+		r->window_ns = now_ns + WINDOW_NS;
+		r->sleeps = 0;
+	}
+	r->runs_rested = r->runs;
+	if (!r->rests || weft_nanet_deadline(s->engine) < now_ns + REST_NS)
+		return false;
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &rest, NULL);
+	return true;
+}
+
 /* Sleeps until a link may have something, time is up, or somebody wakes it. */
 static void sleep_now(struct weft_stream *s)
 {
@@ -363,7 +399,8 @@ void *weft_stream_receiver_run(void *stream)
 		if (now_ns - last_ns < s->spin_ns)
 			continue;
 		publish_all(s, true);
-		sleep_now(s);
+		if (!rest(s))
+			sleep_now(s);
 	}
 	for (uint32_t i = 0; i < LAST && receive_all(s); i++)
 		weft_tell_returned(&s->tell, free_buffer, s);
