@@ -313,7 +313,7 @@ static void flush_lists(struct weft_stream *s, uint64_t lists)
 }
 
 /* Whether it slept for as long as things are allowed to gather. */
-static bool rest(struct weft_stream *s)
+static bool moderate(struct weft_stream *s)
 {
 	static const struct timespec rest = {.tv_nsec = REST_NS};
 	struct weft_stream_receiver *r = s->receiver;
@@ -399,7 +399,7 @@ void *weft_stream_receiver_run(void *stream)
 		if (now_ns - last_ns < s->spin_ns)
 			continue;
 		publish_all(s, true);
-		if (!rest(s))
+		if (!moderate(s))
 			sleep_now(s);
 	}
 	for (uint32_t i = 0; i < LAST && receive_all(s); i++)

@@ -75,7 +75,7 @@ void weft_sender_close(struct weft_sender *s)
 
 /* ---- Sending ---- */
 
-static uint32_t datagrams_of(const struct weft_udp_message *m)
+static uint32_t segments_in(const struct weft_udp_message *m)
 {
 	uint32_t bytes = (uint32_t)m->pieces->iov_len;
 
@@ -99,7 +99,7 @@ static void count_sent(struct weft_sender_counters *c, const struct weft_udp_mes
 		       int count)
 {
 	for (; count > 0; count--, message++) {
-		c->datagrams += datagrams_of(message);
+		c->datagrams += segments_in(message);
 		c->bytes += message->pieces->iov_len;
 	}
 }
@@ -120,7 +120,7 @@ static void send_now(struct weft_sender *s, const struct weft_udp_message *messa
 		c->calls++;
 		count_sent(c, message, sent);
 		if (sent < 0)
-			c->refused += datagrams_of(message);
+			c->refused += segments_in(message);
 		sent = sent < 0 ? 1 : sent;
 		message += sent;
 		count -= (uint32_t)sent;
