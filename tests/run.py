@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Runs the stages of `make check` in order and ends with `N passed, N failed, N skipped`.
 
-What needs nothing but the processor (clang-tidy, the builds for sanitizers and coverage, tests in
-virtual time and of the tree: those marked or of meson's suite `aside`) runs in a second process of this
-script, in the time that the other tests sleep: as SCHED_IDLE, which has the processor while nobody else
-wants it. Tests of speed, or with limits of time (`alone`), wait until it has ended.
+Whole programs (pytest) and test programs in C, which sleep or wait for their peers half of their time, run
+at the same time, one of each. What needs nothing but the processor (clang-tidy, the builds for sanitizers
+and coverage, tests in virtual time and of the tree: those marked or of meson's suite `aside`) runs in a
+further process of this script, in the time that the others sleep: as SCHED_IDLE, which has the processor
+while nobody else wants it. Tests of speed, or with limits of time (`alone`), wait until all that has ended.
 
 A stage builds what it needs in its own folder and counts the test cases that it ran. A test case is
 a case of a C test program (cmocka's TAP lines; a program without them is one case), a pytest case,
@@ -13,6 +14,7 @@ a lint script, or a file under clang-tidy. The exit status is 1 if anything fail
 """
 import argparse
 import concurrent.futures
+import fcntl
 import json
 import os
 import re
@@ -134,14 +136,17 @@ def pytest(folder, marks, name='pytest', where='tests', **env):
 
 
 def script(folder, path, *options):
-    status = subprocess.run([path, *options], cwd=ROOT, check=False,
-                            env={**os.environ, 'WEFT_BUILD': str(folder)}).returncode
-    print(f'{path.name}: {LINT_WORDS.get(status, "FAILED")}', flush=True)
+    done = subprocess.run([path, *options], cwd=ROOT, check=False, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env={**os.environ, 'WEFT_BUILD': str(folder)})
+    status = done.returncode
+    print(f'{done.stdout}{path.name}: {LINT_WORDS.get(status, "FAILED")}', flush=True)
     return passed_over(path.name) if status == 77 else verdict(status == 0, path.name)
 
 
 def lint(folder):
-    return sum((script(folder, path) for path in sorted((ROOT / 'tools').glob('check-*'))), Tally())
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        paths = sorted((ROOT / 'tools').glob('check-*'))
+        return sum(pool.map(lambda path: script(folder, path), paths), Tally())
 
 
 def tidy_file(commands, source, *options):
@@ -194,7 +199,17 @@ def prerequisites(folder, options, programs=()):
 
 def build_tests(folder, chosen, *options, programs=(), all_again=False):
     """Sets the folder up, and builds what the chosen tests and programs need; all_again: and all else, if
-    the folder was there before."""
+    the folder was there before. Another process of this script may want the same: one builds, the other waits."""
+    folder.mkdir(exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build_tests_locked(folder, chosen, *options, programs=programs, all_again=all_again)
+    finally:
+        os.close(lock)
+
+
+def build_tests_locked(folder, chosen, *options, programs, all_again):
     ninja = folder / 'build.ninja'
     older = ninja.exists()
     if not older or installed_since(ninja):
@@ -220,14 +235,14 @@ def build_sanitized(folder, name):
     return folder
 
 
-def sanitized(folder, name, *options, patience=5):
+def sanitized(folder, name, *options, patience=5, logbase='testlog'):
     folder = build_sanitized(folder, name)
     # gcc 12's thread sanitizer stops where the kernel randomizes addresses more than it expects.
     fixed = ('setarch', '-R')
     wrapper = fixed if name == 'tsan' and run(*fixed, 'true') else ()
     # One at a time: instrumented threads that spin would miss their time limits on few cores.
     return unit(folder, *sanitizer_tests(name), *options, '--num-processes', '1',
-                '--timeout-multiplier', str(patience), wrapper=wrapper,
+                '--timeout-multiplier', str(patience), wrapper=wrapper, logbase=logbase,
                 UBSAN_OPTIONS='halt_on_error=1:print_stacktrace=1',
                 TSAN_OPTIONS=f'suppressions={ROOT}/tests/tsan.supp')
 
@@ -278,48 +293,47 @@ def coverage(folder):
 ASIDE = ('--suite', 'aside')
 NOT_ASIDE = ('--no-suite', 'aside')
 ALONE = ('--suite', 'alone')
+# Beside the whole programs, of which one runs at a time. A limit of time is there for what hangs.
+ONE_LANE = ('--num-processes', str(max(1, (os.cpu_count() or 2) - 1)), '--timeout-multiplier', '3')
 # So many times longer may a test take that has a core only while nobody else wants one.
 STARVED = 20
+# Which processes of this script run beside which target, and what they do.
+BESIDE = {'all': ('programs', 'aside'), 'quick': ('programs-quick',)}
 
 
-def stages(folder):
-    """Each stage by name: what it does, which of `make`'s targets it belongs to, and how. `aside` are
-    those of `all` that run beside the tests before `join`."""
+def stages(folder, beside):
+    """Each stage by name: what it does, which of `make`'s targets, or of the processes beside them, it
+    belongs to, and how."""
     return [
-        ('lint', 'format, layers, sizes, freestanding nic', {'all', 'quick', 'lint'},
-         lambda: lint(folder)),
-        ('unit', 'test programs in C', {'all'},
-         lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE, '--no-suite', 'alone')),
-        ('unit', 'test programs in C', {'quick'},
-         lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long')),
-        ('pytest', 'whole programs', {'all'},
+        ('pytest', 'whole programs', {'programs'},
          lambda: pytest(folder, 'not slow and not aside and not alone')),
-        ('pytest', 'whole programs', {'quick'}, lambda: pytest(folder, 'quick')),
-        ('slow', 'the documented slow tests', {'slow'},
-         lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow')),
+        ('pytest', 'whole programs', {'programs-quick'}, lambda: pytest(folder, 'quick and not waits')),
 
+        ('asan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'asan') and Tally()),
+        ('tsan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'tsan') and Tally()),
+        ('coverage', 'builds', {'aside'}, lambda: build_coverage(folder) and Tally()),
         ('unit', 'in virtual time', {'aside'},
          lambda: unit(folder, '--no-suite', 'slow', *ASIDE, '--num-processes', '1',
                       '--timeout-multiplier', str(STARVED), logbase='testlog-aside')),
-        ('asan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'asan') and Tally()),
-        ('asan', 'test programs in virtual time, sanitized', {'aside'},
-         lambda: sanitized(folder, 'asan', *ASIDE, patience=STARVED)),
+        *((name, 'test programs in virtual time, sanitized', {'aside'},
+           lambda name=name: sanitized(folder, name, *ASIDE, patience=STARVED, logbase='testlog-aside'))
+          for name in SANITIZERS),
         ('pytest', 'of the tree', {'aside'},
          lambda: pytest(folder, 'aside and not slow', name='pytest-aside')),
         ('tidy', 'clang-tidy', {'aside'}, lambda: tidy(folder, all_paths=False)),
         ('tidy', 'clang-tidy', {'tidy', 'slow'}, lambda: tidy(folder)),
-        ('tsan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'tsan') and Tally()),
-        ('tsan', 'test programs in virtual time, sanitized', {'aside'},
-         lambda: sanitized(folder, 'tsan', *ASIDE, patience=STARVED)),
-        ('coverage', 'builds', {'aside'}, lambda: build_coverage(folder) and Tally()),
 
-        ('join', 'what ran beside', {'all'}, None),
-        ('unit', 'with limits of time', {'all'},
-         lambda: unit(folder, '--no-suite', 'slow', *ALONE, logbase='testlog-alone')),
-        ('pytest', 'of speed', {'all'},
-         lambda: pytest(folder, 'alone and not slow', name='pytest-alone')),
-        ('works', 'the table in README.md', {'all'},
-         lambda: script(folder, ROOT / 'tools/works.py', '--check')),
+        ('lint', 'format, layers, sizes, freestanding nic', {'all', 'quick', 'lint'},
+         lambda: lint(folder)),
+        ('unit', 'test programs in C', {'all'},
+         lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE, '--no-suite', 'alone', *ONE_LANE)),
+        ('unit', 'test programs in C', {'quick'},
+         lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long', '--no-suite', 'waits')),
+        ('join', 'whole programs', {'all'}, lambda: beside['programs'].join()),
+        ('join', 'whole programs', {'quick'}, lambda: beside['programs-quick'].join()),
+        ('slow', 'the documented slow tests', {'slow'},
+         lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow')),
+
         ('asan', 'test programs in C, sanitized', {'all'},
          lambda: sanitized(folder, 'asan', *NOT_ASIDE)),
         ('asan', 'test programs in C, sanitized', {'asan'}, lambda: sanitized(folder, 'asan')),
@@ -327,25 +341,34 @@ def stages(folder):
          lambda: sanitized(folder, 'tsan', *NOT_ASIDE)),
         ('tsan', 'test programs in C, sanitized', {'tsan'}, lambda: sanitized(folder, 'tsan')),
         ('coverage', 'of nic, pool and engines', {'all', 'coverage'}, lambda: coverage(folder)),
+
+        ('join', 'what ran beside', {'all'}, lambda: beside['aside'].join()),
+        ('unit', 'with limits of time', {'all'},
+         lambda: unit(folder, '--no-suite', 'slow', *ALONE, logbase='testlog-alone')),
+        ('pytest', 'of speed', {'all'},
+         lambda: pytest(folder, 'alone and not slow', name='pytest-alone')),
+        ('works', 'the table in README.md', {'all'},
+         lambda: script(folder, ROOT / 'tools/works.py', '--check')),
     ]
 
 
 class Beside:
-    """The stages `aside`, in a process of their own. Its output is shown when it is joined."""
+    """The stages of a target, in a process of their own. Its output is shown when it is joined."""
 
-    def __init__(self, args, folder):
-        self.log, self.tally = folder / 'aside.log', folder / 'aside.json'
+    def __init__(self, args, folder, target):
+        self.target, self.log = target, folder / f'{target}.log'
+        self.tally = folder / f'{target}.json'
         self.tally.unlink(missing_ok=True)
         with open(self.log, 'w') as log:
             self.child = subprocess.Popen(
-                [sys.executable, __file__, '--build', args.build, '--tally', self.tally, 'aside'],
+                [sys.executable, __file__, '--build', args.build, '--tally', self.tally, target],
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def join(self):
         self.child.wait()
         print(self.log.read_text(errors='replace'), flush=True)
         if not self.tally.exists():
-            return verdict(False, f'what ran beside ended with {self.child.returncode}')
+            return verdict(False, f'{self.target} beside ended with {self.child.returncode}')
         passed, failed, skipped, names = json.loads(self.tally.read_text())
         return Tally(passed, failed, skipped, tuple(names))
 
@@ -371,26 +394,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--build', default='build', help='the build folder')
     parser.add_argument('--tally', help='where the counts go, for another process')
+    besides = [name for names in BESIDE.values() for name in names]
     parser.add_argument('target', choices=['all', 'quick', 'lint', 'tidy', 'asan', 'tsan',
-                                           'coverage', 'slow', 'aside'])
+                                           'coverage', 'slow', *besides])
     args = parser.parse_args()
     os.umask(0o022)  # programs under test run as another user and must read the build
     folder = (ROOT / args.build).resolve()
     start = time.monotonic()
-    tally, beside = Tally(), None
+    tally, beside = Tally(), {}
     if args.target == 'aside':
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
+    if args.target not in besides:
         tally += run_stage('build', 'warnings are errors', lambda: build(folder) or Tally())
-    chosen = [] if tally.failed else [stage for stage in stages(folder) if args.target in stage[2]]
-    if args.target == 'all' and chosen:
-        beside = Beside(args, folder)
+    chosen = [] if tally.failed else [s for s in stages(folder, beside) if args.target in s[2]]
     try:
+        for name in BESIDE.get(args.target, ()) if chosen else ():
+            beside[name] = Beside(args, folder, name)
         for name, title, _, stage in chosen:
-            tally += run_stage(name, title, stage or beside.join)
+            tally += run_stage(name, title, stage)
     finally:
-        if beside:
-            beside.end()
+        for other in beside.values():
+            other.end()
     print(f'\n{time.monotonic() - start:.0f} s')
     if args.tally:
         Path(args.tally).write_text(json.dumps([tally.passed, tally.failed, tally.skipped, tally.names]))
