@@ -120,6 +120,7 @@ print(os.getpid(), flush=True)
 os.kill(os.getpid(), signal.SIGSTOP)"""
 
 
+@pytest.mark.waits
 def test_stopped_lock_owner(fabric):
     """Whoever is stopped with the pool's lock is named, and not waited for without end."""
     kill(fabric, start(fabric))

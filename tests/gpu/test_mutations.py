@@ -48,7 +48,9 @@ def test_passes_without(program, test):
     assert re.search(rf'OK \] {test}\b', said), said
 
 
-@pytest.mark.parametrize('mutation,program,test', ROWS)
+# Those of is_polled are noticed by nothing but that it does not end.
+@pytest.mark.parametrize('mutation,program,test', [
+    pytest.param(*row, marks=[pytest.mark.waits] if row[2] == 'is_polled' else []) for row in ROWS])
 def test_is_noticed(mutation, program, test):
     passed, said = run(program, test, GPU / 'mutated', MUTATED_SECONDS, WEFT_MUTATION=mutation)
     assert not passed, said

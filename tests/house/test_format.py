@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.quick, pytest.mark.aside]
+pytestmark = pytest.mark.aside
 TOOLS = Path(__file__).resolve().parents[2] / 'tools'
 GOOD = 'int weft_f(void)\n{\n\treturn 0;\n}\n'
 
