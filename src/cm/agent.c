@@ -254,7 +254,7 @@ static void transmit(struct weft_cm_id *id, const uint8_t wire[WEFT_MAD_BYTES])
 void weft_agent_apply(struct weft_cm_id *id, const struct weft_conn_out *out,
 		      const struct weft_mad *mad)
 {
-	/* without memory it waits without an end, as for a datagram that is always lost */
+	/* without memory for a timer it waits without an end, as for a datagram that is always lost */
 	weft_timer_update(id);
 	if (id->conn.deadline_ns)
 		call_by(id->conn.deadline_ns);

@@ -41,7 +41,7 @@ int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, in
 #include "wire/cm/conn.h"
 #include "verbs/service.h"
 
-#define WEFT_CM_MAX_ATOMIC  16u /* reads and atomics under way; what the device reports */
+#define WEFT_CM_MAX_ATOMIC  16u /* READs and atomics outstanding, as the device reports */
 #define WEFT_CM_MAX_BACKLOG 1024
 #define WEFT_CM_ACK_TIMEOUT 17 /* code: 0.5 s, as Linux's RoCE path of 16 makes it */
 
@@ -51,14 +51,14 @@ enum weft_id_state {
 	WEFT_ID_ADDR_RESOLVED,
 	WEFT_ID_ROUTE_RESOLVED,
 	WEFT_ID_LISTENING,
-	WEFT_ID_CONNECTED, /* it has, or had, an end of a connection; conn says more */
+	WEFT_ID_CONNECTED, /* it has, or had, one end of a connection: see conn */
 };
 
 /* An event on its way to the program, and until it is acknowledged. */
 struct weft_cm_event {
 	struct rdma_cm_event event;
-	struct weft_cm_id
-		*counts; /* which waits for the acknowledgement: the listener, of a request */
+	struct weft_cm_id *
+		counts; /* the identifier that waits for its acknowledgement: of a request the listener */
 	struct weft_cm_event *next;
 	uint8_t private_data[WEFT_MAD_PRIVATE_MAX];
 };
@@ -120,7 +120,7 @@ struct weft_cm {
 	struct weft_pool *pool;
 	struct ibv_context *verbs;
 	struct ibv_pd *pd;     /* for identifiers whose program brings none */
-	struct ibv_xrcd *xrcd; /* the same; NULL: nobody wanted it yet */
+	struct ibv_xrcd *xrcd; /* likewise; NULL: no identifier has wanted it yet */
 	uint64_t ca_guid;
 	uint32_t forks; /* that have made this process since the library was loaded */
 };
@@ -181,7 +181,7 @@ struct weft_cm_id *weft_id_new(struct rdma_event_channel *channel, void *context
 void weft_id_free(struct weft_cm_id *id);
 /* As rdma_create_id without a channel, for any type of queue pair. */
 int weft_id_create(struct rdma_cm_id **id, enum rdma_port_space ps, enum ibv_qp_type type);
-/* It is bound to the device from now on. */
+/* The identifier is bound to the device from now on. */
 void weft_id_bind_device(struct weft_cm_id *id);
 static inline bool weft_id_is_ud(const struct weft_cm_id *id)
 {

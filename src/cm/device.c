@@ -80,7 +80,7 @@ int weft_cm_start(void)
 
 	if (started == self)
 		return 0;
-	/* not the mutex of all else: the helper takes that one */
+	/* a mutex of its own, as the helper takes weft_cm.mutex */
 	pthread_mutex_lock(&starting);
 	if (started != self)
 		err = join();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How datagrams travel: through the mailboxes of the pool. What does not fit yet waits here, in order.
- * The mutex is held in all calls.
+ * How datagrams travel: through the mailboxes of the pool. Datagrams that do not fit yet wait here, in order. The
+ * mutex is held in all calls.
  */
 #ifndef WEFT_CM_LINK_H
 #define WEFT_CM_LINK_H

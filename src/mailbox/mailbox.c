@@ -10,8 +10,8 @@
 #include "pool/format_member.h"
 #include "pool/sizes.h"
 
-/* When all slots are of addressees that do not look (they are stopped), they are taken from them
- * after this. */
+/* When all slots wait for addressees that do not look, as they stand still, slots are overwritten after so
+ * long. */
 #define PATIENCE_NS 3000000000ull
 
 static int make(struct weft_attachment *a)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Datagrams between members, for connection management: unreliable as InfiniBand's are, though one
- * is only lost when nobody that has one in the mailbox looks for three seconds.
+ * Datagrams between members, for connection management: unreliable as InfiniBand's are, though one is lost only
+ * when no addressee of the whole mailbox has looked for three seconds.
  *
  * Context: any thread, but one at a time.
  */
@@ -11,7 +11,7 @@
 #include "pool/pool.h"
 #include "pool/sizes.h"
 
-/* A member in its present life. */
+/* A member and its incarnation. */
 struct weft_address {
 	uint16_t member;
 	uint64_t incarnation;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which pages of the process regions cover, and which of those lie in the pool: a tree of intervals. One that
- * no region covers any more stays in it while its pages cannot leave the pool, as they may not be moved
- * (movable.h) or could not (move.h): they are away, and come home later. Until then they are shared
- * mappings of the pool with the right contents; a region that covers them again has them at once.
+ * Which pages of the process regions cover, and which of those lie in the pool: a tree of intervals. One that no
+ * region covers any more stays in it while its pages cannot leave the pool, as they may not be moved (movable.h)
+ * or could not (migrate.h): they are away, and come home later. Until then they are shared mappings of the pool
+ * with the right contents; a region that covers them again has them at once.
  *
  * An interval in the pool holds a reference on its extent. The caller holds the mutex of the regions.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The two ways to hold back stores of threads that were left asleep, and may wake up while a chunk of
- * pages changes its place: what move.c chooses from. Every call is made under the mutex of the
- * regions with all signals blocked and the other threads parked (migrate/park.h).
+ * The two ways to hold back stores of threads that were left asleep, and may wake up while a chunk of pages
+ * changes its place: what migrate.c chooses from. Every call is made under the mutex of the regions with all
+ * signals blocked and the other threads parked (migrate/park.h).
  */
 #ifndef WEFT_MIGRATE_HOLD_H
 #define WEFT_MIGRATE_HOLD_H

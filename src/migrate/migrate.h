@@ -25,7 +25,7 @@ struct weft_migrate {
 	int fd;		/* of the pool */
 	uint64_t off;	/* in the pool */
 	int prot;	/* of the mapping */
-	/* a peer that is stopped may still store there: it is tried for seconds, not once */
+	/* a suspect may still store there: it is tried for seconds, not once */
 	bool insists;
 };
 

@@ -218,7 +218,7 @@ bool weft_migrated_back(const struct weft_interval *interval)
 	return moved;
 }
 
-/* ---- what somebody stopped may reach ---- */
+/* ---- what a suspect may reach ---- */
 
 void weft_migrated_reach(uint64_t age)
 {

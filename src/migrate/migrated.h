@@ -22,7 +22,7 @@ struct weft_extent {
 	unsigned int refs; /* pieces of regions, intervals */
 	bool strayed;	   /* the program has unmapped or moved pages of it */
 	bool freed;	   /* the source has it again */
-	bool reached;	   /* somebody stopped may still write to it */
+	bool reached;	   /* a suspect may still write to it */
 	bool left;	   /* its pages have, for the next one, or back for good (NULL) */
 	struct weft_extent *heir;
 	uint64_t made; /* the source's age */

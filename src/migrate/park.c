@@ -39,7 +39,7 @@ static struct slot {
 	bool listed;
 } slots[WEFT_SUMMON_MOST];
 
-/* Of the mover alone. */
+/* Of the thread that migrates alone. */
 static struct {
 	uint32_t last_round;
 	int tasks;			 /* the list's descriptor */

@@ -42,7 +42,7 @@ static struct {
 	uint64_t home_wait_ns;
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER, .home_due_ns = UINT64_MAX};
 
-/* Returns the cancellation state for unlock: a thread must not end in our midst. */
+/* Returns the cancellation state for unlock: a thread must not be cancelled while it has the mutex. */
 static int lock(void)
 {
 	int state;

@@ -36,8 +36,7 @@ struct weft_extent_source {
 	int (*alloc)(void *arg, size_t len_bytes, uint64_t *off, void **alias);
 	/* Gives the pages back to the system. */
 	void (*free)(void *arg, uint64_t off, size_t len_bytes);
-	/* The same when somebody stopped may still write there: not before it has gone on. NULL: as
-	 * free. */
+	/* The same when a suspect may still write there: not before that has gone on. NULL: as free. */
 	void (*retire)(void *arg, uint64_t off, size_t len_bytes);
 	/* A thread that stopped before it grew past what it is at alloc cannot reach that extent. NULL: 0. */
 	uint64_t (*age)(void *arg);
@@ -78,7 +77,7 @@ int weft_region_attach(const struct weft_extent_source *source);
 bool weft_region_detach(void);
 
 enum weft_region_flags {
-	WEFT_REGION_MOVE = 1 << 0, /* its rights make moving worth it */
+	WEFT_REGION_MOVE = 1 << 0, /* its access makes migrating worth it */
 	WEFT_REGION_WRITE = 1 << 1,
 	WEFT_REGION_STAY = 1 << 2, /* nothing of it moves before it is released */
 };
@@ -97,26 +96,26 @@ int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
 void weft_region_release(struct weft_region *region);
 
 /*
- * Pages may be in no region any more and yet in the pool, since the kernel may hold them for later (pins.h) or a thread
- * stood in the way (move.h): they are away. The program notices nothing, but that they are a shared mapping.
- * They come home, some megabytes at a time, by these calls once they are due, and by acquire and release.
+ * Pages may be in no region any more and yet in the pool, since the kernel may hold them for later (pins.h) or a
+ * thread stood in the way (migrate.h): they are away. The program notices nothing, but that they are a shared
+ * mapping. They come home, some megabytes at a time, by these calls once they are due, and by acquire and release.
  * When they are due next, by the pool's clock; UINT64_MAX: nothing is away.
  */
 uint64_t weft_region_bring_home(uint64_t now_ns);
 bool weft_region_is_away(void);
 
-/* While somebody holds, nothing more moves: any page may be part of a region over all memory. */
+/* As long as it is held, nothing more migrates: any page may be part of a region over all memory. */
 void weft_region_hold(bool hold);
 
-/* Before release: somebody stopped may still write to where the region lies in the pool. Its pages
- * move back all the same; its extents are retired. */
+/* Before release: a suspect may still write to where the region lies in the pool. Its pages move back all the
+ * same; its extents are retired. */
 void weft_region_quarantine(struct weft_region *region);
 
 /*
- * The same for regions that stay. Expose: somebody stopped may still write to extents older than that age,
- * too. Rehome: the pages of all such extents move to new ones, which are out of its reach, or where that
- * is not possible back for good, without losing a store of the program; nobody else may use them meanwhile.
- * Then each region follows: whether its pieces have changed, though not their number.
+ * The same for regions that stay. Expose: a suspect may still write to extents older than that age, too. Rehome:
+ * the pages of all such extents move to new ones, which are out of its reach, or where that is not possible back
+ * for good, without losing a store of the program; no executor may use them meanwhile. Then each region follows:
+ * whether its pieces have changed, though not their number.
  */
 void weft_region_expose(uint64_t age);
 bool weft_region_any_exposed(void);

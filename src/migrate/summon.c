@@ -28,7 +28,7 @@ struct action {
 	uint64_t mask;
 };
 
-/* Whose signals 33 else are. */
+/* The handler of signals 33 that are not ours: glibc's. */
 static _Atomic(handler_fn *) others;
 #define DEFAULT ((handler_fn *)0)
 #define IGNORE	((handler_fn *)1)
@@ -60,7 +60,7 @@ static void come(struct weft_summon *me, const ucontext_t *context)
 			      memory_order_relaxed);
 	/* release: pairs with the acquire in is_stack_elsewhere (park.c) */
 	atomic_store_explicit(&me->noted, true, memory_order_release);
-	if (round) /* else the one that has called it is over */
+	if (round) /* else the round that has called it is over */
 		weft_stand_still(&me->parked, &weft_summon_arrivals, &weft_summon_round, round);
 }
 

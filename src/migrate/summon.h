@@ -19,7 +19,8 @@
 
 #define WEFT_SUMMON_SIGNAL 33
 
-/* A thread: the entry is its own as long as it lives. Written by the mover, but for what says otherwise. */
+/* A thread: the entry is its own as long as it lives. Written by the thread that migrates, but for what says
+ * otherwise. */
 struct weft_summon {
 	_Atomic pid_t tid;
 	_Atomic uint32_t parked; /* the round in which it last stood still: written by the thread */
@@ -30,7 +31,7 @@ struct weft_summon {
 
 extern struct weft_summon weft_summons[WEFT_SUMMON_MOST];
 
-/* The round, 0 while nobody is to stand still. Written by the mover. */
+/* The round, 0 while no thread is to stand still. Written by the thread that migrates. */
 extern _Atomic uint32_t weft_summon_round;
 /* How many have come, in rounds of all times; a futex. */
 extern _Atomic uint32_t weft_summon_arrivals;

@@ -18,7 +18,7 @@ static bool is_armed_for(uint64_t word, bool solicited)
 bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited,
 		     bool taken)
 {
-	/* acquire, as below: pairs with the release of the arming, which names its bell */
+	/* acquire, as below: pairs with the release in change (nic/arm.c), behind which the alarm names its bell */
 	uint64_t word = atomic_load_explicit(&alarm->word, memory_order_acquire), claim;
 
 	while (is_armed_for(word, solicited)) {

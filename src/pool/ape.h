@@ -10,7 +10,7 @@
 struct weft_pool_ape *weft_pool_ape(struct weft_pool *pool);
 /* What this member writes as `owner`, or as the card's word. */
 uint64_t weft_pool_ape_word(const struct weft_pool *pool);
-/* Whether the member that wrote it is still there; member: its number. */
+/* Whether the member that wrote that word is still there; member: its number. */
 bool weft_pool_ape_lives(struct weft_pool *pool, uint64_t word, uint16_t *member);
 /*
  * Takes a slot for this process, `which` or, where that is negative, a free one; its number.

@@ -71,7 +71,7 @@ bool weft_pool_signalled(struct weft_pool *pool, enum weft_signal_reason reason)
 
 	if (!atomic_load_explicit(due, memory_order_acquire))
 		return false;
-	/* cleared before the work is looked at: a caller that adds some later rings again */
+	/* cleared before the work is looked at: a caller that adds some later signals again */
 	atomic_store_explicit(due, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	return true;
@@ -100,7 +100,7 @@ struct wait {
 	uint16_t member;
 	uint32_t qp; /* at which of its queue pairs, an index; 0: at any */
 	uint64_t patience_ns;
-	/* one that does not end is a suspect, unless it had stopped before that was made; NULL: nobody is */
+	/* an executor that does not go on is a suspect, unless it stopped before what ends was made; NULL: none is */
 	const uint64_t *made;
 	int err;
 	uint32_t n, room;
@@ -135,7 +135,7 @@ static bool goes_on(struct weft_pool *pool, const struct waited *waited, bool as
 	       (!ask || weft_pool_alive(pool, waited->member, waited->incarnation));
 }
 
-/* All at once: one that is stopped must not use up the patience with those that are at work. */
+/* All at once: an executor that stands still must not use up the patience with those that are at work. */
 static void wait_for_noted(struct wait *w)
 {
 	uint64_t begun_ns = w->n ? weft_clock_now_ns() : 0, waited_ns;
@@ -226,7 +226,7 @@ static int wait_all(struct wait *w)
 		if (i != w->member && i != w->pool->me)
 			note_member(w, i);
 	wait_for_noted(w);
-	/* last, as our helper may have begun what one of them asked for which then gave up waiting */
+	/* last, as our helper may have begun what one of them has asked for and given up since */
 	if (w->pool->me < end)
 		note_member(w, w->pool->me);
 	wait_for_noted(w);

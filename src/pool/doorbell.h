@@ -12,9 +12,9 @@
 
 /* Which requests a card carries that come from one of its addresses. */
 enum weft_card_reach {
-	WEFT_CARD_NONE,	  /* it is none */
-	WEFT_CARD_BEYOND, /* those to addresses that no member of the pool has */
-	WEFT_CARD_ALL,	  /* those, too, that others could reach in the pool: of tests */
+	WEFT_CARD_NONE,	  /* the member is no card */
+	WEFT_CARD_BEYOND, /* requests to addresses that no member of the pool has */
+	WEFT_CARD_ALL,	  /* all, those too that could be reached in the pool: for tests */
 };
 
 /* What a card tells of itself: name, column of `weft nic list`. Bytes are those of UDP's payload. */

@@ -41,7 +41,7 @@ struct weft_pool_header {
 	uint32_t version; /* [L] */
 	/* [L] how often the lock was taken by members: shows those that wait for it that it goes on */
 	_Atomic uint32_t turns;
-	uint64_t signature; /* [L] of the layout (file.c) */
+	uint64_t signature; /* [L] of the layout (signature.c) */
 	uint64_t file_bytes;
 	uint64_t incarnations;	       /* [L] the last one given out */
 	_Atomic uint64_t members_end;  /* [L] members ever used are below this; their pages stay */

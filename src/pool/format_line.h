@@ -59,9 +59,9 @@ static inline uint32_t weft_busy_qp(uint64_t busy)
 }
 
 /*
- * While it executes there, the thread may touch memory of a further member: of a protection domain that
- * processes share. Its word in `also` names that one, + 1, or WEFT_ALSO_ALL, under the sequence of `busy`;
- * under another one it says nothing, so that nobody need clear it.
+ * While it executes there, the thread may touch memory of a further member: of a protection domain that processes
+ * share. Its word in `also` names that one, + 1, or WEFT_ALSO_ALL, under the sequence of `busy`; under another one
+ * it says nothing, so that it is never cleared.
  */
 #define WEFT_ALSO_ALL ((1u << WEFT_BUSY_MEMBER_BITS) - 1)
 
@@ -114,9 +114,10 @@ struct weft_pool_ask {
 	uint64_t len_bytes;
 	uint64_t operand[2];
 	uint64_t bounce_off; /* where the bytes come from or go to, in a segment of the asker */
-	/* of the region in which all of it lies: the helper looks; of calls: the QPN, and above it the domain */
+	/* id of the region in which all of it lies, at which the helper looks; of calls: the QPN, and above it the
+	 * domain */
 	uint64_t id;
-	/* not of calls: the word by which it is allowed, and what that was: the helper looks */
+	/* not of calls: the grant's word, and what it was, at which the helper looks */
 	uint64_t grant_off, grant_was;
 	/* [P] the helper of `target` */
 	_Alignas(WEFT_LINE) _Atomic uint64_t answered; /* the seq it answers, stored last */

@@ -79,8 +79,8 @@ static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid
  * behind LEAVES makes that one notice which has stored before it.
  */
 enum weft_moving {
-	WEFT_MOVING_NONE,  /* it lies where it stays */
-	WEFT_MOVING_HOLDS, /* nobody may begin to touch it any more */
+	WEFT_MOVING_NONE,  /* memory lies where it stays */
+	WEFT_MOVING_HOLDS, /* no executor may begin to touch it any more */
 	WEFT_MOVING_LEAVES, /* an executor that had begun has finished, or stands still and is left behind */
 	WEFT_MOVING_PHASES = 4,
 };

@@ -18,7 +18,7 @@ enum weft_pool_conn {
 	WEFT_CONN_NONE = 0,	/* RESET or INIT, or no queue pair */
 	WEFT_CONN_READY = 1,	/* takes requests */
 	WEFT_CONN_ERROR = 2,	/* nothing is answered */
-	WEFT_CONN_REHOMING = 3, /* its owner's memory migrates: READY again soon */
+	WEFT_CONN_REHOMING = 3, /* its owner rehomes: READY again soon */
 };
 
 #define WEFT_ANY_PSN UINT32_MAX

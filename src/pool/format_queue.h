@@ -111,7 +111,7 @@ struct weft_pool_taken {
 struct weft_pool_slot {
 	_Atomic uint64_t state;	      /* [O] EMPTY, FREE; [P] the member that has TAKEN it: DONE */
 	struct weft_pool_taken taken; /* [P] the member that has TAKEN it */
-	uint32_t told;		      /* [O] its completion is no news to an armed queue */
+	uint32_t told;		      /* [O] its completion does not end the arming of its queue */
 	struct weft_pool_recv recv;   /* [O] */
 };
 
@@ -121,7 +121,7 @@ struct weft_pool_slot {
 struct weft_pool_srq {
 	uint32_t size, stride;	/* [O] a power of two of slots, of so many bytes */
 	uint32_t pd;		/* [O] whose memory the receives may name */
-	_Atomic uint32_t limit; /* [O] with fewer left it wants to be signalled; 0: never */
+	_Atomic uint32_t limit; /* [O] with fewer left its owner is signalled; 0: never */
 	_Atomic uint32_t
 		fault; /* [P] the tag of the UD queue pair, a receive of which gave no access to its buffer; [O] 0 */
 	/* [O] the longer queue into which it was posted afterwards, or 0. Stored after the last `posted`.

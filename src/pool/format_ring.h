@@ -74,7 +74,7 @@ struct weft_pool_alarm {
 	/* as a claim: enum weft_alarm, the number of the arming in place of a lap, and, of CLAIMED, the member. [O] all
 	 * but CLAIMED, [P] the producer: that */
 	_Atomic uint64_t word;
-	uint64_t bell_off; /* [O] of its channel's bell; 0: nobody is to be woken */
+	uint64_t bell_off; /* [O] of its channel's bell; 0: it has no channel */
 };
 
 /*
@@ -89,8 +89,8 @@ struct weft_pool_bell {
 };
 
 struct weft_pool_ring {
-	/* [O] owner of the queue: where its alarm is once it was armed, before that 0. From then on those that
-	 * complete fence before they look at it, so that arming asks no barrier of them */
+	/* [O] owner of the queue: where its alarm is once it was armed, before that 0. From then on producers
+	 * fence before they look at it, so that arming asks no barrier of them */
 	_Atomic uint64_t alarm_off;
 	uint32_t size; /* a power of two, or 0: completions stand elsewhere */
 	uint16_t owner, producer;

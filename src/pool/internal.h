@@ -42,9 +42,8 @@ struct weft_quarantine {
 
 struct weft_attachment {
 	struct weft_pool pool;
-	struct weft_attachment
-		*parents;    /* in a fork's child: what it has inherited, which nobody uses */
-	char path[PATH_MAX]; /* absolute */
+	struct weft_attachment *parents; /* in a fork's child: what it has inherited, unused */
+	char path[PATH_MAX];		 /* absolute */
 	const struct weft_backing *on;
 	struct weft_backed *backed;
 	unsigned int references;
@@ -118,8 +117,8 @@ static inline void weft_leave(const struct weft_attachment *a, int key)
 uint64_t weft_lease_word(const struct weft_pool *pool);
 int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *first);
 void weft_lease_drop_segments(struct weft_attachment *a, uint32_t first, uint32_t count);
-/* What is leased under `word`: from now on nobody gets access; once nobody has it, it is free. The
- * latter fails with -errno if the file cannot be opened. */
+/* What is leased under `word`: the first ends all access to it; the second, once no executor has access, frees it.
+ * The latter fails with -errno if the file cannot be opened. */
 void weft_lease_end_rights(struct weft_pool *pool, uint64_t word);
 int weft_lease_give_back(struct weft_attachment *a, uint64_t word);
 /* The next lease from *at on, which starts as 0; 0: none. */
@@ -130,8 +129,8 @@ uint16_t weft_members_end(const struct weft_pool *pool);
 
 /* The lock is held. -ESTALE: the memory lost its name before we were in it. */
 int weft_member_join(struct weft_attachment *a);
-/* bell.c: waits until nobody alive executes at `member`: for one that is not us, its own lines do
- * not count. -ETIMEDOUT. */
+/* bell.c: waits until no living thread executes at `member`, whose own lines count only if it is this process.
+ * -ETIMEDOUT. */
 int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeout_ns);
 
 /* wake.c: closes the descriptors of channels that have gone; of all, as the pool is left; and, in a fork's child,
@@ -140,8 +139,8 @@ void weft_wake_sweep(struct weft_pool *pool);
 void weft_wake_end(void);
 void weft_wake_forget(void);
 
-/* quarantine.c: is that line, with that word, known to be stopped? -ENOENT; 0, but what was made at
- * that age is out of its reach; -ETIMEDOUT. */
+/* quarantine.c: is that line, with that word, a suspect's? -ENOENT: no; -ETIMEDOUT: yes; 0: yes, but what was made
+ * at that age is out of its reach. */
 int weft_quarantine_look(struct weft_pool *pool, uint16_t member, uint32_t line, uint64_t busy,
 			 uint64_t made);
 void weft_quarantine_suspect(struct weft_pool *pool, uint16_t member, uint32_t line,

@@ -304,11 +304,11 @@ int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_
 	bool holds;
 
 	pthread_mutex_lock(&weft_attachment(pool)->mutex);
-	/* a thread that was stopped since it read it must not put it in the place of a newer one */
+	/* a thread that has stood still since it read the entry must not put it in the place of a newer one */
 	holds = atomic_load_explicit(&pool->mrs[index].id, memory_order_acquire) == mr->id;
 	if (holds && atomic_load_explicit(&seen->id, memory_order_relaxed) != mr->id) {
-		/* nobody here uses the old copy: its region was revoked, which waited for us; or found one
-		 * of us stopped, which looks at its grant before it writes */
+		/* no thread here uses the old copy: the revocation of its region has waited for ours; or one
+		 * stands still, and looks at its grant before it writes */
 		atomic_store_explicit(&seen->id, 0, memory_order_relaxed);
 		seen->mr = *mr;
 		seen->rights = mr->rights;

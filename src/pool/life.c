@@ -76,7 +76,7 @@ static void forget(struct weft_pool *pool, uint16_t member)
 		atomic_store_explicit(&m->line[i].busy, 0, memory_order_relaxed);
 		atomic_store_explicit(&m->also[i], 0, memory_order_relaxed);
 	}
-	/* it may have died while its memory moved */
+	/* it may have died while it rehomed */
 	atomic_store_explicit(
 		&m->moves,
 		weft_moving_next(atomic_load_explicit(&m->moves, memory_order_relaxed),
@@ -99,8 +99,8 @@ static void end_visits(struct weft_pool_member *m)
 		atomic_fetch_and_explicit(&m->ask[i].seq, ~1ull, memory_order_relaxed);
 }
 
-/* Rights end first, then executors there finish, then the memory goes. False: one is
- * stopped in the middle, and nothing has gone. */
+/* Rights end first, then executors there finish, then the memory goes. False: an executor stands still in the
+ * middle, and no memory has gone. */
 static bool give_back(struct weft_attachment *a, uint64_t word, uint64_t patience_ns)
 {
 	uint16_t member = (uint16_t)((word & 0xffff) - 1);
@@ -122,7 +122,7 @@ void weft_life_leave(struct weft_attachment *a)
 {
 	int key;
 
-	/* what is left now is recovered, as if we had died */
+	/* what is left now is recovered by another member, as if we had died */
 	if (!give_back(a, weft_lease_word(&a->pool), LEAVE_NS))
 		return;
 	key = weft_enter(a);

@@ -45,7 +45,7 @@ struct weft_pool {
 	uint64_t incarnation;
 	uint16_t me;
 	uint32_t segments;
-	_Atomic uint64_t age;	   /* executors found stopped so far */
+	_Atomic uint64_t age;	   /* suspects found so far */
 	_Atomic uint32_t nretired; /* what waits for them */
 	/* What this process has mapped: a flag a chunk and a block, which only ever goes from unseen
 	 * to seen, under the mutex. */
@@ -65,8 +65,8 @@ struct weft_caller {
 	uint32_t thread; /* a number that no other living thread has; 0: it must not own locks */
 	uint16_t index;
 	bool shared;
-	/* of memory of a member that is neither we nor the peer (nic/place.h): a key did not hold, for it
-	 * moves; what could not be reached, the last time that something could not */
+	/* of memory of a third member (nic/place.h): a key did not hold, for that member rehomes; and the span
+	 * that could not be reached, the last time that one could not */
 	bool moves;
 	const struct weft_span *failed;
 };
@@ -157,10 +157,10 @@ enum weft_retire {
 	WEFT_RETIRE_QP, /* `where` is the index, as for the next */
 	WEFT_RETIRE_MR,
 };
-/* Frees it, as the function of its kind does, when nobody stopped can reach it any more. */
+/* Frees it, as the function of its kind does, when no suspect can reach it any more. */
 void weft_pool_retire(struct weft_pool *pool, enum weft_retire what, uint64_t where,
 		      uint64_t len_bytes);
-/* Looks whether those have gone on, or have died. */
+/* Looks whether suspects have gone on, or have died. */
 void weft_pool_sweep(struct weft_pool *pool);
 /* The first half alone: every thread of every member has seen our stores, and we theirs. */
 void weft_pool_barrier(struct weft_pool *pool);
@@ -199,11 +199,11 @@ void weft_pool_signal(struct weft_pool *pool, uint16_t member, enum weft_signal_
  */
 int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off);
 
-/* Moves a descriptor of ours out of the way of the program's: its new number, or, where there is none, its own. */
+/* Gives a descriptor of ours a number out of the way of the program's: the new one, or where there is none the old. */
 int weft_wake_move_high(int fd);
 
 /* Ends an arming: {CLAIMED, by us}, or OFF with `taken`, as its owner does that has the event at once. False: it
- * is not armed for this completion, or somebody else was faster. */
+ * is not armed for this completion, or another producer was faster. */
 bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited,
 		     bool taken);
 void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Memory that somebody stopped may still touch. An executor that does not go on within the patience
- * of a revocation becomes a suspect: what it could reach is retired instead of freed, until its busy
- * line has changed or it has died. What was made after it stopped is out of its reach.
+ * Memory that an executor which stands still may yet touch. An executor that does not go on within the patience of
+ * a revocation becomes a suspect: what it could reach is retired instead of freed, until its busy line has changed
+ * or it has died. What was made after it stopped is out of its reach.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ void weft_quarantine_suspect(struct weft_pool *pool, uint16_t member, uint32_t l
 		atomic_store_explicit(&q->nsuspects, q->nsuspects + 1, memory_order_release);
 		atomic_store_explicit(&pool->age, since, memory_order_relaxed);
 	} else {
-		q->lost = true; /* then what is retired stays so */
+		q->lost = true; /* then what is retired is never freed */
 	}
 	pthread_mutex_unlock(&weft_attachment(pool)->quarantine_mutex);
 }

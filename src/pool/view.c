@@ -191,7 +191,7 @@ static void read_taken(const struct weft_view *v, const struct weft_pool_qp *raw
 	if (peer.qpn == qp->dest_qpn && (peer.conn & 0xffffff) == qp->qpn &&
 	    peer.rq_taken_epoch == raw->rq_epoch && peer.rq_taken > qp->taken)
 		qp->taken = peer.rq_taken;
-	/* it was read later */
+	/* the peer's entry was read later */
 	if (qp->posted < qp->taken)
 		qp->posted = qp->taken;
 }

@@ -23,7 +23,7 @@
 
 struct weft_view_member {
 	uint16_t index;
-	uint64_t incarnation; /* 0: nobody is there */
+	uint64_t incarnation; /* 0: the number is free */
 	uint32_t pid, uid;
 	uint64_t pid_ns, net_ns, start_time;
 	char comm[17];
@@ -72,7 +72,7 @@ struct weft_view {
 	uint64_t allocated_bytes, file_bytes;
 	uint32_t segments_leased;
 	uint32_t damaged;
-	bool moving; /* somebody held the file lock for too long: sums may be off by one member */
+	bool moving; /* a process had the file lock for too long: sums may be off by one member */
 	struct weft_counters totals; /* of those that have gone and those that are there */
 	unsigned int nmembers;	     /* members ever used; look for an incarnation */
 	struct weft_view_member member[WEFT_MEMBERS];

@@ -51,7 +51,7 @@ static struct {
 } sets[SETS] = {[0 ... SETS - 1] = {.mutex = PTHREAD_MUTEX_INITIALIZER}};
 
 static _Atomic uint32_t nopen;
-/* When a descriptor of ours was last moved high: it may have got the number of one that was closed. */
+/* When a descriptor of ours last got a high number, which may be that of one that the program had closed. */
 static _Atomic uint64_t moved_ns;
 
 static bool is_pipe(int fd, const struct weft_pool_bell *bell)

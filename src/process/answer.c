@@ -19,7 +19,7 @@ static int by_file(uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
 	if (fd < 0)
 		return -errno;
 	while (len_bytes) {
-		/* the last byte last, as above */
+		/* the last byte last, as in weft_reach_by_kernel */
 		uint64_t part = len_bytes > 1 ? len_bytes - 1 : 1;
 		ssize_t n = write ? pwrite(fd, here, part, (off_t)va)
 				  : pread(fd, here, part, (off_t)va);

@@ -17,7 +17,7 @@
 #define DRIVER "libcuda.so"
 #define PLUGIN "libweft-cuda.so"
 
-/* Between two processes on one device: from here on it is sooner to wait for the other's turn. */
+/* Between two processes on one device: from so many bytes on it takes less to wait for the other's turn. */
 #define SAME_DEVICE_LEAST_BYTES (1u << 20)
 
 /* Another process's memory, as one of ours reaches it. */
@@ -51,7 +51,7 @@ static int is_driver(struct dl_phdr_info *info, size_t size, void *unused)
 	return !strncmp(name ? name + 1 : info->dlpi_name, DRIVER, sizeof(DRIVER) - 1);
 }
 
-/* Beside the library that this is a part of. */
+/* It lies beside the library that this is a part of. */
 static void *open_plugin(void)
 {
 	char path[4096];

@@ -18,7 +18,7 @@ struct weft_pool;
  */
 int weft_device_begin(struct weft_pool *pool, uint64_t va, uint64_t len_bytes,
 		      struct weft_device **device);
-/* Its region has ended. quiet: nobody is in the middle of a copy; otherwise it stays for ever. */
+/* Its region has ended. quiet: no executor is in the middle of a copy; otherwise it stays for ever. */
 void weft_device_end(struct weft_pool *pool, struct weft_device *device, bool quiet);
 uint64_t weft_device_off(const struct weft_device *device);
 /* Such as gpu0: at least 16 bytes. */

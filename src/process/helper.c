@@ -67,8 +67,8 @@ static uint64_t serve(uint64_t due_ns, bool called)
 	return called || now_ns >= due_ns ? c->run(now_ns) : due_ns;
 }
 
-/* The dead are found by those that are connected: their requests would otherwise go on succeeding; and
- * the stopped by those whose memory they may still touch. When the next look is due. */
+/* The dead are found by those that are connected: their requests would otherwise go on succeeding; and suspects by
+ * those whose memory they may still touch. When the next look is due. */
 static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 {
 	const struct weft_nic *nic = &weft_process_nic;
@@ -93,8 +93,8 @@ static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 	return now_ns + WATCH_NS;
 }
 
-/* A producer that completes into an armed queue wakes us, unless it dies or is stopped in between. When the next look is
- * due. */
+/* A producer that completes into an armed queue wakes us, unless it dies or stands still in between. When the next
+ * look is due. */
 static uint64_t look(uint64_t *due_ns)
 {
 	struct weft_nic *nic = &weft_process_nic;

@@ -151,7 +151,7 @@ bool weft_object_keep(const struct weft_pool_object *copy)
 
 /* ---- By others ---- */
 
-/* Whether its maker asks for its end or not. */
+/* Without the mark by which its owner asks for its end. */
 static uint64_t id_of(const struct weft_pool_object *object, memory_order order)
 {
 	return atomic_load_explicit(&object->id, order) & ~WEFT_OBJECT_ASKED;

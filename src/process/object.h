@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What other processes may import stands in the pool's table of objects (struct weft_pool_object),
- * under a number that is its handle in all of them. It ends with its object, or with the process
- * that made it. Any thread; the one that makes and ends it takes care that nobody else does.
+ * What other processes may import stands in the pool's table of objects (struct weft_pool_object), under a number
+ * that is its handle in all of them. It ends with its object, or with the process that made it. Any thread; the
+ * caller takes care that no two make or end the same one at a time.
  */
 #ifndef WEFT_PROCESS_OBJECT_H
 #define WEFT_PROCESS_OBJECT_H
@@ -25,8 +25,8 @@ bool weft_object_end(struct weft_object *object);
 /* Gives back that of a domain; false, and nothing has changed: a living process has objects in it by an import,
  * or is making one. */
 bool weft_object_end_domain(struct weft_object *object);
-/* What that copy was made of is a domain that we use, which the import's count says already: it stays. False: it
- * has ended. */
+/* The copy is that of a domain that this process begins to use, as its import's count says already: the domain
+ * stays. False: it has ended. */
 bool weft_object_keep(const struct weft_pool_object *copy);
 /* A copy of what stands there now. */
 bool weft_object_find(enum weft_object_kind kind, uint64_t family, uint32_t number,

@@ -35,9 +35,9 @@ struct weft_plugin {
 	/* Whether it is still what it was: not freed, nor its addresses given to others. */
 	bool (*is_still)(void *memory);
 	/*
-	 * Moves bytes of it, which begin() has looked at, from or to `here`: memory of the host, or of a device.
-	 * Returns when all that use the device see all of them. The last eight bytes come last.
-	 * 0; -EFAULT: it is not what it was, or the driver refuses.
+	 * Copies bytes of it, which begin() has looked at, from or to `here`: memory of the host, or of a device.
+	 * Returns when all that use the device see all of them. The last eight bytes come last. 0; -EFAULT: it is
+	 * not what it was, or the driver refuses.
 	 */
 	int (*copy)(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write);
 	/* Such as gpu0, for people: at least 16 bytes. */

@@ -164,7 +164,7 @@ static int attach(const struct weft_process_api *api)
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	err = weft_pool_get(NULL, &p->pool, where, &why);
 	if (err) {
-		/* errno's text would only confuse */
+		/* `why` says all; errno's text would only confuse */
 		bool told = err == -EPROTO || err == -ETIMEDOUT || err == -EFBIG;
 
 		fprintf(stderr, "weft: %s: %s%s%s (weft doctor says more)\n", where, why,

@@ -17,7 +17,8 @@
 struct weft_nic;
 struct weft_nic_api;
 
-#define WEFT_BOUNCE_BYTES 65536u /* of memory of others, at once */
+#define WEFT_BOUNCE_BYTES                                                                          \
+	65536u /* bytes of other members' memory that are fetched or stored at once */
 
 /* Of one ask of a request that does not wait (late.c). */
 struct weft_late {
@@ -26,8 +27,8 @@ struct weft_late {
 	uint64_t incarnation;	/* and which one that was */
 	uint64_t bounce_off;	/* 0: it has none yet */
 	uint64_t looked_ns;	/* when that member was last seen alive */
-	bool asked;		/* since the last answer was taken */
-	bool gone;		/* the member is */
+	bool asked;		/* something, since the last answer was taken */
+	bool gone;		/* the member has died */
 	/* of what: a part of a request that lies together, from `at` on, and how much of it is done; or an atomic */
 	enum weft_ask_kind kind;
 	uint64_t id, va, len_bytes, at, done, operand[2];
@@ -67,10 +68,10 @@ struct weft_process_api {
 	void (*signalled)(void);
 	/* Members may have died. */
 	void (*watch)(struct weft_pool *pool);
-	/* The host's addresses are others. Any thread. */
+	/* The host's addresses have changed. Any thread. */
 	void (*addresses_changed)(void);
-	/* While requests wait (weft_nic_hold) regions go to other pages (weft_region_rehome), and their keys
-	 * follow. Any thread, in weft_rehome. */
+	/* While requests wait (weft_nic_hold) regions get other pages (weft_region_rehome), and their keys follow.
+	 * Any thread, in weft_rehome. */
 	void (*rehome)(void);
 	/* The process leaves the pool; there is no helper any more. The thread that leaves. */
 	void (*leave)(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Memory that did not move into the pool: by the kernel's process_vm calls where they are allowed,
- * else by the helper of its owner (ask.c, late.c). Atomics are always the owner's.
+ * Memory that is not in the pool: by the kernel's process_vm calls where they are allowed, else by the helper of
+ * its owner (ask.c, late.c). Atomics are always the owner's.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "process/device.h"
 #include "process/process.h"
 
-/* An executor that was stopped asks before it goes on. */
+/* Asked before any byte, as the executor may have stood still since its grant and key were found. */
 int weft_reach_check(const struct weft_pool *pool, const struct weft_in_place *memory)
 {
 	const _Atomic uint64_t *id = &pool->mrs[(uint32_t)memory->id >> WEFT_KEY_BITS].id;
@@ -89,7 +89,7 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	if (!m)
 		return -ESRCH;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
-	/* its number may be somebody else's by now */
+	/* its process number may be another process's by now */
 	if (!incarnation || !weft_pool_alive(pool, memory->grant->member, incarnation))
 		return -ESRCH;
 	err = weft_reach_check(pool, memory);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Rehoming: regions leave the pages of the pool to which somebody that is stopped may still write
+ * Rehoming: regions leave the pages of the pool to which an executor that stands still may yet write
  * (docs/decisions/0014). Others wait meanwhile (weft_nic_hold), and lose nothing.
  */
 #include <pthread.h>
@@ -18,7 +18,7 @@ void weft_rehome_share(void)
 void weft_rehome_unshare(void)
 {
 	pthread_rwlock_unlock(&lock);
-	/* pages that could not move back now: the helper tries again */
+	/* pages that could not leave the pool now: the helper tries again */
 	if (weft_region_is_away())
 		weft_helper_watch();
 }
