@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Checks that README.md and the pages in docs/ name what is there: links lead to files, each .c and
-.h that is named exists, each `weft_function`, `struct` or `WEFT_CONSTANT` is defined in src/. In
+"""Checks that README.md and the pages in docs/ name what is there: links lead to files, each .c, .h and
+.py that is named exists, with its folder or alone, each `weft_function`, `struct` or `WEFT_CONSTANT` is defined in src/. In
 docs/tour.md every `name` is defined in a file that is named in the same row or paragraph, and `_read`
 after `execute_write` stands for `execute_read`. Verbs, which programs call, are not looked for. Rows of a
 table stand together, below its heading."""
@@ -12,7 +12,10 @@ from pathlib import Path
 
 ROW_OF_DASHES = re.compile(r'\|(?: *:?-+:? *\|)+\s*$')
 TOUR = Path('docs/tour.md')
-FILE = re.compile(r'[\w-]+/[\w/-]+\.[ch]\b')
+FILE = re.compile(r'[\w-]+/[\w/-]+\.(?:[ch]|py)\b')
+ALONE = re.compile(r'(?<![\w/.*-])([a-z][a-z0-9_-]*\.(?:[ch]|py))\b')
+FOREIGN = {'foo.c', 'fcntl.h', 'stdio.h', 'unistd.h'}  # an example, and headers of the system
+FOLDERS = ('abi', 'bench', 'examples', 'lab', 'sim', 'src', 'tests', 'tools')
 NAMED = re.compile(r'`(struct \w+|[A-Za-z_][\w*]*)(?:\(\))?`')
 PUBLIC = re.compile(r'(?:ibv|rdma)_')
 OURS = re.compile(r'struct weft_|weft_(?!NAME|foo)|WEFT_')
@@ -58,6 +61,7 @@ def check_names(root, page):
     tour = page == TOUR
     sources = [] if tour else sorted(root.glob('src/**/*.[ch]'))
     everything = [without_comments(p.read_text()) for p in sources]
+    alone = FOREIGN.union(p.name for folder in FOLDERS for p in (root / folder).rglob('*.*'))
     for number, block in blocks((root / page).read_text()):
         code = list(everything)
         for name in FILE.findall(WHOLE_LINK.sub('', block)):
@@ -66,6 +70,9 @@ def check_names(root, page):
                 yield number, f'there is no {name}'
             elif tour:
                 code.append(without_comments(path.read_text()))
+        for name in ALONE.findall(WHOLE_LINK.sub('', block)):
+            if name not in alone:
+                yield number, f'there is no {name}'
         for name in spelled_out(NAMED.findall(block)):
             if PUBLIC.match(name) if tour else not OURS.match(name):
                 continue

@@ -28,6 +28,11 @@ def put(root, path, text):
 @pytest.mark.parametrize('becomes, offence', [
     (('', ''), None),
     (('pool/open.c', 'pool/shut.c'), 'there is no pool/shut.c'),
+    (('pool/open.c', 'open.c'), None),
+    (('pool/open.c', 'shut.c'), 'there is no shut.c'),
+    (('pool/open.c', 'tools/shut.py'), 'there is no tools/shut.py'),
+    (('(pool/open.c)', '(pool/open.c, docs/NAME.c)'), 'there is no docs/NAME.c'),
+    (('(pool/open.c)', '(as any NAME.c)'), None),
     (('by weft_pool_get()', 'by weft_pool_take()'), 'nothing is called weft_pool_take'),
     (('by weft_pool_get()', 'by pool_take()'), 'nothing is called pool_take'),
     (('by weft_pool_get()', 'by fork()'), 'nothing is called fork'),

@@ -81,7 +81,7 @@ def test_links(tmp_path, link, status):
     ('`weft_find`, `struct weft_thing`, `WEFT_LIMIT`, `weft_fi*`', 0),
     ('`malloc`, `any_name`, `WEFT_SET=1`, `src/nic/b.c`, nic/a.c', 0),
     ('`weft_gone`', 1), ('`struct weft_gone`', 1), ('`WEFT_GONE`', 1), ('`weft_go*`', 1),
-    ('`nic/c.c`', 1),
+    ('`nic/c.c`', 1), ('(b.c)', 0), ('(c.c)', 1), ('tools/gone.py', 1), ('foo.c', 0),
 ])
 def test_names_in_other_pages(tmp_path, text, status):
     assert check(tmp_path, other=text).returncode == status
