@@ -228,7 +228,7 @@ void weft_listener_forget(void); /* in a fork's child */
 int weft_multicast_attach(struct weft_cm_id *id, const union ibv_gid *gid);
 void weft_multicast_free(struct weft_cm_id *id);
 
-/* qp.c: moves id->qp, if there is one. The mutex is not held. 0 or -errno. */
+/* qp.c: transitions of id->qp, if there is one. The mutex is not held. 0 or -errno. */
 int weft_qp_to_rtr(struct weft_cm_id *id, uint8_t responder_resources);
 int weft_qp_to_rts(struct weft_cm_id *id, uint8_t initiator_depth);
 int weft_qp_to_error(struct weft_cm_id *id);

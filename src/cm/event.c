@@ -215,7 +215,7 @@ static void process(struct weft_cm_event *e)
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		if (!id->id.qp)
-			break; /* the program moves it, and calls rdma_establish */
+			break; /* the program modifies it, and calls rdma_establish */
 		err = open_active(id);
 		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
 		if (!err)

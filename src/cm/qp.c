@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Queue pairs of identifiers: made with what they lack, and moved as the connection goes. */
+/* Queue pairs of identifiers: made with what they lack, and modified as the connection goes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -126,7 +126,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 	return weft_cm_result(err);
 }
 
-/* ---- Moving ---- */
+/* ---- Transitions ---- */
 
 /* limit: what the program wants instead of the depth that was agreed on; 0xff: nothing. */
 static int move(struct weft_cm_id *id, enum ibv_qp_state state, uint8_t limit)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Moving pages into the pool and back without losing a store of any thread, nor of the kernel on
- * its behalf.
+ * Migrating pages into the pool and back without losing a store of any thread, nor of the kernel on its behalf.
  *
  * A process with one thread copies. Otherwise the other threads are parked (migrate/park.h); stores of
  * those few that were left asleep, and wake up, are held back: by userfaultfd, or where that is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Extents of this process: runs of its pages that have moved into the pool, and what the program
- * has done with them since. The caller holds the mutex of the regions.
+ * Extents of this process: runs of its pages that have migrated into the pool, and what the program has done with
+ * them since. The caller holds the mutex of the regions.
  */
 #ifndef WEFT_MIGRATE_MIGRATED_H
 #define WEFT_MIGRATE_MIGRATED_H

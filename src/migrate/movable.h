@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which pages may move into the pool: private, writable, anonymous ones that nobody but the
- * program's own instructions depends on. The caller holds the mutex of the regions.
+ * Which pages may migrate into the pool: private, writable, anonymous ones on which nothing but the program's own
+ * instructions depends. The caller holds the mutex of the regions.
  */
 #ifndef WEFT_MIGRATE_MOVABLE_H
 #define WEFT_MIGRATE_MOVABLE_H

@@ -2,11 +2,11 @@
 /*
  * Regions: which pages of this process live in the pool, and where.
  *
- * Registering memory moves its whole, private, anonymous pages into extents of the pool and maps
- * them back at the same address; all else is registered in place. A region is described to the
- * layers above as pieces in rising order of address that cover it without gaps.
+ * Registering memory migrates its whole, private, anonymous pages into extents of the pool and maps them back at
+ * the same address; all else is registered in place. A region is described to the layers above as pieces in rising
+ * order of address that cover it without gaps.
  *
- * A page that is part of a region is not moved by a later one: the pieces stay true until release.
+ * A page that is part of a region is not migrated by a later one: the pieces stay true until release.
  *
  * Context: any thread; all calls take the one private mutex of the process. Not async-signal-safe.
  */
@@ -123,10 +123,10 @@ void weft_region_rehome(void);
 bool weft_region_follow(struct weft_region *region);
 
 /*
- * fork() gives the child private copies of all moved pages; the pool's regions, this attachment
- * and its source mean nothing to it: releasing inherited regions only frees their memory.
- * fn is called in the child, before fork returns, to let go of the rest (the descriptor of the
- * pool, whose locks the child would otherwise hold). It must be async-signal-safe.
+ * fork() gives the child private copies of all migrated pages; the pool's regions, this attachment and its source
+ * mean nothing to it: releasing inherited regions only frees their memory. fn is called in the child, before fork
+ * returns, to let go of the rest (the descriptor of the pool, whose locks the child would otherwise hold). It must
+ * be async-signal-safe.
  */
 void weft_region_on_fork_child(void (*fn)(void));
 

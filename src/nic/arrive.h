@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a request of a connection may do at the responder, whichever transport has brought it: *begin* checks
- * the rights, the receive and the key, *place* moves its bytes, *end* tells the responder. All
- * rules about keys, receives, atomics, invalidation and faults of connections stand here and in
- * arrive.c; those of datagrams in datagram.c.
+ * What a request of a connection may do at the responder, whichever transport has brought it: *begin* checks the
+ * rights, the receive and the key, *place* copies its bytes, *end* tells the responder. All rules about keys,
+ * receives, atomics, invalidation and faults of connections stand here and in arrive.c; those of datagrams in
+ * datagram.c.
  *
  * From begin to end the busy line of the calling thread names the responder's owner, and a lock of
  * the carrier's lets one request of the requester arrive at a time. What is frequent is inline: as
@@ -152,8 +152,8 @@ WEFT_ARRIVE void weft_arrive_end_send(struct weft_arrival a, const struct weft_l
 
 /* ---- WRITE, READ, atomics ---- */
 
-/* The remote range of a one-sided request; one that moves no bytes needs no key (C9-88). False: it
- * is refused, as *outcome says. */
+/* The remote range of a one-sided request; one of no bytes needs no key (C9-88). False: it is refused, as *outcome
+ * says. */
 WEFT_ARRIVE bool weft_arrive_find_remote(struct weft_arrival a, uint64_t bytes, uint8_t access,
 					 struct weft_span *span, enum weft_outcome *outcome)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * A request that arrives in parts, whichever transport brings them: *begin* gives the verdict on all of it,
- * *place* moves the bytes from an offset on, in any order and again if need be, *end* tells the
- * responder. Each of these stands between *enter* and *leave*, which is when a busy line names the
- * responder's owner; in between nothing is held, the owner may revoke what it likes, and each part
- * is checked anew. A request that is under way has a line of its own: its thread may be at work
- * elsewhere, and the revoker waits for either.
+ * *place* copies the bytes from an offset on, in any order and again if need be, *end* tells the responder. Each
+ * of these stands between *enter* and *leave*, which is when a busy line names the responder's owner; in between
+ * nothing is held, the owner may revoke what it likes, and each part is checked anew. A request that is under way
+ * has a line of its own: its thread may be at work elsewhere, and the revoker waits for either.
  *
  * One request of a requester arrives at a time, under a lock of the carrier's. Atomics are not
  * parted: they are what nic/arrive.h says, at `at`, between enter and leave. The whole of a request in

@@ -436,7 +436,7 @@ void weft_qp_destroy(struct weft_qp *qp)
 		nic->pool->calls->retire(nic->pool, WEFT_RETIRE_QP, qp->index, 0);
 }
 
-/* ---- Moving on ---- */
+/* ---- Transitions ---- */
 
 static int get_ring(struct weft_qp *qp, uint16_t executor)
 {

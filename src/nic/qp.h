@@ -31,7 +31,7 @@ struct weft_qp_attr {
 	uint8_t min_rnr_timer, rnr_retry, retry_cnt, timeout; /* codes of 9.7.5.2.8, 11.2.5.2 */
 	uint8_t sgid[16], dgid[16];
 	uint32_t qkey;
-	bool tells_drained; /* of the move to SQD */
+	bool tells_drained; /* of the transition to SQD */
 };
 
 struct weft_qp_cap {

@@ -25,7 +25,8 @@ struct weft_requester {
 	struct weft_pool_qp
 		*slot; /* its line, in which the executor notes receives used and faults found */
 	uint32_t qpn, dest_qpn;
-	uint32_t psn; /* of its first request, which its carrier has from the move to RTS on */
+	uint32_t
+		psn; /* of its first request, which its carrier has from the transition to RTS on */
 	uint8_t dgid[16];
 	uint8_t type;
 	uint8_t rnr_timer; /* of the responder, code of 9.7.5.2.8; written here */
@@ -135,7 +136,7 @@ static inline bool weft_responder_is_gone(const struct weft_responder *to)
 	return atomic_load_explicit(&to->slot->conn, memory_order_relaxed) != to->grant.was;
 }
 
-/* It is not ready: only because its owner's memory moves? */
+/* It is not ready: only because its owner rehomes? */
 static inline bool weft_responder_rehomes(const struct weft_responder *to)
 {
 	return to->slot && (atomic_load_explicit(&to->slot->conn, memory_order_relaxed) >> 24 &

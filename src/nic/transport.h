@@ -53,12 +53,11 @@ struct weft_transport {
 	enum weft_cause silence; /* of a request that nobody has answered when its timer ends */
 	/* Whether there is a way from one address to the other. Any thread. */
 	bool (*reaches)(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16]);
-	/* At the move to RTR: the destination is known. *executor: the member that completes the
-	 * receives of this queue pair, if that is known; WEFT_NOBODY before. 0, -ENOMEM, -ENOSPC:
-	 * nothing is left of it. */
+	/* At the transition to RTR: the destination is known. *executor: the member that completes the receives of
+	 * this queue pair, if that is known; WEFT_NOBODY before. 0, -ENOMEM, -ENOSPC: nothing is left of it. */
 	int (*connect)(struct weft_qp *qp, uint16_t *executor);
-	/* At the move out of the connected states; the peer is reached no more, and what is under
-	 * way is let go of in bounded time. */
+	/* At the transition out of the connected states; the peer is reached no more, and what is under way is let
+	 * go of in bounded time. */
 	void (*abort)(struct weft_qp *qp);
 	/* Whether the peer found this queue pair at fault, and with which event. */
 	bool (*fault)(struct weft_qp *qp, enum weft_event *event);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Buffers that the device allocates (rdma-core 65): whole pages, which move when they are registered. And the one
- * verb for all kinds of regions that knows them, too.
+ * Buffers that the device allocates (rdma-core 65): whole pages, which migrate when they are registered. And the
+ * one verb for all kinds of regions that knows them, too.
  */
 #include <errno.h>
 #include <stdlib.h>

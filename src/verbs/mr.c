@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Memory regions: the range moves into the pool (region.h), and gets a key (nic/mr.c). */
+/* Memory regions: the range migrates into the pool (region.h), and gets a key (nic/mr.c). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

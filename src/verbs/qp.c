@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Queue pairs: creation, moves between states, queries. */
+/* Queue pairs: creation, transitions, queries. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
