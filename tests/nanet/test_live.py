@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -346,3 +347,35 @@ def test_example():
         assert process.returncode == 0
     refused = subprocess.run([BUILD / 'examples' / 'stream', 'pigeon:1'], capture_output=True, text=True)
     assert refused.returncode == 1 and refused.stderr.startswith('cannot bind a source: ')
+
+
+def touches(folder, bytes_each, count, *words):
+    """Loads and stores of user space while so many datagrams are taken, which had all come before."""
+    port, out = free_port(), folder / f'touches.{bytes_each}.{count}'
+    with subprocess.Popen(['valgrind', '-q', '--tool=cachegrind', '--cache-sim=yes', f'--cachegrind-out-file={out}',
+                           BUILD / 'weft', 'stream', 'receive', '--from', f'udp:127.0.0.1:{port}', '--field', '0,64',
+                           '--datagrams', str(count), '--socket', str(8 << 20), '--quiet', '--json', *words],
+                          stdout=subprocess.PIPE) as process:
+        while not bound(port):
+            assert process.poll() is None
+            time.sleep(0.02)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGSTOP)
+        generate(port, '--sequenced', bytes_each, '--events', count, '--rate', 100000)
+        process.send_signal(signal.SIGCONT)
+        account = json.loads(process.communicate(timeout=120)[0])['account']
+    assert account['placed'] == count and not account['dropped']
+    names, total = (re.search(rf'^{what}: (.*)', out.read_text(), re.M)[1].split() for what in ('events', 'summary'))
+    counts = dict(zip(names, map(int, total)))
+    return counts['Dr'] + counts['Dw']
+
+
+@needs_room
+@pytest.mark.parametrize('layout, least, most', [(['--slots', '64', '--longest', '1472'], -16, 16),
+                                                 ([], 2 * 1408 / 64, 2 * 1408 / 16 + 16)])
+def test_copies(tmp_path, layout, least, most):
+    """From 64 to 1,472 bytes a datagram, slots cost not one load or store more, packed buffers those of one copy."""
+    each = [(touches(tmp_path, size, 2000, *layout) - touches(tmp_path, size, 1000, *layout)) / 1000
+            for size in (64, 1472)]
+    print(each)
+    assert least <= each[1] - each[0] <= most, each

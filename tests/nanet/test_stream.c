@@ -16,9 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -350,7 +352,7 @@ static void sleep_elsewhere(uint64_t count)
 {
 	struct weft_stream_event event;
 
-	alarm(120);
+	alarm(120 + (unsigned int)(count / 10000));
 	for (uint64_t i = 0; i < count; i++) {
 		if (weft_stream_wait(stream, &event, SOON_MS) || event.first_sequence != i ||
 		    event.datagrams != 1 ||
@@ -608,8 +610,92 @@ static void refused_later(void **state)
 	assert_int_equal(weft_ring_writer_open(strchr(ring.from, ':') + 1, &writer), -ENOENT);
 }
 
-int main(void)
+/* ---- By arguments ---- */
+
+static uint32_t many;
+
+static void ring_many(void **state)
 {
+	from_elsewhere(&ring, many, 512);
+}
+
+/* How late those are that are told of as their time is up, beside a bare timerfd behind epoll. */
+#define ROUNDS	   101
+#define TIMEOUT_NS 5000000u
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static int64_t late_event(uint32_t number)
+{
+	struct weft_stream_event event;
+	int64_t late_ns;
+
+	send_number(&udp, number);
+	next_event(&event);
+	late_ns = (int64_t)(now() - event.first_ns - TIMEOUT_NS);
+	assert_int_equal(event.why, WEFT_STREAM_TIME);
+	assert_int_equal(event.first_sequence, number);
+	give_back(&event);
+	return late_ns;
+}
+
+static int64_t late_timer(int poller, int timer)
+{
+	const struct itimerspec once = {.it_value = {.tv_nsec = TIMEOUT_NS}};
+	struct epoll_event event;
+	uint64_t begun_ns = now(), count;
+
+	assert_return_code(timerfd_settime(timer, 0, &once, NULL), errno);
+	assert_int_equal(epoll_wait(poller, &event, 1, SOON_MS), 1);
+	assert_int_equal(read(timer, &count, sizeof(count)), sizeof(count));
+	return (int64_t)(now() - begun_ns - TIMEOUT_NS);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const int64_t *one = a, *other = b;
+
+	return (*one > *other) - (*one < *other);
+}
+
+static void in_time(void **state)
+{
+	const struct weft_stream_list list = {
+		.buffers = 4, .bytes = 65536, .timeout_ns = TIMEOUT_NS};
+	int64_t ours[ROUNDS], bare[ROUNDS];
+	int poller = epoll_create1(EPOLL_CLOEXEC);
+	int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+
+	assert_return_code(
+		epoll_ctl(poller, EPOLL_CTL_ADD, timer, &(struct epoll_event){.events = EPOLLIN}),
+		errno);
+	begin(&udp, &list);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		ours[i] = late_event(i);
+		bare[i] = late_timer(poller, timer);
+		assert_true(ours[i] >= 0);
+	}
+	end(&udp);
+	close(timer);
+	close(poller);
+	qsort(ours, ROUNDS, sizeof(*ours), compare);
+	qsort(bare, ROUNDS, sizeof(*bare), compare);
+	print_message("late by %lld ns, a timerfd by %lld\n", (long long)ours[ROUNDS / 2],
+		      (long long)bare[ROUNDS / 2]);
+	assert_true(ours[ROUNDS / 2] <= bare[ROUNDS / 2] + 100000);
+}
+
+/* "in-time" alone, or so many events alone, or all others. */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest timed[] = {cmocka_unit_test(in_time)};
+	const struct CMUnitTest long_one[] = {cmocka_unit_test(ring_many)};
 	const struct CMUnitTest tests[] = {
 		TESTS(udp),
 		TESTS(ring),
@@ -623,5 +709,11 @@ int main(void)
 	snprintf(ring.from, sizeof(ring.from), "ring:/dev/shm/weft-test-stream-%d", getpid());
 	udp_name(&udp);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
+	if (argc > 1 && !strcmp(argv[1], "in-time"))
+		return cmocka_run_group_tests(timed, NULL, NULL);
+	if (argc > 1) {
+		many = (uint32_t)strtoul(argv[1], NULL, 10);
+		return cmocka_run_group_tests(long_one, NULL, NULL);
+	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
