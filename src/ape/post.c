@@ -125,7 +125,7 @@ int ape_poll(struct ape *a, struct ape_event *event, int most)
 	return n;
 }
 
-/* Several threads may sleep here: none says that nobody does. */
+/* Several threads may sleep here, so that none calls weft_door_get_up. */
 int ape_wait(struct ape *a, uint64_t *seen, int64_t timeout_ns)
 {
 	uint64_t until = weft_clock_now_ns() + (uint64_t)timeout_ns;

@@ -23,7 +23,7 @@
 #define weft_block()		 (blockIdx.x)
 #define weft_blocks()		 (gridDim.x)
 
-/* Seen by, and seeing, everybody: other devices and the host. */
+/* Ordered for the whole system: other devices and the host. */
 WEFT_DEVICE uint64_t weft_acquire(const uint64_t *word)
 {
 	uint64_t value;

@@ -20,8 +20,9 @@ struct weft_stream_list_of {
 	struct weft_stream_datagram *datagram; /* slots: of each place of each buffer */
 };
 
-/* A source's counters as the receiver last knew them, that any process may read: odd while they
- * change. */
+/* A source's counters as the receiver last knew them, which any process may read between two equal, even values of
+ * `turn`: the receiver makes that odd before a release fence and the counters, and even again, by release, behind
+ * them. A reader that finds it odd or changed reads again. */
 struct weft_stream_snapshot {
 	_Atomic uint64_t turn;
 	_Atomic uint64_t word[sizeof(struct weft_stream_counters) / 8];

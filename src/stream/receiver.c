@@ -334,7 +334,7 @@ static bool moderate(struct weft_stream *s)
 	return true;
 }
 
-/* Sleeps until a link may have something, time is up, or somebody wakes it. */
+/* Sleeps until a link may have something, time is up, or the application wakes it. */
 static void sleep_now(struct weft_stream *s)
 {
 	struct pollfd wait[WEFT_STREAM_SOURCES + 1];

@@ -112,7 +112,7 @@ int weft_nic_attach(struct weft_context *ctx)
 	return err;
 }
 
-/* Events that were read count as acknowledged: nobody will do it any more. */
+/* Events that were read count as acknowledged: the program does it no more. */
 static void end_object(void *object, enum weft_handle_kind kind)
 {
 	struct weft_verbs_cq *cq = object;

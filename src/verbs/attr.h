@@ -16,7 +16,7 @@ struct ibv_port_attr;
 #define WEFT_NODE_DESC "Weft, an RDMA network in software"
 #define WEFT_PORT      1
 #define WEFT_VENDOR                                                                                \
-	0xffffff /* as rdma_rxe has it: programs take a vendor's private paths for a real one */
+	0xffffff /* as rdma_rxe has it: for a vendor's number programs take that vendor's private paths */
 #define WEFT_MAX_DM	   (16ull << 20) /* bytes of device memory in one piece */
 #define WEFT_MAX_RD_ATOMIC 16		 /* outstanding of a queue pair, either way */
 #define WEFT_PKEYS	   1

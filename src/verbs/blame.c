@@ -33,9 +33,10 @@ static const struct words words_of[] = {
 struct blame {
 	const struct weft_qp *qp;
 	const struct weft_wqe *wqe;
-	const struct weft_pool_qp *peer; /* its line in the pool; NULL: none has that number */
-	uint8_t state;			 /* FLUSHED: of the queue pair */
-	uint32_t given;			 /* by a receive in error */
+	const struct weft_pool_qp
+		*peer;	/* its entry in the pool; NULL: no queue pair has that number */
+	uint8_t state;	/* FLUSHED: of the queue pair */
+	uint32_t given; /* by a receive in error */
 };
 
 static const char *name_of_operation(uint32_t opcode)
@@ -419,6 +420,6 @@ void weft_blame_event(const struct ibv_async_event *event)
 			qp->qp_num, name);
 		break;
 	default:
-		break; /* tells of no error */
+		break; /* no event of these tells of an error */
 	}
 }

@@ -36,7 +36,7 @@ struct mr_init_attr {
 	void *addr;
 	int fd;
 	uint64_t fd_offset;
-	void *dmah; /* hints to a card's cache: none can be allocated here */
+	void *dmah; /* hints to a network card's cache: none can be allocated here */
 	struct ibv_buf *buf;
 };
 

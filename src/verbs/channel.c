@@ -164,9 +164,9 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	weft_handle_remove(channel);
 	if (is_ours(ch->bell, ch->both))
 		close(ch->both);
-	ch->bell->ino = 0; /* those that have it open see that */
+	ch->bell->ino = 0; /* producers that have it open see that */
 	close(channel->fd);
-	/* somebody that was stopped since may still touch it */
+	/* an executor that has stood still since then may still touch it */
 	if (weft_pool_age(weft_process.pool) == ch->made)
 		weft_pool_free(weft_process.pool, ch->bell_off, sizeof(*ch->bell));
 	else
@@ -249,7 +249,7 @@ void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives)
 	pthread_mutex_lock(&ch->mutex);
 	list(ch, cq);
 	if (!is_readable(ch->channel.fd)) {
-		/* that one may still write */
+		/* that producer may still write */
 		ch->late += lives;
 		atomic_store(&ch->bell->told, 1);
 		write_word(ch);
@@ -298,7 +298,7 @@ static struct weft_verbs_cq *take(struct weft_channel *ch)
 	gather(ch);
 	cq = ch->first;
 	if (!cq && ch->late) {
-		ch->late--; /* this was one */
+		ch->late--; /* this word was one */
 	} else if (cq) {
 		ch->first = cq->next;
 		if (!ch->first)

@@ -16,7 +16,7 @@ struct weft_channel {
 	struct weft_pool_bell *bell;	 /* whose inode is 0 where it is an eventfd instead */
 	uint64_t bell_off, made;	 /* made: the pool's age */
 	_Atomic uint32_t
-		late; /* words that a producer may still write for which we did not wait; as below */
+		late; /* words that producers may still write, for which we did not wait; guarded as below */
 	pthread_mutex_t mutex; /* guards all below, the counts in its queues, and refcnt */
 	int both;	       /* of the pipe, for reading and writing, without waiting */
 	struct weft_verbs_cq *queues, *first, **last;
@@ -29,12 +29,13 @@ static inline struct weft_channel *weft_channel(struct ibv_comp_channel *channel
 	return (struct weft_channel *)channel;
 }
 
-/* channel.c: an event of a queue; late: nobody has told the channel in time; the producer may yet, if it lives. The
- * queue's lock may be held, and the nic's. */
+/* channel.c: an event of a queue; overdue: its producer has not told the channel in time, and may yet, if it
+ * lives. The queue's lock may be held, and the nic's. */
 void weft_channel_notify(struct weft_verbs_cq *cq);
 void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives);
-/* Called each half second. The producer that says in the bell that the channel is told may die, or stand still, before it
- * writes; what is listed afterwards is told to nobody. The second look in a row that finds it so tells. */
+/* Called each half second. The producer that says in the bell that the channel is told may die, or stand still,
+ * before it writes; what is listed afterwards tells the channel no more. The second look in a row that finds it so
+ * tells it. */
 bool weft_channel_unheard(struct weft_verbs_cq *cq);
 /* A queue on a channel, or on none: is made; is about to be destroyed; has been. The last drops its unread events
  * and waits until all that were read are acknowledged. */

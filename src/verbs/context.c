@@ -64,7 +64,7 @@ _Static_assert(offsetof(struct ibv_context, abi_compat) == 280 + sizeof(pthread_
 
 enum state {
 	CLOSED,
-	BUSY, /* somebody is opening or closing it */
+	BUSY, /* a thread is opening or closing it */
 	OPEN,
 	INHERITED, /* of the process that this one is forked from; never ours, so that its address stays its own */
 };

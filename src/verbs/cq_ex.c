@@ -97,7 +97,7 @@ static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 	return weft_clock_wall_ns() - now_ns + of(ex)->nic.polled_ns;
 }
 
-/* What a RoCE device has none of: nobody can ask for these, but some read them all the same. */
+/* What a RoCE device has none of: no program can ask for these, but some read them all the same. */
 static uint16_t read_cvlan(struct ibv_cq_ex *ex)
 {
 	return 0;

@@ -19,7 +19,7 @@ static struct weft_verbs_dm *of(struct ibv_dm *dm)
 	return (struct weft_verbs_dm *)dm;
 }
 
-/* In words of four bytes, as cards do. */
+/* In words of four bytes, as network cards do. */
 static int check_copy(const char *verb, struct ibv_dm *dm, uint64_t offset, size_t length)
 {
 	if (weft_explain_stale(verb, dm, WEFT_HANDLE_DM))
@@ -30,7 +30,7 @@ static int check_copy(const char *verb, struct ibv_dm *dm, uint64_t offset, size
 	return 0;
 }
 
-/* Another process's goes with it: not while we visit that. */
+/* Memory of another process ends with that, but not while we visit it. */
 static int copy(const char *verb, struct weft_verbs_dm *dm, void *to, const void *from,
 		size_t length)
 {

@@ -15,7 +15,7 @@ struct weft_verbs_dm {
 	uint64_t off, len_bytes;
 	uint8_t *at;
 	_Atomic uint32_t users;	      /* regions, and imports */
-	atomic_bool reached;	      /* by somebody that stood still when its region ended */
+	atomic_bool reached;	      /* by an executor that stood still when its region ended */
 	struct weft_verbs_dm *behind; /* of an imported one */
 };
 

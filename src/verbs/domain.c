@@ -14,7 +14,8 @@
 #include "verbs/verbs.h"
 
 /* IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC of rdma-core 65: in a confidential guest, memory may be
- * open to the host, as a card's must be. What is allocated here is the program's own memory all the same. */
+ * open to the host, as a network card's must be. What is allocated here is the program's own memory all the
+ * same. */
 #define ALLOW_UNPROTECTED (1 << 2)
 #define PARENT_MASK                                                                                \
 	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |         \

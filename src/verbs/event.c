@@ -54,7 +54,7 @@ void weft_async_raise(struct ibv_context *context, const struct ibv_async_event 
 	struct weft_async_event *e = malloc(sizeof(*e));
 
 	if (!e)
-		return; /* as a card whose event queue has overrun */
+		return; /* as of a network card whose event queue has overrun */
 	weft_blame_event(event);
 	e->event = *event;
 	e->next = NULL;
@@ -72,7 +72,7 @@ void weft_uncount(int fd)
 	struct iovec iov = {&one, sizeof(one)};
 
 	if (preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0)
-		return; /* somebody else has taken it */
+		return; /* another thread has taken it */
 }
 
 /* The element is a union of pointers. */

@@ -27,7 +27,7 @@ bool weft_explain_wanted(void);
 			fprintf(stderr, "weft: " format "\n", __VA_ARGS__);                        \
 	} while (0)
 
-/* Of none that there is: until this thread calls again. */
+/* Of a state that does not exist: good until this thread calls again. */
 const char *weft_explain_state(unsigned int state);
 /* The names of bits of enum ibv_qp_attr_mask, each behind a blank, in `names`. */
 const char *weft_explain_mask(uint32_t mask, char *names, size_t room);

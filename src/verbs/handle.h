@@ -36,7 +36,7 @@ void weft_handle_forget(void);
 /* Whether it is one of those. The child may end it, as finalizers do, which does nothing: in this process there
  * is nothing of it but its memory, and that stays. */
 bool weft_handle_inherited(const void *object);
-/* Any one of a kind that fits, or NULL; called back under a lock: it asks nothing of handles. */
+/* Any object of a kind that fits, or NULL; `fits` is called under a lock, and calls none of these. */
 void *weft_handle_find(enum weft_handle_kind kind,
 		       bool (*fits)(const void *object, const void *arg), const void *arg);
 /* Those of a kind that belong to a context (NULL: to any), in an array to be freed; none when memory is

@@ -26,7 +26,7 @@ struct export
 	uint64_t magic, family;
 	uint64_t pool[2];
 	uint64_t incarnation, member; /* of the process */
-	uint64_t imported;	      /* by anybody, ever */
+	uint64_t imported;	      /* whether any process has ever imported it */
 };
 
 /* 0; EBADF; EINVAL: it is something else. */

@@ -31,7 +31,7 @@ static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
 	struct weft_pool_group *group;
 	uint32_t used;
 
-	/* again: as once (ibv_attach_mcast is idempotent) */
+	/* attaching again is as attaching once (ibv_attach_mcast(3)) */
 	if (find(qp->nic.qpn, gid))
 		return 0;
 	group = find(0, NULL);

@@ -65,7 +65,7 @@ static int check(const char *verb, struct ibv_pd *pd, void *addr, size_t length,
 		return weft_broken(verb, MEMORY_RANGE, weft_value("addr"), (uintptr_t)addr, length);
 	if (iova + length < iova)
 		return weft_broken(verb, MEMORY_RANGE, weft_value("iova"), iova, length);
-	/* a card's tables map pages, so what is aligned for one is for the other */
+	/* a network card's tables map pages, so that both have the same offset in a page */
 	if ((iova ^ (uintptr_t)addr) & (WEFT_PAGE - 1) && !(access & IBV_ACCESS_ZERO_BASED))
 		return weft_broken(verb, MEMORY_PAGES, (uintptr_t)addr, iova);
 	return 0;
@@ -174,7 +174,7 @@ static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t
 	return 0;
 }
 
-/* Whether nobody can reach it any more. */
+/* Whether no executor can reach it any more. */
 static bool end(struct weft_verbs_mr *mr)
 {
 	bool quiet = weft_mr_revoke(&mr->nic);
@@ -276,7 +276,7 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 	if (weft_handle_add(mr, WEFT_HANDLE_MR))
 		goto end_region;
 	mr->leave =
-		source->leave; /* not before it is there: the maker of the source cleans up till then */
+		source->leave; /* set only now: until here the caller has cleaned up what the source has */
 	return &mr->mr;
 end_region:
 	end(mr);

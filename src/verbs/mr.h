@@ -20,8 +20,8 @@ struct weft_verbs_mr {
 	unsigned int access;
 	bool special;  /* not of the program's own memory: it cannot be registered anew */
 	bool loose;    /* its domain may go first */
-	bool imported; /* only the handle is ours */
-	/* called when it has ended, with whether nobody can reach it any more */
+	bool imported; /* another process's: only the handle is ours */
+	/* called when it has ended; quiet: no executor can reach it any more */
 	void (*leave)(struct weft_verbs_mr *mr, bool quiet);
 	void *of;
 };
@@ -48,7 +48,7 @@ static inline struct weft_verbs_mr *weft_mr(struct ibv_mr *mr)
 /* Rights as ibv_reg_mr has them? If not, the verb was told so. */
 bool weft_verbs_good_access(const char *verb, unsigned int access);
 /* Bits that are defined, as a queue pair takes them, whether they go together or can be had at all, or not?
- * Likewise. Cards look at no others than the rights of peers there; Soft-RoCE refuses undefined ones. */
+ * Likewise. Network cards look at no others than the rights of peers there; Soft-RoCE refuses undefined ones. */
 bool weft_verbs_known_access(const char *verb, unsigned int access);
 /* NULL and errno. pd is one of ours. */
 struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_source *source);

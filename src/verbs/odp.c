@@ -47,8 +47,7 @@ struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
 					.access = IBV_ACCESS_LOCAL_WRITE,
 					.pieces = &none,
 					.npieces = 1,
-					.loose =
-						true}; /* a card's is a number that it has anyway */
+					.loose = true}; /* a network card has a key for it anyway */
 
 	if (weft_explain_no_domain("ibv_alloc_null_mr", pd)) {
 		errno = EINVAL;

@@ -58,7 +58,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	return &pd->pd;
 }
 
-/* Nobody else can use what a context has made that was never imported: the pool is not searched then. */
+/* No other process uses a domain of a context that was never imported: the pool is not searched then. */
 static bool end_domain(struct weft_verbs_pd *pd, bool force)
 {
 	if (!force && weft_context_was_imported(pd->pd.context))

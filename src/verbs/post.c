@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Posting work requests: from the program's structs into the nic's queues, and off they go. */
+/* Posting work requests: from the program's structs into the nic's queues, where they are carried out. */
 #include <errno.h>
 #include <string.h>
 

@@ -306,7 +306,7 @@ static uint32_t psn(uint32_t given)
 static struct weft_qp_attr for_nic(const struct weft_qp *qp, const struct ibv_qp_attr *attr,
 				   int mask)
 {
-	/* with no resources for READ and atomics, a responder refuses them (11.2.5.2, as cards do) */
+	/* with no resources for READ and atomics, a responder refuses them (11.2.5.2, as network cards do) */
 	unsigned int access = attr->max_dest_rd_atomic ? ~0u : IBV_ACCESS_REMOTE_WRITE;
 	struct weft_qp_attr nic = {.dest_qpn = attr->dest_qp_num,
 				   .access = (uint8_t)(attr->qp_access_flags & access),

@@ -162,7 +162,7 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t re
 	build_atomic(ex, WEFT_OP_FETCH_ADD, rkey, remote_addr, add, 0);
 }
 
-/* Nobody can ask for these. */
+/* No program can ask for these (offered). */
 static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
 	fail(of(ex), weft_broken("ibv_wr_send_tso", NOT_OFFERED, weft_value("hdr_sz"), hdr_sz));

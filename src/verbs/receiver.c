@@ -73,7 +73,7 @@ static void add_handle(struct weft_verbs_qp *real, struct weft_verbs_qp *handle)
 	real->handles = handle;
 }
 
-/* Whether nobody has it open any more: then nobody finds it from here on. */
+/* Whether no handle of it is open any more: then it is not found from here on. */
 static bool is_last(struct weft_verbs_qp *real)
 {
 	bool last = !real->handles && !real->openers;
@@ -426,7 +426,7 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 							    weft_value(attr->xrcd));
 }
 
-/* One that another process has made: its helper says whether there is such a one. An errno. */
+/* Of a queue pair that another process has made: the helper there says whether it exists. An errno. */
 static int open_far(struct weft_verbs_qp *qp)
 {
 	const struct weft_pool_qp *slot = slot_of(qp->qp.qp_num);
@@ -452,7 +452,7 @@ static int open_far(struct weft_verbs_qp *qp)
 	qp->next_receiver = opened;
 	opened = qp;
 	pthread_mutex_unlock(&mutex);
-	weft_receiver_events(); /* of what came in between */
+	weft_receiver_events(); /* events that came in between */
 	return 0;
 }
 

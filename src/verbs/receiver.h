@@ -23,7 +23,7 @@ _Static_assert(sizeof(struct weft_receiver_call) <= WEFT_CALL_BYTES, "it fits in
 struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
 /* This handle ends. */
 void weft_receiver_close(struct weft_verbs_qp *handle);
-/* By a handle of one that another process has made. An errno; EIO: that does not answer. */
+/* By a handle of a queue pair that another process has made. An errno; EIO: that process does not answer. */
 int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr *attr, int mask);
 int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, int mask);
 
@@ -38,7 +38,7 @@ void weft_receiver_events(void);
 /* The dead have nothing open. */
 void weft_receiver_watch(struct weft_pool *pool);
 
-/* The last context closes: others that have one open lose it. There is no helper any more. */
+/* The last context closes: other processes lose those of ours that they have open. There is no helper any more. */
 void weft_receiver_end(void);
 /* In a fork's child. */
 void weft_receiver_forget(void);

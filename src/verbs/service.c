@@ -14,7 +14,7 @@ static int start(const struct weft_helper_client *client, struct weft_pool **poo
 	return weft_helper_start();
 }
 
-/* Rings always: a helper that ticks looks for requests that wait, not for what the client has. */
+/* Signals always: a helper that ticks looks for requests that wait, not for what the client has. */
 static void kick(void)
 {
 	weft_pool_signal(weft_process.pool, weft_process.pool->me, WEFT_SIGNAL_WORK);

@@ -232,7 +232,7 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 		srq->xrcd->users--;
 		srq->cq->users--;
 	}
-	/* peers were shut out with the last queue pair, but for one that was stopped then */
+	/* peers were shut out with the last queue pair, but for an executor that stood still then */
 	weft_srq_destroy(&srq->nic, !weft_pool_quiesce(weft_process.pool, 0, srq->nic.made));
 	weft_rehome_unshare();
 	weft_async_finish(ibsrq->context, srq, weft_srq_acks(ibsrq));

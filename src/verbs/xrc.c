@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Extended reliable connections (InfiniBand volume 1, annex A14): domains, and the queue pairs that
- * receive in them. They have no protection domain and no completion queue: each request names a shared
- * receive queue of their domain, whose own these are.
+ * Extended reliable connections (InfiniBand volume 1, annex A14): domains, and the queue pairs that receive in
+ * them. They have no protection domain and no completion queue: each request names a shared receive queue of their
+ * domain, which has both.
  */
 #include <errno.h>
 #include <fcntl.h>

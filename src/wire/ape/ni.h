@@ -142,8 +142,7 @@ bool weft_ape_card_unregister(struct weft_ape_card *c, unsigned int process, uns
 /* The same whatever comes into it: that SEND is refused, and tried again by its sender. False: there
  * is none. */
 bool weft_ape_card_withdraw(struct weft_ape_card *c, unsigned int process, unsigned int buffer);
-/* The process is there no more: what it has posted ends, and nothing comes into its memory any
- * more. */
+/* The process has gone: what it has posted ends, and nothing comes into its memory any more. */
 void weft_ape_card_leave(struct weft_ape_card *c, unsigned int process);
 /* Nothing that it has posted is under way. */
 bool weft_ape_card_is_quiet(const struct weft_ape_card *c, unsigned int process);

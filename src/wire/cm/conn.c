@@ -545,7 +545,7 @@ void weft_conn_lost(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *
 		last = (struct weft_mad){.kind = WEFT_MAD_DREQ, .dreq_qpn = c->local_qpn};
 	weft_conn_receive(c, &last, now_ns, out);
 	if (c->state == WEFT_CONN_DREQ_RCVD)
-		wait_out(c, now_ns); /* nobody waits for our DREP */
+		wait_out(c, now_ns); /* the other end does not wait for our DREP */
 }
 
 bool weft_conn_answer_stray(const struct weft_mad *mad, struct weft_conn_out *out)

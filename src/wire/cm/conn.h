@@ -12,7 +12,7 @@
 
 #include "wire/cm/mad.h"
 
-/* The end that asks is active. MRA: somebody asked for more time. */
+/* The end that asks is active. MRA: the other end asked for more time. */
 enum weft_conn_state {
 	WEFT_CONN_IDLE,
 	WEFT_CONN_REQ_SENT,
@@ -101,7 +101,7 @@ void weft_conn_receive(struct weft_conn *c, const struct weft_mad *mad, uint64_t
 void weft_conn_timer(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out);
 /* What asks, and was to be sent, cannot be: err, as weft_port_find said it. */
 void weft_conn_unsent(struct weft_conn *c, int err, struct weft_conn_out *out);
-/* The peer's process has died: it abandons, as far as can be known. */
+/* The peer's process has died: as if it had abandoned its end. */
 void weft_conn_lost(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out);
 
 /* Answers to messages for which there is no end (12.9.8): whether out has one. */

@@ -42,7 +42,7 @@ struct weft_sequence {
 enum weft_sequence_verdict {
 	WEFT_SEQUENCE_NEW,
 	WEFT_SEQUENCE_AGAIN,
-	WEFT_SEQUENCE_LATE, /* came for the first time, but behind the window */
+	WEFT_SEQUENCE_LATE, /* it came for the first time, but behind the window */
 };
 
 struct weft_sequence_judged {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Datagrams (9.8.2, 9.8.3.2): one packet each, to anybody; what cannot be taken is dropped. */
+/* Datagrams (9.8.2, 9.8.3.2): one packet each, to any queue pair; what cannot be taken is dropped. */
 #include "wire/roce/internal.h"
 
 #define UDP	  17
@@ -98,8 +98,8 @@ void weft_roce_grh(const struct weft_roce_arrival *arrival, uint8_t grh[WEFT_ROC
 	__builtin_memcpy(grh + 24, arrival->route.dst, 16);
 }
 
-/* One that is too long leaves the receive for the next; what is wrong with a receive itself fails the
- * queue pair (9.9.3, classes D and E). */
+/* A datagram that is too long leaves the receive for the next; what is wrong with a receive itself fails the queue
+ * pair (9.9.3, classes D and E). */
 void weft_roce_datagram(struct weft_roce_qp *qp, const struct weft_roce_arrival *arrival,
 			const struct weft_roce_packet *packet)
 {

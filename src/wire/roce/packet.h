@@ -135,7 +135,7 @@ enum weft_roce_syndrome {
 struct weft_roce_packet {
 	uint8_t opcode;
 	bool solicited, ack_requested;
-	bool migrated; /* MigReq: cards send 1, rxe 0; nothing depends on it */
+	bool migrated; /* MigReq: network cards send 1, rxe 0; nothing depends on it */
 	bool fecn, becn;
 	uint8_t pad; /* 0 to 3 bytes behind the payload */
 	uint16_t pkey;

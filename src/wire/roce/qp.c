@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What comes in, and where it goes. */
+/* Queue pairs of the engine: what comes in, and which file it is for. */
 #include "nic/errors.h"
 #include "wire/roce/internal.h"
 

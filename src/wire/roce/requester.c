@@ -12,7 +12,7 @@ static void stop(struct weft_roce_qp *qp)
 		qp->responder.stopped = true;
 }
 
-/* The oldest request ends so, and with it all sending. */
+/* The oldest request ends with that cause, and with it all sending. */
 static void fail(struct weft_roce_qp *qp, enum weft_cause cause)
 {
 	stop(qp);
@@ -34,7 +34,7 @@ static struct weft_roce_request *oldest(const struct weft_roce_requester *r)
 	return &r->ring[r->ended & (r->ring_size - 1)];
 }
 
-/* There are answers to wait for: from now on. */
+/* From now on there are answers to wait for. */
 static void wait(struct weft_roce_qp *qp, uint64_t now_ns)
 {
 	struct weft_roce_requester *r = &qp->requester;

@@ -245,7 +245,7 @@ static void unreliable(struct weft_roce_qp *qp, const struct weft_roce_packet *p
 	if (r->message != WEFT_ROCE_SKIPPING)
 		in_order(qp, packet, row);
 	r->expected = psn + 1;
-	if (r->nak) { /* nobody hears of it, but the queue pair's owner */
+	if (r->nak) { /* only the queue pair's owner hears of it */
 		r->nak = 0;
 		qp->world->event(qp, r->fault);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The engine of RoCE v2: one end of a connection (RC, UC), or a queue pair of datagrams (UD), as a pure
- * state machine. In go requests, packets, the passing of deadlines, and the time; what comes of them is
- * asked of the world, a table of functions that the card, the simulator and the fuzzer each have.
+ * The engine of RoCE v2: one end of a connection (RC, UC), or a queue pair of datagrams (UD), as a pure state
+ * machine. In go requests, packets, the passing of deadlines, and the time; what comes of them is asked of the
+ * world, a table of functions: the card, the simulator and the fuzzer have one each.
  *
  * The world calls in this order: weft_roce_open; then, as things come, weft_roce_post,
  * weft_roce_receive, weft_roce_timer; after each batch of these weft_roce_run, which sends. Calls for
