@@ -18,6 +18,10 @@
 #include "link/ring.h"
 #include "pool/clock.h"
 
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
 #define CABLE_BEATS 2048u
 #define S_NS	    1000000000ull
 #define UP_NS	    (20 * S_NS)

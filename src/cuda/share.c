@@ -12,6 +12,10 @@
 #include "cuda/mutation.h"
 #include "cuda/plugin.h"
 
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
 enum { NONE, LEGACY, MAPPED };
 
 struct view {

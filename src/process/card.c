@@ -21,6 +21,10 @@
 #include "process/gids.h"
 #include "process/process.h"
 
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
 #define PATIENCE_NS 300000000ull
 #define AGAIN_NS    1000000000ull /* between two tries that have failed */
 #define LOOK_NS	    1000000u
