@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "crc.h"
+#include "wire/ape/verbs.h"
 
 static struct card *card_of(void *owner)
 {
@@ -63,12 +64,22 @@ static void tell(void *owner, unsigned int process, const struct weft_ape_event 
 	c->cards->event(c->cards, c - c->cards->card, process, event);
 }
 
+static void take_verbs(void *owner, struct weft_ape_coord from, const uint8_t *payload,
+		       uint32_t bytes)
+{
+	struct card *c = card_of(owner);
+
+	if (c->cards->verbs)
+		c->cards->verbs(c->cards, c - c->cards->card, from, payload, bytes);
+}
+
 static const struct weft_ape_world world = {
 	.send = send_beat,
 	.read = read_bytes,
 	.place = place_bytes,
 	.crc32c = crc32c,
 	.count = count,
+	.verbs = take_verbs,
 	.event = tell,
 };
 
@@ -98,6 +109,10 @@ static void begin(struct torus_node *n)
 	config.life = ++c->life;
 	assert(weft_ape_card_config_holds(&config));
 	weft_ape_card_init(&c->card, &config, n->memory, &world, n);
+	if (!c->verbs)
+		c->verbs = malloc(WEFT_APE_VERBS_MEMORY);
+	assert(c->verbs);
+	weft_ape_verbs_begin(&c->card, c->verbs);
 }
 
 static const struct torus_kind kind = {
@@ -162,9 +177,11 @@ void card_restart(struct cards *c, uint32_t node)
 
 void cards_end(struct cards *c)
 {
-	for (uint32_t n = 0; n < c->torus.count; n++)
+	for (uint32_t n = 0; n < c->torus.count; n++) {
+		free(c->card[n].verbs);
 		for (unsigned int p = 0; p < CARD_PROCESSES; p++)
 			free(c->card[n].bytes[p]);
+	}
 	torus_end(&c->torus);
 	free(c->card);
 }

@@ -21,7 +21,8 @@ struct card {
 	uint8_t *bytes[CARD_PROCESSES];
 	uint64_t room[CARD_PROCESSES], source[CARD_PROCESSES];
 	unsigned int life, puts;
-	bool faulty; /* the memory of its processes is gone */
+	uint8_t *verbs; /* of cards->verbs */
+	bool faulty;	/* the memory of its processes is gone */
 };
 
 typedef void cards_event_fn(struct cards *cards, uint32_t node, unsigned int process,
@@ -32,6 +33,9 @@ struct cards {
 	struct card *card;
 	cards_event_fn *event;
 	void (*counted)(struct cards *cards, uint32_t node); /* or NULL: as a counter grows */
+	/* or NULL: cards take no packets of verbs */
+	void (*verbs)(struct cards *cards, uint32_t node, struct weft_ape_coord from,
+		      const uint8_t *payload, uint32_t bytes);
 	struct weft_ape_card_config config;
 };
 

@@ -88,6 +88,12 @@ static inline bool weft_ape_flow_has_room(const struct weft_ape_flow *f)
 	return weft_ape_seq_ahead(f->next, f->una) < (int32_t)WEFT_APE_WINDOW;
 }
 
+/* At most one packet of a flow waits to be sent, so that flows with more take turns. */
+static inline bool weft_ape_flow_takes(const struct weft_ape_flow *f)
+{
+	return f->resend == f->next && weft_ape_flow_has_room(f);
+}
+
 /* Puts a packet behind the others; there is room. Opens the flow if it is closed. */
 void weft_ape_flow_push(struct weft_ape_flow *f, const struct weft_ape_slot *slot, uint64_t now_ns);
 /* Whether a packet is to be sent now; then *seq is its number, and it counts as sent. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Descriptors, and the messages that they become. */
 #include "wire/ape/ni.h"
+#include "wire/ape/verbs.h"
 
 #define ADDRESSES (1ull << 48)
 
@@ -197,6 +198,8 @@ void weft_ape_peer_fail(struct weft_ape_card *c, struct weft_ape_peer *p, enum w
 	unsigned int which = p - c->peer;
 
 	weft_ape_flow_close(&p->flow[class]);
+	if (class == WEFT_APE_REQUESTS)
+		weft_ape_verbs_lost(c, p);
 	for (unsigned int i = 0; i < WEFT_APE_JOBS && class == WEFT_APE_ANSWERS; i++)
 		if (c->job[i].peer == which)
 			c->job[i].used = false;

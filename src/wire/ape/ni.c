@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What leaves the network interface: which packet is next, and how it is made. */
 #include "wire/ape/ni.h"
+#include "wire/ape/verbs.h"
 
 #define NEVER UINT64_MAX
 
@@ -121,7 +122,7 @@ static void job_failed(struct weft_ape_card *c, struct weft_ape_peer *p, struct 
 static bool send_next(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
 {
 	struct weft_ape_flow *f = &p->flow[class];
-	uint8_t *payload = c->payload;
+	const uint8_t *payload = c->payload;
 	struct weft_ape_slot *slot;
 	uint32_t seq;
 
@@ -131,11 +132,13 @@ static bool send_next(struct weft_ape_card *c, struct weft_ape_peer *p, enum wef
 		c->wake_ns = f->again_ns;
 	slot = weft_ape_flow_slot(f, seq);
 	if (slot->bytes % WEFT_APE_WORD_BYTES)
-		__builtin_memset(payload + (slot->bytes & ~15u), 0, WEFT_APE_WORD_BYTES);
-	if (slot->is_small)
-		__builtin_memcpy(payload, slot->small, slot->bytes);
+		__builtin_memset(c->payload + (slot->bytes & ~15u), 0, WEFT_APE_WORD_BYTES);
+	if (slot->type == WEFT_APE_VERBS)
+		payload = weft_ape_verbs_payload(c, p, slot);
+	else if (slot->is_small)
+		__builtin_memcpy(c->payload, slot->small, slot->bytes);
 	else if (slot->bytes &&
-		 !c->world->read(c->owner, slot->process, slot->from, payload, slot->bytes)) {
+		 !c->world->read(c->owner, slot->process, slot->from, c->payload, slot->bytes)) {
 		if (slot->message != WEFT_APE_NO_MESSAGE)
 			weft_ape_message_fail(c, &c->message[slot->message], WEFT_APE_LOCAL_FAULT);
 		else
@@ -153,12 +156,6 @@ static bool send_next(struct weft_ape_card *c, struct weft_ape_peer *p, enum wef
 }
 
 /* ---- What becomes packets ---- */
-
-/* At most one packet of a flow waits to be sent, so that flows with more take turns. */
-static bool flow_takes(const struct weft_ape_flow *f)
-{
-	return f->resend == f->next && weft_ape_flow_has_room(f);
-}
 
 static uint32_t part(uint64_t bytes, uint64_t done)
 {
@@ -179,7 +176,7 @@ static bool cut_job(struct weft_ape_card *c, struct weft_ape_job *j)
 		.from = j->addr + j->done,
 	};
 
-	if (!flow_takes(f))
+	if (!weft_ape_flow_takes(f))
 		return false;
 	weft_ape_flow_push(f, &slot, c->now_ns);
 	j->done += bytes;
@@ -226,7 +223,7 @@ static bool cut_message(struct weft_ape_card *c, struct weft_ape_message *m)
 	struct weft_ape_flow *f = &c->peer[m->peer].flow[WEFT_APE_REQUESTS];
 	struct weft_ape_slot slot;
 
-	if (!flow_takes(f))
+	if (!weft_ape_flow_takes(f))
 		return false;
 	slot_of(c, m, &slot);
 	weft_ape_flow_push(f, &slot, c->now_ns);
@@ -318,17 +315,24 @@ static bool run_engine(struct weft_ape_card *c, unsigned int engine)
 	return cut;
 }
 
-/* One packet more, of engines and of answers in turn. */
+static bool take_turn(struct weft_ape_card *c, unsigned int turn)
+{
+	if (turn < WEFT_APE_JOBS)
+		return c->job[turn].used && cut_job(c, &c->job[turn]);
+	if (turn < WEFT_APE_JOBS + c->config.engines)
+		return run_engine(c, turn - WEFT_APE_JOBS);
+	return weft_ape_verbs_cut(c);
+}
+
+/* One packet more, of engines, of answers and of verbs in turn. */
 static bool make_one(struct weft_ape_card *c)
 {
-	unsigned int all = c->config.engines + WEFT_APE_JOBS;
+	unsigned int all = c->config.engines + WEFT_APE_JOBS + 1;
 
 	for (unsigned int i = 0; i < all; i++) {
 		unsigned int turn = (c->turn + i) % all;
-		struct weft_ape_job *j = &c->job[turn % WEFT_APE_JOBS];
 
-		if (turn >= WEFT_APE_JOBS ? run_engine(c, turn - WEFT_APE_JOBS)
-					  : j->used && cut_job(c, j)) {
+		if (take_turn(c, turn)) {
 			c->turn = (turn + 1) % all;
 			return true;
 		}

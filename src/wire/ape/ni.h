@@ -13,12 +13,13 @@
 #include "wire/ape/flow.h"
 #include "wire/ape/world.h"
 
-#define WEFT_APE_PEERS	  64u
-#define WEFT_APE_MESSAGES 64u
-#define WEFT_APE_JOBS	  16u
-#define WEFT_APE_POSTED	  16u /* descriptors of a process that wait */
-#define WEFT_APE_BUFFERS  64u /* of a process */
-#define WEFT_APE_LIFE_MAX 0xfffeu
+#define WEFT_APE_PEERS	    64u
+#define WEFT_APE_MESSAGES   64u
+#define WEFT_APE_JOBS	    16u
+#define WEFT_APE_POSTED	    16u /* descriptors of a process that wait */
+#define WEFT_APE_BUFFERS    64u /* of a process */
+#define WEFT_APE_LIFE_MAX   0xfffeu
+#define WEFT_APE_VERBS_RING 64u /* packets of verbs to a peer (wire/ape/verbs.h) */
 
 struct weft_ape_card_config {
 	struct weft_ape_node_config node;
@@ -76,12 +77,20 @@ struct weft_ape_job {
 	uint64_t addr, bytes, done;
 };
 
+/* Numbers of packets: place n of the ring is n % WEFT_APE_VERBS_RING. */
+struct weft_ape_verbs {
+	uint32_t written, cut, done; /* by the owner; into the flow; acknowledged */
+	uint16_t bytes[WEFT_APE_VERBS_RING];
+	bool full; /* the owner has found no room */
+};
+
 struct weft_ape_peer {
 	bool used;
 	struct weft_ape_coord at;
 	uint16_t life; /* 0: not known */
 	uint8_t port;
 	struct weft_ape_flow flow[WEFT_APE_CLASSES];
+	struct weft_ape_verbs verbs;
 };
 
 struct weft_ape_incoming {
@@ -93,7 +102,7 @@ struct weft_ape_incoming {
 
 struct weft_ape_counters {
 	uint64_t packets, filler, bad_crc, bad_way, bad_life, refused, no_room, put_bytes,
-		get_bytes, send_bytes;
+		get_bytes, send_bytes, verbs_bytes;
 };
 
 struct weft_ape_card {
@@ -112,6 +121,10 @@ struct weft_ape_card {
 	uint64_t orders;
 	uint64_t now_ns, wake_ns;
 	uint8_t payload[WEFT_APE_PAYLOAD_BYTES]; /* of the packet that is made */
+	uint8_t *verbs_memory;
+	uint32_t verbs_waiting; /* packets of verbs that are in no flow yet */
+	uint8_t next_verbs;
+	bool verbs_room;
 	bool quiet; /* nothing is to be sent, until something happens */
 	struct weft_ape_counters counters;
 };

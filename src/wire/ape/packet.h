@@ -38,6 +38,7 @@ enum weft_ape_type {
 	WEFT_APE_HELLO = 11,
 	WEFT_APE_WELCOME = 12,
 	WEFT_APE_NOTHING = 13, /* takes the place of what was given up or refused */
+	WEFT_APE_VERBS = 14,   /* a packet of verbs; channel 1: none is known to follow */
 	WEFT_APE_HEADER_ONLY = 16,
 	WEFT_APE_TYPES = 32,
 };

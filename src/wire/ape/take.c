@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What arrives at the network interface. Nothing is believed before its footer holds. */
 #include "wire/ape/ni.h"
+#include "wire/ape/verbs.h"
 
 static uint64_t get_le(const uint8_t *from, unsigned int bytes)
 {
@@ -197,6 +198,13 @@ static bool take_get(struct weft_ape_card *c, const struct packet *p, enum weft_
 	return false;
 }
 
+static void deliver_verbs(struct weft_ape_card *c, const struct packet *p)
+{
+	c->counters.verbs_bytes += p->h.bytes;
+	if (c->world->verbs)
+		c->world->verbs(c->owner, p->peer->at, p->payload, p->h.bytes);
+}
+
 /* ---- Answers ---- */
 
 static struct weft_ape_message *asked(struct weft_ape_card *c, const struct packet *p, uint16_t id)
@@ -308,6 +316,9 @@ static bool act(struct weft_ape_card *c, const struct packet *p)
 	case WEFT_APE_REFUSED:
 		take_refused(c, p);
 		break;
+	case WEFT_APE_VERBS:
+		deliver_verbs(c, p);
+		break;
 	case WEFT_APE_NOTHING:
 		r = find_reception(c, p->peer - c->peer, p->h.addr >> 32);
 		if (r)
@@ -325,13 +336,17 @@ static bool is_answer(unsigned int type)
 	return type == WEFT_APE_DATA || type == WEFT_APE_DATA_LAST || type == WEFT_APE_REFUSED;
 }
 
-static void acknowledged(struct weft_ape_card *c, struct weft_ape_flow *f, uint32_t ack)
+static void acknowledged(struct weft_ape_card *c, struct weft_ape_peer *p,
+			 enum weft_ape_class class, uint32_t ack)
 {
+	struct weft_ape_flow *f = &p->flow[class];
 	uint32_t from = f->una;
 	uint32_t count = weft_ape_flow_acked(f, ack, &c->config.times, c->now_ns);
 
 	if (count)
 		weft_ape_message_acked(c, f, from, count);
+	if (count && class == WEFT_APE_REQUESTS)
+		weft_ape_verbs_acked(c, p, from, count);
 	if (f->again_ns && f->again_ns < c->wake_ns)
 		c->wake_ns = f->again_ns;
 }
@@ -340,14 +355,16 @@ static void take_content(struct weft_ape_card *c, const struct packet *p)
 {
 	enum weft_ape_class class = is_answer(p->h.type) ? WEFT_APE_ANSWERS : WEFT_APE_REQUESTS;
 	struct weft_ape_flow *f;
-	bool end = p->h.type != WEFT_APE_PUT && p->h.type != WEFT_APE_SEND &&
-		   p->h.type != WEFT_APE_DATA;
+	bool end = p->h.type == WEFT_APE_VERBS
+			   ? p->h.channel
+			   : p->h.type != WEFT_APE_PUT && p->h.type != WEFT_APE_SEND &&
+				     p->h.type != WEFT_APE_DATA;
 
 	/* Nothing stands in the place of either: its channel says whose. */
 	if (p->h.type == WEFT_APE_NOTHING && p->h.channel == WEFT_APE_NO_MESSAGE)
 		class = WEFT_APE_ANSWERS;
 	f = &p->peer->flow[class];
-	acknowledged(c, f, p->f.ack);
+	acknowledged(c, p->peer, class, p->f.ack);
 	if (weft_ape_flow_arrived(f, p->f.seq) == WEFT_APE_TAKE && act(c, p))
 		weft_ape_flow_taken(f, end);
 }
@@ -366,7 +383,7 @@ static void take_control(struct weft_ape_card *c, const struct packet *p)
 		weft_ape_flow_welcome(f, p->f.ack, c->now_ns);
 		return;
 	}
-	acknowledged(c, f, p->f.ack);
+	acknowledged(c, p->peer, class, p->f.ack);
 	if (p->h.type == WEFT_APE_NAK && p->f.ack == f->una)
 		weft_ape_flow_go_back(f);
 }
@@ -463,7 +480,7 @@ static void take_packet(struct weft_ape_card *c, const struct weft_ape_incoming 
 	c->counters.packets++;
 	if (p.h.type >= WEFT_APE_ACK && p.h.type <= WEFT_APE_WELCOME)
 		take_control(c, &p);
-	else if (p.h.type != WEFT_APE_ETHERNET && p.h.type <= WEFT_APE_NOTHING)
+	else if (p.h.type != WEFT_APE_ETHERNET && p.h.type <= WEFT_APE_VERBS)
 		take_content(c, &p);
 }
 

@@ -84,6 +84,9 @@ struct weft_ape_world {
 	weft_ape_crc_fn *crc32c;
 	/* The buffer's counter, behind all bytes of the message that it counts. */
 	void (*count)(void *owner, unsigned int process, uint32_t buffer, uint64_t count);
+	/* A packet of verbs has come; NULL: it is dropped. */
+	void (*verbs)(void *owner, struct weft_ape_coord from, const uint8_t *payload,
+		      uint32_t bytes);
 	/* Into the ring of events; the world has room, or counts what it loses. */
 	void (*event)(void *owner, unsigned int process, const struct weft_ape_event *event);
 };

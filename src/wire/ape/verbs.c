@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "wire/ape/verbs.h"
+
+/* A ring that was full is worth asking again when half of it is free. */
+#define WORTH (WEFT_APE_VERBS_RING / 2)
+
+static uint8_t *payload_at(const struct weft_ape_card *c, const struct weft_ape_peer *p,
+			   uint32_t number)
+{
+	size_t at = (size_t)(p - c->peer) * WEFT_APE_VERBS_RING + number % WEFT_APE_VERBS_RING;
+
+	return c->verbs_memory + at * WEFT_APE_PAYLOAD_BYTES;
+}
+
+static uint32_t filled(const struct weft_ape_verbs *v)
+{
+	return v->written - v->done;
+}
+
+static void let_ask_again(struct weft_ape_card *c, struct weft_ape_verbs *v)
+{
+	if (!v->full || filled(v) > WORTH)
+		return;
+	v->full = false;
+	c->verbs_room = true;
+}
+
+void weft_ape_verbs_begin(struct weft_ape_card *c, uint8_t *memory)
+{
+	c->verbs_memory = memory;
+}
+
+uint8_t *weft_ape_verbs_room(struct weft_ape_card *c, struct weft_ape_coord to)
+{
+	struct weft_ape_peer *p;
+
+	if (!c->verbs_memory || !weft_ape_lattice_has(&c->config.node.lattice, to))
+		return NULL;
+	p = weft_ape_card_peer(c, to);
+	if (!p)
+		return NULL;
+	p->verbs.full = filled(&p->verbs) == WEFT_APE_VERBS_RING;
+	return p->verbs.full ? NULL : payload_at(c, p, p->verbs.written);
+}
+
+void weft_ape_verbs_put(struct weft_ape_card *c, struct weft_ape_coord to, uint16_t bytes)
+{
+	struct weft_ape_peer *p = weft_ape_card_peer(c, to);
+	uint32_t number = p->verbs.written++;
+
+	__builtin_memset(payload_at(c, p, number) + bytes, 0,
+			 (WEFT_APE_WORD_BYTES - bytes % WEFT_APE_WORD_BYTES) % WEFT_APE_WORD_BYTES);
+	p->verbs.bytes[number % WEFT_APE_VERBS_RING] = bytes;
+	c->verbs_waiting++;
+	c->quiet = false;
+}
+
+/* It says as its channel whether another is known to follow: then the acknowledgement can wait for that. */
+static void push(struct weft_ape_card *c, struct weft_ape_peer *p)
+{
+	struct weft_ape_verbs *v = &p->verbs;
+	struct weft_ape_slot slot = {
+		.type = WEFT_APE_VERBS,
+		.channel = v->written - v->cut == 1,
+		.bytes = v->bytes[v->cut % WEFT_APE_VERBS_RING],
+		.message = WEFT_APE_NO_MESSAGE,
+		.from = v->cut % WEFT_APE_VERBS_RING,
+	};
+
+	weft_ape_flow_push(&p->flow[WEFT_APE_REQUESTS], &slot, c->now_ns);
+	v->cut++;
+	c->verbs_waiting--;
+}
+
+bool weft_ape_verbs_cut(struct weft_ape_card *c)
+{
+	for (unsigned int i = 0; i < WEFT_APE_PEERS && c->verbs_waiting; i++) {
+		struct weft_ape_peer *p = &c->peer[(c->next_verbs + i) % WEFT_APE_PEERS];
+
+		if (p->verbs.written == p->verbs.cut ||
+		    !weft_ape_flow_takes(&p->flow[WEFT_APE_REQUESTS]))
+			continue;
+		push(c, p);
+		c->next_verbs = p - c->peer + 1;
+		return true;
+	}
+	return false;
+}
+
+const uint8_t *weft_ape_verbs_payload(const struct weft_ape_card *c, const struct weft_ape_peer *p,
+				      const struct weft_ape_slot *slot)
+{
+	return payload_at(c, p, slot->from);
+}
+
+void weft_ape_verbs_acked(struct weft_ape_card *c, struct weft_ape_peer *p, uint32_t from,
+			  uint32_t count)
+{
+	struct weft_ape_flow *f = &p->flow[WEFT_APE_REQUESTS];
+
+	for (uint32_t i = 0; i < count; i++)
+		p->verbs.done +=
+			weft_ape_flow_slot(f, weft_ape_seq_add(from, i))->type == WEFT_APE_VERBS;
+	let_ask_again(c, &p->verbs);
+}
+
+void weft_ape_verbs_lost(struct weft_ape_card *c, struct weft_ape_peer *p)
+{
+	struct weft_ape_verbs *v = &p->verbs;
+
+	c->verbs_waiting -= v->written - v->cut;
+	v->cut = v->done = v->written;
+	let_ask_again(c, v);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Packets of verbs: each once and in order, whatever cables do; what their ring holds; nodes that are given up. */
+#include <string.h>
+
+#include "cards.h"
+#include "cmocka_all.h"
+#include "wire/ape/verbs.h"
+
+#define PACKETS 2000u
+
+static struct cards cards;
+static struct {
+	uint32_t written, came, wrong;
+	uint64_t put_events;
+	enum weft_ape_status last;
+} seen;
+
+static const struct weft_ape_coord here = {{0, 0, 0}}, there = {{1, 1, 0}};
+
+static void on_event(struct cards *c, uint32_t node, unsigned int process,
+		     const struct weft_ape_event *e)
+{
+	seen.put_events++;
+	seen.last = e->status;
+}
+
+static uint16_t bytes_of(uint32_t number)
+{
+	return 4 + number * 37 % (WEFT_APE_PAYLOAD_BYTES - 3);
+}
+
+static void fill(uint8_t *at, uint32_t number)
+{
+	for (uint32_t i = 0; i < bytes_of(number); i++)
+		at[i] = number * 7 + i * 13 + i / 256;
+	memcpy(at, &number, sizeof(number));
+}
+
+static void arrived(struct cards *c, uint32_t node, struct weft_ape_coord from,
+		    const uint8_t *payload, uint32_t bytes)
+{
+	static uint8_t wanted[WEFT_APE_PAYLOAD_BYTES];
+	uint32_t number;
+
+	memcpy(&number, payload, sizeof(number));
+	fill(wanted, number);
+	if (number != seen.came || bytes != bytes_of(number) || memcmp(payload, wanted, bytes) ||
+	    memcmp(&from, &here, sizeof(from)))
+		seen.wrong++;
+	seen.came = number + 1;
+}
+
+static void begin(uint64_t seed)
+{
+	struct weft_ape_card_config config = cards_config(3, 2, 1);
+
+	memset(&seen, 0, sizeof(seen));
+	cards.verbs = arrived;
+	cards_begin_with(&cards, &config, seed, on_event);
+	for (uint32_t n = 0; n < cards.torus.count; n++)
+		assert_int_equal(card_register_all(&cards, n, 0), 0);
+	weft_sim_run(&cards.torus.sim, 10000);
+}
+
+static void run(uint64_t ns)
+{
+	weft_sim_run(&cards.torus.sim, cards.torus.sim.now_ns + ns);
+}
+
+/* As many as there is room for. */
+static void write_packets(uint32_t most)
+{
+	struct weft_ape_card *c = &cards.card[0].card;
+
+	while (seen.written < most) {
+		uint8_t *at = weft_ape_verbs_room(c, there);
+
+		if (!at)
+			break;
+		fill(at, seen.written);
+		weft_ape_verbs_put(c, there, bytes_of(seen.written));
+		seen.written++;
+	}
+	torus_wake(&cards.torus.node[0]);
+}
+
+static void write_all(void)
+{
+	struct weft_ape_card *c = &cards.card[0].card;
+	uint64_t end_ns = cards.torus.sim.now_ns + 100000000;
+
+	write_packets(PACKETS);
+	while (seen.came < PACKETS && cards.torus.sim.now_ns < end_ns) {
+		run(1000);
+		if (!c->verbs_room)
+			continue;
+		c->verbs_room = false;
+		write_packets(PACKETS);
+	}
+	assert_int_equal(seen.came, PACKETS);
+	assert_int_equal(seen.wrong, 0);
+}
+
+static void test_in_order(void **state)
+{
+	begin(1);
+	write_all();
+	assert_int_equal(cards.card[0].card.peer[4].flow[WEFT_APE_REQUESTS].again, 0);
+	cards_end(&cards);
+}
+
+static void test_damaged(void **state)
+{
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		begin(seed);
+		for (uint32_t n = 0; n < cards.torus.count; n++)
+			for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
+				cards.torus.node[n].out[i].flips = 200;
+				cards.torus.node[n].out[i].losses = 200;
+				cards.torus.node[n].out[i].doubles = 200;
+			}
+		write_all();
+		assert_true(cards.card[0].card.peer[4].flow[WEFT_APE_REQUESTS].again > 0);
+		cards_end(&cards);
+	}
+}
+
+/* The ring is bounded; one that was full says when to ask again. */
+static void test_room(void **state)
+{
+	struct weft_ape_card *c;
+
+	begin(1);
+	c = &cards.card[0].card;
+	assert_null(weft_ape_verbs_room(c, (struct weft_ape_coord){{3, 0, 0}}));
+	weft_ape_node_down(&c->node, 0);
+	cards.torus.node[0].out[0].cut = true;
+	write_packets(PACKETS);
+	assert_int_equal(seen.written, WEFT_APE_VERBS_RING);
+	assert_null(weft_ape_verbs_room(c, there));
+	assert_non_null(weft_ape_verbs_room(c, (struct weft_ape_coord){{0, 1, 0}}));
+	assert_false(c->verbs_room);
+	cards.torus.node[0].out[0].cut = false;
+	write_all();
+	cards_end(&cards);
+}
+
+/* Nothing comes of what was on its way to a node that answers no more; what is written later comes. */
+static void test_given_up(void **state)
+{
+	struct weft_ape_card *c;
+
+	begin(1);
+	c = &cards.card[0].card;
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
+		cards.torus.node[0].out[i].cut = true;
+	write_packets(PACKETS);
+	run(5000000);
+	assert_int_equal(seen.came, 0);
+	assert_true(c->verbs_room);
+	assert_int_equal(c->verbs_waiting, 0);
+	c->verbs_room = false;
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
+		cards.torus.node[0].out[i].cut = false;
+	run(200000);
+	seen.came = seen.written;
+	write_all();
+	cards_end(&cards);
+}
+
+/* A card that begins anew has none of what was before; its peer sends it what comes behind. */
+static void test_new_life(void **state)
+{
+	begin(1);
+	write_packets(PACKETS);
+	run(2000);
+	card_restart(&cards, 4);
+	run(3000000);
+	assert_int_equal(seen.wrong, 0);
+	seen.came = seen.written;
+	cards.card[0].card.verbs_room = false;
+	write_all();
+	cards_end(&cards);
+}
+
+/* PUTs and packets of verbs to one node take turns. */
+static void test_beside_puts(void **state)
+{
+	struct weft_ape_descriptor d = {.opcode = WEFT_APE_OP_PUT, .to = there, .bytes = 60000};
+
+	begin(1);
+	d.local = card_source(&cards, 0, 0, d.bytes);
+	d.remote = card_room(&cards, 4, 0, d.bytes);
+	write_packets(WEFT_APE_VERBS_RING);
+	assert_true(card_post(&cards, 0, 0, &d));
+	while (!seen.put_events && seen.came < PACKETS) {
+		run(1000);
+		write_packets(PACKETS);
+	}
+	/* 15 packets of the PUT: not behind all that the ring ever had */
+	assert_int_equal(seen.put_events, 1);
+	assert_int_equal(seen.last, WEFT_APE_OK);
+	assert_true(seen.came < 15 + WEFT_APE_VERBS_RING);
+	write_all();
+	cards_end(&cards);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_in_order), cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_room),	 cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_new_life), cmocka_unit_test(test_beside_puts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
