@@ -166,6 +166,8 @@ SECTIONS = {
         ('random programs on 3×3×2, cables cut, nodes killed: exactly once and in order, or an error; each seed '
          'twice the same', r'ape-flows'),
         ('programs that leave, buffers that are withdrawn, cables that take nothing for a while', r'ape-leave'),
+        ('packets of verbs: each once and in order on damaged cables; rings that are full; nodes given up, new lives',
+         r'ape-verbs'),
     ],
     'The torus, live: each node a process and a pool of its own; programs by libweft-ape': [
         ('cables in shared memory: each word once and in order, sleeping ends woken, cuts', r'torus-ring'),
@@ -176,6 +178,8 @@ SECTIONS = {
         ('each call and each error of libweft-ape; each wrong descriptor; what a counter, or the last bytes, promise of the '
          'others, 1 and 3 hops away', r'torus/calls::'),
         ('a card that is stopped for a second: nothing is lost, no memory grows', r'torus/bytes::a_card'),
+        ('verbs between nodes: pingpongs over 1 and 3 hops, perftest, each byte of SEND, WRITE, READ and atomics, what a peer '
+         "can do wrong; counters of Weft and of the cables", r'torus/verbs::'),
         ('`weft torus`: `up`, `down`, `status`, `run`; wrong words; kills of cards, of programs, of all; idle cards sleep',
          r'torus/command::'),
     ],

@@ -7,6 +7,7 @@
 
 #include "ape/private.h"
 #include "pool/clock.h"
+#include "process/node.h"
 
 #define LEAVE_NS 1000000000ull
 

@@ -336,6 +336,21 @@ void weft_wire_end(struct weft_wire *wire)
 	free_all(wire, nic);
 }
 
+void weft_wire_resume(struct weft_wire *wire)
+{
+	if (!wire->any_waits)
+		return;
+	wire->any_waits = false;
+	for (const struct weft_card_hand *hand = wire->card.hands; hand; hand = hand->next) {
+		struct weft_carried *c = hand->carried;
+
+		if (!c || !c->waits)
+			continue;
+		c->waits = false;
+		weft_switch_stir(&wire->sw, &c->port);
+	}
+}
+
 void weft_wire_tell(struct weft_wire *wire)
 {
 	const struct weft_switch_counters *in = &wire->sw.counters;

@@ -39,8 +39,12 @@ static struct weft_out_message *new_message(struct weft_out *out)
 uint8_t *weft_out_reserve(struct weft_out *out, const uint8_t to[16], uint8_t traffic_class,
 			  uint32_t bytes, uint16_t *id)
 {
-	struct weft_out_message *m = last_of(out);
+	struct weft_out_message *m;
 
+	*id = 0;
+	if (out->medium)
+		return out->medium->reserve(out, to, bytes);
+	m = last_of(out);
 	if (!m || !m->packets || !continues(m, to, traffic_class, bytes)) {
 		m = new_message(out);
 		if (!m)
@@ -58,13 +62,18 @@ uint8_t *weft_out_reserve(struct weft_out *out, const uint8_t to[16], uint8_t tr
 
 void weft_out_commit(struct weft_out *out, uint32_t bytes)
 {
-	struct weft_out_message *m = last_of(out);
+	struct weft_out_message *m;
 
+	out->packets++;
+	out->sent_bytes += bytes;
+	if (out->medium) {
+		out->medium->commit(out, bytes);
+		return;
+	}
+	m = last_of(out);
 	m->piece.iov_len += bytes;
 	m->packets++;
 	m->closed = bytes < m->packet_bytes;
-	out->packets++;
-	out->sent_bytes += bytes;
 }
 
 /* As the socket wants it. */

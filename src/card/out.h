@@ -22,7 +22,16 @@ struct weft_out_message {
 	uint8_t bytes[WEFT_UDP_BYTES];
 };
 
+struct weft_out;
+
+/* Another medium than a socket: each packet by itself. */
+struct weft_out_medium {
+	uint8_t *(*reserve)(struct weft_out *out, const uint8_t to[16], uint32_t bytes);
+	void (*commit)(struct weft_out *out, uint32_t bytes);
+};
+
 struct weft_out {
+	const struct weft_out_medium *medium; /* NULL: the socket */
 	struct weft_udp *udp;
 	uint32_t interface; /* of a link-local address */
 	uint16_t port;

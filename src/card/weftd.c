@@ -3,6 +3,8 @@
  * The card: `weftd ADDRESS [SECONDS]`, a member of the pool that plays a network card for one address of its
  * network namespace, on UDP port 4791. It says on its output when it does, and ends when it is told to, or so many
  * seconds after its last queue pair. The streams that it was started with it keeps only until it is ready.
+ *
+ * `weftd ape HOME X,Y,Z`: the card of a node of a torus (card/torus/), which `weft torus up` starts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "card/alone.h"
 #include "card/loop.h"
 #include "card/owner.h"
+#include "card/torus/torus.h"
 #include "nic/errors.h"
-#include "nic/nic.h"
 #include "process/gid.h"
 #include "process/process.h"
 
@@ -25,37 +28,6 @@
 #define LOOK_US	     10000
 
 static atomic_bool stop;
-
-/* ---- A process without objects of verbs ---- */
-
-static int refuse_call(struct weft_caller *caller, uint16_t member, uint64_t incarnation,
-		       enum weft_ask_kind kind, uint64_t id, void *message)
-{
-	return -EOPNOTSUPP;
-}
-
-static void nothing(void)
-{
-}
-
-static void watch_nothing(struct weft_pool *pool)
-{
-}
-
-static const struct weft_nic_api nic_api; /* it has no queue that anybody is to be told of */
-
-static const struct weft_process_api api = {
-	.nic = &nic_api,
-	.answer = refuse_call,
-	.signalled = nothing,
-	.watch = watch_nothing,
-	.addresses_changed = nothing,
-	.rehome = nothing,
-	.leave = nothing,
-	.forget = nothing,
-};
-
-/* ---- */
 
 static void stop_soon(int signal)
 {
@@ -135,7 +107,7 @@ static int join_and_play(const char *address, struct weft_udp *udp,
 
 	if (!out)
 		return complain(address, "cannot start", ENOMEM);
-	if (weft_process_get(&api)) {
+	if (weft_process_get(&weft_alone_api)) {
 		free(out);
 		return 1;
 	}
@@ -163,7 +135,7 @@ static int open_and_play(const char *address, uint64_t linger_ns)
 		return complain(address, "not of this network namespace", EADDRNOTAVAIL);
 	err = weft_udp_open(&config, &udp);
 	if (err == -EADDRINUSE) {
-		if (weft_process_get(&api))
+		if (weft_process_get(&weft_alone_api))
 			return 1;
 		status = find_other(address, config.address);
 		weft_process_put();
@@ -176,13 +148,35 @@ static int open_and_play(const char *address, uint64_t linger_ns)
 	return status;
 }
 
+/* The card of a node of a torus; until SIGTERM. */
+static int play_node(const char *home, const char *node)
+{
+	const char *why = NULL;
+	unsigned int value[3];
+	int end = -1, err;
+
+	if (sscanf(node, "%3u,%3u,%3u%n", &value[0], &value[1], &value[2], &end) != 3 ||
+	    node[end]) {
+		fprintf(stderr, "weftd: %s: no node\n", node);
+		return 2;
+	}
+	err = weft_torus_card_run(
+		home, (const uint8_t[]){(uint8_t)value[0], (uint8_t)value[1], (uint8_t)value[2]},
+		&why);
+	if (err)
+		fprintf(stderr, "weftd: node %s: %s: %s\n", node, why, strerror(-err));
+	return err ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
 	const struct sigaction ends = {.sa_handler = stop_soon};
 	uint64_t linger_ns = argc > 2 ? strtoull(argv[2], NULL, 10) * NS_A_SECOND : UINT64_MAX;
 
+	if (argc == 4 && !strcmp(argv[1], "ape"))
+		return play_node(argv[2], argv[3]);
 	if (argc < 2 || argc > 3) {
-		fprintf(stderr, "usage: weftd ADDRESS [SECONDS]\n");
+		fprintf(stderr, "usage: weftd ADDRESS [SECONDS] | weftd ape HOME X,Y,Z\n");
 		return 2;
 	}
 	sigaction(SIGTERM, &ends, NULL);

@@ -43,6 +43,7 @@ struct weft_carried {
 	uint8_t traffic_class;
 	bool open;    /* the engine is open: its attributes were read */
 	bool entered; /* its busy line is entered */
+	bool waits;   /* it has found no room for a packet */
 	bool lost;    /* the receive that a message was going into has been taken away */
 	struct weft_roce_request ring[];
 };
@@ -52,6 +53,7 @@ struct weft_wire {
 	struct weft_switch sw;
 	struct weft_roce_icrc icrc;
 	struct weft_out *out;
+	bool any_waits;
 	uint8_t address[16];
 	struct weft_roce_counters gone; /* of queue pairs that are no more */
 	struct weft_wqe *request;	/* a copy, with its list, of that in turn */
@@ -63,6 +65,9 @@ struct weft_wire {
 int weft_wire_begin(struct weft_wire *wire, struct weft_nic *nic, struct weft_caller *caller,
 		    const uint8_t address[16], struct weft_out *out);
 void weft_wire_end(struct weft_wire *wire);
+
+/* There is room for packets again: those that found none have their turns. */
+void weft_wire_resume(struct weft_wire *wire);
 
 /* Writes into the member's page what `weft nic list` shows. */
 void weft_wire_tell(struct weft_wire *wire);

@@ -278,8 +278,10 @@ static int send_packet(struct weft_roce_qp *qp, const struct weft_roce_packet *p
 	uint32_t crc;
 	int answer;
 
-	if (!at)
+	if (!at) {
+		c->waits = wire->any_waits = true;
 		return WEFT_ROCE_LATER;
+	}
 	answer = gather(c, bytes, at + head, n);
 	if (answer)
 		return answer;

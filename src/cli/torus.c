@@ -10,6 +10,7 @@
 
 #include "card/torus/torus.h"
 #include "cli/cli.h"
+#include "process/node.h"
 
 const char weft_torus_usage[] =
 	"Usage: weft torus up SIZE [OPTION…]\n"
@@ -290,21 +291,6 @@ static int parse_run(struct weft_torus_options *o, int argc, char **argv)
 	return o->each ? run_each(o, &l, argv + i) : run_at(o, at.at, argv + i);
 }
 
-/* What `up` starts. */
-static int card(int argc, char **argv)
-{
-	const char *why = NULL;
-	uint8_t at[3];
-	int err;
-
-	if (argc != 3 || !weft_torus_parse_node(argv[2], at))
-		return weft_main_usage_error("torus", "card is for `weft torus up` to start");
-	err = weft_torus_card_run(argv[1], at, &why);
-	if (err)
-		fprintf(stderr, "weft torus: card %s: %s: %s\n", argv[2], why, strerror(-err));
-	return err ? 1 : 0;
-}
-
 int weft_torus_main(int argc, char **argv)
 {
 	struct weft_torus_options o = {
@@ -325,8 +311,6 @@ int weft_torus_main(int argc, char **argv)
 		return parse_up(&o, argc - 1, argv + 1);
 	if (!strcmp(argv[1], "run"))
 		return parse_run(&o, argc - 1, argv + 1);
-	if (!strcmp(argv[1], "card"))
-		return card(argc - 1, argv + 1);
 	if (strcmp(argv[1], "down") && strcmp(argv[1], "status"))
 		return weft_main_usage_error("torus", "there is no '%s'", argv[1]);
 	err = parse_options(&o, argc - 1, argv + 1, &i);

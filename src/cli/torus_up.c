@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cli/delivery.h"
 #include "cli/torus.h"
 #include "link/ring.h"
 #include "pool/clock.h"
@@ -196,7 +197,7 @@ static int make_files(const struct weft_torus_options *o, const struct weft_ape_
 }
 
 /* In the child: it becomes the card, and holds nothing of its maker's. */
-static void exec_card(const char *home, struct weft_ape_coord at)
+static void exec_card(const char *program, const char *home, struct weft_ape_coord at)
 {
 	char path[PATH_MAX], node[16];
 	int null = open("/dev/null", O_RDWR), log;
@@ -212,7 +213,8 @@ static void exec_card(const char *home, struct weft_ape_coord at)
 	dup2(log, 1);
 	dup2(log, 2);
 	syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
-	execl("/proc/self/exe", "weft", "torus", "card", home, node, (char *)NULL);
+	execl(program, program, "ape", home, node, (char *)NULL);
+	perror(program);
 	_exit(1);
 }
 
@@ -253,14 +255,19 @@ static int start_cards(const struct weft_torus_options *o, const struct weft_ape
 		       unsigned int nodes)
 {
 	uint64_t until = weft_clock_now_ns() + UP_NS;
+	char program[PATH_MAX + sizeof("/weftd")];
+	struct weft_delivery delivery;
 
+	if (weft_delivery_find(&delivery))
+		return -ENOENT;
+	snprintf(program, sizeof(program), "%s/weftd", delivery.libs);
 	for (unsigned int i = 0; i < nodes; i++) {
 		pid_t pid = fork();
 
 		if (pid < 0)
 			return -errno;
 		if (!pid)
-			exec_card(o->home, weft_ape_lattice_coord(l, i));
+			exec_card(program, o->home, weft_ape_lattice_coord(l, i));
 	}
 	for (unsigned int i = 0; i < nodes;) {
 		struct weft_ape_coord at = weft_ape_lattice_coord(l, i);

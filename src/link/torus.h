@@ -23,9 +23,7 @@
 
 #define WEFT_TORUS_NAME	      "torus" /* unless the user says another */
 #define WEFT_TORUS_NAME_BYTES 33u
-/* The folder of a node, for the programs on it. */
-#define WEFT_TORUS_NODE_ENV "WEFT_TORUS_NODE"
-#define WEFT_TORUS_HOME_ENV "WEFT_TORUS_HOME" /* instead of /dev/shm */
+#define WEFT_TORUS_HOME_ENV   "WEFT_TORUS_HOME" /* instead of /dev/shm */
 
 struct weft_torus_shape {
 	uint32_t size[3], line[3], order[3];

@@ -19,6 +19,7 @@
 #include "pool/clock.h"
 #include "pool/format_member.h"
 #include "process/gids.h"
+#include "process/node.h"
 #include "process/process.h"
 
 #ifndef SYS_close_range
@@ -45,8 +46,9 @@ struct start {
 bool weft_card_is_off(void)
 {
 	const char *value = getenv("WEFT_NIC");
+	uint8_t at[3];
 
-	return value && !strcmp(value, "off");
+	return (value && !strcmp(value, "off")) || weft_node_here(at);
 }
 
 static bool is_of_host(const uint8_t gid[16])

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* WEFT_NIC=off: none starts for this program. */
+/* WEFT_NIC=off, or a node of a torus, which has one: none starts for this program. */
 bool weft_card_is_off(void);
 
 /* Before a transport is chosen from one address to the other. Returns when there is a card, or no use in waiting: after 300 ms

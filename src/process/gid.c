@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "pool/address.h"
+#include "process/node.h"
 
 #define MAC_LEN 6
 
@@ -157,12 +158,27 @@ static void add_lo(struct table *t)
 	add_ipv4(t, &lo, htonl(INADDR_LOOPBACK));
 }
 
+/* The port is the node's, in whatever namespace the program is. */
+static bool add_node(struct table *t)
+{
+	const struct netdev lo = {.name = "lo", .ifindex = 1};
+	uint8_t at[3], gid[16];
+
+	if (!weft_node_here(at))
+		return false;
+	weft_node_gid(at, gid);
+	add(t, &lo, gid);
+	return true;
+}
+
 int weft_gid_table(struct weft_gid_entry *entries, unsigned int max)
 {
 	struct table t = {.entries = entries, .max = max};
 	struct ifaddrs *list = NULL;
 	bool any_routable = false;
 
+	if (add_node(&t))
+		return (int)t.n;
 	if (getifaddrs(&list))
 		list = NULL;
 	for (const struct ifaddrs *ifa = list; ifa; ifa = ifa->ifa_next)

@@ -7,7 +7,8 @@
  * address) as RoCE v1 and v2, then ::ffff:a.b.c.d as v1 and v2 for each IPv4 address, then each
  * other IPv6 address as v1 and v2. Interfaces with an IPv4 address come first, then by index, so
  * that index 3 is the usual choice. Where no interface but `lo` has an address that can be routed,
- * `lo` comes first with a synthetic link-local GID and ::ffff:127.0.0.1.
+ * `lo` comes first with a synthetic link-local GID and ::ffff:127.0.0.1. On a node of a torus (node.h) there is the node's
+ * address alone, as v1 and v2, with `lo` as its interface.
  *
  * Context: any thread, no locks, no state; opens and closes one netlink socket.
  */

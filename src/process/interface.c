@@ -10,6 +10,7 @@
 
 #include "process/card.h"
 #include "process/gids.h"
+#include "process/node.h"
 
 #define MOST_CODE 5u
 /* Of a packet, before and behind its bytes: IPv6, UDP, the longest headers of requests with bytes, ICRC. */
@@ -45,13 +46,19 @@ uint8_t weft_interface_mtu(const uint8_t gid[16])
 	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
 	unsigned int n = stays_within() ? 0 : weft_gids_get_all(all);
 	const struct weft_gid_entry *found = weft_gid_find(all, n, gid);
+	uint8_t at[3];
 
+	if (weft_node_here(at))
+		return WEFT_NODE_MTU;
 	return found ? code_of(found->netdev) : MOST_CODE;
 }
 
 uint8_t weft_interface_first_mtu(void)
 {
 	struct weft_gid_entry first;
+	uint8_t at[3];
 
+	if (weft_node_here(at))
+		return WEFT_NODE_MTU;
 	return !stays_within() && weft_gids_get(0, &first) ? code_of(first.netdev) : MOST_CODE;
 }

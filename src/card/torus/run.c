@@ -7,10 +7,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "card/alone.h"
 #include "card/torus/torus.h"
 #include "pool/clock.h"
+#include "process/node.h"
+#include "process/process.h"
 
-#define MS 1000000ull
 /* Between looks at what programs have posted and at neighbours that sleep, in word times. */
 #define SERVE_EVERY 16u
 #define HAND_EVERY  64u
@@ -26,43 +28,7 @@ static void end_it(int signal)
 	weft_door_knock(&ending->door);
 }
 
-/* ---- A lattice's card ---- */
-
-bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
-		       struct weft_ape_card_config *config)
-{
-	struct weft_ape_node_config *node = &config->node;
-
-	*config = (struct weft_ape_card_config){
-		.life = 1,
-		.engines = (uint8_t)s->engines,
-		.times = {.again_ns = 250 * MS, .give_up_ns = 8000 * MS},
-		.not_ready_ns = MS,
-		.patience_ns = 8000 * MS,
-	};
-	for (unsigned int d = 0; d < WEFT_APE_DIMENSIONS; d++) {
-		if (s->size[d] > UINT8_MAX || s->order[d] > UINT8_MAX)
-			return false;
-		node->lattice.size[d] = (uint8_t)s->size[d];
-		node->lattice.line[d] = s->line[d];
-		node->lattice.order[d] = (uint8_t)s->order[d];
-		node->me.at[d] = at[d];
-	}
-	if (s->tie >= WEFT_APE_TIES || s->channels > WEFT_APE_CHANNELS || s->quads > 4 ||
-	    s->locals > UINT8_MAX || s->engines > UINT8_MAX || s->header_depth > UINT16_MAX ||
-	    s->data_depth > UINT16_MAX)
-		return false;
-	node->lattice.tie = s->tie;
-	node->lattice.channels = (uint8_t)s->channels;
-	weft_ape_link_defaults(&node->link);
-	node->link.quads = (uint8_t)s->quads;
-	node->link.refresh_ns = 500 * MS;
-	node->silence_ns = 4000 * MS;
-	node->header_depth = (uint16_t)s->header_depth;
-	node->data_depth = (uint16_t)s->data_depth;
-	node->locals = (uint8_t)s->locals;
-	return weft_ape_card_config_holds(config);
-}
+/* ---- Its files ---- */
 
 static int open_cable(struct weft_torus_card *c, const char *home, unsigned int which,
 		      struct weft_ape_coord other)
@@ -140,12 +106,28 @@ static void open_page(struct weft_torus_card *c, struct weft_ape_card_config *co
 	c->claims = UINT64_MAX;
 }
 
+/* It joins the node's pool as its programs do, by the environment. */
+static int join_pool(struct weft_torus_card *c, const char *home, const uint8_t at[3])
+{
+	char path[PATH_MAX];
+	int err = weft_torus_node(home, at, "pool", path);
+
+	if (!err && setenv("WEFT_POOL", path, 1))
+		err = -errno;
+	err = err ? err : weft_torus_node(home, at, NULL, path);
+	if (!err && setenv(WEFT_TORUS_NODE_ENV, path, 1))
+		err = -errno;
+	err = err ? err : weft_process_get(&weft_alone_api);
+	if (!err)
+		c->pool = weft_process.pool;
+	return err;
+}
+
 static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t at[3],
 		      const char **why)
 {
 	struct weft_ape_card_config config;
 	struct weft_torus_shape shape;
-	char path[PATH_MAX], where[PATH_MAX];
 	int err = weft_torus_load(home, &shape);
 
 	*why = "there is no such torus";
@@ -159,9 +141,7 @@ static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t
 	if (err)
 		return err;
 	*why = "the node's pool";
-	err = weft_torus_node(home, at, "pool", path);
-	if (!err)
-		err = weft_pool_get(path, &c->pool, where, why);
+	err = join_pool(c, home, at);
 	if (err)
 		return err;
 	*why = "out of memory";
@@ -172,7 +152,11 @@ static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t
 	open_page(c, &config);
 	weft_ape_card_init(&c->engine, &config, c->memory, &weft_torus_world, c);
 	*why = "a cable cannot be opened";
-	return open_cables(c, home);
+	err = open_cables(c, home);
+	if (err)
+		return err;
+	*why = "verbs";
+	return weft_torus_verbs_begin(c);
 }
 
 /* ---- Word times ---- */
@@ -238,6 +222,8 @@ static bool word_time(struct weft_torus_card *c, uint64_t turn)
 
 	if (turn % SERVE_EVERY == 0)
 		busy |= weft_torus_guests_serve(c);
+	if (turn % SERVE_EVERY == 0 || weft_torus_verbs_wants(c))
+		busy |= weft_torus_verbs_serve(c);
 	look_for_room(c);
 	busy |= weft_ape_card_step(&c->engine, c->now_ns);
 	busy |= exchange_beats(c);
@@ -262,7 +248,7 @@ static bool has_room_now(struct weft_torus_card *c)
 
 static void lie_down(struct weft_torus_card *c)
 {
-	uint64_t until = weft_ape_card_deadline(&c->engine);
+	uint64_t until = weft_ape_card_deadline(&c->engine), verbs;
 	uint32_t seen;
 
 	if (c->guests && c->look_ns < until)
@@ -270,6 +256,8 @@ static void lie_down(struct weft_torus_card *c)
 	weft_torus_numbers(c);
 	say_ready(c);
 	seen = weft_door_lie_down(&c->door->door);
+	verbs = weft_torus_verbs_deadline(c);
+	until = verbs < until ? verbs : until;
 	if (!exchange_beats(c) && !has_room_now(c) && !weft_torus_guests_wait(c) &&
 	    until > c->now_ns && !is_over) {
 		atomic_fetch_add_explicit(&c->shared->card.sleeps, 1, memory_order_relaxed);
@@ -294,6 +282,7 @@ static void live(struct weft_torus_card *c)
 		turn = 0; /* what was posted meanwhile is looked for at once */
 		knock(c);
 		weft_torus_guests_look(c);
+		weft_torus_verbs_look(c);
 		lie_down(c);
 	}
 }
@@ -325,9 +314,10 @@ int weft_torus_card_run(const char *home, const uint8_t at[3], const char **why)
 		live(c);
 		atomic_store_explicit(&c->shared->card.word, 0, memory_order_release);
 		weft_torus_guests_dismiss(c);
+		weft_torus_verbs_end(c);
 	}
 	if (c->pool)
-		weft_pool_put(c->pool);
+		weft_process_put();
 	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
 		weft_ring_close(&c->cable[i].out);
 		weft_ring_close(&c->cable[i].in);

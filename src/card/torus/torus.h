@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The card of a node of a live torus: the engine of wire/ape over cables in shared memory, and the
- * programs of its node, which it meets in the node's pool (pool/format_ape.h). One process, one
- * thread; asleep while nothing moves.
+ * programs of its node, which it meets in the node's pool: those of libweft-ape in pool/format_ape.h, those of
+ * verbs as any card does. One process, one thread beside the helper; asleep while nothing moves.
  */
 #ifndef WEFT_CARD_TORUS_TORUS_H
 #define WEFT_CARD_TORUS_TORUS_H
@@ -11,6 +11,8 @@
 #include "link/torus.h"
 #include "pool/ape.h"
 #include "wire/ape/ni.h"
+
+struct weft_torus_verbs;
 
 /* A program of the node, as its slot stands for it. */
 struct weft_torus_guest {
@@ -45,6 +47,7 @@ struct weft_torus_card {
 	uint64_t claims;  /* as they were when slots were looked through last */
 	uint64_t look_ns; /* when it is looked next whether guests live */
 	uint64_t now_ns;
+	struct weft_torus_verbs *verbs; /* NULL: not begun */
 };
 
 /* What the engine is told of a lattice; false: there is no such one. */
@@ -68,6 +71,20 @@ void weft_torus_guests_tell(struct weft_torus_card *c);
 
 /* The card has gone: all are woken. */
 void weft_torus_guests_dismiss(struct weft_torus_card *c);
+
+/* verbs.c. 0, -ENOMEM, or why there is no helper. */
+int weft_torus_verbs_begin(struct weft_torus_card *c);
+void weft_torus_verbs_end(struct weft_torus_card *c);
+void weft_torus_verbs_receive(struct weft_torus_card *c, struct weft_ape_coord from,
+			      const uint8_t *payload, uint32_t bytes);
+/* Whether an engine has something to send, or may have room now. */
+bool weft_torus_verbs_wants(const struct weft_torus_card *c);
+/* Hears doorbells, and lets engines send what there is room for. Whether anything came of it. */
+bool weft_torus_verbs_serve(struct weft_torus_card *c);
+/* When to serve although nothing came; asked between lying down and sleep. */
+uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c);
+/* Before sleep: looks now and then for those that have gone. */
+void weft_torus_verbs_look(struct weft_torus_card *c);
 
 /* numbers.c: the card's page. */
 void weft_torus_numbers(const struct weft_torus_card *c);

@@ -146,11 +146,18 @@ static void write_event(void *owner, unsigned int process, const struct weft_ape
 	note_told(c, process);
 }
 
+static void take_verbs(void *owner, struct weft_ape_coord from, const uint8_t *payload,
+		       uint32_t bytes)
+{
+	weft_torus_verbs_receive(owner, from, payload, bytes);
+}
+
 const struct weft_ape_world weft_torus_world = {
 	.send = send_beat,
 	.read = read_for_guest,
 	.place = place_for_guest,
 	.crc32c = weft_torus_crc32c,
 	.count = count_message,
+	.verbs = take_verbs,
 	.event = write_event,
 };

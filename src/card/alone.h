@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What a card is as a process: a member of the pool without objects of verbs, of which there is nothing to be told. */
+#ifndef WEFT_CARD_ALONE_H
+#define WEFT_CARD_ALONE_H
+
+#include "process/process.h"
+
+extern const struct weft_process_api weft_alone_api;
+
+#endif

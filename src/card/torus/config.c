@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* A lattice's card, as its maker and its cards see it. */
+#include "card/torus/torus.h"
+
+#define MS 1000000ull
+
+bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
+		       struct weft_ape_card_config *config)
+{
+	struct weft_ape_node_config *node = &config->node;
+
+	*config = (struct weft_ape_card_config){
+		.life = 1,
+		.engines = (uint8_t)s->engines,
+		.times = {.again_ns = 250 * MS, .give_up_ns = 8000 * MS},
+		.not_ready_ns = MS,
+		.patience_ns = 8000 * MS,
+	};
+	for (unsigned int d = 0; d < WEFT_APE_DIMENSIONS; d++) {
+		if (s->size[d] > UINT8_MAX || s->order[d] > UINT8_MAX)
+			return false;
+		node->lattice.size[d] = (uint8_t)s->size[d];
+		node->lattice.line[d] = s->line[d];
+		node->lattice.order[d] = (uint8_t)s->order[d];
+		node->me.at[d] = at[d];
+	}
+	if (s->tie >= WEFT_APE_TIES || s->channels > WEFT_APE_CHANNELS || s->quads > 4 ||
+	    s->locals > UINT8_MAX || s->engines > UINT8_MAX || s->header_depth > UINT16_MAX ||
+	    s->data_depth > UINT16_MAX)
+		return false;
+	node->lattice.tie = s->tie;
+	node->lattice.channels = (uint8_t)s->channels;
+	weft_ape_link_defaults(&node->link);
+	node->link.quads = (uint8_t)s->quads;
+	node->link.refresh_ns = 500 * MS;
+	node->silence_ns = 4000 * MS;
+	node->header_depth = (uint16_t)s->header_depth;
+	node->data_depth = (uint16_t)s->data_depth;
+	node->locals = (uint8_t)s->locals;
+	return weft_ape_card_config_holds(config);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Verbs over the torus: the queue pairs that programs of the node hand to the card, with an engine of
+ * RoCE v2 for each as over a wire (card/wire.h); but that what an engine sends goes as packets of verbs to the node that has
+ * the address (wire/ape/verbs.h), and what comes of them goes to the engines.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "card/torus/torus.h"
+#include "card/wire.h"
+#include "process/client.h"
+#include "process/node.h"
+#include "process/process.h"
+#include "wire/ape/verbs.h"
+
+#define SHARE	32u /* packets that a queue pair sends before others have their turn */
+#define LOOK_NS 100000000ull
+
+struct weft_torus_verbs {
+	struct weft_torus_card *card;
+	struct weft_wire wire;
+	struct weft_out out;	  /* into the torus */
+	uint8_t *memory;	  /* of packets on their way */
+	struct weft_ape_coord to; /* where the packet goes that is being written */
+	bool ready;		  /* an engine has more to send */
+	bool awake;		  /* doorbells are looked for, whether one was heard or not */
+	uint64_t look_ns;
+};
+
+/* ---- The way of packets to other nodes ---- */
+
+static struct weft_torus_verbs *verbs_with(struct weft_out *out)
+{
+	return (struct weft_torus_verbs *)((char *)out - offsetof(struct weft_torus_verbs, out));
+}
+
+static bool node_with(const uint8_t gid[16], struct weft_ape_coord *node)
+{
+	return weft_node_of_gid(gid, node->at);
+}
+
+static uint8_t *reserve(struct weft_out *out, const uint8_t to[16], uint32_t bytes)
+{
+	struct weft_torus_verbs *v = verbs_with(out);
+
+	if (bytes > WEFT_APE_PAYLOAD_BYTES || !node_with(to, &v->to))
+		return NULL;
+	return weft_ape_verbs_room(&v->card->engine, v->to);
+}
+
+static void commit(struct weft_out *out, uint32_t bytes)
+{
+	struct weft_torus_verbs *v = verbs_with(out);
+
+	weft_ape_verbs_put(&v->card->engine, v->to, (uint16_t)bytes);
+}
+
+static const struct weft_out_medium torus = {.reserve = reserve, .commit = commit};
+
+void weft_torus_verbs_receive(struct weft_torus_card *c, struct weft_ape_coord from,
+			      const uint8_t *payload, uint32_t bytes)
+{
+	struct weft_udp_datagram d = {.from_port = WEFT_ROCE_PORT,
+				      .to_port = WEFT_ROCE_PORT,
+				      .at = payload,
+				      .bytes = bytes};
+
+	weft_node_gid(from.at, d.from);
+	memcpy(d.to, c->verbs->wire.address, sizeof(d.to));
+	weft_switch_receive(&c->verbs->wire.sw, &d, c->now_ns);
+}
+
+/* ---- Turns ---- */
+
+static _Atomic bool rung;
+static struct weft_torus_door *own_door;
+
+/* The helper's thread. */
+static uint64_t knock_own(uint64_t now_ns)
+{
+	atomic_store_explicit(&rung, true, memory_order_relaxed);
+	weft_door_knock(&own_door->door);
+	return UINT64_MAX;
+}
+
+static const struct weft_helper_client client = {.run = knock_own};
+
+bool weft_torus_verbs_wants(const struct weft_torus_card *c)
+{
+	return c->verbs->wire.sw.ready || c->engine.verbs_room;
+}
+
+bool weft_torus_verbs_serve(struct weft_torus_card *c)
+{
+	struct weft_torus_verbs *v = c->verbs;
+	uint64_t before = v->out.packets;
+	bool any = false;
+
+	if (v->awake || atomic_load_explicit(&rung, memory_order_relaxed)) {
+		/* before the look: what rings behind it is heard at the next */
+		atomic_exchange_explicit(&rung, false, memory_order_seq_cst);
+		any = weft_card_look(&v->wire.card);
+		v->awake = true;
+	}
+	if (c->engine.verbs_room) {
+		c->engine.verbs_room = false;
+		weft_wire_resume(&v->wire);
+	}
+	v->ready = weft_switch_run(&v->wire.sw, SHARE, c->now_ns);
+	return any || v->out.packets != before;
+}
+
+uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c)
+{
+	const struct weft_torus_verbs *v = c->verbs;
+	uint64_t at_ns = weft_switch_deadline_ns(&v->wire.sw);
+
+	if (v->ready || c->engine.verbs_room || atomic_load_explicit(&rung, memory_order_relaxed))
+		return c->now_ns;
+	at_ns = at_ns ? at_ns : UINT64_MAX;
+	return v->wire.card.hands && v->look_ns < at_ns ? v->look_ns : at_ns;
+}
+
+void weft_torus_verbs_look(struct weft_torus_card *c)
+{
+	struct weft_torus_verbs *v = c->verbs;
+
+	v->awake = false;
+	if (c->now_ns < v->look_ns)
+		return;
+	v->look_ns = c->now_ns + LOOK_NS;
+	weft_card_sweep(&v->wire.card);
+	weft_wire_tell(&v->wire);
+	weft_pool_watch(c->pool);
+}
+
+/* ---- Coming and going ---- */
+
+int weft_torus_verbs_begin(struct weft_torus_card *c)
+{
+	struct weft_torus_verbs *v = calloc(1, sizeof(*v));
+	uint8_t gid[16];
+	int err;
+
+	if (!v)
+		return -ENOMEM;
+	v->memory = calloc(1, WEFT_APE_VERBS_MEMORY);
+	weft_node_gid(c->engine.config.node.me.at, gid);
+	own_door = c->door;
+	weft_helper_serve(&client);
+	err = v->memory ? weft_helper_start() : -ENOMEM;
+	if (!err)
+		err = weft_wire_begin(&v->wire, &weft_process_nic, weft_caller(), gid, &v->out);
+	if (err) {
+		weft_helper_serve(NULL);
+		weft_helper_stop();
+		free(v->memory);
+		free(v);
+		return err;
+	}
+	v->card = c;
+	v->out.medium = &torus;
+	weft_ape_verbs_begin(&c->engine, v->memory);
+	c->verbs = v;
+	return 0;
+}
+
+void weft_torus_verbs_end(struct weft_torus_card *c)
+{
+	struct weft_torus_verbs *v = c->verbs;
+
+	weft_helper_serve(NULL);
+	weft_helper_stop();
+	weft_wire_tell(&v->wire);
+	weft_wire_end(&v->wire);
+	weft_ape_verbs_begin(&c->engine, NULL);
+	free(v->memory);
+	free(v);
+	c->verbs = NULL;
+}

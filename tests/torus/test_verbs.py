@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Debian's programs of verbs between nodes of a live torus. Each test fails unless Weft's counters at both ends, and
+those of the cables between them, grew by what was moved, times the hops: nothing went round the torus."""
+import json
+import subprocess
+import time
+
+import pytest
+
+from fabric import free_port, listening, wait_for
+from live import TIMEOUT_S, wait_until
+
+INDEX = 1  # of the one GID as RoCE v2
+WORD = 16
+PATIENCE_S = 240  # each packet takes its turns of processes: on a machine with much other work, long
+NEAR, FAR = ('1,0,0', 1), ('1,1,1', 3)  # from node 0,0,0, and the hops
+
+
+class Ends:
+    """A pair of programs: the server on node 0,0,0, the client on another."""
+
+    def __init__(self, live, node, hops):
+        self.live, self.node, self.hops = live, node, hops
+
+    def start(self, node, argv, **env):
+        process = subprocess.Popen(self.live.words('run', '--node', node, '--', *argv), stdin=subprocess.PIPE, cwd='/',
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   env={**self.live.env, **env})
+        self.live.started.append(process)
+        return process
+
+    def pair(self, *argv, port=None, status=0, **env):
+        named = [] if port else ['-p', free_port()]
+        server = self.start('0,0,0', [*argv, *named], **env)
+        wait_for(lambda: listening(port or named[1]) or server.poll() is not None, 'server listens')
+        client = self.start(self.node, [*argv, *named, '127.0.0.1'], **env)
+        said = [process.communicate(timeout=PATIENCE_S)[0] for process in (client, server)]
+        assert [client.returncode, server.returncode] == [status, status], said
+        return ''.join(said)
+
+    def told(self):
+        """Bytes that the two cards have sent and received for verbs; words that all cables have carried."""
+        totals = []
+        for node in ('0,0,0', self.node):
+            pool = next(self.live.home.iterdir()) / node.replace(',', '.') / 'pool'
+            words = [*self.live.fabric.prefix, self.live.fabric.command, 'nic', 'list', '--pool', pool, '--json']
+            [card] = json.loads(subprocess.run(words, env=self.live.env, capture_output=True, text=True, check=True,
+                                               timeout=TIMEOUT_S).stdout)['cards']
+            totals += [card['bytes_sent'], card['bytes_received']]
+        return [*totals, sum(cable['data'] for cable in self.live.status()['cables'])]
+
+    def run(self, *argv, least, **how):
+        """least: bytes that must have been moved, both ways together."""
+        before = self.told()
+        said = self.pair(*argv, **how)
+
+        def grew():
+            return [after - earlier for after, earlier in zip(self.told(), before)]
+        # cards tell it now and then
+        wait_until(lambda: grew()[0] + grew()[2] >= least and grew()[1] + grew()[3] >= least and
+                   grew()[4] * WORD >= least * self.hops, f'{least} bytes over {self.hops} hops are not counted')
+        return said
+
+
+@pytest.fixture(params=[NEAR, FAR], ids=['near', 'far'])
+def ends(live, request):
+    live.weft('up', '2x2x2')
+    return Ends(live, *request.param)
+
+
+@pytest.fixture
+def near(live):
+    live.weft('up', '2')
+    return Ends(live, *NEAR)
+
+
+def test_pingpong(ends):
+    for service, size, options in (('rc', 4096, ['-c']), ('rc', 1, ['-e']), ('rc', 100001, ['-c', '-m', 2048]),
+                                   ('uc', 4096, ['-c']), ('srq', 4096, [])):
+        rounds = 5 if size > 4096 else 20
+        ends.run(f'ibv_{service}_pingpong', '-g', INDEX, '-n', rounds, '-s', size, *options, least=2 * rounds * size)
+
+
+@pytest.mark.parametrize('program,words', [
+    ('ib_write_lat', []), ('ib_send_lat', []), ('ib_read_lat', []), ('ib_atomic_lat', []),
+    ('ib_write_bw', ['-q', 4, '-s', 16384]), ('ib_read_bw', ['-s', 16384]), ('ib_send_bw', ['-s', 16384, '-e']),
+    ('ib_write_bw', ['-c', 'UC', '-s', 4096]),
+], ids=lambda words: words if isinstance(words, str) else ' '.join(map(str, words)))
+def test_perftest(near, program, words):
+    size = words[words.index('-s') + 1] if '-s' in words else 8 if 'atomic' in program else 2
+    near.run(program, '-x', INDEX, '-n', 20, '-F', '-u', 20, *words, least=20 * size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('program', ['ib_write_lat', 'ib_send_lat', 'ib_read_lat', 'ib_write_bw', 'ib_read_bw',
+                                     'ib_send_bw'])
+@pytest.mark.parametrize('words', [['-a'], ['-q', 16], ['-e'], ['-c', 'UC']], ids=lambda words: ''.join(map(str, words)))
+def test_perftest_all(ends, program, words):
+    if 'lat' in program and '-q' in words or 'read' in program and 'UC' in words or 'write_lat' in program and '-e' in words:
+        pytest.skip('perftest has no such test')
+    ends.run(program, '-x', INDEX, '-n', 20, '-F', *words, least=20 * 2)
+
+
+@pytest.mark.parametrize('options', [('-l', 300001), ('-m', 2048, '-l', 300001), ('-u', '-l', 20000)],
+                         ids=lambda options: ' '.join(map(str, options)))
+def test_every_byte(near, options):
+    """across.c: SEND, WRITE, READ, atomics, of each odd length, with immediates, late receives; both sides' memory is
+    compared after each step."""
+    near.run(near.live.fabric.program('across-verbs'), INDEX, *options, least=20000, port=18516)
+
+
+def test_errors(near):
+    """What a peer can cause, both ways: the status at the requester, the receive, the event."""
+    near.run(near.live.fabric.program('across-verbs'), INDEX, '-e', least=1, port=18516)
+
+
+def test_to_oneself_goes_direct(live):
+    """Between two programs of a node: neither the card nor a cable moves a byte."""
+    live.weft('up', '2')
+    ends = Ends(live, '0,0,0', 0)
+    before = ends.told()
+    ends.pair('ibv_rc_pingpong', '-g', INDEX, '-n', 100, '-c')
+    time.sleep(0.5)
+    assert ends.told() == before
+
+
+def test_a_path_that_is_too_wide(near):
+    """A packet of the torus takes 4,096 bytes, headers and all."""
+    said = near.pair('ibv_rc_pingpong', '-g', INDEX, '-m', 4096, status=1, WEFT_EXPLAIN='1')
+    assert 'path_mtu is 4096' in said and 'more than 2048' in said, said
