@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "clock.h"
+#include "stream/random.h"
 
 static bool before(const struct weft_sim_event *a, const struct weft_sim_event *b)
 {
@@ -103,14 +104,9 @@ uint64_t weft_sim_run(struct weft_sim *sim, uint64_t until_ns)
 	return sim->happened - before_it;
 }
 
-/* splitmix64 */
 uint64_t weft_sim_random(struct weft_sim *sim)
 {
-	uint64_t z = sim->random += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
+	return splitmix64(&sim->random);
 }
 
 uint64_t weft_sim_below(struct weft_sim *sim, uint64_t limit)

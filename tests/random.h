@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Numbers that a seed decides (splitmix64). */
+/* splitmix64, for programs that are built without the tree's include path, too. */
 #ifndef WEFT_TESTS_RANDOM_H
 #define WEFT_TESTS_RANDOM_H
 
-#include <stdint.h>
-
-static inline uint64_t splitmix64(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
+#include "../src/stream/random.h"
 
 #endif

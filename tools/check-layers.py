@@ -31,7 +31,7 @@ BELOW.update({api: {'process', 'transport', 'nic', 'mailbox', 'migrate', 'pool',
 BELOW['cli'] |= {'stream', 'card'}  # its commands are programs that use them
 # Headers that a folder lends to others beside or below it: (includer's folder, header).
 LENT = {('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
-        ('cuda', 'process/plugin.h'), ('wire', 'pool/address.h'), ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
+        ('cuda', 'process/plugin.h'), ('wire', 'pool/address.h'), ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('wire', 'nic/ipv4.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
         ('nic', 'backing/atomic.h'), ('transport', 'backing/atomic.h'), ('wire', 'backing/atomic.h'), ('link', 'backing/atomic.h'),
         ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/sizes.h'),
         ('backing', 'pool/step.h')}

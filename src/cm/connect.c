@@ -27,7 +27,7 @@ static bool is_depth(uint8_t wanted)
 }
 
 /* What connecting and accepting are given. */
-static int check(const struct rdma_cm_id *id, const struct rdma_conn_param *p)
+static int check_conn_param(const struct rdma_cm_id *id, const struct rdma_conn_param *p)
 {
 	if (!id)
 		return weft_cm_no_id();
@@ -148,7 +148,7 @@ static int connect_id(struct weft_cm_id *id, const struct rdma_conn_param *p)
 
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
-	int err = check(id, param);
+	int err = check_conn_param(id, param);
 
 	if (err)
 		return weft_cm_result(err);
@@ -268,7 +268,7 @@ static int reject(struct rdma_cm_id *rdma_id, const void *data, uint8_t bytes,
 int rdma_accept(struct rdma_cm_id *rdma_id, struct rdma_conn_param *param)
 {
 	struct weft_cm_id *id = weft_cm_id(rdma_id);
-	int err = check(rdma_id, param);
+	int err = check_conn_param(rdma_id, param);
 	bool ud;
 
 	if (err)

@@ -29,8 +29,8 @@ void weft_id_bind_device(struct weft_cm_id *id)
 	id->id.pd = weft_cm.pd;
 }
 
-static int create(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context,
-		  enum rdma_port_space ps, enum ibv_qp_type type)
+static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context,
+		     enum rdma_port_space ps, enum ibv_qp_type type)
 {
 	struct rdma_event_channel *own = channel ? NULL : rdma_create_event_channel();
 	struct weft_cm_id *id;
@@ -53,7 +53,7 @@ destroy_channel:
 
 int weft_id_create(struct rdma_cm_id **id, enum rdma_port_space ps, enum ibv_qp_type type)
 {
-	return create(NULL, id, NULL, ps, type);
+	return create_id(NULL, id, NULL, ps, type);
 }
 
 int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
@@ -69,7 +69,7 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 			"port space 0x%x is none of RDMA_PS_TCP (0x%x), "
 			"_UDP (0x%x), _IPOIB (0x%x) and _IB (0x%x)",
 			(unsigned int)ps, RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IPOIB, RDMA_PS_IB));
-	return weft_cm_result(create(channel, id, context, ps, ud ? IBV_QPT_UD : IBV_QPT_RC));
+	return weft_cm_result(create_id(channel, id, context, ps, ud ? IBV_QPT_UD : IBV_QPT_RC));
 }
 
 /* Unread events go with it; those of requests end the identifiers that they bring. */

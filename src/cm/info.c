@@ -37,8 +37,8 @@ static int copy_name(char **to, const char *from)
 	return from && !*to ? -ENOMEM : 0;
 }
 
-static int fill(struct rdma_addrinfo *rai, const struct addrinfo *ai,
-		const struct rdma_addrinfo *hints)
+static int fill_addrinfo(struct rdma_addrinfo *rai, const struct addrinfo *ai,
+			 const struct rdma_addrinfo *hints)
 {
 	int err;
 
@@ -103,7 +103,7 @@ static int look_up(const char *node, const char *service, const struct rdma_addr
 		return -errno;
 	if (err)
 		return err == EAI_MEMORY ? -ENOMEM : -ENODATA;
-	err = fill(rai, list, hints);
+	err = fill_addrinfo(rai, list, hints);
 	freeaddrinfo(list);
 	return err;
 }

@@ -89,7 +89,7 @@ static bool knows_peer(const struct weft_cm_id *id)
 	return false;
 }
 
-static int fill(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+static int fill_qp_attr(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	bool ud = weft_id_is_ud(id);
 
@@ -121,7 +121,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 	if (!id || !attr || !mask)
 		return weft_cm_result(-EINVAL);
 	weft_cm_lock();
-	err = fill(weft_cm_id(id), attr, mask);
+	err = fill_qp_attr(weft_cm_id(id), attr, mask);
 	weft_cm_unlock();
 	return weft_cm_result(err);
 }
@@ -236,7 +236,7 @@ int weft_qp_complete_xrcd(uint32_t *comp_mask, uint32_t bit, struct ibv_xrcd **x
 	return err;
 }
 
-static int create(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	int err;
 
@@ -289,7 +289,7 @@ destroy_queues:
 
 int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
-	return weft_cm_result(id && attr ? create(id, attr) : -EINVAL);
+	return weft_cm_result(id && attr ? create_qp(id, attr) : -EINVAL);
 }
 
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -305,7 +305,7 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_
 	memcpy(&ex, attr, sizeof(*attr));
 	ex.comp_mask = IBV_QP_INIT_ATTR_PD;
 	ex.pd = pd ? pd : id->pd;
-	err = create(id, &ex);
+	err = create_qp(id, &ex);
 	if (!err)
 		memcpy(attr, &ex, sizeof(*attr));
 	return weft_cm_result(err);

@@ -17,7 +17,7 @@ static int complete_xrc(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr
 	return err;
 }
 
-static int create(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
 	bool is_xrc = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type == IBV_SRQT_XRC;
 	int err;
@@ -46,7 +46,7 @@ destroy_queues:
 
 int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
-	return weft_cm_result(id && attr ? create(id, attr) : -EINVAL);
+	return weft_cm_result(id && attr ? create_srq(id, attr) : -EINVAL);
 }
 
 int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
@@ -63,7 +63,7 @@ int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_ini
 		ex.srq_type = IBV_SRQT_XRC;
 	ex.srq_context = attr->srq_context;
 	ex.attr = attr->attr;
-	err = create(id, &ex);
+	err = create_srq(id, &ex);
 	if (!err)
 		attr->attr = ex.attr;
 	return weft_cm_result(err);

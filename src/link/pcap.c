@@ -234,7 +234,7 @@ static int next_pcapng(struct weft_pcap_reader *r, struct weft_pcap_packet *pack
 
 /* ---- Either ---- */
 
-static int begin(struct weft_pcap_reader *r, const char **why)
+static int begin_capture(struct weft_pcap_reader *r, const char **why)
 {
 	uint32_t magic = 0;
 
@@ -265,7 +265,7 @@ int weft_pcap_open(const char *path, struct weft_pcap_reader **reader, const cha
 		err = -errno;
 		goto free_reader;
 	}
-	err = begin(r, why);
+	err = begin_capture(r, why);
 	if (err)
 		goto close_file;
 	*reader = r;

@@ -387,7 +387,7 @@ static bool is_to_end_calls(uint64_t signals)
 	return false;
 }
 
-static const struct known *find(long number)
+static const struct known *find_known_call(long number)
 {
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (known[i].call == number)
@@ -415,7 +415,7 @@ void weft_again(void *context, const struct weft_asleep *asleep, long long since
 		end(at);
 	if (!read_call(at, asleep, &call))
 		return;
-	how = find(call.number);
+	how = find_known_call(call.number);
 	if (!how || waiting(context))
 		return;
 	keep_timeout(&call, how, since_ns);

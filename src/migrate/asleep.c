@@ -147,7 +147,7 @@ static bool is_dead(const char *line)
 	return !*dead;
 }
 
-static const struct known *find(long call)
+static const struct known *find_sleeping_call(long call)
 {
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (known[i].call == call)
@@ -180,6 +180,6 @@ enum weft_asleep_how weft_asleep(const char *line, uintptr_t start, uintptr_t en
 		return WEFT_ASLEEP_NOT;
 	}
 	harmless = !overlaps(asleep->stack - FRAME, FRAME + 1, start, end) &&
-		   call_is_harmless(asleep, find(asleep->call), start, end);
+		   call_is_harmless(asleep, find_sleeping_call(asleep->call), start, end);
 	return harmless ? WEFT_ASLEEP_HARMLESSLY : WEFT_ASLEEP_NOT;
 }

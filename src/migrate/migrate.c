@@ -197,7 +197,7 @@ static bool one_thread(void)
 }
 
 /* NULL: there is no way here. */
-static const struct weft_hold *begin(void)
+static const struct weft_hold *begin_hold(void)
 {
 	if (forced != SEGV && !weft_uffd_hold.begin())
 		return &weft_uffd_hold;
@@ -214,7 +214,7 @@ static size_t move_pages(const struct weft_migrate *move, bool in)
 
 	if (one_thread())
 		return (in ? copy_in(move) : copy_out(move)) ? 0 : move->len_bytes;
-	hold = begin();
+	hold = begin_hold();
 	if (!hold)
 		return 0;
 	/* one for all chunks, so that they become one mapping: it does not merge with its

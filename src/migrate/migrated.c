@@ -164,7 +164,7 @@ static void give_back(struct weft_extent *extent)
 	extent->freed = true;
 }
 
-static void forget(struct weft_extent *extent)
+static void forget_extent(struct weft_extent *extent)
 {
 	*extent->link = extent->next;
 	if (extent->next)
@@ -181,7 +181,7 @@ void weft_migrated_drop(struct weft_extent *extent)
 		return;
 	}
 	give_back(extent);
-	forget(extent);
+	forget_extent(extent);
 }
 
 bool weft_migrated_is_adrift(void)
@@ -362,7 +362,7 @@ struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *
 		return extent;
 	warn_once(CANNOT_MOVE);
 	give_back(extent);
-	forget(extent);
+	forget_extent(extent);
 	return NULL;
 }
 
@@ -426,7 +426,7 @@ void weft_migrated_detach(void)
 		next = extent->next;
 		extent->freed = true;
 		if (!extent->refs)
-			forget(extent);
+			forget_extent(extent);
 	}
 	self.adrift = 0;
 	self.attached = false;

@@ -279,7 +279,7 @@ static void await(uint32_t before, unsigned int waiting)
 	}
 }
 
-static int begin(void)
+static int begin_parking(void)
 {
 	int err = weft_summon_install();
 
@@ -332,7 +332,7 @@ int weft_park(uintptr_t start, uintptr_t end, bool hearing)
 	self.end = end;
 	self.hearing = hearing;
 	if (!atomic_load(&weft_summon_round))
-		err = begin();
+		err = begin_parking();
 	if (!err)
 		err = gather();
 	if (err)

@@ -51,7 +51,7 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 
 static void come(struct weft_summon *me, const ucontext_t *context)
 {
-	/* acquire: pairs with the release in begin (park.c) */
+	/* acquire: pairs with the release in begin_parking (park.c) */
 	uint32_t round = atomic_load_explicit(&weft_summon_round, memory_order_acquire);
 	uintptr_t stack = (uintptr_t)context->uc_stack.ss_sp;
 

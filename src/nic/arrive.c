@@ -5,7 +5,7 @@
 #include "pool/format_line.h"
 #include "pool/format_queue.h"
 
-static enum weft_outcome fail(const struct weft_arrival *a, enum weft_cause cause)
+static enum weft_outcome fail_because(const struct weft_arrival *a, enum weft_cause cause)
 {
 	*a->cause = cause;
 	return WEFT_FAILED;
@@ -15,7 +15,7 @@ enum weft_outcome weft_arrive_blame(const struct weft_arrival *a, enum weft_even
 				    enum weft_cause cause)
 {
 	weft_responder_blame(a->to->peer, event);
-	return fail(a, cause);
+	return fail_because(a, cause);
 }
 
 enum weft_outcome weft_arrive_refuse(const struct weft_arrival *a, enum weft_event event,
@@ -46,7 +46,7 @@ bool weft_arrive_is_own_fault(const struct weft_arrival *a, int err, enum weft_o
 	if (failed && (err == -ESRCH || (err == -ESTALE && local)))
 		*outcome = WEFT_REHOMING;
 	else if (err == -ENXIO || local)
-		*outcome = fail(a, WEFT_CAUSE_LOCAL_MEMORY);
+		*outcome = fail_because(a, WEFT_CAUSE_LOCAL_MEMORY);
 	else
 		return false;
 	return true;
@@ -64,7 +64,7 @@ enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err)
 		return WEFT_NO_ANSWER;
 	if (err == -ESTALE)
 		return a->to->from.type == WEFT_QPT_UC ? WEFT_NO_ANSWER
-						       : fail(a, WEFT_CAUSE_LEFT_BEHIND);
+						       : fail_because(a, WEFT_CAUSE_LEFT_BEHIND);
 	return weft_arrive_refuse(a, WEFT_EVENT_QP_ACCESS_ERR,
 				  err == -EACCES ? WEFT_CAUSE_REMOTE_KEY
 						 : WEFT_CAUSE_REMOTE_MEMORY);

@@ -156,7 +156,7 @@ static __attribute__((__noinline__)) enum weft_outcome begin_send(struct weft_in
 	return outcome;
 }
 
-static enum weft_outcome begin(struct weft_incoming *in, struct weft_arrival a)
+static enum weft_outcome begin_by_opcode(struct weft_incoming *in, struct weft_arrival a)
 {
 	const struct weft_pool_recv *recv;
 	struct weft_span span;
@@ -185,7 +185,7 @@ enum weft_outcome weft_incoming_begin(struct weft_incoming *in, enum weft_cause 
 		return weft_arrive_blame(WEFT_ASIDE(arrival(in, cause)), WEFT_EVENT_QP_REQ_ERR,
 					 WEFT_CAUSE_REMOTE_QUEUE);
 	}
-	outcome = begin(in, arrival(in, cause));
+	outcome = begin_by_opcode(in, arrival(in, cause));
 	in->begun = outcome == WEFT_DONE;
 	in->tag = in->to->tag;
 	return outcome;
@@ -212,7 +212,7 @@ static enum weft_outcome place_one_sided(struct weft_arrival a, uint64_t offset,
 	return err ? weft_arrive_unreachable(&a, err) : WEFT_DONE;
 }
 
-/* The receive that `begin` has found is still the oldest. */
+/* The receive that `begin_by_opcode` has found is still the oldest. */
 static enum weft_outcome place_send(struct weft_incoming *in, uint64_t offset,
 				    struct weft_arrival a)
 {

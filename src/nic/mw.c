@@ -49,7 +49,7 @@ int weft_mw_create(struct weft_nic *nic, struct weft_mw *mw, uint32_t pd, enum w
 /* ---- Unbinding; the lock is held ---- */
 
 /* The key has ended, and no executor that does not stand still uses it any more. */
-static void forget(struct weft_mw *mw, bool quiet)
+static void forget_window(struct weft_mw *mw, bool quiet)
 {
 	struct weft_mw **at = &mw->nic->windows[mw->parent].bound;
 
@@ -73,7 +73,7 @@ static bool unbind(struct weft_mw *mw)
 
 	if (live || mw->parent)
 		quiet = weft_mr_end_key(mw->nic, mw->index, mw->made);
-	forget(mw, quiet);
+	forget_window(mw, quiet);
 	return quiet;
 }
 
@@ -104,8 +104,9 @@ bool weft_mr_close(struct weft_mr *mr)
 		if (is_live(mw))
 			live = true;
 		else
-			forget(mw,
-			       true); /* its peer has ended it, and has one request at a time here */
+			forget_window(
+				mw,
+				true); /* its peer has ended it, and has one request at a time here */
 	}
 	if (!live)
 		weft_mr_store_ended(nic->pool, mr->index);

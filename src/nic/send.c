@@ -114,7 +114,7 @@ void weft_sq_flush(struct weft_qp *qp)
 
 /* Without a reliable service only the send queue stops: peers may go on sending (10.3.1.6). The
  * state comes first, for a program that looks at it because of the completion. */
-static void fail(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause cause)
+static void fail_request(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_cause cause)
 {
 	bool all = qp->type != WEFT_QPT_UC && qp->type != WEFT_QPT_UD;
 
@@ -193,7 +193,7 @@ static void complete_ended(struct weft_qp *qp)
 		if (!(wqe->flags & WEFT_SEND_ENDED))
 			return;
 		if (qp->sq_done == qp->failed_at) {
-			fail(qp, wqe, qp->failed_of);
+			fail_request(qp, wqe, qp->failed_of);
 			return;
 		}
 		if (qp->signal_all || wqe->flags & WEFT_SEND_SIGNALED)
@@ -235,7 +235,7 @@ void weft_sq_stumble(struct weft_qp *qp, struct weft_wqe *wqe, enum weft_outcome
 		qp->awaited = WEFT_DONE;
 		note_issued(qp, wqe, position);
 	} else if (outcome == WEFT_FAILED && position == qp->sq_done) {
-		fail(qp, wqe, cause);
+		fail_request(qp, wqe, cause);
 	} else if (outcome == WEFT_FAILED) {
 		note_issued(qp, wqe, position);
 		weft_sq_end(qp, position, cause);

@@ -15,7 +15,7 @@ static struct weft_cq_source *first_source(const struct weft_cq *cq)
 	return atomic_load_explicit(&cq->sources, memory_order_relaxed);
 }
 
-static struct weft_cq_source *find(const struct weft_cq *cq, const struct weft_srq *q)
+static struct weft_cq_source *find_source(const struct weft_cq *cq, const struct weft_srq *q)
 {
 	struct weft_cq_source *s = first_source(cq);
 
@@ -69,7 +69,7 @@ static int make_wake(struct weft_cq *cq)
 	return 0;
 }
 
-static int add(struct weft_cq *cq, struct weft_srq *q)
+static int add_source(struct weft_cq *cq, struct weft_srq *q)
 {
 	struct weft_cq_source *s = weft_nic_alloc(cq->nic, sizeof(*s));
 
@@ -88,13 +88,13 @@ int weft_source_attach(struct weft_cq *cq, struct weft_srq *q)
 	int err = 0;
 
 	weft_lock(cq->nic, &cq->lock, 0);
-	s = find(cq, q);
+	s = find_source(cq, q);
 	if (s)
 		s->users++;
 	if (!cq->wake)
 		err = make_wake(cq);
 	if (!s && !err)
-		err = add(cq, q);
+		err = add_source(cq, q);
 	weft_unlock(&cq->lock, false);
 	return err;
 }
@@ -104,7 +104,7 @@ void weft_source_detach(struct weft_cq *cq, const struct weft_srq *q)
 	struct weft_cq_source *s;
 
 	weft_lock(cq->nic, &cq->lock, 0);
-	s = find(cq, q);
+	s = find_source(cq, q);
 	if (--s->users)
 		s = NULL;
 	else
@@ -118,15 +118,15 @@ int weft_source_add_returns(struct weft_cq *cq)
 	int err = 0;
 
 	weft_lock(cq->nic, &cq->lock, 0);
-	if (!find(cq, NULL))
-		err = add(cq, NULL);
+	if (!find_source(cq, NULL))
+		err = add_source(cq, NULL);
 	weft_unlock(&cq->lock, false);
 	return err;
 }
 
 void weft_source_forget_returns(struct weft_cq *cq)
 {
-	struct weft_cq_source *s = find(cq, NULL);
+	struct weft_cq_source *s = find_source(cq, NULL);
 
 	if (s)
 		unlist(cq, s);

@@ -135,7 +135,7 @@ static bool remove_gone(const struct weft_gid_entry *host, unsigned int n)
 }
 
 /* RoCE v1 and v2 alternate (gid.h). False: there is no room for it. */
-static bool add(const struct weft_gid_entry *e)
+static bool add_entry(const struct weft_gid_entry *e)
 {
 	uint32_t i = e->type == WEFT_GID_ROCE_V2;
 
@@ -158,7 +158,7 @@ static bool take_in(void)
 
 	for (unsigned int i = 0; i < n; i++)
 		if (!is_among(entries, WEFT_GID_TABLE_LEN, &host[i]))
-			any |= add(&host[i]);
+			any |= add_entry(&host[i]);
 	return any;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "stream/generator.h"
 #include "pool/format_ring.h"
+#include "stream/random.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,14 +26,10 @@ const struct weft_generator_options weft_generator_defaults = {
 
 /* ---- Chance ---- */
 
-/* splitmix64; 0 ≤ x < 1 */
+/* 0 ≤ x < 1 */
 static double chance(struct weft_generator *g)
 {
-	uint64_t z = g->random += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+	return (double)(splitmix64(&g->random) >> 11) * 0x1p-53;
 }
 
 static uint32_t poisson(struct weft_generator *g, double mean)
@@ -61,7 +58,7 @@ struct hits {
 };
 
 /* Whether it is a new one. */
-static bool add(struct hits *h, uint16_t pmt)
+static bool add_hit(struct hits *h, uint16_t pmt)
 {
 	if (!pmt || h->hit[pmt] || h->count == WEFT_M2EGP_MAX_HITS)
 		return false;
@@ -97,7 +94,7 @@ static void add_ring(struct weft_generator *g, struct hits *h, struct weft_truth
 					      ring->y_mm + ring->r_mm * sin(at));
 		bool second = chance(g) < 0.5;
 
-		ring->hits += add(h, pmt && second ? pmt + WEFT_DETECTOR_DISK : pmt);
+		ring->hits += add_hit(h, pmt && second ? pmt + WEFT_DETECTOR_DISK : pmt);
 	}
 }
 
@@ -130,7 +127,7 @@ uint32_t weft_generator_event(struct weft_generator *g, uint8_t to[WEFT_M2EGP_MA
 		add_ring(g, &h, &truth->ring[i]);
 	truth->noise = poisson(g, g->options.noise);
 	for (uint32_t i = 0; i < truth->noise; i++)
-		add(&h, (uint16_t)(1 + chance(g) * WEFT_DETECTOR_PMTS));
+		add_hit(&h, (uint16_t)(1 + chance(g) * WEFT_DETECTOR_PMTS));
 	/* the mean of what its hits say */
 	seen_ns = g->time_ns + RESOLUTION_NS * gaussian(g) / sqrt(h.count ?: 1);
 	uint64_t fine = (uint64_t)fmax(0, seen_ns / TICK_NS * 256);

@@ -70,7 +70,7 @@ static void receive(struct playback *p, const struct weft_pcap_packet *packet,
 	}
 }
 
-static int begin(struct playback *p, const char **why)
+static int begin_playback(struct playback *p, const char **why)
 {
 	const struct weft_playback_options *o = p->options;
 	const struct weft_nanet_source_options source = {0, o->protocol, o->window, o->history,
@@ -102,7 +102,7 @@ int weft_playback(const char *path, const struct weft_playback_options *options,
 	if (!p)
 		return err;
 	p->options = options;
-	err = begin(p, why);
+	err = begin_playback(p, why);
 	if (!err)
 		err = weft_pcap_open(path, &reader, why);
 	if (err)

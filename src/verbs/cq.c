@@ -24,8 +24,8 @@ _Static_assert(sizeof(struct weft_wc) == sizeof(struct ibv_wc) &&
 		       offsetof(struct weft_wc, sl) == offsetof(struct ibv_wc, sl),
 	       "completions are written once, in the program's own array");
 
-static int check(struct ibv_context *context, int cqe, struct ibv_comp_channel *channel,
-		 int comp_vector)
+static int check_new_cq(struct ibv_context *context, int cqe, struct ibv_comp_channel *channel,
+			int comp_vector)
 {
 	const char *verb = "ibv_create_cq";
 
@@ -47,7 +47,7 @@ static int check(struct ibv_context *context, int cqe, struct ibv_comp_channel *
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 			     struct ibv_comp_channel *channel, int comp_vector)
 {
-	int err = check(context, cqe, channel, comp_vector);
+	int err = check_new_cq(context, cqe, channel, comp_vector);
 	struct weft_verbs_cq *cq;
 
 	if (err) {

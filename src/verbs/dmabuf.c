@@ -39,8 +39,8 @@ static void leave(struct weft_verbs_mr *mr, bool quiet)
 	free(m);
 }
 
-static int check(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-		 unsigned int access)
+static int check_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+			unsigned int access)
 {
 	off_t end;
 
@@ -66,7 +66,7 @@ static int check(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iov
 	return 0;
 }
 
-/* Why mmap has refused. Of what check() lets pass an exporter refuses with EINVAL or ENODEV only if it
+/* Why mmap has refused. Of what check_dmabuf() lets pass an exporter refuses with EINVAL or ENODEV only if it
  * has no mapping at all; nor has a descriptor for writing only. */
 static int explain_mmap(int fd, int err)
 {
@@ -146,7 +146,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 					.leave = leave};
 	struct mapping *m;
 	struct ibv_mr *mr;
-	int err = check(pd, offset, length, iova, fd, (unsigned int)access);
+	int err = check_dmabuf(pd, offset, length, iova, fd, (unsigned int)access);
 
 	if (err) {
 		errno = err;

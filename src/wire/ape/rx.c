@@ -43,7 +43,7 @@ void weft_ape_rx_init(struct weft_ape_rx *rx, const struct weft_ape_link_config 
 
 /* ---- Credits ---- */
 
-static enum weft_ape_checked check(struct weft_ape_word *w, bool wanted)
+static enum weft_ape_checked check_word(struct weft_ape_word *w, bool wanted)
 {
 	return wanted ? weft_ape_secded_check(w) : WEFT_APE_INTACT;
 }
@@ -52,7 +52,7 @@ static bool take_credit_word(struct weft_ape_rx *rx, uint64_t lo, uint64_t hi)
 {
 	struct weft_ape_word w = {lo, hi};
 	struct weft_ape_credit credit;
-	enum weft_ape_checked checked = check(&w, rx->config->check_credits);
+	enum weft_ape_checked checked = check_word(&w, rx->config->check_credits);
 
 	if (checked == WEFT_APE_SPOILT && rx->state != WEFT_APE_RX_ERROR)
 		rx->credits_dropped++;
@@ -111,7 +111,7 @@ static void look_for_credit(struct weft_ape_rx *rx, const struct weft_ape_beat *
 static void take_header(struct weft_ape_rx *rx, struct weft_ape_word w)
 {
 	struct weft_ape_header h;
-	enum weft_ape_checked checked = check(&w, rx->config->check_headers);
+	enum weft_ape_checked checked = check_word(&w, rx->config->check_headers);
 	struct weft_ape_queue *q;
 
 	rx->state = WEFT_APE_RX_ERROR;
@@ -193,7 +193,7 @@ static void content(struct weft_ape_rx *rx, const struct weft_ape_beat *beat)
 
 /* ---- States ---- */
 
-static void begin(struct weft_ape_rx *rx)
+static void begin_link(struct weft_ape_rx *rx)
 {
 	rx->beats[WEFT_APE_K_START]++;
 	rx->half = false;
@@ -208,7 +208,7 @@ static void idle(struct weft_ape_rx *rx, const struct weft_ape_beat *beat, bool 
 		rx->state = WEFT_APE_RX_START;
 		rx->half_credit = false;
 	} else if (start && rx->config->no_lead) {
-		begin(rx);
+		begin_link(rx);
 	} else {
 		look_for_credit(rx, beat);
 	}
@@ -219,7 +219,7 @@ static void expect_start(struct weft_ape_rx *rx, const struct weft_ape_beat *bea
 			 bool start)
 {
 	if (start) {
-		begin(rx);
+		begin_link(rx);
 		return;
 	}
 	rx->state = WEFT_APE_RX_IDLE;
@@ -261,7 +261,7 @@ static void within(struct weft_ape_rx *rx, const struct weft_ape_beat *beat, boo
 		content(rx, beat);
 	} else if (start && !rx->config->no_lead) {
 		finish(rx);
-		begin(rx);
+		begin_link(rx);
 	} else if (rx->config->quads == 1) {
 		rx->half_credit = true;
 		rx->first_of_credit = beat->quad[0];

@@ -122,7 +122,7 @@ static bool judge_in(struct weft_sequence *s, struct weft_sequence_run *run, uin
 	return true;
 }
 
-static void forget(struct weft_sequence *s, struct weft_sequence_run *run)
+static void forget_run(struct weft_sequence *s, struct weft_sequence_run *run)
 {
 	s->missed += missing_of(run);
 	run->begun = false;
@@ -137,7 +137,7 @@ void weft_sequence_judge(struct weft_sequence *s, uint64_t field,
 	if (judge_in(s, run, field, judged)) {
 		/* what is as old as that cannot come any more, and would be taken for another */
 		if (before->begun && run->came > s->options.history)
-			forget(s, before);
+			forget_run(s, before);
 		return;
 	}
 	judged->straggler = judge_in(s, before, field, judged);
@@ -145,7 +145,7 @@ void weft_sequence_judge(struct weft_sequence *s, uint64_t field,
 		return;
 	judged->restarted = run->begun;
 	s->restarts += run->begun;
-	forget(s, before);
+	forget_run(s, before);
 	s->current = !s->current;
 	begin_run(s, before, field);
 	judged->number = before->high;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Datagrams (9.8.2, 9.8.3.2): one packet each, to any queue pair; what cannot be taken is dropped. */
+#include "nic/ipv4.h"
 #include "wire/roce/internal.h"
 
 #define UDP	  17
@@ -55,22 +56,6 @@ bool weft_roce_datagrams(struct weft_roce_qp *qp, uint32_t *budget)
 
 /* ---- Receiving ---- */
 
-static uint32_t checksum(const uint8_t *header)
-{
-	uint32_t sum = 0;
-
-	for (int i = 0; i < 20; i += 2)
-		sum += (uint32_t)header[i] << 8 | header[i + 1];
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~(sum + (sum >> 16)) & 0xffff;
-}
-
-static void put16(uint8_t *at, uint32_t value)
-{
-	at[0] = (uint8_t)(value >> 8);
-	at[1] = (uint8_t)value;
-}
-
 void weft_roce_grh(const struct weft_roce_arrival *arrival, uint8_t grh[WEFT_ROCE_GRH_BYTES])
 {
 	uint32_t bytes = UDP_BYTES + arrival->udp_bytes;
@@ -80,18 +65,18 @@ void weft_roce_grh(const struct weft_roce_arrival *arrival, uint8_t grh[WEFT_ROC
 	if (weft_roce_is_ipv4(&arrival->route)) {
 		ip[0] = 0x45;
 		ip[1] = arrival->traffic_class;
-		put16(ip + 2, 20 + bytes);
-		put16(ip + 4, arrival->id);
+		weft_ipv4_put16(ip + 2, 20 + bytes);
+		weft_ipv4_put16(ip + 4, arrival->id);
 		ip[6] = 0x40; /* not to be cut */
 		ip[8] = arrival->hop_limit;
 		ip[9] = UDP;
 		__builtin_memcpy(ip + 12, arrival->route.src + 12, 4);
 		__builtin_memcpy(ip + 16, arrival->route.dst + 12, 4);
-		put16(ip + 10, checksum(ip));
+		weft_ipv4_put16(ip + 10, weft_ipv4_checksum(ip));
 		return;
 	}
-	put16(grh, 6u << 12 | (uint32_t)arrival->traffic_class << 4);
-	put16(grh + 4, bytes);
+	weft_ipv4_put16(grh, 6u << 12 | (uint32_t)arrival->traffic_class << 4);
+	weft_ipv4_put16(grh + 4, bytes);
 	grh[6] = UDP;
 	grh[7] = arrival->hop_limit;
 	__builtin_memcpy(grh + 8, arrival->route.src, 16);
