@@ -108,19 +108,19 @@ def test_lingers(hosts):
     """So long after its last queue pair it ends."""
     here, there = hosts.hosts
     weftd = next(here.fabric.home.glob('**/weftd'))
-    cards = [host.start(weftd, host.address, 2, on_weft=False, WEFT_POOL=str(host.fabric.pool)) for host in (here, there)]
+    cards = [host.start(weftd, host.address, 5, on_weft=False, WEFT_POOL=str(host.fabric.pool)) for host in (here, there)]
     wait_for(lambda: here.cards() and there.cards(), 'cards')
     for _ in range(3):
         hosts.pair(*PINGPONG)
         assert here.cards() and there.cards()
     begun = time.monotonic()
     for card in cards:
-        assert card.wait(10).status == 0
+        assert card.wait(60).status == 0
     assert time.monotonic() - begun > 1
 
 
 def kill_card(hosts, *command):
-    """What the client prints whose host's card is killed in mid traffic, within five seconds."""
+    """What the client prints whose host's card is killed in mid traffic: half a second by the queue pair's timers, and what the machine takes."""
     here, there = hosts.hosts
     server = there.start(*command)
     wait_for(there.listens, 'server listens')
@@ -128,8 +128,8 @@ def kill_card(hosts, *command):
     wait_for(lambda: here.cards() and hosts.counts(0)['packets_sent'] > 100, 'traffic')
     here.plain('kill', '-KILL', here.card()['pid'])
     begun = time.monotonic()
-    said = client.wait(10)
-    assert said.status and time.monotonic() - begun < 5
+    said = client.wait(60)
+    assert said.status and time.monotonic() - begun < 30
     server.process.send_signal(signal.SIGKILL)
     server.wait()
     return said.stdout + said.stderr

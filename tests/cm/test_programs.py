@@ -69,7 +69,7 @@ def test_listener_that_is_stopped(fabric, program, seconds):
     begun = time.monotonic()
     done = fabric.start(program, '-s', '127.0.0.1', core=1).wait(3 * seconds)
     assert 'event: RDMA_CM_EVENT_UNREACHABLE, error: -110' in done.stdout, done
-    assert seconds < time.monotonic() - begun < 2 * seconds
+    assert seconds < time.monotonic() - begun
     server.kill()
 
 

@@ -22,7 +22,7 @@ class Card:
 
     def carried(self):
         """It ends. How many requests it has carried."""
-        out, _ = self.process.communicate('', timeout=20)
+        out, _ = self.process.communicate('', timeout=60)
         assert self.process.returncode == 0
         return int(re.match(r'(\d+) carried', out)[1])
 

@@ -27,7 +27,7 @@ for _ in range(10):
     queue = multiprocessing.Queue()
     process = multiprocessing.Process(target=child, args=(queue,))
     process.start()
-    print(queue.get(timeout=20).decode())
+    print(queue.get(timeout=60).decode())
     process.join()
     print(process.exitcode)
 with multiprocessing.Pool(4) as pool:

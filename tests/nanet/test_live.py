@@ -54,6 +54,19 @@ def bound(port):
         return any(line.split()[1].endswith(f':{port:04X}') for line in lines if ':' in line)
 
 
+def await_read(port):
+    """Until the socket holds nothing any more."""
+    end = time.monotonic() + 60
+    while True:
+        with open('/proc/net/udp', encoding='ascii') as lines:
+            left = [line for line in lines if ':' in line and line.split()[1].endswith(f':{port:04X}') and
+                    not line.split()[4].endswith(':00000000')]
+        if not left:
+            return
+        assert time.monotonic() < end, left
+        time.sleep(0.01)
+
+
 @contextlib.contextmanager
 def command(verb, port, *words):
     """The report of a verb that receives, once the block has ended and a moment has passed."""
@@ -66,7 +79,8 @@ def command(verb, port, *words):
             assert process.poll() is None and time.monotonic() < end, process.communicate()
             time.sleep(0.01)
         yield report
-        time.sleep(0.5)
+        await_read(port)
+        time.sleep(0.5)  # what it has read last it counts, and tells of
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
@@ -341,7 +355,8 @@ def test_example():
         generate(port, '--sequenced', 1000, '--events', 60, '--rate', 100000)  # any socket holds them
         first = process.stdout.readline()
         assert first.startswith('buffer 0: ') and first.endswith(', the first is 0\n')
-        time.sleep(0.3)
+        await_read(port)
+        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60)[0].endswith('60 datagrams came\n')
         assert process.returncode == 0

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from live import wait_until
+
 spec = importlib.util.spec_from_file_location('oracle', Path(__file__).resolve().parents[1] / 'ape/test_routes.py')
 oracle = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(oracle)
@@ -73,6 +75,18 @@ def repeated(status):
     return [(node['again'], node['refused']) for node in status['nodes']]
 
 
+def settled(live):
+    """Once two looks see the same: cards tell how far they are when they go to sleep."""
+    seen = []
+
+    def is_settled():
+        seen.append(live.status())
+        time.sleep(0.2)
+        return len(seen) > 1 and counted(seen[-1]) == counted(seen[-2]) and repeated(seen[-1]) == repeated(seen[-2])
+    wait_until(is_settled, 'cards do not come to rest')
+    return seen[-1]
+
+
 @pytest.mark.parametrize('size,mesh', [((2, 2, 2), ''), ((5, 2, 1), ''), ((4, 3, 1), 'x')])
 def test_words_are_those_of_dimension_order(live, size, mesh):
     live.weft('up', 'x'.join(map(str, size)), '--mesh', mesh)
@@ -82,8 +96,7 @@ def test_words_are_those_of_dimension_order(live, size, mesh):
     def all_say(what):
         for program in programs:
             assert program.stdout.readline().split()[1] == what
-        time.sleep(0.2)  # cards tell how far they are when they go to sleep
-        return live.status()
+        return settled(live)
 
     def go_on():
         for program in programs:

@@ -98,17 +98,20 @@ def ticks(pid):
 
 
 def test_idle_cards_sleep(live):
-    """An idle cable says that it is well, twice a second; a card that spun would take the whole second."""
+    """An idle cable says that it is well, twice a second; a card that spun would take all the time of a core."""
     live.weft('up', '2x2x2')
     pids, before, credits = live.pids().values(), {}, {}
     for pid in pids:
         before[pid] = ticks(pid)
+    begun = time.monotonic()
     for cable in live.status()['cables']:
         credits[cable['node'], cable['cable']] = cable['credits']
     time.sleep(2)
-    assert sum(ticks(pid) - before[pid] for pid in pids) <= 20
-    for cable in live.status()['cables']:
-        assert cable['packets'] == 0 and 2 <= cable['credits'] - credits[cable['node'], cable['cable']] <= 8
+    last = live.status()['cables']
+    passed = time.monotonic() - begun  # more where the machine has other work
+    assert sum(ticks(pid) - before[pid] for pid in pids) <= 10 * (passed + 1)
+    for cable in last:
+        assert cable['packets'] == 0 and 2 <= cable['credits'] - credits[cable['node'], cable['cable']] <= 4 * passed + 1
 
 
 def test_a_card_is_killed_and_the_others_live(live):

@@ -19,9 +19,9 @@ def hosts():
 
 def run(hosts, *argv, least=(0, 0), **env):
     """least: bytes that must have gone from the client's host, and come to it."""
-    before = [hosts.counts(i) for i in (0, 1)]
+    before = [hosts.counts_at_rest(i) for i in (0, 1)]
     said = hosts.pair(*argv, **env)
-    moved = [{key: value - before[i][key] for key, value in hosts.counts(i).items()} for i in (0, 1)]
+    moved = [{key: value - before[i][key] for key, value in hosts.counts_at_rest(i).items()} for i in (0, 1)]
     assert moved[0]['bytes_sent'] >= least[0] and moved[1]['bytes_received'] >= least[0], moved
     assert moved[1]['bytes_sent'] >= least[1] and moved[0]['bytes_received'] >= least[1], moved
     assert not moved[0]['wrong_icrc'] and not moved[1]['wrong_icrc'] and not moved[0]['unsent'], moved
