@@ -26,6 +26,10 @@ void weft_cuda_pop(const struct weft_cuda_region *region);
 int weft_cuda_copy(const struct weft_cuda_region *region, weft_cu_ptr to, weft_cu_ptr from,
 		   uint64_t len_bytes);
 
+/* pin.c: see struct weft_plugin. */
+int weft_cuda_pin(void *memory, void *at, uint64_t len_bytes, void **pin);
+void weft_cuda_unpin(void *pin);
+
 /* share.c: see struct weft_plugin. */
 void weft_cuda_share(void *memory, struct weft_share *share);
 void weft_cuda_unshare(struct weft_cuda_region *region);

@@ -112,7 +112,8 @@ struct weft_pool_ask {
 	uint32_t kind;	 /* enum weft_ask_kind (ask.h) */
 	uint64_t va;
 	uint64_t len_bytes;
-	uint64_t operand[2];
+	uint64_t operand
+		[2]; /* of an atomic; of WRITE the id of the asker's region in which its bytes lie, or 0 */
 	uint64_t bounce_off; /* where the bytes come from or go to, in a segment of the asker */
 	/* id of the region in which all of it lies, at which the helper looks; of calls: the QPN, and above it the
 	 * domain */

@@ -10,6 +10,7 @@
 #include "pool/step.h"
 #include "process/ask.h"
 #include "process/device.h"
+#include "process/pinned.h"
 #include "process/process.h"
 
 static int by_file(uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
@@ -91,17 +92,29 @@ static int apply_on_device(struct weft_pool *pool, const struct work *w, void *b
 	return weft_device_change(pool, w->id, w->va, add, w->operand[0], w->operand[1], value);
 }
 
+/* Whether the grant and the key stand, and so does the region of the asker's in which the bytes lie, which waits for us if it
+ * ends now. */
+static int may_apply(struct weft_pool *pool, const struct work *w)
+{
+	if (!is_allowed(pool, w))
+		return -ESRCH;
+	if (!is_registered(pool, w))
+		return -EACCES;
+	return w->kind == WEFT_ASK_WRITE && w->operand[0] &&
+			       !weft_pinned_is_of(pool, w->operand[0], w->bounce_off, w->len_bytes)
+		       ? -ENXIO
+		       : 0;
+}
+
 static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 {
 	void *bounce = weft_pool_window(pool, w->bounce_off, w->len_bytes);
 	_Atomic uint64_t *at = (_Atomic uint64_t *)(uintptr_t)w->va;
 	uint64_t word;
-	int err;
+	int err = may_apply(pool, w);
 
-	if (!is_allowed(pool, w))
-		return -ESRCH;
-	if (!is_registered(pool, w))
-		return -EACCES;
+	if (err)
+		return err;
 	if (weft_device_has(pool, w->id))
 		return apply_on_device(pool, w, bounce, value);
 	switch ((enum weft_ask_kind)w->kind) {

@@ -184,6 +184,7 @@ int weft_ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 		ask->len_bytes =
 			len_bytes - done < WEFT_BOUNCE_BYTES ? len_bytes - done : WEFT_BOUNCE_BYTES;
 		ask->bounce_off = *off;
+		ask->operand[0] = 0; /* no region of ours */
 		err = write ? weft_reach_fill(pool, memory, bounce, here + done, ask->len_bytes,
 					      true)
 			    : 0;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "pool/format_region.h"
+#include "process/pinned.h"
 #include "process/plugin.h"
 #include "process/reach.h"
 
@@ -172,6 +173,8 @@ void weft_device_end(struct weft_pool *pool, struct weft_device *device, bool qu
 		at = &(*at)->next;
 	/* not in a child, which has forgotten it */
 	if (*at) {
+		/* the driver has pinned for it and others, or for it alone */
+		weft_pinned_tidy(pool, !devices->next);
 		*at = device->next;
 		close_views(device);
 		device->plugin->end(device->memory);
@@ -206,7 +209,7 @@ static struct weft_device *device_of(const struct weft_pool *pool, uint64_t id)
 }
 
 /* Memory that others have given up is kept for them no longer than until the helper looks. */
-void weft_device_tidy(const struct weft_pool *pool)
+void weft_device_tidy(struct weft_pool *pool)
 {
 	pthread_mutex_lock(&mutex);
 	for (struct weft_device *d = devices; d; d = d->next)
@@ -225,6 +228,7 @@ void weft_device_tidy(const struct weft_pool *pool)
 			free(v);
 		}
 	pthread_mutex_unlock(&mutex);
+	weft_pinned_tidy(pool, false);
 }
 
 void weft_device_forget(void)
@@ -232,6 +236,7 @@ void weft_device_forget(void)
 	pthread_mutex_init(&mutex, NULL);
 	pthread_mutex_init(&one_atomic, NULL);
 	devices = NULL;
+	weft_pinned_forget();
 }
 
 /* ---- Bytes ---- */
@@ -241,15 +246,22 @@ bool weft_device_has(const struct weft_pool *pool, uint64_t id)
 	return weft_mr_on_device(&pool->mrs[(uint32_t)id >> WEFT_KEY_BITS]);
 }
 
-int weft_device_copy(const struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
+int weft_device_copy(struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
 		     uint64_t len_bytes, bool write)
 {
 	const struct weft_device *d = device_of(pool, id);
+	struct weft_pinned *pinned;
+	int err;
 
-	return d ? d->plugin->copy(d->memory, va, here, len_bytes, write) : -EFAULT;
+	if (!d)
+		return -EFAULT;
+	pinned = weft_pinned_begin(pool, d->plugin, d->memory, here, len_bytes);
+	err = d->plugin->copy(d->memory, va, here, len_bytes, write);
+	weft_pinned_end(pinned);
+	return err;
 }
 
-int weft_device_change(const struct weft_pool *pool, uint64_t id, uint64_t va, bool add,
+int weft_device_change(struct weft_pool *pool, uint64_t id, uint64_t va, bool add,
 		       uint64_t compare_add, uint64_t swap, uint64_t *value)
 {
 	uint64_t word;

@@ -42,13 +42,13 @@ int weft_device_atomic(struct weft_pool *pool, const struct weft_caller *caller,
  * out one at a time. 0 or -EFAULT.
  */
 bool weft_device_has(const struct weft_pool *pool, uint64_t id);
-int weft_device_copy(const struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
+int weft_device_copy(struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
 		     uint64_t len_bytes, bool write);
-int weft_device_change(const struct weft_pool *pool, uint64_t id, uint64_t va, bool add,
+int weft_device_change(struct weft_pool *pool, uint64_t id, uint64_t va, bool add,
 		       uint64_t compare_add, uint64_t swap, uint64_t *value);
 
-/* Lets go of other processes' memory whose regions have ended. */
-void weft_device_tidy(const struct weft_pool *pool);
+/* Lets go of other processes' memory whose regions have ended, of devices and what drivers have pinned. */
+void weft_device_tidy(struct weft_pool *pool);
 void weft_device_forget(void); /* in a fork's child: drivers of devices do not survive one */
 
 #endif

@@ -21,9 +21,15 @@
 #include "pool/clock.h"
 #include "pool/format_member.h"
 #include "pool/step.h"
+#include "process/device.h"
+#include "process/pinned.h"
 #include "process/process.h"
 
 #define ALIVE_EACH_NS 1000000ull /* how often it is looked whether the other lives */
+
+/* The helper of a device's owner takes as many from the region in which they lie, not out of a bounce buffer. */
+#define DIRECT_LEAST_BYTES 16384u
+#define DIRECT_MOST_BYTES  (256ull << 20) /* in one go */
 
 enum { FREE, USED, LEFT };
 
@@ -186,7 +192,6 @@ static int ask_for(struct weft_pool *pool, struct weft_late *late,
 	ask->len_bytes = len_bytes;
 	ask->operand[0] = late->operand[0];
 	ask->operand[1] = late->operand[1];
-	ask->bounce_off = late->bounce_off;
 	ask->grant_off = (uint64_t)((const uint8_t *)memory->grant->word - pool->base);
 	ask->grant_was = memory->grant->was;
 	/* release: pairs with the acquire in asked (answer.c); an answered one is odd still */
@@ -209,36 +214,66 @@ static int hear(struct weft_pool *pool, struct weft_late *late)
 static uint64_t next_bytes(const struct weft_late *late)
 {
 	uint64_t left = late->len_bytes - late->done;
+	uint64_t most = late->operand[0] ? DIRECT_MOST_BYTES : WEFT_BOUNCE_BYTES;
 
-	return left < WEFT_BOUNCE_BYTES ? left : WEFT_BOUNCE_BYTES;
+	return left < most ? left : most;
+}
+
+/* The id of our region in which they lie; 0: they are asked for through a bounce buffer. */
+static uint64_t direct_source(struct weft_pool *pool, const struct weft_in_place *memory,
+			      const uint8_t *here, uint64_t len_bytes, bool write)
+{
+	uint64_t id;
+
+	return write && len_bytes >= DIRECT_LEAST_BYTES && !memory->here_id &&
+			       weft_device_has(pool, memory->id) &&
+			       weft_pinned_source(pool, here, len_bytes, &id)
+		       ? id
+		       : 0;
+}
+
+/* Where the helper finds the next bytes, or leaves them. 0, -ENOMEM; -ENXIO: not mapped here. */
+static int prepare(struct weft_pool *pool, struct weft_late *late,
+		   const struct weft_in_place *memory, uint8_t *here, uint64_t len_bytes,
+		   bool write)
+{
+	if (late->operand[0]) {
+		ask_of(pool, late)->bounce_off = (uint64_t)(here - pool->base);
+		return 0;
+	}
+	if (!late->bounce_off && weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, &late->bounce_off))
+		return -ENOMEM;
+	ask_of(pool, late)->bounce_off = late->bounce_off;
+	return write ? weft_reach_fill(pool, memory, pool->base + late->bounce_off, here, len_bytes,
+				       true)
+		     : 0;
 }
 
 int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *here,
 		   uint64_t len_bytes, bool write)
 {
-	const struct weft_late wanted = {.kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ,
-					 .id = memory->id,
-					 .va = memory->va,
-					 .len_bytes = len_bytes,
-					 .at = memory->later->at};
+	const struct weft_late wanted = {
+		.kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ,
+		.id = memory->id,
+		.va = memory->va,
+		.len_bytes = len_bytes,
+		.at = memory->later->at,
+		.operand = {direct_source(pool, memory, here, len_bytes, write)}};
 	struct weft_late *late = find_asked(pool, memory->later, write, &wanted);
 	bool again = true;
-	uint8_t *bounce;
 	uint64_t n;
 	int err = 0;
 
 	if (!late)
 		return -EINPROGRESS;
-	if (!late->bounce_off && weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, &late->bounce_off)) {
-		end_ask(pool, late);
-		memory->later->ask[write] = 0;
-		return -ENOMEM;
-	}
-	bounce = pool->base + late->bounce_off;
 	for (; late->done < len_bytes; late->done += n) {
 		n = next_bytes(late);
-		if (!late->asked && write)
-			err = weft_reach_fill(pool, memory, bounce, here + late->done, n, true);
+		if (!late->asked)
+			err = prepare(pool, late, memory, here + late->done, n, write);
+		if (err == -ENOMEM) {
+			end_ask(pool, late);
+			memory->later->ask[write] = 0;
+		}
 		if (err)
 			return err;
 		err = late->asked ? hear(pool, late) : ask_for(pool, late, memory, n);
@@ -246,14 +281,16 @@ int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, u
 			return err;
 		late->asked = false;
 		if (!write)
-			err = weft_reach_fill(pool, memory, bounce, here + late->done, n, false);
+			err = weft_reach_fill(pool, memory, pool->base + late->bounce_off,
+					      here + late->done, n, false);
 		if (err)
 			return err;
 		again = false;
 	}
 	/* where the bytes go on from here by another ask, they are asked for at each look */
 	if (!write && again && len_bytes <= WEFT_BOUNCE_BYTES)
-		err = weft_reach_fill(pool, memory, bounce, here, len_bytes, false);
+		err = weft_reach_fill(pool, memory, pool->base + late->bounce_off, here, len_bytes,
+				      false);
 	return err;
 }
 

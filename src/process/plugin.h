@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WEFT_PLUGIN_VERSION 1u
+#define WEFT_PLUGIN_VERSION 2u
 #define WEFT_PLUGIN_SYMBOL  "weft_plugin"
 
 /* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
@@ -42,6 +42,14 @@ struct weft_plugin {
 	int (*copy)(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write);
 	/* Such as gpu0, for people: at least 16 bytes. */
 	void (*name)(const void *memory, char *name);
+
+	/*
+	 * Whole pages of the host, which stay where they are until unpin: the driver's engine reaches them without a detour,
+	 * for all memory of devices in this process. Ends also with what the driver needs for it; unpin is due all the same. 0, or
+	 * -errno: they are not pinned.
+	 */
+	int (*pin)(void *memory, void *at, uint64_t len_bytes, void **pin);
+	void (*unpin)(void *pin);
 
 	/* How others find it, until `end`. */
 	void (*share)(void *memory, struct weft_share *share);

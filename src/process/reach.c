@@ -25,8 +25,8 @@ int weft_reach_check(const struct weft_pool *pool, const struct weft_in_place *m
 	return atomic_load_explicit(id, memory_order_acquire) == memory->id ? 0 : -EACCES;
 }
 
-int weft_reach_fill(const struct weft_pool *pool, const struct weft_in_place *memory,
-		    uint8_t *bounce, uint8_t *here, uint64_t len_bytes, bool write)
+int weft_reach_fill(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *bounce,
+		    uint8_t *here, uint64_t len_bytes, bool write)
 {
 	if (memory->here_id)
 		return weft_device_copy(pool, memory->here_id, (uintptr_t)here, bounce, len_bytes,

@@ -27,7 +27,7 @@ int weft_reach_by_kernel(pid_t pid, uint64_t witness, uint64_t va, void *here, u
 /* Whether the grant and the key still stand: 0, -ESRCH, -EACCES. */
 int weft_reach_check(const struct weft_pool *pool, const struct weft_in_place *memory);
 /* Between a bounce buffer and what is to go there: the host's memory, or that of a device of ours. 0 or -ENXIO. */
-int weft_reach_fill(const struct weft_pool *pool, const struct weft_in_place *memory,
-		    uint8_t *bounce, uint8_t *here, uint64_t len_bytes, bool write);
+int weft_reach_fill(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *bounce,
+		    uint8_t *here, uint64_t len_bytes, bool write);
 
 #endif
