@@ -89,7 +89,7 @@ static void round_inwards(const struct weft_cuda *cuda, weft_cu_ptr *at, size_t 
 	if (first > last)
 		first = last = *at;
 	/* in the middle */
-	if (ask(cuda, (first + last) / 2 & ~(PAGE - 1), answer) || !answer[IPC])
+	if (ask(cuda, (first + last) / 2 & ~(PAGE - 1), answer) || !(uint32_t)answer[TYPE])
 		return;
 	if (answer[START] > *at && answer[START] - *at < PAGE) {
 		*bytes -= answer[START] - *at;

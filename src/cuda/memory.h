@@ -36,7 +36,8 @@ struct weft_cuda_memory {
 };
 
 /*
- * Looks at [at, at + bytes), bytes > 0, but for what whole pages have too much, of memory of cuMemAlloc. 0, then *memory is to be ended by weft_cuda_forget; -EFAULT: it is
+ * Looks at [at, at + bytes), bytes > 0, but for what whole pages have too much. 0, then *memory is to be ended by
+ * weft_cuda_forget; -EFAULT: it is
  * partly CUDA's and partly not, or of two kinds or devices; -ENOMEM; -EIO: CUDA answers neither yes nor no,
  * as behind a fork or at the process's end.
  */

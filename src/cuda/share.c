@@ -74,14 +74,14 @@ void weft_cuda_share(void *memory, struct weft_share *share)
 	share->start = r->what.part->start;
 	share->len_bytes = r->what.part->bytes;
 	share->pid = getpid();
-	if (r->what.exportable) {
-		fill_legacy(r, share);
-		return;
-	}
-	r->shared = export_descriptor(r);
+	/* hardware says of what cuMemAlloc gave that it has no handle, beside libraries such as NCCL, and gives one */
+	if (!r->what.exportable)
+		r->shared = export_descriptor(r);
 	share->fd = r->shared;
 	if (r->shared >= 0)
 		share->kind = MAPPED;
+	else
+		fill_legacy(r, share);
 }
 
 void weft_cuda_unshare(struct weft_cuda_region *r)

@@ -16,7 +16,9 @@
 
 #include "../abi/pool.h"
 
-#define BYTES (64ul << 10)
+#define BYTES	  (64ul << 10)
+
+#define ONLY_SOFT 77 /* the stand-in only */
 
 static const char *image;
 static struct rig rig;
@@ -112,8 +114,8 @@ static void freed(void)
 	end();
 }
 
-/* One of two handles that lie side by side makes room for another. The stand-in only: hardware gives the id of the
- * addresses' reservation to all that is ever mapped there. */
+/* One of two handles that lie side by side makes room for another. Hardware gives the id of the addresses' reservation to
+ * all that is ever mapped there: an old key reaches it (docs/decisions/0038-gpu.md). */
 static void half_freed(void)
 {
 	struct weft_cu_memory_prop prop = {
@@ -127,9 +129,9 @@ static void half_freed(void)
 	struct ibv_mr *mr;
 	uint8_t *second;
 
-	if (!gpu_hold)
-		return;
 	begin();
+	if (!gpu_hold)
+		_exit(ONLY_SOFT);
 	place_begin(&mapped, PLACE_MAPPED, BYTES);
 	mr = gpu_region(mapped.at, BYTES);
 	memset(host->addr, 9, BYTES);
@@ -162,16 +164,26 @@ static void outside(void)
 	end();
 }
 
+static uint8_t *pool_memory(size_t bytes)
+{
+	weft_cu_ptr at;
+
+	GPU_OK(cu.cuMemAllocAsync(&at, bytes, NULL));
+	GPU_OK(cu.cuMemsetD8_v2(at, 1, bytes));
+	GPU_OK(cu.cuCtxSynchronize());
+	return (uint8_t *)(uintptr_t)at;
+}
+
 /* As programs do it, to whole pages: what is beyond the memory is none of the region. */
-static void rounded(void)
+static void round_to_pages(uint8_t *(*allocate)(size_t bytes))
 {
 	uint8_t *one, *at, *next, *page;
 	struct ibv_mr *mr;
 
 	begin();
-	one = gpu_memory(1000);
-	at = gpu_memory(10000);
-	next = gpu_memory(1000);
+	one = allocate(1000);
+	at = allocate(10000);
+	next = allocate(1000);
 	page = (uint8_t *)((uintptr_t)at & ~4095ul);
 	mr = gpu_region(page, ((uintptr_t)at + 10000 - (uintptr_t)page + 4095) & ~4095ul);
 	GPU_OK(cu.cuMemFree_v2((uintptr_t)one));
@@ -182,6 +194,17 @@ static void rounded(void)
 	WANT(!ibv_dereg_mr(mr));
 	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
 	end();
+}
+
+static void rounded(void)
+{
+	round_to_pages(gpu_memory);
+}
+
+/* Of a kind that has no handle for others, as hardware says of cuMemAlloc's beside NCCL, too. */
+static void rounded_without_handle(void)
+{
+	round_to_pages(pool_memory);
 }
 
 static void anew(void)
@@ -434,9 +457,9 @@ static void polled(void)
 		child_ok(name);                                                                    \
 	}
 CASE(freed)
-CASE(half_freed)
 CASE(outside)
 CASE(rounded)
+CASE(rounded_without_handle)
 CASE(anew)
 CASE(not_current)
 CASE(no_context)
@@ -444,6 +467,19 @@ CASE(context_ends)
 CASE(descriptors)
 CASE(forks)
 CASE(polled)
+
+static void is_half_freed(void **state)
+{
+	int status;
+	const char *text = child_said(half_freed, &status);
+
+	if (WIFEXITED(status) && WEXITSTATUS(status) == ONLY_SOFT) {
+		print_message("what is mapped anew has the id of what was there before\n");
+		skip();
+	}
+	assert_int_equal(status, 0);
+	assert_null(strstr(text, "left behind"));
+}
 
 /* It leaves its context, and nothing else. */
 static void is_comes_and_goes(void **state)
@@ -459,12 +495,19 @@ static void is_comes_and_goes(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(is_freed),	     cmocka_unit_test(is_half_freed),
-		cmocka_unit_test(is_outside),	     cmocka_unit_test(is_rounded),
-		cmocka_unit_test(is_anew),	     cmocka_unit_test(is_not_current),
-		cmocka_unit_test(is_no_context),     cmocka_unit_test(is_context_ends),
-		cmocka_unit_test(is_descriptors),    cmocka_unit_test(is_forks),
-		cmocka_unit_test(is_comes_and_goes), cmocka_unit_test(is_polled),
+		cmocka_unit_test(is_freed),
+		cmocka_unit_test(is_half_freed),
+		cmocka_unit_test(is_outside),
+		cmocka_unit_test(is_rounded),
+		cmocka_unit_test(is_rounded_without_handle),
+		cmocka_unit_test(is_anew),
+		cmocka_unit_test(is_not_current),
+		cmocka_unit_test(is_no_context),
+		cmocka_unit_test(is_context_ends),
+		cmocka_unit_test(is_descriptors),
+		cmocka_unit_test(is_forks),
+		cmocka_unit_test(is_comes_and_goes),
+		cmocka_unit_test(is_polled),
 	};
 
 	image = argc > 1 ? argv[1] : "";
