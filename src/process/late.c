@@ -30,6 +30,9 @@
 /* The helper of a device's owner takes as many from the region in which they lie, not out of a bounce buffer. */
 #define DIRECT_LEAST_BYTES 16384u
 #define DIRECT_MOST_BYTES  (256ull << 20) /* in one go */
+/* Of a device's memory, which takes a driver long to begin. Bytes that are read do not go to where they shall lie: the helper
+ * would go on with that after the request has ended in error. */
+#define DEVICE_BOUNCE_BYTES (1ull << 20)
 
 enum { FREE, USED, LEFT };
 
@@ -214,7 +217,7 @@ static int hear(struct weft_pool *pool, struct weft_late *late)
 static uint64_t next_bytes(const struct weft_late *late)
 {
 	uint64_t left = late->len_bytes - late->done;
-	uint64_t most = late->operand[0] ? DIRECT_MOST_BYTES : WEFT_BOUNCE_BYTES;
+	uint64_t most = late->operand[0] ? DIRECT_MOST_BYTES : late->bounce_bytes;
 
 	return left < most ? left : most;
 }
@@ -232,17 +235,33 @@ static uint64_t direct_source(struct weft_pool *pool, const struct weft_in_place
 		       : 0;
 }
 
-/* Where the helper finds the next bytes, or leaves them. 0, -ENOMEM; -ENXIO: not mapped here. */
-static int prepare(struct weft_pool *pool, struct weft_late *late,
-		   const struct weft_in_place *memory, uint8_t *here, uint64_t len_bytes,
-		   bool write)
+static int make_bounce(struct weft_pool *pool, struct weft_late *late)
+{
+	uint64_t bytes = weft_device_has(pool, late->id) && late->len_bytes > WEFT_BOUNCE_BYTES
+				 ? DEVICE_BOUNCE_BYTES
+				 : WEFT_BOUNCE_BYTES;
+	uint64_t off;
+
+	if (late->operand[0] || late->bounce_bytes >= bytes)
+		return 0;
+	if (weft_pool_alloc(pool, bytes, &off))
+		return late->bounce_off ? 0 : -ENOMEM;
+	if (late->bounce_off)
+		weft_pool_free(pool, late->bounce_off, late->bounce_bytes);
+	late->bounce_off = off;
+	late->bounce_bytes = bytes;
+	return 0;
+}
+
+/* Where the helper finds the next bytes, or leaves them. 0; -ENXIO: not mapped here. */
+static int place_next(struct weft_pool *pool, struct weft_late *late,
+		      const struct weft_in_place *memory, uint8_t *here, uint64_t len_bytes,
+		      bool write)
 {
 	if (late->operand[0]) {
 		ask_of(pool, late)->bounce_off = (uint64_t)(here - pool->base);
 		return 0;
 	}
-	if (!late->bounce_off && weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, &late->bounce_off))
-		return -ENOMEM;
 	ask_of(pool, late)->bounce_off = late->bounce_off;
 	return write ? weft_reach_fill(pool, memory, pool->base + late->bounce_off, here, len_bytes,
 				       true)
@@ -266,14 +285,15 @@ int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, u
 
 	if (!late)
 		return -EINPROGRESS;
+	if (!late->asked && make_bounce(pool, late)) {
+		end_ask(pool, late);
+		memory->later->ask[write] = 0;
+		return -ENOMEM;
+	}
 	for (; late->done < len_bytes; late->done += n) {
 		n = next_bytes(late);
 		if (!late->asked)
-			err = prepare(pool, late, memory, here + late->done, n, write);
-		if (err == -ENOMEM) {
-			end_ask(pool, late);
-			memory->later->ask[write] = 0;
-		}
+			err = place_next(pool, late, memory, here + late->done, n, write);
 		if (err)
 			return err;
 		err = late->asked ? hear(pool, late) : ask_for(pool, late, memory, n);
@@ -288,7 +308,7 @@ int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, u
 		again = false;
 	}
 	/* where the bytes go on from here by another ask, they are asked for at each look */
-	if (!write && again && len_bytes <= WEFT_BOUNCE_BYTES)
+	if (!write && again && len_bytes <= late->bounce_bytes)
 		err = weft_reach_fill(pool, memory, pool->base + late->bounce_off, here, len_bytes,
 				      false);
 	return err;

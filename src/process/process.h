@@ -22,13 +22,13 @@ struct weft_nic_api;
 
 /* Of one ask of a request that does not wait (late.c). */
 struct weft_late {
-	_Atomic uint32_t state; /* whether a request has it; the rest is that one's */
-	uint16_t member;	/* of which it was asked last, */
-	uint64_t incarnation;	/* and which one that was */
-	uint64_t bounce_off;	/* 0: it has none yet */
-	uint64_t looked_ns;	/* when that member was last seen alive */
-	bool asked;		/* something, since the last answer was taken */
-	bool gone;		/* the member has died */
+	_Atomic uint32_t state;		   /* whether a request has it; the rest is that one's */
+	uint16_t member;		   /* of which it was asked last, */
+	uint64_t incarnation;		   /* and which one that was */
+	uint64_t bounce_off, bounce_bytes; /* 0: it has none yet */
+	uint64_t looked_ns;		   /* when that member was last seen alive */
+	bool asked;			   /* something, since the last answer was taken */
+	bool gone;			   /* the member has died */
 	/* of what: a part of a request that lies together, from `at` on, and how much of it is done; or an atomic */
 	enum weft_ask_kind kind;
 	uint64_t id, va, len_bytes, at, done, operand[2];

@@ -180,6 +180,39 @@ static void freed_there(void)
 	end();
 }
 
+/* Regions of the host's memory that come and go where others were: their owner's driver has pinned the pages of each. As
+ * large as to have the same part of the pool. */
+static void host_anew(void)
+{
+	const size_t bytes = 9ul << 20, at = 4ul << 20;
+
+	peer_start(&peer);
+	rig_open(&rig);
+	meet();
+	for (uint8_t round = 1; round < 5; round++) {
+		struct ibv_mr *mr = rig_region(rig.pd, bytes);
+		uint8_t *from = (uint8_t *)mr->addr + at;
+
+		for (size_t i = 0; i < PEER_BYTES; i++)
+			from[i] = (uint8_t)(round + i % 251);
+		for (int twice = 0; twice < 2; twice++) {
+			WANT(!rig_rdma(rig.qp[0], IBV_WR_RDMA_WRITE, 1, mr, from, PEER_BYTES,
+				       peer.said->at[PLACE_GPU], peer.said->rkey[PLACE_GPU]));
+			WANT(rig_next(rig.cq[0]).status == IBV_WC_SUCCESS);
+		}
+		peer_fetch(&peer);
+		WANT(!memcmp(peer.said->bytes[PLACE_GPU], from, PEER_BYTES));
+		memset(from, 0, PEER_BYTES);
+		WANT(!rig_rdma(rig.qp[0], IBV_WR_RDMA_READ, 1, mr, from, PEER_BYTES,
+			       peer.said->at[PLACE_GPU], peer.said->rkey[PLACE_GPU]));
+		WANT(rig_next(rig.cq[0]).status == IBV_WC_SUCCESS);
+		WANT(!memcmp(peer.said->bytes[PLACE_GPU], from, PEER_BYTES));
+		rig_region_end(mr);
+	}
+	peer_end(&peer);
+	rig_close(&rig);
+}
+
 static void run_case(void (*run)(void))
 {
 	int status;
@@ -191,6 +224,7 @@ static void run_case(void (*run)(void))
 		print_error("%s\n", text);
 	assert_int_equal(status, 0);
 	assert_null(strstr(text, "cuIpcOpenMemHandle"));
+	assert_null(strstr(text, "cuMemHostRegister"));
 	assert_null(strstr(text, "cuMemMap"));
 	assert_null(strstr(text, "cuMemAddressReserve"));
 }
@@ -205,6 +239,7 @@ CASE(ended)
 CASE(owner_stopped)
 CASE(owner_killed)
 CASE(freed_there)
+CASE(host_anew)
 
 /* test_far [TEST] */
 int main(int argc, char **argv)
@@ -212,7 +247,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(is_stopped),	    cmocka_unit_test(is_ended),
 		cmocka_unit_test(is_owner_stopped), cmocka_unit_test(is_owner_killed),
-		cmocka_unit_test(is_freed_there),
+		cmocka_unit_test(is_freed_there),   cmocka_unit_test(is_host_anew),
 	};
 
 	if (argc > 1)
