@@ -35,18 +35,35 @@ static bool uses_connections(void)
 	return named != all_but;
 }
 
+static bool is_one(const char *name)
+{
+	const char *at = getenv(name);
+
+	return at && !strcmp(at, "1");
+}
+
+/* NCCL takes memory of the host, or NVLink, between processes of one host, unless it is told so. */
+static bool asks_for_network(void)
+{
+	return is_one("NCCL_P2P_DISABLE") && is_one("NCCL_SHM_DISABLE");
+}
+
 /* Programs choose a NIC's address by these where no RDMA card tells them: index 3 is RoCE v2 on
  * IPv4; NCCL's networking from inside kernels takes each card for one of mlx5 (2.28.9 crashes on
  * others). Open MPI otherwise accepts only devices and transports that it knows by name. UCX takes its
  * receives in turn: 512 of 8 KiB stay in caches, its 4,096 do not; fewer than its window of 512
  * would make senders wait. It reckons from a card's costs when to name its bytes in place and when to
- * copy them into a buffer of its own: here the latter takes less, up to that buffer's size. */
+ * copy them into a buffer of its own: here the latter takes less, up to that buffer's size. NCCL that is to use
+ * the network takes a card that is no PCI device for one far from each GPU, and goes through memory of the host; and a kernel
+ * that CUDA loads when it is first launched holds up our copies, which an earlier kernel waits for. */
 static const struct {
 	const char *name, *value;
 	bool (*wanted)(void); /* NULL: always */
 } defaults[] = {
 	{"NCCL_GIN_TYPE", "0"},
 	{"NCCL_IB_GID_INDEX", "3"},
+	{"NCCL_NET_GDR_LEVEL", "SYS", asks_for_network},
+	{"CUDA_MODULE_LOADING", "EAGER", asks_for_network},
 	{"OMPI_MCA_pml_ucx_devices", "any"},
 	{"OMPI_MCA_pml_ucx_tls", "any"},
 	{"UCX_RC_VERBS_RX_QUEUE_LEN", "512", uses_connections},
