@@ -102,6 +102,12 @@ check-arm64: ## builds for arm64 and runs by qemu-user the unit tests that need 
 		--num-processes 1 abi-query cm-mad cm-conn cm-lossy cm-agent cm-port verbs-objects \
 		verbs-qp verbs-modify verbs-post verbs-fail verbs-cq_ex verbs-qp_ex verbs-rereg
 
+check-gpu: ## the tests and bounds of memory of GPUs on a machine with one, with the build that is there; docs/gpu.md
+	@tools/gpus.py --build "$(BUILD)" --gpus 1
+
+check-gpu2: ## the same on a machine with two, and NCCL between them
+	@tools/gpus.py --build "$(BUILD)" --gpus 2
+
 clean: ## removes the build folders
 	@rm -rf "$(BUILD)" "$(BUILD)-asan" "$(BUILD)-tsan" "$(BUILD)-cov" "$(BUILD)-deb" "$(BUILD)-dist" "$(BUILD)-arm64"
 
@@ -109,4 +115,4 @@ help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
 .PHONY: all demo bench check check-quick slow model rxe asan tsan coverage tidy install uninstall deb \
-	dist-bin check-dist check-arm64 clean help
+	dist-bin check-dist check-arm64 check-gpu check-gpu2 clean help

@@ -19,16 +19,19 @@
 
 #define MOST	    (64ul << 20)
 #define OUTSTANDING 16
+#define PAIRS	    8 /* queue pairs of small WRITEs, */
+#define EACH	    8 /* as many outstanding on each */
 #define BUDGET_NS   150000000ull
 
 /* Pooled memory, and a GPU's: the last one there is, at the server. */
 struct side {
 	struct rig rig;
 	struct place place[2];
+	struct ibv_qp *more[PAIRS];
 };
 
 static struct shared {
-	uint32_t qpn[2];
+	uint32_t qpn[2], more[2][PAIRS];
 	uint64_t at[2];
 	uint32_t rkey[2];
 	_Atomic uint32_t ready[2], done;
@@ -51,6 +54,24 @@ static void side_open(struct side *s, bool server)
 	place_register(&s->place[1], s->rig.pd);
 }
 
+static void make_more(struct side *s, unsigned int side)
+{
+	for (unsigned int i = 0; i < PAIRS; i++) {
+		struct ibv_qp_init_attr init = rig_init(s->rig.cq[0], s->rig.cq[1]);
+
+		s->more[i] = ibv_create_qp(s->rig.pd, &init);
+		if (!s->more[i])
+			exit(4);
+		shared->more[side][i] = s->more[i]->qp_num;
+	}
+}
+
+static void connect_more(struct side *s, unsigned int side)
+{
+	for (unsigned int i = 0; i < PAIRS; i++)
+		rig_move(s->more[i], IBV_QPS_RTS, shared->more[!side][i]);
+}
+
 static void serve(void)
 {
 	struct side s;
@@ -62,8 +83,10 @@ static void serve(void)
 		shared->rkey[i] = s.place[i].mr->rkey;
 	}
 	shared->qpn[1] = s.rig.qp[0]->qp_num;
+	make_more(&s, 1);
 	atomic_store(&shared->ready[1], 1);
 	rig_await(&shared->ready[0], 1);
+	connect_more(&s, 1);
 	rig_move(s.rig.qp[0], IBV_QPS_RTS, shared->qpn[0]);
 	atomic_store(&shared->ready[1], 2);
 	rig_await(&shared->done, 1);
@@ -222,6 +245,54 @@ static void tables(struct side *s)
 			}
 }
 
+/* Small WRITEs into the other's GPU, by several queue pairs in turn. */
+static void many(struct side *s, unsigned int pairs)
+{
+	uint64_t begun = rig_now_ns(), stop = begun + 4 * BUDGET_NS;
+	unsigned int n = 0, ended = 0, most_open = PAIRS * EACH;
+
+	while (ended < most_open || rig_now_ns() < stop) {
+		for (; n - ended < most_open; n++)
+			if (rig_rdma(s->more[n % pairs], IBV_WR_RDMA_WRITE, 1, s->place[0].mr,
+				     s->place[0].at + 8 * (n % 64), 8, shared->at[1] + 8 * (n % 64),
+				     shared->rkey[1]))
+				exit(4);
+		reap(s);
+		ended++;
+	}
+	for (; ended < n; ended++)
+		reap(s);
+	printf("%u WRITEs of 8 bytes outstanding on %u queue pairs: %.0f a second\n", most_open,
+	       pairs, n / ((double)(rig_now_ns() - begun) / 1e9));
+}
+
+/* Memory of a GPU, and a request that has all of it. */
+static void registering(struct side *s)
+{
+	enum { TIMES = 21 };
+	double us[2][TIMES];
+	uint64_t begun;
+
+	for (int i = 0; i < TIMES; i++) {
+		struct ibv_mr *mr;
+
+		begun = rig_now_ns();
+		mr = ibv_reg_mr(s->rig.pd, s->place[1].at, most, RIG_ALL);
+		if (!mr)
+			exit(4);
+		us[0][i] = (double)(rig_now_ns() - begun) / 1e3;
+		ibv_dereg_mr(mr);
+		begun = rig_now_ns();
+		post(s, IBV_WR_RDMA_WRITE, 0, 1, (uint32_t)most);
+		us[1][i] = (double)(rig_now_ns() - begun) / 1e3;
+		reap(s);
+	}
+	qsort(us[0], TIMES, sizeof(double), by_size);
+	qsort(us[1], TIMES, sizeof(double), by_size);
+	printf("registering %zu MiB: %.1f us\nposting %zu MiB: %.1f us\n", most >> 20,
+	       us[0][TIMES / 2], most >> 20, us[1][TIMES / 2]);
+}
+
 int main(int argc, char **argv)
 {
 	struct side s;
@@ -237,11 +308,16 @@ int main(int argc, char **argv)
 		serve();
 	side_open(&s, false);
 	shared->qpn[0] = s.rig.qp[0]->qp_num;
+	make_more(&s, 0);
 	rig_await(&shared->ready[1], 1);
 	atomic_store(&shared->ready[0], 1);
 	rig_await(&shared->ready[1], 2);
 	rig_move(s.rig.qp[0], IBV_QPS_RTS, shared->qpn[1]);
+	connect_more(&s, 0);
 	tables(&s);
+	for (unsigned int pairs = 1; pairs <= PAIRS; pairs *= PAIRS)
+		many(&s, pairs);
+	registering(&s);
 	atomic_store(&shared->done, 1);
 	waitpid(server, NULL, 0);
 	remove_pool(&state);

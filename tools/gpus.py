@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""What the tests of memory of GPUs on the stand-in say, asked of hardware: `make check-gpu` on a machine with a GPU,
+`make check-gpu2` on one with two. It needs a build folder, which may come from elsewhere, the driver, and for NCCL a
+python3 that has PyTorch; nvcc makes the tests' kernels, without which those that need them are skipped. Prints a table last, and
+writes it to docs/gpu.md between markers. 0; 1 if a bound that is asked for is missed, or a test fails."""
+import argparse
+import concurrent.futures
+import datetime
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KILLS, KILLS_AT_ONCE, NCCL_SECONDS = 50, 5, 150
+MIB = 1 << 20
+PROGRAMS = [('work', True), ('peers', True), ('pinned', False), ('verbs', False), ('life', True), ('far', False)]
+
+
+@dataclass
+class Check:
+    build: Path
+    gpus: int
+    folder: Path
+    rows: list = field(default_factory=list)
+    log: list = field(default_factory=list)
+
+    def row(self, item, what, figure, limit='', bound='', held=None):
+        """held: True, False; None: nothing is asked, or it was skipped."""
+        words = {True: 'yes', False: '**no**', None: '–'}[held]
+        self.rows.append((str(item), what, figure, limit, bound, words))
+        print(f'{item}: {what}: {figure} {limit} {bound} {words}', flush=True)
+
+    def run(self, *command, seconds=120, **env):
+        done = subprocess.run([str(word) for word in command], env={**os.environ, **env}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors='replace', timeout=seconds, check=False)
+        self.log.append(f'$ {" ".join(map(str, command))}\n{done.stdout}\n')
+        return done
+
+    def failed(self):
+        return any(row[-1] == '**no**' for row in self.rows)
+
+
+def smi(what):
+    try:
+        done = subprocess.run(['nvidia-smi', f'--query-gpu={what}', '--format=csv,noheader,nounits'],
+                              capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        return []
+    return done.stdout.splitlines() if not done.returncode else []
+
+
+def make_kernels(c):
+    """The module of the tests' kernels; None: there is no nvcc."""
+    nvcc = shutil.which('nvcc') or shutil.which('/usr/local/cuda/bin/nvcc')
+    out = c.folder / 'kernels.cubin'
+    if not nvcc:
+        return None
+    done = c.run(nvcc, '-x', 'cu', '-arch=native', '-cubin', '-I', ROOT / 'src', '-o', out, ROOT / 'tests/gpu/kernels.c')
+    return out if not done.returncode else None
+
+
+def programs(c, kernels):
+    for name, wants_kernels in PROGRAMS:
+        if wants_kernels and not kernels:
+            c.row(3, f'test-gpu-{name}', 'skipped: no nvcc')
+            continue
+        arguments = [kernels] if wants_kernels else ['2000'] if name == 'verbs' else []
+        try:
+            done = c.run(c.build / f'tests/gpu/test-gpu-{name}', *arguments, seconds=200)
+        except subprocess.TimeoutExpired:
+            c.row(3, f'test-gpu-{name}', 'has not ended', held=False)
+            continue
+        counts = [len(re.findall(rf'^\[ +{word} +\] \w+$', done.stdout, re.M)) for word in ('OK', 'FAILED', 'SKIPPED')]
+        named = sorted(set(re.findall(r'^\[  FAILED  \] (\w+)$', done.stdout, re.M)))
+        c.row(3, f'test-gpu-{name}, unchanged', f'{counts[0]} passed, {len(named)} failed, '
+              f'{len(set(re.findall(r"^\[  SKIPPED \] (\w+)$", done.stdout, re.M)))} skipped', ' '.join(named), 'none fails',
+              done.returncode == 0)
+
+
+def facts(c, kernels):
+    """What the stand-in was made by."""
+    if not kernels:
+        c.row(3, 'facts of the driver', 'skipped: no nvcc')
+        return
+    done = c.run(c.build / 'tests/gpu/facts', kernels)
+    read = lambda text: {line.split('\t')[0]: line.split('\t')[1:] for line in text.splitlines() if '\t' in line}
+    wanted, now = read((ROOT / 'tests/gpu/facts.tsv').read_text()), read(done.stdout)
+    other = sorted(fact for fact in wanted if not fact.startswith('#') and now.get(fact) != wanted[fact])
+    c.row(3, 'answers as in facts.tsv', f'{len(wanted) - len(other)} of {len(wanted)}', ', '.join(other[:5]), 'all',
+          not other)
+
+
+def kills(c):
+    """Owners of GPU memory are killed; what the devices have in use is as before."""
+    before = smi('memory.used')
+    with concurrent.futures.ThreadPoolExecutor(KILLS_AT_ONCE) as pool:
+        runs = [pool.submit(c.run, c.build / 'tests/gpu/test-gpu-far', 'is_owner_killed') for _ in range(KILLS)]
+        good = sum(run.result().returncode == 0 for run in runs)
+    after = smi('memory.used')
+    c.row(6, f'{KILLS} owners killed', f'{good} well', f'{", ".join(before)} MiB in use before, {", ".join(after)} after',
+          'all; as before', good == KILLS and before == after)
+
+
+# What speed.c prints: operation, from, word, to, bytes, us, post us, GB/s, 1/s | CUDA's us, GB/s | ratio
+LINE = re.compile(r'(WRITE|READ) (\w+) (?:to|from) (\w+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+) +(\d+) \| +([\d.]+) +([\d.]+)')
+
+
+def speed(c):
+    done = c.run(c.build / 'tests/gpu/gpu-speed', seconds=300)
+    if done.returncode:
+        c.row(17, 'gpu-speed', f'ended with {done.returncode}', held=False)
+        return
+    at = {}
+    for op, one, two, size, us, post, gbs, rate, bare_us, bare in LINE.findall(done.stdout):
+        at[op, one, two, int(size)] = dict(us=float(us), post=float(post), gbs=float(gbs), rate=int(rate),
+                                          bare_us=float(bare_us), bare=float(bare))
+    other = 'the other GPU' if c.gpus > 1 else "another process's GPU"
+    directions = [('WRITE', 'host', 'gpu', f'host to {other}'), ('READ', 'host', 'gpu', f'{other} to host, by READ'),
+                  ('WRITE', 'gpu', 'host', 'GPU to host'), ('READ', 'gpu', 'host', 'host to own GPU, by READ')]
+    for op, one, two, words in directions:
+        for size in (2 * MIB, 16 * MIB):
+            f = at.get((op, one, two, size))
+            if f:
+                c.row(17, f'{words}, {size // MIB} MiB', f'{f["gbs"]:.1f} GB/s', f'{f["bare"]:.1f}', '≥ 0.8 ×',
+                      f['gbs'] >= 0.8 * f['bare'])
+    f = at['WRITE', 'host', 'gpu', 4096]
+    c.row(17, f'host to {other}, 4 KiB', f'{f["us"]:.1f} µs', f'{f["bare_us"]:.1f}', '≤ + 6 µs',
+          f['us'] <= f['bare_us'] + 6)
+    for kind, words in (('gpu', 'to GPU'), ('host', 'to host')):
+        f = at['WRITE', 'gpu', kind, 8]
+        c.row(17, f'GPU {words}, 8 B', f'{f["us"]:.1f} µs', f'{f["bare_us"]:.1f}')
+    if c.gpus > 1:
+        for size in (2 * MIB, 16 * MIB):
+            f = at['WRITE', 'gpu', 'gpu', size]
+            c.row(17, f'GPU to the other GPU, {size // MIB} MiB', f'{f["gbs"]:.0f} GB/s, {f["us"]:.1f} µs')
+    for outstanding, count, rate in re.findall(r'^(\d+) WRITEs of 8 bytes outstanding on (\d+) queue pairs: (\d+) a second', done.stdout, re.M):
+        c.row(17, f'WRITEs of 8 B, {outstanding} outstanding, {count} queue pairs', f'{int(rate):,} a second', '', '≥ 200,000',
+              int(rate) >= 200000)
+    posting = re.search(r'^posting 64 MiB: ([\d.]+)', done.stdout, re.M)
+    if posting:
+        c.row(10, 'posting 64 MiB, host to GPU', f'{posting[1]} µs', '', '≤ 15 µs', float(posting[1]) <= 15)
+    register = re.search(r'^registering 64 MiB: ([\d.]+)', done.stdout, re.M)
+    if register:
+        c.row(4, 'registering 64 MiB of a GPU', f'{register[1]} µs', '', '≤ 300 µs', float(register[1]) <= 300)
+
+
+def nccl(c):
+    """The figures that tests/gpu/nccl.py prints: `name value unit`."""
+    ways = [('over Weft', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1'}, True),
+            ('staged by NCCL', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1', 'NCCL_NET_GDR_LEVEL': 'LOC'}, True),
+            ("NCCL's SHM", {'NCCL_P2P_DISABLE': '1'}, False),
+            ('sockets', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1', 'NCCL_NET': 'Socket'}, False)]
+    found = {}
+    for name, env, by_weft in ways:
+        command = ([c.build / 'weft', 'run'] if by_weft else []) + ['python3', ROOT / 'tests/gpu/nccl.py']
+        env = {**env, 'NCCL_DEBUG': 'INFO', 'WEFT': str(c.build / 'weft')}
+        try:
+            done = c.run(*command, *(['--all'] if name == 'over Weft' else []), seconds=NCCL_SECONDS, **env)
+        except subprocess.TimeoutExpired as e:
+            c.log.append((e.stdout or b'').decode(errors='replace'))
+            c.row(14, f'NCCL {name}', 'has not ended', held=False)
+            continue
+        found[name] = dict(re.findall(r'^result (\S+) ([\d.]+)', done.stdout, re.M))
+        used = {how for how in ('NET/IB/0/GDRDMA', 'NET/IB', 'NET/Socket', 'SHM') if how in done.stdout}
+        wants = {'over Weft': 'NET/IB/0/GDRDMA', 'staged by NCCL': 'NET/IB', "NCCL's SHM": 'SHM', 'sockets': 'NET/Socket'}[name]
+        c.row(14, f'NCCL {name}', f'{found[name].get("checked", 0)} results right', ' '.join(sorted(used)), wants,
+              done.returncode == 0 and wants in used)
+    ours, shm = (float(found.get(name, {}).get('allreduce_64MiB', 0)) for name in ('over Weft', "NCCL's SHM"))
+    c.row(14, 'all-reduce of 64 MiB', f'{ours:.1f} GB/s', f'SHM {shm:.1f}', '≥ 1.0 ×', ours >= shm > 0)
+    ours, sockets = (float(found.get(name, {}).get('allreduce_8B', 0)) for name in ('over Weft', 'sockets'))
+    c.row(14, 'all-reduce of 8 B', f'{ours:.0f} µs', f'sockets {sockets:.0f}', '≤ 1.0 ×', 0 < ours <= sockets)
+    grown = float(found.get('over Weft', {}).get('counted', 0)) / max(1.0, float(found.get('over Weft', {}).get('moved', 1)))
+    c.row(14, "Weft's counters", f'{grown:.2f} of the bytes that a ring moves', '', '≥ 1', grown >= 1)
+
+
+def write_table(c, path):
+    name = smi('name,driver_version')
+    lines = [f'{len(name)} × {name[0].split(",")[0] if name else "?"}, driver {name[0].split(",")[1].strip() if name else "?"}, '
+             f'Linux {platform.release()}, {os.cpu_count()} processors, {datetime.date.today()}.', '',
+             '| item | what | figure | limit in the same run | bound | held |', '|---|---|---|---|---|---|']
+    lines += ['| ' + ' | '.join(row) + ' |' for row in c.rows]
+    text = '\n'.join(lines)
+    print('\n' + text)
+    begin, end = f'<!-- gpus: {c.gpus} -->', f'<!-- end of gpus: {c.gpus} -->'
+    page = path.read_text()
+    first, rest = page.split(begin)
+    path.write_text(first + begin + '\n' + text + '\n' + end + rest.split(end)[1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--build', type=Path, default=ROOT / 'build')
+    parser.add_argument('--gpus', type=int, choices=(1, 2), default=1)
+    parser.add_argument('--page', type=Path, default=ROOT / 'docs/gpu.md')
+    parser.add_argument('--log', type=Path, help='what the programs have printed')
+    parser.add_argument('only', nargs='*', help='programs, facts, kills, speed, nccl')
+    args = parser.parse_args()
+    if len(smi('name')) < args.gpus:
+        sys.exit(f'gpus.py: nvidia-smi names {len(smi("name"))} GPUs, and {args.gpus} are asked for')
+    with tempfile.TemporaryDirectory() as folder:
+        c = Check(args.build.resolve(), args.gpus, Path(folder))
+        kernels = make_kernels(c)
+        wanted = lambda name: not args.only or name in args.only
+        if wanted('programs'):
+            programs(c, kernels)
+        if wanted('facts'):
+            facts(c, kernels)
+        if wanted('speed'):
+            speed(c)
+        if wanted('kills'):
+            kills(c)
+        if wanted('nccl') and args.gpus > 1:
+            nccl(c)
+        if args.log:
+            args.log.write_text(''.join(c.log))
+        write_table(c, args.page)
+        return 1 if c.failed() else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
