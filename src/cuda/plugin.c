@@ -209,6 +209,32 @@ int weft_cuda_copy(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_ptr
 	return err ? err : waited;
 }
 
+static int issue_region(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write)
+{
+	weft_cu_ptr ours = (uintptr_t)here;
+	struct weft_cuda_region *m = memory;
+	int err;
+
+	if (!is_still(m) || weft_cuda_push(m))
+		return -EFAULT;
+	err = write ? issue_copy(m, va, ours, len_bytes) : issue_copy(m, ours, va, len_bytes);
+	weft_cuda_pop(m);
+	return err;
+}
+
+/* A stream of memory that has gone may have ended with its context; so have its copies. */
+static int wait_region(void *memory)
+{
+	struct weft_cuda_region *m = memory;
+	int err;
+
+	if (!weft_cuda_has_context(m) || weft_cuda_push(m))
+		return -EFAULT;
+	err = wait_for_stream(m);
+	weft_cuda_pop(m);
+	return err;
+}
+
 static int copy_region(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write)
 {
 	weft_cu_ptr ours = (uintptr_t)here;
@@ -235,6 +261,8 @@ const struct weft_plugin weft_plugin = {
 	.end = end_region,
 	.is_still = is_still,
 	.copy = copy_region,
+	.issue = issue_region,
+	.wait = wait_region,
 	.name = name,
 	.pin = weft_cuda_pin,
 	.unpin = weft_cuda_unpin,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "pool/clock.h"
 #include "pool/format_member.h"
 #include "pool/format_region.h"
 #include "pool/step.h"
@@ -12,6 +13,10 @@
 #include "process/device.h"
 #include "process/pinned.h"
 #include "process/process.h"
+
+/* Behind a copy of a device's, before the helper sleeps: a requester that waited for that asks again, and waking takes as long
+ * as a copy. */
+#define LINGER_NS 20000ull
 
 static int by_file(uint64_t va, uint8_t *here, uint64_t len_bytes, bool write)
 {
@@ -154,6 +159,18 @@ static uint64_t asked(const struct weft_pool *pool, const struct weft_pool_ask *
 		       : 0;
 }
 
+static struct work read_work(const struct weft_pool_ask *ask)
+{
+	return (struct work){ask->kind,
+			     ask->id,
+			     ask->va,
+			     ask->len_bytes,
+			     {ask->operand[0], ask->operand[1]},
+			     ask->bounce_off,
+			     ask->grant_off,
+			     ask->grant_was};
+}
+
 static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 {
 	struct work work;
@@ -163,14 +180,7 @@ static void answer(struct weft_pool *pool, struct weft_pool_ask *ask)
 	 * asked */
 	atomic_thread_fence(memory_order_seq_cst);
 	seq = asked(pool, ask);
-	work = (struct work){ask->kind,
-			     ask->id,
-			     ask->va,
-			     ask->len_bytes,
-			     {ask->operand[0], ask->operand[1]},
-			     ask->bounce_off,
-			     ask->grant_off,
-			     ask->grant_was};
+	work = read_work(ask);
 	if (!seq)
 		return;
 	WEFT_STEP(reach_answering);
@@ -204,25 +214,104 @@ static void for_each(struct weft_pool *pool, bool calls, struct weft_caller *cal
 	}
 }
 
-/* Those of requests that do not wait, whose process may be asleep. */
-static void answer_late(struct weft_pool *pool, uint16_t member)
+/* ---- Of requests that do not wait, whose process may be asleep ---- */
+
+/* One of those that are answered together: copies of a device's begin before any is waited for. */
+struct answering {
+	struct weft_pool_ask *ask;
+	uint64_t seq, value;
+	struct weft_device_copying copying;
+	bool begun;
+	int err;
+};
+
+/* We visit its member, and have fenced. */
+static void begin_answer(struct weft_pool *pool, struct answering *a)
+{
+	struct work work = read_work(a->ask);
+	bool write = work.kind == WEFT_ASK_WRITE;
+	void *bounce;
+
+	WEFT_STEP(reach_answering);
+	WEFT_TURN(reach_answering);
+	a->begun = false;
+	if (!write && work.kind != WEFT_ASK_READ) {
+		a->err = apply(pool, &work, &a->value);
+		return;
+	}
+	a->err = may_apply(pool, &work);
+	if (a->err)
+		return;
+	if (!weft_device_has(pool, work.id)) {
+		a->err = apply(pool, &work, &a->value);
+		return;
+	}
+	bounce = weft_pool_window(pool, work.bounce_off, work.len_bytes);
+	a->err = bounce ? weft_device_issue(pool, work.id, work.va, bounce, work.len_bytes, write,
+					    &a->copying)
+			: -EINVAL;
+	a->begun = !a->err;
+}
+
+static void end_answer(struct answering *a)
+{
+	if (a->begun)
+		a->err = weft_device_wait(&a->copying);
+	a->ask->value = a->value;
+	a->ask->error = a->err;
+	WEFT_STEP(reach_applied);
+	WEFT_TURN(reach_applied);
+	/* release: pairs with the acquire in is_answered (late.c) */
+	atomic_store_explicit(&a->ask->answered, a->seq, memory_order_release);
+}
+
+/* Whether any of them was a copy of a device's. */
+static bool answer_together(struct weft_pool *pool, uint16_t member, struct weft_pool_ask *asks,
+			    uint32_t count)
+{
+	struct answering answering[WEFT_MEMBER_LATE];
+	bool begun = false;
+	unsigned int n = 0;
+
+	weft_pool_visit(pool, member);
+	/* pairs with the fence in end_ask (late.c): our visit is seen before we look whether we are still asked */
+	atomic_thread_fence(memory_order_seq_cst);
+	for (uint32_t k = 0; k < count; k++) {
+		struct answering *a = &answering[n];
+
+		*a = (struct answering){.ask = &asks[k], .seq = asked(pool, &asks[k])};
+		if (!a->seq)
+			continue;
+		begin_answer(pool, a);
+		begun |= a->begun;
+		n++;
+	}
+	for (unsigned int i = 0; i < n; i++)
+		end_answer(&answering[i]);
+	weft_pool_depart(pool);
+	return begun;
+}
+
+/* Whether any was a copy of a device's. */
+static bool answer_late(struct weft_pool *pool, uint16_t member)
 {
 	struct weft_pool_member *m = weft_pool_member(pool, member);
 	/* acquire: pairs with the release in count_asks (late.c) */
 	uint32_t late = m ? atomic_load_explicit(&m->late, memory_order_acquire) : 0;
-	bool any = false;
+	struct weft_pool_ask *asks;
+	bool any = false, begun;
 
 	if (!m || !atomic_load_explicit(&m->incarnation, memory_order_acquire))
-		return;
-	for (uint32_t k = 0; k < late && k < WEFT_MEMBER_LATE; k++)
-		if (asked(pool, &m->ask[WEFT_MEMBER_LINES + k])) {
-			weft_pool_visit(pool, member);
-			answer(pool, &m->ask[WEFT_MEMBER_LINES + k]);
-			weft_pool_depart(pool);
-			any = true;
-		}
-	if (any)
-		weft_pool_signal(pool, member, WEFT_SIGNAL_WORK);
+		return false;
+	asks = &m->ask[WEFT_MEMBER_LINES];
+	late = late < WEFT_MEMBER_LATE ? late : WEFT_MEMBER_LATE;
+	for (uint32_t k = 0; k < late && !any; k++)
+		any = asked(pool, &asks[k]);
+	if (!any)
+		return false;
+	begun = answer_together(pool, member, asks, late);
+	weft_pool_signal(pool, member, WEFT_SIGNAL_WORK);
+	return begun;
 }
 
 static void answer_ask(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
@@ -237,9 +326,17 @@ static void answer_ask(struct weft_pool *pool, uint16_t member, uint64_t incarna
 
 void weft_answer_asks(struct weft_pool *pool)
 {
-	for_each(pool, false, NULL, answer_ask);
-	for (uint16_t i = 0; i < WEFT_MEMBERS && weft_pool_member(pool, i); i++)
-		answer_late(pool, i);
+	uint64_t until_ns = 0;
+	bool copied;
+
+	do {
+		copied = false;
+		for_each(pool, false, NULL, answer_ask);
+		for (uint16_t i = 0; i < WEFT_MEMBERS && weft_pool_member(pool, i); i++)
+			copied |= answer_late(pool, i);
+		if (copied)
+			until_ns = weft_clock_now_ns() + LINGER_NS;
+	} while (until_ns && weft_clock_now_ns() < until_ns);
 }
 
 /* The message, and in *seq whose; or it is not asked any more: 0. */

@@ -261,6 +261,32 @@ int weft_device_copy(struct weft_pool *pool, uint64_t id, uint64_t va, void *her
 	return err;
 }
 
+int weft_device_issue(struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
+		      uint64_t len_bytes, bool write, struct weft_device_copying *copying)
+{
+	struct weft_device *d = device_of(pool, id);
+	int err;
+
+	if (!d)
+		return -EFAULT;
+	copying->device = d;
+	copying->pinned = weft_pinned_begin(pool, d->plugin, d->memory, here, len_bytes);
+	err = d->plugin->issue(d->memory, va, here, len_bytes, write);
+	if (err) {
+		d->plugin->wait(d->memory);
+		weft_pinned_end(copying->pinned);
+	}
+	return err;
+}
+
+int weft_device_wait(struct weft_device_copying *copying)
+{
+	int err = copying->device->plugin->wait(copying->device->memory);
+
+	weft_pinned_end(copying->pinned);
+	return err;
+}
+
 int weft_device_change(struct weft_pool *pool, uint64_t id, uint64_t va, bool add,
 		       uint64_t compare_add, uint64_t swap, uint64_t *value)
 {

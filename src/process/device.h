@@ -9,6 +9,7 @@
 #include "nic/machine.h"
 
 struct weft_device;
+struct weft_pinned;
 struct weft_pool;
 
 /*
@@ -44,6 +45,14 @@ int weft_device_atomic(struct weft_pool *pool, const struct weft_caller *caller,
 bool weft_device_has(const struct weft_pool *pool, uint64_t id);
 int weft_device_copy(struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
 		     uint64_t len_bytes, bool write);
+/* The same in two parts: the second is due if the first gives 0, and what `copying` has is the caller's in between. */
+struct weft_device_copying {
+	struct weft_device *device;
+	struct weft_pinned *pinned;
+};
+int weft_device_issue(struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
+		      uint64_t len_bytes, bool write, struct weft_device_copying *copying);
+int weft_device_wait(struct weft_device_copying *copying);
 int weft_device_change(struct weft_pool *pool, uint64_t id, uint64_t va, bool add,
 		       uint64_t compare_add, uint64_t swap, uint64_t *value);
 

@@ -40,6 +40,10 @@ struct weft_plugin {
 	 * not what it was, or the driver refuses.
 	 */
 	int (*copy)(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write);
+	/* In two parts, so that several wait together: `wait` is for all that was issued for that memory by then, and due even
+	 * if that failed. */
+	int (*issue)(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write);
+	int (*wait)(void *memory);
 	/* Such as gpu0, for people: at least 16 bytes. */
 	void (*name)(const void *memory, char *name);
 
