@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KILLS, KILLS_AT_ONCE, NCCL_SECONDS = 50, 5, 150
 MIB = 1 << 20
-PROGRAMS = [('work', True), ('peers', True), ('pinned', False), ('verbs', False), ('life', True), ('far', False)]
+PROGRAMS = [('work', True), ('peers', True), ('pinned', False), ('verbs', False), ('life', True), ('far', False),
+            ('services', False)]
 
 
 @dataclass

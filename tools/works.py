@@ -214,6 +214,8 @@ SECTIONS = {
          'each byte compared', r'gpu-verbs::'),
         ('freed, given out again, half unmapped, registered anew; contexts that are not current, of no thread, or end; '
          'descriptors; forks', r'gpu-life::is_(?!polled)'),
+        ('immediate data, datagrams, shared queues, extended connections, windows and imports, from memory of each kind to memory '
+         'of each; `weft info` names them', r'gpu-services::'),
         ('a kernel that polls the last word sees all before it', r'gpu-life::is_polled'),
         ('between two GPUs while the other process is stopped; owners that are stopped or killed, or end the region, where '
          'they have to copy', r'gpu-far::'),

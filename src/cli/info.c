@@ -12,6 +12,7 @@
 #include "pool/view.h"
 #include "pool/format_mailbox.h"
 #include "pool/sizes.h"
+#include "process/plugin.h"
 
 const char weft_info_usage[] =
 	"Usage: weft info [--pool PATH] [--json]\n"
@@ -54,15 +55,11 @@ static const struct weft_column qp_columns[] = {
 };
 
 static const struct weft_column region_columns[] = {
-	{"key", WEFT_COLUMN_HEX},
-	{"member", WEFT_COLUMN_NUMBER},
-	{"address", WEFT_COLUMN_HEX},
-	{"length", WEFT_COLUMN_NUMBER},
-	{"iova", WEFT_COLUMN_HEX},
-	{"access", WEFT_COLUMN_TEXT},
-	{"kind", WEFT_COLUMN_TEXT},
-	{"pooled_bytes", WEFT_COLUMN_NUMBER},
-	{NULL},
+	{"key", WEFT_COLUMN_HEX},     {"member", WEFT_COLUMN_NUMBER},
+	{"address", WEFT_COLUMN_HEX}, {"length", WEFT_COLUMN_NUMBER},
+	{"iova", WEFT_COLUMN_HEX},    {"access", WEFT_COLUMN_TEXT},
+	{"kind", WEFT_COLUMN_TEXT},   {"pooled_bytes", WEFT_COLUMN_NUMBER},
+	{"reach", WEFT_COLUMN_TEXT},  {NULL},
 };
 
 static const struct weft_column port_columns[] = {
@@ -171,6 +168,24 @@ static const char *kind_of(const struct weft_view_mr *mr)
 	return mr->pooled_bytes == mr->len_bytes ? "pooled" : "mixed";
 }
 
+/* Memory of a device by its name, such as gpu0; *reach: how peers come to it. */
+static const char *look_at_device(const struct weft_view *v, const struct weft_view_mr *mr,
+				  struct weft_share *share, const char **reach)
+{
+	if (!mr->device_off || !weft_view_bytes(v, mr->device_off, share, sizeof(*share)))
+		return NULL;
+	share->name[sizeof(share->name) - 1] = '\0';
+	*reach = share->kind ? "handle" : "owner";
+	return share->name;
+}
+
+static const char *reach_of(const struct weft_view_mr *mr)
+{
+	if (!mr->pooled_bytes)
+		return "process";
+	return mr->pooled_bytes == mr->len_bytes ? "pool" : "pool and process";
+}
+
 /* Local write; remote write, read, atomic; window binding; zero based. */
 static void list_access(uint8_t access, char text[16])
 {
@@ -191,6 +206,10 @@ static void report_regions(struct weft_report *r, struct weft_view *v)
 
 	weft_report_section(r, "regions", false, region_columns);
 	while (weft_view_mr(v, &at, &mr)) {
+		const char *reach = reach_of(&mr), *device;
+		struct weft_share share;
+
+		device = look_at_device(v, &mr, &share, &reach);
 		list_access(mr.access, access);
 		weft_report_row(r);
 		weft_report_number(r, mr.key);
@@ -199,8 +218,9 @@ static void report_regions(struct weft_report *r, struct weft_view *v)
 		weft_report_number(r, mr.len_bytes);
 		weft_report_number(r, mr.iova);
 		weft_report_text(r, access);
-		weft_report_text(r, kind_of(&mr));
+		weft_report_text(r, device ? device : kind_of(&mr));
 		weft_report_number(r, mr.pooled_bytes);
+		weft_report_text(r, reach);
 	}
 }
 

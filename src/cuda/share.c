@@ -4,6 +4,7 @@
  * that the other takes out of its owner's table. What has neither stays its owner's.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -68,6 +69,7 @@ void weft_cuda_share(void *memory, struct weft_share *share)
 	if (!r->cuda.cuDeviceGet(&device, r->what.device))
 		r->cuda.cuDeviceGetUuid_v2(&uuid, device);
 	memcpy(share->device, uuid.bytes, sizeof(share->device));
+	snprintf(share->name, sizeof(share->name), "gpu%d", r->what.device);
 	share->kind = NONE;
 	if (r->what.parts != 1 || r->what.kind != WEFT_CUDA_DEVICE)
 		return;

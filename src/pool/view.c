@@ -262,11 +262,13 @@ static bool make_mr(const struct weft_view *v, const struct weft_pool_mr *raw,
 	mr->iova = raw->iova;
 	mr->len_bytes = raw->len_bytes;
 	mr->pooled_bytes = 0;
+	mr->device_off = 0;
 	if (!raw->len_bytes || raw->va + raw->len_bytes < raw->va)
 		return false;
 	if (weft_mr_is_listed(raw))
 		return add_pieces(v, raw, &mr->pooled_bytes);
 	mr->pooled_bytes = raw->hi - raw->lo;
+	mr->device_off = weft_mr_on_device(raw) ? weft_mr_device_off(raw) : 0;
 	return raw->hi <= raw->len_bytes &&
 	       (raw->lo == raw->hi || in_segments(v, raw->off, raw->hi - raw->lo));
 }
@@ -293,6 +295,11 @@ bool weft_view_mr(struct weft_view *v, struct weft_view_cursor *at, struct weft_
 		v->damaged++;
 	}
 	return false;
+}
+
+bool weft_view_bytes(const struct weft_view *v, uint64_t off, void *to, uint64_t bytes)
+{
+	return in_segments(v, off, bytes) && fetch(v, to, bytes, off);
 }
 
 bool weft_view_port(struct weft_view *v, struct weft_view_cursor *at, struct weft_view_port *port)

@@ -51,6 +51,7 @@ struct weft_view_mr {
 	uint8_t access;
 	uint64_t va, iova, len_bytes;
 	uint64_t pooled_bytes; /* the rest is in place */
+	uint64_t device_off;   /* memory of a device: where the pool says which; 0: it is none */
 };
 
 struct weft_view_port {
@@ -94,6 +95,8 @@ void weft_view_lock_owner(const struct weft_view *view, char *text, size_t text_
 /* The next one in use; false at the end. */
 bool weft_view_qp(struct weft_view *view, struct weft_view_cursor *at, struct weft_view_qp *qp);
 bool weft_view_mr(struct weft_view *view, struct weft_view_cursor *at, struct weft_view_mr *mr);
+/* Bytes of a segment, as they are now. False: there are none. */
+bool weft_view_bytes(const struct weft_view *view, uint64_t off, void *to, uint64_t bytes);
 /* The same for what connection identifiers hold; at->block counts members. */
 bool weft_view_port(struct weft_view *view, struct weft_view_cursor *at,
 		    struct weft_view_port *port);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WEFT_PLUGIN_VERSION 2u
+#define WEFT_PLUGIN_VERSION 3u
 #define WEFT_PLUGIN_SYMBOL  "weft_plugin"
 
 /* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
@@ -19,6 +19,7 @@ struct weft_share {
 	uint8_t handle[64];	   /* the rest is the plugin's */
 	uint32_t kind;		   /* 0: only its owner reaches it */
 	int32_t pid, fd;
+	char name[16]; /* for people, as `name` gives it */
 };
 
 /* Any thread; no call takes a lock that a program's thread could hold while it waits for Weft. */

@@ -117,7 +117,7 @@ def test_tables(fabric, shown):
     assert re.search(rf'0x{shown.qps[0]:x} +\d RC +RTS +0x{shown.qps[1]:x} +3 +2$', sections[2],
                      re.M)
     key, address, _ = shown.regions['mixed']
-    assert re.search(rf'0x{key:x} +\d 0x{address:x} .* mixed +{MIB - 4096}$', sections[3], re.M)
+    assert re.search(rf'0x{key:x} +\d 0x{address:x} .* mixed +{MIB - 4096} +pool and process$', sections[3], re.M)
     assert re.search(r'^bytes write +100$', sections[5], re.M)
 
 
