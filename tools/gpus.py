@@ -78,11 +78,11 @@ def programs(c, kernels):
         except subprocess.TimeoutExpired:
             c.row(3, f'test-gpu-{name}', 'has not ended', held=False)
             continue
-        counts = [len(re.findall(rf'^\[ +{word} +\] \w+$', done.stdout, re.M)) for word in ('OK', 'FAILED', 'SKIPPED')]
-        named = sorted(set(re.findall(r'^\[  FAILED  \] (\w+)$', done.stdout, re.M)))
-        c.row(3, f'test-gpu-{name}, unchanged', f'{counts[0]} passed, {len(named)} failed, '
-              f'{len(set(re.findall(r"^\[  SKIPPED \] (\w+)$", done.stdout, re.M)))} skipped', ' '.join(named), 'none fails',
-              done.returncode == 0)
+        passed = len(re.findall(r'^\[ +OK \] \w+$', done.stdout, re.M))
+        failed, skipped = (sorted(set(re.findall(rf'^\[  {word} +\] (\w+)$', done.stdout, re.M)))
+                           for word in ('FAILED', 'SKIPPED'))
+        c.row(3, f'test-gpu-{name}, unchanged', f'{passed} passed, {len(failed)} failed, {len(skipped)} skipped',
+              ' '.join(failed), 'none fails', done.returncode == 0)
 
 
 def facts(c, kernels):
