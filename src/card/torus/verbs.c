@@ -17,6 +17,9 @@
 
 #define SHARE	32u /* packets that a queue pair sends before others have their turn */
 #define LOOK_NS 100000000ull
+/* A doorbell of a queue pair that its owner is just changing is heard only later. */
+#define LISTEN_NS 20000000ull
+#define AGAIN_NS  2000000ull
 
 struct weft_torus_verbs {
 	struct weft_torus_card *card;
@@ -27,6 +30,8 @@ struct weft_torus_verbs {
 	bool ready;		  /* an engine has more to send */
 	bool awake;		  /* doorbells are looked for, whether one was heard or not */
 	uint64_t look_ns;
+	uint64_t
+		listen_ns; /* until then doorbells are looked for again, as one could not be heard at once */
 };
 
 /* ---- The way of packets to other nodes ---- */
@@ -98,9 +103,10 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 	uint64_t before = v->out.packets;
 	bool any = false;
 
-	if (v->awake || atomic_load_explicit(&rung, memory_order_relaxed)) {
-		/* before the look: what rings behind it is heard at the next */
-		atomic_exchange_explicit(&rung, false, memory_order_seq_cst);
+	/* before the look: what rings behind it is heard at the next */
+	if (atomic_exchange_explicit(&rung, false, memory_order_seq_cst))
+		v->listen_ns = c->now_ns + LISTEN_NS;
+	if (v->awake || c->now_ns < v->listen_ns || c->now_ns >= v->look_ns) {
 		any = weft_card_look(&v->wire.card);
 		v->awake = true;
 	}
@@ -120,6 +126,8 @@ uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c)
 	if (v->ready || c->engine.verbs_room || atomic_load_explicit(&rung, memory_order_relaxed))
 		return c->now_ns;
 	at_ns = at_ns ? at_ns : UINT64_MAX;
+	if (c->now_ns < v->listen_ns && c->now_ns + AGAIN_NS < at_ns)
+		at_ns = c->now_ns + AGAIN_NS;
 	return v->wire.card.hands && v->look_ns < at_ns ? v->look_ns : at_ns;
 }
 
