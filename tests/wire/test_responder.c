@@ -276,6 +276,27 @@ static void overtaken(void **state)
 	assert_int_equal(r.sent[0].syndrome, 0x1f);
 }
 
+/* A queue pair that goes acknowledges what it has done, once; behind a READ that is not answered nothing. */
+static void last_words(void **state)
+{
+	struct rig r;
+
+	begin(&r, BETWEEN);
+	come(&r, OP(SEND_ONLY), 0, 8, RIGHT);
+	weft_roce_close(&r.qp);
+	assert_int_equal(r.nsent, 1);
+	assert_int_equal(r.sent[0].syndrome, 0x1f);
+	weft_roce_close(&r.qp);
+	come(&r, OP(READ_REQUEST), 0, 8, RIGHT);
+	come(&r, OP(WRITE_ONLY), 0, 8, RIGHT);
+	weft_roce_close(&r.qp);
+	assert_int_equal(r.nsent, 1);
+	begin(&r, BETWEEN);
+	come(&r, OP(SEND_ONLY), 1, 8, RIGHT);
+	weft_roce_close(&r.qp);
+	assert_int_equal(r.nsent, 0);
+}
+
 /* An ACK behind a READ waits until that is answered, in pieces. */
 static void order_of_answers(void **state)
 {
@@ -480,17 +501,12 @@ static void not_now(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_row),
-		cmocka_unit_test(numbers),
-		cmocka_unit_test(overtaken),
-		cmocka_unit_test(order_of_answers),
-		cmocka_unit_test(reads_again),
-		cmocka_unit_test(key_checked_anew),
-		cmocka_unit_test(atomics_again),
-		cmocka_unit_test(too_many_reads),
-		cmocka_unit_test(bad_receives),
-		cmocka_unit_test(not_now),
-		cmocka_unit_test(reads_again_too_early),
+		cmocka_unit_test(each_row),	    cmocka_unit_test(numbers),
+		cmocka_unit_test(overtaken),	    cmocka_unit_test(order_of_answers),
+		cmocka_unit_test(last_words),	    cmocka_unit_test(reads_again),
+		cmocka_unit_test(key_checked_anew), cmocka_unit_test(atomics_again),
+		cmocka_unit_test(too_many_reads),   cmocka_unit_test(bad_receives),
+		cmocka_unit_test(not_now),	    cmocka_unit_test(reads_again_too_early),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -186,6 +186,17 @@ static void send_verdicts(struct weft_roce_qp *qp)
 	}
 }
 
+void weft_roce_close(struct weft_roce_qp *qp)
+{
+	struct weft_roce_responder *r = &qp->responder;
+
+	for (uint32_t i = r->answer_head; i != r->answer_tail; i++)
+		if (answer_at(r, i)->at < answer_at(r, i)->stop)
+			return;
+	if (!r->nak)
+		send_verdicts(qp);
+}
+
 bool weft_roce_answer(struct weft_roce_qp *qp, uint32_t *budget)
 {
 	struct weft_roce_responder *r = &qp->responder;

@@ -229,6 +229,10 @@ void weft_roce_timer(struct weft_roce_qp *qp, uint64_t now_ns);
  * is more: it is called again once others have had their turn. */
 bool weft_roce_run(struct weft_roce_qp *qp, uint32_t budget, uint64_t now_ns);
 
+/* Before the queue pair is forgotten: what has been done for the peer is acknowledged, if it waits for that. A program
+ * ends once it has seen its last completion, and cards have acknowledged by then. */
+void weft_roce_close(struct weft_roce_qp *qp);
+
 /* A request that is not over. */
 static inline const struct weft_roce_request *weft_roce_request_at(const struct weft_roce_qp *qp,
 								   uint64_t position)
