@@ -6,7 +6,6 @@
 #include "nic/gather.h"
 #include "pool/format_member.h"
 
-#define PKEY	    0xffffu
 #define MOST_LISTED (sizeof(struct weft_wqe) + WEFT_MAX_SGE * sizeof(struct weft_pool_sge))
 
 static struct weft_carried *carried_at(const struct weft_switch_port *port)
@@ -158,7 +157,7 @@ static bool open_engine(struct weft_carried *c)
 		.route = {.src_port = WEFT_ROCE_PORT, .dst_port = WEFT_ROCE_PORT},
 		.qpn = hand->qpn,
 		.dest_qpn = path->dest_qpn,
-		.pkey = PKEY,
+		.pkey = WEFT_WIRE_PKEY,
 		.mtu = 128u << (path->path_mtu < 5 ? path->path_mtu : 5),
 		.rq_psn = hand->slot->rq_psn & WEFT_ROCE_PSN_MASK,
 		.min_rnr_timer = hand->slot->min_rnr_timer,
@@ -288,7 +287,11 @@ static bool find_port(struct weft_switch *sw, uint32_t qpn)
 /* ---- The card ---- */
 
 static const struct weft_switch_calls calls = {
-	.find = find_port, .enter = enter_turn, .leave = leave_turn};
+	.find = find_port,
+	.enter = enter_turn,
+	.leave = leave_turn,
+	.datagram = weft_wire_arrived,
+};
 
 static void free_all(struct weft_wire *wire, struct weft_nic *nic)
 {
@@ -298,15 +301,19 @@ static void free_all(struct weft_wire *wire, struct weft_nic *nic)
 }
 
 int weft_wire_begin(struct weft_wire *wire, struct weft_nic *nic, struct weft_caller *caller,
-		    const uint8_t address[16], struct weft_out *out)
+		    const uint8_t address[16], uint32_t mtu, struct weft_out *out)
 {
 	struct weft_pool_card *card = &nic->pool->self->card;
 	uint64_t half[2];
 	int err;
 
 	*wire = (struct weft_wire){
-		.card = {.comes = comes, .goes = goes, .rang = rang},
+		.card = {.comes = comes,
+			 .goes = goes,
+			 .rang = rang,
+			 .datagram = weft_wire_datagram},
 		.out = out,
+		.mtu = mtu,
 		.request = weft_nic_alloc(nic, MOST_LISTED),
 		.table = weft_nic_alloc(nic, WEFT_WIRE_QPS * sizeof(struct weft_switch_port *)),
 		.heap = weft_nic_alloc(nic,
@@ -317,12 +324,16 @@ int weft_wire_begin(struct weft_wire *wire, struct weft_nic *nic, struct weft_ca
 		return -ENOMEM;
 	}
 	__builtin_memcpy(wire->address, address, 16);
+	wire->net_ns = nic->pool->self->net_ns;
+	wire->manager.pool = nic->pool;
+	wire->manager.calls = &weft_wire_manager;
 	weft_roce_icrc_init(&wire->icrc, &weft_card_math);
 	weft_switch_begin(&wire->sw, &wire->icrc, wire->table, wire->heap, WEFT_WIRE_QPS);
 	wire->sw.calls = &calls;
 	__builtin_memcpy(half, address, 16);
 	for (int i = 0; i < 2; i++)
 		atomic_store_explicit(&card->address[i], half[i], memory_order_relaxed);
+	atomic_store_explicit(&card->told[WEFT_CARD_MTU], mtu, memory_order_relaxed);
 	err = weft_card_begin(&wire->card, nic, caller, WEFT_CARD_BEYOND);
 	if (err)
 		free_all(wire, nic);
@@ -333,6 +344,7 @@ void weft_wire_end(struct weft_wire *wire)
 {
 	struct weft_nic *nic = wire->card.nic;
 
+	weft_manager_end(&wire->manager);
 	weft_card_end(&wire->card);
 	free_all(wire, nic);
 }
@@ -367,6 +379,7 @@ void weft_wire_tell(struct weft_wire *wire)
 			add_counters(&all, &c->qp.counters);
 	}
 	const uint64_t told[WEFT_CARD_COUNTS] = {
+		[WEFT_CARD_MTU] = wire->mtu,
 		[WEFT_CARD_QPS] = qps,
 		[WEFT_CARD_PACKETS_OUT] = wire->out->packets,
 		[WEFT_CARD_BYTES_OUT] = wire->out->sent_bytes,

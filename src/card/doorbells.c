@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The doorbells of all members, as a card hears them. */
 #include "card/hand.h"
+#include "nic/busy.h"
 #include "nic/nic.h"
 #include "pool/format.h"
 #include "pool/format_member.h"
+#include "pool/outbox.h"
 
 /* Sees what is posted, and says so: the owner rings for what it posts behind it. */
 static void see_posted(struct weft_card_hand *hand)
@@ -44,12 +46,94 @@ static bool look_at_index(struct weft_card *card, uint32_t index)
 	return true;
 }
 
+/* ---- Datagrams ---- */
+
+/* Under the line. NULL: that member has none for us there. */
+static struct weft_pool_outbox *box_at(struct weft_card *card, const struct weft_pool_member *m,
+				       uint64_t incarnation, uint32_t i)
+{
+	struct weft_pool *pool = card->nic->pool;
+	/* acquire: pairs with the release in open_box (transport/handed/datagram.c) */
+	uint64_t off = atomic_load_explicit(&m->card.outbox[i], memory_order_acquire);
+	struct weft_pool_outbox *box;
+
+	if (!off || off % WEFT_LINE ||
+	    atomic_load_explicit(&m->incarnation, memory_order_acquire) != incarnation)
+		return NULL;
+	box = pool->calls->populate(pool, off, sizeof(*box));
+	return box && box->card == pool->me && box->incarnation == pool->incarnation ? box : NULL;
+}
+
+/* False: the carrier takes no more just now. */
+static bool empty_box(struct weft_card *card, struct weft_pool_outbox *box)
+{
+	uint64_t taken = atomic_load_explicit(&box->taken, memory_order_relaxed), put;
+	bool all = true;
+
+	do {
+		/* acquire: pairs with the release in tell_card (transport/handed/datagram.c) */
+		put = atomic_load_explicit(&box->put, memory_order_acquire);
+		if (put - taken > WEFT_OUTBOX_SLOTS)
+			return true;
+		while (taken < put &&
+		       (all = card->datagram(card, &box->slot[taken % WEFT_OUTBOX_SLOTS])))
+			taken++;
+		/* release: pairs with the acquire in finds_room (transport/handed/datagram.c): it has been copied */
+		atomic_store_explicit(&box->taken, taken, memory_order_release);
+		/* pairs with the fence in tell_card (transport/handed/datagram.c) and that in finds_room: we see
+		 * what is put, and that it waits, or it sees this */
+		atomic_thread_fence(memory_order_seq_cst);
+	} while (all && atomic_load_explicit(&box->put, memory_order_relaxed) != taken);
+	return all;
+}
+
+bool weft_card_has_outbox(struct weft_card *card)
+{
+	const struct weft_pool_member *m;
+	bool any = false;
+
+	for (uint16_t i = 0; !any && (m = card->nic->pool->calls->member(card->nic->pool, i));
+	     i++) {
+		uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
+		uint64_t next = weft_busy_begin(card->caller, weft_busy_at(i, 0));
+
+		for (uint32_t k = 0; k < WEFT_OUTBOXES && incarnation; k++)
+			any |= !!box_at(card, m, incarnation, k);
+		weft_busy_end(card->caller, next);
+	}
+	return any;
+}
+
+bool weft_card_take_datagrams(struct weft_card *card, uint16_t member, uint64_t incarnation,
+			      uint32_t i)
+{
+	struct weft_pool *pool = card->nic->pool;
+	const struct weft_pool_member *m = pool->calls->member(pool, member);
+	uint64_t next = weft_busy_begin(card->caller, weft_busy_at(member, 0));
+	struct weft_pool_outbox *box =
+		i < WEFT_OUTBOXES && m && card->datagram ? box_at(card, m, incarnation, i) : NULL;
+	bool all = !box || empty_box(card, box), tells = false;
+
+	if (box && atomic_load_explicit(&box->waits, memory_order_relaxed)) {
+		atomic_store_explicit(&box->waits, 0, memory_order_relaxed);
+		tells = true;
+	}
+	weft_busy_end(card->caller, next);
+	if (tells)
+		pool->calls->signal(pool, member, WEFT_SIGNAL_WORK);
+	return all;
+}
+
+/* ---- Rings ---- */
+
 /* There were more rings than doorbells. False: not all could be looked at. */
 static bool look_at_all(struct weft_card *card, uint16_t member, uint64_t incarnation)
 {
 	struct weft_pool *pool = card->nic->pool;
 	bool all = true;
 
+	for (uint32_t i = 0; i < WEFT_OUTBOXES; i++)
+		all &= weft_card_take_datagrams(card, member, incarnation, i);
 	for (uint32_t i = 0; i < WEFT_BLOCKS; i++) {
 		uint64_t lease =
 			atomic_load_explicit(&pool->leases->qp_block[i], memory_order_acquire);
@@ -66,8 +150,8 @@ static bool look_at_all(struct weft_card *card, uint16_t member, uint64_t incarn
 static bool hear_ring(struct weft_card *card, uint16_t member, const struct weft_pool_member *m)
 {
 	struct weft_card_heard *heard = &card->heard[member];
-	uint32_t index = atomic_load_explicit(&m->card.doorbell[heard->rings % WEFT_DOORBELLS],
-					      memory_order_relaxed);
+	uint32_t bell = atomic_load_explicit(&m->card.doorbell[heard->rings % WEFT_DOORBELLS],
+					     memory_order_relaxed);
 	uint64_t rings;
 	bool seen;
 
@@ -76,7 +160,10 @@ static bool hear_ring(struct weft_card *card, uint16_t member, const struct weft
 	if (rings - heard->rings >= WEFT_DOORBELLS) {
 		seen = look_at_all(card, member, heard->incarnation);
 	} else {
-		seen = look_at_index(card, index & (WEFT_QPS - 1));
+		seen = bell & WEFT_DOORBELL_OUTBOX
+			       ? weft_card_take_datagrams(card, member, heard->incarnation,
+							  bell & ~WEFT_DOORBELL_OUTBOX)
+			       : look_at_index(card, bell & (WEFT_QPS - 1));
 		rings = heard->rings + 1;
 	}
 	if (seen)
@@ -90,7 +177,7 @@ static bool look_at_member(struct weft_card *card, uint16_t member,
 	struct weft_card_heard *heard = &card->heard[member];
 	/* acquire: pairs with the release in weft_member_join (member.c) */
 	uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
-	/* acquire: pairs with the release in ring_doorbell (handed.c) */
+	/* acquire: pairs with the release in weft_handed_ring (handed.c) */
 	uint64_t rings = atomic_load_explicit(&m->card.rings, memory_order_acquire);
 	bool any = false;
 

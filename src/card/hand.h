@@ -19,6 +19,7 @@
 #include "pool/hand.h"
 
 struct weft_card;
+struct weft_pool_datagram;
 
 /* A queue pair that is handed to this card, in one connection. */
 struct weft_card_hand {
@@ -58,6 +59,8 @@ struct weft_card {
 	void (*goes)(struct weft_card_hand *hand);
 	/* Likewise: its doorbell has rung. The line is idle. */
 	void (*rang)(struct weft_card_hand *hand);
+	/* And: a datagram is to go, its slot's to read until this returns. False: not now. The line names its owner. */
+	bool (*datagram)(struct weft_card *card, const struct weft_pool_datagram *datagram);
 };
 
 /* The nic's member is a card from now on, for the addresses that it has. card: zeros, but for the three calls. 0,
@@ -69,6 +72,12 @@ void weft_card_end(struct weft_card *card);
 /* Looks at the queue pairs for which a doorbell has rung. Whether one was looked at. While one cannot be, as its
  * owner changes it or rehomes, it and those behind it of the same member wait for the next call. */
 bool weft_card_look(struct weft_card *card);
+/* For the files of the card: the datagrams in that outbox of a member. False: the carrier takes no more just now. The line is
+ * idle. */
+bool weft_card_take_datagrams(struct weft_card *card, uint16_t member, uint64_t incarnation,
+			      uint32_t i);
+/* Whether a member has datagrams for us, or had. The line is idle. */
+bool weft_card_has_outbox(struct weft_card *card);
 /* Forgets those that have gone without ringing. Now and then. */
 void weft_card_sweep(struct weft_card *card);
 /* The queue pair of that number, if it is handed to us; else NULL. The line is idle. */

@@ -57,25 +57,35 @@ void weft_loop_end(struct weft_loop *loop)
 {
 	weft_helper_serve(NULL);
 	weft_helper_stop();
+	weft_groups_end(&loop->groups);
 	close(loop->woken);
 }
 
 /* What has come, as much as is there; whether anything was. */
-static bool take_packets(struct weft_loop *loop)
+static bool take_datagrams(struct weft_loop *loop, struct weft_udp *udp)
 {
 	struct weft_udp_datagram datagram;
 	bool any = false;
 
-	for (unsigned int i = 0; i < BATCHES && weft_udp_receive(loop->udp) > 0; i++) {
+	for (unsigned int i = 0; i < BATCHES && weft_udp_receive(udp) > 0; i++) {
 		uint64_t now_ns = weft_clock_now_ns();
 
 		any = true;
-		while (weft_udp_next(loop->udp, &datagram))
+		while (weft_udp_next(udp, &datagram))
 			weft_switch_receive(&loop->wire->sw, &datagram, now_ns);
 		/* answers are not held up by what comes behind */
 		weft_switch_run(&loop->wire->sw, SHARE, now_ns);
 		weft_out_flush(loop->wire->out);
 	}
+	return any;
+}
+
+static bool take_packets(struct weft_loop *loop)
+{
+	bool any = take_datagrams(loop, loop->udp);
+
+	for (uint32_t i = 0; i < loop->groups.count; i++)
+		any |= take_datagrams(loop, loop->groups.group[i].udp);
 	return any;
 }
 
@@ -87,14 +97,20 @@ static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 	loop->looked_ns = now_ns;
 	weft_pool_watch(loop->wire->card.nic->pool);
 	weft_card_sweep(&loop->wire->card);
+	weft_groups_look(&loop->groups);
+	/* one that is never idle comes here, too */
+	weft_manager_look(&loop->wire->manager, now_ns);
+	weft_manager_watch(&loop->wire->manager, now_ns);
+	weft_out_flush(loop->wire->out);
 	weft_wire_tell(loop->wire);
-	if (loop->wire->card.hands)
+	if (loop->wire->card.hands || loop->groups.count || loop->wire->manager.count ||
+	    weft_card_has_outbox(&loop->wire->card))
 		loop->used_ns = now_ns;
 }
 
 static void sleep_until(struct weft_loop *loop, uint64_t now_ns)
 {
-	struct pollfd fds[] = {
+	struct pollfd fds[2 + WEFT_GROUPS] = {
 		{weft_udp_fd(loop->udp), (short)(POLLIN | (loop->wire->out->full ? POLLOUT : 0)),
 		 0},
 		{loop->woken, POLLIN, 0},
@@ -107,12 +123,16 @@ static void sleep_until(struct weft_loop *loop, uint64_t now_ns)
 		most_ns = deadline_ns <= now_ns		   ? 0
 			  : deadline_ns - now_ns < most_ns ? deadline_ns - now_ns
 							   : most_ns;
+	for (uint32_t i = 0; i < loop->groups.count; i++)
+		fds[2 + i] = (struct pollfd){weft_udp_fd(loop->groups.group[i].udp), POLLIN, 0};
 	patience =
 		(struct timespec){(time_t)(most_ns / NS_A_SECOND), (long)(most_ns % NS_A_SECOND)};
-	if (ppoll(fds, 2, &patience, NULL) <= 0 || !fds[1].revents)
+	if (ppoll(fds, 2 + loop->groups.count, &patience, NULL) <= 0 || !fds[1].revents)
 		return;
 	drained = read(loop->woken, &told, sizeof(told));
 	(void)drained;
+	weft_groups_look(&loop->groups);
+	weft_manager_look(&loop->wire->manager, weft_clock_now_ns());
 }
 
 void weft_loop_run(struct weft_loop *loop, const atomic_bool *stop)

@@ -8,11 +8,13 @@
 #ifndef WEFT_CARD_LOOP_H
 #define WEFT_CARD_LOOP_H
 
+#include "card/groups.h"
 #include "card/wire.h"
 
 struct weft_loop {
 	struct weft_wire *wire;
 	struct weft_udp *udp;
+	struct weft_groups groups;
 	int woken;	    /* an eventfd that the helper writes */
 	uint64_t looked_ns; /* when it last looked for the dead */
 	uint64_t used_ns;   /* when it last had a queue pair */

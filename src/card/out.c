@@ -9,12 +9,12 @@ static struct weft_out_message *message_at(struct weft_out *out, uint32_t n)
 	return &out->message[n % WEFT_OUT_MESSAGES];
 }
 
-static bool continues(const struct weft_out_message *m, const uint8_t to[16], uint8_t traffic_class,
-		      uint32_t bytes)
+static bool continues(const struct weft_out_message *m, struct weft_out_way way, uint32_t bytes)
 {
 	return !m->closed && bytes <= m->packet_bytes && m->packets < WEFT_UDP_SEGMENTS &&
-	       m->piece.iov_len + bytes <= WEFT_UDP_BYTES && m->traffic_class == traffic_class &&
-	       !memcmp(m->to, to, 16);
+	       m->piece.iov_len + bytes <= WEFT_UDP_BYTES &&
+	       m->traffic_class == way.traffic_class && m->hop_limit == way.hop_limit &&
+	       !memcmp(m->to, way.to, 16);
 }
 
 /* The last message; one without packets has not been committed, and is any packet's. */
@@ -36,16 +36,16 @@ static struct weft_out_message *new_message(struct weft_out *out)
 	return message_at(out, out->end++);
 }
 
-uint8_t *weft_out_reserve(struct weft_out *out, const uint8_t to[16], uint8_t traffic_class,
-			  uint32_t bytes, uint16_t *id)
+uint8_t *weft_out_reserve(struct weft_out *out, struct weft_out_way way, uint32_t bytes,
+			  uint16_t *id)
 {
 	struct weft_out_message *m;
 
 	*id = 0;
 	if (out->medium)
-		return out->medium->reserve(out, to, bytes);
+		return out->medium->reserve(out, way.to, bytes);
 	m = last_of(out);
-	if (!m || !m->packets || !continues(m, to, traffic_class, bytes)) {
+	if (!m || !m->packets || !continues(m, way, bytes)) {
 		m = new_message(out);
 		if (!m)
 			return NULL;
@@ -53,8 +53,9 @@ uint8_t *weft_out_reserve(struct weft_out *out, const uint8_t to[16], uint8_t tr
 		m->packets = 0;
 		m->packet_bytes = bytes;
 		m->closed = false;
-		m->traffic_class = traffic_class;
-		memcpy(m->to, to, 16);
+		m->traffic_class = way.traffic_class;
+		m->hop_limit = way.hop_limit;
+		memcpy(m->to, way.to, 16);
 	}
 	*id = (uint16_t)m->packets;
 	return m->bytes + m->piece.iov_len;
@@ -90,6 +91,7 @@ static uint32_t list_messages(struct weft_out *out, struct weft_udp_message *mes
 			.port = out->port,
 			.interface = out->interface,
 			.traffic_class = m->traffic_class,
+			.hop_limit = m->hop_limit,
 			.segment_bytes = m->packets > 1 ? m->packet_bytes : 0,
 			.pieces = &m->piece,
 			.count = 1,

@@ -17,7 +17,7 @@ struct weft_out_message {
 	struct iovec piece;
 	uint32_t packets, packet_bytes;
 	uint8_t to[16];
-	uint8_t traffic_class;
+	uint8_t traffic_class, hop_limit;
 	bool closed; /* nothing more goes into it */
 	uint8_t bytes[WEFT_UDP_BYTES];
 };
@@ -41,9 +41,15 @@ struct weft_out {
 	struct weft_out_message message[WEFT_OUT_MESSAGES];
 };
 
+/* How a packet travels. hop_limit 0: as the system has it. */
+struct weft_out_way {
+	const uint8_t *to; /* 16 bytes */
+	uint8_t traffic_class, hop_limit;
+};
+
 /* Room for a packet of so many bytes, and the identification to seal it with. NULL: not now. */
-uint8_t *weft_out_reserve(struct weft_out *out, const uint8_t to[16], uint8_t traffic_class,
-			  uint32_t bytes, uint16_t *id);
+uint8_t *weft_out_reserve(struct weft_out *out, struct weft_out_way way, uint32_t bytes,
+			  uint16_t *id);
 /* It is written there, and goes. Without this call nothing was reserved. */
 void weft_out_commit(struct weft_out *out, uint32_t bytes);
 /* Gives the socket what it takes. Whether nothing waits any more. */

@@ -187,6 +187,10 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 	sw->counters.weak_icrc += verdict == WEFT_ROCE_ICRC_WEAK;
 	if (verdict == WEFT_ROCE_ICRC_WRONG)
 		return;
+	if (sw->calls && sw->calls->datagram && weft_roce_service(packet.opcode) == WEFT_ROCE_UD) {
+		sw->calls->datagram(sw, &arrival, &packet, now_ns);
+		return;
+	}
 	port = find_engine(sw, packet.dest_qpn);
 	if (!port) {
 		sw->counters.nobodys++;

@@ -32,6 +32,9 @@ struct weft_switch_calls {
 	/* Before and after. False: no packet reaches it now, as if it were lost; the turn is its own all the same. */
 	bool (*enter)(struct weft_switch *sw, struct weft_switch_port *port, bool receives);
 	void (*leave)(struct weft_switch *sw, struct weft_switch_port *port);
+	/* A datagram has come, for whatever number. NULL: they go to engines, as all else. */
+	void (*datagram)(struct weft_switch *sw, const struct weft_roce_arrival *arrival,
+			 const struct weft_roce_packet *packet, uint64_t now_ns);
 };
 
 struct weft_switch_counters {

@@ -20,6 +20,7 @@
 #include "card/torus/torus.h"
 #include "nic/errors.h"
 #include "process/gid.h"
+#include "process/interface.h"
 #include "process/process.h"
 
 #define BUFFER_BYTES (4u << 20)
@@ -32,16 +33,6 @@ static atomic_bool stop;
 static void stop_soon(int signal)
 {
 	atomic_store(&stop, true);
-}
-
-/* The interface that has it; 0: none has. */
-static uint32_t interface_with(const uint8_t gid[16])
-{
-	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
-	unsigned int n = (unsigned int)weft_gid_table(all, WEFT_GID_TABLE_LEN);
-	const struct weft_gid_entry *found = weft_gid_find(all, n, gid);
-
-	return found ? found->ifindex : 0;
 }
 
 static int complain(const char *address, const char *what, int err)
@@ -81,14 +72,18 @@ static int play_card(const char *address, struct weft_out *out, struct weft_udp 
 	static struct weft_wire wire;
 	struct weft_loop loop;
 	int err = weft_loop_begin(&loop, &wire, udp, linger_ns);
+	uint32_t mtu = 128u << weft_interface_carries(gid);
 
 	if (err)
 		return complain(address, "cannot start", -err);
-	err = weft_wire_begin(&wire, &weft_process_nic, weft_caller(), gid, out);
+	err = weft_wire_begin(&wire, &weft_process_nic, weft_caller(), gid, mtu, out);
 	if (err) {
 		weft_loop_end(&loop);
 		return complain(address, "cannot start", -err);
 	}
+	loop.groups.pool = weft_process.pool;
+	loop.groups.interface = out->interface;
+	memcpy(loop.groups.address, gid, 16);
 	printf("weftd: %s: ready\n", address);
 	fflush(stdout);
 	let_go_of_streams();
@@ -122,7 +117,8 @@ static int join_and_play(const char *address, struct weft_udp *udp,
 
 static int open_and_play(const char *address, uint64_t linger_ns)
 {
-	struct weft_udp_config config = {.port = WEFT_ROCE_PORT, .buffer_bytes = BUFFER_BYTES};
+	struct weft_udp_config config = {
+		.port = WEFT_ROCE_PORT, .unheard = true, .buffer_bytes = BUFFER_BYTES};
 	struct weft_udp *udp;
 	int status, err;
 
@@ -130,7 +126,7 @@ static int open_and_play(const char *address, uint64_t linger_ns)
 		fprintf(stderr, "weftd: %s: no address\n", address);
 		return 2;
 	}
-	config.interface = interface_with(config.address);
+	config.interface = weft_gid_interface(config.address);
 	if (!config.interface)
 		return complain(address, "not of this network namespace", EADDRNOTAVAIL);
 	err = weft_udp_open(&config, &udp);

@@ -17,8 +17,10 @@
 #define WEFT_CARD_WIRE_H
 
 #include "card/hand.h"
+#include "card/manager.h"
 #include "card/out.h"
 #include "card/switch.h"
+#include "nic/datagram.h"
 #include "nic/incoming.h"
 
 /* Requests of a queue pair that its engine has at a time. */
@@ -26,6 +28,11 @@
 
 /* Queue pairs at a time. */
 #define WEFT_WIRE_QPS (1u << 16)
+
+/* Queue pairs of datagrams that are remembered as they were seen last. */
+#define WEFT_WIRE_TARGETS 256u
+
+#define WEFT_WIRE_PKEY	  0xffffu
 
 /* A queue pair and its engine, which comes first. */
 struct weft_carried {
@@ -55,15 +62,20 @@ struct weft_wire {
 	struct weft_out *out;
 	bool any_waits;
 	uint8_t address[16];
+	uint32_t mtu;
 	struct weft_roce_counters gone; /* of queue pairs that are no more */
 	struct weft_wqe *request;	/* a copy, with its list, of that in turn */
 	struct weft_switch_port **table, **heap;
+	uint64_t datagrams; /* sent */
+	uint64_t net_ns;    /* ours */
+	struct weft_manager manager;
+	struct weft_datagram_target target[WEFT_WIRE_TARGETS];
 };
 
 /* Of a member of the pool: from now on it is the card of that address, which is one of its own. out: the
- * socket's. 0, -ENOMEM. */
+ * socket's; mtu: bytes that a packet may carry through its interface. 0, -ENOMEM. */
 int weft_wire_begin(struct weft_wire *wire, struct weft_nic *nic, struct weft_caller *caller,
-		    const uint8_t address[16], struct weft_out *out);
+		    const uint8_t address[16], uint32_t mtu, struct weft_out *out);
 void weft_wire_end(struct weft_wire *wire);
 
 /* There is room for packets again: those that found none have their turns. */
@@ -81,6 +93,23 @@ static inline struct weft_wire *weft_wire_of(const struct weft_card_hand *hand)
 
 /* What the engines ask for (world.c). */
 extern const struct weft_roce_world weft_wire_world;
+
+/* world.c: a packet, payload and all */
+static inline uint32_t weft_wire_bytes(const struct weft_roce_packet *packet)
+{
+	return weft_roce_head_bytes(packet->opcode) + packet->payload_bytes +
+	       weft_roce_pad(packet->payload_bytes) + WEFT_ROCE_ICRC_BYTES;
+}
+
+/* Where the payload of one that was reserved stands: the rest of it, and it goes. */
+void weft_wire_seal(struct weft_wire *wire, const struct weft_roce_route *route,
+		    const struct weft_roce_packet *packet, uint8_t *at, uint16_t id);
+
+/* datagrams.c */
+extern const struct weft_manager_calls weft_wire_manager;
+bool weft_wire_datagram(struct weft_card *card, const struct weft_pool_datagram *datagram);
+void weft_wire_arrived(struct weft_switch *sw, const struct weft_roce_arrival *arrival,
+		       const struct weft_roce_packet *packet, uint64_t now_ns);
 
 /* carried.c: in a turn */
 const struct weft_wqe *weft_carried_request(struct weft_carried *c, uint64_t position);

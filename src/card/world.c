@@ -266,31 +266,38 @@ static int gather(struct weft_carried *c, const struct weft_roce_bytes *bytes, u
 	return answer_of(outcome, &cause);
 }
 
+void weft_wire_seal(struct weft_wire *wire, const struct weft_roce_route *route,
+		    const struct weft_roce_packet *packet, uint8_t *at, uint16_t id)
+{
+	uint32_t head = weft_roce_head_bytes(packet->opcode), n = packet->payload_bytes,
+		 pad = weft_roce_pad(n), all = weft_wire_bytes(packet), crc;
+
+	weft_roce_build(packet, at);
+	memset(at + head + n, 0, pad);
+	crc = weft_roce_icrc(&wire->icrc, route, id, at, head, at + head, all);
+	for (int i = 0; i < 4; i++)
+		at[head + n + pad + (uint32_t)i] = (uint8_t)(crc >> 8 * i);
+	weft_out_commit(wire->out, all);
+}
+
 static int send_packet(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
 		       const struct weft_roce_bytes *bytes)
 {
 	struct weft_carried *c = carried_of(qp);
 	struct weft_wire *wire = weft_wire_of(c->hand);
-	uint32_t head = weft_roce_head_bytes(packet->opcode), n = packet->payload_bytes,
-		 pad = weft_roce_pad(n), all = head + n + pad + WEFT_ROCE_ICRC_BYTES;
+	const struct weft_out_way way = {qp->config.route.dst, c->traffic_class, 0};
 	uint16_t id;
-	uint8_t *at = weft_out_reserve(wire->out, qp->config.route.dst, c->traffic_class, all, &id);
-	uint32_t crc;
+	uint8_t *at = weft_out_reserve(wire->out, way, weft_wire_bytes(packet), &id);
 	int answer;
 
 	if (!at) {
 		c->waits = wire->any_waits = true;
 		return WEFT_ROCE_LATER;
 	}
-	answer = gather(c, bytes, at + head, n);
+	answer = gather(c, bytes, at + weft_roce_head_bytes(packet->opcode), packet->payload_bytes);
 	if (answer)
 		return answer;
-	weft_roce_build(packet, at);
-	memset(at + head + n, 0, pad);
-	crc = weft_roce_icrc(&wire->icrc, &qp->config.route, id, at, head, at + head, all);
-	for (int i = 0; i < 4; i++)
-		at[head + n + pad + (uint32_t)i] = (uint8_t)(crc >> 8 * i);
-	weft_out_commit(wire->out, all);
+	weft_wire_seal(wire, &qp->config.route, packet, at, id);
 	return 0;
 }
 

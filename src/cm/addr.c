@@ -221,6 +221,15 @@ static int bind_source(struct weft_cm_id *id, const struct sockaddr *src, sa_fam
 	return weft_addr_bind(id, addr, port);
 }
 
+/* In the pool, or by a card. */
+static bool is_reachable(const struct weft_cm_id *id, const uint8_t to[16])
+{
+	struct weft_address card;
+
+	return weft_cm.service->reachable(weft_cm.pool, to) ||
+	       weft_cm.service->beyond(id->path.sgid.raw, id->path.dgid.raw, &card);
+}
+
 /* 0; *event is 0 or the error of an answer that could not be had. */
 static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const struct sockaddr *dst,
 		   int *event)
@@ -252,9 +261,7 @@ static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const stru
 				      "%s, from where it would be sent, is no address of this "
 				      "device",
 				      weft_cm_addr_str(from, text));
-	*event = weft_address_is_group(to) || weft_cm.service->reachable(weft_cm.pool, to)
-			 ? 0
-			 : -EHOSTUNREACH;
+	*event = weft_address_is_group(to) || is_reachable(id, to) ? 0 : -EHOSTUNREACH;
 	if (*event)
 		return 0;
 	weft_id_bind_device(id);

@@ -52,7 +52,8 @@ static struct weft_cm_id *find_local(uint32_t local_id)
 
 static bool same(struct weft_address a, struct weft_address b)
 {
-	return a.member == b.member && a.incarnation == b.incarnation;
+	return a.member == b.member && a.incarnation == b.incarnation &&
+	       !memcmp(a.far, b.far, sizeof(a.far));
 }
 
 static struct weft_cm_id *find_passive(uint32_t remote_id, struct weft_address from)
@@ -213,7 +214,10 @@ static int find_peer(struct weft_cm_id *id)
 	struct weft_pool_port wanted = {.space = (uint16_t)id->id.ps};
 	int err = weft_addr_get(&id->id.route.addr.dst_addr, wanted.addr, &wanted.port);
 
-	return err ? err : weft_cm.service->port_find(weft_cm.pool, &wanted, &id->peer);
+	if (err || (!weft_cm.service->reachable(weft_cm.pool, wanted.addr) &&
+		    weft_cm.service->beyond(id->path.sgid.raw, id->path.dgid.raw, &id->peer)))
+		return err;
+	return weft_cm.service->port_find(weft_cm.pool, &wanted, &id->peer);
 }
 
 /* A server that has told its port is about to listen. Over a wire a request takes long enough to find

@@ -49,6 +49,7 @@ static struct weft_cm_event *new_event(struct weft_cm_id *id, const struct weft_
 static int join(struct weft_cm_id *id, const struct sockaddr *addr, bool send_only, void *context)
 {
 	struct weft_cm_group *group;
+	struct weft_address card;
 	struct weft_cm_event *e;
 	int err;
 
@@ -59,6 +60,8 @@ static int join(struct weft_cm_id *id, const struct sockaddr *addr, bool send_on
 	err = make_group(addr, &group);
 	if (err)
 		return err;
+	/* what comes from other hosts is wanted, too */
+	weft_cm.service->beyond(id->path.sgid.raw, group->gid.raw, &card);
 	e = new_event(id, group, context);
 	if (!e) {
 		free(group);

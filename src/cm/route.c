@@ -9,6 +9,14 @@
 #define HOP_LIMIT      64
 #define PKEY	       0xffff
 
+/* What its interface carries, to another host. */
+static uint8_t mtu_of(const struct weft_cm_id *id)
+{
+	return weft_cm.service->reachable(weft_cm.pool, id->path.dgid.raw)
+		       ? (uint8_t)IBV_MTU_4096
+		       : weft_cm.service->mtu(id->path.sgid.raw);
+}
+
 void weft_route_fill(struct weft_cm_id *id)
 {
 	id->path.hop_limit = HOP_LIMIT;
@@ -18,7 +26,7 @@ void weft_route_fill(struct weft_cm_id *id)
 	id->path.pkey = htobe16(PKEY);
 	id->path.sl = id->tos >> 5;
 	id->path.mtu_selector = SELECT_EXACTLY;
-	id->path.mtu = IBV_MTU_4096;
+	id->path.mtu = mtu_of(id);
 	id->path.rate_selector = SELECT_EXACTLY;
 	id->path.rate = IBV_RATE_100_GBPS;
 	id->path.packet_life_time_selector = SELECT_EXACTLY;

@@ -80,9 +80,13 @@ static int set_up(int fd, const struct weft_udp_config *config, bool six)
 	const int bytes = (int)config->buffer_bytes;
 	const struct option buffers[] = {{SOL_SOCKET, SO_RCVBUF, bytes},
 					 {SOL_SOCKET, SO_SNDBUF, bytes}};
+	const struct option unheard = {six ? IPPROTO_IPV6 : IPPROTO_IP,
+				       six ? IPV6_MULTICAST_LOOP : IP_MULTICAST_LOOP, 0};
 	int answer = six ? set_all(fd, of_six, sizeof(of_six) / sizeof(*of_six))
 			 : set_all(fd, of_four, sizeof(of_four) / sizeof(*of_four));
 
+	if (!answer && config->unheard)
+		answer = set_all(fd, &unheard, 1);
 	return answer || !bytes ? answer : set_all(fd, buffers, 2);
 }
 

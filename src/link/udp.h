@@ -32,6 +32,7 @@ struct weft_udp_config {
 			      */
 	uint16_t port;	     /* 0: any */
 	uint32_t interface;  /* of a link-local address, or of a group: its index */
+	bool unheard;	     /* what it sends to groups nobody of this host hears */
 	uint32_t buffer_bytes; /* asked for each way; the system may give less. 0: its default */
 };
 

@@ -35,6 +35,12 @@ static uint64_t incarnation_of(const struct weft_pool_member *m)
 	return m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
 }
 
+struct weft_address weft_mailbox_address(struct weft_pool *pool, uint16_t member)
+{
+	return (struct weft_address){.member = member,
+				     .incarnation = incarnation_of(weft_pool_member(pool, member))};
+}
+
 /* Whether what stands in the slot still waits for its addressee. */
 static bool waits(struct weft_pool *pool, const struct weft_pool_mailbox_slot *slot)
 {
@@ -87,6 +93,8 @@ int weft_mailbox_post(struct weft_pool *pool, struct weft_address to,
 	WEFT_STEP(mailbox_slot_opened);
 	slot->member = to.member;
 	slot->incarnation = to.incarnation;
+	memcpy(slot->far, to.far, sizeof(slot->far));
+	memcpy(slot->near, to.near, sizeof(slot->near));
 	memcpy(slot->bytes, bytes, WEFT_DATAGRAM_BYTES);
 	WEFT_STEP(mailbox_slot_written);
 	/* release: pairs with the acquire in copy */
@@ -115,12 +123,14 @@ static bool is_ours(const struct weft_pool *pool, const struct weft_pool_mailbox
 
 /* Number n of that mailbox, if it is for us and has not been overwritten. */
 static bool copy(struct weft_pool *pool, const struct weft_pool_mailbox *mailbox, uint64_t n,
-		 uint8_t bytes[WEFT_DATAGRAM_BYTES])
+		 struct weft_address *from, uint8_t bytes[WEFT_DATAGRAM_BYTES])
 {
 	const struct weft_pool_mailbox_slot *slot = &mailbox->slot[n % WEFT_MAILBOX_SLOTS];
 
 	if (atomic_load_explicit(&slot->seq, memory_order_acquire) != n + 1 || !is_ours(pool, slot))
 		return false;
+	memcpy(from->far, slot->far, sizeof(slot->far));
+	memcpy(from->near, slot->near, sizeof(slot->near));
 	memcpy(bytes, slot->bytes, WEFT_DATAGRAM_BYTES);
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load_explicit(&slot->seq, memory_order_relaxed) == n + 1;
@@ -147,9 +157,10 @@ static uint64_t oldest(const struct weft_pool *pool, const struct weft_pool_mail
 }
 
 static bool look_into(struct weft_pool *pool, const struct weft_pool_mailbox *mailbox,
-		      uint16_t member, uint64_t incarnation, uint8_t bytes[WEFT_DATAGRAM_BYTES])
+		      struct weft_address *from, uint8_t bytes[WEFT_DATAGRAM_BYTES])
 {
-	_Atomic uint64_t *taken = &pool->self->taken[member];
+	_Atomic uint64_t *taken = &pool->self->taken[from->member];
+	uint64_t incarnation = from->incarnation;
 	uint64_t n = atomic_load_explicit(taken, memory_order_relaxed), posted;
 	bool found = false;
 
@@ -159,7 +170,7 @@ static bool look_into(struct weft_pool *pool, const struct weft_pool_mailbox *ma
 	while (!found && n < posted) {
 		n = oldest(pool, mailbox, n, posted);
 		if (n < posted)
-			found = copy(pool, mailbox, n++, bytes);
+			found = copy(pool, mailbox, n++, from, bytes);
 	}
 	WEFT_STEP(mailbox_taken);
 	/* release: pairs with the acquire in waits */
@@ -167,18 +178,18 @@ static bool look_into(struct weft_pool *pool, const struct weft_pool_mailbox *ma
 	return found;
 }
 
-static bool take_from(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
+static bool take_from(struct weft_pool *pool, struct weft_address *from,
 		      uint8_t bytes[WEFT_DATAGRAM_BYTES])
 {
-	const struct weft_pool_member *m = weft_pool_member(pool, member);
+	const struct weft_pool_member *m = weft_pool_member(pool, from->member);
 	const struct weft_pool_mailbox *mailbox;
 	bool found;
 
-	weft_pool_visit(pool, member);
+	weft_pool_visit(pool, from->member);
 	mailbox = mailbox_of(pool, m);
 	/* the member that has the number by now has a mailbox of its own */
-	found = mailbox && incarnation_of(m) == incarnation &&
-		look_into(pool, mailbox, member, incarnation, bytes);
+	found = mailbox && incarnation_of(m) == from->incarnation &&
+		look_into(pool, mailbox, from, bytes);
 	weft_pool_depart(pool);
 	return found;
 }
@@ -199,11 +210,9 @@ bool weft_mailbox_take(struct weft_pool *pool, struct weft_address *from,
 	for (; *scan < end; ++*scan) {
 		uint64_t incarnation = incarnation_of(weft_pool_member(pool, *scan));
 
-		if (incarnation && has_mailbox(pool, *scan) &&
-		    take_from(pool, *scan, incarnation, bytes)) {
-			*from = (struct weft_address){*scan, incarnation};
+		*from = (struct weft_address){.member = *scan, .incarnation = incarnation};
+		if (incarnation && has_mailbox(pool, *scan) && take_from(pool, from, bytes))
 			return true;
-		}
 	}
 	*scan = 0;
 	return false;

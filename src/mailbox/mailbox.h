@@ -11,17 +11,20 @@
 #include "pool/pool.h"
 #include "pool/sizes.h"
 
-/* A member and its incarnation. */
+/* A member and its incarnation; or, behind one that is a card, a host, and which of our addresses that knows. */
 struct weft_address {
 	uint16_t member;
 	uint64_t incarnation;
+	uint8_t far[16], near[16]; /* GIDs; zeros: the member itself */
 };
 
 static inline struct weft_address weft_pool_address(const struct weft_pool *pool)
 {
-	return (struct weft_address){pool->me, pool->incarnation};
+	return (struct weft_address){.member = pool->me, .incarnation = pool->incarnation};
 }
 
+/* Of a member in the life that it has; incarnation 0: there is none. */
+struct weft_address weft_mailbox_address(struct weft_pool *pool, uint16_t member);
 /* Posts and wakes the addressee's helper. 0; -EAGAIN (the mailbox is full: later); -ESRCH (it is gone);
  * -ENOMEM, -ENOSPC. */
 int weft_mailbox_post(struct weft_pool *pool, struct weft_address to,

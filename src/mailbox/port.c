@@ -292,7 +292,7 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		    !weft_pool_alive(pool, w.member, w.incarnation))
 			continue;
 		best = now;
-		*owner = (struct weft_address){w.member, w.incarnation};
+		*owner = (struct weft_address){.member = w.member, .incarnation = w.incarnation};
 	}
 	unlock(a, key);
 	if (best <= FITS_UNHEARD)

@@ -20,7 +20,9 @@ struct weft_ah {
 	bool v2;	       /* RoCE v2: IP and UDP */
 	struct weft_lock lock; /* guards what the transport knows of the destination */
 	const struct weft_transport *_Atomic transport; /* set by weft_ah_find */
-	void *carried;					/* its state of the destination */
+	const struct weft_transport
+		*also; /* of a group: to more of its listeners; or NULL. Likewise, before that */
+	void *carried; /* its state of the destination */
 };
 
 #endif

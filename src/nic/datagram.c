@@ -242,7 +242,8 @@ static uint32_t listens(const struct weft_pool_group *group, const uint8_t gid[1
 	return atomic_load_explicit(&group->qpn, memory_order_relaxed) == qpn ? qpn : 0;
 }
 
-void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[16])
+void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[16],
+			       uint64_t net_ns)
 {
 	struct weft_pool *pool = d->nic->pool;
 	const struct weft_pool_member *m;
@@ -250,7 +251,8 @@ void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[
 	for (uint16_t i = 0; (m = pool->calls->member(pool, i)); i++) {
 		uint32_t groups = atomic_load_explicit(&m->groups, memory_order_acquire);
 
-		if (!atomic_load_explicit(&m->incarnation, memory_order_acquire))
+		if (!atomic_load_explicit(&m->incarnation, memory_order_acquire) ||
+		    (net_ns && m->net_ns != net_ns))
 			continue;
 		for (uint32_t k = 0; k < groups && k < WEFT_MEMBER_GROUPS; k++) {
 			uint32_t qpn = listens(&m->group[k], gid);

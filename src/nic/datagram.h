@@ -39,8 +39,9 @@ struct weft_datagram {
 /* gid: that the destination must have; NULL: any. */
 void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const uint8_t *gid,
 			   struct weft_datagram_target *t);
-/* To each queue pair of the pool that listens to the group. */
-void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[16]);
+/* To each queue pair that listens to the group: of the pool, or of that network namespace only. 0: of all. */
+void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[16],
+			       uint64_t net_ns);
 /* For the owner: whether a receive of the queue pair with that tag was found at fault; once. */
 bool weft_datagram_fault(struct weft_srq *srq, uint32_t tag);
 

@@ -19,6 +19,7 @@
 #include "nic/lock.h"
 #include "nic/machine.h"
 #include "nic/types.h"
+#include "pool/doorbell.h"
 #include "pool/pool.h"
 
 struct weft_caller;
@@ -53,6 +54,14 @@ struct weft_window_entry {
 
 #define WEFT_SIGNAL_LOCKS 64u
 
+/* Where datagrams to a card wait for it (pool/outbox.h). */
+struct weft_nic_outbox {
+	uint64_t off; /* 0: never used */
+	uint64_t incarnation;
+	uint8_t sgid[16];
+	uint16_t card;
+};
+
 struct weft_nic {
 	struct weft_pool *pool;
 	const struct weft_machine *machine;
@@ -80,6 +89,9 @@ struct weft_nic {
 	struct weft_lock
 		ring_lock[WEFT_SIGNAL_LOCKS]; /* threads of this process take turns on a ring */
 	struct weft_lock doorbell_lock; /* and at the doorbells for cards; taken after all others */
+	struct weft_lock
+		outbox_lock; /* guards the outboxes, and what is put there; taken before that */
+	struct weft_nic_outbox outbox[WEFT_OUTBOXES];
 };
 
 static inline void *weft_nic_alloc(const struct weft_nic *nic, size_t bytes)

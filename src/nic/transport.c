@@ -6,6 +6,7 @@
 #include "nic/errors.h"
 #include "nic/gather.h"
 #include "nic/nic.h"
+#include "pool/address.h"
 
 const struct weft_transport *weft_transport_for(struct weft_nic *nic, enum weft_qp_type type,
 						const uint8_t sgid[16], const uint8_t dgid[16])
@@ -19,10 +20,22 @@ const struct weft_transport *weft_transport_for(struct weft_nic *nic, enum weft_
 
 /* ---- Address handles ---- */
 
+static bool brings_there(struct weft_nic *nic, const struct weft_transport *t,
+			 const struct weft_ah *ah)
+{
+	return t->carries[WEFT_QPT_UD].issue && t->reaches(nic, ah->sgid, ah->dgid);
+}
+
 int weft_ah_find(struct weft_nic *nic, struct weft_ah *ah)
 {
-	const struct weft_transport *t = weft_transport_for(nic, WEFT_QPT_UD, ah->sgid, ah->dgid);
+	const struct weft_transport *const *at = nic->transports, *t;
+	bool group = weft_address_is_group(ah->dgid);
 
+	ah->also = NULL;
+	for (; !brings_there(nic, *at, ah) || (group && (*at)->part_of_groups); at++)
+		if (group && (*at)->part_of_groups && brings_there(nic, *at, ah))
+			ah->also = *at;
+	t = *at;
 	if (t->address_bytes) {
 		ah->carried = weft_nic_alloc(nic, t->address_bytes);
 		if (!ah->carried)
@@ -43,13 +56,20 @@ void weft_ah_destroy(struct weft_nic *nic, struct weft_ah *ah)
 static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller,
 			       enum weft_cause *cause)
 {
-	const struct weft_transport *t;
+	const struct weft_transport *t, *also;
+	enum weft_outcome outcome;
 
 	*cause = weft_gather_check_datagram(qp, wqe);
 	if (*cause)
 		return WEFT_FAILED;
 	/* acquire: pairs with the release in weft_ah_find */
 	t = atomic_load_explicit(&wqe->ah->transport, memory_order_acquire);
+	also = wqe->ah->also;
+	if (also) {
+		outcome = also->carries[WEFT_QPT_UD].issue(qp, wqe, caller, cause);
+		if (outcome != WEFT_DONE)
+			return outcome;
+	}
 	return t->carries[WEFT_QPT_UD].issue(qp, wqe, caller, cause);
 }
 

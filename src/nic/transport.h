@@ -50,6 +50,8 @@ struct weft_transport {
 	uint32_t most_under_way; /* requests of a queue pair; 0: it never answers WEFT_UNDER_WAY */
 	/* Its requests end in order (weft_sq_end_before), it keeps their fences, and completes those that end well. */
 	bool in_order;
+	/* Of a datagram to a group it reaches those that hear it elsewhere; the next transport reaches others. */
+	bool part_of_groups;
 	enum weft_cause silence; /* of a request that nobody has answered when its timer ends */
 	/* Whether there is a way from one address to the other. Any thread. */
 	bool (*reaches)(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16]);

@@ -9,6 +9,10 @@
 #include "backing/atomic.h"
 
 #define WEFT_DOORBELLS 64u
+/* A doorbell that is not about a queue pair, but about that outbox of the member's. */
+#define WEFT_DOORBELL_OUTBOX 0x80000000u
+/* Cards to which a member has datagrams, at a time. */
+#define WEFT_OUTBOXES 4u
 
 /* Which requests a card carries that come from one of its addresses. */
 enum weft_card_reach {
@@ -19,6 +23,7 @@ enum weft_card_reach {
 
 /* What a card tells of itself: name, column of `weft nic list`. Bytes are those of UDP's payload. */
 #define WEFT_CARD_TELLS(X)                                                                         \
+	X(MTU, "mtu")                                                                              \
 	X(QPS, "queue_pairs")                                                                      \
 	X(PACKETS_OUT, "packets_sent")                                                             \
 	X(BYTES_OUT, "bytes_sent")                                                                 \
@@ -59,8 +64,10 @@ enum weft_card_count {
  */
 struct weft_pool_card {
 	_Alignas(64) _Atomic uint64_t rings;	   /* [O] so many; stored last */
-	_Atomic uint32_t doorbell[WEFT_DOORBELLS]; /* [O] index of a queue pair */
-	_Atomic uint32_t reach;	     /* [O] enum weft_card_reach; [L] a recoverer: NONE */
+	_Atomic uint32_t doorbell[WEFT_DOORBELLS]; /* [O] index of a queue pair, or of an outbox */
+	_Atomic uint64_t outbox
+		[WEFT_OUTBOXES]; /* [O] where they are (outbox.h), [L] a recoverer: 0; none yet */
+	_Atomic uint32_t reach;	 /* [O] enum weft_card_reach; [L] a recoverer: NONE */
 	_Atomic uint64_t address[2]; /* [O] the GID that it plays; 0: all that the member has */
 	_Atomic uint64_t told[WEFT_CARD_COUNTS]; /* [O] by enum weft_card_count, now and then */
 };

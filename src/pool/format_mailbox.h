@@ -28,6 +28,8 @@ struct weft_pool_mailbox_slot {
 	_Atomic uint64_t seq; /* [O] all: 0 while it is written, then n + 1 */
 	uint64_t incarnation; /* of the addressee */
 	uint16_t member;
+	/* beyond a card: the host, and our address there; zeros: none */
+	uint8_t far[16], near[16];
 	uint8_t bytes[WEFT_DATAGRAM_BYTES];
 };
 

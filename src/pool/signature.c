@@ -12,6 +12,7 @@
 #include "pool/format_ring.h"
 #include "pool/hand.h"
 #include "pool/internal.h"
+#include "pool/outbox.h"
 
 _Static_assert(sizeof(struct weft_pool_leases) <= WEFT_OFF_MEMBERS - WEFT_OFF_LEASES, "leases fit");
 _Static_assert(WEFT_MEMBERS * sizeof(struct weft_pool_member) <= WEFT_OFF_QPS - WEFT_OFF_MEMBERS,
@@ -73,12 +74,12 @@ uint64_t weft_signature(void)
 		sizeof(struct weft_pool_hand),
 		offsetof(struct weft_pool_hand, path),
 		offsetof(struct weft_pool_hand, posted),
-		offsetof(struct weft_pool_hand, seen),
 		offsetof(struct weft_pool_hand, line),
 		offsetof(struct weft_pool_qp, hand_off),
 		offsetof(struct weft_pool_member, card),
 		sizeof(struct weft_pool_card),
 		offsetof(struct weft_pool_card, reach),
+		offsetof(struct weft_pool_outbox, taken),
 		sizeof(struct weft_pool_mr),
 		offsetof(struct weft_pool_mr, off),
 		WEFT_KEY_BITS,

@@ -69,7 +69,7 @@ static bool is_of_pool(const uint8_t gid[16])
 	return false;
 }
 
-static bool has_own_card(const uint8_t sgid[16])
+bool weft_card_with(const uint8_t sgid[16], uint16_t *member)
 {
 	struct weft_pool *pool = weft_process.pool;
 	const struct weft_pool_member *m;
@@ -78,9 +78,18 @@ static bool has_own_card(const uint8_t sgid[16])
 		if (m->net_ns == pool->self->net_ns &&
 		    atomic_load_explicit(&m->card.reach, memory_order_acquire) ==
 			    WEFT_CARD_BEYOND &&
-		    weft_card_plays(&m->card, sgid))
+		    weft_card_plays(&m->card, sgid)) {
+			*member = i;
 			return true;
+		}
 	return false;
+}
+
+static bool has_own_card(const uint8_t sgid[16])
+{
+	uint16_t member;
+
+	return weft_card_with(sgid, &member);
 }
 
 static bool has_way(const uint8_t sgid[16], const uint8_t dgid[16])

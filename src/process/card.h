@@ -20,4 +20,7 @@ bool weft_card_is_off(void);
  * card. */
 bool weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16]);
 
+/* The card of an address, which is in our network namespace. False: there is none. */
+bool weft_card_with(const uint8_t sgid[16], uint16_t *member);
+
 #endif

@@ -208,6 +208,15 @@ const struct weft_gid_entry *weft_gid_find(const struct weft_gid_entry *entries,
 	return NULL;
 }
 
+uint32_t weft_gid_interface(const uint8_t gid[16])
+{
+	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
+	unsigned int n = (unsigned int)weft_gid_table(all, WEFT_GID_TABLE_LEN);
+	const struct weft_gid_entry *found = weft_gid_find(all, n, gid);
+
+	return found ? found->ifindex : 0;
+}
+
 bool weft_gid_parse(const char *text, uint8_t gid[16])
 {
 	memset(gid, 0, 16);

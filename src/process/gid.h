@@ -47,6 +47,9 @@ int weft_gid_table(struct weft_gid_entry *entries, unsigned int max);
 const struct weft_gid_entry *weft_gid_find(const struct weft_gid_entry *entries, unsigned int n,
 					   const uint8_t gid[16]);
 
+/* The index of the interface that has it, in this network namespace now; 0: none has. */
+uint32_t weft_gid_interface(const uint8_t gid[16]);
+
 /* Addresses as people write them; one of IPv4 without its ::ffff:. Whether the text is one. */
 bool weft_gid_parse(const char *text, uint8_t gid[16]);
 void weft_gid_print(const uint8_t gid[16], char text[INET6_ADDRSTRLEN]);

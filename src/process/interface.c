@@ -41,16 +41,22 @@ static bool stays_within(void)
 	       (pool && !strncmp(pool, PRIVATE_POOLS, sizeof(PRIVATE_POOLS) - 1));
 }
 
-uint8_t weft_interface_mtu(const uint8_t gid[16])
+uint8_t weft_interface_carries(const uint8_t gid[16])
 {
 	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
-	unsigned int n = stays_within() ? 0 : weft_gids_get_all(all);
-	const struct weft_gid_entry *found = weft_gid_find(all, n, gid);
+	const struct weft_gid_entry *found = weft_gid_find(all, weft_gids_get_all(all), gid);
 	uint8_t at[3];
 
 	if (weft_node_here(at))
 		return WEFT_NODE_MTU;
 	return found ? code_of(found->netdev) : MOST_CODE;
+}
+
+uint8_t weft_interface_mtu(const uint8_t gid[16])
+{
+	uint8_t at[3];
+
+	return stays_within() && !weft_node_here(at) ? MOST_CODE : weft_interface_carries(gid);
 }
 
 uint8_t weft_interface_first_mtu(void)

@@ -8,7 +8,9 @@
 /* The largest path MTU (code of enum ibv_mtu) with which packets from that GID fit through its interface; that of 4096 where
  * no card would start, or nothing is known. On a node of a torus it is what a packet of the torus takes. */
 uint8_t weft_interface_mtu(const uint8_t gid[16]);
-/* The same of the first GID there is. */
+/* The same, whether a card would start or not. */
+uint8_t weft_interface_carries(const uint8_t gid[16]);
+/* The first of the two, of the first GID there is. */
 uint8_t weft_interface_first_mtu(void);
 
 #endif

@@ -4,4 +4,5 @@
 #include "transport/handed/handed.h"
 #include "transport/nowhere/nowhere.h"
 
-const struct weft_transport *const weft_transports[] = {&weft_handed, &weft_direct, &weft_nowhere};
+const struct weft_transport *const weft_transports[] = {&weft_handed, &weft_handed_datagrams,
+							&weft_direct, &weft_nowhere};

@@ -11,6 +11,7 @@
 #include "verbs/explain.h"
 #include "verbs/handle.h"
 #include "verbs/pd.h"
+#include "process/card.h"
 #include "process/gids.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
@@ -69,6 +70,9 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	struct weft_verbs_ah *ah;
 	int err = check(pd, attr, source);
 
+	if (!err && weft_card_summon(source, attr->grh.dgid.raw) && !is_v2(attr->grh.sgid_index))
+		err = weft_broken("ibv_create_ah", WIRE_V1_ADDRESS, attr->grh.sgid_index,
+				  attr->grh.sgid_index + 1u);
 	if (!err)
 		err = weft_verbs_pd_use("ibv_create_ah", pd);
 	if (err) {

@@ -25,6 +25,18 @@ static struct weft_pool_group *find(uint32_t qpn, const uint8_t gid[16])
 	return NULL;
 }
 
+/* Cards of this network namespace join and leave what is listened to here. */
+static void tell_cards(void)
+{
+	struct weft_pool *pool = weft_process.pool;
+	const struct weft_pool_member *m;
+
+	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
+		if (m->net_ns == pool->self->net_ns &&
+		    atomic_load_explicit(&m->card.reach, memory_order_acquire) == WEFT_CARD_BEYOND)
+			weft_pool_signal(pool, i, WEFT_SIGNAL_WORK);
+}
+
 static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
 {
 	struct weft_pool_member *self = weft_process.pool->self;
@@ -41,12 +53,13 @@ static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
 	 * before has left the entry */
 	atomic_thread_fence(memory_order_release);
 	memcpy(group->gid, gid, 16);
-	/* release: pairs with the acquire in listens (datagram.c) */
+	/* release: pairs with the acquire in listens (datagram.c), and that in read_group (groups.c) */
 	atomic_store_explicit(&group->qpn, qp->nic.qpn, memory_order_release);
 	used = (uint32_t)(group - self->group) + 1;
 	if (used > self->groups)
 		atomic_store_explicit(&self->groups, used, memory_order_release);
 	qp->groups++;
+	tell_cards();
 	return 0;
 }
 
@@ -87,6 +100,7 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 	if (group) {
 		atomic_store_explicit(&group->qpn, 0, memory_order_relaxed);
 		weft_qp(qp)->groups--;
+		tell_cards();
 	}
 	pthread_mutex_unlock(&mutex);
 	return group ? 0 : weft_broken("ibv_detach_mcast", NO_MEMBER, qp->qp_num);

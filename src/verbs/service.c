@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-#include "nic/qp.h"
+#include <string.h>
+
 #include "verbs/explain.h"
 #include "verbs/service.h"
 
 #include "pool/clock.h"
+#include "process/card.h"
 #include "process/gids.h"
+#include "process/interface.h"
 #include "process/process.h"
 
 static int start(const struct weft_helper_client *client, struct weft_pool **pool)
@@ -18,6 +21,18 @@ static int start(const struct weft_helper_client *client, struct weft_pool **poo
 static void kick(void)
 {
 	weft_pool_signal(weft_process.pool, weft_process.pool->me, WEFT_SIGNAL_WORK);
+}
+
+static bool find_beyond(const uint8_t sgid[16], const uint8_t dgid[16], struct weft_address *card)
+{
+	uint16_t member;
+
+	if (!weft_card_summon(sgid, dgid) || !weft_card_with(sgid, &member))
+		return false;
+	*card = weft_mailbox_address(weft_process.pool, member);
+	memcpy(card->far, dgid, 16);
+	memcpy(card->near, sgid, 16);
+	return card->incarnation;
 }
 
 const struct weft_service weft_service = {
@@ -34,5 +49,7 @@ const struct weft_service weft_service = {
 	.port_release = weft_port_release,
 	.port_find = weft_port_find,
 	.reachable = weft_port_reachable,
+	.beyond = find_beyond,
+	.mtu = weft_interface_mtu,
 	.explains = weft_explain_wanted,
 };

@@ -17,7 +17,7 @@
 struct weft_pool_port;
 
 /* Grows with each change, so that libraries of two builds do not meet. */
-#define WEFT_SERVICE_MAGIC 0x0004534354464557ull /* "WEFTCS", 4 */
+#define WEFT_SERVICE_MAGIC 0x0005534354464557ull /* "WEFTCS", 5 */
 
 struct weft_service {
 	uint64_t magic;
@@ -41,6 +41,10 @@ struct weft_service {
 	int (*port_find)(struct weft_pool *pool, const struct weft_pool_port *wanted,
 			 struct weft_address *owner);
 	bool (*reachable)(struct weft_pool *pool, const uint8_t addr[16]);
+	/* Whether a card carries what goes from one GID to the other, and which; it may start one first (process/card.h). */
+	bool (*beyond)(const uint8_t sgid[16], const uint8_t dgid[16], struct weft_address *card);
+	/* The largest path MTU from that GID to another host (process/interface.h). */
+	uint8_t (*mtu)(const uint8_t sgid[16]);
 	/* Whether $WEFT_EXPLAIN is set. */
 	bool (*explains)(void);
 };

@@ -268,7 +268,7 @@ static void passed_over(void **state)
 	struct weft_address self = weft_pool_address(pool), peer, from;
 
 	subject_await(&s, 1);
-	peer = (struct weft_address){s.page->member, s.page->incarnation};
+	peer = (struct weft_address){.member = s.page->member, .incarnation = s.page->incarnation};
 	assert_int_equal(post(peer, 7, 0), 0);
 	for (uint32_t i = 0; i < 1000; i++) {
 		assert_int_equal(post(self, i, 0), 0);
@@ -312,7 +312,7 @@ static void exchanged(void **state)
 	uint32_t sent = 0, got = 0;
 
 	subject_await(&s, 1);
-	peer = (struct weft_address){s.page->member, s.page->incarnation};
+	peer = (struct weft_address){.member = s.page->member, .incarnation = s.page->incarnation};
 	while (got < 10000) {
 		int number;
 

@@ -45,7 +45,8 @@ int weft_cm_start(void)
 
 static struct weft_address address_of(uint16_t member)
 {
-	return (struct weft_address){member, member + world.before[member] * WORLD_PEERS};
+	return (struct weft_address){.member = member,
+				     .incarnation = member + world.before[member] * WORLD_PEERS};
 }
 
 static bool alive(struct weft_pool *unused, uint16_t member, uint64_t incarnation)
@@ -118,6 +119,16 @@ static bool reachable(struct weft_pool *unused, const uint8_t addr[16])
 	return true;
 }
 
+static bool beyond(const uint8_t sgid[16], const uint8_t dgid[16], struct weft_address *card)
+{
+	return false;
+}
+
+static uint8_t mtu(const uint8_t sgid[16])
+{
+	return 5;
+}
+
 static bool explains(void)
 {
 	return false;
@@ -134,6 +145,8 @@ static const struct weft_service service = {
 	.port_release = port_release,
 	.port_find = port_find,
 	.reachable = reachable,
+	.beyond = beyond,
+	.mtu = mtu,
 	.explains = explains,
 };
 

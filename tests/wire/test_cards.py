@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from fabric import namespaces
+from cm.server import listening
+from fabric import namespaces, wait_for
 from wire.hosts import FOUR, LINK, Hosts
 
 pytestmark = pytest.mark.skipif(not namespaces(), reason='no user namespaces here')
@@ -21,17 +22,33 @@ def run(hosts, *argv, least=(0, 0), **env):
     """least: bytes that must have gone from the client's host, and come to it."""
     before = [hosts.counts_at_rest(i) for i in (0, 1)]
     said = hosts.pair(*argv, **env)
+    check_moved(hosts, before, least)
+    return said
+
+
+def check_moved(hosts, before, least):
     moved = [{key: value - before[i][key] for key, value in hosts.counts_at_rest(i).items()} for i in (0, 1)]
     assert moved[0]['bytes_sent'] >= least[0] and moved[1]['bytes_received'] >= least[0], moved
     assert moved[1]['bytes_sent'] >= least[1] and moved[0]['bytes_received'] >= least[1], moved
     assert not moved[0]['wrong_icrc'] and not moved[1]['wrong_icrc'] and not moved[0]['unsent'], moved
-    return said
 
 
 @pytest.mark.parametrize('service', ['rc', 'uc', 'srq'])
 @pytest.mark.parametrize('size', [1, 4096, 100001])
 def test_pingpong(hosts, service, size):
     run(hosts, f'ibv_{service}_pingpong', '-g', FOUR, '-n', 100, '-s', size, '-c', least=(100 * size, 100 * size))
+
+
+@pytest.mark.parametrize('index', [FOUR, LINK], ids=['four', 'link'])
+@pytest.mark.parametrize('size', [1, 4000])
+def test_datagrams(hosts, size, index):
+    """Each is answered to what ibv_create_ah makes of the exchanged address; none is lost, or the program would stay."""
+    run(hosts, 'ibv_ud_pingpong', '-g', index, '-n', 100, '-s', size, least=(100 * size, 100 * size))
+
+
+@pytest.mark.parametrize('program', ['ib_send_bw', 'ib_send_lat'])
+def test_datagrams_of_perftest(hosts, program):
+    run(hosts, program, '-c', 'UD', '-x', FOUR, '-n', 100, '-s', 2000, '-F', least=(200000, 0))
 
 
 @pytest.mark.parametrize('index', [FOUR, LINK], ids=['four', 'link'])
@@ -65,6 +82,62 @@ def test_every_byte(hosts, options):
 def test_errors(hosts):
     """What a peer can cause, both ways: the status at the requester, the receive, the event."""
     run(hosts, hosts.fabrics[0].program('across-verbs'), FOUR, '-e', least=(1, 1), port=18516)
+
+
+@pytest.fixture(scope='module')
+def heard(hosts):
+    """Who only listens starts no card, and is reached if there is one."""
+    assert hosts.hosts[1].nic('up', hosts.hosts[1].address)[0] == 0
+    return hosts
+
+
+@pytest.mark.parametrize('program, words', [('rping', ('-C', 20)), ('rping', ('-C', 20, '-S', 3000)),
+                                            ('ucmatose', ('-c', 4, '-C', 20, '-S', 1000)),
+                                            ('udaddy', ('-c', 2, '-C', 20, '-S', 1000)), ('cmtime', ('-c', 50))],
+                         ids=['rping', 'long', 'ucmatose', 'udaddy', 'cmtime'])
+def test_connections(heard, program, words):
+    """Over queue pair 1: address, route, REQ, REP, RTU, DREQ; or a lookup."""
+    client, server = heard.hosts
+    before = [heard.counts_at_rest(i) for i in (0, 1)]
+    there = server.start(program, *words, *{'rping': ('-s', '-a', server.address), 'cmtime': ()}.get(
+        program, ('-b', server.address)))
+    wait_for(lambda: listening(server.fabric) or there.process.poll() is not None, 'server listens')
+    here = client.start(program, *words, *(('-c', '-a') if program == 'rping' else ('-s',)), server.address)
+    here.done(30)
+    if program == 'cmtime':  # it goes on
+        there.kill()
+    else:
+        there.done(30)
+    check_moved(heard, before, (1000, 1000))
+
+
+def test_group(heard):
+    """Who listens to a group hears each datagram once, and nobody else of the host that sends is needed."""
+    client, server = heard.hosts
+    before = [heard.counts_at_rest(i) for i in (0, 1)]
+    words = ('mckey', '-m', '239.255.0.7', '-C', 20, '-S', 1000)
+    there = server.start('stdbuf', '-oL', *words, '-b', server.address)
+    wait_for(lambda: 'receiving data' in there.output().stdout or there.process.poll() is not None, 'it has joined')
+    wait_for(lambda: '239.255.0.7' in server.plain('ip', 'maddress', 'show', 'dev', 'w0'), 'the card has joined')
+    here = client.start(*words, '-b', client.address, '-s')
+    for program in here, there:
+        assert 'return status 0' in program.done(30).stdout
+    check_moved(heard, before, (20000, 0))
+    wait_for(lambda: '239.255.0.7' not in server.plain('ip', 'maddress', 'show', 'dev', 'w0'), 'the card has left')
+
+
+@pytest.mark.parametrize('dies', [0, 1], ids=['client', 'server'])
+def test_death_of_a_program(heard, dies):
+    """Its card takes leave for it: the other is disconnected, and ends."""
+    client, server = heard.hosts
+    there = server.start('rping', '-s', '-a', server.address)
+    wait_for(lambda: listening(server.fabric) or there.process.poll() is not None, 'server listens')
+    here = client.start('rping', '-c', '-a', server.address)
+    wait_for(lambda: all(any(card['queue_pairs'] for card in host.cards()) for host in heard.hosts), 'they are connected')
+    doomed, other = (here, there) if dies == 0 else (there, here)
+    doomed.kill()
+    wait_for(lambda: other.process.poll() is not None, 'the other ends')
+    assert 'DISCONNECT EVENT' in other.output().stderr, other.output()
 
 
 SNIFF = '''

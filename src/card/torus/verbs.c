@@ -160,7 +160,8 @@ int weft_torus_verbs_begin(struct weft_torus_card *c)
 	weft_helper_serve(&client);
 	err = v->memory ? weft_helper_start() : -ENOMEM;
 	if (!err)
-		err = weft_wire_begin(&v->wire, &weft_process_nic, weft_caller(), gid, &v->out);
+		err = weft_wire_begin(&v->wire, &weft_process_nic, weft_caller(), gid,
+				      128u << WEFT_NODE_MTU, &v->out);
 	if (err) {
 		weft_helper_serve(NULL);
 		weft_helper_stop();

@@ -98,7 +98,7 @@ static enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	d.src_qpn = qp->qpn | (uint32_t)weft_grh_fill(grh, ah, has_imm, d.bytes) << 24;
 	weft_span_private(&d.span[0], grh, sizeof(grh));
 	if (wqe->remote_qpn == WEFT_QPN_MULTICAST) {
-		weft_datagram_deliver_all(&d, ah->dgid);
+		weft_datagram_deliver_all(&d, ah->dgid, 0);
 	} else {
 		own = weft_lock(qp->nic, &ah->lock, caller->thread);
 		weft_datagram_deliver(&d, wqe->remote_qpn, ah->dgid, ah->carried);

@@ -10,6 +10,7 @@
 #include "pool/format_qp.h"
 #include "pool/hand.h"
 #include "pool/step.h"
+#include "transport/handed/card.h"
 
 #define LOOKS_AFTER_CARD_NS 100000000ull
 
@@ -60,7 +61,7 @@ static bool plays(struct weft_nic *nic, const struct weft_pool_member *m, const 
 	       weft_card_plays(&m->card, sgid);
 }
 
-static uint16_t card_for(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
+uint16_t weft_handed_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
 {
 	const struct weft_pool_member *m;
 
@@ -72,7 +73,7 @@ static uint16_t card_for(struct weft_nic *nic, const uint8_t sgid[16], const uin
 
 static bool has_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
 {
-	return card_for(nic, sgid, dgid) != WEFT_NOBODY;
+	return weft_handed_card(nic, sgid, dgid) != WEFT_NOBODY;
 }
 
 /* ---- Connecting ---- */
@@ -140,16 +141,23 @@ static void tell_path(const struct weft_qp *qp, struct weft_pool_path *path)
 	__builtin_memcpy(path->dgid, attr->dgid, sizeof(path->dgid));
 }
 
-static uint64_t incarnation_of_card(const struct weft_qp *qp, uint16_t card)
+uint64_t weft_handed_incarnation(const struct weft_nic *nic, uint16_t card)
 {
-	const struct weft_pool_member *m = qp->nic->pool->calls->member(qp->nic->pool, card);
+	const struct weft_pool_member *m = nic->pool->calls->member(nic->pool, card);
 
 	return m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
 }
 
+uint64_t weft_handed_mtu(const struct weft_nic *nic, uint16_t card)
+{
+	const struct weft_pool_member *m = nic->pool->calls->member(nic->pool, card);
+
+	return m ? atomic_load_explicit(&m->card.told[WEFT_CARD_MTU], memory_order_relaxed) : 0;
+}
+
 static int connect_card(struct weft_qp *qp, uint16_t *executor)
 {
-	uint16_t card = card_for(qp->nic, qp->attr.sgid, qp->attr.dgid);
+	uint16_t card = weft_handed_card(qp->nic, qp->attr.sgid, qp->attr.dgid);
 	struct handed *h = handed_of(qp);
 	struct weft_pool_hand *hand;
 	uint64_t return_off;
@@ -175,7 +183,7 @@ static int connect_card(struct weft_qp *qp, uint16_t *executor)
 	*h = (struct handed){
 		.hand = hand,
 		.own_sq = qp->sq,
-		.card_incarnation = incarnation_of_card(qp, card),
+		.card_incarnation = weft_handed_incarnation(qp->nic, card),
 		.connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed),
 	};
 	qp->sq = qp->nic->pool->base + hand->sq_off;
@@ -185,22 +193,21 @@ static int connect_card(struct weft_qp *qp, uint16_t *executor)
 
 /* ---- Issuing ---- */
 
-static void ring_doorbell(const struct weft_qp *qp, uint16_t card)
+void weft_handed_ring(struct weft_nic *nic, uint32_t bell, uint16_t card)
 {
-	struct weft_pool_member *self = qp->nic->pool->self;
+	struct weft_pool_member *self = nic->pool->self;
 	uint64_t n;
 
-	weft_lock(qp->nic, &qp->nic->doorbell_lock, 0);
+	weft_lock(nic, &nic->doorbell_lock, 0);
 	n = atomic_load_explicit(&self->card.rings, memory_order_relaxed);
 	/* release: pairs with the acquire fence in hear_ring (doorbells.c): a card that finds a later ring there sees
 	 * that `rings` has grown past the one it looked for */
-	atomic_store_explicit(&self->card.doorbell[n % WEFT_DOORBELLS], qp->index,
-			      memory_order_release);
+	atomic_store_explicit(&self->card.doorbell[n % WEFT_DOORBELLS], bell, memory_order_release);
 	/* release: pairs with the acquire in look_at_member (doorbells.c) */
 	atomic_store_explicit(&self->card.rings, n + 1, memory_order_release);
-	weft_unlock(&qp->nic->doorbell_lock, false);
+	weft_unlock(&nic->doorbell_lock, false);
 	WEFT_STEP(handed_rung);
-	qp->nic->pool->calls->signal(qp->nic->pool, card, WEFT_SIGNAL_WORK);
+	nic->pool->calls->signal(nic->pool, card, WEFT_SIGNAL_WORK);
 }
 
 /* What is wrong on this side but for keys; those the card looks at when it touches bytes. */
@@ -245,7 +252,7 @@ static enum weft_outcome hand_on(struct weft_qp *qp, struct weft_wqe *wqe,
 	/* pairs with the fence in see_posted (doorbells.c): it sees this request, or we see that it has looked */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&h->hand->seen, memory_order_relaxed) >= before || h->stopped)
-		ring_doorbell(qp, h->hand->card);
+		weft_handed_ring(qp->nic, qp->index, h->hand->card);
 	h->stopped = false;
 	return WEFT_UNDER_WAY;
 }
@@ -333,7 +340,7 @@ static void leave_card(struct weft_qp *qp)
 	struct handed *h = handed_of(qp);
 
 	if (h->hand)
-		ring_doorbell(qp, h->hand->card);
+		weft_handed_ring(qp->nic, qp->index, h->hand->card);
 }
 
 /* The card is shut out, and has stored what it had to say. */
@@ -363,7 +370,8 @@ static void take_queue_back(struct weft_qp *qp, bool quiet)
 static bool has_lost_card(const struct weft_qp *qp, const struct handed *h, enum weft_event *event)
 {
 	*event = WEFT_EVENT_QP_FATAL;
-	return !qp->under_way && incarnation_of_card(qp, h->hand->card) != h->card_incarnation;
+	return !qp->under_way &&
+	       weft_handed_incarnation(qp->nic, h->hand->card) != h->card_incarnation;
 }
 
 /* The card blames in the peer's stead. */

@@ -11,5 +11,7 @@
 #include "nic/transport.h"
 
 extern const struct weft_transport weft_handed;
+/* Datagrams, each with its bytes (datagram.c). */
+extern const struct weft_transport weft_handed_datagrams;
 
 #endif

@@ -168,6 +168,12 @@ bool weft_roce_length_holds(const struct weft_roce_packet *packet, uint32_t mtu)
  * payload_bytes; the payload, the pad's zeros and the ICRC are the caller's to append. */
 uint32_t weft_roce_build(const struct weft_roce_packet *packet, uint8_t *head);
 
+/* 10.9.1: whether a queue pair of one key takes packets of the other. */
+static inline bool weft_roce_pkeys_match(uint16_t a, uint16_t b)
+{
+	return !((a ^ b) & 0x7fff) && (a | b) & 0x8000;
+}
+
 static inline uint32_t weft_roce_pad(uint32_t payload_bytes)
 {
 	return -payload_bytes & 3;

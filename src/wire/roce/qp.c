@@ -91,8 +91,8 @@ static bool is_ours(const struct weft_roce_qp *qp, const struct weft_roce_arriva
 	const struct weft_roce_route *ours = &qp->config.route, *its = &arrival->route;
 
 	if (weft_roce_service(packet->opcode) != qp->config.service ||
-	    packet->dest_qpn != qp->config.qpn || (packet->pkey ^ qp->config.pkey) & 0x7fff ||
-	    !((packet->pkey | qp->config.pkey) & 0x8000))
+	    packet->dest_qpn != qp->config.qpn ||
+	    !weft_roce_pkeys_match(packet->pkey, qp->config.pkey))
 		return false;
 	return qp->config.service == WEFT_ROCE_UD || (!__builtin_memcmp(its->src, ours->dst, 16) &&
 						      !__builtin_memcmp(its->dst, ours->src, 16));
