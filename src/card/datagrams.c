@@ -2,6 +2,7 @@
 /* Datagrams between members and the wire: each is one packet. What one may do where it arrives is nic/datagram.h's to say. */
 #include "card/wire.h"
 #include "nic/datagram.h"
+#include "nic/nic.h"
 #include "pool/address.h"
 #include "pool/outbox.h"
 

@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "nic/nic.h"
 #include "pool/clock.h"
 #include "process/client.h"
 #include "process/process.h"
@@ -95,7 +94,7 @@ static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 	if (now_ns - loop->looked_ns < LOOK_NS)
 		return;
 	loop->looked_ns = now_ns;
-	weft_pool_watch(loop->wire->card.nic->pool);
+	weft_pool_watch(weft_process.pool);
 	weft_card_sweep(&loop->wire->card);
 	weft_groups_look(&loop->groups);
 	/* one that is never idle comes here, too */

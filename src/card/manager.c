@@ -51,8 +51,8 @@ static void strike(struct weft_manager *g, struct weft_manager_entry **at)
 }
 
 /* The other host has a number for it, and a queue pair. Without memory nobody takes leave of it later. */
-static struct weft_manager_entry *add_entry(struct weft_manager *g, struct weft_address member,
-					    uint32_t their_id, uint32_t their_qpn, uint64_t now_ns)
+static struct weft_manager_entry *note_id(struct weft_manager *g, struct weft_address member,
+					  uint32_t their_id, uint32_t their_qpn, uint64_t now_ns)
 {
 	struct weft_manager_entry **at = entry_at(g, their_id, member.far), *entry = *at;
 
@@ -81,9 +81,9 @@ static void remember(struct weft_manager *g, struct weft_address member, const s
 
 	if (comes && mad->kind == WEFT_MAD_REQ) {
 		if (!entry)
-			add_entry(g, member, their_id, mad->req.qpn, now_ns);
+			note_id(g, member, their_id, mad->req.qpn, now_ns);
 	} else if (comes && mad->kind == WEFT_MAD_REP) {
-		entry = add_entry(g, member, their_id, mad->rep.qpn, now_ns);
+		entry = note_id(g, member, their_id, mad->rep.qpn, now_ns);
 		if (entry)
 			*entry = (struct weft_manager_entry){.next = entry->next,
 							     .member = member,

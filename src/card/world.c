@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "card/wire.h"
+#include "nic/arrive.h"
 #include "nic/errors.h"
 
 static struct weft_carried *carried_of(struct weft_roce_qp *qp)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "nic/incoming.h"
+
+#include "nic/arrive.h"
 #include "nic/busy.h"
 #include "nic/wqe.h"
 #include "pool/format_qp.h"

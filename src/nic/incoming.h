@@ -13,7 +13,11 @@
 #ifndef WEFT_NIC_INCOMING_H
 #define WEFT_NIC_INCOMING_H
 
-#include "nic/arrive.h"
+#include "nic/cause.h"
+#include "nic/place.h"
+#include "nic/responder.h"
+#include "nic/transport.h"
+#include "nic/wqe.h"
 
 struct weft_incoming {
 	struct weft_responder *to;    /* that is connected */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "courier.h"
+#include "nic/arrive.h"
 #include "nic/incoming.h"
 
 #include <stdlib.h>

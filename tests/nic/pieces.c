@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "nic/arrive.h"
 #include "nic/gather.h"
 #include "nic/incoming.h"
 #include "nic/queues.h"

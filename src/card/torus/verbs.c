@@ -103,9 +103,11 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 	uint64_t before = v->out.packets;
 	bool any = false;
 
-	/* before the look: what rings behind it is heard at the next */
-	if (atomic_exchange_explicit(&rung, false, memory_order_seq_cst))
+	/* before the looks: what rings behind it is heard at the next */
+	if (atomic_exchange_explicit(&rung, false, memory_order_seq_cst)) {
 		v->listen_ns = c->now_ns + LISTEN_NS;
+		weft_manager_look(&v->wire.manager, c->now_ns);
+	}
 	if (v->awake || c->now_ns < v->listen_ns || c->now_ns >= v->look_ns) {
 		any = weft_card_look(&v->wire.card);
 		v->awake = true;
@@ -118,9 +120,15 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 	return any || v->out.packets != before;
 }
 
+/* Whom it has to look after. */
+static bool has_anybody(struct weft_wire *wire)
+{
+	return wire->card.hands || wire->manager.count || weft_card_has_outbox(&wire->card);
+}
+
 uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c)
 {
-	const struct weft_torus_verbs *v = c->verbs;
+	struct weft_torus_verbs *v = c->verbs;
 	uint64_t at_ns = weft_switch_deadline_ns(&v->wire.sw);
 
 	if (v->ready || c->engine.verbs_room || atomic_load_explicit(&rung, memory_order_relaxed))
@@ -128,7 +136,7 @@ uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c)
 	at_ns = at_ns ? at_ns : UINT64_MAX;
 	if (c->now_ns < v->listen_ns && c->now_ns + AGAIN_NS < at_ns)
 		at_ns = c->now_ns + AGAIN_NS;
-	return v->wire.card.hands && v->look_ns < at_ns ? v->look_ns : at_ns;
+	return has_anybody(&v->wire) && v->look_ns < at_ns ? v->look_ns : at_ns;
 }
 
 void weft_torus_verbs_look(struct weft_torus_card *c)
@@ -140,6 +148,8 @@ void weft_torus_verbs_look(struct weft_torus_card *c)
 		return;
 	v->look_ns = c->now_ns + LOOK_NS;
 	weft_card_sweep(&v->wire.card);
+	weft_manager_look(&v->wire.manager, c->now_ns);
+	weft_manager_watch(&v->wire.manager, c->now_ns);
 	weft_wire_tell(&v->wire);
 	weft_pool_watch(c->pool);
 }
