@@ -76,7 +76,7 @@ def near(live):
 
 def test_pingpong(ends):
     for service, size, options in (('rc', 4096, ['-c']), ('rc', 1, ['-e']), ('rc', 100001, ['-c', '-m', 2048]),
-                                   ('uc', 4096, ['-c']), ('srq', 4096, [])):
+                                   ('uc', 4096, ['-c']), ('srq', 4096, []), ('ud', 1024, ['-c'])):
         rounds = 5 if size > 4096 else 20
         ends.run(f'ibv_{service}_pingpong', '-g', INDEX, '-n', rounds, '-s', size, *options, least=2 * rounds * size)
 

@@ -120,7 +120,7 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 	return any || v->out.packets != before;
 }
 
-/* Whom it has to look after. */
+/* Whether there is anything of a program that the card has to look after. */
 static bool has_anybody(struct weft_wire *wire)
 {
 	return wire->card.hands || wire->manager.count || weft_card_has_outbox(&wire->card);
