@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Runs the stages of `make check` in order and ends with `N passed, N failed, N skipped`.
 
-Whole programs (pytest) and test programs in C, which sleep or wait for their peers half of their time, run
-at the same time, one of each. What needs nothing but the processor (clang-tidy, the builds for sanitizers
-and coverage, tests in virtual time and of the tree: those marked or of meson's suite `aside`) runs in a
-further process of this script, in the time that the others sleep: as SCHED_IDLE, which has the processor
-while nobody else wants it. Tests of speed, or with limits of time (`alone`), wait until all that has ended.
+What needs nothing but the processor (clang-tidy, the builds for sanitizers and coverage, tests in virtual time and
+of the tree: those marked or of meson's suite `aside`) runs in a second process of this script, in the time that the
+others sleep: as SCHED_IDLE, which has the processor while nobody else wants it. In the quick run, whole programs
+(pytest) and test programs in C run at the same time. Tests of speed, or with limits of time (`alone`), wait until all
+that has ended.
 
 A stage builds what it needs in its own folder and counts the test cases that it ran. A test case is
 a case of a C test program (cmocka's TAP lines; a program without them is one case), a pytest case,
@@ -293,20 +293,16 @@ def coverage(folder):
 ASIDE = ('--suite', 'aside')
 NOT_ASIDE = ('--no-suite', 'aside')
 ALONE = ('--suite', 'alone')
-# Beside the whole programs, of which one runs at a time. A limit of time is there for what hangs.
-ONE_LANE = ('--num-processes', str(max(1, (os.cpu_count() or 2) - 1)), '--timeout-multiplier', '3')
 # So many times longer may a test take that has a core only while nobody else wants one.
 STARVED = 20
 # Which processes of this script run beside which target, and what they do.
-BESIDE = {'all': ('programs', 'aside'), 'quick': ('programs-quick',)}
+BESIDE = {'all': ('aside',), 'quick': ('programs-quick',)}
 
 
 def stages(folder, beside):
     """Each stage by name: what it does, which of `make`'s targets, or of the processes beside them, it
     belongs to, and how."""
     return [
-        ('pytest', 'whole programs', {'programs'},
-         lambda: pytest(folder, 'not slow and not aside and not alone')),
         ('pytest', 'whole programs', {'programs-quick'}, lambda: pytest(folder, 'quick and not waits')),
 
         ('asan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'asan') and Tally()),
@@ -326,10 +322,10 @@ def stages(folder, beside):
         ('lint', 'format, layers, sizes, freestanding nic', {'all', 'quick', 'lint'},
          lambda: lint(folder)),
         ('unit', 'test programs in C', {'all'},
-         lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE, '--no-suite', 'alone', *ONE_LANE)),
+         lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE, '--no-suite', 'alone')),
         ('unit', 'test programs in C', {'quick'},
          lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long', '--no-suite', 'waits')),
-        ('join', 'whole programs', {'all'}, lambda: beside['programs'].join()),
+        ('pytest', 'whole programs', {'all'}, lambda: pytest(folder, 'not slow and not aside and not alone')),
         ('join', 'whole programs', {'quick'}, lambda: beside['programs-quick'].join()),
         ('slow', 'the documented slow tests', {'slow'},
          lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow')),

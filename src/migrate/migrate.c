@@ -291,6 +291,11 @@ void weft_migrate_begin(void)
 	}
 }
 
+bool weft_migrate_may_later(void)
+{
+	return !one_thread() && begin_hold();
+}
+
 bool weft_migrate_allowed(void)
 {
 	return forced != NEVER;

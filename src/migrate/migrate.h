@@ -46,5 +46,7 @@ void weft_migrate_copy(void *to, const void *from, size_t len_bytes);
  * (copy loses stores of other threads.) never: all memory stays in place. */
 void weft_migrate_begin(void);
 bool weft_migrate_allowed(void);
+/* Whether what could not be moved now may be moved later: there is a way, but a thread could not be parked in time. */
+bool weft_migrate_may_later(void);
 
 #endif

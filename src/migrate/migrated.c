@@ -360,7 +360,8 @@ struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *
 	*moved_end = start + move.len_bytes;
 	if (move.len_bytes)
 		return extent;
-	warn_once(CANNOT_MOVE);
+	if (!weft_migrate_may_later())
+		warn_once(CANNOT_MOVE);
 	give_back(extent);
 	forget_extent(extent);
 	return NULL;

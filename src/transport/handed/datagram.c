@@ -6,7 +6,6 @@
 #include "pool/address.h"
 #include "pool/format_member.h"
 #include "pool/outbox.h"
-#include "pool/step.h"
 #include "transport/handed/card.h"
 #include "transport/handed/handed.h"
 
@@ -39,7 +38,6 @@ static void open_box(struct weft_nic *nic, uint32_t i, uint16_t card, const uint
 	atomic_store_explicit(&box->put, 0, memory_order_relaxed);
 	atomic_store_explicit(&box->taken, 0, memory_order_relaxed);
 	atomic_store_explicit(&box->waits, 0, memory_order_relaxed);
-	WEFT_STEP(outbox_made);
 	/* release: pairs with the acquire in box_at (doorbells.c) */
 	atomic_store_explicit(&nic->pool->self->card.outbox[i], entry->off, memory_order_release);
 }
@@ -147,7 +145,6 @@ static void tell_card(struct weft_nic *nic, uint32_t i, struct weft_pool_outbox 
 {
 	/* release: pairs with the acquire in empty_box (doorbells.c) */
 	atomic_store_explicit(&box->put, put + 1, memory_order_release);
-	WEFT_STEP(outbox_put);
 	/* pairs with the fence in empty_box (doorbells.c): it sees this one, or we see that it has taken those before */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&box->taken, memory_order_relaxed) >= put)
