@@ -89,7 +89,7 @@ SECTIONS = {
         ('many threads on shared queues', r'verbs-threads'),
         ('packet sequence numbers that do not match, `WEFT_PSN=lax`; numbers of queue pairs that begin anywhere',
          r'verbs-psn', r'nic-numbers'),
-        ('a request carried late, in parts, or nowhere: the same outcomes; who revokes waits for a part',
+        ('a request carried late, in parts, or nowhere: the same outcomes; a revoker waits for a part',
          r'nic-(contract|deaths|parts|registry|requester)'),
         ('requests that are handed to a card in a process of its own, also killed; whole programs over it',
          r'handed-', r'handed/'),
@@ -146,7 +146,8 @@ SECTIONS = {
         ('both ends on sockets over a wire that loses, doubles, reorders and corrupts, each byte compared',
          r'link-fault', r'wire/fault::'),
         ('Debian\'s programs between two hosts, whose cards start by themselves: `ibv_{rc,uc,srq}_pingpong`, `-e`; `ib_{write,'
-         'send,read}_{lat,bw}`, `ib_atomic_lat`; all verbs, each byte and each error; nothing through a pool', r'wire/cards::'),
+         'send,read}_{lat,bw}`, `ib_atomic_lat`; `ibv_ud_pingpong`, `ib_send_*` of UD; `rping`, `ucmatose`, `udaddy`, `cmtime`, `mckey`, a program '
+         'that dies; all verbs, each byte and each error; nothing through a pool', r'wire/cards::'),
         ('cards: they start when one is needed, leave nothing in the program, end; one killed; `weft nic`; path MTUs',
          r'cli/nic::'),
         ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c` each way; SEND, WRITE, "
@@ -178,8 +179,10 @@ SECTIONS = {
         ('each call and each error of libweft-ape; each wrong descriptor; what a counter, or the last bytes, promise of the '
          'others, 1 and 3 hops away', r'torus/calls::'),
         ('a card that is stopped for a second: nothing is lost, no memory grows', r'torus/bytes::a_card'),
-        ('verbs between nodes: pingpongs over 1 and 3 hops, perftest, each byte of SEND, WRITE, READ and atomics, what a peer '
+        ('verbs between nodes: pingpongs of RC, UC, UD and shared receive queues over 1 and 3 hops, perftest, each byte of SEND, '
+         'WRITE, READ and atomics, what a peer '
          "can do wrong; counters of Weft and of the cables", r'torus/verbs::'),
+        ('Open MPI on 2×2×2, a rank on each node: collectives, one-sided operations', r'torus/mpi::'),
         ('`weft torus`: `up`, `down`, `status`, `run`; wrong words; kills of cards, of programs, of all; idle cards sleep',
          r'torus/command::'),
     ],
@@ -234,7 +237,7 @@ SECTIONS = {
          'in `fork`, at exit, by abort: others are told, nothing is left', r'crash(-ends)?::'),
         ('killed or stopped at each step from a completion to the wake-up: the sleeper wakes within a second, once',
          r'crash-wake'),
-        ('who lives is a member: fork, exec, closed descriptors, daemons, namespaces, stops',
+        ('what lives is a member: fork, exec, closed descriptors, daemons, namespaces, stops',
          r'life-(life|daemon)'),
         ('several pools in one process, over other memory than a file: members, death, locks, sleep, no room', r'seam-backing'),
         ('several nics in one process and in virtual time: none knows of the others, a thousand seconds take less than one', r'seam-machine'),

@@ -287,7 +287,7 @@ def chain(port, back):
     return done, report
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 @needs_room
 def test_chain():
     """Ten seconds of events at the pace of 1 GbE: nothing is lost, and half of what is decided is back
