@@ -73,11 +73,7 @@ static bool get_ready(struct conn *c, uint32_t events)
 	void *context;
 	int n;
 
-	if (ibv_get_cq_event(c->channel, &cq, &context)) {
-		/* the word of a peer that was stopped as it woke us, and waited for no longer */
-		end_require(errno == EAGAIN, "ibv_get_cq_event");
-		return true;
-	}
+	end_require(!ibv_get_cq_event(c->channel, &cq, &context), "ibv_get_cq_event");
 	ibv_ack_cq_events(cq, 1);
 	end_require(!ibv_req_notify_cq(cq, 0), "ibv_req_notify_cq");
 	while ((n = ibv_poll_cq(cq, POLLED, wc)) > 0)

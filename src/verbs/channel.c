@@ -240,6 +240,15 @@ void weft_channel_notify(struct weft_verbs_cq *cq)
 	pthread_mutex_unlock(&ch->mutex);
 }
 
+/* In place of a producer that has claimed an event of this queue, and that may write yet if it lives. */
+static void write_for(struct weft_channel *ch, struct weft_verbs_cq *cq, bool lives)
+{
+	ch->late += lives;
+	cq->was_late |= lives;
+	atomic_store(&ch->bell->told, 1);
+	write_word(ch);
+}
+
 void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives)
 {
 	struct weft_channel *ch = weft_channel(cq->cq.channel);
@@ -248,12 +257,8 @@ void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives)
 		return;
 	pthread_mutex_lock(&ch->mutex);
 	list(ch, cq);
-	if (!is_readable(ch->channel.fd)) {
-		/* that producer may still write */
-		ch->late += lives;
-		atomic_store(&ch->bell->told, 1);
-		write_word(ch);
-	}
+	if (!is_readable(ch->channel.fd))
+		write_for(ch, cq, lives);
 	pthread_mutex_unlock(&ch->mutex);
 }
 
@@ -276,9 +281,7 @@ bool weft_channel_unheard(struct weft_verbs_cq *cq)
 	pthread_mutex_lock(&ch->mutex);
 	silent = cq->events_waiting && !is_heard(ch, cq->nic.nic->looks);
 	if (silent && cq->unheard) {
-		ch->late++; /* the producer that is to write may live */
-		atomic_store(&ch->bell->told, 1);
-		write_word(ch);
+		write_for(ch, cq, true);
 		ch->heard = true;
 		silent = false;
 	}
@@ -289,8 +292,23 @@ bool weft_channel_unheard(struct weft_verbs_cq *cq)
 
 /* ---- Reading ---- */
 
-/* The next queue with an event; queues with several take turns. */
-static struct weft_verbs_cq *take(struct weft_channel *ch)
+/* The queue whose producer has written a word too many; NULL: it was destroyed. */
+static struct weft_verbs_cq *late_queue(struct weft_channel *ch)
+{
+	struct weft_verbs_cq *cq = ch->queues;
+
+	while (cq && !cq->was_late)
+		cq = cq->next_on_channel;
+	if (cq)
+		cq->events_read++;
+	return cq;
+}
+
+/* The next queue with an event; queues with several take turns. Without an event there is a word in the pipe only if
+ * a producer that had claimed one was stopped before it wrote it, and was not waited for (write_for). A reader that has
+ * not slept for that word may have polled for it, and must not sleep now: it gets an event of that queue, which is
+ * empty, as after completions that were polled before their event was read. */
+static struct weft_verbs_cq *take(struct weft_channel *ch, bool has_slept)
 {
 	struct weft_verbs_cq *cq;
 
@@ -299,6 +317,7 @@ static struct weft_verbs_cq *take(struct weft_channel *ch)
 	cq = ch->first;
 	if (!cq && ch->late) {
 		ch->late--; /* this word was one */
+		cq = has_slept ? NULL : late_queue(ch);
 	} else if (cq) {
 		ch->first = cq->next;
 		if (!ch->first)
@@ -316,8 +335,6 @@ static struct weft_verbs_cq *take(struct weft_channel *ch)
 	return cq;
 }
 
-/* Without an event there is a word in the pipe only if a producer that had claimed one was stopped before it wrote it,
- * and was not waited for (weft_channel_overdue). A sleeper that read it without having slept must not sleep now. */
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
 	struct weft_channel *ch = weft_channel(channel);
@@ -335,7 +352,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
 		if (read(channel->fd, words, sizeof(words)) < 0)
 			return -1;
 		WEFT_STEP(event_read);
-		found = take(ch);
+		found = take(ch, !was_there);
 		if (!found && was_there) {
 			errno = EAGAIN;
 			return -1;

@@ -18,7 +18,8 @@ struct weft_verbs_cq {
 	_Atomic uint32_t users; /* queue pairs */
 	/* guarded by the channel's mutex */
 	uint32_t events_waiting, events_read;
-	bool unheard;
+	bool unheard,
+		was_late; /* was_late: one of its producers may write a word too many (channel.c) */
 	struct weft_verbs_cq *next, *next_on_channel;
 	uint32_t async_read; /* guarded by the context's list of events; final once forgotten */
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
@@ -219,6 +220,67 @@ static void by_epoll(void **state)
 		rig_expect(rig->cq[1], IBV_WC_SUCCESS, i);
 	}
 	close(epoll);
+}
+
+/* The producer stands still before it tells the channel, which the helper does in its place. */
+static uint64_t stand_still(struct rig *rig, struct ibv_cq *cq)
+{
+	uint64_t word;
+
+	assert_int_equal(read(rig->channel->fd, &word, sizeof(word)), sizeof(word));
+	expect_event(rig, cq);
+	return word;
+}
+
+static void go_on(struct rig *rig, uint64_t word)
+{
+	char path[40];
+	int end;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", rig->channel->fd);
+	end = open(path, O_WRONLY);
+	assert_int_equal(write(end, &word, sizeof(word)), sizeof(word));
+	close(end);
+}
+
+/* Its reader need not have polled, and has no error to expect. */
+static void word_too_many(void **state)
+{
+	struct rig *rig = *state;
+	uint64_t word;
+
+	assert_int_equal(ibv_req_notify_cq(rig->cq[1], 0), 0);
+	send_one(rig, 1, 0);
+	word = stand_still(rig, rig->cq[1]);
+	for (int i = 0; i < 2; i++)
+		rig_expect(rig->cq[i], IBV_WC_SUCCESS, 1);
+	go_on(rig, word);
+	expect_event(rig, rig->cq[1]);
+	no_event(rig);
+	rig_none(rig->cq[1]);
+}
+
+static void word_too_many_of_a_destroyed_one(void **state)
+{
+	struct rig *rig = *state;
+	struct ibv_cq *cq = ibv_create_cq(rig->context, 4, rig, rig->channel, 0);
+	struct ibv_qp_init_attr init = rig_init(cq, cq);
+	struct ibv_qp *qp = ibv_create_qp(rig->pd, &init);
+	uint64_t word;
+	void *arg;
+
+	assert_non_null(qp);
+	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+	assert_int_equal(rig_receive(qp, 1, NULL, NULL, 0), 0);
+	assert_int_equal(ibv_req_notify_cq(cq, 0), 0);
+	rig_move(qp, IBV_QPS_ERR, 0);
+	word = stand_still(rig, cq);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	go_on(rig, word);
+	assert_int_equal(ibv_get_cq_event(rig->channel, &cq, &arg), -1);
+	assert_int_equal(errno, EAGAIN);
+	no_event(rig);
 }
 
 static void nonblocking(void **state)
@@ -611,6 +673,8 @@ int main(void)
 		CONNECTED(solicited_beside_a_destroyed_one),
 		CONNECTED(blocking),
 		CONNECTED(by_epoll),
+		CONNECTED(word_too_many),
+		CONNECTED(word_too_many_of_a_destroyed_one),
 		CONNECTED(nonblocking),
 		CONNECTED(cq_waits_for_acknowledgement),
 		CONNECTED(cq_with_unread_event),
