@@ -29,6 +29,7 @@ struct weft_torus_verbs {
 	struct weft_ape_coord to; /* where the packet goes that is being written */
 	bool ready;		  /* an engine has more to send */
 	bool awake;		  /* doorbells are looked for, whether one was heard or not */
+	bool watches; /* there is something of a program that the card looks after now and then */
 	uint64_t look_ns;
 	uint64_t
 		listen_ns; /* until then doorbells are looked for again, as one could not be heard at once */
@@ -106,10 +107,12 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 	/* before the looks: what rings behind it is heard at the next */
 	if (atomic_exchange_explicit(&rung, false, memory_order_seq_cst)) {
 		v->listen_ns = c->now_ns + LISTEN_NS;
+		v->watches = true; /* until weft_torus_verbs_look finds that nobody is there */
 		weft_manager_look(&v->wire.manager, c->now_ns);
 	}
 	if (v->awake || c->now_ns < v->listen_ns || c->now_ns >= v->look_ns) {
 		any = weft_card_look(&v->wire.card);
+		v->watches |= any;
 		v->awake = true;
 	}
 	if (c->engine.verbs_room) {
@@ -120,7 +123,7 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 	return any || v->out.packets != before;
 }
 
-/* Whether there is anything of a program that the card has to look after. */
+/* Whether there is anything of a program that the card has to look after: too long a search for each sleep. */
 static bool has_anybody(struct weft_wire *wire)
 {
 	return wire->card.hands || wire->manager.count || weft_card_has_outbox(&wire->card);
@@ -136,7 +139,7 @@ uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c)
 	at_ns = at_ns ? at_ns : UINT64_MAX;
 	if (c->now_ns < v->listen_ns && c->now_ns + AGAIN_NS < at_ns)
 		at_ns = c->now_ns + AGAIN_NS;
-	return has_anybody(&v->wire) && v->look_ns < at_ns ? v->look_ns : at_ns;
+	return v->watches && v->look_ns < at_ns ? v->look_ns : at_ns;
 }
 
 void weft_torus_verbs_look(struct weft_torus_card *c)
@@ -152,6 +155,7 @@ void weft_torus_verbs_look(struct weft_torus_card *c)
 	weft_manager_watch(&v->wire.manager, c->now_ns);
 	weft_wire_tell(&v->wire);
 	weft_pool_watch(c->pool);
+	v->watches = has_anybody(&v->wire);
 }
 
 /* ---- Coming and going ---- */
