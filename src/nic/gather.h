@@ -102,6 +102,21 @@ static inline enum weft_cause weft_gather(const struct weft_qp *qp, struct weft_
 		       : WEFT_CAUSE_LOCAL_KEY;
 }
 
+/* Issues one as `issue` does, under the pool's lock where the thread has no line of its own (pool/pool.h). */
+WEFT_GATHER enum weft_outcome weft_gather_issue(weft_issue *issue, struct weft_qp *qp,
+						struct weft_wqe *wqe, struct weft_caller *caller,
+						enum weft_cause *cause)
+{
+	enum weft_outcome outcome;
+
+	if (__builtin_expect(!caller->shared, 1))
+		return issue(qp, wqe, caller, cause);
+	qp->nic->pool->calls->share_lock(qp->nic->pool);
+	outcome = issue(qp, wqe, caller, cause);
+	qp->nic->pool->calls->share_unlock(qp->nic->pool);
+	return outcome;
+}
+
 /* A cause was found on this side. */
 static inline enum weft_outcome weft_gather_failed(struct weft_caller *caller)
 {

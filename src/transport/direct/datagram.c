@@ -112,12 +112,5 @@ static enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 enum weft_outcome weft_direct_issue_datagram(struct weft_qp *qp, struct weft_wqe *wqe,
 					     struct weft_caller *caller, enum weft_cause *cause)
 {
-	enum weft_outcome outcome;
-
-	if (!caller->shared)
-		return issue_alone(qp, wqe, caller, cause);
-	qp->nic->pool->calls->share_lock(qp->nic->pool);
-	outcome = issue_alone(qp, wqe, caller, cause);
-	qp->nic->pool->calls->share_unlock(qp->nic->pool);
-	return outcome;
+	return weft_gather_issue(issue_alone, qp, wqe, caller, cause);
 }

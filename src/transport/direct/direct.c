@@ -297,14 +297,7 @@ HOT enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller,
 			       enum weft_cause *cause)
 {
-	enum weft_outcome outcome;
-
-	if (__builtin_expect(!caller->shared, 1))
-		return issue_alone(qp, wqe, caller, cause);
-	qp->nic->pool->calls->share_lock(qp->nic->pool);
-	outcome = issue_alone(qp, wqe, caller, cause);
-	qp->nic->pool->calls->share_unlock(qp->nic->pool);
-	return outcome;
+	return weft_gather_issue(issue_alone, qp, wqe, caller, cause);
 }
 
 /* A sender that nobody answers, or that finds no receive, does not learn of it. */

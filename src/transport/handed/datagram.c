@@ -202,14 +202,7 @@ static enum weft_outcome put_datagram(struct weft_qp *qp, struct weft_wqe *wqe,
 static enum weft_outcome issue_beyond(struct weft_qp *qp, struct weft_wqe *wqe,
 				      struct weft_caller *caller, enum weft_cause *cause)
 {
-	enum weft_outcome outcome;
-
-	if (!caller->shared)
-		return put_datagram(qp, wqe, caller, cause);
-	qp->nic->pool->calls->share_lock(qp->nic->pool);
-	outcome = put_datagram(qp, wqe, caller, cause);
-	qp->nic->pool->calls->share_unlock(qp->nic->pool);
-	return outcome;
+	return weft_gather_issue(put_datagram, qp, wqe, caller, cause);
 }
 
 /* Cards of tests that carry what others could reach in the pool leave its datagrams there. */
