@@ -5,6 +5,7 @@
 
 #include "pool/address.h"
 #include "pool/format_member.h"
+#include "process/card.h"
 #include "process/gid.h"
 #include "wire/roce/packet.h"
 
@@ -17,9 +18,7 @@ static bool is_like_us(const struct weft_groups *g, const struct weft_pool_membe
 {
 	uint8_t address[16];
 
-	if (m->net_ns != g->pool->self->net_ns ||
-	    !atomic_load_explicit(&m->incarnation, memory_order_acquire) ||
-	    atomic_load_explicit(&m->card.reach, memory_order_acquire) != WEFT_CARD_BEYOND)
+	if (!weft_card_is_ours(m) || !atomic_load_explicit(&m->incarnation, memory_order_acquire))
 		return false;
 	for (int i = 0; i < 2; i++) {
 		uint64_t half = atomic_load_explicit(&m->card.address[i], memory_order_relaxed);
@@ -58,17 +57,6 @@ static void want(struct weft_groups *g, const uint8_t gid[16])
 	g->group[g->count++].wanted = true;
 }
 
-/* False: nobody listens there, or the entry is just becoming another's. */
-static bool read_group(const struct weft_pool_group *at, uint8_t gid[16])
-{
-	/* acquire: pairs with the release in join (mcast.c) */
-	uint32_t qpn = atomic_load_explicit(&at->qpn, memory_order_acquire);
-
-	memcpy(gid, at->gid, 16);
-	atomic_thread_fence(memory_order_acquire);
-	return qpn && atomic_load_explicit(&at->qpn, memory_order_relaxed) == qpn;
-}
-
 static void want_those_of(struct weft_groups *g, const struct weft_pool_member *m)
 {
 	uint8_t gid[16];
@@ -79,7 +67,7 @@ static void want_those_of(struct weft_groups *g, const struct weft_pool_member *
 	    !atomic_load_explicit(&m->incarnation, memory_order_acquire))
 		return;
 	for (uint32_t k = 0; k < n && k < WEFT_MEMBER_GROUPS; k++)
-		if (read_group(&m->group[k], gid) &&
+		if (weft_group_read(&m->group[k], gid) &&
 		    weft_address_is_ipv4(gid) == weft_address_is_ipv4(g->address))
 			want(g, gid);
 }

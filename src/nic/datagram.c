@@ -229,19 +229,6 @@ void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const ui
 	weft_busy_end(d->caller, next);
 }
 
-/* The queue pair that listens to that group by this entry; 0: none. */
-static uint32_t listens(const struct weft_pool_group *group, const uint8_t gid[16])
-{
-	/* acquire: pairs with the release in join (mcast.c) */
-	uint32_t qpn = atomic_load_explicit(&group->qpn, memory_order_acquire);
-
-	if (!qpn || __builtin_memcmp(group->gid, gid, 16))
-		return 0;
-	/* the entry may have become that of another group meanwhile */
-	atomic_thread_fence(memory_order_acquire);
-	return atomic_load_explicit(&group->qpn, memory_order_relaxed) == qpn ? qpn : 0;
-}
-
 void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[16],
 			       uint64_t net_ns)
 {
@@ -255,11 +242,12 @@ void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[
 		    (net_ns && m->net_ns != net_ns))
 			continue;
 		for (uint32_t k = 0; k < groups && k < WEFT_MEMBER_GROUPS; k++) {
-			uint32_t qpn = listens(&m->group[k], gid);
+			uint8_t listened[16];
+			uint32_t qpn = weft_group_read(&m->group[k], listened);
 			/* no target is kept for groups: each wait for a helper is the shortest */
 			struct weft_datagram_target t = {.patience_us = PATIENCE_LEAST_US};
 
-			if (qpn)
+			if (qpn && !__builtin_memcmp(listened, gid, 16))
 				weft_datagram_deliver(d, qpn, NULL, &t);
 		}
 	}

@@ -69,16 +69,19 @@ static bool is_of_pool(const uint8_t gid[16])
 	return false;
 }
 
+bool weft_card_is_ours(const struct weft_pool_member *m)
+{
+	return m->net_ns == weft_process.pool->self->net_ns &&
+	       atomic_load_explicit(&m->card.reach, memory_order_acquire) == WEFT_CARD_BEYOND;
+}
+
 bool weft_card_with(const uint8_t sgid[16], uint16_t *member)
 {
 	struct weft_pool *pool = weft_process.pool;
 	const struct weft_pool_member *m;
 
 	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
-		if (m->net_ns == pool->self->net_ns &&
-		    atomic_load_explicit(&m->card.reach, memory_order_acquire) ==
-			    WEFT_CARD_BEYOND &&
-		    weft_card_plays(&m->card, sgid)) {
+		if (weft_card_is_ours(m) && weft_card_plays(&m->card, sgid)) {
 			*member = i;
 			return true;
 		}

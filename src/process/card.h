@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct weft_pool_member;
+
 /* WEFT_NIC=off, or a node of a torus, which has one: none starts for this program. */
 bool weft_card_is_off(void);
 
@@ -20,6 +22,8 @@ bool weft_card_is_off(void);
  * card. */
 bool weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16]);
 
+/* Whether that member is a card that reaches other hosts from our network namespace. */
+bool weft_card_is_ours(const struct weft_pool_member *member);
 /* The card of an address, which is in our network namespace. False: there is none. */
 bool weft_card_with(const uint8_t sgid[16], uint16_t *member);
 

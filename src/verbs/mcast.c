@@ -10,6 +10,7 @@
 #include "verbs/explain.h"
 #include "verbs/handle.h"
 #include "verbs/qp.h"
+#include "process/card.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
 
@@ -32,8 +33,7 @@ static void tell_cards(void)
 	const struct weft_pool_member *m;
 
 	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
-		if (m->net_ns == pool->self->net_ns &&
-		    atomic_load_explicit(&m->card.reach, memory_order_acquire) == WEFT_CARD_BEYOND)
+		if (weft_card_is_ours(m))
 			weft_pool_signal(pool, i, WEFT_SIGNAL_WORK);
 }
 
@@ -49,11 +49,11 @@ static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
 	group = find(0, NULL);
 	if (!group)
 		return weft_explain_errno("ibv_attach_mcast", ENOMEM);
-	/* release: pairs with the acquire fence in listens (datagram.c): a reader of the new group sees that the queue pair
+	/* release: pairs with the acquire fence in weft_group_read: a reader of the new group sees that the queue pair
 	 * before has left the entry */
 	atomic_thread_fence(memory_order_release);
 	memcpy(group->gid, gid, 16);
-	/* release: pairs with the acquire in listens (datagram.c), and that in read_group (groups.c) */
+	/* release: pairs with the acquire in weft_group_read */
 	atomic_store_explicit(&group->qpn, qp->nic.qpn, memory_order_release);
 	used = (uint32_t)(group - self->group) + 1;
 	if (used > self->groups)
