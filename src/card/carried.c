@@ -278,8 +278,7 @@ static void rang(struct weft_card_hand *hand)
 /* A queue pair that has never rung: its peer is the first to send. */
 static bool find_port(struct weft_switch *sw, uint32_t qpn)
 {
-	struct weft_wire *wire = (void *)((char *)sw - offsetof(struct weft_wire, sw));
-	const struct weft_card_hand *hand = weft_card_find(&wire->card, qpn);
+	const struct weft_card_hand *hand = weft_card_find(&weft_wire_with(sw)->card, qpn);
 
 	return hand && hand->carried;
 }

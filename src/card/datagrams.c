@@ -6,11 +6,6 @@
 #include "pool/address.h"
 #include "pool/outbox.h"
 
-static struct weft_wire *wire_of(struct weft_switch *sw)
-{
-	return (struct weft_wire *)((char *)sw - offsetof(struct weft_wire, sw));
-}
-
 /* ---- To the wire ---- */
 
 static bool send_bytes(struct weft_wire *wire, struct weft_out_way way,
@@ -126,7 +121,7 @@ void weft_wire_arrived(struct weft_switch *sw, const struct weft_roce_arrival *a
 {
 	/* of the header that comes with it, as mlx5 tells it: IPv6, IPv4 */
 	const uint32_t kind = weft_roce_is_ipv4(&arrival->route) ? 2 : 1;
-	struct weft_wire *wire = wire_of(sw);
+	struct weft_wire *wire = weft_wire_with(sw);
 	uint8_t grh[WEFT_ROCE_GRH_BYTES];
 	struct weft_datagram d = {
 		.nic = wire->card.nic,

@@ -84,14 +84,10 @@ static void remember(struct weft_manager *g, struct weft_address member, const s
 			note_id(g, member, their_id, mad->req.qpn, now_ns);
 	} else if (comes && mad->kind == WEFT_MAD_REP) {
 		entry = note_id(g, member, their_id, mad->rep.qpn, now_ns);
-		if (entry)
-			*entry = (struct weft_manager_entry){.next = entry->next,
-							     .member = member,
-							     .stage = MADE,
-							     .our_id = our_id,
-							     .their_id = their_id,
-							     .their_qpn = mad->rep.qpn,
-							     .seen_ns = now_ns};
+		if (!entry)
+			return;
+		entry->our_id = our_id;
+		entry->stage = MADE;
 	} else if (!entry) {
 		return;
 	} else if (mad->kind == WEFT_MAD_REP) {

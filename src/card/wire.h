@@ -94,6 +94,11 @@ static inline struct weft_wire *weft_wire_of(const struct weft_card_hand *hand)
 /* What the engines ask for (world.c). */
 extern const struct weft_roce_world weft_wire_world;
 
+static inline struct weft_wire *weft_wire_with(struct weft_switch *sw)
+{
+	return (struct weft_wire *)((char *)sw - offsetof(struct weft_wire, sw));
+}
+
 /* world.c: a packet, payload and all */
 static inline uint32_t weft_wire_bytes(const struct weft_roce_packet *packet)
 {

@@ -42,16 +42,11 @@ static struct weft_torus_verbs *verbs_with(struct weft_out *out)
 	return (struct weft_torus_verbs *)((char *)out - offsetof(struct weft_torus_verbs, out));
 }
 
-static bool node_with(const uint8_t gid[16], struct weft_ape_coord *node)
-{
-	return weft_node_of_gid(gid, node->at);
-}
-
 static uint8_t *reserve(struct weft_out *out, const uint8_t to[16], uint32_t bytes)
 {
 	struct weft_torus_verbs *v = verbs_with(out);
 
-	if (bytes > WEFT_APE_PAYLOAD_BYTES || !node_with(to, &v->to))
+	if (bytes > WEFT_APE_PAYLOAD_BYTES || !weft_node_of_gid(to, v->to.at))
 		return NULL;
 	return weft_ape_verbs_room(&v->card->engine, v->to);
 }
