@@ -24,7 +24,7 @@ static uint8_t code_of(const char *netdev)
 	uint8_t code = MOST_CODE;
 	bool known;
 
-	strncpy(request.ifr_name, netdev, sizeof(request.ifr_name) - 1);
+	memcpy(request.ifr_name, netdev, strnlen(netdev, IFNAMSIZ - 1));
 	known = fd >= 0 && !ioctl(fd, SIOCGIFMTU, &request);
 	if (fd >= 0)
 		close(fd);
@@ -36,7 +36,10 @@ static uint8_t code_of(const char *netdev)
 static bool stays_within(void)
 {
 	const char *pool = getenv("WEFT_POOL");
+	uint8_t at[3];
 
+	if (weft_node_here(at)) /* whose card is that of the torus */
+		return false;
 	return weft_card_is_off() ||
 	       (pool && !strncmp(pool, PRIVATE_POOLS, sizeof(PRIVATE_POOLS) - 1));
 }
@@ -44,27 +47,24 @@ static bool stays_within(void)
 uint8_t weft_interface_carries(const uint8_t gid[16])
 {
 	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
-	const struct weft_gid_entry *found = weft_gid_find(all, weft_gids_get_all(all), gid);
+	const struct weft_gid_entry *found;
 	uint8_t at[3];
 
 	if (weft_node_here(at))
 		return WEFT_NODE_MTU;
+	found = weft_gid_find(all, weft_gids_get_all(all), gid);
 	return found ? code_of(found->netdev) : MOST_CODE;
 }
 
 uint8_t weft_interface_mtu(const uint8_t gid[16])
 {
-	uint8_t at[3];
-
-	return stays_within() && !weft_node_here(at) ? MOST_CODE : weft_interface_carries(gid);
+	return stays_within() ? MOST_CODE : weft_interface_carries(gid);
 }
 
 uint8_t weft_interface_first_mtu(void)
 {
 	struct weft_gid_entry first;
-	uint8_t at[3];
 
-	if (weft_node_here(at))
-		return WEFT_NODE_MTU;
-	return !stays_within() && weft_gids_get(0, &first) ? code_of(first.netdev) : MOST_CODE;
+	return !stays_within() && weft_gids_get(0, &first) ? weft_interface_carries(first.gid)
+							   : MOST_CODE;
 }
