@@ -209,17 +209,30 @@ int weft_cuda_copy(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_ptr
 	return err ? err : waited;
 }
 
-static int issue_region(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write)
+/* One of issue_copy and weft_cuda_copy, with the region's context. */
+static int copy_between(struct weft_cuda_region *m, uint64_t va, void *here, uint64_t len_bytes,
+			bool write,
+			int (*copy)(const struct weft_cuda_region *m, weft_cu_ptr to,
+				    weft_cu_ptr from, uint64_t len_bytes))
 {
 	weft_cu_ptr ours = (uintptr_t)here;
-	struct weft_cuda_region *m = memory;
 	int err;
 
 	if (!is_still(m) || weft_cuda_push(m))
 		return -EFAULT;
-	err = write ? issue_copy(m, va, ours, len_bytes) : issue_copy(m, ours, va, len_bytes);
+	err = write ? copy(m, va, ours, len_bytes) : copy(m, ours, va, len_bytes);
 	weft_cuda_pop(m);
 	return err;
+}
+
+static int issue_region(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write)
+{
+	return copy_between(memory, va, here, len_bytes, write, issue_copy);
+}
+
+static int copy_region(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write)
+{
+	return copy_between(memory, va, here, len_bytes, write, weft_cuda_copy);
 }
 
 /* A stream of memory that has gone may have ended with its context; so have its copies. */
@@ -231,20 +244,6 @@ static int wait_region(void *memory)
 	if (!weft_cuda_has_context(m) || weft_cuda_push(m))
 		return -EFAULT;
 	err = wait_for_stream(m);
-	weft_cuda_pop(m);
-	return err;
-}
-
-static int copy_region(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write)
-{
-	weft_cu_ptr ours = (uintptr_t)here;
-	struct weft_cuda_region *m = memory;
-	int err;
-
-	if (!is_still(m) || weft_cuda_push(m))
-		return -EFAULT;
-	err = write ? weft_cuda_copy(m, va, ours, len_bytes)
-		    : weft_cuda_copy(m, ours, va, len_bytes);
 	weft_cuda_pop(m);
 	return err;
 }

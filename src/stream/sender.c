@@ -194,9 +194,10 @@ void weft_sender_put(struct weft_sender *s, const uint8_t *data, uint32_t bytes)
 		keep(s, data, bytes);
 	} else {
 		const struct iovec piece = {(void *)data, bytes};
+		struct weft_udp_message message = s->to;
 
-		s->to.pieces = &piece;
-		send_now(s, &s->to, 1);
+		message.pieces = &piece;
+		send_now(s, &message, 1);
 	}
 }
 
