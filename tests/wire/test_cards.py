@@ -52,6 +52,12 @@ def test_datagrams_of_perftest(hosts, program):
 
 
 @pytest.mark.parametrize('index', [FOUR, LINK], ids=['four', 'link'])
+def test_header_of_datagrams(hosts, index):
+    """grh.c: the 40 bytes as the wire carried them, and answers to what ibv_create_ah_from_wc makes of them."""
+    run(hosts, hosts.fabrics[0].program('grh'), index, least=(4000, 4000), port=18516)
+
+
+@pytest.mark.parametrize('index', [FOUR, LINK], ids=['four', 'link'])
 def test_events(hosts, index):
     run(hosts, 'ibv_rc_pingpong', '-g', index, '-n', 100, '-c', '-e', least=(409600, 409600))
 
