@@ -60,7 +60,7 @@ static void want(struct weft_groups *g, const uint8_t gid[16])
 static void want_those_of(struct weft_groups *g, const struct weft_pool_member *m)
 {
 	uint8_t gid[16];
-	/* acquire: pairs with the release in join (mcast.c) */
+	/* acquire: pairs with the release in listen_to_group (mcast.c) */
 	uint32_t n = atomic_load_explicit(&m->groups, memory_order_acquire);
 
 	if (m->net_ns != g->pool->self->net_ns ||

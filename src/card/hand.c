@@ -23,7 +23,7 @@ struct seen {
 
 static bool read_slot(const struct weft_pool_qp *slot, struct seen *seen)
 {
-	/* acquire: pairs with the release in publish (qp.c) */
+	/* acquire: pairs with the release in publish_qp (qp.c) */
 	seen->conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	seen->hand_off = slot->hand_off;
 	seen->qpn = slot->qpn;
@@ -39,7 +39,7 @@ static enum weft_pool_conn state_of(uint64_t conn)
 	return conn >> 24 & 0xff;
 }
 
-/* Its owner is in the middle of publish (qp.c), or has just been ended (lease.c). */
+/* Its owner is in the middle of publish_qp (qp.c), or has just been ended (lease.c). */
 static bool is_changing(const struct seen *seen)
 {
 	return !(uint32_t)seen->conn && seen->hand_off && seen->qpn;

@@ -239,8 +239,8 @@ static void ended(struct weft_roce_qp *qp, uint64_t position, enum weft_cause ca
 
 /* ---- Sending ---- */
 
-static int gather(struct weft_carried *c, const struct weft_roce_bytes *bytes, uint8_t *to,
-		  uint32_t n)
+static int gather_payload(struct weft_carried *c, const struct weft_roce_bytes *bytes, uint8_t *to,
+			  uint32_t n)
 {
 	const struct weft_wqe *request;
 	enum weft_cause cause = WEFT_CAUSE_NONE;
@@ -295,7 +295,8 @@ static int send_packet(struct weft_roce_qp *qp, const struct weft_roce_packet *p
 		c->waits = wire->any_waits = true;
 		return WEFT_ROCE_LATER;
 	}
-	answer = gather(c, bytes, at + weft_roce_head_bytes(packet->opcode), packet->payload_bytes);
+	answer = gather_payload(c, bytes, at + weft_roce_head_bytes(packet->opcode),
+				packet->payload_bytes);
 	if (answer)
 		return answer;
 	weft_wire_seal(wire, &qp->config.route, packet, at, id);

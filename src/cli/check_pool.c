@@ -30,7 +30,7 @@ static void folder_of(const char *path, char folder[PATH_MAX])
 }
 
 /* Makes a file of a pool's size beside where the pool will be. 0 or -errno. */
-static int try_file(const char *folder)
+static int try_making(const char *folder)
 {
 	char path[PATH_MAX + 32];
 	int fd, err;
@@ -53,7 +53,7 @@ static void check_making(struct weft_checkup *c, const char *where)
 	int err;
 
 	folder_of(where, folder);
-	err = try_file(folder);
+	err = try_making(folder);
 	if (!err) {
 		snprintf(finding, sizeof(finding), "%s will be made when the first program starts",
 			 where);

@@ -31,7 +31,7 @@ static int find_loader(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1; /* the first one is the program */
 }
 
-static int set_variable(const char *name, const char *value)
+static int set_quietly(const char *name, const char *value)
 {
 	return setenv(name, value, 1);
 }
@@ -46,7 +46,7 @@ static void become_loader(const struct weft_delivery *d, const char *path, int o
 	dup2(out, 1);
 	dup2(out, 2);
 	unsetenv("LD_DEBUG");
-	if (loader && !weft_delivery_each(d, NULL, set_variable))
+	if (loader && !weft_delivery_each(d, NULL, set_quietly))
 		execl(loader, loader, "--list", path, (char *)NULL);
 	_exit(127);
 }

@@ -161,7 +161,7 @@ static void report_qps(struct weft_report *r, struct weft_view *v)
 	}
 }
 
-static const char *kind_of(const struct weft_view_mr *mr)
+static const char *region_kind(const struct weft_view_mr *mr)
 {
 	if (!mr->pooled_bytes)
 		return "in-place";
@@ -218,7 +218,7 @@ static void report_regions(struct weft_report *r, struct weft_view *v)
 		weft_report_number(r, mr.len_bytes);
 		weft_report_number(r, mr.iova);
 		weft_report_text(r, access);
-		weft_report_text(r, device ? device : kind_of(&mr));
+		weft_report_text(r, device ? device : region_kind(&mr));
 		weft_report_number(r, mr.pooled_bytes);
 		weft_report_text(r, reach);
 	}
@@ -272,7 +272,7 @@ static void report_totals(struct weft_report *r, const struct weft_counters *t)
 	weft_report_number(r, t->ops_atomic);
 }
 
-static int show(const char *path, bool json)
+static int show_pool(const char *path, bool json)
 {
 	char where[PATH_MAX];
 	struct weft_report r;
@@ -324,5 +324,5 @@ int weft_info_main(int argc, char **argv)
 			return weft_main_usage_error(
 				"info", "unknown option or nothing behind '%s'", argv[i]);
 	}
-	return show(pool, json);
+	return show_pool(pool, json);
 }

@@ -37,7 +37,7 @@ static bool has_members(const char *pool)
 }
 
 /* False: somebody has opened it once more in between, as a child may that outlives the program. */
-static bool remove_pool(const char *folder, const char *pool)
+static bool remove_private_pool(const char *folder, const char *pool)
 {
 	unlink(pool);
 	return !rmdir(folder) || access(pool, F_OK);
@@ -52,7 +52,7 @@ static unsigned long namespace(void)
 }
 
 /* Leaves everything that would tie the janitor to the program's terminal, pipes and signals. */
-static void detach(int keep, int lock)
+static void detach_janitor(int keep, int lock)
 {
 	sigset_t all;
 
@@ -76,10 +76,10 @@ static void janitor(int program, int lock, const char *folder, const char *pool)
 {
 	struct pollfd end = {.fd = 3, .events = POLLIN};
 
-	detach(program, lock);
+	detach_janitor(program, lock);
 	while (poll(&end, 1, -1) < 0)
 		;
-	while (has_members(pool) || !remove_pool(folder, pool))
+	while (has_members(pool) || !remove_private_pool(folder, pool))
 		nanosleep(&(struct timespec){.tv_nsec = MEMBERS_POLL_NS}, NULL);
 	_exit(0);
 }
@@ -107,7 +107,7 @@ static int start_janitor(int program, int lock, const char *folder, const char *
 /* ---- As process 1, with which all others of its namespace end, a janitor, too ---- */
 
 /* Those of the terminal go to the program anyway, whose process group is ours. */
-static void pass_on(pid_t program, const siginfo_t *signal)
+static void pass_signal_on(pid_t program, const siginfo_t *signal)
 {
 	if (signal->si_code != SI_KERNEL)
 		kill(program, signal->si_signo);
@@ -148,15 +148,15 @@ static int stay_first(const char *folder, const char *pool)
 	}
 	do {
 		if (sigwaitinfo(&all, &signal) > 0 && signal.si_signo != SIGCHLD)
-			pass_on(program, &signal);
+			pass_signal_on(program, &signal);
 	} while (!reap(program, &status));
-	remove_pool(folder, pool);
+	remove_private_pool(folder, pool);
 	_exit(status);
 }
 
 /* ---- Making one ---- */
 
-static int watch(int lock, const char *folder, const char *pool)
+static int watch_pool(int lock, const char *folder, const char *pool)
 {
 	int err, program;
 
@@ -185,9 +185,9 @@ int weft_private_make(char pool[PATH_MAX])
 	snprintf(pool, PATH_MAX, "%s/pool", folder);
 	/* held by the janitor that removes it: told from one that was left, also in other namespaces */
 	lock = open(folder, O_RDONLY | O_DIRECTORY);
-	err = lock < 0 || flock(lock, LOCK_EX) ? -errno : watch(lock, folder, pool);
+	err = lock < 0 || flock(lock, LOCK_EX) ? -errno : watch_pool(lock, folder, pool);
 	if (err)
-		remove_pool(folder, pool);
+		remove_private_pool(folder, pool);
 	return err;
 }
 
@@ -235,7 +235,7 @@ unsigned int weft_private_sweep(bool remove)
 			continue;
 		left++;
 		if (remove)
-			remove_pool(found.gl_pathv[i], pool);
+			remove_private_pool(found.gl_pathv[i], pool);
 	}
 	globfree(&found);
 	return left;

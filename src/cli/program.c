@@ -15,7 +15,7 @@
 #define SCRIPTS_MAX 4 /* an interpreter that is a script itself, and so on: the kernel's limit */
 
 /* One element of PATH, up to a colon or the end; the empty one is the current folder. */
-static bool join(const char *element, size_t len, const char *name, char out[PATH_MAX])
+static bool join_path(const char *element, size_t len, const char *name, char out[PATH_MAX])
 {
 	int n = snprintf(out, PATH_MAX, "%.*s%s%s", (int)len, element, len ? "/" : "", name);
 
@@ -46,7 +46,7 @@ static enum weft_program_fit search(const char *name, char path[PATH_MAX])
 	for (;; element += len + 1) {
 		len = strcspn(element, ":");
 		/* as the shell: what is in a folder that we may not look into is not there */
-		fit = join(element, len, name, candidate) && !access(candidate, F_OK)
+		fit = join_path(element, len, name, candidate) && !access(candidate, F_OK)
 			      ? judge_file(candidate)
 			      : WEFT_PROGRAM_MISSING;
 		if (fit == WEFT_PROGRAM_FITS ||

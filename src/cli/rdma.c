@@ -103,7 +103,7 @@ static bool take_option(const char *option, struct query *q)
 }
 
 /* Whether the question is one that we answer. */
-static bool parse(int argc, char **argv, struct query *q)
+static bool parse_question(int argc, char **argv, struct query *q)
 {
 	const char *words[3] = {"", "show", "weft0"};
 	int n = 0;
@@ -153,7 +153,7 @@ static void become_one_of(const char *folders, char **argv)
 	}
 }
 
-static int pass_on(char **argv)
+static int run_real(char **argv)
 {
 	const char *path = getenv("PATH");
 
@@ -170,8 +170,8 @@ int main(int argc, char **argv)
 {
 	struct query q = {0};
 
-	if (access(DEVICE, F_OK) || !parse(argc, argv, &q))
-		return pass_on(argv);
+	if (access(DEVICE, F_OK) || !parse_question(argc, argv, &q))
+		return run_real(argv);
 	if (q.link)
 		show_link(q.json);
 	else

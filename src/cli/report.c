@@ -91,7 +91,7 @@ static void head_of(const char *key, char *head, size_t size, bool capitals)
 	head[i] = '\0';
 }
 
-static int flags_of(const struct weft_column *c)
+static int column_flags(const struct weft_column *c)
 {
 	int flags = c->hidden ? SCOLS_FL_HIDDEN : 0;
 
@@ -114,7 +114,7 @@ static void open_table(struct weft_report *r)
 	}
 	for (const struct weft_column *c = r->column; c->key; c++) {
 		head_of(c->key, head, sizeof(head), true);
-		add_column(r, head, flags_of(c));
+		add_column(r, head, column_flags(c));
 	}
 }
 
@@ -198,7 +198,7 @@ void weft_report_row(struct weft_report *r)
 	r->cell = 0;
 }
 
-static void put_key(const struct weft_report *r)
+static void put_column_name(const struct weft_report *r)
 {
 	printf("%s\"%s\":", r->cell ? "," : "", r->column[r->cell].key);
 }
@@ -208,7 +208,7 @@ void weft_report_text(struct weft_report *r, const char *text)
 	if (!r->json) {
 		set_cell(r, text);
 	} else {
-		put_key(r);
+		put_column_name(r);
 		if (r->column[r->cell].kind == WEFT_COLUMN_LIST)
 			put_list(text);
 		else
@@ -223,7 +223,7 @@ void weft_report_number(struct weft_report *r, uint64_t value)
 	char text[32];
 
 	if (r->json) {
-		put_key(r);
+		put_column_name(r);
 		printf("%" PRIu64, value);
 	} else {
 		snprintf(text, sizeof(text), hex ? "0x%" PRIx64 : "%" PRIu64, value);
@@ -235,7 +235,7 @@ void weft_report_number(struct weft_report *r, uint64_t value)
 void weft_report_flag(struct weft_report *r, bool value)
 {
 	if (r->json) {
-		put_key(r);
+		put_column_name(r);
 		fputs(value ? "true" : "false", stdout);
 	} else {
 		set_cell(r, value ? "yes" : "no");

@@ -29,7 +29,7 @@ struct options {
 };
 
 /* 0, or the exit status of wrong usage. */
-static int parse(int argc, char **argv, struct options *o)
+static int parse_run_options(int argc, char **argv, struct options *o)
 {
 	int i;
 
@@ -60,7 +60,7 @@ static int set_variable(const char *name, const char *value)
 	return 125;
 }
 
-static int refuse(const char *path, enum weft_program_fit fit)
+static int refuse_program(const char *path, enum weft_program_fit fit)
 {
 	fprintf(stderr, "weft run: %s %s\n", path, weft_program_fit_str(fit));
 	return fit == WEFT_PROGRAM_MISSING ? 127 : 126;
@@ -74,7 +74,7 @@ int weft_run_main(int argc, char **argv)
 	enum weft_program_fit fit;
 	int err;
 
-	err = parse(argc, argv, &o);
+	err = parse_run_options(argc, argv, &o);
 	err = err ?: weft_delivery_find(&delivery);
 	err = err ?: weft_delivery_each(&delivery, o.pool, set_variable);
 	if (err)
@@ -82,7 +82,7 @@ int weft_run_main(int argc, char **argv)
 	/* With PATH as the program will have it: `weft run rdma` is ours. */
 	fit = weft_program_find(o.program[0], path);
 	if (fit != WEFT_PROGRAM_FITS)
-		return refuse(path, fit);
+		return refuse_program(path, fit);
 	if (o.private) {
 		err = weft_private_make(pool);
 		if (err) {

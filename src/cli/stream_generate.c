@@ -113,7 +113,7 @@ static bool take_event_option(struct weft_generator_options *o, int option)
 	}
 }
 
-static bool take(void *context, int option)
+static bool take_generate_option(void *context, int option)
 {
 	struct job *job = context;
 	struct weft_stream_live *live = &job->live;
@@ -191,7 +191,7 @@ static void generate(const struct job *job, struct weft_stream_capture *capture,
 	}
 }
 
-static int run(const struct job *job)
+static int run_generator(const struct job *job)
 {
 	struct weft_stream_capture capture;
 	FILE *side = NULL;
@@ -221,7 +221,7 @@ int weft_stream_generate(int argc, char **argv)
 				   .events = 10000,
 				   .most = UINT8_MAX,
 				   .segments = 1}};
-	int status = weft_stream_options(argc, argv, words, take, &job);
+	int status = weft_stream_options(argc, argv, words, take_generate_option, &job);
 
 	if (status)
 		return status;
@@ -234,5 +234,5 @@ int weft_stream_generate(int argc, char **argv)
 	if (!job.write && !job.truth)
 		return weft_main_usage_error("stream",
 					     "generate --write FILE, --truth FILE, or --to");
-	return run(&job);
+	return run_generator(&job);
 }

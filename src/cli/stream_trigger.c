@@ -81,7 +81,7 @@ static bool algorithm_named(const char *name, enum weft_trigger_algorithm *algor
 	return false;
 }
 
-static bool take(void *context, int option)
+static bool take_trigger_option(void *context, int option)
 {
 	struct job *job = context;
 
@@ -136,7 +136,7 @@ static void send(struct job *job, const uint8_t *data, uint32_t bytes)
 		weft_sender_put(job->sender, data, bytes);
 }
 
-static void judge(struct job *job, const struct weft_m2egp *event)
+static void judge_event(struct job *job, const struct weft_m2egp *event)
 {
 	struct weft_ring ring[WEFT_RINGS_MAX];
 	uint32_t rings = weft_trigger_event(job->trigger, event, ring);
@@ -176,7 +176,7 @@ static bool judge_all(struct job *job, const uint8_t *at, const uint8_t *end)
 		for (uint32_t i = 0; i < mgp.events; i++) {
 			at += step;
 			step = weft_m2egp_parse(at, (size_t)(next - at), &event);
-			judge(job, &event);
+			judge_event(job, &event);
 		}
 		at = next;
 	}
@@ -369,7 +369,7 @@ static int play(struct job *job)
 	return 0;
 }
 
-static int run(struct job *job)
+static int run_trigger(struct job *job)
 {
 	int err, status;
 
@@ -412,12 +412,12 @@ int weft_stream_trigger(int argc, char **argv)
 			  .events = 1024,
 			  .port = 6666,
 			  .timeout_us = 1000};
-	int status = weft_stream_options(argc, argv, words, take, &job);
+	int status = weft_stream_options(argc, argv, words, take_trigger_option, &job);
 
 	if (status)
 		return status;
 	if (!job.read == !job.from)
 		return weft_main_usage_error("stream",
 					     "trigger --read FILE, or --from udp:ADDRESS:PORT");
-	return run(&job);
+	return run_trigger(&job);
 }

@@ -85,7 +85,7 @@ void weft_addr_gid(const uint8_t addr[16], uint8_t gid[16])
 
 /* ---- Binding ---- */
 
-static bool may_bind(uint16_t port)
+static bool may_bind_port(uint16_t port)
 {
 	unsigned int first = 1024;
 	FILE *f;
@@ -116,7 +116,7 @@ int weft_addr_bind(struct weft_cm_id *id, const uint8_t addr[16], uint16_t port)
 	if (!any && !weft_address_is_loopback(addr) && weft_addr_gid_index(addr) < 0)
 		return weft_cm_broken(-EADDRNOTAVAIL, "%s is no address of this device",
 				      weft_cm_addr_str(addr, text));
-	if (!may_bind(port))
+	if (!may_bind_port(port))
 		return weft_cm_broken(-EACCES, "port %u is for who has the right to bind low ports",
 				      port);
 	memcpy(want.addr, addr, 16);
@@ -231,8 +231,8 @@ static bool is_reachable(const struct weft_cm_id *id, const uint8_t to[16])
 }
 
 /* 0; *event is 0 or the error of an answer that could not be had. */
-static int resolve(struct weft_cm_id *id, const struct sockaddr *src, const struct sockaddr *dst,
-		   int *event)
+static int resolve_address(struct weft_cm_id *id, const struct sockaddr *src,
+			   const struct sockaddr *dst, int *event)
 {
 	uint8_t to[16], from[16] = {0};
 	char text[WEFT_CM_ADDR_TEXT];
@@ -282,7 +282,7 @@ int rdma_resolve_addr(struct rdma_cm_id *rdma_id, struct sockaddr *src, struct s
 		return weft_cm_result(weft_cm_no_id());
 	weft_cm_lock();
 	weft_cm.service->follow();
-	err = resolve(id, src, dst, &event);
+	err = resolve_address(id, src, dst, &event);
 	if (!err)
 		weft_event_raise(id, event ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
 				 event);

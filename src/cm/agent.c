@@ -50,7 +50,7 @@ static struct weft_cm_id *find_local(uint32_t local_id)
 	return id;
 }
 
-static bool same(struct weft_address a, struct weft_address b)
+static bool same_address(struct weft_address a, struct weft_address b)
 {
 	return a.member == b.member && a.incarnation == b.incarnation &&
 	       !memcmp(a.far, b.far, sizeof(a.far));
@@ -60,7 +60,7 @@ static struct weft_cm_id *find_passive(uint32_t remote_id, struct weft_address f
 {
 	struct weft_cm_id *id = by_remote[remote_id % BUCKETS];
 
-	while (id && !(id->conn.remote_id == remote_id && same(id->peer, from) &&
+	while (id && !(id->conn.remote_id == remote_id && same_address(id->peer, from) &&
 		       id->conn.state != WEFT_CONN_IDLE))
 		id = id->next_remote;
 	return id;
@@ -149,8 +149,8 @@ static void set_ud(struct weft_cm_event *e, const struct weft_cm_id *id, const s
 	p->qkey = id->conn.remote_qkey;
 }
 
-static void tell(struct weft_cm_id *id, enum weft_conn_event event, int status,
-		 const struct weft_mad *mad)
+static void tell_program(struct weft_cm_id *id, enum weft_conn_event event, int status,
+			 const struct weft_mad *mad)
 {
 	struct weft_cm_event *e = NULL;
 
@@ -262,7 +262,7 @@ void weft_agent_apply(struct weft_cm_id *id, const struct weft_conn_out *out,
 	weft_timer_update(id);
 	if (id->conn.deadline_ns)
 		call_by(id->conn.deadline_ns);
-	tell(id, out->event, out->status, mad);
+	tell_program(id, out->event, out->status, mad);
 	WEFT_STEP(cm_told);
 	if (out->send)
 		transmit(id, out->wire);
@@ -393,7 +393,7 @@ static void on_datagram(const uint8_t wire[WEFT_MAD_BYTES], struct weft_address 
 	/* a requester that gave up before it had an answer does not know our number */
 	if (!id && mad.kind == WEFT_MAD_REJ)
 		id = find_passive(mad.local_id, from);
-	if (!id || !same(id->peer, from)) {
+	if (!id || !same_address(id->peer, from)) {
 		send_stray(&mad, from);
 		return;
 	}

@@ -27,7 +27,7 @@ uint32_t weft_cm_random(void)
 }
 
 /* What a fork's child has inherited is its parent's; it opens the device anew. */
-static void forget_in_child(void)
+static void forget_device_in_child(void)
 {
 	weft_cm = (struct weft_cm){.mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
 				   .forks = weft_cm.forks + 1};
@@ -45,7 +45,7 @@ static int open_device(void)
 	return weft_cm.verbs ? 0 : -errno;
 }
 
-static int join(void)
+static int join_process(void)
 {
 	static const struct weft_helper_client client = {.run = weft_agent_run};
 	static bool forks;
@@ -61,7 +61,7 @@ static int join(void)
 	if (!weft_cm.pd)
 		return -errno;
 	if (!forks)
-		pthread_atfork(NULL, NULL, forget_in_child);
+		pthread_atfork(NULL, NULL, forget_device_in_child);
 	forks = true;
 	weft_cm.ca_guid = be64toh(ibv_get_device_guid(weft_cm.verbs->device));
 	err = weft_cm.service->start(&client, &weft_cm.pool);
@@ -83,7 +83,7 @@ int weft_cm_start(void)
 	/* a mutex of its own, as the helper takes weft_cm.mutex */
 	pthread_mutex_lock(&starting);
 	if (started != self)
-		err = join();
+		err = join_process();
 	if (!err)
 		started = self;
 	pthread_mutex_unlock(&starting);

@@ -120,7 +120,7 @@ struct weft_cm_event *weft_event_detach(struct weft_cm_id *id)
 /* ---- Reading ---- */
 
 /* The oldest event, or NULL and the descriptor that tells of the next: -1 if ch was destroyed. */
-static struct weft_cm_event *take(struct weft_cm_channel *ch, int *fd)
+static struct weft_cm_event *take_event(struct weft_cm_channel *ch, int *fd)
 {
 	struct weft_cm_event *e;
 
@@ -246,7 +246,7 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 
 	if (!channel || !event)
 		return weft_cm_result(-EINVAL);
-	while (!(e = take(weft_cm_channel(channel), &fd))) {
+	while (!(e = take_event(weft_cm_channel(channel), &fd))) {
 		err = wait_for_event(fd);
 		if (err)
 			return weft_cm_result(err);

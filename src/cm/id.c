@@ -86,7 +86,7 @@ static void drop_events(struct weft_cm_id *id)
 }
 
 /* Out of the agent's and the listeners' sight; the peer is told. */
-static void retire(struct weft_cm_id *id)
+static void retire_id(struct weft_cm_id *id)
 {
 	struct weft_conn_out out;
 
@@ -101,7 +101,7 @@ static void retire(struct weft_cm_id *id)
 	drop_events(id);
 }
 
-static void free_memory(struct weft_cm_id *id)
+static void free_id(struct weft_cm_id *id)
 {
 	pthread_cond_destroy(&id->acked);
 	free(id->id.route.path_rec);
@@ -114,8 +114,8 @@ static void free_memory(struct weft_cm_id *id)
 
 void weft_id_free(struct weft_cm_id *id)
 {
-	retire(id);
-	free_memory(id);
+	retire_id(id);
+	free_id(id);
 }
 
 int rdma_destroy_id(struct rdma_cm_id *rdma_id)
@@ -130,13 +130,13 @@ int rdma_destroy_id(struct rdma_cm_id *rdma_id)
 	if (rdma_id->event)
 		rdma_ack_cm_event(rdma_id->event);
 	weft_cm_lock();
-	retire(id);
+	retire_id(id);
 	while (id->events_acked != id->events_read)
 		pthread_cond_wait(&id->acked, &weft_cm.mutex);
 	weft_cm_unlock();
 	if (id->sync)
 		rdma_destroy_event_channel(rdma_id->channel);
-	free_memory(id);
+	free_id(id);
 	return 0;
 }
 

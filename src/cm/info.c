@@ -93,8 +93,8 @@ static int from_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *r
 }
 
 /* 0, -errno, or getaddrinfo(3)'s, which are positive or small. */
-static int look_up(const char *node, const char *service, const struct rdma_addrinfo *hints,
-		   struct rdma_addrinfo *rai)
+static int look_up_name(const char *node, const char *service, const struct rdma_addrinfo *hints,
+			struct rdma_addrinfo *rai)
 {
 	struct addrinfo plain = plain_hints(hints), *list;
 	int err = getaddrinfo(node, service, &plain, &list);
@@ -119,7 +119,7 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 	rai = calloc(1, sizeof(*rai));
 	if (!rai)
 		return -1;
-	err = node || service ? look_up(node, service, hints, rai) : from_hints(hints, rai);
+	err = node || service ? look_up_name(node, service, hints, rai) : from_hints(hints, rai);
 	if (err) {
 		rdma_freeaddrinfo(rai);
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): that freed it */

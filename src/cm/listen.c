@@ -9,8 +9,8 @@
 static struct weft_cm_id *listeners;
 
 /* How well a listener fits: 0 not at all, 2 exactly (as mailbox/port.c does). */
-static int fit(const struct weft_cm_id *id, enum rdma_port_space ps, const uint8_t addr[16],
-	       uint16_t port)
+static int listener_fit(const struct weft_cm_id *id, enum rdma_port_space ps,
+			const uint8_t addr[16], uint16_t port)
 {
 	sa_family_t family = id->id.route.addr.src_addr.sa_family;
 	uint8_t own[16];
@@ -33,7 +33,7 @@ struct weft_cm_id *weft_listener_find(enum rdma_port_space ps, const uint8_t add
 	int best_fit = 0;
 
 	for (struct weft_cm_id *id = listeners; id; id = id->next_listener) {
-		int now = fit(id, ps, addr, port);
+		int now = listener_fit(id, ps, addr, port);
 
 		if (now > best_fit) {
 			best_fit = now;

@@ -22,7 +22,7 @@ static int make_group(const struct sockaddr *addr, struct weft_cm_group **made)
 	return err;
 }
 
-static struct weft_cm_group **find(struct weft_cm_id *id, const union ibv_gid *gid)
+static struct weft_cm_group **find_joined(struct weft_cm_id *id, const union ibv_gid *gid)
 {
 	struct weft_cm_group **at = &id->groups;
 
@@ -31,8 +31,8 @@ static struct weft_cm_group **find(struct weft_cm_id *id, const union ibv_gid *g
 	return at;
 }
 
-static struct weft_cm_event *new_event(struct weft_cm_id *id, const struct weft_cm_group *group,
-				       void *context)
+static struct weft_cm_event *new_group_event(struct weft_cm_id *id,
+					     const struct weft_cm_group *group, void *context)
 {
 	struct weft_cm_event *e = weft_event_new(id, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
 	struct rdma_ud_param *p = e ? &e->event.param.ud : NULL;
@@ -46,7 +46,8 @@ static struct weft_cm_event *new_event(struct weft_cm_id *id, const struct weft_
 	return e;
 }
 
-static int join(struct weft_cm_id *id, const struct sockaddr *addr, bool send_only, void *context)
+static int join_group(struct weft_cm_id *id, const struct sockaddr *addr, bool send_only,
+		      void *context)
 {
 	struct weft_cm_group *group;
 	struct weft_address card;
@@ -62,7 +63,7 @@ static int join(struct weft_cm_id *id, const struct sockaddr *addr, bool send_on
 		return err;
 	/* what comes from other hosts is wanted, too */
 	weft_cm.service->beyond(id->path.sgid.raw, group->gid.raw, &card);
-	e = new_event(id, group, context);
+	e = new_group_event(id, group, context);
 	if (!e) {
 		free(group);
 		return -ENOMEM;
@@ -85,8 +86,8 @@ int rdma_join_multicast_ex(struct rdma_cm_id *rdma_id, struct rdma_cm_join_mc_at
 	    attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED)
 		return weft_cm_result(-EINVAL);
 	weft_cm_lock();
-	err = join(id, attr->addr, attr->join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER,
-		   context);
+	err = join_group(id, attr->addr, attr->join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER,
+			 context);
 	weft_cm_unlock();
 	return weft_cm_result(err ? err : weft_event_complete(id));
 }
@@ -107,7 +108,7 @@ int weft_multicast_attach(struct weft_cm_id *id, const union ibv_gid *gid)
 	bool wanted;
 
 	weft_cm_lock();
-	group = *find(id, gid);
+	group = *find_joined(id, gid);
 	wanted = group && !group->send_only && id->id.qp; /* it may have left meanwhile */
 	weft_cm_unlock();
 	return wanted ? -ibv_attach_mcast(id->id.qp, gid, 0) : 0;
@@ -124,7 +125,7 @@ int rdma_leave_multicast(struct rdma_cm_id *rdma_id, struct sockaddr *addr)
 	if (err)
 		return weft_cm_result(err);
 	weft_cm_lock();
-	at = find(id, &gid);
+	at = find_joined(id, &gid);
 	group = *at;
 	if (group)
 		*at = group->next;

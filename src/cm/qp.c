@@ -129,7 +129,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 /* ---- Transitions ---- */
 
 /* limit: what the program wants instead of the depth that was agreed on; 0xff: nothing. */
-static int move(struct weft_cm_id *id, enum ibv_qp_state state, uint8_t limit)
+static int change_state(struct weft_cm_id *id, enum ibv_qp_state state, uint8_t limit)
 {
 	struct ibv_qp_attr attr = {.qp_state = state};
 	int mask = 0;
@@ -150,13 +150,13 @@ int weft_qp_to_rtr(struct weft_cm_id *id, uint8_t responder_resources)
 	if (!id->id.qp)
 		return 0;
 	/* now that there is a connection: its rights */
-	err = move(id, IBV_QPS_INIT, 0xff);
-	return err ? err : move(id, IBV_QPS_RTR, responder_resources);
+	err = change_state(id, IBV_QPS_INIT, 0xff);
+	return err ? err : change_state(id, IBV_QPS_RTR, responder_resources);
 }
 
 int weft_qp_to_rts(struct weft_cm_id *id, uint8_t initiator_depth)
 {
-	return id->id.qp ? move(id, IBV_QPS_RTS, initiator_depth) : 0;
+	return id->id.qp ? change_state(id, IBV_QPS_RTS, initiator_depth) : 0;
 }
 
 int weft_qp_to_error(struct weft_cm_id *id)
@@ -205,12 +205,12 @@ int weft_qp_make_queue(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq,
 /* It may be used for receiving at once; an unconnected one for sending, too. */
 static int make_ready(struct weft_cm_id *id)
 {
-	int err = move(id, IBV_QPS_INIT, 0xff);
+	int err = change_state(id, IBV_QPS_INIT, 0xff);
 
 	if (!err && weft_id_is_ud(id))
-		err = move(id, IBV_QPS_RTR, 0xff);
+		err = change_state(id, IBV_QPS_RTR, 0xff);
 	if (!err && weft_id_is_ud(id))
-		err = move(id, IBV_QPS_RTS, 0xff);
+		err = change_state(id, IBV_QPS_RTS, 0xff);
 	return err;
 }
 

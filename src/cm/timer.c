@@ -7,7 +7,7 @@
 static struct weft_cm_id **heap; /* from 1 */
 static uint32_t count, room;
 
-static void place(struct weft_cm_id *id, uint32_t at)
+static void place_timer(struct weft_cm_id *id, uint32_t at)
 {
 	heap[at] = id;
 	id->timer = at;
@@ -19,22 +19,22 @@ static bool before(const struct weft_cm_id *a, const struct weft_cm_id *b)
 }
 
 /* Puts it at `at`, or above or below, where it belongs. */
-static void settle(struct weft_cm_id *id, uint32_t at)
+static void settle_timer(struct weft_cm_id *id, uint32_t at)
 {
 	for (; at > 1 && before(id, heap[at / 2]); at /= 2)
-		place(heap[at / 2], at);
+		place_timer(heap[at / 2], at);
 	for (uint32_t child = 2 * at; child <= count; child = 2 * at) {
 		if (child < count && before(heap[child + 1], heap[child]))
 			child++;
 		if (!before(heap[child], id))
 			break;
-		place(heap[child], at);
+		place_timer(heap[child], at);
 		at = child;
 	}
-	place(id, at);
+	place_timer(id, at);
 }
 
-static int grow(void)
+static int grow_heap(void)
 {
 	uint32_t more = room ? room * 2 : 64;
 	struct weft_cm_id **larger = reallocarray(heap, more + 1, sizeof(struct weft_cm_id *));
@@ -53,11 +53,11 @@ int weft_timer_update(struct weft_cm_id *id)
 		return 0;
 	}
 	if (!id->timer) {
-		if (count == room && grow())
+		if (count == room && grow_heap())
 			return -ENOMEM;
 		id->timer = ++count;
 	}
-	settle(id, id->timer);
+	settle_timer(id, id->timer);
 	return 0;
 }
 
@@ -71,7 +71,7 @@ void weft_timer_remove(struct weft_cm_id *id)
 	id->timer = 0;
 	moved = heap[count--];
 	if (moved != id)
-		settle(moved, at);
+		settle_timer(moved, at);
 }
 
 struct weft_cm_id *weft_timer_first(void)

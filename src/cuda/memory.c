@@ -35,7 +35,7 @@ static int ask(const struct weft_cuda *cuda, weft_cu_ptr at, uint64_t answer[ASK
 	return cuda->cuPointerGetAttributes(ASKED, names, data, at) ? -EIO : 0;
 }
 
-static enum weft_cuda_kind kind_of(const uint64_t answer[ASKED])
+static enum weft_cuda_kind answered_kind(const uint64_t answer[ASKED])
 {
 	if (!(uint32_t)answer[TYPE])
 		return WEFT_CUDA_UNKNOWN;
@@ -45,7 +45,7 @@ static enum weft_cuda_kind kind_of(const uint64_t answer[ASKED])
 								 : WEFT_CUDA_DEVICE;
 }
 
-static int add(struct weft_cuda_memory *memory, const struct weft_cuda_part *part)
+static int add_part(struct weft_cuda_memory *memory, const struct weft_cuda_part *part)
 {
 	struct weft_cuda_part *more =
 		realloc(memory->part, (memory->parts + 1) * sizeof(*memory->part));
@@ -64,16 +64,17 @@ static int take_part(struct weft_cuda_memory *memory, weft_cu_ptr at, const uint
 	struct weft_cuda_part part = {answer[START], answer[BYTES], answer[ID]};
 
 	if (!memory->parts) {
-		memory->kind = kind_of(answer);
+		memory->kind = answered_kind(answer);
 		memory->device = (int)(uint32_t)answer[DEVICE];
 		memory->context = (weft_cu_context)(uintptr_t)answer[CONTEXT];
 		memory->exportable = (uint32_t)answer[IPC];
 	}
-	if (kind_of(answer) != memory->kind || (int)(uint32_t)answer[DEVICE] != memory->device ||
-	    at < part.start || at - part.start >= part.bytes)
+	if (answered_kind(answer) != memory->kind ||
+	    (int)(uint32_t)answer[DEVICE] != memory->device || at < part.start ||
+	    at - part.start >= part.bytes)
 		return -EFAULT;
 	*end = part.start + part.bytes;
-	return add(memory, &part);
+	return add_part(memory, &part);
 }
 
 /* Programs round what they register to whole pages, as cards need it: where the first or the last page is of
@@ -112,7 +113,7 @@ int weft_cuda_look(const struct weft_cuda *cuda, weft_cu_ptr at, size_t bytes,
 	*memory = (struct weft_cuda_memory){0};
 	while (!err && next - at < bytes) {
 		err = ask(cuda, next, answer);
-		if (!err && kind_of(answer) == WEFT_CUDA_UNKNOWN && !memory->parts) {
+		if (!err && answered_kind(answer) == WEFT_CUDA_UNKNOWN && !memory->parts) {
 			err = weft_cuda_may_pin(cuda, at, bytes) ? -EFAULT : 0;
 			break;
 		}

@@ -24,7 +24,7 @@ struct weft_fault {
 /* ---- Chance ---- */
 
 /* xorshift64*: any state but 0 */
-static uint64_t next(struct weft_fault *f)
+static uint64_t next_random(struct weft_fault *f)
 {
 	f->state ^= f->state >> 12;
 	f->state ^= f->state << 25;
@@ -34,7 +34,7 @@ static uint64_t next(struct weft_fault *f)
 
 static bool chance(struct weft_fault *f, uint32_t of_65536)
 {
-	return (next(f) & 0xffff) < of_65536;
+	return (next_random(f) & 0xffff) < of_65536;
 }
 
 /* ---- One datagram ---- */
@@ -52,12 +52,12 @@ static void corrupt(struct weft_fault *f, struct held *h)
 {
 	if (!h->piece.iov_len)
 		return;
-	h->bytes[next(f) % h->piece.iov_len] ^= (uint8_t)(1 + next(f) % 255);
+	h->bytes[next_random(f) % h->piece.iov_len] ^= (uint8_t)(1 + next_random(f) % 255);
 	f->counters.corrupted++;
 }
 
 /* One more has gone: for some that is all they waited for. */
-static void let_go(struct weft_fault *f, struct weft_udp *udp)
+static void let_held_go(struct weft_fault *f, struct weft_udp *udp)
 {
 	for (uint32_t i = 0; i < WEFT_FAULT_LATE; i++)
 		if (f->held[i].after && !--f->held[i].after)
@@ -73,14 +73,14 @@ static bool hold(struct weft_fault *f, const struct held *h)
 	if (i == WEFT_FAULT_LATE)
 		return false;
 	f->held[i] = *h;
-	f->held[i].after = 1 + (uint32_t)(next(f) % WEFT_FAULT_LATE);
+	f->held[i].after = 1 + (uint32_t)(next_random(f) % WEFT_FAULT_LATE);
 	f->held[i].order = f->order++;
 	f->counters.late++;
 	return true;
 }
 
 /* 0, or why it cannot go. */
-static int pass(struct weft_fault *f, struct weft_udp *udp, const struct held *h)
+static int pass_message(struct weft_fault *f, struct weft_udp *udp, const struct held *h)
 {
 	int answer;
 
@@ -92,11 +92,11 @@ static int pass(struct weft_fault *f, struct weft_udp *udp, const struct held *h
 	answer = send_held(udp, &f->now);
 	if (answer < 0)
 		return answer;
-	let_go(f, udp);
+	let_held_go(f, udp);
 	return 0;
 }
 
-static int gather(const struct weft_udp_message *m, struct held *h)
+static int gather_message(const struct weft_udp_message *m, struct held *h)
 {
 	h->message = *m;
 	h->message.count = 1;
@@ -112,10 +112,11 @@ static int gather(const struct weft_udp_message *m, struct held *h)
 	return 0;
 }
 
-static int send_one(struct weft_fault *f, struct weft_udp *udp, const struct weft_udp_message *m)
+static int send_or_hold(struct weft_fault *f, struct weft_udp *udp,
+			const struct weft_udp_message *m)
 {
 	struct held h = {0};
-	int answer = gather(m, &h);
+	int answer = gather_message(m, &h);
 
 	if (answer)
 		return answer;
@@ -123,10 +124,10 @@ static int send_one(struct weft_fault *f, struct weft_udp *udp, const struct wef
 		f->counters.lost++;
 		return 0;
 	}
-	answer = pass(f, udp, &h);
+	answer = pass_message(f, udp, &h);
 	if (!answer && chance(f, f->config.doubled)) {
 		f->counters.doubled++;
-		pass(f, udp, &h);
+		pass_message(f, udp, &h);
 	}
 	return answer;
 }
@@ -142,7 +143,7 @@ struct weft_fault *weft_fault_open(const struct weft_fault_config *config)
 	f->config = *config;
 	f->state = config->seed * 0x9e3779b97f4a7c15ull | 1;
 	for (int i = 0; i < 8; i++)
-		next(f);
+		next_random(f);
 	return f;
 }
 
@@ -155,7 +156,7 @@ int weft_fault_send(struct weft_fault *fault, struct weft_udp *udp,
 		    const struct weft_udp_message *messages, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		int answer = send_one(fault, udp, &messages[i]);
+		int answer = send_or_hold(fault, udp, &messages[i]);
 
 		if (answer)
 			return i ? (int)i : answer;

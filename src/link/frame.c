@@ -24,7 +24,7 @@ static uint32_t add_words(uint32_t sum, const uint8_t *at, size_t bytes)
 	return bytes ? sum + (uint32_t)(*at << 8) : sum;
 }
 
-static uint16_t fold(uint32_t sum)
+static uint16_t fold_sum(uint32_t sum)
 {
 	while (sum >> 16)
 		sum = (sum & 0xffff) + (sum >> 16);
@@ -51,9 +51,9 @@ static enum weft_frame_verdict parse_udp(const uint8_t *at, size_t bytes, bool v
 	if (length > bytes)
 		return WEFT_FRAME_CUT;
 	uint32_t sum = pseudo(frame, v6, length);
-	bool unfilled = check == fold(sum) || (!check && !v6);
+	bool unfilled = check == fold_sum(sum) || (!check && !v6);
 
-	if (!unfilled && fold(add_words(sum, at, length)) != 0xffff)
+	if (!unfilled && fold_sum(add_words(sum, at, length)) != 0xffff)
 		return WEFT_FRAME_WRONG;
 	frame->from_port = get16(at);
 	frame->to_port = get16(at + 2);
@@ -72,7 +72,7 @@ static enum weft_frame_verdict parse_ipv4(const uint8_t *at, size_t bytes, struc
 		return WEFT_FRAME_WRONG;
 	if (total > bytes)
 		return WEFT_FRAME_CUT;
-	if (fold(add_words(0, at, header)) != 0xffff)
+	if (fold_sum(add_words(0, at, header)) != 0xffff)
 		return WEFT_FRAME_WRONG;
 	if (at[9] != UDP || get16(at + 6) & 0x3fff)
 		return WEFT_FRAME_OTHER;
@@ -155,11 +155,11 @@ void weft_frame_write(const struct weft_frame *frame, uint8_t *to)
 	ip[9] = UDP;
 	memcpy(ip + 12, frame->from + 12, 4);
 	memcpy(ip + 16, frame->to + 12, 4);
-	put16(ip + 10, (uint16_t)~fold(add_words(0, ip, 20)));
+	put16(ip + 10, (uint16_t)~fold_sum(add_words(0, ip, 20)));
 	put16(udp, frame->from_port);
 	put16(udp + 2, frame->to_port);
 	put16(udp + 4, udp_bytes);
-	uint16_t check = (uint16_t)~fold(add_words(
+	uint16_t check = (uint16_t)~fold_sum(add_words(
 		add_words(pseudo(frame, false, udp_bytes), udp, 8), frame->payload, frame->bytes));
 
 	put16(udp + 6, check ? check : 0xffff);

@@ -41,7 +41,7 @@ static uint32_t get32(const struct weft_pcap_reader *r, const void *at)
 	return r->swapped ? bswap_32(value) : value;
 }
 
-static uint16_t get16(const struct weft_pcap_reader *r, const void *at)
+static uint16_t number16(const struct weft_pcap_reader *r, const void *at)
 {
 	uint16_t value;
 
@@ -49,14 +49,14 @@ static uint16_t get16(const struct weft_pcap_reader *r, const void *at)
 	return r->swapped ? bswap_16(value) : value;
 }
 
-static int wrong(const char **why, const char *what)
+static int wrong_file(const char **why, const char *what)
 {
 	*why = what;
 	return -EPROTO;
 }
 
 /* 1: read; 0: the file ended before the first byte. */
-static int fetch(struct weft_pcap_reader *r, void *to, size_t bytes, const char **why)
+static int read_bytes(struct weft_pcap_reader *r, void *to, size_t bytes, const char **why)
 {
 	size_t done = fread(to, 1, bytes, r->file);
 
@@ -66,7 +66,7 @@ static int fetch(struct weft_pcap_reader *r, void *to, size_t bytes, const char 
 		*why = "cannot be read";
 		return -errno;
 	}
-	return done ? wrong(why, "it is cut in the midst of a packet") : 0;
+	return done ? wrong_file(why, "it is cut in the midst of a packet") : 0;
 }
 
 /* Of the ticks since 1970, in ns; exact unless a tick is none of a whole number of ns. */
@@ -82,10 +82,10 @@ static int begin_pcap(struct weft_pcap_reader *r, const char **why)
 {
 	uint8_t head[20];
 
-	if (fetch(r, head, sizeof(head), why) <= 0)
-		return wrong(why, "its header is cut");
-	if (get16(r, head) != 2)
-		return wrong(why, "it is of a version of pcap that is not 2");
+	if (read_bytes(r, head, sizeof(head), why) <= 0)
+		return wrong_file(why, "its header is cut");
+	if (number16(r, head) != 2)
+		return wrong_file(why, "it is of a version of pcap that is not 2");
 	r->iface[0].linktype = get32(r, head + 16) & 0xffff;
 	r->ifaces = 1;
 	return 0;
@@ -94,7 +94,7 @@ static int begin_pcap(struct weft_pcap_reader *r, const char **why)
 static int next_pcap(struct weft_pcap_reader *r, struct weft_pcap_packet *packet, const char **why)
 {
 	uint8_t head[16];
-	int got = fetch(r, head, sizeof(head), why);
+	int got = read_bytes(r, head, sizeof(head), why);
 
 	if (got <= 0)
 		return got;
@@ -107,9 +107,9 @@ static int next_pcap(struct weft_pcap_reader *r, struct weft_pcap_packet *packet
 		.data = r->buffer,
 	};
 	if (packet->bytes > MAX_BYTES)
-		return wrong(why, "a packet's length is beyond 1 MiB");
-	if (packet->bytes && (got = fetch(r, r->buffer, packet->bytes, why)) <= 0)
-		return got ?: wrong(why, "it is cut in the midst of a packet");
+		return wrong_file(why, "a packet's length is beyond 1 MiB");
+	if (packet->bytes && (got = read_bytes(r, r->buffer, packet->bytes, why)) <= 0)
+		return got ?: wrong_file(why, "it is cut in the midst of a packet");
 	return 1;
 }
 
@@ -120,7 +120,7 @@ static int resolution(struct weft_pcap_reader *r, const uint8_t *at, const uint8
 		      struct iface *iface, const char **why)
 {
 	while (end - at >= 4) {
-		uint16_t code = get16(r, at), bytes = get16(r, at + 2);
+		uint16_t code = number16(r, at), bytes = number16(r, at + 2);
 
 		at += 4;
 		if (!code || bytes > end - at)
@@ -129,7 +129,7 @@ static int resolution(struct weft_pcap_reader *r, const uint8_t *at, const uint8
 			unsigned int power = *at & 0x7f;
 
 			if (power > (*at & 0x80 ? 63 : 19))
-				return wrong(why, "an interface's resolution is out of range");
+				return wrong_file(why, "an interface's resolution is out of range");
 			iface->ticks = 1;
 			for (unsigned int i = 0; i < power; i++)
 				iface->ticks *= *at & 0x80 ? 2 : 10;
@@ -144,10 +144,10 @@ static int resolution(struct weft_pcap_reader *r, const uint8_t *at, const uint8
 static int begin_interface(struct weft_pcap_reader *r, uint32_t bytes, const char **why)
 {
 	if (bytes < 8 || r->ifaces == MAX_IFACES)
-		return wrong(why, "an interface's block is damaged, or the 65th");
+		return wrong_file(why, "an interface's block is damaged, or the 65th");
 	struct iface *iface = &r->iface[r->ifaces++];
 
-	*iface = (struct iface){get16(r, r->buffer), get32(r, r->buffer + 4), 1000000};
+	*iface = (struct iface){number16(r, r->buffer), get32(r, r->buffer + 4), 1000000};
 	return resolution(r, r->buffer + 8, r->buffer + bytes, iface, why);
 }
 
@@ -156,20 +156,21 @@ static int begin_section(struct weft_pcap_reader *r, const char **why)
 	uint8_t head[8];
 	uint32_t magic, bytes;
 
-	if (fetch(r, head, sizeof(head), why) <= 0)
-		return wrong(why, "its header is cut");
+	if (read_bytes(r, head, sizeof(head), why) <= 0)
+		return wrong_file(why, "its header is cut");
 	memcpy(&magic, head + 4, 4);
 	if (magic != MAGIC_ORDER && magic != bswap_32(MAGIC_ORDER))
-		return wrong(why, "a section has no byte order");
+		return wrong_file(why, "a section has no byte order");
 	r->swapped = magic != MAGIC_ORDER;
 	bytes = get32(r, head);
 	if (bytes < 28 || bytes % 4 || bytes - 12 > MAX_BYTES)
-		return wrong(why, "a section's length is out of range");
+		return wrong_file(why, "a section's length is out of range");
 	r->ifaces = 0;
-	if (fetch(r, r->buffer, bytes - 12, why) <= 0)
-		return wrong(why, "its header is cut");
-	return get16(r, r->buffer) == 1 ? 0
-					: wrong(why, "it is of a version of pcapng that is not 1");
+	if (read_bytes(r, r->buffer, bytes - 12, why) <= 0)
+		return wrong_file(why, "its header is cut");
+	return number16(r, r->buffer) == 1
+		       ? 0
+		       : wrong_file(why, "it is of a version of pcapng that is not 1");
 }
 
 static int packet_of(struct weft_pcap_reader *r, uint32_t type, uint32_t bytes,
@@ -179,7 +180,7 @@ static int packet_of(struct weft_pcap_reader *r, uint32_t type, uint32_t bytes,
 	uint32_t head = simple ? 4 : 20, which = bytes >= head && !simple ? get32(r, r->buffer) : 0;
 
 	if (bytes < head || which >= r->ifaces)
-		return wrong(why, "a packet's block is damaged, or of no interface");
+		return wrong_file(why, "a packet's block is damaged, or of no interface");
 	const struct iface *iface = &r->iface[which];
 
 	*packet = (struct weft_pcap_packet){
@@ -197,7 +198,8 @@ static int packet_of(struct weft_pcap_reader *r, uint32_t type, uint32_t bytes,
 			time_of((uint64_t)get32(r, r->buffer + 4) << 32 | get32(r, r->buffer + 8),
 				iface->ticks);
 	}
-	return packet->bytes > bytes - head ? wrong(why, "a packet is longer than its block") : 1;
+	return packet->bytes > bytes - head ? wrong_file(why, "a packet is longer than its block")
+					    : 1;
 }
 
 static int next_pcapng(struct weft_pcap_reader *r, struct weft_pcap_packet *packet,
@@ -205,7 +207,7 @@ static int next_pcapng(struct weft_pcap_reader *r, struct weft_pcap_packet *pack
 {
 	for (;;) {
 		uint32_t type, bytes;
-		int got = fetch(r, &type, 4, why);
+		int got = read_bytes(r, &type, 4, why);
 
 		if (got <= 0)
 			return got;
@@ -215,16 +217,16 @@ static int next_pcapng(struct weft_pcap_reader *r, struct weft_pcap_packet *pack
 				return got;
 			continue;
 		}
-		if (fetch(r, &bytes, 4, why) <= 0)
-			return wrong(why, "it is cut in the midst of a block");
+		if (read_bytes(r, &bytes, 4, why) <= 0)
+			return wrong_file(why, "it is cut in the midst of a block");
 		bytes = r->swapped ? bswap_32(bytes) : bytes;
 		if (bytes < 12 || bytes % 4 || bytes - 8 > MAX_BYTES)
-			return wrong(why, "a block's length is out of range");
-		if (fetch(r, r->buffer, bytes - 8, why) <= 0)
-			return wrong(why, "it is cut in the midst of a block");
+			return wrong_file(why, "a block's length is out of range");
+		if (read_bytes(r, r->buffer, bytes - 8, why) <= 0)
+			return wrong_file(why, "it is cut in the midst of a block");
 		bytes -= 12; /* its length stands at both ends */
 		if (get32(r, r->buffer + bytes) != bytes + 12)
-			return wrong(why, "a block's two lengths differ");
+			return wrong_file(why, "a block's two lengths differ");
 		if (type == BLOCK_ENHANCED || type == BLOCK_SIMPLE)
 			return packet_of(r, type, bytes, packet, why);
 		if (type == BLOCK_INTERFACE && (got = begin_interface(r, bytes, why)))
@@ -238,15 +240,15 @@ static int begin_capture(struct weft_pcap_reader *r, const char **why)
 {
 	uint32_t magic = 0;
 
-	if (fetch(r, &magic, 4, why) <= 0)
-		return wrong(why, "it is no capture: empty, or a few bytes");
+	if (read_bytes(r, &magic, 4, why) <= 0)
+		return wrong_file(why, "it is no capture: empty, or a few bytes");
 	r->ng = magic == MAGIC_NG;
 	if (r->ng)
 		return begin_section(r, why);
 	r->swapped = magic == bswap_32(MAGIC_US) || magic == bswap_32(MAGIC_NS);
 	magic = r->swapped ? bswap_32(magic) : magic;
 	if (magic != MAGIC_US && magic != MAGIC_NS)
-		return wrong(why, "it is no capture: neither pcap nor pcapng");
+		return wrong_file(why, "it is no capture: neither pcap nor pcapng");
 	r->iface[0].ticks = magic == MAGIC_NS ? SECOND : 1000000;
 	return begin_pcap(r, why);
 }
@@ -296,7 +298,7 @@ struct weft_pcap_writer {
 	int err; /* the first */
 };
 
-static void put(struct weft_pcap_writer *w, const void *from, size_t bytes)
+static void write_bytes(struct weft_pcap_writer *w, const void *from, size_t bytes)
 {
 	if (fwrite(from, 1, bytes, w->file) != bytes && !w->err)
 		w->err = -errno;
@@ -304,7 +306,7 @@ static void put(struct weft_pcap_writer *w, const void *from, size_t bytes)
 
 static void put_words(struct weft_pcap_writer *w, size_t count, const uint32_t word[])
 {
-	put(w, word, 4 * count);
+	write_bytes(w, word, 4 * count);
 }
 
 int weft_pcap_create(const char *path, enum weft_pcap_format format,
@@ -344,10 +346,10 @@ void weft_pcap_write(struct weft_pcap_writer *w, uint64_t time_ns, const uint8_t
 		put_words(w, 7,
 			  (const uint32_t[]){BLOCK_ENHANCED, whole, 0, (uint32_t)(time_ns >> 32),
 					     (uint32_t)time_ns, bytes, bytes});
-	put(w, head, head_bytes);
-	put(w, body, body_bytes);
+	write_bytes(w, head, head_bytes);
+	write_bytes(w, body, body_bytes);
 	if (w->format == WEFT_PCAPNG) {
-		put(w, &(uint32_t){0}, pad);
+		write_bytes(w, &(uint32_t){0}, pad);
 		put_words(w, 1, &whole);
 	}
 }

@@ -35,7 +35,7 @@ struct weft_udp {
 	uint8_t bytes[BATCH][JOINED_BYTES];
 };
 
-static void map(uint8_t address[16], const void *four)
+static void map_address(uint8_t address[16], const void *four)
 {
 	memset(address, 0, 16);
 	address[10] = address[11] = 0xff;
@@ -91,7 +91,8 @@ static int set_up(int fd, const struct weft_udp_config *config, bool six)
 }
 
 /* Several programs may hear one group. */
-static int join(int fd, const struct weft_udp_config *config, const union weft_link_name *name)
+static int hear_group(int fd, const struct weft_udp_config *config,
+		      const union weft_link_name *name)
 {
 	struct group_req request = {.gr_interface = config->interface};
 	const struct option shared = {SOL_SOCKET, SO_REUSEADDR, 1};
@@ -110,7 +111,7 @@ static int bind_it(struct weft_udp *udp, const struct weft_udp_config *config)
 	int answer = set_up(udp->fd, config, udp->six);
 
 	if (!answer && weft_address_is_group(config->address))
-		answer = join(udp->fd, config, &name);
+		answer = hear_group(udp->fd, config, &name);
 	if (answer)
 		return answer;
 	if (bind(udp->fd, &name.any, bytes) || getsockname(udp->fd, &name.any, &bytes))
@@ -161,7 +162,7 @@ uint16_t weft_udp_port(const struct weft_udp *udp)
 
 /* ---- Sending ---- */
 
-static void add(struct msghdr *head, int level, int type, const void *value, size_t bytes)
+static void add_control(struct msghdr *head, int level, int type, const void *value, size_t bytes)
 {
 	struct cmsghdr *c = (struct cmsghdr *)((uint8_t *)head->msg_control + head->msg_controllen);
 
@@ -174,11 +175,11 @@ static void add(struct msghdr *head, int level, int type, const void *value, siz
 
 static void add_int(struct msghdr *head, int level, int type, int value)
 {
-	add(head, level, type, &value, sizeof(value));
+	add_control(head, level, type, &value, sizeof(value));
 }
 
-static void describe(const struct weft_udp *udp, const struct weft_udp_message *m,
-		     struct msghdr *head)
+static void describe_message(const struct weft_udp *udp, const struct weft_udp_message *m,
+			     struct msghdr *head)
 {
 	const struct in_pktinfo through = {.ipi_ifindex = (int)m->interface};
 	const uint16_t segment = (uint16_t)m->segment_bytes;
@@ -192,10 +193,10 @@ static void describe(const struct weft_udp *udp, const struct weft_udp_message *
 		if (m->hop_limit)
 			add_int(head, IPPROTO_IP, IP_TTL, m->hop_limit);
 		if (m->interface)
-			add(head, IPPROTO_IP, IP_PKTINFO, &through, sizeof(through));
+			add_control(head, IPPROTO_IP, IP_PKTINFO, &through, sizeof(through));
 	}
 	if (segment)
-		add(head, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment));
+		add_control(head, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment));
 }
 
 static int send_batch(struct weft_udp *udp, const struct weft_udp_message *messages, uint32_t count)
@@ -216,7 +217,7 @@ static int send_batch(struct weft_udp *udp, const struct weft_udp_message *messa
 		if (udp->six != (names[i].any.sa_family == AF_INET6))
 			return i ? send_batch(udp, messages, i) : -EINVAL;
 		head->msg_control = controls[i].bytes;
-		describe(udp, m, head);
+		describe_message(udp, m, head);
 		head->msg_iov = (struct iovec *)m->pieces;
 		head->msg_iovlen = m->count;
 	}
@@ -270,7 +271,7 @@ int weft_udp_receive(struct weft_udp *udp)
 	return 1;
 }
 
-static int number(const struct cmsghdr *c)
+static int control_number(const struct cmsghdr *c)
 {
 	int value = 0;
 
@@ -289,25 +290,25 @@ static void learn(struct weft_udp *udp, const struct cmsghdr *c)
 
 	if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
 		memcpy(&four, CMSG_DATA(c), sizeof(four));
-		map(d->to, &four.ipi_addr);
+		map_address(d->to, &four.ipi_addr);
 		d->interface = (uint32_t)four.ipi_ifindex;
 	} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
 		memcpy(&six, CMSG_DATA(c), sizeof(six));
 		memcpy(d->to, &six.ipi6_addr, 16);
 		d->interface = six.ipi6_ifindex;
 	} else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
-		udp->segment_bytes = (size_t)number(c);
+		udp->segment_bytes = (size_t)control_number(c);
 	} else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) ||
 		   (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)) {
-		d->traffic_class = (uint8_t)number(c);
+		d->traffic_class = (uint8_t)control_number(c);
 	} else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL) ||
 		   (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT)) {
-		d->hop_limit = (uint8_t)number(c);
+		d->hop_limit = (uint8_t)control_number(c);
 	}
 }
 
 /* Begins with the next message that is whole. */
-static bool open_next(struct weft_udp *udp)
+static bool open_message(struct weft_udp *udp)
 {
 	struct msghdr *head;
 
@@ -328,7 +329,7 @@ static bool open_next(struct weft_udp *udp)
 	} else {
 		const struct sockaddr_in *from = head->msg_name;
 
-		map(udp->now.from, &from->sin_addr);
+		map_address(udp->now.from, &from->sin_addr);
 		udp->now.from_port = ntohs(from->sin_port);
 	}
 	udp->segment_bytes = udp->rest;
@@ -342,7 +343,7 @@ bool weft_udp_next(struct weft_udp *udp, struct weft_udp_datagram *datagram)
 	if (udp->rest) {
 		udp->now.at += udp->now.bytes;
 		udp->now.segment++;
-	} else if (!open_next(udp)) {
+	} else if (!open_message(udp)) {
 		return false;
 	}
 	udp->now.bytes = udp->rest < udp->segment_bytes ? udp->rest : udp->segment_bytes;

@@ -201,13 +201,13 @@ static bool is_before_call(const mcontext_t *at, const struct weft_asleep *aslee
 	       number_before((uintptr_t)at->gregs[REG_RIP] + CALL_BYTES) == at->gregs[REG_RAX];
 }
 
-static void end(mcontext_t *at)
+static void end_call(mcontext_t *at)
 {
 	at->gregs[REG_RAX] = -EINTR;
 	at->gregs[REG_RIP] += CALL_BYTES;
 }
 
-static void make(mcontext_t *at, const struct call *call)
+static void make_call(mcontext_t *at, const struct call *call)
 {
 	for (unsigned int i = 0; i < WEFT_ASLEEP_ARGUMENTS; i++)
 		at->gregs[registers[i]] = (greg_t)call->arg[i];
@@ -246,13 +246,13 @@ static bool is_before_call(const mcontext_t *at, const struct weft_asleep *aslee
 	return is_as_it_slept(at, asleep, true);
 }
 
-static void end(mcontext_t *at)
+static void end_call(mcontext_t *at)
 {
 	at->regs[0] = (unsigned long)-EINTR;
 	at->pc += CALL_BYTES;
 }
 
-static void make(mcontext_t *at, const struct call *call)
+static void make_call(mcontext_t *at, const struct call *call)
 {
 	for (unsigned int i = 0; i < WEFT_ASLEEP_ARGUMENTS; i++)
 		at->regs[i] = call->arg[i];
@@ -412,12 +412,12 @@ void weft_again(void *context, const struct weft_asleep *asleep, long long since
 
 	/* the kernel begins it anew after ours, which it would not have done after that other signal */
 	if (is_before_call(at, asleep) && is_to_end_calls(waiting(context)))
-		end(at);
+		end_call(at);
 	if (!read_call(at, asleep, &call))
 		return;
 	how = find_known_call(call.number);
 	if (!how || waiting(context))
 		return;
 	keep_timeout(&call, how, since_ns);
-	make(at, &call);
+	make_call(at, &call);
 }

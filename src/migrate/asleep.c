@@ -79,7 +79,7 @@ static int digit(char c)
 }
 
 /* Reads a number behind spaces. NULL: there is none. */
-static const char *number(const char *at, unsigned int base, uintptr_t *value)
+static const char *spaced_number(const char *at, unsigned int base, uintptr_t *value)
 {
 	bool any = false;
 
@@ -93,22 +93,22 @@ static const char *number(const char *at, unsigned int base, uintptr_t *value)
 }
 
 /* "call argument... stack instruction" */
-static bool parse(const char *line, struct weft_asleep *asleep)
+static bool parse_asleep(const char *line, struct weft_asleep *asleep)
 {
 	uintptr_t call;
 
-	line = number(line, 10, &call);
+	line = spaced_number(line, 10, &call);
 	for (int i = 0; line && i < WEFT_ASLEEP_ARGUMENTS; i++)
-		line = number(line, 16, &asleep->arg[i]);
+		line = spaced_number(line, 16, &asleep->arg[i]);
 	if (line)
-		line = number(line, 16, &asleep->stack);
+		line = spaced_number(line, 16, &asleep->stack);
 	if (line)
-		line = number(line, 16, &asleep->code);
+		line = spaced_number(line, 16, &asleep->code);
 	asleep->call = (long)call;
 	return line != NULL;
 }
 
-static bool overlaps(uintptr_t at, size_t size, uintptr_t start, uintptr_t end)
+static bool ranges_overlap(uintptr_t at, size_t size, uintptr_t start, uintptr_t end)
 {
 	return at && at < end && (at >= start || size > start - at);
 }
@@ -122,7 +122,7 @@ static bool stores(const struct weft_asleep *asleep, const struct output *out, u
 		times = (uint32_t)times; /* of a count the kernel looks at so much */
 	if (times > UINT32_MAX)
 		times = UINT32_MAX; /* more than a call stores; the product stays in bounds */
-	return out->size && overlaps(asleep->arg[out->at], times * out->size, start, end);
+	return out->size && ranges_overlap(asleep->arg[out->at], times * out->size, start, end);
 }
 
 /* The kernel finds a private one by its address, but a shared one by its page. */
@@ -134,11 +134,11 @@ static bool futex_is_harmless(const struct weft_asleep *asleep, uintptr_t start,
 
 	if (waits && op & FUTEX_PRIVATE_FLAG)
 		return true;
-	return !overlaps(asleep->arg[0], 4, start, end) &&
-	       (waits || !overlaps(asleep->arg[4], 4, start, end));
+	return !ranges_overlap(asleep->arg[0], 4, start, end) &&
+	       (waits || !ranges_overlap(asleep->arg[4], 4, start, end));
 }
 
-static bool is_dead(const char *line)
+static bool says_dead(const char *line)
 {
 	const char *dead = "-1 0x0 0x0";
 
@@ -173,13 +173,13 @@ enum weft_asleep_how weft_asleep(const char *line, uintptr_t start, uintptr_t en
 {
 	bool harmless;
 
-	if (is_dead(line))
+	if (says_dead(line))
 		return WEFT_ASLEEP_DEAD;
-	if (!parse(line, asleep)) {
+	if (!parse_asleep(line, asleep)) {
 		asleep->call = -1;
 		return WEFT_ASLEEP_NOT;
 	}
-	harmless = !overlaps(asleep->stack - FRAME, FRAME + 1, start, end) &&
+	harmless = !ranges_overlap(asleep->stack - FRAME, FRAME + 1, start, end) &&
 		   call_is_harmless(asleep, find_sleeping_call(asleep->call), start, end);
 	return harmless ? WEFT_ASLEEP_HARMLESSLY : WEFT_ASLEEP_NOT;
 }

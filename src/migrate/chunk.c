@@ -15,7 +15,7 @@
 #define FLAG_MMAPPED 2ul
 
 /* What lies before a page may be a guard, a device, or a file that reading would make larger. */
-static bool is_readable(struct weft_vma_walk *walk, uintptr_t header, uintptr_t addr)
+static bool header_is_readable(struct weft_vma_walk *walk, uintptr_t header, uintptr_t addr)
 {
 	struct weft_vma vma;
 
@@ -31,7 +31,7 @@ static uintptr_t end_of_block(struct weft_vma_walk *walk, uintptr_t addr)
 	const size_t *header = (const size_t *)(addr - HEADER);
 	size_t before, size;
 
-	if (addr % HEADER || addr < PAGE + HEADER || !is_readable(walk, addr - HEADER, addr))
+	if (addr % HEADER || addr < PAGE + HEADER || !header_is_readable(walk, addr - HEADER, addr))
 		return 0;
 	before = header[0];
 	size = header[1];

@@ -38,7 +38,7 @@ int weft_cover_cut(uintptr_t addr)
 	return 0;
 }
 
-static void join(uintptr_t at)
+static void join_at(uintptr_t at)
 {
 	struct weft_interval *upper = weft_interval_from(self.root, at);
 	struct weft_extent *extent = upper ? upper->extent : NULL;
@@ -72,7 +72,7 @@ void weft_cover_place(uintptr_t start, uintptr_t end, struct weft_extent *extent
 	weft_migrated_drop(extent);
 }
 
-static uint64_t bytes_of(const struct weft_interval *interval)
+static uint64_t interval_bytes(const struct weft_interval *interval)
 {
 	return interval->end - interval->start;
 }
@@ -85,7 +85,7 @@ static bool is_away(const struct weft_interval *interval)
 static void remove_interval(struct weft_interval *interval)
 {
 	if (is_away(interval))
-		self.away_bytes -= bytes_of(interval);
+		self.away_bytes -= interval_bytes(interval);
 	set_extent(interval, NULL);
 	weft_interval_remove(&self.root, interval);
 }
@@ -152,7 +152,7 @@ static void uncover(uintptr_t start, uintptr_t end, uint64_t born)
 		if (interval->born > born || --interval->refs)
 			continue;
 		if (interval->extent) {
-			self.away_bytes += bytes_of(interval);
+			self.away_bytes += interval_bytes(interval);
 			may = asked ? may : may_go_back();
 			asked = true;
 			/* if a thread stands in the way of one, so it does of the next */
@@ -191,7 +191,7 @@ static int cover(uintptr_t start, uintptr_t end)
 			interval->born = self.born;
 		}
 		if (is_away(interval))
-			self.away_bytes -= bytes_of(interval);
+			self.away_bytes -= interval_bytes(interval);
 		interval->refs++;
 	}
 	return 0;
@@ -212,8 +212,8 @@ void weft_cover_end(uintptr_t start, uintptr_t end, uint64_t born)
 	count_border(start, born, -1);
 	count_border(end, born, -1);
 	uncover(start, end, born);
-	join(start);
-	join(end);
+	join_at(start);
+	join_at(end);
 }
 
 uint64_t weft_cover_away(void)
@@ -236,10 +236,10 @@ void weft_cover_bring_home(void)
 		next = interval->end;
 		if (!is_away(interval))
 			continue;
-		if (bytes_of(interval) > HOME_BYTES &&
+		if (interval_bytes(interval) > HOME_BYTES &&
 		    !weft_cover_cut(interval->start + HOME_BYTES))
 			next = interval->end;
-		done += bytes_of(interval);
+		done += interval_bytes(interval);
 		if (!try_back(interval))
 			break;
 	}

@@ -4,31 +4,31 @@
 #include <stdlib.h>
 
 /* Below: starts under addr; above: the others. */
-static void split(struct weft_interval *root, uintptr_t addr, struct weft_interval **below,
-		  struct weft_interval **above)
+static void split_tree(struct weft_interval *root, uintptr_t addr, struct weft_interval **below,
+		       struct weft_interval **above)
 {
 	if (!root) {
 		*below = *above = NULL;
 	} else if (root->start < addr) {
 		*below = root;
-		split(root->right, addr, &root->right, above);
+		split_tree(root->right, addr, &root->right, above);
 	} else {
 		*above = root;
-		split(root->left, addr, below, &root->left);
+		split_tree(root->left, addr, below, &root->left);
 	}
 }
 
-static struct weft_interval *merge(struct weft_interval *below, struct weft_interval *above)
+static struct weft_interval *merge_trees(struct weft_interval *below, struct weft_interval *above)
 {
 	if (!below)
 		return above;
 	if (!above)
 		return below;
 	if (below->priority > above->priority) {
-		below->right = merge(below->right, above);
+		below->right = merge_trees(below->right, above);
 		return below;
 	}
-	above->left = merge(below, above->left);
+	above->left = merge_trees(below, above->left);
 	return above;
 }
 
@@ -67,8 +67,8 @@ struct weft_interval *weft_interval_add(struct weft_interval **root, uintptr_t s
 	interval->start = start;
 	interval->end = end;
 	interval->priority = next_priority();
-	split(*root, start, &below, &above);
-	*root = merge(merge(below, interval), above);
+	split_tree(*root, start, &below, &above);
+	*root = merge_trees(merge_trees(below, interval), above);
 	return interval;
 }
 
@@ -107,8 +107,8 @@ void weft_interval_remove(struct weft_interval **root, struct weft_interval *int
 {
 	struct weft_interval *below, *self, *above;
 
-	split(*root, interval->start, &below, &above);
-	split(above, interval->start + 1, &self, &above);
-	*root = merge(below, above);
+	split_tree(*root, interval->start, &below, &above);
+	split_tree(above, interval->start + 1, &self, &above);
+	*root = merge_trees(below, above);
 	free(interval);
 }

@@ -36,7 +36,7 @@ void weft_migrate_copy(void *to, const void *from, size_t len_bytes)
 #endif
 }
 
-static int map(const struct weft_migrate *move)
+static int map_part(const struct weft_migrate *move)
 {
 	/* populated: a first store into each page would cost a fault */
 	void *at = weft_unhooked_mmap((void *)move->va, move->len_bytes, move->prot,
@@ -52,7 +52,7 @@ static int copy_in(const struct weft_migrate *move)
 {
 	weft_migrate_copy(move->alias, (void *)move->va, move->len_bytes);
 	WEFT_STEP(move_copied_in);
-	return map(move);
+	return map_part(move);
 }
 
 /* Straight to its address, so that the mapping merges with its neighbours again. */
@@ -63,7 +63,7 @@ static int copy_out(const struct weft_migrate *move)
 			       0) == MAP_FAILED) {
 		int err = -errno;
 
-		map(move); /* a failed mmap may have unmapped it */
+		map_part(move); /* a failed mmap may have unmapped it */
 		return err;
 	}
 	WEFT_STEP(move_out_mapped);
@@ -75,7 +75,7 @@ static int copy_out(const struct weft_migrate *move)
 
 /* While others load: what is at its address is whole at any time. scratch: fresh private memory of
  * that size, which is used up. */
-static int replace(const struct weft_migrate *chunk, uint8_t *scratch)
+static int replace_pages(const struct weft_migrate *chunk, uint8_t *scratch)
 {
 	int err;
 
@@ -87,7 +87,7 @@ static int replace(const struct weft_migrate *chunk, uint8_t *scratch)
 				 chunk->va) != MAP_FAILED)
 		return 0;
 	err = -errno;
-	map(chunk); /* a failed mremap may have unmapped it */
+	map_part(chunk); /* a failed mremap may have unmapped it */
 	return err;
 }
 
@@ -140,7 +140,7 @@ static int move_chunk(const struct weft_hold *hold, const struct weft_migrate *c
 	if (weft_pins_any())
 		err = -EBUSY;
 	else
-		err = scratch ? replace(chunk, scratch) : copy_in(chunk);
+		err = scratch ? replace_pages(chunk, scratch) : copy_in(chunk);
 	if (weft_park_left())
 		hold->let_go(chunk, !err);
 	return err;

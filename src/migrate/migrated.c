@@ -155,7 +155,7 @@ static bool move_strays_back(struct weft_extent *extent)
 	return good;
 }
 
-static void give_back(struct weft_extent *extent)
+static void give_extent_back(struct weft_extent *extent)
 {
 	if (!extent->freed && extent->reached && self.source.retire)
 		self.source.retire(self.source.arg, extent->off, extent->len_bytes);
@@ -180,7 +180,7 @@ void weft_migrated_drop(struct weft_extent *extent)
 		self.adrift++;
 		return;
 	}
-	give_back(extent);
+	give_extent_back(extent);
 	forget_extent(extent);
 }
 
@@ -283,7 +283,7 @@ static bool collect(void)
 		if (extent->freed || !is_gone(&walk, extent))
 			continue;
 		self.source.revoke(self.source.arg, extent->off, extent->len_bytes);
-		give_back(extent);
+		give_extent_back(extent);
 		any = true;
 	}
 	weft_vma_close(&walk);
@@ -362,7 +362,7 @@ struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *
 		return extent;
 	if (!weft_migrate_may_later())
 		warn_once(CANNOT_MOVE);
-	give_back(extent);
+	give_extent_back(extent);
 	forget_extent(extent);
 	return NULL;
 }

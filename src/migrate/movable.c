@@ -35,7 +35,7 @@ static struct {
 	int err;
 } objects;
 
-static int append(struct weft_runs *runs, uintptr_t start, uintptr_t end)
+static int append_run(struct weft_runs *runs, uintptr_t start, uintptr_t end)
 {
 	if (runs->count && runs->run[runs->count - 1].end == start) {
 		runs->run[runs->count - 1].end = end;
@@ -66,13 +66,13 @@ static int subtract(struct weft_runs *runs, uintptr_t start, uintptr_t end)
 		struct weft_run run = runs->run[i];
 
 		if (run.end <= start || run.start >= end) {
-			err = append(&rest, run.start, run.end);
+			err = append_run(&rest, run.start, run.end);
 			continue;
 		}
 		if (run.start < start)
-			err = append(&rest, run.start, start);
+			err = append_run(&rest, run.start, start);
 		if (run.end > end && !err)
-			err = append(&rest, end, run.end);
+			err = append_run(&rest, end, run.end);
 	}
 	free(runs->run);
 	*runs = rest;
@@ -99,7 +99,7 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *arg)
 		uintptr_t start = info->dlpi_addr + segment->p_vaddr;
 
 		if (segment->p_type == PT_LOAD && segment->p_flags & PF_W)
-			objects.err = append(&objects.data, start, start + segment->p_memsz);
+			objects.err = append_run(&objects.data, start, start + segment->p_memsz);
 	}
 	return objects.err;
 }
@@ -284,12 +284,12 @@ int weft_movable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end
 			break;
 		if (!kind_moves(&vma))
 			continue;
-		err = append(&part, vma.start > start ? vma.start : start,
-			     vma.end < end ? vma.end : end);
+		err = append_run(&part, vma.start > start ? vma.start : start,
+				 vma.end < end ? vma.end : end);
 		if (!err)
 			err = subtract_stays(&part, &vma);
 		for (size_t i = 0; i < part.count && !err; i++)
-			err = append(runs, part.run[i].start, part.run[i].end);
+			err = append_run(runs, part.run[i].start, part.run[i].end);
 		free(part.run);
 	}
 	if (err == -ENOENT)

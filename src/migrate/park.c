@@ -67,7 +67,7 @@ static bool is_of(unsigned int slot, pid_t tid)
 	return atomic_load_explicit(&weft_summons[slot].tid, memory_order_relaxed) == tid;
 }
 
-static void take(unsigned int slot, pid_t tid)
+static void take_thread(unsigned int slot, pid_t tid)
 {
 	struct weft_summon *summon = &weft_summons[slot];
 
@@ -97,7 +97,7 @@ static void note(pid_t tid)
 		self.full = true;
 		return;
 	}
-	take(free, tid);
+	take_thread(free, tid);
 	self.count += free == self.count;
 }
 
@@ -135,7 +135,7 @@ static bool all_known(void)
 	return weft_tasks_count(self.tasks) == self.alive + 1;
 }
 
-static int list(void)
+static int list_threads(void)
 {
 	int err;
 
@@ -153,7 +153,7 @@ static int list(void)
 /* ---- what they do ---- */
 
 /* asleep->call is negative if nothing is known. */
-static enum weft_asleep_how look(unsigned int i, struct weft_asleep *asleep)
+static enum weft_asleep_how look_at_thread(unsigned int i, struct weft_asleep *asleep)
 {
 	struct slot *slot = &slots[i];
 	char line[WEFT_TASKS_LINE];
@@ -220,7 +220,7 @@ static bool is_settled(unsigned int i)
 	}
 	if (slot->called && !self.called_late)
 		return false;
-	how = look(i, &asleep);
+	how = look_at_thread(i, &asleep);
 	if (how == WEFT_ASLEEP_DEAD)
 		slot->state = DEAD;
 	else if (how == WEFT_ASLEEP_HARMLESSLY && (slot->called || slot->deaf) && may_be_left(i))
@@ -233,7 +233,7 @@ static bool is_settled(unsigned int i)
 }
 
 /* Looks at all, and calls those that have not been. *waiting: how many are to come. */
-static int settle(unsigned int *waiting)
+static int settle_threads(unsigned int *waiting)
 {
 	int err = 0;
 
@@ -293,10 +293,10 @@ static int begin_parking(void)
 	self.last_round += self.last_round == UINT32_MAX ? 2 : 1; /* never 0 */
 	/* release: pairs with the acquire in come (summon.c) */
 	atomic_store_explicit(&weft_summon_round, self.last_round, memory_order_release);
-	return list();
+	return list_threads();
 }
 
-static int gather(void)
+static int gather_threads(void)
 {
 	long long until = now_ns() + PATIENCE_NS;
 	unsigned int waiting;
@@ -308,9 +308,9 @@ static int gather(void)
 		bool late = false;
 
 		if (!all_known())
-			err = list();
+			err = list_threads();
 		if (!err)
-			err = settle(&waiting);
+			err = settle_threads(&waiting);
 		if (!err && !waiting && all_known())
 			return 0;
 		late = now_ns() >= until;
@@ -334,7 +334,7 @@ int weft_park(uintptr_t start, uintptr_t end, bool hearing)
 	if (!atomic_load(&weft_summon_round))
 		err = begin_parking();
 	if (!err)
-		err = gather();
+		err = gather_threads();
 	if (err)
 		weft_park_end();
 	return err;
@@ -355,7 +355,7 @@ bool weft_park_still(void)
 
 	for (unsigned int i = 0; i < self.count; i++) {
 		if (slots[i].state == LEFT && !has_come(i) &&
-		    look(i, &asleep) != WEFT_ASLEEP_HARMLESSLY)
+		    look_at_thread(i, &asleep) != WEFT_ASLEEP_HARMLESSLY)
 			return false;
 	}
 	return all_known();

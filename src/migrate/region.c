@@ -34,7 +34,7 @@ static struct {
 	pthread_mutex_t mutex;
 	unsigned int holds;
 	bool fork_ready;
-	int forking_state; /* of lock(), while its owner forks */
+	int forking_state; /* of lock_regions(), while its owner forks */
 	void (*on_fork_child)(void);
 	_Atomic uint64_t
 		home_due_ns; /* when to try again; UINT64_MAX: nothing is away. Written under the
@@ -43,7 +43,7 @@ static struct {
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER, .home_due_ns = UINT64_MAX};
 
 /* Returns the cancellation state for unlock: a thread must not be cancelled while it has the mutex. */
-static int lock(void)
+static int lock_regions(void)
 {
 	int state;
 
@@ -52,7 +52,7 @@ static int lock(void)
 	return state;
 }
 
-static void unlock(int state)
+static void unlock_regions(int state)
 {
 	pthread_mutex_unlock(&self.mutex);
 	pthread_setcancelstate(state, NULL);
@@ -61,7 +61,7 @@ static void unlock(int state)
 /* ---- what is away ---- */
 
 /* Sets when to try next: the longer it has been in vain, the later. The mutex is held. */
-static void settle(void)
+static void set_next_try(void)
 {
 	uint64_t due_ns = atomic_load_explicit(&self.home_due_ns, memory_order_relaxed);
 
@@ -75,7 +75,7 @@ static void settle(void)
 }
 
 /* The mutex is held. */
-static void bring_home(uint64_t now_ns)
+static void bring_extents_home(uint64_t now_ns)
 {
 	uint64_t before = weft_cover_away();
 
@@ -88,7 +88,7 @@ static void bring_home(uint64_t now_ns)
 	else if (self.home_wait_ns < HOME_MOST_NS)
 		self.home_wait_ns *= 2;
 	atomic_store_explicit(&self.home_due_ns, now_ns + self.home_wait_ns, memory_order_relaxed);
-	settle();
+	set_next_try();
 }
 
 uint64_t weft_region_bring_home(uint64_t now_ns)
@@ -96,9 +96,9 @@ uint64_t weft_region_bring_home(uint64_t now_ns)
 	int state;
 
 	if (now_ns >= atomic_load_explicit(&self.home_due_ns, memory_order_relaxed)) {
-		state = lock();
-		bring_home(now_ns);
-		unlock(state);
+		state = lock_regions();
+		bring_extents_home(now_ns);
+		unlock_regions(state);
 	}
 	return atomic_load_explicit(&self.home_due_ns, memory_order_relaxed);
 }
@@ -108,7 +108,7 @@ bool weft_region_is_away(void)
 	return atomic_load_explicit(&self.home_due_ns, memory_order_relaxed) != UINT64_MAX;
 }
 
-static uintptr_t earlier(uintptr_t a, uintptr_t b)
+static uintptr_t lower_of(uintptr_t a, uintptr_t b)
 {
 	return a < b ? a : b;
 }
@@ -132,10 +132,10 @@ static int check_mapped(struct weft_vma_walk *walk, uintptr_t start, uintptr_t e
 		err = weft_vma_next(walk, at, &vma);
 		if (err == -ENOENT || (!err && (vma.start > at || (vma.prot & prot) != prot)))
 			return -EFAULT;
-		if (!err && is_behind_file(&vma, earlier(vma.end, end)))
+		if (!err && is_behind_file(&vma, lower_of(vma.end, end)))
 			return -EFAULT;
 		if (!err)
-			err = weft_cover_check(&vma, at, earlier(vma.end, end));
+			err = weft_cover_check(&vma, at, lower_of(vma.end, end));
 		if (err)
 			return err;
 	}
@@ -178,7 +178,7 @@ static void move_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
 
 	for (uintptr_t at = start; at < end; at = next) {
 		interval = weft_cover_from(at);
-		next = earlier(interval->end, end);
+		next = lower_of(interval->end, end);
 		if (interval->born != born)
 			continue;
 		if (!asked && (self.holds || !weft_movable_now()))
@@ -192,7 +192,7 @@ static void move_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
 /* ---- regions ---- */
 
 /* Describes [addr, end) by its intervals; with no room, only counts. */
-static unsigned int describe(uintptr_t addr, uintptr_t end, const struct weft_region *room)
+static unsigned int describe_range(uintptr_t addr, uintptr_t end, const struct weft_region *room)
 {
 	struct weft_extent *last_extent = NULL;
 	struct weft_piece last = {0};
@@ -203,7 +203,7 @@ static unsigned int describe(uintptr_t addr, uintptr_t end, const struct weft_re
 		struct weft_interval *interval = weft_cover_from(at);
 		struct weft_piece piece = {.va = at};
 
-		next = earlier(interval->end, end);
+		next = lower_of(interval->end, end);
 		piece.len_bytes = next - at;
 		piece.off =
 			interval->extent ? interval->off + (at - interval->start) : WEFT_IN_PLACE;
@@ -267,12 +267,12 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 		move_new(walk, from, to, region->born);
 	}
 	WEFT_STEP(region_moved);
-	err = region_room(region, describe(addr, end, NULL));
+	err = region_room(region, describe_range(addr, end, NULL));
 	if (err) {
 		weft_cover_end(first, last, region->born);
 		return err;
 	}
-	describe(addr, end, region);
+	describe_range(addr, end, region);
 	for (unsigned int i = 0; i < region->npieces; i++) {
 		if (region->extents[i])
 			region->extents[i]->refs++;
@@ -290,44 +290,44 @@ int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
 	if (!len_bytes || __builtin_add_overflow(start, len_bytes, &end) ||
 	    end > UINTPTR_MAX - WEFT_PAGE)
 		return -EINVAL;
-	state = lock();
+	state = lock_regions();
 	err = weft_vma_open(&walk);
 	if (!err) {
 		err = acquire(&walk, start, end, flags, region);
 		weft_vma_close(&walk);
 	}
 	if (weft_region_is_away())
-		bring_home(weft_clock_now_ns());
-	unlock(state);
+		bring_extents_home(weft_clock_now_ns());
+	unlock_regions(state);
 	return err;
 }
 
 void weft_region_quarantine(struct weft_region *region)
 {
-	int state = lock();
+	int state = lock_regions();
 
 	for (unsigned int i = 0; i < region->npieces; i++)
 		if (region->extents[i])
 			region->extents[i]->reached = true;
-	unlock(state);
+	unlock_regions(state);
 }
 
 /* ---- rehoming ---- */
 
 void weft_region_expose(uint64_t age)
 {
-	int state = lock();
+	int state = lock_regions();
 
 	weft_migrated_reach(age);
-	unlock(state);
+	unlock_regions(state);
 }
 
 bool weft_region_any_exposed(void)
 {
-	int state = lock();
+	int state = lock_regions();
 	bool any = weft_migrated_is_reached();
 
-	unlock(state);
+	unlock_regions(state);
 	return any;
 }
 
@@ -362,7 +362,7 @@ static void inherit(struct weft_extent *extent, uintptr_t from, uintptr_t to)
 
 /* Its intervals stay, as they are of the regions. What cannot move back stays in it, but no region has it there any
  * more. */
-static void leave(struct weft_extent *extent)
+static void leave_extent(struct weft_extent *extent)
 {
 	uintptr_t end = extent->va + extent->len_bytes, from = 0, to = 0, next;
 	struct weft_interval *interval;
@@ -396,13 +396,13 @@ static void leave(struct weft_extent *extent)
 
 void weft_region_rehome(void)
 {
-	int state = lock();
+	int state = lock_regions();
 
-	weft_migrated_each_reached(leave);
-	unlock(state);
+	weft_migrated_each_reached(leave_extent);
+	unlock_regions(state);
 }
 
-static void follow(struct weft_piece *piece, struct weft_extent **extent)
+static void follow_extent(struct weft_piece *piece, struct weft_extent **extent)
 {
 	struct weft_extent *left = *extent;
 
@@ -416,15 +416,15 @@ static void follow(struct weft_piece *piece, struct weft_extent **extent)
 bool weft_region_follow(struct weft_region *region)
 {
 	bool any = false;
-	int state = lock();
+	int state = lock_regions();
 
 	for (unsigned int i = 0; i < region->npieces; i++) {
 		if (!region->extents[i] || !region->extents[i]->left)
 			continue;
-		follow(&region->pieces[i], &region->extents[i]);
+		follow_extent(&region->pieces[i], &region->extents[i]);
 		any = true;
 	}
-	unlock(state);
+	unlock_regions(state);
 	return any;
 }
 
@@ -433,7 +433,7 @@ bool weft_region_follow(struct weft_region *region)
 void weft_region_release(struct weft_region *region)
 {
 	const struct weft_piece *last = &region->pieces[region->npieces - 1];
-	int state = lock();
+	int state = lock_regions();
 
 	if (region->born)
 		weft_cover_end(PAGE_DOWN(region->pieces[0].va), PAGE_UP(last->va + last->len_bytes),
@@ -444,9 +444,9 @@ void weft_region_release(struct weft_region *region)
 			weft_migrated_drop(region->extents[i]);
 	}
 	if (weft_region_is_away())
-		bring_home(weft_clock_now_ns());
-	settle();
-	unlock(state);
+		bring_extents_home(weft_clock_now_ns());
+	set_next_try();
+	unlock_regions(state);
 	free(region->pieces);
 	free(region->extents);
 	*region = (struct weft_region){0};
@@ -454,10 +454,10 @@ void weft_region_release(struct weft_region *region)
 
 void weft_region_hold(bool hold)
 {
-	int state = lock();
+	int state = lock_regions();
 
 	self.holds += hold ? 1 : -1u;
-	unlock(state);
+	unlock_regions(state);
 }
 
 /* ---- attaching, detaching, forking ---- */
@@ -492,7 +492,7 @@ static void copy_pooled(void)
 
 static void before_fork(void)
 {
-	self.forking_state = lock();
+	self.forking_state = lock_regions();
 	WEFT_STEP(fork_begun);
 	copy_pooled();
 	WEFT_STEP(fork_copied);
@@ -502,7 +502,7 @@ static void after_fork_in_parent(void)
 {
 	WEFT_STEP(fork_returned);
 	weft_fork_end();
-	unlock(self.forking_state);
+	unlock_regions(self.forking_state);
 }
 
 static void after_fork_in_child(void)
@@ -520,10 +520,10 @@ static void after_fork_in_child(void)
 
 void weft_region_on_fork_child(void (*fn)(void))
 {
-	int state = lock();
+	int state = lock_regions();
 
 	self.on_fork_child = fn;
-	unlock(state);
+	unlock_regions(state);
 }
 
 /* Moved memory belongs into the program's core dump: bit 3, shared mappings of files. */
@@ -543,7 +543,7 @@ static void dump_shared_files(void)
 	close(fd);
 }
 
-static int attach(const struct weft_extent_source *source)
+static int attach_source(const struct weft_extent_source *source)
 {
 	if (!self.fork_ready) {
 		int err = -pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -559,16 +559,16 @@ static int attach(const struct weft_extent_source *source)
 
 int weft_region_attach(const struct weft_extent_source *source)
 {
-	int state = lock();
-	int err = attach(source);
+	int state = lock_regions();
+	int err = attach_source(source);
 
-	unlock(state);
+	unlock_regions(state);
 	return err;
 }
 
 bool weft_region_detach(void)
 {
-	int state = lock();
+	int state = lock_regions();
 	bool all;
 
 	weft_migrated_land();
@@ -577,7 +577,7 @@ bool weft_region_detach(void)
 		weft_cover_forget();
 		weft_migrate_end();
 	}
-	settle();
-	unlock(state);
+	set_next_try();
+	unlock_regions(state);
 	return all;
 }

@@ -21,7 +21,7 @@ static int alloc(void *arg, size_t len_bytes, uint64_t *off, void **alias)
 	return -ENOSPC;
 }
 
-static void give_back(void *arg, uint64_t off, size_t len_bytes)
+static void give_range_back(void *arg, uint64_t off, size_t len_bytes)
 {
 	struct weft_attachment *a = arg;
 
@@ -53,7 +53,7 @@ struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool)
 {
 	return (struct weft_extent_source){
 		.alloc = alloc,
-		.free = give_back,
+		.free = give_range_back,
 		.retire = retire,
 		.age = age,
 		.fd = descriptor,

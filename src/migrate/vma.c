@@ -40,7 +40,7 @@ static int next_by_query(int fd, uintptr_t addr, struct weft_vma *vma)
 	return 0;
 }
 
-static bool parse(const char *line, struct weft_vma *vma)
+static bool parse_mapping(const char *line, struct weft_vma *vma)
 {
 	char flags[5];
 
@@ -56,7 +56,7 @@ static bool parse(const char *line, struct weft_vma *vma)
 }
 
 /* One line, the rest of an overlong one thrown away: only names are long. */
-static bool read_line(FILE *text, char *line, int size)
+static bool read_text_line(FILE *text, char *line, int size)
 {
 	if (!fgets(line, size, text))
 		return false;
@@ -79,9 +79,9 @@ static int next_by_text(struct weft_vma_walk *walk, uintptr_t addr, struct weft_
 		walk->last = (struct weft_vma){0};
 	}
 	while (walk->last.end <= addr) {
-		if (!read_line(walk->text, line, sizeof(line)))
+		if (!read_text_line(walk->text, line, sizeof(line)))
 			return ferror(walk->text) ? -EIO : -ENOENT;
-		if (!parse(line, &walk->last))
+		if (!parse_mapping(line, &walk->last))
 			return -EIO;
 	}
 	*vma = walk->last;

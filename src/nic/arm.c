@@ -88,7 +88,7 @@ static void show_alarm(struct weft_cq *cq)
 		atomic_store_explicit(&cq->wake->alarm_off, cq->alarm_off, memory_order_relaxed);
 }
 
-static void list(struct weft_cq *cq)
+static void list_armed(struct weft_cq *cq)
 {
 	weft_lock(cq->nic, &cq->nic->lock, 0);
 	cq->armed_next = cq->nic->armed;
@@ -174,7 +174,7 @@ int weft_cq_arm(struct weft_cq *cq, bool solicited_only, uint32_t thread)
 		atomic_thread_fence(memory_order_seq_cst);
 		return 0;
 	}
-	list(cq);
+	list_armed(cq);
 	cq->nic->pool->calls->barrier(cq->nic->pool);
 	return 0;
 }

@@ -34,7 +34,7 @@ static bool find(struct weft_pool *pool, uint32_t qpn, struct weft_datagram_targ
 static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct weft_datagram_target *t)
 {
 	const struct weft_pool_qp *slot = t->slot;
-	/* acquire: pairs with the release in publish (qp.c) */
+	/* acquire: pairs with the release in publish_qp (qp.c) */
 	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
 	bool found;

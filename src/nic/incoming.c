@@ -54,9 +54,9 @@ static bool has_lost(const struct weft_incoming *in)
 	return in->begun && (in->tag != in->to->tag || (receives && in->to->take.at));
 }
 
-static enum weft_outcome look(struct weft_incoming *in)
+static enum weft_outcome look_at_header(struct weft_incoming *in)
 {
-	/* acquire: pairs with the release in publish (qp.c) */
+	/* acquire: pairs with the release in publish_qp (qp.c) */
 	if (atomic_load_explicit(&in->to->slot->conn, memory_order_acquire) == in->to->grant.was)
 		return WEFT_DONE;
 	if (!weft_responder_read(in->to))
@@ -118,7 +118,7 @@ enum weft_outcome weft_incoming_enter(struct weft_incoming *in, struct weft_call
 
 	in->caller = caller;
 	in->next = weft_busy_begin(caller, in->to->busy_at);
-	outcome = look(in);
+	outcome = look_at_header(in);
 	if (outcome == WEFT_DONE && !in->queue)
 		return outcome;
 	weft_incoming_leave(in);

@@ -179,7 +179,8 @@ static enum weft_cause may_bind(const struct weft_qp *qp, const struct weft_mw *
 }
 
 /* What of a window's entry says where it lies. 0 or -ENOSPC. */
-static int show(struct weft_mw *mw, const struct weft_pool_mr *mr, struct weft_pool_mr *window)
+static int show_window(struct weft_mw *mw, const struct weft_pool_mr *mr,
+		       struct weft_pool_mr *window)
 {
 	uint64_t start = window->va - mr->va;
 
@@ -199,7 +200,7 @@ static int show_region(struct weft_qp *qp, struct weft_mw *mw, const struct weft
 	window->iova = bind->access & WEFT_ACCESS_ZERO_BASED ? 0 : bind->addr;
 	window->len_bytes = bind->len_bytes;
 	window->va = mr->va + (bind->addr - mr->iova);
-	return show(mw, mr, window);
+	return show_window(mw, mr, window);
 }
 
 /* The lock is held. */
@@ -211,7 +212,7 @@ static void redraw(struct weft_mw *mw, const struct weft_pool_mr *mr)
 
 	mw->pieces_bytes = 0;
 	mw->made = weft_pool_age(pool);
-	if (show(mw, mr, &window)) /* in place: as in weft_mr_redraw */
+	if (show_window(mw, mr, &window)) /* in place: as in weft_mr_redraw */
 		window.lo = window.hi = window.len_bytes;
 	if (old_bytes)
 		weft_mr_free_pieces(mw->nic, old_off, old_bytes, false);

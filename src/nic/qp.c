@@ -16,18 +16,9 @@
 #include "pool/format_queue.h"
 #include "pool/sizes.h"
 
-static inline uint32_t power_of_two(uint32_t n)
-{
-	uint32_t size = 1;
-
-	while (size < n)
-		size <<= 1;
-	return size;
-}
-
 /* ---- What peers see ---- */
 
-static void publish(struct weft_qp *qp, enum weft_pool_conn conn)
+static void publish_qp(struct weft_qp *qp, enum weft_pool_conn conn)
 {
 	struct weft_pool_qp *slot = qp->slot;
 	uint64_t seq = atomic_load_explicit(&slot->conn, memory_order_relaxed) >> 32;
@@ -60,7 +51,7 @@ static bool shut_out_peers(struct weft_qp *qp, enum weft_pool_conn conn)
 {
 	bool was_open = qp->slot->ring_off;
 
-	publish(qp, conn);
+	publish_qp(qp, conn);
 	WEFT_STEP(qp_published);
 	return !was_open || !qp->nic->pool->calls->quiesce(qp->nic->pool, qp->index, qp->made);
 }
@@ -118,7 +109,7 @@ static int make_send_queue(struct weft_qp *qp)
 	uint32_t lists = qp->cap.max_send_sge * (uint32_t)sizeof(struct weft_pool_sge);
 	uint32_t payload = lists > qp->cap.max_inline_bytes ? lists : qp->cap.max_inline_bytes;
 
-	qp->sq_size = power_of_two(qp->cap.max_send_wr);
+	qp->sq_size = weft_queue_slots(qp->cap.max_send_wr);
 	qp->sq_stride = (uint32_t)(sizeof(struct weft_wqe) + payload + 63) & ~63u;
 	/* programs that ask for no inline bytes count on the room that a list takes, which network cards give */
 	payload = qp->sq_stride - (uint32_t)sizeof(struct weft_wqe);
@@ -185,7 +176,7 @@ static int make_receive_queue(struct weft_qp *qp)
 
 	if (qp->type == WEFT_QPT_UD)
 		return make_own_srq(qp);
-	qp->rq_size = power_of_two(qp->cap.max_recv_wr);
+	qp->rq_size = weft_queue_slots(qp->cap.max_recv_wr);
 	qp->rq_stride = (uint32_t)(sizeof(struct weft_pool_recv) +
 				   qp->cap.max_recv_sge * sizeof(struct weft_pool_sge));
 	err = qp->nic->pool->calls->alloc(qp->nic->pool, receive_bytes(qp), &off);
@@ -275,7 +266,7 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	err = srq ? receive_from(qp, srq) : make_receive_queue(qp);
 	if (err)
 		goto free_send_queue;
-	publish(qp, WEFT_CONN_NONE);
+	publish_qp(qp, WEFT_CONN_NONE);
 	WEFT_STEP(qp_made);
 	atomic_store_explicit(&qp->slot->qpn, qp->qpn, memory_order_release);
 	weft_lock(nic, &nic->lock, 0);
@@ -365,7 +356,7 @@ static bool reset(struct weft_qp *qp)
 	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_relaxed);
 	qp->slot->rq_epoch++;
 	WEFT_STEP(qp_emptied);
-	publish(qp, WEFT_CONN_NONE);
+	publish_qp(qp, WEFT_CONN_NONE);
 	return quiet;
 }
 
@@ -402,7 +393,7 @@ static int renew_receive_queue(struct weft_qp *qp)
 	if (!err)
 		free_receive_queue(&old, false);
 	qp->state = err ? WEFT_QPS_ERR : WEFT_QPS_RESET;
-	publish(qp, WEFT_CONN_NONE);
+	publish_qp(qp, WEFT_CONN_NONE);
 	return err;
 }
 
@@ -569,7 +560,7 @@ void weft_nic_hold(struct weft_nic *nic)
 			continue;
 		weft_lock(nic, &qp->lock, 0);
 		if (conn_of(qp) == WEFT_CONN_READY)
-			publish(qp, WEFT_CONN_REHOMING);
+			publish_qp(qp, WEFT_CONN_REHOMING);
 	}
 	weft_srq_publish_all(nic, true);
 	publish_move(nic, WEFT_MOVING_HOLDS);
@@ -592,7 +583,7 @@ void weft_nic_let_go(struct weft_nic *nic)
 			continue;
 		if (conn_of(qp) == WEFT_CONN_REHOMING &&
 		    !atomic_load_explicit(&qp->lost, memory_order_relaxed))
-			publish(qp, WEFT_CONN_READY);
+			publish_qp(qp, WEFT_CONN_READY);
 		weft_unlock(&qp->lock, false);
 		WEFT_STEP(qp_let_go);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The send queue and the receive queue of a queue pair (submit.h, send.c, recv.c). */
+/* The send queue and the receive queue of a queue pair (submit.h, send.c, recv.c), and how large a queue is. */
 #ifndef WEFT_NIC_QUEUES_H
 #define WEFT_NIC_QUEUES_H
 
@@ -9,6 +9,16 @@
 #include "nic/wqe.h"
 
 struct weft_pool_sge;
+
+/* How many slots a queue of so many elements has: a power of two, so that positions wrap by a mask. */
+static inline uint32_t weft_queue_slots(uint32_t elements)
+{
+	uint32_t slots = 1;
+
+	while (slots < elements)
+		slots <<= 1;
+	return slots;
+}
 
 static inline struct weft_wqe *weft_sq_slot(const struct weft_qp *qp, uint64_t position)
 {

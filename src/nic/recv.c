@@ -10,7 +10,7 @@
 #include "pool/format_queue.h"
 #include "pool/sizes.h"
 
-static struct weft_pool_recv *slot_at(const struct weft_qp *qp, uint64_t position)
+static struct weft_pool_recv *receive_at(const struct weft_qp *qp, uint64_t position)
 {
 	return (void *)(qp->rq + (position & (qp->rq_size - 1)) * qp->rq_stride);
 }
@@ -41,7 +41,7 @@ int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge 
 	if (qp->rq_posted - atomic_load_explicit(&qp->rq_freed, memory_order_acquire) >=
 	    qp->cap.max_recv_wr)
 		return -ENOMEM;
-	recv = slot_at(qp, qp->rq_posted++);
+	recv = receive_at(qp, qp->rq_posted++);
 	recv->wr_id = wr_id;
 	recv->num_sge = num_sge;
 	for (uint32_t i = 0; i < num_sge; i++)
@@ -55,7 +55,7 @@ int weft_rq_post(struct weft_qp *qp, uint64_t wr_id, const struct weft_pool_sge 
 	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_release);
 	/* The peer has read what stood in the next line of slots. Taken back now, it will not hold up the
 	 * stores behind the one into it, a reply among them. */
-	__builtin_prefetch(slot_at(qp, qp->rq_posted + 2), 1);
+	__builtin_prefetch(receive_at(qp, qp->rq_posted + 2), 1);
 	return 0;
 }
 
@@ -83,7 +83,7 @@ void weft_rq_flush(struct weft_qp *qp)
 	from = qp->rq_completed;
 	qp->rq_completed = qp->rq_posted;
 	for (; from < qp->rq_posted; from++)
-		flush_one(qp, slot_at(qp, from)->wr_id);
+		flush_one(qp, receive_at(qp, from)->wr_id);
 	while (qp->owns_srq && weft_srq_withdraw(qp->srq, &wr_id))
 		flush_one(qp, wr_id);
 	weft_unlock(&qp->recv_cq->lock, false);

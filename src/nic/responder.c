@@ -179,7 +179,7 @@ bool weft_responder_read(struct weft_responder *to)
 {
 	struct weft_pool *pool = to->from.nic->pool;
 	struct weft_pool_qp *slot = to->slot;
-	/* acquire: pairs with the release in publish (qp.c) */
+	/* acquire: pairs with the release in publish_qp (qp.c) */
 	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
 	uint32_t rq_size = slot->rq_size, rq_stride = slot->rq_stride;
@@ -259,7 +259,7 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 	if (pool->calls->see_qp(pool, index) ||
 	    atomic_load_explicit(&slot->qpn, memory_order_acquire) != number)
 		return false;
-	/* acquire: pairs with the release in publish (srq.c) */
+	/* acquire: pairs with the release in publish_srq (srq.c) */
 	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	*queue = *to;
 	queue->slot = slot;

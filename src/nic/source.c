@@ -24,7 +24,7 @@ static struct weft_cq_source *find_source(const struct weft_cq *cq, const struct
 	return s;
 }
 
-static void unlist(struct weft_cq *cq, const struct weft_cq_source *source)
+static void unlist_source(struct weft_cq *cq, const struct weft_cq_source *source)
 {
 	struct weft_cq_source *s = first_source(cq);
 
@@ -42,7 +42,7 @@ static void to_the_end(struct weft_cq *cq, struct weft_cq_source *source)
 {
 	struct weft_cq_source *s;
 
-	unlist(cq, source);
+	unlist_source(cq, source);
 	source->next = NULL;
 	s = first_source(cq);
 	if (!s) {
@@ -108,7 +108,7 @@ void weft_source_detach(struct weft_cq *cq, const struct weft_srq *q)
 	if (--s->users)
 		s = NULL;
 	else
-		unlist(cq, s);
+		unlist_source(cq, s);
 	weft_unlock(&cq->lock, false);
 	weft_nic_free(cq->nic, s);
 }
@@ -129,12 +129,12 @@ void weft_source_forget_returns(struct weft_cq *cq)
 	struct weft_cq_source *s = find_source(cq, NULL);
 
 	if (s)
-		unlist(cq, s);
+		unlist_source(cq, s);
 	weft_nic_free(cq->nic, s);
 }
 
-static inline bool take(struct weft_cq *cq, const struct weft_cq_source *s, struct weft_cqe *cqe,
-			uint32_t thread)
+static inline bool take_cqe(struct weft_cq *cq, const struct weft_cq_source *s,
+			    struct weft_cqe *cqe, uint32_t thread)
 {
 	bool news;
 
@@ -156,7 +156,7 @@ int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thr
 	struct weft_cqe cqe;
 
 	while (s && got < n) {
-		if (!take(cq, s, &cqe, thread)) {
+		if (!take_cqe(cq, s, &cqe, thread)) {
 			s = s->next;
 			continue;
 		}
@@ -178,7 +178,7 @@ void weft_source_drain(struct weft_cq *cq)
 
 	for (const struct weft_cq_source *s = first_source(cq); s; s = s->next)
 		/* those of XRC are of no queue pair that could end */
-		while (!(s->srq && s->srq->cq) && take(cq, s, &from, 0)) {
+		while (!(s->srq && s->srq->cq) && take_cqe(cq, s, &from, 0)) {
 			cqe = weft_cq_next(cq, from.qp);
 			if (!cqe)
 				continue;

@@ -54,7 +54,7 @@ static inline bool weft_srq_stirs(const struct weft_srq *q)
 
 	do {
 		before = slot;
-		/* acquire: pairs with the release in put (srq.c) */
+		/* acquire: pairs with the release in put_receive (srq.c) */
 		if (!slot ||
 		    weft_claim_what(atomic_load_explicit(&slot->state, memory_order_acquire)) !=
 			    WEFT_CLAIM_FREE ||

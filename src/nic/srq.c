@@ -4,33 +4,25 @@
 #include "nic/limits.h"
 #include "nic/nic.h"
 #include "nic/qp.h"
+#include "nic/queues.h"
 #include "nic/source.h"
 #include "pool/format_member.h"
 #include "pool/format_qp.h"
 #include "pool/format_queue.h"
 #include "pool/sizes.h"
 
-static uint32_t power_of_two(uint32_t n)
-{
-	uint32_t size = 1;
-
-	while (size < n)
-		size <<= 1;
-	return size;
-}
-
-static uint64_t bytes_of(const struct weft_srq *q, const struct weft_stretch *stretch)
+static uint64_t stretch_bytes(const struct weft_srq *q, const struct weft_stretch *stretch)
 {
 	return weft_pool_srq_bytes(stretch->size, q->stride);
 }
 
-static struct weft_pool_slot *slot_at(const struct weft_srq *q, const struct weft_stretch *stretch,
-				      uint64_t position)
+static struct weft_pool_slot *stretch_slot(const struct weft_srq *q,
+					   const struct weft_stretch *stretch, uint64_t position)
 {
 	return (void *)(stretch->at->slots + (position & (stretch->size - 1)) * q->stride);
 }
 
-static uint32_t lap_of(const struct weft_stretch *stretch, uint64_t position)
+static uint32_t stretch_lap(const struct weft_stretch *stretch, uint64_t position)
 {
 	return (uint32_t)((position >> stretch->size_bits) + 1) & ((1u << WEFT_LAP_BITS) - 1);
 }
@@ -42,9 +34,9 @@ static int make_stretch(struct weft_srq *q, struct weft_stretch *stretch, uint32
 {
 	int err;
 
-	stretch->size = power_of_two(max_wr);
+	stretch->size = weft_queue_slots(max_wr);
 	stretch->size_bits = (uint8_t)__builtin_ctz(stretch->size);
-	err = q->nic->pool->calls->alloc(q->nic->pool, bytes_of(q, stretch), &stretch->off);
+	err = q->nic->pool->calls->alloc(q->nic->pool, stretch_bytes(q, stretch), &stretch->off);
 	if (err)
 		return err;
 	stretch->at = (void *)(q->nic->pool->base + stretch->off);
@@ -93,16 +85,16 @@ void weft_srq_destroy(struct weft_srq *q, bool quiet)
 	for (struct weft_stretch *stretch = &q->first, *next; stretch; stretch = next) {
 		next = stretch->next;
 		if (quiet)
-			nic->pool->calls->free(nic->pool, stretch->off, bytes_of(q, stretch));
+			nic->pool->calls->free(nic->pool, stretch->off, stretch_bytes(q, stretch));
 		else
 			nic->pool->calls->retire(nic->pool, WEFT_RETIRE_PIECE, stretch->off,
-						 bytes_of(q, stretch));
+						 stretch_bytes(q, stretch));
 		if (stretch != &q->first)
 			weft_nic_free(nic, stretch);
 	}
 }
 
-static void publish(struct weft_srq *q, enum weft_pool_conn conn)
+static void publish_srq(struct weft_srq *q, enum weft_pool_conn conn)
 {
 	struct weft_pool_qp *slot = &q->nic->pool->qps[q->index];
 
@@ -132,7 +124,7 @@ int weft_srq_number(struct weft_srq *q, struct weft_cq *cq, uint32_t xrcd, uint3
 	slot->type = WEFT_QPT_QUEUE;
 	slot->state = WEFT_QPS_RTR;
 	slot->qkey = xrcd;
-	publish(q, WEFT_CONN_READY);
+	publish_srq(q, WEFT_CONN_READY);
 	atomic_store_explicit(&slot->qpn, *number, memory_order_release);
 	return 0;
 detach:
@@ -147,14 +139,14 @@ void weft_srq_publish_all(struct weft_nic *nic, bool rehoming)
 	weft_lock(nic, &nic->lock, 0);
 	for (struct weft_srq *q = nic->srq; q; q = q->next)
 		if (q->cq)
-			publish(q, conn);
+			publish_srq(q, conn);
 	weft_unlock(&nic->lock, false);
 }
 
 void weft_srq_forget(struct weft_srq *q)
 {
 	atomic_store_explicit(&q->nic->pool->qps[q->index].qpn, 0, memory_order_relaxed);
-	publish(q, WEFT_CONN_NONE);
+	publish_srq(q, WEFT_CONN_NONE);
 	weft_source_detach(q->cq, q);
 	if (q->nic->pool->calls->quiesce(q->nic->pool, 0, q->made))
 		q->nic->pool->calls->retire(q->nic->pool, WEFT_RETIRE_QP, q->index, 0);
@@ -180,15 +172,15 @@ void weft_srq_leave(struct weft_srq *q, const struct weft_qp *qp)
 /* ---- Posting ---- */
 
 /* A slot whose taker is slow is passed over. There is an empty one. */
-static void put(struct weft_srq *q, uint64_t wr_id, const struct weft_pool_sge *sge,
-		uint32_t num_sge)
+static void put_receive(struct weft_srq *q, uint64_t wr_id, const struct weft_pool_sge *sge,
+			uint32_t num_sge)
 {
 	struct weft_stretch *stretch = q->last;
-	struct weft_pool_slot *slot = slot_at(q, stretch, stretch->posted);
+	struct weft_pool_slot *slot = stretch_slot(q, stretch, stretch->posted);
 
 	while (weft_claim_what(atomic_load_explicit(&slot->state, memory_order_relaxed)) !=
 	       WEFT_CLAIM_EMPTY)
-		slot = slot_at(q, stretch, ++stretch->posted);
+		slot = stretch_slot(q, stretch, ++stretch->posted);
 	slot->told = 0;
 	slot->recv.wr_id = wr_id;
 	slot->recv.num_sge = num_sge;
@@ -196,7 +188,7 @@ static void put(struct weft_srq *q, uint64_t wr_id, const struct weft_pool_sge *
 		slot->recv.sge[i] = sge[i];
 	/* release: pairs with the acquire of the taker (take.c) */
 	atomic_store_explicit(&slot->state,
-			      WEFT_CLAIM(WEFT_CLAIM_FREE, lap_of(stretch, stretch->posted)),
+			      WEFT_CLAIM(WEFT_CLAIM_FREE, stretch_lap(stretch, stretch->posted)),
 			      memory_order_release);
 	atomic_store_explicit(&stretch->at->posted, ++stretch->posted, memory_order_release);
 	q->outstanding++;
@@ -212,7 +204,7 @@ int weft_srq_post(struct weft_srq *q, uint64_t wr_id, const struct weft_pool_sge
 		return -EINVAL;
 	own = weft_lock(q->nic, &q->lock, thread);
 	if (q->outstanding < q->max_wr)
-		put(q, wr_id, sge, num_sge);
+		put_receive(q, wr_id, sge, num_sge);
 	else
 		err = -ENOMEM;
 	weft_unlock(&q->lock, own);
@@ -237,11 +229,11 @@ static void post_again(struct weft_srq *q, struct weft_pool_slot *slot)
 	for (uint32_t i = 0; i < num_sge; i++)
 		sge[i] = slot->recv.sge[i];
 	empty(q, slot);
-	put(q, slot->recv.wr_id, sge, num_sge);
+	put_receive(q, slot->recv.wr_id, sge, num_sge);
 }
 
 /* The queue pair for which it came, as long as that has the same connection. */
-static struct weft_qp *owner_of(const struct weft_srq *q, const struct weft_pool_taken *taken)
+static struct weft_qp *taken_for(const struct weft_srq *q, const struct weft_pool_taken *taken)
 {
 	uint32_t index = taken->tag & (WEFT_QPS - 1);
 	struct weft_qp *qp = q->nic->srq_of[index] == q ? q->nic->qps[index] : NULL;
@@ -255,7 +247,7 @@ struct cursor {
 	uint64_t position;
 };
 
-static struct cursor oldest(struct weft_srq *q)
+static struct cursor oldest_slot(struct weft_srq *q)
 {
 	return (struct cursor){&q->first, q->first.done};
 }
@@ -268,14 +260,14 @@ static struct weft_pool_slot *next_used(const struct weft_srq *q, struct cursor 
 		struct weft_stretch *stretch = at->stretch;
 
 		for (; at->position < stretch->posted; at->position++) {
-			struct weft_pool_slot *slot = slot_at(q, stretch, at->position);
+			struct weft_pool_slot *slot = stretch_slot(q, stretch, at->position);
 
 			/* acquire: pairs with the release of the taker (take.c) */
 			uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
 
 			*what = weft_claim_what(state);
 			if (*what != WEFT_CLAIM_EMPTY &&
-			    weft_claim_lap(state) == lap_of(stretch, at->position))
+			    weft_claim_lap(state) == stretch_lap(stretch, at->position))
 				return slot;
 			stretch->done += stretch->done == at->position;
 		}
@@ -288,7 +280,7 @@ static struct weft_pool_slot *next_used(const struct weft_srq *q, struct cursor 
 /* Where those that poll look first (weft_srq_stirs). */
 static void note_oldest(struct weft_srq *q)
 {
-	struct cursor at = oldest(q);
+	struct cursor at = oldest_slot(q);
 	enum weft_claim what;
 
 	/* release: pairs with the acquire in weft_srq_stirs; stored before the slot that was the oldest is posted
@@ -313,7 +305,8 @@ static struct weft_pool_slot *next_claimed(const struct weft_srq *q, struct curs
 		return slot;
 	*what = WEFT_CLAIM_TAKEN;
 	/* they are taken in order, so that none behind it is taken */
-	return weft_claim_lap(claim_of(*at)) == lap_of(at->stretch, at->position) ? slot : NULL;
+	return weft_claim_lap(claim_of(*at)) == stretch_lap(at->stretch, at->position) ? slot
+										       : NULL;
 }
 
 /* One that is complete, from the cursor on, for a completion queue; *passed: others before it are not. */
@@ -329,7 +322,7 @@ static struct weft_pool_slot *find_done(struct weft_srq *q, const struct weft_cq
 			*passed = true;
 			continue;
 		}
-		*qp = q->cq ? NULL : owner_of(q, &slot->taken);
+		*qp = q->cq ? NULL : taken_for(q, &slot->taken);
 		if (q->cq && slot->taken.tag)
 			return slot;
 		if (!*qp)
@@ -361,7 +354,7 @@ static struct weft_pool_slot *next_done(struct weft_srq *q, const struct weft_cq
 /* Those that nobody has taken. */
 static uint32_t left_in(struct weft_srq *q)
 {
-	struct cursor at = oldest(q);
+	struct cursor at = oldest_slot(q);
 	uint32_t left = q->outstanding;
 	enum weft_claim what;
 
@@ -392,7 +385,7 @@ void weft_srq_arm(struct weft_srq *q, uint32_t limit)
 	weft_unlock(&q->lock, false);
 }
 
-static uint64_t stamp_of(const struct weft_srq *q, struct cursor at)
+static uint64_t slot_stamp(const struct weft_srq *q, struct cursor at)
 {
 	return weft_pool_srq_stamps(at.stretch->at, at.stretch->size,
 				    q->stride)[at.position & (at.stretch->size - 1)];
@@ -409,7 +402,7 @@ static struct weft_pool_slot *oldest_done(struct weft_srq *q, const struct weft_
 	/* acquire: pairs with the release in tell_late (take.c): we see the claims that the taker saw */
 	if (late)
 		atomic_exchange_explicit(&q->at->late, late = WEFT_LATE_SEEN, memory_order_acquire);
-	*at = oldest(q);
+	*at = oldest_slot(q);
 	slot = next_done(q, cq, at, qp, &passed);
 	if (late && !slot && !passed)
 		atomic_compare_exchange_strong_explicit(&q->at->late, &late, 0,
@@ -441,7 +434,7 @@ bool weft_srq_take(struct weft_srq *q, const struct weft_cq *cq, struct weft_cqe
 					 .opcode = t->opcode | WEFT_WC_RECV,
 					 .flags = t->flags,
 					 .solicited = t->solicited,
-					 .stamp_ns = cq->stamps ? stamp_of(q, at) : 0};
+					 .stamp_ns = cq->stamps ? slot_stamp(q, at) : 0};
 		*news = !slot->told;
 		empty(q, slot);
 		look_at_limit(q);
@@ -459,7 +452,7 @@ bool weft_srq_look(struct weft_srq *q, const struct weft_cq *cq, bool tell)
 	struct cursor at;
 
 	weft_lock(q->nic, &q->lock, 0);
-	at = oldest(q);
+	at = oldest_slot(q);
 	for (; !news && (slot = next_done(q, cq, &at, &qp, &passed)); at.position++) {
 		if (tell)
 			slot->told = 1;
@@ -479,7 +472,7 @@ bool weft_srq_withdraw(struct weft_srq *q, uint64_t *wr_id)
 	struct cursor at;
 
 	weft_lock(q->nic, &q->lock, 0);
-	at = oldest(q);
+	at = oldest_slot(q);
 	slot = next_used(q, &at, &what);
 	if (slot) {
 		*wr_id = slot->recv.wr_id;
@@ -492,13 +485,13 @@ bool weft_srq_withdraw(struct weft_srq *q, uint64_t *wr_id)
 
 /* ---- Another size ---- */
 
-static void append(struct weft_srq *q, struct weft_stretch *stretch)
+static void append_stretch(struct weft_srq *q, struct weft_stretch *stretch)
 {
 	struct weft_stretch *before = q->last;
 
 	before->next = stretch;
 	q->last = stretch;
-	/* release: pairs with the acquire in follow (take.c), which finds all that is posted before it */
+	/* release: pairs with the acquire in follow_stretch (take.c), which finds all that is posted before it */
 	atomic_store_explicit(&before->at->next_off, stretch->off, memory_order_release);
 }
 
@@ -523,7 +516,7 @@ int weft_srq_resize(struct weft_srq *q, uint32_t max_wr)
 	else
 		q->max_wr = max_wr;
 	if (!err && stretch)
-		append(q, stretch);
+		append_stretch(q, stretch);
 	weft_unlock(&q->lock, false);
 	return err;
 }
@@ -541,9 +534,9 @@ static bool is_of_dead(struct weft_pool *pool, uint64_t claim)
 	       !pool->calls->alive(pool, member, incarnation);
 }
 
-static void recover(struct weft_srq *q)
+static void recover_srq(struct weft_srq *q)
 {
-	struct cursor at = oldest(q);
+	struct cursor at = oldest_slot(q);
 	struct weft_pool_slot *slot;
 	enum weft_claim what;
 
@@ -575,7 +568,7 @@ void weft_srq_recover(struct weft_nic *nic)
 	weft_lock(nic, &nic->lock, 0);
 	for (struct weft_srq *q = nic->srq; q; q = q->next) {
 		weft_lock(nic, &q->lock, 0);
-		recover(q);
+		recover_srq(q);
 		weft_unlock(&q->lock, false);
 	}
 	weft_unlock(&nic->lock, false);

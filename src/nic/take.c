@@ -44,9 +44,9 @@ bool weft_take_map(struct weft_pool *pool, struct weft_take *take, uint16_t owne
 }
 
 /* Nothing was posted into this stretch after the next was told; so it has nothing any more, or is the last. */
-static bool follow(struct weft_pool *pool, struct weft_take *take, uint64_t position)
+static bool follow_stretch(struct weft_pool *pool, struct weft_take *take, uint64_t position)
 {
-	/* acquire: pairs with the release in append (srq.c) */
+	/* acquire: pairs with the release in append_stretch (srq.c) */
 	uint64_t next_off = atomic_load_explicit(&take->at->next_off, memory_order_acquire);
 	uint32_t mask = take->mask, sges = take->sges;
 
@@ -63,7 +63,7 @@ static uint32_t lap_of(const struct weft_take *take, uint64_t position)
 }
 
 /* Positions before this one are taken or passed over; somebody may have said so already. */
-static void pass(const struct weft_take *take, uint64_t position)
+static void pass_positions(const struct weft_take *take, uint64_t position)
 {
 	/* release: pairs with the acquire in weft_take_first, which then knows of the claims that we know of */
 	atomic_compare_exchange_strong_explicit(&take->at->taken, &position, position + 1,
@@ -80,11 +80,11 @@ static _Atomic uint64_t *claim_at(const struct weft_take *take, uint64_t positio
 	return &take->claims[position & take->mask];
 }
 
-static bool is_free(const struct weft_take *take, uint64_t position)
+static bool slot_is_free(const struct weft_take *take, uint64_t position)
 {
 	uint32_t lap = lap_of(take, position);
 
-	/* acquire, both: pair with the releases in put (srq.c) and in weft_take_claim */
+	/* acquire, both: pair with the releases in put_receive (srq.c) and in weft_take_claim */
 	return atomic_load_explicit(&slot_at(take, position)->state, memory_order_acquire) ==
 		       WEFT_CLAIM(WEFT_CLAIM_FREE, lap) &&
 	       weft_claim_lap(
@@ -96,23 +96,24 @@ struct weft_pool_slot *weft_take_first(struct weft_pool *pool, struct weft_take 
 	for (;;) {
 		uint64_t position = atomic_load_explicit(&take->at->taken, memory_order_acquire);
 
-		if (is_free(take, position)) {
+		if (slot_is_free(take, position)) {
 			take->position = position;
 			return slot_at(take, position);
 		}
-		/* acquire: pairs with the release in put (srq.c) */
+		/* acquire: pairs with the release in put_receive (srq.c) */
 		if (position >= atomic_load_explicit(&take->at->posted, memory_order_acquire)) {
-			if (!follow(pool, take, position))
+			if (!follow_stretch(pool, take, position))
 				return NULL;
-		} else if (!is_free(take, position)) {
-			pass(take, position);
+		} else if (!slot_is_free(take, position)) {
+			pass_positions(take, position);
 		}
 	}
 }
 
 const struct weft_pool_recv *weft_take_next(const struct weft_take *take)
 {
-	return is_free(take, take->position + 1) ? &slot_at(take, take->position + 1)->recv : NULL;
+	return slot_is_free(take, take->position + 1) ? &slot_at(take, take->position + 1)->recv
+						      : NULL;
 }
 
 static uint64_t mine(const struct weft_pool *pool, const struct weft_take *take,
@@ -192,6 +193,6 @@ void weft_take_complete(struct weft_nic *nic, const struct weft_take *take, uint
 	atomic_compare_exchange_strong_explicit(claim_at(take, take->position), &claim,
 						mine(nic->pool, take, WEFT_CLAIM_DONE),
 						memory_order_release, memory_order_relaxed);
-	pass(take, take->position);
+	pass_positions(take, take->position);
 	weft_pool_completed(nic->pool, take->wake, owner, wakes);
 }

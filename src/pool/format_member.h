@@ -22,7 +22,7 @@ struct weft_pool_group {
 /* The queue pair that listens by this entry, and to which group; 0: none does, or it is just becoming another's. */
 static inline uint32_t weft_group_read(const struct weft_pool_group *group, uint8_t gid[16])
 {
-	/* acquire: pairs with the release in join (mcast.c) */
+	/* acquire: pairs with the release in listen_to_group (mcast.c) */
 	uint32_t qpn = atomic_load_explicit(&group->qpn, memory_order_acquire);
 
 	__builtin_memcpy(gid, group->gid, 16);

@@ -19,7 +19,7 @@ struct text {
 	size_t len;
 };
 
-static bool find_gid(unsigned long index, struct weft_gid_entry *entry)
+static bool gid_at(unsigned long index, struct weft_gid_entry *entry)
 {
 	struct weft_gid_entry *table = calloc(WEFT_GID_TABLE_LEN, sizeof(*table));
 	int n = table ? weft_gid_table(table, WEFT_GID_TABLE_LEN) : 0;
@@ -45,7 +45,7 @@ static int expand_gid(const char *path, const char *word, struct text *t)
 	bool device = !strcmp(word, "@guid");
 	unsigned long index = device ? 0 : strtoul(strrchr(path, '/') + 1, NULL, 10);
 	struct weft_gid_entry entry = {.index = 0};
-	bool used = find_gid(index, &entry);
+	bool used = gid_at(index, &entry);
 
 	if (device)
 		print_id(t, entry.gid + 8, 8);

@@ -93,7 +93,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 }
 
 /* The whole name of a file below root, until the next call; its folders are made. */
-static const char *place(const char *path)
+static const char *name_below_root(const char *path)
 {
 	static char whole[PATH_MAX];
 
@@ -110,7 +110,7 @@ static const char *place(const char *path)
 
 static void make_file(const char *path, const char *contents)
 {
-	const char *whole = place(path);
+	const char *whole = name_below_root(path);
 	FILE *f = fopen(whole, "w");
 
 	if (!f || (*contents && fprintf(f, "%s%s", contents, *contents == '@' ? "" : "\n") < 0) ||
@@ -125,10 +125,10 @@ static void make_table(const char *folder, const char *contents)
 
 	snprintf(path, sizeof(path), "%s/0", folder);
 	make_file(path, contents);
-	first = strdup(place(path));
+	first = strdup(name_below_root(path));
 	for (int i = 1; i < WEFT_GID_TABLE_LEN; i++) {
 		snprintf(path, sizeof(path), "%s/%d", folder, i);
-		if (!first || link(first, place(path)))
+		if (!first || link(first, name_below_root(path)))
 			err(1, "%s", path);
 	}
 	free(first);
@@ -147,7 +147,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
 		make_table(tables[i].folder, tables[i].contents);
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
-		const char *whole = place(links[i].path);
+		const char *whole = name_below_root(links[i].path);
 
 		if (symlink(links[i].target, whole))
 			err(1, "%s", whole);

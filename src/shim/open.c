@@ -96,7 +96,7 @@ DEFINE_OPENAT_2(__openat_2)
 DEFINE_OPENAT_2(__openat64_2)
 
 /* The flags of a mode of fopen(3). */
-static int flags_of(const char *mode)
+static int mode_flags(const char *mode)
 {
 	int flags = strchr(mode, '+') ? O_RDWR : mode[0] == 'r' ? O_RDONLY : O_WRONLY;
 
@@ -107,7 +107,7 @@ static int flags_of(const char *mode)
 
 static FILE *fopen_ours(const char *mapped, const char *mode)
 {
-	int fd = open_ours(mapped, flags_of(mode));
+	int fd = open_ours(mapped, mode_flags(mode));
 	FILE *f = fd >= 0 ? fdopen(fd, mode) : NULL;
 
 	if (fd >= 0 && !f)
@@ -117,7 +117,7 @@ static FILE *fopen_ours(const char *mapped, const char *mode)
 
 static FILE *freopen_ours(const char *mapped, const char *mode, FILE *stream)
 {
-	int fd = open_ours(mapped, flags_of(mode)), saved;
+	int fd = open_ours(mapped, mode_flags(mode)), saved;
 	char link[32];
 	FILE *f;
 

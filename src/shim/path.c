@@ -54,7 +54,7 @@ static bool is_top(const char *path)
 }
 
 /* What follows the top is left to the kernel, whose links and dots are exact. */
-static const char *found(char *out, const char *rest, char buf[PATH_MAX])
+static const char *found_below(char *out, const char *rest, char buf[PATH_MAX])
 {
 	if (!strcmp(out, "/dev/infiniband") &&
 	    (!strcmp(rest, "/uverbs0") || !strcmp(rest, "/rdma_cm")))
@@ -88,7 +88,7 @@ static const char *map_absolute(const char *path, char buf[PATH_MAX])
 		out[len] = '\0';
 		path += part;
 		if (is_top(out))
-			return found(out, path, buf);
+			return found_below(out, path, buf);
 	}
 	return NULL;
 }

@@ -27,26 +27,26 @@ const struct weft_generator_options weft_generator_defaults = {
 /* ---- Chance ---- */
 
 /* 0 ≤ x < 1 */
-static double chance(struct weft_generator *g)
+static double uniform(struct weft_generator *g)
 {
 	return (double)(splitmix64(&g->random) >> 11) * 0x1p-53;
 }
 
 static uint32_t poisson(struct weft_generator *g, double mean)
 {
-	double limit = exp(-mean), product = chance(g);
+	double limit = exp(-mean), product = uniform(g);
 	uint32_t n = 0;
 
 	for (; product > limit; n++)
-		product *= chance(g);
+		product *= uniform(g);
 	return n;
 }
 
 static double gaussian(struct weft_generator *g)
 {
-	double r = sqrt(-2 * log(1 - chance(g)));
+	double r = sqrt(-2 * log(1 - uniform(g)));
 
-	return r * cos(2 * M_PI * chance(g));
+	return r * cos(2 * M_PI * uniform(g));
 }
 
 /* ---- An event ---- */
@@ -77,22 +77,22 @@ double weft_generator_radius_mm(double momentum_gev)
 
 static void add_ring(struct weft_generator *g, struct hits *h, struct weft_truth_ring *ring)
 {
-	double from_centre = CENTRE_MM * sqrt(chance(g)), where = 2 * M_PI * chance(g);
+	double from_centre = CENTRE_MM * sqrt(uniform(g)), where = 2 * M_PI * uniform(g);
 
 	ring->x_mm = from_centre * cos(where);
 	ring->y_mm = from_centre * sin(where);
-	ring->momentum_gev = LEAST_GEV + (MOST_GEV - LEAST_GEV) * chance(g);
+	ring->momentum_gev = LEAST_GEV + (MOST_GEV - LEAST_GEV) * uniform(g);
 	ring->r_mm = weft_generator_radius_mm(ring->momentum_gev);
 	double share = ring->r_mm / LARGEST_MM;
 
 	ring->photons = poisson(g, g->options.photons * share * share);
 	ring->hits = 0;
 	for (uint32_t i = 0; i < ring->photons; i++) {
-		double at = 2 * M_PI * chance(g);
+		double at = 2 * M_PI * uniform(g);
 		uint16_t pmt =
 			weft_detector_nearest(&g->detector, ring->x_mm + ring->r_mm * cos(at),
 					      ring->y_mm + ring->r_mm * sin(at));
-		bool second = chance(g) < 0.5;
+		bool second = uniform(g) < 0.5;
 
 		ring->hits += add_hit(h, pmt && second ? pmt + WEFT_DETECTOR_DISK : pmt);
 	}
@@ -100,7 +100,7 @@ static void add_ring(struct weft_generator *g, struct hits *h, struct weft_truth
 
 static uint32_t rings_of(struct weft_generator *g)
 {
-	double x = chance(g);
+	double x = uniform(g);
 
 	for (uint32_t n = 0; n < WEFT_GENERATOR_RINGS; n++)
 		if ((x -= g->options.fraction[n]) < 0)
@@ -120,14 +120,14 @@ uint32_t weft_generator_event(struct weft_generator *g, uint8_t to[WEFT_M2EGP_MA
 	struct hits h = {0};
 	double gap_ns = 1e9 / g->options.rate_hz, seen_ns;
 
-	g->time_ns += g->options.even ? gap_ns : -gap_ns * log(1 - chance(g));
+	g->time_ns += g->options.even ? gap_ns : -gap_ns * log(1 - uniform(g));
 	*truth = (struct weft_truth){.event = g->events++, .time_ns = g->time_ns};
 	truth->rings = rings_of(g);
 	for (uint32_t i = 0; i < truth->rings; i++)
 		add_ring(g, &h, &truth->ring[i]);
 	truth->noise = poisson(g, g->options.noise);
 	for (uint32_t i = 0; i < truth->noise; i++)
-		add_hit(&h, (uint16_t)(1 + chance(g) * WEFT_DETECTOR_PMTS));
+		add_hit(&h, (uint16_t)(1 + uniform(g) * WEFT_DETECTOR_PMTS));
 	/* the mean of what its hits say */
 	seen_ns = g->time_ns + RESOLUTION_NS * gaussian(g) / sqrt(h.count ?: 1);
 	uint64_t fine = (uint64_t)fmax(0, seen_ns / TICK_NS * 256);

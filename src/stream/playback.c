@@ -21,13 +21,13 @@ static uint8_t *buffer_of(const struct playback *p, uint32_t buffer)
 	return p->buffers + (size_t)buffer * p->options->list.bytes;
 }
 
-static void tell(struct playback *p, const struct weft_clop_record *record)
+static void tell_record(struct playback *p, const struct weft_clop_record *record)
 {
 	p->options->told(p->options->context, record, buffer_of(p, record->buffer));
 	weft_nanet_give_back(p->engine, 0, record->buffer, record->generation);
 }
 
-static void follow(struct playback *p, const uint8_t *data)
+static void follow_datagram(struct playback *p, const uint8_t *data)
 {
 	for (uint32_t i = 0; i < p->out.steps; i++) {
 		const struct weft_nanet_step *s = &p->out.step[i];
@@ -36,7 +36,7 @@ static void follow(struct playback *p, const uint8_t *data)
 			memcpy(buffer_of(p, s->place.buffer) + s->place.offset,
 			       data + s->place.from, s->place.bytes);
 		else
-			tell(p, &s->record);
+			tell_record(p, &s->record);
 	}
 }
 
@@ -44,7 +44,7 @@ static void follow(struct playback *p, const uint8_t *data)
 static void tell_all(struct playback *p)
 {
 	for (uint32_t i = 0; i < p->out.steps; i++)
-		tell(p, &p->out.step[i].record);
+		tell_record(p, &p->out.step[i].record);
 }
 
 static void receive(struct playback *p, const struct weft_pcap_packet *packet,
@@ -63,7 +63,7 @@ static void receive(struct playback *p, const struct weft_pcap_packet *packet,
 	if (verdict == WEFT_FRAME_UDP && frame.to_port == p->options->port) {
 		weft_nanet_receive(p->engine, 0, frame.payload, frame.bytes, UINT16_MAX,
 				   packet->time_ns, &p->out);
-		follow(p, frame.payload);
+		follow_datagram(p, frame.payload);
 	} else {
 		result->damaged += verdict == WEFT_FRAME_CUT || verdict == WEFT_FRAME_WRONG;
 		result->others += verdict == WEFT_FRAME_OTHER || verdict == WEFT_FRAME_UDP;

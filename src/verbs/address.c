@@ -27,7 +27,7 @@ static int read_entry(const char *verb, struct ibv_context *context, uint32_t po
 }
 
 /* Fills one entry of a program's table, as long as its release has them. */
-static void give(void *to, size_t entry_size, const struct weft_gid_entry *from)
+static void give_entry(void *to, size_t entry_size, const struct weft_gid_entry *from)
 {
 	struct ibv_gid_entry e = {
 		.gid_index = from->index,
@@ -59,7 +59,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 		return weft_broken(verb, GID_UNUSED, gid_index);
 	if (err)
 		return err;
-	give(entry, entry_size, &found);
+	give_entry(entry, entry_size, &found);
 	return 0;
 }
 
@@ -84,7 +84,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 		n = -weft_broken(verb, RANGE, weft_value("max_entries"), max_entries, (uint64_t)n,
 				 WEFT_GID_TABLE_LEN);
 	for (ssize_t i = 0; i < n; i++)
-		give((char *)entries + (size_t)i * entry_size, entry_size, &all[i]);
+		give_entry((char *)entries + (size_t)i * entry_size, entry_size, &all[i]);
 	free(all);
 	return n;
 }

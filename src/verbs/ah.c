@@ -27,7 +27,7 @@ static bool is_v2(uint32_t sgid_index)
 }
 
 /* On Ethernet an address is a GID (A17.4.1). */
-static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr, uint8_t source[16])
+static int check_ah(struct ibv_pd *pd, const struct ibv_ah_attr *attr, uint8_t source[16])
 {
 	if (weft_explain_no_domain("ibv_create_ah", pd))
 		return EINVAL;
@@ -41,8 +41,8 @@ static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr, uint8_t sour
 }
 
 /* NULL: no memory. */
-static struct weft_verbs_ah *make(struct ibv_pd *pd, const struct ibv_ah_attr *attr,
-				  const uint8_t source[16])
+static struct weft_verbs_ah *make_ah(struct ibv_pd *pd, const struct ibv_ah_attr *attr,
+				     const uint8_t source[16])
 {
 	struct weft_verbs_ah *ah = calloc(1, sizeof(*ah));
 
@@ -68,7 +68,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	uint8_t source[16];
 	struct weft_verbs_ah *ah;
-	int err = check(pd, attr, source);
+	int err = check_ah(pd, attr, source);
 
 	if (!err && weft_card_summon(source, attr->grh.dgid.raw) && !is_v2(attr->grh.sgid_index))
 		err = weft_broken("ibv_create_ah", WIRE_V1_ADDRESS, attr->grh.sgid_index,
@@ -79,7 +79,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 		errno = err;
 		return NULL;
 	}
-	ah = make(pd, attr, source);
+	ah = make_ah(pd, attr, source);
 	if (ah)
 		return &ah->ah;
 	weft_verbs_pd_leave(pd);

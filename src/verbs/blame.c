@@ -73,7 +73,7 @@ static const char *name_of_right(uint8_t access)
 }
 
 /* As posted: where it fails early they have not been summed up. */
-static uint64_t bytes_of(const struct weft_wqe *wqe)
+static uint64_t posted_bytes(const struct weft_wqe *wqe)
 {
 	uint64_t bytes = 0;
 
@@ -254,7 +254,7 @@ static void put_value(char *to, size_t room, const char *name, size_t length, co
 	VALUE("given", "%u", b->given)
 	VALUE("lkey", "0x%x", b->given)
 	VALUE("state", "%s", weft_explain_state(b->state))
-	VALUE("bytes", "%" PRIu64, bytes_of(b->wqe))
+	VALUE("bytes", "%" PRIu64, posted_bytes(b->wqe))
 	VALUE("to", "0x%" PRIx64, b->wqe->remote_addr)
 	VALUE("rkey", "0x%x", b->wqe->rkey)
 	VALUE("imm", "0x%x", b->wqe->imm)
@@ -283,7 +283,7 @@ static void put_value(char *to, size_t room, const char *name, size_t length, co
 }
 
 /* The words of a cause with values for {names}. */
-static void fill(char text[TEXT_BYTES], const char *words, const struct blame *b)
+static void fill_words(char text[TEXT_BYTES], const char *words, const struct blame *b)
 {
 	size_t at = 0;
 
@@ -304,12 +304,12 @@ static void fill(char text[TEXT_BYTES], const char *words, const struct blame *b
 
 /* ---- The caller ---- */
 
-static void say(uint32_t qpn, const char *operation, uint64_t wr_id, enum weft_cause cause,
-		const struct blame *b)
+static void say_cause(uint32_t qpn, const char *operation, uint64_t wr_id, enum weft_cause cause,
+		      const struct blame *b)
 {
 	char text[TEXT_BYTES];
 
-	fill(text, words_of[cause].text, b);
+	fill_words(text, words_of[cause].text, b);
 	weft_explain_say("QP 0x%x: %s of wr_id %" PRIu64 ": %s: %s; IBTA %s", qpn, operation, wr_id,
 			 ibv_wc_status_str((enum ibv_wc_status)weft_cause_status(cause)), text,
 			 words_of[cause].clause);
@@ -326,7 +326,7 @@ void weft_blame_request(const struct weft_qp *qp, const struct weft_wqe *wqe, en
 	    atomic_load_explicit(&weft_process.pool->qps[index].qpn, memory_order_relaxed) ==
 		    qp->attr.dest_qpn)
 		b.peer = &weft_process.pool->qps[index];
-	say(qp->qpn, name_of_operation(wqe->opcode), wqe->wr_id, cause, &b);
+	say_cause(qp->qpn, name_of_operation(wqe->opcode), wqe->wr_id, cause, &b);
 }
 
 /* By index: the number of the queue pair that has it, and how many of its requests and receives
@@ -370,14 +370,15 @@ static void explain_completion(const struct ibv_wc *wc)
 	if (wc->status == IBV_WC_WR_FLUSH_ERR && !flush_is_told(wc->qp_num))
 		return;
 	if (wc->status == IBV_WC_WR_FLUSH_ERR)
-		say(wc->qp_num, receive ? "receive" : "request", wc->wr_id, WEFT_CAUSE_FLUSHED, &b);
+		say_cause(wc->qp_num, receive ? "receive" : "request", wc->wr_id,
+			  WEFT_CAUSE_FLUSHED, &b);
 	else if (receive && wc->status == IBV_WC_LOC_LEN_ERR)
-		say(wc->qp_num, "receive", wc->wr_id, WEFT_CAUSE_OWN_RECEIVE_LENGTH, &b);
+		say_cause(wc->qp_num, "receive", wc->wr_id, WEFT_CAUSE_OWN_RECEIVE_LENGTH, &b);
 	else if (receive)
-		say(wc->qp_num, "receive", wc->wr_id,
-		    wc->byte_len == WEFT_NO_LKEY ? WEFT_CAUSE_OWN_RECEIVE_MEMORY
-						 : WEFT_CAUSE_OWN_RECEIVE_KEY,
-		    &b);
+		say_cause(wc->qp_num, "receive", wc->wr_id,
+			  wc->byte_len == WEFT_NO_LKEY ? WEFT_CAUSE_OWN_RECEIVE_MEMORY
+						       : WEFT_CAUSE_OWN_RECEIVE_KEY,
+			  &b);
 }
 
 int weft_blame_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)

@@ -92,8 +92,8 @@ void ibv_free_buf(struct ibv_buf *buf)
 }
 
 /* An errno. */
-static int check(const char *verb, struct ibv_pd *pd, struct ibv_buf *buf, const void *addr,
-		 size_t length)
+static int check_buffer(const char *verb, struct ibv_pd *pd, struct ibv_buf *buf, const void *addr,
+			size_t length)
 {
 	uintptr_t start = (uintptr_t)addr;
 
@@ -111,7 +111,7 @@ static int check(const char *verb, struct ibv_pd *pd, struct ibv_buf *buf, const
 struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr, size_t length,
 			      int access)
 {
-	int err = check("ibv_reg_buf_mr", pd, buf, addr, length);
+	int err = check_buffer("ibv_reg_buf_mr", pd, buf, addr, length);
 
 	if (err) {
 		errno = err;
@@ -149,7 +149,7 @@ static int check_fields(struct ibv_pd *pd, const struct mr_init_attr *attr)
 		return 0;
 	if (fd)
 		return weft_broken(verb, REGION_FIELDS, attr->mask);
-	return check(verb, pd, attr->buf, attr->addr, attr->length);
+	return check_buffer(verb, pd, attr->buf, attr->addr, attr->length);
 }
 
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct mr_init_attr *attr)

@@ -40,7 +40,7 @@ static int open_both(int end)
 	return fd < 0 ? -1 : weft_wake_move_high(fd);
 }
 
-static bool is_ours(const struct weft_pool_bell *bell, int fd)
+static bool bell_is_ours(const struct weft_pool_bell *bell, int fd)
 {
 	struct stat st;
 
@@ -80,9 +80,9 @@ static bool is_readable(int fd)
 /* A program may have closed our descriptor, which it does not know, and not its own. */
 static bool repair(struct weft_channel *ch)
 {
-	if (ch->both < 0 || !is_ours(ch->bell, ch->channel.fd))
+	if (ch->both < 0 || !bell_is_ours(ch->bell, ch->channel.fd))
 		return false;
-	if (!is_ours(ch->bell, ch->both))
+	if (!bell_is_ours(ch->bell, ch->both))
 		ch->both = open_both(ch->channel.fd);
 	atomic_store_explicit(&ch->bell->fd, ch->both, memory_order_relaxed);
 	return ch->both >= 0;
@@ -99,7 +99,7 @@ static void write_word(struct weft_channel *ch)
 		(void)!write(fd, &one, sizeof(one));
 }
 
-static void tell(struct weft_channel *ch)
+static void tell_pipe(struct weft_channel *ch)
 {
 	if (ch->bell->ino &&
 	    weft_pool_wake(weft_process.pool, weft_process.pool->me, ch->bell_off) && repair(ch))
@@ -162,7 +162,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 		return weft_broken("ibv_destroy_comp_channel", IN_USE, (uint64_t)channel->refcnt,
 				   weft_value("completion channel"));
 	weft_handle_remove(channel);
-	if (is_ours(ch->bell, ch->both))
+	if (bell_is_ours(ch->bell, ch->both))
 		close(ch->both);
 	ch->bell->ino = 0; /* producers that have it open see that */
 	close(channel->fd);
@@ -206,7 +206,7 @@ void weft_channel_part(struct weft_verbs_cq *cq)
 
 /* ---- Events; the mutex is held ---- */
 
-static void list(struct weft_channel *ch, struct weft_verbs_cq *cq)
+static void list_event(struct weft_channel *ch, struct weft_verbs_cq *cq)
 {
 	if (cq->events_waiting++)
 		return;
@@ -216,14 +216,14 @@ static void list(struct weft_channel *ch, struct weft_verbs_cq *cq)
 }
 
 /* All that were claimed. A producer that claims after this tells the channel anew. */
-static void gather(struct weft_channel *ch)
+static void gather_claimed(struct weft_channel *ch)
 {
 	/* pairs with the exchange in tell (pool/wake.c): what was claimed by those that found it told is seen */
 	atomic_exchange_explicit(&ch->bell->told, 0, memory_order_seq_cst);
 	WEFT_STEP(event_gathering);
 	for (struct weft_verbs_cq *cq = ch->queues; cq; cq = cq->next_on_channel)
 		if (weft_cq_take_event(&cq->nic))
-			list(ch, cq);
+			list_event(ch, cq);
 }
 
 void weft_channel_notify(struct weft_verbs_cq *cq)
@@ -234,8 +234,8 @@ void weft_channel_notify(struct weft_verbs_cq *cq)
 		return;
 	pthread_mutex_lock(&ch->mutex);
 	WEFT_STEP(event_notifying);
-	list(ch, cq);
-	tell(ch);
+	list_event(ch, cq);
+	tell_pipe(ch);
 	WEFT_STEP(event_notified);
 	pthread_mutex_unlock(&ch->mutex);
 }
@@ -256,7 +256,7 @@ void weft_channel_overdue(struct weft_verbs_cq *cq, bool lives)
 	if (!ch)
 		return;
 	pthread_mutex_lock(&ch->mutex);
-	list(ch, cq);
+	list_event(ch, cq);
 	if (!is_readable(ch->channel.fd))
 		write_for(ch, cq, lives);
 	pthread_mutex_unlock(&ch->mutex);
@@ -308,12 +308,12 @@ static struct weft_verbs_cq *late_queue(struct weft_channel *ch)
  * a producer that had claimed one was stopped before it wrote it, and was not waited for (write_for). A reader that has
  * not slept for that word may have polled for it, and must not sleep now: it gets an event of that queue, which is
  * empty, as after completions that were polled before their event was read. */
-static struct weft_verbs_cq *take(struct weft_channel *ch, bool has_slept)
+static struct weft_verbs_cq *take_ready(struct weft_channel *ch, bool has_slept)
 {
 	struct weft_verbs_cq *cq;
 
 	pthread_mutex_lock(&ch->mutex);
-	gather(ch);
+	gather_claimed(ch);
 	cq = ch->first;
 	if (!cq && ch->late) {
 		ch->late--; /* this word was one */
@@ -330,7 +330,7 @@ static struct weft_verbs_cq *take(struct weft_channel *ch, bool has_slept)
 		}
 	}
 	if (ch->first)
-		tell(ch);
+		tell_pipe(ch);
 	pthread_mutex_unlock(&ch->mutex);
 	return cq;
 }
@@ -352,7 +352,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
 		if (read(channel->fd, words, sizeof(words)) < 0)
 			return -1;
 		WEFT_STEP(event_read);
-		found = take(ch, !was_there);
+		found = take_ready(ch, !was_there);
 		if (!found && was_there) {
 			errno = EAGAIN;
 			return -1;
@@ -391,9 +391,9 @@ static void drop_unread(struct weft_channel *ch, struct weft_verbs_cq *cq)
 		weft_uncount(ch->channel.fd);
 	else if (repair(ch))
 		(void)!read(ch->both, words, sizeof(words));
-	gather(ch);
+	gather_claimed(ch);
 	if (ch->first)
-		tell(ch);
+		tell_pipe(ch);
 	pthread_mutex_unlock(&ch->mutex);
 }
 

@@ -134,7 +134,7 @@ static struct weft_context *claim(void)
 }
 
 /* That of a pointer, if it is in that state. */
-static struct weft_context *find(const struct ibv_context *context, enum state state)
+static struct weft_context *find_context(const struct ibv_context *context, enum state state)
 {
 	struct weft_context *ctx = atomic_load_explicit(&contexts, memory_order_acquire);
 
@@ -148,7 +148,7 @@ static struct weft_context *find(const struct ibv_context *context, enum state s
 
 struct weft_context *weft_context_find(const struct ibv_context *context)
 {
-	return find(context, OPEN);
+	return find_context(context, OPEN);
 }
 
 void weft_contexts_raise(const struct ibv_async_event *event)
@@ -277,7 +277,7 @@ int ibv_close_device(struct ibv_context *context)
 
 	/* Its parent's lives on. The descriptors stay, too: the program may have closed them itself, and has
 	 * others of these numbers now. */
-	if (find(context, INHERITED))
+	if (find_context(context, INHERITED))
 		return 0;
 	pthread_mutex_lock(&telling);
 	ours = ctx && atomic_compare_exchange_strong(&ctx->state, &open, BUSY);

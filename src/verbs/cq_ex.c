@@ -21,7 +21,7 @@
 #define FLAGS  (IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 #define MASK   (IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
 
-static inline struct weft_verbs_cq *of(struct ibv_cq_ex *ex)
+static inline struct weft_verbs_cq *cq_of(struct ibv_cq_ex *ex)
 {
 	return weft_cq(ibv_cq_ex_to_cq(ex));
 }
@@ -30,7 +30,7 @@ static inline struct weft_verbs_cq *of(struct ibv_cq_ex *ex)
 
 static int next_poll(struct ibv_cq_ex *ex)
 {
-	struct weft_verbs_cq *cq = of(ex);
+	struct weft_verbs_cq *cq = cq_of(ex);
 
 	if (!ibv_poll_cq(&cq->cq, 1, &cq->wc))
 		return ENOENT;
@@ -41,14 +41,14 @@ static int next_poll(struct ibv_cq_ex *ex)
 
 static void end_poll(struct ibv_cq_ex *ex)
 {
-	if (!of(ex)->single_threaded)
-		weft_unlock(&of(ex)->polling, of(ex)->polling_own);
+	if (!cq_of(ex)->single_threaded)
+		weft_unlock(&cq_of(ex)->polling, cq_of(ex)->polling_own);
 }
 
 /* What it does not find ends the polling, too (ibv_create_cq_ex(3)). */
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
-	struct weft_verbs_cq *cq = of(ex);
+	struct weft_verbs_cq *cq = cq_of(ex);
 	int err;
 
 	if (attr->comp_mask)
@@ -70,7 +70,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 #define READER(type, name, field)                                                                  \
 	static type name(struct ibv_cq_ex *ex)                                                     \
 	{                                                                                          \
-		return of(ex)->wc.field;                                                           \
+		return cq_of(ex)->wc.field;                                                        \
 	}
 
 READER(enum ibv_wc_opcode, read_opcode, opcode)
@@ -87,14 +87,14 @@ READER(uint8_t, read_dlid_path_bits, dlid_path_bits)
 /* In ticks of hca_core_clock, as ibv_query_rt_values_ex reads it. */
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
 {
-	return of(ex)->nic.polled_ns;
+	return cq_of(ex)->nic.polled_ns;
 }
 
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 {
 	uint64_t now_ns = weft_clock_now_ns();
 
-	return weft_clock_wall_ns() - now_ns + of(ex)->nic.polled_ns;
+	return weft_clock_wall_ns() - now_ns + cq_of(ex)->nic.polled_ns;
 }
 
 /* What a RoCE device has none of: no program can ask for these, but some read them all the same. */
@@ -115,7 +115,7 @@ static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *tm_info)
 
 /* ---- Creating ---- */
 
-static int check(const struct ibv_cq_init_attr_ex *init)
+static int check_cq_ex(const struct ibv_cq_init_attr_ex *init)
 {
 	bool has_flags = init && init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS;
 	const char *verb = "ibv_create_cq_ex";
@@ -139,7 +139,7 @@ static int check(const struct ibv_cq_init_attr_ex *init)
 	return 0;
 }
 
-static void fill(struct ibv_cq_ex *ex)
+static void fill_cq_calls(struct ibv_cq_ex *ex)
 {
 	ex->start_poll = start_poll;
 	ex->next_poll = next_poll;
@@ -164,7 +164,7 @@ static void fill(struct ibv_cq_ex *ex)
 struct ibv_cq_ex *weft_verbs_create_cq_ex(struct ibv_context *context,
 					  struct ibv_cq_init_attr_ex *init)
 {
-	int err = check(init);
+	int err = check_cq_ex(init);
 	uint32_t flags;
 	struct ibv_cq *cq;
 
@@ -180,7 +180,7 @@ struct ibv_cq_ex *weft_verbs_create_cq_ex(struct ibv_context *context,
 	weft_cq(cq)->single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 	weft_cq(cq)->nic.ignores_overrun = flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	weft_cq(cq)->nic.stamps = init->wc_flags & STAMPS;
-	fill(&weft_cq(cq)->ex);
+	fill_cq_calls(&weft_cq(cq)->ex);
 	return &weft_cq(cq)->ex;
 }
 

@@ -14,7 +14,7 @@
 #include "process/process.h"
 #include "verbs/verbs.h"
 
-static struct weft_verbs_dm *of(struct ibv_dm *dm)
+static struct weft_verbs_dm *dm_of(struct ibv_dm *dm)
 {
 	return (struct weft_verbs_dm *)dm;
 }
@@ -24,15 +24,15 @@ static int check_copy(const char *verb, struct ibv_dm *dm, uint64_t offset, size
 {
 	if (weft_explain_stale(verb, dm, WEFT_HANDLE_DM))
 		return EINVAL;
-	if (offset % 4 || length % 4 || offset > of(dm)->len_bytes ||
-	    length > of(dm)->len_bytes - offset)
-		return weft_broken(verb, DM_RANGE, offset, length, of(dm)->len_bytes);
+	if (offset % 4 || length % 4 || offset > dm_of(dm)->len_bytes ||
+	    length > dm_of(dm)->len_bytes - offset)
+		return weft_broken(verb, DM_RANGE, offset, length, dm_of(dm)->len_bytes);
 	return 0;
 }
 
 /* Memory of another process ends with that, but not while we visit it. */
-static int copy(const char *verb, struct weft_verbs_dm *dm, void *to, const void *from,
-		size_t length)
+static int copy_dm(const char *verb, struct weft_verbs_dm *dm, void *to, const void *from,
+		   size_t length)
 {
 	int err = 0;
 
@@ -53,17 +53,19 @@ static int copy_to(struct ibv_dm *dm, uint64_t offset, const void *from, size_t 
 {
 	int err = check_copy("ibv_memcpy_to_dm", dm, offset, length);
 
-	return err ? err : copy("ibv_memcpy_to_dm", of(dm), of(dm)->at + offset, from, length);
+	return err ? err
+		   : copy_dm("ibv_memcpy_to_dm", dm_of(dm), dm_of(dm)->at + offset, from, length);
 }
 
 static int copy_from(void *to, struct ibv_dm *dm, uint64_t offset, size_t length)
 {
 	int err = check_copy("ibv_memcpy_from_dm", dm, offset, length);
 
-	return err ? err : copy("ibv_memcpy_from_dm", of(dm), to, of(dm)->at + offset, length);
+	return err ? err
+		   : copy_dm("ibv_memcpy_from_dm", dm_of(dm), to, dm_of(dm)->at + offset, length);
 }
 
-static struct weft_verbs_dm *make(struct ibv_context *context)
+static struct weft_verbs_dm *make_dm(struct ibv_context *context)
 {
 	struct weft_verbs_dm *dm = calloc(1, sizeof(*dm));
 
@@ -76,7 +78,7 @@ static struct weft_verbs_dm *make(struct ibv_context *context)
 	return NULL;
 }
 
-static int check(struct ibv_context *context, const struct ibv_alloc_dm_attr *attr)
+static int check_dm(struct ibv_context *context, const struct ibv_alloc_dm_attr *attr)
 {
 	const char *verb = "ibv_alloc_dm";
 
@@ -97,7 +99,7 @@ static int check(struct ibv_context *context, const struct ibv_alloc_dm_attr *at
 struct ibv_dm *weft_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
 	struct weft_pool *pool = weft_process.pool;
-	int err = check(context, attr);
+	int err = check_dm(context, attr);
 	struct weft_pool_object about = {.kind = WEFT_OBJECT_DM};
 	struct weft_verbs_dm *dm;
 
@@ -109,7 +111,7 @@ struct ibv_dm *weft_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc
 	about.len_bytes = attr->length;
 	if (weft_pool_extent_alloc(pool, attr->length, &about.off))
 		goto fail;
-	dm = make(context);
+	dm = make_dm(context);
 	if (!dm)
 		goto free_extent;
 	if (weft_object_make(&dm->object, &about))
@@ -129,7 +131,7 @@ fail:
 	return NULL;
 }
 
-static void free_memory(struct weft_verbs_dm *dm)
+static void free_dm(struct weft_verbs_dm *dm)
 {
 	bool quiet = weft_object_end(&dm->object);
 
@@ -143,7 +145,7 @@ static void free_memory(struct weft_verbs_dm *dm)
 
 int weft_verbs_free_dm(struct ibv_dm *ibdm)
 {
-	struct weft_verbs_dm *dm = of(ibdm);
+	struct weft_verbs_dm *dm = dm_of(ibdm);
 
 	if (weft_handle_inherited(ibdm))
 		return 0;
@@ -155,14 +157,14 @@ int weft_verbs_free_dm(struct ibv_dm *ibdm)
 	if (dm->behind)
 		dm->behind->users--;
 	else if (!dm->original.id)
-		free_memory(dm);
+		free_dm(dm);
 	free(dm);
 	return 0;
 }
 
 /* ---- Its regions ---- */
 
-static void leave(struct weft_verbs_mr *mr, bool quiet)
+static void leave_dm(struct weft_verbs_mr *mr, bool quiet)
 {
 	struct weft_verbs_dm *dm = mr->of;
 
@@ -181,27 +183,27 @@ static int check_region(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, s
 		return EINVAL;
 	if (pd->context != dm->context)
 		return weft_broken(verb, OTHER_CONTEXT, weft_value("dm"), weft_value(dm));
-	if (of(dm)->original.id)
+	if (dm_of(dm)->original.id)
 		return weft_broken(verb, DM_FAR, dm->handle);
 	/* it has no address by which it could be seen */
 	if (!(access & IBV_ACCESS_ZERO_BASED))
 		return weft_broken(verb, DM_ADDRESS, access);
-	if (offset > of(dm)->len_bytes || length > of(dm)->len_bytes - offset)
-		return weft_broken(verb, DM_RANGE, offset, length, of(dm)->len_bytes);
+	if (offset > dm_of(dm)->len_bytes || length > dm_of(dm)->len_bytes - offset)
+		return weft_broken(verb, DM_RANGE, offset, length, dm_of(dm)->len_bytes);
 	return 0;
 }
 
 struct ibv_mr *weft_verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibdm, uint64_t offset,
 				    size_t length, unsigned int access)
 {
-	struct weft_verbs_dm *dm = of(ibdm);
+	struct weft_verbs_dm *dm = dm_of(ibdm);
 	struct weft_mr_piece piece = {0, length, 0};
 	struct weft_mr_source source = {.verb = "ibv_reg_dm_mr",
 					.len_bytes = length,
 					.access = access,
 					.pieces = &piece,
 					.npieces = length ? 1 : 0,
-					.leave = leave,
+					.leave = leave_dm,
 					.of = dm};
 	int err = check_region(pd, ibdm, offset, length, access);
 	struct ibv_mr *mr;
@@ -260,7 +262,7 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 		errno = weft_broken("ibv_import_dm", NO_DM, handle);
 		return NULL;
 	}
-	dm = make(context);
+	dm = make_dm(context);
 	if (dm && stand_for(dm, behind, &original)) {
 		dm->dm.handle = handle;
 		return &dm->dm;
@@ -274,6 +276,6 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 
 void ibv_unimport_dm(struct ibv_dm *dm)
 {
-	if (weft_handle_is(dm, WEFT_HANDLE_DM) && (of(dm)->behind || of(dm)->original.id))
+	if (weft_handle_is(dm, WEFT_HANDLE_DM) && (dm_of(dm)->behind || dm_of(dm)->original.id))
 		weft_verbs_free_dm(dm);
 }

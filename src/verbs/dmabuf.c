@@ -30,7 +30,7 @@ struct mapping {
 	size_t bytes;
 };
 
-static void leave(struct weft_verbs_mr *mr, bool quiet)
+static void leave_dmabuf(struct weft_verbs_mr *mr, bool quiet)
 {
 	struct mapping *m = mr->of;
 
@@ -143,7 +143,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 					.iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova,
 					.len_bytes = length,
 					.access = (unsigned int)access,
-					.leave = leave};
+					.leave = leave_dmabuf};
 	struct mapping *m;
 	struct ibv_mr *mr;
 	int err = check_dmabuf(pd, offset, length, iova, fd, (unsigned int)access);

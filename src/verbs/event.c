@@ -81,7 +81,7 @@ static bool is_about(const struct weft_async_event *e, const void *object)
 	return e->event.event_type != IBV_EVENT_DEVICE_FATAL && e->event.element.qp == object;
 }
 
-static void forget(struct ibv_context *context, const void *object)
+static void forget_object(struct ibv_context *context, const void *object)
 {
 	struct weft_async *async = async_of(context);
 	struct weft_async_event **at = &async->first;
@@ -104,7 +104,7 @@ static void forget(struct ibv_context *context, const void *object)
 
 void weft_async_finish(struct ibv_context *context, const void *object, struct weft_acks acks)
 {
-	forget(context, object);
+	forget_object(context, object);
 	pthread_mutex_lock(acks.mutex);
 	while (*acks.completed != *acks.read)
 		pthread_cond_wait(acks.cond, acks.mutex);

@@ -88,7 +88,7 @@ static const struct rule rules[] = {
 #undef RULE
 };
 
-static void put_value(char *to, size_t room, char kind, uint64_t value)
+static void put_argument(char *to, size_t room, char kind, uint64_t value)
 {
 	if (kind == 's')
 		snprintf(to, room, "%s", (const char *)(uintptr_t)value);
@@ -100,7 +100,7 @@ static void put_value(char *to, size_t room, char kind, uint64_t value)
 		snprintf(to, room, "%" PRId64, (int64_t)value); /* programs give ints below 0 */
 }
 
-static void fill(char text[TEXT_BYTES], const char *words, const uint64_t *value)
+static void fill_rule(char text[TEXT_BYTES], const char *words, const uint64_t *value)
 {
 	size_t at = 0, plain;
 
@@ -110,20 +110,20 @@ static void fill(char text[TEXT_BYTES], const char *words, const uint64_t *value
 			snprintf(text + at, TEXT_BYTES - at, "%.*s", (int)plain, words);
 			words += plain;
 		} else {
-			put_value(text + at, TEXT_BYTES - at, words[1], *value++);
+			put_argument(text + at, TEXT_BYTES - at, words[1], *value++);
 			words += 2;
 		}
 		at += strlen(text + at);
 	}
 }
 
-static void say(const char *verb, const struct rule *rule, const uint64_t *value)
+static void say_rule(const char *verb, const struct rule *rule, const uint64_t *value)
 {
 	char text[TEXT_BYTES];
 
 	if (!weft_explain_wanted())
 		return;
-	fill(text, rule->words, value);
+	fill_rule(text, rule->words, value);
 	weft_explain_say("%s: %s: %s; %s%s", verb, rule->name, text, book_of(rule->clause),
 			 rule->clause);
 }
@@ -131,7 +131,7 @@ static void say(const char *verb, const struct rule *rule, const uint64_t *value
 void weft_explain_rule(const char *verb, enum weft_rule rule,
 		       const uint64_t value[WEFT_RULE_VALUES])
 {
-	say(verb, &rules[rule], value);
+	say_rule(verb, &rules[rule], value);
 }
 
 bool weft_explain_stale(const char *verb, const void *object, enum weft_handle_kind kind)
@@ -193,5 +193,5 @@ void weft_explain_system(const char *verb, int err)
 	}
 	snprintf(name, sizeof(name), "errno %d", err);
 	system.name = name;
-	say(verb, &system, why);
+	say_rule(verb, &system, why);
 }

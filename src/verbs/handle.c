@@ -43,7 +43,7 @@ int weft_handle_add(const void *object, enum weft_handle_kind kind)
 }
 
 /* Zero: there is none. */
-static struct handle look_up(const void *object)
+static struct handle look_up_handle(const void *object)
 {
 	struct handle h = {.object = (uintptr_t)object};
 	struct handle **at;
@@ -57,14 +57,14 @@ static struct handle look_up(const void *object)
 
 bool weft_handle_is(const void *object, enum weft_handle_kind kind)
 {
-	struct handle h = look_up(object);
+	struct handle h = look_up_handle(object);
 
 	return h.object && h.kind == kind && h.forks == forks;
 }
 
 bool weft_handle_inherited(const void *object)
 {
-	struct handle h = look_up(object);
+	struct handle h = look_up_handle(object);
 
 	return h.object && h.forks != forks;
 }
@@ -133,7 +133,7 @@ struct search {
 	size_t n;
 };
 
-static void visit(const void *node, VISIT order, void *arg)
+static void visit_handle(const void *node, VISIT order, void *arg)
 {
 	const struct handle *h = *(const struct handle *const *)node;
 	struct search *s = arg;
@@ -151,11 +151,11 @@ size_t weft_handle_list(const struct ibv_context *context, enum weft_handle_kind
 	struct search s = {.context = context, .kind = kind};
 
 	pthread_mutex_lock(&mutex);
-	twalk_r(handles, visit, &s);
+	twalk_r(handles, visit_handle, &s);
 	s.list = s.n ? malloc(s.n * sizeof(*s.list)) : NULL;
 	s.n = 0;
 	if (s.list)
-		twalk_r(handles, visit, &s);
+		twalk_r(handles, visit_handle, &s);
 	pthread_mutex_unlock(&mutex);
 	*list = s.list;
 	return s.n;

@@ -16,7 +16,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards our groups */
 
-static struct weft_pool_group *find(uint32_t qpn, const uint8_t gid[16])
+static struct weft_pool_group *find_group(uint32_t qpn, const uint8_t gid[16])
 {
 	struct weft_pool_member *self = weft_process.pool->self;
 
@@ -37,16 +37,16 @@ static void tell_cards(void)
 			weft_pool_signal(pool, i, WEFT_SIGNAL_WORK);
 }
 
-static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
+static int listen_to_group(struct weft_verbs_qp *qp, const uint8_t gid[16])
 {
 	struct weft_pool_member *self = weft_process.pool->self;
 	struct weft_pool_group *group;
 	uint32_t used;
 
 	/* attaching again is as attaching once (ibv_attach_mcast(3)) */
-	if (find(qp->nic.qpn, gid))
+	if (find_group(qp->nic.qpn, gid))
 		return 0;
-	group = find(0, NULL);
+	group = find_group(0, NULL);
 	if (!group)
 		return weft_explain_errno("ibv_attach_mcast", ENOMEM);
 	/* release: pairs with the acquire fence in weft_group_read: a reader of the new group sees that the queue pair
@@ -63,7 +63,7 @@ static int join(struct weft_verbs_qp *qp, const uint8_t gid[16])
 	return 0;
 }
 
-static int check(const char *verb, struct ibv_qp *qp, const union ibv_gid *gid)
+static int check_attach(const char *verb, struct ibv_qp *qp, const union ibv_gid *gid)
 {
 	if (weft_explain_stale(verb, qp, WEFT_HANDLE_QP))
 		return EINVAL;
@@ -76,13 +76,13 @@ static int check(const char *verb, struct ibv_qp *qp, const union ibv_gid *gid)
 
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	int err = check("ibv_attach_mcast", qp, gid);
+	int err = check_attach("ibv_attach_mcast", qp, gid);
 
 	(void)lid; /* there are none on Ethernet */
 	if (err)
 		return err;
 	pthread_mutex_lock(&mutex);
-	err = join(weft_qp(qp), gid->raw);
+	err = listen_to_group(weft_qp(qp), gid->raw);
 	pthread_mutex_unlock(&mutex);
 	return err;
 }
@@ -90,13 +90,13 @@ int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct weft_pool_group *group;
-	int err = check("ibv_detach_mcast", qp, gid);
+	int err = check_attach("ibv_detach_mcast", qp, gid);
 
 	(void)lid;
 	if (err)
 		return err;
 	pthread_mutex_lock(&mutex);
-	group = find(qp->qp_num, gid->raw);
+	group = find_group(qp->qp_num, gid->raw);
 	if (group) {
 		atomic_store_explicit(&group->qpn, 0, memory_order_relaxed);
 		weft_qp(qp)->groups--;
@@ -111,7 +111,7 @@ void weft_mcast_leave(struct weft_verbs_qp *qp)
 	struct weft_pool_group *group;
 
 	pthread_mutex_lock(&mutex);
-	while (qp->groups && (group = find(qp->nic.qpn, NULL))) {
+	while (qp->groups && (group = find_group(qp->nic.qpn, NULL))) {
 		atomic_store_explicit(&group->qpn, 0, memory_order_relaxed);
 		qp->groups--;
 	}

@@ -54,8 +54,8 @@ bool weft_verbs_good_access(const char *verb, unsigned int access)
 	return true;
 }
 
-static int check(const char *verb, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
-		 unsigned int access)
+static int check_range(const char *verb, struct ibv_pd *pd, void *addr, size_t length,
+		       uint64_t iova, unsigned int access)
 {
 	if (weft_explain_no_domain(verb, pd))
 		return EINVAL;
@@ -135,8 +135,8 @@ static void release_memory(struct weft_verbs_mr *mr, bool quiet)
 }
 
 /* The range and rights have been checked. */
-static int acquire(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
-		   uint64_t iova, unsigned int access)
+static int acquire_range(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
+			 uint64_t iova, unsigned int access)
 {
 	int err = acquire_memory(mr, addr, length, access);
 
@@ -155,12 +155,12 @@ static void use_key(struct weft_verbs_mr *mr)
 	mr->mr.lkey = mr->mr.rkey = mr->mr.handle = mr->nic.key;
 }
 
-static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
-		 uint64_t iova, unsigned int access)
+static int open_region(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
+		       uint64_t iova, unsigned int access)
 {
 	struct weft_mr_drawing drawing;
 	struct weft_mr_piece room;
-	int err = acquire(mr, pd, addr, length, iova, access);
+	int err = acquire_range(mr, pd, addr, length, iova, access);
 
 	if (err)
 		return err;
@@ -175,7 +175,7 @@ static int begin(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t
 }
 
 /* Whether no executor can reach it any more. */
-static bool end(struct weft_verbs_mr *mr)
+static bool close_region(struct weft_verbs_mr *mr)
 {
 	bool quiet = weft_mr_revoke(&mr->nic);
 
@@ -192,7 +192,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 				      unsigned int access)
 {
 	struct weft_verbs_mr *mr;
-	int err = check("ibv_reg_mr", pd, addr, length, iova, access);
+	int err = check_range("ibv_reg_mr", pd, addr, length, iova, access);
 
 	if (!err && access & IBV_ACCESS_ON_DEMAND && !addr && length == SIZE_MAX)
 		return weft_verbs_implicit_mr(pd, access);
@@ -207,7 +207,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	if (!mr)
 		goto fail;
 	weft_rehome_share();
-	err = -begin(mr, pd, addr, length, iova, access);
+	err = -open_region(mr, pd, addr, length, iova, access);
 	if (err)
 		goto free_object;
 	err = -weft_handle_add(mr, WEFT_HANDLE_MR);
@@ -216,7 +216,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	weft_rehome_unshare();
 	return &mr->mr;
 end_region:
-	end(mr);
+	close_region(mr);
 free_object:
 	weft_rehome_unshare();
 	free(mr);
@@ -279,7 +279,7 @@ struct ibv_mr *weft_verbs_special_mr(struct ibv_pd *pd, const struct weft_mr_sou
 		source->leave; /* set only now: until here the caller has cleaned up what the source has */
 	return &mr->mr;
 end_region:
-	end(mr);
+	close_region(mr);
 free_object:
 	free(mr);
 fail:
@@ -326,7 +326,7 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 		return weft_broken("ibv_dereg_mr", WINDOW_BOUND, ibmr->rkey);
 	}
 	weft_handle_remove(ibmr);
-	quiet = end(weft_mr(ibmr));
+	quiet = close_region(weft_mr(ibmr));
 	if (!weft_mr(ibmr)->loose)
 		weft_verbs_pd_leave(ibmr->pd);
 	weft_rehome_unshare();
@@ -343,7 +343,7 @@ static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned i
 	struct weft_verbs_mr old = *mr, fresh = {0};
 	struct weft_mr_drawing drawing;
 	struct weft_mr_piece room;
-	int err = acquire(&fresh, pd, old.mr.addr, old.mr.length, old.iova, access);
+	int err = acquire_range(&fresh, pd, old.mr.addr, old.mr.length, old.iova, access);
 
 	if (err)
 		goto fail;
@@ -368,25 +368,25 @@ fail:
 }
 
 /* The new region is whole before the old one ends, so that whatever fails leaves that as it was. */
-static int move(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
-		unsigned int access, bool *quiet)
+static int replace_memory(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *addr, size_t length,
+			  unsigned int access, bool *quiet)
 {
 	struct weft_verbs_mr old = *mr, fresh = {0};
-	int err = begin(&fresh, pd, addr, length, (uintptr_t)addr, access);
+	int err = open_region(&fresh, pd, addr, length, (uintptr_t)addr, access);
 
 	if (err) {
 		errno = explain("ibv_rereg_mr", -err, addr, length);
 		return IBV_REREG_MR_ERR_CMD;
 	}
 	if (!weft_mr_close(&old.nic)) {
-		end(&fresh);
+		close_region(&fresh);
 		errno = weft_broken("ibv_rereg_mr", WINDOW_BOUND, old.mr.rkey);
 		return IBV_REREG_MR_ERR_CMD;
 	}
 	fresh.mr.handle = old.mr.handle;
 	*mr = fresh;
 	WEFT_STEP(verbs_region_replaced);
-	*quiet = end(&old);
+	*quiet = close_region(&old);
 	return 0;
 }
 
@@ -404,7 +404,7 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 	length = moves ? length : mr->mr.length;
 	iova = anew ? (uintptr_t)addr : mr->iova;
 	access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : mr->access;
-	err = check("ibv_rereg_mr", pd, addr, length, iova, access);
+	err = check_range("ibv_rereg_mr", pd, addr, length, iova, access);
 	if (!err && pd->context != mr->mr.context)
 		err = weft_broken("ibv_rereg_mr", OTHER_CONTEXT, weft_value("pd"), weft_value(pd));
 	if (!err)
@@ -413,7 +413,7 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 		errno = err;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
-	err = moves ? move(mr, pd, addr, length, access, quiet)
+	err = moves ? replace_memory(mr, pd, addr, length, access, quiet)
 		    : change_rights(mr, pd, access, quiet);
 	weft_verbs_pd_leave(err ? pd : old);
 	return err;

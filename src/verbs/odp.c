@@ -59,8 +59,8 @@ struct ibv_mr *weft_verbs_alloc_null_mr(struct ibv_pd *pd)
 /* ---- Advice ---- */
 
 /* The entry of a key of ours that the domain may use so. An errno. */
-static int find(const struct ibv_pd *pd, const struct ibv_sge *sge, bool write,
-		const struct weft_pool_mr **mr)
+static int find_entry(const struct ibv_pd *pd, const struct ibv_sge *sge, bool write,
+		      const struct weft_pool_mr **mr)
 {
 	struct weft_pool *pool = weft_process.pool;
 	uint64_t start;
@@ -112,11 +112,11 @@ int weft_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, ui
 	if (!list)
 		return weft_broken(verb, MISSING, weft_value("sg_list"), weft_value(list));
 	for (uint32_t i = 0; i < n && !err; i++)
-		err = find(pd, &list[i], write, &mr);
+		err = find_entry(pd, &list[i], write, &mr);
 	if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
 		return err;
 	for (uint32_t i = 0; i < n && !err; i++) {
-		err = find(pd, &list[i], write, &mr);
+		err = find_entry(pd, &list[i], write, &mr);
 		if (!err)
 			err = prefetch(mr, &list[i], write);
 	}

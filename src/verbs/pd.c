@@ -9,7 +9,7 @@
 #include "verbs/pd.h"
 #include "verbs/verbs.h"
 
-static struct weft_verbs_pd *make(const char *verb, struct ibv_context *context)
+static struct weft_verbs_pd *make_pd(const char *verb, struct ibv_context *context)
 {
 	struct weft_verbs_pd *pd = calloc(1, sizeof(*pd));
 
@@ -43,7 +43,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 		errno = EINVAL;
 		return NULL;
 	}
-	pd = make("ibv_alloc_pd", context);
+	pd = make_pd("ibv_alloc_pd", context);
 	if (!pd)
 		return NULL;
 	err = weft_object_make(&pd->object, &(struct weft_pool_object){
@@ -140,7 +140,7 @@ struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_ver
 		errno = err;
 		return NULL;
 	}
-	pd = make(verb, context);
+	pd = make_pd(verb, context);
 	if (!pd) {
 		weft_verbs_pd_leave(&behind->pd);
 		return NULL;
@@ -153,7 +153,7 @@ struct ibv_pd *weft_verbs_pd_behind(struct ibv_context *context, struct weft_ver
 struct ibv_pd *weft_verbs_pd_import(struct ibv_context *context,
 				    const struct weft_pool_object *domain, uint32_t number)
 {
-	struct weft_verbs_pd *pd = make("ibv_import_pd", context);
+	struct weft_verbs_pd *pd = make_pd("ibv_import_pd", context);
 	int err;
 
 	if (!pd)

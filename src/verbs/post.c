@@ -94,7 +94,8 @@ take_address(const struct weft_qp *qp, const struct ibv_send_wr *wr, struct weft
 	return 0;
 }
 
-static inline int take(const struct weft_qp *qp, const struct ibv_send_wr *wr, struct weft_wqe *wqe)
+static inline int take_wr(const struct weft_qp *qp, const struct ibv_send_wr *wr,
+			  struct weft_wqe *wqe)
 {
 	wqe->wr_id = wr->wr_id;
 	wqe->opcode = (uint8_t)wr->opcode;
@@ -157,7 +158,7 @@ static inline int post_one(struct weft_qp *qp, const struct ibv_send_wr *wr,
 	wqe = weft_sq_next(qp);
 	if (!wqe)
 		return refuse(qp, wr);
-	err = take(qp, wr, wqe);
+	err = take_wr(qp, wr, wqe);
 	if (!err)
 		weft_sq_submit(qp, wqe, caller);
 	return err;

@@ -44,7 +44,7 @@ static struct ibv_cq *receive_cq(const struct ibv_qp_init_attr *init)
 	return init->qp_type == IBV_QPT_XRC_SEND ? init->send_cq : init->recv_cq;
 }
 
-static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
+static int check_qp(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 {
 	const char *verb = "ibv_create_qp";
 	int err;
@@ -67,7 +67,8 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
 	return err ? err : check_cq(pd, receive_cq(init));
 }
 
-static void fill(struct weft_verbs_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *init)
+static void fill_qp(struct weft_verbs_qp *qp, struct ibv_pd *pd,
+		    const struct ibv_qp_init_attr *init)
 {
 	qp->qp = (struct ibv_qp){.context = pd->context,
 				 .qp_context = init->qp_context,
@@ -87,7 +88,7 @@ static void fill(struct weft_verbs_qp *qp, struct ibv_pd *pd, const struct ibv_q
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
-	int err = check(pd, init);
+	int err = check_qp(pd, init);
 	struct weft_qp_cap cap;
 	struct weft_verbs_qp *qp;
 
@@ -119,7 +120,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	init->cap.max_inline_data = cap.max_inline_bytes;
 	init->cap.max_recv_wr = cap.max_recv_wr;
 	init->cap.max_recv_sge = cap.max_recv_sge;
-	fill(qp, pd, init);
+	fill_qp(qp, pd, init);
 	weft_cq(init->send_cq)->users++;
 	weft_cq(receive_cq(init))->users++;
 	if (init->srq)
@@ -257,7 +258,7 @@ struct member {
 		bit, offsetof(struct ibv_qp_attr, field), sizeof(((struct ibv_qp_attr *)0)->field) \
 	}
 
-static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
+static void merge_attr(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
 {
 	static const struct member members[] = {
 		MEMBER(IBV_QP_ACCESS_FLAGS, qp_access_flags),
@@ -372,7 +373,7 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 	err = to == WEFT_QPS_RTR ? -weft_helper_start() : 0;
 	if (err)
 		return weft_explain_errno(VERB, err);
-	merge(&merged, attr, mask);
+	merge_attr(&merged, attr, mask);
 	nic = for_nic(&qp->nic, &merged, mask);
 	err = to == WEFT_QPS_RTR && from == WEFT_QPS_INIT ? find_card(&qp->nic, &nic) : 0;
 	if (err)

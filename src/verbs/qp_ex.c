@@ -31,14 +31,14 @@
 #define WINDOWS	 (IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV)
 #define RELIABLE (RESPONDING | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE)
 
-static inline struct weft_verbs_qp *of(struct ibv_qp_ex *ex)
+static inline struct weft_verbs_qp *qp_of(struct ibv_qp_ex *ex)
 {
 	return weft_qp(&ex->qp_base);
 }
 
 /* ---- Requests ---- */
 
-static void fail(struct weft_verbs_qp *qp, int err)
+static void fail_batch(struct weft_verbs_qp *qp, int err)
 {
 	if (!qp->built_error)
 		qp->built_error = err;
@@ -47,22 +47,24 @@ static void fail(struct weft_verbs_qp *qp, int err)
 
 /* A part of the request breaks the rule with that value, or there is none. What is wrong first is said. */
 #define REFUSE(ex, verb, rule, value)                                                              \
-	fail(of(ex), of(ex)->built_error ? of(ex)->built_error                                     \
-		     : of(ex)->wqe	 ? weft_broken(verb, rule, of(ex)->nic.qpn, value,         \
-						       of(ex)->nic.cap.max_send_sge)               \
-					 : weft_broken(verb, NO_REQUEST, of(ex)->nic.qpn))
+	fail_batch(qp_of(ex), qp_of(ex)->built_error ? qp_of(ex)->built_error                      \
+			      : qp_of(ex)->wqe                                                     \
+				      ? weft_broken(verb, rule, qp_of(ex)->nic.qpn, value,         \
+						    qp_of(ex)->nic.cap.max_send_sge)               \
+				      : weft_broken(verb, NO_REQUEST, qp_of(ex)->nic.qpn))
 
 /* The next request; NULL if it cannot be posted. */
 static inline struct weft_wqe *build(struct ibv_qp_ex *ex, enum weft_opcode opcode)
 {
-	struct weft_verbs_qp *qp = of(ex);
+	struct weft_verbs_qp *qp = qp_of(ex);
 	struct weft_wqe *wqe = weft_sq_ahead(&qp->nic, qp->built);
 
 	bool may = weft_sq_open(&qp->nic) && weft_sq_has(&qp->nic, opcode);
 
 	if (__builtin_expect(!may || !wqe, 0)) {
-		fail(qp, qp->built_error ? qp->built_error
-					 : weft_verbs_refuse_send("ibv_wr_*", &qp->nic, opcode, 0));
+		fail_batch(qp, qp->built_error
+				       ? qp->built_error
+				       : weft_verbs_refuse_send("ibv_wr_*", &qp->nic, opcode, 0));
 		return NULL;
 	}
 	wqe->wr_id = ex->wr_id;
@@ -137,17 +139,17 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
 	else
 		err = weft_verbs_bind("ibv_wr_bind_mw", mw, rkey, info, wqe);
 	if (err)
-		fail(of(ex), err);
+		fail_batch(qp_of(ex), err);
 }
 
 static void build_atomic(struct ibv_qp_ex *ex, enum weft_opcode opcode, uint32_t rkey,
 			 uint64_t remote_addr, uint64_t compare_add, uint64_t swap)
 {
 	build_remote(ex, opcode, rkey, remote_addr, 0);
-	if (!of(ex)->wqe)
+	if (!qp_of(ex)->wqe)
 		return;
-	of(ex)->wqe->compare_add = compare_add;
-	of(ex)->wqe->swap = swap;
+	qp_of(ex)->wqe->compare_add = compare_add;
+	qp_of(ex)->wqe->swap = swap;
 }
 
 static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
@@ -165,14 +167,15 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t re
 /* No program can ask for these (offered). */
 static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
-	fail(of(ex), weft_broken("ibv_wr_send_tso", NOT_OFFERED, weft_value("hdr_sz"), hdr_sz));
+	fail_batch(qp_of(ex),
+		   weft_broken("ibv_wr_send_tso", NOT_OFFERED, weft_value("hdr_sz"), hdr_sz));
 }
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
-	struct weft_wqe *wqe = of(ex)->wqe;
+	struct weft_wqe *wqe = qp_of(ex)->wqe;
 
-	if (!wqe || !ah || of(ex)->nic.type != WEFT_QPT_UD) {
+	if (!wqe || !ah || qp_of(ex)->nic.type != WEFT_QPT_UD) {
 		REFUSE(ex, "ibv_wr_set_ud_addr", NO_ADDRESS, weft_value(ah));
 		return;
 	}
@@ -183,9 +186,9 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 {
-	struct weft_wqe *wqe = of(ex)->wqe;
+	struct weft_wqe *wqe = qp_of(ex)->wqe;
 
-	if (!wqe || of(ex)->nic.type != WEFT_QPT_XRC_SEND) {
+	if (!wqe || qp_of(ex)->nic.type != WEFT_QPT_XRC_SEND) {
 		REFUSE(ex, "ibv_wr_set_xrc_srqn", NO_REQUEST, srqn);
 		return;
 	}
@@ -199,7 +202,7 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *list)
 {
-	struct weft_verbs_qp *qp = of(ex);
+	struct weft_verbs_qp *qp = qp_of(ex);
 	struct weft_wqe *wqe = qp->wqe;
 
 	if (!wqe || num_sge > qp->nic.cap.max_send_sge) {
@@ -213,9 +216,9 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
-	struct weft_wqe *wqe = of(ex)->wqe;
+	struct weft_wqe *wqe = qp_of(ex)->wqe;
 
-	if (!wqe || !of(ex)->nic.cap.max_send_sge) {
+	if (!wqe || !qp_of(ex)->nic.cap.max_send_sge) {
 		REFUSE(ex, "ibv_wr_set_sge", SEND_LIST, 1);
 		return;
 	}
@@ -226,7 +229,7 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 				    const struct ibv_data_buf *list)
 {
-	struct weft_verbs_qp *qp = of(ex);
+	struct weft_verbs_qp *qp = qp_of(ex);
 	struct weft_wqe *wqe = qp->wqe;
 	uint32_t bytes = 0;
 
@@ -262,7 +265,7 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 
 static void wr_start(struct ibv_qp_ex *ex)
 {
-	struct weft_verbs_qp *qp = of(ex);
+	struct weft_verbs_qp *qp = qp_of(ex);
 	bool own = weft_lock(qp->nic.nic, &qp->nic.lock, weft_caller()->thread);
 
 	qp->built_own = own;
@@ -273,12 +276,12 @@ static void wr_start(struct ibv_qp_ex *ex)
 
 static void wr_abort(struct ibv_qp_ex *ex)
 {
-	weft_unlock(&of(ex)->nic.lock, of(ex)->built_own);
+	weft_unlock(&qp_of(ex)->nic.lock, qp_of(ex)->built_own);
 }
 
 static int wr_complete(struct ibv_qp_ex *ex)
 {
-	struct weft_verbs_qp *qp = of(ex);
+	struct weft_verbs_qp *qp = qp_of(ex);
 	struct weft_caller *caller = weft_caller();
 	int err = qp->built_error;
 
@@ -299,7 +302,7 @@ static uint64_t offered(enum ibv_qp_type type)
 					  : 0;
 }
 
-static int check(struct ibv_context *context, const struct ibv_qp_init_attr_ex *init)
+static int check_qp_ex(struct ibv_context *context, const struct ibv_qp_init_attr_ex *init)
 {
 	const char *verb = "ibv_create_qp_ex";
 
@@ -321,7 +324,7 @@ static int check(struct ibv_context *context, const struct ibv_qp_init_attr_ex *
 	return 0;
 }
 
-static void fill(struct ibv_qp_ex *ex)
+static void fill_qp_calls(struct ibv_qp_ex *ex)
 {
 	ex->wr_rdma_write = wr_rdma_write;
 	ex->wr_rdma_write_imm = wr_rdma_write_imm;
@@ -349,7 +352,7 @@ static void fill(struct ibv_qp_ex *ex)
 struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context,
 				       struct ibv_qp_init_attr_ex *init)
 {
-	int err = check(context, init);
+	int err = check_qp_ex(context, init);
 	struct ibv_pd *pd;
 	struct ibv_qp *qp;
 
@@ -362,7 +365,7 @@ struct ibv_qp *weft_verbs_create_qp_ex(struct ibv_context *context,
 					       : ibv_create_qp(pd, (struct ibv_qp_init_attr *)init);
 	if (qp && init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		weft_qp(qp)->extended = true;
-		fill(&weft_qp(qp)->ex);
+		fill_qp_calls(&weft_qp(qp)->ex);
 	}
 	return qp;
 }

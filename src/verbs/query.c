@@ -13,7 +13,7 @@
 #include "verbs/explain.h"
 #include "verbs/verbs.h"
 
-static void give(void *to, size_t to_len, const void *from, size_t from_len)
+static void give_attr(void *to, size_t to_len, const void *from, size_t from_len)
 {
 	size_t len = to_len < from_len ? to_len : from_len;
 
@@ -64,7 +64,7 @@ int weft_verbs_query_device_ex(struct ibv_context *context,
 				   input->comp_mask);
 	weft_attr_device(&all.orig_attr);
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
-	give(attr, attr_size, &all, sizeof(all));
+	give_attr(attr, attr_size, &all, sizeof(all));
 	return 0;
 }
 
@@ -95,7 +95,7 @@ int weft_verbs_query_port(struct ibv_context *context, uint8_t port_num, struct 
 	if (!attr)
 		return weft_broken("ibv_query_port", MISSING, weft_value("port_attr"));
 	weft_attr_port(&all);
-	give(attr, attr_len, &all, sizeof(all));
+	give_attr(attr, attr_len, &all, sizeof(all));
 	return 0;
 }
 

@@ -50,7 +50,7 @@ void weft_receiver_forget(void)
 
 /* ---- What is open. The mutex is held. ---- */
 
-static struct weft_verbs_qp *find(uint32_t qpn, uint32_t domain)
+static struct weft_verbs_qp *find_receiver(uint32_t qpn, uint32_t domain)
 {
 	struct weft_verbs_qp *qp = ours;
 
@@ -83,7 +83,7 @@ static bool is_last(struct weft_verbs_qp *real)
 	return last;
 }
 
-static void end(struct weft_verbs_qp *real)
+static void end_receiver(struct weft_verbs_qp *real)
 {
 	weft_verbs_end_queues(real);
 	weft_cq_destroy(&real->no_cq);
@@ -102,7 +102,7 @@ void weft_receiver_end(void)
 			real->openers = next;
 		}
 		ours = real->next_receiver;
-		end(real);
+		end_receiver(real);
 	}
 }
 
@@ -137,7 +137,7 @@ void weft_receiver_raise(struct weft_verbs_qp *real, enum ibv_event_type type)
 	pthread_mutex_unlock(&mutex);
 }
 
-static struct weft_pool_qp *slot_of(uint32_t qpn)
+static struct weft_pool_qp *qp_entry(uint32_t qpn)
 {
 	uint32_t index = qpn & (WEFT_QPS - 1);
 
@@ -155,8 +155,8 @@ void weft_receiver_events(void)
 {
 	pthread_mutex_lock(&mutex);
 	for (struct weft_verbs_qp *qp = opened; qp; qp = qp->next_receiver) {
-		uint64_t events =
-			atomic_load_explicit(&slot_of(qp->qp.qp_num)->events, memory_order_acquire);
+		uint64_t events = atomic_load_explicit(&qp_entry(qp->qp.qp_num)->events,
+						       memory_order_acquire);
 		uint32_t news = (uint32_t)(events >> 32) - qp->opened.events_seen;
 
 		qp->opened.events_seen += news;
@@ -237,7 +237,7 @@ int weft_receiver_answer(struct weft_caller *caller, uint16_t member, uint64_t i
 	int err = -EINVAL;
 
 	pthread_mutex_lock(&mutex);
-	real = find((uint32_t)id, (uint32_t)(id >> 32));
+	real = find_receiver((uint32_t)id, (uint32_t)(id >> 32));
 	if (real)
 		opener = opener_of(real, member, incarnation);
 	if (real && kind == WEFT_ASK_QP_OPEN) {
@@ -253,7 +253,7 @@ int weft_receiver_answer(struct weft_caller *caller, uint16_t member, uint64_t i
 	}
 	pthread_mutex_unlock(&mutex);
 	if (last)
-		end(real);
+		end_receiver(real);
 	else if (!err && (kind == WEFT_ASK_QP_MODIFY || kind == WEFT_ASK_QP_QUERY))
 		err = work_on(real, kind, call, caller);
 	return err;
@@ -288,13 +288,13 @@ void weft_receiver_watch(struct weft_pool *pool)
 		real = forget_dead(pool);
 		pthread_mutex_unlock(&mutex);
 		if (real)
-			end(real);
+			end_receiver(real);
 	} while (real);
 }
 
 /* ---- Calls to others ---- */
 
-static uint64_t id_of(const struct weft_verbs_qp *handle)
+static uint64_t receiver_id(const struct weft_verbs_qp *handle)
 {
 	return (uint64_t)handle->xrcd->number << 32 | handle->qp.qp_num;
 }
@@ -334,7 +334,7 @@ static int explained(const char *verb, uint32_t qpn, int err)
 int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr *attr, int mask)
 {
 	struct weft_receiver_call call = {.attr = weft_receiver_attr_of(attr), .mask = mask};
-	int err = call_maker(handle->opened.member, WEFT_ASK_QP_MODIFY, id_of(handle), &call);
+	int err = call_maker(handle->opened.member, WEFT_ASK_QP_MODIFY, receiver_id(handle), &call);
 
 	if (!err)
 		weft_verbs_tell_state(&handle->qp, attr, mask);
@@ -344,7 +344,7 @@ int weft_receiver_modify(struct weft_verbs_qp *handle, const struct ibv_qp_attr 
 int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, int mask)
 {
 	struct weft_receiver_call call = {.mask = 0};
-	int err = call_maker(handle->opened.member, WEFT_ASK_QP_QUERY, id_of(handle), &call);
+	int err = call_maker(handle->opened.member, WEFT_ASK_QP_QUERY, receiver_id(handle), &call);
 
 	if (err)
 		return explained("ibv_query_qp", handle->qp.qp_num, err);
@@ -355,8 +355,8 @@ int weft_receiver_query(struct weft_verbs_qp *handle, struct ibv_qp_attr *attr, 
 
 /* ---- Opening and closing ---- */
 
-static void fill(struct weft_verbs_qp *qp, struct weft_verbs_xrcd *xrcd, void *qp_context,
-		 uint32_t qpn)
+static void fill_receiver(struct weft_verbs_qp *qp, struct weft_verbs_xrcd *xrcd, void *qp_context,
+			  uint32_t qpn)
 {
 	qp->qp = (struct ibv_qp){.context = xrcd->xrcd.context,
 				 .qp_context = qp_context,
@@ -374,7 +374,7 @@ static void close_far(struct weft_verbs_qp *qp)
 {
 	struct weft_receiver_call call = {.mask = 0};
 
-	call_maker(qp->opened.member, WEFT_ASK_QP_CLOSE, id_of(qp), &call);
+	call_maker(qp->opened.member, WEFT_ASK_QP_CLOSE, receiver_id(qp), &call);
 	pthread_mutex_lock(&mutex);
 	unlist(&opened, qp);
 	pthread_mutex_unlock(&mutex);
@@ -400,7 +400,7 @@ void weft_receiver_close(struct weft_verbs_qp *qp)
 	if (qp != real || qp->opened.is)
 		free(qp);
 	if (last)
-		end(real);
+		end_receiver(real);
 }
 
 static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr *attr)
@@ -429,7 +429,7 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 /* Of a queue pair that another process has made: the helper there says whether it exists. An errno. */
 static int open_far(struct weft_verbs_qp *qp)
 {
-	const struct weft_pool_qp *slot = slot_of(qp->qp.qp_num);
+	const struct weft_pool_qp *slot = qp_entry(qp->qp.qp_num);
 	struct weft_receiver_call call = {.mask = 0};
 	int err;
 
@@ -442,7 +442,7 @@ static int open_far(struct weft_verbs_qp *qp)
 	qp->opened.is = true;
 	qp->real = qp;
 	qp->opened.member = slot->owner;
-	err = call_maker(qp->opened.member, WEFT_ASK_QP_OPEN, id_of(qp), &call);
+	err = call_maker(qp->opened.member, WEFT_ASK_QP_OPEN, receiver_id(qp), &call);
 	if (err == -EINVAL)
 		return weft_broken("ibv_open_qp", OPEN_NUMBER, qp->qp.qp_num);
 	if (err)
@@ -468,10 +468,11 @@ struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_ope
 		goto fail;
 	}
 	*qp = (struct weft_verbs_qp){.nic.nic = &weft_process_nic};
-	fill(qp, weft_xrcd(attr->xrcd),
-	     attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL, attr->qp_num);
+	fill_receiver(qp, weft_xrcd(attr->xrcd),
+		      attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
+		      attr->qp_num);
 	pthread_mutex_lock(&mutex);
-	real = find(attr->qp_num, qp->xrcd->number);
+	real = find_receiver(attr->qp_num, qp->xrcd->number);
 	if (real)
 		add_handle(real, qp);
 	pthread_mutex_unlock(&mutex);
@@ -534,7 +535,7 @@ struct ibv_qp *weft_receiver_create(struct ibv_context *context, struct ibv_qp_i
 	err = -weft_handle_add(qp, WEFT_HANDLE_QP);
 	if (err)
 		goto destroy_queues;
-	fill(qp, weft_xrcd(init->xrcd), init->qp_context, qp->nic.qpn);
+	fill_receiver(qp, weft_xrcd(init->xrcd), init->qp_context, qp->nic.qpn);
 	pthread_mutex_lock(&mutex);
 	add_handle(qp, qp);
 	qp->next_receiver = ours;

@@ -14,7 +14,7 @@
 #include "process/process.h"
 #include "verbs/verbs.h"
 
-static int check(struct ibv_pd *pd, const struct ibv_srq_attr *attr)
+static int check_srq(struct ibv_pd *pd, const struct ibv_srq_attr *attr)
 {
 	const char *verb = "ibv_create_srq";
 
@@ -30,7 +30,7 @@ static int check(struct ibv_pd *pd, const struct ibv_srq_attr *attr)
 
 static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr)
 {
-	int err = check(pd, attr);
+	int err = check_srq(pd, attr);
 	struct weft_verbs_srq *srq;
 
 	if (!err)

@@ -44,8 +44,8 @@ static bool exists(uint32_t number)
 }
 
 /* Whether another process has a file's domain open is not known: it counts as made. */
-static int check(struct ibv_context *context, const struct ibv_xrcd_init_attr *init,
-		 struct stat *st)
+static int check_xrcd(struct ibv_context *context, const struct ibv_xrcd_init_attr *init,
+		      struct stat *st)
 {
 	const uint32_t mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
 
@@ -68,7 +68,7 @@ struct ibv_xrcd *weft_verbs_open_xrcd(struct ibv_context *context, struct ibv_xr
 {
 	struct weft_verbs_xrcd *d = NULL;
 	struct stat st;
-	int err = check(context, init, &st);
+	int err = check_xrcd(context, init, &st);
 
 	pthread_mutex_lock(&mutex);
 	if (!err && init->fd != -1 && init->oflags & O_EXCL && exists(number_of(&st)))

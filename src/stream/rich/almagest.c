@@ -31,7 +31,7 @@ static inline float excess(const struct weft_almagest *w, const struct triplet *
 	return first + second + third - 2 * most;
 }
 
-static void judge(const struct weft_almagest *w, struct triplet *t)
+static void judge_triplet(const struct weft_almagest *w, struct triplet *t)
 {
 	float sum = 0;
 	uint32_t agree = 0;
@@ -85,7 +85,7 @@ static struct triplet find_best(const struct weft_almagest *w)
 					continue;
 				if (!has_radius(w, &t))
 					continue;
-				judge(w, &t);
+				judge_triplet(w, &t);
 				if (better(&t, &best))
 					best = t;
 			}
@@ -94,7 +94,7 @@ static struct triplet find_best(const struct weft_almagest *w)
 	return best;
 }
 
-static void gather(struct weft_almagest *w, const struct triplet *t)
+static void gather_hits(struct weft_almagest *w, const struct triplet *t)
 {
 	w->ring.count = 0;
 	for (uint32_t k = 0; k < w->points.count; k++)
@@ -133,7 +133,7 @@ uint32_t weft_almagest_find(struct weft_almagest *w, const struct weft_points *p
 
 		if (best.agree < WEFT_FIT_LEAST)
 			break;
-		gather(w, &best);
+		gather_hits(w, &best);
 		if (weft_fit_without_outliers(weft_fit_taubin, &w->ring, r) != WEFT_FIT_FOUND)
 			break;
 		if (r->r < WEFT_ALMAGEST_SMALL || r->r > WEFT_ALMAGEST_LARGE)

@@ -11,7 +11,7 @@ struct moments {
 	double uu, vv, uv, z, uz, vz, zz;
 };
 
-static enum weft_fit_state sum(const struct weft_points *p, struct moments *m)
+static enum weft_fit_state sum_points(const struct weft_points *p, struct moments *m)
 {
 	double by = 1.0 / p->count;
 
@@ -37,8 +37,8 @@ static enum weft_fit_state sum(const struct weft_points *p, struct moments *m)
 								   : WEFT_FIT_FOUND;
 }
 
-static void set(const struct weft_points *p, const struct moments *m, double a, double b,
-		struct weft_ring *ring)
+static void set_ring(const struct weft_points *p, const struct moments *m, double a, double b,
+		     struct weft_ring *ring)
 {
 	*ring = (struct weft_ring){.x = m->x + a,
 				   .y = m->y + b,
@@ -50,13 +50,14 @@ static void set(const struct weft_points *p, const struct moments *m, double a, 
 enum weft_fit_state weft_fit_crawford(const struct weft_points *p, struct weft_ring *ring)
 {
 	struct moments m;
-	enum weft_fit_state state = sum(p, &m);
+	enum weft_fit_state state = sum_points(p, &m);
 
 	if (state != WEFT_FIT_FOUND)
 		return state;
 	double twice = 2 * (m.uu * m.vv - m.uv * m.uv);
 
-	set(p, &m, (m.uz * m.vv - m.vz * m.uv) / twice, (m.vz * m.uu - m.uz * m.uv) / twice, ring);
+	set_ring(p, &m, (m.uz * m.vv - m.vz * m.uv) / twice, (m.vz * m.uu - m.uz * m.uv) / twice,
+		 ring);
 	return WEFT_FIT_FOUND;
 }
 
@@ -84,7 +85,7 @@ static double taubin_root(const struct moments *m, double det)
 enum weft_fit_state weft_fit_taubin(const struct weft_points *p, struct weft_ring *ring)
 {
 	struct moments m;
-	enum weft_fit_state state = sum(p, &m);
+	enum weft_fit_state state = sum_points(p, &m);
 
 	if (state != WEFT_FIT_FOUND)
 		return state;
@@ -93,8 +94,8 @@ enum weft_fit_state weft_fit_taubin(const struct weft_points *p, struct weft_rin
 
 	if (!(twice > FLAT * m.z * m.z))
 		return WEFT_FIT_COLLINEAR;
-	set(p, &m, (m.uz * (m.vv - x) - m.vz * m.uv) / twice,
-	    (m.vz * (m.uu - x) - m.uz * m.uv) / twice, ring);
+	set_ring(p, &m, (m.uz * (m.vv - x) - m.vz * m.uv) / twice,
+		 (m.vz * (m.uu - x) - m.uz * m.uv) / twice, ring);
 	return WEFT_FIT_FOUND;
 }
 

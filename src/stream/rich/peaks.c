@@ -38,8 +38,8 @@ static struct peak find_peak(const struct weft_points *p)
 }
 
 /* Points within that distance of the ring go to *own; the others are left, or with keep all. */
-static void split(struct weft_points *p, const struct weft_ring *ring, double within,
-		  struct weft_points *own, bool keep)
+static void split_points(struct weft_points *p, const struct weft_ring *ring, double within,
+			 struct weft_points *own, bool keep)
 {
 	uint32_t left = 0;
 
@@ -73,12 +73,12 @@ uint32_t weft_peaks_find(struct weft_peaks *w, const struct weft_points *points,
 		if (peak.hits < WEFT_PEAKS_LEAST)
 			break;
 		*r = (struct weft_ring){(double)peak.x, (double)peak.y, (double)peak.r, 0};
-		split(&w->points, r, (double)WEFT_PEAKS_BIN, &w->ring, true);
+		split_points(&w->points, r, (double)WEFT_PEAKS_BIN, &w->ring, true);
 		if (weft_fit_without_outliers(weft_fit_taubin, &w->ring, r) != WEFT_FIT_FOUND)
 			break;
 		if (r->r < WEFT_PEAKS_SMALL || r->r > WEFT_PEAKS_LARGE)
 			break;
-		split(&w->points, r, WEFT_FIT_WITHIN, &w->ring, false);
+		split_points(&w->points, r, WEFT_FIT_WITHIN, &w->ring, false);
 		r->hits = w->ring.count;
 		if (!r->hits)
 			break;

@@ -15,13 +15,13 @@
 #define SEEN_BIT     88u
 #define MARKS_ON_WAY 200u /* so that a number that is seen means one mark */
 
-static void put(struct weft_ape_word *w, unsigned int low, struct weft_ape_counts c)
+static void put_counts(struct weft_ape_word *w, unsigned int low, struct weft_ape_counts c)
 {
 	weft_ape_put_bits(w, low, c.data & ((1u << DATA_BITS) - 1));
 	weft_ape_put_bits(w, low + DATA_BITS, c.headers & ((1u << HEADER_BITS) - 1));
 }
 
-static struct weft_ape_counts get(struct weft_ape_word w, unsigned int low)
+static struct weft_ape_counts get_counts(struct weft_ape_word w, unsigned int low)
 {
 	return (struct weft_ape_counts){
 		.data = weft_ape_bits(w, low + DATA_BITS - 1, low),
@@ -34,8 +34,8 @@ struct weft_ape_word weft_ape_credit_build(const struct weft_ape_credit *c)
 	struct weft_ape_word w = {0};
 
 	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
-		put(&w, vc * CHANNEL_BITS, c->used[vc]);
-		put(&w, vc * CHANNEL_BITS + COUNTS_BITS, c->taken[vc]);
+		put_counts(&w, vc * CHANNEL_BITS, c->used[vc]);
+		put_counts(&w, vc * CHANNEL_BITS + COUNTS_BITS, c->taken[vc]);
 	}
 	weft_ape_put_bits(&w, MARK_BIT, c->mark);
 	weft_ape_put_bits(&w, SEEN_BIT, c->seen);
@@ -48,8 +48,8 @@ struct weft_ape_word weft_ape_credit_build(const struct weft_ape_credit *c)
 bool weft_ape_credit_parse(struct weft_ape_word word, struct weft_ape_credit *c)
 {
 	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
-		c->used[vc] = get(word, vc * CHANNEL_BITS);
-		c->taken[vc] = get(word, vc * CHANNEL_BITS + COUNTS_BITS);
+		c->used[vc] = get_counts(word, vc * CHANNEL_BITS);
+		c->taken[vc] = get_counts(word, vc * CHANNEL_BITS + COUNTS_BITS);
 	}
 	c->mark = weft_ape_bits(word, MARK_BIT + 7, MARK_BIT);
 	c->seen = weft_ape_bits(word, SEEN_BIT + 7, SEEN_BIT);
@@ -87,8 +87,8 @@ uint8_t weft_ape_ledger_mark(struct weft_ape_ledger *l)
  * taken is modulo 1 << bits. What was sent before the mark is not under way: whatever else the
  * count says is what was lost until now, or, as the count is modulo, came although it was not sent.
  */
-static void count(uint32_t sent, uint32_t at_mark, uint32_t taken, unsigned int bits,
-		  uint32_t *arrived, uint32_t *lost)
+static void count_lost(uint32_t sent, uint32_t at_mark, uint32_t taken, unsigned int bits,
+		       uint32_t *arrived, uint32_t *lost)
 {
 	uint32_t on_way = (sent - *lost - taken) & ((1u << bits) - 1);
 	uint32_t at_most = sent - at_mark;
@@ -108,16 +108,16 @@ void weft_ape_ledger_credit(struct weft_ape_ledger *l, const struct weft_ape_cre
 	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
 		const struct weft_ape_counts *at = &l->at_mark[l->seen][vc];
 
-		count(l->sent[vc].data, at->data, c->taken[vc].data, DATA_BITS,
-		      &l->arrived[vc].data, &l->lost[vc].data);
-		count(l->sent[vc].headers, at->headers, c->taken[vc].headers, HEADER_BITS,
-		      &l->arrived[vc].headers, &l->lost[vc].headers);
+		count_lost(l->sent[vc].data, at->data, c->taken[vc].data, DATA_BITS,
+			   &l->arrived[vc].data, &l->lost[vc].data);
+		count_lost(l->sent[vc].headers, at->headers, c->taken[vc].headers, HEADER_BITS,
+			   &l->arrived[vc].headers, &l->lost[vc].headers);
 		l->used[vc] = c->used[vc];
 	}
 	l->known = true;
 }
 
-static bool room(uint32_t wanted, uint32_t threshold, uint32_t used, uint32_t on_way)
+static bool stays_below(uint32_t wanted, uint32_t threshold, uint32_t used, uint32_t on_way)
 {
 	return used + on_way + wanted <= threshold;
 }
@@ -128,7 +128,7 @@ bool weft_ape_ledger_grants(const struct weft_ape_ledger *l, unsigned int vc, un
 	const struct weft_ape_counts *sent = &l->sent[vc], *arrived = &l->arrived[vc];
 
 	return l->known &&
-	       room(words, threshold.data, l->used[vc].data, sent->data - arrived->data) &&
-	       room(WEFT_APE_HEADER_ROOM, threshold.headers, l->used[vc].headers,
-		    sent->headers - arrived->headers);
+	       stays_below(words, threshold.data, l->used[vc].data, sent->data - arrived->data) &&
+	       stays_below(WEFT_APE_HEADER_ROOM, threshold.headers, l->used[vc].headers,
+			   sent->headers - arrived->headers);
 }

@@ -27,7 +27,7 @@ unsigned int weft_ape_phy_bits(const struct weft_ape_phy *p)
 }
 
 /* Byte i of a lane's slot, in the beat. */
-static unsigned int place(const struct weft_ape_phy *p, unsigned int lane, unsigned int i)
+static unsigned int place_in_beat(const struct weft_ape_phy *p, unsigned int lane, unsigned int i)
 {
 	return p->code == WEFT_APE_8B10B ? i * p->lanes + lane : 8 * lane + i;
 }
@@ -77,7 +77,7 @@ void weft_ape_phy_send(struct weft_ape_phy *p, const struct weft_ape_beat *beat,
 		uint8_t bytes[WEFT_APE_SLOT_BYTES] = {BLOCK_TYPE, lane, p->number};
 
 		for (unsigned int i = 0; beat && i < slot_bytes(p); i++) {
-			unsigned int at = place(p, lane, i);
+			unsigned int at = place_in_beat(p, lane, i);
 
 			bytes[i] = beat->quad[at / 8] >> at % 8 * 8;
 		}
@@ -121,7 +121,7 @@ static struct weft_ape_slot_in *head(struct weft_ape_lane_rx *l)
 	return &l->slot[l->first];
 }
 
-static void pop(struct weft_ape_lane_rx *l)
+static void pop_slot(struct weft_ape_lane_rx *l)
 {
 	l->first = (l->first + 1) % WEFT_APE_DESKEW;
 	l->count--;
@@ -241,7 +241,7 @@ static bool align(struct weft_ape_phy *p)
 		struct weft_ape_lane_rx *l = &p->lane[i];
 
 		while (l->count && (!head(l)->marker || head(l)->bad))
-			pop(l);
+			pop_slot(l);
 		if (!l->locked || !l->count)
 			return false;
 	}
@@ -254,7 +254,7 @@ static bool align(struct weft_ape_phy *p)
 		unsigned int lane = head(l)->bytes[1] % WEFT_APE_LANES;
 
 		if (head(l)->bytes[2] != number) {
-			pop(l);
+			pop_slot(l);
 			return false;
 		}
 		p->order[lane] = i;
@@ -303,11 +303,11 @@ bool weft_ape_phy_receive(struct weft_ape_phy *p, struct weft_ape_beat *beat)
 			struct weft_ape_lane_rx *l = &p->lane[p->order[i]];
 
 			for (unsigned int b = 0; b < slot_bytes(p); b++) {
-				unsigned int at = place(p, i, b);
+				unsigned int at = place_in_beat(p, i, b);
 
 				beat->quad[at / 8] |= (uint64_t)head(l)->bytes[b] << at % 8 * 8;
 			}
-			pop(l);
+			pop_slot(l);
 		}
 		p->bad_slots += bad;
 		if (!marker && !bad)

@@ -55,7 +55,8 @@ void weft_ape_descriptor_load(const uint8_t bytes[WEFT_APE_DESCRIPTOR_BYTES],
 		d->flags |= bytes[i];
 }
 
-static enum weft_ape_status judge(struct weft_ape_card *c, const struct weft_ape_descriptor *d)
+static enum weft_ape_status judge_descriptor(struct weft_ape_card *c,
+					     const struct weft_ape_descriptor *d)
 {
 	if (d->opcode >= WEFT_APE_OPS)
 		return WEFT_APE_BAD_OPCODE;
@@ -87,7 +88,7 @@ bool weft_ape_card_post(struct weft_ape_card *c, unsigned int process,
 	c->now_ns = now_ns;
 	if (p->waiting == WEFT_APE_POSTED)
 		return false;
-	event.status = judge(c, d);
+	event.status = judge_descriptor(c, d);
 	if (event.status != WEFT_APE_OK) {
 		c->world->event(c->owner, process, &event);
 		return true;
@@ -100,7 +101,7 @@ bool weft_ape_card_post(struct weft_ape_card *c, unsigned int process,
 /* ---- Ends ---- */
 
 /* Nothing that is still under way will speak of the message any more. */
-static void let_go(struct weft_ape_card *c, const struct weft_ape_message *m)
+static void let_message_go(struct weft_ape_card *c, const struct weft_ape_message *m)
 {
 	struct weft_ape_flow *f = &c->peer[m->peer].flow[WEFT_APE_REQUESTS];
 	uint16_t which = m - c->message;
@@ -125,7 +126,7 @@ void weft_ape_message_end(struct weft_ape_card *c, struct weft_ape_message *m,
 		.channel = m->channel,
 	};
 
-	let_go(c, m);
+	let_message_go(c, m);
 	if (m->opcode == WEFT_APE_OP_SEND)
 		c->process[m->process].stalled = false;
 	m->used = false;
@@ -135,7 +136,7 @@ void weft_ape_message_end(struct weft_ape_card *c, struct weft_ape_message *m,
 }
 
 /* None of its packets is under way any more. */
-static void settle(struct weft_ape_card *c, struct weft_ape_message *m)
+static void settle_message(struct weft_ape_card *c, struct weft_ape_message *m)
 {
 	if (m->status == WEFT_APE_NOT_READY && c->now_ns - m->begun_ns < c->config.patience_ns) {
 		m->retry_ns = c->now_ns + c->config.not_ready_ns;
@@ -161,7 +162,7 @@ void weft_ape_message_acked(struct weft_ape_card *c, struct weft_ape_flow *f, ui
 			continue;
 		m->under_way--;
 		if (m->cut && !m->under_way)
-			settle(c, m);
+			settle_message(c, m);
 	}
 }
 
@@ -189,7 +190,7 @@ void weft_ape_message_fail(struct weft_ape_card *c, struct weft_ape_message *m,
 			make_nothing(slot);
 	}
 	if (!m->under_way)
-		settle(c, m);
+		settle_message(c, m);
 }
 
 void weft_ape_peer_fail(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class,

@@ -51,8 +51,8 @@ struct weft_ape_peer *weft_ape_card_peer(struct weft_ape_card *c, struct weft_ap
 
 /* ---- Packets ---- */
 
-static void give(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class,
-		 struct weft_ape_header *h, const uint8_t *payload, uint32_t seq)
+static void give_packet(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class,
+			struct weft_ape_header *h, const uint8_t *payload, uint32_t seq)
 {
 	struct weft_ape_flow *f = &p->flow[class];
 	unsigned int words = weft_ape_payload_words(h->bytes);
@@ -77,7 +77,7 @@ static void give(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape
 }
 
 /* HELLO, WELCOME, ACK and NAK say their class as channel. */
-static bool say(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
+static bool say_class(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
 {
 	struct weft_ape_flow *f = &p->flow[class];
 	struct weft_ape_header h = {.channel = class};
@@ -98,7 +98,7 @@ static bool say(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_
 	} else {
 		return false;
 	}
-	give(c, p, class, &h, NULL, f->una);
+	give_packet(c, p, class, &h, NULL, f->una);
 	return true;
 }
 
@@ -151,7 +151,7 @@ static bool send_next(struct weft_ape_card *c, struct weft_ape_peer *p, enum wef
 		.addr = slot->addr,
 	};
 
-	give(c, p, class, &h, payload, seq);
+	give_packet(c, p, class, &h, payload, seq);
 	return true;
 }
 
@@ -191,8 +191,8 @@ static void put_le(uint8_t *to, uint64_t value, unsigned int bytes)
 		to[i] = value >> 8 * i;
 }
 
-static void slot_of(const struct weft_ape_card *c, const struct weft_ape_message *m,
-		    struct weft_ape_slot *slot)
+static void message_slot(const struct weft_ape_card *c, const struct weft_ape_message *m,
+			 struct weft_ape_slot *slot)
 {
 	uint32_t bytes = part(m->bytes, m->done);
 	bool last = m->done + bytes == m->bytes;
@@ -225,7 +225,7 @@ static bool cut_message(struct weft_ape_card *c, struct weft_ape_message *m)
 
 	if (!weft_ape_flow_takes(f))
 		return false;
-	slot_of(c, m, &slot);
+	message_slot(c, m, &slot);
 	weft_ape_flow_push(f, &slot, c->now_ns);
 	m->under_way++;
 	if (m->opcode == WEFT_APE_OP_GET) {
@@ -245,7 +245,7 @@ static uint16_t free_message(struct weft_ape_card *c)
 	return WEFT_APE_NO_MESSAGE;
 }
 
-static bool held(const struct weft_ape_card *c, unsigned int which)
+static bool is_held_back(const struct weft_ape_card *c, unsigned int which)
 {
 	for (unsigned int e = 0; e < c->config.engines; e++)
 		if (c->engine[e] == which)
@@ -284,7 +284,7 @@ static void find_work(struct weft_ape_card *c, unsigned int engine)
 	uint16_t which;
 
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
-		if (c->message[i].used && !c->message[i].cut && !held(c, i)) {
+		if (c->message[i].used && !c->message[i].cut && !is_held_back(c, i)) {
 			c->engine[engine] = i;
 			return;
 		}
@@ -348,7 +348,7 @@ static bool send_from_flows(struct weft_ape_card *c, unsigned int port)
 
 		if (!p->used || p->port != port)
 			continue;
-		if (say(c, p, WEFT_APE_ANSWERS) || say(c, p, WEFT_APE_REQUESTS) ||
+		if (say_class(c, p, WEFT_APE_ANSWERS) || say_class(c, p, WEFT_APE_REQUESTS) ||
 		    send_next(c, p, WEFT_APE_ANSWERS) || send_next(c, p, WEFT_APE_REQUESTS)) {
 			c->next_peer = which + 1;
 			return true;

@@ -27,8 +27,8 @@ static void wait_for(struct weft_ape_router *r, unsigned int which, unsigned int
 }
 
 /* Whether *last* is what it must be behind the hop by this cable. */
-static bool fits(const struct weft_ape_router *r, unsigned int which,
-		 const struct weft_ape_header *h)
+static bool last_fits(const struct weft_ape_router *r, unsigned int which,
+		      const struct weft_ape_header *h)
 {
 	unsigned int d = which / WEFT_APE_CHANNELS / 2;
 
@@ -56,7 +56,7 @@ static void go_on(struct weft_ape_router *r, unsigned int which, struct weft_ape
 }
 
 /* The header in front of a source's queue. */
-static void look(struct weft_ape_router *r, unsigned int which)
+static void look_at_front(struct weft_ape_router *r, unsigned int which)
 {
 	struct weft_ape_source *s = &r->source[which];
 	unsigned int from =
@@ -69,7 +69,7 @@ static void look(struct weft_ape_router *r, unsigned int which)
 	s->headed = false;
 	s->header_only = weft_ape_is_header_only(h.type);
 	s->words = s->words_left = weft_ape_payload_words(h.bytes);
-	if (!fits(r, which, &h)) {
+	if (!last_fits(r, which, &h)) {
 		drop(r, s, WEFT_APE_DROP_ODD);
 		return;
 	}
@@ -92,7 +92,7 @@ static void look(struct weft_ape_router *r, unsigned int which)
 /* ---- Words ---- */
 
 /* The next word of the packet in front, if it has come. */
-static bool pop(struct weft_ape_source *s, struct weft_ape_word *word, bool *end)
+static bool pop_word(struct weft_ape_source *s, struct weft_ape_word *word, bool *end)
 {
 	struct weft_ape_fifo *f = s->headed && s->words_left ? &s->queue.data : &s->queue.headers;
 
@@ -115,7 +115,7 @@ static bool discard(struct weft_ape_source *s)
 	struct weft_ape_word word;
 	bool end, moved = false;
 
-	while (s->state == WEFT_APE_SOURCE_DROPPING && pop(s, &word, &end)) {
+	while (s->state == WEFT_APE_SOURCE_DROPPING && pop_word(s, &word, &end)) {
 		moved = true;
 		if (end)
 			s->state = WEFT_APE_SOURCE_EMPTY;
@@ -123,7 +123,7 @@ static bool discard(struct weft_ape_source *s)
 	return moved;
 }
 
-static bool may_have(const struct weft_ape_router *r, unsigned int port,
+static bool may_send(const struct weft_ape_router *r, unsigned int port,
 		     const struct weft_ape_source *s)
 {
 	return port >= WEFT_APE_CABLES || weft_ape_tx_grants(&r->tx[port], s->vc, s->words);
@@ -135,7 +135,7 @@ static bool arbitrate(struct weft_ape_router *r, unsigned int port)
 	for (unsigned int i = 0; i < WEFT_APE_SOURCES; i++) {
 		unsigned int which = r->fixed ? i : (r->turn[port] + i) % WEFT_APE_SOURCES;
 
-		if (!(r->waiting[port] >> which & 1) || !may_have(r, port, &r->source[which]))
+		if (!(r->waiting[port] >> which & 1) || !may_send(r, port, &r->source[which]))
 			continue;
 		r->waiting[port] &= ~(1u << which);
 		r->holder[port] = which;
@@ -147,13 +147,14 @@ static bool arbitrate(struct weft_ape_router *r, unsigned int port)
 }
 
 /* An intra-tile port takes a word in a word time, a cable what its sender has room for. */
-static bool move(struct weft_ape_router *r, unsigned int port)
+static bool move_word(struct weft_ape_router *r, unsigned int port)
 {
 	struct weft_ape_source *s = &r->source[r->holder[port]];
 	bool is_cable = port < WEFT_APE_CABLES, moved = false, end = false;
 	struct weft_ape_word word;
 
-	while (!end && (!is_cable || weft_ape_tx_has_room(&r->tx[port])) && pop(s, &word, &end)) {
+	while (!end && (!is_cable || weft_ape_tx_has_room(&r->tx[port])) &&
+	       pop_word(s, &word, &end)) {
 		moved = true;
 		if (is_cable)
 			weft_ape_tx_give(&r->tx[port], word, end);
@@ -178,7 +179,7 @@ bool weft_ape_router_step(struct weft_ape_router *r)
 		struct weft_ape_source *s = &r->source[which];
 
 		if (s->state == WEFT_APE_SOURCE_EMPTY && s->queue.headers.count) {
-			look(r, which);
+			look_at_front(r, which);
 			moved = true;
 		}
 		if (s->state == WEFT_APE_SOURCE_DROPPING)
@@ -187,7 +188,7 @@ bool weft_ape_router_step(struct weft_ape_router *r)
 	for (unsigned int port = 0; port < WEFT_APE_CABLES + r->locals; port++) {
 		if (r->holder[port] == NOBODY && (!r->waiting[port] || !arbitrate(r, port)))
 			continue;
-		moved |= move(r, port);
+		moved |= move_word(r, port);
 	}
 	return moved;
 }

@@ -21,7 +21,7 @@ static unsigned int parity(struct weft_ape_word w)
 }
 
 /* The exclusive or of the numbers of the data bits that are set. */
-static unsigned int sum(struct weft_ape_word w)
+static unsigned int sum_of_bits(struct weft_ape_word w)
 {
 	unsigned int numbers = 0;
 
@@ -37,7 +37,7 @@ struct weft_ape_word weft_ape_secded_encode(struct weft_ape_word data)
 {
 	struct weft_ape_word w = {data.lo, data.hi & ALL_DATA};
 
-	weft_ape_put_bits(&w, WEFT_APE_DATA_BITS, sum(w));
+	weft_ape_put_bits(&w, WEFT_APE_DATA_BITS, sum_of_bits(w));
 	weft_ape_put_bits(&w, 127, parity(w));
 	return w;
 }
@@ -52,7 +52,7 @@ static unsigned int bit_of(unsigned int number)
 
 enum weft_ape_checked weft_ape_secded_check(struct weft_ape_word *word)
 {
-	unsigned int wrong = sum(*word) ^ weft_ape_bits(*word, 126, WEFT_APE_DATA_BITS);
+	unsigned int wrong = sum_of_bits(*word) ^ weft_ape_bits(*word, 126, WEFT_APE_DATA_BITS);
 
 	if (!parity(*word))
 		return wrong ? WEFT_APE_SPOILT : WEFT_APE_INTACT;

@@ -207,7 +207,8 @@ static void deliver_verbs(struct weft_ape_card *c, const struct packet *p)
 
 /* ---- Answers ---- */
 
-static struct weft_ape_message *asked(struct weft_ape_card *c, const struct packet *p, uint16_t id)
+static struct weft_ape_message *asked_message(struct weft_ape_card *c, const struct packet *p,
+					      uint16_t id)
 {
 	struct weft_ape_message *m = &c->message[(id & 255) % WEFT_APE_MESSAGES];
 
@@ -219,7 +220,7 @@ static struct weft_ape_message *asked(struct weft_ape_card *c, const struct pack
 
 static void take_data(struct weft_ape_card *c, const struct packet *p)
 {
-	struct weft_ape_message *m = asked(c, p, p->h.channel);
+	struct weft_ape_message *m = asked_message(c, p, p->h.channel);
 	enum weft_ape_status status = WEFT_APE_OK;
 
 	if (!m || p->h.addr != m->done || p->h.bytes > m->bytes - m->done)
@@ -271,7 +272,7 @@ static void take_refused(struct weft_ape_card *c, const struct packet *p)
 	    status >= WEFT_APE_STATUSES)
 		return;
 	if (p->payload[5]) {
-		m = asked(c, p, what);
+		m = asked_message(c, p, what);
 		if (m)
 			weft_ape_message_end(c, m, status);
 		return;
@@ -406,7 +407,7 @@ static void begin_anew(struct weft_ape_card *c, struct weft_ape_peer *p, uint16_
 }
 
 /* Whether the packet is for this life of this card, from the peer's last one. */
-static bool lives(struct weft_ape_card *c, const struct packet *p)
+static bool is_of_this_life(struct weft_ape_card *c, const struct packet *p)
 {
 	int16_t newer = p->f.life - p->peer->life;
 
@@ -473,7 +474,7 @@ static void take_packet(struct weft_ape_card *c, const struct weft_ape_incoming 
 		return;
 	}
 	c->quiet = false;
-	if (!lives(c, &p)) {
+	if (!is_of_this_life(c, &p)) {
 		c->counters.bad_life++;
 		return;
 	}

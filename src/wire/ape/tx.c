@@ -39,7 +39,7 @@ void weft_ape_tx_give(struct weft_ape_tx *tx, struct weft_ape_word word, bool en
 
 /* ---- Beats ---- */
 
-static void put(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum weft_ape_kind kind)
+static void put_beat(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum weft_ape_kind kind)
 {
 	unsigned int place = (tx->beat_first + tx->beat_count++) % WEFT_APE_TX_BEATS;
 
@@ -50,8 +50,8 @@ static void put(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum weft_ape
 static void put_content(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum weft_ape_kind kind)
 {
 	if (weft_ape_beat_is(&beat, WEFT_APE_MAGIC, tx->config->quads))
-		put(tx, beat, WEFT_APE_K_ESCAPE);
-	put(tx, beat, kind);
+		put_beat(tx, beat, WEFT_APE_K_ESCAPE);
+	put_beat(tx, beat, kind);
 }
 
 /* Registers ask for damage to be made. */
@@ -78,12 +78,12 @@ static void put_credit(struct weft_ape_tx *tx, uint64_t now_ns)
 	tx->since = 0;
 	w = spoil(&tx->errors, tx->errors.credits, weft_ape_credit_build(&tx->said));
 	if (tx->config->quads == 1) {
-		put(tx, (struct weft_ape_beat){{w.lo}}, WEFT_APE_K_CREDIT);
-		put(tx, (struct weft_ape_beat){{w.hi}}, WEFT_APE_K_CREDIT);
+		put_beat(tx, (struct weft_ape_beat){{w.lo}}, WEFT_APE_K_CREDIT);
+		put_beat(tx, (struct weft_ape_beat){{w.hi}}, WEFT_APE_K_CREDIT);
 	} else if (tx->config->quads == 2) {
-		put(tx, (struct weft_ape_beat){{w.lo, w.hi}}, WEFT_APE_K_CREDIT);
+		put_beat(tx, (struct weft_ape_beat){{w.lo, w.hi}}, WEFT_APE_K_CREDIT);
 	} else {
-		put(tx, (struct weft_ape_beat){{w.lo, w.hi, w.lo, w.hi}}, WEFT_APE_K_CREDIT);
+		put_beat(tx, (struct weft_ape_beat){{w.lo, w.hi, w.lo, w.hi}}, WEFT_APE_K_CREDIT);
 	}
 }
 
@@ -119,7 +119,7 @@ static bool credit_due(const struct weft_ape_tx *tx, uint64_t now_ns, bool nothi
 /* ---- Content ---- */
 
 /* Of a word that is taken from those given: counts it, and says what it was. */
-static enum weft_ape_kind take(struct weft_ape_tx *tx, struct weft_ape_word *w, bool *end)
+static enum weft_ape_kind count_word(struct weft_ape_tx *tx, struct weft_ape_word *w, bool *end)
 {
 	struct weft_ape_counts *sent;
 	enum weft_ape_kind kind = WEFT_APE_K_FOOTER;
@@ -157,7 +157,7 @@ static void put_next_content(struct weft_ape_tx *tx)
 	struct weft_ape_word w, second = {0};
 	bool is_header = !tx->within;
 	bool end;
-	enum weft_ape_kind kind = take(tx, &w, &end);
+	enum weft_ape_kind kind = count_word(tx, &w, &end);
 
 	if (is_header)
 		w = spoil(&tx->errors, tx->errors.headers, w);
@@ -167,7 +167,7 @@ static void put_next_content(struct weft_ape_tx *tx)
 		return;
 	}
 	if (tx->config->quads == 4 && !end)
-		take(tx, &second, &end);
+		count_word(tx, &second, &end);
 	put_content(tx, (struct weft_ape_beat){{w.lo, w.hi, second.lo, second.hi}}, kind);
 }
 
@@ -180,7 +180,7 @@ static void decide(struct weft_ape_tx *tx, uint64_t now_ns)
 
 	if (tx->begun) {
 		if (credit_due(tx, now_ns, !ready)) {
-			put(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
+			put_beat(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
 			put_credit(tx, now_ns);
 		} else if (ready) {
 			put_next_content(tx);
@@ -190,12 +190,12 @@ static void decide(struct weft_ape_tx *tx, uint64_t now_ns)
 	}
 	if (credit_due(tx, now_ns, !ready)) {
 		if (!ready && (!tx->config->fill || tx->idle++ % IDLE_MAGIC == 0))
-			put(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
+			put_beat(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
 		put_credit(tx, now_ns);
 	} else if (ready) {
 		if (!tx->config->no_lead)
-			put(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
-		put(tx, weft_ape_beat_of(WEFT_APE_START, quads), WEFT_APE_K_START);
+			put_beat(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
+		put_beat(tx, weft_ape_beat_of(WEFT_APE_START, quads), WEFT_APE_K_START);
 		tx->begun = true;
 	}
 }

@@ -41,20 +41,20 @@ static void clear(struct weft_conn_out *out)
 	out->status = 0;
 }
 
-static void tell(struct weft_conn_out *out, enum weft_conn_event event, int status)
+static void raise_event(struct weft_conn_out *out, enum weft_conn_event event, int status)
 {
 	out->event = event;
 	out->status = status;
 }
 
-static void move(struct weft_conn *c, enum weft_conn_state state, uint64_t deadline_ns)
+static void enter_state(struct weft_conn *c, enum weft_conn_state state, uint64_t deadline_ns)
 {
 	c->state = state;
 	c->deadline_ns = deadline_ns;
 }
 
 /* Sends once; what is lost is asked for again. */
-static void say(const struct weft_conn *c, struct weft_mad *mad, struct weft_conn_out *out)
+static void answer_with(const struct weft_conn *c, struct weft_mad *mad, struct weft_conn_out *out)
 {
 	mad->tid = c->tid;
 	mad->local_id = c->local_id;
@@ -67,7 +67,7 @@ static void say_kind(const struct weft_conn *c, enum weft_mad_kind kind, struct 
 {
 	struct weft_mad mad = {.kind = kind};
 
-	say(c, &mad, out);
+	answer_with(c, &mad, out);
 }
 
 static void say_rej(const struct weft_conn *c, enum weft_mad_about about,
@@ -75,24 +75,24 @@ static void say_rej(const struct weft_conn *c, enum weft_mad_about about,
 {
 	struct weft_mad mad = {.kind = WEFT_MAD_REJ, .rej = {about, reason}};
 
-	say(c, &mad, out);
+	answer_with(c, &mad, out);
 }
 
 static void say_mra(struct weft_conn *c, enum weft_mad_about about, struct weft_conn_out *out)
 {
 	struct weft_mad mad = {.kind = WEFT_MAD_MRA, .mra = {about, MRA_TIMEOUT}};
 
-	say(c, &mad, out);
+	answer_with(c, &mad, out);
 }
 
 /* Sends until it is answered or the retries are used up. */
 static void insist(struct weft_conn *c, enum weft_conn_state state, struct weft_mad *mad,
 		   uint64_t now_ns, struct weft_conn_out *out)
 {
-	say(c, mad, out);
+	answer_with(c, mad, out);
 	__builtin_memcpy(c->sent, out->wire, sizeof(c->sent));
 	c->retries_left = c->cm_retries;
-	move(c, state, now_ns + c->answer_ns);
+	enter_state(c, state, now_ns + c->answer_ns);
 }
 
 static void say_again(struct weft_conn *c, struct weft_conn_out *out)
@@ -103,7 +103,7 @@ static void say_again(struct weft_conn *c, struct weft_conn_out *out)
 
 static void wait_out(struct weft_conn *c, uint64_t now_ns)
 {
-	move(c, WEFT_CONN_TIMEWAIT, now_ns + code_ns(c->ack_timeout));
+	enter_state(c, WEFT_CONN_TIMEWAIT, now_ns + code_ns(c->ack_timeout));
 }
 
 /* ---- Calls ---- */
@@ -175,10 +175,10 @@ int weft_conn_accept(struct weft_conn *c, struct weft_mad *mad, uint64_t now_ns,
 	clear(out);
 	if (c->state == WEFT_CONN_SIDR_REQ_RCVD && mad->kind == WEFT_MAD_SIDR_REP) {
 		/* it answers with the number of the request (12.11.2) */
-		say(c, mad, out);
+		answer_with(c, mad, out);
 		mad->local_id = c->remote_id;
 		weft_mad_encode(mad, out->wire);
-		move(c, WEFT_CONN_IDLE, 0);
+		enter_state(c, WEFT_CONN_IDLE, 0);
 		return 0;
 	}
 	if ((c->state != WEFT_CONN_REQ_RCVD && c->state != WEFT_CONN_MRA_REQ_SENT) ||
@@ -198,7 +198,7 @@ int weft_conn_establish(struct weft_conn *c, struct weft_conn_out *out)
 	if (c->state != WEFT_CONN_REP_RCVD && c->state != WEFT_CONN_MRA_REP_SENT)
 		return -EINVAL;
 	say_kind(c, WEFT_MAD_RTU, out);
-	move(c, WEFT_CONN_ESTABLISHED, 0);
+	enter_state(c, WEFT_CONN_ESTABLISHED, 0);
 	return 0;
 }
 
@@ -207,8 +207,8 @@ int weft_conn_notice(struct weft_conn *c, struct weft_conn_out *out)
 	clear(out);
 	if (c->state != WEFT_CONN_REP_SENT && c->state != WEFT_CONN_MRA_REP_RCVD)
 		return -EINVAL;
-	move(c, WEFT_CONN_ESTABLISHED, 0);
-	tell(out, WEFT_CONN_OPEN, 0);
+	enter_state(c, WEFT_CONN_ESTABLISHED, 0);
+	raise_event(out, WEFT_CONN_OPEN, 0);
 	return 0;
 }
 
@@ -224,7 +224,7 @@ int weft_conn_reject(struct weft_conn *c, struct weft_mad *rej, uint64_t now_ns,
 	case WEFT_CONN_REQ_RCVD:
 	case WEFT_CONN_MRA_REQ_SENT:
 		rej->rej.about = WEFT_ABOUT_REQ;
-		move(c, WEFT_CONN_IDLE, 0);
+		enter_state(c, WEFT_CONN_IDLE, 0);
 		break;
 	case WEFT_CONN_REP_RCVD:
 	case WEFT_CONN_MRA_REP_SENT:
@@ -245,7 +245,7 @@ int weft_conn_reject(struct weft_conn *c, struct weft_mad *rej, uint64_t now_ns,
 	case WEFT_CONN_STATES:
 		return -EINVAL;
 	}
-	say(c, rej, out);
+	answer_with(c, rej, out);
 	return 0;
 }
 
@@ -295,7 +295,7 @@ void weft_conn_abandon(struct weft_conn *c, struct weft_conn_out *out)
 		break;
 	case WEFT_CONN_ESTABLISHED:
 		make_dreq(c, &mad);
-		say(c, &mad, out);
+		answer_with(c, &mad, out);
 		break;
 	case WEFT_CONN_DREQ_RCVD:
 		say_kind(c, WEFT_MAD_DREP, out);
@@ -310,7 +310,7 @@ void weft_conn_abandon(struct weft_conn *c, struct weft_conn_out *out)
 	case WEFT_CONN_STATES:
 		break;
 	}
-	move(c, WEFT_CONN_IDLE, 0);
+	enter_state(c, WEFT_CONN_IDLE, 0);
 }
 
 /* ---- Messages ---- */
@@ -334,10 +334,10 @@ static void on_mra(struct weft_conn *c, const struct weft_mad_mra *mra, uint64_t
 
 	if (mra->about == WEFT_ABOUT_REQ &&
 	    (c->state == WEFT_CONN_REQ_SENT || c->state == WEFT_CONN_MRA_REQ_RCVD))
-		move(c, WEFT_CONN_MRA_REQ_RCVD, until_ns);
+		enter_state(c, WEFT_CONN_MRA_REQ_RCVD, until_ns);
 	else if (mra->about == WEFT_ABOUT_REP &&
 		 (c->state == WEFT_CONN_REP_SENT || c->state == WEFT_CONN_MRA_REP_RCVD))
-		move(c, WEFT_CONN_MRA_REP_RCVD, until_ns);
+		enter_state(c, WEFT_CONN_MRA_REP_RCVD, until_ns);
 }
 
 static void on_rej(struct weft_conn *c, const struct weft_mad_rej *rej, uint64_t now_ns,
@@ -350,18 +350,18 @@ static void on_rej(struct weft_conn *c, const struct weft_mad_rej *rej, uint64_t
 	case WEFT_CONN_MRA_REQ_SENT:
 	case WEFT_CONN_REP_SENT:
 	case WEFT_CONN_MRA_REP_RCVD:
-		move(c, WEFT_CONN_IDLE, 0);
-		tell(out, WEFT_CONN_REJECTED, (int)rej->reason);
+		enter_state(c, WEFT_CONN_IDLE, 0);
+		raise_event(out, WEFT_CONN_REJECTED, (int)rej->reason);
 		break;
 	case WEFT_CONN_REP_RCVD:
 	case WEFT_CONN_MRA_REP_SENT:
 	case WEFT_CONN_ESTABLISHED:
 		wait_out(c, now_ns);
-		tell(out, WEFT_CONN_REJECTED, (int)rej->reason);
+		raise_event(out, WEFT_CONN_REJECTED, (int)rej->reason);
 		break;
 	case WEFT_CONN_DREQ_SENT:
 		wait_out(c, now_ns);
-		tell(out, WEFT_CONN_CLOSED, 0);
+		raise_event(out, WEFT_CONN_CLOSED, 0);
 		break;
 	case WEFT_CONN_DREQ_RCVD:
 		wait_out(c, now_ns);
@@ -387,8 +387,8 @@ static void on_rep(struct weft_conn *c, const struct weft_mad *mad, struct weft_
 		c->initiator_depth = rep->responder_resources;
 		c->responder_resources = rep->initiator_depth;
 		c->rnr_retries = rep->rnr_retries;
-		move(c, WEFT_CONN_REP_RCVD, 0);
-		tell(out, WEFT_CONN_RESPONDED, 0);
+		enter_state(c, WEFT_CONN_REP_RCVD, 0);
+		raise_event(out, WEFT_CONN_RESPONDED, 0);
 	} else if (c->state == WEFT_CONN_REP_RCVD || c->state == WEFT_CONN_MRA_REP_SENT) {
 		say_mra(c, WEFT_ABOUT_REP, out);
 		c->state = WEFT_CONN_MRA_REP_SENT;
@@ -406,13 +406,13 @@ static void on_dreq(struct weft_conn *c, const struct weft_mad *mad, uint64_t no
 	case WEFT_CONN_REP_SENT: /* RTU was lost */
 	case WEFT_CONN_MRA_REP_RCVD:
 	case WEFT_CONN_ESTABLISHED:
-		move(c, WEFT_CONN_DREQ_RCVD, 0);
-		tell(out, WEFT_CONN_CLOSED, 0);
+		enter_state(c, WEFT_CONN_DREQ_RCVD, 0);
+		raise_event(out, WEFT_CONN_CLOSED, 0);
 		break;
 	case WEFT_CONN_DREQ_SENT: /* both at once */
 		say_kind(c, WEFT_MAD_DREP, out);
 		wait_out(c, now_ns);
-		tell(out, WEFT_CONN_CLOSED, 0);
+		raise_event(out, WEFT_CONN_CLOSED, 0);
 		break;
 	case WEFT_CONN_TIMEWAIT: /* DREP was lost */
 		say_kind(c, WEFT_MAD_DREP, out);
@@ -435,7 +435,7 @@ static void on_dreq(struct weft_conn *c, const struct weft_mad *mad, uint64_t no
 static void on_drep(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out)
 {
 	if (c->state == WEFT_CONN_DREQ_SENT)
-		tell(out, WEFT_CONN_CLOSED, 0);
+		raise_event(out, WEFT_CONN_CLOSED, 0);
 	else if (c->state != WEFT_CONN_DREQ_RCVD)
 		return;
 	wait_out(c, now_ns);
@@ -448,8 +448,8 @@ static void on_sidr_rep(struct weft_conn *c, const struct weft_mad_sidr_rep *rep
 		return;
 	c->remote_qpn = rep->qpn;
 	c->remote_qkey = rep->qkey;
-	move(c, WEFT_CONN_IDLE, 0);
-	tell(out, WEFT_CONN_LOOKED_UP, (int)rep->status);
+	enter_state(c, WEFT_CONN_IDLE, 0);
+	raise_event(out, WEFT_CONN_LOOKED_UP, (int)rep->status);
 }
 
 static void on_lap(struct weft_conn *c, struct weft_conn_out *out)
@@ -457,7 +457,7 @@ static void on_lap(struct weft_conn *c, struct weft_conn_out *out)
 	struct weft_mad mad = {.kind = WEFT_MAD_APR, .apr_status = WEFT_APR_UNSUPPORTED};
 
 	if (c->state == WEFT_CONN_ESTABLISHED)
-		say(c, &mad, out);
+		answer_with(c, &mad, out);
 }
 
 void weft_conn_receive(struct weft_conn *c, const struct weft_mad *mad, uint64_t now_ns,
@@ -500,17 +500,17 @@ void weft_conn_receive(struct weft_conn *c, const struct weft_mad *mad, uint64_t
 
 /* ---- Timers, and the end of the other end ---- */
 
-static void give_up(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out)
+static void give_up_conn(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out)
 {
 	if (c->state == WEFT_CONN_DREQ_SENT) {
 		wait_out(c, now_ns);
-		tell(out, WEFT_CONN_CLOSED, -ETIMEDOUT);
+		raise_event(out, WEFT_CONN_CLOSED, -ETIMEDOUT);
 		return;
 	}
 	if (c->state != WEFT_CONN_SIDR_REQ_SENT)
 		say_rej(c, c->active ? WEFT_ABOUT_REQ : WEFT_ABOUT_OTHER, WEFT_REJ_TIMEOUT, out);
-	move(c, WEFT_CONN_IDLE, 0);
-	tell(out, WEFT_CONN_UNANSWERED, -ETIMEDOUT);
+	enter_state(c, WEFT_CONN_IDLE, 0);
+	raise_event(out, WEFT_CONN_UNANSWERED, -ETIMEDOUT);
 }
 
 void weft_conn_timer(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out)
@@ -519,22 +519,22 @@ void weft_conn_timer(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out 
 	if (!c->deadline_ns || now_ns < c->deadline_ns)
 		return;
 	if (c->state == WEFT_CONN_TIMEWAIT) {
-		move(c, WEFT_CONN_IDLE, 0);
-		tell(out, WEFT_CONN_RELEASED, 0);
+		enter_state(c, WEFT_CONN_IDLE, 0);
+		raise_event(out, WEFT_CONN_RELEASED, 0);
 	} else if (c->retries_left) {
 		c->retries_left--;
 		c->deadline_ns = now_ns + c->answer_ns;
 		say_again(c, out);
 	} else {
-		give_up(c, now_ns, out);
+		give_up_conn(c, now_ns, out);
 	}
 }
 
 void weft_conn_unsent(struct weft_conn *c, int err, struct weft_conn_out *out)
 {
 	clear(out);
-	move(c, WEFT_CONN_IDLE, 0);
-	tell(out, WEFT_CONN_UNANSWERED, err);
+	enter_state(c, WEFT_CONN_IDLE, 0);
+	raise_event(out, WEFT_CONN_UNANSWERED, err);
 }
 
 void weft_conn_lost(struct weft_conn *c, uint64_t now_ns, struct weft_conn_out *out)

@@ -78,8 +78,8 @@ static struct weft_clop_buffer *open_next(struct weft_clop *c, uint64_t now_ns)
 }
 
 /* The open one at that place of c->open is out. */
-static void tell(struct weft_clop *c, uint32_t which, enum weft_clop_why why,
-		 struct weft_clop_record *record)
+static void hand_out(struct weft_clop *c, uint32_t which, enum weft_clop_why why,
+		     struct weft_clop_record *record)
 {
 	struct weft_clop_buffer *b = &c->buffer[c->open[which]];
 
@@ -113,7 +113,7 @@ uint32_t weft_clop_end(struct weft_clop *c, enum weft_clop_why why,
 	uint32_t count = c->opened;
 
 	for (uint32_t i = 0; i < count; i++)
-		tell(c, 0, why, &record[i]);
+		hand_out(c, 0, why, &record[i]);
 	if (why == WEFT_CLOP_RESTARTED)
 		c->has_closed = false;
 	return count;
@@ -135,7 +135,7 @@ bool weft_clop_expire(struct weft_clop *c, uint64_t now_ns, struct weft_clop_rec
 {
 	for (uint32_t i = 0; i < c->opened && c->options.timeout_ns; i++)
 		if (c->buffer[c->open[i]].first_ns + c->options.timeout_ns <= now_ns) {
-			tell(c, i, WEFT_CLOP_TIME, record);
+			hand_out(c, i, WEFT_CLOP_TIME, record);
 			return true;
 		}
 	return false;
@@ -153,7 +153,8 @@ bool weft_clop_give_back(struct weft_clop *c, uint32_t buffer, uint32_t generati
 
 /* ---- Placing ---- */
 
-static void count(struct weft_clop_buffer *b, const struct weft_clop_datagram *d, uint64_t now_ns)
+static void count_datagram(struct weft_clop_buffer *b, const struct weft_clop_datagram *d,
+			   uint64_t now_ns)
 {
 	b->bytes += d->bytes;
 	b->datagrams++;
@@ -170,7 +171,7 @@ static void count(struct weft_clop_buffer *b, const struct weft_clop_datagram *d
 
 static void tell_before(struct weft_clop *c, uint32_t which, struct weft_clop_out *out)
 {
-	tell(c, which, WEFT_CLOP_FULL, &out->record[out->before++]);
+	hand_out(c, which, WEFT_CLOP_FULL, &out->record[out->before++]);
 }
 
 /* Packed, or slots one after the other: there is at most one open. */
@@ -267,8 +268,8 @@ static void tell_after(struct weft_clop *c, struct weft_clop_buffer *b,
 	else
 		return;
 	while (c->opened && &c->buffer[c->open[0]] != b)
-		tell(c, 0, WEFT_CLOP_FULL, &record[out->after++]);
-	tell(c, 0, why, &record[out->after++]);
+		hand_out(c, 0, WEFT_CLOP_FULL, &record[out->after++]);
+	hand_out(c, 0, why, &record[out->after++]);
 }
 
 void weft_clop_put(struct weft_clop *c, const struct weft_clop_datagram *d, uint64_t now_ns,
@@ -285,6 +286,6 @@ void weft_clop_put(struct weft_clop *c, const struct weft_clop_datagram *d, uint
 	out->place.buffer = (uint32_t)(b - c->buffer);
 	if (out->place.offset + d->bytes > b->used)
 		b->used = out->place.offset + d->bytes;
-	count(b, d, now_ns);
+	count_datagram(b, d, now_ns);
 	tell_after(c, b, d, out);
 }

@@ -31,8 +31,8 @@ static struct weft_sequence_options sequence_options(const struct weft_nanet_sou
 					      .jump = o->jump};
 }
 
-static bool settle(const struct weft_nanet_source_options *given,
-		   struct weft_nanet_source_options *o)
+static bool settle_options(const struct weft_nanet_source_options *given,
+			   struct weft_nanet_source_options *o)
 {
 	*o = *given;
 	return weft_protocol_settle(&o->protocol);
@@ -51,7 +51,7 @@ static const char *wrong_source(const struct weft_nanet_options *options, uint32
 {
 	struct weft_nanet_source_options o;
 
-	if (!settle(&options->source[i], &o))
+	if (!settle_options(&options->source[i], &o))
 		return "a protocol has no such kind, or a field of no such width or step";
 	if (o.list >= options->lists)
 		return "a source is bound to a list that is not there";
@@ -90,7 +90,7 @@ static size_t memory_of_source(const struct weft_nanet_source_options *given)
 	struct weft_nanet_source_options o;
 	struct weft_sequence_options sequence;
 
-	if (!settle(given, &o) || !weft_protocol_is_numbered(&o.protocol))
+	if (!settle_options(given, &o) || !weft_protocol_is_numbered(&o.protocol))
 		return 0;
 	sequence = sequence_options(&o);
 	return weft_sequence_bytes(&sequence);
@@ -114,7 +114,7 @@ static void begin_source(struct source *s, const struct weft_nanet_source_option
 	struct weft_sequence_options sequence;
 
 	*s = (struct source){0};
-	settle(given, &s->options);
+	settle_options(given, &s->options);
 	sequence = sequence_options(&s->options);
 	if (weft_protocol_is_numbered(&s->options.protocol))
 		weft_sequence_begin(&s->sequence, &sequence, memory);
@@ -167,7 +167,7 @@ struct arrival {
 };
 
 /* Whether it is one to be placed; else it is counted. */
-static bool judge(struct weft_nanet *n, struct source *s, struct arrival *a)
+static bool judge_arrival(struct weft_nanet *n, struct source *s, struct arrival *a)
 {
 	const struct weft_clop *clop = &n->list[s->options.list].clop;
 
@@ -203,8 +203,8 @@ static void add_place(const struct weft_nanet *n, const struct source *s, const 
 	step->place.number = a->judged.number;
 }
 
-static void put(struct weft_nanet *n, struct source *s, const struct arrival *a, uint64_t now_ns,
-		struct weft_nanet_out *out)
+static void put_arrival(struct weft_nanet *n, struct source *s, const struct arrival *a,
+			uint64_t now_ns, struct weft_nanet_out *out)
 {
 	struct list *list = &n->list[s->options.list];
 	struct weft_clop_datagram d = {.bytes = a->bytes,
@@ -244,8 +244,8 @@ void weft_nanet_receive(struct weft_nanet *n, uint32_t source, const uint8_t *da
 	do {
 		a.bytes = bytes - a.from < segment ? bytes - a.from : segment;
 		a.data = data + a.from;
-		if (judge(n, &n->source[source], &a))
-			put(n, &n->source[source], &a, now_ns, out);
+		if (judge_arrival(n, &n->source[source], &a))
+			put_arrival(n, &n->source[source], &a, now_ns, out);
 		a.from += a.bytes;
 	} while (a.from < bytes);
 }

@@ -65,7 +65,7 @@ const char *weft_protocol_name(enum weft_protocol_kind kind)
 	return protocols[kind].name;
 }
 
-static bool same(const char *a, const char *b)
+static bool same_text(const char *a, const char *b)
 {
 	while (*a && *a == *b)
 		a++, b++;
@@ -75,7 +75,7 @@ static bool same(const char *a, const char *b)
 bool weft_protocol_named(const char *name, enum weft_protocol_kind *kind)
 {
 	for (unsigned int i = 0; i < WEFT_PROTOCOLS; i++)
-		if (same(name, protocols[i].name)) {
+		if (same_text(name, protocols[i].name)) {
 			*kind = (enum weft_protocol_kind)i;
 			return true;
 		}

@@ -38,7 +38,8 @@ static uint64_t *word_of(const struct weft_sequence *s, const struct weft_sequen
 	return &run->seen[(number & (s->options.history - 1)) / 64];
 }
 
-static void mark(const struct weft_sequence *s, struct weft_sequence_run *run, uint64_t number)
+static void mark_number(const struct weft_sequence *s, struct weft_sequence_run *run,
+			uint64_t number)
 {
 	*word_of(s, run, number) |= 1ull << number % 64;
 	run->came++;
@@ -52,7 +53,7 @@ static void begin_run(struct weft_sequence *s, struct weft_sequence_run *run, ui
 		.begun = true, .field = field, .low = number, .high = number, .seen = seen};
 	for (size_t i = 0; i < words(&s->options); i++)
 		seen[i] = 0;
-	mark(s, run, number);
+	mark_number(s, run, number);
 }
 
 /* How far the field is ahead of the highest, in steps; false: it is none of this run. */
@@ -69,8 +70,8 @@ static bool distance(const struct weft_sequence *s, const struct weft_sequence_r
 }
 
 /* The numbers between are not here yet. */
-static void advance(struct weft_sequence *s, struct weft_sequence_run *run, uint64_t field,
-		    uint64_t ahead)
+static void advance_run(struct weft_sequence *s, struct weft_sequence_run *run, uint64_t field,
+			uint64_t ahead)
 {
 	uint64_t clear = ahead < s->options.history ? ahead : s->options.history;
 
@@ -82,7 +83,7 @@ static void advance(struct weft_sequence *s, struct weft_sequence_run *run, uint
 	s->wraps += field < run->field;
 	run->high += ahead;
 	run->field = field;
-	mark(s, run, run->high);
+	mark_number(s, run, run->high);
 }
 
 static enum weft_sequence_verdict look_back(struct weft_sequence *s, struct weft_sequence_run *run,
@@ -90,7 +91,7 @@ static enum weft_sequence_verdict look_back(struct weft_sequence *s, struct weft
 {
 	if (*word_of(s, run, number) & 1ull << number % 64)
 		return WEFT_SEQUENCE_AGAIN;
-	mark(s, run, number);
+	mark_number(s, run, number);
 	if ((int64_t)(number - run->low) < 0)
 		run->low = number;
 	return run->high - number > s->options.window ? WEFT_SEQUENCE_LATE : WEFT_SEQUENCE_NEW;
@@ -115,7 +116,7 @@ static bool judge_in(struct weft_sequence *s, struct weft_sequence_run *run, uin
 	judged->behind = ahead <= 0;
 	if (ahead > 0) {
 		judged->verdict = WEFT_SEQUENCE_NEW;
-		advance(s, run, field, (uint64_t)ahead);
+		advance_run(s, run, field, (uint64_t)ahead);
 	} else {
 		judged->verdict = look_back(s, run, judged->number);
 	}

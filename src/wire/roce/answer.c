@@ -37,8 +37,8 @@ static uint8_t access_of(uint8_t verb)
 					     : WEFT_ACCESS_REMOTE_WRITE;
 }
 
-static int carry_out(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint8_t verb,
-		     uint32_t bytes, uint64_t *old)
+static int carry_out_request(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
+			     uint8_t verb, uint32_t bytes, uint64_t *old)
 {
 	int answer;
 
@@ -64,7 +64,7 @@ void weft_roce_ask(struct weft_roce_qp *qp, const struct weft_roce_packet *packe
 	struct weft_roce_responder *r = &qp->responder;
 	uint32_t bytes = verb == WEFT_ROCE_READ ? packet->length : 8;
 	uint64_t old = 0, first = r->expected;
-	int answer = carry_out(qp, packet, verb, bytes, &old);
+	int answer = carry_out_request(qp, packet, verb, bytes, &old);
 
 	if (answer > 0)
 		weft_roce_refuse(qp, (enum weft_cause)answer);

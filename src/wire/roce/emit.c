@@ -54,7 +54,7 @@ static void find_bad(struct weft_roce_qp *qp, int cause)
 	weft_roce_settle(qp);
 }
 
-static uint32_t room(const struct weft_roce_qp *qp)
+static uint32_t room_in_window(const struct weft_roce_qp *qp)
 {
 	const struct weft_roce_requester *r = &qp->requester;
 	uint64_t under_way = r->next - r->una;
@@ -112,7 +112,7 @@ static int send_part(struct weft_roce_qp *qp, const struct weft_roce_request *re
 	p.length = (uint32_t)request->length;
 	p.imm = p.ended_key = request->imm;
 	p.ack_requested = qp->config.service == WEFT_ROCE_RC &&
-			  (last || r->unasked >= often || room(qp) == 1);
+			  (last || r->unasked >= often || room_in_window(qp) == 1);
 	int answer = weft_roce_send(qp, &p, &bytes);
 
 	if (!answer)
@@ -212,7 +212,7 @@ static void sent(struct weft_roce_qp *qp, uint64_t end, uint64_t now_ns)
 }
 
 /* Without acknowledgements a message is over when its last packet is gone. */
-static void let_go(struct weft_roce_qp *qp)
+static void let_request_go(struct weft_roce_qp *qp)
 {
 	struct weft_roce_requester *r = &qp->requester;
 
@@ -231,7 +231,7 @@ static bool emit_one(struct weft_roce_qp *qp, uint64_t now_ns)
 	struct weft_roce_requester *r = &qp->requester;
 	const struct weft_roce_request *request = slot_of(r, r->at);
 	uint64_t end = r->next + 1;
-	uint32_t most = room(qp);
+	uint32_t most = room_in_window(qp);
 	int answer = 0;
 
 	if (!most || fenced(r, request))
@@ -247,7 +247,7 @@ static bool emit_one(struct weft_roce_qp *qp, uint64_t now_ns)
 		return false;
 	sent(qp, end, now_ns);
 	if (qp->config.service == WEFT_ROCE_UC)
-		let_go(qp);
+		let_request_go(qp);
 	return true;
 }
 

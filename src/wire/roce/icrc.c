@@ -55,7 +55,7 @@ bool weft_roce_is_ipv4(const struct weft_roce_route *route)
 	return weft_address_is_ipv4(route->dst);
 }
 
-static uint8_t *put16(uint8_t *at, size_t value)
+static uint8_t *append16(uint8_t *at, size_t value)
 {
 	*at++ = (uint8_t)(value >> 8);
 	*at++ = (uint8_t)value;
@@ -79,27 +79,27 @@ static size_t put_covered(uint8_t *at, const struct weft_roce_route *route, uint
 	if (weft_roce_is_ipv4(route)) {
 		*at++ = 0x45;
 		*at++ = 0xff;
-		at = put16(at, 20 + 8 + bytes);
-		at = put16(at, id);
-		at = put16(at, 0x4000); /* may not be cut */
+		at = append16(at, 20 + 8 + bytes);
+		at = append16(at, id);
+		at = append16(at, 0x4000); /* may not be cut */
 		*at++ = 0xff;
 		*at++ = 17;
-		at = put16(at, 0xffff);
+		at = append16(at, 0xffff);
 		at = put_bytes(at, route->src + 12, 4);
 		at = put_bytes(at, route->dst + 12, 4);
 	} else {
-		at = put16(at, 0x6fff);
-		at = put16(at, 0xffff);
-		at = put16(at, 8 + bytes);
+		at = append16(at, 0x6fff);
+		at = append16(at, 0xffff);
+		at = append16(at, 8 + bytes);
 		*at++ = 17;
 		*at++ = 0xff;
 		at = put_bytes(at, route->src, 16);
 		at = put_bytes(at, route->dst, 16);
 	}
-	at = put16(at, route->src_port);
-	at = put16(at, route->dst_port);
-	at = put16(at, 8 + bytes);
-	return (size_t)(put16(at, 0xffff) - start);
+	at = append16(at, route->src_port);
+	at = append16(at, route->dst_port);
+	at = append16(at, 8 + bytes);
+	return (size_t)(append16(at, 0xffff) - start);
 }
 
 uint32_t weft_roce_icrc(const struct weft_roce_icrc *icrc, const struct weft_roce_route *route,
@@ -133,7 +133,7 @@ static bool follows(const struct weft_roce_source *source, uint16_t id, uint64_t
 	return behind <= LATE || ahead <= OTHERS + (jiffies < LONGEST_GAP ? jiffies : LONGEST_GAP);
 }
 
-static void take(struct weft_roce_source *source, uint16_t id, uint64_t now_ns)
+static void note_arrival(struct weft_roce_source *source, uint16_t id, uint64_t now_ns)
 {
 	if ((uint16_t)(source->last - id) > LATE) {
 		source->last = id;
@@ -150,7 +150,7 @@ enum weft_roce_icrc_verdict weft_roce_source_judge(struct weft_roce_source *sour
 	bool again = source->doubts && (uint16_t)(id - source->doubtful) <= OTHERS;
 
 	if (!expected && (follows(source, id, now_ns) || again)) {
-		take(source, id, now_ns);
+		note_arrival(source, id, now_ns);
 		expected = true;
 	}
 	if (expected) {
@@ -165,7 +165,7 @@ enum weft_roce_icrc_verdict weft_roce_source_judge(struct weft_roce_source *sour
 		source->doubtful = id;
 		return WEFT_ROCE_ICRC_WRONG;
 	}
-	take(source, id, now_ns);
+	note_arrival(source, id, now_ns);
 	return WEFT_ROCE_ICRC_WEAK;
 }
 

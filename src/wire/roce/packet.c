@@ -16,7 +16,7 @@ const struct weft_roce_row *weft_roce_row(uint8_t opcode)
 
 /* ---- Numbers of the wire: big-endian, at any address ---- */
 
-static uint32_t get(const uint8_t **at, unsigned int bytes)
+static uint32_t get_field(const uint8_t **at, unsigned int bytes)
 {
 	uint32_t value = 0;
 
@@ -27,12 +27,12 @@ static uint32_t get(const uint8_t **at, unsigned int bytes)
 
 static uint64_t get64(const uint8_t **at)
 {
-	uint64_t high = get(at, 4);
+	uint64_t high = get_field(at, 4);
 
-	return high << 32 | get(at, 4);
+	return high << 32 | get_field(at, 4);
 }
 
-static void put(uint8_t **at, uint32_t value, unsigned int bytes)
+static void put_field(uint8_t **at, uint32_t value, unsigned int bytes)
 {
 	while (bytes--)
 		*(*at)++ = (uint8_t)(value >> 8 * bytes);
@@ -40,8 +40,8 @@ static void put(uint8_t **at, uint32_t value, unsigned int bytes)
 
 static void put64(uint8_t **at, uint64_t value)
 {
-	put(at, (uint32_t)(value >> 32), 4);
-	put(at, (uint32_t)value, 4);
+	put_field(at, (uint32_t)(value >> 32), 4);
+	put_field(at, (uint32_t)value, 4);
 }
 
 /* ---- Lengths ---- */
@@ -101,41 +101,41 @@ static void parse_bth(const uint8_t *at, struct weft_roce_packet *packet)
 	packet->solicited = *at >> 7;
 	packet->migrated = *at >> 6 & 1;
 	packet->pad = *at++ >> 4 & 3;
-	packet->pkey = (uint16_t)get(&at, 2);
+	packet->pkey = (uint16_t)get_field(&at, 2);
 	packet->fecn = *at >> 7;
 	packet->becn = *at++ >> 6 & 1;
-	packet->dest_qpn = get(&at, 3);
+	packet->dest_qpn = get_field(&at, 3);
 	packet->ack_requested = *at++ >> 7;
-	packet->psn = get(&at, 3);
+	packet->psn = get_field(&at, 3);
 }
 
 static void parse_extended(const uint8_t *at, uint8_t headers, struct weft_roce_packet *packet)
 {
 	if (headers & WEFT_ROCE_DETH) {
-		packet->qkey = get(&at, 4);
+		packet->qkey = get_field(&at, 4);
 		at++;
-		packet->src_qpn = get(&at, 3);
+		packet->src_qpn = get_field(&at, 3);
 	}
 	if (headers & (WEFT_ROCE_RETH | WEFT_ROCE_ATOMIC)) {
 		packet->va = get64(&at);
-		packet->rkey = get(&at, 4);
+		packet->rkey = get_field(&at, 4);
 	}
 	if (headers & WEFT_ROCE_RETH)
-		packet->length = get(&at, 4);
+		packet->length = get_field(&at, 4);
 	if (headers & WEFT_ROCE_ATOMIC) {
 		packet->swap_add = get64(&at);
 		packet->compare = get64(&at);
 	}
 	if (headers & WEFT_ROCE_AETH) {
 		packet->syndrome = *at++;
-		packet->msn = get(&at, 3);
+		packet->msn = get_field(&at, 3);
 	}
 	if (headers & WEFT_ROCE_ATOMIC_ACK)
 		packet->old = get64(&at);
 	if (headers & WEFT_ROCE_IMM)
 		__builtin_memcpy(&packet->imm, at, 4);
 	if (headers & WEFT_ROCE_IETH)
-		packet->ended_key = get(&at, 4);
+		packet->ended_key = get_field(&at, 4);
 }
 
 int weft_roce_parse(const uint8_t *at, size_t bytes, struct weft_roce_packet *packet)
@@ -169,27 +169,27 @@ uint32_t weft_roce_build(const struct weft_roce_packet *packet, uint8_t *head)
 	*at++ = packet->opcode;
 	*at++ = (uint8_t)(packet->solicited << 7 | packet->migrated << 6 |
 			  weft_roce_pad(packet->payload_bytes) << 4);
-	put(&at, packet->pkey, 2);
+	put_field(&at, packet->pkey, 2);
 	*at++ = (uint8_t)(packet->fecn << 7 | packet->becn << 6);
-	put(&at, packet->dest_qpn, 3);
+	put_field(&at, packet->dest_qpn, 3);
 	*at++ = (uint8_t)(packet->ack_requested << 7);
-	put(&at, packet->psn, 3);
+	put_field(&at, packet->psn, 3);
 	if (headers & WEFT_ROCE_DETH) {
-		put(&at, packet->qkey, 4);
-		put(&at, packet->src_qpn & 0xffffff, 4);
+		put_field(&at, packet->qkey, 4);
+		put_field(&at, packet->src_qpn & 0xffffff, 4);
 	}
 	if (headers & (WEFT_ROCE_RETH | WEFT_ROCE_ATOMIC)) {
 		put64(&at, packet->va);
-		put(&at, packet->rkey, 4);
+		put_field(&at, packet->rkey, 4);
 	}
 	if (headers & WEFT_ROCE_RETH)
-		put(&at, packet->length, 4);
+		put_field(&at, packet->length, 4);
 	if (headers & WEFT_ROCE_ATOMIC) {
 		put64(&at, packet->swap_add);
 		put64(&at, packet->compare);
 	}
 	if (headers & WEFT_ROCE_AETH)
-		put(&at, (uint32_t)packet->syndrome << 24 | (packet->msn & 0xffffff), 4);
+		put_field(&at, (uint32_t)packet->syndrome << 24 | (packet->msn & 0xffffff), 4);
 	if (headers & WEFT_ROCE_ATOMIC_ACK)
 		put64(&at, packet->old);
 	if (headers & WEFT_ROCE_IMM) {
@@ -197,6 +197,6 @@ uint32_t weft_roce_build(const struct weft_roce_packet *packet, uint8_t *head)
 		at += 4;
 	}
 	if (headers & WEFT_ROCE_IETH)
-		put(&at, packet->ended_key, 4);
+		put_field(&at, packet->ended_key, 4);
 	return (uint32_t)(at - head);
 }

@@ -85,8 +85,8 @@ static void set_deadline(struct weft_roce_qp *qp)
 }
 
 /* 9.6.1: those that make a packet none of ours. */
-static bool is_ours(const struct weft_roce_qp *qp, const struct weft_roce_arrival *arrival,
-		    const struct weft_roce_packet *packet)
+static bool packet_is_ours(const struct weft_roce_qp *qp, const struct weft_roce_arrival *arrival,
+			   const struct weft_roce_packet *packet)
 {
 	const struct weft_roce_route *ours = &qp->config.route, *its = &arrival->route;
 
@@ -103,7 +103,7 @@ void weft_roce_receive(struct weft_roce_qp *qp, const struct weft_roce_arrival *
 {
 	const uint8_t verb = weft_roce_row(packet->opcode)->verb;
 
-	if (!is_ours(qp, arrival, packet)) {
+	if (!packet_is_ours(qp, arrival, packet)) {
 		qp->counters.dropped++;
 		return;
 	}

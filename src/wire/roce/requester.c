@@ -13,7 +13,7 @@ static void stop(struct weft_roce_qp *qp)
 }
 
 /* The oldest request ends with that cause, and with it all sending. */
-static void fail(struct weft_roce_qp *qp, enum weft_cause cause)
+static void fail_oldest(struct weft_roce_qp *qp, enum weft_cause cause)
 {
 	stop(qp);
 	qp->world->ended(qp, qp->requester.ended++, cause);
@@ -24,12 +24,12 @@ void weft_roce_settle(struct weft_roce_qp *qp)
 	struct weft_roce_requester *r = &qp->requester;
 
 	if (r->bad && r->state != WEFT_ROCE_STOPPED && r->ended == r->bad_at)
-		fail(qp, r->bad);
+		fail_oldest(qp, r->bad);
 }
 
 /* ---- Acknowledged; sent again ---- */
 
-static struct weft_roce_request *oldest(const struct weft_roce_requester *r)
+static struct weft_roce_request *oldest_request(const struct weft_roce_requester *r)
 {
 	return &r->ring[r->ended & (r->ring_size - 1)];
 }
@@ -68,7 +68,7 @@ static void progress(struct weft_roce_qp *qp, uint64_t psn, uint64_t now_ns)
 	}
 	r->state = psn < r->top ? WEFT_ROCE_BUSY : WEFT_ROCE_IDLE;
 	wait(qp, now_ns);
-	while (r->ended < r->posted && oldest(r)->end <= psn)
+	while (r->ended < r->posted && oldest_request(r)->end <= psn)
 		qp->world->ended(qp, r->ended++, WEFT_CAUSE_NONE);
 	weft_roce_settle(qp);
 }
@@ -132,7 +132,7 @@ static void ask_for_receive(struct weft_roce_qp *qp, uint8_t code, uint64_t now_
 	if (r->state == WEFT_ROCE_WAITING)
 		return;
 	if (!r->rnr_left) {
-		fail(qp, WEFT_CAUSE_NO_RECEIVE);
+		fail_oldest(qp, WEFT_CAUSE_NO_RECEIVE);
 		return;
 	}
 	r->rnr_left -= r->rnr_left != 7;
@@ -159,13 +159,13 @@ static void refused(struct weft_roce_qp *qp, uint64_t psn, uint8_t syndrome, uin
 		fill_gap(qp, now_ns);
 		break;
 	case WEFT_ROCE_SYNDROME_INVALID:
-		fail(qp, WEFT_CAUSE_REMOTE_RIGHT);
+		fail_oldest(qp, WEFT_CAUSE_REMOTE_RIGHT);
 		break;
 	case WEFT_ROCE_SYNDROME_ACCESS:
-		fail(qp, WEFT_CAUSE_REMOTE_KEY);
+		fail_oldest(qp, WEFT_CAUSE_REMOTE_KEY);
 		break;
 	case WEFT_ROCE_SYNDROME_OPERATION:
-		fail(qp, WEFT_CAUSE_REMOTE_MEMORY);
+		fail_oldest(qp, WEFT_CAUSE_REMOTE_MEMORY);
 		break;
 	default: /* reserved: as if it had not come */
 		break;
@@ -203,7 +203,7 @@ static void brought(struct weft_roce_qp *qp, const struct weft_roce_packet *pack
 	if (bytes)
 		answer = qp->world->fetched(qp, position, offset, from, bytes);
 	if (answer > 0)
-		fail(qp, (enum weft_cause)answer);
+		fail_oldest(qp, (enum weft_cause)answer);
 	if (!answer)
 		progress(qp, psn + 1, now_ns);
 }
@@ -242,7 +242,7 @@ void weft_roce_overdue(struct weft_roce_qp *qp, uint64_t now_ns)
 	if (r->ack_ns && now_ns >= r->ack_ns) {
 		qp->counters.timeouts++;
 		if (!r->retry_left) {
-			fail(qp, WEFT_CAUSE_NO_ANSWER);
+			fail_oldest(qp, WEFT_CAUSE_NO_ANSWER);
 			return;
 		}
 		r->retry_left--;

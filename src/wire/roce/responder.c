@@ -86,7 +86,7 @@ static void bad_receive(struct weft_roce_qp *qp, int cause, uint64_t bytes)
 
 /* ---- Messages ---- */
 
-static void take_in(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, bool last)
+static void note_part(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, bool last)
 {
 	struct weft_roce_responder *r = &qp->responder;
 
@@ -99,8 +99,8 @@ static void take_in(struct weft_roce_qp *qp, const struct weft_roce_packet *pack
 	}
 }
 
-static void complete(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint64_t bytes,
-		     bool by_write)
+static void complete_receive(struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
+			     uint64_t bytes, bool by_write)
 {
 	const uint8_t headers = weft_roce_row(packet->opcode)->headers;
 
@@ -141,9 +141,9 @@ static void send_came(struct weft_roce_qp *qp, const struct weft_roce_packet *pa
 		return;
 	}
 	r->message = WEFT_ROCE_IN_SEND;
-	take_in(qp, packet, last);
+	note_part(qp, packet, last);
 	if (last)
-		complete(qp, packet, r->offset, false);
+		complete_receive(qp, packet, r->offset, false);
 }
 
 /* All but the last packet are full, and together they are as long as the first has said. */
@@ -186,16 +186,16 @@ static void write_came(struct weft_roce_qp *qp, const struct weft_roce_packet *p
 	}
 	r->message = WEFT_ROCE_IN_WRITE;
 	r->rest -= packet->payload_bytes;
-	take_in(qp, packet, last);
+	note_part(qp, packet, last);
 	if (imm)
-		complete(qp, packet, r->offset, true);
+		complete_receive(qp, packet, r->offset, true);
 }
 
 /* ---- In order ---- */
 
 /* Does it belong there, and is it as long as it must be? */
-static bool fits(const struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
-		 const struct weft_roce_row *row)
+static bool packet_fits(const struct weft_roce_qp *qp, const struct weft_roce_packet *packet,
+			const struct weft_roce_row *row)
 {
 	const enum weft_roce_message message = qp->responder.message;
 	bool begins = row->place & WEFT_ROCE_FIRST;
@@ -217,7 +217,7 @@ static void in_order(struct weft_roce_qp *qp, const struct weft_roce_packet *pac
 	if (!r->heard)
 		qp->world->event(qp, WEFT_EVENT_COMM_EST);
 	r->heard = true;
-	if (!fits(qp, packet, row))
+	if (!packet_fits(qp, packet, row))
 		wrong(qp, WEFT_CAUSE_REMOTE_RIGHT);
 	else if (row->verb == WEFT_ROCE_SEND)
 		send_came(qp, packet, row);
