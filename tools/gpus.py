@@ -93,8 +93,9 @@ def facts(c, kernels):
     done = c.run(c.build / 'tests/gpu/facts', kernels)
     read = lambda text: {line.split('\t')[0]: line.split('\t')[1:] for line in text.splitlines() if '\t' in line}
     wanted, now = read((ROOT / 'tests/gpu/facts.tsv').read_text()), read(done.stdout)
-    other = sorted(fact for fact in wanted if not fact.startswith('#') and now.get(fact) != wanted[fact])
-    c.row(3, 'answers as in facts.tsv', f'{len(wanted) - len(other)} of {len(wanted)}', ', '.join(other[:5]), 'all',
+    asked = {fact for fact in wanted if not fact.startswith('#') and (c.gpus > 1 or not fact.startswith('pairs.'))}
+    other = sorted(fact for fact in asked if now.get(fact) != wanted[fact])
+    c.row(3, 'answers as in facts.tsv', f'{len(asked) - len(other)} of {len(asked)}', ', '.join(other[:5]), 'all',
           not other)
 
 

@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PAGE 4096ull
+#define PAGE	4096ull
+#define GRANULE (2ull << 20) /* the least that cuMemMap maps */
 
 enum { TYPE, MANAGED, DEVICE, CONTEXT, ID, START, BYTES, IPC, ASKED };
 
@@ -57,9 +58,32 @@ static int add_part(struct weft_cuda_memory *memory, const struct weft_cuda_part
 	return 0;
 }
 
+static bool has_id(const struct weft_cuda *cuda, weft_cu_ptr at, unsigned long long wanted)
+{
+	unsigned long long id = 0;
+
+	return !cuda->cuPointerGetAttribute(&id, WEFT_CU_POINTER_ATTRIBUTE_BUFFER_ID, at) &&
+	       id == wanted;
+}
+
+/* CUDA tells of the range of mappings that lie side by side as of one; their ids differ. */
+static void keep_one_mapping(const struct weft_cuda *cuda, weft_cu_ptr at,
+			     struct weft_cuda_part *part)
+{
+	weft_cu_ptr end = part->start + part->bytes, first = at - (at - part->start) % GRANULE,
+		    last = first + GRANULE;
+
+	while (first > part->start && has_id(cuda, first - GRANULE, part->id))
+		first -= GRANULE;
+	while (last < end && has_id(cuda, last, part->id))
+		last += GRANULE;
+	part->start = first;
+	part->bytes = (last < end ? last : end) - first;
+}
+
 /* Takes what the answers tell of the part at `at`. Its end, or -errno. */
-static int take_part(struct weft_cuda_memory *memory, weft_cu_ptr at, const uint64_t answer[ASKED],
-		     weft_cu_ptr *end)
+static int take_part(const struct weft_cuda *cuda, struct weft_cuda_memory *memory, weft_cu_ptr at,
+		     const uint64_t answer[ASKED], weft_cu_ptr *end)
 {
 	struct weft_cuda_part part = {answer[START], answer[BYTES], answer[ID]};
 
@@ -73,6 +97,8 @@ static int take_part(struct weft_cuda_memory *memory, weft_cu_ptr at, const uint
 	    (int)(uint32_t)answer[DEVICE] != memory->device || at < part.start ||
 	    at - part.start >= part.bytes)
 		return -EFAULT;
+	if (!memory->context && !WEFT_MUTATED(mappings_joined))
+		keep_one_mapping(cuda, at, &part);
 	*end = part.start + part.bytes;
 	return add_part(memory, &part);
 }
@@ -118,7 +144,7 @@ int weft_cuda_look(const struct weft_cuda *cuda, weft_cu_ptr at, size_t bytes,
 			break;
 		}
 		if (!err)
-			err = take_part(memory, next, answer, &next);
+			err = take_part(cuda, memory, next, answer, &next);
 		if (WEFT_MUTATED(one_part_looked_at))
 			break;
 	}

@@ -248,6 +248,22 @@ static int wait_region(void *memory)
 	return err;
 }
 
+static bool is_apart(const void *memory)
+{
+	return ((const struct weft_cuda_region *)memory)->what.kind == WEFT_CUDA_DEVICE;
+}
+
+/* What cuMemAlloc gave is copied in the context of any device; pools and mappings are for those devices alone that they were made
+ * for: ask of a copy in another's context and it is refused. */
+static bool reaches_other(const void *memory, const void *other)
+{
+	const struct weft_cuda_memory *ours = &((const struct weft_cuda_region *)memory)->what;
+	const struct weft_cuda_memory *what = &((const struct weft_cuda_region *)other)->what;
+
+	return WEFT_MUTATED(all_reached) || ours->device == what->device || what->context ||
+	       what->kind == WEFT_CUDA_MANAGED;
+}
+
 static void name(const void *memory, char *text)
 {
 	snprintf(text, 16, "gpu%d", ((const struct weft_cuda_region *)memory)->what.device);
@@ -259,6 +275,8 @@ const struct weft_plugin weft_plugin = {
 	.begin = begin_region,
 	.end = end_region,
 	.is_still = is_still,
+	.is_apart = is_apart,
+	.reaches = reaches_other,
 	.copy = copy_region,
 	.issue = issue_region,
 	.wait = wait_region,

@@ -4,42 +4,22 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool/format_region.h"
+#include "process/device_own.h"
 #include "process/pinned.h"
-#include "process/plugin.h"
-#include "process/reach.h"
+#include "process/ranges.h"
 
 /* The driver of devices that there is a plugin for, by how its name begins. */
 #define DRIVER "libcuda.so"
 #define PLUGIN "libweft-cuda.so"
 
-/* Between two processes on one device: from so many bytes on it takes less to wait for the other's turn. */
-#define SAME_DEVICE_LEAST_BYTES (1u << 20)
-
-/* Another process's memory, as one of ours reaches it. */
-struct view {
-	uint64_t id;  /* of the region, which may have ended since */
-	void *opened; /* NULL: it cannot be */
-	unsigned int users;
-	struct view *next;
-};
-
-struct weft_device {
-	const struct weft_plugin *plugin;
-	void *memory;
-	uint64_t off; /* of its struct weft_share */
-	struct view *views;
-	struct weft_device *next;
-};
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all of these */
+pthread_mutex_t weft_device_mutex = PTHREAD_MUTEX_INITIALIZER;
+struct weft_device *weft_devices;
 static const struct weft_plugin *plugin;
-static struct weft_device *devices;
 static char missing[256];
 static pthread_mutex_t one_atomic = PTHREAD_MUTEX_INITIALIZER;
 
@@ -59,7 +39,7 @@ static void *open_plugin(void)
 	const char *end;
 	Dl_info self;
 
-	if (!dladdr(&devices, &self) || !self.dli_fname)
+	if (!dladdr(&weft_devices, &self) || !self.dli_fname)
 		return NULL;
 	end = strrchr(self.dli_fname, '/');
 	snprintf(path, sizeof(path), "%.*s" PLUGIN, end ? (int)(end + 1 - self.dli_fname) : 0,
@@ -97,9 +77,9 @@ bool weft_device_any(void)
 {
 	bool any;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&weft_device_mutex);
 	any = !load_plugin();
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&weft_device_mutex);
 	return any;
 }
 
@@ -110,9 +90,29 @@ const char *weft_device_missing(void)
 
 /* ---- Regions ---- */
 
-static struct weft_share *share_of(struct weft_pool *pool, uint64_t off)
+struct weft_share *weft_device_share(struct weft_pool *pool, uint64_t off)
 {
 	return weft_pool_window(pool, off, sizeof(struct weft_share));
+}
+
+/* What no CPU reads; all but one, which may be NULL. 0 or -ENOMEM. The mutex is held. */
+static int tell_ranges(const struct weft_device *but)
+{
+	struct weft_range *ranges;
+	uint32_t count = 0, n = 0;
+	int err;
+
+	for (const struct weft_device *d = weft_devices; d; d = d->next)
+		count++;
+	ranges = calloc(count + 1, sizeof(*ranges));
+	if (!ranges)
+		return -ENOMEM;
+	for (const struct weft_device *d = weft_devices; d; d = d->next)
+		if (d != but && d->plugin->is_apart(d->memory))
+			ranges[n++] = (struct weft_range){d->start, d->start + d->len_bytes};
+	err = weft_ranges_set(ranges, n);
+	free(ranges);
+	return err;
 }
 
 int weft_device_begin(struct weft_pool *pool, uint64_t va, uint64_t len_bytes,
@@ -121,7 +121,7 @@ int weft_device_begin(struct weft_pool *pool, uint64_t va, uint64_t len_bytes,
 	struct weft_device *d = NULL;
 	int err;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&weft_device_mutex);
 	err = load_plugin();
 	if (err)
 		goto unlock;
@@ -136,23 +136,31 @@ int weft_device_begin(struct weft_pool *pool, uint64_t va, uint64_t len_bytes,
 	err = weft_pool_alloc(pool, sizeof(struct weft_share), &d->off);
 	if (err)
 		goto end_memory;
-	plugin->share(d->memory, share_of(pool, d->off));
-	d->next = devices;
-	devices = d;
+	plugin->share(d->memory, weft_device_share(pool, d->off));
+	d->start = va;
+	d->len_bytes = len_bytes;
+	d->next = weft_devices;
+	weft_devices = d;
+	err = tell_ranges(NULL);
+	if (err)
+		goto take_out;
 	*device = d;
 	goto unlock;
+take_out:
+	weft_devices = d->next;
+	weft_pool_free(pool, d->off, sizeof(struct weft_share));
 end_memory:
 	plugin->end(d->memory);
 free_device:
 	free(d);
 unlock:
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&weft_device_mutex);
 	return err == -ENOSPC ? -ENOMEM : err;
 }
 
 static void close_views(struct weft_device *d)
 {
-	struct view *v;
+	struct weft_device_view *v;
 
 	while ((v = d->views)) {
 		d->views = v->next;
@@ -162,25 +170,38 @@ static void close_views(struct weft_device *d)
 	}
 }
 
+/* Nobody finds it any more; a copy that goes on needs nothing of ours to end. The mutex is held. */
+static void await_device_users(const struct weft_device *d)
+{
+	while (d->users) {
+		pthread_mutex_unlock(&weft_device_mutex);
+		sched_yield();
+		pthread_mutex_lock(&weft_device_mutex);
+	}
+}
+
 void weft_device_end(struct weft_pool *pool, struct weft_device *device, bool quiet)
 {
-	struct weft_device **at = &devices;
+	struct weft_device **at = &weft_devices;
 
 	if (!quiet)
 		return;
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&weft_device_mutex);
 	while (*at && *at != device)
 		at = &(*at)->next;
 	/* not in a child, which has forgotten it */
 	if (*at) {
 		/* the driver has pinned for it and others, or for it alone */
-		weft_pinned_tidy(pool, !devices->next);
+		weft_pinned_tidy(pool, !weft_devices->next);
+		tell_ranges(
+			device); /* without memory for it: of what was there is refused more than must be */
 		*at = device->next;
+		await_device_users(device);
 		close_views(device);
 		device->plugin->end(device->memory);
 		weft_pool_free(pool, device->off, sizeof(struct weft_share));
 	}
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&weft_device_mutex);
 	free(device);
 }
 
@@ -194,26 +215,26 @@ void weft_device_name(const struct weft_device *device, char *name)
 	device->plugin->name(device->memory, name);
 }
 
-static struct weft_device *device_of(const struct weft_pool *pool, uint64_t id)
+struct weft_device *weft_device_of(const struct weft_pool *pool, uint64_t id)
 {
 	const struct weft_pool_mr *mr = &pool->mrs[(uint32_t)id >> WEFT_KEY_BITS];
 	struct weft_device *d;
 
 	if (!weft_mr_on_device(mr))
 		return NULL;
-	pthread_mutex_lock(&mutex);
-	for (d = devices; d && d->off != weft_mr_device_off(mr); d = d->next)
+	pthread_mutex_lock(&weft_device_mutex);
+	for (d = weft_devices; d && d->off != weft_mr_device_off(mr); d = d->next)
 		;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&weft_device_mutex);
 	return d;
 }
 
 /* Memory that others have given up is kept for them no longer than until the helper looks. */
 void weft_device_tidy(struct weft_pool *pool)
 {
-	pthread_mutex_lock(&mutex);
-	for (struct weft_device *d = devices; d; d = d->next)
-		for (struct view **at = &d->views, *v; (v = *at);) {
+	pthread_mutex_lock(&weft_device_mutex);
+	for (struct weft_device *d = weft_devices; d; d = d->next)
+		for (struct weft_device_view **at = &d->views, *v; (v = *at);) {
 			const struct weft_pool_mr *mr =
 				&pool->mrs[(uint32_t)v->id >> WEFT_KEY_BITS];
 
@@ -227,15 +248,16 @@ void weft_device_tidy(struct weft_pool *pool)
 				d->plugin->close(v->opened);
 			free(v);
 		}
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&weft_device_mutex);
 	weft_pinned_tidy(pool, false);
 }
 
 void weft_device_forget(void)
 {
-	pthread_mutex_init(&mutex, NULL);
+	pthread_mutex_init(&weft_device_mutex, NULL);
 	pthread_mutex_init(&one_atomic, NULL);
-	devices = NULL;
+	weft_devices = NULL;
+	weft_ranges_forget();
 	weft_pinned_forget();
 }
 
@@ -249,7 +271,7 @@ bool weft_device_has(const struct weft_pool *pool, uint64_t id)
 int weft_device_copy(struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
 		     uint64_t len_bytes, bool write)
 {
-	const struct weft_device *d = device_of(pool, id);
+	const struct weft_device *d = weft_device_of(pool, id);
 	struct weft_pinned *pinned;
 	int err;
 
@@ -264,7 +286,7 @@ int weft_device_copy(struct weft_pool *pool, uint64_t id, uint64_t va, void *her
 int weft_device_issue(struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
 		      uint64_t len_bytes, bool write, struct weft_device_copying *copying)
 {
-	struct weft_device *d = device_of(pool, id);
+	struct weft_device *d = weft_device_of(pool, id);
 	int err;
 
 	if (!d)
@@ -301,112 +323,4 @@ int weft_device_change(struct weft_pool *pool, uint64_t id, uint64_t va, bool ad
 	}
 	pthread_mutex_unlock(&one_atomic);
 	return err;
-}
-
-/* ---- The machine of the nic ---- */
-
-/* Whether the memory at `here` is still what its region was made of. */
-static bool is_source_still(const struct weft_pool *pool, const struct weft_in_place *memory)
-{
-	const struct weft_device *d = memory->here_id ? device_of(pool, memory->here_id) : NULL;
-
-	return !memory->here_id || (d && d->plugin->is_still(d->memory));
-}
-
-/* Another's memory is seen by the calling thread's busy line, for which its end waits. NULL: by its helper. */
-static struct view *open_view(struct weft_pool *pool, const struct weft_in_place *memory,
-			      struct weft_device *ours)
-{
-	const struct weft_pool_mr *mr = &pool->mrs[(uint32_t)memory->id >> WEFT_KEY_BITS];
-	const struct weft_share *theirs = share_of(pool, weft_mr_device_off(mr));
-	struct weft_share seen;
-	struct view *v;
-
-	for (v = ours->views; v && v->id != memory->id; v = v->next)
-		;
-	if (v || !theirs)
-		return v;
-	v = calloc(1, sizeof(*v));
-	if (!v)
-		return NULL;
-	memcpy(&seen, theirs, sizeof(seen));
-	v->id = memory->id;
-	if (ours->plugin->open(ours->memory, &seen, &v->opened))
-		v->opened = NULL;
-	/* what was opened is its owner's only if that has it still */
-	if (v->opened && weft_reach_check(pool, memory)) {
-		ours->plugin->close(v->opened);
-		v->opened = NULL;
-	}
-	v->next = ours->views;
-	ours->views = v;
-	return v;
-}
-
-/* On one device the owner's copies are not held up by the other's kernels, a peer's are, for milliseconds. */
-static bool is_worth_it(struct weft_pool *pool, const struct weft_in_place *memory,
-			const struct weft_device *ours, uint64_t len_bytes)
-{
-	const struct weft_pool_mr *mr = &pool->mrs[(uint32_t)memory->id >> WEFT_KEY_BITS];
-	const struct weft_share *theirs = share_of(pool, weft_mr_device_off(mr));
-	const struct weft_share *own = share_of(pool, ours->off);
-
-	return theirs && theirs->kind &&
-	       (len_bytes >= SAME_DEVICE_LEAST_BYTES ||
-		memcmp(theirs->device, own->device, sizeof(own->device)) != 0);
-}
-
-/* Between memory of a device of ours and of another process. -ENOTSUP: by its helper. */
-static int move_between(struct weft_pool *pool, const struct weft_in_place *memory, void *here,
-			uint64_t len_bytes, bool write)
-{
-	struct weft_device *ours = device_of(pool, memory->here_id);
-	int err = -ENOTSUP;
-	struct view *v;
-
-	if (!ours || !ours->plugin->is_still(ours->memory))
-		return -ENXIO;
-	if (!is_worth_it(pool, memory, ours, len_bytes))
-		return -ENOTSUP;
-	pthread_mutex_lock(&mutex);
-	v = open_view(pool, memory, ours);
-	if (v)
-		v->users++;
-	pthread_mutex_unlock(&mutex);
-	if (!v)
-		return -ENOTSUP;
-	if (v->opened)
-		err = ours->plugin->copy_view(v->opened, memory->va, (uintptr_t)here, len_bytes,
-					      write);
-	pthread_mutex_lock(&mutex);
-	v->users--;
-	pthread_mutex_unlock(&mutex);
-	return err;
-}
-
-int weft_device_move(struct weft_pool *pool, const struct weft_caller *caller,
-		     const struct weft_in_place *memory, void *here, uint64_t len_bytes, bool write)
-{
-	int err;
-
-	if (memory->grant->member != pool->me) {
-		err = memory->here_id ? move_between(pool, memory, here, len_bytes, write)
-				      : -ENOTSUP;
-		return err == -ENOTSUP
-			       ? weft_reach_by_helper(pool, caller, memory, here, len_bytes, write)
-			       : err;
-	}
-	if (!is_source_still(pool, memory))
-		return -ENXIO;
-	return weft_device_copy(pool, memory->id, memory->va, here, len_bytes, write);
-}
-
-int weft_device_atomic(struct weft_pool *pool, const struct weft_caller *caller,
-		       const struct weft_in_place *memory, bool add, uint64_t compare_add,
-		       uint64_t swap, uint64_t *value)
-{
-	if (memory->grant->member != pool->me)
-		return weft_reach_atomic_by_helper(pool, caller, memory, add, compare_add, swap,
-						   value);
-	return weft_device_change(pool, memory->id, memory->va, add, compare_add, swap, value);
 }

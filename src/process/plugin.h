@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WEFT_PLUGIN_VERSION 3u
+#define WEFT_PLUGIN_VERSION 4u
 #define WEFT_PLUGIN_SYMBOL  "weft_plugin"
 
 /* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
@@ -35,6 +35,11 @@ struct weft_plugin {
 	void (*end)(void *memory);
 	/* Whether it is still what it was: not freed, nor its addresses given to others. */
 	bool (*is_still)(void *memory);
+	/* Whether no CPU reads it. */
+	bool (*is_apart)(const void *memory);
+	/* Whether `copy` of it may name memory of a device at `here` that is `other`: what others than its own device do not reach
+	 * goes by way of the host. */
+	bool (*reaches)(const void *memory, const void *other);
 	/*
 	 * Copies bytes of it, which begin() has looked at, from or to `here`: memory of the host, or of a device.
 	 * Returns when all that use the device see all of them. The last eight bytes come last. 0; -EFAULT: it is

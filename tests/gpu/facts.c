@@ -57,6 +57,8 @@ static const struct {
 	{"exit", facts_exit},
 	{"kernels", facts_kernels},
 	{"fault", facts_fault},
+	{"sides", facts_sides},
+	{"pairs", facts_pairs},
 };
 
 static void run_group(unsigned int i)

@@ -113,6 +113,10 @@ static void between_two(enum place_kind far)
 	fill(&gpu, 9);
 	WANT(do_rdma(IBV_WR_RDMA_READ, &gpu, far, PEER_BYTES) == IBV_WC_SUCCESS);
 	expect(&gpu, 3);
+	/* into the host's memory, by this process's own device */
+	fill(&host, 9);
+	WANT(do_rdma(IBV_WR_RDMA_READ, &host, far, PEER_BYTES) == IBV_WC_SUCCESS);
+	expect(&host, 3);
 	stop(SIGCONT);
 	peer_fetch(&peer);
 	for (size_t i = 0; i < PEER_BYTES; i++)

@@ -16,9 +16,7 @@
 
 #include "../abi/pool.h"
 
-#define BYTES	  (64ul << 10)
-
-#define ONLY_SOFT 77 /* the stand-in only */
+#define BYTES (64ul << 10)
 
 static const char *image;
 static struct rig rig;
@@ -114,8 +112,7 @@ static void freed(void)
 	end();
 }
 
-/* One of two handles that lie side by side makes room for another. Hardware gives the id of the addresses' reservation to
- * all that is ever mapped there: an old key reaches it (docs/decisions/0038-gpu.md). */
+/* One of two handles that lie side by side makes room for another. */
 static void half_freed(void)
 {
 	struct weft_cu_memory_prop prop = {
@@ -130,8 +127,6 @@ static void half_freed(void)
 	uint8_t *second;
 
 	begin();
-	if (!gpu_hold)
-		_exit(ONLY_SOFT);
 	place_begin(&mapped, PLACE_MAPPED, BYTES);
 	mr = gpu_region(mapped.at, BYTES);
 	memset(host->addr, 9, BYTES);
@@ -457,6 +452,7 @@ static void polled(void)
 		child_ok(name);                                                                    \
 	}
 CASE(freed)
+CASE(half_freed)
 CASE(outside)
 CASE(rounded)
 CASE(rounded_without_handle)
@@ -467,19 +463,6 @@ CASE(context_ends)
 CASE(descriptors)
 CASE(forks)
 CASE(polled)
-
-static void is_half_freed(void **state)
-{
-	int status;
-	const char *text = child_said(half_freed, &status);
-
-	if (WIFEXITED(status) && WEXITSTATUS(status) == ONLY_SOFT) {
-		print_message("what is mapped anew has the id of what was there before\n");
-		skip();
-	}
-	assert_int_equal(status, 0);
-	assert_null(strstr(text, "left behind"));
-}
 
 /* It leaves its context, and nothing else. */
 static void is_comes_and_goes(void **state)

@@ -122,10 +122,20 @@ static weft_cu_result run_copy(struct soft_op *op)
 
 /* ---- what may be copied ---- */
 
+#define ANY_DEVICE (-1) /* the call names both contexts */
+
 enum end { PAGEABLE, PINNED, DEVICE };
 
-/* The end's kind; an error if it names memory of a device that is not all mapped. */
-static weft_cu_result judge(uint64_t at, size_t bytes, enum end *end, bool *sync)
+/* Pools and mappings are reached in contexts of the devices that they are for; what cuMemAlloc gave in any. */
+static bool is_reached(const struct soft_range *range, int device)
+{
+	if (range->kind == SOFT_MAPPED)
+		return device == ANY_DEVICE ? range->access : range->access >> device & 1;
+	return range->kind != SOFT_POOL || device == ANY_DEVICE || range->memory->device == device;
+}
+
+/* The end's kind; an error if it names memory of a device that is not all mapped, or that a context of `device` does not reach. */
+static weft_cu_result judge(uint64_t at, size_t bytes, int device, enum end *end, bool *sync)
 {
 	struct soft_range *range = soft_range_at(at);
 	struct soft_view view;
@@ -140,7 +150,7 @@ static weft_cu_result judge(uint64_t at, size_t bytes, enum end *end, bool *sync
 								: WEFT_CUDA_SUCCESS;
 	if (range->kind != SOFT_MAPPED && at + bytes > range->start + range->bytes)
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
-	if (range->kind == SOFT_MAPPED && !range->access)
+	if (!is_reached(range, device))
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
 	if (soft_view_open(&view, at, bytes))
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
@@ -152,17 +162,18 @@ struct request {
 	uint64_t to, from;
 	size_t bytes;
 	bool async, to_device, from_device; /* what the call's name says of its ends */
+	bool peers;			    /* it names their contexts */
 };
 
-static weft_cu_result make(const struct request *r, struct soft_op **out, bool *wait)
+static weft_cu_result make(const struct request *r, int device, struct soft_op **out, bool *wait)
 {
 	enum end to, from;
 	bool sync = false;
-	weft_cu_result err = judge(r->to, r->bytes, &to, &sync);
+	weft_cu_result err = judge(r->to, r->bytes, device, &to, &sync);
 	struct soft_op *op;
 
 	if (!err)
-		err = judge(r->from, r->bytes, &from, &sync);
+		err = judge(r->from, r->bytes, device, &from, &sync);
 	if (!err && ((r->to_device && to == PAGEABLE) || (r->from_device && from == PAGEABLE)))
 		err = WEFT_CUDA_ERROR_INVALID_VALUE;
 	if (err)
@@ -197,7 +208,7 @@ static weft_cu_result copy(const struct request *r, weft_cu_stream handle)
 	SOFT_BEGIN_IN(context);
 	err = soft_stream_find(context, handle, &stream);
 	if (!err && r->bytes)
-		err = make(r, &op, &wait);
+		err = make(r, r->peers ? ANY_DEVICE : context->device, &op, &wait);
 	if (err || !r->bytes)
 		return err;
 	/* staged: the source may be read before what is ahead in the stream has written it */
@@ -263,7 +274,7 @@ weft_cu_result cuMemcpyPeer(weft_cu_ptr to, weft_cu_context to_context, weft_cu_
 {
 	weft_cu_result err = check_both(to_context, from_context);
 
-	return err ? err : copy(&(struct request){to, from, bytes, false, true, true}, NULL);
+	return err ? err : copy(&(struct request){to, from, bytes, false, true, true, true}, NULL);
 }
 
 weft_cu_result cuMemcpyPeerAsync(weft_cu_ptr to, weft_cu_context to_context, weft_cu_ptr from,
@@ -271,7 +282,7 @@ weft_cu_result cuMemcpyPeerAsync(weft_cu_ptr to, weft_cu_context to_context, wef
 {
 	weft_cu_result err = check_both(to_context, from_context);
 
-	return err ? err : copy(&(struct request){to, from, bytes, true, true, true}, stream);
+	return err ? err : copy(&(struct request){to, from, bytes, true, true, true, true}, stream);
 }
 
 /* A fill is a copy of staged bytes that nobody waits for, unless the target is the host's. */
@@ -287,7 +298,7 @@ static weft_cu_result fill(uint64_t at, unsigned char value, size_t bytes, weft_
 	SOFT_BEGIN_IN(context);
 	err = soft_stream_find(context, handle, &stream);
 	if (!err)
-		err = judge(at, bytes, &end, &sync);
+		err = judge(at, bytes, context->device, &end, &sync);
 	if (!err && end == PAGEABLE)
 		err = WEFT_CUDA_ERROR_INVALID_VALUE;
 	if (err || !bytes)

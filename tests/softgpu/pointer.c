@@ -10,7 +10,11 @@ static weft_cu_result answer(void *data, unsigned int attribute, const struct so
 			     uint64_t at)
 {
 	bool host = range && soft_is_host(range);
+	uint64_t start = range ? range->start : 0;
+	size_t bytes = range ? range->bytes : 0;
 
+	if (range && range->kind == SOFT_MAPPED)
+		soft_mapping_around(range, &start, &bytes);
 	switch (attribute) {
 	case WEFT_CU_POINTER_ATTRIBUTE_CONTEXT:
 		*(weft_cu_context *)data =
@@ -48,10 +52,10 @@ static weft_cu_result answer(void *data, unsigned int attribute, const struct so
 		*(unsigned int *)data = range && range->kind == SOFT_LEGACY;
 		return WEFT_CUDA_SUCCESS;
 	case WEFT_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*(weft_cu_ptr *)data = range ? range->start : 0;
+		*(weft_cu_ptr *)data = start;
 		return WEFT_CUDA_SUCCESS;
 	case WEFT_CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*(size_t *)data = range ? range->bytes : 0;
+		*(size_t *)data = bytes;
 		return WEFT_CUDA_SUCCESS;
 	case WEFT_CU_POINTER_ATTRIBUTE_MAPPED:
 		*(unsigned int *)data = range != NULL;

@@ -219,6 +219,8 @@ unsigned int soft_modules_left(void);
 unsigned int soft_events_left(void);
 unsigned int soft_handles_left(void);
 unsigned int soft_reservations_left(void);
+/* What CUDA tells of the range of a mapping (vmm.c). */
+void soft_mapping_around(const struct soft_range *range, uint64_t *start, size_t *bytes);
 /* Says on stderr what the process leaves behind. */
 void soft_leak_list(void);
 

@@ -12,6 +12,7 @@
 /* A handle is one of cuMemCreate's, or of an import. */
 struct handle {
 	struct soft_memory *memory; /* NULL: released */
+	unsigned int count;	    /* releases that are due */
 	struct handle *next;
 };
 static struct handle *handles;
@@ -50,7 +51,7 @@ static weft_cu_result handle_new(struct soft_memory *memory, weft_cu_memory *val
 		soft_memory_drop(memory);
 		return WEFT_CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*handle = (struct handle){memory, handles};
+	*handle = (struct handle){memory, 1, handles};
 	handles = handle;
 	*value = (uintptr_t)handle;
 	return WEFT_CUDA_SUCCESS;
@@ -122,6 +123,8 @@ weft_cu_result cuMemRelease(weft_cu_memory value)
 	handle = handle_of(value);
 	if (!handle)
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
+	if (--handle->count)
+		return WEFT_CUDA_SUCCESS;
 	soft_memory_drop(handle->memory);
 	handle->memory = NULL;
 	return WEFT_CUDA_SUCCESS;
@@ -223,8 +226,30 @@ weft_cu_result cuMemRetainAllocationHandle(weft_cu_memory *memory, void *at)
 	range = soft_range_at((uintptr_t)at);
 	if (!range || range->kind != SOFT_MAPPED)
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
+	for (struct handle *handle = handles; handle; handle = handle->next)
+		if (handle->memory == range->memory) {
+			handle->count++;
+			*memory = (uintptr_t)handle;
+			return WEFT_CUDA_SUCCESS;
+		}
 	range->memory->refs++;
 	return handle_new(range->memory, memory);
+}
+
+/* As CUDA tells of a mapping's range: with all that lies side by side in one reservation, each of an id of its own. */
+void soft_mapping_around(const struct soft_range *range, uint64_t *start, size_t *bytes)
+{
+	const struct soft_range *beside;
+	uint64_t end = range->start + range->bytes;
+
+	*start = range->start;
+	while (!soft_area_at(*start) && (beside = soft_range_at(*start - 1)) &&
+	       beside->kind == SOFT_MAPPED)
+		*start = beside->start;
+	while (!soft_area_at(end) && (beside = soft_range_start(end)) &&
+	       beside->kind == SOFT_MAPPED)
+		end += beside->bytes;
+	*bytes = end - *start;
 }
 
 /* ---- between processes ---- */
