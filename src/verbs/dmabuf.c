@@ -16,6 +16,7 @@
 #include "process/device.h"
 #include "process/process.h"
 #include "verbs/explain.h"
+#include "verbs/inline.h"
 #include "verbs/mr.h"
 #include "verbs/verbs.h"
 #include "pool/sizes.h"
@@ -121,6 +122,7 @@ static struct ibv_mr *register_device(struct ibv_pd *pd, struct weft_mr_source *
 					 : explain_mmap(fd, refusal);
 		return NULL;
 	}
+	weft_verbs_look_before_inline();
 	piece = (struct weft_mr_piece){iova, source->len_bytes, weft_device_off(device)};
 	source->va = iova;
 	source->pieces = &piece;

@@ -10,6 +10,7 @@
 #include "pool/sizes.h"
 #include "verbs/explain.h"
 #include "verbs/handle.h"
+#include "verbs/inline.h"
 #include "verbs/mr.h"
 #include "verbs/pd.h"
 #include "process/device.h"
@@ -116,6 +117,8 @@ static int acquire_memory(struct weft_verbs_mr *mr, void *addr, size_t length, u
 	int on_device = weft_device_begin(weft_process.pool, (uintptr_t)addr, length, &mr->device),
 	    err;
 
+	if (!on_device)
+		weft_verbs_look_before_inline();
 	/* -EIO: the driver has not begun, or has ended, and then there is no memory of devices */
 	if (on_device != -ENOENT && on_device != -ENOPKG && on_device != -EIO)
 		return on_device;

@@ -13,6 +13,8 @@
 #include "verbs/mw.h"
 #include "verbs/qp.h"
 #include "process/process.h"
+#include "process/ranges.h"
+#include "verbs/inline.h"
 #include "verbs/verbs.h"
 #include "pool/sizes.h"
 
@@ -42,13 +44,37 @@ static __attribute__((cold, noinline)) int refuse_inline(const struct weft_qp *q
 	return weft_broken(VERB, INLINE, qp->qpn, qp->cap.max_inline_bytes);
 }
 
+_Atomic uint32_t weft_verbs_inline_ops = WEFT_OPS_INLINE;
+
+void weft_verbs_look_before_inline(void)
+{
+	atomic_store_explicit(&weft_verbs_inline_ops, 0, memory_order_relaxed);
+}
+
+/* Where the process has registered memory that no CPU reads. */
+static __attribute__((noinline)) int look_at_inline(const struct weft_qp *qp,
+						    const struct ibv_send_wr *wr)
+{
+	int err = weft_op_may_inline(wr->opcode) ? 0 : refuse_inline(qp, wr);
+
+	for (int i = 0; !err && i < wr->num_sge; i++)
+		if (weft_ranges_have(wr->sg_list[i].addr, wr->sg_list[i].length))
+			err = weft_broken(VERB, INLINE_DEVICE, qp->qpn, wr->sg_list[i].addr,
+					  (uint64_t)wr->sg_list[i].length);
+	return err;
+}
+
 static inline int take_inline(const struct weft_qp *qp, const struct ibv_send_wr *wr,
 			      struct weft_wqe *wqe)
 {
 	uint32_t bytes = 0;
+	int err;
 
-	if (!weft_op_may_inline(wr->opcode))
-		return refuse_inline(qp, wr);
+	if (!weft_verbs_inlines(wr->opcode)) {
+		err = look_at_inline(qp, wr);
+		if (err)
+			return err;
+	}
 	for (int i = 0; i < wr->num_sge; i++) {
 		if (wr->sg_list[i].length > qp->cap.max_inline_bytes - bytes)
 			return refuse_inline(qp, wr);

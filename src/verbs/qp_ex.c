@@ -14,10 +14,12 @@
 #include "verbs/ah.h"
 #include "verbs/explain.h"
 #include "verbs/handle.h"
+#include "verbs/inline.h"
 #include "verbs/mw.h"
 #include "verbs/qp.h"
 #include "verbs/receiver.h"
 #include "process/process.h"
+#include "process/ranges.h"
 #include "verbs/verbs.h"
 
 #define MASK                                                                                       \
@@ -226,6 +228,27 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 	wqe->sge[0] = (struct weft_pool_sge){addr, length, lkey};
 }
 
+/* False: it has been refused. */
+static __attribute__((noinline)) bool look_at_inline(struct ibv_qp_ex *ex, size_t num_buf,
+						     const struct ibv_data_buf *list)
+{
+	const struct weft_wqe *wqe = qp_of(ex)->wqe;
+	int err = 0;
+
+	if (!wqe || !weft_op_may_inline(wqe->opcode)) {
+		REFUSE(ex, "ibv_wr_set_inline_data", NOT_INLINE, wqe ? wqe->opcode : 0);
+		return false;
+	}
+	for (size_t i = 0; i < num_buf && !err; i++)
+		if (weft_ranges_have((uintptr_t)list[i].addr, list[i].length))
+			err = weft_broken("ibv_wr_set_inline_data", INLINE_DEVICE,
+					  qp_of(ex)->nic.qpn, (uintptr_t)list[i].addr,
+					  (uint64_t)list[i].length);
+	if (err)
+		fail_batch(qp_of(ex), err);
+	return !err;
+}
+
 static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 				    const struct ibv_data_buf *list)
 {
@@ -233,10 +256,8 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 	struct weft_wqe *wqe = qp->wqe;
 	uint32_t bytes = 0;
 
-	if (!wqe || !weft_op_may_inline(wqe->opcode)) {
-		REFUSE(ex, "ibv_wr_set_inline_data", NOT_INLINE, wqe ? wqe->opcode : 0);
+	if ((!wqe || !weft_verbs_inlines(wqe->opcode)) && !look_at_inline(ex, num_buf, list))
 		return;
-	}
 	for (size_t i = 0; i < num_buf; i++) {
 		if (list[i].length > qp->nic.cap.max_inline_bytes - bytes) {
 			REFUSE(ex, "ibv_wr_set_inline_data", INLINE, qp->nic.cap.max_inline_bytes);

@@ -58,6 +58,9 @@
 	X(SEND_FULL, ENOMEM, "11.4.1.1", "QP %x: outstanding requests: %u, as many as it holds")   \
 	X(INLINE, ENOMEM, "11.4.1.1", "QP %x: inline bytes of the list are more than its %u")      \
 	X(NOT_INLINE, EINVAL, "11.4.1.1", "QP %x: opcode %u brings no bytes, to be given inline")  \
+	X(INLINE_DEVICE, EINVAL, "11.4.1.1",                                                       \
+	  "QP %x: [%x, +%l) is memory of a GPU: what is given inline is read by the CPU, which "   \
+	  "cannot")                                                                                \
 	X(NO_ADDRESS, EINVAL, "11.4.1.1", "QP %x: a datagram needs an address handle, not %x")     \
 	X(NO_REQUEST, EINVAL, "11.4.1.1",                                                          \
 	  "QP %x: no request has been begun to which that belongs")                                \

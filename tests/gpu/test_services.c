@@ -6,6 +6,7 @@
  */
 #include "place.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,6 +70,17 @@ static void each_pair(void (*act)(enum place_kind source, enum place_kind target
 		}
 }
 
+/* A pair of queue pairs, which ends with it. */
+static void each_pair_by(struct ibv_qp *of_pair[2],
+			 void (*act)(enum place_kind source, enum place_kind target))
+{
+	rig_move(of_pair[1], IBV_QPS_RTS, of_pair[0]->qp_num);
+	rig_move(of_pair[0], IBV_QPS_RTS, of_pair[1]->qp_num);
+	each_pair(act);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ibv_destroy_qp(of_pair[i]), 0);
+}
+
 static struct ibv_sge source_of(enum place_kind kind)
 {
 	return (struct ibv_sge){(uintptr_t)from[kind].at, LENGTH, from[kind].mr->lkey};
@@ -129,6 +141,36 @@ static void immediate(void **state)
 	each_pair(write_imm);
 }
 
+/* ---- Inline ---- */
+
+/* The CPU reads it as it is posted: of memory that it does not reach it is refused, and nothing is posted. */
+static void from_inline(enum place_kind source, enum place_kind target)
+{
+	struct ibv_sge sge = {(uintptr_t)from[source].at + 5, 40, 0};
+	struct ibv_send_wr wr = {.wr_id = 7,
+				 .sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_RDMA_WRITE,
+				 .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+				 .wr.rdma = {(uintptr_t)to[target].at + INTO, to[target].mr->rkey}},
+			   *bad = NULL;
+	bool refused = place_is_device(source) && source != PLACE_MANAGED;
+
+	assert_int_equal(ibv_post_send(rig.qp[0], &wr, &bad), refused ? EINVAL : 0);
+	if (refused) {
+		assert_ptr_equal(bad, &wr);
+	} else {
+		rig_expect(rig.cq[0], IBV_WC_SUCCESS, 7);
+		memcpy(wanted + INTO, sent + 5, 40);
+	}
+	compare(source, target, "inline WRITE");
+}
+
+static void inlined(void **state)
+{
+	each_pair(from_inline);
+}
+
 /* ---- Datagrams ---- */
 
 static struct ibv_qp *datagrams[2];
@@ -166,11 +208,8 @@ static void unreliable(void **state)
 		init.qp_type = IBV_QPT_UD;
 		datagrams[i] = ibv_create_qp(rig.pd, &init);
 		assert_non_null(datagrams[i]);
-		rig_move(datagrams[i], IBV_QPS_RTS, 0);
 	}
-	each_pair(datagram);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(ibv_destroy_qp(datagrams[i]), 0);
+	each_pair_by(datagrams, datagram);
 	assert_int_equal(ibv_destroy_ah(address), 0);
 }
 
@@ -210,11 +249,7 @@ static void shared(void **state)
 		pair[i] = ibv_create_qp(rig.pd, &init);
 		assert_non_null(pair[i]);
 	}
-	rig_move(pair[1], IBV_QPS_RTS, pair[0]->qp_num);
-	rig_move(pair[0], IBV_QPS_RTS, pair[1]->qp_num);
-	each_pair(to_queue);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(ibv_destroy_qp(pair[i]), 0);
+	each_pair_by(pair, to_queue);
 	assert_int_equal(ibv_destroy_srq(queue), 0);
 }
 
@@ -349,11 +384,7 @@ static void imports(void **state)
 		theirs[i] = ibv_create_qp(i ? rig.pd : pd, &init);
 		assert_non_null(theirs[i]);
 	}
-	rig_move(theirs[1], IBV_QPS_RTS, theirs[0]->qp_num);
-	rig_move(theirs[0], IBV_QPS_RTS, theirs[1]->qp_num);
-	each_pair(by_import);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(ibv_destroy_qp(theirs[i]), 0);
+	each_pair_by(theirs, by_import);
 	assert_int_equal(ibv_destroy_cq(their_cq), 0);
 	ibv_unimport_pd(pd);
 	assert_int_equal(ibv_close_device(other), 0);
@@ -438,7 +469,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(immediate), cmocka_unit_test(unreliable),
 		cmocka_unit_test(shared),    cmocka_unit_test(extended),
 		cmocka_unit_test(windows),   cmocka_unit_test(imports),
-		cmocka_unit_test(info),
+		cmocka_unit_test(inlined),   cmocka_unit_test(info),
 	};
 
 	if (argc > 1)
