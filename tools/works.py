@@ -182,8 +182,10 @@ SECTIONS = {
         ('verbs between nodes: pingpongs of RC, UC, UD and shared receive queues over 1 and 3 hops, perftest, each byte of SEND, '
          'WRITE, READ and atomics, what a peer '
          "can do wrong; counters of Weft and of the cables", r'torus/verbs::'),
-        ('Open MPI on 2×2×2, a rank on each node: collectives, one-sided operations', r'torus/mpi::'),
-        ('`weft torus`: `up`, `down`, `status`, `run`; wrong words; kills of cards, of programs, of all; idle cards sleep',
+        ('Open MPI by `weft torus run -- mpirun`, ranks on nodes: collectives, one-sided operations; NetPIPE over 1 and 3 hops',
+         r'torus/mpi::'),
+        ('`weft torus`: `up`, `down`, `status`, `run`, `map`, `reg`, `words`, `cut`, `mend`; wrong words; kills of cards, of '
+         'programs, of all; idle cards sleep',
          r'torus/command::'),
     ],
     'Memory': [

@@ -21,7 +21,7 @@
 	X(doctor, "say what is wrong on this machine and what to do")                              \
 	X(pool, "list pools, remove one, give back what dead programs left in it")                 \
 	X(nic, "cards: list those that carry requests to other hosts, start and end them")         \
-	X(torus, "a torus of software cards on this host: up, down, status, run")                  \
+	X(torus, "a torus of software cards on this host")                                         \
 	X(stream, "make, send, receive and judge streams of a detector")                           \
 	X(bench, "measure Weft beside this machine's limits and other transports")
 

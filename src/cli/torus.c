@@ -5,17 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "card/torus/torus.h"
 #include "cli/cli.h"
-#include "process/node.h"
 
 const char weft_torus_usage[] =
 	"Usage: weft torus up SIZE [OPTION…]\n"
-	"       weft torus down | status [--json]\n"
-	"       weft torus run [--node X,Y,Z | --each] [--] PROGRAM [ARGUMENT…]\n"
+	"       weft torus down | status [--json] | map [--svg] [--map DIMS]\n"
+	"       weft torus reg X,Y,Z [N[=V]]\n"
+	"       weft torus words | cut | mend X,Y,Z CABLE\n"
+	"       weft torus run [--node X,Y,Z | --each | --ranks] [--] PROGRAM [ARGUMENT…]\n"
+	"       weft torus run [--map DIMS] [--] mpirun [ARGUMENT…]\n"
 	"A torus of software cards on this host: each node a process and a pool of its own.\n\n"
 	"  SIZE           nodes of each dimension: 8, 4x4, 2x2x2; 64 nodes at most\n"
 	"  --name NAME    of the torus (default: torus)\n"
@@ -27,8 +27,12 @@ const char weft_torus_usage[] =
 	"  --fifo WORDS   data words that a virtual channel's FIFO holds (default: 512)\n"
 	"  --engines N    of DMA: 1 to 8 (default: 2)\n"
 	"  --json         of status: one JSON object: torus, nodes, cables\n"
+	"  --svg          of map: as a picture\n"
+	"  CABLE          of a node: x+, x-, y+, y-, z+ or z-\n"
 	"  --node X,Y,Z   where the program runs (default: 0,0,0)\n"
-	"  --each         it runs on each node; ends with the status of the first that failed\n\n"
+	"  --each         it runs on each node; ends with the status of the first that failed\n"
+	"  --ranks        it runs on the node of its rank in a job; for launchers of MPI\n"
+	"  --map DIMS     which coordinate of rank after rank runs fastest (default: xyz)\n\n"
 	"0; 1 it cannot be done; 2 wrong usage. run: PROGRAM's, and 125, 126, 127 as weft run.\n";
 
 /* ---- Words ---- */
@@ -125,6 +129,8 @@ static bool parse_option(struct weft_torus_options *o, const char *word, const c
 		return parse_mesh(value, s->line);
 	else if (!strcmp(word, "--order"))
 		return parse_order(value, s->order);
+	else if (!strcmp(word, "--map"))
+		return parse_order(value, o->map);
 	else if (!strcmp(word, "--ties"))
 		return parse_ties(value, &s->tie);
 	else if (!strcmp(word, "--vcs"))
@@ -157,6 +163,14 @@ static int parse_options(struct weft_torus_options *o, int argc, char **argv, in
 		}
 		if (!strcmp(argv[i], "--each")) {
 			o->each = true;
+			continue;
+		}
+		if (!strcmp(argv[i], "--ranks")) {
+			o->ranks = true;
+			continue;
+		}
+		if (!strcmp(argv[i], "--svg")) {
+			o->svg = true;
 			continue;
 		}
 		if (!parse_option(o, argv[i], i + 1 < argc ? argv[i + 1] : "", &known) ||
@@ -208,93 +222,28 @@ static int parse_up(struct weft_torus_options *o, int argc, char **argv)
 	return weft_torus_up(o);
 }
 
-static int become(const char *node, char **program)
-{
-	char self[PATH_MAX], pool[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *words[6] = {"weft", "run", "--pool", pool, "--"};
-	unsigned int count = 0;
-	char **all;
-
-	while (program[count])
-		count++;
-	all = calloc(5 + count + 1, sizeof(*all));
-	if (length < 0 || !all || snprintf(pool, sizeof(pool), "%s/pool", node) >= PATH_MAX ||
-	    setenv(WEFT_TORUS_NODE_ENV, node, 1)) {
-		free(all);
-		return 125;
-	}
-	self[length] = '\0';
-	memcpy(all, words, 5 * sizeof(*all));
-	memcpy(all + 5, program, count * sizeof(*all));
-	execv(self, all);
-	fprintf(stderr, "weft torus: cannot run %s: %m\n", self);
-	free(all);
-	return 125;
-}
-
-static int run_at(const struct weft_torus_options *o, const uint8_t at[3], char **program)
-{
-	char node[PATH_MAX];
-
-	if (weft_torus_node(o->home, at, NULL, node) || !weft_torus_card_pid(node)) {
-		fprintf(stderr, "weft torus: node %u,%u,%u of '%s' has no card: it has died\n",
-			at[0], at[1], at[2], o->name);
-		return 125;
-	}
-	return become(node, program);
-}
-
-static int run_each(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
-		    char **program)
-{
-	unsigned int nodes = o->shape.size[0] * o->shape.size[1] * o->shape.size[2];
-	int status, failed = 0;
-
-	for (unsigned int i = 0; i < nodes; i++) {
-		struct weft_ape_coord at = weft_ape_lattice_coord(l, i);
-		pid_t pid = fork();
-
-		if (!pid)
-			_exit(run_at(o, at.at, program));
-		if (pid < 0) {
-			fprintf(stderr, "weft torus: cannot fork: %m\n");
-			failed = 125;
-			break;
-		}
-	}
-	while (wait(&status) > 0) {
-		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-
-		failed = failed ? failed : code;
-	}
-	return failed;
-}
-
-static int parse_run(struct weft_torus_options *o, int argc, char **argv)
-{
-	struct weft_ape_coord at = {{0}};
-	struct weft_ape_lattice l;
-	int i = 0, err = parse_options(o, argc, argv, &i);
-
-	if (err)
-		return err;
-	if (i >= argc)
-		return weft_main_usage_error("torus", "no PROGRAM to run");
-	if (weft_torus_load(o->home, &o->shape)) {
-		fprintf(stderr, "weft torus: there is no torus '%s'\n", o->name);
-		return 125;
-	}
-	l = weft_torus_lattice(&o->shape);
-	if (o->node && (!weft_torus_parse_node(o->node, at.at) || !weft_ape_lattice_has(&l, at)))
-		return weft_main_usage_error("torus", "'%s' has no node '%s'", o->name, o->node);
-	return o->each ? run_each(o, &l, argv + i) : run_at(o, at.at, argv + i);
-}
+/* Each with the words behind the options. */
+static const struct command {
+	const char *name;
+	int least, most; /* words */
+	int (*run)(struct weft_torus_options *o, char **words);
+} commands[] = {
+	{"down", 0, 0, weft_torus_down},
+	{"status", 0, 0, weft_torus_status},
+	{"map", 0, 0, weft_torus_map},
+	{"run", 0, INT_MAX, weft_torus_run},
+	{"reg", 1, 2, weft_torus_reg},
+	{"words", 2, 2, weft_torus_words},
+	{"cut", 2, 2, weft_torus_cut},
+	{"mend", 2, 2, weft_torus_mend},
+	{NULL, 0, 0, NULL},
+};
 
 int weft_torus_main(int argc, char **argv)
 {
 	struct weft_torus_options o = {
 		.name = WEFT_TORUS_NAME,
+		.map = {0, 1, 2},
 		.shape = {.order = {0, 1, 2},
 			  .channels = 2,
 			  .quads = 2,
@@ -303,20 +252,27 @@ int weft_torus_main(int argc, char **argv)
 			  .engines = 2,
 			  .locals = 1},
 	};
+	const struct command *command;
 	int i = 0, err;
 
 	if (argc < 2)
-		return weft_main_usage_error("torus", "up, down, status or run?");
+		return weft_main_usage_error(
+			"torus", "up, down, status, map, run, reg, words, cut or mend?");
 	if (!strcmp(argv[1], "up"))
 		return parse_up(&o, argc - 1, argv + 1);
-	if (!strcmp(argv[1], "run"))
-		return parse_run(&o, argc - 1, argv + 1);
-	if (strcmp(argv[1], "down") && strcmp(argv[1], "status"))
+	for (command = commands; command->name && strcmp(command->name, argv[1]); command++)
+		;
+	if (!command->name)
 		return weft_main_usage_error("torus", "there is no '%s'", argv[1]);
 	err = parse_options(&o, argc - 1, argv + 1, &i);
 	if (err)
 		return err;
-	if (i + 1 < argc)
-		return weft_main_usage_error("torus", "what is '%s'?", argv[i + 1]);
-	return !strcmp(argv[1], "down") ? weft_torus_down(&o) : weft_torus_status(&o);
+	if (argc - 1 - i > command->most)
+		return weft_main_usage_error("torus", "what is '%s'?", argv[1 + i + command->most]);
+	if (argc - 1 - i < command->least)
+		return weft_main_usage_error("torus", "%s needs %s", argv[1],
+					     command->least == 1
+						     ? "a node, as 0,0,0"
+						     : "a node and a cable, as 0,0,0 x+");
+	return command->run(&o, argv + 1 + i);
 }

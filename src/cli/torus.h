@@ -4,11 +4,13 @@
 #define WEFT_CLI_TORUS_H
 
 #include "link/torus.h"
+#include "pool/ape.h"
 #include "wire/ape/route.h"
 
 struct weft_torus_options {
 	const char *name, *node; /* node: as the user wrote it; NULL: none */
-	bool json, each;
+	bool json, each, ranks, svg;
+	uint32_t map[3]; /* of ranks: dimensions, the one that runs fastest first */
 	struct weft_torus_shape shape;
 	char home[PATH_MAX];
 };
@@ -23,10 +25,52 @@ struct weft_ape_lattice weft_torus_lattice(const struct weft_torus_shape *shape)
 /* The process that holds the lock of a node's door; 0: no card runs there. */
 uint32_t weft_torus_card_pid(const char *node);
 
-/* Each an exit status. */
+/* A node, as it is seen from outside. */
+struct weft_torus_seen {
+	struct weft_ape_coord at;
+	uint32_t pid; /* 0: it is dead */
+	bool read;
+	char text[16];
+	struct weft_pool_ape_card card;
+};
+
+/* Loads the shape, and looks at all nodes. 0, or an exit status, and why on stderr. */
+int weft_torus_look(struct weft_torus_options *o, struct weft_torus_seen seen[WEFT_TORUS_NODES],
+		    unsigned int *nodes);
+/* The first rank of MPI on a node. */
+unsigned int weft_torus_rank(const struct weft_torus_options *o, struct weft_ape_coord at);
+
+/* ---- Cables ---- */
+
+extern const char *const weft_torus_cable_names[WEFT_POOL_APE_CABLES];
+
+struct weft_torus_end {
+	struct weft_ape_coord at, other; /* the other end */
+	unsigned int cable;
+};
+
+struct weft_ring;
+
+/* Loads the shape, too. cable NULL: the node alone. 0, or an exit status, and why on stderr. */
+int weft_torus_parse_end(struct weft_torus_options *o, const char *node, const char *cable,
+			 struct weft_torus_end *end);
+/* The ring of one direction; says on stderr why not. */
+int weft_torus_open_cable(const struct weft_torus_options *o, struct weft_ape_coord at,
+			  unsigned int cable, struct weft_ring *ring);
+bool weft_torus_is_cut(const struct weft_torus_options *o, struct weft_ape_coord at,
+		       unsigned int cable);
+
+/* ---- Commands: each an exit status; words: those behind the options, as many as it takes ---- */
+
 int weft_torus_up(struct weft_torus_options *o);
-int weft_torus_down(const struct weft_torus_options *o);
-int weft_torus_status(const struct weft_torus_options *o);
+int weft_torus_down(struct weft_torus_options *o, char **words);
+int weft_torus_status(struct weft_torus_options *o, char **words);
+int weft_torus_map(struct weft_torus_options *o, char **words);
+int weft_torus_run(struct weft_torus_options *o, char **program);
+int weft_torus_reg(struct weft_torus_options *o, char **words);
+int weft_torus_words(struct weft_torus_options *o, char **words);
+int weft_torus_cut(struct weft_torus_options *o, char **words);
+int weft_torus_mend(struct weft_torus_options *o, char **words);
 
 /* Ends all cards and removes all files below home. How many cards there were, or -errno. */
 int weft_torus_clear(const char *home);

@@ -44,15 +44,7 @@ static const struct weft_column cable_columns[] = {
 	{NULL},
 };
 
-struct node {
-	struct weft_ape_coord at;
-	uint32_t pid;
-	bool read;
-	char text[16];
-	struct weft_pool_ape_card card;
-};
-
-static void look_at_node(const struct weft_torus_options *o, struct node *n)
+static void look_at_node(const struct weft_torus_options *o, struct weft_torus_seen *n)
 {
 	char path[PATH_MAX];
 	const char *why;
@@ -65,7 +57,7 @@ static void look_at_node(const struct weft_torus_options *o, struct node *n)
 		  !weft_pool_ape_look(path, &n->card, &why);
 }
 
-static void report_node(struct weft_report *r, const struct node *n)
+static void report_node(struct weft_report *r, const struct weft_torus_seen *n)
 {
 	const struct weft_pool_ape_card *c = &n->card;
 
@@ -85,9 +77,8 @@ static void report_node(struct weft_report *r, const struct node *n)
 }
 
 static void report_cables(struct weft_report *r, const struct weft_ape_lattice *l,
-			  const struct node *n)
+			  const struct weft_torus_seen *n)
 {
-	static const char *const names[WEFT_APE_CABLES] = {"x+", "x-", "y+", "y-", "z+", "z-"};
 	struct weft_ape_coord other;
 
 	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
@@ -97,7 +88,7 @@ static void report_cables(struct weft_report *r, const struct weft_ape_lattice *
 			continue;
 		weft_report_row(r);
 		weft_report_text(r, n->text);
-		weft_report_text(r, names[i]);
+		weft_report_text(r, weft_torus_cable_names[i]);
 		weft_report_flag(r, n->pid && n->card.up >> i & 1);
 		weft_report_number(r, c->sent[WEFT_APE_K_HEADER]);
 		weft_report_number(r, c->sent[WEFT_APE_K_DATA]);
@@ -111,7 +102,7 @@ static void report_cables(struct weft_report *r, const struct weft_ape_lattice *
 }
 
 static void report_torus(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
-			 const struct node *node, unsigned int nodes)
+			 const struct weft_torus_seen *node, unsigned int nodes)
 {
 	const uint32_t *size = o->shape.size;
 	struct weft_report r;
@@ -138,27 +129,38 @@ static void report_torus(const struct weft_torus_options *o, const struct weft_a
 	weft_report_end(&r);
 }
 
-int weft_torus_status(const struct weft_torus_options *o)
+int weft_torus_look(struct weft_torus_options *o, struct weft_torus_seen seen[WEFT_TORUS_NODES],
+		    unsigned int *nodes)
 {
-	static struct node node[WEFT_TORUS_NODES];
-	struct weft_torus_options seen = *o;
 	struct weft_ape_lattice l;
-	unsigned int nodes;
 
-	if (weft_torus_load(o->home, &seen.shape)) {
+	if (weft_torus_load(o->home, &o->shape)) {
 		fprintf(stderr, "weft torus: there is no torus '%s'\n", o->name);
 		return 1;
 	}
-	l = weft_torus_lattice(&seen.shape);
-	nodes = seen.shape.size[0] * seen.shape.size[1] * seen.shape.size[2];
-	if (!nodes || nodes > WEFT_TORUS_NODES) {
+	l = weft_torus_lattice(&o->shape);
+	*nodes = o->shape.size[0] * o->shape.size[1] * o->shape.size[2];
+	if (!*nodes || *nodes > WEFT_TORUS_NODES) {
 		fprintf(stderr, "weft torus: '%s' is damaged: no lattice can be so\n", o->name);
 		return 1;
 	}
-	for (unsigned int i = 0; i < nodes; i++) {
-		node[i].at = weft_ape_lattice_coord(&l, i);
-		look_at_node(&seen, &node[i]);
+	for (unsigned int i = 0; i < *nodes; i++) {
+		seen[i].at = weft_ape_lattice_coord(&l, i);
+		look_at_node(o, &seen[i]);
 	}
-	report_torus(&seen, &l, node, nodes);
+	return 0;
+}
+
+int weft_torus_status(struct weft_torus_options *o, char **words)
+{
+	static struct weft_torus_seen seen[WEFT_TORUS_NODES];
+	struct weft_ape_lattice l;
+	unsigned int nodes;
+	int err = weft_torus_look(o, seen, &nodes);
+
+	if (err)
+		return err;
+	l = weft_torus_lattice(&o->shape);
+	report_torus(o, &l, seen, nodes);
 	return 0;
 }

@@ -132,7 +132,7 @@ int weft_torus_clear(const char *home)
 	return alive;
 }
 
-int weft_torus_down(const struct weft_torus_options *o)
+int weft_torus_down(struct weft_torus_options *o, char **words)
 {
 	int ended = weft_torus_clear(o->home);
 

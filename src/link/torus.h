@@ -25,6 +25,13 @@
 #define WEFT_TORUS_NAME_BYTES 33u
 #define WEFT_TORUS_HOME_ENV   "WEFT_TORUS_HOME" /* instead of /dev/shm */
 
+/* `asked`: serial, number, value; the flag: it is to be written. `answered`: serial, value; the flag: refused. */
+#define WEFT_TORUS_REG_NEXT   (1ull << 48)
+#define WEFT_TORUS_REG_SERIAL (~0ull << 48)
+#define WEFT_TORUS_REG_FLAG   (1ull << 47)
+#define WEFT_TORUS_REG_NUMBER 32u
+#define WEFT_TORUS_REG_MASK   0x7fffu
+
 struct weft_torus_shape {
 	uint32_t size[3], line[3], order[3];
 	uint32_t tie, channels, quads;
@@ -37,6 +44,12 @@ struct weft_torus_door {
 	struct weft_door door;
 	_Atomic uint32_t pid;	/* of the card that has the lock */
 	_Atomic uint32_t ready; /* [card] 1: it hears all its neighbours */
+	/*
+	 * A register that is read or written from outside, by one process at a time: the one that has the lock (flock) of
+	 * the node's folder writes `asked`, knocks, and has the answer when `answered` has the same serial. Relaxed: all is
+	 * in the one word. A card that reads an old `asked` reads the new one when it was knocked for.
+	 */
+	_Atomic uint64_t asked, answered; /* [asker], [card] */
 };
 
 /* The folder; -EINVAL: a name is 1 to 32 letters, digits, `-` and `_`; -ENAMETOOLONG. */

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""`weft torus`: up, down, status, run; what it says to wrong words, and what it leaves behind."""
+"""`weft torus`: each command; what it says to wrong words, and what it leaves behind."""
 import os
+import re
 import time
+from xml.etree import ElementTree
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,104 @@ def test_run(live):
     live.weft('run', '--', 'sh', '-c', 'exit 7', status=7)
     live.weft('run', '--each', '--', 'sh', '-c', 'case $WEFT_TORUS_NODE in *1.1.0) exit 5;; esac', status=5)
     live.weft('run', '--', 'there-is-no-such-program', status=127)
+
+
+def test_wrong_words_of_what_is_up(live):
+    live.weft('up', '2')
+    for words in ('reg', 'reg 9,0,0', 'reg 0,0,0 220', 'reg 0,0,0 x', 'reg 0,0,0 68=', 'reg 0,0,0 68=4294967296',
+                  'reg 0,0,0 68 1', 'words 0,0,0', 'words 0,0,0 y+', 'cut 0,0,0 x', 'cut 2,0,0 x+', 'mend', 'map 3',
+                  'map --map xy', 'down x', 'run --each --node 0,0,0 true', 'run --ranks --each true', 'run', 'jump'):
+        said = live.weft(*words.split(), status=2)
+        assert said.startswith('weft torus: ') and said.endswith('Try `weft torus --help`.\n'), words
+    assert len(live.pids()) == 2 and all(map(is_running, live.pids().values()))
+
+
+def test_nothing_to_look_at(live):
+    for words in ['map'], ['reg', '0,0,0'], ['words', '0,0,0', 'x+'], ['cut', '0,0,0', 'x+'], ['mend', '0,0,0', 'x+']:
+        assert "there is no torus 'torus'" in live.weft(*words, status=1)
+    live.weft('up', '2')
+    kill([live.pids()['1,0,0']])
+    assert 'has died' in live.weft('reg', '1,0,0', '5', status=1)
+
+
+def test_run_by_rank(live):
+    """As a launcher of MPI starts it; mpirun itself is in test_mpi.py."""
+    live.weft('up', '3x2')
+    assert 'no rank' in live.weft('run', '--ranks', '--', 'true', status=125)
+    for name in 'OMPI_COMM_WORLD_RANK', 'PMIX_RANK', 'PMI_RANK', 'SLURM_PROCID':
+        live.env[name] = '10'
+        for order, node in ('xyz', '1.1.0'), ('yxz', '2.0.0'), ('zyx', '2.0.0'):
+            said = live.weft('run', '--ranks', '--map', order, '--', 'sh', '-c', 'echo $WEFT_TORUS_NODE')
+            assert said.strip().endswith('/' + node), (name, order, said)
+        live.env[name] = 'ten'
+        assert 'no rank' in live.weft('run', '--ranks', '--', 'true', status=125)
+        del live.env[name]
+
+
+def test_map(live):
+    live.weft('up', '3x2', '--mesh', 'x')
+    text = live.weft('map')
+    assert [f'[{rank} {rank % 3},{rank // 3},0]' in text for rank in range(6)] == [True] * 6
+    assert '[2 1,0,0]' in live.weft('map', '--map', 'yxz') and 'cut' not in text and 'down' not in text
+    assert set(re.findall(r'\s(\d+k?)\b(?!,)', text.split('z = 0')[1])) == {'0'}
+    live.each('torus-pairs')
+    wait_until(lambda: '0' not in re.findall(r'\s(\d+k?)\b(?!,)', live.weft('map').split('z = 0')[1]),
+               'no load is shown')
+    live.weft('cut', '1,1,0', 'x+')
+    assert live.weft('map').count('cut') == 1
+    picture = ElementTree.fromstring(live.weft('map', '--svg'))
+    parts = [part.tag.split('}')[1] for part in picture]
+    # two lines of three, both ways round between them
+    assert parts.count('circle') == 6 and parts.count('line') == 2 * 2 + 3 * 2
+    assert [part.text for part in picture].count('cut') == 1
+    kill([live.pids()['0,0,0']])
+    assert '(0 0,0,0)' in live.weft('map')
+
+
+def test_registers(live):
+    live.weft('up', '3x2')
+    assert live.weft('reg', '1,1,0', '8') == '  8  0x00010203\n'
+    assert live.weft('reg', '0,0,0', '69') == ' 69  0x01800060\n'
+    assert live.weft('reg', '0,0,0', '69=0x01400050') == ' 69  0x01400050\n'
+    shown = live.weft('reg', '0,0,0')
+    assert ' 69  0x01400050\n' in shown and '  8  0x00010203\n' in shown
+    assert live.weft('reg', '1,0,0', '69') == ' 69  0x01800060\n', 'it is of another node'
+    assert 'does not take' in live.weft('reg', '0,0,0', '5=7', status=1)
+    assert live.each('torus-pairs').count('every byte is right') == 6
+
+
+def test_words(live):
+    """What a cable has carried last, as `words` decodes it: no more can be said of it in advance than its frames."""
+    for lanes in 1, 2, 4:
+        live.weft('up', '2', '--lanes', lanes)
+        live.each('torus-pairs')
+        said = live.weft('words', '0,0,0', 'x+')
+        assert f'words of {64 * lanes} bits' in said and 'credit: FIFOs' in said
+        packets = said.split('START\n')[1:]
+        assert len(packets) > 3 and not re.search('damaged|filler|of no kind', said)
+        for packet in packets[:-1]:
+            [(to, size)] = re.findall(r'header: .* to (\S+) port .*, (\d+) bytes', packet)
+            assert to == '1,0,0' and packet.count('  data\n') == (int(size) + 15) // 16
+            assert 'footer: from 0,0,0' in packet
+        live.weft('down')
+
+
+def test_a_cable_is_cut_and_mended(live):
+    """Nothing gets through meanwhile; what is missing is sent again afterwards."""
+    live.weft('up', '4')
+    programs = [live.start(f'{x},0,0', 'torus-pairs', 'hold') for x in range(4)]
+    for program in programs:
+        assert program.stdout.readline().split()[1] == 'begins'
+    live.weft('cut', '1,0,0', 'x+')
+    for program in programs:
+        program.stdin.write('\n\n')
+        program.stdin.flush()
+    time.sleep(0.5)
+    assert all(program.poll() is None for program in programs), 'a cut cable has brought something'
+    live.weft('mend', '2,0,0', 'x-')
+    assert [program.wait(60) for program in programs] == [0] * 4
+    assert all('every byte is right' in program.stdout.read() for program in programs)
+    assert sum(node['again'] for node in live.status()['nodes']) > 0
 
 
 @pytest.mark.parametrize('then', ['down', 'up'])

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What the card says of itself in its page of the pool. */
+/* What the card says of itself: in its page of the pool, and its registers at its door. */
 #include "card/torus/torus.h"
+#include "wire/ape/regs.h"
 
 static void store_number(_Atomic uint64_t *where, uint64_t value)
 {
@@ -39,4 +40,27 @@ void weft_torus_numbers(const struct weft_torus_card *c)
 	store_number(&page->put_bytes, n->put_bytes);
 	store_number(&page->get_bytes, n->get_bytes);
 	store_number(&page->send_bytes, n->send_bytes);
+}
+
+/* ---- Registers ---- */
+
+bool weft_torus_registers_wait(const struct weft_torus_card *c)
+{
+	return (atomic_load_explicit(&c->door->asked, memory_order_relaxed) ^
+		atomic_load_explicit(&c->door->answered, memory_order_relaxed)) &
+	       WEFT_TORUS_REG_SERIAL;
+}
+
+void weft_torus_registers_serve(struct weft_torus_card *c)
+{
+	uint64_t asked = atomic_load_explicit(&c->door->asked, memory_order_relaxed);
+	unsigned int number = asked >> WEFT_TORUS_REG_NUMBER & WEFT_TORUS_REG_MASK;
+	uint64_t answer = asked & WEFT_TORUS_REG_SERIAL;
+
+	if (!weft_torus_registers_wait(c))
+		return;
+	if (asked & WEFT_TORUS_REG_FLAG && !weft_ape_reg_write(&c->engine, number, (uint32_t)asked))
+		answer |= WEFT_TORUS_REG_FLAG;
+	answer |= weft_ape_reg_read(&c->engine, number);
+	atomic_store_explicit(&c->door->answered, answer, memory_order_relaxed);
 }

@@ -259,7 +259,7 @@ static void lie_down(struct weft_torus_card *c)
 	verbs = weft_torus_verbs_deadline(c);
 	until = verbs < until ? verbs : until;
 	if (!exchange_beats(c) && !has_room_now(c) && !weft_torus_guests_wait(c) &&
-	    until > c->now_ns && !is_over) {
+	    !weft_torus_registers_wait(c) && until > c->now_ns && !is_over) {
 		atomic_fetch_add_explicit(&c->shared->card.sleeps, 1, memory_order_relaxed);
 		weft_door_sleep(&c->door->door, seen,
 				until == UINT64_MAX ? -1 : (int64_t)(until - c->now_ns));
@@ -275,12 +275,15 @@ static void live(struct weft_torus_card *c)
 			weft_torus_guests_tell(c);
 			if (turn % HAND_EVERY == 0)
 				knock(c);
-			if (turn % SAY_EVERY == 0)
+			if (turn % SAY_EVERY == 0) {
 				weft_torus_numbers(c);
+				weft_torus_registers_serve(c);
+			}
 			continue;
 		}
 		turn = 0; /* what was posted meanwhile is looked for at once */
 		knock(c);
+		weft_torus_registers_serve(c);
 		weft_torus_guests_look(c);
 		weft_torus_verbs_look(c);
 		lie_down(c);

@@ -86,8 +86,10 @@ uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c);
 /* Before sleep: looks now and then for those that have gone. */
 void weft_torus_verbs_look(struct weft_torus_card *c);
 
-/* numbers.c: the card's page. */
+/* numbers.c: the card's page; a register that is asked for at its door. */
 void weft_torus_numbers(const struct weft_torus_card *c);
+bool weft_torus_registers_wait(const struct weft_torus_card *c);
+void weft_torus_registers_serve(struct weft_torus_card *c);
 
 /*
  * Runs the card of a node until SIGTERM, or for ever. 0, or -errno; *why says it in a sentence.

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* One cable of a torus, from outside: found by its name, cut and mended. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/torus.h"
+#include "link/ring.h"
+
+const char *const weft_torus_cable_names[WEFT_APE_CABLES] = {"x+", "x-", "y+", "y-", "z+", "z-"};
+
+int weft_torus_parse_end(struct weft_torus_options *o, const char *node, const char *cable,
+			 struct weft_torus_end *end)
+{
+	struct weft_ape_lattice l;
+
+	if (weft_torus_load(o->home, &o->shape)) {
+		fprintf(stderr, "weft torus: there is no torus '%s'\n", o->name);
+		return 1;
+	}
+	l = weft_torus_lattice(&o->shape);
+	if (!weft_torus_parse_node(node, end->at.at) || !weft_ape_lattice_has(&l, end->at))
+		return weft_main_usage_error("torus", "'%s' has no node '%s'", o->name, node);
+	if (!cable)
+		return 0;
+	for (end->cable = 0; end->cable < WEFT_APE_CABLES; end->cable++)
+		if (!strcmp(weft_torus_cable_names[end->cable], cable))
+			break;
+	if (end->cable == WEFT_APE_CABLES ||
+	    !weft_ape_lattice_neighbour(&l, end->at, end->cable, &end->other))
+		return weft_main_usage_error("torus", "node %s has no cable '%s' (x+, x-, … z-)",
+					     node, cable);
+	return 0;
+}
+
+int weft_torus_open_cable(const struct weft_torus_options *o, struct weft_ape_coord at,
+			  unsigned int cable, struct weft_ring *ring)
+{
+	char path[PATH_MAX];
+	int err = weft_torus_cable(o->home, at.at, cable, path);
+
+	err = err ? err : weft_ring_open(ring, path, true);
+	if (err)
+		fprintf(stderr, "weft torus: %s: %s\n", path, strerror(-err));
+	return err;
+}
+
+bool weft_torus_is_cut(const struct weft_torus_options *o, struct weft_ape_coord at,
+		       unsigned int cable)
+{
+	struct weft_ring ring;
+	bool cut;
+
+	if (weft_torus_open_cable(o, at, cable, &ring))
+		return false;
+	cut = atomic_load_explicit(&ring.file->cut, memory_order_relaxed);
+	weft_ring_close(&ring);
+	return cut;
+}
+
+/* Both ways, as a cable is. */
+static int set_cut(struct weft_torus_options *o, char **words, uint32_t cut)
+{
+	struct weft_ring out, in;
+	struct weft_torus_end end;
+	int err = weft_torus_parse_end(o, words[0], words[1], &end);
+
+	if (err)
+		return err;
+	if (weft_torus_open_cable(o, end.at, end.cable, &out))
+		return 1;
+	if (weft_torus_open_cable(o, end.other, end.cable ^ 1, &in)) {
+		weft_ring_close(&out);
+		return 1;
+	}
+	atomic_store_explicit(&out.file->cut, cut, memory_order_relaxed);
+	atomic_store_explicit(&in.file->cut, cut, memory_order_relaxed);
+	weft_ring_close(&out);
+	weft_ring_close(&in);
+	return 0;
+}
+
+int weft_torus_cut(struct weft_torus_options *o, char **words)
+{
+	return set_cut(o, words, 1);
+}
+
+int weft_torus_mend(struct weft_torus_options *o, char **words)
+{
+	return set_cut(o, words, 0);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Programs on the nodes of a torus: one, one on each, or a job of MPI, rank by rank. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/torus.h"
+#include "process/node.h"
+
+static int become(const char *node, char **program)
+{
+	char self[PATH_MAX], pool[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *words[6] = {"weft", "run", "--pool", pool, "--"};
+	unsigned int count = 0;
+	char **all;
+
+	while (program[count])
+		count++;
+	all = calloc(5 + count + 1, sizeof(*all));
+	if (length < 0 || !all || snprintf(pool, sizeof(pool), "%s/pool", node) >= PATH_MAX ||
+	    setenv(WEFT_TORUS_NODE_ENV, node, 1)) {
+		free(all);
+		return 125;
+	}
+	self[length] = '\0';
+	memcpy(all, words, 5 * sizeof(*all));
+	memcpy(all + 5, program, count * sizeof(*all));
+	execv(self, all);
+	fprintf(stderr, "weft torus: cannot run %s: %m\n", self);
+	free(all);
+	return 125;
+}
+
+static int run_at(const struct weft_torus_options *o, const uint8_t at[3], char **program)
+{
+	char node[PATH_MAX];
+
+	if (weft_torus_node(o->home, at, NULL, node) || !weft_torus_card_pid(node)) {
+		fprintf(stderr, "weft torus: node %u,%u,%u of '%s' has no card: it has died\n",
+			at[0], at[1], at[2], o->name);
+		return 125;
+	}
+	return become(node, program);
+}
+
+static int run_each(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
+		    char **program)
+{
+	unsigned int nodes = o->shape.size[0] * o->shape.size[1] * o->shape.size[2];
+	int status, failed = 0;
+
+	for (unsigned int i = 0; i < nodes; i++) {
+		struct weft_ape_coord at = weft_ape_lattice_coord(l, i);
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(run_at(o, at.at, program));
+		if (pid < 0) {
+			fprintf(stderr, "weft torus: cannot fork: %m\n");
+			failed = 125;
+			break;
+		}
+	}
+	while (wait(&status) > 0) {
+		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+
+		failed = failed ? failed : code;
+	}
+	return failed;
+}
+
+/* ---- MPI ---- */
+
+/* The number of a process of a job, as its launcher says it: Open MPI's, PMIx's, PMI's, Slurm's. */
+static bool rank_here(uint64_t *rank)
+{
+	static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+					    "SLURM_PROCID"};
+
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		const char *text = getenv(names[i]);
+		char *end;
+
+		if (!text)
+			continue;
+		*rank = strtoull(text, &end, 10);
+		if (*text >= '0' && *text <= '9' && !*end)
+			return true;
+	}
+	return false;
+}
+
+/* The node of a rank: the dimension that the map names first runs fastest. */
+static struct weft_ape_coord node_of_rank(const struct weft_torus_options *o, uint64_t rank)
+{
+	struct weft_ape_coord at = {{0}};
+
+	for (unsigned int d = 0; d < WEFT_APE_DIMENSIONS; d++) {
+		uint32_t size = o->shape.size[o->map[d]];
+
+		at.at[o->map[d]] = (uint8_t)(rank % size);
+		rank /= size;
+	}
+	return at;
+}
+
+unsigned int weft_torus_rank(const struct weft_torus_options *o, struct weft_ape_coord at)
+{
+	unsigned int rank = 0;
+
+	for (unsigned int d = WEFT_APE_DIMENSIONS; d--;)
+		rank = rank * o->shape.size[o->map[d]] + at.at[o->map[d]];
+	return rank;
+}
+
+static int run_rank(const struct weft_torus_options *o, char **program)
+{
+	uint64_t rank;
+
+	if (rank_here(&rank))
+		return run_at(o, node_of_rank(o, rank).at, program);
+	fputs("weft torus: no rank: neither OMPI_COMM_WORLD_RANK nor PMIX_RANK, PMI_RANK or "
+	      "SLURM_PROCID is a number\n",
+	      stderr);
+	return 125;
+}
+
+static bool is_launcher(const char *program)
+{
+	const char *slash = strrchr(program, '/'), *name = slash ? slash + 1 : program;
+
+	return !strcmp(name, "mpirun") || !strcmp(name, "mpiexec") || !strcmp(name, "orterun");
+}
+
+/*
+ * Open MPI starts each rank by its fork agent, which is `weft torus run --ranks`. What the user has not said otherwise
+ * keeps ranks from the host's shared memory, and lets there be more of them than cores.
+ */
+static int launch(const struct weft_torus_options *o, char **program)
+{
+	char self[PATH_MAX], agent[PATH_MAX + 128], map[4] = "";
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int err;
+
+	if (length < 0)
+		return 125;
+	self[length] = '\0';
+	if (strchr(self, ' ')) {
+		fprintf(stderr, "weft torus: %s: mpirun takes no path with a space in it\n", self);
+		return 125;
+	}
+	for (unsigned int d = 0; d < WEFT_APE_DIMENSIONS; d++)
+		map[d] = (char)('x' + o->map[d]);
+	snprintf(agent, sizeof(agent), "%s torus run --ranks --name %s --map %s --", self, o->name,
+		 map);
+	if (setenv("OMPI_MCA_orte_fork_agent", agent, 1) || setenv("UCX_TLS", "rc_v,self", 0) ||
+	    setenv("OMPI_MCA_pml", "ucx", 0) || setenv("OMPI_MCA_osc", "ucx", 0) ||
+	    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0))
+		return 125;
+	execvp(program[0], program);
+	err = errno;
+	fprintf(stderr, "weft torus: cannot run %s: %s\n", program[0], strerror(err));
+	return err == ENOENT ? 127 : 126;
+}
+
+int weft_torus_run(struct weft_torus_options *o, char **program)
+{
+	struct weft_ape_coord at = {{0}};
+	struct weft_ape_lattice l;
+
+	if (o->each + o->ranks + (o->node != NULL) > 1)
+		return weft_main_usage_error("torus",
+					     "--node, --each and --ranks exclude each other");
+	if (!*program)
+		return weft_main_usage_error("torus", "no PROGRAM to run");
+	if (weft_torus_load(o->home, &o->shape)) {
+		fprintf(stderr, "weft torus: there is no torus '%s'\n", o->name);
+		return 125;
+	}
+	l = weft_torus_lattice(&o->shape);
+	if (o->node && (!weft_torus_parse_node(o->node, at.at) || !weft_ape_lattice_has(&l, at)))
+		return weft_main_usage_error("torus", "'%s' has no node '%s'", o->name, o->node);
+	if (o->ranks)
+		return run_rank(o, program);
+	if (o->each)
+		return run_each(o, &l, program);
+	if (!o->node && is_launcher(program[0]))
+		return launch(o, program);
+	return run_at(o, at.at, program);
+}

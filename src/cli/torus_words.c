@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What went over a cable last: its ring keeps what was taken until it is written over. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/torus.h"
+#include "link/ring.h"
+#include "wire/ape/frames.h"
+
+#define LAST  1024u /* at most half of a ring */
+#define TRIES 100u
+
+static const char *const types[WEFT_APE_HEADER_ONLY] = {
+	"PUT",	      "PUT, last", "Ethernet",	      "SEND",	"SEND, last", "GET",	 "data",
+	"data, last", "refused",   "acknowledgement", "repeat", "hello",      "welcome", "nothing",
+	"verbs",      "?",
+};
+
+/* What the words so far have told of the one that comes. */
+struct decoder {
+	unsigned int quads;
+	bool in_step; /* a START was seen */
+	bool within;  /* a packet: its header was seen, its footer was not */
+	bool begun;   /* START was seen, its header was not */
+	bool magic;   /* the beat before was MAGIC */
+	bool half;    /* of 64 bits: the first half of a word; */
+	bool credit;  /* of a credit */
+	uint64_t low;
+	uint32_t left; /* words of payload */
+};
+
+static void print_word(struct weft_ape_word w)
+{
+	printf("  %016llx%016llx  ", (unsigned long long)w.hi, (unsigned long long)w.lo);
+}
+
+static void print_credit(struct weft_ape_word w)
+{
+	struct weft_ape_credit c;
+
+	print_word(w);
+	if (weft_ape_secded_check(&w) == WEFT_APE_SPOILT || !weft_ape_credit_parse(w, &c)) {
+		puts("of no kind");
+		return;
+	}
+	printf("credit: FIFOs of data %u and %u, of headers %u and %u; mark %u, seen %u%s\n",
+	       c.used[0].data, c.used[1].data, c.used[0].headers, c.used[1].headers, c.mark, c.seen,
+	       c.deaf ? "; hears nothing" : "");
+}
+
+static void print_header(struct decoder *d, struct weft_ape_word w)
+{
+	struct weft_ape_header h;
+
+	d->begun = false;
+	if (weft_ape_secded_check(&w) == WEFT_APE_SPOILT || !weft_ape_header_parse(w, &h)) {
+		puts("header: damaged");
+		d->in_step = false;
+		return;
+	}
+	d->within = !weft_ape_is_header_only(h.type);
+	d->left = d->within ? weft_ape_payload_words(h.bytes) : 0;
+	printf("header: %s to %u,%u,%u port %u channel %u, %u bytes at 0x%llx; virtual channel "
+	       "%u%s, %u hops\n",
+	       h.type < WEFT_APE_HEADER_ONLY ? types[h.type] : "header only", h.to.at[0],
+	       h.to.at[1], h.to.at[2], h.port, h.channel, h.bytes, (unsigned long long)h.addr, h.vc,
+	       h.last ? ", last" : "", h.hops);
+}
+
+static void print_footer(struct decoder *d, struct weft_ape_word w)
+{
+	struct weft_ape_footer f;
+
+	d->within = false;
+	if (!weft_ape_footer_parse(w, &f)) {
+		puts("footer: filler");
+		return;
+	}
+	printf("footer: from %u,%u,%u, sequence %u, acknowledges %u, life %u to %u, CRC %08x\n",
+	       f.from.at[0], f.from.at[1], f.from.at[2], f.seq, f.ack, f.life, f.peer_life, f.crc);
+}
+
+static void print_content(struct decoder *d, struct weft_ape_word w)
+{
+	if (!d->begun && !d->within)
+		return; /* what fills a wide beat */
+	print_word(w);
+	if (d->begun) {
+		print_header(d, w);
+	} else if (d->left) {
+		d->left--;
+		puts("data");
+	} else {
+		print_footer(d, w);
+	}
+}
+
+/* A beat of words, or half a word, of content or credit. */
+static void print_words(struct decoder *d, const struct weft_ape_beat *beat, bool credit)
+{
+	struct weft_ape_word w;
+
+	if (d->quads == 1 && !d->half) {
+		d->low = beat->quad[0];
+		d->half = true;
+		d->credit = credit;
+		return;
+	}
+	w = d->half ? (struct weft_ape_word){d->low, beat->quad[0]}
+		    : (struct weft_ape_word){beat->quad[0], beat->quad[1]};
+	d->half = false;
+	d->credit = false;
+	if (credit) {
+		print_credit(w);
+		return;
+	}
+	print_content(d, w);
+	if (d->quads == 4)
+		print_content(d, (struct weft_ape_word){beat->quad[2], beat->quad[3]});
+}
+
+static void begin_packet(struct decoder *d)
+{
+	puts("  START");
+	d->in_step = d->begun = true;
+	d->within = d->half = false;
+}
+
+static void print_beat(struct decoder *d, const struct weft_ape_beat *beat)
+{
+	bool magic = d->magic, content = d->begun || d->within;
+
+	d->magic = false;
+	if (d->half && d->credit) {
+		print_words(d, beat, true);
+	} else if (weft_ape_beat_is(beat, WEFT_APE_MAGIC, d->quads)) {
+		if (magic && content) {
+			print_words(d, beat, false);
+			return;
+		}
+		d->magic = true;
+		if (d->in_step)
+			puts("  MAGIC");
+	} else if (weft_ape_beat_is(beat, WEFT_APE_START, d->quads) && !content) {
+		begin_packet(d);
+	} else if (d->in_step) {
+		print_words(d, beat, magic || !content);
+	}
+}
+
+/* The last that were sent, and are not written over while they are copied. How many. */
+static uint32_t copy_last(struct weft_ring *ring, struct weft_ape_beat beat[LAST])
+{
+	/* acquire: pairs with the release in weft_ring_flush (link/ring.c) */
+	uint64_t sent = atomic_load_explicit(&ring->file->sent, memory_order_acquire);
+	uint32_t count = sent < LAST ? (uint32_t)sent : LAST;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t at = (sent - count + i) & (ring->beats - 1);
+
+		memcpy(beat[i].quad, ring->file->quad + at * ring->quads,
+		       ring->quads * sizeof(uint64_t));
+	}
+	atomic_thread_fence(memory_order_acquire);
+	if (atomic_load_explicit(&ring->file->sent, memory_order_relaxed) - sent >
+	    ring->beats - LAST)
+		return 0;
+	return count;
+}
+
+int weft_torus_words(struct weft_torus_options *o, char **words)
+{
+	static struct weft_ape_beat beat[LAST];
+	struct decoder d = {.in_step = false};
+	struct weft_torus_end end;
+	struct weft_ring ring;
+	uint32_t count = 0;
+	int err = weft_torus_parse_end(o, words[0], words[1], &end);
+
+	if (err)
+		return err;
+	if (weft_torus_open_cable(o, end.at, end.cable, &ring))
+		return 1;
+	d.quads = ring.quads;
+	for (unsigned int i = 0; i < TRIES && !count && ring.beats > LAST; i++)
+		count = copy_last(&ring, beat);
+	weft_ring_close(&ring);
+	printf("%u words of %u bits, from the first START on:\n", count, d.quads * 64);
+	for (uint32_t i = 0; i < count; i++)
+		print_beat(&d, &beat[i]);
+	return 0;
+}
