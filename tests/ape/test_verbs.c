@@ -145,6 +145,26 @@ static void test_room(void **state)
 	cards_end(&cards);
 }
 
+/* One queue pair finds the ring full; another finds room before half of it is free, and wants no more. The first is told
+ * all the same. */
+static void test_room_is_told(void **state)
+{
+	struct weft_ape_card *c;
+
+	begin(1);
+	c = &cards.card[0].card;
+	write_packets(PACKETS);
+	assert_int_equal(seen.written, WEFT_APE_VERBS_RING);
+	for (unsigned int i = 0; i < 10000 && !weft_ape_verbs_room(c, there); i++)
+		run(100);
+	assert_non_null(weft_ape_verbs_room(c, there));
+	assert_false(c->verbs_room);
+	run(1000000);
+	assert_true(c->verbs_room);
+	write_all();
+	cards_end(&cards);
+}
+
 /* Nothing comes of what was on its way to a node that answers no more; what is written later comes. */
 static void test_given_up(void **state)
 {
@@ -208,9 +228,10 @@ static void test_beside_puts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_order), cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_room),	 cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_new_life), cmocka_unit_test(test_beside_puts),
+		cmocka_unit_test(test_in_order),     cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_room),	     cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_room_is_told), cmocka_unit_test(test_new_life),
+		cmocka_unit_test(test_beside_puts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,8 +39,11 @@ uint8_t *weft_ape_verbs_room(struct weft_ape_card *c, struct weft_ape_coord to)
 	p = weft_ape_card_peer(c, to);
 	if (!p)
 		return NULL;
-	p->verbs.full = filled(&p->verbs) == WEFT_APE_VERBS_RING;
-	return p->verbs.full ? NULL : payload_at(c, p, p->verbs.written);
+	if (filled(&p->verbs) < WEFT_APE_VERBS_RING)
+		return payload_at(c, p, p->verbs.written);
+	/* until it is told: one that finds room meanwhile does not speak for those that found none */
+	p->verbs.full = true;
+	return NULL;
 }
 
 void weft_ape_verbs_put(struct weft_ape_card *c, struct weft_ape_coord to, uint16_t bytes)
