@@ -151,7 +151,7 @@ void meet(struct meeting *m, int argc, char **argv, void *memory, size_t bytes)
 	m->tcp = tcp_connection(argv[2], argv[3]);
 	exchange_addresses(m, atoi(argv[1]));
 	connect_queues(m, atoi(argv[1]));
-	meet_again(m); /* who sends first must find the other connected */
+	meet_again(m); /* the side that sends first must find the other connected */
 }
 
 void meet_again(struct meeting *m)

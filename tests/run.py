@@ -269,7 +269,7 @@ def coverage(folder):
     # A program that is killed as it writes its counts leaves half of them: what later ones say of
     # that is no output of theirs.
     env = {'GCOV_ERROR_FILE': str(folder / 'gcov-errors.txt')}
-    # Only who built it may write the counts of a run, so that programs keep the user here.
+    # Only the user that built it may write the counts of a run, so that programs keep the user here.
     tally = unit(folder, *COVERAGE_TESTS, **env) + pytest(
         folder, 'not slow', where='tests/cli/test_info.py', WEFT_KEEP_USER='1', **env)
     summary = folder / 'coverage.json'

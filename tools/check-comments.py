@@ -3,11 +3,13 @@
 """Checks that the comments of src, tests, sim, bench and examples name what is there: each file
 (pool/lock.c, or lock.c alone) exists, each weft_name, WEFT_NAME and function() is in the code of the tree
 or of the system's headers, each struct weft_x.field is a field of that struct, each `name` in backquotes is
-a word of the code. Those of src speak of roles, never of "he" or "who". Prints each offence as file:line:
-what; exits 1 if any."""
+a word of the code. They, and those of scripts, name roles, and no persons (PERSON). Prints each offence as
+file:line: what; exits 1 if any."""
 import argparse
+import io
 import re
 import sys
+import tokenize
 from pathlib import Path
 
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*', re.S)
@@ -70,22 +72,35 @@ class Tree:
                 yield f'struct {struct} has no {field}'
 
 
+def remarks(text):
+    """(line, text) of the comments and descriptions of a script."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT or token.type == tokenize.STRING and token.string.startswith('"""'):
+            yield token.start[0], token.string
+
+
+def people(line, words):
+    return [(line + words.count('\n', 0, m.start()), m[0]) for m in PERSON.finditer(words)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parent.parent)
     root = parser.parse_args().root.resolve()
-    tree, found = Tree(root), 0
+    tree, found, said = Tree(root), 0, {}
     for path in tree.code:
-        text, people = path.read_text(), []
+        text, said[path] = path.read_text(), []
         for comment in COMMENT.finditer(STRING.sub(lambda m: '"' * len(m[0]), text)):
             words = text[comment.start():comment.end()]
             line = text.count('\n', 0, comment.start()) + 1
             for what in tree.offences(words):
                 print(f'{path.relative_to(root)}:{line}: {what}')
                 found = 1
-            if path.is_relative_to(root / 'src'):
-                people += [(line + words.count('\n', 0, m.start()), m[0]) for m in PERSON.finditer(words)]
-        for line, word in people:
+            said[path] += people(line, words)
+    for path in sorted(p for folder in (*FOLDERS, 'lab', 'tools') for p in (root / folder).rglob('*.py')):
+        said[path] = [one for line, words in remarks(path.read_text()) for one in people(line, words)]
+    for path, several in said.items():
+        for line, word in several:
             print(f'{path.relative_to(root)}:{line}: says "{word}": name the role')
             found = 1
     return found

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Two ends of one cable, a delay of words each way, and who gives and takes packets at them. */
+/* Two ends of one cable, a delay of words each way, and what gives and takes packets at them. */
 #ifndef WEFT_TESTS_APE_ENDS_H
 #define WEFT_TESTS_APE_ENDS_H
 

@@ -128,7 +128,7 @@ def test_dead_and_departed(fabric, shown):
     seen = fabric.info()
     assert len(seen['members']) == 2 and len(seen['qps']) == 2  # nobody has recovered them
     assert seen['totals'] == TOTALS
-    fabric.run('ibv_devinfo')  # who joins recovers the dead, and leaves
+    fabric.run('ibv_devinfo')  # a new member recovers the dead, and leaves
     seen = fabric.info()
     assert (seen['members'], seen['qps'], seen['regions']) == ([], [], [])
     assert seen['pool']['segments_leased'] == 0

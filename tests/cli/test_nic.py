@@ -22,7 +22,7 @@ def hosts():
 
 
 def test_as_needed(hosts):
-    """Who listens, or stays within its host, needs none."""
+    """A program that listens, or stays within its host, needs none."""
     here, there = hosts.hosts
     server = there.start(*PINGPONG)
     wait_for(there.listens, 'server listens')

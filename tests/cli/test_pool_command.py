@@ -122,7 +122,7 @@ os.kill(os.getpid(), signal.SIGSTOP)"""
 
 @pytest.mark.waits
 def test_stopped_lock_owner(fabric):
-    """Whoever is stopped with the pool's lock is named, and not waited for without end."""
+    """A lock's owner that is stopped is named, and not waited for without end."""
     kill(fabric, start(fabric))
     with subprocess.Popen([*user_prefix(), sys.executable, '-c', HOLDER, fabric.pool],
                           stdout=subprocess.PIPE, text=True) as holder:

@@ -167,7 +167,7 @@ static void never_answered(void **state)
 	expect_silence();
 }
 
-/* Why it cannot be said who listens is no answer of anybody's. */
+/* Why it cannot be said which program listens is no peer's answer. */
 static void nobody_listens(void **state)
 {
 	static const struct {
@@ -230,7 +230,7 @@ static void listens_never(void **state)
 
 /* ---- Being asked ---- */
 
-/* Whoever asked is refused, as the kernel does it. */
+/* The program that asked is refused, as the kernel does it. */
 static void fails_to_accept(void **state)
 {
 	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;
@@ -615,7 +615,7 @@ static void from_another(void **state)
 	expect_sent(WEFT_MAD_REJ);
 }
 
-/* Whoever asks and gives up says so before it knows our number. */
+/* A peer that asks and gives up says so before it knows our number. */
 static void gives_up(void **state)
 {
 	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;

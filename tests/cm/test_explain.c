@@ -168,7 +168,7 @@ static rlim_t allow_descriptors(rlim_t n)
 	return was;
 }
 
-/* Who listens cannot be found out without one; a port is released all the same. */
+/* Which program listens cannot be found out without one; a port is released all the same. */
 static void without_descriptors(void **state)
 {
 	const char *line = "weft: RDMA_CM_EVENT_UNREACHABLE: errno 24: Too many open files; "

@@ -123,7 +123,7 @@ static void quit(int who)
 		handle(who, &out);
 }
 
-/* As the agent finds who a message is for. */
+/* As the agent finds the connection that a message is for. */
 static void arrive(struct flying *f)
 {
 	struct end *e = &game.end[f->to];
@@ -251,7 +251,7 @@ static void check_whole(void)
 	HOLD(TOLD(1, E(OPEN), E(CLOSED), E(RELEASED)) || TOLD(1, E(CLOSED), E(RELEASED)));
 }
 
-/* Who hears nothing any more may take it for silence: then only the one that asked knows. */
+/* An end that hears nothing any more may take it for silence: then only the end that asked knows. */
 static bool is_left_alone(void)
 {
 	return game.end[1].conn.state == WEFT_CONN_ESTABLISHED &&
@@ -267,7 +267,7 @@ static void check_broken(void)
 		enum weft_conn_event last = e->ntold ? e->told[e->ntold - 1] : WEFT_CONN_QUIET;
 
 		HOLD(!e->conn.deadline_ns);
-		/* who was told that it is open was told that it has ended */
+		/* an end that was told that it is open was told that it has ended */
 		HOLD(last != WEFT_CONN_RESPONDED && last != WEFT_CONN_CLOSED);
 		HOLD(last != WEFT_CONN_OPEN || is_left_alone());
 	}

@@ -221,7 +221,7 @@ static int take(struct weft_address *from)
 	return (int)number;
 }
 
-/* Full mailboxes make posters wait, though not for ever: who does not look loses the oldest. */
+/* Full mailboxes make posters wait, though not for ever: a member that does not look loses the oldest. */
 static void full(void **state)
 {
 	struct weft_address self = weft_pool_address(pool), from;
@@ -261,7 +261,7 @@ static void looks_late(struct subject *s)
 	pause();
 }
 
-/* Whoever does not look holds nobody up, and loses nothing. */
+/* A member that does not look holds nobody up, and loses nothing. */
 static void passed_over(void **state)
 {
 	struct subject s = subject_start(looks_late);

@@ -62,8 +62,8 @@ def test_rdma_client_and_server(fabric, kind, options):
 @pytest.mark.parametrize('program, seconds', [
     ('udaddy', 17), pytest.param('ucmatose', 146, marks=pytest.mark.slow)])
 def test_listener_that_is_stopped(fabric, program, seconds):
-    """It is asked 16 times, as often and as long as the kernel's rdma_cm would: each 1.1 s for who looks
-    a datagram service up, each 9.1 s for who connects."""
+    """It is asked 16 times, as often and as long as the kernel's rdma_cm would: each 1.1 s for a program that looks
+    a datagram service up, each 9.1 s for one that connects."""
     server = serve(fabric, program)
     os.killpg(server.process.pid, signal.SIGSTOP)
     begun = time.monotonic()

@@ -289,7 +289,7 @@ void churn_serve(struct worker *w)
 
 static int status; /* of the last event of ours */
 
-/* The next event of ours; those who ask us are served meanwhile. */
+/* The next event of ours; workers that ask us are served meanwhile. */
 static enum rdma_cm_event_type next_event(struct worker *w, struct rdma_event_channel *channel,
 					  const struct seat *peer, const char *what)
 {

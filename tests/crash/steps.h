@@ -16,7 +16,7 @@
 enum kind {
 	WORKER,	 /* talks to others */
 	SLEEPER, /* does so while one of them is stopped in the middle of an execution */
-	JOINER,	 /* attaches, and finds those who have died */
+	JOINER,	 /* attaches, and finds those that have died */
 	FOUNDER, /* attaches where there is no pool yet */
 	KINDS,
 };

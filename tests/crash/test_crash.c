@@ -44,7 +44,7 @@ static struct steps_table *table;
 static struct sums *sums;
 static uint64_t goal, until_ns;
 
-/* ---- Whom to kill, and where ---- */
+/* ---- Which process to kill, and where ---- */
 
 static double rate(enum kind kind, uint32_t label)
 {
@@ -173,7 +173,7 @@ static struct seat *seat_of(struct world *world, pid_t pid)
 	return NULL;
 }
 
-/* Somebody new, who finds the dead, and may die of it. */
+/* A new process, which finds the dead, and may be killed while it does. */
 static void start_joiner(struct world *world, uint64_t *seed)
 {
 	struct seat *seat = &world->seat[SEATS];
@@ -288,7 +288,7 @@ static void watch(struct world *world, uint64_t *seed)
 
 /* ---- What is left ---- */
 
-/* Attaches alone, so that whoever died last is found; and leaves. */
+/* Attaches alone, so that the last that died is found; and leaves. */
 static void clean_up(struct world *world, enum kind kind, struct order order)
 {
 	struct seat *seat = &world->seat[SEATS];
@@ -364,7 +364,7 @@ static void play(struct world *world, uint64_t seed)
 	watch(world, &seed);
 	count(world);
 	world->hurried = false;
-	/* who recovers the last may die, too */
+	/* the member that recovers the last may die, too */
 	for (uint32_t i = (uint32_t)draw(&seed, 3); i; i--)
 		clean_up(world, JOINER, order(JOINER, &seed));
 	clean_up(world, JOINER, (struct order){0});

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A producer is killed, or stopped, at each step from its completion to the wake-up of whoever sleeps on the queue's
+ * A producer is killed, or stopped, at each step from its completion to the wake-up of the sleeper on the queue's
  * channel. The sleeper wakes within a second, once for its arming, and finds the completion; a producer that goes
  * on afterwards does no harm: a word that it writes too late is no event, and nobody sleeps for it.
  */
@@ -181,7 +181,7 @@ static void open_sleeper(struct sleeper *s, int fd)
 	meet(fd, &s->end);
 }
 
-/* Whoever polled before must not sleep for a word that is no event. */
+/* An owner that polled before must not sleep for a word that is no event. */
 static void look_for_stale(struct sleeper *s, struct shared *shared)
 {
 	struct ibv_cq *cq;
@@ -196,7 +196,7 @@ static void look_for_stale(struct sleeper *s, struct shared *shared)
 	}
 }
 
-/* It does what it was stopped in. Who is woken at once may come before it has stopped. */
+/* It does what it was stopped in. A sleeper that is woken at once may come before it has stopped. */
 static void go_on(int fd, struct shared *shared)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -232,7 +232,7 @@ static void *resume_beside(void *arg)
 	return NULL;
 }
 
-/* Whoever sleeps for an event sleeps on. */
+/* A sleeper for an event sleeps on. */
 static void resume_asleep(struct sleeper *s, struct shared *shared)
 {
 	struct beside beside = {s, shared};
@@ -246,7 +246,7 @@ static void resume_asleep(struct sleeper *s, struct shared *shared)
 	pthread_join(thread, NULL);
 }
 
-/* The producer has claimed the event and said that it tells the channel, and is dead. Whoever arms anew takes
+/* The producer has claimed the event and said that it tells the channel, and is dead. An owner that arms anew takes
  * the event over before anybody has looked for the dead, and sleeps for it. */
 static void arm_again(struct sleeper *s, struct shared *shared)
 {

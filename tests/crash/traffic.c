@@ -171,7 +171,7 @@ static void take_events(struct worker *w)
 	}
 }
 
-/* Whoever waits for a completion that must come sleeps; but not for ever. */
+/* A worker that waits for a completion that must come sleeps; but not for ever. */
 static void sleep_until_event(struct worker *w)
 {
 	struct pollfd fd = {w->channel->fd, POLLIN, 0};
@@ -204,7 +204,7 @@ static void settle(struct worker *w, struct link *l)
 {
 	uint64_t limit = now_ns() + HANGS_NS;
 
-	/* listeners must not sleep: who connects to them waits meanwhile */
+	/* listeners must not sleep: a worker that connects to them waits meanwhile */
 	if (!w->seat->port && !draw(&w->seed, 4))
 		while (l->sends_due && now_ns() < limit)
 			sleep_until_event(w);

@@ -271,7 +271,7 @@ static void talk(struct worker *w)
 	traffic_wait(w);
 }
 
-/* Whoever lost a peer hears of it, however often the dead were written to with success. */
+/* A worker that lost a peer hears of it, however often the dead were written to with success. */
 static void bury(struct worker *w, struct link *l)
 {
 	uint64_t limit = atomic_load(&w->world->seat[l->peer].died_ns) + LIMIT_NS;

@@ -76,7 +76,7 @@ struct worker {
 
 extern struct in_place in_place;
 
-/* Where somebody is stopped in the middle of an execution, what is taken from him ends his connections
+/* Where a worker is stopped in the middle of an execution, what is taken from it ends its connections
  * (docs/decisions/0014). */
 static inline bool may_lose(const struct worker *w, const struct link *l)
 {
@@ -101,7 +101,7 @@ void churn_begin(struct worker *w);
 void churn_run(struct worker *w);
 void churn_memory(struct worker *w);
 void churn_end(struct worker *w);
-void churn_take(struct worker *w);  /* from who may be stopped */
+void churn_take(struct worker *w);  /* from a worker that may be stopped */
 void churn_serve(struct worker *w); /* requests for connections */
 
 /* guest.c: in the domain of another. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the processes of a round share with each other and with their supervisor, beside the pool: who
- * they are, who has died, and what two of them need to connect. It lies in anonymous shared memory,
+ * What the processes of a round share with each other and with their supervisor, beside the pool: which
+ * they are, which have died, and what two of them need to connect. It lies in anonymous shared memory,
  * since it must tell the truth when the pool does not.
  */
 #ifndef WEFT_TESTS_CRASH_WORLD_H
@@ -18,7 +18,7 @@ enum stage {
 	UNBORN,
 	BORN,
 	DONE,	 /* asks nothing of the others any more, but answers */
-	LEAVING, /* whoever talks to it may get an error */
+	LEAVING, /* its peers may get an error */
 	LEFT,
 };
 
@@ -71,7 +71,7 @@ struct world {
 	char pool[64];
 	uint32_t seats;
 	bool hurried;		     /* somebody will attach after each death, and find it */
-	struct seat seat[SEATS + 1]; /* the last one: who attaches later */
+	struct seat seat[SEATS + 1]; /* the last one is of a process that attaches later */
 };
 
 uint64_t now_ns(void);

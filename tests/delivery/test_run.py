@@ -358,7 +358,7 @@ def test_private_pool_that_was_left_goes_with_the_next(delivery):
     with delivery.start('--private', 'sh', '-c', 'echo $WEFT_POOL; read line', stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE) as run:
         alive = os.path.dirname(run.stdout.readline().decode().strip())
-        # a new one might be somebody's who is just starting
+        # a new one may belong to another run that is just starting
         wait_for(lambda: delivery.run('--private', 'true').returncode or not os.path.exists(folder), 'it is gone')
         assert os.path.exists(alive)
         run.stdin.close()

@@ -324,7 +324,7 @@ void case_address(struct world *world)
 	need(ibv_dealloc_pd(pd) == 0, "ibv_dealloc_pd");
 }
 
-/* The header of what came says whom to answer; sometimes it is none. */
+/* The header of what came says which address to answer; sometimes it is none. */
 void case_answer(struct world *world)
 {
 	uint8_t *header = world->memory[RECEIVE];

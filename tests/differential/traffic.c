@@ -64,7 +64,7 @@ void run_traffic(struct world *world, struct wish wish)
 	requests[count - 1].wr.send_flags |= IBV_SEND_SIGNALED; /* says when all is done */
 	last = post_list(&pair, requests, count);
 	good = tell_completions(world, &pair, last);
-	/* who is not told that a message found no receive may have brought a part of it */
+	/* a requester that is not told that a message found no receive may have brought a part of it */
 	if (whole_or_nothing(requests, count) ||
 	    (good && (wish.type == IBV_QPT_RC || receives >= count)))
 		outcome("data=%08x", world_digest(world));

@@ -93,7 +93,7 @@ void case_overrun(struct world *world)
 	for (int i = 0; i < depth + 4; i++)
 		posted += send_one(world, pair.qp[0], IBV_WR_RDMA_WRITE, 1, 0) == 0;
 	outcome("taken=%d", posted == depth + 4);
-	/* Who lost completions may fail only when somebody looks after it. */
+	/* A queue that lost completions may fail only when its program looks after it. */
 	for (int i = 0; i < 200 && qp_state(pair.qp[0]) != IBV_QPS_ERR; i++)
 		usleep(10000);
 	tell_events(world, &pair, 2, 1000);

@@ -16,7 +16,7 @@ void damage_connect(uint32_t qpn, uint16_t member);
 /* Changes up to eight places: single bits, bytes, words, or fields of a struct. `deep`: not in the header,
  * where most damage is found at once. */
 void damage(const char *path, uint64_t *random, bool deep);
-/* What was done last, for who has to find the cause. */
+/* What was done last, for the search for a cause. */
 void damage_tell(void);
 
 #endif

@@ -56,7 +56,7 @@ static void forbid_reaching(void)
 	assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
 
-/* ---- Who dies ---- */
+/* ---- The process that dies ---- */
 
 static void die(int i)
 {
@@ -108,7 +108,7 @@ static void make_victims(const char *path)
 	damage_keep(path);
 }
 
-/* ---- Who lives on ---- */
+/* ---- The processes that live on ---- */
 
 static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq)
 {

@@ -43,7 +43,7 @@ static void ask_copy(int context, int to_kind, int to_device, int from_kind, int
 	GPU_OK(cu.cuStreamDestroy_v2(stream));
 }
 
-/* Two handles that lie side by side: what is one allocation to whom. */
+/* Two handles that lie side by side: to which calls they are one allocation. */
 void facts_sides(void)
 {
 	struct weft_cu_memory_prop prop = {.type = WEFT_CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -22,7 +22,7 @@
 
 static const char *image;
 
-/* What an owner tells who else wants its memory. */
+/* What an owner tells a peer that wants its memory. */
 struct offer {
 	pid_t pid;
 	int fd; /* of cuMemCreate's memory */

@@ -141,7 +141,7 @@ static void *let_go(void *arg)
 	return NULL;
 }
 
-/* Held back: whoever waits, waits until it is let go. */
+/* Held back: a thread that waits, waits until it is let go. */
 static void held(void)
 {
 	pthread_t thread;

@@ -274,7 +274,7 @@ static void deregister(struct pair *p, struct end *e)
 	be_caught_there(p);
 	p->may_fail = e == &p->far ? WEFT_WC_REM_ACCESS_ERR : WEFT_WC_LOC_PROT_ERR;
 	ends_revoke(e);
-	/* from behind, ahead of somebody who still writes there */
+	/* from behind, ahead of an executor that still writes there */
 	for (uint32_t at = MEMORY; at; at -= 512)
 		memset(e->memory + at - 512, 'p', 512);
 	post(p);

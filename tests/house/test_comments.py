@@ -53,6 +53,19 @@ def test_comments(tmp_path, becomes, offence):
     assert (offence or '') in done.stdout and len(done.stdout.splitlines()) == bool(offence)
 
 
+@pytest.mark.parametrize('folder', ['src', 'tests', 'sim', 'bench', 'examples'])
+def test_roles_everywhere(tmp_path, folder):
+    put(tmp_path, f'{folder}/a.c', '/* Roles. */\nint a; /* for whoever\n * he is */\n')
+    said = tool('check-comments.py', tmp_path).stdout.splitlines()
+    assert said == [f'{folder}/a.c:2: says "whoever": name the role', f'{folder}/a.c:3: says "he": name the role']
+
+
+def test_roles_in_scripts(tmp_path):
+    put(tmp_path, 'tests/a.py', '"""What it does.\n\nFor whom."""\nwho = "he"  # his\n')
+    said = tool('check-comments.py', tmp_path).stdout.splitlines()
+    assert said == ['tests/a.py:3: says "whom": name the role', 'tests/a.py:4: says "his": name the role']
+
+
 def shape(root, lines=250, files=40, check='static int check(void)\n{\n}\n'):
     put(root, 'src/pool/format.h', '\n' * lines)
     put(root, 'src/pool/pool.h', '#include "pool/format.h"\n' + '\n' * 300)

@@ -174,7 +174,7 @@ def test_qemu(storage):
 
 
 def check(storage, acknowledged, seed):
-    """Each write that the client was told of is in the file, and who reads it by the fabric gets it."""
+    """Each write that the client was told of is in the file, and a client that reads it by the fabric gets it."""
     data = storage.file.read_bytes()
     for i in acknowledged:
         assert data[i * CHUNK:][:CHUNK] == bytes([pattern(i, seed)]) * CHUNK, f'chunk {i}'
@@ -198,7 +198,7 @@ def test_killed_client(storage):
 
 def test_killed_target(storage):
     """The client is told: Debian 12's libiscsi then connects anew, but by TCP even where it was by iSER,
-    and waits. Who comes to the next target finds what was written."""
+    and waits. A client of the next target finds what was written."""
     before = storage.held()
     storage.modules['LIBISCSI_DEBUG'] = '2'
     client = storage.writer(SIZE // CHUNK, 5)

@@ -180,7 +180,7 @@ def test_srq_bandwidth_of_all_sizes(fabric):
 @pytest.fixture
 def domains():
     """Takes away the files by which perftest names its domains: it cannot open those that another
-    user has left there, and nobody who has them open needs the name."""
+    user has left there, and a program that has them open does not need the name."""
     for path in Path('/tmp').glob('xrc_domain_*'):
         path.unlink(missing_ok=True)
 

@@ -35,7 +35,7 @@ void subject_go(const struct subject *s);
 /* Kills and reaps it if it still runs. */
 void subject_end(struct subject *s);
 
-/* For the subject: attaches and tells the test who it is. */
+/* For the subject: attaches and tells the test which process it is. */
 struct weft_pool *subject_attach(struct subject *s);
 void subject_ready(struct subject *s);
 void subject_wait(struct subject *s);

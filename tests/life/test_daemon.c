@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Processes that become daemons, before or after they attach, and machines that are suspended: who
- * lives is a member, and who was only stopped has not died.
+ * Processes that become daemons, before or after they attach, and machines that are suspended: what
+ * lives is a member, and what was only stopped has not died.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -40,7 +40,7 @@ static bool become_daemon(struct subject *s)
 	child = fork();
 	subject_require(child >= 0, "fork again");
 	if (child) {
-		/* before the ancestor ends, who is waited for */
+		/* before the ancestor ends, which is waited for */
 		s->page->value[0] = (uint64_t)child;
 		_exit(0);
 	}

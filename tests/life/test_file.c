@@ -117,7 +117,7 @@ static void test_other_size(void **state)
 	refused_as((uint64_t)st.st_size, bytes);
 }
 
-/* Who died while making it had written this much, in this order. */
+/* A process that died while making it had written this much, in this order. */
 static void test_half_made(void **state)
 {
 	uint64_t making = WEFT_POOL_MAKING;
@@ -241,7 +241,7 @@ static void merged_counters(uint64_t merging, uint64_t expected)
 	struct weft_pool_header after;
 	int fd;
 
-	/* of member 0, who was being forgotten */
+	/* of member 0, which was being forgotten */
 	overwrite(WEFT_OFF_MEMBERS + offsetof(struct weft_pool_member, line[3].counters), &left,
 		  sizeof(left));
 	overwrite((off_t)from, (char *)&header + from, sizeof(header) - from);
@@ -253,7 +253,7 @@ static void merged_counters(uint64_t merging, uint64_t expected)
 	assert_int_equal(after.merging, 0);
 }
 
-/* Who died while adding a member's counters to those of the departed is repeated, not added to. */
+/* What a process began that died while it added a member's counters to those of the departed is repeated, not added to. */
 static void test_half_merged(void **state)
 {
 	merged_counters(1, 12);
@@ -307,7 +307,7 @@ static void lives(struct subject *s)
 	pause();
 }
 
-/* Removed by somebody who does not know: both sides of the rift must be told. */
+/* Removed by a user that does not know: both sides of the rift must be told. */
 static void test_unlinked(void **state)
 {
 	char text[1024] = "", *end;

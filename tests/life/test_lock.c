@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Whoever is stopped while he holds the file lock holds nobody up for ever, and is named. */
+/* A lock's owner that is stopped holds nobody up for ever, and is named. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -119,7 +119,7 @@ static void test_named(void **state)
 	at = strstr(text, expected);
 	if (!at || strstr(at, "\nweft:"))
 		fail_msg("%s", text);
-	/* he is given up: not each call waits as long */
+	/* the lock's owner is given up: not each call waits as long */
 	assert_int_equal(lease_one(pool, &took_ns), -ETIMEDOUT);
 	assert_true(took_ns < PATIENCE_NS);
 	go_on(&s);
@@ -128,7 +128,7 @@ static void test_named(void **state)
 	weft_pool_put(pool);
 }
 
-/* What cannot be given back to somebody who is stopped is recovered, as if we had died. */
+/* What cannot be given back to a lock's owner that is stopped is recovered, as if we had died. */
 static void test_left(void **state)
 {
 	struct weft_pool *pool;
@@ -147,7 +147,7 @@ static void test_left(void **state)
 	weft_pool_put(pool);
 }
 
-/* The dead stay so long, and whoever looks for them is not held up for each. */
+/* The dead stay so long, and a member that looks for them is not held up for each. */
 static void dies(struct subject *s)
 {
 	subject_attach(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Memory that somebody stopped may still touch is nobody else's until he has gone on or died. */
+/* Memory that a suspect may still touch is nobody else's until the suspect has gone on or died. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -77,15 +77,15 @@ static void test_goes_on(void **state)
 	assert_int_equal(weft_pool_quiesce(pool, 0, 0), -ETIMEDOUT);
 	assert_in_range(now_ms() - begun, 900, 5000);
 	assert_int_equal(weft_pool_age(pool), 1);
-	/* one who is known is not waited for again */
+	/* a known suspect is not waited for again */
 	begun = now_ms();
 	assert_int_equal(weft_pool_quiesce(pool, 0, 0), -ETIMEDOUT);
-	/* he is at one queue pair, and in nobody else's way */
+	/* the suspect is at one queue pair, and in nobody else's way */
 	assert_int_equal(weft_pool_quiesce(pool, AT_QP, 0), -ETIMEDOUT);
 	assert_int_equal(weft_pool_quiesce(pool, AT_QP + 1, 0), 0);
 	assert_int_equal(weft_pool_stopped_at(pool, AT_QP), 1);
 	assert_int_equal(weft_pool_stopped_at(pool, AT_QP + 1), 0);
-	/* and what came after him is out of his reach */
+	/* and what came after the suspect is out of its reach */
 	assert_int_equal(weft_pool_quiesce(pool, 0, 1), 0);
 	assert_in_range(now_ms() - begun, 0, 500);
 	weft_pool_retire(pool, WEFT_RETIRE_EXTENT, old, EXTENT);
@@ -215,7 +215,7 @@ static void leaves(struct subject *s)
 	pause();
 }
 
-/* Who leaves while somebody stopped is in his memory leaves it behind, to be recovered. */
+/* A member that leaves while a suspect is in its memory leaves it behind, to be recovered. */
 static void test_leaves(void **state)
 {
 	struct subject owner = subject_start(leaves), s = subject_start(execute);

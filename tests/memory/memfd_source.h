@@ -21,7 +21,7 @@ void memfd_source_fail_at(unsigned int n);
 /* Fails allocations that would make more bytes than this; 0: none. */
 void memfd_source_limit(size_t bytes);
 
-/* Those who were stopped have gone on: what was retired is free. */
+/* The suspects have gone on: what was retired is free. */
 void memfd_source_go_on(void);
 
 unsigned int memfd_source_extents(void);

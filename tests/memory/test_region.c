@@ -479,7 +479,7 @@ static void check_pieces(const struct weft_region *region)
 	}
 }
 
-/* Moves the pages of all regions out of reach of who stopped. */
+/* Rehomes all regions, out of reach of the suspect. */
 static void rehome(struct weft_region *region, struct weft_region *other)
 {
 	assert_true(weft_region_any_exposed());
@@ -492,7 +492,7 @@ static void rehome(struct weft_region *region, struct weft_region *other)
 	check_pieces(region);
 }
 
-/* Regions that stay leave their extent to a peer who stopped in the middle of a copy, and share the new
+/* Regions that stay leave their extent to a peer that stopped in the middle of a copy, and share the new
  * one as they did the old. */
 static void test_rehome(void **state)
 {

@@ -34,7 +34,7 @@
 #define SLACK_MS    700 /* for a core, on a busy machine */
 #define LEAST_MOVES 50
 #define HANG_S	    60
-/* Who waits for a signal without blocking it before may miss it, on any system: between two sleeps. Here it may come in
+/* A program that waits for a signal without blocking it before may miss it, on any system: between two sleeps. Here it may come in
  * the microsecond before a call is made again. */
 #define MISSED_MOST   1
 
@@ -364,7 +364,7 @@ static void on_signal(int signal)
 {
 }
 
-/* By one signal each, while memory goes on to move. Who has missed it gets another. */
+/* By one signal each, while memory goes on to migrate. A thread that has missed it gets another. */
 static unsigned int end_all(void)
 {
 	unsigned int missed = 0;

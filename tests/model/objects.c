@@ -21,7 +21,7 @@ static int dealloc_pd(struct process *p, uint8_t slot)
 	return 0;
 }
 
-/* Whoever may be written by others must be writable by its owner (11.2.8.2). */
+/* What others may write must be writable by its owner (11.2.8.2). */
 static int reg_mr(struct model *m, struct process *p, const struct step *s)
 {
 	const struct step_region *r = &s->region;

@@ -19,7 +19,7 @@ static struct verdict local_error(enum ibv_wc_status status)
 
 /* ---- Carrying out ---- */
 
-/* It answers whoever it is connected to itself. */
+/* It answers its own peer itself. */
 static struct qp *answering_peer(struct model *m, const struct qp *qp)
 {
 	struct qp *peer = model_qp(m, qp->dest);

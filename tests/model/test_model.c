@@ -162,7 +162,7 @@ static uint64_t now_s(void)
 	return (uint64_t)t.tv_sec;
 }
 
-/* Every other fleet plays on one core: more sequences, and who holds a lock may not be running. On
+/* Every other fleet plays on one core: more sequences, and the owner of a lock may not be running. On
  * several, more happens at once. */
 static void choose_cores(unsigned int job, uint64_t fleet)
 {

@@ -50,7 +50,7 @@ void worker_nonblocking(int fd)
 
 /* ---- Checking ---- */
 
-/* Behind the lock of the queue pair: whoever was at work on it is done. */
+/* Behind the lock of the queue pair: any thread that was at work on it is done. */
 static void pass_lock(struct ibv_qp *qp)
 {
 	struct ibv_send_wr *bad;

@@ -45,7 +45,7 @@ static int connect(struct weft_qp *qp, uint16_t *executor)
 {
 	struct state *s = qp->carried;
 
-	assert_false(pieces_will.clings); /* whoever connects it anew has waited */
+	assert_false(pieces_will.clings); /* the owner that connects it anew has waited */
 	weft_responder_begin(&s->to, qp);
 	s->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
 	if (weft_responder_find(&s->to))

@@ -3,7 +3,7 @@
  * A transport that is as late as the test wants. It takes up to PIECES_MOST requests of a queue pair,
  * and answers all of them with *under way*; at a look it carries them to the responder, one at a time, in PIECES
  * pieces each, on a busy line of its own, and finds out there whether there is a receive and
- * somebody who answers, as a card would. Pieces may arrive in any order: the last one waits for
+ * a peer that answers, as a card would. Pieces may arrive in any order: the last one waits for
  * the others, as a program may poll the last byte.
  */
 #ifndef WEFT_TESTS_NIC_PIECES_H

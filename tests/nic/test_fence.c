@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Whoever completes fences before it looks whether it is awaited, and arming fences before the
+ * A producer fences before it looks whether its completion is awaited, and arming fences before the
  * queue is looked at once more: one of the two sees the other. That the producer's fence stands
  * between the two is seen by one thread; what it is good for, by two threads on two cores, nothing
  * between the store and the look but what the product has there, and stores to lines that the other

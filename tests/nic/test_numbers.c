@@ -104,7 +104,7 @@ static void make(struct weft_qp *qp)
 }
 
 /* Those at the end of all numbers, and those behind: neither 0, 1 nor that of groups; all are
- * different, and whoever looks at all of them finds them. */
+ * different, and a look at all of them finds them. */
 static void wrap(void **state)
 {
 	static struct weft_qp qps[MANY];

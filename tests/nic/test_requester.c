@@ -36,7 +36,7 @@ static struct {
 
 static void patient(void)
 {
-	w.lets_go = true; /* whoever waits for it gets it */
+	w.lets_go = true; /* a waiting caller gets it */
 }
 
 /* ---- The transport ---- */

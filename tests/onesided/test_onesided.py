@@ -16,7 +16,7 @@ def test_no_system_call(fabric):
     lines = log.read_text().splitlines()
     marks = [n for n, line in enumerate(lines) if 'getppid()' in line]
     assert len(marks) == 2
-    # the helper looks for dead peers twice a second; who posts and polls never calls the kernel
+    # the helper looks for dead peers twice a second; a program that posts and polls never calls the kernel
     poster = lines[marks[0]].split()[0]
     assert [line for line in lines[marks[0] + 1:marks[1]] if line.split()[0] == poster] == []
     assert fabric.totals()['ops_write'] >= WRITES

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Who is stopped between his last look at his right and asking the helper of the memory's owner, and asks when
- * that has ended: nothing is carried out for him. All of libibverbs in one program.
+ * An executor is stopped between its last look at its grant and asking the helper of the memory's owner, and asks when
+ * that has ended: nothing is carried out for it. All of libibverbs in one program.
  */
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A domain whose maker asks for its end while others begin to use it: at each labelled turn of his one of them
- * acts. Either he is refused, or they are; nobody else sees that he has asked.
+ * A domain whose maker asks for its end while others begin to use it: at each labelled turn of the maker one of them
+ * acts. Either the maker is refused, or they are; nobody else sees that it has asked.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,7 +106,7 @@ static void unused(void **state)
 	assert_false(w.kept);
 }
 
-/* Others hear nothing of it, however often he asks. */
+/* Others hear nothing of it, however often the maker asks. */
 static void used(void **state)
 {
 	make();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Requests on memory of a third that moves while they are carried out: he waits for a while, and then leaves
- * behind who stands still. Here that is between two labelled turns, so that each request meets it.
+ * Requests on memory of a third that moves while they are carried out: its owner waits for a while, and then leaves
+ * behind an executor that stands still. Here that is between two labelled turns, so that each request meets it.
  */
 #include "../verbs/two.h"
 
@@ -60,7 +60,7 @@ static void expect_others(uint8_t byte, uint64_t n)
 	assert_int_equal(exporter_do(&w.exporter, EXPORT_CHECK, byte), n);
 }
 
-/* Whose bytes are only for who waits for the completion: once more. */
+/* The bytes are read only after the completion: the request is carried out once more. */
 static void done_again(void **state)
 {
 	memset(w.own->addr, 3, BYTES);

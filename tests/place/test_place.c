@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A key of a third's memory: at each labelled turn of one who looks at it the owner may move that memory, which
- * for others begins and ends between two steps of his. The owner is a process that does nothing itself.
+ * A key of a third's memory: at each labelled turn of an executor that looks at it the owner may migrate that memory, which
+ * for others begins and ends between two steps of the executor. The owner is a process that does nothing itself.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -41,7 +41,7 @@ static struct {
 	struct weft_caller caller;
 	struct weft_pool_member *owner;
 	struct weft_mr mr;
-	uint32_t turn, at; /* how many there were, and at which he acts */
+	uint32_t turn, at; /* how many there were, and at which the owner acts */
 	enum act act;
 	struct weft_pool_mr entry;
 } w;
@@ -82,7 +82,7 @@ static void act(void)
 	}
 }
 
-/* What he has begun he ends. */
+/* What the owner has begun it ends. */
 static void finish(void)
 {
 	if (weft_moving_phase(w.owner->moves) == WEFT_MOVING_NONE)
@@ -130,7 +130,7 @@ static uint32_t look(enum act act, uint32_t at, bool known)
 	w.at = at;
 	w.act = act;
 	found = find(&span);
-	/* who has not found it does so later; who has learns from his right that it has gone meanwhile */
+	/* an executor that has not found it does so later; one that has learns from its grant that it has gone meanwhile */
 	if (!found)
 		assert_true(weft_find_later(&w.caller));
 	else if (at && w.turn > at)
@@ -203,7 +203,7 @@ static int attach(void **state)
 		return -1;
 	weft_pool_caller_get(w.pool, &w.caller);
 	w.nic.pool = w.pool;
-	/* an entry of ours, which is his from now on */
+	/* an entry of ours, which is the owner's from now on */
 	if (weft_mr_create(&w.nic, &w.mr, &drawing))
 		return -1;
 	number = !w.pool->me;

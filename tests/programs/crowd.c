@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * N processes, each connected to each other one, send M messages to each of them and verify what
- * they receive: from whom, which one, and every byte of it.
+ * they receive: which one it is, of which sender, and every byte of it.
  *
  *   crowd N M
  *
@@ -117,7 +117,8 @@ static void join(struct member *m)
 	for (int peer = 0; peer < m->n; peer++)
 		if (peer != m->me)
 			end_connect_qp(m->qp[peer], &shared->address[peer][m->me]);
-	barrier(1, m->n); /* who is not connected yet does not answer, for half a second at most */
+	barrier(1,
+		m->n); /* a peer that is not connected yet does not answer, for half a second at most */
 }
 
 static void work(struct member *m)

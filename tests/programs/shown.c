@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Two processes of known contents, for whoever looks at a pool. The first one registers memory of
+ * Two processes of known contents, for commands that look at a pool. The first one registers memory of
  * each kind and posts three receives; the second one sends two messages of 16 bytes, writes 100
  * bytes, and adds once. Then the first prints what it made, a line each, and both sleep until they
  * are killed.

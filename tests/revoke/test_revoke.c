@@ -160,7 +160,7 @@ static void stopped_in_place(void **state)
 	stopped(IN_PLACE);
 }
 
-/* ---- Those who stay ---- */
+/* ---- Those that stay ---- */
 
 /* The first word behind what writer 0 writes is counted up by writer 1. */
 static uint64_t *word_behind(void)
@@ -279,7 +279,7 @@ static struct ibv_mw *show_window(void)
 	return mw;
 }
 
-/* A queue pair is taken from one who is stopped, in memory in which others go on to count: nothing of
+/* A queue pair is taken from a process that is stopped, in memory in which others go on to count: nothing of
  * what they add is lost, and they see no error. Whether the former was in the middle of something. */
 static bool play_bystander(enum way way)
 {

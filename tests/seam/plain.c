@@ -106,7 +106,7 @@ static int claim(struct weft_backed *b, uint16_t member)
 static int enter(struct weft_backed *b)
 {
 	if (b->memory->locked)
-		return -ETIMEDOUT; /* one thread: whoever holds it does not go on */
+		return -ETIMEDOUT; /* one thread: the owner of the lock does not go on */
 	b->memory->locked = true;
 	told.locks++;
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * A second row of struct weft_backing, for tests: plain memory of this process. Each path is a memory of
- * its own, and who opens one twice is two members of it; so one process has as many pools as it
+ * its own, and a process that opens one twice is two members of it; so one process has as many pools as it
  * likes. One thread.
  */
 #ifndef WEFT_TESTS_SEAM_PLAIN_H

@@ -191,7 +191,7 @@ static void near_looks(struct weft_sim *sim, struct weft_sim_event *event)
 	do
 		due_ns = weft_nic_progress(&c->nic, &c->caller, sim->now_ns);
 	while (look_at_result(c->world));
-	/* whoever sleeps meanwhile is to look again */
+	/* a sleeper is to look again */
 	assert_true(c->kicked == !!c->nic.nwaiting);
 	weft_sim_at(sim, event, sim->now_ns + (due_ns < TICK_NS ? due_ns : TICK_NS));
 }

@@ -153,7 +153,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The program's signals are for its own threads; but who touches memory on the program's behalf has
+/* The program's signals are for its own threads; but a thread that touches memory on the program's behalf has
  * to take the faults that it has a handler for. */
 static bool employ(weft_cu_stream stream)
 {

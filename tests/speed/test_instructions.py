@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """A bound that noise cannot hide: instructions of the verbs that programs call most, counted by
-callgrind, must not grow by more than a tenth over those noted in bench/instructions.json. Who makes
+callgrind, must not grow by more than a tenth over those noted in bench/instructions.json. A commit that makes
 them fewer, or has a good reason for more, notes the new number there."""
 import json
 import re

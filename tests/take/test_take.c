@@ -52,7 +52,7 @@ static struct {
 	uint64_t posted, completed, polled;
 	uint64_t seed;
 	uint32_t depth;
-	uint32_t who; /* completes */
+	uint32_t acting; /* the taker that completes */
 	uint32_t out_of_turn;
 } w;
 
@@ -108,17 +108,17 @@ static void take(struct taker *t)
 
 static void complete(struct taker *t)
 {
-	uint32_t who = w.who;
+	uint32_t before = w.acting;
 
-	w.who = (uint32_t)(t - w.taker);
+	w.acting = (uint32_t)(t - w.taker);
 	t->slot->taken =
 		(struct weft_pool_taken){.tag = 1, .byte_len = (uint32_t)t->slot->recv.wr_id};
 	weft_take_complete(&w.nic, &t->take, w.pool->me);
 	t->slot = NULL;
-	w.who = who;
+	w.acting = before;
 }
 
-/* As one who dies. */
+/* As a taker that dies. */
 static void let_go(struct taker *t)
 {
 	weft_take_let_go(w.pool, &t->take);
@@ -152,7 +152,7 @@ void weft_turn(const char *name)
 	uint32_t more = draw(4);
 
 	if (!strcmp(name, "take_completed")) {
-		const struct taker *t = &w.taker[w.who];
+		const struct taker *t = &w.taker[w.acting];
 
 		w.fate[t->slot->taken.byte_len % RECEIVES] = COMPLETED;
 		w.completed++;

@@ -127,7 +127,7 @@ static void introduce(void)
 		fail("ape_alloc", -1);
 	mine[NODES] = (struct card){(uint64_t)(uintptr_t)room, (uint64_t)(uintptr_t)source,
 				    (uint64_t)(uintptr_t)flags};
-	/* who sends first is not known: each says its rank by the process that it sends for */
+	/* which one sends first is not known: each says its rank by the process that it sends for */
 	for (uint32_t r = 0; r + 1 < info.nodes; r++) {
 		err = ape_receive(ape, &mine[r], sizeof(*mine), r);
 		if (err < 0)

@@ -279,7 +279,7 @@ static void rt_values(void **state)
 	assert_true(attr.completion_timestamp_mask == UINT64_MAX);
 }
 
-/* Whoever polls has the queue to himself until he ends. */
+/* The thread that polls has the queue to itself until it ends polling. */
 struct crowd {
 	struct pair *pair;
 	_Atomic int reading, got;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Completion channels and asynchronous events: when an event comes, whose it is, who waits for it. */
+/* Completion channels and asynchronous events: when an event comes, whose it is, which thread waits for it. */
 #include "rig.h"
 
 #include <errno.h>

@@ -207,7 +207,7 @@ static void post_into_error(uint32_t n)
 	}
 }
 
-/* Who posts on and on gets some lines, not as many; after a RESET they are news again. */
+/* A program that posts on and on gets some lines, not as many; after a RESET they are news again. */
 static void flushes_are_counted(void **state)
 {
 	const char *each[] = {"request of wr_id ", "is in ERR"}, *sum[] = {": 256 of its requests"};
@@ -282,7 +282,7 @@ static void no_thread(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NPROC, &before), 0);
 	none = (struct rlimit){0, before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NPROC, &none), 0);
-	if (root) /* to whom it does not apply */
+	if (root) /* to which it does not apply */
 		assert_int_equal(setresuid(SOME_USER, SOME_USER, 0), 0);
 	told_begin();
 	err = ibv_modify_qp(rig->qp[0], &attr, RIG_RTR_MASK);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Faults that meet something else: a move, the end of who committed it, a new connection, others. What
+/* Faults that meet something else: a migration, the end of the peer at fault, a new connection, others. What
  * each fault does stands in errors.tsv. */
 #include "rig.h"
 

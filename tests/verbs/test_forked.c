@@ -22,7 +22,7 @@
 #define BYTES	    64
 #define PATIENCE_MS 20000
 
-/* Who opens the device. */
+/* Which process opens the device. */
 enum by {
 	VERBS = 1,
 	RDMACM = 2,

@@ -218,7 +218,7 @@ static void connections(void **state)
 	exchange(rig, IBV_WC_RETRY_EXC_ERR);
 }
 
-/* Nobody looks but who waits for events. */
+/* Only a sleeper that waits for events looks. */
 static void told(void **state)
 {
 	struct rig *rig = *state;

@@ -521,7 +521,7 @@ static void importer_killed(void **state)
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_DEALLOC, 0), EBUSY);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	/* whoever buries it has its lock for a moment, and it seems to live */
+	/* the member that recovers it has its lock for a moment, and it seems to live */
 	while (exporter_do(&t->exporter, EXPORT_DEALLOC, 0))
 		assert_true(rig_now_ns() < deadline_ns);
 	close(sync[0]);

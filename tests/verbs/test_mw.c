@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Memory windows of both types: who may use them, until when; and what is refused. */
+/* Memory windows of both types: which requesters may use them, until when; and what is refused. */
 #include "rig.h"
 
 #include <errno.h>

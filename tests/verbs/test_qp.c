@@ -233,7 +233,7 @@ static void numbers(void **state)
 	}
 }
 
-/* Whoever was connected elsewhere meanwhile does not take what he took before. */
+/* A queue pair that was connected elsewhere meanwhile does not take what it took before. */
 static void receives_stay_used(void **state)
 {
 	struct rig *rig = *state;

@@ -176,7 +176,7 @@ static void test_first_thread_ended(void **state)
 
 /* ---- Memory that goes ---- */
 
-/* It is who lets his own memory go that is at fault, not the peer. */
+/* The side that lets its own memory go is at fault, not the peer. */
 static void test_own_memory_gone(void **state)
 {
 	int fd = memfd_create("own", MFD_CLOEXEC);

@@ -109,7 +109,7 @@ static void test_registered_again(void **state)
 	end();
 }
 
-/* The pages stay in the pool, and the process in it: whoever came next would get them. */
+/* The pages stay in the pool, and the process in it: the next process to come would get them. */
 static void test_closed(void **state)
 {
 	for (int again = 0; again < 2; again++) {

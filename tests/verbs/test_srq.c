@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Shared receive queues: each verb and its errors, the limit event, who gets which receive, what is
+ * Shared receive queues: each verb and its errors, the limit event, which taker gets which receive, what is
  * given back by queue pairs that end and by senders that are killed.
  */
 #include "rig.h"
@@ -270,7 +270,7 @@ static void refused_sizes(void **state)
 	assert_int_equal(resize(e->srq, (uint32_t)limits.max_srq_wr), 0);
 }
 
-/* ---- Who gets what ---- */
+/* ---- Which taker gets what ---- */
 
 static void expect_received(struct ends *e, int pair, uint64_t n)
 {
@@ -283,7 +283,7 @@ static void expect_received(struct ends *e, int pair, uint64_t n)
 	assert_memory_equal(room(e, n), bytes(e, n), BYTES);
 }
 
-/* In the order in which they were posted, whoever takes them; each into its own completion queue. */
+/* In the order in which they were posted, whichever taker it is; each into its own completion queue. */
 static void in_order(void **state)
 {
 	struct ends *e = *state;
@@ -300,7 +300,7 @@ static void in_order(void **state)
 	rig_none(e->rig.cq[1]);
 }
 
-/* As long as it grows: what was posted before comes first, also to those who have not sent yet. */
+/* As long as it grows: what was posted before comes first, also to requesters that have not sent yet. */
 static void grows(void **state)
 {
 	struct ends *e = *state;

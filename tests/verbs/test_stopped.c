@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Who waits for a process that is stopped leaves the cores to others, and waits with a bound. */
+/* A thread that waits for a process that is stopped leaves the cores to others, and waits with a bound. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -101,7 +101,7 @@ static void test_leaves_the_cores(void **state)
 	assert_int_equal(waitpid(target, NULL, 0), target);
 }
 
-/* ---- Whoever is stopped with the pool's lock ---- */
+/* ---- A lock's owner that is stopped ---- */
 
 #define QPS 200 /* more than a block of the table */
 
@@ -181,7 +181,7 @@ static void ends_well(pid_t pid)
 	assert_int_equal(status, 0);
 }
 
-/* Each verb that would wait for him ends, with an error where it can; and all goes on after him. */
+/* Each verb that would wait for the lock's owner ends, with an error where it can; and all goes on after it. */
 static void test_stopped_with_the_lock(void **state)
 {
 	pid_t creator, closer, opener, holder;

@@ -324,7 +324,7 @@ static struct ibv_qp *make_receiver(struct ibv_context *context, struct ibv_xrcd
 	return ibv_create_qp_ex(context, &init);
 }
 
-/* By another context, in the domain of a file. Whoever made it may go first. */
+/* By another context, in the domain of a file. The process that made it may go first. */
 static void opened(void **state)
 {
 	struct ends *e = *state;
@@ -347,7 +347,7 @@ static void opened(void **state)
 		assert_ptr_equal(qp[i]->qp_context, &qp[i]);
 	}
 	rig_move(e->from, IBV_QPS_RESET, 0);
-	e->to = qp[0]; /* moved by one who did not make it */
+	e->to = qp[0]; /* its state is changed by a process that did not make it */
 	connect_ends(e);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(ibv_query_qp(qp[i], &attr, IBV_QP_STATE, &init), 0);

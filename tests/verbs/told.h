@@ -8,7 +8,7 @@ void told_begin(void);
 void told_end(void);
 /* How many of the lines there are that have all these words in them; NULL is in each. */
 unsigned int told_lines(const char *const *words, unsigned int nwords);
-/* For who looks into a failure. */
+/* For a look into a failure. */
 void told_show(void);
 
 #endif

@@ -232,7 +232,7 @@ int main(int argc, char **argv)
 	fd = talk_open(asks ? argv[2] : NULL, PORT);
 	talk_put(fd, &mine, sizeof(mine));
 	talk_get(fd, &peer, sizeof(peer));
-	/* which starts a card: it is not started by who only listens */
+	/* which starts a card: a program that only listens does not start it */
 	first = make_ah();
 	need(first, "the address handle");
 	for (uint32_t i = 0; i < 2 * sizeof(lengths) / sizeof(*lengths); i++) {

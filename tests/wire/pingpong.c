@@ -52,7 +52,7 @@ static uint8_t *slot(const struct game *g, uint64_t i)
 	return g->bytes + g->size + (i % DEPTH) * (g->size + WEFT_ROCE_GRH_BYTES);
 }
 
-/* ---- Who is who ---- */
+/* ---- The two ends, and which is which ---- */
 
 static void tell(int fd, const struct weft_roce_config *c, const uint8_t gid[16])
 {

@@ -92,7 +92,7 @@ def test_errors(hosts):
 
 @pytest.fixture(scope='module')
 def heard(hosts):
-    """Who only listens starts no card, and is reached if there is one."""
+    """A program that only listens starts no card, and is reached if there is one."""
     assert hosts.hosts[1].nic('up', hosts.hosts[1].address)[0] == 0
     return hosts
 
@@ -118,7 +118,7 @@ def test_connections(heard, program, words):
 
 
 def test_group(heard):
-    """Who listens to a group hears each datagram once, and nobody else of the host that sends is needed."""
+    """A listener of a group hears each datagram once, and nobody else of the host that sends is needed."""
     client, server = heard.hosts
     before = [heard.counts_at_rest(i) for i in (0, 1)]
     words = ('mckey', '-m', '239.255.0.7', '-C', 20, '-S', 1000)
