@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.aside
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = Path('/usr/src')
 GLUE = '#include <linux/module.h>\nMODULE_LICENSE("Dual BSD/GPL");\nMODULE_DESCRIPTION("Weft");\n'
