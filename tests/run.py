@@ -13,6 +13,7 @@ a case of a C test program (cmocka's TAP lines; a program without them is one ca
 a lint script, or a file under clang-tidy. The exit status is 1 if anything failed.
 """
 import argparse
+import collections
 import concurrent.futures
 import fcntl
 import json
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as xml
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,16 +41,31 @@ MIDDLE = ('src/nic/', 'src/pool/', 'src/backing/', 'src/mailbox/', 'src/migrate/
 ENGINES = ('src/wire/roce/',)
 
 
+# What came to the house later, each with a share of `make check` of its own: folders of tests/, or files there.
+PARTS = {'wire': ('wire', 'cli.test_nic'), 'torus': ('torus', 'ape', 'card', 'link', 'sim', 'cli.test_torus'),
+         'gpu': ('gpu', 'softgpu'), 'stream': ('nanet', 'stream'), 'hosts': ('hosts',)}
+HOUSE = 'house'
+
+
+def part_of(name):
+    """Whose test that is, by its name: folder-name in C, folder.test_file in Python."""
+    for part, places in PARTS.items():
+        if re.split('[-.]', name)[0] in places or '.'.join(name.split('.')[:2]) in places:
+            return part
+    return HOUSE
+
+
 @dataclass
 class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
     names: tuple = ()  # of what failed or was skipped
+    seconds: collections.Counter = field(default_factory=collections.Counter, compare=False)  # by part
 
     def __add__(self, other):
         return Tally(self.passed + other.passed, self.failed + other.failed,
-                     self.skipped + other.skipped, self.names + other.names)
+                     self.skipped + other.skipped, self.names + other.names, self.seconds + other.seconds)
 
     def __str__(self):
         return f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped'
@@ -110,8 +126,10 @@ def unit(folder, *options, wrapper=(), logbase='testlog', **env):
     log.unlink(missing_ok=True)
     ok = run(*wrapper, 'meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--logbase',
              logbase, *options, CMOCKA_MESSAGE_OUTPUT='TAP', **env)
-    lines = log.read_text().splitlines() if log.exists() else []
-    tally = sum((tap_cases(json.loads(line)) for line in lines), Tally())
+    tests = [json.loads(line) for line in (log.read_text().splitlines() if log.exists() else [])]
+    tally = sum(map(tap_cases, tests), Tally())
+    for test in tests:
+        tally.seconds[part_of(test['name'])] += test.get('duration', 0)
     return tally if ok or tally.failed else tally + verdict(False, 'meson test')
 
 
@@ -130,7 +148,10 @@ def pytest(folder, marks, name='pytest', where='tests', **env):
              PYTHONDONTWRITEBYTECODE='1', **env)
     if not report.exists():
         return verdict(False, 'pytest')
-    tally = sum(map(pytest_case, xml.parse(report).getroot().iter('testcase')), Tally())
+    cases = list(xml.parse(report).getroot().iter('testcase'))
+    tally = sum(map(pytest_case, cases), Tally())
+    for case in cases:
+        tally.seconds[part_of(case.get('classname'))] += float(case.get('time', 0))
     # pytest's status 5: nothing was selected, which is no failure of the tree.
     return tally if ok or tally.failed or tally == Tally() else tally + verdict(False, 'pytest')
 
@@ -382,8 +403,18 @@ def run_stage(name, title, stage):
     except BuildFailed as failure:
         print(f'{failure} does not build')
         tally = verdict(False, failure)
-    print(f'== {name}: {tally} in {time.monotonic() - begun:.0f} s', flush=True)
+    took = time.monotonic() - begun
+    print(f'== {name}: {tally} in {took:.0f} s', flush=True)
+    tally.seconds = shared(took, tally.seconds)
     return tally
+
+
+def shared(took, seconds):
+    """The time of a stage, by part, as its tests' own times are: several run at once. One without tests is the
+    house's."""
+    whole = seconds.total()
+    return collections.Counter({part: took * of_it / whole for part, of_it in seconds.items()} if whole else
+                               {HOUSE: took})
 
 
 def main():
@@ -411,7 +442,8 @@ def main():
     finally:
         for other in beside.values():
             other.end()
-    print(f'\n{time.monotonic() - start:.0f} s')
+    shares = ', '.join(f'{part} {seconds:.0f}' for part, seconds in tally.seconds.most_common())
+    print(f'\n{time.monotonic() - start:.0f} s: {shares}')
     if args.tally:
         Path(args.tally).write_text(json.dumps([tally.passed, tally.failed, tally.skipped, tally.names]))
     print(*sorted(tally.names, reverse=True), tally, sep='\n')

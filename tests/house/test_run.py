@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """The runner counts what programs say, and a failure is never lost."""
+import collections
 import json
 import re
 import shutil
@@ -36,6 +37,24 @@ def test_names_what_was_skipped():
     assert tally.names == ('skipped: t::b', 'skipped: t::c')
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize('name,part', [
+    ('verbs-qp', 'house'), ('model-card', 'house'), ('cli.test_info', 'house'), ('handed.test_programs', 'house'),
+    ('ape-flows', 'torus'), ('nanet-stream', 'stream'), ('wire.test_rxe', 'wire'), ('cli.test_nic', 'wire'),
+    ('t', 'house'),
+])
+def test_part_of(name, part):
+    assert run.part_of(name) == part
+
+
+@pytest.mark.quick
+def test_time_of_a_stage_is_shared():
+    assert run.shared(10, collections.Counter(house=30, wire=10)) == {'house': 7.5, 'wire': 2.5}
+    assert run.shared(10, collections.Counter()) == {'house': 10}
+    both = run.Tally(seconds=run.shared(4, collections.Counter(wire=1))) + run.Tally(seconds=run.shared(2, collections.Counter()))
+    assert both.seconds == {'wire': 4, 'house': 2}
+
+
 def runner(tree, *argv):
     return subprocess.run([sys.executable, tree / 'tests/run.py', *argv], check=False, text=True,
                           capture_output=True)
@@ -65,6 +84,7 @@ def last_line(done):
 def test_all_pass(tree):
     done = runner(tree, 'quick')
     assert (done.returncode, last_line(done)) == (0, '3 passed, 0 failed, 0 skipped')
+    assert re.search(r'^\d+ s: house \d+$', done.stdout, re.M)
 
 
 @pytest.mark.parametrize('path,text', [
