@@ -39,7 +39,7 @@ const char weft_stream_usage[] =
 	"  --protocol NAME   raw (the default), mgp; --field OFFSET,BITS[,big]: numbers stand "
 	"there\n"
 	"  --slots N         a place for each datagram, --longest BYTES each; --ordered by number\n"
-	"  --write FILE      captures what came\n"
+	"  --write FILE      captures what came; --stamps: how long each stage took\n"
 	"  --datagrams N     ends when so many came; --seconds S: after so long\n"
 	"  --socket BYTES    of the socket's buffer; trigger, too\n"
 	"  --quiet           no line each second\n"

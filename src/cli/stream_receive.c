@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/report.h"
 #include "cli/stream.h"
+#include "cli/stream_stamps.h"
 #include "pool/clock.h"
 #include "weft/stream.h"
 #include "wire/nanet/protocol.h"
@@ -37,6 +38,7 @@ enum {
 	DATAGRAMS,
 	SECONDS,
 	SOCKET,
+	STAMPS,
 	JSON,
 	QUIET
 };
@@ -52,6 +54,7 @@ static const struct option words[] = {
 	{"datagrams", required_argument, NULL, DATAGRAMS},
 	{"seconds", required_argument, NULL, SECONDS},
 	{"socket", required_argument, NULL, SOCKET},
+	{"stamps", no_argument, NULL, STAMPS},
 	{"json", no_argument, NULL, JSON},
 	{"quiet", no_argument, NULL, QUIET},
 	{0},
@@ -114,6 +117,9 @@ static bool take_receive_word(void *context, int option)
 		return weft_stream_real(optarg, 1e-3, 1e9, &job->seconds);
 	case SOCKET:
 		return take_number(1, 1u << 30, &job->source.socket_bytes);
+	case STAMPS:
+		job->list.flags |= WEFT_STREAM_STAMPS;
+		return true;
 	case JSON:
 		job->json = true;
 		return true;
@@ -132,6 +138,8 @@ static int begin_receive(struct job *job)
 
 	if (job->list.slots || job->write || job->list.flags) {
 		job->list.slots = job->list.slots ?: 256;
+		if (job->list.flags & WEFT_STREAM_STAMPS)
+			job->list.slot_bytes += WEFT_STREAM_STAMPS_BYTES;
 		job->list.bytes = job->list.slots * job->list.slot_bytes;
 	}
 	err = weft_stream_open(0, &job->stream);
@@ -168,6 +176,8 @@ static bool take_buffer(struct job *job, int timeout_ms)
 	job->events++;
 	if (job->write)
 		write_datagrams(job, &event);
+	if (job->list.flags & WEFT_STREAM_STAMPS)
+		weft_stream_stamps_add(job->stream, &job->list, &event, job->memory);
 	weft_stream_give_back(job->stream, 0, event.buffer, event.generation);
 	return true;
 }
@@ -232,6 +242,8 @@ static int report_received(const struct job *job)
 	weft_report_number(&r, weft_clock_now_ns() - job->begin_ns);
 	weft_report_number(&r, job->events);
 	weft_stream_report_counters(&r, &c);
+	if (job->list.flags & WEFT_STREAM_STAMPS)
+		weft_stream_stamps_report(&r);
 	weft_report_end(&r);
 	return c.failed ? weft_stream_fail("receive", job->source.from, strerror((int)c.failed))
 			: 0;

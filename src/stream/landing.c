@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 int weft_landing_begin(struct weft_landing *l, uint32_t buffers, uint32_t slots,
-		       uint32_t slot_bytes, uint32_t bytes, uint8_t *memory)
+		       uint32_t slot_bytes, uint32_t bytes, uint32_t footer_bytes, uint8_t *memory)
 {
-	*l = (struct weft_landing){slots, slot_bytes, bytes, memory};
+	*l = (struct weft_landing){slots, slot_bytes, bytes, slot_bytes - footer_bytes, memory};
 	if (!slots)
 		return 0;
 	l->free = malloc((size_t)buffers * slots * sizeof(*l->free));
@@ -58,7 +58,7 @@ void weft_landing_offer(struct weft_landing *l, uint32_t buffer, uint32_t most,
 		l->offered = WEFT_STREAM_RUN;
 	l->used = 0;
 	places->count = l->offered;
-	places->bytes = l->slot_bytes;
+	places->bytes = l->longest;
 	for (uint32_t i = 0; i < l->offered; i++)
 		places->at[i] = l->memory + (size_t)buffer * l->bytes +
 				(size_t)*offered_place(l, i) * l->slot_bytes;

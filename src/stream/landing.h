@@ -14,6 +14,7 @@
 
 struct weft_landing {
 	uint32_t slots, slot_bytes, bytes; /* of a buffer; slots 0: packed, nothing lands */
+	uint32_t longest;		   /* of a place, what a link may have */
 	uint8_t *memory;
 	uint32_t *free; /* each buffer: a stack of `slots`; the next is on top */
 	uint32_t *left; /* each buffer: how many are on it */
@@ -23,7 +24,7 @@ struct weft_landing {
 
 /* -ENOMEM */
 int weft_landing_begin(struct weft_landing *l, uint32_t buffers, uint32_t slots,
-		       uint32_t slot_bytes, uint32_t bytes, uint8_t *memory);
+		       uint32_t slot_bytes, uint32_t bytes, uint32_t footer_bytes, uint8_t *memory);
 void weft_landing_end(struct weft_landing *l);
 
 /* Places in the buffer for up to `most` datagrams; then weft_landing_take for each that has a place in

@@ -2,6 +2,7 @@
 /* The thread of a stream: from links through the engine into buffers, one batch after the other. */
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -67,6 +68,33 @@ void weft_stream_receiver_end(struct weft_stream *s)
 	s->receiver = NULL;
 }
 
+/* ---- Stamps ---- */
+
+static uint8_t *stamps_of(const struct weft_stream *s, uint32_t list, uint32_t buffer,
+			  uint32_t slot)
+{
+	const struct weft_clop_options *o = &s->clop[list];
+	const struct weft_stream_datagram *d =
+		&s->list[list].datagram[(uint64_t)buffer * o->slots + slot];
+
+	return s->list[list].memory + (size_t)buffer * o->bytes + d->offset + o->slot_bytes -
+	       WEFT_STREAM_STAMPS_BYTES;
+}
+
+/* All that the buffer has, just before it is told of. */
+static void stamp_signalled(struct weft_stream *s, const struct weft_clop_record *c)
+{
+	const struct weft_stream_datagram *d =
+		&s->list[c->list].datagram[(uint64_t)c->buffer * s->clop[c->list].slots];
+	uint64_t now_ns = weft_clock_now_ns();
+
+	for (uint32_t i = 0; i < s->clop[c->list].slots; i++)
+		if (d[i].generation == c->generation)
+			memcpy(stamps_of(s, c->list, c->buffer, i) +
+				       offsetof(struct weft_stream_stamps, signalled_ns),
+			       &now_ns, sizeof(now_ns));
+}
+
 /* ---- What the engine says ---- */
 
 static void tell_event(struct weft_stream *s, const struct weft_clop_record *c)
@@ -86,6 +114,8 @@ static void tell_event(struct weft_stream *s, const struct weft_clop_record *c)
 		.last_ns = c->last_ns,
 	};
 
+	if (s->list[c->list].flags & WEFT_STREAM_STAMPS)
+		stamp_signalled(s, c);
 	weft_landing_reset(&s->list[c->list].landing, c->buffer);
 	s->receiver->told[s->base[c->list] + c->buffer] = c->generation;
 	weft_tell_put(&s->tell, s->base[c->list] + c->buffer, &event,
@@ -129,6 +159,27 @@ static void tell_or_wait(struct weft_stream *s, const struct weft_clop_record *r
 		r->waiting[r->tolds++] = *record;
 	else
 		tell_event(s, record);
+}
+
+static void follow_stamped(struct weft_stream *s, const struct weft_stream_run *run,
+			   uint64_t taken_ns)
+{
+	const struct weft_nanet_out *out = &s->receiver->out;
+	struct weft_stream_stamps stamps = {.taken_ns = taken_ns,
+					    .resolved_ns = weft_clock_now_ns()};
+
+	for (uint32_t i = 0; i < out->steps; i++) {
+		const struct weft_nanet_step *step = &out->step[i];
+
+		if (step->kind == WEFT_NANET_TELL) {
+			tell_or_wait(s, &step->record);
+			continue;
+		}
+		place_datagram(s, run, step, taken_ns);
+		stamps.placed_ns = weft_clock_now_ns();
+		memcpy(stamps_of(s, step->place.list, step->place.buffer, step->place.slot),
+		       &stamps, sizeof(stamps));
+	}
 }
 
 static void follow_steps(struct weft_stream *s, const struct weft_stream_run *run, uint64_t now_ns)
@@ -192,8 +243,9 @@ static void put_aside(struct weft_stream *s, uint32_t source, uint32_t runs)
 	}
 }
 
-static void put_run(struct weft_stream *s, uint32_t source, const struct weft_stream_run *run,
-		    uint64_t now_ns)
+static inline __attribute__((always_inline)) void
+put_run(struct weft_stream *s, uint32_t source, const struct weft_stream_run *run, uint64_t now_ns,
+	void (*follow)(struct weft_stream *s, const struct weft_stream_run *run, uint64_t now_ns))
 {
 	uint32_t most = run->segment < run->bytes ? run->segment * WEFT_NANET_RUN : run->bytes;
 	struct weft_stream_run part = *run;
@@ -203,10 +255,24 @@ static void put_run(struct weft_stream *s, uint32_t source, const struct weft_st
 		part.bytes = left < most ? left : most;
 		weft_nanet_receive(s->engine, source, part.at, part.bytes, part.segment, now_ns,
 				   &s->receiver->out);
-		follow_steps(s, &part, now_ns);
+		follow(s, &part, now_ns);
 		part.at += part.bytes;
 		left -= part.bytes;
 	} while (left);
+}
+
+/* Which it is is asked once for all, and costs a datagram nothing. */
+static void put_runs(struct weft_stream *s, uint32_t source, uint32_t runs, uint64_t now_ns)
+{
+	const struct weft_stream_run *run = s->receiver->run;
+	uint32_t list = s->source_options[source].list;
+
+	if (s->list[list].flags & WEFT_STREAM_STAMPS)
+		for (uint32_t i = 0; i < runs; i++)
+			put_run(s, source, &run[i], now_ns, follow_stamped);
+	else
+		for (uint32_t i = 0; i < runs; i++)
+			put_run(s, source, &run[i], now_ns, follow_steps);
 }
 
 static const struct weft_stream_places *offer_places(struct weft_stream *s, uint32_t list)
@@ -245,8 +311,7 @@ static bool receive_batch(struct weft_stream *s, uint32_t source)
 		if (places && !r->landed)
 			weft_landing_withdraw(&s->list[list].landing);
 		see_to_time(s, now_ns);
-		for (uint32_t i = 0; i < (uint32_t)runs; i++)
-			put_run(s, source, &r->run[i], now_ns);
+		put_runs(s, source, (uint32_t)runs, now_ns);
 	}
 	if (places)
 		weft_landing_settle(&s->list[list].landing);

@@ -87,7 +87,7 @@ static int begin_list(struct weft_stream_list_of *to, const struct weft_stream_l
 	answer = to->memory == MAP_FAILED || to->datagram == MAP_FAILED ? -ENOMEM : 0;
 	if (!answer)
 		answer = weft_landing_begin(&to->landing, o->buffers, o->slots, o->slot_bytes,
-					    o->bytes, to->memory);
+					    o->bytes, o->footer_bytes, to->memory);
 	if (answer)
 		end_list(to, o);
 	return answer;
@@ -101,6 +101,7 @@ PUBLIC int weft_stream_register(struct weft_stream *s, const struct weft_stream_
 		.bytes = list->bytes,
 		.slots = list->slots,
 		.slot_bytes = list->slot_bytes,
+		.footer_bytes = list->flags & WEFT_STREAM_STAMPS ? WEFT_STREAM_STAMPS_BYTES : 0,
 		.ordered = list->flags & WEFT_STREAM_ORDERED,
 		.datagrams = list->datagrams,
 		.events = list->events,
@@ -111,12 +112,12 @@ PUBLIC int weft_stream_register(struct weft_stream *s, const struct weft_stream_
 
 	if (s->started)
 		return -EBUSY;
-	if (list->flags & ~(WEFT_STREAM_ORDERED | WEFT_STREAM_BURSTS | WEFT_STREAM_WORDS))
+	if (list->flags & ~WEFT_STREAM_FLAGS)
 		return say_wrong(s, "a list has flags that there are not");
 	if (!weft_clop_valid(&o))
-		return say_wrong(s,
-				 "a list has no buffers, no bytes, or no room for its slots; or an "
-				 "ordered one ends by number");
+		return say_wrong(
+			s, "a list has no buffers, no bytes, or no room for its slots, or for "
+			   "stamps in them; or an ordered one ends by number");
 	if (s->lists == WEFT_STREAM_LISTS)
 		return -ENOSPC;
 	answer = begin_list(&s->list[s->lists], list, &o);

@@ -27,6 +27,19 @@ struct weft_stream;
 	1u /* the place of a datagram is that of its number: one numbered source */
 #define WEFT_STREAM_BURSTS 2u /* the end of a burst ends a buffer */
 #define WEFT_STREAM_WORDS  4u /* told by words alone: weft_stream_wait knows nothing of it */
+#define WEFT_STREAM_STAMPS 8u /* the last bytes of each place say when what was done: slots only */
+#define WEFT_STREAM_FLAGS                                                                          \
+	(WEFT_STREAM_ORDERED | WEFT_STREAM_BURSTS | WEFT_STREAM_WORDS | WEFT_STREAM_STAMPS)
+
+/* At the end of a datagram's place, whatever its length: in ns of CLOCK_MONOTONIC, none less than the one before. A
+ * datagram may have as many bytes less. */
+#define WEFT_STREAM_STAMPS_BYTES 32u
+struct weft_stream_stamps {
+	uint64_t taken_ns;     /* out of the kernel, or off the link */
+	uint64_t resolved_ns;  /* its place is known */
+	uint64_t placed_ns;    /* its bytes are there */
+	uint64_t signalled_ns; /* its buffer is told of */
+};
 
 struct weft_stream_list {
 	uint32_t buffers;

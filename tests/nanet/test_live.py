@@ -229,6 +229,19 @@ def test_ring(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_stamps():
+    """A stage each, and all in one; every datagram has them."""
+    port, count = free_port(), 3000
+    with receive(port, '--field', '0,64', '--socket', 8 << 20, '--stamps') as report:
+        generate(port, '--sequenced', 500, '--events', count, '--rate', 20000)
+        await_read(port)
+    assert report['stamps']['fell'] == 0
+    assert 0 < report['stamps']['tick_ns'] <= 4
+    for stage in ('resolve_ns', 'place_ns', 'signal_ns', 'whole_ns'):
+        assert report[stage]['count'] == report['account']['placed'] > 0, stage
+    assert report['whole_ns']['max'] >= max(report[stage]['max'] for stage in ('resolve_ns', 'place_ns', 'signal_ns'))
+
+
 def test_each_second():
     port = free_port()
     process = subprocess.run([BUILD / 'weft', 'stream', 'receive', '--from', f'udp:127.0.0.1:{port}', '--seconds',

@@ -244,6 +244,45 @@ static void slots(struct way *way, uint32_t flags)
 	end(way);
 }
 
+/* Each place says when what was done, in this order, behind the datagram; and a datagram may be no longer than up to there. */
+static void stamped(struct way *way)
+{
+	const struct weft_stream_list list = {.buffers = 4,
+					      .bytes = 64 * 1400,
+					      .slots = 64,
+					      .slot_bytes = 1400,
+					      .flags = WEFT_STREAM_STAMPS};
+	uint64_t before_ns = 0, longer = 0, bytes;
+	struct weft_stream_event event;
+	uint8_t data[1500];
+
+	begin(way, &list);
+	for (uint32_t number = 0, checked = 0, want = 0; checked < 512;) {
+		for (; number < want + 128; number++)
+			send_number(way, number);
+		next_event(&event);
+		for (uint32_t i = 0; i < event.datagrams; i++, checked++, want++) {
+			const struct weft_stream_datagram *d =
+				&weft_stream_datagrams(stream, 0, event.buffer)[i];
+			const uint8_t *at = memory + (size_t)event.buffer * list.bytes + d->offset;
+			struct weft_stream_stamps t;
+
+			for (; (bytes = make(want, data)) > 1400 - sizeof(t); want++)
+				longer++;
+			assert_int_equal(d->number, want);
+			assert_memory_equal(at, data, bytes);
+			memcpy(&t, at + list.slot_bytes - sizeof(t), sizeof(t));
+			assert_true(before_ns <= t.taken_ns && t.taken_ns <= t.resolved_ns);
+			assert_true(t.resolved_ns <= t.placed_ns && t.placed_ns <= t.signalled_ns);
+			before_ns = t.taken_ns;
+		}
+		assert_true(before_ns <= event.last_ns);
+		give_back(&event);
+	}
+	assert_true(longer > 0);
+	end(way);
+}
+
 /* While no buffer is free datagrams are dropped, and counted; afterwards they go on. */
 static void no_buffer(struct way *way)
 {
@@ -419,6 +458,10 @@ static void from_elsewhere(struct way *way, uint32_t count, uint32_t ahead)
 	{                                                                                          \
 		words(&way);                                                                       \
 	}                                                                                          \
+	static void way##_stamped(void **state)                                                    \
+	{                                                                                          \
+		stamped(&way);                                                                     \
+	}                                                                                          \
 	static void way##_elsewhere(void **state)                                                  \
 	{                                                                                          \
 		from_elsewhere(&way, count, 256);                                                  \
@@ -427,7 +470,8 @@ static void from_elsewhere(struct way *way, uint32_t count, uint32_t ahead)
 	cmocka_unit_test(way##_packed), cmocka_unit_test(way##_slots),                             \
 		cmocka_unit_test(way##_ordered), cmocka_unit_test(way##_no_buffer),                \
 		cmocka_unit_test(way##_told), cmocka_unit_test(way##_flushed),                     \
-		cmocka_unit_test(way##_words), cmocka_unit_test(way##_elsewhere)
+		cmocka_unit_test(way##_words), cmocka_unit_test(way##_elsewhere),                  \
+		cmocka_unit_test(way##_stamped)
 
 SUITE(udp, 20000)
 SUITE(ring, 20000)
@@ -538,9 +582,14 @@ static void refused(void **state)
 	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
 	list.bytes = 0;
 	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -EINVAL);
-	list = (struct weft_stream_list){.buffers = 2, .bytes = 1000, .flags = 8};
+	list = (struct weft_stream_list){.buffers = 2, .bytes = 1000, .flags = 16};
 	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -EINVAL);
-	list.flags = 0;
+	list.flags = WEFT_STREAM_STAMPS;
+	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -EINVAL);
+	list.slots = 1;
+	list.slot_bytes = WEFT_STREAM_STAMPS_BYTES;
+	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -EINVAL);
+	list.slots = list.flags = 0;
 	for (int i = 0; i < 64; i++)
 		assert_return_code(weft_stream_register(stream, &list, NULL, NULL), 0);
 	assert_int_equal(weft_stream_register(stream, &list, NULL, NULL), -ENOSPC);

@@ -18,8 +18,8 @@ bool weft_clop_valid(const struct weft_clop_options *o)
 	if (!o->buffers || !o->bytes || o->bytes > 1u << 30 || o->buffers > 1u << 20)
 		return false;
 	if (!o->slots)
-		return !o->ordered;
-	if (!o->slot_bytes || (uint64_t)o->slots * o->slot_bytes > o->bytes)
+		return !o->ordered && !o->footer_bytes;
+	if (o->slot_bytes <= o->footer_bytes || (uint64_t)o->slots * o->slot_bytes > o->bytes)
 		return false;
 	/* what is open beside another cannot end by a number of datagrams */
 	return !o->ordered || (!(o->slots & (o->slots - 1)) && !o->datagrams && !o->events &&
@@ -33,7 +33,10 @@ size_t weft_clop_bytes(const struct weft_clop_options *o)
 
 void weft_clop_begin(struct weft_clop *c, const struct weft_clop_options *o, void *memory)
 {
-	*c = (struct weft_clop){.options = *o, .buffer = memory, .free = o->buffers};
+	*c = (struct weft_clop){.options = *o,
+				.longest = o->slots ? o->slot_bytes - o->footer_bytes : o->bytes,
+				.buffer = memory,
+				.free = o->buffers};
 	for (uint32_t i = 0; i < o->buffers; i++)
 		c->buffer[i] = (struct weft_clop_buffer){0};
 }

@@ -22,10 +22,11 @@
 
 struct weft_clop_options {
 	uint32_t buffers;
-	uint32_t bytes;	     /* of each */
-	uint32_t slots;	     /* in each; 0: packed */
-	uint32_t slot_bytes; /* slots × slot_bytes ≤ bytes */
-	bool ordered;	     /* slots is a power of two, the list has one numbered source */
+	uint32_t bytes;	       /* of each */
+	uint32_t slots;	       /* in each; 0: packed */
+	uint32_t slot_bytes;   /* slots × slot_bytes ≤ bytes */
+	uint32_t footer_bytes; /* of these, which no datagram may have */
+	bool ordered;	       /* slots is a power of two, the list has one numbered source */
 	/* A buffer is told of when it is full, and: */
 	uint32_t datagrams;  /* holds so many; 0: however many */
 	uint32_t events;     /* holds so many of the protocol, or more; 0: however many */
@@ -89,6 +90,7 @@ struct weft_clop_place {
 
 struct weft_clop {
 	struct weft_clop_options options;
+	uint32_t longest; /* that a datagram may be */
 	struct weft_clop_buffer *buffer;
 	uint32_t next, free; /* where to look for a free one; how many there are */
 	uint32_t open[WEFT_CLOP_OPEN], opened; /* oldest first */
@@ -118,7 +120,7 @@ void weft_clop_begin(struct weft_clop *c, const struct weft_clop_options *option
 /* Whether a datagram of so many bytes can have a place at all. */
 static inline bool weft_clop_takes(const struct weft_clop *c, uint32_t bytes)
 {
-	return bytes <= (c->options.slots ? c->options.slot_bytes : c->options.bytes);
+	return bytes <= c->longest;
 }
 void weft_clop_put(struct weft_clop *c, const struct weft_clop_datagram *d, uint64_t now_ns,
 		   struct weft_clop_out *out);
