@@ -423,6 +423,7 @@ static void one_error(const struct across_error *e, bool asks)
 		.rights = ALL_RIGHTS & (asks ? ALL_RIGHTS : ~e->without),
 		.key_rights = ALL_RIGHTS & (asks ? ALL_RIGHTS : ~e->key_without),
 		.silent = e->silent && !asks,
+		.patient = !e->silent,
 	};
 
 	g.doing = e->name;

@@ -17,6 +17,7 @@ struct across_config {
 	uint8_t retry_cnt, rnr_retry, max_dest_rd_atomic;
 	uint8_t rights, key_rights; /* of the queue pair, and of the key: WEFT_ACCESS_REMOTE_* */
 	bool silent;		    /* takes no part: the peer hears nothing */
+	bool patient; /* with few retries: each waits the longer, as an answer will come */
 };
 
 /* What the peer must know; plain bytes. */
