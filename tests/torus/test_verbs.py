@@ -2,6 +2,8 @@
 """Debian's programs of verbs between nodes of a live torus. Each test fails unless Weft's counters at both ends, and
 those of the cables between them, grew by what was moved, times the hops: nothing went round the torus."""
 import json
+import re
+import shutil
 import subprocess
 import time
 
@@ -84,11 +86,19 @@ def test_pingpong(ends):
 @pytest.mark.parametrize('program,words', [
     ('ib_write_lat', []), ('ib_send_lat', []), ('ib_read_lat', []), ('ib_atomic_lat', []),
     ('ib_write_bw', ['-q', 4, '-s', 16384]), ('ib_read_bw', ['-s', 16384]), ('ib_send_bw', ['-s', 16384, '-e']),
-    ('ib_write_bw', ['-c', 'UC', '-s', 4096]),
+    ('ib_write_bw', ['-c', 'UC', '-s', 4096]), ('ib_write_bw', ['-q', 16, '-s', 4096]),
+    ('ib_send_bw', ['-c', 'UD', '-s', 1024]), ('ib_atomic_bw', []),
 ], ids=lambda words: words if isinstance(words, str) else ' '.join(map(str, words)))
 def test_perftest(near, program, words):
     size = words[words.index('-s') + 1] if '-s' in words else 8 if 'atomic' in program else 2
     near.run(program, '-x', INDEX, '-n', 20, '-F', '-u', 20, *words, least=20 * size)
+
+
+@pytest.mark.skipif(not shutil.which('ucx_perftest'), reason='no ucx_perftest (ucx-utils)')
+@pytest.mark.parametrize('test,size', [('tag_lat', 8), ('tag_bw', 4096), ('ucp_put_lat', 8), ('ucp_get', 4096), ('ucp_fadd', 8)])
+def test_ucx_perftest(ends, test, size):
+    said = ends.run('ucx_perftest', '-t', test, '-s', size, '-n', 100, '-w', 1, '-f', least=100 * size, UCX_TLS='rc_v,self')
+    assert re.search(r'^\s+100 ', said, re.M), said
 
 
 @pytest.mark.slow
