@@ -219,10 +219,17 @@ static void sources(void **state)
 	assert_int_equal(weft_roce_source_judge(&s, id, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
 	assert_int_equal(weft_roce_source_judge(&s, id + 1, 0, 1000 * MSECOND),
 			 WEFT_ROCE_ICRC_RIGHT);
+	/* one that was silent may have come so far: a packet of it need not come twice */
+	id = (uint16_t)(id + 1 + 20000);
+	assert_int_equal(weft_roce_source_judge(&s, id, 0, 19000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
+	assert_int_equal(weft_roce_source_judge(&s, id, 0, 22000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(weft_roce_source_judge(&s, id - 100, 0, 90000 * MSECOND),
+			 WEFT_ROCE_ICRC_RIGHT);
 	/* one that stops to follow is taken on 16 bits after a while, not refused for ever */
 	for (unsigned int i = 0; i < 20; i++)
-		weft_roce_source_judge(&s, (uint16_t)(i * 9973), 0, 1000 * MSECOND);
-	assert_int_equal(weft_roce_source_judge(&s, 33333, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_WEAK);
+		weft_roce_source_judge(&s, (uint16_t)(i * 9973), 0, 90000 * MSECOND);
+	assert_int_equal(weft_roce_source_judge(&s, 33333, 0, 90000 * MSECOND),
+			 WEFT_ROCE_ICRC_WEAK);
 }
 
 /* ---- A million corrupted packets ---- */

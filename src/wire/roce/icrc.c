@@ -119,18 +119,18 @@ uint32_t weft_roce_icrc(const struct weft_roce_icrc *icrc, const struct weft_roc
 
 /* ---- Identifications ---- */
 
-#define JIFFY_NS    1000000u /* Linux adds up to one for each that passed; 1 ms is its shortest */
-#define OTHERS	    128u     /* packets to others in between, and lost ones */
-#define LATE	    64u	     /* that far back: others overtook it */
-#define LONGEST_GAP 4096u    /* a source that was silent for long begins anew */
-#define DISTRUST    4u
+#define JIFFY_NS 1000000u /* Linux adds up to one for each that passed; 1 ms is its shortest */
+#define OTHERS	 128u	  /* packets to others in between, and lost ones */
+#define LATE	 64u	  /* that far back: others overtook it */
+#define DISTRUST 4u
 
 static bool follows(const struct weft_roce_source *source, uint16_t id, uint64_t now_ns)
 {
 	uint64_t jiffies = (now_ns - source->last_ns) / JIFFY_NS;
 	uint16_t ahead = (uint16_t)(id - source->last), behind = (uint16_t)(source->last - id);
 
-	return behind <= LATE || ahead <= OTHERS + (jiffies < LONGEST_GAP ? jiffies : LONGEST_GAP);
+	/* after 65 s of silence it is any */
+	return behind <= LATE || ahead <= OTHERS + jiffies;
 }
 
 static void note_arrival(struct weft_roce_source *source, uint16_t id, uint64_t now_ns)
