@@ -197,8 +197,10 @@ static bool enter_turn(struct weft_switch *sw, struct weft_switch_port *port, bo
 	struct weft_carried *c = carried_at(port);
 
 	c->entered = (c->open || open_engine(c)) && enter_both(c) == WEFT_DONE;
-	if (!c->entered)
+	if (!c->entered) {
+		weft_carried_wait(c);
 		return false;
+	}
 	tell_pending(c);
 	if (!receives)
 		take_over_all(c);
@@ -352,7 +354,7 @@ void weft_wire_resume(struct weft_wire *wire)
 {
 	if (!wire->any_waits)
 		return;
-	wire->any_waits = false;
+	wire->any_waits = wire->lacks_room = false;
 	for (const struct weft_card_hand *hand = wire->card.hands; hand; hand = hand->next) {
 		struct weft_carried *c = hand->carried;
 

@@ -97,6 +97,7 @@ static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 	weft_pool_watch(weft_process.pool);
 	weft_card_sweep(&loop->wire->card);
 	weft_groups_look(&loop->groups);
+	weft_wire_resume(loop->wire);
 	/* one that is never idle comes here, too */
 	weft_manager_look(&loop->wire->manager, now_ns);
 	weft_manager_watch(&loop->wire->manager, now_ns);
@@ -144,10 +145,12 @@ void weft_loop_run(struct weft_loop *loop, const atomic_bool *stop)
 		bool busy = weft_card_look(&wire->card) | take_packets(loop);
 
 		now_ns = weft_clock_now_ns();
-		busy |= weft_switch_run(&wire->sw, SHARE, now_ns) && !wire->out->full;
+		weft_switch_run(&wire->sw, SHARE, now_ns);
 		busy |= !weft_out_flush(wire->out) && !wire->out->full;
+		if (wire->lacks_room && !wire->out->full)
+			weft_wire_resume(wire);
 		watch_over(loop, now_ns);
-		if (!busy)
+		if (!busy && (!wire->sw.ready || wire->out->full))
 			sleep_until(loop, now_ns);
 	}
 	weft_wire_tell(wire);

@@ -50,7 +50,7 @@ struct weft_carried {
 	uint8_t traffic_class;
 	bool open;    /* the engine is open: its attributes were read */
 	bool entered; /* its busy line is entered */
-	bool waits;   /* it has found no room for a packet */
+	bool waits;   /* something could not be done just now */
 	bool lost;    /* the receive that a message was going into has been taken away */
 	struct weft_roce_request ring[];
 };
@@ -60,7 +60,7 @@ struct weft_wire {
 	struct weft_switch sw;
 	struct weft_roce_icrc icrc;
 	struct weft_out *out;
-	bool any_waits;
+	bool any_waits, lacks_room;
 	uint8_t address[16];
 	uint32_t mtu;
 	struct weft_roce_counters gone; /* of queue pairs that are no more */
@@ -78,7 +78,7 @@ int weft_wire_begin(struct weft_wire *wire, struct weft_nic *nic, struct weft_ca
 		    const uint8_t address[16], uint32_t mtu, struct weft_out *out);
 void weft_wire_end(struct weft_wire *wire);
 
-/* There is room for packets again: those that found none have their turns. */
+/* There is room for packets again, or time has passed: those that could do nothing have their turns. */
 void weft_wire_resume(struct weft_wire *wire);
 
 /* Writes into the member's page what `weft nic list` shows. */
@@ -115,6 +115,12 @@ extern const struct weft_manager_calls weft_wire_manager;
 bool weft_wire_datagram(struct weft_card *card, const struct weft_pool_datagram *datagram);
 void weft_wire_arrived(struct weft_switch *sw, const struct weft_roce_arrival *arrival,
 		       const struct weft_roce_packet *packet, uint64_t now_ns);
+
+/* It has its turn at the next weft_wire_resume. */
+static inline void weft_carried_wait(struct weft_carried *c)
+{
+	c->waits = weft_wire_of(c->hand)->any_waits = true;
+}
 
 /* carried.c: in a turn */
 const struct weft_wqe *weft_carried_request(struct weft_carried *c, uint64_t position);

@@ -215,6 +215,8 @@ static int check_keys(struct weft_roce_qp *qp, uint64_t position)
 			  ? weft_card_scatter(c->hand, request, 0, NULL, 0, &cause)
 			  : weft_card_gather(c->hand, c->base + position, request, 0, NULL, 0,
 					     &cause);
+	if (outcome != WEFT_DONE && outcome != WEFT_FAILED)
+		weft_carried_wait(c);
 	return answer_of(outcome, &cause);
 }
 
@@ -292,11 +294,14 @@ static int send_packet(struct weft_roce_qp *qp, const struct weft_roce_packet *p
 	int answer;
 
 	if (!at) {
-		c->waits = wire->any_waits = true;
+		wire->lacks_room = true;
+		weft_carried_wait(c);
 		return WEFT_ROCE_LATER;
 	}
 	answer = gather_payload(c, bytes, at + weft_roce_head_bytes(packet->opcode),
 				packet->payload_bytes);
+	if (answer == WEFT_ROCE_LATER)
+		weft_carried_wait(c);
 	if (answer)
 		return answer;
 	weft_wire_seal(wire, &qp->config.route, packet, at, id);

@@ -76,6 +76,22 @@ def test_bandwidth(hosts, program, qps):
         least=(0, moved) if program == 'ib_read_bw' else (moved, 0))
 
 
+@pytest.mark.parametrize('service', ['UC', 'RC'])
+def test_slow_interface(hosts, service):
+    """What an interface does not take at once goes later, without an answer or a timer that would remind of it."""
+    client = hosts.hosts[0]
+    slow = subprocess.run([*client.enter, *'tc qdisc add dev w0 root tbf rate 400mbit burst 70kb limit 200mb'.split()],
+                          capture_output=True, text=True, check=False)
+    if slow.returncode:
+        pytest.skip(f'the kernel makes no interface slow: {slow.stderr.strip()}')
+    try:
+        before = hosts.counts_at_rest(0)['bytes_sent']
+        hosts.pair('ib_write_bw', '-c', service, '-x', FOUR, '-n', 400, '-F', '-s', 65536)
+        assert hosts.counts_at_rest(0)['bytes_sent'] - before >= 400 * 65536
+    finally:
+        client.plain('tc', 'qdisc', 'del', 'dev', 'w0', 'root')
+
+
 @pytest.mark.parametrize('options', [('-l', 300001), ('-m', 4096, '-l', 300001), ('-m', 256, '-l', 20000), ('-u',)],
                          ids=lambda options: ' '.join(map(str, options)))
 def test_every_byte(hosts, options):
