@@ -142,13 +142,15 @@ static struct weft_switch_port *find_engine(struct weft_switch *sw, uint32_t qpn
 	return p || !sw->calls || !sw->calls->find(sw, qpn) ? p : port_of(sw, qpn);
 }
 
-static struct weft_roce_source *source_of(struct weft_switch *sw, const uint8_t address[16],
-					  uint64_t now_ns)
+/* Linux counts identifications for each pair of addresses by itself. */
+static struct weft_roce_source *source_of(struct weft_switch *sw, const uint8_t from[16],
+					  const uint8_t to[16], uint64_t now_ns)
 {
 	uint32_t oldest = 0;
 
 	for (uint32_t i = 0; i < WEFT_SWITCH_SOURCES; i++) {
-		if (sw->sources[i].last_ns && !memcmp(sw->sources[i].address, address, 16)) {
+		if (sw->sources[i].last_ns && !memcmp(sw->sources[i].from, from, 16) &&
+		    !memcmp(sw->sources[i].to, to, 16)) {
 			sw->sources[i].last_ns = now_ns;
 			return &sw->sources[i].source;
 		}
@@ -156,7 +158,8 @@ static struct weft_roce_source *source_of(struct weft_switch *sw, const uint8_t 
 			oldest = i;
 	}
 	memset(&sw->sources[oldest], 0, sizeof(sw->sources[oldest]));
-	memcpy(sw->sources[oldest].address, address, 16);
+	memcpy(sw->sources[oldest].from, from, 16);
+	memcpy(sw->sources[oldest].to, to, 16);
 	sw->sources[oldest].last_ns = now_ns;
 	return &sw->sources[oldest].source;
 }
@@ -181,8 +184,9 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 	}
 	memcpy(arrival.route.src, d->from, 16);
 	memcpy(arrival.route.dst, d->to, 16);
-	verdict = weft_roce_icrc_check(sw->icrc, source_of(sw, d->from, now_ns), &arrival.route,
-				       d->at, d->bytes, d->segment, now_ns, &arrival.id);
+	verdict = weft_roce_icrc_check(sw->icrc, source_of(sw, d->from, d->to, now_ns),
+				       &arrival.route, d->at, d->bytes, d->segment, now_ns,
+				       &arrival.id);
 	sw->counters.wrong_icrc += verdict == WEFT_ROCE_ICRC_WRONG;
 	sw->counters.weak_icrc += verdict == WEFT_ROCE_ICRC_WEAK;
 	if (verdict == WEFT_ROCE_ICRC_WRONG)

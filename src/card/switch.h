@@ -51,7 +51,7 @@ struct weft_switch {
 	struct weft_switch_port *ready;
 	struct weft_switch_counters counters;
 	struct {
-		uint8_t address[16];
+		uint8_t from[16], to[16];
 		uint64_t last_ns;
 		struct weft_roce_source source;
 	} sources[WEFT_SWITCH_SOURCES];

@@ -98,12 +98,18 @@ static int set_up(void **state)
 	return 0;
 }
 
-static void send_from(uint32_t source, uint32_t qpn, uint64_t now_ns)
+static void send_to(uint32_t to, uint32_t source, uint32_t qpn, uint64_t now_ns)
 {
 	struct weft_udp_datagram d = {.at = (const uint8_t *)&qpn, .bytes = sizeof(qpn)};
 
 	memcpy(d.from, &source, sizeof(source));
+	memcpy(d.to, &to, sizeof(to));
 	weft_switch_receive(&sw, &d, now_ns);
+}
+
+static void send_from(uint32_t source, uint32_t qpn, uint64_t now_ns)
+{
+	send_to(0, source, qpn, now_ns);
 }
 
 static void by_number(void **state)
@@ -230,6 +236,13 @@ static void sources(void **state)
 	send_from(9999, QPN(0), 1001);
 	assert_ptr_equal(followed, second);
 	send_from(1, QPN(0), 1002);
+	assert_ptr_equal(followed, first);
+	/* what it sends to another address, a group, has identifications of its own */
+	send_to(1, 2, QPN(0), 200);
+	first = followed;
+	send_to(0, 2, QPN(0), 201);
+	assert_ptr_not_equal(followed, first);
+	send_to(1, 2, QPN(0), 202);
 	assert_ptr_equal(followed, first);
 }
 
