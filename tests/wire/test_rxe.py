@@ -3,6 +3,7 @@
 namespace of ours: Debian's pingpongs, unmodified, and across.c, whose ends compare every byte; over IPv4 and
 IPv6, as any user. All packets that either side counts must have been taken by the other, which drops those whose
 ICRC is wrong. Set WEFT_SLOW_GUEST for a machine on which a guest takes long."""
+import contextlib
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cm.server import listening
 from fabric import BUILD, pairs
 from wire.hosts import Host
 
@@ -53,7 +55,8 @@ class Guest:
         self.job = job
         self.number = 0
         self.patience = PATIENCE
-        shutil.copy(BUILD / 'tests/wire/across-verbs', job)
+        for program in ('across-verbs', 'grh'):
+            shutil.copy(BUILD / 'tests/wire' / program, job)
         shutil.copy(HERE / 'agent.sh', job)
         self.log = open(job / 'lab.log', 'w+', encoding='utf-8')
         self.lab = subprocess.Popen([sys.executable, LAB, '--wire', '--seconds', '3000', '--job', job,
@@ -250,47 +253,53 @@ def both(guest, ours, program, they_call, six=False):
     return once(guest, ours, program, they_call, six)
 
 
-# Soft-RoCE has room for more READs at a time, -o, than cards and Weft have.
-def once(guest, ours, program, they_call, six, seconds=90):
-    """The program on both sides, whose option for a GID comes last; both must be content, and all that the card has sent have
-    been taken by Soft-RoCE, which drops what has a wrong ICRC."""
-    index = int((SIX if six else FOUR)[0])
+@contextlib.contextmanager
+def all_taken(guest, ours, least=50):
+    """All that the card sends meanwhile must have been taken by Soft-RoCE, which drops what has a wrong ICRC, and the other way
+    round; but for its last acknowledgements."""
     before, at_first = guest.counters(), ours.cards()
-    theirs = f'timeout {seconds} {program} {index}'
-    mine = [*program.split(), str({1: 3, 2: 5}[index])]
-    if they_call:
-        server = ours.start(*mine)
-        assert wait_until(lambda: ours.listens() or server.process.poll() is not None, seconds)
-        try:
-            said = guest.run(f'{theirs} {FOUR[1]}')
-        finally:
-            server.done(60)
-    else:
-        done = guest.start(theirs)
-        guest.run(f'for i in $(seq 300); do grep -qi ":{PORT:04x} .* 0A " /proc/net/tcp /proc/net/tcp6 && exit; sleep 0.1; '
-                  'done; exit 1')
-        ours.start(*mine, HOST).done(seconds)
-        said = guest.finish(done)
+    yield
 
-    def counts():
+    def look():
         after, at_last = guest.counters(), ours.cards()
-        return after, at_last, *(sum(card[f'packets_{way}'] for card in at_last) -
-                                 sum(card[f'packets_{way}'] for card in at_first) for way in ('sent', 'received'))
+        assert [card['wrong_icrc'] for card in at_last] == [card['wrong_icrc'] for card in at_first]
+        sent, came = (sum(card[f'packets_{way}'] for card in at_last) - sum(card[f'packets_{way}'] for card in at_first)
+                      for way in ('sent', 'received'))
+        return sent, after['rcvd'] - before['rcvd'], came, after['sent'] - before['sent']
 
     def is_told():
-        after, _, sent, came = counts()
-        return sent == after['rcvd'] - before['rcvd'] and 0 <= after['sent'] - before['sent'] - came <= 4
+        sent, taken, came, went = look()
+        return sent == taken and 0 <= went - came <= 4
     wait_until(is_told, 30)
-    after, at_last, sent, came = counts()
-    assert sent == after['rcvd'] - before['rcvd'] and sent >= 50
-    assert 0 <= after['sent'] - before['sent'] - came <= 4
-    assert [card['wrong_icrc'] for card in at_last] == [card['wrong_icrc'] for card in at_first]
-    return said
+    assert is_told(), look()
+    assert look()[0] + look()[2] >= least
+
+
+# Soft-RoCE has room for more READs at a time, -o, than cards and Weft have.
+def once(guest, ours, program, they_call, six, seconds=90, port=PORT):
+    """The program on both sides, whose option for a GID comes last; both must be content."""
+    index = int((SIX if six else FOUR)[0])
+    theirs = f'timeout {seconds} {program} {index}'
+    mine = [*program.replace('/run/job', str(guest.job)).split(), str({1: 3, 2: 5}[index])]
+    with all_taken(guest, ours, 15):
+        if they_call:
+            server = ours.start(*mine)
+            assert wait_until(lambda: ours.listens(port) or server.process.poll() is not None, seconds)
+            try:
+                return guest.run(f'{theirs} {FOUR[1]}')
+            finally:
+                server.done(60)
+        done = guest.start(theirs)
+        guest.run(f'for i in $(seq 300); do grep -qi ":{port:04x} .* 0A " /proc/net/tcp /proc/net/tcp6 && exit; sleep 0.1; '
+                  'done; exit 1')
+        ours.start(*mine, HOST).done(seconds)
+        return guest.finish(done)
 
 
 @pytest.mark.parametrize('they_call', [False, True], ids=['we', 'they'])
 @pytest.mark.parametrize('program', ['ibv_rc_pingpong -c -n 100 -g', 'ibv_uc_pingpong -n 100 -g',
-                                     'ib_write_bw -m 1024 -s 20000 -n 100 -F -x', 'ib_read_lat -o 16 -n 100 -F -x'],
+                                     'ibv_ud_pingpong -n 100 -g', 'ib_write_bw -m 1024 -s 20000 -n 100 -F -x',
+                                     'ib_read_lat -o 16 -n 100 -F -x', 'ib_send_bw -c UD -s 1000 -n 100 -F -x'],
                          ids=lambda words: words.split()[0])
 def test_program(guest, ours, program, they_call):
     both(guest, ours, program, they_call)
@@ -298,6 +307,51 @@ def test_program(guest, ours, program, they_call):
 
 def test_program_six(guest, ours):
     both(guest, ours, 'ibv_rc_pingpong -c -e -n 100 -g', False, six=True)
+
+
+@pytest.mark.parametrize('they_call', [False, True], ids=['we', 'they'])
+@pytest.mark.parametrize('six', [False, True], ids=['four', 'six'])
+def test_header_of_datagrams(guest, ours, six, they_call):
+    """grh.c: the 40 bytes as the wire carried them, and answers to what ibv_create_ah_from_wc makes of them."""
+    assert '18 datagrams' in once(guest, ours, '/run/job/grh', they_call, six, port=18516)
+
+
+def start_there(guest, command):
+    """A program in the guest that listens to requests of connections."""
+    done = guest.start(f'timeout {PATIENCE} {command}')
+    guest.run('for i in $(seq 300); do rdma resource show cm_id | grep -q LISTEN && exit; sleep 0.1; done; exit 1')
+    return done
+
+
+@pytest.mark.parametrize('they_call', [False, True], ids=['we', 'they'])
+@pytest.mark.parametrize('program', ['rping -v -C 10', 'ucmatose -c 4 -C 10 -S 1000', 'udaddy -c 2 -C 10 -S 1000'],
+                         ids=lambda words: words.split()[0])
+def test_connections(guest, ours, program, they_call):
+    """The kernel's connection management and ours: address, route, REQ, REP, RTU, DREQ; or a lookup and its answer."""
+    address = FOUR[1] if they_call else HOST
+    serve = f'{program} -s -a {address}' if program.startswith('rping') else f'{program} -b {address}'
+    call = f'{program} -c -a {address}' if program.startswith('rping') else f'{program} -s {address}'
+    with all_taken(guest, ours, 20):
+        if they_call:
+            server = ours.start(*serve.split())
+            assert wait_until(lambda: listening(ours.fabric) or server.process.poll() is not None, PATIENCE)
+            guest.run(f'timeout {PATIENCE} {call}')
+            server.done(PATIENCE)
+        else:
+            done = start_there(guest, serve)
+            ours.start(*call.split()).done(PATIENCE)
+            guest.finish(done)
+
+
+def test_group(guest, ours):
+    """Soft-RoCE hears each datagram to a group once."""
+    program = 'mckey -m 239.255.0.7 -C 20 -S 1000'
+    with all_taken(guest, ours, 20):
+        done = guest.start(f'timeout {PATIENCE} stdbuf -oL {program} -b {HOST}')
+        said = done.with_suffix('.out')
+        assert wait_until(lambda: said.exists() and 'receiving data' in said.read_text(), PATIENCE)
+        ours.start(*program.split(), '-b', FOUR[1], '-s').done(PATIENCE)
+        assert 'return status 0' in guest.finish(done)
 
 
 @pytest.mark.slow
