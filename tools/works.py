@@ -150,8 +150,8 @@ SECTIONS = {
          'that dies; all verbs, each byte and each error; nothing through a pool', r'wire/cards::'),
         ('cards: they start when one is needed, leave nothing in the program, end; one killed; `weft nic`; path MTUs',
          r'cli/nic::'),
-        ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c` each way; SEND, WRITE, "
-         'READ and atomics of RC and UC, each byte compared; what a peer can do wrong', r'wire/rxe::'),
+        ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c`, `rping`, `ucmatose`, `udaddy` each way, "
+         '`mckey` to it; SEND, WRITE, READ and atomics of RC and UC, each byte compared; what a peer can do wrong', r'wire/rxe::'),
     ],
     'The torus, in virtual time': [
         ('packets to the bit, against vectors made by another encoder; SECDED, all single and double flips',
