@@ -33,7 +33,7 @@ BELOW['cli'] |= {'stream', 'card'}  # its commands are programs that use them
 LENT = {('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
         ('cuda', 'process/plugin.h'), ('wire', 'pool/address.h'), ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('wire', 'nic/ipv4.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
         ('nic', 'backing/atomic.h'), ('transport', 'backing/atomic.h'), ('wire', 'backing/atomic.h'), ('link', 'backing/atomic.h'),
-        ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/sizes.h'),
+        ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/format_home.h'), ('backing', 'pool/format_host.h'), ('backing', 'pool/sizes.h'),
         ('backing', 'pool/step.h')}
 
 # Built without a C library (check-freestanding.py).

@@ -3,7 +3,7 @@
  * What a pool stands on: a memory that all members share, and the little that members need of
  * whatever shares it with them: locks that end with their owner, a proof of life, sleep, the rare
  * half of a fence. Each kind of it is one row of this table; the pool above sees offsets, and never
- * asks which row it has. Today's only row is a file.
+ * asks which row it has.
  *
  * The frequent half of the fence is inline (backing/fence.h).
  *
@@ -30,7 +30,7 @@ enum weft_backing_can {
 	WEFT_BACKING_ATOMICS = 2,
 	/* what one member stores all others load, with no more done about it than fences */
 	WEFT_BACKING_COHERENT = 4,
-	/* `barrier` reaches every member: the frequent half of the fence needs no instruction */
+	/* `barrier` reaches every member of the host: the frequent half of the fence needs no instruction */
 	WEFT_BACKING_REACHES_ALL = 8,
 	/* the pool's protocols as they stand do not work without */
 	WEFT_BACKING_NEEDED =
@@ -40,6 +40,13 @@ enum weft_backing_can {
 /* What to do about the process that holds the lock. */
 #define WEFT_BACKING_ADVICE "continue it (kill -CONT, docker unpause, the debugger) or end it"
 #define WEFT_BACKING_STUCK  "its lock is held by a process that does not go on"
+
+/* What a pool of several hosts is made with. */
+struct weft_backing_plan {
+	uint32_t hosts; /* a power of two */
+	uint64_t bytes; /* 0: as new_bytes */
+	uint32_t silence_ms;
+};
 
 struct weft_backing {
 	const char *name;
@@ -67,6 +74,10 @@ struct weft_backing {
 	 * stat(2)'s. */
 	void (*identity)(const struct weft_backed *b, uint64_t identity[2]);
 	int (*identify)(const char *path, uint64_t identity[2]);
+	/* Makes one of several hosts, in place of one that nobody uses; path as `choose` gives it. NULL: such a memory has
+	 * one, made at first use. -EINVAL, -EBUSY (a host lives), -EPROTO, -ENOSPC, or open(2)'s. */
+	int (*create)(const char *path, const struct weft_backing_plan *plan, uint64_t signature,
+		      const char **why);
 	/* Ends one that nobody uses, of whatever version. -EBUSY, -EPROTO (it is none), -ETIMEDOUT,
 	 * or unlink(2)'s. */
 	int (*remove)(const char *path, bool own, const char **why);
@@ -152,5 +163,7 @@ void weft_pause(uint64_t waited_ns);
 
 /* The rows: a sparse file that all members map, in /dev/shm or where the user says. */
 extern const struct weft_backing weft_backing_file;
+/* The same with a home for each of several hosts: shm:PATH. */
+extern const struct weft_backing weft_backing_shm;
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "backing/private.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/step.h"
 #include "pool/sizes.h"
 
@@ -88,6 +89,7 @@ static int make(int fd, uint64_t signature, const char **why)
 {
 	struct weft_pool_header header = {.magic = WEFT_POOL_MAKING,
 					  .version = WEFT_POOL_VERSION,
+					  .hosts = 1,
 					  .signature = signature,
 					  .file_bytes = weft_file_new_bytes()};
 	uint64_t magic = WEFT_POOL_MAGIC;
@@ -100,6 +102,8 @@ static int make(int fd, uint64_t signature, const char **why)
 		return -ENOSPC;
 	WEFT_STEP(file_begun);
 	err = weft_reserve_file(fd, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases));
+	if (!err)
+		err = weft_reserve_file(fd, WEFT_OFF_HOME, sizeof(struct weft_pool_home));
 	if (err)
 		return err;
 	WEFT_STEP(file_reserved);
@@ -120,6 +124,16 @@ static bool is_unmade(int fd, const struct stat *st)
 	       (pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == WEFT_POOL_MAKING);
 }
 
+int weft_file_check_header(const struct weft_pool_header *header, uint64_t signature,
+			   const char **why)
+{
+	*why = "the file is not a pool";
+	if (header->magic != WEFT_POOL_MAGIC)
+		return -EPROTO;
+	*why = "the pool was made by another version of Weft";
+	return header->version != WEFT_POOL_VERSION || header->signature != signature ? -EPROTO : 0;
+}
+
 int weft_file_check(int fd, bool own, uint64_t signature, uint64_t *bytes, const char **why)
 {
 	struct weft_pool_header header;
@@ -131,13 +145,13 @@ int weft_file_check(int fd, bool own, uint64_t signature, uint64_t *bytes, const
 	err = check_kind(&st, own, why);
 	if (err)
 		return err;
-	if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
-	    header.magic != WEFT_POOL_MAGIC) {
-		*why = "the file is not a pool";
-		return -EPROTO;
-	}
-	if (header.version != WEFT_POOL_VERSION || header.signature != signature) {
-		*why = "the pool was made by another version of Weft";
+	if (pread(fd, &header, sizeof(header), 0) != sizeof(header))
+		header.magic = 0;
+	err = weft_file_check_header(&header, signature, why);
+	if (err)
+		return err;
+	if (header.hosts != 1) {
+		*why = "the pool has several hosts: name it shm:PATH";
 		return -EPROTO;
 	}
 	if ((uint64_t)st.st_size != header.file_bytes || header.file_bytes < SMALLEST ||
@@ -173,27 +187,27 @@ static int open_or_create(const char *path, const char **why)
 	return fd;
 }
 
-/* The file that has the path's name now, locked; again if it lost it in between, else two pools live
- * side by side. */
-static int lock_named(const char *path, int *fd, struct stat *st, const char **why)
+/* Again if it lost its name in between, else two pools live side by side. */
+int weft_file_lock_named(const char *path, int (*open_it)(const char *path, const char **why),
+			 struct stat *st, const char **why)
 {
 	struct stat now;
-	int err;
+	int fd, err;
 
 	for (;;) {
-		*fd = open_or_create(path, why);
-		if (*fd < 0)
-			return *fd;
+		fd = open_it(path, why);
+		if (fd < 0)
+			return fd;
 		*why = "the pool file cannot be locked";
-		err = weft_lock_file(*fd, true);
+		err = weft_lock_file(fd, true);
 		if (err == -ETIMEDOUT)
 			*why = WEFT_BACKING_STUCK;
-		if (!err && fstat(*fd, st))
+		if (!err && fstat(fd, st))
 			err = -errno;
 		if (!err && !stat(path, &now) && now.st_ino == st->st_ino &&
 		    now.st_dev == st->st_dev)
-			return 0;
-		close(*fd);
+			return fd;
+		close(fd);
 		if (err)
 			return err;
 	}
@@ -204,11 +218,10 @@ static int open_locked(const char *path, bool own, uint64_t signature, uint64_t 
 		       const char **why)
 {
 	struct stat st;
-	int fd, err;
+	int fd = weft_file_lock_named(path, open_or_create, &st, why), err;
 
-	err = lock_named(path, &fd, &st, why);
-	if (err)
-		return err;
+	if (fd < 0)
+		return fd;
 	err = check_kind(&st, own, why);
 	if (!err && is_unmade(fd, &st))
 		err = make(fd, signature, why);
@@ -223,32 +236,24 @@ static int open_locked(const char *path, bool own, uint64_t signature, uint64_t 
 /* A second description without locks is what stays. */
 static int open_file(struct weft_backed *b, bool own, uint64_t signature, const char **why)
 {
-	int fd = open_locked(b->path, own, signature, &b->bytes, why), err = 0;
-	struct stat st;
+	int fd = open_locked(b->far.path, own, signature, &b->bytes, why), err;
 
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st))
-		err = -errno;
-	b->dev = st.st_dev;
-	b->ino = st.st_ino;
-	if (!err) {
-		*why = "the pool file cannot be opened";
-		b->fd = open(b->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-		if (!weft_descriptor_is_ours(b, b->fd))
-			err = b->fd < 0 ? -errno : -ESTALE;
-	}
+	*why = "the pool file cannot be opened";
+	err = weft_named_open(&b->far, fd);
 	weft_lock_release(fd);
 	close(fd);
 	return err;
 }
 
-static void close_file(struct weft_backed *b)
+void weft_file_close(struct weft_backed *b)
 {
 	if (b->life >= 0)
 		close(b->life);
-	if (weft_descriptor_is_ours(b, b->fd))
-		close(b->fd);
+	weft_named_close(&b->far);
+	if (b->home != &b->far)
+		weft_named_close(b->home);
 	free(b);
 }
 
@@ -261,35 +266,37 @@ static int open_backed(const char *path, bool own, uint64_t signature, struct we
 	*why = "out of memory";
 	if (!b)
 		return -ENOMEM;
-	strcpy(b->path, path);
-	b->fd = b->life = -1;
-	pthread_mutex_init(&b->fd_mutex, NULL);
+	weft_named_init(&b->far, path);
+	b->home = &b->far;
+	b->life = -1;
 	err = open_file(b, own, signature, why);
 	if (err)
 		goto close;
 	*why = "the pool file cannot be opened";
-	err = b->life = weft_descriptor_another(b);
+	err = b->life = weft_descriptor_another(b->home);
 	if (err < 0)
 		goto close;
 	*bytes = b->bytes;
 	*backed = b;
 	return 0;
 close:
-	close_file(b);
+	weft_file_close(b);
 	return err;
 }
 
 /* Its mapping was not inherited. */
-static void forget(struct weft_backed *b)
+void weft_file_forget(struct weft_backed *b)
 {
-	if (weft_descriptor_is_ours(b, b->fd))
-		close(b->fd);
+	weft_named_close(&b->far);
+	if (b->home != &b->far)
+		weft_named_close(b->home);
 }
 
-static void tell_identity(const struct weft_backed *b, uint64_t identity[2])
+/* What its members share: in a pool of several hosts what can be handed from one to another, by descriptors. */
+void weft_file_identity(const struct weft_backed *b, uint64_t identity[2])
 {
-	identity[0] = b->dev;
-	identity[1] = b->ino;
+	identity[0] = b->home->dev;
+	identity[1] = b->home->ino;
 }
 
 static int identify(const char *path, uint64_t identity[2])
@@ -309,9 +316,9 @@ const struct weft_backing weft_backing_file = {
 	       WEFT_BACKING_REACHES_ALL,
 	.choose = choose,
 	.open = open_backed,
-	.close = close_file,
-	.forget = forget,
-	.identity = tell_identity,
+	.close = weft_file_close,
+	.forget = weft_file_forget,
+	.identity = weft_file_identity,
 	.identify = identify,
 	.remove = weft_remove,
 	.new_bytes = weft_file_new_bytes,
@@ -322,7 +329,7 @@ const struct weft_backing weft_backing_file = {
 	.reserve = weft_reserve,
 	.release = weft_reserve_end,
 	.head_room = weft_reserve_head_room,
-	.descriptor = weft_descriptor,
+	.descriptor = weft_map_descriptor,
 	.prove = weft_lock_prove,
 	.lives = weft_lock_lives,
 	.claim = weft_lock_claim,

@@ -20,6 +20,7 @@
 #include "backing/private.h"
 #include "pool/clock.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/step.h"
 
 #define TELL_NS	     2000000000ull
@@ -53,8 +54,8 @@ static uint32_t turns(int fd)
 {
 	uint32_t turns = 0;
 
-	return pread(fd, &turns, sizeof(turns), offsetof(struct weft_pool_header, turns)) ==
-			       sizeof(turns)
+	return pread(fd, &turns, sizeof(turns),
+		     WEFT_OFF_HOME + offsetof(struct weft_pool_home, turns)) == sizeof(turns)
 		       ? turns
 		       : 0;
 }
@@ -140,8 +141,8 @@ void weft_lock_release(int fd)
 
 int weft_lock_enter(struct weft_backed *b)
 {
-	_Atomic uint32_t *turns = &((struct weft_pool_header *)b->base)->turns;
-	int fd = weft_descriptor_another(b), err;
+	_Atomic uint32_t *turns = &((struct weft_pool_home *)(b->base + WEFT_OFF_HOME))->turns;
+	int fd = weft_descriptor_another(b->home), err;
 
 	if (fd < 0)
 		return fd;
@@ -165,7 +166,7 @@ int weft_lock_enter_too(struct weft_backed *b, int fd, bool wait)
 void weft_lock_leave(struct weft_backed *b, int fd)
 {
 	/* the number may be the program's by now */
-	if (!weft_descriptor_is_ours(b, fd))
+	if (!weft_descriptor_is_ours(b->home, fd))
 		return;
 	/* a raw clone of this process may have inherited the descriptor */
 	WEFT_STEP(lock_leaving);
@@ -193,7 +194,7 @@ int weft_lock_prove(struct weft_backed *b, uint16_t member)
 
 int weft_lock_claim(struct weft_backed *b, uint16_t member)
 {
-	int fd = weft_descriptor_another(b), err;
+	int fd = weft_descriptor_another(b->home), err;
 
 	if (fd < 0)
 		return fd;
@@ -214,7 +215,7 @@ static bool held(int fd, off_t byte, off_t bytes)
 
 bool weft_lock_lives(struct weft_backed *b, uint16_t member)
 {
-	int fd = weft_descriptor(b);
+	int fd = weft_descriptor(b->home);
 
 	return fd < 0 || held(fd, member_byte(member), 1);
 }

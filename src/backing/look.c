@@ -32,15 +32,15 @@ static int check(struct weft_backed *b, bool own, uint64_t signature, const char
 	struct stat st;
 
 	*why = "the pool cannot be read";
-	if (fstat(b->fd, &st))
+	if (fstat(b->far.fd, &st))
 		return -errno;
-	b->dev = st.st_dev;
-	b->ino = st.st_ino;
+	b->far.dev = st.st_dev;
+	b->far.ino = st.st_ino;
 	if (S_ISREG(st.st_mode) && !st.st_size) {
 		*why = NO_POOL;
 		return -ENOENT;
 	}
-	return weft_file_check(b->fd, own, signature, &b->bytes, why);
+	return weft_file_check(b->far.fd, own, signature, &b->bytes, why);
 }
 
 int weft_look(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
@@ -52,16 +52,16 @@ int weft_look(const char *path, bool own, uint64_t signature, struct weft_backed
 	*why = "out of memory";
 	if (!b)
 		return -ENOMEM;
-	strcpy(b->path, path);
+	weft_named_init(&b->far, path);
+	b->home = &b->far;
 	b->life = -1;
-	pthread_mutex_init(&b->fd_mutex, NULL);
 	/* O_NONBLOCK: a FIFO of that name must not hold us */
-	b->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	b->far.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	*why = errno == ENOENT ? NO_POOL : "the pool file cannot be opened";
 	err = -errno;
-	if (b->fd < 0)
+	if (b->far.fd < 0)
 		goto free_b;
-	*locked = lock_shared(b->fd);
+	*locked = lock_shared(b->far.fd);
 	err = check(b, own, signature, why);
 	if (err)
 		goto close_file;
@@ -69,7 +69,7 @@ int weft_look(const char *path, bool own, uint64_t signature, struct weft_backed
 	*backed = b;
 	return 0;
 close_file:
-	close(b->fd);
+	close(b->far.fd);
 free_b:
 	free(b);
 	return err;
@@ -77,22 +77,22 @@ free_b:
 
 void weft_look_unlock(struct weft_backed *b)
 {
-	weft_lock_release(b->fd);
+	weft_lock_release(b->far.fd);
 }
 
 bool weft_look_read(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off)
 {
-	return pread(b->fd, to, bytes, (off_t)off) == (ssize_t)bytes;
+	return pread(b->far.fd, to, bytes, (off_t)off) == (ssize_t)bytes;
 }
 
 uint64_t weft_look_allocated(const struct weft_backed *b)
 {
 	struct stat st;
 
-	return fstat(b->fd, &st) ? 0 : (uint64_t)st.st_blocks * 512;
+	return fstat(b->far.fd, &st) ? 0 : (uint64_t)st.st_blocks * 512;
 }
 
 void weft_look_lock_owner(const struct weft_backed *b, char *text, size_t text_bytes)
 {
-	weft_lock_owner_text(b->fd, text, text_bytes);
+	weft_lock_owner_text(b->far.fd, text, text_bytes);
 }

@@ -12,10 +12,19 @@
 
 int weft_map(struct weft_backed *b, uint8_t **base)
 {
-	void *at = mmap(NULL, b->bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, b->life, 0);
+	const int how = MAP_SHARED | MAP_NORESERVE;
+	bool apart = b->home != &b->far;
+	void *at = mmap(NULL, b->bytes, PROT_NONE, how, apart ? b->far.fd : b->life, 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
+	if (apart && mmap((uint8_t *)at + WEFT_OFF_HOME, WEFT_OFF_HOME_END - WEFT_OFF_HOME,
+			  PROT_NONE, how | MAP_FIXED, b->life, WEFT_OFF_HOME) == MAP_FAILED) {
+		int err = -errno;
+
+		munmap(at, b->bytes);
+		return err;
+	}
 	/* a child must not keep our proof of life, nor a core dump hold other members' memory */
 	madvise(at, b->bytes, MADV_DONTFORK);
 	madvise(at, b->bytes, MADV_DONTDUMP);
@@ -28,6 +37,11 @@ void weft_map_end(struct weft_backed *b)
 	if (b->base)
 		munmap(b->base, b->bytes);
 	b->base = NULL;
+}
+
+int weft_map_descriptor(struct weft_backed *b)
+{
+	return weft_descriptor(&b->far);
 }
 
 int weft_map_touch(struct weft_backed *b, uint64_t off, uint64_t len_bytes)

@@ -1,35 +1,70 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What the files of one row share: a pool that is a sparse file, open. */
+/* What the files of the rows share: a pool that is a sparse file, open, and the home of a host. */
 #ifndef WEFT_BACKING_PRIVATE_H
 #define WEFT_BACKING_PRIVATE_H
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "backing/backing.h"
 
-struct weft_backed {
+/* A file, open. */
+struct weft_named {
 	char path[PATH_MAX]; /* absolute */
 	dev_t dev;
 	ino_t ino;
-	uint64_t bytes;
-	uint8_t *base; /* of the mapping, which holds the description of `life`; NULL: none yet */
-	int life;      /* until it has proved that we live; then only the mapping holds that */
 	pthread_mutex_t fd_mutex; /* guards the next; taken last */
 	int fd;			  /* for reserving and mapping; it holds no lock */
 	bool unlinked;		  /* and the user has been told */
 };
 
-/* descriptor.c: the descriptor of the file, opened again if the program closed it. fd or -errno. */
-int weft_descriptor(struct weft_backed *b);
-/* Is fd the file still, or has the program closed that number and used it anew? */
-bool weft_descriptor_is_ours(const struct weft_backed *b, int fd);
-/* A description of its own. By its path, else through the descriptor that is still open. */
-int weft_descriptor_another(struct weft_backed *b);
+struct weft_backed {
+	struct weft_named far;
+	struct weft_named *home; /* has the locks; in a pool that is a file that file */
+	struct weft_named apart; /* the home of a pool of several hosts */
+	uint64_t bytes;
+	uint8_t *base; /* of the mapping, which holds the description of `life`; NULL: none yet */
+	int life; /* of the home, until it has proved that we live; then only the mapping holds that */
+};
 
-/* file.c: whether the file is a pool of this version and layout. -EPROTO, -EPERM, or fstat(2)'s. */
+/* descriptor.c: nothing open yet. */
+void weft_named_init(struct weft_named *n, const char *path);
+/* What the program has not closed. */
+void weft_named_close(struct weft_named *n);
+/* The file that is open as fd; n has a descriptor of its own then. -errno. */
+int weft_named_open(struct weft_named *n, int fd);
+/* The descriptor of the file, opened again if the program closed it. fd or -errno. */
+int weft_descriptor(struct weft_named *n);
+/* Is fd the file still, or has the program closed that number and used it anew? */
+bool weft_descriptor_is_ours(const struct weft_named *n, int fd);
+/* A description of its own. By its path, else through the descriptor that is still open. */
+int weft_descriptor_another(struct weft_named *n);
+
+struct weft_pool_header;
+
+/* file.c: whether it is the header of a pool of this version and layout. -EPROTO */
+int weft_file_check_header(const struct weft_pool_header *header, uint64_t signature,
+			   const char **why);
+/* Whether the file is a pool of one host. The same, -EPERM, or fstat(2)'s. */
 int weft_file_check(int fd, bool own, uint64_t signature, uint64_t *bytes, const char **why);
 uint64_t weft_file_new_bytes(void);
+/* The file that has the path's name now, as `open_it` opens it, locked. fd and *st; or -errno. */
+int weft_file_lock_named(const char *path, int (*open_it)(const char *path, const char **why),
+			 struct stat *st, const char **why);
+void weft_file_close(struct weft_backed *b);
+void weft_file_forget(struct weft_backed *b);
+void weft_file_identity(const struct weft_backed *b, uint64_t identity[2]);
+
+/*
+ * home.c: opens the home of this process's host, which is made if need be, by the header of the pool: number and
+ * path. -EINVAL ($WEFT_HOST), -ENOENT (which host is not said), -EPROTO, or as open(2)'s.
+ */
+int weft_home_open(struct weft_backed *b, const struct weft_pool_header *header, const char **why);
+/* Where it is; nothing is opened. */
+int weft_home_path(const struct weft_pool_header *header, char path[PATH_MAX], uint32_t *host,
+		   const char **why);
+void weft_home_path_of(const struct weft_pool_header *header, uint32_t host, char path[PATH_MAX]);
 
 /*
  * lock.c: the file lock over leases (byte 0), and a member's proof of life (its own byte). A
@@ -50,11 +85,13 @@ bool weft_lock_lives(struct weft_backed *b, uint16_t member);
 
 /* map.c */
 int weft_map(struct weft_backed *b, uint8_t **base);
+int weft_map_descriptor(struct weft_backed *b);
 void weft_map_end(struct weft_backed *b);
 int weft_map_touch(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
 void weft_map_populate(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
 
-/* reserve.c: pages of the file that may be touched without SIGBUS or the cgroup's SIGKILL. */
+/* reserve.c: pages of the file that may be touched without SIGBUS or the cgroup's SIGKILL; of its offsets some are the
+ * home's. */
 int weft_reserve_file(int fd, uint64_t off, uint64_t len_bytes);
 int weft_reserve(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
 int weft_reserve_end(struct weft_backed *b, uint64_t off, uint64_t len_bytes);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backing/private.h"
+#include "pool/sizes.h"
 
 #define MARGIN	(1ull << 20) /* left to the program itself */
 #define TRUSTED (1ull << 20)
@@ -121,16 +122,24 @@ int weft_reserve_file(int fd, uint64_t off, uint64_t len_bytes)
 	return err == ENOMEM ? -ENOSPC : -err;
 }
 
+/* A range is the home's whole, or not at all. */
+static int descriptor_of(struct weft_backed *b, uint64_t off)
+{
+	bool near = off >= WEFT_OFF_HOME && off < WEFT_OFF_HOME_END;
+
+	return weft_descriptor(near ? b->home : &b->far);
+}
+
 int weft_reserve(struct weft_backed *b, uint64_t off, uint64_t len_bytes)
 {
-	int fd = weft_descriptor(b);
+	int fd = descriptor_of(b, off);
 
 	return fd < 0 ? fd : weft_reserve_file(fd, off, len_bytes);
 }
 
 int weft_reserve_end(struct weft_backed *b, uint64_t off, uint64_t len_bytes)
 {
-	int fd = weft_descriptor(b);
+	int fd = descriptor_of(b, off);
 
 	if (fd < 0)
 		return fd;

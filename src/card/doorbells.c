@@ -6,6 +6,7 @@
 #include "pool/format.h"
 #include "pool/format_member.h"
 #include "pool/outbox.h"
+#include "pool/slice.h"
 
 /* Sees what is posted, and says so: the owner rings for what it posts behind it. */
 static void see_posted(struct weft_card_hand *hand)
@@ -192,9 +193,11 @@ static bool look_at_member(struct weft_card *card, uint16_t member,
 bool weft_card_look(struct weft_card *card)
 {
 	const struct weft_pool_member *m;
+	struct weft_pool *pool = card->nic->pool;
 	bool rang = false;
 
-	for (uint16_t i = 0; (m = card->nic->pool->calls->member(card->nic->pool, i)); i++)
-		rang |= look_at_member(card, i, m);
+	for (uint16_t i = 0; (i = pool->calls->next(pool, i)) < WEFT_MEMBERS; i++)
+		if (weft_is_near(pool, i) && (m = pool->calls->member(pool, i)))
+			rang |= look_at_member(card, i, m);
 	return rang;
 }

@@ -9,13 +9,15 @@
 
 #include "pool/address.h"
 #include "pool/format_member.h"
+#include "pool/slice.h"
 
 bool weft_owner_is_card(struct weft_pool *pool, const uint8_t gid[16])
 {
 	const struct weft_pool_member *m;
 
-	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
-		if (m->net_ns == pool->self->net_ns &&
+	for (uint16_t i = 0; (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++)
+		if (weft_is_near(pool, i) && (m = weft_pool_member(pool, i)) &&
+		    m->net_ns == pool->self->net_ns &&
 		    atomic_load_explicit(&m->card.reach, memory_order_acquire) != WEFT_CARD_NONE &&
 		    weft_card_plays(&m->card, gid))
 			return true;

@@ -230,7 +230,7 @@ static int set_pool(const char *pool, int (*set)(const char *name, const char *v
 {
 	char *cwd, *absolute;
 
-	if (pool[0] == '/')
+	if (pool[0] == '/' || !strncmp(pool, "shm:/", 5)) /* as backing/shm.c has it */
 		return set("WEFT_POOL", pool);
 	cwd = getcwd(NULL, 0);
 	absolute = cwd ? concat(cwd, pool) : NULL;

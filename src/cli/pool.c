@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <glob.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +14,24 @@
 #include "pool/pool.h"
 #include "pool/view.h"
 
+#define SILENCE_MS 3000u
+
 const char weft_pool_usage[] =
 	"Usage: weft pool [list] [--json]\n"
-	"       weft pool rm | recover [--pool PATH]\n\n"
+	"       weft pool rm | recover [--pool PATH]\n"
+	"       weft pool create shm:PATH --hosts NUMBER [--bytes NUMBER] [--silence MS]\n\n"
 	"  list     the pools in /dev/shm and $WEFT_POOL that you may read\n"
 	"  rm       remove a pool that nobody uses\n"
 	"  recover  give back what dead programs have left in a pool; programs that join do so, "
-	"too\n\n"
+	"too\n"
+	"  create   make a pool of several hosts in a file: $WEFT_HOST says which of them a "
+	"program is\n"
+	"           of, 0 to NUMBER - 1\n\n"
 	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
-	"  --json       one JSON object: pools\n\n"
+	"  --json       one JSON object: pools\n"
+	"  --hosts N    a power of two, up to 64\n"
+	"  --bytes N    the size of the file (default: as large as the memory, nearly all a hole)\n"
+	"  --silence MS a host whose programs all stand still for so long is silent (3000)\n\n"
 	"0; 1 it could not be done; 2 wrong usage.\n";
 
 static const struct weft_column columns[] = {
@@ -86,7 +96,7 @@ static int list(bool json)
 
 static int fail(const char *verb, const char *path, const char *why, int err)
 {
-	bool told = err == -EPROTO || err == -EBUSY || err == -ETIMEDOUT;
+	bool told = err == -EPROTO || err == -EBUSY || err == -ETIMEDOUT || err == -EINVAL;
 
 	fprintf(stderr, "weft pool %s: %s%s%s%s%s\n", verb, path ?: "", path ? ": " : "", why,
 		told ? "" : ": ", told ? "" : strerror(-err));
@@ -120,11 +130,52 @@ static int recover(const char *path)
 	return 0;
 }
 
+/* A number behind an option, at argv[*i]. */
+static bool number_option(int argc, char **argv, int *i, const char *name, uint64_t *value)
+{
+	char *end;
+
+	if (strcmp(argv[*i], name) || *i + 1 >= argc || argv[*i + 1][0] < '0' ||
+	    argv[*i + 1][0] > '9')
+		return false;
+	errno = 0;
+	*value = strtoull(argv[++*i], &end, 10);
+	if (!*end && !errno)
+		return true;
+	--*i;
+	return false;
+}
+
+static int create_pool(int argc, char **argv)
+{
+	uint64_t hosts = 0, bytes = 0, silence_ms = SILENCE_MS;
+	const char *path = NULL, *why;
+	int err;
+
+	for (int i = 2; i < argc; i++) {
+		if (number_option(argc, argv, &i, "--hosts", &hosts) ||
+		    number_option(argc, argv, &i, "--bytes", &bytes) ||
+		    number_option(argc, argv, &i, "--silence", &silence_ms))
+			continue;
+		if (path || argv[i][0] == '-')
+			return weft_main_usage_error(
+				"pool", "unknown option or no number behind '%s'", argv[i]);
+		path = argv[i];
+	}
+	if (!path || !hosts || hosts > UINT32_MAX || !silence_ms || silence_ms > UINT32_MAX)
+		return weft_main_usage_error("pool", "create wants '%s'",
+					     "shm:PATH --hosts NUMBER");
+	err = weft_pool_create(path, (uint32_t)hosts, bytes, (uint32_t)silence_ms, &why);
+	return err ? fail("create", path, why, err) : 0;
+}
+
 int weft_pool_main(int argc, char **argv)
 {
 	const char *verb = argc > 1 && argv[1][0] != '-' ? argv[1] : "list", *path = NULL;
 	bool json = false;
 
+	if (!strcmp(verb, "create"))
+		return create_pool(argc, argv);
 	for (int i = argc > 1 && argv[1][0] != '-' ? 2 : 1; i < argc; i++) {
 		if (strcmp(verb, "list") && weft_main_pool_option(argc, argv, &i, &path))
 			continue;

@@ -205,9 +205,8 @@ bool weft_mailbox_take(struct weft_pool *pool, struct weft_address *from,
 		       uint8_t bytes[WEFT_DATAGRAM_BYTES])
 {
 	uint16_t *scan = &weft_attachment(pool)->mailbox.scan;
-	uint16_t end = weft_members_end(pool);
 
-	for (; *scan < end; ++*scan) {
+	for (; (*scan = weft_pool_next(pool, *scan)) < WEFT_MEMBERS; ++*scan) {
 		uint64_t incarnation = incarnation_of(weft_pool_member(pool, *scan));
 
 		*from = (struct weft_address){.member = *scan, .incarnation = incarnation};

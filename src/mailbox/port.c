@@ -67,8 +67,8 @@ static void end_walk(struct walk *w)
 static bool next_member(struct walk *w)
 {
 	end_walk(w);
-	for (w->member = w->m ? w->member + 1 : 0; w->member < weft_members_end(w->pool);
-	     w->member++) {
+	w->member = w->m ? w->member + 1 : 0;
+	for (; (w->member = weft_pool_next(w->pool, w->member)) < WEFT_MEMBERS; w->member++) {
 		w->m = weft_pool_member(w->pool, w->member);
 		if (!w->m)
 			return false;
@@ -90,6 +90,12 @@ static struct weft_pool_port *next_port(struct walk *w)
 		}
 	} while (next_member(w));
 	return NULL;
+}
+
+/* Whether the member is in our network namespace: numbers of namespaces are a kernel's own. */
+static bool is_beside(const struct walk *w)
+{
+	return weft_is_near(w->pool, w->member) && w->m->net_ns == w->pool->self->net_ns;
 }
 
 /* ---- Binding ---- */
@@ -118,8 +124,7 @@ static int find_clash(struct weft_pool *pool, const struct weft_pool_port *want,
 	int err = 0;
 
 	while (!err && (p = next_port(&w))) {
-		if (p == self || p->port != want->port || p->space != want->space ||
-		    w.m->net_ns != pool->self->net_ns)
+		if (p == self || p->port != want->port || p->space != want->space || !is_beside(&w))
 			continue;
 		err = clash(p, want);
 		if (err && !weft_pool_alive(pool, w.member, w.incarnation))
@@ -271,6 +276,24 @@ static enum fit fit(const struct weft_pool_port *p, const struct weft_pool_port 
 	return any ? FITS_ANY : FITS_EXACTLY;
 }
 
+/* Whether an address means the member. One of ours may be another host's, too: ours comes first. */
+enum meant {
+	MEANT_NOT,
+	MEANT_ELSEWHERE,
+	MEANT,
+};
+
+static enum meant meant_by(const struct walk *w, const uint8_t addr[16], bool here)
+{
+	if (here && is_beside(w))
+		return MEANT;
+	if (here && (weft_is_near(w->pool, w->member) || weft_address_is_loopback(addr)))
+		return MEANT_NOT;
+	if (!weft_member_has_gid(w->m, addr))
+		return MEANT_NOT;
+	return here ? MEANT_ELSEWHERE : MEANT;
+}
+
 int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		   struct weft_address *owner)
 {
@@ -278,6 +301,7 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 	bool here = is_here(pool, wanted->addr);
 	struct walk w = {.pool = pool};
 	const struct weft_pool_port *p;
+	enum meant meant, best_meant = MEANT_NOT;
 	enum fit best = FITS_NOT;
 	int key, err = lock(a, &key);
 
@@ -286,12 +310,14 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 	while ((p = next_port(&w))) {
 		enum fit now = fit(p, wanted);
 
-		if (now <= best ||
-		    (here ? w.m->net_ns != pool->self->net_ns
-			  : !weft_member_has_gid(w.m, wanted->addr)) ||
+		if (now < best || now == FITS_NOT)
+			continue;
+		meant = meant_by(&w, wanted->addr, here);
+		if (!meant || (now == best && meant <= best_meant) ||
 		    !weft_pool_alive(pool, w.member, w.incarnation))
 			continue;
 		best = now;
+		best_meant = meant;
 		*owner = (struct weft_address){.member = w.member, .incarnation = w.incarnation};
 	}
 	unlock(a, key);
@@ -304,7 +330,7 @@ bool weft_port_reachable(struct weft_pool *pool, const uint8_t addr[16])
 {
 	bool found = is_here(pool, addr);
 
-	for (uint16_t i = 0; !found && i < weft_members_end(pool); i++) {
+	for (uint16_t i = 0; !found && (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++) {
 		struct weft_pool_member *m = weft_pool_member(pool, i);
 		uint64_t incarnation =
 			m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;

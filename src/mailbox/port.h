@@ -27,7 +27,8 @@ void weft_port_release(struct weft_pool *pool, uint32_t index);
 
 /*
  * Which member listens at an address as seen from our network namespace: addresses of our own, and those of
- * the loopback, are here; others are where a member has that GID.
+ * the loopback, are here; others are where a member has that GID. Another host may have one of ours, too: it is found
+ * if nobody here listens.
  * -ECONNREFUSED (nobody listens); -EAGAIN (not yet, but somebody holds the port); -ESTALE, or open(2)'s: it
  * cannot be said.
  */

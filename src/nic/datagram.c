@@ -7,6 +7,7 @@
 #include "nic/nic.h"
 #include "nic/responder.h"
 #include "nic/srq.h"
+#include "pool/format_home.h"
 #include "pool/format_line.h"
 #include "pool/format_member.h"
 #include "pool/format_qp.h"
@@ -34,11 +35,14 @@ static bool find(struct weft_pool *pool, uint32_t qpn, struct weft_datagram_targ
 static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct weft_datagram_target *t)
 {
 	const struct weft_pool_qp *slot = t->slot;
-	/* acquire: pairs with the release in publish_qp (qp.c) */
-	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
-	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
+	uint64_t conn, rq_off, ring_off;
 	bool found;
 
+	pool->calls->use(pool, t->grant.member);
+	/* acquire: pairs with the release in publish_qp (qp.c) */
+	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+	rq_off = slot->rq_off;
+	ring_off = slot->ring_off;
 	t->tag = t->qpn | (uint32_t)slot->connection << 24;
 	t->qkey = slot->qkey;
 	found = slot->qpn == t->qpn && slot->type == WEFT_QPT_UD && !slot->rq_size && ring_off &&
@@ -142,11 +146,11 @@ static __attribute__((__noinline__)) int await_helper(const struct weft_datagram
 /* The owner's helper has been slow, and has looked since at what it was asked then. */
 static bool has_looked(const struct weft_datagram *d, const struct weft_datagram_target *t)
 {
-	const struct weft_pool_member *m;
+	const struct weft_pool_near *m;
 
 	if (__builtin_expect(!t->patience_us || t->patience_us == PATIENCE_MOST_US, 1))
 		return false;
-	m = d->nic->pool->calls->member(d->nic->pool, t->grant.member);
+	m = d->nic->pool->calls->near(d->nic->pool, t->grant.member);
 	return m && !atomic_load_explicit(&m->due[WEFT_SIGNAL_ASK], memory_order_relaxed);
 }
 
@@ -235,9 +239,13 @@ void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[
 	struct weft_pool *pool = d->nic->pool;
 	const struct weft_pool_member *m;
 
-	for (uint16_t i = 0; (m = pool->calls->member(pool, i)); i++) {
-		uint32_t groups = atomic_load_explicit(&m->groups, memory_order_acquire);
+	for (uint16_t i = 0; (i = pool->calls->next(pool, i)) < WEFT_MEMBERS; i++) {
+		uint32_t groups;
 
+		m = pool->calls->member(pool, i);
+		if (!m)
+			continue;
+		groups = atomic_load_explicit(&m->groups, memory_order_acquire);
 		if (!atomic_load_explicit(&m->incarnation, memory_order_acquire) ||
 		    (net_ns && m->net_ns != net_ns))
 			continue;

@@ -4,6 +4,7 @@
 #include "nic/place.h"
 #include "pool/step.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/format_line.h"
 #include "pool/format_member.h"
 #include "pool/format_region.h"
@@ -41,7 +42,7 @@ static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint
 		  struct weft_grant *grant)
 {
 	const struct weft_pool_member *m = pool->calls->member(pool, owner);
-	_Atomic uint64_t *also = &pool->self->also[caller->index];
+	_Atomic uint64_t *also = &pool->own->also[caller->index];
 
 	if (!m)
 		return false;

@@ -179,13 +179,17 @@ bool weft_responder_read(struct weft_responder *to)
 {
 	struct weft_pool *pool = to->from.nic->pool;
 	struct weft_pool_qp *slot = to->slot;
-	/* acquire: pairs with the release in publish_qp (qp.c) */
-	uint64_t conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
-	uint64_t rq_off = slot->rq_off, ring_off = slot->ring_off;
-	uint32_t rq_size = slot->rq_size, rq_stride = slot->rq_stride;
 	uint16_t named = to->grant.member;
-	uint32_t expected;
+	uint64_t conn, rq_off, ring_off;
+	uint32_t rq_size, rq_stride, expected;
 
+	pool->calls->use(pool, named);
+	/* acquire: pairs with the release in publish_qp (qp.c) */
+	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+	rq_off = slot->rq_off;
+	ring_off = slot->ring_off;
+	rq_size = slot->rq_size;
+	rq_stride = slot->rq_stride;
 	to->grant.member = slot->owner;
 	to->busy_at = weft_busy_at(to->grant.member, to->from.dest_qpn & (WEFT_QPS - 1));
 	to->domain = weft_domain(to->grant.member, slot->pd);
@@ -259,6 +263,7 @@ bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 	if (pool->calls->see_qp(pool, index) ||
 	    atomic_load_explicit(&slot->qpn, memory_order_acquire) != number)
 		return false;
+	pool->calls->use(pool, slot->owner);
 	/* acquire: pairs with the release in publish_srq (srq.c) */
 	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	*queue = *to;

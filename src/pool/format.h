@@ -4,7 +4,9 @@
  * fixed widths; each field names its one writer. Freestanding: user space, kernel and tools share it.
  *
  *   0        header, then the lease tables
- *   1 MiB    members (format_member.h: their threads' lines, what they ask; format_mailbox.h)
+ *   1 MiB    members (format_member.h: their addresses, what they ask; format_mailbox.h)
+ *   34 MiB   hosts, where there are several (format_host.h)
+ *   38 MiB   the home (format_home.h: the lock's page, then members' lines, and what wakes them)
  *   48 MiB   queue pairs (format_qp.h)
  *   96 MiB   memory regions (format_region.h)
  *   192 MiB  the card of a torus and its programs (format_ape.h)
@@ -22,8 +24,9 @@
 #ifndef WEFT_POOL_FORMAT_H
 #define WEFT_POOL_FORMAT_H
 
+#include <stdint.h>
+
 #include "backing/atomic.h"
-#include "pool/counters.h"
 #include "pool/sizes.h"
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
@@ -37,19 +40,15 @@
 #define WEFT_OFF_OBJECTS  (160ull << 20)
 
 struct weft_pool_header {
-	uint64_t magic;	  /* [L] written last when the pool is made */
-	uint32_t version; /* [L] */
-	/* [L] how often the lock was taken by members: shows those that wait for it that it goes on */
-	_Atomic uint32_t turns;
+	uint64_t magic;	    /* [L] written last when the pool is made */
+	uint32_t version;   /* [L] */
+	uint32_t hosts;	    /* [L] a power of two; 1: the home is here */
 	uint64_t signature; /* [L] of the layout (signature.c) */
 	uint64_t file_bytes;
-	uint64_t incarnations;	       /* [L] the last one given out */
-	_Atomic uint64_t members_end;  /* [L] members ever used are below this; their pages stay */
-	struct weft_counters departed; /* [L] sums of the members that have gone */
-	/* [L] While `merging` names a member, + 1, `merged` is what becomes of `departed`, and the
-	 * counters of its lines are void. */
-	struct weft_counters merged;
-	_Atomic uint64_t merging;
+	uint64_t pool_id;    /* [L] random; 0: it has one host, and its home here */
+	uint32_t silence_ms; /* [L] a host whose beat stands still for so long is silent */
+	/* [L] by host: members ever used in its slice are below this; their pages stay */
+	_Atomic uint64_t members_end[WEFT_HOSTS];
 };
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A member, as the others see it. Writers: as in format.h. */
+/* A member, as all others see it, on whatever host. Writers: as in format.h; what only its own host sees: format_home.h. */
 #ifndef WEFT_POOL_FORMAT_MEMBER_H
 #define WEFT_POOL_FORMAT_MEMBER_H
 
@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "backing/atomic.h"
+#include "pool/format_ask.h"
 #include "pool/doorbell.h"
-#include "pool/format_line.h"
 #include "pool/sizes.h"
 
 /* A queue pair that listens to a multicast group. A sender reads the group between two equal looks at `qpn`: `qpn` is 0
@@ -115,34 +115,21 @@ struct weft_pool_member {
 	uint64_t start_time;	 /* of the process, clock ticks since boot */
 	uint64_t witness;	 /* see witness.h */
 	char comm[16];
-	_Atomic uint32_t lines; /* [O] lines in use are below this */
+	_Atomic uint32_t
+		lines; /* [O] lines, and asks of threads, that were ever used are below this */
 	_Atomic uint32_t ngids; /* [O] those in use are below this */
 	struct weft_pool_gid gid[WEFT_MEMBER_GIDS];
 
 	/* Only ever grows while the member lives, from phase to phase (enum weft_moving): a member that shares a domain with
 	 * it looks at it. */
 	_Alignas(WEFT_LINE) _Atomic uint64_t moves; /* [O], [L] */
-	/* by line */
-	_Alignas(WEFT_LINE) _Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */
 
-	/*
-	 * What wakes the helper.
-	 *
-	 * word        | writer | transition | order
-	 * `due`       | any    | to 1       | release, after the work
-	 * `signalled` | any    | to 1       | release, after `due`; then a fence of the compiler, then `asleep` is read
-	 * `asleep`    | helper | to 1       | then a barrier on all threads, then `signalled` is read
-	 * `asleep`    | helper | to 0       | as it wakes
-	 * `signalled` | helper | to 0       | then a fence, then `due` is read
-	 * `due`       | helper | to 0       | then a fence, then the work is looked at
-	 *
-	 * Stale values. A signaller that reads `asleep` 0 has stored `signalled` before the helper's barrier, and the helper
-	 * does not sleep. One that reads 1 of a helper that is awake wakes it in vain. A helper that reads `due` 0 is
-	 * signalled after it looked.
-	 */
-	_Alignas(WEFT_LINE) _Atomic uint32_t signalled; /* [*] 1, [O] the helper: 0 */
-	_Atomic uint32_t due[8];		     /* [*] 1, [O] 0: by enum weft_signal_reason */
-	_Alignas(WEFT_LINE) _Atomic uint32_t asleep; /* [O] the helper */
+	/* What signals the helper from other hosts, which it looks at when it wakes by itself: as in its near page. */
+	_Alignas(WEFT_LINE) _Atomic uint32_t rung; /* [*] 1, [O] the helper: 0 */
+	_Atomic uint32_t due[8];		   /* [*] 1, [O] 0 */
+	/* [O], or its recoverer, asks the hosts that use it whether anybody is still at it: a sequence, and below it
+	 * the index of the one queue pair that is meant (0: at any; format_host.h) */
+	_Alignas(WEFT_LINE) _Atomic uint64_t quiesce;
 
 	_Alignas(WEFT_LINE) _Atomic uint64_t mailbox_off; /* [O] 0: it has never posted */
 	uint64_t ports_off;				  /* [L] of `ports` struct weft_pool_port */
@@ -154,7 +141,6 @@ struct weft_pool_member {
 	struct weft_pool_group group[WEFT_MEMBER_GROUPS];
 	struct weft_pool_card card;
 
-	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
 	struct weft_pool_ask ask[WEFT_MEMBER_LINES + WEFT_MEMBER_LATE];
 	/* [O] by poster: the number of the next of its datagrams to look at */
 	_Alignas(WEFT_PAGE) _Atomic uint64_t taken[WEFT_MEMBERS];

@@ -8,6 +8,7 @@
 
 #include "backing/backing.h"
 #include "pool/pool.h"
+#include "pool/slice.h"
 #include "pool/sizes.h"
 
 /* Books of one segment that extents are cut from, a bit a page. */
@@ -40,12 +41,15 @@ struct weft_quarantine {
 	bool lost; /* a suspect could not be noted */
 };
 
+struct weft_hosts;
+
 struct weft_attachment {
 	struct weft_pool pool;
 	struct weft_attachment *parents; /* in a fork's child: what it has inherited, unused */
 	char path[PATH_MAX];		 /* absolute */
 	const struct weft_backing *on;
 	struct weft_backed *backed;
+	struct weft_hosts *hosts; /* host.h; NULL: the pool has its home in itself */
 	unsigned int references;
 	pthread_mutex_t quarantine_mutex; /* guards the next; not held while freeing */
 	struct weft_quarantine quarantine;
@@ -124,8 +128,8 @@ int weft_lease_give_back(struct weft_attachment *a, uint64_t word);
 /* The next lease from *at on, which starts as 0; 0: none. */
 uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at);
 
-/* member.c: members ever used are below it. */
-uint16_t weft_members_end(const struct weft_pool *pool);
+/* member.c: members of that host that were ever used: from its slice's first on, below `end`. */
+struct weft_slice weft_members_of(const struct weft_pool *pool, uint32_t host);
 
 /* The lock is held. -ESTALE: the memory lost its name before we were in it. */
 int weft_member_join(struct weft_attachment *a);
@@ -138,6 +142,13 @@ int weft_bell_wait_idle(struct weft_pool *pool, uint16_t member, uint64_t timeou
 void weft_wake_sweep(struct weft_pool *pool);
 void weft_wake_end(void);
 void weft_wake_forget(void);
+
+/* The same for executors of this host, at `member` or at that queue pair of it. */
+int weft_bell_wait_near(struct weft_pool *pool, uint16_t member, uint32_t qp, uint64_t timeout_ns);
+
+/* As a line of a suspect: all of host `member`, with its life as the word, and the question it owes us as the
+ * incarnation. */
+#define WEFT_LINE_HOST UINT32_MAX
 
 /* quarantine.c: is that line, with that word, a suspect's? -ENOENT: no; -ETIMEDOUT: yes; 0: yes, but what was made
  * at that age is out of its reach. */

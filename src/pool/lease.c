@@ -37,11 +37,12 @@ static bool run_is_free(const struct weft_pool_leases *leases, uint32_t first, u
 int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *first)
 {
 	struct weft_pool_leases *leases = a->pool.leases;
+	struct weft_slice ours = weft_slice_segments(&a->pool);
 	int key = weft_enter(a), err = -ENOSPC;
 
 	if (key < 0)
 		return key;
-	for (uint32_t i = WEFT_FIRST_SEGMENT; i + count <= a->pool.segments; i++) {
+	for (uint32_t i = ours.first; i + count <= ours.end; i++) {
 		if (!run_is_free(leases, i, count))
 			continue;
 		for (uint32_t k = 0; k < count; k++) {
@@ -119,7 +120,8 @@ static int map_block(struct weft_pool *pool, const struct table *t, uint32_t blo
 	return 0;
 }
 
-/* Decided by the member that leases the first block; the pool's lock is held. */
+/* Decided by the member that leases the first block, or, where hosts have locks of their own, as the pool is made;
+ * the lock is held. */
 static uint32_t numbers(const struct weft_pool *pool)
 {
 	uint32_t numbers = atomic_load_explicit(&pool->leases->numbers, memory_order_relaxed);
@@ -136,14 +138,15 @@ static uint32_t numbers(const struct weft_pool *pool)
 static int lease_block(struct weft_attachment *a, const struct table *t, uint32_t *block)
 {
 	uint64_t bytes = (uint64_t)t->per_block * t->entry_bytes;
+	struct weft_slice ours = weft_slice_of(&a->pool, WEFT_BLOCKS, a->pool.host);
+	uint32_t first, count = ours.end - ours.first;
 	int key = weft_enter(a), err = -ENOSPC;
-	uint32_t first;
 
 	if (key < 0)
 		return key;
 	first = t->off == WEFT_OFF_QPS ? WEFT_NUMBERS_BLOCK(numbers(&a->pool)) : 0;
-	for (uint32_t n = 0; n < WEFT_BLOCKS; n++) {
-		uint32_t i = (first + n) % WEFT_BLOCKS;
+	for (uint32_t n = 0; n < count; n++) {
+		uint32_t i = ours.first + (first + n) % count;
 
 		/* acquire: pairs with the release in free_blocks: we go on from what its entries say */
 		if (atomic_load_explicit(&t->lease[i], memory_order_acquire))
@@ -418,8 +421,9 @@ uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at)
 	const _Atomic uint64_t *lease = (const void *)pool->leases; /* all tables are the same */
 	uint64_t word = 0;
 
-	while (!word && *at < sizeof(*pool->leases) / sizeof(*lease))
-		word = atomic_load_explicit(&lease[(*at)++], memory_order_relaxed);
+	for (; !word && *at < sizeof(*pool->leases) / sizeof(*lease); ++*at)
+		if (&lease[*at] != (const void *)&pool->leases->numbers)
+			word = atomic_load_explicit(&lease[*at], memory_order_relaxed);
 	return word;
 }
 

@@ -6,16 +6,19 @@
 #include <errno.h>
 #include <string.h>
 
+#include "pool/host.h"
 #include "pool/internal.h"
 #include "pool/step.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/format_line.h"
 #include "pool/format_member.h"
 #include "pool/sizes.h"
 
 #define LEAVE_NS   1000000000ll
-#define RECOVER_NS 1000000ll /* then it is left to the next look */
-#define LOOK_MOST  128u	     /* members tested at once */
+#define RECOVER_NS 1000000ll  /* then it is left to the next look */
+#define ASK_NS	   50000000ll /* the same, where other hosts are asked */
+#define LOOK_MOST  128u	      /* members tested at once */
 
 bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation)
 {
@@ -26,6 +29,9 @@ bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnati
 		return false;
 	if (member == pool->me)
 		return true;
+	/* its own host buries it */
+	if (a->hosts && !weft_is_near(pool, member))
+		return !weft_host_is_silent(a, weft_host_of(pool, member));
 	return a->on->lives(a->backed, member);
 }
 
@@ -34,32 +40,32 @@ bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnati
 /* The second half of moving a member's counters to the departed: all or nothing, however often. */
 static void finish_merge(struct weft_pool *pool)
 {
-	struct weft_pool_header *header = (void *)pool->base;
-	uint64_t merging = atomic_load_explicit(&header->merging, memory_order_relaxed);
-	struct weft_pool_member *m;
+	struct weft_pool_home *home = pool->home;
+	uint64_t merging = atomic_load_explicit(&home->merging, memory_order_relaxed);
+	struct weft_pool_near *near;
 
 	if (!merging)
 		return;
 	WEFT_STEP(life_merging);
-	header->departed = header->merged;
+	home->departed = home->merged;
 	WEFT_STEP(life_departed);
-	m = merging <= WEFT_MEMBERS ? weft_pool_member(pool, (uint16_t)(merging - 1)) : NULL;
-	for (uint32_t i = 0; m && i < WEFT_MEMBER_LINES; i++)
-		memset(&m->line[i].counters, 0, sizeof(m->line[i].counters));
+	near = merging <= WEFT_MEMBERS ? weft_pool_near(pool, (uint16_t)(merging - 1)) : NULL;
+	for (uint32_t i = 0; near && i < WEFT_MEMBER_LINES; i++)
+		memset(&near->line[i].counters, 0, sizeof(near->line[i].counters));
 	WEFT_STEP(life_counters_cleared);
-	atomic_store_explicit(&header->merging, 0, memory_order_release);
+	atomic_store_explicit(&home->merging, 0, memory_order_release);
 }
 
-static void merge(struct weft_pool *pool, uint16_t member, const struct weft_pool_member *m)
+static void merge(struct weft_pool *pool, uint16_t member, const struct weft_pool_near *near)
 {
-	struct weft_pool_header *header = (void *)pool->base;
+	struct weft_pool_home *home = pool->home;
 
 	finish_merge(pool);
-	header->merged = header->departed;
+	home->merged = home->departed;
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
-		weft_counters_add(&header->merged, &m->line[i].counters);
+		weft_counters_add(&home->merged, &near->line[i].counters);
 	WEFT_STEP(life_merged);
-	atomic_store_explicit(&header->merging, member + 1ull, memory_order_release);
+	atomic_store_explicit(&home->merging, member + 1ull, memory_order_release);
 	finish_merge(pool);
 }
 
@@ -67,14 +73,15 @@ static void merge(struct weft_pool *pool, uint16_t member, const struct weft_poo
 static void forget(struct weft_pool *pool, uint16_t member)
 {
 	struct weft_pool_member *m = weft_pool_member(pool, member);
+	struct weft_pool_near *near = weft_pool_near(pool, member);
 
 	/* a damaged file knows of fewer members than there are */
-	if (!m)
+	if (!m || !near)
 		return;
-	merge(pool, member, m);
+	merge(pool, member, near);
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++) {
-		atomic_store_explicit(&m->line[i].busy, 0, memory_order_relaxed);
-		atomic_store_explicit(&m->also[i], 0, memory_order_relaxed);
+		atomic_store_explicit(&near->line[i].busy, 0, memory_order_relaxed);
+		atomic_store_explicit(&near->also[i], 0, memory_order_relaxed);
 	}
 	/* it may have died while it rehomed */
 	atomic_store_explicit(
@@ -114,7 +121,8 @@ static bool give_back(struct weft_attachment *a, uint64_t word, uint64_t patienc
 	weft_lease_end_rights(&a->pool, word);
 	WEFT_STEP(life_rights_ended);
 	weft_pool_barrier(&a->pool);
-	if (weft_bell_wait_idle(&a->pool, member, patience_ns))
+	if (weft_bell_wait_idle(&a->pool, member, patience_ns) ||
+	    weft_quiesce_ask(a, member, 0, patience_ns > ASK_NS ? patience_ns : ASK_NS, false))
 		return false;
 	WEFT_STEP(life_idle);
 	return !weft_lease_give_back(a, word);
@@ -176,7 +184,8 @@ static int recover_one(struct weft_attachment *a, uint16_t member, bool wait)
 unsigned int weft_pool_watch(struct weft_pool *pool)
 {
 	struct weft_attachment *a = weft_attachment(pool);
-	uint32_t end = weft_members_end(pool), most = end < LOOK_MOST ? end : LOOK_MOST;
+	struct weft_slice used = weft_members_of(pool, pool->host);
+	uint32_t count = used.end - used.first, most = count < LOOK_MOST ? count : LOOK_MOST;
 	unsigned int recovered = 0;
 
 	weft_pool_sweep(pool);
@@ -184,7 +193,7 @@ unsigned int weft_pool_watch(struct weft_pool *pool)
 	for (uint32_t i = 0; i < most; i++) {
 		uint32_t member = atomic_fetch_add_explicit(&a->watched, 1, memory_order_relaxed);
 
-		recovered += !recover_one(a, (uint16_t)(member % end), false);
+		recovered += !recover_one(a, (uint16_t)(used.first + member % count), false);
 	}
 	return recovered;
 }
@@ -196,9 +205,12 @@ static void recover_orphans(struct weft_attachment *a)
 	uint64_t word;
 
 	for (uint32_t at = 0; (word = weft_lease_next(pool, &at));) {
-		const struct weft_pool_member *m =
-			weft_pool_member(pool, (uint16_t)((word & 0xffff) - 1));
+		uint16_t member = (uint16_t)((word & 0xffff) - 1);
+		const struct weft_pool_member *m = weft_pool_member(pool, member);
 
+		/* what is in the slice of another host is that one's to look at */
+		if (member < WEFT_MEMBERS && !weft_is_near(pool, member))
+			continue;
 		if (!m || atomic_load_explicit(&m->incarnation, memory_order_acquire) != word >> 16)
 			give_back(a, word, RECOVER_NS);
 	}
@@ -207,11 +219,12 @@ static void recover_orphans(struct weft_attachment *a)
 unsigned int weft_pool_recover(struct weft_pool *pool)
 {
 	struct weft_attachment *a = weft_attachment(pool);
+	struct weft_slice used = weft_members_of(pool, pool->host);
 	unsigned int recovered = 0;
 	int key, err = 0;
 
-	for (uint16_t i = 0; err != -ETIMEDOUT && i < weft_members_end(pool); i++) {
-		err = recover_one(a, i, true);
+	for (uint32_t i = used.first; err != -ETIMEDOUT && i < used.end; i++) {
+		err = recover_one(a, (uint16_t)i, true);
 		recovered += !err;
 	}
 	key = err == -ETIMEDOUT ? err : weft_enter(a);

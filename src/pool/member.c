@@ -11,6 +11,7 @@
 #include "pool/step.h"
 #include "pool/witness.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/format_member.h"
 #include "pool/sizes.h"
 
@@ -55,40 +56,91 @@ static void describe(struct weft_pool_member *m)
 	}
 }
 
-uint16_t weft_members_end(const struct weft_pool *pool)
+struct weft_slice weft_members_of(const struct weft_pool *pool, uint32_t host)
 {
-	struct weft_pool_header *header = (void *)pool->base;
+	const struct weft_pool_header *header = (const void *)pool->base;
+	struct weft_slice used = weft_slice_of(pool, WEFT_MEMBERS, host);
 
 	/* acquire: pairs with the release in weft_member_join; the pages are reserved */
-	uint64_t end = atomic_load_explicit(&header->members_end, memory_order_acquire);
+	uint64_t end = atomic_load_explicit(&header->members_end[host], memory_order_acquire);
 
-	return end < WEFT_MEMBERS ? (uint16_t)end : WEFT_MEMBERS;
+	if (end < used.first)
+		used.end = used.first;
+	else if (end < used.end)
+		used.end = (uint32_t)end;
+	return used;
+}
+
+uint16_t weft_pool_next(const struct weft_pool *pool, uint16_t from)
+{
+	uint32_t i = from;
+
+	while (i < WEFT_MEMBERS && i >= weft_members_of(pool, weft_host_of(pool, i)).end)
+		i = weft_slice_of(pool, WEFT_MEMBERS, weft_host_of(pool, i)).end;
+	return (uint16_t)i;
+}
+
+static bool was_used(const struct weft_pool *pool, uint16_t i)
+{
+	return i < WEFT_MEMBERS && i < weft_members_of(pool, weft_host_of(pool, i)).end;
 }
 
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t i)
 {
-	if (i >= weft_members_end(pool))
+	if (!was_used(pool, i))
 		return NULL;
 	return weft_pool_window(pool, WEFT_OFF_MEMBERS + i * sizeof(struct weft_pool_member),
 				sizeof(struct weft_pool_member));
 }
 
+struct weft_pool_near *weft_pool_near(struct weft_pool *pool, uint16_t i)
+{
+	if (!was_used(pool, i) || !weft_is_near(pool, i))
+		return NULL;
+	return weft_pool_window(pool, WEFT_OFF_NEAR + i * sizeof(struct weft_pool_near),
+				sizeof(struct weft_pool_near));
+}
+
+static int reserve_near(const struct weft_attachment *a, uint16_t i)
+{
+	const uint64_t bytes = sizeof(struct weft_pool_near);
+
+	return weft_reserve_pages(a, WEFT_OFF_NEAR + i * bytes, bytes);
+}
+
+static int reserve(const struct weft_attachment *a, uint16_t i)
+{
+	const uint64_t bytes = sizeof(struct weft_pool_member);
+	int err = weft_reserve_pages(a, WEFT_OFF_MEMBERS + i * bytes, bytes);
+
+	return err ? err : reserve_near(a, i);
+}
+
 int weft_member_join(struct weft_attachment *a)
 {
 	struct weft_pool_header *header = (void *)a->pool.base;
+	struct weft_slice ours = weft_slice_of(&a->pool, WEFT_MEMBERS, a->pool.host);
+	struct weft_pool_near *near;
 	struct weft_pool_member *m;
+	uint64_t quiesce;
 	int err;
 
-	for (uint16_t i = 0; i < WEFT_MEMBERS; i++) {
+	for (uint16_t i = (uint16_t)ours.first; i < ours.end; i++) {
 		m = &a->pool.members[i];
-		if (i >= weft_members_end(&a->pool)) {
-			err = weft_reserve_pages(a, WEFT_OFF_MEMBERS + i * sizeof(*m), sizeof(*m));
+		if (!was_used(&a->pool, i)) {
+			err = reserve(a, i);
 			if (err)
 				return err;
 			WEFT_STEP(member_reserved);
-			atomic_store_explicit(&header->members_end, i + 1ull, memory_order_release);
+			atomic_store_explicit(&header->members_end[a->pool.host], i + 1ull,
+					      memory_order_release);
 		}
-		if (!weft_pool_member(&a->pool, i))
+		/* a home may be younger than the pool */
+		err = a->hosts ? reserve_near(a, i) : 0;
+		if (err)
+			return err;
+		near = weft_pool_near(&a->pool, i);
+		if (!weft_pool_member(&a->pool, i) || !near)
 			return -ENOMEM;
 		if (atomic_load_explicit(&m->incarnation, memory_order_relaxed))
 			continue;
@@ -98,11 +150,16 @@ int weft_member_join(struct weft_attachment *a)
 		if (err)
 			return err;
 		WEFT_STEP(member_claimed);
+		/* hosts have answered up to there */
+		quiesce = atomic_load_explicit(&m->quiesce, memory_order_relaxed);
 		memset(m, 0, sizeof(*m));
+		atomic_store_explicit(&m->quiesce, quiesce, memory_order_relaxed);
+		memset(near, 0, sizeof(*near));
 		describe(m);
 		a->pool.me = i;
 		a->pool.self = m;
-		a->pool.incarnation = ++header->incarnations;
+		a->pool.own = near;
+		a->pool.incarnation = ++a->pool.home->incarnations;
 		/* release: a reader that sees the incarnation sees the description */
 		WEFT_STEP(member_described);
 		atomic_store_explicit(&m->incarnation, a->pool.incarnation, memory_order_release);
@@ -123,7 +180,7 @@ void weft_pool_caller_get(struct weft_pool *pool, struct weft_caller *caller)
 	caller->index = i;
 	caller->shared = i == WEFT_MEMBER_LINES - 1;
 	caller->thread = caller->shared ? 0 : i + 1u;
-	caller->line = &pool->self->line[i];
+	caller->line = &pool->own->line[i];
 	caller->ask = &pool->self->ask[i];
 	WEFT_STEP(member_line_taken);
 	if (i >= atomic_load_explicit(&pool->self->lines, memory_order_relaxed))

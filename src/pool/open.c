@@ -4,14 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/host.h"
 #include "pool/internal.h"
 #include "pool/format_object.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/seen.h"
 #include "pool/sizes.h"
 
-/* The only row that a path can name. */
-static const struct weft_backing *const backing = &weft_backing_file;
+/* The row that a path names. */
+static const struct weft_backing *row_of(const char *path)
+{
+	path = path ? path : getenv("WEFT_POOL");
+	return path && !strncmp(path, "shm:", 4) ? &weft_backing_shm : &weft_backing_file;
+}
+
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_attachment *attached; /* under opening */
 
@@ -63,13 +70,28 @@ static int map(struct weft_attachment *a)
 	pool->segments = (uint32_t)(pool->bytes / WEFT_SEGMENT);
 	pool->leases = (void *)(pool->base + WEFT_OFF_LEASES);
 	pool->members = (void *)(pool->base + WEFT_OFF_MEMBERS);
+	pool->home = (void *)(pool->base + WEFT_OFF_HOME);
 	pool->qps = (void *)(pool->base + WEFT_OFF_QPS);
 	pool->mrs = (void *)(pool->base + WEFT_OFF_MRS);
 	pool->objects = (void *)(pool->base + WEFT_OFF_OBJECTS);
 	pool->mr_seen[0].id = UINT32_MAX; /* no key: the entry of key 0 may not be mapped */
-	return weft_pool_window(pool, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases))
+	return weft_pool_window(pool, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases)) &&
+			       weft_pool_window(pool, WEFT_OFF_HOME, sizeof(struct weft_pool_home))
 		       ? 0
 		       : -ENOMEM;
+}
+
+/* Read once: whose slices we lease in must not change under us. */
+static int find_slices(struct weft_pool *pool)
+{
+	uint32_t hosts = ((const struct weft_pool_header *)pool->base)->hosts;
+	uint32_t host = pool->home->host;
+
+	if (!hosts || hosts > WEFT_HOSTS || hosts & (hosts - 1) || host >= hosts)
+		return -EPROTO;
+	pool->host_bits = (uint32_t)__builtin_ctz(hosts);
+	pool->host = (uint16_t)host;
+	return 0;
 }
 
 static void init_mutexes(struct weft_attachment *a)
@@ -94,6 +116,13 @@ static int join(struct weft_attachment *a, const char **why)
 	err = map(a);
 	if (err)
 		return err;
+	*why = "the pool's header, or its home, says of a host that cannot be";
+	err = find_slices(&a->pool);
+	if (err)
+		return err;
+	err = weft_host_arrive(a, why);
+	if (err)
+		return err;
 	weft_pool_recover(&a->pool);
 	*why = "the pool file cannot be opened";
 	key = weft_enter(a);
@@ -109,6 +138,7 @@ static int join(struct weft_attachment *a, const char **why)
 
 static void let_go(struct weft_attachment *a)
 {
+	weft_host_end(a);
 	unmap(a);
 	if (a->backed)
 		a->on->close(a->backed);
@@ -152,6 +182,7 @@ int weft_open_attach(const struct weft_backing *on, const char *path, bool own,
 
 int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why)
 {
+	const struct weft_backing *backing = row_of(path);
 	bool own;
 	int err = backing->choose(path, where, &own);
 
@@ -190,6 +221,7 @@ void weft_pool_put(struct weft_pool *pool)
 
 int weft_pool_remove(const char *path, const char **why)
 {
+	const struct weft_backing *backing = row_of(path);
 	char chosen[PATH_MAX];
 	bool own;
 	int err = backing->choose(path, chosen, &own);
@@ -198,8 +230,31 @@ int weft_pool_remove(const char *path, const char **why)
 	return err ? err : backing->remove(chosen, own, why);
 }
 
+int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t silence_ms,
+		     const char **why)
+{
+	const struct weft_backing *backing = row_of(path);
+	struct weft_backing_plan plan = {hosts, bytes, silence_ms};
+	char chosen[PATH_MAX];
+	bool own;
+	int err;
+
+	*why = "only a memory of several hosts is made so: shm:PATH";
+	if (!backing->create)
+		return -EINVAL;
+	*why = "the pool's path is too long";
+	err = backing->choose(path, chosen, &own);
+	return err ? err : backing->create(chosen, &plan, weft_signature(), why);
+}
+
+bool weft_pool_has_hosts(const struct weft_pool *pool)
+{
+	return ((const struct weft_attachment *)pool)->hosts;
+}
+
 int weft_pool_identity(uint64_t identity[2])
 {
+	const struct weft_backing *backing = row_of(NULL);
 	char where[PATH_MAX];
 	int err = 0;
 	bool own;
@@ -219,12 +274,12 @@ int weft_pool_identity(uint64_t identity[2])
 
 uint64_t weft_pool_new_bytes(void)
 {
-	return backing->new_bytes();
+	return row_of(NULL)->new_bytes();
 }
 
 uint64_t weft_pool_head_room(void)
 {
-	return backing->head_room();
+	return row_of(NULL)->head_room();
 }
 
 /* Async-signal-safe. The window was not inherited; the private arrays are left where they are, and kept in sight of

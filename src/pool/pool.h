@@ -25,7 +25,9 @@ struct weft_pool_alarm;
 struct weft_pool_ask;
 struct weft_pool_leases;
 struct weft_pool_line;
+struct weft_pool_home;
 struct weft_pool_member;
+struct weft_pool_near;
 struct weft_pool_object;
 struct weft_pool_mr;
 struct weft_pool_qp;
@@ -41,9 +43,13 @@ struct weft_pool {
 	struct weft_pool_qp *qps;
 	struct weft_pool_mr *mrs;
 	struct weft_pool_object *objects;
+	struct weft_pool_home *home;
 	struct weft_pool_member *self;
+	struct weft_pool_near *own; /* what of us only our host sees */
 	uint64_t incarnation;
 	uint16_t me;
+	uint16_t host; /* ours, of 1 << host_bits (pool/slice.h) */
+	uint32_t host_bits;
 	uint32_t segments;
 	_Atomic uint64_t age;	   /* suspects found so far */
 	_Atomic uint32_t nretired; /* what waits for them */
@@ -83,6 +89,12 @@ struct weft_caller {
 int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why);
 /* Drops the reference; the last one gives back all leases and detaches. */
 void weft_pool_put(struct weft_pool *pool);
+/*
+ * Makes a pool of several hosts at a path that says of what kind it is; `bytes` 0: as large as one is here. -EINVAL (so many
+ * hosts, or so few bytes; or no such kind), -EBUSY (a host of it lives), -EPROTO, -ENOSPC, or open(2)'s. *why.
+ */
+int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t silence_ms,
+		     const char **why);
 /*
  * Removes a pool that nobody uses, of whatever version; path as above. -EBUSY (a member lives),
  * -EPROTO (the user named a file that is no pool: it stays), or open(2)'s or unlink(2)'s. *why.
@@ -142,6 +154,8 @@ void weft_pool_share_unlock(struct weft_pool *pool);
  * may reach what was made at that age: its memory must then be retired, not freed.
  */
 int weft_pool_quiesce(struct weft_pool *pool, uint32_t qp_index, uint64_t made);
+/* The same of executors of other hosts alone, at any of its queue pairs; nobody becomes a suspect. */
+int weft_pool_ask_hosts(struct weft_pool *pool);
 /* The age from which on what is made is out of the reach of those that are known to be stopped at that
  * queue pair of ours; 0: nobody is. */
 uint64_t weft_pool_stopped_at(struct weft_pool *pool, uint32_t qp_index);
@@ -179,8 +193,15 @@ void weft_pool_depart(struct weft_pool *pool);
 bool weft_pool_visit_holds(struct weft_pool *pool, uint16_t member, uint64_t incarnation,
 			   uint32_t *pid, uint64_t *witness);
 
+/* The first member from `from` on whose number was ever used; WEFT_MEMBERS: there is none. */
+uint16_t weft_pool_next(const struct weft_pool *pool, uint16_t from);
+/* Before entries of that member are read, or what it has in segments: if it is another host's, it learns that this
+ * host uses it. */
+void weft_pool_use(struct weft_pool *pool, uint16_t member);
 /* A member's page, mapped; NULL if that number was never used. */
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t member);
+/* What only its host sees of a member, mapped; NULL if that number was never used, or is another host's. */
+struct weft_pool_near *weft_pool_near(struct weft_pool *pool, uint16_t member);
 
 /* Wakes a member's helper, and why. */
 enum weft_signal_reason {
@@ -208,6 +229,8 @@ bool weft_pool_claim(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool
 		     bool taken);
 void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);
 
+/* Whether other hosts use the pool: its helpers must wake by themselves. */
+bool weft_pool_has_hosts(const struct weft_pool *pool);
 /* The helper's sleep; returns when signalled, or after timeout_ns (negative: never). */
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
 /* The helper: was it signalled for this since it last asked? */
@@ -250,7 +273,10 @@ struct weft_pool_calls {
 	void (*share_lock)(struct weft_pool *pool);
 	void (*share_unlock)(struct weft_pool *pool);
 
+	void (*use)(struct weft_pool *pool, uint16_t member);
+	uint16_t (*next)(const struct weft_pool *pool, uint16_t from);
 	struct weft_pool_member *(*member)(struct weft_pool *pool, uint16_t member);
+	struct weft_pool_near *(*near)(struct weft_pool *pool, uint16_t member);
 	bool (*alive)(struct weft_pool *pool, uint16_t member, uint64_t incarnation);
 	void (*visit)(struct weft_pool *pool, uint16_t member);
 	void (*depart)(struct weft_pool *pool);

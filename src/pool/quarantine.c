@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "pool/host.h"
 #include "pool/internal.h"
 #include "pool/step.h"
+#include "pool/format_home.h"
 #include "pool/format_line.h"
 #include "pool/format_member.h"
 
@@ -17,6 +19,7 @@ struct weft_suspect {
 	uint32_t line;
 	uint64_t incarnation, busy;
 	uint64_t since; /* the pool's age when it was found */
+	uint64_t last;	/* of a host: when it was found so again */
 };
 
 struct weft_retired {
@@ -28,7 +31,12 @@ struct weft_retired {
 
 static bool is_there(struct weft_pool *pool, const struct weft_suspect *s)
 {
-	struct weft_pool_member *m = weft_pool_member(pool, s->member);
+	const struct weft_pool_near *m;
+
+	if (s->line == WEFT_LINE_HOST)
+		return weft_quiesce_waits(weft_attachment(pool), s->member, s->busy,
+					  s->incarnation);
+	m = weft_pool_near(pool, s->member);
 
 	/* acquire: pairs with the release that ends an execution */
 	return m && atomic_load_explicit(&m->line[s->line].busy, memory_order_acquire) == s->busy &&
@@ -65,11 +73,32 @@ uint64_t weft_pool_stopped_at(struct weft_pool *pool, uint32_t qp_index)
 	for (uint32_t i = 0; i < q->nsuspects; i++) {
 		const struct weft_suspect *s = &q->suspect[i];
 
-		if (weft_busy_place(s->busy) == at && s->since > last && is_there(pool, s))
-			last = s->since;
+		/* of a host nobody knows at which of our queue pairs it stands */
+		if ((s->line == WEFT_LINE_HOST || weft_busy_place(s->busy) == at) &&
+		    s->last > last && is_there(pool, s))
+			last = s->last;
 	}
 	pthread_mutex_unlock(&weft_attachment(pool)->quarantine_mutex);
 	return last;
+}
+
+/* A host that has not answered one question is asked the next all the same, as others of its threads may go on: what
+ * was retired since the first waits for the answer to the last. */
+static bool owes_already(struct weft_pool *pool, uint16_t host, uint64_t quiesce, uint64_t life)
+{
+	struct weft_quarantine *q = &weft_attachment(pool)->quarantine;
+
+	for (uint32_t i = 0; i < q->nsuspects; i++) {
+		struct weft_suspect *s = &q->suspect[i];
+
+		if (s->line != WEFT_LINE_HOST || s->member != host || s->busy != life)
+			continue;
+		s->incarnation = quiesce;
+		s->last = atomic_load_explicit(&pool->age, memory_order_relaxed) + 1;
+		atomic_store_explicit(&pool->age, s->last, memory_order_relaxed);
+		return true;
+	}
+	return false;
 }
 
 void weft_quarantine_suspect(struct weft_pool *pool, uint16_t member, uint32_t line,
@@ -79,13 +108,18 @@ void weft_quarantine_suspect(struct weft_pool *pool, uint16_t member, uint32_t l
 	struct weft_suspect *s;
 
 	pthread_mutex_lock(&weft_attachment(pool)->quarantine_mutex);
+	if (line == WEFT_LINE_HOST && owes_already(pool, member, incarnation, busy)) {
+		pthread_mutex_unlock(&weft_attachment(pool)->quarantine_mutex);
+		return;
+	}
 	s = reallocarray(q->suspect, q->nsuspects + 1, sizeof(*s));
 	if (s) {
 		uint64_t since = atomic_load_explicit(&pool->age, memory_order_relaxed) + 1;
 
 		WEFT_STEP(quarantine_suspected);
 		q->suspect = s;
-		s[q->nsuspects] = (struct weft_suspect){member, line, incarnation, busy, since};
+		s[q->nsuspects] =
+			(struct weft_suspect){member, line, incarnation, busy, since, since};
 		atomic_store_explicit(&q->nsuspects, q->nsuspects + 1, memory_order_release);
 		atomic_store_explicit(&pool->age, since, memory_order_relaxed);
 	} else {

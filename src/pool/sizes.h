@@ -3,11 +3,18 @@
 #ifndef WEFT_POOL_SIZES_H
 #define WEFT_POOL_SIZES_H
 
-#define WEFT_PAGE	    4096ull
-#define WEFT_LINE	    64u
-#define WEFT_SEGMENT	    (16ull << 20)
-#define WEFT_SEGMENTS	    16384u /* at most; file_bytes of the header says how many there are */
-#define WEFT_FIRST_SEGMENT  13u	   /* those before hold the tables and are never leased */
+#define WEFT_PAGE	   4096ull
+#define WEFT_LINE	   64u
+#define WEFT_SEGMENT	   (16ull << 20)
+#define WEFT_SEGMENTS	   16384u /* at most; file_bytes of the header says how many there are */
+#define WEFT_FIRST_SEGMENT 13u	  /* those before hold the tables and are never leased */
+
+#define WEFT_HOSTS	   64u /* at most; a pool that is a file has one */
+
+/* Where the home is in the pool's space of offsets (format_home.h), and in a file of its own. */
+#define WEFT_OFF_HOME	    (38ull << 20)
+#define WEFT_OFF_NEAR	    (WEFT_OFF_HOME + WEFT_PAGE)
+#define WEFT_OFF_HOME_END   (48ull << 20)
 
 #define WEFT_MEMBERS	    1024u
 #define WEFT_MEMBER_LINES   64u

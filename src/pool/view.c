@@ -7,6 +7,7 @@
 
 #include "pool/internal.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/format_line.h"
 #include "pool/format_member.h"
 #include "pool/format_qp.h"
@@ -27,12 +28,14 @@ static void copy_text(char *to, const char *from, size_t bytes)
 	to[i] = '\0';
 }
 
-static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_member *raw)
+static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_member *raw,
+			struct weft_pool_near *near)
 {
 	struct weft_view_member *m = &v->member[index];
 
 	m->index = index;
-	if (!fetch(v, raw, sizeof(*raw), WEFT_OFF_MEMBERS + index * sizeof(*raw))) {
+	if (!fetch(v, raw, sizeof(*raw), WEFT_OFF_MEMBERS + index * sizeof(*raw)) ||
+	    !fetch(v, near, sizeof(*near), WEFT_OFF_NEAR + index * sizeof(*near))) {
 		v->damaged++;
 		return;
 	}
@@ -46,7 +49,7 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	m->start_time = raw->start_time;
 	copy_text(m->comm, raw->comm, sizeof(raw->comm));
 	m->alive = v->on->lives(v->backed, index);
-	m->helper_asleep = raw->asleep;
+	m->helper_asleep = near->asleep;
 	m->threads = raw->lines;
 	m->ports_off = raw->ports_off;
 	m->ports = raw->ports;
@@ -61,30 +64,35 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	memcpy(m->card_address, (const void *)raw->card.address, sizeof(m->card_address));
 	memcpy(m->card_told, (const void *)raw->card.told, sizeof(m->card_told));
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
-		weft_counters_add(&v->totals, &raw->line[i].counters);
+		weft_counters_add(&v->totals, &near->line[i].counters);
 }
 
 static int read_members(struct weft_view *v)
 {
-	struct weft_pool_member *raw = aligned_alloc(WEFT_PAGE, sizeof(*raw));
+	struct pages {
+		struct weft_pool_member far;
+		struct weft_pool_near near;
+	} *raw = aligned_alloc(WEFT_PAGE, sizeof(*raw));
 	struct weft_pool_header header;
+	struct weft_pool_home home;
 
 	if (!raw)
 		return -ENOMEM;
 	if (!fetch(v, &header, sizeof(header), 0) ||
+	    !fetch(v, &home, sizeof(home), WEFT_OFF_HOME) ||
 	    !fetch(v, &v->leases, sizeof(v->leases), WEFT_OFF_LEASES)) {
 		free(raw);
 		return -EPROTO;
 	}
 	v->version = header.version;
-	v->totals = header.departed;
-	v->nmembers = (unsigned int)header.members_end;
-	if (header.members_end > WEFT_MEMBERS) {
+	v->totals = home.departed;
+	v->nmembers = (unsigned int)header.members_end[0];
+	if (header.members_end[0] > WEFT_MEMBERS) {
 		v->nmembers = WEFT_MEMBERS;
 		v->damaged++;
 	}
 	for (uint32_t i = 0; i < v->nmembers; i++)
-		read_member(v, (uint16_t)i, raw);
+		read_member(v, (uint16_t)i, &raw->far, &raw->near);
 	for (uint32_t i = WEFT_FIRST_SEGMENT; i < WEFT_SEGMENTS; i++)
 		v->segments_leased += v->leases.segment[i] != 0;
 	free(raw);

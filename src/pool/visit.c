@@ -13,6 +13,7 @@ void weft_pool_visit(struct weft_pool *pool, uint16_t member)
 	struct weft_attachment *a = weft_attachment(pool);
 	_Atomic uint64_t *busy;
 
+	weft_pool_use(pool, member);
 	pthread_mutex_lock(&a->visit_mutex);
 	if (!a->visitor.line)
 		weft_pool_caller_get(pool, &a->visitor);

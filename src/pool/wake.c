@@ -95,7 +95,7 @@ static int fetch(struct weft_pool *pool, const struct weft_pool_member *m, const
 {
 	int pidfd, fd;
 
-	if (door->there < 0 || m->pid_ns != pool->self->pid_ns)
+	if (door->there < 0 || !weft_is_near(pool, door->member) || m->pid_ns != pool->self->pid_ns)
 		return -EPERM;
 	pidfd = (int)syscall(SYS_pidfd_open, m->pid, 0);
 	if (pidfd < 0)

@@ -204,7 +204,10 @@ static void for_each(struct weft_pool *pool, bool calls, struct weft_caller *cal
 {
 	struct weft_pool_member *m;
 
-	for (uint16_t i = 0; i < WEFT_MEMBERS && (m = weft_pool_member(pool, i)); i++) {
+	for (uint16_t i = 0; (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++) {
+		m = weft_pool_member(pool, i);
+		if (!m)
+			continue;
 		uint32_t lines = atomic_load_explicit(&m->lines, memory_order_acquire);
 		uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 
@@ -332,7 +335,7 @@ void weft_answer_asks(struct weft_pool *pool)
 	do {
 		copied = false;
 		for_each(pool, false, NULL, answer_ask);
-		for (uint16_t i = 0; i < WEFT_MEMBERS && weft_pool_member(pool, i); i++)
+		for (uint16_t i = 0; (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++)
 			copied |= answer_late(pool, i);
 		if (copied)
 			until_ns = weft_clock_now_ns() + LINGER_NS;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "pool/clock.h"
-#include "pool/format_line.h"
+#include "pool/format_home.h"
 #include "pool/format_member.h"
 #include "pool/step.h"
 #include "process/ask.h"
@@ -58,6 +58,7 @@ static int await_left(struct weft_pool *pool, const struct weft_pool_ask *ask)
 {
 	struct weft_left *left = &weft_process.left[ask - pool->self->ask];
 	const struct weft_pool_member *m;
+	const struct weft_pool_near *near;
 	uint64_t begun_ns;
 	uint32_t lines;
 	int err = 0;
@@ -65,11 +66,14 @@ static int await_left(struct weft_pool *pool, const struct weft_pool_ask *ask)
 	if (!left->incarnation)
 		return 0;
 	m = weft_pool_member(pool, left->member);
-	lines = m ? atomic_load_explicit(&m->lines, memory_order_acquire) : 0;
+	near = weft_pool_near(pool, left->member);
+	lines = m && near ? atomic_load_explicit(&m->lines, memory_order_acquire) : 0;
 	begun_ns = weft_clock_now_ns();
 	/* which of them is the helper's is not known here */
 	for (uint32_t k = 0; !err && k < lines && k < WEFT_MEMBER_LINES; k++)
-		err = await_line(pool, left, &m->line[k].busy, begun_ns);
+		err = await_line(pool, left, &near->line[k].busy, begun_ns);
+	if (!near && weft_pool_alive(pool, left->member, left->incarnation))
+		err = weft_pool_ask_hosts(pool);
 	if (!err)
 		left->incarnation = 0;
 	return err;

@@ -18,6 +18,7 @@
 #include "pool/address.h"
 #include "pool/clock.h"
 #include "pool/format_member.h"
+#include "pool/slice.h"
 #include "process/gids.h"
 #include "process/node.h"
 #include "process/process.h"
@@ -63,8 +64,8 @@ static bool is_of_pool(const uint8_t gid[16])
 	struct weft_pool *pool = weft_process.pool;
 	const struct weft_pool_member *m;
 
-	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
-		if (weft_member_has_gid(m, gid))
+	for (uint16_t i = 0; (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++)
+		if ((m = weft_pool_member(pool, i)) && weft_member_has_gid(m, gid))
 			return true;
 	return false;
 }
@@ -80,8 +81,9 @@ bool weft_card_with(const uint8_t sgid[16], uint16_t *member)
 	struct weft_pool *pool = weft_process.pool;
 	const struct weft_pool_member *m;
 
-	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
-		if (weft_card_is_ours(m) && weft_card_plays(&m->card, sgid)) {
+	for (uint16_t i = 0; (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++)
+		if (weft_is_near(pool, i) && (m = weft_pool_member(pool, i)) &&
+		    weft_card_is_ours(m) && weft_card_plays(&m->card, sgid)) {
 			*member = i;
 			return true;
 		}

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "pool/clock.h"
+#include "pool/format_home.h"
 #include "pool/format_member.h"
 #include "pool/step.h"
 #include "process/device.h"
@@ -58,13 +59,14 @@ static bool is_answered(struct weft_pool *pool, const struct weft_late *late)
 /* ---- An ask to use ---- */
 
 /* Whether that member looks at memory of ours, on behalf of its helper or not. */
-static bool is_at_ours(struct weft_pool *pool, const struct weft_pool_member *m)
+static bool is_at_ours(struct weft_pool *pool, const struct weft_pool_member *m,
+		       const struct weft_pool_near *near)
 {
 	uint32_t lines = atomic_load_explicit(&m->lines, memory_order_acquire);
 
 	for (uint32_t k = 0; k < lines && k < WEFT_MEMBER_LINES; k++)
 		/* acquire: pairs with the release in weft_pool_depart */
-		if (weft_busy_member(atomic_load_explicit(&m->line[k].busy,
+		if (weft_busy_member(atomic_load_explicit(&near->line[k].busy,
 							  memory_order_acquire)) == pool->me + 1u)
 			return true;
 	return false;
@@ -75,8 +77,9 @@ static bool is_at_ours(struct weft_pool *pool, const struct weft_pool_member *m)
 static bool is_left_alone(struct weft_pool *pool, const struct weft_late *late)
 {
 	const struct weft_pool_member *m = weft_pool_member(pool, late->member);
+	const struct weft_pool_near *near = weft_pool_near(pool, late->member);
 
-	return !m || !is_at_ours(pool, m) ||
+	return !m || !near || !is_at_ours(pool, m, near) ||
 	       !weft_pool_alive(pool, late->member, late->incarnation);
 }
 

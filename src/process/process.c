@@ -193,6 +193,9 @@ static int attach(const struct weft_process_api *api)
 	WEFT_STEP(process_addresses_told);
 	p->generation++;
 	p->attached = true;
+	/* nothing else wakes us for other hosts, nor beats */
+	if (weft_pool_has_hosts(p->pool))
+		weft_helper_start();
 	return 0;
 free_tables:
 	free_tables(&weft_process_nic);

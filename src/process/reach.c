@@ -11,6 +11,7 @@
 #include "migrate/vma.h"
 #include "pool/format_member.h"
 #include "pool/format_region.h"
+#include "pool/slice.h"
 #include "process/ask.h"
 #include "process/device.h"
 #include "process/process.h"
@@ -96,13 +97,20 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	if (err)
 		return err;
 	err = -EPERM;
-	if (m->pid_ns == pool->self->pid_ns && m->witness && !memory->here_id)
+	if (weft_is_near(pool, memory->grant->member) && m->pid_ns == pool->self->pid_ns &&
+	    m->witness && !memory->here_id)
 		err = weft_reach_by_kernel((pid_t)m->pid, m->witness, memory->va, here, len_bytes,
 					   write);
 	/* a process whose first thread has ended cannot be reached by its number, but lives */
 	if (err != -EPERM && err != -ENOSYS && err != -ESRCH)
 		return err;
 	return weft_reach_by_helper(pool, caller, memory, here, len_bytes, write);
+}
+
+/* Whether a helper of another host still looks at what is taken back cannot be seen from here. */
+static bool is_later(const struct weft_pool *pool, const struct weft_in_place *memory)
+{
+	return memory->later && weft_is_near(pool, memory->grant->member);
 }
 
 int weft_reach_by_helper(struct weft_pool *pool, const struct weft_caller *caller,
@@ -113,8 +121,8 @@ int weft_reach_by_helper(struct weft_pool *pool, const struct weft_caller *calle
 
 	if (err)
 		return err;
-	return memory->later ? weft_late_copy(pool, memory, here, len_bytes, write)
-			     : weft_ask_copy(pool, caller, memory, here, len_bytes, write);
+	return is_later(pool, memory) ? weft_late_copy(pool, memory, here, len_bytes, write)
+				      : weft_ask_copy(pool, caller, memory, here, len_bytes, write);
 }
 
 int weft_reach_atomic(void *context, const struct weft_caller *caller,
@@ -133,7 +141,7 @@ int weft_reach_atomic_by_helper(struct weft_pool *pool, const struct weft_caller
 	const uint64_t operand[2] = {compare_add, swap};
 	int err;
 
-	if (!memory->later)
+	if (!is_later(pool, memory))
 		return weft_ask_atomic(pool, caller, memory, kind, operand, value);
 	err = weft_reach_check(pool, memory);
 	return err ? err : weft_late_atomic(pool, memory, kind, operand, value);

@@ -11,17 +11,44 @@
 static char folder[] = TEMPLATE;
 static char path[sizeof(folder) + 8];
 
+/* $WEFT_TEST_HOSTS is the program that makes a pool of two hosts, of which this process is the first. */
+static int make_hosts(void)
+{
+	char line[256], name[sizeof(path) + 4];
+
+	snprintf(name, sizeof(name), "shm:%s", path);
+	snprintf(line, sizeof(line), "'%s' pool create %s --hosts 2", getenv("WEFT_TEST_HOSTS"),
+		 name);
+	return system(line) || setenv("WEFT_POOL", name, 1) || setenv("WEFT_HOST", "0", 1);
+}
+
 int make_pool(void **state)
 {
 	memcpy(folder, TEMPLATE, sizeof(folder)); /* one may have been made and removed */
 	if (!mkdtemp(folder))
 		return -1;
 	snprintf(path, sizeof(path), "%s/pool", folder);
+	if (getenv("WEFT_TEST_HOSTS"))
+		return make_hosts();
 	return setenv("WEFT_POOL", path, 1);
+}
+
+/* The pool goes when this process has ended: its host lives until then. */
+static int remove_hosts(void)
+{
+	char line[512];
+
+	snprintf(line, sizeof(line),
+		 "(while kill -0 $PPID; do sleep 0.2; done; sleep 1; '%s' pool rm --pool shm:%s; "
+		 "rmdir %s) >/dev/null 2>&1 &",
+		 getenv("WEFT_TEST_HOSTS"), path, folder);
+	return system(line);
 }
 
 int remove_pool(void **state)
 {
+	if (getenv("WEFT_TEST_HOSTS"))
+		return remove_hosts();
 	unlink(path);
 	return rmdir(folder);
 }

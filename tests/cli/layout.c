@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/format_member.h"
 #include "pool/format_qp.h"
 #include "pool/format_region.h"
@@ -33,7 +34,8 @@ static const struct {
 	{MEMBER(comm)},
 	{MEMBER(lines)},
 	{MEMBER(ngids)},
-	{MEMBER(line)},
+	{"home", WEFT_OFF_HOME},
+	{"near", WEFT_OFF_NEAR},
 	{QP(qpn)},
 	{QP(rq_start)},
 	{MR(key)},

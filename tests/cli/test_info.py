@@ -317,7 +317,8 @@ def test_garbage(fabric, corpse):
     seed = random.randrange(1 << 32)
     print(f'seed {seed}')
     rng = random.Random(seed)
-    places = [(0, 200), (LAYOUT['leases'], 64), (LAYOUT['members'], LAYOUT['member.line'] + 9000),
+    places = [(0, 200), (LAYOUT['leases'], 64), (LAYOUT['members'], 13000),
+              (LAYOUT['home'], 200), (LAYOUT['near'], 5000),
               *((base, 64) for _, base in corpse.base.values())]
     for _ in range(150):
         before = []

@@ -10,6 +10,7 @@
 
 #include "../random.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/format_object.h"
 #include "pool/format_qp.h"
 #include "pool/format_member.h"
@@ -94,11 +95,12 @@ static void add_header(void)
 	FIELD(0, struct weft_pool_header, version);
 	FIELD(0, struct weft_pool_header, signature);
 	FIELD(0, struct weft_pool_header, file_bytes);
-	FIELD(0, struct weft_pool_header, incarnations);
 	FIELD(0, struct weft_pool_header, members_end);
-	FIELD(0, struct weft_pool_header, departed);
-	FIELD(0, struct weft_pool_header, merged);
-	FIELD(0, struct weft_pool_header, merging);
+	FIELD(WEFT_OFF_HOME, struct weft_pool_home, turns);
+	FIELD(WEFT_OFF_HOME, struct weft_pool_home, incarnations);
+	FIELD(WEFT_OFF_HOME, struct weft_pool_home, departed);
+	FIELD(WEFT_OFF_HOME, struct weft_pool_home, merged);
+	FIELD(WEFT_OFF_HOME, struct weft_pool_home, merging);
 }
 
 static void add_leases(void)
@@ -139,21 +141,24 @@ static void add_member(uint64_t off)
 	FIELD(off, struct weft_pool_member, lines);
 	FIELD(off, struct weft_pool_member, ngids);
 	FIELD(off, struct weft_pool_member, gid);
-	FIELD(off, struct weft_pool_member, signalled);
 	FIELD(off, struct weft_pool_member, moves);
-	FIELD(off, struct weft_pool_member, also);
-	FIELD(off, struct weft_pool_member, asleep);
 	FIELD(off, struct weft_pool_member, mailbox_off);
 	FIELD(off, struct weft_pool_member, ports_off);
 	FIELD(off, struct weft_pool_member, ports);
 	FIELD(off, struct weft_pool_member, taken);
-	for (int i = 0; i < 3; i++) {
-		FIELD(off + (size_t)i * sizeof(struct weft_pool_line), struct weft_pool_member,
-		      line[0].busy);
+	for (int i = 0; i < 3; i++)
 		for (size_t at = 0; at < sizeof(struct weft_pool_ask); at += 8)
 			add_place(off + offsetof(struct weft_pool_member, ask[i]) + at, 8,
 				  "struct weft_pool_ask");
-	}
+}
+
+static void add_near(uint64_t off)
+{
+	FIELD(off, struct weft_pool_near, signalled);
+	FIELD(off, struct weft_pool_near, also);
+	FIELD(off, struct weft_pool_near, asleep);
+	for (uint64_t i = 0; i < 3; i++)
+		FIELD(off + i * sizeof(struct weft_pool_line), struct weft_pool_near, line[0].busy);
 }
 
 static void add_qp(uint64_t off)
@@ -211,8 +216,10 @@ static void find_places(void)
 {
 	add_header();
 	add_place(WEFT_OFF_LEASES + offsetof(struct weft_pool_leases, numbers), 4, "numbers");
-	for (uint32_t i = 0; i < 4; i++)
+	for (uint32_t i = 0; i < 4; i++) {
 		add_member(WEFT_OFF_MEMBERS + i * sizeof(struct weft_pool_member));
+		add_near(WEFT_OFF_NEAR + i * sizeof(struct weft_pool_near));
+	}
 	for_each_qp(add_qp);
 	for (uint32_t i = 0; i < 4 * WEFT_MR_BLOCK; i++)
 		add_mr(WEFT_OFF_MRS + i * sizeof(struct weft_pool_mr));

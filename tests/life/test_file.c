@@ -19,6 +19,7 @@
 #include "pool/format_member.h"
 #include "pool/format_line.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "subject.h"
 
 /* A fresh pool in which nobody is. */
@@ -234,20 +235,20 @@ static void test_limit(void **state)
 
 static void merged_counters(uint64_t merging, uint64_t expected)
 {
-	struct weft_pool_header header = {
+	struct weft_pool_home home = {
 		.departed = {.ops_write = 5}, .merged = {.ops_write = 12}, .merging = merging};
 	struct weft_counters left = {.ops_write = 7};
-	size_t from = offsetof(struct weft_pool_header, departed);
-	struct weft_pool_header after;
+	size_t from = offsetof(struct weft_pool_home, departed);
+	struct weft_pool_home after;
 	int fd;
 
 	/* of member 0, which was being forgotten */
-	overwrite(WEFT_OFF_MEMBERS + offsetof(struct weft_pool_member, line[3].counters), &left,
+	overwrite(WEFT_OFF_NEAR + offsetof(struct weft_pool_near, line[3].counters), &left,
 		  sizeof(left));
-	overwrite((off_t)from, (char *)&header + from, sizeof(header) - from);
+	overwrite((off_t)(WEFT_OFF_HOME + from), (char *)&home + from, sizeof(home) - from);
 	taken();
 	fd = open_pool();
-	assert_int_equal(pread(fd, &after, sizeof(after), 0), sizeof(after));
+	assert_int_equal(pread(fd, &after, sizeof(after), WEFT_OFF_HOME), sizeof(after));
 	close(fd);
 	assert_int_equal(after.departed.ops_write, expected);
 	assert_int_equal(after.merging, 0);

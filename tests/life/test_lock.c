@@ -21,6 +21,7 @@
 #include "backing/private.h"
 #include "pool/internal.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "subject.h"
 
 #define FASTER	    20
@@ -191,7 +192,7 @@ static void pass_on(struct subject *s)
 	subject_require(key >= 0, "enter");
 	raise(SIGSTOP);
 	while (weft_clock_now_ns() - begun_ns < 3 * PATIENCE_NS) {
-		((struct weft_pool_header *)pool->base)->turns++;
+		pool->home->turns++;
 		usleep(10000);
 	}
 	weft_leave(weft_attachment(pool), key);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "subject.h"
+#include "pool/format_home.h"
 #include "pool/format_line.h"
 #include "pool/format_member.h"
 
@@ -166,7 +167,7 @@ static void execute_by_all_lines(struct subject *s)
 	subject_ready(s);
 	subject_wait(s);
 	for (int i = 0; i < (int)WEFT_MEMBER_LINES; i++)
-		pool->self->line[i].busy =
+		pool->own->line[i].busy =
 			(1ull << WEFT_BUSY_BITS) + weft_busy_at(s->page->value[0], AT_QP);
 	pool->self->lines = WEFT_MEMBER_LINES;
 	subject_ready(s);

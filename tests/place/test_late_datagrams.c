@@ -7,7 +7,7 @@
 
 #include "../abi/pool.h"
 #include "late.h"
-#include "pool/format_member.h"
+#include "pool/format_home.h"
 #include "pool/format_region.h"
 #include "process/process.h"
 
@@ -49,11 +49,11 @@ static uint64_t soonest_ns(struct ibv_ah *ah, uint32_t qpn)
 static void await_look(void)
 {
 	uint32_t index = owner_meeting->rkey >> WEFT_KEY_BITS;
-	const struct weft_pool_member *m =
-		weft_pool_member(weft_process.pool, weft_process.pool->mrs[index].owner);
+	const struct weft_pool_near *near =
+		weft_pool_near(weft_process.pool, weft_process.pool->mrs[index].owner);
 	uint64_t begun_ns = rig_now_ns();
 
-	while (atomic_load(&m->due[WEFT_SIGNAL_ASK]))
+	while (atomic_load(&near->due[WEFT_SIGNAL_ASK]))
 		assert_in_range(late_took_ns(begun_ns), 0, 10000 * MS);
 }
 

@@ -10,7 +10,7 @@
 
 #include "../abi/pool.h"
 #include "late.h"
-#include "pool/format_line.h"
+#include "pool/format_ask.h"
 #include "pool/format_qp.h"
 #include "pool/format_region.h"
 #include "process/process.h"

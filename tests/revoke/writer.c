@@ -255,6 +255,8 @@ void writer_start(struct writer *w, uint8_t byte, uint64_t seed)
 		return;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getenv("WEFT_TEST_HOSTS"))
+		setenv("WEFT_HOST", "1", 1);
 	run(w->wire, sock[1], byte, seed);
 }
 

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "pool/format.h"
+#include "pool/format_home.h"
+
 #define BYTES	 (4ull << 30)
 #define MEMORIES 4u
 
@@ -22,7 +25,7 @@ struct weft_backed {
 	int member; /* negative: none yet, or dead */
 };
 
-struct plain_told told = {.reserves_left = UINT32_MAX};
+struct plain_told told = {.reserves_left = UINT32_MAX, .hosts = 1};
 static struct memory memories[MEMORIES];
 
 static int open_memory(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
@@ -38,6 +41,8 @@ static int open_memory(const char *path, bool own, uint64_t signature, struct we
 		m->base = mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	}
+	((struct weft_pool_header *)m->base)->hosts = told.hosts;
+	((struct weft_pool_home *)(m->base + WEFT_OFF_HOME))->host = told.host;
 	b->memory = m;
 	b->member = -1;
 	*backed = b;
@@ -176,5 +181,5 @@ void plain_end(void)
 		if (m->base)
 			munmap(m->base, BYTES);
 	memset(memories, 0, sizeof(memories));
-	told = (struct plain_told){.reserves_left = UINT32_MAX};
+	told = (struct plain_told){.reserves_left = UINT32_MAX, .hosts = 1};
 }

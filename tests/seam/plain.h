@@ -15,6 +15,7 @@ extern const struct weft_backing plain;
 extern struct plain_told {
 	uint32_t sleeps, wakes, barriers, locks;
 	uint32_t reserves_left; /* then there is no room */
+	uint32_t hosts, host;	/* that a pool has, and as which of them it is opened */
 	int64_t timeout_ns;	/* of the last sleep */
 	/* what happens in a sleep; NULL: nothing */
 	void (*asleep)(_Atomic uint32_t *word);

@@ -9,7 +9,8 @@
 
 #include "plain.h"
 #include "migrate/region.h"
-#include "pool/format_member.h"
+#include "pool/format_home.h"
+#include "pool/format_object.h"
 
 static struct weft_pool *join(const char *path)
 {
@@ -97,7 +98,7 @@ static void test_sleep(void **state)
 	weft_pool_sleep(b, 5);
 	assert_int_equal(told.sleeps, 1);
 	assert_int_equal(told.timeout_ns, 5);
-	atomic_store(&b->self->asleep, 1);
+	atomic_store(&b->own->asleep, 1);
 	weft_pool_signal(a, b->me, WEFT_SIGNAL_WORK);
 	assert_int_equal(told.wakes, 1);
 	assert_int_equal(weft_pool_quiesce(a, 0, weft_pool_age(a)), 0);
@@ -135,6 +136,74 @@ static void test_lock(void **state)
 	weft_pool_put(b);
 }
 
+/* Two hosts in one memory: nothing that one leases is the other's, and neither buries the other's dead. */
+static void test_slices(void **state)
+{
+	struct weft_pool *pool[2];
+	uint32_t qp[2], mr[2], index;
+	uint64_t off[2];
+
+	for (uint32_t i = 0; i < 2; i++) {
+		told.hosts = 2;
+		told.host = i;
+		pool[i] = join("one");
+		assert_int_equal(pool[i]->me, i * WEFT_MEMBERS / 2);
+		assert_int_equal(weft_pool_take_qp(pool[i], &qp[i]), 0);
+		assert_int_equal(qp[i] / (WEFT_QPS / 2), i);
+		assert_int_equal(weft_pool_take_mr(pool[i], &mr[i]), 0);
+		assert_int_equal(mr[i] / (WEFT_MRS / 2), i);
+		assert_int_equal(weft_pool_take_object(pool[i], &index), 0);
+		assert_int_equal(index / (WEFT_OBJECTS / 2), i);
+		assert_int_equal(weft_pool_extent_alloc(pool[i], 4096, &off[i]), 0);
+	}
+	assert_in_range(off[0], WEFT_FIRST_SEGMENT * WEFT_SEGMENT, (2ull << 30) - 1);
+	assert_in_range(off[1], 2ull << 30, (4ull << 30) - 1);
+	assert_int_equal(weft_pool_next(pool[0], 0), 0);
+	assert_int_equal(weft_pool_next(pool[0], 1), WEFT_MEMBERS / 2);
+	assert_int_equal(weft_pool_next(pool[0], WEFT_MEMBERS / 2 + 1), WEFT_MEMBERS);
+	assert_non_null(weft_pool_member(pool[0], pool[1]->me));
+	assert_null(weft_pool_near(pool[0], pool[1]->me));
+	plain_kill(weft_attachment(pool[1]));
+	assert_int_equal(weft_pool_recover(pool[0]), 0);
+	assert_int_equal(leased(pool[0]), 8);
+	weft_pool_put(pool[0]);
+	weft_pool_put(pool[1]);
+}
+
+/* A slice is used up although the other host has all of its own. */
+static void test_slice_is_full(void **state)
+{
+	struct weft_pool *pool[2];
+	uint64_t off;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		told.hosts = 2;
+		told.host = i;
+		pool[i] = join("one");
+	}
+	assert_int_equal(weft_pool_extent_alloc(pool[0], 3ull << 30, &off), -ENOSPC);
+	assert_int_equal(weft_pool_extent_alloc(pool[0], 1800ull << 20, &off), 0);
+	assert_int_equal(weft_pool_extent_alloc(pool[0], 1000ull << 20, &off), -ENOSPC);
+	assert_int_equal(weft_pool_extent_alloc(pool[1], 1000ull << 20, &off), 0);
+	weft_pool_put(pool[0]);
+	weft_pool_put(pool[1]);
+}
+
+/* As a damaged header would have it. */
+static void test_no_such_host(void **state)
+{
+	static const uint32_t bad[][2] = {{0, 0}, {3, 0}, {128, 0}, {2, 2}, {1, 1}};
+	struct weft_attachment *a;
+	const char *why;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		told.hosts = bad[i][0];
+		told.host = bad[i][1];
+		assert_int_equal(weft_open_attach(&plain, "one", true, &a, &why), -EPROTO);
+		assert_non_null(strstr(why, "host"));
+	}
+}
+
 static void test_lacking(void **state)
 {
 	static const uint32_t needed[] = {WEFT_BACKING_ATOMICS, WEFT_BACKING_COHERENT,
@@ -160,6 +229,9 @@ int main(void)
 		cmocka_unit_test_teardown(test_sleep, end),
 		cmocka_unit_test_teardown(test_room, end),
 		cmocka_unit_test_teardown(test_lock, end),
+		cmocka_unit_test_teardown(test_slices, end),
+		cmocka_unit_test_teardown(test_slice_is_full, end),
+		cmocka_unit_test_teardown(test_no_such_host, end),
 		cmocka_unit_test(test_lacking),
 	};
 

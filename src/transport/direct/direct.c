@@ -464,7 +464,7 @@ static bool reaches(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t 
 {
 	if (weft_address_is_group(dgid))
 		return true;
-	for (uint16_t i = 0; nic->pool->calls->member(nic->pool, i); i++)
+	for (uint16_t i = 0; (i = nic->pool->calls->next(nic->pool, i)) < WEFT_MEMBERS; i++)
 		if (weft_responder_has_gid(nic->pool, i, dgid))
 			return true;
 	return false;

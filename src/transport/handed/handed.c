@@ -9,6 +9,7 @@
 #include "pool/format_member.h"
 #include "pool/format_qp.h"
 #include "pool/hand.h"
+#include "pool/slice.h"
 #include "pool/step.h"
 #include "transport/handed/card.h"
 
@@ -37,7 +38,7 @@ static struct handed *handed_of(struct weft_qp *qp)
 
 static bool is_in_pool(struct weft_nic *nic, const uint8_t dgid[16])
 {
-	for (uint16_t i = 0; nic->pool->calls->member(nic->pool, i); i++)
+	for (uint16_t i = 0; (i = nic->pool->calls->next(nic->pool, i)) < WEFT_MEMBERS; i++)
 		if (weft_responder_has_gid(nic->pool, i, dgid))
 			return true;
 	return false;
@@ -65,8 +66,10 @@ uint16_t weft_handed_card(struct weft_nic *nic, const uint8_t sgid[16], const ui
 {
 	const struct weft_pool_member *m;
 
-	for (uint16_t i = 0; (m = nic->pool->calls->member(nic->pool, i)); i++)
-		if (plays(nic, m, sgid, dgid))
+	/* a card reaches memory as a member of its host does */
+	for (uint16_t i = 0; (i = nic->pool->calls->next(nic->pool, i)) < WEFT_MEMBERS; i++)
+		if (weft_is_near(nic->pool, i) && (m = nic->pool->calls->member(nic->pool, i)) &&
+		    plays(nic, m, sgid, dgid))
 			return i;
 	return WEFT_NOBODY;
 }

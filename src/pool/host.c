@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "pool/host.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool/clock.h"
+#include "pool/format.h"
+#include "pool/format_home.h"
+#include "pool/format_member.h"
+#include "pool/step.h"
+
+#define BEAT_NS	       50000000ull
+#define LISTEN_NS      200000000ull /* to a number that another home may have */
+#define NAP_LEAST_NS   50000u
+#define NAP_BRIEF_NS   1000000u
+#define NAP_MOST_NS    20000000u
+#define LINGER_NS      100000000u /* naps stay brief for so long */
+#define LIFE_BITS      20u	  /* of incarnations, below the life of the host */
+#define MILLISECOND_NS 1000000ull
+
+/* ---- Coming ---- */
+
+/* Whether members with another home beat there. */
+static bool is_taken(const struct weft_pool_host *h)
+{
+	uint64_t begun_ns = weft_clock_now_ns(), waited_ns = 0;
+	uint64_t beat = atomic_load_explicit(&h->beat, memory_order_relaxed);
+
+	while (waited_ns < LISTEN_NS) {
+		if (atomic_load_explicit(&h->beat, memory_order_relaxed) != beat)
+			return true;
+		weft_pause(LISTEN_NS);
+		waited_ns = weft_clock_now_ns() - begun_ns;
+	}
+	return false;
+}
+
+/* The home's lock is held. Its members, that have died with the last home, are recovered as any are. */
+static int begin_life(struct weft_attachment *a)
+{
+	struct weft_pool_host *h = &a->hosts->at[a->pool.host];
+	struct weft_pool_home *home = a->pool.home;
+	uint64_t life = atomic_load_explicit(&h->life, memory_order_acquire);
+
+	if (home->life)
+		return home->life == life ? 0 : -EBUSY;
+	if (life && is_taken(h))
+		return -EBUSY;
+	/* a process that dies in between leaves a home that has not come yet */
+	atomic_store_explicit(&h->life, life + 1, memory_order_release);
+	WEFT_STEP(host_life_begun);
+	home->incarnations = (life + 1) << LIFE_BITS;
+	home->life = life + 1;
+	WEFT_STEP(host_came);
+	return 0;
+}
+
+int weft_host_arrive(struct weft_attachment *a, const char **why)
+{
+	const struct weft_pool_header *header = (const void *)a->pool.base;
+	uint64_t bytes = sizeof(struct weft_pool_host) << a->pool.host_bits;
+	int key, err;
+
+	if (!header->pool_id)
+		return 0;
+	*why = "out of memory";
+	a->hosts = calloc(1, sizeof(*a->hosts));
+	if (!a->hosts)
+		return -ENOMEM;
+	a->hosts->at = weft_pool_window(&a->pool, WEFT_OFF_HOSTS, bytes);
+	if (!a->hosts->at)
+		return -ENOMEM;
+	a->hosts->silence_ns = header->silence_ms * MILLISECOND_NS;
+	pthread_mutex_init(&a->hosts->mutex, NULL);
+	pthread_mutex_init(&a->hosts->asking, NULL);
+	atomic_store(&a->hosts->nap_ns, NAP_LEAST_NS);
+	key = weft_enter(a);
+	*why = WEFT_BACKING_STUCK;
+	if (key < 0)
+		return key;
+	*why = "another host has that number, and lives";
+	err = begin_life(a);
+	weft_leave(a, key);
+	if (!err)
+		weft_host_tick(a);
+	return err;
+}
+
+void weft_host_end(struct weft_attachment *a)
+{
+	free(a->hosts);
+	a->hosts = NULL;
+}
+
+/* ---- Going on ---- */
+
+bool weft_host_is_silent(struct weft_attachment *a, uint32_t host)
+{
+	struct weft_hosts *hosts = a->hosts;
+	uint64_t now_ns = weft_clock_now_ns();
+	uint64_t beat = atomic_load_explicit(&hosts->at[host].beat, memory_order_relaxed);
+	bool silent;
+
+	pthread_mutex_lock(&hosts->mutex);
+	if (hosts->seen[host].beat != beat || !hosts->seen[host].since_ns) {
+		hosts->seen[host].beat = beat;
+		hosts->seen[host].since_ns = now_ns;
+	}
+	silent = now_ns - hosts->seen[host].since_ns > hosts->silence_ns;
+	pthread_mutex_unlock(&hosts->mutex);
+	return silent;
+}
+
+static void beat(struct weft_attachment *a)
+{
+	_Atomic uint64_t *beat = &a->hosts->at[a->pool.host].beat;
+	uint64_t now_ns = weft_clock_now_ns(),
+		 last = atomic_load_explicit(beat, memory_order_relaxed);
+
+	/* of this kernel's clock, or of one before it booted */
+	if (now_ns - last >= BEAT_NS)
+		atomic_store_explicit(beat, now_ns, memory_order_relaxed);
+}
+
+void weft_host_heard(struct weft_attachment *a)
+{
+	atomic_store_explicit(&a->hosts->heard_ns, weft_clock_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&a->hosts->nap_ns, NAP_LEAST_NS, memory_order_relaxed);
+}
+
+void weft_host_tick(struct weft_attachment *a)
+{
+	_Atomic uint32_t *asked = &a->hosts->at[a->pool.host].asked;
+	bool owes = atomic_exchange_explicit(&a->hosts->owes, false, memory_order_relaxed);
+
+	beat(a);
+	/* acquire: pairs with the release in ask_hosts (quiesce.c) */
+	if (!atomic_load_explicit(asked, memory_order_acquire) && !owes)
+		return;
+	atomic_store_explicit(asked, 0, memory_order_relaxed);
+	/* pairs with the fence in weft_quiesce_ask: what is asked from now on stores `asked` after this */
+	atomic_thread_fence(memory_order_seq_cst);
+	weft_host_heard(a);
+	WEFT_STEP(host_asked);
+	weft_quiesce_answer(a);
+}
+
+int64_t weft_host_nap(struct weft_attachment *a, int64_t timeout_ns)
+{
+	struct weft_hosts *hosts = a->hosts;
+	uint64_t nap_ns = atomic_load_explicit(&hosts->nap_ns, memory_order_relaxed),
+		 next_ns = nap_ns * 2;
+	uint64_t heard_ns = atomic_load_explicit(&hosts->heard_ns, memory_order_relaxed);
+	uint64_t most_ns = weft_clock_now_ns() - heard_ns < LINGER_NS ? NAP_BRIEF_NS : NAP_MOST_NS;
+
+	atomic_store_explicit(&hosts->nap_ns, next_ns < most_ns ? next_ns : most_ns,
+			      memory_order_relaxed);
+	return timeout_ns < 0 || (uint64_t)timeout_ns > nap_ns ? (int64_t)nap_ns : timeout_ns;
+}
+
+/* ---- Using what is another host's ---- */
+
+void weft_pool_use(struct weft_pool *pool, uint16_t member)
+{
+	const struct weft_attachment *a = weft_attachment(pool);
+	const struct weft_pool_member *m;
+	_Atomic uint64_t *uses;
+	uint64_t incarnation, known;
+
+	if (!a->hosts || weft_is_near(pool, member))
+		return;
+	m = weft_pool_member(pool, member);
+	if (!m)
+		return;
+	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
+	uses = &a->hosts->at[pool->host].uses[member];
+	known = atomic_load_explicit(uses, memory_order_relaxed);
+	/* threads of this host alone write it: one that was stopped since it read must not take it back */
+	while (known < incarnation &&
+	       !atomic_compare_exchange_weak_explicit(uses, &known, incarnation,
+						      memory_order_relaxed, memory_order_relaxed))
+		;
+	WEFT_STEP(host_used);
+	/* pairs with the fence in weft_quiesce_ask: it sees this, or we see what it has ended */
+	atomic_thread_fence(memory_order_seq_cst);
+}

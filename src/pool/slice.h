@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Slices: members, blocks of queue pairs, of regions and of objects, and segments are divided among the
+ * hosts of a pool when it is made, alike and for good. Each host leases in its own slice, under the lock of its
+ * home. A pool that is a file has one host, whose slice is all. Freestanding.
+ */
+#ifndef WEFT_POOL_SLICE_H
+#define WEFT_POOL_SLICE_H
+
+#include "pool/pool.h"
+#include "pool/sizes.h"
+
+/* From `first` on, below `end`. */
+struct weft_slice {
+	uint32_t first, end;
+};
+
+/* Of a table of `count`, a multiple of WEFT_HOSTS, at that host. */
+static inline struct weft_slice weft_slice_of(const struct weft_pool *pool, uint32_t count,
+					      uint32_t host)
+{
+	uint32_t each = count >> pool->host_bits;
+
+	return (struct weft_slice){host * each, (host + 1) * each};
+}
+
+/* Of the segments, at this host; those that the division leaves are nobody's. */
+static inline struct weft_slice weft_slice_segments(const struct weft_pool *pool)
+{
+	uint32_t each = (pool->segments - WEFT_FIRST_SEGMENT) >> pool->host_bits;
+
+	return (struct weft_slice){WEFT_FIRST_SEGMENT + pool->host * each,
+				   WEFT_FIRST_SEGMENT + (pool->host + 1) * each};
+}
+
+static inline uint32_t weft_host_of(const struct weft_pool *pool, uint16_t member)
+{
+	return member / (WEFT_MEMBERS >> pool->host_bits);
+}
+
+/* Whether it is of this host: then its near page is here, and its pid and namespaces mean something. */
+static inline bool weft_is_near(const struct weft_pool *pool, uint16_t member)
+{
+	return weft_host_of(pool, member) == pool->host;
+}
+
+_Static_assert(WEFT_MEMBERS % WEFT_HOSTS == 0 && WEFT_BLOCKS % WEFT_HOSTS == 0,
+	       "tables divide among hosts");
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "other.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "pool/clock.h"
+#include "pool/format.h"
+#include "pool/format_home.h"
+
+#define BYTES (1ull << 30)
+
+static char path[64];
+
+/* ---- In the other process ---- */
+
+static _Atomic bool stops;
+
+static void *help(void *pool)
+{
+	while (!atomic_load(&stops))
+		weft_pool_sleep(pool, -1);
+	return NULL;
+}
+
+static void end_rights(struct weft_pool *pool, struct other_page *page)
+{
+	uint64_t begun_ns = weft_clock_now_ns(), took_ns;
+
+	if (weft_pool_quiesce(pool, 0, weft_pool_age(pool)))
+		atomic_store(&page->failed, true);
+	took_ns = weft_clock_now_ns() - begun_ns;
+	if (took_ns > atomic_load(&page->longest_ns))
+		atomic_store(&page->longest_ns, took_ns);
+	atomic_fetch_add(&page->revoked, 1);
+	usleep(1000);
+}
+
+static void act(struct weft_pool *pool, struct other_page *page, struct weft_caller *caller)
+{
+	enum other_does does = atomic_load(&page->does), did = atomic_load(&page->doing);
+	uint64_t off;
+
+	if (does == did) {
+		if (does == OTHER_REVOKES)
+			end_rights(pool, page);
+		usleep(500);
+		return;
+	}
+	atomic_store(&caller->line->busy, 1ull << WEFT_BUSY_BITS);
+	if (does == OTHER_USES || does == OTHER_EXECUTES)
+		weft_pool_use(pool, 0);
+	if (does == OTHER_EXECUTES)
+		atomic_store(&caller->line->busy, (2ull << WEFT_BUSY_BITS) + weft_busy_at(0, 7));
+	if (does == OTHER_LEASES && weft_pool_extent_alloc(pool, WEFT_PAGE, &off))
+		atomic_store(&page->failed, true);
+	atomic_store(&page->doing, does);
+}
+
+static _Noreturn void run(struct other_page *page)
+{
+	struct weft_caller caller;
+	struct weft_pool *pool;
+	char where[PATH_MAX];
+	pthread_t helper;
+	const char *why;
+
+	setenv("WEFT_HOST", "1", 1);
+	weft_pool_forget(); /* the parent's */
+	if (weft_pool_get(path, &pool, where, &why)) {
+		fprintf(stderr, "%s: %s\n", where, why);
+		_exit(1);
+	}
+	page->member = pool->me;
+	page->incarnation = pool->incarnation;
+	weft_pool_caller_get(pool, &caller);
+	pthread_create(&helper, NULL, help, pool);
+	atomic_store(&page->doing, OTHER_IDLES);
+	while (getppid() != 1)
+		act(pool, page, &caller);
+	_exit(0);
+}
+
+/* ---- In the test ---- */
+
+struct weft_pool *other_pool(uint32_t silence_ms)
+{
+	struct weft_pool *pool;
+	char where[PATH_MAX];
+	const char *why;
+
+	snprintf(path, sizeof(path), "shm:/dev/shm/weft-test-hosts-%d", getpid());
+	assert_int_equal(weft_pool_create(path, 2, BYTES, silence_ms, &why), 0);
+	setenv("WEFT_HOST", "0", 1);
+	if (weft_pool_get(path, &pool, where, &why))
+		fail_msg("%s: %s", where, why);
+	assert_int_equal(pool->me, 0);
+	return pool;
+}
+
+void other_end(struct weft_pool *pool)
+{
+	const char *why;
+
+	weft_pool_put(pool);
+	assert_int_equal(weft_pool_remove(path, &why), 0);
+}
+
+struct other other_start(void)
+{
+	struct other o = {.page = mmap(NULL, WEFT_PAGE, PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+
+	assert_ptr_not_equal(o.page, MAP_FAILED);
+	atomic_store(&o.page->doing, OTHER_LEASES); /* until it is there */
+	o.pid = fork();
+	if (!o.pid)
+		run(o.page);
+	other_tell(&o, OTHER_IDLES);
+	return o;
+}
+
+void other_tell(struct other *o, enum other_does does)
+{
+	uint64_t begun_ns = weft_clock_now_ns();
+
+	atomic_store(&o->page->does, does);
+	while (atomic_load(&o->page->doing) != does) {
+		assert_in_range(weft_clock_now_ns() - begun_ns, 0, 10000000000ull);
+		assert_int_equal(waitpid(o->pid, NULL, WNOHANG), 0);
+		usleep(200);
+	}
+}
+
+void other_stop(struct other *o)
+{
+	int status;
+
+	assert_int_equal(kill(o->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(o->pid, &status, WUNTRACED), o->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+void other_kill(struct other *o)
+{
+	kill(o->pid, SIGKILL);
+	waitpid(o->pid, NULL, 0);
+	munmap(o->page, WEFT_PAGE);
+}
+
+void other_delete_home(void)
+{
+	struct weft_pool_header header;
+	char home[PATH_MAX];
+	FILE *f = fopen(path + 4, "re");
+
+	assert_int_equal(fread(&header, sizeof(header), 1, f), 1);
+	fclose(f);
+	snprintf(home, sizeof(home), "/dev/shm/weft-%016jx-1", (uintmax_t)header.pool_id);
+	assert_int_equal(unlink(home), 0);
+}
+
+void other_tick(struct weft_pool *pool)
+{
+	weft_pool_sleep(pool, 1000000);
+	weft_pool_watch(pool);
+}

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""librdmacm between two hosts that have the same address: the own host's listener comes first, then the other's."""
+import subprocess
+
+import pytest
+
+
+def own_address():
+    """One of this machine's that is not the loopback's."""
+    found = subprocess.run(['hostname', '-I'], capture_output=True, text=True, check=False).stdout
+    return next((word for word in found.split() if ':' not in word), None)
+
+
+ADDRESS = own_address()
+pytestmark = pytest.mark.skipif(not ADDRESS, reason='this machine has no IPv4 address but the loopback\'s')
+
+
+def meet(two, server, client):
+    """rdma_cm's ports are in no table of the kernel's: the client tries until somebody listens."""
+    listener = two.start(*server, host=0, core=0)
+    for _ in range(100):
+        done = two.start(*client, host=1, core=1).wait(30)
+        if done.status == 0 or listener.process.poll() is not None:
+            break
+    assert done.status == 0, f'{done.stdout}\n{done.stderr}\n-- server\n{listener.output()}'
+    return listener.wait(30), done
+
+
+def test_rping(two):
+    server, client = meet(two, ['rping', '-s', '-C', '10', '-v'],
+                          ['rping', '-c', '-a', ADDRESS, '-C', '10', '-v'])
+    assert client.stdout.count('ping data') == 10 and server.stdout.count('ping data') == 10
+
+
+@pytest.mark.parametrize('program', ['ucmatose', 'udaddy'])
+def test_messages(two, program):
+    server, client = meet(two, [program], [program, '-s', ADDRESS])
+    assert 'return status 0' in server.stdout and 'return status 0' in client.stdout
+
+
+def test_loopback_is_the_own_host(two):
+    """Whoever listens there on another host is not found."""
+    listener = two.start('rping', '-s', '-C', '1', host=0)
+    done = two.start('rping', '-c', '-a', '127.0.0.1', '-C', '1', host=1).wait(30)
+    assert done.status != 0 and 'wrote' not in done.stdout
+    listener.kill()

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Debian's programs between two hosts of one kernel: a home for each, and one file as their memory."""
+import re
+
+import pytest
+
+QPN = re.compile(r'QPN (?:0x)?([0-9a-f]{4,6})')
+SLICE_BITS = 17  # of the 18 of a queue pair's index, where there are two hosts
+
+
+def are_apart(done):
+    """The queue pairs that a pair of programs shows are of the slices of both hosts."""
+    found = {int(number, 16) >> SLICE_BITS & 1 for number in QPN.findall(done.stdout)}
+    assert found == {0, 1}, done.stdout
+
+
+@pytest.mark.parametrize('service,options', [
+    ('rc', []), ('rc', ['-c']), ('rc', ['-e']), ('uc', []), ('uc', ['-e']), ('ud', []), ('ud', ['-e']), ('srq', []),
+    ('srq', ['-e']), ('xsrq', [])])
+def test_pingpong(two, service, options):
+    rounds = 100 if '-e' in options or service == 'ud' else 1000
+    for done in two.pair(f'ibv_{service}_pingpong', '-g', 1, '-n', rounds, *options):
+        if service != 'xsrq':
+            assert re.search(rf'^{rounds} iters in [\d.]+ seconds', done.stdout, re.M)
+        if service in ('rc', 'uc', 'ud'):
+            are_apart(done)
+
+
+@pytest.mark.parametrize('program', ['ib_write_lat', 'ib_read_lat', 'ib_send_lat', 'ib_atomic_lat'])
+def test_latency(two, program):
+    for done in two.pair(program, '-n', 1000):
+        are_apart(done)
+
+
+@pytest.mark.parametrize('program,options', [
+    ('ib_write_bw', ['-s', 65536]), ('ib_write_bw', ['-s', 1 << 20]), ('ib_read_bw', ['-s', 65536]),
+    ('ib_send_bw', ['-s', 65536]), ('ib_send_bw', ['-c', 'UC']), ('ib_atomic_bw', []),
+    ('ib_send_bw', ['--use-srq'])])
+def test_bandwidth(two, program, options):
+    for done in two.pair(program, '-n', 200, *options):
+        are_apart(done)

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Ending rights that another host may use, a host that is silent, and one that comes again: by two processes
+ * of this kernel with a home each. The kernel's barrier reaches both, so that holes in the order do not show here.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "other.h"
+#include "pool/clock.h"
+#include "pool/format.h"
+#include "pool/format_host.h"
+#include "pool/format_member.h"
+
+#define MS	   1000000ull
+#define SILENCE_MS 500u
+
+static struct weft_pool *pool;
+static struct other other;
+
+static int begin(void **state)
+{
+	pool = other_pool(SILENCE_MS);
+	other = other_start();
+	return 0;
+}
+
+static int end(void **state)
+{
+	other_kill(&other);
+	other_end(pool);
+	return 0;
+}
+
+static uint64_t end_rights(int expected)
+{
+	uint64_t begun_ns = weft_clock_now_ns();
+
+	assert_int_equal(weft_pool_quiesce(pool, 0, weft_pool_age(pool)), expected);
+	return weft_clock_now_ns() - begun_ns;
+}
+
+static bool lives(void)
+{
+	return weft_pool_alive(pool, other.page->member, other.page->incarnation);
+}
+
+static void await(bool (*is_so)(void), uint64_t most_ms)
+{
+	uint64_t begun_ns = weft_clock_now_ns();
+
+	while (!is_so()) {
+		assert_in_range(weft_clock_now_ns() - begun_ns, 0, most_ms * MS);
+		other_tick(pool);
+	}
+}
+
+/* What no other host has used costs no question: it may stand still. */
+static void test_unused(void **state)
+{
+	other_stop(&other);
+	for (int i = 0; i < 20; i++)
+		assert_in_range(end_rights(0), 0, 900 * MS);
+	kill(other.pid, SIGCONT);
+}
+
+/* It is asked, and answers; idle for long before. */
+static void test_used(void **state)
+{
+	uint64_t least_ns = UINT64_MAX, idle_ns, took_ns;
+
+	other_tell(&other, OTHER_USES);
+	usleep(300000);
+	idle_ns = end_rights(0);
+	for (int i = 0; i < 50; i++) {
+		took_ns = end_rights(0);
+		least_ns = took_ns < least_ns ? took_ns : least_ns;
+	}
+	print_message("revoked in %ju us from idle, then in %ju us\n", (uintmax_t)(idle_ns / 1000),
+		      (uintmax_t)(least_ns / 1000));
+	assert_in_range(idle_ns, 0, 900 * MS);
+	assert_in_range(least_ns, 0, 200 * MS);
+	/* it was asked: each question has its number */
+	assert_true(WEFT_QUIESCE_SEQUENCE(atomic_load(&pool->self->quiesce)) >= 51);
+}
+
+/* An executor there is waited for; at another queue pair it does not count. */
+static void test_executor(void **state)
+{
+	other_tell(&other, OTHER_EXECUTES);
+	assert_int_equal(weft_pool_quiesce(pool, 9, weft_pool_age(pool)), 0);
+	assert_in_range(end_rights(-ETIMEDOUT), 900 * MS, 10000 * MS);
+	other_tell(&other, OTHER_USES);
+	assert_in_range(end_rights(0), 0, 900 * MS);
+}
+
+static bool is_all_free(void)
+{
+	return !atomic_load(&pool->nretired);
+}
+
+/* All of a host stands still in the middle of a copy: what it may store into is not given to anybody. */
+static void test_stopped(void **state)
+{
+	uint64_t off;
+
+	assert_int_equal(weft_pool_extent_alloc(pool, WEFT_PAGE, &off), 0);
+	other_tell(&other, OTHER_EXECUTES);
+	other_stop(&other);
+	assert_in_range(end_rights(-ETIMEDOUT), 0, 10000 * MS);
+	weft_pool_retire(pool, WEFT_RETIRE_EXTENT, off, WEFT_PAGE);
+	/* it is silent: nobody waits for it again; yet what was made since may be used when it goes on */
+	assert_in_range(end_rights(-ETIMEDOUT), 0, 900 * MS);
+	assert_int_not_equal(weft_pool_stopped_at(pool, 7), 0);
+	for (int i = 0; i < 50; i++)
+		other_tick(pool);
+	assert_false(is_all_free());
+	kill(other.pid, SIGCONT);
+	other_tell(&other, OTHER_USES);
+	await(is_all_free, 20000);
+	assert_int_equal(weft_pool_stopped_at(pool, 7), 0);
+}
+
+static bool is_silent(void)
+{
+	return !lives();
+}
+
+/* Silence is an opinion: a host that goes on is there again, and nothing of it has gone. */
+static void test_silence(void **state)
+{
+	uint64_t begun_ns, took_ns;
+
+	other_tell(&other, OTHER_LEASES);
+	begun_ns = weft_clock_now_ns();
+	assert_true(lives());
+	other_stop(&other);
+	await(is_silent, 20000);
+	took_ns = weft_clock_now_ns() - begun_ns;
+	assert_true(took_ns > SILENCE_MS * MS);
+	assert_int_equal(weft_pool_recover(pool), 0);
+	kill(other.pid, SIGCONT);
+	await(lives, 20000);
+	assert_int_not_equal(weft_pool_member(pool, other.page->member)->incarnation, 0);
+}
+
+/* Two that revoke at once answer each other meanwhile. */
+static void test_both(void **state)
+{
+	uint64_t until_ns = weft_clock_now_ns() + 1000 * MS, longest_ns = 0, took_ns;
+
+	other_tell(&other, OTHER_USES);
+	weft_pool_use(pool, other.page->member);
+	other_tell(&other, OTHER_REVOKES);
+	while (weft_clock_now_ns() < until_ns) {
+		took_ns = end_rights(0);
+		longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+	}
+	assert_false(atomic_load(&other.page->failed));
+	assert_true(atomic_load(&other.page->revoked) > 5);
+	print_message("at once: %ju us and %ju us at most\n", (uintmax_t)(longest_ns / 1000),
+		      (uintmax_t)(atomic_load(&other.page->longest_ns) / 1000));
+	assert_in_range(longest_ns, 0, 900 * MS);
+}
+
+static uint32_t leased_by_others(void)
+{
+	uint64_t word;
+	uint32_t n = 0;
+
+	for (uint32_t at = 0; (word = weft_lease_next(pool, &at));)
+		n += (word & 0xffff) != pool->me + 1u;
+	return n;
+}
+
+/* Its own next life, with a new home, buries what the last one left; nobody else does. */
+static void test_next_life(void **state)
+{
+	uint64_t incarnation = other.page->incarnation;
+	uint16_t member = other.page->member;
+
+	other_tell(&other, OTHER_LEASES);
+	assert_int_equal(leased_by_others(), 1);
+	other_kill(&other);
+	await(is_all_free, 20000);
+	assert_int_equal(weft_pool_recover(pool), 0);
+	assert_int_equal(leased_by_others(), 1);
+	other_delete_home();
+	other = other_start();
+	assert_int_equal(leased_by_others(), 0);
+	assert_int_equal(other.page->member, member);
+	assert_true(other.page->incarnation > incarnation);
+	assert_false(weft_pool_alive(pool, member, incarnation));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_unused, begin, end),
+		cmocka_unit_test_setup_teardown(test_used, begin, end),
+		cmocka_unit_test_setup_teardown(test_executor, begin, end),
+		cmocka_unit_test_setup_teardown(test_stopped, begin, end),
+		cmocka_unit_test_setup_teardown(test_silence, begin, end),
+		cmocka_unit_test_setup_teardown(test_both, begin, end),
+		cmocka_unit_test_setup_teardown(test_next_life, begin, end),
+	};
+
+	return cmocka_run_group_tests_name("quiesce", tests, NULL, NULL);
+}
