@@ -165,5 +165,7 @@ void weft_pause(uint64_t waited_ns);
 extern const struct weft_backing weft_backing_file;
 /* The same with a home for each of several hosts: shm:PATH. */
 extern const struct weft_backing weft_backing_shm;
+/* The same in the window of a PCIe device, which hosts with a kernel each have: pci:ADDRESS. */
+extern const struct weft_backing weft_backing_pci;
 
 #endif

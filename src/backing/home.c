@@ -67,8 +67,8 @@ static int open_home(const char *path, const char **why)
 }
 
 /* With its lock held: a process that dies in between leaves what the next one makes again. */
-static int make_home(int fd, const struct weft_pool_header *header, uint32_t host, mode_t mode,
-		     const char **why)
+static int make_home(int fd, const struct weft_pool_header *header, uint32_t host,
+		     const struct stat *far, const char **why)
 {
 	struct weft_pool_home home = {
 		.magic = WEFT_HOME_MAGIC, .pool_id = header->pool_id, .host = host};
@@ -80,13 +80,15 @@ static int make_home(int fd, const struct weft_pool_header *header, uint32_t hos
 	err = weft_reserve_file(fd, WEFT_OFF_HOME, sizeof(home));
 	if (err)
 		return err;
-	fchmod(fd, mode);
+	fchmod(fd, far->st_mode & 0666);
+	if (fchown(fd, (uid_t)-1, far->st_gid))
+		errno = 0; /* then it is the group that we have */
 	WEFT_STEP(home_reserved);
 	return pwrite(fd, &home, sizeof(home), WEFT_OFF_HOME) == sizeof(home) ? 0 : -ENOSPC;
 }
 
-static int check_home(int fd, const struct weft_pool_header *header, uint32_t host, mode_t mode,
-		      const char **why)
+static int check_home(int fd, const struct weft_pool_header *header, uint32_t host,
+		      const struct stat *far, const char **why)
 {
 	struct weft_pool_home home = {.magic = 0};
 	struct stat st;
@@ -94,7 +96,7 @@ static int check_home(int fd, const struct weft_pool_header *header, uint32_t ho
 	if (fstat(fd, &st))
 		return -errno;
 	if (pread(fd, &home, sizeof(home), WEFT_OFF_HOME) != sizeof(home) || !home.magic)
-		return make_home(fd, header, host, mode, why);
+		return make_home(fd, header, host, far, why);
 	*why = "the home of the host is another pool's, or another host's";
 	return home.magic != WEFT_HOME_MAGIC || home.pool_id != header->pool_id ||
 			       home.host != host || st.st_size != WEFT_OFF_HOME_END
@@ -116,8 +118,7 @@ int weft_home_open(struct weft_backed *b, const struct weft_pool_header *header,
 	fd = weft_file_lock_named(path, open_home, &st, why);
 	if (fd < 0)
 		return fd;
-	err = fstat(b->far.fd, &far) ? -errno
-				     : check_home(fd, header, host, far.st_mode & 0666, why);
+	err = fstat(b->far.fd, &far) ? -errno : check_home(fd, header, host, &far, why);
 	if (!err)
 		err = weft_named_open(b->home, fd);
 	weft_lock_release(fd);

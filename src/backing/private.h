@@ -56,6 +56,20 @@ void weft_file_close(struct weft_backed *b);
 void weft_file_forget(struct weft_backed *b);
 void weft_file_identity(const struct weft_backed *b, uint64_t identity[2]);
 
+/* hosts.c: a memory of several hosts, which that file is. As `open` and `identify` say (backing.h). */
+int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **backed,
+		    uint64_t *bytes, const char **why);
+int weft_hosts_identify(const char *file, uint64_t identity[2]);
+/* Whether it is a pool in which a host beats: looks for half a second. */
+bool weft_hosts_live(int fd);
+/* -EINVAL: no pool can be made so. */
+int weft_hosts_check_plan(const struct weft_backing_plan *plan, uint64_t bytes, const char **why);
+/* Makes it one: its tables are zero. */
+int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t bytes,
+		       uint64_t signature);
+/* It is none any more, and the homes that are here go. As `remove` says, but that the file stays. */
+int weft_hosts_end(const char *file, const char **why);
+
 /*
  * home.c: opens the home of this process's host, which is made if need be, by the header of the pool: number and
  * path. -EINVAL ($WEFT_HOST), -ENOENT (which host is not said), -EPROTO, or as open(2)'s.

@@ -98,7 +98,7 @@ static struct weft_datagram_target *target_of(struct weft_wire *wire, uint32_t q
 /* One of this pool has reached its other members already. */
 static bool is_a_members(struct weft_nic *nic, const uint8_t gid[16])
 {
-	for (uint16_t i = 0; nic->pool->calls->member(nic->pool, i); i++)
+	for (uint16_t i = 0; (i = nic->pool->calls->next(nic->pool, i)) < WEFT_MEMBERS; i++)
 		if (weft_responder_has_gid(nic->pool, i, gid))
 			return true;
 	return false;

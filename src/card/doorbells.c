@@ -88,19 +88,27 @@ static bool empty_box(struct weft_card *card, struct weft_pool_outbox *box)
 	return all;
 }
 
+static bool has_outbox(struct weft_card *card, uint16_t member, const struct weft_pool_member *m)
+{
+	uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
+	uint64_t next = weft_busy_begin(card->caller, weft_busy_at(member, 0));
+	bool any = false;
+
+	for (uint32_t k = 0; k < WEFT_OUTBOXES && incarnation; k++)
+		any |= !!box_at(card, m, incarnation, k);
+	weft_busy_end(card->caller, next);
+	return any;
+}
+
 bool weft_card_has_outbox(struct weft_card *card)
 {
+	struct weft_pool *pool = card->nic->pool;
 	const struct weft_pool_member *m;
 	bool any = false;
 
-	for (uint16_t i = 0; !any && (m = card->nic->pool->calls->member(card->nic->pool, i));
-	     i++) {
-		uint64_t incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
-		uint64_t next = weft_busy_begin(card->caller, weft_busy_at(i, 0));
-
-		for (uint32_t k = 0; k < WEFT_OUTBOXES && incarnation; k++)
-			any |= !!box_at(card, m, incarnation, k);
-		weft_busy_end(card->caller, next);
+	for (uint16_t i = 0; !any && (i = pool->calls->next(pool, i)) < WEFT_MEMBERS; i++) {
+		m = weft_is_near(pool, i) ? pool->calls->member(pool, i) : NULL;
+		any = m && has_outbox(card, i, m);
 	}
 	return any;
 }

@@ -5,6 +5,7 @@
 
 #include "pool/address.h"
 #include "pool/format_member.h"
+#include "pool/slice.h"
 #include "process/card.h"
 #include "process/gid.h"
 #include "wire/roce/packet.h"
@@ -29,11 +30,21 @@ static bool is_like_us(const struct weft_groups *g, const struct weft_pool_membe
 	       weft_gid_interface(address) == g->interface;
 }
 
+/* The next of this host from *i on, whose number is *i then; NULL: there is none. */
+static const struct weft_pool_member *next_beside(const struct weft_groups *g, uint16_t *i)
+{
+	while ((*i = weft_pool_next(g->pool, *i)) < WEFT_MEMBERS && !weft_is_near(g->pool, *i))
+		++*i;
+	return weft_pool_member(g->pool, *i);
+}
+
 /* The first of them does. */
 static bool is_ours_to_join(const struct weft_groups *g)
 {
-	for (uint16_t i = 0; i < g->pool->me; i++)
-		if (is_like_us(g, weft_pool_member(g->pool, i)))
+	const struct weft_pool_member *m;
+
+	for (uint16_t i = 0; (m = next_beside(g, &i)) && i < g->pool->me; i++)
+		if (is_like_us(g, m))
 			return false;
 	return true;
 }
@@ -76,7 +87,7 @@ static bool any_group(const struct weft_groups *g)
 {
 	const struct weft_pool_member *m;
 
-	for (uint16_t i = 0; (m = weft_pool_member(g->pool, i)); i++)
+	for (uint16_t i = 0; (m = next_beside(g, &i)); i++)
 		if (atomic_load_explicit(&m->groups, memory_order_relaxed))
 			return true;
 	return false;
@@ -103,7 +114,7 @@ void weft_groups_look(struct weft_groups *g)
 	for (uint32_t i = 0; i < g->count; i++)
 		g->group[i].wanted = false;
 	if (is_ours_to_join(g))
-		for (uint16_t i = 0; (m = weft_pool_member(g->pool, i)); i++)
+		for (uint16_t i = 0; (m = next_beside(g, &i)); i++)
 			want_those_of(g, m);
 	leave_others(g);
 }

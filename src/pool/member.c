@@ -101,19 +101,19 @@ struct weft_pool_near *weft_pool_near(struct weft_pool *pool, uint16_t i)
 				sizeof(struct weft_pool_near));
 }
 
-static int reserve_near(const struct weft_attachment *a, uint16_t i)
+static int reserve_lines(const struct weft_attachment *a, uint16_t i)
 {
 	const uint64_t bytes = sizeof(struct weft_pool_near);
 
 	return weft_reserve_pages(a, WEFT_OFF_NEAR + i * bytes, bytes);
 }
 
-static int reserve(const struct weft_attachment *a, uint16_t i)
+static int reserve_member(const struct weft_attachment *a, uint16_t i)
 {
 	const uint64_t bytes = sizeof(struct weft_pool_member);
 	int err = weft_reserve_pages(a, WEFT_OFF_MEMBERS + i * bytes, bytes);
 
-	return err ? err : reserve_near(a, i);
+	return err ? err : reserve_lines(a, i);
 }
 
 int weft_member_join(struct weft_attachment *a)
@@ -128,7 +128,7 @@ int weft_member_join(struct weft_attachment *a)
 	for (uint16_t i = (uint16_t)ours.first; i < ours.end; i++) {
 		m = &a->pool.members[i];
 		if (!was_used(&a->pool, i)) {
-			err = reserve(a, i);
+			err = reserve_member(a, i);
 			if (err)
 				return err;
 			WEFT_STEP(member_reserved);
@@ -136,7 +136,7 @@ int weft_member_join(struct weft_attachment *a)
 					      memory_order_release);
 		}
 		/* a home may be younger than the pool */
-		err = a->hosts ? reserve_near(a, i) : 0;
+		err = a->hosts ? reserve_lines(a, i) : 0;
 		if (err)
 			return err;
 		near = weft_pool_near(&a->pool, i);

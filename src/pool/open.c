@@ -16,7 +16,9 @@
 static const struct weft_backing *row_of(const char *path)
 {
 	path = path ? path : getenv("WEFT_POOL");
-	return path && !strncmp(path, "shm:", 4) ? &weft_backing_shm : &weft_backing_file;
+	if (path && !strncmp(path, "shm:", 4))
+		return &weft_backing_shm;
+	return path && !strncmp(path, "pci:", 4) ? &weft_backing_pci : &weft_backing_file;
 }
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -239,7 +241,7 @@ int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t 
 	bool own;
 	int err;
 
-	*why = "only a memory of several hosts is made so: shm:PATH";
+	*why = "only a memory of several hosts is made so: shm:PATH or pci:ADDRESS";
 	if (!backing->create)
 		return -EINVAL;
 	*why = "the pool's path is too long";

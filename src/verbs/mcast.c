@@ -7,6 +7,7 @@
 #include "pool/address.h"
 #include "pool/format_member.h"
 #include "pool/sizes.h"
+#include "pool/slice.h"
 #include "verbs/explain.h"
 #include "verbs/handle.h"
 #include "verbs/qp.h"
@@ -32,8 +33,9 @@ static void tell_cards(void)
 	struct weft_pool *pool = weft_process.pool;
 	const struct weft_pool_member *m;
 
-	for (uint16_t i = 0; (m = weft_pool_member(pool, i)); i++)
-		if (weft_card_is_ours(m))
+	for (uint16_t i = 0; (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++)
+		if (weft_is_near(pool, i) && (m = weft_pool_member(pool, i)) &&
+		    weft_card_is_ours(m))
 			weft_pool_signal(pool, i, WEFT_SIGNAL_WORK);
 }
 

@@ -30,10 +30,15 @@ uint32_t steps_find(const char *name)
 	return STEPS_MOST;
 }
 
-/* Passed only where there is a card: of tests/handed then. */
+/* Passed only where there is a card, or several hosts: of tests/handed and of tests/hosts then. */
 static bool is_elsewhere(const char *name)
 {
-	return !strncmp(name, "handed_", 7) || !strncmp(name, "return_", 7);
+	static const char *const where[] = {"handed_", "return_", "host_", "home_", "quiesce_"};
+
+	for (size_t i = 0; i < sizeof(where) / sizeof(*where); i++)
+		if (!strncmp(name, where[i], strlen(where[i])))
+			return true;
+	return false;
 }
 
 struct steps_table *steps_begin(void)

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A memory of several hosts, whatever file stands for it: its header, its hosts, opening it with the home of this one.
+ * A device has no read and write: all is looked at by a mapping.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "backing/private.h"
+#include "pool/format.h"
+#include "pool/format_host.h"
+
+/* Each host that lives beats at least ten times meanwhile. */
+#define LOOK_US 500000u
+
+/* ---- Looking ---- */
+
+/* Pages that hold the range; NULL: there are none so far in it, or it cannot be mapped. */
+static void *map_pages(int fd, uint64_t off, uint64_t len_bytes, int rights)
+{
+	struct stat st;
+	void *at;
+
+	if (fstat(fd, &st) || off % WEFT_PAGE || (uint64_t)st.st_size < off + len_bytes)
+		return NULL;
+	at = mmap(NULL, len_bytes, rights, MAP_SHARED, fd, (off_t)off);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static bool read_header(int fd, struct weft_pool_header *header)
+{
+	void *page = map_pages(fd, 0, WEFT_PAGE, PROT_READ);
+
+	*header = (struct weft_pool_header){.magic = 0};
+	if (!page)
+		return false;
+	memcpy(header, page, sizeof(*header));
+	munmap(page, WEFT_PAGE);
+	return true;
+}
+
+static uint64_t beats(const struct weft_pool_host *hosts, uint32_t count)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		sum += atomic_load_explicit(&hosts[i].beat, memory_order_relaxed);
+	return sum;
+}
+
+bool weft_hosts_live(int fd)
+{
+	const uint64_t bytes = WEFT_HOSTS * sizeof(struct weft_pool_host);
+	struct weft_pool_header header;
+	struct weft_pool_host *hosts;
+	uint64_t before;
+	bool live;
+
+	if (!read_header(fd, &header) || header.magic != WEFT_POOL_MAGIC || !header.pool_id)
+		return false;
+	hosts = map_pages(fd, WEFT_OFF_HOSTS, bytes, PROT_READ);
+	if (!hosts)
+		return false;
+	before = beats(hosts, WEFT_HOSTS);
+	usleep(LOOK_US);
+	live = beats(hosts, WEFT_HOSTS) != before;
+	munmap(hosts, bytes);
+	return live;
+}
+
+/* ---- Opening ---- */
+
+static int check_memory(int fd, uint64_t signature, struct weft_pool_header *header,
+			const char **why)
+{
+	struct stat st;
+	int err;
+
+	*why = "the pool cannot be read";
+	if (fstat(fd, &st))
+		return -errno;
+	*why = "the pool is not a regular file";
+	if (!S_ISREG(st.st_mode))
+		return -EPROTO;
+	read_header(fd, header);
+	err = weft_file_check_header(header, signature, why);
+	if (err)
+		return err;
+	*why = "the pool has one host: name the file alone";
+	if (header->hosts == 1 && !header->pool_id)
+		return -EPROTO;
+	*why = "the pool's header says of hosts or a size that cannot be";
+	if (!header->hosts || header->hosts > WEFT_HOSTS || header->hosts & (header->hosts - 1) ||
+	    header->file_bytes > (uint64_t)st.st_size ||
+	    header->file_bytes > WEFT_SEGMENTS * WEFT_SEGMENT ||
+	    header->file_bytes < (WEFT_FIRST_SEGMENT + header->hosts) * WEFT_SEGMENT)
+		return -EPROTO;
+	return 0;
+}
+
+static int open_memory(const char *file, const char **why)
+{
+	int fd = open(file, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	*why = errno == ENOENT ? "there is no pool yet: weft pool create makes it"
+			       : "the pool's memory cannot be opened";
+	return fd < 0 ? -errno : fd;
+}
+
+int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **backed,
+		    uint64_t *bytes, const char **why)
+{
+	struct weft_backed *b = calloc(1, sizeof(*b));
+	struct weft_pool_header header;
+	int fd, err;
+
+	*why = "out of memory";
+	if (!b)
+		return -ENOMEM;
+	weft_named_init(&b->far, file);
+	b->home = &b->far;
+	b->life = -1;
+	fd = err = open_memory(file, why);
+	if (fd < 0)
+		goto close;
+	err = check_memory(fd, signature, &header, why);
+	if (!err)
+		err = weft_named_open(&b->far, fd);
+	close(fd);
+	if (!err)
+		err = weft_home_open(b, &header, why);
+	if (err)
+		goto close;
+	err = b->life = weft_descriptor_another(b->home);
+	if (err < 0)
+		goto close;
+	*bytes = b->bytes = header.file_bytes;
+	*backed = b;
+	return 0;
+close:
+	weft_file_close(b);
+	return err;
+}
+
+int weft_hosts_identify(const char *file, uint64_t identity[2])
+{
+	struct weft_pool_header header;
+	char home[PATH_MAX];
+	struct stat st;
+	const char *why;
+	uint32_t host;
+	int fd = open_memory(file, &why), err;
+
+	if (fd < 0)
+		return fd;
+	err = read_header(fd, &header) ? weft_home_path(&header, home, &host, &why) : -EPROTO;
+	close(fd);
+	if (err || stat(home, &st))
+		return err ? err : -errno;
+	identity[0] = st.st_dev;
+	identity[1] = st.st_ino;
+	return 0;
+}
+
+/* ---- Making and unmaking ---- */
+
+int weft_hosts_check_plan(const struct weft_backing_plan *plan, uint64_t bytes, const char **why)
+{
+	*why = "a pool has 1, 2, 4, 8, 16, 32 or 64 hosts";
+	if (!plan->hosts || plan->hosts > WEFT_HOSTS || plan->hosts & (plan->hosts - 1))
+		return -EINVAL;
+	*why = "so small a pool has no segment for each of its hosts";
+	return bytes < (WEFT_FIRST_SEGMENT + plan->hosts) * WEFT_SEGMENT ||
+			       bytes > WEFT_SEGMENTS * WEFT_SEGMENT
+		       ? -EINVAL
+		       : 0;
+}
+
+int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t bytes,
+		       uint64_t signature)
+{
+	const uint64_t len_bytes = WEFT_OFF_LEASES + sizeof(struct weft_pool_leases);
+	uint8_t *base = map_pages(fd, 0, len_bytes, PROT_READ | PROT_WRITE);
+	struct weft_pool_header *header = (void *)base;
+	struct weft_pool_leases *leases = (void *)(base + WEFT_OFF_LEASES);
+	uint64_t pool_id;
+	uint32_t numbers;
+
+	if (!base)
+		return -errno;
+	if (getrandom(&pool_id, sizeof(pool_id), 0) != sizeof(pool_id) ||
+	    getrandom(&numbers, sizeof(numbers), 0) != sizeof(numbers)) {
+		munmap(base, len_bytes);
+		return -EIO;
+	}
+	*header = (struct weft_pool_header){.magic = WEFT_POOL_MAKING,
+					    .version = WEFT_POOL_VERSION,
+					    .hosts = plan->hosts,
+					    .signature = signature,
+					    .file_bytes = bytes,
+					    .pool_id = pool_id,
+					    .silence_ms = plan->silence_ms};
+	atomic_store_explicit(&leases->numbers, WEFT_NUMBERS(numbers), memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	header->magic = WEFT_POOL_MAGIC;
+	munmap(base, len_bytes);
+	return 0;
+}
+
+int weft_hosts_end(const char *file, const char **why)
+{
+	struct weft_pool_header header, *page;
+	char home[PATH_MAX];
+	int fd = open_memory(file, why), err = 0;
+
+	if (fd < 0)
+		return fd;
+	*why = "the file is not a pool";
+	if (!read_header(fd, &header) || header.magic != WEFT_POOL_MAGIC || !header.pool_id ||
+	    header.hosts > WEFT_HOSTS)
+		err = -EPROTO;
+	if (!err && weft_hosts_live(fd)) {
+		*why = "a host of the pool lives";
+		err = -EBUSY;
+	}
+	for (uint32_t i = 0; !err && i < header.hosts; i++) {
+		weft_home_path_of(&header, i, home);
+		unlink(home);
+	}
+	page = err ? NULL : map_pages(fd, 0, WEFT_PAGE, PROT_READ | PROT_WRITE);
+	if (page) {
+		page->magic = 0;
+		munmap(page, WEFT_PAGE);
+	}
+	close(fd);
+	return err;
+}
