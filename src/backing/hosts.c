@@ -116,7 +116,7 @@ int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **b
 		    uint64_t *bytes, const char **why)
 {
 	struct weft_backed *b = calloc(1, sizeof(*b));
-	struct weft_pool_header header;
+	struct weft_pool_header header = {.magic = 0};
 	int fd, err;
 
 	*why = "out of memory";

@@ -22,6 +22,8 @@ static int choose_named(const char *path, char chosen[PATH_MAX], bool *own)
 
 	path = path ?: getenv("WEFT_POOL");
 	*own = false;
+	if (!path)
+		return -EINVAL;
 	if (path[PREFIX_CHARS] == '/' || !getcwd(here, sizeof(here)))
 		len = snprintf(chosen, PATH_MAX, "%s", path);
 	else

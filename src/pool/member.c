@@ -125,7 +125,7 @@ int weft_member_join(struct weft_attachment *a)
 	uint64_t quiesce;
 	int err;
 
-	for (uint16_t i = (uint16_t)ours.first; i < ours.end; i++) {
+	for (uint16_t i = (uint16_t)ours.first, end = (uint16_t)ours.end; i < end; i++) {
 		m = &a->pool.members[i];
 		if (!was_used(&a->pool, i)) {
 			err = reserve_member(a, i);
