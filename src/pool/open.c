@@ -13,7 +13,7 @@
 #include "pool/sizes.h"
 
 /* The row that a path names. */
-static const struct weft_backing *row_of(const char *path)
+static const struct weft_backing *backing_of(const char *path)
 {
 	path = path ? path : getenv("WEFT_POOL");
 	if (path && !strncmp(path, "shm:", 4))
@@ -184,7 +184,7 @@ int weft_open_attach(const struct weft_backing *on, const char *path, bool own,
 
 int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why)
 {
-	const struct weft_backing *backing = row_of(path);
+	const struct weft_backing *backing = backing_of(path);
 	bool own;
 	int err = backing->choose(path, where, &own);
 
@@ -223,7 +223,7 @@ void weft_pool_put(struct weft_pool *pool)
 
 int weft_pool_remove(const char *path, const char **why)
 {
-	const struct weft_backing *backing = row_of(path);
+	const struct weft_backing *backing = backing_of(path);
 	char chosen[PATH_MAX];
 	bool own;
 	int err = backing->choose(path, chosen, &own);
@@ -235,7 +235,7 @@ int weft_pool_remove(const char *path, const char **why)
 int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t silence_ms,
 		     const char **why)
 {
-	const struct weft_backing *backing = row_of(path);
+	const struct weft_backing *backing = backing_of(path);
 	struct weft_backing_plan plan = {hosts, bytes, silence_ms};
 	char chosen[PATH_MAX];
 	bool own;
@@ -256,7 +256,7 @@ bool weft_pool_has_hosts(const struct weft_pool *pool)
 
 int weft_pool_identity(uint64_t identity[2])
 {
-	const struct weft_backing *backing = row_of(NULL);
+	const struct weft_backing *backing = backing_of(NULL);
 	char where[PATH_MAX];
 	int err = 0;
 	bool own;
@@ -276,12 +276,12 @@ int weft_pool_identity(uint64_t identity[2])
 
 uint64_t weft_pool_new_bytes(void)
 {
-	return row_of(NULL)->new_bytes();
+	return backing_of(NULL)->new_bytes();
 }
 
 uint64_t weft_pool_head_room(void)
 {
-	return row_of(NULL)->head_room();
+	return backing_of(NULL)->head_room();
 }
 
 /* Async-signal-safe. The window was not inherited; the private arrays are left where they are, and kept in sight of

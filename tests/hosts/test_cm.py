@@ -39,7 +39,7 @@ def test_messages(two, program):
 
 
 def test_loopback_is_the_own_host(two):
-    """Whoever listens there on another host is not found."""
+    """A listener there on another host is not found."""
     listener = two.start('rping', '-s', '-C', '1', host=0)
     done = two.start('rping', '-c', '-a', '127.0.0.1', '-C', '1', host=1).wait(30)
     assert done.status != 0 and 'wrote' not in done.stdout
