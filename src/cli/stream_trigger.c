@@ -138,7 +138,7 @@ static void send(struct job *job, const uint8_t *data, uint32_t bytes)
 
 static void judge_event(struct job *job, const struct weft_m2egp *event)
 {
-	struct weft_ring ring[WEFT_RINGS_MAX];
+	struct weft_rich_ring ring[WEFT_RINGS_MAX];
 	uint32_t rings = weft_trigger_event(job->trigger, event, ring);
 	uint8_t data[WEFT_MTP_MAX_BYTES];
 

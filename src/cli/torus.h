@@ -49,14 +49,14 @@ struct weft_torus_end {
 	unsigned int cable;
 };
 
-struct weft_ring;
+struct weft_cable_ring;
 
 /* Loads the shape, too. cable NULL: the node alone. 0, or an exit status, and why on stderr. */
 int weft_torus_parse_end(struct weft_torus_options *o, const char *node, const char *cable,
 			 struct weft_torus_end *end);
 /* The ring of one direction; says on stderr why not. */
 int weft_torus_open_cable(const struct weft_torus_options *o, struct weft_ape_coord at,
-			  unsigned int cable, struct weft_ring *ring);
+			  unsigned int cable, struct weft_cable_ring *ring);
 bool weft_torus_is_cut(const struct weft_torus_options *o, struct weft_ape_coord at,
 		       unsigned int cable);
 

@@ -34,7 +34,7 @@ int weft_torus_parse_end(struct weft_torus_options *o, const char *node, const c
 }
 
 int weft_torus_open_cable(const struct weft_torus_options *o, struct weft_ape_coord at,
-			  unsigned int cable, struct weft_ring *ring)
+			  unsigned int cable, struct weft_cable_ring *ring)
 {
 	char path[PATH_MAX];
 	int err = weft_torus_cable(o->home, at.at, cable, path);
@@ -48,7 +48,7 @@ int weft_torus_open_cable(const struct weft_torus_options *o, struct weft_ape_co
 bool weft_torus_is_cut(const struct weft_torus_options *o, struct weft_ape_coord at,
 		       unsigned int cable)
 {
-	struct weft_ring ring;
+	struct weft_cable_ring ring;
 	bool cut;
 
 	if (weft_torus_open_cable(o, at, cable, &ring))
@@ -61,7 +61,7 @@ bool weft_torus_is_cut(const struct weft_torus_options *o, struct weft_ape_coord
 /* Both ways, as a cable is. */
 static int set_cut(struct weft_torus_options *o, char **words, uint32_t cut)
 {
-	struct weft_ring out, in;
+	struct weft_cable_ring out, in;
 	struct weft_torus_end end;
 	int err = weft_torus_parse_end(o, words[0], words[1], &end);
 

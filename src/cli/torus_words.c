@@ -149,7 +149,7 @@ static void print_beat(struct decoder *d, const struct weft_ape_beat *beat)
 }
 
 /* The last that were sent, and are not written over while they are copied. How many. */
-static uint32_t copy_last(struct weft_ring *ring, struct weft_ape_beat beat[LAST])
+static uint32_t copy_last(struct weft_cable_ring *ring, struct weft_ape_beat beat[LAST])
 {
 	/* acquire: pairs with the release in weft_ring_flush (link/ring.c) */
 	uint64_t sent = atomic_load_explicit(&ring->file->sent, memory_order_acquire);
@@ -173,7 +173,7 @@ int weft_torus_words(struct weft_torus_options *o, char **words)
 	static struct weft_ape_beat beat[LAST];
 	struct decoder d = {.in_step = false};
 	struct weft_torus_end end;
-	struct weft_ring ring;
+	struct weft_cable_ring ring;
 	uint32_t count = 0;
 	int err = weft_torus_parse_end(o, words[0], words[1], &end);
 

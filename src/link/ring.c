@@ -24,7 +24,8 @@ static bool can_be(uint32_t quads, uint32_t beats)
 
 int weft_ring_make(const char *path, uint32_t quads, uint32_t beats)
 {
-	struct weft_ring_file head = {.magic = WEFT_RING_MAGIC, .quads = quads, .beats = beats};
+	struct weft_ring_file head = {
+		.magic = WEFT_CABLE_RING_MAGIC, .quads = quads, .beats = beats};
 	uint64_t bytes = file_bytes_of(quads, beats);
 	int fd, err = 0;
 
@@ -43,7 +44,7 @@ int weft_ring_make(const char *path, uint32_t quads, uint32_t beats)
 	return err;
 }
 
-int weft_ring_open(struct weft_ring *r, const char *path, bool reads)
+int weft_ring_open(struct weft_cable_ring *r, const char *path, bool reads)
 {
 	struct weft_ring_file *file;
 	struct stat st;
@@ -69,7 +70,7 @@ int weft_ring_open(struct weft_ring *r, const char *path, bool reads)
 		return err;
 	r->quads = file->quads;
 	r->beats = file->beats;
-	if (file->magic != WEFT_RING_MAGIC || !can_be(r->quads, r->beats) ||
+	if (file->magic != WEFT_CABLE_RING_MAGIC || !can_be(r->quads, r->beats) ||
 	    r->bytes < file_bytes_of(r->quads, r->beats)) {
 		weft_ring_close(r);
 		return -EPROTO;
@@ -80,21 +81,21 @@ int weft_ring_open(struct weft_ring *r, const char *path, bool reads)
 	return 0;
 }
 
-void weft_ring_close(struct weft_ring *r)
+void weft_ring_close(struct weft_cable_ring *r)
 {
 	if (r->file)
 		munmap(r->file, r->bytes);
 	r->file = NULL;
 }
 
-static uint64_t *beat_at(struct weft_ring *r)
+static uint64_t *beat_at(struct weft_cable_ring *r)
 {
 	return r->file->quad + (r->mine & (r->beats - 1)) * r->quads;
 }
 
 /* ---- The writer ---- */
 
-static bool is_without_room(struct weft_ring *r)
+static bool is_without_room(struct weft_cable_ring *r)
 {
 	if (r->mine - r->others < r->beats)
 		return false;
@@ -103,7 +104,7 @@ static bool is_without_room(struct weft_ring *r)
 	return r->mine - r->others >= r->beats;
 }
 
-bool weft_ring_has_room(struct weft_ring *r)
+bool weft_ring_has_room(struct weft_cable_ring *r)
 {
 	if (!is_without_room(r))
 		return true;
@@ -113,7 +114,7 @@ bool weft_ring_has_room(struct weft_ring *r)
 	return !is_without_room(r);
 }
 
-void weft_ring_put(struct weft_ring *r, const uint64_t *quad)
+void weft_ring_put(struct weft_cable_ring *r, const uint64_t *quad)
 {
 	if (atomic_load_explicit(&r->file->cut, memory_order_relaxed)) {
 		r->lost++;
@@ -123,7 +124,7 @@ void weft_ring_put(struct weft_ring *r, const uint64_t *quad)
 	r->mine++;
 }
 
-void weft_ring_flush(struct weft_ring *r)
+void weft_ring_flush(struct weft_cable_ring *r)
 {
 	/* release: pairs with the acquire in weft_ring_give_back */
 	atomic_store_explicit(&r->file->sent, r->mine, memory_order_release);
@@ -131,7 +132,7 @@ void weft_ring_flush(struct weft_ring *r)
 
 /* ---- The reader ---- */
 
-bool weft_ring_take(struct weft_ring *r, uint64_t quad[WEFT_RING_QUADS])
+bool weft_ring_take(struct weft_cable_ring *r, uint64_t quad[WEFT_RING_QUADS])
 {
 	if (r->mine == r->others)
 		return false;
@@ -140,7 +141,7 @@ bool weft_ring_take(struct weft_ring *r, uint64_t quad[WEFT_RING_QUADS])
 	return true;
 }
 
-bool weft_ring_give_back(struct weft_ring *r)
+bool weft_ring_give_back(struct weft_cable_ring *r)
 {
 	/* release: pairs with the acquire in is_without_room */
 	atomic_store_explicit(&r->file->taken, r->mine, memory_order_release);
@@ -153,7 +154,7 @@ bool weft_ring_give_back(struct weft_ring *r)
 	return r->mine != r->others;
 }
 
-bool weft_ring_is_awaited(struct weft_ring *r)
+bool weft_ring_is_awaited(struct weft_cable_ring *r)
 {
 	if (!atomic_load_explicit(&r->file->waits, memory_order_relaxed))
 		return false;

@@ -16,8 +16,8 @@
 
 #include "backing/atomic.h"
 
-#define WEFT_RING_QUADS 4u /* of the widest beat */
-#define WEFT_RING_MAGIC 0x474e495254464557ull
+#define WEFT_RING_QUADS	      4u /* of the widest beat */
+#define WEFT_CABLE_RING_MAGIC 0x474e495254464557ull
 
 /*
  * word    | writer             | transition                | order
@@ -43,7 +43,7 @@ struct weft_ring_file {
 	_Alignas(64) uint64_t quad[];	     /* [writer] */
 };
 
-struct weft_ring {
+struct weft_cable_ring {
 	struct weft_ring_file *file;
 	uint64_t bytes;
 	uint32_t quads, beats;
@@ -55,23 +55,23 @@ struct weft_ring {
 int weft_ring_make(const char *path, uint32_t quads, uint32_t beats);
 /* 0; -EPROTO (it is no such file), or open(2)'s and mmap(2)'s. A reader begins behind all that was
  * sent before. */
-int weft_ring_open(struct weft_ring *r, const char *path, bool reads);
-void weft_ring_close(struct weft_ring *r);
+int weft_ring_open(struct weft_cable_ring *r, const char *path, bool reads);
+void weft_ring_close(struct weft_cable_ring *r);
 
 /* ---- The writer ---- */
 
 /* False: the reader is asked to knock when it takes next. */
-bool weft_ring_has_room(struct weft_ring *r);
+bool weft_ring_has_room(struct weft_cable_ring *r);
 /* There is room. Others see it after weft_ring_flush. */
-void weft_ring_put(struct weft_ring *r, const uint64_t *quad);
-void weft_ring_flush(struct weft_ring *r);
+void weft_ring_put(struct weft_cable_ring *r, const uint64_t *quad);
+void weft_ring_flush(struct weft_cable_ring *r);
 
 /* ---- The reader ---- */
 
-bool weft_ring_take(struct weft_ring *r, uint64_t quad[WEFT_RING_QUADS]);
+bool weft_ring_take(struct weft_cable_ring *r, uint64_t quad[WEFT_RING_QUADS]);
 /* Whether something is there; what was taken is the writer's again. */
-bool weft_ring_give_back(struct weft_ring *r);
+bool weft_ring_give_back(struct weft_cable_ring *r);
 /* After weft_ring_give_back and a fence: whether the writer is to be woken. */
-bool weft_ring_is_awaited(struct weft_ring *r);
+bool weft_ring_is_awaited(struct weft_cable_ring *r);
 
 #endif

@@ -15,11 +15,11 @@
 
 struct weft_ring_writer {
 	int fd, wake;
-	struct weft_ring *ring;
+	struct weft_ring_file *ring;
 	uint64_t head;
 };
 
-#define FILE_BYTES (sizeof(struct weft_ring) + WEFT_RING_BYTES)
+#define FILE_BYTES (sizeof(struct weft_ring_file) + WEFT_RING_BYTES)
 
 static int map_file(struct weft_ring_writer *w)
 {
@@ -35,7 +35,7 @@ static int map_file(struct weft_ring_writer *w)
 	if (w->ring == MAP_FAILED)
 		return -errno;
 	w->head = atomic_load_explicit(&w->ring->head, memory_order_relaxed);
-	return w->ring->magic == WEFT_RING_MAGIC && w->head % 8 == 0 ? 0 : -EPROTO;
+	return w->ring->magic == WEFT_RING_FILE_MAGIC && w->head % 8 == 0 ? 0 : -EPROTO;
 }
 
 int weft_ring_writer_open(const char *path, struct weft_ring_writer **writer)

@@ -18,12 +18,12 @@
 struct ring {
 	struct weft_stream_link link; /* its descriptor is the pipe's */
 	char path[PATH_MAX - 8], wake[PATH_MAX];
-	struct weft_ring *shared;
+	struct weft_ring_file *shared;
 	uint64_t tail; /* up to where runs have been given */
 	bool made;
 };
 
-#define FILE_BYTES (sizeof(struct weft_ring) + WEFT_RING_BYTES)
+#define FILE_BYTES (sizeof(struct weft_ring_file) + WEFT_RING_BYTES)
 
 static void close_ring(struct weft_stream_link *link)
 {
@@ -71,7 +71,7 @@ static int make_ring_file(struct ring *r)
 		answer = -errno;
 	close(fd);
 	if (!answer)
-		r->shared->magic = WEFT_RING_MAGIC;
+		r->shared->magic = WEFT_RING_FILE_MAGIC;
 	return answer;
 }
 

@@ -11,16 +11,16 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define WEFT_RING_MAGIC 0x31676e6972746677ull
-#define WEFT_RING_BYTES (4u << 20)
-#define WEFT_RING_SKIP	UINT32_MAX /* instead of a length: the next is at the beginning */
+#define WEFT_RING_FILE_MAGIC 0x31676e6972746677ull
+#define WEFT_RING_BYTES	     (4u << 20)
+#define WEFT_RING_SKIP	     UINT32_MAX /* instead of a length: the next is at the beginning */
 
 /*
  * The file: this, then WEFT_RING_BYTES of datagrams, each at a multiple of 8, behind its length as 32
  * bits, never across the end.
  *
  * word     | writer | transition                       | order
- * `magic`  | reader | 0 to WEFT_RING_MAGIC             | last of all, as it makes the file
+ * `magic`  | reader | 0 to WEFT_RING_FILE_MAGIC             | last of all, as it makes the file
  * `head`   | writer | grows                            | release, after the datagram; then a fence, then `asleep` is read
  * `tail`   | reader | grows, up to `head`              | release, when the datagrams given before are done with
  * `asleep` | reader | to 1                             | relaxed; then a fence, then `head` is read once more
@@ -31,7 +31,7 @@
  * does not sleep: it sees the new head behind its fence, or the writer sees it asleep. A reader that found something does
  * not take `asleep` back: the next datagram writes one byte into the pipe, which it reads before it sleeps again.
  */
-struct weft_ring {
+struct weft_ring_file {
 	uint64_t magic;			    /* the reader's */
 	alignas(128) _Atomic uint64_t head; /* bytes written so far; the writer's */
 	alignas(128) _Atomic uint64_t tail; /* bytes read so far; the reader's */

@@ -23,7 +23,7 @@
 
 static char folder[] = "/dev/shm/weft-test-ring-XXXXXX";
 static char path[64];
-static struct weft_ring out, in;
+static struct weft_cable_ring out, in;
 
 static int begin(void **state)
 {
@@ -146,7 +146,7 @@ static void test_damaged(void **state)
 
 static void test_no_ring(void **state)
 {
-	struct weft_ring none;
+	struct weft_cable_ring none;
 	int fd;
 
 	assert_int_equal(weft_ring_make(path, 3, BEATS), -EINVAL);

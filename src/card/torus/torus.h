@@ -28,7 +28,7 @@ struct weft_torus_guest {
 struct weft_torus_cable {
 	bool there;
 	bool brought, took; /* since the neighbour was last knocked for */
-	struct weft_ring out, in;
+	struct weft_cable_ring out, in;
 	struct weft_torus_door *door; /* the neighbour's */
 };
 

@@ -105,7 +105,7 @@ static void gather_hits(struct weft_almagest *w, const struct triplet *t)
 }
 
 /* Those near the ring are its own. */
-static uint32_t take_away(struct weft_points *p, const struct weft_ring *ring)
+static uint32_t take_away(struct weft_points *p, const struct weft_rich_ring *ring)
 {
 	uint32_t left = 0, count = p->count;
 
@@ -120,13 +120,13 @@ static uint32_t take_away(struct weft_points *p, const struct weft_ring *ring)
 }
 
 uint32_t weft_almagest_find(struct weft_almagest *w, const struct weft_points *points,
-			    struct weft_ring ring[WEFT_RINGS_MAX])
+			    struct weft_rich_ring ring[WEFT_RINGS_MAX])
 {
 	uint32_t rings = 0;
 
 	w->points = *points;
 	while (rings < WEFT_RINGS_MAX && w->points.count >= WEFT_FIT_LEAST) {
-		struct weft_ring *r = &ring[rings];
+		struct weft_rich_ring *r = &ring[rings];
 
 		measure(w);
 		struct triplet best = find_best(w);

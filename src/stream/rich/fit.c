@@ -38,16 +38,16 @@ static enum weft_fit_state sum_points(const struct weft_points *p, struct moment
 }
 
 static void set_ring(const struct weft_points *p, const struct moments *m, double a, double b,
-		     struct weft_ring *ring)
+		     struct weft_rich_ring *ring)
 {
-	*ring = (struct weft_ring){.x = m->x + a,
-				   .y = m->y + b,
-				   .r = __builtin_sqrt(a * a + b * b + m->z),
-				   .hits = p->count};
+	*ring = (struct weft_rich_ring){.x = m->x + a,
+					.y = m->y + b,
+					.r = __builtin_sqrt(a * a + b * b + m->z),
+					.hits = p->count};
 }
 
 /* [uu uv; uv vv] (a, b) = ½ (uz, vz) */
-enum weft_fit_state weft_fit_crawford(const struct weft_points *p, struct weft_ring *ring)
+enum weft_fit_state weft_fit_crawford(const struct weft_points *p, struct weft_rich_ring *ring)
 {
 	struct moments m;
 	enum weft_fit_state state = sum_points(p, &m);
@@ -82,7 +82,7 @@ static double taubin_root(const struct moments *m, double det)
 	return x;
 }
 
-enum weft_fit_state weft_fit_taubin(const struct weft_points *p, struct weft_ring *ring)
+enum weft_fit_state weft_fit_taubin(const struct weft_points *p, struct weft_rich_ring *ring)
 {
 	struct moments m;
 	enum weft_fit_state state = sum_points(p, &m);
@@ -99,7 +99,7 @@ enum weft_fit_state weft_fit_taubin(const struct weft_points *p, struct weft_rin
 	return WEFT_FIT_FOUND;
 }
 
-static double worst_off(const struct weft_points *p, const struct weft_ring *ring)
+static double worst_off(const struct weft_points *p, const struct weft_rich_ring *ring)
 {
 	double worst = 0;
 
@@ -111,7 +111,7 @@ static double worst_off(const struct weft_points *p, const struct weft_ring *rin
 	return worst;
 }
 
-static double square_off(const struct weft_points *p, const struct weft_ring *ring)
+static double square_off(const struct weft_points *p, const struct weft_rich_ring *ring)
 {
 	double sum = 0;
 
@@ -134,11 +134,12 @@ static void exchange(struct weft_points *p, uint32_t i, uint32_t k)
 }
 
 /* Drops the point without which the others lie best on a ring, that is *ring then. */
-static enum weft_fit_state drop_one(weft_fit_fn *fit, struct weft_points *p, struct weft_ring *ring)
+static enum weft_fit_state drop_one(weft_fit_fn *fit, struct weft_points *p,
+				    struct weft_rich_ring *ring)
 {
 	double least = __builtin_inf();
 	uint32_t last = --p->count, best = last;
-	struct weft_ring without;
+	struct weft_rich_ring without;
 	bool found = false;
 
 	for (uint32_t i = 0; i <= last; i++) {
@@ -156,7 +157,7 @@ static enum weft_fit_state drop_one(weft_fit_fn *fit, struct weft_points *p, str
 }
 
 enum weft_fit_state weft_fit_without_outliers(weft_fit_fn *fit, struct weft_points *p,
-					      struct weft_ring *ring)
+					      struct weft_rich_ring *ring)
 {
 	enum weft_fit_state state = fit(p, ring);
 

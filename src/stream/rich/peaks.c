@@ -38,7 +38,7 @@ static struct peak find_peak(const struct weft_points *p)
 }
 
 /* Points within that distance of the ring go to *own; the others are left, or with keep all. */
-static void split_points(struct weft_points *p, const struct weft_ring *ring, double within,
+static void split_points(struct weft_points *p, const struct weft_rich_ring *ring, double within,
 			 struct weft_points *own, bool keep)
 {
 	uint32_t left = 0;
@@ -61,18 +61,18 @@ static void split_points(struct weft_points *p, const struct weft_ring *ring, do
 }
 
 uint32_t weft_peaks_find(struct weft_peaks *w, const struct weft_points *points,
-			 struct weft_ring ring[WEFT_RINGS_MAX])
+			 struct weft_rich_ring ring[WEFT_RINGS_MAX])
 {
 	uint32_t rings = 0;
 
 	w->points = *points;
 	while (rings < WEFT_RINGS_MAX && w->points.count >= WEFT_FIT_LEAST) {
 		struct peak peak = find_peak(&w->points);
-		struct weft_ring *r = &ring[rings];
+		struct weft_rich_ring *r = &ring[rings];
 
 		if (peak.hits < WEFT_PEAKS_LEAST)
 			break;
-		*r = (struct weft_ring){(double)peak.x, (double)peak.y, (double)peak.r, 0};
+		*r = (struct weft_rich_ring){(double)peak.x, (double)peak.y, (double)peak.r, 0};
 		split_points(&w->points, r, (double)WEFT_PEAKS_BIN, &w->ring, true);
 		if (weft_fit_without_outliers(weft_fit_taubin, &w->ring, r) != WEFT_FIT_FOUND)
 			break;

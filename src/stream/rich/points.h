@@ -22,7 +22,7 @@ struct weft_points {
 	float x[WEFT_POINTS_MAX + 1], y[WEFT_POINTS_MAX + 1];
 };
 
-struct weft_ring {
+struct weft_rich_ring {
 	double x, y, r;
 	uint32_t hits; /* of which it is made */
 };
@@ -33,7 +33,7 @@ void weft_points_of(const struct weft_detector *detector, const struct weft_m2eg
 		    uint64_t seen[WEFT_DETECTOR_PMTS / 64 + 1], struct weft_points *points);
 
 /* How far a point lies from the ring: negative inside. */
-static inline double weft_ring_off(const struct weft_ring *ring, double x, double y)
+static inline double weft_ring_off(const struct weft_rich_ring *ring, double x, double y)
 {
 	double dx = x - ring->x, dy = y - ring->y;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "stream/rich/trigger.h"
 
-static uint32_t one_ring(struct weft_trigger *t, weft_fit_fn *fit, struct weft_ring *ring)
+static uint32_t one_ring(struct weft_trigger *t, weft_fit_fn *fit, struct weft_rich_ring *ring)
 {
 	enum weft_fit_state state =
 		t->drop ? weft_fit_without_outliers(fit, &t->points, ring) : fit(&t->points, ring);
@@ -9,29 +9,29 @@ static uint32_t one_ring(struct weft_trigger *t, weft_fit_fn *fit, struct weft_r
 	return state == WEFT_FIT_FOUND;
 }
 
-static uint32_t crawford(struct weft_trigger *t, struct weft_ring ring[])
+static uint32_t crawford(struct weft_trigger *t, struct weft_rich_ring ring[])
 {
 	return one_ring(t, weft_fit_crawford, ring);
 }
 
-static uint32_t taubin(struct weft_trigger *t, struct weft_ring ring[])
+static uint32_t taubin(struct weft_trigger *t, struct weft_rich_ring ring[])
 {
 	return one_ring(t, weft_fit_taubin, ring);
 }
 
-static uint32_t almagest(struct weft_trigger *t, struct weft_ring ring[])
+static uint32_t almagest(struct weft_trigger *t, struct weft_rich_ring ring[])
 {
 	return weft_almagest_find(&t->almagest, &t->points, ring);
 }
 
-static uint32_t histogram(struct weft_trigger *t, struct weft_ring ring[])
+static uint32_t histogram(struct weft_trigger *t, struct weft_rich_ring ring[])
 {
 	return weft_peaks_find(&t->peaks, &t->points, ring);
 }
 
 static const struct {
 	const char *name;
-	uint32_t (*find)(struct weft_trigger *t, struct weft_ring ring[]);
+	uint32_t (*find)(struct weft_trigger *t, struct weft_rich_ring ring[]);
 } algorithms[WEFT_TRIGGER_ALGORITHMS] = {
 	[WEFT_TRIGGER_CRAWFORD] = {"crawford", crawford},
 	[WEFT_TRIGGER_TAUBIN] = {"taubin", taubin},
@@ -54,7 +54,7 @@ void weft_trigger_begin(struct weft_trigger *t, enum weft_trigger_algorithm algo
 }
 
 uint32_t weft_trigger_event(struct weft_trigger *t, const struct weft_m2egp *event,
-			    struct weft_ring ring[WEFT_RINGS_MAX])
+			    struct weft_rich_ring ring[WEFT_RINGS_MAX])
 {
 	weft_points_of(&t->detector, event, t->seen, &t->points);
 	return algorithms[t->algorithm].find(t, ring);

@@ -38,7 +38,7 @@ void weft_trigger_begin(struct weft_trigger *t, enum weft_trigger_algorithm algo
 
 /* The rings of the event. */
 uint32_t weft_trigger_event(struct weft_trigger *t, const struct weft_m2egp *event,
-			    struct weft_ring ring[WEFT_RINGS_MAX]);
+			    struct weft_rich_ring ring[WEFT_RINGS_MAX]);
 
 /* Adds the event's primitive, if it has rings. Whether those before it are to be sent first, as it
  * belongs to another 6.4 µs or there is no room: then the bytes are at `to`, and their number comes
