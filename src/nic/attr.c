@@ -27,13 +27,13 @@
 #define MIGRATION   (1u << 18)
 #define DEST_QPN    (1u << 20)
 
-struct move {
+struct transition {
 	enum weft_qp_type type;
 	enum weft_qp_state from, to;
 	uint32_t required, optional;
 };
 
-static const struct move moves[] = {
+static const struct transition transitions[] = {
 	{WEFT_QPT_RC, WEFT_QPS_RESET, WEFT_QPS_INIT, PKEY | PORT | ACCESS, 0},
 	{WEFT_QPT_RC, WEFT_QPS_INIT, WEFT_QPS_INIT, 0, PKEY | PORT | ACCESS},
 	{WEFT_QPT_RC, WEFT_QPS_INIT, WEFT_QPS_RTR,
@@ -102,8 +102,8 @@ bool weft_qp_transition(enum weft_qp_type type, enum weft_qp_state from, enum we
 	/* a queue pair can be reset always, and put in error once it has been initialised */
 	if (to == WEFT_QPS_RESET || (to == WEFT_QPS_ERR && from != WEFT_QPS_RESET))
 		return true;
-	for (size_t i = 0; i < sizeof(moves) / sizeof(*moves); i++) {
-		const struct move *m = &moves[i];
+	for (size_t i = 0; i < sizeof(transitions) / sizeof(*transitions); i++) {
+		const struct transition *m = &transitions[i];
 
 		if (m->type != type || m->from != from || m->to != to)
 			continue;

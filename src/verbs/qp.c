@@ -193,7 +193,7 @@ static int check_move(const struct weft_qp *qp, enum weft_qp_state from, enum we
 	char names[256];
 
 	if (!weft_qp_transition(qp->type, from, to, &required, &allowed))
-		return weft_broken(VERB, MOVE, qp->qpn, was, will);
+		return weft_broken(VERB, TRANSITION, qp->qpn, was, will);
 	if (required & ~mask)
 		return weft_broken(
 			VERB, ATTR_NEEDED, qp->qpn, was, will, mask,
@@ -384,7 +384,7 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 	if (to == WEFT_QPS_ERR || to == WEFT_QPS_RESET)
 		weft_rehome_from_qp(qp->nic.index);
 	if (err)
-		return err == EINVAL ? weft_broken(VERB, MOVE, qp->nic.qpn,
+		return err == EINVAL ? weft_broken(VERB, TRANSITION, qp->nic.qpn,
 						   weft_value(weft_explain_state(qp->nic.state)),
 						   weft_value(weft_explain_state(to)))
 				     : weft_explain_errno(VERB, err);

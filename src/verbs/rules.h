@@ -36,7 +36,7 @@
 	  "32), "                                                                                  \
 	  "max_inline_data %u (up to 1024)")                                                       \
 	X(QP_GROUPS, EBUSY, "10.5", "QP %x still belongs to multicast groups: %u")                 \
-	X(MOVE, EINVAL, "10.3.1", "QP %x cannot go from %s to %s")                                 \
+	X(TRANSITION, EINVAL, "10.3.1", "QP %x cannot go from %s to %s")                           \
 	X(CURRENT, EINVAL, "11.2.5.2", "QP %x is in %s, and not in cur_qp_state %s")               \
 	X(ATTR_NEEDED, EINVAL, "11.2.5.2", "QP %x from %s to %s: attr_mask %x lacks%s")            \
 	X(ATTR_EXTRA, EINVAL, "11.2.5.2", "QP %x from %s to %s: attr_mask %x may not have%s")      \
