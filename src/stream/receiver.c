@@ -122,8 +122,10 @@ static void tell_event(struct weft_stream *s, const struct weft_clop_record *c)
 		      s->list[c->list].flags & WEFT_STREAM_WORDS);
 }
 
-static void place_datagram(struct weft_stream *s, const struct weft_stream_run *run,
-			   const struct weft_nanet_step *step, uint64_t now_ns)
+static inline __attribute__((always_inline)) void place_datagram(struct weft_stream *s,
+								 const struct weft_stream_run *run,
+								 const struct weft_nanet_step *step,
+								 uint64_t now_ns)
 {
 	struct weft_stream_list_of *list = &s->list[step->place.list];
 	const struct weft_clop_options *o = &s->clop[step->place.list];
