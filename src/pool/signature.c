@@ -22,7 +22,6 @@ _Static_assert(WEFT_MEMBERS * sizeof(struct weft_pool_member) <= WEFT_OFF_HOSTS 
 	       "members fit");
 _Static_assert(WEFT_HOSTS * sizeof(struct weft_pool_host) <= WEFT_OFF_HOME - WEFT_OFF_HOSTS,
 	       "hosts fit");
-_Static_assert(WEFT_OFF_HOME_END <= WEFT_OFF_QPS, "a home fits");
 _Static_assert(WEFT_QPS * sizeof(struct weft_pool_qp) <= WEFT_OFF_MRS - WEFT_OFF_QPS, "QPs fit");
 _Static_assert(WEFT_MRS * sizeof(struct weft_pool_mr) <= WEFT_OFF_OBJECTS - WEFT_OFF_MRS,
 	       "regions fit");

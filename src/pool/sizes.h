@@ -14,7 +14,7 @@
 /* Where the home is in the pool's space of offsets (format_home.h), and in a file of its own. */
 #define WEFT_OFF_HOME	    (38ull << 20)
 #define WEFT_OFF_NEAR	    (WEFT_OFF_HOME + WEFT_PAGE)
-#define WEFT_OFF_HOME_END   (48ull << 20)
+#define WEFT_OFF_HOME_END   (48ull << 20) /* queue pairs follow */
 
 #define WEFT_MEMBERS	    1024u
 #define WEFT_MEMBER_LINES   64u
