@@ -50,6 +50,8 @@
 	  "QP %x: sgid_index %u is of RoCE v1, which no card here sends: index %u is of v2")       \
 	X(WIRE_V1_ADDRESS, EINVAL, "A17.4.4",                                                      \
 	  "sgid_index %u is of RoCE v1, which no card here sends: index %u is of v2")              \
+	X(WIRE_XRC, EOPNOTSUPP, "A14",                                                             \
+	  "QP %x: its peer is on another host, where no card brings XRC")                          \
 	/* work requests */                                                                        \
 	X(SEND_STATE, EINVAL, "10.3.1", "QP %x is in %s: requests are taken from RTS on")          \
 	X(RECEIVE_STATE, EINVAL, "10.3.1", "QP %x is in %s: receives are taken from INIT on")      \

@@ -138,3 +138,9 @@ def test_a_path_that_is_too_wide(near):
     """A packet of the torus takes 4,096 bytes, headers and all."""
     said = near.pair('ibv_rc_pingpong', '-g', INDEX, '-m', 4096, status=1, WEFT_EXPLAIN='1')
     assert 'path_mtu is 4096' in said and 'more than 2048' in said, said
+
+
+def test_no_extended_connections(near):
+    """Refused as they connect, with the reason, and not by silence."""
+    said = near.pair('ibv_xsrq_pingpong', '-g', INDEX, '-n', 10, status=1, WEFT_EXPLAIN='1')
+    assert 'its peer is on another host, where no card brings XRC' in said, said
