@@ -276,7 +276,8 @@ static void overtaken(void **state)
 	assert_int_equal(r.sent[0].syndrome, 0x1f);
 }
 
-/* A queue pair that goes acknowledges what it has done, once; behind a READ that is not answered nothing. */
+/* A queue pair that goes acknowledges what it has done, once, and says what it has refused; behind a READ that is not
+ * answered nothing. */
 static void last_words(void **state)
 {
 	struct rig r;
@@ -295,6 +296,11 @@ static void last_words(void **state)
 	come(&r, OP(SEND_ONLY), 1, 8, RIGHT);
 	weft_roce_close(&r.qp);
 	assert_int_equal(r.nsent, 0);
+	begin(&r, BETWEEN);
+	come(&r, OP(WRITE_ONLY), 0, 8, BAD_KEY);
+	weft_roce_close(&r.qp);
+	assert_int_equal(r.nsent, 1);
+	assert_int_equal(r.sent[0].syndrome, 0x62);
 }
 
 /* An ACK behind a READ waits until that is answered, in pieces. */

@@ -193,7 +193,7 @@ void weft_roce_close(struct weft_roce_qp *qp)
 	for (uint32_t i = r->answer_head; i != r->answer_tail; i++)
 		if (answer_at(r, i)->at < answer_at(r, i)->stop)
 			return;
-	if (!r->nak)
+	if (!r->nak || r->stopped)
 		send_verdicts(qp);
 }
 

@@ -229,8 +229,9 @@ void weft_roce_timer(struct weft_roce_qp *qp, uint64_t now_ns);
  * is more: it is called again once others have had their turn. */
 bool weft_roce_run(struct weft_roce_qp *qp, uint32_t budget, uint64_t now_ns);
 
-/* Before the queue pair is forgotten: what has been done for the peer is acknowledged, if it waits for that. A program
- * ends once it has seen its last completion, and cards have acknowledged by then. */
+/* Before the queue pair is forgotten: what has been done for the peer is acknowledged, and what was refused is named, if
+ * it waits for that. A program ends once it has seen its last completion, and cards have acknowledged by then; what the
+ * queue pair refuses makes an end of it, which may be seen before the refusal had its turn. */
 void weft_roce_close(struct weft_roce_qp *qp);
 
 /* A request that is not over. */
