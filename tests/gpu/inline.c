@@ -15,7 +15,7 @@
 #define BURST (RIG_DEPTH / 2)
 #define BYTES 4096ul
 
-__attribute__((noipa)) static void post_inline(struct ibv_qp *qp, struct ibv_send_wr *wr)
+__attribute__((noinline)) static void post_inline(struct ibv_qp *qp, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
