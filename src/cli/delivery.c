@@ -230,7 +230,8 @@ static int set_pool(const char *pool, int (*set)(const char *name, const char *v
 {
 	char *cwd, *absolute;
 
-	if (pool[0] == '/' || !strncmp(pool, "shm:/", 5)) /* as backing/shm.c has it */
+	/* as backing/shm.c and backing/pci.c have it */
+	if (pool[0] == '/' || !strncmp(pool, "shm:/", 5) || !strncmp(pool, "pci:", 4))
 		return set("WEFT_POOL", pool);
 	cwd = getcwd(NULL, 0);
 	absolute = cwd ? concat(cwd, pool) : NULL;

@@ -119,13 +119,13 @@ static int recover(const char *path)
 	struct weft_view *v;
 	struct weft_pool *pool;
 	const char *why;
-	int err = weft_view_open(path, where, &v, &why);
+	bool made_by_use = weft_pool_is_made_by_use(path);
+	int err = made_by_use ? weft_view_open(path, where, &v, &why) : 0;
 
-	/* joining would make one */
-	if (!err) {
+	if (made_by_use && !err)
 		weft_view_close(v);
+	if (!err)
 		err = weft_pool_get(path, &pool, where, &why);
-	}
 	if (err)
 		return fail("recover", where, why, err);
 	weft_pool_put(pool); /* a member that joins recovers the dead */

@@ -249,6 +249,11 @@ int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t 
 	return err ? err : backing->create(chosen, &plan, weft_signature(), why);
 }
 
+bool weft_pool_is_made_by_use(const char *path)
+{
+	return !backing_of(path)->create;
+}
+
 bool weft_pool_has_hosts(const struct weft_pool *pool)
 {
 	return ((const struct weft_attachment *)pool)->hosts;

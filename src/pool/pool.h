@@ -95,6 +95,8 @@ void weft_pool_put(struct weft_pool *pool);
  */
 int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t silence_ms,
 		     const char **why);
+/* Whether weft_pool_get makes the pool of that path if there is none. */
+bool weft_pool_is_made_by_use(const char *path);
 /*
  * Removes a pool that nobody uses, of whatever version; path as above. -EBUSY (a member lives),
  * -EPROTO (the user named a file that is no pool: it stays), or open(2)'s or unlink(2)'s. *why.
