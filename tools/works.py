@@ -87,6 +87,7 @@ SECTIONS = {
         ('shared receive queues, their sizes and limits, LAST_WQE_REACHED; killed senders', r'verbs-srq'),
         ('programs of two hosts that share one file, each with a home of its own', r'hosts/programs::'),
         ('connection management between two hosts that have one address', r'hosts/cm::'),
+        ('pools of several hosts: what making and joining one refuse', r'hosts/create::'),
         ('rights that another host uses; a host that stands still, or comes again', r'hosts-quiesce'),
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'nic-fence', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),

@@ -15,8 +15,8 @@
 #include "pool/format.h"
 #include "pool/format_host.h"
 
-/* Each host that lives beats at least ten times meanwhile. */
-#define LOOK_US 500000u
+#define LOOK_US	 10000u
+#define US_IN_MS 1000u
 
 /* ---- Looking ---- */
 
@@ -44,21 +44,61 @@ static bool read_header(int fd, struct weft_pool_header *header)
 	return true;
 }
 
-static uint64_t beats(const struct weft_pool_host *hosts, uint32_t count)
+/* Whether a member holds a lock of the host's home. -ENOENT or open(2)'s: it is not here, or not ours to look at. */
+static int is_home_held(const struct weft_pool_header *header, uint32_t host)
+{
+	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char home[PATH_MAX];
+	int fd, err;
+
+	weft_home_path_of(header, host, home);
+	fd = open(home, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	err = fcntl(fd, F_OFD_GETLK, &all) ? -errno : all.l_type != F_UNLCK;
+	close(fd);
+	return err;
+}
+
+/* Of the hosts in `of`, a bit each. */
+static uint64_t beats(const struct weft_pool_host *hosts, uint64_t of)
 {
 	uint64_t sum = 0;
 
-	for (uint32_t i = 0; i < count; i++)
-		sum += atomic_load_explicit(&hosts[i].beat, memory_order_relaxed);
+	for (; of; of &= of - 1)
+		sum += atomic_load_explicit(&hosts[__builtin_ctzll(of)].beat, memory_order_relaxed);
 	return sum;
 }
 
-bool weft_hosts_live(int fd)
+/* Hosts whose home is here show by its locks whether they live; the others by their beat. */
+static bool any_lives(const struct weft_pool_header *header, const struct weft_pool_host *hosts)
+{
+	uint64_t elsewhere = 0, before;
+
+	for (uint32_t i = 0; i < WEFT_HOSTS; i++) {
+		int held = is_home_held(header, i);
+
+		if (held > 0)
+			return true;
+		/* acquire: pairs with the release in begin_life (host.c) */
+		if (held < 0 && atomic_load_explicit(&hosts[i].life, memory_order_acquire))
+			elsewhere |= 1ull << i;
+	}
+	before = beats(hosts, elsewhere);
+	for (uint64_t us = 0; elsewhere && us < (uint64_t)header->silence_ms * US_IN_MS;
+	     us += LOOK_US) {
+		usleep(LOOK_US);
+		if (beats(hosts, elsewhere) != before)
+			return true;
+	}
+	return false;
+}
+
+static bool hosts_live(int fd)
 {
 	const uint64_t bytes = WEFT_HOSTS * sizeof(struct weft_pool_host);
 	struct weft_pool_header header;
 	struct weft_pool_host *hosts;
-	uint64_t before;
 	bool live;
 
 	if (!read_header(fd, &header) || header.magic != WEFT_POOL_MAGIC || !header.pool_id)
@@ -66,9 +106,7 @@ bool weft_hosts_live(int fd)
 	hosts = map_pages(fd, WEFT_OFF_HOSTS, bytes, PROT_READ);
 	if (!hosts)
 		return false;
-	before = beats(hosts, WEFT_HOSTS);
-	usleep(LOOK_US);
-	live = beats(hosts, WEFT_HOSTS) != before;
+	live = any_lives(&header, hosts);
 	munmap(hosts, bytes);
 	return live;
 }
@@ -212,10 +250,32 @@ int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t by
 	return 0;
 }
 
+static void remove_homes(const struct weft_pool_header *header)
+{
+	char home[PATH_MAX];
+
+	for (uint32_t i = 0; i < header->hosts && i < WEFT_HOSTS; i++) {
+		weft_home_path_of(header, i, home);
+		unlink(home);
+	}
+}
+
+int weft_hosts_take(int fd, const char **why)
+{
+	struct weft_pool_header header;
+
+	if (!read_header(fd, &header) || header.magic != WEFT_POOL_MAGIC || !header.pool_id)
+		return 0;
+	*why = "a host of the pool lives";
+	if (hosts_live(fd))
+		return -EBUSY;
+	remove_homes(&header);
+	return 0;
+}
+
 int weft_hosts_end(const char *file, const char **why)
 {
 	struct weft_pool_header header, *page;
-	char home[PATH_MAX];
 	int fd = open_memory(file, why), err = 0;
 
 	if (fd < 0)
@@ -224,14 +284,8 @@ int weft_hosts_end(const char *file, const char **why)
 	if (!read_header(fd, &header) || header.magic != WEFT_POOL_MAGIC || !header.pool_id ||
 	    header.hosts > WEFT_HOSTS)
 		err = -EPROTO;
-	if (!err && weft_hosts_live(fd)) {
-		*why = "a host of the pool lives";
-		err = -EBUSY;
-	}
-	for (uint32_t i = 0; !err && i < header.hosts; i++) {
-		weft_home_path_of(&header, i, home);
-		unlink(home);
-	}
+	if (!err)
+		err = weft_hosts_take(fd, why);
 	page = err ? NULL : map_pages(fd, 0, WEFT_PAGE, PROT_READ | PROT_WRITE);
 	if (page) {
 		page->magic = 0;

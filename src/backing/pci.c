@@ -102,9 +102,9 @@ static int make_in(int fd, const struct weft_backing_plan *plan, uint64_t signat
 	err = weft_hosts_check_plan(plan, bytes, why);
 	if (err)
 		return err;
-	*why = "a host of the pool lives";
-	if (weft_hosts_live(fd))
-		return -EBUSY;
+	err = weft_hosts_take(fd, why);
+	if (err)
+		return err;
 	*why = "the device's memory cannot be mapped";
 	err = zero_all(fd, bytes);
 	return err ? err : weft_hosts_lay_out(fd, plan, bytes, signature);

@@ -60,8 +60,9 @@ void weft_file_identity(const struct weft_backed *b, uint64_t identity[2]);
 int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **backed,
 		    uint64_t *bytes, const char **why);
 int weft_hosts_identify(const char *file, uint64_t identity[2]);
-/* Whether it is a pool in which a host beats: looks for half a second. */
-bool weft_hosts_live(int fd);
+/* Before another pool is made there, or none: homes of the one that was there go, as far as they are here. Looks for the
+ * pool's silence, where a host of it may be of another kernel. -EBUSY: a host of it lives. */
+int weft_hosts_take(int fd, const char **why);
 /* -EINVAL: no pool can be made so. */
 int weft_hosts_check_plan(const struct weft_backing_plan *plan, uint64_t bytes, const char **why);
 /* Makes it one: its tables are zero. */

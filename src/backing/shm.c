@@ -70,10 +70,8 @@ static int create_file(const char *path, const struct weft_backing_plan *plan, u
 		return -errno;
 	*why = "the pool is not a regular file";
 	err = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -EPROTO;
-	if (!err && weft_hosts_live(fd)) {
-		*why = "a host of the pool lives";
-		err = -EBUSY;
-	}
+	if (!err)
+		err = weft_hosts_take(fd, why);
 	if (!err) {
 		*why = "no room for the pool's tables";
 		err = reserve_tables(fd, plan, bytes);

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""What `weft pool create`, and joining a pool of several hosts, refuse: in one sentence each, and nothing changes."""
+import fcntl
+import hashlib
+import os
+import struct
+
+import pytest
+from pairs import wait_for
+
+F_OFD_GETLK = 36
+MIB = 1 << 20
+PAGE = 4096
+
+
+def digest(path):
+    """Of the pages that say what the pool is; None: there is no such file."""
+    if not os.path.isfile(path):
+        return None
+    with open(path, 'rb') as file:
+        return os.stat(path).st_size, hashlib.sha256(file.read(PAGE)).hexdigest()
+
+
+# {what is wrong: (the words behind `weft pool create`, what is said)}; {} is the folder of the test.
+MAKING = {
+    'no kind': (['{}/new', '--hosts', '2'], 'only a memory of several hosts is made so: shm:PATH or pci:ADDRESS'),
+    'three hosts': (['shm:{}/new', '--hosts', '3'], 'a pool has 1, 2, 4, 8, 16, 32 or 64 hosts'),
+    'too many hosts': (['shm:{}/new', '--hosts', '128'], 'a pool has 1, 2, 4, 8, 16, 32 or 64 hosts'),
+    'too small': (['shm:{}/new', '--hosts', '64', '--bytes', str(256 * MIB)],
+                  'so small a pool has no segment for each of its hosts'),
+    'a folder': (['shm:{}', '--hosts', '2'], 'the pool file cannot be made: Is a directory'),
+    'no folder': (['shm:{}/none/new', '--hosts', '2'], 'the pool file cannot be made: No such file or directory'),
+    'no address': (['pci:here', '--hosts', '2'], 'that is no address of a PCI device: pci:0000:00:05.0'),
+    'no device': (['pci:ffff:ff:1f.7', '--hosts', '2'],
+                  'there is no such PCI device, or it has no memory as BAR 2: No such file or directory'),
+}
+
+
+@pytest.mark.parametrize('fault', MAKING)
+def test_making(two, fault):
+    words, said = MAKING[fault]
+    folder = os.path.dirname(two.pool[4:])
+    before = sorted(os.listdir(folder))
+    words = [word.replace('{}', folder) for word in words]
+    done = two.command_line('pool', 'create', *words)
+    assert (done.returncode, done.stdout, done.stderr) == (1, '', f'weft pool create: {words[0]}: {said}\n')
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_while_a_host_lives(two):
+    """A program is there; when it has gone the pool may be made again."""
+    path = two.pool[4:]
+    program = two.start('ibv_asyncwatch', host=1)
+    wait_for(lambda: lives(two) or program.process.poll() is not None, 'the program is a member')
+    before, home = digest(path), home_of(two)
+    done = two.command_line('pool', 'create', two.pool, '--hosts', 4)
+    assert (done.returncode, done.stderr) == (1, f'weft pool create: {two.pool}: a host of the pool lives\n')
+    done = two.command_line('pool', 'rm', '--pool', two.pool)
+    assert (done.returncode, done.stderr) == (1, f'weft pool rm: {two.pool}: a host of the pool lives\n')
+    assert digest(path) == before
+    program.kill()
+    done = two.command_line('pool', 'create', two.pool, '--hosts', 4)
+    assert (done.returncode, done.stderr) == (0, '') and digest(path) != before
+    assert not os.path.exists(home)
+
+
+def home_of(two):
+    with open(two.pool[4:], 'rb') as file:
+        pool_id, = struct.unpack_from('<Q', file.read(PAGE), 32)
+    return f'/dev/shm/weft-{pool_id:016x}-1'
+
+
+def lives(two):
+    """Whether some member of host 1 is there, as its home says."""
+    home = home_of(two)
+    if not os.path.exists(home):
+        return False
+    words = struct.unpack('hhqqi4x', file_lock(home))
+    return words[0] != fcntl.F_UNLCK
+
+
+def file_lock(home):
+    """The first lock of members on their bytes there: struct flock."""
+    with open(home, 'rb') as file:
+        return fcntl.fcntl(file, F_OFD_GETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, MIB, 0, 0))
+
+
+def damage(at, fmt, value):
+    def change(path):
+        with open(path, 'r+b') as file:
+            file.seek(at)
+            file.write(struct.pack(fmt, value))
+    return change
+
+
+def cut(path):
+    os.truncate(path, 200 * MIB)
+
+
+def is_as_it_was(path):
+    pass
+
+
+OTHER = 'the pool was made by another version of Weft'
+CANNOT_BE = "the pool's header says of hosts or a size that cannot be"
+
+# {what is wrong: (what is done to the file, $WEFT_HOST, the pool as it is named, what is said)}
+JOINING = {
+    'no header': (damage(0, '<Q', 0), '0', 'shm:{}', 'the file is not a pool'),
+    'another version': (damage(8, '<I', 1), '0', 'shm:{}', OTHER),
+    'another layout': (damage(16, '<Q', 1), '0', 'shm:{}', OTHER),
+    'hosts that cannot be': (damage(12, '<I', 3), '0', 'shm:{}', CANNOT_BE),
+    'larger than the file': (cut, '0', 'shm:{}', CANNOT_BE),
+    'a host too many': (is_as_it_was, '2', 'shm:{}', 'WEFT_HOST is the number of no host of the pool'),
+    'no number': (is_as_it_was, 'one', 'shm:{}', 'WEFT_HOST is the number of no host of the pool'),
+    'no home': (is_as_it_was, '', 'shm:{}',
+                'no host of the pool has its home here: WEFT_HOST=NUMBER makes one: No such file or directory'),
+    'named as a file': (is_as_it_was, '0', '{}', 'the pool has several hosts: name it shm:PATH'),
+    'no pool': (os.unlink, '0', 'shm:{}', 'there is no pool yet: weft pool create makes it: No such file or directory'),
+}
+
+
+@pytest.mark.parametrize('fault', JOINING)
+def test_joining(two, fault):
+    change, host, name, said = JOINING[fault]
+    path = two.pool[4:]
+    change(path)
+    before = digest(path)
+    name = name.replace('{}', path)
+    done = two.command_line('pool', 'recover', '--pool', name, WEFT_HOST=host)
+    assert (done.returncode, done.stdout, done.stderr) == (1, '', f'weft pool recover: {name}: {said}\n')
+    assert digest(path) == before
+    done = two.command_line('pool', 'create', two.pool, '--hosts', 2)
+    assert (done.returncode, done.stderr) == (0, ''), 'made anew it is whole'
