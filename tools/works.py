@@ -225,11 +225,13 @@ SECTIONS = {
          'descriptors; forks', r'gpu-life::is_(?!polled)'),
         ('immediate data, datagrams, shared queues, extended connections, windows and imports, from memory of each kind to memory '
          'of each; `weft info` names them', r'gpu-services::'),
+        ('inline from memory of a GPU is refused; the look is no instruction for those who have none, and at most 60 for others',
+         r'gpu-services::inlined|gpu/inline::'),
         ('a kernel that polls the last word sees all before it', r'gpu-life::is_polled'),
         ('between two GPUs while the other process is stopped; owners that are stopped or killed, or end the region, where '
          'they have to copy', r'gpu-far::'),
         ('mistakes made in the plugin on purpose are each noticed by a test; a missing plugin is said', r'gpu/mutations::'),
-        ('the stand-in answers 554 questions as an H200 did', r'gpu/facts::'),
+        ('the stand-in answers 629 questions as H200s did', r'gpu/facts::'),
         ('copies, streams, kernels; memory between processes and devices: the same programs ran on an H200',
          r'gpu-(work|peers)::'),
         ('it is no kinder than hardware: late, in shuffled pieces; moved pages and leaks are noticed',
@@ -257,6 +259,8 @@ SECTIONS = {
          r'nanet-engine'),
         ('the engine behind a network that loses, doubles, reorders, cuts and changes datagrams: each counter, '
          'place and record, by seeds', r'nanet-faults'),
+        ('four stamps in the place of each datagram: taken, resolved, placed, signalled; none less than the one before; a '
+         'histogram for each stage', r'nanet-stream::(udp|ring)_stamped|nanet/live::stamps'),
         ('latencies as histograms of three digits', r'stream-histogram'),
         ('`weft/stream.h`: packed buffers and slots out of a UDP socket and out of a ring of another process, events by record, '
          'descriptor and word, by a child of fork; what is refused', r'nanet-stream'),
