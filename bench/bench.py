@@ -23,8 +23,8 @@ from tables import UNITS
 LIMITS = 'limits'
 SIZES = [8, 256, 4 << 10, 64 << 10, 1 << 20]
 QUICK_SIZES = [8, 64 << 10]
-MOVED = 1.5  # times: a cache line that takes so much longer or shorter than at another time
-TRIES = 3    # to compare while it stays the same
+MOVED = 1.5  # a cache line that takes so many times as long as before: the machine has moved the cores
+TRIES = 3    # how often a comparison is made until the cores stay where they are
 
 
 def usage_error(message):
@@ -71,7 +71,7 @@ def options(argv):
 
 
 def progress(text):
-    """Progress on one line, where somebody watches."""
+    """Progress on one line, if standard error is a terminal."""
     if sys.stderr.isatty():
         print(f'\r\033[K{text}', end='', file=sys.stderr, flush=True)
 
@@ -116,7 +116,7 @@ class Run:
                     self.curves[operation, unit, peer][size].append(value)
 
     def steadily(self, fabric, operation, unit, cycles_per_us, what):
-        """{peer: {size: value}}, taken again where the cache line was another one afterwards."""
+        """{peer: {size: value}}, taken again where the cache line took another time afterwards."""
         for _ in range(TRIES):
             before = measure.line()['line_ns']
             taken = {}
@@ -130,7 +130,7 @@ class Run:
         return taken
 
     def one(self, fabric, operation, unit, peer, cycles_per_us):
-        """Another's failure is told; ours ends all."""
+        """What the peer measures; a failure over Weft ends all, one beside Weft is only told."""
         if self.missing[peer.name]:
             return {}
         try:
@@ -147,7 +147,7 @@ class Run:
         return values if len(values) == self.args.rounds else None
 
     def ratios(self):
-        """How many times what UCX's own shared memory takes, UCX takes over Weft."""
+        """UCX over Weft beside UCX over its own shared memory: a row with the ratio for each size."""
         for operation, unit in dict.fromkeys((o, u) for o, u, _ in self.curves):
             for size in self.args.sizes:
                 ours, own = (self.values(operation, unit, p, size) for p in (peers.WEFT_UCX, peers.OWN_UCX))

@@ -19,7 +19,7 @@ COUNT = 2000
 
 
 def rounds(count):
-    """The results of so many runs, on all cores that we may use."""
+    """The results of so many runs, on all cores that this process may use."""
     cores = ','.join(map(str, sorted(os.sched_getaffinity(0))))
     with Fabric() as fabric:
         for _ in range(count):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The limit of this machine for moving bytes: memcpy of BYTES over and over from private memory,
- * and from shared memory, into a shared memory file, all populated. Registered memory is the latter.
+ * The limit of this machine for copying bytes: memcpy of BYTES over and over from private memory,
+ * and from shared memory, into a file of shared memory, all populated. Registered memory is shared memory.
  * Prints the median over batches in MiB/s.
  *
  *   copy CORE BYTES
@@ -71,7 +71,7 @@ static double measure(void *to, const void *from, size_t bytes)
 
 		for (size_t j = 0; j < rounds; j++) {
 			memcpy(to, from, bytes);
-			__asm__ volatile("" ::: "memory"); /* each copy is made */
+			__asm__ volatile("" ::: "memory"); /* the compiler leaves out no copy */
 		}
 		batch[i] = (double)(rounds * bytes) / (now_s() - start) / (1 << 20);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Requests and answers between programs that sleep (events.c): what its two ways share. A message is `bytes` long
+ * Requests and answers between programs that sleep (events.c): what TCP and verbs have in common there. A message is `bytes` long
  * and begins with its number. Any failure ends the process. Context: one thread a process.
  */
 #ifndef WEFT_BENCH_EVENTS_H
@@ -36,14 +36,14 @@ struct conn {
 
 /* How messages travel. */
 struct way {
-	/* Before the first connection: there will be so many. */
+	/* Called before the first connection, with the number that there will be. */
 	void (*open)(const struct options *o, uint32_t conns);
-	/* The two ends have met. What to wait for, in the connection's epoll. */
+	/* The two ends have met by `socket`. The descriptor to wait for in the connection's epoll. */
 	int (*connect)(struct conn *c, uint32_t index);
-	/* It can be read, or written to: calls message() for each that has come. False: the other end has gone. */
+	/* That descriptor can be read, or written to: calls message() for each message that has come. False: the other end has gone. */
 	bool (*ready)(struct conn *c, uint32_t events);
 	void (*send)(struct conn *c, uint64_t number);
-	/* What was sent outside of ready() goes now. */
+	/* Sends what send() was given outside of ready(). */
 	void (*flush)(struct conn *c);
 };
 

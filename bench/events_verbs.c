@@ -17,7 +17,7 @@ static void open_device(const struct options *o, uint32_t conns)
 {
 	size_t bytes = 2ul * conns * o->in_flight * o->bytes;
 
-	/* whole pages: others stay in place */
+	/* whole pages: parts of pages stay in place */
 	end_open(&end, (bytes + PAGE - 1) / PAGE * PAGE, false);
 }
 
@@ -60,7 +60,7 @@ static int connect_queue_pair(struct conn *c, uint32_t index)
 	end.cq = plain;
 	for (uint32_t i = 0; i < o->in_flight; i++)
 		receive(c, i);
-	/* the first message may come as soon as the two have met, and nobody polls before an event */
+	/* the first message may come as soon as the two have met, and this end polls only after an event */
 	end_require(!ibv_req_notify_cq(c->cq, 0), "ibv_req_notify_cq");
 	swap_addresses(c);
 	return c->channel->fd;

@@ -59,7 +59,7 @@ LIMIT_NAMES = {'line': 'cache line, one way', 'copy': 'memcpy'}
 
 
 def cores():
-    """Two cores that we may use: the server's and the client's."""
+    """Two cores that this process may use: the server's and the client's."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
         raise SystemExit('two cores are needed: each side spins on its own')
@@ -91,7 +91,7 @@ def carried(fabric):
 
 @contextlib.contextmanager
 def carrying(fabric, what, requests, volume):
-    """What is done inside has to go through Weft: by its own counters at least so much."""
+    """A context: what is done in it has to go through Weft, at least so much by its own counters."""
     before = carried(fabric)
     yield
     grown = [now - then for now, then in zip(carried(fabric), before)]

@@ -28,7 +28,7 @@ class Trouble(AssertionError):
 
 
 def pinned(core):
-    """The words that pin a program to the core-th core that we may use."""
+    """The words that pin a program to the core-th core that this process may use."""
     cores = sorted(os.sched_getaffinity(0))
     return ['taskset', '-c', str(cores[core % len(cores)])]
 
@@ -109,7 +109,7 @@ class Program:
         return Trouble(f'{" ".join(self.argv)}: {what}\n{done.stdout}\n{done.stderr}')
 
     def wait(self, seconds=TIMEOUT_S):
-        """Ends with the program, whatever its status."""
+        """Returns when the program has ended, whatever its status."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -123,5 +123,5 @@ PEERS = [Verbs('verbs', 'verbs over Weft', 'perftest'),
          Ucx('ucx-tcp', 'UCX, TCP loopback', 'tcp,self', most=500, UCX_NET_DEVICES='lo'),
          Libfabric('fi-shm', 'libfabric, shared memory', 'shm')]
 
-# How many times the latency of UCX's own shared memory UCX may have over Weft.
+# The bound of UCX's latency over Weft, in times that over its own shared memory.
 AT_MOST = {PUT: 1.4, AM: 1.5, TAG: 1.5}

@@ -45,7 +45,7 @@ __attribute__((noipa)) static void poll_all(struct end *end)
 		end_complete(end);
 }
 
-/* The same uncounted. */
+/* Polls as many completions, in a function that is not counted. */
 static void drain(struct end *end)
 {
 	for (unsigned int i = 0; i < BURST; i++)

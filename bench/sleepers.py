@@ -21,8 +21,8 @@ PINGPONGS = 4000
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured by each of its ways. bounds: {way of TCP: so many times its requests a second at least}; with
-    one request under way, at_most is of the time one way."""
+    """One measurement, made over each of its ways. bounds: {way of TCP: how many times its requests a second there must
+    be at least}; with one request under way, at_most bounds the time one way instead."""
     clients: int
     processes: int
     in_flight: int

@@ -35,7 +35,7 @@ def limits(result):
 
 
 def compared(result, operation, unit):
-    """Each size, each peer; None if nobody was asked."""
+    """A table of sizes and peers; None if no peer was measured."""
     asked = {c['peer']: {p['size']: p['value'] for p in c['points']} for c in result['curves']
              if (c['operation'], c['unit']) == (operation, unit)}
     names = [p for p in result['peers'] if p['name'] in asked]

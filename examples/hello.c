@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 	meet(&m, argc, argv, text, BYTES);
 	piece = (struct ibv_sge){(uintptr_t)text, BYTES, m.region->lkey};
 	if (m.is_client) {
-		meet_again(&m); /* until the receive is posted */
+		meet_again(&m); /* returns when the server has posted the receive */
 		piece.length =
 			(uint32_t)snprintf(text, BYTES, "hello, queue pair %u", m.theirs.qpn) + 1;
 		must(!ibv_post_send(m.queues, &send, &bad_send), "post a send");

@@ -15,7 +15,7 @@ struct weft_sim_beat {
 	uint64_t quad[WEFT_SIM_BEAT_QUADS];
 };
 
-/* The owner sets the first part, and leaves the rest zero. */
+/* The owner sets the fields up to the empty line, and leaves the rest zero. */
 struct weft_sim_cable {
 	uint64_t delay_ns;
 	unsigned int quads;
@@ -31,7 +31,7 @@ struct weft_sim_cable {
 	uint64_t sent, lost, flipped, doubled;
 };
 
-/* 0, or -ENOMEM: it is lost. */
+/* 0, or -ENOMEM: the beat is lost. */
 int weft_sim_cable_send(struct weft_sim *sim, struct weft_sim_cable *cable,
 			const struct weft_sim_beat *beat);
 /* Takes the next beat that has arrived by now. Where more are under way the reader's event is set.

@@ -17,7 +17,7 @@ static void put(struct weft_sim *sim, struct weft_sim_event *event, size_t place
 	event->place = place;
 }
 
-/* Puts the event where it belongs among those above and below the place, which is empty. */
+/* Puts the event where its time belongs, up or down the heap from the place, which is empty. */
 static void settle(struct weft_sim *sim, struct weft_sim_event *event, size_t place)
 {
 	while (place && before(event, sim->heap[(place - 1) / 2])) {

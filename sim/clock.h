@@ -20,7 +20,7 @@ struct weft_sim_event;
 /* Called when the event's time has come. The event is unset by then, and may be set again. */
 typedef void weft_sim_fn(struct weft_sim *sim, struct weft_sim_event *event);
 
-/* The caller owns it, sets happen, and leaves the rest zero. Freed only while it is not set. */
+/* The caller owns it, sets `happen`, and leaves the rest zero. It is freed only while it is not set. */
 struct weft_sim_event {
 	weft_sim_fn *happen;
 	uint64_t at_ns;
@@ -51,7 +51,7 @@ static inline bool weft_sim_is_set(const struct weft_sim_event *event)
 	return event->order;
 }
 
-/* Makes the next event happen, if its time is until_ns or before. Whether there was one. */
+/* Makes the next event happen, if its time is until_ns or before. Returns whether there was one. */
 bool weft_sim_step(struct weft_sim *sim, uint64_t until_ns);
 /* Makes all events until then happen; then it is until_ns. The number of those that happened. */
 uint64_t weft_sim_run(struct weft_sim *sim, uint64_t until_ns);

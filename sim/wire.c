@@ -35,14 +35,14 @@ static void arrive(struct weft_sim *sim, struct weft_sim_event *event)
 	free(c);
 }
 
-/* One to four bits of it change. */
+/* Changes one to four bits of the datagram. */
 static void corrupt(struct weft_sim *sim, uint8_t *at, size_t bytes)
 {
 	for (uint64_t n = 1 + weft_sim_below(sim, 4); n && bytes; n--)
 		at[weft_sim_below(sim, bytes)] ^= (uint8_t)(1 << weft_sim_below(sim, 8));
 }
 
-/* Those that are not late keep their order. */
+/* When a datagram arrives: those that are not drawn to be late keep their order. */
 static uint64_t arrival(struct weft_sim_wire *wire, size_t bytes)
 {
 	struct weft_sim *sim = wire->sim;

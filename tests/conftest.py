@@ -5,7 +5,7 @@ import pytest
 
 from fabric import Fabric
 
-# What is connected to nobody stays so: tests of cards want them.
+# A queue pair whose destination no member has starts no card; only the tests of cards want them.
 os.environ.setdefault('WEFT_NIC', 'off')
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 RELEASES = ('bookworm', 'trixie', 'head')
 PRIVATE = 'IBVERBS_PRIVATE_'
-# rdma-core renames the private node when its names change. Of two such nodes we have the lists; the
+# rdma-core renames the private node when its names change. Of two such nodes the lists are here; the
 # others get every name that is in either.
 LISTED = ('34', '65')
 UNLISTED = ('25', '33', '57', '59', '64')

@@ -11,7 +11,7 @@ from pathlib import Path
 
 SINCE = '69d60df00a37cb5f1d0fef2043f1571f58c65f6d'
 TITLE_CHARS = 72
-# What others had built on when it was found: it stands as it is, and nothing may follow it here without that reason.
+# A commit that others had built on before its fault was found. Only that is a reason to be in this list.
 STANDING = {'14bee9d7fae332aad34cc284847e3363f92fb5d6'}  # two characters too long
 TITLE = re.compile(r'[a-z][\w./-]*(?:(?:, | and | )[a-z][\w./-]*)*: \S')
 
@@ -37,7 +37,7 @@ def main():
     parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parent.parent)
     parser.add_argument('--since', default=SINCE)
     args = parser.parse_args()
-    # Its own repository, not one in which somebody has unpacked it.
+    # The tree's own repository, not another one in which the tree was unpacked.
     try:
         top = git(args.root, 'rev-parse', '--show-toplevel')
     except FileNotFoundError:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Checks that Weft needs no function that glibc 2.31 lacks.
 
-Without arguments, of the build folder: functions that are newer than 2.31 by name. Those that only
-moved into libc or lost their inline form since then are told from them by a list. With --no-newer
-FOLDER, of a release: any symbol version above 2.31, as the loader sees it."""
+Without arguments it looks in the build folder for functions that are newer than 2.31; a list (MOVED) names those that
+only moved into libc, or lost their inline form, since then. With --no-newer FOLDER it refuses any symbol version above
+2.31 in the programs of that folder, a release, as the loader would."""
 import argparse
 import os
 import re

@@ -13,14 +13,14 @@ COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*', re.S)
 MARGIN = re.compile(r'\s*\n\s*(?:\*(?!/))?\s*')
 NAMED = re.compile(r'(?:\b(acquire|release|fence|barrier)s? )?'
                    r'\bin (\w+)(?:\(\))?(?: \(([\w/]+\.[ch])\))?')
-# What a function may have that is one of those.
+# What a function may have in place of an acquire or a release, as it is both.
 STRONGER = r'|memory_order_(?:acq_rel|seq_cst)|weft_pool_barrier\('
 ORDER = {'acquire': 'memory_order_acquire', 'release': 'memory_order_release',
          'fence': r'atomic_\w+_fence\(', 'barrier': r'atomic_thread_fence\('}
 
 
 def bodies(text, name):
-    """What defines the function: more than one where #if chooses."""
+    """The definitions of the function: several where #if chooses among them."""
     return [m[0] for m in re.finditer(
         rf'^[A-Za-z_][^\n;={{}}]*\b{name}\([^;{{]*\)\s*\n?\{{.*?^\}}', text, re.M | re.S)]
 

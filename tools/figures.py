@@ -14,7 +14,7 @@ import tables  # noqa: E402
 
 
 def noted():
-    """What tests/speed holds to."""
+    """The line about the counts of instructions to which tests/speed holds."""
     count = json.loads((BENCH / 'instructions.json').read_text())
     return (f'Instructions, counted: {count["post_write_8_bytes"]} to post an 8-byte WRITE, '
             f'{count["poll_completion"]} to poll a completion; `make check` fails at a tenth more.')

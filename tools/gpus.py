@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""What the tests of memory of GPUs on the stand-in say, asked of hardware: `make check-gpu` on a machine with a GPU,
+"""Runs on hardware the tests of GPU memory that otherwise run on a stand-in for the driver: `make check-gpu` on a machine with a GPU,
 `make check-gpu2` on one with two. It needs a build folder, which may come from elsewhere, the driver, and for NCCL a
 python3 that has PyTorch; nvcc makes the tests' kernels, without which those that need them are skipped. Prints a table last, and
-writes it to docs/gpu.md between markers. 0; 1 if a bound that is asked for is missed, or a test fails."""
+writes it to docs/gpu.md between markers. Exits 0, or 1 if a bound that is asked for is missed, or a test fails."""
 import argparse
 import concurrent.futures
 import datetime
@@ -33,7 +33,7 @@ class Check:
     log: list = field(default_factory=list)
 
     def row(self, item, what, figure, limit='', bound='', held=None):
-        """held: True, False; None: nothing is asked, or it was skipped."""
+        """held: whether the bound was; None: there is no bound, or it was skipped."""
         words = {True: 'yes', False: '**no**', None: '–'}[held]
         self.rows.append((str(item), what, figure, limit, bound, words))
         print(f'{item}: {what}: {figure} {limit} {bound} {words}', flush=True)
@@ -86,7 +86,7 @@ def programs(c, kernels):
 
 
 def facts(c, kernels):
-    """What the stand-in was made by."""
+    """The facts that the stand-in was made to give, asked of the driver."""
     if not kernels:
         c.row(3, 'facts of the driver', 'skipped: no nvcc')
         return

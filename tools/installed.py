@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Installs for `make install`, and removes for `make uninstall`: what has been put there, folders that
-it had to make too, stands in a list in PREFIX/share/weft, so that exactly that goes."""
+"""Installs for `make install`, and removes for `make uninstall`: all that was installed, and the folders that
+had to be made for it, stand in a list in PREFIX/share/weft, so that exactly these are removed."""
 import argparse
 import os
 import subprocess
@@ -18,7 +18,7 @@ def list_of(place):
 
 
 def there(place, path):
-    """Where in the staging folder, if there is one, that path of the list is."""
+    """Where a path of the list is: in the staging folder, if there is one."""
     return place.destdir / str(path).lstrip('/') if place.destdir else Path(path)
 
 

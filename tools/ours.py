@@ -20,7 +20,7 @@ def source(folder):
 
 
 def strangers(folder):
-    """Those of another tree, each with that."""
+    """The build folders that were made for another tree, each with that tree."""
     beside = [folder, *folder.parent.glob(f'{folder.name}-*'), *folder.parent.glob(f'{folder.name}-*/*')]
     return [(place, tree) for place in beside if (tree := source(place)) and tree != TREE]
 

@@ -28,7 +28,7 @@ void ape_free(struct ape *ape, void *at, uint64_t bytes)
 
 /* ---- Asking ---- */
 
-/* Until the card has answered so many; the mutex is held. */
+/* Waits until the card has answered so many commands. The mutex is held. */
 static int await_answers(struct ape *a, uint64_t answered)
 {
 	for (;;) {

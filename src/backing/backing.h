@@ -143,7 +143,7 @@ struct weft_backing {
 	/* The rare half: see backing/fence.h. Full for the caller, too. */
 	void (*barrier)(struct weft_backed *b);
 
-	/* ---- From outside, by a process that is no member: one thread ---- */
+	/* ---- From outside, by a process that is no member: one thread. Of a memory of several hosts the first three ---- */
 
 	/* For reading only. -ENOENT (there is none yet), or as open. *locked: nobody enters until
 	 * it is closed. */

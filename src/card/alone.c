@@ -19,7 +19,8 @@ static void watch_nothing(struct weft_pool *pool)
 {
 }
 
-static const struct weft_nic_api nic_api; /* it has no queue that anybody is to be told of */
+static const struct weft_nic_api
+	nic_api; /* a card has no queue whose owner is to be told of anything */
 
 const struct weft_process_api weft_alone_api = {
 	.nic = &nic_api,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What a card is as a process: a member of the pool without objects of verbs, of which there is nothing to be told. */
+/* The api of a card's process: a member of the pool without objects of verbs, so that there is nothing to tell. */
 #ifndef WEFT_CARD_ALONE_H
 #define WEFT_CARD_ALONE_H
 

@@ -15,7 +15,7 @@ static struct weft_carried *carried_at(const struct weft_switch_port *port)
 
 /* ---- Requests ---- */
 
-/* A copy of it that nobody changes; NULL: it is not as long any more as it was when it was taken over. */
+/* A copy of the request, which its owner cannot change; NULL: its length is no longer that with which it was taken over. */
 const struct weft_wqe *weft_carried_request(struct weft_carried *c, uint64_t position)
 {
 	const struct weft_card_hand *hand = c->hand;
@@ -56,7 +56,7 @@ static bool is_idle(const struct weft_carried *c)
 	return c->qp.requester.posted == c->qp.requester.ended;
 }
 
-/* Those attributes that may change while nothing is under way. */
+/* Reads the attributes that may change while nothing is under way. */
 static void read_path(struct weft_carried *c)
 {
 	const struct weft_pool_path *path = &c->hand->hand->path;
@@ -70,7 +70,7 @@ static void read_path(struct weft_carried *c)
 	c->traffic_class = path->traffic_class;
 }
 
-/* The first request at all, or the first after an error that the queue pair has survived. */
+/* To be called before the very first request, and before the first after an error that the queue pair has survived. */
 static void begin_sending(struct weft_carried *c)
 {
 	struct weft_card_hand *hand = c->hand;
@@ -113,7 +113,7 @@ void weft_carried_tell(struct weft_carried *c, uint64_t position, enum weft_caus
 	}
 }
 
-/* Once: what was refused by a rule of the nic has been told there. */
+/* Tells the owner of the responder's error, once: what a rule of the nic has refused, the nic has told already. */
 void weft_carried_blame(struct weft_carried *c, enum weft_event event)
 {
 	if (!c->entered)
@@ -142,7 +142,7 @@ static enum weft_roce_service service_of(uint8_t type)
 	return type == WEFT_QPT_UC ? WEFT_ROCE_UC : WEFT_ROCE_RC;
 }
 
-/* Its attributes, once it can be entered. */
+/* Opens the engine with the queue pair's attributes, once that can be entered. */
 static bool open_engine(struct weft_carried *c)
 {
 	struct weft_card_hand *hand = c->hand;

@@ -95,7 +95,7 @@ static struct weft_datagram_target *target_of(struct weft_wire *wire, uint32_t q
 	return &wire->target[(qpn * 2654435761u >> 8) % WEFT_WIRE_TARGETS];
 }
 
-/* One of this pool has reached its other members already. */
+/* Whether a member has that address: its datagrams to a group have reached the pool's other members already. */
 static bool is_a_members(struct weft_nic *nic, const uint8_t gid[16])
 {
 	for (uint16_t i = 0; (i = nic->pool->calls->next(nic->pool, i)) < WEFT_MEMBERS; i++)
@@ -119,7 +119,7 @@ static void bring(struct weft_wire *wire, const struct weft_datagram *d,
 void weft_wire_arrived(struct weft_switch *sw, const struct weft_roce_arrival *arrival,
 		       const struct weft_roce_packet *packet, uint64_t now_ns)
 {
-	/* of the header that comes with it, as mlx5 tells it: IPv6, IPv4 */
+	/* the kind of the header that comes with the datagram, as mlx5 tells it: 1 for IPv6, 2 for IPv4 */
 	const uint32_t kind = weft_roce_is_ipv4(&arrival->route) ? 2 : 1;
 	struct weft_wire *wire = weft_wire_with(sw);
 	uint8_t grh[WEFT_ROCE_GRH_BYTES];

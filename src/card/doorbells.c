@@ -8,7 +8,7 @@
 #include "pool/outbox.h"
 #include "pool/slice.h"
 
-/* Sees what is posted, and says so: the owner rings for what it posts behind it. */
+/* Sees what is posted, and says how far it has seen: for what the owner posts behind that it rings. */
 static void see_posted(struct weft_card_hand *hand)
 {
 	uint64_t posted, resumed;
@@ -18,7 +18,7 @@ static void see_posted(struct weft_card_hand *hand)
 		posted = atomic_load_explicit(&hand->hand->posted, memory_order_acquire);
 		resumed = atomic_load_explicit(&hand->hand->resumed, memory_order_acquire);
 		atomic_store_explicit(&hand->hand->seen, posted, memory_order_relaxed);
-		/* pairs with the fence in hand_on (handed.c): we see what it has posted, or it rings */
+		/* pairs with the fence in hand_on (handed.c): this card sees what was posted, or the owner rings */
 		atomic_thread_fence(memory_order_seq_cst);
 	} while (atomic_load_explicit(&hand->hand->posted, memory_order_relaxed) != posted);
 	hand->posted = posted;
@@ -49,7 +49,7 @@ static bool look_at_index(struct weft_card *card, uint32_t index)
 
 /* ---- Datagrams ---- */
 
-/* Under the line. NULL: that member has none for us there. */
+/* To be called while the line names the member. NULL: it has no outbox for this card there. */
 static struct weft_pool_outbox *box_at(struct weft_card *card, const struct weft_pool_member *m,
 				       uint64_t incarnation, uint32_t i)
 {

@@ -14,7 +14,7 @@
 
 /* ---- Whose it is to join ---- */
 
-/* Another card hears what we would: of this network namespace, version of IP and interface. */
+/* Whether that member is a card that would hear the same: of the same network namespace, version of IP and interface. */
 static bool is_like_us(const struct weft_groups *g, const struct weft_pool_member *m)
 {
 	uint8_t address[16];
@@ -38,7 +38,7 @@ static const struct weft_pool_member *next_beside(const struct weft_groups *g, u
 	return weft_pool_member(g->pool, *i);
 }
 
-/* The first of them does. */
+/* Of all cards that would hear the same the first joins. */
 static bool is_ours_to_join(const struct weft_groups *g)
 {
 	const struct weft_pool_member *m;

@@ -26,7 +26,7 @@ struct weft_groups {
 	} group[WEFT_GROUPS];
 };
 
-/* Joins those that are new, and leaves those that nobody listens to any more. */
+/* Joins groups that are new, and leaves those to which no member listens any more. */
 void weft_groups_look(struct weft_groups *groups);
 void weft_groups_end(struct weft_groups *groups);
 

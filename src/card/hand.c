@@ -39,7 +39,7 @@ static enum weft_pool_conn state_of(uint64_t conn)
 	return conn >> 24 & 0xff;
 }
 
-/* Its owner is in the middle of publish_qp (qp.c), or has just been ended (lease.c). */
+/* Whether the queue pair's owner is in the middle of publish_qp (qp.c), or its rights have just been ended (lease.c). */
 static bool is_changing(const struct seen *seen)
 {
 	return !(uint32_t)seen->conn && seen->hand_off && seen->qpn;
@@ -145,7 +145,7 @@ static bool map_requests(struct weft_card_hand *hand)
 	return hand->sq;
 }
 
-/* Under the line. False: it is not handed to us. */
+/* To be called while the line names the queue pair. False: it is not handed to this card. */
 static bool map_hand(struct weft_card_hand *hand, uint64_t hand_off)
 {
 	struct weft_pool *pool = hand->card->nic->pool;
@@ -157,7 +157,7 @@ static bool map_hand(struct weft_card_hand *hand, uint64_t hand_off)
 		return false;
 	hand->tag = hand->hand->tag;
 	hand->signal_all = hand->hand->signal_all;
-	/* where one before us has left off: what it had begun is not begun again */
+	/* an earlier card may have begun requests: goes on behind those that ended */
 	hand->begun = atomic_load_explicit(&hand->hand->ended, memory_order_relaxed);
 	return map_requests(hand) && map_returns(hand, hand->hand->return_off);
 }
@@ -182,7 +182,7 @@ static bool take_line(struct weft_card_hand *hand)
 			 .type = hand->type},
 		.peer = &hand->to,
 	};
-	/* release: pairs with the acquire in is_blamed (handed.c) */
+	/* release: pairs with the acquire in is_blamed_by_card (handed.c) */
 	atomic_store_explicit(&hand->hand->line, hand->line, memory_order_release);
 	return weft_responder_find(&hand->to);
 }

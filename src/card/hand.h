@@ -59,7 +59,7 @@ struct weft_card {
 	void (*goes)(struct weft_card_hand *hand);
 	/* Likewise: its doorbell has rung. The line is idle. */
 	void (*rang)(struct weft_card_hand *hand);
-	/* And: a datagram is to go, its slot's to read until this returns. False: not now. The line names its owner. */
+	/* A datagram is to go, which may be read until this returns. False: not now. The line names its owner. */
 	bool (*datagram)(struct weft_card *card, const struct weft_pool_datagram *datagram);
 };
 
@@ -69,32 +69,32 @@ int weft_card_begin(struct weft_card *card, struct weft_nic *nic, struct weft_ca
 		    enum weft_card_reach reach);
 void weft_card_end(struct weft_card *card);
 
-/* Looks at the queue pairs for which a doorbell has rung. Whether one was looked at. While one cannot be, as its
- * owner changes it or rehomes, it and those behind it of the same member wait for the next call. */
+/* Looks at the queue pairs for which a doorbell has rung. Returns whether one was looked at. One whose owner is changing it, or
+ * rehomes, and those behind it of the same member, wait for the next call. */
 bool weft_card_look(struct weft_card *card);
 /* For the files of the card: the datagrams in that outbox of a member. False: the carrier takes no more just now. The line is
  * idle. */
 bool weft_card_take_datagrams(struct weft_card *card, uint16_t member, uint64_t incarnation,
 			      uint32_t i);
-/* Whether a member has datagrams for us, or had. The line is idle. */
+/* Whether a member has, or had, datagrams for this card. The line is idle. */
 bool weft_card_has_outbox(struct weft_card *card);
-/* Forgets those that have gone without ringing. Now and then. */
+/* Forgets queue pairs that have gone without ringing. To be called now and then. */
 void weft_card_sweep(struct weft_card *card);
-/* The queue pair of that number, if it is handed to us; else NULL. The line is idle. */
+/* The queue pair of that number, if it is handed to this card; else NULL. The line is idle. */
 struct weft_card_hand *weft_card_find(struct weft_card *card, uint32_t qpn);
 /* For the files of the card: the same by index alone, whatever its number is now. */
 struct weft_card_hand *weft_card_at_index(struct weft_card *card, uint32_t index);
-/* Where that found none: whether one may be soon, as its owner is just changing what its line says. */
+/* When weft_card_find has found none: whether it may find one soon, as the owner is just changing what the queue pair's line says. */
 bool weft_card_comes_later(const struct weft_card *card, uint32_t index);
 
 /* WEFT_DONE; WEFT_REHOMING: its owner rehomes: the same again, later; WEFT_NO_ANSWER: the connection is over, and
  * the hand was forgotten. The line is idle, and so it is again after anything but WEFT_DONE. */
 enum weft_outcome weft_card_enter(struct weft_card_hand *hand);
 void weft_card_leave(struct weft_card_hand *hand);
-/* The same, but one whose connection is over is not forgotten: a later look does that. */
+/* As weft_card_enter, but a hand whose connection is over is not forgotten: a later look does that. */
 enum weft_outcome weft_card_try(struct weft_card_hand *hand);
-/* For a carrier that has entered what arrives there (weft_incoming_enter), for which the line names the same: whether it
- * may touch what the requester has, too. The line stays as it is. */
+/* For a carrier that has entered the queue pair for what arrives at it (weft_incoming_enter), by which the line names it already:
+ * whether it may touch the requester's side, too. The line stays as it is. */
 enum weft_outcome weft_card_look_at(struct weft_card_hand *hand);
 
 /* ---- From enter to leave ---- */
@@ -105,8 +105,8 @@ static inline bool weft_card_has_next(const struct weft_card_hand *hand)
 	return hand->begun < hand->posted && !hand->stopped;
 }
 
-/* It: in the send queue, which stands while the line is held. Its list is hand->sq_stride long at most, header and all.
- */
+/* The request at that position of the send queue, which stays while the line is entered. Header and list have hand->sq_stride bytes
+ * at most. */
 const struct weft_wqe *weft_card_request(const struct weft_card_hand *hand, uint64_t position);
 
 /*
@@ -121,9 +121,9 @@ enum weft_outcome weft_card_scatter(struct weft_card_hand *hand, const struct we
 				    enum weft_cause *cause);
 
 /*
- * The request is the oldest that has not ended: it has now, well, or of that cause. Then none behind it is begun; and with
- * a reliable connection nothing arrives for it any more either (hand->stopped), as its owner takes a fault that is found
- * at it for the older one.
+ * Ends the oldest request that has not ended: well, or with that cause. After a cause none behind it is begun; and with
+ * a reliable connection nothing arrives for the queue pair any more either (hand->stopped), as its owner would take a fault that is
+ * found there for older than the request's.
  */
 void weft_card_succeed(struct weft_card_hand *hand, uint64_t position,
 		       const struct weft_wqe *request);

@@ -50,7 +50,8 @@ static void strike(struct weft_manager *g, struct weft_manager_entry **at)
 	g->calls->free(g, entry);
 }
 
-/* The other host has a number for it, and a queue pair. Without memory nobody takes leave of it later. */
+/* Notes the id and the queue pair that the other host has for the connection. Without memory it is not noted, and nothing ends the
+ * connection if the member dies. */
 static struct weft_manager_entry *note_id(struct weft_manager *g, struct weft_address member,
 					  uint32_t their_id, uint32_t their_qpn, uint64_t now_ns)
 {
@@ -71,7 +72,7 @@ static struct weft_manager_entry *note_id(struct weft_manager *g, struct weft_ad
 	return entry;
 }
 
-/* What goes through here from the member, or to it. */
+/* Remembers what a datagram that goes to the member (comes), or from it, says about a connection. */
 static void remember(struct weft_manager *g, struct weft_address member, const struct weft_mad *mad,
 		     bool comes, uint64_t now_ns)
 {
@@ -132,7 +133,7 @@ static bool find_member(struct weft_manager *g, const uint8_t far[16], const str
 	uint32_t id = mad->kind == WEFT_MAD_SIDR_REP ? mad->local_id : mad->remote_id;
 	const struct weft_manager_entry *entry = *entry_at(g, mad->local_id, far);
 
-	/* one that gave up before it had an answer does not know our number */
+	/* a requester that gave up before it had an answer does not know the member's id */
 	if (!id && !entry)
 		return false;
 	*member = weft_mailbox_address(g->pool,
@@ -183,7 +184,7 @@ static bool has_died(const struct weft_manager *g, const struct weft_manager_ent
 	       entry->member.incarnation;
 }
 
-/* Whether it is over. */
+/* Sends a DREQ in the dead member's stead, if it is time. Returns whether that is over. */
 static bool take_leave(struct weft_manager *g, struct weft_manager_entry *entry, uint64_t now_ns)
 {
 	struct weft_mad mad = {.kind = WEFT_MAD_DREQ,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Queue pair 1 of a card: datagrams of connection management between other hosts and the members whose they are. A request goes
+ * Queue pair 1 of a card: datagrams of connection management between other hosts and the members that they are for. A request goes
  * to the member that listens at its port, all else to the member whose number stands in the id that it is about (cm/agent.c).
- * Where there is nobody the card answers as a host without that listener or connection.
+ * If there is no such member, the card answers as a host without that listener or connection.
  *
  * It remembers the connections that it has seen made. If the member of one dies, it takes leave in its stead: by DREQ, until that
  * is answered or for a while.
@@ -22,7 +22,7 @@
 struct weft_manager;
 
 struct weft_manager_calls {
-	/* Sends it from the card's address. What there is no room for is lost. */
+	/* Sends the datagram from the card's address. If there is no room, it is lost. */
 	void (*send)(struct weft_manager *manager, const uint8_t to[16],
 		     const uint8_t bytes[WEFT_MAD_BYTES]);
 	void *(*alloc)(struct weft_manager *manager, size_t bytes);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What the engine of RoCE v2 has computed for it, as fast as this processor can. Any thread. */
+/* The arithmetic that the engine of RoCE v2 asks of its world (CRC-32, carry-less products), as fast as this processor can. Any
+ * thread. */
 #ifndef WEFT_CARD_MATH_H
 #define WEFT_CARD_MATH_H
 

@@ -17,7 +17,7 @@ static bool continues(const struct weft_out_message *m, struct weft_out_way way,
 	       !memcmp(m->to, way.to, 16);
 }
 
-/* The last message; one without packets has not been committed, and is any packet's. */
+/* The last message. One without packets has not been committed, and takes any packet. */
 static struct weft_out_message *last_of(struct weft_out *out)
 {
 	return out->first == out->end ? NULL : message_at(out, out->end - 1);
@@ -114,7 +114,7 @@ bool weft_out_flush(struct weft_out *out)
 		out->full = answer == -EAGAIN || answer == -ENOBUFS;
 		if (out->full)
 			break;
-		/* what the host cannot send is lost, as on any wire */
+		/* packets that the host cannot send are lost, as on any wire */
 		if (answer < 0)
 			out->unsent += message_at(out, out->first + gone)->packets;
 		gone += answer < 0 ? 1 : (uint32_t)answer;

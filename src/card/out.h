@@ -50,7 +50,7 @@ struct weft_out_way {
 /* Room for a packet of so many bytes, and the identification to seal it with. NULL: not now. */
 uint8_t *weft_out_reserve(struct weft_out *out, struct weft_out_way way, uint32_t bytes,
 			  uint16_t *id);
-/* It is written there, and goes. Without this call nothing was reserved. */
+/* The packet has been written there, and goes. Without this call nothing was reserved. */
 void weft_out_commit(struct weft_out *out, uint32_t bytes);
 /* Gives the socket what it takes. Whether nothing waits any more. */
 bool weft_out_flush(struct weft_out *out);

@@ -53,7 +53,7 @@ static enum weft_outcome find_bytes(struct weft_card_hand *hand, const struct we
 /* An error between here and the requester's memory. */
 static enum weft_outcome unreachable(struct weft_card_hand *hand, int err, enum weft_cause *cause)
 {
-	/* its memory, or that of a member of its domain, has just been rehomed, or it has ended: the next look tells */
+	/* the requester, or a member of its domain, rehomes or has ended: the next look tells which */
 	if (err == -ESRCH || err == -ESTALE)
 		return WEFT_REHOMING;
 	return refuse_request(cause, WEFT_CAUSE_LOCAL_MEMORY);

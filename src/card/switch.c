@@ -76,7 +76,7 @@ static void leave_heap(struct weft_switch *sw, struct weft_switch_port *p)
 	p->place = 0;
 }
 
-/* Its deadline may be another now. */
+/* To be called when the engine's deadline may have changed. */
 static void note_deadline(struct weft_switch *sw, struct weft_switch_port *p)
 {
 	if (!due(p)) {

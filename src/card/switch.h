@@ -27,12 +27,12 @@ struct weft_switch;
 
 /* What the owner of the engines has to do with each turn of one. It removes none meanwhile. */
 struct weft_switch_calls {
-	/* A packet has come for a number that nobody has. Whether that is added now. */
+	/* A packet has come for a number that no engine has. Returns whether one has been added now. */
 	bool (*find)(struct weft_switch *sw, uint32_t qpn);
-	/* Before and after. False: no packet reaches it now, as if it were lost; the turn is its own all the same. */
+	/* Called before and after a turn. False: a packet that came is as if lost; the engine has its turn all the same. */
 	bool (*enter)(struct weft_switch *sw, struct weft_switch_port *port, bool receives);
 	void (*leave)(struct weft_switch *sw, struct weft_switch_port *port);
-	/* A datagram has come, for whatever number. NULL: they go to engines, as all else. */
+	/* A packet of UD has come, for whatever number. NULL: such packets go to engines, as all others. */
 	void (*datagram)(struct weft_switch *sw, const struct weft_roce_arrival *arrival,
 			 const struct weft_roce_packet *packet, uint64_t now_ns);
 };

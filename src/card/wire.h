@@ -3,7 +3,7 @@
  * A card for one address: the queue pairs that are handed to it, an engine of RoCE v2 for each, and the pool as the
  * engines' world. What a packet may do at a queue pair is what nic/incoming.h lets it; there are no rules here.
  *
- * An engine has its turn while the card's busy line names its queue pair: that is entered once for each packet
+ * An engine has its turn while the card's busy line names its queue pair: the line is entered once for each packet
  * that comes and for each share of packets that go. If its owner rehomes meanwhile, what comes is as if lost, and
  * what goes waits.
  *
@@ -67,18 +67,18 @@ struct weft_wire {
 	struct weft_wqe *request;	/* a copy, with its list, of that in turn */
 	struct weft_switch_port **table, **heap;
 	uint64_t datagrams; /* sent */
-	uint64_t net_ns;    /* ours */
+	uint64_t net_ns;    /* the network namespace of the card */
 	struct weft_manager manager;
 	struct weft_datagram_target target[WEFT_WIRE_TARGETS];
 };
 
-/* Of a member of the pool: from now on it is the card of that address, which is one of its own. out: the
- * socket's; mtu: bytes that a packet may carry through its interface. 0, -ENOMEM. */
+/* From now on this member of the pool is the card of that address, which is one of its own. out: packets to the
+ * socket; mtu: bytes that a packet may carry through its interface. 0, -ENOMEM. */
 int weft_wire_begin(struct weft_wire *wire, struct weft_nic *nic, struct weft_caller *caller,
 		    const uint8_t address[16], uint32_t mtu, struct weft_out *out);
 void weft_wire_end(struct weft_wire *wire);
 
-/* There is room for packets again, or time has passed: those that could do nothing have their turns. */
+/* To be called when there is room for packets again, or time has passed: engines that could do nothing have their turns. */
 void weft_wire_resume(struct weft_wire *wire);
 
 /* Writes into the member's page what `weft nic list` shows. */
@@ -106,7 +106,7 @@ static inline uint32_t weft_wire_bytes(const struct weft_roce_packet *packet)
 	       weft_roce_pad(packet->payload_bytes) + WEFT_ROCE_ICRC_BYTES;
 }
 
-/* Where the payload of one that was reserved stands: the rest of it, and it goes. */
+/* The payload of a reserved packet stands at `at`: writes all else of it, and sends it. */
 void weft_wire_seal(struct weft_wire *wire, const struct weft_roce_route *route,
 		    const struct weft_roce_packet *packet, uint8_t *at, uint16_t id);
 
@@ -116,7 +116,7 @@ bool weft_wire_datagram(struct weft_card *card, const struct weft_pool_datagram 
 void weft_wire_arrived(struct weft_switch *sw, const struct weft_roce_arrival *arrival,
 		       const struct weft_roce_packet *packet, uint64_t now_ns);
 
-/* It has its turn at the next weft_wire_resume. */
+/* The engine waits: it has its turn at the next weft_wire_resume. */
 static inline void weft_carried_wait(struct weft_carried *c)
 {
 	c->waits = weft_wire_of(c->hand)->any_waits = true;

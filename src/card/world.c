@@ -31,7 +31,7 @@ static int answer_of(enum weft_outcome outcome, const enum weft_cause *cause)
 
 /* ---- One-sided requests ---- */
 
-/* A request that has no more parts than one, at the responder that was entered. */
+/* Prepares a request of one part, at the responder that was entered. */
 static void prepare(struct weft_carried *c, struct weft_incoming *in,
 		    const struct weft_wqe *request, uint64_t bytes)
 {
@@ -172,7 +172,7 @@ static int end_key(struct weft_roce_qp *qp, uint32_t key)
 	return answer_of(outcome, &cause);
 }
 
-/* The responder was told what is wrong with a receive as that was found. */
+/* A receive has ended. If something was wrong with it, the responder has told its owner when that was found. */
 static void received(struct weft_roce_qp *qp, const struct weft_roce_received *what)
 {
 	struct weft_carried *c = carried_of(qp);

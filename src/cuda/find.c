@@ -14,7 +14,7 @@ struct object {
 	const uint32_t *hash; /* GNU's table */
 };
 
-/* Some loaders leave these as the file has them. */
+/* An address of the dynamic section: some loaders leave it as it is in the file, relative to the base. */
 static uintptr_t address(const struct object *object, ElfW(Addr) value)
 {
 	return value < object->base ? object->base + value : value;

@@ -115,7 +115,7 @@ static void round_inwards(const struct weft_cuda *cuda, weft_cu_ptr *at, size_t 
 	last -= PAGE;
 	if (first > last)
 		first = last = *at;
-	/* in the middle */
+	/* what lies in the middle is what the program means */
 	if (ask(cuda, (first + last) / 2 & ~(PAGE - 1), answer) || !(uint32_t)answer[TYPE])
 		return;
 	if (answer[START] > *at && answer[START] - *at < PAGE) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What CUDA knows about memory, and whether it still is that: an address of a device is no allocation,
- * since the next one may get it; the id that CUDA gives to each is never used twice. Any thread, with a
- * context or without one; no lock of ours.
+ * What CUDA knows about memory, and whether that is still the same: an address of a device does not identify an allocation,
+ * since the next one may get it; the id that CUDA gives to each allocation is never used twice. Any thread, with a
+ * context or without one; takes no lock of Weft's.
  */
 #ifndef WEFT_CUDA_MEMORY_H
 #define WEFT_CUDA_MEMORY_H

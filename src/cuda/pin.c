@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Memory of the host that Weft has CUDA pin, in the context of the region that needs it first: for all of them. */
+/* Host memory that Weft has CUDA pin for copies, in the context of the region that needs it first, and for all regions. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ free_pin:
 	return -ENOTSUP;
 }
 
-/* It ends with its context: what CUDA does not know any more by that id is nobody's, or another's. */
+/* Whether the memory is still pinned as it was. A pin ends with its context: then CUDA knows no memory of that id there. */
 static bool cuda_knows(const struct pin *p)
 {
 	unsigned long long id = 0;

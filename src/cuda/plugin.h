@@ -13,8 +13,8 @@ struct weft_cuda_region {
 	struct weft_cuda_memory what;
 	weft_cu_context context; /* in which it is copied */
 	weft_cu_stream stream;
-	bool retained; /* the context is the device's primary one, of which we hold a reference */
-	int shared;    /* a descriptor for other processes; -1: none */
+	bool retained; /* the context is the device's primary one, of which the region holds a reference */
+	int shared; /* a descriptor for other processes; -1: none */
 };
 
 /* Whether its context is there, as far as can be told without touching it. */

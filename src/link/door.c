@@ -26,7 +26,7 @@ uint32_t weft_door_lie_down(struct weft_door *door)
 	uint32_t seen = atomic_load_explicit(&door->knocks, memory_order_relaxed);
 
 	atomic_store_explicit(&door->asleep, 1, memory_order_relaxed);
-	/* pairs with the fence in weft_door_knock: it sees us asleep, or we what it has brought */
+	/* pairs with the fence in weft_door_knock: the knocker sees this owner asleep, or the owner sees what was brought */
 	atomic_thread_fence(memory_order_seq_cst);
 	return seen;
 }

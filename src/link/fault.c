@@ -56,7 +56,7 @@ static void corrupt(struct weft_fault *f, struct held *h)
 	f->counters.corrupted++;
 }
 
-/* One more has gone: for some that is all they waited for. */
+/* One more datagram has gone: those that are held back until so many have gone are counted down, and may go. */
 static void let_held_go(struct weft_fault *f, struct weft_udp *udp)
 {
 	for (uint32_t i = 0; i < WEFT_FAULT_LATE; i++)

@@ -15,7 +15,7 @@
 #define WEFT_FRAME_WIRE_BYTES (8u + WEFT_FRAME_UDP_BYTES + 4u + 12u)
 #define WEFT_FRAME_WIRE_LEAST 84u
 
-/* What the first bytes of a frame are: numbers of LINKTYPE_… of captures. */
+/* What the first bytes of a frame are: captures' numbers LINKTYPE_…. */
 enum weft_frame_kind {
 	WEFT_FRAME_ETHERNET = 1,
 	WEFT_FRAME_IP = 101,
@@ -37,14 +37,14 @@ struct weft_frame {
 	uint16_t bytes;
 };
 
-/* kind may be any other LINKTYPE, too, which is WEFT_FRAME_OTHER. Looks at a frame of which `bytes` were captured; *frame is set for WEFT_FRAME_UDP, and lives as
- * long as data does. Checksums of UDP that are zero over IPv4, or for the card to fill in (only the
+/* Looks at a frame of which `bytes` were captured; *frame is set for WEFT_FRAME_UDP, and lives as
+ * long as data does. kind may be any other LINKTYPE, too: that frame is WEFT_FRAME_OTHER. Checksums of UDP that are zero over IPv4, or for the card to fill in (only the
  * pseudo header summed), are not checked. */
 enum weft_frame_verdict weft_frame_parse(enum weft_frame_kind kind, const uint8_t *data,
 					 size_t bytes, struct weft_frame *frame);
 
-/* Writes the WEFT_FRAME_UDP_BYTES before the payload, with checksums, of a datagram over IPv4: the
- * last four bytes of from and to. */
+/* Writes the WEFT_FRAME_UDP_BYTES before the payload of a datagram over IPv4, with checksums. The addresses are the
+ * last four bytes of frame->from and frame->to. */
 void weft_frame_write(const struct weft_frame *frame, uint8_t *to);
 
 /* The time that a datagram of so many bytes takes on a wire, in bits. */

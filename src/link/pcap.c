@@ -55,7 +55,7 @@ static int wrong_file(const char **why, const char *what)
 	return -EPROTO;
 }
 
-/* 1: read; 0: the file ended before the first byte. */
+/* Reads exactly so many bytes: 1; 0: the file ended before the first of them; or -errno. */
 static int read_bytes(struct weft_pcap_reader *r, void *to, size_t bytes, const char **why)
 {
 	size_t done = fread(to, 1, bytes, r->file);
@@ -69,7 +69,7 @@ static int read_bytes(struct weft_pcap_reader *r, void *to, size_t bytes, const 
 	return done ? wrong_file(why, "it is cut in the midst of a packet") : 0;
 }
 
-/* Of the ticks since 1970, in ns; exact unless a tick is none of a whole number of ns. */
+/* The time after so many ticks since 1970, in ns; exact if a tick is a whole number of ns. */
 static uint64_t time_of(uint64_t ticks, uint64_t per_second)
 {
 	return ticks / per_second * SECOND +

@@ -38,7 +38,7 @@ void weft_pcap_close(struct weft_pcap_reader *reader);
 /* A file of frames of Ethernet; path "-" is the standard output. */
 int weft_pcap_create(const char *path, enum weft_pcap_format format,
 		     struct weft_pcap_writer **writer);
-/* In two parts, that are one frame. What is wrong is said by weft_pcap_finish. */
+/* Writes one frame, given in two parts. weft_pcap_finish says whether that failed. */
 void weft_pcap_write(struct weft_pcap_writer *writer, uint64_t time_ns, const uint8_t *head,
 		     uint32_t head_bytes, const uint8_t *body, uint32_t body_bytes);
 /* 0, or why not all could be written. The writer ends in either case. */

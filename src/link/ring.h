@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * One direction of a cable, in shared memory: a ring of beats in a file of its own, which the two
- * nodes at its ends map and nobody else. One writer, one reader; what they sleep behind are doors
- * of theirs (link/door.h), at which the owner of an end knocks when it is told to.
+ * One direction of a cable, in shared memory: a ring of beats in a file of its own, which only the cards
+ * of the two nodes at its ends map. One writer, one reader; each sleeps behind a door of its own
+ * (link/door.h), at which the owner of the other end knocks when a function here says so.
  *
  * A cable that is cut loses what is written.
  *
@@ -60,16 +60,16 @@ void weft_ring_close(struct weft_cable_ring *r);
 
 /* ---- The writer ---- */
 
-/* False: the reader is asked to knock when it takes next. */
+/* False: there is none, and the reader is asked to knock when it takes next. */
 bool weft_ring_has_room(struct weft_cable_ring *r);
-/* There is room. Others see it after weft_ring_flush. */
+/* To be called when there is room. The reader sees the beat after weft_ring_flush. */
 void weft_ring_put(struct weft_cable_ring *r, const uint64_t *quad);
 void weft_ring_flush(struct weft_cable_ring *r);
 
 /* ---- The reader ---- */
 
 bool weft_ring_take(struct weft_cable_ring *r, uint64_t quad[WEFT_RING_QUADS]);
-/* Whether something is there; what was taken is the writer's again. */
+/* Gives the room of what was taken back to the writer. Returns whether more is there. */
 bool weft_ring_give_back(struct weft_cable_ring *r);
 /* After weft_ring_give_back and a fence: whether the writer is to be woken. */
 bool weft_ring_is_awaited(struct weft_cable_ring *r);

@@ -83,7 +83,7 @@ static void publish_head(struct weft_ring_writer *w)
 	if (atomic_load_explicit(&w->ring->asleep, memory_order_relaxed) &&
 	    atomic_exchange_explicit(&w->ring->asleep, 0, memory_order_relaxed) &&
 	    write(w->wake, "", 1) < 0)
-		return; /* the pipe is full, or nobody reads: nobody has to be woken */
+		return; /* the pipe is full, or has no reader: there is no reader to wake */
 }
 
 int weft_ring_writer_put(struct weft_ring_writer *w, const uint8_t *data, uint32_t bytes)

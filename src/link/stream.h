@@ -16,7 +16,7 @@
 #define WEFT_STREAM_LONGEST 65536u
 #define WEFT_STREAM_NOWHERE UINT32_MAX
 
-/* A datagram, or several of `segment` bytes each behind each other, the last maybe of less. */
+/* A datagram, or several behind each other, of `segment` bytes each; the last may be shorter. */
 struct weft_stream_run {
 	uint8_t *at;
 	uint32_t bytes, segment; /* segment > 0; ≥ bytes: it is one */
@@ -49,7 +49,7 @@ struct weft_stream_link_kind {
 	/* Before the caller sleeps on the descriptor: false, something has come meanwhile. NULL: the
 	 * descriptor is always right. */
 	bool (*sleep)(struct weft_stream_link *link);
-	/* Asks the system for link->dropped, as nothing may come any more to tell it. NULL: there is none. */
+	/* Asks the system for link->dropped: no datagram may come any more that tells it. NULL: the system drops none. */
 	void (*ask)(struct weft_stream_link *link);
 	void (*close)(struct weft_stream_link *link);
 };
@@ -59,7 +59,8 @@ struct weft_stream_link {
 	const struct weft_stream_link_kind *kind;
 	int fd;		  /* readable: there may be something */
 	uint64_t dropped; /* datagrams that the system had no room for, as far as is known */
-	uint64_t copied;  /* bytes that were copied once more, as they had landed in vain */
+	uint64_t
+		copied; /* bytes that were copied once more, as the kernel had put them in the wrong place */
 };
 
 extern const struct weft_stream_link_kind weft_stream_udp, weft_stream_ring;
@@ -68,8 +69,8 @@ extern const struct weft_stream_link_kind weft_stream_udp, weft_stream_ring;
 int weft_stream_link_open(const char *from, struct weft_stream_link_options *options,
 			  struct weft_stream_link **link);
 
-/* "ADDRESS:PORT", the address numeric, in brackets if it is IPv6's, or none: any of IPv4. The port is
- * set; whether it is one. */
+/* Parses "ADDRESS:PORT"; the address is numeric, in brackets if it is of IPv6, and may be left out: any of IPv4. Returns whether
+ * the text is that. */
 bool weft_stream_address(const char *text, uint8_t address[16], uint16_t *port);
 
 #endif

@@ -28,7 +28,7 @@
 
 struct udp {
 	struct weft_stream_link link;
-	bool joined;	       /* they came so last */
+	bool joined;	       /* the last datagrams came joined */
 	uint32_t segment;      /* and had so many bytes each */
 	uint32_t dropped_seen; /* as the system counts, in 32 bits */
 	uint8_t *bytes;	       /* SINGLES × STRIDE */
@@ -47,7 +47,7 @@ static int set_option(int fd, int level, int name, int value)
 	return setsockopt(fd, level, name, &value, sizeof(value)) ? -errno : 0;
 }
 
-/* What the process may not force, the system bounds. */
+/* The size of the socket's buffer is forced where the process may; else the system's limit bounds it. */
 static int set_options(int fd, bool six, uint32_t socket_bytes)
 {
 	int answer = set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
@@ -161,14 +161,14 @@ static uint32_t offer_scattered(struct udp *u, const struct weft_stream_places *
 
 static void count_dropped(struct udp *u, uint32_t now)
 {
-	/* a datagram says what was so when it came */
+	/* the count that comes with a datagram is of the time when that came, and may be behind */
 	if ((int32_t)(now - u->dropped_seen) <= 0)
 		return;
 	u->link.dropped += now - u->dropped_seen;
 	u->dropped_seen = now;
 }
 
-/* How long each of those joined in the message is, or all of it. */
+/* The length of each datagram that is joined in the message, or of the message if it is one. */
 static uint32_t learn_segment(struct udp *u, struct msghdr *head, uint32_t bytes)
 {
 	uint32_t segment = bytes, value;
@@ -268,7 +268,7 @@ static int receive_udp(struct weft_stream_link *link, const struct weft_stream_p
 	return (int)runs;
 }
 
-/* What the system counts beside what it says with datagrams, of which none may come any more. */
+/* Asks for the count of drops apart from datagrams, which tell it, but of which none may come any more. */
 static void ask_drops(struct weft_stream_link *link)
 {
 	struct udp *u = (struct udp *)link;

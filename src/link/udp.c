@@ -57,7 +57,7 @@ static int set_all(int fd, const struct option *options, size_t count)
 	return 0;
 }
 
-/* A peer's UDP checksum may be 0, over IPv6 too. */
+/* Sets the socket's options; a UDP checksum of 0 is accepted, over IPv6 too. */
 static int set_up(int fd, const struct weft_udp_config *config, bool six)
 {
 	static const struct option of_four[] = {
@@ -222,7 +222,7 @@ static int send_batch(struct weft_udp *udp, const struct weft_udp_message *messa
 		head->msg_iovlen = m->count;
 	}
 	sent = sendmmsg(udp->fd, heads, count, 0);
-	/* the kernel says so of too many segments */
+	/* EINVAL is the kernel's answer to too many segments */
 	return sent >= 0 ? sent : errno == EINVAL && messages->segment_bytes ? -EMSGSIZE : -errno;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * UDP sockets for packets whose checksum covers the header of IP: many datagrams a system call,
- * each way, with the addresses, traffic class and hop limit that they travel with. What stands in
- * them is not known here.
+ * each way, with the addresses, traffic class and hop limit that they travel with. Their content
+ * is not known here.
  *
- * Over IPv4 the identification of what is sent is 0, and i of the i-th datagram of a message that
- * is cut: the socket is never connected, and does not let the path cut packets. None is known of
- * what comes, but the place in a batch that the kernel has joined.
+ * Over IPv4 the identification of a datagram that is sent is 0, or i for the i-th datagram of a message that
+ * the kernel cuts: the socket is never connected, and does not let the path fragment packets. Of datagrams that come
+ * the identification is not known, only the place in a batch that the kernel has joined.
  *
  * A socket that is bound to an address hears no multicast: each group is a socket of its own, which
  * only receives. So is each further source port, which only sends.
@@ -32,7 +32,7 @@ struct weft_udp_config {
 			      */
 	uint16_t port;	     /* 0: any */
 	uint32_t interface;  /* of a link-local address, or of a group: its index */
-	bool unheard;	     /* what it sends to groups nobody of this host hears */
+	bool unheard;	     /* no socket of this host hears what it sends to groups */
 	uint32_t buffer_bytes; /* asked for each way; the system may give less. 0: its default */
 };
 
@@ -68,7 +68,7 @@ int weft_udp_fd(const struct weft_udp *udp);
 uint16_t weft_udp_port(const struct weft_udp *udp);
 
 /*
- * Sends; how many messages of `count` have gone, or why the first has not: -EAGAIN, the socket is
+ * Sends; returns how many messages of `count` have gone, or why the first has not: -EAGAIN, the socket is
  * full; -EMSGSIZE, longer than the interface carries, or more than WEFT_UDP_SEGMENTS; -EINVAL, of
  * the other version of IP; others by errno, of that message alone.
  */
@@ -77,7 +77,7 @@ int weft_udp_send(struct weft_udp *udp, const struct weft_udp_message *messages,
 /* Takes what has come, in place of all that was taken before: 1 if there is something, 0, or
  * -errno. */
 int weft_udp_receive(struct weft_udp *udp);
-/* The next of them; false: there is none left. */
+/* The next datagram of those taken; false: there is none left. */
 bool weft_udp_next(struct weft_udp *udp, struct weft_udp_datagram *datagram);
 
 #endif

@@ -404,7 +404,7 @@ void weft_responder_blame(struct weft_responder *to, enum weft_event event)
 	to->from.slot->fault_code = event;
 	to->from.slot->fault_qpn = to->from.dest_qpn;
 	WEFT_STEP(peer_fault_written);
-	/* release: pairs with the acquire in fault (direct.c) */
+	/* release: pairs with the acquire in is_blamed_here (direct.c) */
 	atomic_store_explicit(&to->from.slot->fault_conn, to->grant.was, memory_order_release);
 	to->grant.was = UINT64_MAX; /* no conn word has that value */
 	WEFT_STEP(peer_blamed);

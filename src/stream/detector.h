@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The ring-imaging detector: photomultipliers on two disks, each of the WEFT_DETECTOR_DISK points of
- * a hexagonal lattice that are nearest to its centre. Which those are is ours. Lengths in mm.
+ * a hexagonal lattice that are nearest to its centre. How they are numbered is Weft's choice. Lengths in mm.
  */
 #ifndef WEFT_STREAM_DETECTOR_H
 #define WEFT_STREAM_DETECTOR_H

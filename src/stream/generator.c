@@ -57,7 +57,7 @@ struct hits {
 	uint16_t pmt[WEFT_M2EGP_MAX_HITS];
 };
 
-/* Whether it is a new one. */
+/* Adds a hit. Returns whether that photomultiplier had none. */
 static bool add_hit(struct hits *h, uint16_t pmt)
 {
 	if (!pmt || h->hit[pmt] || h->count == WEFT_M2EGP_MAX_HITS)
@@ -128,7 +128,7 @@ uint32_t weft_generator_event(struct weft_generator *g, uint8_t to[WEFT_M2EGP_MA
 	truth->noise = poisson(g, g->options.noise);
 	for (uint32_t i = 0; i < truth->noise; i++)
 		add_hit(&h, (uint16_t)(1 + uniform(g) * WEFT_DETECTOR_PMTS));
-	/* the mean of what its hits say */
+	/* the event's time as measured: the mean of its hits' times */
 	seen_ns = g->time_ns + RESOLUTION_NS * gaussian(g) / sqrt(h.count ?: 1);
 	uint64_t fine = (uint64_t)fmax(0, seen_ns / TICK_NS * 256);
 	struct weft_m2egp event = {
@@ -140,7 +140,7 @@ uint32_t weft_generator_event(struct weft_generator *g, uint8_t to[WEFT_M2EGP_MA
 		.label = (uint8_t)(truth->rings < 3 ? truth->rings : 3),
 	};
 	if (g->options.scrambled) {
-		/* from a chance of its own, so that all else stays as it is */
+		/* from random numbers of its own, so that all else is as without --scramble */
 		uint64_t z = (g->events + g->options.seed) * 0x9e3779b97f4a7c15ull;
 
 		event.rings = (uint8_t)(z >> 40);

@@ -31,7 +31,7 @@ struct weft_generator_options {
 
 extern const struct weft_generator_options weft_generator_defaults;
 
-/* What only the side file tells. */
+/* The truth about an event, which only the side file tells. */
 struct weft_truth {
 	uint64_t event;
 	double time_ns;
@@ -58,7 +58,7 @@ struct weft_generator {
 
 void weft_generator_begin(struct weft_generator *g, const struct weft_generator_options *options);
 
-/* The next event, as its M2EGP; the bytes of it. */
+/* Writes the next event as M2EGP; returns its bytes. */
 uint32_t weft_generator_event(struct weft_generator *g, uint8_t to[WEFT_M2EGP_MAX_BYTES],
 			      struct weft_truth *truth);
 

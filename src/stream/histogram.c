@@ -52,7 +52,7 @@ uint64_t weft_histogram_quantile(const struct weft_histogram *h, uint32_t millio
 	for (uint32_t i = 0; i < WEFT_HISTOGRAM_STEPS; i++) {
 		seen += h->step[i];
 		if (seen >= wanted) {
-			/* of the last step, which has none behind it, the end is the largest */
+			/* the last step has none behind it: it ends with the largest number */
 			uint64_t last = i + 1 < WEFT_HISTOGRAM_STEPS
 						? weft_histogram_from(i + 1) - 1
 						: UINT64_MAX;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How often which value came, to three digits: values below 2048 each for themselves, others in 1024
- * steps for each power of two, so that what is said of a value is at most 1/1024 too much. Made for
- * latencies in ns; it takes any 64 bits.
+ * How often which value came, to three digits: values below 2048 are counted each for itself, others in 1024
+ * steps for each power of two, so that a quantile is at most 1/1024 too large. Made for
+ * latencies in ns; it takes any number of 64 bits.
  *
  * Context: one thread, or the caller serializes.
  */
@@ -24,8 +24,8 @@ void weft_histogram_add(struct weft_histogram *h, uint64_t value);
 /* As if all of `more` had been added. */
 void weft_histogram_merge(struct weft_histogram *h, const struct weft_histogram *more);
 
-/* The least value than which so many millionths of all are not larger, rounded up as said above, and
- * never above max; 0 of an empty one. */
+/* The least value such that so many millionths of all values are not larger than it; rounded up to the end of its step, but
+ * never above max. Of an empty histogram 0. */
 uint64_t weft_histogram_quantile(const struct weft_histogram *h, uint32_t millionths);
 
 /* Where a step begins, for a page that draws it; the step of a value. */

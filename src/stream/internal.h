@@ -14,7 +14,7 @@
 
 struct weft_stream_list_of {
 	uint32_t flags;
-	bool made; /* the buffers are ours */
+	bool made; /* the stream has made the buffers, not the caller */
 	uint8_t *memory;
 	struct weft_landing landing;
 	struct weft_stream_datagram *datagram; /* slots: of each place of each buffer */
@@ -48,7 +48,8 @@ struct weft_stream {
 	struct weft_nanet_source_options source_options[WEFT_STREAM_SOURCES];
 	struct weft_stream_list_of list[WEFT_STREAM_LISTS];
 	struct weft_stream_source_of source[WEFT_STREAM_SOURCES];
-	uint32_t base[WEFT_STREAM_LISTS]; /* the number of its first buffer, through all lists */
+	uint32_t base
+		[WEFT_STREAM_LISTS]; /* the number of a list's first buffer, counted through all lists */
 	struct weft_stream_shared *shared;
 	int kick; /* wakes the receiver */
 

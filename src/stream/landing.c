@@ -83,7 +83,7 @@ void weft_landing_settle(struct weft_landing *l)
 {
 	uint32_t kept = l->offered ? l->left[l->buffer] - l->offered : 0;
 
-	/* upwards from the bottom, in place: the last offered lies lowest */
+	/* pushes the places that were not used back onto the stack: the last offered lies lowest */
 	for (uint32_t i = l->offered; i--;)
 		if (!(l->used >> i & 1))
 			stack(l, l->buffer)[kept++] = *offered_place(l, i);

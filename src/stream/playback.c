@@ -40,7 +40,7 @@ static void follow_datagram(struct playback *p, const uint8_t *data)
 	}
 }
 
-/* Where nothing came there are no places. */
+/* Tells of each buffer that the engine says, when no datagram was given and there is nothing to copy. */
 static void tell_all(struct playback *p)
 {
 	for (uint32_t i = 0; i < p->out.steps; i++)

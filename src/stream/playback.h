@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A capture through the engine, at the times that stand in it: datagrams over UDP to one port are of
- * the one source, whose list lies in memory of its own here. Of one capture it does the same each time.
+ * Gives a capture to the engine of streams, at the times that stand in it: datagrams over UDP to one port are of
+ * the one source, whose list lies in memory of its own here. The same capture gives the same result each time.
  */
 #ifndef WEFT_STREAM_PLAYBACK_H
 #define WEFT_STREAM_PLAYBACK_H

@@ -13,9 +13,9 @@
 #include "pool/clock.h"
 #include "stream/internal.h"
 
-/* Buffers that one batch can end: what landed is at most a datagram for each run. */
+/* How many buffers one batch can end at most. */
 #define TOLDS (WEFT_STREAM_RUN * 8 + 64)
-/* Batches that are taken after the stop, of each source. */
+/* How many batches of each source are taken after the stop, at most. */
 #define LAST 4096u
 /*
  * Moderation, as network cards moderate interrupts: a thread that would be woken this often in a
@@ -30,7 +30,7 @@
 struct weft_stream_receiver {
 	uint32_t *told; /* each buffer: the generation last told */
 	uint32_t tolds;
-	bool landed; /* in this batch: what is told waits until all has been copied */
+	bool landed; /* some of this batch landed: buffers are told of when all of it has been copied */
 	uint64_t window_ns, runs, runs_rested; /* the window's end; all runs, and before the rest */
 	uint32_t sleeps;		       /* in this window */
 	bool rests;
@@ -38,7 +38,8 @@ struct weft_stream_receiver {
 	struct weft_stream_run run[WEFT_STREAM_RUN];
 	struct weft_stream_places places;
 	struct weft_clop_record waiting[TOLDS];
-	uint8_t *aside; /* what has landed in vain: WEFT_STREAM_RUN of the longest */
+	uint8_t *
+		aside; /* room for datagrams that landed in a wrong place: WEFT_STREAM_RUN of the longest */
 };
 
 #define ASIDE_BYTES ((size_t)WEFT_STREAM_RUN * WEFT_STREAM_LONGEST)
@@ -81,7 +82,7 @@ static uint8_t *stamps_of(const struct weft_stream *s, uint32_t list, uint32_t b
 	       WEFT_STREAM_STAMPS_BYTES;
 }
 
-/* All that the buffer has, just before it is told of. */
+/* Stamps all datagrams of the buffer, just before it is told of. */
 static void stamp_signalled(struct weft_stream *s, const struct weft_clop_record *c)
 {
 	const struct weft_stream_datagram *d =
@@ -195,7 +196,7 @@ static void follow_steps(struct weft_stream *s, const struct weft_stream_run *ru
 			tell_or_wait(s, &out->step[i].record);
 }
 
-/* Where nothing came there are no places. */
+/* Tells of each buffer that the engine says, when no datagram was given and there is nothing to copy. */
 static void tell_steps(struct weft_stream *s)
 {
 	for (uint32_t i = 0; i < s->receiver->out.steps; i++)
@@ -222,7 +223,7 @@ static void see_to_time(struct weft_stream *s, uint64_t now_ns)
 
 /* ---- A batch ---- */
 
-/* Some have landed and some not: then all lie elsewhere, as those may need the places of these. */
+/* Some runs have landed in places and some have not: all are copied aside, as the latter may need the places of the former. */
 static void put_aside(struct weft_stream *s, uint32_t source, uint32_t runs)
 {
 	struct weft_stream_receiver *r = s->receiver;
@@ -263,7 +264,7 @@ put_run(struct weft_stream *s, uint32_t source, const struct weft_stream_run *ru
 	} while (left);
 }
 
-/* Which it is is asked once for all, and costs a datagram nothing. */
+/* Whether the list has stamps is asked once for all runs, so that it costs a datagram nothing. */
 static void put_runs(struct weft_stream *s, uint32_t source, uint32_t runs, uint64_t now_ns)
 {
 	const struct weft_stream_run *run = s->receiver->run;
@@ -289,7 +290,7 @@ static const struct weft_stream_places *offer_places(struct weft_stream *s, uint
 	return &r->places;
 }
 
-/* Whether something came. */
+/* Takes what has come from the source. Returns whether there was anything. */
 static bool receive_batch(struct weft_stream *s, uint32_t source)
 {
 	struct weft_stream_receiver *r = s->receiver;
@@ -379,7 +380,7 @@ static void flush_lists(struct weft_stream *s, uint64_t lists)
 	}
 }
 
-/* Whether it slept for as long as things are allowed to gather. */
+/* Moderation: returns whether it slept, while datagrams gathered. */
 static bool moderate(struct weft_stream *s)
 {
 	static const struct timespec rest = {.tv_nsec = REST_NS};

@@ -13,7 +13,7 @@
 #include "pool/address.h"
 #include "pool/clock.h"
 
-/* Nearer than that it looks at the clock instead of sleeping. */
+/* When a time is nearer than this, weft_sender_wait looks at the clock instead of sleeping. */
 #define NEAR_NS 200000u
 
 struct weft_sender {
@@ -82,7 +82,7 @@ static uint32_t segments_in(const struct weft_udp_message *m)
 	return m->segment_bytes ? (bytes + m->segment_bytes - 1) / m->segment_bytes : 1;
 }
 
-/* How many messages went, or why the first did not. */
+/* Sends: how many messages went, or why the first did not. */
 static int try_to_send(struct weft_sender *s, const struct weft_udp_message *message,
 		       uint32_t count)
 {
@@ -133,7 +133,7 @@ void weft_sender_flush(struct weft_sender *s)
 	s->kept = s->kept_bytes = s->messages = 0;
 }
 
-/* Whether the last message takes it, too: all but a message's last are of one length. */
+/* Whether the last message can take that datagram, too: all datagrams of a message but the last are of one length. */
 static bool lengthen(struct weft_sender *s, uint32_t bytes)
 {
 	uint32_t at = s->messages - 1, segment;

@@ -27,11 +27,11 @@ struct weft_sender;
 
 /* -EINVAL: it is no such place; others by errno. segments: at most so many datagrams a call. */
 int weft_sender_open(const char *to, uint32_t segments, struct weft_sender **sender);
-/* Waits until that time of CLOCK_MONOTONIC; what it is then. */
+/* Waits until that time of CLOCK_MONOTONIC; returns what the clock says then. */
 uint64_t weft_sender_wait(struct weft_sender *s, uint64_t at_ns);
 /* Sends, or keeps until those that go with it are there. */
 void weft_sender_put(struct weft_sender *s, const uint8_t *data, uint32_t bytes);
-/* What is kept. */
+/* Sends what is kept. */
 void weft_sender_flush(struct weft_sender *s);
 const struct weft_sender_counters *weft_sender_counters(const struct weft_sender *s);
 /* By how much weft_sender_wait was late, in ns. */

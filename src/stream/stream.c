@@ -132,7 +132,7 @@ PUBLIC int weft_stream_register(struct weft_stream *s, const struct weft_stream_
 	return 0;
 }
 
-/* What is not given follows from the field, and from the list. */
+/* Fills in window, history and jump where they are 0, from the field and the list. */
 static void fill_in(const struct weft_stream *s, struct weft_nanet_source_options *o)
 {
 	const struct weft_clop_options *list = &s->clop[o->list];

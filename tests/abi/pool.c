@@ -24,7 +24,8 @@ static int make_hosts(void)
 
 int make_pool(void **state)
 {
-	memcpy(folder, TEMPLATE, sizeof(folder)); /* one may have been made and removed */
+	/* an earlier pool may have been made and removed */
+	memcpy(folder, TEMPLATE, sizeof(folder));
 	if (!mkdtemp(folder))
 		return -1;
 	snprintf(path, sizeof(path), "%s/pool", folder);
@@ -33,7 +34,7 @@ int make_pool(void **state)
 	return setenv("WEFT_POOL", path, 1);
 }
 
-/* The pool goes when this process has ended: its host lives until then. */
+/* The pool is removed when this process has ended, as its host lives until then. */
 static int remove_hosts(void)
 {
 	char line[512];

@@ -2,7 +2,8 @@
 #ifndef WEFT_TESTS_ABI_POOL_H
 #define WEFT_TESTS_ABI_POOL_H
 
-/* Group fixtures: a pool of this program's own, so that tests neither see nor leave another. */
+/* Fixtures of a group: a pool of this program's own, so that its tests neither see another one nor leave
+ * anything in it. */
 int make_pool(void **state);
 int remove_pool(void **state);
 

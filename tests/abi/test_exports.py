@@ -13,10 +13,10 @@ BUILD = Path(os.environ.get('WEFT_BUILD', ROOT / 'build'))
 RELEASES = ('bookworm', 'trixie', 'head')
 LIBRARIES = ('libibverbs', 'librdmacm')
 OTHER_NODES = ('25', '33', '57', '59', '64')
-# No program needs these; rdma-core's own librdmacm, which Weft replaces, does.
+# No program needs these: only rdma-core's own librdmacm does, which Weft replaces.
 STUBS_FOR_NOW = {'ibv_copy_ah_attr_from_kern', 'ibv_copy_path_rec_from_kern',
                  'ibv_copy_path_rec_to_kern', 'ibv_copy_qp_attr_from_kern'}
-# Answered by what the stub says: 0, no order guaranteed.
+# The stub's answer is the right one: 0, no order is guaranteed.
 STUBS_THAT_ANSWER = {'ibv_query_qp_data_in_order'}
 
 pytestmark = pytest.mark.quick
@@ -27,7 +27,7 @@ def read(*argv):
 
 
 def exported(library):
-    """(name, version, is it the default version, kind, binding) of each exported symbol."""
+    """Each exported symbol as (name, version, whether that is the default version, kind, binding)."""
     found = []
     for line in read('readelf', '-W', '--dyn-syms', BUILD / f'{library}.so.1').splitlines():
         fields = line.split()
@@ -39,7 +39,7 @@ def exported(library):
 
 
 def listed(library):
-    """(name, version) -> (default or compat, kind), in any release."""
+    """(name, version) -> (default or compat, kind), in any release of rdma-core."""
     found = {}
     for release in RELEASES:
         with open(ROOT / 'abi' / f'{release}-{library}.exports.tsv', encoding='ascii') as file:
@@ -49,7 +49,7 @@ def listed(library):
 
 
 def others():
-    """(name, version) that the private nodes without a list of their own hold."""
+    """The (name, version) pairs of those private nodes that have no list of their own."""
     names = {name for name, version in listed('libibverbs') if '_PRIVATE_' in version}
     for number in OTHER_NODES:
         for name in names:

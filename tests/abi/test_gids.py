@@ -64,7 +64,7 @@ def test_addresses_in_the_kernels_order(fabric):
         ip addr add 10.1.2.4/24 dev right
         ip link set dev left up
         ip link set dev right up''')
-    # An interface without an IPv4 address comes after those with one, though its index is lower.
+    # an interface without an IPv4 address comes after those that have one, though its index is lower
     assert gids[:8] == both(of_mac(links['right']['address']), '::ffff:10.1.2.3', '::ffff:10.1.2.4',
                             '2001:db8::5')
     assert set(gids[8:]) <= set(both(of_mac(links['left']['address'])))
@@ -89,7 +89,7 @@ def test_interface_without_hardware_address(fabric):
 
 
 def test_index_3_is_the_usual_choice(fabric):
-    """Here, whatever the host has."""
+    """On this host, whatever addresses it has."""
     gids = table(fabric.run('ibv_devinfo', '-v').stdout)
     assert gids[1][0].is_link_local and gids[1][1] == V2
     assert gids[3][1] == V2 and not gids[3][0].is_link_local

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Debian's programs and modules load our libraries and list weft0."""
+"""Debian's programs and modules load Weft's libraries and list weft0."""
 import os
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def test_fi_info(fabric):
 
 
 def test_ucx_info(fabric):
-    """Some of its transports want more than there is yet, and it says so; it must list the device."""
+    """Some transports of UCX want more than Weft has, and ucx_info says so; it must list the device."""
     program = fabric.start('ucx_info', '-d')
     done = program.wait()
     assert done.status == 0
@@ -82,7 +82,7 @@ def test_perftest_refuses_another_device(fabric):
 @pytest.mark.quick
 @pytest.mark.parametrize('library', vendor_libraries(), ids=lambda path: path.name)
 def test_vendor_library_is_satisfied(library):
-    """Each finds all its symbols at once, and does not take our device for its own."""
+    """Each library finds all its symbols at once, and does not take Weft's device for its own."""
     done = subprocess.run([sys.executable, '-c', LOAD_NOW, library], capture_output=True, text=True,
                           check=False, env={**os.environ, 'LD_LIBRARY_PATH': str(BUILD),
                                             'LD_BIND_NOW': '1'})

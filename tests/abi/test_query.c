@@ -17,7 +17,7 @@
 
 #include "pool.h"
 
-/* What stands behind the macros and inline functions of the header. */
+/* The functions behind the macros and inline functions of the header. */
 #undef ibv_query_port
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
 		       int *type);
@@ -73,7 +73,7 @@ static void device_list(void **state)
 	assert_int_equal(ibv_get_device_index(NULL), -1);
 }
 
-/* Vendor libraries compare the pointer behind ibv_device with their operations. */
+/* Vendor libraries compare the pointer behind struct ibv_device with their own operations. */
 static void pointer_behind_device(void **state)
 {
 	const char *const *const *operations =
@@ -125,7 +125,8 @@ static int lowest_fd(void)
 	return fd;
 }
 
-/* With room for no descriptor, for one, and so on until it opens: each failure leaves none open. */
+/* The device is opened with room for no descriptor, for one, and so on until that succeeds: no failure leaves
+ * one open. */
 static void open_without_descriptors(void **state)
 {
 	int first = lowest_fd();
@@ -189,12 +190,12 @@ static void query_device_ex(void **state)
 		vctx->query_device_ex(context, NULL, &big.attr, sizeof(struct ibv_device_attr) - 1),
 		EINVAL);
 	assert_true(all(&big, sizeof(big), FILLER));
-	/* A program of an earlier release has a shorter struct. */
+	/* a program of an earlier release has a shorter struct */
 	assert_int_equal(vctx->query_device_ex(context, NULL, &big.attr,
 					       offsetof(struct ibv_device_attr_ex, odp_caps)),
 			 0);
 	assert_true(all(&big.attr.odp_caps, sizeof(big.attr.odp_caps), FILLER));
-	/* One of a later release has a longer one: what we do not know is zero. */
+	/* a program of a later release has a longer one: fields that Weft does not know are zero */
 	assert_int_equal(vctx->query_device_ex(context, NULL, &big.attr, sizeof(big)), 0);
 	assert_int_equal(big.later, 0);
 	assert_int_equal(big.attr.phys_port_cnt_ex, 1);
@@ -220,7 +221,7 @@ static void query_port(void **state)
 	assert_int_equal(ibv_query_port(context, 1, NULL), EINVAL);
 	assert_int_equal(ibv_query_port(NULL, 1, (void *)&big), EINVAL);
 	assert_true(all(&big, sizeof(big), FILLER));
-	/* The exported function serves programs whose struct ends before port_cap_flags2. */
+	/* the exported function serves programs whose struct ends before port_cap_flags2 */
 	assert_int_equal(ibv_query_port(context, 1, (void *)&big), 0);
 	assert_int_equal(big.attr.state, IBV_PORT_ACTIVE);
 	assert_int_equal(big.attr.link_layer, IBV_LINK_LAYER_ETHERNET);
@@ -289,7 +290,7 @@ static void query_gid(void **state)
 	assert_int_equal(type, 0);
 	assert_int_equal(ibv_query_gid_type(*state, 1, 1, &type), 0);
 	assert_int_equal(type, 1);
-	/* The last entry of the table is unused: zero, and no error. */
+	/* the last entry of the table is unused: zero, and no error */
 	assert_int_equal(ibv_query_gid(*state, 1, len - 1, &gid), 0);
 	assert_true(all(&gid, sizeof(gid), 0));
 	assert_int_equal(ibv_query_gid_type(*state, 1, (unsigned int)len - 1, &type), 0);
@@ -378,7 +379,7 @@ static void resolve_eth_l2(void **state)
 	assert_true(all(mac, sizeof(mac), FILLER));
 }
 
-/* The memory of a closed context stays, so that what programs call through it still answers. */
+/* The memory of a closed context stays, so that operations which programs call through it still answer. */
 static void closed_context(void **state)
 {
 	struct ibv_context *context = ibv_open_device(weft0());

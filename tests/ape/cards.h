@@ -22,7 +22,7 @@ struct card {
 	uint64_t room[CARD_PROCESSES], source[CARD_PROCESSES];
 	unsigned int life, puts;
 	uint8_t *verbs; /* of cards->verbs */
-	bool faulty;	/* the memory of its processes is gone */
+	bool faulty;	/* the memory of the node's processes cannot be reached */
 };
 
 typedef void cards_event_fn(struct cards *cards, uint32_t node, unsigned int process,
@@ -39,7 +39,7 @@ struct cards {
 	struct weft_ape_card_config config;
 };
 
-/* What all cards have, to be changed before cards_begin_with. */
+/* The configuration that all cards get, for tests that change it before cards_begin_with. */
 struct weft_ape_card_config cards_config(unsigned int x, unsigned int y, unsigned int z);
 void cards_begin_with(struct cards *c, const struct weft_ape_card_config *config, uint64_t seed,
 		      cards_event_fn *event);
@@ -50,10 +50,10 @@ void cards_end(struct cards *c);
 void card_restart(struct cards *c, uint32_t node);
 
 uint8_t *card_bytes(struct cards *c, uint32_t node, unsigned int process, uint64_t addr);
-/* Empty room with a guard on either side, and bytes that differ everywhere. */
+/* Addresses: of empty room with a guard on either side; of bytes to send, which differ everywhere. */
 uint64_t card_room(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes);
 uint64_t card_source(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes);
-/* Others may PUT and GET everywhere. The buffer. */
+/* Registers all of the process's memory, for others to PUT into and GET from. The buffer's number. */
 int card_register_all(struct cards *c, uint32_t node, unsigned int process);
 void card_receive(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes);
 bool card_post(struct cards *c, uint32_t node, unsigned int process,

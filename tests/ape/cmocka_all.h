@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* cmocka with all that it wants to be included before. */
+/* cmocka, with the headers that have to be included before it. */
 #ifndef WEFT_TESTS_APE_CMOCKA_ALL_H
 #define WEFT_TESTS_APE_CMOCKA_ALL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* CRC-32C by a table, as the world of the engine. */
+/* CRC-32C by a table, which the engine asks of its world. */
 #ifndef WEFT_TESTS_APE_CRC_H
 #define WEFT_TESTS_APE_CRC_H
 

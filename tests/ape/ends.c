@@ -32,7 +32,7 @@ void pair_begin(struct pair *p, const struct weft_ape_link_config *config, unsig
 	}
 }
 
-/* What arrives now was sent `delay` word times ago; with none, it arrives in the same. */
+/* What arrives now was sent `delay` word times ago; with a delay of 0, in this very word time. */
 void pair_step(struct pair *p)
 {
 	for (unsigned int i = 0; i < 2; i++) {

@@ -45,14 +45,14 @@ void pair_begin(struct pair *p, const struct weft_ape_link_config *config, unsig
 void end_begin(struct pair *p, struct end *e);
 /* One word time. */
 void pair_step(struct pair *p);
-/* Begins to give the packet, if the end is idle and there is room; words up to `now` are given. */
+/* Whether end i has no packet to give; pair_give gives it one, whose words pair_feed sends. */
 bool pair_may_give(const struct pair *p, unsigned int i);
 void pair_give(struct pair *p, unsigned int i, const struct packet *packet);
 /* Gives up to so many further words of the packet. */
 void pair_feed(struct pair *p, unsigned int i, unsigned int words);
-/* Takes up to so many words; whether a whole packet is in end[i].taking. */
+/* Takes up to so many words. Returns whether a whole packet is in end[i].taking. */
 bool pair_take(struct pair *p, unsigned int i, unsigned int words);
-/* A header that parses and words as the seed has them. */
+/* Makes a packet: a header that parses, and words that the seed decides. */
 void packet_make(struct packet *packet, unsigned int vc, unsigned int payload_words,
 		 uint64_t *seed);
 uint64_t sum_of(const uint64_t beats[WEFT_APE_KINDS]);

@@ -43,7 +43,7 @@ static void begin(unsigned int x, unsigned int y, unsigned int z)
 	begin_with(&config);
 }
 
-/* Until so many events have come. */
+/* Returns when so many events have come. */
 static void await(unsigned int count)
 {
 	uint64_t until = cards.torus.sim.now_ns + 50000000;
@@ -126,7 +126,7 @@ static void test_bad_descriptors(void **state)
 	cards_end(&cards);
 }
 
-/* Its bytes in a ring, each that must be zero among them. */
+/* A descriptor as bytes of a ring; each byte that must be zero is tried as another value. */
 static void test_descriptor_bytes(void **state)
 {
 	uint8_t bytes[WEFT_APE_DESCRIPTOR_BYTES] = {1, 0, 0x34, 0x12, 0x42, 0x08};
@@ -157,7 +157,7 @@ static void test_descriptor_bytes(void **state)
 	}
 }
 
-/* A ring that is full, a card that speaks with as many as it can. */
+/* A card that has as many peers as it can, a ring that is full, and no buffer left. */
 static void test_full(void **state)
 {
 	struct weft_ape_card_config config = cards_config(9, 8, 1);
@@ -239,7 +239,7 @@ static void test_sizes(void **state)
 	}
 }
 
-/* What the counter counts is there, one hop and three hops away. */
+/* When the counter grows, the bytes that it counts are there, one hop and three hops away. */
 static const uint8_t *litmus_at;
 static uint8_t litmus_bytes;
 static uint64_t litmus_seen;
@@ -317,7 +317,7 @@ static void test_refusals(void **state)
 		assert_int_equal(outcome(&d), WEFT_APE_LOCAL_FAULT);
 		cards.card[0].faulty = false;
 	}
-	/* SEND: nobody waits; then a receive that is too short, and which stays. */
+	/* SEND: there is no receive; then there is one that is too short, and stays. */
 	d = descriptor(WEFT_APE_OP_SEND, 0, 1, 10000);
 	assert_int_equal(outcome(&d), WEFT_APE_NOT_READY);
 	card_receive(&cards, 1, 1, 9999);
@@ -331,12 +331,12 @@ static void test_refusals(void **state)
 	cards.card[0].faulty = false;
 	assert_true(card_post(&cards, 0, 0, &d));
 	await(events + 2);
-	/* One that comes in time. */
+	/* A receive that comes in time. */
 	events = 0;
 	assert_true(card_post(&cards, 0, 0, &d));
 	weft_sim_run(&cards.torus.sim, cards.torus.sim.now_ns + 200000);
 	assert_int_equal(events, 0);
-	/* Meanwhile another process gets on, to the one that does not receive. */
+	/* Meanwhile another process gets through to the process that does not receive. */
 	struct weft_ape_descriptor put = descriptor(WEFT_APE_OP_PUT, 0, 1, 5000);
 
 	assert_true(card_post(&cards, 0, 1, &put));
@@ -345,7 +345,7 @@ static void test_refusals(void **state)
 	assert_int_equal(event[0].status, WEFT_APE_OK);
 	card_receive(&cards, 1, 1, 9999);
 	await(3);
-	/* Unregistered: no byte comes in any more. */
+	/* The buffer is unregistered: no byte comes in any more. */
 	assert_true(weft_ape_card_unregister(&cards.card[1].card, 1, 0));
 	d = descriptor(WEFT_APE_OP_PUT, 0, 1, 100);
 	assert_int_equal(outcome(&d), WEFT_APE_REMOTE_RANGE);
@@ -355,7 +355,7 @@ static void test_refusals(void **state)
 
 /* ---- Engines ---- */
 
-/* When a PUT of 8 bytes is done that is posted behind a long one of another process. */
+/* The time at which a PUT of 8 bytes is done that is posted behind a long one of another process. */
 static uint64_t short_beside_long(unsigned int engines, uint64_t bytes)
 {
 	struct weft_ape_card_config config = cards_config(2, 1, 1);
@@ -447,7 +447,7 @@ static void test_nth_beat(void **state)
 	       all);
 }
 
-/* Sequences begin close to their end, and windows fill. */
+/* Sequence numbers begin close to their wrap, and windows fill. */
 static void test_wrap(void **state)
 {
 	struct weft_ape_descriptor d;
@@ -478,7 +478,7 @@ static void test_wrap(void **state)
 	cards_end(&cards);
 }
 
-/* How long 24 PUTs of 200,000 bytes take if so many beats of a million are lost. */
+/* The time that 24 PUTs of 200,000 bytes take if so many beats of a million are lost. */
 static uint64_t time_with_losses(unsigned int losses)
 {
 	struct weft_ape_descriptor d;
@@ -524,7 +524,7 @@ static unsigned int record(struct torus_node *n, unsigned int cable, struct weft
 	return 1;
 }
 
-/* What was sent to a card that has begun anew since, and all of it again to one that has not. */
+/* Beats that were sent to a card come again: after it has begun a new life, and while it has not. */
 static void test_lives(void **state)
 {
 	struct weft_ape_descriptor d;
@@ -561,7 +561,7 @@ static void test_lives(void **state)
 			assert_true(c->counters.bad_life > 0);
 		else
 			assert_true(c->counters.packets > packets);
-		/* And they speak with each other. */
+		/* And the two cards speak with each other. */
 		events = 0;
 		d = descriptor(WEFT_APE_OP_PUT, 0, 1, 3000);
 		if (outcome(&d) == WEFT_APE_RESTARTED)
@@ -571,7 +571,7 @@ static void test_lives(void **state)
 	}
 }
 
-/* Nobody there: the error comes when it should, and is told of each kind. */
+/* The peer is silent: the error comes when it should, and is told for each kind of message. */
 static void test_silence(void **state)
 {
 	for (unsigned int op = 0; op < WEFT_APE_OPS; op++) {
@@ -584,11 +584,11 @@ static void test_silence(void **state)
 		begun = cards.torus.sim.now_ns;
 		assert_int_equal(outcome(&d), WEFT_APE_UNREACHABLE);
 		assert_in_range(event_ns[0] - begun, 2000000, 2200000);
-		/* The others are there. */
+		/* The other nodes still answer. */
 		d.to.at[0] = 2;
 		if (op != WEFT_APE_OP_SEND)
 			assert_int_equal(outcome(&d), WEFT_APE_OK);
-		/* One that dies in mid-traffic, and begins anew. */
+		/* A card that dies in mid-traffic, and begins a new life. */
 		card_restart(&cards, 1);
 		card_register_all(&cards, 1, 1);
 		weft_sim_run(&cards.torus.sim, cards.torus.sim.now_ns + 100000);
@@ -620,7 +620,7 @@ static void test_registers(void **state)
 	assert_int_equal(weft_ape_reg_read(c, 70), 0x0000ff40);
 	assert_int_equal(weft_ape_reg_read(c, 152), 0x3f);
 	assert_int_equal(weft_ape_reg_read(c, 7), 0);
-	/* What cannot be is refused, and changes nothing. */
+	/* A value that a card cannot have is refused, and changes nothing. */
 	assert_false(weft_ape_reg_write(c, 69, 0xffff0060));
 	assert_false(weft_ape_reg_write(c, 69, 0x0180ffff));
 	assert_false(weft_ape_reg_write(c, 70, 0x00000740));
@@ -649,7 +649,7 @@ static void test_registers(void **state)
 	cards_end(&cards);
 }
 
-/* Hops, channel and *last* that are not those of the way, which no footer covers. */
+/* Hops, channel and *last*, which no footer covers, are not those of the way from the source. */
 static unsigned int wrong_way(struct torus_node *n, unsigned int cable, struct weft_ape_beat *beat)
 {
 	struct weft_ape_word w = {beat->quad[0], beat->quad[1]};

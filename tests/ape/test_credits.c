@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Credits: no FIFO is deeper than it is, whatever the cable's delay; lost and damaged credits cost
+/* Credits: no FIFO overflows, whatever the cable's delay; lost and damaged credits cost
  * no packet; and the window gives the throughput. */
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void assert_depths(void)
 	}
 }
 
-/* Packets that were taken in so many word times by a receiver that takes `rate` words. */
+/* The number of packets that were taken in so many word times by a receiver that takes `rate` words a time. */
 static unsigned int flow(unsigned int times, unsigned int words, unsigned int rate, uint64_t *seed)
 {
 	unsigned int packets = 0;
@@ -155,7 +155,7 @@ static void test_lost_credits(void **state)
 	}
 }
 
-/* Data that is lost would count as under way for ever, were there no marks. */
+/* Without marks, data that is lost would count as under way for ever. */
 static bool lose_data(struct pair *p, unsigned int i, struct weft_ape_beat *beat)
 {
 	return i || splitmix64(&meddle_seed) % 200;
@@ -191,7 +191,7 @@ static void test_lost_words(void **state)
 	}
 }
 
-/* The other end begins anew, and its counts with it; so does the sender's view of them. */
+/* The other end begins anew, its counts at 0; the sender follows it. */
 static void test_new_receiver(void **state)
 {
 	struct weft_ape_link_config config = usual();
@@ -212,7 +212,7 @@ static void test_new_receiver(void **state)
 	}
 }
 
-/* Half of all random words are good to SECDED; none is a credit. */
+/* Half of all random words pass SECDED; none is taken for a credit. */
 static void test_random_words_are_no_credits(void **state)
 {
 	struct weft_ape_link_config config = usual();

@@ -16,7 +16,8 @@
 struct stream {
 	struct packet packet[PACKETS];
 	struct weft_ape_beat beat[BEATS_MAX];
-	unsigned int of[BEATS_MAX]; /* which packet, from 1; or of that before it */
+	unsigned int of
+		[BEATS_MAX]; /* of which packet a beat is, from 1; a beat between two counts for the first */
 	unsigned int beats;
 };
 
@@ -153,7 +154,7 @@ static void damage(unsigned int way, unsigned int from, unsigned int count, unsi
 	}
 }
 
-/* Feeds the damaged stream to a new receiver; which packets came. */
+/* Feeds the damaged stream to a new receiver; a bit for each packet that came. */
 static unsigned int receive(const struct weft_ape_link_config *config, bool cut)
 {
 	unsigned int came = 0;
@@ -192,7 +193,7 @@ static void test_heals(void **state)
 
 		damage(way, from, count, config.quads, &dice);
 		came = receive(&config, false);
-		/* Touched, and the one behind; of[] of beats between two is that before. */
+		/* The packet that was touched, and the one behind it, may be lost. */
 		for (unsigned int i = from; i < from + count; i++)
 			allowed |= 3u << sent.of[i] >> 1;
 		allowed |= 1u << sent.of[from + count - 1];
@@ -206,7 +207,7 @@ static void test_heals(void **state)
 	assert_true(lost > rounds / 4 && unharmed > rounds / 50);
 }
 
-/* A cable that is cut for good: what is in the FIFOs is whole, so that nobody waits for an end. */
+/* A cable that is cut for good: each packet in the FIFOs gets an end, so that no receiver waits for one. */
 static void test_cut(void **state)
 {
 	for (unsigned int round = 0; round < 3000; round++) {
@@ -222,7 +223,7 @@ static void test_cut(void **state)
 			assert_int_equal(pair.end[1].queue[vc].data.count, 0);
 		}
 		assert_int_equal(pair.end[1].rx.state, WEFT_APE_RX_OFF);
-		/* Off: nothing is taken; up again: the next packet is. */
+		/* While the cable is off nothing is taken; when it is up again, the next packet is. */
 		weft_ape_rx_beat(&pair.end[1].rx, &sent.beat[0]);
 		weft_ape_rx_up(&pair.end[1].rx);
 		for (unsigned int i = 0; i < sent.beats; i++)
@@ -232,7 +233,7 @@ static void test_cut(void **state)
 	}
 }
 
-/* Headers with three flips pass for sound: the footer does not hold. One is corrected, two drop. */
+/* A header with one flip is corrected, with two it is dropped, with three it passes as sound: then the footer does not hold. */
 static void test_flipped_headers(void **state)
 {
 	unsigned int count[4] = {0}, delivered[4] = {0}, routers = 0;

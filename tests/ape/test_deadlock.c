@@ -13,8 +13,8 @@
 #define FIFOS	  (NODES_MAX * WEFT_APE_CABLES * WEFT_APE_CHANNELS)
 #define NEXT	  (WEFT_APE_CABLES * WEFT_APE_CHANNELS)
 
-/* FIFO: of the cable that a node sends by, at its other end. Its successors are FIFOs of the next
- * node: a bit for each cable and channel there. */
+/* A FIFO is named by the node that sends into it, the cable and the channel; it lies at the cable's other end. Those that it
+ * waits for are FIFOs that the node there sends into: a bit for each cable and channel. */
 static uint16_t next_of[FIFOS];
 static uint32_t node_behind[FIFOS];
 static uint8_t color[FIFOS];
@@ -152,15 +152,15 @@ static void test_eight(void **state)
 	every_kind(8, 8, 8);
 }
 
-/* And long rings of any size. */
+/* Single rings of each length up to 64. */
 static void test_rings(void **state)
 {
 	for (unsigned int size = 1; size <= 64; size++)
 		every_kind(size, 1, 1);
 }
 
-/* With one: where a ring has four nodes or more, whatever the others. With ties that all go one
- * way; for with parity a ring of four has each cable's ways end at the next node. */
+/* With one channel there is a cycle where a ring has four nodes or more, whatever the other dimensions are; with ties that all go
+ * one way, since with parity all ways over a cable of a ring of four end at the next node. */
 static void test_one_channel(void **state)
 {
 	unsigned int found = 0, none = 0;

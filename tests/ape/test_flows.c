@@ -28,7 +28,9 @@ struct game {
 	struct cards cards;
 	struct op op[OPS];
 	unsigned int ops, killed;
-	uint64_t last_received[64][2][64][2]; /* to, channel, from, process: the order */
+	uint64_t
+		last_received[64][2][64]
+			     [2]; /* the order of the last SEND, by node and process to, and from */
 	uint64_t trace;
 	bool disturbed[64], cut_any;
 	bool cable_disturbed[64][WEFT_APE_CABLES];
@@ -301,7 +303,7 @@ static int tell_seed(void **state)
 
 int main(void)
 {
-	/* Games take the memory of those before. */
+	/* Keeps freed memory, which the next game takes again. */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	const struct CMUnitTest tests[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Frames: whatever a packet is made of arrives as it was, whatever is inserted, and the words of a
- * cable are as many as the formula says. */
+/* Frames: any content of a packet arrives as it was, whatever the frames insert, and a packet takes as many words of
+ * the cable as the formula says. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static void pass(const struct packet *packet, uint64_t *seed, unsigned int starv
 	assert_same(&pair.end[1].taking, packet);
 }
 
-/* The words of the cable itself; MAGIC is no header's, for it has a third channel. */
+/* The words of the cable itself, as content. (No header is MAGIC: it would name a third channel.) */
 static struct weft_ape_word trap(unsigned int which)
 {
 	struct weft_ape_credit credit = {.used = {{64, 64}, {64, 64}}, .mark = 77};
@@ -60,7 +60,7 @@ static struct weft_ape_word trap(unsigned int which)
 	return words[which % (sizeof(words) / sizeof(*words))];
 }
 
-/* Each position but the header's, each two traps behind each other, each width. */
+/* At each position but the header's, each trap, and each two behind each other, at each width. */
 static void test_traps_everywhere(void **state)
 {
 	static const unsigned int quads[] = {1, 2, 4};
@@ -86,8 +86,8 @@ static void test_traps_everywhere(void **state)
 	}
 }
 
-/* All of it made of traps, the header as much as its fields allow: only half of MAGIC fits, which a
- * beat of 64 bits may be. */
+/* A packet that is all traps, its header as far as the fields allow: only half of MAGIC fits, which is a whole beat on a cable of
+ * 64 bits. */
 static void test_headers_of_magic(void **state)
 {
 	static const unsigned int quads[] = {1, 2, 4};
@@ -164,7 +164,7 @@ static void test_schedules(void **state)
 	}
 }
 
-/* A sender that never starves: all words at the far end, and the formula. */
+/* A sender that never starves: counts all words at the other end, and compares them with the formula. */
 static void measure(unsigned int quads, unsigned int words)
 {
 	struct weft_ape_link_config config = config_of(quads, false);

@@ -65,7 +65,7 @@ static void test_numbers_of_buffers(void **state)
 	cards_end(&cards);
 }
 
-/* A SEND that has come in half loses its receive; it goes whole into the next. */
+/* A SEND of which half has come loses its receive; the whole of it goes into the next one. */
 static void test_withdrawn_in_the_middle(void **state)
 {
 	struct weft_ape_descriptor d;
@@ -97,7 +97,7 @@ static void test_withdrawn_in_the_middle(void **state)
 	cards_end(&cards);
 }
 
-/* All that it has posted ends, by an event each; nothing comes to it, and the flow goes on. */
+/* A process leaves: all that it has posted ends, by an event each; nothing comes to it, and the flow goes on. */
 static void test_leaves(void **state)
 {
 	struct weft_ape_descriptor put, get, send;
@@ -120,7 +120,7 @@ static void test_leaves(void **state)
 	assert_int_equal(events, 3); /* what had not begun is forgotten */
 	for (unsigned int i = 0; i < events; i++)
 		assert_int_equal(event[i].status, WEFT_APE_LOCAL_FAULT);
-	/* another process of the node still gets on, and to the one that left nobody does */
+	/* another process of the node can still send, and nothing reaches the one that left */
 	events = 0;
 	put = descriptor(WEFT_APE_OP_PUT, 100);
 	card_source(&cards, 0, 1, put.local - CARD_BASE - CARD_SOURCES + 100);

@@ -12,8 +12,8 @@
 
 #define VALUES 16
 
-/* Each line of the file: a kind, numbers, the word in hexadecimal. Calls check for those of a kind.
- */
+/* Calls check for each line of vectors.tsv of a kind: after the kind it has numbers, then the word in hexadecimal. Returns how
+ * many there were. */
 static unsigned int each(const char *kind,
 			 void (*check)(const uint64_t *value, struct weft_ape_word word))
 {
@@ -115,7 +115,7 @@ static void test_vectors(void **state)
 	assert_int_equal(each("credit", check_credit), 100);
 }
 
-/* One field after the other is a little too much. */
+/* One field after the other is one more than its bound. */
 static void test_bounds(void **state)
 {
 	static const struct weft_ape_header bad[] = {
@@ -136,7 +136,7 @@ static void test_bounds(void **state)
 	assert_true(weft_ape_header_build(&h, &w));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		assert_false(weft_ape_header_build(&bad[i], &w));
-	/* What only a word can say: a third channel, the reserved bit, too many bytes. */
+	/* What a word can say but no struct: a third channel, the reserved bit, too many bytes. */
 	assert_false(weft_ape_header_parse((struct weft_ape_word){2, 0}, &h));
 	assert_false(weft_ape_header_parse((struct weft_ape_word){1ull << 41, 0}, &h));
 	assert_false(weft_ape_header_parse((struct weft_ape_word){4097ull << 48, 0}, &h));
@@ -147,7 +147,7 @@ static void test_bounds(void **state)
 	assert_int_equal(weft_ape_payload_words(4096), 256);
 }
 
-/* What no router changes is covered, bit for bit; what they change is not. */
+/* The CRC covers each bit that no router changes, and none that routers change. */
 static void test_crc_covers(void **state)
 {
 	uint8_t payload[32] = {1, 2, 3};
@@ -172,7 +172,7 @@ static void test_crc_covers(void **state)
 	assert_false(weft_ape_footer_parse(weft_ape_footer_filler(), &(struct weft_ape_footer){0}));
 }
 
-/* The words of the cable itself are no credits, nor are they with a bit flipped. */
+/* MAGIC and START are no credits, nor are they with a bit flipped. */
 static void test_no_credit(void **state)
 {
 	struct weft_ape_credit c;

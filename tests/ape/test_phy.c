@@ -49,7 +49,7 @@ static void test_given_symbols(void **state)
 		{WEFT_APE_K(30, 7), false, "0111101000"},
 		{WEFT_APE_K(28, 5), true, "1100000101"},
 		{WEFT_APE_K(30, 7), true, "1000010111"},
-		/* The two halves' exceptions. */
+		/* The exceptions of the code's two halves. */
 		{7, false, "1110001011"},
 		{7, true, "0001110100"},
 		{3 << 5 | 1, true, "1000101100"},
@@ -69,7 +69,7 @@ static void test_given_symbols(void **state)
 		assert_int_equal(weft_ape_b8b10_encode(&table, given[i].value, &plus),
 				 bits_of(given[i].bits));
 	}
-	/* Every value at both disparities comes back, and there are as many codes as there are. */
+	/* Every value at both disparities comes back, and there are as many codes as 8b10b has. */
 	for (unsigned int value = 0; value < WEFT_APE_VALUES; value++)
 		for (unsigned int p = 0; p < 2; p++) {
 			bool plus = p, back = p;
@@ -121,7 +121,7 @@ static void test_line_of_8b10b(void **state)
 				commas += i && (window == 0x1f || window == 0x60);
 			}
 		}
-		/* It begins at −1: within ±3 of the middle. */
+		/* The running disparity begins at −1, and stays within ±3 of the middle. */
 		assert_in_range(longest, 1, 5);
 		assert_true(most - 1 <= 3 && least - 1 >= -3);
 		assert_int_equal(commas, 0);
@@ -163,7 +163,7 @@ static void test_scrambler(void **state)
 	uint64_t seed = 3, there = splitmix64(&seed), here = 0, ones = 0;
 	struct weft_ape_block_lock lock = {0};
 
-	/* By its definition: what is sent is the bit and those sent 39 and 58 before it. */
+	/* By its definition a bit that is sent is the exclusive or of the data bit and those sent 39 and 58 before it. */
 	uint64_t line[2], at = there, block = 0x0123456789abcdefull;
 
 	line[0] = weft_ape_scramble(&at, block);
@@ -251,7 +251,7 @@ static void begin_lanes(unsigned int code, unsigned int lanes, uint64_t *seed)
 	sent_words = next_word = wrong_words = good_words = 0;
 }
 
-/* Words say which they are; one slot, and what comes of it. */
+/* One slot of the lanes; counts the words that come, each of which says which one it is. Returns whether any came. */
 static bool step_lanes(bool data)
 {
 	uint8_t bits[WEFT_APE_LANES][WEFT_APE_SLOT_BITS];
@@ -312,8 +312,8 @@ static void test_starts(void **state)
 	printf("# 10,000 starts: up after at most %u slots\n", longest);
 }
 
-/* A bit slips, or a lane dies and comes back: down, counted, up again; every word is the one that
- * it says, but for what came before the loss was seen, which is told apart and counted. */
+/* A bit slips, or a lane dies and comes back: the channel goes down, that is counted, and it comes up again. Every word is right, but
+ * for those that came before the loss was seen, which are counted apart. */
 static void test_slips(void **state)
 {
 	uint64_t seed = 5, before = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The router among others: cut-through to the word, no mixing, what is dropped, and that whatever
- * is given arrives. */
+/* Routers in a torus: cut-through to the word, packets that do not mix, what is dropped, and that all else
+ * arrives. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +124,7 @@ static void test_cut_through(void **state)
 	torus_end(&torus);
 }
 
-/* Everybody to everybody, several ports, FIFOs of a packet: whole, and none lost. */
+/* All nodes to all nodes, by several ports, with FIFOs of one packet: all arrive whole, and none is lost. */
 static void test_all_to_all(void **state)
 {
 	static const unsigned int sizes[][3] = {{3, 3, 3}, {5, 4, 1}, {8, 1, 1}, {4, 4, 1}};
@@ -228,12 +228,12 @@ static void test_drops(void **state)
 	assert_int_equal(r->dropped[WEFT_APE_DROP_NOWHERE], 2);
 	assert_int_equal(r->dropped[WEFT_APE_DROP_HOPS], 1);
 	assert_int_equal(whole, 0);
-	/* Its own cable back: the next router finds *last* wrong. */
+	/* A cable that is looped back: the packet comes to the node that sent it, whose router finds *last* wrong. */
 	torus.node[0].node.config.loopback = 1;
 	give(0, 1, 1, 0, 2);
 	weft_sim_run(&torus.sim, torus.sim.now_ns + 1000 * WORD_NS);
 	assert_int_equal(r->dropped[WEFT_APE_DROP_ODD], 1);
-	/* What waits for a cable that goes down, and what comes for it later. */
+	/* A packet that waits for a cable that goes down, and one that comes for it later. */
 	torus.node[0].node.config.loopback = 0;
 	give(0, 1, 0, 0, 256);
 	weft_sim_run(&torus.sim, torus.sim.now_ns + 50 * WORD_NS);

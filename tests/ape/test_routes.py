@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.quick, pytest.mark.aside]
 BUILD = Path(os.environ.get('WEFT_BUILD', Path(__file__).resolve().parents[2] / 'build'))
 PLUS, MINUS, PARITY = range(3)
 
-# Sizes, lines as a mask, order of dimensions (first one lowest digit), tie rule.
+# Sizes; which dimensions are lines, as a mask; order of dimensions (the first is the lowest digit); rule for ties.
 LATTICES = [
     ((2, 1, 1), 0, 210, PLUS), ((3, 1, 1), 0, 210, PLUS), ((4, 1, 1), 0, 210, PLUS),
     ((5, 1, 1), 0, 210, MINUS), ((8, 1, 1), 0, 210, PLUS), ((8, 1, 1), 0, 210, MINUS),

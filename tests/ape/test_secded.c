@@ -37,7 +37,7 @@ static void test_one_and_two(void **state)
 	}
 }
 
-/* So that nobody relies on it. */
+/* Three flips pass as one: shown, so that no other code relies on SECDED there. */
 static void test_three_are_wrong(void **state)
 {
 	uint64_t seed = 2;

@@ -67,7 +67,7 @@ static void run(uint64_t ns)
 	weft_sim_run(&cards.torus.sim, cards.torus.sim.now_ns + ns);
 }
 
-/* As many as there is room for. */
+/* Writes packets, as many as there is room for. */
 static void write_packets(uint32_t most)
 {
 	struct weft_ape_card *c = &cards.card[0].card;
@@ -125,7 +125,7 @@ static void test_damaged(void **state)
 	}
 }
 
-/* The ring is bounded; one that was full says when to ask again. */
+/* The ring is bounded; when one that was full has room again, that is told. */
 static void test_room(void **state)
 {
 	struct weft_ape_card *c;
@@ -165,7 +165,7 @@ static void test_room_is_told(void **state)
 	cards_end(&cards);
 }
 
-/* Nothing comes of what was on its way to a node that answers no more; what is written later comes. */
+/* Packets on their way to a node that no longer answers are lost; those that are written when it answers again arrive. */
 static void test_given_up(void **state)
 {
 	struct weft_ape_card *c;
@@ -188,7 +188,7 @@ static void test_given_up(void **state)
 	cards_end(&cards);
 }
 
-/* A card that begins anew has none of what was before; its peer sends it what comes behind. */
+/* A card in a new life gets none of the packets from before; packets that its peer writes afterwards arrive. */
 static void test_new_life(void **state)
 {
 	begin(1);

@@ -39,7 +39,7 @@ struct torus {
 	struct weft_ape_node_config config; /* of all, but for `me` */
 	const struct torus_kind *kind;
 	weft_ape_deliver_fn *deliver;
-	/* How often the beat is sent, maybe changed; NULL: once. */
+	/* May change the beat; says how often it is sent. NULL: each is sent once. */
 	unsigned int (*meddle)(struct torus_node *n, unsigned int cable,
 			       struct weft_ape_beat *beat);
 };
@@ -49,7 +49,7 @@ struct weft_ape_node_config torus_config(unsigned int x, unsigned int y, unsigne
 /* Links and routers; what they deliver, with the node as owner. */
 void torus_begin(struct torus *t, const struct weft_ape_node_config *config, uint64_t delay_words,
 		 weft_ape_deliver_fn *deliver, uint64_t seed);
-/* Of this kind; `cards` are as many things of `size` bytes. */
+/* The same with nodes of this kind; `cards` is an array of structs of `size` bytes, one a node. */
 void torus_begin_with(struct torus *t, const struct weft_ape_node_config *config,
 		      uint64_t delay_words, const struct torus_kind *kind, uint64_t seed,
 		      void *cards, size_t size);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Engines behind one address: each gets the packets of its number and no other's, its timer when it is due, and its turn.
- * The engines are played here: what the switch calls of them notes that it was called.
+ * Engines behind one address: each gets the packets of its queue pair number and no others, its timer when
+ * that is due, and its turn to send. The engines are played here: their functions note that the switch has
+ * called them.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -20,13 +21,14 @@ static struct weft_roce_qp qp[PORTS];
 static struct weft_switch_port port[PORTS], *table[PORTS], *heap[PORTS + 1];
 static struct weft_switch sw;
 static struct {
-	uint32_t came, ran, timed; /* how often */
-	uint32_t turns;		   /* for how many more it has something to send */
+	/* how often the engine got a packet, got its turn, had its timer called */
+	uint32_t came, ran, timed;
+	uint32_t turns; /* in how many more turns it has something to send */
 } did[PORTS];
-static uint32_t order[4 * PORTS], ran; /* numbers, as they ran */
-static uint64_t next_deadline_ns;      /* that a timer sets; 0: none */
+static uint32_t order[4 * PORTS], ran; /* the engines' indices, in the order of their turns */
+static uint64_t next_deadline_ns;      /* the deadline that a timer sets next; 0: none */
 static enum weft_roce_icrc_verdict verdict;
-static const struct weft_roce_source *followed; /* the last one judged by */
+static const struct weft_roce_source *followed; /* the source by which the last packet was judged */
 
 /* ---- The engines ---- */
 
@@ -145,7 +147,7 @@ static void comes_and_goes(void **state)
 	assert_int_equal(weft_switch_add(&sw, &again), -EEXIST);
 	send_from(1, QPN(5), 1);
 	assert_int_equal(sw.counters.nobodys, 1);
-	/* one that has something to do, and a deadline, leaves nothing of itself */
+	/* a removed port with packets to answer, and with a deadline, leaves nothing in the switch */
 	qp[3].deadline_ns = 1;
 	send_from(1, QPN(3), 1);
 	weft_switch_remove(&sw, &port[3]);
@@ -157,7 +159,8 @@ static void comes_and_goes(void **state)
 	assert_int_equal(did[3].came, 2);
 }
 
-/* Each when it is due, the earliest first, whatever the order in which they were set, changed and ended. */
+/* Each timer is called when it is due, the earliest first, in whatever order deadlines were set, changed and
+ * cleared. */
 static void by_deadline(void **state)
 {
 	uint64_t seed = 7, least;
@@ -188,7 +191,7 @@ static void by_deadline(void **state)
 	}
 }
 
-/* One that sets a deadline which has passed does not keep the others waiting. */
+/* A timer that sets a deadline in the past does not keep the others from being called. */
 static void a_timer_in_the_past(void **state)
 {
 	qp[0].deadline_ns = qp[1].deadline_ns = 10;
@@ -207,7 +210,7 @@ static void by_turn(void **state)
 	did[1].turns = 3;
 	for (uint32_t i = 0; i < 3; i++)
 		weft_switch_stir(&sw, &port[i]);
-	weft_switch_stir(&sw, &port[0]); /* it stands there already */
+	weft_switch_stir(&sw, &port[0]); /* it is in the list already */
 	assert_true(weft_switch_run(&sw, 1, 1));
 	assert_int_equal(ran, 3);
 	weft_switch_stir(&sw, &port[2]);
@@ -219,7 +222,7 @@ static void by_turn(void **state)
 		assert_int_equal(order[i], wanted[i]);
 }
 
-/* One more than there is room for takes the place of that which was silent longest. */
+/* A new source for which there is no room takes the place of the one that was silent longest. */
 static void sources(void **state)
 {
 	const struct weft_roce_source *first, *second;
@@ -237,7 +240,7 @@ static void sources(void **state)
 	assert_ptr_equal(followed, second);
 	send_from(1, QPN(0), 1002);
 	assert_ptr_equal(followed, first);
-	/* what it sends to another address, a group, has identifications of its own */
+	/* the same host's packets to a multicast address count as another source */
 	send_to(1, 2, QPN(0), 200);
 	first = followed;
 	send_to(0, 2, QPN(0), 201);

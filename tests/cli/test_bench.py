@@ -23,7 +23,7 @@ two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason='needs t
 
 
 def bench(fabric, *words, path=None):
-    """path: what PATH says to bench, not to what brings it up."""
+    """Runs `weft bench`; path: PATH as the bench itself sees it, not the commands that start it."""
     setting = ['env', f'PATH={path}'] if path else []
     return subprocess.run([*user_prefix(), *setting, fabric.weft(), 'bench', *map(str, words)], env=fabric.env,
                           capture_output=True, text=True, check=False, timeout=500)

@@ -126,7 +126,7 @@ def test_dead_and_departed(fabric, shown):
     shown.program.process.wait()
     wait_for(lambda: not any(m['alive'] for m in fabric.info()['members']), 'the kernel lets go')
     seen = fabric.info()
-    assert len(seen['members']) == 2 and len(seen['qps']) == 2  # nobody has recovered them
+    assert len(seen['members']) == 2 and len(seen['qps']) == 2  # they have not been recovered from yet
     assert seen['totals'] == TOTALS
     fabric.run('ibv_devinfo')  # a new member recovers the dead, and leaves
     seen = fabric.info()
@@ -179,7 +179,7 @@ def test_usage(fabric, words):
 
 
 def test_default_pool_of_others(fabric):
-    """The user's own pool must be nobody else's to write."""
+    """A user's own pool to which others may write is refused."""
     words = ['unshare', '-rm', 'sh', '-c', 'mount -t tmpfs tmpfs /dev/shm && umask 0 && '
              f'echo x > /dev/shm/weft-0 && exec {fabric.weft()} info']
     if subprocess.run(['unshare', '-rm', 'true'], check=False).returncode:
@@ -285,7 +285,7 @@ def test_damaged_entry(fabric, corpse, section, left_out, place, form, value):
 
 
 def test_orphaned_leases(fabric, corpse):
-    """Of nobody that is there: what is in such a block is not shown."""
+    """Leases of members that are not there: the entries of such blocks are not shown."""
     for off in range(LAYOUT['leases'], LAYOUT['leases'] + LAYOUT['leases_bytes'], 8):
         if corpse.get(off, 'Q'):
             corpse.put(off, 'Q', 999 << 16 | 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""`weft pool`: lists, removes what nobody uses, and gives back what the dead left."""
+"""`weft pool`: lists pools, removes one that no program uses, and gives back what the dead left."""
 import json
 import os
 import signal
@@ -122,7 +122,7 @@ os.kill(os.getpid(), signal.SIGSTOP)"""
 
 @pytest.mark.waits
 def test_stopped_lock_owner(fabric):
-    """A lock's owner that is stopped is named, and not waited for without end."""
+    """A process that is stopped while it has the pool's lock is named, and not waited for without end."""
     kill(fabric, start(fabric))
     with subprocess.Popen([*user_prefix(), sys.executable, '-c', HOLDER, fabric.pool],
                           stdout=subprocess.PIPE, text=True) as holder:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The two ends of what a test plays with the process's connection manager (world.h): identifiers and events
- * here, and the peer's datagrams. What does not come as it should fails the running test.
+ * here, and the peer's datagrams. An event or datagram other than the expected one fails the running test.
  */
 #ifndef WEFT_TESTS_CM_ENDS_H
 #define WEFT_TESTS_CM_ENDS_H
@@ -13,7 +13,7 @@
 #define PORT	7471
 #define QPN	0x1234
 
-extern struct rdma_event_channel *channel; /* does not wait */
+extern struct rdma_event_channel *channel; /* its descriptor does not block */
 extern struct rdma_conn_param param;
 
 /* A fixture: an empty world, and the channel. */
@@ -21,21 +21,21 @@ int ends_begin(void **state);
 
 struct sockaddr *loopback(uint16_t port);
 
-/* The next event, which must be that one; unacknowledged. */
+/* Returns the next event, which must be that one; it is not acknowledged. */
 struct rdma_cm_event *next_event(enum rdma_cm_event_type type, int status);
-void expect_event(enum rdma_cm_event_type type, int status); /* and acknowledges it */
+void expect_event(enum rdma_cm_event_type type, int status); /* the same, and acknowledges it */
 void expect_no_event(void);
 
-/* The oldest datagram that we have posted, to the peer, which must be that one. */
+/* Returns the oldest datagram that this process has posted, which must be of that kind and to the peer. */
 struct weft_mad expect_sent(enum weft_mad_kind kind);
 void expect_silence(void);
-/* One of the peer's. */
+/* A datagram from the peer arrives. */
 void arrive(const struct weft_mad *mad);
-/* The peer's answer to what we have sent. */
+/* Makes the peer's answer of that kind to a datagram that this process has sent. */
 struct weft_mad answer(enum weft_mad_kind kind, const struct weft_mad *to);
 void arrive_answer(enum weft_mad_kind kind, const struct weft_mad *to);
 
-/* Identifiers: new; with a route to the peer; that have sent their REQ; that are connected. */
+/* Identifiers: a new one; one with a route to the peer; one that has sent its REQ; one that is connected. */
 struct rdma_cm_id *make_id(enum rdma_port_space ps);
 struct rdma_cm_id *resolve(enum rdma_port_space ps);
 struct rdma_cm_id *request(struct weft_mad *req);

@@ -4,7 +4,7 @@ from fabric import Trouble, wait_for
 
 
 def listening(fabric, port=None):
-    """Whether somebody in the pool listens on that port, or on any."""
+    """Whether a program of the pool listens on that port, or on any port."""
     try:
         ports = fabric.info()['ports']
     except Trouble:

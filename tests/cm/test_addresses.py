@@ -23,7 +23,7 @@ class Host:
             self.ip('link', 'set', link, 'up')
 
     def hold(self, *words):
-        """The words that lead into the namespace that these make."""
+        """Makes a namespace by these words, and keeps it; returns the words that run a program in it."""
         holder = self.fabric.start(*self.enter, *words, 'sh', '-c', 'echo here; exec sleep 600', on_weft=False)
         wait_for(lambda: holder.output().stdout, 'a namespace')
         return ['nsenter', '-t', str(holder.process.pid), '-U', '-n', '--preserve-credentials']
@@ -46,7 +46,7 @@ class Host:
 
 @pytest.mark.parametrize('listened, loopback', [('0.0.0.0', '127.0.0.1'), ('::', '::1')])
 def test_listener(fabric, listened, loopback):
-    """Renumbered: the new address comes, then the old one goes."""
+    """Renumbering: the new address comes, then the old one goes."""
     host = Host(fabric)
     server = host.serve('rping', '-s', '-P', '-a', listened)
     assert host.reaches(loopback)
@@ -63,7 +63,7 @@ def test_listener(fabric, listened, loopback):
 
 
 def test_connection(fabric):
-    """It lives on, though it was made by an address that the host has lost."""
+    """A connection lives on when the host loses the address that it was made by."""
     host = Host(fabric)
     host.ip('addr', 'add', '10.1.2.3/24', 'dev', 'eth0')
     host.serve('rping', '-s', '-P', '-a', '0.0.0.0')
@@ -73,13 +73,14 @@ def test_connection(fabric):
         return client.output().stdout.count('ping data: rdma-ping-')
     wait_for(pings, 'a connection')
     host.ip('addr', 'del', '10.1.2.3/24', 'dev', 'eth0')
-    assert host.reaches('127.0.0.1')  # the server knows
+    assert host.reaches('127.0.0.1')  # by then the server's process has seen that the address is gone
     before = pings()
     wait_for(lambda: pings() > before + 100, 'it goes on')
 
 
 def test_from_another_namespace(fabric):
-    """Whose programs know only what the server's process tells, which looks each second."""
+    """Programs of another namespace know only the addresses that the server's process publishes; it looks for them
+    each second."""
     host = Host(fabric)
     there = host.hold('unshare', '-n')
     host.ip('link', 'set', 'far', 'netns', there[2])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The process's connection manager against a world that the test plays: which datagrams leave,
- * which events come, and that nothing is left.
+ * The process's connection manager against a world that the test plays: which datagrams it sends, which
+ * events it makes, and that it leaves nothing behind.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -29,7 +29,7 @@ static struct rdma_cm_id *listen_at(uint16_t port, enum rdma_port_space ps, int 
 	return id;
 }
 
-/* Number n of the peer's requests. */
+/* A request of the peer, number n. */
 static struct weft_mad make_request(uint32_t n, uint16_t port)
 {
 	struct weft_mad req = {.kind = WEFT_MAD_REQ,
@@ -71,9 +71,9 @@ static void destroy(struct rdma_cm_id *id)
 	assert_int_equal(rdma_destroy_id(id), 0);
 }
 
-/* ---- Asking ---- */
+/* ---- The side that connects ---- */
 
-/* What a kernel on the other side reads. */
+/* The fields of the request that a kernel on the other side reads. */
 static void request_says(void **state)
 {
 	struct weft_mad_ip ip;
@@ -121,7 +121,8 @@ static void peer_disconnects(void **state)
 	expect_silence();
 	assert_int_equal(rdma_disconnect(id), 0);
 	expect_sent(WEFT_MAD_DREP);
-	arrive_answer(WEFT_MAD_DREQ, &req); /* the DREP was lost */
+	/* the peer has not got the DREP, and sends its DREQ again */
+	arrive_answer(WEFT_MAD_DREQ, &req);
 	expect_sent(WEFT_MAD_DREP);
 	world_pass(SECOND);
 	expect_event(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
@@ -147,7 +148,7 @@ static void rejected(void **state)
 	expect_silence();
 }
 
-/* Retried as long as the kernel does: 16 times, 9.1 s apart. */
+/* The request is sent again as long as the kernel does it: 16 times in all, 9.1 s apart. */
 static void never_answered(void **state)
 {
 	struct weft_mad req;
@@ -167,7 +168,8 @@ static void never_answered(void **state)
 	expect_silence();
 }
 
-/* Why it cannot be said which program listens is no peer's answer. */
+/* Without a listener the event is a rejection; when the listener cannot be looked for, it is not, as no peer
+ * has answered. */
 static void nobody_listens(void **state)
 {
 	static const struct {
@@ -186,7 +188,7 @@ static void nobody_listens(void **state)
 	}
 }
 
-/* It could when it was asked first. */
+/* The listener was found for the first request, but cannot be looked for when it is sent again. */
 static void nobody_can_be_asked_again(void **state)
 {
 	struct weft_mad req;
@@ -198,7 +200,7 @@ static void nobody_can_be_asked_again(void **state)
 	destroy(id);
 }
 
-/* The port is bound: its owner is about to listen. */
+/* The port is bound, but its owner does not listen yet: the request is sent once it does. */
 static void listens_late(void **state)
 {
 	struct rdma_cm_id *id = resolve(RDMA_PS_TCP);
@@ -228,9 +230,9 @@ static void listens_never(void **state)
 	destroy(id);
 }
 
-/* ---- Being asked ---- */
+/* ---- The side that listens ---- */
 
-/* The program that asked is refused, as the kernel does it. */
+/* An accept that fails refuses the request, as the kernel does. */
 static void fails_to_accept(void **state)
 {
 	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;
@@ -270,13 +272,13 @@ static void accepts(void **state)
 	rdma_ack_cm_event(event);
 	assert_int_equal(be16toh(rdma_get_dst_port(id)), 5555);
 	assert_int_equal(be16toh(rdma_get_src_port(id)), PORT);
-	arrive(&req); /* again */
+	arrive(&req); /* the request comes again */
 	expect_sent(WEFT_MAD_MRA);
 	assert_int_equal(rdma_accept(id, &param), 0);
 	rep = expect_sent(WEFT_MAD_REP);
 	assert_int_equal(rep.rep.qpn, param.qp_num);
 	assert_int_equal(rep.remote_id, req.local_id);
-	arrive(&req); /* once more */
+	arrive(&req); /* the request comes once more, after the answer to it */
 	expect_sent(WEFT_MAD_REP);
 	expect_no_event();
 	mad = answer(WEFT_MAD_RTU, &rep);
@@ -290,7 +292,7 @@ static void accepts(void **state)
 	expect_silence();
 }
 
-/* The RTU was lost, but the queue pair has received. */
+/* The RTU is lost, but the program tells that its queue pair has received (rdma_notify). */
 static void notified(void **state)
 {
 	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;
@@ -318,7 +320,7 @@ static void backlog(void **state)
 		req = make_request(n, PORT);
 		arrive(&req);
 	}
-	expect_silence(); /* the third is dropped, and comes again */
+	expect_silence(); /* the third is dropped, as the backlog is full, and comes again */
 	ids[0] = take_request(listener);
 	arrive(&req);
 	ids[1] = take_request(listener);
@@ -331,7 +333,7 @@ static void backlog(void **state)
 	destroy(listener);
 }
 
-/* Requests that were not read end with the listener. */
+/* Requests that were not read end with their listener. */
 static void listener_ends(void **state)
 {
 	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 0);
@@ -355,17 +357,17 @@ static void wrong_door(void **state)
 			  *udp = listen_at(PORT + 1, RDMA_PS_UDP, 0);
 	struct weft_mad mad = make_request(1, PORT + 2);
 
-	arrive(&mad); /* another port */
+	arrive(&mad); /* to a port on which nothing listens */
 	assert_int_equal(expect_sent(WEFT_MAD_REJ).rej.reason, WEFT_REJ_INVALID_SERVICE_ID);
 	mad.req.service_id = (uint64_t)RDMA_PS_UDP << 16 | (PORT + 1);
-	arrive(&mad); /* of datagrams */
+	arrive(&mad); /* to a service of datagrams */
 	assert_int_equal(expect_sent(WEFT_MAD_REJ).rej.reason, WEFT_REJ_INVALID_SERVICE_ID);
 	mad.req.service_id = 1ull << 32 | (uint64_t)RDMA_PS_TCP << 16 | PORT;
-	arrive(&mad); /* not rdma_cm's */
+	arrive(&mad); /* of another service than rdma_cm's */
 	expect_sent(WEFT_MAD_REJ);
 	mad = make_request(1, PORT);
 	mad.private_data[0] = 9;
-	arrive(&mad); /* no IP addresses */
+	arrive(&mad); /* private data without the IP addresses */
 	expect_sent(WEFT_MAD_REJ);
 	mad.kind = WEFT_MAD_SIDR_REQ;
 	mad.sidr_req.service_id = (uint64_t)RDMA_PS_TCP << 16 | PORT;
@@ -377,7 +379,8 @@ static void wrong_door(void **state)
 	destroy(udp);
 }
 
-/* Without a connection: a number and a key are asked for, and told. */
+/* The service of datagrams, without a connection: one side asks for a queue pair's number and Q_Key, the
+ * other tells them. */
 static void datagram_service(void **state)
 {
 	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_UDP, 0), *active, *id;
@@ -388,7 +391,7 @@ static void datagram_service(void **state)
 	assert_int_equal(rdma_connect(active, &param), 0);
 	req = expect_sent(WEFT_MAD_SIDR_REQ);
 	assert_int_equal(req.sidr_req.service_id, 0x01110000 | PORT);
-	arrive(&req); /* we are both */
+	arrive(&req); /* this process plays both sides */
 	id = take_request(listener);
 	assert_int_equal(rdma_accept(id, &param), 0);
 	rep = expect_sent(WEFT_MAD_SIDR_REP);
@@ -438,11 +441,13 @@ static void groups(void **state)
 	struct rdma_cm_id *id = make_id(RDMA_PS_UDP), *tcp = resolve(RDMA_PS_TCP);
 	struct rdma_cm_event *event;
 
-	assert_int_equal(rdma_join_multicast(id, group(), NULL), -1); /* no device yet */
+	/* the identifier has no device yet */
+	assert_int_equal(rdma_join_multicast(id, group(), NULL), -1);
 	assert_int_equal(rdma_join_multicast(tcp, group(), NULL), -1);
 	assert_int_equal(rdma_resolve_addr(id, loopback(0), group(), 1000), 0);
 	expect_event(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-	assert_int_equal(rdma_join_multicast_ex(id, &attr, NULL), -1); /* nothing said */
+	/* attributes without a field that is set */
+	assert_int_equal(rdma_join_multicast_ex(id, &attr, NULL), -1);
 	assert_int_equal(rdma_join_multicast(id, group(), &world), 0);
 	event = next_event(RDMA_CM_EVENT_MULTICAST_JOIN, 0);
 	assert_ptr_equal(event->param.ud.private_data, &world);
@@ -489,7 +494,8 @@ static void names(void **state)
 	hints.ai_flags = WEFT_RAI_SA;
 	assert_int_equal(rdma_resolve_addrinfo(id, NULL, "1", &hints), -1);
 	assert_int_equal(errno, EOPNOTSUPP);
-	assert_int_equal(rdma_resolve_addrinfo(id, NULL, "7471", NULL), 0); /* freed with it */
+	/* the new information is freed with the identifier */
+	assert_int_equal(rdma_resolve_addrinfo(id, NULL, "7471", NULL), 0);
 	expect_event(WEFT_EVENT_ADDRINFO_RESOLVED, 0);
 	destroy(id);
 }
@@ -511,7 +517,7 @@ static void own_events(void **state)
 
 /* ---- The peer's process dies ---- */
 
-/* As its host would have refused for it: with private data, all of them zero. */
+/* The event is that of a host that refuses for its dead process: with private data, which are zeros. */
 static void dies_before_it_answers(void **state)
 {
 	struct weft_mad req, none = {0};
@@ -542,7 +548,7 @@ static void dies_connected(void **state)
 	expect_silence();
 }
 
-/* Found out by speaking to it. */
+/* The death is found out by the next datagram to the peer. */
 static void dies_unnoticed(void **state)
 {
 	struct weft_mad req;
@@ -572,7 +578,7 @@ static void dies_with_its_request(void **state)
 	expect_silence();
 }
 
-/* ---- The way ---- */
+/* ---- The way of the datagrams ---- */
 
 static void mailboxes_are_full(void **state)
 {
@@ -592,7 +598,7 @@ static void mailboxes_are_full(void **state)
 	destroy(b);
 }
 
-/* It names our end, but it is not our peer. */
+/* A datagram that names this process's end, but comes from another process than its peer. */
 static void from_another(void **state)
 {
 	uint8_t wire[WEFT_MAD_BYTES];
@@ -609,13 +615,13 @@ static void from_another(void **state)
 	assert_int_equal(weft_mad_decode(wire, sizeof(wire), &rep), 0);
 	assert_int_equal(rep.rej.reason, WEFT_REJ_INVALID_COMM_ID);
 	memset(wire, 0xff, sizeof(wire));
-	world_arrive(WORLD_PEER, wire); /* nonsense */
+	world_arrive(WORLD_PEER, wire); /* no datagram of connection management */
 	expect_silence();
 	destroy(id);
 	expect_sent(WEFT_MAD_REJ);
 }
 
-/* A peer that asks and gives up says so before it knows our number. */
+/* A peer that asks and gives up says so without this end's identifier, which it does not know yet. */
 static void gives_up(void **state)
 {
 	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;
@@ -632,7 +638,7 @@ static void gives_up(void **state)
 	destroy(listener);
 }
 
-/* ---- */
+/* ---- The program ---- */
 
 static int end(void **state)
 {

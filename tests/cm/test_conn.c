@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Ends of connections in virtual time: what each input does in each state, and two ends over a
- * channel that loses, doubles and reorders.
+ * Ends of connections in virtual time: what each input does in each state, and what two ends learn of each
+ * other. test_lossy.c has a channel that loses datagrams.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -60,7 +60,8 @@ static const char *const inputs[INPUTS] = {
 	"abandon", "early",	      "retry",	    "last",	 "lost",
 };
 
-enum { NONE = 0, PASSIVE = WEFT_CONN_STATES }; /* PASSIVE: of the established states, that one */
+/* PASSIVE: ESTABLISHED at the passive end, which has rows of its own */
+enum { NONE = 0, PASSIVE = WEFT_CONN_STATES };
 
 struct row {
 	unsigned int state;
@@ -75,7 +76,7 @@ struct row {
 #define M(x) WEFT_MAD_##x
 #define E(x) WEFT_CONN_##x
 
-/* Whatever is not here changes nothing, sends nothing and tells nothing. */
+/* A pair of state and input without a row changes nothing, sends nothing and makes no event. */
 static const struct row rows[] = {
 	{S(IDLE), CONNECT, S(REQ_SENT), M(REQ)},
 
@@ -245,7 +246,7 @@ static void connect_ends(struct weft_conn *active, struct weft_conn *passive, ui
 	assert_int_equal(weft_conn_requested(passive, &mad), 0);
 }
 
-/* Message for which there is exactly one place in the life of an end: by its own functions. */
+/* Hands one end's message to the other, where a connection's way needs exactly that. */
 static void deliver(struct weft_conn *to, struct weft_conn_out *out, uint64_t now_ns)
 {
 	struct weft_mad mad = sent(out);
@@ -273,7 +274,7 @@ static void say_mra(struct weft_conn *c, enum weft_mad_about about, uint64_t now
 	weft_conn_receive(c, &mad, now_ns, &out);
 }
 
-/* Leads an end into a state, as a connection does. */
+/* Makes an end that is in that state, as a connection leads it there. */
 static struct weft_conn reach(unsigned int state, uint64_t now_ns)
 {
 	struct weft_conn a, p;
@@ -366,7 +367,7 @@ static int call(struct weft_conn *c, enum input input, uint64_t now_ns, struct w
 	return 0;
 }
 
-/* What calls return; 0 for all else. */
+/* Returns what calls of the program return; 0 for all other inputs. */
 static int apply(struct weft_conn *c, enum input input, uint64_t now_ns, struct weft_conn_out *out)
 {
 	struct weft_mad mad;
@@ -403,7 +404,7 @@ static void expect_deadline(const struct weft_conn *c, const struct row *row, ui
 	else if (row->input == CONNECT || row->input == ACCEPT || row->input == DISCONNECT)
 		due_ns = c->state == WEFT_CONN_IDLE ? 0 : now_ns + ANSWER_NS;
 	else if (c->state == row->state)
-		due_ns = before_ns; /* goes on */
+		due_ns = before_ns; /* goes on as before */
 	assert_int_equal(c->deadline_ns, due_ns);
 }
 
@@ -418,7 +419,7 @@ static void check_pair(unsigned int state, enum input input)
 
 	if (!row) {
 		if (input == LAST)
-			before.retries_left = 0; /* as apply made it */
+			before.retries_left = 0; /* apply() has set it */
 		assert_int_equal(err, is_call ? -EINVAL : 0);
 		assert_memory_equal(&c, &before, sizeof(c));
 		assert_false(out.send);
@@ -452,7 +453,7 @@ static void each_row(void **state)
 		}
 }
 
-/* What each end learns of the other, and gives it. */
+/* Both ends have the same values of what they tell each other. */
 static void agreed(void **state)
 {
 	struct weft_conn a, p;
@@ -480,7 +481,7 @@ static void agreed(void **state)
 	assert_int_equal(p.retries, 6);
 }
 
-/* So many retries, each at its time. */
+/* Each retry comes at its time, and no more than the given number. */
 static void retries(void **state)
 {
 	struct weft_conn c = reach(WEFT_CONN_REQ_SENT, 0);

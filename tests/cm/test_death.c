@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Processes that are killed at each stage of a connection: the other end is told, as by a kernel
- * that ends what a dead process held.
+ * Processes that are killed at each stage of a connection: the other end gets the event that a kernel would
+ * send which ends what a dead process had.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,24 +26,24 @@
 #define PORT	    7471
 #define PATIENCE_MS 20000
 
-/* How far the process that is killed has come. */
+/* How far the process has come that is killed. */
 enum stage {
 	LISTENS,
 	HAS_REQUEST,
-	HAS_ACCEPTED, /* and is established */
+	HAS_ACCEPTED, /* and the connection is established */
 	HAS_ASKED,
 	HAS_CONNECTED,
 };
 
 struct victim {
 	pid_t pid;
-	int ready; /* a byte comes when it is there */
+	int ready; /* its end gives a byte at each stage that the victim has reached */
 };
 
 static struct rdma_event_channel *channel;
 static struct rdma_conn_param param = {.qp_num = 1, .retry_count = 7, .rnr_retry_count = 7};
 
-/* ---- Both processes; the victim says in stderr what failed ---- */
+/* ---- For both processes; a victim prints on stderr what has failed ---- */
 
 static void require(bool ok, const char *what)
 {
@@ -63,7 +63,7 @@ static struct sockaddr *address(void)
 	return (struct sockaddr *)&in;
 }
 
-/* Waits for that event; the identifier that it is of. */
+/* Waits for the next event, which must be that one; returns its identifier. */
 static struct rdma_cm_id *expect(enum rdma_cm_event_type type, int status)
 {
 	struct pollfd pollfd = {.fd = channel->fd, .events = POLLIN};
@@ -210,7 +210,7 @@ static void listener(void **state)
 	assert_int_equal(rdma_bind_addr(id, address()), 0);
 	destroy(id);
 	id = ask();
-	expect(RDMA_CM_EVENT_REJECTED, 8); /* nobody has that service */
+	expect(RDMA_CM_EVENT_REJECTED, 8); /* no process listens there */
 	destroy(id);
 }
 
@@ -271,7 +271,7 @@ static void connected_to_us(void **state)
 	destroy(ours);
 }
 
-/* It is dead before we speak to it again. */
+/* Disconnecting is the first that this end says to the dead process. */
 static void disconnected_from_the_dead(void **state)
 {
 	struct victim v = start(HAS_ACCEPTED);
@@ -288,9 +288,10 @@ static void disconnected_from_the_dead(void **state)
 	destroy(id);
 }
 
-/* ---- Threads that read on while the program ends ---- */
+/* ---- Threads that still read events while the program ends ---- */
 
-/* rping's: between two events its main thread destroys the channel, and what was free is used. */
+/* As rping does: between two events its main thread destroys the channel, and its memory is used for
+ * something else. */
 static void reads_what_was_destroyed(void **state)
 {
 	struct rdma_event_channel *old = rdma_create_event_channel();
@@ -298,7 +299,8 @@ static void reads_what_was_destroyed(void **state)
 	pid_t child = fork();
 
 	if (!child) {
-		signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on */
+		/* instead of cmocka's, which would go on with the next test */
+		signal(SIGSEGV, SIG_DFL);
 		rdma_destroy_event_channel(old);
 		for (size_t i = 0; i < 1024; i++) {
 			size_t bytes = 24 + 16 * (i % 8);
@@ -314,7 +316,7 @@ static void reads_what_was_destroyed(void **state)
 	rdma_destroy_event_channel(old);
 }
 
-/* ---- */
+/* ---- The program ---- */
 
 static int begin(void **state)
 {

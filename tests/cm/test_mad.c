@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Datagrams: each field at its place in the specification's tables, there and back. */
+/* Datagrams of connection management: each field is encoded at its place in the specification's tables, and
+ * decoded from there. */
 #include <errno.h>
 #include <stdarg.h>
 #include <setjmp.h>
@@ -159,7 +160,7 @@ static void sidr_places(void **state)
 	       {20, 0x01}, {23, 0x67}, {96, 0xaa});
 }
 
-/* Whatever stands in a datagram: decoded and encoded again it says the same. */
+/* Whatever bytes a datagram has: decoded and encoded again, they say the same. */
 static void there_and_back(void **state)
 {
 	uint8_t wire[WEFT_MAD_BYTES], again[WEFT_MAD_BYTES];
@@ -201,7 +202,8 @@ static void refused(void **state)
 	assert_int_equal(weft_mad_decode(wire, sizeof(wire), &mad), 0);
 }
 
-/* As Linux's rdma_cm lays it out: version 0, IP version in the high nibble, IPv4 in the last bytes. */
+/* The private data as Linux's rdma_cm lays them out: version 0, the IP version in the high nibble, an IPv4
+ * address in the last bytes. */
 static void ip_header(void **state)
 {
 	struct weft_mad_ip v4 = {

@@ -21,7 +21,7 @@
 
 static struct weft_pool *pool;
 
-/* Of the documentation's networks (RFC 5737): nobody's interface has it. */
+/* A port at that address. Those of the documentation's networks (RFC 5737) belong to no interface. */
 static struct weft_pool_port port(const char *addr, uint16_t number, uint32_t flags)
 {
 	struct weft_pool_port p = {.port = number, .space = TCP, .flags = flags};
@@ -82,7 +82,7 @@ static void unique(void **state)
 	weft_port_release(pool, a);
 }
 
-/* An any address of IPv6 stands for IPv4, too, unless it says otherwise. */
+/* The unspecified address of IPv6 stands for IPv4 as well, unless its flags say otherwise. */
 static void families(void **state)
 {
 	uint32_t a, b;
@@ -116,7 +116,7 @@ static void shared(void **state)
 
 static void ephemeral(void **state)
 {
-	enum { MANY = 300 }; /* the table of ports grows thrice */
+	enum { MANY = 300 }; /* the table of ports grows three times */
 	static uint8_t seen[1 << 16];
 	uint32_t index[MANY];
 
@@ -146,7 +146,8 @@ static void found(void **state)
 	assert_int_equal(bind_to("0.0.0.0", 705, 0, &b), 0);
 	assert_int_equal(weft_port_listen(pool, b), 0);
 	assert_int_equal(find("127.0.0.2", 705), 0);
-	assert_int_equal(find("192.0.2.77", 705), -ECONNREFUSED); /* nobody here has that address */
+	/* no interface here has that address */
+	assert_int_equal(find("192.0.2.77", 705), -ECONNREFUSED);
 	weft_port_release(pool, a);
 	weft_port_release(pool, b);
 	assert_int_equal(find("127.0.0.1", 704), -ECONNREFUSED);
@@ -170,7 +171,7 @@ static void listens(struct subject *s)
 	pause();
 }
 
-/* Of another member's, and free as soon as that is killed. */
+/* Another member's port is in use until that member is killed. */
 static void killed(void **state)
 {
 	struct subject s = subject_start(listens);
@@ -207,7 +208,7 @@ static int post(struct weft_address to, uint32_t number, uint64_t now_ns)
 	return weft_mailbox_post(pool, to, bytes, now_ns);
 }
 
-/* The number of the next datagram, -1 when there is none. */
+/* Returns the number of the next datagram; -1: there is none. */
 static int take(struct weft_address *from)
 {
 	uint8_t bytes[WEFT_DATAGRAM_BYTES], whole[WEFT_DATAGRAM_BYTES];
@@ -221,7 +222,8 @@ static int take(struct weft_address *from)
 	return (int)number;
 }
 
-/* Full mailboxes make posters wait, though not for ever: a member that does not look loses the oldest. */
+/* A poster waits while the mailbox is full, but not for ever: after three seconds the oldest datagram of a
+ * member that does not look is overwritten. */
 static void full(void **state)
 {
 	struct weft_address self = weft_pool_address(pool), from;
@@ -236,7 +238,7 @@ static void full(void **state)
 	assert_int_equal(from.incarnation, self.incarnation);
 	assert_int_equal(post(self, 1000, now_ns), 0);
 	assert_int_equal(post(self, 1001, now_ns), -EAGAIN);
-	/* of a thread that has read the clock, and then waited for those that filled the mailbox */
+	/* a poster that read the clock before the mailbox was filled */
 	assert_int_equal(post(self, 1001, now_ns - 1), -EAGAIN);
 	assert_int_equal(post(self, 1001, now_ns + 2999999999), -EAGAIN);
 	assert_int_equal(post(self, 1001, now_ns + 3000000000), 0);
@@ -261,7 +263,7 @@ static void looks_late(struct subject *s)
 	pause();
 }
 
-/* A member that does not look holds nobody up, and loses nothing. */
+/* A member that does not look for its datagrams delays no other member's, and loses none. */
 static void passed_over(void **state)
 {
 	struct subject s = subject_start(looks_late);
@@ -282,7 +284,7 @@ static void passed_over(void **state)
 	subject_end(&s);
 }
 
-/* Says what it takes, and answers each. */
+/* The subject takes ten thousand datagrams, adds up their numbers and answers each. */
 static void echoes(struct subject *s)
 {
 	struct weft_address from;
@@ -304,7 +306,7 @@ static void echoes(struct subject *s)
 	pause();
 }
 
-/* Of nobody's time: no slot is ever taken away. */
+/* No time passes here, so no slot is ever overwritten. */
 static void exchanged(void **state)
 {
 	struct subject s = subject_start(echoes);
@@ -334,7 +336,7 @@ static void exchanged(void **state)
 	subject_end(&s);
 }
 
-/* ---- */
+/* ---- The program ---- */
 
 static int attach(void **state)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A peer that dies, and whose number in the pool another process has at once, which is asked, too. */
+/* A peer dies, and another process, to which this one connects as well, has its number in the pool at
+ * once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +11,9 @@
 #include "ends.h"
 #include "world.h"
 
-#define TABLE 512u /* as many lists of connections as the agent has */
+#define TABLE 512u /* how many lists of connections the agent has */
 
-/* One that stands in the same list as `other`, and so in front of it. */
+/* A request whose connection is in the same list as `other`, in front of it. */
 static struct rdma_cm_id *request_in_front_of(const struct weft_mad *other)
 {
 	struct weft_mad req;
@@ -26,7 +27,7 @@ static struct rdma_cm_id *request_in_front_of(const struct weft_mad *other)
 	return id;
 }
 
-/* That the next one lives does not hide it. */
+/* The death is noticed although the process that now has the number lives. */
 static void is_missed(void **state)
 {
 	struct rdma_cm_id *to_the_dead, *to_the_next;
@@ -44,7 +45,7 @@ static void is_missed(void **state)
 	assert_int_equal(rdma_destroy_id(to_the_next), 0);
 }
 
-/* Nor does its death end what the next one has begun. */
+/* The death does not end the connection to the process that now has the number. */
 static void takes_none_along(void **state)
 {
 	struct rdma_cm_id *to_the_dead, *to_the_next;

@@ -12,13 +12,13 @@ def test_one_client(fabric, address):
     server = serve(fabric, 'rping', '-s', '-v', '-C', 10, '-a', address)
     client = fabric.start('rping', '-c', '-v', '-C', 10, '-a', address, core=1)
     assert client.done().stdout.count('ping data: rdma-ping-') == 10
-    # it says at its end that it waits for more
+    # at its end the server prints that it waits for more, and that is no error
     assert server.wait().stdout.count('server ping data') == 10
 
 
 def test_sixteen_clients(fabric):
-    """All at once, but asking one after the other: rping's server forgets a request that comes
-    while it begins to serve another."""
+    """All clients run at once, but connect one after the other: rping's server forgets a request that comes while it
+    begins to serve another."""
     server = serve(fabric, 'rping', '-s', '-P', '-v')
     clients = []
     for i in range(16):
@@ -33,7 +33,7 @@ def test_sixteen_clients(fabric):
 
 @pytest.mark.quick
 def test_explained_rejection(fabric):
-    """Where nobody listens: with WEFT_EXPLAIN the event says why."""
+    """Where no program listens: with WEFT_EXPLAIN the event has its reason."""
     client = fabric.start('rping', '-c', '-a', '127.0.0.1', '-p', free_port(),
                           WEFT_EXPLAIN='1')
     said = client.wait().stderr
@@ -42,7 +42,7 @@ def test_explained_rejection(fabric):
 
 @pytest.mark.quick
 def test_explained_call(fabric):
-    """So is a call that fails: two cannot listen at one port."""
+    """A call that fails says why as well: two programs cannot listen on one port."""
     port = free_port()
     serve(fabric, 'rping', '-s', '-a', '127.0.0.1', '-p', port)
     second = fabric.start('rping', '-s', '-a', '127.0.0.1', '-p', port, WEFT_EXPLAIN='1')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Two containers that share nothing but the pool file: each has its own user, mount, pid and
-network namespace and its own user. Their addresses talk through a veth pair, as programs exchange
+network namespace and its own user. A veth pair joins their networks, since programs exchange
 their queue pair numbers by TCP."""
 import os
 import re

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the processes of a round share with each other and with their supervisor, beside the pool: which
- * they are, which have died, and what two of them need to connect. It lies in anonymous shared memory,
- * since it must tell the truth when the pool does not.
+ * What the processes of a round share with each other and with their supervisor, beside the pool: which they
+ * are, which have died, and what two of them need to connect. It lies in anonymous shared memory, since it
+ * must be right even when the pool is not.
  */
 #ifndef WEFT_TESTS_CRASH_WORLD_H
 #define WEFT_TESTS_CRASH_WORLD_H
@@ -17,23 +17,23 @@
 enum stage {
 	UNBORN,
 	BORN,
-	DONE,	 /* asks nothing of the others any more, but answers */
-	LEAVING, /* its peers may get an error */
+	DONE,	 /* it begins no requests any more, but its peers may still reach it */
+	LEAVING, /* its peers may get errors */
 	LEFT,
 };
 
-/* How far one has come with its end of a link. */
+/* How far a process has come with its end of a link. */
 enum link_stage {
 	LINK_NONE,
 	LINK_OFFERED,
 	LINK_CONNECTED,
 };
 
-/* From one process to another. */
+/* What one process tells another about their link. */
 struct mail {
 	_Atomic uint32_t stage; /* enum link_stage */
 	uint32_t qpn;
-	uint64_t acked; /* the last WRITE with immediate from there that was looked at */
+	uint64_t acked; /* the last WRITE with immediate that was looked at */
 };
 
 /* How a process dies by itself, in the middle of its traffic. */
@@ -49,34 +49,34 @@ struct seat {
 	enum kind kind;
 	enum way way;
 	uint64_t seed;
-	uint32_t turns; /* of its traffic */
+	uint32_t turns; /* how many turns of traffic it takes */
 	struct order order;
-	uint64_t doom_ns;	  /* 0, or when it is killed wherever it is */
-	_Atomic uint64_t died_ns; /* when the kernel had released it */
+	uint64_t doom_ns;	  /* when it is killed, wherever it is; 0: never */
+	_Atomic uint64_t died_ns; /* when the kernel had released it; 0: it lives */
 	_Atomic uint32_t stage;	  /* enum stage */
-	uint32_t key[2];	  /* of its regions: pooled, in place */
+	uint32_t key[2];	  /* keys of its regions: pooled, in place */
 	uint64_t address[2];
 	union ibv_gid gid;
 	int cmd_fd;
-	_Atomic uint32_t pd;   /* its handle, when it can be imported; 0: not yet */
-	_Atomic uint32_t port; /* where it listens; 0: nowhere */
-	_Atomic int
-		refused;   /* why it could not accept the last time, an errno; -1: it had no room */
-	char failure[256]; /* what it saw that must not be */
-	uint64_t late_ns;  /* the longest time from a death to its error */
+	_Atomic uint32_t pd;   /* its domain's handle, once that can be imported; 0: not yet */
+	_Atomic uint32_t port; /* the port on which it listens; 0: none */
+	_Atomic int refused;   /* why its last accept has failed, an errno; -1: it had no room */
+	char failure[256];     /* what it has seen that must not be */
+	/* the longest time from a peer's death to the error of that connection */
+	uint64_t late_ns;
 	struct mail mail[SEATS];
 };
 
 struct world {
 	char pool[64];
 	uint32_t seats;
-	bool hurried;		     /* somebody will attach after each death, and find it */
-	struct seat seat[SEATS + 1]; /* the last one is of a process that attaches later */
+	bool hurried;		     /* a process joins after each death, and recovers the dead */
+	struct seat seat[SEATS + 1]; /* the last one is of a process that joins later */
 };
 
 uint64_t now_ns(void);
 void nap(long ns);
-/* The next number of a sequence that the seed determines; below `bound`. */
+/* The next number of the sequence that the seed determines, below `bound`. */
 uint64_t draw(uint64_t *seed, uint64_t bound);
 
 static inline bool has_died(const struct seat *seat)
@@ -89,9 +89,9 @@ static inline uint32_t stage_of(const struct seat *seat)
 	return atomic_load(&seat->stage);
 }
 
-/* The life of a process; it does not return. */
+/* The life of a process. Does not return. */
 void live(struct world *world, uint32_t seat) __attribute__((noreturn));
-/* Ends this process, and the test. */
+/* Ends this process, and fails the test. */
 void broken(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 #endif

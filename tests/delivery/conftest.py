@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""What the tests of delivery share: a Weft that an ordinary user can read, the programs of
-this folder beside it, and calls that run something under `weft run` or without."""
+"""What the tests of delivery share: a Weft that an ordinary user can read, the programs of this folder beside it,
+and calls that run something under `weft run` or without it."""
 import os
 import shutil
 import subprocess
@@ -26,14 +26,14 @@ class Delivery:
         self.env = {'PATH': '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin', 'LANG': 'C.UTF-8'}
 
     def program(self, name):
-        """A program of this folder where the user can run it, with the plugin beside it."""
+        """A copy of a program of this folder that the user can run, with the plugin beside it."""
         for file in (name, 'libweft-plugin.so'):
             if not (self.folder / file).exists():
                 shutil.copy2(PROGRAMS / file, self.folder / file)
         return self.folder / name
 
     def plain(self, *words, user=True, **options):
-        """Runs words as an ordinary user, without Weft."""
+        """Runs the words as an ordinary user, without Weft."""
         options = {'env': self.env, 'cwd': self.folder, 'capture_output': True, 'text': True,
                    'timeout': TIMEOUT_S, 'check': False, **options}
         prefix = user_prefix() if user else []
@@ -49,9 +49,9 @@ class Delivery:
 
 @pytest.fixture(scope='session')
 def delivery():
-    # pytest's own temporary folders are closed to other users.
+    # pytest's own temporary folders are closed to other users
     with tempfile.TemporaryDirectory(prefix='weft-delivery-') as parent, Fabric() as fabric:
-        # Tests list the folder above theirs, too: nobody else may write there.
+        # some tests list the folder above theirs, too: no other program may write there
         os.chmod(parent, 0o755)
         folder = Path(parent) / 'folder'
         folder.mkdir()

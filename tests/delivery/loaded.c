@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Opens libraries by hand and prints which files named libibverbs or librdmacm are mapped then.
- *
- *	loaded [NAME…]		opens each
- *	loaded --child [NAME…]	the same in a child that runs this program again
- *
- * Prints "opened" or the loader's error for each name, then the paths. Built with LINKED it calls
- * libibverbs itself, as a program that is linked with it.
+ * Opens libraries by hand, and prints which files named libibverbs or librdmacm are mapped then.
  */
 #include <dlfcn.h>
 #include <stdio.h>

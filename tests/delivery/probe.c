@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Calls one function that the path shim interposes, and prints what it gave, so that a test can
- * compare runs with and without the shim.
- *
- *	probe FUNCTION PATH [BASE]	PATH relative to a descriptor of the folder BASE
- *	probe create PATH		open, openat and O_TMPFILE with modes, umask 0
- *	probe list			the functions that it knows
- *
- * Prints one line: what was read or found, or the errno's name.
+ * Calls one function that the path shim interposes, and prints what it returned, so that a test can compare
+ * runs with the shim and without it.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -22,7 +16,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define UNTOUCHED EL2HLT /* an errno that nobody gives */
+#define UNTOUCHED EL2HLT /* an errno that no function sets */
 
 static int base = AT_FDCWD;
 
@@ -42,7 +36,7 @@ static void fail(void)
 	printf("%s\n", strerrorname_np(errno));
 }
 
-/* What success has left in errno goes into the answer. */
+/* A function that succeeds, and changes errno, prints that as well. */
 static void note_errno(void)
 {
 	if (errno != UNTOUCHED)
@@ -427,7 +421,7 @@ static void print_mode(int fd)
 		printf("%o\n", st.st_mode & 07777);
 }
 
-/* The mode stands behind the flags only sometimes. */
+/* Functions that create a file take its mode as a further argument. */
 static void create(const char *folder)
 {
 	char path[PATH_MAX];

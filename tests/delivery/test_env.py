@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""What Weft sets, and that `eval "$(weft env)"` sets the same for a shell, however often."""
+"""What Weft sets, and that `eval "$(weft env)"` sets the same in a shell, however often it is run."""
 import pytest
 
 pytestmark = pytest.mark.quick
@@ -14,7 +14,7 @@ USERS_OWN = {'LD_LIBRARY_PATH': "/a b:/it's", 'LD_PRELOAD': 'libm.so.6',
 
 
 def variables(text):
-    """The output of `env -0`."""
+    """The variables in the output of `env -0`."""
     pairs = dict(item.split('=', 1) for item in text.split('\0') if '=' in item)
     return {name: pairs.get(name) for name in NAMES}
 
@@ -44,14 +44,14 @@ def test_what_the_user_had_stays(delivery):
     assert got['NCCL_GIN_TYPE'] == '2' and got['NCCL_IB_GID_INDEX'] == '7'
     assert got['OMPI_MCA_pml_ucx_tls'] == ''
     assert got['WEFT_POOL'] == USERS_OWN['WEFT_POOL']
-    assert got['ASAN_OPTIONS'] == f'{USERS_OWN["ASAN_OPTIONS"]}:verify_asan_link_order=0'  # the last counts
+    assert got['ASAN_OPTIONS'] == f'{USERS_OWN["ASAN_OPTIONS"]}:verify_asan_link_order=0'  # the last one counts
 
 
 @pytest.mark.parametrize('transports, asked', [
     ('all', True), ('rc', True), ('ud,rc_v', True), ('rc_verbs:aux,sm', True), ('ib', True), ('^tcp', True), ('^ud,sm', True),
     ('ud', False), ('ud_v,self', False), ('tcp', False), ('', False), ('rc_x', False), ('^rc', False), ('^ud,ib', False)])
 def test_what_ucx_does_not_ask_for(delivery, transports, asked):
-    """UCX 1.18 warns of it."""
+    """UCX 1.18 warns of transports that it is asked for and does not use."""
     got = by_run(delivery, {**delivery.env, 'UCX_TLS': transports})
     assert got['UCX_RC_VERBS_RX_QUEUE_LEN'] == ('512' if asked else None)
 

@@ -13,7 +13,7 @@ NODE_TYPE = '/sys/class/infiniband/weft0/node_type'
 
 
 def found_libraries(delivery, weft):
-    """What the doctor says of our libraries."""
+    """What the doctor says of Weft's libraries."""
     checks = json.loads(delivery.plain(weft, 'doctor', '--json').stdout)['checks']
     return next(check['state'] for check in checks if check['check'] == 'libraries')
 
@@ -29,7 +29,7 @@ def test_installation(delivery):
     node_type, link, libs = done.stdout.splitlines()
     assert node_type == '1: CA' and link.startswith('link weft0/1 state ACTIVE')
     assert libs.startswith(str(place)) and libs.endswith('/weft')
-    # Nothing of ours lies where the loader or a compiler would find it unasked.
+    # no library of Weft's is where the loader or a compiler would find it without being told
     ours = [p for p in place.rglob('lib*.so*') if p.parent.name != 'weft']
     assert not ours
     pages = {p.name for p in place.rglob('man1/*')}

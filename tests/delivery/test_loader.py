@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""However a program gets at libibverbs and librdmacm, it gets ours and no other."""
+"""However a program loads libibverbs and librdmacm, it gets Weft's and no others."""
 import re
 import shutil
 import subprocess
@@ -34,7 +34,7 @@ def test_dt_rpath_program(delivery):
     rpath = delivery.program('rpath')
     dynamic = subprocess.run(['readelf', '-d', rpath], capture_output=True, text=True, check=True)
     assert '(RPATH)' in dynamic.stdout
-    # The trap is there: with the library path alone it takes the system's.
+    # with the library path alone this program takes the system's libraries
     env = {**delivery.env, 'LD_LIBRARY_PATH': str(delivery.libs)}
     assert not any(str(delivery.libs) in lib for lib in libraries(delivery.plain(rpath, env=env)))
     assert only_ours(delivery, delivery.run(rpath), *OURS)
@@ -52,7 +52,7 @@ def test_dlopen(delivery, program, name, where):
 
 
 def test_dlopen_of_others_looks_where_the_caller_would(delivery):
-    opener = delivery.program('opener')  # has a RUNPATH; libc finds it by the return address
+    opener = delivery.program('opener')  # it has a RUNPATH, which libc looks up by the caller's return address
     for words in ([opener], [delivery.weft, 'run', opener]):
         done = delivery.plain(*words, 'libweft-plugin.so', 'libibverbs.so.9', 'librdma.so')
         lines = done.stdout.splitlines()
@@ -82,7 +82,7 @@ def test_python(delivery):
 
 @pytest.mark.skipif(not shutil.which('strace'), reason='needs strace')
 def test_no_constructor_with_effects(delivery):
-    """A program that asks nothing of RDMA pays the loading and no more."""
+    """A program that does not use RDMA pays for loading the libraries and nothing more."""
     trace = delivery.folder / 'trace'
     filters = 'trace=%file,%network,%process,memfd_create,eventfd2,ioctl,futex,userfaultfd'
     strace = ['strace', '-f', '-e', filters, '-o', trace, '--']

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""`weft run` is its program: status, signals, streams and arguments; and it refuses what cannot
+"""`weft run` behaves as the program that it runs: status, signals, streams and arguments. It refuses what cannot
 work. --private leaves nothing behind."""
 import os
 import re
@@ -139,7 +139,7 @@ def test_setuid_program_refused(delivery, mode):
     copy.chmod(mode)
     assert delivery.plain(copy).returncode == 0
     assert refused(delivery.run(copy), STATUS_NOT_RUNNABLE, 'LD_PRELOAD')
-    # Its owner gains nothing, and the loader obeys.
+    # with its owner no privilege is gained, so the loader heeds LD_PRELOAD
     assert delivery.run(copy, user=False).returncode == 0
 
 
@@ -163,7 +163,7 @@ def test_program_with_capabilities_refused(delivery):
 
 
 def patched(delivery, name, change):
-    """A copy of `true` with its bytes changed."""
+    """A copy of `true` whose bytes the function `change` has changed."""
     copy = delivery.folder / name
     with open(shutil.which('true'), 'rb') as original:
         copy.write_bytes(change(bytearray(original.read())))
@@ -263,7 +263,7 @@ def test_private_pool_goes_with_a_killed_program(delivery):
 
 
 def test_private_pool_stays_for_its_last_member(delivery):
-    # What a member does: open the file and lock its byte, with an open-file-description lock.
+    # as a member does: it opens the file and locks its byte, by an open-file-description lock
     member = ('import fcntl, os, struct, sys, time\n'
               'fd = os.open(os.environ["WEFT_POOL"], os.O_RDWR | os.O_CREAT, 0o600)\n'
               'lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 1005, 1, 0)\n'
@@ -294,13 +294,13 @@ def test_private_program_has_no_child_and_no_extra_descriptor(delivery):
 
 
 def janitor_of(pid):
-    """The process that holds a descriptor of the process pid, and that descriptor."""
+    """The janitor, which has a descriptor of the process pid, and that descriptor's number."""
     for info in Path('/proc').glob('[0-9]*/fdinfo/*'):
         try:
             if re.search(rf'^Pid:\t{pid}$', info.read_text(), re.M):
                 return int(info.parts[2]), info.name
         except OSError:
-            pass  # ended, or not ours
+            pass  # it has ended, or is another user's
     return None
 
 
@@ -308,8 +308,8 @@ def test_janitor_holds_nothing_of_the_callers(delivery):
     with delivery.start('--private', 'sh', '-c', 'echo up; read line', stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE) as run:
         assert run.stdout.readline() == b'up\n'
-        folder = '4'  # locked, which says that somebody will remove it
-        until = time.monotonic() + 60  # it lets go of the caller's while the program runs
+        folder = '4'  # the private folder, which the janitor has locked, as a sign that it will be removed
+        until = time.monotonic() + 60  # it closes the caller's descriptors while the program runs
         while True:
             janitor, descriptor = janitor_of(run.pid)
             held = sorted(os.listdir(f'/proc/{janitor}/fd'))
@@ -330,7 +330,7 @@ needs_namespaces = pytest.mark.skipif(not namespaces(), reason='no namespaces fo
 
 @needs_namespaces
 def test_private_pool_goes_with_process_1(delivery):
-    """With which all of its namespace are killed."""
+    """When process 1 ends, all processes of its namespace are killed."""
     script = 'echo $WEFT_POOL; echo x > $WEFT_POOL; sleep 60 & exit 3'
     done = delivery.plain(*APART, delivery.weft, 'run', '--private', '--', 'sh', '-c', script)
     assert (done.returncode, done.stderr) == (3, '')
@@ -348,7 +348,7 @@ def test_process_1_passes_signals_on(delivery):
 
 @needs_namespaces
 def test_private_pool_that_was_left_goes_with_the_next(delivery):
-    """Here by a janitor that was killed with its namespace, of which nobody else knows the numbers."""
+    """Here a janitor was killed with its namespace, whose process ids mean nothing outside."""
     script = ('"$0" run --private -- sh -c "echo \\$WEFT_POOL; exec sleep 60" & '
               'until [ -n "$(ls /proc/[0-9]*/comm -d | xargs grep -l weft-janitor 2>/dev/null)" ]; do :; done; '
               'sleep 0.2; kill -9 $$; exit')
@@ -358,7 +358,7 @@ def test_private_pool_that_was_left_goes_with_the_next(delivery):
     with delivery.start('--private', 'sh', '-c', 'echo $WEFT_POOL; read line', stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE) as run:
         alive = os.path.dirname(run.stdout.readline().decode().strip())
-        # a new one may belong to another run that is just starting
+        # a new folder may belong to another run that is just starting
         wait_for(lambda: delivery.run('--private', 'true').returncode or not os.path.exists(folder), 'it is gone')
         assert os.path.exists(alive)
         run.stdin.close()
@@ -366,7 +366,7 @@ def test_private_pool_that_was_left_goes_with_the_next(delivery):
 
 @pytest.mark.skipif(not shutil.which('strace'), reason='needs strace')
 def test_private_pool_that_is_opened_while_it_is_removed(delivery):
-    """By a child that outlives the program: it is removed again."""
+    """A child that outlives the program opens the pool while it is removed: it is removed again."""
     script = ('echo $WEFT_POOL; touch $WEFT_POOL; '
               '{ while [ -e $WEFT_POOL ]; do :; done; touch $WEFT_POOL; } 2>/dev/null &')
     slow = ['strace', '-f', '-o', '/dev/null', '-e', 'trace=rmdir', '-e', 'inject=rmdir:delay_enter=300000']

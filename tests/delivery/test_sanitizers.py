@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Programs that a user has built with a sanitizer run over Weft, and the sanitizer sees what it is for."""
+"""Programs that a user has built with a sanitizer run over Weft, and the sanitizer finds what it is for."""
 import json
 import shutil
 import subprocess
@@ -51,7 +51,7 @@ FINDS = {'address': 'heap-buffer-overflow', 'thread': 'data race'}
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """Where an ordinary user may run what is made."""
+    """A folder in which an ordinary user may run what is built there."""
     made = tmp_path_factory.mktemp('sanitizers')
     for place in (made, *made.parents):
         if place.owner() == made.owner() and place.name:
@@ -81,7 +81,7 @@ def test_runs_and_finds(delivery, folder, compiler, sanitizer):
 
 
 def test_children_do_not_inherit_it(delivery, folder):
-    """Neither the runtime nor what the program alone was told."""
+    """Children get neither the sanitizer's runtime nor the options that were set for the program alone."""
     program = built(folder, 'gcc', 'address')
     env = {**delivery.env, 'ASAN_OPTIONS': 'halt_on_error=1'}
     done = delivery.run('--private', 'sh', '-c', f'{program}; cat /proc/self/maps', env=env)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Each function that the path shim interposes, for paths of ours and of others; and programs that
-read what the kernel would show."""
+"""Each function that the path shim interposes, for paths of weft0 and for others; and programs that read there what
+the kernel would show."""
 import ipaddress
 import json
 import os
@@ -20,7 +20,7 @@ STATE = '4: ACTIVE\\n'
 
 LISTED = subprocess.run([BUILD / 'tests/delivery/probe', 'list'], capture_output=True, text=True,
                         check=False).stdout.split()
-# What each function says about a file, a folder, a link and a device node of ours.
+# What each function says about a file, a folder, a link and a device node of weft0.
 OPEN = (STATE, 'folder', None, 'device')
 STAT = (r'file mode 444 size \d+ inode \d+', 'folder', 'folder', 'device')
 LSTAT = (*STAT[:2], 'link', 'device')
@@ -35,7 +35,7 @@ GLOB = tuple(f'{path} ' for path in PATHS)
 
 
 def expected(name):
-    """By the name's root: open, __open_2, openat64 are alike."""
+    """By the name's root: open, __open_2 and openat64 answer alike."""
     for pattern, answers in ((r'_*l(stat|xstat)', LSTAT),
                              (r'_*(f?x?statx?|fstatat|fxstatat)', STAT), ('_*readlink', READLINK),
                              ('_*(realpath|canonicalize)', REAL), ('glob', GLOB),
@@ -89,7 +89,7 @@ def test_our_path_below_a_descriptor(delivery, name, base):
 
 @pytest.mark.parametrize('name', LISTED)
 def test_foreign_path(delivery, name):
-    """Exactly as without the shim, errors and all."""
+    """Exactly as without the shim, errors included."""
     folder = delivery.folder / 'foreign infiniband weft0'
     if not folder.exists():
         folder.mkdir()
@@ -145,7 +145,7 @@ def test_read_only(delivery):
 
 
 def test_gids(delivery):
-    """The table of the namespace, in the kernel's layout; unused entries as the kernel has them."""
+    """The table of the namespace in the kernel's layout; unused entries are as the kernel has them."""
     lines = shell(delivery, f'cd {PORT}; for i in 0 1 2 3; do cat gids/$i gid_attrs/types/$i '
                             'gid_attrs/ndevs/$i; done').splitlines()
     gids, types, devs = lines[0::3], lines[1::3], lines[2::3]
@@ -180,7 +180,7 @@ def test_relative_to_the_current_folder(delivery):
                                    'os.chdir(gids); base = None'],
                          ids=['open', 'opendir', 'chdir'])
 def test_relative_after_others(delivery, enter):
-    """A process that had no business with us comes to have it."""
+    """A process that had no paths of weft0 gets some by another way."""
     code = ('import ctypes, os\n'
             'libc = ctypes.CDLL(None); libc.opendir.restype = ctypes.c_void_p\n'
             f'gids = "{PORT}/gids"\n'
@@ -203,7 +203,7 @@ def test_cpus(delivery):
 
 @pytest.mark.skipif(not shutil.which('ibv_devinfo'), reason='needs ibv_devinfo')
 def test_same_as_the_verbs_say(delivery):
-    """sysfs and libibverbs tell of one device."""
+    """sysfs and libibverbs tell the same of the device."""
     text = shell(delivery, f'WEFT_POOL={delivery.pool} ibv_devinfo -v -d weft0')
     info = dict(re.findall(r'^\s*(\w+):\s+(.+?)\s*$', text, re.M))
 
@@ -284,7 +284,7 @@ def test_rdma_command_passes_on(delivery):
                   ['link', 'show', 'weft0', 'x']):
         done = delivery.run('rdma', *words, env=env)
         assert (done.returncode, done.stdout) == (5, f'system: {" ".join(words)}\n')
-    # Without the shim there is no weft0, and everything is the system's.
+    # without the shim there is no weft0, and everything is the system's
     done = delivery.plain(delivery.rdma, 'link', env=env)
     assert done.stdout == 'system: link\n'
 

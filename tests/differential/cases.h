@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The kinds of cases. Each draws what it does by chance, does it, and writes one line but for its
- * end; it leaves nothing behind. */
+/* The kinds of cases. Each draws by chance what it does, does it, and writes one line but for its end; it
+ * leaves nothing behind. */
 #ifndef WEFT_TESTS_DIFFERENTIAL_CASES_H
 #define WEFT_TESTS_DIFFERENTIAL_CASES_H
 

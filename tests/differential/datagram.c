@@ -9,8 +9,8 @@
 
 #define GRH_BYTES   40
 #define IPV4_AT	    20
-#define PLAIN_KEYS  2 /* of the wrong Q_Keys */
-#define SMALL_SIZES 5 /* of any three, a packet has room */
+#define PLAIN_KEYS  2 /* how many of the wrong Q_Keys have the highest bit clear */
+#define SMALL_SIZES 5 /* any three of these fit into a packet */
 
 static const enum ibv_wr_opcode foreign_opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
 						     IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
@@ -37,7 +37,7 @@ static void open_target(struct world *world, struct target *target)
 
 	target->usual = ibv_create_ah(world->pd, &attr);
 	target->foreign = ibv_create_ah(world->other_pd, &attr);
-	attr.grh.dgid.raw[15] ^= 0x40; /* a neighbour that there is not */
+	attr.grh.dgid.raw[15] ^= 0x40; /* the address of a neighbour that does not exist */
 	target->nowhere = ibv_create_ah(world->pd, &attr);
 	need(target->usual && target->foreign && target->nowhere, "ibv_create_ah");
 }
@@ -60,7 +60,7 @@ static uint32_t sum_of(const uint8_t *at)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* Tells of each header that came, and forgets what may differ (the identification). */
+/* Tells of each header that has arrived, without the fields that may differ (the identification). */
 static void tell_headers(struct world *world, const struct pair *pair)
 {
 	for (uint32_t slot = 0; slot < SLOTS * 2; slot++) {
@@ -80,7 +80,8 @@ static void tell_headers(struct world *world, const struct pair *pair)
 
 /* ---- Requests ---- */
 
-/* A controlled Q_Key, which stands for the sender's own, comes alone: rxe has none. */
+/* A Q_Key with the highest bit set, which stands for the sender's own, comes in lists of one request: rxe does not
+ * know it. */
 static void pick_qkey(struct world *world, struct ibv_send_wr *wr, bool alone)
 {
 	static const uint32_t keys[] = {QKEY ^ 1, 0, 0x80000000u, 0x80000000u | QKEY};
@@ -93,7 +94,7 @@ static void pick_qkey(struct world *world, struct ibv_send_wr *wr, bool alone)
 		what(" qkey=%x", keys[which]);
 }
 
-/* What goes to a neighbour is alone: where none answers, rxe has it come back. */
+/* A datagram to the missing neighbour is alone in its list: rxe gets it back, as no host answers. */
 static void pick_whom(struct world *world, const struct pair *pair, const struct target *target,
 		      struct ibv_send_wr *wr, bool alone)
 {
@@ -153,7 +154,8 @@ static void pick_datagram(struct world *world, const struct pair *pair, const st
 	wr->opcode = one_in(world, 2) ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM;
 	if (faulty && one_in(world, 3))
 		wr->opcode = foreign_opcodes[pick(world, COUNT(foreign_opcodes))];
-	if (pair->qp_ex && wr->opcode != IBV_WR_SEND) /* there is no call for others */
+	/* the calls of extended queue pairs do not post others */
+	if (pair->qp_ex && wr->opcode != IBV_WR_SEND)
 		wr->opcode = IBV_WR_SEND_WITH_IMM;
 	wr->imm_data = 0x01020304 * (slot + 1);
 	what(" [%d", wr->opcode);
@@ -198,7 +200,7 @@ void run_datagrams(struct world *world, struct wish wish)
 	what(" peer=%s", state_name(qp_state(pair.qp[1])));
 	for (uint32_t i = 0; i < receives; i++)
 		post_receive(world, &pair, 1, i);
-	/* one that fails is alone: whether those behind it go out differs */
+	/* a request that fails is alone: whether those behind it are sent differs */
 	faulty = one_in(world, 4);
 	if (faulty)
 		count = 1;
@@ -226,7 +228,7 @@ void case_datagrams(struct world *world)
 	run_datagrams(world, datagram_wish());
 }
 
-/* One of both is in some state. */
+/* One of the two ends is in some state. */
 void case_datagram_in_state(struct world *world)
 {
 	static const enum ibv_qp_state states[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,
@@ -324,7 +326,7 @@ void case_address(struct world *world)
 	need(ibv_dealloc_pd(pd) == 0, "ibv_dealloc_pd");
 }
 
-/* The header of what came says which address to answer; sometimes it is none. */
+/* The header that has arrived says which address to answer; sometimes it has none. */
 void case_answer(struct world *world)
 {
 	uint8_t *header = world->memory[RECEIVE];

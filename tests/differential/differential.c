@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * differential GROUP SEED CASES [QUIET_MS]: performs random verbs on the first device, and prints a
- * line for each case: what it did, which the seed alone decides, and what came of it. QUIET_MS says
- * how long a datagram may take; none where the thread that posts carries it out.
- * tests/differential/README.md says what is done with the lines.
+ * differential GROUP SEED CASES [QUIET_MS]: performs random verbs on the first device, and prints a line for
+ * each case: what it did, which the seed alone decides, and its outcome. QUIET_MS says how long a datagram
+ * may take; 0 where the thread that posts it carries it out. tests/differential/README.md says what the lines
+ * are for.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 	world.event_ms = world.quiet_ms ? world.quiet_ms : MUST_COME_MS;
 	world_open(&world);
 	for (long i = 0; i < cases; i++) {
-		world.chance = seed * 1000003 + (uint64_t)i; /* each case by itself */
+		world.chance = seed * 1000003 + (uint64_t)i; /* each case has a seed of its own */
 		what("%llu.%ld ", (unsigned long long)seed, i);
 		run_case(&world, group);
 		line_end();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Cases of the extended interfaces: completion queues that tell chosen fields, and requests that
- * are put together by calls. */
+/* Cases of the extended interfaces: completion queues that tell chosen fields, and requests that are built by
+ * calls. */
 #include <errno.h>
 
 #include "cases.h"
@@ -15,7 +15,7 @@ static const char *const operation_names[] = {
 	"FAA",	 "LOCAL_INV", "BIND_MW", "SEND_INV", "TSO",
 };
 
-/* The fields of ordinary completions; now and then one that not all devices have. */
+/* Draws the fields of ordinary completions; now and then one that not all devices have. */
 static uint64_t pick_fields(struct world *world, uint32_t others)
 {
 	uint64_t fields = pick(world, 128);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Cases of objects: regions, completion queues and queue pairs made, changed and ended. */
+/* Cases of objects: regions, completion queues and queue pairs are made, changed and destroyed. */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -12,7 +12,7 @@ static const char *const access_names[] = {
 
 static unsigned int pick_access(struct world *world)
 {
-	/* Mostly what programs use; sometimes a right that there is not. */
+	/* mostly what programs use; sometimes a right that does not exist */
 	unsigned int bits = pick(world, one_in(world, 3) ? 64 : 16);
 
 	if (one_in(world, 4))
@@ -26,7 +26,7 @@ enum place { WHOLE, ODD, READ_ONLY, NO_ACCESS, UNMAPPED, PLACES };
 static const char *const place_names[] = {"whole", "odd", "read-only", "no-access", "unmapped"};
 static const uint32_t lengths[] = {1, 64, 4096, 16384};
 
-/* Four pages of that kind; freed by free_place. */
+/* Maps four pages of that kind, which free_place unmaps. */
 static uint8_t *make_place(enum place place)
 {
 	static const int rights[] = {PROT_READ | PROT_WRITE, PROT_READ | PROT_WRITE, PROT_READ,
@@ -160,7 +160,7 @@ void case_queue_pair(struct world *world)
 	need(ibv_destroy_cq(cq) == 0, "ibv_destroy_cq");
 }
 
-/* What is in use cannot end. */
+/* An object that is in use cannot be destroyed. */
 void case_in_use(struct world *world)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(world->context);

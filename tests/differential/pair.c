@@ -10,12 +10,12 @@
 #include "../masks.h"
 #include "world.h"
 
-#define PATIENCE_S   5 /* for what must come */
+#define PATIENCE_S   5 /* for completions that must come */
 #define DEPTH	     16
 #define UC_RTR_MASK  (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
 #define UD_INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
 #define EVENTS	     16
-#define MORE_MS	     20 /* behind the last event that must come */
+#define MORE_MS	     20 /* to see whether more events come than must */
 
 const struct wish usual = {.type = IBV_QPT_RC,
 			   .qkey = QKEY,
@@ -38,7 +38,7 @@ static void open_cq(struct world *world, struct pair *pair, int end, const struc
 	pair->cq[end] = ibv_cq_ex_to_cq(pair->cq_ex[end]);
 }
 
-/* With all operations of its service that a request may have here. */
+/* An extended queue pair, with all operations of its service that requests have here. */
 static struct ibv_qp *open_extended(struct world *world, const struct ibv_qp_init_attr *usual_init)
 {
 	uint64_t sends = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
@@ -135,7 +135,7 @@ struct ibv_qp_attr usual_attr(struct world *world, const struct pair *pair, int 
 	};
 }
 
-/* What is not drained may not leave SQD. */
+/* A queue pair may not leave SQD before it is drained. */
 static bool draining(struct ibv_qp *qp)
 {
 	struct ibv_qp_init_attr init;
@@ -150,7 +150,7 @@ void pair_move(struct world *world, struct pair *pair, int end, enum ibv_qp_stat
 {
 	static const enum ibv_qp_state steps[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
 						  IBV_QPS_SQD};
-	/* There is no way from RESET to ERR but through INIT. */
+	/* from RESET the only way to ERR is through INIT */
 	bool direct = to == IBV_QPS_RESET ||
 		      (to == IBV_QPS_ERR && qp_state(pair->qp[end]) != IBV_QPS_RESET);
 
@@ -185,7 +185,7 @@ static double now_s(void)
 	return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-/* Of one side: its own requests and its receives, whose order among each other is nobody's. */
+/* What is told of one side: of its requests and of its receives, which have no order among each other. */
 struct told {
 	size_t length;
 	char text[2048];
@@ -208,9 +208,9 @@ static void tell_completion(const struct pair *pair, struct told *told, int end,
 	tell(told, " %c%llu:%s", 'A' + end, (unsigned long long)wc->wr_id,
 	     ibv_wc_status_str(wc->status));
 	if (wc->status != IBV_WC_SUCCESS)
-		return; /* the rest counts no more */
+		return; /* no other field is valid */
 	tell(told, " op=%d", wc->opcode);
-	/* Of what one's own requests brought, the length of a READ. */
+	/* the length of a receive, and of a READ */
 	if (wc->opcode & IBV_WC_RECV || wc->opcode == IBV_WC_RDMA_READ)
 		tell(told, " len=%u", wc->byte_len);
 	if (wc->opcode & IBV_WC_RECV)
@@ -227,13 +227,13 @@ static void tell_completion(const struct pair *pair, struct told *told, int end,
 		tell(told, " src=%s", wc->src_qp == pair->qp[0]->qp_num ? "A" : "B");
 }
 
-/* What of one side's completions matters for how long to wait. */
+/* What is to be known of one side's completions, to decide how long to wait. */
 struct seen {
 	struct told requests, receives;
 	uint64_t last; /* the wr_id of the last completion of a request */
 	bool failed;
-	bool broke;	   /* failed otherwise than by a flush */
-	bool failed_there; /* what the other side found wrong, which then fails itself */
+	bool broke;	   /* by another error than a flush */
+	bool failed_there; /* by an error after which the other side fails itself */
 };
 
 static void see(struct pair *pair, int end, struct seen *seen, const struct ibv_wc *wc)
@@ -252,7 +252,7 @@ static void see(struct pair *pair, int end, struct seen *seen, const struct ibv_
 	tell_completion(pair, wc->wr_id < FIRST_RECV ? &seen->requests : &seen->receives, end, wc);
 }
 
-/* The fields that were asked for; the others are 0. */
+/* Reads the fields that were asked for; the others are 0. */
 static struct ibv_wc read_fields(struct ibv_cq_ex *cq, uint64_t fields)
 {
 	struct ibv_wc wc = {.wr_id = cq->wr_id, .status = cq->status};
@@ -276,7 +276,7 @@ static struct ibv_wc read_fields(struct ibv_cq_ex *cq, uint64_t fields)
 	return wc;
 }
 
-/* Without ibv_next_poll: one that finds nothing has librxe 44 skip a completion. */
+/* Polls without ibv_next_poll: one that finds nothing makes librxe 44 skip a completion. */
 static bool take_extended(struct pair *pair, int end, struct seen *seen)
 {
 	struct ibv_cq_ex *cq = pair->cq_ex[end];
@@ -310,7 +310,7 @@ static bool take(struct pair *pair, int end, struct seen *seen)
 	return true;
 }
 
-/* Whether all that must come from one side has come. */
+/* Whether everything that must come from one side has come. */
 static bool settled(struct pair *pair, int end, bool must_fail)
 {
 	enum ibv_qp_state state = qp_state(pair->qp[end]);
@@ -333,8 +333,8 @@ static void await_quiet(const struct world *world, struct pair *pair, struct see
 	} while (took || now_s() < end);
 }
 
-/* How many events must come: of what went wrong, and of a shared queue that few receives are left,
- * or none comes to its queue pair any more. */
+/* How many events must come: those of errors, and of a shared queue that few receives are left, and that no
+ * more of them come to its queue pair. */
 static size_t events_due(struct pair *pair, const struct seen *asking, const struct seen *other)
 {
 	size_t due = asking->failed_there || other->broke;
@@ -355,8 +355,7 @@ bool tell_completions(struct world *world, struct pair *pair, uint64_t last)
 	int asker = pair->asker, other = !asker;
 	struct seen seen[2] = {0};
 
-	/* First what the asking side sees: then the other's completions are there, but for flushes.
-	 */
+	/* once the asking side's completions have come, the other's are there, but for flushes */
 	while (seen[asker].last < last && now_s() < deadline)
 		take(pair, asker, &seen[asker]);
 	if (unreliable)

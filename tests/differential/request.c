@@ -72,14 +72,14 @@ void pick_flags(struct world *world, struct request *request)
 	what_bits("flags", request->wr.send_flags, names, COUNT(names));
 }
 
-/* One thing that is wrong. A local fault shows on cards only after what was posted before, on rxe
- * also before that: it is alone (`single`). */
+/* Makes one thing wrong. A fault on the requester's side shows on cards only after the requests before it, on
+ * rxe also earlier: so such a request is alone (`single`). */
 static void pick_fault(struct world *world, struct request *request, uint64_t *remote,
 		       uint32_t *rkey, bool single)
 {
 	bool inside = request->wr.send_flags & IBV_SEND_INLINE;
 
-	/* Of a longer message, the packets before may arrive. */
+	/* of a longer message the packets before the fault may arrive */
 	if (single && one_in(world, 2) && request->wr.num_sge && !inside &&
 	    request->bytes <= PACKET_BYTES) {
 		struct ibv_sge *sge = &request->sge[pick(world, request->wr.num_sge)];
@@ -94,7 +94,7 @@ static void pick_fault(struct world *world, struct request *request, uint64_t *r
 	}
 }
 
-/* What an unreliable connection has not is asked of it alone. */
+/* An operation that an unreliable connection does not have is asked for alone. */
 static enum ibv_wr_opcode pick_opcode(struct world *world, enum ibv_qp_type type, enum fault fault)
 {
 	enum ibv_wr_opcode opcode = opcodes[pick(world, COUNT(opcodes))];
@@ -124,7 +124,7 @@ void pick_request(struct world *world, enum ibv_qp_type type, struct request *re
 	if (request_is_atomic(wr)) {
 		wr->wr.atomic.remote_addr = remote;
 		wr->wr.atomic.rkey = rkey;
-		if (one_in(world, 2)) /* what is there */
+		if (one_in(world, 2)) /* the value that is there */
 			memcpy(&wr->wr.atomic.compare_add,
 			       world->memory[TARGET] + slot * SLOT_BYTES, 8);
 		else
@@ -198,7 +198,7 @@ static void build_operation(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
 	}
 }
 
-/* librxe 44 mistakes the length of a list, and inline bytes (world.simple). */
+/* librxe 44 mistakes the length of lists, and inline bytes: world.simple avoids both. */
 static void build_bytes(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
 {
 	if (wr->num_sge)

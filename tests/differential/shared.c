@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Cases of shared receive queues: made, changed, filled, taken from. */
+/* Cases of shared receive queues: they are made, changed, filled and received from. */
 #include <errno.h>
 
 #include "cases.h"
@@ -16,7 +16,7 @@ static void tell_srq(struct ibv_srq *srq, const struct ibv_srq_attr *wanted)
 		attr.max_wr >= wanted->max_wr && attr.max_sge >= wanted->max_sge, attr.srq_limit);
 }
 
-/* Not the most that there may be, for which rxe asks more memory than its machine has. */
+/* Draws a size. The greatest possible is not among them: rxe asks for more memory than its machine has. */
 static uint32_t pick_wr(struct world *world)
 {
 	static const uint32_t sizes_wr[] = {0, 1, 3, 100, 1000};
@@ -70,7 +70,7 @@ void case_srq(struct world *world)
 	tell_srq(srq, &wanted);
 	attr.srq_limit = 0;
 	need(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT) == 0, "ibv_modify_srq");
-	/* with fewer receives than a limit the event would come at once */
+	/* with fewer receives than the limit its event would come at once */
 	outcome_errno("post", ibv_post_srq_recv(srq, &wr, &bad));
 	change(world, srq, &wanted);
 	if (one_in(world, 2))
@@ -87,8 +87,8 @@ static struct ibv_srq *open_srq(struct world *world, uint32_t max_wr)
 	return srq;
 }
 
-/* More receives than there is room for, or with more parts; posted to the queue pair itself; and
- * the queue's end while it is in use. */
+/* More receives than there is room for, or with more elements; a receive for the queue pair itself; and the
+ * queue is destroyed while it is in use. */
 void case_srq_full(struct world *world)
 {
 	struct ibv_srq *srq = open_srq(world, 2 + pick(world, 20));
@@ -122,7 +122,7 @@ void case_srq_full(struct world *world)
 	outcome_errno("destroy_srq", ibv_destroy_srq(srq));
 }
 
-/* Armed when fewer receives are there than the limit. */
+/* The limit is armed when fewer receives than that are there. */
 void case_srq_low(struct world *world)
 {
 	struct ibv_srq *srq = open_srq(world, 8);

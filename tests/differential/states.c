@@ -10,7 +10,7 @@ static const char *const mask_names[] = {
 	"",	    "RATE",
 };
 
-/* One value that no device takes, or nothing. What is not in the mask does not count. */
+/* Sets one value that no device takes, or nothing. Fields that are not in the mask do not count. */
 static void spoil(struct world *world, struct ibv_qp_attr *attr)
 {
 	switch (pick(world, 14)) {
@@ -104,7 +104,7 @@ static void tell_query(struct ibv_qp *qp)
 			attr.retry_cnt, attr.rnr_retry);
 }
 
-/* SQD to SQD, say, changes what it may; the others mostly follow the path. */
+/* A transition from SQD to SQD, for example, changes attributes; the others mostly follow the usual path. */
 static enum ibv_qp_state pick_target(struct world *world, enum ibv_qp_state from)
 {
 	static const enum ibv_qp_state next[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
@@ -141,7 +141,7 @@ static void modify(struct world *world, enum ibv_qp_type type)
 		mask &= ~(1 << pick(world, 21));
 	while (one_in(world, 2))
 		mask |= 1 << (one_in(world, 10) ? pick(world, 26) : pick(world, 18));
-	if (mask & IBV_QP_CAP) /* sizes do not change */
+	if (mask & IBV_QP_CAP) /* sizes cannot be changed */
 		mask &= ~IBV_QP_CAP;
 	what("modify_qp %s%s", type_names[type], state_name(from));
 	what("->%s", mask & IBV_QP_STATE ? state_name(to) : "same");

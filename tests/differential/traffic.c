@@ -9,7 +9,7 @@ static void lower_rights(struct world *world, struct wish *wish)
 	what(" access=%x", wish->access);
 }
 
-/* Whether each request that fails has changed nothing. */
+/* Whether each request that fails has changed no byte. */
 static bool whole_or_nothing(const struct request *requests, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -19,7 +19,7 @@ static bool whole_or_nothing(const struct request *requests, uint32_t count)
 	return true;
 }
 
-/* The queue's limit; and whether its queue pair fails when all is done. */
+/* Draws the limit of the queue, and whether its queue pair goes to ERR when all is done. */
 static bool pick_shared(struct world *world, struct pair *pair, uint32_t receives)
 {
 	bool then_err = one_in(world, 2);
@@ -35,7 +35,7 @@ void run_traffic(struct world *world, struct wish wish)
 {
 	uint32_t count = 1 + pick(world, SLOTS),
 		 receives = one_in(world, 4) ? pick(world, SLOTS) : SLOTS;
-	uint32_t faulty; /* which request; SLOTS: none */
+	uint32_t faulty; /* which request is wrong; SLOTS: none */
 	struct request requests[SLOTS] = {0};
 	struct pair pair;
 	uint64_t last;
@@ -61,10 +61,12 @@ void run_traffic(struct world *world, struct wish wish)
 			     i != faulty  ? NO_FAULT
 			     : count == 1 ? SINGLE_FAULT
 					  : FAULT);
-	requests[count - 1].wr.send_flags |= IBV_SEND_SIGNALED; /* says when all is done */
+	/* its completion says when all is done */
+	requests[count - 1].wr.send_flags |= IBV_SEND_SIGNALED;
 	last = post_list(&pair, requests, count);
 	good = tell_completions(world, &pair, last);
-	/* a requester that is not told that a message found no receive may have brought a part of it */
+	/* of UC, a message without a receive may have changed bytes, and the requester does not learn of
+	 * it */
 	if (whole_or_nothing(requests, count) ||
 	    (good && (wish.type == IBV_QPT_RC || receives >= count)))
 		outcome("data=%08x", world_digest(world));
@@ -111,7 +113,7 @@ static void post_in_state(struct world *world, enum ibv_qp_type type)
 	request.wr.wr_id = 1;
 	request.wr.send_flags |= IBV_SEND_SIGNALED;
 	last = post_list(&pair, &request, 1);
-	/* Elsewhere the request waits. */
+	/* in other states the request waits */
 	tell_completions(world, &pair, state == IBV_QPS_RTS || state == IBV_QPS_ERR ? last : 0);
 	pair_move(world, &pair, 0, IBV_QPS_ERR, &wish);
 	tell_completions(world, &pair, state == IBV_QPS_RTS || state == IBV_QPS_ERR ? 0 : last);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Cases of peers that do not answer, of completion queues that overflow, and of completion
- * channels. */
+/* Cases of peers that do not answer, of completion queues that overflow, and of completion channels. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -62,7 +61,7 @@ void case_silent_peer(struct world *world)
 	pair_close(&pair);
 }
 
-/* More completions than the queue holds, none polled. */
+/* More completions than the queue holds, of which none is polled. */
 void case_overrun(struct world *world)
 {
 	struct pair pair, far;
@@ -93,7 +92,7 @@ void case_overrun(struct world *world)
 	for (int i = 0; i < depth + 4; i++)
 		posted += send_one(world, pair.qp[0], IBV_WR_RDMA_WRITE, 1, 0) == 0;
 	outcome("taken=%d", posted == depth + 4);
-	/* A queue that lost completions may fail only when its program looks after it. */
+	/* a queue pair that has lost completions may fail only when its program polls */
 	for (int i = 0; i < 200 && qp_state(pair.qp[0]) != IBV_QPS_ERR; i++)
 		usleep(10000);
 	tell_events(world, &pair, 2, 1000);
@@ -102,7 +101,7 @@ void case_overrun(struct world *world)
 	pair_close(&pair);
 }
 
-/* One queue on a channel, armed or not, for all or for solicited completions only. */
+/* A completion queue with a channel, armed or not, for all completions or for solicited ones. */
 void case_armed(struct world *world)
 {
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(world->context);
@@ -149,7 +148,7 @@ void case_armed(struct world *world)
 	}
 	if (!fails)
 		tell_completions(world, &pair, 2);
-	if (armed && early) /* what came before does not count */
+	if (armed && early) /* an event of before does not count */
 		outcome_errno("notify", ibv_req_notify_cq(cq, only_solicited));
 	need(fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0, "fcntl");
 	wait = (struct pollfd){.fd = channel->fd, .events = POLLIN};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Cases of memory windows: bound well and badly, used by the peer, invalidated by either side.
- * Queue pair 1 owns them. One thing at most is wrong in each case; what fails is the last step,
- * though all are drawn. */
+/* Cases of memory windows: bound well and badly, used by the peer, invalidated by either side. Queue pair 1
+ * owns them. At most one thing is wrong in each case; the case ends with the step that fails, though all
+ * steps are drawn. */
 #include <errno.h>
 #include <string.h>
 
@@ -23,12 +23,12 @@ struct scene {
 	enum fault_of wrong;
 	struct world *world;
 	struct pair pair;
-	struct ibv_mr *region; /* TARGET */
+	struct ibv_mr *region; /* over the buffer TARGET */
 	struct ibv_pd *region_pd;
 	int region_access;
 	struct ibv_mw *window;
-	uint32_t old_key;    /* of the window before it was bound last */
-	uint64_t at, length; /* which the window shows */
+	uint32_t old_key;    /* the window's key before it was bound last */
+	uint64_t at, length; /* the range that the window shows */
 	uint64_t id;	     /* of the last request */
 	bool over;
 	bool bound;
@@ -120,7 +120,7 @@ static void spoil_bind(struct world *world, struct ibv_mw_bind_info *info)
 	}
 }
 
-/* Which part, with which rights. */
+/* Draws a range and its access. */
 static struct ibv_mw_bind_info pick_bind(struct scene *scene, bool wrong)
 {
 	static const uint32_t starts[] = {0, 8, 104, 4096}, lengths[] = {64, 104, 4096, 8192};
@@ -140,7 +140,7 @@ static struct ibv_mw_bind_info pick_bind(struct scene *scene, bool wrong)
 	return info;
 }
 
-/* By the verb, as windows of type 1 are. */
+/* Binds by the verb, as it is done for windows of type 1. */
 static void bind_by_verb(struct scene *scene, bool wrong)
 {
 	struct ibv_mw_bind bind = {.send_flags = IBV_SEND_SIGNALED};
@@ -162,7 +162,7 @@ static void bind_by_verb(struct scene *scene, bool wrong)
 		scene->bound = bind.bind_info.length;
 }
 
-/* By a request, as windows of type 2 are; with a key that may follow, or not. */
+/* Binds by a request, as it is done for windows of type 2, with a key that is a valid successor or not. */
 static void bind_by_request(struct scene *scene, bool wrong)
 {
 	struct request request;
@@ -193,7 +193,7 @@ static void bind(struct scene *scene, bool wrong)
 		bind_by_request(scene, wrong && !other_way);
 }
 
-/* The peer by the window's key, inside or past an end. */
+/* The peer uses the window's key, in the window or past one of its ends. */
 static void use(struct scene *scene)
 {
 	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
@@ -228,7 +228,7 @@ static void use(struct scene *scene)
 		outcome("data=%08x", world_digest(scene->world));
 }
 
-/* LOCAL_INV by the owner, or a SEND by the peer. */
+/* LOCAL_INV by the owner, or SEND with invalidate by the peer. */
 static void invalidate(struct scene *scene)
 {
 	static const char *const names[] = {"window", "old", "region", "dead"};
@@ -246,7 +246,7 @@ static void invalidate(struct scene *scene)
 	if (by_peer)
 		post_receive(scene->world, &scene->pair, 1, 0);
 	what("]");
-	/* of one that is not bound, Linux 6.12 breaks down */
+	/* Linux 6.12 crashes at an invalidation of a window that is not bound */
 	if (scene->bound && post(scene, &request))
 		scene->bound = which;
 }
@@ -285,13 +285,13 @@ void case_window(struct world *world)
 	else if (one_in(world, 2))
 		bind(&scene, false);
 	use(&scene);
-	/* the queue pair last: of a window that is bound to it rxe never lets go */
+	/* the queue pair last: rxe never destroys one to which a window is bound */
 	outcome_errno("dealloc_mw", ibv_dealloc_mw(scene.window));
 	outcome_errno("dereg", ibv_dereg_mr(scene.region));
 	pair_close(&scene.pair);
 }
 
-/* Which there are, and that a domain with one stays. */
+/* Which types of windows exist, and that a domain with a window cannot be deallocated. */
 void case_alloc_window(struct world *world)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(world->context);

@@ -10,7 +10,7 @@
 #include "../random.h"
 #include "world.h"
 
-/* The two parts of the line, which the calls between them fill in any order. */
+/* The two parts of the line, which a case adds to in any order. */
 static struct text {
 	size_t length;
 	char bytes[8192];

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Arming a completion queue while another process completes into it: no wake-up is lost, nor where producers are
-stopped and killed at any moment and others take their places. tests/nic/test_fence.c is for what is too rare here."""
+stopped and killed at any moment and others take their places. tests/nic/test_fence.c finds what is too rare to be met here."""
 import re
 
 import pytest

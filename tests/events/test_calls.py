@@ -13,15 +13,15 @@ pytestmark = pytest.mark.alone
 
 REQUESTS = 4000
 ANSWERED = REQUESTS + REQUESTS // 16  # those that come before what bench/events.c measures are counted, too
-# a request at the server, at most; what is not named is counted as `others`. The first arming of a connection, its set-up
-# and the helper's looks each half second are in it
+# At most so many calls of the server for each request; calls that are not named count as `others`. The first arming of a
+# connection, its set-up and the helper's looks each half second are among them.
 BOUNDS = {'epoll_wait': 1.1, 'read': 1.1, 'write': 1.1, 'newfstatat': 1.2, 'futex': 0.1, 'membarrier': 0.02,
           'process_vm': 0, 'others': 0.5}
 CALL = re.compile(r'^(\d+) +(?:<\.\.\. )?(\w+)(?:\(| resumed>)(.*)')
 
 
 def calls_of(log, server):
-    """{call: how often} by the process of the server, its helper's too, from its first event on."""
+    """{call: how often} the server's process makes it, its helper included, from its first event on."""
     counts, ours, begun = collections.Counter(), {server}, False
     for line in log.read_text().splitlines():
         found = CALL.match(line)
@@ -61,8 +61,8 @@ def test_calls_of_a_request(fabric, clients):
 
 @needs_strace
 def test_a_wake_up_that_comes_late(fabric):
-    """Both sides stand still as they wake the other, for longer than that one's helper waits: it wakes it in their place,
-    and what they write when they go on is no event."""
+    """Each side stands still as it wakes the other, for longer than the other's helper waits: that helper wakes its own program,
+    and what the waker writes when it goes on is no event."""
     late = ('-e', 'inject=write:delay_enter=1500000:when=300')
     done = fabric.run('strace', '-f', '-qq', '-o', fabric.folder / 'calls', *late, fabric.program('events'), 'verbs', 0,
                       1, 1, 1, 1, 64, 0, REQUESTS, seconds=120)

@@ -28,14 +28,14 @@ static struct extent {
 static size_t nextents;
 static uint64_t file_bytes;
 
-/* Fields of structs that are in use, wherever those lie. */
+/* Fields of structs that are in use, wherever in the file they are. */
 static struct place {
 	uint64_t off;
 	uint32_t bytes;
 	const char *name;
 } places[PLACES];
 static size_t nplaces;
-/* Where the fields of each struct begin, so that small ones are hit as often as large ones. */
+/* The first place of each struct's fields, so that small structs are hit as often as large ones. */
 static size_t groups[PLACES], ngroups;
 
 static struct done {
@@ -53,7 +53,7 @@ static void must(bool ok, const char *what)
 	exit(1);
 }
 
-/* ---- What is kept ---- */
+/* ---- The file as it was ---- */
 
 static void *kept(uint64_t off, uint64_t bytes)
 {
@@ -69,7 +69,7 @@ static void keep_extent(int fd, uint64_t from, uint64_t to)
 
 	must(nextents <= EXTENTS, "too many extents");
 	*e = (struct extent){from, to - from, NULL};
-	/* as the structs want it */
+	/* aligned as the structs demand it */
 	if (posix_memalign((void **)&e->data, 4096, to - from))
 		e->data = NULL;
 	must(e->data && pread(fd, e->data, e->bytes, (off_t)from) == (ssize_t)e->bytes, "pread");
@@ -187,7 +187,8 @@ static void add_mr(uint64_t off)
 		mr = mr && mr->len_bytes ? mr : NULL;
 	for (size_t at = 0; mr && at < sizeof(*mr); at += 8)
 		add_place(off + at, 8, "struct weft_pool_mr");
-	/* lists of pieces: or bytes of the region, which do no harm */
+	/* the list of pieces; in other entries these may be bytes of the region, and their damage does no
+	 * harm */
 	for (uint64_t at = 0; mr && at < 64; at += 8)
 		add_place(mr->off + at, 8, "struct weft_pool_piece");
 }
@@ -200,7 +201,7 @@ static void add_object(uint64_t off)
 		add_place(off + at, 8, "struct weft_pool_object");
 }
 
-/* Of each entry in a block that is leased: their numbers begin anywhere. */
+/* For each entry in a leased block, whose index may be any. */
 static void for_each_qp(void (*act)(uint64_t off))
 {
 	for (uint64_t b = 0; b < WEFT_BLOCKS; b++) {

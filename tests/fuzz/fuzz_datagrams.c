@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * libFuzzer's target for the path of datagrams in librdmacm: a list of delays, datagrams, deaths of
- * peers, and what the program does meanwhile. Whatever came, all of it must end, and leave nothing.
+ * libFuzzer's target for librdmacm's handling of datagrams: a list of delays, datagrams, deaths of peers, and
+ * calls of the program meanwhile. Whatever came, all connections must end, and leave nothing behind.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +22,8 @@ struct input {
 static struct input in;
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *ids[IDS];
-static struct weft_mad last; /* that we have sent */
-static uint32_t seen;	     /* of what events carry, so that it is read */
+static struct weft_mad last; /* the last datagram that this process has sent */
+static uint32_t seen;	     /* made of the events' contents, so that these are read */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -154,7 +154,8 @@ static void watch(void)
 	uint16_t to;
 
 	while (world_posted(&to, wire))
-		require(!weft_mad_decode(wire, sizeof(wire), &last)); /* what we send is sound */
+		/* what this process sends can be decoded */
+		require(!weft_mad_decode(wire, sizeof(wire), &last));
 }
 
 static void send_raw(void)
@@ -167,7 +168,8 @@ static void send_raw(void)
 	world_arrive(from, wire);
 }
 
-/* A sound one of any kind, about what we said last or something near, then spoilt in places. */
+/* Makes a valid datagram of any kind, about the last one sent or with numbers near to its, and then damages
+ * some bytes. */
 static void send_sound(void)
 {
 	struct weft_mad mad = {.kind = (enum weft_mad_kind)(WEFT_MAD_REQ + next() % 11)};
@@ -212,7 +214,7 @@ static void change_world(uint8_t how)
 	world.dead[WORLD_PEER] = how & 8;
 }
 
-/* Mostly short: peers are looked after ten times in each second that passes. */
+/* Lets time pass. Mostly it is short: peers are looked after ten times in each second. */
 static void pass(uint8_t how)
 {
 	static const uint32_t delay_ms[] = {0, 0, 1, 1, 1, 5, 20, 100, 100, 200, 550, 9200};
@@ -220,7 +222,7 @@ static void pass(uint8_t how)
 	world_pass(delay_ms[how % (sizeof(delay_ms) / sizeof(*delay_ms))] * MSECOND);
 }
 
-/* ---- A game ---- */
+/* ---- One input ---- */
 
 static void step(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * libFuzzer's target for the engine of streams: sources and lists, then datagrams, delays, buffers
- * that are given back. Whatever comes, each place lies in a buffer that is open, no byte of it is
- * taken twice, and each datagram is counted as one thing.
+ * libFuzzer's target for the engine of streams: sources and lists, then datagrams, delays, and buffers that
+ * are given back. Whatever comes, each place lies in an open buffer, no byte of it is taken twice, and each
+ * datagram is counted in one counter.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,8 @@ static struct weft_nanet_out out;
 static struct weft_clop_options lists[LISTS];
 static struct weft_nanet_source_options sources[LISTS];
 static uint32_t generation[LISTS][BUFFERS], taken[LISTS][BUFFERS]; /* bytes of payload */
-static bool outside[LISTS][BUFFERS];				   /* told of */
+/* the engine has told that a datagram was outside */
+static bool outside[LISTS][BUFFERS];
 static uint64_t memory[MEMORY / 8], now_ns, arrived;
 static uint8_t bytes[LISTS][BUFFERS][BYTES];
 
@@ -98,7 +99,8 @@ static void follow(void)
 	}
 }
 
-/* A few bytes of the input behind each other, or a sound MGP of no events about a number near. */
+/* Hands the engine some bytes of the input, or a valid MGP without events whose number is near the expected
+ * one. */
 static void receive(uint8_t how)
 {
 	uint8_t data[512];
@@ -118,7 +120,8 @@ static void receive(uint8_t how)
 	}
 	if (count > segment * WEFT_NANET_RUN)
 		count = segment * WEFT_NANET_RUN;
-	uint8_t *exact = malloc(count + 1); /* so that the sanitizer sees its end */
+	/* a block of exactly that size, so that the sanitizer sees its end */
+	uint8_t *exact = malloc(count + 1);
 
 	require(exact != NULL);
 	memcpy(exact + 1, data, count);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""libFuzzer on what others send us, with the address sanitizer: each target is built here, by clang,
-and starts from its corpus in this folder."""
+"""libFuzzer on datagrams that others send, with the address sanitizer: each target is built here, by clang, and
+starts from its corpus in this folder."""
 import re
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ FLAGS = ['-std=gnu17', '-g', '-O2', '-D_GNU_SOURCE', '-fno-strict-aliasing',
 
 @pytest.fixture(scope='module')
 def datagrams(tmp_path_factory):
-    """librdmacm without its device, and the fuzzer as the rest of the world."""
+    """librdmacm without its device; the fuzzer is the rest of the world."""
     if not shutil.which('clang'):
         pytest.skip('clang is not installed')
     sources = sorted(path for folder in ('cm', 'wire/cm') for path in (SOURCE / folder).glob('*.c')
@@ -35,7 +35,7 @@ def datagrams(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def nanet(tmp_path_factory):
-    """The engine of streams, which needs nobody."""
+    """The engine of streams, which needs no other part."""
     if not shutil.which('clang'):
         pytest.skip('clang is not installed')
     sources = sorted((SOURCE / 'wire/nanet').glob('*.c'))
@@ -46,7 +46,7 @@ def nanet(tmp_path_factory):
 
 
 def fuzz(program, corpus, *limits):
-    """How many executions there were; a finding is a failure that shows how to repeat it."""
+    """Returns how many executions there were. A finding is a failure that shows how to repeat it."""
     found = program.parent / 'found'
     found.mkdir(exist_ok=True)
     done = subprocess.run([program, '-max_len=400', '-timeout=60', '-print_final_stats=1', *limits,
@@ -62,7 +62,7 @@ def test_datagrams(datagrams):
 
 @pytest.mark.slow
 def test_ten_million_datagrams(datagrams):
-    """40 minutes at 4,100 a second on a core that others used, too; it found nothing."""
+    """40 minutes at 4,100 a second, on a core that others used, too; nothing was found."""
     assert fuzz(datagrams, 'datagrams', '-runs=10000000') >= 10000000
 
 
@@ -73,5 +73,5 @@ def test_nanet(nanet):
 
 @pytest.mark.slow
 def test_fifty_million_nanet(nanet):
-    """Not run to its end yet."""
+    """This was not run to its end yet."""
     assert fuzz(nanet, 'nanet', '-max_len=128', '-runs=50000000') >= 50000000

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Two members die in the middle of their work; what they leave in the pool's file is damaged, and again
- * while another opens the device, registers, connects to them and to itself, sends, and recovers them.
- * It may fail; it may not crash, and must end. Argument: how many tries. SEED= repeats one.
+ * Two members die in the middle of their work. What they leave in the pool's file is damaged, and damaged
+ * again while another process opens the device, registers memory, connects to the dead members and to itself,
+ * sends, and recovers the dead. That process may fail, but must not crash, and must end. Argument: how many
+ * tries. SEED= repeats one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,8 @@
 #include "damage.h"
 #include "pool/format.h"
 
-/* Then a try does not end. Each request to a helper that never answers waits for a second. */
+/* after which a try counts as one that does not end. Each request to a helper that never answers waits for a
+ * second */
 #define SECONDS	  100u
 #define REGION	  (8 * 4096u)
 #define VICTIMS	  2
@@ -32,15 +34,16 @@
 #define MINUTE_NS 60000000000ull
 #define POLL_US	  20000
 
-/* What the victims and the tries agree on. */
+/* What the two dead members and the tries share. */
 static struct shared {
 	uint32_t victim_qpn[VICTIMS], victim_rkey[VICTIMS][2], own_qpn;
 	uint64_t victim_at[VICTIMS][2];
-	_Atomic uint64_t tries, opened, done, failed; /* tries, devices, requests */
+	/* how many tries, opened devices, requests that were done and that failed */
+	_Atomic uint64_t tries, opened, done, failed;
 } * shared;
 
-/* A damaged page names any process: its memory must not be reached. Nor is its helper to be asked for a
- * second each time, as after ESRCH. */
+/* A damaged page may name any process as a member: that one's memory must not be reached. The error is not
+ * ESRCH, after which that one's helper would be asked, for a second each time. */
 static void forbid_reaching(void)
 {
 	struct sock_filter filter[] = {
@@ -81,7 +84,7 @@ static void die(int i)
 	kill(getpid(), SIGKILL);
 }
 
-/* As the kernel would hold it for members that live: nobody recovers them. */
+/* Holds the members' locks as the kernel does for processes that live: so no process recovers them. */
 static int hold(const char *path, int members)
 {
 	struct flock lock = {
@@ -102,7 +105,8 @@ static void make_victims(const char *path)
 		if (!pid)
 			die(i);
 		assert_int_equal(waitpid(pid, NULL, 0), pid);
-		fd = i ? fd : hold(path, 1); /* so that the next does not recover it */
+		/* so that the next process does not recover this one */
+		fd = i ? fd : hold(path, 1);
 	}
 	close(fd);
 	damage_keep(path);
@@ -119,7 +123,7 @@ static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq)
 
 static bool connect_to(struct ibv_qp *qp, uint32_t qpn)
 {
-	static struct ibv_qp_attr attr; /* asking for our address takes long */
+	static struct ibv_qp_attr attr; /* kept, as asking for the own address takes long */
 
 	if (!attr.port_num)
 		attr = rig_attr(qp->context, IBV_QPS_INIT, 0);
@@ -155,11 +159,13 @@ static void talk_to_victim(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *
 		for (int r = 0; r < 2; r++) {
 			if (!connect_to(qp, shared->victim_qpn[i]))
 				return;
-			rig_rdma(qp, opcodes[k], k, mr, mr->addr, k == 3 ? 8 : 4096,
-				 /* in the pool: a helper that is dead is waited for */
-				 k == 3 ? (shared->victim_at[i][r] & ~4095ull) + 8192
-					: shared->victim_at[i][r],
-				 shared->victim_rkey[i][r]);
+			rig_rdma(
+				qp, opcodes[k], k, mr, mr->addr, k == 3 ? 8 : 4096,
+				/* an address in the pool, as atomics on others would wait for a dead
+				  * helper */
+				k == 3 ? (shared->victim_at[i][r] & ~4095ull) + 8192
+				       : shared->victim_at[i][r],
+				shared->victim_rkey[i][r]);
 			poll_some(cq);
 			rig_move(qp, IBV_QPS_RESET, 0);
 		}
@@ -186,7 +192,7 @@ static int live(void)
 	struct ibv_mr *mr;
 
 	if (!context)
-		return 0; /* refused, with its reason */
+		return 0; /* the device was refused, with its reason */
 	atomic_fetch_add(&shared->opened, 1);
 	pd = ibv_alloc_pd(context);
 	cq = pd ? ibv_create_cq(context, 4 * RIG_DEPTH, NULL, NULL, 0) : NULL;
@@ -232,7 +238,7 @@ static int try_once(const char *path, uint64_t random)
 	return status;
 }
 
-/* Else the tries would show little. */
+/* On the unharmed file requests succeed: otherwise the tries would show little. */
 static bool reaches_victims(const char *path)
 {
 	uint64_t before = shared->done;
@@ -250,7 +256,7 @@ static bool reaches_victims(const char *path)
 	return !status && shared->done - before > 8;
 }
 
-/* Some of the tries, on a file of its own. Whether one failed. */
+/* Makes some of the tries, on a file of its own. Returns whether one failed. */
 static int work(const char *path, uint64_t seed, uint64_t tries)
 {
 	char own[256];
@@ -280,7 +286,8 @@ static void tell(uint64_t seed, unsigned int failed)
 	       (unsigned long)shared->failed);
 }
 
-/* How many failed. Tells each minute how far they are: a run that is cut short has figures, too. */
+/* Returns how many have failed. Prints each minute how far the tries are, so that a run that is cut short has
+ * figures, too. */
 static unsigned int await_workers(uint64_t seed)
 {
 	uint64_t told_ns = rig_now_ns();
@@ -319,7 +326,7 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	make_victims(path);
 	damage_restore(path);
-	/* once unharmed, to learn our number */
+	/* one run on the unharmed file, to learn this process's queue pair number */
 	fd = hold(path, VICTIMS);
 	if (!fork())
 		_exit(live());
@@ -327,7 +334,7 @@ int main(int argc, char **argv)
 	close(fd);
 	damage_connect(shared->own_qpn, VICTIMS);
 	assert_true(reaches_victims(path));
-	/* several at once: most of the time they wait for what does not answer */
+	/* several at once: most of the time they wait for something that does not answer */
 	for (uint64_t w = 0; w < WORKERS; w++)
 		if (!fork())
 			_exit(work(path, seed + w, (tries + WORKERS - 1) / WORKERS));

@@ -7,17 +7,17 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Until the next call; its status in *status. */
+/* Runs it in a child: what that wrote to stderr, until the next call, and its status in *status. */
 const char *child_said(void (*run)(void), int *status);
-/* It ends well, and leaves nothing behind. */
+/* Runs it in a child, which must end well, and leave nothing of CUDA behind. */
 void child_ok(void (*run)(void));
-/* The stand-in ends it, with these words. */
+/* Runs it in a child, which the stand-in must end, with these words. */
 void child_dies(void (*run)(void), const char *words);
 
-/* Waits for it: how it ended, 0 if well. */
+/* Waits for the child: how it ended, 0 if well. */
 int child_status(pid_t pid);
 
-/* In a child. */
+/* An assertion for code that runs in a child. */
 #define WANT(condition)                                                                            \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \

@@ -12,7 +12,7 @@
 
 #include "gpu.h"
 
-/* What the call answers, or that it ends by SIGSEGV. */
+/* Says what the call answers, or that it ends by SIGSEGV. */
 #define ASK(fact, call)                                                                            \
 	do {                                                                                       \
 		facts_guarded = 1;                                                                 \
@@ -30,14 +30,14 @@ extern const char *facts_image; /* of kernels.c */
 void facts_say(const char *fact, const char *answer);
 void facts_say_number(const char *fact, long long answer);
 
-/* ---- memory.c: kinds of memory, which others ask about, too ---- */
+/* ---- facts_memory.c: kinds of memory, which other groups ask about, too ---- */
 
 #define FACTS_BYTES (2ul << 20)
 enum facts_kind {
 	FACTS_LEGACY,
 	FACTS_POOL,
 	FACTS_MANAGED,
-	FACTS_VMM, /* not exportable */
+	FACTS_VMM, /* cuMemMap, of a handle that cannot be exported */
 	FACTS_VMM_FD,
 	FACTS_HOST,
 	FACTS_REGISTERED,
@@ -45,7 +45,7 @@ enum facts_kind {
 	FACTS_KINDS,
 };
 extern const char *const facts_kinds[FACTS_KINDS];
-/* FACTS_BYTES of it. */
+/* FACTS_BYTES of that kind, in the current context. */
 weft_cu_ptr facts_memory(enum facts_kind kind);
 weft_cu_memory facts_handle(bool exportable);
 

@@ -49,7 +49,7 @@ void facts_no_context(void)
 	ASK("primary is active", cu.cuDevicePrimaryCtxGetState(0, &(unsigned int){0}, &number));
 	TELL("is", number);
 	ASK("release of the primary", cu.cuDevicePrimaryCtxRelease_v2(0));
-	/* memory is asked about by a thread that has none */
+	/* memory is asked about by a thread that has no context */
 	GPU_OK(cu.cuCtxCreate_v2(&context, 0, 0));
 	at = facts_memory(FACTS_LEGACY);
 	GPU_OK(cu.cuCtxPopCurrent_v2(&context));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What a libcuda says of copies between memory of two devices in a context of either: of two devices at least, nothing of one. */
+/* What a libcuda says of copies between memory of two devices in a context of either. With one device it asks nothing. */
 #include "facts.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 enum { LEGACY, POOL, MAPPED, MANAGED, PAIR_KINDS };
 static const char *const names[] = {"legacy", "pool", "vmm", "managed"};
 
-/* In a context of that device, which is current. */
+/* Memory of that kind, in a context of that device, which must be current. */
 static weft_cu_ptr memory_of(int device, int kind)
 {
 	struct weft_cu_memory_prop prop = {.type = WEFT_CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -19,7 +19,7 @@ static weft_cu_ptr at;
 static char own[4096];
 static int number;
 
-/* The CPU on a device's addresses. */
+/* What the CPU finds at an address of a device: by a load, and by process_vm. */
 static void touch(const char *fact, weft_cu_ptr address)
 {
 	struct iovec local = {own, 8}, remote = {(void *)(uintptr_t)address, 8};

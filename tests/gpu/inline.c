@@ -24,7 +24,7 @@ __attribute__((noinline)) static void post_inline(struct ibv_qp *qp, struct ibv_
 			exit(4);
 }
 
-/* Every other page of a GPU: each is a region by itself. */
+/* Registers every other page of a GPU's memory, each as a region of its own. */
 static void register_pages(struct rig *rig, unsigned long regions)
 {
 	weft_cu_ptr at;

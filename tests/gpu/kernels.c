@@ -6,7 +6,7 @@ struct fill_args {
 	uint64_t at, count, value;
 };
 
-/* Every word of `at` becomes the value and its number. */
+/* Every word of `at` becomes the sum of the value and the word's number. */
 WEFT_KERNEL(fill, fill_args)
 {
 	uint64_t *words = weft_at(uint64_t, args.at, args.count);
@@ -22,7 +22,7 @@ struct add_args {
 	uint64_t word, times;
 };
 
-/* Every warp adds one so often. */
+/* Every warp adds one, so many times. */
 WEFT_KERNEL(add, add_args)
 {
 	uint64_t *word = weft_at(uint64_t, args.word, 1);
@@ -37,7 +37,7 @@ struct poll_args {
 };
 
 /* Waits for round after round: when the last word has its number, the others must have it, too.
- * Writes how many had not behind the number that tells that it has seen the round. */
+ * Writes the number of the round that it has seen, and behind it how many words had not come. */
 WEFT_KERNEL(poll, poll_args)
 {
 	uint64_t *words = weft_at(uint64_t, args.words, args.count);

@@ -20,25 +20,25 @@ struct peer_said {
 struct peer {
 	pid_t pid;
 	int ask, answer;
-	struct peer_said *said; /* both see it */
+	struct peer_said *said; /* shared by both processes */
 };
 
-/* Before this process begins CUDA. */
+/* Forks the peer. To be called before this process begins CUDA. */
 void peer_start(struct peer *peer);
-/* It connects to that queue pair. */
+/* The peer connects its queue pair to that one. */
 void peer_connect(struct peer *peer, uint32_t qpn);
-/* All its memory gets what stands in `bytes`, or the other way round. */
+/* Copies `bytes` of peer_said into all of the peer's memory; or the other way round. */
 void peer_fill(struct peer *peer);
 void peer_fetch(struct peer *peer);
-/* It posts what stands in `receive`; or waits for its next completion. */
+/* The peer posts the receive that stands in `receive`; or waits for its next completion. */
 void peer_post(struct peer *peer);
 void peer_poll(struct peer *peer);
-/* It frees that memory, which is registered; or allocates anew. */
+/* The peer frees that memory while it is registered; or allocates it anew. */
 void peer_free(struct peer *peer, enum place_kind kind);
 void peer_allocate(struct peer *peer, enum place_kind kind);
-/* It deregisters that memory. */
+/* The peer deregisters that memory. */
 void peer_end_region(struct peer *peer, enum place_kind kind);
-/* It ends, and leaves nothing behind. */
+/* The peer ends, and must leave nothing behind. */
 void peer_end(struct peer *peer);
 void peer_kill(struct peer *peer);
 

@@ -19,7 +19,7 @@ static void *pages(size_t bytes)
 
 #define BLOCK (2ul << 20) /* CUDA's granularity of mappings */
 
-/* As many handles side by side, all in the middle of which is the place's. */
+/* Maps so many handles side by side; the place is their middle, and reaches into all of them. */
 static void map_handles(struct place *place, int device, unsigned int count)
 {
 	struct weft_cu_memory_prop prop = {
@@ -170,7 +170,7 @@ void place_end(struct place *place)
 	place->at = NULL;
 }
 
-/* As a program does that knows when all of its own copies have arrived. */
+/* Copies, and waits until all copies of this context have arrived, as programs do. */
 static void copy(const struct place *place, weft_cu_ptr to, weft_cu_ptr from, size_t bytes)
 {
 	weft_cu_context ours;

@@ -32,7 +32,7 @@ struct place {
 	weft_cu_memory memory[2];
 };
 
-/* With a context of device 0 current, which POOLED does without. */
+/* Allocates memory of that kind. A context of device 0 must be current, but for PLACE_POOLED. */
 void place_begin(struct place *place, enum place_kind kind, size_t bytes);
 void place_register(struct place *place, struct ibv_pd *pd);
 void place_end(struct place *place);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A library whose loading takes as long as another thread's work: the loader's lock is held
+/* A library whose constructor waits for another thread, with the loader's lock held
  * meanwhile. */
 void slow_begins(void);
 

@@ -23,7 +23,7 @@
 #define EACH	    8 /* as many outstanding on each */
 #define BUDGET_NS   150000000ull
 
-/* Pooled memory, and a GPU's: the last one there is, at the server. */
+/* Memory of one process: pooled, and of a GPU. The server's GPU is the last one that there is. */
 struct side {
 	struct rig rig;
 	struct place place[2];
@@ -100,7 +100,7 @@ static int by_size(const void *a, const void *b)
 	return (one > other) - (one < other);
 }
 
-/* Microseconds of one at a time, the median; and GB/s of several. */
+/* The median microseconds of a request that is alone, and of posting it; GB/s and requests a second of several at a time. */
 struct figures {
 	double us, posted_us, gbs, rate;
 };
@@ -245,7 +245,7 @@ static void tables(struct side *s)
 			}
 }
 
-/* Small WRITEs into the other's GPU, by several queue pairs in turn. */
+/* Small WRITEs into the GPU of the other process, by several queue pairs in turn. */
 static void many(struct side *s, unsigned int pairs)
 {
 	uint64_t begun = rig_now_ns(), stop = begun + 4 * BUDGET_NS;
@@ -266,7 +266,7 @@ static void many(struct side *s, unsigned int pairs)
 	       pairs, n / ((double)(rig_now_ns() - begun) / 1e9));
 }
 
-/* Memory of a GPU, and a request that has all of it. */
+/* The time to register memory of a GPU, and to post a request that has all of it. */
 static void registering(struct side *s)
 {
 	enum { TIMES = 21 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Memory of a GPU of another process: between two GPUs nobody there takes part, on others' behalf its owner must, which
+ * Memory of a GPU of another process: between two GPUs its owner takes no part; else the owner's helper copies, and the owner
  * may be stopped, killed, or have ended the region, or the memory.
  */
 #include "child.h"
@@ -20,7 +20,7 @@ static struct rig rig;
 static struct place gpu, host;
 static weft_cu_context context;
 
-/* Queue pair 0 to the peer's, which is given up after some milliseconds. */
+/* Connects queue pair 0 to the peer's; requests give up after some milliseconds. */
 static void meet(void)
 {
 	struct rig_wish quick = {.timeout = 8, .retry_cnt = 1};
@@ -123,7 +123,8 @@ static void between_two(enum place_kind far)
 		WANT(peer.said->bytes[far][i] == (uint8_t)(3 + i % 251));
 }
 
-/* Both are stopped, and neither notices; what was opened is closed while its context stays. */
+/* Requests between the two GPUs, to memory of two kinds, while its owner is stopped; the handles that were opened are closed while
+ * their context stays. */
 static void stopped(void)
 {
 	begin();
@@ -143,7 +144,7 @@ static void ended(void)
 	end();
 }
 
-/* Its helper copies: the requester's own timers go on. */
+/* The stopped owner's helper would have to copy: the requester's own timers end the request. */
 static void owner_stopped(void)
 {
 	begin();
@@ -184,8 +185,8 @@ static void freed_there(void)
 	end();
 }
 
-/* Regions of the host's memory that come and go where others were: their owner's driver has pinned the pages of each. As
- * large as to have the same part of the pool. */
+/* Regions of the host's memory that come and go where others were; their owner's driver has pinned the pages of each. They are so
+ * large that all of them get the same part of the pool. */
 static void host_anew(void)
 {
 	const size_t bytes = 9ul << 20, at = 4ul << 20;

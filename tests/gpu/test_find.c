@@ -23,7 +23,7 @@
 
 static struct weft_cuda found;
 
-/* Of facts.h, whose kinds of memory are used here. */
+/* Two objects that facts.h declares: its kinds of memory are used here. */
 sigjmp_buf facts_escape;
 _Atomic int facts_guarded;
 void facts_say(const char *fact, const char *answer)
@@ -53,7 +53,7 @@ static void finds_it(void **state)
 	assert_int_equal(weft_cuda_find(&found, NULL), -ENOENT);
 }
 
-/* Not a libcuda, but by that name. */
+/* A library that has the name of libcuda, but not its calls. */
 static void says_what_is_missing(void **state)
 {
 	char folder[] = "/tmp/weft-find-XXXXXX", name[64];
@@ -73,7 +73,7 @@ static void says_what_is_missing(void **state)
 	dlclose(library);
 }
 
-/* A thread is in the constructor of a library that it loads, where it waits for this one. */
+/* Looks for libcuda while another thread is in the constructor of a library that it loads, and waits there for this one. */
 static void *find(void *arg)
 {
 	*(int *)arg = weft_cuda_find(&found, NULL);
@@ -170,7 +170,7 @@ static void leaves_its_allocation(void)
 	weft_cuda_forget(&memory);
 	WANT(weft_cuda_look(&found, legacy + 1, FACTS_BYTES, &memory) == -EFAULT);
 	WANT(weft_cuda_look(&found, registered + FACTS_BYTES - PAGE, 2 * PAGE, &memory) == -EFAULT);
-	/* its beginning is the program's, its end CUDA's */
+	/* a range whose first pages are the program's own, and the others CUDA's */
 	GPU_OK(cu.cuMemHostUnregister((void *)(uintptr_t)registered));
 	GPU_OK(cu.cuMemHostRegister_v2((void *)(uintptr_t)(registered + 8 * PAGE), PAGE, 0));
 	WANT(weft_cuda_look(&found, registered, 16 * PAGE, &memory) == -EFAULT);
@@ -180,7 +180,7 @@ static void leaves_its_allocation(void)
 	_exit(0);
 }
 
-/* The same address, but another allocation. */
+/* An address that was freed and given out again: another allocation. */
 static void given_out_again(void)
 {
 	struct weft_cuda_memory memory;
@@ -200,7 +200,7 @@ static void given_out_again(void)
 	_exit(0);
 }
 
-/* Two mappings that follow each other are one range of memory, until one of them is another. */
+/* Two mappings side by side are one range of memory, until another handle is mapped in the place of one. */
 static void several_handles(void)
 {
 	struct weft_cu_access access = {{WEFT_CU_MEM_LOCATION_TYPE_DEVICE, 0},

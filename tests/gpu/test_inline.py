@@ -14,7 +14,7 @@ MOST = 60
 
 
 def instructions(folder, regions):
-    """Those of the look, for each WRITE."""
+    """How many instructions posting takes, for each WRITE."""
     out = folder / f'{regions}'
     env = {**os.environ, 'LD_LIBRARY_PATH': str(BUILD / 'tests/softgpu')}
     done = subprocess.run(['valgrind', '-q', '--tool=callgrind', '--toggle-collect=look_at_inline*', f'--callgrind-out-file={out}',

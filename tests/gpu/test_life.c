@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Registered memory of a GPU in a life: freed, its addresses given out again, contexts that are not current, not
- * there, or end; descriptors; forks; kernels that poll. Each case is a process of its own, that leaves nothing behind.
+ * What may happen to registered memory of a GPU: it is freed, its addresses are given out again, its context is not current, is none,
+ * or ends; descriptors; forks; kernels that poll. Each case is a process of its own, which must leave nothing behind.
  */
 #include "child.h"
 #include "place.h"
@@ -97,7 +97,7 @@ static void freed(void)
 	expect_bytes(at, BYTES, 5);
 	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
 	WANT(write_to(at, BYTES, mr->rkey) != IBV_WC_SUCCESS);
-	/* somebody else's now; registered anew it has a key of its own */
+	/* another allocation is there now; registered anew it has a key of its own */
 	again = gpu_memory(BYTES);
 	other = gpu_region(again, BYTES);
 	rig_reconnect(&rig, &(struct rig_wish){.timeout = 8, .retry_cnt = 1});
@@ -169,7 +169,7 @@ static uint8_t *pool_memory(size_t bytes)
 	return (uint8_t *)(uintptr_t)at;
 }
 
-/* As programs do it, to whole pages: what is beyond the memory is none of the region. */
+/* Programs round what they register to whole pages: bytes beyond the allocation are no part of the region. */
 static void round_to_pages(uint8_t *(*allocate)(size_t bytes))
 {
 	uint8_t *one, *at, *next, *page;
@@ -196,7 +196,7 @@ static void rounded(void)
 	round_to_pages(gpu_memory);
 }
 
-/* Of a kind that has no handle for others, as hardware says of cuMemAlloc's beside NCCL, too. */
+/* The same with memory that has no handle for other processes, as hardware says of cuMemAlloc's memory beside NCCL. */
 static void rounded_without_handle(void)
 {
 	round_to_pages(pool_memory);
@@ -220,7 +220,7 @@ static void anew(void)
 	rig_reconnect(&rig, &(struct rig_wish){0});
 	WANT(write_to(other, BYTES, mr->rkey) == IBV_WC_SUCCESS);
 	expect_bytes(other, BYTES, 6);
-	/* and to the host's */
+	/* and from a GPU's memory to the host's, by ibv_rereg_mr */
 	WANT(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host->addr, 64, 0));
 	WANT(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, at, 64, 0));
 	WANT(write_to(at, 64, mr->rkey) == IBV_WC_SUCCESS);
@@ -277,7 +277,7 @@ static void *use_without(void *arg)
 	return NULL;
 }
 
-/* A thread that has none, and memory that is of none: what we take for it we give back. */
+/* A thread that has no context, and memory that is of none: the primary context that Weft holds for it is given back. */
 static void no_context(void)
 {
 	struct place mapped;
@@ -314,7 +314,7 @@ static void context_ends(void)
 	end();
 }
 
-/* Regions come and go while their context stays: so do our streams. */
+/* Regions come and go while their context stays: their streams, which Weft makes, go with them. */
 static void comes_and_goes(void)
 {
 	struct ibv_mr *mr;
@@ -330,7 +330,7 @@ static void comes_and_goes(void)
 	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
 	rig_region_end(host);
 	rig_close(&rig);
-	/* the context is left: else all in it went with it */
+	/* the context is not destroyed: else the streams would go with it */
 }
 
 /* ---- Descriptors ---- */
@@ -387,7 +387,7 @@ static void forks(void)
 	if (!pid) {
 		struct rig fresh;
 
-		/* what CUDA does not answer for is the host's */
+		/* in the child CUDA answers for no memory: this is the host's */
 		ibv_dereg_mr(mr);
 		rig_open(&fresh);
 		rig_region_end(rig_region(fresh.pd, BYTES));
@@ -403,7 +403,7 @@ static void forks(void)
 
 /* ---- Order ---- */
 
-/* A kernel of the program's, in the stream of programs that know no streams, waits for what we bring. */
+/* A kernel of the program's in the stream NULL waits for bytes that a request brings. */
 static void polled(void)
 {
 	enum { WORDS = 1024, ROUNDS = 20 };
@@ -464,7 +464,7 @@ CASE(descriptors)
 CASE(forks)
 CASE(polled)
 
-/* It leaves its context, and nothing else. */
+/* The case leaves its context, and no stream. */
 static void is_comes_and_goes(void **state)
 {
 	int status;

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.quick
 
 
 def run(program, test, libraries, seconds=SECONDS, **env):
-    """Whether it ended well, and what it said; what it has begun ends with it."""
+    """Whether the test ended well, and its output; processes that it has begun end with it."""
     command = [GPU / program, *ARGUMENTS[program], test]
     env = {**os.environ, 'LD_LIBRARY_PATH': f'{libraries}:{BUILD / "tests/softgpu"}', **env}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -48,7 +48,7 @@ def test_passes_without(program, test):
     assert re.search(rf'OK \] {test}\b', said), said
 
 
-# Those of is_polled are noticed by nothing but that it does not end.
+# is_polled notices a mistake only by not ending.
 @pytest.mark.parametrize('mutation,program,test', [
     pytest.param(*row, marks=[pytest.mark.waits] if row[2] == 'is_polled' else []) for row in ROWS])
 def test_is_noticed(mutation, program, test):

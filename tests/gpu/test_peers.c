@@ -55,7 +55,7 @@ static void unmap(weft_cu_ptr at)
 	GPU_OK(cu.cuMemAddressFree(at, BYTES));
 }
 
-/* After the other has written nines: whether all three have them. */
+/* In the owner, when the peer has written nines: whether all three memories have them. */
 static void own(struct owner *self)
 {
 	struct weft_cu_memory_prop prop = {
@@ -135,7 +135,7 @@ static void check_and_change(weft_cu_ptr at)
 	GPU_OK(cu.cuCtxSynchronize());
 }
 
-/* The owner must have forked before this process begins CUDA: each case is a process. */
+/* The owner must be forked before this process begins CUDA: so each case is a process. */
 static void in_child(void (*run)(void))
 {
 	pid_t pid = fork();
@@ -186,7 +186,7 @@ static void by_descriptor(void)
 	GPU_OK(cu.cuMemRelease(memory));
 	check_and_change(at);
 	owner_end(&owner, 1);
-	/* it outlives its owner */
+	/* the memory outlives its owner, while it is open here */
 	GPU_OK(cu.cuMemsetD8_v2(at, 1, BYTES));
 	GPU_OK(cu.cuCtxSynchronize());
 	unmap(at);
@@ -286,7 +286,7 @@ static void expect_store(weft_cu_ptr at, bool allowed)
 
 	if (!allowed) {
 		assert_int_equal(result, WEFT_CUDA_ERROR_ILLEGAL_ADDRESS);
-		_exit(0); /* nothing works any more */
+		_exit(0); /* in this context nothing works any more */
 	}
 	GPU_OK(result);
 	GPU_OK(cu.cuMemcpyDtoH_v2(seen, at, sizeof(seen)));

@@ -27,7 +27,7 @@ static uint8_t round_number;
 
 /* ---- Bytes ---- */
 
-/* New ones at both ends. */
+/* Fills both ends with new bytes. */
 static void fill(enum place_kind source, enum place_kind target)
 {
 	round_number++;
@@ -52,7 +52,7 @@ static void compare(enum place_kind source, enum place_kind target, const char *
 				 place_names[target], i);
 }
 
-/* LENGTH bytes from the start of one to INTO of the other. */
+/* LENGTH bytes from the start of the source must be at INTO of the target, and all other bytes as they were. */
 static void arrived(enum place_kind source, enum place_kind target, const char *what)
 {
 	memcpy(wanted + INTO, sent, LENGTH);
@@ -70,7 +70,7 @@ static void each_pair(void (*act)(enum place_kind source, enum place_kind target
 		}
 }
 
-/* A pair of queue pairs, which ends with it. */
+/* Does that from each place to each, by this pair of queue pairs, which is destroyed then. */
 static void each_pair_by(struct ibv_qp *of_pair[2],
 			 void (*act)(enum place_kind source, enum place_kind target))
 {
@@ -143,7 +143,7 @@ static void immediate(void **state)
 
 /* ---- Inline ---- */
 
-/* The CPU reads it as it is posted: of memory that it does not reach it is refused, and nothing is posted. */
+/* The CPU reads inline bytes as they are posted: from memory that it does not reach this is refused, and nothing is posted. */
 static void from_inline(enum place_kind source, enum place_kind target)
 {
 	struct ibv_sge sge = {(uintptr_t)from[source].at + 5, 40, 0};
@@ -365,7 +365,7 @@ static void by_import(enum place_kind source, enum place_kind target)
 	ibv_unimport_mr(mr);
 }
 
-/* By another context, which has the domain and its regions by their handles. */
+/* Requests of another context, which has imported the domain and its regions by their handles. */
 static void imports(void **state)
 {
 	struct ibv_context *other = ibv_import_device(dup(rig.context->cmd_fd));
@@ -420,7 +420,7 @@ static void info(void **state)
 	assert_int_equal(pclose(pipe), 0);
 	for (enum place_kind k = PLACE_MANAGED; k < PLACE_KINDS; k++) {
 		gpus[k >= PLACE_OTHER] += from[k].at ? 2 : 0;
-		/* what one allocation has that can be named to others */
+		/* memory of one allocation, which has a handle for other processes */
 		handles += from[k].at && (k == PLACE_GPU || k >= PLACE_OTHER) ? 2 : 0;
 	}
 	assert_int_equal(count(text, "\"gpu0\""), gpus[0]);

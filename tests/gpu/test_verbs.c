@@ -18,7 +18,7 @@
 #define LIST	 3
 #define ALL_EACH 50
 
-/* This side's memory, and what all bytes of both should be. */
+/* This side's memory; and what all bytes of both sides must be. */
 static struct place place[PLACE_KINDS];
 static uint8_t ours[PLACE_KINDS][PEER_BYTES], theirs[PLACE_KINDS][PEER_BYTES];
 static struct peer peer;
@@ -70,7 +70,7 @@ struct list {
 	uint32_t bytes;
 };
 
-/* Elements of one kind lie apart. */
+/* Draws a list of elements; those of one kind do not overlap. */
 static struct list draw_list(uint32_t bytes)
 {
 	struct list list = {.count = 1 + draw(LIST), .bytes = bytes};
@@ -90,7 +90,7 @@ static struct list draw_list(uint32_t bytes)
 	return list;
 }
 
-/* Between a list of one side and bytes that lie together. */
+/* Copies the bytes of a list of one side to one place, or scatters them into it. */
 static void gather(uint8_t side[PLACE_KINDS][PEER_BYTES], const struct list *list, uint8_t *to)
 {
 	for (unsigned int i = 0; i < list->count; i++) {

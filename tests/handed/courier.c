@@ -7,26 +7,26 @@
 #include <string.h>
 
 enum stage {
-	IDLE,	/* none is being carried */
-	BEGIN,	/* its keys, and what the responder says */
-	PLACE,	/* part after part */
-	ATOMIC, /* at once */
-	ANSWER, /* and what was there goes back */
-	END,	/* the responder is told */
-	DONE,	/* and so is the requester */
+	IDLE,	/* no request is being carried */
+	BEGIN,	/* the request's keys are checked, and the responder begins it */
+	PLACE,	/* its bytes go, part after part */
+	ATOMIC, /* an atomic is carried out */
+	ANSWER, /* and its old value goes back */
+	END,	/* the responder completes it */
+	DONE,	/* and the requester is told */
 };
 
-/* One at a time of each queue pair. */
+/* One queue pair's request that is being carried. */
 struct trip {
 	enum stage stage;
 	uint64_t position, offset;
-	uint64_t old; /* of an atomic */
+	uint64_t old; /* the old value of an atomic */
 	enum weft_outcome awaited;
-	uint8_t rnr_timer; /* of the responder */
-	uint64_t looked;   /* of courier_rests */
+	uint8_t rnr_timer; /* the responder's */
+	uint64_t looked;   /* the round of courier_rests in which it was last stepped */
 	uint64_t deadline_ns;
-	struct weft_wqe *request; /* a copy, with its list */
-	struct weft_incoming in;  /* last, as its request is */
+	struct weft_wqe *request; /* a copy, with its list of elements */
+	struct weft_incoming in;  /* the last member, as it ends with the request */
 };
 
 static uint64_t draw(struct courier *c)
@@ -60,7 +60,7 @@ static void goes(struct weft_card_hand *hand)
 
 /* ---- The other end ---- */
 
-/* Where its requests arrive; NULL: nobody answers there. */
+/* The responder to which the queue pair's requests go; NULL: none answers there. */
 static struct weft_responder *responder_of(struct weft_card_hand *hand)
 {
 	const struct weft_pool_path *path = &hand->hand->path;
@@ -77,7 +77,7 @@ static struct weft_responder *responder_of(struct weft_card_hand *hand)
 	peer = dest_qpn == hand->qpn ? hand : weft_card_find(hand->card, dest_qpn);
 	if (!peer || peer->type != hand->type || peer->to.from.qpn != hand->qpn)
 		return NULL;
-	/* it has failed, although its owner has yet to see that */
+	/* the peer has failed, although its owner has not seen that yet */
 	if (peer->stopped && peer->type == WEFT_QPT_RC)
 		return NULL;
 	if (memcmp(peer->to.from.dgid, dgid, sizeof(dgid)) != 0) {
@@ -88,7 +88,7 @@ static struct weft_responder *responder_of(struct weft_card_hand *hand)
 	return &peer->to;
 }
 
-/* ---- Steps: each outcome is of one, and says whether the next stage comes ---- */
+/* ---- Steps. Each returns an outcome, which says whether the next stage comes ---- */
 
 static enum weft_outcome take(struct weft_card_hand *hand, struct trip *trip)
 {
@@ -148,7 +148,7 @@ static enum weft_outcome begin(struct weft_card_hand *hand, struct trip *trip,
 	return outcome;
 }
 
-/* It is the responder still at which the request began. */
+/* Enters the responder's line, if it is still the one at which the request began. */
 static enum weft_outcome enter_there(struct weft_card_hand *hand, struct trip *trip)
 {
 	struct weft_responder *to = responder_of(hand);
@@ -194,7 +194,7 @@ static enum weft_outcome place(struct weft_card_hand *hand, struct trip *trip,
 	return outcome;
 }
 
-/* Under the line. */
+/* The responder's line is entered. */
 static enum weft_outcome do_there(struct trip *trip, uint64_t operand, enum weft_cause *cause)
 {
 	struct weft_incoming *in = &trip->in;
@@ -247,7 +247,7 @@ static enum weft_outcome end(struct weft_card_hand *hand, struct trip *trip)
 	return WEFT_DONE;
 }
 
-/* Tells the requester, and goes on to its next request. */
+/* Tells the requester of the request's end. Its next request comes then. */
 static enum weft_outcome tell(struct weft_card_hand *hand, struct trip *trip, enum weft_cause cause)
 {
 	struct courier *c = courier_of(hand);
@@ -312,7 +312,8 @@ static enum weft_outcome act(struct weft_card_hand *hand, struct trip *trip, enu
 	return tell(hand, trip, WEFT_CAUSE_NONE);
 }
 
-/* Nobody answers, or no receive is there. False: it has waited too long, of *cause. */
+/* The peer does not answer, or has no receive. False: that has lasted too long, and *cause says which of the
+ * two it was. */
 static bool waits(const struct weft_card_hand *hand, struct trip *trip, enum weft_outcome outcome,
 		  enum weft_cause *cause)
 {
@@ -330,7 +331,7 @@ static bool waits(const struct weft_card_hand *hand, struct trip *trip, enum wef
 	return now_ns < trip->deadline_ns;
 }
 
-/* Of a queue pair whose line can be entered. */
+/* The same, of a queue pair whose line has to be entered. If it cannot be, the request waits. */
 static bool is_patient(struct weft_card_hand *hand, struct trip *trip, enum weft_outcome outcome,
 		       enum weft_cause *cause)
 {
@@ -343,7 +344,7 @@ static bool is_patient(struct weft_card_hand *hand, struct trip *trip, enum weft
 	return patient;
 }
 
-/* The hand may be gone behind it. Whether something was done. */
+/* Makes one step of a queue pair, whose hand may be gone afterwards. Returns whether something was done. */
 static bool step(struct weft_card_hand *hand)
 {
 	struct weft_card *card = hand->card;
@@ -366,7 +367,7 @@ static bool step(struct weft_card_hand *hand)
 	case WEFT_NO_RECEIVE:
 		if (trip->stage == BEGIN)
 			break;
-		/* the responder has forgotten it */
+		/* the responder has forgotten the request: it begins anew */
 		trip->stage = BEGIN;
 		return true;
 	case WEFT_NO_ANSWER:
@@ -389,7 +390,7 @@ static bool has_work(const struct weft_card_hand *hand)
 	return trip->stage != IDLE || weft_card_has_next(hand);
 }
 
-/* One of those that have something to do, whichever. */
+/* Draws one of the queue pairs that have something to do. */
 static struct weft_card_hand *choose(struct courier *c)
 {
 	struct weft_card_hand *chosen = NULL;
@@ -412,7 +413,7 @@ bool courier_step(struct courier *c, uint64_t now_ns)
 	return hand ? step(hand) || rang : rang;
 }
 
-/* One that has something to do and was not looked at in this round. */
+/* A queue pair that has something to do and had no step in this round. */
 static struct weft_card_hand *next_of_round(const struct courier *c)
 {
 	for (struct weft_card_hand *hand = c->card.hands; hand; hand = hand->next)

@@ -11,7 +11,7 @@
 
 #include "pool/step.h"
 
-static int left; /* steps, before it is killed; 0: it is not */
+static int left; /* how many steps before this process is killed; 0: it is not */
 static const char *awaited;
 static int how;
 

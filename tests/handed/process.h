@@ -8,19 +8,19 @@
 #include <sys/types.h>
 
 struct card_process {
-	pid_t pid; /* 0: it was seen to have ended */
+	pid_t pid; /* 0: its end was seen */
 	int in, out, status;
 };
 
-/* It plays the card when this returns. As card.c has them; fate may be NULL. */
+/* Starts the card, and returns when it is ready. Arguments are those of card.c; fate may be NULL. */
 void card_start(struct card_process *card, const char *part_bytes, const char *fate);
-/* Whether it has died by itself; at which step, if it said so. */
+/* Whether the card has died by itself; `step` is where, if it has said so. */
 bool card_has_died(struct card_process *card, char *step, size_t bytes);
-/* Whether it was stopped by itself. */
+/* Whether the card has stopped by itself. */
 bool card_has_stopped(struct card_process *card);
-/* It ends, as its input does. The signal that it died of, or its exit status. */
+/* Ends the card by ending its input. Returns the signal that it died of, or its exit status. */
 int card_end(struct card_process *card);
-/* What it said since it was ready; without the end of the line, and "" for nothing. */
+/* What the card has printed since it was ready, without the end of the line; "": nothing. */
 void card_said(struct card_process *card, char *what, size_t bytes);
 
 #endif

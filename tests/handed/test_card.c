@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The same with a card in a process of its own, which may be killed. */
+/* A card in a process of its own, which may be killed. */
 #include "../nic/ends.h"
 #include "nic/cq.h"
 #include "nic/qp.h"
@@ -82,7 +82,7 @@ static void a_write(void **state)
 	end_card(0);
 }
 
-/* As a peer's death; but for what it has told. */
+/* The card's death is as a peer's, except for requests whose end it had told before. */
 static void killed(void **state)
 {
 	start_card("2");
@@ -104,7 +104,7 @@ static void killed(void **state)
 	ends_close();
 }
 
-/* Killed at any time it leaves each request told of once, in order. */
+/* The card is killed at some time in its work: each request completes once, and in order. */
 static void killed_at_work(void **state)
 {
 	uint64_t until_ns;

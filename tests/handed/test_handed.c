@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Requests that a card carries out, and what their owner sees of it: the card works when the test says so. In one
- * process, so that time and order are the test's; test_card.c has it in another.
+ * Requests that a card carries out, and what their owner sees of it. The card works when the test says so, in
+ * one process, so that time and order are the test's; test_card.c has it in another process.
  */
 #include "../nic/ends.h"
 
@@ -16,7 +16,7 @@
 
 static struct courier courier;
 
-/* All that can be done now. */
+/* Has the card do all that can be done now. */
 static void carry(void)
 {
 	while (courier_step(&courier, world.now_ns))
@@ -66,7 +66,7 @@ static void a_write(void **state)
 	close_ends();
 }
 
-/* ---- Found at fault ---- */
+/* ---- Faults ---- */
 
 static void post_empty(struct end *from)
 {
@@ -93,8 +93,8 @@ static void expect_of_far(uint64_t wr_id, enum weft_wc_status status)
 	assert_int_equal(wc.status, status);
 }
 
-/* A request of far waits; a receive of its own fails it; its peer has failed, too, so that the request fails as well,
- * before far has looked whether it is at fault. */
+/* A request of far waits. A receive of far is wrong, which makes far fail. Its peer has failed, too, so that
+ * far's request fails as well, before far has looked whether it is at fault. */
 static void a_fault_before_a_verdict(void **state)
 {
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC, .rnr_retry = 7});
@@ -118,14 +118,14 @@ static void a_fault_before_a_verdict(void **state)
 	close_ends();
 }
 
-/* ---- While the owner changes what its line says ---- */
+/* ---- While the owner changes its queue pair's line ---- */
 
 static uint64_t conn_of(const struct end *e)
 {
 	return atomic_load(&e->qp.slot->conn);
 }
 
-/* As publish (qp.c) does first and last. */
+/* As publish in qp.c does at its beginning and at its end. */
 static uint64_t open_line(struct end *e)
 {
 	uint64_t conn = conn_of(e);
@@ -160,7 +160,7 @@ static uint64_t *word(void)
 	return (uint64_t *)(ends_far.memory + ENDS_WORDS);
 }
 
-/* The card keeps what it has begun: it is not begun again. */
+/* A request that the card has begun is not begun again. */
 static void a_line_in_the_middle(void **state)
 {
 	uint64_t was;
@@ -191,7 +191,7 @@ static void ring_in_the_middle(void)
 	world_expect(1, WEFT_WC_SUCCESS);
 }
 
-/* Nor does it miss a doorbell, whether it knows the queue pair or not. */
+/* A doorbell that rings meanwhile is not missed, whether the card knows the queue pair or not. */
 static void a_doorbell_in_the_middle(void **state)
 {
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
@@ -214,7 +214,7 @@ static void a_doorbell_while_memory_moves(void **state)
 	close_ends();
 }
 
-/* More than doorbells can say. */
+/* More doorbells than the ring of doorbells has room for. */
 static void many_doorbells_in_the_middle(void **state)
 {
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC});

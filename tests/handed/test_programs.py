@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Whole programs, whose requests a card in a process of its own carries: late, in pieces, and in any order among
+"""Whole programs, whose requests a card in a process of its own carries: late, in parts, and in any order among
 queue pairs."""
 import re
 import shutil
@@ -21,7 +21,7 @@ class Card:
         assert self.process.stdout.readline() == 'ready\n'
 
     def carried(self):
-        """It ends. How many requests it has carried."""
+        """Ends the card. Returns how many requests it has carried."""
         out, _ = self.process.communicate('', timeout=60)
         assert self.process.returncode == 0
         return int(re.match(r'(\d+) carried', out)[1])
@@ -55,6 +55,6 @@ def test_bandwidth(fabric, card, program):
 
 
 def test_without_card(fabric):
-    """The same goes another way if there is none."""
+    """Without a card the same program goes another way."""
     fabric.pair('ibv_rc_pingpong', '-g', 1, '-s', 4096, '-n', 200, '-c')
     assert fabric.totals()['ops_send'] >= 400

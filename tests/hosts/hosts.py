@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""A pool of several hosts in a plain file, all of this kernel: each has a home of its own."""
+"""A pool of several hosts in a plain file. All of them are of this kernel, and each has a home of its own."""
 import subprocess
 
 from fabric import Fabric
@@ -7,7 +7,7 @@ from pairs import TIMEOUT_S, Trouble, free_port, listening, wait_for
 
 
 class Hosts(Fabric):
-    """Programs are of the host that `host` says; a pair's server is of host 0, its client of host 1."""
+    """Programs run on the host that `host` names; of a pair the server is on host 0 and the client on host 1."""
 
     def __init__(self, hosts=2, silence_ms=3000):
         super().__init__()
@@ -22,7 +22,7 @@ class Hosts(Fabric):
                 program.kill()
         done = self.command_line('pool', 'rm', '--pool', self.pool)
         super().__exit__(*args)
-        # where a test has failed already that is what counts
+        # when a test has failed already, its failure counts, and not this one
         assert args[0] or not done.returncode, done.stderr
 
     def command_line(self, *words, **env):

@@ -18,7 +18,7 @@
 #include "pool/format_home.h"
 
 #define BYTES (1ull << 30)
-#define TRIES 5 /* as in test_quiesce.c */
+#define TRIES 5 /* of a verb that needs the other host, as in test_quiesce.c */
 
 static char path[64];
 
@@ -81,7 +81,7 @@ static _Noreturn void run(struct other_page *page)
 	const char *why;
 
 	setenv("WEFT_HOST", "1", 1);
-	weft_pool_forget(); /* the parent's */
+	weft_pool_forget(); /* what the parent had joined */
 	if (weft_pool_get(path, &pool, where, &why)) {
 		fprintf(stderr, "%s: %s\n", where, why);
 		_exit(1);
@@ -127,7 +127,7 @@ struct other other_start(void)
 				       MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
 
 	assert_ptr_not_equal(o.page, MAP_FAILED);
-	atomic_store(&o.page->doing, OTHER_LEASES); /* until it is there */
+	atomic_store(&o.page->doing, OTHER_LEASES); /* as long as it has not begun */
 	o.pid = fork();
 	if (!o.pid)
 		run(o.page);

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""librdmacm between two hosts that have the same address: the own host's listener comes first, then the other's."""
+"""librdmacm between two hosts that have the same address: a listener on the own host is preferred, then one on the
+other."""
 import subprocess
 
 import pytest
 
 
 def own_address():
-    """One of this machine's that is not the loopback's."""
+    """One of this machine's addresses that is not the loopback's."""
     found = subprocess.run(['hostname', '-I'], capture_output=True, text=True, check=False).stdout
     return next((word for word in found.split() if ':' not in word), None)
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.skipif(not ADDRESS, reason='this machine has no IPv4 ad
 
 
 def meet(two, server, client):
-    """rdma_cm's ports are in no table of the kernel's: the client tries until somebody listens."""
+    """The ports of rdma_cm are in no table of the kernel: the client tries until a program listens."""
     listener = two.start(*server, host=0, core=0)
     for _ in range(100):
         done = two.start(*client, host=1, core=1).wait(30)
@@ -39,7 +40,7 @@ def test_messages(two, program):
 
 
 def test_loopback_is_the_own_host(two):
-    """A listener there on another host is not found."""
+    """A listener at the loopback's address on another host is not found."""
     listener = two.start('rping', '-s', '-C', '1', host=0)
     done = two.start('rping', '-c', '-a', '127.0.0.1', '-C', '1', host=1).wait(30)
     assert done.status != 0 and 'wrote' not in done.stdout

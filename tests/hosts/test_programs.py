@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Debian's programs between two hosts of one kernel: a home for each, and one file as their memory."""
+"""Debian's programs between two hosts of one kernel: each has a home, and one file is their memory."""
 import re
 
 import pytest
 
 QPN = re.compile(r'QPN (?:0x)?([0-9a-f]{4,6})')
-SLICE_BITS = 17  # of the 18 of a queue pair's index, where there are two hosts
+SLICE_BITS = 17  # of the 18 bits of a queue pair's index, where there are two hosts
 
 
 def are_apart(done):
-    """The queue pairs that a pair of programs shows are of the slices of both hosts."""
+    """The queue pairs that a pair of programs prints are of the slices of both hosts."""
     found = {int(number, 16) >> SLICE_BITS & 1 for number in QPN.findall(done.stdout)}
     assert found == {0, 1}, done.stdout
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Ending rights that another host may use, a host that is silent, and one that comes again: by two processes
- * of this kernel with a home each. The kernel's barrier reaches both, so that holes in the order do not show here.
+ * Revoking rights that another host may use, a host that is silent, and one that is started again: by two
+ * processes of this kernel, with a home each. The kernel's barrier reaches both, so missing barriers between
+ * hosts do not show here.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -20,7 +21,8 @@
 
 #define MS	   1000000ull
 #define SILENCE_MS 2000u
-#define TRIES	   5 /* a helper that is kept from its processor misses the second */
+/* as a helper that gets no processor in time does not answer within the second */
+#define TRIES 5
 
 static struct weft_pool *pool;
 static struct other other;
@@ -47,7 +49,8 @@ static uint64_t end_rights(int expected)
 	return weft_clock_now_ns() - begun_ns;
 }
 
-/* Of what another host uses, and has nobody at: that host answers within the second, if it has a processor then. */
+/* Rights that another host may use, and that none of its executors uses now: that host answers within the
+ * second, if its helper gets a processor then. */
 static uint64_t end_used_rights(uint32_t qp)
 {
 	uint64_t begun_ns = 0;
@@ -76,7 +79,7 @@ static void await(bool (*is_so)(void), uint64_t most_ms)
 	}
 }
 
-/* What no other host has used costs no question: it may stand still. */
+/* Rights that no other host has used are revoked without asking that host, which may stand still. */
 static void test_unused(void **state)
 {
 	other_stop(&other);
@@ -85,7 +88,7 @@ static void test_unused(void **state)
 	kill(other.pid, SIGCONT);
 }
 
-/* It is asked, and answers; idle for long before. */
+/* The other host is asked, and answers; also when it was idle for long. */
 static void test_used(void **state)
 {
 	uint64_t least_ns = UINT64_MAX, idle_ns, took_ns;
@@ -100,11 +103,11 @@ static void test_used(void **state)
 	print_message("revoked in %ju us from idle, then in %ju us\n", (uintmax_t)(idle_ns / 1000),
 		      (uintmax_t)(least_ns / 1000));
 	assert_in_range(least_ns, 0, 200 * MS);
-	/* it was asked: each question has its number */
+	/* the host was asked: questions are numbered */
 	assert_true(WEFT_QUIESCE_SEQUENCE(atomic_load(&pool->self->quiesce)) >= 51);
 }
 
-/* An executor there is waited for; at another queue pair it does not count. */
+/* An executor of the other host is waited for; one at another queue pair is not. */
 static void test_executor(void **state)
 {
 	other_tell(&other, OTHER_EXECUTES);
@@ -124,7 +127,7 @@ static bool is_silent(void)
 	return !lives();
 }
 
-/* All of a host stands still in the middle of a copy: what it may store into is not given to anybody. */
+/* The other host stands still in the middle of a copy: memory into which it may store is not used again. */
 static void test_stopped(void **state)
 {
 	uint64_t off;
@@ -134,7 +137,8 @@ static void test_stopped(void **state)
 	other_stop(&other);
 	end_rights(-ETIMEDOUT);
 	weft_pool_retire(pool, WEFT_RETIRE_EXTENT, off, WEFT_PAGE);
-	/* it is silent: nobody waits for it again; yet what was made since may be used when it goes on */
+	/* once the host counts as silent, it is not waited for again; but memory that was made since then is
+	 * out of its reach */
 	await(is_silent, 20000);
 	assert_in_range(end_rights(-ETIMEDOUT), 0, 900 * MS);
 	assert_int_not_equal(weft_pool_stopped_at(pool, 7), 0);
@@ -147,7 +151,7 @@ static void test_stopped(void **state)
 	assert_int_equal(weft_pool_stopped_at(pool, 7), 0);
 }
 
-/* Silence is an opinion: a host that goes on is there again, and nothing of it has gone. */
+/* A silent host may only be slow: when it goes on it is a live member again, and has lost nothing. */
 static void test_silence(void **state)
 {
 	uint64_t begun_ns, took_ns;
@@ -165,7 +169,7 @@ static void test_silence(void **state)
 	assert_int_not_equal(weft_pool_member(pool, other.page->member)->incarnation, 0);
 }
 
-/* Two that revoke at once answer each other meanwhile. */
+/* Two hosts that revoke at the same time answer each other meanwhile. */
 static void test_both(void **state)
 {
 	uint64_t until_ns = weft_clock_now_ns() + 1000 * MS, longest_ns = 0, took_ns;
@@ -193,7 +197,7 @@ static uint32_t leased_by_others(void)
 	return n;
 }
 
-/* Its own next life, with a new home, buries what the last one left; nobody else does. */
+/* What a host has left is recovered when it joins again with a new home, and by no other host. */
 static void test_next_life(void **state)
 {
 	uint64_t incarnation = other.page->incarnation;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """`make install PREFIX= DESTDIR=` leaves a tree that runs from where it lies, whatever the folder is
-called, and `make uninstall` takes away what that has put there and nothing else."""
+called, and `make uninstall` removes what `make install` has put there and nothing else."""
 import subprocess
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def test_install(tmp_path):
         return subprocess.run(['make', goal, f'BUILD={tmp_path}/build', 'PREFIX=/opt/weft',
                                f'DESTDIR={root}'], cwd=ROOT, check=False, text=True,
                               stderr=subprocess.PIPE)
-    # What is installed, without the tests that nobody installs.
+    # Without the tests, which are not installed.
     subprocess.run(['meson', 'setup', '-Dtests=false', tmp_path / 'build'], cwd=ROOT, check=True)
     root = tmp_path / "the 'root'"
     assert make('install').returncode == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""A tree that was copied or moved with its build folder does not build the other one: make says so and stops."""
+"""In a tree that was copied or moved with its build folder make does not build the old tree: it says so and stops."""
 import json
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ def make(tree, *words):
 
 @pytest.fixture
 def tree(tmp_path):
-    """What make needs of a tree before it builds."""
+    """A tree with what make needs before it builds."""
     (tmp_path / 'tools').mkdir()
     for name in 'Makefile', 'tools/ours.py':
         shutil.copy2(ROOT / name, tmp_path / name)

@@ -122,7 +122,7 @@ def of_c(program, case):
 
 
 def test_each_trap_has_a_test():
-    """Before anything was run: that it was is what the tool sees afterwards."""
+    """Each trap names a test that exists; that it was run, the tool sees afterwards."""
     facts = [(about, fact) for about, fact, _ in works.traps()]
     assert len(facts) > 50 and len(set(facts)) == len(facts)
     for about, fact, test in works.traps():

@@ -7,7 +7,7 @@ from fabric import wait_for
 
 
 def asleep(pid):
-    """In a read of an event's descriptor."""
+    """Whether the process sleeps, as it does when it reads the descriptor of events."""
     return Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] == 'S'
 
 

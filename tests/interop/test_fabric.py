@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""The harness itself: it refuses what only looks like a working fabric. Here programs run without
-`weft run`, that is on the system's libraries."""
+"""The tests of the harness (fabric.py): it refuses a program that only seems to have worked. Here programs run without
+`weft run`, on the system's libraries."""
 import os
 
 import pytest
@@ -24,7 +24,7 @@ def bare():
     with Bare() as made:
         yield made
 
-# Ends well and quietly although the system's library finds no device.
+# A command that ends well and quietly although the system's library finds no device.
 LOADER_OF_VERBS = ('sh', '-c', 'ibv_devices >/dev/null 2>&1; true')
 
 

@@ -17,7 +17,7 @@ from fabric import BUILD, Trouble, free_port, user_prefix, wait_for
 
 NAME = 'iqn.2026-01.test:disk'
 URL = f'iser://127.0.0.1:3260/{NAME}/1'
-US = 'iqn.2026-01.test:us'  # tgt admits by iSER only initiators whose names it was told
+US = 'iqn.2026-01.test:us'  # the initiator's name: by iSER tgt admits only those that it was told
 QEMU = 'iqn.2008-11.org.linux-kvm'
 SIZE = 16 << 20
 CHUNK = 64 << 10
@@ -73,7 +73,7 @@ class Storage:
         self.target = None
 
     def serve(self):
-        # its own portal for TCP, which nobody asks, is not to meet another's
+        # tgtd also listens by TCP, which no test uses: on a port of its own, so that two tests do not meet
         self.target = self.fabric.start(
             self.sbin / 'tgtd', '-f', '--iscsi', f'portal=127.0.0.1:{free_port()}',
             '--iser', 'pool_sz_mb=128', **self.socket)
@@ -84,7 +84,7 @@ class Storage:
                       ['target', 'bind', '--initiator-name', US],
                       ['target', 'bind', '--initiator-name', QEMU]):
             assert self.admits(*words[:2], '--tid', 1, *words[2:]), words
-        # Its first connection makes its buffers; libiscsi waits a second for each answer.
+        # At its first connection tgtd makes its buffers, for longer than the second that libiscsi waits for an answer.
         wait_for(lambda: self.start('iscsi-inq', '-i', US, URL).wait().status == 0, 'tgtd serves')
         return self
 
@@ -103,7 +103,7 @@ class Storage:
         return done
 
     def writer(self, chunks, seed):
-        """Writes to random places of the disk, each its own pattern, and says so when it is done."""
+        """A program that writes to random places of the disk, to each a pattern of its own, and prints a line for each write."""
         words = ['stdbuf', '-oL', 'qemu-io', '-t', 'none']
         order = list(range(SIZE // CHUNK))
         random.Random(seed).shuffle(order)
@@ -112,7 +112,7 @@ class Storage:
         return self.start(*words, DISK)
 
     def held(self):
-        """How many objects there are in the pool, once somebody has looked for the dead."""
+        """How many objects there are in the pool, once a new member has recovered from the dead."""
         self.run('ibv_devinfo')
         info = self.fabric.info()
         return {name: len(info[name]) for name in ('members', 'qps', 'regions', 'ports')}
@@ -160,7 +160,7 @@ def test_suite_of_libiscsi(storage):
 
 
 def test_qemu(storage):
-    """All of it is overwritten, compared, read back, and compared in the file itself."""
+    """The whole disk is overwritten, compared, read back, and compared in the file itself."""
     fresh, back = storage.fabric.folder / 'fresh', storage.fabric.folder / 'back'
     fresh.write_bytes(random.Random(2).randbytes(SIZE))
     fresh.chmod(0o666)
@@ -186,7 +186,7 @@ def check(storage, acknowledged, seed):
 
 
 def test_killed_client(storage):
-    """The target serves others; what was written stays, and nothing of the dead is left."""
+    """A client is killed: the target serves others, what was written stays, and nothing of the dead is left."""
     before = storage.held()
     for seed in range(3):
         client = storage.writer(SIZE // CHUNK, seed)
@@ -197,7 +197,7 @@ def test_killed_client(storage):
 
 
 def test_killed_target(storage):
-    """The client is told: Debian 12's libiscsi then connects anew, but by TCP even where it was by iSER,
+    """The target is killed: the client is told, and Debian 12's libiscsi then connects anew, though by TCP even where it was by iSER,
     and waits. A client of the next target finds what was written."""
     before = storage.held()
     storage.modules['LIBISCSI_DEBUG'] = '2'

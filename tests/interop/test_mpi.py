@@ -17,7 +17,7 @@ TRANSPORTS = pytest.mark.parametrize('transport', ['rc_v', 'ud_v'])
 
 
 def mpirun(fabric, transport, ranks, *argv, seconds=120):
-    """Runs on all our cores: children inherit the pinning of what starts them."""
+    """Runs on all cores that this process may use: otherwise children would inherit the pinning to one."""
     cores = ','.join(map(str, sorted(os.sched_getaffinity(0))))
     root = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
     line = ['mpirun', '--oversubscribe', '-n', ranks, '--mca', 'pml', 'ucx', '--mca', 'osc', 'ucx',

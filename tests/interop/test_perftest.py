@@ -18,7 +18,7 @@ def rows(text):
 
 
 def perftest(fabric, program, kind, *options, sizes=(64,), ways=1, rounds=ROUNDS):
-    """Runs one program; ways: how many streams of rounds operations a size there are."""
+    """Runs one program; ways: how many times `rounds` operations there must have been for each size."""
     _, client = fabric.pair(program, '-F', '-n', rounds, *options)
     streams = ways if '-q' in options else 1
     assert rows(client.stdout) == [(size, rounds * streams) for size in sizes]

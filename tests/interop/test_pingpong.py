@@ -63,7 +63,7 @@ def test_srq(fabric, pairs, events):
 
 @pytest.mark.parametrize('events', [[], ['-e']], ids=['poll', 'events'])
 def test_xsrq(fabric, events):
-    # names its domain by this file, and cannot open one that another user has left there
+    # the program names its domain by this file, and cannot open one that another user has left there
     Path('/tmp/xrc_domain').unlink(missing_ok=True)
     fabric.pair('ibv_xsrq_pingpong', '-g', 1, '-n', 1000, *events)
     assert fabric.totals()['ops_send'] >= 2 * 1000

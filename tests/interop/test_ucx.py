@@ -9,7 +9,7 @@ import pytest
 from cm.server import serve
 from fabric import Trouble, free_port, listening, wait_for
 
-# What UCX calls rc_verbs with ud_verbs for its bootstrap, and ud_verbs alone.
+# UCX's names: rc_v is rc_verbs, with ud_verbs to connect it; ud_v is ud_verbs alone.
 TRANSPORTS = pytest.mark.parametrize('transport', ['rc_v', 'ud_v'])
 TESTS = ['ucp_put_lat', 'ucp_put_bw', 'ucp_get', 'ucp_fadd', 'ucp_cswap', 'ucp_am_lat', 'ucp_am_bw',
          'tag_lat', 'tag_bw', 'stream_lat', 'stream_bw']
@@ -50,9 +50,8 @@ def perftest(fabric, transport, test, rounds, seconds=60):
 
 
 def carried(fabric, transport, test, rounds):
-    """Weft's counters show what the test means at least. UCX 1.13 lets a card do what it can; the
-    rest it makes of messages, and so, in this layer, all atomics: it takes a card's only if that has AND,
-    OR, XOR and SWAP, too, which no verb is."""
+    """Weft's counters must show at least what the test means. UCX 1.13 makes of messages what a card cannot do. In this
+    layer those are all atomics: it uses a card's only if that has AND, OR, XOR and SWAP, too, for which there are no verbs."""
     totals = fabric.totals()
     if test in ATOMICS:
         assert totals['ops_send'] >= rounds[8]
@@ -82,7 +81,7 @@ def test_perftest_of_all_sizes(fabric, transport, test):
 
 @pytest.mark.parametrize('test', ['fadd', 'cswap'])
 def test_atomics_of_the_card(fabric, test):
-    """The layer below, which applications may use, has the operations that a card has."""
+    """UCX's lower layer, which applications may use, has the atomics that a card has."""
     argv = ['ucx_perftest', '-x', 'rc_verbs', '-d', 'weft0:1', '-t', test, '-s', 8, '-n', 1000, '-w', 10, '-f']
     server, port = started(fabric, 'rc_v', *argv)
     client = fabric.start(*argv, '-p', port, '127.0.0.1', core=1)
@@ -111,7 +110,7 @@ def test_each_byte(fabric, transport, api, most):
 
 @TRANSPORTS
 def test_each_byte_by_rdmacm(fabric, transport):
-    """The same where librdmacm connects, not a socket."""
+    """The same with connections that librdmacm makes."""
     port = free_port()
     tls = {'UCX_TLS': f'{transport},self', 'UCX_SOCKADDR_TLS_PRIORITY': 'rdmacm'}
     server = serve(fabric, 'io_demo', '-q', '-p', port, port=port, **tls)

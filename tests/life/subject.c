@@ -61,10 +61,10 @@ struct subject subject_start(void (*fn)(struct subject *))
 	if (s.pid)
 		return s;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* cmocka's handlers would go on with the next test */
+	/* cmocka's handlers would go on with the next test in this process */
 	for (size_t i = 0; i < sizeof(deadly) / sizeof(*deadly); i++)
 		signal(deadly[i], SIG_DFL);
-	weft_pool_forget(); /* as the handler of a fork does */
+	weft_pool_forget(); /* as the fork handler of the product does */
 	fn(&s);
 	_exit(0);
 }

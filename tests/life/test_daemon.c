@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Processes that become daemons, before or after they attach, and machines that are suspended: what
- * lives is a member, and what was only stopped has not died.
+ * Processes that become daemons, before or after they join the pool, and machines that are suspended: a
+ * process that lives is a member, and one that was only stopped has not died.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 #include "subject.h"
 
-#define SUSPENDED_US 2500000 /* longer than any patience of Weft's */
+#define SUSPENDED_US 2500000 /* longer than Weft ever waits for a process */
 
 static void attach_and_use(struct subject *s)
 {
@@ -25,7 +25,8 @@ static void attach_and_use(struct subject *s)
 	subject_require(!weft_pool_extent_alloc(pool, 3 * WEFT_PAGE, &off), "extent");
 }
 
-/* A session of its own, no parent, and none of the descriptors that it had. True: in the daemon. */
+/* Gives the process a session of its own, no parent, and none of the descriptors that it had. Returns true in
+ * the daemon. */
 static bool become_daemon(struct subject *s)
 {
 	pid_t child = fork();
@@ -40,7 +41,7 @@ static bool become_daemon(struct subject *s)
 	child = fork();
 	subject_require(child >= 0, "fork again");
 	if (child) {
-		/* before the ancestor ends, which is waited for */
+		/* before the ancestor ends, whose end the test waits for */
 		s->page->value[0] = (uint64_t)child;
 		_exit(0);
 	}
@@ -53,12 +54,12 @@ static void attaches_as_daemon(struct subject *s)
 	if (!become_daemon(s))
 		return;
 	attach_and_use(s);
-	closefrom(0); /* careless ones do it again */
+	closefrom(0); /* careless daemons do it again */
 	subject_ready(s);
 	pause();
 }
 
-/* Its ancestors have ended; it lives until it dies itself. */
+/* The daemon's ancestors have ended; it is a member until it dies itself. */
 static void test_daemon(void **state)
 {
 	struct subject s = subject_start(attaches_as_daemon);
@@ -87,7 +88,7 @@ static void becomes_daemon(struct subject *s)
 	subject_wait(s);
 	if (!become_daemon(s))
 		return;
-	weft_pool_forget(); /* as the handler of a fork does */
+	weft_pool_forget(); /* as the fork handler of the product does */
 	s->page->value[2] = 1;
 	while (!s->page->value[3])
 		usleep(1000);
@@ -96,7 +97,7 @@ static void becomes_daemon(struct subject *s)
 	pause();
 }
 
-/* What its ancestor had attached ends with that; it may attach anew, as somebody else. */
+/* What an ancestor has joined ends with the ancestor. The daemon may join anew, as another member. */
 static void test_daemon_later(void **state)
 {
 	struct subject s = subject_start(becomes_daemon);
@@ -125,7 +126,7 @@ static void test_daemon_later(void **state)
 	weft_pool_put(pool);
 }
 
-/* Works, and looks after the others as a helper does. */
+/* Works, and watches the other members as a helper does. */
 static void works_and_watches(struct subject *s)
 {
 	struct weft_pool *pool = subject_attach(s);
@@ -143,8 +144,8 @@ static void works_and_watches(struct subject *s)
 
 #define SUSPENDED 4
 
-/* All stop, wherever they are, and go on: one after the other, so that each is for a while alone among
- * the stopped. A monotonic clock stands still in a real suspend; here it goes on, which is harder. */
+/* All processes stop, wherever they are, and go on one after the other, so that each is alone among stopped
+ * ones for a while. In a real suspend a monotonic clock stands still; here it goes on, which is harder. */
 static void test_suspended(void **state)
 {
 	struct subject s[SUSPENDED];

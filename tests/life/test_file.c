@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The pool is a file that may be wrong: each kind of it is refused with its reason, or mended. */
+/* The pool is a file, and files may be wrong: each fault is refused with its reason, or mended. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -22,7 +22,7 @@
 #include "pool/format_home.h"
 #include "subject.h"
 
-/* A fresh pool in which nobody is. */
+/* A fresh pool without members. */
 static int setup(void **state)
 {
 	unlink(subject_pool());
@@ -82,7 +82,7 @@ static void test_truncated(void **state)
 	refused_as((uint64_t)st.st_size + 1, (uint64_t)st.st_size);
 	assert_int_equal(truncate(subject_pool(), 4), 0);
 	refused("the file is not a pool");
-	assert_int_equal(truncate(subject_pool(), 0), 0); /* made anew */
+	assert_int_equal(truncate(subject_pool(), 0), 0); /* an empty file is made a pool */
 	taken();
 }
 
@@ -118,7 +118,7 @@ static void test_other_size(void **state)
 	refused_as((uint64_t)st.st_size, bytes);
 }
 
-/* A process that died while making it had written this much, in this order. */
+/* A process that died while it made the pool has written this much, in this order. */
 static void test_half_made(void **state)
 {
 	uint64_t making = WEFT_POOL_MAKING;
@@ -144,7 +144,7 @@ static void test_half_made(void **state)
 	}
 }
 
-/* A user's file that begins with zeros is not one of ours that is half made. */
+/* A user's file that begins with zeros is not taken for a pool that is half made. */
 static void test_zeros(void **state)
 {
 	struct stat st;
@@ -165,7 +165,7 @@ static void test_not_a_file(void **state)
 	unlink(subject_pool());
 }
 
-/* Whatever the umask: it can be opened again, by its owner alone. */
+/* Whatever the umask is, the pool can be opened again, by its owner alone. */
 static void test_mode(void **state)
 {
 	static const mode_t masks[] = {0, 022, 0777};
@@ -180,7 +180,7 @@ static void test_mode(void **state)
 		assert_int_equal(stat(subject_pool(), &st), 0);
 		assert_int_equal(st.st_mode & 0777, 0600);
 	}
-	/* what the user has made for others stays theirs */
+	/* a file that the user has made for others stays open to them */
 	assert_int_equal(truncate(subject_pool(), 0), 0);
 	assert_int_equal(chmod(subject_pool(), 0666), 0);
 	taken();
@@ -188,7 +188,7 @@ static void test_mode(void **state)
 	assert_int_equal(st.st_mode & 0777, 0666);
 }
 
-/* Under a limit that a pool's file exceeds none is made, and one that is there is used. */
+/* Under a limit of file sizes (ulimit -f) a pool is not made, and one that exists can be used. */
 static void limited(struct subject *s)
 {
 	struct rlimit few = {100 << 10, 100 << 10};
@@ -222,7 +222,8 @@ static void test_limit(void **state)
 	s = subject_start(limited);
 	subject_await(&s, 1);
 	assert_int_equal(access(subject_pool(), F_OK), -1);
-	close(open(subject_pool(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); /* as for containers */
+	/* an empty file, as it is made for containers */
+	close(open(subject_pool(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
 	subject_go(&s);
 	subject_await(&s, 2);
 	assert_int_equal(stat(subject_pool(), &st), 0);
@@ -242,7 +243,7 @@ static void merged_counters(uint64_t merging, uint64_t expected)
 	struct weft_pool_home after;
 	int fd;
 
-	/* of member 0, which was being forgotten */
+	/* of member 0, whose counters were being added to those of departed members */
 	overwrite(WEFT_OFF_NEAR + offsetof(struct weft_pool_near, line[3].counters), &left,
 		  sizeof(left));
 	overwrite((off_t)(WEFT_OFF_HOME + from), (char *)&home + from, sizeof(home) - from);
@@ -254,11 +255,12 @@ static void merged_counters(uint64_t merging, uint64_t expected)
 	assert_int_equal(after.merging, 0);
 }
 
-/* What a process began that died while it added a member's counters to those of the departed is repeated, not added to. */
+/* A process has died while it added a member's counters to those of departed members: that is repeated, and
+ * not added twice. */
 static void test_half_merged(void **state)
 {
 	merged_counters(1, 12);
-	merged_counters(1ull << 40, 12); /* damaged: of nobody */
+	merged_counters(1ull << 40, 12); /* damaged: the number of no member */
 }
 
 static void test_orphans(void **state)
@@ -301,14 +303,15 @@ static void lives(struct subject *s)
 	subject_wait(s);
 	if (dup2((int)s->page->value[0], STDERR_FILENO) < 0)
 		_exit(1);
-	/* it goes on, and says so once */
+	/* the process goes on, and tells once that the pool was removed */
 	for (int i = 0; i < 3; i++)
 		subject_require(!weft_pool_extent_alloc(pool, 9 << 20, &off), "extent");
 	subject_ready(s);
 	pause();
 }
 
-/* Removed by a user that does not know: both sides of the rift must be told. */
+/* The pool is removed by a user that does not know of its members: these must say so, as new processes make
+ * another pool. */
 static void test_unlinked(void **state)
 {
 	char text[1024] = "", *end;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Memory that a suspect may still touch is nobody else's until the suspect has gone on or died. */
+/* Memory that a suspect may still touch is not used again until the suspect has gone on or died. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* An executor in the middle of its work at member value[0], until it may go on. */
+/* A subject that is in the middle of an execution at member value[0], until it may go on. */
 static void execute(struct subject *s)
 {
 	struct weft_pool *pool = subject_attach(s);
@@ -47,7 +47,7 @@ static void execute(struct subject *s)
 	}
 }
 
-/* A subject in the middle of something here. */
+/* Starts a subject, which is in the middle of an execution at this process's memory. */
 static struct subject begin(struct weft_pool **pool)
 {
 	struct subject s = subject_start(execute);
@@ -81,12 +81,12 @@ static void test_goes_on(void **state)
 	/* a known suspect is not waited for again */
 	begun = now_ms();
 	assert_int_equal(weft_pool_quiesce(pool, 0, 0), -ETIMEDOUT);
-	/* the suspect is at one queue pair, and in nobody else's way */
+	/* the suspect is at one queue pair, and delays the revocation of no other */
 	assert_int_equal(weft_pool_quiesce(pool, AT_QP, 0), -ETIMEDOUT);
 	assert_int_equal(weft_pool_quiesce(pool, AT_QP + 1, 0), 0);
 	assert_int_equal(weft_pool_stopped_at(pool, AT_QP), 1);
 	assert_int_equal(weft_pool_stopped_at(pool, AT_QP + 1), 0);
-	/* and what came after the suspect is out of its reach */
+	/* memory that was made after the suspect is out of its reach */
 	assert_int_equal(weft_pool_quiesce(pool, 0, 1), 0);
 	assert_in_range(now_ms() - begun, 0, 500);
 	weft_pool_retire(pool, WEFT_RETIRE_EXTENT, old, EXTENT);
@@ -135,7 +135,7 @@ static void test_dies(void **state)
 	weft_pool_put(pool);
 }
 
-/* What was retired before another stopped does not wait for that one. */
+/* Memory that was retired before another executor stopped does not wait for that one. */
 static void test_order(void **state)
 {
 	struct weft_pool *pool;
@@ -176,7 +176,8 @@ static void execute_by_all_lines(struct subject *s)
 
 #define CROWD 6
 
-/* However many are stopped, all have the same second: it is not one for each batch of them. */
+/* However many executors are stopped, the revoker waits one second for all together, not one for each batch
+ * of them. */
 static void test_crowd(void **state)
 {
 	struct subject s[CROWD];
@@ -216,7 +217,7 @@ static void leaves(struct subject *s)
 	pause();
 }
 
-/* A member that leaves while a suspect is in its memory leaves it behind, to be recovered. */
+/* A member leaves while a suspect is in its memory: that memory is left behind, to be recovered. */
 static void test_leaves(void **state)
 {
 	struct subject owner = subject_start(leaves), s = subject_start(execute);
@@ -243,7 +244,8 @@ static void test_leaves(void **state)
 	weft_pool_put(pool);
 }
 
-/* Two that die in the middle of each other do not keep each other's memory. */
+/* Two members die, each in the middle of the other's memory: neither keeps the other's memory from
+ * recovery. */
 static void test_die_together(void **state)
 {
 	struct subject a = subject_start(execute), b = subject_start(execute);

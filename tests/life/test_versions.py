@@ -43,7 +43,7 @@ def pool():
 @pytest.mark.parametrize('opens', NAMES)
 @pytest.mark.parametrize('made', NAMES)
 def test_versions(pool, made, opens):
-    """While the program that made the pool is there, and when it has gone."""
+    """Both while the program that made the pool is there, and when it has gone."""
     maker = Program(made, pool)
     assert maker.said == 'taken'
     for program in range(2):
@@ -71,7 +71,7 @@ def version_in(header):
 
 @pytest.fixture(scope='module')
 def older(tmp_path_factory):
-    """The build of the last commit whose format has another version."""
+    """The build of the last commit whose format had another version."""
     try:
         changes = git('log', '--format=%H^', '-G', 'define WEFT_POOL_VERSION', '--', 'src/pool/format.h',
                       text=True).split()

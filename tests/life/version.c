@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Opens the pool that its argument names and says so, or why it cannot; then stays until its input
- * ends. Built with the format's version as it is, and with the one before and after (meson.build). */
+/* Opens the pool that its argument names and says so, or why it cannot; then stays until its input ends.
+ * Built with this version of the format, and with the versions before and after it (meson.build). */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""version.py FORMAT.H STEP OUTPUT: the header of the format with another version."""
+"""version.py FORMAT.H STEP OUTPUT: writes the format's header with another version."""
 import re
 import sys
 from pathlib import Path

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A bad wire over loopback: how often what befalls numbered datagrams, and that a seed decides it. */
+/* Injected faults over loopback: how often each befalls numbered datagrams, and that the seed decides
+ * which. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -14,11 +15,11 @@
 #define COUNT 4000u
 #define BYTES 64u
 
-/* What has come of each datagram. */
+/* What has become of the datagrams. */
 struct fate {
 	uint32_t came[COUNT];
 	uint32_t wrong, furthest, total;
-	uint64_t order; /* of all that came, hashed */
+	uint64_t order; /* a hash of all that came, in their order */
 };
 
 static struct weft_udp *open_local(void)
@@ -103,7 +104,7 @@ static void none(void **state)
 	assert_int_equal(fate.furthest, 0);
 }
 
-/* A tenth each, within five deviations of 4,000 tries. */
+/* A tenth of the datagrams has each fault, within five standard deviations of 4,000 tries. */
 static void each(void **state)
 {
 	static struct fate fate;
@@ -121,7 +122,7 @@ static void each(void **state)
 	c = play(&(struct weft_fault_config){.seed = 5, .late = 6554}, &fate);
 	assert_in_range(c.late, 300, 500);
 	assert_int_equal(how_many(&fate, 1), COUNT);
-	/* not counted are those that are held, too */
+	/* a late datagram waits for so many others, and those that are late as well do not count */
 	assert_in_range(fate.furthest, 50, 2 * WEFT_FAULT_LATE);
 }
 

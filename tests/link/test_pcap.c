@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Captures and the frames in them: what is written is read, in either byte order and any resolution;
- * what is cut or damaged is refused, wherever. */
+/* Captures and the frames in them: packets that are written can be read, in either byte order and any
+ * resolution; a file that is cut or damaged is refused, wherever that is. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -58,7 +58,8 @@ static void put16(bool swapped, uint16_t value)
 	put(&value, 2);
 }
 
-/* How many packets are read before the end (0) or a fault (-EPROTO); the last is in *packet. */
+/* Returns how many packets are read before *end, which is 0 for the end of the file and -EPROTO for a fault;
+ * *packet is the last one. */
 static int read_all(struct weft_pcap_packet *packet, int *end)
 {
 	struct weft_pcap_reader *reader;
@@ -74,7 +75,7 @@ static int read_all(struct weft_pcap_packet *packet, int *end)
 		uint64_t sum = 0;
 
 		for (uint32_t i = 0; i < packet->bytes; i++)
-			sum += packet->data[i]; /* all of it is there: sanitizers look */
+			sum += packet->data[i]; /* a sanitizer sees whether all bytes are there */
 		assert_true(sum < UINT64_MAX);
 		count++;
 	}
@@ -147,7 +148,8 @@ static void either_byte_order(void **state)
 	}
 }
 
-/* A section, an interface with the option if_tsresol behind another one, a packet, a simple one. */
+/* A file of a section, an interface with the option if_tsresol behind another option, a packet, and a simple
+ * packet. */
 static void next_generation(bool swapped, uint8_t resolution, uint64_t ticks)
 {
 	file_bytes = 0;
@@ -163,7 +165,7 @@ static void next_generation(bool swapped, uint8_t resolution, uint64_t ticks)
 	put32(swapped, 40);
 	put16(swapped, WEFT_FRAME_IP);
 	put16(swapped, 0);
-	put32(swapped, 4); /* of a simple packet only so many bytes are there */
+	put32(swapped, 4); /* its interface's limit of bytes, which bounds a simple packet */
 	put16(swapped, 2);
 	put16(swapped, 3);
 	put("lo\0\0", 4);
@@ -173,7 +175,7 @@ static void next_generation(bool swapped, uint8_t resolution, uint64_t ticks)
 	put("\0\0", 3);
 	put32(swapped, 0);
 	put32(swapped, 40);
-	put32(swapped, 0xbad); /* of a kind that is passed over */
+	put32(swapped, 0xbad); /* a block of an unknown type, which is passed over */
 	put32(swapped, 12);
 	put32(swapped, 12);
 	put32(swapped, 3);
@@ -222,7 +224,7 @@ static void any_resolution(void **state)
 		}
 }
 
-/* Cut at each byte: the end only between packets. */
+/* Files cut at each byte: their end may only be between packets. */
 static void cut(void **state)
 {
 	for (int kind = 0; kind < 3; kind++) {
@@ -243,12 +245,12 @@ static void cut(void **state)
 			assert_true(end == 0 || end == -71 /* EPROTO */);
 			ends += !end;
 		}
-		/* behind the header and each packet but the last; of pcapng behind each block */
+		/* behind the header and each packet but the last one; in pcapng behind each block */
 		assert_int_equal(ends, kind == 0 ? 5 : kind == 1 ? 6 : 4);
 	}
 }
 
-/* Whatever the bytes are, nothing is read that is not there, and it ends. */
+/* Whatever the bytes are, reading ends, and reads no bytes outside the file. */
 static void damaged(void **state)
 {
 	uint64_t seed = 1;
@@ -313,7 +315,7 @@ static void frames_are_read(void **state)
 		assert_int_equal(parsed.from_port, 1000);
 		assert_int_equal(parsed.to_port, 2000);
 		assert_memory_equal(parsed.to + 10, "\xff\xff\xc0\x00\x02\x09", 6);
-		/* padded to the least frame; without its first header; cut */
+		/* padded to the shortest frame; without its link header; cut */
 		assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole + 20, &parsed),
 				 WEFT_FRAME_UDP);
 		assert_int_equal(parsed.bytes, bytes);
@@ -326,7 +328,7 @@ static void frames_are_read(void **state)
 	}
 }
 
-/* Each bit of packet and payload is under a checksum, or a length that then is wrong. */
+/* Each bit of packet and payload is covered by a checksum, or changes a length that then is wrong. */
 static void flipped_bits(void **state)
 {
 	uint32_t whole = make_frame(33);
@@ -337,7 +339,7 @@ static void flipped_bits(void **state)
 				     WEFT_FRAME_UDP);
 		frame[bit / 8] ^= 1 << bit % 8;
 	}
-	frame[40] = frame[41] = 0; /* no checksum */
+	frame[40] = frame[41] = 0; /* 0: without a checksum */
 	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed),
 			 WEFT_FRAME_UDP);
 }
@@ -371,7 +373,7 @@ static void other_frames(void **state)
 		    kind != WEFT_FRAME_SLL && kind != WEFT_FRAME_SLL2)
 			assert_int_equal(weft_frame_parse(kind, frame, whole, &parsed),
 					 WEFT_FRAME_OTHER);
-	frame[20] = 0x20; /* more fragments come, by a right checksum */
+	frame[20] = 0x20; /* More Fragments is set, with a right checksum */
 	frame[24] += 0x20;
 	assert_int_equal(weft_frame_parse(WEFT_FRAME_ETHERNET, frame, whole, &parsed),
 			 WEFT_FRAME_OTHER);
@@ -407,7 +409,7 @@ static void version_6(void **state)
 	assert_int_equal(weft_frame_parse(WEFT_FRAME_IP, packet, 53, &parsed), WEFT_FRAME_OTHER);
 }
 
-/* 1,538 bytes on the wire for 1,472 of payload. */
+/* A frame of 1,472 bytes of payload takes 1,538 bytes on the wire. */
 static void time_on_the_wire(void **state)
 {
 	assert_int_equal(weft_frame_wire_bits(1472), 12304);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Datagrams over loopback and between two network namespaces: what is sent arrives, with its
- * addresses, traffic class and hop limit; and the identifications that a capture sees.
+ * Datagrams over loopback and between two network namespaces: they arrive with their addresses, traffic class
+ * and hop limit; and the identifications that a capture sees.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static int send_to(struct weft_udp *from, const char *text, const struct weft_ud
 	return weft_udp_send(from, &m, 1);
 }
 
-/* The next that comes, within a second. */
+/* The next datagram that comes within a second. False: none came. */
 static bool receive(struct weft_udp *udp, struct weft_udp_datagram *d)
 {
 	struct pollfd wait = {weft_udp_fd(udp), POLLIN, 0};
@@ -90,7 +90,7 @@ static bool receive(struct weft_udp *udp, struct weft_udp_datagram *d)
 	return weft_udp_next(udp, d);
 }
 
-/* One from `from` to `to`, of its first bytes that are of the filling. */
+/* Sends one datagram, of the first bytes of `filling`, and checks what arrives. */
 static void check_one(struct weft_udp *from, const char *from_text, struct weft_udp *to,
 		      const char *to_text)
 {
@@ -129,7 +129,7 @@ static void loopback(void **state)
 	}
 }
 
-/* A message that is cut comes as its datagrams, each with its place. */
+/* A message that the kernel cuts arrives as its datagrams, each with its offset. */
 static void cut(void **state)
 {
 	struct weft_udp *a = must_open("127.0.0.1", 0, NULL), *b = must_open("127.0.0.1", 0, NULL);
@@ -147,7 +147,7 @@ static void cut(void **state)
 	weft_udp_close(b);
 }
 
-/* More than one system call takes. */
+/* More datagrams than one system call takes. */
 static void many(void **state)
 {
 	struct weft_udp *a = must_open("127.0.0.1", 0, NULL), *b = must_open("127.0.0.1", 0, NULL);
@@ -167,7 +167,7 @@ static void many(void **state)
 		assert_int_equal(d.bytes, 100 + i);
 		assert_memory_equal(d.at, filling + i, d.bytes);
 	}
-	/* one of the other version of IP ends a batch */
+	/* a batch ends before a datagram of the other version of IP */
 	to_address("::1", messages[20].to);
 	assert_int_equal(weft_udp_send(a, messages, 50), 20);
 	assert_int_equal(weft_udp_send(a, messages + 20, 30), -EINVAL);
@@ -188,7 +188,7 @@ static void errors(void **state)
 	weft_udp_close(a);
 }
 
-/* rxe sends no checksum, over IPv6 neither. */
+/* rxe sends no UDP checksum, over IPv6 neither. */
 static void no_checksum(void **state)
 {
 	struct weft_udp *a = must_open("::1", 0, NULL);
@@ -225,7 +225,7 @@ static void across(void **state)
 	for (int i = 0; i < 3; i++) {
 		struct weft_udp *a = must_open(addresses[i][0], 4791, "w0"), *b, *port;
 
-		/* a source port of its own, on the same address */
+		/* another source port, on the same address */
 		port = must_open(addresses[i][0], (uint16_t)(0xc000 + i), "w0");
 		spaces_enter(1);
 		b = must_open(addresses[i][1], 4791, "w1");
@@ -264,7 +264,7 @@ static void groups(void **state)
 	}
 }
 
-/* Of the next packet of UDP over IPv4 that comes to w1. */
+/* The identification of the next packet of UDP over IPv4 that comes to w1. */
 static int next_id(int fd)
 {
 	uint8_t at[2000];
@@ -278,7 +278,8 @@ static int next_id(int fd)
 	}
 }
 
-/* The ICRC covers them: 0, and of a message that the kernel cuts the place in it. */
+/* The ICRC covers the identification: it is 0; of a message that the kernel cuts it is the datagram's
+ * place. */
 static void identifications(void **state)
 {
 	struct sockaddr_ll name = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP)};

@@ -9,10 +9,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Younger than the headers of Debian 12. */
+/* These are younger than the headers of Debian 12. */
 #define SETUP_NO_MMAP	      (1u << 14)
 #define SETUP_REGISTERED_ONLY (1u << 15)
-#define USE_REGISTERED	      (1u << 31) /* with the operation of io_uring_register */
+#define USE_REGISTERED	      (1u << 31) /* in the operation of io_uring_register */
 #define ENTER_REGISTERED      (1u << 4)
 
 #define ENTRIES		      4u
@@ -63,7 +63,7 @@ bool ring_open(struct ring *ring, enum ring_held held, void *buffer, unsigned in
 
 	*ring = (struct ring){0};
 	if (held == BY_NOTHING) {
-		/* the rings want pages of one folio */
+		/* the kernel wants the rings to be pages of one folio */
 		ring->own = aligned_alloc(RINGS_BYTES, 2 * RINGS_BYTES);
 		memset(ring->own, 0, 2 * RINGS_BYTES);
 		ring->params.flags = SETUP_NO_MMAP | SETUP_REGISTERED_ONLY;

@@ -9,28 +9,30 @@
 
 enum ring_held {
 	BY_DESCRIPTOR,
-	BY_NUMBER,  /* registered with the thread; its descriptor is closed */
-	BY_MAPPING, /* its descriptor is closed: nobody can submit any more */
-	BY_NOTHING, /* as by number, and it lies in memory of ours instead of a mapping */
+	BY_NUMBER,  /* registered with the thread, and its descriptor is closed */
+	BY_MAPPING, /* its descriptor is closed, so that nothing can be submitted any more */
+	/* as BY_NUMBER, and it lies in the test's own memory instead of a mapping of the
+	 * kernel's */
+	BY_NOTHING,
 };
 
 struct ring {
-	int fd;		    /* or its number; -1: let go */
-	unsigned int flags; /* of io_uring_enter */
+	int fd;		    /* or the ring's number with the thread; -1: let go */
+	unsigned int flags; /* flags of each io_uring_enter */
 	uint8_t *rings, *own;
 	struct io_uring_sqe *sqes;
 	struct io_uring_params params;
 };
 
-/* Has the buffer as fixed buffer 0, if it is of any length. false: not to be had here. */
+/* A buffer that is not empty becomes fixed buffer 0. False: this kernel cannot do that. */
 bool ring_open(struct ring *ring, enum ring_held held, void *buffer, unsigned int len_bytes);
-/* One request; then its result. */
+/* Submits one request; ring_wait returns its result. */
 void ring_submit(struct ring *ring, unsigned int opcode, int fd, void *buffer,
 		 unsigned int len_bytes);
 int ring_wait(struct ring *ring);
-/* Closes the descriptor; what has been submitted goes on. */
+/* Closes the descriptor; requests that were submitted go on. */
 void ring_let_go(struct ring *ring);
-/* What the end of the thread does not do. */
+/* Ends what does not end with the thread. */
 void ring_close(struct ring *ring);
 
 #endif

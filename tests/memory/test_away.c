@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Pages that cannot move just now, or only some of them: nothing is lost, in whatever order regions come and go, and
- * all are home in the end. Linked with the moves wrapped.
+ * Pages that cannot migrate just now, or only some of them: nothing is lost, in whatever order regions are
+ * made and deregistered, and all pages are home in the end. Linked with the two functions that migrate
+ * wrapped.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,8 +26,8 @@ size_t __real_weft_migrate_out(const struct weft_migrate *move);
 size_t __wrap_weft_migrate_in(const struct weft_migrate *move);
 size_t __wrap_weft_migrate_out(const struct weft_migrate *move);
 
-static unsigned int outs;			       /* calls */
-static size_t in_most = SIZE_MAX, out_most = SIZE_MAX; /* bytes a call may move */
+static unsigned int outs;			       /* calls of weft_migrate_out */
+static size_t in_most = SIZE_MAX, out_most = SIZE_MAX; /* the most bytes that a call migrates */
 
 static struct weft_migrate cut(const struct weft_migrate *move, size_t most)
 {
@@ -77,7 +78,7 @@ static void check_pieces(const struct weft_region *region)
 					    region->pieces[i].len_bytes);
 }
 
-/* Each try is due by then. */
+/* Brings some pages home, at a time when each next try is due. */
 static void bring_some_home(void)
 {
 	static uint64_t later_ns;
@@ -97,7 +98,7 @@ static void bring_home(void)
 	assert_int_equal(memory[0] | memory[LEN - 1], 0);
 }
 
-/* None, one, or some of the pages come back at each try. */
+/* At each try none, one, or some of the pages come home. */
 static void test_not_back(void **state)
 {
 	for (size_t most = 0; most < 4 * PAGE; most += PAGE) {
@@ -107,7 +108,7 @@ static void test_not_back(void **state)
 		weft_region_release(&region);
 		assert_true(weft_region_is_away());
 		check();
-		/* a try is in vain, or brings some pages */
+		/* a try that brings nothing, or some pages */
 		bring_some_home();
 		check();
 		out_most = SIZE_MAX;
@@ -117,7 +118,8 @@ static void test_not_back(void **state)
 	}
 }
 
-/* A region that covers what is away has it at once, and what came home in between moves in again. */
+/* A region that covers pages that are away has them at once, and those of its pages that came home in between
+ * migrate again. */
 static void test_again(void **state)
 {
 	for (size_t most = 0; most < 3 * PAGE; most += PAGE) {
@@ -165,7 +167,7 @@ static void test_not_in(void **state)
 	}
 }
 
-/* The first try is soon, others ever later, and one that brings something starts anew. */
+/* The first try is soon, later ones are ever farther apart, and one that brings pages begins anew. */
 static void test_tries(void **state)
 {
 	struct weft_region region = acquire(memory, LEN);
@@ -202,7 +204,7 @@ static void test_fork(void **state)
 	pid = fork();
 	if (!pid) {
 		check();
-		/* nothing is away here: it is private memory */
+		/* in the child nothing is away: it has private copies */
 		if (weft_region_is_away() || madvise(memory, LEN, MADV_DONTNEED) || memory[LEN - 1])
 			_exit(1);
 		_exit(0);
@@ -216,7 +218,7 @@ static void test_fork(void **state)
 		memory[i] = (uint8_t)(i * 31 + i / PAGE);
 }
 
-/* A thread that cannot be held does not hold up each deregistration. */
+/* A thread that cannot be parked does not delay each deregistration anew. */
 static void test_few_tries(void **state)
 {
 	struct weft_region region[LEN / PAGE];
@@ -250,7 +252,7 @@ static void test_unmapped(void **state)
 	out_most = SIZE_MAX;
 }
 
-/* Regions leave an extent, but only a part of its pages, or of those that move on, can. */
+/* Regions are rehomed, but only a part of their pages can leave the extent. */
 static void test_rehome(void **state)
 {
 	for (size_t most = 0; most < 4 * PAGE; most += PAGE) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Blocks as allocators hand them out, registered from their first byte to their last: how much of them moves, and that
- * whatever the program does with such a block next is right. Without arguments: glibc's. With -t: a table of sizes
- * and percents, of whatever malloc is preloaded.
+ * Blocks of malloc, registered from their first byte to their last: how much of them migrates, and that
+ * whatever the program does with such a block next is right. Without arguments glibc's malloc is tested. With
+ * -t a table of sizes and percents is printed, for whatever malloc is preloaded.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -63,7 +63,7 @@ static uint8_t *block_of(size_t len)
 	return block;
 }
 
-/* Percent of the bytes that are reached without a system call, of blocks that lie side by side. */
+/* Registers blocks that lie side by side; returns the percentage of their bytes that is in the pool. */
 static unsigned int share(size_t len)
 {
 	struct weft_region region[BLOCKS];
@@ -87,7 +87,8 @@ static unsigned int share(size_t len)
 	return (unsigned int)(100 * bytes / (BLOCKS * len));
 }
 
-/* Where it has a mapping to itself, from 128 KiB on; neighbours are one mapping to the kernel. */
+/* glibc maps blocks from 128 KiB on for themselves, though to the kernel neighbours are one mapping: all of
+ * such a block migrates. */
 static void test_whole(void **state)
 {
 	for (size_t len = 256 * KIB; len <= 16 * MIB; len *= 4) {
@@ -97,7 +98,8 @@ static void test_whole(void **state)
 	assert_int_equal(memfd_source_extents(), 0);
 }
 
-/* In glibc's header; the compiler is not to know whose it is. */
+/* The size in glibc's header of the block. The assembly hides from the compiler which object the address is
+ * in. */
 static size_t *size_of(const uint8_t *block)
 {
 	uintptr_t at = (uintptr_t)block;
@@ -106,7 +108,7 @@ static size_t *size_of(const uint8_t *block)
 	return (size_t *)at - 1;
 }
 
-/* Memory that is only like a block: its first and last page may have others' bytes. */
+/* Memory that looks like a block: its first and last page may have bytes of other blocks. */
 static void test_strangers(void **state)
 {
 	uint8_t *block = block_of(MIB);
@@ -114,13 +116,13 @@ static void test_strangers(void **state)
 
 	assert_true(pooled_bytes(&region) < MIB - 16);
 	weft_region_release(&region);
-	/* from its beginning, but not up to its last page */
+	/* from the block's beginning, but not up to its last page */
 	region = acquire(block, MIB - 2 * PAGE);
 	assert_int_equal(region.npieces, 2);
 	assert_int_not_equal(region.pieces[0].off, WEFT_IN_PLACE);
 	assert_int_equal(region.pieces[1].off, WEFT_IN_PLACE);
 	weft_region_release(&region);
-	/* one that glibc would not have made: it does not end with a page */
+	/* a size that glibc would not have made: the block does not end with a page */
 	*size_of(block) += 64;
 	region = acquire(block, MIB);
 	assert_true(pooled_bytes(&region) < MIB);
@@ -130,7 +132,7 @@ static void test_strangers(void **state)
 	assert_int_equal(memfd_source_extents(), 0);
 }
 
-/* glibc calls its own munmap and mremap, which nobody sees. */
+/* glibc frees and grows such a block by its own munmap and mremap, which Weft does not see. */
 static void test_freed(void **state)
 {
 	for (int registered = 0; registered < 2; registered++) {
@@ -180,7 +182,7 @@ static void test_grown(void **state)
 	}
 }
 
-/* A block of one page: realloc would grow it by mremap over what lies behind it in the pool. */
+/* A block of one page: if realloc grew it by mremap, it would reach the extent behind it in the pool. */
 static void test_small(void **state)
 {
 	mallopt(M_MMAP_THRESHOLD, 2000);
@@ -204,7 +206,7 @@ static void test_small(void **state)
 	assert_int_equal(memfd_source_extents(), 0);
 }
 
-/* With an alignment the header stands further in. */
+/* In an aligned block glibc's header lies further inside. */
 static void test_aligned(void **state)
 {
 	for (size_t align = 64; align <= 64 * KIB; align *= 4) {
@@ -234,7 +236,7 @@ static void in_child(void *parent_block)
 	_exit(0);
 }
 
-/* The child has the header, too, at once: its own handlers may free. */
+/* The child has a copy of the header as well, at once: the program's fork handlers may free the block. */
 static void test_fork(void **state)
 {
 	uint8_t *block = block_of(MIB);
@@ -253,7 +255,8 @@ static void test_fork(void **state)
 	assert_int_equal(memfd_source_extents(), 0);
 }
 
-/* Smaller ones share pages with their neighbours. (The last test: it leaves glibc room that the others would get.) */
+/* Smaller blocks share pages with their neighbours. This test must be the last: it leaves glibc free room
+ * that the others would be given. */
 static void test_shared(void **state)
 {
 	assert_in_range(share(64 * KIB), 90, 99);
@@ -270,7 +273,7 @@ static int table(void)
 
 static int setup(void **state)
 {
-	/* not to be adapted to what is freed */
+	/* set explicitly, as otherwise glibc adapts it to the blocks that are freed */
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	memfd_source_attach();
 	return 0;

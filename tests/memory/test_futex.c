@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Threads sleep on semaphores, conditions, mutexes, barriers and locks in memory that is registered and
- * deregistered meanwhile, private ones and those that processes share, and take signals on a stack in
- * it: each wakes up in its time, and none ends the program. Argument: how many moves in each way.
+ * Threads sleep on semaphores, conditions, mutexes, barriers and locks, private ones and those that processes
+ * share, and take signals on a stack, all in memory that is registered and deregistered meanwhile: each wakes
+ * when it should, and none ends the program. Argument: how many migrations in each way.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -20,24 +20,25 @@
 
 #define PAGE	     4096ul
 #define SIGNAL_STACK (4 * PAGE)
-#define SECONDS	     60 /* a hang is longer */
+#define SECONDS	     60 /* more than any wait; an alarm after it ends a test that hangs */
 #define LEAST_ROUNDS 20
 
-/* Two threads take turns by each of these. */
+/* Two threads take turns by each of these objects. */
 struct shared {
 	sem_t turn[2];
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
 	pthread_barrier_t barrier;
 	pthread_rwlock_t lock;
-	sem_t end; /* slept on all the time */
+	sem_t end; /* a third thread sleeps on it until the test ends */
 	unsigned int whose;
 	uint64_t counted, guarded[2];
 };
 
-/* Each on pages of its own. */
+/* Each member lies on pages of its own. */
 static struct memory {
-	_Alignas(PAGE) struct shared group[2]; /* private; shared by processes */
+	/* one that is private to the process, one that processes may share */
+	_Alignas(PAGE) struct shared group[2];
 	_Alignas(PAGE) uint8_t stack[SIGNAL_STACK];
 } * memory;
 
@@ -118,7 +119,7 @@ static void *take_turns(void *arg)
 	size_t group = (size_t)arg / 2;
 	unsigned int me = (size_t)arg % 2;
 	struct shared *s = &memory->group[group];
-	static bool ends[2]; /* told between two barriers */
+	static bool ends[2]; /* set between two passes of the barrier */
 
 	for (;;) {
 		by_semaphore(s, me);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Caches of registrations hook the memory calls of libc, as UCX and Open MPI do. Here all of them
- * are hooked, and mremap as badly as UCX does it: none is called for the pages of a region, or its
+ * Caches of registrations hook the memory calls of libc, as UCX and Open MPI do. Here all of these calls are
+ * hooked, mremap in the same harmful way as by UCX: Weft must call none of them for the pages of a region, or
  * bytes would be lost.
  */
 #include <pthread.h>
@@ -25,7 +25,7 @@
 #define BYTES (40 * PAGE)
 
 static uint8_t *memory;
-static unsigned int seen; /* hooked calls for the region's pages */
+static unsigned int seen; /* how many hooked calls were about the region's pages */
 
 static void hook(const void *at, size_t len_bytes)
 {
@@ -151,7 +151,7 @@ int main(void)
 		cmocka_unit_test(test_beside_a_thread),
 	};
 
-	/* between guards: what merges with thread-local storage stays */
+	/* between two guard pages: a mapping that is merged with thread-local storage would not migrate */
 	char *at = mmap(NULL, BYTES + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED || mprotect(at + PAGE, BYTES, PROT_READ | PROT_WRITE))

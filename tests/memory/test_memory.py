@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Memory as whole programs see it: what moves into the pool, and processes that fork."""
+"""Memory as whole programs see it: what migrates into the pool, and processes that fork."""
 from fabric import wait_for
 
 MIB = 1 << 20
@@ -37,7 +37,8 @@ mr.close()
 other = MR(pd, 1 << 20, e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE)
 '''
 
-# What a child does with its parent's objects; both have their own afterwards.
+# A child drops its parent's objects, which their finalizers then end; both processes have objects of their own
+# afterwards.
 FINALIZERS = '''
 import gc, multiprocessing, sys
 import pyverbs.enums as e
@@ -94,12 +95,12 @@ def test_kinds(fabric):
     assert kinds.keys() == POOLED.keys() | IN_PLACE
     assert {name for name, region in kinds.items() if region['kind'] == 'in-place'} == IN_PLACE
     for name, length in POOLED.items():
-        # but for the pages at both ends that it may share with others
+        # without the pages at both ends that it may share with other memory
         assert length - 2 * 4096 <= kinds[name]['pooled_bytes'] <= length, name
 
 
 def test_container(fabric):
-    """Docker forbids userfaultfd: memory moves although the helper thread runs already."""
+    """Docker forbids userfaultfd: memory migrates all the same, although the helper runs already."""
     program = fabric.start(fabric.program('deny'), 'userfaultfd', fabric.program('shown'))
     wait_for(lambda: 'ready\n' in program.output().stdout or program.process.poll() is not None,
              'shown is ready')

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Each allocation of a scenario of overlapping regions fails once: what is registered says ENOMEM
- * or stays in place, nothing is lost, and at the end nothing is left. Linked with malloc's calls
- * wrapped.
+ * Each allocation in a scenario of overlapping regions fails once: the registration answers ENOMEM or stays
+ * in place, nothing is lost, and at the end nothing is left. Linked with the functions of malloc wrapped.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -26,7 +25,7 @@ void *__wrap_realloc(void *old, size_t size);
 void *__real_reallocarray(void *old, size_t count, size_t size);
 void *__wrap_reallocarray(void *old, size_t count, size_t size);
 
-static unsigned int until_failure; /* 0: none */
+static unsigned int until_failure; /* counts down to the allocation that fails; 0: none does */
 static bool failed;
 
 static bool fails(void)

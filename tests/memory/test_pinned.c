@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Threads let the kernel write into pages, by direct I/O from a disk, whose pages it pins, and by
- * way of pipes, while these move into the pool and back: what a call says it has read is there, and
- * none fails, although the reader was asleep when it was looked at. Argument: how many moves in each way.
+ * Threads have the kernel write into pages, by direct I/O from a disk, which pins them, and by way of pipes,
+ * while the pages migrate into the pool and back: the bytes that a call says it has read are there, and no
+ * call fails, although its thread was asleep when it was parked. Argument: how many migrations in each way.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -30,7 +30,7 @@ static uint8_t *memory;
 static atomic_bool stop;
 static atomic_ulong reads, lost, failed;
 
-/* The bytes of a block tell it from all others. */
+/* The bytes of a block differ from those of all others. */
 static void fill(uint64_t *at, unsigned int block)
 {
 	for (size_t i = 0; i < BLOCK / sizeof(*at); i++)
@@ -42,7 +42,7 @@ struct reader {
 	int pipe[2];
 };
 
-/* Reads the block to where the reader has its memory: BLOCK, or less or -1 if it failed. */
+/* Reads the block to reader->at. Returns BLOCK; less or -1: it has failed. */
 typedef ssize_t read_fn(struct reader *reader, unsigned int block);
 
 static ssize_t directly(struct reader *reader, unsigned int block)
@@ -50,7 +50,7 @@ static ssize_t directly(struct reader *reader, unsigned int block)
 	return pread(file, reader->at, BLOCK, (off_t)(block * BLOCK));
 }
 
-/* Wakes up at any time of a move. */
+/* The thread wakes at any time of a migration. */
 static ssize_t after_a_nap(struct reader *reader, unsigned int block)
 {
 	usleep(20 + block * 37 % 150);
@@ -84,7 +84,7 @@ static ssize_t by_splice(struct reader *reader, unsigned int block)
 	return read(reader->pipe[0], reader->at, BLOCK);
 }
 
-/* What it gave to the pipe stands there, even if the pages have moved since. */
+/* The bytes that were given to the pipe can be read from it, even if their pages have migrated since. */
 static ssize_t by_giving(struct reader *reader, unsigned int block)
 {
 	struct iovec from = {reader->at, BLOCK};
@@ -133,7 +133,8 @@ static void *read_on(void *arg)
 		fill(wanted, block);
 		if (kinds[kind](&reader, block) != BLOCK) {
 			atomic_fetch_add(&failed, 1);
-			new_pipe(&reader); /* without what is left in the old one */
+			/* a new pipe, as the old one may have bytes left in it */
+			new_pipe(&reader);
 		} else if (memcmp(reader.at, wanted, BLOCK) != 0) {
 			atomic_fetch_add(&lost, 1);
 		}
@@ -159,7 +160,7 @@ static int race(void *moves)
 	return lost || failed;
 }
 
-/* In the working folder, on a file system whose direct I/O pins pages: or -1. */
+/* A file in the working folder, if its file system's direct I/O pins pages; else -1. */
 static int open_file(void)
 {
 	uint64_t *block =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Which pages a region moves, how it describes them, and that all is undone at its end. */
+/* Which pages of a region migrate, how it describes them, and that all is undone at its end. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -62,7 +62,8 @@ static void check(const uint8_t *memory, size_t len, unsigned int seed)
 	}
 }
 
-/* Registered, the bytes are the same, through the pool, too, and both ways; afterwards also. */
+/* Registers memory: its bytes are the same before, meanwhile and afterwards, and stores by the program and
+ * through the pool are seen by both. */
 static enum kind round_trip(void *addr, size_t len)
 {
 	uint8_t *memory = addr;
@@ -157,7 +158,7 @@ static void test_thread_stack(void **state)
 {
 	pthread_t thread;
 
-	on_thread_stack(NULL); /* the main thread's, too */
+	on_thread_stack(NULL); /* the main thread's stack, too */
 	assert_int_equal(pthread_create(&thread, NULL, on_thread_stack, NULL), 0);
 	pthread_join(thread, NULL);
 }
@@ -167,10 +168,10 @@ static void *on_stack_below(void *memory)
 	return (void *)round_trip(memory, 16 * PAGE);
 }
 
-/* One mapping holds a stack with what glibc keeps at its top, and memory that may move. */
+/* One mapping holds a thread's stack, with what glibc keeps at its top, and memory that may migrate. */
 static void test_behind_stack(void **state)
 {
-	/* sanitizers want some of it for themselves */
+	/* the sanitizers' own part of a stack needs some of it */
 	uint8_t *stack = map(8 * MIB, MAP_PRIVATE);
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -187,7 +188,7 @@ static void test_behind_stack(void **state)
 
 static uint8_t *below_main;
 
-/* Two pages just below the main thread's storage, before others are there. */
+/* Maps two pages right below the main thread's thread-local storage, before others can be mapped there. */
 static __attribute__((constructor)) void map_below_main(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -202,7 +203,7 @@ static __attribute__((constructor)) void map_below_main(void)
 	fclose(maps);
 }
 
-/* It is one mapping with what glibc keeps there. */
+/* To the kernel these pages are one mapping with the thread-local storage. */
 static void test_below_main(void **state)
 {
 	if (below_main == MAP_FAILED) {
@@ -236,7 +237,7 @@ static void test_hugetlb(void **state)
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 
 	if (memory == MAP_FAILED)
-		skip(); /* none are set aside */
+		skip(); /* no huge pages are reserved here */
 	assert_int_equal(round_trip(memory, 4 * MIB), IN_PLACE);
 	munmap(memory, 4 * MIB);
 }
@@ -248,7 +249,7 @@ static void *sleeper(void *lock)
 	return NULL;
 }
 
-/* In every way of moving; the kernel forgets the lock. */
+/* Locked memory, without other threads and beside one; the kernel drops the lock as pages migrate. */
 static void test_locked(void **state)
 {
 	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -285,7 +286,7 @@ static void test_arguments(void **state)
 	assert_int_equal(memfd_source_extents(), 0);
 }
 
-/* All orders of acquiring and releasing three overlapping regions. */
+/* Three overlapping regions are acquired and released in all orders. */
 static void test_overlaps(void **state)
 {
 	static const struct {
@@ -319,7 +320,7 @@ static void test_overlaps(void **state)
 	munmap(memory, 16 * PAGE);
 }
 
-/* Random regions over one mapping, each checked against the bytes at its addresses. */
+/* Random regions over one mapping; each is compared with the bytes at its addresses. */
 static void test_many_overlaps(void **state)
 {
 	enum { PAGES = 32, REGIONS = 24, ROUNDS = 2000 };
@@ -361,7 +362,7 @@ static void test_full_pool(void **state)
 {
 	uint8_t *memory = map(5 * PAGE, MAP_PRIVATE);
 
-	mprotect(memory + 2 * PAGE, PAGE, PROT_READ); /* so that there are two runs */
+	mprotect(memory + 2 * PAGE, PAGE, PROT_READ); /* so that the memory is two runs */
 	for (unsigned int n = 1; n <= 2; n++) {
 		struct weft_region region;
 
@@ -413,7 +414,7 @@ static void test_unmapped(void **state)
 	munmap(memory, 8 * PAGE);
 }
 
-/* What pins pages behind our back, while it is there. */
+/* As long as there is something that may pin pages unseen, memory stays in place. */
 static enum kind kind_now(void)
 {
 	uint8_t *memory = map(2 * PAGE, MAP_PRIVATE);
@@ -444,7 +445,7 @@ static void test_cuda(void **state)
 	assert_int_equal(kind_now(), POOLED);
 }
 
-/* A peer that was stopped in the middle of a copy goes on after the deregistration. */
+/* A peer that stopped in the middle of a copy goes on after the deregistration. */
 static void test_late_peer(void **state)
 {
 	uint8_t *memory = map(4 * PAGE, MAP_PRIVATE);
@@ -467,7 +468,7 @@ static void test_late_peer(void **state)
 	munmap(memory, 4 * PAGE);
 }
 
-/* The region's bytes are those of the program, wherever they lie. */
+/* Each pooled piece has the same bytes as the program's memory. */
 static void check_pieces(const struct weft_region *region)
 {
 	for (unsigned int i = 0; i < region->npieces; i++) {
@@ -479,7 +480,7 @@ static void check_pieces(const struct weft_region *region)
 	}
 }
 
-/* Rehomes all regions, out of reach of the suspect. */
+/* Rehomes all regions, out of the suspect's reach. */
 static void rehome(struct weft_region *region, struct weft_region *other)
 {
 	assert_true(weft_region_any_exposed());
@@ -492,8 +493,8 @@ static void rehome(struct weft_region *region, struct weft_region *other)
 	check_pieces(region);
 }
 
-/* Regions that stay leave their extent to a peer that stopped in the middle of a copy, and share the new
- * one as they did the old. */
+/* Regions that stay leave their extent to a peer that stopped in the middle of a copy, and share the new one
+ * as they shared the old one. */
 static void test_rehome(void **state)
 {
 	uint8_t *memory = map(8 * PAGE, MAP_PRIVATE);
@@ -522,7 +523,8 @@ static void test_rehome(void **state)
 	munmap(memory, 8 * PAGE);
 }
 
-/* What is left of an extent after its region has ended moves, if it is one run. */
+/* The part of an extent that is still in use after a region's end is rehomed into the pool if it is one run,
+ * else in place. */
 static void test_rehome_rest(void **state)
 {
 	uint8_t *memory = map(8 * PAGE, MAP_PRIVATE);
@@ -551,7 +553,7 @@ static void test_rehome_rest(void **state)
 	munmap(memory, 8 * PAGE);
 }
 
-/* In place, where they may not move, or there is no room. */
+/* Pages are rehomed in place when they may not migrate, or when the pool has no room. */
 static void test_rehome_in_place(void **state)
 {
 	uint8_t *memory = map(4 * PAGE, MAP_PRIVATE);
@@ -582,7 +584,7 @@ static void test_rehome_in_place(void **state)
 	munmap(memory, 4 * PAGE);
 }
 
-/* A full pool takes back what the program has unmapped without deregistering it. */
+/* A full pool takes back memory that the program has unmapped without deregistering it. */
 static void test_collection(void **state)
 {
 	uint8_t *memory = map(8 * PAGE, MAP_PRIVATE), *target = map(2 * PAGE, MAP_PRIVATE);

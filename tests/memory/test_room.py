@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Where the pool, or the memory cgroup, has no room for a region, it stays in place, with one
-warning, and works; what fits still moves. Never SIGBUS, never SIGKILL."""
+"""Where the pool, or the memory cgroup, has no room for a region, that stays in place, with one warning, and works;
+regions for which there is room still migrate. No SIGBUS, no SIGKILL."""
 import json
 import os
 import subprocess
@@ -16,7 +16,7 @@ CGROUP = Path('/sys/fs/cgroup/memory')
 
 
 class Room:
-    """The program room, run with a prefix of words; ended with the test."""
+    """The program room, started by a prefix of words, and ended with the test."""
 
     def __init__(self, fabric, before, large_mib, small_kib):
         self.fabric = fabric
@@ -42,7 +42,7 @@ class Room:
         return [int(key) for key in lines[0].split()] if text.endswith('\n') and lines else None
 
     def kinds(self):
-        """Of the large and the small region; seen from inside the program's mounts."""
+        """The kinds of the large and the small region, seen from inside the program's mounts."""
         words = ['nsenter', '-m', '-t', str(self.process.pid),
                  next(installed().glob('**/bin/weft')), 'info', '--pool', self.fabric.pool, '--json']
         done = subprocess.run(words, capture_output=True, text=True, check=True)

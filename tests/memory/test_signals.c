@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Where stores are held back by SIGSEGV, the program's own handlers and deaths stay what they were:
- * each case runs in a child. And threads that block SIGSEGV are not killed.
+ * Where stores are held back by SIGSEGV, the program's own handlers and deaths are as they would be without
+ * Weft. Each case runs in a child. Threads that block SIGSEGV are not killed.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -85,7 +85,7 @@ static void store_to_nowhere(void)
 	*(_Atomic int *)(uintptr_t)PAGE = 1;
 }
 
-/* The cases: each must end with status 0, or by SIGSEGV if its name says so. */
+/* The cases. Each must end with status 0; those whose names begin with dies_ by SIGSEGV. */
 
 static void dies_of_a_fault(void)
 {
@@ -175,7 +175,7 @@ static void handles_once(void)
 		_exit(1);
 }
 
-/* Both are called, and then the one that was there before ours. */
+/* Weft's handler calls both of the program's, the one from before it last. */
 static void runs_all_in_a_row(void)
 {
 	install(make_accessible);
@@ -220,7 +220,7 @@ static void *looks_away(void *arg)
 	return NULL;
 }
 
-/* Protected pages would kill them: both stand still, the one that sleeps, too. */
+/* Protected pages would kill threads that block SIGSEGV: both are parked, the one that sleeps, too. */
 static void moves_what_a_deaf_thread_may_touch(void)
 {
 	pthread_t busy, sleepy;
@@ -246,7 +246,7 @@ static int run(void (*fn)(void))
 
 	if (!pid) {
 		setrlimit(RLIMIT_CORE, &no_core);
-		signal(SIGSEGV, SIG_DFL); /* not cmocka's */
+		signal(SIGSEGV, SIG_DFL); /* in place of cmocka's handler */
 		memfd_source_attach();
 		memory = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			      -1, 0);
@@ -254,7 +254,7 @@ static int run(void (*fn)(void))
 		start_thread();
 		alarm(20);
 		fn();
-		exit(0); /* writes coverage */
+		exit(0); /* exit() writes the counts of coverage */
 	}
 	waitpid(pid, &status, 0);
 	return status;

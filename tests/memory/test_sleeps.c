@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Threads sleep in system calls, each in another, while memory is registered and deregistered: no call fails
- * with EINTR for that, none ends before its time, none sleeps for more than twice its time, and those without a
- * time end when a signal is sent to the thread. Argument: for how many milliseconds in each way of moving.
+ * Threads sleep in system calls, each in another one, while memory is registered and deregistered: no call
+ * fails with EINTR because of that, none ends before its time, none sleeps for more than twice its time, and
+ * those without a time end when a signal is sent to the thread. Argument: for how many milliseconds in each
+ * way of migrating.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -31,14 +32,14 @@
 #define PAGE	    4096ul
 #define LEN	    (16 * PAGE)
 #define TIME_MS	    40
-#define SLACK_MS    700 /* for a core, on a busy machine */
+#define SLACK_MS    700 /* what a thread may wait for a core on a busy machine */
 #define LEAST_MOVES 50
 #define HANG_S	    60
-/* A program that waits for a signal without blocking it before may miss it, on any system: between two sleeps. Here it may come in
- * the microsecond before a call is made again. */
+/* A program that waits for a signal that it has not blocked may miss it on any system: between two sleeps.
+ * Here the signal may also come in the microsecond before a call is made again. */
 #define MISSED_MOST   1
 
-#define ENDED_IN_TIME 0 /* else errno */
+#define ENDED_IN_TIME 0 /* any other outcome is an errno */
 
 static int pair[2], epfd, queue, semaphores;
 static sem_t nobody_posts;
@@ -62,7 +63,7 @@ static struct timespec from_now(clockid_t clock)
 	return ts;
 }
 
-/* ---- with a time: ENDED_IN_TIME is what each says when that is over ---- */
+/* ---- Calls with a time. ENDED_IN_TIME is what each returns when that is over ---- */
 
 static const struct timespec time_spec = {.tv_nsec = TIME_MS * 1000000l};
 
@@ -149,7 +150,8 @@ static int for_condition(void)
 	pthread_mutex_lock(&mutex);
 	err = pthread_cond_timedwait(&nobody_signals, &mutex, &until);
 	pthread_mutex_unlock(&mutex);
-	return err == ETIMEDOUT ? ENDED_IN_TIME : err ? err : ECANCELED; /* a wake-up for nothing */
+	/* zero is a wake-up without a cause */
+	return err == ETIMEDOUT ? ENDED_IN_TIME : err ? err : ECANCELED;
 }
 
 static int for_futex(void)
@@ -176,7 +178,7 @@ static int for_sysv_semaphore(void)
 	return err == EAGAIN ? ENDED_IN_TIME : err;
 }
 
-/* ---- without: they end by a signal only ---- */
+/* ---- Calls without a time: only a signal ends them ---- */
 
 static int on_epoll(void)
 {
@@ -244,7 +246,8 @@ static int on_a_signal(void)
 	return outcome(sigwaitinfo(&usr2, NULL));
 }
 
-/* A timeout of the socket's own. It begins anew: how long it takes in all is not looked at. */
+/* The timeout is the socket's own. It begins anew with each migration, so how long the call takes in all is
+ * not looked at. */
 static int on_socket_for_a_time(void)
 {
 	static int fds[2];
@@ -266,14 +269,14 @@ static struct sleep {
 	const char *name;
 	int (*fn)(void);
 	bool timed;
-	/* by syscall(2), whose instructions do not tell which call it is: if the thread was not asleep yet when it was
-	   looked at, or may not be looked at */
+	/* a call by syscall(2), whose instructions do not tell which call it is: it ends with EINTR if the
+	 * thread was not asleep yet when it was stopped, or if the kernel does not say in which call it is */
 	bool may_be_interrupted;
 	pthread_t thread;
 	_Atomic bool ended;
-	/* of the timed ones */
+	/* of those with a time only */
 	unsigned long sleeps, interrupted, early, late;
-	int failure; /* with another error */
+	int failure; /* any other error */
 } sleeps[] = {
 	SLEEP(for_epoll, true),
 	SLEEP(for_epoll_masked, true),
@@ -364,7 +367,8 @@ static void on_signal(int signal)
 {
 }
 
-/* By one signal each, while memory goes on to migrate. A thread that has missed it gets another. */
+/* Ends each call that has no time by one signal, while memory goes on migrating. A thread that has missed it
+ * gets another. */
 static unsigned int end_all(void)
 {
 	unsigned int missed = 0;
@@ -431,7 +435,7 @@ static int race(void *ms)
 	prepare();
 	for (size_t i = 0; i < COUNT; i++)
 		pthread_create(&sleeps[i].thread, NULL, sleep_on, &sleeps[i]);
-	usleep(TIME_MS * 1000); /* all sleep */
+	usleep(TIME_MS * 1000); /* all of them are asleep then */
 	pthread_create(&mover, NULL, move_on, &moves);
 	usleep(*(useconds_t *)ms * 1000);
 	missed = end_all();

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What programs do with memory that is or was registered: free, calloc, realloc, mremap, io_uring,
- * thousands of regions. Also run under jemalloc.
- * Arguments: a factor for the rounds, the name of one test.
+ * What programs do with memory that is or was registered: free, calloc, realloc, mremap, io_uring, thousands
+ * of regions. Also run under jemalloc. Arguments: a factor for the rounds; the name of one test.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -96,7 +95,7 @@ static void test_calloc_after_free(void **state)
 	}
 }
 
-/* glibc grows a large block by mremap, which fails across mappings; then it copies. */
+/* glibc grows a large block by mremap, which fails where the block is several mappings; then it copies. */
 static void test_growing(void **state)
 {
 	static const size_t lens[] = {3 * PAGE, 100 * PAGE, 600 * PAGE};
@@ -121,7 +120,7 @@ static void test_growing(void **state)
 	}
 }
 
-/* Growing must not reach the neighbour's extent; moving takes the contents along. */
+/* Growing by mremap must not reach the neighbour's extent; moving by mremap takes the contents along. */
 static void test_mremap(void **state)
 {
 	uint8_t *memory = map(4 * PAGE), *other = map(4 * PAGE), *moved, *target = map(8 * PAGE);
@@ -137,7 +136,7 @@ static void test_mremap(void **state)
 	memset(moved, 3, PAGE);
 	assert_int_equal(memfd_source_at(region.pieces[0].off)[0], 3);
 	weft_region_release(&region);
-	/* the moved page has its own memory now */
+	/* the page that mremap has moved is out of the pool now */
 	assert_int_equal(memfd_source_extents(), 1);
 	region = acquire(target + 4 * PAGE, PAGE);
 	memset(target + 4 * PAGE, 4, PAGE);
@@ -203,7 +202,7 @@ static void test_rounds_with_threads(void **state)
 	pthread_join(thread, NULL);
 }
 
-/* Mappings that a move has left apart come together in the next one. */
+/* Mappings that a migration has left apart are merged by the next one. */
 static void test_same_memory(void **state)
 {
 	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -271,7 +270,7 @@ static void test_large(void **state)
 {
 	size_t len = 256 * MIB;
 	uint8_t *block = calloc(1, len + 2 * PAGE);
-	/* across one page more, wherever the allocator begins */
+	/* it touches one page more than its length, wherever the allocator begins a block */
 	uint8_t *memory = block + PAGE - (uintptr_t)block % PAGE + 64;
 	double start = now(), middle, end;
 	struct weft_region region = acquire(memory, len);
@@ -299,7 +298,7 @@ static void dump_core(const char *directory, const char *pool)
 	struct weft_region region;
 
 	memfd_source_attach_file(file);
-	/* a word that stands nowhere else */
+	/* a word that is nowhere else in the process */
 	for (size_t i = 0; i < 4 * PAGE; i += 8)
 		*(uint64_t *)(memory + i) = ~0x5745465457454654ul;
 	region = acquire(memory, 4 * PAGE);
@@ -350,7 +349,7 @@ static void test_core_dump(void **state)
 #ifdef HAVE_LIBURING
 #include <liburing.h>
 
-/* Fixed buffers are pinned pages: registered before or after, what is read arrives. */
+/* Fixed buffers are pinned pages: whether registered before or after, the bytes that are read arrive. */
 static void read_fixed(struct io_uring *ring, int fd, void *buffer, unsigned int len)
 {
 	struct io_uring_cqe *cqe;
@@ -390,7 +389,7 @@ static void test_io_uring(void **state)
 	weft_region_release(&after);
 	weft_region_release(&before);
 	assert_memory_equal(memory, expected, PAGE);
-	/* the kernel takes a ring apart some time after it is closed */
+	/* the kernel ends a ring some time after it is closed */
 	for (int i = 0; weft_region_is_away() && i < 2500; i++) {
 		weft_region_bring_home(weft_clock_now_ns());
 		usleep(2000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Ways of moving memory, each tried in a process of its own. */
+/* Ways of migrating memory, each tried in a process of its own. */
 #ifndef WEFT_TESTS_WAYS_H
 #define WEFT_TESTS_WAYS_H
 
@@ -9,24 +9,25 @@
 struct way {
 	const char *name;
 	const char *move; /* $WEFT_MOVE */
-	bool user;	  /* an ordinary one, if root runs the test */
-	bool undumpable;  /* as a program that has changed its user: /proc tells it nothing of its
-			     threads' calls */
-	bool container;	  /* no userfaultfd */
+	bool user;	  /* as an ordinary user, if root runs the test */
+	/* as a program that has changed its user, to which /proc does not tell its threads'
+	 * calls */
+	bool undumpable;
+	bool container; /* without userfaultfd */
 };
 
-/* By userfaultfd and by protection, as root and as a user. */
+/* Userfaultfd and protection, as root and as a user, and in a container. */
 extern const struct way ways[];
 extern const size_t nways;
 
-/* Runs fn in a child, in that way. Whether it returned 0, or the way is not to be had here. */
+/* Runs fn in a child, in that way. Returns whether fn returned 0, or the kernel does not allow that way. */
 bool way_run(const struct way *way, int (*fn)(void *arg), void *arg);
 
-/* Fails userfaultfd, and ioctls of the kind that asks for mappings. 0 or -1. */
+/* Makes userfaultfd fail, and the ioctl that asks for single mappings. Returns 0 or -1. */
 int way_enter_container(void);
 
-/* Registers and deregisters until so many moves have been made, and says so. Ends the process if
- * the memory hardly ever moves. */
+/* Registers and deregisters until there were so many migrations, and prints how many. Ends the process if the
+ * memory hardly ever migrates. */
 void way_move(void *memory, size_t len_bytes, unsigned long moves);
 
 #endif

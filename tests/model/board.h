@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The memory through which the conductor (drive.c) orders its workers about: processes, forked
- * once, that carry out steps by libibverbs (worker.c, calls.c). The conductor writes an order and
- * then `asked`, the worker its report and then `answered`; each sleeps on the other's word.
+ * The memory through which the conductor (drive.c) gives orders to its workers: processes, forked once, that
+ * carry out steps by libibverbs (worker.c, calls.c). The conductor writes an order and then `asked`, the
+ * worker its report and then `answered`; each sleeps on the word that the other writes.
  */
 #ifndef WEFT_TESTS_MODEL_BOARD_H
 #define WEFT_TESTS_MODEL_BOARD_H
@@ -12,36 +12,36 @@
 #include "model.h"
 
 enum order_kind {
-	ORDER_BEGIN = 1, /* memory is as the board has it */
+	ORDER_BEGIN = 1, /* take over the arena's bytes from the board */
 	ORDER_STEP = 2,
 	ORDER_CHECK = 4,
 };
 
-/* How a queue pair must be. */
+/* The state that a queue pair must be in. */
 struct expected_qp {
 	bool live;
-	bool waited; /* some request of it waited, or does */
+	bool waited; /* some request of the queue pair waits, or waited in this step */
 	uint8_t state;
 	struct step_modify attr;
 };
 
 struct order {
-	unsigned int kinds; /* carried out in their order */
+	unsigned int kinds; /* bits of order_kind, carried out in that order */
 	struct step step;
-	/* completions, events of completion queues, asynchronous events: how many must come */
+	/* how many completions, events of completion queues and asynchronous events must come */
 	unsigned int completions, cq_events[CQS], async;
 	struct expected_qp qp[QPS];
-	bool asleep; /* leave what waits to the library: do not poll meanwhile */
+	bool asleep; /* leave requests that wait to the library: do not poll meanwhile */
 };
 
 struct report {
 	int error, done;
-	struct ibv_qp_cap cap; /* of a queue pair that was made */
-	unsigned int n;	       /* of wc or async */
+	struct ibv_qp_cap cap; /* as ibv_create_qp has granted it */
+	unsigned int n;	       /* how many entries of wc or async are used */
 	struct ibv_wc wc[POLLS];
 	struct async async[64];
 	unsigned int cq_events[CQS];
-	char trouble[256]; /* what a check found; "" for nothing */
+	char trouble[256]; /* what a check has found wrong; "": nothing */
 };
 
 struct desk {
@@ -51,24 +51,25 @@ struct desk {
 	struct report report;
 };
 
-/* The names of a region or queue pair stay after its end, so that stale ones can be used. */
+/* The keys of a region and the number of a queue pair stay after its end, so that steps can use stale
+ * ones. */
 struct board {
 	struct {
 		uint32_t lkey, rkey;
-		int64_t base; /* what address 0 of the arena is called with these keys */
+		int64_t base; /* the address by which these keys name the arena's first byte */
 	} region[PROCESSES][REGIONS];
 	uint32_t qpn[PROCESSES][QPS];
-	uint8_t memory[PROCESSES][ARENA_BYTES]; /* as the model has it */
+	uint8_t memory[PROCESSES][ARENA_BYTES]; /* each process's arena, as the model has it */
 	struct desk desk[PROCESSES];
-	uint8_t *arena;	      /* the same address in each worker, private to it */
-	uint64_t patience_ns; /* of a worker, for what must come */
-	bool lie; /* report some completions wrongly, so that the test can be seen to fail */
+	uint8_t *arena;	      /* at the same address in each worker, and private to it */
+	uint64_t patience_ns; /* how long a worker waits for something that must come */
+	bool lie;	      /* reports some completions wrongly, to show that the test can fail */
 };
 
-/* In a forked child: never returns. */
+/* The life of a worker, in a forked child: never returns. */
 _Noreturn void worker_run(struct board *board, int process);
 
-/* What a worker has. */
+/* A worker's objects. */
 struct worker {
 	struct board *board;
 	int me;
@@ -82,11 +83,12 @@ struct worker {
 	struct ibv_qp *qp[QPS];
 };
 
-/* calls.c: one step, by the verb of that name. */
+/* calls.c: carries out one step, by the verb that it names. */
 void worker_call(struct worker *w, const struct order *o, struct report *r);
 
 void worker_nonblocking(int fd);
-/* For waiting: false when the patience since *begun_ns (0: now) is over. Gives the core away. */
+/* A turn of a loop that waits: gives the processor away. False: the patience since *begun_ns is over (0: it
+ * begins now). */
 bool worker_wait(const struct worker *w, uint64_t *begun_ns);
 
 void board_sleep(_Atomic uint32_t *word, uint32_t value, uint64_t most_ns);

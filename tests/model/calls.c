@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Steps as calls of libibverbs, through its public header alone. */
+/* Steps as calls of libibverbs, by its public header alone. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +122,7 @@ static int destroy_cq(struct worker *w, const struct step *s)
 {
 	int err;
 
-	acknowledge(w, s->slot); /* else it would wait */
+	acknowledge(w, s->slot); /* with unacknowledged events ibv_destroy_cq would wait */
 	err = ibv_destroy_cq(w->cq[s->slot]);
 	if (!err)
 		w->cq[s->slot] = NULL;
@@ -193,7 +193,7 @@ static void lie(struct report *r)
 			r->wc[i].byte_len--;
 }
 
-/* Waits for those that must come, and looks for more. */
+/* Waits for the completions that must come, and looks for more. */
 static void poll_cq(struct worker *w, const struct order *o, struct report *r)
 {
 	struct ibv_cq *cq = w->cq[o->step.slot];
@@ -221,7 +221,7 @@ static void get_cq_events(struct worker *w, const struct order *o, struct report
 	struct ibv_cq *cq;
 	void *context;
 
-	/* one more than must come: there shall be no more */
+	/* one more than must come, to see that there is none */
 	for (unsigned int got = 0; got <= want;) {
 		if (!ibv_get_cq_event(w->channel, &cq, &context)) {
 			int i = cq == w->cq[0] ? 0 : 1;
@@ -255,7 +255,7 @@ static void get_async_events(struct worker *w, const struct order *o, struct rep
 	}
 }
 
-/* ---- All of them ---- */
+/* ---- All verbs ---- */
 
 #define FORGET_IF_GONE(err, object)                                                                \
 	do {                                                                                       \
@@ -300,7 +300,7 @@ static void object_call(struct worker *w, const struct step *s, struct report *r
 		r->error = ibv_destroy_qp(w->qp[s->slot]);
 		FORGET_IF_GONE(r->error, w->qp[s->slot]);
 		break;
-	default: /* worker_call has the others */
+	default: /* worker_call handles the other verbs */
 		break;
 	}
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Completions (11.4.2) and the events that announce them (11.4.2.2, 11.6.3). Only those of one
- * queue have an order: of what different queues complete, either may come first.
+ * Completions (11.4.2) and the events that announce them (11.4.2.2, 11.6.3). Only the completions of one
+ * queue have an order: of those of different queues either may come first.
  */
 #include "model.h"
 
 #include <string.h>
 
-/* An arming makes one event: at the next completion, or at the next that is solicited or failed. */
+/* An arming makes one event: at the next completion, or at the next one that is solicited or in error. */
 static void announce(struct cq *cq, const struct completion *c, bool solicited)
 {
 	if (cq->armed == NOT_ARMED || (cq->armed == ARMED_SOLICITED && !solicited && !c->status))
@@ -27,7 +27,7 @@ void model_complete(struct model *m, struct qp *qp, const struct completion *c, 
 	announce(cq, c, solicited);
 }
 
-/* Arming for all is not weakened by arming for solicited ones. */
+/* Arming for all completions is not weakened by a later arming for solicited ones. */
 void model_arm(struct cq *cq, bool solicited_only)
 {
 	if (!solicited_only)
@@ -62,7 +62,7 @@ static bool is_oldest(const struct cq *cq, unsigned int i)
 	return true;
 }
 
-/* Polling frees the slot of the request, and of all before it in the queue. */
+/* Polling a completion frees the slot of its request, and those of all requests before it in the queue. */
 bool model_poll(struct model *m, struct name name, uint64_t wr_id, struct completion *completion)
 {
 	struct cq *cq = &m->process[name.process].cq[name.slot];

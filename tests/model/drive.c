@@ -8,12 +8,13 @@
 
 #define NO_QPN 0xfffffeu
 
-/* One sequence while it is played. */
+/* A sequence that is being played. */
 struct play {
 	struct fleet *f;
 	struct model m;
 	bool asleep;
-	unsigned int waited; /* bits of queue pairs whose requests waited before the step */
+	/* a bit for each queue pair that had a waiting request before the step */
+	unsigned int waited;
 	char *why;
 	size_t why_bytes;
 };
@@ -49,7 +50,8 @@ static bool same_completion(struct play *p, struct name cq, const struct ibv_wc 
 		return differ(p, "completion #%lu: queue pair %#x, should be %#x",
 			      (unsigned long)c.wr_id, wc->qp_num, qpn);
 	if (c.status)
-		return true; /* the rest is not defined (ibv_poll_cq(3)) */
+		/* for a completion in error the other fields are undefined (ibv_poll_cq(3)) */
+		return true;
 	if (wc->opcode != c.opcode)
 		return differ(p, "completion #%lu: opcode %d, should be %d", (unsigned long)c.wr_id,
 			      wc->opcode, c.opcode);
@@ -205,7 +207,7 @@ static unsigned int waiting(const struct model *m)
 	return bits;
 }
 
-/* What is late is over before the next step, as the model has it. */
+/* Has a card carry everything that is late before the next step, as the model has done. */
 static bool settle(struct play *p)
 {
 	return fleet_settle(p->f, p->why, p->why_bytes);
@@ -258,7 +260,7 @@ static bool begin(struct play *p, const struct sequence *s)
 	return settle(p);
 }
 
-/* In an order in which nothing is used any more. */
+/* Destroys all objects, users before what they use. */
 static bool end(struct play *p)
 {
 	static const struct {

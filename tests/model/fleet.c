@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The processes of the conductor, and the pool that they share. */
+/* The conductor's processes, and the pool that they share. */
 #include "fleet.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #define LOOK_NS	   100000000u
 #define PATH_BYTES 80
-#define CARD_MS	   20000 /* longer than it waits for anything */
+#define CARD_MS	   20000 /* longer than a card waits for anything */
 
 static void *pages(size_t bytes, int kind)
 {
@@ -130,7 +130,7 @@ bool fleet_settle(struct fleet *f, char *why, size_t why_bytes)
 	return false;
 }
 
-/* ---- All of them ---- */
+/* ---- All processes ---- */
 
 static void end_all(struct fleet *f)
 {
@@ -174,7 +174,7 @@ void fleet_ask(struct fleet *f, int process)
 {
 	struct desk *desk = &f->board->desk[process];
 
-	/* release: pairs with the acquire of the worker */
+	/* release: pairs with the acquire in worker_run */
 	atomic_fetch_add_explicit(&desk->asked, 1, memory_order_release);
 	board_wake(&desk->asked);
 }
@@ -200,7 +200,7 @@ bool fleet_await(struct fleet *f, int process, char *why, size_t why_bytes)
 
 	/* longer than a worker waits for anything */
 	for (uint64_t looks = 0; looks * LOOK_NS < 4 * f->board->patience_ns; looks++) {
-		/* acquire: pairs with the release of the worker */
+		/* acquire: pairs with the release in worker_run */
 		now = atomic_load_explicit(&desk->answered, memory_order_acquire);
 		if (now == turn)
 			return true;

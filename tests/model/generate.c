@@ -5,7 +5,7 @@
 
 #include "../masks.h"
 
-#define ATTRIBUTES 21 /* bits of a mask */
+#define ATTRIBUTES 21 /* bits of an attribute mask */
 #define REMOTE	   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 static struct step *plan(struct generator *g, enum verb verb, int process, int slot)
@@ -25,7 +25,7 @@ static void some_region(struct generator *g, struct step *s)
 	s->verb = REG_MR;
 	r->pd = (uint8_t)below(g, PDS);
 	r->at = below(g, ARENA_BYTES);
-	/* within a page it stays in place, beyond it moves into the pool */
+	/* less than two pages stays in place, more migrates into the pool */
 	r->length = chance(g, 30) ? below(g, 2000) : below(g, ARENA_BYTES);
 	if (r->at + r->length > ARENA_BYTES)
 		r->length = ARENA_BYTES - r->at;
@@ -86,7 +86,7 @@ static uint32_t mask_to(enum ibv_qp_state to)
 				   : IBV_QP_STATE;
 }
 
-/* The usual way from RESET to RTS, both sides by turns; now and then one stops halfway. */
+/* The usual transitions from RESET to RTS, on both sides by turns; now and then one side stops halfway. */
 static void plan_connection(struct generator *g, const struct model *m, struct name a,
 			    struct name b)
 {
@@ -164,7 +164,7 @@ static void some_move(struct generator *g, const struct model *m, const struct q
 		a->current = (uint8_t)below(g, 7);
 }
 
-/* ---- All of them ---- */
+/* ---- All steps ---- */
 
 static const struct weight {
 	uint8_t verb, weight;
@@ -232,12 +232,13 @@ static void fill(struct generator *g, struct model *m, struct step *s)
 			g, ARENA_BYTES - s->store.at < 9000 ? ARENA_BYTES - s->store.at : 9000);
 		s->store.seed = below(g, 1u << 31);
 		break;
-	default: /* needs nothing more */
+	default: /* other verbs have no arguments */
 		break;
 	}
 }
 
-/* Posting is for those that are connected, polling for those that have something: mostly. */
+/* Whether a step is worth making: mostly, requests are posted to connected queue pairs and queues with
+ * completions are polled. */
 static bool is_useful(const struct model *m, const struct step *s)
 {
 	const struct process *p = &m->process[s->process];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Random steps. Each is chosen with the model at hand, so that most of them mean something: plain
- * uniform ones would hardly ever connect two queue pairs.
+ * Random steps. Each is chosen with the model at hand, so that most of them have an effect: steps chosen
+ * evenly would hardly ever connect two queue pairs.
  */
 #ifndef WEFT_TESTS_MODEL_GENERATE_H
 #define WEFT_TESTS_MODEL_GENERATE_H
@@ -14,16 +14,16 @@
 struct generator {
 	uint64_t random;
 	uint64_t wr_id;
-	struct step plan[PLAN]; /* steps that come next, mostly */
+	struct step plan[PLAN]; /* steps that are mostly made before random ones */
 	unsigned int planned, taken;
 };
 
-/* Plans the first objects of each process, and a connection. */
+/* Begins a sequence: plans the first objects of each process, and a connection. */
 void generate_begin(struct generator *g, uint64_t seed, int processes);
-/* The next step; possible in this model. */
+/* Makes the next step, which is possible in this model. */
 struct step generate_step(struct generator *g, struct model *m);
 
-/* ---- Between the files of the generator ---- */
+/* ---- For the files of the generator only ---- */
 
 static inline uint64_t random_word(struct generator *g)
 {
@@ -40,7 +40,7 @@ static inline bool chance(struct generator *g, unsigned int percent)
 	return below(g, 100) < percent;
 }
 
-/* generate_requests.c; the queue pair is there. */
+/* generate_requests.c. The queue pair must exist. */
 void generate_receives(struct generator *g, struct model *m, const struct qp *qp, struct step *s);
 void generate_sends(struct generator *g, struct model *m, const struct qp *qp, struct step *s);
 

@@ -5,7 +5,7 @@
 #define LOWER 0
 #define UPPER 1
 
-/* One length in three crosses pages; the rest are small, and some nothing. */
+/* One length in three crosses pages; the rest are small, and some are 0. */
 static uint32_t some_length(struct generator *g, uint32_t most)
 {
 	uint32_t length = chance(g, 60)	  ? below(g, 65)
@@ -25,7 +25,7 @@ static void part(const struct region *r, int half, int64_t *lo, int64_t *hi)
 	*hi = r->start + r->length < to ? r->start + r->length : to;
 }
 
-/* A region with these rights and some bytes in that half; if there is none, any slot. */
+/* Picks a region of the domain with these rights and some bytes in that half; if there is none, any slot. */
 static uint32_t pick_region(struct generator *g, const struct process *p, uint8_t pd,
 			    uint32_t access, int half, struct name *name)
 {
@@ -52,7 +52,7 @@ static void place_in(struct generator *g, const struct region *r, int half, stru
 		lo = hi = 0;
 	s->at = lo + below(g, (uint64_t)(hi - lo - (hi ? s->length : 0) + 1));
 	if (chance(g, 20) && hi)
-		s->at = hi - s->length; /* up to its very end */
+		s->at = hi - s->length; /* the last bytes of the region */
 }
 
 static struct step_sge some_sge(struct generator *g, struct model *m, const struct qp *qp,
@@ -67,7 +67,8 @@ static struct step_sge some_sge(struct generator *g, struct model *m, const stru
 	return s;
 }
 
-/* Another key, or another place. What it gives is outside, or wrong for other reasons, or empty. */
+/* Gives the element another key or another place, so that it is mostly outside its region, or wrong for
+ * another reason, or without bytes. */
 static void spoil(struct generator *g, struct model *m, struct step_sge *s, uint32_t bytes)
 {
 	const struct region *r;
@@ -94,7 +95,7 @@ static void spoil(struct generator *g, struct model *m, struct step_sge *s, uint
 	}
 }
 
-/* Bytes must not travel within a half, not even by mistake: see step.h. */
+/* Bytes may not be copied within one half, not even by an element that was spoiled: see step.h. */
 static void keep_to_half(struct model *m, struct step_sge *s, int half, uint64_t bytes)
 {
 	const struct name *n = &s->key.region;
@@ -150,7 +151,7 @@ static uint32_t right_of(const struct step_send *s)
 					       : IBV_ACCESS_REMOTE_WRITE;
 }
 
-/* Of the destination's domain, for these bytes. */
+/* Picks the remote address and key, of a region of the destination's domain, for these bytes. */
 static void aim(struct generator *g, struct model *m, const struct qp *qp, struct step_send *s,
 		uint64_t bytes)
 {
@@ -175,8 +176,8 @@ static void aim(struct generator *g, struct model *m, const struct qp *qp, struc
 	keep_to_half(m, &s->remote, half, bytes);
 }
 
-/* Bytes of inline requests are taken as they are posted. So they are none that an earlier request of the same list changes:
- * it may be done later, or be done already. */
+/* Bytes of inline requests are copied when they are posted. They are none that an earlier request of the same
+ * list may change: that one may be carried out before or after. */
 static void some_inline(struct generator *g, const struct qp *qp, struct step_send *s, bool changed)
 {
 	uint32_t left = qp->cap.max_inline_data;
@@ -187,7 +188,7 @@ static void some_inline(struct generator *g, const struct qp *qp, struct step_se
 		s->sge[k].at = below(g, (changed ? HALF : ARENA_BYTES) - INLINE_ROOM);
 	}
 	if (s->num_sge && chance(g, 4))
-		s->sge[0].length = qp->cap.max_inline_data + 1; /* too long */
+		s->sge[0].length = qp->cap.max_inline_data + 1; /* more than is granted */
 }
 
 static uint64_t some_bytes(struct generator *g, struct model *m, const struct qp *qp,
@@ -247,12 +248,13 @@ void generate_sends(struct generator *g, struct model *m, const struct qp *qp, s
 		if (s->num_sge > qp->cap.max_send_sge && chance(g, 80))
 			s->num_sge = 1;
 		aim(g, m, qp, s, some_bytes(g, m, qp, s, changed));
-		/* what this process has, as what comes back or as its own peer */
+		/* its bytes change memory of this process: by what it fetches, or as this process is its own
+		 * peer */
 		changed |= fetches(s) || s->remote.key.region.process == qp->name.process;
 		s->imm = below(g, 1u << 31);
 		s->swap = random_word(g);
 		s->compare_add = random_word(g);
-		/* what is there, so that one swap in two succeeds */
+		/* the value that the word has now, so that one swap in two succeeds */
 		if (chance(g, 50) && s->remote.at >= 0 && s->remote.at + 8 <= ARENA_BYTES)
 			__builtin_memcpy(&s->compare_add,
 					 m->memory[s->remote.key.region.process] + s->remote.at, 8);

@@ -19,7 +19,8 @@ struct qp *model_qp(struct model *m, uint32_t serial)
 	return NULL;
 }
 
-/* When a region goes while requests wait at both ends, either end may be the first to miss it. */
+/* When a region is deregistered while requests wait at both ends, either end may be the first to fail by
+ * it. */
 static bool is_race(struct model *m, const struct step *s)
 {
 	for (int i = 0; s->verb == DEREG_MR && i < QPS; i++) {

@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a card does for reliable connections, in so few words that it can be read against the
- * InfiniBand specification (volume 1, release 1.4; clauses named in the .c files):
- *
- *   objects.c      what there is, and what may not go because something uses it
- *   states.c       queue pairs move between states
- *   requester.c    requests are posted, checked and carried out in order
- *   responder.c    what the other side makes of them
- *   completions.c  completions, and the events that announce them
- *
- * Time does not pass in it: a wait ends at once when its patience is short, and never when it is
- * not. Everything that a step sets off is done when model_apply returns.
+ * What a card does for reliable connections, so briefly that it can be read against the InfiniBand
+ * specification (volume 1, release 1.4; the .c files name its clauses):
  */
 #ifndef WEFT_TESTS_MODEL_MODEL_H
 #define WEFT_TESTS_MODEL_MODEL_H
 
 #include "step.h"
 
-/* serial: of an object, never used twice; 0: there is none. */
+/* serial: a number of an object that is never used twice; 0: there is no object. */
 
 struct region {
 	uint32_t serial;
@@ -27,7 +18,7 @@ struct region {
 };
 
 struct sge {
-	uint32_t region; /* serial; 0: no such key */
+	uint32_t region; /* the region's serial; 0: there is no such key */
 	int64_t at;
 	uint32_t length;
 };
@@ -47,7 +38,8 @@ struct request {
 	uint8_t bytes[INLINE_ROOM];
 };
 
-/* A queue of requests: positions below `done` are carried out, below `free` may be used anew. */
+/* A queue of requests: those at positions below `done` are carried out, slots below `freed` may be used
+ * anew. */
 struct queue {
 	uint64_t posted, done, freed;
 };
@@ -62,13 +54,13 @@ struct qp {
 	struct step_modify attr;
 	uint32_t dest; /* serial of the destination */
 	struct queue sq, rq;
-	uint64_t begun; /* requests before it go on in SQD */
+	uint64_t begun; /* in SQD requests at positions below this go on */
 	struct request request[DEPTH];
 	struct receive receive[DEPTH];
 };
 
 struct completion {
-	uint32_t qp; /* serial */
+	uint32_t qp; /* the queue pair's serial */
 	bool of_receive;
 	uint64_t position;
 	uint64_t wr_id;
@@ -84,23 +76,23 @@ struct cq {
 	uint32_t serial;
 	bool channel;
 	enum armed armed;
-	unsigned int events; /* not yet read */
+	unsigned int events; /* how many were not read yet */
 	unsigned int n;
 	struct completion completion[2 * DEPTH * QPS];
 };
 
 struct async {
-	uint8_t qp; /* slot */
+	uint8_t qp; /* the queue pair's slot */
 	enum ibv_event_type type;
 };
 
 struct process {
-	uint32_t pd[PDS]; /* serials */
+	uint32_t pd[PDS]; /* their serials */
 	struct region region[REGIONS];
 	bool channel;
 	struct cq cq[CQS];
 	struct qp qp[QPS];
-	struct async async[64]; /* not yet read */
+	struct async async[64]; /* those that were not read yet */
 	unsigned int nasync;
 };
 
@@ -109,38 +101,42 @@ struct model {
 	struct process process[PROCESSES];
 	uint8_t (*memory)[ARENA_BYTES];
 	uint32_t serial;
-	bool carried; /* a card has begun what was posted, where the nic itself begins one when it can be carried out */
-	/* Set by model_apply: processes in which something may have changed. */
+	/* a card carries requests: it begins them in order as they are posted, where the nic itself
+	 * begins one when it can be carried out */
+	bool carried;
+	/* set by model_apply: a bit for each process in which something may have changed */
 	unsigned int touched;
 };
 
 /* What a call returns. */
 struct answer {
 	int error;
-	int done; /* requests before the refused one; completions polled */
+	/* how many requests were posted before the refused one; how many completions must be
+	 * polled */
+	int done;
 };
 
-/* No objects. memory: of each process, kept as it must be from then on. */
+/* A model without objects. memory: each process's arena, which the model keeps as it must be from then on. */
 void model_init(struct model *m, int processes, uint8_t (*memory)[ARENA_BYTES]);
-/* Whether the objects are there that the step names, and those that it makes are not; and whether
- * the specification says what happens. */
+/* Whether the objects that the step uses exist, and those that it makes do not; and whether the specification
+ * defines what happens. */
 bool model_possible(struct model *m, const struct step *s);
-/* A possible step. POLL_CQ and the GETs take nothing away: see below. */
+/* Carries out a step, which must be possible. POLL_CQ and the verbs that get events take nothing away: the
+ * functions below do. */
 struct answer model_apply(struct model *m, const struct step *s);
 
-/* A queue pair was made with so much, at least what was wanted. False: with less, or with more than
- * the model holds. */
+/* Notes what ibv_create_qp has granted. False: less than was wanted, or more than the model has room for. */
 bool model_grant(struct model *m, const struct step *create, const struct ibv_qp_cap *cap);
 
-/* The oldest completion of its queue with that wr_id, which is taken away; false: there is none. */
+/* Takes the oldest completion with that wr_id from its queue. False: there is none. */
 bool model_poll(struct model *m, struct name cq, uint64_t wr_id, struct completion *completion);
-/* The oldest event about that queue pair, taken away. */
+/* Takes the oldest asynchronous event about that queue pair. False: there is none. */
 bool model_get_async(struct model *m, struct name qp, enum ibv_event_type *type);
 
 /* Whether a request waits for its peer. */
 bool model_waits(const struct qp *qp);
 
-/* ---- Between the files of the model ---- */
+/* ---- For the files of the model only ---- */
 
 static inline struct process *process_of(struct model *m, const struct qp *qp)
 {
@@ -162,12 +158,12 @@ struct answer model_modify(struct model *m, struct qp *qp, const struct step_mod
 struct answer model_post_recv(struct model *m, struct qp *qp, const struct step *s);
 struct answer model_post_send(struct model *m, struct qp *qp, const struct step *s);
 
-/* RESET: forgets all. ERR: flushes all. */
+/* Transitions to RESET, which discards all requests, and to ERR, which flushes them. */
 void model_reset(struct model *m, struct qp *qp);
 void model_fail(struct model *m, struct qp *qp);
-/* Completes all that is outstanding with WR_FLUSH_ERR, in order. */
+/* Completes all outstanding requests with WR_FLUSH_ERR, in order. */
 void model_flush(struct model *m, struct qp *qp);
-/* Carries out all that can be, everywhere. */
+/* Carries out, at all processes, whatever can be. */
 void model_run(struct model *m);
 
 void model_complete(struct model *m, struct qp *qp, const struct completion *c, bool solicited);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What there is (chapter 11.2). An object that others use stays, and the call says EBUSY. */
+/* Objects (chapter 11.2). One that others use cannot be destroyed: the call answers EBUSY. */
 #include "model.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static int dealloc_pd(struct process *p, uint8_t slot)
 	return 0;
 }
 
-/* What others may write must be writable by its owner (11.2.8.2). */
+/* A region that peers may write to must be writable by its owner (11.2.8.2). */
 static int reg_mr(struct model *m, struct process *p, const struct step *s)
 {
 	const struct step_region *r = &s->region;
@@ -70,7 +70,8 @@ static int create_qp(struct model *m, struct process *p, const struct step *s)
 	const struct step_qp *q = &s->qp;
 	struct qp *qp = &p->qp[s->slot];
 
-	if (q->cap.max_send_sge > SGES || q->cap.max_recv_sge > SGES) /* stands for far too many */
+	/* more elements than any queue pair has */
+	if (q->cap.max_send_sge > SGES || q->cap.max_recv_sge > SGES)
 		return EINVAL;
 	memset(qp, 0, sizeof(*qp));
 	qp->serial = ++m->serial;
@@ -95,7 +96,7 @@ bool model_grant(struct model *m, const struct step *create, const struct ibv_qp
 	       cap->max_inline_data >= want->max_inline_data && cap->max_inline_data < INLINE_ROOM;
 }
 
-/* Its completions and its events go with it. */
+/* The queue pair's completions and events are discarded with it. */
 static int destroy_qp(struct model *m, struct qp *qp)
 {
 	enum ibv_event_type type;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Between the two ends of a request (requester.c, responder.c) in the model. */
+/* What the two ends of a request (requester.c, responder.c) have in common in the model. */
 #ifndef WEFT_TESTS_MODEL_REQUEST_H
 #define WEFT_TESTS_MODEL_REQUEST_H
 
@@ -7,7 +7,7 @@
 
 enum outcome { DONE, FAILED, NO_RECEIVE, NO_ANSWER };
 
-/* What became of a request; nak: the responder refused, and its owner hears `event`. */
+/* The end of a request. nak: the responder has refused it, and its program gets `event`. */
 struct verdict {
 	enum outcome outcome;
 	enum ibv_wc_status status;
@@ -25,7 +25,7 @@ static inline bool is_send(const struct request *r)
 	return r->opcode == IBV_WR_SEND || r->opcode == IBV_WR_SEND_WITH_IMM;
 }
 
-/* Whether it brings bytes here. */
+/* Whether the request's answer brings bytes to the requester. */
 static inline bool is_reading(const struct request *r)
 {
 	return r->opcode == IBV_WR_RDMA_READ || is_atomic(r);
@@ -40,11 +40,11 @@ static inline uint64_t bytes_of(const struct sge *sge, int n)
 	return bytes;
 }
 
-/* Do the keys hold for the elements that the first `bytes` use? */
+/* Whether the keys are valid for those elements that the first `bytes` bytes use. */
 bool model_all_hold(struct model *m, const struct qp *qp, const struct sge *sge, int n,
 		    uint64_t bytes, uint32_t access);
 
-/* What `peer` makes of a request of `qp` in which nothing is wrong on its own side. */
+/* How `peer` answers a request of `qp` that is free of errors on the requester's side. */
 struct verdict model_respond(struct model *m, struct qp *qp, struct qp *peer,
 			     const struct request *r);
 

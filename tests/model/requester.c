@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Requests are posted (11.4.1), and carried out in order. The requester checks the length of the
- * message, then whether it may have such a request outstanding, then the keys of its elements,
- * before it sends anything; what the responder says then, or its silence, ends the request and maybe
- * the connection (9.7.5, 9.9).
+ * Requests are posted (11.4.1), and carried out in order. Before it sends anything the requester checks the
+ * length of the message, then whether it may have such a request outstanding, then the keys of its elements.
+ * The responder's answer, or its silence, ends the request and maybe the connection (9.7.5, 9.9).
  */
 #include <errno.h>
 #include <string.h>
@@ -19,7 +18,7 @@ static struct verdict local_error(enum ibv_wc_status status)
 
 /* ---- Carrying out ---- */
 
-/* It answers its own peer itself. */
+/* The queue pair that answers: the destination, if it is connected back to this one and can receive. */
 static struct qp *answering_peer(struct model *m, const struct qp *qp)
 {
 	struct qp *peer = model_qp(m, qp->dest);
@@ -99,7 +98,8 @@ bool model_waits(const struct qp *qp)
 			      (qp->state == IBV_QPS_SQD && qp->sq.done < qp->begun));
 }
 
-/* Retries until the counters of 9.7.5.2 are used up: codes 7 and 0 mean never. */
+/* Whether it waits without an end: rnr_retry 7 and timeout 0 do; other codes stand for counters (9.7.5.2)
+ * that run out at once here. */
 static bool is_patient(const struct qp *qp, enum outcome outcome)
 {
 	return (outcome == NO_RECEIVE && qp->attr.rnr_retry == 7) ||
@@ -112,7 +112,7 @@ static void blame(struct model *m, struct qp *peer, enum ibv_event_type event)
 	model_raise(m, peer, event);
 }
 
-/* The oldest request. Whether it is over. */
+/* Carries out the oldest request. Returns whether it has ended. */
 static bool try(struct model *m, struct qp *qp)
 {
 	struct qp *peer = model_qp(m, qp->dest);
@@ -122,7 +122,8 @@ static bool try(struct model *m, struct qp *qp)
 	v = carry_out(m, qp, &qp->request[qp->sq.done % DEPTH]);
 	if (is_patient(qp, v.outcome))
 		return false;
-	/* a card finds the responder at fault before it gives its verdict of the request */
+	/* of a queue pair connected to itself: a card makes the responder fail before it completes the
+	 * request */
 	if (v.nak && peer == qp && m->carried) {
 		blame(m, qp, v.event);
 		return true;
@@ -134,7 +135,7 @@ static bool try(struct model *m, struct qp *qp)
 	finish(m, qp, v.status);
 	if (v.status)
 		model_fail(m, qp);
-	/* its own peer has failed already, and hears nothing more */
+	/* a queue pair connected to itself has failed already, and gets no event */
 	if (v.nak && peer != qp)
 		blame(m, peer, v.event);
 	return true;
@@ -163,7 +164,7 @@ static struct sge sge_of(struct model *m, const struct step_sge *s)
 			    s->length};
 }
 
-/* Slots are free again when a completion of theirs, or of a later one, has been polled. */
+/* A slot is free again when the completion of its request, or of a later one, has been polled. */
 static bool is_full(const struct queue *q, uint32_t depth)
 {
 	return q->posted - q->freed >= depth;
@@ -190,7 +191,7 @@ struct answer model_post_recv(struct model *m, struct qp *qp, const struct step 
 	return (struct answer){0, s->count};
 }
 
-/* Inline bytes are taken while posting: no key counts, and the program may overwrite them. */
+/* Inline bytes are copied while posting: no key is checked, and the program may change them afterwards. */
 static int take_inline(struct model *m, const struct qp *qp, const struct step_send *from,
 		       struct request *to)
 {

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a responder makes of a request (9.6, 9.7.4, 9.9). The first check that fails decides: may
- * its queue pair be asked that; the remote key, its rights and its range; is there a receive, if
- * one is used up; is it long enough; do its keys hold.
- *
- * Elements of no bytes, and remote keys of requests that move none, are not looked at (C9-88).
+ * How a responder answers a request (9.6, 9.7.4, 9.9). The first check that fails decides: whether its queue
+ * pair allows the operation; the remote key, its access and range; whether there is a receive, if one is
+ * needed; whether that is long enough; whether its keys are valid.
  */
 #include <string.h>
 
 #include "request.h"
 
-/* The responder refuses: both sides go to error. */
+/* The responder refuses: both queue pairs go to ERR. */
 static struct verdict refused(enum ibv_wc_status status, enum ibv_event_type event)
 {
 	return (struct verdict){FAILED, status, true, event};
@@ -117,7 +115,7 @@ static struct verdict take_send(struct model *m, struct qp *qp, struct qp *peer,
 	return (struct verdict){0};
 }
 
-/* One that may be the target of no READ at a time may not be asked for one, nor for atomics. */
+/* A queue pair whose max_dest_rd_atomic is 0 allows neither READs nor atomics. */
 static bool may_be_asked(const struct qp *peer, uint32_t access)
 {
 	return peer->attr.access & access &&
@@ -165,7 +163,7 @@ static struct verdict take_read(struct model *m, struct qp *qp, struct qp *peer,
 	return v;
 }
 
-/* A region that begins at address 0 may begin anywhere in memory: both must be aligned. */
+/* A region whose addresses begin at 0 may begin anywhere in memory: the address must be aligned in both. */
 static bool aligned(struct model *m, const struct qp *peer, const struct sge *at)
 {
 	const struct region *r = region_by_serial(process_of(m, peer), at->region);

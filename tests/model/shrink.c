@@ -3,19 +3,20 @@
 
 #include <string.h>
 
-#define TRIES	    8 /* for failures that do not always happen */
+/* how often each shorter sequence is played, as not every failure happens always */
+#define TRIES	    8
 #define PATIENCE_NS 400000000u
 
 struct attempt {
 	struct fleet *f;
-	const char *kind; /* what the failure is called, numbers apart */
+	const char *kind; /* the message of the failure; numbers in it do not count */
 	struct sequence *best, now;
 	char *why;
 	size_t why_bytes;
 	int tries;
 };
 
-/* Where one failure hides another, the shorter sequence must show the same. */
+/* A shorter sequence must fail in the same way, as one failure may hide another. */
 static bool same_kind(const char *a, const char *b)
 {
 	while (*a && *b) {
@@ -44,14 +45,14 @@ static bool fails(struct attempt *a)
 			continue;
 		snprintf(a->why, a->why_bytes, "%s", why);
 		if (at < a->now.n)
-			a->now.n = at + 1; /* what came after it does not matter */
+			a->now.n = at + 1; /* steps behind the failing one do not matter */
 		*a->best = a->now;
 		return true;
 	}
 	return false;
 }
 
-/* Without `count` steps from `first` on. */
+/* Whether the sequence fails without `count` steps from `first` on. */
 static bool fails_without(struct attempt *a, int first, int count)
 {
 	a->now = *a->best;
@@ -72,7 +73,7 @@ static void drop_steps(struct attempt *a)
 		}
 }
 
-/* One request in each call is simpler than several. */
+/* Calls with one request are simpler than those with several. */
 static void drop_requests(struct attempt *a)
 {
 	for (int i = 0; i < a->best->n; i++)

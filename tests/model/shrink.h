@@ -5,8 +5,8 @@
 #include "drive.h"
 
 /*
- * A sequence that failed, made as short as it can be and still fail, in whichever way. `why` is
- * that of the last failure. False: it does not fail again; then it is as it was.
+ * Makes a sequence that has failed as short as it can be while it fails in the same way; `why` is the last
+ * failure's message. False: it does not fail again, and is unchanged.
  */
 bool shrink_sequence(struct fleet *f, struct sequence *s, char *why, size_t why_bytes);
 

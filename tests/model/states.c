@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Queue pairs move between states: 10.3.1 and table 91 in 11.2.5.2, the rows of RC. */
+/* Transitions of queue pairs: 10.3.1 and table 91 in 11.2.5.2, the rows of RC. */
 #include "model.h"
 
 #include <errno.h>
@@ -32,7 +32,8 @@ static const struct move {
 		 IBV_QP_PATH_MIG_STATE},
 };
 
-/* Always to RESET, and to ERR but from RESET; both with nothing else. */
+/* Transitions to RESET are allowed from any state, those to ERR from any but RESET, both without other
+ * attributes. */
 static bool allowed(enum ibv_qp_state from, enum ibv_qp_state to, uint32_t mask)
 {
 	if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))
@@ -86,7 +87,7 @@ static void set(struct model *m, struct qp *qp, const struct step_modify *s)
 	}
 }
 
-/* What is outstanding goes without a trace, its completions that nobody has polled included. */
+/* Outstanding requests are discarded, and so are completions that were not polled. */
 void model_reset(struct model *m, struct qp *qp)
 {
 	m->touched |= 1u << qp->name.process;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a random sequence is made of: steps, each one call of a verb by one process. Steps name
- * objects by the slot of their process and memory by its place in the arena, so that a sequence
- * means the same whichever keys, numbers and addresses a run gives out.
+ * The steps of a random sequence: each is one call of a verb by one process. Steps name objects by the
+ * process and a slot, and memory by an offset in the arena, so that a sequence means the same whichever keys,
+ * numbers and addresses a run gives out.
  */
 #ifndef WEFT_TESTS_MODEL_STEP_H
 #define WEFT_TESTS_MODEL_STEP_H
@@ -13,22 +13,22 @@
 
 #include <infiniband/verbs.h>
 
-/* Slots of each process. */
+/* How many slots each process has. */
 #define PROCESSES    4
 #define PDS	     2
 #define REGIONS	     5
 #define CQS	     2
 #define QPS	     3
 
-#define DEPTH	     8	 /* of the deepest queue */
-#define SGES	     4	 /* one more than a queue pair ever takes */
-#define INLINE_BYTES 64	 /* wanted */
-#define INLINE_ROOM  256 /* granted */
-#define BATCH	     3	 /* requests in one call */
+#define DEPTH	     8	 /* depth of the deepest queue */
+#define SGES	     4	 /* one more than any queue pair allows */
+#define INLINE_BYTES 64	 /* the most that is asked for */
+#define INLINE_ROOM  256 /* the most that may be granted */
+#define BATCH	     3	 /* requests in one call, at most */
 #define POLLS	     32
 
-/* Memory of a process. Bytes travel from the lower half to the upper half only: what a card does
- * when source and destination overlap is not defined. */
+/* Bytes of each process's arena. They are copied from the lower half to the upper half only: what a card does
+ * when source and destination overlap is undefined. */
 #define ARENA_BYTES 65536
 #define HALF	    (ARENA_BYTES / 2)
 
@@ -51,7 +51,7 @@ enum verb {
 	NOTIFY_CQ,
 	GET_CQ_EVENTS,
 	GET_ASYNC_EVENTS,
-	STORE, /* no verb: the program writes into its own memory */
+	STORE, /* no verb: the program stores into its own memory */
 	VERBS,
 };
 
@@ -59,8 +59,8 @@ struct name {
 	uint8_t process, slot;
 };
 
-/* The key of the region that was last in that slot, good or stale; one with a generation that it
- * never had; or 0. */
+/* The key of the region that the slot has, or had last; that key with a generation that it never had; or
+ * 0. */
 enum key_kind { KEY_OF, KEY_GARBLED, KEY_ZERO };
 
 struct key {
@@ -70,7 +70,7 @@ struct key {
 
 struct step_sge {
 	struct key key;
-	int64_t at; /* in the arena of the key's process */
+	int64_t at; /* offset in the arena of the key's process */
 	uint32_t length;
 };
 
@@ -84,8 +84,8 @@ struct step_send {
 	uint64_t wr_id;
 	uint32_t opcode, flags;
 	uint8_t num_sge;
-	struct step_sge sge[SGES]; /* of inline requests the keys do not count */
-	struct step_sge remote;	   /* its length does not count */
+	struct step_sge sge[SGES]; /* the keys of inline requests are ignored */
+	struct step_sge remote;	   /* its length is ignored */
 	uint32_t imm;
 	uint64_t compare_add, swap;
 };
@@ -115,7 +115,7 @@ struct step_modify {
 
 struct step {
 	uint8_t process, verb, slot;
-	uint8_t count; /* of requests, or of completions wanted */
+	uint8_t count; /* of the requests in the call, or of the completions wanted */
 	union {
 		struct step_region region;
 		struct {
@@ -133,12 +133,12 @@ struct step {
 	};
 };
 
-/* One line, or a line for each request. */
+/* Prints one line, or a line for each request. */
 void step_print(FILE *to, const struct step *step);
 const char *step_verb(enum verb verb);
 const char *step_state(int state);
 
-/* The bytes that STORE writes. */
+/* The bytes that a STORE with that seed writes. */
 void step_pattern(uint8_t *to, uint32_t length, uint32_t seed);
 
 #endif

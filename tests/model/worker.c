@@ -50,7 +50,7 @@ void worker_nonblocking(int fd)
 
 /* ---- Checking ---- */
 
-/* Behind the lock of the queue pair: any thread that was at work on it is done. */
+/* Takes the queue pair's lock once: a thread that worked on it under the lock before is done. */
 static void pass_lock(struct ibv_qp *qp)
 {
 	struct ibv_send_wr *bad;
@@ -58,7 +58,7 @@ static void pass_lock(struct ibv_qp *qp)
 	ibv_post_send(qp, NULL, &bad);
 }
 
-/* Tries at once what waits: an attempt that began before this call does not count. */
+/* Has requests that wait tried at once, by an attempt that begins after this call. */
 static void try_again(const struct worker *w, const struct order *o)
 {
 	for (int i = 0; i < QPS; i++) {
@@ -89,7 +89,8 @@ static bool right_state(const struct worker *w, const struct order *o, struct re
 }
 
 #ifdef __SANITIZE_THREAD__
-/* It sees no order that comes by way of another process: helpers write into the arena for peers. */
+/* The thread sanitizer sees no order that comes by way of another process: helpers store into the arena for
+ * peers. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -158,7 +159,7 @@ static void check(const struct worker *w, const struct order *o, struct report *
 		look_away(w, o);
 	}
 	r->trouble[0] = 0;
-	/* what has failed is seen so before all of it is done */
+	/* the state ERR may be seen before all of the transition is done */
 	for (int i = 0; i < QPS; i++)
 		if (o->qp[i].live && o->qp[i].state == IBV_QPS_ERR)
 			pass_lock(w->qp[i]);
@@ -202,11 +203,11 @@ _Noreturn void worker_run(struct board *board, int process)
 	worker_nonblocking(w.context->async_fd);
 	ibv_query_gid(w.context, 1, 0, &w.gid);
 	for (uint32_t turn = 1;; turn++) {
-		/* acquire: pairs with the release in the conductor's order */
+		/* acquire: pairs with the release in fleet_ask */
 		while (atomic_load_explicit(&desk->asked, memory_order_acquire) != turn)
 			board_sleep(&desk->asked, turn - 1, 1000000000u);
 		obey(&w, &desk->order, &desk->report);
-		/* release: pairs with the acquire in the conductor's wait */
+		/* release: pairs with the acquire in fleet_await */
 		atomic_store_explicit(&desk->answered, turn, memory_order_release);
 		board_wake(&desk->answered);
 	}

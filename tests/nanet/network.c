@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a datagram: up to where its number may lie. */
+/* The least length of a datagram: its number may lie up to there. */
 #define LEAST_BYTES 20u
 
 static uint64_t below(struct network *n, uint64_t limit)
@@ -47,14 +47,14 @@ static void make_events(struct network *n, struct network_arrival *a, uint64_t f
 	weft_mgp_write(&mgp, a->data);
 }
 
-/* The first and the last of a numbering come, unharmed. */
+/* Whether the datagram is the first or the last of a numbering, which arrive unharmed. */
 static bool comes_well(const struct network_source *s, const struct network_arrival *a)
 {
 	return !a->index || a->index == s->sends[a->run] - 1;
 }
 
-/* Those that come well fit everywhere: of a numbering of which none had been taken before the next one
- * began, a straggler could not be told from a restart. */
+/* Makes a datagram. The first and the last of a numbering are short enough for every buffer: if none of a numbering had been taken
+ * before the next one began, a straggler of it could not be told from a restart. */
 static void make(struct network *n, struct network_source *s, struct network_arrival *a)
 {
 	uint64_t field = network_field(s, a->run, a->index);
@@ -91,7 +91,7 @@ static void cut(struct network *n, const struct network_source *s, struct networ
 		a->bad |= s->protocol.kind == WEFT_PROTOCOL_MGP;
 }
 
-/* Anything but the number, which is all that there is to know it by. */
+/* Changes bytes, but not the number: by it alone a datagram is known. */
 static void change(struct network *n, const struct network_source *s, struct network_arrival *a)
 {
 	uint32_t at = (uint32_t)below(n, a->bytes);
@@ -197,7 +197,7 @@ static void choose_protocol(struct network *n, struct weft_protocol *p)
 		p->id = 7 << 8 | 1; /* so that a changed source is bad */
 }
 
-/* Far from the numberings before, around the field, too. */
+/* A first number that is far from those of the numberings before, over the field's wrap, too. */
 static uint64_t choose_first(struct network *n, const struct network_source *s, uint32_t run)
 {
 	uint64_t numbers = s->protocol.bits == 64 ? 0 : 1ull << s->protocol.bits;

@@ -41,7 +41,7 @@ struct network_arrival {
 	struct network *network;
 	struct network_arrival *next; /* free */
 	uint32_t source, run, index;
-	bool bad;	 /* nobody can take it for one of the protocol */
+	bool bad;	 /* it is none of the protocol, and any receiver can see that */
 	uint32_t events; /* in it */
 	bool last;	 /* of a burst */
 	uint32_t bytes;
@@ -57,8 +57,8 @@ struct network {
 	void (*arrive)(struct network *network, const struct network_arrival *arrival);
 };
 
-/* Sources and faults as the seed of the clock decides; sending begins. Of `arrivals` so many may be
- * under way. */
+/* Chooses sources and faults by the seed of the clock, and begins to send. At most `count` datagrams may be under way, in
+ * `arrivals`. */
 void network_begin(struct network *network, struct weft_sim *sim, struct network_arrival *arrivals,
 		   uint32_t count);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The engine by hand: what it refuses, when it tells of a buffer, and how numbers wrap. */
+/* The engine, step by step: what it refuses, when it tells of a buffer, and how numbers wrap. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -181,7 +181,7 @@ static void wrap_and_restart(void **state)
 	assert_int_equal(account.counters.duplicate, 1);
 }
 
-/* Behind the window it is late, though it was not there. */
+/* A datagram that is farther behind than the window is late, though none of its number has come. */
 static void late(void **state)
 {
 	sound();
@@ -198,7 +198,7 @@ static void late(void **state)
 	assert_int_equal(account.counters.duplicate, 1);
 }
 
-/* Numbers have their own places; a hole stays one. */
+/* Ordered slots: each number has its own place; the place of one that is missing stays empty. */
 static void ordered(void **state)
 {
 	sound();
@@ -213,7 +213,7 @@ static void ordered(void **state)
 	assert_int_equal(out.step[0].place.offset, 0);
 	receive(17, 1);
 	assert_int_equal(out.step[0].place.buffer, 1);
-	receive(24, 2); /* needs a third: what is below 16 is told of, and there is none */
+	receive(24, 2); /* needs a third buffer: the first is told of, and none is free */
 	assert_int_equal(out.steps, 1);
 	assert_int_equal(told()->bytes, 80);
 	assert_int_equal(told()->first_sequence, 8);

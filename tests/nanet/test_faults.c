@@ -17,7 +17,7 @@
 #define SLOTS		 64u
 #define BUFFER_DATAGRAMS 1024u
 
-/* What a list's buffer holds, by the model. */
+/* What a buffer of a list must hold, by the model. */
 struct held {
 	struct weft_sim_event give_back;
 	struct game *game;
@@ -104,7 +104,7 @@ static __int128 number_of(const struct source *s, const struct network_arrival *
 	return (__int128)(field / s->options.protocol.step) + a->index - s->first[a->run];
 }
 
-/* By its number; *restarted, *straggler and *behind come with it. */
+/* Judges a datagram by its number, and says whether it begins a numbering, is of the one before, or behind the highest. */
 static enum what judge_number(struct source *s, const struct network_arrival *a, bool *restarted,
 			      bool *straggler, bool *behind)
 {
@@ -259,7 +259,7 @@ static void check_place(const struct weft_nanet_step *step, const struct network
 	}
 }
 
-/* Buffers that ended before a datagram was looked at: why they may. */
+/* Buffers that the engine tells of before it looks at a datagram: whether each has a reason. */
 static uint32_t check_tells(uint32_t step)
 {
 	while (step < game->out.steps && game->out.step[step].kind == WEFT_NANET_TELL)
@@ -272,7 +272,7 @@ static bool fits(const struct list *l, const struct held *h, uint32_t bytes)
 	return l->options.slots || h->used + bytes <= l->options.bytes;
 }
 
-/* One datagram, whose steps begin at *step. */
+/* Compares what the engine did for one datagram: its steps begin at *step. */
 static void check_arrival(const struct network_arrival *a, uint32_t *step)
 {
 	struct source *s = &game->source[a->source];
@@ -297,7 +297,7 @@ static void check_arrival(const struct network_arrival *a, uint32_t *step)
 	    (straggler || (l->has_closed && block <= l->closed)))
 		what = LATE;
 	if (what == PLACE) {
-		/* those that end before it, where it does not go */
+		/* buffers that end before this datagram, and without it */
 		while (*step < game->out.steps && game->out.step[*step].kind == WEFT_NANET_TELL) {
 			const struct weft_clop_record *r = &game->out.step[*step].record;
 			const struct held *h = &l->held[r->buffer];
@@ -307,7 +307,7 @@ static void check_arrival(const struct network_arrival *a, uint32_t *step)
 			      : l->options.ordered
 				      ? r->why == WEFT_CLOP_FULL && h->block < block - 1
 				      : r->why == WEFT_CLOP_FULL && !fits(l, h, a->bytes)))
-				break; /* it may end by one behind, of the same run */
+				break; /* a datagram behind this one, of the same run, may end it */
 			check_record(&game->out.step[(*step)++].record);
 			if (restarted)
 				l->has_closed = false;
@@ -330,7 +330,7 @@ static void check_arrival(const struct network_arrival *a, uint32_t *step)
 	s->counters.events += a->events;
 	require(*step < game->out.steps && game->out.step[*step].kind == WEFT_NANET_PLACE);
 	check_place(&game->out.step[(*step)++], a, straggler);
-	/* those that end with it: all that are full */
+	/* buffers that end with this datagram: all that are full */
 	struct held *open = open_of(l, block);
 	const struct weft_clop_options *o = &l->options;
 	bool ends = open->datagrams == (o->slots ?: UINT32_MAX) ||
@@ -436,7 +436,7 @@ static void receive_batch(struct weft_sim *sim, struct weft_sim_event *event)
 		check_counters();
 }
 
-/* Alone, or gathered into a run with those before it. */
+/* A datagram arrives: it is given to the engine alone, or gathered into a run with those before it. */
 static void arrive(struct network *network, const struct network_arrival *a)
 {
 	const struct network_arrival *first = &game->batch[0],
@@ -502,7 +502,7 @@ static void choose_source(struct source *s, uint32_t i)
 		s->options.window = (uint32_t)below(l->options.slots);
 }
 
-/* False: these sources and lists do not go together, as the engine says too. */
+/* False: these sources and lists do not go together, and the engine has refused them, too. */
 static bool begin(uint64_t seed)
 {
 	static struct weft_nanet_source_options sources[NETWORK_SOURCES];
@@ -556,7 +556,7 @@ static void end(void)
 			sent += n->sends[run];
 			lost += n->lost[run];
 		}
-		/* what the sender knows; of bad copies nobody knows that they are copies */
+		/* compared with what the sender knows, unless there were bad copies: a receiver cannot know that these are copies */
 		const struct weft_clop_options *o =
 			&game->list[game->source[i].options.list].options;
 
@@ -569,7 +569,7 @@ static void end(void)
 	}
 }
 
-/* What was told and counted, in one number. */
+/* Plays a game: a number into which all went that was told and counted. */
 static uint64_t play(uint64_t seed)
 {
 	while (!begin(seed)) {

@@ -150,7 +150,7 @@ static void datagrams_are_written(void **state)
 	assert_memory_equal(made, datagram, sizeof(datagram));
 }
 
-/* Whether it is one with the byte at that place changed, or of another length. */
+/* Whether the datagram is still one with that byte changed, or with another length. */
 static bool holds(size_t at, uint8_t value, size_t bytes)
 {
 	uint8_t *changed = malloc(bytes ? bytes : 1); /* so that sanitizers see its end */
@@ -175,7 +175,7 @@ static void what_is_wrong_is_refused(void **state)
 		{15, 1}, {29, 8}, {29, 10}, {29, 0}, {29, 17}, {30, 1}, {31, 0}, {36, 1},   {37, 1},
 		{39, 4}, {40, 0}, {58, 1},  {71, 1}, {77, 1},  {78, 0}, {84, 1}, {87, 255},
 	};
-	/* what nobody can know to be wrong */
+	/* places whose bytes may have any value */
 	static const uint8_t free_to_change[] = {0,  3,	 4,  5,	 8,  11, 16, 23,
 						 24, 25, 28, 32, 35, 38, 41, 42};
 
@@ -186,7 +186,8 @@ static void what_is_wrong_is_refused(void **state)
 		assert_true(holds(free_to_change[i], 0xaa, sizeof(datagram)));
 	for (size_t bytes = 0; bytes < sizeof(datagram); bytes++) {
 		assert_false(holds(bytes, 0, bytes));
-		assert_false(holds(6, (uint8_t)bytes, bytes)); /* though it says so */
+		assert_false(
+			holds(6, (uint8_t)bytes, bytes)); /* nor if the header says that length */
 	}
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Streams live: what senders that know nothing of Weft send is counted to the datagram, what the kernel
-drops stands apart; a capture goes round unchanged; the trigger decides live as it does of a file; the
+"""Streams live: what senders that know nothing of Weft send is counted to the datagram, and apart what the kernel
+drops; a capture goes round unchanged; the trigger decides live as it does for a file; the
 trigger's chain loses nothing at the pace of a wire."""
 import contextlib
 import json
@@ -55,7 +55,7 @@ def bound(port):
 
 
 def await_read(port):
-    """Until the socket holds nothing any more."""
+    """Returns when the program has read all that the socket on that port held."""
     end = time.monotonic() + 60
     while True:
         with open('/proc/net/udp', encoding='ascii') as lines:
@@ -80,7 +80,7 @@ def command(verb, port, *words):
             time.sleep(0.01)
         yield report
         await_read(port)
-        time.sleep(0.5)  # what it has read last it counts, and tells of
+        time.sleep(0.5)  # for the program to count, and tell of, what it has read last
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
@@ -122,7 +122,7 @@ def numbered(count, rng):
 
 
 def test_tcpreplay(tmp_path):
-    """Numbers with holes, copies and another order: counted as what they are."""
+    """Datagrams with missing numbers, copies and another order: each is counted as what it is."""
     rng = random.Random(2)
     sent = numbered(3000, rng)
     lost = set(rng.sample(range(1, 2999), 200))
@@ -145,8 +145,8 @@ def test_tcpreplay(tmp_path):
 
 @pytest.mark.parametrize('segments', [1, 40])
 def test_small_socket(segments):
-    """What does not fit is dropped by the kernel, which says so: to the datagram, or to the message where
-    they travel joined. The last one comes."""
+    """What does not fit into the socket is dropped by the kernel, which counts it: each datagram, or each message where
+    datagrams travel joined. One more datagram, sent at the end, arrives."""
     port = free_port()
     with receive(port, '--field', '0,64', '--socket', 20000) as report:
         done = generate(port, '--sequenced', 1000, '--events', 40000, '--rate', 1e9, '--segments', segments)
@@ -188,7 +188,7 @@ def test_capture_goes_round(tmp_path):
 
 @needs_room
 def test_trigger_decides_alike(tmp_path):
-    """Live as of a file: the same rings of the same events."""
+    """The trigger finds live the rings that it finds in a file with the same events."""
     words = ['--events', 4000, '--rings', '1,3,1,0,0', '--seed', 5]
     stream('generate', '--write', tmp_path / 'x.pcap', *words)
     stream('trigger', '--read', tmp_path / 'x.pcap', '--fits', tmp_path / 'file')
@@ -230,7 +230,7 @@ def test_ring(tmp_path):
 
 
 def test_stamps():
-    """A stage each, and all in one; every datagram has them."""
+    """Every datagram has a stamp for each stage; the histograms of the stages, and of all together, have as many entries."""
     port, count = free_port(), 3000
     with receive(port, '--field', '0,64', '--socket', 8 << 20, '--stamps') as report:
         generate(port, '--sequenced', 500, '--events', count, '--rate', 20000)
@@ -283,7 +283,7 @@ def test_refused(words, said):
 
 @pytest.mark.alone
 def test_pace():
-    """125 MB/s on the wire are 119.64 of payload."""
+    """At 125 MB/s on the wire the payload has 119.64 MB/s."""
     done = generate(free_port(), '--sequenced', 1472, '--pace', '1gbe', '--seconds', 5)
     sent, each = done['sent'], 1538 * 8
     rate = (sent['bytes'] - 1472) / sent['took_ns'] * 1000
@@ -304,8 +304,8 @@ def chain(port, back):
 @needs_room
 def test_chain():
     """Ten seconds of events at the pace of 1 GbE: nothing is lost, and half of what is decided is back
-    within a millisecond of the first datagram. A machine that keeps the sender itself waiting for longer
-    than the socket and the buffers can hold shows nothing: of three runs one has to be without."""
+    within a millisecond of the first datagram. A run in which the machine keeps the sender itself waiting for longer
+    than the socket and the buffers can hold shows nothing: one of three runs has to be without such a wait."""
     stood_ns = []
     for _ in range(3):
         done, report = chain(free_port(), free_port())
@@ -325,8 +325,8 @@ def test_chain():
 
 @pytest.mark.alone
 def test_memory_fed(tmp_path):
-    """0.7 times as fast as its slower part alone, at least in one of five tries: events by a ring of memory, as
-    fast as they come. It has three threads, where the parts have one and two."""
+    """Events through a ring of memory, as fast as they come: the trigger with its receiver is 0.7 times as fast as the slower of
+    the two alone, at least in one of five tries. Together they have three threads, alone one and two."""
     def run(verb, *words):
         ring = tmp_path / verb
         with subprocess.Popen([BUILD / 'weft', 'stream', verb, '--from', f'ring:{ring}', '--json', *words],
@@ -378,7 +378,7 @@ def test_example():
 
 
 def touches(folder, bytes_each, count, *words):
-    """Loads and stores of user space while so many datagrams are taken, which had all come before."""
+    """Loads and stores of user space while a receiver takes so many datagrams, all of which had come before."""
     port, out = free_port(), folder / f'touches.{bytes_each}.{count}'
     with subprocess.Popen(['valgrind', '-q', '--tool=cachegrind', '--cache-sim=yes', f'--cachegrind-out-file={out}',
                            BUILD / 'weft', 'stream', 'receive', '--from', f'udp:127.0.0.1:{port}', '--field', '0,64',
@@ -402,7 +402,7 @@ def touches(folder, bytes_each, count, *words):
 @pytest.mark.parametrize('layout, least, most', [(['--slots', '64', '--longest', '1472'], -16, 16),
                                                  ([], 2 * 1408 / 64, 2 * 1408 / 16 + 16)])
 def test_copies(tmp_path, layout, least, most):
-    """From 64 to 1,472 bytes a datagram, slots cost not one load or store more, packed buffers those of one copy."""
+    """A datagram of 1,472 bytes costs slots as many loads and stores as one of 64, and packed buffers those of one copy more."""
     each = [(touches(tmp_path, size, 2000, *layout) - touches(tmp_path, size, 1000, *layout)) / 1000
             for size in (64, 1472)]
     print(each)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Live streams by their interface: each link through one suite, and each error. What a link has to do
- * here are the functions of a row: name where it comes from, and send to it.
+ * Live streams by their interface: one suite for all links, and each error. A link has a row of functions here, which
+ * name the source for the stream, and send to it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -171,7 +171,7 @@ static struct weft_stream_counters counters_when(uint64_t arrived)
 	return c;
 }
 
-/* Payloads behind each other, every byte; an event for each buffer, its word, and the time that is up. */
+/* Payloads lie behind each other, every byte; each buffer has its event and its word, also one whose time is up. */
 static void packed(struct way *way)
 {
 	const struct weft_stream_list list = {.buffers = 8, .bytes = 65536, .timeout_ns = 50000000};
@@ -206,7 +206,7 @@ static void packed(struct way *way)
 	end(way);
 }
 
-/* Places of their own, where the kernel puts them; those that come twice or late take none away. */
+/* Datagrams have places of their own, where the kernel puts them; one that comes twice or late takes none. */
 static void slots(struct way *way, uint32_t flags)
 {
 	const struct weft_stream_list list = {
@@ -244,7 +244,7 @@ static void slots(struct way *way, uint32_t flags)
 	end(way);
 }
 
-/* Each place says when what was done, in this order, behind the datagram; and a datagram may be no longer than up to there. */
+/* Behind its datagram each place has the stamps, none less than the one before; a datagram that would reach into them is bad. */
 static void stamped(struct way *way)
 {
 	const struct weft_stream_list list = {.buffers = 4,
@@ -358,7 +358,7 @@ static void flushed(struct way *way)
 	end(way);
 }
 
-/* Told by words alone: whose generation is new has the length beside it. */
+/* A list that is told of by words alone: a word with a new generation has the length beside it. */
 static void words(struct way *way)
 {
 	const struct weft_stream_list list = {
@@ -512,7 +512,7 @@ static void udp_joined(void **state)
 		}
 		give_back(&event);
 	}
-	/* at first nobody knows how long they are, and each buffer begins anew */
+	/* at first the receiver does not know how long joined datagrams are, and with each buffer it begins anew */
 	assert_true(counters_when(64 * 40).calls < 400);
 	end(&udp);
 }
@@ -535,7 +535,7 @@ static void ring_damaged(void **state)
 		close(fd);
 		memcpy(shared->bytes, &lengths[i], 4);
 		shared->head = 8;
-		weft_stream_flush(stream, 0); /* it looks */
+		weft_stream_flush(stream, 0); /* makes the thread look at the ring */
 		for (int k = 0; !c.failed && k < SOON_MS; k++) {
 			usleep(1000);
 			weft_stream_counters(stream, WEFT_STREAM_ALL, &c);
@@ -668,7 +668,7 @@ static void ring_many(void **state)
 	from_elsewhere(&ring, many, 512);
 }
 
-/* How late those are that are told of as their time is up, beside a bare timerfd behind epoll. */
+/* How late buffers are told of whose time is up, beside a bare timerfd behind epoll. */
 #define ROUNDS	   101
 #define TIMEOUT_NS 5000000u
 
@@ -740,7 +740,7 @@ static void in_time(void **state)
 	assert_true(ours[ROUNDS / 2] <= bare[ROUNDS / 2] + 100000);
 }
 
-/* "in-time" alone, or so many events alone, or all others. */
+/* With the argument "in-time" that test alone, with a number so many events, without one all other tests. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest timed[] = {cmocka_unit_test(in_time)};

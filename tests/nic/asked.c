@@ -16,7 +16,7 @@ static struct ask {
 	enum kind kind;
 	bool write, add, answered;
 	uint64_t va, id, len_bytes, at, compare_add, swap, value;
-	uint64_t conn; /* of far, by which it is allowed */
+	uint64_t conn; /* far's conn word: the grant that the asker relies on */
 	int error;
 	uint8_t bounce[ENDS_BYTES];
 } asks[ASKS];
@@ -74,7 +74,8 @@ void asked_work(void)
 
 /* ---- The machine ---- */
 
-/* As late.c finds it; asked for anew it has kind FREE. */
+/* The entry that later->ask names for this memory, found again as process/late.c does it. FREE: it is
+ * asked for anew. */
 static struct ask *find(struct weft_later *later, const struct ask *wanted)
 {
 	uint16_t *name = &later->ask[wanted->write];

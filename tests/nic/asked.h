@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The helper of the owner of far's memory, as far as the nic sees of it: what is asked of the machine is carried out
- * when it is looked at, in the order of asking, or not at all while the helper is held. Rows of the world's machine.
+ * The helper of the owner of far's memory, as far as the nic sees of it: what is asked of it is carried out
+ * when the nic looks, in the order of asking, or not at all while the helper is held. The functions below are
+ * rows of the machine of world.c.
  */
 #ifndef WEFT_TESTS_NIC_ASKED_H
 #define WEFT_TESTS_NIC_ASKED_H
 
 #include "world.h"
 
-void asked_begin(void); /* nothing is asked, and it is not held */
+void asked_begin(void); /* nothing is asked of it, and it is not held */
 void asked_hold(bool held);
-/* Carries out all that is asked. */
+/* Carries out everything that is asked. */
 void asked_work(void);
 
 int asked_move(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,

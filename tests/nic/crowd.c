@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Thousands of queue pairs with a request each: a third of them is given up and a third destroyed while all are under
- * way; of the others each request is carried out, once. */
+/* Thousands of queue pairs with a request each: a third of them goes to ERR and a third is destroyed while
+ * all requests are under way; of the others each request is carried out once. */
 #include "contract.h"
 #include "nic/cq.h"
 #include "nic/qp.h"
@@ -88,7 +88,7 @@ static void close_all(struct end *here, struct end *there)
 	free(far);
 }
 
-/* How a third of them ends. */
+/* Ends one queue pair of each three by ERR, and one by destroying it. */
 static void disturb(uint32_t i)
 {
 	struct weft_qp_attr attr = {.dest_qpn = 0};
@@ -127,7 +127,7 @@ void contract_crowd(const struct contract_instance *in)
 		assert_true(late ? wc.status == (wc.wr_id % 3 ? WEFT_WC_WR_FLUSH_ERR : 0)
 				 : !wc.status);
 	}
-	/* of those that were destroyed nobody hears */
+	/* requests of destroyed queue pairs have no completion */
 	assert_int_equal(done, late ? thirds : PAIRS - PAIRS / 3);
 	assert_int_equal(flushed, late ? (PAIRS + 1) / 3 : 0);
 	memcpy(&sum, there.memory, 8);

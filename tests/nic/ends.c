@@ -20,7 +20,7 @@ uint32_t ends_srq_number;
 void ends_region(struct end *e, uint8_t fill)
 {
 	bool in_place = e == &ends_far && ends_wish.in_place;
-	/* on demand the owner's own memory is reached as another member's */
+	/* of a region on demand the owner reaches its own memory in the same way as others do */
 	uint8_t on_demand = in_place ? WEFT_ACCESS_ON_DEMAND : 0;
 	struct weft_mr_piece piece;
 
@@ -137,7 +137,8 @@ static void unmake(struct end *e)
 
 /* ---- Requests ---- */
 
-/* In three elements, of which no boundary is one of a piece, so far apart. */
+/* A list of three elements. None of its boundaries is one of pieces.c's parts, nor are they next to each
+ * other. */
 static void list(struct weft_pool_sge sge[3], const struct end *e, uint32_t gap_bytes)
 {
 	static const uint32_t bytes[3] = {1500, 1, ENDS_BYTES - 1501};
@@ -149,7 +150,7 @@ static void list(struct weft_pool_sge sge[3], const struct end *e, uint32_t gap_
 	}
 }
 
-/* What stands between the elements of near's list must not arrive. */
+/* The bytes between the elements of near's list, which must not arrive. */
 static void fill_gaps(const struct weft_pool_sge sge[3])
 {
 	for (int i = 0; i < 2; i++)
@@ -218,7 +219,7 @@ void ends_post(enum weft_opcode opcode, const struct end *from)
 		from);
 }
 
-/* ---- */
+/* ---- Both ends ---- */
 
 void ends_open(void)
 {

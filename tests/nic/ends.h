@@ -11,33 +11,34 @@
 #define ENDS_PD	   7u
 #define ENDS_DEPTH 8u /* of each queue */
 
-/* Where atomics are, behind what the others touch: the word at far, the answers at near. */
+/* Offset of the words of atomics, behind the bytes of other requests: the operand at far, the results at
+ * near. */
 #define ENDS_WORDS 4608u
 
 struct end {
-	struct weft_qp qp; /* its nic is NULL when it is destroyed */
-	struct weft_mr mr; /* likewise when it has ended */
+	struct weft_qp qp; /* qp.nic is NULL when the queue pair is destroyed */
+	struct weft_mr mr; /* mr.nic is NULL when the region is deregistered */
 	uint64_t off;
-	uint8_t *memory; /* more than ENDS_BYTES; all 'n' or 'f' */
+	uint8_t *memory; /* 8192 bytes, at first all 'n' at near or 'f' at far */
 };
 
-/* How they are connected; 0: the usual. */
+/* How the two are connected; 0: in the usual way. */
 extern struct ends_wish {
-	enum weft_qp_type type; /* of near; far's is what fits */
+	enum weft_qp_type type; /* of near; far has the type that fits */
 	uint32_t near_sq_psn, far_rq_psn, far_sq_psn, near_rq_psn;
 	uint8_t rnr_retry;
 	bool patient;  /* no timeout */
 	bool no_reads; /* max_rd_atomic is 0 */
 	bool in_place; /* only the machine reaches far's region (asked.h) */
-	bool shared;   /* far receives from a queue of which others may take, too */
+	bool shared;   /* far receives from a shared receive queue */
 } ends_wish;
 
 extern struct end ends_near, ends_far;
-extern struct weft_cq ends_far_cq; /* near completes into the world's */
+extern struct weft_cq ends_far_cq; /* near's completions are in world.cq */
 extern struct weft_srq ends_srq;
-extern uint32_t ends_srq_number; /* with XRC */
+extern uint32_t ends_srq_number; /* with XRC the number that requests name */
 
-/* In RTS, by the nic's transports. */
+/* Both in RTS, by the first of the nic's transports that fits. */
 void ends_open(void);
 void ends_close(void);
 
@@ -50,9 +51,9 @@ void ends_connect(struct end *e, const struct end *peer); /* from RESET */
 void ends_destroy(struct end *e);
 void ends_destroy_srq(void);
 
-/* Into far's region; in three elements, or in one of so many bytes. */
+/* Posts a receive into far's region: of three elements, or of one element of so many bytes. */
 void ends_receive_into(uint64_t wr_id, uint32_t bytes);
-/* wr_id 9, with room for any request. */
+/* The same with wr_id 9 and room for any request. */
 void ends_receive(void);
 
 struct ends_request {
@@ -64,8 +65,8 @@ struct ends_request {
 	uint64_t compare_add, swap;
 };
 
-/* At far's region, with the bytes of that region, in three elements; an atomic at the word of far, and
- * its answer to near's, by wr_id. */
+/* Posts a request to far's region, with bytes of from's region in three elements. An atomic is on far's word,
+ * and its result goes to from's word number wr_id. */
 void ends_submit(const struct ends_request *request, const struct end *from);
 /* The same, signaled, with wr_id 1. */
 void ends_post(enum weft_opcode opcode, const struct end *from);

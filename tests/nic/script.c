@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Scripts: words, one behind the other.
+ * The words of scripts, which are separated by spaces.
  *
- * How the two ends are connected: @uc; @rnr7 (a receive is waited for without end); @patient (an answer
- * likewise); @noreads (max_rd_atomic 0); @xrc; @shared (far receives from a shared queue); First, if at all.
+ * First, if at all, how the two ends are connected: @uc; @xrc; @shared (far receives from a shared queue); @rnr7
+ * (rnr_retry 7: a request waits for a receive without end); @patient (timeout 0: likewise for an answer); @noreads
+ * (max_rd_atomic 0). And what the case asks of the transport (enum contract_need): @several; @straight; @waits.
  *
- * What the case asks of the transport (enum contract_need): @several; @straight; @waits. Likewise.
+ * Requests, which are numbered from 1: write imm read send sendinv add swap put local. Appended to one of these ! is
+ * with a fence, - unsignaled, 0 of no bytes. Receives, which are numbered from 101: recv; tiny (with little room).
  *
- * Requests, whose numbers count from 1: write imm read send sendinv add swap put local; and behind that ! with a fence,
- * - unsignaled, 0 of no bytes. Receives, from 101: recv; tiny (with little room).
+ * What happens to near and far: NAME-error; NAME-reset (and a new connection); NAME-revoke (of its key);
+ * NAME-destroy; near-drain and near-resume; queue-destroy, queue-away and queue-back (of the shared queue that XRC
+ * names; away is the time of a rehoming); far-away and far-back (far rehomes, as its owner says in another process);
+ * moves (both ends have been rehomed); resize (of the completion queue); fork (a child comes and goes); time (ten
+ * seconds pass); helper (those of both ends' processes do their work).
  *
- * What happens to near and far: NAME-error NAME-reset (and connected anew) NAME-revoke NAME-destroy;
- * near-drain near-resume; queue-destroy (the one that XRC names) queue-away queue-back; far-away far-back (its memory moves, as another process says it); moves (that of both);
- * resize (of the completion queue); fork (a child comes and goes); time (ten seconds pass); helper (both
- * processes' does its work).
+ * What the transport does: hold and go; begin, part0 to part3, end; keep, tell, answerN, lose; cling, let-go.
  *
- * What the transport does: hold, go; begin, part0 to part3, end; keep, tell, answerN, lose; cling.
- *
- * What is seen: N:STATUS, the next completion there is, of near or from 101 on of far; none, far-none; drained (once),
- * undrained; far=XXXX and near=XXXX, the quarters of the bytes; sum=N at far, oldN=M at near; begun=N
- * (how often a request was begun at the responder).
+ * What is seen: N:STATUS, the next completion there is, from 101 on at far; none and far-none (no completion);
+ * drained (SQ_DRAINED has come once more) and undrained; far=XXXX and near=XXXX, the quarters of the bytes; sum=N,
+ * the word at far; oldN=M, the result of request N at near; begun=N (how many requests were begun at the responder).
  */
 #include "nic/cq.h"
 #include "nic/nic.h"
@@ -35,7 +35,7 @@
 #define WORDS_BYTES   32
 
 #define MOST_REQUESTS 16u
-#define UNTOLD	      7u /* what near's words are before an answer */
+#define UNTOLD	      7u /* what near's words of results have before an answer has stored one */
 
 struct script script_now;
 
@@ -50,7 +50,7 @@ static const struct {
 	{"swap", WEFT_OP_CMP_SWAP},    {"put", WEFT_OP_ATOMIC_WRITE}, {"local", WEFT_OP_LOCAL_INV},
 };
 
-/* The word without what stands behind it, or NULL. */
+/* Returns what follows `begins` in the word; NULL: the word does not begin so. */
 static const char *behind(const char *word, const char *begins)
 {
 	size_t n = strlen(begins);
@@ -139,7 +139,7 @@ static void queue_destroy(void)
 	ends_destroy_srq();
 }
 
-/* As its owner says it of all that have a number. */
+/* As a queue's owner marks all its numbered queues while it rehomes them. */
 static void queue_away(void)
 {
 	weft_srq_publish_all(&world.nic, true);
@@ -160,7 +160,7 @@ static void near_resume(void)
 	ends_move(&ends_near, WEFT_QPS_RTS, &ends_far);
 }
 
-/* As far's owner says it where that is another process. */
+/* As far's owner marks far where that is another process. */
 static void say_of_far(enum weft_pool_conn what)
 {
 	_Atomic uint64_t *conn = &ends_far.qp.slot->conn;
@@ -189,7 +189,7 @@ static void resize(void)
 	assert_int_equal(weft_cq_resize(&world.cq, 512), 0);
 }
 
-/* It has the pool, and all that is under way, and does nothing with it. */
+/* The child has the pool mapped, and requests are under way; it does nothing with them. */
 static void forks(void)
 {
 	pid_t child = fork();
@@ -202,7 +202,7 @@ static void forks(void)
 	assert_int_equal(status, 0);
 }
 
-/* What the helper of both does now and then. */
+/* What the helpers of both ends' processes do now and then. */
 static void helper(void)
 {
 	weft_srq_recover(&world.nic);
@@ -242,7 +242,7 @@ static void ends(void)
 	script_now.in->step('e');
 }
 
-/* From now on what is posted is carried out before the next word. */
+/* From now on the answers of requests that are carried out are held back. */
 static void keep(void)
 {
 	script_now.in->keep(true);
@@ -316,7 +316,7 @@ static const struct {
 	{"undrained", script_undrained, 0},
 };
 
-/* Those with something behind the word. */
+/* Words with something behind them. */
 static bool act_with(const char *word)
 {
 	const char *more;
@@ -356,7 +356,7 @@ static void act(const char *word)
 		fail_msg("%s: %s is no word", script_now.name, word);
 }
 
-/* The next word of the script, or NULL. */
+/* Copies the next word of the script, and returns it; NULL: there is none. */
 static const char *next(const char **script, char word[WORDS_BYTES])
 {
 	size_t n;
@@ -370,7 +370,7 @@ static const char *next(const char **script, char word[WORDS_BYTES])
 	return n ? word : NULL;
 }
 
-/* Of the transport, before anything else. */
+/* What a case asks of the transport, at the beginning of its script. */
 static const struct {
 	const char *word;
 	unsigned int needs;
@@ -442,7 +442,7 @@ static void open_ends(const struct contract_instance *in, const struct contract_
 		memcpy(ends_near.memory + ENDS_WORDS + 8 * i, &(const uint64_t){UNTOLD}, 8);
 }
 
-/* What the script has not said is not there: completions, and what was left under way. */
+/* At the end neither completions may be there that the script does not name, nor requests under way. */
 void contract_run(const struct contract_instance *in, const struct contract_case *row)
 {
 	const char *script = row->script, *at = script;

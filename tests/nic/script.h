@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A script that is being run, and what its words that look at something do. */
+/* The script that is being run, and what those of its words do that check something. */
 #ifndef WEFT_TESTS_NIC_SCRIPT_H
 #define WEFT_TESTS_NIC_SCRIPT_H
 
@@ -9,14 +9,14 @@ extern struct script {
 	const struct contract_instance *in;
 	const char *name;
 	uint64_t posted, received;
-	uint32_t drained; /* events seen */
+	uint32_t drained; /* how many events of that type were expected so far */
 	bool held, keeps;
 } script_now;
 
-/* All goes as far as it can, unless it is held. */
+/* Carries everything as far as it goes, unless the script holds it. */
 void script_settle(void);
 
-/* The next completion there is; of far where the number says so. */
+/* Expects this completion next; from 101 on at far. */
 void script_expect(uint64_t wr_id, const char *status);
 void script_expect_none(uint64_t wr_id);
 void script_none(void);
@@ -25,7 +25,7 @@ void script_drained(void);
 void script_undrained(void);
 void script_quarters(const struct end *e, const char *quarters);
 void script_word(const struct end *e, uint64_t at, uint64_t value);
-/* A program that polls the last byte of a message sees all of it then. */
+/* A program that polls the last byte of a message must see all of it then: checks that at any time. */
 void script_check_poller(void);
 
 #endif

@@ -16,7 +16,7 @@ PROGRAM = 'tests/nic/test-nic-contract'
 
 
 def commands(program):
-    """What compiles each source, by its path from the root, and what links the program."""
+    """Returns the command that compiles each source, by its path from the root, and the one that links the program."""
     compiled = {}
     for entry in json.loads((BUILD / 'compile_commands.json').read_text()):
         path = os.path.relpath((BUILD / entry['file']).resolve(), ROOT)
@@ -30,7 +30,7 @@ def run(arguments):
 
 
 def test_list():
-    """Each text stands in its file once, so that the list is of this tree."""
+    """Each text stands in its file exactly once, so that the list fits this tree."""
     for path, old, new, _ in BREAKS:
         assert old != new
         assert (ROOT / path).read_text().count(old) == 1, (path, old)
@@ -51,7 +51,7 @@ def test_each_is_found(tmp_path):
         command[command.index(entry['file'])] = str(broken)
         made = run([*command, '-w', '-I', str((ROOT / path).parent)])
         assert made.returncode == 0, (rule, made.stderr)
-        # an object before the libraries is taken instead of theirs
+        # an object on the command line is preferred to those of the libraries behind it
         words = shlex.split(link)
         words[words.index('-o') + 1] = str(program)
         words.insert(words.index(str(program)) + 1, str(product))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The requester dies at each labelled step of each kind of request, one after the other: each time
- * what has arrived is nothing, a part, or all of it, and told only if it is all; and the next requester finds
- * the responder as if the dead one had never been. The requester is a process of its own, this
- * program with other arguments.
+ * The requester dies at each labelled step of each kind of request, one step after the other. Each time
+ * nothing of the request has arrived, a part, or all of it, and a completion is there only if it is all; and
+ * the next requester finds the responder as if the dead one had never been. The requester is a process of its
+ * own, this program with another name.
  */
 #include "world.h"
 
@@ -23,7 +23,7 @@
 
 /* ---- Steps ---- */
 
-static int steps_left; /* before this process dies; 0: it does not */
+static int steps_left; /* how many steps before this process dies; 0: it does not die */
 
 void weft_step(const struct weft_step *step)
 {
@@ -48,7 +48,7 @@ static bool hear(int fd, void *what, size_t bytes)
 
 struct orders {
 	enum weft_opcode opcode;
-	int step; /* at which it dies; 0: none */
+	int step; /* the step at which the requester dies; 0: none */
 	bool shared;
 };
 
@@ -64,7 +64,7 @@ static void make_near(void)
 			 0);
 }
 
-/* Its answer: the status of its request. */
+/* Its answer is the status of its request. */
 static int be_requester(void)
 {
 	struct weft_wc wc = {.status = UINT32_MAX};
@@ -92,7 +92,7 @@ static int be_requester(void)
 
 /* ---- The responder ---- */
 
-static struct end peer; /* as far knows the requester: its number */
+static struct end peer; /* the requester as far connects to it: only its number is set */
 
 static pid_t begin_requester(int *to, int *from)
 {
@@ -116,7 +116,7 @@ static pid_t begin_requester(int *to, int *from)
 	return pid;
 }
 
-/* Whether it has died; else its request went well. */
+/* Whether the requester has died; if not, its request was successful. */
 static bool run_requester(const struct orders *orders)
 {
 	uint32_t request = UINT32_MAX;
@@ -165,7 +165,7 @@ static bool has_arrived(void)
 	return true;
 }
 
-/* Whether the receive is used up. died: what is there may be nothing. */
+/* Returns whether the receive is used up. died: a request that has left nothing is right, too. */
 static bool check(const struct orders *orders, bool died, uint64_t sum_before)
 {
 	struct weft_wc wc;
@@ -186,7 +186,7 @@ static bool check(const struct orders *orders, bool died, uint64_t sum_before)
 	return told;
 }
 
-/* Whether the requester has died at that step. */
+/* Returns whether the requester has died at that step. */
 static bool run(struct orders orders, int step)
 {
 	uint64_t before = sum();
@@ -200,7 +200,8 @@ static bool run(struct orders orders, int step)
 	return died;
 }
 
-/* At one step after the other, until it survives all of them; each time another one does well then. */
+/* A requester dies at one step after the other, until one survives all steps; after each death a request of
+ * another one is carried out. */
 static void deaths(const struct orders *orders)
 {
 	int step;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Revocation waits for a part that is being placed, on a line that is not the thread's: by the
- * responder, by the requester, and by a third process whose region is one of a shared domain. After
- * it no byte moves.
+ * Revocation waits for a part that is being placed by a thread whose busy line is not the revoker's: the
+ * responder's revocation, the requester's, and that by a third process whose region is of a shared domain.
+ * After the revocation no byte changes.
  */
 #include "world.h"
 
@@ -55,7 +55,7 @@ static void begin_part(pthread_t *thread, const struct end *from)
 	assert_int_equal(pthread_create(thread, NULL, place_first, NULL), 0);
 	while (!atomic_load(&inside))
 		usleep(1000);
-	/* this thread's own line comes and goes meanwhile, as it is at work elsewhere */
+	/* the revoker's own busy line is set and cleared meanwhile, as its thread has other work */
 	next = weft_busy_begin(&world.caller, weft_busy_at(world.pool->me, 0));
 	weft_busy_end(&world.caller, next);
 }
@@ -67,7 +67,7 @@ static void end_part(pthread_t thread)
 	world.copies = NULL;
 }
 
-/* The first piece, from a region of that value, is there; another one does not come any more. */
+/* The first part, from a region of that value, has arrived; the next is refused. */
 static void check_refused(uint8_t value, enum weft_wc_status status)
 {
 	uint8_t seen[2 * ENDS_BYTES];
@@ -114,7 +114,7 @@ static void requester_waits(void **state)
 	waits(&ends_near, WEFT_WC_LOC_PROT_ERR);
 }
 
-/* ---- Of another process, in the same domain ---- */
+/* ---- A region of another process, in the same domain ---- */
 
 static int to_third[2], from_third[2];
 static pid_t third;
@@ -136,7 +136,7 @@ static void be_third(void)
 	struct end e;
 	char path[256], word;
 
-	/* it ends with the other */
+	/* it ends when the test's process does */
 	close(to_third[1]);
 	close(from_third[0]);
 	hear(to_third[0], path, sizeof(path));

@@ -20,7 +20,7 @@ from suite.test_suite import differences, expected, table
 ROOT = Path(__file__).resolve().parents[2]
 DIST = BUILD.with_name(f'{BUILD.name}-dist')
 DEB = BUILD.with_name(f'{BUILD.name}-deb')
-# By an ordinary user, server and client; whatever fails first is the status.
+# A server and a client, run by an ordinary user; the status is that of the first command that fails.
 PINGPONG = '''set -e
 {weft} run -- ibv_devices | grep weft0
 {weft} run -- ibv_rc_pingpong -g 3 &
@@ -30,11 +30,11 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
 done
 wait $!
 '''
-# By an ordinary user: rdma-core's own tests.
+# rdma-core's own tests, run by an ordinary user.
 SUITE = '''cd /tmp
 HOME=/tmp /mnt/weft-*/bin/weft run -- python3 /mnt/play.py --dev weft0 2>/dev/null
 '''
-# What the systems have beside Debian's smallest.
+# The packages that the systems have beside those of Debian's smallest.
 PACKAGES = {'bookworm': 'ibverbs-utils', 'trixie': 'ibverbs-utils,python3-pyverbs,rdma-core,iproute2'}
 # A project with a test that needs a device.
 PROJECT = {
@@ -136,7 +136,7 @@ def test_tarball(system):
 
 @pytest.mark.parametrize('system', ['trixie'], indirect=True)
 def test_suite_of_rdma_core(system):
-    """All of it that is no vendor's: each test that does not pass has its reason in a table."""
+    """rdma-core's own tests, but for those of vendors: each that does not pass has its reason in a table."""
     [tarball] = DIST.glob(f'weft-*-linux-{os.uname().machine}.tar.xz')
     subprocess.run(['tar', '-xf', tarball, '-C', system.root / 'mnt'], check=True)
     shutil.copy(play.__file__, system.root / 'mnt')
@@ -182,6 +182,6 @@ def test_lintian():
 
 
 def test_version():
-    """The package and the tarball are of the same version: two files say which."""
+    """The package and the tarball are of the same version, which is written in two files."""
     [deb], [tarball] = DEB.glob('weft_*.deb'), DIST.glob(f'weft-*-linux-{os.uname().machine}.tar.xz')
     assert deb.name.split('_')[1] == Path(tarball).name.split('-')[1]

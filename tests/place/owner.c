@@ -24,7 +24,7 @@ const union ibv_gid owner_group = {.raw = {0xff, 0x0e, [15] = 7}};
 
 static bool is_owner;
 
-/* ---- Its helper is held ---- */
+/* ---- Holding the owner's helper ---- */
 
 static void come_by(const char *name)
 {
@@ -104,7 +104,7 @@ static struct ibv_qp *make(const struct rig *rig, struct ibv_cq *cq, struct ibv_
 	return qp;
 }
 
-/* The domain: what receives; NULL: what sends. */
+/* domain: of a queue pair that receives; NULL: of one that sends. */
 static struct ibv_qp *make_xrc(const struct rig *rig, struct ibv_cq *cq, struct ibv_xrcd *domain)
 {
 	struct ibv_qp_init_attr_ex from = {.send_cq = cq,
@@ -129,7 +129,7 @@ static void post_shared(struct ibv_srq *srq, const struct ibv_mr *mr)
 	assert_int_equal(ibv_post_srq_recv(srq, &wr, &bad), 0);
 }
 
-/* ---- The owner ---- */
+/* ---- In the owner's process ---- */
 
 struct own {
 	struct rig rig;
@@ -241,7 +241,7 @@ static _Noreturn void be_owner(void)
 	}
 }
 
-/* ---- The test's side ---- */
+/* ---- In the test ---- */
 
 void owner_start(struct owner *owner)
 {

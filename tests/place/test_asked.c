@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * An executor is stopped between its last look at its grant and asking the helper of the memory's owner, and asks when
- * that has ended: nothing is carried out for it. All of libibverbs in one program.
+ * An executor is stopped between its last look at its grant and asking the helper of the memory's owner, and
+ * asks when the grant has ended: nothing is carried out for it. All of libibverbs in one program.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,7 +18,7 @@
 
 #define BYTES 64
 
-static _Alignas(8) uint8_t in_place[BYTES]; /* static memory does not move into the pool */
+static _Alignas(8) uint8_t in_place[BYTES]; /* static memory does not migrate into the pool */
 
 static struct meeting {
 	_Atomic uint32_t target_qpn, our_qpn, ready;

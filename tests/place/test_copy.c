@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The string copy behind each message: every length about its bounds, wherever both ends lie. */
+/* The copy by string instructions, which each message takes: every length near its bounds, and every
+ * alignment of both ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +13,8 @@
 #include "process/copy.h"
 
 #define ROOM  (20u << 10)
-#define ABOUT 70u /* a line and a little */
-#define EDGE  64u /* left alone on both sides */
+#define ABOUT 70u /* a cache line and a little more */
+#define EDGE  64u /* bytes on both sides that must not change */
 
 static uint8_t from[ROOM], to[ROOM], wanted[ROOM];
 
@@ -50,7 +51,7 @@ static void test_places(void **state)
 			copy(to_off, from_off, 2100);
 }
 
-/* As memmove does. */
+/* Overlapping ranges are copied as memmove does it. */
 static void test_overlap(void **state)
 {
 	static const unsigned int by[] = {0, 1, 8, 63, 64, 65, 4095, 4096, 4097};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A domain whose maker asks for its end while others begin to use it: at each labelled turn of the maker one of them
- * acts. Either the maker is refused, or they are; nobody else sees that it has asked.
+ * A domain whose maker deallocates it while others begin to use it: at each labelled turn of the maker one of
+ * them does. Either the maker is refused, or the other; and no other process sees that the maker has tried.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,14 +19,15 @@
 #define FAMILY 7u
 #define NEVER  UINT32_MAX
 
-/* In place of all that would open a device. */
+/* In place of the parts that would open a device. */
 struct weft_process weft_process;
 struct weft_nic weft_process_nic;
 
 static struct {
 	struct weft_object domain, import;
-	struct weft_pool_object copy; /* of the domain */
-	uint32_t turn, at;	      /* how many there were, and at which somebody begins */
+	struct weft_pool_object copy; /* of the domain, as an importer has found it */
+	/* how many turns there were, and at which one an importer begins */
+	uint32_t turn, at;
 	bool began, kept;
 } w;
 
@@ -72,7 +73,7 @@ static void expect_ended(void)
 	weft_object_drop(&w.import);
 }
 
-/* How many turns there were. */
+/* Deallocates the domain, and returns how many turns that has. */
 static uint32_t end(uint32_t at)
 {
 	bool ended;
@@ -106,7 +107,7 @@ static void unused(void **state)
 	assert_false(w.kept);
 }
 
-/* Others hear nothing of it, however often the maker asks. */
+/* Other processes do not see that the maker tries, however often it does. */
 static void used(void **state)
 {
 	make();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Requests that only the helper of the memory's owner can carry out, while that is stopped: no verb waits for it, and
- * they end when it goes on. All of libibverbs in one program.
+ * Requests that only the helper of the memory's owner can carry out, while the owner is stopped: no verb
+ * waits for it, and the requests end when it goes on. All of libibverbs in one program.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #define ROUNDS	 31
 #define REQUESTS 400
 
-/* ---- Beside it ---- */
+/* ---- Beside such a request ---- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -32,7 +32,7 @@ static uint64_t median(uint64_t *of, size_t n)
 	return of[n / 2];
 }
 
-/* Requests of another queue pair of this thread. */
+/* How long requests of another queue pair of this thread take. */
 static uint64_t others_ns(void)
 {
 	uint64_t begun_ns = rig_now_ns();
@@ -79,7 +79,7 @@ static void others_keep_their_speed(void **state)
 	assert_in_range(median(beside, ROUNDS), 0, median(alone, ROUNDS) * 3 / 2);
 }
 
-/* More than there are asks of such requests. */
+/* More such requests at once than a member can ask for. */
 static void all_at_once(void **state)
 {
 	late_fill(late_near(0), 1000, 5);
@@ -93,7 +93,7 @@ static void all_at_once(void **state)
 	assert_memory_equal(owner_meeting->memory, late_near(0), 1000);
 }
 
-/* ---- Ends that are not good ---- */
+/* ---- Bad ends ---- */
 
 static void owner_dies(void **state)
 {
@@ -108,7 +108,7 @@ static void owner_dies(void **state)
 	assert_in_range(late_took_ns(begun_ns), 0, 1000 * MS);
 }
 
-/* A second for the helper, then the timers of the connection: half a second. */
+/* The helper is waited for for a second, and then the connection's timers run for half a second. */
 static void time_is_up(void **state)
 {
 	uint64_t begun_ns = rig_now_ns();
@@ -147,7 +147,7 @@ static void given_up(void **state)
 		assert_int_equal(*late_near(i), 0);
 }
 
-/* ---- In between ---- */
+/* ---- Other events meanwhile ---- */
 
 static void drains(void **state)
 {
@@ -170,7 +170,7 @@ static void drains(void **state)
 	rig_expect(rig.cq[0], IBV_WC_SUCCESS, 7);
 }
 
-/* Memory of this process moves, and one of its children comes and goes. */
+/* Meanwhile this process's queue pairs are held as for a rehoming, and a child of it comes and goes. */
 static void meanwhile(void **state)
 {
 	uint64_t begun_ns;
@@ -193,7 +193,8 @@ static void meanwhile(void **state)
 	assert_memory_equal(owner_meeting->memory, late_near(0), OWNER_BYTES);
 }
 
-/* The bytes are still where they come from, but no request may take them any more. */
+/* The requester's own region is deregistered: its bytes are still where they were, but the request may not
+ * read them any more. */
 static void own_region_ends(void **state)
 {
 	struct ibv_mr *mr = ibv_reg_mr(rig.pd, late_near(0), OWNER_BYTES, RIG_ALL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Datagrams that only the helper of the memory's owner can place: one that is stopped holds up their sender for a
- * while, and then hardly at all, until it looks again. All of libibverbs in one program.
+ * Datagrams that only the helper of the memory's owner can place: one that is stopped makes the sender wait
+ * for a while, and then hardly at all, until it looks again. All of libibverbs in one program.
  */
 #include <string.h>
 
@@ -12,8 +12,8 @@
 #include "process/process.h"
 
 #define GRH	 40
-#define PATIENCE (100 * MS) /* with a destination that has always answered */
-#define DROPPED	 12	    /* then it has come down to 50 µs */
+#define PATIENCE (100 * MS) /* how long a sender waits for a destination that has always answered */
+#define DROPPED	 12	    /* after so many the sender waits no more than 50 µs */
 
 static uint64_t send_ns(struct ibv_ah *ah, uint32_t qpn)
 {
@@ -33,7 +33,7 @@ static uint64_t send_ns(struct ibv_ah *ah, uint32_t qpn)
 	return begun_ns;
 }
 
-/* Of several, as this thread may lose its core. */
+/* The shortest time of several, as this thread may lose its core. */
 static uint64_t soonest_ns(struct ibv_ah *ah, uint32_t qpn)
 {
 	uint64_t least_ns = UINT64_MAX, ns;
@@ -45,7 +45,7 @@ static uint64_t soonest_ns(struct ibv_ah *ah, uint32_t qpn)
 	return least_ns;
 }
 
-/* The owner's helper has looked at all that it was asked for. */
+/* Waits until the owner's helper has looked at everything that it was asked. */
 static void await_look(void)
 {
 	uint32_t index = owner_meeting->rkey >> WEFT_KEY_BITS;
@@ -81,7 +81,7 @@ static void await_datagram(struct ibv_ah *ah, uint32_t qpn)
 	assert_memory_equal(owner_meeting->memory + GRH, late_near(0), 1000);
 }
 
-/* Each is dropped, sooner than the one before, until the destination goes on. */
+/* While the destination is stopped each datagram is dropped, after half the time of the one before. */
 static void datagrams(void **state)
 {
 	struct ibv_ah *ah = address(NULL);
@@ -95,7 +95,8 @@ static void datagrams(void **state)
 	owner_continue(&owner);
 	assert_int_equal(owner_do(OWNER_COUNT, 0), 0);
 	await_look();
-	/* it is trusted again, and not only when it has been quick by chance */
+	/* the destination is trusted again, and that is no matter of its being quick by chance: it is held
+	 * here */
 	owner_hold(OWNER_ANSWERING);
 	assert_true(send_ns(ah, qpn) >= PATIENCE);
 	owner_let_go();
@@ -103,7 +104,7 @@ static void datagrams(void **state)
 	assert_int_equal(ibv_destroy_ah(ah), 0);
 }
 
-/* Of the members that listen to a group nothing is remembered. */
+/* A sender remembers nothing of the single members of a multicast group. */
 static void datagrams_to_a_group(void **state)
 {
 	struct ibv_ah *ah = address(&owner_group);

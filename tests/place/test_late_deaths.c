@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The requester dies while the helper of the memory's owner is asked, at each step of its own and at those of the
- * helper. The helper goes on, and serves others; the memory has what was there or what was to be written; all that the
- * dead one had in the pool, its ask and the bytes that it lent among it, comes back; and the next requester, by the
- * same number, has its asks to itself. All of libibverbs in one program.
+ * The requester dies while the helper of the memory's owner is asked, at each step of its own and at those of
+ * the helper. The helper goes on, and serves others; the memory has its old bytes or those that were to be
+ * written; all that the dead requester had in the pool comes back, its ask and the bytes that it lent for
+ * that among it; and the next requester, by the same member number, has its asks to itself. All of libibverbs
+ * in one program.
  */
 #include <signal.h>
 #include <string.h>
@@ -20,21 +21,22 @@
 #include "pool/step.h"
 #include "process/process.h"
 
-/* Ends of the one that dies, and of the next one, from there on. */
+/* The owner's ends from DYING on are the dying requester's, and those from NEXT on the next one's. */
 #define DYING  20
 #define NEXT   30
 #define OLD    0x11
 #define NEW    0xee
-#define BYTES  150000u /* three parts */
+#define BYTES  150000u /* so many that a request takes three asks */
 #define BESIDE (OWNER_BYTES / 2)
 
 static const struct plan {
 	const char *name;
 	enum ibv_wr_opcode opcode;
 	uint32_t bytes;
-	const char *step; /* of the requester's; NULL: it is killed while it waits */
+	/* the requester's step at which it dies; NULL: it is killed while it waits */
+	const char *step;
 	int nth;
-	enum owner_place place; /* where the helper is then */
+	enum owner_place place; /* where the owner's helper is held then */
 } plans[] = {
 	{"write, asked", IBV_WR_RDMA_WRITE, BYTES, "late_asked", 1, OWNER_NOWHERE},
 	{"write, asked for another part", IBV_WR_RDMA_WRITE, BYTES, "late_asked", 2, OWNER_NOWHERE},
@@ -56,7 +58,7 @@ static struct stage {
 
 /* ---- Steps ---- */
 
-static const char *dies_at; /* in the process that does */
+static const char *dies_at; /* set in the process that dies */
 static int passes_left;
 
 void weft_step(const struct weft_step *step)
@@ -98,7 +100,7 @@ static _Noreturn void be_dying(const struct plan *plan)
 		ibv_poll_cq(rig.cq[0], 1, &wc);
 }
 
-/* What the helper does for those that live. */
+/* A live requester's requests of each kind, which the helper carries out. */
 static void request_all(int end)
 {
 	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
@@ -156,7 +158,7 @@ static void is_dead(pid_t pid)
 	assert_int_equal(WTERMSIG(status), SIGKILL);
 }
 
-/* What arrived of it is what it was to be; where it is not told, it may be nothing. */
+/* Each byte has its old value, or the one that the request was to write; no byte need have been written. */
 static void check_memory(const struct plan *plan)
 {
 	const uint8_t *at = owner_meeting->memory;
@@ -176,7 +178,8 @@ static void check_memory(const struct plan *plan)
 		assert_int_equal(at[0], OLD);
 }
 
-/* While the helper is in the middle of it, nothing of the dead one is given to others. */
+/* While the helper is in the middle of the dead requester's ask, nothing that this one had is given to
+ * others. */
 static void recovers(const struct plan *plan, uint16_t member, uint64_t word)
 {
 	const struct weft_pool_member *m = weft_pool_member(weft_process.pool, member);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What happens to the two ends while a request is under way: its owner lives, and its helper alone stands in the
- * middle of what it was asked for, or has just done it. All of libibverbs in one program.
+ * What happens to the two ends while a request is under way: the owner lives, and its helper alone stands in
+ * the middle of what it was asked, or has just done it. All of libibverbs in one program.
  */
 #include <string.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include "pool/format_qp.h"
 #include "process/process.h"
 
-#define BYTES 70000u /* two parts */
+#define BYTES 70000u /* so many that a request takes two asks */
 
 static uint64_t word(void)
 {
@@ -39,8 +39,8 @@ static void post_held(enum owner_place place, int end, enum ibv_wr_opcode opcode
 
 /* ---- The responder ---- */
 
-/* It is found again, and asked anew; what it was asked first is done once at most. Its own helper is waited for as
- * any executor is. */
+/* The responder is rehomed meanwhile: the request looks it up again and asks anew, and what was asked first
+ * is carried out at most once. The owner waits for its own helper as for any executor. */
 static void moves(enum owner_place place, int end, enum ibv_wr_opcode opcode, uint32_t bytes)
 {
 	memset(owner_meeting->memory, 0, OWNER_BYTES);
@@ -65,7 +65,7 @@ static void responder_moves(void **state)
 		moves(places[i], OWNER_XRC, IBV_WR_RDMA_WRITE, BYTES);
 		assert_memory_equal(owner_meeting->memory, late_near(0), BYTES);
 	}
-	/* the shared queue's receive, which it had taken, is taken again; there is one */
+	/* the receive of the shared queue is taken again: there is only one */
 	moves(OWNER_ANSWERING, OWNER_SRQ, IBV_WR_SEND, BYTES);
 	assert_memory_equal(owner_meeting->memory, late_near(0), BYTES);
 	assert_int_equal(owner_do(OWNER_COUNT, 0), 1);
@@ -81,15 +81,15 @@ static uint64_t conn_of(int end)
 	return atomic_load(&weft_process.pool->qps[index].conn);
 }
 
-/* Its owner has said that this end is no longer as it was, and waits for its helper now. */
+/* Waits until the owner has published that this end is reset; the owner then waits for its helper. */
 static void await_reset(int end, uint64_t was)
 {
 	while (conn_of(end) == was)
 		late_stands(MS);
 }
 
-/* It waits for a receive, is under way, waits for another, as the first one went with a reset, and arrives: all of
- * it, though a part was there before. */
+/* The request waits for a receive; is under way; waits for another receive, as the first was discarded by a
+ * reset; and arrives whole, though a part of it had been placed before. */
 static void no_receive(void **state)
 {
 	uint64_t was;
@@ -117,7 +117,8 @@ static void no_receive(void **state)
 
 /* ---- The requester ---- */
 
-/* The helper may still read what it was to write: nothing else may be written there instead. */
+/* The helper may still read the bytes of a flushed request: the next request may not put its own in their
+ * place. */
 static void another_behind(void **state)
 {
 	struct ibv_sge sge;
@@ -139,8 +140,8 @@ static void another_behind(void **state)
 	is_all(0xbb, 4096, 1000);
 }
 
-/* More than there are asks: every second one is given up, whether it has one or waits for one; then the others; then
- * all, and none. */
+/* More requests than a member can ask for at once: every second one is given up, whether it has been asked or
+ * waits for that; then the others; then all; then none. */
 static void some_are_given_up(void **state)
 {
 	static const struct {
@@ -174,7 +175,7 @@ static void some_are_given_up(void **state)
 
 /* ---- A child of the requester ---- */
 
-/* It has asks and bytes of its own: what it asks the same helper for is not its parent's. */
+/* The child has asks and bytes of its own: what it asks the same helper is not taken for its parent's. */
 static _Noreturn void be_child(void)
 {
 	struct rig own = {0};
@@ -182,7 +183,7 @@ static _Noreturn void be_child(void)
 	struct ibv_send_wr wr = {.wr_id = 1, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
 	struct ibv_sge sge;
 
-	/* what it inherited lets go without doing anything */
+	/* destroying an inherited queue pair does nothing */
 	ibv_destroy_qp(owner.qp[3]);
 	rig_open(&own);
 	rig_connect(&own, &(struct rig_wish){.type = IBV_QPT_UD});

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Requests on memory of a third that moves while they are carried out: its owner waits for a while, and then leaves
- * behind an executor that stands still. Here that is between two labelled turns, so that each request meets it.
+ * Requests on a third process's memory, which is rehomed while they are carried out: its owner waits for a
+ * while, and then leaves behind an executor that stands still. Here the whole rehoming is between two
+ * labelled turns, so that each request meets it.
  */
 #include "../verbs/two.h"
 
@@ -17,9 +18,9 @@
 #define BYTES 4096u
 
 static struct two w;
-static const char *awaited; /* that turn */
+static const char *awaited; /* the turn at which the owner rehomes; NULL: it does not */
 
-/* All of a move, after which nothing is where it was; but here it is. */
+/* A whole rehoming, as the executor sees it. The pages really stay where they are. */
 void weft_turn(const char *name)
 {
 	const struct weft_pool *pool = weft_process.pool;
@@ -60,7 +61,8 @@ static void expect_others(uint8_t byte, uint64_t n)
 	assert_int_equal(exporter_do(&w.exporter, EXPORT_CHECK, byte), n);
 }
 
-/* The bytes are read only after the completion: the request is carried out once more. */
+/* Of a READ and a receive the bytes are looked at only after the completion: the request is carried out once
+ * more. */
 static void done_again(void **state)
 {
 	memset(w.own->addr, 3, BYTES);
@@ -76,7 +78,7 @@ static void done_again(void **state)
 	expect_others(4, EXPORTED_BYTES - BYTES);
 }
 
-/* What was there is told late, but nothing is added twice. */
+/* The old value of an atomic is placed late, and nothing is added twice. */
 static void answered_late(void **state)
 {
 	static const char *const turns[] = {"direct_atomic_done", "place_moved"};
@@ -93,7 +95,8 @@ static void answered_late(void **state)
 	}
 }
 
-/* What is lost nobody can do again; but nobody else is to blame. */
+/* Bytes that a WRITE has stored into the old pages are lost, and it cannot be carried out again: it fails,
+ * and the queue pair at the other end does not. */
 static void lost(enum ibv_wr_opcode opcode, uint32_t len)
 {
 	awaited = "place_moved";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A thread that waits for the helper of another member gives up, while that helper is in the middle of what it was asked
- * for: what the thread asks next leaves the helper's bytes alone. All of libibverbs in one program.
+ * A thread that waits for the helper of another member gives up while that helper is in the middle of what it
+ * was asked: the thread's next ask leaves the helper's bytes alone. All of libibverbs in one program.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 
 static struct weft_grant grant;
 
-/* As far as the owner's end 3 allows it, at the owner's memory from there on. */
+/* The owner's memory from there on, with the grant of its end 3. */
 static struct weft_in_place memory_at(uint32_t at)
 {
 	uint32_t qp = owner_meeting->theirs[3] & (WEFT_QPS - 1);
@@ -74,7 +74,7 @@ static void give_up_a_write(uint8_t fill)
 	owner_await_held();
 }
 
-/* The next one waits for the helper, and then goes as ever. */
+/* The next ask waits for the helper, and then is carried out as usual. */
 static void next_waits(void **state)
 {
 	uint64_t old = 1;
@@ -93,7 +93,7 @@ static void next_waits(void **state)
 	assert_int_equal(owner_meeting->memory[8192], 5);
 }
 
-/* One that waits in vain has asked for nothing, and changed nothing of what was asked. */
+/* An ask that waits in vain asks nothing, and changes nothing of what was asked before. */
 static void next_gives_up(void **state)
 {
 	struct weft_pool_ask before;

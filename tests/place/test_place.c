@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A key of a third's memory: at each labelled turn of an executor that looks at it the owner may migrate that memory, which
- * for others begins and ends between two steps of the executor. The owner is a process that does nothing itself.
+ * A key of a third process's memory. At each labelled turn of an executor that looks it up, the owner may
+ * rehome that memory, so that a rehoming begins and ends between two steps of the executor. The owner is a
+ * process that does nothing by itself.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -28,9 +29,9 @@
 #define ACCESS (WEFT_ACCESS_LOCAL_WRITE | WEFT_ACCESS_REMOTE_READ)
 
 enum act {
-	MOVES,	/* from hold to let go */
-	BEGINS, /* to hold */
-	HALVES, /* and is in the middle of drawing it anew */
+	MOVES,	/* a whole rehoming */
+	BEGINS, /* its beginning */
+	HALVES, /* its beginning and half of the region's new entry */
 	ENDS,
 	ACTS,
 };
@@ -41,7 +42,7 @@ static struct {
 	struct weft_caller caller;
 	struct weft_pool_member *owner;
 	struct weft_mr mr;
-	uint32_t turn, at; /* how many there were, and at which the owner acts */
+	uint32_t turn, at; /* how many turns there were, and at which one the owner acts */
 	enum act act;
 	struct weft_pool_mr entry;
 } w;
@@ -82,7 +83,7 @@ static void act(void)
 	}
 }
 
-/* What the owner has begun it ends. */
+/* Completes a rehoming that the owner has only begun. */
 static void finish(void)
 {
 	if (weft_moving_phase(w.owner->moves) == WEFT_MOVING_NONE)
@@ -117,7 +118,8 @@ static void expect_found(void)
 	assert_int_equal(span.id, w.pool->mrs[w.mr.index].id);
 }
 
-/* known: the key has been seen before. How many turns there were. */
+/* Looks the key up while the owner acts. known: the key was looked up before. Returns how many turns that
+ * has. */
 static uint32_t look(enum act act, uint32_t at, bool known)
 {
 	struct weft_span span = {0};
@@ -130,7 +132,8 @@ static uint32_t look(enum act act, uint32_t at, bool known)
 	w.at = at;
 	w.act = act;
 	found = find(&span);
-	/* an executor that has not found it does so later; one that has learns from its grant that it has gone meanwhile */
+	/* an executor that does not find the key has to try later; one that does learns by its grant that the
+	 * region was rehomed */
 	if (!found)
 		assert_true(weft_find_later(&w.caller));
 	else if (at && w.turn > at)
@@ -148,7 +151,7 @@ static void moves(void **state)
 				turns = look(act, at, known);
 }
 
-/* It is no key any more, which is no matter of time. */
+/* A key that is invalid: trying later is no use. */
 static void ends(void **state)
 {
 	struct weft_span span = {0};
@@ -159,7 +162,7 @@ static void ends(void **state)
 	w.act = ENDS;
 	assert_false(find(&span));
 	assert_false(weft_find_later(&w.caller));
-	/* not even while others move */
+	/* not even while the owner rehomes other memory */
 	enter(WEFT_MOVING_HOLDS);
 	assert_false(find(&span));
 	assert_false(weft_find_later(&w.caller));
@@ -172,7 +175,7 @@ static void ends(void **state)
 
 static pid_t owner;
 
-/* Joins the pool, and stays. */
+/* Forks a process that joins the pool, and stays. */
 static int start_owner(const char *why)
 {
 	static char where[4096];
@@ -203,7 +206,7 @@ static int attach(void **state)
 		return -1;
 	weft_pool_caller_get(w.pool, &w.caller);
 	w.nic.pool = w.pool;
-	/* an entry of ours, which is the owner's from now on */
+	/* an entry of this process's, which belongs to the owner from here on */
 	if (weft_mr_create(&w.nic, &w.mr, &drawing))
 		return -1;
 	number = !w.pool->me;

@@ -10,7 +10,7 @@
 
 #include "end.h"
 
-/* In memory that both see: how many messages the producer has begun to send, and how many calls have returned. */
+/* In memory that both processes map: how many messages the producer has begun to send, and how many calls have returned. */
 struct arming_sent {
 	_Atomic uint64_t begun, ended;
 };

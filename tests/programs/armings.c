@@ -102,7 +102,7 @@ int main(int argc, char **argv)
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG,
-		      SIGKILL); /* it spins for what a dead consumer never sends */
+		      SIGKILL); /* the producer would spin for an acknowledgement that a dead consumer never sends */
 		close(pair[0]);
 		produce(pair[1], count);
 		return 0;

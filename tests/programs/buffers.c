@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a WRITE of 64 bytes takes into buffers of another process, by how it came by them: pages of its own, and blocks
- * of malloc. Prints a line for each place: its name, and nanoseconds (the median of rounds in turn).
+ * What a WRITE of 64 bytes takes into buffers of another process, by where that process got them: pages that it has mapped, and blocks
+ * of malloc. Prints a line for each place: its name, and nanoseconds (the median of rounds that take turns).
  */
 #include "end.h"
 
@@ -57,7 +57,7 @@ static void own(void)
 
 	end_open(&end, PAGE, true);
 	large = malloc(LARGE);
-	free(calloc(1, SMALL)); /* not the first of its kind */
+	free(calloc(1, SMALL)); /* so that the block below is not the first of its size */
 	small = calloc(1, SMALL);
 	pages = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	end_require(large && small && pages != MAP_FAILED, "memory");

@@ -65,7 +65,7 @@ static long count_entries(const char *path)
 	return entries;
 }
 
-/* When nothing is on its way any more: its bytes stay the same. */
+/* What the process has when nothing is under way any more: once its bytes of memory stay the same. */
 static struct left take_stock(void)
 {
 	struct left left = {.bytes = -1};
@@ -112,7 +112,7 @@ static void destroy(struct rdma_cm_id *id)
 static struct rdma_conn_param param = {
 	.responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7};
 
-/* Reads one event; the identifier that it is of. Whose end it tells is destroyed. */
+/* Reads one event; returns the identifier that it is of, or destroys that if the event tells its end. */
 static struct rdma_cm_id *next_event(enum rdma_cm_event_type *type)
 {
 	struct rdma_cm_event *event;
@@ -269,7 +269,7 @@ static struct sockaddr_in loopback(void)
 				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-/* It serves a number of connections, and says what it has then. */
+/* The server: serves so many connections, and then tells the client what it has left. */
 static void serve(uint32_t count)
 {
 	struct sockaddr_in addr = loopback();

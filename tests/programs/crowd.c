@@ -147,7 +147,7 @@ static void work(struct member *m)
 			}
 		}
 	}
-	barrier(2, m->n); /* nobody leaves while others still send */
+	barrier(2, m->n); /* no process leaves while others still send */
 	for (int peer = 0; peer < m->n; peer++)
 		if (peer != m->me)
 			end_require(!ibv_destroy_qp(m->qp[peer]), "ibv_destroy_qp");
@@ -175,7 +175,7 @@ int main(int argc, char **argv)
 			return 0;
 		}
 	}
-	/* one that fails leaves the others waiting for ever */
+	/* the others would wait for ever for a process that has failed */
 	while (wait(&status) > 0) {
 		failed |= status;
 		if (failed)

@@ -50,7 +50,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Over the first `n` couples in turn; the median of batches, in ns. */
+/* The time of a SEND and its receive over the first `n` couples in turn: the median of batches, in ns. */
 static double time_sends(unsigned int n)
 {
 	double batch[BATCHES];
@@ -69,7 +69,7 @@ static double time_sends(unsigned int n)
 	return batch[BATCHES / 2];
 }
 
-/* Of this process and of the pool's file; pool pages that we map count once. */
+/* The memory of this process and of the pool's file; pages of the pool that this process maps count once. */
 static long memory_bytes(void)
 {
 	long size = 0, resident = 0, shared = 0;

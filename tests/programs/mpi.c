@@ -71,7 +71,7 @@ static void expect_sums(const char *what, int upto, int to)
 		expect(what, i, sum(upto, to, i));
 }
 
-/* Each collective in its blocking form, then in the other. */
+/* Each collective in its blocking form, then in its other form. */
 #define BOTH(check, name, later, ...)                                                              \
 	do {                                                                                       \
 		MPI_Request request;                                                               \
@@ -218,7 +218,7 @@ static void accumulate(MPI_Win win, const long *window)
 	right++;
 }
 
-/* The other ways to begin and end. */
+/* The other ways to begin and end an epoch. */
 static void epochs(MPI_Win win, const long *window, int next, int before)
 {
 	MPI_Group all, target, origin;

@@ -20,7 +20,7 @@
 #define MEMORY_BYTES 65536u
 #define READ_AT	     1024u /* in the target's memory */
 #define ATOMIC_AT    2048u /* in the target's memory */
-#define HERE	     4096u /* where answers arrive in ours */
+#define HERE	     4096u /* where answers arrive in the requester's memory */
 
 static const char written[] = "written while stopped";
 static const char to_read[] = "here before the stop";

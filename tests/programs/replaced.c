@@ -5,8 +5,8 @@
  *
  *   replaced KILLS [MOST_US [SEED]]	prints what was done, and how often it armed and slept
  *
- * A producer lives for some pauses of at most so many microseconds. What has completed wakes the consumer within a
- * second, also what the dead have left, and what they have told nobody of (../crash/test_wake.c).
+ * A producer lives for some pauses of at most MOST_US microseconds. Each completion wakes the consumer within a
+ * second, also one that a dead producer has left, or for which it died before it woke the consumer (../crash/test_wake.c).
  */
 #include "arming.h"
 
@@ -145,7 +145,7 @@ static void take_event(struct consumer *c)
 	ibv_ack_cq_events(cq, 1);
 }
 
-/* False: the producer is dead, and has left nothing, or nothing that we were woken for. */
+/* False: the producer is dead, and has left nothing, or nothing for which the consumer was woken. */
 static bool sleep_for_event(struct consumer *c)
 {
 	uint64_t since_ns = 0, ms;

@@ -65,7 +65,7 @@ void scene_end_memory(void)
 	munmap(scene.spare, scene_mapping_bytes());
 }
 
-/* ---- What must not change ---- */
+/* ---- The pattern, which must stay ---- */
 
 static void check(const char *what, enum way way)
 {
@@ -221,7 +221,7 @@ void scene_end_round(enum way way)
 	for (int i = 0; i < WRITERS; i++)
 		if (scene.writer[i].pid)
 			writer_await_end(&scene.writer[i]);
-	if (way < TO_ERROR) /* another place, right or domain */
+	if (way < TO_ERROR) /* the region has another place, access or domain now */
 		scene_end_region();
 	scene.rounds[scene.place][way]++;
 }

@@ -34,7 +34,7 @@ static void must(bool ok, const char *what)
 	_exit(1);
 }
 
-/* ---- The writer's side ---- */
+/* ---- In the writer's process ---- */
 
 struct near {
 	struct ibv_context *context;
@@ -44,7 +44,8 @@ struct near {
 	struct wire *wire;
 	uint64_t random;
 	int sock;
-	/* in the test's domain, and its peer in ours; none before they are first wanted */
+	/* a queue pair in the test's domain, and its peer in the writer's own; made when they are first
+	 * needed */
 	struct ibv_context *imported;
 	struct ibv_cq *pair_cq[2];
 	struct ibv_qp *pair[2];
@@ -79,7 +80,7 @@ static void connect_near(struct near *n)
 	}
 }
 
-/* ---- In the test's domain ---- */
+/* ---- Queue pairs in the test's domain ---- */
 
 static void open_pair(struct near *n)
 {
@@ -124,7 +125,7 @@ static uint64_t length(struct near *n)
 	return n->wire->large || bytes > n->wire->bytes ? n->wire->bytes : bytes;
 }
 
-/* One request; whether it succeeded. */
+/* Makes one request; returns whether it succeeded. */
 static bool write_once(struct near *n)
 {
 	const struct wire *w = n->wire;
@@ -140,7 +141,7 @@ static bool write_once(struct near *n)
 	     "post");
 	while (!ibv_poll_cq(n->cq, 1, &wc))
 		;
-	if (add) /* it brought a word of theirs */
+	if (add) /* the fetch-and-add has placed an old value among the bytes that are written */
 		memcpy(n->from->addr, (uint8_t *)n->from->addr + 8, 8);
 	return !wc.status;
 }
@@ -170,7 +171,7 @@ static bool count_once(struct near *n, struct ibv_qp *qp, struct ibv_cq *cq)
 	return !wc.status;
 }
 
-/* READs into the test's memory as into one's own, or WRITEs there as to a peer's. */
+/* READs into the test's memory as the requester's own, or WRITEs there as a peer's. */
 static bool copy_once(struct near *n)
 {
 	const struct wire *w = n->wire;
@@ -237,7 +238,7 @@ static void run(struct wire *wire, int sock, uint8_t byte, uint64_t seed)
 	}
 }
 
-/* ---- The test's side ---- */
+/* ---- In the test ---- */
 
 void writer_start(struct writer *w, uint8_t byte, uint64_t seed)
 {
@@ -266,7 +267,7 @@ static uint64_t now_lives(const struct writer *w)
 	return rig_now_ns();
 }
 
-/* Waits until *word is at least `least`. */
+/* Waits until *word is at least `least`; the writer must live. */
 #define AWAIT(w, word, least)                                                                      \
 	do {                                                                                       \
 		uint64_t deadline_ns = rig_now_ns() + PATIENCE_NS;                                 \

@@ -22,7 +22,7 @@ struct memory {
 
 struct weft_backed {
 	struct memory *memory;
-	int member; /* negative: none yet, or dead */
+	int member; /* negative: not claimed yet, or dead */
 };
 
 struct plain_told told = {.reserves_left = UINT32_MAX, .hosts = 1};
@@ -111,7 +111,7 @@ static int claim(struct weft_backed *b, uint16_t member)
 static int enter(struct weft_backed *b)
 {
 	if (b->memory->locked)
-		return -ETIMEDOUT; /* one thread: the owner of the lock does not go on */
+		return -ETIMEDOUT; /* there is one thread: the lock's owner cannot go on */
 	b->memory->locked = true;
 	told.locks++;
 	return 0;

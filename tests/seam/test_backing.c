@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The pool over another backing than its file: several in one process, and what each asks of its own. */
+/* The pool over another backing than its file: several pools in one process, and what each asks of its own
+ * backing. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +74,8 @@ static void test_death(void **state)
 	assert_false(weft_pool_alive(b, a->me, incarnation));
 	assert_int_equal(weft_pool_recover(b), 1);
 	assert_int_equal(leased(b), 0);
-	assert_int_equal(*(uint8_t *)weft_pool_window(b, off, 1), 0); /* zeroed for the next */
+	/* released pages are zero when they are used again */
+	assert_int_equal(*(uint8_t *)weft_pool_window(b, off, 1), 0);
 	weft_pool_put(b);
 	weft_pool_put(a);
 }
@@ -90,9 +92,9 @@ static void test_sleep(void **state)
 
 	told.asleep = ring_back;
 	weft_pool_signal(a, b->me, WEFT_SIGNAL_WORK);
-	assert_int_equal(told.wakes, 0); /* it is awake */
+	assert_int_equal(told.wakes, 0); /* the member is not asleep */
 	weft_pool_sleep(b, 5);
-	assert_int_equal(told.sleeps, 0); /* it was signalled */
+	assert_int_equal(told.sleeps, 0); /* it was signalled before */
 	assert_int_equal(told.barriers, barriers + 1);
 	assert_true(weft_pool_signalled(b, WEFT_SIGNAL_WORK));
 	weft_pool_sleep(b, 5);
@@ -117,7 +119,7 @@ static void test_room(void **state)
 	assert_int_equal(weft_pool_extent_alloc(a, 4096, &off), -ENOSPC);
 	told.reserves_left = 1;
 	assert_int_equal(weft_pool_extent_alloc(a, 4096, &off), 0);
-	/* no pages of a program can move into it */
+	/* this backing has no file into which a program's pages could migrate */
 	assert_int_equal(source.fd(source.arg), -EOPNOTSUPP);
 	weft_pool_put(a);
 }
@@ -136,7 +138,8 @@ static void test_lock(void **state)
 	weft_pool_put(b);
 }
 
-/* Two hosts in one memory: nothing that one leases is the other's, and neither buries the other's dead. */
+/* Two hosts in one memory: nothing that one leases is the other's, and neither recovers the other's dead
+ * members. */
 static void test_slices(void **state)
 {
 	struct weft_pool *pool[2];
@@ -170,7 +173,7 @@ static void test_slices(void **state)
 	weft_pool_put(pool[1]);
 }
 
-/* A slice is used up although the other host has all of its own. */
+/* A host's slice is full although the other host's is empty. */
 static void test_slice_is_full(void **state)
 {
 	struct weft_pool *pool[2];
@@ -189,7 +192,7 @@ static void test_slice_is_full(void **state)
 	weft_pool_put(pool[1]);
 }
 
-/* As a damaged header would have it. */
+/* Numbers of hosts as a damaged header could have them. */
 static void test_no_such_host(void **state)
 {
 	static const uint32_t bad[][2] = {{0, 0}, {3, 0}, {128, 0}, {2, 2}, {1, 1}};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Two pools, and two nics on each, in one process and in virtual time: a requester that sends to a
- * responder which is rarely ready. Each world goes as it goes alone, whatever else is in the process, and a
- * thousand seconds of timers take less than one.
+ * Two pools, and two nics on each, in one process and in virtual time: a requester that sends to a responder
+ * which is rarely ready. Each world runs as it does alone, whatever else is in the process, and a thousand
+ * seconds of timers take less than one.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -23,8 +23,8 @@
 #include "pool/format_member.h"
 
 #define SECOND_NS   1000000000ull
-#define TICK_NS	    (10 * 1000000ull) /* as a helper looks again for what nobody tells it of */
-#define READY_NS    (60 * 1000000ull) /* between receives, in the mean */
+#define TICK_NS	    (10 * 1000000ull) /* how often a helper looks for what it gets no signal for */
+#define READY_NS    (60 * 1000000ull) /* mean time between receives */
 #define RNR_TIMER   20u		      /* 10.24 ms, 9.7.5.2.8 */
 #define RNR_RETRY   6u
 #define PATIENCE_NS (RNR_RETRY * 10240000ull)
@@ -32,9 +32,10 @@
 
 static const uint8_t gid_of[2][16] = {{[0] = 0x20, [15] = 1}, {[0] = 0x20, [15] = 2}};
 
-/* A nic, and what it runs on. */
+/* A nic, and the parts of the machine that are its own. */
 struct card {
-	struct weft_sim_event event; /* first: what happens to it knows no more */
+	/* the first member: its function gets the event and finds the card by it */
+	struct weft_sim_event event;
 	struct world *world;
 	struct weft_pool *pool;
 	struct weft_machine machine;
@@ -110,7 +111,7 @@ static void failed(const struct weft_qp *qp, const struct weft_wqe *wqe, enum we
 
 static const struct weft_nic_api api = {.completion = completion, .async = async, .failed = failed};
 
-/* ---- What happens ---- */
+/* ---- Events of the simulation ---- */
 
 static void move(struct card *c, const struct card *peer, enum weft_qp_state to)
 {
@@ -144,7 +145,7 @@ static void note(struct world *w, uint64_t what)
 	w->trace = (w->trace ^ what ^ w->sim->now_ns) * 1099511628211ull;
 }
 
-/* Before a reset, too, which forgets them. */
+/* Takes far's completions: also before a reset, which would discard them. */
 static void take_received(struct world *w)
 {
 	struct weft_wc wc;
@@ -156,7 +157,7 @@ static void take_received(struct world *w)
 	}
 }
 
-/* What has become of the request; another, then. */
+/* Takes the request's completion, if there is one, and posts another request. */
 static bool look_at_result(struct world *w)
 {
 	struct weft_wc wc;
@@ -169,7 +170,7 @@ static bool look_at_result(struct world *w)
 		assert_true(w->sim->now_ns <= w->posted_ns + PATIENCE_NS);
 		w->sent++;
 	} else {
-		/* the timer runs from the first look, and not a nanosecond too long */
+		/* the timer runs from the first look on, and not a nanosecond too long */
 		assert_int_equal(wc.status, WEFT_WC_RNR_RETRY_EXC_ERR);
 		assert_int_equal(w->sim->now_ns, w->posted_ns + PATIENCE_NS);
 		w->given_up++;
@@ -191,7 +192,7 @@ static void near_looks(struct weft_sim *sim, struct weft_sim_event *event)
 	do
 		due_ns = weft_nic_progress(&c->nic, &c->caller, sim->now_ns);
 	while (look_at_result(c->world));
-	/* a sleeper is to look again */
+	/* the nic has kicked its helper if a request waits */
 	assert_true(c->kicked == !!c->nic.nwaiting);
 	weft_sim_at(sim, event, sim->now_ns + (due_ns < TICK_NS ? due_ns : TICK_NS));
 }
@@ -207,7 +208,7 @@ static void far_is_ready(struct weft_sim *sim, struct weft_sim_event *event)
 	weft_sim_at(sim, event, sim->now_ns + splitmix64(&w->random) % (2 * READY_NS));
 }
 
-/* ---- ---- */
+/* ---- Worlds ---- */
 
 static void open_card(struct world *w, struct card *c, const char *path, weft_sim_fn *happen)
 {
@@ -276,7 +277,7 @@ static void close_world(struct world *w)
 	close_card(&w->far);
 }
 
-/* Worlds of those seeds, side by side; their traces. */
+/* Runs worlds with those seeds side by side, and returns their traces. */
 static void run(unsigned int n, const uint64_t *seed, uint64_t *trace, uint64_t for_ns)
 {
 	static const char *const path[2] = {"one", "another"};
@@ -327,7 +328,7 @@ static uint64_t spent_ns(void)
 	return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
 }
 
-/* Of the processor, as others may be using it, too. */
+/* Measures processor time, as other programs may be running. */
 static void test_thousand_seconds(void **state)
 {
 	const uint64_t seed[] = {1, 2};

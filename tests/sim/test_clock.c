@@ -15,7 +15,7 @@
 struct game {
 	struct weft_sim sim;
 	struct weft_sim_event event[EVENTS];
-	uint64_t at_ns[EVENTS], order[EVENTS]; /* the model's: order 0 is not set */
+	uint64_t at_ns[EVENTS], order[EVENTS]; /* of the model; order 0: the event is not set */
 	uint64_t orders;
 	uint64_t trace;
 };

@@ -54,7 +54,7 @@ weft_cu_result cuMemAlloc_v2(weft_cu_ptr *at, size_t bytes)
 	return err;
 }
 
-/* Where the CPU finds the bytes, too. */
+/* Managed memory: the CPU reaches the bytes at the same address. */
 weft_cu_result cuMemAllocManaged(weft_cu_ptr *at, size_t bytes, unsigned int flags)
 {
 	struct soft_memory *memory;
@@ -84,7 +84,7 @@ weft_cu_result cuMemAllocManaged(weft_cu_ptr *at, size_t bytes, unsigned int fla
 	return WEFT_CUDA_SUCCESS;
 }
 
-/* As hardware's: waits for all work of the memory's context, and of the current one, if any. */
+/* Waits, as hardware does, for all work of the memory's context, and of the current one, if any. */
 weft_cu_result cuMemFree_v2(weft_cu_ptr at)
 {
 	struct soft_range *range;
@@ -101,7 +101,8 @@ weft_cu_result cuMemFree_v2(weft_cu_ptr at)
 	err = soft_wait_all(range->context);
 	if (!err && !soft_current(&context))
 		err = soft_wait_all(context);
-	range = soft_range_start(at); /* another thread may have been faster */
+	range = soft_range_start(
+		at); /* asked again: another thread may have freed it while this one waited */
 	if (!err && range)
 		soft_range_end(range);
 	return err;

@@ -71,7 +71,7 @@ static weft_cu_result start(weft_cu_context context)
 	return WEFT_CUDA_SUCCESS;
 }
 
-/* Waits for the work in it, then nothing of it is left. */
+/* Ends the context: waits for the work in it, then all memory and streams of it are gone. */
 static void end(weft_cu_context context)
 {
 	soft_wait_all(context);
@@ -153,7 +153,8 @@ weft_cu_result cuDevicePrimaryCtxGetState(weft_cu_device device, unsigned int *f
 	return WEFT_CUDA_SUCCESS;
 }
 
-/* One that has ended or failed may be made current, and then answers everything with that. */
+/* Whether there was such a context: one that has ended or failed may still be made current, and then answers every call with
+ * that error. */
 static bool is_known(weft_cu_context context)
 {
 	return soft_context_check(context) != WEFT_CUDA_ERROR_INVALID_CONTEXT;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Copies and fills. An engine moves pieces of 64 bytes in an order that chance makes: CUDA promises
- * none within a copy. When each call comes back is what the page "API synchronization behavior" of
- * CUDA's driver API lets it, and not earlier: of pageable memory to a device the bytes are read at
+ * Copies and fills. An engine copies pieces of 64 bytes in an order that chance makes, as CUDA promises
+ * none within a copy. Each call returns as early as the page "API synchronization behavior" of
+ * CUDA's driver API lets it: from pageable memory to a device the bytes are read at
  * once and arrive later; device to device is not waited for at all.
  */
 #include "soft.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define PIECE	    64u
-#define YIELD_EVERY 16 /* pieces, about: others look between two */
+#define YIELD_EVERY 16 /* pieces, about: then other threads have a chance to look */
 
 static void move_words(uint64_t *to, const uint64_t *from, size_t count)
 {
@@ -55,7 +55,7 @@ static void copy_piece(const struct soft_op *op, const struct ends *ends, size_t
 	}
 }
 
-/* Numbers below count in an order of chance; NULL without memory. */
+/* All numbers below count, in an order of chance; NULL without memory. */
 static uint32_t *shuffled(uint64_t *chance, size_t count)
 {
 	uint32_t *order = malloc(count * sizeof(*order));
@@ -126,7 +126,8 @@ static weft_cu_result run_copy(struct soft_op *op)
 
 enum end { PAGEABLE, PINNED, DEVICE };
 
-/* Pools and mappings are reached in contexts of the devices that they are for; what cuMemAlloc gave in any. */
+/* Whether a context of the device reaches that memory: pools and mappings only of the devices that they are for, memory of
+ * cuMemAlloc any. */
 static bool is_reached(const struct soft_range *range, int device)
 {
 	if (range->kind == SOFT_MAPPED)
@@ -285,7 +286,7 @@ weft_cu_result cuMemcpyPeerAsync(weft_cu_ptr to, weft_cu_context to_context, wef
 	return err ? err : copy(&(struct request){to, from, bytes, true, true, true, true}, stream);
 }
 
-/* A fill is a copy of staged bytes that nobody waits for, unless the target is the host's. */
+/* A fill is a copy of staged bytes that is not waited for, unless the target is the host's. */
 static weft_cu_result fill(uint64_t at, unsigned char value, size_t bytes, weft_cu_stream handle,
 			   bool async)
 {

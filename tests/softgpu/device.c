@@ -70,7 +70,7 @@ void soft_die(const char *format, ...)
 	abort();
 }
 
-/* What the parent's threads held or waited for nobody does here; cuInit does not help. */
+/* In a fork's child no thread does what the parent's held or waited for; cuInit does not help, either. */
 static void in_child(void)
 {
 	self.state = WEFT_CUDA_ERROR_NOT_INITIALIZED;
@@ -197,7 +197,7 @@ weft_cu_result cuDeviceGetAttribute(int *value, unsigned int attribute, weft_cu_
 		*value = 1;
 		return WEFT_CUDA_SUCCESS;
 	}
-	/* rather no answer than one that hardware does not give */
+	/* an error rather than an answer that hardware may not give */
 	return WEFT_CUDA_ERROR_INVALID_VALUE;
 }
 

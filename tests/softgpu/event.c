@@ -85,7 +85,7 @@ weft_cu_result cuEventRecord(weft_cu_event event, weft_cu_stream handle)
 	return WEFT_CUDA_SUCCESS;
 }
 
-/* One that was never recorded is done. */
+/* An event that was never recorded counts as done. */
 weft_cu_result cuEventQuery(weft_cu_event event)
 {
 	weft_cu_result err;

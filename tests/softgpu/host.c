@@ -51,7 +51,7 @@ weft_cu_result cuMemFreeHost(void *at)
 	return err;
 }
 
-/* What is not there, or cannot be written, is not pinned. */
+/* Whether all of it is mapped and can be written: else CUDA does not pin it. */
 static bool is_writable(uint64_t start, size_t bytes)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -76,7 +76,7 @@ weft_cu_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned int flags)
 	SOFT_BEGIN_IN(context);
 	if (!at || !bytes || flags & ~15u)
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
-	/* two may share a page, but no byte */
+	/* two registrations may share a page, but no byte */
 	for (range = soft_ranges; range; range = range->next)
 		if (start < range->start + range->bytes && range->start < start + bytes)
 			return range->kind == SOFT_REGISTERED

@@ -33,7 +33,7 @@ weft_cu_result cuIpcGetMemHandle(struct weft_cu_ipc_memory *handle, weft_cu_ptr 
 	return WEFT_CUDA_SUCCESS;
 }
 
-/* The owner's descriptor, if it still is that. */
+/* The owner's descriptor, taken from its process, if it is still of that memory. */
 static int descriptor(const struct wire *wire)
 {
 	char path[64];

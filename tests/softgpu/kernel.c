@@ -14,7 +14,7 @@
 #include "cuda/device.h"
 
 #define WARP	  32u
-#define WARPS_MAX 32u /* at a time; of a launch with more, one block after the other */
+#define WARPS_MAX 32u /* at a time; a launch with more runs its blocks one after the other */
 #define IMAGE_MAX (64ul << 20)
 
 struct CUmod_st {
@@ -141,7 +141,7 @@ struct launch {
 };
 
 struct warp {
-	struct weft_soft_warp self; /* first: the kernel knows no more */
+	struct weft_soft_warp self; /* first, as this is all that the kernel knows of the struct */
 	struct launch *launch;
 };
 
@@ -159,7 +159,7 @@ static bool may_use(const struct launch *launch, const struct soft_range *range)
 	       launch->context->peers & 1u << range->memory->device;
 }
 
-/* Where the kernel's address is; ends the warp if there is none that its device may use. */
+/* Where the bytes at the kernel's address lie; ends the warp if there are none that its device may use. */
 static void *translate(const struct weft_soft_warp *self, uint64_t at, size_t bytes)
 {
 	struct launch *launch = ((const struct warp *)self)->launch;
@@ -190,7 +190,7 @@ static void *run_warp(void *arg)
 	return NULL;
 }
 
-/* The warps of the blocks [first, first + blocks). */
+/* Runs the warps of the blocks [first, first + blocks). */
 static void run_blocks(struct launch *launch, unsigned int first, unsigned int blocks)
 {
 	unsigned int count = blocks * launch->warps;
@@ -244,7 +244,7 @@ weft_cu_result cuLaunchKernel(weft_cu_function function, unsigned int grid_x, un
 	err = soft_stream_find(context, handle, &stream);
 	if (err)
 		return err;
-	/* whichever is current */
+	/* the stream's context counts, whichever is current */
 	if (stream->context != function->module->context)
 		return WEFT_CUDA_ERROR_INVALID_HANDLE;
 	if (!grid_x || grid_y != 1 || grid_z != 1 || !block_x || block_x > 1024 || block_y != 1 ||

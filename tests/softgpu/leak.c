@@ -17,7 +17,7 @@ static unsigned int ranges_of(enum soft_kind kind)
 	return count;
 }
 
-/* A context's own stream goes with it. */
+/* The streams that the program has made: a context's own goes with it, and does not count. */
 static unsigned int streams_left(void)
 {
 	unsigned int count = 0;

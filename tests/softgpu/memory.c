@@ -16,7 +16,7 @@ struct area {
 };
 
 static struct {
-	uint64_t start; /* of all addresses of devices, 0 until the first is wanted */
+	uint64_t start; /* where the addresses of devices begin; 0 until the first is wanted */
 	struct area *areas;
 	size_t used[SOFT_DEVICES];
 	uint64_t last_id;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What CUDA knows about an address, for threads without a context, too. */
+/* What CUDA knows about an address; threads without a context may ask, too. */
 #include "soft.h"
 
 #include <string.h>
@@ -89,7 +89,7 @@ weft_cu_result cuPointerGetAttributes(unsigned int count, unsigned int *attribut
 	for (unsigned int i = 0; i < count; i++) {
 		weft_cu_result err = answer(data[i], attributes[i], range, at);
 
-		/* one that this kind of memory does not have is zero among several */
+		/* asked for among several, an attribute that this kind of memory does not have is zero */
 		if (err && attributes[i] != WEFT_CU_POINTER_ATTRIBUTE_HOST_POINTER)
 			return err;
 	}

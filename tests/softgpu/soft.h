@@ -26,7 +26,7 @@ WEFT_CUDA_OLD_CALLS(SOFT_CALL)
 
 #define SOFT_DEVICES	  2
 #define SOFT_DEVICE_BYTES (4ull << 30)
-#define SOFT_UNIT	  512ul	      /* cuMemAlloc's alignment: neighbours stand close */
+#define SOFT_UNIT	  512ul /* cuMemAlloc's alignment: allocations lie close to each other */
 #define SOFT_BLOCK	  (2ul << 20) /* the granularity of mappings */
 #define SOFT_PAGE	  4096ul
 
@@ -82,7 +82,7 @@ void soft_context_fail(weft_cu_context context, weft_cu_result fault);
 /* ---- memory.c: bytes, and the addresses that show them ---- */
 
 struct soft_memory {
-	int fd; /* what peers map, -1: nobody can */
+	int fd; /* what peers map; -1: they cannot */
 	size_t bytes;
 	uint8_t *at;		    /* where engines and kernels find it */
 	int device;		    /* -1: the host's */
@@ -118,13 +118,13 @@ extern struct soft_range *soft_ranges;
 
 /* NULL without memory or room on the device. A reference is the caller's. */
 struct soft_memory *soft_memory_new(size_t bytes, int device, bool exportable);
-/* What `fd` shows, which it takes. NULL if that cannot be mapped. */
+/* The memory that `fd` shows; takes the descriptor. NULL if it cannot be mapped. */
 struct soft_memory *soft_memory_of(int fd, size_t bytes, int device);
 void soft_memory_drop(struct soft_memory *memory);
 size_t soft_memory_used(int device);
 
-/* Addresses of device memory that are nobody's: 0, or the lowest that fit (`wanted`, if that is free).
- * That nobody has yet forgotten an address is no reason not to give it out again. */
+/* Takes free addresses of device memory: `wanted`, if these are free, else the lowest that fit; 0 if none do.
+ * An address may be given out again although the program still knows it from before. */
 uint64_t soft_area_take(size_t bytes, size_t alignment, uint64_t wanted);
 /* The bytes of the area that starts there; 0: none does. */
 size_t soft_area_at(uint64_t at);
@@ -208,13 +208,13 @@ weft_cu_result soft_enqueue(weft_cu_stream stream, struct soft_op *op);
 weft_cu_result soft_after(struct soft_op *op, weft_cu_stream stream, uint64_t seq);
 /* Waits until the stream has done so many; lets go of the lock meanwhile. The context's fault. */
 weft_cu_result soft_wait(weft_cu_stream stream, uint64_t seq);
-/* As a query does: not ready for some times, whatever has been done. */
+/* The answer of a query: not ready for some times, whatever has been done. */
 weft_cu_result soft_query(weft_cu_stream stream, uint64_t seq);
 weft_cu_result soft_wait_all(weft_cu_context context);
 
 /* ---- kernel.c, ipc.c, event.c, vmm.c, leak.c ---- */
 
-/* How many there are that nobody has ended. */
+/* How many there are that the program has not ended. */
 unsigned int soft_modules_left(void);
 unsigned int soft_events_left(void);
 unsigned int soft_handles_left(void);

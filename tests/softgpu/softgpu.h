@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-/* While held, no operation of any stream of this process begins, whichever thread waits. Any thread. */
+/* While held, no operation of any stream of this process begins, whichever thread waits. May be called by any thread. */
 __attribute__((visibility("default"))) void weft_soft_gpu_hold(bool hold);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Streams. Each has a thread, which carries out an operation when somebody waits for it, or at last
- * when it is late enough: on hardware everything ends at some time, too, though nobody asks.
+ * Streams. Each has a thread, which carries out an operation when a call waits for it, or at last
+ * when it is late enough: on hardware, too, everything ends at some time without being waited for.
  */
 #include "soft.h"
 
@@ -11,8 +11,8 @@
 
 #include "softgpu.h"
 
-#define LATE_NS	    50000000ull /* what nobody asks for is done after this */
-#define QUERIES_MAX 4		/* so often a query says "not ready" of what it could have */
+#define LATE_NS	    50000000ull /* what no call waits for is done after this */
+#define QUERIES_MAX 4 /* how often at most a query says "not ready" though the work could be done */
 
 struct CUstream_st *soft_streams;
 static bool held;
@@ -82,7 +82,7 @@ weft_cu_result soft_stream_find(weft_cu_context context, weft_cu_stream handle, 
 
 /* ---- a stream's thread ---- */
 
-/* Whether the operation's turn has come; asks for what it comes after. */
+/* Whether the operation's turn has come; demands the operations of other streams that it must come after. */
 static bool is_due(struct soft_op *op, bool *waits)
 {
 	weft_cu_stream stream = op->stream;
@@ -153,8 +153,8 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The program's signals are for its own threads; but a thread that touches memory on the program's behalf has
- * to take the faults that it has a handler for. */
+/* Begins the stream's thread. The program's signals are for its own threads; but a thread that touches memory on the program's
+ * behalf has to take the faults for which the program has a handler. */
 static bool employ(weft_cu_stream stream)
 {
 	sigset_t all, before;
@@ -185,7 +185,7 @@ weft_cu_result soft_after(struct soft_op *op, weft_cu_stream stream, uint64_t se
 	return WEFT_CUDA_SUCCESS;
 }
 
-/* The legacy stream and those that block it come one after the other. */
+/* Work of the legacy stream and work of streams that block it come one after the other. */
 static weft_cu_result put_behind(weft_cu_stream stream, struct soft_op *op)
 {
 	weft_cu_stream legacy = stream->context->legacy;
@@ -273,7 +273,7 @@ weft_cu_result cuStreamCreateWithPriority(weft_cu_stream *stream, unsigned int f
 	return cuStreamCreate(stream, flags);
 }
 
-/* What is in it goes on. */
+/* The work that is in the stream goes on. */
 weft_cu_result cuStreamDestroy_v2(weft_cu_stream handle)
 {
 	weft_cu_context context;
@@ -281,7 +281,7 @@ weft_cu_result cuStreamDestroy_v2(weft_cu_stream handle)
 	weft_cu_result err;
 
 	SOFT_BEGIN();
-	/* a real one has freed it, and does so again */
+	/* hardware's libcuda has freed such a stream with its context, and would free it again */
 	for (stream = soft_streams; stream; stream = stream->next)
 		if (stream == handle && !stream->context->alive)
 			soft_die("cuStreamDestroy of a stream whose context has ended");

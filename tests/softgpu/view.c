@@ -26,7 +26,7 @@ static weft_cu_result add(struct soft_view *view, const struct soft_segment *seg
 	return WEFT_CUDA_SUCCESS;
 }
 
-/* From `at` on, up to the end of one mapping. */
+/* The segment from `at` on, up to the end of one mapping. */
 static weft_cu_result segment_at(uint64_t at, size_t bytes, struct soft_segment *segment)
 {
 	struct soft_range *range = soft_range_at(at);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A handle is one of cuMemCreate's, or of an import. */
+/* A handle, made by cuMemCreate or by an import. */
 struct handle {
 	struct soft_memory *memory; /* NULL: released */
 	unsigned int count;	    /* releases that are due */
@@ -114,7 +114,7 @@ weft_cu_result cuMemCreate(weft_cu_memory *memory, size_t bytes,
 		memory);
 }
 
-/* What is mapped stays until it is unmapped. */
+/* Memory that is mapped stays until it is unmapped. */
 weft_cu_result cuMemRelease(weft_cu_memory value)
 {
 	struct handle *handle;
@@ -162,7 +162,7 @@ weft_cu_result cuMemMap(weft_cu_ptr at, size_t bytes, size_t offset, weft_cu_mem
 	return WEFT_CUDA_SUCCESS;
 }
 
-/* Whole mappings only, one behind the other. */
+/* Whether the range is that of whole mappings, one behind the other. */
 static bool covers_mappings(uint64_t at, size_t bytes)
 {
 	uint64_t end = at + bytes;
@@ -180,7 +180,7 @@ static bool covers_mappings(uint64_t at, size_t bytes)
 weft_cu_result cuMemUnmap(weft_cu_ptr at, size_t bytes)
 {
 	SOFT_BEGIN();
-	/* what is reserved, but not mapped, is unmapped already */
+	/* to unmap what is reserved, but not mapped, succeeds */
 	if (bytes && at % SOFT_BLOCK == 0 && bytes % SOFT_BLOCK == 0 && is_reserved(at, bytes))
 		return WEFT_CUDA_SUCCESS;
 	if (!covers_mappings(at, bytes))
@@ -236,7 +236,7 @@ weft_cu_result cuMemRetainAllocationHandle(weft_cu_memory *memory, void *at)
 	return handle_new(range->memory, memory);
 }
 
-/* As CUDA tells of a mapping's range: with all that lies side by side in one reservation, each of an id of its own. */
+/* What CUDA tells of a mapping's range: that of all mappings side by side in one reservation, though each has an id of its own. */
 void soft_mapping_around(const struct soft_range *range, uint64_t *start, size_t *bytes)
 {
 	const struct soft_range *beside;
@@ -254,7 +254,7 @@ void soft_mapping_around(const struct soft_range *range, uint64_t *start, size_t
 
 /* ---- between processes ---- */
 
-/* The same file, for writing only: mmap wants to read, too, and is refused. */
+/* A descriptor of the same file, for writing only: mmap needs to read, too, and is refused. */
 static int refuses_mmap(int fd)
 {
 	char path[64];
@@ -305,8 +305,7 @@ weft_cu_result cuMemImportFromShareableHandle(weft_cu_memory *memory, void *os_h
 			  memory);
 }
 
-/* A dma-buf of a part of device memory. CUDA takes none back; so it needs no bytes, only its size.
- */
+/* A dma-buf of a part of device memory. CUDA imports none; so it needs no bytes, only its size. */
 weft_cu_result cuMemGetHandleForAddressRange(void *out, weft_cu_ptr at, size_t bytes,
 					     unsigned int type, unsigned long long flags)
 {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """A connection is set up in a few times what TCP takes. `make bench` holds it to its bound of 3; here it
-fails only at thrice that in the best of five runs: neighbours on a shared machine make runs slower."""
+fails only at thrice that in the best of five runs, as other work on a shared machine makes runs slower."""
 import sys
 from pathlib import Path
 

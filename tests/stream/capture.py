@@ -88,7 +88,7 @@ def truths(path):
 
 
 def positions():
-    """Of the photomultipliers, by number: the 976 points of the lattice nearest to its centre."""
+    """The positions of the photomultipliers, by number: the 976 points of the lattice nearest to its centre."""
     points = [(q + r / 2, r * 3**.5 / 2, q * q + q * r + r * r, r, q)
               for q in range(-20, 21) for r in range(-20, 21)]
     points.sort(key=lambda p: p[2:])
@@ -116,7 +116,7 @@ def mgp(number, merged, source=0, flags=0):
 
 
 def write_capture(path, datagrams, port=6666, ends=(bytes(4), bytes(4))):
-    """(time in ns, payload) of each, without checksums of UDP, to all of a network."""
+    """Writes a capture of datagrams, (time in ns, payload) each, to the broadcast address and without UDP checksums."""
     data = struct.pack('<IHHiIII', 0xa1b23c4d, 2, 4, 0, 0, 262144, 1)
     for time_ns, body in datagrams:
         ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, *ends)

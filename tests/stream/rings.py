@@ -11,7 +11,7 @@ QUANTISATION = 5.2  # mm a hit
 
 
 def played(folder, events, rings, algorithm, *more, noise=0.5, seed=1):
-    """[(rings there are, rings found)] of each event."""
+    """[(true rings, rings found)] of each event."""
     stream('generate', '--events', events, '--rings', rings, '--noise', noise, '--seed', seed,
            '--write', folder / 'a.pcap', '--truth', folder / 'a.txt')
     stream('trigger', '--read', folder / 'a.pcap', '--algorithm', algorithm, '--fits', folder / 'f.txt',
@@ -22,7 +22,7 @@ def played(folder, events, rings, algorithm, *more, noise=0.5, seed=1):
 
 
 def chosen(pairs, hits, apart=0):
-    """Those whose rings have so many hits each, and lie so far from each other."""
+    """The pairs of events whose true rings have so many hits each, and lie so far from each other."""
     def fine(there):
         gaps = numpy.hypot(*(there[:, None, :2] - there[None, :, :2]).transpose(2, 0, 1))
         return (there[:, 5] >= hits).all() and (gaps[numpy.triu_indices(len(there), 1)] >= apart).all()
@@ -30,7 +30,7 @@ def chosen(pairs, hits, apart=0):
 
 
 def matches(there, found):
-    """Which of the rings there are were found, each once."""
+    """Which of the true rings were found, each once."""
     hit = numpy.zeros(len(there), bool)
     if len(found):
         near = (abs(there[:, None, 2] - found[None, :, 2]) < IN_RADIUS) & (numpy.hypot(
@@ -41,13 +41,13 @@ def matches(there, found):
 
 
 def efficiency(pairs):
-    """(share of the rings that was found, rings an event that are none)"""
+    """(share of the true rings that was found, false rings an event)"""
     right = sum(matches(*pair).sum() for pair in pairs)
     return (right / sum(len(there) for there, _ in pairs),
             (sum(len(found) for _, found in pairs) - right) / len(pairs))
 
 
 def misses(pairs):
-    """Of single rings: (hits, by how much r, x and y miss) of each event where one was found."""
+    """For events with one ring, where one was found: (hits, errors of r, x and y)."""
     both = [(there[0], found[0]) for there, found in pairs if len(found)]
     return numpy.array([(t[5], f[2] - t[2], f[0] - t[0], f[1] - t[1]) for t, f in both])

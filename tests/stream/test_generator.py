@@ -34,14 +34,14 @@ def even(values, low, high, bins=40):
 
 
 def poisson(values, mean):
-    """Of values each with a mean of its own: by the probability of being below."""
+    """The probability that values, each of a Poisson distribution with a mean of its own, are as uneven as these."""
     chance = numpy.random.default_rng(1)
     below, at = stats.poisson.cdf(values - 1, mean), stats.poisson.pmf(values, mean)
     return even(below + at * chance.random(len(values)), 0, 1)
 
 
 def test_radii(made):
-    """f √(2(n − 1) − m²/p²) of even momenta."""
+    """Radii are f √(2(n − 1) − m²/p²) of evenly distributed momenta."""
     _, _, r, p, _, _ = rings(made[0]).T
     assert numpy.allclose(r, 17020 * numpy.sqrt(2 * 62.8e-6 - (0.13957 / p)**2), atol=1e-3)
     momentum = 0.13957 / numpy.sqrt(2 * 62.8e-6 - (r / 17020)**2)
@@ -54,7 +54,7 @@ def test_centres(made):
 
 
 def test_hits(made):
-    """Photons, noise; a hit for each photon but those outside, or on the same photomultiplier."""
+    """How many photons and how much noise; each photon is a hit, but for those outside, or on the same photomultiplier as another."""
     found, datagrams = made
     _, _, r, _, photons, hits = rings(found).T
     assert poisson(photons, 12 * (r / 190.7)**2) > LEAST
@@ -96,7 +96,7 @@ def test_times(made):
 
 
 def test_datagrams(made):
-    """Whole events, numbered datagrams, the counts of boards, labels; the last says so."""
+    """Events are whole, datagrams numbered, counts of boards and labels right; the last datagram says that it is the last."""
     found, datagrams = made
     number = 0
     for i, (time_ns, data) in enumerate(datagrams):
@@ -117,7 +117,7 @@ def test_datagrams(made):
 
 
 def test_pace(tmp_path):
-    """A wire's time for each frame: 1,538 bytes of it for 1,472."""
+    """Each frame takes its time on the wire: that of 1,538 bytes for a payload of 1,472."""
     for name, speed in ('1gbe', 1), ('10gbe', 10), ('4x10gbe', 40):
         stream('generate', '--events', 2000, '--pace', name, '--write', tmp_path / 'a.pcap')
         at = 0
@@ -142,7 +142,7 @@ def test_same_by_seed(tmp_path):
 
 
 def test_scrambled(tmp_path):
-    """Only the labels differ."""
+    """With --scramble only the labels differ."""
     data = []
     for more in (), ('--scramble',):
         stream('generate', '--events', 500, '--write', tmp_path / 'a.pcap', *more)
@@ -184,7 +184,7 @@ def test_nowhere_to_write(tmp_path):
 
 
 def test_each_photomultiplier(made):
-    """Those that the lattice has are all hit, at either disk, and no others."""
+    """Every photomultiplier of the lattice is hit, at either disk, and no other number occurs."""
     seen = numpy.bincount([p for _, d in made[1] for e in events(d)[1] for p in e.pmts], minlength=1953)
     assert len(seen) == 1953 and not seen[0] and (seen[1:] > 0).all()
     # noise reaches the rim, and photons the middle more

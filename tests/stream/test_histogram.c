@@ -73,7 +73,7 @@ static void merged(void **state)
 	check(VALUES);
 }
 
-/* Each begins behind the one before, and holds its own beginning. */
+/* Each step of the histogram begins behind the one before, and holds its own first value. */
 static void steps(void **state)
 {
 	for (uint32_t i = 0; i < WEFT_HISTOGRAM_STEPS; i++) {

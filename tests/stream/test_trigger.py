@@ -84,7 +84,7 @@ def test_formulas(tmp_path, some, name, formula):
 
 
 def test_taubin_is_nearly_geometric(tmp_path):
-    """On single rings, of which a fit of distances moves it by little, and never makes it worse."""
+    """On single rings a fit of distances that begins at Taubin's moves it by little, and never makes it worse."""
     pairs = chosen(played(tmp_path, 400, '0,1,0,0,0', 'taubin', noise=0), hits=8)
     hits = [e.pmts for _, f in frames(tmp_path / 'a.pcap') for e in events(payload(f))[1]]
     hits = [h for h, t in zip(hits, truths(tmp_path / 'a.txt')) if t.rings[0][5] >= 8]
@@ -108,7 +108,8 @@ CIRCLE = [(150 * numpy.cos(a), 150 * numpy.sin(a)) for a in numpy.arange(12) * n
 
 @pytest.mark.parametrize('name', ['crawford', 'taubin', 'almagest', 'histogram'])
 def test_odd_events(tmp_path, name):
-    """Empty; too few; collinear, on one spot; a photomultiplier twice, one that is not there; 255 hits."""
+    """Events that are empty, have too few hits, hits in a line or at one spot, a photomultiplier twice or one that does not exist,
+    or 255 hits."""
     line = near([(18 * k, 0) for k in range(-8, 9)])
     spot = [1, 1 + 976, 1, 977]
     ring = near(CIRCLE)
@@ -146,7 +147,7 @@ def events_each():
 
 
 def test_resolution(tmp_path, events_each):
-    """Of Crawford's fit without noise: what the pitch of the photomultipliers allows."""
+    """The resolution of Crawford's fit without noise is what the pitch of the photomultipliers allows."""
     hits, r, x, y = misses(chosen(played(tmp_path, events_each, '0,1,0,0,0', 'crawford', noise=0), 8)).T
     scaled = [numpy.std(off * hits**.5) / QUANTISATION for off in (r, x, y)]
     assert 1 <= scaled[0] <= 1.15, scaled
@@ -171,7 +172,7 @@ def test_almagest(tmp_path, events_each, rings, hits, apart, least, fakes):
 
 @pytest.mark.parametrize('name', ['crawford', 'almagest'])
 def test_labels_are_not_read(tmp_path, name):
-    """A run with the labels scrambled gives the same bytes."""
+    """With scrambled labels the trigger writes the same bytes."""
     written = []
     for more in (), ('--scramble',):
         stream('generate', '--events', 3000, '--write', tmp_path / 'a.pcap', *more)
@@ -182,7 +183,7 @@ def test_labels_are_not_read(tmp_path, name):
 
 
 def test_primitives(tmp_path):
-    """One for each event with rings, in datagrams of 6.4 µs each, in order."""
+    """A primitive for each event with rings, in order, in datagrams of 6.4 µs each."""
     stream('generate', '--events', 4000, '--rate', 4e7, '--write', tmp_path / 'a.pcap')
     told = stream('trigger', '--read', tmp_path / 'a.pcap', '--fits', tmp_path / 'f.txt', '--write',
                   tmp_path / 'p.pcap', '--json')
@@ -235,7 +236,7 @@ def test_twice_the_same(tmp_path):
 
 
 def test_other_packets(tmp_path):
-    """What is not sent to the port is none of the stream, and counted apart."""
+    """Packets that are not sent to the port are none of the stream, and counted apart."""
     write_capture(tmp_path / 'a.pcap', [(1, mgp(0, []))])
     write_capture(tmp_path / 'b.pcap', [(2, mgp(0, []))], port=7)
     other = (tmp_path / 'b.pcap').read_bytes()[24:]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 SUITE = Path('/usr/share/doc/rdma-core/tests')
 FOREIGN = re.compile(r'test_(mlx5|efa|cuda)')
-SECONDS = 60  # for each test, without which one that waits for ever ends the table
+SECONDS = 60  # a limit for each test, so that one that waits for ever does not end the table
 
 
 class TooLong(Exception):

@@ -46,7 +46,7 @@ def expected(name='expected.tsv'):
 
 @pytest.fixture(scope='module')
 def here():
-    """What play.py says of Weft."""
+    """The table that play.py prints over Weft."""
     if not (play.SUITE / 'base.py.gz').exists():
         pytest.skip('rdma-core is not installed')
     with Fabric() as fabric:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A queue from which many take, beside a list of what became of each receive. At each labelled turn of a
- * taker others may act, and so on in depth: what they then see, each process may see of another.
+ * Several takers of one shared receive queue, beside a list of what became of each receive. At each labelled
+ * turn of a taker others act, and at their turns again others, to some depth: so one thread gets every
+ * interleaving that several processes could have.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +39,7 @@ enum fate {
 
 struct taker {
 	struct weft_take take;
-	struct weft_pool_slot *slot; /* NULL: it holds none */
+	struct weft_pool_slot *slot; /* NULL: it has no receive */
 	bool acts;
 };
 
@@ -52,7 +53,7 @@ static struct {
 	uint64_t posted, completed, polled;
 	uint64_t seed;
 	uint32_t depth;
-	uint32_t acting; /* the taker that completes */
+	uint32_t acting; /* the taker that completes its receive now */
 	uint32_t out_of_turn;
 } w;
 
@@ -79,7 +80,7 @@ static void post(void)
 		w.fate[w.posted++ % RECEIVES] = POSTED;
 }
 
-/* What is complete is found, and nothing else; of none it is said that there is one twice. */
+/* Polls once: a completed receive is found if there is one, and each only once. */
 static void poll_one(void)
 {
 	uint64_t completed = w.completed;
@@ -118,7 +119,7 @@ static void complete(struct taker *t)
 	w.acting = before;
 }
 
-/* As a taker that dies. */
+/* The taker dies with a receive in hand. */
 static void let_go(struct taker *t)
 {
 	weft_take_let_go(w.pool, &t->take);
@@ -174,7 +175,7 @@ static void limit_reached(struct weft_srq *q)
 {
 }
 
-/* No thread here is an owner's that locks without its name. */
+/* Every thread here is the same to the nic's locks, which need not know their owners. */
 static uint32_t self(void *context)
 {
 	return 0;
@@ -194,7 +195,7 @@ static void open_queue(uint32_t depth)
 	w.nic.api = &api;
 	w.posted = w.completed = w.polled = w.out_of_turn = 0;
 	assert_int_equal(weft_srq_create(&w.nic, &w.queue, 1, depth, 1), 0);
-	/* all of it completes in one place, whatever queue pair it is for */
+	/* all completions go to one queue, whichever queue pair they are of */
 	w.queue.cq = &w.cq;
 	assert_int_equal(weft_pool_alloc(w.pool, weft_pool_ring_bytes(0, false), &wake_off), 0);
 	for (uint32_t i = 0; i < TAKERS; i++)

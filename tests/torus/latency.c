@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The time of an 8-byte PUT from program to program, half of there and back; and the reference: a
- * token that processes pass round by sleeping in shared memory.
+ * The time of an 8-byte PUT from program to program, half of there and back; and what it is compared with: a
+ * token in shared memory that sleeping processes pass round.
  *
  *	latency token PROCESSES ROUNDS	prints ns a hand-over, the median of rounds
  *	latency put ROUNDS		on two nodes of a torus, ranks 0 and the last; rank 0 prints ns one way
@@ -135,7 +135,7 @@ static int put(unsigned int rounds)
 	ape_query(ape, &info);
 	memory = ape_alloc(ape, 4096);
 	other = info.rank ? 0 : info.nodes - 1;
-	/* word 0 is put to, 1 is put from; word 2 gets the other's address */
+	/* word 0 is put to, word 1 put from; word 2 gets the address of the other rank's memory */
 	if (!memory || ape_register(ape, memory, 4096, APE_MAY_PUT) < 0 ||
 	    ape_receive(ape, &memory[2], 8, 0) < 0)
 		exit(1);
@@ -159,7 +159,7 @@ static int put(unsigned int rounds)
 	}
 	if (!info.rank)
 		print_median(ns, rounds, 2);
-	/* what has not ended when it closes is given up */
+	/* waits for the end of all PUTs, as ape_close would give up what has not ended */
 	for (take_events(); ended < rounds + WARM + 1; take_events())
 		if (ape_wait(ape, &seen, -1) != 1)
 			exit(1);

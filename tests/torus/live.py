@@ -35,7 +35,7 @@ class Live:
         return json.loads(self.weft('status', '--json'))
 
     def pids(self):
-        """Of the cards, by node."""
+        """The process number of each node's card."""
         return {node['node']: node['pid'] for node in self.status()['nodes']}
 
     def each(self, program, *words):
@@ -62,7 +62,7 @@ class Live:
 
 
 def is_running(pid):
-    """A zombie has ended: its parent may not have asked yet."""
+    """Whether the process runs: a zombie does not, though its parent has not asked for its status."""
     try:
         return Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
     except (FileNotFoundError, ProcessLookupError):

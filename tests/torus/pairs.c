@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Each node with each: PUT, GET and SEND of every size, each byte compared, and guard bytes around.
- * Runs on each node of a torus at once, process 0 on each. With `hold` as argument it waits for a
- * line of input before the PUTs and GETs, and after them, and says where it is.
+ * PUT, GET and SEND of every size from each node to each, each byte compared, and guard bytes around.
+ * Runs on all nodes of a torus at once, as process 0 on each. With `hold` as argument it waits for a
+ * line of input before the PUTs and GETs, and after them, and prints which of the two it waits for.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -94,7 +94,7 @@ static void post(int err)
 		fail("post", err);
 }
 
-/* All others have come as far as we. */
+/* Returns when all ranks have called it. */
 static void meet(void)
 {
 	static uint64_t lap;
@@ -116,7 +116,7 @@ static void meet(void)
 			rest();
 }
 
-/* ---- Acquaintance ---- */
+/* ---- Addresses ---- */
 
 static void introduce(void)
 {
@@ -127,7 +127,7 @@ static void introduce(void)
 		fail("ape_alloc", -1);
 	mine[NODES] = (struct card){(uint64_t)(uintptr_t)room, (uint64_t)(uintptr_t)source,
 				    (uint64_t)(uintptr_t)flags};
-	/* which one sends first is not known: each says its rank by the process that it sends for */
+	/* which rank's address comes first is not known: the receive's event says whose it is */
 	for (uint32_t r = 0; r + 1 < info.nodes; r++) {
 		err = ape_receive(ape, &mine[r], sizeof(*mine), r);
 		if (err < 0)
@@ -224,7 +224,7 @@ static void hold(bool wanted, const char *where)
 		exit(1);
 }
 
-/* Without the others: until the card has gone. */
+/* Alone, without other ranks: stays until the card has gone. */
 static int stay(void)
 {
 	int err = 1;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Programs on the nodes of a live torus: each byte, each cable's words, whose memory is mapped where."""
+"""Programs on the nodes of a live torus: each byte, the words on each cable, and which process maps which pool."""
 import itertools
 import importlib.util
 import os
@@ -33,7 +33,7 @@ def test_all_pairs(live, words):
 
 
 def test_memory_in_place(live):
-    """What is not of the pool is reached by the kernel's calls."""
+    """Memory that is not of the pool is reached by the kernel's process_vm calls."""
     live.weft('up', '2x2')
     assert live.each('torus-pairs', 'place').count(RIGHT) == 4
 
@@ -48,7 +48,7 @@ def words_of(size):
 
 
 def predicted(size, lines):
-    """Payload words of each cable, of what pairs.c does between its two holds."""
+    """How many words of payload each cable carries for what pairs.c does between its two holds."""
     nodes = [c[::-1] for c in itertools.product(*(range(s) for s in reversed(size)))]
     sent = {(node, cable): 0 for node in nodes for cable in range(6)}
 
@@ -76,7 +76,7 @@ def repeated(status):
 
 
 def settled(live):
-    """Once two looks see the same: cards tell how far they are when they go to sleep."""
+    """The status when two looks find the same: cards write their counts when they go to sleep."""
     seen = []
 
     def is_settled():

@@ -99,7 +99,7 @@ static void test_order(void **state)
 	}
 }
 
-/* What was sent before a reader came is not for it; a writer goes on where the last one was. */
+/* A new reader does not get what was sent before it came; a new writer goes on where the last one was. */
 static void test_new_ends(void **state)
 {
 	open_both(2);
@@ -132,7 +132,7 @@ static void test_cut(void **state)
 	assert_int_equal(out.lost, 2);
 }
 
-/* The other end is not believed. */
+/* Counts that the other end has damaged are not believed. */
 static void test_damaged(void **state)
 {
 	uint64_t beat[WEFT_RING_QUADS];
@@ -194,7 +194,7 @@ static void *write_all(void *unused)
 	return NULL;
 }
 
-/* No sleep that nobody ends: the whole takes a second, and such a one ten. */
+/* Both ends sleep whenever they can; a sleep that no knock ended would take ten seconds, the whole test takes one. */
 static void test_asleep(void **state)
 {
 	struct timespec begun, done;
@@ -231,7 +231,7 @@ static void *knock_later(void *unused)
 	return NULL;
 }
 
-/* It sleeps: it takes no time of the processor; and it does not, when the knock was before. */
+/* A thread sleeps at a door without processor time; it does not sleep when the knock came before. */
 static void test_door(void **state)
 {
 	struct rusage before, after;

@@ -6,9 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic uint64_t stopped_ns; /* 0: it runs */
+static _Atomic uint64_t stopped_ns; /* 0: the clock runs */
 
-/* For libibverbs, too: a program's own functions come before those of libc. */
+/* libibverbs calls this one, too: a program's own functions come before those of libc. */
 __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct timespec *t)
 {
 	uint64_t ns = atomic_load(&stopped_ns);

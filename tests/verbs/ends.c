@@ -22,8 +22,8 @@ const char *const kind_name[KINDS] = {"pooled", "mixed",  "pieces", "data",
 
 int64_t (*ends_game)(struct end *end);
 
-static uint8_t data[2][ENDS_BYTES];  /* of the near and the other end */
-static uint8_t (*stack)[ENDS_BYTES]; /* of main(), one for each */
+static uint8_t data[2][ENDS_BYTES];  /* of the near end and of the other */
+static uint8_t (*stack)[ENDS_BYTES]; /* of main(): an array for each end */
 
 /* ---- One end ---- */
 
@@ -57,7 +57,8 @@ static void *make_memory(enum kind kind, bool is_far)
 
 static void free_memory(enum kind kind, void *at)
 {
-#ifndef __SANITIZE_THREAD__ /* it sees no order that comes by way of another process */
+/* the sanitizer sees no order between two frees that comes by way of another process */
+#ifndef __SANITIZE_THREAD__
 	if (kind == KIND_SMALL)
 		free(at);
 #endif
@@ -67,7 +68,8 @@ static void free_memory(enum kind kind, void *at)
 		munmap((uint8_t *)at - MIXED_SKIP, ENDS_BYTES + 4096);
 }
 
-/* Some pages that cannot move, and some that have moved already, next to each other or not. */
+/* In one region pages that cannot migrate and pages that have migrated already, some next to each other and
+ * some apart. */
 static void make_pieces(struct end *end, uint8_t *at)
 {
 	static const struct {
@@ -136,12 +138,12 @@ static struct address address_of(const struct end *end)
 	return address;
 }
 
-/* ---- What the other end is asked ---- */
+/* ---- What the test asks of the other end ---- */
 
 struct request {
 	enum { RECEIVE, NEXT, LITMUS, GAME, EVENT, MODIFY, STATE, DEREGISTER, UNMAP, END } what;
 	uint64_t wr_id;
-	int num_sge; /* or the argument of what needs one */
+	int num_sge; /* or the argument of an order that has one */
 	struct ibv_sge sge[RIG_SGE];
 	struct litmus game;
 };
@@ -211,7 +213,7 @@ static void must(bool ok, const char *what)
 	exit(1);
 }
 
-/* The process of the other end. An assertion that fails outside a test ends it. */
+/* The process of the other end. An assertion that fails outside a test ends the process. */
 static void other_process(int fd)
 {
 	struct request request;
@@ -227,7 +229,7 @@ static void other_process(int fd)
 	memcpy(end.peer, peer.buffer, sizeof(end.peer));
 	rig_move(end.qp, IBV_QPS_RTS, peer.qpn);
 	do {
-		/* the first one says that we are connected */
+		/* the first answer says that this end is connected */
 		must(write(fd, &answer, sizeof(answer)) == sizeof(answer), "write of an answer");
 		must(read(fd, &request, sizeof(request)) == sizeof(request), "read of a request");
 		answer = serve(&end, &request);
@@ -251,7 +253,8 @@ int ends_main(int argc, char **argv, int (*run)(void))
 
 /* ---- Both ends ---- */
 
-/* As one may look at a child: the calls that the fabric uses may be forbidden. */
+/* By /proc/PID/mem, which a parent may open: the calls by which Weft reaches other processes may be
+ * forbidden. */
 static int open_memory(const struct far *far)
 {
 	char path[32];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Two connected ends with memory of each kind, the far one in this process or in one of its own:
- * the same tests run on both. The other process is this program, started again, and does as told.
+ * Two connected ends with memory of each kind. The far end is in this process or in one of its own, so that
+ * the same tests run on both; its process is this program, started again, and obeys the calls below.
  */
 #ifndef WEFT_TESTS_VERBS_ENDS_H
 #define WEFT_TESTS_VERBS_ENDS_H
@@ -11,13 +11,14 @@
 #include <sys/types.h>
 
 #define ENDS_BYTES ((1u << 20) + 4 * 4096u)
-#define ENDS_SMALL 64u /* of the kind that is so small */
+#define ENDS_SMALL 64u /* length of the region of KIND_SMALL */
 
-/* Where memory lies decides how it is reached; a region is ENDS_BYTES long, or ENDS_SMALL. */
+/* Where memory lies decides how it is reached. A region is ENDS_BYTES long, of KIND_SMALL ENDS_SMALL. */
 enum kind {
 	KIND_POOLED,
-	KIND_MIXED,  /* all but its first and last bytes are */
-	KIND_PIECES, /* in several extents, some pages in place: parts were registered before */
+	KIND_MIXED, /* pooled, but for its first and last bytes */
+	/* in several extents, and some pages in place: parts of it were registered before */
+	KIND_PIECES,
 	KIND_DATA,
 	KIND_STACK,
 	KIND_SHARED,
@@ -36,7 +37,7 @@ struct end {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr[KINDS];
-	struct ibv_mr *part[4]; /* of the memory in pieces */
+	struct ibv_mr *part[4]; /* regions over parts of the memory of KIND_PIECES */
 	struct buffer buffer[KINDS], peer[KINDS];
 };
 
@@ -49,38 +50,39 @@ struct far {
 
 extern const char *const kind_name[KINDS];
 
-/* What main() does: runs the tests, or is the other end. With the argument "helper", neither end may
- * make the calls by which processes reach each other's memory. */
+/* What main() does: runs the tests, or plays the other end. With the argument "helper", neither end may make
+ * the calls by which processes reach each other's memory. */
 int ends_main(int argc, char **argv, int (*run)(void));
 
 /* Both ends, connected. */
 void ends_open(struct end *near, struct far *far, bool other_process);
 void ends_close(struct end *near, struct far *far);
 
-/* The far end's verbs; what goes wrong there fails the test. */
+/* Verbs of the far end. An error of one of them fails the test. */
 void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int num_sge);
 struct ibv_wc far_next(struct far *far);
-/* Waits for its next asynchronous event: about its queue pair. */
+/* Waits for the far end's next asynchronous event, which must be about its queue pair. */
 enum ibv_event_type far_event(struct far *far);
 void far_modify(struct far *far, enum ibv_qp_state to);
 enum ibv_qp_state far_state(struct far *far);
-/* Ends a region, or takes its memory away under it. */
+/* Deregisters a region of the far end, or unmaps its memory while it is registered. */
 void far_deregister(struct far *far, enum kind kind);
 void far_unmap(struct far *far, enum kind kind);
-/* Ends its process by a signal; ends_close() is to be called all the same. */
+/* Ends the far end's process by a signal. ends_close() must be called all the same. */
 void far_kill(struct far *far, int signal);
 
-/* What a program lets its far end do at any time: called there, answered with far_end_game(). */
+/* What the far end is to do at any time: a test program sets it, far_begin_game() has it called at the far
+ * end, and far_end_game() returns its result. */
 extern int64_t (*ends_game)(struct end *end);
 void far_begin_game(struct far *far);
 int64_t far_end_game(struct far *far);
 
-/* It plays while the near end does; litmus.h. */
+/* The far end plays the litmus test while the near end does; litmus.h. */
 struct litmus;
 struct litmus_result;
 void far_begin_litmus(struct far *far, const struct litmus *game);
 struct litmus_result far_end_litmus(struct far *far);
-/* Its memory, without its help. */
+/* Writes and reads the far end's memory, without its process taking part. */
 void far_put(const struct far *far, uint64_t to, const void *from, size_t bytes);
 void far_get(const struct far *far, void *to, uint64_t from, size_t bytes);
 

@@ -90,7 +90,7 @@ static void read_row(struct row *row, char *line)
 		strcpy(row->clause, line);
 }
 
-/* Lines with # are comments; the first other one names the columns. */
+/* Lines that begin with # are comments; the first other line names the columns. */
 bool read_table(const char *path)
 {
 	FILE *file = path ? fopen(path, "r") : NULL;

@@ -6,10 +6,11 @@
 #include "causes.h"
 
 #define ERRORS_ROWS 512
-#define LOST	    (-1) /* for the status of a completion that does not come */
+#define LOST	    (-1) /* the status of a completion that does not come */
 #define GONE	    IBV_QPS_UNKNOWN
 
-/* As the table has it; `event` are bits of their types, 0 for none, as is a status of -. */
+/* One row's outcome. `event` and `peer_event` have a bit for each type of event, 0 for no event. A status of
+ * "-" in the table is 0, too. */
 struct outcome {
 	int status, state;
 	unsigned int event;
@@ -21,9 +22,9 @@ struct outcome {
 struct row {
 	int line; /* in the file */
 	enum verb verb;
-	const struct cause *cause; /* NULL: the code has none such */
+	const struct cause *cause; /* NULL: no cause has the name that the row gives */
 	const char *trouble;	   /* what is wrong with the row, or NULL */
-	char name[128];		   /* of its test: one word, as tests/run.py wants it */
+	char name[128];		   /* of the row's test: one word, as tests/run.py wants it */
 	struct outcome outcome;
 	char clause[16];
 };
@@ -31,7 +32,7 @@ struct row {
 extern struct row rows[ERRORS_ROWS];
 extern size_t nrows;
 
-/* False: it cannot be opened. */
+/* False: the table cannot be opened. */
 bool read_table(const char *path);
 
 #endif

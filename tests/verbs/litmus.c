@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define PATIENCE_NS 10000000000ull
-#define SOURCE_AT   600000u /* in pooled memory, away from what is written */
+#define SOURCE_AT   600000u /* offset in pooled memory, away from what the peer writes */
 #define FLAG_AT	    16384u
 #define STOP	    255u
 #define NOTHING	    (-2)
@@ -66,7 +66,8 @@ static bool write_round(struct player *p, uint8_t value)
 	if (p->game->way != LITMUS_LAST_BYTE) {
 		bool bare = p->game->way == LITMUS_SEND;
 
-		/* at an address that is a multiple of 8, whatever the kind begins with */
+		/* the flag lies at an address that is a multiple of 8, wherever the memory of this kind
+		 * begins */
 		wr[1] = request(p, second_of(p->game->way), bare ? NULL : &word,
 				FLAG_AT + (uint32_t)(-p->end->peer[p->game->kind].at & 7));
 		wr[0].next = last = &wr[1];
@@ -112,7 +113,8 @@ static bool arrived(struct player *p, uint8_t value)
 	switch (p->game->way) {
 	case LITMUS_LAST_BYTE:
 		if (++p->to_poll % 8 == 0)
-			received(p); /* room for the next requests */
+			/* polled, so that the send queue has room for the next requests */
+			received(p);
 		seen = atomic_load_explicit(last, memory_order_acquire);
 		return seen == value || seen == STOP;
 	case LITMUS_SEND:
@@ -129,7 +131,7 @@ static bool arrived(struct player *p, uint8_t value)
 	return true;
 }
 
-/* The value that has come, all of it; 0: it is wrong, or nothing came. */
+/* The value that has arrived, in all bytes. 0: a byte is wrong, or nothing has arrived in time. */
 static uint8_t read_round(struct player *p, uint8_t value)
 {
 	uint64_t deadline = 0;
@@ -162,7 +164,8 @@ static void begin(struct player *p, struct end *end, const struct litmus *game)
 	uint8_t *at = (uint8_t *)(uintptr_t)end->buffer[game->kind].at;
 
 	*p = (struct player){.end = end, .game = game, .wrong_at = -1};
-	p->unsignaled = 15; /* the first round frees what an earlier game has left */
+	/* the first round's completion frees the slots that an earlier game has left */
+	p->unsignaled = 15;
 	p->source = (uint8_t *)(uintptr_t)end->buffer[KIND_POOLED].at + SOURCE_AT;
 	p->target = at + game->at;
 	p->flag = (const _Atomic uint64_t *)(at + FLAG_AT + (-(uintptr_t)at & 7));

@@ -22,7 +22,7 @@ uint64_t rig_now_ns(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC_RAW, &t); /* not what clock.c replaces */
+	clock_gettime(CLOCK_MONOTONIC_RAW, &t); /* a clock that clock.c does not replace */
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
@@ -277,7 +277,7 @@ void rig_event(struct ibv_context *context, enum ibv_event_type type, const void
 	assert_int_equal(poll(&fd, 1, 10000), 1);
 	assert_int_equal(ibv_get_async_event(context, &event), 0);
 	assert_int_equal(event.event_type, type);
-	assert_ptr_equal(event.element.qp, element); /* a union of pointers */
+	assert_ptr_equal(event.element.qp, element); /* element is a union of pointers */
 	ibv_ack_async_event(&event);
 }
 

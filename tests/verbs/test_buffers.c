@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What rdma-core's newer releases have of regions: buffers that the device allocates, parent
- * domains for confidential guests, the verb that registers all kinds. And regions of nothing, which
- * outlive their domain.
+ * What rdma-core's newer releases have for regions: buffers that the device allocates, parent domains for
+ * confidential guests, one verb that registers memory of all sorts. Also null regions, which outlive their
+ * domain.
  */
 #include "rig.h"
 
@@ -15,7 +15,7 @@
 
 #define PAGE 4096
 
-/* As the headers of rdma-core 65 have them. */
+/* As the headers of rdma-core 65 define them. */
 enum {
 	IOVA = 1,
 	ADDR = 2,
@@ -52,7 +52,7 @@ static void refused(const void *object, int err)
 	errno = 0;
 }
 
-/* Its first byte goes to its second, by its keys. */
+/* A region works: its first byte is written to its second, with its lkey and its rkey. */
 static void used(struct rig *rig, struct ibv_mr *mr, uint8_t *at, uint64_t iova)
 {
 	struct ibv_sge sge = {iova, 1, mr->lkey};
@@ -101,7 +101,7 @@ static void domains_of_buffers(void **state)
 				continue;
 			}
 			assert_non_null(mr);
-			/* the queue pairs are of the first */
+			/* the queue pairs are of the first domain */
 			if (pds[k] != other)
 				used(rig, mr, at, (uintptr_t)at);
 			assert_int_equal(ibv_dereg_mr(mr), 0);
@@ -112,7 +112,7 @@ static void domains_of_buffers(void **state)
 				used(rig, mr, at + PAGE, (uintptr_t)at + PAGE);
 			assert_int_equal(ibv_dereg_mr(mr), 0);
 		}
-		/* it has no descriptor that others could register */
+		/* a buffer has no descriptor that other devices could register */
 		assert_int_equal(ibv_export_buf_dmabuf_fd(buf), -1);
 		assert_int_equal(errno, ENODATA);
 		ibv_free_buf(buf);
@@ -125,7 +125,7 @@ static void domains_of_buffers(void **state)
 	refused(ibv_alloc_parent_domain(rig->context, &init), EINVAL);
 }
 
-/* ---- All kinds by one verb ---- */
+/* ---- Memory of all sorts by one verb ---- */
 
 static const struct {
 	const char *name;
@@ -185,7 +185,7 @@ static void every_mask(void **state)
 	attr.comp_mask = ADDR;
 	refused(ibv_reg_mr_ex(NULL, &attr), EINVAL);
 	attr.comp_mask = ADDR | BUF;
-	attr.length = PAGE + 1; /* beyond the buffer */
+	attr.length = PAGE + 1; /* one byte more than the buffer has */
 	refused(ibv_reg_mr_ex(rig->pd, &attr), EINVAL);
 	attr.access = 1 << 10;
 	attr.comp_mask = ADDR;
@@ -196,9 +196,9 @@ static void every_mask(void **state)
 	close(fd);
 }
 
-/* ---- Regions of nothing ---- */
+/* ---- Null regions ---- */
 
-/* perftest ends the domain first. */
+/* perftest deallocates the domain before the null region in it. */
 static void null_regions(void **state)
 {
 	struct rig *rig = *state;
@@ -212,7 +212,7 @@ static void null_regions(void **state)
 	pd = ibv_alloc_pd(rig->context);
 	assert_int_equal(ibv_dereg_mr(before), 0);
 	RIG_REFUSED(ibv_dereg_mr(before));
-	/* and one that is left goes with its context */
+	/* a null region that is left ends with its context */
 	before = ibv_alloc_null_mr(pd);
 	assert_non_null(before);
 	assert_int_equal(ibv_dealloc_pd(pd), 0);

@@ -65,7 +65,8 @@ static void fields(void **state)
 	bool sent = false, received = false;
 
 	assert_int_equal(ibv_start_poll(p.cq, &poll), ENOENT);
-	assert_int_equal(ibv_start_poll(p.cq, &poll), ENOENT); /* that has ended it */
+	/* although the poll before found nothing, it needs no ibv_end_poll() */
+	assert_int_equal(ibv_start_poll(p.cq, &poll), ENOENT);
 	send(&p, 7);
 	assert_int_equal(ibv_start_poll(p.cq, &poll), 0);
 	for (int i = 0; i < 2; i++) {
@@ -96,7 +97,8 @@ static void fields(void **state)
 	pair_close(&p);
 }
 
-/* It is still a queue: polled as any other, and errors come with their status. */
+/* An extended completion queue is a completion queue, too: it can be resized and polled as any other, and
+ * errors have their status. */
 static void as_a_queue(void **state)
 {
 	struct pair p = pair_open(*state, usual);
@@ -136,7 +138,7 @@ static uint64_t wall_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The time at which it completed, not that at which somebody looked; of either side. */
+/* A stamp is the time at which the request completed, not that of the poll; on either side. */
 static void stamps(void **state)
 {
 	struct rig *rig = *state;
@@ -158,7 +160,7 @@ static void stamps(void **state)
 		assert_int_equal(ibv_next_poll(p.cq), i ? ENOENT : 0);
 	}
 	ibv_end_poll(p.cq);
-	/* of what is flushed, too */
+	/* the flushed receive has one, too */
 	assert_int_equal(rig_receive(p.qp[1], 5, p.mr, p.mr->addr, 64), 0);
 	before = raw_clock(rig->context);
 	rig_move(p.qp[1], IBV_QPS_ERR, 0);
@@ -169,7 +171,8 @@ static void stamps(void **state)
 	pair_close(&p);
 }
 
-/* What was drained from a ring into the private queue keeps its stamp. */
+/* A completion that was moved from a producer's ring into the private queue, as its queue pair failed, keeps
+ * its stamp. */
 static void stamps_of_drained(void **state)
 {
 	struct rig *rig = *state;
@@ -210,7 +213,7 @@ static void overrun(void **state)
 	while (!ibv_next_poll(p.cq));
 	ibv_end_poll(p.cq);
 	assert_int_equal(n, p.cq->cqe);
-	assert_int_equal(rig_state(p.qp[0]), IBV_QPS_RTS); /* nothing failed for it */
+	assert_int_equal(rig_state(p.qp[0]), IBV_QPS_RTS); /* no request failed because of it */
 	pair_close(&p);
 }
 
@@ -257,7 +260,7 @@ static void refused(void **state)
 	assert_non_null(cq);
 	assert_int_equal(ibv_start_poll(cq, &poll), EINVAL);
 	assert_int_equal(ibv_modify_cq(ibv_cq_ex_to_cq(cq), &moderation), EOPNOTSUPP);
-	/* what nobody can ask for is nothing */
+	/* fields for which wc_flags have no bit read as 0 */
 	assert_int_equal(ibv_wc_read_cvlan(cq), 0);
 	assert_int_equal(ibv_wc_read_flow_tag(cq), 0);
 	assert_int_equal(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
@@ -279,7 +282,7 @@ static void rt_values(void **state)
 	assert_true(attr.completion_timestamp_mask == UINT64_MAX);
 }
 
-/* The thread that polls has the queue to itself until it ends polling. */
+/* Several threads poll: from ibv_start_poll() to ibv_end_poll() the queue is one thread's alone. */
 struct crowd {
 	struct pair *pair;
 	_Atomic int reading, got;

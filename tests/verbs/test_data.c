@@ -16,12 +16,13 @@
 
 #define GUARD  64u
 #define FILLER 0xee
-#define EDGES  65536u /* up to where all kinds but the small are compared as a whole */
-#define IMM    0x12345678u
+/* bytes up to here are compared after each operation, of all kinds but KIND_SMALL */
+#define EDGES 65536u
+#define IMM   0x12345678u
 
 static struct end near;
 static struct far far;
-static uint8_t noise[ENDS_BYTES + EDGES]; /* what is sent, from any start */
+static uint8_t noise[ENDS_BYTES + EDGES]; /* what is sent, from any offset */
 static uint8_t image[ENDS_BYTES];
 static unsigned int seed;
 
@@ -94,7 +95,7 @@ static uint32_t guard_after(uint32_t bytes, uint32_t at, uint32_t all)
 	return all - at - bytes < GUARD ? all - at - bytes : GUARD;
 }
 
-/* Fills source and target, the target with guards around. */
+/* Fills source and target, and the guards around the target. */
 static void prepare(const struct run *run)
 {
 	bool to_here = run->opcode == IBV_WR_RDMA_READ;
@@ -153,7 +154,7 @@ static struct ibv_send_wr request_of(const struct run *run, struct ibv_sge *sge,
 	return wr;
 }
 
-/* Both completions say what has happened. */
+/* Each side's completion names the right operation and length. */
 static void check_completions(const struct run *run)
 {
 	size_t row = row_of(run->opcode);
@@ -185,13 +186,14 @@ static void carry_out(const struct run *run)
 	struct ibv_send_wr *bad, wr = request_of(run, &sge, 1);
 
 	if (run->flags & IBV_SEND_INLINE)
-		sge.lkey = 0xdeadbeef; /* nobody asks for it */
+		sge.lkey = 0xdeadbeef; /* of inline bytes the lkey is not looked at */
 	prepare(run);
 	if (operations[row_of(run->opcode)].receives)
 		far_receive(&far, run->bytes + 1ull, &room, 1);
 	assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
 	if (run->flags & IBV_SEND_INLINE)
-		memset((void *)(uintptr_t)sge.addr, 0, run->bytes); /* it is free at once */
+		/* the program may change inline bytes as soon as they are posted */
+		memset((void *)(uintptr_t)sge.addr, 0, run->bytes);
 	check_completions(run);
 	compare(run);
 }
@@ -200,7 +202,7 @@ static uint32_t place(enum kind kind, uint32_t bytes)
 {
 	uint32_t room = near.buffer[kind].bytes - bytes;
 
-	/* often across page borders, sometimes at the region's */
+	/* often across a border of pages, sometimes at the end of the region */
 	if (room >= 8192)
 		room = below(4) ? 8192 : room;
 	return room ? below(room + 1) : 0;
@@ -262,7 +264,7 @@ struct list {
 	uint32_t at[RIG_SGE], bytes;
 };
 
-/* Element i lies somewhere in slot i of one kind. */
+/* Element i lies somewhere in slot i of a memory of one kind. */
 static void make_list(struct list *list, const struct buffer *buffer)
 {
 	list->n = 1 + (int)below(RIG_SGE);
@@ -276,12 +278,13 @@ static void make_list(struct list *list, const struct buffer *buffer)
 		list->sge[i] =
 			(struct ibv_sge){buffer[kind].at + list->at[i], length, buffer[kind].key};
 		if (!length)
-			list->sge[i].lkey = 0x77777777; /* no bytes, no key */
+			/* an element without bytes needs no valid lkey */
+			list->sge[i].lkey = 0x77777777;
 		list->bytes += length;
 	}
 }
 
-/* All of the slots, as they are at one side. */
+/* Copies the slots of all kinds as they are at one side. */
 static void look(uint8_t (*kinds)[EDGES], bool there)
 {
 	for (enum kind k = 0; k < KIND_SMALL; k++) {
@@ -304,7 +307,7 @@ static void write_list(const struct list *list, uint8_t (*kinds)[EDGES], const u
 	}
 }
 
-/* From a list to one run, from one run to a list, and from list to list. */
+/* From a list to one run of bytes, from one run to a list, and from list to list. */
 static void run_list(enum ibv_wr_opcode opcode, unsigned int flags)
 {
 	static uint8_t before[KINDS][EDGES], after[KINDS][EDGES];
@@ -331,7 +334,7 @@ static void run_list(enum ibv_wr_opcode opcode, unsigned int flags)
 	if (send)
 		far_receive(&far, run.bytes + 1ull, to.sge, to.n);
 	if (far.here && !read)
-		look(before, true); /* the source may be the same memory's neighbour */
+		look(before, true); /* the source may lie in the same memory, beside the target */
 	wr = request_of(&run, from.sge, from.n);
 	assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
 	check_completions(&run);
@@ -359,7 +362,7 @@ static void lists(void **state)
 	}
 }
 
-/* Inline bytes are taken at the post, others when the request is carried out. */
+/* Inline bytes are copied when the request is posted, others when it is carried out. */
 static void waiting_payload(void **state)
 {
 	for (int in_line = 0; in_line < 2; in_line++) {
@@ -414,7 +417,7 @@ static void atomics(void **state)
 
 	for (enum kind kind = 0; kind < KINDS; kind++)
 		for (uint32_t i = 0; i < 40; i++) {
-			/* the mixed kind begins at an address that is a multiple of 4 only */
+			/* memory of KIND_MIXED begins at an address that is a multiple of 4 only */
 			uint32_t at = (8 * i + (uint32_t)(-far.buffer[kind].at & 7)) % 56;
 			uint64_t a = values[i % COUNT(values)], b = values[i / 8 % COUNT(values)];
 			uint64_t got[3], want[3] = {~a, a, ~b};
@@ -429,7 +432,7 @@ static void atomics(void **state)
 			assert_int_equal(got[0], b);
 			if (kind == KIND_SMALL)
 				continue;
-			/* its neighbours stay */
+			/* the bytes beside the word are as before */
 			far_put(&far, far.buffer[kind].at + at, want, 24);
 			assert_int_equal(atomic(kind, at + 8, IBV_WR_ATOMIC_CMP_AND_SWP, a, b), a);
 			want[1] = b;
@@ -440,7 +443,7 @@ static void atomics(void **state)
 
 /* ---- Order ---- */
 
-/* Many requests in one list, each reading what the one before has written. */
+/* Many requests in one list, each of which reads what the one before it has written. */
 static void chained(void **state)
 {
 	struct ibv_sge sge[RIG_DEPTH];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * errors.tsv: what becomes of a request when something is wrong, and of both queue pairs. The
- * table's path is the argument; each of its rows is a test. All of it is run with WEFT_EXPLAIN: for each
- * completion in error and each event of one there is one line, and that of the request names the
- * row's clause, and what was wrong.
+ * errors.tsv: what becomes of a request when something is wrong, and of both queue pairs. The table's path is
+ * the argument; each of its rows is a test. Everything is run with WEFT_EXPLAIN: for each completion in
+ * error, and for each event of a queue pair's error, there is one line, and the request's line names the
+ * row's clause and the value that was wrong.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -17,10 +17,10 @@
 
 #include "../abi/pool.h"
 
-#define REQUESTS   5 /* the one at fault, and those behind it */
-#define RECEIVES   4 /* of the peer; their ids begin with: */
+#define REQUESTS   5 /* the one at fault, and those posted behind it */
+#define RECEIVES   4 /* of the peer; their wr_ids begin with: */
 #define RECEIVE_ID 100
-#define PEERS_ID   50 /* of a request of the peer's own */
+#define PEERS_ID   50 /* wr_id of a request of the peer's own */
 
 /* ---- The table ---- */
 
@@ -47,7 +47,7 @@ static void a_row_for_each_cause(void **state)
 	assert_true(ok);
 }
 
-/* ---- What a test has ---- */
+/* ---- The objects of a test ---- */
 
 static struct rig rig;
 static struct ibv_pd *other;
@@ -105,7 +105,7 @@ static uint32_t key_of(int side, enum key key)
 	return region[side][key]->rkey ^ (key == GARBLED ? 0x800 : 0);
 }
 
-/* Of either side, at an offset that may lie outside. */
+/* An address at either side; the offset may lie outside its memory. */
 static uint64_t at(int side, int offset)
 {
 	return (uintptr_t)memory[side] + (uintptr_t)(intptr_t)offset;
@@ -123,7 +123,7 @@ static void post_receives(struct ibv_qp *qp, const struct cause *c, uint64_t id,
 		assert_int_equal(ibv_post_recv(qp, &wr, &bad), 0);
 }
 
-/* In one list; only the first is at fault, as far as its keys are concerned. */
+/* Posted as one list. Only the first request has a wrong key; the others are good. */
 static void post_requests(struct ibv_qp *qp, const struct row *row, int n, uint64_t add)
 {
 	const struct cause *c = row->cause;
@@ -152,12 +152,12 @@ static void post_requests(struct ibv_qp *qp, const struct row *row, int n, uint6
 	assert_int_equal(ibv_post_send(qp, list, &bad), 0);
 }
 
-/* ---- What is told ---- */
+/* ---- What WEFT_EXPLAIN tells ---- */
 
-/* Of the request, while its queue pair is there. */
+/* What is known of the request under test, noted while its queue pair still exists. */
 static struct {
 	uint32_t qpn, peer;
-	unsigned int events, elsewhere; /* errors that this process does not see */
+	unsigned int events, elsewhere; /* errors that another process tells, not this one */
 } seen;
 
 static void see(struct ibv_qp *qp)
@@ -170,7 +170,7 @@ static void see(struct ibv_qp *qp)
 	seen.peer = attr.dest_qp_num;
 }
 
-/* What offends, as the explanation is to say it. */
+/* The value that is wrong, in the words of the explanation. */
 static void tell_value(const struct row *row, char *to, size_t room)
 {
 	const struct cause *c = row->cause;
@@ -220,7 +220,7 @@ static void tell_value(const struct row *row, char *to, size_t room)
 	case IBV_WC_WR_FLUSH_ERR:
 		snprintf(to, room, "is in ERR");
 		break;
-	default: /* lost */
+	default: /* the completion is lost, and an event tells of that */
 		snprintf(to, room, "%s",
 			 ibv_event_type_str(row->verb == RECV ? IBV_EVENT_QP_LAST_WQE_REACHED
 							      : IBV_EVENT_QP_FATAL));
@@ -251,9 +251,9 @@ static void check_told(const struct row *row)
 		 lines, all, qp, id, value, clause, rig_errors, seen.events + seen.elsewhere);
 }
 
-/* ---- Looking ---- */
+/* ---- What has happened ---- */
 
-/* Waits for those that must come, and sees that no other does. */
+/* Waits for the events that must come, and demands that no other comes. */
 static void check_events(const struct outcome *must, const struct ibv_qp *own,
 			 const struct ibv_cq *cq)
 {
@@ -281,7 +281,7 @@ static void check_requester(const struct row *row)
 	for (uint64_t i = 1; i < REQUESTS; i++)
 		rig_expect(rig.cq[0], IBV_WC_WR_FLUSH_ERR, i);
 	assert_int_equal(rig_state(rig.qp[0]), row->outcome.state);
-	/* what is posted from now on is flushed as well */
+	/* requests that are posted from now on are flushed as well */
 	assert_int_equal(rig_send(rig.qp[0], 7, NULL, NULL, 0), 0);
 	assert_int_equal(rig_receive(rig.qp[0], 8, NULL, NULL, 0), 0);
 	rig_expect(rig.cq[0], IBV_WC_WR_FLUSH_ERR, 7);
@@ -296,7 +296,7 @@ static void check_responder(const struct row *row)
 	assert_int_equal(rig.qp[1] ? rig_state(rig.qp[1]) : GONE, row->outcome.peer);
 	if (row->outcome.receive)
 		rig_expect(rig.cq[1], (enum ibv_wc_status)row->outcome.receive, receive++);
-	/* receives and sends are flushed each in their order, between them in any */
+	/* receives are flushed in their order and sends in theirs, but the two in any order */
 	for (uint64_t send = PEERS_ID;
 	     row->outcome.peer == IBV_QPS_ERR && (receive < last || send == PEERS_ID);) {
 		struct ibv_wc wc = rig_next(rig.cq[1]);
@@ -308,7 +308,7 @@ static void check_responder(const struct row *row)
 	rig_none(rig.cq[1]);
 }
 
-/* What fails moves nothing. */
+/* A request that fails has moved no bytes. */
 static void check_memory(void)
 {
 	for (int side = 0; side < 2; side++)
@@ -324,7 +324,7 @@ static void renew_peer(void)
 	assert_non_null(rig.qp[1]);
 }
 
-/* The way out of each error is the same: RESET, and connected anew all works. */
+/* The way out of each error is the same: after RESET and a new connection everything works. */
 static void check_recovery(void)
 {
 	if (!rig.qp[1])
@@ -353,7 +353,8 @@ static void play(void **state)
 	rig_connect(&rig, &wish);
 	if (!c->no_receive)
 		post_receives(rig.qp[1], c, RECEIVE_ID, RECEIVES);
-	assert_int_equal(rig_send(rig.qp[1], PEERS_ID, NULL, NULL, 0), 0); /* waits */
+	/* this request of the peer waits for a receive */
+	assert_int_equal(rig_send(rig.qp[1], PEERS_ID, NULL, NULL, 0), 0);
 	if (c->before)
 		c->before(&rig);
 	see(rig.qp[0]);
@@ -370,7 +371,7 @@ static void play(void **state)
 	check_recovery();
 }
 
-/* Good requests, until a completion of theirs finds no room. */
+/* Good requests, until the completion queue has no room for a completion of theirs. */
 static void play_full_queue(void **state)
 {
 	const struct row *row = *state;
@@ -385,7 +386,7 @@ static void play_full_queue(void **state)
 	post_receives(rig.qp[1], row->cause, RECEIVE_ID, RIG_DEPTH);
 	post_requests(qp, row, cq->cqe, 0);
 	see(qp);
-	check_events(&(struct outcome){0}, qp, cq); /* just full */
+	check_events(&(struct outcome){0}, qp, cq); /* the queue is full, and has lost nothing */
 	post_requests(qp, row, 1, 0);
 	check_events(&row->outcome, qp, cq);
 	for (int i = 0; i < cq->cqe; i++)
@@ -398,7 +399,7 @@ static void play_full_queue(void **state)
 	assert_int_equal(ibv_destroy_cq(cq), 0);
 }
 
-/* One's own memory would end the test: the peer is another process. */
+/* The unmapped memory is another process's: an access to unmapped memory of its own would end this one. */
 static void play_unmapped(void **state)
 {
 	const struct row *row = *state;
@@ -427,7 +428,7 @@ static void play_unmapped(void **state)
 	ends_close(&near, &far);
 }
 
-/* What it has not taken stays in the queue, for others. */
+/* A receive that the failed queue pair has not taken stays in the shared queue, for other queue pairs. */
 static void play_shared_queue(void **state)
 {
 	const struct row *row = *state;
@@ -499,7 +500,7 @@ static int run(void)
 int main(int argc, char **argv)
 {
 	setenv("WEFT_EXPLAIN", "1", 1);
-	/* with two arguments it is a far end */
+	/* with two arguments this process is a far end */
 	if (argc != 3 && !read_table(argc == 2 ? argv[1] : NULL)) {
 		fprintf(stderr, "usage: %s errors.tsv\n", argv[0]);
 		return 2;

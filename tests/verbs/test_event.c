@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Completion channels and asynchronous events: when an event comes, whose it is, which thread waits for it. */
+/* Completion channels and asynchronous events: when an event comes, of which object it is, which thread waits
+ * for it. */
 #include "rig.h"
 
 #include <errno.h>
@@ -61,7 +62,7 @@ static void expect_event(struct rig *rig, struct ibv_cq *expected)
 	assert_ptr_equal(next_event(rig), expected);
 }
 
-/* Enough time for an event that should not come. */
+/* Waits long enough to see an event that should not come. */
 static void no_event(struct rig *rig)
 {
 	assert_false(readable(rig->channel->fd, 5));
@@ -78,10 +79,12 @@ static void one_for_each_arming(void **state)
 	no_event(rig);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(ibv_req_notify_cq(rig->cq[i], 0), 0);
-	no_event(rig); /* what was there before is no news */
+	no_event(rig); /* completions from before the arming make no event */
 	send_one(rig, 2, 0);
 	send_one(rig, 3, 0);
-	first = next_event(rig); /* in either order: the helper tells of what others complete */
+	/* the two events come in either order: the helper makes that of completions by other queue
+	 * pairs */
+	first = next_event(rig);
 	assert_true(first == rig->cq[0] || first == rig->cq[1]);
 	expect_event(rig, rig->cq[first == rig->cq[0]]);
 	no_event(rig);
@@ -91,7 +94,7 @@ static void one_for_each_arming(void **state)
 		for (int i = 0; i < 2; i++)
 			rig_expect(rig->cq[i], IBV_WC_SUCCESS, id);
 	assert_int_equal(ibv_req_notify_cq(rig->cq[1], 0), 0);
-	assert_int_equal(ibv_req_notify_cq(rig->cq[1], 0), 0); /* twice is once */
+	assert_int_equal(ibv_req_notify_cq(rig->cq[1], 0), 0); /* armed twice, one event */
 	send_one(rig, 5, 0);
 	expect_event(rig, rig->cq[1]);
 	no_event(rig);
@@ -100,7 +103,9 @@ static void one_for_each_arming(void **state)
 static void solicited_only(void **state)
 {
 	static const struct {
-		int first, second; /* armings: -1 none, 1 for solicited only */
+		/* which arming comes first and which second: -1 none, 0 for all, 1 for solicited
+		 * only */
+		int first, second;
 		unsigned int flags;
 		bool event;
 	} cases[] = {
@@ -118,7 +123,8 @@ static void solicited_only(void **state)
 		send_one(rig, i, cases[i].flags);
 		if (!cases[i].event) {
 			no_event(rig);
-			send_one(rig, i, IBV_SEND_SOLICITED); /* so that it is armed no more */
+			/* takes the event, so that the queue is armed no more */
+			send_one(rig, i, IBV_SEND_SOLICITED);
 		}
 		expect_event(rig, rig->cq[1]);
 		while (ibv_poll_cq(rig->cq[1], 1, &(struct ibv_wc){0}))
@@ -128,7 +134,7 @@ static void solicited_only(void **state)
 	}
 }
 
-/* An error is solicited, on either side. */
+/* A completion in error counts as solicited, on either side. */
 static void solicited_by_error(void **state)
 {
 	struct rig *rig = *state;
@@ -158,7 +164,8 @@ static void writes_with_immediate(void **state)
 	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 7);
 }
 
-/* Somebody else's end takes completions in before they were looked at: the event comes all the same. */
+/* As another queue pair of the completion queue is destroyed, completions are moved from rings before the
+ * event's cause was looked at: the event comes all the same. */
 static void solicited_beside_a_destroyed_one(void **state)
 {
 	struct rig *rig = *state;
@@ -222,7 +229,8 @@ static void by_epoll(void **state)
 	close(epoll);
 }
 
-/* The producer stands still before it tells the channel, which the helper does in its place. */
+/* Makes it look as if a producer stood still between claiming the alarm and writing to the channel: the
+ * helper delivers the event in its place, and the test keeps the word that the producer would write. */
 static uint64_t stand_still(struct rig *rig, struct ibv_cq *cq)
 {
 	uint64_t word;
@@ -243,7 +251,8 @@ static void go_on(struct rig *rig, uint64_t word)
 	close(end);
 }
 
-/* Its reader need not have polled, and has no error to expect. */
+/* After the helper has delivered the event the producer writes its word, too: a second event is read without
+ * an error, and no completion need be there. */
 static void word_too_many(void **state)
 {
 	struct rig *rig = *state;
@@ -352,13 +361,13 @@ static void cq_waits_for_acknowledgement(void **state)
 	ibv_ack_cq_events(cq, 1);
 	sleep_us(20000);
 	assert_false(atomic_load(&destroyed));
-	ibv_ack_cq_events(cq, 2); /* all at once will do */
+	ibv_ack_cq_events(cq, 2); /* one call may acknowledge both events */
 	pthread_join(thread, &arg);
 	assert_null(arg);
 	rig->cq[1] = NULL;
 }
 
-/* Unread events go with the queue: nothing is left to read. */
+/* Events that were not read go with the completion queue. */
 static void cq_with_unread_event(void **state)
 {
 	struct rig *rig = *state;
@@ -367,7 +376,7 @@ static void cq_with_unread_event(void **state)
 		assert_int_equal(ibv_req_notify_cq(rig->cq[i], 0), 0);
 	send_one(rig, 1, 0);
 	assert_true(readable(rig->channel->fd, PATIENCE_MS));
-	sleep_us(5000); /* both have come */
+	sleep_us(5000); /* by then both events have come */
 	destroy_qps(rig);
 	assert_int_equal(ibv_destroy_cq(rig->cq[1]), 0);
 	rig->cq[1] = NULL;
@@ -384,7 +393,8 @@ static void *post_when_cancelled(void *arg)
 	return NULL;
 }
 
-/* Posting wakes the sleeper with locks held: a thread that is to be cancelled is so when it has done that. */
+/* Posting wakes a sleeper with locks held: a thread with a cancellation pending is not cancelled before the
+ * post is done. */
 static void posting_is_no_point_of_cancellation(void **state)
 {
 	struct rig *rig = *state;
@@ -413,7 +423,7 @@ static void fail_qp(struct rig *rig)
 	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
 }
 
-/* Makes an event for queue pair 1: a receive that is too short. */
+/* Makes an asynchronous event for queue pair 1, by a message that is longer than its receive. */
 static void overfill(struct rig *rig)
 {
 	struct ibv_mr *mr = rig_region(rig->pd, 4096);
@@ -456,7 +466,7 @@ static void qp_with_unread_event(void **state)
 	assert_false(readable(rig->context->async_fd, 0));
 }
 
-/* A requester's own failure is told by its completion alone. */
+/* A requester's own failure is told by its completion, not by an asynchronous event. */
 static void no_event_for_completions(void **state)
 {
 	struct rig *rig = *state;
@@ -465,7 +475,7 @@ static void no_event_for_completions(void **state)
 	assert_false(readable(rig->context->async_fd, 5));
 }
 
-/* More completions than the queue holds: an event, once, and the queue pair that lost them fails. */
+/* More completions than the queue holds: one event, and the queue pair whose completions are lost fails. */
 static void overrun(void **state)
 {
 	struct rig *rig = *state;
@@ -479,7 +489,8 @@ static void overrun(void **state)
 	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
 	for (int i = 0; i < cq->cqe; i++)
 		assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 1, NULL, NULL, 0, 0, 0), 0);
-	assert_false(readable(rig->context->async_fd, 5)); /* just full */
+	/* the queue is full, and has lost nothing */
+	assert_false(readable(rig->context->async_fd, 5));
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 1, NULL, NULL, 0, 0, 0), 0);
 	rig_event(rig->context, IBV_EVENT_CQ_ERR, cq);
@@ -488,8 +499,8 @@ static void overrun(void **state)
 	assert_false(readable(rig->context->async_fd, 5));
 	for (int i = 0; i < cq->cqe; i++)
 		rig_expect(cq, IBV_WC_SUCCESS, 1);
-	rig_none(cq); /* lost */
-	/* anew, and nothing is remembered */
+	rig_none(cq); /* the others are lost */
+	/* after RESET and a new connection nothing of it is left */
 	rig_move(qp, IBV_QPS_RESET, 0);
 	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
 	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 2, NULL, NULL, 0, 0, 0), 0);
@@ -500,7 +511,7 @@ static void overrun(void **state)
 	assert_int_equal(ibv_destroy_cq(cq), 0);
 }
 
-/* More receives than the queue holds, completed by others: the poll that finds them tells. */
+/* More receives than the queue holds, completed by peers: the poll that finds the overrun tells of it. */
 static void overrun_by_receives(void **state)
 {
 	struct rig *rig = *state;
@@ -530,7 +541,7 @@ static void overrun_by_receives(void **state)
 
 /* ---- Races ---- */
 
-/* One side of a ping-pong that sleeps between the strokes. An error of the thread ends it. */
+/* One side of a ping-pong whose threads sleep while they wait. An error ends the thread. */
 struct player {
 	struct ibv_qp *qp;
 	struct ibv_cq *cq;
@@ -555,7 +566,7 @@ static bool await_receive(struct player *p)
 				return true;
 		if (ibv_req_notify_cq(p->cq, 0))
 			return false;
-		/* what came before the arming makes no event */
+		/* what came before the arming makes no event, so it has to be polled */
 		n = ibv_poll_cq(p->cq, 1, &wc);
 		if (n && (n < 0 || wc.status))
 			return false;
@@ -639,7 +650,7 @@ static void *read_events(void *rig)
 	return NULL;
 }
 
-/* A reader is at work while queue pairs with events are destroyed. */
+/* Queue pairs are destroyed while another thread reads their events. */
 static void destroyed_under_a_reader(void **state)
 {
 	struct rig *rig = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * WEFT_EXPLAIN: a verb that fails says so in one line, with its errno, the value and the clause; one
- * that does not is silent. What requests say stands in errors.tsv's test.
+ * WEFT_EXPLAIN: a verb that fails says so in one line, with its errno, the wrong value and the clause of the
+ * specification; a verb that succeeds is silent. What requests say is test_errors.c's.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static struct rig *rig;
 static struct ibv_mr *region;
 static uint8_t *memory;
 
-/* A call with something wrong. 0, or the errno. */
+/* A call with one argument that is wrong. Returns 0 or the errno. */
 struct call {
 	const char *verb, *error;
 	int (*call)(void);
@@ -128,7 +128,7 @@ CALL(init_of_port_2, modify(IBV_QPS_INIT, RIG_INIT_MASK, 2))
 CALL(send_in_reset, rig_send(rig->qp[0], 1, NULL, NULL, 0))
 CALL(receive_in_reset, rig_receive(rig->qp[0], 1, NULL, NULL, 0))
 
-/* ---- */
+/* ---- The table of calls ---- */
 
 static const struct call calls[] = {
 	{"ibv_alloc_pd", "EINVAL", pd_of_nothing, "0x0 is no open context", "IBTA 11.6.1"},
@@ -207,7 +207,8 @@ static void post_into_error(uint32_t n)
 	}
 }
 
-/* A program that posts on and on gets some lines, not as many; after a RESET they are news again. */
+/* A program that posts on and on into ERR gets some lines, not one for each request; after a RESET it gets
+ * them again. */
 static void flushes_are_counted(void **state)
 {
 	const char *each[] = {"request of wr_id ", "is in ERR"}, *sum[] = {": 256 of its requests"};
@@ -220,13 +221,14 @@ static void flushes_are_counted(void **state)
 		told_end();
 		assert_int_equal(told_lines(each, COUNT(each)), 16);
 		assert_int_equal(told_lines(sum, COUNT(sum)), 1);
-		assert_int_equal(told_lines(NULL, 0), 16 + 4); /* 32, 64, 128, 256 */
+		/* 16 requests in a line each, then a line at 32, 64, 128 and 256 */
+		assert_int_equal(told_lines(NULL, 0), 16 + 4);
 		rig_move(rig->qp[0], IBV_QPS_RESET, 0);
 		rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
 	}
 }
 
-/* Counts below 0 are told as the program has given them. */
+/* Numbers of elements below 0 are told as the program has given them. */
 static void lists_of_minus_one(void **state)
 {
 	struct ibv_send_wr *bad_send, send = {.num_sge = -1};
@@ -242,7 +244,7 @@ static void lists_of_minus_one(void **state)
 	assert_int_equal(told_lines(words, COUNT(words)), 2);
 }
 
-/* RC does not talk to UC, whose numbers look the same. */
+/* A peer of UC does not answer an RC queue pair, although its number is the right one. */
 static void another_service(void **state)
 {
 	struct ibv_qp_init_attr init = rig_init(rig->cq[1], rig->cq[1]);
@@ -268,7 +270,7 @@ static void another_service(void **state)
 
 #define SOME_USER 64999
 
-/* The user's processes are as many as may be: the helper's thread, which connections need, cannot be started. */
+/* RLIMIT_NPROC is reached: the helper, which connections need, cannot be started. */
 static void no_thread(void **state)
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, rig->qp[1]->qp_num);
@@ -282,7 +284,7 @@ static void no_thread(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NPROC, &before), 0);
 	none = (struct rlimit){0, before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NPROC, &none), 0);
-	if (root) /* to which it does not apply */
+	if (root) /* root has no such limit */
 		assert_int_equal(setresuid(SOME_USER, SOME_USER, 0), 0);
 	told_begin();
 	err = ibv_modify_qp(rig->qp[0], &attr, RIG_RTR_MASK);
@@ -308,7 +310,7 @@ static void what_works_is_silent(void **state)
 	assert_int_equal(told_lines(NULL, 0), 0);
 }
 
-/* In a list of extended requests what is wrong first is said, once. */
+/* Of a list of extended requests one line tells what was wrong first. */
 static void lists_tell_the_first(void **state)
 {
 	struct ibv_qp_init_attr_ex init = {.qp_type = IBV_QPT_RC,
@@ -337,7 +339,7 @@ static void lists_tell_the_first(void **state)
 	assert_int_equal(ibv_destroy_qp(qp), 0);
 }
 
-/* What the program called is named, not what that has in common with other verbs. */
+/* The line names the verb that the program has called, not one that shares its code. */
 static void unimport_in_use(void **state)
 {
 	struct ibv_context *context = ibv_import_device(dup(rig->context->cmd_fd));
@@ -375,7 +377,7 @@ static int teardown(void **state)
 	return rig_teardown(state);
 }
 
-/* One line, which names the rule of those of 10.6.7.2 that is broken. */
+/* One line, which names the broken one of the rules of 10.6.7.2. */
 static void bind_says(struct ibv_mw *mw, struct ibv_mw_bind_info info, const char *rule)
 {
 	const char *const words[] = {"BIND_MW of wr_id 5", rule, "IBTA 10.6.7.2"};

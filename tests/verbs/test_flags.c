@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What cards do with flags of access, and with the state in a queue pair's handle: programs are
- * written for both. A queue pair takes each flag that is defined and looks at the rights of peers
- * alone; a region refuses what is neither optional nor to be had.
+ * What cards do with access flags, and with `state` of struct ibv_qp: programs are written for both. A queue
+ * pair takes each flag that is defined, and heeds only the rights of peers; a region refuses flags that are
+ * neither optional nor supported.
  */
 #include "rig.h"
 
@@ -23,7 +23,7 @@ static int file;
 
 /* ---- Flags ---- */
 
-/* Each answers 0 or an errno. */
+/* These return 0 or an errno. */
 static int object(struct ibv_mr *mr)
 {
 	int err = mr ? 0 : errno;
@@ -88,7 +88,7 @@ static const struct {
 
 enum outcome {
 	TAKEN,
-	QUEUE_PAIRS, /* by these alone */
+	QUEUE_PAIRS, /* taken by queue pairs, refused for regions */
 	REFUSED,
 };
 
@@ -146,7 +146,7 @@ static void every_flag(void **state)
 	assert_int_equal(ibv_free_dm(memory), 0);
 }
 
-/* What else stands beside them takes no right away and gives none. */
+/* Flags that are no rights of peers take no right away and give none. */
 static void rights_beside_others(void **state)
 {
 	struct rig *r = *state;
@@ -177,14 +177,14 @@ static int query(struct ibv_qp *qp, int mask)
 	return ibv_query_qp(qp, &attr, mask, &init);
 }
 
-/* It is what the program was told last. */
+/* The handle's `state` is what the program was told last. */
 static void state_told(void **state)
 {
 	struct rig *r = *state;
 	struct ibv_qp *qp = r->qp[0];
 	struct ibv_qp_attr attr = rig_attr(r->context, IBV_QPS_RTS, 0);
 
-	qp->state = IBV_QPS_UNKNOWN; /* would be seen to be written */
+	qp->state = IBV_QPS_UNKNOWN; /* any write to it would be seen */
 	assert_int_equal(query(qp, IBV_QP_CAP | IBV_QP_QKEY), 0);
 	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER), 0);
 	RIG_REFUSED(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU));
@@ -199,7 +199,7 @@ static void state_told(void **state)
 	assert_int_equal(qp->state, IBV_QPS_ERR);
 }
 
-/* A queue pair that fails by itself is one whose program has not been told. */
+/* A queue pair that fails by itself keeps its handle's `state`, as its program was not told. */
 static void fails_in_silence(void **state)
 {
 	struct rig *r = *state;
@@ -216,8 +216,8 @@ static void fails_in_silence(void **state)
 	rig_region_end(mr);
 }
 
-/* A handle of one that another process's handle may have made tells only of what was asked by it.
- */
+/* One queue pair has two handles, as those of two processes: each has the state that was asked or set by
+ * itself. */
 static void handles(void **state)
 {
 	struct rig *r = *state;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A fork's child has what its parent opened in its memory, and opens devices of its own beside it.
- * Whatever it closes of the inherited ones, and whenever: its own works on, and so does the
- * parent's.
+ * A fork's child has a copy of what its parent has opened, and opens devices of its own beside it. Whichever
+ * of the inherited objects it closes, and whenever: its own keep working, and so do the parent's.
  */
 #include "rig.h"
 
@@ -22,14 +21,14 @@
 #define BYTES	    64
 #define PATIENCE_MS 20000
 
-/* Which process opens the device. */
+/* What opens the device: libibverbs, librdmacm or both. */
 enum by {
 	VERBS = 1,
 	RDMACM = 2,
 	BOTH = VERBS | RDMACM,
 };
 
-/* ---- A connection by librdmacm with oneself ---- */
+/* ---- A connection by librdmacm between two identifiers of one process ---- */
 
 struct meeting {
 	struct rdma_event_channel *channel;
@@ -104,7 +103,7 @@ static void begin(struct meeting *m)
 	meet(m);
 }
 
-/* Objects of librdmacm are ended in this order by its users, and by finalizers. */
+/* The order in which users of librdmacm end its objects, and finalizers of languages do. */
 static void end(struct meeting *m)
 {
 	assert_int_equal(rdma_destroy_id(m->from), 0);
@@ -136,7 +135,7 @@ static struct devices open_devices(enum by by)
 	return d;
 }
 
-/* The connection of before, and a new one. */
+/* The connection from before works, and so does a new one. */
 static void work(struct devices *d)
 {
 	if (d->by & VERBS) {
@@ -166,7 +165,7 @@ static void close_devices(struct devices *d)
 		end(&d->meeting);
 }
 
-/* What a child does with what is not its own. */
+/* The child closes what its parent has opened. */
 static void close_inherited(struct devices *d)
 {
 	if (d->by & VERBS)
@@ -175,7 +174,7 @@ static void close_inherited(struct devices *d)
 		end(&d->meeting);
 }
 
-/* Finalizers do so, in whatever order. */
+/* Ends the inherited objects one by one in an unusual order, as finalizers may. */
 static void end_inherited(struct devices *d)
 {
 	if (!(d->by & VERBS))
@@ -187,7 +186,7 @@ static void end_inherited(struct devices *d)
 		assert_int_equal(ibv_destroy_qp(d->rig.qp[i]), 0);
 	}
 	assert_int_equal(ibv_destroy_comp_channel(d->rig.channel), 0);
-	/* but they serve nothing */
+	/* nothing can be made with the inherited ones */
 	assert_null(ibv_create_cq(d->rig.context, 1, NULL, NULL, 0));
 	assert_null(ibv_reg_mr(d->rig.pd, d, 1, 0));
 }
@@ -196,9 +195,10 @@ static void end_inherited(struct devices *d)
 
 enum closing {
 	NOTHING,
-	INHERITED_FIRST, /* before its own is opened */
+	INHERITED_FIRST, /* before the child opens its own */
 	INHERITED_LAST,
-	INHERITED_TWICE, /* the program may, on cards, have two pointers to it */
+	/* a program may have two pointers to a context, as the driver of a card lets it */
+	INHERITED_TWICE,
 	INHERITED_OBJECTS,
 	OWN,
 	OWN_AND_INHERITED,
@@ -218,7 +218,8 @@ static void live(struct devices *inherited, enum by by, enum closing closing)
 	struct devices own;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	setenv("CMOCKA_TEST_ABORT", "1", 1); /* not on with the tests of the parent */
+	/* so that the child does not go on with the tests of its parent */
+	setenv("CMOCKA_TEST_ABORT", "1", 1);
 	if (closing == INHERITED_FIRST || closing == INHERITED_TWICE)
 		close_inherited(inherited);
 	own = open_devices(by);
@@ -280,7 +281,7 @@ static void by_both(void **state)
 	table(BOTH);
 }
 
-/* The child of a child has two generations' devices. */
+/* The child of a child has inherited devices of two generations. */
 static void grandchild(void **state)
 {
 	struct devices first = open_devices(BOTH), second;

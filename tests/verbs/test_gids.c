@@ -38,7 +38,7 @@ static union ibv_gid gid_of(const char *addr)
 	return gid;
 }
 
-/* addr: NULL where the entry is free. Each address is there twice, as RoCE v1 and v2. */
+/* addr: NULL where the entry is free. Each address has two entries, RoCE v1 and v2. */
 static void expect(struct ibv_context *context, uint32_t index, const char *addr)
 {
 	union ibv_gid wanted = addr ? gid_of(addr) : (union ibv_gid){0}, gid;
@@ -72,7 +72,7 @@ static bool any_event(const struct ibv_context *context)
 	return poll(&(struct pollfd){context->async_fd, POLLIN, 0}, 1, 0);
 }
 
-/* What tells of the port has its number instead of an object. */
+/* This event's element is the number of the port. */
 static void expect_change(struct ibv_context *context)
 {
 	struct ibv_async_event event;
@@ -91,7 +91,7 @@ static struct ibv_ah *make_ah(struct ibv_pd *pd, uint8_t index)
 	return ibv_create_ah(pd, &attr);
 }
 
-/* ---- */
+/* ---- The table ---- */
 
 static int open_with_address(void **state)
 {
@@ -109,7 +109,7 @@ static int close_without(void **state)
 	return system("ip addr flush dev eth0");
 }
 
-/* An entry keeps its index; what comes takes the first that is free. */
+/* An entry keeps its index; a new address takes the first free one. */
 static void indices(void **state)
 {
 	struct rig *rig = *state;
@@ -139,7 +139,8 @@ static void indices(void **state)
 	assert_int_equal(ibv_close_device(other), 0);
 }
 
-/* Without an address that can be routed: that of the loopback; index 3 stays the usual choice. */
+/* Without an address that can be routed the table has that of the loopback; index 3 stays the usual
+ * choice. */
 static void none(void **state)
 {
 	struct rig *rig = *state;
@@ -151,7 +152,7 @@ static void none(void **state)
 	assert_int_equal(entries(rig->context), 4);
 }
 
-/* As sources, in the address handles of datagrams and in queue pairs. */
+/* An index is a valid source, of address handles and of queue pairs, as long as its entry is there. */
 static void sources(void **state)
 {
 	struct rig *rig = *state;
@@ -199,7 +200,8 @@ static void exchange(const struct rig *rig, enum ibv_wc_status status)
 	rig_region_end(mr);
 }
 
-/* A connection outlives its address, even if it was not used before; to one that is gone none comes about. */
+/* A connection outlives the address that it was made by, even if no request used it before; a new connection
+ * to an address that is gone does not come about. */
 static void connections(void **state)
 {
 	struct rig *rig = *state;
@@ -209,7 +211,7 @@ static void connections(void **state)
 	ip("del 10.1.2.3");
 	expect(rig->context, 2, "10.1.2.4");
 	exchange(rig, IBV_WC_SUCCESS);
-	/* which changes what its peer has to look at */
+	/* a new connection of the peer, so that its entry has to be looked up again */
 	rig_move(rig->qp[1], IBV_QPS_RTS, rig->qp[0]->qp_num);
 	exchange(rig, IBV_WC_SUCCESS);
 	connect_by(rig, "10.1.2.4");
@@ -218,7 +220,7 @@ static void connections(void **state)
 	exchange(rig, IBV_WC_RETRY_EXC_ERR);
 }
 
-/* Only a sleeper that waits for events looks. */
+/* GIDs change while the program sleeps in ibv_get_async_event(): that call looks for it. */
 static void told(void **state)
 {
 	struct rig *rig = *state;
@@ -229,7 +231,7 @@ static void told(void **state)
 	expect(rig->context, 4, "10.1.2.4");
 }
 
-/* ---- The descriptor ---- */
+/* ---- The netlink descriptor ---- */
 
 static int find_netlink(void)
 {
@@ -246,7 +248,7 @@ static int find_netlink(void)
 	return -1;
 }
 
-/* Programs close descriptors that are not theirs, and use the numbers. */
+/* Programs close descriptors that are not theirs, and get their numbers for others. */
 static void taken_away(void **state)
 {
 	struct rig *rig = *state;
@@ -267,7 +269,7 @@ static void taken_away(void **state)
 	expect(rig->context, 6, "10.1.2.5");
 }
 
-/* More news than the kernel keeps. */
+/* More changes than the kernel's socket has room for. */
 static void overrun(void **state)
 {
 	struct rig *rig = *state;
@@ -282,7 +284,7 @@ static void overrun(void **state)
 	expect(rig->context, 4, "10.1.2.4");
 }
 
-/* ---- */
+/* ---- The namespace ---- */
 
 static bool write_to(const char *path, const char *text)
 {
@@ -294,7 +296,7 @@ static bool write_to(const char *path, const char *text)
 	return done;
 }
 
-/* As root of a user namespace, where we are not root. */
+/* As root of a user namespace, where this process is not root. */
 static bool enter_namespace(void)
 {
 	unsigned int uid = geteuid(), gid = getegid();

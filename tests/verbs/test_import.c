@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A domain of two processes: one makes it and registers memory, the other imports both and makes queue
- * pairs in it. Its peer is a queue pair of a domain of its own.
+ * A domain of two processes: one makes it and registers memory, the other imports both and makes queue pairs
+ * in it. Their peer is a queue pair in a domain of the importer's own.
  */
 #include "two.h"
 
@@ -28,7 +28,7 @@ static void expect_null(const void *object, int err)
 	errno = 0;
 }
 
-/* Whose process is gone, or is being buried just now. */
+/* The exporter has left the pool, or is being recovered just now. */
 static void expect_gone(int fd)
 {
 	uint64_t deadline_ns = rig_now_ns() + 10000000000ull;
@@ -66,7 +66,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* By the queue pair in the imported domain, between its exporter's memory and ours. */
+/* A request of the queue pair in the imported domain, between the exporter's memory and the importer's. */
 static void local(struct two *t, enum ibv_wr_opcode opcode, uint32_t len, enum ibv_wc_status status)
 {
 	assert_int_equal(rig_rdma(t->qp, opcode, 1, t->theirs, t->there->at, len,
@@ -75,7 +75,7 @@ static void local(struct two *t, enum ibv_wr_opcode opcode, uint32_t len, enum i
 	rig_expect(t->cq, status, 1);
 }
 
-/* By our own queue pair, between our memory and the exporter's. */
+/* A request of the queue pair in the importer's own domain, between its memory and the exporter's. */
 static void remote(struct two *t, enum ibv_wr_opcode opcode, uint32_t len,
 		   enum ibv_wc_status status)
 {
@@ -135,7 +135,8 @@ static void is_target(void **state)
 static void messages(void **state)
 {
 	struct two *t = *state;
-	struct ibv_mr *near = rig_region(t->pd, PAGE); /* ours, in the imported domain */
+	/* the importer's memory, in the imported domain */
+	struct ibv_mr *near = rig_region(t->pd, PAGE);
 	struct ibv_sge list[2] = {{(uintptr_t)near->addr, 10, near->lkey},
 				  {(uintptr_t)t->there->at, 20, t->theirs->lkey}};
 	struct ibv_send_wr *bad_send, send = {.wr_id = 4,
@@ -153,7 +154,7 @@ static void messages(void **state)
 	assert_int_equal(rig_expect(t->rig.cq[1], IBV_WC_SUCCESS, 3).byte_len, 30);
 	expect_bytes(t->own->addr, 1, 10);
 	expect_bytes((uint8_t *)t->own->addr + 10, 2, 20);
-	/* and back, into a receive of the same list; then of the exporter's memory alone */
+	/* back again, into a receive with the same list; then one in the exporter's memory alone */
 	memset(t->own->addr, 3, BYTES);
 	assert_int_equal(ibv_post_recv(t->qp, &receive, &bad), 0);
 	assert_int_equal(rig_send(t->rig.qp[1], 6, t->own, t->own->addr, 30), 0);
@@ -178,14 +179,15 @@ static void atomics(void **state)
 	*word = 41;
 	local(t, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_SUCCESS);
 	assert_int_equal(*word, 42);
-	assert_int_equal(exporter_do(&t->exporter, EXPORT_CHECK, 0), 1); /* 41 came there */
+	/* the one byte with 41 was added there */
+	assert_int_equal(exporter_do(&t->exporter, EXPORT_CHECK, 0), 1);
 	for (uint64_t i = 41; i < 44; i++) {
 		remote(t, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, IBV_WC_SUCCESS);
 		assert_int_equal(*word, i);
 	}
 }
 
-/* Two queue pairs of the domain, connected with each other: all memory is the exporter's. */
+/* Two queue pairs of the imported domain, connected with each other: all memory is the exporter's. */
 static void both_sides(void **state)
 {
 	struct two *t = *state;
@@ -252,7 +254,8 @@ static void datagrams(void **state)
 	assert_int_equal(ibv_destroy_qp(far), 0);
 }
 
-/* A queue pair of ours in the imported domain receives from a shared queue in it, into both memories. */
+/* The importer's queue pair receives from a shared queue in the imported domain, into both processes'
+ * memory. */
 static void shared_queue(void **state)
 {
 	struct two *t = *state;
@@ -280,7 +283,8 @@ static void shared_queue(void **state)
 	assert_int_equal(ibv_destroy_srq(srq), 0);
 }
 
-/* Of our own regions in the domain we show parts, of the exporter's none. */
+/* Windows of the importer in the imported domain: over its own regions they can be bound, over the exporter's
+ * not. */
 static void windows(void **state)
 {
 	struct two *t = *state;
@@ -327,7 +331,7 @@ static void device_memory(void **state)
 	ibv_unimport_dm(dm);
 }
 
-/* ---- What does not ---- */
+/* ---- What fails ---- */
 
 static void wrong_handles(void **state)
 {
@@ -347,7 +351,7 @@ static void wrong_handles(void **state)
 	expect_null(ibv_import_mr(t->pd, near->handle), ENOENT); /* of another domain */
 	expect_null(ibv_import_mr(t->rig.pd, t->there->mr), ENOENT);
 	rig_region_end(near);
-	/* a key of one domain is none in the other */
+	/* a key of one domain is invalid in the other */
 	assert_int_equal(rig_rdma(t->rig.qp[1], IBV_WR_RDMA_WRITE, 2, t->theirs, t->there->at, 8,
 				  (uintptr_t)t->there->at, t->theirs->rkey),
 			 0);
@@ -359,7 +363,8 @@ static void rights(void **state)
 	struct two *t = *state;
 
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_RIGHTS, 0), 0);
-	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_SUCCESS); /* it may be read here */
+	/* to read its memory locally needs no right */
+	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_SUCCESS);
 	local(t, IBV_WR_RDMA_READ, 8, IBV_WC_LOC_PROT_ERR);
 	two_connect(t);
 	remote(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR);
@@ -397,7 +402,7 @@ static void deregistered(void **state)
 	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_SUCCESS);
 }
 
-/* Its memory was in place, and is no longer mapped. */
+/* The exporter's memory was in place, and is no longer mapped. */
 static void unmapped(void **state)
 {
 	struct two *t = *state;
@@ -415,7 +420,8 @@ static void unmapped(void **state)
 	rig_expect(t->cq, IBV_WC_LOC_PROT_ERR, 3);
 }
 
-/* As the kernel has it: what others have made in a domain keeps it; a mere import does not. */
+/* As the kernel has it: a domain cannot be deallocated while others have objects in it; an import alone does
+ * not keep it. */
 static void deallocated(void **state)
 {
 	struct two *t = *state;
@@ -441,7 +447,7 @@ static void deallocated(void **state)
 	ibv_unimport_pd(second);
 }
 
-/* What its maker has closed takes nobody else's own along. */
+/* The exporter closes its device: its own objects end, those of the importer in its domain do not. */
 static void closed(void **state)
 {
 	struct two *t = *state;
@@ -454,7 +460,7 @@ static void closed(void **state)
 			 0);
 	rig_expect(t->cq, IBV_WC_SUCCESS, 1);
 	local(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_LOC_PROT_ERR);
-	expect_gone(t->exporter.fd); /* it has left the pool */
+	expect_gone(t->exporter.fd); /* the exporter has left the pool */
 	rig_region_end(near);
 }
 
@@ -481,7 +487,7 @@ static void exporter_killed(void **state)
 	two_connect(t);
 	remote(t, IBV_WR_RDMA_WRITE, 8, IBV_WC_REM_ACCESS_ERR);
 	two_connect(t);
-	/* what is ours in its domain stays */
+	/* the importer's own objects in the domain of the dead process work on */
 	assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, near, near->addr, 8,
 				  (uintptr_t)t->own->addr, t->own->rkey),
 			 0);
@@ -491,7 +497,8 @@ static void exporter_killed(void **state)
 	rig_region_end(near);
 }
 
-/* A third process imports, too, and dies: with it goes what kept the domain. */
+/* A third process imports the domain, registers memory in it and is killed: then the domain can be
+ * deallocated. */
 static void importer_killed(void **state)
 {
 	struct two *t = *state;
@@ -506,7 +513,7 @@ static void importer_killed(void **state)
 	assert_int_equal(ibv_destroy_qp(t->qp), 0);
 	t->qp = NULL;
 	assert_int_equal(pipe(sync), 0);
-	pid = fork(); /* which is a process of its own to the pool, with the descriptor */
+	pid = fork(); /* to the pool the child is a process of its own; it has the descriptor */
 	if (!pid) {
 		struct ibv_context *context = ibv_import_device(t->exporter.fd);
 		struct ibv_pd *pd = context ? ibv_import_pd(context, t->there->pd) : NULL;
@@ -521,7 +528,7 @@ static void importer_killed(void **state)
 	assert_int_equal(exporter_do(&t->exporter, EXPORT_DEALLOC, 0), EBUSY);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	/* the member that recovers it has its lock for a moment, and it seems to live */
+	/* while a member recovers the dead process, it has that one's lock for a moment, as if it lived */
 	while (exporter_do(&t->exporter, EXPORT_DEALLOC, 0))
 		assert_true(rig_now_ns() < deadline_ns);
 	close(sync[0]);
@@ -530,7 +537,8 @@ static void importer_killed(void **state)
 
 static atomic_bool stop;
 
-/* READs into the exporter's memory, and WRITEs, as fast as it goes; each failure is a new beginning. */
+/* READs into the exporter's memory, and WRITEs from it, as fast as it goes; after each failure the two are
+ * connected anew. */
 static void *storm(void *arg)
 {
 	struct two *t = arg;
@@ -550,7 +558,7 @@ static void *storm(void *arg)
 	return NULL;
 }
 
-/* Once it has ended, no byte changes. */
+/* Once EXPORT_DEREGISTER has returned, no byte of the memory changes. */
 static void revoked_at_full_speed(void **state)
 {
 	struct two *t = *state;
@@ -594,7 +602,7 @@ static void other_descriptors(void **state)
 	assert_int_equal(ibv_close_device(context), 0);
 }
 
-/* The process of the descriptor is in another pool. */
+/* The descriptor's process is in another pool. */
 static void other_pool(void **state)
 {
 	struct exporter e;
@@ -605,7 +613,7 @@ static void other_pool(void **state)
 	exporter_start(&e, false);
 	setenv("WEFT_POOL", path, 1);
 	expect_null(ibv_import_device(e.fd), EINVAL);
-	/* and is not a reason to make one */
+	/* and the import does not create the pool */
 	setenv("WEFT_POOL", "/dev/shm/weft-test-import-none", 1);
 	expect_null(ibv_import_device(e.fd), EINVAL);
 	assert_int_equal(access("/dev/shm/weft-test-import-none", F_OK), -1);

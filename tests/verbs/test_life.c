@@ -41,7 +41,8 @@ static int teardown(void **state)
 
 /* ---- Closing and forking ---- */
 
-/* Each says that: of what has ended EINVAL, of what a fork's child has inherited nothing. */
+/* Every call that ends an object answers: EINVAL for objects that were ended with their device, 0 for those
+ * that a fork's child has inherited. */
 static void end_all(struct rig *rig, struct ibv_mr *mr, int answer)
 {
 	assert_int_equal(ibv_dereg_mr(mr), answer);
@@ -56,8 +57,8 @@ static void end_all(struct rig *rig, struct ibv_mr *mr, int answer)
 	assert_int_equal(errno, answer);
 }
 
-/* Objects end with their device, even with events that nobody has acknowledged; another open
- * device's do not. */
+/* Objects end with their device, even with events that were not acknowledged; those of another open device do
+ * not. */
 static void closed_over_objects(void **state)
 {
 	struct rig rig = {0}, other = {0};
@@ -73,7 +74,7 @@ static void closed_over_objects(void **state)
 	assert_int_equal(ibv_req_notify_cq(rig.cq[0], 0), 0);
 	assert_int_equal(rig_receive(rig.qp[1], 1, mr, mr->addr, 8), 0);
 	assert_int_equal(rig_send(rig.qp[0], 1, mr, mr->addr, 8), 0);
-	assert_int_equal(rig_send(rig.qp[0], 2, mr, mr->addr, 8), 0); /* waits */
+	assert_int_equal(rig_send(rig.qp[0], 2, mr, mr->addr, 8), 0); /* waits for a receive */
 	assert_int_equal(ibv_get_cq_event(rig.channel, &cq, &arg), 0);
 	arg = mr->addr;
 	assert_int_equal(ibv_close_device(rig.context), 0);
@@ -102,7 +103,7 @@ static void child_of_fork(struct rig *rig, struct ibv_mr *mr, bool destroys)
 	_exit(0);
 }
 
-/* To a child nothing is open; it may open the device itself. Its parent goes on. */
+/* In a fork's child nothing is open; it may open the device itself. Its parent goes on. */
 static void forked(void **state)
 {
 	struct rig *rig = *state;
@@ -159,7 +160,7 @@ static void bad_receive(void **state)
 	assert_int_equal(far_state(&far), IBV_QPS_ERR);
 }
 
-/* Outstanding requests end when the other end says so, or is no more. */
+/* Outstanding requests end when the peer was reset, or its process was killed. */
 static void reset_under_requests(void **state)
 {
 	uint64_t begun = rig_now_ns();
@@ -168,7 +169,8 @@ static void reset_under_requests(void **state)
 	assert_int_equal(rig_send(near.qp, 2, NULL, NULL, 0), 0);
 	far_modify(&far, IBV_QPS_RESET);
 	rig_expect(near.cq, IBV_WC_RETRY_EXC_ERR, 1);
-	assert_in_range(rig_now_ns() - begun, S / 2, 3 * S); /* 8 times 67 ms */
+	/* 8 times 67 ms, of the timeout and its retries */
+	assert_in_range(rig_now_ns() - begun, S / 2, 3 * S);
 	rig_expect(near.cq, IBV_WC_WR_FLUSH_ERR, 2);
 }
 
@@ -176,7 +178,7 @@ static void killed_before_requests(void **state)
 {
 	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
 						     IBV_WR_ATOMIC_FETCH_AND_ADD};
-	enum kind kind = KIND_DATA; /* its own memory: not there any more */
+	enum kind kind = KIND_DATA; /* static memory, which is gone with its process */
 
 	far_kill(&far, SIGKILL);
 	for (size_t i = 0; i < COUNT(opcodes); i++)
@@ -186,7 +188,8 @@ static void killed_before_requests(void **state)
 	rig_expect(near.cq, IBV_WC_WR_FLUSH_ERR, 1);
 }
 
-/* It registered memory and then unmapped it: its own fault, told to both, and nobody crashes. */
+/* The far end has registered memory and then unmapped it: both ends are told of the fault, and neither
+ * crashes. */
 static void unmapped_in_place(void **state)
 {
 	const enum ibv_wr_opcode *opcode = *state;
@@ -206,9 +209,9 @@ static enum ibv_wr_opcode the_write = IBV_WR_RDMA_WRITE, the_read = IBV_WR_RDMA_
 #define DUEL_ROUNDS 200
 
 /*
- * Both ends wait for each other's receives, and have atomics on memory in place behind them: when
- * they go on, each helper needs the other. How long the rounds took in all, or minus the status of
- * what failed.
+ * Both ends wait for each other's receives, and have atomics on memory in place behind them: when these
+ * begin, each needs the other's helper. Returns how long all rounds took, or minus the status of the request
+ * that failed.
  */
 static int64_t duel(struct end *end)
 {
@@ -234,7 +237,7 @@ static int64_t duel(struct end *end)
 		if (rig_receive(end->qp, 0, NULL, NULL, 0))
 			return -1;
 		begun = rig_now_ns();
-		nanosleep(&(struct timespec){0, 2000000}, NULL); /* nobody polls */
+		nanosleep(&(struct timespec){0, 2000000}, NULL); /* during which no thread polls */
 		for (int got = 0; got < 2 && !wc.status;)
 			got += ibv_poll_cq(end->cq, 1, &wc);
 		if (wc.status)
@@ -244,8 +247,8 @@ static int64_t duel(struct end *end)
 	return sum;
 }
 
-/* Helpers that wait for each other give up after a second, round after round, until retries run out.
- * One slow round of a loaded machine is none of that. */
+/* Helpers that waited for each other would give up after a second, round after round, until the retries run
+ * out. One slow round of a loaded machine is not that. */
 static void helpers_need_each_other(void **state)
 {
 	const int64_t most = DUEL_ROUNDS * (int64_t)S / 4;
@@ -258,9 +261,9 @@ static void helpers_need_each_other(void **state)
 		fail_msg("%ld here, %ld there", (long)here, (long)there);
 }
 
-/* ---- Length ---- */
+/* ---- Lengths of messages ---- */
 
-/* Messages of up to 2 GiB; more is refused before anything moves. */
+/* Messages of up to 2 GiB; a longer one is refused before any byte moves. */
 static void long_messages(void **state)
 {
 	size_t bytes = 3ull << 29;

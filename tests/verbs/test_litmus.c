@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Bytes become visible in order: the last byte of a WRITE last, a WRITE before what follows it.
- * Between threads and between processes, for memory of each kind. SECONDS=n plays so much longer.
+ * Bytes become visible in order: the last byte of a WRITE last, a WRITE before what follows it. Between
+ * threads and between processes, for memory of each kind. SECONDS=n plays each case for n seconds.
  */
 #include "litmus.h"
 

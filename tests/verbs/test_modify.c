@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Moving queue pairs between states: the tables of InfiniBand volume 1, 11.2.5.2, bit by bit, and the
- * range of each attribute.
+ * Transitions of queue pairs: the tables of InfiniBand volume 1, 11.2.5.2, bit by bit, and the range of each
+ * attribute.
  */
 #include "rig.h"
 
@@ -116,7 +116,8 @@ static struct ibv_qp_attr attributes(struct ibv_qp *qp, enum ibv_qp_state from,
 	return attr;
 }
 
-/* A queue pair in `from`, connected to itself, asked to go to `to`; it ends where it must. */
+/* A queue pair in row->from, connected to itself, is asked to go to row->to. Where that is refused it
+ * stays. */
 static void expect(struct ibv_qp *qp, const struct row *row, int mask, int error)
 {
 	struct ibv_qp_attr attr;
@@ -150,7 +151,7 @@ static void check_row(struct ibv_qp *qp, const struct row *row)
 			       : bit > IBV_QP_DEST_QPN ? EOPNOTSUPP
 						       : EINVAL);
 	}
-	/* a mask without a state keeps it */
+	/* a mask without IBV_QP_STATE keeps the state */
 	if (row->from == row->to)
 		expect(qp, row, row->required | row->optional, 0);
 }
@@ -202,7 +203,7 @@ static void every_other_move(void **state)
 	}
 }
 
-/* The current state must be the one that is claimed. */
+/* IBV_QP_CUR_STATE: the state that it claims must be the current one. */
 static void wrong_current_state(void **state)
 {
 	struct rig *rig = *state;
@@ -279,7 +280,7 @@ static void out_of_range(void **state)
 	}
 }
 
-/* What was set is told, what was refused or reset is not. */
+/* ibv_query_qp tells the attributes that were set, and not those that were refused or reset. */
 static void query(void **state)
 {
 	struct rig *rig = *state;
@@ -329,7 +330,7 @@ static void query(void **state)
 	assert_int_equal(got.cap.max_send_wr, RIG_DEPTH);
 }
 
-/* Any number of rounds through the states, with traffic in each. */
+/* Any number of rounds through all states, with traffic in each round. */
 static void round_and_round(void **state)
 {
 	struct rig *rig = *state;

@@ -11,12 +11,13 @@
 
 #include "../abi/pool.h"
 
-#define PAGE	4096u
-#define RELAXED IBV_ACCESS_RELAXED_ORDERING /* a wish: any of its kind is granted by ignoring it */
+#define PAGE 4096u
+/* an optional flag, as all from bit 20 to 29: it is granted by ignoring it */
+#define RELAXED IBV_ACCESS_RELAXED_ORDERING
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
-/* What stands behind the macros of the header: programs call either. */
+/* The functions behind the macros of the header: programs call either. */
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
 struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			       int access);
@@ -43,7 +44,7 @@ static void grant(struct ibv_pd *pd, void *addr, size_t length, int access)
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 }
 
-/* All 256 sets of the flags that cost something, and each of the others. */
+/* All 256 sets of the flags that demand something, and each of the others alone. */
 static void access_flags(void **state)
 {
 	struct rig *rig = *state;
@@ -87,7 +88,8 @@ static void bad_ranges(void **state)
 	munmap(at + 3 * PAGE, PAGE);
 }
 
-/* As pinning does: what is to be written must be writable, and nothing may be out of reach. */
+/* As pinning does it: memory that may be written by the region must be writable, and none may be
+ * PROT_NONE. */
 static void protections(void **state)
 {
 	static const struct {
@@ -112,12 +114,12 @@ static void protections(void **state)
 			refuse(rig->pd, at, 3 * PAGE, cases[i].access, cases[i].error);
 		else
 			grant(rig->pd, at, 3 * PAGE, cases[i].access);
-		at[0] = at[3 * PAGE - 1] = 1; /* what is around it is as before */
+		at[0] = at[3 * PAGE - 1] = 1; /* the pages around it can still be written */
 	}
 	munmap(at, 3 * PAGE);
 }
 
-/* Files that may not be written: private copies may be. */
+/* Read-only files: shared mappings cannot be registered for writing, private ones can. */
 static void files(void **state)
 {
 	struct rig *rig = *state;
@@ -157,7 +159,8 @@ static void bad_domains(void **state)
 	munmap(at, PAGE);
 }
 
-/* A region seen at another address: the offset in the page stays, as hardware's tables demand. */
+/* A region seen at another address: its offset in the page must be the same, as the tables of hardware
+ * demand. */
 static void iova(void **state)
 {
 	static const struct {
@@ -198,7 +201,7 @@ static void iova(void **state)
 	munmap(at, 2 * PAGE);
 }
 
-/* Its first byte is number 0, wherever it lies. */
+/* Addresses of a zero-based region count from its first byte, wherever that lies. */
 static void zero_based(void **state)
 {
 	static const unsigned int offsets[] = {0, 8, 40, 1000};
@@ -223,7 +226,8 @@ static void zero_based(void **state)
 	munmap(at, 2 * PAGE);
 }
 
-/* Aligned as the key sees it, but not in memory: no processor does that atomically everywhere. */
+/* An atomic's address is aligned in the region, but its word is not in memory: no processor makes such
+ * atomics everywhere. */
 static void zero_based_atomic(void **state)
 {
 	struct rig *rig = *state;
@@ -242,7 +246,7 @@ static void zero_based_atomic(void **state)
 	munmap(at, PAGE);
 }
 
-/* Many regions over the same memory, in any order of ending. */
+/* Many regions over the same memory, deregistered in any order. */
 static void overlapping(void **state)
 {
 	struct rig *rig = *state;
@@ -270,11 +274,11 @@ static void overlapping(void **state)
 	munmap(at, 16 * PAGE);
 }
 
-/* Keys come back late, so that stale ones fail. */
+/* A key is used again only after many others, so that a stale one fails. */
 static void keys(void **state)
 {
 	struct rig *rig = *state;
-	uint64_t *seen = calloc(1, 1u << 29); /* a bit each */
+	uint64_t *seen = calloc(1, 1u << 29); /* a bit for each key */
 	uint8_t at[8];
 
 	assert_non_null(seen);
@@ -304,7 +308,7 @@ static void dereg_mr(void **state)
 	munmap(at, PAGE);
 }
 
-/* The program may free its memory first. */
+/* The program may unmap its memory before it deregisters it. */
 static void dereg_after_unmap(void **state)
 {
 	struct rig *rig = *state;

@@ -136,14 +136,15 @@ static void type_1(void **state)
 	uint64_t base = (uintptr_t)s.at;
 	uint32_t first;
 
-	refused(&s, IBV_WR_RDMA_WRITE, base, mw->rkey); /* it shows nothing yet */
+	/* a window that was never bound shows nothing */
+	refused(&s, IBV_WR_RDMA_WRITE, base, mw->rkey);
 	assert_int_equal(bind1(&s, mw, 100, 5000, RW), 0);
 	assert_int_equal(rig_expect(s.rig->cq[1], IBV_WC_SUCCESS, 11).opcode, IBV_WC_BIND_MW);
 	writes(&s, 100, mw->rkey);
 	writes(&s, 5000, mw->rkey);
 	refused(&s, IBV_WR_RDMA_WRITE, base + 5001, mw->rkey);
 	refused(&s, IBV_WR_RDMA_WRITE, base + 99, mw->rkey);
-	/* bound again, it has another key, and the old one is stale */
+	/* bound again, it has another key, and the old key is stale */
 	first = mw->rkey;
 	assert_int_equal(bind1(&s, mw, 8192, 100, IBV_ACCESS_REMOTE_READ), 0);
 	rig_expect(s.rig->cq[1], IBV_WC_SUCCESS, 11);
@@ -151,7 +152,7 @@ static void type_1(void **state)
 	refused(&s, IBV_WR_RDMA_WRITE, base + 200, first);
 	refused(&s, IBV_WR_RDMA_WRITE, base + 8192, mw->rkey);
 	rdma(&s, IBV_WR_RDMA_READ, base + 8192, mw->rkey, IBV_WC_SUCCESS);
-	/* bound to nothing, nobody may */
+	/* a window that is bound to no bytes cannot be used */
 	assert_int_equal(bind1(&s, mw, 0, 0, 0), 0);
 	rig_expect(s.rig->cq[1], IBV_WC_SUCCESS, 11);
 	refused(&s, IBV_WR_RDMA_READ, base + 8192, mw->rkey);
@@ -169,7 +170,7 @@ static void type_2(void **state)
 	writes(&s, 4096, rkey);
 	writes(&s, 4296, rkey);
 	refused(&s, IBV_WR_RDMA_WRITE, base + 4297, rkey);
-	/* as a key of one's own it is none */
+	/* the window's key is no lkey, for its owner neither */
 	assert_int_equal(rig_rdma(s.rig->qp[1], IBV_WR_RDMA_WRITE, 5,
 				  &(struct ibv_mr){.lkey = rkey}, s.at + 4096, 8, base, s.mr->rkey),
 			 0);
@@ -179,7 +180,7 @@ static void type_2(void **state)
 	assert_int_equal(invalidate(s.rig->qp[1], IBV_WR_LOCAL_INV, rkey), 0);
 	assert_int_equal(rig_expect(s.rig->cq[1], IBV_WC_SUCCESS, 13).opcode, IBV_WC_LOCAL_INV);
 	refused(&s, IBV_WR_RDMA_WRITE, base + 4096, rkey);
-	/* and may be bound anew, also zero-based */
+	/* after its invalidation it may be bound anew, also zero-based */
 	rkey = bind2(&s, mw, 5000, 300, RW | IBV_ACCESS_ZERO_BASED);
 	memset(s.at, 0, BYTES);
 	rdma(&s, IBV_WR_RDMA_WRITE, 7, rkey, IBV_WC_SUCCESS);
@@ -190,7 +191,7 @@ static void type_2(void **state)
 	scene_close(&s);
 }
 
-/* Bound by queue pair 1: that of another is no use. */
+/* A window of type 2 that queue pair 1 has bound cannot be used by way of another queue pair. */
 static void other_queue_pair(void **state)
 {
 	struct scene s = scene_open(*state);
@@ -212,7 +213,7 @@ static void other_queue_pair(void **state)
 	scene_close(&s);
 }
 
-/* SEND with invalidate: the bytes arrive, the completion names the key, and it has ended. */
+/* SEND with invalidate: the bytes arrive, the completion names the key, and the window is invalid. */
 static void by_the_peer(void **state)
 {
 	struct scene s = scene_open(*state);
@@ -231,17 +232,18 @@ static void by_the_peer(void **state)
 	assert_int_equal(wc.wc_flags, IBV_WC_WITH_INV);
 	assert_int_equal(wc.invalidated_rkey, rkey);
 	refused(&s, IBV_WR_RDMA_WRITE, base, rkey);
-	/* what has ended cannot be ended */
+	/* an invalid key cannot be invalidated again */
 	assert_int_equal(rig_receive(s.rig->qp[1], 32, s.mr, s.at, 100), 0);
 	assert_int_equal(invalidate(s.rig->qp[0], IBV_WR_SEND_WITH_INV, rkey), 0);
 	rig_expect(s.rig->cq[0], IBV_WC_REM_ACCESS_ERR, 13);
 	again(&s);
-	/* nor is a region a window */
+	/* nor can the key of a region */
 	assert_int_equal(rig_receive(s.rig->qp[1], 33, s.mr, s.at, 100), 0);
 	assert_int_equal(invalidate(s.rig->qp[0], IBV_WR_SEND_WITH_INV, s.mr->rkey), 0);
 	rig_expect(s.rig->cq[0], IBV_WC_REM_ACCESS_ERR, 13);
 	again(&s);
-	/* bound again it serves again; and the region may go when the peer has ended that, too */
+	/* bound again the window works again; the region can be deregistered when the peer has invalidated
+	 * that binding, too */
 	rkey = bind2(&s, mw, 0, 4096, RW);
 	writes(&s, 0, rkey);
 	assert_int_equal(rig_receive(s.rig->qp[1], 34, NULL, NULL, 0), 0);
@@ -251,7 +253,7 @@ static void by_the_peer(void **state)
 	assert_int_equal(ibv_dealloc_mw(mw), 0);
 }
 
-/* What a window shows of a region in several pieces: two pages of a file between private ones. */
+/* A window over a region that lies in several pieces: two pages of a file between private ones. */
 static void pieces(void **state)
 {
 	struct scene s = scene_open(*state);
@@ -260,7 +262,7 @@ static void pieces(void **state)
 	uint64_t base;
 	uint32_t rkey;
 
-	/* the inner region stays where it is when the outer one is made around it */
+	/* the region over the file's pages is made first, and its pages stay where they are */
 	rig_region_end(s.mr);
 	s.at = rig_pages(BYTES);
 	base = (uintptr_t)s.at;
@@ -315,9 +317,9 @@ static void errors(void **state)
 	bind_fails(&s, mw, s.mr, base, 0, RW);
 	bind_fails(&s, mw, s.mr, base, 10, IBV_ACCESS_ON_DEMAND);
 	rkey = bind2(&s, mw, 0, 100, RW);
-	bind_fails(&s, mw, s.mr, base, 100, RW); /* it is bound */
+	bind_fails(&s, mw, s.mr, base, 100, RW); /* it is bound already */
 	writes(&s, 0, rkey);
-	/* of type 1, or of no window: not to be invalidated */
+	/* neither a window of type 1 nor a key of no window can be invalidated */
 	assert_int_equal(bind1(&s, one, 0, 100, RW), 0);
 	rig_expect(s.rig->cq[1], IBV_WC_SUCCESS, 11);
 	for (int i = 0; i < 3; i++) {
@@ -329,7 +331,7 @@ static void errors(void **state)
 		rig_expect(s.rig->cq[1], IBV_WC_LOC_QP_OP_ERR, 13);
 		again(&s);
 	}
-	/* a region stays while windows show it, and as it was */
+	/* a region can neither be deregistered nor changed while windows are bound to it */
 	assert_int_equal(ibv_dereg_mr(s.mr), EBUSY);
 	errno = 0;
 	assert_int_equal(ibv_rereg_mr(s.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, RIG_ALL),
@@ -378,7 +380,8 @@ static void arguments(void **state)
 	assert_int_equal(post_bind2(&s, mw, mw->rkey, info), EINVAL);
 	info.mr = NULL;
 	assert_int_equal(post_bind2(&s, mw, mw->rkey, info), EINVAL);
-	assert_int_equal(ibv_bind_mw(s.rig->qp[1], mw, &bind), EINVAL); /* of type 2 */
+	/* ibv_bind_mw is for windows of type 1 only */
+	assert_int_equal(ibv_bind_mw(s.rig->qp[1], mw, &bind), EINVAL);
 	assert_int_equal(ops->bind_mw(NULL, one, &bind), EINVAL);
 	assert_int_equal(ops->bind_mw(s.rig->qp[1], NULL, &bind), EINVAL);
 	assert_int_equal(ops->bind_mw(s.rig->qp[1], one, NULL), EINVAL);
@@ -397,7 +400,7 @@ static void arguments(void **state)
 	scene_close(&s);
 }
 
-/* What is posted behind a receive that is not there waits its turn. */
+/* An invalidation that is posted behind a SEND without a receive waits for that. */
 static void in_order(void **state)
 {
 	struct scene s = scene_open(*state);

@@ -27,7 +27,7 @@ static void alloc_pd(void **state)
 		assert_int_equal(ibv_dealloc_pd(pd[i]), 0);
 	assert_int_equal(ibv_close_device(context), 0);
 	errno = 0;
-	assert_null(ibv_alloc_pd(context)); /* closed */
+	assert_null(ibv_alloc_pd(context)); /* a context that is closed */
 	assert_int_equal(errno, EINVAL);
 	errno = 0;
 	assert_null(ibv_alloc_pd(NULL));
@@ -47,7 +47,7 @@ static void dealloc_pd(void **state)
 	assert_int_equal(ibv_dealloc_pd(busy), EBUSY);
 	rig_region_end(mr);
 	assert_int_equal(ibv_dealloc_pd(busy), 0);
-	assert_int_equal(ibv_dealloc_pd(rig->pd), EBUSY); /* queue pairs */
+	assert_int_equal(ibv_dealloc_pd(rig->pd), EBUSY); /* while it has queue pairs */
 }
 
 /* ---- Completion queues ---- */
@@ -109,14 +109,14 @@ static void destroy_cq(void **state)
 	RIG_REFUSED(ibv_destroy_cq(NULL));
 	RIG_REFUSED(ibv_destroy_cq((struct ibv_cq *)rig->pd));
 	assert_int_equal(ibv_destroy_cq(rig->cq[0]), EBUSY);
-	rig_none(rig->cq[0]); /* still there */
+	rig_none(rig->cq[0]); /* the refused call has not ended it */
 	assert_int_equal(ibv_destroy_qp(rig->qp[0]), 0);
 	rig->qp[0] = NULL;
 	assert_int_equal(ibv_destroy_cq(rig->cq[0]), 0);
 	rig->cq[0] = NULL;
 }
 
-/* A queue that is only sent from, or only received into, is as busy. */
+/* A queue that has only send completions of a queue pair, or only receive completions, is in use as well. */
 static void destroy_cq_of_either_kind(void **state)
 {
 	struct rig *rig = *state;
@@ -133,7 +133,7 @@ static void destroy_cq_of_either_kind(void **state)
 	assert_int_equal(ibv_destroy_cq(cq[1]), 0);
 }
 
-/* Completions survive growing and shrinking, and shrinking below them is refused. */
+/* Completions survive growing and shrinking; fewer entries than completions are refused. */
 static void resize_cq(void **state)
 {
 	struct rig *rig = *state;
@@ -149,7 +149,7 @@ static void resize_cq(void **state)
 				 0);
 	RIG_REFUSED(ibv_resize_cq(rig->cq[0], 0));
 	RIG_REFUSED(ibv_resize_cq(rig->cq[0], -1));
-	RIG_REFUSED(ibv_resize_cq(rig->cq[0], 16)); /* it holds more */
+	RIG_REFUSED(ibv_resize_cq(rig->cq[0], 16)); /* it holds more completions */
 	RIG_REFUSED(ibv_resize_cq(rig->cq[0], limits.max_cqe + 1));
 	assert_int_equal(rig->cq[0]->cqe, before);
 	for (uint64_t i = 0; i < 40; i++) {

@@ -72,13 +72,13 @@ static void states(void **state)
 		assert_int_equal(write_8(qp, 1, IBV_SEND_SIGNALED), cases[i].send);
 		assert_int_equal(rig_receive(qp, 2, memory, memory->addr, 8), cases[i].receive);
 	}
-	/* now in error: both were flushed */
+	/* the queue pair is in ERR now: both were flushed */
 	assert_int_equal(rig_expect(rig->cq[0], IBV_WC_WR_FLUSH_ERR, 1).qp_num, qp->qp_num);
 	assert_int_equal(rig_expect(rig->cq[0], IBV_WC_WR_FLUSH_ERR, 2).qp_num, qp->qp_num);
 	rig_none(rig->cq[0]);
 }
 
-/* Drained: what is posted waits for RTS, in order; it takes what arrives all the same. */
+/* In SQD requests that are posted wait for RTS, in order; receives are completed all the same. */
 static void send_queue_drained(void **state)
 {
 	struct rig *rig = *state;
@@ -100,7 +100,7 @@ static void send_queue_drained(void **state)
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
 }
 
-/* A request that was waiting for its peer is drained, too, and goes on afterwards. */
+/* A request that waited for its peer when the queue pair went to SQD waits there, too, and goes on in RTS. */
 static void drained_while_waiting(void **state)
 {
 	struct rig *rig = *state;
@@ -126,7 +126,7 @@ struct refusal {
 	enum ibv_wr_opcode opcode;
 	unsigned int flags;
 	int num_sge;
-	uint32_t length; /* of each element */
+	uint32_t length; /* length of each element */
 };
 
 static const struct refusal refusals[] = {
@@ -145,7 +145,7 @@ static const struct refusal refusals[] = {
 	{"TSO", EINVAL, IBV_WR_TSO, 0, 1, 8},
 };
 
-/* The requests before the refused one are carried out, those behind it are not touched. */
+/* The requests of a list before the refused one are carried out; those behind it are not touched. */
 static void refused_sends(void **state)
 {
 	struct rig *rig = *state;
@@ -196,7 +196,7 @@ static void refused_receives(void **state)
 		assert_int_equal(ibv_post_recv(rig->qp[1], wr, &bad), EINVAL);
 		assert_ptr_equal(bad, &wr[1]);
 	}
-	/* one of each list is there */
+	/* of each list the receive before the refused one was posted */
 	for (size_t i = 0; i < COUNT(bad_counts); i++) {
 		assert_int_equal(rig_send(rig->qp[0], i, memory, memory->addr, 8), 0);
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
@@ -227,7 +227,7 @@ static void full_receive_queue(void **state)
 		assert_int_equal(rig_receive(rig->qp[1], 999, memory, memory->addr, 8), ENOMEM);
 		assert_int_equal(rig_send(rig->qp[0], i, memory, memory->addr, 8), 0);
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
-		/* taken, but not polled: the slot is not free */
+		/* taken, but not polled: such a receive keeps its slot */
 		assert_int_equal(rig_receive(rig->qp[1], 999, memory, memory->addr, 8), ENOMEM);
 		rig_expect(rig->cq[1], IBV_WC_SUCCESS, i);
 		assert_int_equal(rig_receive(rig->qp[1], RIG_DEPTH + i, memory, memory->addr, 8),
@@ -268,14 +268,14 @@ static void unsignaled_slots(void **state)
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, round);
 		rig_none(rig->cq[0]);
 	}
-	/* a signaled one in the middle frees up to itself */
+	/* a signaled request in the middle frees the slots up to its own */
 	for (uint64_t i = 0; i < RIG_DEPTH; i++)
 		assert_int_equal(write_8(rig->qp[0], i, i == 9 ? IBV_SEND_SIGNALED : 0), 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 9);
 	for (uint64_t i = 0; i < 10; i++)
 		assert_int_equal(write_8(rig->qp[0], i, 0), 0);
 	assert_int_equal(write_8(rig->qp[0], 999, 0), ENOMEM);
-	/* and nothing but a completion frees: such a queue is stuck for good */
+	/* and only completions free slots: a queue of unsignaled requests stays full */
 	rig_none(rig->cq[0]);
 	assert_int_equal(write_8(rig->qp[0], 999, IBV_SEND_SIGNALED), ENOMEM);
 }
@@ -291,7 +291,7 @@ static void all_signaled(void **state)
 	}
 }
 
-/* An unsignaled request that fails completes all the same. */
+/* An unsignaled request that fails has a completion all the same. */
 static void unsignaled_failure(void **state)
 {
 	struct rig *rig = *state;
@@ -308,7 +308,7 @@ static void unsignaled_failure(void **state)
 	assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_ERR);
 }
 
-/* Depths that are no powers of two hold just so many. */
+/* A depth that is no power of two is kept exactly. */
 static void depths(void **state)
 {
 	static const uint32_t sizes[] = {1, 2, 3, 5, 17, 100};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Two ends whose PSNs do not match: as with a card; with WEFT_PSN=lax it does not matter. */
+/* Two ends whose PSNs do not match: requests fail as with a card; with WEFT_PSN=lax they are carried out. */
 #include <stdlib.h>
 
 #include "rig.h"

@@ -31,7 +31,7 @@ static void create(void **state)
 		assert_ptr_equal(qp[i]->recv_cq, rig->cq[1]);
 		assert_int_equal(qp[i]->qp_type, IBV_QPT_RC);
 		assert_int_equal(qp[i]->state, IBV_QPS_RESET);
-		/* 0 and 1 are the management queue pairs */
+		/* numbers 0 and 1 are those of the management queue pairs */
 		assert_in_range(qp[i]->qp_num, 2, 0xffffff);
 		for (size_t k = 0; k < i; k++)
 			assert_int_not_equal(qp[i]->qp_num, qp[k]->qp_num);
@@ -95,7 +95,8 @@ static void expect_cap(struct rig *rig, struct ibv_qp_cap cap, bool possible)
 	assert_true(init.cap.max_send_sge >= cap.max_send_sge);
 	assert_true(init.cap.max_recv_sge >= cap.max_recv_sge);
 	assert_true(init.cap.max_inline_data >= cap.max_inline_data);
-	/* rdma_xclient sends inline what one entry would take, and asks for nothing */
+	/* rdma_xclient asks for no inline bytes, and sends as many inline as max_send_sge's elements take in
+	 * a slot */
 	assert_true(init.cap.max_inline_data >= cap.max_send_sge * sizeof(struct ibv_sge));
 	assert_int_equal(ibv_query_qp(qp, &attr, IBV_QP_CAP, &told), 0);
 	assert_memory_equal(&told.cap, &init.cap, sizeof(cap));
@@ -130,7 +131,7 @@ static void capabilities(void **state)
 		expect_cap(rig, cases[i].cap, cases[i].possible);
 }
 
-/* As libfabric asks for the limit: doubled until it fails, then by bisection. */
+/* libfabric finds the limit so: it doubles max_inline_data until that is refused, then bisects. */
 static void inline_limit(void **state)
 {
 	struct rig *rig = *state;
@@ -140,7 +141,7 @@ static void inline_limit(void **state)
 		struct ibv_qp_init_attr init = rig_init(rig->cq[0], rig->cq[0]);
 		struct ibv_qp *qp;
 
-		assert_true(bad <= 1u << 20); /* it has a limit */
+		assert_true(bad <= 1u << 20); /* there must be a limit */
 		init.cap.max_inline_data = bad;
 		qp = ibv_create_qp(rig->pd, &init);
 		if (!qp)
@@ -194,7 +195,8 @@ static void destroy(void **state)
 	RIG_REFUSED(ibv_destroy_qp(gone));
 }
 
-/* What it has outstanding goes with it: neither queue tells of it any more. */
+/* Destroying a queue pair discards its outstanding requests and its completions: neither completion queue
+ * tells of them. */
 static void destroy_with_work(void **state)
 {
 	struct rig *rig = *state;
@@ -204,7 +206,8 @@ static void destroy_with_work(void **state)
 		assert_int_equal(rig_receive(rig->qp[1], i, mr, mr->addr, 64), 0);
 		assert_int_equal(rig_send(rig->qp[0], i, mr, mr->addr, 64), 0);
 	}
-	/* completed and unpolled on both sides, waiting, and posted for nobody */
+	/* besides those completed and not polled: a SEND that waits for a receive, and a receive that nothing
+	 * arrives for */
 	assert_int_equal(rig_send(rig->qp[0], 5, mr, mr->addr, 64), 0);
 	assert_int_equal(rig_receive(rig->qp[0], 6, mr, mr->addr, 64), 0);
 	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 0);
@@ -216,7 +219,7 @@ static void destroy_with_work(void **state)
 	rig_region_end(mr);
 }
 
-/* Numbers come back late, so that stale addresses meet nobody. */
+/* A number is used again only after many others, so that a stale one reaches no other queue pair. */
 static void numbers(void **state)
 {
 	struct rig *rig = *state;
@@ -233,7 +236,8 @@ static void numbers(void **state)
 	}
 }
 
-/* A queue pair that was connected elsewhere meanwhile does not take what it took before. */
+/* A receive that a queue pair has consumed is not consumed again after its peer was connected elsewhere for a
+ * while. */
 static void receives_stay_used(void **state)
 {
 	struct rig *rig = *state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Extended queue pairs: each ibv_wr_* by its effect; what is aborted or fails is nothing. */
+/* Extended queue pairs: each ibv_wr_* function by its effect; a list that was aborted or has failed has
+ * none. */
 #include "rig.h"
 
 #include <errno.h>
@@ -107,7 +108,7 @@ static void rdma(void **state)
 	done(&p, 3, IBV_WC_RDMA_READ);
 	assert_memory_equal(p.here, p.there, 64);
 
-	/* no bytes at all */
+	/* a WRITE of no bytes */
 	start(&p, 4);
 	ibv_wr_rdma_write(p.ex, 0, 0);
 	done(&p, 4, IBV_WC_RDMA_WRITE);
@@ -144,13 +145,13 @@ static void sends(void **state)
 	start(&p, 3);
 	ibv_wr_send(p.ex);
 	ibv_wr_set_inline_data_list(p.ex, 2, bufs);
-	p.here[3]++; /* it has been taken */
+	p.here[3]++; /* inline bytes were copied, and may change */
 	done(&p, 3, IBV_WC_SEND);
 	assert_int_equal(rig_expect(p.rig->cq[1], IBV_WC_SUCCESS, 12).byte_len, 13);
 	assert_int_equal(p.there[200], p.here[3] - 1);
 	assert_memory_equal(p.there + 204, p.here + 200, 9);
 
-	/* the flag means nothing here: what is given says whether it is inline */
+	/* IBV_SEND_INLINE means nothing here: ibv_wr_set_inline_data says what is inline */
 	start(&p, 4);
 	p.ex->wr_flags |= IBV_SEND_INLINE;
 	ibv_wr_send(p.ex);
@@ -182,7 +183,7 @@ static void atomics(void **state)
 	pair_close(&p);
 }
 
-/* Of a list all are posted, in order, or none. */
+/* The requests of one list are posted all, in order, or none. */
 static void lists(void **state)
 {
 	struct pair p = pair_open(*state);
@@ -193,7 +194,7 @@ static void lists(void **state)
 		ibv_wr_rdma_write(p.ex, p.mr->rkey, (uintptr_t)p.there + i);
 		set(&p, p.here + i, 1);
 	}
-	assert_int_equal(p.there[0], 0); /* nothing goes before it is complete */
+	assert_int_equal(p.there[0], 0); /* nothing is carried out before ibv_wr_complete */
 	assert_int_equal(ibv_wr_complete(p.ex), 0);
 	for (uint64_t i = 0; i < 20; i++)
 		rig_expect(p.rig->cq[0], IBV_WC_SUCCESS, i);
@@ -226,14 +227,14 @@ static void aborted(void **state)
 	write_one(&p, 2, 12);
 	assert_int_equal(ibv_wr_complete(p.ex), 0);
 	assert_int_equal(p.there[0], 12);
-	/* what completed before is still there, and nothing else */
+	/* the lists before the aborted one are complete, and nothing else is */
 	rig_expect(p.rig->cq[0], IBV_WC_SUCCESS, 1);
 	rig_expect(p.rig->cq[0], IBV_WC_SUCCESS, 2);
 	rig_none(p.rig->cq[0]);
 	pair_close(&p);
 }
 
-/* Each error leaves nothing posted of its list, and the next list as good as any. */
+/* A failed list leaves none of its requests posted, and the next list works. */
 static void failed(struct pair *p, int err)
 {
 	assert_int_equal(ibv_wr_complete(p->ex), err);
@@ -256,7 +257,7 @@ static void errors(void **state)
 	ibv_wr_set_sge_list(p.ex, COUNT(many), many);
 	failed(&p, EINVAL);
 	start(&p, 1);
-	set(&p, p.here, 1); /* of what? */
+	set(&p, p.here, 1); /* an element, but no request that it belongs to */
 	failed(&p, EINVAL);
 	start(&p, 1);
 	ibv_wr_set_inline_data(p.ex, p.here, 1);
@@ -330,12 +331,12 @@ static void refused(void **state)
 	attr.send_ops_flags = 0;
 	refuse(rig->context, &attr, EOPNOTSUPP);
 	attr = attr_of(rig);
-	refuse(other, &attr, EINVAL); /* the domain is another context's */
+	refuse(other, &attr, EINVAL); /* the domain is of another context */
 	attr.pd = (struct ibv_pd *)rig->cq[0];
 	refuse(rig->context, &attr, EINVAL);
 	attr.comp_mask = IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	refuse(rig->context, &attr, EINVAL);
-	/* without wishes for ibv_wr_*, it has none */
+	/* without IBV_QP_INIT_ATTR_SEND_OPS_FLAGS the queue pair has no ibv_wr_* functions */
 	attr = attr_of(rig);
 	attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	qp = ibv_create_qp_ex(rig->context, &attr);
@@ -348,7 +349,7 @@ static void refused(void **state)
 	assert_int_equal(ibv_close_device(other), 0);
 }
 
-/* Lists of two threads do not mix. */
+/* Lists of two threads do not mix: from ibv_wr_start to ibv_wr_complete the queue is one thread's. */
 struct builder {
 	struct pair *pair;
 	uint64_t base;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Memory that stays in place, of processes that change: an exec gives its number to another program, its first
- * thread ends, the memory goes. Not position independent, so that each program has the same addresses.
+ * Memory that stays in place, of processes that change: an exec gives the process's number to another
+ * program, its first thread ends, its memory goes. Linked without position independence, so that each program
+ * has the same addresses.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -18,15 +19,16 @@
 #include "rig.h"
 
 #define EXECS 100
-#define LEAST 2 /* writes to each image, which may be slow, before it makes way */
+/* WRITEs to each program, however slow they are, before it makes way for the next */
+#define LEAST 2
 #define BYTES (1u << 20)
 
-static _Alignas(4096) uint8_t in_place[BYTES]; /* static memory does not move into the pool */
+static _Alignas(4096) uint8_t in_place[BYTES]; /* static memory does not migrate into the pool */
 
 static struct meeting {
-	/* 0 until there is one; the side that reads it makes it 0 again, before it lets the other go on */
+	/* 0 until there is one; the side that reads it sets it to 0 again before it lets the other go on */
 	_Atomic uint32_t target_qpn, our_qpn, connected;
-	_Atomic uint32_t written; /* to the target of now */
+	_Atomic uint32_t written; /* how many WRITEs to the present target are done */
 	_Atomic uint32_t hits, image;
 	uint32_t rkey;
 } * meeting;
@@ -37,7 +39,7 @@ static uint32_t take(_Atomic uint32_t *word)
 	return atomic_exchange(word, 0);
 }
 
-/* The target's side, as far as being written to. */
+/* The target's side of a connection: it shows its memory and connects. */
 static void be_target(struct rig *rig)
 {
 	struct ibv_mr *mr;
@@ -85,7 +87,8 @@ static void end(pid_t target)
 
 /* ---- Exec ---- */
 
-/* A program that was put in the place of the one before: nobody writes to it until it says so. */
+/* The program that takes the place of the one before: no peer may write to its memory before it has
+ * registered it. */
 static _Noreturn void be_image(uint32_t number)
 {
 	uint64_t end_ns = rig_now_ns() + 3000000;
@@ -176,7 +179,7 @@ static void test_first_thread_ended(void **state)
 
 /* ---- Memory that goes ---- */
 
-/* The side that lets its own memory go is at fault, not the peer. */
+/* A requester whose own memory is gone is at fault, not its peer. */
 static void test_own_memory_gone(void **state)
 {
 	int fd = memfd_create("own", MFD_CLOEXEC);

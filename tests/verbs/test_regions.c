@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Regions of something else than the program's own buffers: on demand over all memory, none at all,
- * device memory, descriptors, the device's buffers, and those imported. */
+/* Regions over something else than a program's own buffers: on demand over all memory, null regions, device
+ * memory, descriptors, buffers of the device, and imported regions. */
 #include "rig.h"
 
 #include <errno.h>
@@ -50,7 +50,8 @@ static void implicit(void **state)
 	assert_non_null(all);
 	rkey = all->rkey;
 	memset(here, 7, sizeof(here));
-	/* from the stack, into what was mapped after it was made, and into what a region has */
+	/* from the stack, into memory that was mapped after the region was made, and into memory of another
+	 * region */
 	rdma(rig, IBV_WR_RDMA_WRITE, all, here, sizeof(here), (uintptr_t)later + 100, all->rkey);
 	assert_memory_equal(later + 100, here, sizeof(here));
 	rdma(rig, IBV_WR_RDMA_WRITE, all, here, 100, (uintptr_t)mr->addr, all->rkey);
@@ -66,12 +67,12 @@ static void implicit(void **state)
 		0);
 	rig_expect(rig->cq[0], IBV_WC_REM_ACCESS_ERR, 2);
 	rig_region_end(mr);
-	/* without the flag that is no range */
+	/* without IBV_ACCESS_ON_DEMAND this is no valid range */
 	expect_null(ibv_reg_mr(rig->pd, NULL, SIZE_MAX, RIG_ALL), EINVAL);
 	munmap(later, 2 * PAGE);
 }
 
-/* What is mapped there now counts, for requests of its own process and for others'. */
+/* What is mapped at the time of a request counts, for requests of the owner and of others. */
 static void follows(void **state)
 {
 	struct rig *rig = *state;
@@ -89,7 +90,7 @@ static void follows(void **state)
 		rdma(rig, IBV_WR_RDMA_WRITE, odp, at, PAGE, (uintptr_t)mr->addr, mr->rkey);
 		rdma(rig, IBV_WR_RDMA_WRITE, mr, mr->addr, PAGE, (uintptr_t)at + PAGE, odp->rkey);
 		assert_memory_equal(at, at + PAGE, PAGE);
-		/* both ends */
+		/* the region is at both ends of the request */
 		rdma(rig, IBV_WR_RDMA_READ, odp, at + 1, PAGE - 1, (uintptr_t)at + PAGE, odp->rkey);
 		assert_int_equal(at[PAGE - 1], turn);
 	}
@@ -99,7 +100,8 @@ static void follows(void **state)
 	munmap(at, 2 * PAGE);
 }
 
-/* A key of all memory allows an address where nothing is: whose that is, is at fault. */
+/* A region over all memory allows an address where nothing is mapped: the side whose address that is, is at
+ * fault. */
 static void holes(void **state)
 {
 	struct rig *rig = *state;
@@ -111,7 +113,7 @@ static void holes(void **state)
 
 	assert_non_null(all);
 	munmap(hole + PAGE, PAGE);
-	/* the last bytes of what is mapped, and more */
+	/* the last mapped bytes, and some behind them */
 	for (unsigned int i = 0; i < COUNT(opcodes); i++)
 		for (int far = 0; far < 2; far++) {
 			uint8_t *here = far ? mr->addr : hole + PAGE - (i < 2 ? 3 : 0);
@@ -133,7 +135,7 @@ static void holes(void **state)
 	assert_int_equal(rig_send(rig->qp[0], 8, mr, mr->addr, 8), 0);
 	rig_expect(rig->cq[0], IBV_WC_REM_OP_ERR, 8);
 	rig_expect(rig->cq[1], IBV_WC_LOC_PROT_ERR, 7);
-	/* and where there is something again, that is used */
+	/* once something is mapped there again, it is used */
 	rig_reconnect(rig, &(struct rig_wish){0});
 	rdma(rig, IBV_WR_RDMA_READ, all, hole, 8, (uintptr_t)mr->addr, mr->rkey);
 	assert_int_equal(ibv_dereg_mr(all), 0);
@@ -159,18 +161,18 @@ static void null_region(void **state)
 	memset(mr->addr, 9, 16 * PAGE);
 	wr.wr.rdma.remote_addr = (uintptr_t)to;
 	wr.wr.rdma.rkey = mr->rkey;
-	/* it reads as zeros, also after having been written */
+	/* a null region reads as zeros, also after it was written to */
 	rdma(rig, IBV_WR_RDMA_READ, none, NULL, 4 * PAGE, (uintptr_t)mr->addr, mr->rkey);
 	assert_int_equal(ibv_post_send(rig->qp[0], &wr, &bad), 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 0);
 	for (unsigned int i = 0; i < 3 * PAGE + 21; i++)
 		assert_int_equal(to[i], i < 10 || i >= 3 * PAGE + 10 ? 9 : 0);
-	/* and a SEND into it is swallowed */
+	/* and a SEND into it completes with its full length */
 	assert_int_equal(rig_receive(rig->qp[1], 5, none, (void *)8, 8 * PAGE), 0);
 	assert_int_equal(rig_send(rig->qp[0], 6, mr, mr->addr, 5 * PAGE), 0);
 	assert_int_equal(rig_expect(rig->cq[1], IBV_WC_SUCCESS, 5).byte_len, 5 * PAGE);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 6);
-	/* peers have no right to it */
+	/* a peer cannot reach a null region */
 	assert_int_equal(rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 2, mr, mr->addr, 8, 0, none->rkey),
 			 0);
 	rig_expect(rig->cq[0], IBV_WC_REM_ACCESS_ERR, 2);
@@ -207,10 +209,11 @@ static void advice(void **state)
 	assert_int_equal(ibv_advise_mr(rig->pd, 0, 0, NULL, 0), EINVAL);
 	assert_int_equal(advise(rig->pd, 0, 0, at, 1, mr->lkey ^ 1), ENOENT);
 	assert_int_equal(advise(other, 0, 0, at, 1, mr->lkey), EPERM);
-	assert_int_equal(advise(rig->pd, 1, 0, at, 1, all->lkey), EPERM); /* to be written */
+	/* advice to prefetch for writing, for memory that may not be written */
+	assert_int_equal(advise(rig->pd, 1, 0, at, 1, all->lkey), EPERM);
 	assert_int_equal(advise(rig->pd, 0, 0, at + 4 * PAGE, 1, mr->lkey), EFAULT);
 	assert_int_equal(advise(rig->pd, 0, 0, (uintptr_t)hole, PAGE, all->lkey), EFAULT);
-	/* what is named is there afterwards */
+	/* after the advice the page is there */
 	hole = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_int_equal(mincore(hole, PAGE, &in), 0);
 	assert_int_equal(in & 1, 0);
@@ -248,7 +251,7 @@ static void device_memory(void **state)
 	assert_int_equal(ibv_memcpy_to_dm(dm, 0, back, 3), EINVAL);
 	assert_int_equal(ibv_memcpy_to_dm(dm, 9996, back, 8), EINVAL);
 	assert_int_equal(ibv_memcpy_from_dm(back, dm, UINT64_MAX - 3, 8), EINVAL);
-	/* what is registered stays */
+	/* device memory that is registered cannot be freed */
 	assert_int_equal(ibv_free_dm(dm), EBUSY);
 	assert_int_equal(
 		rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 2, mr, mr->addr, 8, 8996, dm_mr->rkey), 0);
@@ -309,9 +312,9 @@ static void descriptors(void **state)
 	rig_region_end(mr);
 }
 
-#define ENOTSUPP_OF_LINUX 524 /* its headers for programs do not have it */
+#define ENOTSUPP_OF_LINUX 524 /* the kernel's headers for programs do not define it */
 
-/* From now on mmap of that descriptor answers `err`, as it does of a GPU's memory. */
+/* From now on mmap of that descriptor fails with `err`, as it does for memory of a GPU. */
 static void refuse_mmap(int fd, unsigned int err)
 {
 	struct sock_filter program[] = {
@@ -328,7 +331,8 @@ static void refuse_mmap(int fd, unsigned int err)
 	assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
 }
 
-/* NCCL asks by the first; anything but EOPNOTSUPP is a yes to it, and what then fails ends the program. */
+/* NCCL tries ibv_reg_dmabuf_mr with a bad descriptor: any error but EOPNOTSUPP means to it that the device
+ * can do it, and the failure that then follows ends the program. */
 static void descriptors_of_a_gpu(void **state)
 {
 	static const unsigned int refusals[] = {ENOTSUPP_OF_LINUX, ENODEV, EINVAL};
@@ -365,7 +369,7 @@ static void buffers(void **state)
 	expect_null(ibv_reg_buf_mr(rig->pd, NULL, at, 1, RIG_ALL), EINVAL);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	ibv_free_buf(buf);
-	ibv_free_buf(buf); /* nothing to free */
+	ibv_free_buf(buf); /* freeing NULL does nothing */
 	expect_null(ibv_alloc_buf(rig->pd, 0, &buf), EINVAL);
 	expect_null(ibv_alloc_buf(NULL, 8, &buf), EINVAL);
 }
@@ -399,7 +403,7 @@ static void imports(void **state)
 	word = 0;
 	assert_int_equal(ibv_memcpy_from_dm(&word, same_dm, 8, 4), 0);
 	assert_int_equal(word, 5);
-	/* a queue pair of the imported domain may use what is in it */
+	/* a queue pair of the imported domain may use the domain's regions */
 	cq = ibv_create_cq(context, 8, NULL, NULL, 0);
 	init = rig_init(cq, cq);
 	qp = ibv_create_qp(pd, &init);
@@ -413,7 +417,7 @@ static void imports(void **state)
 			 0);
 	rig_expect(cq, IBV_WC_SUCCESS, 3);
 	assert_int_equal(((uint8_t *)mr->addr)[9], 77);
-	/* others do not find it */
+	/* another context, or another number, does not find them */
 	expect_null(ibv_import_pd(context, 0xfffffff), ENOENT);
 	expect_null(ibv_import_pd(stranger, rig->pd->handle), ENOENT);
 	expect_null(ibv_import_dm(stranger, dm->handle), ENOENT);
@@ -424,11 +428,12 @@ static void imports(void **state)
 	expect_null(ibv_import_device(-1), EBADF);
 	assert_int_equal(ibv_free_dm(dm), EBUSY);
 	ibv_unimport_dm(same_dm);
-	ibv_unimport_dm(dm); /* it is not imported: it stays */
+	ibv_unimport_dm(dm); /* this memory was not imported, so it stays */
 	assert_int_equal(ibv_free_dm(dm), 0);
 	ibv_unimport_mr(same);
 	ibv_unimport_mr(mr);
-	ibv_unimport_pd(pd); /* its queue pair is still there, so it lasts as long as the context */
+	/* the domain still has a queue pair, so it lasts as long as the context */
+	ibv_unimport_pd(pd);
 	assert_int_equal(ibv_destroy_qp(qp), 0);
 	assert_int_equal(ibv_destroy_cq(cq), 0);
 	assert_int_equal(ibv_close_device(context), 0);
@@ -458,7 +463,7 @@ static void domains(void **state)
 	assert_non_null(qp);
 	rig_move(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
 	rig_move(rig->qp[1], IBV_QPS_RTS, qp->qp_num);
-	/* it may use what its domain has */
+	/* a queue pair of a parent domain may use the regions of its base domain */
 	assert_int_equal(
 		rig_rdma(qp, IBV_WR_RDMA_WRITE, 1, mr, mr->addr, 8, (uintptr_t)mr->addr, mr->rkey),
 		0);
@@ -489,7 +494,7 @@ static void domains(void **state)
 	rig_region_end(mr);
 }
 
-/* What is left behind ends with the context, whatever stands on what. */
+/* Objects that were not ended end with their context, whichever depends on which. */
 static void left_behind(void **state)
 {
 	struct ibv_context *context = rig_context();
@@ -549,7 +554,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(domains, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(left_behind, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(capabilities, rig_setup, rig_teardown),
-		/* last: what it forbids stays forbidden */
+		/* last, as its seccomp filter stays */
 		cmocka_unit_test_setup_teardown(descriptors_of_a_gpu, rig_setup, rig_teardown),
 	};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Changing a region: its place, its rights, its domain; and what a refusal leaves behind. */
+/* ibv_rereg_mr: changes of a region's place, its access, its domain; and what a refusal leaves behind. */
 #include "rig.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@
 
 struct subject {
 	struct rig rig;
-	struct ibv_mr *from; /* what is written from */
-	struct ibv_mr *mr;   /* what changes */
+	struct ibv_mr *from; /* the source of the WRITEs */
+	struct ibv_mr *mr;   /* the region that is changed */
 	uint8_t *at;
 };
 
@@ -47,7 +47,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A WRITE of a page to `remote` under `rkey`; what becomes of it. */
+/* WRITEs a page to `remote` by `rkey`, and returns the completion's status. */
 static enum ibv_wc_status write_page(struct subject *s, uint64_t remote, uint32_t rkey)
 {
 	enum ibv_wc_status status;
@@ -109,7 +109,8 @@ static void bad_arguments(void **state)
 	reaches(s, s->at);
 }
 
-/* Domains and rights of one device only; memory that is not there. */
+/* Domains of another device, forbidden access and unmapped memory are refused, and the region is as
+ * before. */
 static void leaves_the_old(void **state)
 {
 	struct subject *s = *state;
@@ -144,11 +145,11 @@ static void place(void **state)
 	misses(s, (uintptr_t)old, rkey);
 	misses(s, (uintptr_t)fresh, rkey);
 	assert_int_equal(old[0], 0);
-	s->at = fresh; /* its second half goes with the process */
+	s->at = fresh; /* its second half stays mapped until the process ends */
 	munmap(old, BYTES);
 }
 
-/* Larger, smaller, beside: the pages that both have keep their bytes. */
+/* To a larger, a smaller and a shifted range: the pages that both ranges have keep their bytes. */
 static void overlapping(void **state)
 {
 	struct subject *s = *state;
@@ -177,7 +178,7 @@ static void rights(void **state)
 	misses(s, (uintptr_t)s->at, s->mr->rkey);
 	assert_int_equal(ibv_rereg_mr(s->mr, RIGHTS, NULL, NULL, 0, RIG_ALL), 0);
 	reaches(s, s->at);
-	assert_int_equal(s->mr->rkey, rkey); /* peers have it already */
+	assert_int_equal(s->mr->rkey, rkey); /* the rkey stays, as peers have it already */
 }
 
 static void zero_based(void **state)

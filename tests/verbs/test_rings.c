@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Fixed buffers of io_uring beside registrations, as a program sees them: what a request brings after its region has ended, or
- * its device was closed, is there, and a peer's READ of a new region has it. tests/memory/test_rings.c has all cases.
+ * Fixed buffers of io_uring beside registrations, as a program sees them: the bytes that a request stores
+ * after its region was deregistered, or its device closed, are in the program's memory, and a peer's READ of
+ * a new region has them. tests/memory/test_rings.c has all cases.
  */
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +29,8 @@ static struct ibv_mr *register_memory(struct rig *rig)
 	return mr;
 }
 
-/* A region that was in the pool before there was a ring; then a request that waits, on its second page. */
+/* Registers a region before there is a ring, so that it migrates; then has a request wait whose buffer is its
+ * second page. */
 static struct ibv_mr *begin(struct rig *rig)
 {
 	struct ibv_mr *mr;
@@ -65,7 +67,7 @@ static void check_as_peer(struct rig *rig, const struct ibv_mr *mr)
 	rig_region_end(local);
 }
 
-/* Private memory is zeroed by this, and only that. */
+/* MADV_DONTNEED zeroes private memory, and not pages that still lie in the pool. */
 static bool is_home(void)
 {
 	memset(memory, 2, BYTES);
@@ -109,7 +111,8 @@ static void test_registered_again(void **state)
 	end();
 }
 
-/* The pages stay in the pool, and the process in it: the next process to come would get them. */
+/* While the request is outstanding the pages stay in the pool, and the process, too, stays a member:
+ * otherwise the next process would be given those pages. */
 static void test_closed(void **state)
 {
 	for (int again = 0; again < 2; again++) {

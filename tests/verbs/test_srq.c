@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Shared receive queues: each verb and its errors, the limit event, which taker gets which receive, what is
- * given back by queue pairs that end and by senders that are killed.
+ * Shared receive queues: each verb and its errors, the limit event, which taker gets which receive, and the
+ * receives that go back when queue pairs end and senders are killed.
  */
 #include "rig.h"
 
@@ -21,7 +21,7 @@
 #define BYTES 256u
 #define PAIRS 4
 
-/* Senders complete into cq[0]; receivers, all of one queue, into cq[1] or cq[0]. */
+/* Senders complete into cq[0]; receivers, all of one shared queue, into cq[1] or cq[0]. */
 struct ends {
 	struct rig rig;
 	struct ibv_srq *srq;
@@ -228,7 +228,8 @@ static void bad_posts(void **state)
 	RIG_REFUSED(ibv_post_srq_recv(e->srq, &wr, &bad));
 	assert_ptr_equal(bad, &wr);
 	wr.num_sge = 0;
-	RIG_REFUSED(ibv_post_recv(e->to[0], &wr, &bad)); /* it has no queue of its own */
+	/* such a queue pair has no receive queue of its own */
+	RIG_REFUSED(ibv_post_recv(e->to[0], &wr, &bad));
 	for (uint64_t i = 0; i < DEPTH; i++)
 		assert_int_equal(post(e, i), 0);
 	assert_int_equal(post(e, 0), ENOMEM);
@@ -259,18 +260,19 @@ static void refused_sizes(void **state)
 		assert_int_equal(post(e, i), 0);
 	assert_int_equal(ibv_modify_srq(e->srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), 0);
 	assert_int_equal(post(e, 8), ENOMEM);
-	RIG_REFUSED(resize(e->srq, 4)); /* below the limit */
+	RIG_REFUSED(resize(e->srq, 4)); /* smaller than the armed limit */
 	attr.srq_limit = 0;
 	assert_int_equal(ibv_modify_srq(e->srq, &attr, IBV_SRQ_LIMIT), 0);
-	RIG_REFUSED(resize(e->srq, 7)); /* fewer than wait */
+	RIG_REFUSED(resize(e->srq, 7)); /* fewer than the receives that wait */
 	assert_int_equal(ibv_query_srq(e->srq, &attr), 0);
 	assert_int_equal(attr.max_wr, 8);
 	send_from(e, 0, 0);
-	assert_int_equal(resize(e->srq, 7), 0); /* one was taken, though not polled */
+	/* one of them was taken, though its completion was not polled */
+	assert_int_equal(resize(e->srq, 7), 0);
 	assert_int_equal(resize(e->srq, (uint32_t)limits.max_srq_wr), 0);
 }
 
-/* ---- Which taker gets what ---- */
+/* ---- Which taker gets which receive ---- */
 
 static void expect_received(struct ends *e, int pair, uint64_t n)
 {
@@ -283,7 +285,8 @@ static void expect_received(struct ends *e, int pair, uint64_t n)
 	assert_memory_equal(room(e, n), bytes(e, n), BYTES);
 }
 
-/* In the order in which they were posted, whichever taker it is; each into its own completion queue. */
+/* Receives are taken in the order in which they were posted, by whichever queue pair; each completes into
+ * that one's completion queue. */
 static void in_order(void **state)
 {
 	struct ends *e = *state;
@@ -300,7 +303,8 @@ static void in_order(void **state)
 	rig_none(e->rig.cq[1]);
 }
 
-/* As long as it grows: what was posted before comes first, also to requesters that have not sent yet. */
+/* A queue grows several times: older receives are taken first, also by requesters that send for the first
+ * time. */
 static void grows(void **state)
 {
 	struct ends *e = *state;
@@ -334,7 +338,8 @@ static void grows(void **state)
 	expect_received(e, 0, 1);
 }
 
-/* The limit, and a fault that a datagram finds, reach the owner also of a queue that has grown. */
+/* The limit event, and the fault of a receive that a datagram finds, reach the owner also when the queue has
+ * grown. */
 static void told_after_growing(void **state)
 {
 	static struct ends e;
@@ -373,7 +378,7 @@ static void told_after_growing(void **state)
 	*state = NULL;
 }
 
-/* A sender waits as long as there is none. */
+/* A requester waits as long as the queue is empty. */
 static void empty(void **state)
 {
 	struct ends *e = *state;
@@ -400,7 +405,7 @@ static void too_long(void **state)
 	rig_expect(e->rig.cq[0], IBV_WC_REM_INV_REQ_ERR, 7);
 	rig_expect(e->rig.cq[1], IBV_WC_LOC_LEN_ERR, 0);
 	rig_await_state(e->to[0], IBV_QPS_ERR);
-	rig_none(e->rig.cq[1]); /* what nobody took stays for the others */
+	rig_none(e->rig.cq[1]); /* the refused receive stays for others */
 	send_from(e, 1, 1);
 	expect_received(e, 1, 1);
 }
@@ -449,7 +454,7 @@ static void expect_no_event(struct ends *e)
 	assert_int_equal(poll(&fd, 1, 20), 0);
 }
 
-/* Once for each arming, when fewer are left (10.2.9.1). */
+/* One event for each arming, when fewer receives are left than the limit (10.2.9.1). */
 static void limit(void **state)
 {
 	struct ends *e = *state;
@@ -475,7 +480,7 @@ static void limit(void **state)
 			assert_int_equal(post(e, i), 0);
 		}
 	}
-	/* at once, when fewer are left already */
+	/* an event at once, as fewer are left already */
 	attr.srq_limit = 4;
 	for (uint64_t i = 0; i < DEPTH - 3; i++)
 		send_from(e, 0, i);
@@ -503,7 +508,8 @@ static void completion_events(void **state)
 
 /* ---- Ends ---- */
 
-/* In error: an event, when no more completions will come; what was received can still be polled. */
+/* In ERR: IBV_EVENT_QP_LAST_WQE_REACHED when no more completions will come; earlier ones can still be
+ * polled. */
 static void last_one(void **state)
 {
 	struct ends *e = *state;
@@ -519,7 +525,8 @@ static void last_one(void **state)
 	expect_received(e, 1, 1);
 }
 
-/* Completions of a queue pair that ends unpolled are forgotten, and what they took can be used again. */
+/* A queue pair is destroyed with completions that were not polled: they are discarded, and the slots of their
+ * receives can be used again. */
 static void given_back(void **state)
 {
 	struct ends *e = *state;
@@ -539,7 +546,7 @@ static void given_back(void **state)
 	}
 }
 
-/* A process that sends to us until it is killed. qpn[0] is ours, [1] its own. */
+/* A process that sends until it is killed. qpn[0] is the receiver's number, qpn[1] its own. */
 static void flood(_Atomic uint32_t *qpn)
 {
 	struct ends e = {0};
@@ -562,7 +569,7 @@ static void flood(_Atomic uint32_t *qpn)
 	}
 }
 
-/* While another process sends: each receive is used, once and in its turn. */
+/* The queue grows while another process sends: each receive is used once, and in its turn. */
 static void grows_in_traffic(void **state)
 {
 	_Atomic uint32_t *qpn =
@@ -639,7 +646,7 @@ static void killed_sender(void **state)
 		assert_int_equal(waitpid(pid, NULL, 0), pid);
 		while (ibv_poll_cq(e.rig.cq[1], 1, &wc))
 			got++;
-		/* none is lost: others can have all that are left */
+		/* no receive is lost: another sender can have all that are left */
 		left = posted - got;
 		for (uint64_t i = 0; i < left; i++)
 			send_from(&e, 1, i);

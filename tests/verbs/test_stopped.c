@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A thread that waits for a process that is stopped leaves the cores to others, and waits with a bound. */
+/* A thread whose request waits for a stopped process leaves the processor to others, and waits with a
+ * bound. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -17,7 +18,7 @@
 
 #define BYTES 64
 
-static uint8_t in_place[BYTES]; /* static memory does not move into the pool */
+static uint8_t in_place[BYTES]; /* static memory does not migrate into the pool */
 
 static struct meeting {
 	_Atomic uint32_t target_qpn, our_qpn, connected;
@@ -89,7 +90,7 @@ static void test_leaves_the_cores(void **state)
 	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 7, local, local->addr, BYTES,
 				  meeting->address, meeting->rkey),
 			 0);
-	/* posting it has not waited; the helper looks after it while this thread sleeps */
+	/* posting the request has not waited; the helper retries it while this thread sleeps */
 	assert_true(rig_now_ns() - begun_ns < 300000000);
 	usleep(700000);
 	waited_s = (double)(rig_now_ns() - begun_ns) / 1e9;
@@ -103,7 +104,7 @@ static void test_leaves_the_cores(void **state)
 
 /* ---- A lock's owner that is stopped ---- */
 
-#define QPS 200 /* more than a block of the table */
+#define QPS 200 /* more than one block of the pool's table of queue pairs has room for */
 
 static void make_queue_pairs(struct rig *rig, int error)
 {
@@ -131,7 +132,7 @@ static void creates(void)
 	_exit(0);
 }
 
-/* The rest of it is not closed, and that is not asked for: the process ends. */
+/* Closes the device alone, without its objects, as the process ends anyway. */
 static void closes(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -181,7 +182,8 @@ static void ends_well(pid_t pid)
 	assert_int_equal(status, 0);
 }
 
-/* Each verb that would wait for the lock's owner ends, with an error where it can; and all goes on after it. */
+/* Each verb that would wait for the lock's owner ends, with an error where it can have one; and everything
+ * works once that goes on. */
 static void test_stopped_with_the_lock(void **state)
 {
 	pid_t creator, closer, opener, holder;

@@ -14,7 +14,7 @@
 #define PATIENCE_NS 30000000000ull
 #define BYTES	    65536u
 
-/* Threads fail by naming what; the test says it. */
+/* The first thread that fails names the cause here, and the test reports it. */
 static const char *_Atomic failure;
 static struct ibv_mr *memory;
 static uint8_t *bytes; /* of it */
@@ -73,7 +73,7 @@ struct poster {
 	struct ibv_qp *qp;
 	enum ibv_wr_opcode opcode;
 	uint64_t number, count;
-	atomic_int *credits; /* requests that may be outstanding */
+	atomic_int *credits; /* how many more requests the posters may have outstanding */
 };
 
 static void *post_many(void *arg)
@@ -95,10 +95,12 @@ static void *post_many(void *arg)
 
 struct poller {
 	struct ibv_cq *cq;
-	struct ibv_qp *refill; /* its receives are posted again */
+	/* NULL, or the queue pair whose receives are posted again as they complete */
+	struct ibv_qp *refill;
 	_Atomic uint64_t *left;
 	atomic_int *credits;
-	uint64_t next[8]; /* of each poster: their requests complete in order */
+	/* for each poster the wr_id that completes next, as its requests complete in order */
+	uint64_t next[8];
 	bool ordered;
 };
 
@@ -151,11 +153,12 @@ static void posters_on_one_qp(void **state)
 		assert_null(atomic_load(&failure));
 		rig_none(rig->cq[0]);
 	}
-	for (size_t i = 0; i < 4; i++) /* the last ones were additions of 1 */
+	for (size_t i = 0; i < 4; i++) /* the last four requests were fetch-and-adds of 1 */
 		assert_int_equal(*(uint64_t *)(bytes + 1024 * i + 64), 3000);
 }
 
-/* Receives, sends and both kinds of completions, each by a thread of its own; often not ready. */
+/* Receives, SENDs and both sorts of completions, each by a thread of its own; the receiver is often not
+ * ready. */
 static void senders_and_receivers(void **state)
 {
 	struct rig *rig = *state;
@@ -169,7 +172,7 @@ static void senders_and_receivers(void **state)
 	rig_connect(rig, &(struct rig_wish){0});
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(rig_receive(rig->qp[1], 0, NULL, NULL, 0), 0);
-	/* zero bytes: the receives have no room */
+	/* these requests have no bytes, as the receives have no room */
 	for (uint64_t i = 0; i < 2; i++)
 		poster[i] =
 			(struct poster){rig->qp[0], IBV_WR_RDMA_WRITE_WITH_IMM, i, 3000, &credits};
@@ -212,7 +215,7 @@ static void shared_cqs(void **state)
 			attr.qp_state = IBV_QPS_RTS;
 			assert_int_equal(ibv_modify_qp(qp[i][k], &attr, RIG_RTS_MASK), 0);
 		}
-		/* as many receives as are there, so that nobody has to post them again */
+		/* all receives are posted before, so that no thread has to post them again */
 		poster[i] = (struct poster){qp[i][0], IBV_WR_RDMA_WRITE_WITH_IMM, i, RIG_DEPTH,
 					    &credits};
 	}
@@ -230,7 +233,7 @@ static void shared_cqs(void **state)
 			assert_int_equal(ibv_destroy_qp(qp[i][k]), 0);
 }
 
-/* ---- More threads than lines ---- */
+/* ---- More threads than busy lines ---- */
 
 #define CROWD 100
 
@@ -241,7 +244,7 @@ struct one {
 	uint32_t key;
 };
 
-/* Its own queues, a counter for all in pooled and one in in-place memory. */
+/* With queues of its own each thread adds to one counter in pooled memory and to one in memory in place. */
 static void *add_and_write(void *arg)
 {
 	static struct ibv_mr *_Atomic in_place;
@@ -295,7 +298,7 @@ static void crowd(void **state)
 	assert_int_equal(*(uint64_t *)bytes, CROWD * 50);
 }
 
-/* One after the other, so that each takes the place of one that has gone. */
+/* One thread after the other, so that each takes the busy line of one that has ended. */
 static void many_short_ones(void **state)
 {
 	struct rig *rig = *state;
@@ -335,7 +338,7 @@ static void *write_until_stopped(void *arg)
 	return NULL;
 }
 
-/* Regions of all kinds of sizes, some beside those in use. */
+/* Regions of many sizes, some of them beside regions in use. */
 static void *register_many(void *arg)
 {
 	struct rig *rig = arg;
@@ -372,7 +375,8 @@ static void *create_many(void *arg)
 
 		must(pd && cq && qp && mr, "create");
 		rig_move(qp, IBV_QPS_RTS, qp->qp_num);
-		must(!rig_send(qp, 1, mr, &init, 8), "post_send"); /* waits: no receive */
+		/* waits, as there is no receive */
+		must(!rig_send(qp, 1, mr, &init, 8), "post_send");
 		must(!ibv_req_notify_cq(cq, 0), "arm");
 		if (i % 2)
 			must(!rig_receive(qp, 2, mr, &init, 8), "post_recv");
@@ -405,7 +409,8 @@ static void creating(void **state)
 	while_traffic_flows(*state, create_many);
 }
 
-/* A key ends under its users: each request succeeds or fails by its key, and nothing else. */
+/* A region is deregistered while requests use it: each of them succeeds, or fails by its key with a status
+ * that a stale key has. */
 static void *use_a_dying_key(void *arg)
 {
 	struct one *one = arg;

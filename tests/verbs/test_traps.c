@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What real programs count on, and simple implementations miss: those of tests/traps.tsv that no other
- * test is about. */
+/* What real programs rely on, and simple implementations miss: those rows of tests/traps.tsv that no other
+ * test covers. */
 #include "rig.h"
 
 #include <arpa/inet.h>
@@ -13,7 +13,7 @@
 
 /* ---- Masks ---- */
 
-/* As programs give them, for INIT, RTR and RTS. */
+/* The masks of ibv_modify_qp that programs use, for INIT, RTR and RTS. */
 static const struct {
 	enum ibv_qp_type type;
 	int mask[3], required[3];
@@ -45,7 +45,7 @@ static struct ibv_qp *make(struct rig *rig, enum ibv_qp_type type, struct ibv_xr
 	return qp;
 }
 
-/* Without any one of the bits that must be there, it is refused. */
+/* A transition with the mask succeeds; without any one of the bits that are required it is refused. */
 static void move(struct ibv_qp *qp, enum ibv_qp_state to, int mask, int required)
 {
 	struct ibv_qp_attr attr = rig_attr(qp->context, to, qp->qp_num);
@@ -92,7 +92,7 @@ static int post_imm(struct ibv_qp *qp, enum ibv_wr_opcode opcode)
 	return ibv_post_send(qp, &wr, &bad);
 }
 
-/* Without bytes, into a receive without elements. */
+/* Messages of no bytes, into a receive without elements. */
 static void no_bytes(void **state)
 {
 	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
@@ -111,7 +111,7 @@ static void no_bytes(void **state)
 	}
 }
 
-/* Its bytes stay in the order in which they were given. */
+/* The four bytes of immediate data arrive in the order in which they were given. */
 static void immediate_data(void **state)
 {
 	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND_WITH_IMM,
@@ -129,7 +129,7 @@ static void immediate_data(void **state)
 	}
 }
 
-/* Packet sequence numbers begin just below 2^24 and go on at 0. */
+/* Packet sequence numbers begin just below 2^24 and wrap to 0. */
 static void numbers_wrap(void **state)
 {
 	struct rig *rig = *state;
@@ -152,7 +152,8 @@ static void numbers_wrap(void **state)
 	}
 }
 
-/* One that is connected to itself; NCCL reads from itself so that all that was written before is there. */
+/* A queue pair that is connected to itself. NCCL READs by one, so that all that was written before is
+ * visible. */
 static void to_itself(void **state)
 {
 	struct rig *rig = *state;
@@ -189,7 +190,7 @@ static void expect_whose(struct ibv_cq *cq, const struct ibv_qp *qp, enum ibv_wc
 	assert_int_not_equal(wc.vendor_err, 0xa5a5a5a5);
 }
 
-/* Of an error a program may look at these only, but at these it does. */
+/* Of a completion in error only these fields are valid, and programs use them. */
 static void fields_of_errors(void **state)
 {
 	struct rig *rig = *state;
@@ -200,7 +201,8 @@ static void fields_of_errors(void **state)
 	assert_int_equal(rig_send(rig->qp[0], 2, NULL, NULL, 0), 0);
 	expect_whose(rig->cq[0], rig->qp[0], IBV_WC_LOC_LEN_ERR, 1);
 	rig_await_state(rig->qp[0], IBV_QPS_ERR);
-	for (int i = 0; i < 2; i++) { /* sends and receives are flushed in any order between them */
+	/* sends are flushed in their order and receives in theirs, but the two in any order */
+	for (int i = 0; i < 2; i++) {
 		struct ibv_wc wc = rig_next(rig->cq[0]);
 
 		assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
@@ -209,7 +211,7 @@ static void fields_of_errors(void **state)
 	}
 }
 
-/* Whatever was not asked for has a function all the same: pyverbs calls them all. */
+/* Also the readers of fields that were not asked for can be called: pyverbs calls all. */
 static void every_reader(void **state)
 {
 	struct rig *rig = *state;

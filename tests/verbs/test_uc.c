@@ -72,7 +72,8 @@ static void bytes_arrive(void **state)
 	rig_region_end(to);
 }
 
-/* Each is told as done; nothing arrives, and both sides go on. */
+/* A message completes at the sender as if it had arrived, nothing arrives, and both queue pairs stay in
+ * RTS. */
 static void expect_dropped(struct rig *rig, enum ibv_wr_opcode opcode, const struct ibv_mr *from,
 			   uint64_t remote, uint32_t rkey)
 {
@@ -97,14 +98,14 @@ static void what_cannot_arrive_is_dropped(void **state)
 	memset(to->addr, 0, BYTES);
 	assert_int_equal(rig_receive(rig->qp[1], 3, to, to->addr, BYTES - 1), 0);
 	expect_dropped(rig, IBV_WR_SEND, from, 0, 0);
-	/* no such memory */
+	/* wrong addresses and keys */
 	expect_dropped(rig, IBV_WR_RDMA_WRITE, from, at, to->rkey ^ 1);
 	expect_dropped(rig, IBV_WR_RDMA_WRITE, from, at + 1, to->rkey);
 	expect_dropped(rig, IBV_WR_RDMA_WRITE_WITH_IMM, from, at, to->rkey ^ 1);
 	assert_int_equal(((uint8_t *)to->addr)[0], 0);
 	assert_int_equal(rig_send(rig->qp[0], 4, from, from->addr, BYTES - 1), 0);
 	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 3);
-	/* nobody */
+	/* a peer that is not there */
 	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 4);
 	assert_int_equal(rig_send(rig->qp[0], 5, from, from->addr, BYTES), 0);
@@ -113,7 +114,7 @@ static void what_cannot_arrive_is_dropped(void **state)
 	rig_region_end(to);
 }
 
-/* What is wrong with a receive itself fails the queue pair that it was posted to. */
+/* A receive that is wrong itself fails the queue pair that it was posted to. */
 static void bad_receive(void **state)
 {
 	struct rig *rig = *state;
@@ -124,7 +125,7 @@ static void bad_receive(void **state)
 	assert_int_equal(rig_receive(rig->qp[1], 1, &wrong, to->addr, BYTES), 0);
 	assert_int_equal(rig_receive(rig->qp[1], 2, to, to->addr, BYTES), 0);
 	assert_int_equal(rig_send(rig->qp[0], 3, from, from->addr, BYTES), 0);
-	/* at once: its owner may have yet to see that */
+	/* right behind it, when the receiver's process may not have seen the fault yet */
 	assert_int_equal(rig_send(rig->qp[0], 3, from, from->addr, BYTES), 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 3);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 3);
@@ -138,7 +139,8 @@ static void bad_receive(void **state)
 	rig_region_end(to);
 }
 
-/* An error of its own stops the send queue, which can be started again; receiving goes on (10.3.1.6). */
+/* An error on the sender's side stops its send queue, which can be started again; it goes on receiving
+ * (10.3.1.6). */
 static void send_queue_error(void **state)
 {
 	struct rig *rig = *state;
@@ -163,7 +165,7 @@ static void send_queue_error(void **state)
 	rig_region_end(mr);
 }
 
-/* READ and atomics need answers. */
+/* READ and atomics need answers: UC has none. */
 static void operations_it_has_not(void **state)
 {
 	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
@@ -179,7 +181,7 @@ static void operations_it_has_not(void **state)
 	rig_region_end(mr);
 }
 
-/* A reliable and an unreliable one do not understand each other. */
+/* A queue pair of RC and one of UC cannot talk to each other. */
 static void other_type(void **state)
 {
 	struct rig *rig = *state;

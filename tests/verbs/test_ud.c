@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Datagrams: address handles, the header in front of what is received, Q_Keys, multicast groups; what
- * is dropped without a word, what fails, and what becomes of receives that a killed sender had taken.
+ * Datagrams: address handles, the header in front of the bytes that are received, Q_Keys, multicast groups;
+ * what is dropped without a word, what fails, and what becomes of receives that a killed sender had taken.
  */
 #include "rig.h"
 
@@ -21,7 +21,7 @@
 
 struct ends {
 	struct rig rig;
-	struct ibv_ah *ah; /* to an address of ours */
+	struct ibv_ah *ah; /* to this process's own address */
 	struct ibv_mr *from, *to;
 };
 
@@ -88,7 +88,7 @@ static int send_to(struct ends *e, struct ibv_ah *ah, uint32_t qpn, uint32_t qke
 	return ibv_post_send(e->rig.qp[0], &wr, &bad);
 }
 
-/* One that is told as sent, whatever becomes of it. */
+/* Sends a datagram, which completes as sent whatever becomes of it. */
 static void send_one(struct ends *e, uint32_t qkey, uint32_t len)
 {
 	assert_int_equal(send_to(e, e->ah, e->rig.qp[1]->qp_num, qkey, len), 0);
@@ -123,7 +123,7 @@ static void handles(void **state)
 	refuse_handle((struct ibv_pd *)e->rig.cq[0], &good);
 	refuse_handle(e->rig.pd, NULL);
 	bad = good;
-	bad.is_global = 0; /* there are no other addresses on Ethernet */
+	bad.is_global = 0; /* on Ethernet every address handle needs a GRH */
 	refuse_handle(e->rig.pd, &bad);
 	bad = good;
 	bad.grh.sgid_index = 255;
@@ -209,10 +209,11 @@ static void reply(struct ends *e, struct ibv_wc *wc, uint8_t index)
 
 static void each_address(void **state)
 {
-	static const uint8_t levels[] = {0, 1, 0, 2}; /* of the kind of header */
+	/* of wc.sl, which tells the sort of header as mlx5 does: 0 RoCE v1, 1 IPv6, 2 IPv4 */
+	static const uint8_t levels[] = {0, 1, 0, 2};
 	struct ends *e = *state;
 
-	/* link-local by v1 and v2; IPv4 by v1 and v2 */
+	/* RoCE v1 and v2 with link-local addresses, then v1 and v2 with IPv4 addresses */
 	for (uint8_t i = 0; i < 4; i++) {
 		struct ibv_ah *ah = handle(e->rig.pd, i);
 		struct ibv_wc wc;
@@ -254,7 +255,8 @@ static void bad_headers(void **state)
 	assert_int_equal(ibv_init_ah_from_wc(e->rig.context, 1, &wc, &grh, NULL), -1);
 	assert_int_equal(ibv_init_ah_from_wc(e->rig.context, 1, &wc, &grh, &attr), -1);
 	assert_int_equal(errno, EPROTONOSUPPORT);
-	grh.version_tclass_flow = htonl(6u << 28); /* to an address that is not ours */
+	/* an IPv6 packet to an address that this process does not have */
+	grh.version_tclass_flow = htonl(6u << 28);
 	grh.next_hdr = IPPROTO_UDP;
 	assert_int_equal(ibv_init_ah_from_wc(e->rig.context, 1, &wc, &grh, &attr), -1);
 	assert_int_equal(errno, EINVAL);
@@ -265,7 +267,7 @@ static void bad_headers(void **state)
 	assert_int_equal(attr.is_global, 0);
 }
 
-/* In order, whatever the sizes of the receives' elements; many more than the queue holds. */
+/* They arrive in order, whatever the sizes of the receives' elements; many more than the queue holds. */
 static void many(void **state)
 {
 	struct ends *e = *state;
@@ -304,7 +306,7 @@ static void full(void **state)
 	rig_none(e->rig.cq[1]);
 }
 
-/* ---- What does not ---- */
+/* ---- What does not arrive ---- */
 
 static void dropped(void **state)
 {
@@ -312,14 +314,15 @@ static void dropped(void **state)
 	struct ibv_qp *qp = e->rig.qp[1];
 	struct ibv_qp_attr attr = {.qkey = 0x80000001};
 
-	send_one(e, RIG_QKEY, BYTES); /* no receive */
+	send_one(e, RIG_QKEY, BYTES); /* there is no receive */
 	assert_int_equal(receive(e, 1, 1, ROOM - 1), 0);
-	send_one(e, RIG_QKEY, BYTES); /* too long for it */
+	send_one(e, RIG_QKEY, BYTES); /* too long for the receive */
 	send_one(e, RIG_QKEY + 1, 8);
-	assert_int_equal(send_to(e, e->ah, qp->qp_num ^ 0x40000, RIG_QKEY, 8), 0); /* nobody */
+	/* to no queue pair */
+	assert_int_equal(send_to(e, e->ah, qp->qp_num ^ 0x40000, RIG_QKEY, 8), 0);
 	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
 	rig_none(e->rig.cq[1]);
-	/* the high bit stands for the Q_Key of the sender's queue pair, whatever the rest (10.2.5) */
+	/* the highest bit means the Q_Key of the sender's queue pair, whatever the other bits are (10.2.5) */
 	send_one(e, 0x80000123, 8);
 	rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, 1);
 	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_QKEY), 0);
@@ -335,7 +338,7 @@ static void dropped(void **state)
 	assert_int_equal(rig_state(e->rig.qp[0]), IBV_QPS_RTS);
 }
 
-/* What is wrong here stops the send queue alone (10.3.1.6). */
+/* What is wrong on the sender's side stops its send queue alone (10.3.1.6). */
 static void expect_stopped(struct ends *e, enum ibv_wc_status status)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
@@ -345,7 +348,7 @@ static void expect_stopped(struct ends *e, enum ibv_wc_status status)
 	assert_int_equal(ibv_modify_qp(e->rig.qp[0], &attr, IBV_QP_STATE), 0);
 }
 
-/* The key of all memory allows an address where nothing is. */
+/* A region over all memory, whose key allows an address where nothing is mapped. */
 static struct ibv_mr *all_memory(const struct ends *e)
 {
 	struct ibv_mr *all = ibv_reg_mr(e->rig.pd, NULL, SIZE_MAX,
@@ -366,7 +369,8 @@ static void wrong_here(void **state)
 	assert_int_equal(receive(e, 1, 1, ROOM), 0);
 	assert_int_equal(send_to(e, e->ah, qpn, RIG_QKEY, MTU + 1), 0);
 	expect_stopped(e, IBV_WC_LOC_LEN_ERR);
-	assert_int_equal(send_to(e, other, qpn, RIG_QKEY, 8), 0); /* of another domain */
+	/* an address handle of another domain */
+	assert_int_equal(send_to(e, other, qpn, RIG_QKEY, 8), 0);
 	expect_stopped(e, IBV_WC_LOC_QP_OP_ERR);
 	wrong.lkey ^= 1;
 	e->from = &wrong;
@@ -389,13 +393,14 @@ static void wrong_here(void **state)
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
-/* What is wrong with a receive fails its queue pair. */
+/* A wrong receive fails its queue pair. */
 static void check_bad_receive(struct ends *e, const struct ibv_mr *wrong, void *at)
 {
 	assert_int_equal(rig_receive(e->rig.qp[1], 1, wrong, at, ROOM), 0);
 	assert_int_equal(receive(e, 1, 2, ROOM), 0);
 	send_one(e, RIG_QKEY, 8);
-	send_one(e, RIG_QKEY, 8); /* at once: its owner may have yet to see that */
+	/* right behind it, when the receiver's process may not have seen the fault yet */
+	send_one(e, RIG_QKEY, 8);
 	rig_await_state(e->rig.qp[1], IBV_QPS_ERR);
 	rig_expect(e->rig.cq[1], IBV_WC_LOC_PROT_ERR, 1);
 	rig_expect(e->rig.cq[1], IBV_WC_WR_FLUSH_ERR, 2);
@@ -420,7 +425,7 @@ static void bad_receive(void **state)
 	assert_int_equal(ibv_dereg_mr(all), 0);
 }
 
-/* In error and after a reset: flushed, or forgotten. */
+/* In ERR receives are flushed; after RESET neither they nor completions are there. */
 static void flush(void **state)
 {
 	struct ends *e = *state;
@@ -474,20 +479,21 @@ static void groups(void **state)
 
 	RIG_REFUSED(ibv_attach_mcast(NULL, &group, 0));
 	RIG_REFUSED(ibv_attach_mcast(e->rig.qp[0], NULL, 0));
-	RIG_REFUSED(ibv_attach_mcast(e->rig.qp[0], &attr.grh.dgid, 0)); /* of one host */
+	RIG_REFUSED(ibv_attach_mcast(e->rig.qp[0], &attr.grh.dgid, 0)); /* an address of one host */
 	RIG_REFUSED(ibv_detach_mcast(e->rig.qp[0], &group, 0));
 	memcpy(&attr.grh.dgid, &group, 16);
 	ah = ibv_create_ah(e->rig.pd, &attr);
 	assert_non_null(ah);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(ibv_attach_mcast(e->rig.qp[i], &group, 0), 0);
-		assert_int_equal(ibv_attach_mcast(e->rig.qp[i], &group, 0), 0); /* as once */
+		/* a second time changes nothing */
+		assert_int_equal(ibv_attach_mcast(e->rig.qp[i], &group, 0), 0);
 		assert_int_equal(receive(e, i, 1, ROOM), 0);
 	}
 	assert_int_equal(ibv_attach_mcast(e->rig.qp[1], &other, 0), 0);
 	assert_int_equal(ibv_destroy_qp(e->rig.qp[1]), EBUSY);
 	assert_int_equal(send_to(e, ah, 0xffffff, RIG_QKEY, BYTES), 0);
-	/* each that listens, the sender too */
+	/* each queue pair of the group gets the datagram, the sender too */
 	rig_next(e->rig.cq[0]);
 	rig_next(e->rig.cq[0]);
 	rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, 1);
@@ -527,7 +533,7 @@ static void too_many_groups(void **state)
 
 /* ---- Death ---- */
 
-/* Floods a queue pair of another process until it is killed. */
+/* Sends to a queue pair of another process until it is killed. */
 static void flood(uint32_t qpn, int ready)
 {
 	struct ends *e;
@@ -544,7 +550,7 @@ static void flood(uint32_t qpn, int ready)
 	}
 }
 
-/* Whatever it was doing: all receives complete, in the end, and with whole messages. */
+/* Wherever the sender was killed: all receives complete in the end, with whole messages. */
 static void killed_senders(void **state)
 {
 	uint32_t *qpn = rig_pages(4096);
@@ -565,7 +571,7 @@ static void killed_senders(void **state)
 		if (!pid)
 			flood(*qpn, pipes[1]);
 		assert_int_equal(read(pipes[0], &c, 1), 1);
-		/* the more it takes, the likelier it is killed in the middle */
+		/* longer each round, so that the kill comes at different places */
 		for (uint64_t end = rig_now_ns() + 5000000u * (uint64_t)(round + 1);;) {
 			while (posted - got < RIG_DEPTH &&
 			       !rig_receive(e->rig.qp[1], posted, e->to, e->to->addr, ROOM))

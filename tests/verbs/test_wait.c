@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Waiting for a peer: receiver not ready, peer not there, and in which order it goes on. How long:
- * test_timers.c. */
+/* Requests that wait for their peer: receiver not ready, no answer, and in which order they go on. How long
+ * they wait is test_timers.c's. */
 #include "rig.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static void receive_comes_late(void **state)
 		}
 		sleep_ms(3);
 		rig_none(rig->cq[0]);
-		assert_int_equal(bytes[64], 0); /* nothing is placed before */
+		assert_int_equal(bytes[64], 0); /* nothing is placed before there is a receive */
 		assert_int_equal(rig_receive(rig->qp[1], i, memory, bytes + 64, 8), 0);
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
 		rig_expect(rig->cq[1], IBV_WC_SUCCESS, i);
@@ -77,11 +77,11 @@ static void receive_comes_late(void **state)
 static void *post_receive_later(void *qp)
 {
 	sleep_ms(20);
-	/* the same memory: its bytes do not matter */
+	/* the receive's memory is that of the request before, whose bytes were checked */
 	return (void *)(intptr_t)rig_receive(qp, 2, memory, bytes, 8);
 }
 
-/* The sender sleeps in poll(): the work goes on without it. */
+/* The sender's thread sleeps in poll(): its request goes on without it. */
 static void sender_asleep(void **state)
 {
 	struct rig *rig = *state;
@@ -128,7 +128,7 @@ static void order_behind_waiting(void **state)
 	}
 }
 
-/* One queue pair waits, another between the same two goes on. */
+/* While one queue pair waits, another between the same two completion queues goes on. */
 static void others_go_on(void **state)
 {
 	struct rig *rig = *state, other = {0};
@@ -156,8 +156,8 @@ static void others_go_on(void **state)
 
 /* ---- No answer ---- */
 
-/* Others that want to be our peer, wherever their entries lie, do not get what is meant for one
- * that has gone. */
+/* New queue pairs that name the requester as their peer, wherever their entries of the table lie, do not get
+ * what is meant for one that was destroyed. */
 static void taken_for_another(void **state)
 {
 	struct rig *rig = *state;
@@ -184,7 +184,7 @@ static void taken_for_another(void **state)
 		assert_int_equal(ibv_destroy_qp(qp[i]), 0);
 }
 
-/* A peer that becomes ready in time gets it all, in order. */
+/* A peer that becomes ready in time gets all requests, in order. */
 static void peer_comes_late(void **state)
 {
 	struct rig *rig = *state;
@@ -208,7 +208,7 @@ static void peer_comes_late(void **state)
 	}
 }
 
-/* While it waits it is reset, put in error or destroyed. */
+/* A queue pair is reset, put in ERR or destroyed while its request waits. */
 static void ended_while_waiting(void **state)
 {
 	struct rig *rig = *state;

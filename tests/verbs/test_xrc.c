@@ -156,7 +156,8 @@ static void refuse_domain(struct ibv_context *context, int fd, int oflags, int e
 	assert_int_equal(errno, error);
 }
 
-/* The header follows the pointers of these before we see them: none can be null or gone. */
+/* rdma-core's header dereferences the pointers of these verbs before Weft sees them: none can be null or
+ * gone. */
 static void domains(void **state)
 {
 	struct ends *e = *state;
@@ -178,7 +179,7 @@ static void domains(void **state)
 	close(fd);
 }
 
-/* Into whichever queue is named; its completion says by way of which queue pair. */
+/* A SEND goes to the shared receive queue that it names; its completion says by way of which queue pair. */
 static void sends(void **state)
 {
 	struct ends *e = *state;
@@ -237,7 +238,7 @@ static void refused(struct ends *e, uint32_t number, uint32_t rkey, enum ibv_wc_
 	connect_ends(e);
 }
 
-/* No such queue, one of another domain, one that has gone, a wrong key. */
+/* A number of no queue, of a queue of another domain, of a destroyed queue; a wrong key. */
 static void wrong(void **state)
 {
 	struct ends *e = *state;
@@ -324,7 +325,7 @@ static struct ibv_qp *make_receiver(struct ibv_context *context, struct ibv_xrcd
 	return ibv_create_qp_ex(context, &init);
 }
 
-/* By another context, in the domain of a file. The process that made it may go first. */
+/* By another context, in the domain of a file. The handle that made the queue pair may be destroyed first. */
 static void opened(void **state)
 {
 	struct ends *e = *state;
@@ -347,7 +348,7 @@ static void opened(void **state)
 		assert_ptr_equal(qp[i]->qp_context, &qp[i]);
 	}
 	rig_move(e->from, IBV_QPS_RESET, 0);
-	e->to = qp[0]; /* its state is changed by a process that did not make it */
+	e->to = qp[0]; /* whose state the handle changes that did not make it */
 	connect_ends(e);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(ibv_query_qp(qp[i], &attr, IBV_QP_STATE, &init), 0);
@@ -360,7 +361,7 @@ static void opened(void **state)
 	assert_int_equal(ibv_get_srq_num(srq, &e->number[0]), 0);
 	post(e, IBV_WR_RDMA_WRITE, BYTES, e->number[0], e->mr->rkey);
 	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
-	/* each of them is told */
+	/* each handle gets the event */
 	post(e, IBV_WR_RDMA_WRITE, BYTES, e->number[0], e->mr->rkey ^ 0xff);
 	rig_expect(e->rig.cq[0], IBV_WC_REM_ACCESS_ERR, 7);
 	rig_event(context, IBV_EVENT_QP_ACCESS_ERR, qp[1]);
@@ -372,7 +373,7 @@ static void opened(void **state)
 	assert_int_equal(ibv_destroy_qp(qp[0]), 0);
 	errno = 0;
 	assert_null(open_qp(context, other, number,
-			    NULL)); /* the last is gone, and with it the thing */
+			    NULL)); /* with its last handle the queue pair is gone */
 	assert_int_equal(errno, EINVAL);
 	e->to = old;
 	assert_int_equal(ibv_destroy_srq(srq), 0);
@@ -382,13 +383,13 @@ static void opened(void **state)
 	close(fd);
 }
 
-/* ---- Two processes, and a domain by the descriptor of a file that both have ---- */
+/* ---- Two processes, and a domain that both open by a file ---- */
 
 enum command {
 	WAIT,
 	EXPECT_EVENT,
 	CLOSE,
-	OPEN, /* `number`, which is ours */
+	OPEN, /* the queue pair `number`, which this process has made */
 };
 
 struct far_side {
@@ -423,7 +424,7 @@ static void obey(struct far_side *shared, struct ends *e, struct ibv_qp *qp)
 	shared->done = 1;
 }
 
-/* Owns a receive queue and a queue pair. */
+/* The process that owns a receive queue and a queue pair. */
 static void other_process(struct far_side *shared, int fd)
 {
 	struct ends e = {0};
@@ -511,7 +512,8 @@ static void expect_traffic(struct two *t)
 	}
 }
 
-/* By way of a queue pair of ours into another process's queue and memory, until that is killed. */
+/* By way of this process's queue pair into another process's queue and memory, until that process is
+ * killed. */
 static void queue_of_another(void **state)
 {
 	struct two *t = *state;
@@ -523,7 +525,7 @@ static void queue_of_another(void **state)
 	expect_traffic(t);
 	assert_int_equal(kill(t->pid, SIGKILL), 0);
 	assert_int_equal(waitpid(t->pid, NULL, 0), t->pid);
-	do { /* the dead are noticed before long */
+	do { /* the death is noticed before long */
 		post(t->e, IBV_WR_RDMA_WRITE, 0, t->shared->number, 0);
 		wc = rig_next(t->e->rig.cq[0]);
 		usleep(1000);
@@ -533,7 +535,8 @@ static void queue_of_another(void **state)
 	assert_int_equal(ibv_destroy_qp(qp), 0);
 }
 
-/* Moved and asked by another process than has made it; which closes its own handle, and it stays. */
+/* A queue pair is taken through its states, and queried, by another process than the one that made it. That
+ * one destroys its handle, and the queue pair stays. */
 static void opened_by_another(void **state)
 {
 	struct two *t = *state;
@@ -579,7 +582,7 @@ static void opened_by_another(void **state)
 	assert_int_equal(errno, EINVAL);
 }
 
-/* It ends with the process that has made it; what the others have of it can be closed. */
+/* A queue pair ends with the process that has made it; other processes can still destroy their handles. */
 static void maker_killed(void **state)
 {
 	struct two *t = *state;
@@ -597,7 +600,7 @@ static void maker_killed(void **state)
 	assert_int_equal(ibv_destroy_qp(qp), 0);
 }
 
-/* What the dead had open, nobody has. */
+/* When the process that held the last handle is killed, the queue pair is gone. */
 static void opener_killed(void **state)
 {
 	struct two *t = *state;
@@ -610,7 +613,7 @@ static void opener_killed(void **state)
 	tell(t->shared, OPEN);
 	assert_int_equal(ibv_destroy_qp(qp), 0);
 	qp = open_qp(context, t->domain, number, NULL);
-	assert_non_null(qp); /* it is still open there */
+	assert_non_null(qp); /* the other process still has it open */
 	assert_int_equal(kill(t->pid, SIGKILL), 0);
 	assert_int_equal(waitpid(t->pid, NULL, 0), t->pid);
 	while (qp) {

@@ -18,7 +18,8 @@ void told_begin(void)
 	kept = memfd_create("told", MFD_CLOEXEC);
 	before = dup(2);
 	assert_true(kept >= 0 && before >= 0);
-	/* in a file of this kind, two processes that share a position write over each other */
+	/* O_APPEND: otherwise two processes that share a position in such a file would overwrite each other's
+	 * lines */
 	assert_int_equal(fcntl(kept, F_SETFL, O_APPEND), 0);
 	assert_int_equal(dup2(kept, 2), 2);
 }

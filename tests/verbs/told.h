@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What Weft says on standard error with WEFT_EXPLAIN, of this process and those that it starts. */
+/* What Weft says on standard error with WEFT_EXPLAIN, in this process and in those that it starts. */
 #ifndef WEFT_TESTS_VERBS_TOLD_H
 #define WEFT_TESTS_VERBS_TOLD_H
 
-/* From here on standard error is kept; till here. What is not Weft's is passed on. */
+/* Between these standard error goes to a file. Lines in it that are not Weft's are passed on in the end. */
 void told_begin(void);
 void told_end(void);
-/* How many of the lines there are that have all these words in them; NULL is in each. */
+/* How many lines have all these words in them; NULL is in each. */
 unsigned int told_lines(const char *const *words, unsigned int nwords);
-/* For a look into a failure. */
+/* Shows what was kept, for a look into a failure. */
 void told_show(void);
 
 #endif

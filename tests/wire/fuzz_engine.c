@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * libFuzzer's target for the engine: a list of requests, packets, delays and whims of the world. Packets are
- * built of fields near right ones, or parsed from raw bytes; ICRCs are not asked for. Whatever came, numbers stay in
- * their order, and in the end every request does.
+ * built of fields near right ones, or parsed from raw bytes; ICRCs are not checked. Whatever came, the counts of PSNs stay in
+ * their order, and every request ends at last.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static void post(struct rig *r)
 	weft_roce_post(&r->qp, &request);
 }
 
-/* Near what is expected, on either side. */
+/* A packet with fields near those that the requester or the responder expects. */
 static void packet_of_fields(struct rig *r)
 {
 	static const uint16_t bytes[] = {0, 8, RIG_MTU, 1, RIG_MTU - 1, 4096, 7, 2 * RIG_MTU};

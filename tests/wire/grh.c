@@ -147,7 +147,7 @@ static void give_receive(void)
 	need(!ibv_post_recv(qp, &wr, &bad), "a receive");
 }
 
-/* The next of a kind; of the other one may come first. */
+/* The next completion, of a receive or of a send; one of the other sort that comes first is kept. */
 static struct ibv_wc await(bool receive)
 {
 	static struct ibv_wc kept[2];
@@ -206,11 +206,13 @@ static struct ibv_ah *take(uint32_t length, bool imm)
 
 static struct ibv_ah *make_ah(void)
 {
-	struct ibv_ah_attr attr = {.is_global = 1,
-				   .port_num = 1,
-				   .grh = {.sgid_index = gid_index,
-					   .hop_limit = 77, /* the wire's is the route's */
-					   .traffic_class = TRAFFIC}};
+	struct ibv_ah_attr attr = {
+		.is_global = 1,
+		.port_num = 1,
+		.grh = {.sgid_index = gid_index,
+			.hop_limit =
+				77, /* is not sent: the host's route has the hop limit of packets */
+			.traffic_class = TRAFFIC}};
 
 	memcpy(attr.grh.dgid.raw, peer.gid, 16);
 	return ibv_create_ah(pd, &attr);

@@ -23,7 +23,7 @@ void host_wrong(struct game *g, const struct side *s, const char *what)
 		 (double)g->sim.now_ns / 1e6, what);
 }
 
-/* Now and then nothing can be done at the moment. */
+/* Whether the world answers now, as it does now and then, that nothing can be done at the moment. */
 static bool later(struct side *s)
 {
 	return s->game->later && !weft_sim_below(&s->game->sim, 50);

@@ -26,7 +26,7 @@ struct plan {
 	enum weft_cause expect; /* NONE, or what the peer or this side must find */
 	uint8_t *land;		/* what a READ or atomic brings */
 	uint32_t landed;
-	bool consumes; /* a receive */
+	bool consumes; /* it takes a receive */
 };
 
 struct game;
@@ -47,8 +47,9 @@ struct side {
 	bool failed;			 /* a request ended with a cause */
 	enum weft_cause cause;
 	uint64_t failed_ns;
-	uint32_t receives, taken, completed; /* posted; begun; over */
-	uint32_t short_receive;		     /* that one has no room; RECEIVES: none */
+	uint32_t receives, taken,
+		completed;	/* receives posted; of these taken; of these complete */
+	uint32_t short_receive; /* the receive that is too short; RECEIVES: none is */
 	uint8_t *receive[RECEIVES];
 	uint32_t filled;
 	bool given_all;
@@ -64,7 +65,7 @@ struct game {
 	bool harsh, stops, later, counts, starving, six;
 	uint32_t mtu, receive_bytes;
 	uint64_t trace;
-	const char *wrong; /* the first thing that was */
+	const char *wrong; /* the first thing that went wrong; NULL: nothing */
 	char where[200];
 	void (*tap)(struct game *g, struct side *from, uint16_t id, const uint8_t *at,
 		    size_t bytes);
@@ -74,7 +75,7 @@ extern const struct weft_roce_world host_world;
 
 void host_begin(struct game *g);
 void host_connect(struct game *g, uint32_t pair, const struct weft_roce_config *config);
-/* Something came in: what there is to be sent goes soon, and the timer is set. */
+/* To be called when something came in: what there is to be sent goes soon, and the timer is set. */
 void host_stir(struct side *s);
 void host_end(struct game *g);
 void host_wrong(struct game *g, const struct side *s, const char *what);

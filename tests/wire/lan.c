@@ -16,12 +16,12 @@
 #define BUDGET	     64u
 #define MESSAGES     16u
 
-/* What is to go, in messages of packets as long as each other, but the last. */
+/* Packets that are to go: each message is of packets of one length, of which the last may be shorter. */
 struct out {
 	struct weft_udp_message messages[MESSAGES];
 	struct iovec pieces[MESSAGES];
 	uint32_t packets[MESSAGES];
-	bool closed; /* nothing more goes into the last */
+	bool closed; /* the last message takes no more packets */
 	uint32_t count;
 	uint8_t bytes[MESSAGES][WEFT_UDP_BYTES + 512];
 };
@@ -82,7 +82,7 @@ static void flush(struct lan *lan)
 	o->count = 0;
 }
 
-/* The message that a packet of so many bytes is part of. */
+/* The message into which a packet of so many bytes goes. */
 static uint32_t message_for(struct lan *lan, const struct weft_roce_route *route, size_t bytes)
 {
 	struct out *o = lan->out;

@@ -66,13 +66,13 @@ struct lan_qp *lan_connect(struct lan *lan, const struct weft_roce_config *confi
 			   struct memory *memory);
 void lan_disconnect(struct lan_qp *q);
 
-/* false: no room. What it takes from, or brings to, is at `at`. */
+/* False: there is no room. The bytes that the request sends, or the place of those that it brings, are at `at`. */
 bool lan_post(struct lan_qp *q, const struct weft_roce_request *request, uint8_t *at, uint64_t id);
 bool lan_receive(struct lan_qp *q, uint8_t *at, uint64_t bytes, uint64_t id);
 bool lan_poll(struct lan_qp *q, struct lan_done *done);
 
-/* Does what there is to do; waits for packets or time-outs, or for fd to become readable, for so
- * long. Whether fd is. */
+/* Does what there is to do; waits for packets or time-outs, or for fd to become readable, for most_ms at
+ * most. Returns whether fd is readable. */
 bool lan_turn(struct lan *lan, int fd, int most_ms);
 
 /* A line of figures: name=number. */

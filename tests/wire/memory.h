@@ -25,7 +25,7 @@ int memory_allows(const struct memory *m, uint32_t rkey, uint64_t va, uint64_t b
 int memory_place(const struct memory *m, uint32_t rkey, uint64_t va, const uint8_t *from,
 		 uint32_t bytes);
 int memory_gather(const struct memory *m, uint32_t rkey, uint64_t va, uint8_t *to, uint32_t bytes);
-/* Of an address that is allowed. */
+/* Carries out the operation at an address that memory_allows has allowed. */
 void memory_atomic(const struct memory *m, const struct weft_roce_packet *request, uint64_t *old);
 
 /* Where the payload of a packet goes, whose headers are written; `at` has room for SEALED_BYTES. */

@@ -58,7 +58,7 @@ static bool changes_memory(enum weft_opcode opcode)
 	return opcode == WEFT_OP_WRITE || opcode == WEFT_OP_WRITE_IMM || is_eight(opcode);
 }
 
-/* One thing is wrong with it. */
+/* Makes one thing of the request wrong. */
 static void spoil(struct side *s, struct plan *p, uint64_t *seed)
 {
 	struct weft_roce_request *r = &p->request;
@@ -237,12 +237,12 @@ void plan_received(struct side *s, const struct weft_roce_received *what)
 		host_wrong(s->game, s, "a message's bytes are wrong");
 }
 
-/* What may have been done or not, because nobody was told, is not compared. */
+/* Bytes of requests that the responder may have carried out or not, since no answer came, are not compared. */
 void plan_compare(struct side *s)
 {
 	const struct side *a = s->peer;
 	bool refused = a->failed && a->cause != WEFT_CAUSE_NO_ANSWER;
-	/* of a WRITE with immediate the bytes come before a receive is wanted */
+	/* the bytes of a WRITE with immediate are placed before a receive is asked for */
 	uint32_t end = !refused ? a->posted : a->ended + (a->cause == WEFT_CAUSE_NO_RECEIVE);
 
 	for (uint32_t i = a->ended; i < end; i++)

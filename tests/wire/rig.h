@@ -34,11 +34,11 @@ struct rig {
 	uint32_t receives, receive_bytes;
 	uint8_t rights;
 	uint32_t key;  /* of its memory */
-	bool unmapped; /* is that memory */
+	bool unmapped; /* whether that memory is gone */
 	int check, send, fill, place;
 };
 
-/* Of a service, with `receives` of RIG_MEMORY bytes. */
+/* A queue pair of that service, with so many receives of RIG_MEMORY bytes each. */
 void rig_open(struct rig *r, enum weft_roce_service service, uint32_t receives);
 void rig_run(struct rig *r);
 /* Forgets what was sent. */
@@ -47,7 +47,7 @@ void rig_post(struct rig *r, enum weft_opcode opcode, uint64_t length);
 /* A packet of the peer's; at: PSN behind RIG_FIRST. */
 struct weft_roce_packet rig_packet(uint8_t opcode, int32_t at, uint32_t payload_bytes);
 void rig_receive(struct rig *r, const struct weft_roce_packet *packet);
-/* Of 64-bit PSNs: behind RIG_FIRST. */
+/* How far a PSN, as it is counted in 64 bits, is behind RIG_FIRST. */
 int32_t rig_at(uint64_t psn);
 
 #endif

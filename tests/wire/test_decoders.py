@@ -61,7 +61,7 @@ def test_tshark(frames):
     rows = list(csv.DictReader(done.stdout.splitlines(), delimiter='\t'))
     assert len(rows) == len(sent)
     for row, frame, packet in zip(rows, sent, packets(path)):
-        # what messages carry is made up: tshark takes some of it for RPC or IP, and that is malformed
+        # the payloads are random bytes: tshark takes some for RPC or IP, and calls those malformed
         wrong = set(re.findall(r'Malformed Packet: ([^]]+)', row['_ws.malformed']))
         assert wrong <= {'RPCoRDMA', 'RPC', 'IPv4', 'IPv6', 'Ethertype', 'ARP'}, (row, frame)
         for ours, theirs in FIELDS.items():
@@ -97,7 +97,7 @@ def test_zlib(frames):
 
 
 def test_scapy(frames):
-    """It knows IPv4, and opcodes by their numbers."""
+    """Scapy knows RoCE v2 over IPv4 only, and opcodes by their numbers."""
     layers = pytest.importorskip('scapy.contrib.roce')
     from scapy.layers.inet import IP  # pylint: disable=import-outside-toplevel
     path, sent = frames

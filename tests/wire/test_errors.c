@@ -68,7 +68,7 @@ static void unmap(struct rig *far)
 	far->fill = WEFT_CAUSE_RECEIVE_MEMORY;
 }
 
-/* One of the causes of a row. False: it is not the engine's. */
+/* Arranges for one of the causes of a row. False: it is none that concerns the engine. */
 static bool arrange(struct play *p, const char *cause)
 {
 	struct rig *far = &p->far;
@@ -147,7 +147,7 @@ static bool begin(struct play *p, const char *verb, char *causes)
 	return true;
 }
 
-/* All that one has sent comes to the other. Whether anything did. */
+/* Carries all that one has sent to the other. Returns whether there was anything. */
 static bool carry(struct rig *from, struct rig *to)
 {
 	static uint8_t bytes[RIG_MEMORY];

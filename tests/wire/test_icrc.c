@@ -127,7 +127,7 @@ static void solved_at_each_length(void **state)
 	}
 }
 
-/* No bit of what is covered can be flipped; those that routers change can. */
+/* A flip of any bit that the ICRC covers is noticed; flips of bits that routers change are not. */
 static void every_bit(void **state)
 {
 	const struct weft_roce_route routes[] = {ipv4(0xc0000201, 0xc0000202, 0xd000), ipv6()};
@@ -190,7 +190,7 @@ static void single_bytes(void **state)
 	assert_int_equal(taken, 15);
 }
 
-/* What each source is taken on, packet by packet. */
+/* On how many bits each source's packets are judged, packet by packet. */
 static void sources(void **state)
 {
 	struct weft_roce_source s = {0};
@@ -214,18 +214,18 @@ static void sources(void **state)
 			 WEFT_ROCE_ICRC_WRONG);
 	assert_int_equal(weft_roce_source_judge(&s, id + 1000, 0, 1000 * MSECOND),
 			 WEFT_ROCE_ICRC_RIGHT);
-	/* but for the next packet after a jump */
+	/* the packet after a jump is taken again, if it follows the jump */
 	id = (uint16_t)(id + 30000);
 	assert_int_equal(weft_roce_source_judge(&s, id, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
 	assert_int_equal(weft_roce_source_judge(&s, id + 1, 0, 1000 * MSECOND),
 			 WEFT_ROCE_ICRC_RIGHT);
-	/* one that was silent may have come so far: a packet of it need not come twice */
+	/* the counter of a source that was silent may have come so far: its first packet is taken at once */
 	id = (uint16_t)(id + 1 + 20000);
 	assert_int_equal(weft_roce_source_judge(&s, id, 0, 19000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
 	assert_int_equal(weft_roce_source_judge(&s, id, 0, 22000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
 	assert_int_equal(weft_roce_source_judge(&s, id - 100, 0, 90000 * MSECOND),
 			 WEFT_ROCE_ICRC_RIGHT);
-	/* one that stops to follow is taken on 16 bits after a while, not refused for ever */
+	/* a source that no longer follows its counter is judged on 16 bits after a while, not refused for ever */
 	for (unsigned int i = 0; i < 20; i++)
 		weft_roce_source_judge(&s, (uint16_t)(i * 9973), 0, 90000 * MSECOND);
 	assert_int_equal(weft_roce_source_judge(&s, 33333, 0, 90000 * MSECOND),
@@ -242,7 +242,7 @@ struct game {
 	bool random;
 };
 
-/* rxe's: one more, and up to one for each jiffy since, and some of others. */
+/* As Linux counts for rxe: one more, up to one for each jiffy since, and some for packets to others. */
 static uint16_t next_id(struct game *g)
 {
 	uint64_t passed =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Each opcode both ways, each length around each right one, and the bits that nobody may look at. */
+/* Each opcode both ways, each length around each right one, and the reserved bits, at which no receiver may look. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -251,7 +251,7 @@ static void ignored_bits(void **state)
 	assert_int_equal(flipped, KNOWN_COUNT * 16 + 2 * 8);
 }
 
-/* A version that is not ours is none of ours. */
+/* A packet with another version of the transport header (TVer) is not parsed. */
 static void versions(void **state)
 {
 	for (unsigned int version = 1; version < 16; version++) {

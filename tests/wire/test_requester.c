@@ -14,7 +14,7 @@
 
 #define ACK_NS (4096ull << 10)
 
-/* How the requester has come to be, four PSNs posted. */
+/* The state in which a requester begins, with requests of four PSNs posted. */
 enum begun {
 	NOTHING,  /* posted */
 	SENT,	  /* four SENDs of one packet */
@@ -108,7 +108,8 @@ static const struct row rows[] = {
 	{REFUSED, RNR, 0, WAITING, 0, 0, 0, 0},
 	{REFUSED, INVALID, 0, STOPPED, 0, 0, 1, WEFT_CAUSE_REMOTE_RIGHT},
 	{REFUSED, RNR_TIMER, 0, BUSY, 0, 0, 0, 0},
-	{REFUSED, ACK_TIMER, 0, BUSY, 0, 0, 0, 0}, /* there is none: the one that runs has passed */
+	{REFUSED, ACK_TIMER, 0, BUSY, 0, 0, 0,
+	 0}, /* no ACK timer runs in this state, and the RNR timer has passed by then */
 	{READING, ACK, 0, BUSY, 0, 0, 0, 0},
 	{READING, ACK, 3, BUSY, 0, 0, 0, 0},
 	{READING, RESPONSE, -1, BUSY, 0, 4, 0, 0},
@@ -154,7 +155,7 @@ static void put_in(struct rig *r, enum input input, int32_t psn)
 	if (input >= ACK_TIMER) {
 		uint64_t at_ns = later_ns[input - ACK_TIMER];
 
-		/* what passes first, passes on the way */
+		/* a deadline that is earlier passes on the way */
 		r->now_ns = at_ns ? at_ns : r->now_ns + 10 * ACK_NS;
 		if (input == ACK_TIMER)
 			r->qp.requester.probe_ns = 0;
@@ -236,7 +237,7 @@ static void live(struct rig *r, uint64_t until_ns)
 	}
 }
 
-/* Nobody answers: (retry_cnt + 1) time-outs, whatever was probed in between. */
+/* No answer comes: (retry_cnt + 1) time-outs, whatever was probed in between. */
 static void retries_end(void **state)
 {
 	for (uint8_t retries = 0; retries <= 7; retries++)
@@ -299,7 +300,7 @@ static void rnr_retries_end(void **state)
 		}
 }
 
-/* What moves on begins to count anew. */
+/* Progress begins the count of retries anew. */
 static void progress_resets(void **state)
 {
 	struct rig r;

@@ -73,7 +73,8 @@ static const struct row rows[] = {
 	{BETWEEN, OP(WRITE_ONLY), 0, 8, LONG, INVALID},
 	{BETWEEN, OP(WRITE_ONLY_IMM), 0, 8, RIGHT, ACKED, 1, 1, 0},
 	{BETWEEN, OP(WRITE_FIRST), 0, MTU, LONG, ACKED, 1, 0, 0},
-	{BETWEEN, OP(WRITE_FIRST), 0, MTU, RIGHT, INVALID}, /* no more is to come */
+	{BETWEEN, OP(WRITE_FIRST), 0, MTU, RIGHT,
+	 INVALID}, /* the WRITE is of MTU bytes, so that there would be no last packet */
 	{BETWEEN, OP(READ_REQUEST), 0, 8, RIGHT, OP(RESPONSE_ONLY), 0x1f, 1, 0, 0},
 	{BETWEEN, OP(READ_REQUEST), 0, 0, BAD_KEY, OP(RESPONSE_ONLY), 0x1f, 1, 0, 0},
 	{BETWEEN, OP(READ_REQUEST), 0, 2 * MTU, RIGHT, OP(RESPONSE_FIRST), 0x1f, 2, 0, 0},
@@ -254,7 +255,7 @@ static void numbers(void **state)
 	come(&r, OP(SEND_ONLY), 5, 8, RIGHT);
 	rig_run(&r);
 	assert_int_equal(r.sent[1].psn, (RIG_FIRST + 3) & 0xffffff);
-	/* nobody asks, nobody answers */
+	/* a packet that asks for no acknowledgement gets none */
 	struct weft_roce_packet p = packet_of(&r, OP(WRITE_ONLY), 0, 8);
 
 	p.ack_requested = false;
@@ -276,8 +277,8 @@ static void overtaken(void **state)
 	assert_int_equal(r.sent[0].syndrome, 0x1f);
 }
 
-/* A queue pair that goes acknowledges what it has done, once, and says what it has refused; behind a READ that is not
- * answered nothing. */
+/* A queue pair that is destroyed acknowledges what it has done, once, and says what it has refused; behind a READ that is not
+ * answered it says nothing. */
 static void last_words(void **state)
 {
 	struct rig r;
@@ -321,7 +322,7 @@ static void order_of_answers(void **state)
 	assert_int_equal(r.sent[0].msn, 1);
 }
 
-/* ---- Asked again ---- */
+/* ---- READs and atomics that are asked for again ---- */
 
 struct again {
 	int32_t psn; /* behind the READ's first */
@@ -364,7 +365,7 @@ static void reads_again(void **state)
 	}
 }
 
-/* Asked for again while it is being answered: that begins anew, with a first packet. */
+/* A READ that is asked for again while it is being answered: the answer begins anew, with a first packet. */
 static void reads_again_too_early(void **state)
 {
 	for (int32_t again = 0; again < 4; again++) {
@@ -386,7 +387,7 @@ static void reads_again_too_early(void **state)
 	}
 }
 
-/* The key is gone when it is asked for again: refused from there on. */
+/* The key of a READ has ended when the READ is asked for again: it is refused from there on. */
 static void key_checked_anew(void **state)
 {
 	struct rig r;
@@ -421,7 +422,7 @@ static void atomics_again(void **state)
 		rig_receive(&r, &p[i]);
 		rig_run(&r);
 	}
-	assert_int_equal(r.atomics, 5); /* none again */
+	assert_int_equal(r.atomics, 5); /* none was carried out twice */
 	assert_int_equal(r.placed, 8);
 	assert_int_equal(r.nsent, 4); /* two are forgotten */
 	assert_int_equal(r.sent[0].old, 0x1002);
@@ -430,7 +431,7 @@ static void atomics_again(void **state)
 	assert_int_equal(r.sent[3].old, 0x1004);
 }
 
-/* More at a time than was agreed. */
+/* More READs and atomics at a time than max_dest_rd_atomic. */
 static void too_many_reads(void **state)
 {
 	struct rig r;
@@ -484,7 +485,7 @@ static void bad_receives(void **state)
 	assert_int_equal(r.event, WEFT_EVENT_QP_ACCESS_ERR);
 }
 
-/* What cannot be done at the moment is as if it had not come. */
+/* A packet for which the world can do nothing at the moment is as if it had not come. */
 static void not_now(void **state)
 {
 	struct rig r;

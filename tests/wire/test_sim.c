@@ -105,7 +105,7 @@ static bool over(const struct game *g)
 	return true;
 }
 
-/* All must end in time; on a wire that stopped by the timers of the verb. */
+/* Every request must end in time; on a wire that stopped, by the timers of the verb. */
 static void judge(struct game *g, uint64_t stopped_ns)
 {
 	for (int i = 0; i < 2; i++)

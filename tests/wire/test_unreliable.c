@@ -59,7 +59,7 @@ static void each_packet_lost(void **state)
 		}
 }
 
-/* Twice, and late: nothing is done for it. */
+/* A packet that comes twice, or late: nothing is done for it. */
 static void doubled(void **state)
 {
 	struct rig r;
@@ -73,7 +73,7 @@ static void doubled(void **state)
 	assert_int_equal(r.nreceived, 3);
 }
 
-/* However many are lost, PSNs go on; what is far behind is far ahead. */
+/* However many packets are lost, PSNs go on; a PSN that is far behind is taken for one that is far ahead. */
 static void far_away(void **state)
 {
 	struct rig r;
@@ -227,7 +227,7 @@ static void headers(void **state)
 	assert_memory_equal(grh + 24, a.route.dst, 16);
 }
 
-/* ---- Nobody's packets ---- */
+/* ---- Packets of no queue pair ---- */
 
 enum wrong { QPN, PKEY, SOURCE, DESTINATION, UC, UD, WRONGS };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A lattice's card, as its maker and its cards see it. */
+/* The configuration of a card, from the lattice's file: `weft torus up` and the cards use the same. */
 #include "card/torus/torus.h"
 
 #define MS 1000000ull

@@ -88,7 +88,7 @@ static int open_own_door(struct weft_torus_card *c, const char *home, const uint
 	return 0;
 }
 
-/* The card's page; programs come when its word stands there. */
+/* Prepares the card's page of the pool; programs come when the card's word stands there. */
 static void open_page(struct weft_torus_card *c, struct weft_ape_card_config *config)
 {
 	struct weft_pool_ape_card *page = &c->shared->card;
@@ -237,7 +237,7 @@ static void say_ready(struct weft_torus_card *c)
 		atomic_store_explicit(&c->door->ready, 1, memory_order_relaxed);
 }
 
-/* Of a cable that was full: its reader may have taken something before we lay down. */
+/* Whether a cable that was full has room: its reader may have taken something before this card lay down. */
 static bool has_room_now(struct weft_torus_card *c)
 {
 	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)

@@ -19,7 +19,7 @@ struct weft_torus_guest {
 	uint64_t owner; /* its lease word; 0: none */
 	uint64_t base;
 	uint16_t member;
-	bool stale;   /* it came to a card that was before: nothing is done for it */
+	bool stale;   /* it came to an earlier life of the card: nothing is done for it */
 	bool leaving; /* it has gone, and something of it may be under way */
 	bool blocked; /* the engine has as many descriptors of it as can wait */
 	bool told;    /* something was written for it; its door is to be knocked at */
@@ -50,7 +50,7 @@ struct weft_torus_card {
 	struct weft_torus_verbs *verbs; /* NULL: not begun */
 };
 
-/* What the engine is told of a lattice; false: there is no such one. */
+/* The engine's configuration for a lattice; false: no lattice can be so. */
 bool weft_torus_config(const struct weft_torus_shape *shape, const uint8_t at[3],
 		       struct weft_ape_card_config *config);
 
@@ -64,9 +64,9 @@ uint32_t weft_torus_crc32c(uint32_t crc, const void *bytes, size_t count);
 bool weft_torus_guests_serve(struct weft_torus_card *c);
 /* Whether there is something that weft_torus_guests_serve would take. */
 bool weft_torus_guests_wait(const struct weft_torus_card *c);
-/* Looks after those that have left or died. */
+/* Looks after programs that have left or died. */
 void weft_torus_guests_look(struct weft_torus_card *c);
-/* Knocks at the doors of those that something was written for. */
+/* Knocks at the doors of the programs for which something was written. */
 void weft_torus_guests_tell(struct weft_torus_card *c);
 
 /* The card has gone: all are woken. */

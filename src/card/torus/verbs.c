@@ -102,7 +102,7 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 	/* before the looks: what rings behind it is heard at the next */
 	if (atomic_exchange_explicit(&rung, false, memory_order_seq_cst)) {
 		v->listen_ns = c->now_ns + LISTEN_NS;
-		v->watches = true; /* until weft_torus_verbs_look finds that nobody is there */
+		v->watches = true; /* until weft_torus_verbs_look finds nothing to look after */
 		weft_manager_look(&v->wire.manager, c->now_ns);
 	}
 	if (v->awake || c->now_ns < v->listen_ns || c->now_ns >= v->look_ns) {

@@ -22,7 +22,7 @@ static void send_beat(void *owner, unsigned int cable, const struct weft_ape_bea
 
 /* ---- Memory ---- */
 
-/* Programs look at the last bytes to know that all have come. */
+/* Stores the last bytes last: programs look at them to know that all have come. */
 static void store(uint8_t *to, const uint8_t *from, uint32_t bytes)
 {
 	uint32_t body = bytes > 8 ? bytes - 8 : 0;

@@ -18,8 +18,8 @@ static void measure(struct weft_almagest *w)
 		}
 }
 
-/* By how much point k misses the circle of the triplet: the largest of three products, which of the
- * three depends on where it lies, is at most the sum of the others. */
+/* By how much point k misses the circle of the triplet: on the circle the largest of the three products (which one that is depends on
+ * where the point lies) is the sum of the others. */
 static inline float excess(const struct weft_almagest *w, const struct triplet *t, uint32_t k)
 {
 	float first = w->apart[t->a][t->b] * w->apart[t->c][k];
@@ -65,7 +65,7 @@ static bool better(const struct triplet *t, const struct triplet *than)
 	return t->agree > than->agree || (t->agree == than->agree && t->excess < than->excess);
 }
 
-/* The triplet with which most agree, of those of the seeds: evenly chosen hits. */
+/* The triplet with which most hits agree, among those of the seeds, which are evenly chosen hits. */
 static struct triplet find_best(const struct weft_almagest *w)
 {
 	uint32_t count = w->points.count;
@@ -104,7 +104,7 @@ static void gather_hits(struct weft_almagest *w, const struct triplet *t)
 		}
 }
 
-/* Those near the ring are its own. */
+/* Takes away the hits near the ring, which are its own. */
 static uint32_t take_away(struct weft_points *p, const struct weft_rich_ring *ring)
 {
 	uint32_t left = 0, count = p->count;

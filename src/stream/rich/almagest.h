@@ -13,7 +13,7 @@
 #define WEFT_ALMAGEST_APART  90.0f /* mm between the points of a triplet */
 #define WEFT_ALMAGEST_EXCESS 40.0f /* mm² */
 #define WEFT_ALMAGEST_SEEDS  40u   /* of more hits than that, so many make the triplets */
-/* Pions of 15 GeV/c and less make rings that are smaller; none are larger. With what fits miss by. */
+/* The radii of rings that are looked for, in mm: those of pions of 15 GeV/c and more, and what fits miss by. */
 #define WEFT_ALMAGEST_SMALL 90.0
 #define WEFT_ALMAGEST_LARGE 205.0
 

@@ -75,7 +75,7 @@ static double taubin_root(const struct moments *m, double det)
 		double slope = a1 + x * (2 * a2 + x * 3 * a3);
 		double next = slope != 0 ? x - (a0 + x * (a1 + x * (a2 + x * a3))) / slope : x;
 
-		if (!(next > x)) /* it has come as near as numbers do */
+		if (!(next > x)) /* as near as doubles come */
 			break;
 		x = next;
 	}

@@ -27,8 +27,8 @@ struct weft_rich_ring {
 	uint32_t hits; /* of which it is made */
 };
 
-/* The places of the event's hits: of a photomultiplier that stands there twice one, of a number that
- * the detector does not have none. seen: a bit for each number, all zero before and after. */
+/* The places of the event's hits: a photomultiplier that stands there twice counts once, a number that
+ * the detector does not have is left out. seen: a bit for each number, all zero before and after. */
 void weft_points_of(const struct weft_detector *detector, const struct weft_m2egp *event,
 		    uint64_t seen[WEFT_DETECTOR_PMTS / 64 + 1], struct weft_points *points);
 

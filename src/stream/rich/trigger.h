@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The trigger: rings of each event by one of the algorithms, and a primitive for each event that has
- * any. What a primitive's id says is ours: the number of rings in bits 3:0, of hits in bits 15:8.
+ * any. The meaning of a primitive's id is Weft's choice: the number of rings in bits 3:0, of hits in bits 15:8.
  */
 #ifndef WEFT_STREAM_RICH_TRIGGER_H
 #define WEFT_STREAM_RICH_TRIGGER_H
@@ -40,12 +40,12 @@ void weft_trigger_begin(struct weft_trigger *t, enum weft_trigger_algorithm algo
 uint32_t weft_trigger_event(struct weft_trigger *t, const struct weft_m2egp *event,
 			    struct weft_rich_ring ring[WEFT_RINGS_MAX]);
 
-/* Adds the event's primitive, if it has rings. Whether those before it are to be sent first, as it
- * belongs to another 6.4 µs or there is no room: then the bytes are at `to`, and their number comes
- * back; else 0. */
+/* Adds the event's primitive, if it has rings. If the primitives before it are to be sent first, as this one
+ * belongs to another 6.4 µs or there is no room, their datagram is written to `to`, and its length
+ * returned; else 0. */
 uint32_t weft_trigger_add(struct weft_trigger *t, const struct weft_m2egp *event, uint32_t rings,
 			  uint8_t to[WEFT_MTP_MAX_BYTES]);
-/* What has not been sent. */
+/* Writes the datagram of the primitives that have not been sent; its length, or 0. */
 uint32_t weft_trigger_flush(struct weft_trigger *t, uint8_t to[WEFT_MTP_MAX_BYTES]);
 
 #endif

@@ -3,7 +3,7 @@
 
 #define NONE WEFT_APE_NO_VALUE
 
-/* As they are sent, the first bit left; in front of them the disparity is −. */
+/* The codes of five data bits as they are sent, the first bit left, for a running disparity of −. */
 static const char six[32][7] = {
 	"100111", "011101", "101101", "110001", "110101", "101001", "011001", "111000",
 	"111001", "100101", "010101", "110100", "001101", "101100", "011100", "010111",
@@ -46,7 +46,7 @@ static bool balanced(unsigned int bits, unsigned int count)
 	return 2 * ones(bits) == count;
 }
 
-/* Three and four ones in a row are turned over, too, although they are balanced. */
+/* The symbol of a byte at that disparity: 111000 and 1100 have another form at +, too, although they are balanced. */
 static unsigned int byte_code(unsigned int byte, bool plus)
 {
 	unsigned int x = byte & 31, y = byte >> 5;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "wire/ape/credit.h"
 
-/* One random word of 2^23 passes for a credit with it; neither MAGIC nor START, with a bit flipped.
- * The zeros at its end are kept for health. */
+/* With this constant one random word of 2^23 passes for a credit, and neither MAGIC nor START does with a bit flipped.
+ * The zeros at its end are reserved for the health of a node. */
 #define CONSTANT     (0xa9e700u >> 2)
 #define DEAF_BIT     96u
 #define BETWEEN_BIT  97u
@@ -84,8 +84,8 @@ uint8_t weft_ape_ledger_mark(struct weft_ape_ledger *l)
 }
 
 /*
- * taken is modulo 1 << bits. What was sent before the mark is not under way: whatever else the
- * count says is what was lost until now, or, as the count is modulo, came although it was not sent.
+ * taken is modulo 1 << bits. What was sent before the mark is no longer under way: what of it the
+ * count lacks was lost, or, as the count is modulo, words came that were never sent.
  */
 static void count_lost(uint32_t sent, uint32_t at_mark, uint32_t taken, unsigned int bits,
 		       uint32_t *arrived, uint32_t *lost)

@@ -2,8 +2,8 @@
 /*
  * Credits of a cable: what a receiver says of its FIFOs, and what the sender makes of it.
  *
- * A credit is absolute: the words in each FIFO plus the margin. What is still on the cable it does
- * not know, so that it also counts the words that were taken in; what was sent and is not counted
+ * A credit is absolute: the words in each FIFO plus the margin. Since the receiver does not know what is still on the
+ * cable, the credit also counts the words that were taken in; to the sender, what it sent and is not counted
  * there yet is used. A word that the cable lost would be used for ever: therefore each end also
  * marks its credits with a number that grows, and says which mark it saw last. All that was sent
  * before a mark that was seen has arrived or will never; so both are known to be no longer under
@@ -26,13 +26,13 @@ struct weft_ape_credit {
 	struct weft_ape_counts used[WEFT_APE_CHANNELS];	 /* in the FIFO, margin included */
 	struct weft_ape_counts taken[WEFT_APE_CHANNELS]; /* in all, modulo 4096 and 256 */
 	uint8_t mark, seen;
-	bool deaf;    /* says that it hears nothing of the other end */
-	bool between; /* packets: what began before has ended */
+	bool deaf;    /* its sender hears nothing of the other end */
+	bool between; /* its sender is between packets: the one that began before has ended */
 };
 
 /* With its check bits. Counts beyond their widths are cut to them. */
 struct weft_ape_word weft_ape_credit_build(const struct weft_ape_credit *c);
-/* False: not the word of a credit, which after damage is no wonder. Checked before. */
+/* Parses a word that SECDED has checked. False: it is no credit, as after damage. */
 bool weft_ape_credit_parse(struct weft_ape_word word, struct weft_ape_credit *c);
 
 /* What a sender knows of the FIFOs at the other end. */

@@ -57,7 +57,7 @@ struct weft_ape_flow {
 	uint32_t expect;
 	uint8_t unacked;
 	bool welcome_due, ack_due, nak_due, nak_sent;
-	bool refusing; /* expect was refused: until its sender has filled the place with nothing */
+	bool refusing; /* the packet `expect` was refused, and its sender has not yet sent NOTHING in its place */
 	/* Counters. */
 	uint64_t sent, again, taken, old, early, timeouts;
 };
@@ -67,7 +67,7 @@ struct weft_ape_flow_times {
 	uint64_t give_up_ns; /* after so long without one */
 };
 
-/* Positive: a is behind b. */
+/* How far a is ahead of b, as serial numbers; positive: a comes later. */
 static inline int32_t weft_ape_seq_ahead(uint32_t a, uint32_t b)
 {
 	return (int32_t)((a - b) << (32 - WEFT_APE_SEQ_BITS)) >> (32 - WEFT_APE_SEQ_BITS);
@@ -99,12 +99,12 @@ void weft_ape_flow_push(struct weft_ape_flow *f, const struct weft_ape_slot *slo
 /* Whether a packet is to be sent now; then *seq is its number, and it counts as sent. */
 bool weft_ape_flow_next(struct weft_ape_flow *f, const struct weft_ape_flow_times *times,
 			uint64_t now_ns, uint32_t *seq);
-/* HELLO was sent, with una. */
+/* To be called when HELLO was sent, with una as its sequence. */
 void weft_ape_flow_asked(struct weft_ape_flow *f, const struct weft_ape_flow_times *times,
 			 uint64_t now_ns);
 /* The peer has taken the flow on. */
 void weft_ape_flow_welcome(struct weft_ape_flow *f, uint32_t ack, uint64_t now_ns);
-/* Of an acknowledgement: how many packets are done, from the old una on; una has moved. */
+/* Takes an acknowledgement: una moves; returns how many packets it has passed. */
 uint32_t weft_ape_flow_acked(struct weft_ape_flow *f, uint32_t ack,
 			     const struct weft_ape_flow_times *times, uint64_t now_ns);
 /* All behind una is sent again. */
@@ -128,7 +128,7 @@ enum weft_ape_arrival {
 	WEFT_APE_UNKNOWN,
 };
 enum weft_ape_arrival weft_ape_flow_arrived(struct weft_ape_flow *f, uint32_t seq);
-/* The next one was taken; end: of a message, which is acknowledged at once. */
+/* The packet `expect` was taken; end: it is the last of a message, and acknowledged at once. */
 void weft_ape_flow_taken(struct weft_ape_flow *f, bool end);
 /* HELLO: whether it begins something new, so that what was half received is void. */
 bool weft_ape_flow_hello(struct weft_ape_flow *f, uint32_t seq);

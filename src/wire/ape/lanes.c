@@ -109,7 +109,7 @@ static void lose(struct weft_ape_phy *p, struct weft_ape_lane_rx *l)
 
 static void slot_in(struct weft_ape_phy *p, struct weft_ape_lane_rx *l)
 {
-	/* Another lane has stopped, or their skew is beyond all measure. */
+	/* Another lane has stopped, or the skew between the two is larger than can be taken out. */
 	if (l->count == WEFT_APE_DESKEW)
 		go_down(p);
 	l->slot[(l->first + l->count++) % WEFT_APE_DESKEW] = l->now;
@@ -187,7 +187,7 @@ static void block_in(struct weft_ape_phy *p, struct weft_ape_lane_rx *l)
 	if (step == WEFT_APE_LOCK_LOST)
 		lose(p, l);
 	if (step == WEFT_APE_LOCK_SLIP) {
-		/* The next bit passes by. */
+		/* One bit is skipped. */
 		l->bits = UINT32_MAX;
 		return;
 	}

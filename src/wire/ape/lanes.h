@@ -77,8 +77,8 @@ void weft_ape_phy_send(struct weft_ape_phy *p, const struct weft_ape_beat *beat,
 /* Bits that have come on a lane, as it is wired. */
 void weft_ape_phy_bits_in(struct weft_ape_phy *p, unsigned int lane, const uint8_t *bits,
 			  unsigned int count);
-/* The next beat; false: none. While the channel is not up nothing is, and what came before it went
- * down is never. */
+/* The next beat; false: there is none. While the channel is not up there is none, and beats from before it went
+ * down never come. */
 bool weft_ape_phy_receive(struct weft_ape_phy *p, struct weft_ape_beat *beat);
 
 #endif

@@ -100,7 +100,7 @@ bool weft_ape_card_post(struct weft_ape_card *c, unsigned int process,
 
 /* ---- Ends ---- */
 
-/* Nothing that is still under way will speak of the message any more. */
+/* Makes engines, and packets that are still under way, forget the message. */
 static void let_message_go(struct weft_ape_card *c, const struct weft_ape_message *m)
 {
 	struct weft_ape_flow *f = &c->peer[m->peer].flow[WEFT_APE_REQUESTS];
@@ -135,7 +135,7 @@ void weft_ape_message_end(struct weft_ape_card *c, struct weft_ape_message *m,
 	c->world->event(c->owner, m->process, &event);
 }
 
-/* None of its packets is under way any more. */
+/* To be called when none of the message's packets is under way any more. */
 static void settle_message(struct weft_ape_card *c, struct weft_ape_message *m)
 {
 	if (m->status == WEFT_APE_NOT_READY && c->now_ns - m->begun_ns < c->config.patience_ns) {
@@ -166,7 +166,7 @@ void weft_ape_message_acked(struct weft_ape_card *c, struct weft_ape_flow *f, ui
 	}
 }
 
-/* Nothing takes a packet's place, and ends a SEND that has come in half. */
+/* Turns the slot's packet into NOTHING, which takes its place, and at the receiver ends a SEND of which a part has come. */
 static void make_nothing(struct weft_ape_slot *slot)
 {
 	if (slot->type != WEFT_APE_SEND && slot->type != WEFT_APE_SEND_LAST)

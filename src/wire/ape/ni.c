@@ -76,7 +76,7 @@ static void give_packet(struct weft_ape_card *c, struct weft_ape_peer *p, enum w
 	f->unacked = 0;
 }
 
-/* HELLO, WELCOME, ACK and NAK say their class as channel. */
+/* Sends what a class of flows has to say by itself: HELLO, WELCOME, ACK and NAK name their class as channel. */
 static bool say_class(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
 {
 	struct weft_ape_flow *f = &p->flow[class];
@@ -102,7 +102,7 @@ static bool say_class(struct weft_ape_card *c, struct weft_ape_peer *p, enum wef
 	return true;
 }
 
-/* The memory of a GET is gone: its asker is told. */
+/* The memory that a GET asks for is gone: the asker is told. */
 static void job_failed(struct weft_ape_card *c, struct weft_ape_peer *p, struct weft_ape_slot *slot)
 {
 	uint16_t id = slot->channel;
@@ -324,7 +324,7 @@ static bool take_turn(struct weft_ape_card *c, unsigned int turn)
 	return weft_ape_verbs_cut(c);
 }
 
-/* One packet more, of engines, of answers and of verbs in turn. */
+/* Makes one packet more: engines, answers and verbs take turns. */
 static bool make_one(struct weft_ape_card *c)
 {
 	unsigned int all = c->config.engines + WEFT_APE_JOBS + 1;

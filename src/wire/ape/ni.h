@@ -48,7 +48,7 @@ struct weft_ape_process {
 	uint8_t first, waiting;
 	bool stalled; /* a SEND is under way: what is behind it waits */
 	struct weft_ape_buffer buffer[WEFT_APE_BUFFERS];
-	/* The SEND of each process there is one at a time; here those that come in. */
+	/* A process has one SEND under way at a time; these are the ones that are coming in. */
 };
 
 struct weft_ape_message {
@@ -58,7 +58,7 @@ struct weft_ape_message {
 	uint16_t channel, under_way; /* packets */
 	enum weft_ape_status status;
 	uint64_t bytes, local, remote, tag;
-	uint64_t done; /* bytes that have become packets; of a GET, that have come */
+	uint64_t done; /* bytes that have become packets; for a GET, bytes that have come */
 	uint64_t begun_ns, progress_ns;
 	uint64_t retry_ns; /* of a SEND: when it is tried again; 0: not waiting */
 };
@@ -144,20 +144,20 @@ uint64_t weft_ape_card_deadline(const struct weft_ape_card *c);
  * event, and nothing else happens. */
 bool weft_ape_card_post(struct weft_ape_card *c, unsigned int process,
 			const struct weft_ape_descriptor *d, uint64_t now_ns);
-/* Lets others at a range. The buffer's number, or -1: no room, or no range. */
+/* Registers a range for other nodes. Returns the buffer's number, or -1: there is no room, or it is no range. */
 int weft_ape_card_register(struct weft_ape_card *c, unsigned int process, uint8_t rights,
 			   uint64_t addr, uint64_t bytes, uint64_t tag);
 /* The same with a number of the caller's; false: it is not free, or there is no such range. */
 bool weft_ape_card_register_at(struct weft_ape_card *c, unsigned int process, unsigned int buffer,
 			       uint8_t rights, uint64_t addr, uint64_t bytes, uint64_t tag);
-/* No byte comes in behind it. False: a SEND is coming into it, or there is none. */
+/* When it has returned, no byte comes into the buffer any more. False: a SEND is coming into it, or there is no such buffer. */
 bool weft_ape_card_unregister(struct weft_ape_card *c, unsigned int process, unsigned int buffer);
-/* The same whatever comes into it: that SEND is refused, and tried again by its sender. False: there
- * is none. */
+/* The same also while a SEND is coming into it: that is refused, and tried again by its sender. False: there
+ * is no such buffer. */
 bool weft_ape_card_withdraw(struct weft_ape_card *c, unsigned int process, unsigned int buffer);
 /* The process has gone: what it has posted ends, and nothing comes into its memory any more. */
 void weft_ape_card_leave(struct weft_ape_card *c, unsigned int process);
-/* Nothing that it has posted is under way. */
+/* Whether nothing that the process has posted is under way. */
 bool weft_ape_card_is_quiet(const struct weft_ape_card *c, unsigned int process);
 
 /* ---- Between the files of the network interface ---- */
@@ -176,7 +176,7 @@ void weft_ape_message_acked(struct weft_ape_card *c, struct weft_ape_flow *f, ui
 			    uint32_t count);
 void weft_ape_message_end(struct weft_ape_card *c, struct weft_ape_message *m,
 			  enum weft_ape_status status);
-/* A request of the peer's, refused by its sequence, or a GET by its id; if the answers have room.
+/* Refuses a request of the peer's by its sequence, or a GET by its id. False: the flow of answers has no room.
  */
 bool weft_ape_refuse(struct weft_ape_card *c, struct weft_ape_peer *p, bool is_get, uint32_t what,
 		     enum weft_ape_status status);

@@ -40,7 +40,7 @@ struct weft_ape_node {
 	uint64_t went_down[WEFT_APE_CABLES];
 };
 
-/* Whether a node can be so: sizes, place, depths that credits can tell, thresholds within them. */
+/* Whether a node can have this configuration: sizes, place, depths that credits can tell, thresholds within them. */
 bool weft_ape_node_config_holds(const struct weft_ape_node_config *config);
 /* The words that its FIFOs want. */
 size_t weft_ape_node_words(const struct weft_ape_node_config *config);
@@ -51,7 +51,7 @@ void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_conf
 
 void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
 			const struct weft_ape_beat *beat, uint64_t now_ns);
-/* One word time. Whether anything moved. */
+/* One word time. Returns whether anything moved. */
 bool weft_ape_node_step(struct weft_ape_node *n, uint64_t now_ns);
 /* When to call it although nothing came and nothing moves; UINT64_MAX: never. */
 uint64_t weft_ape_node_deadline(const struct weft_ape_node *n);

@@ -3,7 +3,7 @@
  * A packet: a header, N = ⌈bytes / 16⌉ words of payload, a footer; or a header alone. Built and
  * parsed here once, to the bit; everything else knows structs.
  *
- * The footer is ours. Its CRC-32C covers what no router changes: the header without virtual
+ * The layout of the footer is Weft's choice. Its CRC-32C covers what no router changes: the header without virtual
  * channel, last, hops and check bits, the payload with the zeros that fill its last word, and the
  * rest of the footer.
  */
@@ -85,7 +85,7 @@ struct weft_ape_coord weft_ape_coord_unpack(uint32_t packed);
 /* Whether the fields keep to their widths: a payload above 4,096 B, a third channel and payload in
  * a header-only packet do not. *word is set then, with its check bits. */
 bool weft_ape_header_build(const struct weft_ape_header *h, struct weft_ape_word *word);
-/* Of a word that has been checked. False: no packet of ours looks so. */
+/* Parses a word that SECDED has checked. False: it is no header. */
 bool weft_ape_header_parse(struct weft_ape_word word, struct weft_ape_header *h);
 
 /* Seq and ack are taken modulo their widths. */
@@ -95,7 +95,7 @@ bool weft_ape_footer_parse(struct weft_ape_word word, struct weft_ape_footer *f)
 /* Ends a packet whose end is lost. */
 struct weft_ape_word weft_ape_footer_filler(void);
 
-/* CRC-32C, as the world computes it: of the bytes behind those that gave crc; 0 to begin. */
+/* CRC-32C, which the world computes: goes on from crc, that of the bytes before, with these; 0 to begin. */
 typedef uint32_t weft_ape_crc_fn(uint32_t crc, const void *bytes, size_t count);
 /* payload: weft_ape_payload_words(…) × 16 bytes. */
 uint32_t weft_ape_packet_crc(weft_ape_crc_fn *crc, struct weft_ape_word header,

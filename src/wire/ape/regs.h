@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The card's registers, 32 bits each, by the hardware's numbers; docs/ape.md has those that are
- * ours. */
+/* The card's registers, 32 bits each, by the hardware's numbers; docs/ape.md says what they hold
+ * here. */
 #ifndef WEFT_WIRE_APE_REGS_H
 #define WEFT_WIRE_APE_REGS_H
 
@@ -8,9 +8,9 @@
 
 #define WEFT_APE_REGISTERS 220u
 
-/* Of what is no register: 0. */
+/* 0 for a number that is no register. */
 uint32_t weft_ape_reg_read(const struct weft_ape_card *c, unsigned int number);
-/* False: not to be written, or not with this; then all is as it was. */
+/* False: the register cannot be written, or not with this value; then nothing has changed. */
 bool weft_ape_reg_write(struct weft_ape_card *c, unsigned int number, uint32_t value);
 
 #endif

@@ -63,7 +63,7 @@ static bool goes_minus(const struct weft_ape_lattice *l, unsigned int d, unsigne
 	return l->tie == WEFT_APE_TIE_MINUS || at % 2;
 }
 
-/* Its cables are one dimension's; the way through it keeps the channel with which it began. */
+/* The hop in dimension d. A packet that came by a cable of that dimension keeps the virtual channel with which it began there. */
 static void along(const struct weft_ape_lattice *l, unsigned int d, unsigned int at,
 		  unsigned int to, unsigned int from, unsigned int vc, uint8_t enabled,
 		  struct weft_ape_hop *hop)

@@ -2,7 +2,7 @@
 /*
  * Which way: dimension order in a lattice of up to three dimensions, each a ring or a line. The
  * offset in one dimension is brought to zero before the next is looked at. All nodes of a lattice
- * have the same one.
+ * have the same struct weft_ape_lattice.
  */
 #ifndef WEFT_WIRE_APE_ROUTE_H
 #define WEFT_WIRE_APE_ROUTE_H
@@ -19,7 +19,7 @@ static inline unsigned int weft_ape_cable(unsigned int dimension, bool minus)
 	return 2 * dimension + minus;
 }
 
-/* Which way goes what is as far by either, in a ring of an even size. */
+/* Which way a packet takes whose destination is as far by either, in a ring of an even size. */
 enum weft_ape_tie {
 	WEFT_APE_TIE_PLUS,
 	WEFT_APE_TIE_MINUS,
@@ -35,13 +35,13 @@ struct weft_ape_lattice {
 	uint8_t channels; /* 2; with 1, rings of four and more can deadlock */
 };
 
-/* What the header cannot address is refused. */
+/* Whether a lattice can be so: the header must be able to address all of it. */
 bool weft_ape_lattice_holds(const struct weft_ape_lattice *l);
 static inline bool weft_ape_lattice_has(const struct weft_ape_lattice *l, struct weft_ape_coord c)
 {
 	return c.at[0] < l->size[0] && c.at[1] < l->size[1] && c.at[2] < l->size[2];
 }
-/* Above so many hops a packet is lost on its way. */
+/* The most hops that any way has: a packet that has made more has gone astray. */
 uint32_t weft_ape_lattice_hops(const struct weft_ape_lattice *l);
 /* X first: 0 to nodes - 1. */
 uint32_t weft_ape_lattice_index(const struct weft_ape_lattice *l, struct weft_ape_coord c);

@@ -129,7 +129,7 @@ static bool may_send(const struct weft_ape_router *r, unsigned int port,
 	return port >= WEFT_APE_CABLES || weft_ape_tx_grants(&r->tx[port], s->vc, s->words);
 }
 
-/* In turn: the first one behind the last that has had it. */
+/* The source that gets the port: in turn, the first one behind the last that has had it. */
 static bool arbitrate(struct weft_ape_router *r, unsigned int port)
 {
 	for (unsigned int i = 0; i < WEFT_APE_SOURCES; i++) {

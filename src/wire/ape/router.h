@@ -38,7 +38,7 @@ struct weft_ape_source {
 	uint8_t port, vc;	  /* where it goes */
 	bool header_only, headed; /* its header has gone */
 	uint16_t words, words_left;
-	struct weft_ape_word header; /* as the next one gets it */
+	struct weft_ape_word header; /* as the next node gets it */
 };
 
 /* Where words of a packet for this node go; they are taken whatever happens. */
@@ -50,7 +50,7 @@ struct weft_ape_router {
 	struct weft_ape_coord me;
 	uint8_t locals;	 /* intra-tile ports */
 	uint8_t enabled; /* cables, as bits */
-	uint8_t up;	 /* those that are */
+	uint8_t up;	 /* cables that are up, as bits */
 	bool fixed;	 /* arbitration by number, not in turn */
 	weft_ape_deliver_fn *deliver;
 	void *owner;
@@ -62,7 +62,7 @@ struct weft_ape_router {
 	uint64_t passed[WEFT_APE_PORTS], dropped[WEFT_APE_DROPS];
 };
 
-/* Its first part is set by the owner, with the memory and depths of the sources' queues. */
+/* The owner has set the fields up to tx, and the memory and depths of the sources' queues. */
 void weft_ape_router_init(struct weft_ape_router *r);
 /* One word time; whether anything moved. */
 bool weft_ape_router_step(struct weft_ape_router *r);

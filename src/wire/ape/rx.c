@@ -88,7 +88,7 @@ static void take_credit(struct weft_ape_rx *rx, const struct weft_ape_beat *beat
 		     1);
 }
 
-/* Outside of packets, where any beat may be a credit; of 64 bits any two. */
+/* Looks for a credit outside of packets, where any beat may be one; of 64 bits any two. */
 static void look_for_credit(struct weft_ape_rx *rx, const struct weft_ape_beat *beat)
 {
 	bool taken;
@@ -161,7 +161,7 @@ static void take_word(struct weft_ape_rx *rx, struct weft_ape_word w)
 	}
 }
 
-/* Room was there when the header came. */
+/* Fills the rest of a packet that was cut; there is room for it, since there was when the header came. */
 static void finish(struct weft_ape_rx *rx)
 {
 	if (rx->state != WEFT_APE_RX_DATA && rx->state != WEFT_APE_RX_FOOTER)
@@ -229,7 +229,7 @@ static void expect_start(struct weft_ape_rx *rx, const struct weft_ape_beat *bea
 		look_for_credit(rx, beat);
 }
 
-/* A credit within a packet, unless its sender knows of none: then words of it were lost. */
+/* A credit has come within a packet that says that its sender is between packets: words of the packet were lost, and it ends. */
 static void end_lost(struct weft_ape_rx *rx)
 {
 	if (!rx->between)

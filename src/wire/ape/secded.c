@@ -42,7 +42,7 @@ struct weft_ape_word weft_ape_secded_encode(struct weft_ape_word data)
 	return w;
 }
 
-/* Of the bit with this number among the data; of a power of two, the bit that checks it. */
+/* The position of the data bit with this number; for a power of two that of the check bit. */
 static unsigned int bit_of(unsigned int number)
 {
 	unsigned int log = 31 - __builtin_clz(number);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Hamming (128,120) with a parity bit for the whole: one flipped bit is corrected, two are seen.
- * Three pass for one and make a wrong word, for the code is perfect: what is behind it must notice.
+ * Three pass for one and make a wrong word, for the code is perfect: the footer's CRC must find that.
  *
  * Bits 119:0 are data. In order they have the numbers 3, 5, 6, 7, 9 … 127, those that are no powers
  * of two; bit 120 + i is the parity of the data bits whose number has bit i; bit 127 makes the

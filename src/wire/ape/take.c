@@ -52,7 +52,7 @@ static struct weft_ape_reception *find_reception(struct weft_ape_card *c, unsign
 	return NULL;
 }
 
-/* A SEND that will not be whole: its receive waits for another again, at its place. */
+/* Gives up a SEND that will not be whole: its receive waits for another again, at its old place in the order. */
 static void abort_reception(struct weft_ape_card *c, struct weft_ape_reception *r)
 {
 	c->process[r->channel].buffer[r->buffer].taken = false;
@@ -134,7 +134,7 @@ static void end_reception(struct weft_ape_card *c, const struct packet *p,
 	c->world->event(c->owner, r->channel, &event);
 }
 
-/* Its address is the sending process, and how far the message has come. */
+/* Takes a packet of a SEND: its address is the sending process, and how far the message has come. */
 static enum weft_ape_status take_send(struct weft_ape_card *c, const struct packet *p)
 {
 	unsigned int process = p->h.addr >> 32;
@@ -170,7 +170,7 @@ static enum weft_ape_status take_send(struct weft_ape_card *c, const struct pack
 	return WEFT_APE_OK;
 }
 
-/* No room for another GET: false, and it is asked for again. */
+/* Takes a GET. False: there is no room for another, and the packet will come again. */
 static bool take_get(struct weft_ape_card *c, const struct packet *p, enum weft_ape_status *status)
 {
 	uint64_t bytes = get_le(p->payload, 8);
@@ -361,7 +361,7 @@ static void take_content(struct weft_ape_card *c, const struct packet *p)
 			   : p->h.type != WEFT_APE_PUT && p->h.type != WEFT_APE_SEND &&
 				     p->h.type != WEFT_APE_DATA;
 
-	/* Nothing stands in the place of either: its channel says whose. */
+	/* NOTHING may stand in the place of a request or an answer: its channel says of which. */
 	if (p->h.type == WEFT_APE_NOTHING && p->h.channel == WEFT_APE_NO_MESSAGE)
 		class = WEFT_APE_ANSWERS;
 	f = &p->peer->flow[class];
@@ -414,7 +414,7 @@ static bool is_of_this_life(struct weft_ape_card *c, const struct packet *p)
 	if (!p->f.life || p->f.life > WEFT_APE_LIFE_MAX)
 		return false;
 	if (p->f.peer_life != c->config.life && p->h.type != WEFT_APE_HELLO) {
-		/* It speaks to one that was before: WELCOME tells it which life is here. */
+		/* The packet is for an earlier life of this card: WELCOME tells the peer which life is here. */
 		if (p->f.life == p->peer->life || !p->peer->life || newer > 0) {
 			p->peer->life = p->peer->life ? p->peer->life : p->f.life;
 			p->peer->flow[WEFT_APE_REQUESTS].welcome_due = true;

@@ -54,7 +54,7 @@ static void put_content(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum 
 	put_beat(tx, beat, kind);
 }
 
-/* Registers ask for damage to be made. */
+/* Flips bits of the word, if register 71 asks for that. */
 static struct weft_ape_word spoil(struct weft_ape_error_generator *errors, bool wanted,
 				  struct weft_ape_word word)
 {
@@ -87,7 +87,7 @@ static void put_credit(struct weft_ape_tx *tx, uint64_t now_ns)
 	}
 }
 
-/* Whether the other end does not know yet what there is to know. */
+/* Whether a credit would tell the other end something new. */
 static bool has_news(const struct weft_ape_tx *tx)
 {
 	struct weft_ape_credit now;
@@ -118,7 +118,7 @@ static bool credit_due(const struct weft_ape_tx *tx, uint64_t now_ns, bool nothi
 
 /* ---- Content ---- */
 
-/* Of a word that is taken from those given: counts it, and says what it was. */
+/* Takes the next word of those given: counts it, and returns its kind. */
 static enum weft_ape_kind count_word(struct weft_ape_tx *tx, struct weft_ape_word *w, bool *end)
 {
 	struct weft_ape_counts *sent;

@@ -58,7 +58,7 @@ void weft_ape_verbs_put(struct weft_ape_card *c, struct weft_ape_coord to, uint1
 	c->quiet = false;
 }
 
-/* It says as its channel whether another is known to follow: then the acknowledgement can wait for that. */
+/* Pushes a packet into the flow; its channel says whether another is known to follow, for which the acknowledgement can wait. */
 static void push(struct weft_ape_card *c, struct weft_ape_peer *p)
 {
 	struct weft_ape_verbs *v = &p->verbs;

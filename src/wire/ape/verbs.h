@@ -21,7 +21,7 @@ void weft_ape_verbs_begin(struct weft_ape_card *c, uint8_t *memory);
 /* Where the payload of the next packet to that node is to be written; NULL: no such node, or not now. Then
  * c->verbs_room becomes true when it may be asked for again; the owner makes it false. */
 uint8_t *weft_ape_verbs_room(struct weft_ape_card *c, struct weft_ape_coord to);
-/* It is written there, so many bytes, and goes. */
+/* So many bytes were written there: the packet goes. */
 void weft_ape_verbs_put(struct weft_ape_card *c, struct weft_ape_coord to, uint16_t bytes);
 
 /* ---- Between the files of the network interface ---- */

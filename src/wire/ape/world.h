@@ -28,7 +28,7 @@ enum weft_ape_status {
 	/* found later */
 	WEFT_APE_LOCAL_FAULT,  /* the process's own memory is not there */
 	WEFT_APE_REMOTE_RANGE, /* no buffer with that right covers it */
-	WEFT_APE_REMOTE_FAULT, /* its memory is not there */
+	WEFT_APE_REMOTE_FAULT, /* the memory of that buffer is not there */
 	WEFT_APE_TOO_LONG,     /* for the receive that it met */
 	WEFT_APE_NOT_READY,    /* no receive, for as long as patience lasts */
 	WEFT_APE_UNREACHABLE,  /* no answer */

@@ -21,7 +21,7 @@ bool weft_clop_valid(const struct weft_clop_options *o)
 		return !o->ordered && !o->footer_bytes;
 	if (o->slot_bytes <= o->footer_bytes || (uint64_t)o->slots * o->slot_bytes > o->bytes)
 		return false;
-	/* what is open beside another cannot end by a number of datagrams */
+	/* two buffers of an ordered list are open at a time: neither can end by a number of datagrams */
 	return !o->ordered || (!(o->slots & (o->slots - 1)) && !o->datagrams && !o->events &&
 			       o->buffers >= WEFT_CLOP_OPEN);
 }
@@ -51,7 +51,7 @@ static int64_t block_ahead(const struct weft_clop *c, uint64_t a, uint64_t b)
 
 /* ---- Opening and telling ---- */
 
-/* Of the free ones, of which there are, the next in the circle. */
+/* The next free buffer in the circle; there is one. */
 static uint32_t next_free(const struct weft_clop *c)
 {
 	uint32_t i = c->next;
@@ -61,7 +61,7 @@ static uint32_t next_free(const struct weft_clop *c)
 	return i;
 }
 
-/* The next free one, empty; or NULL. */
+/* Opens the next free buffer; NULL if none is free. */
 static struct weft_clop_buffer *open_next(struct weft_clop *c, uint64_t now_ns)
 {
 	uint32_t i;
@@ -80,7 +80,7 @@ static struct weft_clop_buffer *open_next(struct weft_clop *c, uint64_t now_ns)
 	return &c->buffer[i];
 }
 
-/* The open one at that place of c->open is out. */
+/* Ends the buffer at that place of c->open, and makes its record: it is out. */
 static void hand_out(struct weft_clop *c, uint32_t which, enum weft_clop_why why,
 		     struct weft_clop_record *record)
 {
@@ -177,7 +177,7 @@ static void tell_before(struct weft_clop *c, uint32_t which, struct weft_clop_ou
 	hand_out(c, which, WEFT_CLOP_FULL, &out->record[out->before++]);
 }
 
-/* Packed, or slots one after the other: there is at most one open. */
+/* The buffer for a datagram of a packed list, or of slots one after the other: at most one is open. */
 static struct weft_clop_buffer *find_next(struct weft_clop *c, const struct weft_clop_datagram *d,
 					  uint64_t now_ns, struct weft_clop_out *out)
 {
@@ -196,7 +196,7 @@ static struct weft_clop_buffer *find_next(struct weft_clop *c, const struct weft
 	return b;
 }
 
-/* Ordered: the block's, the oldest having been told of if it has to make room. */
+/* The buffer for a block of an ordered list; the oldest one is told of before, if it has to make room. */
 static struct weft_clop_buffer *find_block(struct weft_clop *c, const struct weft_clop_datagram *d,
 					   uint64_t now_ns, struct weft_clop_out *out)
 {
@@ -252,7 +252,7 @@ static bool is_full(const struct weft_clop *c, const struct weft_clop_buffer *b)
 	return c->options.slots ? b->datagrams == c->options.slots : b->used == c->options.bytes;
 }
 
-/* Those that have ended with this datagram, in the order of their opening. */
+/* Tells of the buffers that have ended with this datagram, in the order of their opening. */
 static void tell_after(struct weft_clop *c, struct weft_clop_buffer *b,
 		       const struct weft_clop_datagram *d, struct weft_clop_out *out)
 {

@@ -25,7 +25,7 @@ struct weft_clop_options {
 	uint32_t bytes;	       /* of each */
 	uint32_t slots;	       /* in each; 0: packed */
 	uint32_t slot_bytes;   /* slots × slot_bytes ≤ bytes */
-	uint32_t footer_bytes; /* of these, which no datagram may have */
+	uint32_t footer_bytes; /* at the end of each slot, which no datagram may use */
 	bool ordered;	       /* slots is a power of two, the list has one numbered source */
 	/* A buffer is told of when it is full, and: */
 	uint32_t datagrams;  /* holds so many; 0: however many */
@@ -113,7 +113,7 @@ struct weft_clop_out {
 };
 
 bool weft_clop_valid(const struct weft_clop_options *options);
-/* Of memory, aligned to 8. */
+/* The memory that a list needs, aligned to 8. */
 size_t weft_clop_bytes(const struct weft_clop_options *options);
 void weft_clop_begin(struct weft_clop *c, const struct weft_clop_options *options, void *memory);
 
@@ -124,19 +124,18 @@ static inline bool weft_clop_takes(const struct weft_clop *c, uint32_t bytes)
 }
 void weft_clop_put(struct weft_clop *c, const struct weft_clop_datagram *d, uint64_t now_ns,
 		   struct weft_clop_out *out);
-/* Ends what is open, oldest first, of which there are records: at most WEFT_CLOP_OPEN. restarted:
- * numbers begin anew. */
+/* Ends all open buffers, oldest first, and makes their records; returns how many, at most WEFT_CLOP_OPEN. */
 uint32_t weft_clop_end(struct weft_clop *c, enum weft_clop_why why,
 		       struct weft_clop_record record[]);
-/* Ends the first that is open and whose time is up; whether there is one. */
+/* Ends the oldest open buffer whose time is up; returns whether there is one. */
 bool weft_clop_expire(struct weft_clop *c, uint64_t now_ns, struct weft_clop_record *record);
 /* When the first time is up, or UINT64_MAX. */
 uint64_t weft_clop_deadline(const struct weft_clop *c);
 /* Whether the buffer was out with this generation; it is free then. */
 bool weft_clop_give_back(struct weft_clop *c, uint32_t buffer, uint32_t generation);
 
-/* Of slots: the buffer that the next datagram will go to if it is new and follows the others, and of how
- * many more that is so. 0: there is none. */
+/* For lists of slots: the buffer that the next datagram will go to if it is new and follows the others; returns for how
+ * many datagrams that is so. 0: there is no such buffer. */
 uint32_t weft_clop_expect(const struct weft_clop *c, uint32_t *buffer);
 
 const char *weft_clop_why_str(enum weft_clop_why why);

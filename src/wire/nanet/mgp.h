@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * MGP: one datagram of events, little-endian. The layout is ours, as that of the detector's is not
+ * MGP: one datagram of events, little-endian. The layout is Weft's choice, as that of the detector is not
  * public:
  *
  *	bytes 0 … 3	sequence of this source
@@ -35,7 +35,7 @@ struct weft_mgp {
 	uint64_t sent_ns; /* by WEFT_MGP_SENT */
 };
 
-/* The header and each event are checked. The offset of the first event; or 0, if it is no MGP. */
+/* Checks the header and each event. Returns the offset of the first event, or 0 if it is no MGP. */
 uint32_t weft_mgp_parse(const uint8_t *data, size_t bytes, struct weft_mgp *mgp);
 
 static inline uint32_t weft_mgp_header_bytes(uint8_t flags)

@@ -166,7 +166,7 @@ struct arrival {
 	struct weft_sequence_judged judged;
 };
 
-/* Whether it is one to be placed; else it is counted. */
+/* Whether the datagram is to be placed; otherwise it has been counted as what it is. */
 static bool judge_arrival(struct weft_nanet *n, struct source *s, struct arrival *a)
 {
 	const struct weft_clop *clop = &n->list[s->options.list].clop;

@@ -9,10 +9,10 @@
  *	arrived = placed + duplicate + late + bad + no_buffer
  *	sent    = arrived − duplicate + lost
  *
- * where sent and lost end with the highest number that came, begin with the lowest, and start anew
- * where the source does. What is bad has no number that could be believed: so it is found among those
- * that are missing, and lost is what is missing beyond. A bad copy of a datagram that also came well
- * is thereby taken for another; missing is exact then, too.
+ * where sent and lost count from the lowest to the highest number that came, and start anew
+ * where the source does. A bad datagram has no number that could be believed: so its number is among those
+ * that are missing, and lost is what is missing beyond the bad ones. A bad copy of a datagram that also came well
+ * is thereby taken for another datagram; missing is exact then, too.
  *
  * Context: one thread, or the caller serializes all calls.
  */
@@ -99,8 +99,8 @@ const char *weft_nanet_wrong(const struct weft_nanet_options *options);
 size_t weft_nanet_bytes(const struct weft_nanet_options *options);
 struct weft_nanet *weft_nanet_begin(const struct weft_nanet_options *options, void *memory);
 
-/* A datagram, or a run of them behind each other: each of `segment` bytes, the last maybe of less. At
- * most WEFT_NANET_RUN; segment ≥ bytes for one. A deadline that has passed has been seen to before. */
+/* Takes a datagram, or a run of at most WEFT_NANET_RUN behind each other, each of `segment` bytes, the last maybe shorter;
+ * segment ≥ bytes: it is one. If the deadline has passed, weft_nanet_timer must have been called before. */
 void weft_nanet_receive(struct weft_nanet *n, uint32_t source, const uint8_t *data, uint32_t bytes,
 			uint32_t segment, uint64_t now_ns, struct weft_nanet_out *out);
 /* When to call weft_nanet_timer, or UINT64_MAX. */

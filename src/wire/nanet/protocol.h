@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the datagrams of a source are: a row of the table in protocol.c each. A datagram is parsed
- * once; what is wrong in any place is bad as a whole.
+ * What the datagrams of a source are: each protocol is a row of the table in protocol.c. A datagram is parsed
+ * once; one that is wrong in any place is bad as a whole.
  */
 #ifndef WEFT_WIRE_NANET_PROTOCOL_H
 #define WEFT_WIRE_NANET_PROTOCOL_H

@@ -56,7 +56,7 @@ static void begin_run(struct weft_sequence *s, struct weft_sequence_run *run, ui
 	mark_number(s, run, number);
 }
 
-/* How far the field is ahead of the highest, in steps; false: it is none of this run. */
+/* How far the field is ahead of the highest number, in steps; false: it is not of this run. */
 static bool distance(const struct weft_sequence *s, const struct weft_sequence_run *run,
 		     uint64_t field, int64_t *ahead)
 {
@@ -69,7 +69,7 @@ static bool distance(const struct weft_sequence *s, const struct weft_sequence_r
 	       *ahead > -(int64_t)s->options.history;
 }
 
-/* The numbers between are not here yet. */
+/* Moves the highest number of the run ahead; the numbers that are passed over have not come yet. */
 static void advance_run(struct weft_sequence *s, struct weft_sequence_run *run, uint64_t field,
 			uint64_t ahead)
 {
@@ -136,7 +136,7 @@ void weft_sequence_judge(struct weft_sequence *s, uint64_t field,
 
 	*judged = (struct weft_sequence_judged){0};
 	if (judge_in(s, run, field, judged)) {
-		/* what is as old as that cannot come any more, and would be taken for another */
+		/* stragglers as old as that do not come any more; a number that fits the old run is of a new one */
 		if (before->begun && run->came > s->options.history)
 			forget_run(s, before);
 		return;
