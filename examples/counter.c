@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The client adds to a counter in the server's memory, a thousand times, and each time learns what it was. */
+/* The client adds to a counter in the server's memory, a thousand times, and each time learns the value before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 		for (uint64_t i = 0; i < TIMES; i++) {
 			must(!ibv_post_send(m.queues, &add, &bad), "post a fetch-and-add");
 			wait_for_completion(&m);
-			must(*counter == i, "count: somebody else did");
+			must(*counter == i, "count alone: another program has added");
 		}
 	}
 	meet_again(&m);

@@ -6,7 +6,7 @@ skipped if one was skipped, and fails if one failed.
 
 --check compares instead: exits 1 if the page says otherwise, 77 if it differs only in what was
 skipped, which depends on the machine. It also fails for cases of tests/interop in no row, and for
-tests that tests/traps.tsv names and nobody ran."""
+tests that tests/traps.tsv names and that were not run."""
 import argparse
 import json
 import os
@@ -85,9 +85,12 @@ SECTIONS = {
         ('datagrams, their headers, Q_Keys, multicast; killed senders', r'verbs-ud'),
         ('extended reliable connections (XRC), also in a domain of two processes; `ibv_open_qp`', r'verbs-xrc'),
         ('shared receive queues, their sizes and limits, LAST_WQE_REACHED; killed senders', r'verbs-srq'),
+        ('`ibv_rc_pingpong`, `ib_write_lat`, `ib_send_bw` between two virtual machines, over the window of a PCIe device; '
+         'interrupted they leave nothing', r'lab/pcie::', r'lab/interrupt::'),
         ('programs of two hosts that share one file, each with a home of its own', r'hosts/programs::'),
         ('connection management between two hosts that have one address', r'hosts/cm::'),
         ('pools of several hosts: what making and joining one refuse', r'hosts/create::'),
+        ('`weft host`: what each host of a pool does, becoming one, its number taken by another', r'hosts/host::'),
         ('rights that another host uses; a host that stands still, or comes again', r'hosts-quiesce'),
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'nic-fence', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),
@@ -152,7 +155,11 @@ SECTIONS = {
         ('Debian\'s programs between two hosts, whose cards start by themselves: `ibv_{rc,uc,srq}_pingpong`, `-e`; `ib_{write,'
          'send,read}_{lat,bw}`, `ib_atomic_lat`; `ibv_ud_pingpong`, `ib_send_*` of UD; `rping`, `ucmatose`, `udaddy`, `cmtime`, `mckey`, a program '
          'that dies; all verbs, each byte and each error; nothing through a pool', r'wire/cards::'),
-        ('cards: they start when one is needed, leave nothing in the program, end; one killed; `weft nic`; path MTUs',
+        ('cards on a wire that loses, doubles, reorders and corrupts up to 20 % of the packets; all verbs, each byte compared',
+         r'wire/spoiled::'),
+        ('what goes by the pool, by a card, or nowhere: by source, destination, where the peer is, and MTU; interfaces of '
+         '1,500 bytes', r'wire/choice::'),
+        ('cards: they start when one is needed, leave nothing in the program, end; one killed; `weft nic`, `weft doctor`',
          r'cli/nic::'),
         ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c`, `rping`, `ucmatose`, `udaddy` each way, "
          '`mckey` to it; SEND, WRITE, READ and atomics of RC and UC, each byte compared; what a peer can do wrong', r'wire/rxe::'),
@@ -180,11 +187,14 @@ SECTIONS = {
          'the pool and not', r'torus/bytes::(all_pairs|memory)'),
         ('the words of each cable are those that dimension order predicts; no process has another node\'s pool',
          r'torus/bytes::(words|nodes)'),
-        ('each call and each error of libweft-ape; each wrong descriptor; what a counter, or the last bytes, promise of the '
-         'others, 1 and 3 hops away', r'torus/calls::'),
+        ('libweft-ape: a manual page for each call, whose example runs, and whose errors are all reached; each wrong descriptor; '
+         'threads; nothing is allocated by what posts and polls; a descriptor for epoll; shared and static', r'torus/pages::'),
+        ('what a counter, or the last bytes, promise of the others, 1 and 3 hops away', r'torus/calls::'),
+        ('the programs of [examples/torus/](examples/torus/): conjugate gradients of lattice QCD, by libweft-ape and by MPI, and '
+         "Graph500's search with its five checks, on 2×2×2 and 4×2×2 nodes, equal to their runs in one process", r'torus/examples::'),
         ('a card that is stopped for a second: nothing is lost, no memory grows', r'torus/bytes::a_card'),
-        ('verbs between nodes: pingpongs of RC, UC, UD and shared receive queues over 1 and 3 hops, perftest, each byte of SEND, '
-         'WRITE, READ and atomics, what a peer '
+        ('verbs between nodes: pingpongs of RC, UC, UD and shared receive queues over 1 and 3 hops, perftest, `rping` by address, each '
+         'byte of SEND, WRITE, READ and atomics, what a peer '
          "can do wrong; counters of Weft and of the cables", r'torus/verbs::'),
         ('Open MPI by `weft torus run -- mpirun`, ranks on nodes: collectives, one-sided operations; NetPIPE over 1 and 3 hops',
          r'torus/mpi::'),
@@ -225,7 +235,7 @@ SECTIONS = {
          'descriptors; forks', r'gpu-life::is_(?!polled)'),
         ('immediate data, datagrams, shared queues, extended connections, windows and imports, from memory of each kind to memory '
          'of each; `weft info` names them', r'gpu-services::'),
-        ('inline from memory of a GPU is refused; the look is no instruction for those who have none, and at most 60 for others',
+        ('inline from memory of a GPU is refused; the look is no instruction for programs that have none, and at most 60 for others',
          r'gpu-services::inlined|gpu/inline::'),
         ('a kernel that polls the last word sees all before it', r'gpu-life::is_polled'),
         ('between two GPUs while the other process is stopped; owners that are stopped or killed, or end the region, where '
@@ -241,6 +251,8 @@ SECTIONS = {
         ("our declarations are those of NVIDIA's header", r'gpu-header::'),
     ],
     'Processes that end': [
+        ('killed while they use each other\'s memory of GPUs, before and after each step of copies, handles, descriptors and '
+         'pinned pages, on the stand-in: the other goes on, no byte is wrong, nothing is left', r'crash-gpu'),
         ('killed at each step of each critical section, and at random moments; asleep, in `ibv_reg_mr`, '
          'in `fork`, at exit, by abort: others are told, nothing is left', r'crash(-ends)?::'),
         ('killed or stopped at each step from a completion to the wake-up: the sleeper wakes within a second, once',
@@ -333,7 +345,7 @@ def traps():
 
 
 def untested(cases):
-    """What is wrong with the traps: a case that was not run. One of pytest's with parameters is many."""
+    """Each trap whose case was not run. (A case of pytest's with parameters was run several times: once is enough.)"""
     ran = {name.split('[')[0] for name in cases}
     return [f'{about}: {fact}: {case} was not run' for about, fact, case in traps() if case not in ran]
 

@@ -135,12 +135,13 @@ int ape_open(const char *node, int process, struct ape **ape)
 
 /* ---- Going ---- */
 
-/* The card lets the slot go when nothing of ours is under way; one that does not is not waited for
+/* The card lets the slot go when nothing of this process is under way. A card that does not is not waited for
  * long. */
 void ape_close(struct ape *a)
 {
 	uint64_t begun_ns = weft_clock_now_ns(), waited_ns = 0;
 
+	weft_ape_stop_listening(a);
 	/* release: pairs with the acquire in has_left (card/torus/guests.c) */
 	atomic_store_explicit(&a->slot->leaves, a->owner, memory_order_release);
 	weft_door_knock(&a->door->door);

@@ -8,7 +8,7 @@
 
 #define LOOK_NS 100000000 /* between looks whether the card lives */
 
-/* As wire/ape/world.h has them. */
+/* The opcodes of wire/ape/world.h. */
 enum {
 	OP_PUT,
 	OP_GET,
@@ -88,7 +88,7 @@ int ape_send(struct ape *a, uint32_t rank, uint32_t process, const void *local, 
 
 /* ---- Events ---- */
 
-/* The tag of a receive is its buffer's number, for the card. */
+/* Turns the card's event into the program's: to the card the tag of a receive is its buffer's number. */
 static void translate(struct ape *a, const struct weft_pool_ape_event *from, struct ape_event *to)
 {
 	*to = (struct ape_event){
@@ -142,6 +142,8 @@ int ape_wait(struct ape *a, uint64_t *seen, int64_t timeout_ns)
 		}
 		if (!weft_ape_card_lives(a))
 			return -ENETDOWN;
+		if (atomic_load(&a->ends))
+			return 0;
 		if (timeout_ns >= 0)
 			left = (int64_t)(until - weft_clock_now_ns());
 		if (left <= 0)

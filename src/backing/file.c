@@ -85,7 +85,7 @@ static int check_limit(const char **why)
 
 /* The file is ours from the first word on, and is a pool with the last: a member that dies in between leaves
  * what the next one makes again. */
-static int make(int fd, uint64_t signature, const char **why)
+static int make_pool(int fd, uint64_t signature, const char **why)
 {
 	struct weft_pool_header header = {.magic = WEFT_POOL_MAKING,
 					  .version = WEFT_POOL_VERSION,
@@ -224,7 +224,7 @@ static int open_locked(const char *path, bool own, uint64_t signature, uint64_t 
 		return fd;
 	err = check_kind(&st, own, why);
 	if (!err && is_unmade(fd, &st))
-		err = make(fd, signature, why);
+		err = make_pool(fd, signature, why);
 	if (!err)
 		err = weft_file_check(fd, own, signature, bytes, why);
 	if (!err)

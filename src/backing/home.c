@@ -37,7 +37,7 @@ int weft_home_path(const struct weft_pool_header *header, char path[PATH_MAX], u
 	uint32_t found = 0;
 
 	if (text && *text) {
-		*why = "WEFT_HOST is the number of no host of the pool";
+		*why = "WEFT_HOST, or --host, is the number of no host of the pool";
 		if (parse_host(text, header->hosts, host))
 			return -EINVAL;
 		weft_home_path_of(header, *host, path);
@@ -60,8 +60,11 @@ int weft_home_path(const struct weft_pool_header *header, char path[PATH_MAX], u
 
 static int open_home(const char *path, const char **why)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 
+	/* where anybody may make files the kernel opens none of another user for a process that would make it */
+	if (fd < 0 && errno == ENOENT)
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	*why = "the home of the host cannot be opened";
 	return fd < 0 ? -errno : fd;
 }

@@ -20,8 +20,7 @@
 
 /* ---- Looking ---- */
 
-/* Pages that hold the range; NULL: there are none so far in it, or it cannot be mapped. */
-static void *map_pages(int fd, uint64_t off, uint64_t len_bytes, int rights)
+void *weft_hosts_pages(int fd, uint64_t off, uint64_t len_bytes, int rights)
 {
 	struct stat st;
 	void *at;
@@ -34,7 +33,7 @@ static void *map_pages(int fd, uint64_t off, uint64_t len_bytes, int rights)
 
 static bool read_header(int fd, struct weft_pool_header *header)
 {
-	void *page = map_pages(fd, 0, WEFT_PAGE, PROT_READ);
+	void *page = weft_hosts_pages(fd, 0, WEFT_PAGE, PROT_READ);
 
 	*header = (struct weft_pool_header){.magic = 0};
 	if (!page)
@@ -103,7 +102,7 @@ static bool hosts_live(int fd)
 
 	if (!read_header(fd, &header) || header.magic != WEFT_POOL_MAGIC || !header.pool_id)
 		return false;
-	hosts = map_pages(fd, WEFT_OFF_HOSTS, bytes, PROT_READ);
+	hosts = weft_hosts_pages(fd, WEFT_OFF_HOSTS, bytes, PROT_READ);
 	if (!hosts)
 		return false;
 	live = any_lives(&header, hosts);
@@ -113,8 +112,7 @@ static bool hosts_live(int fd)
 
 /* ---- Opening ---- */
 
-static int check_memory(int fd, uint64_t signature, struct weft_pool_header *header,
-			const char **why)
+int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header, const char **why)
 {
 	struct stat st;
 	int err;
@@ -166,7 +164,7 @@ int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **b
 	fd = err = open_memory(file, why);
 	if (fd < 0)
 		goto close;
-	err = check_memory(fd, signature, &header, why);
+	err = weft_hosts_check(fd, signature, &header, why);
 	if (!err)
 		err = weft_named_open(&b->far, fd);
 	close(fd);
@@ -223,7 +221,7 @@ int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t by
 		       uint64_t signature)
 {
 	const uint64_t len_bytes = WEFT_OFF_LEASES + sizeof(struct weft_pool_leases);
-	uint8_t *base = map_pages(fd, 0, len_bytes, PROT_READ | PROT_WRITE);
+	uint8_t *base = weft_hosts_pages(fd, 0, len_bytes, PROT_READ | PROT_WRITE);
 	struct weft_pool_header *header = (void *)base;
 	struct weft_pool_leases *leases = (void *)(base + WEFT_OFF_LEASES);
 	uint64_t pool_id;
@@ -286,7 +284,7 @@ int weft_hosts_end(const char *file, const char **why)
 		err = -EPROTO;
 	if (!err)
 		err = weft_hosts_take(fd, why);
-	page = err ? NULL : map_pages(fd, 0, WEFT_PAGE, PROT_READ | PROT_WRITE);
+	page = err ? NULL : weft_hosts_pages(fd, 0, WEFT_PAGE, PROT_READ | PROT_WRITE);
 	if (page) {
 		page->magic = 0;
 		munmap(page, WEFT_PAGE);

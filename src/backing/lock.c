@@ -81,7 +81,7 @@ static void begin(struct wait *w)
 				 : PATIENCE_NS;
 }
 
-static void tell(struct wait *w)
+static void tell_of_owner(struct wait *w)
 {
 	char name[32], path[PATH_MAX] = "", text[256];
 
@@ -108,7 +108,7 @@ static bool bear(struct wait *w)
 			atomic_store_explicit(&given_up, w->turn + 1ull, memory_order_relaxed);
 			return false;
 		} else {
-			tell(w);
+			tell_of_owner(w);
 		}
 	}
 	weft_pause(w->waited_ns);

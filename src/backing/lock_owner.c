@@ -61,7 +61,7 @@ static bool holds(const char *pid, const struct stat *file)
 }
 
 /* "1234 (name) T ...": the name may hold anything. */
-static void describe(const char *pid, struct weft_lock_owner *owner)
+static void read_process(const char *pid, struct weft_lock_owner *owner)
 {
 	char path[64], text[256] = "", *from, *to;
 	FILE *f;
@@ -96,7 +96,7 @@ bool weft_lock_owner_find(int fd, struct weft_lock_owner *owner)
 	while (proc && !owner->stopped && (e = readdir(proc))) {
 		if (!is_number(e->d_name) || !holds(e->d_name, &file))
 			continue;
-		describe(e->d_name, owner);
+		read_process(e->d_name, owner);
 		found = true;
 	}
 	if (proc)

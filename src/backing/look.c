@@ -27,7 +27,7 @@ static bool lock_shared(int fd)
 	return false;
 }
 
-static int check(struct weft_backed *b, bool own, uint64_t signature, const char **why)
+static int check_file(struct weft_backed *b, bool own, uint64_t signature, const char **why)
 {
 	struct stat st;
 
@@ -62,7 +62,7 @@ int weft_look(const char *path, bool own, uint64_t signature, struct weft_backed
 	if (b->far.fd < 0)
 		goto free_b;
 	*locked = lock_shared(b->far.fd);
-	err = check(b, own, signature, why);
+	err = check_file(b, own, signature, why);
 	if (err)
 		goto close_file;
 	*bytes = b->bytes;

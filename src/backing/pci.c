@@ -64,6 +64,15 @@ static int open_bar(const char *path, bool own, uint64_t signature, struct weft_
 	return err ? err : weft_hosts_open(file, signature, backed, bytes, why);
 }
 
+static int look_at_bar(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
+		       uint64_t *bytes, bool *locked, const char **why)
+{
+	char file[PATH_MAX];
+	int err = find_file(path, file, why);
+
+	return err ? err : weft_look_hosts(file, signature, backed, bytes, locked, why);
+}
+
 static int identify_device(const char *path, uint64_t identity[2])
 {
 	char file[PATH_MAX];
@@ -237,4 +246,7 @@ const struct weft_backing weft_backing_pci = {
 	.sleep = weft_wait_sleep,
 	.wake = weft_wait_wake,
 	.barrier = weft_wait_barrier,
+	.look = look_at_bar,
+	.unlock = weft_look_hosts_unlock,
+	.read = weft_look_hosts_read,
 };

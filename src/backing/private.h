@@ -60,6 +60,10 @@ void weft_file_identity(const struct weft_backed *b, uint64_t identity[2]);
 int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **backed,
 		    uint64_t *bytes, const char **why);
 int weft_hosts_identify(const char *file, uint64_t identity[2]);
+/* Whether that file is such a memory; its header. -EPROTO, or fstat(2)'s. */
+int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header, const char **why);
+/* Pages that hold the range; NULL: there are none so far in it, or it cannot be mapped. */
+void *weft_hosts_pages(int fd, uint64_t off, uint64_t len_bytes, int rights);
 /* Before another pool is made there, or none: homes of the one that was there go, as far as they are here. Looks for the
  * pool's silence, where a host of it may be of another kernel. -EBUSY: a host of it lives. */
 int weft_hosts_take(int fd, const char **why);
@@ -126,6 +130,12 @@ void weft_look_unlock(struct weft_backed *b);
 bool weft_look_read(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off);
 uint64_t weft_look_allocated(const struct weft_backed *b);
 void weft_look_lock_owner(const struct weft_backed *b, char *text, size_t text_bytes);
+
+/* look_hosts.c: the same of a memory of several hosts, by mappings of what is read. Its far half, and it has no lock. */
+int weft_look_hosts(const char *file, uint64_t signature, struct weft_backed **backed,
+		    uint64_t *bytes, bool *locked, const char **why);
+void weft_look_hosts_unlock(struct weft_backed *b);
+bool weft_look_hosts_read(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off);
 
 /* remove.c */
 int weft_remove(const char *path, bool own, const char **why);

@@ -37,6 +37,12 @@ static int open_shm(const char *path, bool own, uint64_t signature, struct weft_
 	return weft_hosts_open(path + PREFIX_CHARS, signature, backed, bytes, why);
 }
 
+static int look_at_file(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
+			uint64_t *bytes, bool *locked, const char **why)
+{
+	return weft_look_hosts(path + PREFIX_CHARS, signature, backed, bytes, locked, why);
+}
+
 static int identify_file(const char *path, uint64_t identity[2])
 {
 	return weft_hosts_identify(path + PREFIX_CHARS, identity);
@@ -122,4 +128,7 @@ const struct weft_backing weft_backing_shm = {
 	.sleep = weft_wait_sleep,
 	.wake = weft_wait_wake,
 	.barrier = weft_wait_barrier,
+	.look = look_at_file,
+	.unlock = weft_look_hosts_unlock,
+	.read = weft_look_hosts_read,
 };

@@ -8,6 +8,7 @@
 
 #include "pool/clock.h"
 #include "process/client.h"
+#include "process/interface.h"
 #include "process/process.h"
 
 /* Packets that a queue pair sends before others have their turn: a line is entered for so long. */
@@ -23,7 +24,7 @@ static uint64_t wake(uint64_t now_ns)
 	const uint64_t one = 1;
 	ssize_t written = write(woken, &one, sizeof(one));
 
-	/* full: it is awake already */
+	/* the eventfd cannot be full unless the loop has been woken already */
 	(void)written;
 	return UINT64_MAX;
 }
@@ -60,7 +61,7 @@ void weft_loop_end(struct weft_loop *loop)
 	close(loop->woken);
 }
 
-/* What has come, as much as is there; whether anything was. */
+/* Takes all that has come on the socket; returns whether there was anything. */
 static bool take_datagrams(struct weft_loop *loop, struct weft_udp *udp)
 {
 	struct weft_udp_datagram datagram;
@@ -88,7 +89,7 @@ static bool take_packets(struct weft_loop *loop)
 	return any;
 }
 
-/* Now and then. */
+/* What the card looks after now and then. */
 static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 {
 	if (now_ns - loop->looked_ns < LOOK_NS)
@@ -98,10 +99,11 @@ static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 	weft_card_sweep(&loop->wire->card);
 	weft_groups_look(&loop->groups);
 	weft_wire_resume(loop->wire);
-	/* one that is never idle comes here, too */
+	/* a card that is never idle looks for its members' datagrams here */
 	weft_manager_look(&loop->wire->manager, now_ns);
 	weft_manager_watch(&loop->wire->manager, now_ns);
 	weft_out_flush(loop->wire->out);
+	loop->wire->mtu = 128u << weft_interface_carries(loop->wire->address);
 	weft_wire_tell(loop->wire);
 	if (loop->wire->card.hands || loop->groups.count || loop->wire->manager.count ||
 	    weft_card_has_outbox(&loop->wire->card))

@@ -16,9 +16,11 @@
 
 #include "card/alone.h"
 #include "card/loop.h"
-#include "card/owner.h"
 #include "card/torus/torus.h"
+#include "link/owner.h"
 #include "nic/errors.h"
+#include "pool/format_member.h"
+#include "pool/slice.h"
 #include "process/gid.h"
 #include "process/interface.h"
 #include "process/process.h"
@@ -41,22 +43,37 @@ static int complain(const char *address, const char *what, int err)
 	return 1;
 }
 
-/* The port is another's: of a card that plays it for this pool there is nothing to say. */
+/* Whether another member, in this network namespace, is the card of that address. */
+static bool is_played_already(struct weft_pool *pool, const uint8_t gid[16])
+{
+	const struct weft_pool_member *m;
+
+	for (uint16_t i = 0; (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++)
+		if (weft_is_near(pool, i) && (m = weft_pool_member(pool, i)) &&
+		    m->net_ns == pool->self->net_ns &&
+		    atomic_load_explicit(&m->card.reach, memory_order_acquire) != WEFT_CARD_NONE &&
+		    weft_card_plays(&m->card, gid))
+			return true;
+	return false;
+}
+
+/* The port is taken: says by which process, unless that is a card that plays the address for this pool already. */
 static int find_other(const char *address, const uint8_t gid[16])
 {
 	char owner[WEFT_OWNER_TEXT];
 
 	for (int i = 0; i < LOOKS; i++) {
-		if (weft_owner_is_card(weft_process.pool, gid))
+		if (is_played_already(weft_process.pool, gid))
 			return 0;
 		usleep(LOOK_US);
 	}
-	weft_owner_of_port(gid, WEFT_ROCE_PORT, owner);
-	fprintf(stderr, "weftd: %s: UDP port 4791 is taken by %s\n", address, owner);
+	fprintf(stderr, "weftd: %s: UDP port 4791 is taken by %s\n", address,
+		weft_owner_of_port(gid, WEFT_ROCE_PORT, owner) ? owner
+							       : "a socket that has gone since");
 	return 1;
 }
 
-/* It outlives what has started it. */
+/* Lets go of the streams of the program that has started the card, as the card may outlive it. */
 static void let_go_of_streams(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -93,7 +110,7 @@ static int play_card(const char *address, struct weft_out *out, struct weft_udp 
 	return 0;
 }
 
-/* With its socket, without which it need not join the pool. */
+/* Joins the pool and plays the card; the socket is open, as without it the card need not join. */
 static int join_and_play(const char *address, struct weft_udp *udp,
 			 const struct weft_udp_config *config, uint64_t linger_ns)
 {

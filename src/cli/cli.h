@@ -20,6 +20,7 @@
 	X(info, "show a pool: members, queue pairs, memory regions, counters")                     \
 	X(doctor, "say what is wrong on this machine and what to do")                              \
 	X(pool, "list pools, remove one, give back what dead programs left in it")                 \
+	X(host, "hosts of a pool that several machines share: list them, become one")              \
 	X(nic, "cards: list those that carry requests to other hosts, start and end them")         \
 	X(torus, "a torus of software cards on this host")                                         \
 	X(stream, "make, send, receive and judge streams of a detector")                           \

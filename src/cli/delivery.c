@@ -90,7 +90,7 @@ static const char *missing_library(const struct weft_delivery *d)
 	return NULL;
 }
 
-static int check(const struct weft_delivery *d)
+static int check_found(const struct weft_delivery *d)
 {
 	const char *missing = missing_library(d);
 
@@ -126,7 +126,7 @@ int weft_delivery_find(struct weft_delivery *d)
 		    resolve(folder, places[i].bin, d->bin) ||
 		    resolve(d->libs, "libweft-shim.so", shim))
 			continue;
-		return check(d);
+		return check_found(d);
 	}
 	fprintf(stderr,
 		"weft: found libweft-shim.so neither in %s nor in %s/%s: build or install "
@@ -182,7 +182,7 @@ static void keep_foreign(FILE *out, const struct list *l, const char *old, char 
 }
 
 /* The list with our elements (NULL-terminated) once each; NULL without memory. */
-static char *merge(const struct list *l, char *const ours[])
+static char *merge_list(const struct list *l, char *const ours[])
 {
 	const char *old = getenv(l->name) ?: l->if_unset;
 	char *value = NULL;
@@ -217,7 +217,7 @@ static char *name_to_preload(const struct weft_delivery *d, const char *library)
 static int set_list(const struct list *l, char *const ours[],
 		    int (*set)(const char *name, const char *value))
 {
-	char *value = merge(l, ours);
+	char *value = merge_list(l, ours);
 
 	if (!value) {
 		fputs("weft: out of memory\n", stderr);

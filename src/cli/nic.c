@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/checkup.h"
 #include "cli/delivery.h"
 #include "cli/report.h"
 #include "pool/doorbell.h"
@@ -65,6 +66,24 @@ static struct weft_view *open_pool(const struct options *o, bool *none)
 	if (err && !*none)
 		fprintf(stderr, "weft nic: %s: %s\n", where, why);
 	return err ? NULL : v;
+}
+
+bool weft_nic_shows_card(const char *pool, const uint8_t gid[16])
+{
+	char where[PATH_MAX];
+	struct weft_view *v = NULL;
+	const char *why;
+	bool found = false;
+
+	if (weft_view_open(pool, where, &v, &why))
+		return false;
+	for (unsigned int i = 0; i < v->nmembers; i++) {
+		const struct weft_view_member *m = &v->member[i];
+
+		found |= m->alive && is_card(m) && !memcmp(m->card_address, gid, 16);
+	}
+	weft_view_close(v);
+	return found;
 }
 
 /* ---- list ---- */

@@ -158,7 +158,7 @@ int rdma_bind_addr(struct rdma_cm_id *rdma_id, struct sockaddr *sockaddr)
 
 /* ---- Resolving ---- */
 
-/* The address from which the kernel would send there. -ENETUNREACH and such. */
+/* The address from which a card, or else the kernel, would send there. -ENETUNREACH and such. */
 static int choose_source(const struct sockaddr *dst, const uint8_t dst_addr[16], uint8_t addr[16])
 {
 	socklen_t len = dst->sa_family == AF_INET ? sizeof(struct sockaddr_in)
@@ -172,6 +172,8 @@ static int choose_source(const struct sockaddr *dst, const uint8_t dst_addr[16],
 		memcpy(addr, dst_addr, 16);
 		return 0;
 	}
+	if (weft_cm.service->source(dst_addr, addr))
+		return 0;
 	fd = socket(dst->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;

@@ -72,7 +72,8 @@ static int start_listening(struct weft_cm_id *id, int backlog)
 	err = weft_cm.service->port_listen(weft_cm.pool, id->port_index);
 	if (err == -EADDRINUSE)
 		return weft_cm_broken(
-			err, "port %u is another identifier's, too: who listens has it alone",
+			err,
+			"port %u is another identifier's, too: one that listens has its port alone",
 			be16toh(rdma_get_src_port(&id->id)));
 	if (err)
 		return err;

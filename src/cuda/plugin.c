@@ -10,13 +10,14 @@
 #include "cuda/find.h"
 #include "cuda/mutation.h"
 #include "cuda/plugin.h"
+#include "pool/step.h"
 
 #define TAIL_BYTES 8u /* what programs poll on */
 
 /* ---- The context ---- */
 
-/* Memory of a pool, or mapped, is of no context. One that lives as long as the program uses the device
- * through it; else our own reference to the primary one. */
+/* Memory of a pool, or mapped, is of no context. Chooses one for it that lives as long as the program uses the device
+ * through it; else the primary one, with a reference. */
 static int choose_context(struct weft_cuda_region *m)
 {
 	const struct weft_cuda *cuda = &m->cuda;
@@ -48,7 +49,7 @@ static void let_go_of_context(struct weft_cuda_region *m)
 		m->cuda.cuDevicePrimaryCtxRelease_v2(m->what.device);
 }
 
-/* Other contexts are the program's business: its current one is current again after pop(). */
+/* The program's current context is current again after weft_cuda_pop. */
 int weft_cuda_push(const struct weft_cuda_region *m)
 {
 	if (WEFT_MUTATED(context_not_pushed))
@@ -185,6 +186,7 @@ static int issue_copy(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_
 		return -EFAULT;
 	if (body && m->cuda.cuMemcpyAsync(to, from, body, stream))
 		return -EFAULT;
+	WEFT_STEP(device_body_issued);
 	if (tail && behind && m->cuda.cuMemcpyAsync(to + body, from + body, tail, stream))
 		return -EFAULT;
 	return 0;
@@ -202,10 +204,11 @@ static int wait_for_stream(const struct weft_cuda_region *m)
 int weft_cuda_copy(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_ptr from,
 		   uint64_t len_bytes)
 {
-	int err = issue_copy(m, to, from, len_bytes);
-	/* what was issued before an error is under way all the same */
-	int waited = wait_for_stream(m);
+	int waited, err = issue_copy(m, to, from, len_bytes);
 
+	WEFT_STEP(device_under_way);
+	/* what was issued before an error is under way all the same */
+	waited = wait_for_stream(m);
 	return err ? err : waited;
 }
 
@@ -253,8 +256,8 @@ static bool is_apart(const void *memory)
 	return ((const struct weft_cuda_region *)memory)->what.kind == WEFT_CUDA_DEVICE;
 }
 
-/* What cuMemAlloc gave is copied in the context of any device; pools and mappings are for those devices alone that they were made
- * for: ask of a copy in another's context and it is refused. */
+/* Whether a copy to that other memory can be made in this one's context. Memory of cuMemAlloc is copied in a context of any device;
+ * a copy of pools and mappings is refused in a context of a device for which they were not made. */
 static bool reaches_other(const void *memory, const void *other)
 {
 	const struct weft_cuda_memory *ours = &((const struct weft_cuda_region *)memory)->what;

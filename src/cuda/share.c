@@ -12,6 +12,7 @@
 
 #include "cuda/mutation.h"
 #include "cuda/plugin.h"
+#include "pool/step.h"
 
 #ifndef SYS_pidfd_getfd
 #define SYS_pidfd_getfd 438
@@ -21,7 +22,7 @@ enum { NONE, LEGACY, MAPPED };
 
 struct view {
 	const struct weft_cuda_region *ours;
-	weft_cu_ptr at; /* where their memory is in our context */
+	weft_cu_ptr at; /* where the other process's memory is, in this process's context */
 	uint64_t start, len_bytes;
 	bool mapped;
 };
@@ -76,7 +77,7 @@ void weft_cuda_share(void *memory, struct weft_share *share)
 	share->start = r->what.part->start;
 	share->len_bytes = r->what.part->bytes;
 	share->pid = getpid();
-	/* hardware says of what cuMemAlloc gave that it has no handle, beside libraries such as NCCL, and gives one */
+	/* beside libraries such as NCCL, hardware says of cuMemAlloc's memory that it has no handle, and gives one all the same */
 	if (!r->what.exportable)
 		r->shared = export_descriptor(r);
 	share->fd = r->shared;
@@ -148,6 +149,7 @@ static int open_mapped(struct view *v, const struct weft_share *theirs)
 		return -ENOTSUP;
 	if (!cuda->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
 						  WEFT_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+		WEFT_STEP(device_imported);
 		err = map_handle(v, handle);
 		cuda->cuMemRelease(handle);
 	}

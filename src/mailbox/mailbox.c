@@ -14,7 +14,7 @@
  * long. */
 #define PATIENCE_NS 3000000000ull
 
-static int make(struct weft_attachment *a)
+static int make_mailbox(struct weft_attachment *a)
 {
 	uint64_t off;
 	int err = weft_pool_alloc(&a->pool, sizeof(struct weft_pool_mailbox), &off);
@@ -78,7 +78,7 @@ int weft_mailbox_post(struct weft_pool *pool, struct weft_address to,
 	if (incarnation_of(weft_pool_member(pool, to.member)) != to.incarnation)
 		return -ESRCH;
 	if (!a->mailbox.at) {
-		err = make(a);
+		err = make_mailbox(a);
 		if (err)
 			return err;
 	}
@@ -116,7 +116,7 @@ static struct weft_pool_mailbox *mailbox_of(struct weft_pool *pool,
 	return off ? weft_pool_window(pool, off, sizeof(struct weft_pool_mailbox)) : NULL;
 }
 
-static bool is_ours(const struct weft_pool *pool, const struct weft_pool_mailbox_slot *slot)
+static bool is_for_us(const struct weft_pool *pool, const struct weft_pool_mailbox_slot *slot)
 {
 	return slot->member == pool->me && slot->incarnation == pool->incarnation;
 }
@@ -127,7 +127,8 @@ static bool copy(struct weft_pool *pool, const struct weft_pool_mailbox *mailbox
 {
 	const struct weft_pool_mailbox_slot *slot = &mailbox->slot[n % WEFT_MAILBOX_SLOTS];
 
-	if (atomic_load_explicit(&slot->seq, memory_order_acquire) != n + 1 || !is_ours(pool, slot))
+	if (atomic_load_explicit(&slot->seq, memory_order_acquire) != n + 1 ||
+	    !is_for_us(pool, slot))
 		return false;
 	memcpy(from->far, slot->far, sizeof(slot->far));
 	memcpy(from->near, slot->near, sizeof(slot->near));
@@ -150,7 +151,7 @@ static uint64_t oldest(const struct weft_pool *pool, const struct weft_pool_mail
 		/* acquire: pairs with the release in weft_mailbox_post */
 		uint64_t seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
 
-		if (seq > n && seq <= found && is_ours(pool, slot))
+		if (seq > n && seq <= found && is_for_us(pool, slot))
 			found = seq - 1;
 	}
 	return found;
@@ -178,8 +179,8 @@ static bool look_into(struct weft_pool *pool, const struct weft_pool_mailbox *ma
 	return found;
 }
 
-static bool take_from(struct weft_pool *pool, struct weft_address *from,
-		      uint8_t bytes[WEFT_DATAGRAM_BYTES])
+static bool take_from_member(struct weft_pool *pool, struct weft_address *from,
+			     uint8_t bytes[WEFT_DATAGRAM_BYTES])
 {
 	const struct weft_pool_member *m = weft_pool_member(pool, from->member);
 	const struct weft_pool_mailbox *mailbox;
@@ -210,7 +211,7 @@ bool weft_mailbox_take(struct weft_pool *pool, struct weft_address *from,
 		uint64_t incarnation = incarnation_of(weft_pool_member(pool, *scan));
 
 		*from = (struct weft_address){.member = *scan, .incarnation = incarnation};
-		if (incarnation && has_mailbox(pool, *scan) && take_from(pool, from, bytes))
+		if (incarnation && has_mailbox(pool, *scan) && take_from_member(pool, from, bytes))
 			return true;
 	}
 	*scan = 0;

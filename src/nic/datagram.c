@@ -16,7 +16,7 @@
 
 /* ---- The destination ---- */
 
-static bool find(struct weft_pool *pool, uint32_t qpn, struct weft_datagram_target *t)
+static bool find_target(struct weft_pool *pool, uint32_t qpn, struct weft_datagram_target *t)
 {
 	uint32_t index = qpn & (WEFT_QPS - 1);
 
@@ -96,8 +96,8 @@ static uint32_t elements(const struct weft_pool_recv *recv, uint32_t most, uint6
 }
 
 /* A datagram that is too long leaves the receive where it is (9.9.3, class D). */
-static struct weft_pool_slot *take(const struct weft_datagram *d, struct weft_datagram_target *t,
-				   uint32_t *used)
+static struct weft_pool_slot *take_for_datagram(const struct weft_datagram *d,
+						struct weft_datagram_target *t, uint32_t *used)
 {
 	struct weft_pool_slot *slot;
 
@@ -180,7 +180,7 @@ static void drop_in(const struct weft_datagram *d, struct weft_datagram_target *
 	uint32_t used;
 	int err;
 
-	slot = take(d, t, &used);
+	slot = take_for_datagram(d, t, &used);
 	if (!slot)
 		return;
 	if (!weft_spans_find(nic->pool, d->caller, slot->recv.sge, used, t->take.domain,
@@ -220,7 +220,7 @@ void weft_datagram_deliver(const struct weft_datagram *d, uint32_t qpn, const ui
 	uint64_t next;
 
 	/* no queue pair has number 0, by which a target says that it is none */
-	if (!qpn || (t->qpn != qpn && !find(d->nic->pool, qpn, t)))
+	if (!qpn || (t->qpn != qpn && !find_target(d->nic->pool, qpn, t)))
 		return;
 	next = weft_busy_begin(d->caller, weft_busy_at(t->grant.member, qpn & (WEFT_QPS - 1)));
 	if (atomic_load_explicit(&t->slot->conn, memory_order_acquire) == t->grant.was ||

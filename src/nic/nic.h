@@ -67,7 +67,8 @@ struct weft_nic {
 	const struct weft_machine *machine;
 	const struct weft_nic_api *api;
 	const struct weft_transport *const *transports; /* in order of preference */
-	struct weft_qp **qps;				/* by index of the QPN; WEFT_QPS of them */
+	bool within;	      /* no card carries anything to other hosts for it */
+	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
 	/* above the distance of each index that was ever used from where numbers begin; written under `lock` */
 	_Atomic uint32_t qps_end;
 	struct weft_window_entry *windows; /* WEFT_MRS of them */
@@ -132,6 +133,8 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 /* The helper was signalled: queue pairs that their peers found at fault, and those whose completions were
  * lost, go to error. Whether some were locked: look again soon. */
 bool weft_nic_faults(struct weft_nic *nic);
+/* All queue pairs are to go that way at the next look: the pool is not this process's any more. */
+void weft_nic_lose_all(struct weft_nic *nic);
 
 /* The helper was signalled: armings that were claimed by producers that cannot tell the channel. */
 void weft_nic_events(struct weft_nic *nic);

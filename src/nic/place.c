@@ -268,7 +268,7 @@ static int move(struct weft_nic *nic, struct weft_caller *caller, const struct w
 }
 
 /* Whether that memory is still where we think. 0, -ESRCH. */
-static int look(struct weft_caller *caller, const struct chunk *c)
+static int check_foreign(struct weft_caller *caller, const struct chunk *c)
 {
 	if (!c->foreign || !has_ended(&c->foreign->grant))
 		return 0;
@@ -297,8 +297,8 @@ static int move_next(struct weft_nic *nic, struct weft_caller *caller,
 	*n = *n < most ? *n : most;
 	if (has_ended(grant))
 		return -ESRCH;
-	err = look(caller, &there);
-	err = err ? err : look(caller, &here);
+	err = check_foreign(caller, &there);
+	err = err ? err : check_foreign(caller, &here);
 	if (err)
 		return err;
 	if (!*n)
@@ -369,7 +369,7 @@ int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 	struct chunk c = peek(nic->pool, &(struct cursor){at, 0}, (uint8_t *)&lost);
 
 	caller->failed = NULL;
-	if (has_ended(grant) || look(caller, &c))
+	if (has_ended(grant) || check_foreign(caller, &c))
 		return -ESRCH;
 	caller->failed = c.foreign;
 	if (!c.at)

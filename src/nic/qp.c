@@ -449,7 +449,7 @@ static int renew_state(struct weft_qp *qp, uint32_t bytes)
 	return !bytes || qp->carried ? 0 : -ENOMEM;
 }
 
-static int connect(struct weft_qp *qp)
+static int connect_by_transport(struct weft_qp *qp)
 {
 	const struct weft_transport *transport =
 		qp->type == WEFT_QPT_UD
@@ -501,7 +501,7 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 	}
 	qp->attr = *attr;
 	if (to == WEFT_QPS_RTR && from == WEFT_QPS_INIT) {
-		err = connect(qp);
+		err = connect_by_transport(qp);
 		if (err)
 			goto unlock;
 	}
@@ -599,11 +599,20 @@ bool weft_qp_look(struct weft_qp *qp)
 	if (!qp->transport || qp->state == WEFT_QPS_ERR)
 		return false;
 	if (!atomic_load_explicit(&qp->lost, memory_order_relaxed) &&
-	    !qp->transport->fault(qp, &event))
+	    !qp->transport->is_blamed(qp, &event))
 		return false;
 	weft_qp_fail(qp);
 	qp->nic->api->async(qp, NULL, event);
 	return true;
+}
+
+void weft_nic_lose_all(struct weft_nic *nic)
+{
+	weft_lock(nic, &nic->lock, 0);
+	for (uint32_t i = 0; i < qps_end(nic); i++)
+		if (nth(nic, i))
+			atomic_store_explicit(&nth(nic, i)->lost, true, memory_order_relaxed);
+	weft_unlock(&nic->lock, false);
 }
 
 bool weft_nic_faults(struct weft_nic *nic)

@@ -41,7 +41,7 @@ int weft_ah_find(struct weft_nic *nic, struct weft_ah *ah)
 		if (!ah->carried)
 			return -ENOMEM;
 	}
-	/* release: pairs with the acquire in issue */
+	/* release: pairs with the acquire in issue_by_handle */
 	atomic_store_explicit(&ah->transport, t, memory_order_release);
 	return 0;
 }
@@ -53,8 +53,8 @@ void weft_ah_destroy(struct weft_nic *nic, struct weft_ah *ah)
 
 /* ---- Datagrams ---- */
 
-static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller,
-			       enum weft_cause *cause)
+static enum weft_outcome issue_by_handle(struct weft_qp *qp, struct weft_wqe *wqe,
+					 struct weft_caller *caller, enum weft_cause *cause)
 {
 	const struct weft_transport *t, *also;
 	enum weft_outcome outcome;
@@ -73,16 +73,16 @@ static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct 
 	return t->carries[WEFT_QPT_UD].issue(qp, wqe, caller, cause);
 }
 
-static int connect(struct weft_qp *qp, uint16_t *executor)
+static int connect_to_none(struct weft_qp *qp, uint16_t *executor)
 {
 	return 0;
 }
 
-static void leave(struct weft_qp *qp)
+static void leave_none(struct weft_qp *qp)
 {
 }
 
-static bool fault(struct weft_qp *qp, enum weft_event *event)
+static bool is_blamed_datagram(struct weft_qp *qp, enum weft_event *event)
 {
 	*event = WEFT_EVENT_QP_FATAL;
 	return weft_datagram_fault(qp->srq, qp->tag);
@@ -90,9 +90,9 @@ static bool fault(struct weft_qp *qp, enum weft_event *event)
 
 const struct weft_transport weft_by_address = {
 	.name = "by address",
-	.carries = {[WEFT_QPT_UD] = {.issue = issue}},
+	.carries = {[WEFT_QPT_UD] = {.issue = issue_by_handle}},
 	.silence = WEFT_CAUSE_NO_ANSWER,
-	.connect = connect,
-	.abort = leave,
-	.fault = fault,
+	.connect = connect_to_none,
+	.abort = leave_none,
+	.is_blamed = is_blamed_datagram,
 };

@@ -57,7 +57,7 @@ static uint32_t find_run(const struct weft_segment_books *books, uint32_t from, 
 	return end;
 }
 
-static bool cut(struct weft_segment_books *books, uint32_t count, uint32_t *page)
+static bool cut_pages(struct weft_segment_books *books, uint32_t count, uint32_t *page)
 {
 	if (!books || books->free_pages < count)
 		return false;
@@ -104,12 +104,12 @@ static int place(struct weft_attachment *a, uint32_t pages, uint64_t *off)
 		return err;
 	}
 	for (segment = a->books_first; segment < a->books_end; segment++)
-		if (cut(a->books[segment], pages, &page))
+		if (cut_pages(a->books[segment], pages, &page))
 			goto found;
 	err = open_books(a, &segment);
 	if (err)
 		return err;
-	cut(a->books[segment], pages, &page);
+	cut_pages(a->books[segment], pages, &page);
 found:
 	*off = segment * WEFT_SEGMENT + page * WEFT_PAGE;
 	return 0;

@@ -23,6 +23,7 @@ struct weft_pool_home {
 	/* [L] of the pool that has it; 0 where the home is the pool */
 	uint64_t magic, pool_id;
 	uint64_t life;		       /* [L] of the host with this home; 0: it has not come yet */
+	uint64_t id;		       /* [L] random: another home with this number has another */
 	uint64_t incarnations;	       /* [L] the last one given out */
 	struct weft_counters departed; /* [L] sums of the members that have gone */
 	/* [L] While `merging` names a member, + 1, `merged` is what becomes of `departed`, and the

@@ -31,6 +31,7 @@
 #include "pool/sizes.h"
 
 #define WEFT_OFF_HOSTS		    (34ull << 20)
+#define WEFT_HOST_NAME		    40u
 
 #define WEFT_QUIESCE(sequence, qp)  ((sequence) << WEFT_QP_INDEX_BITS | (qp))
 #define WEFT_QUIESCE_SEQUENCE(word) ((word) >> WEFT_QP_INDEX_BITS)
@@ -39,7 +40,10 @@
 struct weft_pool_host {
 	/* [O] how often the host has come with a new home; 0: never. Stored last */
 	_Alignas(WEFT_PAGE) _Atomic uint64_t life;
-	_Atomic uint64_t beat;			    /* [O] changes while a member of it goes on */
+	_Atomic uint64_t beat; /* [O] changes while a member of it goes on */
+	_Atomic uint64_t home; /* [O] `id` of its home; stored before `life` */
+	char name
+		[WEFT_HOST_NAME]; /* [O] of the machine, for people; ends with a zero unless it is longer */
 	_Alignas(WEFT_LINE) _Atomic uint32_t asked; /* [*] 1, [O] a helper: 0 */
 	/* by member of any host: the incarnation of it that a member of this host has used */
 	_Alignas(WEFT_LINE) _Atomic uint64_t uses[WEFT_MEMBERS]; /* [O] */

@@ -41,7 +41,7 @@ static int list_one_more(struct weft_heap_class *c)
 	return 0;
 }
 
-static int cut(struct weft_attachment *a, uint64_t bytes, uint64_t *off)
+static int cut_piece(struct weft_attachment *a, uint64_t bytes, uint64_t *off)
 {
 	int err = list_one_more(&a->heap[class_of(bytes)]);
 
@@ -84,7 +84,7 @@ int weft_pool_alloc(struct weft_pool *pool, uint64_t len_bytes, uint64_t *off)
 	if (c->nfree)
 		*off = c->free[--c->nfree];
 	else
-		err = cut(a, (uint64_t)WEFT_LINE << class_of(len_bytes), off);
+		err = cut_piece(a, (uint64_t)WEFT_LINE << class_of(len_bytes), off);
 	pthread_mutex_unlock(&a->mutex);
 	if (err)
 		return err;

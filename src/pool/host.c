@@ -2,7 +2,11 @@
 #include "pool/host.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "pool/clock.h"
 #include "pool/format.h"
@@ -11,7 +15,6 @@
 #include "pool/step.h"
 
 #define BEAT_NS	       50000000ull
-#define LISTEN_NS      200000000ull /* to a number that another home may have */
 #define NAP_LEAST_NS   50000u
 #define NAP_BRIEF_NS   1000000u
 #define NAP_MOST_NS    20000000u
@@ -19,35 +22,58 @@
 #define LIFE_BITS      20u	  /* of incarnations, below the life of the host */
 #define MILLISECOND_NS 1000000ull
 
+void weft_host_name(const struct weft_pool_host *h, char name[WEFT_HOST_NAME + 1])
+{
+	size_t i;
+
+	for (i = 0; i < WEFT_HOST_NAME && h->name[i]; i++)
+		name[i] = h->name[i] > ' ' && h->name[i] <= '~' ? h->name[i] : '?';
+	name[i] = '\0';
+}
+
 /* ---- Coming ---- */
 
-/* Whether members with another home beat there. */
-static bool is_taken(const struct weft_pool_host *h)
+/* Whether members with another home beat there: within the time after which they would be silent to all others. */
+static bool is_taken(const struct weft_pool_host *h, uint64_t silence_ns)
 {
 	uint64_t begun_ns = weft_clock_now_ns(), waited_ns = 0;
 	uint64_t beat = atomic_load_explicit(&h->beat, memory_order_relaxed);
 
-	while (waited_ns < LISTEN_NS) {
+	while (waited_ns <= silence_ns) {
 		if (atomic_load_explicit(&h->beat, memory_order_relaxed) != beat)
 			return true;
-		weft_pause(LISTEN_NS);
+		weft_pause(silence_ns);
 		waited_ns = weft_clock_now_ns() - begun_ns;
 	}
 	return false;
 }
 
-/* The home's lock is held. Its members, that have died with the last home, are recovered as any are. */
-static int begin_life(struct weft_attachment *a)
+/* Two machines that take one number at the same time both come; then only one of their homes is the host's. */
+static bool is_ours(const struct weft_attachment *a)
+{
+	return atomic_load_explicit(&a->hosts->at[a->pool.host].home, memory_order_relaxed) ==
+	       a->pool.home->id;
+}
+
+/* The home's lock is held. Its members, that have died with the last home, are recovered as any are. Nobody beats
+ * in the life `heard`. */
+static int begin_life(struct weft_attachment *a, uint64_t heard)
 {
 	struct weft_pool_host *h = &a->hosts->at[a->pool.host];
 	struct weft_pool_home *home = a->pool.home;
 	uint64_t life = atomic_load_explicit(&h->life, memory_order_acquire);
 
 	if (home->life)
-		return home->life == life ? 0 : -EBUSY;
-	if (life && is_taken(h))
+		return home->life == life && is_ours(a) ? 0 : -EBUSY;
+	if (life != heard)
 		return -EBUSY;
-	/* a process that dies in between leaves a home that has not come yet */
+	if (getrandom(&home->id, sizeof(home->id), 0) != sizeof(home->id))
+		return -EIO;
+	memset(h->name, 0, sizeof(h->name));
+	gethostname(h->name, sizeof(h->name));
+	/* a process that dies from here on leaves a home that has not come yet */
+	atomic_store_explicit(&h->home, home->id, memory_order_relaxed);
+	WEFT_STEP(host_named);
 	atomic_store_explicit(&h->life, life + 1, memory_order_release);
 	WEFT_STEP(host_life_begun);
 	home->incarnations = (life + 1) << LIFE_BITS;
@@ -56,11 +82,42 @@ static int begin_life(struct weft_attachment *a)
 	return 0;
 }
 
+static const char *name_taker(const struct weft_attachment *a)
+{
+	static _Thread_local char text[128];
+	char name[WEFT_HOST_NAME + 1];
+
+	weft_host_name(&a->hosts->at[a->pool.host], name);
+	snprintf(text, sizeof(text), "%s is host %u, and lives", name, a->pool.host);
+	return text;
+}
+
+static int arrive_as(struct weft_attachment *a, const char **why)
+{
+	struct weft_pool_host *h = &a->hosts->at[a->pool.host];
+	uint64_t life = atomic_load_explicit(&h->life, memory_order_acquire);
+	int key, err;
+
+	/* not under the lock: it takes long. What beats may be another process with this home */
+	if (!a->pool.home->life && life && is_taken(h, a->hosts->silence_ns))
+		life = UINT64_MAX;
+	key = weft_enter(a);
+	*why = WEFT_BACKING_STUCK;
+	if (key < 0)
+		return key;
+	*why = "no random bytes for the home of the host";
+	err = begin_life(a, life);
+	if (err == -EBUSY)
+		*why = name_taker(a);
+	weft_leave(a, key);
+	return err;
+}
+
 int weft_host_arrive(struct weft_attachment *a, const char **why)
 {
 	const struct weft_pool_header *header = (const void *)a->pool.base;
 	uint64_t bytes = sizeof(struct weft_pool_host) << a->pool.host_bits;
-	int key, err;
+	int err;
 
 	if (!header->pool_id)
 		return 0;
@@ -75,13 +132,7 @@ int weft_host_arrive(struct weft_attachment *a, const char **why)
 	pthread_mutex_init(&a->hosts->mutex, NULL);
 	pthread_mutex_init(&a->hosts->asking, NULL);
 	atomic_store(&a->hosts->nap_ns, NAP_LEAST_NS);
-	key = weft_enter(a);
-	*why = WEFT_BACKING_STUCK;
-	if (key < 0)
-		return key;
-	*why = "another host has that number, and lives";
-	err = begin_life(a);
-	weft_leave(a, key);
+	err = arrive_as(a, why);
 	if (!err)
 		weft_host_tick(a);
 	return err;
@@ -129,11 +180,34 @@ void weft_host_heard(struct weft_attachment *a)
 	atomic_store_explicit(&a->hosts->nap_ns, NAP_LEAST_NS, memory_order_relaxed);
 }
 
+/* Another machine has our number: that it came while we stood still, or at the same time, was not to be seen. */
+static void give_up_number(struct weft_attachment *a)
+{
+	if (!atomic_exchange_explicit(&a->hosts->displaced, true, memory_order_relaxed))
+		fprintf(stderr,
+			"weft: another home is host %u of %s now: the queue pairs of this process "
+			"fail\n",
+			a->pool.host, a->path);
+}
+
+bool weft_pool_is_displaced(const struct weft_pool *pool)
+{
+	const struct weft_attachment *a = (const void *)pool;
+
+	return a->hosts && atomic_load_explicit(&a->hosts->displaced, memory_order_relaxed);
+}
+
 void weft_host_tick(struct weft_attachment *a)
 {
 	_Atomic uint32_t *asked = &a->hosts->at[a->pool.host].asked;
-	bool owes = atomic_exchange_explicit(&a->hosts->owes, false, memory_order_relaxed);
+	bool owes;
 
+	/* neither beats nor answers are ours to give then */
+	if (!is_ours(a)) {
+		give_up_number(a);
+		return;
+	}
+	owes = atomic_exchange_explicit(&a->hosts->owes, false, memory_order_relaxed);
 	beat(a);
 	/* acquire: pairs with the release in ask_hosts (quiesce.c) */
 	if (!atomic_load_explicit(asked, memory_order_acquire) && !owes)

@@ -23,15 +23,19 @@ struct weft_hosts {
 	} seen[WEFT_HOSTS];
 	pthread_mutex_t asking;	   /* held by the thread that asks for this member */
 	_Atomic bool owes;	   /* an answer waits for an executor here */
+	_Atomic bool displaced;	   /* another home has our number */
 	_Atomic uint64_t nap_ns;   /* the helper's next sleep, at most */
 	_Atomic uint64_t heard_ns; /* when another host last wanted something */
 };
 
-/* The pool is mapped, and its slices are known. 0; -EBUSY (another home has that number, and lives), -ENOMEM,
+/* The pool is mapped, and its slices are known. 0; -EBUSY (another home has that number, and lives), -ENOMEM, -EIO,
  * -ETIMEDOUT; *why. Nothing where the pool has its home in itself. */
 int weft_host_arrive(struct weft_attachment *a, const char **why);
 /* After that. */
 void weft_host_end(struct weft_attachment *a);
+
+/* Printable. */
+void weft_host_name(const struct weft_pool_host *h, char name[WEFT_HOST_NAME + 1]);
 
 /* Whether the beat of that host has stood still for the pool's time, as far as this process has looked. */
 bool weft_host_is_silent(struct weft_attachment *a, uint32_t host);

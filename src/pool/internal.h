@@ -88,7 +88,9 @@ uint64_t weft_signature(void);
 void *weft_room(size_t bytes);
 void weft_room_free(void *at, size_t bytes);
 
-/* open.c: an attachment of its own, whether the process has another or not; weft_pool_put drops it,
+/* open.c: the row that a path names; NULL: the path is $WEFT_POOL. */
+const struct weft_backing *weft_open_backing(const char *path);
+/* An attachment of its own, whether the process has another or not; weft_pool_put drops it,
  * too. As weft_pool_get; -EOPNOTSUPP: the backing lacks what the pool needs. */
 int weft_open_attach(const struct weft_backing *on, const char *path, bool own,
 		     struct weft_attachment **out, const char **why);

@@ -167,7 +167,7 @@ static int lease_block(struct weft_attachment *a, const struct table *t, uint32_
 	return err;
 }
 
-static int take_from(const struct table *t, uint32_t block, uint32_t from, uint32_t *index)
+static int take_in_block(const struct table *t, uint32_t block, uint32_t from, uint32_t *index)
 {
 	for (uint32_t i = from & ~63u; i < (block + 1) * t->per_block; i += 64) {
 		uint64_t used = t->used[i / 64];
@@ -191,7 +191,7 @@ static int take_from(const struct table *t, uint32_t block, uint32_t from, uint3
 }
 
 /* The next free entry after the last one taken, so that numbers and keys come back late. */
-static int take(struct weft_attachment *a, const struct table *t, uint32_t *index)
+static int take_from_blocks(struct weft_attachment *a, const struct table *t, uint32_t *index)
 {
 	uint64_t mine = weft_lease_word(&a->pool);
 	uint32_t block = *t->next / t->per_block, from = *t->next;
@@ -199,7 +199,7 @@ static int take(struct weft_attachment *a, const struct table *t, uint32_t *inde
 
 	for (uint32_t i = 0; i <= WEFT_BLOCKS; i++) {
 		if (atomic_load_explicit(&t->lease[block], memory_order_relaxed) == mine &&
-		    !take_from(t, block, from, index))
+		    !take_in_block(t, block, from, index))
 			goto found;
 		block = (block + 1) % WEFT_BLOCKS;
 		from = block * t->per_block;
@@ -207,7 +207,7 @@ static int take(struct weft_attachment *a, const struct table *t, uint32_t *inde
 	err = lease_block(a, t, &block);
 	if (err)
 		return err;
-	err = take_from(t, block, block * t->per_block, index);
+	err = take_in_block(t, block, block * t->per_block, index);
 	if (err)
 		return err;
 found:
@@ -222,7 +222,7 @@ static int take_locked(struct weft_attachment *a, struct table (*of)(struct weft
 	int err;
 
 	pthread_mutex_lock(&a->mutex);
-	err = take(a, &t, index);
+	err = take_from_blocks(a, &t, index);
 	pthread_mutex_unlock(&a->mutex);
 	return err;
 }

@@ -56,7 +56,8 @@ static void finish_merge(struct weft_pool *pool)
 	atomic_store_explicit(&home->merging, 0, memory_order_release);
 }
 
-static void merge(struct weft_pool *pool, uint16_t member, const struct weft_pool_near *near)
+static void merge_counters(struct weft_pool *pool, uint16_t member,
+			   const struct weft_pool_near *near)
 {
 	struct weft_pool_home *home = pool->home;
 
@@ -70,7 +71,7 @@ static void merge(struct weft_pool *pool, uint16_t member, const struct weft_poo
 }
 
 /* The file lock is held. The member's number is free after this. */
-static void forget(struct weft_pool *pool, uint16_t member)
+static void forget_member(struct weft_pool *pool, uint16_t member)
 {
 	struct weft_pool_member *m = weft_pool_member(pool, member);
 	struct weft_pool_near *near = weft_pool_near(pool, member);
@@ -78,7 +79,7 @@ static void forget(struct weft_pool *pool, uint16_t member)
 	/* a damaged file knows of fewer members than there are */
 	if (!m || !near)
 		return;
-	merge(pool, member, near);
+	merge_counters(pool, member, near);
 	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++) {
 		atomic_store_explicit(&near->line[i].busy, 0, memory_order_relaxed);
 		atomic_store_explicit(&near->also[i], 0, memory_order_relaxed);
@@ -110,7 +111,7 @@ static void end_visits(struct weft_pool_member *m)
 
 /* Rights end first, then executors there finish, then the memory goes. False: an executor stands still in the
  * middle, and no memory has gone. */
-static bool give_back(struct weft_attachment *a, uint64_t word, uint64_t patience_ns)
+static bool give_leases_back(struct weft_attachment *a, uint64_t word, uint64_t patience_ns)
 {
 	uint16_t member = (uint16_t)((word & 0xffff) - 1);
 	struct weft_pool_member *m = weft_pool_member(&a->pool, member);
@@ -133,13 +134,13 @@ void weft_life_leave(struct weft_attachment *a)
 	int key;
 
 	/* what is left now is recovered by another member, as if we had died */
-	if (!give_back(a, weft_lease_word(&a->pool), LEAVE_NS))
+	if (!give_leases_back(a, weft_lease_word(&a->pool), LEAVE_NS))
 		return;
 	key = weft_enter(a);
 	if (key < 0)
 		return;
 	WEFT_STEP(life_leaving);
-	forget(&a->pool, a->pool.me);
+	forget_member(&a->pool, a->pool.me);
 	weft_leave(a, key);
 }
 
@@ -171,11 +172,11 @@ static int recover_one(struct weft_attachment *a, uint16_t member, bool wait)
 	if (key < 0)
 		return key;
 	if (atomic_load_explicit(&m->incarnation, memory_order_acquire) == incarnation &&
-	    give_back(a, incarnation << 16 | (member + 1u), RECOVER_NS))
+	    give_leases_back(a, incarnation << 16 | (member + 1u), RECOVER_NS))
 		err = a->on->enter_too(a->backed, key, wait);
 	if (!err) {
 		WEFT_STEP(life_recovering);
-		forget(&a->pool, member);
+		forget_member(&a->pool, member);
 	}
 	weft_leave(a, key);
 	return err;
@@ -212,7 +213,7 @@ static void recover_orphans(struct weft_attachment *a)
 		if (member < WEFT_MEMBERS && !weft_is_near(pool, member))
 			continue;
 		if (!m || atomic_load_explicit(&m->incarnation, memory_order_acquire) != word >> 16)
-			give_back(a, word, RECOVER_NS);
+			give_leases_back(a, word, RECOVER_NS);
 	}
 }
 

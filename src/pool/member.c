@@ -38,7 +38,7 @@ static uint64_t start_time_of_self(void)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
-static void describe(struct weft_pool_member *m)
+static void write_identity(struct weft_pool_member *m)
 {
 	FILE *f = fopen("/proc/self/comm", "re");
 
@@ -155,7 +155,7 @@ int weft_member_join(struct weft_attachment *a)
 		memset(m, 0, sizeof(*m));
 		atomic_store_explicit(&m->quiesce, quiesce, memory_order_relaxed);
 		memset(near, 0, sizeof(*near));
-		describe(m);
+		write_identity(m);
 		a->pool.me = i;
 		a->pool.self = m;
 		a->pool.own = near;

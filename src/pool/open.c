@@ -12,8 +12,7 @@
 #include "pool/seen.h"
 #include "pool/sizes.h"
 
-/* The row that a path names. */
-static const struct weft_backing *backing_of(const char *path)
+const struct weft_backing *weft_open_backing(const char *path)
 {
 	path = path ? path : getenv("WEFT_POOL");
 	if (path && !strncmp(path, "shm:", 4))
@@ -54,7 +53,7 @@ static void unmap(struct weft_attachment *a)
 		a->on->unmap(a->backed);
 }
 
-static int map(struct weft_attachment *a)
+static int map_pool(struct weft_attachment *a)
 {
 	struct weft_pool *pool = &a->pool;
 	struct reserved list[9];
@@ -115,7 +114,7 @@ static int join(struct weft_attachment *a, const char **why)
 	int key, err;
 
 	*why = "no address space for the pool";
-	err = map(a);
+	err = map_pool(a);
 	if (err)
 		return err;
 	*why = "the pool's header, or its home, says of a host that cannot be";
@@ -184,7 +183,7 @@ int weft_open_attach(const struct weft_backing *on, const char *path, bool own,
 
 int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why)
 {
-	const struct weft_backing *backing = backing_of(path);
+	const struct weft_backing *backing = weft_open_backing(path);
 	bool own;
 	int err = backing->choose(path, where, &own);
 
@@ -223,7 +222,7 @@ void weft_pool_put(struct weft_pool *pool)
 
 int weft_pool_remove(const char *path, const char **why)
 {
-	const struct weft_backing *backing = backing_of(path);
+	const struct weft_backing *backing = weft_open_backing(path);
 	char chosen[PATH_MAX];
 	bool own;
 	int err = backing->choose(path, chosen, &own);
@@ -235,7 +234,7 @@ int weft_pool_remove(const char *path, const char **why)
 int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t silence_ms,
 		     const char **why)
 {
-	const struct weft_backing *backing = backing_of(path);
+	const struct weft_backing *backing = weft_open_backing(path);
 	struct weft_backing_plan plan = {hosts, bytes, silence_ms};
 	char chosen[PATH_MAX];
 	bool own;
@@ -251,7 +250,7 @@ int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t 
 
 bool weft_pool_is_made_by_use(const char *path)
 {
-	return !backing_of(path)->create;
+	return !weft_open_backing(path)->create;
 }
 
 bool weft_pool_has_hosts(const struct weft_pool *pool)
@@ -261,7 +260,7 @@ bool weft_pool_has_hosts(const struct weft_pool *pool)
 
 int weft_pool_identity(uint64_t identity[2])
 {
-	const struct weft_backing *backing = backing_of(NULL);
+	const struct weft_backing *backing = weft_open_backing(NULL);
 	char where[PATH_MAX];
 	int err = 0;
 	bool own;
@@ -281,12 +280,12 @@ int weft_pool_identity(uint64_t identity[2])
 
 uint64_t weft_pool_new_bytes(void)
 {
-	return backing_of(NULL)->new_bytes();
+	return weft_open_backing(NULL)->new_bytes();
 }
 
 uint64_t weft_pool_head_room(void)
 {
-	return backing_of(NULL)->head_room();
+	return weft_open_backing(NULL)->head_room();
 }
 
 /* Async-signal-safe. The window was not inherited; the private arrays are left where they are, and kept in sight of

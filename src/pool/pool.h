@@ -233,6 +233,8 @@ void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off,
 
 /* Whether other hosts use the pool: its helpers must wake by themselves. */
 bool weft_pool_has_hosts(const struct weft_pool *pool);
+/* Whether another machine has become this one's host, so that the pool is no longer ours to use. */
+bool weft_pool_is_displaced(const struct weft_pool *pool);
 /* The helper's sleep; returns when signalled, or after timeout_ns (negative: never). */
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
 /* The helper: was it signalled for this since it last asked? */

@@ -37,6 +37,7 @@ static const uint64_t layout[] = {
 	offsetof(struct weft_pool_header, pool_id),
 	offsetof(struct weft_pool_header, members_end),
 	sizeof(struct weft_pool_host),
+	offsetof(struct weft_pool_host, home),
 	offsetof(struct weft_pool_host, asked),
 	offsetof(struct weft_pool_host, answered),
 	offsetof(struct weft_pool_member, rung),

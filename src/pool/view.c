@@ -14,7 +14,7 @@
 #include "pool/format_region.h"
 #include "pool/sizes.h"
 
-static bool fetch(const struct weft_view *v, void *to, uint64_t bytes, uint64_t off)
+static bool read_pool(const struct weft_view *v, void *to, uint64_t bytes, uint64_t off)
 {
 	return v->on->read(v->backed, to, bytes, off);
 }
@@ -34,8 +34,8 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	struct weft_view_member *m = &v->member[index];
 
 	m->index = index;
-	if (!fetch(v, raw, sizeof(*raw), WEFT_OFF_MEMBERS + index * sizeof(*raw)) ||
-	    !fetch(v, near, sizeof(*near), WEFT_OFF_NEAR + index * sizeof(*near))) {
+	if (!read_pool(v, raw, sizeof(*raw), WEFT_OFF_MEMBERS + index * sizeof(*raw)) ||
+	    !read_pool(v, near, sizeof(*near), WEFT_OFF_NEAR + index * sizeof(*near))) {
 		v->damaged++;
 		return;
 	}
@@ -78,9 +78,9 @@ static int read_members(struct weft_view *v)
 
 	if (!raw)
 		return -ENOMEM;
-	if (!fetch(v, &header, sizeof(header), 0) ||
-	    !fetch(v, &home, sizeof(home), WEFT_OFF_HOME) ||
-	    !fetch(v, &v->leases, sizeof(v->leases), WEFT_OFF_LEASES)) {
+	if (!read_pool(v, &header, sizeof(header), 0) ||
+	    !read_pool(v, &home, sizeof(home), WEFT_OFF_HOME) ||
+	    !read_pool(v, &v->leases, sizeof(v->leases), WEFT_OFF_LEASES)) {
 		free(raw);
 		return -EPROTO;
 	}
@@ -174,7 +174,8 @@ static const void *next(struct weft_view *v, struct weft_view_cursor *at, const 
 
 		if (!lessee(v, w->lease[block], member))
 			continue;
-		if (at->block != block + 1 && !fetch(v, at->bytes, bytes, w->off + block * bytes)) {
+		if (at->block != block + 1 &&
+		    !read_pool(v, at->bytes, bytes, w->off + block * bytes)) {
 			v->damaged++;
 			continue;
 		}
@@ -194,7 +195,7 @@ static void read_taken(const struct weft_view *v, const struct weft_pool_qp *raw
 
 	qp->taken = raw->rq_start;
 	if (!qp->dest_qpn || !v->leases.qp_block[index / WEFT_QP_BLOCK] ||
-	    !fetch(v, &peer, sizeof(peer), WEFT_OFF_QPS + index * sizeof(peer)))
+	    !read_pool(v, &peer, sizeof(peer), WEFT_OFF_QPS + index * sizeof(peer)))
 		return;
 	if (peer.qpn == qp->dest_qpn && (peer.conn & 0xffffff) == qp->qpn &&
 	    peer.rq_taken_epoch == raw->rq_epoch && peer.rq_taken > qp->taken)
@@ -243,12 +244,12 @@ static bool add_pieces(const struct weft_view *v, const struct weft_pool_mr *raw
 	struct weft_pool_piece piece, following;
 
 	if (raw->hi > UINT32_MAX || !in_segments(v, raw->off, raw->hi * sizeof(piece)) ||
-	    !fetch(v, &piece, sizeof(piece), raw->off) || piece.start)
+	    !read_pool(v, &piece, sizeof(piece), raw->off) || piece.start)
 		return false;
 	for (uint32_t i = 1; i <= raw->hi; i++, piece = following) {
 		following.start = raw->len_bytes;
 		if (i < raw->hi &&
-		    !fetch(v, &following, sizeof(following), raw->off + i * sizeof(piece)))
+		    !read_pool(v, &following, sizeof(following), raw->off + i * sizeof(piece)))
 			return false;
 		if (following.start <= piece.start || following.start > raw->len_bytes)
 			return false;
@@ -295,7 +296,7 @@ bool weft_view_mr(struct weft_view *v, struct weft_view_cursor *at, struct weft_
 			continue;
 		sound = raw->key >> WEFT_KEY_BITS == index && make_mr(v, raw, mr);
 		/* what was read belongs together if it is still the same region */
-		if (!fetch(v, &key, sizeof(key), WEFT_OFF_MRS + index * sizeof(*raw)) ||
+		if (!read_pool(v, &key, sizeof(key), WEFT_OFF_MRS + index * sizeof(*raw)) ||
 		    key != raw->key)
 			continue;
 		if (sound)
@@ -307,7 +308,7 @@ bool weft_view_mr(struct weft_view *v, struct weft_view_cursor *at, struct weft_
 
 bool weft_view_bytes(const struct weft_view *v, uint64_t off, void *to, uint64_t bytes)
 {
-	return in_segments(v, off, bytes) && fetch(v, to, bytes, off);
+	return in_segments(v, off, bytes) && read_pool(v, to, bytes, off);
 }
 
 bool weft_view_port(struct weft_view *v, struct weft_view_cursor *at, struct weft_view_port *port)
@@ -326,7 +327,7 @@ bool weft_view_port(struct weft_view *v, struct weft_view_cursor *at, struct wef
 			uint64_t off = m->ports_off + at->index++ * sizeof(port->port);
 
 			port->member = m->index;
-			if (fetch(v, &port->port, sizeof(port->port), off) && port->port.flags)
+			if (read_pool(v, &port->port, sizeof(port->port), off) && port->port.flags)
 				return true;
 		}
 	}

@@ -90,8 +90,8 @@ int weft_wake_move_high(int fd)
 	return high;
 }
 
-static int fetch(struct weft_pool *pool, const struct weft_pool_member *m, const struct door *door,
-		 const struct weft_pool_bell *bell)
+static int fetch_pipe(struct weft_pool *pool, const struct weft_pool_member *m,
+		      const struct door *door, const struct weft_pool_bell *bell)
 {
 	int pidfd, fd;
 
@@ -144,7 +144,7 @@ static void open_door(struct weft_pool *pool, struct door *door, uint16_t member
 	door->looked_ns = 0;
 	door->bell_off = bell_off;
 	if (atomic_fetch_add_explicit(&nopen, 1, memory_order_relaxed) < most(&from))
-		door->fd = fetch(pool, m, door, bell);
+		door->fd = fetch_pipe(pool, m, door, bell);
 	if (door->fd < 0)
 		atomic_fetch_sub_explicit(&nopen, 1, memory_order_relaxed);
 	else
@@ -152,8 +152,8 @@ static void open_door(struct weft_pool *pool, struct door *door, uint16_t member
 }
 
 /* The door of that bell, which may be shut; in place of the one used least. */
-static struct door *find(struct weft_pool *pool, uint32_t set, uint16_t member,
-			 const struct weft_pool_bell *bell, uint64_t bell_off)
+static struct door *find_door(struct weft_pool *pool, uint32_t set, uint16_t member,
+			      const struct weft_pool_bell *bell, uint64_t bell_off)
 {
 	struct door *oldest = &sets[set].door[0];
 	int there = atomic_load_explicit(&bell->fd, memory_order_relaxed);
@@ -188,7 +188,7 @@ static bool is_still_pipe(struct door *door, const struct weft_pool_bell *bell)
 }
 
 /* door: of another member's bell; NULL: `fd` is our own. */
-static int tell(struct weft_pool_bell *bell, struct door *door, int fd)
+static int write_bell(struct weft_pool_bell *bell, struct door *door, int fd)
 {
 	static const uint64_t one = 1;
 
@@ -215,12 +215,13 @@ int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off)
 	int err = -EINVAL;
 
 	if (bell && member == pool->me)
-		return tell(bell, NULL, atomic_load_explicit(&bell->fd, memory_order_relaxed));
+		return write_bell(bell, NULL,
+				  atomic_load_explicit(&bell->fd, memory_order_relaxed));
 	pthread_mutex_lock(&sets[set].mutex);
 	for (int i = 0; bell && i < 2; i++) {
-		struct door *door = find(pool, set, member, bell, bell_off);
+		struct door *door = find_door(pool, set, member, bell, bell_off);
 
-		err = door->fd < 0 ? -EPERM : tell(bell, door, door->fd);
+		err = door->fd < 0 ? -EPERM : write_bell(bell, door, door->fd);
 		if (err != -EBADF)
 			break;
 		/* the program has closed it: once more */

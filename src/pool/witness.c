@@ -11,7 +11,7 @@
 #define HIGH_BITS 46 /* of addresses, or at least LOW_BITS */
 #define LOW_BITS  38
 
-static void *map(uint64_t at)
+static void *map_page(uint64_t at)
 {
 	void *page = weft_unhooked_mmap((void *)(uintptr_t)at, PAGE, PROT_READ | PROT_WRITE,
 					MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -28,7 +28,7 @@ uint64_t weft_witness(void)
 		if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
 			break;
 		number >>= 64 - (i % 2 ? LOW_BITS : HIGH_BITS);
-		page = map(number & ~(PAGE - 1));
+		page = map_page(number & ~(PAGE - 1));
 	}
 	return (uint64_t)(uintptr_t)page;
 }

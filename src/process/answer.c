@@ -356,8 +356,8 @@ static void take_call(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_
 		memcpy(message, bounce, WEFT_CALL_BYTES);
 }
 
-static void give_back(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t seq,
-		      const struct work *work, const void *message, int err)
+static void give_message_back(struct weft_pool *pool, struct weft_pool_ask *ask, uint64_t seq,
+			      const struct work *work, const void *message, int err)
 {
 	void *bounce = weft_pool_window(pool, work->bounce_off, WEFT_CALL_BYTES);
 
@@ -388,7 +388,7 @@ static void answer_call(struct weft_pool *pool, uint16_t member, uint64_t incarn
 	err = weft_process.api->answer(caller, member, incarnation, (enum weft_ask_kind)work.kind,
 				       work.id, message);
 	weft_pool_visit(pool, member);
-	give_back(pool, ask, seq, &work, message, err);
+	give_message_back(pool, ask, seq, &work, message, err);
 	weft_pool_depart(pool);
 }
 

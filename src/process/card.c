@@ -44,12 +44,19 @@ struct start {
 
 /* ---- Is one wanted? ---- */
 
-bool weft_card_is_off(void)
+bool weft_card_is_refused(void)
 {
 	const char *value = getenv("WEFT_NIC");
 	uint8_t at[3];
 
-	return (value && !strcmp(value, "off")) || weft_node_here(at);
+	return value && !strcmp(value, "off") && !weft_node_here(at);
+}
+
+bool weft_card_is_off(void)
+{
+	uint8_t at[3];
+
+	return weft_card_is_refused() || weft_node_here(at);
 }
 
 static bool is_of_host(const uint8_t gid[16])
@@ -215,13 +222,18 @@ static void summon(const uint8_t sgid[16], const uint8_t dgid[16])
 /* Whether a card carries what goes there. */
 static bool is_beyond(const uint8_t sgid[16], const uint8_t dgid[16])
 {
-	return !is_of_pool(dgid) && has_own_card(sgid);
+	return !weft_card_is_refused() && !is_of_pool(dgid) && has_own_card(sgid);
+}
+
+bool weft_card_is_wanted(const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	return !is_of_pool(dgid) && !weft_card_is_off() && !weft_address_is_loopback(sgid) &&
+	       !weft_address_is_any(dgid) && !is_of_host(dgid);
 }
 
 bool weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16])
 {
-	if (!has_way(sgid, dgid) && !weft_card_is_off() && !weft_address_is_loopback(sgid) &&
-	    !weft_address_is_any(dgid) && !is_of_host(dgid))
+	if (!has_way(sgid, dgid) && weft_card_is_wanted(sgid, dgid))
 		summon(sgid, dgid);
 	return is_beyond(sgid, dgid);
 }

@@ -14,8 +14,14 @@
 
 struct weft_pool_member;
 
-/* WEFT_NIC=off, or a node of a torus, which has one: none starts for this program. */
+/* WEFT_NIC=off, but on a node of a torus: this program stays within its host. */
+bool weft_card_is_refused(void);
+/* That, or a node of a torus, which has a card: none starts for this program. */
 bool weft_card_is_off(void);
+
+/* Whether what goes there goes to another host, by a card: it is no member's of the pool, and no address of this network
+ * namespace. */
+bool weft_card_is_wanted(const uint8_t sgid[16], const uint8_t dgid[16]);
 
 /* Before a transport is chosen from one address to the other. Returns when there is a card, or no use in waiting: after 300 ms
  * at most. What keeps it from starting it says on the program's stderr itself. Whether what goes there goes by a

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/step.h"
 #include "process/device_own.h"
 #include "process/pinned.h"
 #include "process/ranges.h"
@@ -137,6 +138,7 @@ int weft_device_begin(struct weft_pool *pool, uint64_t va, uint64_t len_bytes,
 	if (err)
 		goto end_memory;
 	plugin->share(d->memory, weft_device_share(pool, d->off));
+	WEFT_STEP(device_shared);
 	d->start = va;
 	d->len_bytes = len_bytes;
 	d->next = weft_devices;
@@ -197,8 +199,10 @@ void weft_device_end(struct weft_pool *pool, struct weft_device *device, bool qu
 			device); /* without memory for it: of what was there is refused more than must be */
 		*at = device->next;
 		await_device_users(device);
+		WEFT_STEP(device_taken_out);
 		close_views(device);
 		device->plugin->end(device->memory);
+		WEFT_STEP(device_ended);
 		weft_pool_free(pool, device->off, sizeof(struct weft_share));
 	}
 	pthread_mutex_unlock(&weft_device_mutex);
@@ -279,6 +283,7 @@ int weft_device_copy(struct weft_pool *pool, uint64_t id, uint64_t va, void *her
 		return -EFAULT;
 	pinned = weft_pinned_begin(pool, d->plugin, d->memory, here, len_bytes);
 	err = d->plugin->copy(d->memory, va, here, len_bytes, write);
+	WEFT_STEP(device_copied);
 	weft_pinned_end(pinned);
 	return err;
 }
@@ -294,6 +299,7 @@ int weft_device_issue(struct weft_pool *pool, uint64_t id, uint64_t va, void *he
 	copying->device = d;
 	copying->pinned = weft_pinned_begin(pool, d->plugin, d->memory, here, len_bytes);
 	err = d->plugin->issue(d->memory, va, here, len_bytes, write);
+	WEFT_STEP(device_issued);
 	if (err) {
 		d->plugin->wait(d->memory);
 		weft_pinned_end(copying->pinned);
@@ -305,6 +311,7 @@ int weft_device_wait(struct weft_device_copying *copying)
 {
 	int err = copying->device->plugin->wait(copying->device->memory);
 
+	WEFT_STEP(device_waited);
 	weft_pinned_end(copying->pinned);
 	return err;
 }
@@ -318,6 +325,7 @@ int weft_device_change(struct weft_pool *pool, uint64_t id, uint64_t va, bool ad
 	pthread_mutex_lock(&one_atomic);
 	err = weft_device_copy(pool, id, va, value, sizeof(*value), false);
 	if (!err && (add || *value == compare_add)) {
+		WEFT_STEP(device_value_seen);
 		word = add ? *value + compare_add : swap;
 		err = weft_device_copy(pool, id, va, &word, sizeof(word), true);
 	}

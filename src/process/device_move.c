@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/step.h"
 #include "process/device_own.h"
 #include "process/pinned.h"
 #include "process/reach.h"
@@ -35,6 +36,7 @@ open_view(struct weft_pool *pool, const struct weft_in_place *memory, struct wef
 	v->id = memory->id;
 	if (ours->plugin->open(ours->memory, &seen, &v->opened))
 		v->opened = NULL;
+	WEFT_STEP(device_opened);
 	/* what was opened is its owner's only if that has it still */
 	if (v->opened && weft_reach_check(pool, memory)) {
 		ours->plugin->close(v->opened);
@@ -75,6 +77,7 @@ static int move_by_view(struct weft_pool *pool, const struct weft_in_place *memo
 	if (v->opened)
 		err = ours->plugin->copy_view(v->opened, memory->va, (uintptr_t)here, len_bytes,
 					      write);
+	WEFT_STEP(device_view_copied);
 	pthread_mutex_lock(&weft_device_mutex);
 	v->users--;
 	pthread_mutex_unlock(&weft_device_mutex);
@@ -162,6 +165,7 @@ static int move_by_host(struct weft_device *to, uint64_t va, struct weft_device 
 		n = len_bytes - done < room ? len_bytes - done : room;
 		err = write ? from->plugin->copy(from->memory, ours, bounce, n, false)
 			    : to->plugin->copy(to->memory, theirs, bounce, n, false);
+		WEFT_STEP(device_on_host);
 		if (!err)
 			err = write ? to->plugin->copy(to->memory, theirs, bounce, n, true)
 				    : from->plugin->copy(from->memory, ours, bounce, n, true);

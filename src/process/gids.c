@@ -26,7 +26,7 @@ static struct {
 /* ---- News ---- */
 
 /* Or has the program closed that number, and used it anew? */
-static bool is_ours(void)
+static bool is_own_socket(void)
 {
 	struct stat st;
 
@@ -56,7 +56,7 @@ static void open_news(void)
 
 static void close_news(void)
 {
-	if (is_ours())
+	if (is_own_socket())
 		close(news.fd);
 	news.fd = -1;
 }
@@ -67,7 +67,7 @@ static bool take_news(void)
 	bool any = false;
 	char byte;
 
-	if (!is_ours()) {
+	if (!is_own_socket()) {
 		open_news();
 		return true;
 	}

@@ -30,7 +30,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
-static bool running; /* under the mutex */
+static atomic_bool running; /* written under the mutex */
 static atomic_bool stopping;
 static atomic_bool ticking; /* it looks again by itself: no need to wake it */
 static const struct weft_helper_client *_Atomic client;
@@ -95,7 +95,7 @@ static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 
 /* A producer that completes into an armed queue wakes us, unless it dies or stands still in between. When the next
  * look is due. */
-static uint64_t look(uint64_t *due_ns)
+static uint64_t look_at_armed(uint64_t *due_ns)
 {
 	struct weft_nic *nic = &weft_process_nic;
 	uint64_t now_ns;
@@ -120,6 +120,15 @@ static uint64_t follow(uint64_t *followed_ns)
 		*followed_ns = now_ns;
 	}
 	return *followed_ns + FOLLOW_NS;
+}
+
+/* Queue pairs made since, too. */
+static bool lose_all(const struct weft_pool *pool)
+{
+	if (!weft_pool_is_displaced(pool))
+		return false;
+	weft_nic_lose_all(&weft_process_nic);
+	return true;
 }
 
 /* Pages that could not leave the pool when their region ended. When the next look is due. */
@@ -161,7 +170,7 @@ static void *run(void *unused)
 		if (tick < 0 && atomic_load(&weft_process_nic.nwaiting))
 			tick = TICK_LEAST_NS;
 		due_ns = watch(&watched_ns, &look_due_ns);
-		armed_due_ns = look(&look_due_ns);
+		armed_due_ns = look_at_armed(&look_due_ns);
 		due_ns = due_ns < armed_due_ns ? due_ns : armed_due_ns;
 		due_ns = due_ns < client_due_ns ? due_ns : client_due_ns;
 		follow_due_ns = follow(&followed_ns);
@@ -182,7 +191,7 @@ static void *run(void *unused)
 			weft_nic_events(&weft_process_nic);
 			weft_srq_limits(&weft_process_nic);
 		}
-		faults |= weft_pool_signalled(pool, WEFT_SIGNAL_FAULT);
+		faults |= weft_pool_signalled(pool, WEFT_SIGNAL_FAULT) || lose_all(pool);
 		faults = faults && weft_nic_faults(&weft_process_nic);
 		client_due_ns = serve(client_due_ns, called);
 		tick = next_tick(&caller, tick, &idle);
@@ -203,7 +212,7 @@ int weft_helper_start(void)
 	sigset_t all, before;
 	int err = 0;
 
-	if (is_helper)
+	if (is_helper || atomic_load_explicit(&running, memory_order_relaxed))
 		return 0;
 	pthread_mutex_lock(&mutex);
 	if (!running) {

@@ -3,6 +3,7 @@
 #ifndef WEFT_PROCESS_INTERFACE_H
 #define WEFT_PROCESS_INTERFACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The largest path MTU (code of enum ibv_mtu) with which packets from that GID fit through its interface; that of 4096 where
@@ -12,5 +13,9 @@ uint8_t weft_interface_mtu(const uint8_t gid[16]);
 uint8_t weft_interface_carries(const uint8_t gid[16]);
 /* The first of the two, of the first GID there is. */
 uint8_t weft_interface_first_mtu(void);
+
+/* Whether the GID of that index is no address of its interface, as a default one need not be, though there is one from which a
+ * card could send: *instead is the index of that, of RoCE v2. */
+bool weft_interface_lacks(uint32_t index, uint32_t *instead);
 
 #endif

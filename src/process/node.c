@@ -51,3 +51,13 @@ bool weft_node_of_gid(const uint8_t gid[16], uint8_t at[3])
 	at[2] = (uint8_t)(gid[15] - 1);
 	return true;
 }
+
+bool weft_node_source(const uint8_t dgid[16], uint8_t sgid[16])
+{
+	uint8_t here[3], there[3];
+
+	if (!weft_node_here(here) || !weft_node_of_gid(dgid, there))
+		return false;
+	weft_node_gid(here, sgid);
+	return true;
+}

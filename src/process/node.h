@@ -24,5 +24,8 @@ bool weft_node_here(uint8_t at[3]);
 void weft_node_gid(const uint8_t at[3], uint8_t gid[16]);
 /* False: no node can have that address. */
 bool weft_node_of_gid(const uint8_t gid[16], uint8_t at[3]);
+/* The address of this node, if the other is a node's: no route of the host's leads there. False: this is no node, or
+ * that none. */
+bool weft_node_source(const uint8_t dgid[16], uint8_t sgid[16]);
 
 #endif

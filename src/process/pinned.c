@@ -8,6 +8,7 @@
 #include "nic/place.h"
 #include "pool/format.h"
 #include "pool/pool.h"
+#include "pool/step.h"
 #include "process/plugin.h"
 
 /* Drivers take no longer for less by staging it themselves. */
@@ -137,6 +138,7 @@ bool weft_pinned_source(struct weft_pool *pool, const void *here, uint64_t len_b
 static void end_pinning(struct weft_pinned *p)
 {
 	p->plugin->unpin(p->driver);
+	WEFT_STEP(device_unpinned);
 	p->driver = NULL;
 	bytes_pinned -= p->len_bytes;
 }
@@ -215,6 +217,7 @@ static struct weft_pinned *pin_region(struct weft_pool *pool, const struct weft_
 		return NULL;
 	if (plugin->pin(memory, at, len_bytes, &p->driver))
 		return NULL;
+	WEFT_STEP(device_pinned);
 	p->plugin = plugin;
 	p->id = mr->id;
 	p->off = mr->off;

@@ -16,6 +16,7 @@
 #include "migrate/region.h"
 #include "nic/nic.h"
 #include "process/copy.h"
+#include "process/card.h"
 #include "process/device.h"
 #include "process/gids.h"
 #include "process/process.h"
@@ -178,6 +179,7 @@ static int attach(const struct weft_process_api *api)
 	memset(p->late, 0, sizeof(p->late));
 	weft_process_nic.pool = p->pool;
 	weft_process_nic.machine = &machine;
+	weft_process_nic.within = weft_card_is_refused();
 	p->api = api;
 	weft_process_nic.api = api->nic;
 	weft_process_nic.transports = weft_transports;

@@ -13,8 +13,10 @@
 #include "verbs/pd.h"
 #include "process/card.h"
 #include "process/gids.h"
+#include "process/interface.h"
 #include "process/process.h"
 #include "verbs/verbs.h"
+#include "pool/address.h"
 #include "pool/format_member.h"
 #include "pool/sizes.h"
 
@@ -64,15 +66,30 @@ static struct weft_verbs_ah *make_ah(struct ibv_pd *pd, const struct ibv_ah_attr
 	return NULL;
 }
 
+/* What goes to another host goes by a card. Groups are of this host, too, whatever there is no card for. */
+static int find_card_of_handle(const struct ibv_ah_attr *attr, const uint8_t source[16])
+{
+	const uint8_t *to = attr->grh.dgid.raw;
+	uint32_t instead;
+
+	if (!weft_address_is_group(to) && weft_card_is_wanted(source, to) &&
+	    weft_interface_lacks(attr->grh.sgid_index, &instead))
+		return weft_broken("ibv_create_ah", WIRE_SOURCE_ADDRESS, attr->grh.sgid_index,
+				   instead);
+	if (weft_card_summon(source, to) && !is_v2(attr->grh.sgid_index))
+		return weft_broken("ibv_create_ah", WIRE_V1_ADDRESS, attr->grh.sgid_index,
+				   attr->grh.sgid_index + 1u);
+	return 0;
+}
+
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	uint8_t source[16];
 	struct weft_verbs_ah *ah;
 	int err = check_ah(pd, attr, source);
 
-	if (!err && weft_card_summon(source, attr->grh.dgid.raw) && !is_v2(attr->grh.sgid_index))
-		err = weft_broken("ibv_create_ah", WIRE_V1_ADDRESS, attr->grh.sgid_index,
-				  attr->grh.sgid_index + 1u);
+	if (!err)
+		err = find_card_of_handle(attr, source);
 	if (!err)
 		err = weft_verbs_pd_use("ibv_create_ah", pd);
 	if (err) {

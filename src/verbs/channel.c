@@ -218,7 +218,7 @@ static void list_event(struct weft_channel *ch, struct weft_verbs_cq *cq)
 /* All that were claimed. A producer that claims after this tells the channel anew. */
 static void gather_claimed(struct weft_channel *ch)
 {
-	/* pairs with the exchange in tell (pool/wake.c): what was claimed by those that found it told is seen */
+	/* pairs with the exchange in write_bell (pool/wake.c): what was claimed by those that found it told is seen */
 	atomic_exchange_explicit(&ch->bell->told, 0, memory_order_seq_cst);
 	WEFT_STEP(event_gathering);
 	for (struct weft_verbs_cq *cq = ch->queues; cq; cq = cq->next_on_channel)
@@ -364,10 +364,28 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
 	return 0;
 }
 
+/* How many events of a queue were acknowledged, and whether its destroyer waits for more. */
+#define AWAITED (1u << 31)
+
+static _Atomic uint32_t *events_acknowledged(struct ibv_cq *cq)
+{
+	return (_Atomic uint32_t *)&cq->comp_events_completed;
+}
+
 void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
 {
+	_Atomic uint32_t *completed = events_acknowledged(cq);
+	uint32_t before = atomic_load_explicit(completed, memory_order_relaxed);
+
+	/* release: pairs with the acquire in weft_channel_leave, which does not free what is still used */
+	while (!(before & AWAITED))
+		if (atomic_compare_exchange_weak_explicit(
+			    completed, &before, (before + nevents) & ~AWAITED, memory_order_release,
+			    memory_order_relaxed))
+			return;
 	pthread_mutex_lock(&cq->mutex);
-	cq->comp_events_completed += nevents;
+	before = atomic_load_explicit(completed, memory_order_relaxed);
+	atomic_store_explicit(completed, (before + nevents) | AWAITED, memory_order_relaxed);
 	pthread_cond_signal(&cq->cond);
 	pthread_mutex_unlock(&cq->mutex);
 }
@@ -405,7 +423,11 @@ void weft_channel_leave(struct weft_verbs_cq *cq)
 		return;
 	drop_unread(ch, cq);
 	pthread_mutex_lock(&cq->cq.mutex);
-	while (cq->cq.comp_events_completed != cq->events_read)
+	/* from here on they are counted under the mutex, and tell us */
+	atomic_fetch_or_explicit(events_acknowledged(&cq->cq), AWAITED, memory_order_relaxed);
+	while ((atomic_load_explicit(events_acknowledged(&cq->cq), memory_order_acquire) ^
+		cq->events_read) &
+	       ~AWAITED)
 		pthread_cond_wait(&cq->cq.cond, &cq->cq.mutex);
 	pthread_mutex_unlock(&cq->cq.mutex);
 	pthread_mutex_lock(&ch->mutex);

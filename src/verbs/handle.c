@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <search.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -18,6 +19,28 @@ struct handle {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *handles;  /* a tree, under the mutex */
 static uint32_t forks; /* that have made this process since the library was loaded */
+
+/*
+ * Some of those that were found: each with its kind in the bits that are 0 in addresses from malloc. Written under the
+ * mutex, read without: for those that programs name again and again, as they wait.
+ */
+#define FOUND	  256u
+#define FOUND_LOW 15u
+
+_Static_assert(WEFT_HANDLE_XRCD + 1 <= FOUND_LOW, "each kind has its number, none of them 0");
+
+static _Atomic uintptr_t found[FOUND];
+
+static _Atomic uintptr_t *found_at(const void *object)
+{
+	return &found[((uintptr_t)object * 0x9e3779b97f4a7c15ull >> 32) % FOUND];
+}
+
+/* 0: of an object that stands elsewhere. */
+static uintptr_t found_as(const void *object, enum weft_handle_kind kind)
+{
+	return (uintptr_t)object & FOUND_LOW ? 0 : (uintptr_t)object | ((uintptr_t)kind + 1);
+}
 
 static int by_object(const void *a, const void *b)
 {
@@ -51,14 +74,21 @@ static struct handle look_up_handle(const void *object)
 	pthread_mutex_lock(&mutex);
 	at = tfind(&h, &handles, by_object);
 	h = at ? **at : (struct handle){0};
+	if (at && h.forks == forks)
+		atomic_store_explicit(found_at(object), found_as(object, h.kind),
+				      memory_order_relaxed);
 	pthread_mutex_unlock(&mutex);
 	return h;
 }
 
 bool weft_handle_is(const void *object, enum weft_handle_kind kind)
 {
-	struct handle h = look_up_handle(object);
+	uintptr_t as = found_as(object, kind);
+	struct handle h;
 
+	if (as && atomic_load_explicit(found_at(object), memory_order_relaxed) == as)
+		return true;
+	h = look_up_handle(object);
 	return h.object && h.kind == kind && h.forks == forks;
 }
 
@@ -78,6 +108,9 @@ void weft_handle_remove(const void *object)
 	at = tfind(&wanted, &handles, by_object);
 	if (at) {
 		h = *at;
+		if (atomic_load_explicit(found_at(object), memory_order_relaxed) ==
+		    found_as(object, h->kind))
+			atomic_store_explicit(found_at(object), 0, memory_order_relaxed);
 		tdelete(&wanted, &handles, by_object);
 	}
 	pthread_mutex_unlock(&mutex);
@@ -90,6 +123,8 @@ void weft_handle_forget(void)
 	if (pthread_mutex_trylock(&mutex))
 		handles = NULL;
 	pthread_mutex_init(&mutex, NULL);
+	for (uint32_t i = 0; i < FOUND; i++)
+		atomic_store_explicit(&found[i], 0, memory_order_relaxed);
 	forks++;
 }
 

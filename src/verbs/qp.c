@@ -337,9 +337,15 @@ static struct weft_qp_attr for_nic(const struct weft_qp *qp, const struct ibv_qp
 /* What goes to another host goes by a card, as RoCE v2, and through an interface. */
 static int find_card(const struct weft_qp *qp, const struct weft_qp_attr *attr)
 {
+	uint32_t instead;
 	uint8_t most;
 
-	if (qp->type == WEFT_QPT_UD || !weft_card_summon(attr->sgid, attr->dgid))
+	if (qp->type == WEFT_QPT_UD)
+		return 0;
+	if (weft_card_is_wanted(attr->sgid, attr->dgid) &&
+	    weft_interface_lacks(attr->sgid_index, &instead))
+		return weft_broken(VERB, WIRE_SOURCE, qp->qpn, attr->sgid_index, instead);
+	if (!weft_card_summon(attr->sgid, attr->dgid))
 		return 0;
 	if (qp->type != WEFT_QPT_RC && qp->type != WEFT_QPT_UC)
 		return weft_broken(VERB, WIRE_XRC, qp->qpn);

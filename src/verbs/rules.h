@@ -50,6 +50,12 @@
 	  "QP %x: sgid_index %u is of RoCE v1, which no card here sends: index %u is of v2")       \
 	X(WIRE_V1_ADDRESS, EINVAL, "A17.4.4",                                                      \
 	  "sgid_index %u is of RoCE v1, which no card here sends: index %u is of v2")              \
+	X(WIRE_SOURCE, EINVAL, "A17.4.1",                                                          \
+	  "QP %x: sgid_index %u is no address of an interface, from which alone a card sends: "    \
+	  "index %u is one")                                                                       \
+	X(WIRE_SOURCE_ADDRESS, EINVAL, "A17.4.1",                                                  \
+	  "sgid_index %u is no address of an interface, from which alone a card sends: index %u "  \
+	  "is one")                                                                                \
 	X(WIRE_XRC, EOPNOTSUPP, "A14",                                                             \
 	  "QP %x: its peer is on another host, where no card brings XRC")                          \
 	/* work requests */                                                                        \

@@ -8,6 +8,7 @@
 #include "process/card.h"
 #include "process/gids.h"
 #include "process/interface.h"
+#include "process/node.h"
 #include "process/process.h"
 
 static int start(const struct weft_helper_client *client, struct weft_pool **pool)
@@ -50,6 +51,7 @@ const struct weft_service weft_service = {
 	.port_find = weft_port_find,
 	.reachable = weft_port_reachable,
 	.beyond = find_beyond,
+	.source = weft_node_source,
 	.mtu = weft_interface_mtu,
 	.explains = weft_explain_wanted,
 };

@@ -17,7 +17,7 @@
 struct weft_pool_port;
 
 /* Grows with each change, so that libraries of two builds do not meet. */
-#define WEFT_SERVICE_MAGIC 0x0005534354464557ull /* "WEFTCS", 5 */
+#define WEFT_SERVICE_MAGIC 0x0006534354464557ull /* "WEFTCS", 6 */
 
 struct weft_service {
 	uint64_t magic;
@@ -43,6 +43,8 @@ struct weft_service {
 	bool (*reachable)(struct weft_pool *pool, const uint8_t addr[16]);
 	/* Whether a card carries what goes from one GID to the other, and which; it may start one first (process/card.h). */
 	bool (*beyond)(const uint8_t sgid[16], const uint8_t dgid[16], struct weft_address *card);
+	/* The own address from which a card reaches one that no route of the host leads to (process/node.h). False: routes tell. */
+	bool (*source)(const uint8_t dgid[16], uint8_t sgid[16]);
 	/* The largest path MTU from that GID to another host (process/interface.h). */
 	uint8_t (*mtu)(const uint8_t sgid[16]);
 	/* Whether $WEFT_EXPLAIN is set. */

@@ -4,7 +4,7 @@
  * registered, SEND what it has posted as a receive. Each ends in an event; a PUT also in the
  * counter of the buffer that it went to.
  *
- * A node is said by its rank, X first: x + size[0] * (y + size[1] * z); a process of it by its
+ * A node is named by its rank, X first: x + size[0] * (y + size[1] * z); a process of it by its
  * number there, 0 to 63.
  *
  * Functions return 0 or more, or -errno; ape_strerror() says either. All may be called by several
@@ -49,11 +49,11 @@ enum ape_status {
 	APE_NO_PEER,	  /* the card speaks with as many nodes as it can */
 	APE_LOCAL_FAULT,  /* the own memory is not there */
 	APE_REMOTE_RANGE, /* no buffer with that right covers it */
-	APE_REMOTE_FAULT, /* its memory is not there */
+	APE_REMOTE_FAULT, /* the memory of that buffer is not there */
 	APE_TOO_LONG,	  /* for the receive that it met */
 	APE_NOT_READY,	  /* no receive, for as long as the card tries */
 	APE_UNREACHABLE,  /* the node does not answer */
-	APE_RESTARTED,	  /* its card began anew */
+	APE_RESTARTED,	  /* the other node's card began a new life */
 };
 
 enum ape_kind {
@@ -72,10 +72,11 @@ struct ape_event {
  * node: NULL, the one that $WEFT_TORUS_NODE names (as `weft torus run` sets it); or NAME:X,Y,Z.
  * process: the number that it is to have, or -1. -EINVAL (no such name), -ENOENT (no such node),
  * -ENETDOWN (its card does not run), -EBUSY (the number is taken, or the process has another node
- * open), -ENOSPC (64 are there), or of the pool: -ENOMEM, -EPROTO, -EPERM, …
+ * open), -ENOSPC (64 are there), -ENAMETOOLONG, -EACCES (another user's), -EPROTO (another version's), -ETIMEDOUT (a
+ * process that stands still holds it up), -EMFILE, -ENOMEM.
  */
 int ape_open(const char *node, int process, struct ape **ape);
-/* What has not ended is given up. */
+/* Gives up what has not ended. */
 void ape_close(struct ape *ape);
 void ape_query(const struct ape *ape, struct ape_info *info);
 uint32_t ape_rank(const struct ape *ape, uint32_t x, uint32_t y, uint32_t z);
@@ -86,12 +87,12 @@ void ape_free(struct ape *ape, void *at, uint64_t bytes);
 
 /* Lets others at a range; the buffer's number. -EINVAL, -ENOSPC (64 are there), -ENETDOWN. */
 int ape_register(struct ape *ape, void *at, uint64_t bytes, unsigned int rights);
-/* Behind it no byte comes in. Of a receive: -ENOENT, a SEND has taken it, and its event is there. */
+/* When it has returned, no byte comes into the buffer any more. For a receive, -ENOENT: a SEND has taken it, and its event is there. */
 int ape_unregister(struct ape *ape, int buffer);
-/* Messages that have come into the buffer; what they brought can be read. */
+/* How many messages have come into the buffer; the bytes that they brought can be read. */
 uint64_t ape_count(const struct ape *ape, int buffer);
 
-/* The memory `local` must stay as it is until the event. -EAGAIN: as much as can wait does; poll.
+/* The memory `local` must stay as it is until the event. -EAGAIN: as many wait as can; poll first.
  * -ENETDOWN: the card has gone. */
 int ape_put(struct ape *ape, uint32_t rank, uint32_t process, const void *local, uint64_t bytes,
 	    uint64_t remote, uint64_t tag);
@@ -99,17 +100,23 @@ int ape_get(struct ape *ape, uint32_t rank, uint32_t process, void *local, uint6
 	    uint64_t remote, uint64_t tag);
 int ape_send(struct ape *ape, uint32_t rank, uint32_t process, const void *local, uint64_t bytes,
 	     uint64_t tag);
-/* For one SEND, in the order of posting; the buffer's number, which is free again when its event
- * was polled. -EINVAL, -ENOSPC, -EAGAIN, -ENETDOWN. */
+/* Posts memory for one SEND; receives are taken in the order of posting. Returns the buffer's number, which is free again when its
+ * event was polled. -EINVAL, -ENOSPC, -EAGAIN, -ENETDOWN. */
 int ape_receive(struct ape *ape, void *at, uint64_t bytes, uint64_t tag);
 
-/* Up to `most` events; how many. */
+/* Takes up to `most` events; returns how many. */
 int ape_poll(struct ape *ape, struct ape_event *event, int most);
 /*
- * Sleeps until something has happened since *seen, which it then says; 0 at first. timeout_ns
- * negative: for ever. 1; 0: the time is over; -ENETDOWN.
+ * Sleeps until something has happened since *seen, a count that it then brings up to date; 0 at first. timeout_ns
+ * negative: for ever. Returns 1; 0: the time is over; -ENETDOWN.
  */
 int ape_wait(struct ape *ape, uint64_t *seen, int64_t timeout_ns);
+/*
+ * A descriptor for epoll and its like, the same each time, closed by ape_close(): readable when something has happened since
+ * it was read last. Read its 8 bytes, then poll until nothing comes. Not for reading by several threads. -EMFILE, -EAGAIN (no
+ * thread for it).
+ */
+int ape_fd(struct ape *ape);
 
 const char *ape_strerror(int error);
 const char *ape_status_str(enum ape_status status);

@@ -72,8 +72,8 @@ gather(struct weft_qp *qp, struct weft_wqe *wqe, uint8_t **copy, struct weft_dat
 	return cause;
 }
 
-static enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
-				     struct weft_caller *caller, enum weft_cause *cause)
+static enum weft_outcome issue_datagram_alone(struct weft_qp *qp, struct weft_wqe *wqe,
+					      struct weft_caller *caller, enum weft_cause *cause)
 {
 	uint8_t grh[WEFT_GRH_BYTES], *copy = NULL;
 	bool has_imm = wqe->opcode == WEFT_OP_SEND_IMM;
@@ -112,5 +112,5 @@ static enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 enum weft_outcome weft_direct_issue_datagram(struct weft_qp *qp, struct weft_wqe *wqe,
 					     struct weft_caller *caller, enum weft_cause *cause)
 {
-	return weft_gather_issue(issue_alone, qp, wqe, caller, cause);
+	return weft_gather_issue(issue_datagram_alone, qp, wqe, caller, cause);
 }

@@ -260,7 +260,7 @@ HOT enum weft_outcome carry_out(struct weft_qp *qp, struct weft_responder *to, s
 		(struct weft_arrival){qp->nic, to, wqe, caller, &here, here.len_bytes, 1, cause});
 }
 
-static bool look_again(struct weft_qp *qp, struct direct *d)
+static bool find_changed(struct weft_qp *qp, struct direct *d)
 {
 	bool ready;
 
@@ -272,8 +272,8 @@ static bool look_again(struct weft_qp *qp, struct direct *d)
 	return ready;
 }
 
-HOT enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
-				  struct weft_caller *caller, enum weft_cause *cause)
+HOT enum weft_outcome issue_direct_alone(struct weft_qp *qp, struct weft_wqe *wqe,
+					 struct weft_caller *caller, enum weft_cause *cause)
 {
 	struct direct *d = direct_of(qp);
 	enum weft_outcome outcome;
@@ -285,7 +285,7 @@ HOT enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	if (__builtin_expect(atomic_load_explicit(&d->to.slot->conn, memory_order_acquire) ==
 				     d->to.grant.was,
 			     1) ||
-	    look_again(qp, d))
+	    find_changed(qp, d))
 		outcome = carry_out(qp, &d->to, wqe, caller, cause);
 	else
 		outcome = without_responder(qp, wqe, caller, cause);
@@ -294,17 +294,17 @@ HOT enum weft_outcome issue_alone(struct weft_qp *qp, struct weft_wqe *wqe,
 	return outcome;
 }
 
-static enum weft_outcome issue(struct weft_qp *qp, struct weft_wqe *wqe, struct weft_caller *caller,
-			       enum weft_cause *cause)
+static enum weft_outcome issue_direct(struct weft_qp *qp, struct weft_wqe *wqe,
+				      struct weft_caller *caller, enum weft_cause *cause)
 {
-	return weft_gather_issue(issue_alone, qp, wqe, caller, cause);
+	return weft_gather_issue(issue_direct_alone, qp, wqe, caller, cause);
 }
 
 /* A sender that nobody answers, or that finds no receive, does not learn of it. */
-static enum weft_outcome issue_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
-					  struct weft_caller *caller, enum weft_cause *cause)
+static enum weft_outcome issue_direct_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
+						 struct weft_caller *caller, enum weft_cause *cause)
 {
-	enum weft_outcome outcome = issue(qp, wqe, caller, cause);
+	enum weft_outcome outcome = issue_direct(qp, wqe, caller, cause);
 
 	return outcome == WEFT_FAILED || outcome == WEFT_UNDER_WAY ? outcome : WEFT_DONE;
 }
@@ -320,7 +320,7 @@ static bool is_ready(struct weft_qp *qp, struct direct *d, struct weft_caller *c
 		return false;
 	next = weft_busy_begin(caller, d->to.busy_at);
 	ready = atomic_load_explicit(&d->to.slot->conn, memory_order_acquire) == d->to.grant.was ||
-		look_again(qp, d);
+		find_changed(qp, d);
 	weft_busy_end(caller, next);
 	return ready;
 }
@@ -460,7 +460,7 @@ static bool drained(struct weft_qp *qp)
 	return true;
 }
 
-static bool reaches(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
+static bool reaches_member(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
 {
 	if (weft_address_is_group(dgid))
 		return true;
@@ -470,7 +470,7 @@ static bool reaches(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t 
 	return false;
 }
 
-static int connect(struct weft_qp *qp, uint16_t *executor)
+static int connect_member(struct weft_qp *qp, uint16_t *executor)
 {
 	struct direct *d = direct_of(qp);
 
@@ -486,7 +486,7 @@ static int connect(struct weft_qp *qp, uint16_t *executor)
 	return 0;
 }
 
-static void leave(struct weft_qp *qp)
+static void leave_member(struct weft_qp *qp)
 {
 	struct direct *d = direct_of(qp);
 
@@ -499,7 +499,7 @@ static void leave(struct weft_qp *qp)
 }
 
 /* The peer may have gone since, and our line may have changed, but not the connection. */
-static bool fault(struct weft_qp *qp, enum weft_event *event)
+static bool is_blamed_here(struct weft_qp *qp, enum weft_event *event)
 {
 	uint32_t index = qp->attr.dest_qpn & (WEFT_QPS - 1);
 	const struct weft_pool_qp *slot = &qp->nic->pool->qps[index];
@@ -518,18 +518,18 @@ static bool fault(struct weft_qp *qp, enum weft_event *event)
 
 const struct weft_transport weft_direct = {
 	.name = "direct",
-	.carries = {[WEFT_QPT_RC] = {issue, sizeof(struct direct)},
-		    [WEFT_QPT_UC] = {issue_unreliable, sizeof(struct direct)},
+	.carries = {[WEFT_QPT_RC] = {issue_direct, sizeof(struct direct)},
+		    [WEFT_QPT_UC] = {issue_direct_unreliable, sizeof(struct direct)},
 		    [WEFT_QPT_UD] = {weft_direct_issue_datagram, 0},
 		    [WEFT_QPT_XRC_SEND] = {issue_xrc, sizeof(struct xrc)},
 		    [WEFT_QPT_XRC_RECV] = {issue_xrc, sizeof(struct direct)}},
 	.address_bytes = WEFT_DIRECT_ADDRESS_BYTES,
 	.most_under_way = 1,
 	.silence = WEFT_CAUSE_NO_ANSWER,
-	.reaches = reaches,
-	.connect = connect,
-	.abort = leave,
-	.fault = fault,
+	.reaches = reaches_member,
+	.connect = connect_member,
+	.abort = leave_member,
+	.is_blamed = is_blamed_here,
 	.progress = look_later,
 	.drained = drained,
 };

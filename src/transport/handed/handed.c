@@ -52,7 +52,7 @@ static bool plays(struct weft_nic *nic, const struct weft_pool_member *m, const 
 	case WEFT_CARD_NONE:
 		return false;
 	case WEFT_CARD_BEYOND:
-		if (is_in_pool(nic, dgid))
+		if (nic->within || is_in_pool(nic, dgid))
 			return false;
 		break;
 	case WEFT_CARD_ALL:
@@ -378,7 +378,7 @@ static bool has_lost_card(const struct weft_qp *qp, const struct handed *h, enum
 }
 
 /* The card blames in the peer's stead. */
-static bool is_blamed(struct weft_qp *qp, enum weft_event *event)
+static bool is_blamed_by_card(struct weft_qp *qp, enum weft_event *event)
 {
 	struct handed *h = handed_of(qp);
 	/* acquire: pairs with the release in take_line (hand.c) */
@@ -409,7 +409,7 @@ const struct weft_transport weft_handed = {
 	.reaches = has_card,
 	.connect = connect_card,
 	.abort = leave_card,
-	.fault = is_blamed,
+	.is_blamed = is_blamed_by_card,
 	.progress = look_at_hand,
 	.drained = is_drained,
 	.release = take_queue_back,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-#include "card/owner.h"
+#include "link/owner.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -8,28 +8,13 @@
 #include <unistd.h>
 
 #include "pool/address.h"
-#include "pool/format_member.h"
-#include "pool/slice.h"
-
-bool weft_owner_is_card(struct weft_pool *pool, const uint8_t gid[16])
-{
-	const struct weft_pool_member *m;
-
-	for (uint16_t i = 0; (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++)
-		if (weft_is_near(pool, i) && (m = weft_pool_member(pool, i)) &&
-		    m->net_ns == pool->self->net_ns &&
-		    atomic_load_explicit(&m->card.reach, memory_order_acquire) != WEFT_CARD_NONE &&
-		    weft_card_plays(&m->card, gid))
-			return true;
-	return false;
-}
 
 struct entry {
 	unsigned int uid;
 	unsigned long inode;
 };
 
-/* A line of the table: of that port, and of that address or of all. */
+/* Whether a line of the kernel's table is of that port, and of that address or of all addresses. */
 static bool is_it(const char *line, const uint8_t gid[16], uint16_t port, struct entry *entry)
 {
 	char address[33];
@@ -111,14 +96,15 @@ static bool name_program(unsigned long inode, char text[WEFT_OWNER_TEXT])
 	return found;
 }
 
-void weft_owner_of_port(const uint8_t gid[16], uint16_t port, char text[WEFT_OWNER_TEXT])
+bool weft_owner_of_port(const uint8_t gid[16], uint16_t port, char text[WEFT_OWNER_TEXT])
 {
 	struct entry entry;
 
 	if (!find_in("/proc/net/udp", gid, port, &entry) &&
 	    !find_in("/proc/net/udp6", gid, port, &entry))
-		snprintf(text, WEFT_OWNER_TEXT, "a socket that has gone since");
-	else if (!name_program(entry.inode, text))
+		return false;
+	if (!name_program(entry.inode, text))
 		snprintf(text, WEFT_OWNER_TEXT, "%sa program of user %u",
 			 entry.uid ? "" : "the kernel's rdma_rxe, or ", entry.uid);
+	return true;
 }
