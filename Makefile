@@ -22,6 +22,11 @@ demo: ## Debian's perftest between two processes over Weft, beside this machine'
 	@$(MAKE) --no-print-directory all
 	@"$(BUILD)/weft" bench --only limits --rounds 3
 
+demo-torus: ## lattice QCD and a graph on tori of 8 and 16 nodes, each run beside its run in one process
+	@$(DEPS) build demo-torus
+	@$(MAKE) --no-print-directory all
+	@examples/torus/demo.py --weft "$(BUILD)/weft" --programs "$(BUILD)/examples/torus"
+
 check: ## every test; ends with `N passed, N failed, N skipped`
 	@$(DEPS) build test check
 	@$(RUN) all
@@ -56,6 +61,14 @@ rxe: all ## asks Linux's Soft-RoCE in a virtual machine again for what the tests
 			>"$(BUILD)/rxe.txt" && set -- $$run && \
 		xz -9c "$(BUILD)/rxe.txt" >tests/differential/rxe-$$1-$$2.xz || exit 1; \
 	done
+
+lab-pcie: all ## programs between two virtual machines that share the window of a PCIe device
+	@$(DEPS) lab test
+	@WEFT_BUILD="$(BUILD)" lab/machines show
+
+lab-shell: all ## the same two, which run what is typed
+	@$(DEPS) lab test
+	@WEFT_BUILD="$(BUILD)" lab/machines shell
 
 asan: ## the unit tests under the address and undefined-behaviour sanitizers
 	@$(DEPS) build test
@@ -114,5 +127,5 @@ clean: ## removes the build folders
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-.PHONY: all demo bench check check-quick slow model rxe asan tsan coverage tidy install uninstall deb \
+.PHONY: all demo demo-torus bench check check-quick slow model rxe lab-pcie lab-shell asan tsan coverage tidy install uninstall deb \
 	dist-bin check-dist check-arm64 check-gpu check-gpu2 clean help

@@ -5,6 +5,7 @@ files; and several of them on one memory, as guests.
 A guest takes commands by files in a folder that it shares with us: lab/guest runs what it finds there."""
 import contextlib
 import ctypes
+import fcntl
 import lzma
 import os
 import re
@@ -24,26 +25,34 @@ PACKAGE = 'linux-image-6.12-amd64'
 FIRST_MODULES = ['netfs', '9pnet', '9pnet_virtio', '9p', 'overlay']
 ADDRESS = '0000:00:10.0'  # of the device with the shared memory
 SLOT = '10'
-BOOT_S = 240
+EMULATED = 'tcg,thread=multi'
+BOOT_S, COMMAND_S = 900, 300  # emulated, on a machine with much other work
 
 
 def out(*argv, **options):
     return subprocess.run(argv, check=True, capture_output=True, text=True, **options).stdout
 
 
+def fetch_kernel(folder):
+    name = re.search(r'Depends: (linux-image-\S+)', out('apt-cache', 'depends', PACKAGE))[1]
+    with tempfile.TemporaryDirectory(dir=CACHE) as work:
+        print(f'lab: fetching {name}', file=sys.stderr)
+        out('apt-get', '-o', 'Acquire::http::Timeout=60', 'download', name, cwd=work)
+        new = Path(work, 'new')
+        out('dpkg', '-x', next(Path(work).glob('*.deb')), new)
+        out('depmod', '-b', new, next((new / 'lib/modules').iterdir()).name)
+        new.rename(folder)
+
+
 def kernel():
-    """The folder of the unpacked kernel package; fetched once."""
+    """The folder of the unpacked kernel package; fetched once, by one of those that want it."""
     folder = CACHE / 'kernel'
     if not folder.exists():
-        name = re.search(r'Depends: (linux-image-\S+)', out('apt-cache', 'depends', PACKAGE))[1]
         CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as work:
-            print(f'lab: fetching {name}', file=sys.stderr)
-            out('apt-get', 'download', name, cwd=work)
-            new = Path(work, 'new')
-            out('dpkg', '-x', next(Path(work).glob('*.deb')), new)
-            out('depmod', '-b', new, next((new / 'lib/modules').iterdir()).name)
-            new.rename(folder)
+        with open(CACHE / 'lock', 'w') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                fetch_kernel(folder)
     return folder
 
 
@@ -68,7 +77,7 @@ def initramfs(folder, modules):
 def accelerator():
     """KVM needs the processor's extensions: some hosts have a /dev/kvm without them, which fails."""
     flags = re.search(r'^flags.* (vmx|svm)\b', Path('/proc/cpuinfo').read_text(), re.M)
-    return 'kvm' if flags and os.access('/dev/kvm', os.W_OK) else 'tcg,thread=multi'
+    return 'kvm' if flags and os.access('/dev/kvm', os.W_OK) else EMULATED
 
 
 def share(tag, path, readonly):
@@ -77,12 +86,12 @@ def share(tag, path, readonly):
 
 
 def die_with_parent():
-    """However this process ends: the guest ends with it."""
+    """In the guest's process: however this process ends, the guest ends with it."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Trouble(Exception):
-    """A guest or a command in it did not do as it should; says what the console has."""
+    """A guest, or a command in it, has failed; has the text of the console."""
 
 
 class Command:
@@ -118,11 +127,17 @@ class Command:
             raise Trouble(f'{self.guest.name}: status {status}: {self.line}\n{text}')
         return text
 
+    def kill(self):
+        """It has ended when this returns."""
+        if not self.is_over():
+            self.guest.run('sh', '-c', f'kill -KILL $(cat /run/job/{self.number}.pid)', root=True, must_succeed=False)
+            self.wait(COMMAND_S)
+
 
 class Guest:
     """One virtual machine: `argv` is its share of QEMU's command line. Its address on the card is 192.0.2.NUMBER + 1."""
 
-    def __init__(self, folder, number, argv):
+    def __init__(self, folder, number, argv, emulated=False):
         self.name, self.number = f'guest{number}', number
         self.job = folder / self.name
         self.job.mkdir()
@@ -132,7 +147,8 @@ class Guest:
         self.address = f'192.0.2.{number + 1}'
         base = kernel()
         modules = next((base / 'lib/modules').iterdir())
-        self.argv = ['qemu-system-x86_64', '-M', 'q35', '-accel', accelerator(), '-cpu', 'max,-erms,-fsrm', '-smp', '2',
+        self.argv = ['qemu-system-x86_64', '-M', 'q35', '-accel', EMULATED if emulated else accelerator(),
+                     '-cpu', 'max,-erms,-fsrm', '-smp', '2',
                      '-m', '1G', '-display', 'none', '-nodefaults', '-no-reboot',
                      '-kernel', next((base / 'boot').glob('vmlinuz-*')), '-initrd', folder / 'initramfs',
                      '-append', 'console=ttyS0 panic=-1 quiet mitigations=off no_timer_check iomem=relaxed '
@@ -170,12 +186,13 @@ class Guest:
         command = Command(self, self.commands, line)
         text = ''.join(f'export {name}={shlex.quote(str(value))}\n' for name, value in env.items())
         user = '' if root else 'setpriv --reuid=65534 --regid=65534 --clear-groups '
-        command.file('new').write_text(f'{text}cd {shlex.quote(os.getcwd())}\nexec {user}{line}\n')
+        command.file('new').write_text(f'echo $$ >/run/job/{self.commands}.pid\n{text}cd {shlex.quote(os.getcwd())}\nexec {user}{line}\n')
         command.file('new').rename(command.file('run'))
         return command
 
-    def run(self, *words, seconds=60, **options):
-        return self.start(*words, **options).done(seconds)
+    def run(self, *words, must_succeed=True, **options):
+        command = self.start(*words, **options)
+        return command.done(COMMAND_S) if must_succeed else command.wait(COMMAND_S)[1]
 
     def kill(self):
         if self.process and self.process.poll() is None:
@@ -184,12 +201,14 @@ class Guest:
 
 
 class Machines(contextlib.ExitStack):
-    """Guests on one memory, which each sees as BAR 2 of a PCIe device; `pool` names it for Weft."""
+    """Guests on one memory, which each sees as BAR 2 of a PCIe device; `pool` is how Weft names that memory."""
 
-    def __init__(self, guests=2, mib=1024):
+    def __init__(self, guests=2, mib=512, emulated=False):
         super().__init__()
         self.pool = f'pci:{ADDRESS}'
-        self.folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix='weft-lab-', dir='/dev/shm')))
+        # a container's is often small
+        shm = '/dev/shm' if shutil.disk_usage('/dev/shm').free > mib << 21 else None
+        self.folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix='weft-lab-', dir=shm)))
         memory = self.folder / 'memory'
         with open(memory, 'wb') as file:
             file.truncate(mib << 20)
@@ -198,7 +217,8 @@ class Machines(contextlib.ExitStack):
         for number in range(guests):
             guest = Guest(self.folder, number, [
                 '-object', f'memory-backend-file,id=shared,mem-path={memory},size={mib}M,share=on',
-                '-device', f'ivshmem-plain,memdev=shared,master=on,addr={SLOT}', *self.card(number)])
+                '-device', f'ivshmem-plain,memdev=shared,master=on,addr={SLOT}', *self.card(number)],
+                emulated)
             self.callback(guest.kill)
             self.guests.append(guest)
 

@@ -11,6 +11,7 @@ table() {
 		build	gcc libc6-dev meson ninja-build pkg-config python3
 		build	libibverbs-dev librdmacm-dev libsmartcols-dev libcmocka-dev
 		demo	perftest util-linux
+		demo-torus	openmpi-bin libopenmpi-dev
 		bench	ucx-utils libfabric-bin
 		test	python3-pytest util-linux procps iproute2 clang-format git
 		test	perftest ibverbs-utils rdmacm-utils

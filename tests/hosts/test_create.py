@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""What `weft pool create`, and joining a pool of several hosts, refuse: in one sentence each, and nothing changes."""
+"""What `weft pool create`, and joining a pool of several hosts, refuse: each in one sentence, and nothing changes."""
 import fcntl
 import hashlib
 import os
@@ -14,14 +14,14 @@ PAGE = 4096
 
 
 def digest(path):
-    """Of the pages that say what the pool is; None: there is no such file."""
+    """Of the pages that describe the pool. None: there is no such file."""
     if not os.path.isfile(path):
         return None
     with open(path, 'rb') as file:
         return os.stat(path).st_size, hashlib.sha256(file.read(PAGE)).hexdigest()
 
 
-# {what is wrong: (the words behind `weft pool create`, what is said)}; {} is the folder of the test.
+# {what is wrong: (the words behind `weft pool create`, what it says)}; {} stands for the folder of the test.
 MAKING = {
     'no kind': (['{}/new', '--hosts', '2'], 'only a memory of several hosts is made so: shm:PATH or pci:ADDRESS'),
     'three hosts': (['shm:{}/new', '--hosts', '3'], 'a pool has 1, 2, 4, 8, 16, 32 or 64 hosts'),
@@ -48,7 +48,7 @@ def test_making(two, fault):
 
 
 def test_while_a_host_lives(two):
-    """A program is there; when it has gone the pool may be made again."""
+    """While a program is a member the pool may not be made again or removed; afterwards it may."""
     path = two.pool[4:]
     program = two.start('ibv_asyncwatch', host=1)
     wait_for(lambda: lives(two) or program.process.poll() is not None, 'the program is a member')
@@ -71,7 +71,7 @@ def home_of(two):
 
 
 def lives(two):
-    """Whether some member of host 1 is there, as its home says."""
+    """Whether some member of host 1 lives, by the locks on its home."""
     home = home_of(two)
     if not os.path.exists(home):
         return False
@@ -80,7 +80,7 @@ def lives(two):
 
 
 def file_lock(home):
-    """The first lock of members on their bytes there: struct flock."""
+    """The first lock on the bytes of members there: struct flock."""
     with open(home, 'rb') as file:
         return fcntl.fcntl(file, F_OFD_GETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, MIB, 0, 0))
 
@@ -102,17 +102,18 @@ def is_as_it_was(path):
 
 
 OTHER = 'the pool was made by another version of Weft'
+NO_HOST = 'WEFT_HOST, or --host, is the number of no host of the pool'
 CANNOT_BE = "the pool's header says of hosts or a size that cannot be"
 
-# {what is wrong: (what is done to the file, $WEFT_HOST, the pool as it is named, what is said)}
+# {what is wrong: (what is done to the file, $WEFT_HOST, the pool's name, what is said)}
 JOINING = {
     'no header': (damage(0, '<Q', 0), '0', 'shm:{}', 'the file is not a pool'),
     'another version': (damage(8, '<I', 1), '0', 'shm:{}', OTHER),
     'another layout': (damage(16, '<Q', 1), '0', 'shm:{}', OTHER),
     'hosts that cannot be': (damage(12, '<I', 3), '0', 'shm:{}', CANNOT_BE),
     'larger than the file': (cut, '0', 'shm:{}', CANNOT_BE),
-    'a host too many': (is_as_it_was, '2', 'shm:{}', 'WEFT_HOST is the number of no host of the pool'),
-    'no number': (is_as_it_was, 'one', 'shm:{}', 'WEFT_HOST is the number of no host of the pool'),
+    'a host too many': (is_as_it_was, '2', 'shm:{}', NO_HOST),
+    'no number': (is_as_it_was, 'one', 'shm:{}', NO_HOST),
     'no home': (is_as_it_was, '', 'shm:{}',
                 'no host of the pool has its home here: WEFT_HOST=NUMBER makes one: No such file or directory'),
     'named as a file': (is_as_it_was, '0', '{}', 'the pool has several hosts: name it shm:PATH'),

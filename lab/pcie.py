@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Weft in guests that share the window of a PCIe device: the build as installed, a pool in the window, and programs
+over it. The guest of number N is host N of the pool."""
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import vm
+
+BUILD = Path(os.environ.get('WEFT_BUILD') or os.environ.get('BUILD') or vm.LAB.parent / 'build').resolve()
+BEGINS_S, ENDS_S = 300, 600
+SILENCE_MS = 30000  # an emulated guest stands still for seconds where the machine has much to do
+
+
+class Pcie(vm.Machines):
+    def __enter__(self):
+        super().__enter__()
+        try:
+            print(f'-- {len(self.guests)} guests boot; their files: {self.folder}', flush=True)
+            self.install()
+            self.boot()
+            self.guests[0].run(self.weft, 'pool', 'create', self.pool, '--hosts', len(self.guests),
+                               '--silence', SILENCE_MS, root=True)
+            # a host of which no program runs answers nobody: the dead of the others would wait for it
+            for guest in self.guests:
+                guest.start(self.weft, 'host', 'up', '--host', guest.number, '--stay', WEFT_POOL=self.pool)
+            self.await_hosts()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def install(self):
+        """Into the folder that each guest shares with us: other folders may be closed to its ordinary users."""
+        for guest in self.guests:
+            subprocess.run(['meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir',
+                            guest.job / 'installed'], check=True)
+        at = next((self.guests[0].job / 'installed').glob('**/bin/weft'))
+        self.weft = Path('/run/job') / at.relative_to(self.guests[0].job)
+
+    def await_hosts(self):
+        end = time.monotonic() + BEGINS_S
+        while (said := self.guests[0].run(self.weft, 'host', '--json', WEFT_POOL=self.pool)).count('"up"') < len(self.guests):
+            if time.monotonic() > end:
+                raise vm.Trouble(f'not all hosts are up: {said}')
+
+    def start(self, host, *words):
+        """Begins a program over Weft there."""
+        return self.guests[host].start(self.weft, 'run', '--', *words, WEFT_POOL=self.pool)
+
+    def await_listener(self, server, port):
+        end = time.monotonic() + BEGINS_S
+        while not self.guests[0].run('ss', '-Hltn', f'sport = :{port}').strip():
+            if server.is_over() or time.monotonic() > end:
+                raise vm.Trouble(f'no server listens: {server.line}\n{server.output()}')
+
+    def pair(self, *words, port=18515):
+        """Server in the first guest, client in the second; what both have said."""
+        begun = [self.start(0, *words, '-p', port)]
+        try:
+            self.await_listener(begun[0], port)
+            begun.append(self.start(1, *words, '-p', port, self.guests[0].address))
+            said = begun[1].done(ENDS_S)
+            return begun[0].done(ENDS_S), said
+        except vm.Trouble as trouble:
+            raise vm.Trouble(f'{trouble}\n-- server\n{begun[0].output()}') from None
+        finally:
+            for command in begun:
+                command.kill()

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""`weft host` of two homes on one kernel: what it shows of each, what becoming one refuses, and what becomes of a
+program whose host is another's meanwhile."""
+import contextlib
+import glob
+import json
+import os
+import signal
+import socket
+import struct
+
+import pytest
+from pairs import free_port, listening, wait_for
+
+PATIENCE_S = 60
+PAGE = 4096
+
+
+def hosts_of(two):
+    done = two.command_line('host', '--pool', two.pool, '--json')
+    assert (done.returncode, done.stderr) == (0, ''), done
+    return json.loads(done.stdout)['hosts']
+
+
+def states(two):
+    return [host['state'] for host in hosts_of(two)]
+
+
+def await_states(two, *wanted):
+    wait_for(lambda: states(two) == list(wanted), f'hosts are {wanted}', PATIENCE_S)
+
+
+def up(two, number, *options):
+    return two.command_line('host', 'up', '--pool', two.pool, '--host', number, *options)
+
+
+def home_of(two, number):
+    with open(two.pool[4:], 'rb') as file:
+        pool_id, = struct.unpack_from('<Q', file.read(PAGE), 32)
+    return f'/dev/shm/weft-{pool_id:016x}-{number}'
+
+
+@contextlib.contextmanager
+def stopped(program):
+    """All of a program's processes stand still."""
+    os.killpg(program.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(program.process.pid, signal.SIGCONT)
+
+
+def stays(two, number):
+    """`weft host up --stay`, on no Weft of its own."""
+    agent = two.start(two.command, 'host', 'up', '--stay', '--pool', two.pool, '--host', number, host='', on_weft=False)
+    await_states(two, *('up' if n == number else host['state'] for n, host in enumerate(hosts_of(two))))
+    return agent
+
+
+# ---- What it shows ----
+
+
+def test_life_of_a_host(two):
+    assert states(two) == ['never', 'never']
+    done = up(two, 1)
+    assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+    never, came = hosts_of(two)
+    assert never == {'number': 0, 'name': '', 'life': 0, 'state': 'never', 'members': 0, 'bytes': 0, 'beat_ms': 0}
+    assert (came['number'], came['name'], came['life'], came['state'], came['members']) == \
+        (1, socket.gethostname()[:40], 1, 'empty', 0)
+    program = two.start('ibv_asyncwatch', host='')  # its pool alone says of which host it is
+    await_states(two, 'never', 'up')
+    assert hosts_of(two)[1]['members'] == 1
+    with stopped(program):
+        await_states(two, 'never', 'silent')
+        assert hosts_of(two)[1]['beat_ms'] >= 3000
+    await_states(two, 'never', 'up')
+    program.kill()
+    assert up(two, 1).returncode == 0  # which also buries it
+    assert (states(two), hosts_of(two)[1]['life']) == (['never', 'empty'], 1)
+
+
+def test_bytes(two):
+    """Those of each host's programs are its own."""
+    port = free_port()
+    server = two.start('ibv_rc_pingpong', '-g', 1, '-p', port, host=0)
+    wait_for(lambda: listening(port) or server.process.poll() is not None, 'server listens')
+    ours, others = hosts_of(two)
+    assert ours['bytes'] > 0 and ours['bytes'] % (16 << 20) == 0 and others['bytes'] == 0
+
+
+def test_table(two):
+    up(two, 0)
+    done = two.command_line('host', '--pool', two.pool)
+    assert done.stdout.splitlines()[1].split() == ['NUMBER', 'NAME', 'LIFE', 'STATE', 'MEMBERS', 'BYTES', 'BEAT', 'MS']
+
+
+def test_agent_without_a_program(two):
+    agent = stays(two, 0)
+    agent.process.send_signal(signal.SIGTERM)
+    assert agent.wait(PATIENCE_S).status == 0
+    assert states(two) == ['empty', 'never']
+
+
+def test_another_program_goes_on(two):
+    """Whichever program of a host was its agent: another is when it has been killed, and buries it."""
+    programs = [two.start('ibv_asyncwatch', host=0) for _ in range(2)]
+    wait_for(lambda: hosts_of(two)[0]['members'] == 2, 'both are members', PATIENCE_S)
+    programs[0].kill()
+    await_states(two, 'up', 'never')
+    programs[1].kill()
+    await_states(two, 'silent', 'never')
+
+
+# ---- What it refuses ----
+
+
+def nothing(two):
+    pass
+
+
+def another_users(two):
+    """Root's where the tests are root's, else one that its own user may not open."""
+    assert up(two, 1).returncode == 0
+    os.chmod(home_of(two, 1), 0)
+    if os.geteuid() == 0:
+        os.chown(home_of(two, 1), 0, 0)
+
+
+def with_home_deleted(two):
+    program = two.start('ibv_asyncwatch', host=1)
+    await_states(two, 'never', 'up')
+    os.unlink(home_of(two, 1))
+    return program
+
+
+NO_HOST = 'WEFT_HOST, or --host, is the number of no host of the pool'
+ONE_HOST = 'the pool has one host: that of several is shm:PATH or pci:ADDRESS'
+NO_POOL = 'there is no pool yet: weft pool create makes it: No such file or directory'
+
+# {what is wrong: (what is done before, the pool as it is named, number, what is said)}
+COMING = {
+    'a host too many': (nothing, 'shm:{}', 2, NO_HOST),
+    'no number': (nothing, 'shm:{}', 'one', NO_HOST),
+    'a file': (nothing, '{}-none', 1, ONE_HOST),
+    'no pool': (nothing, 'shm:{}-none', 1, NO_POOL),
+    'another user\'s home': (another_users, 'shm:{}', 1, 'the home of the host cannot be opened: Permission denied'),
+    'a number that is taken': (with_home_deleted, 'shm:{}', 1, f'{socket.gethostname()[:40]} is host 1, and lives'),
+}
+
+
+@pytest.mark.parametrize('fault', COMING)
+def test_coming(two, fault):
+    before, name, number, said = COMING[fault]
+    name = name.replace('{}', two.pool[4:])
+    before(two)
+    was = [(host['life'], host['name']) for host in hosts_of(two)]
+    done = two.command_line('host', 'up', '--pool', name, '--host', number)
+    assert (done.returncode, done.stdout, done.stderr) == (1, '', f'weft host up: {name}: {said}\n')
+    assert [(host['life'], host['name']) for host in hosts_of(two)] == was
+    assert not glob.glob(f'{two.pool[4:]}-none*')
+
+
+@pytest.mark.parametrize('name,said', [('{}', ONE_HOST), ('shm:{}-none', NO_POOL)])
+def test_showing(two, name, said):
+    name = name.replace('{}', two.pool[4:])
+    done = two.command_line('host', '--pool', name)
+    assert (done.returncode, done.stdout, done.stderr) == (1, '', f'weft host: {name}: {said}\n')
+
+
+@pytest.mark.parametrize('words', [['up'], ['up', '--host'], ['down'], ['--stay'], ['up', '--host', '1', '--json']])
+def test_wrong_usage(two, words):
+    done = two.command_line('host', *words)
+    assert done.returncode == 2 and done.stdout == '' and done.stderr.startswith('weft host: ')
+
+
+# ---- Coming again ----
+
+
+def test_home_deleted(two):
+    """Once its programs have gone the host comes again, with a new home and a new life."""
+    program = with_home_deleted(two)
+    program.kill()
+    wait_for(lambda: up(two, 1).returncode == 0, 'nobody beats there', PATIENCE_S)
+    assert hosts_of(two)[1]['life'] == 2 and os.path.exists(home_of(two, 1))
+
+
+def test_pool_made_anew(two):
+    """The homes that were here have gone with the pool that they were of."""
+    assert up(two, 1).returncode == 0
+    home = home_of(two, 1)
+    done = two.command_line('pool', 'create', two.pool, '--hosts', 2)
+    assert (done.returncode, done.stderr) == (0, '')
+    assert states(two) == ['never', 'never'] and not os.path.exists(home)
+    assert up(two, 1).returncode == 0
+    assert hosts_of(two)[1]['life'] == 1 and home_of(two, 1) != home
+
+
+def take_over(two, number, program):
+    """While that program stands still, another home gets its host's number, as no beat is to be seen."""
+    with stopped(program):
+        os.unlink(home_of(two, number))
+        wait_for(lambda: up(two, number).returncode == 0, 'nobody beats there', PATIENCE_S)
+
+
+def test_agent_of_a_host_that_is_anothers(two):
+    agent = stays(two, 1)
+    take_over(two, 1, agent)
+    done = agent.wait(PATIENCE_S)
+    assert (done.status, done.stderr) == (
+        1, f'weft: another home is host 1 of {two.pool} now: the queue pairs of this process fail\n')
+
+
+def test_program_of_a_host_that_is_anothers(two):
+    """Its queue pairs fail, and it hears of it."""
+    port = free_port()
+    server = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, host=0)
+    wait_for(lambda: listening(port) or server.process.poll() is not None, 'server listens')
+    client = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, '127.0.0.1', host=1)
+    await_states(two, 'up', 'up')
+    take_over(two, 1, client)
+    done = client.wait(PATIENCE_S)
+    assert done.status == 1 and 'Work Request Flushed' in done.stdout + done.stderr, done
+    assert 'another home is host 1' in done.stderr
