@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Each call of libweft-ape, each error that it can have, and each descriptor that a card refuses:
- * two processes' slots of one node, both this program's. Run by test_calls.py on a torus of two.
+ * Each call of libweft-ape, each error that it can have, and each descriptor that a card refuses.
+ * This program has two slots of its node, as two processes would. Run by test_calls.py on a torus of two nodes.
  */
+#include "reached.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "ape/private.h"
 #include "wire/ape/world.h"
@@ -78,18 +75,18 @@ static void test_opening(void **state)
 	int n = 0;
 
 	for (unsigned int i = 0; i < sizeof(names) / sizeof(*names) - 1; i++)
-		assert_int_equal(ape_open(names[i], -1, &other), -EINVAL);
-	assert_int_equal(ape_open("there-is-none:0,0,0", -1, &other), -ENOENT);
-	assert_int_equal(ape_open("torus:9,0,0", -1, &other), -ENOENT);
-	/* another node than the process has */
-	assert_int_equal(ape_open("torus:1,0,0", -1, &other), -EBUSY);
-	assert_int_equal(ape_open(NULL, 64, &other), -EINVAL);
-	assert_int_equal(ape_open(NULL, -2, &other), -EINVAL);
-	assert_int_equal(ape_open(NULL, THERE, &other), -EBUSY);
+		FAILS(ape_open(names[i], -1, &other), EINVAL);
+	FAILS(ape_open("there-is-none:0,0,0", -1, &other), ENOENT);
+	FAILS(ape_open("torus:9,0,0", -1, &other), ENOENT);
+	/* another node than the one that the process is on */
+	FAILS(ape_open("torus:1,0,0", -1, &other), EBUSY);
+	FAILS(ape_open(NULL, 64, &other), EINVAL);
+	FAILS(ape_open(NULL, -2, &other), EINVAL);
+	FAILS(ape_open(NULL, THERE, &other), EBUSY);
 	while (ape_open("torus:0,0,0", -1, &all[n]) == 0)
 		n++;
 	assert_int_equal(n, WEFT_POOL_APE_SLOTS - 2);
-	assert_int_equal(ape_open(NULL, -1, &other), -ENOSPC);
+	FAILS(ape_open(NULL, -1, &other), ENOSPC);
 	while (n--)
 		ape_close(all[n]);
 	ape_query(there, &info);
@@ -108,25 +105,25 @@ static void test_buffers(void **state)
 	int buffer[APE_BUFFERS] = {0};
 	int n = 0;
 
-	assert_int_equal(ape_register(here, mine, 1, 0), -EINVAL);
-	assert_int_equal(ape_register(here, mine, 1, 4), -EINVAL);
-	assert_int_equal(ape_register(here, (void *)-1, 2, APE_MAY_PUT), -EINVAL);
-	assert_int_equal(ape_register(here, mine, UINT64_C(1) << 49, APE_MAY_PUT), -EINVAL);
-	assert_int_equal(ape_receive(here, (void *)-1, 2, 0), -EINVAL);
-	assert_int_equal(ape_unregister(here, 0), -EINVAL);
-	assert_int_equal(ape_unregister(here, -1), -EINVAL);
-	assert_int_equal(ape_unregister(here, APE_BUFFERS), -EINVAL);
+	FAILS(ape_register(here, mine, 1, 0), EINVAL);
+	FAILS(ape_register(here, mine, 1, 4), EINVAL);
+	FAILS(ape_register(here, (void *)-1, 2, APE_MAY_PUT), EINVAL);
+	FAILS(ape_register(here, mine, UINT64_C(1) << 49, APE_MAY_PUT), EINVAL);
+	FAILS(ape_receive(here, (void *)-1, 2, 0), EINVAL);
+	FAILS(ape_unregister(here, 0), EINVAL);
+	FAILS(ape_unregister(here, -1), EINVAL);
+	FAILS(ape_unregister(here, APE_BUFFERS), EINVAL);
 	while ((buffer[n] = ape_receive(here, mine, 8, 100 + (uint64_t)n)) >= 0 &&
 	       n < APE_BUFFERS - 1)
 		n++;
 	assert_int_equal(n, APE_BUFFERS - 1);
-	assert_int_equal(ape_receive(here, mine, 8, 0), -ENOSPC);
-	assert_int_equal(ape_register(here, mine, 8, APE_MAY_PUT), -ENOSPC);
+	FAILS(ape_receive(here, mine, 8, 0), ENOSPC);
+	FAILS(ape_register(here, mine, 8, APE_MAY_PUT), ENOSPC);
 	/* the first is taken by a SEND: it cannot be withdrawn; its event has the tag */
 	assert_int_equal(ape_send(there, HERE, HERE, theirs, 8, 1), 0);
 	e = await_event(there);
 	assert_int_equal(e.status, APE_OK);
-	assert_int_equal(ape_unregister(here, buffer[0]), -ENOENT);
+	FAILS(ape_unregister(here, buffer[0]), ENOENT);
 	e = await_event(here);
 	assert_int_equal(e.kind, APE_RECEIVED);
 	assert_int_equal(e.tag, 100);
@@ -167,6 +164,8 @@ enum op {
 	SEND,
 };
 
+static const char *const op_names[] = {"ape_put", "ape_get", "ape_send"};
+
 static enum ape_status outcome(enum op op, uint32_t process, const void *local, uint64_t bytes,
 			       uint64_t remote)
 {
@@ -184,52 +183,62 @@ static enum ape_status outcome(enum op op, uint32_t process, const void *local, 
 	return e.status;
 }
 
+#define ENDS(status, op, ...)                                                                      \
+	do {                                                                                       \
+		assert_int_equal(outcome(op, __VA_ARGS__), status);                                \
+		note_reached(op_names[op], #status);                                               \
+	} while (0)
+
 static void test_errors(void **state)
 {
 	uint64_t at = (uint64_t)(uintptr_t)theirs;
 	uint8_t *gone = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int buffer;
 
-	assert_int_equal(ape_put(here, 2, THERE, mine, 8, at, 0), -EINVAL);
-	assert_int_equal(ape_put(here, HERE, 1u << 16, mine, 8, at, 0), -EINVAL);
+	FAILS(ape_put(here, 2, THERE, mine, 8, at, 0), EINVAL);
+	FAILS(ape_put(here, HERE, 1u << 16, mine, 8, at, 0), EINVAL);
+	FAILS(ape_get(here, 2, THERE, mine, 8, at, 0), EINVAL);
+	FAILS(ape_send(here, 2, THERE, mine, 8, 0), EINVAL);
 	for (enum op op = PUT; op <= SEND; op++) {
-		assert_int_equal(outcome(op, 64, mine, 8, at), APE_BAD_PROCESS);
-		assert_int_equal(outcome(op, THERE, mine, APE_MESSAGE_MAX + 1, at), APE_BAD_LENGTH);
-		assert_int_equal(outcome(op, THERE, (void *)-4, 8, at), APE_BAD_LOCAL);
+		ENDS(APE_BAD_PROCESS, op, 64, mine, 8, at);
+		ENDS(APE_BAD_LENGTH, op, THERE, mine, APE_MESSAGE_MAX + 1, at);
+		ENDS(APE_BAD_LOCAL, op, THERE, (void *)-4, 8, at);
+		ENDS(APE_LOCAL_FAULT, op, THERE, gone, 8, at);
 	}
 	for (enum op op = PUT; op <= GET; op++) {
-		assert_int_equal(outcome(op, THERE, mine, 8, UINT64_C(1) << 48), APE_BAD_REMOTE);
-		assert_int_equal(outcome(op, THERE, mine, 8, (UINT64_C(1) << 48) - 7),
-				 APE_BAD_REMOTE);
-		assert_int_equal(outcome(op, THERE, mine, 8, at + BYTES - 7), APE_REMOTE_RANGE);
-		assert_int_equal(outcome(op, THERE, mine, 8, at - 1), APE_REMOTE_RANGE);
-		assert_int_equal(outcome(op, THERE + 1, mine, 8, at), APE_REMOTE_RANGE);
-		assert_int_equal(outcome(op, THERE, gone, 8, at), APE_LOCAL_FAULT);
+		ENDS(APE_BAD_REMOTE, op, THERE, mine, 8, UINT64_C(1) << 48);
+		ENDS(APE_BAD_REMOTE, op, THERE, mine, 8, (UINT64_C(1) << 48) - 7);
+		ENDS(APE_REMOTE_RANGE, op, THERE, mine, 8, at + BYTES - 7);
+		ENDS(APE_REMOTE_RANGE, op, THERE, mine, 8, at - 1);
+		ENDS(APE_REMOTE_RANGE, op, THERE + 1, mine, 8, at);
+		ENDS(APE_OK, op, THERE, mine, 8, at);
 	}
 	/* each right alone; memory that is not there */
 	buffer = ape_register(here, gone, PAGE, APE_MAY_GET);
-	assert_int_equal(outcome(PUT, HERE, mine, 8, (uint64_t)(uintptr_t)gone), APE_REMOTE_RANGE);
-	assert_int_equal(outcome(GET, HERE, mine, 8, (uint64_t)(uintptr_t)gone), APE_REMOTE_FAULT);
+	ENDS(APE_REMOTE_RANGE, PUT, HERE, mine, 8, (uint64_t)(uintptr_t)gone);
+	ENDS(APE_REMOTE_FAULT, GET, HERE, mine, 8, (uint64_t)(uintptr_t)gone);
 	assert_int_equal(ape_unregister(here, buffer), 0);
 	buffer = ape_register(here, gone, PAGE, APE_MAY_PUT);
-	assert_int_equal(outcome(GET, HERE, mine, 8, (uint64_t)(uintptr_t)gone), APE_REMOTE_RANGE);
-	assert_int_equal(outcome(PUT, HERE, mine, 8, (uint64_t)(uintptr_t)gone), APE_REMOTE_FAULT);
+	ENDS(APE_REMOTE_RANGE, GET, HERE, mine, 8, (uint64_t)(uintptr_t)gone);
+	ENDS(APE_REMOTE_FAULT, PUT, HERE, mine, 8, (uint64_t)(uintptr_t)gone);
 	assert_int_equal(ape_unregister(here, buffer), 0);
-	assert_int_equal(outcome(PUT, HERE, mine, 8, (uint64_t)(uintptr_t)gone), APE_REMOTE_RANGE);
+	ENDS(APE_REMOTE_RANGE, PUT, HERE, mine, 8, (uint64_t)(uintptr_t)gone);
 	/* pages of the pool that are another's */
-	assert_int_equal(outcome(PUT, THERE, here->pool->base + PAGE, 8, at), APE_LOCAL_FAULT);
+	ENDS(APE_LOCAL_FAULT, PUT, THERE, here->pool->base + PAGE, 8, at);
 	/* a receive that is too short stays, and takes the next */
 	assert_true(ape_receive(there, theirs, 8, 1) >= 0);
-	assert_int_equal(outcome(SEND, THERE, mine, 9, 0), APE_TOO_LONG);
-	assert_int_equal(outcome(SEND, THERE, mine, 8, 0), APE_OK);
+	ENDS(APE_TOO_LONG, SEND, THERE, mine, 9, 0);
+	ENDS(APE_OK, SEND, THERE, mine, 8, 0);
 	assert_int_equal(await_event(there).tag, 1);
 	munmap(gone, PAGE);
 }
 
 static void test_no_receive(void **state)
 {
-	assert_int_equal(outcome(SEND, THERE, mine, 8, 0), APE_NOT_READY);
+	ENDS(APE_NOT_READY, SEND, THERE, mine, 8, 0);
 }
+
+#define IS(status) status, #status
 
 /* What the library does not post: the card refuses it, and does nothing. */
 static void test_wrong_descriptors(void **state)
@@ -238,11 +247,14 @@ static void test_wrong_descriptors(void **state)
 		unsigned int byte;
 		uint8_t value;
 		enum ape_status status;
+		const char *name;
 	} wrong[] = {
-		{0, 3, APE_BAD_OPCODE},	 {0, 255, APE_BAD_OPCODE}, {1, 1, APE_BAD_FLAGS},
-		{6, 1, APE_BAD_FLAGS},	 {7, 128, APE_BAD_FLAGS},  {40, 1, APE_BAD_FLAGS},
-		{63, 1, APE_BAD_FLAGS},	 {4, 2, APE_BAD_NODE},	   {5, 8, APE_BAD_NODE},
-		{3, 1, APE_BAD_PROCESS}, {15, 1, APE_BAD_LENGTH},
+		{0, 3, IS(APE_BAD_OPCODE)},  {0, 255, IS(APE_BAD_OPCODE)},
+		{1, 1, IS(APE_BAD_FLAGS)},   {6, 1, IS(APE_BAD_FLAGS)},
+		{7, 128, IS(APE_BAD_FLAGS)}, {40, 1, IS(APE_BAD_FLAGS)},
+		{63, 1, IS(APE_BAD_FLAGS)},  {4, 2, IS(APE_BAD_NODE)},
+		{5, 8, IS(APE_BAD_NODE)},    {3, 1, IS(APE_BAD_PROCESS)},
+		{15, 1, IS(APE_BAD_LENGTH)},
 	};
 	uint64_t before = ape_count(there, region);
 
@@ -259,12 +271,13 @@ static void test_wrong_descriptors(void **state)
 		e = await_event(here);
 		assert_int_equal(e.status, wrong[i].status);
 		assert_int_equal(e.tag, i);
+		note_reached("ape_poll", wrong[i].name);
 		assert_true(strlen(ape_status_str(e.status)) > 5);
 	}
 	assert_int_equal(ape_count(there, region), before);
 }
 
-/* ---- As much as can wait ---- */
+/* ---- As many events as there is room for ---- */
 
 static void test_full(void **state)
 {
@@ -285,6 +298,10 @@ static void test_full(void **state)
 	}
 	/* none was polled: no event may be lost */
 	assert_int_equal(posted, WEFT_POOL_APE_EVENTS);
+	FAILS(ape_put(here, HERE, THERE, mine, 8, at, 0), EAGAIN);
+	FAILS(ape_get(here, HERE, THERE, mine, 8, at, 0), EAGAIN);
+	FAILS(ape_send(here, HERE, THERE, mine, 8, 0), EAGAIN);
+	FAILS(ape_receive(here, mine, 8, 0), EAGAIN);
 	while (ended < posted) {
 		int n = ape_poll(here, e, 16);
 
@@ -305,11 +322,14 @@ static void test_waiting(void **state)
 	ape_wait(here, &seen, 0);
 	assert_int_equal(ape_wait(here, &seen, 1000000), 0);
 	assert_int_equal(ape_wait(here, &seen, 0), 0);
-	/* what happens between two sleeps is not slept through */
+	/* an event that comes between two calls of ape_wait ends the second one */
 	assert_int_equal(ape_put(here, HERE, THERE, mine, 8, (uint64_t)(uintptr_t)theirs, 0), 0);
 	usleep(200000);
 	assert_int_equal(ape_wait(here, &seen, -1), 1);
 	assert_int_equal(await_event(here).status, APE_OK);
+	assert_null(ape_alloc(here, 0));
+	assert_null(ape_alloc(here, UINT64_C(1) << 60));
+	ape_free(here, NULL, 1);
 	assert_true(strlen(ape_strerror(-ENETDOWN)) > 5);
 	assert_string_equal(ape_strerror(1), "done");
 	assert_string_equal(ape_status_str(99), "no such status");

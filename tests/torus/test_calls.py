@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""libweft-ape: each call and each error; when a counter says that a message is there."""
+"""libweft-ape: when a counter says that a message is there. Calls and errors are in test_pages.py."""
 import pytest
-
-
-def test_calls(live):
-    live.weft('up', '2')
-    assert 'PASSED' in live.weft('run', '--', live.fabric.program('torus-calls'))
 
 
 @pytest.mark.parametrize('what', ['count', 'last'])
 @pytest.mark.parametrize('rank,node', [(1, '1,0,0'), (7, '1,1,1')])
 def test_litmus(live, rank, node, what, rounds=10000):
-    """1 and 3 hops away."""
+    """The two ranks are 1 and 3 hops from each other."""
     live.weft('up', '2x2x2')
     programs = [live.start(at, 'torus-litmus', rank, rounds, what) for at in ('0,0,0', node)]
     assert [program.wait(500) for program in programs] == [0, 0]

@@ -3,6 +3,7 @@
 import os
 import re
 import time
+import warnings
 from xml.etree import ElementTree
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_nothing_to_look_at(live):
 
 
 def test_run_by_rank(live):
-    """As a launcher of MPI starts it; mpirun itself is in test_mpi.py."""
+    """`--ranks`, in the environment of a launcher of MPI; mpirun itself is in test_mpi.py."""
     live.weft('up', '3x2')
     assert 'no rank' in live.weft('run', '--ranks', '--', 'true', status=125)
     for name in 'OMPI_COMM_WORLD_RANK', 'PMIX_RANK', 'PMI_RANK', 'SLURM_PROCID':
@@ -119,7 +120,7 @@ def test_registers(live):
 
 
 def test_words(live):
-    """What a cable has carried last, as `words` decodes it: no more can be said of it in advance than its frames."""
+    """What a cable has carried last, as `words` decodes it: whole packets between START and footer, whatever their order."""
     for lanes in 1, 2, 4:
         live.weft('up', '2', '--lanes', lanes)
         live.each('torus-pairs')
@@ -134,27 +135,41 @@ def test_words(live):
         live.weft('down')
 
 
-def test_a_cable_is_cut_and_mended(live):
-    """Nothing gets through meanwhile; what is missing is sent again afterwards."""
+def cut_and_mend(live):
+    """How the programs between four nodes ended, and the seconds that their cable was cut."""
     live.weft('up', '4')
     programs = [live.start(f'{x},0,0', 'torus-pairs', 'hold') for x in range(4)]
     for program in programs:
         assert program.stdout.readline().split()[1] == 'begins'
+    begun = time.monotonic()
     live.weft('cut', '1,0,0', 'x+')
     for program in programs:
         program.stdin.write('\n\n')
         program.stdin.flush()
     time.sleep(0.5)
-    assert all(program.poll() is None for program in programs), 'a cut cable has brought something'
+    assert 0 not in [program.poll() for program in programs], 'a cut cable has brought something'
     live.weft('mend', '2,0,0', 'x-')
-    assert [program.wait(60) for program in programs] == [0] * 4
-    assert all('every byte is right' in program.stdout.read() for program in programs)
+    cut_s = time.monotonic() - begun
+    return [program.wait(60) for program in programs], [program.stdout.read() for program in programs], cut_s
+
+
+def test_a_cable_is_cut_and_mended(live):
+    """Nothing gets through a cut cable; what is missing is sent again when it is mended. Cards give a packet up after 8 s, which
+    the two commands may take on a machine with much other work: then all begins anew."""
+    for left in reversed(range(4)):
+        statuses, said, cut_s = cut_and_mend(live)
+        if statuses == [0] * 4:
+            break
+        assert cut_s > 2 and left, (statuses, said, cut_s)
+        warnings.warn(f'the cable was cut for {cut_s:.1f} s, and packets were given up: once more')
+        live.weft('down')
+    assert all('every byte is right' in words for words in said)
     assert sum(node['again'] for node in live.status()['nodes']) > 0
 
 
 @pytest.mark.parametrize('then', ['down', 'up'])
 def test_after_a_kill_of_everything(live, then):
-    """Programs, too: one that uses the torus is killed with the cards."""
+    """All cards are killed, and a program that uses the torus with them: `up` and `down` remove what they leave."""
     live.weft('up', '2x2')
     program = live.start('0,0,0', 'torus-pairs', 'alone')
     assert program.stdout.readline() == '0 alone\n'
@@ -180,7 +195,7 @@ def test_a_program_hears_that_its_card_has_gone(live):
 
 
 def test_a_process_number_is_free_again(live):
-    """64 of a node; a program that was killed holds its number no longer than the card takes to see it."""
+    """A node has 64 process numbers; that of a program that was killed is free when the card has seen the death."""
     live.weft('up', '2')
     for _ in range(3):
         program = live.start('0,0,0', 'torus-pairs', 'alone')

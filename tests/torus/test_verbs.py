@@ -31,6 +31,23 @@ class Ends:
         self.live.started.append(process)
         return process
 
+    def connected(self, server, client):
+        """A pair that librdmacm connects, by the address of the server's node: its ports are those of its pool."""
+        pool = next(self.live.home.iterdir()) / '0.0.0' / 'pool'
+        words = [*self.live.fabric.prefix, self.live.fabric.command, 'info', '--pool', pool, '--json']
+
+        def listens():
+            info = subprocess.run(words, env=self.live.env, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+            return not info.returncode and any(port['listening'] for port in json.loads(info.stdout)['ports'])
+        first = self.start('0,0,0', server)
+        wait_for(lambda: listens() or first.poll() is not None, 'server listens')
+        second = self.start(self.node, client)
+        said = [second.communicate(timeout=PATIENCE_S)[0]]
+        assert second.returncode == 0, said
+        said.append(first.communicate(timeout=PATIENCE_S)[0])
+        assert first.returncode == 0, said
+        return said
+
     def pair(self, *argv, port=None, status=0, **env):
         named = [] if port else ['-p', free_port()]
         server = self.start('0,0,0', [*argv, *named], **env)
@@ -52,9 +69,12 @@ class Ends:
         return [*totals, sum(cable['data'] for cable in self.live.status()['cables'])]
 
     def run(self, *argv, least, **how):
-        """least: bytes that must have been moved, both ways together."""
+        return self.moves(least, lambda: self.pair(*argv, **how))
+
+    def moves(self, least, what):
+        """least: bytes that it must have moved, both ways together."""
         before = self.told()
-        said = self.pair(*argv, **how)
+        said = what()
 
         def grew():
             return [after - earlier for after, earlier in zip(self.told(), before)]
@@ -94,6 +114,22 @@ def test_perftest(near, program, words):
     near.run(program, '-x', INDEX, '-n', 20, '-F', '-u', 20, *words, least=20 * size)
 
 
+def test_rping(ends):
+    """By address, to which no route of the host's leads: the source is the node's."""
+    rounds, size = 10, 1000
+    words = ['rping', '-v', '-a', '10.0.0.1', '-C', rounds, '-S', size]
+    said = ends.moves(2 * rounds * size, lambda: ends.connected([*words, '-s'], [*words, '-c']))
+    assert said[0].count('ping data: rdma-ping-') == rounds and said[1].count('server ping data') == rounds
+
+
+def test_nobody_listens(near):
+    """Rejected by a node that is there; of one that is not there the address is wrong."""
+    for address, why in ('10.0.0.1', 'RDMA_CM_EVENT_REJECTED'), ('10.7.0.1', 'RDMA_CM_EVENT_UNREACHABLE'):
+        client = near.start(near.node, ['rping', '-c', '-a', address])
+        said = client.communicate(timeout=PATIENCE_S)[0]
+        assert client.returncode and why in said, said
+
+
 @pytest.mark.skipif(not shutil.which('ucx_perftest'), reason='no ucx_perftest (ucx-utils)')
 @pytest.mark.parametrize('test,size', [('tag_lat', 8), ('tag_bw', 4096), ('ucp_put_lat', 8), ('ucp_get', 4096), ('ucp_fadd', 8)])
 def test_ucx_perftest(ends, test, size):
@@ -119,6 +155,7 @@ def test_every_byte(near, options):
     near.run(near.live.fabric.program('across-verbs'), INDEX, *options, least=20000, port=18516)
 
 
+@pytest.mark.waits
 def test_errors(near):
     """What a peer can cause, both ways: the status at the requester, the receive, the event."""
     near.run(near.live.fabric.program('across-verbs'), INDEX, '-e', least=1, port=18516)
@@ -141,6 +178,6 @@ def test_a_path_that_is_too_wide(near):
 
 
 def test_no_extended_connections(near):
-    """Refused as they connect, with the reason, and not by silence."""
+    """XRC is refused at the transition to RTR, with the reason, and not by time-outs."""
     said = near.pair('ibv_xsrq_pingpong', '-g', INDEX, '-n', 10, status=1, WEFT_EXPLAIN='1')
     assert 'its peer is on another host, where no card brings XRC' in said, said
