@@ -9,6 +9,7 @@
  *	-l BYTES  the longest message		-n STEPS  random ones
  *	-s SEED	  of those			-u	  UC
  *	-f FAULTS  of its wire (end_spoil)	-e	  errors in place of all that
+ *	-t CODE	  of the time-out
  */
 #include "across.h"
 
@@ -30,7 +31,7 @@
 
 struct deed {
 	enum weft_opcode opcode;
-	uint64_t at, to, length; /* own, and the peer's */
+	uint64_t at, to, length; /* offsets in the own memory, and in the peer's */
 	uint32_t imm;
 	uint64_t compare_add, swap;
 };
@@ -40,9 +41,10 @@ enum area { SOURCE, TARGET, LANDING, AREAS };
 
 static struct {
 	int fd;
-	bool first; /* it has called, and begins */
+	bool first; /* this side has connected to the other, and begins */
 	const char *host, *where, *interface, *faults;
 	uint32_t mtu, steps;
+	uint8_t timeout;
 	uint64_t most, area;
 	bool unreliable, errors;
 	bool late;		    /* receives are posted when they are missed */
@@ -51,7 +53,7 @@ static struct {
 	uint64_t seed;
 	const char *doing;
 	uint32_t step;
-} g = {.mtu = 1024, .most = 65536, .steps = 40, .seed = 1};
+} g = {.mtu = 1024, .most = 65536, .steps = 40, .timeout = 18, .seed = 1};
 
 static _Noreturn void wrong(const char *what)
 {
@@ -156,7 +158,7 @@ static void imagine(const struct deed *d, uint8_t *mine, uint8_t *its)
 	}
 }
 
-/* What of it is not as it must be; NULL: nothing. */
+/* What in this side's memory is not as it must be; NULL: nothing. */
 static const char *difference(void)
 {
 	static const char *const areas[] = {"a byte of the source", "a byte of the target",
@@ -169,7 +171,7 @@ static const char *difference(void)
 	return NULL;
 }
 
-/* Without acknowledgements the bytes may come after the word that they were sent. */
+/* Over UC the bytes may come later than the peer's word, by TCP, that they were sent. */
 static void compare(void)
 {
 	uint64_t end_ns = now_ns() + PATIENCE_NS;
@@ -209,8 +211,10 @@ static void ask(const struct deed *deeds, uint32_t count)
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		await(&done);
-		if (done.status || done.receive)
+		if (done.status || done.receive) {
+			fprintf(stderr, "status %d\n", done.status);
 			wrong("a request has failed");
+		}
 	}
 	say('d');
 }
@@ -341,6 +345,7 @@ static void script(void)
 		.unreliable = g.unreliable,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
+		.timeout = g.timeout,
 		.max_dest_rd_atomic = 16,
 		.rights = ALL_RIGHTS,
 		.key_rights = ALL_RIGHTS,
@@ -365,7 +370,7 @@ static void script(void)
 
 /* ---- Errors ---- */
 
-/* What both sides must hear of it: the responder first. */
+/* Plays one error: what both sides must hear of it, the responder first. */
 static void suffer(const struct across_error *e)
 {
 	struct across_done done;
@@ -417,13 +422,13 @@ static void one_error(const struct across_error *e, bool asks)
 {
 	struct across_config config = {
 		.mtu = g.mtu,
-		.retry_cnt = 2, /* 7 is for ever to rxe */
+		.retry_cnt = 2, /* with 7 rxe tries for ever */
 		.rnr_retry = e->rnr_retry,
 		.max_dest_rd_atomic = e->no_reads && !asks ? 0 : 16,
 		.rights = ALL_RIGHTS & (asks ? ALL_RIGHTS : ~e->without),
 		.key_rights = ALL_RIGHTS & (asks ? ALL_RIGHTS : ~e->key_without),
 		.silent = e->silent && !asks,
-		.patient = !e->silent,
+		.timeout = e->silent ? 18 : 20,
 	};
 
 	g.doing = e->name;
@@ -447,7 +452,7 @@ static void arguments(int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "i:m:l:n:s:f:ue")) != -1) {
+	while ((option = getopt(argc, argv, "i:m:l:n:s:f:t:ue")) != -1) {
 		uint32_t value = optarg ? (uint32_t)strtoul(optarg, NULL, 0) : 0;
 
 		if (option == 'i')
@@ -462,6 +467,8 @@ static void arguments(int argc, char **argv)
 			g.seed = value;
 		else if (option == 'f')
 			g.faults = optarg;
+		else if (option == 't')
+			g.timeout = (uint8_t)value;
 		else if (option == 'u')
 			g.unreliable = true;
 		else if (option == 'e')

@@ -17,7 +17,7 @@ struct across_config {
 	uint8_t retry_cnt, rnr_retry, max_dest_rd_atomic;
 	uint8_t rights, key_rights; /* of the queue pair, and of the key: WEFT_ACCESS_REMOTE_* */
 	bool silent;		    /* takes no part: the peer hears nothing */
-	bool patient; /* with few retries: each waits the longer, as an answer will come */
+	uint8_t timeout; /* libibverbs: code of the time-out. Of few retries each waits the longer */
 };
 
 /* What the peer must know; plain bytes. */
@@ -43,10 +43,10 @@ struct across_done {
 	uint32_t imm;
 };
 
-/* Makes memory of so many bytes. where: an address, or an index of a GID; interface: NULL, or that
- * of the address. */
+/* Makes the side's memory, of so many bytes. where: an address, or an index of a GID; interface: NULL, or that
+ * of the address, if it is link-local. */
 uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes);
-/* What it sends is spoiled: LOST,DOUBLED,LATE,CORRUPTED,SEED, the first four of 65,536 datagrams. */
+/* From now on the datagrams of this end are spoiled: LOST,DOUBLED,LATE,CORRUPTED,SEED, the first four out of 65,536. */
 void end_spoil(const char *how);
 void end_open(const struct across_config *config, struct across_name *name);
 void end_connect(const struct across_name *peer);
@@ -58,7 +58,7 @@ bool end_poll(struct across_done *done);
 /* Something to do while waiting for fd (-1: nothing), for some milliseconds at most. Whether fd is
  * readable. */
 bool end_turn(int fd);
-/* What its responder has told its owner, or COMM_EST: nothing. Not of rxe, which tells nothing. */
+/* The event that this end's responder has raised, or COMM_EST if none. Not to be asked of rxe, which raises none. */
 enum weft_event end_event(void);
 bool end_is_rxe(void);
 void end_say(void);

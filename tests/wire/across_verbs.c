@@ -121,8 +121,8 @@ void end_connect(const struct across_name *peer)
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = 0xfffff7,
-		/* what answers late on a machine with much other work is no silence */
-		.timeout = mine.patient ? 20 : 18,
+		/* a peer that answers late, on a machine with much other work, is not silent */
+		.timeout = mine.timeout,
 		.retry_cnt = mine.retry_cnt,
 		.rnr_retry = mine.rnr_retry,
 		.max_rd_atomic = 16,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-# In the guest: runs what is left as NAME.todo in $JOB, all at once, until there is a file `stop`; NAME.out is
-# what it says, and NAME.rc its status.
+# In the guest: runs each script that is left as NAME.todo in $JOB, without waiting for the one before, until there is a file
+# `stop`; NAME.out is its output, and NAME.rc its status.
 while [ ! -e "$JOB/stop" ]; do
 	for found in "$JOB"/*.todo; do
 		[ -e "$found" ] || continue

@@ -15,16 +15,18 @@ FOUR, LINK = 3, 1  # indexes of GIDs: the IPv4 address, the link-local one
 
 
 class Host:
-    def __init__(self, fabric, address, holder, enter):
+    def __init__(self, fabric, address, holder, enter, starts=lambda: None):
         self.fabric, self.address, self.holder, self.enter = fabric, address, holder, enter
+        self.starts = starts  # called before each program
 
     def plain(self, *words):
-        """What a program says here, beside Weft."""
+        """The output of a program that runs on this host without Weft."""
         done = subprocess.run([*self.enter, *map(str, words)], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done
         return done.stdout
 
     def start(self, *argv, core=0, **env):
+        self.starts()
         return self.fabric.start(*self.enter[len(self.fabric.prefix):], *argv, core=core, **{'WEFT_NIC': 'on', **env})
 
     def nic(self, *words):
@@ -40,7 +42,7 @@ class Host:
         return [card for card in json.loads(said)['cards'] if card['alive']]
 
     def card(self):
-        """The one there is."""
+        """The host's card; there must be one."""
         [card] = self.cards()
         return card
 
@@ -53,12 +55,13 @@ class Hosts:
     def __init__(self, mtu=9000):
         self.fabrics = [Fabric(), Fabric()]
         self.told = [{}, {}]  # the last of each card, by process
+        self.last = None  # what both have counted, if nothing was started since
         prefix = self.fabrics[0].prefix
         first = self.hold('unshare', '-rn')
         user = [*prefix, 'nsenter', '-t', str(first), '-U', '--preserve-credentials']
         second = self.hold(*user[len(prefix):], 'unshare', '-n')
         self.hosts = [Host(fabric, f'192.0.2.{i + 1}', holder,
-                           [*user, '-n'] if i == 0 else [*user, 'nsenter', '-t', str(holder), '-n'])
+                           [*user, '-n'] if i == 0 else [*user, 'nsenter', '-t', str(holder), '-n'], self.forget)
                       for i, (fabric, holder) in enumerate(zip(self.fabrics, (first, second)))]
         self.hosts[0].plain('ip', 'link', 'add', 'w0', 'mtu', mtu, 'type', 'veth', 'peer', 'name', 'w0', 'mtu', mtu,
                             'netns', second)
@@ -68,10 +71,13 @@ class Hosts:
             host.plain('ip', 'link', 'set', 'w0', 'up')
 
     def hold(self, *words):
-        """The process that holds the namespace that these make."""
+        """Begins a process that keeps the namespace that these words make; its number."""
         holder = self.fabrics[0].start(*words, 'sh', '-c', 'echo $$; exec sleep 600', on_weft=False)
         wait_for(lambda: holder.output().stdout.strip() or holder.process.poll() is not None, 'a namespace')
         return int(holder.output().stdout)
+
+    def forget(self):
+        self.last = None
 
     def __enter__(self):
         return self
@@ -96,9 +102,12 @@ class Hosts:
             raise Trouble(f'{trouble}\n-- server\n{server.output()}') from None
 
     def counts(self, host):
-        """What its cards have counted, those that have ended since they were looked at, too. They tell it within a tenth
-        of a second; where the machine has other work, later."""
+        """What the host's cards have counted, those included that have ended since the last look. Cards write their counts within
+        a tenth of a second; where the machine has other work, later."""
         time.sleep(0.25)
+        return self.look(host)
+
+    def look(self, host):
         told = self.told[host]
         told.update((card['pid'], card) for card in self.hosts[host].cards())
         return {key: sum(card[key] for card in told.values()) for key in ('bytes_sent', 'bytes_received', 'wrong_icrc',
@@ -111,3 +120,14 @@ class Hosts:
             seen.append(self.counts(host))
             assert len(seen) < 100, seen
         return seen[-1]
+
+    def rest(self):
+        """The same of both."""
+        seen = []
+        while not self.last:
+            time.sleep(0.25)
+            seen.append([self.look(0), self.look(1)])
+            assert len(seen) < 100, seen
+            if seen[-2:-1] == seen[-1:]:
+                self.last = seen[-1]
+        return self.last

@@ -11,7 +11,7 @@ from fabric import BUILD
 ENGINE = BUILD / 'tests/wire/across-engine'
 OF = 65536
 KINDS = ('lost', 'doubled', 'late', 'corrupted')
-# The words of the one that is called, in the second namespace, then those of the other.
+# The arguments: the command of the end that listens, in the second namespace, then that of the end that connects.
 SPACES = '''
 unshare -n sleep 600 & second=$!
 trap 'kill $second $there 2>/dev/null || true' EXIT
@@ -64,8 +64,7 @@ def check(sides, shares):
         assert refused <= peer['corrupted'] and (refused > 0) == (peer['corrupted'] > 0), sides
 
 
-@pytest.mark.parametrize('shares', [(0, 0, 0, 0), (2, 0, 0, 0), (0, 2, 0, 0), (0, 0, 2, 0), (0, 0, 0, 2), (1, 1, 1, 1),
-                                    (5, 5, 5, 5)], ids=lambda s: '-'.join(map(str, s)))
+@pytest.mark.parametrize('shares', [(0, 0, 0, 0), (5, 5, 5, 5)], ids=lambda s: '-'.join(map(str, s)))
 def test_faults(spaces, shares):
     check(play(shares, 7, '-n', '30', '-l', '100000'), shares)
 

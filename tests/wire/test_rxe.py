@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ SIX = ('2', '2001:db8::2', None)
 LINK = ('0', 'fe80::2', 'weft0')
 HOST = '192.0.2.1'
 PORT = 18515
+# What ends say of which one has lost a datagram: 124 is the status of `timeout`.
+LOST = 'still running after|does not finish|status 124|never comes|never ends|no datagram comes'
 
 
 def missing():
@@ -54,6 +57,7 @@ class Guest:
     def __init__(self, job):
         self.job = job
         self.number = 0
+        self.started = []
         self.patience = PATIENCE
         for program in ('across-verbs', 'grh'):
             shutil.copy(BUILD / 'tests/wire' / program, job)
@@ -73,16 +77,22 @@ class Guest:
         stem = self.job / f'{self.number}'
         stem.with_suffix('.new').write_text(command)
         stem.with_suffix('.new').rename(stem.with_suffix('.todo'))
-        return stem.with_suffix('.rc')
+        self.started.append(stem.with_suffix('.rc'))
+        return self.started[-1]
 
     def finish(self, done):
         assert wait_until(done.exists, self.patience), 'the guest does not finish'
         said = done.with_suffix('.out').read_text()
-        assert done.read_text().strip() == '0', said
+        assert done.read_text().strip() == '0', f'status {done.read_text().strip()}: {said}'
         return said
 
     def run(self, command):
         return self.finish(self.start(command))
+
+    def end_all(self):
+        """What was started and has not ended, at both ends: the next must not meet it."""
+        self.run('for name in ib mckey udaddy grh across; do pkill $name; done; true')
+        assert wait_until(lambda: all(done.exists() for done in self.started), self.patience), 'a program does not end'
 
     def counters(self):
         said = self.run('cd /sys/class/infiniband/rxe0/ports/1/hw_counters; grep . *_pkts')
@@ -102,8 +112,11 @@ class Guest:
                           if they_call else f'timeout {self.patience} {theirs}')
         try:
             said = mine.communicate(timeout=self.patience)[0]
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f'{ours}: still running after {self.patience} s') from None
         finally:
             mine.kill()
+            mine.wait()
         assert mine.returncode == 0, said + (done.with_suffix('.out').read_text()
                                              if wait_until(done.exists, 5) else '')
         their_words = self.finish(done)
@@ -142,9 +155,24 @@ def guest(tmp_path_factory):
         made.close()
 
 
+def despite_losses(guest, attempt, ours=None):
+    """An unreliable service does not send again what is lost, as a guest on a busy machine does: Debian's programs wait for it
+    for ever. So such a run is ended after its time and tried again, with a warning, three times in all."""
+    for left in reversed(range(3)):
+        try:
+            return attempt()
+        except AssertionError as trouble:
+            if not left or not re.search(LOST, str(trouble)):
+                raise
+            warnings.warn(f'a datagram was lost, tried again: {str(trouble)[:200]}')
+        for program in ours.fabric.programs if ours else ():
+            program.kill()
+        guest.end_all()
+
+
 def check_all_arrived(figures):
     """Each packet was taken by the other side: rxe counts those whose ICRC holds. Its last acknowledgements may come
-    when our program has gone."""
+    when the program on this side has ended."""
     assert figures['went'] == figures['rxe_rcvd'], figures
     assert not figures['wrong_icrc'], figures
     assert 0 <= figures['rxe_sent'] - figures['came'] <= 4, figures
@@ -184,7 +212,10 @@ def across(guest, where, *options, least=100):
 @pytest.mark.parametrize('they_call', [False, True])
 @pytest.mark.parametrize('service', ['rc', 'uc', 'ud'])
 def test_pingpong(guest, service, they_call):
-    pingpong(guest, service, FOUR, they_call)
+    if service == 'rc':
+        pingpong(guest, service, FOUR, they_call)
+    else:
+        despite_losses(guest, lambda: pingpong(guest, service, FOUR, they_call))
 
 
 @pytest.mark.parametrize('where', [SIX, LINK], ids=['global', 'link'])
@@ -205,7 +236,7 @@ def test_every_byte_link(guest):
 
 
 def test_every_byte_unreliable(guest):
-    check_all_arrived(across(guest, FOUR, '-u'))
+    check_all_arrived(despite_losses(guest, lambda: across(guest, FOUR, '-u')))
 
 
 def test_errors(guest):
@@ -277,7 +308,7 @@ def all_taken(guest, ours, least=50):
 
 # Soft-RoCE has room for more READs at a time, -o, than cards and Weft have.
 def once(guest, ours, program, they_call, six, seconds=90, port=PORT):
-    """The program on both sides, whose option for a GID comes last; both must be content."""
+    """Runs the program on both sides; its words end with the option for the index of a GID. Both must succeed."""
     index = int((SIX if six else FOUR)[0])
     theirs = f'timeout {seconds} {program} {index}'
     mine = [*program.replace('/run/job', str(guest.job)).split(), str({1: 3, 2: 5}[index])]
@@ -286,9 +317,12 @@ def once(guest, ours, program, they_call, six, seconds=90, port=PORT):
             server = ours.start(*mine)
             assert wait_until(lambda: ours.listens(port) or server.process.poll() is not None, seconds)
             try:
-                return guest.run(f'{theirs} {FOUR[1]}')
-            finally:
-                server.done(60)
+                said = guest.run(f'{theirs} {FOUR[1]}')
+            except AssertionError as trouble:
+                server.kill()
+                raise AssertionError(f'{trouble}\n-- ours\n{server.output()}') from None
+            server.done(60)
+            return said
         done = guest.start(theirs)
         guest.run(f'for i in $(seq 300); do grep -qi ":{port:04x} .* 0A " /proc/net/tcp /proc/net/tcp6 && exit; sleep 0.1; '
                   'done; exit 1')
@@ -302,7 +336,10 @@ def once(guest, ours, program, they_call, six, seconds=90, port=PORT):
                                      'ib_read_lat -o 16 -n 100 -F -x', 'ib_send_bw -c UD -s 1000 -n 100 -F -x'],
                          ids=lambda words: words.split()[0])
 def test_program(guest, ours, program, they_call):
-    both(guest, ours, program, they_call)
+    if re.search('ibv_u[cd]|-c UD', program):
+        despite_losses(guest, lambda: once(guest, ours, program, they_call, False), ours)
+    else:
+        both(guest, ours, program, they_call)
 
 
 def test_program_six(guest, ours):
@@ -313,7 +350,8 @@ def test_program_six(guest, ours):
 @pytest.mark.parametrize('six', [False, True], ids=['four', 'six'])
 def test_header_of_datagrams(guest, ours, six, they_call):
     """grh.c: the 40 bytes as the wire carried them, and answers to what ibv_create_ah_from_wc makes of them."""
-    assert '18 datagrams' in once(guest, ours, '/run/job/grh', they_call, six, port=18516)
+    assert '18 datagrams' in despite_losses(
+        guest, lambda: once(guest, ours, '/run/job/grh', they_call, six, port=18516), ours)
 
 
 def start_there(guest, command):
@@ -328,6 +366,13 @@ def start_there(guest, command):
                          ids=lambda words: words.split()[0])
 def test_connections(guest, ours, program, they_call):
     """The kernel's connection management and ours: address, route, REQ, REP, RTU, DREQ; or a lookup and its answer."""
+    if program.startswith('udaddy'):
+        despite_losses(guest, lambda: connect(guest, ours, program, they_call), ours)
+    else:
+        connect(guest, ours, program, they_call)
+
+
+def connect(guest, ours, program, they_call):
     address = FOUR[1] if they_call else HOST
     serve = f'{program} -s -a {address}' if program.startswith('rping') else f'{program} -b {address}'
     call = f'{program} -c -a {address}' if program.startswith('rping') else f'{program} -s {address}'
@@ -345,6 +390,10 @@ def test_connections(guest, ours, program, they_call):
 
 def test_group(guest, ours):
     """Soft-RoCE hears each datagram to a group once."""
+    despite_losses(guest, lambda: hear_group(guest, ours), ours)
+
+
+def hear_group(guest, ours):
     program = 'mckey -m 239.255.0.7 -C 20 -S 1000'
     with all_taken(guest, ours, 20):
         done = guest.start(f'timeout {PATIENCE} stdbuf -oL {program} -b {HOST}')

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""What carries a message, by its source, its destination, where the peer is, and the MTU: a table of which each row is a
+test. The first host has two interfaces: w0 of 1,500 bytes, by which the second is reached, and e0 of 9,000, of which the
+default GID is no address."""
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from cm.server import listening
+from fabric import namespaces, wait_for
+from wire.hosts import FOUR, LINK, Host, Hosts
+
+pytestmark = pytest.mark.skipif(not namespaces(), reason='no user namespaces here')
+PORT = 18517
+V1, WIDE_NONE, WIDE = 2, 5, 7  # more indexes of GIDs: RoCE v1 of w0; of e0 the default one, and the address
+# Where the peer is.
+POOL, SPACE, BEYOND, HERE, NOBODY = 'pool', 'other namespace', 'beyond', 'here', 'nobody'
+# What becomes of the message: it goes through the pool, or the wire; nobody answers; it is refused, in these words.
+BY_POOL, BY_WIRE, SILENCE = 'by the pool', 'by the wire', 'silence'
+
+
+@dataclass
+class Row:
+    index: int
+    peer: str
+    outcome: str
+    mtu: int = 1024
+    service: str = 'rc'
+    nic: str = 'on'
+
+    def name(self):
+        return f'{self.service}-{self.index}-{self.peer}-{self.mtu}-{self.nic}'.replace(' ', '-')
+
+
+IS_V1 = 'sgid_index 2 is of RoCE v1, which no card here sends: index 3 is of v2'
+NO_ADDRESS = 'sgid_index 5 is no address of an interface, from which alone a card sends: index 7 is one'
+TABLE = [
+    Row(FOUR, POOL, BY_POOL, 4096),
+    Row(V1, POOL, BY_POOL),
+    Row(WIDE_NONE, POOL, BY_POOL),
+    Row(FOUR, POOL, BY_POOL, 4096, 'ud'),
+    Row(V1, POOL, BY_POOL, 4096, 'ud'),
+    Row(WIDE_NONE, POOL, BY_POOL, 4096, 'ud'),
+    Row(FOUR, SPACE, BY_POOL, 4096),
+    Row(FOUR, SPACE, BY_POOL, 4096, 'ud'),
+    Row(FOUR, BEYOND, BY_WIRE),
+    Row(LINK, BEYOND, BY_WIRE),
+    Row(FOUR, BEYOND, BY_WIRE, 256),
+    Row(FOUR, BEYOND, BY_WIRE, 1024, 'uc'),
+    Row(FOUR, BEYOND, BY_WIRE, 1024, 'ud'),
+    Row(LINK, BEYOND, BY_WIRE, 1024, 'ud'),
+    Row(FOUR, BEYOND, 'path_mtu is 2048: packets of more than 1024 bytes do not fit', 2048),
+    Row(FOUR, BEYOND, 'path_mtu is 4096: packets of more than 1024 bytes do not fit', 4096, 'uc'),
+    Row(FOUR, BEYOND, 'local length error', 1025, 'ud'),
+    Row(V1, BEYOND, IS_V1),
+    Row(V1, BEYOND, IS_V1, 1024, 'uc'),
+    Row(V1, BEYOND, IS_V1, 1024, 'ud'),
+    Row(WIDE_NONE, BEYOND, NO_ADDRESS),
+    Row(WIDE_NONE, BEYOND, NO_ADDRESS, 1024, 'ud'),
+    Row(FOUR, HERE, SILENCE, 4096),
+    Row(FOUR, NOBODY, SILENCE, 4096, nic='off'),
+    Row(V1, NOBODY, SILENCE, nic='off'),
+    Row(WIDE_NONE, NOBODY, SILENCE, nic='off'),
+    Row(FOUR, NOBODY, SILENCE),
+    Row(WIDE, NOBODY, SILENCE, 4096),
+]
+NOBODYS = '192.0.2.99'
+WHERE = {HERE: '::ffff:192.0.2.1', NOBODY: f'::ffff:{NOBODYS}'}
+
+
+@pytest.fixture(scope='module')
+def hosts():
+    with Hosts(mtu=1500) as made:
+        here, there = made.hosts
+        here.plain('ip', 'link', 'add', 'e0', 'mtu', 9000, 'type', 'veth', 'peer', 'name', 'e1', 'mtu', 9000)
+        here.plain('ip', 'address', 'add', '198.51.100.1/24', 'dev', 'e0')
+        for name in 'e0', 'e1':
+            here.plain('ip', 'link', 'set', name, 'addrgenmode', 'none')
+            here.plain('ip', 'link', 'set', name, 'up')
+        for host in made.hosts:
+            wait_for(lambda host=host: 'tentative' not in host.plain('ip', 'address', 'show', 'dev', 'w0'), 'addresses')
+        yield made
+
+
+def listener(hosts, row):
+    """The host where it is, with the pool of the first if need be; None: nobody listens."""
+    here, there = hosts.hosts
+    return {POOL: here, SPACE: Host(here.fabric, there.address, there.holder, there.enter), BEYOND: there}.get(row.peer)
+
+
+def asked_for(host):
+    """Whether something was to go to where nobody is."""
+    return bool(host.plain('ip', 'neighbour', 'show', 'to', NOBODYS).strip())
+
+
+@pytest.mark.parametrize('row', TABLE, ids=Row.name)
+def test_choice(hosts, row):
+    """Rows of the pool come first: there is no card yet by which a message could have gone. One that has come to another pool
+    came over the wire: there is no other way."""
+    here = hosts.hosts[0]
+    program = hosts.fabrics[0].program('choice')
+    place = listener(hosts, row)
+    if place:
+        # the peer's own choices are others': its source is an address, and its MTU fits
+        index, mtu = LINK if row.index == LINK else FOUR, row.mtu if row.peer != BEYOND else min(row.mtu, 1024)
+        there = place.start(program, row.service, index, mtu, 'listen', core=1)
+        wait_for(lambda: place.listens(PORT) or there.process.poll() is not None, 'a listener')
+    said = here.start(program, row.service, row.index, row.mtu, place.address if place else WHERE[row.peer],
+                      WEFT_NIC=row.nic, WEFT_EXPLAIN='1').wait()
+    assert said.status == 0, said
+    heard = there.done() if place else None
+    if row.outcome in (BY_POOL, BY_WIRE):
+        assert said.stdout == 'success\n' and heard.stdout == 'arrived\n', (said, heard)
+        assert row.outcome == BY_WIRE or not [*here.cards(), *hosts.hosts[1].cards()]
+    elif row.outcome == SILENCE:
+        assert said.stdout == 'transport retry counter exceeded\n', said
+        assert asked_for(here) == (row.peer == NOBODY and row.nic == 'on')
+    elif row.service == 'ud' and row.mtu > 1024:
+        assert (said.stdout, heard.stdout) == (row.outcome + '\n', ''), (said, heard)
+    else:
+        assert said.stdout == 'refused: EINVAL\n' and row.outcome in said.stderr, said
+
+
+def active_mtu(host, **env):
+    return int(re.search(r'active_mtu:\s+(\d+)', host.start('ibv_devinfo', **env).done().stdout)[1])
+
+
+@pytest.mark.parametrize('mtu, active', [(9000, 4096), (4176, 4096), (4175, 2048), (2128, 2048), (1500, 1024), (1103, 512),
+                                         (592, 512)])
+def test_active_mtu(hosts, mtu, active):
+    """As the first interface carries it now; what stays within the host has 4096."""
+    here = hosts.hosts[0]
+    here.plain('ip', 'link', 'set', 'w0', 'mtu', mtu)
+    try:
+        assert active_mtu(here) == active
+        assert active_mtu(here, WEFT_NIC='off') == 4096
+    finally:
+        here.plain('ip', 'link', 'set', 'w0', 'mtu', 1500)
+
+
+def test_cards_follow(hosts):
+    """A card that is up carries what its interface does by then."""
+    here = hosts.hosts[0]
+    assert here.nic('up', here.address)[0] == 0
+    try:
+        for mtu, carried in (9000, 4096), (1280, 1024), (1103, 512):
+            here.plain('ip', 'link', 'set', 'w0', 'mtu', mtu)
+            wait_for(lambda carried=carried: {card['mtu'] for card in here.cards() if card['interface'] == 'w0'} ==
+                     {carried}, 'the card tells')
+    finally:
+        here.plain('ip', 'link', 'set', 'w0', 'mtu', 1500)
+
+
+@pytest.mark.parametrize('words', [('rping', '-C', 10, '-S', 3000), ('udaddy', '-c', 2, '-C', 10, '-S', 1000),
+                                   ('ucmatose', '-c', 2, '-C', 10, '-S', 3000)], ids=lambda words: words[0])
+def test_connections(hosts, words):
+    """What librdmacm agrees upon fits through the interface."""
+    client, server = hosts.hosts
+    assert server.nic('up', server.address)[0] == 0
+    before = hosts.counts_at_rest(0)
+    to = ('-s', '-a', server.address) if words[0] == 'rping' else ('-b', server.address)
+    there = server.start(*words, *to, core=1)
+    wait_for(lambda: listening(server.fabric) or there.process.poll() is not None, 'server listens')
+    here = client.start(*words, *(('-c', '-a') if words[0] == 'rping' else ('-s',)), server.address)
+    here.done()
+    there.done()
+    after = hosts.counts_at_rest(0)
+    assert after['bytes_sent'] - before['bytes_sent'] > 10 * 1000 and after['unsent'] == before['unsent']
+    assert (after['bytes_sent'] - before['bytes_sent']) / (after['packets_sent'] - before['packets_sent']) < 1500
