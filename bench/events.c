@@ -27,8 +27,9 @@
 
 #include "events.h"
 
-#define EVENTS	64
-#define WARM_UP 16 /* one part in so many comes before what is measured */
+#define EVENTS 64
+#define WARM_UP                                                                                    \
+	16 /* a share of one in so many of the seconds, or requests, comes before what is measured */
 
 static const struct way *way;
 static struct options options;
@@ -75,7 +76,7 @@ static void add(struct conn *c, uint32_t index, void (*message)(struct conn *c, 
 	c->message = message;
 	fd = way->connect(c, index);
 	end_require(!epoll_ctl(c->epoll, EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
-	/* no connection has this address */
+	/* NULL stands for the TCP socket by which the two met: it can be read when the other end has gone */
 	event.data.ptr = NULL;
 	if (fd != c->socket)
 		end_require(!epoll_ctl(c->epoll, EPOLL_CTL_ADD, c->socket, &event), "epoll_ctl");
@@ -96,7 +97,7 @@ static void serve(int epoll, uint32_t left, bool (*done)(const struct conn *conn
 
 			if (c && way->ready(c, event[i].events))
 				continue;
-			/* the first side that has gone takes all with it: clients end at one time */
+			/* one connection has ended: all do, as clients end together */
 			left = 0;
 		}
 	}

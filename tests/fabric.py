@@ -29,15 +29,15 @@ def user_prefix():
 
 @functools.cache
 def namespaces():
-    """Whether that user may make network namespaces: in a user namespace."""
+    """Whether an ordinary user may make network namespaces, in a user namespace."""
     words = [*user_prefix(), 'unshare', '-rn', 'true']
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 @functools.cache
 def installed():
-    """An installation that an ordinary user may read, removed at exit: a build below somebody's home
-    is closed to others. Not in /dev/shm, which is often mounted noexec."""
+    """An installation that an ordinary user may read, removed at exit, as a build below a home
+    folder is closed to others. Not in /dev/shm, which is often mounted noexec."""
     folder = Path(tempfile.mkdtemp(prefix='weft-installed-'))
     atexit.register(shutil.rmtree, folder)
     folder.chmod(0o755)
@@ -56,7 +56,7 @@ class Fabric(pairs.Fabric):
 
     def program(self, name):
         """The path of a program of the tests or bench, where the user can run it."""
-        folders = ('tests/programs', 'tests/torus', 'tests/cli', 'tests/differential', 'tests/wire', 'bench', 'examples')
+        folders = ('tests/programs', 'tests/torus', 'tests/cli', 'tests/differential', 'tests/wire', 'bench', 'examples', 'examples/torus')
         source = next(path for folder in folders
                       if (path := BUILD / folder / name).exists())
         copy = self.home / name

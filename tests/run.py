@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Runs the stages of `make check` in order and ends with `N passed, N failed, N skipped`.
 
-What needs nothing but the processor (clang-tidy, the builds for sanitizers and coverage, tests in virtual time and
-of the tree: those marked or of meson's suite `aside`) runs in a second process of this script, in the time that the
-others sleep: as SCHED_IDLE, which has the processor while nobody else wants it. In the quick run, whole programs
-(pytest) and test programs in C run at the same time. Tests of speed, or with limits of time (`alone`), wait until all
-that has ended.
+What needs nothing but the processor (lint, clang-tidy, the builds for sanitizers and coverage, tests in virtual time
+and of the tree: those marked or of meson's suite `aside`) runs in a second process of this script, in the time that the
+others sleep: as SCHED_IDLE, which has the processor while no other process wants it. What sleeps for most of its time
+(`waits`) runs in a third, one at a time, plain and sanitized. In the quick run, whole programs (pytest) and lint
+run beside test programs in C. Tests of speed, or with limits of time (`alone`), wait until all that has ended.
 
 A stage builds what it needs in its own folder and counts the test cases that it ran. A test case is
 a case of a C test program (cmocka's TAP lines; a program without them is one case), a pytest case,
@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SANITIZERS = {
     'asan': ['-Db_sanitize=address,undefined'],
-    # It does not understand fences, and gcc says so at each.
+    # The thread sanitizer does not understand fences, and gcc warns at each.
     'tsan': ['-Db_sanitize=thread', '-Dc_args=-Wno-tsan'],
 }
 LINT_WORDS = {0: 'ok', 77: 'skipped'}  # exit statuses of the scripts; others are failures
@@ -41,14 +41,15 @@ MIDDLE = ('src/nic/', 'src/pool/', 'src/backing/', 'src/mailbox/', 'src/migrate/
 ENGINES = ('src/wire/roce/',)
 
 
-# What came to the house later, each with a share of `make check` of its own: folders of tests/, or files there.
+# The parts of Weft whose share of the time `make check` prints, each with its folders of tests/, or files there. All other tests
+# are of `house`: programs within one host.
 PARTS = {'wire': ('wire', 'cli.test_nic'), 'torus': ('torus', 'ape', 'card', 'link', 'sim', 'cli.test_torus'),
-         'gpu': ('gpu', 'softgpu'), 'stream': ('nanet', 'stream'), 'hosts': ('hosts',)}
+         'gpu': ('gpu', 'softgpu'), 'stream': ('nanet', 'stream'), 'hosts': ('hosts', 'lab')}
 HOUSE = 'house'
 
 
 def part_of(name):
-    """Whose test that is, by its name: folder-name in C, folder.test_file in Python."""
+    """The part that a test is of, by its name: folder-name in C, folder.test_file in Python."""
     for part, places in PARTS.items():
         if re.split('[-.]', name)[0] in places or '.'.join(name.split('.')[:2]) in places:
             return part
@@ -181,7 +182,7 @@ def tidy(folder, all_paths=True):
     """The analyzer, which walks through the paths of a program, is 93 % of the work: where it is not
     asked for all_paths, it looks at what is delivered, and the tests have the other checks."""
     less = [] if all_paths else ['--checks=-clang-analyzer-*']
-    # As the product compiles a file, which is the first time: tests may do so again.
+    # The first command for a file is the product's; tests may compile it again with other options.
     once = {os.path.normpath(folder / e['file']): e for e in
             reversed(json.loads((folder / 'compile_commands.json').read_text()))}
     commands = folder / 'tidy'
@@ -273,8 +274,8 @@ COVERAGE_TESTS = ['--no-suite', 'slow', '--no-suite', 'long', '--no-suite', 'no-
 
 def build_coverage(folder):
     folder = folder.with_name(f'{folder.name}-cov')
-    # Less optimization makes gcc warn of what it else sees to be none. gcovr stumbles over objects of older
-    # sources.
+    # With less optimization gcc warns of what it otherwise sees to be right. gcovr fails at objects of older
+    # sources, so that all is built again.
     build_tests(folder, COVERAGE_TESTS, '-Db_coverage=true', '-Doptimization=1', '-Dwerror=false',
                 f'-Dc_args=-fprofile-update=atomic -include {ROOT}/tests/coverage.h',
                 programs=('.', 'src/cli', 'tests/cli', 'tests/programs'), all_again=True)
@@ -282,13 +283,13 @@ def build_coverage(folder):
 
 
 def coverage(folder):
-    """By the short tests in C, and those of `weft info`, which alone looks at a pool from outside: what only
-    other programs or long runs reach is not tested well, and the plain build has shown the rest."""
+    """The lines that the short tests in C reach, and those of `weft info`, the only program that reads a pool from outside. Lines that
+    only other programs or long runs reach do not count as tested; that those pass, the plain build has shown."""
     folder = build_coverage(folder)
     for old in folder.rglob('*.gcda'):
         old.unlink()
-    # A program that is killed as it writes its counts leaves half of them: what later ones say of
-    # that is no output of theirs.
+    # A program that is killed as it writes its counts leaves half of them: later ones complain of that into
+    # a file, not into their output.
     env = {'GCOV_ERROR_FILE': str(folder / 'gcov-errors.txt')}
     # Only the user that built it may write the counts of a run, so that programs keep the user here.
     tally = unit(folder, *COVERAGE_TESTS, **env) + pytest(
@@ -314,10 +315,13 @@ def coverage(folder):
 ASIDE = ('--suite', 'aside')
 NOT_ASIDE = ('--no-suite', 'aside')
 ALONE = ('--suite', 'alone')
-# So many times longer may a test take that has a core only while nobody else wants one.
+WAITS = ('--suite', 'waits')
+NOT_WAITS = ('--no-suite', 'waits')
+LINT = 'format, layers, sizes, freestanding nic'
+# So many times longer may a test take that has a core only while no other process wants one.
 STARVED = 20
 # Which processes of this script run beside which target, and what they do.
-BESIDE = {'all': ('aside',), 'quick': ('programs-quick',)}
+BESIDE = {'all': ('aside', 'asleep'), 'quick': ('programs-quick',)}
 
 
 def stages(folder, beside):
@@ -325,6 +329,7 @@ def stages(folder, beside):
     belongs to, and how."""
     return [
         ('pytest', 'whole programs', {'programs-quick'}, lambda: pytest(folder, 'quick and not waits')),
+        ('lint', LINT, {'programs-quick', 'lint'}, lambda: lint(folder)),
 
         ('asan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'asan') and Tally()),
         ('tsan', 'builds', {'aside'}, lambda: build_sanitized(folder, 'tsan') and Tally()),
@@ -337,28 +342,35 @@ def stages(folder, beside):
           for name in SANITIZERS),
         ('pytest', 'of the tree', {'aside'},
          lambda: pytest(folder, 'aside and not slow', name='pytest-aside')),
+        ('lint', LINT, {'aside'}, lambda: lint(folder)),
         ('tidy', 'clang-tidy', {'aside'}, lambda: tidy(folder, all_paths=False)),
         ('tidy', 'clang-tidy', {'tidy', 'slow'}, lambda: tidy(folder)),
 
-        ('lint', 'format, layers, sizes, freestanding nic', {'all', 'quick', 'lint'},
-         lambda: lint(folder)),
+        ('unit', 'that sleep', {'asleep'},
+         lambda: unit(folder, '--no-suite', 'slow', *WAITS, '--num-processes', '1', logbase='testlog-waits')),
+        ('pytest', 'that sleep', {'asleep'}, lambda: pytest(folder, 'waits and not slow', name='pytest-waits')),
+        *((name, 'that sleep, sanitized', {'asleep'},
+           lambda name=name: sanitized(folder, name, *WAITS, logbase='testlog-waits')) for name in SANITIZERS),
+
         ('unit', 'test programs in C', {'all'},
-         lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE, '--no-suite', 'alone')),
+         lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE, *NOT_WAITS, '--no-suite', 'alone')),
         ('unit', 'test programs in C', {'quick'},
-         lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long', '--no-suite', 'waits')),
-        ('pytest', 'whole programs', {'all'}, lambda: pytest(folder, 'not slow and not aside and not alone')),
+         lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long', *NOT_WAITS)),
+        ('pytest', 'whole programs', {'all'},
+         lambda: pytest(folder, 'not slow and not aside and not waits and not alone')),
         ('join', 'whole programs', {'quick'}, lambda: beside['programs-quick'].join()),
         ('slow', 'the documented slow tests', {'slow'},
          lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow')),
 
         ('asan', 'test programs in C, sanitized', {'all'},
-         lambda: sanitized(folder, 'asan', *NOT_ASIDE)),
+         lambda: sanitized(folder, 'asan', *NOT_ASIDE, *NOT_WAITS)),
         ('asan', 'test programs in C, sanitized', {'asan'}, lambda: sanitized(folder, 'asan')),
         ('tsan', 'test programs in C, sanitized', {'all'},
-         lambda: sanitized(folder, 'tsan', *NOT_ASIDE)),
+         lambda: sanitized(folder, 'tsan', *NOT_ASIDE, *NOT_WAITS)),
         ('tsan', 'test programs in C, sanitized', {'tsan'}, lambda: sanitized(folder, 'tsan')),
         ('coverage', 'of nic, pool and engines', {'all', 'coverage'}, lambda: coverage(folder)),
 
+        ('join', 'what slept', {'all'}, lambda: beside['asleep'].join()),
         ('join', 'what ran beside', {'all'}, lambda: beside['aside'].join()),
         ('unit', 'with limits of time', {'all'},
          lambda: unit(folder, '--no-suite', 'slow', *ALONE, logbase='testlog-alone')),
@@ -410,8 +422,8 @@ def run_stage(name, title, stage):
 
 
 def shared(took, seconds):
-    """The time of a stage, by part, as its tests' own times are: several run at once. One without tests is the
-    house's."""
+    """The time of a stage, divided among the parts as the times of their tests are (several run at once). A stage without tests
+    counts for `house`."""
     whole = seconds.total()
     return collections.Counter({part: took * of_it / whole for part, of_it in seconds.items()} if whole else
                                {HOUSE: took})

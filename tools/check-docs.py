@@ -4,12 +4,14 @@
 .py that is named exists, with its folder or alone, each `weft_function`, `struct` or `WEFT_CONSTANT` is defined in src/. In
 docs/tour.md every `name` is defined in a file that is named in the same row or paragraph, and `_read`
 after `execute_write` stands for `execute_read`. Verbs, which programs call, are not looked for. Rows of a
-table stand together, below its heading."""
+table stand together, below its heading. The pages and the manual name roles, and no persons (PERSON)."""
 import argparse
 import re
 import sys
 from pathlib import Path
 
+# But for the rule itself, which quotes them, and for people: users.
+PERSON = re.compile(r'(?<![\w"])(?<![Pp]eople )(?:[Ww]ho|[Ww]hoever|[Ww]hom|[Hh]e|[Hh]is|[Hh]im)(?![\w"])')
 ROW_OF_DASHES = re.compile(r'\|(?: *:?-+:? *\|)+\s*$')
 TOUR = Path('docs/tour.md')
 FILE = re.compile(r'[\w-]+/[\w/-]+\.(?:[ch]|py)\b')
@@ -97,6 +99,12 @@ def check_tables(root, path):
             yield number, 'the row is in no table'
 
 
+def check_persons(root, path):
+    for number, line in enumerate((root / path).read_text().split('\n'), 1):
+        for match in PERSON.finditer(line):
+            yield number, f'says "{match[0]}": name the role'
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--root', type=Path, default=Path(__file__).resolve().parent.parent)
@@ -104,6 +112,8 @@ def main():
     pages = [p.relative_to(root) for p in (root / 'README.md', *sorted(root.glob('docs/**/*.md')))]
     found = [(page, *offence) for page in pages
              for check in (check_links, check_names, check_tables) for offence in check(root, page)]
+    manual = sorted(p.relative_to(root) for p in root.glob('man/weft*'))
+    found += [(page, *offence) for page in (*pages, *manual) for offence in check_persons(root, page)]
     for page, number, what in found:
         print(f'{page}:{number}: {what}')
     return 1 if found else 0

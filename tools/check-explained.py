@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 VERBS = Path('src/verbs')
-# What is no verb's, or no failure: the file, and what the function there is for.
+# Lines that are no verb's, or no failure, with the reason: a whole file, or one line of it.
 NOT_VERBS = {
     'gid.c': 'below the verbs',
     'handle.c': 'below the verbs',
@@ -25,9 +25,9 @@ NO_FAILURE = {
     ('address.c', 'int err = host ? -EHOSTUNREACH : -ENOMEM;'): 'its caller says so',
     ('import.c', 'return pwrite(fd, &e, sizeof(e), 0) == sizeof(e) ? 0 : -ENOSPC;'):
         'its caller says so',
-    ('receiver.c', 'return -ENOMEM;'): 'a helper answers: who called it says so',
-    ('receiver.c', 'return -EAGAIN;'): 'a helper answers: who called it says so',
-    ('receiver.c', 'int err = -EINVAL;'): 'a helper answers: who called it says so',
+    ('receiver.c', 'return -ENOMEM;'): 'a helper answers: its caller says so',
+    ('receiver.c', 'return -EAGAIN;'): 'a helper answers: its caller says so',
+    ('receiver.c', 'int err = -EINVAL;'): 'a helper answers: its caller says so',
 }
 ERRNO = re.compile(r'(?<![\w.])-?E(?!T_)[A-Z]{3,}\b')
 EXPLAINS = re.compile(r'weft_(?:broken|explain_\w+|verbs_(?:good|known)_access|verbs_refuse_send)\(|bad_port\(')
@@ -44,7 +44,7 @@ def check_verbs(path):
         if not re.search(r'\breturn\b|\berrno = |\berr = |\? |: ', line) or not ERRNO.search(line):
             continue
         if re.search(r'[!=]= -?E[A-Z]+|case E', line) or 'err = ENOMEM;' in line:
-            continue  # a question; or what a label further down explains
+            continue  # a comparison; or an error that a label further down explains
         if (path.name, line.strip()) in NO_FAILURE:
             continue
         if not EXPLAINS.search('\n'.join(lines[max(0, number - 4):number])):

@@ -6,6 +6,8 @@ together they ask for nothing but the four memory functions that a freestanding 
 machine, pool and api are tables (nic/machine.h, pool/pool.h); and they have no variable at file scope. Exits 77
 while there is nothing to check."""
 import argparse
+import concurrent.futures
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,14 +26,14 @@ def compile_all(root, sources, folder):
              '-Wall', '-Wextra', '-Werror', '-Wno-unused-parameter',
              '-Wno-missing-field-initializers', f'-Wframe-larger-than={FRAME_BYTES}']
     objects = [folder / f'{source.parent.name}-{source.stem}.o' for source in sources]
-    for source, target in zip(sources, objects):
-        if subprocess.run(['gcc', *flags, '-c', source, '-o', target], check=False).returncode:
-            return None
-    return objects
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        failed = sum(pool.map(lambda source, target: subprocess.run(
+            ['gcc', *flags, '-c', source, '-o', target], check=False).returncode, sources, objects))
+    return None if failed else objects
 
 
 def offences(objects, folder):
-    """What the objects together do not define, and what of them can change."""
+    """What the objects together use and do not define, and which of their variables are at file scope."""
     whole = folder / 'nic.whole'
     subprocess.run(['ld', '-r', '-o', whole, *objects], check=True)
     names = subprocess.run(['nm', '--format=posix', whole], check=True, text=True, capture_output=True).stdout

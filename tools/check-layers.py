@@ -29,9 +29,9 @@ BELOW = {
 API = {'verbs', 'cm', 'cli', 'shim', 'stream', 'ape', 'gpu', 'card'}
 BELOW.update({api: {'process', 'transport', 'nic', 'mailbox', 'migrate', 'pool', 'wire', 'link'} for api in API})
 BELOW['cli'] |= {'stream', 'card'}  # its commands are programs that use them
-# Headers that a folder lends to others beside or below it: (includer's folder, header).
+# Headers that another folder may include although it stands beside or below: (includer's folder, header).
 LENT = {('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
-        ('cuda', 'process/plugin.h'), ('wire', 'pool/address.h'), ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('wire', 'nic/ipv4.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
+        ('cuda', 'process/plugin.h'), ('cuda', 'pool/step.h'), ('wire', 'pool/address.h'), ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('wire', 'nic/ipv4.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
         ('nic', 'backing/atomic.h'), ('transport', 'backing/atomic.h'), ('wire', 'backing/atomic.h'), ('link', 'backing/atomic.h'),
         ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/format_home.h'), ('backing', 'pool/format_host.h'), ('backing', 'pool/sizes.h'),
         ('backing', 'pool/step.h')}
@@ -52,7 +52,7 @@ SYSTEM = re.compile(r'(?<![\w>.])(open|openat|close|dup\d?|fcntl|flock|lockf|rea
 ASKS = {
     'member.c': {'stat'},  # in which namespaces this process is
     'room.c': {'mmap', 'munmap'},  # tables of this process alone
-    # the pipes that programs wait for, which are no part of the pool
+    # the pipes of completion channels, which programs wait for, and which are no part of the pool
     'wake.c': {'fstat', 'fcntl', 'close', 'syscall', 'SYS_write', 'SYS_pidfd_open', 'SYS_pidfd_getfd'},
 }
 
@@ -108,7 +108,7 @@ def check_volatile(code):
 
 
 def check_clock(path, code):
-    """Tests replace the one clock; the programs of src/cli have their own."""
+    """Only one file reads a clock, so that tests can replace it; the programs of src/cli may read their own."""
     for number, line in enumerate(code, 1):
         if path != CLOCK and path.parts[1] != 'cli' and re.search(CLOCKS, line):
             yield number, f'reads a clock: {CLOCK.name} does'

@@ -3,7 +3,7 @@
 #
 # tools/cross.sh FOLDER ARCHITECTURE SUITE [OPTION...]: builds in FOLDER for x86_64 or aarch64 against
 # the C library of a Debian release, by this machine's compilers. OPTIONs are meson's.
-# What is no matter of the C library is of Debian 12: the headers of Linux and of rdma-core.
+# The headers of Linux and of rdma-core are Debian 12's, whatever the release.
 set -eu
 
 folder=$1 arch=$2 suite=$3

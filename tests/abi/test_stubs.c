@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What is exported but not there answers harmlessly, under each of its versions. */
+/* Functions that are exported but not implemented answer harmlessly, under each of their versions. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 static const char *const private_nodes[] = {"25", "33", "34", "57", "59", "64", "65"};
 #define NODES (sizeof(private_nodes) / sizeof(private_nodes[0]))
 
-/* A symbol of the library that also holds `beside`. */
+/* A symbol of the library that also has the symbol `beside`. */
 static void *versioned(const char *beside, const char *name, const char *version)
 {
 	Dl_info where;
@@ -30,7 +30,7 @@ static void *versioned(const char *beside, const char *name, const char *version
 	assert_non_null(library);
 	at = dlvsym(library, name, version);
 	if (!at)
-		fail_msg("%s@%s is not there", name, version);
+		fail_msg("%s@%s is not exported", name, version);
 	dlclose(library);
 	return at;
 }
@@ -84,7 +84,7 @@ static void private_nodes_are_harmless(void **state)
 		register_driver = private(name, private_nodes[i]);
 		register_driver(NULL);
 		log = private("__verbs_log", private_nodes[i]);
-		log(NULL, 1, "%s", "nobody reads this");
+		log(NULL, 1, "%s", "this is not printed");
 		command = private("ibv_cmd_alloc_pd", private_nodes[i]);
 		assert_int_equal(command(NULL), EOPNOTSUPP);
 		assert_int_equal(
@@ -92,7 +92,7 @@ static void private_nodes_are_harmless(void **state)
 	}
 }
 
-/* All versions of a name that is implemented lead to the implementation. */
+/* All versions of an implemented name lead to the implementation. */
 static void private_nodes_share(void **state)
 {
 	for (size_t i = 0; i < NODES; i++) {
@@ -132,7 +132,7 @@ static void connection_devices(void **state)
 	context = list[0];
 	assert_null(list[1]);
 	rdma_free_devices(list);
-	/* The context outlives the list, and is the same the next time. */
+	/* the context outlives the list, and the next list has the same one */
 	assert_string_equal(ibv_get_device_name(context->device), "weft0");
 	list = rdma_get_devices(NULL);
 	assert_ptr_equal(list[0], context);

@@ -35,6 +35,7 @@ static const struct {
 	{MEMBER(lines)},
 	{MEMBER(ngids)},
 	{"home", WEFT_OFF_HOME},
+	{"departed", WEFT_OFF_HOME + offsetof(struct weft_pool_home, departed)},
 	{"near", WEFT_OFF_NEAR},
 	{QP(qpn)},
 	{QP(rq_start)},

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""`weft doctor`: each check meets the condition that it is for, made real where a namespace, a limit
-or a file can make it. Where neither root nor user namespaces are there, those tests are skipped."""
+"""`weft doctor`: each check meets the condition that it is for, made real by a namespace, a limit
+or a file. Without root and without user namespaces those tests are skipped."""
 import fcntl
 import functools
 import json
@@ -65,14 +65,14 @@ def unshare():
 
 
 def apart(script='', *words, shm='size=1g', run='exec', **options):
-    """In a machine of its own: no processes but ours, an empty /dev/shm, and what script does.
-    run: the words before weft, `exec` to become it."""
+    """Runs the doctor as on a machine of its own: no other processes, an empty /dev/shm, and what script does.
+    run: the words before weft; `exec`: the shell becomes weft."""
     script = f'mount -t tmpfs -o mode=1777,{shm} tmpfs /dev/shm || exit 9; {script}\n{run} "$@"'
     return doctor(*words, prefix=[*unshare(), 'sh', '-ec', script, 'sh'], **options)
 
 
 def bind(text, path):
-    """Script: the file of /proc or /sys says something else."""
+    """Words for a script: the file of /proc or /sys has this text instead of its own."""
     return (f'f=$(mktemp -p /dev/shm); chmod 644 $f; printf %s {shlex.quote(text)} >$f; '
             f'mount --bind $f {path}; ')
 
@@ -134,6 +134,11 @@ def test_cpus():
     assert apart(run=f'taskset -c {cpu}').says('cpus', 'note', '1:')
 
 
+@pytest.mark.parametrize('room,state', [(212992, 'note'), (4194304, 'ok')])
+def test_socket_buffer(room, state):
+    assert apart(bind(f'{room}\n', '/proc/sys/net/core/rmem_max')).says('socket_buffer', state, f'rmem_max is {room}')
+
+
 @pytest.mark.parametrize('limit,check', [('as', 'address_space'), ('fsize', 'file_size')])
 def test_rlimit(limit, check):
     found = apart(run=f'prlimit --{limit}={2048 * MIB}')
@@ -154,7 +159,7 @@ def test_mappings():
 @pytest.mark.parametrize('left,state', [(1024, 'ok'), (100, 'note'), (5, 'problem')])
 @pytest.mark.parametrize('v2', [True, False])
 def test_cgroup(v2, left, state):
-    """Two levels, of which the upper one is the tighter."""
+    """Two levels of control groups, of which the upper one has the tighter limit."""
     names = ('memory.max', 'memory.current') if v2 else ('memory.limit_in_bytes',
                                                          'memory.usage_in_bytes')
     top = '/sys/fs/cgroup' if v2 else '/sys/fs/cgroup/memory'
@@ -356,12 +361,12 @@ def test_foreign(tmp_path):
 
 
 def test_script():
-    """Its interpreter is what counts."""
+    """Of a script its interpreter is what counts."""
     assert doctor('ldd').says('program', 'ok', '/bin/')
 
 
 def test_rpath(tmp_path):
-    """To the system's libraries: ours come in all the same."""
+    """A program with an RPATH to the system's libraries: Weft's come in all the same."""
     libs = subprocess.check_output(['pkg-config', '--variable=libdir', 'libibverbs'],
                                    text=True).strip()
     program = compile_c(tmp_path / 'program', '-Wl,--no-as-needed', '-libverbs',
@@ -370,7 +375,7 @@ def test_rpath(tmp_path):
 
 
 def test_renamed_copy(tmp_path):
-    """As Python wheels carry their libraries."""
+    """A copy of libibverbs under another name, as Python wheels carry their libraries."""
     library = compile_c(tmp_path / 'libibverbs-1a2b3c.so.1', '-shared', '-fPIC',
                         '-Wl,-soname,libibverbs-1a2b3c.so.1', code='int f;')
     program = compile_c(tmp_path / 'program', '-Wl,--no-as-needed', library,
@@ -382,7 +387,7 @@ def test_renamed_copy(tmp_path):
 
 
 def test_foreign_preload():
-    """What the user preloads stays in front of ours, and wins."""
+    """A library that the user preloads stays in front of Weft's, and wins."""
     libs = subprocess.check_output(['pkg-config', '--variable=libdir', 'libibverbs'],
                                    text=True).strip()
     found = doctor(env={'LD_PRELOAD': f'{libs}/libibverbs.so.1'})

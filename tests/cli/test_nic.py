@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Cards start by themselves, leave nothing in the program, and end; `weft nic` lists, starts and ends them. Two hosts
 are two network namespaces with a pool each."""
+import json
 import re
+import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from fabric import namespaces, wait_for
+from fabric import BUILD, namespaces, wait_for
 from wire.hosts import FOUR, Hosts
 
 pytestmark = pytest.mark.skipif(not namespaces(), reason='no user namespaces here')
@@ -22,7 +25,7 @@ def hosts():
 
 
 def test_as_needed(hosts):
-    """A program that listens, or stays within its host, needs none."""
+    """A program that only listens, or stays within its host, starts no card."""
     here, there = hosts.hosts
     server = there.start(*PINGPONG)
     wait_for(there.listens, 'server listens')
@@ -37,7 +40,7 @@ def test_as_needed(hosts):
 
 
 def test_nothing_is_left(hosts):
-    """The card is nobody's child, and has no descriptor of the program's; nor has the program any of the card's."""
+    """The card is no child of the program, and has no descriptor of the program's; nor has the program any of the card's."""
     server = hosts.hosts[1].start('ibv_rc_pingpong', '-g', FOUR, '-n', 100000000)
     wait_for(hosts.hosts[1].listens, 'server listens')
     before = {path.name for path in Path(f'/proc/{server.process.pid}/fd').iterdir()}
@@ -88,6 +91,48 @@ def test_port_taken(hosts):
     assert not here.cards()
 
 
+def doctor(host):
+    """What it says of the wire, by check: states and words."""
+    done = subprocess.run([*host.enter, host.fabric.weft(), 'doctor', '--json', '--pool', host.fabric.pool], text=True,
+                          env=host.fabric.env, capture_output=True, check=False, timeout=60)
+    return {check['check']: (check['state'], check['finding']) for check in json.loads(done.stdout)['checks']}
+
+
+def test_doctor(hosts):
+    """A taken port by its owner, unless that is a card of the pool; addresses that look like those of a container."""
+    here = hosts.hosts[0]
+    assert here.nic('up', here.address)[0] == 0
+    said = doctor(here)
+    assert said['port'][0] == said['nat'][0] == 'ok'
+    assert said['socket_buffer'][0] == 'ok'  # told of the first namespace alone
+    pid = here.card()['pid']
+    assert here.nic('down', here.address)[0] == 0
+    stranger = here.start(next(here.fabric.home.glob('**/weftd')), here.address, on_weft=False,
+                          WEFT_POOL=f'{here.fabric.folder}/other')
+    wait_for(lambda: 'ready' in stranger.output().stdout, 'a card of another pool')
+    state, words = doctor(here)['port']
+    assert state == 'problem' and words == (f'UDP port 4791 of {here.address} is taken by weftd, '
+                                            f'process {stranger.process.pid}') and pid != stranger.process.pid
+    stranger.kill()
+    here.plain('ip', 'address', 'add', '10.7.0.2/24', 'dev', 'w0')
+    assert doctor(here)['nat'][0] == 'ok'  # nothing is beyond it
+    here.plain('ip', 'route', 'add', 'default', 'via', '10.7.0.1')
+    assert doctor(here)['nat'] == ('note', '10.7.0.2 of w0 may be another address outside')
+
+
+def test_unit(tmp_path):
+    """The unit for systemd's user manager, with the card where it lies here."""
+    if not shutil.which('systemd-analyze'):
+        pytest.skip('no systemd-analyze')
+    text = (BUILD / 'src/card/weft-nic@.service').read_text()
+    unit = tmp_path / 'weft-nic@192.0.2.1.service'
+    unit.write_text(re.sub(r'ExecStart=\S+/weftd', f'ExecStart={BUILD}/weftd', text))
+    assert f'{BUILD}/weftd %i' in unit.read_text()
+    done = subprocess.run(['systemd-analyze', '--user', '--man=no', 'verify', unit], text=True, capture_output=True,
+                          check=False, env={'PATH': '/usr/bin:/bin', 'HOME': str(tmp_path), 'XDG_RUNTIME_DIR': str(tmp_path)})
+    assert done.returncode == 0 and 'weft-nic' not in done.stderr, done
+
+
 def test_commands(hosts):
     here, there = hosts.hosts
     assert here.nic('list', '--json') == (0, '{"cards": []}\n') or not here.cards()
@@ -104,8 +149,9 @@ def test_commands(hosts):
     assert here.nic('up')[0] == here.nic('up', 'nonsense')[0] == here.nic('sideways')[0] == 2
 
 
+@pytest.mark.waits
 def test_lingers(hosts):
-    """So long after its last queue pair it ends."""
+    """A card ends some time after its last queue pair."""
     here, there = hosts.hosts
     weftd = next(here.fabric.home.glob('**/weftd'))
     cards = [host.start(weftd, host.address, 5, on_weft=False, WEFT_POOL=str(host.fabric.pool)) for host in (here, there)]
@@ -120,7 +166,8 @@ def test_lingers(hosts):
 
 
 def kill_card(hosts, *command):
-    """What the client prints whose host's card is killed in mid traffic: half a second by the queue pair's timers, and what the machine takes."""
+    """What the client prints when its host's card is killed in mid traffic: half a second later by the queue pair's timers, and
+    what the machine takes."""
     here, there = hosts.hosts
     server = there.start(*command)
     wait_for(there.listens, 'server listens')
@@ -142,23 +189,9 @@ def test_killed(hosts):
     assert len(hosts.hosts[0].cards()) == 1
 
 
+@pytest.mark.waits
 def test_killed_while_waiting(hosts):
-    """Where the card died before the answer to a request, that has failed; where after it, receives are flushed."""
+    """If the card died before the answer to a request, that request has failed; if after it, receives are flushed."""
     said = kill_card(hosts, 'ibv_rc_pingpong', '-g', FOUR, '-n', 100000000)
     assert 'transport retry counter exceeded' in said or 'Work Request Flushed Error' in said
     hosts.pair(*PINGPONG)
-
-
-def test_small_mtu():
-    """What a path MTU must not be larger than, and that programs that ask for it get along."""
-    with Hosts(mtu=1500) as hosts:
-        here = hosts.hosts[0]
-        assert re.search(r'active_mtu:\s+1024', here.start('ibv_devinfo').done().stdout)
-        assert re.search(r'active_mtu:\s+4096', here.start('ibv_devinfo', WEFT_NIC='off').done().stdout)
-        hosts.pair('ib_write_bw', '-x', FOUR, '-n', 100, '-F')
-        assert hosts.counts(0)['bytes_sent'] > 6553600 and not hosts.counts(0)['unsent']
-        server = hosts.hosts[1].start(*PINGPONG, '-m', 1024)
-        wait_for(hosts.hosts[1].listens, 'server listens')
-        client = here.start(*PINGPONG, '-m', 2048, hosts.hosts[1].address, core=1, WEFT_EXPLAIN='1').wait()
-        assert 'path_mtu is 2048: packets of more than 1024 bytes do not fit' in client.stderr
-        server.kill()

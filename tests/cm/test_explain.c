@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* WEFT_EXPLAIN: a call of librdmacm that fails says in one line what is wrong, with the value. */
+/* WEFT_EXPLAIN: a call of librdmacm that fails says in one line what is wrong, with the wrong value. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
@@ -61,7 +61,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* The call has failed with that error, and one line, of just this, has told why. */
+/* The call must have failed with that error, and one line, this one, must have said why. */
 static void assert_told(int returned, int error, const char *call, const char *why)
 {
 	int was = errno;
@@ -133,8 +133,8 @@ static void listening_at_a_shared_port(void **state)
 		assert_int_equal(rdma_bind_addr(both[i], address(INADDR_LOOPBACK, port)), 0);
 		port = be16toh(rdma_get_src_port(both[0]));
 	}
-	snprintf(why, sizeof(why), "port %u is another identifier's, too: who listens has it alone",
-		 port);
+	snprintf(why, sizeof(why),
+		 "port %u is another identifier's, too: one that listens has its port alone", port);
 	assert_told(rdma_listen(both[0], 1), EADDRINUSE, "rdma_listen", why);
 	rdma_destroy_id(both[1]);
 	rdma_destroy_id(both[0]);
@@ -168,7 +168,8 @@ static rlim_t allow_descriptors(rlim_t n)
 	return was;
 }
 
-/* Which program listens cannot be found out without one; a port is released all the same. */
+/* Without a descriptor the listener cannot be looked for: that is the reason of the event. A port is released
+ * all the same. */
 static void without_descriptors(void **state)
 {
 	const char *line = "weft: RDMA_CM_EVENT_UNREACHABLE: errno 24: Too many open files; "

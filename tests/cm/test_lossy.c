@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Whole connections between two ends over a channel that loses, doubles, delays and reorders, each
- * game by its seed: whatever is lost, both are told what became of it, and nothing is left.
+ * Whole connections between two ends over a channel that loses, doubles, delays and reorders datagrams, each
+ * by a seed: whatever is lost, both ends are told what has become of the connection, and nothing is left.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,17 +21,17 @@
 #define FLYING	    256u
 
 struct flying {
-	uint64_t at_ns; /* 0: free */
+	uint64_t at_ns; /* when it arrives; 0: the entry is free */
 	int to;
 	uint8_t wire[WEFT_MAD_BYTES];
 };
 
 struct end {
 	struct weft_conn conn;
-	bool listens; /* no request has come yet */
+	bool listens; /* a passive end that has had no request yet */
 	enum weft_conn_event told[8];
 	uint32_t ntold;
-	uint64_t acts_ns; /* when its program does what it has to, 0: nothing */
+	uint64_t acts_ns; /* when its program acts on the last event; 0: it has nothing to do */
 	uint64_t quits_ns;
 };
 
@@ -39,7 +39,7 @@ static struct game {
 	uint32_t seed, random;
 	uint32_t loss, doubling; /* percent */
 	uint64_t now_ns;
-	struct end end[2]; /* 0 is active */
+	struct end end[2]; /* 0 is the active end, 1 the passive one */
 	struct flying air[FLYING];
 } game;
 
@@ -76,13 +76,14 @@ static void launch(int to, const uint8_t wire[WEFT_MAD_BYTES])
 	HOLD(!copies);
 }
 
-/* What its program does about it: later, or never for the request of a busy server. */
-static void handle(int who, const struct weft_conn_out *out)
+/* What an end's program does about an event: it acts some time later, or, as a busy server may, too late for
+ * the request. */
+static void handle(int side, const struct weft_conn_out *out)
 {
-	struct end *e = &game.end[who];
+	struct end *e = &game.end[side];
 
 	if (out->send)
-		launch(!who, out->wire);
+		launch(!side, out->wire);
 	if (out->event == WEFT_CONN_QUIET)
 		return;
 	HOLD(e->ntold < 8);
@@ -91,13 +92,13 @@ static void handle(int who, const struct weft_conn_out *out)
 		e->acts_ns = soon(100);
 }
 
-static void act(int who)
+static void act(int side)
 {
-	struct weft_conn *c = &game.end[who].conn;
+	struct weft_conn *c = &game.end[side].conn;
 	struct weft_conn_out out = {.send = false};
 	struct weft_mad mad = {.kind = WEFT_MAD_REP, .rep.qpn = 2};
 
-	game.end[who].acts_ns = 0;
+	game.end[side].acts_ns = 0;
 	if (c->state == WEFT_CONN_REQ_RCVD || c->state == WEFT_CONN_MRA_REQ_SENT) {
 		if (random_below(10)) {
 			HOLD(!weft_conn_accept(c, &mad, game.now_ns, &out));
@@ -107,23 +108,23 @@ static void act(int who)
 		}
 	} else if (c->state == WEFT_CONN_REP_RCVD || c->state == WEFT_CONN_MRA_REP_SENT) {
 		HOLD(!weft_conn_establish(c, &out));
-		game.end[who].quits_ns = soon(300);
+		game.end[side].quits_ns = soon(300);
 	} else if (c->state == WEFT_CONN_DREQ_RCVD) {
 		HOLD(!weft_conn_disconnect(c, game.now_ns, &out));
 	}
-	handle(who, &out);
+	handle(side, &out);
 }
 
-static void quit(int who)
+static void quit(int side)
 {
 	struct weft_conn_out out;
 
-	game.end[who].quits_ns = 0;
-	if (!weft_conn_disconnect(&game.end[who].conn, game.now_ns, &out))
-		handle(who, &out);
+	game.end[side].quits_ns = 0;
+	if (!weft_conn_disconnect(&game.end[side].conn, game.now_ns, &out))
+		handle(side, &out);
 }
 
-/* As the agent finds the connection that a message is for. */
+/* A datagram arrives, at the end that it is for, as the agent would find it. */
 static void arrive(struct flying *f)
 {
 	struct end *e = &game.end[f->to];
@@ -164,31 +165,31 @@ static void step(void)
 	for (struct flying *f = game.air; f < game.air + FLYING; f++)
 		if (f->at_ns && f->at_ns <= game.now_ns)
 			arrive(f);
-	for (int who = 0; who < 2; who++) {
-		struct end *e = &game.end[who];
+	for (int side = 0; side < 2; side++) {
+		struct end *e = &game.end[side];
 
 		if (e->acts_ns && e->acts_ns <= game.now_ns)
-			act(who);
+			act(side);
 		if (e->quits_ns && e->quits_ns <= game.now_ns)
-			quit(who);
+			quit(side);
 		if (e->conn.deadline_ns && e->conn.deadline_ns <= game.now_ns) {
 			weft_conn_timer(&e->conn, game.now_ns, &out);
-			handle(who, &out);
+			handle(side, &out);
 		}
 	}
 }
 
-/* False when nothing is left to happen. */
+/* Lets the next thing happen. False: nothing is left to happen. */
 static bool advance(void)
 {
 	uint64_t next_ns = UINT64_MAX;
 
 	for (struct flying *f = game.air; f < game.air + FLYING; f++)
 		sooner(&next_ns, f->at_ns);
-	for (int who = 0; who < 2; who++) {
-		sooner(&next_ns, game.end[who].acts_ns);
-		sooner(&next_ns, game.end[who].quits_ns);
-		sooner(&next_ns, game.end[who].conn.deadline_ns);
+	for (int side = 0; side < 2; side++) {
+		sooner(&next_ns, game.end[side].acts_ns);
+		sooner(&next_ns, game.end[side].quits_ns);
+		sooner(&next_ns, game.end[side].conn.deadline_ns);
 	}
 	if (next_ns == UINT64_MAX)
 		return false;
@@ -225,15 +226,16 @@ static void play(uint32_t seed, uint32_t loss, uint32_t doubling)
 	}
 }
 
-/* ---- What they were told ---- */
+/* ---- The events that both ends got ---- */
 
-static bool told(int who, const enum weft_conn_event *events, uint32_t n)
+static bool told(int side, const enum weft_conn_event *events, uint32_t n)
 {
-	return game.end[who].ntold == n && !memcmp(game.end[who].told, events, n * sizeof(*events));
+	return game.end[side].ntold == n &&
+	       !memcmp(game.end[side].told, events, n * sizeof(*events));
 }
 
-#define TOLD(who, ...)                                                                             \
-	told(who, (const enum weft_conn_event[]){__VA_ARGS__},                                     \
+#define TOLD(side, ...)                                                                            \
+	told(side, (const enum weft_conn_event[]){__VA_ARGS__},                                    \
 	     sizeof((const enum weft_conn_event[]){__VA_ARGS__}) / sizeof(enum weft_conn_event))
 
 #define E(x) WEFT_CONN_##x
@@ -247,11 +249,12 @@ static void check_whole(void)
 		return;
 	}
 	HOLD(TOLD(0, E(RESPONDED), E(CLOSED), E(RELEASED)));
-	/* the RTU may be lost, and all that follows say as much */
+	/* the RTU may be lost, as any later message tells the same */
 	HOLD(TOLD(1, E(OPEN), E(CLOSED), E(RELEASED)) || TOLD(1, E(CLOSED), E(RELEASED)));
 }
 
-/* An end that hears nothing any more may take it for silence: then only the end that asked knows. */
+/* The passive end may get no message any more, and not be told of the disconnection: then only the active end
+ * knows of it. */
 static bool is_left_alone(void)
 {
 	return game.end[1].conn.state == WEFT_CONN_ESTABLISHED &&
@@ -262,12 +265,13 @@ static void check_broken(void)
 {
 	HOLD(game.end[0].conn.state == WEFT_CONN_IDLE && game.end[0].ntold);
 	HOLD(game.end[1].conn.state == WEFT_CONN_IDLE || is_left_alone());
-	for (int who = 0; who < 2; who++) {
-		struct end *e = &game.end[who];
+	for (int side = 0; side < 2; side++) {
+		struct end *e = &game.end[side];
 		enum weft_conn_event last = e->ntold ? e->told[e->ntold - 1] : WEFT_CONN_QUIET;
 
 		HOLD(!e->conn.deadline_ns);
-		/* an end that was told that it is open was told that it has ended */
+		/* the last event of an end is never one that asks its program to act, and only an end that is
+		 * left alone stays open */
 		HOLD(last != WEFT_CONN_RESPONDED && last != WEFT_CONN_CLOSED);
 		HOLD(last != WEFT_CONN_OPEN || is_left_alone());
 	}

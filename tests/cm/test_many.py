@@ -10,8 +10,8 @@ ALLOCATED = 64 << 10  # tables that grew stay; a connection's memory is some 1,5
 def connects(fabric, count, at_once, seconds=60):
     result = json.loads(fabric.run(fabric.program('connects'), count, at_once,
                                    seconds=seconds).stdout)
-    for who in 'client', 'server':
-        left = result[who]
+    for program in 'client', 'server':
+        left = result[program]
         assert left['descriptors'] == 0, result
         assert left['mappings'] <= 4, result
         assert left['bytes'] <= ALLOCATED, result

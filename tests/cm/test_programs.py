@@ -6,12 +6,13 @@ import re
 import shutil
 import signal
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 
 from cm.server import listening, serve
-from fabric import free_port, listening as listening_socket, wait_for
+from fabric import Trouble, free_port, listening as listening_socket, wait_for
 
 
 def needs(program):
@@ -36,14 +37,16 @@ def test_udaddy(fabric, options):
 
 
 def test_port_space(fabric):
-    """udaddy takes a number behind -p, and makes 0 of everything else. The device is not open yet."""
+    """udaddy takes a number after -p, and makes 0 of everything else. The message comes although the device is not
+    open yet."""
     done = fabric.start('udaddy', '-p', 'ipoib', WEFT_EXPLAIN='1').wait()
     assert 'weft: rdma_create_id: errno 22: port space 0x0 is none of RDMA_PS_TCP (0x106)' in done.stderr
 
 
 @pytest.mark.parametrize('options', [[], ['-b', '127.0.0.1', '-c', 3], ['-p', '0x0002']])
+@pytest.mark.waits
 def test_mckey(fabric, options):
-    """Of a multicast group: each of the sender's datagrams comes."""
+    """A multicast group: each datagram of the sender arrives."""
     receiver = fabric.start('stdbuf', '-oL', 'mckey', '-m', '239.255.0.1', *options)
     wait_for(lambda: 'receiving data' in receiver.output().stdout, 'it has joined')
     sender = fabric.start('mckey', '-m', '239.255.0.1', '-s', *options, core=1)
@@ -53,7 +56,7 @@ def test_mckey(fabric, options):
 
 @pytest.mark.parametrize('kind, options', [('', []), ('x', []), ('x', ['-c', 'x'])])
 def test_rdma_client_and_server(fabric, kind, options):
-    """Endpoints: every call waits. -c x: by queue pairs of XRC. No verb fails on the way."""
+    """Endpoints, whose calls block; -c x: with queue pairs of XRC. No verb fails on the way."""
     server = serve(fabric, f'rdma_{kind}server', *options, WEFT_EXPLAIN='1')
     fabric.run(f'rdma_{kind}client', '-s', '127.0.0.1', *options, core=1, WEFT_EXPLAIN='1')
     server.done()
@@ -61,9 +64,10 @@ def test_rdma_client_and_server(fabric, kind, options):
 
 @pytest.mark.parametrize('program, seconds', [
     ('udaddy', 17), pytest.param('ucmatose', 146, marks=pytest.mark.slow)])
+@pytest.mark.waits
 def test_listener_that_is_stopped(fabric, program, seconds):
-    """It is asked 16 times, as often and as long as the kernel's rdma_cm would: each 1.1 s for a program that looks
-    a datagram service up, each 9.1 s for one that connects."""
+    """The listener is asked 16 times, as often and as long as the kernel's rdma_cm would: at intervals of 1.1 s for
+    a program that looks a datagram service up, of 9.1 s for one that connects."""
     server = serve(fabric, program)
     os.killpg(server.process.pid, signal.SIGSTOP)
     begun = time.monotonic()
@@ -79,7 +83,7 @@ def test_cmtime(fabric):
     done = fabric.run('cmtime', '-s', '127.0.0.1', '-c', 1000, core=1)
     assert re.search(r'^connect +: +\d', done.stdout, re.M)
     assert re.search(r'^disconnect +: +\d', done.stdout, re.M)
-    server.kill()  # it has no end
+    server.kill()  # the server does not end by itself
 
 
 @pytest.mark.parametrize('argv', [
@@ -88,20 +92,29 @@ def test_cmtime(fabric):
     ['ib_send_bw', '-n', 500, '-e'],
 ], ids=lambda argv: argv[0])
 def test_perftest(fabric, argv):
-    """With -R it has no socket."""
-    port = free_port()
-    server = serve(fabric, *argv, '-R', '-p', port, port=port)
-    fabric.run(*argv, '-R', '-p', port, '127.0.0.1', core=1)
-    server.done()
+    """With -R no socket is used. The server listens twice: a client whose second request comes between is rejected by any card, and
+    ends. Then both run once more."""
+    for left in reversed(range(3)):
+        port = free_port()
+        server = serve(fabric, *argv, '-R', '-p', port, port=port)
+        try:
+            fabric.run(*argv, '-R', '-p', port, '127.0.0.1', core=1)
+            server.done()
+            break
+        except Trouble as trouble:
+            server.kill()
+            if not left or 'Unexpected CM event bl blka 8' not in str(trouble):  # rejected
+                raise
+            warnings.warn(f'rejected between two listeners, once more: {str(trouble)[:200]}')
     assert sum(n for name, n in fabric.totals().items() if name.startswith('ops')) >= 500
 
 
 @pytest.fixture
 def qperf(fabric):
-    """Runs some of its tests against a server; whatever comes of it."""
+    """Starts tests of qperf against a server; the fixture's user looks at the results."""
     port = free_port()
     server = fabric.start('qperf', '-lp', port)
-    # of a socket, over which each test tells the port for its connection
+    # a TCP socket, over which each test tells the port for its connection
     wait_for(lambda: listening_socket(port), 'qperf listens')
     yield lambda *tests: fabric.start('qperf', '-lp', port, '-cm', 1, '-t', 1, '127.0.0.1', *tests,
                                       core=1)
@@ -129,9 +142,9 @@ def test_qperf(fabric, qperf, kind):
     'uc_lat', 'uc_bw', 'uc_bi_bw', 'uc_rdma_write_lat', 'uc_rdma_write_poll_lat', 'uc_rdma_write_bw',
     'ud_lat', 'ud_bw', 'ud_bi_bw', 'xrc_lat', 'xrc_bw', 'xrc_bi_bw'])
 def test_what_qperf_cannot_on_ethernet(qperf, test):
-    """These know LIDs only, which Ethernet has not: the kernel refuses such an address on any card of
-    RoCE. Debian's is built without XRC. Both ends fail at once, and the one that hears of the other's
-    end first may print no reason: `server: ` and nothing, one time in ten."""
+    """These tests know only LIDs, which Ethernet does not have: the kernel refuses such addresses on any RoCE card.
+    Debian's qperf is built without XRC. Both ends fail at once, and the one that gets the other's end first may
+    print no reason: `server: ` and nothing, one time in ten."""
     reason = {'uc': 'failed to modify QP to RTR', 'ud': 'failed to create address handle',
               'xr': 'bad test'}[test[:2]]
     for _ in range(10):
@@ -169,8 +182,8 @@ def test_fio(fabric, verb):
     assert fabric.totals()[f'bytes_{verb}'] >= 16 << 20
 
 
-# The only verb whose data fio can verify: by WRITE and READ no server sees when it has come. fio
-# connects without retries for receivers that are not ready, so that each SEND has its receive.
+# The only verb whose data fio can verify: with WRITE and READ the server does not see when they have arrived. fio
+# connects with rnr_retry 0, and its rate is bounded so that each SEND finds a receive.
 SEND = 'verb=send\nrate_iops=200\ndo_verify=0\nverify=crc32c\n'
 
 
@@ -183,7 +196,7 @@ def test_fio_verifies(fabric):
 
 @needs('fio')
 def test_fio_that_expects_other_data(fabric):
-    """What it verifies is what has come."""
+    """fio verifies the data that have arrived."""
     _, server = fio(fabric, 'iodepth=256\nverify=md5\n', SEND)
     assert 'verify failed' in server.wait().stderr and server.process.poll() != 0
 
@@ -216,7 +229,7 @@ def test_suite_of_rdma_core(fabric):
     for packed in folder.glob('*.gz'):
         packed.with_suffix('').write_bytes(gzip.decompress(packed.read_bytes()))
     fabric.folder.chmod(0o777)
-    # it says Failed where it expects failures
+    # the suite prints Failed where it expects a failure
     done = fabric.start('/usr/bin/python3', 'tests/run_tests.py', '-v', '--dev', 'weft0',
                         *(f'tests.test_rdmacm.CMTestCase.test_rdmacm_{name}' for name in OF_SUITE),
                         PYTHONDONTWRITEBYTECODE='1').wait()

@@ -24,7 +24,7 @@ static struct datagram posted[KEPT], arrived;
 static uint32_t first_posted, nposted, last_random;
 static bool has_arrived;
 
-/* ---- What device.c gives ---- */
+/* ---- In place of device.c ---- */
 
 uint64_t weft_cm_now_ns(void)
 {
@@ -41,7 +41,7 @@ int weft_cm_start(void)
 	return 0;
 }
 
-/* ---- What the pool gives ---- */
+/* ---- In place of the pool ---- */
 
 static struct weft_address address_of(uint16_t member)
 {
@@ -124,6 +124,11 @@ static bool beyond(const uint8_t sgid[16], const uint8_t dgid[16], struct weft_a
 	return false;
 }
 
+static bool source(const uint8_t dgid[16], uint8_t sgid[16])
+{
+	return false;
+}
+
 static uint8_t mtu(const uint8_t sgid[16])
 {
 	return 5;
@@ -146,17 +151,18 @@ static const struct weft_service service = {
 	.port_find = port_find,
 	.reachable = reachable,
 	.beyond = beyond,
+	.source = source,
 	.mtu = mtu,
 	.explains = explains,
 };
 
-/* ---- The test's side ---- */
+/* ---- For the test ---- */
 
 void world_reset(void)
 {
 	static const uint8_t gid[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
 
-	/* far from zero, as a clock is */
+	/* far from zero, as a real clock is */
 	world = (struct world){.now_ns = 1000000000000};
 	self.ngids = 1;
 	memcpy(self.gid[0].half, gid, sizeof(gid));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What processes do beside their traffic: register and deregister, make and destroy queue pairs, fork,
+/* What processes do beside their traffic: register and deregister memory, make and destroy queue pairs, fork,
  * connect by librdmacm. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static void check_bytes(const uint8_t *at, size_t bytes, uint8_t value)
 {
 	for (size_t i = 0; i < bytes; i++)
 		if (at[i] != value)
-			broken("memory of our own changed by registering");
+			broken("the worker's own memory has changed by its registration");
 }
 
 static struct ibv_mr *registered(struct worker *w, void *at, size_t bytes)
@@ -50,7 +50,7 @@ static void deregister(struct ibv_mr *mr)
 		broken("cannot deregister: %s", strerror(err));
 }
 
-/* With one in the middle registered before, the whole has several pieces. */
+/* A page in the middle is registered first, so that the whole region has several pieces. */
 void churn_memory(struct worker *w)
 {
 	size_t pages = 1 + draw(&w->seed, 24), bytes = pages * PAGE;
@@ -75,7 +75,7 @@ void churn_memory(struct worker *w)
 	munmap(at, bytes);
 }
 
-/* Large enough for segments of its own. */
+/* Large enough to have segments of its own. */
 static void churn_large(struct worker *w)
 {
 	size_t bytes = 9ul << 20;
@@ -98,13 +98,14 @@ static void drain(struct ibv_cq *cq, unsigned int n)
 		if (ibv_poll_cq(cq, 1, &wc) == 1)
 			n--;
 		else if (now_ns() > limit)
-			broken("a queue pair connected to our own hangs");
+			broken("a queue pair connected within the process hangs");
 		else
 			sched_yield();
 	}
 }
 
-/* A WRITE from one to the other of our own, with a bad key now and then: both are in error then. */
+/* A WRITE from one of the worker's queue pairs to another, now and then with a bad key: then both go to
+ * ERR. */
 static void write_to_other(struct worker *w, struct ibv_qp *qp, bool bad_key)
 {
 	struct ibv_sge sge = {(uintptr_t)w->shared->local, 64, w->mr[0]->lkey};
@@ -117,7 +118,7 @@ static void write_to_other(struct worker *w, struct ibv_qp *qp, bool bad_key)
 	wr.wr.rdma.remote_addr = (uintptr_t)w->shared->from[w->me].scratch;
 	wr.wr.rdma.rkey = bad_key ? w->mr[0]->rkey ^ 1 : w->mr[0]->rkey;
 	if (ibv_post_send(qp, &wr, &bad))
-		broken("cannot post to our own");
+		broken("cannot post within the process");
 }
 
 static void churn_queue_pairs(struct worker *w)
@@ -173,7 +174,8 @@ static void churn_fork(struct worker *w)
 
 /* ---- Connections ---- */
 
-/* It cannot be called while pages move, as it has blocked that signal past libc: its stores are held back. */
+/* A thread that cannot be parked while pages migrate, as it has blocked that signal by a system call of its
+ * own: its stores are held back in another way. */
 static void *be_deaf(void *nothing)
 {
 	uint64_t summon = 1ull << (33 - 1);
@@ -191,7 +193,7 @@ void churn_begin(struct worker *w)
 
 	if (!draw(&w->seed, 4) && pthread_create(&deaf, NULL, be_deaf, NULL))
 		broken("no thread");
-	/* the others may sleep for long, which listeners must not */
+	/* the other workers may sleep for long, and listeners must not */
 	if (w->me % 2 || w->seat->kind == SLEEPER)
 		return;
 	any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -226,7 +228,7 @@ static void accept_request(struct worker *w, struct rdma_cm_id *id)
 		if (accepted[i])
 			continue;
 		make_queue_pair(id);
-		/* it may have died since */
+		/* the process that asks may have died since */
 		if (rdma_accept(id, NULL)) {
 			atomic_store(&w->seat->refused, errno);
 			break;
@@ -287,9 +289,9 @@ void churn_serve(struct worker *w)
 	}
 }
 
-static int status; /* of the last event of ours */
+static int status; /* of the last event that next_event has returned */
 
-/* The next event of ours; workers that ask us are served meanwhile. */
+/* Waits for the worker's next event; meanwhile workers that connect to it are served. */
 static enum rdma_cm_event_type next_event(struct worker *w, struct rdma_event_channel *channel,
 					  const struct seat *peer, const char *what)
 {
@@ -326,7 +328,7 @@ static void connect_to(struct worker *w, const struct seat *peer)
 	    rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000))
 		broken("cannot resolve: %s", strerror(errno));
 	if (next_event(w, channel, peer, "resolving") != RDMA_CM_EVENT_ADDR_RESOLVED)
-		goto end_id; /* its address is that of the dead */
+		goto end_id; /* the address is that of a dead process */
 	if (rdma_resolve_route(id, 1000) ||
 	    next_event(w, channel, peer, "routing") != RDMA_CM_EVENT_ROUTE_RESOLVED)
 		broken("no route");
@@ -342,7 +344,8 @@ static void connect_to(struct worker *w, const struct seat *peer)
 			if (stage_of(peer) >= LEAVING)
 				break;
 			else if (now_ns() > limit)
-				broken("a listener that lives does not answer: %s, %d; it refused: "
+				broken("a listener that lives does not answer: %s, %d; its last "
+				       "refusal: "
 				       "%d",
 				       rdma_event_str(type), status, atomic_load(&peer->refused));
 	}

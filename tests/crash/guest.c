@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A process as the guest of another: it imports that one's domain, and by a queue pair of its own there
- * copies from that one's memory, and into it, until the host dies or leaves. */
+/* A process as the guest of another: it imports that one's domain, and a queue pair of its own there copies
+ * from the host's memory and into it, until the host dies or leaves. Its requests go to a second queue pair,
+ * in the guest's own domain. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -14,7 +15,7 @@
 #define BYTES	    32u
 #define PATIENCE_NS 1000000000ull
 
-/* 0 is in the host's domain. */
+/* Queue pair 0 is in the host's domain, 1 in the guest's own. */
 struct guest {
 	struct worker *w;
 	const struct seat *host;
@@ -22,7 +23,7 @@ struct guest {
 	struct ibv_pd *pd;
 	struct ibv_cq *cq[2];
 	struct ibv_qp *qp[2];
-	enum ibv_wc_status status; /* of what failed, and how long that took */
+	enum ibv_wc_status status; /* of the last request, and how long that took */
 	uint64_t took_ns;
 };
 
@@ -31,7 +32,7 @@ static bool is_leaving(const struct seat *host)
 	return has_died(host) || stage_of(host) >= LEAVING;
 }
 
-/* It is the end of the host that made something fail; that of the dead is told in a moment. */
+/* A failure is allowed only if the host is ending: its death or leaving must be seen in a moment. */
 static void excuse(const struct seat *host, const char *what, const char *why)
 {
 	uint64_t limit = now_ns() + LIMIT_NS;
@@ -43,7 +44,8 @@ static void excuse(const struct seat *host, const char *what, const char *why)
 	}
 }
 
-/* Or the host's helper has not been awake for the second that it is waited for, on a machine that is full. */
+/* Or when the host's helper did not run for the whole second that a request waits for it, on a machine with
+ * much other work. */
 static void excuse_request(const struct guest *g, const char *what)
 {
 	if (g->took_ns < PATIENCE_NS)
@@ -79,7 +81,7 @@ static bool make_qp(struct guest *g, int i, struct ibv_pd *pd)
 			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-/* Adds 1 if it is an atomic operation. */
+/* Carries out one request. A fetch-and-add adds 1. */
 static enum ibv_wc_status carry_out(struct guest *g, enum ibv_wr_opcode opcode, uint64_t there,
 				    uint32_t key, void *here)
 {
@@ -111,7 +113,8 @@ static enum ibv_wc_status carry_out(struct guest *g, enum ibv_wr_opcode opcode, 
 	return wc.status;
 }
 
-/* What we put there comes back. Whether it did. */
+/* READs the guest's bytes into the host's memory and WRITEs them back, a few times. Returns whether that
+ * succeeded. */
 static bool copy(struct guest *g)
 {
 	uint64_t *mine = g->w->shared->from[g->w->me].counter + 4,
@@ -128,7 +131,7 @@ static bool copy(struct guest *g)
 			break;
 		for (int k = 0; k < 4; k++)
 			if (mine[k] != value + i)
-				broken("a guest's bytes did not come back");
+				broken("a guest's bytes are not the ones that it has put there");
 		if (i == 3)
 			return true;
 	}
@@ -136,7 +139,8 @@ static bool copy(struct guest *g)
 	return false;
 }
 
-/* The value before comes to the host's memory in place, which is a third member's: it is waited for. */
+/* A fetch-and-add whose old value goes to the host's memory in place: to a third process's memory, for which
+ * the request waits. */
 static void add(struct guest *g)
 {
 	uint64_t *mine = g->w->shared->from[g->w->me].counter + 4,
@@ -151,9 +155,9 @@ static void add(struct guest *g)
 	if (mine[0] != value + 1)
 		broken("a guest has not added");
 	if (carry_out(g, IBV_WR_RDMA_WRITE, there, g->host->key[1], mine))
-		excuse_request(g, "copy what it added to");
+		excuse_request(g, "copy the old value back");
 	else if (mine[0] != value)
-		broken("what a guest added to did not come back");
+		broken("a guest's old value is wrong");
 }
 
 static void end(struct guest *g)

@@ -9,17 +9,20 @@
 
 #include "pool/step.h"
 
-/* The linker's names for the section's ends. */
+/* The linker's names for the ends of the section of steps. */
 extern struct weft_step __start_weft_steps[], __stop_weft_steps[];
 
 static struct steps_table *table;
 static const char *name_of[STEPS_MOST];
 static uint32_t count;
+static struct {
+	struct weft_step *first, *end;
+} loaded;
 
 static struct {
 	enum kind kind;
 	struct order *order;
-	pid_t pid; /* children of a fork do not obey */
+	pid_t pid; /* children that this process forks do not obey its order */
 } self;
 
 uint32_t steps_find(const char *name)
@@ -30,28 +33,40 @@ uint32_t steps_find(const char *name)
 	return STEPS_MOST;
 }
 
-/* Passed only where there is a card, or several hosts: of tests/handed and of tests/hosts then. */
-static bool is_elsewhere(const char *name)
+bool steps_is_everywhere(const char *name)
 {
-	static const char *const where[] = {"handed_", "return_", "host_", "home_", "quiesce_"};
+	static const char *const elsewhere[] = {"handed_", "return_",  "host_",
+						"home_",   "quiesce_", "device_"};
 
-	for (size_t i = 0; i < sizeof(where) / sizeof(*where); i++)
-		if (!strncmp(name, where[i], strlen(where[i])))
-			return true;
-	return false;
+	for (size_t i = 0; i < sizeof(elsewhere) / sizeof(*elsewhere); i++)
+		if (!strncmp(name, elsewhere[i], strlen(elsewhere[i])))
+			return false;
+	return true;
 }
 
-struct steps_table *steps_begin(void)
+static void number(struct weft_step *first, struct weft_step *end, bool (*is_ours)(const char *))
 {
-	for (struct weft_step *s = __start_weft_steps; s < __stop_weft_steps; s++) {
+	for (struct weft_step *s = first; s < end; s++) {
 		s->label = steps_find(s->name);
-		if (s->label < STEPS_MOST || is_elsewhere(s->name))
+		if (s->label < STEPS_MOST || !is_ours(s->name))
 			continue;
 		if (count == STEPS_MOST)
 			abort();
 		s->label = count;
 		name_of[count++] = s->name;
 	}
+}
+
+void steps_loaded(struct weft_step *first, struct weft_step *end)
+{
+	loaded.first = first;
+	loaded.end = end;
+}
+
+struct steps_table *steps_begin(bool (*is_ours)(const char *name))
+{
+	number(__start_weft_steps, __stop_weft_steps, is_ours);
+	number(loaded.first, loaded.end, is_ours);
 	table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
 	if (table == MAP_FAILED)
@@ -96,7 +111,7 @@ void weft_step(const struct weft_step *step)
 	if (order->signal == SIGKILL)
 		atomic_fetch_add(&table->killed[step->label], 1);
 	kill(self.pid, order->signal);
-	/* another thread may have been chosen to take it */
+	/* another thread may take the signal */
 	while (order->signal == SIGKILL)
 		pause();
 }

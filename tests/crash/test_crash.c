@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Kills processes at each step of each critical section, and at random moments, while others talk with
- * them; looks that these hear of it in time, see no wrong byte and do not hang; and that the pool is
- * empty after each round. The seed says what processes want to do; when they come to it is the
- * machine's. `test-crash KILLS [SEED [SECONDS]]`, or `test-crash ends [SEED]`.
+ * Kills processes at each step of each critical section, and at random moments, while others exchange
+ * requests with them. The others must be told of the death in time, see no wrong byte and not hang, and the
+ * pool must be empty after each round. The seed decides what each process wants to do; when it comes to that
+ * depends on the machine. `test-crash KILLS [SEED [SECONDS]]`, or `test-crash ends [SEED]`.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,18 +16,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "pool/view.h"
+#include "left.h"
 #include "world.h"
 
-#define GROUPS	  3u /* of processes at a time, each on a pool of its own */
-#define TURNS	  16u
-#define HANGS_NS  60000000000ull
-#define TIMER_NS  68000000ull /* of the workers' queue pairs: (3 + 1) * 4.096 us << 12 */
+#define GROUPS	 3u /* of processes at a time, each with a pool of its own */
+#define TURNS	 16u
+#define HANGS_NS 60000000000ull
+/* the timeouts of the workers' queue pairs: (3 + 1) * 4.096 us << 12 */
+#define TIMER_NS  68000000ull
 #define LATE_NS	  (1000000000ull + TIMER_NS)
 #define NAP_NS	  500000
 #define MINUTE_NS 60000000000ull
 #define POLL_US	  50000
-#define LATE_MOST 10u /* one in so many may be late, since the machine may have other work */
+/* one survivor in so many may learn of a death late, as the machine may have other work */
+#define LATE_MOST 10u
 
 struct sums {
 	_Atomic uint64_t rounds, kills, random, deaths_seen, late, worst_ns;
@@ -37,7 +38,7 @@ struct sums {
 };
 
 static const char *const kind_name[] = {[WORKER] = "in traffic",
-					[SLEEPER] = "in traffic, one of them stopped",
+					[SLEEPER] = "in traffic, one process stopped",
 					[JOINER] = "joining, and recovering the dead",
 					[FOUNDER] = "founding the pool"};
 static struct steps_table *table;
@@ -53,7 +54,8 @@ static double rate(enum kind kind, uint32_t label)
 	return lives ? (double)atomic_load(&table->passed[kind][label]) / (double)lives : 0;
 }
 
-/* Is this kind the one to pass that step? Sleepers take long: theirs is what no other passes. */
+/* Whether a process of this kind is to be killed at that step. Sleepers take long: they are used for steps
+ * that hardly any other kind passes. */
 static bool is_likely(enum kind kind, uint32_t label)
 {
 	double best = 0;
@@ -74,7 +76,8 @@ static uint64_t steps_in_a_life(enum kind kind)
 	return (uint64_t)steps;
 }
 
-/* One of the labels that were hit least; where that does not come by, any, at the usual life's end. */
+/* The order for a process: to die at one of the labels that were hit least; if it does not come there, at any
+ * label, after about as many steps as a life has. */
 static struct order order(enum kind kind, uint64_t *seed)
 {
 	uint64_t usual = steps_in_a_life(kind);
@@ -95,6 +98,19 @@ static struct order order(enum kind kind, uint64_t *seed)
 	return order;
 }
 
+/* One round in so many has a process that is stopped; such rounds take long. Once every step that processes pass without them was
+ * hit often enough, they are what is missing. */
+static uint64_t rounds_of_one_sleep(void)
+{
+	for (uint32_t i = 0; i < steps_count(); i++)
+		if (atomic_load(&table->killed[i]) < STEPS_LEAST)
+			for (enum kind k = 0; k < KINDS; k++)
+				if (k != SLEEPER && rate(k, i) > 0 &&
+				    rate(k, i) * 8 >= rate(SLEEPER, i))
+					return 12;
+	return 2;
+}
+
 static void plan_sleep(struct world *world, uint64_t *seed)
 {
 	static const char *const where[] = {"direct_busy", "place_body_copied", "direct_done"};
@@ -108,8 +124,9 @@ static void plan_sleep(struct world *world, uint64_t *seed)
 
 static void plan(struct world *world, uint64_t *seed)
 {
-	bool calm = atomic_load(&sums->rounds) < GROUPS; /* at first, to learn what they pass */
-	enum kind kind = calm || draw(seed, 12) ? WORKER : SLEEPER;
+	/* the first rounds have no kills, to learn which steps are passed */
+	bool calm = atomic_load(&sums->rounds) < GROUPS;
+	enum kind kind = calm || draw(seed, rounds_of_one_sleep()) ? WORKER : SLEEPER;
 	uint32_t victims;
 
 	memset(world->seat, 0, sizeof(world->seat));
@@ -128,7 +145,7 @@ static void plan(struct world *world, uint64_t *seed)
 			seat->order = order(kind, seed);
 		else
 			seat->doom_ns = now_ns() + 1000000 * draw(seed, 200);
-		/* what is rare needs a longer life */
+		/* a process that is to die at a rare step gets a longer life */
 		if (seat->order.label && rate(kind, seat->order.label - 1) < 0.5) {
 			seat->turns *= 4;
 			atomic_store(&seat->order.patience, 3 * seat->order.patience);
@@ -162,7 +179,8 @@ static void start(struct world *world, uint32_t i)
 	pid = fork();
 	if (!pid)
 		live(world, i);
-	world->seat[i].pid = pid; /* only ours: the child sees it, too */
+	/* only the parent's copy is read; the child may have set it as well */
+	world->seat[i].pid = pid;
 }
 
 static struct seat *seat_of(struct world *world, pid_t pid)
@@ -173,7 +191,7 @@ static struct seat *seat_of(struct world *world, pid_t pid)
 	return NULL;
 }
 
-/* A new process, which finds the dead, and may be killed while it does. */
+/* Starts a process that recovers the dead, and may be killed while it does. */
 static void start_joiner(struct world *world, uint64_t *seed)
 {
 	struct seat *seat = &world->seat[SEATS];
@@ -208,7 +226,7 @@ static void bury(struct world *world, struct seat *seat, int status, uint64_t *s
 	}
 }
 
-/* One that was stopped goes on after a while, or does not. */
+/* A process that was stopped goes on after a while, or is killed. */
 static void on_stop(struct seat *seat, uint64_t *seed)
 {
 	uint64_t while_ns = 1100000000 + 1000000 * draw(seed, 700);
@@ -226,7 +244,8 @@ static bool reap(struct world *world, uint64_t *seed)
 
 	if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) || !info.si_pid)
 		return false;
-	/* the kernel spins for its last thread, which may need our core, if it is reaped at once */
+	/* a process that is reaped at once makes the kernel spin for its last thread, which may need this
+	 * core */
 	if (info.si_code != CLD_STOPPED)
 		usleep(NAP_NS / 1000);
 	seat = seat_of(world, waitpid(info.si_pid, &status, WUNTRACED));
@@ -286,9 +305,9 @@ static void watch(struct world *world, uint64_t *seed)
 	kill_all(world);
 }
 
-/* ---- What is left ---- */
+/* ---- What is left of a round ---- */
 
-/* Attaches alone, so that the last that died is found; and leaves. */
+/* A process joins alone, so that the last one that died is recovered, and leaves. */
 static void clean_up(struct world *world, enum kind kind, struct order order)
 {
 	struct seat *seat = &world->seat[SEATS];
@@ -309,38 +328,10 @@ static void clean_up(struct world *world, enum kind kind, struct order order)
 
 static void check_empty(struct world *world)
 {
-	struct weft_view_cursor at = {0};
-	struct weft_view *view;
-	struct weft_view_qp qp;
-	struct weft_view_mr mr;
-	char where[PATH_MAX];
-	const char *why = "";
-	uint32_t members = 0;
-	off_t left;
-	int fd;
-	int err = weft_view_open(world->pool, where, &view, &why);
+	char what[256];
 
-	if (err) {
-		fail(world, "cannot look at it: %s: %s", why, strerror(-err));
-		return;
-	}
-	for (uint32_t i = 0; i < view->nmembers; i++)
-		members += !!view->member[i].incarnation;
-	if (members || view->segments_leased || view->damaged)
-		fail(world, "%u members, %u segments, %u damages are left", members,
-		     view->segments_leased, view->damaged);
-	if (weft_view_qp(view, &at, &qp))
-		fail(world, "a queue pair is left");
-	at = (struct weft_view_cursor){0};
-	if (weft_view_mr(view, &at, &mr))
-		fail(world, "a region is left");
-	fd = open(view->path, O_RDONLY | O_CLOEXEC);
-	left = lseek(fd, WEFT_FIRST_SEGMENT * WEFT_SEGMENT, SEEK_DATA);
-	if (left >= 0)
-		fail(world, "memory is left from %#lx to %#lx", (unsigned long)left,
-		     (unsigned long)lseek(fd, left, SEEK_HOLE));
-	close(fd);
-	weft_view_close(view);
+	if (left_in(world->pool, what, sizeof(what)))
+		fail(world, "%s", what);
 }
 
 static void count(struct world *world)
@@ -364,7 +355,7 @@ static void play(struct world *world, uint64_t seed)
 	watch(world, &seed);
 	count(world);
 	world->hurried = false;
-	/* the member that recovers the last may die, too */
+	/* the process that recovers the last one may die, too */
 	for (uint32_t i = (uint32_t)draw(&seed, 3); i; i--)
 		clean_up(world, JOINER, order(JOINER, &seed));
 	clean_up(world, JOINER, (struct order){0});
@@ -436,7 +427,7 @@ static int report(void)
 	printf("%lu kills in %lu rounds, %u labels, %u of them hit less than %u times\n",
 	       (unsigned long)atomic_load(&sums->kills), (unsigned long)atomic_load(&sums->rounds),
 	       steps_count(), missed, STEPS_LEAST);
-	printf("%lu survivors heard of a death, the last after %.0f ms, %lu of them too late\n",
+	printf("%lu survivors learned of a death, the last after %.0f ms, %lu of them too late\n",
 	       (unsigned long)atomic_load(&sums->deaths_seen),
 	       (double)atomic_load(&sums->worst_ns) / 1e6, (unsigned long)atomic_load(&sums->late));
 	if (atomic_load(&sums->kills) < goal)
@@ -445,7 +436,7 @@ static int report(void)
 	       atomic_load(&sums->late) * LATE_MOST > atomic_load(&sums->deaths_seen);
 }
 
-/* Tells each minute how far they are: a run that is cut short has figures, too. */
+/* Prints each minute how far the groups are, so that a run that is cut short has figures, too. */
 static void await_groups(void)
 {
 	uint64_t begun_ns = now_ns(), told = 0;
@@ -466,7 +457,7 @@ static void await_groups(void)
 	}
 }
 
-/* ---- Ends that have a name ---- */
+/* ---- Deaths in a given way ---- */
 
 #define TIMES 3u
 
@@ -474,7 +465,7 @@ struct end {
 	const char *name;
 	enum way way;
 	const char *label;
-	bool everybody;
+	bool all;
 };
 
 static const struct end ends[] = {
@@ -486,7 +477,8 @@ static const struct end ends[] = {
 	{"all, to the last member", WAY_NONE, "direct_busy", true},
 };
 
-/* Three talk, and one of them, or each, comes to that end. Whether so many died. */
+/* Three processes exchange requests, and one of them, or each, dies in that way. Returns whether so many have
+ * died. */
 static bool run_end(struct world *world, const struct end *end, uint64_t *seed)
 {
 	uint64_t before = atomic_load(&sums->kills);
@@ -499,7 +491,7 @@ static bool run_end(struct world *world, const struct end *end, uint64_t *seed)
 
 		seat->seed = draw(seed, UINT64_MAX);
 		seat->turns = TURNS;
-		if (i != 1 && !end->everybody)
+		if (i != 1 && !end->all)
 			continue;
 		seat->way = end->way;
 		if (end->way == WAY_ASLEEP)
@@ -510,17 +502,18 @@ static bool run_end(struct world *world, const struct end *end, uint64_t *seed)
 						     .signal = SIGKILL};
 	}
 	play(world, draw(seed, UINT64_MAX));
-	return atomic_load(&sums->kills) - before == (end->everybody ? world->seats : 1);
+	return atomic_load(&sums->kills) - before == (end->all ? world->seats : 1);
 }
 
-/* A life may pass by without that step: it is tried again then. */
+/* A process may live without coming to that step: the round is played again then. */
 static int run_ends(uint64_t seed)
 {
 	struct world *world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE,
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	char folder[] = "/tmp/weft-crash-XXXXXX", remove[64];
 
-	if (world == MAP_FAILED || !mkdtemp(folder) || chdir(folder)) /* for core dumps */
+	/* the folder for core dumps */
+	if (world == MAP_FAILED || !mkdtemp(folder) || chdir(folder))
 		abort();
 	name_pool(world, getpid(), 0);
 	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
@@ -548,9 +541,10 @@ int main(int argc, char **argv)
 	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : now_ns();
 	until_ns =
 		now_ns() + (argc > 3 ? strtoull(argv[3], NULL, 0) : 500 + goal / 10) * 1000000000;
-	setvbuf(stdout, NULL, _IONBF, 0); /* else the forked write it again */
+	/* with a buffer the forked processes would print its contents again */
+	setvbuf(stdout, NULL, _IONBF, 0);
 	printf("seed %lu\n", (unsigned long)seed);
-	table = steps_begin();
+	table = steps_begin(steps_is_everywhere);
 	sums = mmap(NULL, sizeof(*sums), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (sums == MAP_FAILED)
 		abort();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A producer is killed, or stopped, at each step from its completion to the wake-up of the sleeper on the queue's
- * channel. The sleeper wakes within a second, once for its arming, and finds the completion; a producer that goes
- * on afterwards does no harm: a word that it writes too late is an event of an empty queue at most, and nobody sleeps for it.
+ * A producer is killed, or stopped, at each step from its completion to the wake-up of the sleeper on the
+ * queue's channel. The sleeper wakes within a second, once for its arming, and finds the completion. A
+ * producer that goes on afterwards does no harm: the word that it writes too late is at most an event of an
+ * empty queue, and no thread sleeps because of it.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -23,25 +24,26 @@
 
 #define LIMIT_MS 1000
 #define HANGS_MS 5000
-#define TRIES	 3 /* where the machine has other work */
+#define TRIES	 3 /* as the machine may have other work */
 #define QUIET_MS 30
 #define RECEIVES 8
 
 static const struct {
 	const char *label;
-	bool helper; /* pidfd_getfd is refused */
+	/* whether pidfd_getfd is refused, so that the sleeper's own helper has to wake it */
+	bool helper;
 } steps[] = {
 	{"peer_completed", false}, {"peer_counted", false}, {"alarm_seen", false},
 	{"alarm_claimed", false},  {"wake_told", false},    {"wake_written", false},
 	{"alarm_claimed", true},   {"bell_due", true},	    {"bell_signalled", true},
 };
 
-/* What the sleeper does: polls its channel; is in ibv_get_cq_event; arms anew. */
+/* What the sleeper does: it polls its channel; it is in ibv_get_cq_event; it arms again. */
 enum way { AWAKE, ASLEEP, AGAIN };
 
 static const char *const way_names[] = {"", ", sleeper in ibv_get_cq_event", ", armed anew"};
 
-/* What the two and their parent see. */
+/* What producer, sleeper and their parent share. */
 struct shared {
 	struct order order;
 	_Atomic uint64_t sent_ns;
@@ -75,7 +77,7 @@ static void await_word(int fd)
 {
 	char byte;
 
-	end_require(read(fd, &byte, 1) == 1, "a word of the sleeper's");
+	end_require(read(fd, &byte, 1) == 1, "a byte from the sleeper");
 }
 
 static void produce(int fd, struct shared *shared, uint32_t label, int sig)
@@ -135,11 +137,11 @@ static void take_completion(struct sleeper *s)
 	struct ibv_wc wc;
 
 	end_require(ibv_poll_cq(s->cq, 1, &wc) == 1 && !wc.status, "the completion has come");
-	end_require(!ibv_poll_cq(s->cq, 1, &wc), "and no other");
+	end_require(!ibv_poll_cq(s->cq, 1, &wc), "no other completion comes");
 }
 
-/* It may be an arming anew that a producer has ended which was stopped before it claimed the one before: an
- * event before its completion, which does no harm. */
+/* A producer may have been stopped before it claimed the earlier arming, and may have ended the later one
+ * instead: that event comes before its completion, which does no harm. */
 static void await_completion(struct sleeper *s)
 {
 	uint64_t until_ns = now_ns() + HANGS_MS * 1000000ull;
@@ -172,7 +174,8 @@ static void open_sleeper(struct sleeper *s, int fd)
 	end_require(s->channel, "ibv_create_comp_channel");
 	s->cq = ibv_create_cq(s->end.context, 16, NULL, s->channel, 0);
 	end_require(s->cq, "ibv_create_cq");
-	end_require(!ibv_destroy_qp(s->end.qp) && !ibv_destroy_cq(s->end.cq), "the plain ones go");
+	end_require(!ibv_destroy_qp(s->end.qp) && !ibv_destroy_cq(s->end.cq),
+		    "the first queue pair and its completion queue are destroyed");
 	s->end.cq = s->cq;
 	s->end.qp = end_add_qp(&s->end, END_DEPTH, false);
 	for (int i = 0; i < RECEIVES; i++)
@@ -180,7 +183,8 @@ static void open_sleeper(struct sleeper *s, int fd)
 	meet(fd, &s->end);
 }
 
-/* An owner that polled before must not sleep for a word that is too many: it is an event of a queue that is empty. */
+/* Counts events without a completion, from a producer's late words. An owner that has polled before must not
+ * sleep because of one. */
 static void look_for_stale(struct sleeper *s, struct shared *shared)
 {
 	struct ibv_wc wc;
@@ -189,11 +193,12 @@ static void look_for_stale(struct sleeper *s, struct shared *shared)
 		alarm(HANGS_MS / 1000);
 		take_event(s);
 		alarm(0);
-		end_require(!ibv_poll_cq(s->cq, 1, &wc), "nothing comes with a word too many");
+		end_require(!ibv_poll_cq(s->cq, 1, &wc), "a late word has no completion");
 	}
 }
 
-/* It does what it was stopped in. A sleeper that is woken at once may come before it has stopped. */
+/* The stopped producer goes on. A sleeper that was woken at once may come here before the producer has
+ * stopped, so the signal is sent again and again. */
 static void go_on(int fd, struct shared *shared)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -209,7 +214,7 @@ static void resume(struct sleeper *s, struct shared *shared)
 	go_on(s->fd, shared);
 	look_for_stale(s, shared);
 	arm(s);
-	end_require(readable(s, HANGS_MS), "the third wakes");
+	end_require(readable(s, HANGS_MS), "the third arming wakes the sleeper");
 	take_event(s);
 }
 
@@ -229,7 +234,7 @@ static void *resume_beside(void *arg)
 	return NULL;
 }
 
-/* A sleeper for an event sleeps on. */
+/* The producer goes on while the sleeper is in ibv_get_cq_event: it sleeps until its event. */
 static void resume_asleep(struct sleeper *s, struct shared *shared)
 {
 	struct beside beside = {s, shared};
@@ -243,8 +248,8 @@ static void resume_asleep(struct sleeper *s, struct shared *shared)
 	pthread_join(thread, NULL);
 }
 
-/* The producer has claimed the event and said that it tells the channel, and is dead. An owner that arms anew takes
- * the event over before anybody has looked for the dead, and sleeps for it. */
+/* The producer has claimed the event and noted that it will write to the channel, and is dead. An owner that
+ * arms again takes the event over, before any member has looked for the dead, and waits for it. */
 static void arm_again(struct sleeper *s, struct shared *shared)
 {
 	uint64_t until_ns = now_ns() + HANGS_MS * 1000000ull;
@@ -265,14 +270,14 @@ static void consume(int fd, struct shared *shared, int sig, enum way way)
 
 	open_sleeper(&s, fd);
 	arm(&s);
-	end_require(readable(&s, HANGS_MS), "the first wakes");
+	end_require(readable(&s, HANGS_MS), "the first arming wakes the sleeper");
 	take_event(&s);
 	take_completion(&s);
 	await_word(fd);
 	arm(&s);
 	if (way == AGAIN)
 		arm_again(&s, shared);
-	end_require(readable(&s, HANGS_MS), "the sleeper wakes");
+	end_require(readable(&s, HANGS_MS), "the second arming wakes the sleeper");
 	shared->woken_ms = (uint32_t)((now_ns() - atomic_load(&shared->sent_ns)) / 1000000);
 	take_event(&s);
 	take_completion(&s);
@@ -285,13 +290,13 @@ static void consume(int fd, struct shared *shared, int sig, enum way way)
 	end_require(!readable(&s, QUIET_MS), "one event for each arming");
 	end_require(!ibv_destroy_qp(s.end.qp) && !ibv_destroy_cq(s.cq) &&
 			    !ibv_destroy_comp_channel(s.channel),
-		    "all ends");
+		    "all objects are destroyed");
 	exit(0);
 }
 
 /* ---- Cases ---- */
 
-/* False: not in time. */
+/* False: the sleeper did not wake in time. */
 static bool run(const char *label, bool helper, int sig, enum way way)
 {
 	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
@@ -323,11 +328,11 @@ static bool run(const char *label, bool helper, int sig, enum way way)
 	if (sig == SIGKILL || !shared->order.obeyed)
 		kill(shared->producer, SIGKILL);
 	end_require(waitpid(shared->producer, &ended, 0) == shared->producer, "waitpid");
-	/* the sleeper's helper may just have looked, so that there was nothing to wake */
+	/* the sleeper's helper may just have looked, and then there was nothing to wake it for */
 	ok = shared->order.obeyed && shared->woken_ms <= LIMIT_MS;
 	printf("%s %s%s%s: awake after %u ms%s\n", sig == SIGKILL ? "killed at" : "stopped at",
 	       label, helper ? ", by the helper" : "", way_names[way], shared->woken_ms,
-	       shared->stale ? "; a word too many" : "");
+	       shared->stale ? "; a late word" : "");
 	munmap(shared, sizeof(*shared));
 	return ok;
 }
@@ -349,7 +354,7 @@ int main(void)
 	snprintf(pool, sizeof(pool), "/dev/shm/weft-wake-%d", getpid());
 	setenv("WEFT_POOL", pool, 1);
 	setvbuf(stdout, NULL, _IONBF, 0);
-	steps_begin();
+	steps_begin(steps_is_everywhere);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
 		ok &= run_case(steps[i].label, steps[i].helper, SIGKILL, AWAKE);
 		ok &= run_case(steps[i].label, steps[i].helper, SIGSTOP, AWAKE);

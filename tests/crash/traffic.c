@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Requests whose every byte is known beforehand, and what becomes of them when the peer dies. */
+/* Requests whose every byte is known beforehand, and what becomes of them when their peer dies. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 #define NAP_NS	      100000
 #define WAKE_UP_MS    5000
 #define HANGS_NS      20000000000ull
-#define RECEIVED      (1ull << 63) /* of a wr_id: a receive */
+#define RECEIVED      (1ull << 63) /* a bit of wr_id that marks a receive */
 
 struct in_place in_place;
 
@@ -47,7 +47,7 @@ static void look(const void *at, uint32_t bytes, uint64_t tag, const char *what)
 	}
 }
 
-/* Of a process, or of the n-th message from one to another. */
+/* The seed of a pattern: of a process's own bytes, or of the n-th message from one process to another. */
 static uint64_t tag_of(uint64_t kind, uint64_t from, uint64_t to, uint64_t n)
 {
 	return kind << 60 | from << 52 | to << 44 | n << 20;
@@ -69,9 +69,10 @@ void traffic_fill(struct worker *w)
 void traffic_check(struct worker *w)
 {
 	look(w->shared->constant, sizeof(w->shared->constant), CONSTANT(w->me),
-	     "nobody's to write");
+	     "bytes that no peer writes");
 	look(w->shared->guard, sizeof(w->shared->guard), GUARD(w->me), "guard");
-	look(in_place.constant, sizeof(in_place.constant), CONSTANT(w->me), "nobody's, in place");
+	look(in_place.constant, sizeof(in_place.constant), CONSTANT(w->me),
+	     "bytes in place that no peer writes");
 }
 
 /* ---- Completions ---- */
@@ -95,7 +96,7 @@ static void look_at_announced(struct worker *w, struct link *l, uint32_t slot, u
 	traffic_receive(w, l, slot);
 }
 
-/* A card that gets no answer says so once, and flushes the rest. */
+/* The first request without an answer has one error, and the rest are flushed, as with a card. */
 static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc *wc, bool receive)
 {
 	const struct seat *peer = &w->world->seat[l->peer];
@@ -103,7 +104,7 @@ static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc 
 
 	if (receive || l->lost) {
 		if (wc->status != IBV_WC_WR_FLUSH_ERR)
-			broken("flushed by %u: %s", l->peer, ibv_wc_status_str(wc->status));
+			broken("flushed for %u: %s", l->peer, ibv_wc_status_str(wc->status));
 		if (!l->lost && !may_lose(w, l))
 			broken("a receive from %u was flushed before an error", l->peer);
 		l->lost = true;
@@ -171,7 +172,7 @@ static void take_events(struct worker *w)
 	}
 }
 
-/* A worker that waits for a completion that must come sleeps; but not for ever. */
+/* A worker that waits for a completion that must come sleeps, but with a bound. */
 static void sleep_until_event(struct worker *w)
 {
 	struct pollfd fd = {w->channel->fd, POLLIN, 0};
@@ -193,7 +194,7 @@ void traffic_wait(struct worker *w)
 		w->idle = 0;
 		return;
 	}
-	/* there are more of us than cores */
+	/* there are more workers than cores */
 	if (++w->idle > PATIENT_POLLS)
 		nap(NAP_NS);
 	else
@@ -204,7 +205,7 @@ static void settle(struct worker *w, struct link *l)
 {
 	uint64_t limit = now_ns() + HANGS_NS;
 
-	/* listeners must not sleep: a worker that connects to them waits meanwhile */
+	/* listeners must not sleep, as workers that connect to them would have to wait */
 	if (!w->seat->port && !draw(&w->seed, 4))
 		while (l->sends_due && now_ns() < limit)
 			sleep_until_event(w);
@@ -242,7 +243,7 @@ static void post(struct link *l, struct ibv_send_wr *wr)
 static void post_one(struct worker *w, struct link *l, enum ibv_wr_opcode opcode, uint8_t *local,
 		     uint32_t bytes, uint64_t remote, uint32_t key)
 {
-	/* the half in two parts each */
+	/* the bytes, in half of the cases as two elements */
 	uint32_t first = bytes > 8 && draw(&w->seed, 2) ? bytes / 2 : bytes;
 	struct ibv_sge sge[2] = {{(uintptr_t)local, first, w->mr[0]->lkey},
 				 {(uintptr_t)local + first, bytes - first, w->mr[0]->lkey}};
@@ -305,7 +306,7 @@ static void send_some(struct worker *w, struct link *l)
 	}
 }
 
-/* Not before the peer has looked at the last one. */
+/* Announces the next bytes, once the peer has looked at the last ones. */
 static void announce(struct worker *w, struct link *l)
 {
 	const struct seat *peer = &w->world->seat[l->peer];
@@ -408,7 +409,7 @@ static void end(struct worker *w, struct link *l)
 void traffic_run(struct worker *w, struct link *l)
 {
 	l->request = draw(&w->seed, REQUESTS);
-	/* where the helper of a stopped process would have to copy */
+	/* of a stopped process the helper would have to copy these */
 	if (w->seat->kind == SLEEPER &&
 	    (l->request == REQUEST_REACH || l->request == REQUEST_REACH_BACK))
 		l->request = REQUEST_READ;

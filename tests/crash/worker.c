@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The life of a process: it attaches, connects with everybody, talks, buries the dead, and leaves. */
+/* The life of a process under test: it joins, connects with all others, exchanges requests, sees the dead
+ * off, and leaves. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -54,9 +55,9 @@ void nap(long ns)
 	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
-/* ---- Attaching ---- */
+/* ---- Joining ---- */
 
-/* As a container's profile may: then the helper of its owner copies what is in place. */
+/* As a container's profile may: then the owner's helper copies memory in place. */
 static void forbid_process_vm(void)
 {
 	struct sock_filter code[] = {
@@ -165,15 +166,15 @@ void worker_connect(struct worker *w, struct ibv_qp *qp, const union ibv_gid *gi
 	if (ibv_modify_qp(qp, &attr,
 			  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 				  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
-		broken("not to RTR: %s", strerror(errno));
+		broken("the transition to RTR fails: %s", strerror(errno));
 	attr.qp_state = IBV_QPS_RTS;
 	if (ibv_modify_qp(qp, &attr,
 			  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 				  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
-		broken("not to RTS: %s", strerror(errno));
+		broken("the transition to RTS fails: %s", strerror(errno));
 }
 
-/* Waits until that peer has come so far with its end. False: it died before. */
+/* Waits until that peer has come so far with its end of the link. False: it died before. */
 static bool await(struct worker *w, uint32_t peer, enum link_stage stage)
 {
 	const struct seat *seat = &w->world->seat[peer];
@@ -219,7 +220,7 @@ static void connect_all(struct worker *w)
 			w->link[i].open = await(w, i, LINK_CONNECTED);
 }
 
-/* ---- Talking ---- */
+/* ---- Exchanging requests ---- */
 
 static bool useful(const struct worker *w, const struct link *l)
 {
@@ -271,7 +272,8 @@ static void talk(struct worker *w)
 	traffic_wait(w);
 }
 
-/* A worker that lost a peer hears of it, however often the dead were written to with success. */
+/* A worker that has lost a peer learns of it in the end, however many of its WRITEs to the dead succeed
+ * before. */
 static void bury(struct worker *w, struct link *l)
 {
 	uint64_t limit = atomic_load(&w->world->seat[l->peer].died_ns) + LIMIT_NS;
@@ -311,7 +313,7 @@ static void await_others(struct worker *w)
 			churn_take(w);
 		traffic_wait(w);
 		if (now_ns() > limit)
-			broken("the others do not end");
+			broken("the other workers do not end");
 	}
 }
 
@@ -323,7 +325,7 @@ static void require(int err, const char *what)
 		broken("%s: %s", what, strerror(err));
 }
 
-/* Guests may be in it. */
+/* Guests may still have objects in the domain. */
 static void dealloc_domain(struct worker *w)
 {
 	uint64_t limit = now_ns() + LIMIT_NS;
@@ -363,14 +365,14 @@ static void work(struct worker *w)
 		await_others(w);
 	}
 	atomic_store(&w->seat->stage, LEAVING);
-	/* some just end */
+	/* some end without closing anything */
 	if (!draw(&w->seed, 8))
 		exit(0);
 	churn_end(w);
 	close_all(w);
 }
 
-/* Alone, without a helper: pages move by plain copies then. */
+/* A process that joins has one thread and no helper: its pages migrate by plain copies. */
 static void join(struct worker *w)
 {
 	open_device(w);

@@ -28,7 +28,7 @@ def rules():
 
 
 def explained(what, rxe, weft, known):
-    """Whether the rules make Soft-RoCE's outcome that of Weft."""
+    """Whether the rules turn Soft-RoCE's outcome into Weft's."""
     for rule in known:
         if not rule.where.search(what) or not rule.rxe.search(rxe):
             continue
@@ -43,7 +43,7 @@ def explained(what, rxe, weft, known):
 
 
 def unexplained(rxe, weft, known):
-    """What differs and should not, as text; marks the rules that were needed."""
+    """The differences that no rule explains, as text; marks the rules that were needed."""
     assert len(rxe) == len(weft), 'one of the two did not finish'
     for theirs, ours in zip(rxe, weft):
         (what, rxe_outcome), (same, outcome) = theirs.split(' => '), ours.split(' => ')
@@ -53,7 +53,7 @@ def unexplained(rxe, weft, known):
 
 
 def record(path):
-    """The group, the seed and the lines of a recording, whose first line says what it was made on."""
+    """The group, the seed and the lines of a recording, whose first line says on what it was made."""
     head, *lines = lzma.decompress(path.read_bytes()).decode().splitlines()
     assert head.startswith('# ')
     _, group, seed = path.stem.split('-')
@@ -61,13 +61,14 @@ def record(path):
 
 
 @pytest.mark.skipif(not RECORDS, reason='nothing is recorded')
+@pytest.mark.waits
 def test_differs_from_rxe_only_as_explained(fabric):
     known, wrong = rules(), []
-    # at once: most of the time is waiting for what must not come
+    # all at once, as most of the time passes in waiting for what must not come
     runs = [(lines, fabric.start(fabric.program('differential'), group, seed, len(lines)))
             for group, seed, lines in map(record, RECORDS)]
     for lines, run in runs:
-        done = run.wait(300)  # it speaks of errors, of course
+        done = run.wait(300)  # its stderr has messages about the errors that the cases make
         assert done.status == 0, done.stderr
         wrong += unexplained(lines, done.stdout.splitlines(), known)
     assert not wrong, '\n'.join(wrong[:20])

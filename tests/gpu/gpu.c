@@ -83,3 +83,20 @@ weft_cu_module gpu_module(const char *path)
 	free(image);
 	return module;
 }
+
+void *gpu_pinned(size_t bytes)
+{
+	void *at;
+
+	GPU_OK(cu.cuMemAllocHost_v2(&at, bytes));
+	memset(at, 0, bytes);
+	return at;
+}
+
+weft_cu_ptr gpu_alloc(size_t bytes)
+{
+	weft_cu_ptr at;
+
+	GPU_OK(cu.cuMemAlloc_v2(&at, bytes));
+	return at;
+}

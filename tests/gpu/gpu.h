@@ -13,19 +13,24 @@
 #include "cuda/driver.h"
 
 extern struct weft_cuda cu;
-/* Only the stand-in has it: NULL. */
+/* Holds back, or lets go, what the device has to do. Only the stand-in has it; NULL on hardware. */
 extern void (*gpu_hold)(bool hold);
 
-/* Fills in the above; false: there is no libcuda.so.1. */
+/* Fills in `cu` and gpu_hold; false: there is no libcuda.so.1. */
 bool gpu_load(void);
-/* Its name, or its number, until the next call. */
+/* The name of the error, or its number if it has none, until the next call. */
 const char *gpu_error(weft_cu_result result);
 /* A new context of device 0, which is then current. Ends the program if there is none. */
 weft_cu_context gpu_context(void);
 /* A file of kernels, as cuModuleLoadData takes it: to be freed. */
 void *gpu_image(const char *path);
-/* Its module in the current context. Ends the program if there is none. */
+/* The module of that file in the current context. Ends the program if it cannot be loaded. */
 weft_cu_module gpu_module(const char *path);
+
+/* Pinned memory of the host, all 0, and memory of the current context's device. End the program if there is
+ * none. */
+void *gpu_pinned(size_t bytes);
+weft_cu_ptr gpu_alloc(size_t bytes);
 
 /* Ends the program if the call fails. */
 #define GPU_OK(call) gpu_ok((call), #call)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* That the stand-in is not kinder than hardware where hardware is only seldom unkind: what takes
- * effect late, in which order, and what it notices. Of the stand-in alone. */
+/* Shows that the stand-in does always what hardware does only seldom: what takes
+ * effect late, in which order, and what it notices. It runs on the stand-in alone. */
 #include <linux/capability.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -28,23 +28,6 @@
 
 static const char *image;
 
-static void *pinned(size_t bytes)
-{
-	void *at;
-
-	GPU_OK(cu.cuMemAllocHost_v2(&at, bytes));
-	memset(at, 0, bytes);
-	return at;
-}
-
-static weft_cu_ptr device_memory(size_t bytes)
-{
-	weft_cu_ptr at;
-
-	GPU_OK(cu.cuMemAlloc_v2(&at, bytes));
-	return at;
-}
-
 static void sleep_ms(long ms)
 {
 	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
@@ -62,8 +45,8 @@ static void late(void)
 	uint64_t *to;
 
 	context = gpu_context();
-	to = pinned(BYTES);
-	at = device_memory(BYTES);
+	to = gpu_pinned(BYTES);
+	at = gpu_alloc(BYTES);
 	GPU_OK(cu.cuStreamCreate(&stream, WEFT_CU_STREAM_NON_BLOCKING));
 	GPU_OK(cu.cuMemsetD8_v2(at, 1, BYTES));
 	GPU_OK(cu.cuCtxSynchronize());
@@ -72,7 +55,7 @@ static void late(void)
 	WANT(to[0] == 0 && to[BYTES / 8 - 1] == 0);
 	GPU_OK(cu.cuStreamSynchronize(stream));
 	WANT(to[0] == 0x0101010101010101 && to[BYTES / 8 - 1] == 0x0101010101010101);
-	/* nobody asks: it is done in the end */
+	/* no call waits for the copy: it is done in the end all the same */
 	memset(to, 0, BYTES);
 	GPU_OK(cu.cuMemcpyDtoHAsync_v2(to, at, BYTES, stream));
 	for (int i = 0; i < 2000 && !__atomic_load_n(&to[BYTES / 8 - 1], __ATOMIC_RELAXED); i++)
@@ -81,7 +64,7 @@ static void late(void)
 	GPU_OK(cu.cuCtxDestroy_v2(context));
 }
 
-/* A query asks for it, but not each says so at once. */
+/* cuStreamQuery makes the work go on, but the first query need not find it done. */
 static void late_for_queries(void)
 {
 	unsigned int not_ready = 0, at_once = 0;
@@ -90,8 +73,8 @@ static void late_for_queries(void)
 	uint64_t *to;
 
 	context = gpu_context();
-	to = pinned(PAGE);
-	at = device_memory(PAGE);
+	to = gpu_pinned(PAGE);
+	at = gpu_alloc(PAGE);
 	GPU_OK(cu.cuMemsetD8_v2(at, 1, PAGE));
 	GPU_OK(cu.cuStreamCreate(&stream, WEFT_CU_STREAM_NON_BLOCKING));
 	GPU_OK(cu.cuCtxSynchronize());
@@ -112,15 +95,15 @@ static void late_for_queries(void)
 	GPU_OK(cu.cuCtxDestroy_v2(context));
 }
 
-/* Which calls come back while nothing can be done; the others would wait for ever. */
+/* The calls that return while all work is held back; the others would wait for ever. */
 static void late_calls(void)
 {
 	weft_cu_ptr at, other;
 	char own[PAGE] = "";
 
 	context = gpu_context();
-	at = device_memory(PAGE);
-	other = device_memory(PAGE);
+	at = gpu_alloc(PAGE);
+	other = gpu_alloc(PAGE);
 	gpu_hold(true);
 	alarm(5);
 	GPU_OK(cu.cuMemcpyHtoD_v2(at, own, PAGE)); /* staged */
@@ -141,7 +124,7 @@ static void *let_go(void *arg)
 	return NULL;
 }
 
-/* Held back: a thread that waits, waits until it is let go. */
+/* While work is held back, a thread that waits for it does not return. */
 static void held(void)
 {
 	pthread_t thread;
@@ -150,7 +133,7 @@ static void held(void)
 	int gone = 0;
 
 	context = gpu_context();
-	at = device_memory(PAGE);
+	at = gpu_alloc(PAGE);
 	gpu_hold(true);
 	GPU_OK(cu.cuMemsetD8_v2(at, 1, PAGE));
 	for (int i = 0; i < 100; i++)
@@ -166,7 +149,7 @@ static void held(void)
 
 /* ---- order ---- */
 
-/* One copy's last word is there before others: a kernel that polls it sees holes. */
+/* The last word of one copy is there before others: a kernel that polls it sees holes. */
 static void torn(void)
 {
 	enum { WORDS = 1024 };
@@ -180,9 +163,9 @@ static void torn(void)
 	weft_cu_module module;
 
 	context = gpu_context();
-	args.words = device_memory(8 * WORDS);
-	from = pinned(8 * WORDS);
-	answer = pinned(16);
+	args.words = gpu_alloc(8 * WORDS);
+	from = gpu_pinned(8 * WORDS);
+	answer = gpu_pinned(16);
 	args.answer = (uintptr_t)answer;
 	module = gpu_module(image);
 	GPU_OK(cu.cuModuleGetFunction(&poll, module, "poll"));
@@ -209,7 +192,7 @@ static uint8_t *watched;
 static char touched[BYTES / PAGE + 1];
 static unsigned int touches;
 
-/* An engine comes to a page for the first time. */
+/* A handler of SIGSEGV that notes when an engine comes to a page for the first time. */
 static void note_page(int signal, siginfo_t *info, void *arg)
 {
 	size_t page = ((uintptr_t)info->si_addr - (uintptr_t)watched) / PAGE;
@@ -226,7 +209,7 @@ static void order_of_pages(void)
 	weft_cu_ptr at;
 
 	context = gpu_context();
-	at = device_memory(BYTES);
+	at = gpu_alloc(BYTES);
 	watched = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	sigaction(SIGSEGV, &action, NULL);
 	GPU_OK(cu.cuMemcpyDtoH_v2(watched, at, BYTES));
@@ -249,7 +232,7 @@ static uint8_t *anonymous(void *at)
 
 static void use(uint8_t *memory)
 {
-	weft_cu_ptr at = device_memory(BYTES);
+	weft_cu_ptr at = gpu_alloc(BYTES);
 
 	GPU_OK(cu.cuMemcpyHtoDAsync_v2(at, memory, BYTES, NULL));
 	GPU_OK(cu.cuCtxSynchronize());
@@ -263,13 +246,13 @@ static void pinned_stays(void)
 	context = gpu_context();
 	GPU_OK(cu.cuMemHostRegister_v2(memory, BYTES, 0));
 	use(memory);
-	mprotect(memory + PAGE, PAGE, PROT_READ); /* the pages are those */
+	mprotect(memory + PAGE, PAGE, PROT_READ); /* the same pages, in two mappings */
 	use(memory);
 	GPU_OK(cu.cuMemHostUnregister(memory));
 	GPU_OK(cu.cuCtxDestroy_v2(context));
 }
 
-/* As a library moves pages into a file behind the program's back. */
+/* A page of pinned memory is replaced by one of a file, as a library does that moves memory. */
 static void pinned_moves(void)
 {
 	uint8_t *memory = anonymous(NULL);
@@ -283,7 +266,7 @@ static void pinned_moves(void)
 	use(memory);
 }
 
-/* Others, of the same kind, are there now. */
+/* Anonymous pages are replaced by other anonymous ones. */
 static void pinned_moves_back(void)
 {
 	uint8_t *memory = anonymous(NULL);
@@ -294,7 +277,7 @@ static void pinned_moves_back(void)
 	use(memory);
 }
 
-/* Where memory cannot be locked a page of another file is still noticed, at the same offset. */
+/* Where the stand-in cannot lock memory it still notices a page of another file at the same offset. */
 static void pinned_moves_unlocked(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -322,7 +305,7 @@ static void pinned_ends(void)
 	weft_cu_ptr at;
 
 	context = gpu_context();
-	at = device_memory(BYTES);
+	at = gpu_alloc(BYTES);
 	GPU_OK(cu.cuMemHostRegister_v2(memory, BYTES, 0));
 	gpu_hold(true);
 	GPU_OK(cu.cuMemcpyHtoDAsync_v2(at, memory, BYTES, NULL));
@@ -331,7 +314,7 @@ static void pinned_ends(void)
 	cu.cuCtxSynchronize();
 }
 
-/* Memory that is freed while a copy into it waits elsewhere fails the context. */
+/* Memory that is freed while a copy into it waits in a stream makes its context fail. */
 static void freed_in_flight(void)
 {
 	weft_cu_stream one, other;
@@ -339,7 +322,7 @@ static void freed_in_flight(void)
 	void *from;
 
 	context = gpu_context();
-	from = pinned(PAGE);
+	from = gpu_pinned(PAGE);
 	GPU_OK(cu.cuStreamCreate(&one, WEFT_CU_STREAM_NON_BLOCKING));
 	GPU_OK(cu.cuStreamCreate(&other, WEFT_CU_STREAM_NON_BLOCKING));
 	GPU_OK(cu.cuMemAllocAsync(&at, PAGE, one));
@@ -360,9 +343,9 @@ static void leaves_all(void)
 
 	gpu_context();
 	GPU_OK(cu.cuMemHostRegister_v2(anonymous(NULL), BYTES, 0));
-	pinned(PAGE);
-	device_memory(PAGE);
-	device_memory(PAGE);
+	gpu_pinned(PAGE);
+	gpu_alloc(PAGE);
+	gpu_alloc(PAGE);
 	GPU_OK(cu.cuMemAllocAsync(&at, PAGE, NULL));
 	GPU_OK(cu.cuStreamCreate(&stream, 0));
 	GPU_OK(cu.cuEventCreate(&event, 0));
@@ -402,7 +385,7 @@ static void notices_the_end_of_pinning(void **state)
 	child_dies(pinned_ends, "no longer registered with CUDA");
 }
 
-/* The order in which pages are come to. */
+/* The order in which the engine of a copy comes to the pages, with this seed. */
 static void order_by_seed(const char *seed, char order[BYTES / PAGE + 1])
 {
 	const char *found;

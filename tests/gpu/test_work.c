@@ -29,35 +29,18 @@ static weft_cu_function function(const char *name)
 	return found;
 }
 
-static void *pinned(size_t bytes)
-{
-	void *at;
-
-	GPU_OK(cu.cuMemAllocHost_v2(&at, bytes));
-	memset(at, 0, bytes);
-	return at;
-}
-
-static weft_cu_ptr device_memory(size_t bytes)
-{
-	weft_cu_ptr at;
-
-	GPU_OK(cu.cuMemAlloc_v2(&at, bytes));
-	return at;
-}
-
 static void fill(uint8_t *at, size_t bytes, unsigned int seed)
 {
 	for (size_t i = 0; i < bytes; i++)
 		at[i] = (uint8_t)((i + seed) * 2654435761u >> 13);
 }
 
-/* There and back by way of two places on the device, at odd addresses; what is beside stays. */
+/* Bytes go there and back by way of two places on the device, at odd addresses; bytes beside them stay. */
 static void copies(void **state)
 {
 	static const size_t sizes[] = {1, 7, 8, 63, 64, 65, 127, 4096, 65537, 300000};
 	uint8_t *from = malloc(BYTES), *to = malloc(BYTES), *wanted = malloc(BYTES);
-	weft_cu_ptr one = device_memory(BYTES), two = device_memory(BYTES);
+	weft_cu_ptr one = gpu_alloc(BYTES), two = gpu_alloc(BYTES);
 
 	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		size_t into = 3 * i;
@@ -78,11 +61,11 @@ static void copies(void **state)
 	free(wanted);
 }
 
-/* The source of a copy that has come back may be changed, if it is pageable. */
+/* When the call that copies from pageable memory has returned, the source may be changed. */
 static void source_changes(void **state)
 {
 	uint8_t *from = malloc(BYTES), *to = malloc(BYTES);
-	weft_cu_ptr at = device_memory(BYTES);
+	weft_cu_ptr at = gpu_alloc(BYTES);
 
 	fill(from, BYTES, 5);
 	GPU_OK(cu.cuMemcpyHtoD_v2(at, from, BYTES));
@@ -98,8 +81,8 @@ static void source_changes(void **state)
 /* Operations of a stream come one after the other, and those of two by an event. */
 static void order_of_streams(void **state)
 {
-	uint8_t *from = pinned(BYTES), *to = pinned(BYTES);
-	weft_cu_ptr one = device_memory(BYTES), two = device_memory(BYTES);
+	uint8_t *from = gpu_pinned(BYTES), *to = gpu_pinned(BYTES);
+	weft_cu_ptr one = gpu_alloc(BYTES), two = gpu_alloc(BYTES);
 	weft_cu_stream first, second;
 	weft_cu_event event;
 
@@ -133,8 +116,8 @@ static void order_of_streams(void **state)
 /* The stream NULL waits for blocking ones, and they for it. */
 static void legacy_stream(void **state)
 {
-	uint8_t *from = pinned(BYTES), *to = pinned(BYTES);
-	weft_cu_ptr at = device_memory(BYTES);
+	uint8_t *from = gpu_pinned(BYTES), *to = gpu_pinned(BYTES);
+	weft_cu_ptr at = gpu_alloc(BYTES);
 	weft_cu_stream blocking;
 
 	GPU_OK(cu.cuStreamCreate(&blocking, WEFT_CU_STREAM_DEFAULT));
@@ -152,12 +135,12 @@ static void legacy_stream(void **state)
 	GPU_OK(cu.cuMemFreeHost(to));
 }
 
-/* What the program registered, the device reaches; it is the same memory. */
+/* The device reaches memory that the program registered with CUDA; it is the same memory. */
 static void registered(void **state)
 {
 	uint8_t *at = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint8_t *wanted = malloc(BYTES);
-	weft_cu_ptr memory = device_memory(BYTES);
+	weft_cu_ptr memory = gpu_alloc(BYTES);
 	weft_cu_stream stream;
 
 	fill(wanted, BYTES, 9);
@@ -183,12 +166,12 @@ static void kernels_fill(void **state)
 {
 	struct {
 		uint64_t at, count, value;
-	} args = {device_memory(BYTES), BYTES / 8, 77};
+	} args = {gpu_alloc(BYTES), BYTES / 8, 77};
 	void *params[] = {&args};
 	uint64_t *seen = malloc(BYTES);
 
 	GPU_OK(cu.cuLaunchKernel(function("fill"), 40, 1, 1, 96, 1, 1, 0, NULL, params, NULL));
-	args.value = 0; /* the launch has its own */
+	args.value = 0; /* the launch has copied the arguments */
 	GPU_OK(cu.cuMemcpyDtoH_v2(seen, args.at, BYTES));
 	for (uint64_t i = 0; i < args.count; i++)
 		assert_int_equal(seen[i], 77 + i);
@@ -203,8 +186,8 @@ static void kernels_add(void **state)
 		uint64_t word, times;
 	} args = {0, 1000};
 	void *params[] = {&args};
-	uint64_t *host = pinned(8), seen;
-	weft_cu_ptr at = device_memory(8);
+	uint64_t *host = gpu_pinned(8), seen;
+	weft_cu_ptr at = gpu_alloc(8);
 
 	GPU_OK(cu.cuMemsetD8_v2(at, 0, 8));
 	args.word = at;
@@ -225,9 +208,9 @@ static void last_word_last(void **state)
 	enum { WORDS = 1024 };
 	struct {
 		uint64_t words, count, answer, rounds;
-	} args = {device_memory(8 * WORDS), WORDS, 0, ROUNDS};
+	} args = {gpu_alloc(8 * WORDS), WORDS, 0, ROUNDS};
 	void *params[] = {&args};
-	uint64_t *from = pinned(8 * WORDS), *answer = pinned(16);
+	uint64_t *from = gpu_pinned(8 * WORDS), *answer = gpu_pinned(16);
 	weft_cu_stream running, copying;
 
 	args.answer = (uintptr_t)answer;

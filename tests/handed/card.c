@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A card for the pool of its environment: `card SEED [PART_BYTES [FATE]]`. It plays the addresses of all members of its
- * network namespace, says so on its output, and ends when its input does, with how many requests it has carried. To each letter
- * there it answers with one, when all that was posted before has ended or waits for its peer. Memory
- * in place it reaches as the kernel lets it; what only its owner's helper reaches, it does not. FATE (fate.h), where it
- * is built with steps: what becomes of it when it has said so.
+ * A card for the pool of its environment: `card SEED [PART_BYTES [FATE]]`. It plays the addresses of all
+ * members of its network namespace, says so on its output, and ends when its input does, with the number of
+ * requests that it has carried. Each letter on its input it answers with one, once everything that was posted
+ * before has ended or waits for its peer. It reaches memory in place as the kernel lets it, and not by the
+ * owner's helper. FATE (fate.h), where it is built with steps: what becomes of it after it has said that it
+ * is ready.
  */
 #include <errno.h>
 #include <poll.h>
@@ -27,7 +28,7 @@
 static struct weft_nic nic;
 static struct courier courier;
 
-/* ---- What the nic needs ---- */
+/* ---- What the nic needs of its machine ---- */
 
 static void *zeroed(void *context, size_t bytes)
 {
@@ -45,7 +46,7 @@ static void nothing(void *context)
 {
 }
 
-static uint32_t nobody(void *context)
+static uint32_t not_told_apart(void *context)
 {
 	return 0;
 }
@@ -77,7 +78,7 @@ static int reach(void *context, const struct weft_caller *caller,
 	return n == (ssize_t)bytes ? 0 : errno == ESRCH ? -ESRCH : -EFAULT;
 }
 
-/* Whole towards all that the card carries, and towards nobody else. */
+/* Atomic with respect to all that this card carries, and to nothing else. */
 static int change(void *context, const struct weft_caller *caller,
 		  const struct weft_in_place *memory, bool add, uint64_t compare_add, uint64_t swap,
 		  uint64_t *value)
@@ -97,7 +98,7 @@ static const struct weft_machine machine = {
 	.copy = copy,
 	.memory = {[WEFT_MEMORY_THERE] = {reach, change}},
 	.yield = nothing,
-	.self = nobody,
+	.self = not_told_apart,
 	.kick = nothing,
 	.stamp_ns = stamp_ns,
 };
@@ -130,7 +131,7 @@ static void follow(void)
 				publish(gid);
 }
 
-/* ---- */
+/* ---- Work, and letters ---- */
 
 static void look_around(uint64_t now_ns)
 {
@@ -165,7 +166,7 @@ static void answer(void)
 	asked = write(STDOUT_FILENO, ".", 1) != 1;
 }
 
-/* One that is asked hears that, too, while it has nothing to do. */
+/* A card that was ever asked must see the next letter, too, while it has nothing to do. */
 static void sleep_a_while(void)
 {
 	static bool is_asked;
@@ -185,7 +186,7 @@ int main(int argc, char **argv)
 	int err = weft_pool_get(NULL, &nic.pool, where, &why);
 
 	if (err || argc < 2) {
-		fprintf(stderr, "card: %s\n", err ? why : "which seed?");
+		fprintf(stderr, "card: %s\n", err ? why : "a seed must be given");
 		return 1;
 	}
 	nic.machine = &machine;

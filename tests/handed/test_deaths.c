@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The card dies at each labelled step that it passes, and so does the owner, one after the other. The survivor's promises
- * hold each time: what has ended before counts, the oldest of the others fails as a peer's death has it, those behind it
- * are flushed, within a second; each is told of once; nothing is left, and the next ones do well. The owner is this
- * program with other arguments.
+ * The card dies at each labelled step that it passes, and so does the owner, in one run after the other. Each
+ * time the survivor's promises hold: requests that ended before count, the oldest of the others fails as at a
+ * peer's death, and those behind it are flushed, within a second; each request completes once; nothing is
+ * left behind, and the next connection works. The owner is this program with other arguments.
  */
 #include "../nic/ends.h"
 
@@ -27,9 +27,9 @@
 #include "transport/registry.h"
 
 #define REQUESTS    4u
-#define UNSIGNALED  2u /* that one of them */
+#define UNSIGNALED  2u /* the wr_id of the one that is not signaled */
 #define MOST_STEPS  1000
-#define PATIENCE_NS 10000000000ull /* longer than anything takes */
+#define PATIENCE_NS 10000000000ull /* longer than anything lasts here */
 #define PROMISED_NS 1000000000ull
 #define NAME_BYTES  64
 #define MOST_NAMES  256
@@ -37,7 +37,7 @@
 struct load {
 	const char *name;
 	enum weft_opcode opcode;
-	bool refused; /* far's key is none */
+	bool refused; /* far's key is invalid */
 };
 
 static const struct load loads[] = {
@@ -48,7 +48,7 @@ static const struct load loads[] = {
 
 static struct card_process card;
 
-/* ---- Where anybody has died ---- */
+/* ---- Steps at which a process has died ---- */
 
 static char met[MOST_NAMES][NAME_BYTES];
 
@@ -73,11 +73,11 @@ static bool is_met(const char *name)
 	return false;
 }
 
-/* ---- Requests, and what is told of them ---- */
+/* ---- Requests, and their completions ---- */
 
 struct told {
 	uint64_t last;
-	enum weft_wc_status failed; /* of the first that did */
+	enum weft_wc_status failed; /* the status of the first request that has failed */
 };
 
 static void open_and_post(const struct load *load)
@@ -98,7 +98,7 @@ static void open_and_post(const struct load *load)
 			&ends_near);
 }
 
-/* In order, each once, none left out. */
+/* Takes completions: in order, each once, none left out but that of the unsignaled request. */
 static void take(struct told *told)
 {
 	struct weft_wc wc;
@@ -142,7 +142,7 @@ static void check_far(const struct load *load, const struct told *told, uint64_t
 
 /* ---- The card dies ---- */
 
-/* Of ours: the view of a pool counts what its members have. */
+/* How many segments this pool has leased: that view counts what all members have. */
 static uint32_t segments(void)
 {
 	struct weft_view_cursor at = {0};
@@ -160,7 +160,7 @@ static uint32_t segments(void)
 	return n;
 }
 
-/* Whether it has died; else it ends. All was told when this returns. */
+/* Takes all completions, and watches whether the card dies. Returns whether it has. */
 static bool follow(struct told *told, char *step)
 {
 	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS, died_ns = 0;
@@ -246,7 +246,8 @@ static void be_patient(struct told *told)
 	}
 }
 
-/* With a card of its own, which it kills: what it looks at then is dead. */
+/* An owner that kills its own card, and dies while it ends what that had: the card's dead hand is all that it
+ * looks at then. */
 static void be_bereaved(const char *fate)
 {
 	struct told told = {0};
@@ -300,7 +301,7 @@ static int be_owner(const char *load, const char *fate)
 	return 0;
 }
 
-/* Whether it has died. */
+/* Returns whether the owner has died. */
 static bool run_owner(const char *load, const char *fate)
 {
 	char step[NAME_BYTES * 16] = "";
@@ -347,7 +348,7 @@ static void each_owner(const char *load)
 	assert_true(step > 10);
 }
 
-/* The card carries for all of them, and is none the worse. */
+/* The card carries the requests of all these owners, one after the other, and outlives them. */
 static void owner_dies(void **state)
 {
 	char load[24];
@@ -369,7 +370,8 @@ static void bereaved_owner_dies(void **state)
 
 /* ---- All steps ---- */
 
-/* Not all that is done between two looks is done in the same order each time: so some may have been missed. */
+/* What is done between two looks is not done in the same order each time, so some steps may have been missed
+ * above: here the named step is waited for. */
 static void die_there(const char *name)
 {
 	static const struct load *const owners[] = {&loads[1], &loads[4]};
@@ -392,13 +394,14 @@ static void must_have_died_at(const char *name)
 	if (!is_met(name))
 		die_there(name);
 	if (!is_met(name))
-		fail_msg("nobody died at %s", name);
+		fail_msg("no process has died at %s", name);
 }
 
-/* The linker's names for the section's ends. */
+/* The linker's names for the ends of the section of steps. */
 extern struct weft_step __start_weft_steps[], __stop_weft_steps[];
 
-/* Those of the owner's half are here, those of the card's in another program. */
+/* The steps of the owner's half are in this program; those of the card's are in another one, and named
+ * here. */
 static void all_were_met(void **state)
 {
 	for (struct weft_step *s = __start_weft_steps; s < __stop_weft_steps; s++)
@@ -420,7 +423,8 @@ int main(int argc, char **argv)
 		{"the card, as it refuses", card_dies, NULL, NULL, (void *)&loads[4]},
 		{"the owner, at SEND", owner_dies, NULL, NULL, (void *)&loads[1]},
 		{"the owner, as it is refused", owner_dies, NULL, NULL, (void *)&loads[4]},
-		{"the owner, behind the card", bereaved_owner_dies, NULL, NULL, NULL},
+		{"the owner, as it ends what its dead card had", bereaved_owner_dies, NULL, NULL,
+		 NULL},
 		{"all steps", all_were_met, NULL, NULL, NULL},
 	};
 

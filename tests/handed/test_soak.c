@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * `test-soak [REQUESTS [SEED]]`: so many requests over several queue pairs, signaled or not, while these are reset, failed,
- * drained and destroyed in mid-flight, completion queues get other sizes, and regions end. Each signaled one is told of
- * once, in order, or purged; a drained queue has told all; and no byte changes once a region's end has returned. Once
- * with the card in this process, where the seed says all that happens, and once in another.
+ * `test-soak [REQUESTS [SEED]]`: so many requests over several queue pairs, signaled or not, while these are
+ * reset, failed, drained and destroyed with requests under way, completion queues are resized, and regions
+ * are deregistered. Each signaled request completes once and in order, or is purged; a drained queue has
+ * completed everything; and no byte changes once a deregistration has returned. This runs once with the card
+ * in this process, where the seed decides all that happens, and once with a card in another process.
  */
 #include "../nic/ends.h"
 
@@ -33,20 +34,20 @@
 
 static struct pair {
 	struct end near, far;
-	uint8_t number, generation; /* which stand in each wr_id */
-	uint64_t posted, told;	    /* those before were told of, or need not be */
-	uint64_t signaled;	    /* behind the last that was */
+	uint8_t number, generation; /* both are in each wr_id */
+	uint64_t posted, told;	    /* positions before `told` have completed, or need not */
+	uint64_t signaled;	    /* the position behind the last signaled request */
 	bool is_signaled[2 * DEPTH];
 	bool failed;
-	enum weft_wc_status may_fail; /* the first that fails of these */
+	enum weft_wc_status may_fail; /* the status that the first failing request must have */
 } pairs[PAIRS];
 
 static struct weft_cq cqs[QUEUES];
 static struct courier courier;
 static struct card_process card;
-static bool is_here; /* the card */
+static bool is_here; /* whether the card is in this process */
 static uint64_t requests = 20000, seed = 1, random_state;
-static uint64_t done[8]; /* of each kind of move */
+static uint64_t done[8]; /* how often each kind of disturbance was made */
 
 static uint64_t draw(uint64_t below)
 {
@@ -56,7 +57,7 @@ static uint64_t draw(uint64_t below)
 	return random_state % below;
 }
 
-/* ---- What is told ---- */
+/* ---- Completions ---- */
 
 static void check_told(const struct weft_wc *wc)
 {
@@ -92,7 +93,7 @@ static bool all_told(const struct pair *p)
 	return p->told >= (p->failed ? p->posted : p->signaled);
 }
 
-/* The card does something, or may. */
+/* The card makes some steps; a card in another process has the time to. */
 static void turn(uint64_t steps)
 {
 	world.now_ns = weft_clock_now_ns();
@@ -144,7 +145,7 @@ static void reset_both(struct pair *p)
 	ends_move(&p->far, WEFT_QPS_RESET, &p->near);
 }
 
-/* ---- Moves ---- */
+/* ---- Requests, and what disturbs them ---- */
 
 static bool post_of(struct pair *p, uint64_t most_bytes)
 {
@@ -192,7 +193,7 @@ static void fail_in_flight(struct pair *p)
 	p->may_fail = WEFT_WC_WR_FLUSH_ERR;
 	take_all();
 	ends_move(&p->near, WEFT_QPS_ERR, &p->far);
-	/* those that have not ended are told of, signaled or not, and soon */
+	/* requests that have not ended complete soon, signaled or not */
 	await_told(p);
 	reset_in_flight(p);
 }
@@ -205,7 +206,8 @@ static void destroy_in_flight(struct pair *p)
 	connect_both(p);
 }
 
-/* All has ended, and stands there, when the event comes: nothing is done between it and the look. */
+/* When the event comes all requests have ended and their completions can be polled: nothing is done between
+ * the event and the look. */
 static void drain_in_flight(struct pair *p)
 {
 	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
@@ -254,7 +256,7 @@ static void make_memory(struct end *e)
 	make_region(e);
 }
 
-/* So that the card is in the midst of the second. */
+/* Posts requests and waits until the card is probably in the midst of the second. */
 static void be_caught_there(struct pair *p)
 {
 	uint64_t until_ns = weft_clock_now_ns() + 2000000, before = p->posted;
@@ -274,7 +276,7 @@ static void deregister(struct pair *p, struct end *e)
 	be_caught_there(p);
 	p->may_fail = e == &p->far ? WEFT_WC_REM_ACCESS_ERR : WEFT_WC_LOC_PROT_ERR;
 	ends_revoke(e);
-	/* from behind, ahead of an executor that still writes there */
+	/* from the end of the memory, ahead of an executor that still writes there */
 	for (uint32_t at = MEMORY; at; at -= 512)
 		memset(e->memory + at - 512, 'p', 512);
 	post(p);
@@ -318,7 +320,7 @@ static void move(struct pair *p)
 	}
 }
 
-/* ---- */
+/* ---- The whole run ---- */
 
 static void open_all(void)
 {
@@ -379,7 +381,7 @@ static void soak(void)
 		print_message(", %lu", (unsigned long)done[i]);
 		assert_true(done[i]);
 	}
-	print_message(" of each move\n");
+	print_message(" of each disturbance\n");
 }
 
 static void with_card_here(void **state)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The card is stopped in the midst of a request, at a labelled step, and the owner takes back what it was lent: a region, a
- * connection, the queue pair. Each takes a second then, and the memory is kept from others until the card goes on: so
- * nothing that is made meanwhile changes when it does.
+ * The card is stopped in the midst of a request, at a labelled step, and the owner takes back what the card
+ * may use: a region, a connection, the queue pair. Each of these takes a second then, and the memory is kept
+ * out of use until the card goes on: so nothing that is made meanwhile changes when it does.
  */
 #include "../nic/ends.h"
 #include "nic/cq.h"
@@ -27,7 +27,7 @@
 
 static struct card_process card;
 
-/* The library that is linked has steps. */
+/* The linked library has steps; this process takes no notice of them. */
 void weft_step(const struct weft_step *step)
 {
 }
@@ -39,7 +39,7 @@ static void look(void)
 	usleep(100);
 }
 
-/* Stopped at that step, with a request of three in its hands. */
+/* Posts three requests, and waits until the card has stopped at that step in one of them. */
 static void open_and_stop(const char *step)
 {
 	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
@@ -55,11 +55,11 @@ static void open_and_stop(const char *step)
 	}
 }
 
-/* ---- What is made meanwhile ---- */
+/* ---- Blocks that are made meanwhile ---- */
 
 static uint64_t fresh_off[FRESH];
 
-/* Of all sizes, so that what was given back would be this if it were free. */
+/* Blocks of all sizes: if memory that was given back were free, one of these would get it. */
 static uint64_t size_of_fresh(uint32_t i)
 {
 	return 64ull << i % 8;
@@ -82,7 +82,7 @@ static void check_fresh(void)
 	}
 }
 
-/* ---- */
+/* ---- The card goes on ---- */
 
 static void go_on(void)
 {
@@ -97,7 +97,8 @@ static void go_on(void)
 	}
 }
 
-/* A connection that is made while it is stopped does well afterwards, and hears of nothing but its own. */
+/* A connection that is made while the card is stopped works afterwards, and gets no completion but its
+ * own. */
 static void check_next(void)
 {
 	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
@@ -124,7 +125,7 @@ static void post_next(void)
 		    &ends_near);
 }
 
-/* What was taken back since then was waited for, and stays out of use. */
+/* The call that took something back has waited for the card, and its memory stays out of use. */
 static void check_retired(uint64_t begun_ns)
 {
 	assert_in_range(weft_clock_now_ns() - begun_ns, SECOND_NS * 9 / 10, SECOND_NS * 5);
@@ -145,7 +146,7 @@ static void end_with_next(void)
 
 /* ---- The owner takes back ---- */
 
-/* As ends_close, of what somebody may still reach. */
+/* Does as ends_close does, with what the stopped card may still reach. */
 static void retire(struct end *e)
 {
 	bool quiet;
@@ -189,7 +190,7 @@ static void resets(void **state)
 	end_with_next();
 }
 
-/* The key ends, and what is told is told once. */
+/* The key ends, and each request completes once. */
 static void deregisters(void **state)
 {
 	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS, begun_ns;
@@ -226,11 +227,11 @@ int main(void)
 	static char busy[] = "direct_busy", copied[] = "place_body_copied",
 		    written[] = "card_entry_written", returned[] = "card_returned";
 	const struct CMUnitTest tests[] = {
-		{"destroyed, the card at a line", destroys, NULL, NULL, busy},
-		{"destroyed, the card at bytes", destroys, NULL, NULL, copied},
-		{"destroyed, the card at an entry", destroys, NULL, NULL, written},
-		{"reset, the card behind an entry", resets, NULL, NULL, returned},
-		{"deregistered, the card at bytes", deregisters, NULL, NULL, copied},
+		{"destroyed, the card in a busy line", destroys, NULL, NULL, busy},
+		{"destroyed, the card behind a copy", destroys, NULL, NULL, copied},
+		{"destroyed, the card behind an entry of the ring", destroys, NULL, NULL, written},
+		{"reset, the card behind a return", resets, NULL, NULL, returned},
+		{"deregistered, the card behind a copy", deregisters, NULL, NULL, copied},
 	};
 
 	return cmocka_run_group_tests_name("handed-stops", tests, world_attach, world_detach);

@@ -98,6 +98,19 @@ def test_tables(tmp_path, text, line):
     assert done.stdout == (f'docs/other.md:{line}: the row is in no table\n' if line else '')
 
 
+@pytest.mark.parametrize('text,word', [
+    ('an owner, whose lock it is; people who write programs; never "who" or "he"', None),
+    ('one\ntwo, who waits', 'who'), ('one\nWhoever waits', 'Whoever'), ('one\nunder his name', 'his'),
+])
+@pytest.mark.parametrize('page', ['README.md', 'docs/other.md', 'man/weft-run.1'])
+def test_persons(tmp_path, page, text, word):
+    check(tmp_path)
+    (tmp_path / page).parent.mkdir(exist_ok=True)
+    (tmp_path / page).write_text(text)
+    done = subprocess.run(['/usr/bin/python3', CHECKER, '--root', tmp_path], text=True, capture_output=True, check=False)
+    assert done.stdout == (f'{page}:2: says "{word}": name the role\n' if word else '')
+
+
 def test_program_of_the_pool_page(tmp_path, fabric):
     text = re.search(r'^```c\n(.*?)^```', (ROOT / 'docs/pool.md').read_text(), re.M | re.S)[1]
     (tmp_path / 'members.c').write_text(text)

@@ -129,6 +129,9 @@ def test_x():
 @pytest.mark.aside
 def test_aside():
 	assert 1
+@pytest.mark.waits
+def test_waits():
+	assert 1
 @pytest.mark.alone
 def test_alone():
 	assert 1
@@ -136,13 +139,14 @@ def test_alone():
 
 
 def test_what_runs_beside_is_counted_once(tree):
-    """All of `make check`, of a tree with one test of each kind; it lacks only what coverage is asked of."""
+    """All of `make check`, in a tree with one test of each kind; it lacks only the sources whose coverage is asked for."""
     (tree / 'tests/test_x.py').write_text(WHOLE)
     (tree / 'tests/cli').mkdir()
     (tree / 'tests/cli/test_info.py').write_text('def test_y():\n\tassert 1\n')
     shutil.copy(tree / 'tools/check-x', tree / 'tools/works.py')
     (tree / 'meson.build').write_text("project('x', 'c')\ne = executable('t', 't.c')\ntest('t', e)\n"
-                                      "test('u', e, suite: 'aside')\ntest('v', e, suite: 'alone')\n")
+                                      "test('u', e, suite: 'aside')\ntest('v', e, suite: 'alone')\n"
+                                      "test('w', e, suite: 'waits')\n")
     (tree / '.clang-tidy').write_text('Checks: bugprone-*\n')
     for name in ('coverage.h', 'tsan.supp'):
         (tree / 'tests' / name).write_text('')
@@ -150,12 +154,15 @@ def test_what_runs_beside_is_counted_once(tree):
     tools = shutil.which('gcovr') and shutil.which('clang-tidy')
     assert not tools or re.findall('^failed: .*', done.stdout, re.M) == [
         'failed: coverage of src/wire/roce: 0.0 %', 'failed: coverage of nic and pool: 0.0 %'], done
-    # check-x and works, t, u and v plain and sanitized twice and for coverage, the four of pytest, one of
+    # check-x and works, t to w plain and sanitized twice and for coverage, the five of pytest, one of
     # which runs for coverage, too, and t.c under clang-tidy
-    assert not tools or last_line(done) == '20 passed, 2 failed, 0 skipped', done
+    assert not tools or last_line(done) == '25 passed, 2 failed, 0 skipped', done
     aside = (tree / 'build/aside.log').read_text()
-    assert aside.splitlines()[-1] == (f'{5 if tools else 4} passed, {0 if tools else 1} failed, 0 skipped')
+    assert aside.splitlines()[-1] == (f'{6 if tools else 5} passed, {0 if tools else 1} failed, 0 skipped')
     assert done.stdout.count(aside) == 1
+    asleep = (tree / 'build/asleep.log').read_text()
+    assert asleep.splitlines()[-1] == '4 passed, 0 failed, 0 skipped'
+    assert done.stdout.count(asleep) == 1
 
 
 def test_a_failure_beside_is_one(tree):

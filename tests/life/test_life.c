@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A member lives as long as its process, no longer and no shorter: through descriptors that the
- * program closes, children that inherit them, namespaces and stops.
+ * A member lives as long as its process, no longer and no shorter: whatever descriptors the program closes,
+ * whatever children inherit, in namespaces and while it is stopped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static void live(struct subject *s)
 	pause();
 }
 
-/* Killed: all that it held comes back, by the look that any member's helper takes. */
+/* A member is killed: all that it had comes back when any member's helper looks. */
 static void test_killed(void **state)
 {
 	struct subject s = subject_start(live);
@@ -93,7 +93,7 @@ static pid_t fork_plain(void)
 	return fork();
 }
 
-/* As programs do that go round libc: no handler of a fork runs. */
+/* As programs do that go round libc, so that no fork handler runs. */
 static pid_t fork_raw(void)
 {
 	return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
@@ -135,7 +135,7 @@ static void survive_child(void (*fn)(struct subject *))
 	assert_true(subject_alive(pool, &s));
 	kill(s.pid, SIGKILL);
 	subject_await_death(pool, &s);
-	assert_int_equal(kill(child, 0), 0); /* it is still there, and means nothing */
+	assert_int_equal(kill(child, 0), 0); /* the child is still there, and is no member */
 	assert_int_equal(weft_pool_watch(pool), 1);
 	kill(child, SIGKILL);
 	subject_end(&s);
@@ -207,7 +207,7 @@ static void test_close_range(void **state)
 	weft_pool_put(pool);
 }
 
-/* Opens a file of its own under every number that the pool had. */
+/* Opens a file of its own under every descriptor number that the pool had. */
 static void takes_numbers(struct subject *s)
 {
 	struct weft_pool *pool = subject_attach(s);
@@ -229,11 +229,11 @@ static void takes_numbers(struct subject *s)
 	subject_require(!fstat(mine, &st) && st.st_size == before.st_size &&
 				st.st_blocks == before.st_blocks &&
 				st.st_mtim.tv_nsec == before.st_mtim.tv_nsec,
-			"the program's file is as it was");
+			"the program's file is unchanged");
 	subject_require(pread(mine, text, sizeof(text), 0) == sizeof(text), "read");
 	for (int fd = 3; fd < 64; fd++)
 		taken -= fd != mine && !fstat(fd, &st) && st.st_ino == before.st_ino;
-	subject_require(!taken, "and all its descriptors are open");
+	subject_require(!taken, "all of the program's descriptors are open");
 	subject_ready(s);
 	pause();
 }
@@ -250,7 +250,7 @@ static void test_number_reused(void **state)
 	weft_pool_put(pool);
 }
 
-/* A path that is not absolute means the same file wherever the program goes. */
+/* A path that is not absolute means the same file, wherever the program changes its folder to. */
 static void goes_elsewhere(struct subject *s)
 {
 	struct weft_pool *pool;
@@ -290,7 +290,7 @@ static void *live_on(void *s)
 	return NULL;
 }
 
-/* A process lives as long as any of its threads. */
+/* A process is a member as long as any of its threads lives. */
 static void ends_its_first_thread(struct subject *s)
 {
 	pthread_t thread;
@@ -313,7 +313,7 @@ static void test_first_thread_ends(void **state)
 	weft_pool_put(pool);
 }
 
-/* Both in a namespace of their own: the numbers of processes mean nothing across. */
+/* Both processes are in a PID namespace of their own, where process ids mean nothing to others. */
 static void enters_namespace(struct subject *s)
 {
 	pid_t child;
@@ -368,7 +368,7 @@ static void works_on(struct subject *s)
 	}
 }
 
-/* Stopped for long, as by a debugger or a suspended machine: nobody takes it for dead. */
+/* A process that is stopped for long, as by a debugger or with its machine, is not taken for dead. */
 static void test_stopped(void **state)
 {
 	struct subject s = subject_start(works_on);
@@ -398,7 +398,7 @@ static void test_stopped(void **state)
 	weft_pool_put(pool);
 }
 
-/* A core dump takes as long as it takes, and the process is there until it is written. */
+/* A core dump takes long, and the process is a member until it is written. */
 static void aborts(struct subject *s)
 {
 	use(subject_attach(s));
@@ -422,7 +422,7 @@ static void test_abort(void **state)
 	weft_pool_put(pool);
 }
 
-/* The last member: nobody is there to clean up, so the next one does. */
+/* The last member dies: the next process to join recovers it. */
 static void test_last_member(void **state)
 {
 	struct subject s = subject_start(live);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A lock's owner that is stopped holds nobody up for ever, and is named. */
+/* A lock's owner that is stopped makes no other member wait for ever, and is named. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -27,7 +27,7 @@
 #define FASTER	    20
 #define PATIENCE_NS 10000000000ull
 
-/* Weft's clock: its seconds are short. */
+/* Weft's clock, made so fast that its patience is short here. */
 int clock_gettime(clockid_t id, struct timespec *t)
 {
 	int err = (int)syscall(SYS_clock_gettime, id, t);
@@ -72,7 +72,7 @@ static void go_on(const struct subject *s)
 	subject_await(s, 2);
 }
 
-/* What is written to stderr until the second call; text: 0, or where to. */
+/* Keeps what is written to stderr from the first call to the second, which copies it to text. */
 static void divert(char *text, size_t text_bytes)
 {
 	static int kept = -1, out[2];
@@ -94,7 +94,7 @@ static void divert(char *text, size_t text_bytes)
 	close(out[1]);
 }
 
-/* As many segments as there are; returns how the last attempt failed, and how long it took. */
+/* Leases one more segment; returns the error, and how long that took. */
 static int lease_one(struct weft_pool *pool, uint64_t *took_ns)
 {
 	uint64_t off, begun_ns = weft_clock_now_ns();
@@ -120,7 +120,7 @@ static void test_named(void **state)
 	at = strstr(text, expected);
 	if (!at || strstr(at, "\nweft:"))
 		fail_msg("%s", text);
-	/* the lock's owner is given up: not each call waits as long */
+	/* the lock's owner was given up on: later calls do not wait as long */
 	assert_int_equal(lease_one(pool, &took_ns), -ETIMEDOUT);
 	assert_true(took_ns < PATIENCE_NS);
 	go_on(&s);
@@ -129,7 +129,8 @@ static void test_named(void **state)
 	weft_pool_put(pool);
 }
 
-/* What cannot be given back to a lock's owner that is stopped is recovered, as if we had died. */
+/* When the lock's owner is stopped, a member that leaves cannot give back what it has: this is recovered
+ * later, as if the member had died. */
 static void test_left(void **state)
 {
 	struct weft_pool *pool;
@@ -143,12 +144,13 @@ static void test_left(void **state)
 	assert_string_equal(why, WEFT_BACKING_STUCK);
 	go_on(&s);
 	pool = subject_watch();
-	assert_int_equal(pool->me, me); /* the number is free again */
+	assert_int_equal(pool->me, me); /* the member's number is free again */
 	subject_end(&s);
 	weft_pool_put(pool);
 }
 
-/* The dead stay so long, and a member that looks for them is not held up for each. */
+/* While the lock's owner is stopped the dead cannot be recovered, and a member that tries does not wait for
+ * each of them. */
 static void dies(struct subject *s)
 {
 	subject_attach(s);
@@ -182,7 +184,8 @@ static void test_recover(void **state)
 	weft_pool_put(pool);
 }
 
-/* Locked all the time, yet with turns: it is a queue, and nobody is given up. */
+/* The lock is always taken, but by one process after the other: that is a queue, and no owner is given up
+ * on. */
 static void pass_on(struct subject *s)
 {
 	struct weft_pool *pool = subject_attach(s);
@@ -216,7 +219,7 @@ static void test_turns(void **state)
 	weft_pool_put(pool);
 }
 
-static void test_nobody(void **state)
+static void test_not_locked(void **state)
 {
 	struct weft_pool *pool = subject_watch();
 	int fd = open(subject_pool(), O_RDWR | O_CLOEXEC);
@@ -239,9 +242,9 @@ static void test_nobody(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_named),	cmocka_unit_test(test_left),
-		cmocka_unit_test(test_recover), cmocka_unit_test(test_turns),
-		cmocka_unit_test(test_nobody),
+		cmocka_unit_test(test_named),	   cmocka_unit_test(test_left),
+		cmocka_unit_test(test_recover),	   cmocka_unit_test(test_turns),
+		cmocka_unit_test(test_not_locked),
 	};
 
 	return cmocka_run_group_tests_name("lock", tests, NULL, NULL);

@@ -32,7 +32,7 @@ static int run(const char *commands)
 	return system(commands);
 }
 
-/* A process in the second namespace, so that an interface can be sent there by its number. */
+/* Makes a process in the second namespace, so that an interface can be sent there by that process's id. */
 static int make_second(void)
 {
 	if (unshare(CLONE_NEWNET))
@@ -70,7 +70,7 @@ const char *spaces_make(void)
 		"ip address add 192.0.2.2/24 dev w1 && ip address add 2001:db8::2/64 dev w1 nodad "
 		"&&"
 		"ip address add fe80::2/64 dev w1 nodad"))
-		return "no second end of a veth";
+		return "the second end of the veth has no addresses";
 	spaces_enter(0);
 	return NULL;
 }

@@ -13,7 +13,7 @@
 #define SIZE (1ul << 36)
 #define MOST 65536u
 
-/* Allocated ones, ordered by offset; each is followed by a page of hole. */
+/* The allocated extents, ordered by offset; each is followed by a page that is a hole. */
 static struct {
 	uint64_t off;
 	size_t len_bytes;
@@ -23,7 +23,7 @@ static size_t bytes, limit;
 static int fd = -1;
 static uint8_t *base;
 
-/* First fit behind the last one, else from the front. */
+/* First fit behind the last extent, else from the front. */
 static int place(size_t len_bytes, uint64_t *off)
 {
 	uint64_t at = PAGE;
@@ -75,7 +75,7 @@ static void source_free(void *arg, uint64_t off, size_t len_bytes)
 			top = mid;
 	}
 	if (i == count || extents[i].off != off || extents[i].len_bytes != len_bytes) {
-		fprintf(stderr, "free of what is not allocated\n");
+		fprintf(stderr, "free of an extent that is not allocated\n");
 		abort();
 	}
 	for (count--; i < count; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A debugger attaches to a program that moves memory, and reads into it, all the time: to thread after
+ * A debugger attaches to a program whose memory migrates, and is read into, all the time: to thread after
  * thread, as gdb does, and gdb itself. None of that takes long. Arguments: how often by ptrace in each way,
- * and by gdb in all.
+ * and how often by gdb in all.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@
 
 #define BYTES	     (64ul << 10)
 #define READERS	     2
-#define MOST	     16 /* threads */
+#define MOST	     16 /* threads, at most */
 #define MOST_SECONDS 5
 
 static struct {
@@ -42,13 +42,13 @@ static double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* ---- the program ---- */
+/* ---- The program ---- */
 
 static void *read_on(void *arg)
 {
 	FILE *zero = fopen("/dev/zero", "re");
 
-	while (read(fileno(zero), memory, BYTES) > 0) /* less than all if a signal comes */
+	while (read(fileno(zero), memory, BYTES) > 0) /* a signal may cut a read short */
 		;
 	printf("a read failed: %m\n");
 	atomic_store(&failed, true);
@@ -62,7 +62,7 @@ static void *store_on(void *arg)
 	return NULL;
 }
 
-/* ---- the debugger ---- */
+/* ---- The debugger ---- */
 
 static double slowest;
 static pid_t stopped[MOST];
@@ -75,8 +75,9 @@ static void hung(pid_t pid, const char *what)
 	exit(1);
 }
 
-/* Waits for the thread to stop for us: not in waitpid, which could take for ever. One that stops for another signal first
- * gets that, as from any debugger: else ours would be left for when we have gone, and stop all of the process for good. */
+/* Waits until the thread stops for the debugger, without waitpid's blocking, which could last for ever. A
+ * thread that stops for another signal first gets that, as from any debugger: otherwise the debugger's own
+ * SIGSTOP would stay pending until it has detached, and stop the process for good. */
 static void await_stop(pid_t pid, pid_t tid, double begun)
 {
 	int status;
@@ -142,7 +143,7 @@ static int debug(pid_t pid)
 	while (attached < wanted.by_ptrace) {
 		attach_to_all(pid);
 		if (!count) {
-			printf("not possible here\n");
+			printf("ptrace is not allowed here\n");
 			return 0;
 		}
 		attached += count;
@@ -193,7 +194,7 @@ int main(int argc, char **argv)
 	wanted.by_ptrace = argc > 1 ? strtoul(argv[1], NULL, 0) : 1000;
 	wanted.by_gdb = (argc > 2 ? strtoul(argv[2], NULL, 0) : 20) / count_ways;
 	for (size_t i = 0; i < nways; i++) {
-		/* to a debugger of its own user the other one is closed */
+		/* a program that has changed its user cannot be attached to by a debugger of its own user */
 		if (!ways[i].undumpable)
 			failures += !way_run(&ways[i], move_on, NULL);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * fork while memory is registered: the child has its own copies of all of it, also of what libc
- * and the program's own handlers touch before ours runs, and the parent loses nothing.
+ * fork while memory is registered: the child has its own copies of all of it, even of bytes that libc and the
+ * program's own handlers touch before Weft's handler runs, and the parent loses nothing.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@
 #define PAGE_OF(at) ((uintptr_t)(at) & ~(PAGE - 1))
 
 static unsigned int rounds = 40;
-static uint8_t *early; /* what the program's first handler touches */
+static uint8_t *early; /* the program's first fork handler stores here */
 
 /* Registers all pages that [addr, addr + len) touches, as some programs do. */
 static struct weft_region acquire_pages(void *addr, size_t len)
@@ -54,7 +54,7 @@ static void in_child(void (*fn)(void *arg), void *arg)
 
 	if (!pid) {
 		fn(arg);
-		exit(0); /* writes coverage */
+		exit(0); /* exit() writes the counts of coverage */
 	}
 	assert_true(pid > 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -73,7 +73,7 @@ static void use_malloc(void *arg)
 		free(blocks[i]);
 }
 
-/* A thread's heap begins with its arena, which the child resets at once. */
+/* The heap of a thread begins with its arena, which glibc resets in the child before handlers run. */
 static void *with_arena(void *arg)
 {
 	uint8_t *block = malloc(100), *large = malloc(60000);
@@ -118,7 +118,7 @@ static void *sleeper(void *lock)
 	return NULL;
 }
 
-/* libc resets the locks of all open streams in the child of a process with threads. */
+/* In the child of a process with threads libc resets the locks of all open streams. */
 static void test_streams(void **state)
 {
 	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -167,7 +167,7 @@ static void test_earlier_handler(void **state)
 	early = NULL;
 }
 
-/* The child's stores stay its own. */
+/* Stores of the child stay in the child, and its own child has them. */
 static void store_and_leave(void *memory)
 {
 	memset(memory, 0xff, MIB);
@@ -186,7 +186,7 @@ static void store_and_leave(void *memory)
 
 static _Atomic bool stop;
 
-/* Registers, checks and frees, as an application under load. */
+/* A thread that registers, checks and frees all the time, as an application under load. */
 static void *traffic(void *arg)
 {
 	for (unsigned int i = 0; !atomic_load(&stop); i++) {
@@ -207,7 +207,7 @@ static void *traffic(void *arg)
 		}
 		for (size_t k = 0; k < len; k++) {
 			if (memory[k] != (uint8_t)(i + 1))
-				return "what a peer has stored is not there";
+				return "a peer's store is not in the program's memory";
 		}
 		weft_region_release(&region);
 		free(memory);
@@ -247,7 +247,7 @@ static void die(void)
 	abort();
 }
 
-/* A child that dies at once, or never gets to run a handler, holds nobody up. */
+/* A child that dies at once, or that runs no fork handler, delays nothing. */
 static void test_dying_child(void **state)
 {
 	uint8_t *memory = malloc(MIB);
@@ -259,7 +259,7 @@ static void test_dying_child(void **state)
 		die();
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status));
-	pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork): programs do */
+	pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork): programs use it */
 	if (!pid)
 		_exit(0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);

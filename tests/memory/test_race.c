@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Threads store into pages while they move into the pool and back, in every way of moving: no
- * store is lost, no load sees anything else, no system call fails. As root also as an ordinary user, in a container
- * whose filter forbids userfaultfd, on a kernel that cannot be asked for single mappings, and with
+ * Threads store into pages while these migrate into the pool and back, in every way of migrating: no store is
+ * lost, no load sees anything else, no system call fails. If root runs it, also as an ordinary user, in a
+ * container whose filter forbids userfaultfd, on a kernel that cannot be asked for single mappings, and with
  * the pool on a disk.
  */
 #include <errno.h>
@@ -35,7 +35,7 @@ static _Atomic int stop;
 static uint64_t rounds[THREADS];
 static _Atomic int lost;
 
-/* Each thread owns every second word and counts all of them up together. */
+/* Each thread owns every second word, and counts all of its words up together. */
 static void *hammer(void *arg)
 {
 	size_t mine = (size_t)arg;
@@ -55,7 +55,7 @@ static void *hammer(void *arg)
 	return NULL;
 }
 
-/* The last pages belong to system calls. */
+/* System calls write into the last pages. */
 #define CALL_BYTES (4 * PAGE)
 #define CALLS	   (memory + WORDS)
 #define FEW_STAYS  1
@@ -89,7 +89,7 @@ static double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* 0 right, 1 wrong */
+/* Returns 0, or 1 if something was wrong. */
 static int race(double seconds, int file)
 {
 	double end = now() + seconds;
@@ -124,10 +124,10 @@ static int race(double seconds, int file)
 		for (size_t i = mine; i < WORDS; i += THREADS * 61)
 			lost += memory[i] != rounds[mine];
 	}
-	/* on a disk nothing may move: no way of holding stores back is exact there. Elsewhere a thread that has no core
-	 * for 200 ms keeps memory where it is */
+	/* On a disk nothing may migrate: no way of holding stores back is exact there. Elsewhere memory stays
+	 * in place only when a thread got no core for 200 ms. */
 	if (file >= 0 ? stayed < moves : stayed > FEW_STAYS && stayed > moves / 10) {
-		printf("%lu of %lu times it stayed in place\n", stayed, moves);
+		printf("%lu of %lu times the memory stayed in place\n", stayed, moves);
 		return 1;
 	}
 	printf("%lu moves, %d lost, %lu system calls failed, %u extents left\n", moves, lost,
@@ -142,7 +142,7 @@ static bool has_userfaultfd(void)
 	return fd >= 0 && !close(fd);
 }
 
-/* In the working folder, or -1. */
+/* A file in the working folder, if that is on a disk; else -1. */
 static int file_on_disk(void)
 {
 	struct statfs fs;
@@ -170,12 +170,12 @@ static int in_child(const char *way, uid_t uid, double seconds)
 		if (setresuid(uid, uid, uid) ||
 		    (!strcmp(way, "container") && way_enter_container()) ||
 		    (!strcmp(way, "uffd") && !has_userfaultfd()) || (on_disk && file < 0)) {
-			printf("not possible here\n");
+			printf("this kernel does not allow it\n");
 			status = 0;
 		} else {
 			status = race(seconds, file);
 		}
-		exit(status); /* writes coverage */
+		exit(status); /* exit() writes the counts of coverage */
 	}
 	close(file);
 	if (waitpid(pid, &status, 0) < 0)
@@ -188,7 +188,7 @@ static int in_child(const char *way, uid_t uid, double seconds)
 int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 0.4;
-	/* copy is for one thread */
+	/* the way named copy is for one thread only, and is not tested here */
 	static const char *const names[] = {"auto", "uffd", "segv", "container", "disk"};
 	int failed = 0;
 

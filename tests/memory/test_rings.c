@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Requests of io_uring on memory that is or was registered: whatever the order, what they bring is where the program
- * and its peers look for it, and what they take is what is there. Each case is a thread with a ring. One that is only mapped has its request
- * pending from before the deregistration on. A ring that comes after it was looked for, and before the pages move, counts, too.
+ * Requests of io_uring on memory that is or was registered: in whatever order, the bytes that a request reads
+ * are where the program and its peers look for them, and those that it writes are the ones that are there.
+ * Each case is a thread with a ring. A ring that is only mapped submits its request before the
+ * deregistration. A ring that is made after Weft has looked for one, and before the pages migrate, counts,
+ * too.
  */
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -23,7 +25,7 @@
 #include "ring.h"
 
 #define PAGE 4096ul
-#define LEN  PAGE /* a pipe takes so much as a whole */
+#define LEN  PAGE /* what a pipe takes as a whole */
 #define MORE (4 * PAGE)
 
 enum when { AT_DEREGISTRATION, AFTER_IT, REGISTERED_AGAIN, WHENS };
@@ -32,11 +34,11 @@ struct ring_case {
 	unsigned int opcode;
 	enum when when;
 	enum ring_held held;
-	bool ring_first; /* before the first registration */
+	bool ring_first; /* the ring is made before the first registration */
 	uint8_t *memory;
 	int pipe[2];
-	size_t filled;	   /* bytes before the ring's in the pipe */
-	const char *wrong; /* NULL: as it should be */
+	size_t filled;	   /* bytes in the pipe that are in front of the request's */
+	const char *wrong; /* NULL: nothing is wrong */
 	bool skipped;
 };
 
@@ -50,7 +52,8 @@ static bool is_write(const struct ring_case *c)
 	return c->opcode == IORING_OP_WRITE || c->opcode == IORING_OP_WRITE_FIXED;
 }
 
-/* Without fixed buffers it is the ring itself that has to be seen. */
+/* Opens a ring that has the memory as a fixed buffer; of other operations the ring itself must be enough to
+ * keep memory where it is. */
 static bool open_ring(struct ring_case *c, struct ring *ring)
 {
 	bool fixed = c->opcode == IORING_OP_READ_FIXED || c->opcode == IORING_OP_WRITE_FIXED;
@@ -74,7 +77,7 @@ static bool register_memory(struct ring_case *c, struct weft_region *region)
 	return false;
 }
 
-/* Neither an empty nor a full pipe lets the request end. */
+/* Submits the request, which an empty pipe, or a full one, keeps from ending. */
 static void submit(struct ring_case *c, struct ring *ring)
 {
 	static const uint8_t filler[PAGE];
@@ -88,7 +91,8 @@ static void submit(struct ring_case *c, struct ring *ring)
 		ring_let_go(ring);
 }
 
-/* What a peer or the program stores meanwhile is what is written; what is read is what both see. */
+/* A request that reads: its bytes are in the program's memory. One that writes: it has the bytes that the
+ * program or a peer has stored meanwhile. */
 static void end_read(struct ring_case *c, struct ring *ring)
 {
 	if (write(c->pipe[1], pattern, LEN) != LEN || ring_wait(ring) != LEN)
@@ -124,7 +128,7 @@ static void play(struct ring_case *c, struct ring *ring)
 	if (!c->ring_first && region.pieces[0].off == WEFT_IN_PLACE)
 		c->wrong = "in place without a ring";
 	if (c->ring_first && region.pieces[0].off != WEFT_IN_PLACE)
-		c->wrong = "moved although there is a ring";
+		c->wrong = "migrated although there is a ring";
 	if (!c->ring_first && !open_ring(c, ring)) {
 		weft_region_release(&region);
 		return;
@@ -133,7 +137,7 @@ static void play(struct ring_case *c, struct ring *ring)
 		submit(c, ring);
 	weft_region_release(&region);
 	if (!c->ring_first && !weft_region_is_away())
-		c->wrong = "moved back although there is a ring";
+		c->wrong = "migrated back although there is a ring";
 	if (c->when == REGISTERED_AGAIN && register_memory(c, &region))
 		store = as_peer(&region);
 	if (c->when != AT_DEREGISTRATION && c->held != BY_MAPPING)
@@ -160,7 +164,7 @@ static void *in_thread(void *arg)
 	return NULL;
 }
 
-/* The kernel takes a ring apart some time after its last user is gone. */
+/* The kernel ends a ring some time after its last user is gone. */
 static void wait_until_home(struct ring_case *c)
 {
 	for (int i = 0; weft_region_is_away() && i < 2500; i++) {
@@ -168,14 +172,14 @@ static void wait_until_home(struct ring_case *c)
 		usleep(2000);
 	}
 	if (!c->wrong && (weft_region_is_away() || memfd_source_extents()))
-		c->wrong = "not home although the ring is gone";
+		c->wrong = "pages are away although the ring is gone";
 	if (!c->wrong && memcmp(c->memory, pattern, LEN))
-		c->wrong = "bytes come home";
+		c->wrong = "bytes that came home";
 	if (!c->wrong && (madvise(c->memory, MORE, MADV_DONTNEED) || c->memory[0]))
-		c->wrong = "not private memory when it is home";
+		c->wrong = "shared memory after the pages came home";
 }
 
-/* Whether the rings of the cases before are gone. */
+/* Whether the rings of the earlier cases are gone. */
 static bool is_free(void)
 {
 	uint8_t *memory =
@@ -204,7 +208,7 @@ static unsigned int run(struct ring_case c)
 	if (!c.skipped)
 		wait_until_home(&c);
 	if (c.wrong)
-		print_message("operation %u, %s, ring by %s%s: %s\n", c.opcode, whens[c.when],
+		print_message("operation %u, %s, ring held by %s%s: %s\n", c.opcode, whens[c.when],
 			      helds[c.held], c.ring_first ? ", before it" : "", c.wrong);
 	close(c.pipe[0]);
 	close(c.pipe[1]);
@@ -250,20 +254,20 @@ static void test_nothing(void **state)
 	each(BY_NOTHING);
 }
 
-/* ---- one that comes in the midst of a move ---- */
+/* ---- A ring that is made in the midst of a migration ---- */
 
 #define BY_AIO (BY_NOTHING + 1) /* an AIO context */
 
 struct sudden {
 	int held;
-	bool in; /* as the pages move in, or out */
+	bool in; /* whether it is made as the pages migrate in; else as they migrate out */
 	bool skipped;
 	struct ring ring;
 	aio_context_t context;
 	const char *wrong;
 };
 
-static struct sudden *coming; /* NULL: nothing */
+static struct sudden *coming; /* what is to be made at the next parking; NULL: nothing */
 
 int __real_weft_park(uintptr_t start, uintptr_t end, bool hearing);
 int __wrap_weft_park(uintptr_t start, uintptr_t end, bool hearing);
@@ -283,7 +287,8 @@ static void close_sudden(struct sudden *s)
 		ring_close(&s->ring);
 }
 
-/* The other threads still run: one of them could do this now. */
+/* Called when Weft has looked for rings. The other threads still run, and one of them could make a ring
+ * now. */
 int __wrap_weft_park(uintptr_t start, uintptr_t end, bool hearing)
 {
 	if (coming)
@@ -306,13 +311,13 @@ static void *move_beside(void *arg)
 		return NULL;
 	}
 	if (s->in != (region.pieces[0].off == WEFT_IN_PLACE))
-		s->wrong = s->in ? "moved although there is a ring" : "in place without a ring";
+		s->wrong = s->in ? "migrated although there is a ring" : "in place without a ring";
 	coming = s->in ? NULL : s;
 	weft_region_release(&region);
 	if (!s->in && !weft_region_is_away())
-		s->wrong = "moved back although there is a ring";
+		s->wrong = "migrated back although there is a ring";
 	if (coming)
-		s->wrong = "no move that parks";
+		s->wrong = "no migration that parks";
 	coming = NULL;
 	if (memcmp(c.memory, pattern, LEN))
 		s->wrong = "bytes in memory";

@@ -52,7 +52,7 @@ static bool has_userfaultfd(void)
 	return fd >= 0 && !close(fd);
 }
 
-/* Whether the process is as the way wants it. */
+/* Makes this process as the way wants it. Returns whether that was possible. */
 static bool enter(const struct way *way)
 {
 	if (way->user && !getuid() && setresuid(NOBODY, NOBODY, NOBODY))
@@ -76,11 +76,11 @@ bool way_run(const struct way *way, int (*fn)(void *arg), void *arg)
 	pid = fork();
 	if (!pid) {
 		if (!enter(way)) {
-			printf("not possible here\n");
+			printf("this kernel does not allow it\n");
 			exit(0);
 		}
 		memfd_source_attach();
-		exit(fn(arg)); /* writes coverage */
+		exit(fn(arg)); /* exit() writes the counts of coverage */
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) < 0)
 		return false;
@@ -103,11 +103,11 @@ void way_move(void *memory, size_t len_bytes, unsigned long moves)
 		if (region.pieces[0].off != WEFT_IN_PLACE)
 			made += 2;
 		else if (++stayed > 20 + moves / 10) {
-			printf("memory does not move\n");
+			printf("memory does not migrate\n");
 			exit(1);
 		}
 		weft_region_release(&region);
 	}
-	printf("%lu moves, %lu times it had to stay; ", moves, stayed);
+	printf("%lu moves, %lu times memory had to stay; ", moves, stayed);
 	fflush(stdout);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Random sequences of verbs by two to four processes, against the model. Sequence n of a run has
- * the seed S + n, so that `--seed X --sequences 1` plays any of them again. The processes are the
- * same for a while, so that a sequence meets what those before it have left. With --jobs several
- * such fleets play at once, each with its share of the seeds; --seconds bounds the time.
- *
- * --lie reports some completions wrongly: then 0 says that it was found, and shrunk. --card PROGRAM: that carries the
- * requests of reliable and unreliable connections (tests/handed/card.c).
+ * Random sequences of verbs by two to four processes, against the model. Sequence n of a run has the seed S +
+ * n, so that `--seed X --sequences 1` plays any of them again. The same processes play a number of sequences,
+ * so that each meets what those before it have left behind. With --jobs several such fleets play at once,
+ * each with its share of the seeds; --seconds bounds the time.
  */
 #include <getopt.h>
 #include <sched.h>
@@ -22,20 +19,20 @@
 
 #define LEAST_STEPS 20
 #define SOME_STEPS  70
-#define ENOUGH	    1000 /* sequences, after which all must have happened */
+#define ENOUGH	    1000 /* sequences, after which every outcome must have been seen */
 #define TOGETHER    200	 /* sequences that the same processes play */
-#define SHORT	    20	 /* steps to which a lie can be shrunk */
+#define SHORT	    20	 /* steps to which a sequence with a lie must shrink */
 
 static struct sequence sequence;
 
 static struct plan {
 	uint64_t seed, sequences;
-	uint64_t seconds; /* 0: as long as it takes */
+	uint64_t seconds; /* 0: no bound */
 	unsigned int jobs;
 	bool lie, verbose;
 	const char *card;
 	atomic_bool *over; /* one of the jobs has failed */
-	cpu_set_t cores;   /* that we may use */
+	cpu_set_t cores;   /* those that this process may use */
 } plan = {.sequences = 1000, .jobs = 1};
 
 static void print_sequence(const struct sequence *s)
@@ -46,7 +43,7 @@ static void print_sequence(const struct sequence *s)
 	}
 }
 
-/* Whether it was shrunk. */
+/* Prints the failure, and the shrunk sequence. Returns whether it could be shrunk. */
 static bool report(struct fleet *f, char *why, size_t why_bytes, int at)
 {
 	uint64_t before = f->played;
@@ -85,9 +82,9 @@ static bool play(struct fleet *f, uint64_t seed, bool *shrunk)
 	return false;
 }
 
-/* ---- What has happened ---- */
+/* ---- Outcomes that were seen ---- */
 
-/* Statuses that a reliable connection can see, of sends and of receives. */
+/* Statuses that reliable connections can have, by sends and by receives. */
 static bool must_happen(bool of_receive, int status)
 {
 	switch (status) {
@@ -124,7 +121,7 @@ static bool print_statuses(const struct tally *t)
 	return all;
 }
 
-/* Whether all that should happen sometimes did. */
+/* Prints how often each outcome was seen. Returns whether none is missing that must be seen. */
 static bool print_tally(const struct tally *t)
 {
 	static const enum ibv_event_type events[] = {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR,
@@ -162,8 +159,8 @@ static uint64_t now_s(void)
 	return (uint64_t)t.tv_sec;
 }
 
-/* Every other fleet plays on one core: more sequences, and the owner of a lock may not be running. On
- * several, more happens at once. */
+/* Every other fleet plays on one core: it makes more sequences, and the owner of a lock is often not running.
+ * On several cores more happens at the same time. */
 static void choose_cores(unsigned int job, uint64_t fleet)
 {
 	unsigned int skip = job % (unsigned int)CPU_COUNT(&plan.cores);
@@ -177,7 +174,7 @@ static void choose_cores(unsigned int job, uint64_t fleet)
 	sched_setaffinity(0, sizeof(one), fleet % 2 ? &plan.cores : &one);
 }
 
-/* Each minute, so that a run that is cut short has figures, too; and in the end. */
+/* Called each minute, so that a run that is cut short has printed figures, too; and at the end. */
 static void tell(const struct fleet *f, uint64_t n, uint64_t seconds)
 {
 	printf("%llu sequences, %llu steps in %llu s\n", (unsigned long long)n,
@@ -210,7 +207,7 @@ static int run(struct fleet *f, unsigned int job, uint64_t seed, uint64_t sequen
 	tell(f, n, now_s() - begun_s);
 	all = print_tally(&f->tally);
 	if (!all && n >= ENOUGH)
-		fprintf(stderr, "something never happened\n");
+		fprintf(stderr, "an outcome that must be seen never was\n");
 	return n >= ENOUGH && !all;
 }
 
@@ -231,7 +228,7 @@ static int job(unsigned int i, uint64_t seed, uint64_t sequences)
 	return status;
 }
 
-/* Each job is a process, since a fleet's are its children. */
+/* Each job is a process of its own, since a fleet's processes are its children. */
 static int run_jobs(void)
 {
 	uint64_t share = (plan.sequences + plan.jobs - 1) / plan.jobs;

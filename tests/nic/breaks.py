@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Rules of the nic, of `direct` and of the tests' own transport, each broken once: file, what stands there, what
-would be wrong there, and which rule it is. The contract (contract.h) must find each (test_breaks.py)."""
+"""Rules of the nic, of `direct` and of the tests' own transport, each broken once: the file, the text that is
+there, the wrong text in its place, and the rule that this breaks. The contract (contract.h) must find each
+(test_breaks.py)."""
 
 BREAKS = [
     ('src/nic/send.c', '!(wqe->flags & WEFT_SEND_FENCE && qp->fetching)', 'true', 'a fence holds back'),
@@ -15,23 +16,23 @@ BREAKS = [
     ('src/nic/send.c', 'return rnr_retry == 7 ? UINT64_MAX', 'return rnr_retry == 8 ? UINT64_MAX',
      'seven retries are without end'),
     ('src/nic/send.c', 'return timeout ? ', 'return true ? ', 'no timeout is without end'),
-    ('src/nic/send.c', 'bool all = qp->type != WEFT_QPT_UC &&', 'bool all =', 'an unreliable one stops its send queue alone'),
+    ('src/nic/send.c', 'bool all = qp->type != WEFT_QPT_UC &&', 'bool all =', 'an unreliable queue pair stops its send queue alone'),
     ('src/nic/qp.c', 'while (!weft_sq_drained(qp))', 'while (false)', 'RESET waits for the transport'),
     ('src/nic/qp.c', '\tweft_cq_purge(qp->recv_cq, qp);\n', '', 'RESET forgets completions'),
-    ('src/nic/qp.c', '\tqp->transport->abort(qp);\n\tqp->drains', '\tqp->drains', 'a transport is left'),
+    ('src/nic/qp.c', '\tqp->transport->abort(qp);\n\tqp->drains', '\tqp->drains', 'RESET has the transport let go of requests'),
     ('src/nic/incoming.c', '(in->tag != in->to->tag || ', '(', 'what a reset has forgotten begins anew'),
     ('src/nic/incoming.c', ' || (receives && in->to->take.at)', '', 'a receive that was let go of is lost'),
     ('src/nic/incoming.c', '\tpart.remote_addr += offset;\n', '', 'a part goes to its place'),
     ('src/nic/incoming.c', '\tweft_spans_cut(&there, offset);\n', '', 'a part goes to its place in a receive'),
-    ('src/nic/incoming.c', 'in->request.opcode == WEFT_OP_WRITE_IMM ? &recv : NULL', 'NULL', 'an immediate is told'),
+    ('src/nic/incoming.c', 'in->request.opcode == WEFT_OP_WRITE_IMM ? &recv : NULL', 'NULL', 'a WRITE with immediate completes its receive'),
     ('src/nic/incoming.c', 'return weft_responder_rehomes(in->to) ? WEFT_REHOMING : WEFT_NO_ANSWER;', 'return WEFT_REHOMING;',
-     'one that is gone does not answer'),
+     'a peer that is gone does not answer'),
     ('src/nic/incoming.c', 'in->lost |= in->begun && at->held;', '', 'a receive of a named queue that was let go of is lost'),
-    ('src/nic/incoming.c', 'if (weft_responder_rehomes(at))\n\t\t\treturn false;', '', 'a queue that moves is waited for'),
+    ('src/nic/incoming.c', 'if (weft_responder_rehomes(at))\n\t\t\treturn false;', '', 'a queue whose owner rehomes it is waited for'),
     ('src/nic/incoming.c', 'bool known = weft_xrc_knows(q, in->to, number);', 'bool known = q->number;',
      'a queue is looked for anew'),
     ('src/nic/responder.c', 'atomic_store_explicit(&to->from.slot->fault_conn, to->grant.was, memory_order_release);', '',
-     'the responder hears of its fault'),
+     'the responder learns of its fault'),
     ('src/nic/arrive.c', '|| a->to->from.type == WEFT_QPT_UC)', ')', 'what an unreliable requester may not do is dropped'),
     ('src/nic/arrive.c', ' || (unreliable && too_long)', '', 'a receive that is too short stays, without reliability'),
     ('src/nic/arrive.c', 'too_long ? WEFT_WC_LOC_LEN_ERR : WEFT_WC_LOC_PROT_ERR', 'WEFT_WC_LOC_PROT_ERR',
@@ -42,9 +43,9 @@ BREAKS = [
     ('src/transport/direct/direct.c', 'return outcome == WEFT_FAILED || outcome == WEFT_UNDER_WAY ? outcome : WEFT_DONE;',
      'return outcome;', 'an unreliable sender does not learn of silence'),
     ('src/transport/direct/direct.c', '\t*cause = weft_gather(qp, wqe, caller, &here);\n\tif (*cause)\n\t\treturn weft_gather_failed(caller);\n\t/* the responder has answered',
-     '\t/* the responder has answered', 'what is wrong here is told although nobody answers'),
+     '\t/* the responder has answered', 'an error of the requester is told although no peer answers'),
     ('src/transport/direct/direct.c', 'a.request->opcode == WEFT_OP_FETCH_ADD,', 'true,', 'an exchange does not add'),
     ('src/transport/direct/direct.c', '\t*event = slot->fault_code;\n\treturn true;', '\treturn false;', 'a fault is looked for'),
     ('tests/nic/pieces.c', 'if (piece != PIECES - 1)', 'if (true)', 'the last byte comes last'),
-    ('tests/nic/pieces.c', 'if (s->taken[i].wqe->opcode == WEFT_OP_READ)', 'if (true)', 'what has changed something is done once'),
+    ('tests/nic/pieces.c', 'if (s->taken[i].wqe->opcode == WEFT_OP_READ)', 'if (true)', 'a request that has changed memory is carried out once'),
 ]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Requests that arrive in parts, with something else between them. */
+/* Requests that arrive in parts, with something else between the parts. */
 #include "contract.h"
 
 const struct contract_case contract_parts[] = {
@@ -15,50 +15,60 @@ const struct contract_case contract_parts[] = {
 	{"a part twice", "hold write part0 part1 part0 part1 part2 part3 end 1:ok far=nnnn"},
 	{"a part twice, SEND",
 	 "recv hold send part0 part1 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
-	{"seconds between parts",
+	{"seconds between the parts",
 	 "hold write part0 time part1 time time part2 part3 end 1:ok far=nnnn"},
-	{"nobody is told before the end",
+	{"no completion before the end",
 	 "recv hold send part0 part1 part2 part3 none far-none end 1:ok 101:ok"},
-	{"one begins when the one before has ended",
+	{"a request begins when the one before has ended",
 	 "hold write add part0 part1 part2 part3 sum=0 end part0 1:ok 2:ok sum=1"},
 	{"unreliable", "@uc recv hold send part1 part0 part2 part3 end 1:ok 101:ok far=nnnn"},
-	/* a key ends */
-	{"before the first", "hold write begin far-revoke part0 1:access far=ffff"},
-	{"between, WRITE", "hold write part0 part2 far-revoke part1 1:access far=nfnf"},
-	{"between, READ", "hold read part0 far-revoke part1 1:access none"},
-	{"between, SEND", "recv hold send part0 part1 far-revoke part2 1:op 101:prot far=nnff"},
-	{"between, immediate", "recv hold imm part0 far-revoke part1 1:access far-none far=nfff"},
-	{"after the last", "hold write part0 part1 part2 part3 far-revoke end 1:ok far=nnnn"},
-	{"own, between, WRITE", "hold write part1 near-revoke part0 1:prot far=fnff"},
-	{"own, between, READ", "hold read part1 near-revoke part0 1:prot"},
-	{"own, between, SEND", "recv hold send part1 near-revoke part0 1:prot far-none far=fnff"},
-	{"unreliable, between", "@uc hold write part0 far-revoke part1 1:ok far=nfff"},
-	/* far goes */
-	{"in error, WRITE", "hold write part0 far-error part1 time 1:retry far=nfff"},
-	{"in error, SEND", "recv hold send part0 far-error 101:flush part1 time 1:retry far=nfff"},
-	{"in error at the end",
+	/* a key ends between parts */
+	{"key ends before the first part", "hold write begin far-revoke part0 1:access far=ffff"},
+	{"key ends between parts, WRITE",
+	 "hold write part0 part2 far-revoke part1 1:access far=nfnf"},
+	{"key ends between parts, READ", "hold read part0 far-revoke part1 1:access none"},
+	{"key ends between parts, SEND",
+	 "recv hold send part0 part1 far-revoke part2 1:op 101:prot far=nnff"},
+	{"key ends between parts, immediate",
+	 "recv hold imm part0 far-revoke part1 1:access far-none far=nfff"},
+	{"key ends after the last part",
+	 "hold write part0 part1 part2 part3 far-revoke end 1:ok far=nnnn"},
+	{"own key ends between parts, WRITE", "hold write part1 near-revoke part0 1:prot far=fnff"},
+	{"own key ends between parts, READ", "hold read part1 near-revoke part0 1:prot"},
+	{"own key ends between parts, SEND",
+	 "recv hold send part1 near-revoke part0 1:prot far-none far=fnff"},
+	{"unreliable, key ends between parts",
+	 "@uc hold write part0 far-revoke part1 1:ok far=nfff"},
+	/* far fails or ends between parts */
+	{"far in error, WRITE", "hold write part0 far-error part1 time 1:retry far=nfff"},
+	{"far in error, SEND",
+	 "recv hold send part0 far-error 101:flush part1 time 1:retry far=nfff"},
+	{"far in error at the end",
 	 "recv hold send part0 part1 part2 part3 far-error 101:flush end time 1:retry far=nnnn"},
-	{"destroyed", "hold write part0 far-destroy part1 time 1:retry far=nfff"},
-	{"reset, WRITE: it begins anew",
+	{"far destroyed", "hold write part0 far-destroy part1 time 1:retry far=nfff"},
+	{"far reset, WRITE: it begins anew",
 	 "hold write part0 part1 far-reset part2 part0 part1 part2 part3 end 1:ok far=nnnn"},
-	{"reset, SEND: it begins anew", "recv hold send part0 part1 far-reset recv part2 part0 "
-					"part1 part2 part3 end 1:ok 102:ok far=nnnn"},
-	{"reset without a receive", "recv hold send part0 far-reset part1 time 1:rnr far-none"},
-	/* near goes */
-	{"given up, WRITE", "hold write part0 part1 near-error 1:flush far=nnff go far=nnff"},
-	{"given up, SEND", "recv hold send part0 part1 near-error 1:flush far=nnff far-none"},
-	{"given up, and the next finds the receive",
+	{"far reset, SEND: it begins anew", "recv hold send part0 part1 far-reset recv part2 part0 "
+					    "part1 part2 part3 end 1:ok 102:ok far=nnnn"},
+	{"far reset, and no receive", "recv hold send part0 far-reset part1 time 1:rnr far-none"},
+	/* near fails or ends between parts */
+	{"near in error, WRITE", "hold write part0 part1 near-error 1:flush far=nnff go far=nnff"},
+	{"near in error, SEND", "recv hold send part0 part1 near-error 1:flush far=nnff far-none"},
+	{"near reset, and the next SEND finds the receive",
 	 "recv hold send part0 near-reset send part0 part1 part2 part3 end 2:ok 101:ok"},
-	{"destroyed between", "recv hold send part0 near-destroy none far-none go far=nfff"},
-	/* memory moves */
-	{"between, WRITE", "hold write part0 part1 moves part2 part3 end 1:ok far=nnnn"},
-	{"between, SEND", "recv hold send part0 part1 moves part2 part3 end 1:ok 101:ok far=nnnn"},
-	{"before the end", "recv hold send part0 part1 part2 part3 moves end 1:ok 101:ok far=nnnn"},
-	{"at a part, WRITE",
+	{"near destroyed", "recv hold send part0 near-destroy none far-none go far=nfff"},
+	/* memory is rehomed between parts */
+	{"rehomed between parts, WRITE",
+	 "hold write part0 part1 moves part2 part3 end 1:ok far=nnnn"},
+	{"rehomed between parts, SEND",
+	 "recv hold send part0 part1 moves part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"rehomed before the end",
+	 "recv hold send part0 part1 part2 part3 moves end 1:ok 101:ok far=nnnn"},
+	{"rehoming lasts over a part, WRITE",
 	 "hold write part0 far-away part1 none far-back part1 part2 part3 end 1:ok far=nnnn"},
-	{"at a part, SEND",
+	{"rehoming lasts over a part, SEND",
 	 "recv hold send part0 far-away part1 far-back part1 part2 part3 end 1:ok 101:ok far=nnnn"},
-	{"at the end",
+	{"rehoming lasts over the end",
 	 "recv hold send part0 part1 part2 part3 far-away end none far-back 1:ok 101:ok far=nnnn"},
 	/* into a shared queue */
 	{"shared: in order",
@@ -70,17 +80,18 @@ const struct contract_case contract_parts[] = {
 	{"shared: the key ends",
 	 "@shared recv hold send part0 far-revoke part1 1:op 101:prot far=nfff"},
 	{"shared: own key ends", "@shared recv hold send part0 near-revoke part1 1:prot far-none"},
-	{"shared: memory moves", "@shared recv hold send part0 part1 moves part2 helper part0 "
-				 "part1 part2 part3 end 1:ok 101:ok far=nnnn"},
-	{"shared: memory moves before the end",
+	{"shared: memory is rehomed", "@shared recv hold send part0 part1 moves part2 helper part0 "
+				      "part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"shared: memory is rehomed before the end",
 	 "@shared recv hold send part0 part1 part2 part3 moves end helper part0 part1 part2 part3 "
 	 "end 1:ok 101:ok"},
 	{"shared: far in error",
 	 "@shared recv hold send part0 far-error part1 time 1:retry far-none"},
 	{"shared: far is reset", "@shared recv hold send part0 far-reset part1 helper part0 part1 "
 				 "part2 part3 end 1:ok 101:ok far=nnnn"},
-	{"shared: given up", "@shared recv hold send part0 near-error 1:flush far-none near-reset "
-			     "helper send part0 part1 part2 part3 end 2:ok 101:ok"},
-	{"shared: destroyed", "@shared recv hold send part0 near-destroy far-none none"},
+	{"shared: near in error",
+	 "@shared recv hold send part0 near-error 1:flush far-none near-reset "
+	 "helper send part0 part1 part2 part3 end 2:ok 101:ok"},
+	{"shared: near destroyed", "@shared recv hold send part0 near-destroy far-none none"},
 	{NULL, NULL},
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Requests of XRC, which name the queue that they are about. */
+/* Requests of XRC, which name their shared receive queue. */
 #include "contract.h"
 
 const struct contract_case contract_xrc[] = {
-	/* at once */
+	/* in one step */
 	{"xrc: a WRITE", "@xrc write 1:ok far=nnnn"},
 	{"xrc: a READ", "@xrc read 1:ok near=ffff"},
 	{"xrc: a SEND", "@xrc recv send 1:ok 101:ok far=nnnn"},
@@ -11,16 +11,17 @@ const struct contract_case contract_xrc[] = {
 	{"xrc: an immediate", "@xrc recv imm 1:ok 101:ok far=nnnn"},
 	{"xrc: an addition", "@xrc add 1:ok old1=0 sum=1"},
 	{"xrc: no receive", "@xrc send time 1:rnr"},
-	{"xrc: a receive is waited for", "@xrc @rnr7 send time none recv 1:ok 101:ok"},
+	{"xrc: a SEND waits for a receive", "@xrc @rnr7 send time none recv 1:ok 101:ok"},
 	{"xrc: no room", "@xrc tiny send 1:request 101:len"},
 	{"xrc: the key has ended", "@xrc far-revoke write 1:access far=ffff"},
 	{"xrc: the receive's key has ended", "@xrc recv far-revoke send 1:op 101:prot"},
-	{"xrc: no such queue", "@xrc queue-destroy send 1:request"},
-	{"xrc: no such queue, for a WRITE", "@xrc write 1:ok queue-destroy write0 2:request"},
-	{"xrc: no such queue, for an addition", "@xrc queue-destroy add 1:request old1=7"},
+	{"xrc: the queue is destroyed", "@xrc queue-destroy send 1:request"},
+	{"xrc: the queue is destroyed, for a WRITE",
+	 "@xrc write 1:ok queue-destroy write0 2:request"},
+	{"xrc: the queue is destroyed, for an addition", "@xrc queue-destroy add 1:request old1=7"},
 	{"xrc: far in error", "@xrc far-error write time 1:retry far=ffff"},
-	{"xrc: after a move", "@xrc write moves recv send 1:ok 2:ok 101:ok"},
-	{"xrc: the queue is moving",
+	{"xrc: after a rehoming", "@xrc write moves recv send 1:ok 2:ok 101:ok"},
+	{"xrc: the queue is being rehomed",
 	 "@xrc recv queue-away send time none far=ffff queue-back 1:ok 101:ok far=nnnn"},
 	/* in parts */
 	{"xrc: WRITE in any order", "@xrc hold write part2 part3 part0 part1 end 1:ok far=nnnn"},
@@ -40,25 +41,28 @@ const struct contract_case contract_xrc[] = {
 	{"xrc: far is reset, SEND: it begins anew",
 	 "@xrc recv hold send part0 far-reset part1 helper part0 part1 part2 part3 end 1:ok 101:ok "
 	 "far=nnnn"},
-	{"xrc: the queue goes", "@xrc recv hold send part0 queue-destroy part1 1:request far-none"},
-	{"xrc: the queue goes, WRITE",
+	{"xrc: the queue is destroyed between parts",
+	 "@xrc recv hold send part0 queue-destroy part1 1:request far-none"},
+	{"xrc: the queue is destroyed between parts, WRITE",
 	 "@xrc hold write part0 queue-destroy part1 1:request far=nfff"},
-	{"xrc: memory moves, WRITE",
+	{"xrc: memory is rehomed, WRITE",
 	 "@xrc hold write part0 moves part1 part2 part3 end 1:ok far=nnnn"},
-	{"xrc: memory moves, SEND", "@xrc recv hold send part0 moves part1 helper part0 part1 "
-				    "part2 part3 end 1:ok 101:ok far=nnnn"},
-	{"xrc: memory moves at a part", "@xrc recv hold send part0 far-away part1 far-back part1 "
-					"helper part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
-	{"xrc: given up", "@xrc recv hold send part0 near-error 1:flush far-none near-reset helper "
-			  "send part0 part1 part2 part3 end 2:ok 101:ok"},
-	{"xrc: destroyed", "@xrc recv hold send part0 near-destroy none far-none go far=nfff"},
+	{"xrc: memory is rehomed, SEND", "@xrc recv hold send part0 moves part1 helper part0 part1 "
+					 "part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"xrc: rehoming lasts over a part",
+	 "@xrc recv hold send part0 far-away part1 far-back part1 "
+	 "helper part0 part1 part2 part3 end 1:ok 101:ok far=nnnn"},
+	{"xrc: near in error",
+	 "@xrc recv hold send part0 near-error 1:flush far-none near-reset helper "
+	 "send part0 part1 part2 part3 end 2:ok 101:ok"},
+	{"xrc: near destroyed", "@xrc recv hold send part0 near-destroy none far-none go far=nfff"},
 	{"xrc: another receive is there when it begins anew",
 	 "@xrc recv recv hold send part0 begun=1 moves part1 begun=2 part0 part2 part3 end 1:ok "
 	 "helper 102:ok"},
-	{"xrc: the queue is moving at a part, WRITE",
+	{"xrc: the queue's rehoming lasts over a part, WRITE",
 	 "@xrc hold write part0 queue-away part1 none queue-back part1 part2 part3 end 1:ok "
 	 "begun=1 far=nnnn"},
-	{"xrc: the queue is moving at a part, SEND",
+	{"xrc: the queue's rehoming lasts over a part, SEND",
 	 "@xrc recv hold send part0 queue-away part1 none queue-back part1 helper part0 part1 "
 	 "part2 part3 end 1:ok begun=2 101:ok far=nnnn"},
 	{NULL, NULL},

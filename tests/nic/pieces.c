@@ -16,20 +16,26 @@ struct taken {
 	struct weft_wqe *wqe;
 	uint64_t position;
 	enum { WAITS, ARRIVES, CARRIED_OUT } stage;
-	uint32_t placed; /* pieces: a bit each; and the last one as soon as it has come */
-	uint64_t old;	 /* what an atomic has found */
+	/* a bit for each part; the last part's as soon as it has arrived, though it is placed
+	 * behind the others */
+	uint32_t placed;
+	uint64_t old; /* the value that an atomic found */
 	uint64_t waits_since_ns;
 };
 
 struct state {
 	struct weft_responder to;
 	uint64_t
-		connected_at; /* our own conn word before we were ready: older faults are not ours */
+		/* our own conn word when we connected: faults of before are not of this
+		 * connection */
+		connected_at;
 	struct weft_xrc_queue queue;
-	struct taken taken[PIECES_MOST]; /* in the order of the queue */
+	struct taken taken[PIECES_MOST]; /* in the send queue's order */
 	uint32_t n;
-	bool failed;		 /* what is behind it is not carried any more */
-	struct weft_incoming in; /* of the first that is not carried out; last, as its request is */
+	bool failed; /* requests behind a failed one are not carried any more */
+	/* of the first request that is not carried out; the last member, as it ends with the
+	 * request */
+	struct weft_incoming in;
 };
 
 struct pieces_will pieces_will;
@@ -45,7 +51,7 @@ static int connect(struct weft_qp *qp, uint16_t *executor)
 {
 	struct state *s = qp->carried;
 
-	assert_false(pieces_will.clings); /* the owner that connects it anew has waited */
+	assert_false(pieces_will.clings); /* connecting anew waits until the transport has let go */
 	weft_responder_begin(&s->to, qp);
 	s->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
 	if (weft_responder_find(&s->to))
@@ -84,19 +90,19 @@ static void end(struct weft_qp *qp, struct state *s, uint32_t i, enum weft_cause
 	weft_sq_end(qp, position, cause);
 	if (cause && qp->type != WEFT_QPT_UC)
 		s->failed = true;
-	/* else the send queue alone stops: nobody will ask for those behind to be let go of */
+	/* of UC the send queue alone stops: the nic will not call abort for the requests behind */
 	while (cause && !s->failed && i < s->n)
 		end(qp, s, i, WEFT_CAUSE_NONE);
 }
 
-/* ---- At the responder; its line is stored ---- */
+/* ---- At the responder: the busy line of pieces_line is set ---- */
 
 static bool is_word(const struct weft_wqe *wqe)
 {
 	return weft_op_is_atomic(wqe->opcode) || wqe->opcode == WEFT_OP_ATOMIC_WRITE;
 }
 
-/* Atomics are not parted. */
+/* Atomics are of one part. */
 static enum weft_outcome carry_word(struct state *s, struct taken *t, const struct weft_arrival a)
 {
 	bool write = t->wqe->opcode == WEFT_OP_ATOMIC_WRITE;
@@ -160,7 +166,7 @@ static enum weft_outcome place_one(struct weft_qp *qp, struct state *s, struct t
 	return weft_incoming_place(&s->in, piece * each, &here, cause);
 }
 
-/* The last one comes first to those that do not wait for it. */
+/* The last part may arrive before others; it is placed when all have arrived. */
 static enum weft_outcome place(struct weft_qp *qp, struct state *s, struct taken *t, uint64_t piece,
 			       enum weft_cause *cause)
 {
@@ -216,11 +222,11 @@ static enum weft_outcome enter(struct weft_qp *qp, struct state *s, struct taken
 	outcome = weft_incoming_enter(&s->in, &pieces_line);
 	if (outcome != WEFT_NO_RECEIVE)
 		return outcome;
-	t->stage = WAITS; /* it begins anew */
+	t->stage = WAITS; /* the queue pair was reset: the request begins anew */
 	return weft_incoming_enter(&s->in, &pieces_line);
 }
 
-/* What is wrong on this side is told although nobody answers. */
+/* An error on the requester's side is told although the peer does not answer. */
 static enum weft_outcome unanswered(struct weft_qp *qp, struct taken *t, enum weft_outcome outcome,
 				    enum weft_cause *cause)
 {
@@ -249,8 +255,8 @@ static enum weft_outcome step(struct weft_qp *qp, struct state *s, struct taken 
 	return outcome;
 }
 
-/* What a timer says of a request that has had no answer, or no receive. Time is coarse: it is up at
- * any later look. */
+/* What becomes of a request that has had no answer, or no receive. Its time is up at any look that is later
+ * than the first: this clock is coarse. */
 static enum weft_cause time_is_up(struct weft_qp *qp, struct taken *t, enum weft_outcome outcome,
 				  uint64_t now_ns)
 {
@@ -267,7 +273,7 @@ static enum weft_cause time_is_up(struct weft_qp *qp, struct taken *t, enum weft
 	return outcome == WEFT_NO_RECEIVE ? WEFT_CAUSE_NO_RECEIVE : WEFT_CAUSE_NO_ANSWER;
 }
 
-/* False: it goes no further now, or has ended. */
+/* False: the request goes no further now, or has ended. */
 static bool advance(struct weft_qp *qp, struct state *s, uint32_t i, char what, uint64_t now_ns)
 {
 	enum weft_cause cause = WEFT_CAUSE_NONE;
@@ -278,7 +284,7 @@ static bool advance(struct weft_qp *qp, struct state *s, uint32_t i, char what, 
 		t->waits_since_ns = 0;
 		return true;
 	}
-	/* a sender without reliability does not learn of it */
+	/* a requester of UC does not learn of it */
 	if (outcome != WEFT_FAILED && outcome != WEFT_REHOMING && qp->type == WEFT_QPT_UC) {
 		end(qp, s, i, WEFT_CAUSE_NONE);
 		return false;
@@ -317,7 +323,7 @@ static void tell(struct weft_qp *qp, struct state *s, uint64_t wr_id)
 			i++;
 }
 
-/* What was read is read again; what has changed something is not done again. */
+/* A READ is carried out again; a request that has changed memory is not. */
 static void lose(struct state *s)
 {
 	for (uint32_t i = 0; i < s->n; i++)
@@ -362,7 +368,7 @@ static bool drained(struct weft_qp *qp)
 	return !pieces_will.clings;
 }
 
-static bool fault(struct weft_qp *qp, enum weft_event *event)
+static bool is_blamed(struct weft_qp *qp, enum weft_event *event)
 {
 	const struct weft_pool_qp *peer = &world.pool->qps[qp->attr.dest_qpn & (WEFT_QPS - 1)];
 	/* acquire: pairs with the release in weft_responder_blame */
@@ -385,12 +391,12 @@ const struct weft_transport pieces = {
 	.reaches = reaches,
 	.connect = connect,
 	.abort = leave,
-	.fault = fault,
+	.is_blamed = is_blamed,
 	.progress = progress,
 	.drained = drained,
 };
 
-/* ---- */
+/* ---- What its tests call ---- */
 
 static void somebody_waits(void)
 {

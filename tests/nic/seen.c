@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What a script says is to be seen: completions, events, bytes. */
+/* The words of scripts that check something: completions, events, bytes. */
 #include "nic/cq.h"
 #include "nic/qp.h"
 #include "pool/sge.h"
@@ -44,12 +44,13 @@ void script_expect(uint64_t wr_id, const char *status)
 
 	script_settle();
 	if (weft_cq_poll(cq_of(wr_id), 1, &wc, 0) != 1)
-		fail_msg("%s: nothing where %lu was to be %s", script_now.name,
+		fail_msg("%s: no completion where that of %lu was to be %s", script_now.name,
 			 (unsigned long)wr_id, status);
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(*statuses); i++)
 		if (!strcmp(status, statuses[i].word)) {
 			if (wc.wr_id != wr_id || wc.status != statuses[i].status)
-				fail_msg("%s: %lu of status %u where %lu was to be %s",
+				fail_msg("%s: a completion of %lu with status %u where that of %lu "
+					 "was to be %s",
 					 script_now.name, (unsigned long)wc.wr_id, wc.status,
 					 (unsigned long)wr_id, status);
 			return;
@@ -63,8 +64,8 @@ void script_expect_none(uint64_t wr_id)
 
 	script_settle();
 	if (weft_cq_poll(cq_of(wr_id), 1, &wc, 0))
-		fail_msg("%s: %lu of status %u where nothing was to be", script_now.name,
-			 (unsigned long)wc.wr_id, wc.status);
+		fail_msg("%s: a completion of %lu with status %u where none was to be",
+			 script_now.name, (unsigned long)wc.wr_id, wc.status);
 }
 
 void script_none(void)
@@ -81,7 +82,7 @@ void script_drained(void)
 {
 	script_settle();
 	if (world.drained_events != ++script_now.drained)
-		fail_msg("%s: %u events that it has drained, not %u", script_now.name,
+		fail_msg("%s: %u events of SQ_DRAINED, not %u", script_now.name,
 			 world.drained_events, script_now.drained);
 }
 
@@ -89,7 +90,7 @@ void script_undrained(void)
 {
 	script_settle();
 	if (world.drained_events != script_now.drained)
-		fail_msg("%s: has drained too soon", script_now.name);
+		fail_msg("%s: SQ_DRAINED came too soon", script_now.name);
 }
 
 void script_quarters(const struct end *e, const char *quarters)
@@ -115,7 +116,7 @@ void script_word(const struct end *e, uint64_t at, uint64_t value)
 			 (unsigned long)value);
 }
 
-/* A program that polls the last byte of a message sees all of it then. */
+/* A program that polls the last byte of a message must see all of it then: checks that at any time. */
 void script_check_poller(void)
 {
 	const uint8_t *m = ends_far.memory;

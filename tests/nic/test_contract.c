@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The contract of transports (contract.h), an instance for each. */
+/* The contract of transports (contract.h), with an instance for each. */
 #include "contract.h"
 
 #include <stdlib.h>
@@ -21,13 +21,13 @@ static const struct contract_instance direct = {
 	.name = "direct",
 	.transports = weft_transports,
 	.settle = world_look,
-	.lacks = {[CONTRACT_LATE] = {"a request has ended when it has been posted", 29},
-		  [CONTRACT_PARTS] = {"nothing comes between the parts of one", 72},
-		  [CONTRACT_ANSWERS] = {"what it carries out it tells of at once", 34},
+	.lacks = {[CONTRACT_LATE] = {"a request has ended when its post returns", 29},
+		  [CONTRACT_PARTS] = {"nothing comes between the parts of a request", 72},
+		  [CONTRACT_ANSWERS] = {"it completes what it carries out at once", 34},
 		  [CONTRACT_CLINGS] = {"it has nothing that it could let go of", 4}},
 };
 
-/* ---- pieces: the tests' own, as late as they want ---- */
+/* ---- pieces: the tests' own transport, as late as they want ---- */
 
 static void look_often(void)
 {
@@ -91,7 +91,7 @@ static const struct contract_instance in_pieces = {
 
 /* ---- direct, where only the helper of the memory's owner reaches it ---- */
 
-/* Each element of a list is asked for by itself. */
+/* The helper is asked for each element of a list by itself. */
 static void look_for_all(void)
 {
 	for (unsigned int i = 0; i < 4 * ENDS_DEPTH; i++)
@@ -105,11 +105,11 @@ static const struct contract_instance by_helper = {
 	.begin = asked_begin,
 	.settle = look_for_all,
 	.hold = asked_hold,
-	.lacks = {[CONTRACT_SEVERAL] = {"one is asked for at a time", 1},
-		  [CONTRACT_STRAIGHT] = {"the helper takes them from a buffer", 1},
-		  [CONTRACT_WAITS] = {"what waits has yet to begin", 1},
-		  [CONTRACT_PARTS] = {"its pieces come in order", 72},
-		  [CONTRACT_ANSWERS] = {"what it carries out it tells of at once", 34},
+	.lacks = {[CONTRACT_SEVERAL] = {"the helper is asked for one request at a time", 1},
+		  [CONTRACT_STRAIGHT] = {"the helper takes bytes from a buffer", 1},
+		  [CONTRACT_WAITS] = {"a request that waits for a receive has not begun", 1},
+		  [CONTRACT_PARTS] = {"its parts come in order", 72},
+		  [CONTRACT_ANSWERS] = {"it completes what it carries out at once", 34},
 		  [CONTRACT_CLINGS] = {"it has let go when it is left", 4}},
 };
 
@@ -125,7 +125,7 @@ static int forget_works(void **state)
 	return 0;
 }
 
-/* ---- handed, to a card that is here, too, and works when it is looked at ---- */
+/* ---- handed, to a card that this process plays: it works when the nic looks ---- */
 
 static struct courier courier;
 static bool courier_held;
@@ -153,8 +153,8 @@ static const struct contract_instance handed = {
 	.settle = look_often,
 	.hold = hold_courier,
 	.passes_on = contract_xrc,
-	.lacks = {[CONTRACT_PARTS] = {"its pieces come in order", 52},
-		  [CONTRACT_ANSWERS] = {"what it carries out it tells of at once", 34},
+	.lacks = {[CONTRACT_PARTS] = {"its parts come in order", 52},
+		  [CONTRACT_ANSWERS] = {"it completes what it carries out at once", 34},
 		  [CONTRACT_CLINGS] = {"it has let go when it is shut out", 4}},
 };
 
@@ -171,7 +171,7 @@ static int dismiss(void **state)
 	return forget_works(state);
 }
 
-/* ---- */
+/* ---- The program ---- */
 
 static void contract(void **state)
 {
@@ -233,7 +233,7 @@ int main(void)
 
 	int failed = 0;
 
-	/* each in a world of its own: one that fails leaves its world as it is */
+	/* each test has a world of its own: one that fails leaves its world as it is */
 	for (size_t i = 0; i < sizeof(tests) / sizeof(*tests); i++)
 		failed += _cmocka_run_group_tests(tests[i].name, &tests[i], 1, attach, detach);
 	return failed;

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A producer fences before it looks whether its completion is awaited, and arming fences before the
- * queue is looked at once more: one of the two sees the other. That the producer's fence stands
- * between the two is seen by one thread; what it is good for, by two threads on two cores, nothing
- * between the store and the look but what the product has there, and stores to lines that the other
- * core holds before it, for which the completion waits in the store buffer. Without the producer's
- * fence they lose arming after arming, if the two run at one time: it is said how many.
- *
- * pool/alarm.c is built for this test with another fence than the product's, which is the same
- * unless `mutated`. That of arming shows on machines only whose compare-and-swap is none, as it is
- * on x86.
+ * A producer fences between storing a completion and looking whether it is awaited, and a consumer fences
+ * between arming and looking at the queue once more: at least one of the two sees the other. That the
+ * producer's fence stands between its store and its look is shown by one thread. What it is good for is shown
+ * by two threads on two cores, with nothing between the store and the look but what the product has there;
+ * before the store come stores to lines that the other core holds, behind which the completion waits in the
+ * store buffer. Without the producer's fence they lose arming after arming, if the two run at the same time;
+ * the test prints how many.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -31,12 +28,13 @@
 #include "pool/completed.h"
 
 #define RECEIVES 256u
-#define COLD	 100u  /* lines: as many as the store buffer holds, and more */
-#define DELAY	 1024u /* at most, in turns of an empty loop, until the completion is on its way */
+#define COLD	 100u  /* cache lines: at least as many as the store buffer has entries */
+#define DELAY	 1024u /* at most, in turns of an empty loop, while the completion is on its way */
 #define SPINS	 2000u
 #define ROUNDS	 500000u
-#define RIGHT_NS 4000000000ull	/* rounds that take longer are on a machine with much other work */
-#define WRONG_NS 20000000000ull /* mostly over in the first second */
+/* rounds that take longer are on a machine that has much other work */
+#define RIGHT_NS 4000000000ull
+#define WRONG_NS 20000000000ull /* a lost arming mostly comes within the first second */
 
 static struct {
 	struct weft_pool *pool;
@@ -45,8 +43,8 @@ static struct {
 	struct weft_pool_ring *ring;
 	struct weft_cq_ring *r;
 	bool mutated, ends;
-	void (*meanwhile)(void); /* NULL: nothing happens while the producer fences */
-	cpu_set_t cores;	 /* that we may use */
+	void (*meanwhile)(void); /* called in the middle of the producer's fence; NULL: nothing */
+	cpu_set_t cores;	 /* those that this process may use */
 	_Alignas(WEFT_LINE) _Atomic uint64_t begun;
 	_Alignas(WEFT_LINE) _Atomic uint64_t completed;
 	struct {
@@ -54,7 +52,7 @@ static struct {
 	} cold[COLD];
 } w;
 
-/* The producer's (see above). */
+/* The producer's fence (see above). */
 void test_fence(void);
 void test_fence(void)
 {
@@ -92,7 +90,7 @@ static void pin(uint32_t index)
 
 /* ---- The producer ---- */
 
-/* As weft_responder_complete ends, whose lock and counts are left out. */
+/* The end of weft_responder_complete, without its lock and its counts. */
 static void complete(uint64_t position)
 {
 	struct weft_pool_cqe *cqe = &w.ring->cqe[position & (w.r->size - 1)];
@@ -120,8 +118,7 @@ static void *produce(void *unused)
 
 /* ---- The consumer ---- */
 
-/* True: the arming was lost. Nobody was to find its queue pair, so that polling passes by what it
- * finds. */
+/* True: the arming was lost. The completion's queue pair number is that of none, so polling discards it. */
 static bool arm_and_look(uint64_t round)
 {
 	struct weft_wc wc;
@@ -138,7 +135,8 @@ static bool arm_and_look(uint64_t round)
 	return !found && !claimed;
 }
 
-/* How many of the armings were lost; of at most so many, or until one is with `first`. */
+/* Returns how many armings were lost, of at most that many rounds; with `first`, it stops at the first
+ * one. */
 static uint64_t run(uint64_t rounds, uint64_t most_ns, bool first, uint64_t *done)
 {
 	uint64_t begun_ns = weft_clock_now_ns(), lost = 0, seed = 1, round;
@@ -209,7 +207,7 @@ static void open_queue(void)
 	assert_int_equal(weft_cq_ring_get(&w.cq, &w.cq.rings, w.pool->me, RECEIVES, &off), 0);
 	w.r = weft_cq_first_ring(&w.cq);
 	w.ring = w.r->ring;
-	/* the first arming asks a barrier of all others: those that follow are looked at */
+	/* the first arming has all other threads pass a barrier: only those that follow are counted */
 	assert_int_equal(weft_cq_arm(&w.cq, false, 0), 0);
 	assert_int_equal(weft_cq_poll(&w.cq, 1, &wc, 0), 0);
 }
@@ -227,7 +225,7 @@ static void arm_as_it_fences(void)
 	w.meanwhile = NULL;
 	assert_int_equal(weft_cq_arm(&w.cq, false, 0), 0);
 	weft_cq_poll(&w.cq, 1, &wc, 0);
-	/* the completion stands there already */
+	/* the arming's look finds the completion, as it was stored before the fence */
 	assert_int_equal(weft_cq_consumed(w.r), 2);
 	assert_false(weft_cq_take_event(&w.cq));
 }
@@ -275,7 +273,7 @@ static void without_the_fence_some_are(void **state)
 	uint64_t done, lost;
 
 #ifdef WITH_SANITIZER
-	print_message("what a sanitizer does between a store and a look is a fence\n");
+	print_message("the sanitizer's own code between the store and the look is a fence\n");
 	skip();
 #endif
 	need_two_cores();
@@ -286,7 +284,7 @@ static void without_the_fence_some_are(void **state)
 		      (unsigned long)lost, (unsigned long)done);
 	close_queue();
 	if (!lost) {
-		print_message("so that those of no_arming_is_lost say nothing here, now\n");
+		print_message("so that no_arming_is_lost has shown nothing on this machine now\n");
 		skip();
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Numbers of packets and of queue pairs: two ends of which one sends with another number than the other
- * expects, and where the numbers of queue pairs begin.
+ * Numbers of packets and of queue pairs: an end that sends with another PSN than its peer expects, and where
+ * the numbers of queue pairs begin.
  */
 #include "world.h"
 
@@ -16,7 +16,7 @@
 #include "pool/format.h"
 #include "pool/format_qp.h"
 
-#define LAST 0xffffffu /* PSN, and number of queue pairs */
+#define LAST 0xffffffu /* the greatest PSN, and one of the greatest queue pair numbers */
 
 /* ---- PSNs ---- */
 
@@ -33,10 +33,10 @@ static const struct row {
 	{"one ahead", WEFT_QPT_RC, 1, 0, WEFT_WC_RETRY_EXC_ERR, false},
 	{"one behind", WEFT_QPT_RC, 0, 1, WEFT_WC_RETRY_EXC_ERR, false},
 	{"behind a turn", WEFT_QPT_RC, LAST, 0, WEFT_WC_RETRY_EXC_ERR, false},
-	{"far away", WEFT_QPT_RC, 0, 0x800000, WEFT_WC_RETRY_EXC_ERR, false},
+	{"half the range away", WEFT_QPT_RC, 0, 0x800000, WEFT_WC_RETRY_EXC_ERR, false},
 	{"lax here", WEFT_QPT_RC, WEFT_ANY_PSN, 5, WEFT_WC_SUCCESS, true},
 	{"lax there", WEFT_QPT_RC, 5, WEFT_ANY_PSN, WEFT_WC_SUCCESS, true},
-	/* a message of UC begins anew whatever was lost before it */
+	/* each message of UC begins anew, whatever was lost before it */
 	{"unreliable", WEFT_QPT_UC, 1, 0, WEFT_WC_SUCCESS, true},
 };
 
@@ -68,7 +68,7 @@ static void packets(void **state)
 	ends_wish = (struct ends_wish){.type = 0};
 }
 
-/* The other direction has numbers of its own. */
+/* The other direction has PSNs of its own. */
 static void each_way(void **state)
 {
 	world.nic.transports = weft_transports;
@@ -103,8 +103,8 @@ static void make(struct weft_qp *qp)
 			 0);
 }
 
-/* Those at the end of all numbers, and those behind: neither 0, 1 nor that of groups; all are
- * different, and a look at all of them finds them. */
+/* Queue pairs that are given the last numbers of all, and those behind them: none is 0, 1 or the number of
+ * multicast; all differ, and each is found in the table. */
 static void wrap(void **state)
 {
 	static struct weft_qp qps[MANY];
@@ -129,7 +129,7 @@ static void wrap(void **state)
 		weft_qp_destroy(&qps[i]);
 }
 
-/* Each pool has a start of its own. */
+/* Each pool begins at a number of its own. */
 static void random_start(void **state)
 {
 	uint32_t first = 0, others = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which transport carries what: by type and address, in order of preference. What none reaches is
- * as a host that does not answer.
+ * Which transport carries what: by type and address, in order of preference. Requests to an address that none
+ * reaches fail as those to a host that does not answer.
  */
 #include "nic/ah.h"
 #include "nic/qp.h"
@@ -12,9 +12,9 @@
 
 #include "transport/registry.h"
 
-#define TIMEOUT_NS (4096ull << 1) /* of the code 1, as in rtr() */
+#define TIMEOUT_NS (4096ull << 1) /* of the timeout's code 1, which rtr() sets */
 
-/* ---- Transports that reach addresses of one first byte ---- */
+/* ---- Transports that reach some addresses, by their first byte ---- */
 
 static bool to_1(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
 {
@@ -58,11 +58,16 @@ static const struct choice {
 	uint8_t from, to;
 	const char *name;
 } choices[] = {
-	{WEFT_QPT_RC, 9, 1, "picky"},				     /* the first that reaches it */
-	{WEFT_QPT_RC, 8, 1, "first"},				     /* the source counts, too */
-	{WEFT_QPT_RC, 9, 2, "last"},  {WEFT_QPT_UC, 9, 1, "second"}, /* not one that has no such
-									queue pairs */
-	{WEFT_QPT_UC, 9, 2, "last"},  {WEFT_QPT_UD, 9, 1, "picky"},  {WEFT_QPT_UD, 8, 1, "last"},
+	/* the first one that reaches it */
+	{WEFT_QPT_RC, 9, 1, "picky"},
+	/* the source address counts, too */
+	{WEFT_QPT_RC, 8, 1, "first"},
+	/* a transport that does not carry UC is passed over */
+	{WEFT_QPT_RC, 9, 2, "last"},
+	{WEFT_QPT_UC, 9, 1, "second"},
+	{WEFT_QPT_UC, 9, 2, "last"},
+	{WEFT_QPT_UD, 9, 1, "picky"},
+	{WEFT_QPT_UD, 8, 1, "last"},
 };
 
 static void first_that_reaches(void **state)
@@ -77,7 +82,7 @@ static void first_that_reaches(void **state)
 	}
 }
 
-/* ---- Those that there are ---- */
+/* ---- Weft's own transports ---- */
 
 static const uint8_t group[16] = {0xff, 0x0e},
 		     group4[16] = {[10] = 0xff, [11] = 0xff, [12] = 239, [15] = 1},
@@ -97,11 +102,11 @@ static void real_ones(void **state)
 		{WEFT_QPT_XRC_RECV, world_gid, "direct"},
 		{WEFT_QPT_UD, group, "direct"},
 		{WEFT_QPT_UD, group4, "direct"},
-		{WEFT_QPT_RC, nobodys_gid, "nowhere"},
-		{WEFT_QPT_UC, nobodys_gid, "nowhere"},
-		{WEFT_QPT_UD, nobodys_gid, "nowhere"},
-		{WEFT_QPT_XRC_SEND, nobodys_gid, "nowhere"},
-		{WEFT_QPT_XRC_RECV, nobodys_gid, "nowhere"},
+		{WEFT_QPT_RC, unused_gid, "nowhere"},
+		{WEFT_QPT_UC, unused_gid, "nowhere"},
+		{WEFT_QPT_UD, unused_gid, "nowhere"},
+		{WEFT_QPT_XRC_SEND, unused_gid, "nowhere"},
+		{WEFT_QPT_XRC_RECV, unused_gid, "nowhere"},
 	};
 
 	world.nic.transports = weft_transports;
@@ -111,7 +116,7 @@ static void real_ones(void **state)
 			rows[i].name);
 }
 
-/* ---- What becomes of requests to nobody ---- */
+/* ---- What becomes of requests to an address that no member has ---- */
 
 static struct weft_qp qp;
 
@@ -133,7 +138,7 @@ static void make(enum weft_qp_type type, const uint8_t dgid[16])
 		assert_int_equal(weft_qp_modify(&qp, qp.state, to, &attr, &world.caller), 0);
 }
 
-/* SEND of no bytes, or of 8 by a key that there is not. */
+/* Posts a SEND of no bytes, or one of 8 bytes with an lkey of no region. */
 static void post(uint64_t wr_id, struct weft_ah *ah, bool bad_key)
 {
 	struct weft_wqe *wqe = weft_sq_next(&qp);
@@ -146,10 +151,10 @@ static void post(uint64_t wr_id, struct weft_ah *ah, bool bad_key)
 
 static void reliable(void **state)
 {
-	make(WEFT_QPT_RC, nobodys_gid);
+	make(WEFT_QPT_RC, unused_gid);
 	post(1, NULL, false);
 	post(2, NULL, false);
-	world_look(); /* the timer runs from the first look */
+	world_look(); /* the timer runs from the first look on */
 	world.now_ns += TIMEOUT_NS - 1;
 	world_look();
 	world_expect_none();
@@ -161,7 +166,7 @@ static void reliable(void **state)
 	weft_qp_destroy(&qp);
 }
 
-/* What is wrong on this side is told all the same. */
+/* An error on the requester's side is told all the same. */
 static void own_fault(void **state)
 {
 	struct weft_ah ah = {.pd = 1};
@@ -170,11 +175,11 @@ static void own_fault(void **state)
 		struct weft_ah *ah;
 	} rows[] = {{WEFT_QPT_RC, NULL}, {WEFT_QPT_UC, NULL}, {WEFT_QPT_UD, &ah}};
 
-	memcpy(ah.dgid, nobodys_gid, 16);
+	memcpy(ah.dgid, unused_gid, 16);
 	world.nic.transports = weft_transports;
 	assert_int_equal(weft_ah_find(&world.nic, &ah), 0);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		make(rows[i].type, nobodys_gid);
+		make(rows[i].type, unused_gid);
 		post(1, rows[i].ah, true);
 		world_expect(1, WEFT_WC_LOC_PROT_ERR);
 		weft_qp_destroy(&qp);
@@ -184,19 +189,18 @@ static void own_fault(void **state)
 
 static void unreliable(void **state)
 {
-	make(WEFT_QPT_UC, nobodys_gid);
+	make(WEFT_QPT_UC, unused_gid);
 	post(1, NULL, false);
 	world_expect(1, WEFT_WC_SUCCESS);
 	weft_qp_destroy(&qp);
 }
 
-/* Datagrams vanish, until somebody has the address. Those to QP 0, as these are, vanish then, too.
- */
+/* Datagrams vanish until a member has the address. Those to QP 0, as these are, vanish then, too. */
 static void datagrams(void **state)
 {
 	struct weft_ah ah = {.pd = 1};
 
-	make(WEFT_QPT_UD, nobodys_gid);
+	make(WEFT_QPT_UD, unused_gid);
 	memcpy(ah.dgid, late_gid, 16);
 	assert_int_equal(weft_ah_find(&world.nic, &ah), 0);
 	post(1, &ah, false);
@@ -210,7 +214,7 @@ static void datagrams(void **state)
 	weft_ah_destroy(&world.nic, &ah);
 }
 
-/* No queue pair is larger than before it was asked what it needs (decision 31). */
+/* No queue pair is larger than it was before transports said how much state they need (decision 31). */
 static void memory(void **state)
 {
 	enum { BEFORE_BYTES = 992, STATE_BEFORE_BYTES = 640 };

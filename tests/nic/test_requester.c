@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The requester over a transport that ends requests when the test says so, in any order:
- * completions come in order, once, whatever becomes of the queue pair meanwhile.
+ * The requester over a transport that ends requests when the test says so, in any order: completions come in
+ * order and once, whatever becomes of the queue pair meanwhile.
  */
 #include "world.h"
 
@@ -22,21 +22,21 @@ enum way { DONE, UNDER_WAY, NOT_READY, REFUSED };
 static struct {
 	struct weft_qp qp;
 	uint64_t seed;
-	enum way way;	       /* what the transport says of the next requests */
-	uint64_t flying[MOST]; /* positions + 1 */
+	enum way way;	       /* what the transport answers to the next requests */
+	uint64_t flying[MOST]; /* their positions in the send queue, + 1 */
 	struct {
 		uint64_t position;
 		enum weft_cause cause;
 	} ended[MOST];
 	uint32_t nended;
-	uint64_t began; /* requests */
+	uint64_t began; /* how many requests have begun */
 	bool left, lets_go;
 	uint64_t polled;
 } w;
 
 static void patient(void)
 {
-	w.lets_go = true; /* a waiting caller gets it */
+	w.lets_go = true; /* the transport lets go as soon as a caller waits for that */
 }
 
 /* ---- The transport ---- */
@@ -94,7 +94,7 @@ static bool drained(struct weft_qp *qp)
 	return w.lets_go;
 }
 
-static bool fault(struct weft_qp *qp, enum weft_event *event)
+static bool is_blamed(struct weft_qp *qp, enum weft_event *event)
 {
 	return false;
 }
@@ -106,7 +106,7 @@ static const struct weft_transport late = {
 	.reaches = reaches,
 	.connect = connect,
 	.abort = leave,
-	.fault = fault,
+	.is_blamed = is_blamed,
 	.most_under_way = MOST,
 	.progress = progress,
 	.drained = drained,
@@ -171,7 +171,8 @@ static void end(uint64_t position, enum weft_cause cause)
 static void in_order(void **state)
 {
 	make();
-	for (int i = 0; i < 3; i++) /* with a flag that is the nic's own */
+	/* ENDED is a flag of the nic's own, which a program may not set */
+	for (int i = 0; i < 3; i++)
 		assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED | WEFT_SEND_ENDED));
 	world_look();
 	world_expect_none();
@@ -190,7 +191,7 @@ static void in_order(void **state)
 	weft_qp_destroy(&w.qp);
 }
 
-/* What is done at once behind one that is not completes behind it. */
+/* A request that is done at once, behind one that is not, completes behind it. */
 static void done_behind(void **state)
 {
 	make();
@@ -243,12 +244,13 @@ static void fenced(void **state)
 	world_expect_none();
 	end(4, WEFT_CAUSE_NONE);
 	world_look();
-	world_expect(5, WEFT_WC_LOC_QP_OP_ERR); /* of a key that is none: it has been carried out */
+	/* its key is of no region, which shows that it was carried out */
+	world_expect(5, WEFT_WC_LOC_QP_OP_ERR);
 	weft_qp_destroy(&w.qp);
 }
 
-/* An error waits for those before it; what is behind is flushed when the transport has let go of
- * it. */
+/* An error waits for the requests before it; those behind it are flushed when the transport has let go of
+ * them. */
 static void fails(void **state)
 {
 	make();
@@ -259,7 +261,7 @@ static void fails(void **state)
 	world_look();
 	world_expect_none();
 	assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
-	assert_int_equal(w.began, 4); /* nothing begins behind it */
+	assert_int_equal(w.began, 4); /* nothing begins behind a failed request */
 	end(0, WEFT_CAUSE_NONE);
 	world_look();
 	world_expect(0, WEFT_WC_SUCCESS);
@@ -278,7 +280,7 @@ static void fails(void **state)
 	weft_qp_destroy(&w.qp);
 }
 
-/* A verdict on one that is tried while others are under way, and its timer. */
+/* A request finds no receive while another is under way: the earlier one completes first. */
 static void not_ready(void **state)
 {
 	make();
@@ -287,7 +289,7 @@ static void not_ready(void **state)
 	assert_true(post(WEFT_OP_SEND, WEFT_SEND_SIGNALED));
 	world_look();
 	world.now_ns += 1;
-	world_look(); /* rnr_retry is 0: its time is up */
+	world_look(); /* rnr_retry is 0, so its time is up */
 	world_expect_none();
 	end(0, WEFT_CAUSE_NONE);
 	world_look();
@@ -319,7 +321,7 @@ static void error_by_hand(void **state)
 	weft_qp_destroy(&w.qp);
 }
 
-/* RESET and destruction wait until nobody touches the requests any more. */
+/* RESET and destruction wait until the transport has let go of all requests. */
 static void reset_waits(void **state)
 {
 	make();
@@ -331,7 +333,7 @@ static void reset_waits(void **state)
 	weft_qp_destroy(&w.qp);
 }
 
-/* 10.3.1.5: those that have begun end, the others stay; then the event. */
+/* 10.3.1.5: requests that have begun end, the others stay; then SQ_DRAINED comes. */
 static void drains(void **state)
 {
 	make();
@@ -367,7 +369,7 @@ static uint32_t draw(uint32_t bound)
 	return (uint32_t)(splitmix64(&w.seed) % bound);
 }
 
-/* Each is signaled: they come in order, errors last. */
+/* All requests are signaled: their completions come in order, and after the first error only errors. */
 static void poll_some(void)
 {
 	struct weft_wc wc;

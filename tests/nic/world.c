@@ -11,9 +11,9 @@
 #include "pool/format_member.h"
 
 struct world world;
-const uint8_t world_gid[16] = {[0] = 0x20, [15] = 1}, nobodys_gid[16] = {[0] = 0x20, [15] = 2};
+const uint8_t world_gid[16] = {[0] = 0x20, [15] = 1}, unused_gid[16] = {[0] = 0x20, [15] = 2};
 
-/* ---- What the nic needs of it ---- */
+/* ---- What the nic needs of its machine ---- */
 
 static void *zeroed(void *context, size_t bytes)
 {
@@ -67,7 +67,7 @@ static void kick(void *context)
 {
 }
 
-/* ---- */
+/* ---- The member, and its looks ---- */
 
 void world_publish(const uint8_t gid[16])
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A nic on a pool of its own, without an api: time stands still unless the test moves it, and
- * nobody works but the test. Its member has one address, world_gid.
+ * A nic on a pool of its own, without an api: time stands still unless the test advances it, and no other
+ * thread or process works on it. Its member has one address, world_gid.
  */
 #ifndef WEFT_TESTS_NIC_WORLD_H
 #define WEFT_TESTS_NIC_WORLD_H
@@ -22,30 +22,32 @@ struct world {
 	struct weft_cq cq;
 	uint64_t now_ns;
 	uint32_t drained_events, fatal_events;
-	enum weft_cause failed_of; /* the last request that failed */
-	void (*yields)(void);	   /* somebody waits; NULL: nothing to do */
-	void (*works)(void);	   /* what others do before the nic looks; likewise */
-	void (*copies)(void);	   /* bytes are about to be moved; likewise */
+	enum weft_cause failed_of; /* why the last failed request has failed */
+	/* called where the nic waits for another thread; NULL: nothing to do */
+	void (*yields)(void);
+	/* called before the nic looks, as the work of others; NULL: nothing to do */
+	void (*works)(void);
+	void (*copies)(void); /* called right before bytes are copied; NULL: nothing to do */
 };
 
 extern struct world world;
-extern const uint8_t world_gid[16], nobodys_gid[16];
+extern const uint8_t world_gid[16], unused_gid[16];
 
 /* cmocka fixtures of a group. */
 int world_attach(void **state);
 int world_detach(void **state);
-/* The same, with a second thread's line, for a card that the test plays itself. */
+/* The same, with a second busy line, for a card that the test plays itself. */
 int world_attach_with_card(void **state);
 int world_detach_with_card(void **state);
 
-/* The same in a pool that there is: 0. */
+/* Joins the pool that WEFT_POOL names, as world_attach does with a new one; returns 0. */
 int world_join(void);
 void world_leave(void);
 
-/* The member has that address from now on. */
+/* Publishes that address as the member's. */
 void world_publish(const uint8_t gid[16]);
 
-void world_look(void); /* as a poll of nothing does */
+void world_look(void); /* looks at all queue pairs, as a poll that finds nothing does */
 void world_expect(uint64_t wr_id, enum weft_wc_status status);
 void world_expect_none(void);
 

@@ -84,7 +84,7 @@ void late_post(int end, enum ibv_wr_opcode opcode, uint32_t bytes)
 	late_begin(end, &wr);
 }
 
-/* How often this thread has gone to sleep; others may have taken its core more often. */
+/* How often this thread has gone to sleep by itself; losing its core to others does not count. */
 static long sleeps(void)
 {
 	struct rusage used;
@@ -104,6 +104,7 @@ void late_stands(uint64_t ns)
 		call_ns = rig_now_ns();
 		assert_int_equal(ibv_poll_cq(rig.cq[0], 1, &wc), 0);
 		if (late_took_ns(call_ns) > 50 * MS && sleeps() != before)
-			fail_msg("a poll took %lu ns, and slept", late_took_ns(call_ns));
+			fail_msg("a poll took %lu ns, and the thread slept in it",
+				 late_took_ns(call_ns));
 	}
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Each kind of request that only the helper of the memory's owner can carry out, while that is stopped: it begins at
- * once, ends when the owner goes on, and has done then what it says; also where the memory is a third's. All of
- * libibverbs in one program.
+ * Each kind of request that only the helper of the memory's owner can carry out, while the owner is stopped:
+ * it begins at once, ends when the owner goes on, and has done what it says by then. Also where the memory is
+ * a third process's. All of libibverbs in one program.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 /* ---- Each kind ---- */
 
-enum { FITS = 1 }; /* what the exchange expects is there */
+enum { FITS = 1 }; /* the swap's compare value is the one that is there */
 
 static const struct row {
 	const char *name;
@@ -34,7 +34,7 @@ static const struct row {
 	{"read of many parts", 3, IBV_WR_RDMA_READ, OWNER_BYTES - 5, 0},
 	{"add", 3, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 0},
 	{"exchange", 3, IBV_WR_ATOMIC_CMP_AND_SWP, 8, FITS},
-	{"exchange in vain", 3, IBV_WR_ATOMIC_CMP_AND_SWP, 8, 0},
+	{"exchange that finds another value", 3, IBV_WR_ATOMIC_CMP_AND_SWP, 8, 0},
 	{"atomic write", 3, IBV_WR_ATOMIC_WRITE, 8, 0},
 	{"inline send", 0, IBV_WR_SEND, 48, 0},
 	{"send of many parts", 0, IBV_WR_SEND, OWNER_BYTES - 7, 0},
@@ -124,7 +124,7 @@ static void each_kind(void **state)
 		play(&rows[i]);
 }
 
-/* A reliable one by XRC that nobody waits for: what it asked for is taken back. */
+/* A SEND by XRC is given up: what it has asked is taken back. */
 static void given_up_by_xrc(void **state)
 {
 	owner_stop(&owner);
@@ -135,7 +135,7 @@ static void given_up_by_xrc(void **state)
 	owner_continue(&owner);
 	rig_move(owner.qp[OWNER_XRC], IBV_QPS_RESET, 0);
 	rig_move(owner.qp[OWNER_XRC], IBV_QPS_RTS, owner_meeting->theirs[OWNER_XRC]);
-	/* the receive that it had taken is there for the next one */
+	/* the receive that the first SEND had taken is there for the next one */
 	late_fill(late_near(0), 1000, 3);
 	late_post(OWNER_XRC, IBV_WR_SEND, 1000);
 	rig_expect(rig.cq[0], IBV_WC_SUCCESS, 7);
@@ -143,7 +143,7 @@ static void given_up_by_xrc(void **state)
 	assert_int_equal(owner_do(OWNER_COUNT, 0), 1);
 }
 
-/* ---- Memory of a third ---- */
+/* ---- Memory of a third process ---- */
 
 static struct two two;
 
@@ -175,7 +175,7 @@ static void stands_at(struct ibv_cq *cq)
 		assert_int_equal(ibv_poll_cq(cq, 1, &wc), 0);
 }
 
-/* By the queue pair of the shared domain, whose own bytes are the third's. */
+/* A request of the queue pair in the shared domain, with bytes of the third process as its own. */
 static void of_a_third(enum ibv_wr_opcode opcode, uint32_t bytes)
 {
 	uint64_t begun_ns;
@@ -191,7 +191,7 @@ static void of_a_third(enum ibv_wr_opcode opcode, uint32_t bytes)
 	rig_expect(two.cq, IBV_WC_SUCCESS, 1);
 }
 
-/* By its peer, to which it is remote. */
+/* A request of that one's peer, to which the third process's memory is remote. */
 static void at_a_third(enum ibv_wr_opcode opcode, uint32_t bytes)
 {
 	uint64_t begun_ns;

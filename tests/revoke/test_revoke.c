@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Once rights have been taken away, no byte changes: writers in other processes write at full speed,
- * a verb shuts them out, and when it returns the memory is filled with a pattern that must stay.
- * Arguments: "helper": no process may reach another's memory itself; a number: seconds for all.
+ * Once rights have been taken away, no byte changes: writers in other processes write at full speed, a verb
+ * revokes their rights, and when it returns the memory is filled with a pattern, which must stay. Arguments:
+ * "helper": no process may copy another's memory itself; a number: how many seconds all tests take.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,15 +23,15 @@
 #include "writer.h"
 
 #define MIB   (1u << 20)
-#define SLACK MIB /* of the pool's size: rings, tables */
-#define TRIES 10  /* to stop a writer in the middle */
+#define SLACK MIB /* of the pool's size: room for rings and tables */
+#define TRIES 10  /* to stop a writer in the middle of an execution */
 
 static uint64_t seconds = 12;
 static bool by_helper;
 
 /* ---- Full speed ---- */
 
-/* What can be taken from importers: not their queue pairs. */
+/* Importers can lose a region, and not their own queue pairs. */
 static enum way ways(void)
 {
 	return scene.imports ? TO_ERROR : WAYS;
@@ -93,7 +93,8 @@ static void await_pool_bytes(uint64_t most)
 	}
 }
 
-/* Whether the writer was in the middle of something, so that the verb ran out of patience. */
+/* Revokes while a writer is stopped. Returns whether that was in the middle of an execution, so that the verb
+ * has waited for it in vain. */
 static bool play_stopped(enum way way, bool dies)
 {
 	uint64_t before, with, begun_ns, took_ns;
@@ -111,7 +112,8 @@ static bool play_stopped(enum way way, bool dies)
 	scene_fill();
 	scene_guard("stopped", way, 20 * MS);
 	if (took_ns > 900 * MS && way == DEREGISTER && scene.place != IN_PLACE)
-		assert_in_range(pool_bytes(), with - SLACK, with + SLACK); /* kept from others */
+		/* the memory is kept out of use */
+		assert_in_range(pool_bytes(), with - SLACK, with + SLACK);
 	if (dies) {
 		writer_kill(&scene.writer[0]);
 		scene_guard("killed", way, 20 * MS);
@@ -125,7 +127,8 @@ static bool play_stopped(enum way way, bool dies)
 	return took_ns > 900 * MS;
 }
 
-/* Whether a writer asks the helper for each byte: it is in the middle of nothing then while it waits. */
+/* Whether the writers ask the test's helper for each copy: one that waits for it is in the middle of no
+ * execution. */
 static bool asks_for_all(enum place place)
 {
 	return by_helper && place == IN_PLACE;
@@ -162,9 +165,9 @@ static void stopped_in_place(void **state)
 	stopped(IN_PLACE);
 }
 
-/* ---- Those that stay ---- */
+/* ---- Rights that stay ---- */
 
-/* The first word behind what writer 0 writes is counted up by writer 1. */
+/* The first word behind what writer 0 writes: writer 1 counts in it. */
 static uint64_t *word_behind(void)
 {
 	uint8_t *end = scene_region_at(scene.pages) + scene.bytes;
@@ -177,8 +180,8 @@ static uint64_t counted(void)
 	return atomic_load((_Atomic uint64_t *)word_behind());
 }
 
-/* A thread of ours adds to the second word over a queue pair that is connected to itself, and takes
- * what was there before into the third. */
+/* A thread of the test adds to the second word, by a queue pair that is connected to itself, and has the old
+ * values placed in the third word. */
 static struct {
 	pthread_t thread;
 	struct ibv_cq *cq;
@@ -237,7 +240,7 @@ static void carry_out(enum ibv_wr_opcode opcode, const struct ibv_mr *from)
 	assert_memory_equal(scene.spare, scene_region_at(scene.pages), scene.bytes);
 }
 
-/* By the keys of old all of the region is reached, both ways. */
+/* By its old keys all of the region can still be reached, as source and as target. */
 static void look_over(void)
 {
 	struct ibv_mr *mr = ibv_reg_mr(scene.pd, scene.spare, scene.bytes, RIG_ALL);
@@ -263,7 +266,7 @@ static void end_own(void)
 	assert_int_equal(ibv_destroy_cq(own.cq), 0);
 }
 
-/* A window, through which writer 1 counts. */
+/* Binds a window, through which writer 1 counts. */
 static struct ibv_mw *show_window(void)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(scene.pd, IBV_MW_TYPE_1);
@@ -281,31 +284,14 @@ static struct ibv_mw *show_window(void)
 	return mw;
 }
 
-/* A queue pair is taken from a process that is stopped, in memory in which others go on to count: nothing of
- * what they add is lost, and they see no error. Whether the former was in the middle of something. */
-static bool play_bystander(enum way way)
+/* Stops writer 0 while both write, takes rights from it in that way, and lets it go on to its end; a
+ * failure's message names `guarded`. Writer 1 writes throughout. Returns whether taking had to wait for writer
+ * 0: whether it was stopped in the middle of an execution. */
+static bool take_from_stopped(enum way way, enum way guarded)
 {
 	const struct wire *wire = scene.writer[1].wire;
 	uint64_t begun_ns, took_ns;
-	struct ibv_mw *mw;
 
-	/* then the one over all of it has two runs in the pool */
-	scene.other = ibv_reg_mr(scene.pd, scene.pages + 8192, 8192, RIG_ALL);
-	assert_non_null(scene.other);
-	scene.mr = ibv_reg_mr(scene.pd, scene_region_at(scene.pages), scene.bytes + 32,
-			      RIG_ALL | IBV_ACCESS_MW_BIND);
-	assert_non_null(scene.mr);
-	memset(word_behind(), 0, 24);
-	for (int i = 0; i < WRITERS; i++) {
-		scene_begin_qp(i);
-		scene_fill_wire(i, true, false);
-	}
-	/* one keeps off the word, the other does nothing else */
-	scene.writer[1].wire->counts = true;
-	scene.writer[1].wire->at = (uintptr_t)word_behind();
-	begin_own();
-	mw = show_window();
-	start_own();
 	for (int i = 0; i < WRITERS; i++)
 		writer_begin(&scene.writer[i]);
 	for (int i = 0; i < WRITERS; i++)
@@ -316,18 +302,48 @@ static bool play_bystander(enum way way)
 	scene_take_from(0, way);
 	took_ns = rig_now_ns() - begun_ns;
 	scene_fill();
-	scene_guard("counting", way, 20 * MS);
+	scene_guard("counting", guarded, 20 * MS);
 	writer_continue(&scene.writer[0]);
-	scene_guard("going on", way, 50 * MS);
+	scene_guard("going on", guarded, 50 * MS);
 	writer_await_end(&scene.writer[0]);
 	writer_await_writes(&scene.writer[1], atomic_load(&wire->writes) + 100);
+	return took_ns > 900 * MS;
+}
+
+/* A queue pair is taken from a writer that is stopped, while others count in the same memory: nothing that
+ * they add is lost, and they see no error. Returns whether the stopped writer was in the middle of an
+ * execution. */
+static bool play_bystander(enum way way)
+{
+	const struct wire *wire = scene.writer[1].wire;
+	struct ibv_mw *mw;
+	bool waited;
+
+	/* because of this region the one over all of the memory is two runs in the pool */
+	scene.other = ibv_reg_mr(scene.pd, scene.pages + 8192, 8192, RIG_ALL);
+	assert_non_null(scene.other);
+	scene.mr = ibv_reg_mr(scene.pd, scene_region_at(scene.pages), scene.bytes + 32,
+			      RIG_ALL | IBV_ACCESS_MW_BIND);
+	assert_non_null(scene.mr);
+	memset(word_behind(), 0, 24);
+	for (int i = 0; i < WRITERS; i++) {
+		scene_begin_qp(i);
+		scene_fill_wire(i, true, false);
+	}
+	/* writer 0 does not touch the word, writer 1 nothing else */
+	scene.writer[1].wire->counts = true;
+	scene.writer[1].wire->at = (uintptr_t)word_behind();
+	begin_own();
+	mw = show_window();
+	start_own();
+	waited = take_from_stopped(way, way);
 	scene_take_from(1, way);
 	writer_await_end(&scene.writer[1]);
 	assert_int_equal(counted(), atomic_load(&wire->writes));
 	end_own();
 	assert_int_equal(ibv_dealloc_mw(mw), 0);
 	scene_end_region();
-	return took_ns > 900 * MS;
+	return waited;
 }
 
 static void bystander(enum place place)
@@ -354,14 +370,15 @@ static void bystander_mixed(void **state)
 	bystander(MIXED);
 }
 
-/* While there is a region over all memory, pages that leave their place in the pool get no other there. */
+/* While there is a region over all memory, pages that have to leave their place in the pool go home and get
+ * no other place there. */
 static void bystander_held(void **state)
 {
 	struct ibv_mr *all;
 
 	scene_begin_memory(POOLED, WRITE_MOST);
 	for (int tries = 1;; tries++) {
-		/* registered before that, to be in the pool */
+		/* registered before that region, so that the pages are in the pool */
 		struct ibv_mr *first =
 			ibv_reg_mr(scene.pd, scene.pages, scene_mapping_bytes(), RIG_ALL);
 		bool stopped;
@@ -432,12 +449,13 @@ static void importer_stopped_in_place(void **state)
 	imported(stopped, IN_PLACE);
 }
 
-/* One importer is stopped, and the region that it writes to ends; another counts in one that stays, and
- * whose memory moves meanwhile. Whether the former was in the middle of something. */
+/* One importer is stopped, and the region that it writes to is deregistered. Another importer counts in a
+ * region that stays, and is rehomed meanwhile. Returns whether the stopped one was in the middle of an
+ * execution. */
 static bool play_counting_importer(void)
 {
 	const struct wire *wire = scene.writer[1].wire;
-	uint64_t begun_ns, took_ns;
+	bool waited;
 
 	scene.mr = ibv_reg_mr(scene.pd, scene_region_at(scene.pages), scene.bytes + 32, RIG_ALL);
 	scene.other = ibv_reg_mr(scene.pd, scene_region_at(scene.pages), scene.bytes + 32, RIG_ALL);
@@ -451,25 +469,11 @@ static bool play_counting_importer(void)
 	scene.writer[1].wire->counts = true;
 	scene.writer[1].wire->at = (uintptr_t)word_behind();
 	scene.writer[1].wire->rkey = scene.other->rkey;
-	for (int i = 0; i < WRITERS; i++)
-		writer_begin(&scene.writer[i]);
-	for (int i = 0; i < WRITERS; i++)
-		writer_await_writes(&scene.writer[i], 1);
-	scene_nap(2 * MS);
-	writer_stop(&scene.writer[0]);
-	begun_ns = rig_now_ns();
-	scene_take_from(0, DEREGISTER);
-	took_ns = rig_now_ns() - begun_ns;
-	scene_fill();
-	scene_guard("counting", ONE_OF_TWO, 20 * MS);
-	writer_continue(&scene.writer[0]);
-	scene_guard("going on", ONE_OF_TWO, 50 * MS);
-	writer_await_end(&scene.writer[0]);
-	writer_await_writes(&scene.writer[1], atomic_load(&wire->writes) + 100);
+	waited = take_from_stopped(DEREGISTER, ONE_OF_TWO);
 	scene_end_region();
 	writer_await_end(&scene.writer[1]);
 	assert_int_equal(counted(), atomic_load(&wire->writes));
-	return took_ns > 900 * MS;
+	return waited;
 }
 
 static void counting_importer(void **state)
@@ -505,8 +509,8 @@ static void resize(int i)
 	assert_int_equal(ibv_resize_cq(scene.cq[i], (int)cqe), 0);
 }
 
-/* No completion is lost, doubled or out of order while the queue changes its size; and none comes
- * into the queue that follows a destroyed one. */
+/* While the completion queue is resized no completion is lost, doubled or out of order; and none comes into
+ * the queue that is made after one was destroyed. */
 static void resize_round(uint32_t completions)
 {
 	uint32_t next[WRITERS] = {0};
@@ -610,8 +614,8 @@ int main(int argc, char **argv)
 			seconds = strtoull(argv[i], NULL, 0);
 	}
 	print_message("SEED=%" PRIu64 ", %" PRIu64 " seconds\n", scene.random, seconds);
-	/* an executor of another host that stands still takes all connections with that host with it, and imports
-	 * stay on theirs */
+	/* when an executor of another host stands still, all connections with that host end; imports are
+	 * possible within a host only */
 	if (getenv("WEFT_TEST_HOSTS"))
 		return cmocka_run_group_tests_name("revoke", between_hosts, open_all, close_all);
 	return cmocka_run_group_tests_name("revoke", tests, open_all, close_all);

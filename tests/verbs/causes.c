@@ -7,7 +7,7 @@
 #define ATOMICS	  (BIT(CMP_SWAP) | BIT(FETCH_ADD))
 #define READS	  (BIT(READ) | ATOMICS)
 #define ONE_SIDED (WRITES | READS)
-#define TAKING	  (SENDS | BIT(WRITE_IMM)) /* a receive */
+#define TAKING	  (SENDS | BIT(WRITE_IMM)) /* that take a receive */
 #define MESSAGES  (SENDS | WRITES | BIT(READ))
 #define POSTED	  (SENDS | ONE_SIDED)
 #define TOO_LONG  0x80000001u
@@ -86,17 +86,17 @@ static void aim_elsewhere(struct rig *rig, uint32_t qpn, uint8_t gid_change, uin
 	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTS_MASK), 0);
 }
 
-static void number_of_nobody(struct rig *rig)
+static void number_of_no_queue_pair(struct rig *rig)
 {
 	aim_elsewhere(rig, 0xfffff0, 0, 0);
 }
 
-static void address_of_nobody(struct rig *rig)
+static void address_of_no_member(struct rig *rig)
 {
 	aim_elsewhere(rig, rig->qp[1]->qp_num, 0x55, 0);
 }
 
-static void psn_of_another(struct rig *rig)
+static void psn_that_differs(struct rig *rig)
 {
 	aim_elsewhere(rig, rig->qp[1]->qp_num, 0, 1);
 }
@@ -145,7 +145,8 @@ const struct cause causes[] = {
 	{"receive in what may not be written", SENDS, .receive = READ_ONLY},
 	{"receive beyond the region", SENDS, .receive_at = CAUSES_BYTES - 7},
 
-	{CAUSE_UNMAPPED, POSTED}, /* the receive's; the remote one of others */
+	/* of a SEND the memory of the receive, of others the memory at the peer */
+	{CAUSE_UNMAPPED, POSTED},
 
 	/* retries */
 	{"no receive, rnr_retry 0", TAKING, .no_receive = true, .rnr_retry = RIG_NO_RNR_RETRY},
@@ -155,9 +156,9 @@ const struct cause causes[] = {
 	{"peer in ERR", POSTED, .before = peer_fails},
 	{"peer connected to another", POSTED, .before = peer_with_another},
 	{"peer destroyed", POSTED, .before = peer_destroyed},
-	{"number of nobody", POSTED, .before = number_of_nobody},
-	{CAUSE_NO_ADDRESS, POSTED, .before = address_of_nobody},
-	{CAUSE_PSN, POSTED, .before = psn_of_another},
+	{"number of no queue pair", POSTED, .before = number_of_no_queue_pair},
+	{CAUSE_NO_ADDRESS, POSTED, .before = address_of_no_member},
+	{CAUSE_PSN, POSTED, .before = psn_that_differs},
 
 	/* flushes */
 	{"queue pair in ERR", POSTED | BIT(RECV), .before = fails},
@@ -166,7 +167,7 @@ const struct cause causes[] = {
 	{CAUSE_FULL_QUEUE, POSTED},
 	{CAUSE_SHARED_QUEUE, BIT(RECV)},
 
-	/* several at once: the order of the checks */
+	/* several causes at once: which one is told shows the order of the checks */
 	{"more than 2 GiB; lkey garbled", MESSAGES, GARBLED, .length = TOO_LONG},
 	{"atomic of 4 bytes; lkey garbled", ATOMICS, GARBLED, .length = 4},
 	{"atomic of 4 bytes; max_rd_atomic 0", ATOMICS, .length = 4, .no_reads = 1},

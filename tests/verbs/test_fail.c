@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Faults that meet something else: a migration, the end of the peer at fault, a new connection, others. What
- * each fault does stands in errors.tsv. */
+/* Faults that meet something else: a transition, the end of the peer at fault, a new connection, other queue
+ * pairs. errors.tsv says what each fault does. */
 #include "rig.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static void write_with_bad_key(struct ibv_qp *qp)
 			 0);
 }
 
-/* The responder is found at fault and moves on at the same instant: it ends in error. */
+/* The responder's fault and a transition of its queue pair to RTS meet: it ends in ERR. */
 static void fault_while_moving(void **state)
 {
 	struct rig *rig = *state;
@@ -55,7 +55,8 @@ static void fault_while_moving(void **state)
 		attr = rig_attr(rig->context, IBV_QPS_RTS, 0);
 		write_with_bad_key(rig->qp[0]);
 		for (int i = 0; i < round % 100; i++)
-			rig_state(rig->qp[1]); /* so that the helper has more and more time */
+			/* each takes a little time, in which the helper may find the fault */
+			rig_state(rig->qp[1]);
 		err = ibv_modify_qp(rig->qp[1], &attr, RIG_RTS_MASK);
 		assert_true(!err || err == EINVAL);
 		rig_expect(rig->cq[0], IBV_WC_REM_ACCESS_ERR, 1);
@@ -65,8 +66,9 @@ static void fault_while_moving(void **state)
 	}
 }
 
-/* A requester that leaves as soon as it has failed does not take the news with it. */
-static void fault_by_who_has_gone(void **state)
+/* The requester is destroyed as soon as it has failed; the responder's program gets its event all the
+ * same. */
+static void fault_by_one_that_has_gone(void **state)
 {
 	struct rig *rig = *state;
 
@@ -85,7 +87,7 @@ static void fault_by_who_has_gone(void **state)
 	}
 }
 
-/* Only its own connection's faults count, not those of an earlier one between the same two. */
+/* A queue pair does not fail by a fault of an earlier connection between the same two. */
 static void fault_of_an_earlier_connection(void **state)
 {
 	struct rig *rig = *state;
@@ -104,7 +106,7 @@ static void fault_of_an_earlier_connection(void **state)
 	}
 }
 
-/* Another queue pair's death does not disturb those that share its completion queues. */
+/* The failure and end of a queue pair do not disturb others that share its completion queues. */
 static void bystanders(void **state)
 {
 	struct rig *rig = *state, spare = {0};
@@ -140,7 +142,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(fault_while_moving, setup, teardown),
-		cmocka_unit_test_setup_teardown(fault_by_who_has_gone, setup, teardown),
+		cmocka_unit_test_setup_teardown(fault_by_one_that_has_gone, setup, teardown),
 		cmocka_unit_test_setup_teardown(fault_of_an_earlier_connection, setup, teardown),
 		cmocka_unit_test_setup_teardown(bystanders, setup, teardown),
 	};

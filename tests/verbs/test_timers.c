@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* How long requests wait for a peer, to the nanosecond, by a clock that stands still. */
+/* How long requests wait for a peer, to the nanosecond, by a clock that only goes on when the test says
+ * so. */
 #include <poll.h>
 #include <time.h>
 
@@ -42,7 +43,8 @@ static void set_rnr_timer(struct ibv_qp *qp, uint8_t code)
 	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER), 0);
 }
 
-/* Nothing comes, however often one looks. No look of the helper, which ours pass by, goes on. */
+/* No completion comes, however often the queue is polled. ibv_modify_qp and ibv_query_qp, which have the
+ * request looked at as well, do not end it either. */
 static void still_waits(struct rig *rig)
 {
 	for (int i = 0; i < 4; i++)
@@ -51,7 +53,7 @@ static void still_waits(struct rig *rig)
 	assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_RTS);
 }
 
-/* What waits does so for that long, neither less nor more. */
+/* A request that waits does so for exactly that long. */
 static void check_patience(struct rig *rig, uint64_t ns, enum ibv_wc_status status, uint64_t wr_id)
 {
 	if (ns) {
@@ -72,7 +74,7 @@ static const uint64_t rnr_timer[32] = {
 	2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
-/* rnr_retry times what the responder's timer says. */
+/* A requester waits rnr_retry times for as long as the responder's timer says. */
 static void each_rnr_timer(void **state)
 {
 	struct rig *rig = *state;
@@ -87,12 +89,12 @@ static void each_rnr_timer(void **state)
 			check_patience(rig, retry * rnr_timer[code] * 10000,
 				       IBV_WC_RNR_RETRY_EXC_ERR, 1);
 			rig_expect(rig->cq[0], IBV_WC_WR_FLUSH_ERR, 2);
-			/* it has done nothing wrong */
+			/* the responder has done nothing wrong */
 			assert_int_equal(rig_state(rig->qp[1]), IBV_QPS_RTS);
 		}
 }
 
-/* 4.096 µs times two to the power of the code, once and for each retry again. */
+/* A requester waits 4.096 µs times two to the power of the timeout's code, once and for each retry again. */
 static void each_timeout(void **state)
 {
 	struct rig *rig = *state;
@@ -107,7 +109,7 @@ static void each_timeout(void **state)
 		}
 }
 
-/* rnr_retry 7 and timeout 0. */
+/* rnr_retry 7 and timeout 0 wait without an end. */
 static void for_ever(void **state)
 {
 	struct rig *rig = *state;
@@ -123,7 +125,7 @@ static void for_ever(void **state)
 			still_waits(rig);
 			clock_advance(365ull * 86400 * 1000 * MS);
 		}
-		nanosleep(&(struct timespec){0, 5 * MS}, NULL); /* the helper looks, too */
+		nanosleep(&(struct timespec){0, 5 * MS}, NULL); /* in which the helper looks, too */
 		still_waits(rig);
 		assert_int_equal(rig_receive(rig->qp[1], 2, memory, bytes, 8), 0);
 		if (silent) {
@@ -137,7 +139,7 @@ static void for_ever(void **state)
 	}
 }
 
-/* Each request has all the time, and so has each reason to wait. */
+/* Each request has the whole time again, and so has each of the two reasons to wait. */
 static void patience_begins_anew(void **state)
 {
 	const uint64_t rnr_ns = 3 * rnr_timer[20] * 10000, timeout_ns = 3 * (4096ull << 8);
@@ -161,7 +163,7 @@ static void patience_begins_anew(void **state)
 	check_patience(rig, timeout_ns, IBV_WC_RETRY_EXC_ERR, 2);
 }
 
-/* The timer of a program that sleeps runs out all the same. */
+/* The timer ends a request while its program sleeps for an event. */
 static void timer_wakes(void **state)
 {
 	struct rig *rig = *state;
@@ -214,7 +216,7 @@ static void peer_with_another(struct rig *rig)
 	rig_move(rig->qp[1], IBV_QPS_RTS, rig->qp[1]->qp_num);
 }
 
-static void number_of_nobody(struct rig *rig)
+static void number_of_no_queue_pair(struct rig *rig)
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, 0xfffff0);
 
@@ -227,7 +229,7 @@ static void number_of_nobody(struct rig *rig)
 	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTS_MASK), 0);
 }
 
-static void address_of_nobody(struct rig *rig)
+static void address_of_no_member(struct rig *rig)
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, rig->qp[1]->qp_num);
 
@@ -243,9 +245,13 @@ static void address_of_nobody(struct rig *rig)
 
 static void no_answer(void **state)
 {
-	static void (*const ways[])(struct rig * rig) = {
-		peer_resets,	  peer_in_init,	     peer_in_error, peer_with_another,
-		number_of_nobody, address_of_nobody, peer_destroyed};
+	static void (*const ways[])(struct rig * rig) = {peer_resets,
+							 peer_in_init,
+							 peer_in_error,
+							 peer_with_another,
+							 number_of_no_queue_pair,
+							 address_of_no_member,
+							 peer_destroyed};
 	struct rig *rig = *state;
 
 	for (size_t i = 0; i < COUNT(ways); i++) {
@@ -253,7 +259,7 @@ static void no_answer(void **state)
 		ways[i](rig);
 		assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_WRITE, 1, 64), 0);
 		assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_READ, 2, 64), 0);
-		/* 1.05 ms, and twice again */
+		/* 1.05 ms, once and for two retries */
 		check_patience(rig, 3 * (4096ull << 8), IBV_WC_RETRY_EXC_ERR, 1);
 		rig_expect(rig->cq[0], IBV_WC_WR_FLUSH_ERR, 2);
 	}
