@@ -357,7 +357,7 @@ def stages(folder, beside):
         ('unit', 'test programs in C', {'all'},
          lambda: unit(folder, '--no-suite', 'slow', *NOT_ASIDE, *NOT_WAITS, '--no-suite', 'alone')),
         ('unit', 'test programs in C', {'quick'},
-         lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long', *NOT_WAITS)),
+         lambda: unit(folder, '--no-suite', 'slow', '--no-suite', 'long', '--no-suite', 'not-quick', *NOT_WAITS)),
         ('pytest', 'whole programs', {'all'},
          lambda: pytest(folder, 'not slow and not aside and not waits and not alone')),
         ('join', 'whole programs', {'quick'}, lambda: beside['programs-quick'].join()),
