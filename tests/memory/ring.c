@@ -57,6 +57,15 @@ static bool close_descriptor(struct ring *ring)
 	return true;
 }
 
+/* Where the program's memory for a ring stands: the last field of either table of offsets, which is called resv2 in Linux's headers
+ * before 6.5, and user_addr since. */
+static void set_place(void *offsets, const void *place)
+{
+	uint64_t at = (uintptr_t)place;
+
+	memcpy((uint8_t *)offsets + sizeof(struct io_cqring_offsets) - sizeof(at), &at, sizeof(at));
+}
+
 bool ring_open(struct ring *ring, enum ring_held held, void *buffer, unsigned int len_bytes)
 {
 	struct iovec vector = {buffer, len_bytes};
@@ -67,8 +76,8 @@ bool ring_open(struct ring *ring, enum ring_held held, void *buffer, unsigned in
 		ring->own = aligned_alloc(RINGS_BYTES, 2 * RINGS_BYTES);
 		memset(ring->own, 0, 2 * RINGS_BYTES);
 		ring->params.flags = SETUP_NO_MMAP | SETUP_REGISTERED_ONLY;
-		ring->params.cq_off.resv2 = (uintptr_t)ring->own;
-		ring->params.sq_off.resv2 = (uintptr_t)ring->own + RINGS_BYTES;
+		set_place(&ring->params.cq_off, ring->own);
+		set_place(&ring->params.sq_off, ring->own + RINGS_BYTES);
 		ring->flags = ENTER_REGISTERED;
 	}
 	ring->fd = (int)syscall(SYS_io_uring_setup, ENTRIES, &ring->params);
