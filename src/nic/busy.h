@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* A thread's line while it executes at a member (struct weft_pool_line). */
+/* A thread's line while it executes at a member (struct weft_pool_busy_line). */
 #ifndef WEFT_NIC_BUSY_H
 #define WEFT_NIC_BUSY_H
 

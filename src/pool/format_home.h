@@ -34,7 +34,7 @@ struct weft_pool_home {
 
 /* A member, as those of its own host see it. */
 struct weft_pool_near {
-	_Alignas(WEFT_PAGE) struct weft_pool_line line[WEFT_MEMBER_LINES];
+	_Alignas(WEFT_PAGE) struct weft_pool_busy_line line[WEFT_MEMBER_LINES];
 	/* by line */
 	_Atomic uint64_t also[WEFT_MEMBER_LINES]; /* [O] the thread */
 

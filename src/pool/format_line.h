@@ -79,13 +79,13 @@ static inline uint64_t weft_also_add(uint64_t also, uint64_t busy, uint16_t memb
 	       (named && named != member + 1u ? WEFT_ALSO_ALL : member + 1u);
 }
 
-struct weft_pool_line {
+struct weft_pool_busy_line {
 	_Atomic uint64_t busy;	       /* [O] the thread */
 	struct weft_counters counters; /* [O] the thread */
 };
 
 _Static_assert(WEFT_MEMBERS < 1 << WEFT_BUSY_MEMBER_BITS && WEFT_BUSY_BITS < 31,
 	       "a busy line has room");
-_Static_assert(sizeof(struct weft_pool_line) == WEFT_LINE, "a thread writes one line");
+_Static_assert(sizeof(struct weft_pool_busy_line) == WEFT_LINE, "a thread writes one line");
 
 #endif

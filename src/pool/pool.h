@@ -24,7 +24,7 @@ struct weft_span;
 struct weft_pool_alarm;
 struct weft_pool_ask;
 struct weft_pool_leases;
-struct weft_pool_line;
+struct weft_pool_busy_line;
 struct weft_pool_home;
 struct weft_pool_member;
 struct weft_pool_near;
@@ -66,7 +66,7 @@ struct weft_pool {
 /* A thread's place in the pool: its busy line and its ask. shared: more threads than lines; the
  * thread takes weft_pool_share_lock() around its use. */
 struct weft_caller {
-	struct weft_pool_line *line;
+	struct weft_pool_busy_line *line;
 	struct weft_pool_ask *ask;
 	uint32_t thread; /* a number that no other living thread has; 0: it must not own locks */
 	uint16_t index;

@@ -50,7 +50,7 @@ static const uint64_t layout[] = {
 	offsetof(struct weft_pool_near, signalled),
 	offsetof(struct weft_pool_near, asleep),
 	sizeof(struct weft_pool_leases),
-	sizeof(struct weft_pool_line),
+	sizeof(struct weft_pool_busy_line),
 	sizeof(struct weft_pool_ask),
 	offsetof(struct weft_pool_ask, id),
 	offsetof(struct weft_pool_ask, answered),

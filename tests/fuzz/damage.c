@@ -158,7 +158,8 @@ static void add_near(uint64_t off)
 	FIELD(off, struct weft_pool_near, also);
 	FIELD(off, struct weft_pool_near, asleep);
 	for (uint64_t i = 0; i < 3; i++)
-		FIELD(off + i * sizeof(struct weft_pool_line), struct weft_pool_near, line[0].busy);
+		FIELD(off + i * sizeof(struct weft_pool_busy_line), struct weft_pool_near,
+		      line[0].busy);
 }
 
 static void add_qp(uint64_t off)
