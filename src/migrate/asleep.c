@@ -168,8 +168,8 @@ static bool call_is_harmless(const struct weft_asleep *asleep, const struct know
 	return call != NULL;
 }
 
-enum weft_asleep_how weft_asleep(const char *line, uintptr_t start, uintptr_t end,
-				 struct weft_asleep *asleep)
+enum weft_asleep_kind weft_asleep(const char *line, uintptr_t start, uintptr_t end,
+				  struct weft_asleep *asleep)
 {
 	bool harmless;
 

@@ -18,7 +18,7 @@ struct weft_asleep {
 	uintptr_t stack, code; /* where the thread goes on */
 };
 
-enum weft_asleep_how {
+enum weft_asleep_kind {
 	WEFT_ASLEEP_NOT, /* runs, sleeps in a page fault, in a call not known here, or in one that may store */
 	WEFT_ASLEEP_HARMLESSLY,
 	WEFT_ASLEEP_DEAD, /* an ended main thread stays listed until the process ends */
@@ -28,7 +28,7 @@ enum weft_asleep_how {
  * line: what /proc/self/task/TID/syscall says of the thread, ended by NUL. [start, end): the pages. Not harmless is,
  * too, a thread whose stack they hold, or to which a signal would store there. Touches nothing but its arguments.
  */
-enum weft_asleep_how weft_asleep(const char *line, uintptr_t start, uintptr_t end,
-				 struct weft_asleep *asleep);
+enum weft_asleep_kind weft_asleep(const char *line, uintptr_t start, uintptr_t end,
+				  struct weft_asleep *asleep);
 
 #endif

@@ -153,11 +153,11 @@ static int list_threads(void)
 /* ---- what they do ---- */
 
 /* asleep->call is negative if nothing is known. */
-static enum weft_asleep_how look_at_thread(unsigned int i, struct weft_asleep *asleep)
+static enum weft_asleep_kind look_at_thread(unsigned int i, struct weft_asleep *asleep)
 {
 	struct slot *slot = &slots[i];
 	char line[WEFT_TASKS_LINE];
-	enum weft_asleep_how how;
+	enum weft_asleep_kind kind;
 
 	asleep->call = -1;
 	if (slot->call < 0) {
@@ -166,12 +166,12 @@ static enum weft_asleep_how look_at_thread(unsigned int i, struct weft_asleep *a
 			return WEFT_ASLEEP_NOT; /* not allowed, or ended */
 		self.open++;
 	}
-	how = weft_tasks_read_call(slot->call, line)
-		      ? weft_asleep(line, self.start, self.end, asleep)
-		      : WEFT_ASLEEP_NOT;
-	if (how == WEFT_ASLEEP_NOT || self.open > MOST_OPEN)
+	kind = weft_tasks_read_call(slot->call, line)
+		       ? weft_asleep(line, self.start, self.end, asleep)
+		       : WEFT_ASLEEP_NOT;
+	if (kind == WEFT_ASLEEP_NOT || self.open > MOST_OPEN)
 		close_call(slot);
-	return how;
+	return kind;
 }
 
 /* Whether it is known that no signal to the thread is put on a stack among the pages. */
@@ -210,7 +210,7 @@ static bool is_settled(unsigned int i)
 {
 	struct slot *slot = &slots[i];
 	struct weft_asleep asleep;
-	enum weft_asleep_how how;
+	enum weft_asleep_kind kind;
 
 	if (slot->state == FREE || slot->state == PARKED || slot->state == DEAD)
 		return true;
@@ -220,10 +220,10 @@ static bool is_settled(unsigned int i)
 	}
 	if (slot->called && !self.called_late)
 		return false;
-	how = look_at_thread(i, &asleep);
-	if (how == WEFT_ASLEEP_DEAD)
+	kind = look_at_thread(i, &asleep);
+	if (kind == WEFT_ASLEEP_DEAD)
 		slot->state = DEAD;
-	else if (how == WEFT_ASLEEP_HARMLESSLY && (slot->called || slot->deaf) && may_be_left(i))
+	else if (kind == WEFT_ASLEEP_HARMLESSLY && (slot->called || slot->deaf) && may_be_left(i))
 		slot->state = LEFT;
 	else
 		slot->state = RUNNING;
