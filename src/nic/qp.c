@@ -529,13 +529,13 @@ static enum weft_pool_conn conn_of(const struct weft_qp *qp)
 
 /* An executor left behind may go on from now on. One that was made, or made anew, after it stopped is not
  * where it is. */
-static void lose_stopped(struct weft_nic *nic)
+static void lose_to_suspects(struct weft_nic *nic)
 {
 	for (uint32_t i = 0; i < qps_end(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);
 
 		if (qp && conn_of(qp) == WEFT_CONN_REHOMING &&
-		    qp->made < nic->pool->calls->stopped_at(nic->pool, qp->index))
+		    qp->made < nic->pool->calls->suspects_at(nic->pool, qp->index))
 			atomic_store_explicit(&qp->lost, true, memory_order_relaxed);
 	}
 }
@@ -566,7 +566,7 @@ void weft_nic_hold(struct weft_nic *nic)
 	publish_move(nic, WEFT_MOVING_HOLDS);
 	WEFT_STEP(qp_all_held);
 	nic->pool->calls->quiesce(nic->pool, 0, weft_pool_age(nic->pool));
-	lose_stopped(nic);
+	lose_to_suspects(nic);
 	publish_move(nic, WEFT_MOVING_LEAVES);
 	/* an executor that reads the phase before this one, behind its bytes, has stored them by now */
 	nic->pool->calls->barrier(nic->pool);

@@ -158,10 +158,10 @@ void weft_pool_share_unlock(struct weft_pool *pool);
 int weft_pool_quiesce(struct weft_pool *pool, uint32_t qp_index, uint64_t made);
 /* The same of executors of other hosts alone, at any of its queue pairs; nobody becomes a suspect. */
 int weft_pool_ask_hosts(struct weft_pool *pool);
-/* The age from which on what is made is out of the reach of those that are known to be stopped at that
- * queue pair of ours; 0: nobody is. */
-uint64_t weft_pool_stopped_at(struct weft_pool *pool, uint32_t qp_index);
-/* Grows with each executor that is found stopped: what is made afterwards is out of its reach. */
+/* The age from which on what is made is out of the reach of the suspects at that queue pair of ours; 0: there
+ * is none. */
+uint64_t weft_pool_suspects_at(struct weft_pool *pool, uint32_t qp_index);
+/* Grows with each suspect: what is made afterwards is out of its reach. */
 static inline uint64_t weft_pool_age(const struct weft_pool *pool)
 {
 	return atomic_load_explicit(&pool->age, memory_order_relaxed);
@@ -272,7 +272,7 @@ struct weft_pool_calls {
 		       uint64_t len_bytes);
 
 	int (*quiesce)(struct weft_pool *pool, uint32_t qp_index, uint64_t made);
-	uint64_t (*stopped_at)(struct weft_pool *pool, uint32_t qp_index);
+	uint64_t (*suspects_at)(struct weft_pool *pool, uint32_t qp_index);
 	void (*barrier)(struct weft_pool *pool);
 	void (*share_lock)(struct weft_pool *pool);
 	void (*share_unlock)(struct weft_pool *pool);

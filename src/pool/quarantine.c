@@ -62,7 +62,7 @@ int weft_quarantine_look(struct weft_pool *pool, uint16_t member, uint32_t line,
 	return found;
 }
 
-uint64_t weft_pool_stopped_at(struct weft_pool *pool, uint32_t qp_index)
+uint64_t weft_pool_suspects_at(struct weft_pool *pool, uint32_t qp_index)
 {
 	const struct weft_quarantine *q = &weft_attachment(pool)->quarantine;
 	uint64_t at = weft_busy_at(pool->me, qp_index), last = 0;

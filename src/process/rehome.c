@@ -39,10 +39,10 @@ void weft_rehome(void)
 
 void weft_rehome_from_qp(uint32_t index)
 {
-	uint64_t stopped_at = weft_pool_stopped_at(weft_process.pool, index);
+	uint64_t suspects_at = weft_pool_suspects_at(weft_process.pool, index);
 
-	if (!stopped_at)
+	if (!suspects_at)
 		return;
-	weft_region_expose(stopped_at);
+	weft_region_expose(suspects_at);
 	weft_rehome();
 }

@@ -141,14 +141,14 @@ static void test_stopped(void **state)
 	 * out of its reach */
 	await(is_silent, 20000);
 	assert_in_range(end_rights(-ETIMEDOUT), 0, 900 * MS);
-	assert_int_not_equal(weft_pool_stopped_at(pool, 7), 0);
+	assert_int_not_equal(weft_pool_suspects_at(pool, 7), 0);
 	for (int i = 0; i < 50; i++)
 		other_tick(pool);
 	assert_false(is_all_free());
 	kill(other.pid, SIGCONT);
 	other_tell(&other, OTHER_USES);
 	await(is_all_free, 20000);
-	assert_int_equal(weft_pool_stopped_at(pool, 7), 0);
+	assert_int_equal(weft_pool_suspects_at(pool, 7), 0);
 }
 
 /* A silent host may only be slow: when it goes on it is a live member again, and has lost nothing. */

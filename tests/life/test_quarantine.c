@@ -84,8 +84,8 @@ static void test_goes_on(void **state)
 	/* the suspect is at one queue pair, and delays the revocation of no other */
 	assert_int_equal(weft_pool_quiesce(pool, AT_QP, 0), -ETIMEDOUT);
 	assert_int_equal(weft_pool_quiesce(pool, AT_QP + 1, 0), 0);
-	assert_int_equal(weft_pool_stopped_at(pool, AT_QP), 1);
-	assert_int_equal(weft_pool_stopped_at(pool, AT_QP + 1), 0);
+	assert_int_equal(weft_pool_suspects_at(pool, AT_QP), 1);
+	assert_int_equal(weft_pool_suspects_at(pool, AT_QP + 1), 0);
 	/* memory that was made after the suspect is out of its reach */
 	assert_int_equal(weft_pool_quiesce(pool, 0, 1), 0);
 	assert_in_range(now_ms() - begun, 0, 500);
@@ -99,7 +99,7 @@ static void test_goes_on(void **state)
 	}
 	subject_go(&s);
 	subject_await(&s, 3);
-	assert_int_equal(weft_pool_stopped_at(pool, AT_QP), 0);
+	assert_int_equal(weft_pool_suspects_at(pool, AT_QP), 0);
 	weft_pool_sweep(pool);
 	assert_int_equal(pool->nretired, 0);
 	assert_int_equal(weft_pool_quiesce(pool, 0, 0), 0);
