@@ -393,7 +393,7 @@ void weft_wire_tell(struct weft_wire *wire)
 		[WEFT_CARD_TIMEOUTS] = all.timeouts,
 		[WEFT_CARD_WRONG_ICRC] = in->wrong_icrc,
 		[WEFT_CARD_WEAK_ICRC] = in->weak_icrc,
-		[WEFT_CARD_NOBODYS] = in->nobodys,
+		[WEFT_CARD_NO_QP] = in->no_qp,
 		[WEFT_CARD_UNSENT] = wire->out->unsent,
 	};
 

@@ -197,7 +197,7 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 	}
 	port = find_engine(sw, packet.dest_qpn);
 	if (!port) {
-		sw->counters.nobodys++;
+		sw->counters.no_qp++;
 		return;
 	}
 	if (begin_turn(sw, port, true))

@@ -38,7 +38,7 @@ struct weft_switch_calls {
 };
 
 struct weft_switch_counters {
-	uint64_t came, came_bytes, foreign, wrong_icrc, weak_icrc, nobodys;
+	uint64_t came, came_bytes, foreign, wrong_icrc, weak_icrc, no_qp;
 };
 
 struct weft_switch {

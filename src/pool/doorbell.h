@@ -36,7 +36,7 @@ enum weft_card_reach {
 	X(TIMEOUTS, "timeouts")                                                                    \
 	X(WRONG_ICRC, "wrong_icrc")                                                                \
 	X(WEAK_ICRC, "taken_on_16_bits")                                                           \
-	X(NOBODYS, "for_no_queue_pair")                                                            \
+	X(NO_QP, "for_no_queue_pair")                                                              \
 	X(UNSENT, "unsent")
 
 enum weft_card_count {

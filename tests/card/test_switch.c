@@ -132,7 +132,7 @@ static void by_number(void **state)
 	send_from(1, QPN(0), 1);
 	assert_int_equal(did[0].came, 2);
 	assert_int_equal(sw.counters.came, PORTS + 4);
-	assert_int_equal(sw.counters.nobodys, 1);
+	assert_int_equal(sw.counters.no_qp, 1);
 	assert_int_equal(sw.counters.foreign, 1);
 	assert_int_equal(sw.counters.wrong_icrc, 1);
 	assert_int_equal(sw.counters.weak_icrc, 1);
@@ -146,7 +146,7 @@ static void comes_and_goes(void **state)
 	weft_switch_remove(&sw, &port[5]);
 	assert_int_equal(weft_switch_add(&sw, &again), -EEXIST);
 	send_from(1, QPN(5), 1);
-	assert_int_equal(sw.counters.nobodys, 1);
+	assert_int_equal(sw.counters.no_qp, 1);
 	/* a removed port with packets to answer, and with a deadline, leaves nothing in the switch */
 	qp[3].deadline_ns = 1;
 	send_from(1, QPN(3), 1);
