@@ -12,14 +12,14 @@
 
 int weft_map(struct weft_backed *b, uint8_t **base)
 {
-	const int how = MAP_SHARED | MAP_NORESERVE;
+	const int flags = MAP_SHARED | MAP_NORESERVE;
 	bool apart = b->home != &b->far;
-	void *at = mmap(NULL, b->bytes, PROT_NONE, how, apart ? b->far.fd : b->life, 0);
+	void *at = mmap(NULL, b->bytes, PROT_NONE, flags, apart ? b->far.fd : b->life, 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
 	if (apart && mmap((uint8_t *)at + WEFT_OFF_HOME, WEFT_OFF_HOME_END - WEFT_OFF_HOME,
-			  PROT_NONE, how | MAP_FIXED, b->life, WEFT_OFF_HOME) == MAP_FAILED) {
+			  PROT_NONE, flags | MAP_FIXED, b->life, WEFT_OFF_HOME) == MAP_FAILED) {
 		int err = -errno;
 
 		munmap(at, b->bytes);

@@ -336,21 +336,23 @@ static bool is_until_a_time(const struct call *call)
 	       (call->number == SYS_clock_nanosleep && call->arg[1] & TIMER_ABSTIME);
 }
 
-static void keep_timeout(struct call *call, const struct known *how, long long since_ns)
+static void keep_timeout(struct call *call, const struct known *known_call, long long since_ns)
 {
-	uintptr_t *timeout = &call->arg[how->timeout], *other = &call->arg[how->other];
+	uintptr_t *timeout = &call->arg[known_call->timeout],
+		  *other = &call->arg[known_call->other];
 
 	/* only libc's functions surely use no argument's register after the call, and have a timeout for themselves */
 	if (!is_of_libc(call->code) || is_until_a_time(call))
 		return;
-	switch ((enum unit)how->unit) {
+	switch ((enum unit)known_call->unit) {
 	case NO_TIMEOUT:
 		break;
 	case MS:
 		keep_ms(timeout, since_ns);
 		break;
 	case SPEC:
-		keep_spec(timeout, how->other ? (const struct timespec *)*other : NULL, since_ns);
+		keep_spec(timeout, known_call->other ? (const struct timespec *)*other : NULL,
+			  since_ns);
 		break;
 	case KEPT:
 		keep_kept((struct timespec *)*timeout, other, since_ns);
@@ -407,7 +409,7 @@ long long weft_again_now(void)
 void weft_again(void *context, const struct weft_asleep *asleep, long long since_ns)
 {
 	mcontext_t *at = &((ucontext_t *)context)->uc_mcontext;
-	const struct known *how;
+	const struct known *known_call;
 	struct call call;
 
 	/* the kernel begins it anew after ours, which it would not have done after that other signal */
@@ -415,9 +417,9 @@ void weft_again(void *context, const struct weft_asleep *asleep, long long since
 		end_call(at);
 	if (!read_call(at, asleep, &call))
 		return;
-	how = find_known_call(call.number);
-	if (!how || waiting(context))
+	known_call = find_known_call(call.number);
+	if (!known_call || waiting(context))
 		return;
-	keep_timeout(&call, how, since_ns);
+	keep_timeout(&call, known_call, since_ns);
 	make_call(at, &call);
 }

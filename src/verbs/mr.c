@@ -83,7 +83,7 @@ static int explain(const char *verb, int err, const void *addr, size_t length)
 }
 
 /* What is mapped at the addresses of a region on demand may change: the pool would have what was there. */
-static unsigned int how(unsigned int access)
+static unsigned int region_flags(unsigned int access)
 {
 	return (access & ACCESS_MOVES ? WEFT_REGION_MOVE : 0) |
 	       (access & IBV_ACCESS_ON_DEMAND ? WEFT_REGION_STAY : 0) |
@@ -122,7 +122,7 @@ static int acquire_memory(struct weft_verbs_mr *mr, void *addr, size_t length, u
 	/* -EIO: the driver has not begun, or has ended, and then there is no memory of devices */
 	if (on_device != -ENOENT && on_device != -ENOPKG && on_device != -EIO)
 		return on_device;
-	err = weft_region_acquire(addr, length, how(access), &mr->region);
+	err = weft_region_acquire(addr, length, region_flags(access), &mr->region);
 	return err == -EFAULT && on_device == -ENOPKG ? -ENOPKG : err;
 }
 

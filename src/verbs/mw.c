@@ -86,7 +86,7 @@ int weft_verbs_bind(const char *verb, struct ibv_mw *mw, uint32_t rkey,
 	return 0;
 }
 
-static int post_bind(struct weft_qp *qp, struct ibv_mw *mw, const struct ibv_mw_bind *how,
+static int post_bind(struct weft_qp *qp, struct ibv_mw *mw, const struct ibv_mw_bind *bind,
 		     uint32_t rkey, struct weft_caller *caller)
 {
 	struct weft_wqe *wqe = weft_sq_next(qp);
@@ -94,18 +94,18 @@ static int post_bind(struct weft_qp *qp, struct ibv_mw *mw, const struct ibv_mw_
 
 	if (!wqe || !weft_sq_open(qp) || !weft_sq_has(qp, WEFT_OP_BIND_MW))
 		return weft_verbs_refuse_send("ibv_bind_mw", qp, WEFT_OP_BIND_MW, 0);
-	wqe->wr_id = how->wr_id;
+	wqe->wr_id = bind->wr_id;
 	wqe->opcode = WEFT_OP_BIND_MW;
-	wqe->flags = (uint8_t)how->send_flags;
+	wqe->flags = (uint8_t)bind->send_flags;
 	wqe->imm = 0;
-	err = weft_verbs_bind("ibv_bind_mw", mw, rkey, &how->bind_info, wqe);
+	err = weft_verbs_bind("ibv_bind_mw", mw, rkey, &bind->bind_info, wqe);
 	if (!err)
 		weft_sq_submit(qp, wqe, caller);
 	return err;
 }
 
 /* ibv_bind_mw has seen that it is of type 1. */
-int weft_verbs_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *how)
+int weft_verbs_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct weft_caller *caller = weft_caller();
 	const char *verb = "ibv_bind_mw";
@@ -117,16 +117,16 @@ int weft_verbs_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bin
 	if (weft_explain_stale(verb, ibqp, WEFT_HANDLE_QP) ||
 	    weft_explain_stale(verb, mw, WEFT_HANDLE_MW))
 		return EINVAL;
-	if (!how)
+	if (!bind)
 		return weft_broken(verb, MISSING, weft_value("mw_bind"));
-	if (how->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED)
-		return weft_broken(verb, WINDOW_ZERO, how->bind_info.mw_access_flags);
+	if (bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED)
+		return weft_broken(verb, WINDOW_ZERO, bind->bind_info.mw_access_flags);
 	qp = &weft_qp(ibqp)->nic;
-	if (weft_handle_is(how->bind_info.mr, WEFT_HANDLE_MR) && how->bind_info.mr->pd != mw->pd)
-		return weft_broken(verb, WINDOW_DOMAIN, mw->rkey, how->bind_info.mr->rkey);
+	if (weft_handle_is(bind->bind_info.mr, WEFT_HANDLE_MR) && bind->bind_info.mr->pd != mw->pd)
+		return weft_broken(verb, WINDOW_DOMAIN, mw->rkey, bind->bind_info.mr->rkey);
 	rkey = ibv_inc_rkey(mw->rkey);
 	own = weft_lock(qp->nic, &qp->lock, caller->thread);
-	err = post_bind(qp, mw, how, rkey, caller);
+	err = post_bind(qp, mw, bind, rkey, caller);
 	weft_unlock(&qp->lock, own);
 	if (!err)
 		mw->rkey = rkey;

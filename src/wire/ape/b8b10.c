@@ -92,16 +92,16 @@ uint16_t weft_ape_b8b10_encode(const struct weft_ape_b8b10 *t, unsigned int valu
 enum weft_ape_symbol weft_ape_b8b10_decode(const struct weft_ape_b8b10 *t, uint16_t symbol,
 					   bool *plus, uint16_t *value)
 {
-	enum weft_ape_symbol how = WEFT_APE_SYMBOL_GOOD;
+	enum weft_ape_symbol kind = WEFT_APE_SYMBOL_GOOD;
 
 	*value = t->value[*plus][symbol];
 	if (*value == NONE) {
 		*value = t->value[!*plus][symbol];
-		how = *value == NONE ? WEFT_APE_SYMBOL_BAD : WEFT_APE_SYMBOL_DISPARITY;
+		kind = *value == NONE ? WEFT_APE_SYMBOL_BAD : WEFT_APE_SYMBOL_DISPARITY;
 	}
 	if (!balanced(symbol, 10))
 		*plus = ones(symbol) > 5;
-	else if (how == WEFT_APE_SYMBOL_DISPARITY)
+	else if (kind == WEFT_APE_SYMBOL_DISPARITY)
 		*plus = !*plus;
-	return how;
+	return kind;
 }

@@ -132,9 +132,9 @@ static void pop_slot(struct weft_ape_lane_rx *l)
 static void symbol_in(struct weft_ape_phy *p, struct weft_ape_lane_rx *l)
 {
 	uint16_t value;
-	enum weft_ape_symbol how = weft_ape_b8b10_decode(p->table, l->shift, &l->plus, &value);
+	enum weft_ape_symbol kind = weft_ape_b8b10_decode(p->table, l->shift, &l->plus, &value);
 
-	if (how != WEFT_APE_SYMBOL_GOOD) {
+	if (kind != WEFT_APE_SYMBOL_GOOD) {
 		l->now.bad = true;
 		l->faults += FAULT;
 	} else if (l->faults) {
