@@ -184,8 +184,8 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 
 #define VERB "ibv_modify_qp"
 
-static int check_move(const struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_state to,
-		      uint32_t mask)
+static int check_transition(const struct weft_qp *qp, enum weft_qp_state from,
+			    enum weft_qp_state to, uint32_t mask)
 {
 	uint64_t was = weft_value(weft_explain_state(from)),
 		 will = weft_value(weft_explain_state(to));
@@ -372,7 +372,7 @@ int weft_verbs_modify(struct weft_verbs_qp *qp, const struct ibv_qp_attr *attr, 
 	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != (enum ibv_qp_state)from)
 		return weft_broken(VERB, CURRENT, qp->nic.qpn, weft_value(weft_explain_state(from)),
 				   weft_value(weft_explain_state(attr->cur_qp_state)));
-	err = check_move(&qp->nic, from, to, (uint32_t)mask);
+	err = check_transition(&qp->nic, from, to, (uint32_t)mask);
 	if (!err)
 		err = check_values(qp->nic.qpn, attr, mask);
 	if (err)

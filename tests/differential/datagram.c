@@ -195,8 +195,8 @@ void run_datagrams(struct world *world, struct wish wish)
 	what("datagrams");
 	pick_wish(world, &wish);
 	pair_open(world, &pair, &wish);
-	pair_move(world, &pair, 0, IBV_QPS_RTS, &wish);
-	pair_move(world, &pair, 1, one_in(world, 5) ? IBV_QPS_RTR : IBV_QPS_RTS, &wish);
+	pair_modify(world, &pair, 0, IBV_QPS_RTS, &wish);
+	pair_modify(world, &pair, 1, one_in(world, 5) ? IBV_QPS_RTR : IBV_QPS_RTS, &wish);
 	what(" peer=%s", state_name(qp_state(pair.qp[1])));
 	for (uint32_t i = 0; i < receives; i++)
 		post_receive(world, &pair, 1, i);
@@ -248,8 +248,8 @@ void case_datagram_in_state(struct world *world)
 	open_target(world, &target);
 	pair_open(world, &pair, &wish);
 	if (state != IBV_QPS_RESET)
-		pair_move(world, &pair, end, state, &wish);
-	pair_move(world, &pair, !end, IBV_QPS_RTS, &wish);
+		pair_modify(world, &pair, end, state, &wish);
+	pair_modify(world, &pair, !end, IBV_QPS_RTS, &wish);
 	post_receive(world, &pair, 1, 1);
 	pick_datagram(world, &pair, &target, &request, 0, false);
 	request.wr.send_flags |= IBV_SEND_SIGNALED;
@@ -257,7 +257,7 @@ void case_datagram_in_state(struct world *world)
 	waits = end == 0 && state == IBV_QPS_SQD;
 	tell_completions(world, &pair, waits ? 0 : last);
 	tell_headers(world, &pair);
-	pair_move(world, &pair, 0, IBV_QPS_ERR, &wish);
+	pair_modify(world, &pair, 0, IBV_QPS_ERR, &wish);
 	tell_completions(world, &pair, waits ? last : 0);
 	pair_close(&pair);
 	close_target(&target);
@@ -346,7 +346,7 @@ void case_answer(struct world *world)
 	open_target(world, &target);
 	pair_open(world, &pair, &wish);
 	for (int end = 0; end < 2; end++)
-		pair_move(world, &pair, end, IBV_QPS_RTS, &wish);
+		pair_modify(world, &pair, end, IBV_QPS_RTS, &wish);
 	post_receive(world, &pair, 1, 0);
 	request.wr = (struct ibv_send_wr){.wr_id = 1,
 					  .opcode = IBV_WR_SEND,

@@ -145,8 +145,8 @@ static bool draining(struct ibv_qp *qp)
 	return attr.sq_draining;
 }
 
-void pair_move(struct world *world, struct pair *pair, int end, enum ibv_qp_state to,
-	       const struct wish *wish)
+void pair_modify(struct world *world, struct pair *pair, int end, enum ibv_qp_state to,
+		 const struct wish *wish)
 {
 	static const enum ibv_qp_state steps[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
 						  IBV_QPS_SQD};

@@ -131,7 +131,7 @@ static void modify(struct world *world, enum ibv_qp_type type)
 	wish.type = type;
 	pair_open(world, &pair, &wish);
 	if (from != IBV_QPS_RESET)
-		pair_move(world, &pair, 0, from, &wish);
+		pair_modify(world, &pair, 0, from, &wish);
 	if (from == IBV_QPS_SQD && to == IBV_QPS_RTS)
 		mask = IBV_QP_STATE;
 	attr = usual_attr(world, &pair, 0, to, &wish);

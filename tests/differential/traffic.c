@@ -49,8 +49,8 @@ void run_traffic(struct world *world, struct wish wish)
 	if (faulty == SLOTS && one_in(world, 2))
 		lower_rights(world, &wish);
 	pair_open(world, &pair, &wish);
-	pair_move(world, &pair, 0, IBV_QPS_RTS, &wish);
-	pair_move(world, &pair, 1, one_in(world, 5) ? IBV_QPS_RTR : IBV_QPS_RTS, &wish);
+	pair_modify(world, &pair, 0, IBV_QPS_RTS, &wish);
+	pair_modify(world, &pair, 1, one_in(world, 5) ? IBV_QPS_RTR : IBV_QPS_RTS, &wish);
 	what(" peer=%s", state_name(qp_state(pair.qp[1])));
 	for (uint32_t i = 0; i < receives; i++)
 		post_receive(world, &pair, 1, i);
@@ -71,7 +71,7 @@ void run_traffic(struct world *world, struct wish wish)
 	    (good && (wish.type == IBV_QPT_RC || receives >= count)))
 		outcome("data=%08x", world_digest(world));
 	if (then_err && good) {
-		pair_move(world, &pair, 1, IBV_QPS_ERR, &wish);
+		pair_modify(world, &pair, 1, IBV_QPS_ERR, &wish);
 		tell_completions(world, &pair, 0);
 	}
 	pair_close(&pair);
@@ -104,8 +104,8 @@ static void post_in_state(struct world *world, enum ibv_qp_type type)
 	what("%spost in %s", type == IBV_QPT_UC ? "UC " : "", state_name(state));
 	pair_open(world, &pair, &wish);
 	if (state != IBV_QPS_RESET)
-		pair_move(world, &pair, 0, state, &wish);
-	pair_move(world, &pair, 1, IBV_QPS_RTS, &wish);
+		pair_modify(world, &pair, 0, state, &wish);
+	pair_modify(world, &pair, 1, IBV_QPS_RTS, &wish);
 	if (one_in(world, 2))
 		post_receive(world, &pair, 0, 0);
 	post_receive(world, &pair, 1, 1);
@@ -115,7 +115,7 @@ static void post_in_state(struct world *world, enum ibv_qp_type type)
 	last = post_list(&pair, &request, 1);
 	/* in other states the request waits */
 	tell_completions(world, &pair, state == IBV_QPS_RTS || state == IBV_QPS_ERR ? last : 0);
-	pair_move(world, &pair, 0, IBV_QPS_ERR, &wish);
+	pair_modify(world, &pair, 0, IBV_QPS_ERR, &wish);
 	tell_completions(world, &pair, state == IBV_QPS_RTS || state == IBV_QPS_ERR ? 0 : last);
 	pair_close(&pair);
 }

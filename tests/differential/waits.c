@@ -52,9 +52,9 @@ void case_silent_peer(struct world *world)
 	wish.retry_cnt = 1;
 	what("silent peer in %s: %d times opcode %d", state_name(state), (int)count, opcode);
 	pair_open(world, &pair, &wish);
-	pair_move(world, &pair, 0, IBV_QPS_RTS, &wish);
+	pair_modify(world, &pair, 0, IBV_QPS_RTS, &wish);
 	if (state != IBV_QPS_RESET)
-		pair_move(world, &pair, 1, state, &wish);
+		pair_modify(world, &pair, 1, state, &wish);
 	for (uint64_t id = 1; id <= count; id++)
 		outcome_errno("post", send_one(world, pair.qp[0], opcode, id, 0));
 	tell_completions(world, &pair, count);
@@ -87,8 +87,8 @@ void case_overrun(struct world *world)
 		pair.qp[0] = ibv_create_qp(world->pd, &init);
 		need(pair.qp[0], "ibv_create_qp");
 	}
-	pair_move(world, &pair, 0, IBV_QPS_RTS, &usual);
-	pair_move(world, &pair, 1, IBV_QPS_RTS, &usual);
+	pair_modify(world, &pair, 0, IBV_QPS_RTS, &usual);
+	pair_modify(world, &pair, 1, IBV_QPS_RTS, &usual);
 	for (int i = 0; i < depth + 4; i++)
 		posted += send_one(world, pair.qp[0], IBV_WR_RDMA_WRITE, 1, 0) == 0;
 	outcome("taken=%d", posted == depth + 4);
@@ -133,14 +133,14 @@ void case_armed(struct world *world)
 		pair.qp[1] = ibv_create_qp(world->pd, &init);
 		need(pair.qp[1], "ibv_create_qp");
 	}
-	pair_move(world, &pair, 0, IBV_QPS_RTS, &usual);
-	pair_move(world, &pair, 1, IBV_QPS_RTS, &usual);
+	pair_modify(world, &pair, 0, IBV_QPS_RTS, &usual);
+	pair_modify(world, &pair, 1, IBV_QPS_RTS, &usual);
 	receive_one(world, &pair, 1, 101);
 	receive_one(world, &pair, 1, 102);
 	if (armed && !early)
 		outcome_errno("notify", ibv_req_notify_cq(cq, only_solicited));
 	if (fails)
-		pair_move(world, &pair, 1, IBV_QPS_ERR, &usual);
+		pair_modify(world, &pair, 1, IBV_QPS_ERR, &usual);
 	for (uint64_t id = 1; id <= 2 && !fails; id++) {
 		need(send_one(world, pair.qp[0], IBV_WR_SEND, id,
 			      solicited ? IBV_SEND_SOLICITED : 0) == 0,

@@ -275,7 +275,7 @@ void case_window(struct world *world)
 	pick_window(&scene);
 	pair_open(world, &scene.pair, &usual);
 	for (int end = 0; end < 2; end++)
-		pair_move(world, &scene.pair, end, IBV_QPS_RTS, &usual);
+		pair_modify(world, &scene.pair, end, IBV_QPS_RTS, &usual);
 	bind(&scene, scene.wrong == BIND_WRONG);
 	if (one_in(world, 6))
 		end_region(&scene);

@@ -105,8 +105,8 @@ extern const struct wish usual;
 void pair_open(struct world *world, struct pair *pair, const struct wish *wish);
 void pair_close(struct pair *pair);
 /* Takes a queue pair from RESET through all states to that one; or to SQD or ERR. */
-void pair_move(struct world *world, struct pair *pair, int end, enum ibv_qp_state to,
-	       const struct wish *wish);
+void pair_modify(struct world *world, struct pair *pair, int end, enum ibv_qp_state to,
+		 const struct wish *wish);
 /* The attributes for the usual transition to a state, and their mask. */
 struct ibv_qp_attr usual_attr(struct world *world, const struct pair *pair, int end,
 			      enum ibv_qp_state to, const struct wish *wish);

@@ -167,7 +167,7 @@ static void talk_to_victim(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *
 				       : shared->victim_at[i][r],
 				shared->victim_rkey[i][r]);
 			poll_some(cq);
-			rig_move(qp, IBV_QPS_RESET, 0);
+			rig_modify(qp, IBV_QPS_RESET, 0);
 		}
 }
 

@@ -83,8 +83,8 @@ static void obey(struct server *s, const struct order *order)
 
 	switch (order->what) {
 	case 'c':
-		rig_move(s->rig.qp[0], IBV_QPS_RESET, 0);
-		rig_move(s->rig.qp[0], IBV_QPS_RTS, order->qpn);
+		rig_modify(s->rig.qp[0], IBV_QPS_RESET, 0);
+		rig_modify(s->rig.qp[0], IBV_QPS_RTS, order->qpn);
 		break;
 	case 'f':
 		move_all(s, true);

@@ -69,7 +69,7 @@ static void make_more(struct side *s, unsigned int side)
 static void connect_more(struct side *s, unsigned int side)
 {
 	for (unsigned int i = 0; i < PAIRS; i++)
-		rig_move(s->more[i], IBV_QPS_RTS, shared->more[!side][i]);
+		rig_modify(s->more[i], IBV_QPS_RTS, shared->more[!side][i]);
 }
 
 static void serve(void)
@@ -87,7 +87,7 @@ static void serve(void)
 	atomic_store(&shared->ready[1], 1);
 	rig_await(&shared->ready[0], 1);
 	connect_more(&s, 1);
-	rig_move(s.rig.qp[0], IBV_QPS_RTS, shared->qpn[0]);
+	rig_modify(s.rig.qp[0], IBV_QPS_RTS, shared->qpn[0]);
 	atomic_store(&shared->ready[1], 2);
 	rig_await(&shared->done, 1);
 	_exit(0);
@@ -312,7 +312,7 @@ int main(int argc, char **argv)
 	rig_await(&shared->ready[1], 1);
 	atomic_store(&shared->ready[0], 1);
 	rig_await(&shared->ready[1], 2);
-	rig_move(s.rig.qp[0], IBV_QPS_RTS, shared->qpn[1]);
+	rig_modify(s.rig.qp[0], IBV_QPS_RTS, shared->qpn[1]);
 	connect_more(&s, 0);
 	tables(&s);
 	for (unsigned int pairs = 1; pairs <= PAIRS; pairs *= PAIRS)

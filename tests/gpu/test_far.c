@@ -25,10 +25,10 @@ static void meet(void)
 {
 	struct rig_wish quick = {.timeout = 8, .retry_cnt = 1};
 
-	rig_move(rig.qp[0], IBV_QPS_RESET, 0);
-	rig_move(rig.qp[0], IBV_QPS_RTR, peer.said->qpn);
+	rig_modify(rig.qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig.qp[0], IBV_QPS_RTR, peer.said->qpn);
 	peer_connect(&peer, rig.qp[0]->qp_num);
-	rig_move(rig.qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig.qp[0], IBV_QPS_RESET, 0);
 	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
 		struct ibv_qp_attr attr = rig_attr(rig.context, s, peer.said->qpn);
 

@@ -74,8 +74,8 @@ static void each_pair(void (*act)(enum place_kind source, enum place_kind target
 static void each_pair_by(struct ibv_qp *of_pair[2],
 			 void (*act)(enum place_kind source, enum place_kind target))
 {
-	rig_move(of_pair[1], IBV_QPS_RTS, of_pair[0]->qp_num);
-	rig_move(of_pair[0], IBV_QPS_RTS, of_pair[1]->qp_num);
+	rig_modify(of_pair[1], IBV_QPS_RTS, of_pair[0]->qp_num);
+	rig_modify(of_pair[0], IBV_QPS_RTS, of_pair[1]->qp_num);
 	each_pair(act);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(ibv_destroy_qp(of_pair[i]), 0);

@@ -269,11 +269,11 @@ static void all_kinds(void **state)
 
 static void connect_to(uint32_t qpn)
 {
-	rig_move(rig.qp[0], IBV_QPS_RESET, 0);
-	rig_move(rig.qp[0], IBV_QPS_RTR, qpn);
+	rig_modify(rig.qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig.qp[0], IBV_QPS_RTR, qpn);
 	peer_connect(&peer, rig.qp[0]->qp_num);
-	rig_move(rig.qp[0], IBV_QPS_RESET, 0);
-	rig_move(rig.qp[0], IBV_QPS_RTS, qpn);
+	rig_modify(rig.qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig.qp[0], IBV_QPS_RTS, qpn);
 }
 
 static int begin(void **state)

@@ -219,8 +219,8 @@ static void many_doorbells_in_the_middle(void **state)
 {
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
 	for (uint32_t i = 0; i < WEFT_DOORBELLS; i++) {
-		ends_move(&ends_far, WEFT_QPS_ERR, &ends_near);
-		ends_move(&ends_far, WEFT_QPS_RESET, &ends_near);
+		ends_modify(&ends_far, WEFT_QPS_ERR, &ends_near);
+		ends_modify(&ends_far, WEFT_QPS_RESET, &ends_near);
 		ends_connect(&ends_far, &ends_near);
 	}
 	ring_in_the_middle();

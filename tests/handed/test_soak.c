@@ -141,8 +141,8 @@ static void connect_both(struct pair *p)
 
 static void reset_both(struct pair *p)
 {
-	ends_move(&p->near, WEFT_QPS_RESET, &p->far);
-	ends_move(&p->far, WEFT_QPS_RESET, &p->near);
+	ends_modify(&p->near, WEFT_QPS_RESET, &p->far);
+	ends_modify(&p->far, WEFT_QPS_RESET, &p->near);
 }
 
 /* ---- Requests, and what disturbs them ---- */
@@ -192,7 +192,7 @@ static void fail_in_flight(struct pair *p)
 {
 	p->may_fail = WEFT_WC_WR_FLUSH_ERR;
 	take_all();
-	ends_move(&p->near, WEFT_QPS_ERR, &p->far);
+	ends_modify(&p->near, WEFT_QPS_ERR, &p->far);
 	/* requests that have not ended complete soon, signaled or not */
 	await_told(p);
 	reset_in_flight(p);
@@ -202,7 +202,7 @@ static void destroy_in_flight(struct pair *p)
 {
 	weft_qp_destroy(&p->near.qp);
 	make(p, &p->near);
-	ends_move(&p->far, WEFT_QPS_RESET, &p->near);
+	ends_modify(&p->far, WEFT_QPS_RESET, &p->near);
 	connect_both(p);
 }
 
@@ -213,7 +213,7 @@ static void drain_in_flight(struct pair *p)
 	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
 
 	world.drained_events = 0;
-	ends_move(&p->near, WEFT_QPS_SQD, &p->far);
+	ends_modify(&p->near, WEFT_QPS_SQD, &p->far);
 	while (!world.drained_events) {
 		assert_true(weft_clock_now_ns() < until_ns);
 		turn(1);
@@ -221,7 +221,7 @@ static void drain_in_flight(struct pair *p)
 	assert_int_equal(p->near.qp.under_way, 0);
 	take_all();
 	assert_true(all_told(p));
-	ends_move(&p->near, WEFT_QPS_RTS, &p->far);
+	ends_modify(&p->near, WEFT_QPS_RTS, &p->far);
 	turn(1);
 	assert_int_equal(world.drained_events, 1);
 }

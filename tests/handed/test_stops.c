@@ -182,9 +182,9 @@ static void resets(void **state)
 
 	open_and_stop(*state);
 	begun_ns = weft_clock_now_ns();
-	ends_move(&ends_near, WEFT_QPS_RESET, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_RESET, &ends_far);
 	check_retired(begun_ns);
-	ends_move(&ends_far, WEFT_QPS_RESET, &ends_near);
+	ends_modify(&ends_far, WEFT_QPS_RESET, &ends_near);
 	ends_connect(&ends_near, &ends_far);
 	ends_connect(&ends_far, &ends_near);
 	end_with_next();

@@ -130,8 +130,8 @@ static void connect_some(struct generator *g, const struct model *m)
 		plan_connection(g, m, a, b);
 }
 
-static void some_move(struct generator *g, const struct model *m, const struct qp *qp,
-		      struct step *s)
+static void some_transition(struct generator *g, const struct model *m, const struct qp *qp,
+			    struct step *s)
 {
 	struct step_modify *a = &s->modify;
 
@@ -212,7 +212,7 @@ static void fill(struct generator *g, struct model *m, struct step *s)
 		some_qp(g, s);
 		break;
 	case MODIFY_QP:
-		some_move(g, m, qp, s);
+		some_transition(g, m, qp, s);
 		break;
 	case POST_RECV:
 		generate_receives(g, m, qp, s);

@@ -8,10 +8,10 @@
 	(IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |         \
 	 IBV_QP_PATH_MIG_STATE)
 
-static const struct move {
+static const struct transition {
 	enum ibv_qp_state from, to;
 	uint32_t required, optional;
-} moves[] = {
+} transitions[] = {
 	{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
 	{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
 	{IBV_QPS_INIT, IBV_QPS_RTR,
@@ -38,10 +38,10 @@ static bool allowed(enum ibv_qp_state from, enum ibv_qp_state to, uint32_t mask)
 {
 	if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))
 		return !mask;
-	for (size_t i = 0; i < sizeof(moves) / sizeof(*moves); i++)
-		if (moves[i].from == from && moves[i].to == to)
-			return (mask & moves[i].required) == moves[i].required &&
-			       !(mask & ~(moves[i].required | moves[i].optional));
+	for (size_t i = 0; i < sizeof(transitions) / sizeof(*transitions); i++)
+		if (transitions[i].from == from && transitions[i].to == to)
+			return (mask & transitions[i].required) == transitions[i].required &&
+			       !(mask & ~(transitions[i].required | transitions[i].optional));
 	return false;
 }
 

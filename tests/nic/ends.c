@@ -78,7 +78,7 @@ static void make_shared(void)
 				 0);
 }
 
-void ends_move(struct end *e, enum weft_qp_state to, const struct end *peer)
+void ends_modify(struct end *e, enum weft_qp_state to, const struct end *peer)
 {
 	struct weft_qp_attr attr = {.dest_qpn = peer->qp.qpn,
 				    .access = 15,
@@ -97,7 +97,7 @@ void ends_move(struct end *e, enum weft_qp_state to, const struct end *peer)
 void ends_connect(struct end *e, const struct end *peer)
 {
 	for (enum weft_qp_state to = WEFT_QPS_INIT; to <= WEFT_QPS_RTS; to++)
-		ends_move(e, to, peer);
+		ends_modify(e, to, peer);
 }
 
 void ends_revoke(struct end *e)

@@ -46,7 +46,7 @@ void ends_close(void);
 void ends_region(struct end *e, uint8_t fill);
 void ends_revoke(struct end *e);
 
-void ends_move(struct end *e, enum weft_qp_state to, const struct end *peer);
+void ends_modify(struct end *e, enum weft_qp_state to, const struct end *peer);
 void ends_connect(struct end *e, const struct end *peer); /* from RESET */
 void ends_destroy(struct end *e);
 void ends_destroy_srq(void);

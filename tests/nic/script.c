@@ -94,23 +94,23 @@ static void receive_tiny(void)
 
 static void near_error(void)
 {
-	ends_move(&ends_near, WEFT_QPS_ERR, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_ERR, &ends_far);
 }
 
 static void far_error(void)
 {
-	ends_move(&ends_far, WEFT_QPS_ERR, &ends_near);
+	ends_modify(&ends_far, WEFT_QPS_ERR, &ends_near);
 }
 
 static void near_reset(void)
 {
-	ends_move(&ends_near, WEFT_QPS_RESET, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_RESET, &ends_far);
 	ends_connect(&ends_near, &ends_far);
 }
 
 static void far_reset(void)
 {
-	ends_move(&ends_far, WEFT_QPS_RESET, &ends_near);
+	ends_modify(&ends_far, WEFT_QPS_RESET, &ends_near);
 	ends_connect(&ends_far, &ends_near);
 }
 
@@ -152,12 +152,12 @@ static void queue_back(void)
 
 static void near_drain(void)
 {
-	ends_move(&ends_near, WEFT_QPS_SQD, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_SQD, &ends_far);
 }
 
 static void near_resume(void)
 {
-	ends_move(&ends_near, WEFT_QPS_RTS, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_RTS, &ends_far);
 }
 
 /* As far's owner marks far where that is another process. */

@@ -125,7 +125,7 @@ static bool run_requester(const struct orders *orders)
 
 	say(to, orders, sizeof(*orders));
 	assert_true(hear(from, &peer.qp.qpn, sizeof(peer.qp.qpn)));
-	ends_move(&ends_far, WEFT_QPS_RESET, &peer);
+	ends_modify(&ends_far, WEFT_QPS_RESET, &peer);
 	ends_connect(&ends_far, &peer);
 	if (!orders->shared)
 		ends_receive();

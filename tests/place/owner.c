@@ -204,8 +204,8 @@ static uint32_t obey(struct own *o, enum owner_order order, int i)
 	case OWNER_RECEIVE:
 		return (uint32_t)receive(o, i);
 	case OWNER_RECONNECT:
-		rig_move(o->qp[i], IBV_QPS_RESET, 0);
-		rig_move(o->qp[i], IBV_QPS_RTS, owner_meeting->ours[i]);
+		rig_modify(o->qp[i], IBV_QPS_RESET, 0);
+		rig_modify(o->qp[i], IBV_QPS_RTS, owner_meeting->ours[i]);
 		break;
 	case OWNER_COUNT:
 		return count(o->rig.cq[0]);
@@ -228,7 +228,7 @@ static _Noreturn void be_owner(void)
 	}
 	atomic_store(&owner_meeting->made, 1);
 	for (int i = 0; i < OWNER_ALL; i++)
-		rig_move(o.qp[i], IBV_QPS_RTS, rig_await(&owner_meeting->ours[i], 1));
+		rig_modify(o.qp[i], IBV_QPS_RTS, rig_await(&owner_meeting->ours[i], 1));
 	post_receives(&o);
 	atomic_store(&owner_meeting->connected, 1);
 	for (;;) {
@@ -258,7 +258,7 @@ void owner_connect_some(struct owner *owner, const struct rig *rig, struct ibv_c
 {
 	for (int i = first; i < end; i++) {
 		owner->qp[i] = i == OWNER_XRC ? make_xrc(rig, cq, NULL) : make(rig, cq, NULL, i);
-		rig_move(owner->qp[i], IBV_QPS_RTS, owner_meeting->theirs[i]);
+		rig_modify(owner->qp[i], IBV_QPS_RTS, owner_meeting->theirs[i]);
 		atomic_store(&owner_meeting->ours[i], owner->qp[i]->qp_num);
 	}
 }

@@ -47,7 +47,7 @@ static _Noreturn void be_writer(enum ibv_wr_opcode opcode)
 	memset(from->addr, 0xee, 4096);
 	atomic_store(&meeting->our_qpn, rig.qp[0]->qp_num);
 	rig_await(&meeting->ready, 1);
-	rig_move(rig.qp[0], IBV_QPS_RTS, meeting->target_qpn);
+	rig_modify(rig.qp[0], IBV_QPS_RTS, meeting->target_qpn);
 	stops = true;
 	rig_rdma(rig.qp[0], opcode, 7, from, from->addr, opcode == IBV_WR_RDMA_WRITE ? BYTES : 8,
 		 (uintptr_t)in_place, meeting->rkey);
@@ -72,12 +72,12 @@ static void asks_too_late(enum ibv_wr_opcode opcode)
 	assert_non_null(mr);
 	meeting->rkey = mr->rkey;
 	atomic_store(&meeting->target_qpn, rig.qp[0]->qp_num);
-	rig_move(rig.qp[0], IBV_QPS_RTS, rig_await(&meeting->our_qpn, 1));
+	rig_modify(rig.qp[0], IBV_QPS_RTS, rig_await(&meeting->our_qpn, 1));
 	atomic_store(&meeting->ready, 1);
 	assert_int_equal(waitpid(writer, &status, WUNTRACED), writer);
 	assert_true(WIFSTOPPED(status));
 
-	rig_move(rig.qp[0], IBV_QPS_ERR, 0);
+	rig_modify(rig.qp[0], IBV_QPS_ERR, 0);
 	memset(in_place, 0x5a, BYTES);
 	memcpy(before, in_place, BYTES);
 	assert_int_equal(kill(writer, SIGCONT), 0);

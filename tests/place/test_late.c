@@ -135,10 +135,10 @@ static void given_up(void **state)
 	late_post(3, IBV_WR_RDMA_WRITE, 8);
 	late_stands(STANDS);
 	begun_ns = rig_now_ns();
-	rig_move(owner.qp[3], IBV_QPS_ERR, 0);
+	rig_modify(owner.qp[3], IBV_QPS_ERR, 0);
 	rig_expect(rig.cq[0], IBV_WC_WR_FLUSH_ERR, 7);
 	rig_expect(rig.cq[0], IBV_WC_WR_FLUSH_ERR, 7);
-	rig_move(owner.qp[3], IBV_QPS_RESET, 0);
+	rig_modify(owner.qp[3], IBV_QPS_RESET, 0);
 	assert_in_range(late_took_ns(begun_ns), 0, AT_ONCE);
 	late_fill(owner_meeting->memory, OWNER_BYTES, 3);
 	owner_continue(&owner);

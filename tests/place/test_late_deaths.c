@@ -95,7 +95,7 @@ static _Noreturn void be_dying(const struct plan *plan)
 	if (plan->place)
 		owner_await_held();
 	if (plan->step && plan->place)
-		rig_move(owner.qp[DYING], IBV_QPS_ERR, 0);
+		rig_modify(owner.qp[DYING], IBV_QPS_ERR, 0);
 	for (;;)
 		ibv_poll_cq(rig.cq[0], 1, &wc);
 }

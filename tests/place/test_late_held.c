@@ -127,7 +127,7 @@ static void another_behind(void **state)
 	memset(owner_meeting->memory, 0, OWNER_BYTES);
 	memset(late_near(0), 0xaa, 1000);
 	post_held(OWNER_ANSWERING, 3, IBV_WR_RDMA_WRITE, 1000);
-	rig_move(owner.qp[3], IBV_QPS_ERR, 0);
+	rig_modify(owner.qp[3], IBV_QPS_ERR, 0);
 	rig_expect(rig.cq[0], IBV_WC_WR_FLUSH_ERR, 7);
 	memset(late_near(0), 0xbb, 1000);
 	wr = late_request(&sge, IBV_WR_RDMA_WRITE, 1000);
@@ -157,7 +157,7 @@ static void some_are_given_up(void **state)
 			late_post(i, IBV_WR_RDMA_WRITE, 1000);
 		late_stands(STANDS / 4);
 		for (int i = first; i < OWNER_ENDS; i += step, left--) {
-			rig_move(owner.qp[i], IBV_QPS_ERR, 0);
+			rig_modify(owner.qp[i], IBV_QPS_ERR, 0);
 			rig_expect(rig.cq[0], IBV_WC_WR_FLUSH_ERR, 7);
 		}
 		late_stands(STANDS / 4);
@@ -167,8 +167,8 @@ static void some_are_given_up(void **state)
 			rig_expect(rig.cq[0], IBV_WC_SUCCESS, 7);
 		is_all(left ? 0xcc : 0, 0, 1000);
 		for (int i = first; i < OWNER_ENDS; i += step) {
-			rig_move(owner.qp[i], IBV_QPS_RESET, 0);
-			rig_move(owner.qp[i], IBV_QPS_RTS, owner_meeting->theirs[i]);
+			rig_modify(owner.qp[i], IBV_QPS_RESET, 0);
+			rig_modify(owner.qp[i], IBV_QPS_RTS, owner_meeting->theirs[i]);
 		}
 	}
 }

@@ -130,11 +130,11 @@ static void given_up_by_xrc(void **state)
 	owner_stop(&owner);
 	late_post(OWNER_XRC, IBV_WR_SEND, 70000);
 	late_stands(STANDS);
-	rig_move(owner.qp[OWNER_XRC], IBV_QPS_ERR, 0);
+	rig_modify(owner.qp[OWNER_XRC], IBV_QPS_ERR, 0);
 	rig_expect(rig.cq[0], IBV_WC_WR_FLUSH_ERR, 7);
 	owner_continue(&owner);
-	rig_move(owner.qp[OWNER_XRC], IBV_QPS_RESET, 0);
-	rig_move(owner.qp[OWNER_XRC], IBV_QPS_RTS, owner_meeting->theirs[OWNER_XRC]);
+	rig_modify(owner.qp[OWNER_XRC], IBV_QPS_RESET, 0);
+	rig_modify(owner.qp[OWNER_XRC], IBV_QPS_RTS, owner_meeting->theirs[OWNER_XRC]);
 	/* the receive that the first SEND had taken is there for the next one */
 	late_fill(late_near(0), 1000, 3);
 	late_post(OWNER_XRC, IBV_WR_SEND, 1000);

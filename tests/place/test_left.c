@@ -132,8 +132,8 @@ static void datagram_lost(void **state)
 				       .wr.ud = {ah, far->qp_num, RIG_QKEY}};
 
 	assert_true(near && far);
-	rig_move(near, IBV_QPS_RTS, 0);
-	rig_move(far, IBV_QPS_RTS, 0);
+	rig_modify(near, IBV_QPS_RTS, 0);
+	rig_modify(far, IBV_QPS_RTS, 0);
 	for (uint64_t i = 0; i < 2; i++)
 		assert_int_equal(rig_receive(far, 6 + i, w.theirs, w.there->at, BYTES), 0);
 	awaited = "place_moved";

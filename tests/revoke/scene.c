@@ -168,7 +168,7 @@ void scene_begin_qp(int i)
 	struct ibv_qp_init_attr init;
 
 	if (scene.qp[i]) {
-		rig_move(scene.qp[i], IBV_QPS_RESET, 0);
+		rig_modify(scene.qp[i], IBV_QPS_RESET, 0);
 	} else {
 		scene.cq[i] = ibv_create_cq(scene.context, RIG_DEPTH, NULL, NULL, 0);
 		assert_non_null(scene.cq[i]);
@@ -176,7 +176,7 @@ void scene_begin_qp(int i)
 		scene.qp[i] = ibv_create_qp(scene.pd, &init);
 		assert_non_null(scene.qp[i]);
 	}
-	rig_move(scene.qp[i], IBV_QPS_RTR, writer_await_ready(&scene.writer[i]));
+	rig_modify(scene.qp[i], IBV_QPS_RTR, writer_await_ready(&scene.writer[i]));
 }
 
 void scene_fill_wire(int i, bool large, bool numbered)

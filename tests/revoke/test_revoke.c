@@ -218,7 +218,7 @@ static void begin_own(void)
 	init = rig_init(own.cq, own.cq);
 	own.qp = ibv_create_qp(scene.pd, &init);
 	assert_non_null(own.qp);
-	rig_move(own.qp, IBV_QPS_RTS, own.qp->qp_num);
+	rig_modify(own.qp, IBV_QPS_RTS, own.qp->qp_num);
 }
 
 static void start_own(void)

@@ -109,7 +109,7 @@ static void connect_pair(struct near *n)
 
 	open_pair(n);
 	for (int i = 0; i < 2; i++)
-		rig_move(n->pair[i], IBV_QPS_RESET, 0);
+		rig_modify(n->pair[i], IBV_QPS_RESET, 0);
 	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++)
 		for (int i = 0; i < 2; i++) {
 			attr = rig_attr(n->pair[i]->context, s, n->pair[!i]->qp_num);
@@ -218,7 +218,7 @@ static void play(struct near *n, uint32_t round)
 	while (once(n))
 		atomic_fetch_add(&n->wire->writes, 1);
 	atomic_store(&n->wire->own_qpn, 0);
-	rig_move(n->qp, IBV_QPS_RESET, 0);
+	rig_modify(n->qp, IBV_QPS_RESET, 0);
 	atomic_store(&n->wire->own_qpn, n->qp->qp_num);
 	atomic_store(&n->wire->ended, round);
 }

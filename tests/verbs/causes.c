@@ -41,29 +41,29 @@ unsigned int right_of(enum verb verb)
 
 static void fails(struct rig *rig)
 {
-	rig_move(rig->qp[0], IBV_QPS_ERR, 0);
+	rig_modify(rig->qp[0], IBV_QPS_ERR, 0);
 }
 
 static void peer_resets(struct rig *rig)
 {
-	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
 }
 
 static void peer_in_init(struct rig *rig)
 {
-	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[1], IBV_QPS_INIT, 0);
+	rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[1], IBV_QPS_INIT, 0);
 }
 
 static void peer_fails(struct rig *rig)
 {
-	rig_move(rig->qp[1], IBV_QPS_ERR, 0);
+	rig_modify(rig->qp[1], IBV_QPS_ERR, 0);
 }
 
 static void peer_with_another(struct rig *rig)
 {
-	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[1], IBV_QPS_RTS, rig->qp[1]->qp_num);
+	rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[1], IBV_QPS_RTS, rig->qp[1]->qp_num);
 }
 
 static void peer_destroyed(struct rig *rig)
@@ -76,8 +76,8 @@ static void aim_elsewhere(struct rig *rig, uint32_t qpn, uint8_t gid_change, uin
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, qpn);
 
-	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[0], IBV_QPS_INIT, 0);
+	rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[0], IBV_QPS_INIT, 0);
 	attr.ah_attr.grh.dgid.raw[15] ^= gid_change;
 	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTR_MASK), 0);
 	attr = rig_attr(rig->context, IBV_QPS_RTS, 0);

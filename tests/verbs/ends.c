@@ -188,7 +188,7 @@ static struct answer serve(struct end *end, struct request *r)
 		answer.value = next_event(end);
 		break;
 	case MODIFY:
-		rig_move(end->qp, (enum ibv_qp_state)r->num_sge, 0);
+		rig_modify(end->qp, (enum ibv_qp_state)r->num_sge, 0);
 		break;
 	case STATE:
 		answer.value = (int)rig_state(end->qp);
@@ -227,7 +227,7 @@ static void other_process(int fd)
 	must(write(fd, &mine, sizeof(mine)) == sizeof(mine), "write of an address");
 	must(read(fd, &peer, sizeof(peer)) == sizeof(peer), "read of an address");
 	memcpy(end.peer, peer.buffer, sizeof(end.peer));
-	rig_move(end.qp, IBV_QPS_RTS, peer.qpn);
+	rig_modify(end.qp, IBV_QPS_RTS, peer.qpn);
 	do {
 		/* the first answer says that this end is connected */
 		must(write(fd, &answer, sizeof(answer)) == sizeof(answer), "write of an answer");
@@ -324,12 +324,12 @@ void ends_open(struct end *near, struct far *far, bool other_process)
 	memcpy(near->peer, far->buffer, sizeof(near->peer));
 	if (far->here) {
 		memcpy(far->here->peer, near->buffer, sizeof(near->buffer));
-		rig_move(far->here->qp, IBV_QPS_RTS, mine.qpn);
+		rig_modify(far->here->qp, IBV_QPS_RTS, mine.qpn);
 	} else {
 		assert_int_equal(write(far->socket, &mine, sizeof(mine)), sizeof(mine));
 		read_answer(far);
 	}
-	rig_move(near->qp, IBV_QPS_RTS, theirs.qpn);
+	rig_modify(near->qp, IBV_QPS_RTS, theirs.qpn);
 }
 
 void ends_close(struct end *near, struct far *far)

@@ -156,7 +156,7 @@ int rig_mask(enum ibv_qp_type type, enum ibv_qp_state to)
 				   : IBV_QP_STATE;
 }
 
-void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn)
+void rig_modify(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn)
 {
 	enum ibv_qp_state s = qp->state == IBV_QPS_RESET ? IBV_QPS_INIT : IBV_QPS_UNKNOWN;
 
@@ -207,7 +207,7 @@ void rig_connect(struct rig *rig, const struct rig_wish *wish)
 void rig_reconnect(struct rig *rig, const struct rig_wish *wish)
 {
 	for (int i = 0; i < 2; i++)
-		rig_move(rig->qp[i], IBV_QPS_RESET, 0);
+		rig_modify(rig->qp[i], IBV_QPS_RESET, 0);
 	rig_connect(rig, wish);
 }
 

@@ -76,7 +76,7 @@ struct ibv_qp_attr rig_attr(struct ibv_context *context, enum ibv_qp_state to, u
 int rig_mask(enum ibv_qp_type type, enum ibv_qp_state to);
 struct ibv_qp_init_attr rig_init(struct ibv_cq *send_cq, struct ibv_cq *recv_cq);
 /* Takes it from RESET through all states up to `to`; or from any state to RESET, SQD or ERR. */
-void rig_move(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn);
+void rig_modify(struct ibv_qp *qp, enum ibv_qp_state to, uint32_t dest_qpn);
 
 enum ibv_qp_state rig_state(struct ibv_qp *qp);
 /* Waits until the queue pair is in that state. */

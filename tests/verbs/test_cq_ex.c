@@ -35,8 +35,8 @@ static struct pair pair_open(struct rig *rig, struct ibv_cq_init_attr_ex attr)
 		p.qp[i] = ibv_create_qp(rig->pd, &init);
 		assert_non_null(p.qp[i]);
 	}
-	rig_move(p.qp[0], IBV_QPS_RTS, p.qp[1]->qp_num);
-	rig_move(p.qp[1], IBV_QPS_RTS, p.qp[0]->qp_num);
+	rig_modify(p.qp[0], IBV_QPS_RTS, p.qp[1]->qp_num);
+	rig_modify(p.qp[1], IBV_QPS_RTS, p.qp[0]->qp_num);
 	p.mr = rig_region(rig->pd, 4096);
 	return p;
 }
@@ -163,7 +163,7 @@ static void stamps(void **state)
 	/* the flushed receive has one, too */
 	assert_int_equal(rig_receive(p.qp[1], 5, p.mr, p.mr->addr, 64), 0);
 	before = raw_clock(rig->context);
-	rig_move(p.qp[1], IBV_QPS_ERR, 0);
+	rig_modify(p.qp[1], IBV_QPS_ERR, 0);
 	assert_int_equal(ibv_start_poll(p.cq, &poll), 0);
 	assert_int_equal(p.cq->status, IBV_WC_WR_FLUSH_ERR);
 	assert_true(ibv_wc_read_completion_ts(p.cq) >= before);
@@ -182,7 +182,7 @@ static void stamps_of_drained(void **state)
 
 	send(&p, 1);
 	after = raw_clock(rig->context);
-	rig_move(p.qp[1], IBV_QPS_ERR, 0);
+	rig_modify(p.qp[1], IBV_QPS_ERR, 0);
 	assert_int_equal(ibv_start_poll(p.cq, &poll), 0);
 	do
 		assert_in_range(ibv_wc_read_completion_ts(p.cq), 1, after);

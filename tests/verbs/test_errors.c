@@ -381,8 +381,8 @@ static void play_full_queue(void **state)
 
 	assert_non_null(qp);
 	assert_true(cq->cqe < RIG_DEPTH);
-	rig_move(rig.qp[1], IBV_QPS_RTS, qp->qp_num);
-	rig_move(qp, IBV_QPS_RTS, rig.qp[1]->qp_num);
+	rig_modify(rig.qp[1], IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RTS, rig.qp[1]->qp_num);
 	post_receives(rig.qp[1], row->cause, RECEIVE_ID, RIG_DEPTH);
 	post_requests(qp, row, cq->cqe, 0);
 	see(qp);
@@ -441,11 +441,11 @@ static void play_shared_queue(void **state)
 	assert_non_null(init.srq);
 	qp = ibv_create_qp(rig.pd, &init);
 	assert_non_null(qp);
-	rig_move(rig.qp[1], IBV_QPS_RTS, qp->qp_num);
-	rig_move(qp, IBV_QPS_RTS, rig.qp[1]->qp_num);
+	rig_modify(rig.qp[1], IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RTS, rig.qp[1]->qp_num);
 	assert_int_equal(ibv_post_srq_recv(init.srq, &wr, &bad), 0);
 	see(qp);
-	rig_move(qp, IBV_QPS_ERR, 0);
+	rig_modify(qp, IBV_QPS_ERR, 0);
 	check_events(&row->outcome, qp, NULL);
 	assert_int_equal(row->outcome.status, LOST);
 	rig_none(rig.cq[0]);

@@ -143,10 +143,10 @@ static void solicited_by_error(void **state)
 		assert_int_equal(ibv_req_notify_cq(rig->cq[i], 1), 0);
 	assert_int_equal(rig_receive(rig->qp[0], 1, NULL, NULL, 0), 0);
 	assert_int_equal(rig_receive(rig->qp[1], 2, NULL, NULL, 0), 0);
-	rig_move(rig->qp[0], IBV_QPS_ERR, 0);
+	rig_modify(rig->qp[0], IBV_QPS_ERR, 0);
 	expect_event(rig, rig->cq[0]);
 	no_event(rig);
-	rig_move(rig->qp[1], IBV_QPS_ERR, 0);
+	rig_modify(rig->qp[1], IBV_QPS_ERR, 0);
 	expect_event(rig, rig->cq[1]);
 }
 
@@ -175,7 +175,7 @@ static void solicited_beside_a_destroyed_one(void **state)
 		struct ibv_qp *qp = ibv_create_qp(rig->pd, &init);
 
 		assert_non_null(qp);
-		rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+		rig_modify(qp, IBV_QPS_RTS, qp->qp_num);
 		assert_int_equal(ibv_req_notify_cq(rig->cq[1], 1), 0);
 		send_one(rig, 1, IBV_SEND_SOLICITED);
 		assert_int_equal(ibv_destroy_qp(qp), 0);
@@ -279,10 +279,10 @@ static void word_too_many_of_a_destroyed_one(void **state)
 	void *arg;
 
 	assert_non_null(qp);
-	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RTS, qp->qp_num);
 	assert_int_equal(rig_receive(qp, 1, NULL, NULL, 0), 0);
 	assert_int_equal(ibv_req_notify_cq(cq, 0), 0);
-	rig_move(qp, IBV_QPS_ERR, 0);
+	rig_modify(qp, IBV_QPS_ERR, 0);
 	word = stand_still(rig, cq);
 	assert_int_equal(ibv_destroy_qp(qp), 0);
 	assert_int_equal(ibv_destroy_cq(cq), 0);
@@ -420,7 +420,7 @@ static void fail_qp(struct rig *rig)
 			 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 1);
 	rig_expect(rig->cq[0], IBV_WC_LOC_LEN_ERR, 2);
-	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
 }
 
 /* Makes an asynchronous event for queue pair 1, by a message that is longer than its receive. */
@@ -486,7 +486,7 @@ static void overrun(void **state)
 	init.cap.max_send_wr = (uint32_t)cq->cqe + 10;
 	qp = ibv_create_qp(rig->pd, &init);
 	assert_non_null(qp);
-	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RTS, qp->qp_num);
 	for (int i = 0; i < cq->cqe; i++)
 		assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 1, NULL, NULL, 0, 0, 0), 0);
 	/* the queue is full, and has lost nothing */
@@ -501,8 +501,8 @@ static void overrun(void **state)
 		rig_expect(cq, IBV_WC_SUCCESS, 1);
 	rig_none(cq); /* the others are lost */
 	/* after RESET and a new connection nothing of it is left */
-	rig_move(qp, IBV_QPS_RESET, 0);
-	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RESET, 0);
+	rig_modify(qp, IBV_QPS_RTS, qp->qp_num);
 	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 2, NULL, NULL, 0, 0, 0), 0);
 	rig_expect(cq, IBV_WC_SUCCESS, 2);
 	assert_false(readable(rig->context->async_fd, 5));
@@ -524,8 +524,8 @@ static void overrun_by_receives(void **state)
 	init = rig_init(rig->cq[0], rig->cq[0]);
 	from = ibv_create_qp(rig->pd, &init);
 	assert_true(to && from && cq->cqe < 40);
-	rig_move(to, IBV_QPS_RTS, from->qp_num);
-	rig_move(from, IBV_QPS_RTS, to->qp_num);
+	rig_modify(to, IBV_QPS_RTS, from->qp_num);
+	rig_modify(from, IBV_QPS_RTS, to->qp_num);
 	for (uint64_t i = 0; i < 40; i++) {
 		assert_int_equal(rig_receive(to, i, NULL, NULL, 0), 0);
 		assert_int_equal(rig_send(from, i, NULL, NULL, 0), 0);

@@ -215,7 +215,7 @@ static void flushes_are_counted(void **state)
 
 	rig_connect(rig, &(struct rig_wish){0});
 	for (int round = 0; round < 2; round++) {
-		rig_move(rig->qp[0], IBV_QPS_ERR, 0);
+		rig_modify(rig->qp[0], IBV_QPS_ERR, 0);
 		told_begin();
 		post_into_error(500);
 		told_end();
@@ -223,8 +223,8 @@ static void flushes_are_counted(void **state)
 		assert_int_equal(told_lines(sum, COUNT(sum)), 1);
 		/* 16 requests in a line each, then a line at 32, 64, 128 and 256 */
 		assert_int_equal(told_lines(NULL, 0), 16 + 4);
-		rig_move(rig->qp[0], IBV_QPS_RESET, 0);
-		rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
+		rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
+		rig_modify(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
 	}
 }
 
@@ -255,8 +255,8 @@ static void another_service(void **state)
 	init.qp_type = IBV_QPT_UC;
 	uc = ibv_create_qp(rig->pd, &init);
 	assert_non_null(uc);
-	rig_move(uc, IBV_QPS_RTS, rig->qp[0]->qp_num);
-	rig_move(rig->qp[0], IBV_QPS_RTR, uc->qp_num);
+	rig_modify(uc, IBV_QPS_RTS, rig->qp[0]->qp_num);
+	rig_modify(rig->qp[0], IBV_QPS_RTR, uc->qp_num);
 	attr = rig_attr(rig->context, IBV_QPS_RTS, 0);
 	attr.timeout = 1;
 	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTS_MASK), 0);
@@ -280,7 +280,7 @@ static void no_thread(void **state)
 	struct rlimit before, none;
 	int err;
 
-	rig_move(rig->qp[0], IBV_QPS_INIT, 0);
+	rig_modify(rig->qp[0], IBV_QPS_INIT, 0);
 	assert_int_equal(getrlimit(RLIMIT_NPROC, &before), 0);
 	none = (struct rlimit){0, before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NPROC, &none), 0);
@@ -386,8 +386,8 @@ static void bind_says(struct ibv_mw *mw, struct ibv_mw_bind_info info, const cha
 				       .send_flags = IBV_SEND_SIGNALED,
 				       .bind_mw = {mw, ibv_inc_rkey(mw->rkey), info}};
 
-	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
+	rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
 	told_begin();
 	assert_int_equal(ibv_post_send(rig->qp[0], &wr, &bad), 0);
 	assert_int_equal(rig_next(rig->cq[0]).status, rule ? IBV_WC_MW_BIND_ERR : IBV_WC_SUCCESS);

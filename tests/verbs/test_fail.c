@@ -49,9 +49,9 @@ static void fault_while_moving(void **state)
 		int err;
 
 		for (int i = 0; i < 2; i++)
-			rig_move(rig->qp[i], IBV_QPS_RESET, 0);
-		rig_move(rig->qp[1], IBV_QPS_RTR, rig->qp[0]->qp_num);
-		rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
+			rig_modify(rig->qp[i], IBV_QPS_RESET, 0);
+		rig_modify(rig->qp[1], IBV_QPS_RTR, rig->qp[0]->qp_num);
+		rig_modify(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
 		attr = rig_attr(rig->context, IBV_QPS_RTS, 0);
 		write_with_bad_key(rig->qp[0]);
 		for (int i = 0; i < round % 100; i++)
@@ -77,9 +77,9 @@ static void fault_by_one_that_has_gone(void **state)
 		struct ibv_qp *qp = ibv_create_qp(rig->pd, &init);
 
 		assert_non_null(qp);
-		rig_move(rig->qp[1], IBV_QPS_RESET, 0);
-		rig_move(rig->qp[1], IBV_QPS_RTS, qp->qp_num);
-		rig_move(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
+		rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
+		rig_modify(rig->qp[1], IBV_QPS_RTS, qp->qp_num);
+		rig_modify(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
 		write_with_bad_key(qp);
 		assert_int_equal(ibv_destroy_qp(qp), 0);
 		rig_event(rig->context, IBV_EVENT_QP_ACCESS_ERR, rig->qp[1]);
@@ -96,7 +96,7 @@ static void fault_of_an_earlier_connection(void **state)
 		rig_reconnect(rig, &(struct rig_wish){0});
 		write_with_bad_key(rig->qp[0]);
 		for (int i = 1; i >= 0; i--)
-			rig_move(rig->qp[i], IBV_QPS_RESET, 0);
+			rig_modify(rig->qp[i], IBV_QPS_RESET, 0);
 		rig_connect(rig, &(struct rig_wish){0});
 		assert_int_equal(rig_receive(rig->qp[1], 2, NULL, NULL, 0), 0);
 		assert_int_equal(rig_send(rig->qp[0], 1, NULL, NULL, 0), 0);

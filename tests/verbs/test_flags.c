@@ -73,7 +73,7 @@ static int modify_qp(unsigned int access)
 	err = ibv_modify_qp(rig->qp[0], &attr, RIG_INIT_MASK);
 	assert_int_equal(ibv_query_qp(rig->qp[0], &attr, IBV_QP_ACCESS_FLAGS, &init), 0);
 	assert_int_equal(attr.qp_access_flags, err ? 0 : access);
-	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
 	return err;
 }
 

@@ -159,7 +159,7 @@ static void sources(void **state)
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, rig->qp[0]->qp_num);
 	struct ibv_ah *ah;
 
-	rig_move(rig->qp[1], IBV_QPS_INIT, 0);
+	rig_modify(rig->qp[1], IBV_QPS_INIT, 0);
 	attr.ah_attr.grh.sgid_index = 5;
 	assert_null(make_ah(rig->pd, 5));
 	assert_int_equal(ibv_modify_qp(rig->qp[1], &attr, RIG_RTR_MASK), EINVAL);
@@ -179,8 +179,8 @@ static void connect_by(struct rig *rig, const char *addr)
 		uint32_t peer = rig->qp[!i]->qp_num;
 		struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, peer);
 
-		rig_move(qp, IBV_QPS_RESET, 0);
-		rig_move(qp, IBV_QPS_INIT, 0);
+		rig_modify(qp, IBV_QPS_RESET, 0);
+		rig_modify(qp, IBV_QPS_INIT, 0);
 		attr.ah_attr.grh.dgid = gid_of(addr);
 		assert_int_equal(ibv_modify_qp(qp, &attr, RIG_RTR_MASK), 0);
 		attr = rig_attr(rig->context, IBV_QPS_RTS, peer);
@@ -212,7 +212,7 @@ static void connections(void **state)
 	expect(rig->context, 2, "10.1.2.4");
 	exchange(rig, IBV_WC_SUCCESS);
 	/* a new connection of the peer, so that its entry has to be looked up again */
-	rig_move(rig->qp[1], IBV_QPS_RTS, rig->qp[0]->qp_num);
+	rig_modify(rig->qp[1], IBV_QPS_RTS, rig->qp[0]->qp_num);
 	exchange(rig, IBV_WC_SUCCESS);
 	connect_by(rig, "10.1.2.4");
 	exchange(rig, IBV_WC_SUCCESS);

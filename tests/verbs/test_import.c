@@ -194,9 +194,9 @@ static void both_sides(void **state)
 	struct ibv_qp *qp = two_make_qp(t->pd, t->cq, IBV_QPT_RC);
 	struct ibv_mr *near = rig_region(t->pd, BYTES);
 
-	rig_move(t->qp, IBV_QPS_RESET, 0);
-	rig_move(qp, IBV_QPS_RTR, t->qp->qp_num);
-	rig_move(t->qp, IBV_QPS_RTS, qp->qp_num);
+	rig_modify(t->qp, IBV_QPS_RESET, 0);
+	rig_modify(qp, IBV_QPS_RTR, t->qp->qp_num);
+	rig_modify(t->qp, IBV_QPS_RTS, qp->qp_num);
 	exporter_do(&t->exporter, EXPORT_FILL, 4);
 	memset(near->addr, 8, BYTES);
 	assert_int_equal(rig_rdma(t->qp, IBV_WR_RDMA_WRITE, 1, near, near->addr, BYTES,
@@ -231,8 +231,8 @@ static void datagrams(void **state)
 				       .send_flags = IBV_SEND_SIGNALED,
 				       .wr.ud = {ah[0], far->qp_num, RIG_QKEY}};
 
-	rig_move(far, IBV_QPS_RTS, 0);
-	rig_move(near, IBV_QPS_RTS, 0);
+	rig_modify(far, IBV_QPS_RTS, 0);
+	rig_modify(near, IBV_QPS_RTS, 0);
 	exporter_do(&t->exporter, EXPORT_FILL, 3);
 	assert_int_equal(rig_receive(far, 2, t->own, t->own->addr, PAGE), 0);
 	assert_int_equal(ibv_post_send(near, &wr, &bad), 0);

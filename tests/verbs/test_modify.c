@@ -124,8 +124,8 @@ static void expect(struct ibv_qp *qp, const struct row *row, int mask, int error
 	int got;
 
 	if (rig_state(qp) != row->from) {
-		rig_move(qp, IBV_QPS_RESET, 0);
-		rig_move(qp, row->from, qp->qp_num);
+		rig_modify(qp, IBV_QPS_RESET, 0);
+		rig_modify(qp, row->from, qp->qp_num);
 	}
 	assert_int_equal(rig_state(qp), row->from);
 	attr = attributes(qp, row->from, row->to);
@@ -180,7 +180,7 @@ static void every_row(void **state)
 	}
 }
 
-static void refuse_move(struct ibv_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
+static void refuse_transition(struct ibv_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 {
 	static const int masks[] = {IBV_QP_STATE, RIG_INIT_MASK,   RIG_RTR_MASK,
 				    RIG_RTS_MASK, RIG_UC_RTR_MASK, RIG_UC_RTS_MASK};
@@ -189,7 +189,7 @@ static void refuse_move(struct ibv_qp *qp, enum ibv_qp_state from, enum ibv_qp_s
 		expect(qp, &(struct row){from, to, 0, 0}, masks[i], EINVAL);
 }
 
-static void every_other_move(void **state)
+static void every_other_transition(void **state)
 {
 	for (size_t k = 0; k < COUNT(tables); k++) {
 		struct ibv_qp *qp = make(*state, tables[k].type);
@@ -198,7 +198,7 @@ static void every_other_move(void **state)
 			for (enum ibv_qp_state to = IBV_QPS_RESET; to <= IBV_QPS_UNKNOWN; to++)
 				if (!find_row(tables[k].rows, tables[k].n, reachable[i], to) &&
 				    !find_row(any_rows, COUNT(any_rows), reachable[i], to))
-					refuse_move(qp, reachable[i], to);
+					refuse_transition(qp, reachable[i], to);
 		assert_int_equal(ibv_destroy_qp(qp), 0);
 	}
 }
@@ -209,7 +209,7 @@ static void wrong_current_state(void **state)
 	struct rig *rig = *state;
 	struct ibv_qp_attr attr;
 
-	rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[0]->qp_num);
+	rig_modify(rig->qp[0], IBV_QPS_RTS, rig->qp[0]->qp_num);
 	attr = attributes(rig->qp[0], IBV_QPS_SQD, IBV_QPS_RTS);
 	RIG_REFUSED(ibv_modify_qp(rig->qp[0], &attr, IBV_QP_STATE | IBV_QP_CUR_STATE));
 	assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_RTS);
@@ -270,8 +270,8 @@ static void out_of_range(void **state)
 	struct rig *rig = *state;
 
 	for (size_t i = 0; i < COUNT(ranges); i++) {
-		rig_move(rig->qp[0], IBV_QPS_RESET, 0);
-		rig_move(rig->qp[0], ranges[i].to - 1, rig->qp[0]->qp_num);
+		rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
+		rig_modify(rig->qp[0], ranges[i].to - 1, rig->qp[0]->qp_num);
 		if (modify_with(rig->qp[0], &ranges[i], ranges[i].bad) != EINVAL)
 			fail_msg("range %zu", i);
 		assert_int_equal(rig_state(rig->qp[0]), ranges[i].to - 1);
@@ -324,7 +324,7 @@ static void query(void **state)
 	assert_int_equal(ibv_query_qp(qp, &got, 0x1fffff, &init), 0);
 	assert_int_equal(got.min_rnr_timer, 12);
 	assert_int_equal(got.timeout, 8);
-	rig_move(qp, IBV_QPS_RESET, 0);
+	rig_modify(qp, IBV_QPS_RESET, 0);
 	assert_int_equal(ibv_query_qp(qp, &got, 0x1fffff, &init), 0);
 	assert_int_equal(got.dest_qp_num, 0);
 	assert_int_equal(got.cap.max_send_wr, RIG_DEPTH);
@@ -338,9 +338,9 @@ static void round_and_round(void **state)
 
 	for (uint64_t i = 0; i < 300; i++) {
 		for (int q = 0; q < 2; q++)
-			rig_move(rig->qp[q], IBV_QPS_RESET, 0);
+			rig_modify(rig->qp[q], IBV_QPS_RESET, 0);
 		for (int q = 0; q < 2; q++)
-			rig_move(rig->qp[q], IBV_QPS_RTS, rig->qp[!q]->qp_num);
+			rig_modify(rig->qp[q], IBV_QPS_RTS, rig->qp[!q]->qp_num);
 		assert_int_equal(rig_receive(rig->qp[1], i, mr, mr->addr, 8), 0);
 		assert_int_equal(rig_send(rig->qp[0], i, mr, mr->addr, 8), 0);
 		rig_expect(rig->cq[0], IBV_WC_SUCCESS, i);
@@ -353,7 +353,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_row, rig_setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(every_other_move, rig_setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(every_other_transition, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(wrong_current_state, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(bad_arguments, rig_setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(out_of_range, rig_setup, rig_teardown),

@@ -104,12 +104,12 @@ static void again(struct scene *s)
 	for (int i = 0; i < 2; i++) {
 		struct ibv_wc wc;
 
-		rig_move(s->rig->qp[i], IBV_QPS_RESET, 0);
+		rig_modify(s->rig->qp[i], IBV_QPS_RESET, 0);
 		while (ibv_poll_cq(s->rig->cq[i], 1, &wc))
 			;
 	}
 	for (int i = 0; i < 2; i++)
-		rig_move(s->rig->qp[i], IBV_QPS_RTS, s->rig->qp[!i]->qp_num);
+		rig_modify(s->rig->qp[i], IBV_QPS_RTS, s->rig->qp[!i]->qp_num);
 }
 
 static void writes(struct scene *s, uint64_t offset, uint32_t rkey)
@@ -200,8 +200,8 @@ static void other_queue_pair(void **state)
 	struct ibv_qp *a = ibv_create_qp(s.rig->pd, &init), *b = ibv_create_qp(s.rig->pd, &init);
 	uint32_t rkey = bind2(&s, mw, 0, 4096, RW);
 
-	rig_move(a, IBV_QPS_RTS, b->qp_num);
-	rig_move(b, IBV_QPS_RTS, a->qp_num);
+	rig_modify(a, IBV_QPS_RTS, b->qp_num);
+	rig_modify(b, IBV_QPS_RTS, a->qp_num);
 	assert_int_equal(
 		rig_rdma(a, IBV_WR_RDMA_WRITE, 3, s.local, s.local->addr, 8, (uintptr_t)s.at, rkey),
 		0);
@@ -388,7 +388,7 @@ static void arguments(void **state)
 	assert_int_equal(bind1(&s, one, 0, 100, RW | IBV_ACCESS_ZERO_BASED), EINVAL);
 	bind.bind_info = (struct ibv_mw_bind_info){foreign, (uintptr_t)foreign->addr, 10, RW};
 	assert_int_equal(ibv_bind_mw(s.rig->qp[1], one, &bind), EPERM);
-	rig_move(s.rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(s.rig->qp[1], IBV_QPS_RESET, 0);
 	assert_int_equal(bind1(&s, one, 0, 100, RW), EINVAL);
 	assert_int_equal(one->rkey, rkey);
 	assert_int_equal(ibv_dealloc_mw(mw), 0);

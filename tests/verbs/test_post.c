@@ -67,8 +67,8 @@ static void states(void **state)
 	struct ibv_qp *qp = rig->qp[0];
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		rig_move(qp, IBV_QPS_RESET, 0);
-		rig_move(qp, cases[i].state, qp->qp_num);
+		rig_modify(qp, IBV_QPS_RESET, 0);
+		rig_modify(qp, cases[i].state, qp->qp_num);
 		assert_int_equal(write_8(qp, 1, IBV_SEND_SIGNALED), cases[i].send);
 		assert_int_equal(rig_receive(qp, 2, memory, memory->addr, 8), cases[i].receive);
 	}

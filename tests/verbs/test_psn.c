@@ -13,8 +13,8 @@ static void mismatch(void **state)
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTS, 0), got;
 	struct ibv_qp_init_attr init;
 
-	rig_move(rig->qp[0], IBV_QPS_RTR, rig->qp[1]->qp_num);
-	rig_move(rig->qp[1], IBV_QPS_RTS, rig->qp[0]->qp_num);
+	rig_modify(rig->qp[0], IBV_QPS_RTR, rig->qp[1]->qp_num);
+	rig_modify(rig->qp[1], IBV_QPS_RTS, rig->qp[0]->qp_num);
 	attr.sq_psn++;
 	attr.timeout = 1;
 	attr.retry_cnt = 0;

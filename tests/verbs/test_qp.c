@@ -249,14 +249,14 @@ static void receives_stay_used(void **state)
 	assert_int_equal(rig_send(qp, 3, mr, mr->addr, 64), 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 3);
 	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 1);
-	rig_move(qp, IBV_QPS_RESET, 0);
-	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RESET, 0);
+	rig_modify(qp, IBV_QPS_RTS, qp->qp_num);
 	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 4, mr, mr->addr, 8,
 				  (uintptr_t)mr->addr + 64, mr->rkey),
 			 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 4);
-	rig_move(qp, IBV_QPS_RESET, 0);
-	rig_move(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
+	rig_modify(qp, IBV_QPS_RESET, 0);
+	rig_modify(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
 	assert_int_equal(rig_send(qp, 5, mr, mr->addr, 64), 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 5);
 	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 2);

@@ -45,8 +45,8 @@ static struct pair pair_open(struct rig *rig)
 	assert_non_null(p.qp);
 	p.ex = ibv_qp_to_qp_ex(p.qp);
 	assert_non_null(p.ex);
-	rig_move(p.qp, IBV_QPS_RTS, p.other->qp_num);
-	rig_move(p.other, IBV_QPS_RTS, p.qp->qp_num);
+	rig_modify(p.qp, IBV_QPS_RTS, p.other->qp_num);
+	rig_modify(p.other, IBV_QPS_RTS, p.qp->qp_num);
 	p.mr = rig_region(rig->pd, 16384);
 	p.here = p.mr->addr;
 	p.there = p.here + 8192;
@@ -289,9 +289,9 @@ static void states(void **state)
 		ibv_wr_rdma_write(p.ex, 0, 0);
 		assert_int_equal(ibv_wr_complete(p.ex), EINVAL);
 		if (s == IBV_QPS_RESET)
-			rig_move(p.qp, IBV_QPS_INIT, 0);
+			rig_modify(p.qp, IBV_QPS_INIT, 0);
 	}
-	rig_move(p.qp, IBV_QPS_ERR, 0);
+	rig_modify(p.qp, IBV_QPS_ERR, 0);
 	start(&p, 2);
 	ibv_wr_rdma_write(p.ex, 0, 0);
 	ibv_wr_send(p.ex);

@@ -50,7 +50,7 @@ static void be_target(struct rig *rig)
 		_exit(1);
 	meeting->rkey = mr->rkey;
 	atomic_store(&meeting->target_qpn, rig->qp[0]->qp_num);
-	rig_move(rig->qp[0], IBV_QPS_RTS, take(&meeting->our_qpn));
+	rig_modify(rig->qp[0], IBV_QPS_RTS, take(&meeting->our_qpn));
 	atomic_store(&meeting->connected, 1);
 }
 
@@ -60,7 +60,7 @@ static void meet(struct ibv_qp *qp)
 	struct ibv_qp_attr attr;
 
 	atomic_store(&meeting->written, 0);
-	rig_move(qp, IBV_QPS_RESET, 0);
+	rig_modify(qp, IBV_QPS_RESET, 0);
 	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++) {
 		attr = rig_attr(qp->context, s, target_qpn);
 		attr.timeout = 8; /* 1 ms */

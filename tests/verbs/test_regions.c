@@ -408,9 +408,9 @@ static void imports(void **state)
 	init = rig_init(cq, cq);
 	qp = ibv_create_qp(pd, &init);
 	assert_non_null(qp);
-	rig_move(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
-	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[1], IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
+	rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[1], IBV_QPS_RTS, qp->qp_num);
 	*(uint8_t *)mr->addr = 77;
 	assert_int_equal(rig_rdma(qp, IBV_WR_RDMA_WRITE, 3, same, mr->addr, 1,
 				  (uintptr_t)mr->addr + 9, same->rkey),
@@ -461,8 +461,8 @@ static void domains(void **state)
 	assert_non_null(parent);
 	qp = ibv_create_qp(parent, &qp_init);
 	assert_non_null(qp);
-	rig_move(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
-	rig_move(rig->qp[1], IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RTS, rig->qp[1]->qp_num);
+	rig_modify(rig->qp[1], IBV_QPS_RTS, qp->qp_num);
 	/* a queue pair of a parent domain may use the regions of its base domain */
 	assert_int_equal(
 		rig_rdma(qp, IBV_WR_RDMA_WRITE, 1, mr, mr->addr, 8, (uintptr_t)mr->addr, mr->rkey),

@@ -60,8 +60,8 @@ static void open_ends(struct ends *e, enum ibv_qp_type type)
 	for (int i = 0; i < PAIRS; i++) {
 		e->from[i] = make_qp(e, type, e->rig.cq[0], false);
 		e->to[i] = make_qp(e, type, e->rig.cq[i != 3], true);
-		rig_move(e->to[i], IBV_QPS_RTS, e->from[i]->qp_num);
-		rig_move(e->from[i], IBV_QPS_RTS, e->to[i]->qp_num);
+		rig_modify(e->to[i], IBV_QPS_RTS, e->from[i]->qp_num);
+		rig_modify(e->from[i], IBV_QPS_RTS, e->to[i]->qp_num);
 	}
 }
 
@@ -517,7 +517,7 @@ static void last_one(void **state)
 	for (uint64_t i = 0; i < 4; i++)
 		assert_int_equal(post(e, i), 0);
 	send_from(e, 0, 0);
-	rig_move(e->to[0], IBV_QPS_ERR, 0);
+	rig_modify(e->to[0], IBV_QPS_ERR, 0);
 	rig_event(e->rig.context, IBV_EVENT_QP_LAST_WQE_REACHED, e->to[0]);
 	expect_received(e, 0, 0);
 	rig_none(e->rig.cq[1]);
@@ -538,11 +538,11 @@ static void given_back(void **state)
 			send_from(e, 0, i);
 		for (uint64_t i = 0; i < DEPTH; i++)
 			rig_next(e->rig.cq[0]);
-		rig_move(e->to[0], IBV_QPS_RESET, 0);
+		rig_modify(e->to[0], IBV_QPS_RESET, 0);
 		rig_none(e->rig.cq[1]);
-		rig_move(e->from[0], IBV_QPS_RESET, 0);
-		rig_move(e->to[0], IBV_QPS_RTS, e->from[0]->qp_num);
-		rig_move(e->from[0], IBV_QPS_RTS, e->to[0]->qp_num);
+		rig_modify(e->from[0], IBV_QPS_RESET, 0);
+		rig_modify(e->to[0], IBV_QPS_RTS, e->from[0]->qp_num);
+		rig_modify(e->from[0], IBV_QPS_RTS, e->to[0]->qp_num);
 	}
 }
 
@@ -557,12 +557,12 @@ static void flood(_Atomic uint32_t *qpn)
 	rig_open(&e.rig);
 	e.mr = rig_region(e.rig.pd, 2 * DEPTH * BYTES);
 	qp = make_qp(&e, IBV_QPT_RC, e.rig.cq[0], false);
-	rig_move(qp, IBV_QPS_RTR, qpn[0]);
+	rig_modify(qp, IBV_QPS_RTR, qpn[0]);
 	qpn[1] = qp->qp_num;
 	while (!qpn[2])
 		;
-	rig_move(qp, IBV_QPS_RESET, 0);
-	rig_move(qp, IBV_QPS_RTS, qpn[0]);
+	rig_modify(qp, IBV_QPS_RESET, 0);
+	rig_modify(qp, IBV_QPS_RTS, qpn[0]);
 	for (;;) {
 		rig_send(qp, 1, e.mr, e.mr->addr, BYTES);
 		ibv_poll_cq(e.rig.cq[0], 1, &wc);
@@ -587,11 +587,11 @@ static void grows_in_traffic(void **state)
 	}
 	open_ends(&e, IBV_QPT_RC);
 	assert_int_equal(resize(e.srq, depth), 0);
-	rig_move(e.to[0], IBV_QPS_RESET, 0);
+	rig_modify(e.to[0], IBV_QPS_RESET, 0);
 	qpn[0] = e.to[0]->qp_num;
 	while (!qpn[1])
 		;
-	rig_move(e.to[0], IBV_QPS_RTS, qpn[1]);
+	rig_modify(e.to[0], IBV_QPS_RTS, qpn[1]);
 	qpn[2] = 1;
 	while (depth < 4096 || got < posted) {
 		while (depth < 4096 && posted - got < depth && !post(&e, posted))
@@ -630,11 +630,11 @@ static void killed_sender(void **state)
 			flood(qpn);
 		}
 		open_ends(&e, IBV_QPT_RC);
-		rig_move(e.to[0], IBV_QPS_RESET, 0);
+		rig_modify(e.to[0], IBV_QPS_RESET, 0);
 		qpn[0] = e.to[0]->qp_num;
 		while (!qpn[1])
 			;
-		rig_move(e.to[0], IBV_QPS_RTS, qpn[1]);
+		rig_modify(e.to[0], IBV_QPS_RTS, qpn[1]);
 		qpn[2] = 1;
 		for (uint64_t end = rig_now_ns() + 4000000u * (uint64_t)(round + 1);
 		     got < 100 || rig_now_ns() < end;) {

@@ -40,7 +40,7 @@ static void be_target(void)
 	meeting->address = (uintptr_t)in_place;
 	atomic_store(&meeting->target_qpn, rig.qp[0]->qp_num);
 	rig_await(&meeting->our_qpn, 1);
-	rig_move(rig.qp[0], IBV_QPS_RTS, meeting->our_qpn);
+	rig_modify(rig.qp[0], IBV_QPS_RTS, meeting->our_qpn);
 	atomic_store(&meeting->connected, 1);
 	for (;;)
 		pause();
@@ -62,7 +62,7 @@ static struct ibv_qp *meet(struct rig *rig)
 
 	assert_non_null(qp);
 	rig_await(&meeting->target_qpn, 1);
-	rig_move(qp, IBV_QPS_RTS, meeting->target_qpn);
+	rig_modify(qp, IBV_QPS_RTS, meeting->target_qpn);
 	atomic_store(&meeting->our_qpn, qp->qp_num);
 	rig_await(&meeting->connected, 1);
 	return qp;

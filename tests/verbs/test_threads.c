@@ -204,7 +204,7 @@ static void shared_cqs(void **state)
 		qp[i][0] = ibv_create_qp(rig->pd, &init);
 		qp[i][1] = ibv_create_qp(rig->pd, &init);
 		for (int k = 0; k < 2; k++)
-			rig_move(qp[i][k], IBV_QPS_INIT, 0);
+			rig_modify(qp[i][k], IBV_QPS_INIT, 0);
 		for (int k = 0; k < RIG_DEPTH; k++)
 			assert_int_equal(rig_receive(qp[i][1], i, NULL, NULL, 0), 0);
 		for (int k = 0; k < 2; k++) {
@@ -258,7 +258,7 @@ static void *add_and_write(void *arg)
 	uint32_t key[2] = {memory->rkey, 0};
 	struct ibv_wc wc;
 
-	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RTS, qp->qp_num);
 	if (one->number == 0)
 		atomic_store(&in_place, ibv_reg_mr(one->rig->pd, &counter, 8, RIG_ALL));
 	pthread_barrier_wait(one->barrier);
@@ -374,7 +374,7 @@ static void *create_many(void *arg)
 		struct ibv_mr *mr = ibv_reg_mr(pd, &init, sizeof(init), RIG_ALL);
 
 		must(pd && cq && qp && mr, "create");
-		rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+		rig_modify(qp, IBV_QPS_RTS, qp->qp_num);
 		/* waits, as there is no receive */
 		must(!rig_send(qp, 1, mr, &init, 8), "post_send");
 		must(!ibv_req_notify_cq(cq, 0), "arm");

@@ -102,7 +102,7 @@ static void each_timeout(void **state)
 	for (uint8_t code = 1; code < 32; code++)
 		for (uint8_t retry = 0; retry < 8; retry++) {
 			rig_reconnect(rig, &(struct rig_wish){.timeout = code, .retry_cnt = retry});
-			rig_move(rig->qp[1], IBV_QPS_RESET, 0);
+			rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
 			assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_WRITE, 1, 64), 0);
 			check_patience(rig, (retry + 1ull) * (4096ull << code),
 				       IBV_WC_RETRY_EXC_ERR, 1);
@@ -117,8 +117,8 @@ static void for_ever(void **state)
 	for (int silent = 0; silent < 2; silent++) {
 		rig_reconnect(rig, &(struct rig_wish){.forever = 1});
 		if (silent) {
-			rig_move(rig->qp[1], IBV_QPS_RESET, 0);
-			rig_move(rig->qp[1], IBV_QPS_INIT, 0);
+			rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
+			rig_modify(rig->qp[1], IBV_QPS_INIT, 0);
 		}
 		assert_int_equal(rig_send(rig->qp[0], 1, memory, bytes, 8), 0);
 		for (int year = 0; year < 100; year++) {
@@ -159,7 +159,7 @@ static void patience_begins_anew(void **state)
 	}
 	still_waits(rig);
 	clock_advance(rnr_ns - 1);
-	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
 	check_patience(rig, timeout_ns, IBV_WC_RETRY_EXC_ERR, 2);
 }
 
@@ -190,18 +190,18 @@ static void timer_wakes(void **state)
 /* Ways in which the peer is not there. */
 static void peer_resets(struct rig *rig)
 {
-	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
 }
 
 static void peer_in_init(struct rig *rig)
 {
-	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[1], IBV_QPS_INIT, 0);
+	rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[1], IBV_QPS_INIT, 0);
 }
 
 static void peer_in_error(struct rig *rig)
 {
-	rig_move(rig->qp[1], IBV_QPS_ERR, 0);
+	rig_modify(rig->qp[1], IBV_QPS_ERR, 0);
 }
 
 static void peer_destroyed(struct rig *rig)
@@ -212,16 +212,16 @@ static void peer_destroyed(struct rig *rig)
 
 static void peer_with_another(struct rig *rig)
 {
-	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[1], IBV_QPS_RTS, rig->qp[1]->qp_num);
+	rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[1], IBV_QPS_RTS, rig->qp[1]->qp_num);
 }
 
 static void number_of_no_queue_pair(struct rig *rig)
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, 0xfffff0);
 
-	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[0], IBV_QPS_INIT, 0);
+	rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[0], IBV_QPS_INIT, 0);
 	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTR_MASK), 0);
 	attr = rig_attr(rig->context, IBV_QPS_RTS, 0);
 	attr.timeout = 8;
@@ -233,8 +233,8 @@ static void address_of_no_member(struct rig *rig)
 {
 	struct ibv_qp_attr attr = rig_attr(rig->context, IBV_QPS_RTR, rig->qp[1]->qp_num);
 
-	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[0], IBV_QPS_INIT, 0);
+	rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[0], IBV_QPS_INIT, 0);
 	attr.ah_attr.grh.dgid.raw[15] ^= 0x55;
 	assert_int_equal(ibv_modify_qp(rig->qp[0], &attr, RIG_RTR_MASK), 0);
 	attr = rig_attr(rig->context, IBV_QPS_RTS, 0);

@@ -135,7 +135,7 @@ static void numbers_wrap(void **state)
 	struct rig *rig = *state;
 
 	for (int i = 0; i < 2; i++) {
-		rig_move(rig->qp[i], IBV_QPS_INIT, 0);
+		rig_modify(rig->qp[i], IBV_QPS_INIT, 0);
 		for (enum ibv_qp_state s = IBV_QPS_RTR; s <= IBV_QPS_RTS; s++) {
 			struct ibv_qp_attr attr = rig_attr(rig->context, s, rig->qp[!i]->qp_num);
 
@@ -160,7 +160,7 @@ static void to_itself(void **state)
 	struct ibv_mr *mr = rig_region(rig->pd, 4096);
 	char *at = mr->addr;
 
-	rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[0]->qp_num);
+	rig_modify(rig->qp[0], IBV_QPS_RTS, rig->qp[0]->qp_num);
 	strcpy(at, "flush");
 	assert_int_equal(
 		rig_rdma(rig->qp[0], IBV_WR_RDMA_WRITE, 1, mr, at, 6, (uintptr_t)at + 64, mr->rkey),

@@ -106,7 +106,7 @@ static void what_cannot_arrive_is_dropped(void **state)
 	assert_int_equal(rig_send(rig->qp[0], 4, from, from->addr, BYTES - 1), 0);
 	rig_expect(rig->cq[1], IBV_WC_SUCCESS, 3);
 	/* a peer that is not there */
-	rig_move(rig->qp[1], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[1], IBV_QPS_RESET, 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 4);
 	assert_int_equal(rig_send(rig->qp[0], 5, from, from->addr, BYTES), 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 5);
@@ -190,9 +190,9 @@ static void other_type(void **state)
 	struct ibv_mr *mr = rig_region(rig->pd, BYTES);
 
 	assert_non_null(rc);
-	rig_move(rig->qp[0], IBV_QPS_RESET, 0);
-	rig_move(rig->qp[0], IBV_QPS_RTS, rc->qp_num);
-	rig_move(rc, IBV_QPS_RTS, rig->qp[0]->qp_num);
+	rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
+	rig_modify(rig->qp[0], IBV_QPS_RTS, rc->qp_num);
+	rig_modify(rc, IBV_QPS_RTS, rig->qp[0]->qp_num);
 	assert_int_equal(rig_receive(rc, 1, mr, mr->addr, 8), 0);
 	assert_int_equal(rig_send(rig->qp[0], 2, mr, mr->addr, 8), 0);
 	rig_expect(rig->cq[0], IBV_WC_SUCCESS, 2);

@@ -332,7 +332,7 @@ static void dropped(void **state)
 	assert_int_equal(ibv_modify_qp(e->rig.qp[0], &attr, IBV_QP_QKEY), 0);
 	send_one(e, 0x80000123, 8);
 	rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, 2);
-	rig_move(qp, IBV_QPS_RESET, 0);
+	rig_modify(qp, IBV_QPS_RESET, 0);
 	send_one(e, RIG_QKEY, 8);
 	rig_none(e->rig.cq[1]);
 	assert_int_equal(rig_state(e->rig.qp[0]), IBV_QPS_RTS);
@@ -407,8 +407,8 @@ static void check_bad_receive(struct ends *e, const struct ibv_mr *wrong, void *
 	assert_int_equal(receive(e, 1, 3, ROOM), 0);
 	rig_expect(e->rig.cq[1], IBV_WC_WR_FLUSH_ERR, 3);
 	rig_event(e->rig.context, IBV_EVENT_QP_FATAL, e->rig.qp[1]);
-	rig_move(e->rig.qp[1], IBV_QPS_RESET, 0);
-	rig_move(e->rig.qp[1], IBV_QPS_RTS, 0);
+	rig_modify(e->rig.qp[1], IBV_QPS_RESET, 0);
+	rig_modify(e->rig.qp[1], IBV_QPS_RTS, 0);
 	assert_int_equal(receive(e, 1, 4, ROOM), 0);
 	send_one(e, RIG_QKEY, 8);
 	rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, 4);
@@ -433,17 +433,17 @@ static void flush(void **state)
 	for (uint64_t i = 0; i < 5; i++)
 		assert_int_equal(receive(e, 1, i, ROOM), 0);
 	send_one(e, RIG_QKEY, 8);
-	rig_move(e->rig.qp[1], IBV_QPS_ERR, 0);
+	rig_modify(e->rig.qp[1], IBV_QPS_ERR, 0);
 	rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, 0);
 	for (uint64_t i = 1; i < 5; i++)
 		rig_expect(e->rig.cq[1], IBV_WC_WR_FLUSH_ERR, i);
-	rig_move(e->rig.qp[1], IBV_QPS_RESET, 0);
-	rig_move(e->rig.qp[1], IBV_QPS_RTS, 0);
+	rig_modify(e->rig.qp[1], IBV_QPS_RESET, 0);
+	rig_modify(e->rig.qp[1], IBV_QPS_RTS, 0);
 	assert_int_equal(receive(e, 1, 6, ROOM), 0);
 	send_one(e, RIG_QKEY, 8);
-	rig_move(e->rig.qp[1], IBV_QPS_RESET, 0);
+	rig_modify(e->rig.qp[1], IBV_QPS_RESET, 0);
 	rig_none(e->rig.cq[1]);
-	rig_move(e->rig.qp[1], IBV_QPS_RTS, 0);
+	rig_modify(e->rig.qp[1], IBV_QPS_RTS, 0);
 	send_one(e, RIG_QKEY, 8);
 	rig_none(e->rig.cq[1]);
 	for (uint64_t i = 0; i < RIG_DEPTH; i++)

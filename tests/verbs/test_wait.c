@@ -174,7 +174,7 @@ static void taken_for_another(void **state)
 	for (size_t i = 0; i < COUNT(qp); i++) {
 		qp[i] = ibv_create_qp(rig->pd, &init);
 		assert_non_null(qp[i]);
-		rig_move(qp[i], IBV_QPS_RTS, rig->qp[0]->qp_num);
+		rig_modify(qp[i], IBV_QPS_RTS, rig->qp[0]->qp_num);
 		assert_int_equal(rig_receive(qp[i], 2, memory, bytes, 8), 0);
 	}
 	assert_int_equal(rig_send(rig->qp[0], 3, memory, bytes, 8), 0);
@@ -192,9 +192,9 @@ static void peer_comes_late(void **state)
 
 	for (int round = 0; round < 10; round++) {
 		for (int i = 0; i < 2; i++)
-			rig_move(rig->qp[i], IBV_QPS_RESET, 0);
-		rig_move(rig->qp[1], IBV_QPS_INIT, 0);
-		rig_move(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
+			rig_modify(rig->qp[i], IBV_QPS_RESET, 0);
+		rig_modify(rig->qp[1], IBV_QPS_INIT, 0);
+		rig_modify(rig->qp[0], IBV_QPS_RTS, rig->qp[1]->qp_num);
 		assert_int_equal(write_to(rig->qp[0], IBV_WR_RDMA_WRITE, 1, 64), 0);
 		assert_int_equal(rig_send(rig->qp[0], 2, memory, bytes, 8), 0);
 		assert_int_equal(rig_receive(rig->qp[1], 3, memory, bytes, 8), 0);
@@ -216,11 +216,11 @@ static void ended_while_waiting(void **state)
 	for (int round = 0; round < 50; round++) {
 		assert_int_equal(rig_send(rig->qp[0], 1, memory, bytes, 8), 0);
 		if (round % 2) {
-			rig_move(rig->qp[0], IBV_QPS_ERR, 0);
+			rig_modify(rig->qp[0], IBV_QPS_ERR, 0);
 			rig_expect(rig->cq[0], IBV_WC_WR_FLUSH_ERR, 1);
 		}
 		for (int i = 0; i < 2; i++)
-			rig_move(rig->qp[i], IBV_QPS_RESET, 0);
+			rig_modify(rig->qp[i], IBV_QPS_RESET, 0);
 		rig_none(rig->cq[0]);
 		rig_connect(rig, &(struct rig_wish){0});
 	}
@@ -233,7 +233,7 @@ static void for_oneself(void **state)
 	struct rig *rig = *state;
 	struct ibv_qp *qp = rig->qp[0];
 
-	rig_move(qp, IBV_QPS_RTS, qp->qp_num);
+	rig_modify(qp, IBV_QPS_RTS, qp->qp_num);
 	for (uint64_t i = 0; i < 100; i++) {
 		bytes[0] = (char)i;
 		assert_int_equal(rig_send(qp, i, memory, bytes, 8), 0);

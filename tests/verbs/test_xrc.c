@@ -233,8 +233,8 @@ static void refused(struct ends *e, uint32_t number, uint32_t rkey, enum ibv_wc_
 	post(e, IBV_WR_RDMA_WRITE, 8, number, rkey);
 	rig_expect(e->rig.cq[0], status, 7);
 	rig_await_state(e->to, IBV_QPS_ERR);
-	rig_move(e->from, IBV_QPS_RESET, 0);
-	rig_move(e->to, IBV_QPS_RESET, 0);
+	rig_modify(e->from, IBV_QPS_RESET, 0);
+	rig_modify(e->to, IBV_QPS_RESET, 0);
 	connect_ends(e);
 }
 
@@ -347,7 +347,7 @@ static void opened(void **state)
 		assert_int_equal(qp[i]->qp_num, made->qp_num);
 		assert_ptr_equal(qp[i]->qp_context, &qp[i]);
 	}
-	rig_move(e->from, IBV_QPS_RESET, 0);
+	rig_modify(e->from, IBV_QPS_RESET, 0);
 	e->to = qp[0]; /* whose state the handle changes that did not make it */
 	connect_ends(e);
 	for (int i = 0; i < 2; i++) {
@@ -498,7 +498,7 @@ static int teardown_two(void **state)
 static void connect_to(struct two *t, struct ibv_qp *qp)
 {
 	t->e->to = qp;
-	rig_move(t->e->from, IBV_QPS_RESET, 0);
+	rig_modify(t->e->from, IBV_QPS_RESET, 0);
 	connect_ends(t->e);
 }
 
@@ -572,7 +572,7 @@ static void opened_by_another(void **state)
 	}
 	tell(t->shared, CLOSE);
 	assert_int_equal(rig_state(qp), IBV_QPS_ERR);
-	rig_move(qp, IBV_QPS_RESET, 0);
+	rig_modify(qp, IBV_QPS_RESET, 0);
 	connect_to(t, again);
 	expect_traffic(t);
 	assert_int_equal(ibv_destroy_qp(qp), 0);

@@ -14,12 +14,12 @@ struct ibv_qp *two_make_qp(struct ibv_pd *pd, struct ibv_cq *cq, enum ibv_qp_typ
 
 void two_connect(struct two *t)
 {
-	rig_move(t->rig.qp[1], IBV_QPS_RESET, 0);
-	rig_move(t->qp, IBV_QPS_RESET, 0);
-	rig_move(t->qp, IBV_QPS_RTR, t->rig.qp[1]->qp_num);
-	rig_move(t->rig.qp[1], IBV_QPS_RTS, t->qp->qp_num);
-	rig_move(t->qp, IBV_QPS_RESET, 0);
-	rig_move(t->qp, IBV_QPS_RTS, t->rig.qp[1]->qp_num);
+	rig_modify(t->rig.qp[1], IBV_QPS_RESET, 0);
+	rig_modify(t->qp, IBV_QPS_RESET, 0);
+	rig_modify(t->qp, IBV_QPS_RTR, t->rig.qp[1]->qp_num);
+	rig_modify(t->rig.qp[1], IBV_QPS_RTS, t->qp->qp_num);
+	rig_modify(t->qp, IBV_QPS_RESET, 0);
+	rig_modify(t->qp, IBV_QPS_RTS, t->rig.qp[1]->qp_num);
 }
 
 void two_import_region(struct two *t, unsigned int access)
