@@ -370,7 +370,7 @@ static void fill_receiver(struct weft_verbs_qp *qp, struct weft_verbs_xrcd *xrcd
 	xrcd->users++;
 }
 
-static void close_far(struct weft_verbs_qp *qp)
+static void close_at_maker(struct weft_verbs_qp *qp)
 {
 	struct weft_receiver_call call = {.mask = 0};
 
@@ -386,7 +386,7 @@ void weft_receiver_close(struct weft_verbs_qp *qp)
 	bool last = false;
 
 	if (qp->opened.is) {
-		close_far(qp);
+		close_at_maker(qp);
 	} else {
 		pthread_mutex_lock(&mutex);
 		while (*at != qp)
@@ -427,7 +427,7 @@ static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr
 }
 
 /* Of a queue pair that another process has made: the helper there says whether it exists. An errno. */
-static int open_far(struct weft_verbs_qp *qp)
+static int open_at_maker(struct weft_verbs_qp *qp)
 {
 	const struct weft_pool_qp *slot = qp_entry(qp->qp.qp_num);
 	struct weft_receiver_call call = {.mask = 0};
@@ -476,7 +476,7 @@ struct ibv_qp *weft_verbs_open_qp(struct ibv_context *context, struct ibv_qp_ope
 	if (real)
 		add_handle(real, qp);
 	pthread_mutex_unlock(&mutex);
-	err = real ? 0 : open_far(qp);
+	err = real ? 0 : open_at_maker(qp);
 	if (err)
 		goto free_object;
 	if (!weft_handle_add(qp, WEFT_HANDLE_QP))

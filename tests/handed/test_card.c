@@ -76,8 +76,8 @@ static void a_write(void **state)
 	ends_post(WEFT_OP_WRITE, &ends_near);
 	wait_for(1, WEFT_WC_SUCCESS);
 	for (uint32_t i = 0; i < ENDS_BYTES; i++)
-		assert_int_equal(ends_far.memory[i], 'n');
-	assert_int_equal(ends_far.memory[ENDS_BYTES], 'f');
+		assert_int_equal(ends_peer.memory[i], 'n');
+	assert_int_equal(ends_peer.memory[ENDS_BYTES], 'p');
 	ends_close();
 	end_card(0);
 }

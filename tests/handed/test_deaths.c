@@ -37,7 +37,7 @@
 struct load {
 	const char *name;
 	enum weft_opcode opcode;
-	bool refused; /* far's key is invalid */
+	bool refused; /* the peer's key is invalid */
 };
 
 static const struct load loads[] = {
@@ -88,7 +88,7 @@ static void open_and_post(const struct load *load)
 	for (unsigned int i = 0; i < REQUESTS && load->opcode == WEFT_OP_SEND; i++)
 		ends_receive();
 	if (load->refused)
-		ends_revoke(&ends_far);
+		ends_revoke(&ends_peer);
 	for (uint64_t id = 1; id <= REQUESTS; id++)
 		ends_submit(
 			&(struct ends_request){.opcode = load->opcode,
@@ -117,7 +117,7 @@ static void take(struct told *told)
 	}
 }
 
-static void check_far(const struct load *load, const struct told *told, uint64_t sum)
+static void check_peer(const struct load *load, const struct told *told, uint64_t sum)
 {
 	unsigned int received = 0;
 	uint64_t word;
@@ -127,16 +127,16 @@ static void check_far(const struct load *load, const struct told *told, uint64_t
 		assert_int_equal(wc.status, WEFT_WC_SUCCESS);
 		received++;
 	}
-	memcpy(&word, ends_far.memory + ENDS_WORDS, 8);
+	memcpy(&word, ends_peer.memory + ENDS_WORDS, 8);
 	if (load->opcode == WEFT_OP_FETCH_ADD)
 		assert_in_range(word - sum, told->failed ? 0 : REQUESTS, REQUESTS);
 	if (load->opcode == WEFT_OP_SEND)
 		assert_in_range(received, told->failed ? 0 : REQUESTS, REQUESTS);
 	for (uint32_t i = 0; i < ENDS_BYTES && !told->failed; i++) {
 		if (load->opcode == WEFT_OP_READ)
-			assert_int_equal(ends_near.memory[i], 'f');
+			assert_int_equal(ends_near.memory[i], 'p');
 		else if (load->opcode != WEFT_OP_FETCH_ADD)
-			assert_int_equal(ends_far.memory[i], 'n');
+			assert_int_equal(ends_peer.memory[i], 'n');
 	}
 }
 
@@ -198,7 +198,7 @@ static bool run_with_card(const struct load *load, const char *fate)
 		assert_true(!told.failed || (died && told.failed == WEFT_WC_RETRY_EXC_ERR));
 	assert_int_equal(world.fatal_events, told.failed == WEFT_WC_RETRY_EXC_ERR);
 	assert_int_equal(ends_near.qp.state, told.failed ? WEFT_QPS_ERR : WEFT_QPS_RTS);
-	check_far(load, &told, 0x6666666666666666);
+	check_peer(load, &told, 0x6666666666666666);
 	ends_close();
 	if (!died && !fate)
 		assert_int_equal(card_end(&card), 0);
@@ -280,7 +280,7 @@ static void owner(void **state)
 		fate_begin(owners_fate);
 		open_and_post(load);
 		be_patient(&told);
-		check_far(load, &told, 0x6666666666666666);
+		check_peer(load, &told, 0x6666666666666666);
 		ends_close();
 	}
 	fate_begin(NULL);

@@ -56,13 +56,13 @@ static void a_write(void **state)
 {
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
 	ends_post(WEFT_OP_WRITE, &ends_near);
-	assert_true(is_filled(&ends_far, 'f'));
+	assert_true(is_filled(&ends_peer, 'p'));
 	world_expect_none();
 	carry();
 	world_expect(1, WEFT_WC_SUCCESS);
 	world_expect_none();
-	assert_true(is_filled(&ends_far, 'n'));
-	assert_int_equal(ends_far.memory[ENDS_BYTES], 'f');
+	assert_true(is_filled(&ends_peer, 'n'));
+	assert_int_equal(ends_peer.memory[ENDS_BYTES], 'p');
 	close_ends();
 }
 
@@ -79,12 +79,12 @@ static void post_empty(struct end *from)
 
 static void receive_with(uint32_t lkey)
 {
-	struct weft_pool_sge sge = {(uintptr_t)ends_far.memory, ENDS_BYTES, lkey};
+	struct weft_pool_sge sge = {(uintptr_t)ends_peer.memory, ENDS_BYTES, lkey};
 
-	assert_int_equal(weft_rq_post(&ends_far.qp, 9, &sge, 1, 0), 0);
+	assert_int_equal(weft_rq_post(&ends_peer.qp, 9, &sge, 1, 0), 0);
 }
 
-static void expect_of_far(uint64_t wr_id, enum weft_wc_status status)
+static void expect_of_peer(uint64_t wr_id, enum weft_wc_status status)
 {
 	struct weft_wc wc;
 
@@ -93,28 +93,28 @@ static void expect_of_far(uint64_t wr_id, enum weft_wc_status status)
 	assert_int_equal(wc.status, status);
 }
 
-/* A request of far waits. A receive of far is wrong, which makes far fail. Its peer has failed, too, so that
- * far's request fails as well, before far has looked whether it is at fault. */
+/* A request of the peer waits. A receive of the peer is wrong, which makes the peer fail. Its peer has failed, too, so that
+ * the peer's request fails as well, before the peer has looked whether it is at fault. */
 static void a_fault_before_a_verdict(void **state)
 {
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC, .rnr_retry = 7});
 	world.fatal_events = 0;
-	post_empty(&ends_far);
-	receive_with(ends_far.mr.key + 256);
+	post_empty(&ends_peer);
+	receive_with(ends_peer.mr.key + 256);
 	carry();
 	ends_post(WEFT_OP_SEND, &ends_near);
 	carry();
 	world_expect(1, WEFT_WC_REM_OP_ERR);
 	assert_int_equal(ends_near.qp.state, WEFT_QPS_ERR);
-	assert_int_equal(ends_far.qp.state, WEFT_QPS_RTS);
+	assert_int_equal(ends_peer.qp.state, WEFT_QPS_RTS);
 	for (int i = 0; i < 2; i++) {
 		world.now_ns += 1000000000;
 		carry();
 	}
-	assert_int_equal(ends_far.qp.state, WEFT_QPS_ERR);
+	assert_int_equal(ends_peer.qp.state, WEFT_QPS_ERR);
 	assert_int_equal(world.fatal_events, 1);
-	expect_of_far(9, WEFT_WC_LOC_PROT_ERR);
-	expect_of_far(1, WEFT_WC_WR_FLUSH_ERR);
+	expect_of_peer(9, WEFT_WC_LOC_PROT_ERR);
+	expect_of_peer(1, WEFT_WC_WR_FLUSH_ERR);
 	close_ends();
 }
 
@@ -157,7 +157,7 @@ static void fetch_add(void)
 
 static uint64_t *word(void)
 {
-	return (uint64_t *)(ends_far.memory + ENDS_WORDS);
+	return (uint64_t *)(ends_peer.memory + ENDS_WORDS);
 }
 
 /* A request that the card has begun is not begun again. */
@@ -219,9 +219,9 @@ static void many_doorbells_in_the_middle(void **state)
 {
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
 	for (uint32_t i = 0; i < WEFT_DOORBELLS; i++) {
-		ends_modify(&ends_far, WEFT_QPS_ERR, &ends_near);
-		ends_modify(&ends_far, WEFT_QPS_RESET, &ends_near);
-		ends_connect(&ends_far, &ends_near);
+		ends_modify(&ends_peer, WEFT_QPS_ERR, &ends_near);
+		ends_modify(&ends_peer, WEFT_QPS_RESET, &ends_near);
+		ends_connect(&ends_peer, &ends_near);
 	}
 	ring_in_the_middle();
 	close_ends();

@@ -33,7 +33,7 @@
 #define PATIENCE_NS 20000000000ull
 
 static struct pair {
-	struct end near, far;
+	struct end near, peer;
 	uint8_t number, generation; /* both are in each wr_id */
 	uint64_t posted, told;	    /* positions before `told` have completed, or need not */
 	uint64_t signaled;	    /* the position behind the last signaled request */
@@ -130,8 +130,8 @@ static void make(struct pair *p, struct end *e)
 
 static void connect_both(struct pair *p)
 {
-	ends_connect(&p->near, &p->far);
-	ends_connect(&p->far, &p->near);
+	ends_connect(&p->near, &p->peer);
+	ends_connect(&p->peer, &p->near);
 	assert_string_equal(p->near.qp.transport->name, "handed");
 	p->generation++;
 	p->posted = p->told = p->signaled = 0;
@@ -141,8 +141,8 @@ static void connect_both(struct pair *p)
 
 static void reset_both(struct pair *p)
 {
-	ends_modify(&p->near, WEFT_QPS_RESET, &p->far);
-	ends_modify(&p->far, WEFT_QPS_RESET, &p->near);
+	ends_modify(&p->near, WEFT_QPS_RESET, &p->peer);
+	ends_modify(&p->peer, WEFT_QPS_RESET, &p->near);
 }
 
 /* ---- Requests, and what disturbs them ---- */
@@ -164,8 +164,8 @@ static bool post_of(struct pair *p, uint64_t most_bytes)
 				 .opcode = (uint8_t)opcode,
 				 .flags = signaled ? WEFT_SEND_SIGNALED : 0,
 				 .num_sge = 1,
-				 .remote_addr = (uintptr_t)p->far.memory + at,
-				 .rkey = p->far.mr.key,
+				 .remote_addr = (uintptr_t)p->peer.memory + at,
+				 .rkey = p->peer.mr.key,
 				 .compare_add = 1};
 	wqe->sge[0] =
 		(struct weft_pool_sge){(uintptr_t)p->near.memory + at,
@@ -192,7 +192,7 @@ static void fail_in_flight(struct pair *p)
 {
 	p->may_fail = WEFT_WC_WR_FLUSH_ERR;
 	take_all();
-	ends_modify(&p->near, WEFT_QPS_ERR, &p->far);
+	ends_modify(&p->near, WEFT_QPS_ERR, &p->peer);
 	/* requests that have not ended complete soon, signaled or not */
 	await_told(p);
 	reset_in_flight(p);
@@ -202,7 +202,7 @@ static void destroy_in_flight(struct pair *p)
 {
 	weft_qp_destroy(&p->near.qp);
 	make(p, &p->near);
-	ends_modify(&p->far, WEFT_QPS_RESET, &p->near);
+	ends_modify(&p->peer, WEFT_QPS_RESET, &p->near);
 	connect_both(p);
 }
 
@@ -213,7 +213,7 @@ static void drain_in_flight(struct pair *p)
 	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
 
 	world.drained_events = 0;
-	ends_modify(&p->near, WEFT_QPS_SQD, &p->far);
+	ends_modify(&p->near, WEFT_QPS_SQD, &p->peer);
 	while (!world.drained_events) {
 		assert_true(weft_clock_now_ns() < until_ns);
 		turn(1);
@@ -221,7 +221,7 @@ static void drain_in_flight(struct pair *p)
 	assert_int_equal(p->near.qp.under_way, 0);
 	take_all();
 	assert_true(all_told(p));
-	ends_modify(&p->near, WEFT_QPS_RTS, &p->far);
+	ends_modify(&p->near, WEFT_QPS_RTS, &p->peer);
 	turn(1);
 	assert_int_equal(world.drained_events, 1);
 }
@@ -274,7 +274,7 @@ static void be_caught_there(struct pair *p)
 static void deregister(struct pair *p, struct end *e)
 {
 	be_caught_there(p);
-	p->may_fail = e == &p->far ? WEFT_WC_REM_ACCESS_ERR : WEFT_WC_LOC_PROT_ERR;
+	p->may_fail = e == &p->peer ? WEFT_WC_REM_ACCESS_ERR : WEFT_WC_LOC_PROT_ERR;
 	ends_revoke(e);
 	/* from the end of the memory, ahead of an executor that still writes there */
 	for (uint32_t at = MEMORY; at; at -= 512)
@@ -315,7 +315,7 @@ static void move(struct pair *p)
 		resize(p);
 		break;
 	default:
-		deregister(p, draw(2) ? &p->near : &p->far);
+		deregister(p, draw(2) ? &p->near : &p->peer);
 		break;
 	}
 }
@@ -332,9 +332,9 @@ static void open_all(void)
 	for (uint8_t i = 0; i < PAIRS; i++) {
 		pairs[i].number = i;
 		make_memory(&pairs[i].near);
-		make_memory(&pairs[i].far);
+		make_memory(&pairs[i].peer);
 		make(&pairs[i], &pairs[i].near);
-		make(&pairs[i], &pairs[i].far);
+		make(&pairs[i], &pairs[i].peer);
 		connect_both(&pairs[i]);
 	}
 }
@@ -351,7 +351,7 @@ static void close_all(void)
 	for (uint32_t i = 0; i < PAIRS; i++) {
 		await_told(&pairs[i]);
 		close_end(&pairs[i].near);
-		close_end(&pairs[i].far);
+		close_end(&pairs[i].peer);
 	}
 	for (uint32_t i = 0; i < QUEUES; i++)
 		weft_cq_destroy(&cqs[i]);

@@ -114,7 +114,7 @@ static void check_next(void)
 		look();
 	world_expect_none();
 	for (uint32_t i = 0; i < ENDS_BYTES; i++)
-		assert_int_equal(ends_far.memory[i], 'n');
+		assert_int_equal(ends_peer.memory[i], 'n');
 }
 
 static void post_next(void)
@@ -170,7 +170,7 @@ static void destroys(void **state)
 	ends_destroy(&ends_near);
 	check_retired(begun_ns);
 	retire(&ends_near);
-	retire(&ends_far);
+	retire(&ends_peer);
 	weft_cq_destroy(&ends_far_cq);
 	ends_open();
 	end_with_next();
@@ -182,11 +182,11 @@ static void resets(void **state)
 
 	open_and_stop(*state);
 	begun_ns = weft_clock_now_ns();
-	ends_modify(&ends_near, WEFT_QPS_RESET, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_RESET, &ends_peer);
 	check_retired(begun_ns);
-	ends_modify(&ends_far, WEFT_QPS_RESET, &ends_near);
-	ends_connect(&ends_near, &ends_far);
-	ends_connect(&ends_far, &ends_near);
+	ends_modify(&ends_peer, WEFT_QPS_RESET, &ends_near);
+	ends_connect(&ends_near, &ends_peer);
+	ends_connect(&ends_peer, &ends_near);
 	end_with_next();
 }
 

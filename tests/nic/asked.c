@@ -16,7 +16,7 @@ static struct ask {
 	enum kind kind;
 	bool write, add, answered;
 	uint64_t va, id, len_bytes, at, compare_add, swap, value;
-	uint64_t conn; /* far's conn word: the grant that the asker relies on */
+	uint64_t conn; /* the peer's conn word: the grant that the asker relies on */
 	int error;
 	uint8_t bounce[ENDS_BYTES];
 } asks[ASKS];
@@ -36,9 +36,9 @@ void asked_hold(bool held)
 
 /* ---- The helper ---- */
 
-static uint64_t conn_of_far(void)
+static uint64_t conn_of_peer(void)
 {
-	return ends_far.qp.nic ? atomic_load(&ends_far.qp.slot->conn) : 0;
+	return ends_peer.qp.nic ? atomic_load(&ends_peer.qp.slot->conn) : 0;
 }
 
 static void carry_out(struct ask *ask)
@@ -48,7 +48,7 @@ static void carry_out(struct ask *ask)
 
 	ask->answered = true;
 	ask->error =
-		conn_of_far() != ask->conn ? -ESRCH
+		conn_of_peer() != ask->conn ? -ESRCH
 		: atomic_load(&world.pool->mrs[(uint32_t)ask->id >> WEFT_KEY_BITS].id) != ask->id
 			? -EACCES
 			: 0;
@@ -97,7 +97,7 @@ static struct ask *find(struct weft_later *later, const struct ask *wanted)
 static int ask_for(struct ask *ask, const struct ask *wanted)
 {
 	*ask = *wanted;
-	ask->conn = conn_of_far();
+	ask->conn = conn_of_peer();
 	return -EINPROGRESS;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The helper of the owner of far's memory, as far as the nic sees of it: what is asked of it is carried out
+ * The helper of the owner of the peer's memory, as far as the nic sees of it: what is asked of it is carried out
  * when the nic looks, in the order of asking, or not at all while the helper is held. The functions below are
  * rows of the machine of world.c.
  */

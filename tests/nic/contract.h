@@ -37,7 +37,7 @@ enum contract_need {
 struct contract_instance {
 	const char *name;
 	const struct weft_transport *const *transports;
-	bool in_place; /* only the machine reaches far's memory */
+	bool in_place; /* only the machine reaches the peer's memory */
 	/* whose requests another transport carries; NULL: none */
 	const struct contract_case *passes_on;
 	void (*begin)(void); /* called before each case; NULL: nothing to do */

@@ -12,7 +12,7 @@
 
 #define PAIRS 2000u
 
-static struct weft_qp *near, *far;
+static struct weft_qp *near, *peers;
 static struct weft_cq cq;
 
 static void make(struct weft_qp *qp)
@@ -25,10 +25,10 @@ static void make(struct weft_qp *qp)
 		0);
 }
 
-static void connect(struct weft_qp *qp, const struct weft_qp *peer)
+static void connect(struct weft_qp *qp, const struct weft_qp *other)
 {
 	struct weft_qp_attr attr = {
-		.dest_qpn = peer->qpn, .access = 15, .max_rd_atomic = 1, .timeout = 1};
+		.dest_qpn = other->qpn, .access = 15, .max_rd_atomic = 1, .timeout = 1};
 
 	memcpy(attr.sgid, world_gid, 16);
 	memcpy(attr.dgid, world_gid, 16);
@@ -56,8 +56,8 @@ static void open_all(const struct contract_instance *in, struct end *here, struc
 	if (in->begin)
 		in->begin();
 	near = calloc(PAIRS, sizeof(*near));
-	far = calloc(PAIRS, sizeof(*far));
-	assert_true(near && far);
+	peers = calloc(PAIRS, sizeof(*peers));
+	assert_true(near && peers);
 	memset(&cq, 0, sizeof(cq));
 	assert_int_equal(weft_cq_create(&world.nic, &cq, PAIRS), 0);
 	memset(here, 0, sizeof(*here));
@@ -66,9 +66,9 @@ static void open_all(const struct contract_instance *in, struct end *here, struc
 	ends_region(there, 0);
 	for (uint32_t i = 0; i < PAIRS; i++) {
 		make(&near[i]);
-		make(&far[i]);
-		connect(&near[i], &far[i]);
-		connect(&far[i], &near[i]);
+		make(&peers[i]);
+		connect(&near[i], &peers[i]);
+		connect(&peers[i], &near[i]);
 	}
 }
 
@@ -77,7 +77,7 @@ static void close_all(struct end *here, struct end *there)
 	for (uint32_t i = 0; i < PAIRS; i++) {
 		if (near[i].nic)
 			weft_qp_destroy(&near[i]);
-		weft_qp_destroy(&far[i]);
+		weft_qp_destroy(&peers[i]);
 	}
 	ends_revoke(here);
 	ends_revoke(there);
@@ -85,7 +85,7 @@ static void close_all(struct end *here, struct end *there)
 	weft_pool_extent_free(world.pool, there->off, 8192);
 	weft_cq_destroy(&cq);
 	free(near);
-	free(far);
+	free(peers);
 }
 
 /* Ends one queue pair of each three by ERR, and one by destroying it. */

@@ -12,14 +12,14 @@
 #define XRCD	  3u
 
 struct ends_wish ends_wish;
-struct end ends_near, ends_far;
+struct end ends_near, ends_peer;
 struct weft_cq ends_far_cq;
 struct weft_srq ends_srq;
 uint32_t ends_srq_number;
 
 void ends_region(struct end *e, uint8_t fill)
 {
-	bool in_place = e == &ends_far && ends_wish.in_place;
+	bool in_place = e == &ends_peer && ends_wish.in_place;
 	/* of a region on demand the owner reaches its own memory in the same way as others do */
 	uint8_t on_demand = in_place ? WEFT_ACCESS_ON_DEMAND : 0;
 	struct weft_mr_piece piece;
@@ -55,7 +55,7 @@ static bool receives_shared(void)
 
 static void make(struct end *e, struct weft_cq *cq, uint8_t fill)
 {
-	bool shared = e == &ends_far && ends_wish.shared;
+	bool shared = e == &ends_peer && ends_wish.shared;
 	struct weft_qp_cap cap = {.max_send_wr = ENDS_DEPTH,
 				  .max_recv_wr = ENDS_DEPTH,
 				  .max_send_sge = 3,
@@ -87,8 +87,8 @@ void ends_modify(struct end *e, enum weft_qp_state to, const struct end *peer)
 				    .rnr_retry = ends_wish.rnr_retry,
 				    .tells_drained = to == WEFT_QPS_SQD};
 
-	attr.sq_psn = e == &ends_near ? ends_wish.near_sq_psn : ends_wish.far_sq_psn;
-	attr.rq_psn = e == &ends_near ? ends_wish.near_rq_psn : ends_wish.far_rq_psn;
+	attr.sq_psn = e == &ends_near ? ends_wish.near_sq_psn : ends_wish.peer_sq_psn;
+	attr.rq_psn = e == &ends_near ? ends_wish.near_rq_psn : ends_wish.peer_rq_psn;
 	memcpy(attr.sgid, world_gid, 16);
 	memcpy(attr.dgid, world_gid, 16);
 	assert_int_equal(weft_qp_modify(&e->qp, e->qp.state, to, &attr, &world.caller), 0);
@@ -164,11 +164,11 @@ void ends_receive_into(uint64_t wr_id, uint32_t bytes)
 	struct weft_pool_sge sge[3];
 	uint32_t n = bytes < ENDS_BYTES ? 1 : 3;
 
-	list(sge, &ends_far, 0);
+	list(sge, &ends_peer, 0);
 	if (n == 1)
 		sge[0].len_bytes = bytes;
 	assert_int_equal(receives_shared() ? weft_srq_post(&ends_srq, wr_id, sge, n, 0)
-					   : weft_rq_post(&ends_far.qp, wr_id, sge, n, 0),
+					   : weft_rq_post(&ends_peer.qp, wr_id, sge, n, 0),
 			 0);
 }
 
@@ -180,7 +180,7 @@ void ends_receive(void)
 static void fill_atomic(struct weft_wqe *wqe, const struct ends_request *r, const struct end *from)
 {
 	wqe->num_sge = 1;
-	wqe->remote_addr = (uintptr_t)ends_far.memory + ENDS_WORDS;
+	wqe->remote_addr = (uintptr_t)ends_peer.memory + ENDS_WORDS;
 	wqe->compare_add = r->compare_add;
 	wqe->swap = r->swap;
 	wqe->sge[0] = (struct weft_pool_sge){(uintptr_t)from->memory + ENDS_WORDS + 8 * r->wr_id, 8,
@@ -197,8 +197,8 @@ void ends_submit(const struct ends_request *r, const struct end *from)
 				 .flags = r->flags,
 				 .imm = r->imm,
 				 .num_sge = r->empty ? 0 : 3,
-				 .remote_addr = (uintptr_t)ends_far.memory,
-				 .rkey = ends_far.mr.key};
+				 .remote_addr = (uintptr_t)ends_peer.memory,
+				 .rkey = ends_peer.mr.key};
 	if (weft_op_is_atomic(r->opcode) || r->opcode == WEFT_OP_ATOMIC_WRITE)
 		fill_atomic(wqe, r, from);
 	else
@@ -228,15 +228,15 @@ void ends_open(void)
 	if (receives_shared())
 		make_shared();
 	make(&ends_near, &world.cq, 'n');
-	make(&ends_far, &ends_far_cq, 'f');
-	ends_connect(&ends_near, &ends_far);
-	ends_connect(&ends_far, &ends_near);
+	make(&ends_peer, &ends_far_cq, 'p');
+	ends_connect(&ends_near, &ends_peer);
+	ends_connect(&ends_peer, &ends_near);
 }
 
 void ends_close(void)
 {
 	unmake(&ends_near);
-	unmake(&ends_far);
+	unmake(&ends_peer);
 	ends_destroy_srq();
 	weft_cq_destroy(&ends_far_cq);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Two connected queue pairs of the world, each with a region: requests go from near to far. */
+/* Two connected queue pairs of the world, each with a region: requests go from near to the peer. */
 #ifndef WEFT_TESTS_NIC_ENDS_H
 #define WEFT_TESTS_NIC_ENDS_H
 
@@ -11,7 +11,7 @@
 #define ENDS_PD	   7u
 #define ENDS_DEPTH 8u /* of each queue */
 
-/* Offset of the words of atomics, behind the bytes of other requests: the operand at far, the results at
+/* Offset of the words of atomics, behind the bytes of other requests: the operand at the peer, the results at
  * near. */
 #define ENDS_WORDS 4608u
 
@@ -19,21 +19,21 @@ struct end {
 	struct weft_qp qp; /* qp.nic is NULL when the queue pair is destroyed */
 	struct weft_mr mr; /* mr.nic is NULL when the region is deregistered */
 	uint64_t off;
-	uint8_t *memory; /* 8192 bytes, at first all 'n' at near or 'f' at far */
+	uint8_t *memory; /* 8192 bytes, at first all 'n' at near or 'p' at the peer */
 };
 
 /* How the two are connected; 0: in the usual way. */
 extern struct ends_wish {
-	enum weft_qp_type type; /* of near; far has the type that fits */
-	uint32_t near_sq_psn, far_rq_psn, far_sq_psn, near_rq_psn;
+	enum weft_qp_type type; /* of near; the peer has the type that fits */
+	uint32_t near_sq_psn, peer_rq_psn, peer_sq_psn, near_rq_psn;
 	uint8_t rnr_retry;
 	bool patient;  /* no timeout */
 	bool no_reads; /* max_rd_atomic is 0 */
-	bool in_place; /* only the machine reaches far's region (asked.h) */
-	bool shared;   /* far receives from a shared receive queue */
+	bool in_place; /* only the machine reaches the peer's region (asked.h) */
+	bool shared;   /* the peer receives from a shared receive queue */
 } ends_wish;
 
-extern struct end ends_near, ends_far;
+extern struct end ends_near, ends_peer;
 extern struct weft_cq ends_far_cq; /* near's completions are in world.cq */
 extern struct weft_srq ends_srq;
 extern uint32_t ends_srq_number; /* with XRC the number that requests name */
@@ -51,7 +51,7 @@ void ends_connect(struct end *e, const struct end *peer); /* from RESET */
 void ends_destroy(struct end *e);
 void ends_destroy_srq(void);
 
-/* Posts a receive into far's region: of three elements, or of one element of so many bytes. */
+/* Posts a receive into the peer's region: of three elements, or of one element of so many bytes. */
 void ends_receive_into(uint64_t wr_id, uint32_t bytes);
 /* The same with wr_id 9 and room for any request. */
 void ends_receive(void);
@@ -65,7 +65,7 @@ struct ends_request {
 	uint64_t compare_add, swap;
 };
 
-/* Posts a request to far's region, with bytes of from's region in three elements. An atomic is on far's word,
+/* Posts a request to the peer's region, with bytes of from's region in three elements. An atomic is on the peer's word,
  * and its result goes to from's word number wr_id. */
 void ends_submit(const struct ends_request *request, const struct end *from);
 /* The same, signaled, with wr_id 1. */

@@ -2,24 +2,24 @@
 /*
  * The words of scripts, which are separated by spaces.
  *
- * First, if at all, how the two ends are connected: @uc; @xrc; @shared (far receives from a shared queue); @rnr7
+ * First, if at all, how the two ends are connected: @uc; @xrc; @shared (the peer receives from a shared queue); @rnr7
  * (rnr_retry 7: a request waits for a receive without end); @patient (timeout 0: likewise for an answer); @noreads
  * (max_rd_atomic 0). And what the case asks of the transport (enum contract_need): @several; @straight; @waits.
  *
  * Requests, which are numbered from 1: write imm read send sendinv add swap put local. Appended to one of these ! is
  * with a fence, - unsignaled, 0 of no bytes. Receives, which are numbered from 101: recv; tiny (with little room).
  *
- * What happens to near and far: NAME-error; NAME-reset (and a new connection); NAME-revoke (of its key);
+ * What happens to near and the peer: NAME-error; NAME-reset (and a new connection); NAME-revoke (of its key);
  * NAME-destroy; near-drain and near-resume; queue-destroy, queue-away and queue-back (of the shared queue that XRC
- * names; away is the time of a rehoming); far-away and far-back (far rehomes, as its owner says in another process);
+ * names; away is the time of a rehoming); peer-away and peer-back (the peer rehomes, as its owner says in another process);
  * moves (both ends have been rehomed); resize (of the completion queue); fork (a child comes and goes); time (ten
  * seconds pass); helper (those of both ends' processes do their work).
  *
  * What the transport does: hold and go; begin, part0 to part3, end; keep, tell, answerN, lose; cling, let-go.
  *
- * What is seen: N:STATUS, the next completion there is, from 101 on at far; none and far-none (no completion);
- * drained (SQ_DRAINED has come once more) and undrained; far=XXXX and near=XXXX, the quarters of the bytes; sum=N,
- * the word at far; oldN=M, the result of request N at near; begun=N (how many requests were begun at the responder).
+ * What is seen: N:STATUS, the next completion there is, from 101 on at the peer; none and peer-none (no completion);
+ * drained (SQ_DRAINED has come once more) and undrained; peer=XXXX and near=XXXX, the quarters of the bytes; sum=N,
+ * the word at the peer; oldN=M, the result of request N at near; begun=N (how many requests were begun at the responder).
  */
 #include "nic/cq.h"
 #include "nic/nic.h"
@@ -94,24 +94,24 @@ static void receive_tiny(void)
 
 static void near_error(void)
 {
-	ends_modify(&ends_near, WEFT_QPS_ERR, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_ERR, &ends_peer);
 }
 
-static void far_error(void)
+static void peer_error(void)
 {
-	ends_modify(&ends_far, WEFT_QPS_ERR, &ends_near);
+	ends_modify(&ends_peer, WEFT_QPS_ERR, &ends_near);
 }
 
 static void near_reset(void)
 {
-	ends_modify(&ends_near, WEFT_QPS_RESET, &ends_far);
-	ends_connect(&ends_near, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_RESET, &ends_peer);
+	ends_connect(&ends_near, &ends_peer);
 }
 
-static void far_reset(void)
+static void peer_reset(void)
 {
-	ends_modify(&ends_far, WEFT_QPS_RESET, &ends_near);
-	ends_connect(&ends_far, &ends_near);
+	ends_modify(&ends_peer, WEFT_QPS_RESET, &ends_near);
+	ends_connect(&ends_peer, &ends_near);
 }
 
 static void near_revoke(void)
@@ -119,9 +119,9 @@ static void near_revoke(void)
 	ends_revoke(&ends_near);
 }
 
-static void far_revoke(void)
+static void peer_revoke(void)
 {
-	ends_revoke(&ends_far);
+	ends_revoke(&ends_peer);
 }
 
 static void near_destroy(void)
@@ -129,9 +129,9 @@ static void near_destroy(void)
 	ends_destroy(&ends_near);
 }
 
-static void far_destroy(void)
+static void peer_destroy(void)
 {
-	ends_destroy(&ends_far);
+	ends_destroy(&ends_peer);
 }
 
 static void queue_destroy(void)
@@ -152,30 +152,30 @@ static void queue_back(void)
 
 static void near_drain(void)
 {
-	ends_modify(&ends_near, WEFT_QPS_SQD, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_SQD, &ends_peer);
 }
 
 static void near_resume(void)
 {
-	ends_modify(&ends_near, WEFT_QPS_RTS, &ends_far);
+	ends_modify(&ends_near, WEFT_QPS_RTS, &ends_peer);
 }
 
-/* As far's owner marks far where that is another process. */
-static void say_of_far(enum weft_pool_conn what)
+/* As the peer's owner marks the peer where that is another process. */
+static void say_of_peer(enum weft_pool_conn what)
 {
-	_Atomic uint64_t *conn = &ends_far.qp.slot->conn;
+	_Atomic uint64_t *conn = &ends_peer.qp.slot->conn;
 
 	*conn = ((*conn >> 32) + 2) << 32 | (uint64_t)what << 24 | ends_near.qp.qpn;
 }
 
-static void far_away(void)
+static void peer_away(void)
 {
-	say_of_far(WEFT_CONN_REHOMING);
+	say_of_peer(WEFT_CONN_REHOMING);
 }
 
-static void far_back(void)
+static void peer_back(void)
 {
-	say_of_far(WEFT_CONN_READY);
+	say_of_peer(WEFT_CONN_READY);
 }
 
 static void moves(void)
@@ -282,20 +282,20 @@ static const struct {
 	{"recv", receive, 0},
 	{"tiny", receive_tiny, 0},
 	{"near-error", near_error, 0},
-	{"far-error", far_error, 0},
+	{"peer-error", peer_error, 0},
 	{"near-reset", near_reset, 0},
-	{"far-reset", far_reset, 0},
+	{"peer-reset", peer_reset, 0},
 	{"near-revoke", near_revoke, 0},
-	{"far-revoke", far_revoke, 0},
+	{"peer-revoke", peer_revoke, 0},
 	{"near-destroy", near_destroy, 0},
-	{"far-destroy", far_destroy, 0},
+	{"peer-destroy", peer_destroy, 0},
 	{"queue-destroy", queue_destroy, NEEDS(XRC)},
 	{"queue-away", queue_away, NEEDS(XRC)},
 	{"queue-back", queue_back, NEEDS(XRC)},
 	{"near-drain", near_drain, 0},
 	{"near-resume", near_resume, 0},
-	{"far-away", far_away, 0},
-	{"far-back", far_back, 0},
+	{"peer-away", peer_away, 0},
+	{"peer-back", peer_back, 0},
 	{"moves", moves, 0},
 	{"resize", resize, 0},
 	{"fork", forks, 0},
@@ -311,7 +311,7 @@ static const struct {
 	{"cling", cling, NEEDS(CLINGS)},
 	{"let-go", let_go, NEEDS(CLINGS)},
 	{"none", script_none, 0},
-	{"far-none", script_far_none, 0},
+	{"peer-none", script_far_none, 0},
 	{"drained", script_drained, 0},
 	{"undrained", script_undrained, 0},
 };
@@ -329,12 +329,12 @@ static bool act_with(const char *word)
 		script_now.in->answer(strtoul(more, NULL, 10));
 	else if ((more = behind(word, "begun=")))
 		assert_int_equal(script_now.in->begun(), strtoul(more, NULL, 10));
-	else if ((more = behind(word, "far=")))
-		script_quarters(&ends_far, more);
+	else if ((more = behind(word, "peer=")))
+		script_quarters(&ends_peer, more);
 	else if ((more = behind(word, "near=")))
 		script_quarters(&ends_near, more);
 	else if ((more = behind(word, "sum=")))
-		script_word(&ends_far, 0, strtoul(more, NULL, 10));
+		script_word(&ends_peer, 0, strtoul(more, NULL, 10));
 	else if ((more = behind(word, "old")) && strchr(more, '='))
 		script_word(&ends_near, strtoul(more, NULL, 10),
 			    strtoul(strchr(more, '=') + 1, NULL, 10));
@@ -437,7 +437,7 @@ static void open_ends(const struct contract_instance *in, const struct contract_
 	if (in->begin)
 		in->begin();
 	ends_open();
-	memset(ends_far.memory + ENDS_WORDS, 0, 8);
+	memset(ends_peer.memory + ENDS_WORDS, 0, 8);
 	for (uint64_t i = 0; i <= MOST_REQUESTS; i++)
 		memcpy(ends_near.memory + ENDS_WORDS + 8 * i, &(const uint64_t){UNTOLD}, 8);
 }

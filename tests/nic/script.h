@@ -16,7 +16,7 @@ extern struct script {
 /* Carries everything as far as it goes, unless the script holds it. */
 void script_settle(void);
 
-/* Expects this completion next; from 101 on at far. */
+/* Expects this completion next; from 101 on at the peer. */
 void script_expect(uint64_t wr_id, const char *status);
 void script_expect_none(uint64_t wr_id);
 void script_none(void);

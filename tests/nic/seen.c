@@ -99,9 +99,9 @@ void script_quarters(const struct end *e, const char *quarters)
 	for (uint32_t i = 0; i < ENDS_BYTES; i++)
 		if (e->memory[i] != (uint8_t)quarters[i / QUARTER])
 			fail_msg("%s: byte %u of %s is %c, not %c", script_now.name, i,
-				 e == &ends_near ? "near" : "far", e->memory[i],
+				 e == &ends_near ? "near" : "peer", e->memory[i],
 				 quarters[i / QUARTER]);
-	assert_int_equal(e->memory[ENDS_BYTES], e == &ends_far ? 'f' : e->memory[ENDS_BYTES]);
+	assert_int_equal(e->memory[ENDS_BYTES], e == &ends_peer ? 'p' : e->memory[ENDS_BYTES]);
 }
 
 void script_word(const struct end *e, uint64_t at, uint64_t value)
@@ -112,14 +112,14 @@ void script_word(const struct end *e, uint64_t at, uint64_t value)
 	memcpy(&seen, e->memory + ENDS_WORDS + 8 * at, 8);
 	if (seen != value)
 		fail_msg("%s: word %lu of %s is %lu, not %lu", script_now.name, (unsigned long)at,
-			 e == &ends_near ? "near" : "far", (unsigned long)seen,
+			 e == &ends_near ? "near" : "peer", (unsigned long)seen,
 			 (unsigned long)value);
 }
 
 /* A program that polls the last byte of a message must see all of it then: checks that at any time. */
 void script_check_poller(void)
 {
-	const uint8_t *m = ends_far.memory;
+	const uint8_t *m = ends_peer.memory;
 
 	if (m[ENDS_BYTES - 1] != 'n')
 		return;

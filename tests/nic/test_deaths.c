@@ -75,9 +75,9 @@ static int be_requester(void)
 	world.nic.transports = weft_transports;
 	make_near();
 	say(STDOUT_FILENO, &ends_near.qp.qpn, sizeof(ends_near.qp.qpn));
-	if (!hear(STDIN_FILENO, &ends_far, sizeof(ends_far)))
+	if (!hear(STDIN_FILENO, &ends_peer, sizeof(ends_peer)))
 		return 5;
-	ends_connect(&ends_near, &ends_far);
+	ends_connect(&ends_near, &ends_peer);
 	steps_left = orders.step;
 	ends_submit(&(struct ends_request){.opcode = orders.opcode,
 					   .wr_id = 1,
@@ -125,11 +125,11 @@ static bool run_requester(const struct orders *orders)
 
 	say(to, orders, sizeof(*orders));
 	assert_true(hear(from, &peer.qp.qpn, sizeof(peer.qp.qpn)));
-	ends_modify(&ends_far, WEFT_QPS_RESET, &peer);
-	ends_connect(&ends_far, &peer);
+	ends_modify(&ends_peer, WEFT_QPS_RESET, &peer);
+	ends_connect(&ends_peer, &peer);
 	if (!orders->shared)
 		ends_receive();
-	say(to, &ends_far, sizeof(ends_far));
+	say(to, &ends_peer, sizeof(ends_peer));
 	if (hear(from, &request, sizeof(request)))
 		assert_int_equal(request, WEFT_WC_SUCCESS);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -148,7 +148,7 @@ static uint64_t sum(void)
 {
 	uint64_t word;
 
-	memcpy(&word, ends_far.memory + ENDS_WORDS, 8);
+	memcpy(&word, ends_peer.memory + ENDS_WORDS, 8);
 	return word;
 }
 
@@ -160,7 +160,7 @@ static bool uses_receive(enum weft_opcode opcode)
 static bool has_arrived(void)
 {
 	for (uint32_t i = 0; i < ENDS_BYTES; i++)
-		if (ends_far.memory[i] != 'n')
+		if (ends_peer.memory[i] != 'n')
 			return false;
 	return true;
 }
@@ -181,7 +181,7 @@ static bool check(const struct orders *orders, bool died, uint64_t sum_before)
 	if (orders->opcode == WEFT_OP_FETCH_ADD)
 		assert_in_range(sum(), sum_before + !died, sum_before + 1);
 	else if (orders->opcode != WEFT_OP_READ &&
-		 (told || !died || ends_far.memory[ENDS_BYTES - 1] == 'n'))
+		 (told || !died || ends_peer.memory[ENDS_BYTES - 1] == 'n'))
 		assert_true(has_arrived());
 	return told;
 }
@@ -193,7 +193,7 @@ static bool run(struct orders orders, int step)
 	bool died;
 
 	orders.step = step;
-	memset(ends_far.memory, 'f', ENDS_BYTES);
+	memset(ends_peer.memory, 'p', ENDS_BYTES);
 	died = run_requester(&orders);
 	if (check(&orders, died, before) && orders.shared)
 		ends_receive();
@@ -209,7 +209,7 @@ static void deaths(const struct orders *orders)
 	world.nic.transports = weft_transports;
 	ends_wish = (struct ends_wish){.shared = orders->shared};
 	ends_open();
-	memset(ends_far.memory + ENDS_WORDS, 0, 8);
+	memset(ends_peer.memory + ENDS_WORDS, 0, 8);
 	if (orders->shared)
 		ends_receive();
 	for (step = 1; run(*orders, step); step++) {

@@ -57,12 +57,12 @@ static void packets(void **state)
 
 		print_message("%s\n", row->name);
 		ends_wish = (struct ends_wish){
-			.type = row->type, .near_sq_psn = row->sends, .far_rq_psn = row->expects};
+			.type = row->type, .near_sq_psn = row->sends, .peer_rq_psn = row->expects};
 		ends_open();
 		ends_post(WEFT_OP_WRITE, &ends_near);
 		let_time_pass();
 		world_expect(1, row->status);
-		assert_int_equal(ends_far.memory[0], row->arrives ? 'n' : 'f');
+		assert_int_equal(ends_peer.memory[0], row->arrives ? 'n' : 'p');
 		ends_close();
 	}
 	ends_wish = (struct ends_wish){.type = 0};
@@ -72,7 +72,7 @@ static void packets(void **state)
 static void each_way(void **state)
 {
 	world.nic.transports = weft_transports;
-	ends_wish = (struct ends_wish){.far_sq_psn = 1, .near_rq_psn = 2};
+	ends_wish = (struct ends_wish){.peer_sq_psn = 1, .near_rq_psn = 2};
 	ends_open();
 	ends_post(WEFT_OP_WRITE, &ends_near);
 	world_expect(1, WEFT_WC_SUCCESS);

@@ -72,12 +72,12 @@ static void check_refused(uint8_t value, enum weft_wc_status status)
 {
 	uint8_t seen[2 * ENDS_BYTES];
 
-	memcpy(seen, ends_far.memory, sizeof(seen));
+	memcpy(seen, ends_peer.memory, sizeof(seen));
 	for (uint32_t i = 0; i < ENDS_BYTES / PIECES; i++)
 		assert_int_equal(seen[i], value);
 	pieces_will.step = '1';
 	world_look();
-	assert_memory_equal(ends_far.memory, seen, sizeof(seen));
+	assert_memory_equal(ends_peer.memory, seen, sizeof(seen));
 	world_expect(1, status);
 	ends_close();
 }
@@ -106,7 +106,7 @@ static void waits(struct end *whose, enum weft_wc_status status)
 
 static void responder_waits(void **state)
 {
-	waits(&ends_far, WEFT_WC_REM_ACCESS_ERR);
+	waits(&ends_peer, WEFT_WC_REM_ACCESS_ERR);
 }
 
 static void requester_waits(void **state)

@@ -120,7 +120,7 @@ static void bytes_lost(void **state)
 static void datagram_lost(void **state)
 {
 	struct ibv_qp *near = two_make_qp(w.pd, w.cq, IBV_QPT_UD);
-	struct ibv_qp *far = two_make_qp(w.pd, w.cq, IBV_QPT_UD);
+	struct ibv_qp *peer = two_make_qp(w.pd, w.cq, IBV_QPT_UD);
 	struct ibv_ah_attr attr = rig_attr(w.context, IBV_QPS_RTR, 0).ah_attr;
 	struct ibv_ah *ah = ibv_create_ah(w.pd, &attr);
 	struct ibv_mr *from = rig_region(w.pd, BYTES);
@@ -129,23 +129,23 @@ static void datagram_lost(void **state)
 				       .sg_list = &sge,
 				       .num_sge = 1,
 				       .opcode = IBV_WR_SEND,
-				       .wr.ud = {ah, far->qp_num, RIG_QKEY}};
+				       .wr.ud = {ah, peer->qp_num, RIG_QKEY}};
 
-	assert_true(near && far);
+	assert_true(near && peer);
 	rig_modify(near, IBV_QPS_RTS, 0);
-	rig_modify(far, IBV_QPS_RTS, 0);
+	rig_modify(peer, IBV_QPS_RTS, 0);
 	for (uint64_t i = 0; i < 2; i++)
-		assert_int_equal(rig_receive(far, 6 + i, w.theirs, w.there->at, BYTES), 0);
+		assert_int_equal(rig_receive(peer, 6 + i, w.theirs, w.there->at, BYTES), 0);
 	awaited = "place_moved";
 	assert_int_equal(ibv_post_send(near, &wr, &bad), 0);
 	assert_null(awaited);
 	usleep(50000);
-	assert_int_equal(rig_state(far), IBV_QPS_RTS);
+	assert_int_equal(rig_state(peer), IBV_QPS_RTS);
 	assert_int_equal(ibv_post_send(near, &wr, &bad), 0);
 	assert_int_equal(rig_next(w.cq).status, IBV_WC_SUCCESS);
 	assert_int_equal(ibv_destroy_ah(ah), 0);
 	assert_int_equal(ibv_destroy_qp(near), 0);
-	assert_int_equal(ibv_destroy_qp(far), 0);
+	assert_int_equal(ibv_destroy_qp(peer), 0);
 	rig_region_end(from);
 }
 

@@ -50,7 +50,7 @@ struct card {
 struct world {
 	struct weft_sim *sim;
 	uint64_t random, trace;
-	struct card near, far;
+	struct card near, peer;
 	uint64_t posted_ns;
 	uint32_t sent, given_up, received;
 };
@@ -118,16 +118,16 @@ static void move(struct card *c, const struct card *peer, enum weft_qp_state to)
 	struct weft_qp_attr attr = {
 		.dest_qpn = peer->qp.qpn, .min_rnr_timer = RNR_TIMER, .rnr_retry = RNR_RETRY};
 
-	memcpy(attr.sgid, gid_of[c == &c->world->far], 16);
-	memcpy(attr.dgid, gid_of[c != &c->world->far], 16);
+	memcpy(attr.sgid, gid_of[c == &c->world->peer], 16);
+	memcpy(attr.dgid, gid_of[c != &c->world->peer], 16);
 	assert_int_equal(weft_qp_modify(&c->qp, c->qp.state, to, &attr, &c->caller), 0);
 }
 
 static void connect(struct world *w)
 {
 	for (enum weft_qp_state to = WEFT_QPS_INIT; to <= WEFT_QPS_RTS; to++) {
-		move(&w->near, &w->far, to);
-		move(&w->far, &w->near, to);
+		move(&w->near, &w->peer, to);
+		move(&w->peer, &w->near, to);
 	}
 }
 
@@ -145,12 +145,12 @@ static void note(struct world *w, uint64_t what)
 	w->trace = (w->trace ^ what ^ w->sim->now_ns) * 1099511628211ull;
 }
 
-/* Takes far's completions: also before a reset, which would discard them. */
+/* Takes the peer's completions: also before a reset, which would discard them. */
 static void take_received(struct world *w)
 {
 	struct weft_wc wc;
 
-	while (weft_cq_poll(&w->far.cq, 1, &wc, 0)) {
+	while (weft_cq_poll(&w->peer.cq, 1, &wc, 0)) {
 		assert_int_equal(wc.status, WEFT_WC_SUCCESS);
 		note(w, wc.wr_id);
 		w->received++;
@@ -175,8 +175,8 @@ static bool look_at_result(struct world *w)
 		assert_int_equal(w->sim->now_ns, w->posted_ns + PATIENCE_NS);
 		w->given_up++;
 		take_received(w);
-		move(&w->near, &w->far, WEFT_QPS_RESET);
-		move(&w->far, &w->near, WEFT_QPS_RESET);
+		move(&w->near, &w->peer, WEFT_QPS_RESET);
+		move(&w->peer, &w->near, WEFT_QPS_RESET);
 		connect(w);
 	}
 	post(w);
@@ -197,7 +197,7 @@ static void near_looks(struct weft_sim *sim, struct weft_sim_event *event)
 	weft_sim_at(sim, event, sim->now_ns + (due_ns < TICK_NS ? due_ns : TICK_NS));
 }
 
-static void far_is_ready(struct weft_sim *sim, struct weft_sim_event *event)
+static void peer_is_ready(struct weft_sim *sim, struct weft_sim_event *event)
 {
 	struct card *c = (struct card *)event;
 	struct world *w = c->world;
@@ -238,7 +238,7 @@ static void open_card(struct world *w, struct card *c, const char *path, weft_si
 	c->nic.windows = calloc(WEFT_MRS, sizeof(*c->nic.windows));
 	c->nic.srq_of = calloc(WEFT_QPS, sizeof(*c->nic.srq_of));
 	gid = &c->pool->self->gid[c->pool->self->ngids++];
-	memcpy((void *)gid->half, gid_of[c == &w->far], 16);
+	memcpy((void *)gid->half, gid_of[c == &w->peer], 16);
 	gid->guard |= 1;
 	weft_pool_caller_get(c->pool, &c->caller);
 	assert_int_equal(weft_cq_create(&c->nic, &c->cq, 4 * DEPTH), 0);
@@ -264,17 +264,17 @@ static void open_world(struct world *w, struct weft_sim *sim, const char *path, 
 {
 	*w = (struct world){.sim = sim, .random = seed};
 	open_card(w, &w->near, path, near_looks);
-	open_card(w, &w->far, path, far_is_ready);
+	open_card(w, &w->peer, path, peer_is_ready);
 	connect(w);
 	post(w);
 	weft_sim_at(sim, &w->near.event, sim->now_ns);
-	weft_sim_at(sim, &w->far.event, sim->now_ns);
+	weft_sim_at(sim, &w->peer.event, sim->now_ns);
 }
 
 static void close_world(struct world *w)
 {
 	close_card(&w->near);
-	close_card(&w->far);
+	close_card(&w->peer);
 }
 
 /* Runs worlds with those seeds side by side, and returns their traces. */

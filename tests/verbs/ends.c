@@ -32,7 +32,7 @@ struct address {
 	struct buffer buffer[KINDS];
 };
 
-static void *make_memory(enum kind kind, bool is_far)
+static void *make_memory(enum kind kind, bool is_peer)
 {
 	switch (kind) {
 	case KIND_POOLED:
@@ -41,9 +41,9 @@ static void *make_memory(enum kind kind, bool is_far)
 	case KIND_MIXED:
 		return (uint8_t *)rig_pages(ENDS_BYTES + 4096) + MIXED_SKIP;
 	case KIND_DATA:
-		return data[is_far];
+		return data[is_peer];
 	case KIND_STACK:
-		return stack[is_far];
+		return stack[is_peer];
 	case KIND_SHARED:
 		return mmap(NULL, ENDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			    -1, 0);
@@ -86,7 +86,7 @@ static void make_pieces(struct end *end, uint8_t *at)
 	}
 }
 
-static void make_end(struct end *end, bool is_far)
+static void make_end(struct end *end, bool is_peer)
 {
 	struct ibv_qp_init_attr init;
 
@@ -99,7 +99,7 @@ static void make_end(struct end *end, bool is_far)
 	assert_non_null(end->qp);
 	for (enum kind k = 0; k < KINDS; k++) {
 		uint32_t bytes = k == KIND_SMALL ? ENDS_SMALL : ENDS_BYTES;
-		void *at = make_memory(k, is_far);
+		void *at = make_memory(k, is_peer);
 
 		if (k == KIND_PIECES)
 			make_pieces(end, at);
@@ -255,18 +255,18 @@ int ends_main(int argc, char **argv, int (*run)(void))
 
 /* By /proc/PID/mem, which a parent may open: the calls by which Weft reaches other processes may be
  * forbidden. */
-static int open_memory(const struct far *far)
+static int open_memory(const struct peer *peer)
 {
 	char path[32];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", far->pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", peer->pid);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
 	return fd;
 }
 
-static struct address start_far(struct far *far)
+static struct address start_peer(struct peer *peer)
 {
 	struct address address;
 	char text[16];
@@ -274,175 +274,175 @@ static struct address start_far(struct far *far)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	snprintf(text, sizeof(text), "%d", fds[1]);
-	far->pid = fork();
-	assert_true(far->pid >= 0);
-	if (!far->pid) {
+	peer->pid = fork();
+	assert_true(peer->pid >= 0);
+	if (!peer->pid) {
 		fcntl(fds[1], F_SETFD, 0);
 		execl("/proc/self/exe", "other", "other", text, NULL);
 		_exit(127);
 	}
 	close(fds[1]);
-	far->socket = fds[0];
-	assert_int_equal(read(far->socket, &address, sizeof(address)), sizeof(address));
-	far->memory = open_memory(far);
+	peer->socket = fds[0];
+	assert_int_equal(read(peer->socket, &address, sizeof(address)), sizeof(address));
+	peer->memory = open_memory(peer);
 	return address;
 }
 
-static struct answer read_answer(struct far *far)
+static struct answer read_answer(struct peer *peer)
 {
 	struct answer answer;
 
-	assert_int_equal(read(far->socket, &answer, sizeof(answer)), sizeof(answer));
+	assert_int_equal(read(peer->socket, &answer, sizeof(answer)), sizeof(answer));
 	return answer;
 }
 
-static void send_request(struct far *far, const struct request *request)
+static void send_request(struct peer *peer, const struct request *request)
 {
-	assert_int_equal(write(far->socket, request, sizeof(*request)), sizeof(*request));
+	assert_int_equal(write(peer->socket, request, sizeof(*request)), sizeof(*request));
 }
 
-static struct answer ask(struct far *far, struct request *request)
+static struct answer ask(struct peer *peer, struct request *request)
 {
-	if (far->here)
-		return serve(far->here, request);
-	send_request(far, request);
-	return read_answer(far);
+	if (peer->here)
+		return serve(peer->here, request);
+	send_request(peer, request);
+	return read_answer(peer);
 }
 
-void ends_open(struct end *near, struct far *far, bool other_process)
+void ends_open(struct end *near, struct peer *peer, bool other_process)
 {
 	static struct end here;
 	struct address mine, theirs;
 
-	*far = (struct far){.here = other_process ? NULL : &here};
-	if (far->here)
-		make_end(far->here, true);
-	theirs = far->here ? address_of(far->here) : start_far(far);
-	memcpy(far->buffer, theirs.buffer, sizeof(far->buffer));
+	*peer = (struct peer){.here = other_process ? NULL : &here};
+	if (peer->here)
+		make_end(peer->here, true);
+	theirs = peer->here ? address_of(peer->here) : start_peer(peer);
+	memcpy(peer->buffer, theirs.buffer, sizeof(peer->buffer));
 	make_end(near, false);
 	mine = address_of(near);
-	memcpy(near->peer, far->buffer, sizeof(near->peer));
-	if (far->here) {
-		memcpy(far->here->peer, near->buffer, sizeof(near->buffer));
-		rig_modify(far->here->qp, IBV_QPS_RTS, mine.qpn);
+	memcpy(near->peer, peer->buffer, sizeof(near->peer));
+	if (peer->here) {
+		memcpy(peer->here->peer, near->buffer, sizeof(near->buffer));
+		rig_modify(peer->here->qp, IBV_QPS_RTS, mine.qpn);
 	} else {
-		assert_int_equal(write(far->socket, &mine, sizeof(mine)), sizeof(mine));
-		read_answer(far);
+		assert_int_equal(write(peer->socket, &mine, sizeof(mine)), sizeof(mine));
+		read_answer(peer);
 	}
 	rig_modify(near->qp, IBV_QPS_RTS, theirs.qpn);
 }
 
-void ends_close(struct end *near, struct far *far)
+void ends_close(struct end *near, struct peer *peer)
 {
 	struct request request = {.what = END};
 	int status;
 
-	if (far->here) {
-		end_end(far->here);
-	} else if (far->pid) {
-		send_request(far, &request);
-		assert_int_equal(waitpid(far->pid, &status, 0), far->pid);
+	if (peer->here) {
+		end_end(peer->here);
+	} else if (peer->pid) {
+		send_request(peer, &request);
+		assert_int_equal(waitpid(peer->pid, &status, 0), peer->pid);
 		assert_int_equal(status, 0);
-		close(far->socket);
-		close(far->memory);
+		close(peer->socket);
+		close(peer->memory);
 	}
 	end_end(near);
 }
 
-void far_kill(struct far *far, int signal)
+void peer_kill(struct peer *peer, int signal)
 {
 	int status;
 
-	assert_int_equal(kill(far->pid, signal), 0);
-	assert_int_equal(waitpid(far->pid, &status, 0), far->pid);
-	close(far->socket);
-	close(far->memory);
-	far->pid = 0;
+	assert_int_equal(kill(peer->pid, signal), 0);
+	assert_int_equal(waitpid(peer->pid, &status, 0), peer->pid);
+	close(peer->socket);
+	close(peer->memory);
+	peer->pid = 0;
 }
 
-static int ask_value(struct far *far, int what, int argument)
+static int ask_value(struct peer *peer, int what, int argument)
 {
 	struct request request = {.what = what, .num_sge = argument};
 
-	return (int)ask(far, &request).value;
+	return (int)ask(peer, &request).value;
 }
 
-enum ibv_event_type far_event(struct far *far)
+enum ibv_event_type peer_event(struct peer *peer)
 {
-	return (enum ibv_event_type)ask_value(far, EVENT, 0);
+	return (enum ibv_event_type)ask_value(peer, EVENT, 0);
 }
 
-void far_modify(struct far *far, enum ibv_qp_state to)
+void peer_modify(struct peer *peer, enum ibv_qp_state to)
 {
-	ask_value(far, MODIFY, (int)to);
+	ask_value(peer, MODIFY, (int)to);
 }
 
-enum ibv_qp_state far_state(struct far *far)
+enum ibv_qp_state peer_state(struct peer *peer)
 {
-	return (enum ibv_qp_state)ask_value(far, STATE, 0);
+	return (enum ibv_qp_state)ask_value(peer, STATE, 0);
 }
 
-void far_deregister(struct far *far, enum kind kind)
+void peer_deregister(struct peer *peer, enum kind kind)
 {
-	ask_value(far, DEREGISTER, (int)kind);
+	ask_value(peer, DEREGISTER, (int)kind);
 }
 
-void far_unmap(struct far *far, enum kind kind)
+void peer_unmap(struct peer *peer, enum kind kind)
 {
-	ask_value(far, UNMAP, (int)kind);
+	ask_value(peer, UNMAP, (int)kind);
 }
 
-void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int num_sge)
+void peer_receive(struct peer *peer, uint64_t wr_id, const struct ibv_sge *sge, int num_sge)
 {
 	struct request request = {RECEIVE, wr_id, num_sge};
 
 	memcpy(request.sge, sge, (size_t)num_sge * sizeof(*sge));
-	ask(far, &request);
+	ask(peer, &request);
 }
 
-struct ibv_wc far_next(struct far *far)
+struct ibv_wc peer_next(struct peer *peer)
 {
 	struct request request = {.what = NEXT};
 
-	return ask(far, &request).wc;
+	return ask(peer, &request).wc;
 }
 
-void far_begin_litmus(struct far *far, const struct litmus *game)
+void peer_begin_litmus(struct peer *peer, const struct litmus *game)
 {
 	struct request request = {.what = LITMUS, .game = *game};
 
-	send_request(far, &request);
+	send_request(peer, &request);
 }
 
-struct litmus_result far_end_litmus(struct far *far)
+struct litmus_result peer_end_litmus(struct peer *peer)
 {
-	return read_answer(far).result;
+	return read_answer(peer).result;
 }
 
-void far_put(const struct far *far, uint64_t to, const void *from, size_t bytes)
+void peer_put(const struct peer *peer, uint64_t to, const void *from, size_t bytes)
 {
-	if (far->here)
+	if (peer->here)
 		memcpy((void *)(uintptr_t)to, from, bytes);
 	else
-		assert_int_equal(pwrite(far->memory, from, bytes, (off_t)to), bytes);
+		assert_int_equal(pwrite(peer->memory, from, bytes, (off_t)to), bytes);
 }
 
-void far_get(const struct far *far, void *to, uint64_t from, size_t bytes)
+void peer_get(const struct peer *peer, void *to, uint64_t from, size_t bytes)
 {
-	if (far->here)
+	if (peer->here)
 		memcpy(to, (const void *)(uintptr_t)from, bytes);
 	else
-		assert_int_equal(pread(far->memory, to, bytes, (off_t)from), bytes);
+		assert_int_equal(pread(peer->memory, to, bytes, (off_t)from), bytes);
 }
 
-void far_begin_game(struct far *far)
+void peer_begin_game(struct peer *peer)
 {
 	struct request request = {.what = GAME};
 
-	send_request(far, &request);
+	send_request(peer, &request);
 }
 
-int64_t far_end_game(struct far *far)
+int64_t peer_end_game(struct peer *peer)
 {
-	return read_answer(far).value;
+	return read_answer(peer).value;
 }

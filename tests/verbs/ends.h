@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Two connected ends with memory of each kind. The far end is in this process or in one of its own, so that
+ * Two connected ends with memory of each kind. The peer is in this process or in one of its own, so that
  * the same tests run on both; its process is this program, started again, and obeys the calls below.
  */
 #ifndef WEFT_TESTS_VERBS_ENDS_H
@@ -41,7 +41,7 @@ struct end {
 	struct buffer buffer[KINDS], peer[KINDS];
 };
 
-struct far {
+struct peer {
 	struct end *here; /* NULL: in another process */
 	pid_t pid;
 	int socket, memory;
@@ -55,35 +55,35 @@ extern const char *const kind_name[KINDS];
 int ends_main(int argc, char **argv, int (*run)(void));
 
 /* Both ends, connected. */
-void ends_open(struct end *near, struct far *far, bool other_process);
-void ends_close(struct end *near, struct far *far);
+void ends_open(struct end *near, struct peer *peer, bool other_process);
+void ends_close(struct end *near, struct peer *peer);
 
-/* Verbs of the far end. An error of one of them fails the test. */
-void far_receive(struct far *far, uint64_t wr_id, const struct ibv_sge *sge, int num_sge);
-struct ibv_wc far_next(struct far *far);
-/* Waits for the far end's next asynchronous event, which must be about its queue pair. */
-enum ibv_event_type far_event(struct far *far);
-void far_modify(struct far *far, enum ibv_qp_state to);
-enum ibv_qp_state far_state(struct far *far);
-/* Deregisters a region of the far end, or unmaps its memory while it is registered. */
-void far_deregister(struct far *far, enum kind kind);
-void far_unmap(struct far *far, enum kind kind);
-/* Ends the far end's process by a signal. ends_close() must be called all the same. */
-void far_kill(struct far *far, int signal);
+/* Verbs of the peer. An error of one of them fails the test. */
+void peer_receive(struct peer *peer, uint64_t wr_id, const struct ibv_sge *sge, int num_sge);
+struct ibv_wc peer_next(struct peer *peer);
+/* Waits for the peer's next asynchronous event, which must be about its queue pair. */
+enum ibv_event_type peer_event(struct peer *peer);
+void peer_modify(struct peer *peer, enum ibv_qp_state to);
+enum ibv_qp_state peer_state(struct peer *peer);
+/* Deregisters a region of the peer, or unmaps its memory while it is registered. */
+void peer_deregister(struct peer *peer, enum kind kind);
+void peer_unmap(struct peer *peer, enum kind kind);
+/* Ends the peer's process by a signal. ends_close() must be called all the same. */
+void peer_kill(struct peer *peer, int signal);
 
-/* What the far end is to do at any time: a test program sets it, far_begin_game() has it called at the far
- * end, and far_end_game() returns its result. */
+/* What the peer is to do at any time: a test program sets it, peer_begin_game() has it called
+ * there, and peer_end_game() returns its result. */
 extern int64_t (*ends_game)(struct end *end);
-void far_begin_game(struct far *far);
-int64_t far_end_game(struct far *far);
+void peer_begin_game(struct peer *peer);
+int64_t peer_end_game(struct peer *peer);
 
-/* The far end plays the litmus test while the near end does; litmus.h. */
+/* The peer plays the litmus test while the near end does; litmus.h. */
 struct litmus;
 struct litmus_result;
-void far_begin_litmus(struct far *far, const struct litmus *game);
-struct litmus_result far_end_litmus(struct far *far);
-/* Writes and reads the far end's memory, without its process taking part. */
-void far_put(const struct far *far, uint64_t to, const void *from, size_t bytes);
-void far_get(const struct far *far, void *to, uint64_t from, size_t bytes);
+void peer_begin_litmus(struct peer *peer, const struct litmus *game);
+struct litmus_result peer_end_litmus(struct peer *peer);
+/* Writes and reads the peer's memory, without its process taking part. */
+void peer_put(const struct peer *peer, uint64_t to, const void *from, size_t bytes);
+void peer_get(const struct peer *peer, void *to, uint64_t from, size_t bytes);
 
 #endif

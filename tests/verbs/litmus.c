@@ -210,40 +210,40 @@ static void *play_other(void *other)
 	return NULL;
 }
 
-static void clean_memory(struct end *near, struct far *far, enum kind kind)
+static void clean_memory(struct end *near, struct peer *peer, enum kind kind)
 {
 	static const uint8_t zeroes[FLAG_AT + 64];
 
 	memset((void *)(uintptr_t)near->buffer[kind].at, 0, sizeof(zeroes));
-	far_put(far, far->buffer[kind].at, zeroes, sizeof(zeroes));
+	peer_put(peer, peer->buffer[kind].at, zeroes, sizeof(zeroes));
 }
 
-void litmus_receives(struct end *near, struct far *far)
+void litmus_receives(struct end *near, struct peer *peer)
 {
 	struct ibv_sge none = {0};
 
 	for (int i = 0; i < RECEIVES; i++) {
 		assert_int_equal(rig_receive(near->qp, 0, NULL, NULL, 0), 0);
-		far_receive(far, 0, &none, 0);
+		peer_receive(peer, 0, &none, 0);
 	}
 }
 
-uint64_t litmus_run(struct end *near, struct far *far, const struct litmus *game)
+uint64_t litmus_run(struct end *near, struct peer *peer, const struct litmus *game)
 {
-	struct other other = {far->here, game, {0}};
+	struct other other = {peer->here, game, {0}};
 	struct litmus_result result;
 	pthread_t thread = pthread_self();
 
-	clean_memory(near, far, game->kind);
-	if (far->here)
+	clean_memory(near, peer, game->kind);
+	if (peer->here)
 		assert_int_equal(pthread_create(&thread, NULL, play_other, &other), 0);
 	else
-		far_begin_litmus(far, game);
+		peer_begin_litmus(peer, game);
 	result = litmus_play(near, game, true);
-	if (far->here)
+	if (peer->here)
 		pthread_join(thread, NULL);
 	else
-		other.result = far_end_litmus(far);
+		other.result = peer_end_litmus(peer);
 	if (result.wrong_at != -1 || other.result.wrong_at != -1)
 		fail_msg("way %d, %s, %u bytes at %u, round %lu: wrong at %ld here, %ld there",
 			 game->way, kind_name[game->kind], game->bytes, game->at,

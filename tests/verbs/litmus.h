@@ -36,8 +36,8 @@ struct litmus_result litmus_play(struct end *end, const struct litmus *game, boo
 
 /* Once for each connection: posts the receives that some ways consume; each is posted again when it has
  * completed. */
-void litmus_receives(struct end *near, struct far *far);
+void litmus_receives(struct end *near, struct peer *peer);
 /* Plays at both ends, and returns how many rounds. A wrong byte at either fails the test. */
-uint64_t litmus_run(struct end *near, struct far *far, const struct litmus *game);
+uint64_t litmus_run(struct end *near, struct peer *peer, const struct litmus *game);
 
 #endif

@@ -21,26 +21,26 @@
 #define IMM   0x12345678u
 
 static struct end near;
-static struct far far;
+static struct peer peer;
 static uint8_t noise[ENDS_BYTES + EDGES]; /* what is sent, from any offset */
 static uint8_t image[ENDS_BYTES];
 static unsigned int seed;
 
 static int setup_here(void **state)
 {
-	ends_open(&near, &far, false);
+	ends_open(&near, &peer, false);
 	return 0;
 }
 
 static int setup_other_process(void **state)
 {
-	ends_open(&near, &far, true);
+	ends_open(&near, &peer, true);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	ends_close(&near, &far);
+	ends_close(&near, &peer);
 	return 0;
 }
 
@@ -58,8 +58,8 @@ static uint8_t *here(enum kind kind)
 
 struct run {
 	enum ibv_wr_opcode opcode;
-	enum kind near, far;
-	uint32_t bytes, near_at, far_at;
+	enum kind near, peer;
+	uint32_t bytes, near_at, peer_at;
 	unsigned int flags;
 	const uint8_t *content;
 };
@@ -99,8 +99,8 @@ static uint32_t guard_after(uint32_t bytes, uint32_t at, uint32_t all)
 static void prepare(const struct run *run)
 {
 	bool to_here = run->opcode == IBV_WR_RDMA_READ;
-	enum kind kind = to_here ? run->near : run->far;
-	uint32_t at = to_here ? run->near_at : run->far_at;
+	enum kind kind = to_here ? run->near : run->peer;
+	uint32_t at = to_here ? run->near_at : run->peer_at;
 	uint32_t before = guard_before(at);
 	uint32_t length =
 		before + run->bytes + guard_after(run->bytes, at, near.buffer[kind].bytes);
@@ -108,9 +108,9 @@ static void prepare(const struct run *run)
 	memset(image, FILLER, length);
 	if (to_here) {
 		memcpy(here(kind) + at - before, image, length);
-		far_put(&far, far.buffer[run->far].at + run->far_at, run->content, run->bytes);
+		peer_put(&peer, peer.buffer[run->peer].at + run->peer_at, run->content, run->bytes);
 	} else {
-		far_put(&far, far.buffer[kind].at + at - before, image, length);
+		peer_put(&peer, peer.buffer[kind].at + at - before, image, length);
 		memcpy(here(run->near) + run->near_at, run->content, run->bytes);
 	}
 }
@@ -118,8 +118,8 @@ static void prepare(const struct run *run)
 static void compare(const struct run *run)
 {
 	bool to_here = run->opcode == IBV_WR_RDMA_READ;
-	enum kind kind = to_here ? run->near : run->far;
-	uint32_t at = to_here ? run->near_at : run->far_at;
+	enum kind kind = to_here ? run->near : run->peer;
+	uint32_t at = to_here ? run->near_at : run->peer_at;
 	uint32_t before = guard_before(at), after;
 	bool same;
 
@@ -127,8 +127,8 @@ static void compare(const struct run *run)
 	if (to_here)
 		memcpy(image, here(kind) + at - before, before + run->bytes + after);
 	else
-		far_get(&far, image, far.buffer[kind].at + at - before,
-			before + run->bytes + after);
+		peer_get(&peer, image, peer.buffer[kind].at + at - before,
+			 before + run->bytes + after);
 	same = !memcmp(image + before, run->content, run->bytes);
 	for (uint32_t i = 0; i < before; i++)
 		same &= image[i] == FILLER;
@@ -136,8 +136,8 @@ static void compare(const struct run *run)
 		same &= image[before + run->bytes + i] == FILLER;
 	if (!same)
 		fail_msg("operation %d of %u bytes, %s at %u to %s at %u, flags %#x", run->opcode,
-			 run->bytes, kind_name[run->near], run->near_at, kind_name[run->far],
-			 run->far_at, run->flags);
+			 run->bytes, kind_name[run->near], run->near_at, kind_name[run->peer],
+			 run->peer_at, run->flags);
 }
 
 static struct ibv_send_wr request_of(const struct run *run, struct ibv_sge *sge, int num_sge)
@@ -149,8 +149,8 @@ static struct ibv_send_wr request_of(const struct run *run, struct ibv_sge *sge,
 				 .imm_data = htonl(IMM + run->bytes),
 				 .send_flags = run->flags | IBV_SEND_SIGNALED};
 
-	wr.wr.rdma.remote_addr = far.buffer[run->far].at + run->far_at;
-	wr.wr.rdma.rkey = far.buffer[run->far].key;
+	wr.wr.rdma.remote_addr = peer.buffer[run->peer].at + run->peer_at;
+	wr.wr.rdma.rkey = peer.buffer[run->peer].key;
 	return wr;
 }
 
@@ -167,7 +167,7 @@ static void check_completions(const struct run *run)
 		assert_int_equal(wc.byte_len, run->bytes);
 	if (!operations[row].receives)
 		return;
-	wc = far_next(&far);
+	wc = peer_next(&peer);
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
 	assert_int_equal(wc.opcode, operations[row].received);
 	assert_int_equal(wc.wr_id, run->bytes + 1ull);
@@ -181,15 +181,15 @@ static void carry_out(const struct run *run)
 {
 	struct ibv_sge sge = {near.buffer[run->near].at + run->near_at, run->bytes,
 			      near.buffer[run->near].key};
-	struct ibv_sge room = {far.buffer[run->far].at + run->far_at, run->bytes,
-			       far.buffer[run->far].key};
+	struct ibv_sge room = {peer.buffer[run->peer].at + run->peer_at, run->bytes,
+			       peer.buffer[run->peer].key};
 	struct ibv_send_wr *bad, wr = request_of(run, &sge, 1);
 
 	if (run->flags & IBV_SEND_INLINE)
 		sge.lkey = 0xdeadbeef; /* of inline bytes the lkey is not looked at */
 	prepare(run);
 	if (operations[row_of(run->opcode)].receives)
-		far_receive(&far, run->bytes + 1ull, &room, 1);
+		peer_receive(&peer, run->bytes + 1ull, &room, 1);
 	assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
 	if (run->flags & IBV_SEND_INLINE)
 		/* the program may change inline bytes as soon as they are posted */
@@ -211,10 +211,10 @@ static uint32_t place(enum kind kind, uint32_t bytes)
 static void run_size(struct run *run, uint32_t bytes)
 {
 	run->bytes = bytes;
-	if (bytes > near.buffer[run->near].bytes || bytes > far.buffer[run->far].bytes)
+	if (bytes > near.buffer[run->near].bytes || bytes > peer.buffer[run->peer].bytes)
 		return;
 	run->near_at = place(run->near, bytes);
-	run->far_at = place(run->far, bytes);
+	run->peer_at = place(run->peer, bytes);
 	run->content = noise + below(EDGES);
 	carry_out(run);
 }
@@ -229,7 +229,7 @@ static void every_size(void **state)
 		for (int pair = 0; pair < KINDS * KINDS; pair++) {
 			struct run run = {.opcode = operations[op].opcode,
 					  .near = (enum kind)(pair / KINDS),
-					  .far = (enum kind)(pair % KINDS)};
+					  .peer = (enum kind)(pair % KINDS)};
 
 			for (uint32_t bytes = 0; bytes <= 300; bytes++)
 				run_size(&run, bytes);
@@ -244,7 +244,7 @@ static void every_inline_size(void **state)
 		for (enum kind kind = 0; kind < KINDS; kind++) {
 			struct run run = {.opcode = operations[op].opcode,
 					  .near = KIND_DATA,
-					  .far = kind,
+					  .peer = kind,
 					  .flags = IBV_SEND_INLINE};
 
 			for (uint32_t bytes = 0; bytes <= RIG_INLINE; bytes++)
@@ -289,7 +289,7 @@ static void look(uint8_t (*kinds)[EDGES], bool there)
 {
 	for (enum kind k = 0; k < KIND_SMALL; k++) {
 		if (there)
-			far_get(&far, kinds[k], far.buffer[k].at, EDGES);
+			peer_get(&peer, kinds[k], peer.buffer[k].at, EDGES);
 		else
 			memcpy(kinds[k], here(k), EDGES);
 	}
@@ -313,7 +313,7 @@ static void run_list(enum ibv_wr_opcode opcode, unsigned int flags)
 	static uint8_t before[KINDS][EDGES], after[KINDS][EDGES];
 	const uint8_t *content = noise + below(EDGES);
 	struct run run = {
-		.opcode = opcode, .far = KIND_MIXED, .far_at = below(8192), .flags = flags};
+		.opcode = opcode, .peer = KIND_MIXED, .peer_at = below(8192), .flags = flags};
 	bool read = opcode == IBV_WR_RDMA_READ;
 	bool send = opcode == IBV_WR_SEND;
 	struct ibv_send_wr wr, *bad;
@@ -323,17 +323,17 @@ static void run_list(enum ibv_wr_opcode opcode, unsigned int flags)
 	while (flags & IBV_SEND_INLINE && from.bytes > RIG_INLINE)
 		make_list(&from, near.buffer);
 	do
-		make_list(&to, far.buffer);
+		make_list(&to, peer.buffer);
 	while (send && to.bytes < from.bytes);
 	run.bytes = from.bytes;
 	look(before, !read);
 	for (int i = 0, done = 0; i < from.n && !read; done += (int)from.sge[i++].length)
 		memcpy(here(from.kind[i]) + from.at[i], content + done, from.sge[i].length);
 	if (read)
-		far_put(&far, far.buffer[run.far].at + run.far_at, content, run.bytes);
+		peer_put(&peer, peer.buffer[run.peer].at + run.peer_at, content, run.bytes);
 	if (send)
-		far_receive(&far, run.bytes + 1ull, to.sge, to.n);
-	if (far.here && !read)
+		peer_receive(&peer, run.bytes + 1ull, to.sge, to.n);
+	if (peer.here && !read)
 		look(before, true); /* the source may lie in the same memory, beside the target */
 	wr = request_of(&run, from.sge, from.n);
 	assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
@@ -343,7 +343,7 @@ static void run_list(enum ibv_wr_opcode opcode, unsigned int flags)
 	else if (send)
 		write_list(&to, before, content, run.bytes);
 	else
-		memcpy(before[run.far] + run.far_at, content, run.bytes);
+		memcpy(before[run.peer] + run.peer_at, content, run.bytes);
 	look(after, !read);
 	if (memcmp(before, after, sizeof(after)))
 		fail_msg("operation %d of %u bytes in %d elements", opcode, run.bytes, from.n);
@@ -371,13 +371,13 @@ static void waiting_payload(void **state)
 				  .content = noise,
 				  .flags = in_line ? IBV_SEND_INLINE : 0};
 		struct ibv_sge sge = {near.buffer[0].at, 100, near.buffer[0].key};
-		struct ibv_sge room = {far.buffer[0].at, 100, far.buffer[0].key};
+		struct ibv_sge room = {peer.buffer[0].at, 100, peer.buffer[0].key};
 		struct ibv_send_wr *bad, wr = request_of(&run, &sge, 1);
 
 		prepare(&run);
 		assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
 		memcpy(here(0), noise + 1, 100);
-		far_receive(&far, 101, &room, 1);
+		peer_receive(&peer, 101, &room, 1);
 		check_completions(&run);
 		run.content = noise + !in_line;
 		compare(&run);
@@ -398,8 +398,8 @@ static uint64_t atomic(enum kind kind, uint32_t at, enum ibv_wr_opcode opcode, u
 	struct ibv_wc wc;
 	uint64_t old;
 
-	wr.wr.atomic.remote_addr = far.buffer[kind].at + at;
-	wr.wr.atomic.rkey = far.buffer[kind].key;
+	wr.wr.atomic.remote_addr = peer.buffer[kind].at + at;
+	wr.wr.atomic.rkey = peer.buffer[kind].key;
 	wr.wr.atomic.compare_add = compare_add;
 	wr.wr.atomic.swap = swap;
 	assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
@@ -418,25 +418,25 @@ static void atomics(void **state)
 	for (enum kind kind = 0; kind < KINDS; kind++)
 		for (uint32_t i = 0; i < 40; i++) {
 			/* memory of KIND_MIXED begins at an address that is a multiple of 4 only */
-			uint32_t at = (8 * i + (uint32_t)(-far.buffer[kind].at & 7)) % 56;
+			uint32_t at = (8 * i + (uint32_t)(-peer.buffer[kind].at & 7)) % 56;
 			uint64_t a = values[i % COUNT(values)], b = values[i / 8 % COUNT(values)];
 			uint64_t got[3], want[3] = {~a, a, ~b};
 
-			far_put(&far, far.buffer[kind].at + at, &a, 8);
+			peer_put(&peer, peer.buffer[kind].at + at, &a, 8);
 			assert_int_equal(atomic(kind, at, IBV_WR_ATOMIC_FETCH_AND_ADD, b, 0), a);
 			assert_int_equal(atomic(kind, at, IBV_WR_ATOMIC_FETCH_AND_ADD, -b, 0),
 					 a + b);
 			assert_int_equal(atomic(kind, at, IBV_WR_ATOMIC_CMP_AND_SWP, ~a, 7), a);
 			assert_int_equal(atomic(kind, at, IBV_WR_ATOMIC_CMP_AND_SWP, a, b), a);
-			far_get(&far, got, far.buffer[kind].at + at, 8);
+			peer_get(&peer, got, peer.buffer[kind].at + at, 8);
 			assert_int_equal(got[0], b);
 			if (kind == KIND_SMALL)
 				continue;
 			/* the bytes beside the word are as before */
-			far_put(&far, far.buffer[kind].at + at, want, 24);
+			peer_put(&peer, peer.buffer[kind].at + at, want, 24);
 			assert_int_equal(atomic(kind, at + 8, IBV_WR_ATOMIC_CMP_AND_SWP, a, b), a);
 			want[1] = b;
-			far_get(&far, got, far.buffer[kind].at + at, 24);
+			peer_get(&peer, got, peer.buffer[kind].at + at, 24);
 			assert_memory_equal(got, want, 24);
 		}
 }
@@ -463,8 +463,8 @@ static void chained(void **state)
 						     .num_sge = 1,
 						     .opcode = i % 2 ? IBV_WR_RDMA_READ
 								     : IBV_WR_RDMA_WRITE};
-			wr[i].wr.rdma.remote_addr = far.buffer[kind].at + 16;
-			wr[i].wr.rdma.rkey = far.buffer[kind].key;
+			wr[i].wr.rdma.remote_addr = peer.buffer[kind].at + 16;
+			wr[i].wr.rdma.rkey = peer.buffer[kind].key;
 		}
 		wr[RIG_DEPTH - 1].send_flags = IBV_SEND_SIGNALED;
 		assert_int_equal(ibv_post_send(near.qp, wr, &bad), 0);

@@ -405,27 +405,28 @@ static void play_unmapped(void **state)
 	const struct row *row = *state;
 	bool sends = row->verb == SEND || row->verb == SEND_IMM;
 	static struct end near;
-	struct far far;
+	struct peer peer;
 	struct ibv_sge sge = {0};
 
-	ends_open(&near, &far, true);
+	ends_open(&near, &peer, true);
 	if (sends)
-		sge = (struct ibv_sge){far.buffer[KIND_SHARED].at, 64, far.buffer[KIND_SHARED].key};
+		sge = (struct ibv_sge){peer.buffer[KIND_SHARED].at, 64,
+				       peer.buffer[KIND_SHARED].key};
 	see(near.qp);
 	seen.elsewhere = 2;
-	far_receive(&far, RECEIVE_ID, &sge, 1);
-	far_unmap(&far, KIND_SHARED);
+	peer_receive(&peer, RECEIVE_ID, &sge, 1);
+	peer_unmap(&peer, KIND_SHARED);
 	assert_int_equal(rig_rdma(near.qp, opcode_of(row->verb), 1, near.mr[KIND_POOLED],
-				  near.mr[KIND_POOLED]->addr, 8, far.buffer[KIND_SHARED].at,
-				  far.buffer[KIND_SHARED].key),
+				  near.mr[KIND_POOLED]->addr, 8, peer.buffer[KIND_SHARED].at,
+				  peer.buffer[KIND_SHARED].key),
 			 0);
 	rig_expect(near.cq, (enum ibv_wc_status)row->outcome.status, 1);
 	assert_int_equal(rig_state(near.qp), row->outcome.state);
-	assert_int_equal(1u << far_event(&far), row->outcome.peer_event);
-	assert_int_equal(far_state(&far), row->outcome.peer);
-	assert_int_equal(far_next(&far).status,
+	assert_int_equal(1u << peer_event(&peer), row->outcome.peer_event);
+	assert_int_equal(peer_state(&peer), row->outcome.peer);
+	assert_int_equal(peer_next(&peer).status,
 			 row->outcome.receive ? row->outcome.receive : IBV_WC_WR_FLUSH_ERR);
-	ends_close(&near, &far);
+	ends_close(&near, &peer);
 }
 
 /* A receive that the failed queue pair has not taken stays in the shared queue, for other queue pairs. */
@@ -500,7 +501,7 @@ static int run(void)
 int main(int argc, char **argv)
 {
 	setenv("WEFT_EXPLAIN", "1", 1);
-	/* with two arguments this process is a far end */
+	/* with two arguments this process is a peer */
 	if (argc != 3 && !read_table(argc == 2 ? argv[1] : NULL)) {
 		fprintf(stderr, "usage: %s errors.tsv\n", argv[0]);
 		return 2;

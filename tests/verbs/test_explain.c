@@ -400,16 +400,16 @@ static void binds(void **state)
 {
 	struct ibv_pd *other = ibv_alloc_pd(rig->context);
 	struct ibv_mw *mw = ibv_alloc_mw(rig->pd, IBV_MW_TYPE_2);
-	struct ibv_mw *far = ibv_alloc_mw(other, IBV_MW_TYPE_2);
+	struct ibv_mw *foreign = ibv_alloc_mw(other, IBV_MW_TYPE_2);
 	struct ibv_mr *bare = ibv_reg_mr(rig->pd, memory, 4096, IBV_ACCESS_MW_BIND);
 	struct ibv_mr *zero =
 		ibv_reg_mr(rig->pd, memory, 4096, IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED);
 	struct ibv_mw_bind_info good = {bare, (uintptr_t)memory, 8, IBV_ACCESS_REMOTE_READ};
 	struct ibv_mw_bind_info bad[] = {good, good, good, good};
 
-	assert_true(other && mw && far && bare && zero);
+	assert_true(other && mw && foreign && bare && zero);
 	rig_connect(rig, &(struct rig_wish){0});
-	bind_says(far, good, "no window of protection domain");
+	bind_says(foreign, good, "no window of protection domain");
 	bad[0].mr = region;
 	bind_says(mw, bad[0], "with IBV_ACCESS_MW_BIND");
 	bad[1].mr = zero;
@@ -424,7 +424,7 @@ static void binds(void **state)
 	bind_says(mw, good, NULL);
 	bind_says(mw, good, "invalidated before it is bound anew");
 	assert_int_equal(ibv_dealloc_mw(mw), 0);
-	assert_int_equal(ibv_dealloc_mw(far), 0);
+	assert_int_equal(ibv_dealloc_mw(foreign), 0);
 	assert_int_equal(ibv_dereg_mr(bare), 0);
 	assert_int_equal(ibv_dereg_mr(zero), 0);
 	assert_int_equal(ibv_dealloc_pd(other), 0);

@@ -219,7 +219,7 @@ static void both_sides(void **state)
 static void datagrams(void **state)
 {
 	struct two *t = *state;
-	struct ibv_qp *far = two_make_qp(t->rig.pd, t->rig.cq[1], IBV_QPT_UD);
+	struct ibv_qp *peer = two_make_qp(t->rig.pd, t->rig.cq[1], IBV_QPT_UD);
 	struct ibv_qp *near = two_make_qp(t->pd, t->cq, IBV_QPT_UD);
 	struct ibv_ah_attr attr = rig_attr(t->context, IBV_QPS_RTR, 0).ah_attr;
 	struct ibv_ah *ah[2] = {ibv_create_ah(t->pd, &attr), ibv_create_ah(t->rig.pd, &attr)};
@@ -229,12 +229,12 @@ static void datagrams(void **state)
 				       .num_sge = 1,
 				       .opcode = IBV_WR_SEND,
 				       .send_flags = IBV_SEND_SIGNALED,
-				       .wr.ud = {ah[0], far->qp_num, RIG_QKEY}};
+				       .wr.ud = {ah[0], peer->qp_num, RIG_QKEY}};
 
-	rig_modify(far, IBV_QPS_RTS, 0);
+	rig_modify(peer, IBV_QPS_RTS, 0);
 	rig_modify(near, IBV_QPS_RTS, 0);
 	exporter_do(&t->exporter, EXPORT_FILL, 3);
-	assert_int_equal(rig_receive(far, 2, t->own, t->own->addr, PAGE), 0);
+	assert_int_equal(rig_receive(peer, 2, t->own, t->own->addr, PAGE), 0);
 	assert_int_equal(ibv_post_send(near, &wr, &bad), 0);
 	rig_expect(t->cq, IBV_WC_SUCCESS, 1);
 	assert_int_equal(rig_expect(t->rig.cq[1], IBV_WC_SUCCESS, 2).byte_len, 140);
@@ -244,14 +244,14 @@ static void datagrams(void **state)
 	sge = (struct ibv_sge){(uintptr_t)t->own->addr, 100, t->own->lkey};
 	wr.wr.ud.ah = ah[1];
 	wr.wr.ud.remote_qpn = near->qp_num;
-	assert_int_equal(ibv_post_send(far, &wr, &bad), 0);
+	assert_int_equal(ibv_post_send(peer, &wr, &bad), 0);
 	rig_expect(t->rig.cq[1], IBV_WC_SUCCESS, 1);
 	rig_expect(t->cq, IBV_WC_SUCCESS, 3);
 	assert_in_range(exporter_do(&t->exporter, EXPORT_CHECK, 3), 100, 140);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(ibv_destroy_ah(ah[i]), 0);
 	assert_int_equal(ibv_destroy_qp(near), 0);
-	assert_int_equal(ibv_destroy_qp(far), 0);
+	assert_int_equal(ibv_destroy_qp(peer), 0);
 }
 
 /* The importer's queue pair receives from a shared queue in the imported domain, into both processes'

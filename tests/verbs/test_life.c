@@ -19,23 +19,23 @@
 #define S 1000000000ull
 
 static struct end near;
-static struct far far;
+static struct peer peer;
 
 static int setup_here(void **state)
 {
-	ends_open(&near, &far, false);
+	ends_open(&near, &peer, false);
 	return 0;
 }
 
 static int setup_other_process(void **state)
 {
-	ends_open(&near, &far, true);
+	ends_open(&near, &peer, true);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	ends_close(&near, &far);
+	ends_close(&near, &peer);
 	return 0;
 }
 
@@ -126,38 +126,38 @@ static void forked(void **state)
 	rig_region_end(mr);
 }
 
-/* ---- The far end fails ---- */
+/* ---- The peer fails ---- */
 
 static int request(enum ibv_wr_opcode opcode, enum kind kind, uint32_t key)
 {
 	return rig_rdma(near.qp, opcode, 1, near.mr[KIND_POOLED], near.mr[KIND_POOLED]->addr, 8,
-			far.buffer[kind].at + (-far.buffer[kind].at & 7), key);
+			peer.buffer[kind].at + (-peer.buffer[kind].at & 7), key);
 }
 
 static void stale_key(void **state)
 {
-	assert_int_equal(request(IBV_WR_RDMA_WRITE, KIND_POOLED, far.buffer[KIND_POOLED].key), 0);
+	assert_int_equal(request(IBV_WR_RDMA_WRITE, KIND_POOLED, peer.buffer[KIND_POOLED].key), 0);
 	rig_expect(near.cq, IBV_WC_SUCCESS, 1);
-	far_deregister(&far, KIND_POOLED);
-	assert_int_equal(request(IBV_WR_RDMA_WRITE, KIND_POOLED, far.buffer[KIND_POOLED].key), 0);
+	peer_deregister(&peer, KIND_POOLED);
+	assert_int_equal(request(IBV_WR_RDMA_WRITE, KIND_POOLED, peer.buffer[KIND_POOLED].key), 0);
 	rig_expect(near.cq, IBV_WC_REM_ACCESS_ERR, 1);
-	assert_int_equal(far_event(&far), IBV_EVENT_QP_ACCESS_ERR);
-	assert_int_equal(far_state(&far), IBV_QPS_ERR);
+	assert_int_equal(peer_event(&peer), IBV_EVENT_QP_ACCESS_ERR);
+	assert_int_equal(peer_state(&peer), IBV_QPS_ERR);
 }
 
 static void bad_receive(void **state)
 {
-	struct ibv_sge room = {far.buffer[KIND_POOLED].at, 8, 0x12345};
+	struct ibv_sge room = {peer.buffer[KIND_POOLED].at, 8, 0x12345};
 
-	far_receive(&far, 5, &room, 1);
-	room.lkey = far.buffer[KIND_POOLED].key;
-	far_receive(&far, 6, &room, 1);
+	peer_receive(&peer, 5, &room, 1);
+	room.lkey = peer.buffer[KIND_POOLED].key;
+	peer_receive(&peer, 6, &room, 1);
 	assert_int_equal(rig_send(near.qp, 1, near.mr[KIND_DATA], near.mr[KIND_DATA]->addr, 8), 0);
 	rig_expect(near.cq, IBV_WC_REM_OP_ERR, 1);
-	assert_int_equal(far_event(&far), IBV_EVENT_QP_FATAL);
-	assert_int_equal(far_next(&far).status, IBV_WC_LOC_PROT_ERR);
-	assert_int_equal(far_next(&far).status, IBV_WC_WR_FLUSH_ERR);
-	assert_int_equal(far_state(&far), IBV_QPS_ERR);
+	assert_int_equal(peer_event(&peer), IBV_EVENT_QP_FATAL);
+	assert_int_equal(peer_next(&peer).status, IBV_WC_LOC_PROT_ERR);
+	assert_int_equal(peer_next(&peer).status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(peer_state(&peer), IBV_QPS_ERR);
 }
 
 /* Outstanding requests end when the peer was reset, or its process was killed. */
@@ -167,7 +167,7 @@ static void reset_under_requests(void **state)
 
 	assert_int_equal(rig_send(near.qp, 1, NULL, NULL, 0), 0); /* waits for a receive */
 	assert_int_equal(rig_send(near.qp, 2, NULL, NULL, 0), 0);
-	far_modify(&far, IBV_QPS_RESET);
+	peer_modify(&peer, IBV_QPS_RESET);
 	rig_expect(near.cq, IBV_WC_RETRY_EXC_ERR, 1);
 	/* 8 times 67 ms, of the timeout and its retries */
 	assert_in_range(rig_now_ns() - begun, S / 2, 3 * S);
@@ -180,25 +180,25 @@ static void killed_before_requests(void **state)
 						     IBV_WR_ATOMIC_FETCH_AND_ADD};
 	enum kind kind = KIND_DATA; /* static memory, which is gone with its process */
 
-	far_kill(&far, SIGKILL);
+	peer_kill(&peer, SIGKILL);
 	for (size_t i = 0; i < COUNT(opcodes); i++)
-		assert_int_equal(request(opcodes[i], kind, far.buffer[kind].key), 0);
+		assert_int_equal(request(opcodes[i], kind, peer.buffer[kind].key), 0);
 	rig_expect(near.cq, IBV_WC_RETRY_EXC_ERR, 1);
 	rig_expect(near.cq, IBV_WC_WR_FLUSH_ERR, 1);
 	rig_expect(near.cq, IBV_WC_WR_FLUSH_ERR, 1);
 }
 
-/* The far end has registered memory and then unmapped it: both ends are told of the fault, and neither
+/* The peer has registered memory and then unmapped it: both ends are told of the fault, and neither
  * crashes. */
 static void unmapped_in_place(void **state)
 {
 	const enum ibv_wr_opcode *opcode = *state;
 
-	far_unmap(&far, KIND_SHARED);
-	assert_int_equal(request(*opcode, KIND_SHARED, far.buffer[KIND_SHARED].key), 0);
+	peer_unmap(&peer, KIND_SHARED);
+	assert_int_equal(request(*opcode, KIND_SHARED, peer.buffer[KIND_SHARED].key), 0);
 	rig_expect(near.cq, IBV_WC_REM_OP_ERR, 1);
-	assert_int_equal(far_event(&far), IBV_EVENT_QP_ACCESS_ERR);
-	assert_int_equal(far_state(&far), IBV_QPS_ERR);
+	assert_int_equal(peer_event(&peer), IBV_EVENT_QP_ACCESS_ERR);
+	assert_int_equal(peer_state(&peer), IBV_QPS_ERR);
 }
 
 static enum ibv_wr_opcode the_write = IBV_WR_RDMA_WRITE, the_read = IBV_WR_RDMA_READ,
@@ -254,9 +254,9 @@ static void helpers_need_each_other(void **state)
 	const int64_t most = DUEL_ROUNDS * (int64_t)S / 4;
 	int64_t here, there;
 
-	far_begin_game(&far);
+	peer_begin_game(&peer);
 	here = duel(&near);
-	there = far_end_game(&far);
+	there = peer_end_game(&peer);
 	if (here < 0 || here > most || there < 0 || there > most)
 		fail_msg("%ld here, %ld there", (long)here, (long)there);
 }
@@ -275,11 +275,11 @@ static void long_messages(void **state)
 
 	assert_non_null(mr);
 	sge[0] = sge[1] = (struct ibv_sge){(uintptr_t)at, (uint32_t)bytes, mr->lkey};
-	wr.wr.rdma.remote_addr = far.buffer[0].at;
-	wr.wr.rdma.rkey = far.buffer[0].key;
+	wr.wr.rdma.remote_addr = peer.buffer[0].at;
+	wr.wr.rdma.rkey = peer.buffer[0].key;
 	assert_int_equal(ibv_post_send(near.qp, &wr, &bad), 0);
 	rig_expect(near.cq, IBV_WC_LOC_LEN_ERR, 1);
-	assert_int_equal(far_state(&far), IBV_QPS_RTS);
+	assert_int_equal(peer_state(&peer), IBV_QPS_RTS);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	munmap(at, bytes);
 }

@@ -21,24 +21,24 @@ static const struct {
 };
 
 static struct end near;
-static struct far far;
+static struct peer peer;
 static uint64_t each_ns = EACH_NS;
 
 static int setup_here(void **state)
 {
-	ends_open(&near, &far, false);
+	ends_open(&near, &peer, false);
 	return 0;
 }
 
 static int setup_other_process(void **state)
 {
-	ends_open(&near, &far, true);
+	ends_open(&near, &peer, true);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	ends_close(&near, &far);
+	ends_close(&near, &peer);
 	return 0;
 }
 
@@ -46,11 +46,11 @@ static void play(enum litmus_way way, enum kind kind)
 {
 	uint64_t rounds = 0;
 
-	litmus_receives(&near, &far);
+	litmus_receives(&near, &peer);
 	for (size_t i = 0; i < COUNT(shapes); i++) {
 		struct litmus game = {way, kind, shapes[i].bytes, shapes[i].at, each_ns};
 
-		rounds += litmus_run(&near, &far, &game);
+		rounds += litmus_run(&near, &peer, &game);
 	}
 	print_message("%lu rounds\n", (unsigned long)rounds);
 }

@@ -115,15 +115,16 @@ static void holes(void **state)
 	munmap(hole + PAGE, PAGE);
 	/* the last mapped bytes, and some behind them */
 	for (unsigned int i = 0; i < COUNT(opcodes); i++)
-		for (int far = 0; far < 2; far++) {
-			uint8_t *here = far ? mr->addr : hole + PAGE - (i < 2 ? 3 : 0);
-			uint8_t *there = far ? hole + PAGE - (i < 2 ? 3 : 0) : mr->addr;
+		for (int remote = 0; remote < 2; remote++) {
+			uint8_t *here = remote ? mr->addr : hole + PAGE - (i < 2 ? 3 : 0);
+			uint8_t *there = remote ? hole + PAGE - (i < 2 ? 3 : 0) : mr->addr;
 
 			rig_reconnect(rig, &(struct rig_wish){0});
-			assert_int_equal(rig_rdma(rig->qp[0], opcodes[i], i, far ? mr : all, here,
-						  8, (uintptr_t)there, far ? all->rkey : mr->rkey),
+			assert_int_equal(rig_rdma(rig->qp[0], opcodes[i], i, remote ? mr : all,
+						  here, 8, (uintptr_t)there,
+						  remote ? all->rkey : mr->rkey),
 					 0);
-			rig_expect(rig->cq[0], far ? IBV_WC_REM_OP_ERR : IBV_WC_LOC_PROT_ERR, i);
+			rig_expect(rig->cq[0], remote ? IBV_WC_REM_OP_ERR : IBV_WC_LOC_PROT_ERR, i);
 			assert_int_equal(rig_state(rig->qp[0]), IBV_QPS_ERR);
 		}
 	rig_reconnect(rig, &(struct rig_wish){0});

@@ -110,17 +110,17 @@ static int teardown(void **state)
 	return 0;
 }
 
-static char *far(const struct ends *e)
+static char *at_peer(const struct ends *e)
 {
 	return (char *)e->mr->addr + 4096;
 }
 
 static void post_receive(struct ends *e, int queue, uint64_t wr_id)
 {
-	struct ibv_sge sge = {(uintptr_t)far(e), BYTES, e->mr->lkey};
+	struct ibv_sge sge = {(uintptr_t)at_peer(e), BYTES, e->mr->lkey};
 	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
 
-	memset(far(e), 0, BYTES);
+	memset(at_peer(e), 0, BYTES);
 	assert_int_equal(ibv_post_srq_recv(e->srq[queue], &wr, &bad), 0);
 }
 
@@ -138,12 +138,12 @@ static void post(struct ends *e, enum ibv_wr_opcode opcode, uint32_t len, uint32
 			   *bad;
 
 	if (opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
-		wr.wr.atomic.remote_addr = (uintptr_t)far(e);
+		wr.wr.atomic.remote_addr = (uintptr_t)at_peer(e);
 		wr.wr.atomic.rkey = rkey;
 		wr.wr.atomic.compare_add = 5;
 		wr.wr.atomic.swap = 9;
 	} else {
-		wr.wr.rdma.remote_addr = (uintptr_t)far(e);
+		wr.wr.rdma.remote_addr = (uintptr_t)at_peer(e);
 		wr.wr.rdma.rkey = rkey;
 	}
 	assert_int_equal(ibv_post_send(e->from, &wr, &bad), 0);
@@ -194,7 +194,7 @@ static void sends(void **state)
 		assert_int_equal(wc.qp_num, e->to->qp_num);
 		assert_int_equal(wc.src_qp, e->from->qp_num);
 		assert_int_equal(wc.imm_data, 0x1234);
-		assert_memory_equal(far(e), e->mr->addr, BYTES);
+		assert_memory_equal(at_peer(e), e->mr->addr, BYTES);
 	}
 	rig_none(e->rig.cq[1]);
 }
@@ -204,27 +204,27 @@ static void one_sided(void **state)
 	struct ends *e = *state;
 	uint64_t word = 5;
 
-	memset(far(e), 0, BYTES);
+	memset(at_peer(e), 0, BYTES);
 	post(e, IBV_WR_RDMA_WRITE, BYTES, e->number[0], e->mr->rkey);
 	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
-	assert_memory_equal(far(e), e->mr->addr, BYTES);
+	assert_memory_equal(at_peer(e), e->mr->addr, BYTES);
 	post_receive(e, 1, 3);
 	post(e, IBV_WR_RDMA_WRITE_WITH_IMM, BYTES, e->number[1], e->mr->rkey);
 	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
 	assert_int_equal(rig_expect(e->rig.cq[1], IBV_WC_SUCCESS, 3).opcode,
 			 IBV_WC_RECV_RDMA_WITH_IMM);
-	memset(far(e), 9, BYTES);
+	memset(at_peer(e), 9, BYTES);
 	post(e, IBV_WR_RDMA_READ, BYTES, e->number[0], e->mr->rkey);
 	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
-	assert_memory_equal(far(e), e->mr->addr, BYTES);
-	memcpy(far(e), &word, 8);
+	assert_memory_equal(at_peer(e), e->mr->addr, BYTES);
+	memcpy(at_peer(e), &word, 8);
 	post(e, IBV_WR_ATOMIC_CMP_AND_SWP, 8, e->number[0], e->mr->rkey);
 	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
-	memcpy(&word, far(e), 8);
+	memcpy(&word, at_peer(e), 8);
 	assert_int_equal(word, 9);
 	post(e, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, e->number[0], e->mr->rkey);
 	rig_expect(e->rig.cq[0], IBV_WC_SUCCESS, 7);
-	memcpy(&word, far(e), 8);
+	memcpy(&word, at_peer(e), 8);
 	assert_int_equal(word, 14);
 }
 
@@ -392,12 +392,12 @@ enum command {
 	OPEN, /* the queue pair `number`, which this process has made */
 };
 
-struct far_side {
+struct peer_side {
 	_Atomic uint32_t number, receiver, received;
 	_Atomic uint32_t command, done;
 };
 
-static void tell(struct far_side *shared, enum command command)
+static void tell(struct peer_side *shared, enum command command)
 {
 	shared->done = 0;
 	shared->command = command;
@@ -405,7 +405,7 @@ static void tell(struct far_side *shared, enum command command)
 		usleep(1000);
 }
 
-static void obey(struct far_side *shared, struct ends *e, struct ibv_qp *qp)
+static void obey(struct peer_side *shared, struct ends *e, struct ibv_qp *qp)
 {
 	switch ((enum command)shared->command) {
 	case WAIT:
@@ -425,7 +425,7 @@ static void obey(struct far_side *shared, struct ends *e, struct ibv_qp *qp)
 }
 
 /* The process that owns a receive queue and a queue pair. */
-static void other_process(struct far_side *shared, int fd)
+static void other_process(struct peer_side *shared, int fd)
 {
 	struct ends e = {0};
 	struct ibv_qp *qp;
@@ -453,7 +453,7 @@ static void other_process(struct far_side *shared, int fd)
 
 struct two {
 	struct ends *e;
-	struct far_side *shared;
+	struct peer_side *shared;
 	int fd;
 	pid_t pid;
 	struct ibv_xrcd *domain;

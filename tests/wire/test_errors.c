@@ -20,7 +20,7 @@
 enum field { VERB, CAUSE, STATUS, STATE, EVENT, RECEIVE, PEER, PEER_EVENT };
 
 struct play {
-	struct rig near, far;
+	struct rig near, peer;
 	bool silent;
 	uint32_t shift; /* of the remote address */
 	enum weft_opcode opcode;
@@ -62,16 +62,16 @@ static bool starts(const char *text, const char *with)
 	return !strncmp(text, with, strlen(with));
 }
 
-static void unmap(struct rig *far)
+static void unmap(struct rig *peer)
 {
-	far->unmapped = true;
-	far->fill = WEFT_CAUSE_RECEIVE_MEMORY;
+	peer->unmapped = true;
+	peer->fill = WEFT_CAUSE_RECEIVE_MEMORY;
 }
 
 /* Arranges for one of the causes of a row. False: it is none that concerns the engine. */
 static bool arrange(struct play *p, const char *cause)
 {
-	struct rig *far = &p->far;
+	struct rig *peer = &p->peer;
 
 	if (starts(cause, "more than 2 GiB"))
 		p->length = (1ull << 31) + 1;
@@ -85,26 +85,26 @@ static bool arrange(struct play *p, const char *cause)
 		 starts(cause, "more than the region"))
 		p->near.check = WEFT_CAUSE_LOCAL_KEY;
 	else if (starts(cause, "rkey") || starts(cause, "to "))
-		far->key = RIG_KEY + 1;
+		peer->key = RIG_KEY + 1;
 	else if (starts(cause, "peer without"))
-		far->rights = 0;
+		peer->rights = 0;
 	else if (starts(cause, "peer's max_dest"))
-		far->qp.config.max_dest_rd_atomic = 0;
+		peer->qp.config.max_dest_rd_atomic = 0;
 	else if (starts(cause, "unaligned by 4"))
 		p->shift = 4;
 	else if (starts(cause, "unaligned by 1"))
 		p->shift = 1;
 	else if (starts(cause, "longer than the receive"))
-		far->receive_bytes = BYTES - 1;
+		peer->receive_bytes = BYTES - 1;
 	else if (starts(cause, "receive of no bytes"))
-		far->receive_bytes = 0;
+		peer->receive_bytes = 0;
 	else if (starts(cause, "its lkey") || starts(cause, "receive's lkey") ||
 		 starts(cause, "receive in what") || starts(cause, "receive beyond"))
-		far->fill = far->receive_bytes < BYTES ? 0 : WEFT_CAUSE_RECEIVE_KEY;
+		peer->fill = peer->receive_bytes < BYTES ? 0 : WEFT_CAUSE_RECEIVE_KEY;
 	else if (starts(cause, "memory unmapped"))
-		unmap(far);
+		unmap(peer);
 	else if (starts(cause, "no receive"))
-		far->receives = 0;
+		peer->receives = 0;
 	else if (starts(cause, "peer in") || starts(cause, "peer connected") ||
 		 starts(cause, "peer destroyed") || starts(cause, "number of") ||
 		 starts(cause, "address of"))
@@ -128,7 +128,7 @@ static bool begin(struct play *p, const char *verb, char *causes)
 	};
 
 	rig_open(&p->near, WEFT_ROCE_RC, 0);
-	rig_open(&p->far, WEFT_ROCE_RC, 4);
+	rig_open(&p->peer, WEFT_ROCE_RC, 4);
 	p->silent = false;
 	p->shift = 0;
 	for (p->opcode = 0; p->opcode <= WEFT_OP_FETCH_ADD; p->opcode++)
@@ -172,10 +172,10 @@ static void play(struct play *p)
 		rig_run(&p->near);
 		if (p->silent)
 			rig_clear(&p->near);
-		bool moved = carry(&p->near, &p->far);
+		bool moved = carry(&p->near, &p->peer);
 
-		rig_run(&p->far);
-		moved |= carry(&p->far, &p->near);
+		rig_run(&p->peer);
+		moved |= carry(&p->peer, &p->near);
 		if (!moved && p->near.qp.deadline_ns) {
 			p->near.now_ns = p->near.qp.deadline_ns;
 			weft_roce_timer(&p->near.qp, p->near.now_ns);
@@ -185,14 +185,14 @@ static void play(struct play *p)
 
 static void judge(const struct play *p, char **field, const char *line)
 {
-	const char *receive = p->far.nreceived ? status_of(p->far.received.cause) : "-";
+	const char *receive = p->peer.nreceived ? status_of(p->peer.received.cause) : "-";
 
 	if (p->near.ended != 1 || strcmp(status_of(p->near.cause), field[STATUS]) ||
-	    strcmp(receive, field[RECEIVE]) || strcmp(event_of(&p->far), field[PEER_EVENT]) ||
+	    strcmp(receive, field[RECEIVE]) || strcmp(event_of(&p->peer), field[PEER_EVENT]) ||
 	    p->near.qp.requester.state != WEFT_ROCE_STOPPED)
 		fail_msg("%s: %s, receive %s, the peer hears %s", line, status_of(p->near.cause),
-			 receive, event_of(&p->far));
-	if (p->near.placed + p->far.placed + p->far.filled + p->far.atomics)
+			 receive, event_of(&p->peer));
+	if (p->near.placed + p->peer.placed + p->peer.filled + p->peer.atomics)
 		fail_msg("%s: bytes have changed", line);
 }
 
