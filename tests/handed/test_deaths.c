@@ -123,7 +123,7 @@ static void check_peer(const struct load *load, const struct told *told, uint64_
 	uint64_t word;
 	struct weft_wc wc;
 
-	while (weft_cq_poll(&ends_far_cq, 1, &wc, 0)) {
+	while (weft_cq_poll(&ends_peer_cq, 1, &wc, 0)) {
 		assert_int_equal(wc.status, WEFT_WC_SUCCESS);
 		received++;
 	}

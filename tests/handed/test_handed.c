@@ -88,7 +88,7 @@ static void expect_of_peer(uint64_t wr_id, enum weft_wc_status status)
 {
 	struct weft_wc wc;
 
-	assert_int_equal(weft_cq_poll(&ends_far_cq, 1, &wc, 0), 1);
+	assert_int_equal(weft_cq_poll(&ends_peer_cq, 1, &wc, 0), 1);
 	assert_int_equal(wc.wr_id, wr_id);
 	assert_int_equal(wc.status, status);
 }

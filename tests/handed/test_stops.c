@@ -171,7 +171,7 @@ static void destroys(void **state)
 	check_retired(begun_ns);
 	retire(&ends_near);
 	retire(&ends_peer);
-	weft_cq_destroy(&ends_far_cq);
+	weft_cq_destroy(&ends_peer_cq);
 	ends_open();
 	end_with_next();
 }

@@ -13,7 +13,7 @@
 
 struct ends_wish ends_wish;
 struct end ends_near, ends_peer;
-struct weft_cq ends_far_cq;
+struct weft_cq ends_peer_cq;
 struct weft_srq ends_srq;
 uint32_t ends_srq_number;
 
@@ -74,7 +74,7 @@ static void make_shared(void)
 	memset(&ends_srq, 0, sizeof(ends_srq));
 	assert_int_equal(weft_srq_create(&world.nic, &ends_srq, ENDS_PD, ENDS_DEPTH, 3), 0);
 	if (!ends_wish.shared)
-		assert_int_equal(weft_srq_number(&ends_srq, &ends_far_cq, XRCD, &ends_srq_number),
+		assert_int_equal(weft_srq_number(&ends_srq, &ends_peer_cq, XRCD, &ends_srq_number),
 				 0);
 }
 
@@ -223,12 +223,12 @@ void ends_post(enum weft_opcode opcode, const struct end *from)
 
 void ends_open(void)
 {
-	memset(&ends_far_cq, 0, sizeof(ends_far_cq));
-	assert_int_equal(weft_cq_create(&world.nic, &ends_far_cq, 64), 0);
+	memset(&ends_peer_cq, 0, sizeof(ends_peer_cq));
+	assert_int_equal(weft_cq_create(&world.nic, &ends_peer_cq, 64), 0);
 	if (receives_shared())
 		make_shared();
 	make(&ends_near, &world.cq, 'n');
-	make(&ends_peer, &ends_far_cq, 'p');
+	make(&ends_peer, &ends_peer_cq, 'p');
 	ends_connect(&ends_near, &ends_peer);
 	ends_connect(&ends_peer, &ends_near);
 }
@@ -238,5 +238,5 @@ void ends_close(void)
 	unmake(&ends_near);
 	unmake(&ends_peer);
 	ends_destroy_srq();
-	weft_cq_destroy(&ends_far_cq);
+	weft_cq_destroy(&ends_peer_cq);
 }

@@ -34,7 +34,7 @@ extern struct ends_wish {
 } ends_wish;
 
 extern struct end ends_near, ends_peer;
-extern struct weft_cq ends_far_cq; /* near's completions are in world.cq */
+extern struct weft_cq ends_peer_cq; /* near's completions are in world.cq */
 extern struct weft_srq ends_srq;
 extern uint32_t ends_srq_number; /* with XRC the number that requests name */
 

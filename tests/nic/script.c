@@ -311,7 +311,7 @@ static const struct {
 	{"cling", cling, NEEDS(CLINGS)},
 	{"let-go", let_go, NEEDS(CLINGS)},
 	{"none", script_none, 0},
-	{"peer-none", script_far_none, 0},
+	{"peer-none", script_peer_none, 0},
 	{"drained", script_drained, 0},
 	{"undrained", script_undrained, 0},
 };

@@ -20,7 +20,7 @@ void script_settle(void);
 void script_expect(uint64_t wr_id, const char *status);
 void script_expect_none(uint64_t wr_id);
 void script_none(void);
-void script_far_none(void);
+void script_peer_none(void);
 void script_drained(void);
 void script_undrained(void);
 void script_quarters(const struct end *e, const char *quarters);

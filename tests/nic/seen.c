@@ -35,7 +35,7 @@ void script_settle(void)
 
 static struct weft_cq *cq_of(uint64_t wr_id)
 {
-	return wr_id > 100 ? &ends_far_cq : &world.cq;
+	return wr_id > 100 ? &ends_peer_cq : &world.cq;
 }
 
 void script_expect(uint64_t wr_id, const char *status)
@@ -73,7 +73,7 @@ void script_none(void)
 	script_expect_none(1);
 }
 
-void script_far_none(void)
+void script_peer_none(void)
 {
 	script_expect_none(101);
 }

@@ -171,7 +171,7 @@ static bool check(const struct orders *orders, bool died, uint64_t sum_before)
 	struct weft_wc wc;
 	unsigned int told = 0;
 
-	while (weft_cq_poll(&ends_far_cq, 1, &wc, 0)) {
+	while (weft_cq_poll(&ends_peer_cq, 1, &wc, 0)) {
 		assert_int_equal(wc.wr_id, 9);
 		assert_int_equal(wc.status, WEFT_WC_SUCCESS);
 		told++;
