@@ -149,7 +149,7 @@ SECTIONS = {
         ('tshark, scapy and zlib read what is sent', r'wire/decoders::'),
         ('datagrams: many a system call, cut and joined by the kernel; addresses, groups, identifications',
          r'link-udp'),
-        ('engines behind one address: each its packets, its timer, its turn', r'card-switch'),
+        ('engines behind one address: each its packets, its timer, its turn; requests to a port whose next listener is to come', r'card-(switch|manager)'),
         ('both ends on sockets over a wire that loses, doubles, reorders and corrupts, each byte compared',
          r'link-fault', r'wire/fault::'),
         ('Debian\'s programs between two hosts, whose cards start by themselves: `ibv_{rc,uc,srq}_pingpong`, `-e`; `ib_{write,'
@@ -193,7 +193,7 @@ SECTIONS = {
         ('the programs of [examples/torus/](examples/torus/): conjugate gradients of lattice QCD, by libweft-ape and by MPI, and '
          "Graph500's search with its five checks, on 2×2×2 and 4×2×2 nodes, equal to their runs in one process", r'torus/examples::'),
         ('a card that is stopped for a second: nothing is lost, no memory grows', r'torus/bytes::a_card'),
-        ('verbs between nodes: pingpongs of RC, UC, UD and shared receive queues over 1 and 3 hops, perftest, `rping` by address, each '
+        ('verbs between nodes: pingpongs of RC, UC, UD and shared receive queues over 1 and 3 hops, perftest, also with `-R`, `rping` by address, each '
          'byte of SEND, WRITE, READ and atomics, what a peer '
          "can do wrong; counters of Weft and of the cables", r'torus/verbs::'),
         ('Open MPI by `weft torus run -- mpirun`, ranks on nodes: collectives, one-sided operations; NetPIPE over 1 and 3 hops',

@@ -121,6 +121,8 @@ static void sleep_until(struct weft_loop *loop, uint64_t now_ns)
 	struct timespec patience;
 	ssize_t drained;
 
+	if (loop->wire->manager.held)
+		most_ns = WEFT_MANAGER_TRY_NS;
 	if (deadline_ns)
 		most_ns = deadline_ns <= now_ns		   ? 0
 			  : deadline_ns - now_ns < most_ns ? deadline_ns - now_ns
@@ -144,9 +146,11 @@ void weft_loop_run(struct weft_loop *loop, const atomic_bool *stop)
 
 	while (!atomic_load_explicit(stop, memory_order_relaxed) &&
 	       (loop->linger_ns == UINT64_MAX || now_ns - loop->used_ns < loop->linger_ns)) {
-		bool busy = weft_card_look(&wire->card) | take_packets(loop);
+		bool busy = weft_card_look(&wire->card);
 
+		busy |= take_packets(loop);
 		now_ns = weft_clock_now_ns();
+		weft_manager_try(&wire->manager, now_ns);
 		weft_switch_run(&wire->sw, SHARE, now_ns);
 		busy |= !weft_out_flush(wire->out) && !wire->out->full;
 		if (wire->lacks_room && !wire->out->full)

@@ -23,6 +23,13 @@ struct weft_manager_entry {
 	uint32_t leaves;
 };
 
+struct weft_manager_held {
+	struct weft_manager_held *next;
+	uint64_t until_ns;
+	uint8_t from[16], to[16];
+	uint8_t bytes[WEFT_MAD_BYTES];
+};
+
 /* ---- What is remembered ---- */
 
 static struct weft_manager_entry **bucket_of(struct weft_manager *g, uint32_t their_id)
@@ -112,8 +119,9 @@ static void refuse_stray(struct weft_manager *g, const uint8_t from[16], const s
 		g->calls->send(g, from, out.wire);
 }
 
-static bool find_listener(struct weft_manager *g, const struct weft_mad *mad,
-			  struct weft_address *member)
+/* 0, or as weft_port_find says. */
+static int find_listener(struct weft_manager *g, const struct weft_mad *mad,
+			 struct weft_address *member)
 {
 	uint64_t service =
 		mad->kind == WEFT_MAD_REQ ? mad->req.service_id : mad->sidr_req.service_id;
@@ -122,9 +130,9 @@ static bool find_listener(struct weft_manager *g, const struct weft_mad *mad,
 	struct weft_mad_ip ip;
 
 	if (service >> 32 || weft_mad_get_ip(mad->private_data, &ip))
-		return false;
+		return -ECONNREFUSED;
 	memcpy(wanted.addr, ip.dst, 16);
-	return !weft_port_find(g->pool, &wanted, member);
+	return weft_port_find(g->pool, &wanted, member);
 }
 
 static bool find_member(struct weft_manager *g, const uint8_t far[16], const struct weft_mad *mad,
@@ -141,23 +149,86 @@ static bool find_member(struct weft_manager *g, const uint8_t far[16], const str
 	return member->incarnation;
 }
 
-void weft_manager_arrived(struct weft_manager *g, const uint8_t from[16], const uint8_t to[16],
-			  const uint8_t bytes[WEFT_MAD_BYTES], uint64_t now_ns)
+static bool is_request(const struct weft_mad *mad)
+{
+	return mad->kind == WEFT_MAD_REQ || mad->kind == WEFT_MAD_SIDR_REQ;
+}
+
+/* 0, or -EAGAIN of a request, if it insists: nobody listens yet, or the member's mailbox is full. */
+static int find_and_post(struct weft_manager *g, const uint8_t from[16], const uint8_t to[16],
+			 const uint8_t bytes[WEFT_MAD_BYTES], bool insists, uint64_t now_ns)
 {
 	struct weft_address member = {0};
 	struct weft_mad mad;
-	bool asks, found;
+	int err, posted;
 
 	if (weft_mad_decode(bytes, WEFT_MAD_BYTES, &mad))
-		return;
-	asks = mad.kind == WEFT_MAD_REQ || mad.kind == WEFT_MAD_SIDR_REQ;
-	found = asks ? find_listener(g, &mad, &member) : find_member(g, from, &mad, &member);
+		return 0;
+	if (is_request(&mad))
+		err = find_listener(g, &mad, &member);
+	else
+		err = find_member(g, from, &mad, &member) ? 0 : -ESRCH;
 	memcpy(member.far, from, 16);
 	memcpy(member.near, to, 16);
-	if (!found || weft_mailbox_post(g->pool, member, bytes, now_ns) == -ESRCH)
+	posted = err ? err : weft_mailbox_post(g->pool, member, bytes, now_ns);
+	if (posted == -EAGAIN && insists && is_request(&mad))
+		return posted;
+	if (err || posted == -ESRCH)
 		refuse_stray(g, from, &mad);
-	if (found || !asks)
+	if (!err || !is_request(&mad))
 		remember(g, member, &mad, true, now_ns);
+	return 0;
+}
+
+/* False: there is no room. */
+static bool hold_request(struct weft_manager *g, const uint8_t from[16], const uint8_t to[16],
+			 const uint8_t bytes[WEFT_MAD_BYTES], uint64_t now_ns)
+{
+	struct weft_manager_held **end = &g->held, *held = NULL;
+
+	if (g->held_count < WEFT_MANAGER_HELD)
+		held = g->calls->alloc(g, sizeof(*held));
+	if (!held)
+		return false;
+	while (*end)
+		end = &(*end)->next;
+	*held = (struct weft_manager_held){.until_ns = now_ns + WEFT_PORT_HELD_NS};
+	memcpy(held->from, from, 16);
+	memcpy(held->to, to, 16);
+	memcpy(held->bytes, bytes, WEFT_MAD_BYTES);
+	*end = held;
+	g->held_count++;
+	return true;
+}
+
+static void unhold(struct weft_manager *g, struct weft_manager_held **at)
+{
+	struct weft_manager_held *held = *at;
+
+	*at = held->next;
+	g->held_count--;
+	g->calls->free(g, held);
+}
+
+void weft_manager_arrived(struct weft_manager *g, const uint8_t from[16], const uint8_t to[16],
+			  const uint8_t bytes[WEFT_MAD_BYTES], uint64_t now_ns)
+{
+	if (find_and_post(g, from, to, bytes, true, now_ns) &&
+	    !hold_request(g, from, to, bytes, now_ns))
+		find_and_post(g, from, to, bytes, false, now_ns);
+}
+
+void weft_manager_try(struct weft_manager *g, uint64_t now_ns)
+{
+	if (!g->held || now_ns < g->try_ns)
+		return;
+	g->try_ns = now_ns + WEFT_MANAGER_TRY_NS;
+	for (struct weft_manager_held **at = &g->held, *held; (held = *at);)
+		if (find_and_post(g, held->from, held->to, held->bytes, now_ns < held->until_ns,
+				  now_ns))
+			at = &held->next;
+		else
+			unhold(g, at);
 }
 
 /* ---- From members ---- */
@@ -227,4 +298,6 @@ void weft_manager_end(struct weft_manager *g)
 	for (uint32_t i = 0; i < WEFT_MANAGER_BUCKETS; i++)
 		while (g->bucket[i])
 			strike(g, &g->bucket[i]);
+	while (g->held)
+		unhold(g, &g->held);
 }

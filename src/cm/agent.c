@@ -220,8 +220,8 @@ static int find_peer(struct weft_cm_id *id)
 	return weft_cm.service->port_find(weft_cm.pool, &wanted, &id->peer);
 }
 
-/* A server that has told its port is about to listen. Over a wire a request takes long enough to find
- * it listening; here it knocks again. */
+/* A server that has told its port is about to listen, and so may one that has just stopped: it knocks again, as the card of a
+ * server's host does for others (card/manager.c). */
 static bool knock_again(struct weft_cm_id *id, uint64_t now_ns)
 {
 	if (id->knocks == KNOCKS)

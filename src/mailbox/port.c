@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "pool/address.h"
+#include "pool/clock.h"
 #include "pool/internal.h"
 #include "pool/step.h"
 #include "pool/format_mailbox.h"
@@ -16,6 +17,8 @@
 #define EPHEMERAL_PORTS 28232u
 
 #define PORTS_AT_FIRST	64u
+
+#define FLAGS		((1u << WEFT_PORT_LEFT_SHIFT) - 1u)
 
 /* ---- The lock ---- */
 
@@ -30,10 +33,26 @@ static void unlock(struct weft_attachment *a, int key)
 	weft_leave(a, key);
 }
 
+/* ---- Ports that were left ---- */
+
+static uint32_t left_now(void)
+{
+	return (uint32_t)(weft_clock_now_ns() >> WEFT_PORT_LEFT_UNIT) << WEFT_PORT_LEFT_SHIFT;
+}
+
+/* The times of another host are its own. */
+static bool left_lately(const struct weft_pool *pool, uint16_t member, uint32_t flags)
+{
+	uint32_t units = (left_now() - (flags & ~FLAGS)) >> WEFT_PORT_LEFT_SHIFT;
+
+	return weft_is_near(pool, member) && units <= WEFT_PORT_HELD_NS >> WEFT_PORT_LEFT_UNIT;
+}
+
 /* ---- Walking: every port of every member that seems to be there ---- */
 
 struct walk {
 	struct weft_pool *pool;
+	uint32_t sought; /* ports with one of these flags */
 	uint16_t member;
 	uint32_t index; /* of the next */
 	struct weft_pool_member *m;
@@ -85,7 +104,7 @@ static struct weft_pool_port *next_port(struct walk *w)
 		while (w->ports && w->index < w->count) {
 			struct weft_pool_port *p = &w->ports[w->index++];
 
-			if (p->flags & WEFT_PORT_BOUND)
+			if (p->flags & w->sought)
 				return p;
 		}
 	} while (next_member(w));
@@ -118,7 +137,7 @@ static int clash(const struct weft_pool_port *a, const struct weft_pool_port *b)
 static int find_clash(struct weft_pool *pool, const struct weft_pool_port *want,
 		      const struct weft_pool_port *self)
 {
-	struct walk w = {.pool = pool};
+	struct walk w = {.pool = pool, .sought = WEFT_PORT_BOUND};
 	const struct weft_pool_port *p;
 
 	int err = 0;
@@ -190,7 +209,7 @@ static int take_entry(struct weft_pool *pool, const struct weft_pool_port *want,
 	for (uint32_t i = 0; i < weft_attachment(pool)->ports; i++) {
 		struct weft_pool_port *p = own(pool, i);
 
-		if (p->flags)
+		if (p->flags && !(p->flags & WEFT_PORT_LEFT))
 			continue;
 		*p = *want;
 		WEFT_STEP(port_written);
@@ -242,9 +261,14 @@ int weft_port_listen(struct weft_pool *pool, uint32_t index)
 
 void weft_port_release(struct weft_pool *pool, uint32_t index)
 {
+	struct weft_pool_port *p = own(pool, index);
+	uint32_t flags = atomic_load_explicit(&p->flags, memory_order_relaxed), left = 0;
+
+	if (flags & WEFT_PORT_LISTENS)
+		left = left_now() | WEFT_PORT_LEFT | (flags & WEFT_PORT_ONE_FAMILY);
 	WEFT_STEP(port_releasing);
 	/* one store: a member that looks at it meanwhile, with the lock, finds a port just before or just after */
-	atomic_store_explicit(&own(pool, index)->flags, 0, memory_order_relaxed);
+	atomic_store_explicit(&p->flags, left, memory_order_relaxed);
 }
 
 /* ---- Finding ---- */
@@ -299,7 +323,7 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 {
 	struct weft_attachment *a = weft_attachment(pool);
 	bool here = is_here(pool, wanted->addr);
-	struct walk w = {.pool = pool};
+	struct walk w = {.pool = pool, .sought = WEFT_PORT_BOUND | WEFT_PORT_LEFT};
 	const struct weft_pool_port *p;
 	enum meant meant, best_meant = MEANT_NOT;
 	enum fit best = FITS_NOT;
@@ -310,7 +334,8 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 	while ((p = next_port(&w))) {
 		enum fit now = fit(p, wanted);
 
-		if (now < best || now == FITS_NOT)
+		if (now < best || now == FITS_NOT ||
+		    (p->flags & WEFT_PORT_LEFT && !left_lately(pool, w.member, p->flags)))
 			continue;
 		meant = meant_by(&w, wanted->addr, here);
 		if (!meant || (now == best && meant <= best_meant) ||

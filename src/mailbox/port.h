@@ -25,12 +25,15 @@ int weft_port_bind(struct weft_pool *pool, struct weft_pool_port *want, uint32_t
 int weft_port_listen(struct weft_pool *pool, uint32_t index);
 void weft_port_release(struct weft_pool *pool, uint32_t index);
 
+/* So long a port that a living member has listened at is held for it, as far as weft_port_find goes. */
+#define WEFT_PORT_HELD_NS 200000000u
+
 /*
  * Which member listens at an address as seen from our network namespace: addresses of our own, and those of
  * the loopback, are here; others are where a member has that GID. Another host may have one of ours, too: it is found
  * if nobody here listens.
- * -ECONNREFUSED (nobody listens); -EAGAIN (not yet, but somebody holds the port); -ESTALE, or open(2)'s: it
- * cannot be said.
+ * -ECONNREFUSED (nobody listens); -EAGAIN (not yet, but somebody holds the port, or has just listened at it: a server
+ * that takes one connection after the other may have a new listener each time); -ESTALE, or open(2)'s: it cannot be said.
  */
 int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		   struct weft_address *owner);

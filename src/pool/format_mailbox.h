@@ -43,14 +43,19 @@ enum weft_port_flags {
 	WEFT_PORT_LISTENS = 1 << 1,
 	WEFT_PORT_SHARED = 1 << 2,     /* with others that say so, as long as nobody listens */
 	WEFT_PORT_ONE_FAMILY = 1 << 3, /* any address means: any of IPv4, or of IPv6 */
+	WEFT_PORT_LEFT = 1 << 4,       /* alone: free, but its owner listened here until then */
 };
+
+/* When it was left: the time in units of 2^20 ns, modulo 2^24, above the flags. */
+#define WEFT_PORT_LEFT_SHIFT 8u
+#define WEFT_PORT_LEFT_UNIT  20u
 
 /* A port that a connection identifier holds. IPv4 addresses as ::ffff:a.b.c.d, any as zeros. */
 struct weft_pool_port {
 	uint8_t addr[16];
 	uint16_t port, space;
 	_Atomic uint32_t
-		flags; /* enum weft_port_flags; 0: free, which its owner says without the lock */
+		flags; /* enum weft_port_flags; 0, or left: free, which its owner says without the lock */
 };
 
 #endif

@@ -327,7 +327,8 @@ bool weft_view_port(struct weft_view *v, struct weft_view_cursor *at, struct wef
 			uint64_t off = m->ports_off + at->index++ * sizeof(port->port);
 
 			port->member = m->index;
-			if (read_pool(v, &port->port, sizeof(port->port), off) && port->port.flags)
+			if (read_pool(v, &port->port, sizeof(port->port), off) &&
+			    port->port.flags & WEFT_PORT_BOUND)
 				return true;
 		}
 	}

@@ -150,7 +150,27 @@ static void found(void **state)
 	assert_int_equal(find("192.0.2.77", 705), -ECONNREFUSED);
 	weft_port_release(pool, a);
 	weft_port_release(pool, b);
-	assert_int_equal(find("127.0.0.1", 704), -ECONNREFUSED);
+}
+
+/* One that was listened at is held for its owner for a while, though it is free; one that was only bound is not. */
+static void left(void **state)
+{
+	uint32_t a, b, c;
+
+	assert_int_equal(bind_to("0.0.0.0", 708, 0, &a), 0);
+	assert_int_equal(bind_to("127.0.0.1", 709, 0, &b), 0);
+	assert_int_equal(weft_port_listen(pool, a), 0);
+	weft_port_release(pool, a);
+	weft_port_release(pool, b);
+	assert_int_equal(find("127.0.0.1", 708), -EAGAIN);
+	assert_int_equal(find("127.0.0.1", 709), -ECONNREFUSED);
+	assert_int_equal(bind_to("127.0.0.1", 708, 0, &c), 0);
+	assert_int_equal(weft_port_listen(pool, c), 0);
+	assert_int_equal(find("127.0.0.1", 708), 0);
+	weft_port_release(pool, c);
+	assert_int_equal(find("127.0.0.1", 708), -EAGAIN);
+	usleep(WEFT_PORT_HELD_NS / 1000 + 10000);
+	assert_int_equal(find("127.0.0.1", 708), -ECONNREFUSED);
 }
 
 static void reachable(void **state)
@@ -353,11 +373,12 @@ static int detach(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unique),    cmocka_unit_test(families),
-		cmocka_unit_test(shared),    cmocka_unit_test(found),
-		cmocka_unit_test(ephemeral), cmocka_unit_test(reachable),
-		cmocka_unit_test(killed),    cmocka_unit_test(full),
-		cmocka_unit_test(exchanged), cmocka_unit_test(passed_over),
+		cmocka_unit_test(unique),      cmocka_unit_test(families),
+		cmocka_unit_test(shared),      cmocka_unit_test(found),
+		cmocka_unit_test(left),	       cmocka_unit_test(ephemeral),
+		cmocka_unit_test(reachable),   cmocka_unit_test(killed),
+		cmocka_unit_test(full),	       cmocka_unit_test(exchanged),
+		cmocka_unit_test(passed_over),
 	};
 
 	return cmocka_run_group_tests(tests, attach, detach);

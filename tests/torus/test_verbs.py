@@ -122,6 +122,13 @@ def test_rping(ends):
     assert said[0].count('ping data: rdma-ping-') == rounds and said[1].count('server ping data') == rounds
 
 
+@pytest.mark.parametrize('program', ['ib_send_lat', 'ib_write_bw'])
+def test_connected_perftest(near, program):
+    """-R: two connections, one after the other, and the server has no listener between them (tests/card/test_manager.c)."""
+    words = [program, '-R', '-F', '-n', 20, '-s', 1024]
+    near.moves(20 * 1024, lambda: near.connected(words, [*words, '10.0.0.1']))
+
+
 def test_nobody_listens(near):
     """Rejected by a node that is there; of one that is not there the address is wrong."""
     for address, why in ('10.0.0.1', 'RDMA_CM_EVENT_REJECTED'), ('10.7.0.1', 'RDMA_CM_EVENT_UNREACHABLE'):

@@ -105,6 +105,7 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 		v->watches = true; /* until weft_torus_verbs_look finds nothing to look after */
 		weft_manager_look(&v->wire.manager, c->now_ns);
 	}
+	weft_manager_try(&v->wire.manager, c->now_ns);
 	if (v->awake || c->now_ns < v->listen_ns || c->now_ns >= v->look_ns) {
 		any = weft_card_look(&v->wire.card);
 		v->watches |= any;
@@ -134,6 +135,8 @@ uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c)
 	at_ns = at_ns ? at_ns : UINT64_MAX;
 	if (c->now_ns < v->listen_ns && c->now_ns + AGAIN_NS < at_ns)
 		at_ns = c->now_ns + AGAIN_NS;
+	if (v->wire.manager.held && c->now_ns + WEFT_MANAGER_TRY_NS < at_ns)
+		at_ns = c->now_ns + WEFT_MANAGER_TRY_NS;
 	return v->watches && v->look_ns < at_ns ? v->look_ns : at_ns;
 }
 
