@@ -96,7 +96,7 @@ SECTIONS = {
         ('many threads on shared queues', r'verbs-threads'),
         ('packet sequence numbers that do not match, `WEFT_PSN=lax`; numbers of queue pairs that begin anywhere',
          r'verbs-psn', r'nic-numbers'),
-        ('a request carried late, in parts, or nowhere: the same outcomes; a revoker waits for a part',
+        ('a request carried late, in parts, between nodes of a torus, or nowhere: the same outcomes; a revoker waits for a part',
          r'nic-(contract|deaths|parts|registry|requester)'),
         ('requests that are handed to a card in a process of its own, also killed; whole programs over it',
          r'handed-', r'handed/'),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Rules of the nic, of `direct` and of the tests' own transport, each broken once: the file, the text that is
+"""Rules of the nic, of `direct`, of the tests' own transport, of the card and of the torus, each broken once: the file, the text that is
 there, the wrong text in its place, and the rule that this breaks. The contract (contract.h) must find each
 (test_breaks.py)."""
 
@@ -46,6 +46,10 @@ BREAKS = [
      '\t/* the responder has answered', 'an error of the requester is told although no peer answers'),
     ('src/transport/direct/direct.c', 'a.request->opcode == WEFT_OP_FETCH_ADD,', 'true,', 'an exchange does not add'),
     ('src/transport/direct/direct.c', '\t*event = slot->fault_code;\n\treturn true;', '\treturn false;', 'a fault is looked for'),
+    ('src/card/world.c', 'weft_incoming_end(&c->message);\n\tc->message.begun = false;', 'c->message.begun = false;', 'a SEND completes its receive'),
+    ('src/card/carried.c', 'weft_card_fail(hand, position, cause);\n\t} else {',
+     'weft_card_succeed(hand, position, weft_card_request(hand, position));\n\t} else {', 'a refusal is told'),
+    ('src/wire/ape/flow.c', 'if (!f->again_ns || f->again_ns > now_ns)', 'if (true)', 'a packet that was damaged is sent again'),
     ('tests/nic/pieces.c', 'if (piece != PIECES - 1)', 'if (true)', 'the last byte comes last'),
     ('tests/nic/pieces.c', 'if (s->taken[i].wqe->opcode == WEFT_OP_READ)', 'if (true)', 'a request that has changed memory is carried out once'),
 ]

@@ -48,7 +48,7 @@ const struct contract_case contract_outcomes[] = {
 	{"own key has ended, and peer does not answer", "peer-error near-revoke write 1:prot"},
 	/* that the peer does not take */
 	{"SEND without a receive", "send time 1:rnr"},
-	{"immediate without a receive", "imm time 1:rnr peer=pppp"},
+	{"immediate without a receive", "@whole imm time 1:rnr peer=pppp"},
 	{"a SEND waits for a receive", "@rnr7 send time time none recv 1:ok 101:ok"},
 	{"an immediate waits for a receive", "@rnr7 imm time none recv 1:ok 101:ok"},
 	{"peer is in error", "peer-error write time 1:retry peer=pppp"},
@@ -80,8 +80,8 @@ const struct contract_case contract_outcomes[] = {
 	/* memory is rehomed, other processes come and go */
 	{"after a rehoming", "moves write 1:ok peer=nnnn"},
 	{"after a rehoming, SEND", "recv moves send 1:ok 101:ok"},
-	{"during a rehoming", "peer-away write time none peer-back 1:ok peer=nnnn"},
-	{"during a rehoming, SEND", "recv peer-away send none peer-back 1:ok 101:ok"},
+	{"during a rehoming", "@away peer-away write time none peer-back 1:ok peer=nnnn"},
+	{"during a rehoming, SEND", "@away recv peer-away send none peer-back 1:ok 101:ok"},
 	{"during a rehoming that ends in error", "peer-away read peer-error time 1:retry"},
 	{"before and after a rehoming", "write moves write 1:ok 2:ok"},
 	{"forks before and after", "fork write fork 1:ok peer=nnnn"},

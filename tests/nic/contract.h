@@ -26,6 +26,10 @@ enum contract_need {
 	/* bytes are read from their place when they arrive at the peer, not before */
 	CONTRACT_STRAIGHT,
 	CONTRACT_WAITS, /* a request that waits for a receive is under way */
+	CONTRACT_WHOLE, /* a WRITE with immediate that finds no receive has stored nothing */
+	CONTRACT_AWAY,	/* while the peer rehomes no time runs for a request */
+	/* the peer alone may be connected anew: the two need not agree on how much they have sent */
+	CONTRACT_RENEWS,
 	CONTRACT_PARTS, /* requests arrive in parts */
 	/* that a request is carried out and that the requester is told are two steps */
 	CONTRACT_ANSWERS,
@@ -38,6 +42,7 @@ struct contract_instance {
 	const char *name;
 	const struct weft_transport *const *transports;
 	bool in_place; /* only the machine reaches the peer's memory */
+	bool apart;    /* the ends are at two nodes of a torus */
 	/* whose requests another transport carries; NULL: none */
 	const struct contract_case *passes_on;
 	void (*begin)(void); /* called before each case; NULL: nothing to do */

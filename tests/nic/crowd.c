@@ -25,13 +25,18 @@ static void make(struct weft_qp *qp)
 		0);
 }
 
-static void connect(struct weft_qp *qp, const struct weft_qp *other)
+static void connect(struct weft_qp *qp, const struct weft_qp *other, const uint8_t gid[16],
+		    const uint8_t other_gid[16])
 {
-	struct weft_qp_attr attr = {
-		.dest_qpn = other->qpn, .access = 15, .max_rd_atomic = 1, .timeout = 1};
+	struct weft_qp_attr attr = {.dest_qpn = other->qpn,
+				    .path_mtu = 3,
+				    .access = 15,
+				    .max_rd_atomic = 1,
+				    .max_dest_rd_atomic = 1,
+				    .timeout = 14};
 
-	memcpy(attr.sgid, world_gid, 16);
-	memcpy(attr.dgid, world_gid, 16);
+	memcpy(attr.sgid, gid, 16);
+	memcpy(attr.dgid, other_gid, 16);
 	for (enum weft_qp_state to = WEFT_QPS_INIT; to <= WEFT_QPS_RTS; to++)
 		assert_int_equal(weft_qp_modify(qp, qp->state, to, &attr, &world.caller), 0);
 }
@@ -52,6 +57,9 @@ static void add(struct weft_qp *qp, uint64_t wr_id, struct end *from, const stru
 
 static void open_all(const struct contract_instance *in, struct end *here, struct end *there)
 {
+	const uint8_t *near_gid = in->apart ? ends_node_gid[0] : world_gid,
+		      *peer_gid = in->apart ? ends_node_gid[1] : world_gid;
+
 	world.nic.transports = in->transports;
 	if (in->begin)
 		in->begin();
@@ -67,8 +75,8 @@ static void open_all(const struct contract_instance *in, struct end *here, struc
 	for (uint32_t i = 0; i < PAIRS; i++) {
 		make(&near[i]);
 		make(&peers[i]);
-		connect(&near[i], &peers[i]);
-		connect(&peers[i], &near[i]);
+		connect(&near[i], &peers[i], near_gid, peer_gid);
+		connect(&peers[i], &near[i], peer_gid, near_gid);
 	}
 }
 

@@ -10,8 +10,13 @@
 
 #define GAP_BYTES 64u
 #define XRCD	  3u
+#define PATH_MTU  3u  /* code: 1,024 bytes */
+#define TIMEOUT	  14u /* code: 67 ms */
+#define RNR_TIMER 1u  /* code: ENDS_RNR_NS */
 
 struct ends_wish ends_wish;
+const uint8_t ends_node_gid[2][16] = {{[10] = 0xff, 0xff, 10, 0, 0, 1},
+				      {[10] = 0xff, 0xff, 10, 1, 0, 1}};
 struct end ends_near, ends_peer;
 struct weft_cq ends_peer_cq;
 struct weft_srq ends_srq;
@@ -82,15 +87,18 @@ void ends_modify(struct end *e, enum weft_qp_state to, const struct end *peer)
 {
 	struct weft_qp_attr attr = {.dest_qpn = peer->qp.qpn,
 				    .access = 15,
+				    .path_mtu = PATH_MTU,
 				    .max_rd_atomic = !ends_wish.no_reads,
-				    .timeout = !ends_wish.patient,
+				    .max_dest_rd_atomic = 1,
+				    .timeout = ends_wish.patient ? 0 : TIMEOUT,
+				    .min_rnr_timer = RNR_TIMER,
 				    .rnr_retry = ends_wish.rnr_retry,
 				    .tells_drained = to == WEFT_QPS_SQD};
 
 	attr.sq_psn = e == &ends_near ? ends_wish.near_sq_psn : ends_wish.peer_sq_psn;
 	attr.rq_psn = e == &ends_near ? ends_wish.near_rq_psn : ends_wish.peer_rq_psn;
-	memcpy(attr.sgid, world_gid, 16);
-	memcpy(attr.dgid, world_gid, 16);
+	memcpy(attr.sgid, ends_wish.apart ? ends_node_gid[e != &ends_near] : world_gid, 16);
+	memcpy(attr.dgid, ends_wish.apart ? ends_node_gid[e == &ends_near] : world_gid, 16);
 	assert_int_equal(weft_qp_modify(&e->qp, e->qp.state, to, &attr, &world.caller), 0);
 }
 

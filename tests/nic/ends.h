@@ -7,9 +7,10 @@
 #include "nic/srq.h"
 #include "world.h"
 
-#define ENDS_BYTES 4000u /* of a request */
-#define ENDS_PD	   7u
-#define ENDS_DEPTH 8u /* of each queue */
+#define ENDS_BYTES  4000u /* of a request */
+#define ENDS_PD	    7u
+#define ENDS_DEPTH  8u	   /* of each queue */
+#define ENDS_RNR_NS 10000u /* after which a request that found no receive is sent again */
 
 /* Offset of the words of atomics, behind the bytes of other requests: the operand at the peer, the results at
  * near. */
@@ -31,7 +32,11 @@ extern struct ends_wish {
 	bool no_reads; /* max_rd_atomic is 0 */
 	bool in_place; /* only the machine reaches the peer's region (asked.h) */
 	bool shared;   /* the peer receives from a shared receive queue */
+	bool apart;    /* the two have the addresses of two nodes of a torus (nodes.h) */
 } ends_wish;
+
+/* Those addresses: near's, the peer's. */
+extern const uint8_t ends_node_gid[2][16];
 
 extern struct end ends_near, ends_peer;
 extern struct weft_cq ends_peer_cq; /* near's completions are in world.cq */

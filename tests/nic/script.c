@@ -4,7 +4,7 @@
  *
  * First, if at all, how the two ends are connected: @uc; @xrc; @shared (the peer receives from a shared queue); @rnr7
  * (rnr_retry 7: a request waits for a receive without end); @patient (timeout 0: likewise for an answer); @noreads
- * (max_rd_atomic 0). And what the case asks of the transport (enum contract_need): @several; @straight; @waits.
+ * (max_rd_atomic 0). And what the case asks of the transport (enum contract_need): @several; @straight; @waits; @whole; @away; @renews.
  *
  * Requests, which are numbered from 1: write imm read send sendinv add swap put local. Appended to one of these ! is
  * with a fence, - unsignaled, 0 of no bytes. Receives, which are numbered from 101: recv; tiny (with little room).
@@ -375,10 +375,9 @@ static const struct {
 	const char *word;
 	unsigned int needs;
 } asked_of[] = {
-	{"@xrc", NEEDS(XRC)},
-	{"@several", NEEDS(SEVERAL)},
-	{"@straight", NEEDS(STRAIGHT)},
-	{"@waits", NEEDS(WAITS)},
+	{"@xrc", NEEDS(XRC)},	    {"@several", NEEDS(SEVERAL)}, {"@straight", NEEDS(STRAIGHT)},
+	{"@waits", NEEDS(WAITS)},   {"@whole", NEEDS(WHOLE)},	  {"@away", NEEDS(AWAY)},
+	{"@renews", NEEDS(RENEWS)},
 };
 
 static unsigned int needs_of(const char *word)
@@ -448,7 +447,7 @@ void contract_run(const struct contract_instance *in, const struct contract_case
 	const char *script = row->script, *at = script;
 	char word[WORDS_BYTES];
 
-	ends_wish = (struct ends_wish){.in_place = in->in_place};
+	ends_wish = (struct ends_wish){.in_place = in->in_place, .apart = in->apart};
 	while (next(&at, word) && wish(word))
 		script = at;
 	open_ends(in, row);

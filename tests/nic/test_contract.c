@@ -2,11 +2,13 @@
 /* The contract of transports (contract.h), with an instance for each. */
 #include "contract.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../handed/courier.h"
 #include "asked.h"
+#include "nodes.h"
 #include "pieces.h"
 #include "transport/registry.h"
 
@@ -171,6 +173,50 @@ static int dismiss(void **state)
 	return forget_works(state);
 }
 
+/* ---- handed, to the card of a torus: each end is at another node ---- */
+
+static void nodes_are_free(void)
+{
+	nodes_hold(false);
+}
+
+static const struct contract_instance between_nodes = {
+	.name = "between nodes",
+	.transports = weft_transports,
+	.apart = true,
+	.begin = nodes_are_free,
+	.settle = look_often,
+	.hold = nodes_hold,
+	.passes_on = contract_xrc,
+	.lacks = {[CONTRACT_STRAIGHT] = {"packets have the bytes of when they went", 1},
+		  [CONTRACT_WHOLE] = {"the packets before the last one need no receive", 1},
+		  [CONTRACT_AWAY] = {"packets that find the peer away are as if lost", 3},
+		  [CONTRACT_RENEWS] = {"both ends count packets", 2},
+		  [CONTRACT_PARTS] = {"its parts come in order", 52},
+		  [CONTRACT_ANSWERS] = {"answers are the engine's own", 34},
+		  [CONTRACT_CLINGS] = {"it has let go when it is shut out", 4}},
+};
+
+static int join_nodes(void **state)
+{
+	world.works = nodes_carry;
+	return nodes_begin(0);
+}
+
+static int join_bad_nodes(void **state)
+{
+	world.works = nodes_carry;
+	return nodes_begin(1000);
+}
+
+static int part_nodes(void **state)
+{
+	print_message("%" PRIu64 " packets came, %" PRIu64 " had to be sent again\n", nodes_came(),
+		      nodes_again());
+	nodes_end();
+	return forget_works(state);
+}
+
 /* ---- The program ---- */
 
 static void contract(void **state)
@@ -197,6 +243,19 @@ static void contract(void **state)
 	print_message("%s: %u cases\n", in->name, ran);
 	for (unsigned int need = 0; need < CONTRACT_NEEDS; need++)
 		assert_int_equal(left_out[need], in->lacks[need].cases);
+}
+
+static void contract_without_flips(void **state)
+{
+	contract(state);
+	assert_true(nodes_came() > 500);
+	assert_int_equal(nodes_again(), 0);
+}
+
+static void contract_with_flips(void **state)
+{
+	contract(state);
+	assert_true(nodes_again() > 20);
 }
 
 static void crowd(void **state)
@@ -229,6 +288,12 @@ int main(void)
 		{"by helper", contract, wake_helper, forget_works, (void *)&by_helper},
 		{"handed", contract, engage, dismiss, (void *)&handed},
 		{"handed, a crowd", crowd, engage, dismiss, (void *)&handed},
+		{"between nodes", contract_without_flips, join_nodes, part_nodes,
+		 (void *)&between_nodes},
+		{"between nodes, with flips", contract_with_flips, join_bad_nodes, part_nodes,
+		 (void *)&between_nodes},
+		{"between nodes, a crowd", crowd, join_bad_nodes, part_nodes,
+		 (void *)&between_nodes},
 	};
 
 	int failed = 0;
