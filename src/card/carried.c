@@ -355,6 +355,7 @@ void weft_wire_resume(struct weft_wire *wire)
 	if (!wire->any_waits)
 		return;
 	wire->any_waits = wire->lacks_room = false;
+	wire->again_ns = 0;
 	for (const struct weft_card_hand *hand = wire->card.hands; hand; hand = hand->next) {
 		struct weft_carried *c = hand->carried;
 
@@ -363,6 +364,25 @@ void weft_wire_resume(struct weft_wire *wire)
 		c->waits = false;
 		weft_switch_stir(&wire->sw, &c->port);
 	}
+}
+
+bool weft_wire_run(struct weft_wire *wire, uint32_t share, uint64_t now_ns)
+{
+	bool more;
+
+	if (wire->again_ns && now_ns >= wire->again_ns)
+		weft_wire_resume(wire);
+	more = weft_switch_run(&wire->sw, share, now_ns);
+	if (wire->any_waits && !wire->again_ns)
+		wire->again_ns = now_ns + WEFT_WIRE_AGAIN_NS;
+	return more;
+}
+
+uint64_t weft_wire_deadline_ns(const struct weft_wire *wire)
+{
+	uint64_t due_ns = weft_switch_deadline_ns(&wire->sw);
+
+	return wire->again_ns && (!due_ns || wire->again_ns < due_ns) ? wire->again_ns : due_ns;
 }
 
 void weft_wire_tell(struct weft_wire *wire)

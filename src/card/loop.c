@@ -74,7 +74,7 @@ static bool take_datagrams(struct weft_loop *loop, struct weft_udp *udp)
 		while (weft_udp_next(udp, &datagram))
 			weft_switch_receive(&loop->wire->sw, &datagram, now_ns);
 		/* answers are not held up by what comes behind */
-		weft_switch_run(&loop->wire->sw, SHARE, now_ns);
+		weft_wire_run(loop->wire, SHARE, now_ns);
 		weft_out_flush(loop->wire->out);
 	}
 	return any;
@@ -98,7 +98,6 @@ static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 	weft_pool_watch(weft_process.pool);
 	weft_card_sweep(&loop->wire->card);
 	weft_groups_look(&loop->groups);
-	weft_wire_resume(loop->wire);
 	/* a card that is never idle looks for its members' datagrams here */
 	weft_manager_look(&loop->wire->manager, now_ns);
 	weft_manager_watch(&loop->wire->manager, now_ns);
@@ -117,7 +116,7 @@ static void sleep_until(struct weft_loop *loop, uint64_t now_ns)
 		 0},
 		{loop->woken, POLLIN, 0},
 	};
-	uint64_t deadline_ns = weft_switch_deadline_ns(&loop->wire->sw), most_ns = LOOK_NS, told;
+	uint64_t deadline_ns = weft_wire_deadline_ns(loop->wire), most_ns = LOOK_NS, told;
 	struct timespec patience;
 	ssize_t drained;
 
@@ -151,7 +150,7 @@ void weft_loop_run(struct weft_loop *loop, const atomic_bool *stop)
 		busy |= take_packets(loop);
 		now_ns = weft_clock_now_ns();
 		weft_manager_try(&wire->manager, now_ns);
-		weft_switch_run(&wire->sw, SHARE, now_ns);
+		weft_wire_run(wire, SHARE, now_ns);
 		busy |= !weft_out_flush(wire->out) && !wire->out->full;
 		if (wire->lacks_room && !wire->out->full)
 			weft_wire_resume(wire);

@@ -30,9 +30,11 @@
 #define WEFT_WIRE_QPS (1u << 16)
 
 /* Queue pairs of datagrams that are remembered as they were seen last. */
-#define WEFT_WIRE_TARGETS 256u
+#define WEFT_WIRE_TARGETS  256u
 
-#define WEFT_WIRE_PKEY	  0xffffu
+#define WEFT_WIRE_PKEY	   0xffffu
+
+#define WEFT_WIRE_AGAIN_NS 10000000u
 
 /* A queue pair and its engine, which comes first. */
 struct weft_carried {
@@ -61,6 +63,7 @@ struct weft_wire {
 	struct weft_roce_icrc icrc;
 	struct weft_out *out;
 	bool any_waits, lacks_room;
+	uint64_t again_ns; /* then engines that wait are resumed; 0: not set */
 	uint8_t address[16];
 	uint32_t mtu;
 	struct weft_roce_counters gone; /* of queue pairs that are no more */
@@ -78,7 +81,12 @@ int weft_wire_begin(struct weft_wire *wire, struct weft_nic *nic, struct weft_ca
 		    const uint8_t address[16], uint32_t mtu, struct weft_out *out);
 void weft_wire_end(struct weft_wire *wire);
 
-/* To be called when there is room for packets again, or time has passed: engines that could do nothing have their turns. */
+/* Engines have their turns (weft_switch_run), and those that could do nothing in one, another after WEFT_WIRE_AGAIN_NS: nobody tells
+ * the card that an owner no longer rehomes. */
+bool weft_wire_run(struct weft_wire *wire, uint32_t share, uint64_t now_ns);
+/* When weft_wire_run is due; 0: when something comes. */
+uint64_t weft_wire_deadline_ns(const struct weft_wire *wire);
+/* To be called when there is room for packets again: engines that could do nothing have their turns. */
 void weft_wire_resume(struct weft_wire *wire);
 
 /* Writes into the member's page what `weft nic list` shows. */
@@ -116,7 +124,7 @@ bool weft_wire_datagram(struct weft_card *card, const struct weft_pool_datagram 
 void weft_wire_arrived(struct weft_switch *sw, const struct weft_roce_arrival *arrival,
 		       const struct weft_roce_packet *packet, uint64_t now_ns);
 
-/* The engine waits: it has its turn at the next weft_wire_resume. */
+/* The engine waits: it has its turn at the next weft_wire_resume, or after a while. */
 static inline void weft_carried_wait(struct weft_carried *c)
 {
 	c->waits = weft_wire_of(c->hand)->any_waits = true;

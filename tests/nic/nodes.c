@@ -89,11 +89,13 @@ static bool has_room(void)
 void nodes_carry(void)
 {
 	uint64_t until_ns = nodes.cards.torus.sim.now_ns + MOST_NS;
-	bool moves = !nodes.held;
+	bool moves = true;
 
 	while (moves) {
 		moves = weft_card_look(&nodes.wire.card);
-		moves |= weft_switch_run(&nodes.wire.sw, SHARE, world.now_ns);
+		if (nodes.held)
+			return;
+		moves |= weft_wire_run(&nodes.wire, SHARE, world.now_ns);
 		weft_sim_run(&nodes.cards.torus.sim, nodes.cards.torus.sim.now_ns + SLICE_NS);
 		if (has_room())
 			weft_wire_resume(&nodes.wire);
@@ -101,9 +103,7 @@ void nodes_carry(void)
 			 !is_quiet(&nodes.cards.card[1].card);
 		assert_true(nodes.cards.torus.sim.now_ns < until_ns);
 	}
-	weft_wire_resume(&nodes.wire);
-	if (!nodes.held)
-		world.now_ns += ENDS_RNR_NS;
+	world.now_ns += ENDS_RNR_NS;
 }
 
 void nodes_hold(bool held)

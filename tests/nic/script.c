@@ -11,7 +11,7 @@
  *
  * What happens to near and the peer: NAME-error; NAME-reset (and a new connection); NAME-revoke (of its key);
  * NAME-destroy; near-drain and near-resume; queue-destroy, queue-away and queue-back (of the shared queue that XRC
- * names; away is the time of a rehoming); peer-away and peer-back (the peer rehomes, as its owner says in another process);
+ * names; away is the time of a rehoming); near-away and near-back, peer-away and peer-back (that end rehomes, as its owner says in another process);
  * moves (both ends have been rehomed); resize (of the completion queue); fork (a child comes and goes); time (ten
  * seconds pass); helper (those of both ends' processes do their work).
  *
@@ -160,22 +160,32 @@ static void near_resume(void)
 	ends_modify(&ends_near, WEFT_QPS_RTS, &ends_peer);
 }
 
-/* As the peer's owner marks the peer where that is another process. */
-static void say_of_peer(enum weft_pool_conn what)
+/* As its owner marks an end where that is another process. */
+static void say_of_end(struct end *e, const struct end *peer, enum weft_pool_conn what)
 {
-	_Atomic uint64_t *conn = &ends_peer.qp.slot->conn;
+	_Atomic uint64_t *conn = &e->qp.slot->conn;
 
-	*conn = ((*conn >> 32) + 2) << 32 | (uint64_t)what << 24 | ends_near.qp.qpn;
+	*conn = ((*conn >> 32) + 2) << 32 | (uint64_t)what << 24 | peer->qp.qpn;
+}
+
+static void near_away(void)
+{
+	say_of_end(&ends_near, &ends_peer, WEFT_CONN_REHOMING);
+}
+
+static void near_back(void)
+{
+	say_of_end(&ends_near, &ends_peer, WEFT_CONN_READY);
 }
 
 static void peer_away(void)
 {
-	say_of_peer(WEFT_CONN_REHOMING);
+	say_of_end(&ends_peer, &ends_near, WEFT_CONN_REHOMING);
 }
 
 static void peer_back(void)
 {
-	say_of_peer(WEFT_CONN_READY);
+	say_of_end(&ends_peer, &ends_near, WEFT_CONN_READY);
 }
 
 static void moves(void)
@@ -294,6 +304,8 @@ static const struct {
 	{"queue-back", queue_back, NEEDS(XRC)},
 	{"near-drain", near_drain, 0},
 	{"near-resume", near_resume, 0},
+	{"near-away", near_away, 0},
+	{"near-back", near_back, 0},
 	{"peer-away", peer_away, 0},
 	{"peer-back", peer_back, 0},
 	{"moves", moves, 0},

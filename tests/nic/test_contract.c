@@ -23,7 +23,7 @@ static const struct contract_instance direct = {
 	.name = "direct",
 	.transports = weft_transports,
 	.settle = world_look,
-	.lacks = {[CONTRACT_LATE] = {"a request has ended when its post returns", 29},
+	.lacks = {[CONTRACT_LATE] = {"a request has ended when its post returns", 31},
 		  [CONTRACT_PARTS] = {"nothing comes between the parts of a request", 72},
 		  [CONTRACT_ANSWERS] = {"it completes what it carries out at once", 34},
 		  [CONTRACT_CLINGS] = {"it has nothing that it could let go of", 4}},

@@ -115,7 +115,7 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 		c->engine.verbs_room = false;
 		weft_wire_resume(&v->wire);
 	}
-	v->ready = weft_switch_run(&v->wire.sw, SHARE, c->now_ns);
+	v->ready = weft_wire_run(&v->wire, SHARE, c->now_ns);
 	return any || v->out.packets != before;
 }
 
@@ -128,7 +128,7 @@ static bool has_anybody(struct weft_wire *wire)
 uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c)
 {
 	struct weft_torus_verbs *v = c->verbs;
-	uint64_t at_ns = weft_switch_deadline_ns(&v->wire.sw);
+	uint64_t at_ns = weft_wire_deadline_ns(&v->wire);
 
 	if (v->ready || c->engine.verbs_room || atomic_load_explicit(&rung, memory_order_relaxed))
 		return c->now_ns;
