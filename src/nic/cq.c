@@ -185,6 +185,54 @@ static int poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t th
 	return got;
 }
 
+/* Which receive comes next; what has come back from cards by now is older. */
+static bool see_next(struct weft_cq *cq)
+{
+	struct weft_cq_ring *r = cq->next_ring;
+
+	if (r && weft_cq_consumed(r) == cq->next_at && weft_cq_entry_at(r, cq->next_at))
+		return true;
+	cq->next_ring = r = filled_ring(cq);
+	if (!r)
+		return false;
+	cq->next_at = weft_cq_consumed(r);
+	weft_returns_note_older(cq);
+	return true;
+}
+
+static bool poll_next(struct weft_cq *cq, struct weft_wc *wc)
+{
+	struct weft_cq_ring *r = cq->next_ring;
+	struct weft_cqe cqe;
+
+	if (weft_returns_take(cq, &cqe, true)) {
+		weft_cq_tell(wc, cqe.wr_id, cqe.status, cqe.opcode, cqe.byte_len, cqe.imm,
+			     cqe.qp->qpn, cqe.src_qp, cqe.flags);
+		weft_cq_free_slot(cqe.qp, cqe.opcode, cqe.position);
+		cq->polled_ns = cqe.stamp_ns;
+		return true;
+	}
+	cq->next_ring = NULL;
+	atomic_store_explicit(&cq->hot, weft_cq_next_turn(cq) ? r : r->next, memory_order_relaxed);
+	return poll_ring(cq, r, wc);
+}
+
+/* As poll_rings, of a queue to which completions come in other ways, too. */
+static int poll_in_order(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
+{
+	bool own;
+	int got;
+
+	if (n <= 0 || !filled_ring(cq))
+		return 0;
+	own = weft_lock(cq->nic, &cq->lock, thread);
+	got = weft_cq_poll_private(cq, n, wc);
+	while (got < n && see_next(cq))
+		got += poll_next(cq, &wc[got]);
+	weft_unlock(&cq->lock, own);
+	return got;
+}
+
 int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
 	bool sources = atomic_load_explicit(&cq->sources, memory_order_relaxed);
@@ -195,10 +243,19 @@ int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t t
 	/* neither starves the other */
 	if (atomic_load_explicit(&cq->turns, memory_order_relaxed) % 2) {
 		got = weft_source_poll(cq, n, wc, thread);
-		return got + poll_rings(cq, n - got, wc + got, thread);
+		return got < n ? got + poll_in_order(cq, n - got, wc + got, thread) : got;
 	}
-	got = poll_rings(cq, n, wc, thread);
+	got = poll_in_order(cq, n, wc, thread);
 	return got < n ? got + weft_source_poll(cq, n - got, wc + got, thread) : got;
+}
+
+/* Whether there is one, before which the private queue has all that is older. */
+static bool has_entry(struct weft_cq *cq, const struct weft_cq_ring *r)
+{
+	if (!weft_cq_entry_at(r, weft_cq_consumed(r)))
+		return false;
+	weft_source_drain(cq);
+	return true;
 }
 
 void weft_cq_drain(struct weft_cq *cq)
@@ -208,7 +265,7 @@ void weft_cq_drain(struct weft_cq *cq)
 
 	weft_lock(cq->nic, &cq->lock, 0);
 	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next)
-		while ((from = next_entry(cq, r, &qp))) {
+		while (has_entry(cq, r) && (from = next_entry(cq, r, &qp))) {
 			struct weft_cqe *cqe = weft_cq_next(cq, qp);
 
 			if (!cqe)

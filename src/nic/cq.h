@@ -34,6 +34,8 @@ struct weft_cq_ring {
 	_Atomic uint64_t consumed; /* written under the lock */
 	_Atomic uint64_t
 		armed_at; /* completions from here on are news to the armed queue; as consumed */
+	uint64_t
+		older; /* of a return ring, under the lock: what stands before it is older than the receive that is next */
 	uint64_t incarnation;	 /* of the producer */
 	uint32_t size, promised; /* receives that may complete into it */
 	uint16_t producer;
@@ -71,6 +73,9 @@ struct weft_cq {
 	uint64_t alarm_off, alarm_made;	       /* made: the pool's age */
 	uint64_t bell_off; /* of its channel; 0: it has none. Set before the first use */
 	struct weft_cq_ring *_Atomic returns; /* of cards (returns.h); written under the lock */
+	struct weft_cq_ring
+		*next_ring; /* whose receive at next_at is next; NULL: none. Under the lock */
+	uint64_t next_at;
 	/* guarded by the nic's lock: */
 	struct weft_cq *armed_next;
 	uint64_t suspect; /* a claim as it stood at the last look */

@@ -97,12 +97,19 @@ static bool take_return(struct weft_cq *cq, struct weft_cq_ring *r, struct weft_
 	return false;
 }
 
-bool weft_returns_take(struct weft_cq *cq, struct weft_cqe *cqe)
+bool weft_returns_take(struct weft_cq *cq, struct weft_cqe *cqe, bool older)
 {
 	for (struct weft_cq_ring *r = weft_returns_first(cq); r; r = r->next)
-		if (take_return(cq, r, cqe))
+		if (!(older && weft_cq_consumed(r) >= r->older) && take_return(cq, r, cqe))
 			return true;
 	return false;
+}
+
+void weft_returns_note_older(struct weft_cq *cq)
+{
+	/* what the card stored before the receive is seen, as that was by an acquire */
+	for (struct weft_cq_ring *r = weft_returns_first(cq); r; r = r->next)
+		r->older = atomic_load_explicit(&r->ring->produced, memory_order_relaxed);
 }
 
 bool weft_returns_look(struct weft_cq *cq, bool tell)

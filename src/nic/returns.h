@@ -20,8 +20,11 @@ void weft_returns_put(struct weft_qp *qp, uint64_t off, bool quiet);
 /* The position behind the last that was taken. */
 uint64_t weft_returns_taken(struct weft_qp *qp);
 
-/* The completion queue's lock is held. The next one; false: there is none now. */
-bool weft_returns_take(struct weft_cq *cq, struct weft_cqe *cqe);
+/* The completion queue's lock is held. The next one; false: there is none now. older: only those noted as such. */
+bool weft_returns_take(struct weft_cq *cq, struct weft_cqe *cqe, bool older);
+/* Likewise, when a receive has been seen: notes what stands in the rings as older. A card tells of a request that ended
+ * before of a message that came behind, and a program may count on that: its peer sends the message in answer. */
+void weft_returns_note_older(struct weft_cq *cq);
 /* As weft_srq_look, of all. */
 bool weft_returns_look(struct weft_cq *cq, bool tell);
 

@@ -139,7 +139,7 @@ static inline bool take_cqe(struct weft_cq *cq, const struct weft_cq_source *s,
 	bool news;
 
 	if (!s->srq)
-		return weft_returns_take(cq, cqe);
+		return weft_returns_take(cq, cqe, false);
 	if (!weft_srq_stirs(s->srq) || !weft_srq_take(s->srq, cq, cqe, &news, thread))
 		return false;
 	/* ends the arming here, as the helper will not find the completion any more */

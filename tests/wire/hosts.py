@@ -131,3 +131,11 @@ class Hosts:
             if seen[-2:-1] == seen[-1:]:
                 self.last = seen[-1]
         return self.last
+
+
+def check_moved(hosts, before, least):
+    """least: bytes that must have gone from the first host since, and come to it."""
+    moved = [{key: value - was[key] for key, value in now.items()} for was, now in zip(before, hosts.rest())]
+    assert moved[0]['bytes_sent'] >= least[0] and moved[1]['bytes_received'] >= least[0], moved
+    assert moved[1]['bytes_sent'] >= least[1] and moved[0]['bytes_received'] >= least[1], moved
+    assert not moved[0]['wrong_icrc'] and not moved[1]['wrong_icrc'] and not moved[0]['unsent'], moved
