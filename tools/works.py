@@ -155,6 +155,8 @@ SECTIONS = {
         ('Debian\'s programs between two hosts, whose cards start by themselves: `ibv_{rc,uc,srq}_pingpong`, `-e`; `ib_{write,'
          'send,read}_{lat,bw}`, `ib_atomic_lat`; `ibv_ud_pingpong`, `ib_send_*` of UD; `rping`, `ucmatose`, `udaddy`, `cmtime`, `mckey`, a program '
          'that dies; all verbs, each byte and each error; nothing through a pool', r'wire/cards::'),
+        ('UCX by `rc_v` and `ud_v`, each byte compared; Open MPI, 4 ranks on 2 hosts; tgt and QEMU by iSER; perftest by `-R`: nothing '
+         'through a pool', r'wire/interop::'),
         ('cards on a wire that loses, doubles, reorders and corrupts up to 20 % of the packets; all verbs, each byte compared',
          r'wire/spoiled::'),
         ('what goes by the pool, by a card, or nowhere: by source, destination, where the peer is, and MTU; interfaces of '
