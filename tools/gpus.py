@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KILLS, KILLS_AT_ONCE, NCCL_SECONDS = 50, 5, 150
 MIB = 1 << 20
-PROGRAMS = [('work', True), ('peers', True), ('pinned', False), ('verbs', False), ('life', True), ('far', False),
-            ('services', False)]
+PROGRAMS = [('gpu-work', True), ('gpu-peers', True), ('gpu-pinned', False), ('gpu-verbs', False), ('gpu-life', True),
+            ('gpu-far', False), ('gpu-services', False), ('nic-gpu', False)]
 
 
 @dataclass
@@ -70,18 +70,18 @@ def make_kernels(c):
 def programs(c, kernels):
     for name, wants_kernels in PROGRAMS:
         if wants_kernels and not kernels:
-            c.row(3, f'test-gpu-{name}', 'skipped: no nvcc')
+            c.row(3, f'test-{name}', 'skipped: no nvcc')
             continue
-        arguments = [kernels] if wants_kernels else ['2000'] if name == 'verbs' else []
+        arguments = [kernels] if wants_kernels else ['2000'] if name == 'gpu-verbs' else []
         try:
-            done = c.run(c.build / f'tests/gpu/test-gpu-{name}', *arguments, seconds=200)
+            done = c.run(c.build / 'tests' / name.split('-')[0] / f'test-{name}', *arguments, seconds=200)
         except subprocess.TimeoutExpired:
-            c.row(3, f'test-gpu-{name}', 'has not ended', held=False)
+            c.row(3, f'test-{name}', 'has not ended', held=False)
             continue
         passed = len(re.findall(r'^\[ +OK \] \w+$', done.stdout, re.M))
         failed, skipped = (sorted(set(re.findall(rf'^\[  {word} +\] (\w+)$', done.stdout, re.M)))
                            for word in ('FAILED', 'SKIPPED'))
-        c.row(3, f'test-gpu-{name}, unchanged', f'{passed} passed, {len(failed)} failed, {len(skipped)} skipped',
+        c.row(3, f'test-{name}, unchanged', f'{passed} passed, {len(failed)} failed, {len(skipped)} skipped',
               ' '.join(failed), 'none fails', done.returncode == 0)
 
 

@@ -242,6 +242,7 @@ SECTIONS = {
         ('inline from memory of a GPU is refused; the look is no instruction for programs that have none, and at most 60 for others',
          r'gpu-services::inlined|gpu/inline::'),
         ('a kernel that polls the last word sees all before it', r'gpu-life::is_polled'),
+        ('the contract of transports with memory of a GPU at either end, or at both', r'nic-gpu'),
         ('between two GPUs while the other process is stopped; owners that are stopped or killed, or end the region, where '
          'they have to copy', r'gpu-far::'),
         ('mistakes made in the plugin on purpose are each noticed by a test; a missing plugin is said', r'gpu/mutations::'),

@@ -19,16 +19,19 @@ LEAST = 15
 SECONDS, MUTATED_SECONDS = 60, 12
 ROWS = [line.split('\t') for line in (HERE / 'mutations.tsv').read_text().splitlines() if not line.startswith('#')]
 
-ARGUMENTS = {'test-gpu-life': [GPU / 'kernels.so'], 'test-gpu-verbs': ['60'], 'test-gpu-far': [], 'test-gpu-services': []}
+ARGUMENTS = {'test-gpu-life': [GPU / 'kernels.so'], 'test-gpu-verbs': ['60'], 'test-gpu-far': [], 'test-gpu-services': [],
+             'test-nic-gpu': []}
+FOLDERS = {'test-nic-gpu': BUILD / 'tests/nic'}
 
 pytestmark = pytest.mark.quick
 
 
 def run(program, test, libraries, seconds=SECONDS, **env):
-    """Whether the test ended well, and its output; processes that it has begun end with it."""
-    command = [GPU / program, *ARGUMENTS[program], test]
+    """Whether the test ended well, and its output; processes that it has begun end with it. The plugin lies beside libibverbs, or
+    by its name beside a program that has none."""
+    command = [f'{libraries}/{program}', *ARGUMENTS[program], test]
     env = {**os.environ, 'LD_LIBRARY_PATH': f'{libraries}:{BUILD / "tests/softgpu"}', **env}
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    with subprocess.Popen(command, executable=FOLDERS.get(program, GPU) / program, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           start_new_session=True) as process:
         try:
             said = process.communicate(timeout=seconds)[0]

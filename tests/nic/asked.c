@@ -41,6 +41,15 @@ static uint64_t conn_of_peer(void)
 	return ends_peer.qp.nic ? atomic_load(&ends_peer.qp.slot->conn) : 0;
 }
 
+static int carry_out_on_device(struct ask *ask)
+{
+	if (ask->kind == MOVE)
+		return world.devices->copy(ask->id, ask->va, ask->bounce, ask->len_bytes,
+					   ask->write);
+	return world.devices->change(ask->id, ask->va, ask->add, ask->compare_add, ask->swap,
+				     &ask->value);
+}
+
 static void carry_out(struct ask *ask)
 {
 	uint8_t *there = (uint8_t *)(uintptr_t)ask->va;
@@ -54,6 +63,10 @@ static void carry_out(struct ask *ask)
 			: 0;
 	if (ask->error)
 		return;
+	if (weft_mr_on_device(&world.pool->mrs[(uint32_t)ask->id >> WEFT_KEY_BITS])) {
+		ask->error = carry_out_on_device(ask);
+		return;
+	}
 	if (ask->kind == MOVE) {
 		memcpy(ask->write ? there : ask->bounce, ask->write ? ask->bounce : there,
 		       ask->len_bytes);
@@ -101,6 +114,17 @@ static int ask_for(struct ask *ask, const struct ask *wanted)
 	return -EINPROGRESS;
 }
 
+/* Between the bounce buffer and near's memory, which may be a device's, too. 0 or an error. */
+static int fill(const struct weft_in_place *memory, uint8_t *bounce, void *here, uint64_t len_bytes,
+		bool write)
+{
+	if (memory->here_id)
+		return world.devices->copy(memory->here_id, (uintptr_t)here, bounce, len_bytes,
+					   !write);
+	memcpy(write ? bounce : here, write ? here : bounce, len_bytes);
+	return 0;
+}
+
 int asked_move(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
 	       void *here, uint64_t len_bytes, bool write)
 {
@@ -110,20 +134,19 @@ int asked_move(void *context, const struct weft_caller *caller, const struct wef
 			     .id = memory->id,
 			     .len_bytes = len_bytes};
 	struct ask *ask;
+	int err;
 
 	assert_non_null(memory->later);
 	assert_in_range(len_bytes, 1, ENDS_BYTES);
 	wanted.at = memory->later->at;
 	ask = find(memory->later, &wanted);
-	if (!ask->kind && write)
-		memcpy(wanted.bounce, here, len_bytes);
-	if (!ask->kind)
-		return ask_for(ask, &wanted);
+	if (!ask->kind) {
+		err = write ? fill(memory, wanted.bounce, here, len_bytes, true) : 0;
+		return err ? err : ask_for(ask, &wanted);
+	}
 	if (!ask->answered)
 		return -EINPROGRESS;
-	if (!ask->error && !write)
-		memcpy(here, ask->bounce, len_bytes);
-	return ask->error;
+	return ask->error || write ? ask->error : fill(memory, ask->bounce, here, len_bytes, false);
 }
 
 int asked_atomic(void *context, const struct weft_caller *caller,

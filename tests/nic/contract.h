@@ -2,7 +2,7 @@
 /*
  * The contract of all transports: what becomes of requests and of their two ends, whichever transport carries
  * them. A case is a script (script.c); cases stand in tables by subject (cases_*.c); each transport has an
- * instance (test_contract.c), which says how it can be made late, if at all. A case that asks for something
+ * instance (instances.c), which says how it can be made late, if at all. A case that asks for something
  * that a transport lacks is left out for it. The instance says why, and how many cases that concerns, and is
  * held to both.
  */
@@ -71,5 +71,11 @@ enum contract_need contract_lacking(const struct contract_instance *in, const ch
 void contract_run(const struct contract_instance *in, const struct contract_case *row);
 /* The same rules with thousands of queue pairs (crowd.c). */
 void contract_crowd(const struct contract_instance *in);
+
+/* All of this for each instance. Each test has a world of its own: one that fails leaves its world as it is. */
+#define CONTRACT_TESTS 10u
+extern const struct CMUnitTest contract_list[CONTRACT_TESTS];
+/* Returns how many have failed. */
+int contract_run_test(const struct CMUnitTest *test);
 
 #endif

@@ -22,25 +22,61 @@ struct weft_cq ends_peer_cq;
 struct weft_srq ends_srq;
 uint32_t ends_srq_number;
 
+const struct ends_memory *ends_near_kind = &ends_pooled, *ends_peer_kind = &ends_pooled;
+
+/* ---- Memory of the pool ---- */
+
+static void begin_pooled(struct end *e)
+{
+	assert_int_equal(weft_pool_extent_alloc(world.pool, ENDS_ALL, &e->off), 0);
+	e->memory = weft_pool_populate(world.pool, e->off, ENDS_ALL);
+	assert_non_null(e->memory);
+}
+
+static void end_pooled(struct end *e)
+{
+	weft_pool_extent_free(world.pool, e->off, ENDS_ALL);
+}
+
+static void write_pooled(const struct end *e, uint64_t at, const void *from, uint64_t bytes)
+{
+	memcpy(e->memory + at, from, bytes);
+}
+
+static void read_pooled(const struct end *e, uint64_t at, void *to, uint64_t bytes)
+{
+	memcpy(to, e->memory + at, bytes);
+}
+
+const struct ends_memory ends_pooled = {
+	.begin = begin_pooled,
+	.end = end_pooled,
+	.write = write_pooled,
+	.read = read_pooled,
+};
+
+/* ---- Regions and queue pairs ---- */
+
 void ends_region(struct end *e, uint8_t fill)
 {
-	bool in_place = e == &ends_peer && ends_wish.in_place;
+	bool in_place = e == &ends_peer && ends_wish.in_place && ends_peer_kind == &ends_pooled;
 	/* of a region on demand the owner reaches its own memory in the same way as others do */
-	uint8_t on_demand = in_place ? WEFT_ACCESS_ON_DEMAND : 0;
+	uint8_t on_demand = in_place ? WEFT_ACCESS_ON_DEMAND : 0, bytes[ENDS_ALL];
 	struct weft_mr_piece piece;
 
-	assert_int_equal(weft_pool_extent_alloc(world.pool, 8192, &e->off), 0);
-	e->memory = weft_pool_populate(world.pool, e->off, 8192);
-	assert_non_null(e->memory);
-	memset(e->memory, fill, 8192);
-	piece = (struct weft_mr_piece){(uintptr_t)e->memory, 8192, in_place ? UINT64_MAX : e->off};
+	e->kind = e == &ends_peer ? ends_peer_kind : ends_near_kind;
+	e->kind->begin(e);
+	memset(bytes, fill, ENDS_ALL);
+	e->kind->write(e, 0, bytes, ENDS_ALL);
+	piece = (struct weft_mr_piece){(uintptr_t)e->memory, ENDS_ALL,
+				       in_place ? UINT64_MAX : e->off};
 	e->mr.nic = &world.nic;
 	assert_int_equal(weft_mr_create(&world.nic, &e->mr,
 					&(struct weft_mr_drawing){.pd = ENDS_PD,
 								  .access = 15 | on_demand,
 								  .iova = piece.va,
 								  .va = piece.va,
-								  .len_bytes = 8192,
+								  .len_bytes = ENDS_ALL,
 								  .pieces = &piece,
 								  .npieces = 1}),
 			 0);
@@ -116,6 +152,13 @@ void ends_revoke(struct end *e)
 	assert_true(weft_mr_revoke(&e->mr));
 	weft_mr_destroy(&e->mr, true);
 	e->mr.nic = NULL;
+	if (e->kind && e->kind->revoke)
+		e->kind->revoke(e);
+}
+
+void ends_free(struct end *e)
+{
+	e->kind->end(e);
 }
 
 void ends_destroy(struct end *e)
@@ -140,7 +183,7 @@ static void unmake(struct end *e)
 {
 	ends_destroy(e);
 	ends_revoke(e);
-	weft_pool_extent_free(world.pool, e->off, 8192);
+	ends_free(e);
 }
 
 /* ---- Requests ---- */
@@ -161,10 +204,13 @@ static void list(struct weft_pool_sge sge[3], const struct end *e, uint32_t gap_
 /* The bytes between the elements of near's list, which must not arrive. */
 static void fill_gaps(const struct weft_pool_sge sge[3])
 {
+	uint8_t gap[GAP_BYTES];
+
+	memset(gap, 'g', GAP_BYTES);
 	for (int i = 0; i < 2; i++)
-		memset(ends_near.memory + (sge[i].addr - (uintptr_t)ends_near.memory) +
-			       sge[i].len_bytes,
-		       'g', GAP_BYTES);
+		ends_near.kind->write(&ends_near,
+				      sge[i].addr - (uintptr_t)ends_near.memory + sge[i].len_bytes,
+				      gap, GAP_BYTES);
 }
 
 void ends_receive_into(uint64_t wr_id, uint32_t bytes)

@@ -16,12 +16,32 @@
  * near. */
 #define ENDS_WORDS 4608u
 
+#define ENDS_ALL   8192u /* of an end's memory */
+
+struct ends_memory;
+
 struct end {
-	struct weft_qp qp; /* qp.nic is NULL when the queue pair is destroyed */
-	struct weft_mr mr; /* mr.nic is NULL when the region is deregistered */
-	uint64_t off;
-	uint8_t *memory; /* 8192 bytes, at first all 'n' at near or 'p' at the peer */
+	struct weft_qp qp;		/* qp.nic is NULL when the queue pair is destroyed */
+	struct weft_mr mr;		/* mr.nic is NULL when the region is deregistered */
+	const struct ends_memory *kind; /* NULL: the test has memory of its own */
+	void *device;			/* what `kind` has of it; the pool's: nothing */
+	uint64_t off;			/* as a piece of a region says where it lies */
+	/* ENDS_ALL bytes, at first all 'n' at near or 'p' at the peer; if it is a device's, only `kind` reads and writes them */
+	uint8_t *memory;
 };
+
+/* Memory of a kind. Each function ends the test if it fails. */
+struct ends_memory {
+	void (*begin)(struct end *e); /* sets `device`, `off` and `memory` */
+	void (*revoke)(
+		struct end *e); /* its region has ended, and its bytes stay; NULL: nothing to do */
+	void (*end)(struct end *e);
+	void (*write)(const struct end *e, uint64_t at, const void *from, uint64_t bytes);
+	void (*read)(const struct end *e, uint64_t at, void *to, uint64_t bytes);
+};
+
+/* What the memory of each end is, unless only the machine is to reach the peer's; at first the pool's. */
+extern const struct ends_memory ends_pooled, *ends_near_kind, *ends_peer_kind;
 
 /* How the two are connected; 0: in the usual way. */
 extern struct ends_wish {
@@ -47,9 +67,10 @@ extern uint32_t ends_srq_number; /* with XRC the number that requests name */
 void ends_open(void);
 void ends_close(void);
 
-/* 8192 bytes of that value, and a region over them with all rights. */
+/* ENDS_ALL bytes of that value, and a region over them with all rights. */
 void ends_region(struct end *e, uint8_t fill);
 void ends_revoke(struct end *e);
+void ends_free(struct end *e); /* after ends_revoke */
 
 void ends_modify(struct end *e, enum weft_qp_state to, const struct end *peer);
 void ends_connect(struct end *e, const struct end *peer); /* from RESET */

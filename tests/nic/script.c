@@ -448,9 +448,9 @@ static void open_ends(const struct contract_instance *in, const struct contract_
 	if (in->begin)
 		in->begin();
 	ends_open();
-	memset(ends_peer.memory + ENDS_WORDS, 0, 8);
+	ends_peer.kind->write(&ends_peer, ENDS_WORDS, &(const uint64_t){0}, 8);
 	for (uint64_t i = 0; i <= MOST_REQUESTS; i++)
-		memcpy(ends_near.memory + ENDS_WORDS + 8 * i, &(const uint64_t){UNTOLD}, 8);
+		ends_near.kind->write(&ends_near, ENDS_WORDS + 8 * i, &(const uint64_t){UNTOLD}, 8);
 }
 
 /* At the end neither completions may be there that the script does not name, nor requests under way. */

@@ -95,13 +95,15 @@ void script_undrained(void)
 
 void script_quarters(const struct end *e, const char *quarters)
 {
+	uint8_t m[ENDS_BYTES + 1];
+
 	script_settle();
+	e->kind->read(e, 0, m, sizeof(m));
 	for (uint32_t i = 0; i < ENDS_BYTES; i++)
-		if (e->memory[i] != (uint8_t)quarters[i / QUARTER])
+		if (m[i] != (uint8_t)quarters[i / QUARTER])
 			fail_msg("%s: byte %u of %s is %c, not %c", script_now.name, i,
-				 e == &ends_near ? "near" : "peer", e->memory[i],
-				 quarters[i / QUARTER]);
-	assert_int_equal(e->memory[ENDS_BYTES], e == &ends_peer ? 'p' : e->memory[ENDS_BYTES]);
+				 e == &ends_near ? "near" : "peer", m[i], quarters[i / QUARTER]);
+	assert_int_equal(m[ENDS_BYTES], e == &ends_peer ? 'p' : m[ENDS_BYTES]);
 }
 
 void script_word(const struct end *e, uint64_t at, uint64_t value)
@@ -109,7 +111,7 @@ void script_word(const struct end *e, uint64_t at, uint64_t value)
 	uint64_t seen;
 
 	script_settle();
-	memcpy(&seen, e->memory + ENDS_WORDS + 8 * at, 8);
+	e->kind->read(e, ENDS_WORDS + 8 * at, &seen, 8);
 	if (seen != value)
 		fail_msg("%s: word %lu of %s is %lu, not %lu", script_now.name, (unsigned long)at,
 			 e == &ends_near ? "near" : "peer", (unsigned long)seen,
@@ -119,10 +121,12 @@ void script_word(const struct end *e, uint64_t at, uint64_t value)
 /* A program that polls the last byte of a message must see all of it then: checks that at any time. */
 void script_check_poller(void)
 {
-	const uint8_t *m = ends_peer.memory;
+	uint8_t m[ENDS_BYTES];
 
+	ends_peer.kind->read(&ends_peer, ENDS_BYTES - 1, &m[ENDS_BYTES - 1], 1);
 	if (m[ENDS_BYTES - 1] != 'n')
 		return;
+	ends_peer.kind->read(&ends_peer, 0, m, ENDS_BYTES);
 	for (uint32_t i = 0; i < ENDS_BYTES; i++)
 		if (m[i] != 'n')
 			fail_msg("%s: the last byte is there before byte %u", script_now.name, i);

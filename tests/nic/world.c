@@ -38,6 +38,20 @@ static void copy(uint8_t *to, const uint8_t *from, size_t bytes)
 	memmove(to, from, bytes);
 }
 
+static int move_device(void *context, const struct weft_caller *caller,
+		       const struct weft_in_place *memory, void *here, uint64_t len_bytes,
+		       bool write)
+{
+	return world.devices->row.move(context, caller, memory, here, len_bytes, write);
+}
+
+static int change_device(void *context, const struct weft_caller *caller,
+			 const struct weft_in_place *memory, bool add, uint64_t compare_add,
+			 uint64_t swap, uint64_t *value)
+{
+	return world.devices->row.atomic(context, caller, memory, add, compare_add, swap, value);
+}
+
 static void completion(struct weft_cq *cq)
 {
 }
@@ -89,7 +103,8 @@ int world_join(void)
 		.free = free_it,
 		.yield = yields,
 		.copy = copy,
-		.memory = {[WEFT_MEMORY_THERE] = {asked_move, asked_atomic}},
+		.memory = {[WEFT_MEMORY_THERE] = {asked_move, asked_atomic},
+			   [WEFT_MEMORY_DEVICE] = {move_device, change_device}},
 		.answered = asked_answered,
 		.carried_out = asked_carried_out,
 		.take_back = asked_take_back,

@@ -15,6 +15,14 @@
 
 #include "nic/submit.h"
 
+/* How memory of devices is reached: the row of the nic's machine, and what the helper of its owner's process calls. */
+struct world_devices {
+	struct weft_memory row;
+	int (*copy)(uint64_t id, uint64_t va, void *here, uint64_t len_bytes, bool write);
+	int (*change)(uint64_t id, uint64_t va, bool add, uint64_t compare_add, uint64_t swap,
+		      uint64_t *value);
+};
+
 struct world {
 	struct weft_pool *pool;
 	struct weft_nic nic;
@@ -28,6 +36,7 @@ struct world {
 	/* called before the nic looks, as the work of others; NULL: nothing to do */
 	void (*works)(void);
 	void (*copies)(void); /* called right before bytes are copied; NULL: nothing to do */
+	const struct world_devices *devices; /* NULL: no memory of any */
 };
 
 extern struct world world;
