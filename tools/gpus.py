@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KILLS, KILLS_AT_ONCE, NCCL_SECONDS = 50, 5, 150
 MIB = 1 << 20
 PROGRAMS = [('gpu-work', True), ('gpu-peers', True), ('gpu-pinned', False), ('gpu-verbs', False), ('gpu-life', True),
-            ('gpu-far', False), ('gpu-services', False), ('nic-gpu', False)]
+            ('gpu-far', False), ('gpu-services', False), ('nic-gpu', False), ('nanet-gpu', True)]
 
 
 @dataclass

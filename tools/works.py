@@ -281,6 +281,8 @@ SECTIONS = {
         ('latencies as histograms of three digits', r'stream-histogram'),
         ('`weft/stream.h`: packed buffers and slots out of a UDP socket and out of a ring of another process, events by record, '
          'descriptor and word, by a child of fork; what is refused', r'nanet-stream'),
+        ('lists in memory of a GPU, by the copy engine: each byte, place and word as in a list of the host; a kernel that polls '
+         'sees whole buffers; freed memory', r'nanet-gpu'),
         ('`weft stream generate --to`, `receive`, `replay`, `trigger --from`: datagrams of socat and tcpreplay, and what the '
          'kernel drops, counted exactly; a capture goes round unchanged', r'nanet/live::'),
         ('`weft stream trigger`: rings by Crawford, Taubin, Almagest and histogram, against numpy, scipy and the '

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "process/device.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,79 +11,26 @@
 #include "process/pinned.h"
 #include "process/ranges.h"
 
-/* The driver of devices that there is a plugin for, by how its name begins. */
-#define DRIVER "libcuda.so"
-#define PLUGIN "libweft-cuda.so"
-
 pthread_mutex_t weft_device_mutex = PTHREAD_MUTEX_INITIALIZER;
 struct weft_device *weft_devices;
 static const struct weft_plugin *plugin;
-static char missing[256];
 static pthread_mutex_t one_atomic = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- The plugin ---- */
-
-static int is_driver(struct dl_phdr_info *info, size_t size, void *unused)
-{
-	const char *name = strrchr(info->dlpi_name, '/');
-
-	return !strncmp(name ? name + 1 : info->dlpi_name, DRIVER, sizeof(DRIVER) - 1);
-}
-
-/* It lies beside the library that this is a part of. */
-static void *open_plugin(void)
-{
-	char path[4096];
-	const char *end;
-	Dl_info self;
-
-	if (!dladdr(&weft_devices, &self) || !self.dli_fname)
-		return NULL;
-	end = strrchr(self.dli_fname, '/');
-	snprintf(path, sizeof(path), "%.*s" PLUGIN, end ? (int)(end + 1 - self.dli_fname) : 0,
-		 self.dli_fname);
-	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
-/* 0, -ENOENT, -ENOPKG. It stays loaded. */
-static int load_plugin(void)
-{
-	const struct weft_plugin *found;
-	void *library;
-
-	if (plugin)
-		return 0;
-	if (!dl_iterate_phdr(is_driver, NULL))
-		return -ENOENT;
-	library = open_plugin();
-	if (!library) {
-		const char *why = dlerror();
-
-		snprintf(missing, sizeof(missing), "%s", why ? why : PLUGIN);
-		return -ENOPKG;
-	}
-	found = dlsym(library, WEFT_PLUGIN_SYMBOL);
-	if (!found || found->version != WEFT_PLUGIN_VERSION) {
-		snprintf(missing, sizeof(missing), PLUGIN " is of another version");
-		return -ENOPKG;
-	}
-	plugin = found;
-	return 0;
-}
 
 bool weft_device_any(void)
 {
 	bool any;
 
 	pthread_mutex_lock(&weft_device_mutex);
-	any = !load_plugin();
+	any = !weft_plugin_load(&plugin);
 	pthread_mutex_unlock(&weft_device_mutex);
 	return any;
 }
 
 const char *weft_device_missing(void)
 {
-	return missing;
+	return weft_plugin_missing();
 }
 
 /* ---- Regions ---- */
@@ -123,7 +67,7 @@ int weft_device_begin(struct weft_pool *pool, uint64_t va, uint64_t len_bytes,
 	int err;
 
 	pthread_mutex_lock(&weft_device_mutex);
-	err = load_plugin();
+	err = weft_plugin_load(&plugin);
 	if (err)
 		goto unlock;
 	err = -ENOMEM;

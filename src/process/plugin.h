@@ -73,4 +73,11 @@ struct weft_plugin {
 			 bool write);
 };
 
+/*
+ * The plugin, loaded at first if its driver is among the process's objects; it stays. 0; -ENOENT: there is no such driver;
+ * -ENOPKG: the plugin is missing, weft_plugin_missing says why. The caller serializes both.
+ */
+int weft_plugin_load(const struct weft_plugin **found);
+const char *weft_plugin_missing(void);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "stream/ferry.h"
 #include "stream/landing.h"
 #include "stream/tell.h"
 #include "wire/nanet/nanet.h"
@@ -15,7 +16,10 @@
 struct weft_stream_list_of {
 	uint32_t flags;
 	bool made; /* the stream has made the buffers, not the caller */
-	uint8_t *memory;
+	bool lost; /* the GPU's memory is not what it was: nothing is told any more */
+	struct weft_ferry *ferry; /* of a list in a GPU's memory, or NULL */
+	struct weft_stream_layout layout;
+	uint8_t *memory; /* the buffers, for the receiver: with a ferry its room of the host's */
 	struct weft_landing landing;
 	struct weft_stream_datagram *datagram; /* slots: of each place of each buffer */
 };

@@ -34,6 +34,9 @@ struct weft_stream_receiver {
 	uint64_t window_ns, runs, runs_rested; /* the window's end; all runs, and before the rest */
 	uint32_t sleeps;		       /* in this window */
 	bool rests;
+	struct weft_clop_record
+		*crossing; /* buffers on their way to a GPU, in the order of telling */
+	uint32_t crossings;
 	struct weft_nanet_out out;
 	struct weft_stream_run run[WEFT_STREAM_RUN];
 	struct weft_stream_places places;
@@ -51,10 +54,11 @@ int weft_stream_receiver_begin(struct weft_stream *s)
 	if (!r)
 		return -ENOMEM;
 	r->told = calloc(s->tell.buffers, sizeof(*r->told));
+	r->crossing = calloc(s->tell.buffers, sizeof(*r->crossing));
 	r->aside =
 		mmap(NULL, ASIDE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	s->receiver = r;
-	if (r->told && r->aside != MAP_FAILED)
+	if (r->told && r->crossing && r->aside != MAP_FAILED)
 		return 0;
 	weft_stream_receiver_end(s);
 	return -ENOMEM;
@@ -65,6 +69,7 @@ void weft_stream_receiver_end(struct weft_stream *s)
 	if (s->receiver->aside != MAP_FAILED)
 		munmap(s->receiver->aside, ASIDE_BYTES);
 	free(s->receiver->told);
+	free(s->receiver->crossing);
 	free(s->receiver);
 	s->receiver = NULL;
 }
@@ -98,7 +103,7 @@ static void stamp_signalled(struct weft_stream *s, const struct weft_clop_record
 
 /* ---- What the engine says ---- */
 
-static void tell_event(struct weft_stream *s, const struct weft_clop_record *c)
+static void tell_now(struct weft_stream *s, const struct weft_clop_record *c)
 {
 	const struct weft_stream_event event = {
 		.list = c->list,
@@ -122,6 +127,89 @@ static void tell_event(struct weft_stream *s, const struct weft_clop_record *c)
 	weft_tell_put(&s->tell, s->base[c->list] + c->buffer, &event,
 		      s->list[c->list].flags & WEFT_STREAM_WORDS);
 }
+
+/* ---- Buffers of a GPU ---- */
+
+/* Up to where there are payloads, wherever the datagrams of slots lie. */
+static uint64_t used_bytes(const struct weft_stream *s, const struct weft_clop_record *c)
+{
+	const struct weft_clop_options *o = &s->clop[c->list];
+	const struct weft_stream_datagram *d =
+		s->list[c->list].datagram + (uint64_t)c->buffer * o->slots;
+	uint64_t used = 0;
+
+	if (!o->slots)
+		return c->bytes;
+	for (uint32_t i = 0; i < o->slots; i++)
+		if (d[i].generation == c->generation && (uint64_t)d[i].offset + d[i].bytes > used)
+			used = (uint64_t)d[i].offset + d[i].bytes;
+	return used;
+}
+
+/* The bytes, what is in the slots, and behind all that the word. 0 or -EFAULT. */
+static int issue_buffer(struct weft_stream *s, const struct weft_clop_record *c)
+{
+	const struct weft_clop_options *o = &s->clop[c->list];
+	const struct weft_stream_list_of *list = &s->list[c->list];
+	uint64_t used = used_bytes(s, c), word = weft_nanet_word(c),
+		 words = list->layout.words + 8ull * c->buffer,
+		 datagrams = (uint64_t)o->slots * sizeof(*list->datagram);
+	int err = 0;
+
+	memcpy(list->memory + words, &word, sizeof(word));
+	if (used)
+		err = weft_ferry_issue(list->ferry, (uint64_t)c->buffer * o->bytes, used);
+	if (!err && datagrams)
+		err = weft_ferry_issue(list->ferry, list->layout.datagrams + c->buffer * datagrams,
+				       datagrams);
+	return err ? err : weft_ferry_issue(list->ferry, words, sizeof(word));
+}
+
+/* Its sources end with an error, as they do with a link's; what was placed stays counted as that. */
+static void lose_list(struct weft_stream *s, uint32_t list)
+{
+	s->list[list].lost = true;
+	for (uint32_t i = 0; i < s->sources; i++)
+		if (s->source_options[i].list == list) {
+			s->source[i].failed = EFAULT;
+			s->source[i].changed = true;
+		}
+}
+
+/* Waits for the copies of all buffers that are on their way, and tells of them. */
+static void end_crossings(struct weft_stream *s)
+{
+	struct weft_stream_receiver *r = s->receiver;
+	uint64_t waited = 0; /* lists */
+
+	for (uint32_t i = 0; i < r->crossings; i++) {
+		uint32_t list = r->crossing[i].list;
+
+		if (!(waited >> list & 1) && weft_ferry_wait(s->list[list].ferry))
+			lose_list(s, list);
+		waited |= 1ull << list;
+		if (!s->list[list].lost)
+			tell_now(s, &r->crossing[i]);
+	}
+	r->crossings = 0;
+}
+
+static void tell_event(struct weft_stream *s, const struct weft_clop_record *c)
+{
+	struct weft_stream_receiver *r = s->receiver;
+	const struct weft_stream_list_of *list = &s->list[c->list];
+
+	if (!list->ferry) {
+		tell_now(s, c);
+	} else if (!list->lost && issue_buffer(s, c)) {
+		weft_ferry_wait(list->ferry);
+		lose_list(s, c->list);
+	} else if (!list->lost) {
+		r->crossing[r->crossings++] = *c;
+	}
+}
+
+/* ---- Places ---- */
 
 static inline __attribute__((always_inline)) void place_datagram(struct weft_stream *s,
 								 const struct weft_stream_run *run,
@@ -300,6 +388,9 @@ static bool receive_batch(struct weft_stream *s, uint32_t source)
 	int runs = from->link->kind->receive(from->link, places, r->run);
 	uint64_t now_ns;
 
+	/* what the last batch has filled was copied meanwhile */
+	if (r->crossings)
+		end_crossings(s);
 	if (runs < 0)
 		from->failed = (uint64_t)-runs;
 	if (runs) {
@@ -463,6 +554,7 @@ void *weft_stream_receiver_run(void *stream)
 			publish_all(s, false);
 			continue;
 		}
+		end_crossings(s);
 		now_ns = s->spin_ns ? weft_clock_now_ns() : 0;
 		if (now_ns - last_ns < s->spin_ns)
 			continue;
@@ -474,6 +566,7 @@ void *weft_stream_receiver_run(void *stream)
 		weft_tell_returned(&s->tell, free_buffer, s);
 	for (uint32_t i = 0; i < s->lists; i++)
 		flush_lists(s, 1ull << i);
+	end_crossings(s);
 	for (uint32_t i = 0; i < s->sources; i++)
 		publish_counters(s, i, true);
 	weft_tell_stop(&s->tell);

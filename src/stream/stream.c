@@ -65,12 +65,60 @@ static size_t datagrams_of(const struct weft_clop_options *o)
 	return (size_t)o->buffers * o->slots * sizeof(struct weft_stream_datagram);
 }
 
+PUBLIC void weft_stream_lay_out(const struct weft_stream_list *list,
+				struct weft_stream_layout *layout)
+{
+	uint64_t buffers = (uint64_t)list->buffers * list->bytes;
+
+	layout->words = (buffers + 7) & ~7ull;
+	layout->datagrams = layout->words + 8ull * list->buffers;
+	layout->bytes = layout->datagrams +
+			(uint64_t)list->buffers * list->slots * sizeof(struct weft_stream_datagram);
+}
+
 static void end_list(struct weft_stream_list_of *to, const struct weft_clop_options *o)
 {
+	if (to->ferry) {
+		weft_ferry_end(to->ferry);
+		return;
+	}
 	if (to->made && to->memory != MAP_FAILED)
 		munmap(to->memory, memory_of(o));
 	if (o->slots && to->datagram != MAP_FAILED)
 		munmap(to->datagram, datagrams_of(o));
+}
+
+/* Nothing is told there yet, whatever was in that memory before. */
+static int clear_words(struct weft_stream_list_of *to)
+{
+	uint64_t from = to->layout.words;
+	int answer = weft_ferry_issue(to->ferry, from, to->layout.bytes - from);
+	int waited = weft_ferry_wait(to->ferry);
+
+	return answer || waited ? -EIO : 0;
+}
+
+static int begin_on_gpu(struct weft_stream_list_of *to, void *memory)
+{
+	int answer = weft_ferry_begin(memory, to->layout.bytes, &to->ferry);
+
+	if (answer)
+		return answer;
+	to->memory = weft_ferry_host(to->ferry);
+	to->datagram = (void *)(to->memory + to->layout.datagrams);
+	answer = clear_words(to);
+	if (answer)
+		weft_ferry_end(to->ferry);
+	return answer;
+}
+
+static int begin_on_host(struct weft_stream_list_of *to, const struct weft_clop_options *o)
+{
+	if (to->made)
+		to->memory = map_shared(memory_of(o));
+	if (o->slots)
+		to->datagram = map_shared(datagrams_of(o));
+	return to->memory == MAP_FAILED || to->datagram == MAP_FAILED ? -ENOMEM : 0;
 }
 
 static int begin_list(struct weft_stream_list_of *to, const struct weft_stream_list *list,
@@ -80,11 +128,14 @@ static int begin_list(struct weft_stream_list_of *to, const struct weft_stream_l
 
 	*to = (struct weft_stream_list_of){
 		.flags = list->flags, .made = !list->memory, .memory = list->memory};
-	if (to->made)
-		to->memory = map_shared(memory_of(o));
-	if (o->slots)
-		to->datagram = map_shared(datagrams_of(o));
-	answer = to->memory == MAP_FAILED || to->datagram == MAP_FAILED ? -ENOMEM : 0;
+	weft_stream_lay_out(list, &to->layout);
+	if (list->flags & WEFT_STREAM_GPU) {
+		answer = begin_on_gpu(to, list->memory);
+		if (answer)
+			return answer;
+	} else {
+		answer = begin_on_host(to, o);
+	}
 	if (!answer)
 		answer = weft_landing_begin(&to->landing, o->buffers, o->slots, o->slot_bytes,
 					    o->bytes, o->footer_bytes, to->memory);
@@ -118,16 +169,20 @@ PUBLIC int weft_stream_register(struct weft_stream *s, const struct weft_stream_
 		return say_wrong(
 			s, "a list has no buffers, no bytes, or no room for its slots, or for "
 			   "stamps in them; or an ordered one ends by number");
+	if (list->flags & WEFT_STREAM_GPU && (!list->memory || o.footer_bytes))
+		return say_wrong(s, "a list of a GPU has no memory, or is to have stamps");
 	if (s->lists == WEFT_STREAM_LISTS)
 		return -ENOSPC;
 	answer = begin_list(&s->list[s->lists], list, &o);
+	if (answer == -EINVAL)
+		return say_wrong(s, "not all of a list's memory is of one GPU");
 	if (answer)
 		return answer;
 	s->clop[s->lists] = o;
 	if (number)
 		*number = s->lists;
 	if (memory)
-		*memory = s->list[s->lists].memory;
+		*memory = list->memory ?: s->list[s->lists].memory;
 	s->lists++;
 	return 0;
 }

@@ -28,8 +28,10 @@ struct weft_stream;
 #define WEFT_STREAM_BURSTS 2u /* the end of a burst ends a buffer */
 #define WEFT_STREAM_WORDS  4u /* told by words alone: weft_stream_wait knows nothing of it */
 #define WEFT_STREAM_STAMPS 8u /* the last bytes of each place say when what was done: slots only */
+#define WEFT_STREAM_GPU	   16u /* the memory is the caller's, and a GPU's: struct weft_stream_layout */
 #define WEFT_STREAM_FLAGS                                                                          \
-	(WEFT_STREAM_ORDERED | WEFT_STREAM_BURSTS | WEFT_STREAM_WORDS | WEFT_STREAM_STAMPS)
+	(WEFT_STREAM_ORDERED | WEFT_STREAM_BURSTS | WEFT_STREAM_WORDS | WEFT_STREAM_STAMPS |       \
+	 WEFT_STREAM_GPU)
 
 /* At the end of a datagram's place, whatever its length: in ns of CLOCK_MONOTONIC, none less than the one before. A
  * datagram may have as many bytes less. */
@@ -52,6 +54,17 @@ struct weft_stream_list {
 	uint32_t events;     /* holds so many of the protocol, or more; 0: however many */
 	uint64_t timeout_ns; /* so long after its first byte; 0: never */
 	void *memory;	     /* buffers × bytes of the caller's, until close; NULL: it is made */
+};
+
+/*
+ * What the memory of a list with WEFT_STREAM_GPU holds: the buffers, behind each other; at `words` a word for each, as
+ * weft_stream_words has it; at `datagrams`, if it has slots, what weft_stream_datagrams has, buffer after buffer. A
+ * kernel that reads a buffer's word by an acquire load of the system's scope, and finds a new generation, finds
+ * all else of that buffer, too. Offsets and sizes are in bytes.
+ */
+struct weft_stream_layout {
+	uint64_t words, datagrams;
+	uint64_t bytes; /* of all */
 };
 
 enum weft_stream_protocol {
@@ -118,17 +131,19 @@ struct weft_stream_counters {
 	uint64_t dropped;
 	uint64_t copied; /* bytes of payload that this process copied, once each */
 	uint64_t calls;	 /* of the link that brought something */
-	uint64_t failed; /* errno of what ended the link, or 0 */
+	uint64_t failed; /* errno of what ended the link, or the list's memory of a GPU; or 0 */
 };
 
 #define WEFT_STREAM_ALL UINT32_MAX /* sources, in sum */
 
 /* spin_ns: how long the thread looks for datagrams before it sleeps. -ENOMEM. */
 int weft_stream_open(uint64_t spin_ns, struct weft_stream **stream);
-/* -EINVAL: it makes no sense; -EBUSY: the stream has started; -ENOSPC: of lists there are 64; -ENOMEM.
+/* -EINVAL: it makes no sense; -EBUSY: the stream has started; -ENOSPC: of lists there are 64; -ENOMEM; with
+ * WEFT_STREAM_GPU -ENOTSUP: there is no libcuda in this process, or Weft's part for it is missing; -EIO: it does not answer.
  * *number: the list's; *memory: its buffers, behind each other. Either may be NULL. */
 int weft_stream_register(struct weft_stream *stream, const struct weft_stream_list *list,
 			 uint32_t *number, void **memory);
+void weft_stream_lay_out(const struct weft_stream_list *list, struct weft_stream_layout *layout);
 /* -EINVAL, -EBUSY, -ENOSPC, -ENOMEM as above; -EPROTONOSUPPORT: no such link; and the link's. */
 int weft_stream_bind(struct weft_stream *stream, const struct weft_stream_source *source,
 		     uint32_t *number);

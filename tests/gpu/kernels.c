@@ -55,3 +55,32 @@ WEFT_KERNEL(poll, poll_args)
 		weft_release(&answer[0], round);
 	}
 }
+
+struct follow_args {
+	uint64_t memory, words, buffers, buffer_words, datagram_words, answer, rounds;
+};
+
+/* Waits for the word of one buffer of a list after the other, of which each generation is as long as the buffer. All
+ * 64-bit words of a datagram are its number. Writes how many buffers it has seen, and behind it how many words were wrong. */
+WEFT_KERNEL(follow, follow_args)
+{
+	uint64_t *memory = weft_at(uint64_t, args.memory, args.buffers * args.buffer_words);
+	uint64_t *words = weft_at(uint64_t, args.words, args.buffers);
+	uint64_t *answer = weft_at(uint64_t, args.answer, 2);
+	uint64_t wrong = 0;
+
+	if (weft_lane() || weft_warp() || weft_block())
+		return;
+	for (uint64_t round = 0; round < args.rounds; round++) {
+		uint64_t buffer = round % args.buffers, first = buffer * args.buffer_words;
+		uint64_t number = round * (args.buffer_words / args.datagram_words);
+
+		while (weft_acquire(&words[buffer]) >> 32 != round / args.buffers + 1)
+			;
+		for (uint64_t i = 0; i < args.buffer_words; i++)
+			wrong += weft_acquire(&memory[first + i]) !=
+				 number + i / args.datagram_words;
+		answer[1] = wrong;
+		weft_release(&answer[0], round + 1);
+	}
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "stream/ferry.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "process/plugin.h"
+
+#define PAGE 4096ull
+
+struct weft_ferry {
+	const struct weft_plugin *plugin;
+	void *memory; /* as the plugin knows it */
+	void *pin;    /* of the host's room; NULL: the driver stages copies itself */
+	uint64_t at;  /* in the GPU's addresses */
+	uint8_t *host;
+	uint64_t len_bytes; /* of the host's room: whole pages */
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of weft_plugin_load */
+
+static int begin_memory(struct weft_ferry *f, uint64_t len_bytes)
+{
+	int err;
+
+	pthread_mutex_lock(&mutex);
+	err = weft_plugin_load(&f->plugin);
+	pthread_mutex_unlock(&mutex);
+	if (err)
+		return -ENOTSUP;
+	err = f->plugin->begin(f->at, len_bytes, &f->memory);
+	return err == -ENOENT || err == -EFAULT ? -EINVAL : err;
+}
+
+int weft_ferry_begin(void *memory, uint64_t len_bytes, struct weft_ferry **ferry)
+{
+	struct weft_ferry *f = calloc(1, sizeof(*f));
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	f->at = (uintptr_t)memory;
+	f->len_bytes = (len_bytes + PAGE - 1) & ~(PAGE - 1);
+	err = begin_memory(f, len_bytes);
+	if (err)
+		goto free_ferry;
+	f->host =
+		mmap(NULL, f->len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	err = -ENOMEM;
+	if (f->host == MAP_FAILED)
+		goto end_memory;
+	/* without, copies take longer */
+	if (f->plugin->pin(f->memory, f->host, f->len_bytes, &f->pin))
+		f->pin = NULL;
+	*ferry = f;
+	return 0;
+end_memory:
+	f->plugin->end(f->memory);
+free_ferry:
+	free(f);
+	return err;
+}
+
+void weft_ferry_end(struct weft_ferry *f)
+{
+	if (f->pin)
+		f->plugin->unpin(f->pin);
+	f->plugin->end(f->memory);
+	munmap(f->host, f->len_bytes);
+	free(f);
+}
+
+uint8_t *weft_ferry_host(const struct weft_ferry *f)
+{
+	return f->host;
+}
+
+int weft_ferry_issue(struct weft_ferry *f, uint64_t offset, uint64_t len_bytes)
+{
+	return f->plugin->issue(f->memory, f->at + offset, f->host + offset, len_bytes, true);
+}
+
+int weft_ferry_wait(struct weft_ferry *f)
+{
+	return f->plugin->wait(f->memory);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What carries a list to memory of a GPU: the host has room of the same layout, of which parts are copied to the same
+ * places there, by the plugin's copy engine, in the order of the calls.
+ *
+ * Context: weft_ferry_begin and weft_ferry_end any thread's, the others one thread's at a time.
+ */
+#ifndef WEFT_STREAM_FERRY_H
+#define WEFT_STREAM_FERRY_H
+
+#include <stdint.h>
+
+struct weft_ferry;
+
+/* 0; -ENOTSUP: no driver of GPUs is in this process, or the plugin for it is missing; -EINVAL: not all of that is memory of
+ * one GPU; -ENOMEM; -EIO: the driver does not answer. */
+int weft_ferry_begin(void *memory, uint64_t len_bytes, struct weft_ferry **ferry);
+/* All copies have been waited for. */
+void weft_ferry_end(struct weft_ferry *ferry);
+/* The host's room, at first all zeros; a fork's child shares it. */
+uint8_t *weft_ferry_host(const struct weft_ferry *ferry);
+/* Begins the copy of a part, which stays as it is until weft_ferry_wait. Kernels that run see it behind all that was begun
+ * before. 0 or -EFAULT: the memory is not what it was, or the driver refuses. */
+int weft_ferry_issue(struct weft_ferry *ferry, uint64_t offset, uint64_t len_bytes);
+/* Until all that was begun is there for all kernels, launched before or later. Due also after an error. 0 or -EFAULT. */
+int weft_ferry_wait(struct weft_ferry *ferry);
+
+#endif
