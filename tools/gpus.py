@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 KILLS, KILLS_AT_ONCE, NCCL_SECONDS = 50, 5, 150
 MIB = 1 << 20
 PROGRAMS = [('gpu-work', True), ('gpu-peers', True), ('gpu-pinned', False), ('gpu-verbs', False), ('gpu-life', True),
-            ('gpu-far', False), ('gpu-services', False), ('nic-gpu', False), ('nanet-gpu', True)]
+            ('gpu-far', False), ('gpu-services', False), ('nic-gpu', False), ('nanet-gpu', True), ('gpu-data', False)]
+PATHS = {'gpu-data': 'verbs/test-data'}  # where it is not by its name
 
 
 @dataclass
@@ -74,7 +75,7 @@ def programs(c, kernels):
             continue
         arguments = [kernels] if wants_kernels else ['2000'] if name == 'gpu-verbs' else []
         try:
-            done = c.run(c.build / 'tests' / name.split('-')[0] / f'test-{name}', *arguments, seconds=200)
+            done = c.run(c.build / 'tests' / PATHS.get(name, f'{name.split("-")[0]}/test-{name}'), *arguments, seconds=200)
         except subprocess.TimeoutExpired:
             c.row(3, f'test-{name}', 'has not ended', held=False)
             continue

@@ -241,6 +241,8 @@ SECTIONS = {
          'of each; `weft info` names them', r'gpu-services::'),
         ('inline from memory of a GPU is refused; the look is no instruction for programs that have none, and at most 60 for others',
          r'gpu-services::inlined|gpu/inline::'),
+        ('sizes, lists, inline bytes, atomics, chains of requests between memory of a GPU and each kind, of this process and of another; '
+         'each byte compared', r'gpu-data::'),
         ('a kernel that polls the last word sees all before it', r'gpu-life::is_polled'),
         ('the contract of transports with memory of a GPU at either end, or at both', r'nic-gpu'),
         ('between two GPUs while the other process is stopped; owners that are stopped or killed, or end the region, where '

@@ -270,12 +270,10 @@ const struct CMUnitTest contract_list[CONTRACT_TESTS] = {
 	{"by helper", contract, wake_helper, forget_works, (void *)&by_helper},
 	{"handed", contract, engage, dismiss, (void *)&handed},
 	{"handed, a crowd", crowd, engage, dismiss, (void *)&handed},
-	{"between nodes", contract_without_flips, join_nodes, part_nodes,
-	 (void *)&between_nodes},
+	{"between nodes", contract_without_flips, join_nodes, part_nodes, (void *)&between_nodes},
 	{"between nodes, with flips", contract_with_flips, join_bad_nodes, part_nodes,
 	 (void *)&between_nodes},
-	{"between nodes, a crowd", crowd, join_bad_nodes, part_nodes,
-	 (void *)&between_nodes},
+	{"between nodes, a crowd", crowd, join_bad_nodes, part_nodes, (void *)&between_nodes},
 };
 
 static int attach(void **state)

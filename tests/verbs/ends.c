@@ -2,6 +2,10 @@
 #include "ends.h"
 #include "litmus.h"
 
+#ifdef WITH_GPU
+#include "../gpu/gpu.h"
+#endif
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,18 +21,90 @@
 
 #define MIXED_SKIP 100u
 
-const char *const kind_name[KINDS] = {"pooled", "mixed",  "pieces", "data",
-				      "stack",	"shared", "small"};
+const char *const kind_name[KINDS] = {
+	"pooled", "mixed", "pieces", "data", "stack", "shared",
+#ifdef WITH_GPU
+	"gpu",
+#endif
+	"small",
+};
 
 int64_t (*ends_game)(struct end *end);
 
 static uint8_t data[2][ENDS_BYTES];  /* of the near end and of the other */
 static uint8_t (*stack)[ENDS_BYTES]; /* of main(): an array for each end */
 
+/* ---- Memory of a GPU ---- */
+
+#ifdef WITH_GPU
+static uint8_t bounce[ENDS_BYTES];
+static weft_cu_context context;
+
+static void begin_gpu(void)
+{
+	if (context)
+		return;
+	assert_true(gpu_load());
+	context = gpu_context();
+}
+
+static void end_gpu(void)
+{
+	if (context)
+		GPU_OK(cu.cuCtxDestroy_v2(context));
+	context = NULL;
+}
+
+/* As a program copies that waits for its own streams alone. */
+static void copy_gpu(uint64_t to, uint64_t from, size_t bytes)
+{
+	if (!bytes)
+		return;
+	GPU_OK(cu.cuMemcpy(to, from, bytes));
+	GPU_OK(cu.cuStreamSynchronize(NULL));
+}
+#else
+static uint8_t bounce[1]; /* not used */
+
+static void begin_gpu(void)
+{
+}
+
+static void end_gpu(void)
+{
+}
+
+static void copy_gpu(uint64_t to, uint64_t from, size_t bytes)
+{
+	fail();
+}
+#endif
+
+void ends_put(const struct end *end, enum kind kind, uint32_t at, const void *from, size_t bytes)
+{
+	uint64_t to = end->buffer[kind].at + at;
+
+	if (ends_on_gpu(kind))
+		copy_gpu(to, (uintptr_t)from, bytes);
+	else
+		memcpy((void *)(uintptr_t)to, from, bytes);
+}
+
+void ends_get(const struct end *end, enum kind kind, void *to, uint32_t at, size_t bytes)
+{
+	uint64_t from = end->buffer[kind].at + at;
+
+	if (ends_on_gpu(kind))
+		copy_gpu((uintptr_t)to, from, bytes);
+	else
+		memcpy(to, (const void *)(uintptr_t)from, bytes);
+}
+
 /* ---- One end ---- */
 
 struct address {
 	uint32_t qpn;
+	uint64_t bounce;
 	struct buffer buffer[KINDS];
 };
 
@@ -47,6 +123,11 @@ static void *make_memory(enum kind kind, bool is_peer)
 	case KIND_SHARED:
 		return mmap(NULL, ENDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			    -1, 0);
+#ifdef WITH_GPU
+	case KIND_GPU:
+		/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+		return (void *)(uintptr_t)gpu_alloc(ENDS_BYTES);
+#endif
 	case KIND_SMALL:
 		return malloc(ENDS_SMALL);
 	case KINDS:
@@ -61,6 +142,10 @@ static void free_memory(enum kind kind, void *at)
 #ifndef __SANITIZE_THREAD__
 	if (kind == KIND_SMALL)
 		free(at);
+#endif
+#ifdef WITH_GPU
+	if (kind == KIND_GPU)
+		GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
 #endif
 	if (kind == KIND_POOLED || kind == KIND_PIECES || kind == KIND_SHARED)
 		munmap(at, ENDS_BYTES);
@@ -90,6 +175,7 @@ static void make_end(struct end *end, bool is_peer)
 {
 	struct ibv_qp_init_attr init;
 
+	begin_gpu();
 	end->context = rig_context();
 	end->pd = ibv_alloc_pd(end->context);
 	end->cq = ibv_create_cq(end->context, 4 * RIG_DEPTH, NULL, NULL, 0);
@@ -132,7 +218,7 @@ static void end_end(struct end *end)
 
 static struct address address_of(const struct end *end)
 {
-	struct address address = {.qpn = end->qp->qp_num};
+	struct address address = {.qpn = end->qp->qp_num, .bounce = (uintptr_t)bounce};
 
 	memcpy(address.buffer, end->buffer, sizeof(end->buffer));
 	return address;
@@ -141,7 +227,20 @@ static struct address address_of(const struct end *end)
 /* ---- What the test asks of the other end ---- */
 
 struct request {
-	enum { RECEIVE, NEXT, LITMUS, GAME, EVENT, MODIFY, STATE, DEREGISTER, UNMAP, END } what;
+	enum {
+		RECEIVE,
+		NEXT,
+		LITMUS,
+		GAME,
+		EVENT,
+		MODIFY,
+		STATE,
+		DEREGISTER,
+		UNMAP,
+		PUT,
+		GET,
+		END
+	} what;
 	uint64_t wr_id;
 	int num_sge; /* or the argument of an order that has one */
 	struct ibv_sge sge[RIG_SGE];
@@ -199,6 +298,12 @@ static struct answer serve(struct end *end, struct request *r)
 	case UNMAP:
 		munmap((void *)(uintptr_t)end->buffer[r->num_sge].at, ENDS_BYTES);
 		break;
+	case PUT:
+		copy_gpu(r->sge[0].addr, (uintptr_t)bounce, r->sge[0].length);
+		break;
+	case GET:
+		copy_gpu((uintptr_t)bounce, r->sge[0].addr, r->sge[0].length);
+		break;
 	case END:
 		break;
 	}
@@ -235,12 +340,14 @@ static void other_process(int fd)
 		answer = serve(&end, &request);
 	} while (request.what != END);
 	end_end(&end);
+	end_gpu();
 	exit(0);
 }
 
 int ends_main(int argc, char **argv, int (*run)(void))
 {
 	uint8_t here[2][ENDS_BYTES];
+	int failed;
 
 	stack = here;
 	memset(here, 0, sizeof(here));
@@ -248,7 +355,9 @@ int ends_main(int argc, char **argv, int (*run)(void))
 		other_process(atoi(argv[2]));
 	if (argc == 2 && !strcmp(argv[1], "helper"))
 		rig_forbid_process_vm();
-	return run();
+	failed = run();
+	end_gpu();
+	return failed;
 }
 
 /* ---- Both ends ---- */
@@ -318,6 +427,7 @@ void ends_open(struct end *near, struct peer *peer, bool other_process)
 	if (peer->here)
 		make_end(peer->here, true);
 	theirs = peer->here ? address_of(peer->here) : start_peer(peer);
+	peer->bounce = theirs.bounce;
 	memcpy(peer->buffer, theirs.buffer, sizeof(peer->buffer));
 	make_end(near, false);
 	mine = address_of(near);
@@ -419,20 +529,50 @@ struct litmus_result peer_end_litmus(struct peer *peer)
 	return read_answer(peer).result;
 }
 
-void peer_put(const struct peer *peer, uint64_t to, const void *from, size_t bytes)
+static bool on_gpu(const struct peer *peer, uint64_t at)
 {
-	if (peer->here)
-		memcpy((void *)(uintptr_t)to, from, bytes);
-	else
-		assert_int_equal(pwrite(peer->memory, from, bytes, (off_t)to), bytes);
+	for (enum kind k = 0; k < KINDS; k++)
+		if (ends_on_gpu(k) && at - peer->buffer[k].at < peer->buffer[k].bytes)
+			return true;
+	return false;
 }
 
-void peer_get(const struct peer *peer, void *to, uint64_t from, size_t bytes)
+/* Copies between memory of the peer's GPU and its bounce buffer. */
+static void ask_copy(struct peer *peer, int what, uint64_t at, size_t bytes)
 {
-	if (peer->here)
+	struct request request = {.what = what, .sge = {{at, (uint32_t)bytes, 0}}};
+
+	ask(peer, &request);
+}
+
+void peer_put(struct peer *peer, uint64_t to, const void *from, size_t bytes)
+{
+	bool gpu = on_gpu(peer, to);
+
+	if (peer->here && gpu)
+		copy_gpu(to, (uintptr_t)from, bytes);
+	else if (peer->here)
+		memcpy((void *)(uintptr_t)to, from, bytes);
+	else
+		assert_int_equal(
+			pwrite(peer->memory, from, bytes, (off_t)(gpu ? peer->bounce : to)), bytes);
+	if (!peer->here && gpu)
+		ask_copy(peer, PUT, to, bytes);
+}
+
+void peer_get(struct peer *peer, void *to, uint64_t from, size_t bytes)
+{
+	bool gpu = on_gpu(peer, from);
+
+	if (!peer->here && gpu)
+		ask_copy(peer, GET, from, bytes);
+	if (peer->here && gpu)
+		copy_gpu((uintptr_t)to, from, bytes);
+	else if (peer->here)
 		memcpy(to, (const void *)(uintptr_t)from, bytes);
 	else
-		assert_int_equal(pread(peer->memory, to, bytes, (off_t)from), bytes);
+		assert_int_equal(pread(peer->memory, to, bytes, (off_t)(gpu ? peer->bounce : from)),
+				 bytes);
 }
 
 void peer_begin_game(struct peer *peer)

@@ -22,6 +22,9 @@ enum kind {
 	KIND_DATA,
 	KIND_STACK,
 	KIND_SHARED,
+#ifdef WITH_GPU
+	KIND_GPU, /* by verbs alone, and by libcuda */
+#endif
 	KIND_SMALL, /* from malloc */
 	KINDS,
 };
@@ -46,9 +49,23 @@ struct peer {
 	pid_t pid;
 	int socket, memory;
 	struct buffer buffer[KINDS];
+	uint64_t bounce; /* of its process: ENDS_BYTES to and from a GPU */
 };
 
 extern const char *const kind_name[KINDS];
+
+static inline bool ends_on_gpu(enum kind kind)
+{
+#ifdef WITH_GPU
+	return kind == KIND_GPU;
+#else
+	return false;
+#endif
+}
+
+/* Writes and reads an end's own memory, from an offset in it. */
+void ends_put(const struct end *end, enum kind kind, uint32_t at, const void *from, size_t bytes);
+void ends_get(const struct end *end, enum kind kind, void *to, uint32_t at, size_t bytes);
 
 /* What main() does: runs the tests, or plays the other end. With the argument "helper", neither end may make
  * the calls by which processes reach each other's memory. */
@@ -82,8 +99,8 @@ struct litmus;
 struct litmus_result;
 void peer_begin_litmus(struct peer *peer, const struct litmus *game);
 struct litmus_result peer_end_litmus(struct peer *peer);
-/* Writes and reads the peer's memory, without its process taking part. */
-void peer_put(const struct peer *peer, uint64_t to, const void *from, size_t bytes);
-void peer_get(const struct peer *peer, void *to, uint64_t from, size_t bytes);
+/* Writes and reads the peer's memory, without its process taking part unless that is a GPU's. */
+void peer_put(struct peer *peer, uint64_t to, const void *from, size_t bytes);
+void peer_get(struct peer *peer, void *to, uint64_t from, size_t bytes);
 
 #endif

@@ -19,6 +19,12 @@
 /* bytes up to here are compared after each operation, of all kinds but KIND_SMALL */
 #define EDGES 65536u
 #define IMM   0x12345678u
+/* With memory of a GPU only its pairs are gone through, and not with every size. */
+#ifdef WITH_GPU
+#define GPUS 1u
+#else
+#define GPUS 0u
+#endif
 
 static struct end near;
 static struct peer peer;
@@ -107,11 +113,11 @@ static void prepare(const struct run *run)
 
 	memset(image, FILLER, length);
 	if (to_here) {
-		memcpy(here(kind) + at - before, image, length);
+		ends_put(&near, kind, at - before, image, length);
 		peer_put(&peer, peer.buffer[run->peer].at + run->peer_at, run->content, run->bytes);
 	} else {
 		peer_put(&peer, peer.buffer[kind].at + at - before, image, length);
-		memcpy(here(run->near) + run->near_at, run->content, run->bytes);
+		ends_put(&near, run->near, run->near_at, run->content, run->bytes);
 	}
 }
 
@@ -125,7 +131,7 @@ static void compare(const struct run *run)
 
 	after = guard_after(run->bytes, at, near.buffer[kind].bytes);
 	if (to_here)
-		memcpy(image, here(kind) + at - before, before + run->bytes + after);
+		ends_get(&near, kind, image, at - before, before + run->bytes + after);
 	else
 		peer_get(&peer, image, peer.buffer[kind].at + at - before,
 			 before + run->bytes + after);
@@ -231,7 +237,9 @@ static void every_size(void **state)
 					  .near = (enum kind)(pair / KINDS),
 					  .peer = (enum kind)(pair % KINDS)};
 
-			for (uint32_t bytes = 0; bytes <= 300; bytes++)
+			if (GPUS && !ends_on_gpu(run.near) && !ends_on_gpu(run.peer))
+				continue;
+			for (uint32_t bytes = 0; bytes <= 300; bytes += 1 + GPUS * below(20))
 				run_size(&run, bytes);
 			for (size_t i = 0; i < COUNT(edges); i++)
 				run_size(&run, edges[i]);
@@ -284,6 +292,16 @@ static void make_list(struct list *list, const struct buffer *buffer)
 	}
 }
 
+/* What no processor reads is refused inline (tests/gpu/test_services.c). */
+static bool is_on_gpu(const struct list *list)
+{
+	bool any = false;
+
+	for (int i = 0; i < list->n; i++)
+		any |= ends_on_gpu(list->kind[i]);
+	return any;
+}
+
 /* Copies the slots of all kinds as they are at one side. */
 static void look(uint8_t (*kinds)[EDGES], bool there)
 {
@@ -291,7 +309,7 @@ static void look(uint8_t (*kinds)[EDGES], bool there)
 		if (there)
 			peer_get(&peer, kinds[k], peer.buffer[k].at, EDGES);
 		else
-			memcpy(kinds[k], here(k), EDGES);
+			ends_get(&near, k, kinds[k], 0, EDGES);
 	}
 }
 
@@ -319,16 +337,16 @@ static void run_list(enum ibv_wr_opcode opcode, unsigned int flags)
 	struct ibv_send_wr wr, *bad;
 	struct list from, to;
 
-	make_list(&from, near.buffer);
-	while (flags & IBV_SEND_INLINE && from.bytes > RIG_INLINE)
+	do
 		make_list(&from, near.buffer);
+	while (flags & IBV_SEND_INLINE && (from.bytes > RIG_INLINE || is_on_gpu(&from)));
 	do
 		make_list(&to, peer.buffer);
 	while (send && to.bytes < from.bytes);
 	run.bytes = from.bytes;
 	look(before, !read);
 	for (int i = 0, done = 0; i < from.n && !read; done += (int)from.sge[i++].length)
-		memcpy(here(from.kind[i]) + from.at[i], content + done, from.sge[i].length);
+		ends_put(&near, from.kind[i], from.at[i], content + done, from.sge[i].length);
 	if (read)
 		peer_put(&peer, peer.buffer[run.peer].at + run.peer_at, content, run.bytes);
 	if (send)
