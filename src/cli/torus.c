@@ -14,6 +14,7 @@ const char weft_torus_usage[] =
 	"       weft torus down | status [--json] | map [--svg] [--map DIMS]\n"
 	"       weft torus reg X,Y,Z [N[=V]]\n"
 	"       weft torus words | cut | mend X,Y,Z CABLE\n"
+	"       weft torus spoil X,Y,Z CABLE FLIPS LOSSES\n"
 	"       weft torus run [--node X,Y,Z | --each | --ranks] [--] PROGRAM [ARGUMENT…]\n"
 	"       weft torus run [--map DIMS] [--] mpirun [ARGUMENT…]\n"
 	"A torus of software cards on this host: each node a process and a pool of its own.\n\n"
@@ -26,6 +27,7 @@ const char weft_torus_usage[] =
 	"  --lanes N      of 64 bits a word of a cable has: 1, 2 or 4 (default: 2)\n"
 	"  --fifo WORDS   data words that a virtual channel's FIFO holds (default: 512)\n"
 	"  --engines N    of DMA: 1 to 8 (default: 2)\n"
+	"  FLIPS LOSSES   of a million words: with a flipped bit, and lost\n"
 	"  --json         of status: one JSON object: torus, nodes, cables\n"
 	"  --svg          of map: as a picture\n"
 	"  CABLE          of a node: x+, x-, y+, y-, z+ or z-\n"
@@ -228,15 +230,11 @@ static const struct command {
 	int least, most; /* words */
 	int (*run)(struct weft_torus_options *o, char **words);
 } commands[] = {
-	{"down", 0, 0, weft_torus_down},
-	{"status", 0, 0, weft_torus_status},
-	{"map", 0, 0, weft_torus_map},
-	{"run", 0, INT_MAX, weft_torus_run},
-	{"reg", 1, 2, weft_torus_reg},
-	{"words", 2, 2, weft_torus_words},
-	{"cut", 2, 2, weft_torus_cut},
-	{"mend", 2, 2, weft_torus_mend},
-	{NULL, 0, 0, NULL},
+	{"down", 0, 0, weft_torus_down},   {"status", 0, 0, weft_torus_status},
+	{"map", 0, 0, weft_torus_map},	   {"run", 0, INT_MAX, weft_torus_run},
+	{"reg", 1, 2, weft_torus_reg},	   {"words", 2, 2, weft_torus_words},
+	{"cut", 2, 2, weft_torus_cut},	   {"mend", 2, 2, weft_torus_mend},
+	{"spoil", 4, 4, weft_torus_spoil}, {NULL, 0, 0, NULL},
 };
 
 int weft_torus_main(int argc, char **argv)
@@ -257,7 +255,7 @@ int weft_torus_main(int argc, char **argv)
 
 	if (argc < 2)
 		return weft_main_usage_error(
-			"torus", "up, down, status, map, run, reg, words, cut or mend?");
+			"torus", "up, down, status, map, run, reg, words, cut, mend or spoil?");
 	if (!strcmp(argv[1], "up"))
 		return parse_up(&o, argc - 1, argv + 1);
 	for (command = commands; command->name && strcmp(command->name, argv[1]); command++)
@@ -270,9 +268,11 @@ int weft_torus_main(int argc, char **argv)
 	if (argc - 1 - i > command->most)
 		return weft_main_usage_error("torus", "what is '%s'?", argv[1 + i + command->most]);
 	if (argc - 1 - i < command->least)
-		return weft_main_usage_error("torus", "%s needs %s", argv[1],
-					     command->least == 1
-						     ? "a node, as 0,0,0"
-						     : "a node and a cable, as 0,0,0 x+");
+		return weft_main_usage_error(
+			"torus", "%s needs %s", argv[1],
+			command->least == 1 ? "a node, as 0,0,0"
+			: command->least == 2
+				? "a node and a cable, as 0,0,0 x+"
+				: "a node, a cable and two numbers, as 0,0,0 x+ 100 100");
 	return command->run(&o, argv + 1 + i);
 }

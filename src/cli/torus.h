@@ -71,6 +71,7 @@ int weft_torus_reg(struct weft_torus_options *o, char **words);
 int weft_torus_words(struct weft_torus_options *o, char **words);
 int weft_torus_cut(struct weft_torus_options *o, char **words);
 int weft_torus_mend(struct weft_torus_options *o, char **words);
+int weft_torus_spoil(struct weft_torus_options *o, char **words);
 
 /* Ends all cards and removes all files below home. How many cards there were, or -errno. */
 int weft_torus_clear(const char *home);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* One cable of a torus, from outside: found by its name, cut and mended. */
+/* One cable of a torus, from outside: found by its name, cut, spoiled and mended. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -58,8 +59,16 @@ bool weft_torus_is_cut(const struct weft_torus_options *o, struct weft_ape_coord
 	return cut;
 }
 
+static void set_state(struct weft_ring_file *file, uint32_t cut, uint32_t flips, uint32_t losses)
+{
+	atomic_store_explicit(&file->cut, cut, memory_order_relaxed);
+	atomic_store_explicit(&file->flips, flips, memory_order_relaxed);
+	atomic_store_explicit(&file->losses, losses, memory_order_relaxed);
+}
+
 /* Both ways, as a cable is. */
-static int set_cut(struct weft_torus_options *o, char **words, uint32_t cut)
+static int set_cable(struct weft_torus_options *o, char **words, uint32_t cut, uint32_t flips,
+		     uint32_t losses)
 {
 	struct weft_cable_ring out, in;
 	struct weft_torus_end end;
@@ -73,8 +82,8 @@ static int set_cut(struct weft_torus_options *o, char **words, uint32_t cut)
 		weft_ring_close(&out);
 		return 1;
 	}
-	atomic_store_explicit(&out.file->cut, cut, memory_order_relaxed);
-	atomic_store_explicit(&in.file->cut, cut, memory_order_relaxed);
+	set_state(out.file, cut, flips, losses);
+	set_state(in.file, cut, flips, losses);
 	weft_ring_close(&out);
 	weft_ring_close(&in);
 	return 0;
@@ -82,10 +91,30 @@ static int set_cut(struct weft_torus_options *o, char **words, uint32_t cut)
 
 int weft_torus_cut(struct weft_torus_options *o, char **words)
 {
-	return set_cut(o, words, 1);
+	return set_cable(o, words, 1, 0, 0);
 }
 
 int weft_torus_mend(struct weft_torus_options *o, char **words)
 {
-	return set_cut(o, words, 0);
+	return set_cable(o, words, 0, 0, 0);
+}
+
+static bool parse_of_many(const char *text, uint32_t *n)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	*n = (uint32_t)value;
+	return *text >= '0' && *text <= '9' && !*end && value <= WEFT_RING_MANY;
+}
+
+int weft_torus_spoil(struct weft_torus_options *o, char **words)
+{
+	uint32_t flips, losses;
+
+	if (!parse_of_many(words[2], &flips) || !parse_of_many(words[3], &losses))
+		return weft_main_usage_error(
+			"torus", "'%s %s': of a million words, how many are flipped, and lost",
+			words[2], words[3]);
+	return set_cable(o, words, 0, flips, losses);
 }

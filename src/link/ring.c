@@ -114,13 +114,35 @@ bool weft_ring_has_room(struct weft_cable_ring *r)
 	return !is_without_room(r);
 }
 
+static uint64_t draw_below(struct weft_cable_ring *r, uint64_t limit)
+{
+	r->random = r->random * 6364136223846793005ull + 1442695040888963407ull;
+	return (r->random >> 33) % limit;
+}
+
+static bool is_drawn(struct weft_cable_ring *r, _Atomic uint32_t *of_many)
+{
+	uint32_t n = atomic_load_explicit(of_many, memory_order_relaxed);
+
+	return n && draw_below(r, WEFT_RING_MANY) < n;
+}
+
 void weft_ring_put(struct weft_cable_ring *r, const uint64_t *quad)
 {
-	if (atomic_load_explicit(&r->file->cut, memory_order_relaxed)) {
+	uint64_t *to = beat_at(r);
+
+	if (atomic_load_explicit(&r->file->cut, memory_order_relaxed) ||
+	    is_drawn(r, &r->file->losses)) {
 		r->lost++;
 		return;
 	}
-	memcpy(beat_at(r), quad, (size_t)r->quads * QUAD_BYTES);
+	memcpy(to, quad, (size_t)r->quads * QUAD_BYTES);
+	if (is_drawn(r, &r->file->flips)) {
+		uint64_t bit = draw_below(r, (uint64_t)r->quads * 64);
+
+		to[bit / 64] ^= 1ull << bit % 64;
+		r->flipped++;
+	}
 	r->mine++;
 }
 

@@ -4,7 +4,7 @@
  * of the two nodes at its ends map. One writer, one reader; each sleeps behind a door of its own
  * (link/door.h), at which the owner of the other end knocks when a function here says so.
  *
- * A cable that is cut loses what is written.
+ * A cable that is cut loses what is written; one that is bad loses some beats of a million, and flips a bit of others.
  *
  * Context: each end one thread. What stands in the file is read once and checked.
  */
@@ -17,6 +17,7 @@
 #include "backing/atomic.h"
 
 #define WEFT_RING_QUADS	      4u /* of the widest beat */
+#define WEFT_RING_MANY	      1000000u
 #define WEFT_CABLE_RING_MAGIC 0x474e495254464557ull
 
 /*
@@ -26,7 +27,7 @@
  *         |                    |                           | `waits` is read
  * `waits` | writer             | to 1: it has no room      | relaxed, then a fence, then `taken` is read once more
  *         | reader             | 1 to 0                    | relaxed, then it knocks for the writer
- * `cut`   | the lattice's owner| any                       | relaxed
+ * `cut`, `flips`, `losses` | the lattice's owner| any    | relaxed
  *
  * Stale values. A reader of an old `sent` finds the rest when it is knocked for. A writer that reads an old `taken` has
  * stored `waits` before the reader's fence, and is knocked for; it looks again before it sleeps, and sets `waits` anew, so
@@ -40,6 +41,7 @@ struct weft_ring_file {
 	_Atomic uint32_t waits;		     /* [writer] 1: for room; [reader] 0, then it knocks */
 	_Alignas(64) _Atomic uint64_t taken; /* [reader] */
 	_Alignas(64) _Atomic uint32_t cut;   /* [the lattice's owner] */
+	_Atomic uint32_t flips, losses;	     /* [the lattice's owner] of WEFT_RING_MANY beats */
 	_Alignas(64) uint64_t quad[];	     /* [writer] */
 };
 
@@ -48,7 +50,9 @@ struct weft_cable_ring {
 	uint64_t bytes;
 	uint32_t quads, beats;
 	uint64_t mine, others; /* the count of this end; the other's, as it was seen last */
-	uint64_t lost;	       /* of the writer: to a cut; of the reader: to a damaged file */
+	uint64_t
+		lost; /* of the writer: to a cut or a bad cable; of the reader: to a damaged file */
+	uint64_t flipped, random; /* of the writer */
 };
 
 /* Makes the file. 0; -EINVAL, or open(2)'s and write(2)'s. */

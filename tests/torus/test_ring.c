@@ -132,6 +132,36 @@ static void test_cut(void **state)
 	assert_int_equal(out.lost, 2);
 }
 
+/* Some beats have one bit flipped, some are lost: about as many as is said, and all are counted. */
+static void test_bad(void **state)
+{
+	enum { MANY = 200000, OF_MILLION = 10000 };
+	uint64_t beat[WEFT_RING_QUADS], zero[WEFT_RING_QUADS] = {0};
+	uint32_t came = 0, flipped = 0;
+
+	open_both(2);
+	atomic_store(&out.file->flips, OF_MILLION);
+	atomic_store(&out.file->losses, 2 * OF_MILLION);
+	for (uint32_t i = 0; i < MANY; i++) {
+		assert_true(weft_ring_has_room(&out));
+		weft_ring_put(&out, zero);
+		weft_ring_flush(&out);
+		weft_ring_give_back(&in);
+		while (weft_ring_take(&in, beat)) {
+			int bits = __builtin_popcountll(beat[0]) + __builtin_popcountll(beat[1]);
+
+			came++;
+			assert_in_range(bits, 0, 1);
+			flipped += (uint32_t)bits;
+		}
+		weft_ring_give_back(&in);
+	}
+	assert_int_equal(came + out.lost, MANY);
+	assert_int_equal(flipped, out.flipped);
+	assert_in_range(flipped, MANY / 100 * 8 / 10, MANY / 100 * 12 / 10);
+	assert_in_range(out.lost, MANY / 100 * 16 / 10, MANY / 100 * 24 / 10);
+}
+
 /* Counts that the other end has damaged are not believed. */
 static void test_damaged(void **state)
 {
@@ -259,6 +289,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_order, begin, end),
 		cmocka_unit_test_setup_teardown(test_new_ends, begin, end),
 		cmocka_unit_test_setup_teardown(test_cut, begin, end),
+		cmocka_unit_test_setup_teardown(test_bad, begin, end),
 		cmocka_unit_test_setup_teardown(test_damaged, begin, end),
 		cmocka_unit_test_setup_teardown(test_no_ring, begin, end),
 		cmocka_unit_test_setup_teardown(test_asleep, begin, end),

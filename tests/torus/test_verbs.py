@@ -162,6 +162,16 @@ def test_every_byte(near, options):
     near.run(near.live.fabric.program('across-verbs'), INDEX, *options, least=20000, port=18516)
 
 
+def test_bad_cables(near):
+    """Of a million words 100 have a flipped bit, and 100 are lost: each byte comes all the same, as packets go again."""
+    for node in '0,0,0', '1,0,0':
+        near.live.weft('spoil', node, 'x+', 100, 100)
+    near.run('ibv_rc_pingpong', '-g', INDEX, '-n', 100, '-s', 4096, '-c', least=100 * 4096 * 2)
+    assert sum(node['again'] for node in near.live.status()['nodes']) > 0
+    for words in ('0,0,0', 'x+', 1000001, 0), ('0,0,0', 'x+', 1, '-1'), ('0,0,0', 'x+', 1), ('0,0,0', 'y+', 1, 1):
+        assert 'weft torus' in near.live.weft('spoil', *words, status=2)
+
+
 @pytest.mark.waits
 def test_errors(near):
     """What a peer can cause, both ways: the status at the requester, the receive, the event."""
