@@ -157,6 +157,8 @@ SECTIONS = {
          'that dies; all verbs, each byte and each error; nothing through a pool', r'wire/cards::'),
         ('UCX by `rc_v` and `ud_v`, each byte compared; Open MPI, 4 ranks on 2 hosts; tgt and QEMU by iSER; perftest by `-R`: nothing '
          'through a pool', r'wire/interop::'),
+        ('memory that stays where it is, half of it, on demand, also of a process namespace of its own: each byte of all verbs; an owner '
+         'that stands still holds up nobody else', r'wire/memory::'),
         ('50 kills in traffic, of cards and of programs: each request completes once, survivors hear of it, nothing is left',
          r'wire/kills::'),
         ('cards on a wire that loses, doubles, reorders and corrupts up to 20 % of the packets; all verbs, each byte compared',

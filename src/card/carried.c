@@ -262,6 +262,7 @@ static void goes(struct weft_card_hand *hand)
 
 	if (!c)
 		return;
+	weft_late_end(c);
 	weft_roce_close(&c->qp);
 	add_counters(&wire->gone, &c->qp.counters);
 	weft_switch_remove(&wire->sw, &c->port);

@@ -53,6 +53,9 @@ static enum weft_outcome find_bytes(struct weft_card_hand *hand, const struct we
 /* An error between here and the requester's memory. */
 static enum weft_outcome unreachable(struct weft_card_hand *hand, int err, enum weft_cause *cause)
 {
+	/* the carrier does not wait (weft_later_attach) */
+	if (err == -EINPROGRESS)
+		return WEFT_UNDER_WAY;
 	/* the requester, or a member of its domain, rehomes or has ended: the next look tells which */
 	if (err == -ESRCH || err == -ESTALE)
 		return WEFT_REHOMING;

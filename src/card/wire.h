@@ -36,6 +36,22 @@
 
 #define WEFT_WIRE_AGAIN_NS 10000000u
 
+/* What is copied of a queue pair: arrivals, answers to READs, bytes of requests, what those fetch. */
+enum weft_copy_kind {
+	WEFT_COPY_ARRIVES,
+	WEFT_COPY_ANSWERS,
+	WEFT_COPY_GATHERS,
+	WEFT_COPY_FETCHES,
+	WEFT_COPY_KINDS,
+};
+
+/* A copy that only the helper of the memory's owner can make (world.c). */
+struct weft_late_copy {
+	struct weft_later later;
+	uint64_t about[3]; /* what is copied; one of something else begins anew */
+	uint64_t until_ns; /* so long the card waits for it; 0: it has not begun */
+};
+
 /* A queue pair and its engine, which comes first. */
 struct weft_carried {
 	struct weft_roce_qp qp;
@@ -54,6 +70,7 @@ struct weft_carried {
 	bool entered; /* its busy line is entered */
 	bool waits;   /* something could not be done just now */
 	bool lost;    /* the receive that a message was going into has been taken away */
+	struct weft_late_copy copy[WEFT_COPY_KINDS];
 	struct weft_roce_request ring[];
 };
 
@@ -129,6 +146,9 @@ static inline void weft_carried_wait(struct weft_carried *c)
 {
 	c->waits = weft_wire_of(c->hand)->any_waits = true;
 }
+
+/* world.c: the queue pair goes, and takes back what is asked for it. */
+void weft_late_end(struct weft_carried *c);
 
 /* carried.c: in a turn */
 const struct weft_wqe *weft_carried_request(struct weft_carried *c, uint64_t position);

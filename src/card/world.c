@@ -5,6 +5,9 @@
 #include "card/wire.h"
 #include "nic/arrive.h"
 #include "nic/errors.h"
+#include "nic/nic.h"
+
+#define PATIENCE_NS 1000000u
 
 static struct weft_carried *carried_of(struct weft_roce_qp *qp)
 {
@@ -27,6 +30,84 @@ static int answer_of(enum weft_outcome outcome, const enum weft_cause *cause)
 		break;
 	}
 	return WEFT_ROCE_LATER;
+}
+
+/* ---- Copies that take their time ---- */
+
+/*
+ * Memory that only the helper of its owner reaches: of another process namespace, of a device, and any for an atomic that is not
+ * in the pool. The card waits about as long as a helper takes that has a core, once for each copy. From then on it looks at each
+ * try whether there is an answer: what arrives is as if lost, and its peer sends it again; what is to go waits. So an owner
+ * that stands still holds up its own queue pairs.
+ *
+ * Of each kind a queue pair has one copy at a time, as its packets arrive in order, and nothing but the packet itself comes
+ * between an atomic and its answer: it is carried out once.
+ */
+
+/* Bytes on their way into a packet: what there is of them is gone when it is not sent. */
+static bool goes_out(enum weft_copy_kind kind)
+{
+	return kind == WEFT_COPY_ANSWERS || kind == WEFT_COPY_GATHERS;
+}
+
+static void start_anew(struct weft_carried *c, struct weft_late_copy *copy)
+{
+	weft_later_drop(c->hand->card->nic, &copy->later);
+	copy->until_ns = 0;
+}
+
+static void begin_copy(struct weft_carried *c, struct weft_grant *grant, enum weft_copy_kind kind,
+		       uint64_t where, uint64_t offset, uint64_t bytes)
+{
+	struct weft_late_copy *copy = &c->copy[kind];
+	const uint64_t about[] = {where, offset, bytes};
+
+	if (copy->until_ns && ((goes_out(kind) && copy->later.done) ||
+			       __builtin_memcmp(copy->about, about, sizeof(about)) != 0))
+		start_anew(c, copy);
+	__builtin_memcpy(copy->about, about, sizeof(about));
+	weft_later_attach(grant, &copy->later);
+}
+
+/* Whether it is worth while to look again, before the patience is over. */
+static bool comes_soon(struct weft_carried *c, struct weft_late_copy *copy)
+{
+	const struct weft_nic *nic = c->hand->card->nic;
+	const struct weft_machine *machine = nic->machine;
+	bool asked = copy->later.ask[0] || copy->later.ask[1];
+	uint64_t now_ns = weft_nic_stamp_ns(nic);
+
+	if (!copy->until_ns)
+		copy->until_ns = now_ns + PATIENCE_NS;
+	while (now_ns < copy->until_ns) {
+		machine->yield(machine->context);
+		if (!asked || machine->answered(machine->context, &copy->later, now_ns))
+			return true;
+		now_ns = weft_nic_stamp_ns(nic);
+	}
+	return false;
+}
+
+static bool is_copied_again(struct weft_carried *c, enum weft_copy_kind kind,
+			    enum weft_outcome outcome)
+{
+	struct weft_late_copy *copy = &c->copy[kind];
+
+	if (copy->until_ns && (outcome == WEFT_DONE || outcome == WEFT_FAILED))
+		start_anew(c, copy);
+	if (outcome != WEFT_UNDER_WAY) {
+		/* its owner rehomes: what was placed may be lost, but what was asked is kept, as an atomic may
+		 * have been carried out */
+		copy->later.done = 0;
+		return false;
+	}
+	return comes_soon(c, copy);
+}
+
+void weft_late_end(struct weft_carried *c)
+{
+	for (int kind = 0; kind < WEFT_COPY_KINDS; kind++)
+		start_anew(c, &c->copy[kind]);
 }
 
 /* ---- One-sided requests ---- */
@@ -84,12 +165,16 @@ static int move_part(struct weft_carried *c, enum weft_opcode opcode, uint32_t r
 		.opcode = opcode, .remote_addr = va, .rkey = rkey, .len_bytes = bytes};
 	struct weft_spans part = {.n = 1, .len_bytes = bytes};
 	enum weft_cause cause = WEFT_CAUSE_NONE;
+	enum weft_copy_kind kind = opcode == WEFT_OP_READ ? WEFT_COPY_ANSWERS : WEFT_COPY_ARRIVES;
 	struct weft_incoming in;
 	enum weft_outcome outcome;
 
 	prepare(c, &in, &request, bytes);
 	weft_span_private(&part.span[0], (void *)here, bytes);
-	outcome = weft_incoming_place(&in, 0, &part, &cause);
+	begin_copy(c, &c->hand->to.grant, kind, va, rkey, bytes);
+	do
+		outcome = weft_incoming_place(&in, 0, &part, &cause);
+	while (is_copied_again(c, kind, outcome));
 	if (outcome == WEFT_DONE)
 		weft_incoming_end(&in);
 	return answer_of(outcome, &cause);
@@ -103,7 +188,8 @@ static int place_bytes(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, cons
 
 static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint64_t *old)
 {
-	struct weft_card_hand *hand = carried_of(qp)->hand;
+	struct weft_carried *c = carried_of(qp);
+	struct weft_card_hand *hand = c->hand;
 	bool adds = packet->opcode == WEFT_ROCE_OP_FETCH_ADD;
 	const struct weft_wqe request = {
 		.opcode = adds ? WEFT_OP_FETCH_ADD : WEFT_OP_CMP_SWAP,
@@ -124,9 +210,13 @@ static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet
 
 	if (outcome != WEFT_DONE)
 		return answer_of(outcome, &cause);
-	err = weft_arrive_atomic(a, &at, adds, adds ? packet->swap_add : packet->compare,
-				 packet->swap_add, old);
-	return err ? answer_of(weft_arrive_unreachable(&a, err), &cause) : 0;
+	begin_copy(c, &hand->to.grant, WEFT_COPY_ARRIVES, packet->va, packet->rkey, 8);
+	do {
+		err = weft_arrive_atomic(a, &at, adds, adds ? packet->swap_add : packet->compare,
+					 packet->swap_add, old);
+		outcome = err ? weft_arrive_unreachable(&a, err) : WEFT_DONE;
+	} while (is_copied_again(c, WEFT_COPY_ARRIVES, outcome));
+	return answer_of(outcome, &cause);
 }
 
 /* ---- Messages ---- */
@@ -149,12 +239,17 @@ static int fill_receive(struct weft_roce_qp *qp, uint64_t offset, const uint8_t 
 	struct weft_carried *c = carried_of(qp);
 	struct weft_spans part = {.n = 1, .len_bytes = bytes};
 	enum weft_cause cause = WEFT_CAUSE_NONE;
+	enum weft_outcome outcome;
 
 	if (c->lost)
 		return WEFT_CAUSE_RECEIVE_MEMORY;
 	c->message.len_bytes = offset + bytes;
 	weft_span_private(&part.span[0], (void *)from, bytes);
-	return answer_of(weft_incoming_place(&c->message, offset, &part, &cause), &cause);
+	begin_copy(c, &c->hand->to.grant, WEFT_COPY_ARRIVES, c->message.wr_id, offset, bytes);
+	do
+		outcome = weft_incoming_place(&c->message, offset, &part, &cause);
+	while (is_copied_again(c, WEFT_COPY_ARRIVES, outcome));
+	return answer_of(outcome, &cause);
 }
 
 static int end_key(struct weft_roce_qp *qp, uint32_t key)
@@ -230,7 +325,10 @@ static int fetched(struct weft_roce_qp *qp, uint64_t position, uint64_t offset, 
 
 	if (!request)
 		return WEFT_CAUSE_LOCAL_KEY;
-	outcome = weft_card_scatter(c->hand, request, offset, (void *)from, bytes, &cause);
+	begin_copy(c, &c->hand->grant, WEFT_COPY_FETCHES, position, offset, bytes);
+	do
+		outcome = weft_card_scatter(c->hand, request, offset, (void *)from, bytes, &cause);
+	while (is_copied_again(c, WEFT_COPY_FETCHES, outcome));
 	return answer_of(outcome, &cause);
 }
 
@@ -264,8 +362,11 @@ static int gather_payload(struct weft_carried *c, const struct weft_roce_bytes *
 	request = weft_carried_request(c, bytes->position);
 	if (!request)
 		return WEFT_CAUSE_LOCAL_KEY;
-	outcome = weft_card_gather(c->hand, c->base + bytes->position, request, bytes->offset, to,
-				   n, &cause);
+	begin_copy(c, &c->hand->grant, WEFT_COPY_GATHERS, bytes->position, bytes->offset, n);
+	do
+		outcome = weft_card_gather(c->hand, c->base + bytes->position, request,
+					   bytes->offset, to, n, &cause);
+	while (is_copied_again(c, WEFT_COPY_GATHERS, outcome));
 	return answer_of(outcome, &cause);
 }
 

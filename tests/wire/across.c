@@ -9,7 +9,7 @@
  *	-l BYTES  the longest message		-n STEPS  random ones
  *	-s SEED	  of those			-u	  UC
  *	-f FAULTS  of its wire (end_spoil)	-e	  errors in place of all that
- *	-t CODE	  of the time-out
+ *	-t CODE	  of the time-out		-k KIND	  of memory (end_kind)
  */
 #include "across.h"
 
@@ -452,7 +452,7 @@ static void arguments(int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "i:m:l:n:s:f:t:ue")) != -1) {
+	while ((option = getopt(argc, argv, "i:m:l:n:s:f:t:k:ue")) != -1) {
 		uint32_t value = optarg ? (uint32_t)strtoul(optarg, NULL, 0) : 0;
 
 		if (option == 'i')
@@ -469,6 +469,8 @@ static void arguments(int argc, char **argv)
 			g.faults = optarg;
 		else if (option == 't')
 			g.timeout = (uint8_t)value;
+		else if (option == 'k')
+			end_kind(optarg);
 		else if (option == 'u')
 			g.unreliable = true;
 		else if (option == 'e')

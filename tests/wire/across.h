@@ -43,6 +43,8 @@ struct across_done {
 	uint32_t imm;
 };
 
+/* Of which kind the side's memory is, before it is made. */
+void end_kind(const char *kind);
 /* Makes the side's memory, of so many bytes. where: an address, or an index of a GID; interface: NULL, or that
  * of the address, if it is link-local. */
 uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes);

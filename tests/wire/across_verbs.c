@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define ENDS	 (2 * ACROSS_DEPTH)
 #define EVENT_MS 300
@@ -19,6 +21,7 @@ static struct ibv_cq *cq;
 static struct ibv_qp *qp;
 static uint8_t *memory;
 static uint64_t memory_bytes;
+static const char *memory_kind = "plain";
 static struct across_config mine;
 static uint8_t gid_index;
 static bool is_rxe;
@@ -36,6 +39,40 @@ static void need(bool ok, const char *what)
 	exit(1);
 }
 
+/* plain; shared: a mapping of a file, which stays where it is; half: its second half is; demand: registered so. */
+void end_kind(const char *kind)
+{
+	memory_kind = kind;
+}
+
+static bool is_of_kind(const char *kind)
+{
+	return !strcmp(memory_kind, kind);
+}
+
+static void share_memory(uint64_t from, uint64_t bytes)
+{
+	int fd = memfd_create("across", MFD_CLOEXEC);
+
+	need(fd >= 0 && !ftruncate(fd, (off_t)bytes), "a file");
+	need(mmap(memory + from, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) !=
+		     MAP_FAILED,
+	     "a mapping");
+	close(fd);
+}
+
+static void make_memory(uint64_t bytes)
+{
+	uint64_t half = (bytes / 2 + 4095) / 4096 * 4096;
+
+	memory = mmap(NULL, 2 * half, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	need(memory != MAP_FAILED, "memory");
+	if (is_of_kind("shared"))
+		share_memory(0, 2 * half);
+	else if (is_of_kind("half"))
+		share_memory(half, half);
+}
+
 uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -48,9 +85,7 @@ uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes)
 	ibv_free_device_list(devices);
 	gid_index = (uint8_t)atoi(where);
 	memory_bytes = bytes;
-	memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-	need(memory, "memory");
-	memset(memory, 0, bytes);
+	make_memory(bytes);
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, 2 * ENDS, NULL, NULL, 0);
 	need(pd && cq, "objects");
@@ -85,7 +120,9 @@ void end_open(const struct across_config *config, struct across_name *name)
 	union ibv_gid gid;
 
 	mine = *config;
-	mr = ibv_reg_mr(pd, memory, memory_bytes, IBV_ACCESS_LOCAL_WRITE | config->key_rights);
+	mr = ibv_reg_mr(pd, memory, memory_bytes,
+			IBV_ACCESS_LOCAL_WRITE | config->key_rights |
+				(is_of_kind("demand") ? IBV_ACCESS_ON_DEMAND : 0));
 	qp = ibv_create_qp(pd, &init);
 	need(mr && qp && !ibv_query_gid(context, 1, gid_index, &gid), "a queue pair");
 	to_init(config->rights);
