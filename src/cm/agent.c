@@ -346,6 +346,15 @@ static void tell_request(struct weft_cm_id *listener, struct weft_cm_id *id,
 	weft_event_post(e);
 }
 
+/* Whether a card has brought it to a program that no card is to carry anything for (WEFT_NIC=off): nobody listens then. */
+static bool is_kept_out(const struct weft_address *from)
+{
+	struct weft_address card;
+
+	return !weft_address_is_any(from->far) &&
+	       !weft_cm.service->beyond(from->near, from->far, &card);
+}
+
 static void on_request(const struct weft_mad *mad, struct weft_address from)
 {
 	uint64_t service =
@@ -362,7 +371,8 @@ static void on_request(const struct weft_mad *mad, struct weft_address from)
 	if (!(service >> 32) && !weft_mad_get_ip(mad->private_data, &ip))
 		listener = weft_listener_find((enum rdma_port_space)(service >> 16), ip.dst,
 					      (uint16_t)service);
-	if (!listener || weft_id_is_ud(listener) != (mad->kind == WEFT_MAD_SIDR_REQ)) {
+	if (!listener || weft_id_is_ud(listener) != (mad->kind == WEFT_MAD_SIDR_REQ) ||
+	    is_kept_out(&from)) {
 		send_stray(mad, from);
 		return;
 	}

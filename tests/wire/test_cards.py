@@ -135,6 +135,17 @@ def test_connections(heard, program, words):
     check_moved(heard, before, (1000, 1000))
 
 
+def test_listener_without_cards(heard):
+    """What comes by a card is refused for a program that has WEFT_NIC=off, as if nobody listened."""
+    client, server = heard.hosts
+    there = server.start('rping', '-s', '-a', server.address, WEFT_NIC='off')
+    wait_for(lambda: listening(server.fabric) or there.process.poll() is not None, 'server listens')
+    said = client.start('rping', '-c', '-C', 1, '-a', server.address).wait(30)
+    assert 'RDMA_CM_EVENT_REJECTED' in said.stderr + said.stdout, said
+    assert there.process.poll() is None
+    there.kill()
+
+
 @pytest.mark.waits
 def test_group(heard):
     """A listener of a group hears each datagram once, and the host that sends needs no listener."""
