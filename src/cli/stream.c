@@ -11,12 +11,14 @@ const char weft_stream_usage[] =
 	"       weft stream receive --from PLACE [OPTION…]\n"
 	"       weft stream replay --read FILE --to PLACE [OPTION…]\n"
 	"       weft stream trigger --read FILE | --from PLACE [OPTION…]\n"
+	"       weft stream bench [--rounds N] [--socket BYTES] [--json]\n"
 	"       weft stream info [--json]\n\n"
 	"Streams of datagrams, as detectors send them. PLACE: udp:ADDRESS:PORT, ring:PATH.\n\n"
 	"  generate  events of a ring-imaging detector, as the seed decides them\n"
 	"  receive   into buffers, and says what became of each datagram\n"
 	"  replay    the datagrams of a capture\n"
 	"  trigger   finds the rings of events, makes primitives\n"
+	"  bench     how fast streams are taken, beside a bare loop on a socket\n"
 	"  info      what this machine has for streams\n\n"
 	"generate:\n"
 	"  --write FILE      into a capture: pcap, or pcapng if so it ends\n"
@@ -54,9 +56,11 @@ const char weft_stream_usage[] =
 	"  --timeout US      or so long after its first datagram (default: 1000)\n"
 	"  --fits FILE       the rings of each event; --write FILE: the primitives\n"
 	"  --to PLACE        where primitives are sent; --seconds S: for so long\n"
-	"  --spin US         it looks for datagrams for so long before it sleeps (default: 0)\n\n"
+	"  --spin US         it looks for datagrams for so long before it sleeps (default: 0)\n"
+	"bench:\n"
+	"  --rounds N        medians of so many (default: 7)\n\n"
 	"  --json            the report as one JSON object\n\n"
-	"0; 1 it could not be done; 2 wrong usage.\n";
+	"0; 1 it could not be done, or a bound of bench was missed; 2 wrong usage.\n";
 
 static const struct {
 	const char *name;

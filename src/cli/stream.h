@@ -13,7 +13,7 @@
 
 #include "stream/playback.h"
 
-#define WEFT_STREAM_VERBS(X) X(generate) X(info) X(receive) X(replay) X(trigger)
+#define WEFT_STREAM_VERBS(X) X(bench) X(generate) X(info) X(receive) X(replay) X(trigger)
 
 #define X(verb)		     int weft_stream_##verb(int argc, char **argv);
 WEFT_STREAM_VERBS(X)

@@ -275,10 +275,27 @@ def test_info():
     (['generate', '--to', 'udp:127.0.0.1:9', '--write', 'x'], 'either'),
     (['generate', '--seconds', '1'], 'to where'),
     (['generate', '--to', 'udp:127.0.0.1:9', '--back', 'x', '--events', '1'], 'Invalid'),
+    (['bench', '--rounds', '0'], 'no such value'),
+    (['bench', '--socket', 99999999], 'no such value'),
+    (['bench', '--socket', 65536], 'rmem_max'),
     (['info', 'x'], "what is 'x'"),
 ])
 def test_refused(words, said):
     assert said in stream(*words, ok=False).stderr
+
+
+@needs_room
+def test_bench():
+    done = subprocess.run([BUILD / 'weft', 'stream', 'bench', '--rounds', '1', '--json'], check=False, text=True,
+                          capture_output=True)
+    rows = json.loads(done.stdout)['reception']
+    rate = {(row['bytes'], row['segments'], row['into']): row['datagrams_s'] for row in rows}
+    assert len(rate) == len(rows) == 12
+    for row in rows:
+        beside = rate[row['bytes'], row['segments'], row['beside']]
+        assert row['percent'] == pytest.approx(100 * row['datagrams_s'] / beside, abs=0.6)
+        assert row['held'] == (row['percent'] >= row['bound_percent'])
+    assert done.returncode == (not all(row['held'] for row in rows)), done.stderr
 
 
 @pytest.mark.alone

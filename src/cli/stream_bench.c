@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How fast a stream takes what waits in a socket, beside a bare loop that receives and discards it with the same socket options.
+ * Each round fills the socket first, since over loopback it is the sender that bounds a flow.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/report.h"
+#include "cli/stream.h"
+#include "pool/clock.h"
+#include "stream/sender.h"
+#include "weft/stream.h"
+
+#define ROUNDS_MOST	64u
+#define BUFFERS		32u
+#define BUFFER_BYTES	(1u << 20)
+#define PLACE_BYTES	2048u
+#define SOCKET_BYTES	(16u << 20)
+#define ROOM_LEAST	(4u << 20)
+#define SILENCE_MS	200 /* then nothing more comes */
+#define MESSAGES	64u /* a call of the bare loop; of joined datagrams fewer */
+#define MESSAGES_JOINED 4u
+#define MESSAGE_BYTES	65536u
+#define MESSAGE_STRIDE	(MESSAGE_BYTES + 2112u) /* not a multiple of what caches are divided by */
+#define CONTROL_BYTES	64u
+
+enum way { BARE, PACKED, SLOTS, STAMPS, WAYS };
+
+/* What each way is measured beside, and how much of that it must reach at least; 0: as it comes. */
+static const struct {
+	const char *name;
+	enum way beside;
+	uint32_t bound_percent;
+} ways[WAYS] = {
+	[BARE] = {"a bare loop", BARE, 0},
+	[PACKED] = {"packed", BARE, 90},
+	[SLOTS] = {"slots", BARE, 90},
+	[STAMPS] = {"slots, stamped", SLOTS, 95},
+};
+
+static const struct {
+	uint32_t bytes, segments;
+} flows[] = {{64, 1}, {1472, 1}, {1472, 44}};
+
+struct bench {
+	uint32_t rounds, socket_bytes;
+	bool json;
+	uint8_t *memory;   /* of the list */
+	uint8_t *messages; /* of the bare loop */
+	uint32_t room;	   /* of a socket, in bytes as the system counts them */
+	char place[32];
+	uint16_t port;
+};
+
+enum { ROUNDS = 256, SOCKET, JSON };
+
+static const struct option words[] = {
+	{"rounds", required_argument, NULL, ROUNDS},
+	{"socket", required_argument, NULL, SOCKET},
+	{"json", no_argument, NULL, JSON},
+	{0},
+};
+
+static bool take_bench_word(void *context, int option)
+{
+	struct bench *b = context;
+	uint64_t number = 0;
+
+	switch (option) {
+	case ROUNDS:
+		if (!weft_stream_number(optarg, 1, ROUNDS_MOST, &number))
+			return false;
+		b->rounds = (uint32_t)number;
+		return true;
+	case SOCKET:
+		if (!weft_stream_number(optarg, 1, SOCKET_BYTES, &number))
+			return false;
+		b->socket_bytes = (uint32_t)number;
+		return true;
+	case JSON:
+		b->json = true;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* ---- The socket ---- */
+
+/* As link/stream_udp.c opens one. */
+static int open_bare(const struct bench *b)
+{
+	struct sockaddr_in name = {.sin_family = AF_INET,
+				   .sin_port = htons(b->port),
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int one = 1, room = (int)b->socket_bytes;
+
+	if (fd < 0)
+		return -1;
+	if (!setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof(one)) &&
+	    !setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one)) &&
+	    (!setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) ||
+	     !setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room))) &&
+	    !bind(fd, (struct sockaddr *)&name, sizeof(name)))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Takes a port that is free now. */
+static int choose_port(struct bench *b)
+{
+	struct sockaddr_in name = {0};
+	socklen_t bytes = sizeof(name), size = sizeof(b->room);
+	int fd = open_bare(b);
+
+	if (fd < 0 || getsockname(fd, (struct sockaddr *)&name, &bytes) ||
+	    getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &b->room, &size))
+		return weft_stream_fail("bench", "a socket", strerror(errno));
+	if (b->room < ROOM_LEAST) {
+		close(fd);
+		return weft_stream_fail(
+			"bench", "a socket",
+			"it holds too little to be timed: --socket, and net.core.rmem_max");
+	}
+	b->port = ntohs(name.sin_port);
+	snprintf(b->place, sizeof(b->place), "udp:127.0.0.1:%u", b->port);
+	close(fd);
+	return 0;
+}
+
+/* How many datagrams the socket has room for, with what the system counts for each beside its bytes. */
+static uint32_t count_fitting(const struct bench *b, uint32_t bytes)
+{
+	return b->room / 2 / (2 * bytes + 1024);
+}
+
+static int fill_socket(const struct bench *b, uint32_t bytes, uint32_t segments, uint32_t count)
+{
+	static const uint8_t datagram[2048];
+	struct weft_sender *sender = NULL;
+	bool ok;
+
+	if (weft_sender_open(b->place, segments, &sender))
+		return -EIO;
+	for (uint32_t i = 0; i < count; i++)
+		weft_sender_put(sender, datagram, bytes);
+	weft_sender_flush(sender);
+	ok = weft_sender_counters(sender)->datagrams == count;
+	weft_sender_close(sender);
+	return ok ? 0 : -EIO;
+}
+
+/* ---- A round ---- */
+
+/* From the first to the last that was received. */
+struct drain {
+	uint64_t first_ns, last_ns;
+	uint64_t datagrams;
+};
+
+static uint32_t receive_bare(const struct bench *b, int fd, uint32_t bytes, uint32_t messages)
+{
+	static uint8_t control[MESSAGES][CONTROL_BYTES];
+	struct mmsghdr head[MESSAGES];
+	struct iovec piece[MESSAGES];
+	uint32_t datagrams = 0;
+	int came;
+
+	for (uint32_t i = 0; i < messages; i++) {
+		piece[i] = (struct iovec){b->messages + (size_t)i * MESSAGE_STRIDE, MESSAGE_BYTES};
+		head[i].msg_hdr = (struct msghdr){.msg_iov = &piece[i],
+						  .msg_iovlen = 1,
+						  .msg_control = control[i],
+						  .msg_controllen = CONTROL_BYTES};
+	}
+	came = recvmmsg(fd, head, messages, 0, NULL);
+	for (int i = 0; i < came; i++)
+		datagrams += head[i].msg_len / bytes;
+	return datagrams;
+}
+
+static int drain_bare(const struct bench *b, uint32_t bytes, uint32_t segments, uint32_t count,
+		      struct drain *d)
+{
+	int fd = open_bare(b), err = fd < 0 ? -errno : 0;
+	struct pollfd more = {.fd = fd, .events = POLLIN};
+
+	if (!err)
+		err = fill_socket(b, bytes, segments, count);
+	while (!err && d->datagrams < count && poll(&more, 1, SILENCE_MS) == 1) {
+		d->datagrams +=
+			receive_bare(b, fd, bytes, segments > 1 ? MESSAGES_JOINED : MESSAGES);
+		d->last_ns = weft_clock_now_ns();
+		if (!d->first_ns)
+			d->first_ns = d->last_ns;
+	}
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+static void take_buffers(struct weft_stream *stream, uint32_t count, struct drain *d)
+{
+	struct weft_stream_event event;
+
+	while (d->datagrams < count && !weft_stream_wait(stream, &event, SILENCE_MS)) {
+		if (!d->first_ns)
+			d->first_ns = event.first_ns;
+		d->last_ns = event.last_ns;
+		d->datagrams += event.datagrams;
+		weft_stream_give_back(stream, 0, event.buffer, event.generation);
+	}
+}
+
+static int drain_stream(const struct bench *b, enum way way, uint32_t bytes, uint32_t segments,
+			uint32_t count, struct drain *d)
+{
+	const struct weft_stream_source source = {
+		.from = b->place, .id = -1, .socket_bytes = b->socket_bytes};
+	struct weft_stream_list list = {.buffers = BUFFERS,
+					.bytes = BUFFER_BYTES,
+					.timeout_ns = 10000000,
+					.memory = b->memory};
+	struct weft_stream *stream;
+	int err;
+
+	if (way != PACKED) {
+		list.slots = BUFFER_BYTES / PLACE_BYTES;
+		list.slot_bytes = PLACE_BYTES;
+	}
+	if (way == STAMPS)
+		list.flags = WEFT_STREAM_STAMPS;
+	err = weft_stream_open(0, &stream);
+	if (err)
+		return err;
+	err = weft_stream_register(stream, &list, NULL, NULL);
+	if (!err)
+		err = weft_stream_bind(stream, &source, NULL);
+	if (!err)
+		err = fill_socket(b, bytes, segments, count);
+	if (!err)
+		err = weft_stream_start(stream);
+	if (!err)
+		take_buffers(stream, count, d);
+	weft_stream_close(stream);
+	return err;
+}
+
+/* Datagrams a second, or 0: what waited did not all come. */
+static int run_round(const struct bench *b, enum way way, uint32_t bytes, uint32_t segments,
+		     uint64_t *rate)
+{
+	uint32_t count = count_fitting(b, bytes);
+	struct drain d = {0};
+	int err = way == BARE ? drain_bare(b, bytes, segments, count, &d)
+			      : drain_stream(b, way, bytes, segments, count, &d);
+
+	if (!err && (d.datagrams != count || d.last_ns <= d.first_ns))
+		err = -ENODATA;
+	if (!err)
+		*rate = count * 1000000000ull / (d.last_ns - d.first_ns);
+	return err;
+}
+
+/* ---- Rounds ---- */
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+static uint64_t median(uint64_t *value, uint32_t count)
+{
+	qsort(value, count, sizeof(*value), by_size);
+	return value[count / 2];
+}
+
+static bool report_way(struct weft_report *r, enum way way, uint32_t bytes, uint32_t segments,
+		       uint64_t rate, uint64_t beside)
+{
+	uint64_t percent = beside ? (100 * rate + beside / 2) / beside : 0;
+	bool held = percent >= ways[way].bound_percent;
+
+	weft_report_row(r);
+	weft_report_number(r, bytes);
+	weft_report_number(r, segments);
+	weft_report_text(r, ways[way].name);
+	weft_report_number(r, rate);
+	weft_report_number(r, rate * bytes / 1000000);
+	weft_report_text(r, ways[ways[way].beside].name);
+	weft_report_number(r, percent);
+	weft_report_number(r, ways[way].bound_percent);
+	weft_report_flag(r, held);
+	return held;
+}
+
+/* The first round warms caches and memory, and does not count. */
+static int measure_flow(const struct bench *b, struct weft_report *r, uint32_t bytes,
+			uint32_t segments, bool *held)
+{
+	uint64_t rate[WAYS][ROUNDS_MOST + 1], middle[WAYS];
+
+	for (uint32_t round = 0; round <= b->rounds; round++)
+		for (enum way way = 0; way < WAYS; way++) {
+			int err = run_round(b, way, bytes, segments, &rate[way][round]);
+
+			if (err)
+				return weft_stream_fail("bench", ways[way].name, strerror(-err));
+		}
+	for (enum way way = 0; way < WAYS; way++)
+		middle[way] = median(rate[way] + 1, b->rounds);
+	for (enum way way = 0; way < WAYS; way++)
+		*held &= report_way(r, way, bytes, segments, middle[way], middle[ways[way].beside]);
+	return 0;
+}
+
+static int measure_flows(const struct bench *b)
+{
+	static const struct weft_column columns[] = {
+		{"bytes", WEFT_COLUMN_NUMBER},	 {"segments", WEFT_COLUMN_NUMBER},
+		{"into", WEFT_COLUMN_TEXT},	 {"datagrams_s", WEFT_COLUMN_NUMBER},
+		{"mb_s", WEFT_COLUMN_NUMBER},	 {"beside", WEFT_COLUMN_TEXT},
+		{"percent", WEFT_COLUMN_NUMBER}, {"bound_percent", WEFT_COLUMN_NUMBER},
+		{"held", WEFT_COLUMN_FLAG},	 {NULL},
+	};
+	struct weft_report r;
+	bool held = true;
+	int status = 0;
+
+	weft_report_begin(&r, b->json);
+	weft_report_section(&r, "reception", false, columns);
+	for (size_t i = 0; i < sizeof(flows) / sizeof(*flows) && !status; i++)
+		status = measure_flow(b, &r, flows[i].bytes, flows[i].segments, &held);
+	weft_report_end(&r);
+	return status || !held;
+}
+
+static uint8_t *map_touched(size_t bytes)
+{
+	uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+int weft_stream_bench(int argc, char **argv)
+{
+	struct bench b = {.rounds = 7, .socket_bytes = SOCKET_BYTES};
+	int status = weft_stream_options(argc, argv, words, take_bench_word, &b);
+
+	if (status)
+		return status;
+	b.memory = map_touched((size_t)BUFFERS * BUFFER_BYTES);
+	b.messages = map_touched((size_t)MESSAGES * MESSAGE_STRIDE);
+	if (!b.memory || !b.messages)
+		return weft_stream_fail("bench", "buffers", strerror(ENOMEM));
+	status = choose_port(&b);
+	if (status)
+		return status;
+	return measure_flows(&b);
+}
