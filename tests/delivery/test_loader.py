@@ -98,7 +98,8 @@ def test_no_constructor_with_effects(delivery):
 
 
 def test_no_descriptor_and_no_file_left(delivery):
-    script = 'ls /proc/self/fd /dev/shm'
+    # Pools of tests that run beside this one come and go.
+    script = 'ls /proc/self/fd; ls /dev/shm | grep -v ^weft-test-'
     assert delivery.run('sh', '-c', script).stdout == delivery.plain('sh', '-c', script).stdout
 
 
