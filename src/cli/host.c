@@ -56,10 +56,9 @@ static int fail_of_host(const char *verb, const char *where, const char *why, in
 static int show_hosts(const char *path, bool json)
 {
 	static const char *const states[] = {
-		[WEFT_HOST_NEVER] = "never",
-		[WEFT_HOST_EMPTY] = "empty",
-		[WEFT_HOST_UP] = "up",
-		[WEFT_HOST_SILENT] = "silent",
+		[WEFT_HOST_NEVER] = "never",	 [WEFT_HOST_EMPTY] = "empty",
+		[WEFT_HOST_UP] = "up",		 [WEFT_HOST_SILENT] = "silent",
+		[WEFT_HOST_EVICTED] = "evicted",
 	};
 	struct weft_view_host host[WEFT_HOSTS];
 	char where[PATH_MAX] = "";

@@ -19,12 +19,16 @@
 const char weft_pool_usage[] =
 	"Usage: weft pool [list] [--json]\n"
 	"       weft pool rm | recover [--pool PATH]\n"
+	"       weft pool evict HOST --yes [--pool PATH]\n"
 	"       weft pool create shm:PATH | pci:ADDRESS --hosts NUMBER [--bytes NUMBER] [--silence "
 	"MS]\n\n"
 	"  list     the pools in /dev/shm and $WEFT_POOL that you may read\n"
 	"  rm       remove a pool that nobody uses\n"
 	"  recover  give back what dead programs have left in a pool; programs that join do so, "
 	"too\n"
+	"  evict    say that a silent host does not go on, so that what is kept for it is free: "
+	"its machine must be off, or\n"
+	"           what its programs still write damages others; --yes says that it is\n"
 	"  create   make a pool of several hosts in a file, or in BAR 2 of a PCIe device: "
 	"$WEFT_HOST says which of them a "
 	"program is\n"
@@ -132,6 +136,42 @@ static int recover(const char *path)
 	return 0;
 }
 
+static int evict(int argc, char **argv)
+{
+	const char *path = NULL, *number = NULL, *why;
+	bool is_off = false;
+	char where[PATH_MAX], *end = NULL;
+	struct weft_pool *pool;
+	unsigned long host;
+	int err;
+
+	for (int i = 2; i < argc; i++) {
+		if (weft_main_pool_option(argc, argv, &i, &path))
+			continue;
+		if (!strcmp(argv[i], "--yes"))
+			is_off = true;
+		else if (!number && argv[i][0] >= '0' && argv[i][0] <= '9')
+			number = argv[i];
+		else
+			return weft_main_usage_error("pool", "evict knows no '%s'", argv[i]);
+	}
+	host = number ? strtoul(number, &end, 10) : 0;
+	if (!number || *end || host >= UINT32_MAX)
+		return weft_main_usage_error("pool", "evict wants '%s'", "HOST --yes");
+	if (!is_off)
+		return weft_main_usage_error(
+			"pool", "the machine must be off: if it is, say so by '%s'", "--yes");
+	why = "the pool has one host: that of several is shm:PATH or pci:ADDRESS";
+	if (weft_pool_is_made_by_use(path))
+		return fail("evict", path ?: getenv("WEFT_POOL") ?: "the user's own", why, -EINVAL);
+	err = weft_pool_get(path, &pool, where, &why);
+	if (!err) {
+		err = weft_pool_evict(pool, (uint32_t)host, &why);
+		weft_pool_put(pool);
+	}
+	return err ? fail("evict", where, why, err) : 0;
+}
+
 /* A number behind an option, at argv[*i]. */
 static bool number_option(int argc, char **argv, int *i, const char *name, uint64_t *value)
 {
@@ -178,6 +218,8 @@ int weft_pool_main(int argc, char **argv)
 
 	if (!strcmp(verb, "create"))
 		return create_pool(argc, argv);
+	if (!strcmp(verb, "evict"))
+		return evict(argc, argv);
 	for (int i = argc > 1 && argv[1][0] != '-' ? 2 : 1; i < argc; i++) {
 		if (strcmp(verb, "list") && weft_main_pool_option(argc, argv, &i, &path))
 			continue;

@@ -38,7 +38,8 @@ static bool read_line(struct weft_pool *pool, const uint8_t *gid, struct weft_da
 	uint64_t conn, rq_off, ring_off;
 	bool found;
 
-	pool->calls->use(pool, t->grant.member);
+	if (!pool->calls->use(pool, t->grant.member))
+		return false;
 	/* acquire: pairs with the release in publish_qp (qp.c) */
 	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	rq_off = slot->rq_off;

@@ -135,6 +135,9 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 bool weft_nic_faults(struct weft_nic *nic);
 /* All queue pairs are to go that way at the next look: the pool is not this process's any more. */
 void weft_nic_lose_all(struct weft_nic *nic);
+/* A host has gone: all that are connected see whether their peer is there. Some may be at work: then true, and it is
+ * to be called again. */
+bool weft_nic_look_anew(struct weft_nic *nic);
 
 /* The helper was signalled: armings that were claimed by producers that cannot tell the channel. */
 void weft_nic_events(struct weft_nic *nic);

@@ -615,6 +615,43 @@ void weft_nic_lose_all(struct weft_nic *nic)
 	weft_unlock(&nic->lock, false);
 }
 
+#define ANEW_TRIES 10000u
+
+/* A thread that posts without a pause has the lock nearly always; one that is in the middle of a long request may need us
+ * to go on. */
+static bool try_for_long(struct weft_nic *nic, struct weft_lock *lock)
+{
+	for (uint32_t i = 0; i < ANEW_TRIES; i++)
+		if (weft_trylock(nic, lock))
+			return true;
+	return false;
+}
+
+bool weft_nic_look_anew(struct weft_nic *nic)
+{
+	bool left = false;
+
+	/* the same lock, for the same reason */
+	weft_lock(nic, &nic->lock, 0);
+	for (uint32_t i = 0; i < qps_end(nic); i++) {
+		struct weft_qp *qp = nth(nic, i);
+
+		if (!qp)
+			continue;
+		if (!try_for_long(nic, &qp->lock)) {
+			left = true;
+			continue;
+		}
+		if (qp->under_way)
+			left = true;
+		else if (qp->transport && qp->transport->look_anew)
+			qp->transport->look_anew(qp);
+		weft_unlock(&qp->lock, false);
+	}
+	weft_unlock(&nic->lock, false);
+	return left;
+}
+
 bool weft_nic_faults(struct weft_nic *nic)
 {
 	bool left = false;

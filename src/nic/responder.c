@@ -183,7 +183,8 @@ bool weft_responder_read(struct weft_responder *to)
 	uint64_t conn, rq_off, ring_off;
 	uint32_t rq_size, rq_stride, expected;
 
-	pool->calls->use(pool, named);
+	if (!pool->calls->use(pool, named))
+		return false;
 	/* acquire: pairs with the release in publish_qp (qp.c) */
 	conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
 	rq_off = slot->rq_off;

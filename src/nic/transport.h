@@ -63,6 +63,9 @@ struct weft_transport {
 	void (*abort)(struct weft_qp *qp);
 	/* Whether the peer found this queue pair at fault, and with which event. */
 	bool (*is_blamed)(struct weft_qp *qp, enum weft_event *event);
+	/* NULL: nothing to do. A host may have gone: before the next request it is seen anew whether the peer is there.
+	 * Nothing is under way. */
+	void (*look_anew)(struct weft_qp *qp);
 	/* The rest only of transports that answer WEFT_UNDER_WAY; the position of a request is
 	 * weft_sq_next_issue() when it begins. Calls weft_sq_end for those that have ended. When to
 	 * look again, in ns from now; UINT64_MAX: weft_nic_kick will be called. Behind an error of

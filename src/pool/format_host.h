@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a host tells the others, in a page of its own that only members of it write, but for `asked`. Writers:
+ * What a host tells the others, in a page of its own that only members of it write, but for `asked` and `evicted`. Writers:
  * as in format.h, [O] being any member of that host. In a pool of one host nothing looks here.
  *
  * Ending a right where others may use it:
@@ -16,6 +16,7 @@
  * `answered` of it      | any helper there      | to the sequence in    | after a barrier on that host's members, and when none of
  *                       |                       | `quiesce`, as read    | its busy lines names the owner
  * `answered_qp` of it   | any helper there      | to `quiesce`, as read | the same, when none names that queue pair of the owner
+ * `evicted` of it       | `weft pool evict`     | to `life`, as read    | stands in for all answers of that life
  *
  * Stale values. An owner that reads an old `uses` has ended the right before its fence, so that the executor, whose
  * fence comes later, reads the end. Two helpers may store an older answer after a newer one: the asker waits on, and
@@ -42,6 +43,8 @@ struct weft_pool_host {
 	_Alignas(WEFT_PAGE) _Atomic uint64_t life;
 	_Atomic uint64_t beat; /* [O] changes while a member of it goes on */
 	_Atomic uint64_t home; /* [O] `id` of its home; stored before `life` */
+	_Atomic uint64_t
+		evicted; /* [*] the life of which somebody has said that it is over for good */
 	char name
 		[WEFT_HOST_NAME]; /* [O] of the machine, for people; ends with a zero unless it is longer */
 	_Alignas(WEFT_LINE) _Atomic uint32_t asked; /* [*] 1, [O] a helper: 0 */

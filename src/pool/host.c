@@ -55,6 +55,27 @@ static bool is_ours(const struct weft_attachment *a)
 	       a->pool.home->id;
 }
 
+/* The life that our home is in has been given up for us. */
+static bool is_evicted(const struct weft_attachment *a)
+{
+	return atomic_load_explicit(&a->hosts->at[a->pool.host].evicted, memory_order_relaxed) ==
+	       a->pool.home->life;
+}
+
+static bool any_of_ours_lives(struct weft_attachment *a)
+{
+	struct weft_slice used = weft_members_of(&a->pool, a->pool.host);
+
+	for (uint32_t i = used.first; i < used.end; i++) {
+		const struct weft_pool_member *m = weft_pool_member(&a->pool, (uint16_t)i);
+
+		if (m && atomic_load_explicit(&m->incarnation, memory_order_relaxed) &&
+		    a->on->lives(a->backed, (uint16_t)i))
+			return true;
+	}
+	return false;
+}
+
 /* The home's lock is held. Its members, that have died with the last home, are recovered as any are. Nobody beats
  * in the life `heard`. */
 static int begin_life(struct weft_attachment *a, uint64_t heard)
@@ -63,8 +84,12 @@ static int begin_life(struct weft_attachment *a, uint64_t heard)
 	struct weft_pool_home *home = a->pool.home;
 	uint64_t life = atomic_load_explicit(&h->life, memory_order_acquire);
 
-	if (home->life)
-		return home->life == life && is_ours(a) ? 0 : -EBUSY;
+	if (home->life && (home->life != life || !is_ours(a)))
+		return -EBUSY;
+	if (home->life && !is_evicted(a))
+		return 0;
+	if (home->life && any_of_ours_lives(a))
+		return -ESTALE;
 	if (life != heard)
 		return -EBUSY;
 	if (getrandom(&home->id, sizeof(home->id), 0) != sizeof(home->id))
@@ -109,6 +134,9 @@ static int arrive_as(struct weft_attachment *a, const char **why)
 	err = begin_life(a, life);
 	if (err == -EBUSY)
 		*why = name_taker(a);
+	if (err == -ESTALE)
+		*why = "this host was evicted: it comes again when its programs have ended";
+	err = err == -ESTALE ? -EBUSY : err;
 	weft_leave(a, key);
 	return err;
 }
@@ -146,23 +174,6 @@ void weft_host_end(struct weft_attachment *a)
 
 /* ---- Going on ---- */
 
-bool weft_host_is_silent(struct weft_attachment *a, uint32_t host)
-{
-	struct weft_hosts *hosts = a->hosts;
-	uint64_t now_ns = weft_clock_now_ns();
-	uint64_t beat = atomic_load_explicit(&hosts->at[host].beat, memory_order_relaxed);
-	bool silent;
-
-	pthread_mutex_lock(&hosts->mutex);
-	if (hosts->seen[host].beat != beat || !hosts->seen[host].since_ns) {
-		hosts->seen[host].beat = beat;
-		hosts->seen[host].since_ns = now_ns;
-	}
-	silent = now_ns - hosts->seen[host].since_ns > hosts->silence_ns;
-	pthread_mutex_unlock(&hosts->mutex);
-	return silent;
-}
-
 static void beat(struct weft_attachment *a)
 {
 	_Atomic uint64_t *beat = &a->hosts->at[a->pool.host].beat;
@@ -180,13 +191,13 @@ void weft_host_heard(struct weft_attachment *a)
 	atomic_store_explicit(&a->hosts->nap_ns, NAP_LEAST_NS, memory_order_relaxed);
 }
 
-/* Another machine has our number: that it came while we stood still, or at the same time, was not to be seen. */
-static void give_up_number(struct weft_attachment *a)
+/* Another machine has our number: that it came while we stood still, or at the same time, was not to be seen. Or we
+ * stood still, and were evicted. */
+static void give_up_number(struct weft_attachment *a, const char *why)
 {
 	if (!atomic_exchange_explicit(&a->hosts->displaced, true, memory_order_relaxed))
 		fprintf(stderr,
-			"weft: another home is host %u of %s now: the queue pairs of this process "
-			"fail\n",
+			"weft: %s host %u of %s now: the queue pairs of this process fail\n", why,
 			a->pool.host, a->path);
 }
 
@@ -203,10 +214,11 @@ void weft_host_tick(struct weft_attachment *a)
 	bool owes;
 
 	/* neither beats nor answers are ours to give then */
-	if (!is_ours(a)) {
-		give_up_number(a);
+	if (!is_ours(a) || is_evicted(a)) {
+		give_up_number(a, is_ours(a) ? "evicted is" : "another home is");
 		return;
 	}
+	weft_silence_look(a);
 	owes = atomic_exchange_explicit(&a->hosts->owes, false, memory_order_relaxed);
 	beat(a);
 	/* acquire: pairs with the release in ask_hosts (quiesce.c) */
@@ -235,18 +247,18 @@ int64_t weft_host_nap(struct weft_attachment *a, int64_t timeout_ns)
 
 /* ---- Using what is another host's ---- */
 
-void weft_pool_use(struct weft_pool *pool, uint16_t member)
+bool weft_pool_use(struct weft_pool *pool, uint16_t member)
 {
-	const struct weft_attachment *a = weft_attachment(pool);
+	struct weft_attachment *a = weft_attachment(pool);
 	const struct weft_pool_member *m;
 	_Atomic uint64_t *uses;
 	uint64_t incarnation, known;
 
 	if (!a->hosts || weft_is_near(pool, member))
-		return;
+		return true;
 	m = weft_pool_member(pool, member);
 	if (!m)
-		return;
+		return true;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
 	uses = &a->hosts->at[pool->host].uses[member];
 	known = atomic_load_explicit(uses, memory_order_relaxed);
@@ -258,4 +270,5 @@ void weft_pool_use(struct weft_pool *pool, uint16_t member)
 	WEFT_STEP(host_used);
 	/* pairs with the fence in weft_quiesce_ask: it sees this, or we see what it has ended */
 	atomic_thread_fence(memory_order_seq_cst);
+	return !weft_host_is_silent(a, weft_host_of(pool, member));
 }

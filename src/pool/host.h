@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Hosts of a pool that has several: coming, beating, and what this process makes of the others (host.c); asking them
+ * Hosts of a pool that has several: coming and beating (host.c); what this process makes of the others (silence.c); asking them
  * whether anybody there is still at a member, and answering (quiesce.c). In a pool of one host, whose
  * attachment has no `hosts`, none of these is called but the first two of quiesce.c, which then do nothing.
  *
@@ -17,15 +17,19 @@
 struct weft_hosts {
 	struct weft_pool_host *at; /* by number */
 	uint64_t silence_ns;
-	pthread_mutex_t mutex; /* guards the next: what was seen of each, and since when */
-	struct {
-		uint64_t beat, since_ns;
+	pthread_mutex_t
+		mutex; /* guards the next: what was seen of each, since when, and at which look */
+	struct weft_heard {
+		uint64_t beat, since_ns, looked_ns;
 	} seen[WEFT_HOSTS];
-	pthread_mutex_t asking;	   /* held by the thread that asks for this member */
-	_Atomic bool owes;	   /* an answer waits for an executor here */
-	_Atomic bool displaced;	   /* another home has our number */
-	_Atomic uint64_t nap_ns;   /* the helper's next sleep, at most */
-	_Atomic uint64_t heard_ns; /* when another host last wanted something */
+	pthread_mutex_t asking; /* held by the thread that asks for this member */
+	_Atomic bool owes;	/* an answer waits for an executor here */
+	_Atomic bool displaced; /* another home has our number, or we were evicted */
+	_Atomic bool lost; /* a host has fallen silent, and nobody here has asked for that yet */
+	_Atomic uint64_t silent;    /* a bit a host: at the last look at all */
+	_Atomic uint64_t looked_ns; /* when that was */
+	_Atomic uint64_t nap_ns;    /* the helper's next sleep, at most */
+	_Atomic uint64_t heard_ns;  /* when another host last wanted something */
 };
 
 /* The pool is mapped, and its slices are known. 0; -EBUSY (another home has that number, and lives), -ENOMEM, -EIO,
@@ -37,8 +41,13 @@ void weft_host_end(struct weft_attachment *a);
 /* Printable. */
 void weft_host_name(const struct weft_pool_host *h, char name[WEFT_HOST_NAME + 1]);
 
-/* Whether the beat of that host has stood still for the pool's time, as far as this process has looked. */
+/* silence.c: whether the beat of that host has stood still for the pool's time, as far as this process has looked: it
+ * begins anew if it has not for half of that. */
 bool weft_host_is_silent(struct weft_attachment *a, uint32_t host);
+/* Whether somebody has said that its present life is over; then it is silent, too. */
+bool weft_host_is_evicted(const struct weft_attachment *a, uint32_t host);
+/* Looks at all of them, if nobody here has of late. */
+void weft_silence_look(struct weft_attachment *a);
 /* Beats, if nobody of this host has of late, and answers. Whatever waits for another host calls it. */
 void weft_host_tick(struct weft_attachment *a);
 /* How long the helper may sleep before it looks for what other hosts want: timeout_ns, or less. */

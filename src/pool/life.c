@@ -29,9 +29,10 @@ bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnati
 		return false;
 	if (member == pool->me)
 		return true;
-	/* its own host buries it */
+	/* its own host buries it, which may have to wait for another's answer */
 	if (a->hosts && !weft_is_near(pool, member))
-		return !weft_host_is_silent(a, weft_host_of(pool, member));
+		return !atomic_load_explicit(&m->leaves, memory_order_relaxed) &&
+		       !weft_host_is_silent(a, weft_host_of(pool, member));
 	return a->on->lives(a->backed, member);
 }
 

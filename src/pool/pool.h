@@ -198,8 +198,8 @@ bool weft_pool_visit_holds(struct weft_pool *pool, uint16_t member, uint64_t inc
 /* The first member from `from` on whose number was ever used; WEFT_MEMBERS: there is none. */
 uint16_t weft_pool_next(const struct weft_pool *pool, uint16_t from);
 /* Before entries of that member are read, or what it has in segments: if it is another host's, it learns that this
- * host uses it. */
-void weft_pool_use(struct weft_pool *pool, uint16_t member);
+ * host uses it. False: that host is silent. */
+bool weft_pool_use(struct weft_pool *pool, uint16_t member);
 /* A member's page, mapped; NULL if that number was never used. */
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t member);
 /* What only its host sees of a member, mapped; NULL if that number was never used, or is another host's. */
@@ -233,8 +233,13 @@ void weft_pool_alarm(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off,
 
 /* Whether other hosts use the pool: its helpers must wake by themselves. */
 bool weft_pool_has_hosts(const struct weft_pool *pool);
-/* Whether another machine has become this one's host, so that the pool is no longer ours to use. */
+/* Whether another machine has become this one's host, or this one was evicted: the pool is no longer ours to use. */
 bool weft_pool_is_displaced(const struct weft_pool *pool);
+/* Whether a host has fallen silent since this was last asked. */
+bool weft_pool_has_lost_host(struct weft_pool *pool);
+/* Says that a silent host does not go on: what is kept for it is given back. -EINVAL (there is none to evict), -EBUSY
+ * (it beats); *why. Takes as long as the pool's silence, or twice that. */
+int weft_pool_evict(struct weft_pool *pool, uint32_t host, const char **why);
 /* The helper's sleep; returns when signalled, or after timeout_ns (negative: never). */
 void weft_pool_sleep(struct weft_pool *pool, int64_t timeout_ns);
 /* The helper: was it signalled for this since it last asked? */
@@ -277,7 +282,7 @@ struct weft_pool_calls {
 	void (*share_lock)(struct weft_pool *pool);
 	void (*share_unlock)(struct weft_pool *pool);
 
-	void (*use)(struct weft_pool *pool, uint16_t member);
+	bool (*use)(struct weft_pool *pool, uint16_t member);
 	uint16_t (*next)(const struct weft_pool *pool, uint16_t from);
 	struct weft_pool_member *(*member)(struct weft_pool *pool, uint16_t member);
 	struct weft_pool_near *(*near)(struct weft_pool *pool, uint16_t member);

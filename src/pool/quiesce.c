@@ -51,7 +51,8 @@ static bool has_answered(const struct question *q, uint32_t host)
 	const struct weft_pool_host *h = &q->a->hosts->at[host];
 
 	/* acquire: pairs with the release in answer_one: what executors there stored is seen */
-	return atomic_load_explicit(&h->answered[q->member], memory_order_acquire) >=
+	return weft_host_is_evicted(q->a, host) ||
+	       atomic_load_explicit(&h->answered[q->member], memory_order_acquire) >=
 		       WEFT_QUIESCE_SEQUENCE(q->word) ||
 	       /* acquire: the same */
 	       atomic_load_explicit(&h->answered_qp[q->member], memory_order_acquire) == q->word;
@@ -116,6 +117,7 @@ int weft_quiesce_ask(struct weft_attachment *a, uint16_t member, uint32_t qp, ui
 	/* pairs with the fences in weft_pool_use and weft_host_tick */
 	atomic_thread_fence(memory_order_seq_cst);
 	q.waits = users(&q);
+	drop_answered(&q);
 	if (q.waits)
 		wait_for_answers(&q, patience_ns);
 	pthread_mutex_unlock(&a->hosts->asking);
@@ -143,6 +145,7 @@ bool weft_quiesce_waits(struct weft_attachment *a, uint32_t host, uint64_t life,
 
 	/* what its next life finds it has not got */
 	if (atomic_load_explicit(&h->life, memory_order_acquire) != life ||
+	    weft_host_is_evicted(a, host) ||
 	    atomic_load_explicit(&h->answered[a->pool.me], memory_order_acquire) >= sequence)
 		return false;
 	/* the helper that was to answer may have died since */

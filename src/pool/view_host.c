@@ -62,7 +62,9 @@ static bool read_host(const struct look *l, uint32_t i)
 			weft_host_name(raw, h->name);
 		h->members = members_of_host(l, i);
 		if (h->life)
-			h->state = h->members ? WEFT_HOST_SILENT : WEFT_HOST_EMPTY;
+			h->state = h->life == raw->evicted ? WEFT_HOST_EVICTED
+				   : h->members		   ? WEFT_HOST_SILENT
+							   : WEFT_HOST_EMPTY;
 	}
 	free(raw);
 	return is_read;

@@ -9,10 +9,11 @@
 #include "pool/format_host.h"
 
 enum weft_view_host_state {
-	WEFT_HOST_NEVER,  /* it has not come yet */
-	WEFT_HOST_EMPTY,  /* no program of it is there: it answers nobody */
-	WEFT_HOST_UP,	  /* it beats */
-	WEFT_HOST_SILENT, /* it has members, and has not beaten for the pool's silence */
+	WEFT_HOST_NEVER,   /* it has not come yet */
+	WEFT_HOST_EMPTY,   /* no program of it is there: it answers nobody */
+	WEFT_HOST_UP,	   /* it beats */
+	WEFT_HOST_SILENT,  /* it has members, and has not beaten for the pool's silence */
+	WEFT_HOST_EVICTED, /* somebody has said that its life is over, and it has not come again */
 };
 
 struct weft_view_host {

@@ -71,20 +71,24 @@ static uint64_t serve(uint64_t due_ns, bool called)
  * those whose memory they may still touch. When the next look is due. */
 static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 {
+	static bool looks_anew; /* some queue pairs have yet to */
 	const struct weft_nic *nic = &weft_process_nic;
 	uint64_t now_ns, due_ns;
 
 	if (!atomic_load_explicit(&nic->nconnected, memory_order_relaxed) &&
 	    !atomic_load_explicit(&nic->pool->nretired, memory_order_relaxed))
 		return UINT64_MAX;
-	due_ns = *watched_ns + (atomic_load_explicit(&nic->nwaiting, memory_order_relaxed)
-					? WATCH_WAITING_NS
-					: WATCH_NS);
+	due_ns = *watched_ns +
+		 (looks_anew || atomic_load_explicit(&nic->nwaiting, memory_order_relaxed)
+			  ? WATCH_WAITING_NS
+			  : WATCH_NS);
 	now_ns = weft_clock_now_ns();
 	if (now_ns < due_ns)
 		return due_ns;
 	if (weft_pool_watch(weft_process.pool))
 		*look_due_ns = 0;
+	looks_anew |= weft_pool_has_lost_host(weft_process.pool);
+	looks_anew = looks_anew && weft_nic_look_anew(&weft_process_nic);
 	weft_srq_recover(&weft_process_nic);
 	if (atomic_load_explicit(&nic->nhanded, memory_order_relaxed))
 		weft_nic_faults(&weft_process_nic);

@@ -15,10 +15,11 @@ static char path[sizeof(folder) + 8];
 static int make_hosts(void)
 {
 	char line[256], name[sizeof(path) + 4];
+	const char *silence = getenv("WEFT_TEST_SILENCE");
 
 	snprintf(name, sizeof(name), "shm:%s", path);
-	snprintf(line, sizeof(line), "'%s' pool create %s --hosts 2", getenv("WEFT_TEST_HOSTS"),
-		 name);
+	snprintf(line, sizeof(line), "'%s' pool create %s --hosts 2 --silence %s",
+		 getenv("WEFT_TEST_HOSTS"), name, silence ? silence : "3000");
 	return system(line) || setenv("WEFT_POOL", name, 1) || setenv("WEFT_HOST", "0", 1);
 }
 

@@ -16,6 +16,8 @@
 #include "pool/clock.h"
 #include "pool/format.h"
 #include "pool/format_home.h"
+#include "pool/format_qp.h"
+#include "pool/format_region.h"
 
 #define BYTES (1ull << 30)
 #define TRIES 5 /* of a verb that needs the other host, as in test_quiesce.c */
@@ -51,23 +53,40 @@ static void end_rights(struct weft_pool *pool, struct other_page *page)
 	usleep(1000);
 }
 
+/* Entries as others see them. */
+static void open_entries(struct weft_pool *pool, struct other_page *page)
+{
+	if (weft_pool_take_qp(pool, &page->qp) || weft_pool_take_mr(pool, &page->mr)) {
+		atomic_store(&page->failed, true);
+		return;
+	}
+	atomic_store(&pool->qps[page->qp].conn, 5ull << 32);
+	atomic_store(&pool->qps[page->qp].qpn, page->qp);
+	atomic_store(&pool->mrs[page->mr].id, 5ull << 32 | (page->mr + 1));
+}
+
 static void act(struct weft_pool *pool, struct other_page *page, struct weft_caller *caller)
 {
 	enum other_does does = atomic_load(&page->does), did = atomic_load(&page->doing);
-	uint64_t off;
 
 	if (does == did) {
 		if (does == OTHER_REVOKES)
 			end_rights(pool, page);
+		if (does == OTHER_BURIES)
+			weft_pool_watch(pool);
+		atomic_store(&page->displaced, weft_pool_is_displaced(pool));
 		usleep(500);
 		return;
 	}
 	atomic_store(&caller->line->busy, 1ull << WEFT_BUSY_BITS);
 	if (does == OTHER_USES || does == OTHER_EXECUTES)
-		weft_pool_use(pool, 0);
+		weft_pool_use(pool, page->at);
 	if (does == OTHER_EXECUTES)
-		atomic_store(&caller->line->busy, (2ull << WEFT_BUSY_BITS) + weft_busy_at(0, 7));
-	if (does == OTHER_LEASES && weft_pool_extent_alloc(pool, WEFT_PAGE, &off))
+		atomic_store(&caller->line->busy,
+			     (2ull << WEFT_BUSY_BITS) + weft_busy_at(page->at, 7));
+	if (does == OTHER_OPENS)
+		open_entries(pool, page);
+	if (does == OTHER_LEASES && weft_pool_extent_alloc(pool, WEFT_PAGE, &page->off))
 		atomic_store(&page->failed, true);
 	atomic_store(&page->doing, does);
 }
@@ -76,11 +95,12 @@ static _Noreturn void run(struct other_page *page)
 {
 	struct weft_caller caller;
 	struct weft_pool *pool;
-	char where[PATH_MAX];
+	char where[PATH_MAX], number[16];
 	pthread_t helper;
 	const char *why;
 
-	setenv("WEFT_HOST", "1", 1);
+	snprintf(number, sizeof(number), "%u", page->host);
+	setenv("WEFT_HOST", number, 1);
 	weft_pool_forget(); /* what the parent had joined */
 	if (weft_pool_get(path, &pool, where, &why)) {
 		fprintf(stderr, "%s: %s\n", where, why);
@@ -98,14 +118,14 @@ static _Noreturn void run(struct other_page *page)
 
 /* ---- In the test ---- */
 
-struct weft_pool *other_pool(uint32_t silence_ms)
+struct weft_pool *other_pool(uint32_t hosts, uint32_t silence_ms)
 {
 	struct weft_pool *pool;
 	char where[PATH_MAX];
 	const char *why;
 
 	snprintf(path, sizeof(path), "shm:/dev/shm/weft-test-hosts-%d", getpid());
-	assert_int_equal(weft_pool_create(path, 2, BYTES, silence_ms, &why), 0);
+	assert_int_equal(weft_pool_create(path, hosts, BYTES, silence_ms, &why), 0);
 	setenv("WEFT_HOST", "0", 1);
 	if (weft_pool_get(path, &pool, where, &why))
 		fail_msg("%s: %s", where, why);
@@ -121,12 +141,13 @@ void other_end(struct weft_pool *pool)
 	assert_int_equal(weft_pool_remove(path, &why), 0);
 }
 
-struct other other_start(void)
+struct other other_start(uint32_t host)
 {
 	struct other o = {.page = mmap(NULL, WEFT_PAGE, PROT_READ | PROT_WRITE,
 				       MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
 
 	assert_ptr_not_equal(o.page, MAP_FAILED);
+	o.page->host = host;
 	atomic_store(&o.page->doing, OTHER_LEASES); /* as long as it has not begun */
 	o.pid = fork();
 	if (!o.pid)
@@ -163,7 +184,7 @@ void other_kill(struct other *o)
 	munmap(o->page, WEFT_PAGE);
 }
 
-void other_delete_home(void)
+void other_delete_home(uint32_t host)
 {
 	struct weft_pool_header header;
 	char home[PATH_MAX];
@@ -171,7 +192,7 @@ void other_delete_home(void)
 
 	assert_int_equal(fread(&header, sizeof(header), 1, f), 1);
 	fclose(f);
-	snprintf(home, sizeof(home), "/dev/shm/weft-%016jx-1", (uintmax_t)header.pool_id);
+	snprintf(home, sizeof(home), "/dev/shm/weft-%016jx-%u", (uintmax_t)header.pool_id, host);
 	assert_int_equal(unlink(home), 0);
 }
 
@@ -179,4 +200,16 @@ void other_tick(struct weft_pool *pool)
 {
 	weft_pool_sleep(pool, 1000000);
 	weft_pool_watch(pool);
+}
+
+uint64_t other_leased_bytes(struct weft_pool *pool, uint32_t host)
+{
+	uint32_t each = (pool->segments - WEFT_FIRST_SEGMENT) >> pool->host_bits;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < each; i++)
+		bytes += atomic_load(&pool->leases->segment[WEFT_FIRST_SEGMENT + host * each + i])
+				 ? WEFT_SEGMENT
+				 : 0;
+	return bytes;
 }

@@ -225,3 +225,56 @@ def test_program_of_a_host_that_is_anothers(two):
     done = client.wait(PATIENCE_S)
     assert done.status == 1 and 'Work Request Flushed' in done.stdout + done.stderr, done
     assert 'another home is host 1' in done.stderr
+
+
+# ---- Evicted ----
+
+
+def evict(two, *words):
+    return two.command_line('pool', 'evict', *words, '--pool', two.pool, WEFT_HOST='0')
+
+
+def test_evicted(two):
+    """A machine that was not off after all: its program has lost its connections, says so, and the host comes again."""
+    agent = stays(two, 0)
+    port = free_port()
+    server = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, host=0)
+    wait_for(lambda: listening(port) or server.process.poll() is not None, 'server listens')
+    client = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, '127.0.0.1', host=1)
+    await_states(two, 'up', 'up')
+    with stopped(client):
+        await_states(two, 'up', 'silent')
+        done = evict(two, 1, '--yes')
+        assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+        assert states(two) == ['up', 'evicted']
+        done = up(two, 1)
+        assert (done.returncode, done.stderr) == (
+            1, f'weft host up: {two.pool}: this host was evicted: it comes again when its programs have ended\n')
+    done = client.wait(PATIENCE_S)
+    assert done.status == 1 and 'Work Request Flushed' in done.stdout + done.stderr, done
+    assert f'weft: evicted is host 1 of {two.pool} now: the queue pairs of this process fail\n' in done.stderr
+    assert up(two, 1).returncode == 0
+    assert (hosts_of(two)[1]['state'], hosts_of(two)[1]['life']) == ('empty', 2)
+    agent.kill()
+
+
+BEATS = 'that host beats: only one that is off can be evicted'
+
+# {what is wrong: (the words behind `weft pool evict`, status, what is said)}
+EVICTING = {
+    'it beats': ([1, '--yes'], 1, f'{{}}: {BEATS}'),
+    'the own host': ([0, '--yes'], 1, '{}: that host is this machine'),
+    'no such host': ([2, '--yes'], 1, '{}: the pool has no such host'),
+    'without a word': ([1], 2, "the machine must be off: if it is, say so by '--yes'"),
+    'no host': (['--yes'], 2, "evict wants 'HOST --yes'"),
+}
+
+
+@pytest.mark.parametrize('fault', EVICTING)
+def test_evicting(two, fault):
+    words, status, said = EVICTING[fault]
+    stays(two, 1)
+    done = evict(two, *words)
+    assert (done.returncode, done.stdout) == (status, '')
+    assert done.stderr.startswith(f'weft pool{" evict" if status == 1 else ""}: ' + said.replace('{}', two.pool)), done
+    assert states(two)[1] == 'up'

@@ -29,8 +29,8 @@ static struct other other;
 
 static int begin(void **state)
 {
-	pool = other_pool(SILENCE_MS);
-	other = other_start();
+	pool = other_pool(2, SILENCE_MS);
+	other = other_start(1);
 	return 0;
 }
 
@@ -209,8 +209,8 @@ static void test_next_life(void **state)
 	await(is_all_free, 20000);
 	assert_int_equal(weft_pool_recover(pool), 0);
 	assert_int_equal(leased_by_others(), 1);
-	other_delete_home();
-	other = other_start();
+	other_delete_home(1);
+	other = other_start(1);
 	assert_int_equal(leased_by_others(), 0);
 	assert_int_equal(other.page->member, member);
 	assert_true(other.page->incarnation > incarnation);

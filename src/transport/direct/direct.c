@@ -516,6 +516,11 @@ static bool is_blamed_here(struct weft_qp *qp, enum weft_event *event)
 	return true;
 }
 
+static void look_anew(struct weft_qp *qp)
+{
+	direct_of(qp)->to.grant.was = UINT64_MAX; /* no conn word has that value */
+}
+
 const struct weft_transport weft_direct = {
 	.name = "direct",
 	.carries = {[WEFT_QPT_RC] = {issue_direct, sizeof(struct direct)},
@@ -530,6 +535,7 @@ const struct weft_transport weft_direct = {
 	.connect = connect_member,
 	.abort = leave_member,
 	.is_blamed = is_blamed_here,
+	.look_anew = look_anew,
 	.progress = look_later,
 	.drained = drained,
 };
