@@ -109,5 +109,8 @@ void weft_cm_explain_event(const struct rdma_cm_event *event)
 			event->status);
 	else
 		fprintf(stderr, "weft: %s: errno %d: %s; rdma_get_cm_event(3)\n", name,
-			-event->status, strerror(-event->status));
+			-event->status,
+			event->status == -ENOTUNIQ ? "several hosts of the pool have that address, "
+						     "and a listener there"
+						   : strerror(-event->status));
 }

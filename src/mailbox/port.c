@@ -318,37 +318,58 @@ static enum meant meant_by(const struct walk *w, const uint8_t addr[16], bool he
 	return here ? MEANT_ELSEWHERE : MEANT;
 }
 
+/* The best that was found so far. */
+struct found {
+	enum fit fit;
+	enum meant meant;
+	struct weft_address owner;
+	bool also_elsewhere; /* another host has one as good */
+};
+
+/* A listener where the address is meant comes before any of another host that has it, too, and that before
+ * none. */
+static int order(enum fit fit, enum meant meant)
+{
+	return fit <= FITS_UNHEARD ? (int)fit : (int)meant * (FITS_EXACTLY + 1) + (int)fit;
+}
+
+static void consider(struct weft_pool *pool, struct found *f, const struct walk *w, enum fit fit,
+		     enum meant meant)
+{
+	int now = order(fit, meant), best = order(f->fit, f->meant);
+
+	if (fit == FITS_NOT || !meant || now < best ||
+	    !weft_pool_alive(pool, w->member, w->incarnation))
+		return;
+	if (now == best) {
+		f->also_elsewhere |=
+			weft_host_of(pool, w->member) != weft_host_of(pool, f->owner.member);
+		return;
+	}
+	*f = (struct found){
+		fit, meant, {.member = w->member, .incarnation = w->incarnation}, false};
+}
+
 int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		   struct weft_address *owner)
 {
 	struct weft_attachment *a = weft_attachment(pool);
 	bool here = is_here(pool, wanted->addr);
 	struct walk w = {.pool = pool, .sought = WEFT_PORT_BOUND | WEFT_PORT_LEFT};
+	struct found found = {.fit = FITS_NOT};
 	const struct weft_pool_port *p;
-	enum meant meant, best_meant = MEANT_NOT;
-	enum fit best = FITS_NOT;
 	int key, err = lock(a, &key);
 
 	if (err)
 		return err;
-	while ((p = next_port(&w))) {
-		enum fit now = fit(p, wanted);
-
-		if (now < best || now == FITS_NOT ||
-		    (p->flags & WEFT_PORT_LEFT && !left_lately(pool, w.member, p->flags)))
-			continue;
-		meant = meant_by(&w, wanted->addr, here);
-		if (!meant || (now == best && meant <= best_meant) ||
-		    !weft_pool_alive(pool, w.member, w.incarnation))
-			continue;
-		best = now;
-		best_meant = meant;
-		*owner = (struct weft_address){.member = w.member, .incarnation = w.incarnation};
-	}
+	while ((p = next_port(&w)))
+		if (!(p->flags & WEFT_PORT_LEFT) || left_lately(pool, w.member, p->flags))
+			consider(pool, &found, &w, fit(p, wanted), meant_by(&w, wanted->addr, here));
 	unlock(a, key);
-	if (best <= FITS_UNHEARD)
-		return best == FITS_UNHEARD ? -EAGAIN : -ECONNREFUSED;
-	return 0;
+	*owner = found.owner;
+	if (found.fit <= FITS_UNHEARD)
+		return found.fit == FITS_UNHEARD ? -EAGAIN : -ECONNREFUSED;
+	return found.also_elsewhere ? -ENOTUNIQ : 0;
 }
 
 bool weft_port_reachable(struct weft_pool *pool, const uint8_t addr[16])

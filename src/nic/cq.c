@@ -130,7 +130,12 @@ static inline const struct weft_pool_cqe *next_entry(struct weft_cq *cq, struct 
 static uint64_t stamp_of(const struct weft_cq *cq, const struct weft_cq_ring *r,
 			 const struct weft_pool_cqe *cqe)
 {
-	return cq->stamps ? weft_pool_ring_stamps(r->ring, r->size)[cqe - r->ring->cqe] : 0;
+	uint64_t stamp_ns;
+
+	if (!cq->stamps)
+		return 0;
+	stamp_ns = weft_pool_ring_stamps(r->ring, r->size)[cqe - r->ring->cqe];
+	return stamp_ns ? stamp_ns : weft_nic_stamp_ns(cq->nic);
 }
 
 static inline bool poll_ring(struct weft_cq *cq, struct weft_cq_ring *r, struct weft_wc *wc)

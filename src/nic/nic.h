@@ -125,6 +125,12 @@ static inline uint64_t weft_nic_stamp_ns(const struct weft_nic *nic)
 	return nic->machine->stamp_ns(nic->machine->context);
 }
 
+/* Of a completion for that member. 0: another kernel counts from another moment, and its own poller stamps it. */
+static inline uint64_t weft_nic_stamp_for(const struct weft_nic *nic, uint16_t member)
+{
+	return nic->pool->calls->near(nic->pool, member) ? weft_nic_stamp_ns(nic) : 0;
+}
+
 /* ---- What makes it go on ---- */
 
 /* Tries again what waits, and ends what has waited too long. now_ns: by any clock that never goes back, and

@@ -387,7 +387,7 @@ void weft_responder_complete(struct weft_responder *to, const struct weft_wqe *r
 	fill(cqe, to, request, wr_id, bytes, status);
 	if (__builtin_expect(to->stamped, 0))
 		weft_pool_ring_stamps(to->ring, to->ring_mask + 1)[position & to->ring_mask] =
-			weft_nic_stamp_ns(to->from.nic);
+			weft_nic_stamp_for(to->from.nic, to->grant.member);
 	WEFT_STEP(peer_entry_written);
 	/* release: pairs with the acquire of the poller; the bytes are there before it */
 	atomic_store_explicit(&cqe->lap, (uint32_t)(position >> to->ring_bits) + 1,

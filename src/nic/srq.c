@@ -385,10 +385,12 @@ void weft_srq_arm(struct weft_srq *q, uint32_t limit)
 	weft_unlock(&q->lock, false);
 }
 
-static uint64_t slot_stamp(const struct weft_srq *q, struct cursor at)
+static uint64_t slot_stamp(const struct weft_srq *q, const struct weft_cq *cq, struct cursor at)
 {
-	return weft_pool_srq_stamps(at.stretch->at, at.stretch->size,
-				    q->stride)[at.position & (at.stretch->size - 1)];
+	uint64_t stamp_ns = weft_pool_srq_stamps(at.stretch->at, at.stretch->size,
+						 q->stride)[at.position & (at.stretch->size - 1)];
+
+	return stamp_ns ? stamp_ns : weft_nic_stamp_ns(cq->nic);
 }
 
 /* As next_done, from the oldest on. There are late ones until none is left that was passed over. */
@@ -434,7 +436,7 @@ bool weft_srq_take(struct weft_srq *q, const struct weft_cq *cq, struct weft_cqe
 					 .opcode = t->opcode | WEFT_WC_RECV,
 					 .flags = t->flags,
 					 .solicited = t->solicited,
-					 .stamp_ns = cq->stamps ? slot_stamp(q, at) : 0};
+					 .stamp_ns = cq->stamps ? slot_stamp(q, cq, at) : 0};
 		*news = !slot->told;
 		empty(q, slot);
 		look_at_limit(q);

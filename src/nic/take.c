@@ -183,7 +183,7 @@ void weft_take_complete(struct weft_nic *nic, const struct weft_take *take, uint
 	if (__builtin_expect(take->wake->stamped, 0))
 		weft_pool_srq_stamps(take->at, take->mask + 1,
 				     take->stride)[take->position & take->mask] =
-			weft_nic_stamp_ns(nic);
+			weft_nic_stamp_for(nic, owner);
 	tell_late(take);
 	/* release: pairs with the acquire of the owner (next_used); it fails if the owner has given up on us */
 	atomic_compare_exchange_strong_explicit(&slot->state, &state, done, memory_order_release,

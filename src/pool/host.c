@@ -90,7 +90,8 @@ static int begin_life(struct weft_attachment *a, uint64_t heard)
 		return 0;
 	if (home->life && any_of_ours_lives(a))
 		return -ESTALE;
-	if (life != heard)
+	/* one of our home that listened, too, may have died since it wrote the next life */
+	if (life != heard && !(home->id && is_ours(a)))
 		return -EBUSY;
 	if (getrandom(&home->id, sizeof(home->id), 0) != sizeof(home->id))
 		return -EIO;

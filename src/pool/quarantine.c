@@ -13,6 +13,7 @@
 #include "pool/format_home.h"
 #include "pool/format_line.h"
 #include "pool/format_member.h"
+#include "pool/format_qp.h"
 
 struct weft_suspect {
 	uint16_t member;
@@ -62,10 +63,22 @@ int weft_quarantine_look(struct weft_pool *pool, uint16_t member, uint32_t line,
 	return found;
 }
 
+/* Of a host nobody knows at which of our queue pairs it stands; but only its members are at those that are connected to
+ * them. */
+static bool may_be_at(const struct weft_pool *pool, const struct weft_suspect *s, uint32_t qp_index)
+{
+	uint64_t conn = atomic_load_explicit(&pool->qps[qp_index].conn, memory_order_relaxed);
+	uint32_t peer = conn & 0xffffff;
+
+	if (s->line != WEFT_LINE_HOST)
+		return weft_busy_place(s->busy) == weft_busy_at(pool->me, qp_index);
+	return !peer || weft_host_of_qp(pool, peer) == s->member;
+}
+
 uint64_t weft_pool_suspects_at(struct weft_pool *pool, uint32_t qp_index)
 {
 	const struct weft_quarantine *q = &weft_attachment(pool)->quarantine;
-	uint64_t at = weft_busy_at(pool->me, qp_index), last = 0;
+	uint64_t last = 0;
 
 	if (!atomic_load_explicit(&q->nsuspects, memory_order_acquire))
 		return 0;
@@ -73,9 +86,7 @@ uint64_t weft_pool_suspects_at(struct weft_pool *pool, uint32_t qp_index)
 	for (uint32_t i = 0; i < q->nsuspects; i++) {
 		const struct weft_suspect *s = &q->suspect[i];
 
-		/* of a host nobody knows at which of our queue pairs it stands */
-		if ((s->line == WEFT_LINE_HOST || weft_busy_place(s->busy) == at) &&
-		    s->last > last && is_there(pool, s))
+		if (may_be_at(pool, s, qp_index) && s->last > last && is_there(pool, s))
 			last = s->last;
 	}
 	pthread_mutex_unlock(&weft_attachment(pool)->quarantine_mutex);

@@ -38,6 +38,12 @@ static inline uint32_t weft_host_of(const struct weft_pool *pool, uint16_t membe
 	return member / (WEFT_MEMBERS >> pool->host_bits);
 }
 
+/* The host whose member has that queue pair's entry. */
+static inline uint32_t weft_host_of_qp(const struct weft_pool *pool, uint32_t qpn)
+{
+	return (qpn & (WEFT_QPS - 1)) / WEFT_QP_BLOCK / (WEFT_BLOCKS >> pool->host_bits);
+}
+
 /* Whether it is of this host: then its near page is here, and its pid and namespaces mean something. */
 static inline bool weft_is_near(const struct weft_pool *pool, uint16_t member)
 {

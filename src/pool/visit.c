@@ -53,6 +53,7 @@ bool weft_pool_visit_holds(struct weft_pool *pool, uint16_t member, uint64_t inc
 	    atomic_load_explicit(&m->leaves, memory_order_relaxed))
 		return false;
 	*witness = m->witness;
-	*pid = m->witness && m->pid_ns == pool->self->pid_ns ? m->pid : 0;
+	*pid = m->witness && weft_is_near(pool, member) && m->pid_ns == pool->self->pid_ns ? m->pid
+											   : 0;
 	return true;
 }

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netpacket/packet.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -69,15 +70,30 @@ static void add_ipv4(struct table *t, const struct netdev *dev, uint32_t addr_be
 	add(t, dev, gid);
 }
 
+/* A number of the kernel, anew each time it boots. The first namespaces have the same inode numbers on all of them. */
+static uint32_t number_of_kernel(void)
+{
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	uint32_t number = 2166136261u; /* FNV-1a */
+	int c;
+
+	while (f && (c = fgetc(f)) != EOF)
+		number = (number ^ (uint32_t)c) * 16777619u;
+	if (f)
+		fclose(f);
+	return number;
+}
+
 /*
  * An interface without a hardware address still needs a link-local GID that differs from those of
- * other namespaces of this host: made from the namespace's inode number.
+ * other namespaces of this host, and of other hosts: made from the namespace's inode number and the kernel's.
  */
 static void synthetic_mac(struct netdev *dev)
 {
 	struct stat st;
 	uint32_t ns = stat("/proc/thread-self/ns/net", &st) ? 0 : (uint32_t)st.st_ino;
 
+	ns ^= number_of_kernel();
 	dev->mac[0] = 0x02; /* locally administered */
 	dev->mac[1] = (uint8_t)dev->ifindex;
 	memcpy(dev->mac + 2, &ns, sizeof(ns));

@@ -7,15 +7,18 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "mailbox/port.h"
 #include "pool/clock.h"
 #include "pool/format.h"
 #include "pool/format_home.h"
+#include "pool/format_member.h"
 #include "pool/format_qp.h"
 #include "pool/format_region.h"
 
@@ -23,6 +26,17 @@
 #define TRIES 5 /* of a verb that needs the other host, as in test_quiesce.c */
 
 static char path[64];
+
+void other_have_gid(struct weft_pool *pool, const uint8_t gid[16])
+{
+	uint64_t half[2];
+
+	memcpy(half, gid, sizeof(half));
+	atomic_store(&pool->self->gid[0].half[0], half[0]);
+	atomic_store(&pool->self->gid[0].half[1], half[1]);
+	atomic_store(&pool->self->gid[0].guard, 1);
+	atomic_store(&pool->self->ngids, 1);
+}
 
 /* ---- In the other process ---- */
 
@@ -65,6 +79,16 @@ static void open_entries(struct weft_pool *pool, struct other_page *page)
 	atomic_store(&pool->mrs[page->mr].id, 5ull << 32 | (page->mr + 1));
 }
 
+static void listen_at(struct weft_pool *pool, struct other_page *page)
+{
+	uint32_t index;
+
+	other_have_gid(pool, page->gid);
+	page->err = weft_port_bind(pool, &page->port, &index);
+	if (!page->err)
+		page->err = weft_port_listen(pool, index);
+}
+
 static void act(struct weft_pool *pool, struct other_page *page, struct weft_caller *caller)
 {
 	enum other_does does = atomic_load(&page->does), did = atomic_load(&page->doing);
@@ -84,6 +108,8 @@ static void act(struct weft_pool *pool, struct other_page *page, struct weft_cal
 	if (does == OTHER_EXECUTES)
 		atomic_store(&caller->line->busy,
 			     (2ull << WEFT_BUSY_BITS) + weft_busy_at(page->at, 7));
+	if (does == OTHER_LISTENS)
+		listen_at(pool, page);
 	if (does == OTHER_OPENS)
 		open_entries(pool, page);
 	if (does == OTHER_LEASES && weft_pool_extent_alloc(pool, WEFT_PAGE, &page->off))

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include "pool/format_mailbox.h"
 #include "pool/internal.h"
 
 enum other_does {
@@ -14,6 +15,7 @@ enum other_does {
 	OTHER_REVOKES,	/* revokes rights that others may use, over and over */
 	OTHER_LEASES,	/* leases a segment */
 	OTHER_OPENS,	/* has a queue pair's entry, and a region's */
+	OTHER_LISTENS,	/* has `gid`, and listens at `port` */
 	OTHER_BURIES,	/* recovers the dead of its host, over and over */
 };
 
@@ -30,8 +32,11 @@ struct other_page {
 	uint16_t at;   /* written by the test: the member whose memory it uses */
 	uint16_t member;
 	uint64_t incarnation;
-	uint64_t off;		     /* of the segment that it has leased */
-	uint32_t qp, mr;	     /* the indices of those entries */
+	uint64_t off;		    /* of the segment that it has leased */
+	uint32_t qp, mr;	    /* the indices of those entries */
+	struct weft_pool_port port; /* written by the test */
+	uint8_t gid[16];
+	int err;		     /* of listening */
 	_Atomic bool displaced;	     /* its host is another's, or was evicted */
 	_Atomic uint64_t longest_ns; /* the longest of its revocations */
 	_Atomic uint32_t revoked;
@@ -52,6 +57,9 @@ void other_kill(struct other *o);
 void other_delete_home(uint32_t host);
 /* Bytes of that host's slice that are leased, whether its members live or not. */
 uint64_t other_leased_bytes(struct weft_pool *pool, uint32_t host);
+
+/* From now on that is the only address of this process's member. */
+void other_have_gid(struct weft_pool *pool, const uint8_t gid[16]);
 
 /* Does what this process's helper would do. */
 void other_tick(struct weft_pool *pool);

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 
 import pytest
 from fabric import user_prefix
@@ -278,3 +279,21 @@ def test_evicting(two, fault):
     assert (done.returncode, done.stdout) == (status, '')
     assert done.stderr.startswith(f'weft pool{" evict" if status == 1 else ""}: ' + said.replace('{}', two.pool)), done
     assert states(two)[1] == 'up'
+
+
+# ---- Machines without an address ----
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='wants a mount of its own')
+def test_kernels_without_an_address(two, tmp_path):
+    """Two kernels give their first network namespace one number; the GIDs of lo and the node's GUID are made of more."""
+    seen = set()
+    for boot in ('one', 'another'):
+        (tmp_path / boot).write_text(boot)
+        done = subprocess.run(
+            ['unshare', '--mount', '--net', '--', 'sh', '-c', 'ip link set lo up; mount --bind "$0" /proc/sys/kernel/random/boot_id && '
+             'exec "$@"', tmp_path / boot, two.command, 'run', '--pool', str(tmp_path / 'pool'), '--', 'ibv_devinfo', '-v'],
+            capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done
+        seen.add(tuple(line for line in done.stdout.splitlines() if 'fe80' in line or 'node_guid' in line))
+    assert len(seen) == 2 and all(len(lines) == 3 for lines in seen), seen

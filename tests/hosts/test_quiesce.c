@@ -18,6 +18,7 @@
 #include "pool/format.h"
 #include "pool/format_host.h"
 #include "pool/format_member.h"
+#include "pool/format_qp.h"
 
 #define MS	   1000000ull
 #define SILENCE_MS 2000u
@@ -131,6 +132,7 @@ static bool is_silent(void)
 static void test_stopped(void **state)
 {
 	uint64_t off;
+	uint32_t qp;
 
 	assert_int_equal(weft_pool_extent_alloc(pool, WEFT_PAGE, &off), 0);
 	other_tell(&other, OTHER_EXECUTES);
@@ -142,6 +144,13 @@ static void test_stopped(void **state)
 	await(is_silent, 20000);
 	assert_in_range(end_rights(-ETIMEDOUT), 0, 900 * MS);
 	assert_int_not_equal(weft_pool_suspects_at(pool, 7), 0);
+	/* connected to a queue pair of that host it may be where it stands, and to one of this host not */
+	assert_int_equal(weft_pool_take_qp(pool, &qp), 0);
+	atomic_store(&pool->qps[qp].conn, WEFT_QPS / 2 + 5);
+	assert_int_not_equal(weft_pool_suspects_at(pool, qp), 0);
+	atomic_store(&pool->qps[qp].conn, 5);
+	assert_int_equal(weft_pool_suspects_at(pool, qp), 0);
+	atomic_store(&pool->qps[qp].conn, 0);
 	for (int i = 0; i < 50; i++)
 		other_tick(pool);
 	assert_false(is_all_free());
