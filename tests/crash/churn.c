@@ -358,7 +358,9 @@ static void churn_connection(struct worker *w)
 {
 	const struct seat *peer = &w->world->seat[draw(&w->seed, w->world->seats)];
 
-	if (peer != w->seat && atomic_load(&peer->port) && stage_of(peer) < LEAVING)
+	/* the loopback's address is the own host */
+	if (peer != w->seat && is_of_our_host(w, peer) && atomic_load(&peer->port) &&
+	    stage_of(peer) < LEAVING)
 		connect_to(w, peer);
 }
 

@@ -178,7 +178,8 @@ void guest_run(struct worker *w)
 {
 	struct guest g = {w, &w->world->seat[draw(&w->seed, w->world->seats)]};
 
-	if (g.host == w->seat || !atomic_load(&g.host->pd) || is_leaving(g.host))
+	if (g.host == w->seat || !is_of_our_host(w, g.host) || !atomic_load(&g.host->pd) ||
+	    is_leaving(g.host))
 		return;
 	g.context = import(g.host);
 	if (!g.context) {

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "pool/format.h"
 #include "pool/view.h"
+#include "pool/view_host.h"
 
 static bool tables_have(struct weft_view *view, char *what, size_t bytes)
 {
@@ -62,4 +64,41 @@ bool left_in(const char *pool, char *what, size_t bytes)
 	any = tables_have(view, what, bytes) || file_has(view, what, bytes);
 	weft_view_close(view);
 	return any;
+}
+
+/* Words of the lease tables that are not free. */
+static uint32_t leases_left(const char *pool)
+{
+	static struct weft_pool_leases leases; /* it is large */
+	const _Atomic uint64_t *word = (const void *)&leases;
+	int fd = open(pool + strlen("shm:"), O_RDONLY | O_CLOEXEC);
+	uint32_t left = pread(fd, &leases, sizeof(leases), WEFT_OFF_LEASES) != sizeof(leases);
+
+	for (size_t i = 0; i < sizeof(leases) / sizeof(*word); i++)
+		left += &word[i] != (const void *)&leases.numbers && word[i];
+	close(fd);
+	return left;
+}
+
+bool left_in_hosts(const char *pool, uint32_t agents, char *what, size_t bytes)
+{
+	struct weft_view_host host[WEFT_HOSTS];
+	char where[PATH_MAX];
+	const char *why = "";
+	uint32_t hosts, leases = leases_left(pool);
+	int err = weft_view_hosts(pool, where, host, &hosts, &why);
+
+	if (err) {
+		snprintf(what, bytes, "cannot look at the hosts: %s: %s", why, strerror(-err));
+		return true;
+	}
+	if (leases)
+		snprintf(what, bytes, "%u leases are left", leases);
+	for (uint32_t i = 0; i < hosts; i++)
+		if (host[i].members > agents) {
+			snprintf(what, bytes, "host %u has %u members, and %u leases are left", i,
+				 host[i].members, leases);
+			return true;
+		}
+	return leases;
 }

@@ -33,15 +33,27 @@ uint32_t steps_find(const char *name)
 	return STEPS_MOST;
 }
 
+static bool begins_with(const char *name, const char *const *words, size_t count_of_words)
+{
+	for (size_t i = 0; i < count_of_words; i++)
+		if (!strncmp(name, words[i], strlen(words[i])))
+			return true;
+	return false;
+}
+
+bool steps_is_of_hosts(const char *name)
+{
+	static const char *const of_hosts[] = {"host_", "home_", "quiesce_"};
+
+	return begins_with(name, of_hosts, sizeof(of_hosts) / sizeof(*of_hosts));
+}
+
 bool steps_is_everywhere(const char *name)
 {
-	static const char *const elsewhere[] = {"handed_", "return_",  "host_",
-						"home_",   "quiesce_", "device_"};
+	static const char *const elsewhere[] = {"handed_", "return_", "device_"};
 
-	for (size_t i = 0; i < sizeof(elsewhere) / sizeof(*elsewhere); i++)
-		if (!strncmp(name, elsewhere[i], strlen(elsewhere[i])))
-			return false;
-	return true;
+	return !steps_is_of_hosts(name) &&
+	       !begins_with(name, elsewhere, sizeof(elsewhere) / sizeof(*elsewhere));
 }
 
 static void number(struct weft_step *first, struct weft_step *end, bool (*is_ours)(const char *))

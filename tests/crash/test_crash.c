@@ -3,7 +3,8 @@
  * Kills processes at each step of each critical section, and at random moments, while others exchange
  * requests with them. The others must be told of the death in time, see no wrong byte and not hang, and the
  * pool must be empty after each round. The seed decides what each process wants to do; when it comes to that
- * depends on the machine. `test-crash KILLS [SEED [SECONDS]]`, or `test-crash ends [SEED]`.
+ * depends on the machine. `test-crash KILLS [SEED [SECONDS]]`, or `test-crash ends [SEED]`. `test-crash hosts KILLS …`:
+ * the processes are of two or four hosts, which are killed and stopped as wholes, too; steps are those of hosts (hosts.c).
  */
 #include <errno.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hosts.h"
 #include "left.h"
 #include "world.h"
 
@@ -23,16 +25,18 @@
 #define TURNS	 16u
 #define HANGS_NS 60000000000ull
 /* the timeouts of the workers' queue pairs: (3 + 1) * 4.096 us << 12 */
-#define TIMER_NS  68000000ull
-#define LATE_NS	  (1000000000ull + TIMER_NS)
-#define NAP_NS	  500000
-#define MINUTE_NS 60000000000ull
-#define POLL_US	  50000
+#define TIMER_NS 68000000ull
+#define LATE_NS	 (1000000000ull + TIMER_NS)
+/* of a host of which no process is left others hear by that */
+#define SILENCE_MS 1500u
+#define NAP_NS	   500000
+#define MINUTE_NS  60000000000ull
+#define POLL_US	   50000
 /* one survivor in so many may learn of a death late, as the machine may have other work */
 #define LATE_MOST 10u
 
 struct sums {
-	_Atomic uint64_t rounds, kills, random, deaths_seen, late, worst_ns;
+	_Atomic uint64_t rounds, kills, random, deaths_seen, late, worst_ns, deserted;
 	_Atomic uint64_t killed[KINDS];
 	_Atomic bool failed;
 };
@@ -44,6 +48,7 @@ static const char *const kind_name[] = {[WORKER] = "in traffic",
 static struct steps_table *table;
 static struct sums *sums;
 static uint64_t goal, until_ns;
+static bool of_hosts; /* pools have several hosts */
 
 /* ---- Which process to kill, and where ---- */
 
@@ -126,11 +131,11 @@ static void plan(struct world *world, uint64_t *seed)
 {
 	/* the first rounds have no kills, to learn which steps are passed */
 	bool calm = atomic_load(&sums->rounds) < GROUPS;
-	enum kind kind = calm || draw(seed, rounds_of_one_sleep()) ? WORKER : SLEEPER;
+	enum kind kind = calm || of_hosts || draw(seed, rounds_of_one_sleep()) ? WORKER : SLEEPER;
 	uint32_t victims;
 
 	memset(world->seat, 0, sizeof(world->seat));
-	world->seats = 2 + (uint32_t)draw(seed, SEATS - 1);
+	world->seats = of_hosts ? hosts_seats(world, seed) : 2 + (uint32_t)draw(seed, SEATS - 1);
 	victims = 1 + (uint32_t)draw(seed, world->seats);
 	world->hurried = draw(seed, 4);
 	for (uint32_t i = 0; i < world->seats; i++) {
@@ -153,6 +158,8 @@ static void plan(struct world *world, uint64_t *seed)
 	}
 	if (kind == SLEEPER)
 		plan_sleep(world, seed);
+	if (of_hosts)
+		hosts_plan(world, seed, calm);
 }
 
 /* ---- Processes ---- */
@@ -192,7 +199,7 @@ static struct seat *seat_of(struct world *world, pid_t pid)
 }
 
 /* Starts a process that recovers the dead, and may be killed while it does. */
-static void start_joiner(struct world *world, uint64_t *seed)
+static void start_joiner(struct world *world, uint32_t host, uint64_t *seed)
 {
 	struct seat *seat = &world->seat[SEATS];
 
@@ -200,6 +207,7 @@ static void start_joiner(struct world *world, uint64_t *seed)
 		return;
 	memset(seat, 0, sizeof(*seat));
 	seat->kind = JOINER;
+	seat->host = host;
 	seat->seed = draw(seed, UINT64_MAX);
 	if (draw(seed, 2))
 		seat->order = order(JOINER, seed);
@@ -219,7 +227,7 @@ static void bury(struct world *world, struct seat *seat, int status, uint64_t *s
 				 !seat->order.obeyed || seat->order.signal != SIGKILL);
 		atomic_fetch_add(&sums->killed[seat->kind], 1);
 		if (world->hurried)
-			start_joiner(world, seed);
+			start_joiner(world, seat->host, seed);
 	} else if (status) {
 		fail(world, "process %d (%td): status %x: %s", pid, seat - world->seat, status,
 		     seat->failure);
@@ -308,13 +316,14 @@ static void watch(struct world *world, uint64_t *seed)
 /* ---- What is left of a round ---- */
 
 /* A process joins alone, so that the last one that died is recovered, and leaves. */
-static void clean_up(struct world *world, enum kind kind, struct order order)
+static void clean_up(struct world *world, uint32_t host, enum kind kind, struct order order)
 {
 	struct seat *seat = &world->seat[SEATS];
 	int status;
 
 	memset(seat, 0, sizeof(*seat));
 	seat->kind = kind;
+	seat->host = host;
 	seat->order = order;
 	start(world, SEATS);
 	if (waitpid(seat->pid, &status, 0) != seat->pid)
@@ -330,7 +339,8 @@ static void check_empty(struct world *world)
 {
 	char what[256];
 
-	if (left_in(world->pool, what, sizeof(what)))
+	if (of_hosts ? !hosts_clean_up(world, what, sizeof(what))
+		     : left_in(world->pool, what, sizeof(what)))
 		fail(world, "%s", what);
 }
 
@@ -340,7 +350,9 @@ static void count(struct world *world)
 		uint64_t late = world->seat[i].late_ns;
 
 		atomic_fetch_add(&sums->deaths_seen, !!late);
-		atomic_fetch_add(&sums->late, late > LATE_NS);
+		atomic_fetch_add(&sums->late,
+				 late > LATE_NS + (of_hosts ? SILENCE_MS * 1000000ull : 0));
+		atomic_fetch_add(&sums->deserted, world->seat[i].deserted);
 		if (late > atomic_load(&sums->worst_ns))
 			atomic_store(&sums->worst_ns, late);
 	}
@@ -357,20 +369,31 @@ static void play(struct world *world, uint64_t seed)
 	world->hurried = false;
 	/* the process that recovers the last one may die, too */
 	for (uint32_t i = (uint32_t)draw(&seed, 3); i; i--)
-		clean_up(world, JOINER, order(JOINER, &seed));
-	clean_up(world, JOINER, (struct order){0});
+		clean_up(world, hosts_draw(world, &seed), JOINER, order(JOINER, &seed));
+	if (of_hosts && !draw(&seed, 4))
+		hosts_delete_home(world, hosts_draw(world, &seed));
+	clean_up(world, 0, JOINER, (struct order){0});
 	check_empty(world);
 	atomic_fetch_add(&sums->rounds, 1);
+}
+
+/* There is no pool; or there is one, and no host of it has ever come. */
+static void begin_pool(struct world *world, uint64_t *seed)
+{
+	if (!of_hosts)
+		unlink(world->pool);
+	else if (!hosts_make(world, draw(seed, 2) ? 2 : 4, SILENCE_MS))
+		fail(world, "the pool cannot be made");
 }
 
 static void run_round(struct world *world, uint64_t seed)
 {
 	uint64_t first = seed;
 
-	if (!draw(&seed, 8)) {
-		unlink(world->pool);
+	if (!draw(&seed, of_hosts ? 2 : 8)) {
+		begin_pool(world, &seed);
 		world->hurried = false;
-		clean_up(world, FOUNDER, order(FOUNDER, &seed));
+		clean_up(world, hosts_draw(world, &seed), FOUNDER, order(FOUNDER, &seed));
 	}
 	plan(world, &seed);
 	play(world, seed);
@@ -389,7 +412,8 @@ static bool hit_enough(void)
 
 static void name_pool(struct world *world, pid_t pid, uint32_t group)
 {
-	snprintf(world->pool, sizeof(world->pool), "/dev/shm/weft-crash-%d-%u", pid, group);
+	snprintf(world->pool, sizeof(world->pool), "%s/dev/shm/weft-crash-%d-%u",
+		 of_hosts ? "shm:" : "", pid, group);
 	unlink(world->pool);
 }
 
@@ -402,9 +426,13 @@ static void run_group(uint32_t group, uint64_t seed)
 	if (world == MAP_FAILED)
 		abort();
 	name_pool(world, getppid(), group);
+	begin_pool(world, &seed);
 	while (!atomic_load(&sums->failed) && !hit_enough() && now_ns() < until_ns)
 		run_round(world, draw(&seed, UINT64_MAX));
-	unlink(world->pool);
+	if (of_hosts)
+		hosts_end(world);
+	else
+		unlink(world->pool);
 	_exit(0);
 }
 
@@ -430,10 +458,14 @@ static int report(void)
 	printf("%lu survivors learned of a death, the last after %.0f ms, %lu of them too late\n",
 	       (unsigned long)atomic_load(&sums->deaths_seen),
 	       (double)atomic_load(&sums->worst_ns) / 1e6, (unsigned long)atomic_load(&sums->late));
+	if (of_hosts)
+		printf("%lu connections were lost to peers of other hosts that lived\n",
+		       (unsigned long)atomic_load(&sums->deserted));
 	if (atomic_load(&sums->kills) < goal)
 		printf("too slow: %lu kills were wanted\n", (unsigned long)goal);
 	return missed || atomic_load(&sums->failed) || atomic_load(&sums->kills) < goal ||
-	       atomic_load(&sums->late) * LATE_MOST > atomic_load(&sums->deaths_seen);
+	       atomic_load(&sums->late) * LATE_MOST > atomic_load(&sums->deaths_seen) ||
+	       atomic_load(&sums->deserted) > atomic_load(&sums->rounds);
 }
 
 /* Prints each minute how far the groups are, so that a run that is cut short has figures, too. */
@@ -537,6 +569,9 @@ int main(int argc, char **argv)
 {
 	uint64_t seed;
 
+	of_hosts = argc > 1 && !strcmp(argv[1], "hosts");
+	argc -= of_hosts;
+	argv += of_hosts;
 	goal = argc > 1 ? strtoull(argv[1], NULL, 0) : 1000;
 	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : now_ns();
 	until_ns =
@@ -544,7 +579,7 @@ int main(int argc, char **argv)
 	/* with a buffer the forked processes would print its contents again */
 	setvbuf(stdout, NULL, _IONBF, 0);
 	printf("seed %lu\n", (unsigned long)seed);
-	table = steps_begin(steps_is_everywhere);
+	table = steps_begin(of_hosts ? steps_is_of_hosts : steps_is_everywhere);
 	sums = mmap(NULL, sizeof(*sums), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (sums == MAP_FAILED)
 		abort();

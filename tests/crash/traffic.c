@@ -11,7 +11,9 @@
 #define NAP_NS	      100000
 #define WAKE_UP_MS    5000
 #define HANGS_NS      20000000000ull
-#define RECEIVED      (1ull << 63) /* a bit of wr_id that marks a receive */
+/* A peer of another host that still lives then was thought silent. */
+#define DESERTED_NS 3000000000ull
+#define RECEIVED    (1ull << 63) /* a bit of wr_id that marks a receive */
 
 struct in_place in_place;
 
@@ -105,7 +107,9 @@ static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc 
 	if (receive || l->lost) {
 		if (wc->status != IBV_WC_WR_FLUSH_ERR)
 			broken("flushed for %u: %s", l->peer, ibv_wc_status_str(wc->status));
-		if (!l->lost && !may_lose(w, l))
+		if (!l->lost && !is_of_our_host(w, peer))
+			w->seat->deserted++;
+		else if (!l->lost && !may_lose(w, l))
 			broken("a receive from %u was flushed before an error", l->peer);
 		l->lost = true;
 		return;
@@ -117,6 +121,10 @@ static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc 
 	if (wc->status != IBV_WC_RETRY_EXC_ERR)
 		broken("request %d to %u: %s", l->request, l->peer, ibv_wc_status_str(wc->status));
 	while (!has_died(peer) && stage_of(peer) < LEAVING) {
+		if (!is_of_our_host(w, peer) && now_ns() > limit - HANGS_NS + DESERTED_NS) {
+			w->seat->deserted++;
+			return;
+		}
 		if (now_ns() > limit)
 			broken("%u gave no answer, but lives", l->peer);
 		sched_yield();

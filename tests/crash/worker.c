@@ -77,8 +77,13 @@ static void forbid_process_vm(void)
 static void choose_ways(struct worker *w)
 {
 	static const char *const ways[] = {"uffd", "segv", "segv", ""};
+	char host[16];
 
 	setenv("WEFT_POOL", w->world->pool, 1);
+	if (w->world->hosts) {
+		snprintf(host, sizeof(host), "%u", w->seat->host);
+		setenv("WEFT_HOST", host, 1);
+	}
 	setenv("WEFT_MOVE", ways[draw(&w->seed, 4)], 1);
 	if (!draw(&w->seed, 3))
 		forbid_process_vm();

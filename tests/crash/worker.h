@@ -77,10 +77,19 @@ struct worker {
 
 extern struct in_place in_place;
 
+static inline bool is_of_our_host(const struct worker *w, const struct seat *peer)
+{
+	return peer->host == w->seat->host;
+}
+
 /* Where a worker is stopped in the middle of an execution, a queue pair that is reset or destroyed meanwhile
- * ends its connection (docs/decisions/0014). */
+ * ends its connection (docs/decisions/0014); and a host that stands still may be silent to others. */
 static inline bool may_lose(const struct worker *w, const struct link *l)
 {
+	const struct seat *peer = &w->world->seat[l->peer];
+
+	if (w->world->stands && !is_of_our_host(w, peer))
+		return w->seat->host + 1 == w->world->stands || peer->host + 1 == w->world->stands;
 	return w->seat->kind == SLEEPER && (!w->me || !l->peer);
 }
 

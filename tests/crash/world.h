@@ -48,6 +48,7 @@ struct seat {
 	pid_t pid;
 	enum kind kind;
 	enum way way;
+	uint32_t host; /* of the pool, of which it is, where there are several */
 	uint64_t seed;
 	uint32_t turns; /* how many turns of traffic it takes */
 	struct order order;
@@ -64,12 +65,18 @@ struct seat {
 	char failure[256];     /* what it has seen that must not be */
 	/* the longest time from a peer's death to the error of that connection */
 	uint64_t late_ns;
+	uint32_t
+		deserted; /* connections lost to peers of other hosts that live: these were thought silent */
 	struct mail mail[SEATS];
 };
 
 struct world {
 	char pool[64];
 	uint32_t seats;
+	uint32_t hosts; /* of the pool; 0: it is a file, and has one */
+	uint32_t
+		stands; /* the host of which all processes are stopped for a while, + 1; 0: none is */
+	_Atomic bool ends;	     /* its agents are to leave */
 	bool hurried;		     /* a process joins after each death, and recovers the dead */
 	struct seat seat[SEATS + 1]; /* the last one is of a process that joins later */
 };
