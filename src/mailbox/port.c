@@ -364,7 +364,8 @@ int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,
 		return err;
 	while ((p = next_port(&w)))
 		if (!(p->flags & WEFT_PORT_LEFT) || left_lately(pool, w.member, p->flags))
-			consider(pool, &found, &w, fit(p, wanted), meant_by(&w, wanted->addr, here));
+			consider(pool, &found, &w, fit(p, wanted),
+				 meant_by(&w, wanted->addr, here));
 	unlock(a, key);
 	*owner = found.owner;
 	if (found.fit <= FITS_UNHEARD)
