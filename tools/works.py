@@ -95,6 +95,7 @@ SECTIONS = {
         ('a host that dies, that comes again with a new life, that is evicted; what a silent one may still write', r'hosts-restart'),
         ('a host that is stopped while it writes: requests to it end, and none of its late bytes are seen', r'hosts-silent'),
         ('names that two kernels have alike: processes, ports, addresses, stamps', r'hosts-(names|stamps)'),
+        ('a program that sleeps until another host has an event for it', r'hosts-wake'),
         ('processes of several hosts killed at each step of theirs, hosts killed and stopped as wholes', r'crash-hosts'),
         ('completion channels and asynchronous events; no wake-up is lost', r'verbs-event', r'nic-fence', r'events/'),
         ('many threads on shared queues', r'verbs-threads'),
