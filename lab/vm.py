@@ -61,7 +61,7 @@ def initramfs(folder, modules):
     root = folder / 'root'
     for name in ('bin', 'modules', 'dev', 'proc', 'new'):
         (root / name).mkdir(parents=True)
-    shutil.copy('/bin/busybox', root / 'bin')
+    shutil.copy(shutil.which('busybox'), root / 'bin')
     shutil.copy(LAB / 'init', root)
     for number, name in enumerate(FIRST_MODULES):
         packed = next(modules.rglob(f'{name}.ko.xz'))
@@ -200,6 +200,16 @@ class Guest:
             self.process.wait()
 
 
+@contextlib.contextmanager
+def unbroken():
+    """No handler of a signal runs within."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Machines(contextlib.ExitStack):
     """Guests on one memory, which each sees as BAR 2 of a PCIe device; `pool` is how Weft names that memory."""
 
@@ -208,7 +218,8 @@ class Machines(contextlib.ExitStack):
         self.pool = f'pci:{ADDRESS}'
         # a container's is often small
         shm = '/dev/shm' if shutil.disk_usage('/dev/shm').free > mib << 21 else None
-        self.folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix='weft-lab-', dir=shm)))
+        with unbroken():  # or a folder that was just made is nobody's
+            self.folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix='weft-lab-', dir=shm)))
         memory = self.folder / 'memory'
         with open(memory, 'wb') as file:
             file.truncate(mib << 20)
