@@ -67,11 +67,11 @@ int weft_quarantine_look(struct weft_pool *pool, uint16_t member, uint32_t line,
  * them. */
 static bool may_be_at(const struct weft_pool *pool, const struct weft_suspect *s, uint32_t qp_index)
 {
-	uint64_t conn = atomic_load_explicit(&pool->qps[qp_index].conn, memory_order_relaxed);
-	uint32_t peer = conn & 0xffffff;
+	uint32_t peer;
 
 	if (s->line != WEFT_LINE_HOST)
 		return weft_busy_place(s->busy) == weft_busy_at(pool->me, qp_index);
+	peer = atomic_load_explicit(&pool->qps[qp_index].conn, memory_order_relaxed) & 0xffffff;
 	return !peer || weft_host_of_qp(pool, peer) == s->member;
 }
 
