@@ -38,7 +38,7 @@ static int await_answers(struct ape *a, uint64_t answered)
 		if ((int64_t)(atomic_load_explicit(&a->slot->answered, memory_order_acquire) -
 			      answered) >= 0)
 			return 0;
-		if (!weft_ape_card_lives(a))
+		if (!weft_ape_ni_lives(a))
 			return -ENETDOWN;
 		weft_door_sleep(weft_ape_door(a), seen, LOOK_NS);
 	}

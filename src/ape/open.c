@@ -145,7 +145,7 @@ void ape_close(struct ape *a)
 	/* release: pairs with the acquire in has_left (card/torus/guests.c) */
 	atomic_store_explicit(&a->slot->leaves, a->owner, memory_order_release);
 	weft_door_knock(&a->door->door);
-	while (waited_ns < LEAVE_NS && weft_ape_card_lives(a) &&
+	while (waited_ns < LEAVE_NS && weft_ape_ni_lives(a) &&
 	       atomic_load_explicit(&a->slot->owner, memory_order_acquire) == a->owner) {
 		waited_ns = weft_clock_now_ns() - begun_ns;
 		weft_pool_pause(waited_ns);
@@ -170,7 +170,7 @@ bool weft_ape_has_card(const struct ape *ape)
 	return atomic_load_explicit(&ape->shared->card.word, memory_order_relaxed) == ape->card;
 }
 
-bool weft_ape_card_lives(const struct ape *ape)
+bool weft_ape_ni_lives(const struct ape *ape)
 {
 	uint16_t member;
 

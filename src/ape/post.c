@@ -140,7 +140,7 @@ int ape_wait(struct ape *a, uint64_t *seen, int64_t timeout_ns)
 			*seen = told;
 			return 1;
 		}
-		if (!weft_ape_card_lives(a))
+		if (!weft_ape_ni_lives(a))
 			return -ENETDOWN;
 		if (atomic_load(&a->ends))
 			return 0;

@@ -36,7 +36,7 @@ struct ape {
 /* Whether the card that the slot was taken at runs. */
 bool weft_ape_has_card(const struct ape *ape);
 /* The same, and asks whether its process lives. */
-bool weft_ape_card_lives(const struct ape *ape);
+bool weft_ape_ni_lives(const struct ape *ape);
 /* As the program closes: none of its threads is in a call. */
 void weft_ape_stop_listening(struct ape *ape);
 static inline struct weft_door *weft_ape_door(const struct ape *ape)

@@ -192,7 +192,7 @@ static int parse_options(struct weft_torus_options *o, int argc, char **argv, in
 
 struct weft_ape_lattice weft_torus_lattice(const struct weft_torus_shape *shape)
 {
-	struct weft_ape_card_config config;
+	struct weft_ape_ni_config config;
 	const uint8_t at[3] = {0};
 
 	weft_torus_config(shape, at, &config);
@@ -203,7 +203,7 @@ struct weft_ape_lattice weft_torus_lattice(const struct weft_torus_shape *shape)
 
 static int parse_up(struct weft_torus_options *o, int argc, char **argv)
 {
-	struct weft_ape_card_config config;
+	struct weft_ape_ni_config config;
 	const uint8_t at[3] = {0};
 	int i = 0, err = argc < 2 ? weft_main_usage_error("torus", "up needs a size, as 2x2x2") : 0;
 

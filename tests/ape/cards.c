@@ -87,28 +87,28 @@ static const struct weft_ape_world world = {
 
 static void take_beat(struct torus_node *n, unsigned int cable, const struct weft_ape_beat *beat)
 {
-	weft_ape_card_beat(&((struct card *)n->card)->card, cable, beat, n->torus->sim.now_ns);
+	weft_ape_ni_beat(&((struct card *)n->card)->card, cable, beat, n->torus->sim.now_ns);
 }
 
 static bool step(struct torus_node *n)
 {
-	return weft_ape_card_step(&((struct card *)n->card)->card, n->torus->sim.now_ns);
+	return weft_ape_ni_step(&((struct card *)n->card)->card, n->torus->sim.now_ns);
 }
 
 static uint64_t deadline(const struct torus_node *n)
 {
-	return weft_ape_card_deadline(&((struct card *)n->card)->card);
+	return weft_ape_ni_deadline(&((struct card *)n->card)->card);
 }
 
 static void begin(struct torus_node *n)
 {
 	struct card *c = n->card;
-	struct weft_ape_card_config config = c->cards->config;
+	struct weft_ape_ni_config config = c->cards->config;
 
 	config.node.me = n->config.me;
 	config.life = ++c->life;
-	assert(weft_ape_card_config_holds(&config));
-	weft_ape_card_init(&c->card, &config, n->memory, &world, n);
+	assert(weft_ape_ni_config_holds(&config));
+	weft_ape_ni_init(&c->card, &config, n->memory, &world, n);
 	if (!c->verbs)
 		c->verbs = malloc(WEFT_APE_VERBS_MEMORY);
 	assert(c->verbs);
@@ -122,9 +122,9 @@ static const struct torus_kind kind = {
 	.deadline = deadline,
 };
 
-struct weft_ape_card_config cards_config(unsigned int x, unsigned int y, unsigned int z)
+struct weft_ape_ni_config cards_config(unsigned int x, unsigned int y, unsigned int z)
 {
-	struct weft_ape_card_config config = {
+	struct weft_ape_ni_config config = {
 		.node = torus_config(x, y, z),
 		.engines = 2,
 		.times = {.again_ns = 40000, .give_up_ns = 2000000},
@@ -137,7 +137,7 @@ struct weft_ape_card_config cards_config(unsigned int x, unsigned int y, unsigne
 	return config;
 }
 
-void cards_begin_with(struct cards *c, const struct weft_ape_card_config *config, uint64_t seed,
+void cards_begin_with(struct cards *c, const struct weft_ape_ni_config *config, uint64_t seed,
 		      cards_event_fn *event)
 {
 	const struct weft_ape_lattice *l = &config->node.lattice;
@@ -165,7 +165,7 @@ void cards_begin_with(struct cards *c, const struct weft_ape_card_config *config
 void cards_begin(struct cards *c, unsigned int x, unsigned int y, unsigned int z, uint64_t seed,
 		 cards_event_fn *event)
 {
-	struct weft_ape_card_config config = cards_config(x, y, z);
+	struct weft_ape_ni_config config = cards_config(x, y, z);
 
 	cards_begin_with(c, &config, seed, event);
 }
@@ -216,23 +216,22 @@ uint64_t card_source(struct cards *c, uint32_t node, unsigned int process, uint6
 
 int card_register_all(struct cards *c, uint32_t node, unsigned int process)
 {
-	return weft_ape_card_register(&c->card[node].card, process,
-				      WEFT_APE_MAY_PUT | WEFT_APE_MAY_GET, CARD_BASE, CARD_BYTES,
-				      0);
+	return weft_ape_ni_register(&c->card[node].card, process,
+				    WEFT_APE_MAY_PUT | WEFT_APE_MAY_GET, CARD_BASE, CARD_BYTES, 0);
 }
 
 void card_receive(struct cards *c, uint32_t node, unsigned int process, uint64_t bytes)
 {
 	uint64_t at = card_room(c, node, process, bytes);
 
-	assert(weft_ape_card_register(&c->card[node].card, process, WEFT_APE_RECEIVES, at, bytes,
-				      at) >= 0);
+	assert(weft_ape_ni_register(&c->card[node].card, process, WEFT_APE_RECEIVES, at, bytes,
+				    at) >= 0);
 }
 
 bool card_post(struct cards *c, uint32_t node, unsigned int process,
 	       const struct weft_ape_descriptor *d)
 {
-	bool taken = weft_ape_card_post(&c->card[node].card, process, d, c->torus.sim.now_ns);
+	bool taken = weft_ape_ni_post(&c->card[node].card, process, d, c->torus.sim.now_ns);
 
 	if (taken)
 		torus_wake(&c->torus.node[node]);

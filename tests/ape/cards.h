@@ -16,7 +16,7 @@
 struct cards;
 
 struct card {
-	struct weft_ape_card card;
+	struct weft_ape_ni card;
 	struct cards *cards;
 	uint8_t *bytes[CARD_PROCESSES];
 	uint64_t room[CARD_PROCESSES], source[CARD_PROCESSES];
@@ -36,12 +36,12 @@ struct cards {
 	/* or NULL: cards take no packets of verbs */
 	void (*verbs)(struct cards *cards, uint32_t node, struct weft_ape_coord from,
 		      const uint8_t *payload, uint32_t bytes);
-	struct weft_ape_card_config config;
+	struct weft_ape_ni_config config;
 };
 
 /* The configuration that all cards get, for tests that change it before cards_begin_with. */
-struct weft_ape_card_config cards_config(unsigned int x, unsigned int y, unsigned int z);
-void cards_begin_with(struct cards *c, const struct weft_ape_card_config *config, uint64_t seed,
+struct weft_ape_ni_config cards_config(unsigned int x, unsigned int y, unsigned int z);
+void cards_begin_with(struct cards *c, const struct weft_ape_ni_config *config, uint64_t seed,
 		      cards_event_fn *event);
 void cards_begin(struct cards *c, unsigned int x, unsigned int y, unsigned int z, uint64_t seed,
 		 cards_event_fn *event);

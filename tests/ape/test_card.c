@@ -26,7 +26,7 @@ static void on_event(struct cards *c, uint32_t node, unsigned int process,
 	event[events++ % EVENTS] = *e;
 }
 
-static void begin_with(const struct weft_ape_card_config *config)
+static void begin_with(const struct weft_ape_ni_config *config)
 {
 	events = 0;
 	cards_begin_with(&cards, config, 1, on_event);
@@ -38,7 +38,7 @@ static void begin_with(const struct weft_ape_card_config *config)
 
 static void begin(unsigned int x, unsigned int y, unsigned int z)
 {
-	struct weft_ape_card_config config = cards_config(x, y, z);
+	struct weft_ape_ni_config config = cards_config(x, y, z);
 
 	begin_with(&config);
 }
@@ -160,7 +160,7 @@ static void test_descriptor_bytes(void **state)
 /* A card that has as many peers as it can, a ring that is full, and no buffer left. */
 static void test_full(void **state)
 {
-	struct weft_ape_card_config config = cards_config(9, 8, 1);
+	struct weft_ape_ni_config config = cards_config(9, 8, 1);
 	unsigned int refused = 0;
 
 	begin_with(&config);
@@ -170,7 +170,7 @@ static void test_full(void **state)
 			.tag = to,
 			.remote = CARD_BASE,
 			.bytes = 0};
-		bool taken = weft_ape_card_post(&cards.card[0].card, to % 8, &d, 1);
+		bool taken = weft_ape_ni_post(&cards.card[0].card, to % 8, &d, 1);
 
 		assert_true(taken);
 	}
@@ -180,16 +180,16 @@ static void test_full(void **state)
 	for (unsigned int i = 0; i < 20; i++) {
 		struct weft_ape_descriptor d = {.remote = CARD_BASE};
 
-		assert_int_equal(weft_ape_card_post(&cards.card[1].card, 0, &d, 1),
+		assert_int_equal(weft_ape_ni_post(&cards.card[1].card, 0, &d, 1),
 				 i < WEFT_APE_POSTED);
 	}
-	assert_false(weft_ape_card_unregister(&cards.card[1].card, 0, 5));
-	assert_int_equal(weft_ape_card_register(&cards.card[1].card, 0, 0, 0, 1, 0), -1);
-	assert_int_equal(
-		weft_ape_card_register(&cards.card[1].card, 0, 1, 1ull << 47, 1ull << 48, 0), -1);
+	assert_false(weft_ape_ni_unregister(&cards.card[1].card, 0, 5));
+	assert_int_equal(weft_ape_ni_register(&cards.card[1].card, 0, 0, 0, 1, 0), -1);
+	assert_int_equal(weft_ape_ni_register(&cards.card[1].card, 0, 1, 1ull << 47, 1ull << 48, 0),
+			 -1);
 	for (unsigned int i = 1; i < WEFT_APE_BUFFERS; i++)
-		assert_int_equal(weft_ape_card_register(&cards.card[1].card, 0, 1, 0, 1, 0), i);
-	assert_int_equal(weft_ape_card_register(&cards.card[1].card, 0, 1, 0, 1, 0), -1);
+		assert_int_equal(weft_ape_ni_register(&cards.card[1].card, 0, 1, 0, 1, 0), i);
+	assert_int_equal(weft_ape_ni_register(&cards.card[1].card, 0, 1, 0, 1, 0), -1);
 	cards_end(&cards);
 }
 
@@ -202,7 +202,7 @@ static void test_sizes(void **state)
 	unsigned int count = 0;
 
 	for (unsigned int kind = 0; kind < 9; kind++) {
-		struct weft_ape_card_config config = cards_config(3, 2, 1);
+		struct weft_ape_ni_config config = cards_config(3, 2, 1);
 		uint32_t to = kind % 2 ? 0 : 5;
 
 		config.engines = 1 + kind % 8;
@@ -252,7 +252,7 @@ static void on_count(struct cards *c, uint32_t node)
 
 static void test_counter_is_last(void **state)
 {
-	struct weft_ape_card *c;
+	struct weft_ape_ni *c;
 
 	begin(4, 4, 1);
 	cards.counted = on_count;
@@ -346,7 +346,7 @@ static void test_refusals(void **state)
 	card_receive(&cards, 1, 1, 9999);
 	await(3);
 	/* The buffer is unregistered: no byte comes in any more. */
-	assert_true(weft_ape_card_unregister(&cards.card[1].card, 1, 0));
+	assert_true(weft_ape_ni_unregister(&cards.card[1].card, 1, 0));
 	d = descriptor(WEFT_APE_OP_PUT, 0, 1, 100);
 	assert_int_equal(outcome(&d), WEFT_APE_REMOTE_RANGE);
 	assert_int_equal(*card_bytes(&cards, 1, 1, d.remote), CARD_EMPTY);
@@ -358,7 +358,7 @@ static void test_refusals(void **state)
 /* The time at which a PUT of 8 bytes is done that is posted behind a long one of another process. */
 static uint64_t short_beside_long(unsigned int engines, uint64_t bytes)
 {
-	struct weft_ape_card_config config = cards_config(2, 1, 1);
+	struct weft_ape_ni_config config = cards_config(2, 1, 1);
 	struct weft_ape_descriptor big, small;
 	uint64_t begun, short_ns = 0;
 
@@ -455,9 +455,9 @@ static void test_wrap(void **state)
 	begin(2, 1, 1);
 	for (unsigned int class = 0; class < WEFT_APE_CLASSES; class ++) {
 		struct weft_ape_flow *f[] = {
-			&weft_ape_card_peer(&cards.card[0].card, cards.torus.node[1].config.me)
+			&weft_ape_ni_peer(&cards.card[0].card, cards.torus.node[1].config.me)
 				 ->flow[class],
-			&weft_ape_card_peer(&cards.card[1].card, cards.torus.node[0].config.me)
+			&weft_ape_ni_peer(&cards.card[1].card, cards.torus.node[0].config.me)
 				 ->flow[class],
 		};
 
@@ -472,9 +472,9 @@ static void test_wrap(void **state)
 			assert_moved(&d, 0, 1);
 		}
 	}
-	assert_true(weft_ape_card_peer(&cards.card[0].card, cards.torus.node[1].config.me)
-			    ->flow[0]
-			    .next < 100);
+	assert_true(
+		weft_ape_ni_peer(&cards.card[0].card, cards.torus.node[1].config.me)->flow[0].next <
+		100);
 	cards_end(&cards);
 }
 
@@ -497,8 +497,8 @@ static uint64_t time_with_losses(unsigned int losses)
 	begun = cards.torus.sim.now_ns - begun;
 	printf("# %u of a million beats lost: %.3f bytes a word time, %ju packets again of %ju\n",
 	       losses, 80 * 200000.0 * WORD_NS / begun,
-	       (uintmax_t)weft_ape_card_peer(&cards.card[0].card, d.to)->flow[0].again,
-	       (uintmax_t)weft_ape_card_peer(&cards.card[0].card, d.to)->flow[0].sent);
+	       (uintmax_t)weft_ape_ni_peer(&cards.card[0].card, d.to)->flow[0].again,
+	       (uintmax_t)weft_ape_ni_peer(&cards.card[0].card, d.to)->flow[0].sent);
 	cards_end(&cards);
 	return begun;
 }
@@ -531,7 +531,7 @@ static void test_lives(void **state)
 	uint8_t *there;
 
 	for (unsigned int anew = 0; anew < 2; anew++) {
-		struct weft_ape_card *c;
+		struct weft_ape_ni *c;
 		uint64_t packets;
 
 		recorded_count = 0;
@@ -550,8 +550,8 @@ static void test_lives(void **state)
 		c = &cards.card[1].card;
 		packets = c->counters.packets;
 		for (unsigned int i = 0; i < recorded_count; i++) {
-			weft_ape_card_beat(c, 1, &recorded[i], cards.torus.sim.now_ns);
-			weft_ape_card_step(c, cards.torus.sim.now_ns);
+			weft_ape_ni_beat(c, 1, &recorded[i], cards.torus.sim.now_ns);
+			weft_ape_ni_step(c, cards.torus.sim.now_ns);
 		}
 		weft_sim_run(&cards.torus.sim, cards.torus.sim.now_ns + 200000);
 		for (unsigned int i = 0; i < d.bytes; i++)
@@ -608,7 +608,7 @@ static void test_silence(void **state)
 static void test_registers(void **state)
 {
 	struct weft_ape_descriptor d;
-	struct weft_ape_card *c;
+	struct weft_ape_ni *c;
 
 	begin(5, 4, 3);
 	c = &cards.card[1 + 5 * 2 + 20].card;

@@ -21,7 +21,7 @@ static void on_event(struct cards *c, uint32_t node, unsigned int process,
 
 static void begin(void)
 {
-	struct weft_ape_card_config config = cards_config(2, 1, 1);
+	struct weft_ape_ni_config config = cards_config(2, 1, 1);
 
 	events = 0;
 	cards_begin_with(&cards, &config, 1, on_event);
@@ -51,17 +51,17 @@ static struct weft_ape_descriptor descriptor(enum weft_ape_opcode opcode, uint64
 
 static void test_numbers_of_buffers(void **state)
 {
-	struct weft_ape_card *c;
+	struct weft_ape_ni *c;
 
 	begin();
 	c = &cards.card[0].card;
-	assert_true(weft_ape_card_register_at(c, 2, 5, WEFT_APE_MAY_PUT, 0, 10, 0));
-	assert_false(weft_ape_card_register_at(c, 2, 5, WEFT_APE_MAY_PUT, 0, 10, 0));
-	assert_false(weft_ape_card_register_at(c, 2, 6, 0, 0, 10, 0));
-	assert_false(weft_ape_card_register_at(c, 2, 6, WEFT_APE_MAY_PUT, 1ull << 48, 1, 0));
-	assert_true(weft_ape_card_withdraw(c, 2, 5));
-	assert_false(weft_ape_card_withdraw(c, 2, 5));
-	assert_true(weft_ape_card_register_at(c, 2, 5, WEFT_APE_MAY_PUT, 0, 10, 0));
+	assert_true(weft_ape_ni_register_at(c, 2, 5, WEFT_APE_MAY_PUT, 0, 10, 0));
+	assert_false(weft_ape_ni_register_at(c, 2, 5, WEFT_APE_MAY_PUT, 0, 10, 0));
+	assert_false(weft_ape_ni_register_at(c, 2, 6, 0, 0, 10, 0));
+	assert_false(weft_ape_ni_register_at(c, 2, 6, WEFT_APE_MAY_PUT, 1ull << 48, 1, 0));
+	assert_true(weft_ape_ni_withdraw(c, 2, 5));
+	assert_false(weft_ape_ni_withdraw(c, 2, 5));
+	assert_true(weft_ape_ni_register_at(c, 2, 5, WEFT_APE_MAY_PUT, 0, 10, 0));
 	cards_end(&cards);
 }
 
@@ -70,7 +70,7 @@ static void test_withdrawn_in_the_middle(void **state)
 {
 	struct weft_ape_descriptor d;
 	uint8_t before[LONG];
-	struct weft_ape_card *there;
+	struct weft_ape_ni *there;
 	uint64_t first, second;
 
 	begin();
@@ -78,14 +78,14 @@ static void test_withdrawn_in_the_middle(void **state)
 	d = descriptor(WEFT_APE_OP_SEND, LONG);
 	first = card_room(&cards, 1, 1, LONG);
 	second = card_room(&cards, 1, 1, LONG);
-	assert_true(weft_ape_card_register_at(there, 1, 9, WEFT_APE_RECEIVES, first, LONG, 7));
+	assert_true(weft_ape_ni_register_at(there, 1, 9, WEFT_APE_RECEIVES, first, LONG, 7));
 	assert_true(card_post(&cards, 0, 0, &d));
 	while (there->counters.send_bytes < LONG / 2)
 		run(100);
-	assert_false(weft_ape_card_unregister(there, 1, 9));
-	assert_true(weft_ape_card_withdraw(there, 1, 9));
+	assert_false(weft_ape_ni_unregister(there, 1, 9));
+	assert_true(weft_ape_ni_withdraw(there, 1, 9));
 	memcpy(before, card_bytes(&cards, 1, 1, first), LONG);
-	assert_true(weft_ape_card_register_at(there, 1, 9, WEFT_APE_RECEIVES, second, LONG, 8));
+	assert_true(weft_ape_ni_register_at(there, 1, 9, WEFT_APE_RECEIVES, second, LONG, 8));
 	run(CARD_PATIENCE_NS);
 	assert_int_equal(events, 2);
 	assert_memory_equal(card_bytes(&cards, 1, 1, first), before, LONG);
@@ -101,7 +101,7 @@ static void test_withdrawn_in_the_middle(void **state)
 static void test_leaves(void **state)
 {
 	struct weft_ape_descriptor put, get, send;
-	struct weft_ape_card *here;
+	struct weft_ape_ni *here;
 
 	begin();
 	here = &cards.card[0].card;
@@ -113,10 +113,10 @@ static void test_leaves(void **state)
 	assert_true(card_post(&cards, 0, 0, &send));
 	assert_true(card_post(&cards, 0, 0, &send));
 	run(15000);
-	assert_false(weft_ape_card_is_quiet(here, 0));
-	weft_ape_card_leave(here, 0);
+	assert_false(weft_ape_ni_is_quiet(here, 0));
+	weft_ape_ni_leave(here, 0);
 	run(2000000);
-	assert_true(weft_ape_card_is_quiet(here, 0));
+	assert_true(weft_ape_ni_is_quiet(here, 0));
 	assert_int_equal(events, 3); /* what had not begun is forgotten */
 	for (unsigned int i = 0; i < events; i++)
 		assert_int_equal(event[i].status, WEFT_APE_LOCAL_FAULT);

@@ -52,7 +52,7 @@ static void arrived(struct cards *c, uint32_t node, struct weft_ape_coord from,
 
 static void begin(uint64_t seed)
 {
-	struct weft_ape_card_config config = cards_config(3, 2, 1);
+	struct weft_ape_ni_config config = cards_config(3, 2, 1);
 
 	memset(&seen, 0, sizeof(seen));
 	cards.verbs = arrived;
@@ -70,7 +70,7 @@ static void run(uint64_t ns)
 /* Writes packets, as many as there is room for. */
 static void write_packets(uint32_t most)
 {
-	struct weft_ape_card *c = &cards.card[0].card;
+	struct weft_ape_ni *c = &cards.card[0].card;
 
 	while (seen.written < most) {
 		uint8_t *at = weft_ape_verbs_room(c, there);
@@ -86,7 +86,7 @@ static void write_packets(uint32_t most)
 
 static void write_all(void)
 {
-	struct weft_ape_card *c = &cards.card[0].card;
+	struct weft_ape_ni *c = &cards.card[0].card;
 	uint64_t end_ns = cards.torus.sim.now_ns + 100000000;
 
 	write_packets(PACKETS);
@@ -128,7 +128,7 @@ static void test_damaged(void **state)
 /* The ring is bounded; when one that was full has room again, that is told. */
 static void test_room(void **state)
 {
-	struct weft_ape_card *c;
+	struct weft_ape_ni *c;
 
 	begin(1);
 	c = &cards.card[0].card;
@@ -149,7 +149,7 @@ static void test_room(void **state)
  * all the same. */
 static void test_room_is_told(void **state)
 {
-	struct weft_ape_card *c;
+	struct weft_ape_ni *c;
 
 	begin(1);
 	c = &cards.card[0].card;
@@ -168,7 +168,7 @@ static void test_room_is_told(void **state)
 /* Packets on their way to a node that no longer answers are lost; those that are written when it answers again arrive. */
 static void test_given_up(void **state)
 {
-	struct weft_ape_card *c;
+	struct weft_ape_ni *c;
 
 	begin(1);
 	c = &cards.card[0].card;

@@ -67,7 +67,7 @@ static void no_event(struct cards *cards, uint32_t node, unsigned int process,
 
 /* ---- Time ---- */
 
-static bool is_quiet(const struct weft_ape_card *c)
+static bool is_quiet(const struct weft_ape_ni *c)
 {
 	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++)
 		if (c->peer[i].used && c->peer[i].verbs.written != c->peer[i].verbs.done)
@@ -130,7 +130,7 @@ uint64_t nodes_again(void)
 
 int nodes_begin(uint32_t flips)
 {
-	struct weft_ape_card_config config = cards_config(2, 1, 1);
+	struct weft_ape_ni_config config = cards_config(2, 1, 1);
 	struct weft_pool_card *card = &world.pool->self->card;
 	uint8_t none[16] = {0};
 

@@ -5,11 +5,11 @@
 #define MS 1000000ull
 
 bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
-		       struct weft_ape_card_config *config)
+		       struct weft_ape_ni_config *config)
 {
 	struct weft_ape_node_config *node = &config->node;
 
-	*config = (struct weft_ape_card_config){
+	*config = (struct weft_ape_ni_config){
 		.life = 1,
 		.engines = (uint8_t)s->engines,
 		.times = {.again_ns = 250 * MS, .give_up_ns = 8000 * MS},
@@ -37,5 +37,5 @@ bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
 	node->header_depth = (uint16_t)s->header_depth;
 	node->data_depth = (uint16_t)s->data_depth;
 	node->locals = (uint8_t)s->locals;
-	return weft_ape_card_config_holds(config);
+	return weft_ape_ni_config_holds(config);
 }

@@ -65,9 +65,9 @@ static void look_after(struct weft_torus_card *c, unsigned int which)
 	if (!g->leaving &&
 	    (has_left(c, which) || !weft_pool_ape_lives(c->pool, g->owner, &member))) {
 		g->leaving = true;
-		weft_ape_card_leave(&c->engine, which);
+		weft_ape_ni_leave(&c->engine, which);
 	}
-	if (g->leaving && weft_ape_card_is_quiet(&c->engine, which))
+	if (g->leaving && weft_ape_ni_is_quiet(&c->engine, which))
 		free_slot(c, which);
 }
 
@@ -94,15 +94,15 @@ static enum weft_pool_ape_result obey(struct weft_torus_card *c, unsigned int wh
 	switch (command->op) {
 	case WEFT_POOL_APE_REGISTER:
 		if (command->rights & ~rights ||
-		    !weft_ape_card_register_at(&c->engine, which, command->buffer,
-					       (uint8_t)command->rights, command->addr,
-					       command->bytes, command->buffer))
+		    !weft_ape_ni_register_at(&c->engine, which, command->buffer,
+					     (uint8_t)command->rights, command->addr,
+					     command->bytes, command->buffer))
 			return WEFT_POOL_APE_WRONG;
 		atomic_store_explicit(&c->shared->slot[which].count[command->buffer], 0,
 				      memory_order_relaxed);
 		return WEFT_POOL_APE_DONE;
 	case WEFT_POOL_APE_UNREGISTER:
-		return weft_ape_card_withdraw(&c->engine, which, command->buffer)
+		return weft_ape_ni_withdraw(&c->engine, which, command->buffer)
 			       ? WEFT_POOL_APE_DONE
 			       : WEFT_POOL_APE_GONE;
 	}
@@ -142,7 +142,7 @@ static bool serve_posts(struct weft_torus_card *c, unsigned int which)
 	for (; n != posted && n - first < POSTS_ONCE; n++) {
 		memcpy(bytes, slot->post[n % WEFT_POOL_APE_POSTS], sizeof(bytes));
 		weft_ape_descriptor_load(bytes, &d);
-		if (!weft_ape_card_post(&c->engine, which, &d, c->now_ns)) {
+		if (!weft_ape_ni_post(&c->engine, which, &d, c->now_ns)) {
 			c->guest[which].blocked = true;
 			break;
 		}

@@ -89,7 +89,7 @@ static int open_own_door(struct weft_torus_card *c, const char *home, const uint
 }
 
 /* Prepares the card's page of the pool; programs come when the card's word stands there. */
-static void open_page(struct weft_torus_card *c, struct weft_ape_card_config *config)
+static void open_page(struct weft_torus_card *c, struct weft_ape_ni_config *config)
 {
 	struct weft_pool_ape_card *page = &c->shared->card;
 	uint64_t life = atomic_load_explicit(&page->life, memory_order_relaxed) + 1;
@@ -126,7 +126,7 @@ static int join_pool(struct weft_torus_card *c, const char *home, const uint8_t 
 static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t at[3],
 		      const char **why)
 {
-	struct weft_ape_card_config config;
+	struct weft_ape_ni_config config;
 	struct weft_torus_shape shape;
 	int err = weft_torus_load(home, &shape);
 
@@ -150,7 +150,7 @@ static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t
 	if (!c->shared || !c->memory)
 		return -ENOMEM;
 	open_page(c, &config);
-	weft_ape_card_init(&c->engine, &config, c->memory, &weft_torus_world, c);
+	weft_ape_ni_init(&c->engine, &config, c->memory, &weft_torus_world, c);
 	*why = "a cable cannot be opened";
 	err = open_cables(c, home);
 	if (err)
@@ -171,7 +171,7 @@ static bool take_beats(struct weft_torus_card *c)
 
 		if (!cable->there || !weft_ring_take(&cable->in, beat.quad))
 			continue;
-		weft_ape_card_beat(&c->engine, i, &beat, c->now_ns);
+		weft_ape_ni_beat(&c->engine, i, &beat, c->now_ns);
 		cable->took = came = true;
 	}
 	return came;
@@ -225,7 +225,7 @@ static bool word_time(struct weft_torus_card *c, uint64_t turn)
 	if (turn % SERVE_EVERY == 0 || weft_torus_verbs_wants(c))
 		busy |= weft_torus_verbs_serve(c);
 	look_for_room(c);
-	busy |= weft_ape_card_step(&c->engine, c->now_ns);
+	busy |= weft_ape_ni_step(&c->engine, c->now_ns);
 	busy |= exchange_beats(c);
 	return busy;
 }
@@ -248,7 +248,7 @@ static bool has_room_now(struct weft_torus_card *c)
 
 static void lie_down(struct weft_torus_card *c)
 {
-	uint64_t until = weft_ape_card_deadline(&c->engine), verbs;
+	uint64_t until = weft_ape_ni_deadline(&c->engine), verbs;
 	uint32_t seen;
 
 	if (c->guests && c->look_ns < until)

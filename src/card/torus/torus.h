@@ -33,7 +33,7 @@ struct weft_torus_cable {
 };
 
 struct weft_torus_card {
-	struct weft_ape_card engine;
+	struct weft_ape_ni engine;
 	struct weft_ape_word *memory;
 	struct weft_pool *pool;
 	struct weft_pool_ape *shared;
@@ -52,7 +52,7 @@ struct weft_torus_card {
 
 /* The engine's configuration for a lattice; false: no lattice can be so. */
 bool weft_torus_config(const struct weft_torus_shape *shape, const uint8_t at[3],
-		       struct weft_ape_card_config *config);
+		       struct weft_ape_ni_config *config);
 
 /* ---- Between the files of the card ---- */
 

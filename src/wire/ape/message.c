@@ -55,7 +55,7 @@ void weft_ape_descriptor_load(const uint8_t bytes[WEFT_APE_DESCRIPTOR_BYTES],
 		d->flags |= bytes[i];
 }
 
-static enum weft_ape_status judge_descriptor(struct weft_ape_card *c,
+static enum weft_ape_status judge_descriptor(struct weft_ape_ni *c,
 					     const struct weft_ape_descriptor *d)
 {
 	if (d->opcode >= WEFT_APE_OPS)
@@ -73,13 +73,13 @@ static enum weft_ape_status judge_descriptor(struct weft_ape_card *c,
 		return WEFT_APE_BAD_REMOTE;
 	if (d->bytes && d->local + d->bytes - 1 < d->local)
 		return WEFT_APE_BAD_LOCAL;
-	if (!weft_ape_card_peer(c, d->to))
+	if (!weft_ape_ni_peer(c, d->to))
 		return WEFT_APE_NO_PEER;
 	return WEFT_APE_OK;
 }
 
-bool weft_ape_card_post(struct weft_ape_card *c, unsigned int process,
-			const struct weft_ape_descriptor *d, uint64_t now_ns)
+bool weft_ape_ni_post(struct weft_ape_ni *c, unsigned int process,
+		      const struct weft_ape_descriptor *d, uint64_t now_ns)
 {
 	struct weft_ape_process *p = &c->process[process];
 	struct weft_ape_event event = {
@@ -101,7 +101,7 @@ bool weft_ape_card_post(struct weft_ape_card *c, unsigned int process,
 /* ---- Ends ---- */
 
 /* Makes engines, and packets that are still under way, forget the message. */
-static void let_message_go(struct weft_ape_card *c, const struct weft_ape_message *m)
+static void let_message_go(struct weft_ape_ni *c, const struct weft_ape_message *m)
 {
 	struct weft_ape_flow *f = &c->peer[m->peer].flow[WEFT_APE_REQUESTS];
 	uint16_t which = m - c->message;
@@ -114,7 +114,7 @@ static void let_message_go(struct weft_ape_card *c, const struct weft_ape_messag
 			weft_ape_flow_slot(f, seq)->message = WEFT_APE_NO_MESSAGE;
 }
 
-void weft_ape_message_end(struct weft_ape_card *c, struct weft_ape_message *m,
+void weft_ape_message_end(struct weft_ape_ni *c, struct weft_ape_message *m,
 			  enum weft_ape_status status)
 {
 	struct weft_ape_event event = {
@@ -136,7 +136,7 @@ void weft_ape_message_end(struct weft_ape_card *c, struct weft_ape_message *m,
 }
 
 /* To be called when none of the message's packets is under way any more. */
-static void settle_message(struct weft_ape_card *c, struct weft_ape_message *m)
+static void settle_message(struct weft_ape_ni *c, struct weft_ape_message *m)
 {
 	if (m->status == WEFT_APE_NOT_READY && c->now_ns - m->begun_ns < c->config.patience_ns) {
 		m->retry_ns = c->now_ns + c->config.not_ready_ns;
@@ -151,7 +151,7 @@ static void settle_message(struct weft_ape_card *c, struct weft_ape_message *m)
 	weft_ape_message_end(c, m, m->status);
 }
 
-void weft_ape_message_acked(struct weft_ape_card *c, struct weft_ape_flow *f, uint32_t from,
+void weft_ape_message_acked(struct weft_ape_ni *c, struct weft_ape_flow *f, uint32_t from,
 			    uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -176,7 +176,7 @@ static void make_nothing(struct weft_ape_slot *slot)
 	slot->is_small = true;
 }
 
-void weft_ape_message_fail(struct weft_ape_card *c, struct weft_ape_message *m,
+void weft_ape_message_fail(struct weft_ape_ni *c, struct weft_ape_message *m,
 			   enum weft_ape_status status)
 {
 	struct weft_ape_flow *f = &c->peer[m->peer].flow[WEFT_APE_REQUESTS];
@@ -193,7 +193,7 @@ void weft_ape_message_fail(struct weft_ape_card *c, struct weft_ape_message *m,
 		settle_message(c, m);
 }
 
-void weft_ape_peer_fail(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class,
+void weft_ape_peer_fail(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_ape_class class,
 			enum weft_ape_status status)
 {
 	unsigned int which = p - c->peer;
@@ -211,8 +211,8 @@ void weft_ape_peer_fail(struct weft_ape_card *c, struct weft_ape_peer *p, enum w
 
 /* ---- Buffers ---- */
 
-bool weft_ape_card_register_at(struct weft_ape_card *c, unsigned int process, unsigned int buffer,
-			       uint8_t rights, uint64_t addr, uint64_t bytes, uint64_t tag)
+bool weft_ape_ni_register_at(struct weft_ape_ni *c, unsigned int process, unsigned int buffer,
+			     uint8_t rights, uint64_t addr, uint64_t bytes, uint64_t tag)
 {
 	struct weft_ape_buffer *b = &c->process[process].buffer[buffer];
 
@@ -223,18 +223,18 @@ bool weft_ape_card_register_at(struct weft_ape_card *c, unsigned int process, un
 	return true;
 }
 
-int weft_ape_card_register(struct weft_ape_card *c, unsigned int process, uint8_t rights,
-			   uint64_t addr, uint64_t bytes, uint64_t tag)
+int weft_ape_ni_register(struct weft_ape_ni *c, unsigned int process, uint8_t rights, uint64_t addr,
+			 uint64_t bytes, uint64_t tag)
 {
 	for (unsigned int i = 0; i < WEFT_APE_BUFFERS; i++)
 		if (!c->process[process].buffer[i].rights)
-			return weft_ape_card_register_at(c, process, i, rights, addr, bytes, tag)
+			return weft_ape_ni_register_at(c, process, i, rights, addr, bytes, tag)
 				       ? (int)i
 				       : -1;
 	return -1;
 }
 
-bool weft_ape_card_unregister(struct weft_ape_card *c, unsigned int process, unsigned int buffer)
+bool weft_ape_ni_unregister(struct weft_ape_ni *c, unsigned int process, unsigned int buffer)
 {
 	struct weft_ape_buffer *b = &c->process[process].buffer[buffer];
 
@@ -244,7 +244,7 @@ bool weft_ape_card_unregister(struct weft_ape_card *c, unsigned int process, uns
 	return true;
 }
 
-bool weft_ape_card_withdraw(struct weft_ape_card *c, unsigned int process, unsigned int buffer)
+bool weft_ape_ni_withdraw(struct weft_ape_ni *c, unsigned int process, unsigned int buffer)
 {
 	struct weft_ape_buffer *b = &c->process[process].buffer[buffer];
 
@@ -253,20 +253,20 @@ bool weft_ape_card_withdraw(struct weft_ape_card *c, unsigned int process, unsig
 		    c->reception[i].buffer == buffer)
 			c->reception[i].used = false;
 	b->taken = false;
-	return weft_ape_card_unregister(c, process, buffer);
+	return weft_ape_ni_unregister(c, process, buffer);
 }
 
-void weft_ape_card_leave(struct weft_ape_card *c, unsigned int process)
+void weft_ape_ni_leave(struct weft_ape_ni *c, unsigned int process)
 {
 	c->process[process].waiting = 0;
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
 		if (c->message[i].used && c->message[i].process == process)
 			weft_ape_message_fail(c, &c->message[i], WEFT_APE_LOCAL_FAULT);
 	for (unsigned int i = 0; i < WEFT_APE_BUFFERS; i++)
-		weft_ape_card_withdraw(c, process, i);
+		weft_ape_ni_withdraw(c, process, i);
 }
 
-bool weft_ape_card_is_quiet(const struct weft_ape_card *c, unsigned int process)
+bool weft_ape_ni_is_quiet(const struct weft_ape_ni *c, unsigned int process)
 {
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
 		if (c->message[i].used && c->message[i].process == process)

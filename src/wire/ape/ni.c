@@ -5,7 +5,7 @@
 
 #define NEVER UINT64_MAX
 
-bool weft_ape_card_config_holds(const struct weft_ape_card_config *config)
+bool weft_ape_ni_config_holds(const struct weft_ape_ni_config *config)
 {
 	return weft_ape_node_config_holds(&config->node) && config->life &&
 	       config->life <= WEFT_APE_LIFE_MAX && config->engines >= 1 &&
@@ -13,9 +13,8 @@ bool weft_ape_card_config_holds(const struct weft_ape_card_config *config)
 	       config->times.give_up_ns;
 }
 
-void weft_ape_card_init(struct weft_ape_card *c, const struct weft_ape_card_config *config,
-			struct weft_ape_word *memory, const struct weft_ape_world *world,
-			void *owner)
+void weft_ape_ni_init(struct weft_ape_ni *c, const struct weft_ape_ni_config *config,
+		      struct weft_ape_word *memory, const struct weft_ape_world *world, void *owner)
 {
 	__builtin_memset(c, 0, sizeof(*c));
 	c->config = *config;
@@ -24,11 +23,11 @@ void weft_ape_card_init(struct weft_ape_card *c, const struct weft_ape_card_conf
 	for (unsigned int e = 0; e < WEFT_APE_ENGINES; e++)
 		c->engine[e] = WEFT_APE_NO_MESSAGE;
 	c->wake_ns = NEVER;
-	weft_ape_node_init(&c->node, &config->node, memory, world->send, owner,
-			   weft_ape_card_deliver, c);
+	weft_ape_node_init(&c->node, &config->node, memory, world->send, owner, weft_ape_ni_deliver,
+			   c);
 }
 
-struct weft_ape_peer *weft_ape_card_peer(struct weft_ape_card *c, struct weft_ape_coord at)
+struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_coord at)
 {
 	const struct weft_ape_lattice *l = &c->config.node.lattice;
 	uint32_t index = weft_ape_lattice_index(l, at);
@@ -51,7 +50,7 @@ struct weft_ape_peer *weft_ape_card_peer(struct weft_ape_card *c, struct weft_ap
 
 /* ---- Packets ---- */
 
-static void give_packet(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class,
+static void give_packet(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_ape_class class,
 			struct weft_ape_header *h, const uint8_t *payload, uint32_t seq)
 {
 	struct weft_ape_flow *f = &p->flow[class];
@@ -77,7 +76,7 @@ static void give_packet(struct weft_ape_card *c, struct weft_ape_peer *p, enum w
 }
 
 /* Sends what a class of flows has to say by itself: HELLO, WELCOME, ACK and NAK name their class as channel. */
-static bool say_class(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
+static bool say_class(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_ape_class class)
 {
 	struct weft_ape_flow *f = &p->flow[class];
 	struct weft_ape_header h = {.channel = class};
@@ -103,7 +102,7 @@ static bool say_class(struct weft_ape_card *c, struct weft_ape_peer *p, enum wef
 }
 
 /* The memory that a GET asks for is gone: the asker is told. */
-static void job_failed(struct weft_ape_card *c, struct weft_ape_peer *p, struct weft_ape_slot *slot)
+static void job_failed(struct weft_ape_ni *c, struct weft_ape_peer *p, struct weft_ape_slot *slot)
 {
 	uint16_t id = slot->channel;
 
@@ -119,7 +118,7 @@ static void job_failed(struct weft_ape_card *c, struct weft_ape_peer *p, struct 
 	weft_ape_refuse(c, p, true, id, WEFT_APE_REMOTE_FAULT);
 }
 
-static bool send_next(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
+static bool send_next(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_ape_class class)
 {
 	struct weft_ape_flow *f = &p->flow[class];
 	const uint8_t *payload = c->payload;
@@ -162,7 +161,7 @@ static uint32_t part(uint64_t bytes, uint64_t done)
 	return bytes - done < WEFT_APE_PAYLOAD_BYTES ? bytes - done : WEFT_APE_PAYLOAD_BYTES;
 }
 
-static bool cut_job(struct weft_ape_card *c, struct weft_ape_job *j)
+static bool cut_job(struct weft_ape_ni *c, struct weft_ape_job *j)
 {
 	struct weft_ape_flow *f = &c->peer[j->peer].flow[WEFT_APE_ANSWERS];
 	uint32_t bytes = part(j->bytes, j->done);
@@ -191,7 +190,7 @@ static void put_le(uint8_t *to, uint64_t value, unsigned int bytes)
 		to[i] = value >> 8 * i;
 }
 
-static void message_slot(const struct weft_ape_card *c, const struct weft_ape_message *m,
+static void message_slot(const struct weft_ape_ni *c, const struct weft_ape_message *m,
 			 struct weft_ape_slot *slot)
 {
 	uint32_t bytes = part(m->bytes, m->done);
@@ -218,7 +217,7 @@ static void message_slot(const struct weft_ape_card *c, const struct weft_ape_me
 	}
 }
 
-static bool cut_message(struct weft_ape_card *c, struct weft_ape_message *m)
+static bool cut_message(struct weft_ape_ni *c, struct weft_ape_message *m)
 {
 	struct weft_ape_flow *f = &c->peer[m->peer].flow[WEFT_APE_REQUESTS];
 	struct weft_ape_slot slot;
@@ -237,7 +236,7 @@ static bool cut_message(struct weft_ape_card *c, struct weft_ape_message *m)
 	return true;
 }
 
-static uint16_t free_message(struct weft_ape_card *c)
+static uint16_t free_message(struct weft_ape_ni *c)
 {
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
 		if (!c->message[i].used)
@@ -245,7 +244,7 @@ static uint16_t free_message(struct weft_ape_card *c)
 	return WEFT_APE_NO_MESSAGE;
 }
 
-static bool is_held_back(const struct weft_ape_card *c, unsigned int which)
+static bool is_held_back(const struct weft_ape_ni *c, unsigned int which)
 {
 	for (unsigned int e = 0; e < c->config.engines; e++)
 		if (c->engine[e] == which)
@@ -253,7 +252,7 @@ static bool is_held_back(const struct weft_ape_card *c, unsigned int which)
 	return false;
 }
 
-static void begin_message(struct weft_ape_card *c, unsigned int process, uint16_t which)
+static void begin_message(struct weft_ape_ni *c, unsigned int process, uint16_t which)
 {
 	struct weft_ape_process *p = &c->process[process];
 	const struct weft_ape_descriptor *d = &p->posted[p->first];
@@ -264,7 +263,7 @@ static void begin_message(struct weft_ape_card *c, unsigned int process, uint16_
 		.opcode = d->opcode,
 		.process = process,
 		.generation = m->generation,
-		.peer = weft_ape_card_peer(c, d->to) - c->peer,
+		.peer = weft_ape_ni_peer(c, d->to) - c->peer,
 		.channel = d->channel,
 		.bytes = d->bytes,
 		.local = d->local,
@@ -279,7 +278,7 @@ static void begin_message(struct weft_ape_card *c, unsigned int process, uint16_
 }
 
 /* An engine without work: a SEND that is tried again, or the next process's descriptor. */
-static void find_work(struct weft_ape_card *c, unsigned int engine)
+static void find_work(struct weft_ape_ni *c, unsigned int engine)
 {
 	uint16_t which;
 
@@ -301,7 +300,7 @@ static void find_work(struct weft_ape_card *c, unsigned int engine)
 	}
 }
 
-static bool run_engine(struct weft_ape_card *c, unsigned int engine)
+static bool run_engine(struct weft_ape_ni *c, unsigned int engine)
 {
 	if (c->engine[engine] == WEFT_APE_NO_MESSAGE)
 		find_work(c, engine);
@@ -315,7 +314,7 @@ static bool run_engine(struct weft_ape_card *c, unsigned int engine)
 	return cut;
 }
 
-static bool take_turn(struct weft_ape_card *c, unsigned int turn)
+static bool take_turn(struct weft_ape_ni *c, unsigned int turn)
 {
 	if (turn < WEFT_APE_JOBS)
 		return c->job[turn].used && cut_job(c, &c->job[turn]);
@@ -325,7 +324,7 @@ static bool take_turn(struct weft_ape_card *c, unsigned int turn)
 }
 
 /* Makes one packet more: engines, answers and verbs take turns. */
-static bool make_one(struct weft_ape_card *c)
+static bool make_one(struct weft_ape_ni *c)
 {
 	unsigned int all = c->config.engines + WEFT_APE_JOBS + 1;
 
@@ -340,7 +339,7 @@ static bool make_one(struct weft_ape_card *c)
 	return false;
 }
 
-static bool send_from_flows(struct weft_ape_card *c, unsigned int port)
+static bool send_from_flows(struct weft_ape_ni *c, unsigned int port)
 {
 	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++) {
 		unsigned int which = (c->next_peer + i) % WEFT_APE_PEERS;
@@ -359,13 +358,13 @@ static bool send_from_flows(struct weft_ape_card *c, unsigned int port)
 
 /* ---- Time ---- */
 
-static void soonest(struct weft_ape_card *c, uint64_t at_ns)
+static void soonest(struct weft_ape_ni *c, uint64_t at_ns)
 {
 	if (at_ns < c->wake_ns)
 		c->wake_ns = at_ns;
 }
 
-static void message_timer(struct weft_ape_card *c, struct weft_ape_message *m)
+static void message_timer(struct weft_ape_ni *c, struct weft_ape_message *m)
 {
 	bool awaited = m->opcode == WEFT_APE_OP_GET && m->cut && !m->under_way;
 	uint64_t give_up_ns = m->progress_ns + c->config.times.give_up_ns;
@@ -385,7 +384,7 @@ static void message_timer(struct weft_ape_card *c, struct weft_ape_message *m)
 	}
 }
 
-static void flow_timer(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class)
+static void flow_timer(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_ape_class class)
 {
 	struct weft_ape_flow *f = &p->flow[class];
 
@@ -406,7 +405,7 @@ static void flow_timer(struct weft_ape_card *c, struct weft_ape_peer *p, enum we
 		soonest(c, f->again_ns);
 }
 
-static void run_timers(struct weft_ape_card *c)
+static void run_timers(struct weft_ape_ni *c)
 {
 	c->wake_ns = NEVER;
 	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++)
@@ -418,15 +417,15 @@ static void run_timers(struct weft_ape_card *c)
 			message_timer(c, &c->message[i]);
 }
 
-void weft_ape_card_beat(struct weft_ape_card *c, unsigned int cable,
-			const struct weft_ape_beat *beat, uint64_t now_ns)
+void weft_ape_ni_beat(struct weft_ape_ni *c, unsigned int cable, const struct weft_ape_beat *beat,
+		      uint64_t now_ns)
 {
 	c->now_ns = now_ns;
 	weft_ape_node_beat(&c->node, cable, beat, now_ns);
 }
 
 /* A port gets a packet when none waits behind the one that leaves. */
-static bool fill_port(struct weft_ape_card *c, unsigned int port)
+static bool fill_port(struct weft_ape_ni *c, unsigned int port)
 {
 	if (weft_ape_node_waiting(&c->node, port) ||
 	    !weft_ape_node_has_room(&c->node, port, WEFT_APE_PAYLOAD_WORDS))
@@ -439,7 +438,7 @@ static bool fill_port(struct weft_ape_card *c, unsigned int port)
 	return true;
 }
 
-bool weft_ape_card_step(struct weft_ape_card *c, uint64_t now_ns)
+bool weft_ape_ni_step(struct weft_ape_ni *c, uint64_t now_ns)
 {
 	bool moved = false, full = false;
 
@@ -456,7 +455,7 @@ bool weft_ape_card_step(struct weft_ape_card *c, uint64_t now_ns)
 	return weft_ape_node_step(&c->node, now_ns) || moved;
 }
 
-uint64_t weft_ape_card_deadline(const struct weft_ape_card *c)
+uint64_t weft_ape_ni_deadline(const struct weft_ape_ni *c)
 {
 	uint64_t node = weft_ape_node_deadline(&c->node);
 

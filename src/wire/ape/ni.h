@@ -4,7 +4,7 @@
  * the other end. Owns the node's links and router. Everything is bounded; what has no room is not
  * taken, and is asked for again by its sender. What arrives is never kept waiting.
  *
- * The owner calls weft_ape_card_beat, weft_ape_card_step and weft_ape_card_deadline as it would
+ * The owner calls weft_ape_ni_beat, weft_ape_ni_step and weft_ape_ni_deadline as it would
  * those of the node (wire/ape/node.h).
  */
 #ifndef WEFT_WIRE_APE_NI_H
@@ -21,7 +21,7 @@
 #define WEFT_APE_LIFE_MAX   0xfffeu
 #define WEFT_APE_VERBS_RING 64u /* packets of verbs to a peer (wire/ape/verbs.h) */
 
-struct weft_ape_card_config {
+struct weft_ape_ni_config {
 	struct weft_ape_node_config node;
 	uint16_t life;	 /* grows with each life of the card; 1 to WEFT_APE_LIFE_MAX */
 	uint8_t engines; /* 1 to 8; all feed the port that the flow has */
@@ -105,8 +105,8 @@ struct weft_ape_counters {
 		get_bytes, send_bytes, verbs_bytes;
 };
 
-struct weft_ape_card {
-	struct weft_ape_card_config config;
+struct weft_ape_ni {
+	struct weft_ape_ni_config config;
 	const struct weft_ape_world *world;
 	void *owner;
 	struct weft_ape_node node;
@@ -129,56 +129,56 @@ struct weft_ape_card {
 	struct weft_ape_counters counters;
 };
 
-bool weft_ape_card_config_holds(const struct weft_ape_card_config *config);
+bool weft_ape_ni_config_holds(const struct weft_ape_ni_config *config);
 /* memory: weft_ape_node_words(&config->node) words. */
-void weft_ape_card_init(struct weft_ape_card *c, const struct weft_ape_card_config *config,
-			struct weft_ape_word *memory, const struct weft_ape_world *world,
-			void *owner);
+void weft_ape_ni_init(struct weft_ape_ni *c, const struct weft_ape_ni_config *config,
+		      struct weft_ape_word *memory, const struct weft_ape_world *world,
+		      void *owner);
 
-void weft_ape_card_beat(struct weft_ape_card *c, unsigned int cable,
-			const struct weft_ape_beat *beat, uint64_t now_ns);
-bool weft_ape_card_step(struct weft_ape_card *c, uint64_t now_ns);
-uint64_t weft_ape_card_deadline(const struct weft_ape_card *c);
+void weft_ape_ni_beat(struct weft_ape_ni *c, unsigned int cable, const struct weft_ape_beat *beat,
+		      uint64_t now_ns);
+bool weft_ape_ni_step(struct weft_ape_ni *c, uint64_t now_ns);
+uint64_t weft_ape_ni_deadline(const struct weft_ape_ni *c);
 
 /* Takes a descriptor. False: the process has as many as can wait. One that is wrong gives its
  * event, and nothing else happens. */
-bool weft_ape_card_post(struct weft_ape_card *c, unsigned int process,
-			const struct weft_ape_descriptor *d, uint64_t now_ns);
+bool weft_ape_ni_post(struct weft_ape_ni *c, unsigned int process,
+		      const struct weft_ape_descriptor *d, uint64_t now_ns);
 /* Registers a range for other nodes. Returns the buffer's number, or -1: there is no room, or it is no range. */
-int weft_ape_card_register(struct weft_ape_card *c, unsigned int process, uint8_t rights,
-			   uint64_t addr, uint64_t bytes, uint64_t tag);
+int weft_ape_ni_register(struct weft_ape_ni *c, unsigned int process, uint8_t rights, uint64_t addr,
+			 uint64_t bytes, uint64_t tag);
 /* The same with a number of the caller's; false: it is not free, or there is no such range. */
-bool weft_ape_card_register_at(struct weft_ape_card *c, unsigned int process, unsigned int buffer,
-			       uint8_t rights, uint64_t addr, uint64_t bytes, uint64_t tag);
+bool weft_ape_ni_register_at(struct weft_ape_ni *c, unsigned int process, unsigned int buffer,
+			     uint8_t rights, uint64_t addr, uint64_t bytes, uint64_t tag);
 /* When it has returned, no byte comes into the buffer any more. False: a SEND is coming into it, or there is no such buffer. */
-bool weft_ape_card_unregister(struct weft_ape_card *c, unsigned int process, unsigned int buffer);
+bool weft_ape_ni_unregister(struct weft_ape_ni *c, unsigned int process, unsigned int buffer);
 /* The same also while a SEND is coming into it: that is refused, and tried again by its sender. False: there
  * is no such buffer. */
-bool weft_ape_card_withdraw(struct weft_ape_card *c, unsigned int process, unsigned int buffer);
+bool weft_ape_ni_withdraw(struct weft_ape_ni *c, unsigned int process, unsigned int buffer);
 /* The process has gone: what it has posted ends, and nothing comes into its memory any more. */
-void weft_ape_card_leave(struct weft_ape_card *c, unsigned int process);
+void weft_ape_ni_leave(struct weft_ape_ni *c, unsigned int process);
 /* Whether nothing that the process has posted is under way. */
-bool weft_ape_card_is_quiet(const struct weft_ape_card *c, unsigned int process);
+bool weft_ape_ni_is_quiet(const struct weft_ape_ni *c, unsigned int process);
 
 /* ---- Between the files of the network interface ---- */
 
 /* The peer at this node, or NULL: there is no room for another. */
-struct weft_ape_peer *weft_ape_card_peer(struct weft_ape_card *c, struct weft_ape_coord at);
-void weft_ape_card_deliver(void *card, unsigned int local, struct weft_ape_word word, bool end);
+struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_coord at);
+void weft_ape_ni_deliver(void *card, unsigned int local, struct weft_ape_word word, bool end);
 /* Fails a message; its packets become nothing, and its event comes when none is under way. */
-void weft_ape_message_fail(struct weft_ape_card *c, struct weft_ape_message *m,
+void weft_ape_message_fail(struct weft_ape_ni *c, struct weft_ape_message *m,
 			   enum weft_ape_status status);
 /* All that is under way to or from the peer ends. */
-void weft_ape_peer_fail(struct weft_ape_card *c, struct weft_ape_peer *p, enum weft_ape_class class,
+void weft_ape_peer_fail(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_ape_class class,
 			enum weft_ape_status status);
 /* The peer has acknowledged so many packets of the flow, the first `from`. */
-void weft_ape_message_acked(struct weft_ape_card *c, struct weft_ape_flow *f, uint32_t from,
+void weft_ape_message_acked(struct weft_ape_ni *c, struct weft_ape_flow *f, uint32_t from,
 			    uint32_t count);
-void weft_ape_message_end(struct weft_ape_card *c, struct weft_ape_message *m,
+void weft_ape_message_end(struct weft_ape_ni *c, struct weft_ape_message *m,
 			  enum weft_ape_status status);
 /* Refuses a request of the peer's by its sequence, or a GET by its id. False: the flow of answers has no room.
  */
-bool weft_ape_refuse(struct weft_ape_card *c, struct weft_ape_peer *p, bool is_get, uint32_t what,
+bool weft_ape_refuse(struct weft_ape_ni *c, struct weft_ape_peer *p, bool is_get, uint32_t what,
 		     enum weft_ape_status status);
 
 #endif

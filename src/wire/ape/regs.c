@@ -27,7 +27,7 @@ static uint32_t sizes(const struct weft_ape_lattice *l)
 	return l->size[0] | (uint32_t)l->size[1] << 8 | (uint32_t)l->size[2] << 16;
 }
 
-static uint32_t link_register(const struct weft_ape_card *c, unsigned int link, unsigned int which)
+static uint32_t link_register(const struct weft_ape_ni *c, unsigned int link, unsigned int which)
 {
 	const struct weft_ape_tx *tx = &c->node.tx[link];
 	const struct weft_ape_rx *rx = &c->node.rx[link];
@@ -48,7 +48,7 @@ static uint32_t link_register(const struct weft_ape_card *c, unsigned int link, 
 	return values[which];
 }
 
-static uint32_t checks(const struct weft_ape_card *c)
+static uint32_t checks(const struct weft_ape_ni *c)
 {
 	const struct weft_ape_link_config *link = &c->node.config.link;
 
@@ -63,7 +63,7 @@ static uint32_t errors(const struct weft_ape_error_generator *e)
 	       (uint32_t)e->flips << 21 | (uint32_t)e->headers << 23 | (uint32_t)e->credits << 24;
 }
 
-static uint32_t exceptions(const struct weft_ape_card *c)
+static uint32_t exceptions(const struct weft_ape_ni *c)
 {
 	uint64_t sum = 0;
 
@@ -72,14 +72,14 @@ static uint32_t exceptions(const struct weft_ape_card *c)
 	return sum;
 }
 
-static uint32_t fifo_register(const struct weft_ape_card *c, unsigned int which)
+static uint32_t fifo_register(const struct weft_ape_ni *c, unsigned int which)
 {
 	const struct weft_ape_queue *q = &c->node.router.source[which / 2].queue;
 
 	return which % 2 ? q->data.count : q->headers.count;
 }
 
-uint32_t weft_ape_reg_read(const struct weft_ape_card *c, unsigned int number)
+uint32_t weft_ape_reg_read(const struct weft_ape_ni *c, unsigned int number)
 {
 	const struct weft_ape_link_config *link = &c->node.config.link;
 
@@ -116,7 +116,7 @@ uint32_t weft_ape_reg_read(const struct weft_ape_card *c, unsigned int number)
 	return 0;
 }
 
-static void write_errors(struct weft_ape_card *c, uint32_t value)
+static void write_errors(struct weft_ape_ni *c, uint32_t value)
 {
 	for (unsigned int link = 0; link < WEFT_APE_CABLES; link++)
 		c->node.tx[link].errors = (struct weft_ape_error_generator){
@@ -127,7 +127,7 @@ static void write_errors(struct weft_ape_card *c, uint32_t value)
 		};
 }
 
-bool weft_ape_reg_write(struct weft_ape_card *c, unsigned int number, uint32_t value)
+bool weft_ape_reg_write(struct weft_ape_ni *c, unsigned int number, uint32_t value)
 {
 	struct weft_ape_node_config config = c->node.config;
 

@@ -9,8 +9,8 @@
 #define WEFT_APE_REGISTERS 220u
 
 /* 0 for a number that is no register. */
-uint32_t weft_ape_reg_read(const struct weft_ape_card *c, unsigned int number);
+uint32_t weft_ape_reg_read(const struct weft_ape_ni *c, unsigned int number);
 /* False: the register cannot be written, or not with this value; then nothing has changed. */
-bool weft_ape_reg_write(struct weft_ape_card *c, unsigned int number, uint32_t value);
+bool weft_ape_reg_write(struct weft_ape_ni *c, unsigned int number, uint32_t value);
 
 #endif

@@ -42,7 +42,7 @@ static struct weft_ape_buffer *oldest_receive(struct weft_ape_process *p)
 	return oldest;
 }
 
-static struct weft_ape_reception *find_reception(struct weft_ape_card *c, unsigned int peer,
+static struct weft_ape_reception *find_reception(struct weft_ape_ni *c, unsigned int peer,
 						 unsigned int process)
 {
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
@@ -53,13 +53,13 @@ static struct weft_ape_reception *find_reception(struct weft_ape_card *c, unsign
 }
 
 /* Gives up a SEND that will not be whole: its receive waits for another again, at its old place in the order. */
-static void abort_reception(struct weft_ape_card *c, struct weft_ape_reception *r)
+static void abort_reception(struct weft_ape_ni *c, struct weft_ape_reception *r)
 {
 	c->process[r->channel].buffer[r->buffer].taken = false;
 	r->used = false;
 }
 
-static void abort_receptions(struct weft_ape_card *c, unsigned int peer)
+static void abort_receptions(struct weft_ape_ni *c, unsigned int peer)
 {
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
 		if (c->reception[i].used && c->reception[i].peer == peer)
@@ -75,7 +75,7 @@ struct packet {
 	struct weft_ape_peer *peer;
 };
 
-static enum weft_ape_status take_put(struct weft_ape_card *c, const struct packet *p)
+static enum weft_ape_status take_put(struct weft_ape_ni *c, const struct packet *p)
 {
 	struct weft_ape_process *process = &c->process[p->h.channel % WEFT_APE_PROCESSES];
 	struct weft_ape_buffer *b = find_buffer(process, WEFT_APE_MAY_PUT, p->h.addr, p->h.bytes);
@@ -91,7 +91,7 @@ static enum weft_ape_status take_put(struct weft_ape_card *c, const struct packe
 	return WEFT_APE_OK;
 }
 
-static struct weft_ape_reception *begin_reception(struct weft_ape_card *c, const struct packet *p,
+static struct weft_ape_reception *begin_reception(struct weft_ape_ni *c, const struct packet *p,
 						  unsigned int process)
 {
 	struct weft_ape_process *to = &c->process[p->h.channel];
@@ -115,7 +115,7 @@ static struct weft_ape_reception *begin_reception(struct weft_ape_card *c, const
 	return NULL;
 }
 
-static void end_reception(struct weft_ape_card *c, const struct packet *p,
+static void end_reception(struct weft_ape_ni *c, const struct packet *p,
 			  struct weft_ape_reception *r)
 {
 	struct weft_ape_buffer *b = &c->process[r->channel].buffer[r->buffer];
@@ -135,7 +135,7 @@ static void end_reception(struct weft_ape_card *c, const struct packet *p,
 }
 
 /* Takes a packet of a SEND: its address is the sending process, and how far the message has come. */
-static enum weft_ape_status take_send(struct weft_ape_card *c, const struct packet *p)
+static enum weft_ape_status take_send(struct weft_ape_ni *c, const struct packet *p)
 {
 	unsigned int process = p->h.addr >> 32;
 	uint64_t done = p->h.addr & UINT32_MAX;
@@ -171,7 +171,7 @@ static enum weft_ape_status take_send(struct weft_ape_card *c, const struct pack
 }
 
 /* Takes a GET. False: there is no room for another, and the packet will come again. */
-static bool take_get(struct weft_ape_card *c, const struct packet *p, enum weft_ape_status *status)
+static bool take_get(struct weft_ape_ni *c, const struct packet *p, enum weft_ape_status *status)
 {
 	uint64_t bytes = get_le(p->payload, 8);
 
@@ -198,7 +198,7 @@ static bool take_get(struct weft_ape_card *c, const struct packet *p, enum weft_
 	return false;
 }
 
-static void deliver_verbs(struct weft_ape_card *c, const struct packet *p)
+static void deliver_verbs(struct weft_ape_ni *c, const struct packet *p)
 {
 	c->counters.verbs_bytes += p->h.bytes;
 	if (c->world->verbs)
@@ -207,7 +207,7 @@ static void deliver_verbs(struct weft_ape_card *c, const struct packet *p)
 
 /* ---- Answers ---- */
 
-static struct weft_ape_message *asked_message(struct weft_ape_card *c, const struct packet *p,
+static struct weft_ape_message *asked_message(struct weft_ape_ni *c, const struct packet *p,
 					      uint16_t id)
 {
 	struct weft_ape_message *m = &c->message[(id & 255) % WEFT_APE_MESSAGES];
@@ -218,7 +218,7 @@ static struct weft_ape_message *asked_message(struct weft_ape_card *c, const str
 	return m;
 }
 
-static void take_data(struct weft_ape_card *c, const struct packet *p)
+static void take_data(struct weft_ape_ni *c, const struct packet *p)
 {
 	struct weft_ape_message *m = asked_message(c, p, p->h.channel);
 	enum weft_ape_status status = WEFT_APE_OK;
@@ -237,7 +237,7 @@ static void take_data(struct weft_ape_card *c, const struct packet *p)
 	weft_ape_message_end(c, m, m->status);
 }
 
-bool weft_ape_refuse(struct weft_ape_card *c, struct weft_ape_peer *p, bool is_get, uint32_t what,
+bool weft_ape_refuse(struct weft_ape_ni *c, struct weft_ape_peer *p, bool is_get, uint32_t what,
 		     enum weft_ape_status status)
 {
 	struct weft_ape_flow *f = &p->flow[WEFT_APE_ANSWERS];
@@ -260,7 +260,7 @@ bool weft_ape_refuse(struct weft_ape_card *c, struct weft_ape_peer *p, bool is_g
 	return true;
 }
 
-static void take_refused(struct weft_ape_card *c, const struct packet *p)
+static void take_refused(struct weft_ape_ni *c, const struct packet *p)
 {
 	struct weft_ape_flow *f = &p->peer->flow[WEFT_APE_REQUESTS];
 	uint32_t what = get_le(p->payload, 4);
@@ -289,7 +289,7 @@ static void take_refused(struct weft_ape_card *c, const struct packet *p)
 /* ---- Flows ---- */
 
 /* What the packet does, in its turn. False: it is not taken yet. */
-static bool act(struct weft_ape_card *c, const struct packet *p)
+static bool act(struct weft_ape_ni *c, const struct packet *p)
 {
 	struct weft_ape_flow *f = &p->peer->flow[WEFT_APE_REQUESTS];
 	enum weft_ape_status status = WEFT_APE_OK;
@@ -337,8 +337,8 @@ static bool is_answer(unsigned int type)
 	return type == WEFT_APE_DATA || type == WEFT_APE_DATA_LAST || type == WEFT_APE_REFUSED;
 }
 
-static void acknowledged(struct weft_ape_card *c, struct weft_ape_peer *p,
-			 enum weft_ape_class class, uint32_t ack)
+static void acknowledged(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_ape_class class,
+			 uint32_t ack)
 {
 	struct weft_ape_flow *f = &p->flow[class];
 	uint32_t from = f->una;
@@ -352,7 +352,7 @@ static void acknowledged(struct weft_ape_card *c, struct weft_ape_peer *p,
 		c->wake_ns = f->again_ns;
 }
 
-static void take_content(struct weft_ape_card *c, const struct packet *p)
+static void take_content(struct weft_ape_ni *c, const struct packet *p)
 {
 	enum weft_ape_class class = is_answer(p->h.type) ? WEFT_APE_ANSWERS : WEFT_APE_REQUESTS;
 	struct weft_ape_flow *f;
@@ -370,7 +370,7 @@ static void take_content(struct weft_ape_card *c, const struct packet *p)
 		weft_ape_flow_taken(f, end);
 }
 
-static void take_control(struct weft_ape_card *c, const struct packet *p)
+static void take_control(struct weft_ape_ni *c, const struct packet *p)
 {
 	enum weft_ape_class class = p->h.channel % WEFT_APE_CLASSES;
 	struct weft_ape_flow *f = &p->peer->flow[class];
@@ -390,7 +390,7 @@ static void take_control(struct weft_ape_card *c, const struct packet *p)
 }
 
 /* The peer's card is another than it was: nothing of before holds. */
-static void begin_anew(struct weft_ape_card *c, struct weft_ape_peer *p, uint16_t life)
+static void begin_anew(struct weft_ape_ni *c, struct weft_ape_peer *p, uint16_t life)
 {
 	bool knew = p->life;
 
@@ -407,7 +407,7 @@ static void begin_anew(struct weft_ape_card *c, struct weft_ape_peer *p, uint16_
 }
 
 /* Whether the packet is for this life of this card, from the peer's last one. */
-static bool is_of_this_life(struct weft_ape_card *c, const struct packet *p)
+static bool is_of_this_life(struct weft_ape_ni *c, const struct packet *p)
 {
 	int16_t newer = p->f.life - p->peer->life;
 
@@ -430,7 +430,7 @@ static bool is_of_this_life(struct weft_ape_card *c, const struct packet *p)
 }
 
 /* Hops and channel, which no footer covers, are those of the way from there to here. */
-static bool came_its_way(const struct weft_ape_card *c, const struct packet *p)
+static bool came_its_way(const struct weft_ape_ni *c, const struct packet *p)
 {
 	const struct weft_ape_lattice *l = &c->config.node.lattice;
 	struct weft_ape_coord at = p->f.from;
@@ -446,7 +446,7 @@ static bool came_its_way(const struct weft_ape_card *c, const struct packet *p)
 	return hops == p->h.hops && vc == p->h.vc && (!hops || p->h.last);
 }
 
-static void take_packet(struct weft_ape_card *c, const struct weft_ape_incoming *in,
+static void take_packet(struct weft_ape_ni *c, const struct weft_ape_incoming *in,
 			struct weft_ape_word footer)
 {
 	struct packet p = {.payload = in->payload};
@@ -468,7 +468,7 @@ static void take_packet(struct weft_ape_card *c, const struct weft_ape_incoming 
 		c->counters.bad_way++;
 		return;
 	}
-	p.peer = weft_ape_card_peer(c, p.f.from);
+	p.peer = weft_ape_ni_peer(c, p.f.from);
 	if (!p.peer) {
 		c->counters.no_room++;
 		return;
@@ -485,9 +485,9 @@ static void take_packet(struct weft_ape_card *c, const struct weft_ape_incoming 
 		take_content(c, &p);
 }
 
-void weft_ape_card_deliver(void *card, unsigned int local, struct weft_ape_word word, bool end)
+void weft_ape_ni_deliver(void *card, unsigned int local, struct weft_ape_word word, bool end)
 {
-	struct weft_ape_card *c = card;
+	struct weft_ape_ni *c = card;
 	struct weft_ape_incoming *in = &c->incoming[local];
 
 	if (!in->within) {

@@ -4,7 +4,7 @@
 /* A ring that was full is worth asking again when half of it is free. */
 #define WORTH (WEFT_APE_VERBS_RING / 2)
 
-static uint8_t *payload_at(const struct weft_ape_card *c, const struct weft_ape_peer *p,
+static uint8_t *payload_at(const struct weft_ape_ni *c, const struct weft_ape_peer *p,
 			   uint32_t number)
 {
 	size_t at = (size_t)(p - c->peer) * WEFT_APE_VERBS_RING + number % WEFT_APE_VERBS_RING;
@@ -17,7 +17,7 @@ static uint32_t filled(const struct weft_ape_verbs *v)
 	return v->written - v->done;
 }
 
-static void let_ask_again(struct weft_ape_card *c, struct weft_ape_verbs *v)
+static void let_ask_again(struct weft_ape_ni *c, struct weft_ape_verbs *v)
 {
 	if (!v->full || filled(v) > WORTH)
 		return;
@@ -25,18 +25,18 @@ static void let_ask_again(struct weft_ape_card *c, struct weft_ape_verbs *v)
 	c->verbs_room = true;
 }
 
-void weft_ape_verbs_begin(struct weft_ape_card *c, uint8_t *memory)
+void weft_ape_verbs_begin(struct weft_ape_ni *c, uint8_t *memory)
 {
 	c->verbs_memory = memory;
 }
 
-uint8_t *weft_ape_verbs_room(struct weft_ape_card *c, struct weft_ape_coord to)
+uint8_t *weft_ape_verbs_room(struct weft_ape_ni *c, struct weft_ape_coord to)
 {
 	struct weft_ape_peer *p;
 
 	if (!c->verbs_memory || !weft_ape_lattice_has(&c->config.node.lattice, to))
 		return NULL;
-	p = weft_ape_card_peer(c, to);
+	p = weft_ape_ni_peer(c, to);
 	if (!p)
 		return NULL;
 	if (filled(&p->verbs) < WEFT_APE_VERBS_RING)
@@ -46,9 +46,9 @@ uint8_t *weft_ape_verbs_room(struct weft_ape_card *c, struct weft_ape_coord to)
 	return NULL;
 }
 
-void weft_ape_verbs_put(struct weft_ape_card *c, struct weft_ape_coord to, uint16_t bytes)
+void weft_ape_verbs_put(struct weft_ape_ni *c, struct weft_ape_coord to, uint16_t bytes)
 {
-	struct weft_ape_peer *p = weft_ape_card_peer(c, to);
+	struct weft_ape_peer *p = weft_ape_ni_peer(c, to);
 	uint32_t number = p->verbs.written++;
 
 	__builtin_memset(payload_at(c, p, number) + bytes, 0,
@@ -59,7 +59,7 @@ void weft_ape_verbs_put(struct weft_ape_card *c, struct weft_ape_coord to, uint1
 }
 
 /* Pushes a packet into the flow; its channel says whether another is known to follow, for which the acknowledgement can wait. */
-static void push(struct weft_ape_card *c, struct weft_ape_peer *p)
+static void push(struct weft_ape_ni *c, struct weft_ape_peer *p)
 {
 	struct weft_ape_verbs *v = &p->verbs;
 	struct weft_ape_slot slot = {
@@ -75,7 +75,7 @@ static void push(struct weft_ape_card *c, struct weft_ape_peer *p)
 	c->verbs_waiting--;
 }
 
-bool weft_ape_verbs_cut(struct weft_ape_card *c)
+bool weft_ape_verbs_cut(struct weft_ape_ni *c)
 {
 	for (unsigned int i = 0; i < WEFT_APE_PEERS && c->verbs_waiting; i++) {
 		struct weft_ape_peer *p = &c->peer[(c->next_verbs + i) % WEFT_APE_PEERS];
@@ -90,13 +90,13 @@ bool weft_ape_verbs_cut(struct weft_ape_card *c)
 	return false;
 }
 
-const uint8_t *weft_ape_verbs_payload(const struct weft_ape_card *c, const struct weft_ape_peer *p,
+const uint8_t *weft_ape_verbs_payload(const struct weft_ape_ni *c, const struct weft_ape_peer *p,
 				      const struct weft_ape_slot *slot)
 {
 	return payload_at(c, p, slot->from);
 }
 
-void weft_ape_verbs_acked(struct weft_ape_card *c, struct weft_ape_peer *p, uint32_t from,
+void weft_ape_verbs_acked(struct weft_ape_ni *c, struct weft_ape_peer *p, uint32_t from,
 			  uint32_t count)
 {
 	struct weft_ape_flow *f = &p->flow[WEFT_APE_REQUESTS];
@@ -107,7 +107,7 @@ void weft_ape_verbs_acked(struct weft_ape_card *c, struct weft_ape_peer *p, uint
 	let_ask_again(c, &p->verbs);
 }
 
-void weft_ape_verbs_lost(struct weft_ape_card *c, struct weft_ape_peer *p)
+void weft_ape_verbs_lost(struct weft_ape_ni *c, struct weft_ape_peer *p)
 {
 	struct weft_ape_verbs *v = &p->verbs;
 

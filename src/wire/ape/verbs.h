@@ -16,25 +16,25 @@
 #define WEFT_APE_VERBS_MEMORY                                                                      \
 	((size_t)WEFT_APE_PEERS * WEFT_APE_VERBS_RING * WEFT_APE_PAYLOAD_BYTES)
 
-void weft_ape_verbs_begin(struct weft_ape_card *c, uint8_t *memory);
+void weft_ape_verbs_begin(struct weft_ape_ni *c, uint8_t *memory);
 
 /* Where the payload of the next packet to that node is to be written; NULL: no such node, or not now. Then
  * c->verbs_room becomes true when it may be asked for again; the owner makes it false. */
-uint8_t *weft_ape_verbs_room(struct weft_ape_card *c, struct weft_ape_coord to);
+uint8_t *weft_ape_verbs_room(struct weft_ape_ni *c, struct weft_ape_coord to);
 /* So many bytes were written there: the packet goes. */
-void weft_ape_verbs_put(struct weft_ape_card *c, struct weft_ape_coord to, uint16_t bytes);
+void weft_ape_verbs_put(struct weft_ape_ni *c, struct weft_ape_coord to, uint16_t bytes);
 
 /* ---- Between the files of the network interface ---- */
 
 /* One packet more into a flow that takes one. */
-bool weft_ape_verbs_cut(struct weft_ape_card *c);
+bool weft_ape_verbs_cut(struct weft_ape_ni *c);
 /* The payload of a slot of that type. */
-const uint8_t *weft_ape_verbs_payload(const struct weft_ape_card *c, const struct weft_ape_peer *p,
+const uint8_t *weft_ape_verbs_payload(const struct weft_ape_ni *c, const struct weft_ape_peer *p,
 				      const struct weft_ape_slot *slot);
 /* The peer has acknowledged `count` packets of the flow of requests, the first `from`. */
-void weft_ape_verbs_acked(struct weft_ape_card *c, struct weft_ape_peer *p, uint32_t from,
+void weft_ape_verbs_acked(struct weft_ape_ni *c, struct weft_ape_peer *p, uint32_t from,
 			  uint32_t count);
 /* The peer was given up. */
-void weft_ape_verbs_lost(struct weft_ape_card *c, struct weft_ape_peer *p);
+void weft_ape_verbs_lost(struct weft_ape_ni *c, struct weft_ape_peer *p);
 
 #endif
