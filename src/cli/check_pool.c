@@ -210,7 +210,7 @@ static void check_contents(struct weft_checkup *c, struct weft_view *v)
 	snprintf(finding, sizeof(finding), "%s: %u members, %" PRIu64 " KiB", v->path,
 		 count_members(v, true), v->allocated_bytes / 1024);
 	weft_checkup_say(c, "pool", WEFT_VERDICT_OK, finding, NULL);
-	if (!v->moving)
+	if (!v->unlocked)
 		return;
 	weft_view_lock_owner(v, who, sizeof(who));
 	snprintf(finding, sizeof(finding), "%s, for a tenth of a second now: nobody can join", who);

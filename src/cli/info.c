@@ -296,7 +296,7 @@ static int show_pool(const char *path, bool json)
 	report_ports(&r, v);
 	report_totals(&r, &v->totals);
 	weft_report_end(&r);
-	if (v->moving)
+	if (v->unlocked)
 		fprintf(stderr,
 			"weft info: %s: somebody holds the pool's lock: the totals may "
 			"count a member twice\n",

@@ -59,7 +59,8 @@ struct weft_pool_sge;
 	X(REMOTE_MEMORY, REM_OP_ERR, "9.9.3",                                                      \
 	  "the memory at {to} is no longer mapped in the process of QP {peer}")                    \
 	X(LEFT_BEHIND, REM_OP_ERR, "9.9.3",                                                        \
-	  "while it stood still the memory at {to} was moved, and bytes were lost: nobody is at "  \
+	  "while it stood still the memory at {to} got other pages, and bytes were lost: nobody "  \
+	  "is at "                                                                                 \
 	  "fault")                                                                                 \
 	X(RECEIVE_LENGTH, REM_INV_REQ_ERR, "9.9.3",                                                \
 	  "{bytes} bytes are more than the receive of QP {peer} has room for")                     \

@@ -55,18 +55,18 @@ static bool admit(struct weft_pool *pool, const struct weft_caller *caller, uint
 	/* the revoker's barrier stands in for ours (weft_pool_quiesce) */
 	weft_fence_frequent();
 	WEFT_STEP(place_admitted);
-	/* acquire: pairs with the release in publish_move (qp.c) */
-	*grant = (struct weft_grant){&m->moves,
-				     atomic_load_explicit(&m->moves, memory_order_acquire), owner};
+	/* acquire: pairs with the release in publish_rehoming (qp.c) */
+	*grant = (struct weft_grant){
+		&m->rehomings, atomic_load_explicit(&m->rehomings, memory_order_acquire), owner};
 	WEFT_TURN(place_admitted);
-	return weft_moving_phase(grant->was) == WEFT_MOVING_NONE;
+	return weft_rehoming_phase(grant->was) == WEFT_REHOMING_NONE;
 }
 
 /* It rehomes, or has since this thread was admitted. */
-static bool has_moved(const struct weft_grant *grant)
+static bool has_rehomed(const struct weft_grant *grant)
 {
 	return grant->word &&
-	       (weft_moving_phase(grant->was) != WEFT_MOVING_NONE || has_ended(grant));
+	       (weft_rehoming_phase(grant->was) != WEFT_REHOMING_NONE || has_ended(grant));
 }
 
 /* What we have stored there may be in pages that it has left. Not while it only waits for us. */
@@ -75,7 +75,7 @@ static bool was_left_behind(const struct weft_grant *grant)
 	/* behind our stores; the barrier that follows the change of the word stands in for ours (weft_nic_hold) */
 	weft_fence_frequent();
 	return grant && atomic_load_explicit(grant->word, memory_order_acquire) - grant->was >=
-				WEFT_MOVING_LEAVES;
+				WEFT_REHOMING_LEAVES;
 }
 
 /* ---- Where bytes lie ---- */
@@ -449,12 +449,12 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 	else if (owner == pool->me && (weft_mr_on_device(mr) ||
 				       mr->rights & WEFT_MR_RIGHTS(0, WEFT_ACCESS_ON_DEMAND, 0)))
 		span->grant = own_grant(pool);
-	caller->moves =
+	caller->rehomes =
 		false; /* as it may be since the key was looked for as a region's (weft_arrive_find_window) */
 	return true;
 refuse:
-	if (has_moved(&span->grant) && stands(pool, key))
-		caller->moves = true;
+	if (has_rehomed(&span->grant) && stands(pool, key))
+		caller->rehomes = true;
 	return false;
 }
 

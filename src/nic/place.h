@@ -138,10 +138,10 @@ static inline uint8_t *weft_mr_guess(const struct weft_pool *pool, uint32_t key,
 /* A key did not hold: only because a member that shares its domain rehomes? */
 static inline bool weft_find_later(struct weft_caller *caller)
 {
-	bool moves = caller->moves;
+	bool rehomes = caller->rehomes;
 
-	caller->moves = false;
-	return moves;
+	caller->rehomes = false;
+	return rehomes;
 }
 
 /* Checks a scatter or gather list of the domain. False: some key does not hold. */

@@ -541,13 +541,14 @@ static void lose_to_suspects(struct weft_nic *nic)
 }
 
 /* Tells members that share a protection domain with us. */
-static void publish_move(struct weft_nic *nic, enum weft_moving phase)
+static void publish_rehoming(struct weft_nic *nic, enum weft_rehoming phase)
 {
-	_Atomic uint64_t *moves = &nic->pool->self->moves;
+	_Atomic uint64_t *rehomings = &nic->pool->self->rehomings;
 
 	/* release: pairs with the acquire in admit (place.c) */
 	atomic_store_explicit(
-		moves, weft_moving_next(atomic_load_explicit(moves, memory_order_relaxed), phase),
+		rehomings,
+		weft_rehoming_next(atomic_load_explicit(rehomings, memory_order_relaxed), phase),
 		memory_order_release);
 }
 
@@ -563,18 +564,18 @@ void weft_nic_hold(struct weft_nic *nic)
 			publish_qp(qp, WEFT_CONN_REHOMING);
 	}
 	weft_srq_publish_all(nic, true);
-	publish_move(nic, WEFT_MOVING_HOLDS);
+	publish_rehoming(nic, WEFT_REHOMING_HOLDS);
 	WEFT_STEP(qp_all_held);
 	nic->pool->calls->quiesce(nic->pool, 0, weft_pool_age(nic->pool));
 	lose_to_suspects(nic);
-	publish_move(nic, WEFT_MOVING_LEAVES);
+	publish_rehoming(nic, WEFT_REHOMING_LEAVES);
 	/* an executor that reads the phase before this one, behind its bytes, has stored them by now */
 	nic->pool->calls->barrier(nic->pool);
 }
 
 void weft_nic_let_go(struct weft_nic *nic)
 {
-	publish_move(nic, WEFT_MOVING_NONE);
+	publish_rehoming(nic, WEFT_REHOMING_NONE);
 	weft_srq_publish_all(nic, false);
 	for (uint32_t i = 0; i < qps_end(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);

@@ -61,7 +61,7 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 
 /* An owner that rehomes may be slow, or stand still itself; the queue pair's timers are for peers that are
  * gone. */
-#define MOVE_PATIENCE_NS 30000000000ull
+#define REHOMING_PATIENCE_NS 30000000000ull
 
 uint64_t weft_sq_rnr_patience_ns(uint8_t rnr_retry, uint8_t timer)
 {
@@ -76,7 +76,7 @@ uint64_t weft_sq_patience_ns(uint8_t retry_cnt, uint8_t timeout)
 static uint64_t patience_ns(const struct weft_qp *qp)
 {
 	if (qp->awaited == WEFT_REHOMING)
-		return MOVE_PATIENCE_NS;
+		return REHOMING_PATIENCE_NS;
 	if (qp->awaited == WEFT_NO_RECEIVE)
 		return weft_sq_rnr_patience_ns(qp->attr.rnr_retry, qp->peer_rnr_timer);
 	return weft_sq_patience_ns(qp->attr.retry_cnt, qp->attr.timeout);

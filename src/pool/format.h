@@ -69,8 +69,8 @@ struct weft_pool_header {
  * `merged`, `merging`,  | recoverer | counters of the dead go to         | under the file lock, as all below; `merging`
  * `departed`            |           | `departed`, all or nothing         | names it between the two halves: done again, the
  *                       |           |                                    | sum is the same
- * busy lines, `also`,   | recoverer | to 0; `moves` to the next NONE     | relaxed, before the incarnation
- * `lines`, `moves`      |           |                                    |
+ * busy lines, `also`,   | recoverer | to 0; `rehomings` to the next NONE     | relaxed, before the incarnation
+ * `lines`, `rehomings`      |           |                                    |
  * member's incarnation  | recoverer | to 0: the number is free           | release, last
  *
  * Where an executor at the dead member stands still the wait ends without result: its rights have ended, and its leases

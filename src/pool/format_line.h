@@ -17,7 +17,7 @@
  * `busy`           | executor  | {n, nowhere} to {n + 1, place}         | relaxed, then a fence of the compiler, then it looks
  *                  |           |                                        | at the word that may end
  * `also`           | executor  | to {n + 1, member}, or {n + 1, all}    | relaxed, then the same fence, then that member's
- *                  |           |                                        | `moves` and key
+ *                  |           |                                        | `rehomings` and key
  * the word         | revoker   | to what ends it (format_qp.h,          | then a barrier on all threads, which stands in for
  *                  |           | format_region.h, format_member.h)      | the executors' fences; then it looks at all lines
  * `busy`           | executor  | {n + 1, place} to {n + 1, nowhere}     | release, after its last store there

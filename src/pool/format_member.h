@@ -67,13 +67,13 @@ static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid
 }
 
 /*
- * How far a member's memory has left its extents: the phase is `moves` modulo their number. While it rehomes:
+ * How far a member's memory has left its extents: the phase is `rehomings` modulo their number. While it rehomes:
  *
  * word                 | writer    | transition                | order
  * conn of each queue   | owner     | READY to REHOMING, by way | first; its lock is held until it is READY again
  * pair, and of each    |           | of NONE (format_qp.h)     |
  * queue of XRC         |           |                           |
- * `moves`              | owner     | NONE to HOLDS             | release; then a barrier, and a wait for executors
+ * `rehomings`              | owner     | NONE to HOLDS             | release; then a barrier, and a wait for executors
  *                      | owner     | HOLDS to LEAVES           | release; then a barrier; then pages go to other
  *                      |           |                           | extents, and the keys' entries are published anew
  *                      | owner     | LEAVES to the next NONE   | release, after the entries
@@ -82,29 +82,29 @@ static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid
  * conn                 | owner     | REHOMING to READY; not of | last
  *                      |           | one left behind           |
  *
- * Stale values. An executor that reads the old conn, or the old `moves`, has a busy line that the owner's look
+ * Stale values. An executor that reads the old conn, or the old `rehomings`, has a busy line that the owner's look
  * behind the barrier finds, and is waited for; one that stands still is left behind: what it stores goes to the
  * old extent, which is quarantined, and its queue pair is lost. An executor that reads REHOMING though READY
- * stands there tries again a little later. One that notices after its bytes that `moves` has come to LEAVES
+ * stands there tries again a little later. One that notices after its bytes that `rehomings` has come to LEAVES
  * meanwhile tells that they are lost, or does the request again where nobody can have seen the first bytes; the barrier
  * behind LEAVES makes that one notice which has stored before it.
  */
-enum weft_moving {
-	WEFT_MOVING_NONE,  /* memory lies where it stays */
-	WEFT_MOVING_HOLDS, /* no executor may begin to touch it any more */
-	WEFT_MOVING_LEAVES, /* an executor that had begun has finished, or stands still and is left behind */
-	WEFT_MOVING_PHASES = 4,
+enum weft_rehoming {
+	WEFT_REHOMING_NONE,  /* memory lies where it stays */
+	WEFT_REHOMING_HOLDS, /* no executor may begin to touch it any more */
+	WEFT_REHOMING_LEAVES, /* an executor that had begun has finished, or stands still and is left behind */
+	WEFT_REHOMING_PHASES = 4,
 };
 
-static inline enum weft_moving weft_moving_phase(uint64_t moves)
+static inline enum weft_rehoming weft_rehoming_phase(uint64_t rehomings)
 {
-	return moves % WEFT_MOVING_PHASES;
+	return rehomings % WEFT_REHOMING_PHASES;
 }
 
-/* What `moves` is when that phase begins next. */
-static inline uint64_t weft_moving_next(uint64_t moves, enum weft_moving phase)
+/* What `rehomings` is when that phase begins next. */
+static inline uint64_t weft_rehoming_next(uint64_t rehomings, enum weft_rehoming phase)
 {
-	return moves + (phase - moves) % WEFT_MOVING_PHASES;
+	return rehomings + (phase - rehomings) % WEFT_REHOMING_PHASES;
 }
 
 struct weft_pool_member {
@@ -120,9 +120,9 @@ struct weft_pool_member {
 	_Atomic uint32_t ngids; /* [O] those in use are below this */
 	struct weft_pool_gid gid[WEFT_MEMBER_GIDS];
 
-	/* Only ever grows while the member lives, from phase to phase (enum weft_moving): a member that shares a domain with
+	/* Only ever grows while the member lives, from phase to phase (enum weft_rehoming): a member that shares a domain with
 	 * it looks at it. */
-	_Alignas(WEFT_LINE) _Atomic uint64_t moves; /* [O], [L] */
+	_Alignas(WEFT_LINE) _Atomic uint64_t rehomings; /* [O], [L] */
 
 	/* What signals the helper from other hosts, which it looks at when it wakes by itself: as in its near page. */
 	_Alignas(WEFT_LINE) _Atomic uint32_t rung; /* [*] 1, [O] the helper: 0 */

@@ -17,7 +17,7 @@
  * id                          | writer         | transition                      | order
  * {n, 0} to {n + 1, key}      | owner          | a region or window gets the key | release, after all other fields
  * {n, key} to {n + 1, key}    | owner          | rehoming: other pages by the    | release, after all other fields; while
- *                             |                | same key                        | its `moves` says LEAVES (format_member.h)
+ *                             |                | same key                        | its `rehomings` says LEAVES (format_member.h)
  * {n, key} to {n, 0}          | owner          | it ends                         | relaxed; then a barrier on all threads,
  *                             |                |                                 | and a wait for executors, before the
  *                             |                |                                 | memory is given back

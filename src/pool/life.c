@@ -87,9 +87,9 @@ static void forget_member(struct weft_pool *pool, uint16_t member)
 	}
 	/* it may have died while it rehomed */
 	atomic_store_explicit(
-		&m->moves,
-		weft_moving_next(atomic_load_explicit(&m->moves, memory_order_relaxed),
-				 WEFT_MOVING_NONE),
+		&m->rehomings,
+		weft_rehoming_next(atomic_load_explicit(&m->rehomings, memory_order_relaxed),
+				   WEFT_REHOMING_NONE),
 		memory_order_relaxed);
 	atomic_store_explicit(&m->lines, 0, memory_order_relaxed);
 	WEFT_STEP(life_forgetting);

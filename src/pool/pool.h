@@ -73,7 +73,7 @@ struct weft_caller {
 	bool shared;
 	/* of memory of a third member (nic/place.h): a key did not hold, for that member rehomes; and the span
 	 * that could not be reached, the last time that one could not */
-	bool moves;
+	bool rehomes;
 	const struct weft_span *failed;
 };
 

@@ -56,7 +56,7 @@ static const uint64_t layout[] = {
 	offsetof(struct weft_pool_ask, answered),
 	sizeof(struct weft_pool_member),
 	offsetof(struct weft_pool_member, gid),
-	offsetof(struct weft_pool_member, moves),
+	offsetof(struct weft_pool_member, rehomings),
 	offsetof(struct weft_pool_member, mailbox_off),
 	offsetof(struct weft_pool_member, ask),
 	offsetof(struct weft_pool_member, late),

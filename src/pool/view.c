@@ -119,7 +119,7 @@ int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **vi
 	if (err)
 		goto free_view;
 	*why = "the pool cannot be read";
-	v->moving = !locked;
+	v->unlocked = !locked;
 	v->allocated_bytes = v->on->allocated(v->backed);
 	err = read_members(v);
 	if (err)

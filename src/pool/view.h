@@ -73,7 +73,7 @@ struct weft_view {
 	uint64_t allocated_bytes, file_bytes;
 	uint32_t segments_leased;
 	uint32_t damaged;
-	bool moving; /* a process had the file lock for too long: sums may be off by one member */
+	bool unlocked; /* a process had the file lock for too long: sums may be off by one member */
 	struct weft_counters totals; /* of those that have gone and those that are there */
 	unsigned int nmembers;	     /* members ever used; look for an incarnation */
 	struct weft_view_member member[WEFT_MEMBERS];

@@ -141,7 +141,7 @@ static void add_member(uint64_t off)
 	FIELD(off, struct weft_pool_member, lines);
 	FIELD(off, struct weft_pool_member, ngids);
 	FIELD(off, struct weft_pool_member, gid);
-	FIELD(off, struct weft_pool_member, moves);
+	FIELD(off, struct weft_pool_member, rehomings);
 	FIELD(off, struct weft_pool_member, mailbox_off);
 	FIELD(off, struct weft_pool_member, ports_off);
 	FIELD(off, struct weft_pool_member, ports);

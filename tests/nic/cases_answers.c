@@ -9,7 +9,7 @@ const struct contract_case contract_answers[] = {
 	{"peer goes to error after the addition", "keep add peer-error none tell 1:ok old1=0"},
 	{"the key ends after the WRITE", "keep write peer-revoke none tell 1:ok"},
 	{"own key ends before the answer", "keep add near-revoke tell 1:prot sum=1"},
-	{"memory is rehomed before the answer", "keep add moves tell 1:ok old1=0 sum=1"},
+	{"memory is rehomed before the answer", "keep add rehomed tell 1:ok old1=0 sum=1"},
 	{"near is reset before the answer", "keep add near-reset tell none old1=7 sum=1"},
 	{"near is destroyed before the answer", "keep add near-destroy tell none old1=7 sum=1"},
 	/* answers that are lost: the transport asks for them again */

@@ -45,7 +45,7 @@ const struct contract_case contract_ends[] = {
 	{"own key revoked in mid-flight, nothing leaves",
 	 "@straight hold write near-revoke go 1:prot peer=pppp"},
 	{"own key revoked in mid-flight, READ", "hold read near-revoke go 1:prot near=nnnn"},
-	{"memory is rehomed in mid-flight", "hold write moves go 1:ok peer=nnnn"},
+	{"memory is rehomed in mid-flight", "hold write rehomed go 1:ok peer=nnnn"},
 	{"peer rehomes for a while in mid-flight",
 	 "@away hold write peer-away go time none peer-back 1:ok peer=nnnn"},
 	{"near rehomes for a while in mid-flight",

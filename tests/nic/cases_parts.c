@@ -64,11 +64,11 @@ const struct contract_case contract_parts[] = {
 	{"near destroyed", "recv hold send part0 near-destroy none peer-none go peer=nppp"},
 	/* memory is rehomed between parts */
 	{"rehomed between parts, WRITE",
-	 "hold write part0 part1 moves part2 part3 end 1:ok peer=nnnn"},
+	 "hold write part0 part1 rehomed part2 part3 end 1:ok peer=nnnn"},
 	{"rehomed between parts, SEND",
-	 "recv hold send part0 part1 moves part2 part3 end 1:ok 101:ok peer=nnnn"},
+	 "recv hold send part0 part1 rehomed part2 part3 end 1:ok 101:ok peer=nnnn"},
 	{"rehomed before the end",
-	 "recv hold send part0 part1 part2 part3 moves end 1:ok 101:ok peer=nnnn"},
+	 "recv hold send part0 part1 part2 part3 rehomed end 1:ok 101:ok peer=nnnn"},
 	{"rehoming lasts over a part, WRITE",
 	 "hold write part0 peer-away part1 none peer-back part1 part2 part3 end 1:ok peer=nnnn"},
 	{"rehoming lasts over a part, SEND", "recv hold send part0 peer-away part1 peer-back part1 "
@@ -85,10 +85,12 @@ const struct contract_case contract_parts[] = {
 	{"shared: the key ends",
 	 "@shared recv hold send part0 peer-revoke part1 1:op 101:prot peer=nppp"},
 	{"shared: own key ends", "@shared recv hold send part0 near-revoke part1 1:prot peer-none"},
-	{"shared: memory is rehomed", "@shared recv hold send part0 part1 moves part2 helper part0 "
-				      "part1 part2 part3 end 1:ok 101:ok peer=nnnn"},
+	{"shared: memory is rehomed",
+	 "@shared recv hold send part0 part1 rehomed part2 helper part0 "
+	 "part1 part2 part3 end 1:ok 101:ok peer=nnnn"},
 	{"shared: memory is rehomed before the end",
-	 "@shared recv hold send part0 part1 part2 part3 moves end helper part0 part1 part2 part3 "
+	 "@shared recv hold send part0 part1 part2 part3 rehomed end helper part0 part1 part2 "
+	 "part3 "
 	 "end 1:ok 101:ok"},
 	{"shared: peer in error",
 	 "@shared recv hold send part0 peer-error part1 time 1:retry peer-none"},

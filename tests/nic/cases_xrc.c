@@ -20,7 +20,7 @@ const struct contract_case contract_xrc[] = {
 	 "@xrc write 1:ok queue-destroy write0 2:request"},
 	{"xrc: the queue is destroyed, for an addition", "@xrc queue-destroy add 1:request old1=7"},
 	{"xrc: peer in error", "@xrc peer-error write time 1:retry peer=pppp"},
-	{"xrc: after a rehoming", "@xrc write moves recv send 1:ok 2:ok 101:ok"},
+	{"xrc: after a rehoming", "@xrc write rehomed recv send 1:ok 2:ok 101:ok"},
 	{"xrc: the queue is being rehomed",
 	 "@xrc recv queue-away send time none peer=pppp queue-back 1:ok 101:ok peer=nnnn"},
 	/* in parts */
@@ -47,9 +47,10 @@ const struct contract_case contract_xrc[] = {
 	{"xrc: the queue is destroyed between parts, WRITE",
 	 "@xrc hold write part0 queue-destroy part1 1:request peer=nppp"},
 	{"xrc: memory is rehomed, WRITE",
-	 "@xrc hold write part0 moves part1 part2 part3 end 1:ok peer=nnnn"},
-	{"xrc: memory is rehomed, SEND", "@xrc recv hold send part0 moves part1 helper part0 part1 "
-					 "part2 part3 end 1:ok 101:ok peer=nnnn"},
+	 "@xrc hold write part0 rehomed part1 part2 part3 end 1:ok peer=nnnn"},
+	{"xrc: memory is rehomed, SEND",
+	 "@xrc recv hold send part0 rehomed part1 helper part0 part1 "
+	 "part2 part3 end 1:ok 101:ok peer=nnnn"},
 	{"xrc: rehoming lasts over a part",
 	 "@xrc recv hold send part0 peer-away part1 peer-back part1 "
 	 "helper part0 part1 part2 part3 end 1:ok 101:ok peer=nnnn"},
@@ -59,7 +60,7 @@ const struct contract_case contract_xrc[] = {
 	{"xrc: near destroyed",
 	 "@xrc recv hold send part0 near-destroy none peer-none go peer=nppp"},
 	{"xrc: another receive is there when it begins anew",
-	 "@xrc recv recv hold send part0 begun=1 moves part1 begun=2 part0 part2 part3 end 1:ok "
+	 "@xrc recv recv hold send part0 begun=1 rehomed part1 begun=2 part0 part2 part3 end 1:ok "
 	 "helper 102:ok"},
 	{"xrc: the queue's rehoming lasts over a part, WRITE",
 	 "@xrc hold write part0 queue-away part1 none queue-back part1 part2 part3 end 1:ok "

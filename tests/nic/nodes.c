@@ -15,7 +15,7 @@
 
 #define SHARE	 32u
 #define SLICE_NS 1000u
-#define MOST_NS	 100000000u /* for which anything moves */
+#define MOST_NS	 100000000u /* for which anything rehomed */
 
 static struct {
 	struct cards cards;
@@ -89,18 +89,18 @@ static bool has_room(void)
 void nodes_carry(void)
 {
 	uint64_t until_ns = nodes.cards.torus.sim.now_ns + MOST_NS;
-	bool moves = true;
+	bool rehomed = true;
 
-	while (moves) {
-		moves = weft_card_look(&nodes.wire.card);
+	while (rehomed) {
+		rehomed = weft_card_look(&nodes.wire.card);
 		if (nodes.held)
 			return;
-		moves |= weft_wire_run(&nodes.wire, SHARE, world.now_ns);
+		rehomed |= weft_wire_run(&nodes.wire, SHARE, world.now_ns);
 		weft_sim_run(&nodes.cards.torus.sim, nodes.cards.torus.sim.now_ns + SLICE_NS);
 		if (has_room())
 			weft_wire_resume(&nodes.wire);
-		moves |= nodes.wire.sw.ready || !is_quiet(&nodes.cards.card[0].card) ||
-			 !is_quiet(&nodes.cards.card[1].card);
+		rehomed |= nodes.wire.sw.ready || !is_quiet(&nodes.cards.card[0].card) ||
+			   !is_quiet(&nodes.cards.card[1].card);
 		assert_true(nodes.cards.torus.sim.now_ns < until_ns);
 	}
 	world.now_ns += ENDS_RNR_NS;

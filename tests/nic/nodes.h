@@ -14,7 +14,7 @@
 int nodes_begin(uint32_t flips);
 void nodes_end(void);
 
-/* Carries all that is posted until nothing moves. Held, it hears doorbells, and no engine has a turn. */
+/* Carries all that is posted until nothing rehomed. Held, it hears doorbells, and no engine has a turn. */
 void nodes_carry(void);
 void nodes_hold(bool held);
 

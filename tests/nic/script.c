@@ -12,7 +12,7 @@
  * What happens to near and the peer: NAME-error; NAME-reset (and a new connection); NAME-revoke (of its key);
  * NAME-destroy; near-drain and near-resume; queue-destroy, queue-away and queue-back (of the shared queue that XRC
  * names; away is the time of a rehoming); near-away and near-back, peer-away and peer-back (that end rehomes, as its owner says in another process);
- * moves (both ends have been rehomed); resize (of the completion queue); fork (a child comes and goes); time (ten
+ * rehomed (both ends have been rehomed); resize (of the completion queue); fork (a child comes and goes); time (ten
  * seconds pass); helper (those of both ends' processes do their work).
  *
  * What the transport does: hold and go; begin, part0 to part3, end; keep, tell, answerN, lose; cling, let-go.
@@ -188,7 +188,7 @@ static void peer_back(void)
 	say_of_end(&ends_peer, &ends_near, WEFT_CONN_READY);
 }
 
-static void moves(void)
+static void rehomed(void)
 {
 	weft_nic_hold(&world.nic);
 	weft_nic_let_go(&world.nic);
@@ -308,7 +308,7 @@ static const struct {
 	{"near-back", near_back, 0},
 	{"peer-away", peer_away, 0},
 	{"peer-back", peer_back, 0},
-	{"moves", moves, 0},
+	{"rehomed", rehomed, 0},
 	{"resize", resize, 0},
 	{"fork", forks, 0},
 	{"time", time_passes, 0},

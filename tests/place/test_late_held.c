@@ -41,7 +41,7 @@ static void post_held(enum owner_place place, int end, enum ibv_wr_opcode opcode
 
 /* The responder is rehomed meanwhile: the request looks it up again and asks anew, and what was asked first
  * is carried out at most once. The owner waits for its own helper as for any executor. */
-static void moves(enum owner_place place, int end, enum ibv_wr_opcode opcode, uint32_t bytes)
+static void rehomes(enum owner_place place, int end, enum ibv_wr_opcode opcode, uint32_t bytes)
 {
 	memset(owner_meeting->memory, 0, OWNER_BYTES);
 	late_fill(late_near(0), bytes, 4);
@@ -53,23 +53,23 @@ static void moves(enum owner_place place, int end, enum ibv_wr_opcode opcode, ui
 	rig_expect(rig.cq[0], IBV_WC_SUCCESS, 7);
 }
 
-static void responder_moves(void **state)
+static void responder_rehomes(void **state)
 {
 	static const enum owner_place places[] = {OWNER_ANSWERING, OWNER_APPLIED};
 
 	for (size_t i = 0; i < COUNT(places); i++) {
-		moves(places[i], 3, IBV_WR_RDMA_WRITE, BYTES);
+		rehomes(places[i], 3, IBV_WR_RDMA_WRITE, BYTES);
 		assert_memory_equal(owner_meeting->memory, late_near(0), BYTES);
-		moves(places[i], 3, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+		rehomes(places[i], 3, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
 		assert_int_equal(word(), 5);
-		moves(places[i], OWNER_XRC, IBV_WR_RDMA_WRITE, BYTES);
+		rehomes(places[i], OWNER_XRC, IBV_WR_RDMA_WRITE, BYTES);
 		assert_memory_equal(owner_meeting->memory, late_near(0), BYTES);
 	}
 	/* the receive of the shared queue is taken again: there is only one */
-	moves(OWNER_ANSWERING, OWNER_SRQ, IBV_WR_SEND, BYTES);
+	rehomes(OWNER_ANSWERING, OWNER_SRQ, IBV_WR_SEND, BYTES);
 	assert_memory_equal(owner_meeting->memory, late_near(0), BYTES);
 	assert_int_equal(owner_do(OWNER_COUNT, 0), 1);
-	moves(OWNER_ANSWERING, OWNER_XRC, IBV_WR_SEND, BYTES);
+	rehomes(OWNER_ANSWERING, OWNER_XRC, IBV_WR_SEND, BYTES);
 	assert_memory_equal(owner_meeting->memory, late_near(0), BYTES);
 	assert_int_equal(owner_do(OWNER_COUNT, 0), 1);
 }
@@ -229,7 +229,7 @@ static void forks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(responder_moves),	 CASE(no_receive), CASE(another_behind),
+		CASE(responder_rehomes), CASE(no_receive), CASE(another_behind),
 		CASE(some_are_given_up), CASE(forks),
 	};
 

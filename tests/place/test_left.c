@@ -30,7 +30,7 @@ void weft_turn(const char *name)
 		return;
 	awaited = NULL;
 	owner = pool->mrs[w.there->mr >> WEFT_KEY_BITS].owner;
-	weft_pool_member(weft_process.pool, owner)->moves += WEFT_MOVING_PHASES;
+	weft_pool_member(weft_process.pool, owner)->rehomings += WEFT_REHOMING_PHASES;
 }
 
 static int setup(void **state)

@@ -47,9 +47,9 @@ static struct {
 	struct weft_pool_mr entry;
 } w;
 
-static void enter(enum weft_moving phase)
+static void enter(enum weft_rehoming phase)
 {
-	w.owner->moves = weft_moving_next(w.owner->moves, phase);
+	w.owner->rehomings = weft_rehoming_next(w.owner->rehomings, phase);
 }
 
 static void draw(void)
@@ -62,17 +62,17 @@ static void act(void)
 {
 	switch (w.act) {
 	case MOVES:
-		enter(WEFT_MOVING_HOLDS);
-		enter(WEFT_MOVING_LEAVES);
+		enter(WEFT_REHOMING_HOLDS);
+		enter(WEFT_REHOMING_LEAVES);
 		draw();
-		enter(WEFT_MOVING_NONE);
+		enter(WEFT_REHOMING_NONE);
 		break;
 	case BEGINS:
-		enter(WEFT_MOVING_HOLDS);
+		enter(WEFT_REHOMING_HOLDS);
 		break;
 	case HALVES:
-		enter(WEFT_MOVING_HOLDS);
-		enter(WEFT_MOVING_LEAVES);
+		enter(WEFT_REHOMING_HOLDS);
+		enter(WEFT_REHOMING_LEAVES);
 		w.pool->mrs[w.mr.index].va += 1;
 		break;
 	case ENDS:
@@ -86,10 +86,10 @@ static void act(void)
 /* Completes a rehoming that the owner has only begun. */
 static void finish(void)
 {
-	if (weft_moving_phase(w.owner->moves) == WEFT_MOVING_NONE)
+	if (weft_rehoming_phase(w.owner->rehomings) == WEFT_REHOMING_NONE)
 		return;
 	draw();
-	enter(WEFT_MOVING_NONE);
+	enter(WEFT_REHOMING_NONE);
 }
 
 void weft_turn(const char *name)
@@ -113,7 +113,7 @@ static void expect_found(void)
 	assert_false(weft_find_later(&w.caller));
 	assert_null(span.at);
 	assert_true(weft_span_is_foreign(&span));
-	assert_int_equal(span.grant.was, w.owner->moves);
+	assert_int_equal(span.grant.was, w.owner->rehomings);
 	assert_int_equal(w.pool->mr_seen[w.mr.index].mr.va, w.entry.va);
 	assert_int_equal(span.id, w.pool->mrs[w.mr.index].id);
 }
@@ -137,13 +137,13 @@ static uint32_t look(enum act act, uint32_t at, bool known)
 	if (!found)
 		assert_true(weft_find_later(&w.caller));
 	else if (at && w.turn > at)
-		assert_int_not_equal(span.grant.was, w.owner->moves);
+		assert_int_not_equal(span.grant.was, w.owner->rehomings);
 	finish();
 	expect_found();
 	return w.turn;
 }
 
-static void moves(void **state)
+static void rehomes(void **state)
 {
 	for (enum act act = MOVES; act < ENDS; act++)
 		for (int known = 0; known < 2; known++)
@@ -163,7 +163,7 @@ static void ends(void **state)
 	assert_false(find(&span));
 	assert_false(weft_find_later(&w.caller));
 	/* not even while the owner rehomes other memory */
-	enter(WEFT_MOVING_HOLDS);
+	enter(WEFT_REHOMING_HOLDS);
 	assert_false(find(&span));
 	assert_false(weft_find_later(&w.caller));
 	finish();
@@ -234,7 +234,7 @@ static int detach(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(moves),
+		cmocka_unit_test(rehomes),
 		cmocka_unit_test(ends),
 	};
 

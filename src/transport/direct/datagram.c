@@ -41,7 +41,7 @@ static enum weft_cause gather_foreign(struct weft_qp *qp, const struct weft_wqe 
 					   here->len_bytes);
 	if (err) {
 		cause = WEFT_CAUSE_LOCAL_MEMORY;
-		caller->moves =
+		caller->rehomes =
 			err == -ESRCH; /* or its owner has just gone, which the next look tells */
 	}
 	weft_busy_end(caller, next);

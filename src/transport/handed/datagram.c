@@ -114,7 +114,7 @@ copy_bytes(struct weft_qp *qp, const struct weft_wqe *wqe, struct weft_caller *c
 		      : weft_place_scattered(nic, caller, NULL, &copy, here.span, here.len_bytes);
 	if (err) {
 		cause = WEFT_CAUSE_LOCAL_MEMORY;
-		caller->moves = err == -ESRCH; /* or has just gone, which the next look tells */
+		caller->rehomes = err == -ESRCH; /* or has just gone, which the next look tells */
 	}
 	weft_busy_end(caller, next);
 	return cause;
