@@ -158,7 +158,7 @@ static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t 
 	return answer_of(weft_incoming_begin(&in, &cause), &cause);
 }
 
-static int move_part(struct weft_carried *c, enum weft_opcode opcode, uint32_t rkey, uint64_t va,
+static int copy_part(struct weft_carried *c, enum weft_opcode opcode, uint32_t rkey, uint64_t va,
 		     const uint8_t *here, uint32_t bytes)
 {
 	const struct weft_wqe request = {
@@ -183,7 +183,7 @@ static int move_part(struct weft_carried *c, enum weft_opcode opcode, uint32_t r
 static int place_bytes(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, const uint8_t *from,
 		       uint32_t bytes)
 {
-	return move_part(carried_of(qp), WEFT_OP_WRITE, rkey, va, from, bytes);
+	return copy_part(carried_of(qp), WEFT_OP_WRITE, rkey, va, from, bytes);
 }
 
 static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet, uint64_t *old)
@@ -350,7 +350,7 @@ static int gather_payload(struct weft_carried *c, const struct weft_roce_bytes *
 	case WEFT_ROCE_NO_BYTES:
 		return 0;
 	case WEFT_ROCE_OF_MEMORY:
-		return c->entered ? move_part(c, WEFT_OP_READ, bytes->rkey, bytes->va, to, n)
+		return c->entered ? copy_part(c, WEFT_OP_READ, bytes->rkey, bytes->va, to, n)
 				  : WEFT_ROCE_LATER;
 	case WEFT_ROCE_OF_REQUEST:
 		break;

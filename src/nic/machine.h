@@ -83,7 +83,7 @@ struct weft_memory {
 	 * queue pair is); -EINPROGRESS (memory->later only: to be called so again when struct weft_machine's
 	 * `answered` says so).
 	 */
-	int (*move)(void *context, const struct weft_caller *caller,
+	int (*copy)(void *context, const struct weft_caller *caller,
 		    const struct weft_in_place *memory, void *here, uint64_t len_bytes, bool write);
 	/* The same for an atomic of 8 bytes; the old value comes back in *value. */
 	int (*atomic)(void *context, const struct weft_caller *caller,

@@ -216,7 +216,7 @@ static int reach(struct weft_nic *nic, struct weft_caller *caller, const struct 
 				       weft_later_of(grant), here_id};
 
 	caller->failed = there->foreign;
-	return nic->machine->memory[there->kind].move(nic->machine->context, caller, &memory, here,
+	return nic->machine->memory[there->kind].copy(nic->machine->context, caller, &memory, here,
 						      n, write);
 }
 
@@ -249,8 +249,9 @@ static uint64_t device_id(const struct chunk *c)
 	return is_device(c) ? c->id : 0;
 }
 
-static int move(struct weft_nic *nic, struct weft_caller *caller, const struct weft_grant *grant,
-		const struct chunk *to, const struct chunk *from, uint64_t n)
+static int copy_chunk(struct weft_nic *nic, struct weft_caller *caller,
+		      const struct weft_grant *grant, const struct chunk *to,
+		      const struct chunk *from, uint64_t n)
 {
 	uint8_t bounce[BOUNCE_BYTES];
 	int err;
@@ -277,7 +278,7 @@ static int check_foreign(struct weft_caller *caller, const struct chunk *c)
 }
 
 /* The next bytes, as many as lie together on both sides; how many: *n. 0 or an error. */
-static int move_next(struct weft_nic *nic, struct weft_caller *caller,
+static int copy_next(struct weft_nic *nic, struct weft_caller *caller,
 		     const struct weft_grant *grant, struct cursor *to, struct cursor *from,
 		     uint64_t *n)
 {
@@ -303,8 +304,8 @@ static int move_next(struct weft_nic *nic, struct weft_caller *caller,
 		return err;
 	if (!*n)
 		return -EFAULT; /* a list of pieces that has been damaged since */
-	err = move(nic, caller, grant, &there, &here, *n);
-	WEFT_TURN(place_moved);
+	err = copy_chunk(nic, caller, grant, &there, &here, *n);
+	WEFT_TURN(place_copied);
 	if (!err && there.foreign && was_left_behind(&there.foreign->grant)) {
 		caller->failed = there.foreign;
 		err = -ESTALE;
@@ -347,7 +348,7 @@ int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 
 		if (later)
 			later->at = (uint32_t)at;
-		err = move_next(nic, caller, grant, &to, &from, &n);
+		err = copy_next(nic, caller, grant, &to, &from, &n);
 		if (err)
 			return stop_at(later, at, err);
 		at += n;

@@ -30,9 +30,9 @@ bool weft_device_any(void);
 const char *weft_device_missing(void);
 
 /* As struct weft_memory has them. */
-int weft_device_move(struct weft_pool *pool, const struct weft_caller *caller,
-		     const struct weft_in_place *memory, void *here, uint64_t len_bytes,
-		     bool write);
+int weft_device_reach(struct weft_pool *pool, const struct weft_caller *caller,
+		      const struct weft_in_place *memory, void *here, uint64_t len_bytes,
+		      bool write);
 int weft_device_atomic(struct weft_pool *pool, const struct weft_caller *caller,
 		       const struct weft_in_place *memory, bool add, uint64_t compare_add,
 		       uint64_t swap, uint64_t *value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What device.c and device_move.c share: the memory of devices that this process has registered. */
+/* What device.c and device_reach.c share: the memory of devices that this process has registered. */
 #ifndef WEFT_PROCESS_DEVICE_OWN_H
 #define WEFT_PROCESS_DEVICE_OWN_H
 

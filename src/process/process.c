@@ -88,12 +88,12 @@ static uint64_t machine_stamp_ns(void *context)
 	return weft_clock_now_ns();
 }
 
-static int device_move(void *context, const struct weft_caller *caller,
-		       const struct weft_in_place *memory, void *here, uint64_t len_bytes,
-		       bool write)
+static int device_reach(void *context, const struct weft_caller *caller,
+			const struct weft_in_place *memory, void *here, uint64_t len_bytes,
+			bool write)
 {
-	return weft_device_move(((struct weft_process *)context)->pool, caller, memory, here,
-				len_bytes, write);
+	return weft_device_reach(((struct weft_process *)context)->pool, caller, memory, here,
+				 len_bytes, write);
 }
 
 static int device_atomic(void *context, const struct weft_caller *caller,
@@ -109,8 +109,8 @@ static const struct weft_machine machine = {
 	.alloc = machine_alloc,
 	.free = machine_free,
 	.copy = weft_copy_body,
-	.memory = {[WEFT_MEMORY_THERE] = {.move = weft_reach, .atomic = weft_reach_atomic},
-		   [WEFT_MEMORY_DEVICE] = {.move = device_move, .atomic = device_atomic}},
+	.memory = {[WEFT_MEMORY_THERE] = {.copy = weft_reach, .atomic = weft_reach_atomic},
+		   [WEFT_MEMORY_DEVICE] = {.copy = device_reach, .atomic = device_atomic}},
 	.answered = weft_late_answered,
 	.carried_out = weft_late_carried_out,
 	.take_back = weft_late_take_back,

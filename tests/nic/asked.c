@@ -125,7 +125,7 @@ static int fill(const struct weft_in_place *memory, uint8_t *bounce, void *here,
 	return 0;
 }
 
-int asked_move(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
+int asked_copy(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
 	       void *here, uint64_t len_bytes, bool write)
 {
 	struct ask wanted = {.kind = MOVE,

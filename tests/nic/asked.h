@@ -14,7 +14,7 @@ void asked_hold(bool held);
 /* Carries out everything that is asked. */
 void asked_work(void);
 
-int asked_move(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
+int asked_copy(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
 	       void *here, uint64_t len_bytes, bool write);
 int asked_atomic(void *context, const struct weft_caller *caller,
 		 const struct weft_in_place *memory, bool add, uint64_t compare_add, uint64_t swap,

@@ -55,7 +55,7 @@ static int move_other_way(void *context, const struct weft_caller *caller,
 	there.va = (uintptr_t)here;
 	there.id = memory->here_id;
 	there.here_id = memory->id;
-	return asked_move(context, caller, &there, (void *)(uintptr_t)memory->va, len_bytes,
+	return asked_copy(context, caller, &there, (void *)(uintptr_t)memory->va, len_bytes,
 			  !write);
 }
 
@@ -63,10 +63,10 @@ static int move(void *context, const struct weft_caller *caller, const struct we
 		void *here, uint64_t len_bytes, bool write)
 {
 	if (is_asked(memory->id))
-		return asked_move(context, caller, memory, here, len_bytes, write);
+		return asked_copy(context, caller, memory, here, len_bytes, write);
 	if (is_asked(memory->here_id))
 		return move_other_way(context, caller, memory, here, len_bytes, write);
-	return weft_device_move(world.pool, caller, memory, here, len_bytes, write);
+	return weft_device_reach(world.pool, caller, memory, here, len_bytes, write);
 }
 
 static int change(void *context, const struct weft_caller *caller,

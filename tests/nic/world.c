@@ -103,7 +103,7 @@ int world_join(void)
 		.free = free_it,
 		.yield = yields,
 		.copy = copy,
-		.memory = {[WEFT_MEMORY_THERE] = {asked_move, asked_atomic},
+		.memory = {[WEFT_MEMORY_THERE] = {asked_copy, asked_atomic},
 			   [WEFT_MEMORY_DEVICE] = {move_device, change_device}},
 		.answered = asked_answered,
 		.carried_out = asked_carried_out,

@@ -66,11 +66,11 @@ static void expect_others(uint8_t byte, uint64_t n)
 static void done_again(void **state)
 {
 	memset(w.own->addr, 3, BYTES);
-	local("place_moved", IBV_WR_RDMA_READ, BYTES);
+	local("place_copied", IBV_WR_RDMA_READ, BYTES);
 	expect_others(0, BYTES);
 	memset(w.own->addr, 4, BYTES);
 	assert_int_equal(rig_receive(w.qp, 2, w.theirs, w.there->at, BYTES), 0);
-	awaited = "place_moved";
+	awaited = "place_copied";
 	assert_int_equal(rig_send(w.rig.qp[1], 3, w.own, w.own->addr, BYTES), 0);
 	rig_expect(w.rig.cq[1], IBV_WC_SUCCESS, 3);
 	assert_int_equal(rig_expect(w.cq, IBV_WC_SUCCESS, 2).byte_len, BYTES);
@@ -81,7 +81,7 @@ static void done_again(void **state)
 /* The old value of an atomic is placed late, and nothing is added twice. */
 static void answered_late(void **state)
 {
-	static const char *const turns[] = {"direct_atomic_done", "place_moved"};
+	static const char *const turns[] = {"direct_atomic_done", "place_copied"};
 	uint64_t *word = w.own->addr;
 
 	for (size_t i = 0; i < COUNT(turns); i++) {
@@ -99,7 +99,7 @@ static void answered_late(void **state)
  * and the queue pair at the other end does not. */
 static void lost(enum ibv_wr_opcode opcode, uint32_t len)
 {
-	awaited = "place_moved";
+	awaited = "place_copied";
 	assert_int_equal(rig_rdma(w.rig.qp[1], opcode, 5, w.own, w.own->addr, len,
 				  (uintptr_t)w.there->at, w.theirs->rkey),
 			 0);
@@ -136,7 +136,7 @@ static void datagram_lost(void **state)
 	rig_modify(peer, IBV_QPS_RTS, 0);
 	for (uint64_t i = 0; i < 2; i++)
 		assert_int_equal(rig_receive(peer, 6 + i, w.theirs, w.there->at, BYTES), 0);
-	awaited = "place_moved";
+	awaited = "place_copied";
 	assert_int_equal(ibv_post_send(near, &wr, &bad), 0);
 	assert_null(awaited);
 	usleep(50000);

@@ -65,13 +65,13 @@ static bool in_place(uint32_t pid, uint64_t witness, uint64_t addr, uint8_t *her
 	struct iovec remote[3] = {{(void *)(uintptr_t)witness, 1},
 				  {(void *)(uintptr_t)addr, bytes - 1},
 				  {(void *)(uintptr_t)(addr + bytes - 1), 1}};
-	ssize_t moved;
+	ssize_t copied;
 
 	if (!pid)
 		return false;
-	moved = write ? process_vm_writev((pid_t)pid, local, 2, remote, 3, 0)
-		      : process_vm_readv((pid_t)pid, local, 2, remote, 3, 0);
-	return moved == (ssize_t)bytes + 1;
+	copied = write ? process_vm_writev((pid_t)pid, local, 2, remote, 3, 0)
+		       : process_vm_readv((pid_t)pid, local, 2, remote, 3, 0);
+	return copied == (ssize_t)bytes + 1;
 }
 
 static bool copy_guest(struct weft_torus_card *c, unsigned int process, uint64_t addr, void *here,

@@ -61,7 +61,7 @@ static bool is_worth_it(struct weft_pool *pool, const struct weft_in_place *memo
 }
 
 /* Through `ours`, which stays. -ENOTSUP: by their helper. */
-static int move_by_view(struct weft_pool *pool, const struct weft_in_place *memory,
+static int copy_by_view(struct weft_pool *pool, const struct weft_in_place *memory,
 			struct weft_device *ours, void *here, uint64_t len_bytes, bool write)
 {
 	struct weft_device_view *v;
@@ -85,7 +85,7 @@ static int move_by_view(struct weft_pool *pool, const struct weft_in_place *memo
 }
 
 /* Between memory of a device of ours and of another process. -ENOTSUP: by its helper. */
-static int move_between(struct weft_pool *pool, const struct weft_in_place *memory, void *here,
+static int copy_between(struct weft_pool *pool, const struct weft_in_place *memory, void *here,
 			uint64_t len_bytes, bool write)
 {
 	struct weft_device *ours = weft_device_of(pool, memory->here_id);
@@ -94,7 +94,7 @@ static int move_between(struct weft_pool *pool, const struct weft_in_place *memo
 		return -ENXIO;
 	if (!is_worth_it(pool, memory, ours, len_bytes))
 		return -ENOTSUP;
-	return move_by_view(pool, memory, ours, here, len_bytes, write);
+	return copy_by_view(pool, memory, ours, here, len_bytes, write);
 }
 
 /* Memory of ours by which theirs may be reached: of the same device, or any. NULL: there is none. The mutex is held. */
@@ -139,7 +139,7 @@ static int read_by_view(struct weft_pool *pool, const struct weft_in_place *memo
 		return -ENOTSUP;
 	if (is_worth_it(pool, memory, ours, len_bytes)) {
 		pinned = weft_pinned_begin(pool, ours->plugin, ours->memory, here, len_bytes);
-		err = move_by_view(pool, memory, ours, here, len_bytes, false);
+		err = copy_by_view(pool, memory, ours, here, len_bytes, false);
 		weft_pinned_end(pinned);
 	}
 	pthread_mutex_lock(&weft_device_mutex);
@@ -152,7 +152,7 @@ static int read_by_view(struct weft_pool *pool, const struct weft_in_place *memo
 /* ---- Of this process ---- */
 
 /* From memory of one device to another's, of which no copy reaches the other: the last bytes last, as each part ends before the next. */
-static int move_by_host(struct weft_device *to, uint64_t va, struct weft_device *from,
+static int copy_by_host(struct weft_device *to, uint64_t va, struct weft_device *from,
 			uint8_t *here, uint64_t len_bytes, bool write)
 {
 	uint64_t room = len_bytes < BETWEEN_BYTES ? len_bytes : BETWEEN_BYTES;
@@ -174,7 +174,7 @@ static int move_by_host(struct weft_device *to, uint64_t va, struct weft_device 
 	return err;
 }
 
-static int move_own(struct weft_pool *pool, const struct weft_in_place *memory, void *here,
+static int copy_own(struct weft_pool *pool, const struct weft_in_place *memory, void *here,
 		    uint64_t len_bytes, bool write)
 {
 	struct weft_device *ours = weft_device_of(pool, memory->id), *other;
@@ -190,20 +190,21 @@ static int move_own(struct weft_pool *pool, const struct weft_in_place *memory, 
 	if (other->plugin->reaches(other->memory, ours->memory))
 		return weft_device_copy(pool, memory->here_id, (uintptr_t)here,
 					(void *)(uintptr_t)memory->va, len_bytes, !write);
-	return move_by_host(ours, memory->va, other, here, len_bytes, write);
+	return copy_by_host(ours, memory->va, other, here, len_bytes, write);
 }
 
 /* ---- The machine of the nic ---- */
 
-int weft_device_move(struct weft_pool *pool, const struct weft_caller *caller,
-		     const struct weft_in_place *memory, void *here, uint64_t len_bytes, bool write)
+int weft_device_reach(struct weft_pool *pool, const struct weft_caller *caller,
+		      const struct weft_in_place *memory, void *here, uint64_t len_bytes,
+		      bool write)
 {
 	int err = -ENOTSUP;
 
 	if (memory->grant->member == pool->me)
-		return move_own(pool, memory, here, len_bytes, write);
+		return copy_own(pool, memory, here, len_bytes, write);
 	if (memory->here_id)
-		err = move_between(pool, memory, here, len_bytes, write);
+		err = copy_between(pool, memory, here, len_bytes, write);
 	else if (!write)
 		err = read_by_view(pool, memory, here, len_bytes);
 	return err == -ENOTSUP ? weft_reach_by_helper(pool, caller, memory, here, len_bytes, write)
