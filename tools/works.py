@@ -216,17 +216,17 @@ SECTIONS = {
     'Memory': [
         ('WRITE, READ and atomics while the target is stopped', r'onesided/.*stopped'),
         ('no system call in a million WRITEs', r'onesided/.*no_system_call'),
-        ('which memory moves into the pool, which stays', r'memory/.*kinds',
+        ('which memory migrates into the pool, which stays', r'memory/.*kinds',
          r'memory-region::(?!hugetlb)'),
         ('huge pages of hugetlb stay', r'memory-region::hugetlb'),
-        ('threads store into pages while they move', r'memory-race'),
-        ('direct I/O and pipes write into pages while they move, as root and as a user', r'memory-pinned'),
+        ('threads store into pages while they migrate', r'memory-race'),
+        ('direct I/O and pipes write into pages while they migrate, as root and as a user', r'memory-pinned'),
         ('sleepers on semaphores, mutexes, conditions, barriers and locks, private and shared by processes, in memory that '
          'moves; a stack for signals there', r'memory-futex'),
-        ('sleepers in 26 system calls while memory moves: none gets `EINTR` or ends early, each ends by its timeout, or a '
+        ('sleepers in 26 system calls while memory migrates: none gets `EINTR` or ends early, each ends by its timeout, or a '
          'signal', r'memory-sleeps'),
-        ('debuggers attach while memory moves', r'memory-attach'),
-        ("the program's own SIGSEGV handlers; system calls beside moving pages", r'memory-signals'),
+        ('debuggers attach while memory migrates', r'memory-attach'),
+        ("the program's own SIGSEGV handlers; system calls beside migrating pages", r'memory-signals'),
         ("past the hooks that caches of registrations put into libc's memory calls", r'memory-hooks'),
         ('fork in mid-traffic; multiprocessing of Python', r'memory-fork', r'memory/.*multiproc'),
         ('a fork\'s child opens devices of its own and ends what it has inherited, in any order; so do finalizers '
@@ -237,7 +237,7 @@ SECTIONS = {
         ("requests into pooled blocks of malloc take as long as into pages of the program's own", r'memory/buffers::'),
         ('io_uring: fixed buffers and others, requests pending at, after and beside registrations; rings without a '
          'descriptor', r'memory-rings', r'verbs-rings'),
-        ('pages that cannot move now, or only some of them: nothing is lost, all come home later', r'memory-away'),
+        ('pages that cannot migrate now, or only some of them: nothing is lost, all come home later', r'memory-away'),
     ],
     "GPUs: their memory as source and target; here on the tests' stand-in for libcuda": [
         ('every kind of memory beside a GPU, in lists of several kinds, between two processes: WRITE, READ, SEND, atomics; '

@@ -71,7 +71,7 @@ static void check_userfaultfd(struct weft_checkup *c)
 		return;
 	}
 	snprintf(finding, sizeof(finding),
-		 "memory moves into the pool under page protection and SIGSEGV: userfaultfd: %s",
+		 "memory migrates into the pool under page protection and SIGSEGV: userfaultfd: %s",
 		 strerror(err));
 	weft_checkup_say(c, "userfaultfd", WEFT_VERDICT_NOTE, finding,
 			 "let the seccomp profile allow userfaultfd (Linux 5.19 or later)");

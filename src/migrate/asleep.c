@@ -25,7 +25,7 @@ struct output {
 	} /* no more */
 
 /*
- * Those that programs sleep in, and that a signal may end late, or not at all. Pages that a call only reads may move:
+ * Those that programs sleep in, and that a signal may end late, or not at all. Pages that a call only reads may migrate:
  * it finds the same bytes elsewhere, or goes on with those of before.
  */
 static const struct known {

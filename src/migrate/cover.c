@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "pool/clock.h"
-#include "migrate/movable.h"
+#include "migrate/migratable.h"
 #include "migrate/migrated.h"
 
 /* A turn of coming home holds up others that register by a millisecond or two. */
@@ -121,11 +121,11 @@ bool weft_cover_back(struct weft_interval *interval)
 	return true;
 }
 
-/* Whether pages may move back, as far as can be known before it is tried. */
+/* Whether pages may migrate back, as far as can be known before it is tried. */
 static bool may_go_back(void)
 {
 	return (!self.in_way_until_ns || weft_clock_now_ns() >= self.in_way_until_ns) &&
-	       weft_movable_back();
+	       weft_migratable_back();
 }
 
 static bool try_back(struct weft_interval *interval)
@@ -227,7 +227,7 @@ void weft_cover_bring_home(void)
 	uint64_t done = 0;
 	uintptr_t next;
 
-	if (!weft_movable_back())
+	if (!weft_migratable_back())
 		return;
 	for (uintptr_t at = 0; done < HOME_BYTES; at = next) {
 		interval = weft_interval_from(self.root, at);
@@ -255,7 +255,7 @@ bool weft_cover_all_back(void)
 		next = interval->end;
 		if (!interval->extent)
 			continue;
-		may = may || weft_movable_back();
+		may = may || weft_migratable_back();
 		if (!may || !try_back(interval))
 			return false;
 	}

@@ -20,8 +20,8 @@ struct weft_hold {
 	/* From here on every store into the chunk waits; loads do not. 0, or -errno and none does.
 	 */
 	int (*hold)(const struct weft_migrate *chunk);
-	/* They go on; moved: other pages are at its addresses, for good. */
-	void (*let_go)(const struct weft_migrate *chunk, bool moved);
+	/* They go on; migrated: other pages are at its addresses, for good. */
+	void (*let_go)(const struct weft_migrate *chunk, bool migrated);
 	/* A thread that blocks SIGSEGV would not wait, but die. */
 	bool by_signal;
 };

@@ -10,7 +10,7 @@
 #include "migrate/again.h"
 #include "pool/sizes.h"
 #include "migrate/hold.h"
-#include "migrate/movable.h"
+#include "migrate/migratable.h"
 #include "migrate/park.h"
 #include "migrate/pins.h"
 #include "pool/clock.h"
@@ -36,40 +36,40 @@ void weft_migrate_copy(void *to, const void *from, size_t len_bytes)
 #endif
 }
 
-static int map_part(const struct weft_migrate *move)
+static int map_part(const struct weft_migrate *pages)
 {
 	/* populated: a first store into each page would cost a fault */
-	void *at = weft_unhooked_mmap((void *)move->va, move->len_bytes, move->prot,
-				      MAP_SHARED | MAP_FIXED | MAP_POPULATE, move->fd,
-				      (off_t)move->off);
+	void *at = weft_unhooked_mmap((void *)pages->va, pages->len_bytes, pages->prot,
+				      MAP_SHARED | MAP_FIXED | MAP_POPULATE, pages->fd,
+				      (off_t)pages->off);
 
 	return at == MAP_FAILED ? -errno : 0;
 }
 
 /* ---- one thread, or while stores are held back ---- */
 
-static int copy_in(const struct weft_migrate *move)
+static int copy_in(const struct weft_migrate *pages)
 {
-	weft_migrate_copy(move->alias, (void *)move->va, move->len_bytes);
-	WEFT_STEP(move_copied_in);
-	return map_part(move);
+	weft_migrate_copy(pages->alias, (void *)pages->va, pages->len_bytes);
+	WEFT_STEP(migrate_copied_in);
+	return map_part(pages);
 }
 
 /* Straight to its address, so that the mapping merges with its neighbours again. */
-static int copy_out(const struct weft_migrate *move)
+static int copy_out(const struct weft_migrate *pages)
 {
-	if (weft_unhooked_mmap((void *)move->va, move->len_bytes, PROT_READ | PROT_WRITE,
+	if (weft_unhooked_mmap((void *)pages->va, pages->len_bytes, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1,
 			       0) == MAP_FAILED) {
 		int err = -errno;
 
-		map_part(move); /* a failed mmap may have unmapped it */
+		map_part(pages); /* a failed mmap may have unmapped it */
 		return err;
 	}
-	WEFT_STEP(move_out_mapped);
-	weft_migrate_copy((void *)move->va, move->alias, move->len_bytes);
-	if (move->prot != (PROT_READ | PROT_WRITE))
-		weft_unhooked_mprotect((void *)move->va, move->len_bytes, move->prot);
+	WEFT_STEP(migrate_out_mapped);
+	weft_migrate_copy((void *)pages->va, pages->alias, pages->len_bytes);
+	if (pages->prot != (PROT_READ | PROT_WRITE))
+		weft_unhooked_mprotect((void *)pages->va, pages->len_bytes, pages->prot);
 	return 0;
 }
 
@@ -80,7 +80,7 @@ static int replace_pages(const struct weft_migrate *chunk, uint8_t *scratch)
 	int err;
 
 	weft_migrate_copy(scratch, chunk->alias, chunk->len_bytes);
-	WEFT_STEP(move_copied_out);
+	WEFT_STEP(migrate_copied_out);
 	if (weft_unhooked_mprotect(scratch, chunk->len_bytes, chunk->prot))
 		return -errno;
 	if (weft_unhooked_mremap(scratch, chunk->len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -91,11 +91,11 @@ static int replace_pages(const struct weft_migrate *chunk, uint8_t *scratch)
 	return err;
 }
 
-/* The part of the move that begins `done` bytes into it; parts end on multiples of `most`. */
-static struct weft_migrate part_at(const struct weft_migrate *move, size_t done, size_t most)
+/* The part of those pages that begins `done` bytes into it; parts end on multiples of `most`. */
+static struct weft_migrate part_at(const struct weft_migrate *pages, size_t done, size_t most)
 {
-	struct weft_migrate part = *move;
-	size_t left = move->len_bytes - done;
+	struct weft_migrate part = *pages;
+	size_t left = pages->len_bytes - done;
 
 	part.va += done;
 	part.alias += done;
@@ -129,8 +129,8 @@ static int hold_asleep(const struct weft_hold *hold, const struct weft_migrate *
 }
 
 /* scratch: NULL on the way in. */
-static int move_chunk(const struct weft_hold *hold, const struct weft_migrate *chunk,
-		      uint8_t *scratch)
+static int migrate_chunk(const struct weft_hold *hold, const struct weft_migrate *chunk,
+			 uint8_t *scratch)
 {
 	int err = hold_asleep(hold, chunk);
 
@@ -154,19 +154,19 @@ static int move_chunk(const struct weft_hold *hold, const struct weft_migrate *c
 #define INSISTS_NS 2000000000ull
 #define FEW_CHUNK  (64ul << 10) /* above, looking at the threads takes longer than copying */
 
-static size_t move_slice(const struct weft_hold *hold, const struct weft_migrate *slice,
-			 uint8_t *scratch)
+static size_t migrate_slice(const struct weft_hold *hold, const struct weft_migrate *slice,
+			    uint8_t *scratch)
 {
 	size_t done = 0;
 	int err = weft_park(slice->va, slice->va + slice->len_bytes, hold->by_signal);
 
-	WEFT_STEP(move_parked);
+	WEFT_STEP(migrate_parked);
 	while (done < slice->len_bytes && !err) {
 		unsigned int left = weft_park_left();
 		struct weft_migrate chunk =
 			part_at(slice, done, left && left <= FEW ? FEW_CHUNK : SLICE);
 
-		err = move_chunk(hold, &chunk, scratch ? scratch + done : NULL);
+		err = migrate_chunk(hold, &chunk, scratch ? scratch + done : NULL);
 		if (!err)
 			done += chunk.len_bytes;
 	}
@@ -174,18 +174,18 @@ static size_t move_slice(const struct weft_hold *hold, const struct weft_migrate
 	return done;
 }
 
-static size_t move_slices(const struct weft_hold *hold, const struct weft_migrate *move,
-			  uint8_t *scratch)
+static size_t migrate_slices(const struct weft_hold *hold, const struct weft_migrate *pages,
+			     uint8_t *scratch)
 {
-	uint64_t until_ns = move->insists ? weft_clock_now_ns() + INSISTS_NS : 0;
-	size_t done = 0, moved;
+	uint64_t until_ns = pages->insists ? weft_clock_now_ns() + INSISTS_NS : 0;
+	size_t done = 0, migrated;
 
-	while (done < move->len_bytes) {
-		struct weft_migrate slice = part_at(move, done, SLICE);
+	while (done < pages->len_bytes) {
+		struct weft_migrate slice = part_at(pages, done, SLICE);
 
-		moved = move_slice(hold, &slice, scratch ? scratch + done : NULL);
-		done += moved;
-		if (!moved && weft_clock_now_ns() >= until_ns)
+		migrated = migrate_slice(hold, &slice, scratch ? scratch + done : NULL);
+		done += migrated;
+		if (!migrated && weft_clock_now_ns() >= until_ns)
 			break;
 	}
 	return done;
@@ -193,7 +193,7 @@ static size_t move_slices(const struct weft_hold *hold, const struct weft_migrat
 
 static bool one_thread(void)
 {
-	return forced ? forced == COPY : weft_movable_threads() == 1;
+	return forced ? forced == COPY : weft_migratable_threads() == 1;
 }
 
 /* NULL: there is no way here. */
@@ -206,31 +206,31 @@ static const struct weft_hold *begin_hold(void)
 	return NULL;
 }
 
-static size_t move_pages(const struct weft_migrate *move, bool in)
+static size_t migrate_pages(const struct weft_migrate *pages, bool in)
 {
 	const struct weft_hold *hold;
 	uint8_t *scratch = NULL;
 	size_t done;
 
 	if (one_thread())
-		return (in ? copy_in(move) : copy_out(move)) ? 0 : move->len_bytes;
+		return (in ? copy_in(pages) : copy_out(pages)) ? 0 : pages->len_bytes;
 	hold = begin_hold();
 	if (!hold)
 		return 0;
 	/* one for all chunks, so that they become one mapping: it does not merge with its
-	 * neighbours, since pages that were moved remember where they were first */
+	 * neighbours, since pages that were mapped elsewhere remember where they were first */
 	if (!in)
-		scratch = weft_unhooked_mmap(NULL, move->len_bytes, PROT_READ | PROT_WRITE,
+		scratch = weft_unhooked_mmap(NULL, pages->len_bytes, PROT_READ | PROT_WRITE,
 					     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (scratch == MAP_FAILED)
 		return 0;
-	done = move_slices(hold, move, scratch);
-	if (scratch && done < move->len_bytes)
-		weft_unhooked_munmap(scratch + done, move->len_bytes - done);
+	done = migrate_slices(hold, pages, scratch);
+	if (scratch && done < pages->len_bytes)
+		weft_unhooked_munmap(scratch + done, pages->len_bytes - done);
 	return done;
 }
 
-static size_t move_undisturbed(const struct weft_migrate *move, bool in)
+static size_t migrate_undisturbed(const struct weft_migrate *pages, bool in)
 {
 	sigset_t all, old;
 	size_t done;
@@ -238,34 +238,34 @@ static size_t move_undisturbed(const struct weft_migrate *move, bool in)
 	/* a handler in this thread could store into the chunk, or wait for it for ever */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	done = move_pages(move, in);
+	done = migrate_pages(pages, in);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return done;
 }
 
-size_t weft_migrate_in(const struct weft_migrate *move)
+size_t weft_migrate_in(const struct weft_migrate *pages)
 {
-	size_t done = move_undisturbed(move, true);
+	size_t done = migrate_undisturbed(pages, true);
 
 	if (!done)
 		return 0;
-	WEFT_STEP(move_mapped_in);
-	weft_unhooked_madvise((void *)move->va, done, MADV_DONTFORK);
+	WEFT_STEP(migrate_mapped_in);
+	weft_unhooked_madvise((void *)pages->va, done, MADV_DONTFORK);
 	/*
 	 * A hint without effect makes two mappings of it: mremap then refuses to grow them, which
 	 * would show what lies behind in the pool. One page cannot be guarded so.
 	 */
 	if (done > WEFT_PAGE)
-		weft_unhooked_madvise((void *)(move->va + done - WEFT_PAGE), WEFT_PAGE,
+		weft_unhooked_madvise((void *)(pages->va + done - WEFT_PAGE), WEFT_PAGE,
 				      MADV_RANDOM);
 	return done;
 }
 
-size_t weft_migrate_out(const struct weft_migrate *move)
+size_t weft_migrate_out(const struct weft_migrate *pages)
 {
 	/* one mapping again */
-	weft_unhooked_madvise((void *)move->va, move->len_bytes, MADV_NORMAL);
-	return move_undisturbed(move, false);
+	weft_unhooked_madvise((void *)pages->va, pages->len_bytes, MADV_NORMAL);
+	return migrate_undisturbed(pages, false);
 }
 
 void weft_migrate_end(void)
@@ -281,7 +281,7 @@ void weft_migrate_begin(void)
 		[SEGV] = "segv",
 		[NEVER] = "never",
 	};
-	const char *wanted = getenv("WEFT_MOVE");
+	const char *wanted = getenv("WEFT_MIGRATE");
 
 	weft_again_begin();
 	forced = AUTO;

@@ -29,24 +29,24 @@ struct weft_migrate {
 };
 
 /* Private anonymous pages become pages of the pool, shared with alias and not inherited by fork.
- * The bytes, from the front, that have moved: fewer than asked for when a step failed, or when a
+ * The bytes, from the front, that have migrated: fewer than asked for when a step failed, or when a
  * thread could not be stopped in time; then it may be tried again later. */
-size_t weft_migrate_in(const struct weft_migrate *move);
+size_t weft_migrate_in(const struct weft_migrate *pages);
 
 /* The reverse: ordinary private memory again, with the same contents. */
-size_t weft_migrate_out(const struct weft_migrate *move);
+size_t weft_migrate_out(const struct weft_migrate *pages);
 
-/* Closes what is kept open between moves; also in the child of a fork. */
+/* Closes what is kept open between migrations; also in the child of a fork. */
 void weft_migrate_end(void);
 
 /* Copies whole pages that the program may be storing into, or has freed: unseen by sanitizers. */
 void weft_migrate_copy(void *to, const void *from, size_t len_bytes);
 
-/* Looks at $WEFT_MOVE: copy, uffd or segv force that way, for tests and where one gives trouble.
+/* Looks at $WEFT_MIGRATE: copy, uffd or segv force that way, for tests and where one gives trouble.
  * (copy loses stores of other threads.) never: all memory stays in place. */
 void weft_migrate_begin(void);
 bool weft_migrate_allowed(void);
-/* Whether what could not be moved now may be moved later: there is a way, but a thread could not be parked in time. */
+/* Whether what could not migrate now may migrate later: there is a way, but a thread could not be parked in time. */
 bool weft_migrate_may_later(void);
 
 #endif

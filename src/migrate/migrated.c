@@ -9,23 +9,23 @@
 #include <sys/vfs.h>
 
 #include "pool/sizes.h"
-#include "migrate/movable.h"
+#include "migrate/migratable.h"
 
-/* A mapping becomes up to four by a move. */
-#define MAPPINGS_PER_MOVE 3u
+/* A mapping becomes up to four by a migrate. */
+#define MAPPINGS_PER_MIGRATION 3u
 /* So often extents are looked for that the program has unmapped. */
-#define MOVES_PER_COLLECTION 4096u
+#define MIGRATIONS_PER_COLLECTION 4096u
 
-#define CANNOT_MOVE	     "pages cannot be moved: memory is registered in place, which is slower"
+#define CANNOT_MIGRATE		  "pages cannot migrate: memory is registered in place, which is slower"
 
 static struct {
 	struct weft_extent_source source;
 	struct weft_vma pool; /* the pool file as mappings show it */
 	struct weft_extent *extents;
-	unsigned int moves; /* since the last collection */
+	unsigned int migrations; /* since the last collection */
 	unsigned int adrift;
 	bool attached, warned;
-	bool on_disk; /* nothing may move there */
+	bool on_disk; /* nothing may migrate there */
 } self;
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -129,28 +129,28 @@ static bool each_stray(struct weft_vma_walk *walk, struct weft_extent *extent,
 
 /* ---- out ---- */
 
-static bool move_back(const struct weft_migrate *part)
+static bool migrate_back(const struct weft_migrate *part)
 {
-	struct weft_migrate move = *part;
+	struct weft_migrate pages = *part;
 
-	move.fd = self.source.fd(self.source.arg);
-	return move.fd >= 0 && weft_migrate_out(&move) == move.len_bytes;
+	pages.fd = self.source.fd(self.source.arg);
+	return pages.fd >= 0 && weft_migrate_out(&pages) == pages.len_bytes;
 }
 
-static bool move_stray_back(const struct weft_migrate *part)
+static bool migrate_stray_back(const struct weft_migrate *part)
 {
-	return weft_movable_back() && move_back(part);
+	return weft_migratable_back() && migrate_back(part);
 }
 
-/* Moves back what the program has mapped elsewhere by mremap. Whether nothing is left. */
-static bool move_strays_back(struct weft_extent *extent)
+/* Migrates back what the program has mapped elsewhere by mremap. Whether nothing is left. */
+static bool migrate_strays_back(struct weft_extent *extent)
 {
 	struct weft_vma_walk walk;
 	bool good;
 
 	if (weft_vma_open(&walk))
 		return false;
-	good = each_stray(&walk, extent, move_stray_back);
+	good = each_stray(&walk, extent, migrate_stray_back);
 	weft_vma_close(&walk);
 	return good;
 }
@@ -176,7 +176,7 @@ void weft_migrated_drop(struct weft_extent *extent)
 {
 	if (--extent->refs)
 		return;
-	if (!extent->freed && extent->strayed && !move_strays_back(extent)) {
+	if (!extent->freed && extent->strayed && !migrate_strays_back(extent)) {
 		self.adrift++;
 		return;
 	}
@@ -207,15 +207,15 @@ void weft_migrated_land(void)
 bool weft_migrated_back(const struct weft_interval *interval)
 {
 	struct weft_vma_walk walk;
-	bool moved;
+	bool migrated;
 
 	if (interval->extent->freed)
 		return true;
 	if (weft_vma_open(&walk))
 		return false;
-	moved = weft_migrated_each(&walk, interval, move_back);
+	migrated = weft_migrated_each(&walk, interval, migrate_back);
 	weft_vma_close(&walk);
-	return moved;
+	return migrated;
 }
 
 /* ---- what a suspect may reach ---- */
@@ -276,7 +276,7 @@ static bool collect(void)
 	struct weft_vma_walk walk;
 	bool any = false;
 
-	self.moves = 0;
+	self.migrations = 0;
 	if (!self.source.revoke || weft_vma_open(&walk))
 		return false;
 	for (struct weft_extent *extent = self.extents; extent; extent = extent->next) {
@@ -332,36 +332,36 @@ static struct weft_extent *extent_new(uintptr_t start, uintptr_t end)
 	return extent;
 }
 
-struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *moved_end)
+struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *migrated_end)
 {
-	struct weft_migrate move = {.va = start, .prot = PROT_READ | PROT_WRITE};
+	struct weft_migrate pages = {.va = start, .prot = PROT_READ | PROT_WRITE};
 	struct weft_extent *extent;
 
-	if (!weft_vma_room(MAPPINGS_PER_MOVE)) {
+	if (!weft_vma_room(MAPPINGS_PER_MIGRATION)) {
 		warn_once("vm.max_map_count is nearly reached: memory is registered in place");
 		return NULL;
 	}
 	if (self.on_disk) {
-		warn_once(CANNOT_MOVE);
+		warn_once(CANNOT_MIGRATE);
 		return NULL;
 	}
-	move.fd = self.source.fd(self.source.arg);
-	if (move.fd < 0)
+	pages.fd = self.source.fd(self.source.arg);
+	if (pages.fd < 0)
 		return NULL;
-	if (++self.moves > MOVES_PER_COLLECTION)
+	if (++self.migrations > MIGRATIONS_PER_COLLECTION)
 		collect();
 	extent = extent_new(start, end);
 	if (!extent)
 		return NULL;
-	move.alias = extent->alias;
-	move.off = extent->off;
-	move.len_bytes = extent->len_bytes;
-	move.len_bytes = weft_migrate_in(&move);
-	*moved_end = start + move.len_bytes;
-	if (move.len_bytes)
+	pages.alias = extent->alias;
+	pages.off = extent->off;
+	pages.len_bytes = extent->len_bytes;
+	pages.len_bytes = weft_migrate_in(&pages);
+	*migrated_end = start + pages.len_bytes;
+	if (pages.len_bytes)
 		return extent;
 	if (!weft_migrate_may_later())
-		warn_once(CANNOT_MOVE);
+		warn_once(CANNOT_MIGRATE);
 	give_extent_back(extent);
 	forget_extent(extent);
 	return NULL;

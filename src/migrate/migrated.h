@@ -15,12 +15,12 @@
 #include "migrate/vma.h"
 
 struct weft_extent {
-	uintptr_t va; /* where its pages were when they moved */
+	uintptr_t va; /* where its pages were when they migrated */
 	uint64_t off;
 	size_t len_bytes;
 	uint8_t *alias;
 	unsigned int refs; /* pieces of regions, intervals */
-	bool strayed;	   /* the program has unmapped or moved pages of it */
+	bool strayed;	   /* the program has unmapped pages, or mapped them elsewhere, of it */
 	bool freed;	   /* the source has it again */
 	bool reached;	   /* a suspect may still write to it */
 	bool left;	   /* its pages have, for the next one, or back for good (NULL) */
@@ -35,10 +35,10 @@ bool weft_migrated_attached(void);
 /* All extents are the source's again; their structs live on while regions refer to them. */
 void weft_migrated_detach(void);
 
-/* Moves the pages [start, end), all movable, into a new extent without references. NULL if they
- * stay where they are; the first time, stderr is told why. *moved_end: how far it got; what is above
+/* Migrates the pages [start, end), all migratable, into a new extent without references. NULL if they
+ * stay where they are; the first time, stderr is told why. *migrated_end: how far it got; what is above
  * stays, and its part of the extent is unused. */
-struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *moved_end);
+struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *migrated_end);
 
 /* Drops a reference (taken by ++refs); the last one gives the extent back, unless the program has mapped pages of
  * it elsewhere that cannot come back now: then it is adrift. */
@@ -62,7 +62,7 @@ bool weft_migrated_is_reached(void);
 /* Calls fn for each that is reached and not yet left. fn may forget it. */
 void weft_migrated_each_reached(void (*fn)(struct weft_extent *extent));
 
-/* Moves the pages of a pooled interval back, where its addresses still show the pool. Whether nothing is left
+/* Migrates the pages of a pooled interval back, where its addresses still show the pool. Whether nothing is left
  * there; the rest may be tried again. */
 bool weft_migrated_back(const struct weft_interval *interval);
 

@@ -17,7 +17,7 @@
 #include "migrate/cover.h"
 #include "pool/sizes.h"
 #include "migrate/fork.h"
-#include "migrate/movable.h"
+#include "migrate/migratable.h"
 #include "migrate/migrated.h"
 #include "pool/step.h"
 #include "backing/unhooked.h"
@@ -142,8 +142,8 @@ static int check_mapped(struct weft_vma_walk *walk, uintptr_t start, uintptr_t e
 	return 0;
 }
 
-/* Moves the run, which lies in one interval in place. Whether all of it has moved. */
-static bool move_run(const struct weft_run *run)
+/* Migrates the run, which lies in one interval in place. Whether all of it has migrated. */
+static bool migrate_run(const struct weft_run *run)
 {
 	struct weft_extent *extent;
 	uintptr_t end;
@@ -157,20 +157,20 @@ static bool move_run(const struct weft_run *run)
 	return end == run->end;
 }
 
-/* Moves what may of [start, end). Whether it is worth going on. */
-static bool move_what_may(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end)
+/* Migrates what may of [start, end). Whether it is worth going on. */
+static bool migrate_what_may(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end)
 {
 	struct weft_runs runs;
-	bool good = !weft_movable_runs(walk, start, end, &runs);
+	bool good = !weft_migratable_runs(walk, start, end, &runs);
 
 	for (size_t i = 0; i < runs.count && good; i++)
-		good = move_run(&runs.run[i]);
+		good = migrate_run(&runs.run[i]);
 	free(runs.run);
 	return good;
 }
 
-/* Moves the pages of [start, end) that no earlier region has than the one born then. */
-static void move_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end, uint64_t born)
+/* Migrates the pages of [start, end) that no earlier region has than the one born then. */
+static void migrate_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end, uint64_t born)
 {
 	struct weft_interval *interval;
 	bool asked = false;
@@ -181,10 +181,10 @@ static void move_new(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
 		next = lower_of(interval->end, end);
 		if (interval->born != born)
 			continue;
-		if (!asked && (self.holds || !weft_movable_now()))
+		if (!asked && (self.holds || !weft_migratable_now()))
 			return;
 		asked = true;
-		if (!move_what_may(walk, at, next))
+		if (!migrate_what_may(walk, at, next))
 			return;
 	}
 }
@@ -255,7 +255,7 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 	*region = (struct weft_region){0};
 	if (err)
 		return err;
-	if (!(flags & (WEFT_REGION_MOVE | WEFT_REGION_STAY)) || !weft_migrate_allowed() ||
+	if (!(flags & (WEFT_REGION_MIGRATE | WEFT_REGION_STAY)) || !weft_migrate_allowed() ||
 	    !weft_migrated_attached())
 		return acquire_in_place(addr, end - addr, region);
 	err = weft_cover_begin(first, last, &region->born);
@@ -264,9 +264,9 @@ static int acquire(struct weft_vma_walk *walk, uintptr_t addr, uintptr_t end, un
 	WEFT_STEP(region_covered);
 	if (!(flags & WEFT_REGION_STAY)) {
 		weft_chunk_pages(walk, addr, end, &from, &to);
-		move_new(walk, from, to, region->born);
+		migrate_new(walk, from, to, region->born);
 	}
-	WEFT_STEP(region_moved);
+	WEFT_STEP(region_migrated);
 	err = region_room(region, describe_range(addr, end, NULL));
 	if (err) {
 		weft_cover_end(first, last, region->born);
@@ -331,23 +331,23 @@ bool weft_region_any_exposed(void)
 	return any;
 }
 
-/* May the pages move as one run, which lies in intervals in place? */
-static bool moves_whole(uintptr_t start, uintptr_t end)
+/* May the pages migrate as one run, which lies in intervals in place? */
+static bool migrates_whole(uintptr_t start, uintptr_t end)
 {
 	struct weft_vma_walk walk;
 	struct weft_runs runs;
 	bool whole;
 
-	if (start >= end || self.holds || !weft_movable_now() || weft_vma_open(&walk))
+	if (start >= end || self.holds || !weft_migratable_now() || weft_vma_open(&walk))
 		return false;
-	whole = !weft_movable_runs(&walk, start, end, &runs) && runs.count == 1 &&
+	whole = !weft_migratable_runs(&walk, start, end, &runs) && runs.count == 1 &&
 		runs.run[0].start == start && runs.run[0].end == end;
 	free(runs.run);
 	weft_vma_close(&walk);
 	return whole;
 }
 
-/* Its pages, which are in place, move to another. If not all can, the regions have all in place. */
+/* Its pages, which are in place, migrate to another. If not all can, the regions have all in place. */
 static void inherit(struct weft_extent *extent, uintptr_t from, uintptr_t to)
 {
 	uintptr_t end;
@@ -360,7 +360,7 @@ static void inherit(struct weft_extent *extent, uintptr_t from, uintptr_t to)
 	weft_cover_place(from, end, heir);
 }
 
-/* Its intervals stay, as they are of the regions. What cannot move back stays in it, but no region has it there any
+/* Its intervals stay, as they are of the regions. What cannot migrate back stays in it, but no region has it there any
  * more. */
 static void leave_extent(struct weft_extent *extent)
 {
@@ -369,7 +369,7 @@ static void leave_extent(struct weft_extent *extent)
 	bool whole = true;
 
 	/* what the kernel would write to the old pages would be lost */
-	if (!weft_movable_back())
+	if (!weft_migratable_back())
 		return;
 	extent->left = true;
 	extent->refs++;
@@ -389,7 +389,7 @@ static void leave_extent(struct weft_extent *extent)
 		whole &= weft_cover_back(interval);
 	}
 	WEFT_STEP(region_left);
-	if (whole && !extent->strayed && moves_whole(from, to))
+	if (whole && !extent->strayed && migrates_whole(from, to))
 		inherit(extent, from, to);
 	weft_migrated_drop(extent);
 }
@@ -438,7 +438,7 @@ void weft_region_release(struct weft_region *region)
 	if (region->born)
 		weft_cover_end(PAGE_DOWN(region->pieces[0].va), PAGE_UP(last->va + last->len_bytes),
 			       region->born);
-	WEFT_STEP(region_moved_back);
+	WEFT_STEP(region_migrated_back);
 	for (unsigned int i = 0; i < region->npieces; i++) {
 		if (region->extents[i])
 			weft_migrated_drop(region->extents[i]);

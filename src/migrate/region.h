@@ -71,15 +71,15 @@ struct weft_region {
  */
 int weft_region_attach(const struct weft_extent_source *source);
 
-/* Moves everything back and forgets the source, which may take back all extents without further
+/* Migrates everything back and forgets the source, which may take back all extents without further
  * calls. The caller has ended every peer's access. Regions that are left may still be released.
  * false: pages have to stay in the pool, which stays attached; to be tried again. */
 bool weft_region_detach(void);
 
 enum weft_region_flags {
-	WEFT_REGION_MOVE = 1 << 0, /* its access makes migrating worth it */
+	WEFT_REGION_MIGRATE = 1 << 0, /* its access makes migrating worth it */
 	WEFT_REGION_WRITE = 1 << 1,
-	WEFT_REGION_STAY = 1 << 2, /* nothing of it moves before it is released */
+	WEFT_REGION_STAY = 1 << 2, /* nothing of it migrates before it is released */
 };
 
 /*
@@ -91,7 +91,7 @@ enum weft_region_flags {
 int weft_region_acquire(void *addr, size_t len_bytes, unsigned int flags,
 			struct weft_region *region);
 
-/* The last region over a page moves it back before this returns, unless it is away (below); what the program
+/* The last region over a page migrates it back before this returns, unless it is away (below); what the program
  * has unmapped or mapped anew is left alone. The caller has ended every peer's access to the region. */
 void weft_region_release(struct weft_region *region);
 
@@ -107,13 +107,13 @@ bool weft_region_is_away(void);
 /* As long as it is held, nothing more migrates: any page may be part of a region over all memory. */
 void weft_region_hold(bool hold);
 
-/* Before release: a suspect may still write to where the region lies in the pool. Its pages move back all the
+/* Before release: a suspect may still write to where the region lies in the pool. Its pages migrate back all the
  * same; its extents are retired. */
 void weft_region_quarantine(struct weft_region *region);
 
 /*
  * The same for regions that stay. Expose: a suspect may still write to extents older than that age, too. Rehome:
- * the pages of all such extents move to new ones, which are out of its reach, or where that is not possible back
+ * the pages of all such extents migrate to new ones, which are out of its reach, or where that is not possible back
  * for good, without losing a store of the program; no executor may use them meanwhile. Then each region follows:
  * whether its pieces have changed, though not their number.
  */

@@ -3,7 +3,7 @@
  * Holding stores back by protection: a thread that stores into the chunk lands in our handler and
  * yields until the chunk has changed its place, then stores again.
  *
- * The handler stays installed once it was needed. Taking it away after each move would race with a
+ * The handler stays installed once it was needed. Taking it away after each migration would race with a
  * thread whose fault the kernel has already turned into a signal, but not yet delivered.
  */
 #include <errno.h>
@@ -152,9 +152,9 @@ static void close_window(void)
 	atomic_store_explicit(&window, 0, memory_order_release);
 }
 
-static void segv_let_go(const struct weft_migrate *chunk, bool moved)
+static void segv_let_go(const struct weft_migrate *chunk, bool migrated)
 {
-	if (!moved)
+	if (!migrated)
 		weft_unhooked_mprotect((void *)chunk->va, chunk->len_bytes, chunk->prot);
 	WEFT_STEP(segv_released);
 	close_window();

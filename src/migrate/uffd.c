@@ -68,11 +68,11 @@ static int uffd_begin(void)
 	return is_open() ? 0 : open_uffd();
 }
 
-static void uffd_let_go(const struct weft_migrate *chunk, bool moved)
+static void uffd_let_go(const struct weft_migrate *chunk, bool migrated)
 {
 	struct uffdio_range range = {.start = chunk->va, .len = chunk->len_bytes};
 
-	if (!moved)
+	if (!migrated)
 		syscall(SYS_ioctl, uffd, UFFDIO_UNREGISTER, &range);
 	WEFT_STEP(uffd_released);
 	syscall(SYS_ioctl, uffd, UFFDIO_WAKE, &range);

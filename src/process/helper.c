@@ -222,7 +222,7 @@ int weft_helper_start(void)
 	if (!running) {
 		atomic_store(&stopping, false);
 		sigfillset(&all);
-		/* else memory that migrate/segv.c could move would have to stay in place */
+		/* else memory that migrate/segv.c could migrate would have to stay in place */
 		sigdelset(&all, SIGSEGV);
 		pthread_sigmask(SIG_SETMASK, &all, &before);
 		err = pthread_create(&thread, NULL, run, NULL);

@@ -25,7 +25,7 @@
 	(((IB_UVERBS_ACCESS_OPTIONAL_LAST << 1) - 1) & ~(IB_UVERBS_ACCESS_OPTIONAL_FIRST - 1))
 #define FLUSHES                                                                                    \
 	(1 << 8 | 1 << 9) /* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, from rdma-core 46 on */
-#define ACCESS_MOVES                                                                               \
+#define ACCESS_MIGRATES                                                                            \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -85,7 +85,7 @@ static int explain(const char *verb, int err, const void *addr, size_t length)
 /* What is mapped at the addresses of a region on demand may change: the pool would have what was there. */
 static unsigned int region_flags(unsigned int access)
 {
-	return (access & ACCESS_MOVES ? WEFT_REGION_MOVE : 0) |
+	return (access & ACCESS_MIGRATES ? WEFT_REGION_MIGRATE : 0) |
 	       (access & IBV_ACCESS_ON_DEMAND ? WEFT_REGION_STAY : 0) |
 	       (access & IBV_ACCESS_LOCAL_WRITE ? WEFT_REGION_WRITE : 0);
 }
@@ -241,7 +241,7 @@ void weft_verbs_rehome(void)
 		return;
 	weft_nic_hold(&weft_process_nic);
 	weft_region_rehome();
-	WEFT_STEP(rehome_moved);
+	WEFT_STEP(rehome_replaced);
 	for (size_t i = 0; i < n; i++) {
 		if (!weft_region_follow(&mr[i]->region))
 			continue;
@@ -396,15 +396,15 @@ static int replace_memory(struct weft_verbs_mr *mr, struct ibv_pd *pd, void *add
 static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 		   size_t length, unsigned int access, bool *quiet)
 {
-	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
-	bool anew = moves || mr->access & IBV_ACCESS_ZERO_BASED;
+	bool translates = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	bool anew = translates || mr->access & IBV_ACCESS_ZERO_BASED;
 	struct ibv_pd *old = mr->mr.pd;
 	uint64_t iova;
 	int err;
 
 	pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : old;
-	addr = moves ? addr : mr->mr.addr;
-	length = moves ? length : mr->mr.length;
+	addr = translates ? addr : mr->mr.addr;
+	length = translates ? length : mr->mr.length;
 	iova = anew ? (uintptr_t)addr : mr->iova;
 	access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : mr->access;
 	err = check_range("ibv_rereg_mr", pd, addr, length, iova, access);
@@ -416,8 +416,8 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 		errno = err;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
-	err = moves ? replace_memory(mr, pd, addr, length, access, quiet)
-		    : change_rights(mr, pd, access, quiet);
+	err = translates ? replace_memory(mr, pd, addr, length, access, quiet)
+			 : change_rights(mr, pd, access, quiet);
 	weft_verbs_pd_leave(err ? pd : old);
 	return err;
 }

@@ -93,6 +93,6 @@ def pair(argv, **env):
     (['ib_atomic_lat', '-F', '-x', '3', '-n', '200'], 'ops_atomic', 200),
 ], ids=lambda value: value[0] + ('-e' if '-e' in value else '') if isinstance(value, list) else None)
 def test_program(argv, counter, least, where):
-    out, totals = pair(argv, **({'WEFT_MOVE': 'never'} if where == 'in place' else {}))
+    out, totals = pair(argv, **({'WEFT_MIGRATE': 'never'} if where == 'in place' else {}))
     assert not re.search(r'\b(error|fail)', out, re.I)
     assert totals[counter] >= least

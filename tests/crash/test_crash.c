@@ -502,7 +502,7 @@ struct end {
 
 static const struct end ends[] = {
 	{"asleep in ibv_get_cq_event", WAY_ASLEEP, NULL, false},
-	{"in ibv_reg_mr", WAY_NONE, "region_moved", false},
+	{"in ibv_reg_mr", WAY_NONE, "region_migrated", false},
 	{"in fork", WAY_NONE, "fork_copied", false},
 	{"at exit", WAY_EXIT, NULL, false},
 	{"by abort, with a core dump", WAY_ABORT, NULL, false},

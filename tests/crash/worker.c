@@ -84,7 +84,7 @@ static void choose_ways(struct worker *w)
 		snprintf(host, sizeof(host), "%u", w->seat->host);
 		setenv("WEFT_HOST", host, 1);
 	}
-	setenv("WEFT_MOVE", ways[draw(&w->seed, 4)], 1);
+	setenv("WEFT_MIGRATE", ways[draw(&w->seed, 4)], 1);
 	if (!draw(&w->seed, 3))
 		forbid_process_vm();
 }

@@ -200,7 +200,7 @@ static void a_doorbell_in_the_middle(void **state)
 	close_ends();
 }
 
-static void a_doorbell_while_memory_moves(void **state)
+static void a_doorbell_while_memory_is_rehomed(void **state)
 {
 	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
 	for (int i = 0; i < 2; i++) {
@@ -234,7 +234,7 @@ int main(void)
 		cmocka_unit_test(a_fault_before_a_verdict),
 		cmocka_unit_test(a_line_in_the_middle),
 		cmocka_unit_test(a_doorbell_in_the_middle),
-		cmocka_unit_test(a_doorbell_while_memory_moves),
+		cmocka_unit_test(a_doorbell_while_memory_is_rehomed),
 		cmocka_unit_test(many_doorbells_in_the_middle),
 	};
 

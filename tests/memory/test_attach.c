@@ -158,7 +158,7 @@ static int debug(pid_t pid)
 	return 0;
 }
 
-static int move_on(void *unused)
+static int migrate_on(void *unused)
 {
 	pid_t self = getpid(), debugger;
 	pthread_t thread;
@@ -175,7 +175,7 @@ static int move_on(void *unused)
 	while (!waitpid(debugger, &status, WNOHANG)) {
 		struct weft_region region;
 
-		if (weft_region_acquire(memory, BYTES, WEFT_REGION_MOVE, &region))
+		if (weft_region_acquire(memory, BYTES, WEFT_REGION_MIGRATE, &region))
 			return 1;
 		weft_region_release(&region);
 	}
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < nways; i++) {
 		/* a program that has changed its user cannot be attached to by a debugger of its own user */
 		if (!ways[i].undumpable)
-			failures += !way_run(&ways[i], move_on, NULL);
+			failures += !way_run(&ways[i], migrate_on, NULL);
 	}
 	return failures != 0;
 }

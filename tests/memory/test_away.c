@@ -21,32 +21,32 @@
 #define PAGE 4096ul
 #define LEN  (8 * PAGE)
 
-size_t __real_weft_migrate_in(const struct weft_migrate *move);
-size_t __real_weft_migrate_out(const struct weft_migrate *move);
-size_t __wrap_weft_migrate_in(const struct weft_migrate *move);
-size_t __wrap_weft_migrate_out(const struct weft_migrate *move);
+size_t __real_weft_migrate_in(const struct weft_migrate *pages);
+size_t __real_weft_migrate_out(const struct weft_migrate *pages);
+size_t __wrap_weft_migrate_in(const struct weft_migrate *pages);
+size_t __wrap_weft_migrate_out(const struct weft_migrate *pages);
 
 static unsigned int outs;			       /* calls of weft_migrate_out */
 static size_t in_most = SIZE_MAX, out_most = SIZE_MAX; /* the most bytes that a call migrates */
 
-static struct weft_migrate cut(const struct weft_migrate *move, size_t most)
+static struct weft_migrate cut(const struct weft_migrate *pages, size_t most)
 {
-	struct weft_migrate part = *move;
+	struct weft_migrate part = *pages;
 
 	part.len_bytes = part.len_bytes < most ? part.len_bytes : most;
 	return part;
 }
 
-size_t __wrap_weft_migrate_in(const struct weft_migrate *move)
+size_t __wrap_weft_migrate_in(const struct weft_migrate *pages)
 {
-	struct weft_migrate part = cut(move, in_most);
+	struct weft_migrate part = cut(pages, in_most);
 
 	return part.len_bytes ? __real_weft_migrate_in(&part) : 0;
 }
 
-size_t __wrap_weft_migrate_out(const struct weft_migrate *move)
+size_t __wrap_weft_migrate_out(const struct weft_migrate *pages)
 {
-	struct weft_migrate part = cut(move, out_most);
+	struct weft_migrate part = cut(pages, out_most);
 
 	outs++;
 	return part.len_bytes ? __real_weft_migrate_out(&part) : 0;
@@ -58,7 +58,7 @@ static struct weft_region acquire(void *addr, size_t len)
 {
 	struct weft_region region;
 
-	assert_int_equal(weft_region_acquire(addr, len, WEFT_REGION_MOVE, &region), 0);
+	assert_int_equal(weft_region_acquire(addr, len, WEFT_REGION_MIGRATE, &region), 0);
 	return region;
 }
 

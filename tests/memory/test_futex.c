@@ -166,7 +166,7 @@ static void *take_signals(void *arg)
 	return NULL;
 }
 
-static int race(void *moves)
+static int race(void *migrations)
 {
 	pthread_t thread[7];
 	unsigned int count = 0;
@@ -181,7 +181,7 @@ static int race(void *moves)
 	pthread_create(&thread[count++], NULL, sleep_on, &memory->group[0].end);
 	pthread_create(&thread[count++], NULL, sleep_on, &memory->group[1].end);
 	pthread_create(&thread[count++], NULL, take_signals, NULL);
-	way_move(memory, sizeof(*memory), *(unsigned long *)moves);
+	way_migrate(memory, sizeof(*memory), *(unsigned long *)migrations);
 	atomic_store(&stop, true);
 	sem_post(&memory->group[0].end);
 	sem_post(&memory->group[1].end);
@@ -194,10 +194,10 @@ static int race(void *moves)
 
 int main(int argc, char **argv)
 {
-	unsigned long moves = argc > 1 ? strtoul(argv[1], NULL, 0) : 20000;
+	unsigned long migrations = argc > 1 ? strtoul(argv[1], NULL, 0) : 20000;
 	int failures = 0;
 
 	for (size_t i = 0; i < nways; i++)
-		failures += !way_run(&ways[i], race, &moves);
+		failures += !way_run(&ways[i], race, &migrations);
 	return failures != 0;
 }

@@ -97,13 +97,13 @@ static void there_and_back(const char *way)
 {
 	struct weft_region region;
 
-	assert_return_code(setenv("WEFT_MOVE", way, 1), 0);
+	assert_return_code(setenv("WEFT_MIGRATE", way, 1), 0);
 	memfd_source_attach();
 	fill(1);
 	seen = 0;
-	assert_int_equal(
-		weft_region_acquire(memory, BYTES, WEFT_REGION_MOVE | WEFT_REGION_WRITE, &region),
-		0);
+	assert_int_equal(weft_region_acquire(memory, BYTES, WEFT_REGION_MIGRATE | WEFT_REGION_WRITE,
+					     &region),
+			 0);
 	assert_int_equal(region.npieces, 1);
 	assert_int_not_equal(region.pieces[0].off, WEFT_IN_PLACE);
 	assert_filled(1);

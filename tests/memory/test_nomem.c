@@ -85,7 +85,7 @@ static void scenario(uint8_t *memory)
 	for (size_t i = 0; i < 4; i++) {
 		int err =
 			weft_region_acquire(memory + ranges[i].from, ranges[i].to - ranges[i].from,
-					    WEFT_REGION_MOVE | WEFT_REGION_WRITE, &regions[i]);
+					    WEFT_REGION_MIGRATE | WEFT_REGION_WRITE, &regions[i]);
 
 		assert_true(err == 0 || err == -ENOMEM);
 		if (err)

@@ -144,7 +144,7 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-static int race(void *moves)
+static int race(void *migrations)
 {
 	pthread_t thread[KINDS];
 
@@ -152,7 +152,7 @@ static int race(void *moves)
 		      0);
 	for (size_t kind = 0; kind < KINDS; kind++)
 		pthread_create(&thread[kind], NULL, read_on, (void *)kind);
-	way_move(memory, KINDS * BLOCK, *(unsigned long *)moves);
+	way_migrate(memory, KINDS * BLOCK, *(unsigned long *)migrations);
 	atomic_store(&stop, true);
 	for (size_t kind = 0; kind < KINDS; kind++)
 		pthread_join(thread[kind], NULL);
@@ -181,7 +181,7 @@ static int open_file(void)
 
 int main(int argc, char **argv)
 {
-	unsigned long moves = argc > 1 ? strtoul(argv[1], NULL, 0) : 20000;
+	unsigned long migrations = argc > 1 ? strtoul(argv[1], NULL, 0) : 20000;
 	int failures = 0;
 
 	file = open_file();
@@ -191,6 +191,6 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	for (size_t i = 0; i < nways; i++)
-		failures += !way_run(&ways[i], race, &moves);
+		failures += !way_run(&ways[i], race, &migrations);
 	return failures != 0;
 }

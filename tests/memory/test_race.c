@@ -94,7 +94,7 @@ static int race(double seconds, int file)
 {
 	double end = now() + seconds;
 	pthread_t thread[THREADS + 1];
-	unsigned long moves = 0, stayed = 0;
+	unsigned long migrations = 0, stayed = 0;
 
 	memory = mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (file >= 0)
@@ -106,16 +106,16 @@ static int race(double seconds, int file)
 	pthread_create(&thread[THREADS], NULL, system_calls, NULL);
 	while (now() < end) {
 		struct weft_region region;
-		size_t skip = moves % 7 * 1000;
+		size_t skip = migrations % 7 * 1000;
 
 		if (weft_region_acquire((uint8_t *)memory + skip, ALL_BYTES - skip,
-					WEFT_REGION_MOVE, &region)) {
+					WEFT_REGION_MIGRATE, &region)) {
 			printf("acquire failed\n");
 			return 1;
 		}
 		stayed += region.pieces[region.npieces - 1].off == WEFT_IN_PLACE;
 		weft_region_release(&region);
-		moves++;
+		migrations++;
 	}
 	atomic_store(&stop, 1);
 	for (size_t i = 0; i <= THREADS; i++)
@@ -126,12 +126,12 @@ static int race(double seconds, int file)
 	}
 	/* On a disk nothing may migrate: no way of holding stores back is exact there. Elsewhere memory stays
 	 * in place only when a thread got no core for 200 ms. */
-	if (file >= 0 ? stayed < moves : stayed > FEW_STAYS && stayed > moves / 10) {
-		printf("%lu of %lu times the memory stayed in place\n", stayed, moves);
+	if (file >= 0 ? stayed < migrations : stayed > FEW_STAYS && stayed > migrations / 10) {
+		printf("%lu of %lu times the memory stayed in place\n", stayed, migrations);
 		return 1;
 	}
-	printf("%lu moves, %d lost, %lu system calls failed, %u extents left\n", moves, lost,
-	       faults, memfd_source_extents());
+	printf("%lu migrations, %d lost, %lu system calls failed, %u extents left\n", migrations,
+	       lost, faults, memfd_source_extents());
 	return lost || memfd_source_extents() || faults;
 }
 
@@ -166,7 +166,7 @@ static int in_child(const char *way, uid_t uid, double seconds)
 	fflush(stdout);
 	pid = fork();
 	if (!pid) {
-		setenv("WEFT_MOVE", way, 1);
+		setenv("WEFT_MIGRATE", way, 1);
 		if (setresuid(uid, uid, uid) ||
 		    (!strcmp(way, "container") && way_enter_container()) ||
 		    (!strcmp(way, "uffd") && !has_userfaultfd()) || (on_disk && file < 0)) {

@@ -29,7 +29,7 @@ static struct weft_region acquire(void *addr, size_t len)
 	uint64_t at = (uintptr_t)addr;
 	struct weft_region region;
 
-	assert_int_equal(weft_region_acquire(addr, len, WEFT_REGION_MOVE, &region), 0);
+	assert_int_equal(weft_region_acquire(addr, len, WEFT_REGION_MIGRATE, &region), 0);
 	for (unsigned int i = 0; i < region.npieces; i++) {
 		assert_int_equal(region.pieces[i].va, at);
 		assert_true(region.pieces[i].len_bytes > 0);
@@ -272,11 +272,13 @@ static void test_arguments(void **state)
 	uint8_t *memory = map(4 * PAGE, MAP_PRIVATE);
 	struct weft_region region;
 
-	assert_int_equal(weft_region_acquire(memory, 0, WEFT_REGION_MOVE, &region), -EINVAL);
-	assert_int_equal(weft_region_acquire(memory, SIZE_MAX, WEFT_REGION_MOVE, &region), -EINVAL);
-	assert_int_equal(weft_region_acquire(NULL, 1, WEFT_REGION_MOVE, &region), -EFAULT);
+	assert_int_equal(weft_region_acquire(memory, 0, WEFT_REGION_MIGRATE, &region), -EINVAL);
+	assert_int_equal(weft_region_acquire(memory, SIZE_MAX, WEFT_REGION_MIGRATE, &region),
+			 -EINVAL);
+	assert_int_equal(weft_region_acquire(NULL, 1, WEFT_REGION_MIGRATE, &region), -EFAULT);
 	munmap(memory + 2 * PAGE, PAGE);
-	assert_int_equal(weft_region_acquire(memory, 4 * PAGE, WEFT_REGION_MOVE, &region), -EFAULT);
+	assert_int_equal(weft_region_acquire(memory, 4 * PAGE, WEFT_REGION_MIGRATE, &region),
+			 -EFAULT);
 	assert_int_equal(weft_region_acquire(memory, 4 * PAGE, 0, &region), -EFAULT);
 	assert_int_equal(weft_region_acquire(memory, PAGE, 0, &region), 0);
 	assert_int_equal(kind_of(&region), IN_PLACE);
@@ -643,7 +645,7 @@ static void test_fork(void **state)
 		mprotect(memory + PAGE, PAGE, PROT_READ | PROT_WRITE);
 		memset(memory, 0, MIB);
 		weft_region_release(&region);
-		if (weft_region_acquire(memory, MIB, WEFT_REGION_MOVE, &region) ||
+		if (weft_region_acquire(memory, MIB, WEFT_REGION_MIGRATE, &region) ||
 		    region.npieces != 1)
 			_exit(2);
 		weft_region_release(&region);

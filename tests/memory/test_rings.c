@@ -71,7 +71,8 @@ static uint8_t *as_peer(const struct weft_region *region)
 
 static bool register_memory(struct ring_case *c, struct weft_region *region)
 {
-	if (!weft_region_acquire(c->memory, MORE, WEFT_REGION_MOVE, region) && region->npieces == 1)
+	if (!weft_region_acquire(c->memory, MORE, WEFT_REGION_MIGRATE, region) &&
+	    region->npieces == 1)
 		return true;
 	c->wrong = "registration";
 	return false;
@@ -187,7 +188,7 @@ static bool is_free(void)
 	struct weft_region region;
 	bool pooled;
 
-	assert_int_equal(weft_region_acquire(memory, PAGE, WEFT_REGION_MOVE, &region), 0);
+	assert_int_equal(weft_region_acquire(memory, PAGE, WEFT_REGION_MIGRATE, &region), 0);
 	pooled = region.pieces[0].off != WEFT_IN_PLACE;
 	weft_region_release(&region);
 	munmap(memory, PAGE);
@@ -297,7 +298,7 @@ int __wrap_weft_park(uintptr_t start, uintptr_t end, bool hearing)
 	return __real_weft_park(start, end, hearing);
 }
 
-static void *move_beside(void *arg)
+static void *migrate_beside(void *arg)
 {
 	struct sudden *s = arg;
 	struct ring_case c = {.memory = mmap(NULL, MORE, PROT_READ | PROT_WRITE,
@@ -338,7 +339,7 @@ static void test_sudden(void **state)
 
 		for (int n = 0; !is_free() && n < 2500; n++)
 			usleep(2000);
-		assert_int_equal(pthread_create(&thread, NULL, move_beside, &s), 0);
+		assert_int_equal(pthread_create(&thread, NULL, migrate_beside, &s), 0);
 		pthread_join(thread, NULL);
 		if (s.wrong && !s.skipped)
 			fail_msg("%d, %s: %s", s.held, s.in ? "in" : "out", s.wrong);

@@ -43,11 +43,11 @@ static void start_thread(void)
 		_exit(100);
 }
 
-static void move_once(void)
+static void migrate_once(void)
 {
 	struct weft_region region;
 
-	if (weft_region_acquire(memory, 4 * PAGE, WEFT_REGION_MOVE | WEFT_REGION_WRITE, &region))
+	if (weft_region_acquire(memory, 4 * PAGE, WEFT_REGION_MIGRATE | WEFT_REGION_WRITE, &region))
 		_exit(101);
 	if (region.pieces[0].off == WEFT_IN_PLACE)
 		_exit(102);
@@ -89,19 +89,19 @@ static void store_to_nowhere(void)
 
 static void dies_of_a_fault(void)
 {
-	move_once();
+	migrate_once();
 	store_to_nowhere();
 }
 
 static void dies_of_a_forbidden_page(void)
 {
-	move_once();
+	migrate_once();
 	*(_Atomic uint8_t *)forbidden = 1;
 }
 
 static void dies_of_kill(void)
 {
-	move_once();
+	migrate_once();
 	kill(getpid(), SIGSEGV);
 	pause();
 }
@@ -109,18 +109,18 @@ static void dies_of_kill(void)
 static void dies_although_ignored(void)
 {
 	signal(SIGSEGV, SIG_IGN);
-	move_once();
+	migrate_once();
 	kill(getpid(), SIGSEGV);
 	store_to_nowhere();
 }
 
 static void dies_in_a_circle(void)
 {
-	move_once();
+	migrate_once();
 	install(call_previous);
-	move_once();
+	migrate_once();
 	install(call_previous);
-	move_once();
+	migrate_once();
 	store_to_nowhere();
 }
 
@@ -128,7 +128,7 @@ static void runs_the_earlier_handler(void)
 {
 	install(make_accessible);
 	for (int i = 1; i <= 3; i++) {
-		move_once();
+		migrate_once();
 		mprotect(forbidden, PAGE, PROT_NONE);
 		*(_Atomic uint8_t *)(forbidden + 8) = 1;
 		if (calls != i || fault_at != forbidden + 8)
@@ -138,10 +138,10 @@ static void runs_the_earlier_handler(void)
 
 static void runs_the_later_handler(void)
 {
-	move_once();
+	migrate_once();
 	install(make_accessible);
 	*(_Atomic uint8_t *)(forbidden + 8) = 1;
-	move_once();
+	migrate_once();
 	mprotect(forbidden, PAGE, PROT_NONE);
 	*(_Atomic uint8_t *)(forbidden + 8) = 1;
 	if (calls != 2)
@@ -150,7 +150,7 @@ static void runs_the_later_handler(void)
 
 static void jump_out_once(void)
 {
-	move_once();
+	migrate_once();
 	if (!sigsetjmp(back, 1))
 		store_to_nowhere();
 }
@@ -179,10 +179,10 @@ static void handles_once(void)
 static void runs_all_in_a_row(void)
 {
 	install(make_accessible);
-	move_once();
+	migrate_once();
 	install(call_previous);
 	for (int i = 1; i <= 5; i++) {
-		move_once();
+		migrate_once();
 		mprotect(forbidden, PAGE, PROT_NONE);
 		*(_Atomic uint8_t *)forbidden = 1;
 		if (calls != 2 * i)
@@ -221,7 +221,7 @@ static void *looks_away(void *arg)
 }
 
 /* Protected pages would kill threads that block SIGSEGV: both are parked, the one that sleeps, too. */
-static void moves_what_a_deaf_thread_may_touch(void)
+static void migrates_what_a_deaf_thread_may_touch(void)
 {
 	pthread_t busy, sleepy;
 
@@ -231,11 +231,11 @@ static void moves_what_a_deaf_thread_may_touch(void)
 	while (!atomic_load(&blocked) || !atomic_load(&looking))
 		;
 	for (int i = 0; i < 1000; i++)
-		move_once();
+		migrate_once();
 	atomic_store(&stop, true);
 	pthread_join(busy, NULL);
 	pthread_join(sleepy, NULL);
-	move_once();
+	migrate_once();
 }
 
 static int run(void (*fn)(void))
@@ -283,7 +283,7 @@ static void test_handlers(void **state)
 		jumps_out,
 		handles_once,
 		runs_all_in_a_row,
-		moves_what_a_deaf_thread_may_touch,
+		migrates_what_a_deaf_thread_may_touch,
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -297,6 +297,6 @@ int main(void)
 		cmocka_unit_test(test_handlers),
 	};
 
-	setenv("WEFT_MOVE", "segv", 1);
+	setenv("WEFT_MIGRATE", "segv", 1);
 	return cmocka_run_group_tests_name("signals", tests, NULL, NULL);
 }

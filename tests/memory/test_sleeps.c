@@ -29,12 +29,12 @@
 #include "memfd_source.h"
 #include "ways.h"
 
-#define PAGE	    4096ul
-#define LEN	    (16 * PAGE)
-#define TIME_MS	    40
-#define SLACK_MS    700 /* what a thread may wait for a core on a busy machine */
-#define LEAST_MOVES 50
-#define HANG_S	    60
+#define PAGE		 4096ul
+#define LEN		 (16 * PAGE)
+#define TIME_MS		 40
+#define SLACK_MS	 700 /* what a thread may wait for a core on a busy machine */
+#define LEAST_MIGRATIONS 50
+#define HANG_S		 60
 /* A program that waits for a signal that it has not blocked may miss it on any system: between two sleeps.
  * Here the signal may also come in the microsecond before a call is made again. */
 #define MISSED_MOST   1
@@ -347,7 +347,7 @@ static void *sleep_on(void *arg)
 	return NULL;
 }
 
-static void *move_on(void *count)
+static void *migrate_on(void *count)
 {
 	uint8_t *memory =
 		mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -355,7 +355,7 @@ static void *move_on(void *count)
 	while (!atomic_load(&stop)) {
 		struct weft_region region;
 
-		if (weft_region_acquire(memory, LEN, WEFT_REGION_MOVE, &region))
+		if (weft_region_acquire(memory, LEN, WEFT_REGION_MIGRATE, &region))
 			abort();
 		*(unsigned long *)count += region.pieces[0].off == WEFT_IN_PLACE ? 0 : 2;
 		weft_region_release(&region);
@@ -427,20 +427,20 @@ static void prepare(void)
 
 static int race(void *ms)
 {
-	unsigned long moves = 0, slept = 0;
+	unsigned long migrations = 0, slept = 0;
 	unsigned int wrong = 0, missed;
-	pthread_t mover;
+	pthread_t migrator;
 
 	alarm(HANG_S);
 	prepare();
 	for (size_t i = 0; i < COUNT; i++)
 		pthread_create(&sleeps[i].thread, NULL, sleep_on, &sleeps[i]);
 	usleep(TIME_MS * 1000); /* all of them are asleep then */
-	pthread_create(&mover, NULL, move_on, &moves);
+	pthread_create(&migrator, NULL, migrate_on, &migrations);
 	usleep(*(useconds_t *)ms * 1000);
 	missed = end_all();
 	atomic_store(&stop, true);
-	pthread_join(mover, NULL);
+	pthread_join(migrator, NULL);
 	for (size_t i = 0; i < COUNT; i++) {
 		pthread_join(sleeps[i].thread, NULL);
 		slept += sleeps[i].sleeps;
@@ -448,9 +448,9 @@ static int race(void *ms)
 	}
 	msgctl(queue, IPC_RMID, NULL);
 	semctl(semaphores, 0, IPC_RMID);
-	printf("%lu moves, %lu sleeps with a time, %u wrong, %u signals missed\n", moves, slept,
-	       wrong, missed);
-	return wrong || missed > MISSED_MOST || moves < LEAST_MOVES;
+	printf("%lu migrations, %lu sleeps with a time, %u wrong, %u signals missed\n", migrations,
+	       slept, wrong, missed);
+	return wrong || missed > MISSED_MOST || migrations < LEAST_MIGRATIONS;
 }
 
 int main(int argc, char **argv)

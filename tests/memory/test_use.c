@@ -34,7 +34,7 @@ static struct weft_region acquire(void *addr, size_t len)
 {
 	struct weft_region region;
 
-	assert_int_equal(weft_region_acquire(addr, len, WEFT_REGION_MOVE, &region), 0);
+	assert_int_equal(weft_region_acquire(addr, len, WEFT_REGION_MIGRATE, &region), 0);
 	return region;
 }
 

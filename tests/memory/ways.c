@@ -61,9 +61,9 @@ static bool enter(const struct way *way)
 		prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 	if (way->container && way_enter_container())
 		return false;
-	if (way->move)
-		setenv("WEFT_MOVE", way->move, 1);
-	return !way->move || strcmp(way->move, "uffd") || has_userfaultfd();
+	if (way->forced)
+		setenv("WEFT_MIGRATE", way->forced, 1);
+	return !way->forced || strcmp(way->forced, "uffd") || has_userfaultfd();
 }
 
 bool way_run(const struct way *way, int (*fn)(void *arg), void *arg)
@@ -89,25 +89,25 @@ bool way_run(const struct way *way, int (*fn)(void *arg), void *arg)
 	return status == 0;
 }
 
-void way_move(void *memory, size_t len_bytes, unsigned long moves)
+void way_migrate(void *memory, size_t len_bytes, unsigned long migrations)
 {
 	unsigned long stayed = 0;
 
-	for (unsigned long made = 0; made < moves;) {
+	for (unsigned long made = 0; made < migrations;) {
 		struct weft_region region;
 
-		if (weft_region_acquire(memory, len_bytes, WEFT_REGION_MOVE, &region)) {
+		if (weft_region_acquire(memory, len_bytes, WEFT_REGION_MIGRATE, &region)) {
 			printf("registration failed\n");
 			exit(1);
 		}
 		if (region.pieces[0].off != WEFT_IN_PLACE)
 			made += 2;
-		else if (++stayed > 20 + moves / 10) {
+		else if (++stayed > 20 + migrations / 10) {
 			printf("memory does not migrate\n");
 			exit(1);
 		}
 		weft_region_release(&region);
 	}
-	printf("%lu moves, %lu times memory had to stay; ", moves, stayed);
+	printf("%lu migrations, %lu times memory had to stay; ", migrations, stayed);
 	fflush(stdout);
 }

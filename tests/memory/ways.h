@@ -8,8 +8,8 @@
 
 struct way {
 	const char *name;
-	const char *move; /* $WEFT_MOVE */
-	bool user;	  /* as an ordinary user, if root runs the test */
+	const char *forced; /* $WEFT_MIGRATE */
+	bool user;	    /* as an ordinary user, if root runs the test */
 	/* as a program that has changed its user, to which /proc does not tell its threads'
 	 * calls */
 	bool undumpable;
@@ -28,6 +28,6 @@ int way_enter_container(void);
 
 /* Registers and deregisters until there were so many migrations, and prints how many. Ends the process if the
  * memory hardly ever migrates. */
-void way_move(void *memory, size_t len_bytes, unsigned long moves);
+void way_migrate(void *memory, size_t len_bytes, unsigned long migrations);
 
 #endif

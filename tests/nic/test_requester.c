@@ -114,7 +114,7 @@ static const struct weft_transport late = {
 
 /* ---- What the tests do ---- */
 
-static void move(enum weft_qp_state to)
+static void transition(enum weft_qp_state to)
 {
 	struct weft_qp_attr attr = {.dest_qpn = 1,
 				    .timeout = 1,
@@ -138,9 +138,9 @@ static void make(void)
 	assert_int_equal(weft_qp_create(&world.nic, &w.qp, WEFT_QPT_RC, 1, &world.cq, &world.cq,
 					NULL, &cap, false),
 			 0);
-	move(WEFT_QPS_INIT);
-	move(WEFT_QPS_RTR);
-	move(WEFT_QPS_RTS);
+	transition(WEFT_QPS_INIT);
+	transition(WEFT_QPS_RTR);
+	transition(WEFT_QPS_RTS);
 }
 
 static bool post(enum weft_opcode opcode, uint8_t flags)
@@ -303,18 +303,18 @@ static void error_by_hand(void **state)
 	make();
 	assert_true(post(WEFT_OP_WRITE, 0));
 	assert_true(post(WEFT_OP_WRITE, 0));
-	move(WEFT_QPS_ERR);
+	transition(WEFT_QPS_ERR);
 	world_look();
 	world_expect_none();
 	w.lets_go = true;
 	world_look();
 	world_expect(0, WEFT_WC_WR_FLUSH_ERR);
 	world_expect(1, WEFT_WC_WR_FLUSH_ERR);
-	move(WEFT_QPS_RESET);
+	transition(WEFT_QPS_RESET);
 	w.began = 0;
-	move(WEFT_QPS_INIT);
-	move(WEFT_QPS_RTR);
-	move(WEFT_QPS_RTS);
+	transition(WEFT_QPS_INIT);
+	transition(WEFT_QPS_RTR);
+	transition(WEFT_QPS_RTS);
 	w.way = DONE;
 	assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
 	world_expect(0, WEFT_WC_SUCCESS);
@@ -326,7 +326,7 @@ static void reset_waits(void **state)
 {
 	make();
 	assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
-	move(WEFT_QPS_RESET);
+	transition(WEFT_QPS_RESET);
 	assert_true(w.lets_go);
 	world_look();
 	world_expect_none();
@@ -339,7 +339,7 @@ static void drains(void **state)
 	make();
 	for (uint32_t i = 0; i < MOST + 1; i++)
 		assert_true(post(WEFT_OP_WRITE, WEFT_SEND_SIGNALED));
-	move(WEFT_QPS_SQD);
+	transition(WEFT_QPS_SQD);
 	assert_true(weft_sq_is_draining(&w.qp));
 	for (uint64_t i = 0; i < MOST; i++) {
 		world_look();
@@ -353,13 +353,13 @@ static void drains(void **state)
 	for (uint64_t i = 0; i < MOST; i++)
 		world_expect(i, WEFT_WC_SUCCESS);
 	world_expect_none();
-	move(WEFT_QPS_RTS);
+	transition(WEFT_QPS_RTS);
 	assert_int_equal(w.began, MOST + 1);
 	end(MOST, WEFT_CAUSE_NONE);
 	world_look();
 	world_expect(MOST, WEFT_WC_SUCCESS);
 	assert_int_equal(world.drained_events, 1);
-	move(WEFT_QPS_SQD);
+	transition(WEFT_QPS_SQD);
 	assert_int_equal(world.drained_events, 2);
 	weft_qp_destroy(&w.qp);
 }
@@ -408,9 +408,9 @@ static void act(void)
 	case 7:
 		poll_some();
 		if (w.qp.state == WEFT_QPS_RTS && !draw(10))
-			move(WEFT_QPS_SQD);
+			transition(WEFT_QPS_SQD);
 		else if (w.qp.state == WEFT_QPS_SQD)
-			move(WEFT_QPS_RTS);
+			transition(WEFT_QPS_RTS);
 		break;
 	}
 }
@@ -429,7 +429,7 @@ static void random_orders(void **state)
 			if (w.flying[i])
 				end(w.flying[i] - 1, WEFT_CAUSE_NONE);
 		if (w.qp.state == WEFT_QPS_SQD)
-			move(WEFT_QPS_RTS);
+			transition(WEFT_QPS_RTS);
 		w.lets_go = true;
 		for (uint32_t i = 0; i < 3; i++)
 			world_look();

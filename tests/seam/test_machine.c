@@ -113,7 +113,7 @@ static const struct weft_nic_api api = {.completion = completion, .async = async
 
 /* ---- Events of the simulation ---- */
 
-static void move(struct card *c, const struct card *peer, enum weft_qp_state to)
+static void transition(struct card *c, const struct card *peer, enum weft_qp_state to)
 {
 	struct weft_qp_attr attr = {
 		.dest_qpn = peer->qp.qpn, .min_rnr_timer = RNR_TIMER, .rnr_retry = RNR_RETRY};
@@ -126,8 +126,8 @@ static void move(struct card *c, const struct card *peer, enum weft_qp_state to)
 static void connect(struct world *w)
 {
 	for (enum weft_qp_state to = WEFT_QPS_INIT; to <= WEFT_QPS_RTS; to++) {
-		move(&w->near, &w->peer, to);
-		move(&w->peer, &w->near, to);
+		transition(&w->near, &w->peer, to);
+		transition(&w->peer, &w->near, to);
 	}
 }
 
@@ -175,8 +175,8 @@ static bool look_at_result(struct world *w)
 		assert_int_equal(w->sim->now_ns, w->posted_ns + PATIENCE_NS);
 		w->given_up++;
 		take_received(w);
-		move(&w->near, &w->peer, WEFT_QPS_RESET);
-		move(&w->peer, &w->near, WEFT_QPS_RESET);
+		transition(&w->near, &w->peer, WEFT_QPS_RESET);
+		transition(&w->peer, &w->near, WEFT_QPS_RESET);
 		connect(w);
 	}
 	post(w);

@@ -40,7 +40,7 @@ static void write_with_bad_key(struct ibv_qp *qp)
 }
 
 /* The responder's fault and a transition of its queue pair to RTS meet: it ends in ERR. */
-static void fault_while_moving(void **state)
+static void fault_in_transition(void **state)
 {
 	struct rig *rig = *state;
 
@@ -141,7 +141,7 @@ static void bystanders(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(fault_while_moving, setup, teardown),
+		cmocka_unit_test_setup_teardown(fault_in_transition, setup, teardown),
 		cmocka_unit_test_setup_teardown(fault_by_one_that_has_gone, setup, teardown),
 		cmocka_unit_test_setup_teardown(fault_of_an_earlier_connection, setup, teardown),
 		cmocka_unit_test_setup_teardown(bystanders, setup, teardown),

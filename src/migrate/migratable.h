@@ -3,8 +3,8 @@
  * Which pages may migrate into the pool: private, writable, anonymous ones on which nothing but the program's own
  * instructions depends. The caller holds the mutex of the regions.
  */
-#ifndef WEFT_MIGRATE_MOVABLE_H
-#define WEFT_MIGRATE_MOVABLE_H
+#ifndef WEFT_MIGRATE_MIGRATABLE_H
+#define WEFT_MIGRATE_MIGRATABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,19 +22,19 @@ struct weft_runs {
 	size_t count, room;
 };
 
-/* Whether anything may move now: not while the process has what pins pages behind our back
+/* Whether anything may migrate now: not while the process has what pins pages behind our back
  * (io_uring, AIO, CUDA). */
-bool weft_movable_now(void);
+bool weft_migratable_now(void);
 
 /* The same for pages that are in the pool: what pins them may have come since. */
-bool weft_movable_back(void);
+bool weft_migratable_back(void);
 
-/* Sets *runs to the pages of [start, end) that may move. 0, -ENOMEM, or -errno of reading the
+/* Sets *runs to the pages of [start, end) that may migrate. 0, -ENOMEM, or -errno of reading the
  * mappings; then *runs is empty. */
-int weft_movable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
-		      struct weft_runs *runs);
+int weft_migratable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
+			 struct weft_runs *runs);
 
 /* The number of threads of this process, 0 if /proc does not tell. */
-unsigned int weft_movable_threads(void);
+unsigned int weft_migratable_threads(void);
 
 #endif

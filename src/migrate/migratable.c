@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-#include "migrate/movable.h"
+#include "migrate/migratable.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -126,19 +126,19 @@ static void see_objects(void)
 	dl_iterate_phdr(note_object, NULL);
 }
 
-bool weft_movable_now(void)
+bool weft_migratable_now(void)
 {
 	see_objects();
 	return !objects.err && !objects.cuda && !weft_pins_any();
 }
 
-bool weft_movable_back(void)
+bool weft_migratable_back(void)
 {
 	see_objects();
 	return !objects.cuda && !weft_pins_any();
 }
 
-unsigned int weft_movable_threads(void)
+unsigned int weft_migratable_threads(void)
 {
 	struct stat task;
 
@@ -212,7 +212,7 @@ static int subtract_threads(struct weft_runs *runs, const struct weft_vma *vma)
 	int err = 0;
 	DIR *dir;
 
-	if (weft_movable_threads() == 1)
+	if (weft_migratable_threads() == 1)
 		return subtract_thread(runs, vma, getpid());
 	dir = opendir("/proc/self/task");
 	if (!dir)
@@ -263,14 +263,14 @@ static int subtract_stays(struct weft_runs *runs, const struct weft_vma *vma)
 	return err ? err : subtract_arenas(runs, vma);
 }
 
-static bool kind_moves(const struct weft_vma *vma)
+static bool kind_migrates(const struct weft_vma *vma)
 {
 	/* code made at run time stays: the pool may be mounted noexec */
 	return weft_vma_is_anonymous(vma) && vma->prot == (PROT_READ | PROT_WRITE);
 }
 
-int weft_movable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
-		      struct weft_runs *runs)
+int weft_migratable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end,
+			 struct weft_runs *runs)
 {
 	struct weft_vma vma;
 	int err = 0;
@@ -282,7 +282,7 @@ int weft_movable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t end
 		err = weft_vma_next(walk, at, &vma);
 		if (err || vma.start >= end)
 			break;
-		if (!kind_moves(&vma))
+		if (!kind_migrates(&vma))
 			continue;
 		err = append_run(&part, vma.start > start ? vma.start : start,
 				 vma.end < end ? vma.end : end);
