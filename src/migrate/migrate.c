@@ -283,6 +283,8 @@ void weft_migrate_begin(void)
 	};
 	const char *wanted = getenv("WEFT_MIGRATE");
 
+	if (!wanted)
+		wanted = getenv("WEFT_MOVE"); /* its name in the first package */
 	weft_again_begin();
 	forced = AUTO;
 	for (enum way way = COPY; wanted && way <= NEVER; way++) {

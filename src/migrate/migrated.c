@@ -11,7 +11,7 @@
 #include "pool/sizes.h"
 #include "migrate/migratable.h"
 
-/* A mapping becomes up to four by a migrate. */
+/* A mapping becomes up to four by a migration. */
 #define MAPPINGS_PER_MIGRATION 3u
 /* So often extents are looked for that the program has unmapped. */
 #define MIGRATIONS_PER_COLLECTION 4096u

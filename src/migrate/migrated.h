@@ -20,7 +20,7 @@ struct weft_extent {
 	size_t len_bytes;
 	uint8_t *alias;
 	unsigned int refs; /* pieces of regions, intervals */
-	bool strayed;	   /* the program has unmapped pages, or mapped them elsewhere, of it */
+	bool strayed;	   /* the program has unmapped pages of it, or mapped them elsewhere */
 	bool freed;	   /* the source has it again */
 	bool reached;	   /* a suspect may still write to it */
 	bool left;	   /* its pages have, for the next one, or back for good (NULL) */

@@ -223,7 +223,7 @@ void weft_pool_signal(struct weft_pool *pool, uint16_t member, enum weft_signal_
 int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off);
 
 /* Gives a descriptor of ours a number out of the way of the program's: the new one, or where there is none the old. */
-int weft_wake_move_high(int fd);
+int weft_wake_out_of_way(int fd);
 
 /* Ends an arming: {CLAIMED, by us}, or OFF with `taken`, as its owner does that has the event at once. False: it
  * is not armed for this completion, or another producer was faster. */

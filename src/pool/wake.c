@@ -27,11 +27,11 @@
 #define SYS_pidfd_getfd 438
 #endif
 
-#define SETS	   256u
-#define WAYS	   4u
-#define DOORS_MOST (SETS * WAYS)
-#define LOOK_NS	   1000000u /* a look is good for so long; it costs as much as the write */
-#define HIGH_MOST  8192u    /* the kernel's table is as long as the highest number */
+#define SETS	    256u
+#define WAYS	    4u
+#define DOORS_MOST  (SETS * WAYS)
+#define LOOK_NS	    1000000u /* a look is good for so long; it costs as much as the write */
+#define NUMBER_MOST 8192u    /* the kernel's table is as long as the highest number */
 
 /* The bell of a channel and our descriptor of its pipe. */
 struct door {
@@ -52,7 +52,7 @@ static struct {
 
 static _Atomic uint32_t nopen;
 /* When a descriptor of ours last got a high number, which may be that of one that the program had closed. */
-static _Atomic uint64_t moved_ns;
+static _Atomic uint64_t raised_ns;
 
 static bool is_pipe(int fd, const struct weft_pool_bell *bell)
 {
@@ -68,7 +68,7 @@ static bool is_pipe(int fd, const struct weft_pool_bell *bell)
 static uint32_t most(uint32_t *from)
 {
 	struct rlimit limit;
-	uint32_t all = HIGH_MOST;
+	uint32_t all = NUMBER_MOST;
 
 	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < all)
 		all = (uint32_t)limit.rlim_cur;
@@ -76,18 +76,18 @@ static uint32_t most(uint32_t *from)
 	return all / 4 < DOORS_MOST ? all / 4 : DOORS_MOST;
 }
 
-int weft_wake_move_high(int fd)
+int weft_wake_out_of_way(int fd)
 {
 	uint32_t from;
-	int high;
+	int above;
 
 	most(&from);
-	high = fcntl(fd, F_DUPFD_CLOEXEC, from);
-	atomic_store_explicit(&moved_ns, weft_clock_now_ns(), memory_order_relaxed);
-	if (high < 0)
+	above = fcntl(fd, F_DUPFD_CLOEXEC, from);
+	atomic_store_explicit(&raised_ns, weft_clock_now_ns(), memory_order_relaxed);
+	if (above < 0)
 		return fd;
 	close(fd);
-	return high;
+	return above;
 }
 
 static int fetch_pipe(struct weft_pool *pool, const struct weft_pool_member *m,
@@ -148,7 +148,7 @@ static void open_door(struct weft_pool *pool, struct door *door, uint16_t member
 	if (door->fd < 0)
 		atomic_fetch_sub_explicit(&nopen, 1, memory_order_relaxed);
 	else
-		door->fd = weft_wake_move_high(door->fd);
+		door->fd = weft_wake_out_of_way(door->fd);
 }
 
 /* The door of that bell, which may be shut; in place of the one used least. */
@@ -181,7 +181,7 @@ static bool is_still_pipe(struct door *door, const struct weft_pool_bell *bell)
 	uint64_t now_ns = weft_clock_now_ns();
 
 	if (now_ns - door->looked_ns < LOOK_NS &&
-	    door->looked_ns > atomic_load_explicit(&moved_ns, memory_order_relaxed))
+	    door->looked_ns > atomic_load_explicit(&raised_ns, memory_order_relaxed))
 		return true;
 	door->looked_ns = now_ns;
 	return is_pipe(door->fd, bell);

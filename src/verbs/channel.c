@@ -37,7 +37,7 @@ static int open_both(int end)
 
 	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", end);
 	fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-	return fd < 0 ? -1 : weft_wake_move_high(fd);
+	return fd < 0 ? -1 : weft_wake_out_of_way(fd);
 }
 
 static bool bell_is_ours(const struct weft_pool_bell *bell, int fd)

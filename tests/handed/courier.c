@@ -108,7 +108,7 @@ static bool is_atomic(const struct trip *trip)
 	       trip->request->opcode == WEFT_OP_ATOMIC_WRITE;
 }
 
-static enum weft_outcome move(struct weft_card_hand *hand, struct trip *trip, void *here,
+static enum weft_outcome copy(struct weft_card_hand *hand, struct trip *trip, void *here,
 			      uint64_t bytes, enum weft_cause *cause)
 {
 	bool back = weft_op_fetches(trip->request->opcode);
@@ -130,7 +130,7 @@ static enum weft_outcome begin(struct weft_card_hand *hand, struct trip *trip,
 	enum weft_outcome outcome;
 
 	trip->offset = 0;
-	outcome = move(hand, trip, NULL, 0, cause);
+	outcome = copy(hand, trip, NULL, 0, cause);
 	if (outcome != WEFT_DONE)
 		return outcome;
 	to = responder_of(hand);
@@ -185,9 +185,9 @@ static enum weft_outcome place(struct weft_card_hand *hand, struct trip *trip,
 
 	bytes = bytes < most ? bytes : most;
 	outcome = back ? place_part(hand, trip, here, bytes, cause)
-		       : move(hand, trip, here, bytes, cause);
+		       : copy(hand, trip, here, bytes, cause);
 	if (outcome == WEFT_DONE)
-		outcome = back ? move(hand, trip, here, bytes, cause)
+		outcome = back ? copy(hand, trip, here, bytes, cause)
 			       : place_part(hand, trip, here, bytes, cause);
 	if (outcome == WEFT_DONE)
 		trip->offset += bytes;
@@ -226,7 +226,7 @@ static enum weft_outcome do_atomic(struct weft_card_hand *hand, struct trip *tri
 	uint64_t operand = 0;
 
 	if (writes)
-		outcome = move(hand, trip, &operand, 8, cause);
+		outcome = copy(hand, trip, &operand, 8, cause);
 	if (outcome == WEFT_DONE)
 		outcome = enter_there(hand, trip);
 	if (outcome != WEFT_DONE)
@@ -303,7 +303,7 @@ static enum weft_outcome act(struct weft_card_hand *hand, struct trip *trip, enu
 	case ATOMIC:
 		return do_atomic(hand, trip, cause);
 	case ANSWER:
-		return move(hand, trip, &trip->old, 8, cause);
+		return copy(hand, trip, &trip->old, 8, cause);
 	case END:
 		return end(hand, trip);
 	case DONE:

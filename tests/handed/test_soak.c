@@ -289,7 +289,7 @@ static void deregister(struct pair *p, struct end *e)
 	reset_in_flight(p);
 }
 
-static void move(struct pair *p)
+static void act(struct pair *p)
 {
 	uint64_t what = draw(2000);
 
@@ -368,7 +368,7 @@ static void soak(void)
 		struct pair *p = &pairs[draw(PAIRS)];
 
 		before = p->posted;
-		move(p);
+		act(p);
 		posted += p->posted > before ? p->posted - before : 0;
 		if (!draw(is_here ? 2 : 8))
 			turn(draw(12));

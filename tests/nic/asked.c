@@ -10,7 +10,7 @@
 
 #define ASKS 64u
 
-enum kind { FREE, MOVE, ATOMIC };
+enum kind { FREE, COPY, ATOMIC };
 
 static struct ask {
 	enum kind kind;
@@ -43,7 +43,7 @@ static uint64_t conn_of_peer(void)
 
 static int carry_out_on_device(struct ask *ask)
 {
-	if (ask->kind == MOVE)
+	if (ask->kind == COPY)
 		return world.devices->copy(ask->id, ask->va, ask->bounce, ask->len_bytes,
 					   ask->write);
 	return world.devices->change(ask->id, ask->va, ask->add, ask->compare_add, ask->swap,
@@ -67,7 +67,7 @@ static void carry_out(struct ask *ask)
 		ask->error = carry_out_on_device(ask);
 		return;
 	}
-	if (ask->kind == MOVE) {
+	if (ask->kind == COPY) {
 		memcpy(ask->write ? there : ask->bounce, ask->write ? ask->bounce : there,
 		       ask->len_bytes);
 		return;
@@ -128,7 +128,7 @@ static int fill(const struct weft_in_place *memory, uint8_t *bounce, void *here,
 int asked_copy(void *context, const struct weft_caller *caller, const struct weft_in_place *memory,
 	       void *here, uint64_t len_bytes, bool write)
 {
-	struct ask wanted = {.kind = MOVE,
+	struct ask wanted = {.kind = COPY,
 			     .write = write,
 			     .va = memory->va,
 			     .id = memory->id,

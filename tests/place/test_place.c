@@ -29,9 +29,9 @@
 #define ACCESS (WEFT_ACCESS_LOCAL_WRITE | WEFT_ACCESS_REMOTE_READ)
 
 enum act {
-	MOVES,	/* a whole rehoming */
-	BEGINS, /* its beginning */
-	HALVES, /* its beginning and half of the region's new entry */
+	REHOMES, /* a whole rehoming */
+	BEGINS,	 /* its beginning */
+	HALVES,	 /* its beginning and half of the region's new entry */
 	ENDS,
 	ACTS,
 };
@@ -61,7 +61,7 @@ static void draw(void)
 static void act(void)
 {
 	switch (w.act) {
-	case MOVES:
+	case REHOMES:
 		enter(WEFT_REHOMING_HOLDS);
 		enter(WEFT_REHOMING_LEAVES);
 		draw();
@@ -145,7 +145,7 @@ static uint32_t look(enum act act, uint32_t at, bool known)
 
 static void rehomes(void **state)
 {
-	for (enum act act = MOVES; act < ENDS; act++)
+	for (enum act act = REHOMES; act < ENDS; act++)
 		for (int known = 0; known < 2; known++)
 			for (uint32_t at = 0, turns = 1; at < turns; at++)
 				turns = look(act, at, known);

@@ -81,7 +81,7 @@ struct weft_roce_world {
 	int (*end_key)(struct weft_roce_qp *qp, uint32_t key);
 	void (*received)(struct weft_roce_qp *qp, const struct weft_roce_received *what);
 
-	/* QP_REQ_ERR, QP_ACCESS_ERR, QP_FATAL: the responder has failed, and its NAK is sent: the owner moves
+	/* QP_REQ_ERR, QP_ACCESS_ERR, QP_FATAL: the responder has failed, and its NAK is sent: the owner takes
 	 * the queue pair to error. COMM_EST: the peer is there. */
 	void (*event)(struct weft_roce_qp *qp, enum weft_event event);
 };
