@@ -26,9 +26,9 @@ enum weft_key_fault weft_cause_of_key(struct weft_pool *pool, uint32_t key, uint
 	__builtin_memcpy((void *)entry, (void *)&pool->mrs[index], sizeof(*entry));
 	if (entry->key != key)
 		return WEFT_KEY_UNKNOWN;
-	if (!weft_rights_allow_any(entry->rights, domain, 0))
+	if (!weft_allows_any(entry->allowed, domain, 0))
 		return WEFT_KEY_DOMAIN;
-	if (!weft_rights_allow_any(entry->rights, domain, access))
+	if (!weft_allows_any(entry->allowed, domain, access))
 		return WEFT_KEY_RIGHT;
 	start = addr - entry->iova;
 	return start > entry->len_bytes || len_bytes > entry->len_bytes - start ? WEFT_KEY_RANGE

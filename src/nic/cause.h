@@ -40,9 +40,9 @@ struct weft_pool_sge;
 	X(WINDOW_REGION, MW_BIND_ERR, "10.6.7.2",                                                  \
 	  "{bind}: no region of protection domain {pd} with IBV_ACCESS_MW_BIND")                   \
 	X(WINDOW_ZERO_BASED, MW_BIND_ERR, "10.6.7.2",                                              \
-	  "{bind}, access {rights}: zero-based are windows of type 2, and no regions of windows")  \
-	X(WINDOW_RIGHTS, MW_BIND_ERR, "10.6.7.2",                                                  \
-	  "access {rights}: a window gives remote rights, and to write only where its region may") \
+	  "{bind}, access {access}: zero-based are windows of type 2, and no regions of windows")  \
+	X(WINDOW_ACCESS, MW_BIND_ERR, "10.6.7.2",                                                  \
+	  "access {access}: a window gives remote access, and to write only where its region may") \
 	X(WINDOW_RANGE, MW_BIND_ERR, "10.6.7.2", "{bind} does not lie within that region")         \
 	X(WINDOW_ROOM, MW_BIND_ERR, "10.6.7.2",                                                    \
 	  "the pool has no room left for where window {rkey} lies")                                \

@@ -163,7 +163,7 @@ static enum weft_cause may_bind(const struct weft_qp *qp, const struct weft_mw *
 	uint64_t start;
 
 	if (weft_mr_prepare(qp->nic->pool, bind->lkey) ||
-	    !weft_rights_allow(mr->rights, qp->domain, WEFT_ACCESS_MW_BIND))
+	    !weft_allows(mr->allowed, qp->domain, WEFT_ACCESS_MW_BIND))
 		return WEFT_CAUSE_WINDOW_REGION;
 	if (mr->access & WEFT_ACCESS_ZERO_BASED ||
 	    (mw->type == WEFT_MW_TYPE_1 && bind->access & WEFT_ACCESS_ZERO_BASED))
@@ -171,7 +171,7 @@ static enum weft_cause may_bind(const struct weft_qp *qp, const struct weft_mw *
 	if (bind->access & ~(uint32_t)WINDOW_FLAGS ||
 	    (bind->access & (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_ATOMIC) &&
 	     !(mr->access & WEFT_ACCESS_LOCAL_WRITE)))
-		return WEFT_CAUSE_WINDOW_RIGHTS;
+		return WEFT_CAUSE_WINDOW_ACCESS;
 	start = bind->addr - mr->iova;
 	return start > mr->len_bytes || bind->len_bytes > mr->len_bytes - start
 		       ? WEFT_CAUSE_WINDOW_RANGE
@@ -295,7 +295,7 @@ bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t domain, uint64_
 	if (weft_mr_prepare(pool, key))
 		return false;
 	*id = mr->id;
-	return weft_rights_allow(mr->rights, domain, 0);
+	return weft_allows(mr->allowed, domain, 0);
 }
 
 void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id)

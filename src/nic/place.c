@@ -441,14 +441,14 @@ bool weft_mr_find_slow(struct weft_pool *pool, struct weft_caller *caller, uint3
 		goto refuse;
 	span->id = see_key(pool, key);
 	start = addr - mr->iova;
-	if (!span->id || mr->owner != owner || !weft_rights_allow_any(mr->rights, domain, access) ||
+	if (!span->id || mr->owner != owner || !weft_allows_any(mr->allowed, domain, access) ||
 	    start > mr->len_bytes || len_bytes > mr->len_bytes - start)
 		goto refuse;
 	span->start = start;
 	if (!foreign && start >= mr->lo && start + len_bytes <= mr->hi)
 		span->at = pool->base + mr->off + (start - mr->lo);
 	else if (owner == pool->me && (weft_mr_on_device(mr) ||
-				       mr->rights & WEFT_MR_RIGHTS(0, WEFT_ACCESS_ON_DEMAND, 0)))
+				       mr->allowed & WEFT_MR_ALLOWED(0, WEFT_ACCESS_ON_DEMAND, 0)))
 		span->grant = own_grant(pool);
 	caller->rehomes =
 		false; /* as it may be since the key was looked for as a region's (weft_arrive_find_window) */

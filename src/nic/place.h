@@ -57,25 +57,25 @@ int weft_mr_prepare(struct weft_pool *pool, uint32_t key);
 /* A copy of the entry of any region or window of the pool; false: none has that key. */
 bool weft_mr_read(struct weft_pool *pool, uint32_t key, struct weft_pool_mr *copy);
 
-/* What may use a key: a protection domain of a member, as in an entry's rights. */
+/* What may use a key: a protection domain of a member, as in what an entry allows. */
 static inline uint64_t weft_domain(uint16_t owner, uint32_t pd)
 {
-	return WEFT_MR_RIGHTS(owner, 0, pd);
+	return WEFT_MR_ALLOWED(owner, 0, pd);
 }
 
-/* Does an entry with these rights give `access` to the domain? */
-static inline bool weft_rights_allow(uint64_t rights, uint64_t domain, uint8_t access)
+/* Does an entry that allows this give `access` to the domain? */
+static inline bool weft_allows(uint64_t allowed, uint64_t domain, uint8_t access)
 {
-	return (rights & WEFT_MR_RIGHTS(UINT16_MAX, access, UINT32_MAX)) ==
-	       (domain | WEFT_MR_RIGHTS(0, access, 0));
+	return (allowed & WEFT_MR_ALLOWED(UINT16_MAX, access, UINT32_MAX)) ==
+	       (domain | WEFT_MR_ALLOWED(0, access, 0));
 }
 
 /* The same if its memory may be of any member: domains have numbers of their own in all of the pool, and
  * processes may share them. */
-static inline bool weft_rights_allow_any(uint64_t rights, uint64_t domain, uint8_t access)
+static inline bool weft_allows_any(uint64_t allowed, uint64_t domain, uint8_t access)
 {
-	return weft_rights_allow(rights, (domain & ~(uint64_t)UINT16_MAX) | (rights & UINT16_MAX),
-				 access);
+	return weft_allows(allowed, (domain & ~(uint64_t)UINT16_MAX) | (allowed & UINT16_MAX),
+			   access);
 }
 
 /* Windows name what may use them instead of a protection domain: that domain, marked so that a window
@@ -113,7 +113,7 @@ static inline bool weft_mr_find(struct weft_pool *pool, struct weft_caller *call
 		return weft_mr_find_slow(pool, caller, key, domain, addr, len_bytes, access, span);
 	off = addr - seen->run;
 	if (__builtin_expect(len_bytes > seen->run_bytes || off > seen->run_bytes - len_bytes ||
-				     !weft_rights_allow(seen->rights, domain, access),
+				     !weft_allows(seen->allowed, domain, access),
 			     0))
 		return weft_mr_find_slow(pool, caller, key, domain, addr, len_bytes, access, span);
 	span->at = seen->at + off;
@@ -121,7 +121,7 @@ static inline bool weft_mr_find(struct weft_pool *pool, struct weft_caller *call
 	return true;
 }
 
-/* Where those bytes lie if that is known already, whatever the rights, or NULL: only to be asked for ahead. */
+/* Where those bytes lie if that is known already, whatever the allowed, or NULL: only to be asked for ahead. */
 static inline uint8_t *weft_mr_guess(const struct weft_pool *pool, uint32_t key, uint64_t addr,
 				     uint64_t len_bytes)
 {

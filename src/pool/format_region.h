@@ -48,7 +48,7 @@ struct weft_pool_mr {
 			uint8_t check;	/* the bytes of the whole entry, exclusively ored, are 0 */
 			uint32_t pd;
 		};
-		uint64_t rights; /* all of that in one word, to be compared at once */
+		uint64_t allowed; /* all of that in one word, to be compared at once */
 	};
 	uint64_t iova, len_bytes;
 	uint64_t va;	  /* of iova in the owner */
@@ -77,9 +77,9 @@ static inline uint64_t weft_mr_device_off(const struct weft_pool_mr *mr)
 	return (uint64_t)(uint32_t)mr->off * WEFT_LINE;
 }
 
-/* `rights` as one word; machines that share a pool are little-endian, as its files are. */
+/* `allowed` as one word; machines that share a pool are little-endian, as its files are. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a pool is little-endian");
-#define WEFT_MR_RIGHTS(owner, access, pd)                                                          \
+#define WEFT_MR_ALLOWED(owner, access, pd)                                                         \
 	((uint64_t)(uint16_t)(owner) | (uint64_t)(uint8_t)(access) << 16 | (uint64_t)(pd) << 32)
 
 struct weft_pool_piece {

@@ -314,7 +314,7 @@ int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_
 		 * stands still, and looks at its grant before it writes */
 		atomic_store_explicit(&seen->id, 0, memory_order_relaxed);
 		seen->mr = *mr;
-		seen->rights = mr->rights;
+		seen->allowed = mr->allowed;
 		seen->run = mr->iova + mr->lo;
 		seen->run_bytes = weft_mr_is_listed(mr) ? 0 : mr->hi - mr->lo;
 		seen->at = pool->base + mr->off;

@@ -9,7 +9,7 @@
  * touched. */
 struct weft_seen_mr {
 	_Alignas(WEFT_LINE) _Atomic uint64_t id;
-	uint64_t rights;
+	uint64_t allowed;
 	/* the bytes that lie together in the pool, as keys name them and as this process sees them */
 	uint64_t run, run_bytes;
 	uint8_t *at;

@@ -259,7 +259,7 @@ static void put_value(char *to, size_t room, const char *name, size_t length, co
 	VALUE("rkey", "0x%x", b->wqe->rkey)
 	VALUE("imm", "0x%x", b->wqe->imm)
 	VALUE("opcode", "%u", b->wqe->opcode)
-	VALUE("rights", "0x%x", weft_wqe_bind(b->wqe).access)
+	VALUE("access", "0x%x", weft_wqe_bind(b->wqe).access)
 	VALUE("srq", "0x%x", queue_of(b))
 	VALUE("pd", "%u", b->qp->pd)
 	VALUE("ah", "%d", b->wqe->ah ? (int)b->wqe->ah->pd : -1)

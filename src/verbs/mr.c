@@ -340,7 +340,7 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 }
 
 /* The key stays: peers have it already. */
-static int change_rights(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned int access,
+static int change_access(struct weft_verbs_mr *mr, struct ibv_pd *pd, unsigned int access,
 			 bool *quiet)
 {
 	struct weft_verbs_mr old = *mr, fresh = {0};
@@ -417,7 +417,7 @@ static int replace(struct weft_verbs_mr *mr, int flags, struct ibv_pd *pd, void 
 		return IBV_REREG_MR_ERR_INPUT;
 	}
 	err = translates ? replace_memory(mr, pd, addr, length, access, quiet)
-			 : change_rights(mr, pd, access, quiet);
+			 : change_access(mr, pd, access, quiet);
 	weft_verbs_pd_leave(err ? pd : old);
 	return err;
 }
