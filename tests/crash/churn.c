@@ -134,7 +134,7 @@ static void churn_queue_pairs(struct worker *w)
 		qp[i] = worker_queue_pair(w);
 	w->cq = outer;
 	for (int i = 0; i < 2; i++)
-		worker_connect(w, qp[i], &w->seat->gid, qp[!i]->qp_num);
+		worker_connect(w, qp[i], &w->process->gid, qp[!i]->qp_num);
 	write_to_other(w, qp[0], !draw(&w->seed, 3));
 	drain(cq, 1);
 	if (!draw(&w->seed, 2) && ibv_modify_qp(qp[0], &reset, IBV_QP_STATE))
@@ -194,7 +194,7 @@ void churn_begin(struct worker *w)
 	if (!draw(&w->seed, 4) && pthread_create(&deaf, NULL, be_deaf, NULL))
 		broken("no thread");
 	/* the other workers may sleep for long, and listeners must not */
-	if (w->me % 2 || w->seat->kind == SLEEPER)
+	if (w->me % 2 || w->process->kind == SLEEPER)
 		return;
 	any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	listening = rdma_create_event_channel();
@@ -202,7 +202,7 @@ void churn_begin(struct worker *w)
 	    rdma_bind_addr(listener, (struct sockaddr *)&any) || rdma_listen(listener, 8))
 		broken("cannot listen: %s", strerror(errno));
 	fcntl(listening->fd, F_SETFL, fcntl(listening->fd, F_GETFL) | O_NONBLOCK);
-	atomic_store(&w->seat->port, ntohs(rdma_get_src_port(listener)));
+	atomic_store(&w->process->port, ntohs(rdma_get_src_port(listener)));
 }
 
 static void make_queue_pair(struct rdma_cm_id *id)
@@ -223,17 +223,17 @@ static void end_id(struct rdma_cm_id *id)
 
 static void accept_request(struct worker *w, struct rdma_cm_id *id)
 {
-	atomic_store(&w->seat->refused, -1);
+	atomic_store(&w->process->refused, -1);
 	for (uint32_t i = 0; i < ACCEPTED; i++) {
 		if (accepted[i])
 			continue;
 		make_queue_pair(id);
 		/* the process that asks may have died since */
 		if (rdma_accept(id, NULL)) {
-			atomic_store(&w->seat->refused, errno);
+			atomic_store(&w->process->refused, errno);
 			break;
 		}
-		atomic_store(&w->seat->refused, 0);
+		atomic_store(&w->process->refused, 0);
 		accepted[i] = id;
 		return;
 	}
@@ -293,7 +293,7 @@ static int status; /* of the last event that next_event has returned */
 
 /* Waits for the worker's next event; meanwhile workers that connect to it are served. */
 static enum rdma_cm_event_type next_event(struct worker *w, struct rdma_event_channel *channel,
-					  const struct seat *peer, const char *what)
+					  const struct process *peer, const char *what)
 {
 	uint64_t limit = now_ns() + LIMIT_NS;
 	struct pollfd fd = {channel->fd, POLLIN, 0};
@@ -303,7 +303,7 @@ static enum rdma_cm_event_type next_event(struct worker *w, struct rdma_event_ch
 	while (poll(&fd, 1, 1) != 1) {
 		traffic_wait(w);
 		if (now_ns() > limit)
-			broken("%s hangs: %td is in stage %u%s", what, peer - w->world->seat,
+			broken("%s hangs: %td is in stage %u%s", what, peer - w->world->process,
 			       stage_of(peer), has_died(peer) ? ", dead" : "");
 	}
 	if (rdma_get_cm_event(channel, &event))
@@ -314,7 +314,7 @@ static enum rdma_cm_event_type next_event(struct worker *w, struct rdma_event_ch
 	return type;
 }
 
-static void connect_to(struct worker *w, const struct seat *peer)
+static void connect_to(struct worker *w, const struct process *peer)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct sockaddr_in to = {.sin_family = AF_INET,
@@ -356,10 +356,10 @@ end_id:
 
 static void churn_connection(struct worker *w)
 {
-	const struct seat *peer = &w->world->seat[draw(&w->seed, w->world->seats)];
+	const struct process *peer = &w->world->process[draw(&w->seed, w->world->processes)];
 
 	/* the loopback's address is the own host */
-	if (peer != w->seat && is_of_our_host(w, peer) && atomic_load(&peer->port) &&
+	if (peer != w->process && is_of_our_host(w, peer) && atomic_load(&peer->port) &&
 	    stage_of(peer) < LEAVING)
 		connect_to(w, peer);
 }
@@ -368,7 +368,7 @@ void churn_end(struct worker *w)
 {
 	if (!listening)
 		return;
-	atomic_store(&w->seat->port, 0);
+	atomic_store(&w->process->port, 0);
 	churn_serve(w);
 	end_accepted(NULL);
 	end_id(listener);

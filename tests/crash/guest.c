@@ -18,7 +18,7 @@
 /* Queue pair 0 is in the host's domain, 1 in the guest's own. */
 struct guest {
 	struct worker *w;
-	const struct seat *host;
+	const struct process *host;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq[2];
@@ -27,13 +27,13 @@ struct guest {
 	uint64_t took_ns;
 };
 
-static bool is_leaving(const struct seat *host)
+static bool is_leaving(const struct process *host)
 {
 	return has_died(host) || stage_of(host) >= LEAVING;
 }
 
 /* A failure is allowed only if the host is ending: its death or leaving must be seen in a moment. */
-static void excuse(const struct seat *host, const char *what, const char *why)
+static void excuse(const struct process *host, const char *what, const char *why)
 {
 	uint64_t limit = now_ns() + LIMIT_NS;
 
@@ -52,7 +52,7 @@ static void excuse_request(const struct guest *g, const char *what)
 		excuse(g->host, what, ibv_wc_status_str(g->status));
 }
 
-static struct ibv_context *import(const struct seat *host)
+static struct ibv_context *import(const struct process *host)
 {
 	struct ibv_context *context;
 	char path[64];
@@ -176,9 +176,9 @@ static void end(struct guest *g)
 
 void guest_run(struct worker *w)
 {
-	struct guest g = {w, &w->world->seat[draw(&w->seed, w->world->seats)]};
+	struct guest g = {w, &w->world->process[draw(&w->seed, w->world->processes)]};
 
-	if (g.host == w->seat || !is_of_our_host(w, g.host) || !atomic_load(&g.host->pd) ||
+	if (g.host == w->process || !is_of_our_host(w, g.host) || !atomic_load(&g.host->pd) ||
 	    is_leaving(g.host))
 		return;
 	g.context = import(g.host);
@@ -191,7 +191,7 @@ void guest_run(struct worker *w)
 		excuse(g.host, "make a queue pair", strerror(errno));
 	} else {
 		for (int i = 0; i < 2; i++)
-			worker_connect(w, g.qp[i], &w->seat->gid, g.qp[!i]->qp_num);
+			worker_connect(w, g.qp[i], &w->process->gid, g.qp[!i]->qp_num);
 		if (copy(&g))
 			add(&g);
 	}

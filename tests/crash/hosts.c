@@ -37,7 +37,7 @@ void hosts_end(struct world *world)
 
 uint32_t hosts_seats(const struct world *world, uint64_t *seed)
 {
-	return world->hosts * (2 + (uint32_t)draw(seed, SEATS / world->hosts - 1));
+	return world->hosts * (2 + (uint32_t)draw(seed, PROCESSES / world->hosts - 1));
 }
 
 uint32_t hosts_draw(const struct world *world, uint64_t *seed)
@@ -51,14 +51,14 @@ void hosts_plan(struct world *world, uint64_t *seed, bool calm)
 	uint32_t host = hosts_draw(world, seed);
 
 	world->stands = !calm && what == 1 ? host + 1 : 0;
-	for (uint32_t i = 0; i < world->seats; i++) {
-		struct seat *seat = &world->seat[i];
+	for (uint32_t i = 0; i < world->processes; i++) {
+		struct process *process = &world->process[i];
 
-		seat->host = i % world->hosts;
-		if (calm || what > 1 || seat->host != host)
+		process->host = i % world->hosts;
+		if (calm || what > 1 || process->host != host)
 			continue;
-		seat->order = (struct order){.signal = world->stands ? SIGSTOP : SIGKILL};
-		seat->doom_ns = doom_ns;
+		process->order = (struct order){.signal = world->stands ? SIGSTOP : SIGKILL};
+		process->doom_ns = doom_ns;
 	}
 }
 

@@ -119,7 +119,7 @@ static uint64_t rounds_of_one_sleep(void)
 static void plan_sleep(struct world *world, uint64_t *seed)
 {
 	static const char *const where[] = {"direct_busy", "place_body_copied", "direct_done"};
-	struct seat *sleeper = &world->seat[0];
+	struct process *sleeper = &world->process[0];
 
 	sleeper->order = (struct order){.label = steps_find(where[draw(seed, 3)]) + 1,
 					.left = 1 + (uint32_t)draw(seed, 30),
@@ -134,26 +134,27 @@ static void plan(struct world *world, uint64_t *seed)
 	enum kind kind = calm || of_hosts || draw(seed, rounds_of_one_sleep()) ? WORKER : SLEEPER;
 	uint32_t victims;
 
-	memset(world->seat, 0, sizeof(world->seat));
-	world->seats = of_hosts ? hosts_seats(world, seed) : 2 + (uint32_t)draw(seed, SEATS - 1);
-	victims = 1 + (uint32_t)draw(seed, world->seats);
+	memset(world->process, 0, sizeof(world->process));
+	world->processes =
+		of_hosts ? hosts_seats(world, seed) : 2 + (uint32_t)draw(seed, PROCESSES - 1);
+	victims = 1 + (uint32_t)draw(seed, world->processes);
 	world->hurried = draw(seed, 4);
-	for (uint32_t i = 0; i < world->seats; i++) {
-		struct seat *seat = &world->seat[i];
+	for (uint32_t i = 0; i < world->processes; i++) {
+		struct process *process = &world->process[i];
 
-		seat->kind = kind;
-		seat->seed = draw(seed, UINT64_MAX);
-		seat->turns = TURNS;
-		if (calm || (kind == WORKER && draw(seed, world->seats) >= victims))
+		process->kind = kind;
+		process->seed = draw(seed, UINT64_MAX);
+		process->turns = TURNS;
+		if (calm || (kind == WORKER && draw(seed, world->processes) >= victims))
 			continue;
 		if (kind == SLEEPER || draw(seed, 8))
-			seat->order = order(kind, seed);
+			process->order = order(kind, seed);
 		else
-			seat->doom_ns = now_ns() + 1000000 * draw(seed, 200);
+			process->doom_ns = now_ns() + 1000000 * draw(seed, 200);
 		/* a process that is to die at a rare step gets a longer life */
-		if (seat->order.label && rate(kind, seat->order.label - 1) < 0.5) {
-			seat->turns *= 4;
-			atomic_store(&seat->order.patience, 3 * seat->order.patience);
+		if (process->order.label && rate(kind, process->order.label - 1) < 0.5) {
+			process->turns *= 4;
+			atomic_store(&process->order.patience, 3 * process->order.patience);
 		}
 	}
 	if (kind == SLEEPER)
@@ -182,72 +183,72 @@ static void start(struct world *world, uint32_t i)
 {
 	pid_t pid;
 
-	atomic_store(&world->seat[i].stage, BORN);
+	atomic_store(&world->process[i].stage, BORN);
 	pid = fork();
 	if (!pid)
 		live(world, i);
 	/* only the parent's copy is read; the child may have set it as well */
-	world->seat[i].pid = pid;
+	world->process[i].pid = pid;
 }
 
-static struct seat *seat_of(struct world *world, pid_t pid)
+static struct process *process_of(struct world *world, pid_t pid)
 {
-	for (uint32_t i = 0; i <= SEATS; i++)
-		if (world->seat[i].pid == pid)
-			return &world->seat[i];
+	for (uint32_t i = 0; i <= PROCESSES; i++)
+		if (world->process[i].pid == pid)
+			return &world->process[i];
 	return NULL;
 }
 
 /* Starts a process that recovers the dead, and may be killed while it does. */
 static void start_joiner(struct world *world, uint32_t host, uint64_t *seed)
 {
-	struct seat *seat = &world->seat[SEATS];
+	struct process *process = &world->process[PROCESSES];
 
-	if (seat->pid > 0)
+	if (process->pid > 0)
 		return;
-	memset(seat, 0, sizeof(*seat));
-	seat->kind = JOINER;
-	seat->host = host;
-	seat->seed = draw(seed, UINT64_MAX);
+	memset(process, 0, sizeof(*process));
+	process->kind = JOINER;
+	process->host = host;
+	process->seed = draw(seed, UINT64_MAX);
 	if (draw(seed, 2))
-		seat->order = order(JOINER, seed);
-	start(world, SEATS);
+		process->order = order(JOINER, seed);
+	start(world, PROCESSES);
 }
 
-static void bury(struct world *world, struct seat *seat, int status, uint64_t *seed)
+static void bury(struct world *world, struct process *process, int status, uint64_t *seed)
 {
-	pid_t pid = seat->pid;
+	pid_t pid = process->pid;
 
-	seat->pid = -1;
-	atomic_store(&seat->died_ns, now_ns());
+	process->pid = -1;
+	atomic_store(&process->died_ns, now_ns());
 	if (WIFSIGNALED(status) &&
-	    WTERMSIG(status) == (seat->way == WAY_ABORT ? SIGABRT : SIGKILL)) {
+	    WTERMSIG(status) == (process->way == WAY_ABORT ? SIGABRT : SIGKILL)) {
 		atomic_fetch_add(&sums->kills, 1);
 		atomic_fetch_add(&sums->random,
-				 !seat->order.obeyed || seat->order.signal != SIGKILL);
-		atomic_fetch_add(&sums->killed[seat->kind], 1);
+				 !process->order.obeyed || process->order.signal != SIGKILL);
+		atomic_fetch_add(&sums->killed[process->kind], 1);
 		if (world->hurried)
-			start_joiner(world, seat->host, seed);
+			start_joiner(world, process->host, seed);
 	} else if (status) {
-		fail(world, "process %d (%td): status %x: %s", pid, seat - world->seat, status,
-		     seat->failure);
+		fail(world, "process %d (%td): status %x: %s", pid, process - world->process,
+		     status, process->failure);
 	}
 }
 
 /* A process that was stopped goes on after a while, or is killed. */
-static void on_stop(struct seat *seat, uint64_t *seed)
+static void on_stop(struct process *process, uint64_t *seed)
 {
 	uint64_t while_ns = 1100000000 + 1000000 * draw(seed, 700);
 
-	seat->doom_ns = now_ns() + while_ns;
-	seat->order.signal = draw(seed, 2) ? SIGCONT : SIGKILL;
-	seat->order.label = 0;
+	process->doom_ns = now_ns() + while_ns;
+	process->order.signal = draw(seed, 2) ? SIGCONT : SIGKILL;
+	process->order.label = 0;
 }
 
 static bool reap(struct world *world, uint64_t *seed)
 {
 	siginfo_t info = {0};
-	struct seat *seat;
+	struct process *process;
 	int status;
 
 	if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) || !info.si_pid)
@@ -256,13 +257,13 @@ static bool reap(struct world *world, uint64_t *seed)
 	 * core */
 	if (info.si_code != CLD_STOPPED)
 		usleep(NAP_NS / 1000);
-	seat = seat_of(world, waitpid(info.si_pid, &status, WUNTRACED));
-	if (!seat)
+	process = process_of(world, waitpid(info.si_pid, &status, WUNTRACED));
+	if (!process)
 		return false;
 	if (WIFSTOPPED(status))
-		on_stop(seat, seed);
+		on_stop(process, seed);
 	else
-		bury(world, seat, status, seed);
+		bury(world, process, status, seed);
 	return true;
 }
 
@@ -270,27 +271,27 @@ static bool any_left(struct world *world)
 {
 	bool left = false;
 
-	for (uint32_t i = 0; i <= SEATS; i++) {
-		struct seat *seat = &world->seat[i];
+	for (uint32_t i = 0; i <= PROCESSES; i++) {
+		struct process *process = &world->process[i];
 
-		if (seat->pid <= 0)
+		if (process->pid <= 0)
 			continue;
 		left = true;
-		if (!seat->doom_ns || now_ns() < seat->doom_ns)
+		if (!process->doom_ns || now_ns() < process->doom_ns)
 			continue;
-		kill(seat->pid, seat->order.signal ? seat->order.signal : SIGKILL);
-		seat->doom_ns = 0;
+		kill(process->pid, process->order.signal ? process->order.signal : SIGKILL);
+		process->doom_ns = 0;
 	}
 	return left;
 }
 
 static void kill_all(struct world *world)
 {
-	for (uint32_t i = 0; i <= SEATS; i++)
-		if (world->seat[i].pid > 0) {
-			kill(world->seat[i].pid, SIGKILL);
-			waitpid(world->seat[i].pid, NULL, 0);
-			world->seat[i].pid = -1;
+	for (uint32_t i = 0; i <= PROCESSES; i++)
+		if (world->process[i].pid > 0) {
+			kill(world->process[i].pid, SIGKILL);
+			waitpid(world->process[i].pid, NULL, 0);
+			world->process[i].pid = -1;
 		}
 }
 
@@ -302,10 +303,11 @@ static void watch(struct world *world, uint64_t *seed)
 		if (reap(world, seed))
 			continue;
 		if (now_ns() > limit) {
-			for (uint32_t i = 0; i <= SEATS; i++)
-				if (world->seat[i].pid > 0)
+			for (uint32_t i = 0; i <= PROCESSES; i++)
+				if (world->process[i].pid > 0)
 					fail(world, "process %d (%u) hangs in stage %u",
-					     world->seat[i].pid, i, stage_of(&world->seat[i]));
+					     world->process[i].pid, i,
+					     stage_of(&world->process[i]));
 			pause();
 		}
 		usleep(NAP_NS / 1000);
@@ -318,20 +320,20 @@ static void watch(struct world *world, uint64_t *seed)
 /* A process joins alone, so that the last one that died is recovered, and leaves. */
 static void clean_up(struct world *world, uint32_t host, enum kind kind, struct order order)
 {
-	struct seat *seat = &world->seat[SEATS];
+	struct process *process = &world->process[PROCESSES];
 	int status;
 
-	memset(seat, 0, sizeof(*seat));
-	seat->kind = kind;
-	seat->host = host;
-	seat->order = order;
-	start(world, SEATS);
-	if (waitpid(seat->pid, &status, 0) != seat->pid)
+	memset(process, 0, sizeof(*process));
+	process->kind = kind;
+	process->host = host;
+	process->order = order;
+	start(world, PROCESSES);
+	if (waitpid(process->pid, &status, 0) != process->pid)
 		fail(world, "waitpid: %s", strerror(errno));
-	bury(world, seat, status, &seat->seed);
-	if (world->seat[SEATS].pid > 0) {
-		waitpid(world->seat[SEATS].pid, &status, 0);
-		bury(world, &world->seat[SEATS], status, &seat->seed);
+	bury(world, process, status, &process->seed);
+	if (world->process[PROCESSES].pid > 0) {
+		waitpid(world->process[PROCESSES].pid, &status, 0);
+		bury(world, &world->process[PROCESSES], status, &process->seed);
 	}
 }
 
@@ -346,13 +348,13 @@ static void check_empty(struct world *world)
 
 static void count(struct world *world)
 {
-	for (uint32_t i = 0; i < world->seats; i++) {
-		uint64_t late = world->seat[i].late_ns;
+	for (uint32_t i = 0; i < world->processes; i++) {
+		uint64_t late = world->process[i].late_ns;
 
 		atomic_fetch_add(&sums->deaths_seen, !!late);
 		atomic_fetch_add(&sums->late,
 				 late > LATE_NS + (of_hosts ? SILENCE_MS * 1000000ull : 0));
-		atomic_fetch_add(&sums->deserted, world->seat[i].deserted);
+		atomic_fetch_add(&sums->deserted, world->process[i].deserted);
 		if (late > atomic_load(&sums->worst_ns))
 			atomic_store(&sums->worst_ns, late);
 	}
@@ -362,7 +364,7 @@ static void count(struct world *world)
 
 static void play(struct world *world, uint64_t seed)
 {
-	for (uint32_t i = 0; i < world->seats; i++)
+	for (uint32_t i = 0; i < world->processes; i++)
 		start(world, i);
 	watch(world, &seed);
 	count(world);
@@ -399,7 +401,7 @@ static void run_round(struct world *world, uint64_t seed)
 	play(world, seed);
 	if (atomic_load(&sums->failed))
 		fprintf(stderr, "in the round of seed %lu, %u processes\n", (unsigned long)first,
-			world->seats);
+			world->processes);
 }
 
 static bool hit_enough(void)
@@ -515,26 +517,26 @@ static bool run_end(struct world *world, const struct end *end, uint64_t *seed)
 {
 	uint64_t before = atomic_load(&sums->kills);
 
-	memset(world->seat, 0, sizeof(world->seat));
-	world->seats = 3;
+	memset(world->process, 0, sizeof(world->process));
+	world->processes = 3;
 	world->hurried = false;
-	for (uint32_t i = 0; i < world->seats; i++) {
-		struct seat *seat = &world->seat[i];
+	for (uint32_t i = 0; i < world->processes; i++) {
+		struct process *process = &world->process[i];
 
-		seat->seed = draw(seed, UINT64_MAX);
-		seat->turns = TURNS;
+		process->seed = draw(seed, UINT64_MAX);
+		process->turns = TURNS;
 		if (i != 1 && !end->all)
 			continue;
-		seat->way = end->way;
+		process->way = end->way;
 		if (end->way == WAY_ASLEEP)
-			seat->doom_ns = now_ns() + 300000000;
+			process->doom_ns = now_ns() + 300000000;
 		if (end->label)
-			seat->order = (struct order){.label = steps_find(end->label) + 1,
-						     .left = 1 + (uint32_t)draw(seed, 3),
-						     .signal = SIGKILL};
+			process->order = (struct order){.label = steps_find(end->label) + 1,
+							.left = 1 + (uint32_t)draw(seed, 3),
+							.signal = SIGKILL};
 	}
 	play(world, draw(seed, UINT64_MAX));
-	return atomic_load(&sums->kills) - before == (end->all ? world->seats : 1);
+	return atomic_load(&sums->kills) - before == (end->all ? world->processes : 1);
 }
 
 /* A process may live without coming to that step: the round is played again then. */

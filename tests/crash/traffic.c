@@ -55,11 +55,11 @@ static uint64_t tag_of(uint64_t kind, uint64_t from, uint64_t to, uint64_t n)
 	return kind << 60 | from << 52 | to << 44 | n << 20;
 }
 
-#define CONSTANT(seat)	       tag_of(1, seat, 0, 0)
+#define CONSTANT(process)      tag_of(1, process, 0, 0)
 #define MESSAGE(from, to, n)   tag_of(2, from, to, n)
 #define ANNOUNCED(from, to, n) tag_of(3, from, to, n)
 #define SCRATCH(from, to, n)   tag_of(4, from, to, n)
-#define GUARD(seat)	       tag_of(5, seat, 0, 0)
+#define GUARD(process)	       tag_of(5, process, 0, 0)
 
 void traffic_fill(struct worker *w)
 {
@@ -94,21 +94,21 @@ static void look_at_announced(struct worker *w, struct link *l, uint32_t slot, u
 		broken("announcement %u from %u came as number %u", number, l->peer, l->looked);
 	look(w->shared->from[l->peer].announced, bytes, ANNOUNCED(l->peer, w->me, number),
 	     "announced bytes");
-	__atomic_store_n(&w->seat->mail[l->peer].acked, number, __ATOMIC_RELEASE);
+	__atomic_store_n(&w->process->mail[l->peer].acked, number, __ATOMIC_RELEASE);
 	traffic_receive(w, l, slot);
 }
 
 /* The first request without an answer has one error, and the rest are flushed, as with a card. */
 static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc *wc, bool receive)
 {
-	const struct seat *peer = &w->world->seat[l->peer];
+	const struct process *peer = &w->world->process[l->peer];
 	uint64_t limit = now_ns() + HANGS_NS;
 
 	if (receive || l->lost) {
 		if (wc->status != IBV_WC_WR_FLUSH_ERR)
 			broken("flushed for %u: %s", l->peer, ibv_wc_status_str(wc->status));
 		if (!l->lost && !is_of_our_host(w, peer))
-			w->seat->deserted++;
+			w->process->deserted++;
 		else if (!l->lost && !may_lose(w, l))
 			broken("a receive from %u was flushed before an error", l->peer);
 		l->lost = true;
@@ -122,7 +122,7 @@ static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc 
 		broken("request %d to %u: %s", l->request, l->peer, ibv_wc_status_str(wc->status));
 	while (!has_died(peer) && stage_of(peer) < LEAVING) {
 		if (!is_of_our_host(w, peer) && now_ns() > limit - HANGS_NS + DESERTED_NS) {
-			w->seat->deserted++;
+			w->process->deserted++;
 			return;
 		}
 		if (now_ns() > limit)
@@ -133,7 +133,7 @@ static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc 
 		uint64_t now = now_ns(), died = atomic_load(&peer->died_ns);
 		uint64_t late = now > died ? now - died : 0;
 
-		w->seat->late_ns = late > w->seat->late_ns ? late : w->seat->late_ns;
+		w->process->late_ns = late > w->process->late_ns ? late : w->process->late_ns;
 	}
 }
 
@@ -214,7 +214,7 @@ static void settle(struct worker *w, struct link *l)
 	uint64_t limit = now_ns() + HANGS_NS;
 
 	/* listeners must not sleep, as workers that connect to them would have to wait */
-	if (!w->seat->port && !draw(&w->seed, 4))
+	if (!w->process->port && !draw(&w->seed, 4))
 		while (l->sends_due && now_ns() < limit)
 			sleep_until_event(w);
 	while (l->sends_due || (l->lost && l->receives_due)) {
@@ -268,7 +268,7 @@ static void post_one(struct worker *w, struct link *l, enum ibv_wr_opcode opcode
 static void post_atomic(struct worker *w, struct link *l, enum ibv_wr_opcode opcode, uint8_t *local,
 			uint64_t compare_add, uint64_t swap)
 {
-	const struct seat *peer = &w->world->seat[l->peer];
+	const struct process *peer = &w->world->process[l->peer];
 	struct ibv_sge sge = {(uintptr_t)local, 8, w->mr[0]->lkey};
 	struct ibv_send_wr wr = request(w, l, opcode, &sge);
 
@@ -317,7 +317,7 @@ static void send_some(struct worker *w, struct link *l)
 /* Announces the next bytes, once the peer has looked at the last ones. */
 static void announce(struct worker *w, struct link *l)
 {
-	const struct seat *peer = &w->world->seat[l->peer];
+	const struct process *peer = &w->world->process[l->peer];
 	uint32_t bytes = some_bytes(w, SLOT_BYTES);
 
 	if (__atomic_load_n(&peer->mail[w->me].acked, __ATOMIC_ACQUIRE) != l->announced)
@@ -340,7 +340,7 @@ static void write_and_read(struct worker *w, struct link *l, uint32_t bytes, uin
 
 static void read_constant(struct worker *w, struct link *l, int region, uint32_t most)
 {
-	const struct seat *peer = &w->world->seat[l->peer];
+	const struct process *peer = &w->world->process[l->peer];
 
 	l->bytes = some_bytes(w, most < SLOT_BYTES ? most : SLOT_BYTES);
 	l->at = 8 * (uint32_t)draw(&w->seed, (most - l->bytes) / 8 + 1);
@@ -350,7 +350,7 @@ static void read_constant(struct worker *w, struct link *l, int region, uint32_t
 
 static void begin(struct worker *w, struct link *l)
 {
-	const struct seat *peer = &w->world->seat[l->peer];
+	const struct process *peer = &w->world->process[l->peer];
 	uint8_t *result = w->shared->local + SLOT_BYTES;
 
 	switch (l->request) {
@@ -418,7 +418,7 @@ void traffic_run(struct worker *w, struct link *l)
 {
 	l->request = draw(&w->seed, REQUESTS);
 	/* of a stopped process the helper would have to copy these */
-	if (w->seat->kind == SLEEPER &&
+	if (w->process->kind == SLEEPER &&
 	    (l->request == REQUEST_REACH || l->request == REQUEST_REACH_BACK))
 		l->request = REQUEST_READ;
 	begin(w, l);
@@ -429,7 +429,7 @@ void traffic_run(struct worker *w, struct link *l)
 
 void traffic_probe(struct worker *w, struct link *l)
 {
-	const struct seat *peer = &w->world->seat[l->peer];
+	const struct process *peer = &w->world->process[l->peer];
 
 	l->request = REQUEST_WRITE;
 	post_one(w, l, IBV_WR_RDMA_WRITE, w->shared->local, 8,

@@ -43,7 +43,7 @@ void broken(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(self.seat->failure, sizeof(self.seat->failure), format, args);
+	vsnprintf(self.process->failure, sizeof(self.process->failure), format, args);
 	va_end(args);
 	if (getenv("CRASH_STOP"))
 		raise(SIGSTOP);
@@ -81,7 +81,7 @@ static void choose_ways(struct worker *w)
 
 	setenv("WEFT_POOL", w->world->pool, 1);
 	if (w->world->hosts) {
-		snprintf(host, sizeof(host), "%u", w->seat->host);
+		snprintf(host, sizeof(host), "%u", w->process->host);
 		setenv("WEFT_HOST", host, 1);
 	}
 	setenv("WEFT_MIGRATE", ways[draw(&w->seed, 4)], 1);
@@ -113,21 +113,21 @@ static void register_regions(struct worker *w)
 	w->mr[1] = ibv_reg_mr(w->pd, &in_place, sizeof(in_place), ALL);
 	if (!w->mr[0] || !w->mr[1])
 		broken("cannot register: %s", strerror(errno));
-	w->seat->key[0] = w->mr[0]->rkey;
-	w->seat->key[1] = w->mr[1]->rkey;
-	w->seat->address[0] = (uintptr_t)w->shared;
-	w->seat->address[1] = (uintptr_t)&in_place;
-	if (ibv_query_gid(w->context, 1, 1, &w->seat->gid))
+	w->process->key[0] = w->mr[0]->rkey;
+	w->process->key[1] = w->mr[1]->rkey;
+	w->process->address[0] = (uintptr_t)w->shared;
+	w->process->address[1] = (uintptr_t)&in_place;
+	if (ibv_query_gid(w->context, 1, 1, &w->process->gid))
 		broken("no address");
-	w->seat->cmd_fd = w->context->cmd_fd;
-	atomic_store(&w->seat->pd, w->pd->handle);
+	w->process->cmd_fd = w->context->cmd_fd;
+	atomic_store(&w->process->pd, w->pd->handle);
 }
 
 static void open_all(struct worker *w)
 {
 	open_device(w);
 	w->channel = ibv_create_comp_channel(w->context);
-	w->cq = ibv_create_cq(w->context, (int)(SEATS * 4 * DEPTH), w, w->channel, 0);
+	w->cq = ibv_create_cq(w->context, (int)(PROCESSES * 4 * DEPTH), w, w->channel, 0);
 	if (!w->cq)
 		broken("no completion queue");
 	register_regions(w);
@@ -182,11 +182,11 @@ void worker_connect(struct worker *w, struct ibv_qp *qp, const union ibv_gid *gi
 /* Waits until that peer has come so far with its end of the link. False: it died before. */
 static bool await(struct worker *w, uint32_t peer, enum link_stage stage)
 {
-	const struct seat *seat = &w->world->seat[peer];
+	const struct process *process = &w->world->process[peer];
 	uint64_t limit = now_ns() + LIMIT_NS;
 
-	while (atomic_load(&seat->mail[w->me].stage) < stage) {
-		if (has_died(seat))
+	while (atomic_load(&process->mail[w->me].stage) < stage) {
+		if (has_died(process))
 			return false;
 		if (now_ns() > limit)
 			broken("%u does not connect", peer);
@@ -203,24 +203,24 @@ static void offer(struct worker *w, uint32_t peer)
 	l->qp = worker_queue_pair(w);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		traffic_receive(w, l, i);
-	w->seat->mail[peer].qpn = l->qp->qp_num;
-	atomic_store(&w->seat->mail[peer].stage, LINK_OFFERED);
+	w->process->mail[peer].qpn = l->qp->qp_num;
+	atomic_store(&w->process->mail[peer].stage, LINK_OFFERED);
 }
 
 static void connect_all(struct worker *w)
 {
-	for (uint32_t i = 0; i < w->world->seats; i++)
+	for (uint32_t i = 0; i < w->world->processes; i++)
 		if (i != w->me)
 			offer(w, i);
-	for (uint32_t i = 0; i < w->world->seats; i++) {
-		const struct seat *peer = &w->world->seat[i];
+	for (uint32_t i = 0; i < w->world->processes; i++) {
+		const struct process *peer = &w->world->process[i];
 
 		if (i == w->me || !await(w, i, LINK_OFFERED))
 			continue;
 		worker_connect(w, w->link[i].qp, &peer->gid, peer->mail[w->me].qpn);
-		atomic_store(&w->seat->mail[i].stage, LINK_CONNECTED);
+		atomic_store(&w->process->mail[i].stage, LINK_CONNECTED);
 	}
-	for (uint32_t i = 0; i < w->world->seats; i++)
+	for (uint32_t i = 0; i < w->world->processes; i++)
 		if (i != w->me)
 			w->link[i].open = await(w, i, LINK_CONNECTED);
 }
@@ -229,7 +229,7 @@ static void connect_all(struct worker *w)
 
 static bool useful(const struct worker *w, const struct link *l)
 {
-	return l->open && !l->lost && stage_of(&w->world->seat[l->peer]) < LEAVING;
+	return l->open && !l->lost && stage_of(&w->world->process[l->peer]) < LEAVING;
 }
 
 static void sleep_for_ever(struct worker *w)
@@ -251,7 +251,7 @@ static void die_at_exit(void)
 
 static void end_early(struct worker *w)
 {
-	switch (w->seat->way) {
+	switch (w->process->way) {
 	case WAY_NONE:
 		return;
 	case WAY_ASLEEP:
@@ -268,11 +268,11 @@ static void end_early(struct worker *w)
 
 static void talk(struct worker *w)
 {
-	struct link *l = &w->link[draw(&w->seed, w->world->seats)];
+	struct link *l = &w->link[draw(&w->seed, w->world->processes)];
 
 	if (useful(w, l))
 		traffic_run(w, l);
-	if (!draw(&w->seed, 3) && w->seat->order.signal != SIGSTOP)
+	if (!draw(&w->seed, 3) && w->process->order.signal != SIGSTOP)
 		churn_run(w);
 	traffic_wait(w);
 }
@@ -281,7 +281,7 @@ static void talk(struct worker *w)
  * before. */
 static void bury(struct worker *w, struct link *l)
 {
-	uint64_t limit = atomic_load(&w->world->seat[l->peer].died_ns) + LIMIT_NS;
+	uint64_t limit = atomic_load(&w->world->process[l->peer].died_ns) + LIMIT_NS;
 
 	while (!l->lost) {
 		traffic_probe(w, l);
@@ -296,8 +296,8 @@ static bool all_done(struct worker *w)
 {
 	bool done = true;
 
-	for (uint32_t i = 0; i < w->world->seats; i++) {
-		const struct seat *peer = &w->world->seat[i];
+	for (uint32_t i = 0; i < w->world->processes; i++) {
+		const struct process *peer = &w->world->process[i];
 
 		if (has_died(peer) && stage_of(peer) < LEAVING && w->link[i].open)
 			bury(w, &w->link[i]);
@@ -312,9 +312,9 @@ static void await_others(struct worker *w)
 	uint64_t limit = now_ns() + 2 * LIMIT_NS;
 
 	while (!all_done(w)) {
-		if (w->seat->kind == SLEEPER && !draw(&w->seed, 4))
+		if (w->process->kind == SLEEPER && !draw(&w->seed, 4))
 			churn_run(w);
-		if (w->seat->kind == SLEEPER && !draw(&w->seed, 16))
+		if (w->process->kind == SLEEPER && !draw(&w->seed, 16))
 			churn_take(w);
 		traffic_wait(w);
 		if (now_ns() > limit)
@@ -343,7 +343,7 @@ static void dealloc_domain(struct worker *w)
 
 static void close_all(struct worker *w)
 {
-	for (uint32_t i = 0; i < w->world->seats; i++)
+	for (uint32_t i = 0; i < w->world->processes; i++)
 		if (w->link[i].qp)
 			require(ibv_destroy_qp(w->link[i].qp), "destroying a queue pair");
 	for (int i = 0; i < 2; i++)
@@ -360,16 +360,16 @@ static void work(struct worker *w)
 	open_all(w);
 	churn_begin(w);
 	connect_all(w);
-	for (uint32_t i = 0; i < w->seat->turns; i++) {
-		if (i == w->seat->turns / 2)
+	for (uint32_t i = 0; i < w->process->turns; i++) {
+		if (i == w->process->turns / 2)
 			end_early(w);
 		talk(w);
 	}
 	if (draw(&w->seed, 8)) {
-		atomic_store(&w->seat->stage, DONE);
+		atomic_store(&w->process->stage, DONE);
 		await_others(w);
 	}
-	atomic_store(&w->seat->stage, LEAVING);
+	atomic_store(&w->process->stage, LEAVING);
 	/* some end without closing anything */
 	if (!draw(&w->seed, 8))
 		exit(0);
@@ -386,21 +386,21 @@ static void join(struct worker *w)
 		broken("cannot leave");
 }
 
-void live(struct world *world, uint32_t seat)
+void live(struct world *world, uint32_t process)
 {
 	struct worker *w = &self;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	w->world = world;
-	w->me = seat;
-	w->seat = &world->seat[seat];
-	w->seed = w->seat->seed;
-	steps_obey(w->seat->kind, &w->seat->order);
+	w->me = process;
+	w->process = &world->process[process];
+	w->seed = w->process->seed;
+	steps_obey(w->process->kind, &w->process->order);
 	choose_ways(w);
-	if (w->seat->kind == WORKER || w->seat->kind == SLEEPER)
+	if (w->process->kind == WORKER || w->process->kind == SLEEPER)
 		work(w);
 	else
 		join(w);
-	atomic_store(&w->seat->stage, LEFT);
+	atomic_store(&w->process->stage, LEFT);
 	exit(0);
 }

@@ -20,8 +20,8 @@ struct shared {
 		uint8_t announced[SLOT_BYTES]; /* written by WRITEs with immediate */
 		uint8_t scratch[SLOT_BYTES];   /* written, and read back by the writer */
 		uint64_t counter[8];
-	} from[SEATS];
-	uint8_t received[SEATS][DEPTH][TEXT_BYTES];
+	} from[PROCESSES];
+	uint8_t received[PROCESSES][DEPTH][TEXT_BYTES];
 	uint8_t local[2 * SLOT_BYTES]; /* the source of requests, and the target of READs */
 	uint64_t guard[512];
 };
@@ -29,8 +29,8 @@ struct shared {
 /* The same in static memory, which does not migrate and is not aligned. */
 struct in_place {
 	uint64_t constant[64];
-	uint8_t scratch[SEATS][512];
-	uint64_t guest[SEATS][4];
+	uint8_t scratch[PROCESSES][512];
+	uint64_t guest[PROCESSES][4];
 };
 
 enum request {
@@ -62,7 +62,7 @@ struct link {
 
 struct worker {
 	struct world *world;
-	struct seat *seat;
+	struct process *process;
 	uint32_t me;
 	uint64_t seed;
 	uint32_t idle; /* how many polls in a row found nothing */
@@ -72,25 +72,26 @@ struct worker {
 	struct ibv_cq *cq;
 	struct shared *shared;
 	struct ibv_mr *mr[2];
-	struct link link[SEATS];
+	struct link link[PROCESSES];
 };
 
 extern struct in_place in_place;
 
-static inline bool is_of_our_host(const struct worker *w, const struct seat *peer)
+static inline bool is_of_our_host(const struct worker *w, const struct process *peer)
 {
-	return peer->host == w->seat->host;
+	return peer->host == w->process->host;
 }
 
 /* Where a worker is stopped in the middle of an execution, a queue pair that is reset or destroyed meanwhile
  * ends its connection (docs/decisions/0014); and a host that stands still may be silent to others. */
 static inline bool may_lose(const struct worker *w, const struct link *l)
 {
-	const struct seat *peer = &w->world->seat[l->peer];
+	const struct process *peer = &w->world->process[l->peer];
 
 	if (w->world->stands && !is_of_our_host(w, peer))
-		return w->seat->host + 1 == w->world->stands || peer->host + 1 == w->world->stands;
-	return w->seat->kind == SLEEPER && (!w->me || !l->peer);
+		return w->process->host + 1 == w->world->stands ||
+		       peer->host + 1 == w->world->stands;
+	return w->process->kind == SLEEPER && (!w->me || !l->peer);
 }
 
 /* traffic.c */

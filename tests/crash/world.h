@@ -12,7 +12,7 @@
 
 #include "steps.h"
 
-#define SEATS 8u
+#define PROCESSES 8u
 
 enum stage {
 	UNBORN,
@@ -44,7 +44,7 @@ enum way {
 	WAY_ABORT,  /* with a core dump */
 };
 
-struct seat {
+struct process {
 	pid_t pid;
 	enum kind kind;
 	enum way way;
@@ -67,18 +67,18 @@ struct seat {
 	uint64_t late_ns;
 	uint32_t
 		deserted; /* connections lost to peers of other hosts that live: these were thought silent */
-	struct mail mail[SEATS];
+	struct mail mail[PROCESSES];
 };
 
 struct world {
 	char pool[64];
-	uint32_t seats;
+	uint32_t processes;
 	uint32_t hosts; /* of the pool; 0: it is a file, and has one */
 	uint32_t
 		stands; /* the host of which all processes are stopped for a while, + 1; 0: none is */
-	_Atomic bool ends;	     /* its agents are to leave */
-	bool hurried;		     /* a process joins after each death, and recovers the dead */
-	struct seat seat[SEATS + 1]; /* the last one is of a process that joins later */
+	_Atomic bool ends; /* its agents are to leave */
+	bool hurried;	   /* a process joins after each death, and recovers the dead */
+	struct process process[PROCESSES + 1]; /* the last one is of a process that joins later */
 };
 
 uint64_t now_ns(void);
@@ -86,18 +86,18 @@ void nap(long ns);
 /* The next number of the sequence that the seed determines, below `bound`. */
 uint64_t draw(uint64_t *seed, uint64_t bound);
 
-static inline bool has_died(const struct seat *seat)
+static inline bool has_died(const struct process *process)
 {
-	return atomic_load(&seat->died_ns);
+	return atomic_load(&process->died_ns);
 }
 
-static inline uint32_t stage_of(const struct seat *seat)
+static inline uint32_t stage_of(const struct process *process)
 {
-	return atomic_load(&seat->stage);
+	return atomic_load(&process->stage);
 }
 
 /* The life of a process. Does not return. */
-void live(struct world *world, uint32_t seat) __attribute__((noreturn));
+void live(struct world *world, uint32_t process) __attribute__((noreturn));
 /* Ends this process, and fails the test. */
 void broken(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 

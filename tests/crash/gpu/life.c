@@ -109,15 +109,15 @@ static void work(struct life *l)
 	close_all(l);
 }
 
-void live(struct world *world, uint32_t seat)
+void live(struct world *world, uint32_t process)
 {
 	static struct life l;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	l.world = world;
-	l.me = seat;
-	l.self = &world->seat[seat];
-	l.other = &world->seat[1 - seat];
+	l.me = process;
+	l.self = &world->process[process];
+	l.other = &world->process[1 - process];
 	l.seed = l.self->seed;
 	setenv("WEFT_POOL", world->pool, 1);
 	steps_obey(WORKER, &l.self->order);

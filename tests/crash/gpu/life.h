@@ -9,8 +9,8 @@
 #include "../../gpu/place.h"
 #include "../steps.h"
 
-#define SEATS	 2u
-#define HANGS_NS 60000000000ull
+#define PROCESSES 2u
+#define HANGS_NS  60000000000ull
 
 /* The parts of each memory. */
 #define CONSTANT_BYTES (32ul << 10)  /* the other process READs them */
@@ -26,13 +26,13 @@
 
 enum stage {
 	BORN,
-	READY, /* what the seat says of its memory is valid */
+	READY, /* what the process says of its memory is valid */
 	MET,   /* its queue pair is connected */
 	DONE,  /* it begins no requests to the other any more, but the other may still reach it */
 	LEFT,
 };
 
-struct seat {
+struct process {
 	pid_t pid;
 	uint64_t seed;
 	uint32_t turns;
@@ -51,12 +51,12 @@ struct seat {
 
 struct world {
 	char pool[64];
-	struct seat seat[SEATS];
+	struct process process[PROCESSES];
 };
 
 struct life {
 	struct world *world;
-	struct seat *self, *other;
+	struct process *self, *other;
 	uint32_t me;
 	uint64_t seed;
 	struct rig rig; /* queue pair 0 is connected to the other process, 1 to itself */
@@ -71,7 +71,7 @@ void broken(struct life *l, const char *format, ...)
 	__attribute__((noreturn, format(printf, 2, 3)));
 uint64_t draw(uint64_t *seed, uint64_t bound); /* a number below `bound` */
 /* The life of a process. Does not return. */
-void live(struct world *world, uint32_t seat) __attribute__((noreturn));
+void live(struct world *world, uint32_t process) __attribute__((noreturn));
 
 /* traffic.c */
 void traffic_fill(struct life *l);  /* fills the memory, before the other process may reach it */

@@ -90,21 +90,21 @@ static struct order order(uint64_t *seed)
 
 static void plan(struct world *world, uint64_t *seed, bool calm)
 {
-	uint32_t victim = (uint32_t)draw(seed, SEATS);
+	uint32_t victim = (uint32_t)draw(seed, PROCESSES);
 	bool both = !draw(seed, 8);
 
-	memset(world->seat, 0, sizeof(world->seat));
-	for (uint32_t i = 0; i < SEATS; i++) {
-		struct seat *seat = &world->seat[i];
+	memset(world->process, 0, sizeof(world->process));
+	for (uint32_t i = 0; i < PROCESSES; i++) {
+		struct process *process = &world->process[i];
 
-		seat->seed = draw(seed, UINT64_MAX);
-		seat->turns = TURNS;
+		process->seed = draw(seed, UINT64_MAX);
+		process->turns = TURNS;
 		if (calm || (i != victim && !both))
 			continue;
 		if (draw(seed, 8))
-			seat->order = order(seed);
+			process->order = order(seed);
 		else
-			seat->doom_ns = rig_now_ns() + 1000000 * draw(seed, 200);
+			process->doom_ns = rig_now_ns() + 1000000 * draw(seed, 200);
 	}
 }
 
@@ -117,48 +117,48 @@ static void start(struct world *world, uint32_t i, int said)
 		dup2(said, STDERR_FILENO);
 		live(world, i);
 	}
-	world->seat[i].pid = pid;
+	world->process[i].pid = pid;
 }
 
-static void bury(struct world *world, struct seat *seat, int status)
+static void bury(struct world *world, struct process *process, int status)
 {
 	char how[320];
 
-	seat->pid = 0;
+	process->pid = 0;
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
-		atomic_store(&seat->dead, true);
+		atomic_store(&process->dead, true);
 		atomic_fetch_add(&sums->kills, 1);
-		atomic_fetch_add(&sums->random, !seat->order.obeyed);
+		atomic_fetch_add(&sums->random, !process->order.obeyed);
 	} else if (status) {
-		snprintf(how, sizeof(how), "status %#x: %s", status, seat->failure);
+		snprintf(how, sizeof(how), "status %#x: %s", status, process->failure);
 		wrong(world, "a process", how);
 	}
-	if (seat->waited_ns > atomic_load(&sums->worst_ns))
-		atomic_store(&sums->worst_ns, seat->waited_ns);
-	atomic_fetch_add(&sums->heard, seat->heard);
-	atomic_fetch_add(&sums->starved, seat->starved);
+	if (process->waited_ns > atomic_load(&sums->worst_ns))
+		atomic_store(&sums->worst_ns, process->waited_ns);
+	atomic_fetch_add(&sums->heard, process->heard);
+	atomic_fetch_add(&sums->starved, process->starved);
 }
 
 /* Waits until both processes have ended. */
 static void watch(struct world *world)
 {
 	uint64_t limit = rig_now_ns() + ROUND_NS;
-	uint32_t left = SEATS;
+	uint32_t left = PROCESSES;
 	int status;
 
 	while (left) {
 		left = 0;
-		for (uint32_t i = 0; i < SEATS; i++) {
-			struct seat *seat = &world->seat[i];
+		for (uint32_t i = 0; i < PROCESSES; i++) {
+			struct process *process = &world->process[i];
 
-			if (!seat->pid)
+			if (!process->pid)
 				continue;
 			left++;
-			if (waitpid(seat->pid, &status, WNOHANG) == seat->pid)
-				bury(world, seat, status);
-			else if ((seat->doom_ns && rig_now_ns() > seat->doom_ns) ||
+			if (waitpid(process->pid, &status, WNOHANG) == process->pid)
+				bury(world, process, status);
+			else if ((process->doom_ns && rig_now_ns() > process->doom_ns) ||
 				 rig_now_ns() > limit || atomic_load(&sums->failed))
-				kill(seat->pid, SIGKILL);
+				kill(process->pid, SIGKILL);
 		}
 		if (left && rig_now_ns() > limit)
 			wrong(world, "a process", "hangs");
@@ -202,7 +202,7 @@ static void run_round(struct world *world, uint64_t seed)
 	char what[256];
 
 	plan(world, &seed, atomic_load(&sums->rounds) < GROUPS);
-	for (uint32_t i = 0; i < SEATS; i++)
+	for (uint32_t i = 0; i < PROCESSES; i++)
 		start(world, i, said);
 	watch(world);
 	check_said(world, said);

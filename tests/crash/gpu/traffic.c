@@ -50,14 +50,14 @@ static void look(struct life *l, const struct place *place, size_t at, size_t by
 			       place_names[place->kind], i, bytes);
 }
 
-static uint64_t constant(uint32_t seat, enum place_kind kind)
+static uint64_t constant(uint32_t process, enum place_kind kind)
 {
-	return 1 + seat * PLACE_KINDS + kind;
+	return 1 + process * PLACE_KINDS + kind;
 }
 
-static uint64_t guard(uint32_t seat, enum place_kind kind)
+static uint64_t guard(uint32_t process, enum place_kind kind)
 {
-	return 1000 + constant(seat, kind);
+	return 1000 + constant(process, kind);
 }
 
 void traffic_fill(struct life *l)
