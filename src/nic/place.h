@@ -121,7 +121,7 @@ static inline bool weft_mr_find(struct weft_pool *pool, struct weft_caller *call
 	return true;
 }
 
-/* Where those bytes lie if that is known already, whatever the allowed, or NULL: only to be asked for ahead. */
+/* Where those bytes lie if that is known already, whatever it allows, or NULL: only to be asked for ahead. */
 static inline uint8_t *weft_mr_guess(const struct weft_pool *pool, uint32_t key, uint64_t addr,
 				     uint64_t len_bytes)
 {

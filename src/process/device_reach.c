@@ -85,8 +85,8 @@ static int copy_by_view(struct weft_pool *pool, const struct weft_in_place *memo
 }
 
 /* Between memory of a device of ours and of another process. -ENOTSUP: by its helper. */
-static int copy_between(struct weft_pool *pool, const struct weft_in_place *memory, void *here,
-			uint64_t len_bytes, bool write)
+static int copy_between_processes(struct weft_pool *pool, const struct weft_in_place *memory,
+				  void *here, uint64_t len_bytes, bool write)
 {
 	struct weft_device *ours = weft_device_of(pool, memory->here_id);
 
@@ -204,7 +204,7 @@ int weft_device_reach(struct weft_pool *pool, const struct weft_caller *caller,
 	if (memory->grant->member == pool->me)
 		return copy_own(pool, memory, here, len_bytes, write);
 	if (memory->here_id)
-		err = copy_between(pool, memory, here, len_bytes, write);
+		err = copy_between_processes(pool, memory, here, len_bytes, write);
 	else if (!write)
 		err = read_by_view(pool, memory, here, len_bytes);
 	return err == -ENOTSUP ? weft_reach_by_helper(pool, caller, memory, here, len_bytes, write)
