@@ -257,31 +257,43 @@ void weft_file_close(struct weft_backed *b)
 	free(b);
 }
 
-static int open_backed(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
-		       uint64_t *bytes, const char **why)
+struct weft_backed *weft_file_begin(const char *path, const char **why)
 {
 	struct weft_backed *b = calloc(1, sizeof(*b));
-	int err;
 
 	*why = "out of memory";
 	if (!b)
-		return -ENOMEM;
+		return NULL;
 	weft_named_init(&b->far, path);
 	b->home = &b->far;
 	b->life = -1;
-	err = open_file(b, own, signature, why);
-	if (err)
-		goto close;
-	*why = "the pool file cannot be opened";
-	err = b->life = weft_descriptor_another(b->home);
-	if (err < 0)
-		goto close;
+	return b;
+}
+
+int weft_file_end_open(struct weft_backed *b, int err, struct weft_backed **backed, uint64_t *bytes,
+		       const char **why)
+{
+	if (!err) {
+		*why = "the pool file cannot be opened";
+		err = b->life = weft_descriptor_another(b->home);
+	}
+	if (err < 0) {
+		weft_file_close(b);
+		return err;
+	}
 	*bytes = b->bytes;
 	*backed = b;
 	return 0;
-close:
-	weft_file_close(b);
-	return err;
+}
+
+static int open_backed(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
+		       uint64_t *bytes, const char **why)
+{
+	struct weft_backed *b = weft_file_begin(path, why);
+
+	if (!b)
+		return -ENOMEM;
+	return weft_file_end_open(b, open_file(b, own, signature, why), backed, bytes, why);
 }
 
 /* Its mapping was not inherited. */
@@ -312,33 +324,12 @@ static int identify(const char *path, uint64_t identity[2])
 
 const struct weft_backing weft_backing_file = {
 	.name = "file",
-	.can = WEFT_BACKING_MAPS_ANYWHERE | WEFT_BACKING_ATOMICS | WEFT_BACKING_COHERENT |
-	       WEFT_BACKING_REACHES_ALL,
+	WEFT_BACKING_LOCKED_FILE,
+	WEFT_BACKING_MAPPED_FILE,
 	.choose = choose,
 	.open = open_backed,
-	.close = weft_file_close,
-	.forget = weft_file_forget,
-	.identity = weft_file_identity,
 	.identify = identify,
 	.remove = weft_remove,
-	.new_bytes = weft_file_new_bytes,
-	.map = weft_map,
-	.unmap = weft_map_end,
-	.touch = weft_map_touch,
-	.populate = weft_map_populate,
-	.reserve = weft_reserve,
-	.release = weft_reserve_end,
-	.head_room = weft_reserve_head_room,
-	.descriptor = weft_map_descriptor,
-	.prove = weft_lock_prove,
-	.lives = weft_lock_lives,
-	.claim = weft_lock_claim,
-	.enter = weft_lock_enter,
-	.enter_too = weft_lock_enter_too,
-	.leave = weft_lock_leave,
-	.sleep = weft_wait_sleep,
-	.wake = weft_wait_wake,
-	.barrier = weft_wait_barrier,
 	.look = weft_look,
 	.unlock = weft_look_unlock,
 	.read = weft_look_read,

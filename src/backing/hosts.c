@@ -148,39 +148,30 @@ static int open_memory(const char *file, const char **why)
 	return fd < 0 ? -errno : fd;
 }
 
-int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **backed,
-		    uint64_t *bytes, const char **why)
+/* The memory, and the home of this process's host. */
+static int open_both(struct weft_backed *b, const char *file, uint64_t signature, const char **why)
 {
-	struct weft_backed *b = calloc(1, sizeof(*b));
 	struct weft_pool_header header = {.magic = 0};
-	int fd, err;
+	int fd = open_memory(file, why), err;
 
-	*why = "out of memory";
-	if (!b)
-		return -ENOMEM;
-	weft_named_init(&b->far, file);
-	b->home = &b->far;
-	b->life = -1;
-	fd = err = open_memory(file, why);
 	if (fd < 0)
-		goto close;
+		return fd;
 	err = weft_hosts_check(fd, signature, &header, why);
 	if (!err)
 		err = weft_named_open(&b->far, fd);
 	close(fd);
-	if (!err)
-		err = weft_home_open(b, &header, why);
-	if (err)
-		goto close;
-	err = b->life = weft_descriptor_another(b->home);
-	if (err < 0)
-		goto close;
-	*bytes = b->bytes = header.file_bytes;
-	*backed = b;
-	return 0;
-close:
-	weft_file_close(b);
-	return err;
+	b->bytes = header.file_bytes;
+	return err ? err : weft_home_open(b, &header, why);
+}
+
+int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **backed,
+		    uint64_t *bytes, const char **why)
+{
+	struct weft_backed *b = weft_file_begin(file, why);
+
+	if (!b)
+		return -ENOMEM;
+	return weft_file_end_open(b, open_both(b, file, signature, why), backed, bytes, why);
 }
 
 int weft_hosts_identify(const char *file, uint64_t identity[2])

@@ -46,15 +46,11 @@ static int check_file(struct weft_backed *b, bool own, uint64_t signature, const
 int weft_look(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
 	      uint64_t *bytes, bool *locked, const char **why)
 {
-	struct weft_backed *b = calloc(1, sizeof(*b));
+	struct weft_backed *b = weft_file_begin(path, why);
 	int err;
 
-	*why = "out of memory";
 	if (!b)
 		return -ENOMEM;
-	weft_named_init(&b->far, path);
-	b->home = &b->far;
-	b->life = -1;
 	/* O_NONBLOCK: a FIFO of that name must not hold us */
 	b->far.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	*why = errno == ENOENT ? NO_POOL : "the pool file cannot be opened";

@@ -32,15 +32,11 @@ static int open_to_look(struct weft_backed *b, uint64_t signature, const char **
 int weft_look_hosts(const char *file, uint64_t signature, struct weft_backed **backed,
 		    uint64_t *bytes, bool *locked, const char **why)
 {
-	struct weft_backed *b = calloc(1, sizeof(*b));
+	struct weft_backed *b = weft_file_begin(file, why);
 	int err;
 
-	*why = "out of memory";
 	if (!b)
 		return -ENOMEM;
-	weft_named_init(&b->far, file);
-	b->home = &b->far;
-	b->life = -1;
 	err = open_to_look(b, signature, why);
 	if (err) {
 		weft_file_close(b);

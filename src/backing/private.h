@@ -52,6 +52,11 @@ uint64_t weft_file_new_bytes(void);
 /* The file that has the path's name now, as `open_it` opens it, locked. fd and *st; or -errno. */
 int weft_file_lock_named(const char *path, int (*open_it)(const char *path, const char **why),
 			 struct stat *st, const char **why);
+/* One of that path, of which nothing is open; its home is the file itself. NULL: there is no memory. */
+struct weft_backed *weft_file_begin(const char *path, const char **why);
+/* Ends an opening that has come so far with `err`: opens the description for the proof of life, or closes all. */
+int weft_file_end_open(struct weft_backed *b, int err, struct weft_backed **backed, uint64_t *bytes,
+		       const char **why);
 void weft_file_close(struct weft_backed *b);
 void weft_file_forget(struct weft_backed *b);
 void weft_file_identity(const struct weft_backed *b, uint64_t identity[2]);
@@ -122,6 +127,22 @@ void weft_wait_sleep(struct weft_backed *b, _Atomic uint32_t *word, uint32_t val
 		     int64_t timeout_ns);
 void weft_wait_wake(struct weft_backed *b, _Atomic uint32_t *word);
 void weft_wait_barrier(struct weft_backed *b);
+
+/* What the rows have in common: locks, proofs of life and waiting by a file on this host. */
+#define WEFT_BACKING_LOCKED_FILE                                                                   \
+	.can = WEFT_BACKING_MAPS_ANYWHERE | WEFT_BACKING_ATOMICS | WEFT_BACKING_COHERENT |         \
+	       WEFT_BACKING_REACHES_ALL,                                                           \
+	.close = weft_file_close, .forget = weft_file_forget, .identity = weft_file_identity,      \
+	.new_bytes = weft_file_new_bytes, .unmap = weft_map_end, .touch = weft_map_touch,          \
+	.descriptor = weft_map_descriptor, .prove = weft_lock_prove, .lives = weft_lock_lives,     \
+	.claim = weft_lock_claim, .enter = weft_lock_enter, .enter_too = weft_lock_enter_too,      \
+	.leave = weft_lock_leave, .sleep = weft_wait_sleep, .wake = weft_wait_wake,                \
+	.barrier = weft_wait_barrier
+
+/* What those have whose memory is a file, too. */
+#define WEFT_BACKING_MAPPED_FILE                                                                   \
+	.map = weft_map, .populate = weft_map_populate, .reserve = weft_reserve,                   \
+	.release = weft_reserve_end, .head_room = weft_reserve_head_room
 
 /* look.c */
 int weft_look(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
