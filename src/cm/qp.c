@@ -66,27 +66,14 @@ static void fill_rts(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int 
 /* Both ends know each other's queue pair. */
 static bool knows_peer(const struct weft_cm_id *id)
 {
-	switch (id->conn.state) {
-	case WEFT_CONN_REQ_RCVD:
-	case WEFT_CONN_MRA_REQ_SENT:
-	case WEFT_CONN_REP_SENT:
-	case WEFT_CONN_REP_RCVD:
-	case WEFT_CONN_MRA_REP_SENT:
-	case WEFT_CONN_MRA_REP_RCVD:
-	case WEFT_CONN_ESTABLISHED:
-		return true;
-	case WEFT_CONN_IDLE:
-	case WEFT_CONN_REQ_SENT:
-	case WEFT_CONN_MRA_REQ_RCVD:
-	case WEFT_CONN_DREQ_SENT:
-	case WEFT_CONN_DREQ_RCVD:
-	case WEFT_CONN_TIMEWAIT:
-	case WEFT_CONN_SIDR_REQ_SENT:
-	case WEFT_CONN_SIDR_REQ_RCVD:
-	case WEFT_CONN_STATES:
-		return false;
-	}
-	return false;
+	static const bool known[WEFT_CONN_STATES] = {
+		[WEFT_CONN_REQ_RCVD] = true,	 [WEFT_CONN_MRA_REQ_SENT] = true,
+		[WEFT_CONN_REP_SENT] = true,	 [WEFT_CONN_REP_RCVD] = true,
+		[WEFT_CONN_MRA_REP_SENT] = true, [WEFT_CONN_MRA_REP_RCVD] = true,
+		[WEFT_CONN_ESTABLISHED] = true,
+	};
+
+	return known[id->conn.state];
 }
 
 static int fill_qp_attr(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
