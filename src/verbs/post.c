@@ -227,18 +227,15 @@ int weft_verbs_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv
 {
 	struct weft_qp *qp = &weft_qp(ibqp)->nic;
 	struct weft_caller *caller = weft_caller();
-	bool own;
+	bool own = weft_lock(qp->nic, &qp->lock, caller->thread);
 	int err = 0;
 
-	own = weft_lock(qp->nic, &qp->lock, caller->thread);
-	for (; wr; wr = wr->next) {
-		err = -weft_rq_post(qp, wr->wr_id, (const struct weft_pool_sge *)wr->sg_list,
-				    (uint32_t)wr->num_sge, caller->thread);
-		if (err) {
-			err = refuse_receive(qp, (uint32_t)wr->num_sge);
-			*bad_wr = wr;
-			break;
-		}
+	while (wr && !weft_rq_post(qp, wr->wr_id, (const struct weft_pool_sge *)wr->sg_list,
+				   (uint32_t)wr->num_sge, caller->thread))
+		wr = wr->next;
+	if (wr) {
+		err = refuse_receive(qp, (uint32_t)wr->num_sge);
+		*bad_wr = wr;
 	}
 	weft_unlock(&qp->lock, own);
 	return err;
