@@ -57,17 +57,24 @@ static int path_of(const char *home, char path[PATH_MAX])
 	return path_fits(snprintf(path, PATH_MAX, "%s/lattice", home));
 }
 
-int weft_torus_save(const char *home, const struct weft_torus_shape *s)
+static int open_shape(const char *home, const char *mode, FILE **f)
 {
 	char path[PATH_MAX];
 	int err = path_of(home, path);
-	FILE *f;
 
 	if (err)
 		return err;
-	f = fopen(path, "wxe");
-	if (!f)
-		return -errno;
+	*f = fopen(path, mode);
+	return *f ? 0 : -errno;
+}
+
+int weft_torus_save(const char *home, const struct weft_torus_shape *s)
+{
+	FILE *f;
+	int err = open_shape(home, "wxe", &f);
+
+	if (err)
+		return err;
 	fprintf(f, FORMAT MORE, s->size[0], s->size[1], s->size[2], s->line[0], s->line[1],
 		s->line[2], s->order[0], s->order[1], s->order[2], s->tie, s->channels, s->quads,
 		s->header_depth, s->data_depth, s->engines, s->locals);
@@ -76,15 +83,11 @@ int weft_torus_save(const char *home, const struct weft_torus_shape *s)
 
 int weft_torus_load(const char *home, struct weft_torus_shape *s)
 {
-	char path[PATH_MAX];
-	int err = path_of(home, path), fields;
 	FILE *f;
+	int err = open_shape(home, "re", &f), fields;
 
 	if (err)
 		return err;
-	f = fopen(path, "re");
-	if (!f)
-		return -errno;
 	fields = fscanf(f, FORMAT MORE, &s->size[0], &s->size[1], &s->size[2], &s->line[0],
 			&s->line[1], &s->line[2], &s->order[0], &s->order[1], &s->order[2], &s->tie,
 			&s->channels, &s->quads, &s->header_depth, &s->data_depth, &s->engines,
