@@ -149,7 +149,8 @@ static int open_memory(const char *file, const char **why)
 }
 
 /* The memory, and the home of this process's host. */
-static int open_both(struct weft_backed *b, const char *file, uint64_t signature, const char **why)
+static int open_memory_and_home(struct weft_backed *b, const char *file, uint64_t signature,
+				const char **why)
 {
 	struct weft_pool_header header = {.magic = 0};
 	int fd = open_memory(file, why), err;
@@ -171,7 +172,8 @@ int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **b
 
 	if (!b)
 		return -ENOMEM;
-	return weft_file_end_open(b, open_both(b, file, signature, why), backed, bytes, why);
+	return weft_file_end_open(b, open_memory_and_home(b, file, signature, why), backed, bytes,
+				  why);
 }
 
 int weft_hosts_identify(const char *file, uint64_t identity[2])
