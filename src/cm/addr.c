@@ -117,8 +117,8 @@ int weft_addr_bind(struct weft_cm_id *id, const uint8_t addr[16], uint16_t port)
 		return weft_cm_broken(-EADDRNOTAVAIL, "%s is no address of this device",
 				      weft_cm_addr_str(addr, text));
 	if (!may_bind_port(port))
-		return weft_cm_broken(-EACCES, "port %u is for who has the right to bind low ports",
-				      port);
+		return weft_cm_broken(
+			-EACCES, "port %u is for programs with the right to bind low ports", port);
 	memcpy(want.addr, addr, 16);
 	err = weft_cm.service->port_bind(weft_cm.pool, &want, &id->port_index);
 	if (err == -EADDRINUSE)

@@ -82,7 +82,7 @@ static const char *name_of_reason(int reason)
 	case WEFT_REJ_INVALID_COMM_ID:
 		return "the other side knows no such connection";
 	case WEFT_REJ_INVALID_SERVICE_ID:
-		return "nobody listens there";
+		return "no program listens there";
 	case WEFT_REJ_INVALID_TRANSPORT:
 		return "the listener is of another service";
 	case WEFT_REJ_STALE:

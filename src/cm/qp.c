@@ -18,7 +18,7 @@ static void fill_init(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int
 		*mask |= IBV_QP_QKEY;
 		return;
 	}
-	/* before there is a connection nobody has rights */
+	/* before there is a connection the peer has no rights */
 	attr->qp_access_flags = 0;
 	if (id->conn.state != WEFT_CONN_IDLE)
 		attr->qp_access_flags |= IBV_ACCESS_REMOTE_WRITE;

@@ -72,7 +72,7 @@ struct weft_pool_sge;
 	X(NO_ANSWER, RETRY_EXC_ERR, "9.7.6",                                                       \
 	  "QP {peer} {silence}; timeout {timeout}, retry_cnt {retry_cnt}")                         \
 	X(UNREACHED, RETRY_EXC_ERR, "9.7.6",                                                       \
-	  "nobody in the pool has the address of QP {peer}, {dgid}, and nothing else leads "       \
+	  "no member of the pool has the address of QP {peer}, {dgid}, and nothing else leads "    \
 	  "there; "                                                                                \
 	  "timeout {timeout}, retry_cnt {retry_cnt}")                                              \
 	/* what is found later, by the poller */                                                   \

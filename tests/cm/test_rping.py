@@ -37,7 +37,7 @@ def test_explained_rejection(fabric):
     client = fabric.start('rping', '-c', '-a', '127.0.0.1', '-p', free_port(),
                           WEFT_EXPLAIN='1')
     said = client.wait().stderr
-    assert said.count('weft: RDMA_CM_EVENT_REJECTED: reason 8: nobody listens there; IBTA 12.6.7.2\n') == 1
+    assert said.count('weft: RDMA_CM_EVENT_REJECTED: reason 8: no program listens there; IBTA 12.6.7.2\n') == 1
 
 
 @pytest.mark.quick
