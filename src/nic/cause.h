@@ -59,9 +59,9 @@ struct weft_pool_sge;
 	X(REMOTE_MEMORY, REM_OP_ERR, "9.9.3",                                                      \
 	  "the memory at {to} is no longer mapped in the process of QP {peer}")                    \
 	X(LEFT_BEHIND, REM_OP_ERR, "9.9.3",                                                        \
-	  "while it stood still the memory at {to} got other pages, and bytes were lost: nobody "  \
-	  "is at "                                                                                 \
-	  "fault")                                                                                 \
+	  "while it stood still the memory at {to} got other pages, and bytes were lost: no "      \
+	  "program is "                                                                            \
+	  "at fault")                                                                              \
 	X(RECEIVE_LENGTH, REM_INV_REQ_ERR, "9.9.3",                                                \
 	  "{bytes} bytes are more than the receive of QP {peer} has room for")                     \
 	X(RECEIVE_KEY, REM_OP_ERR, "9.9.3", "a key in the receive of QP {peer} does not hold")     \

@@ -3,7 +3,7 @@
  * Every byte that reliable connections move: each operation, between memory of each kind, of every
  * size, in lists and inline, to this process and to another, compared with the bytes around it.
  */
-#include "ends.h"
+#include "ends_setup.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,29 +26,9 @@
 #define GPUS 0u
 #endif
 
-static struct end near;
-static struct peer peer;
 static uint8_t noise[ENDS_BYTES + EDGES]; /* what is sent, from any offset */
 static uint8_t image[ENDS_BYTES];
 static unsigned int seed;
-
-static int setup_here(void **state)
-{
-	ends_open(&near, &peer, false);
-	return 0;
-}
-
-static int setup_other_process(void **state)
-{
-	ends_open(&near, &peer, true);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	ends_close(&near, &peer);
-	return 0;
-}
 
 static unsigned int below(unsigned int n)
 {

@@ -3,7 +3,7 @@
  * Ends that come early: a device closed over its objects, a fork, a peer that fails, is killed or
  * takes its memory away, in this process and in another.
  */
-#include "ends.h"
+#include "ends_setup.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -17,27 +17,6 @@
 #include "../abi/pool.h"
 
 #define S 1000000000ull
-
-static struct end near;
-static struct peer peer;
-
-static int setup_here(void **state)
-{
-	ends_open(&near, &peer, false);
-	return 0;
-}
-
-static int setup_other_process(void **state)
-{
-	ends_open(&near, &peer, true);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	ends_close(&near, &peer);
-	return 0;
-}
 
 /* ---- Closing and forking ---- */
 

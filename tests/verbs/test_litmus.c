@@ -3,6 +3,7 @@
  * Bytes become visible in order: the last byte of a WRITE last, a WRITE before what follows it. Between
  * threads and between processes, for memory of each kind. SECONDS=n plays each case for n seconds.
  */
+#include "ends_setup.h"
 #include "litmus.h"
 
 #include <stdlib.h>
@@ -20,27 +21,7 @@ static const struct {
 	{1024, 0},  {2048, 16},	 {3000, 3500}, {4095, 1}, {4096, 0}, {4096, 4095},
 };
 
-static struct end near;
-static struct peer peer;
 static uint64_t each_ns = EACH_NS;
-
-static int setup_here(void **state)
-{
-	ends_open(&near, &peer, false);
-	return 0;
-}
-
-static int setup_other_process(void **state)
-{
-	ends_open(&near, &peer, true);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	ends_close(&near, &peer);
-	return 0;
-}
 
 static void play(enum litmus_way way, enum kind kind)
 {
