@@ -207,7 +207,7 @@ static void tell_value(const struct row *row, char *to, size_t room)
 		snprintf(to, room, "%sQP 0x%x%s",
 			 strcmp(c->name, CAUSE_NO_ADDRESS)
 				 ? ""
-				 : "no member of the pool has the address of ",
+				 : "member of the pool has the address of ",
 			 seen.peer,
 			 strcmp(c->name, CAUSE_PSN)
 				 ? ""
