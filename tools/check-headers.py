@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Checks what headers and names may not become: a header of formats, or of objects (COUNTED), has at most 250 lines and
-reaches at most 40 of the .c files of src, by itself or through others; a function's name stands for one
-thing, and is not defined in several files. What is above that today stands in tools/debts.tsv with its
+reaches at most 40 of the .c files of src, by itself or through others; the name of a function, or of a type of
+ours, stands for one thing, and is not defined in several files. What is above that today stands in tools/debts.tsv with its
 number, and no number may grow: `--settle` writes the smaller ones down. Prints each offence; `--figures`
 prints what there is. Exits 1 if any."""
 import argparse
@@ -17,6 +17,7 @@ COUNTED = re.compile(r'(?:^|/)(?:format\w*|packet)\.h$|^nic/(?:ah|cq|limits|mr|m
 DEBTS = Path(__file__).resolve().parent / 'debts.tsv'
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 DEFINED = re.compile(r'^[A-Za-z_](?:__attribute__\(\([^\n]*?\)\)|[^\n;=(])*?\b(\w+)\([^;{]*\)\s*\n\{', re.M)
+TYPE = re.compile(r'^((?:struct|union|enum) weft_\w+) \{', re.M)
 
 
 def reached(root):
@@ -40,9 +41,8 @@ def reached(root):
 def names(texts):
     defined = collections.defaultdict(set)
     for path, text in texts.items():
-        if path.endswith('.c'):
-            for name in DEFINED.findall(text):
-                defined[name].add(path)
+        for name in (DEFINED.findall(text) if path.endswith('.c') else []) + TYPE.findall(text):
+            defined[name].add(path)
     return {name: sorted(paths) for name, paths in defined.items() if len(paths) > 1 and name not in ('main', '__attribute__')}
 
 

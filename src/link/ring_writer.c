@@ -15,11 +15,11 @@
 
 struct weft_ring_writer {
 	int fd, wake;
-	struct weft_ring_file *ring;
+	struct weft_stream_ring_file *ring;
 	uint64_t head;
 };
 
-#define FILE_BYTES (sizeof(struct weft_ring_file) + WEFT_RING_BYTES)
+#define FILE_BYTES (sizeof(struct weft_stream_ring_file) + WEFT_RING_BYTES)
 
 static int map_file(struct weft_ring_writer *w)
 {

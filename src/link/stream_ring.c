@@ -18,12 +18,12 @@
 struct ring {
 	struct weft_stream_link link; /* its descriptor is the pipe's */
 	char path[PATH_MAX - 8], wake[PATH_MAX];
-	struct weft_ring_file *shared;
+	struct weft_stream_ring_file *shared;
 	uint64_t tail; /* up to where runs have been given */
 	bool made;
 };
 
-#define FILE_BYTES (sizeof(struct weft_ring_file) + WEFT_RING_BYTES)
+#define FILE_BYTES (sizeof(struct weft_stream_ring_file) + WEFT_RING_BYTES)
 
 static void close_ring(struct weft_stream_link *link)
 {

@@ -31,7 +31,7 @@
  * does not sleep: it sees the new head behind its fence, or the writer sees it asleep. A reader that found something does
  * not take `asleep` back: the next datagram writes one byte into the pipe, which it reads before it sleeps again.
  */
-struct weft_ring_file {
+struct weft_stream_ring_file {
 	uint64_t magic;			    /* the reader's */
 	alignas(128) _Atomic uint64_t head; /* bytes written so far; the writer's */
 	alignas(128) _Atomic uint64_t tail; /* bytes read so far; the reader's */

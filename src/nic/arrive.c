@@ -73,7 +73,8 @@ enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err)
 /* ---- Receives ---- */
 
 static enum weft_outcome blame_receive(const struct weft_arrival *a,
-				       const struct weft_landing *landing, enum weft_cause cause)
+				       const struct weft_arrive_receive *landing,
+				       enum weft_cause cause)
 {
 	bool too_long = cause == WEFT_CAUSE_RECEIVE_LENGTH;
 	bool unreliable = a->to->from.type == WEFT_QPT_UC;
@@ -98,7 +99,7 @@ static enum weft_outcome blame_receive(const struct weft_arrival *a,
 }
 
 enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
-					  const struct weft_landing *landing, int err)
+					  const struct weft_arrive_receive *landing, int err)
 {
 	enum weft_outcome outcome;
 
@@ -114,14 +115,15 @@ enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
 }
 
 enum weft_outcome weft_arrive_not_found(const struct weft_arrival *a,
-					const struct weft_landing *landing, enum weft_cause cause)
+					const struct weft_arrive_receive *landing,
+					enum weft_cause cause)
 {
 	return weft_find_later(a->caller) ? WEFT_REHOMING : blame_receive(a, landing, cause);
 }
 
 /* What is wrong: first the length, then keys. */
-enum weft_cause weft_arrive_find_list(const struct weft_arrival *a, struct weft_landing *landing,
-				      struct weft_spans *there)
+enum weft_cause weft_arrive_find_list(const struct weft_arrival *a,
+				      struct weft_arrive_receive *landing, struct weft_spans *there)
 {
 	const struct weft_pool_recv *recv = landing->recv;
 	uint64_t room = 0;

@@ -41,7 +41,7 @@ struct weft_arrival {
 };
 
 /* A receive that a message goes into. */
-struct weft_landing {
+struct weft_arrive_receive {
 	const struct weft_pool_recv *recv;
 	uint64_t wr_id;
 	uint64_t binding; /* of the window that it ends */
@@ -59,13 +59,15 @@ enum weft_outcome weft_arrive_refuse(const struct weft_arrival *a, enum weft_eve
  * fault may be one. */
 enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err);
 enum weft_outcome weft_arrive_undelivered(const struct weft_arrival *a,
-					  const struct weft_landing *landing, int err);
+					  const struct weft_arrive_receive *landing, int err);
 /* The buffers of the receive that was taken were not found, for that cause: the receive is at fault, unless their
  * owner only rehomes them. */
 enum weft_outcome weft_arrive_not_found(const struct weft_arrival *a,
-					const struct weft_landing *landing, enum weft_cause cause);
+					const struct weft_arrive_receive *landing,
+					enum weft_cause cause);
 /* As weft_arrive_find_received, for any receive. */
-enum weft_cause weft_arrive_find_list(const struct weft_arrival *a, struct weft_landing *landing,
+enum weft_cause weft_arrive_find_list(const struct weft_arrival *a,
+				      struct weft_arrive_receive *landing,
 				      struct weft_spans *there);
 /* What is no region of the responder's domain may be a window. */
 bool weft_arrive_find_window(const struct weft_arrival *a, uint64_t bytes, uint8_t access,
@@ -101,7 +103,7 @@ WEFT_ARRIVE int weft_arrive_fetch(struct weft_arrival a, const struct weft_span 
 
 /* WEFT_DONE: there is a receive for the message, and its bytes have to be found. */
 WEFT_ARRIVE enum weft_outcome weft_arrive_begin_send(struct weft_arrival a,
-						     struct weft_landing *landing)
+						     struct weft_arrive_receive *landing)
 {
 	landing->recv = weft_responder_receive(a.to);
 	if (!landing->recv)
@@ -117,14 +119,15 @@ WEFT_ARRIVE enum weft_outcome weft_arrive_begin_send(struct weft_arrival a,
 }
 
 /* Whether the receive is one element, and the message has bytes. */
-WEFT_ARRIVE bool weft_arrive_is_single(struct weft_arrival a, const struct weft_landing *landing)
+WEFT_ARRIVE bool weft_arrive_is_single(struct weft_arrival a,
+				       const struct weft_arrive_receive *landing)
 {
 	return __builtin_expect(landing->recv->num_sge == 1 && a.len_bytes, 1);
 }
 
 /* Where the bytes of such a receive lie. WEFT_CAUSE_NONE: the message may be placed there, and then must end. */
 WEFT_ARRIVE enum weft_cause weft_arrive_find_received(struct weft_arrival a,
-						      struct weft_landing *landing,
+						      struct weft_arrive_receive *landing,
 						      struct weft_span *there)
 {
 	struct weft_pool_sge sge = landing->recv->sge[0];
@@ -138,7 +141,8 @@ WEFT_ARRIVE enum weft_cause weft_arrive_find_received(struct weft_arrival a,
 	return WEFT_CAUSE_NONE;
 }
 
-WEFT_ARRIVE void weft_arrive_end_send(struct weft_arrival a, const struct weft_landing *landing)
+WEFT_ARRIVE void weft_arrive_end_send(struct weft_arrival a,
+				      const struct weft_arrive_receive *landing)
 {
 	struct weft_counters *counters = &a.caller->line->counters;
 

@@ -133,8 +133,8 @@ void weft_incoming_leave(struct weft_incoming *in)
 /* ---- Begin ---- */
 
 /* Where the whole message goes; anything but WEFT_DONE: it goes nowhere. */
-static enum weft_outcome find_landing(struct weft_arrival whole, struct weft_landing *landing,
-				      struct weft_spans *there)
+static enum weft_outcome find_landing(struct weft_arrival whole,
+				      struct weft_arrive_receive *landing, struct weft_spans *there)
 {
 	enum weft_cause cause = weft_arrive_find_list(&whole, landing, there);
 
@@ -145,7 +145,7 @@ static enum weft_outcome find_landing(struct weft_arrival whole, struct weft_lan
 static __attribute__((__noinline__)) enum weft_outcome begin_send(struct weft_incoming *in,
 								  struct weft_arrival a)
 {
-	struct weft_landing landing = {0};
+	struct weft_arrive_receive landing = {0};
 	struct weft_spans there;
 	enum weft_outcome outcome = weft_arrive_begin_send(a, &landing);
 
@@ -218,7 +218,8 @@ static enum weft_outcome place_one_sided(struct weft_arrival a, uint64_t offset,
 static enum weft_outcome place_send(struct weft_incoming *in, uint64_t offset,
 				    struct weft_arrival a)
 {
-	struct weft_landing landing = {.recv = weft_responder_receive(in->at), .wr_id = in->wr_id};
+	struct weft_arrive_receive landing = {.recv = weft_responder_receive(in->at),
+					      .wr_id = in->wr_id};
 	struct weft_spans there;
 	enum weft_outcome outcome;
 	int err;
@@ -250,7 +251,7 @@ enum weft_outcome weft_incoming_place(struct weft_incoming *in, uint64_t offset,
 
 void weft_incoming_end(struct weft_incoming *in)
 {
-	struct weft_landing landing = {.wr_id = in->wr_id, .binding = in->binding};
+	struct weft_arrive_receive landing = {.wr_id = in->wr_id, .binding = in->binding};
 	struct weft_pool_recv recv = {.wr_id = in->wr_id};
 	struct weft_arrival a = arrival(in, NULL);
 

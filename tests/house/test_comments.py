@@ -66,7 +66,7 @@ def test_roles_in_scripts(tmp_path):
     assert said == ['tests/a.py:3: says "whom": name the role', 'tests/a.py:4: says "his": name the role']
 
 
-def shape(root, lines=250, files=40, check='static int check(void)\n{\n}\n'):
+def shape(root, lines=250, files=40, check='struct weft_one {\n};\nstatic int check(void)\n{\n}\n'):
     put(root, 'src/pool/format.h', '\n' * lines)
     put(root, 'src/pool/pool.h', '#include "pool/format.h"\n' + '\n' * 300)
     for i in range(files):
@@ -78,6 +78,8 @@ def shape(root, lines=250, files=40, check='static int check(void)\n{\n}\n'):
     (251, 40, '', 'pool/format.h has 251 lines, 250 allowed'),
     (250, 41, '', 'pool/format.h has 41 files, 40 allowed'),
     (250, 39, 'int check(int a,\n\t  int b)\n{\n}\n', 'check has 2 names, 1 allowed'),
+    (250, 39, 'struct weft_one {\n};\n', 'struct weft_one has 2 names, 1 allowed'),
+    (250, 39, 'struct weft_two {\n};\n', None),
     (250, 39, 'int check(void);\n', None),
 ])
 def test_headers(tmp_path, lines, files, second, offence):

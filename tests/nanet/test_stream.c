@@ -525,7 +525,7 @@ static void ring_damaged(void **state)
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 		struct weft_stream_counters c = {0};
-		struct weft_ring_file *shared;
+		struct weft_stream_ring_file *shared;
 		int fd;
 
 		begin(&ring, &list);

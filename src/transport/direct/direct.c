@@ -48,7 +48,7 @@ static enum weft_outcome fail_here(struct weft_arrival a, enum weft_cause cause)
 }
 
 /* there: the bytes of the receive, unless they were not found for a cause. */
-HOT enum weft_outcome deliver(struct weft_arrival a, const struct weft_landing *landing,
+HOT enum weft_outcome deliver(struct weft_arrival a, const struct weft_arrive_receive *landing,
 			      enum weft_cause fault, const struct weft_span *there)
 {
 	int err;
@@ -63,8 +63,8 @@ HOT enum weft_outcome deliver(struct weft_arrival a, const struct weft_landing *
 }
 
 /* Apart, as is carry_out_list: a frame has room for one list of spans (tools/check-freestanding.py). */
-static __attribute__((__noinline__)) enum weft_outcome deliver_list(const struct weft_arrival *a,
-								    struct weft_landing *landing)
+static __attribute__((__noinline__)) enum weft_outcome
+deliver_list(const struct weft_arrival *a, struct weft_arrive_receive *landing)
 {
 	struct weft_spans there;
 	enum weft_cause fault = weft_arrive_find_list(a, landing, &there);
@@ -74,7 +74,7 @@ static __attribute__((__noinline__)) enum weft_outcome deliver_list(const struct
 
 HOT enum weft_outcome execute_send(struct weft_arrival a)
 {
-	struct weft_landing landing;
+	struct weft_arrive_receive landing;
 	struct weft_span there;
 	enum weft_outcome outcome = weft_arrive_begin_send(a, &landing);
 	enum weft_cause fault;

@@ -162,7 +162,7 @@ static void add_records(struct weft_nanet *n, uint32_t list, uint32_t count,
 struct arrival {
 	const uint8_t *data;
 	uint32_t from, bytes;
-	struct weft_datagram parsed;
+	struct weft_nanet_datagram parsed;
 	struct weft_sequence_judged judged;
 };
 

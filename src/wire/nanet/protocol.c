@@ -4,42 +4,42 @@
 #include "wire/nanet/mgp.h"
 
 static bool parse_raw(const struct weft_protocol *p, const uint8_t *data, size_t bytes,
-		      struct weft_datagram *d)
+		      struct weft_nanet_datagram *d)
 {
-	*d = (struct weft_datagram){.events = 1};
+	*d = (struct weft_nanet_datagram){.events = 1};
 	return true;
 }
 
 static bool parse_sequenced(const struct weft_protocol *p, const uint8_t *data, size_t bytes,
-			    struct weft_datagram *d)
+			    struct weft_nanet_datagram *d)
 {
 	unsigned int width = p->bits / 8;
 
 	if (bytes < width || bytes - width < p->offset)
 		return false;
 	data += p->offset;
-	*d = (struct weft_datagram){.field = p->big_endian ? weft_bytes_big(data, width)
-							   : weft_bytes_little(data, width),
-				    .events = 1};
+	*d = (struct weft_nanet_datagram){.field = p->big_endian ? weft_bytes_big(data, width)
+								 : weft_bytes_little(data, width),
+					  .events = 1};
 	return true;
 }
 
 static bool parse_mgp(const struct weft_protocol *p, const uint8_t *data, size_t bytes,
-		      struct weft_datagram *d)
+		      struct weft_nanet_datagram *d)
 {
 	struct weft_mgp mgp;
 
 	if (!weft_mgp_parse(data, bytes, &mgp) ||
 	    (p->id != WEFT_PROTOCOL_ANY && p->id != (mgp.source << 8 | mgp.sub_source)))
 		return false;
-	*d = (struct weft_datagram){mgp.sequence, mgp.events, mgp.flags & WEFT_MGP_LAST};
+	*d = (struct weft_nanet_datagram){mgp.sequence, mgp.events, mgp.flags & WEFT_MGP_LAST};
 	return true;
 }
 
 static const struct {
 	const char *name;
 	bool (*parse)(const struct weft_protocol *p, const uint8_t *data, size_t bytes,
-		      struct weft_datagram *d);
+		      struct weft_nanet_datagram *d);
 } protocols[WEFT_PROTOCOLS] = {
 	[WEFT_PROTOCOL_RAW] = {"raw", parse_raw},
 	[WEFT_PROTOCOL_SEQUENCED] = {"sequenced", parse_sequenced},
@@ -83,7 +83,7 @@ bool weft_protocol_named(const char *name, enum weft_protocol_kind *kind)
 }
 
 bool weft_protocol_parse(const struct weft_protocol *p, const uint8_t *data, size_t bytes,
-			 struct weft_datagram *d)
+			 struct weft_nanet_datagram *d)
 {
 	return protocols[p->kind].parse(p, data, bytes, d);
 }

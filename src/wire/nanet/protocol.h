@@ -31,7 +31,7 @@ struct weft_protocol {
 };
 
 /* What is known of a datagram. */
-struct weft_datagram {
+struct weft_nanet_datagram {
 	uint64_t field;	 /* the number, as it stands there */
 	uint32_t events; /* of the protocol */
 	bool last;	 /* of a burst */
@@ -49,6 +49,6 @@ bool weft_protocol_named(const char *name, enum weft_protocol_kind *kind);
 
 /* False: it is bad. */
 bool weft_protocol_parse(const struct weft_protocol *p, const uint8_t *data, size_t bytes,
-			 struct weft_datagram *d);
+			 struct weft_nanet_datagram *d);
 
 #endif
