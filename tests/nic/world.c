@@ -42,7 +42,7 @@ static int move_device(void *context, const struct weft_caller *caller,
 		       const struct weft_in_place *memory, void *here, uint64_t len_bytes,
 		       bool write)
 {
-	return world.devices->row.move(context, caller, memory, here, len_bytes, write);
+	return world.devices->row.copy(context, caller, memory, here, len_bytes, write);
 }
 
 static int change_device(void *context, const struct weft_caller *caller,
