@@ -22,7 +22,7 @@ class Pcie(vm.Machines):
             self.boot()
             self.guests[0].run(self.weft, 'pool', 'create', self.pool, '--hosts', len(self.guests),
                                '--silence', SILENCE_MS, root=True)
-            # a host of which no program runs answers nobody: the dead of the others would wait for it
+            # a host of which no program runs does not answer: what the dead of the others have left would wait for it
             for guest in self.guests:
                 guest.start(self.weft, 'host', 'up', '--host', guest.number, '--stay', WEFT_POOL=self.pool)
             self.await_hosts()

@@ -146,7 +146,7 @@ SECTIONS = {
          r'wire-(requester|responder)'),
         ('each row of [errors.tsv](tests/verbs/errors.tsv) that a peer, or what is wrong here, can cause',
          r'wire-errors'),
-        ('unreliable connections and datagrams; packets that are nobody\'s', r'wire-unreliable'),
+        ('unreliable connections and datagrams; packets of no queue pair', r'wire-unreliable'),
         ('reliable connections: random verbs on wires that lose, double, reorder, corrupt and stop, each byte and '
          'completion compared', r'wire-sim'),
         ('25 defects put into the engine, each found by a test or a game that is named; whatever comes: '

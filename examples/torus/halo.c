@@ -6,7 +6,7 @@
  *
  * on a lattice of 8^4 sites, periodic. Each site has a vector of three complex numbers, each link between two a matrix U of SU(3),
  * here a random one. X, Y and Z are spread over the ranks; T is not. Before each D a rank sends the sites of its six faces
- * to its neighbours. The links, and b, are functions of their place alone: so nobody has to be told of them, and the result does not
+ * to its neighbours. The links, and b, are functions of their place alone: so no rank has to be told of them, and the result does not
  * depend on the number of ranks, but for rounding.
  */
 #include <complex.h>

@@ -132,7 +132,7 @@ void team_open(struct team *team, unsigned int slots, size_t bytes)
 
 void team_end(struct team *team)
 {
-	team_sum(team, 0); /* nobody goes while others wait for what it has sent */
+	team_sum(team, 0); /* no rank goes while others wait for what it has sent */
 	for (unsigned int i = 0; i < team_slots; i++)
 		while (waiting[i])
 			listen_once();
