@@ -616,56 +616,32 @@ void weft_nic_lose_all(struct weft_nic *nic)
 	weft_unlock(&nic->lock, false);
 }
 
+/* How often a lock is tried for: a thread that posts without a pause has it nearly always, and one that is in the middle of
+ * a long request may need us to go on. */
 #define ANEW_TRIES 10000u
 
-/* A thread that posts without a pause has the lock nearly always; one that is in the middle of a long request may need us
- * to go on. */
-static bool try_for_long(struct weft_nic *nic, struct weft_lock *lock)
+static bool try_lock(struct weft_nic *nic, struct weft_lock *lock, uint32_t tries)
 {
-	for (uint32_t i = 0; i < ANEW_TRIES; i++)
+	for (uint32_t i = 0; i < tries; i++)
 		if (weft_trylock(nic, lock))
 			return true;
 	return false;
 }
 
-bool weft_nic_look_anew(struct weft_nic *nic)
+/* Looks at each queue pair, under its lock: whether any has something left to be looked at, or its lock could not be had.
+ * The nic's lock keeps queue pairs from being destroyed between finding and locking them. */
+static bool look_at_each(struct weft_nic *nic, uint32_t tries, bool (*look)(struct weft_qp *qp))
 {
 	bool left = false;
 
-	/* the same lock, for the same reason */
 	weft_lock(nic, &nic->lock, 0);
 	for (uint32_t i = 0; i < qps_end(nic); i++) {
 		struct weft_qp *qp = nth(nic, i);
 
 		if (!qp)
 			continue;
-		if (!try_for_long(nic, &qp->lock)) {
-			left = true;
-			continue;
-		}
-		if (qp->under_way)
-			left = true;
-		else if (qp->transport && qp->transport->look_anew)
-			qp->transport->look_anew(qp);
-		weft_unlock(&qp->lock, false);
-	}
-	weft_unlock(&nic->lock, false);
-	return left;
-}
-
-bool weft_nic_faults(struct weft_nic *nic)
-{
-	bool left = false;
-
-	/* the nic's lock keeps queue pairs from being destroyed between finding and locking them */
-	weft_lock(nic, &nic->lock, 0);
-	for (uint32_t i = 0; i < qps_end(nic); i++) {
-		struct weft_qp *qp = nth(nic, i);
-
-		if (!qp)
-			continue;
-		if (weft_trylock(nic, &qp->lock)) {
-			weft_qp_look(qp);
+		if (try_lock(nic, &qp->lock, tries)) {
+			left |= look(qp);
 			weft_unlock(&qp->lock, false);
 		} else {
 			left = true;
@@ -673,4 +649,27 @@ bool weft_nic_faults(struct weft_nic *nic)
 	}
 	weft_unlock(&nic->lock, false);
 	return left;
+}
+
+static bool look_if_idle(struct weft_qp *qp)
+{
+	if (!qp->under_way && qp->transport && qp->transport->look_anew)
+		qp->transport->look_anew(qp);
+	return qp->under_way != 0;
+}
+
+bool weft_nic_look_anew(struct weft_nic *nic)
+{
+	return look_at_each(nic, ANEW_TRIES, look_if_idle);
+}
+
+static bool look_for_fault(struct weft_qp *qp)
+{
+	weft_qp_look(qp);
+	return false;
+}
+
+bool weft_nic_faults(struct weft_nic *nic)
+{
+	return look_at_each(nic, 1, look_for_fault);
 }
