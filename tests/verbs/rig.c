@@ -16,6 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
+/* As ibv_modify_qp has it: 67 ms a try; 1 s where copies of a GPU's memory are the owner's thread's, which may wait for a core. */
+#ifdef WITH_GPU
+#define TIMEOUT 18
+#else
+#define TIMEOUT 14
+#endif
 #define PATIENCE_NS 10000000000ull
 
 uint64_t rig_now_ns(void)
@@ -131,7 +137,7 @@ struct ibv_qp_attr rig_attr(struct ibv_context *context, enum ibv_qp_state to, u
 		.ah_attr = {.is_global = 1,
 			    .port_num = 1,
 			    .grh = {.sgid_index = 1, .hop_limit = 1}},
-		.timeout = 14,
+		.timeout = TIMEOUT,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.sq_psn = 0x123456,
