@@ -54,13 +54,16 @@ static int make_pipe(struct ring *r)
 	return 0;
 }
 
+/* It has its name when it is whole: a writer that finds it can write. */
 static int make_ring_file(struct ring *r)
 {
+	char unnamed[PATH_MAX];
 	int fd, answer = 0;
 
-	if (unlink(r->path) && errno != ENOENT)
+	snprintf(unnamed, sizeof(unnamed), "%s.new", r->path);
+	if (unlink(unnamed) && errno != ENOENT)
 		return -errno;
-	fd = open(r->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	fd = open(unnamed, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, FILE_BYTES))
@@ -70,8 +73,13 @@ static int make_ring_file(struct ring *r)
 	if (!answer && r->shared == MAP_FAILED)
 		answer = -errno;
 	close(fd);
-	if (!answer)
+	if (!answer) {
 		r->shared->magic = WEFT_RING_FILE_MAGIC;
+		if (rename(unnamed, r->path))
+			answer = -errno;
+	}
+	if (answer)
+		unlink(unnamed);
 	return answer;
 }
 

@@ -20,15 +20,14 @@
  * bits, never across the end.
  *
  * word     | writer | transition                       | order
- * `magic`  | reader | 0 to WEFT_RING_FILE_MAGIC             | last of all, as it makes the file
+ * `magic`  | reader | 0 to WEFT_RING_FILE_MAGIC        | before the file has its name
  * `head`   | writer | grows                            | release, after the datagram; then a fence, then `asleep` is read
  * `tail`   | reader | grows, up to `head`              | release, when the datagrams given before are done with
  * `asleep` | reader | to 1                             | relaxed; then a fence, then `head` is read once more
  *          | writer | 1 to 0, by exchange              | then it writes into the pipe
  *
- * Stale values. A writer that finds no `magic` yet is told that the file is no ring (-EPROTO). One that reads an old
- * `tail` takes the ring for full (-EAGAIN). A reader of an old `head` finds the rest at its next look, before which it
- * does not sleep: it sees the new head behind its fence, or the writer sees it asleep. A reader that found something does
+ * Stale values. A writer that reads an old `tail` takes the ring for full (-EAGAIN). A reader of an old `head` finds the
+ * rest at its next look, before which it does not sleep: it sees the new head behind its fence, or the writer sees it asleep. A reader that found something does
  * not take `asleep` back: the next datagram writes one byte into the pipe, which it reads before it sleeps again.
  */
 struct weft_stream_ring_file {

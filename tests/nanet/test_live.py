@@ -68,6 +68,17 @@ def await_read(port):
 
 
 @contextlib.contextmanager
+def running(words, **options):
+    """A process that outlives no failure of the block."""
+    with subprocess.Popen(words, **options) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
+@contextlib.contextmanager
 def command(verb, port, *words):
     """The report of a verb that receives, once the block has ended and a moment has passed."""
     process = subprocess.Popen([BUILD / 'weft', 'stream', verb, '--from', f'udp:127.0.0.1:{port}', '--json',
@@ -165,8 +176,8 @@ def test_small_socket(segments):
 def test_capture_goes_round(tmp_path):
     """Captured by tcpdump, replayed, received and captured: the same datagrams, in about the same times."""
     port, other = free_port(), free_port()
-    with subprocess.Popen(['tcpdump', '-i', 'lo', '-B', '8192', '-w', tmp_path / 'x.pcap', '-Z', 'root',
-                           '--immediate-mode', f'udp port {port}'], stderr=subprocess.PIPE) as dump:
+    with running(['tcpdump', '-i', 'lo', '-B', '8192', '-w', tmp_path / 'x.pcap', '-Z', 'root',
+                  '--immediate-mode', f'udp port {port}'], stderr=subprocess.PIPE) as dump:
         while b'listening' not in dump.stderr.readline():
             assert dump.poll() is None
         with receive(port):
@@ -218,8 +229,8 @@ def test_ring(tmp_path):
     """Another process writes into memory; the reader takes it from there."""
     words = [BUILD / 'weft', 'stream', 'receive', '--from', f'ring:{tmp_path}/ring', '--field', '0,64',
              '--datagrams', '50000', '--json', '--quiet']
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
-        while not (tmp_path / 'ring.wake').exists() or not (tmp_path / 'ring').exists():
+    with running(words, stdout=subprocess.PIPE) as process:
+        while not (tmp_path / 'ring').exists():
             time.sleep(0.01)
         done = json.loads(stream('generate', '--to', f'ring:{tmp_path}/ring', '--sequenced', 1000, '--events',
                                  50000, '--rate', 1e9, '--json').stdout)
@@ -346,9 +357,9 @@ def test_memory_fed(tmp_path):
     the two alone, at least in one of five tries. Together they have three threads, alone one and two."""
     def run(verb, *words):
         ring = tmp_path / verb
-        with subprocess.Popen([BUILD / 'weft', 'stream', verb, '--from', f'ring:{ring}', '--json', *words],
-                              stdout=subprocess.PIPE) as process:
-            while not ring.with_suffix('.wake').exists() or not ring.exists():
+        with running([BUILD / 'weft', 'stream', verb, '--from', f'ring:{ring}', '--json', *words],
+                     stdout=subprocess.PIPE) as process:
+            while not ring.exists():
                 time.sleep(0.01)
             done = json.loads(stream('generate', '--to', f'ring:{ring}', '--pace', 'free', '--rate', 1e9,
                                      '--seconds', 1, '--json').stdout)
@@ -377,8 +388,8 @@ def test_memory_fed(tmp_path):
 def test_example():
     """examples/stream.c says what has come, and how much in all."""
     port = free_port()
-    with subprocess.Popen([BUILD / 'examples' / 'stream', f'udp:127.0.0.1:{port}'], stdout=subprocess.PIPE,
-                          text=True) as process:
+    with running([BUILD / 'examples' / 'stream', f'udp:127.0.0.1:{port}'], stdout=subprocess.PIPE,
+                 text=True) as process:
         while not bound(port):
             assert process.poll() is None
             time.sleep(0.01)
@@ -397,10 +408,10 @@ def test_example():
 def touches(folder, bytes_each, count, *words):
     """Loads and stores of user space while a receiver takes so many datagrams, all of which had come before."""
     port, out = free_port(), folder / f'touches.{bytes_each}.{count}'
-    with subprocess.Popen(['valgrind', '-q', '--tool=cachegrind', '--cache-sim=yes', f'--cachegrind-out-file={out}',
-                           BUILD / 'weft', 'stream', 'receive', '--from', f'udp:127.0.0.1:{port}', '--field', '0,64',
-                           '--datagrams', str(count), '--socket', str(8 << 20), '--quiet', '--json', *words],
-                          stdout=subprocess.PIPE) as process:
+    with running(['valgrind', '-q', '--tool=cachegrind', '--cache-sim=yes', f'--cachegrind-out-file={out}',
+                  BUILD / 'weft', 'stream', 'receive', '--from', f'udp:127.0.0.1:{port}', '--field', '0,64',
+                  '--datagrams', str(count), '--socket', str(8 << 20), '--quiet', '--json', *words],
+                 stdout=subprocess.PIPE) as process:
         while not bound(port):
             assert process.poll() is None
             time.sleep(0.02)
