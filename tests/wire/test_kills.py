@@ -33,8 +33,9 @@ class Side:
     def runs(self):
         """Whether its connection has traffic. One that has ended because the machine stood still has been followed by another."""
         assert self.program.process.poll() is None, self.program.trouble('ended')
-        self.seen = len(self.lines())
-        return self.lines()[-1:] == ['running\n']
+        lines = self.lines()
+        self.seen = len(lines)
+        return lines[-1:] == ['running\n']
 
     def says(self):
         """Its next line since."""
