@@ -218,7 +218,7 @@ class Machines(contextlib.ExitStack):
         self.pool = f'pci:{ADDRESS}'
         # a container's is often small
         shm = '/dev/shm' if shutil.disk_usage('/dev/shm').free > mib << 21 else None
-        with unbroken():  # or a folder that was just made is nobody's
+        with unbroken():  # or a folder that was just made has no owner to remove it
             self.folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix='weft-lab-', dir=shm)))
         memory = self.folder / 'memory'
         with open(memory, 'wb') as file:

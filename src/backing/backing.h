@@ -74,11 +74,11 @@ struct weft_backing {
 	 * stat(2)'s. */
 	void (*identity)(const struct weft_backed *b, uint64_t identity[2]);
 	int (*identify)(const char *path, uint64_t identity[2]);
-	/* Makes one of several hosts, in place of one that nobody uses; path as `choose` gives it. NULL: such a memory has
+	/* Makes one of several hosts, in place of one that no process uses; path as `choose` gives it. NULL: such a memory has
 	 * one, made at first use. -EINVAL, -EBUSY (a host lives), -EPROTO, -ENOSPC, or open(2)'s. */
 	int (*create)(const char *path, const struct weft_backing_plan *plan, uint64_t signature,
 		      const char **why);
-	/* Ends one that nobody uses, of whatever version. -EBUSY, -EPROTO (it is none), -ETIMEDOUT,
+	/* Ends one that no process uses, of whatever version. -EBUSY, -EPROTO (it is none), -ETIMEDOUT,
 	 * or unlink(2)'s. */
 	int (*remove)(const char *path, bool own, const char **why);
 	/* The size that a new one has here. */
@@ -145,7 +145,7 @@ struct weft_backing {
 
 	/* ---- From outside, by a process that is no member: one thread. Of a memory of several hosts the first three ---- */
 
-	/* For reading only. -ENOENT (there is none yet), or as open. *locked: nobody enters until
+	/* For reading only. -ENOENT (there is none yet), or as open. *locked: no process enters until
 	 * it is closed. */
 	int (*look)(const char *path, bool own, uint64_t signature, struct weft_backed **backed,
 		    uint64_t *bytes, bool *locked, const char **why);

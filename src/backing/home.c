@@ -62,7 +62,7 @@ static int open_home(const char *path, const char **why)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 
-	/* where anybody may make files the kernel opens none of another user for a process that would make it */
+	/* where any user may make files the kernel opens none of another user for a process that would make it */
 	if (fd < 0 && errno == ENOENT)
 		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	*why = "the home of the host cannot be opened";

@@ -14,7 +14,7 @@ struct weft_lock_owner {
 	bool stopped; /* by a signal or a debugger; that a whole container is paused does not show */
 };
 
-/* fd: the pool's file. False: nobody holds it, or that one cannot be seen: another user's process, or one of
+/* fd: the pool's file. False: no process holds it, or its holder cannot be seen: another user's process, or one of
  * another pid namespace. */
 bool weft_lock_owner_find(int fd, struct weft_lock_owner *owner);
 /* The same in words. */

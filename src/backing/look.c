@@ -16,7 +16,7 @@
 #define MS_NS	    1000000ull
 
 /* A member that leaves adds its counters to those of the departed, and zeroes them: under the lock it is one
- * step. Yet nobody may make us wait for ever. */
+ * step. Yet no other process may make this one wait for ever. */
 static bool lock_shared(int fd)
 {
 	for (int i = 0; i < PATIENCE_MS; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Removing a pool's file, so that nobody goes on in it while others make a new one. */
+/* Removing a pool's file, so that no process goes on in it while others make a new one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

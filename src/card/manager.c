@@ -154,7 +154,7 @@ static bool is_request(const struct weft_mad *mad)
 	return mad->kind == WEFT_MAD_REQ || mad->kind == WEFT_MAD_SIDR_REQ;
 }
 
-/* 0, or -EAGAIN of a request, if it insists: nobody listens yet, or the member's mailbox is full. */
+/* 0, or -EAGAIN of a request, if it insists: no listener is there yet, or the member's mailbox is full. */
 static int find_and_post(struct weft_manager *g, const uint8_t from[16], const uint8_t to[16],
 			 const uint8_t bytes[WEFT_MAD_BYTES], bool insists, uint64_t now_ns)
 {

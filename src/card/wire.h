@@ -98,7 +98,7 @@ int weft_wire_begin(struct weft_wire *wire, struct weft_nic *nic, struct weft_ca
 		    const uint8_t address[16], uint32_t mtu, struct weft_out *out);
 void weft_wire_end(struct weft_wire *wire);
 
-/* Engines have their turns (weft_switch_run), and those that could do nothing in one, another after WEFT_WIRE_AGAIN_NS: nobody tells
+/* Engines have their turns (weft_switch_run), and those that could do nothing in one, another after WEFT_WIRE_AGAIN_NS: nothing tells
  * the card that an owner no longer rehomes. */
 bool weft_wire_run(struct weft_wire *wire, uint32_t share, uint64_t now_ns);
 /* When weft_wire_run is due; 0: when something comes. */

@@ -40,7 +40,7 @@ static void check_socket_buffer(struct weft_checkup *c)
 
 /* ---- The port ---- */
 
-/* Whether it is nobody else's, or said. */
+/* Whether no other program has it, or what has it is said. */
 static bool check_roce_port(struct weft_checkup *c, const uint8_t gid[16])
 {
 	char owner[WEFT_OWNER_TEXT], address[INET6_ADDRSTRLEN];

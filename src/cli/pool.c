@@ -59,7 +59,7 @@ static void list_one(struct weft_report *r, const char *path)
 	struct stat st;
 	int err = weft_view_open(path, where, &v, &why);
 
-	/* what may not be read is somebody else's; what is no pool only has the name */
+	/* what may not be read is another user's; what is no pool only has the name */
 	if (stat(path, &st) || !S_ISREG(st.st_mode) || (err && err != -EPROTO))
 		goto close_view;
 	for (unsigned int i = 0; v && i < v->nmembers; i++) {

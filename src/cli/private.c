@@ -36,7 +36,7 @@ static bool has_members(const char *pool)
 	return busy;
 }
 
-/* False: somebody has opened it once more in between, as a child may that outlives the program. */
+/* False: another process has opened it once more in between, as a child may that outlives the program. */
 static bool remove_private_pool(const char *folder, const char *pool)
 {
 	unlink(pool);

@@ -196,7 +196,7 @@ static void tell_program(struct weft_cm_id *id, enum weft_conn_event event, int 
 		weft_event_post(e);
 }
 
-/* Nobody listens there: the answer is what a host without that listener gives. */
+/* There is no listener: the answer is what a host without that listener gives. */
 static void answer_for_nobody(struct weft_cm_id *id, const uint8_t wire[WEFT_MAD_BYTES])
 {
 	struct weft_conn_out out;
@@ -346,7 +346,7 @@ static void tell_request(struct weft_cm_id *listener, struct weft_cm_id *id,
 	weft_event_post(e);
 }
 
-/* Whether a card has brought it to a program that no card is to carry anything for (WEFT_NIC=off): nobody listens then. */
+/* Whether a card has brought it to a program that no card is to carry anything for (WEFT_NIC=off): it has no listener then. */
 static bool is_kept_out(const struct weft_address *from)
 {
 	struct weft_address card;

@@ -99,7 +99,7 @@ struct weft_cm_id {
 	struct weft_conn conn;
 	struct weft_address peer;
 	bool registered;
-	uint8_t knocks; /* requests that found the port held, but nobody listening */
+	uint8_t knocks; /* requests that found the port held, but no listener */
 	struct weft_cm_id *next_local, *next_remote; /* in the agent's tables */
 	uint32_t timer;				     /* place in the heap, + 1; 0: none */
 
@@ -177,7 +177,7 @@ int weft_cm_start(void);
 /* NULL when memory is out. */
 struct weft_cm_id *weft_id_new(struct rdma_event_channel *channel, void *context,
 			       enum rdma_port_space ps, enum ibv_qp_type type);
-/* The mutex is held, and nobody has seen it: no event of it was read. */
+/* The mutex is held, and the program has not seen it: no event of it was read. */
 void weft_id_free(struct weft_cm_id *id);
 /* As rdma_create_id without a channel, for any type of queue pair. */
 int weft_id_create(struct rdma_cm_id **id, enum rdma_port_space ps, enum ibv_qp_type type);

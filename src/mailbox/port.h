@@ -31,8 +31,8 @@ void weft_port_release(struct weft_pool *pool, uint32_t index);
 /*
  * Which member listens at an address as seen from our network namespace: addresses of our own, and those of
  * the loopback, are here; others are where a member has that GID. Another host may have one of ours, too: it is found
- * if nobody here listens.
- * -ECONNREFUSED (nobody listens); -EAGAIN (not yet, but somebody holds the port, or has just listened at it: a server
+ * if there is no listener here.
+ * -ECONNREFUSED (no listener); -EAGAIN (not yet, but a program holds the port, or has just listened at it: a server
  * that takes one connection after the other may have a new listener each time); -ESTALE, or open(2)'s: it cannot be said.
  */
 int weft_port_find(struct weft_pool *pool, const struct weft_pool_port *wanted,

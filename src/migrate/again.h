@@ -18,7 +18,7 @@ long long weft_again_now(void);
  * In the signal's handler, at its end. context: its ucontext_t; asleep: in what the thread slept when it was called;
  * since_ns: when the handler began. If a call that may be made again has been ended, and by no other signal, the thread
  * makes it again when the handler returns, with what is left of its timeout. How long it slept before it was disturbed
- * nobody knows, unless the kernel tells it: by that much it sleeps longer, once. (With a timeout that is not libc's,
+ * only the kernel knows, and it does not always tell: by that much it sleeps longer, once. (With a timeout that is not libc's,
  * but the program's own code's: each time.)
  */
 void weft_again(void *context, const struct weft_asleep *asleep, long long since_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Blocks of malloc that have their pages for themselves: a large block of glibc is a mapping of its own, which begins
- * with the sixteen bytes of its header, so that the first page and the last are nobody else's.
+ * with the sixteen bytes of its header, so that the first page and the last hold nothing else.
  */
 #ifndef WEFT_MIGRATE_CHUNK_H
 #define WEFT_MIGRATE_CHUNK_H
@@ -11,7 +11,7 @@
 #include "migrate/vma.h"
 
 /*
- * The pages of [addr, end), which is mapped and readable, that nobody else has bytes in: the whole ones inside it; if it
+ * The pages of [addr, end), which is mapped and readable, that hold no other block's bytes: the whole ones inside it; if it
  * is such a block from its first byte on, the first page, too, and if it goes on into the block's last page (but for
  * those that an alignment has cost), the one in which it ends.
  * What lies before addr is read: the block's header, if it is one.

@@ -64,7 +64,7 @@ void weft_cover_place(uintptr_t start, uintptr_t end, struct weft_extent *extent
 	struct weft_interval *interval;
 
 	extent->refs++;
-	extent->strayed |= weft_cover_cut(end) != 0; /* then nobody else knows of its pages */
+	extent->strayed |= weft_cover_cut(end) != 0; /* then nothing else knows of its pages */
 	for (uintptr_t at = start; at < end && !extent->strayed; at = interval->end) {
 		interval = weft_interval_from(self.root, at);
 		set_extent(interval, extent);

@@ -34,10 +34,10 @@ bool weft_cover_back(struct weft_interval *interval);
 int weft_cover_check(const struct weft_vma *vma, uintptr_t start, uintptr_t end);
 
 /* One region more covers [start, end), whole pages. *born: its number, greater than all before, as `born` of the
- * intervals that nobody else covers. 0 or -ENOMEM. */
+ * intervals that no other cover has. 0 or -ENOMEM. */
 int weft_cover_begin(uintptr_t start, uintptr_t end, uint64_t *born);
 
-/* One less. What nobody covers any more migrates back, or is away. */
+/* One less. What no cover has any more migrates back, or is away. */
 void weft_cover_end(uintptr_t start, uintptr_t end, uint64_t born);
 
 /* Bytes that are away. */

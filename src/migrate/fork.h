@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Copies of migrated pages for the child of a fork. The parent makes them just before the fork, in one mapping
- * that the child inherits and takes apart; so nobody waits for the other, and a child that dies early leaves
+ * that the child inherits and takes apart; so neither waits for the other, and a child that dies early leaves
  * nothing behind. The caller holds the mutex of the regions.
  */
 #ifndef WEFT_MIGRATE_FORK_H

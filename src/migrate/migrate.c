@@ -106,7 +106,7 @@ static struct weft_migrate part_at(const struct weft_migrate *pages, size_t done
 	return part;
 }
 
-/* Holds back the stores of those that were left asleep. 0, or -errno and nobody is parked any more.
+/* Holds back the stores of those that were left asleep. 0, or -errno and no thread is parked any more.
  */
 static int hold_asleep(const struct weft_hold *hold, const struct weft_migrate *chunk)
 {

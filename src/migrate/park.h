@@ -29,7 +29,7 @@ int weft_park(uintptr_t start, uintptr_t end, bool hearing);
 /* How many were left asleep. None: nothing runs but this thread. */
 unsigned int weft_park_left(void);
 
-/* Whether those that were left asleep sleep harmlessly now, and nobody else runs. */
+/* Whether those that were left asleep sleep harmlessly now, and no other thread runs. */
 bool weft_park_still(void);
 
 /* All run again. */

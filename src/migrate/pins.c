@@ -20,7 +20,7 @@ static int open_proc(const char *path, int flags)
 	return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | flags);
 }
 
-/* Fixed buffers, of rings that nobody can see, too: whichever process holds the ring, they are pages of ours. */
+/* Fixed buffers, of rings that cannot be seen, too: whichever process holds the ring, they are pages of ours. */
 static bool has_pinned(void)
 {
 	static char text

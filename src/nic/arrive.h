@@ -256,7 +256,7 @@ WEFT_ARRIVE int weft_arrive_atomic(struct weft_arrival a, const struct weft_span
 	return weft_place_atomic(a.nic, a.caller, &a.to->grant, at, add, compare_add, swap, old);
 }
 
-/* Stores eight bytes that nobody sees in part, wherever they lie (A19.4). Errors as above. */
+/* Stores eight bytes that no reader sees in part, wherever they lie (A19.4). Errors as above. */
 int weft_arrive_atomic_write(const struct weft_arrival *a, const struct weft_span *at,
 			     uint64_t value);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What a datagram may do at the queue pair for which it arrives, whichever transport has brought it. One that
- * finds nobody, or no receive, or the wrong Q_Key, is dropped, and nobody is told (9.8.2, 10.2.5); and so
+ * finds no queue pair, or no receive, or the wrong Q_Key, is dropped, and the sender is not told (9.8.2, 10.2.5); and so
  * is one that cannot be placed soon.
  */
 #ifndef WEFT_NIC_DATAGRAM_H

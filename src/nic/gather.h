@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The bytes of a request on the requester's side, whichever transport carries it out: what may be wrong with
- * them is found before anything goes to the responder, and told although nobody answers.
+ * them is found before anything goes to the responder, and told although no answer comes.
  */
 #ifndef WEFT_NIC_GATHER_H
 #define WEFT_NIC_GATHER_H

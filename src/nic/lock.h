@@ -4,7 +4,7 @@
  *
  * Most queues are used by one thread. A lock belongs to the first thread that takes it by name, and
  * costs that thread two plain stores; others pay for both with a barrier on all threads. A lock
- * that others take often belongs to nobody again, and costs everybody one atomic exchange.
+ * that others take often belongs to no thread again, and costs each one atomic exchange.
  */
 #ifndef WEFT_NIC_LOCK_H
 #define WEFT_NIC_LOCK_H
@@ -41,7 +41,7 @@ struct weft_nic;
  * `held` at that time, as only that guards the change. An old `wanted` of 1 costs the owner one exchange.
  */
 struct weft_lock {
-	_Atomic uint32_t owner; /* a thread; 0: nobody yet, WEFT_LOCK_SHARED: nobody any more */
+	_Atomic uint32_t owner; /* a thread; 0: none yet, WEFT_LOCK_SHARED: none any more */
 	_Atomic uint8_t inside; /* the owner has it, or tries to, by its own way */
 	_Atomic uint8_t wanted; /* another thread has the lock, or wants it */
 	_Atomic uint8_t held;	/* by the common way */

@@ -64,7 +64,7 @@ bool weft_responder_has_gid(struct weft_pool *pool, uint16_t member, const uint8
  * addresses. */
 bool weft_responder_addressed(struct weft_responder *to);
 
-/* For the carrier of that queue pair's requests: nobody is found yet. */
+/* For the carrier of that queue pair's requests: no queue pair is found yet. */
 void weft_responder_begin(struct weft_responder *to, const struct weft_qp *qp);
 /* The entry of the destination QPN. False: no such queue pair now. */
 bool weft_responder_find(struct weft_responder *to);
@@ -128,7 +128,7 @@ void weft_responder_complete(struct weft_responder *to, const struct weft_wqe *r
 			     uint32_t thread);
 
 /* Its queue pair has ended, or is not in the state any more in which it was found. Keys end with
- * their owner, too, just after its queue pairs: what is wrong then is that nobody is there. */
+ * their owner, too, just after its queue pairs: what is wrong then is that the responder is gone. */
 static inline bool weft_responder_is_gone(const struct weft_responder *to)
 {
 	/* pairs with the release in end_mrs (lease.c) */

@@ -306,7 +306,7 @@ void weft_sq_defer(struct weft_qp *qp, struct weft_caller *caller)
 		weft_sq_run(qp, caller);
 }
 
-/* The next waiting queue pair that nobody is using, taken off the list with its lock held. */
+/* The next waiting queue pair that no thread is using, taken off the list with its lock held. */
 static struct weft_qp *take_waiting(struct weft_nic *nic)
 {
 	struct weft_qp **at, *qp = NULL;

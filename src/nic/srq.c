@@ -219,7 +219,7 @@ static void empty(struct weft_srq *q, struct weft_pool_slot *slot)
 	q->outstanding--;
 }
 
-/* Nothing came for it, or nothing that anybody may know of: it is posted again. */
+/* Nothing came for it, or nothing that may be known of: it is posted again. */
 static void post_again(struct weft_srq *q, struct weft_pool_slot *slot)
 {
 	struct weft_pool_sge sge[WEFT_MAX_SGE];
@@ -351,7 +351,7 @@ static struct weft_pool_slot *next_done(struct weft_srq *q, const struct weft_cq
 	return slot;
 }
 
-/* Those that nobody has taken. */
+/* Those that no taker has. */
 static uint32_t left_in(struct weft_srq *q)
 {
 	struct cursor at = oldest_slot(q);

@@ -81,7 +81,7 @@ bool weft_srq_take(struct weft_srq *q, const struct weft_cq *cq, struct weft_cqe
 
 /* Whether one would wake the queue, whose lock is held; tell: such as there are will not any more. */
 bool weft_srq_look(struct weft_srq *q, const struct weft_cq *cq, bool tell);
-/* Takes a receive back that nobody has completed, or nobody will: the oldest. Peers are shut out. */
+/* Takes a receive back that no taker has completed, or will: the oldest. Peers are shut out. */
 bool weft_srq_withdraw(struct weft_srq *q, uint64_t *wr_id);
 /* What the dead have taken and not completed is posted again. */
 void weft_srq_recover(struct weft_nic *nic);

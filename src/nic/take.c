@@ -62,7 +62,7 @@ static uint32_t lap_of(const struct weft_take *take, uint64_t position)
 	return (uint32_t)((position >> take->bits) + 1) & ((1u << WEFT_LAP_BITS) - 1);
 }
 
-/* Positions before this one are taken or passed over; somebody may have said so already. */
+/* Positions before this one are taken or passed over; another taker may have said so already. */
 static void pass_positions(const struct weft_take *take, uint64_t position)
 {
 	/* release: pairs with the acquire in weft_take_first, which then knows of the claims that we know of */

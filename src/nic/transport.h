@@ -52,7 +52,7 @@ struct weft_transport {
 	bool in_order;
 	/* Of a datagram to a group it reaches those that hear it elsewhere; the next transport reaches others. */
 	bool part_of_groups;
-	enum weft_cause silence; /* of a request that nobody has answered when its timer ends */
+	enum weft_cause silence; /* of a request without an answer when its timer ends */
 	/* Whether there is a way from one address to the other. Any thread. */
 	bool (*reaches)(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16]);
 	/* At the transition to RTR: the destination is known. *executor: the member that completes the receives of
@@ -104,7 +104,7 @@ const struct weft_transport *weft_transport_for(struct weft_nic *nic, enum weft_
  * address of its handle, at once. */
 extern const struct weft_transport weft_by_address;
 
-/* Looks for the transport of a handle whose addresses are known. Its lock is held, or nobody knows
+/* Looks for the transport of a handle whose addresses are known. Its lock is held, or no other thread knows
  * it yet. 0; -ENOMEM: all is as it was. */
 int weft_ah_find(struct weft_nic *nic, struct weft_ah *ah);
 void weft_ah_destroy(struct weft_nic *nic, struct weft_ah *ah);

@@ -77,7 +77,7 @@ struct weft_pool_header {
  * and its number stay as they are until a later recoverer finds the executor gone.
  *
  * Stale values. A peer that still reads READY executes under a busy line for which the recoverer waits; its bytes
- * go into memory that nobody has yet. A member that reads the old incarnation asks for its proof of life, and is
+ * go into memory that has no new owner yet. A member that reads the old incarnation asks for its proof of life, and is
  * told that there is none. A reader of an old lease finds entries without key or number there. A revoker that waits for
  * a busy line of the dead finds another word there, or asks for the proof of life of the incarnation that it has noted.
  */

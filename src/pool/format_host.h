@@ -20,7 +20,7 @@
  *
  * Stale values. An owner that reads an old `uses` has ended the right before its fence, so that the executor, whose
  * fence comes later, reads the end. Two helpers may store an older answer after a newer one: the asker waits on, and
- * `asked` is stored again. An asker that reads in `answered` a later sequence is right to take it: nobody was at the
+ * `asked` is stored again. An asker that reads in `answered` a later sequence is right to take it: no executor was at the
  * owner then. What is said of one queue pair answers that very question alone.
  */
 #ifndef WEFT_POOL_FORMAT_HOST_H
@@ -41,10 +41,9 @@
 struct weft_pool_host {
 	/* [O] how often the host has come with a new home; 0: never. Stored last */
 	_Alignas(WEFT_PAGE) _Atomic uint64_t life;
-	_Atomic uint64_t beat; /* [O] changes while a member of it goes on */
-	_Atomic uint64_t home; /* [O] `id` of its home; stored before `life` */
-	_Atomic uint64_t
-		evicted; /* [*] the life of which somebody has said that it is over for good */
+	_Atomic uint64_t beat;	  /* [O] changes while a member of it goes on */
+	_Atomic uint64_t home;	  /* [O] `id` of its home; stored before `life` */
+	_Atomic uint64_t evicted; /* [*] the life which is over for good, as an operator has said */
 	char name
 		[WEFT_HOST_NAME]; /* [O] of the machine, for people; ends with a zero unless it is longer */
 	_Alignas(WEFT_LINE) _Atomic uint32_t asked; /* [*] 1, [O] a helper: 0 */

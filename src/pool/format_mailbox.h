@@ -41,7 +41,7 @@ struct weft_pool_mailbox {
 enum weft_port_flags {
 	WEFT_PORT_BOUND = 1 << 0,
 	WEFT_PORT_LISTENS = 1 << 1,
-	WEFT_PORT_SHARED = 1 << 2,     /* with others that say so, as long as nobody listens */
+	WEFT_PORT_SHARED = 1 << 2,     /* with others that say so, as long as none listens */
 	WEFT_PORT_ONE_FAMILY = 1 << 3, /* any address means: any of IPv4, or of IPv6 */
 	WEFT_PORT_LEFT = 1 << 4,       /* alone: free, but its owner listened here until then */
 };

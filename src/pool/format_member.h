@@ -86,7 +86,7 @@ static inline bool weft_gid_is(const struct weft_pool_gid *at, const uint8_t gid
  * behind the barrier finds, and is waited for; one that stands still is left behind: what it stores goes to the
  * old extent, which is quarantined, and its queue pair is lost. An executor that reads REHOMING though READY
  * stands there tries again a little later. One that notices after its bytes that `rehomings` has come to LEAVES
- * meanwhile tells that they are lost, or does the request again where nobody can have seen the first bytes; the barrier
+ * meanwhile tells that they are lost, or does the request again where no reader can have seen the first bytes; the barrier
  * behind LEAVES makes that one notice which has stored before it.
  */
 enum weft_rehoming {
@@ -127,7 +127,7 @@ struct weft_pool_member {
 	/* What signals the helper from other hosts, which it looks at when it wakes by itself: as in its near page. */
 	_Alignas(WEFT_LINE) _Atomic uint32_t rung; /* [*] 1, [O] the helper: 0 */
 	_Atomic uint32_t due[8];		   /* [*] 1, [O] 0 */
-	/* [O], or its recoverer, asks the hosts that use it whether anybody is still at it: a sequence, and below it
+	/* [O], or its recoverer, asks the hosts that use it whether an executor is still at it: a sequence, and below it
 	 * the index of the one queue pair that is meant (0: at any; format_host.h) */
 	_Alignas(WEFT_LINE) _Atomic uint64_t quiesce;
 

@@ -20,7 +20,7 @@ enum weft_object_kind {
 };
 
 /*
- * In the id of a domain: its owner asks whether anybody uses it, and ends it if nobody does.
+ * In the id of a domain: its owner asks whether any object uses it, and ends it if none does.
  *
  * id                          | writer    | transition                 | order
  * {n, 0} to {n + 1, number}   | owner     | it is made                 | release, after all other fields, which come

@@ -26,7 +26,7 @@
  *                             | [P]            | window of type 2                | that SEND
  *
  * Stale values. An executor that reads the old id has a busy line, for which the owner waits before the memory
- * goes to anybody else. One that was left behind while the region was rehomed, and copies an entry that is half
+ * goes to another owner. One that was left behind while the region was rehomed, and copies an entry that is half
  * written, looks at its grant once more before it touches bytes, and finds that it has ended. A peer that kills a window
  * by an old id loses its exchange: the owner has ended that binding, perhaps bound it anew, and n tells them apart; the
  * SEND has then nothing to invalidate any more. The owner sees that a peer has killed a window by the id, when it

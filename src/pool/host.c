@@ -76,7 +76,7 @@ static bool any_of_ours_lives(struct weft_attachment *a)
 	return false;
 }
 
-/* The home's lock is held. Its members, that have died with the last home, are recovered as any are. Nobody beats
+/* The home's lock is held. Its members, that have died with the last home, are recovered as any are. No process beats
  * in the life `heard`. */
 static int begin_life(struct weft_attachment *a, uint64_t heard)
 {

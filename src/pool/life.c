@@ -200,7 +200,7 @@ unsigned int weft_pool_watch(struct weft_pool *pool)
 	return recovered;
 }
 
-/* Leases of nobody: only damage to the file makes them. The file lock is held. */
+/* Leases of no member: only damage to the file makes them. The file lock is held. */
 static void recover_orphans(struct weft_attachment *a)
 {
 	struct weft_pool *pool = &a->pool;

@@ -167,7 +167,7 @@ int weft_open_attach(const struct weft_backing *on, const char *path, bool own,
 	strcpy(a->path, path);
 	a->on = on;
 	a->pool.calls = &weft_pool_calls;
-	a->pool.me = UINT16_MAX; /* nobody yet */
+	a->pool.me = UINT16_MAX; /* no member yet */
 	init_mutexes(a);
 	err = on->open(path, own, weft_signature(), &a->backed, &a->pool.bytes, why);
 	if (!err)

@@ -98,7 +98,7 @@ int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t 
 /* Whether weft_pool_get makes the pool of that path if there is none. */
 bool weft_pool_is_made_by_use(const char *path);
 /*
- * Removes a pool that nobody uses, of whatever version; path as above. -EBUSY (a member lives),
+ * Removes a pool that no process uses, of whatever version; path as above. -EBUSY (a member lives),
  * -EPROTO (the user named a file that is no pool: it stays), or open(2)'s or unlink(2)'s. *why.
  */
 int weft_pool_remove(const char *path, const char **why);
@@ -156,7 +156,7 @@ void weft_pool_share_unlock(struct weft_pool *pool);
  * may reach what was made at that age: its memory must then be retired, not freed.
  */
 int weft_pool_quiesce(struct weft_pool *pool, uint32_t qp_index, uint64_t made);
-/* The same of executors of other hosts alone, at any of its queue pairs; nobody becomes a suspect. */
+/* The same of executors of other hosts alone, at any of its queue pairs; no member becomes a suspect. */
 int weft_pool_ask_hosts(struct weft_pool *pool);
 /* The age from which on what is made is out of the reach of the suspects at that queue pair of ours; 0: there
  * is none. */
@@ -253,7 +253,7 @@ void weft_pool_pause(uint64_t waited_ns);
 bool weft_pool_alive(struct weft_pool *pool, uint16_t member, uint64_t incarnation);
 /* Gives back whatever dead members have left behind. How many there were. */
 unsigned int weft_pool_recover(struct weft_pool *pool);
-/* The same for some of them, the next ones at each call, and a sweep; waits for nobody. */
+/* The same for some of them, the next ones at each call, and a sweep; waits for no other process. */
 unsigned int weft_pool_watch(struct weft_pool *pool);
 
 /*

@@ -63,7 +63,7 @@ int weft_quarantine_look(struct weft_pool *pool, uint16_t member, uint32_t line,
 	return found;
 }
 
-/* Of a host nobody knows at which of our queue pairs it stands; but only its members are at those that are connected to
+/* Of a host it is not known at which of our queue pairs it stands; but only its members are at those that are connected to
  * them. */
 static bool may_be_at(const struct weft_pool *pool, const struct weft_suspect *s, uint32_t qp_index)
 {

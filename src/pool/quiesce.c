@@ -168,7 +168,7 @@ static void answer_one(struct weft_attachment *a, uint16_t member, uint64_t word
 	if (qp)
 		/* release: pairs with the acquire in has_answered */
 		atomic_store_explicit(&own->answered_qp[member], word, memory_order_release);
-	/* if somebody is at another of its queue pairs, those that wait for that ask again */
+	/* if an executor is at another of its queue pairs, those that wait for that ask again */
 	if (!qp || !weft_bell_wait_near(&a->pool, member, 0, 0))
 		/* release: the same, and with the acquire in weft_quiesce_waits */
 		atomic_store_explicit(&own->answered[member], WEFT_QUIESCE_SEQUENCE(word),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What this process makes of the other hosts by their beats. That one is silent is an opinion of each process, and
- * takes nothing away; that one is evicted somebody has said, and it takes away what is kept for it.
+ * takes nothing away; that one is evicted an operator has said, and it takes away what is kept for it.
  */
 #include <errno.h>
 

@@ -24,7 +24,7 @@ static inline struct weft_slice weft_slice_of(const struct weft_pool *pool, uint
 	return (struct weft_slice){host * each, (host + 1) * each};
 }
 
-/* Of the segments, at this host; those that the division leaves are nobody's. */
+/* Of the segments, at this host; those that the division leaves no host has. */
 static inline struct weft_slice weft_slice_segments(const struct weft_pool *pool)
 {
 	uint32_t each = (pool->segments - WEFT_FIRST_SEGMENT) >> pool->host_bits;

@@ -2,7 +2,7 @@
 /*
  * Steps: labelled places in critical sections, between two stores that others see, at which a test
  * may end the process. In the product they are nothing. tests/crash/ builds the same sources with
- * WEFT_STEPS: each label then stands in a section of its own, so that a label that nobody ever passes
+ * WEFT_STEPS: each label then stands in a section of its own, so that a label that is never passed
  * is known, too; and weft_step() counts, and kills the process that is told to die there.
  */
 #ifndef WEFT_POOL_STEP_H
@@ -30,7 +30,7 @@ void weft_step(const struct weft_step *step);
 
 #endif
 
-/* Turns: the same where tests/take/ lets others act within one process, and nobody is killed. */
+/* Turns: the same where tests/take/ lets others act within one process, and nothing is killed. */
 #ifdef WEFT_TURNS
 void weft_turn(const char *name);
 #define WEFT_TURN(label_name) weft_turn(#label_name)

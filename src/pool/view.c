@@ -147,7 +147,7 @@ void weft_view_lock_owner(const struct weft_view *v, char *text, size_t text_byt
 
 /* ---- The tables of queue pairs and of regions ---- */
 
-/* The member that a block is leased to; false when it is nobody that we have seen. */
+/* The member that a block is leased to; false when it is none that was seen. */
 static bool lessee(const struct weft_view *v, uint64_t lease, uint16_t *member)
 {
 	uint64_t index = (lease & 0xffff) - 1;

@@ -9,11 +9,11 @@
 #include "pool/format_host.h"
 
 enum weft_view_host_state {
-	WEFT_HOST_NEVER,   /* it has not come yet */
-	WEFT_HOST_EMPTY,   /* no program of it is there: it answers nobody */
-	WEFT_HOST_UP,	   /* it beats */
-	WEFT_HOST_SILENT,  /* it has members, and has not beaten for the pool's silence */
-	WEFT_HOST_EVICTED, /* somebody has said that its life is over, and it has not come again */
+	WEFT_HOST_NEVER,  /* it has not come yet */
+	WEFT_HOST_EMPTY,  /* no program of it is there: it answers nothing */
+	WEFT_HOST_UP,	  /* it beats */
+	WEFT_HOST_SILENT, /* it has members, and has not beaten for the pool's silence */
+	WEFT_HOST_EVICTED, /* an operator has said that its life is over, and it has not come again */
 };
 
 struct weft_view_host {
@@ -22,7 +22,7 @@ struct weft_view_host {
 	uint64_t life, beat;
 	uint64_t beat_ns; /* how long ago that was, as far as was looked */
 	uint64_t leased_bytes;
-	uint32_t members; /* that live, and that nobody has buried yet */
+	uint32_t members; /* that live, and are not buried yet */
 };
 
 /*

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* Its address, or 0: there is none, and nobody may reach into this process. One thread at a time. */
+/* Its address, or 0: there is none, and no process may reach into this one. One thread at a time. */
 uint64_t weft_witness(void);
 
 #endif

@@ -116,7 +116,7 @@ static void close_views(struct weft_device *d)
 	}
 }
 
-/* Nobody finds it any more; a copy that goes on needs nothing of ours to end. The mutex is held. */
+/* It is not found any more; a copy that goes on needs nothing of ours to end. The mutex is held. */
 static void await_device_users(const struct weft_device *d)
 {
 	while (d->users) {

@@ -15,7 +15,7 @@ struct weft_pool;
 /*
  * 0, and *device stands for that memory as it is now; its region has `weft_device_off` of it. -ENOENT: it is no
  * device's. -EFAULT, -ENOMEM, -EIO: see struct weft_plugin. -ENOPKG: a driver of devices is in the process, but its
- * plugin is missing: whose the memory is nobody can tell. Any thread; may load a library.
+ * plugin is missing: whose the memory is cannot be told. Any thread; may load a library.
  */
 int weft_device_begin(struct weft_pool *pool, uint64_t va, uint64_t len_bytes,
 		      struct weft_device **device);

@@ -112,7 +112,7 @@ static uint64_t look_at_armed(uint64_t *due_ns)
 	return *due_ns;
 }
 
-/* The host's addresses may change while nobody here looks, and peers elsewhere go by ours; others' memory of devices may
+/* The host's addresses may change while no thread here looks, and peers elsewhere go by ours; others' memory of devices may
  * have ended. When the next look is due. */
 static uint64_t follow(uint64_t *followed_ns)
 {

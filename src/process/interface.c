@@ -84,7 +84,7 @@ static bool is_that_gid(const struct sockaddr *address, const uint8_t gid[16])
 	       !memcmp(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, gid, 16);
 }
 
-/* The table has GIDs that nobody has given to an interface. */
+/* The table has GIDs that were given to no interface. */
 static bool is_address(const struct ifaddrs *list, const uint8_t gid[16])
 {
 	while (list && !is_that_gid(list->ifa_addr, gid))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What a plugin offers that reaches memory of devices: a shared library of its own beside ours, loaded when the
- * driver that it calls is in the process (device.c). It knows the driver; nobody else does.
+ * driver that it calls is in the process (device.c). It knows the driver; nothing else does.
  */
 #ifndef WEFT_PROCESS_PLUGIN_H
 #define WEFT_PROCESS_PLUGIN_H

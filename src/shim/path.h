@@ -7,7 +7,7 @@
  * answer a path is to put sysroot in front of it and let the kernel do the rest, so that every
  * flag, folder descriptor, link and error behaves as it should, in all processes at once, without
  * anything to make at run time or to leave behind. The two device nodes are /dev/null, which is a
- * character device that everybody may open. Files whose contents depend on the network namespace
+ * character device that every user may open. Files whose contents depend on the network namespace
  * hold a template, see expand.h.
  *
  * A machine's own RDMA devices are hidden, as our libibverbs knows only weft0.

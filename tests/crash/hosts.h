@@ -7,7 +7,7 @@
 
 #include "world.h"
 
-/* Makes the pool anew; nobody is there. */
+/* Makes the pool anew; no host is there. */
 bool hosts_make(struct world *world, uint32_t hosts, uint32_t silence_ms);
 void hosts_end(struct world *world);
 /* How many processes a round has: two to four of each host. */

@@ -121,7 +121,7 @@ static void test_own_host(void **state)
 	assert_int_equal(find(one), pool->me);
 }
 
-/* Where nobody here listens, another host that has the address does. */
+/* Where there is no listener here, another host that has the address does. */
 static void test_other_host(void **state)
 {
 	other_have_gid(pool, one);

@@ -218,7 +218,7 @@ static void test_evict_refuses(void **state)
 	assert_true(lives(&dies));
 }
 
-/* What was kept for it is free, in its reach and in the ghost's; nobody is there for others. */
+/* What was kept for it is free, in its reach and in the ghost's; none is there for others. */
 static void test_evict(void **state)
 {
 	uint64_t off;

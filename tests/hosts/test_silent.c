@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Silence: all processes of another host are stopped at random moments, while they write. Stopped for less than the pool's
- * silence, nobody notices; stopped for longer, requests to them end, memory that they could reach is taken from them
+ * silence, none notices; stopped for longer, requests to them end, memory that they could reach is taken from them
  * and used for something else, and when they go on none of its bytes changes. Argument: how often (40).
  */
 #include <signal.h>

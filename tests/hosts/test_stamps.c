@@ -34,7 +34,7 @@ static void begin_queues(bool shared)
 	rig_modify(qp, IBV_QPS_RTR, writer_await_ready(&writer));
 }
 
-/* One immediate value arrives while nobody polls. */
+/* One immediate value arrives while its receiver does not poll. */
 static void receive_one(void)
 {
 	struct ibv_recv_wr *bad, wr = {.wr_id = 7};

@@ -25,7 +25,7 @@
 #include "../random.h"
 
 #define NAP_MS 10
-/* A second, and half as much again; counted in naps, since a machine with other work may let nobody here run */
+/* A second, and half as much again; counted in naps, since a machine with other work may let no thread here run */
 #define NAPS  150u
 #define STOPS 4u
 #define LONG_US                                                                                    \

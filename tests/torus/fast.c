@@ -122,7 +122,7 @@ static void test_nothing_is_allocated(void **state)
 	assert_int_equal(allocations, before);
 }
 
-/* ---- Threads: each posts what is its own, and polls what is anybody's ---- */
+/* ---- Threads: each posts what is its own, and polls what is each one's ---- */
 
 static _Atomic uint8_t ended[THREADS * EACH];
 static _Atomic uint32_t left, wrong;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * One message, and what became of it: `choice SERVICE INDEX MTU WHERE`. SERVICE: rc, uc or ud; INDEX: of the GID it is sent from;
- * MTU: of the path, or bytes of a datagram. WHERE: `listen`; a host on which one listens; or a GID at which nobody does. Says
+ * MTU: of the path, or bytes of a datagram. WHERE: `listen`; a host on which one listens; or a GID at which none does. Says
  * "refused", or the status of the request; and, of what listens, "arrived".
  */
 #include <arpa/inet.h>
@@ -103,7 +103,7 @@ static int choose(const struct name *peer)
 
 static void to_rts(bool alone)
 {
-	/* where nobody is, that is soon found; else what answers late is not */
+	/* where no host is, that is soon found; else what answers late is not */
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
 				   .timeout = alone ? 14 : 20,
 				   .retry_cnt = alone ? 1 : 7,

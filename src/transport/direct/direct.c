@@ -210,7 +210,7 @@ static __attribute__((__noinline__)) enum weft_outcome execute_rare(const struct
 	return execute(*a);
 }
 
-/* What is wrong on this side is told although nobody answers. */
+/* What is wrong on this side is told although no answer comes. */
 static __attribute__((__noinline__)) enum weft_outcome without_responder(struct weft_qp *qp,
 									 struct weft_wqe *wqe,
 									 struct weft_caller *caller,
@@ -300,7 +300,7 @@ static enum weft_outcome issue_direct(struct weft_qp *qp, struct weft_wqe *wqe,
 	return weft_gather_issue(issue_direct_alone, qp, wqe, caller, cause);
 }
 
-/* A sender that nobody answers, or that finds no receive, does not learn of it. */
+/* A sender that gets no answer, or that finds no receive, does not learn of it. */
 static enum weft_outcome issue_direct_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
 						 struct weft_caller *caller, enum weft_cause *cause)
 {
@@ -408,7 +408,7 @@ static void settle_late(struct weft_qp *qp, enum weft_outcome outcome, enum weft
 		weft_sq_return(qp, outcome);
 }
 
-/* Whether the request has had its time. Without reliability nobody learns of it. */
+/* Whether the request has had its time. Without reliability it is not told. */
 static bool is_late(const struct weft_qp *qp, struct direct *d, uint64_t now_ns)
 {
 	uint64_t patience_ns = qp->type == WEFT_QPT_UC

@@ -171,7 +171,7 @@ static int connect_card(struct weft_qp *qp, uint16_t *executor)
 	err = weft_returns_get(qp, card, &return_off);
 	if (err) {
 		free_hand(qp, hand, true);
-		/* it has ended since it was chosen: as if nobody were there */
+		/* it has ended since it was chosen: as if no card were there */
 		return err == -ENOENT ? -ENOMEM : err;
 	}
 	hand->return_off = return_off;

@@ -27,7 +27,7 @@ static enum weft_outcome issue_nowhere(struct weft_qp *qp, struct weft_wqe *wqe,
 	return *cause ? weft_gather_failed(caller) : WEFT_NO_ANSWER;
 }
 
-/* A sender that nobody answers does not learn of it. */
+/* A sender without an answer does not learn of it. */
 static enum weft_outcome issue_nowhere_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
 						  struct weft_caller *caller,
 						  enum weft_cause *cause)
