@@ -21,6 +21,15 @@
 struct weft_card;
 struct weft_pool_datagram;
 
+/* What is copied of a queue pair: arrivals, answers to READs, bytes of requests, what those fetch. */
+enum weft_copy_kind {
+	WEFT_COPY_ARRIVES,
+	WEFT_COPY_ANSWERS,
+	WEFT_COPY_GATHERS,
+	WEFT_COPY_FETCHES,
+	WEFT_COPY_KINDS,
+};
+
 /* A queue pair that is handed to this card, in one connection. */
 struct weft_card_hand {
 	struct weft_card *card;
@@ -42,7 +51,9 @@ struct weft_card_hand {
 	uint64_t begun;		  /* requests before it have ended, or are being carried out */
 	uint32_t line;		  /* the entry in the peer's stead */
 	struct weft_responder to; /* what arrives for it */
-	void *carried;		  /* the carrier's own */
+	/* The carrier's, of copies that take their time: in one object with the grants that they are attached to. */
+	struct weft_later later[WEFT_COPY_KINDS];
+	void *carried; /* the carrier's own */
 };
 
 struct weft_card {

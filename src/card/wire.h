@@ -36,18 +36,8 @@
 
 #define WEFT_WIRE_AGAIN_NS 10000000u
 
-/* What is copied of a queue pair: arrivals, answers to READs, bytes of requests, what those fetch. */
-enum weft_copy_kind {
-	WEFT_COPY_ARRIVES,
-	WEFT_COPY_ANSWERS,
-	WEFT_COPY_GATHERS,
-	WEFT_COPY_FETCHES,
-	WEFT_COPY_KINDS,
-};
-
-/* A copy that only the helper of the memory's owner can make (world.c). */
+/* A copy that only the helper of the memory's owner can make (world.c); what it has reached is the hand's `later`. */
 struct weft_late_copy {
-	struct weft_later later;
 	uint64_t about[3]; /* what is copied; one of something else begins anew */
 	uint64_t until_ns; /* so long the card waits for it; 0: it has not begun */
 };

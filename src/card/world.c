@@ -50,10 +50,10 @@ static bool goes_out(enum weft_copy_kind kind)
 	return kind == WEFT_COPY_ANSWERS || kind == WEFT_COPY_GATHERS;
 }
 
-static void start_anew(struct weft_carried *c, struct weft_late_copy *copy)
+static void start_anew(struct weft_carried *c, enum weft_copy_kind kind)
 {
-	weft_later_drop(c->hand->card->nic, &copy->later);
-	copy->until_ns = 0;
+	weft_later_drop(c->hand->card->nic, &c->hand->later[kind]);
+	c->copy[kind].until_ns = 0;
 }
 
 static void begin_copy(struct weft_carried *c, struct weft_grant *grant, enum weft_copy_kind kind,
@@ -62,26 +62,28 @@ static void begin_copy(struct weft_carried *c, struct weft_grant *grant, enum we
 	struct weft_late_copy *copy = &c->copy[kind];
 	const uint64_t about[] = {where, offset, bytes};
 
-	if (copy->until_ns && ((goes_out(kind) && copy->later.done) ||
+	if (copy->until_ns && ((goes_out(kind) && c->hand->later[kind].done) ||
 			       __builtin_memcmp(copy->about, about, sizeof(about)) != 0))
-		start_anew(c, copy);
+		start_anew(c, kind);
 	__builtin_memcpy(copy->about, about, sizeof(about));
-	weft_later_attach(grant, &copy->later);
+	weft_later_attach(grant, &c->hand->later[kind]);
 }
 
 /* Whether it is worth while to look again, before the patience is over. */
-static bool comes_soon(struct weft_carried *c, struct weft_late_copy *copy)
+static bool comes_soon(struct weft_carried *c, enum weft_copy_kind kind)
 {
+	struct weft_late_copy *copy = &c->copy[kind];
+	struct weft_later *later = &c->hand->later[kind];
 	const struct weft_nic *nic = c->hand->card->nic;
 	const struct weft_machine *machine = nic->machine;
-	bool asked = copy->later.ask[0] || copy->later.ask[1];
+	bool asked = later->ask[0] || later->ask[1];
 	uint64_t now_ns = weft_nic_stamp_ns(nic);
 
 	if (!copy->until_ns)
 		copy->until_ns = now_ns + PATIENCE_NS;
 	while (now_ns < copy->until_ns) {
 		machine->yield(machine->context);
-		if (!asked || machine->answered(machine->context, &copy->later, now_ns))
+		if (!asked || machine->answered(machine->context, later, now_ns))
 			return true;
 		now_ns = weft_nic_stamp_ns(nic);
 	}
@@ -91,23 +93,21 @@ static bool comes_soon(struct weft_carried *c, struct weft_late_copy *copy)
 static bool is_copied_again(struct weft_carried *c, enum weft_copy_kind kind,
 			    enum weft_outcome outcome)
 {
-	struct weft_late_copy *copy = &c->copy[kind];
-
-	if (copy->until_ns && (outcome == WEFT_DONE || outcome == WEFT_FAILED))
-		start_anew(c, copy);
+	if (c->copy[kind].until_ns && (outcome == WEFT_DONE || outcome == WEFT_FAILED))
+		start_anew(c, kind);
 	if (outcome != WEFT_UNDER_WAY) {
 		/* its owner rehomes: what was placed may be lost, but what was asked is kept, as an atomic may
 		 * have been carried out */
-		copy->later.done = 0;
+		c->hand->later[kind].done = 0;
 		return false;
 	}
-	return comes_soon(c, copy);
+	return comes_soon(c, kind);
 }
 
 void weft_late_end(struct weft_carried *c)
 {
 	for (int kind = 0; kind < WEFT_COPY_KINDS; kind++)
-		start_anew(c, &c->copy[kind]);
+		start_anew(c, kind);
 }
 
 /* ---- One-sided requests ---- */
