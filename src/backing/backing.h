@@ -143,7 +143,7 @@ struct weft_backing {
 	/* The rare half: see backing/fence.h. Full for the caller, too. */
 	void (*barrier)(struct weft_backed *b);
 
-	/* ---- From outside, by a process that is no member: one thread. Of a memory of several hosts the first three ---- */
+	/* ---- From outside, by a process that is no member: one thread. A memory of several hosts has no lock for all ---- */
 
 	/* For reading only. -ENOENT (there is none yet), or as open. *locked: no process enters until
 	 * it is closed. */
@@ -152,6 +152,11 @@ struct weft_backing {
 	/* Others enter again. */
 	void (*unlock)(struct weft_backed *b);
 	bool (*read)(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off);
+	/* The same of the home of that host. False, too: it is elsewhere, or not ours to look at. */
+	bool (*read_home)(const struct weft_backed *b, uint32_t host, void *to, uint64_t bytes,
+			  uint64_t off);
+	/* Whether a process proves that number by that home: 0 or 1; -errno where read_home says false. */
+	int (*proven)(struct weft_backed *b, uint32_t host, uint16_t member);
 	uint64_t (*allocated)(const struct weft_backed *b);
 	/* The process that holds the lock, in words. */
 	void (*lock_owner)(const struct weft_backed *b, char *text, size_t text_bytes);

@@ -333,6 +333,8 @@ const struct weft_backing weft_backing_file = {
 	.look = weft_look,
 	.unlock = weft_look_unlock,
 	.read = weft_look_read,
+	.read_home = weft_look_read_home,
+	.proven = weft_look_proven,
 	.allocated = weft_look_allocated,
 	.lock_owner = weft_look_lock_owner,
 };

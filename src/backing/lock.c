@@ -213,11 +213,16 @@ static bool held(int fd, off_t byte, off_t bytes)
 	return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
 }
 
+bool weft_lock_is_proven(int fd, uint16_t member)
+{
+	return held(fd, member_byte(member), 1);
+}
+
 bool weft_lock_lives(struct weft_backed *b, uint16_t member)
 {
 	int fd = weft_descriptor(b->home);
 
-	return fd < 0 || held(fd, member_byte(member), 1);
+	return fd < 0 || weft_lock_is_proven(fd, member);
 }
 
 bool weft_lock_any_held(int fd)

@@ -81,6 +81,18 @@ bool weft_look_read(const struct weft_backed *b, void *to, uint64_t bytes, uint6
 	return pread(b->far.fd, to, bytes, (off_t)off) == (ssize_t)bytes;
 }
 
+/* It is a part of the file. */
+bool weft_look_read_home(const struct weft_backed *b, uint32_t host, void *to, uint64_t bytes,
+			 uint64_t off)
+{
+	return weft_look_read(b, to, bytes, off);
+}
+
+int weft_look_proven(struct weft_backed *b, uint32_t host, uint16_t member)
+{
+	return weft_lock_lives(b, member);
+}
+
 uint64_t weft_look_allocated(const struct weft_backed *b)
 {
 	struct stat st;

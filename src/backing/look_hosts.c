@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* A memory of several hosts, for a process that is of none of them: what it reads it maps for as long, as a device
- * has no read. Homes are not looked at, so that it sees the same from everywhere. */
+ * has no read. Of homes those are read that are here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -66,4 +66,47 @@ bool weft_look_hosts_read(const struct weft_backed *b, void *to, uint64_t bytes,
 	memcpy(to, at + (off - first), bytes);
 	munmap((void *)at, len_bytes);
 	return true;
+}
+
+static int open_home_there(const struct weft_backed *b, uint32_t host)
+{
+	struct weft_pool_header header;
+	char path[PATH_MAX];
+	int fd;
+
+	if (!weft_look_hosts_read(b, &header, sizeof(header), 0))
+		return -EPROTO;
+	weft_home_path_of(&header, host, path);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+bool weft_look_hosts_read_home(const struct weft_backed *b, uint32_t host, void *to, uint64_t bytes,
+			       uint64_t off)
+{
+	int fd = open_home_there(b, host);
+	bool is_read = fd >= 0 && pread(fd, to, bytes, (off_t)off) == (ssize_t)bytes;
+
+	if (fd >= 0)
+		close(fd);
+	return is_read;
+}
+
+int weft_look_hosts_proven(struct weft_backed *b, uint32_t host, uint16_t member)
+{
+	int fd = open_home_there(b, host), proven = fd;
+
+	if (fd < 0)
+		return fd;
+	proven = weft_lock_is_proven(fd, member);
+	close(fd);
+	return proven;
+}
+
+/* Of a device all is there. */
+uint64_t weft_look_hosts_allocated(const struct weft_backed *b)
+{
+	struct stat st;
+
+	return fstat(b->far.fd, &st) ? 0 : st.st_blocks ? (uint64_t)st.st_blocks * 512 : b->bytes;
 }

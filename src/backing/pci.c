@@ -230,6 +230,5 @@ const struct weft_backing weft_backing_pci = {
 	.release = release,
 	.head_room = head_room,
 	.look = look_at_bar,
-	.unlock = weft_look_hosts_unlock,
-	.read = weft_look_hosts_read,
+	WEFT_BACKING_LOOKED_AT_BY_MAPPING,
 };

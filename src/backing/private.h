@@ -100,6 +100,7 @@ int weft_lock_file(int fd, bool wait);
 int weft_lock_file_shared(int fd); /* does not wait; also where fd is open for reading only */
 void weft_lock_release(int fd);	   /* all that fd holds */
 bool weft_lock_any_held(int fd);   /* a member's, or the file's */
+bool weft_lock_is_proven(int fd, uint16_t member);
 int weft_lock_enter(struct weft_backed *b);
 int weft_lock_enter_too(struct weft_backed *b, int fd, bool wait);
 void weft_lock_leave(struct weft_backed *b, int fd);
@@ -149,14 +150,27 @@ int weft_look(const char *path, bool own, uint64_t signature, struct weft_backed
 	      uint64_t *bytes, bool *locked, const char **why);
 void weft_look_unlock(struct weft_backed *b);
 bool weft_look_read(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off);
+bool weft_look_read_home(const struct weft_backed *b, uint32_t host, void *to, uint64_t bytes,
+			 uint64_t off);
+int weft_look_proven(struct weft_backed *b, uint32_t host, uint16_t member);
 uint64_t weft_look_allocated(const struct weft_backed *b);
 void weft_look_lock_owner(const struct weft_backed *b, char *text, size_t text_bytes);
 
-/* look_hosts.c: the same of a memory of several hosts, by mappings of what is read. Its far half, and it has no lock. */
+/* look_hosts.c: the same of a memory of several hosts, by mappings of what is read, and of the homes that are here. */
 int weft_look_hosts(const char *file, uint64_t signature, struct weft_backed **backed,
 		    uint64_t *bytes, bool *locked, const char **why);
 void weft_look_hosts_unlock(struct weft_backed *b);
 bool weft_look_hosts_read(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off);
+bool weft_look_hosts_read_home(const struct weft_backed *b, uint32_t host, void *to, uint64_t bytes,
+			       uint64_t off);
+int weft_look_hosts_proven(struct weft_backed *b, uint32_t host, uint16_t member);
+uint64_t weft_look_hosts_allocated(const struct weft_backed *b);
+
+/* What the rows of such a memory have in common, but for its name. */
+#define WEFT_BACKING_LOOKED_AT_BY_MAPPING                                                          \
+	.unlock = weft_look_hosts_unlock, .read = weft_look_hosts_read,                            \
+	.read_home = weft_look_hosts_read_home, .proven = weft_look_hosts_proven,                  \
+	.allocated = weft_look_hosts_allocated
 
 /* remove.c */
 int weft_remove(const char *path, bool own, const char **why);

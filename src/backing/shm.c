@@ -108,6 +108,5 @@ const struct weft_backing weft_backing_shm = {
 	.create = create_file,
 	.remove = remove_file,
 	.look = look_at_file,
-	.unlock = weft_look_hosts_unlock,
-	.read = weft_look_hosts_read,
+	WEFT_BACKING_LOOKED_AT_BY_MAPPING,
 };

@@ -17,6 +17,7 @@
 #include "pool/sizes.h"
 
 #define MIB	       ((uint64_t)1 << 20)
+#define S_NS	       ((uint64_t)1000000000)
 #define LITTLE_MIB     256u
 #define HARDLY_ANY_MIB 4u /* the tables and rings of one member */
 #define TEXT	       (PATH_MAX + 256)
@@ -136,12 +137,14 @@ static void cannot_open(struct weft_checkup *c, const char *where, const char *w
 				   "another pool (--pool, WEFT_POOL)");
 }
 
+/* Those that live, of all hosts; or the dead, which only a program of their own host gives back. */
 static unsigned int count_members(const struct weft_view *v, bool alive)
 {
 	unsigned int n = 0;
 
 	for (unsigned int i = 0; i < v->nmembers; i++)
-		n += v->member[i].incarnation && v->member[i].alive == alive;
+		n += v->member[i].incarnation && v->member[i].alive == alive &&
+		     (alive || v->member[i].is_here);
 	return n;
 }
 
@@ -191,6 +194,27 @@ static unsigned int count_damage(struct weft_view *v)
 	return v->damaged;
 }
 
+/* Of several hosts: those that do not answer. */
+static void check_hosts(struct weft_checkup *c, const struct weft_view *v)
+{
+	char finding[TEXT];
+	uint32_t up = 0;
+
+	for (uint32_t i = 0; i < v->hosts; i++) {
+		up += v->host[i].state == WEFT_HOST_UP;
+		if (v->host[i].state != WEFT_HOST_SILENT)
+			continue;
+		snprintf(finding, sizeof(finding),
+			 "host %u, %s, has been silent for %" PRIu64 " s: %u members", i,
+			 v->host[i].name, v->host[i].beat_ns / S_NS, v->host[i].members);
+		weft_checkup_say(c, "hosts", WEFT_VERDICT_NOTE, finding,
+				 "if its programs ended, run one there again; if its machine is "
+				 "off, weft pool evict");
+	}
+	snprintf(finding, sizeof(finding), "%u of %u hosts are up", up, v->hosts);
+	weft_checkup_say(c, "hosts", WEFT_VERDICT_OK, finding, NULL);
+}
+
 static void check_contents(struct weft_checkup *c, struct weft_view *v)
 {
 	unsigned int damaged = count_damage(v);
@@ -203,7 +227,8 @@ static void check_contents(struct weft_checkup *c, struct weft_view *v)
 				 "end the programs that use it, then weft pool rm");
 		return;
 	}
-	if (access(v->path, R_OK | W_OK)) {
+	/* that of several hosts has another name than its memory */
+	if (!v->hosts && access(v->path, R_OK | W_OK)) {
 		cannot_open(c, v->path, "no program of yours can join", -errno);
 		return;
 	}
@@ -219,7 +244,7 @@ static void check_contents(struct weft_checkup *c, struct weft_view *v)
 
 void weft_check_pool(struct weft_checkup *c)
 {
-	char where[PATH_MAX];
+	char where[PATH_MAX], finding[TEXT];
 	struct weft_view *v;
 	const char *why;
 	int err = weft_view_open(c->pool, where, &v, &why);
@@ -227,7 +252,13 @@ void weft_check_pool(struct weft_checkup *c)
 	if (!err) {
 		check_contents(c, v);
 		check_dead(c, v);
+		if (v->hosts)
+			check_hosts(c, v);
 		weft_view_close(v);
+	} else if (!weft_pool_is_made_by_use(c->pool)) {
+		snprintf(finding, sizeof(finding), "%s: %s", where, why);
+		weft_checkup_say(c, "pool", WEFT_VERDICT_PROBLEM, finding,
+				 "weft pool create makes one of several hosts");
 	} else if (err == -ENOENT) {
 		check_making(c, where);
 	} else if (err == -EPROTO) {

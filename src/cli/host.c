@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/host.h"
 #include "cli/report.h"
 #include "pool/pool.h"
-#include "pool/view_host.h"
 
 #define MS_NS	 1000000ull
 #define WATCH_NS 100000000ll
@@ -53,13 +53,29 @@ static int fail_of_host(const char *verb, const char *where, const char *why, in
 
 /* ---- Which there are ---- */
 
-static int show_hosts(const char *path, bool json)
+void weft_host_report(struct weft_report *r, const struct weft_view_host *host, uint32_t hosts)
 {
 	static const char *const states[] = {
 		[WEFT_HOST_NEVER] = "never",	 [WEFT_HOST_EMPTY] = "empty",
 		[WEFT_HOST_UP] = "up",		 [WEFT_HOST_SILENT] = "silent",
 		[WEFT_HOST_EVICTED] = "evicted",
 	};
+
+	weft_report_section(r, "hosts", false, columns);
+	for (uint32_t i = 0; i < hosts; i++) {
+		weft_report_row(r);
+		weft_report_number(r, i);
+		weft_report_text(r, host[i].name);
+		weft_report_number(r, host[i].life);
+		weft_report_text(r, states[host[i].state]);
+		weft_report_number(r, host[i].members);
+		weft_report_number(r, host[i].leased_bytes);
+		weft_report_number(r, host[i].beat_ns / MS_NS);
+	}
+}
+
+static int show_hosts(const char *path, bool json)
+{
 	struct weft_view_host host[WEFT_HOSTS];
 	char where[PATH_MAX] = "";
 	struct weft_report r;
@@ -70,17 +86,7 @@ static int show_hosts(const char *path, bool json)
 	if (err)
 		return fail_of_host("", where, why, err);
 	weft_report_begin(&r, json);
-	weft_report_section(&r, "hosts", false, columns);
-	for (uint32_t i = 0; i < hosts; i++) {
-		weft_report_row(&r);
-		weft_report_number(&r, i);
-		weft_report_text(&r, host[i].name);
-		weft_report_number(&r, host[i].life);
-		weft_report_text(&r, states[host[i].state]);
-		weft_report_number(&r, host[i].members);
-		weft_report_number(&r, host[i].leased_bytes);
-		weft_report_number(&r, host[i].beat_ns / MS_NS);
-	}
+	weft_host_report(&r, host, hosts);
 	weft_report_end(&r);
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/host.h"
 #include "cli/report.h"
 #include "nic/types.h"
 #include "pool/counters.h"
@@ -18,8 +19,13 @@ const char weft_info_usage[] =
 	"Usage: weft info [--pool PATH] [--json]\n"
 	"Shows a pool: its members, their queue pairs and memory regions, and what was carried.\n\n"
 	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
-	"  --json       one JSON object: pool, members, qps, regions, ports, totals\n\n"
-	"It looks from outside and changes nothing. 0; 1 there is no pool or it cannot be read.\n";
+	"  --json       one JSON object: pool, hosts where it has several, members, qps, regions, "
+	"ports, totals\n\n"
+	"It looks from outside and changes nothing. What a host alone has of its members (totals, "
+	"and whether "
+	"their helpers\n"
+	"sleep) is shown of the hosts whose homes are here. 0; 1 there is no pool or it cannot be "
+	"read.\n";
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define GIDS_TEXT     (WEFT_MEMBER_GIDS * INET6_ADDRSTRLEN + 1)
@@ -35,12 +41,19 @@ static const struct weft_column pool_columns[] = {
 };
 
 static const struct weft_column member_columns[] = {
-	{"index", WEFT_COLUMN_NUMBER},	      {"pid", WEFT_COLUMN_NUMBER},
-	{"comm", WEFT_COLUMN_TEXT},	      {"uid", WEFT_COLUMN_NUMBER},
-	{"alive", WEFT_COLUMN_FLAG},	      {"incarnation", WEFT_COLUMN_NUMBER},
-	{"threads", WEFT_COLUMN_NUMBER},      {"engine_asleep", WEFT_COLUMN_FLAG},
-	{"pid_ns", WEFT_COLUMN_NUMBER, true}, {"net_ns", WEFT_COLUMN_NUMBER, true},
-	{"gids", WEFT_COLUMN_LIST},	      {NULL},
+	{"host", WEFT_COLUMN_NUMBER, true},
+	{"index", WEFT_COLUMN_NUMBER},
+	{"pid", WEFT_COLUMN_NUMBER},
+	{"comm", WEFT_COLUMN_TEXT},
+	{"uid", WEFT_COLUMN_NUMBER},
+	{"alive", WEFT_COLUMN_FLAG},
+	{"incarnation", WEFT_COLUMN_NUMBER},
+	{"threads", WEFT_COLUMN_NUMBER},
+	{"engine_asleep", WEFT_COLUMN_FLAG},
+	{"pid_ns", WEFT_COLUMN_NUMBER, true},
+	{"net_ns", WEFT_COLUMN_NUMBER, true},
+	{"gids", WEFT_COLUMN_LIST},
+	{NULL},
 };
 
 static const struct weft_column qp_columns[] = {
@@ -86,7 +99,6 @@ static void report_pool(struct weft_report *r, const struct weft_view *v)
 	weft_report_row(r);
 	weft_report_text(r, v->path);
 	weft_report_number(r, v->version);
-	/* of the one backing there is: a file of this host */
 	weft_report_text(r, "atomics\ncoherent");
 	weft_report_number(r, v->file_bytes);
 	weft_report_number(r, v->allocated_bytes);
@@ -108,9 +120,12 @@ static void list_gids(const struct weft_view_member *m, char text[GIDS_TEXT])
 
 static void report_members(struct weft_report *r, const struct weft_view *v)
 {
+	static struct weft_column columns[ARRAY_SIZE(member_columns)];
 	char gids[GIDS_TEXT];
 
-	weft_report_section(r, "members", false, member_columns);
+	memcpy(columns, member_columns, sizeof(columns));
+	columns[0].hidden = !v->hosts;
+	weft_report_section(r, "members", false, columns);
 	for (unsigned int i = 0; i < v->nmembers; i++) {
 		const struct weft_view_member *m = &v->member[i];
 
@@ -118,6 +133,7 @@ static void report_members(struct weft_report *r, const struct weft_view *v)
 			continue;
 		list_gids(m, gids);
 		weft_report_row(r);
+		weft_report_number(r, m->host);
 		weft_report_number(r, m->index);
 		weft_report_number(r, m->pid);
 		weft_report_text(r, m->comm);
@@ -290,6 +306,8 @@ static int show_pool(const char *path, bool json)
 	}
 	weft_report_begin(&r, json);
 	report_pool(&r, v);
+	if (v->hosts)
+		weft_host_report(&r, v->host, v->hosts);
 	report_members(&r, v);
 	report_qps(&r, v);
 	report_regions(&r, v);

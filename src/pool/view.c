@@ -28,14 +28,30 @@ static void copy_text(char *to, const char *from, size_t bytes)
 	to[i] = '\0';
 }
 
-static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_member *raw,
-			struct weft_pool_near *near)
+/* What its own host alone has of it. */
+static bool read_near(struct weft_view *v, struct weft_view_member *m, struct weft_pool_near *near)
+{
+	int proven = v->on->proven(v->backed, m->host, m->index);
+
+	m->is_here = v->on->read_home(v->backed, m->host, near, sizeof(*near),
+				      WEFT_OFF_NEAR + m->index * sizeof(*near));
+	m->alive = proven < 0 ? v->host[m->host].state == WEFT_HOST_UP : proven;
+	if (!m->is_here)
+		return v->hosts;
+	m->helper_asleep = near->asleep;
+	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
+		weft_counters_add(&v->totals, &near->line[i].counters);
+	return true;
+}
+
+static void read_member(struct weft_view *v, uint16_t index, uint32_t host,
+			struct weft_pool_member *raw, struct weft_pool_near *near)
 {
 	struct weft_view_member *m = &v->member[index];
 
 	m->index = index;
-	if (!read_pool(v, raw, sizeof(*raw), WEFT_OFF_MEMBERS + index * sizeof(*raw)) ||
-	    !read_pool(v, near, sizeof(*near), WEFT_OFF_NEAR + index * sizeof(*near))) {
+	m->host = host;
+	if (!read_pool(v, raw, sizeof(*raw), WEFT_OFF_MEMBERS + index * sizeof(*raw))) {
 		v->damaged++;
 		return;
 	}
@@ -48,55 +64,75 @@ static void read_member(struct weft_view *v, uint16_t index, struct weft_pool_me
 	m->net_ns = raw->net_ns;
 	m->start_time = raw->start_time;
 	copy_text(m->comm, raw->comm, sizeof(raw->comm));
-	m->alive = v->on->lives(v->backed, index);
-	m->helper_asleep = near->asleep;
 	m->threads = raw->lines;
 	m->ports_off = raw->ports_off;
 	m->ports = raw->ports;
 	if (m->threads > WEFT_MEMBER_LINES || raw->ngids > WEFT_MEMBER_GIDS) {
 		v->damaged++;
 		m->threads = 0;
-		raw->ngids = 0;
+		weft_store(&raw->ngids, 0);
 	}
 	for (uint32_t i = 0; i < raw->ngids; i++)
 		m->ngids += weft_gid_read(&raw->gid[i], m->gid[m->ngids]);
 	m->card_reach = raw->card.reach;
 	memcpy(m->card_address, (const void *)raw->card.address, sizeof(m->card_address));
 	memcpy(m->card_told, (const void *)raw->card.told, sizeof(m->card_told));
-	for (uint32_t i = 0; i < WEFT_MEMBER_LINES; i++)
-		weft_counters_add(&v->totals, &near->line[i].counters);
+	if (!read_near(v, m, near))
+		v->damaged++;
 }
 
-static int read_members(struct weft_view *v)
+/* Of one host; `each` is how many its slice has. */
+static void read_members_of(struct weft_view *v, const struct weft_pool_header *header,
+			    uint32_t host, uint64_t each, struct weft_pool_member *raw,
+			    struct weft_pool_near *near)
 {
+	uint64_t first = host * each, end = header->members_end[host];
+	struct weft_pool_home home;
+
+	if (v->on->read_home(v->backed, host, &home, sizeof(home), WEFT_OFF_HOME))
+		weft_counters_add(&v->totals, &home.departed);
+	if (end > first + each) {
+		end = first + each;
+		v->damaged++;
+	}
+	for (uint64_t i = first; i < end; i++)
+		read_member(v, (uint16_t)i, host, raw, near);
+	if (end > first)
+		v->nmembers = (unsigned int)end;
+}
+
+static int read_members(struct weft_view *v, const struct weft_pool_header *header)
+{
+	uint32_t hosts = v->hosts ?: 1;
 	struct pages {
 		struct weft_pool_member far;
 		struct weft_pool_near near;
 	} *raw = aligned_alloc(WEFT_PAGE, sizeof(*raw));
-	struct weft_pool_header header;
-	struct weft_pool_home home;
 
 	if (!raw)
 		return -ENOMEM;
-	if (!read_pool(v, &header, sizeof(header), 0) ||
-	    !read_pool(v, &home, sizeof(home), WEFT_OFF_HOME) ||
-	    !read_pool(v, &v->leases, sizeof(v->leases), WEFT_OFF_LEASES)) {
-		free(raw);
-		return -EPROTO;
-	}
-	v->version = header.version;
-	v->totals = home.departed;
-	v->nmembers = (unsigned int)header.members_end[0];
-	if (header.members_end[0] > WEFT_MEMBERS) {
-		v->nmembers = WEFT_MEMBERS;
-		v->damaged++;
-	}
-	for (uint32_t i = 0; i < v->nmembers; i++)
-		read_member(v, (uint16_t)i, &raw->far, &raw->near);
+	for (uint32_t i = 0; i < hosts; i++)
+		read_members_of(v, header, i, WEFT_MEMBERS / hosts, &raw->far, &raw->near);
 	for (uint32_t i = WEFT_FIRST_SEGMENT; i < WEFT_SEGMENTS; i++)
 		v->segments_leased += v->leases.segment[i] != 0;
 	free(raw);
 	return 0;
+}
+
+static int read_all(struct weft_view *v)
+{
+	struct weft_pool_header header;
+	int err = 0;
+
+	if (!read_pool(v, &header, sizeof(header), 0) ||
+	    !read_pool(v, &v->leases, sizeof(v->leases), WEFT_OFF_LEASES))
+		return -EPROTO;
+	v->version = header.version;
+	if (header.pool_id) {
+		v->hosts = header.hosts;
+		err = weft_view_look_at_hosts(v->on, v->backed, &header, v->host);
+	}
+	return err ? err : read_members(v, &header);
 }
 
 int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **view,
@@ -109,7 +145,7 @@ int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **vi
 	*why = "out of memory";
 	if (!v)
 		return -ENOMEM;
-	v->on = &weft_backing_file;
+	v->on = weft_open_backing(path);
 	*why = "the pool's path is too long";
 	err = v->on->choose(path, where, &own);
 	if (err)
@@ -121,7 +157,7 @@ int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **vi
 	*why = "the pool cannot be read";
 	v->unlocked = !locked;
 	v->allocated_bytes = v->on->allocated(v->backed);
-	err = read_members(v);
+	err = read_all(v);
 	if (err)
 		goto close;
 	v->on->unlock(v->backed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A look at a pool from outside: no member, opened for reading only, nothing mapped (a load from a
- * hole of the sparse file would allocate it). Members come and go meanwhile and the file may be
+ * A look at a pool from outside: no member, opened for reading only, and a sparse file is not mapped (a load from a
+ * hole would allocate it). Members come and go meanwhile and the file may be
  * damaged: whatever is read is copied first and checked then, and what makes no sense is left out
  * and counted in `damaged`.
  *
@@ -20,6 +20,7 @@
 #include "pool/format_mailbox.h"
 #include "pool/format_region.h"
 #include "pool/sizes.h"
+#include "pool/view_host.h"
 
 struct weft_view_member {
 	uint16_t index;
@@ -29,6 +30,8 @@ struct weft_view_member {
 	char comm[17];
 	uint32_t threads, ngids;
 	uint8_t gid[WEFT_MEMBER_GIDS][16];
+	uint32_t host;
+	bool is_here; /* its host's home is: else `alive` says whether that beats, and its helper is not known to sleep */
 	bool alive, helper_asleep;
 	uint64_t ports_off;
 	uint32_t ports;
@@ -74,15 +77,18 @@ struct weft_view {
 	uint32_t segments_leased;
 	uint32_t damaged;
 	bool unlocked; /* a process had the file lock for too long: sums may be off by one member */
-	struct weft_counters totals; /* of those that have gone and those that are there */
-	unsigned int nmembers;	     /* members ever used; look for an incarnation */
+	struct weft_counters
+		totals; /* of those that have gone and those that are there, of hosts with homes here */
+	uint32_t hosts; /* 0: its home is in itself */
+	struct weft_view_host host[WEFT_HOSTS];
+	unsigned int nmembers; /* members ever used; look for an incarnation */
 	struct weft_view_member member[WEFT_MEMBERS];
 	struct weft_pool_leases leases; /* as they were then */
 };
 
 /*
  * Opens the pool that weft_pool_get() would attach to, and reads all but its queue pairs and
- * regions. -ENOENT (there is none yet), -EPROTO (not a pool, or of another version or layout),
+ * regions; of one of several hosts it looks for their beats, as weft_view_hosts. -ENOENT (there is none yet), -EPROTO (not a pool, or of another version or layout),
  * -EPERM, -ENOMEM, or open(2)'s. *why says it in a sentence.
  * path: NULL, or which one; where: the path that was chosen, also when this fails.
  */

@@ -15,7 +15,7 @@
 struct look {
 	const struct weft_backing *on;
 	struct weft_backed *backed;
-	struct weft_pool_header header;
+	const struct weft_pool_header *header;
 	struct weft_view_host *host;
 };
 
@@ -35,7 +35,8 @@ static bool read_beat(const struct look *l, uint32_t i, uint64_t *beat)
 
 static uint32_t members_of_host(const struct look *l, uint32_t i)
 {
-	uint64_t each = WEFT_MEMBERS / l->header.hosts, end = l->header.members_end[i], incarnation;
+	uint64_t each = WEFT_MEMBERS / l->header->hosts, end = l->header->members_end[i],
+		 incarnation;
 	uint32_t found = 0;
 
 	for (uint64_t m = i * each; m < end && m < (i + 1) * each; m++)
@@ -79,7 +80,7 @@ static bool read_leases(const struct look *l)
 	for (uint32_t i = WEFT_FIRST_SEGMENT; is_read && i < WEFT_SEGMENTS; i++) {
 		member = (leases->segment[i] & 0xffff) - 1;
 		if (leases->segment[i] && member < WEFT_MEMBERS)
-			l->host[member / (WEFT_MEMBERS / l->header.hosts)].leased_bytes +=
+			l->host[member / (WEFT_MEMBERS / l->header->hosts)].leased_bytes +=
 				WEFT_SEGMENT;
 	}
 	free(leases);
@@ -94,7 +95,7 @@ static uint32_t look_for_beats(const struct look *l, uint64_t now_ns)
 	uint32_t left = 0;
 	uint64_t beat;
 
-	for (uint32_t i = 0; i < l->header.hosts; i++) {
+	for (uint32_t i = 0; i < l->header->hosts; i++) {
 		struct weft_view_host *h = &l->host[i];
 
 		if (!h->life)
@@ -114,51 +115,58 @@ static void watch_hosts(const struct look *l)
 {
 	uint64_t begun_ns = weft_clock_now_ns(), now_ns = begun_ns;
 
-	for (uint32_t i = 0; i < l->header.hosts; i++)
+	for (uint32_t i = 0; i < l->header->hosts; i++)
 		l->host[i].beat_ns = begun_ns;
-	while (look_for_beats(l, now_ns) && now_ns - begun_ns <= l->header.silence_ms * MS_NS) {
+	while (look_for_beats(l, now_ns) && now_ns - begun_ns <= l->header->silence_ms * MS_NS) {
 		weft_pause(LOOK_NS);
 		now_ns = weft_clock_now_ns();
 	}
-	for (uint32_t i = 0; i < l->header.hosts; i++)
+	for (uint32_t i = 0; i < l->header->hosts; i++)
 		l->host[i].beat_ns = now_ns - l->host[i].beat_ns;
 }
 
-static int look_at_hosts(const struct look *l)
+int weft_view_look_at_hosts(const struct weft_backing *on, struct weft_backed *backed,
+			    const struct weft_pool_header *header,
+			    struct weft_view_host host[WEFT_HOSTS])
 {
-	for (uint32_t i = 0; i < l->header.hosts; i++)
-		if (!read_host(l, i))
-			return -EPROTO;
-	if (!read_leases(l))
+	const struct look l = {on, backed, header, host};
+
+	if (!header->hosts || header->hosts > WEFT_HOSTS)
 		return -EPROTO;
-	watch_hosts(l);
+	for (uint32_t i = 0; i < header->hosts; i++)
+		if (!read_host(&l, i))
+			return -EPROTO;
+	if (!read_leases(&l))
+		return -EPROTO;
+	watch_hosts(&l);
 	return 0;
 }
 
 int weft_view_hosts(const char *path, char where[PATH_MAX], struct weft_view_host host[WEFT_HOSTS],
 		    uint32_t *hosts, const char **why)
 {
-	struct look l = {.on = weft_open_backing(path), .host = host};
+	const struct weft_backing *on = weft_open_backing(path);
+	struct weft_pool_header header;
+	struct weft_backed *backed;
 	bool own, locked;
 	uint64_t bytes;
 	int err;
 
 	*why = "the pool's path is too long";
-	err = l.on->choose(path, where, &own);
+	err = on->choose(path, where, &own);
 	if (err)
 		return err;
 	*why = "the pool has one host: that of several is shm:PATH or pci:ADDRESS";
-	if (!l.on->create)
+	if (!on->create)
 		return -EINVAL;
-	err = l.on->look(where, own, weft_signature(), &l.backed, &bytes, &locked, why);
+	err = on->look(where, own, weft_signature(), &backed, &bytes, &locked, why);
 	if (err)
 		return err;
 	*why = "the pool cannot be read";
-	err = fetch(&l, &l.header, sizeof(l.header), 0) && l.header.hosts &&
-			      l.header.hosts <= WEFT_HOSTS
-		      ? look_at_hosts(&l)
+	err = on->read(backed, &header, sizeof(header), 0)
+		      ? weft_view_look_at_hosts(on, backed, &header, host)
 		      : -EPROTO;
-	*hosts = l.header.hosts;
-	l.on->close(l.backed);
+	*hosts = header.hosts;
+	on->close(backed);
 	return err;
 }

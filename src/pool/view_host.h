@@ -6,6 +6,8 @@
 #include <limits.h>
 #include <stdint.h>
 
+#include "backing/backing.h"
+#include "pool/format.h"
 #include "pool/format_host.h"
 
 enum weft_view_host_state {
@@ -25,6 +27,10 @@ struct weft_view_host {
 	uint32_t members; /* that live, and are not buried yet */
 };
 
+/* Of a memory that is open to be looked at, with that header; the rest as below. -EPROTO. */
+int weft_view_look_at_hosts(const struct weft_backing *on, struct weft_backed *backed,
+			    const struct weft_pool_header *header,
+			    struct weft_view_host host[WEFT_HOSTS]);
 /*
  * The hosts of a pool that has several, by number. Looks until it knows of each whether it beats: of one that is silent for
  * the pool's silence. -EINVAL: the pool has one host; else as weft_view_open.

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """librdmacm between two hosts that have the same address: a listener on the own host is preferred, then one on the
 other."""
+import os
+import signal
 import subprocess
 
 import pytest
+from fabric import wait_for
+from hosts import Hosts
 
 
 def own_address():
@@ -45,3 +49,18 @@ def test_loopback_is_the_own_host(two):
     done = two.start('rping', '-c', '-a', '127.0.0.1', '-C', '1', host=1).wait(30)
     assert done.status != 0 and 'wrote' not in done.stdout
     listener.kill()
+
+
+def test_silent_host():
+    """The server waits for a message alone: that the client's host is silent is all that ends its connection."""
+    with Hosts(silence_ms=500) as two:
+        server = two.start('rping', '-s', '-v', host=0)
+        client = two.start('rping', '-c', '-a', ADDRESS, '-v', '-C', 1 << 20, host=1)
+        wait_for(lambda: 'ping data' in server.output().stdout, 'pings go on', 60)
+        os.killpg(client.process.pid, signal.SIGSTOP)
+        try:
+            done = server.wait(60)
+        finally:
+            os.killpg(client.process.pid, signal.SIGCONT)
+        assert 'server DISCONNECT EVENT' in done.stdout + done.stderr, done
+        client.kill()

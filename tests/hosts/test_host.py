@@ -114,6 +114,61 @@ def test_another_program_goes_on(two):
     await_states(two, 'silent', 'never')
 
 
+# ---- The same by weft info, and what it has of members ----
+
+
+def running_pair(two):
+    """Two programs that send each other messages, on host 0 and 1."""
+    port = free_port()
+    server = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, host=0)
+    wait_for(lambda: listening(port) or server.process.poll() is not None, 'server listens')
+    client = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, '127.0.0.1', host=1)
+    await_states(two, 'up', 'up')
+    wait_for(lambda: len([qp for qp in two.info()['qps'] if qp['dest_qpn']]) == 2, 'they are connected', PATIENCE_S)
+    return server, client
+
+
+def test_info(two):
+    server, client = running_pair(two)
+    seen = two.info()
+    assert list(seen) == ['pool', 'hosts', 'members', 'qps', 'regions', 'ports', 'totals']
+    assert [(host['number'], host['state'], host['members']) for host in seen['hosts']] == [(0, 'up', 1), (1, 'up', 1)]
+    assert seen['pool']['path'] == two.pool and seen['pool']['allocated_bytes'] > 0
+    assert [(m['host'], m['index'], m['comm'], m['alive']) for m in seen['members']] == \
+        [(0, 0, 'ibv_rc_pingpong', True), (1, 512, 'ibv_rc_pingpong', True)]
+    [(qpn, dest), other] = [(qp['qpn'], qp['dest_qpn']) for qp in seen['qps']]
+    assert other == (dest, qpn)
+    assert {region['member'] for region in seen['regions']} == {0, 512}
+    wait_for(lambda: two.info()['totals']['ops_send'] > seen['totals']['ops_send'], 'messages are counted', PATIENCE_S)
+    # without a home here what is known of its members is what all hosts see
+    os.unlink(home_of(two, 1))
+    assert two.info()['members'][1]['alive'] is True
+    with stopped(client):
+        await_states(two, 'up', 'silent')
+        seen = two.info()
+        assert [host['state'] for host in seen['hosts']] == ['up', 'silent']
+        assert [m['alive'] for m in seen['members']] == [True, False]
+    server.kill()
+    client.kill()
+    assert two.info()['members'][0]['alive'] is False
+
+
+def test_doctor(two):
+    def found():
+        done = two.command_line('doctor', '--pool', two.pool, '--json')
+        assert done.returncode in (0, 1) and not done.stderr, done
+        return {check['check']: (check['state'], check['finding']) for check in json.loads(done.stdout)['checks']}
+
+    program = two.start('ibv_asyncwatch', host=1)
+    await_states(two, 'never', 'up')
+    seen = found()
+    assert seen['hosts'] == ('ok', '1 of 2 hosts are up') and seen['pool'][0] == 'ok' and 'leftovers' in seen
+    program.kill()
+    assert found()['leftovers'][0] == 'note'
+    done = two.command_line('doctor', '--pool', two.pool + '-none', '--json')
+    assert done.returncode == 1 and 'weft pool create makes one' in done.stdout, done
+
+
 # ---- What it refuses ----
 
 
