@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Posts and polls COUNT signaled WRITEs, and then SENDs, of 8 bytes between two queue pairs of one
- * process. To be run under callgrind, which counts the instructions of post_all(), poll_all() and
- * send_all().
+ * Posts and polls COUNT signaled WRITEs, READs, fetch-and-adds, and then SENDs, of 8 bytes between two queue
+ * pairs of one process. To be run under callgrind, which counts the instructions of post_all(), read_all(),
+ * add_all(), send_all(), and of poll_all(), which polls the WRITEs' completions.
  *
  *   posts COUNT
  */
@@ -22,6 +22,16 @@ static inline __attribute__((always_inline)) void post(struct end *end, struct i
 }
 
 __attribute__((noipa)) static void post_all(struct end *end, struct ibv_send_wr *wr)
+{
+	post(end, wr);
+}
+
+__attribute__((noipa)) static void read_all(struct end *end, struct ibv_send_wr *wr)
+{
+	post(end, wr);
+}
+
+__attribute__((noipa)) static void add_all(struct end *end, struct ibv_send_wr *wr)
 {
 	post(end, wr);
 }
@@ -76,6 +86,19 @@ int main(int argc, char **argv)
 	for (long i = 0; i < count / BURST; i++) {
 		post_all(&from, &wr);
 		poll_all(&from);
+	}
+	wr.opcode = IBV_WR_RDMA_READ;
+	for (long i = 0; i < count / BURST; i++) {
+		read_all(&from, &wr);
+		drain(&from);
+	}
+	wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	wr.wr.atomic.remote_addr = there.memory;
+	wr.wr.atomic.rkey = there.rkey;
+	wr.wr.atomic.compare_add = 1;
+	for (long i = 0; i < count / BURST; i++) {
+		add_all(&from, &wr);
+		drain(&from);
 	}
 	into = (struct ibv_sge){(uintptr_t)to.memory, 8, to.mr->lkey};
 	wr.opcode = IBV_WR_SEND;

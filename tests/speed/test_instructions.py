@@ -12,7 +12,8 @@ pytestmark = pytest.mark.alone
 
 NOTED = Path(__file__).resolve().parents[2] / 'bench/instructions.json'
 COUNT = 12800
-FUNCTIONS = {'post_write_8_bytes': 'post_all', 'post_send_8_bytes': 'send_all', 'poll_completion': 'poll_all'}
+FUNCTIONS = {'post_write_8_bytes': 'post_all', 'post_send_8_bytes': 'send_all', 'post_read_8_bytes': 'read_all',
+             'post_fetch_and_add': 'add_all', 'poll_completion': 'poll_all'}
 
 
 def instructions(fabric, function, count):
