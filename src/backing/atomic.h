@@ -6,4 +6,8 @@
 
 #include <stdatomic.h>
 
+/* A store that orders nothing by itself. A plain assignment would be an exchange, which memory that several hosts share
+ * may not have (tools/check-atomics.py). */
+#define weft_store(word, value) atomic_store_explicit(word, value, memory_order_relaxed)
+
 #endif

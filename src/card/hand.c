@@ -170,8 +170,9 @@ static bool take_line(struct weft_card_hand *hand)
 	if (pool->calls->take_qp(pool, &hand->line))
 		return false;
 	line = &pool->qps[hand->line];
-	line->rq_taken_epoch = line->rq_taken_qpn = 0;
-	line->fault_qpn = 0;
+	weft_store(&line->rq_taken_epoch, 0);
+	weft_store(&line->rq_taken_qpn, 0);
+	weft_store(&line->fault_qpn, 0);
 	atomic_store_explicit(&line->fault_conn, 0, memory_order_relaxed);
 	hand->to = (struct weft_responder){
 		.from = {.nic = hand->card->nic,

@@ -104,7 +104,8 @@ static struct weft_pool_port *next_port(struct walk *w)
 		while (w->ports && w->index < w->count) {
 			struct weft_pool_port *p = &w->ports[w->index++];
 
-			if (p->flags & w->sought)
+			/* acquire: pairs with the release in take_entry */
+			if (atomic_load_explicit(&p->flags, memory_order_acquire) & w->sought)
 				return p;
 		}
 	} while (next_member(w));
@@ -213,7 +214,8 @@ static int take_entry(struct weft_pool *pool, const struct weft_pool_port *want,
 			continue;
 		*p = *want;
 		WEFT_STEP(port_written);
-		p->flags |= WEFT_PORT_BOUND;
+		/* release: pairs with the acquire in next_port */
+		atomic_store_explicit(&p->flags, p->flags | WEFT_PORT_BOUND, memory_order_release);
 		WEFT_STEP(port_bound);
 		*index = i;
 		return 0;
@@ -250,10 +252,10 @@ int weft_port_listen(struct weft_pool *pool, uint32_t index)
 	if (err)
 		return err;
 	listening = *own(pool, index);
-	listening.flags |= WEFT_PORT_LISTENS;
+	weft_store(&listening.flags, listening.flags | WEFT_PORT_LISTENS);
 	err = find_clash(pool, &listening, own(pool, index));
 	if (!err)
-		*own(pool, index) = listening;
+		weft_store(&own(pool, index)->flags, listening.flags);
 	WEFT_STEP(port_listening);
 	unlock(a, key);
 	return err;

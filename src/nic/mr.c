@@ -80,7 +80,8 @@ void weft_mr_publish(struct weft_pool *pool, uint32_t index, uint32_t key,
 {
 	struct weft_pool_mr *shared = &pool->mrs[index];
 
-	entry->id = (USES(atomic_load_explicit(&shared->id, memory_order_relaxed)) + 1) << 32 | key;
+	weft_store(&entry->id,
+		   (USES(atomic_load_explicit(&shared->id, memory_order_relaxed)) + 1) << 32 | key);
 	entry->check = 0;
 	entry->check = fold(entry);
 	__builtin_memcpy((char *)shared + sizeof(shared->id), (char *)entry + sizeof(entry->id),
@@ -224,7 +225,7 @@ bool weft_mr_read(struct weft_pool *pool, uint32_t key, struct weft_pool_mr *cop
 	if (!index || pool->calls->see_mr(pool, index))
 		return false;
 	/* acquire: pairs with the release in weft_mr_publish */
-	copy->id = atomic_load_explicit(&mr->id, memory_order_acquire);
+	weft_store(&copy->id, atomic_load_explicit(&mr->id, memory_order_acquire));
 	__builtin_memcpy((char *)copy + sizeof(copy->id), (const char *)mr + sizeof(mr->id),
 			 sizeof(*copy) - sizeof(copy->id));
 	atomic_thread_fence(memory_order_acquire);

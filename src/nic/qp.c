@@ -27,19 +27,19 @@ static void publish_qp(struct weft_qp *qp, enum weft_pool_conn conn)
 	atomic_store_explicit(&slot->conn, (seq + 1) << 32, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	WEFT_STEP(qp_line_opened);
-	slot->rq_off = qp->rq_off;
-	slot->rq_size = qp->rq_size;
-	slot->rq_stride = qp->rq_stride;
-	slot->pd = qp->pd;
-	slot->owner = qp->nic->pool->me;
-	slot->type = qp->type;
-	slot->state = qp->state;
-	slot->access = qp->attr.access;
-	slot->min_rnr_timer = qp->attr.min_rnr_timer;
-	slot->rq_psn = qp->attr.rq_psn;
-	slot->hand_off = qp->hand_off;
-	slot->ring_off = qp->ring_off;
-	slot->qkey = qp->type == WEFT_QPT_XRC_RECV ? qp->xrcd : qp->attr.qkey;
+	weft_store(&slot->rq_off, qp->rq_off);
+	weft_store(&slot->rq_size, qp->rq_size);
+	weft_store(&slot->rq_stride, qp->rq_stride);
+	weft_store(&slot->pd, qp->pd);
+	weft_store(&slot->owner, qp->nic->pool->me);
+	weft_store(&slot->type, qp->type);
+	weft_store(&slot->state, qp->state);
+	weft_store(&slot->access, qp->attr.access);
+	weft_store(&slot->min_rnr_timer, qp->attr.min_rnr_timer);
+	weft_store(&slot->rq_psn, qp->attr.rq_psn);
+	weft_store(&slot->hand_off, qp->hand_off);
+	weft_store(&slot->ring_off, qp->ring_off);
+	weft_store(&slot->qkey, qp->type == WEFT_QPT_XRC_RECV ? qp->xrcd : qp->attr.qkey);
 	WEFT_STEP(qp_line_written);
 	atomic_store_explicit(&slot->conn,
 			      (seq + 2) << 32 | (uint64_t)conn << 24 | qp->attr.dest_qpn,
@@ -62,7 +62,9 @@ static void end_connection(struct weft_qp *qp)
 	weft_lock(qp->nic, &qp->recv_cq->lock, 0);
 	if (qp->srq)
 		weft_lock(qp->nic, &qp->srq->lock, 0);
-	qp->tag = qp->qpn | (uint32_t)++qp->slot->connection << 24;
+	/* read by peers between two equal looks at conn, as the rest of the line */
+	weft_store(&qp->slot->connection, (uint8_t)(qp->slot->connection + 1));
+	qp->tag = qp->qpn | (uint32_t)qp->slot->connection << 24;
 	if (qp->srq)
 		weft_unlock(&qp->srq->lock, false);
 	weft_unlock(&qp->recv_cq->lock, false);
@@ -223,7 +225,8 @@ uint32_t weft_qp_number(const struct weft_pool *pool, struct weft_pool_qp *slot,
 	uint32_t added = WEFT_NUMBERS_ADDED(
 		atomic_load_explicit(&pool->leases->numbers, memory_order_relaxed));
 
-	return index | ((++slot->generation + added) & 63) << WEFT_QP_INDEX_BITS;
+	weft_store(&slot->generation, (uint8_t)(slot->generation + 1));
+	return index | ((slot->generation + added) & 63) << WEFT_QP_INDEX_BITS;
 }
 
 int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type type, uint32_t pd,
@@ -255,10 +258,11 @@ int weft_qp_create(struct weft_nic *nic, struct weft_qp *qp, enum weft_qp_type t
 	qp->qpn = weft_qp_number(nic->pool, qp->slot, qp->index);
 	qp->tag = qp->qpn | (uint32_t)qp->slot->connection << 24;
 	qp->rq_posted = atomic_load_explicit(&qp->slot->rq_posted, memory_order_relaxed);
-	qp->slot->rq_start = qp->rq_completed = qp->rq_posted;
+	qp->rq_completed = qp->rq_posted;
+	weft_store(&qp->slot->rq_start, qp->rq_posted);
 	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
-	qp->slot->rq_epoch++;
-	qp->slot->rq_taken_epoch = 0;
+	weft_store(&qp->slot->rq_epoch, qp->slot->rq_epoch + 1);
+	weft_store(&qp->slot->rq_taken_epoch, 0);
 	WEFT_STEP(qp_numbered);
 	err = make_send_queue(qp);
 	if (err)
@@ -350,11 +354,11 @@ static bool reset(struct weft_qp *qp)
 	qp->failed_at = UINT64_MAX;
 	atomic_store_explicit(&qp->sq_freed, 0, memory_order_relaxed);
 	weft_rq_forget(qp);
-	qp->slot->rq_start = qp->rq_posted;
+	weft_store(&qp->slot->rq_start, qp->rq_posted);
 	atomic_store_explicit(&qp->rq_freed, qp->rq_posted, memory_order_relaxed);
 	/* receives that were posted in ERR never counted */
 	atomic_store_explicit(&qp->slot->rq_posted, qp->rq_posted, memory_order_relaxed);
-	qp->slot->rq_epoch++;
+	weft_store(&qp->slot->rq_epoch, qp->slot->rq_epoch + 1);
 	WEFT_STEP(qp_emptied);
 	publish_qp(qp, WEFT_CONN_NONE);
 	return quiet;

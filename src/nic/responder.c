@@ -48,8 +48,8 @@ static void resume_receives(struct weft_responder *to)
 			    ? atomic_load_explicit(&to->from.slot->rq_taken, memory_order_relaxed)
 			    : left_at(to->slot, to->rq_epoch);
 	to->posted = to->taken;
-	to->from.slot->rq_taken_epoch = to->rq_epoch;
-	to->from.slot->rq_taken_qpn = to->from.dest_qpn;
+	weft_store(&to->from.slot->rq_taken_epoch, to->rq_epoch);
+	weft_store(&to->from.slot->rq_taken_qpn, to->from.dest_qpn);
 	atomic_store_explicit(&to->from.slot->rq_taken, to->taken, memory_order_relaxed);
 }
 
@@ -402,8 +402,8 @@ void weft_responder_complete(struct weft_responder *to, const struct weft_wqe *r
 
 void weft_responder_blame(struct weft_responder *to, enum weft_event event)
 {
-	to->from.slot->fault_code = event;
-	to->from.slot->fault_qpn = to->from.dest_qpn;
+	weft_store(&to->from.slot->fault_code, event);
+	weft_store(&to->from.slot->fault_qpn, to->from.dest_qpn);
 	WEFT_STEP(peer_fault_written);
 	/* release: pairs with the acquire in is_blamed_here (direct.c) */
 	atomic_store_explicit(&to->from.slot->fault_conn, to->grant.was, memory_order_release);

@@ -75,7 +75,8 @@ static int map_pool(struct weft_attachment *a)
 	pool->qps = (void *)(pool->base + WEFT_OFF_QPS);
 	pool->mrs = (void *)(pool->base + WEFT_OFF_MRS);
 	pool->objects = (void *)(pool->base + WEFT_OFF_OBJECTS);
-	pool->mr_seen[0].id = UINT32_MAX; /* no key: the entry of key 0 may not be mapped */
+	weft_store(&pool->mr_seen[0].id,
+		   UINT32_MAX); /* no key: the entry of key 0 may not be mapped */
 	return weft_pool_window(pool, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases)) &&
 			       weft_pool_window(pool, WEFT_OFF_HOME, sizeof(struct weft_pool_home))
 		       ? 0

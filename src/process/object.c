@@ -165,7 +165,7 @@ static bool read_object(uint32_t number, struct weft_pool_object *copy)
 
 	__builtin_memcpy((char *)copy + sizeof(copy->id), (const char *)from + sizeof(from->id),
 			 sizeof(*copy) - sizeof(copy->id));
-	copy->id = id;
+	weft_store(&copy->id, id);
 	atomic_thread_fence(memory_order_acquire);
 	return (uint32_t)id == number && id_of(from, memory_order_relaxed) == id;
 }

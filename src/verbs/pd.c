@@ -81,7 +81,7 @@ static int dealloc(const char *verb, struct ibv_pd *ibpd, bool force)
 	if (pd->behind)
 		weft_verbs_pd_leave(&pd->behind->pd);
 	if (pd->td)
-		pd->td->users--;
+		atomic_fetch_sub(&pd->td->users, 1);
 	unmake(pd);
 	return 0;
 }
@@ -109,14 +109,14 @@ void weft_verbs_end_pd(struct ibv_pd *pd)
 
 void weft_verbs_pd_leave(struct ibv_pd *pd)
 {
-	--*weft_pd(pd)->users;
+	atomic_fetch_sub(weft_pd(pd)->users, 1);
 }
 
 int weft_verbs_pd_use(const char *verb, struct ibv_pd *ibpd)
 {
 	struct weft_verbs_pd *pd = weft_pd(ibpd);
 
-	++*pd->users;
+	atomic_fetch_add(pd->users, 1);
 	if (!pd->imported || weft_object_keep(&pd->domain))
 		return 0;
 	weft_verbs_pd_leave(ibpd);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """The checkers of the tree: a good tree passes, and each kind of bad file is found."""
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -199,3 +200,42 @@ def test_partners(tmp_path, comment, offence):
     done = check('check-partners.py', tmp_path, 'src/nic/a.c', f'{PARTNERS}\n/*\n * {comment} */\n')
     assert done.returncode == (1 if offence else 0), done.stdout
     assert done.stdout == (f'src/nic/a.c:12: {offence}\n' if offence else '')
+
+
+CHANGES = '''#include "backing/atomic.h"
+
+struct weft_pool_thing {
+	_Alignas(64) _Atomic uint64_t word; /* [O] */
+	_Atomic uint32_t list[4], count;
+};
+
+'''
+
+
+@pytest.mark.parametrize('line,offence', [
+    ('weft_store(&t->word, 1);', None),
+    ('atomic_store_explicit(&t->list[1], 1, memory_order_release);', None),
+    ('n = t->word + t->list[t->count];', None),
+    ('t->word == 1 ? t->word : 0;', None),
+    ('atomic_exchange(&t->word, 1);', 'no gate: weft_f changes t->word'),
+    ('(void)atomic_fetch_add_explicit(\n\t\t&t->count, 1, memory_order_relaxed);', 'no gate: weft_f changes t->count'),
+    ('atomic_store(&t->word, 1);', 'no gate: weft_f changes t->word'),
+    ('__sync_lock_test_and_set(&t->word, 1);', 'no gate: weft_f changes t->word'),
+    ('t->word = 1;', 'plain assignment to word: an exchange'),
+    ('t->list[t->count] =\n\t\t1;', 'plain assignment to list: an exchange'),
+    ('t->count |= 1;', 'plain assignment to count: an exchange'),
+    ('t->count++;', 'plain assignment to count: an exchange'),
+    ('n = --t->list[2];', 'plain assignment to list: an exchange'),
+])
+def test_atomics(tmp_path, line, offence):
+    """Each that changes a word, in whichever way, is found where it has no gate; loads and plain stores are not."""
+    if not shutil.which('clang'):
+        pytest.skip('clang is not installed')
+    (tmp_path / 'src/backing').mkdir(parents=True)
+    (tmp_path / 'src/pool').mkdir()
+    (tmp_path / 'src/backing/atomic.h').write_text((TOOLS.parent / 'src/backing/atomic.h').read_text() + '#include <stdint.h>\n')
+    (tmp_path / 'src/pool/format.h').write_text(CHANGES)
+    text = f'#include "pool/format.h"\n\nvoid weft_f(struct weft_pool_thing *t, uint64_t n)\n{{\n\t{line}\n}}\n'
+    done = check('check-atomics.py', tmp_path, 'src/nic/a.c', text)
+    assert done.returncode == (1 if offence else 0), done
+    assert done.stdout.count('\n') == (1 if offence else 0) and (offence or '') in done.stdout, done.stdout
