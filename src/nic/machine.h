@@ -37,6 +37,10 @@ struct weft_later {
 	uint32_t at;   /* where the copy begins that the machine is asked for */
 	uint16_t ask
 		[2]; /* the machine's: to read, or for an atomic; and to write. 0: nothing asked */
+	/* While a carrier gathers small WRITEs, one after the other, to ask for all of them together: the bytes of the present one, of
+	 * which nothing has been placed; else 0. The machine's: how many it has kept. Each is then carried out anew, in that
+	 * order, when `answered` says so. */
+	uint16_t gathers, gathered;
 };
 
 /* Of the connection that the grant is of; it lies in the same object. NULL: none. */
@@ -81,7 +85,7 @@ struct weft_memory {
 	 * Copies bytes between here and there, in any order. 0; -EFAULT (not mapped there); -ENXIO (not mapped
 	 * here); -EACCES (the key has ended); -ETIMEDOUT (its helper does not answer); -ESRCH (it is gone, or its
 	 * queue pair is); -EINPROGRESS (memory->later only: to be called so again when struct weft_machine's
-	 * `answered` says so).
+	 * `answered` says so; while the carrier gathers: it may have been kept).
 	 */
 	int (*copy)(void *context, const struct weft_caller *caller,
 		    const struct weft_in_place *memory, void *here, uint64_t len_bytes, bool write);
@@ -105,6 +109,8 @@ struct weft_machine {
 	bool (*answered)(void *context, const struct weft_later *later, uint64_t now_ns);
 	/* Whether the atomic that was asked for has been carried out: then the old value. */
 	bool (*carried_out)(void *context, const struct weft_later *later, uint64_t *value);
+	/* What was gathered is asked for. NULL: nothing is ever kept. */
+	void (*ask_gathered)(void *context, struct weft_later *later);
 	/* It is not waited for any more: from here on memory of this process is left alone. At once. */
 	void (*take_back)(void *context, struct weft_later *later);
 

@@ -476,6 +476,7 @@ static int connect_by_transport(struct weft_qp *qp)
 	WEFT_STEP(qp_ring_got);
 	qp->transport = transport;
 	qp->issue = transport->carries[qp->type].issue;
+	qp->most_under_way = transport->most_under_way;
 	/* from the first one on the helper looks after the peers */
 	if (!atomic_fetch_add_explicit(&qp->nic->nconnected, 1, memory_order_relaxed))
 		weft_nic_kick(qp->nic);

@@ -89,8 +89,9 @@ struct weft_qp {
 	struct weft_qp *waiting_next;
 	uint32_t index;
 	uint32_t under_way,
-		fetching;   /* requests with the transport; READs and atomics among them */
-	uint64_t failed_at; /* the first that has ended in error; UINT64_MAX: none */
+		fetching;	 /* requests with the transport; READs and atomics among them */
+	uint32_t most_under_way; /* at present, at most what the transport says */
+	uint64_t failed_at;	 /* the first that has ended in error; UINT64_MAX: none */
 	enum weft_cause failed_of;
 	const struct weft_transport
 		*drains; /* the one of the connection before, which has yet to let go of requests */

@@ -254,7 +254,7 @@ static bool may_begin(const struct weft_qp *qp, const struct weft_wqe *wqe)
 		return false;
 	if (!qp->under_way)
 		return true;
-	return qp->under_way < qp->transport->most_under_way && !weft_op_is_local(wqe->opcode) &&
+	return qp->under_way < qp->most_under_way && !weft_op_is_local(wqe->opcode) &&
 	       !(wqe->flags & WEFT_SEND_FENCE && qp->fetching);
 }
 

@@ -47,7 +47,8 @@ struct weft_transport {
 	struct weft_carries carries[WEFT_QP_TYPES];
 	uint32_t address_bytes; /* of its own in each address handle, zero before the first datagram
 				 */
-	uint32_t most_under_way; /* requests of a queue pair; 0: it never answers WEFT_UNDER_WAY */
+	uint32_t
+		most_under_way; /* requests of a queue pair, at first; 0: it never answers WEFT_UNDER_WAY */
 	/* Its requests end in order (weft_sq_end_before), it keeps their fences, and completes those that end well. */
 	bool in_order;
 	/* Of a datagram to a group it reaches those that hear it elsewhere; the next transport reaches others. */
@@ -86,8 +87,8 @@ void weft_sq_return(struct weft_qp *qp, enum weft_outcome outcome);
 void weft_sq_end(struct weft_qp *qp, uint64_t position, enum weft_cause cause);
 /* Of transports whose requests end in order: all before that position have ended well and are completed. */
 void weft_sq_end_before(struct weft_qp *qp, uint64_t position);
-/* The same transports: of the requests that it has it carries out none from that position on; they are as if never
- * issued. */
+/* Of the requests that the transport has it carries out none from that position on, and has ended none of those: they are as if
+ * never issued. */
 void weft_sq_recall(struct weft_qp *qp, uint64_t position);
 
 /* How long a request waits in all for a receive, and for an answer, by the codes of 9.7.5.2.8 and 11.2.5.2. UINT64_MAX:

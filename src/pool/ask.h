@@ -8,6 +8,7 @@ enum weft_ask_kind {
 	WEFT_ASK_WRITE,
 	WEFT_ASK_CMP_SWAP,
 	WEFT_ASK_FETCH_ADD,
+	WEFT_ASK_WRITES, /* several, of memory of a device: struct weft_gathered */
 	/* calls: `bounce_off` has what verbs/receiver.h says */
 	WEFT_ASK_QP_OPEN,
 	WEFT_ASK_QP_MODIFY,

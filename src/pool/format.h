@@ -31,7 +31,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 20u
+#define WEFT_POOL_VERSION 21u
 
 #define WEFT_OFF_LEASES	  WEFT_PAGE
 #define WEFT_OFF_MEMBERS  (1ull << 20)

@@ -46,8 +46,21 @@ struct weft_pool_ask {
 	uint64_t grant_off, grant_was;
 	/* [P] the helper of `target` */
 	_Alignas(WEFT_LINE) _Atomic uint64_t answered; /* the seq it answers, stored last */
-	uint64_t value;
-	int64_t error; /* 0 or -errno */
+	uint64_t value; /* of an atomic the old one; of WRITES how many are done */
+	int64_t error;	/* 0 or -errno */
 };
+
+/*
+ * Of WEFT_ASK_WRITES: `bounce_off` is where a list of these begins, as many as `len_bytes` says, in the order in which they are to
+ * be carried out; their bytes follow it. The helper ends at the first that is refused; `value` is the number of those
+ * before that. [O] the asker, before `seq`.
+ */
+struct weft_gathered {
+	uint64_t va;
+	uint32_t len_bytes;
+	uint32_t at; /* of its bytes, from bounce_off on */
+};
+
+#define WEFT_GATHERED_MOST 64u
 
 #endif

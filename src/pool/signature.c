@@ -52,6 +52,7 @@ static const uint64_t layout[] = {
 	sizeof(struct weft_pool_leases),
 	sizeof(struct weft_pool_busy_line),
 	sizeof(struct weft_pool_ask),
+	sizeof(struct weft_gathered),
 	offsetof(struct weft_pool_ask, id),
 	offsetof(struct weft_pool_ask, answered),
 	sizeof(struct weft_pool_member),

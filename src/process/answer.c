@@ -138,6 +138,7 @@ static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 		else
 			atomic_compare_exchange_strong(at, value, w->operand[1]);
 		return 0;
+	case WEFT_ASK_WRITES: /* begin_writes */
 	case WEFT_ASK_QP_OPEN:
 	case WEFT_ASK_QP_MODIFY:
 	case WEFT_ASK_QP_QUERY:
@@ -228,6 +229,38 @@ struct answering {
 	int err;
 };
 
+/* Each in turn, up to the first that is refused: all lie in one region of a device. */
+static void begin_writes(struct weft_pool *pool, struct answering *a, const struct work *work)
+{
+	struct weft_gathered gathered[WEFT_GATHERED_MOST];
+	uint64_t n = work->len_bytes;
+	const void *list = n <= WEFT_GATHERED_MOST
+				   ? weft_pool_window(pool, work->bounce_off, n * sizeof(*gathered))
+				   : NULL;
+
+	a->err = list ? 0 : -EINVAL;
+	if (a->err)
+		return;
+	memcpy(gathered, list, n * sizeof(*gathered));
+	for (uint64_t i = 0; !a->err && i < n; i++) {
+		const struct weft_gathered *g = &gathered[i];
+		struct work one = *work;
+		void *bounce = weft_pool_window(pool, work->bounce_off + g->at, g->len_bytes);
+
+		one.va = g->va;
+		one.len_bytes = g->len_bytes;
+		a->err = may_apply(pool, &one);
+		if (!a->err)
+			a->err = !bounce || !weft_device_has(pool, one.id) ? -EINVAL
+				 : i ? weft_device_issue_more(&a->copying, one.va, bounce,
+							      one.len_bytes)
+				     : weft_device_issue(pool, one.id, one.va, bounce,
+							 one.len_bytes, true, &a->copying);
+		a->begun |= !a->err;
+		a->value = i + !a->err;
+	}
+}
+
 /* We visit its member, and have fenced. */
 static void begin_answer(struct weft_pool *pool, struct answering *a)
 {
@@ -238,6 +271,10 @@ static void begin_answer(struct weft_pool *pool, struct answering *a)
 	WEFT_STEP(reach_answering);
 	WEFT_TURN(reach_answering);
 	a->begun = false;
+	if (work.kind == WEFT_ASK_WRITES) {
+		begin_writes(pool, a, &work);
+		return;
+	}
 	if (!write && work.kind != WEFT_ASK_READ) {
 		a->err = apply(pool, &work, &a->value);
 		return;
@@ -258,8 +295,12 @@ static void begin_answer(struct weft_pool *pool, struct answering *a)
 
 static void end_answer(struct answering *a)
 {
-	if (a->begun)
-		a->err = weft_device_wait(&a->copying);
+	int err = a->begun ? weft_device_wait(&a->copying) : 0;
+
+	if (err) {
+		a->err = err;
+		a->value = 0;
+	}
 	a->ask->value = a->value;
 	a->ask->error = a->err;
 	WEFT_STEP(reach_applied);

@@ -251,6 +251,16 @@ int weft_device_issue(struct weft_pool *pool, uint64_t id, uint64_t va, void *he
 	return err;
 }
 
+int weft_device_issue_more(const struct weft_device_copying *copying, uint64_t va, void *here,
+			   uint64_t len_bytes)
+{
+	const struct weft_device *d = copying->device;
+	int err = d->plugin->issue(d->memory, va, here, len_bytes, true);
+
+	WEFT_STEP(device_more_issued);
+	return err;
+}
+
 int weft_device_wait(struct weft_device_copying *copying)
 {
 	int err = copying->device->plugin->wait(copying->device->memory);

@@ -52,6 +52,10 @@ struct weft_device_copying {
 };
 int weft_device_issue(struct weft_pool *pool, uint64_t id, uint64_t va, void *here,
 		      uint64_t len_bytes, bool write, struct weft_device_copying *copying);
+/* Behind the first, of the same region and to it: small ones, which are not worth pinning. The one wait is for all, due though this
+ * fails. */
+int weft_device_issue_more(const struct weft_device_copying *copying, uint64_t va, void *here,
+			   uint64_t len_bytes);
 int weft_device_wait(struct weft_device_copying *copying);
 int weft_device_change(struct weft_pool *pool, uint64_t id, uint64_t va, bool add,
 		       uint64_t compare_add, uint64_t swap, uint64_t *value);

@@ -177,9 +177,8 @@ static struct weft_late *find_asked(struct weft_pool *pool, struct weft_later *l
 	return late;
 }
 
-/* -EINPROGRESS, even if the answer is there by then: a request that is done at once leaves nothing behind. */
-static int ask_for(struct weft_pool *pool, struct weft_late *late,
-		   const struct weft_in_place *memory, uint64_t len_bytes)
+static void set_ask(struct weft_pool *pool, struct weft_late *late,
+		    const struct weft_in_place *memory, uint64_t len_bytes)
 {
 	struct weft_pool_ask *ask = ask_of(pool, late);
 	const struct weft_pool_member *m = weft_pool_member(pool, memory->grant->member);
@@ -190,7 +189,6 @@ static int ask_for(struct weft_pool *pool, struct weft_late *late,
 	late->incarnation = m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
 	late->gone = !late->incarnation;
 	late->looked_ns = 0;
-	late->asked = true;
 	ask->target = late->member;
 	ask->kind = late->kind;
 	ask->id = late->id;
@@ -200,12 +198,27 @@ static int ask_for(struct weft_pool *pool, struct weft_late *late,
 	ask->operand[1] = late->operand[1];
 	ask->grant_off = (uint64_t)((const uint8_t *)memory->grant->word - pool->base);
 	ask->grant_was = memory->grant->was;
+}
+
+static void send_ask(struct weft_pool *pool, struct weft_late *late)
+{
+	struct weft_pool_ask *ask = ask_of(pool, late);
+
+	late->asked = true;
 	/* release: pairs with the acquire in asked (answer.c); an answered one is odd still */
 	atomic_store_explicit(&ask->seq,
 			      (atomic_load_explicit(&ask->seq, memory_order_relaxed) | 1) + 2,
 			      memory_order_release);
 	WEFT_STEP(late_asked);
 	weft_pool_signal(pool, late->member, WEFT_SIGNAL_ASK);
+}
+
+/* -EINPROGRESS, even if the answer is there by then: a request that is done at once leaves nothing behind. */
+static int ask_for(struct weft_pool *pool, struct weft_late *late,
+		   const struct weft_in_place *memory, uint64_t len_bytes)
+{
+	set_ask(pool, late, memory, len_bytes);
+	send_ask(pool, late);
 	return -EINPROGRESS;
 }
 
@@ -271,8 +284,90 @@ static int place_next(struct weft_pool *pool, struct weft_late *late,
 		     : 0;
 }
 
-int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *here,
-		   uint64_t len_bytes, bool write)
+/* ---- Several small WRITEs in one ask ---- */
+
+#define GATHERED_FROM                                                                              \
+	(WEFT_GATHERED_MOST * sizeof(struct weft_gathered)) /* the bytes of all follow */
+
+static struct weft_gathered *gathered_of(struct weft_pool *pool, const struct weft_late *late,
+					 uint32_t i)
+{
+	return (struct weft_gathered *)(pool->base + late->bounce_off) + i;
+}
+
+/* One ask for all, that has room for one more. NULL: there is none. */
+static struct weft_late *find_gathering(struct weft_pool *pool, const struct weft_in_place *memory)
+{
+	struct weft_later *later = memory->later;
+	struct weft_late *late = late_of(later, true);
+
+	if (late)
+		return late->id == memory->id && late->kept < WEFT_GATHERED_MOST ? late : NULL;
+	late = take_ask(pool, later, true);
+	if (!late)
+		return NULL;
+	late->kind = WEFT_ASK_WRITES;
+	late->id = memory->id;
+	late->len_bytes = late->operand[0] = late->operand[1] = 0;
+	late->kept = late->ended = 0;
+	late->filled = GATHERED_FROM;
+	if (make_bounce(pool, late)) {
+		end_ask(pool, late);
+		later->ask[1] = 0;
+		return NULL;
+	}
+	ask_of(pool, late)->bounce_off = late->bounce_off;
+	return late;
+}
+
+/* Keeps the bytes of a request that has no others, for the helper of a device. -EINPROGRESS, kept or not. */
+static int keep_small(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *here,
+		      uint64_t len_bytes)
+{
+	struct weft_later *later = memory->later;
+	struct weft_late *late;
+
+	if (len_bytes != later->gathers || later->at || memory->here_id ||
+	    !weft_device_has(pool, memory->id))
+		return -EINPROGRESS;
+	late = find_gathering(pool, memory);
+	if (!late || len_bytes > WEFT_BOUNCE_BYTES - late->filled)
+		return -EINPROGRESS;
+	*gathered_of(pool, late, late->kept) =
+		(struct weft_gathered){memory->va, (uint32_t)len_bytes, late->filled};
+	memcpy(pool->base + late->bounce_off + late->filled, here, len_bytes);
+	late->filled += (uint32_t)(len_bytes + 7) & ~7u;
+	set_ask(pool, late, memory, ++late->kept);
+	later->gathered++;
+	return -EINPROGRESS;
+}
+
+void weft_late_ask_gathered(void *context, struct weft_later *later)
+{
+	send_ask(((struct weft_process *)context)->pool, late_of(later, true));
+}
+
+/* The next of those that were gathered is carried out anew. What the helper has found of it; -EINPROGRESS also if it is another
+ * than it was: then it is not among them. */
+static int hear_gathered(struct weft_pool *pool, struct weft_late *late,
+			 const struct weft_in_place *memory, uint64_t len_bytes)
+{
+	const struct weft_gathered *g = gathered_of(pool, late, late->ended);
+	int err = hear(pool, late);
+
+	if (err == -EINPROGRESS || (late->gone && err == -ESRCH))
+		return err;
+	if (late->ended >= late->kept || g->va != memory->va || g->len_bytes != len_bytes ||
+	    memory->later->at || late->id != memory->id)
+		return -EINPROGRESS;
+	if (late->ended == ask_of(pool, late)->value)
+		return err ? err : -EINPROGRESS;
+	late->ended++;
+	return 0;
+}
+
+static int copy_alone(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *here,
+		      uint64_t len_bytes, bool write)
 {
 	const struct weft_late wanted = {
 		.kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ,
@@ -315,6 +410,18 @@ int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, u
 		err = weft_reach_fill(pool, memory, pool->base + late->bounce_off, here, len_bytes,
 				      false);
 	return err;
+}
+
+int weft_late_copy(struct weft_pool *pool, const struct weft_in_place *memory, uint8_t *here,
+		   uint64_t len_bytes, bool write)
+{
+	struct weft_late *late = late_of(memory->later, true);
+
+	if (memory->later->gathers)
+		return keep_small(pool, memory, here, len_bytes);
+	if (write && late && late->asked && late->kind == WEFT_ASK_WRITES)
+		return hear_gathered(pool, late, memory, len_bytes);
+	return copy_alone(pool, memory, here, len_bytes, write);
 }
 
 int weft_late_atomic(struct weft_pool *pool, const struct weft_in_place *memory,

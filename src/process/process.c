@@ -114,6 +114,7 @@ static const struct weft_machine machine = {
 	.answered = weft_late_answered,
 	.carried_out = weft_late_carried_out,
 	.take_back = weft_late_take_back,
+	.ask_gathered = weft_late_ask_gathered,
 	.yield = machine_yield,
 	.self = machine_self,
 	.kick = machine_kick,

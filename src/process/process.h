@@ -32,6 +32,9 @@ struct weft_late {
 	/* of what: a part of a request that lies together, from `at` on, and how much of it is done; or an atomic */
 	enum weft_ask_kind kind;
 	uint64_t id, va, len_bytes, at, done, operand[2];
+	uint32_t kept,
+		ended;	 /* of WEFT_ASK_WRITES: of how many requests, and how many have heard */
+	uint32_t filled; /* bytes of the bounce buffer that those have */
 };
 
 /* The member whose helper was asked last, in vain; incarnation 0: it was not in vain. */
@@ -151,5 +154,6 @@ int weft_late_atomic(struct weft_pool *pool, const struct weft_in_place *memory,
 bool weft_late_answered(void *context, const struct weft_later *later, uint64_t now_ns);
 bool weft_late_carried_out(void *context, const struct weft_later *later, uint64_t *value);
 void weft_late_take_back(void *context, struct weft_later *later);
+void weft_late_ask_gathered(void *context, struct weft_later *later);
 
 #endif

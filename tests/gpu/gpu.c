@@ -11,6 +11,7 @@
 
 struct weft_cuda cu;
 void (*gpu_hold)(bool hold);
+unsigned long (*gpu_waits)(void);
 
 bool gpu_load(void)
 {
@@ -23,6 +24,7 @@ bool gpu_load(void)
 	WEFT_CUDA_OLD_CALLS(FIND)
 #undef FIND
 	*(void **)&gpu_hold = dlsym(library, "weft_soft_gpu_hold");
+	*(void **)&gpu_waits = dlsym(library, "weft_soft_gpu_waits");
 	return true;
 }
 

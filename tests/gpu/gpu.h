@@ -15,8 +15,10 @@
 extern struct weft_cuda cu;
 /* Holds back, or lets go, what the device has to do. Only the stand-in has it; NULL on hardware. */
 extern void (*gpu_hold)(bool hold);
+/* How often this process has waited for a stream; likewise. */
+extern unsigned long (*gpu_waits)(void);
 
-/* Fills in `cu` and gpu_hold; false: there is no libcuda.so.1. */
+/* Fills in `cu` and those two; false: there is no libcuda.so.1. */
 bool gpu_load(void);
 /* The name of the error, or its number if it has none, until the next call. */
 const char *gpu_error(weft_cu_result result);

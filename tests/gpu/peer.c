@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "peer.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,17 @@ static void allocate(struct server *s, enum place_kind kind)
 	s->said->at[kind] = (uintptr_t)anew.at;
 }
 
+static void work(uint32_t rounds)
+{
+	for (uint32_t i = 0; i < rounds; i++) {
+		weft_cu_ptr at = gpu_alloc(4096);
+
+		GPU_OK(cu.cuMemsetD8_v2(at, 1, 4096));
+		GPU_OK(cu.cuCtxSynchronize());
+		GPU_OK(cu.cuMemFree_v2(at));
+	}
+}
+
 static void obey(struct server *s, const struct order *order)
 {
 	struct place *place = &s->place[order->kind];
@@ -103,6 +115,16 @@ static void obey(struct server *s, const struct order *order)
 		break;
 	case 'A':
 		allocate(s, order->kind);
+		break;
+	case 'h':
+		if (gpu_hold)
+			gpu_hold(order->qpn);
+		break;
+	case 'n':
+		s->said->waits = gpu_waits ? gpu_waits() : 0;
+		break;
+	case 'W':
+		work(order->qpn);
 		break;
 	case 'D':
 		assert_int_equal(ibv_dereg_mr(place->mr), 0);
@@ -208,6 +230,34 @@ void peer_allocate(struct peer *peer, enum place_kind kind)
 void peer_end_region(struct peer *peer, enum place_kind kind)
 {
 	tell(peer, 'D', kind, 0);
+}
+
+void peer_hold(struct peer *peer, bool hold)
+{
+	tell(peer, 'h', 0, hold);
+}
+
+unsigned long peer_waits(struct peer *peer)
+{
+	tell(peer, 'n', 0, 0);
+	return peer->said->waits;
+}
+
+void peer_works(struct peer *peer, uint32_t rounds)
+{
+	struct order order = {'W', 0, rounds};
+
+	assert_int_equal(write(peer->ask, &order, sizeof(order)), sizeof(order));
+}
+
+bool peer_has_worked(struct peer *peer)
+{
+	struct pollfd answer = {.fd = peer->answer, .events = POLLIN};
+
+	if (poll(&answer, 1, 0) != 1)
+		return false;
+	await(peer);
+	return true;
 }
 
 static int reap(struct peer *peer)

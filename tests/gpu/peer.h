@@ -15,6 +15,7 @@ struct peer_said {
 	struct ibv_sge receive[RIG_SGE]; /* lkey: the kind */
 	uint32_t receives;
 	struct ibv_wc wc;
+	unsigned long waits;
 };
 
 struct peer {
@@ -38,6 +39,13 @@ void peer_free(struct peer *peer, enum place_kind kind);
 void peer_allocate(struct peer *peer, enum place_kind kind);
 /* The peer deregisters that memory. */
 void peer_end_region(struct peer *peer, enum place_kind kind);
+/* What the peer's GPU has to do is held back, or let go. Where there is no stand-in nothing happens. */
+void peer_hold(struct peer *peer, bool hold);
+/* How often the peer has waited for its GPU; 0 where there is no stand-in. */
+unsigned long peer_waits(struct peer *peer);
+/* The peer allocates memory of its GPU, waits for its context and frees that, so many times; and whether it has done. */
+void peer_works(struct peer *peer, uint32_t rounds);
+bool peer_has_worked(struct peer *peer);
 /* The peer ends, and must leave nothing behind. */
 void peer_end(struct peer *peer);
 void peer_kill(struct peer *peer);

@@ -7,7 +7,7 @@ BREAKS = [
     ('src/nic/send.c', '!(wqe->flags & WEFT_SEND_FENCE && qp->fetching)', 'true', 'a fence holds back'),
     ('src/nic/send.c', 'if (qp->state != WEFT_QPS_RTS || qp->failed_at != UINT64_MAX)', 'if (qp->state != WEFT_QPS_RTS)',
      'nothing begins behind an error'),
-    ('src/nic/send.c', 'qp->under_way < qp->transport->most_under_way &&', '', 'no more than the transport takes'),
+    ('src/nic/send.c', 'qp->under_way < qp->most_under_way &&', '', 'no more than the transport takes'),
     ('src/nic/send.c', '!weft_op_is_local(wqe->opcode) &&', '', 'a local operation waits for all'),
     ('src/nic/send.c', 'if (!(wqe->flags & WEFT_SEND_ENDED))\n\t\t\treturn;', '', 'completions come in order'),
     ('src/nic/send.c', 'if (!weft_sq_drained(qp)) {', 'if (false) {', 'a flush waits for the transport'),

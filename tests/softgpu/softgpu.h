@@ -8,5 +8,7 @@
 
 /* While held, no operation of any stream of this process begins, whichever thread waits. May be called by any thread. */
 __attribute__((visibility("default"))) void weft_soft_gpu_hold(bool hold);
+/* How often this process has called cuStreamSynchronize. Any thread. */
+__attribute__((visibility("default"))) unsigned long weft_soft_gpu_waits(void);
 
 #endif

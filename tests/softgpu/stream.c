@@ -16,6 +16,7 @@
 
 struct CUstream_st *soft_streams;
 static bool held;
+static unsigned long synchronized;
 
 void weft_soft_gpu_hold(bool hold)
 {
@@ -23,6 +24,16 @@ void weft_soft_gpu_hold(bool hold)
 	held = hold;
 	pthread_cond_broadcast(&soft_changed);
 	pthread_mutex_unlock(&soft_lock);
+}
+
+unsigned long weft_soft_gpu_waits(void)
+{
+	unsigned long n;
+
+	pthread_mutex_lock(&soft_lock);
+	n = synchronized;
+	pthread_mutex_unlock(&soft_lock);
+	return n;
 }
 
 struct soft_op *soft_op_new(weft_cu_result (*run)(struct soft_op *op))
@@ -302,6 +313,7 @@ weft_cu_result cuStreamSynchronize(weft_cu_stream handle)
 	weft_cu_result err;
 
 	SOFT_BEGIN_IN(context);
+	synchronized++;
 	err = soft_stream_find(context, handle, &stream);
 	return err ? err : soft_wait(stream, stream->issued);
 }

@@ -26,7 +26,8 @@ struct direct {
 	uint64_t answer;
 	bool has_answer;
 	uint32_t begun_ms; /* when the present ask was first looked at; 0: not yet */
-	/* of the request that is under way; without one it is all zeros */
+	uint32_t several;  /* requests that one ask is for; 0: at most one is under way */
+	/* of the requests that are under way; without one it is all zeros */
 	struct weft_later later;
 };
 
@@ -300,6 +301,106 @@ static enum weft_outcome issue_direct(struct weft_qp *qp, struct weft_wqe *wqe,
 	return weft_gather_issue(issue_direct_alone, qp, wqe, caller, cause);
 }
 
+/* ---- Small WRITEs to memory of a device that wait together ---- */
+
+/* A copy of more bytes takes longer than to begin it. */
+#define SMALL_BYTES 4096u
+
+static uint32_t small_bytes(const struct weft_wqe *wqe)
+{
+	return wqe->flags & WEFT_SEND_INLINE ? wqe->len_bytes : wqe->sge[0].len_bytes;
+}
+
+static bool is_small_write(const struct weft_wqe *wqe)
+{
+	return wqe->opcode == WEFT_OP_WRITE && weft_gather_is_single(wqe) && small_bytes(wqe) &&
+	       small_bytes(wqe) <= SMALL_BYTES;
+}
+
+/* Of this host, at an address of this process. */
+static bool lies_here(struct weft_pool *pool, const struct weft_span *span)
+{
+	return span->at ||
+	       (!weft_span_is_foreign(span) && !weft_mr_on_device(weft_span_mr(pool, span)));
+}
+
+/* All checks that carrying it out would make, without what they would tell. */
+static bool may_join(struct weft_qp *qp, struct weft_responder *to, struct weft_wqe *wqe,
+		     struct weft_caller *caller, struct weft_span *from, struct weft_span *there)
+{
+	struct weft_pool *pool = qp->nic->pool;
+
+	return is_small_write(wqe) && to->access & WEFT_ACCESS_REMOTE_WRITE &&
+	       !weft_gather_single(qp, wqe, caller, from) && lies_here(pool, from) &&
+	       weft_mr_find(pool, caller, wqe->rkey, to->domain, wqe->remote_addr, from->len_bytes,
+			    WEFT_ACCESS_REMOTE_WRITE, there) &&
+	       !there->at && !weft_span_is_foreign(there) &&
+	       weft_mr_on_device(weft_span_mr(pool, there));
+}
+
+/*
+ * Has the machine keep the bytes of the next requests, as many as may go together: they are small, their rights hold, and
+ * their bytes go from this host to one region of a device in another process. Nothing is told to either side, and
+ * what is kept is carried out anew when it has been asked for (struct weft_later). How many. Nothing is under way; the
+ * caller has a busy line since before `to` was seen ready.
+ */
+static unsigned int gather_several(struct weft_qp *qp, struct weft_responder *to,
+				   struct weft_later *later, struct weft_caller *caller)
+{
+	uint64_t position = weft_sq_next_issue(qp);
+	struct weft_span from, there;
+	uint16_t kept = 0;
+
+	*later = (struct weft_later){0};
+	while (to->grant.member != qp->nic->pool->me && position < qp->sq_posted &&
+	       may_join(qp, to, weft_sq_slot(qp, position), caller, &from, &there)) {
+		later->gathers = (uint16_t)from.len_bytes;
+		later->done = 0;
+		weft_place_scattered(qp->nic, caller, &to->grant, &there, &from, from.len_bytes);
+		later->gathers = 0;
+		if (later->gathered == kept)
+			break;
+		kept = later->gathered;
+		position++;
+	}
+	later->done = 0;
+	return kept;
+}
+
+/* WEFT_UNDER_WAY, or nothing goes together: anything else. */
+static enum weft_outcome ask_several(struct weft_qp *qp, struct weft_wqe *wqe,
+				     struct weft_caller *caller, enum weft_cause *cause)
+{
+	struct direct *d = direct_of(qp);
+	unsigned int kept = 0;
+	uint64_t next;
+
+	if (weft_sq_next_issue(qp) + 1 >= qp->sq_posted || !d->to.slot)
+		return WEFT_DONE;
+	next = weft_busy_begin(caller, d->to.busy_at);
+	if (atomic_load_explicit(&d->to.slot->conn, memory_order_acquire) == d->to.grant.was)
+		kept = gather_several(qp, &d->to, &d->later, caller);
+	if (kept > 1) {
+		qp->nic->machine->ask_gathered(qp->nic->machine->context, &d->later);
+		d->several = qp->most_under_way = kept;
+	}
+	WEFT_STEP(device_several_asked);
+	weft_busy_end(caller, next);
+	return kept > 1 ? WEFT_UNDER_WAY : WEFT_DONE;
+}
+
+/* Small WRITEs that wait while one is under way go together. Those behind the first are not issued but counted. */
+static enum weft_outcome issue_several(struct weft_qp *qp, struct weft_wqe *wqe,
+				       struct weft_caller *caller, enum weft_cause *cause)
+{
+	if (direct_of(qp)->several ||
+	    weft_gather_issue(ask_several, qp, wqe, caller, cause) == WEFT_UNDER_WAY)
+		return WEFT_UNDER_WAY;
+	weft_later_drop(qp->nic, &direct_of(qp)->later);
+	qp->issue = issue_direct;
+	return issue_direct(qp, wqe, caller, cause);
+}
+
 /* A sender that gets no answer, or that finds no receive, does not learn of it. */
 static enum weft_outcome issue_direct_unreliable(struct weft_qp *qp, struct weft_wqe *wqe,
 						 struct weft_caller *caller, enum weft_cause *cause)
@@ -394,10 +495,23 @@ static void keep_answer(struct weft_qp *qp, struct direct *d)
 		d->has_answer = machine->carried_out(machine->context, &d->later, &d->answer);
 }
 
+/* What waits behind a WRITE that a helper has carried out, and is like it, may go together. */
+static void try_several(struct weft_qp *qp)
+{
+	const struct weft_wqe *wqe = weft_sq_slot(qp, qp->sq_issued - 1);
+
+	if (qp->type == WEFT_QPT_RC && wqe->opcode == WEFT_OP_WRITE &&
+	    qp->nic->machine->ask_gathered)
+		qp->issue = issue_several;
+}
+
+/* The last request that was begun. */
 static void settle_late(struct weft_qp *qp, enum weft_outcome outcome, enum weft_cause cause)
 {
 	if (outcome == WEFT_UNDER_WAY)
 		return;
+	if (outcome == WEFT_DONE)
+		try_several(qp);
 	weft_later_drop(qp->nic, &direct_of(qp)->later);
 	direct_of(qp)->begun_ms = 0;
 	if (outcome == WEFT_DONE)
@@ -406,6 +520,40 @@ static void settle_late(struct weft_qp *qp, enum weft_outcome outcome, enum weft
 		weft_sq_end(qp, qp->sq_issued - 1, cause);
 	else
 		weft_sq_return(qp, outcome);
+}
+
+/* Of those that are asked for together the ones from that position on are as if never issued. */
+static void leave_several(struct weft_qp *qp, uint64_t position)
+{
+	weft_sq_recall(qp, position);
+	direct_of(qp)->several = 0;
+	qp->most_under_way = qp->transport->most_under_way;
+}
+
+/* They have been answered, as far as they were carried out: each is so anew, up to the first that is not done. */
+static void end_several(struct weft_qp *qp, struct weft_caller *caller)
+{
+	struct direct *d = direct_of(qp);
+	uint64_t at = qp->sq_issued - qp->under_way, end = qp->sq_issued;
+	enum weft_outcome outcome = WEFT_DONE;
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+
+	for (; at < end; at++) {
+		d->later.done = d->later.at = 0;
+		outcome = issue_direct(qp, weft_sq_slot(qp, at), caller, &cause);
+		if (outcome != WEFT_DONE)
+			break;
+		weft_sq_end(qp, at, WEFT_CAUSE_NONE);
+	}
+	d->begun_ms = 0;
+	/* one that is under way yet is another than was asked for: it is issued anew */
+	leave_several(qp, outcome == WEFT_UNDER_WAY ? at : at + 1);
+	if (outcome == WEFT_DONE || outcome == WEFT_UNDER_WAY)
+		weft_later_drop(qp->nic, &d->later);
+	else
+		settle_late(qp, outcome, cause);
+	if (outcome != WEFT_DONE)
+		qp->issue = issue_direct;
 }
 
 /* Whether the request has had its time. Without reliability it is not told. */
@@ -427,9 +575,11 @@ static bool is_late(const struct weft_qp *qp, struct direct *d, uint64_t now_ns)
 /* A peer that found us at fault answers no more: its verdict came first. */
 static void end_silent(struct weft_qp *qp)
 {
-	if (!weft_qp_look(qp))
-		settle_late(qp, qp->type == WEFT_QPT_UC ? WEFT_DONE : WEFT_FAILED,
-			    WEFT_CAUSE_NO_ANSWER);
+	if (weft_qp_look(qp))
+		return;
+	if (direct_of(qp)->several)
+		leave_several(qp, qp->sq_issued - qp->under_way + 1);
+	settle_late(qp, qp->type == WEFT_QPT_UC ? WEFT_DONE : WEFT_FAILED, WEFT_CAUSE_NO_ANSWER);
 }
 
 static uint64_t look_later(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns)
@@ -447,6 +597,10 @@ static uint64_t look_later(struct weft_qp *qp, struct weft_caller *caller, uint6
 		end_silent(qp);
 		return UINT64_MAX;
 	} else if (asked) {
+		return UINT64_MAX;
+	}
+	if (d->several) {
+		end_several(qp, caller);
 		return UINT64_MAX;
 	}
 	outcome = qp->issue(qp, weft_sq_slot(qp, qp->sq_issued - 1), caller, &cause);
@@ -496,6 +650,7 @@ static void leave_member(struct weft_qp *qp)
 	weft_responder_drop(&d->to);
 	weft_responder_leave(&d->to);
 	d->to.slot = NULL;
+	d->several = 0;
 }
 
 /* The peer may have gone since, and our line may have changed, but not the connection. */

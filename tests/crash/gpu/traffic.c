@@ -7,6 +7,8 @@
 #include "life.h"
 
 #define CHURN_BYTES (64ul << 10)
+#define PARTS	    12u
+#define PART_BYTES  40u
 
 enum turn {
 	WRITE_AND_READ,
@@ -17,6 +19,7 @@ enum turn {
 	/* a WRITE and a READ from such memory of the host, which the other process's driver
 	 * copies */
 	LEND,
+	SEVERAL, /* small WRITEs that are posted together, and a READ of all of them */
 	TURNS,
 };
 
@@ -263,6 +266,37 @@ static void lend(struct life *l)
 	place_end(&guest);
 }
 
+static void several(struct life *l)
+{
+	static const enum place_kind hosts[] = {PLACE_POOLED, PLACE_HOST, PLACE_PINNED};
+	const struct place *from = &l->place[hosts[draw(&l->seed, 3)]];
+	struct place *into = some_place(l);
+	uint64_t tag = draw(&l->seed, UINT64_MAX), remote = l->other->at[PLACE_GPU] + SCRATCH_AT;
+	uint64_t begun_ns = rig_now_ns();
+	uint32_t rkey = l->other->rkey[PLACE_GPU];
+
+	paint(from, FROM_AT, (size_t)PARTS * PART_BYTES, tag);
+	for (uint32_t i = 0; i < PARTS; i++)
+		if (rig_rdma(l->rig.qp[0], IBV_WR_RDMA_WRITE, i, from->mr,
+			     from->at + FROM_AT + i * PART_BYTES, PART_BYTES,
+			     remote + i * PART_BYTES, rkey))
+			broken(l, "one of several WRITEs cannot be posted");
+	for (uint32_t i = 0; i < PARTS; i++) {
+		struct ibv_wc wc = next(l, l->rig.cq[0], "one of several WRITEs");
+
+		if (wc.wr_id != i)
+			broken(l, "WRITE %lu of several completes as number %u",
+			       (unsigned long)wc.wr_id, i);
+		if (l->lost && wc.status != IBV_WC_WR_FLUSH_ERR)
+			broken(l, "behind one that was lost: %s", ibv_wc_status_str(wc.status));
+		if (wc.status && !l->lost)
+			lose(l, &wc, begun_ns, "one of several WRITEs");
+	}
+	if (!l->lost && request(l, false, IBV_WR_RDMA_READ, into, INTO_AT, PARTS * PART_BYTES,
+				remote, rkey, "a READ of several"))
+		look(l, into, INTO_AT, (size_t)PARTS * PART_BYTES, tag, "written in parts");
+}
+
 void traffic_turn(struct life *l)
 {
 	enum turn turn = draw(&l->seed, TURNS);
@@ -287,6 +321,9 @@ void traffic_turn(struct life *l)
 		break;
 	case LEND:
 		lend(l);
+		break;
+	case SEVERAL:
+		several(l);
 		break;
 	case TURNS:
 		break;
