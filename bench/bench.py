@@ -11,6 +11,7 @@ import statistics
 import sys
 from pathlib import Path
 
+import devices
 import measure
 import peers
 import plot
@@ -47,18 +48,22 @@ def options(argv):
     parser.add_argument('--sizes')
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--events', action='store_true')
+    parser.add_argument('--gpu', action='store_true')
     parser.add_argument('--only')
     parser.add_argument('--json', nargs='?', const='-')
     parser.add_argument('--svg', type=Path)
     args = parser.parse_args(argv)
     args.sizes_given, args.only_given = args.sizes, args.only
     args.only = args.only or ','.join([LIMITS, *peers.OPERATIONS])
+    if args.gpu and (args.events or args.only_given or args.rounds is not None):
+        usage_error('--gpu takes --sizes, --quick, --json and --svg only')
     if args.rounds is None:
         args.rounds = 1 if args.quick else 5
     if args.rounds < 1:
         usage_error('--rounds takes a number from 1 on')
+    known, quick = (devices.SIZES, devices.QUICK_SIZES) if args.gpu else (SIZES, QUICK_SIZES)
     args.sizes = (sorted({size_of(word) for word in args.sizes.split(',')}) if args.sizes
-                  else QUICK_SIZES if args.quick else SIZES)
+                  else quick if args.quick else known)
     args.only = args.only.split(',')
     for name in args.only:
         if name != LIMITS and name not in peers.OPERATIONS:
@@ -212,6 +217,14 @@ def asleep(fabric, args):
                     *tables.plain(list(sleepers.table(result['events'])))]
 
 
+def on_gpus(fabric, args):
+    """The tables of memory of GPUs."""
+    result = devices.take(fabric, args.sizes, devices.QUICK_MS if args.quick else devices.MS)
+    if args.svg:
+        args.svg.write_text(plot.svg(devices.panels(result, plot)))
+    return result, devices.told(result, tables.plain)
+
+
 def awake(fabric, args):
     run = Run(args)
     run.take(fabric)
@@ -226,7 +239,7 @@ def main():
     args = options(sys.argv[2:])
     try:
         with Fabric(Path(sys.argv[1]), measure.HERE.parent) as fabric:
-            result, told = (asleep if args.events else awake)(fabric, args)
+            result, told = (asleep if args.events else on_gpus if args.gpu else awake)(fabric, args)
         text = json.dumps(result, indent=1, ensure_ascii=False)
         if args.json == '-':
             print(text)

@@ -7,6 +7,7 @@ writes it to docs/gpu.md between markers. Exits 0, or 1 if a bound that is asked
 import argparse
 import concurrent.futures
 import datetime
+import json
 import os
 import platform
 import re
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KILLS, KILLS_AT_ONCE, NCCL_SECONDS = 50, 5, 150
 MIB = 1 << 20
 PROGRAMS = [('gpu-work', True), ('gpu-peers', True), ('gpu-pinned', False), ('gpu-verbs', False), ('gpu-life', True),
-            ('gpu-far', False), ('gpu-services', False), ('nic-gpu', False), ('nanet-gpu', True), ('gpu-data', False)]
+            ('gpu-far', False), ('gpu-services', False), ('gpu-together', False), ('nic-gpu', False), ('nanet-gpu', True), ('gpu-data', False)]
 PATHS = {'gpu-data': 'verbs/test-data'}  # where it is not by its name
 
 
@@ -154,6 +155,24 @@ def speed(c):
         c.row(4, 'registering 64 MiB of a GPU', f'{register[1]} µs', '', '≤ 300 µs', float(register[1]) <= 300)
 
 
+def bench(c):
+    """`weft bench --gpu`, whose tables go to the log."""
+    out = c.folder / 'bench.json'
+    done = c.run(c.build / 'weft', 'bench', '--gpu', '--json', out, seconds=240)
+    if done.returncode or not out.exists():
+        c.row(16, 'weft bench --gpu', f'ended with {done.returncode}', held=False)
+        return
+    result = json.loads(out.read_text())
+    rows = result['rows']
+    c.row(16, 'weft bench --gpu', f'{len(rows)} figures', f'beside {sum("limit" in row for row in rows)} of CUDA or memcpy',
+          'on hardware', not result['standin'])
+    for one, two in (('host', 'gpu'), ('gpu', 'host'), ('gpu', 'gpu'), ('gpu', 'other gpu')):
+        for row in rows:
+            if (row['verb'], row['from'], row['to'], row['size']) == ('write', one, two, 16 * MIB):
+                c.row(16, f'weft bench --gpu: WRITE, {one} to {two}, 16 MiB', f'{row["mib_s"] / 1024:.1f} GiB/s',
+                      f'{row["limit_mib_s"] / 1024:.1f}')
+
+
 def nccl(c):
     """The figures that tests/gpu/nccl.py prints: `name value unit`."""
     ways = [('over Weft', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1'}, True),
@@ -203,7 +222,7 @@ def main():
     parser.add_argument('--gpus', type=int, choices=(1, 2), default=1)
     parser.add_argument('--page', type=Path, default=ROOT / 'docs/gpu.md')
     parser.add_argument('--log', type=Path, help='what the programs have printed')
-    parser.add_argument('only', nargs='*', help='programs, facts, kills, speed, nccl')
+    parser.add_argument('only', nargs='*', help='programs, facts, kills, speed, bench, nccl')
     args = parser.parse_args()
     if len(smi('name')) < args.gpus:
         sys.exit(f'gpus.py: nvidia-smi names {len(smi("name"))} GPUs, and {args.gpus} are asked for')
@@ -217,6 +236,8 @@ def main():
             facts(c, kernels)
         if wanted('speed'):
             speed(c)
+        if wanted('bench'):
+            bench(c)
         if wanted('kills'):
             kills(c)
         if wanted('nccl') and args.gpus > 1:

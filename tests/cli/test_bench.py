@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fabric import Trouble, user_prefix
+from fabric import BUILD, Trouble, user_prefix
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'bench'))
+import devices  # noqa: E402
 import measure  # noqa: E402
 
 SVG = '{http://www.w3.org/2000/svg}'
@@ -81,13 +82,57 @@ def test_what_is_not_installed_is_named(fabric):
     assert done.returncode == 1 and 'apt install python3' in done.stderr
 
 
+def standin(fabric):
+    """The folder of the stand-in's libcuda.so.1, where the user can load it."""
+    folder = BUILD / 'tests/softgpu'
+    if fabric.home == BUILD:
+        return folder
+    copy = fabric.home / 'softgpu'
+    copy.mkdir(exist_ok=True)
+    shutil.copy2(folder / 'libcuda.so.1', copy)
+    return copy
+
+
+def test_gpu(fabric):
+    """On the stand-in, whose figures the table itself calls meaningless."""
+    out, picture = fabric.folder / 'out.json', fabric.folder / 'out.svg'
+    fabric.env['LD_LIBRARY_PATH'] = str(standin(fabric))
+    done = bench(fabric, '--gpu', '--quick', '--json', out, '--svg', picture)
+    assert done.returncode == 0 and not done.stderr, done
+    result = json.loads(out.read_text())
+    assert result['standin'] and result['gpus'] == 2 and devices.STANDIN in done.stdout
+    cases = [(verb, one, two) for verb in ('write', 'read', 'send', 'atomic') for one in ('host', 'gpu')
+             for two in ('host', 'gpu', 'other gpu')]
+    assert list(devices.groups(result['rows'])) == cases
+    for case, rows in devices.groups(result['rows']).items():
+        assert [row['size'] for row in rows] == ([8] if case[0] == 'atomic' else devices.QUICK_SIZES)
+        assert all(row[key] > 0 for row in rows for key in ('iterations', 't_typical', 't_avg', 'mib_s', 'mpps'))
+        assert all(row['t_min'] <= row['t_typical'] <= row['t_99'] <= row['t_max'] for row in rows)
+        # beside each figure its limit
+        limit = None if case[0] == 'atomic' else 'memcpy' if case[1:] == ('host', 'host') else 'CUDA'
+        assert all(row.get('limit') == limit and (row['ratio'] or 0) == (row['mib_s'] / row['limit_mib_s'] if limit else 0)
+                   for row in rows)
+        assert devices.title(rows[0]) in done.stdout
+    assert sum(line.startswith('#bytes') for line in done.stdout.splitlines()) == len(cases)
+    drawn = [curve.find(f'{SVG}title').text for curve in xml.parse(picture).getroot().iter(f'{SVG}g')
+             if curve.find(f'{SVG}polyline') is not None]
+    assert {'host, GPU', 'CUDA: host, GPU', 'GPU, other GPU', 'CUDA: GPU, other GPU'} <= set(drawn)
+
+
+def test_no_gpu(fabric):
+    """Where there is no driver that is said, and nothing is measured."""
+    done = bench(fabric, '--gpu', '--quick')
+    assert done.returncode == 1 and 'libcuda.so.1' in done.stderr and not done.stdout
+
+
 def test_what_did_not_run_on_weft_is_no_figure(fabric):
     with pytest.raises(Trouble, match='carried 0 requests'), measure.carrying(fabric, 'nothing', 1, 8):
         pass
 
 
 @pytest.mark.parametrize('words', [['--rounds', '0'], ['--rounds', 'x'], ['--sizes', '8,4X'], ['--sizes', '4'],
-                                   ['--only', 'put,get'], ['--only', 'limits', '--svg', 'x'], ['--fast'], ['x']])
+                                   ['--only', 'put,get'], ['--only', 'limits', '--svg', 'x'], ['--gpu', '--events'],
+                                   ['--gpu', '--rounds', '2'], ['--fast'], ['x']])
 def test_wrong_usage(fabric, words):
     done = bench(fabric, *words)
     assert done.returncode == 2 and 'weft bench --help' in done.stderr and not done.stdout
