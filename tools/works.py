@@ -119,7 +119,7 @@ SECTIONS = {
          r'verbs-errors'),
         ('what simple implementations get wrong: each fact of [traps.tsv](tests/traps.tsv) has its test',
          r'verbs-traps'),
-        ('random sequences of verbs by 2 to 4 processes, compared with a model', r'model'),
+        ('random sequences of verbs by 2 to 4 processes, compared with a model', r'model(?!-gpu)'),
         ("random verbs of RC, UC, UD, shared receive queues, windows and the extended interfaces, compared with what "
          "Linux's Soft-RoCE answers; each kind of difference is explained",
          r'differential/'),
@@ -254,6 +254,9 @@ SECTIONS = {
         ('the contract of transports with memory of a GPU at either end, or at both', r'nic-gpu'),
         ('between two GPUs while the other process is stopped; owners that are stopped or killed, or end the region, where '
          'they have to copy', r'gpu-far::'),
+        ('small WRITEs of one queue pair to a GPU of another process that wait together are waited for once; in order, up to the one that '
+         'fails', r'gpu-together::'),
+        ('random sequences of verbs with memory of each kind in each process, compared with a model', r'model-gpu'),
         ('mistakes made in the plugin on purpose are each noticed by a test; a missing plugin is said', r'gpu/mutations::'),
         ('the stand-in answers 629 questions as H200s did', r'gpu/facts::'),
         ('copies, streams, kernels; memory between processes and devices: the same programs ran on an H200',

@@ -15,6 +15,7 @@ enum order_kind {
 	ORDER_BEGIN = 1, /* take over the arena's bytes from the board */
 	ORDER_STEP = 2,
 	ORDER_CHECK = 4,
+	ORDER_SETTLE = 8, /* wait until nothing is under way */
 };
 
 /* The state that a queue pair must be in. */
@@ -64,6 +65,7 @@ struct board {
 	uint8_t *arena;	      /* at the same address in each worker, and private to it */
 	uint64_t patience_ns; /* how long a worker waits for something that must come */
 	bool lie;	      /* reports some completions wrongly, to show that the test can fail */
+	uint64_t kinds;	      /* the seed by which workers choose kinds of memory */
 };
 
 /* The life of a worker, in a forked child: never returns. */
@@ -81,6 +83,7 @@ struct worker {
 	struct ibv_cq *cq[CQS];
 	unsigned int unacknowledged[CQS];
 	struct ibv_qp *qp[QPS];
+	void *memory; /* of worker_memory */
 };
 
 /* calls.c: carries out one step, by the verb that it names. */

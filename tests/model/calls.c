@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "board.h"
+#include "memory.h"
 
 #define IOVA_SHIFT (1ll << 30)
 
@@ -29,9 +29,10 @@ static void fill_sges(const struct worker *w, const struct step_sge *from, int n
 		      struct ibv_sge *to)
 {
 	for (int i = 0; i < n; i++)
-		to[i] = (struct ibv_sge){inlined ? (uintptr_t)w->board->arena + (uint64_t)from[i].at
-						 : address(w, &from[i]),
-					 from[i].length, key_number(w, &from[i].key, false)};
+		to[i] = (struct ibv_sge){
+			inlined ? (uintptr_t)worker_memory.before(w, (uint32_t)from[i].at)
+				: address(w, &from[i]),
+			from[i].length, key_number(w, &from[i].key, false)};
 }
 
 /* ---- Objects ---- */
@@ -44,8 +45,8 @@ static int outcome_of(const void *made)
 static int reg_mr(struct worker *w, const struct step *s)
 {
 	const struct step_region *r = &s->region;
-	uint8_t *at = w->board->arena + r->at;
-	int64_t base = (intptr_t)w->board->arena;
+	uint8_t *at = worker_memory.at(w, r->at);
+	int64_t base = (intptr_t)at - (int64_t)r->at;
 	struct ibv_mr *mr;
 
 	if (r->kind == REGION_IOVA) {
@@ -257,6 +258,14 @@ static void get_async_events(struct worker *w, const struct order *o, struct rep
 
 /* ---- All verbs ---- */
 
+static void store(const struct worker *w, const struct step *s)
+{
+	uint8_t bytes[ARENA_BYTES];
+
+	step_pattern(bytes, s->store.length, s->store.seed);
+	worker_memory.write(w, s->store.at, bytes, s->store.length);
+}
+
 #define FORGET_IF_GONE(err, object)                                                                \
 	do {                                                                                       \
 		if (!(err))                                                                        \
@@ -339,7 +348,7 @@ void worker_call(struct worker *w, const struct order *o, struct report *r)
 		get_async_events(w, o, r);
 		break;
 	case STORE:
-		step_pattern(w->board->arena + s->store.at, s->store.length, s->store.seed);
+		store(w, s);
 		break;
 	default:
 		object_call(w, s, r);

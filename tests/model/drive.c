@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fleet.h"
+#include "memory.h"
 
 #define NO_QPN 0xfffffeu
 
@@ -207,10 +208,19 @@ static unsigned int waiting(const struct model *m)
 	return bits;
 }
 
-/* Has a card carry everything that is late before the next step, as the model has done. */
+/* Has everything that is late carried out before the next step, as the model has done: by a card, or by the processes. */
 static bool settle(struct play *p)
 {
-	return fleet_settle(p->f, p->why, p->why_bytes);
+	if (!worker_memory.is_settled)
+		return fleet_settle(p->f, p->why, p->why_bytes);
+	for (int i = 0; i < p->m.processes; i++) {
+		order_for(p, i, ORDER_SETTLE);
+		fleet_ask(p->f, i);
+	}
+	for (int i = 0; i < p->m.processes; i++)
+		if (!fleet_await(p->f, i, p->why, p->why_bytes) || !no_trouble(p, i))
+			return false;
+	return true;
 }
 
 static bool step(struct play *p, const struct step *s)
@@ -239,7 +249,7 @@ static bool begin(struct play *p, const struct sequence *s)
 {
 	struct board *b = p->f->board;
 
-	model_init(&p->m, s->processes, b->memory);
+	model_init(&p->m, s->processes, worker_memory.slab_bytes, b->memory);
 	p->m.carried = p->f->card_program;
 	for (int i = 0; i < PROCESSES; i++) {
 		for (int k = 0; k < QPS; k++)

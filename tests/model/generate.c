@@ -18,6 +18,14 @@ static struct step *plan(struct generator *g, enum verb verb, int process, int s
 
 /* ---- Objects ---- */
 
+static void keep_to_slab(const struct generator *g, struct step_region *r)
+{
+	uint32_t left = g->slab_bytes - r->at % g->slab_bytes;
+
+	if (r->length > left)
+		r->length = left;
+}
+
 static void some_region(struct generator *g, struct step *s)
 {
 	struct step_region *r = &s->region;
@@ -27,8 +35,7 @@ static void some_region(struct generator *g, struct step *s)
 	r->at = below(g, ARENA_BYTES);
 	/* less than two pages stays in place, more migrates into the pool */
 	r->length = chance(g, 30) ? below(g, 2000) : below(g, ARENA_BYTES);
-	if (r->at + r->length > ARENA_BYTES)
-		r->length = ARENA_BYTES - r->at;
+	keep_to_slab(g, r);
 	r->access = IBV_ACCESS_LOCAL_WRITE | REMOTE;
 	if (chance(g, 12))
 		r->access = below(g, 16);
@@ -271,12 +278,14 @@ static struct step some_step(struct generator *g, struct model *m)
 	return s;
 }
 
-void generate_begin(struct generator *g, uint64_t seed, int processes)
+void generate_begin(struct generator *g, uint64_t seed, int processes, uint32_t slab_bytes)
 {
 	struct model empty = {.processes = processes};
+	uint32_t half = slab_bytes / 2;
 
 	memset(g, 0, sizeof(*g));
 	g->random = seed;
+	g->slab_bytes = slab_bytes;
 	for (int p = 0; p < processes; p++) {
 		struct step *s;
 
@@ -289,8 +298,9 @@ void generate_begin(struct generator *g, uint64_t seed, int processes)
 		s = plan(g, REG_MR, p, 1);
 		some_region(g, s);
 		s->region.pd = 0;
-		s->region.length = HALF + below(g, HALF / 2);
-		s->region.at %= ARENA_BYTES - s->region.length + 1;
+		s->region.length = half + below(g, half / 2);
+		s->region.at -= s->region.at % slab_bytes;
+		s->region.at += below(g, slab_bytes - s->region.length + 1);
 		s = plan(g, CREATE_QP, p, 0);
 		some_qp(g, s);
 		s->qp.pd = s->qp.send_cq = s->qp.recv_cq = 0;

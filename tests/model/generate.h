@@ -14,12 +14,13 @@
 struct generator {
 	uint64_t random;
 	uint64_t wr_id;
+	uint32_t slab_bytes;
 	struct step plan[PLAN]; /* steps that are mostly made before random ones */
 	unsigned int planned, taken;
 };
 
 /* Begins a sequence: plans the first objects of each process, and a connection. */
-void generate_begin(struct generator *g, uint64_t seed, int processes);
+void generate_begin(struct generator *g, uint64_t seed, int processes, uint32_t slab_bytes);
 /* Makes the next step, which is possible in this model. */
 struct step generate_step(struct generator *g, struct model *m);
 

@@ -17,9 +17,16 @@ static uint32_t some_length(struct generator *g, uint32_t most)
 	return length < most ? length : most;
 }
 
-static void part(const struct region *r, int half, int64_t *lo, int64_t *hi)
+/* Where that half of the region's slab begins. */
+static int64_t half_of(const struct generator *g, const struct region *r, int half)
 {
-	int64_t from = half == LOWER ? 0 : HALF, to = from + HALF;
+	return r->start - r->start % g->slab_bytes + (half == LOWER ? 0 : g->slab_bytes / 2);
+}
+
+static void part(const struct generator *g, const struct region *r, int half, int64_t *lo,
+		 int64_t *hi)
+{
+	int64_t from = half_of(g, r, half), to = from + g->slab_bytes / 2;
 
 	*lo = r->start > from ? r->start : from;
 	*hi = r->start + r->length < to ? r->start + r->length : to;
@@ -36,7 +43,7 @@ static uint32_t pick_region(struct generator *g, const struct process *p, uint8_
 		const struct region *r = &p->region[(first + i) % REGIONS];
 
 		name->slot = (first + i) % REGIONS;
-		part(r, half, &lo, &hi);
+		part(g, r, half, &lo, &hi);
 		if (r->serial && r->pd == pd && (r->access & access) == access && lo < hi)
 			return (uint32_t)(hi - lo);
 	}
@@ -47,7 +54,7 @@ static void place_in(struct generator *g, const struct region *r, int half, stru
 {
 	int64_t lo, hi;
 
-	part(r, half, &lo, &hi);
+	part(g, r, half, &lo, &hi);
 	if (!r->serial || lo + s->length > hi)
 		lo = hi = 0;
 	s->at = lo + below(g, (uint64_t)(hi - lo - (hi ? s->length : 0) + 1));
@@ -96,14 +103,16 @@ static void spoil(struct generator *g, struct model *m, struct step_sge *s, uint
 }
 
 /* Bytes may not be copied within one half, not even by an element that was spoiled: see step.h. */
-static void keep_to_half(struct model *m, struct step_sge *s, int half, uint64_t bytes)
+static void keep_to_half(const struct generator *g, struct model *m, struct step_sge *s, int half,
+			 uint64_t bytes)
 {
 	const struct name *n = &s->key.region;
 	const struct region *r = &m->process[n->process].region[n->slot];
 	bool inside = s->at >= r->start && s->at + (int64_t)bytes <= r->start + r->length;
-	int64_t from = half == LOWER ? 0 : HALF;
+	int64_t from = half_of(g, r, half);
 
-	if (r->serial && inside && (s->at < from || s->at + (int64_t)bytes > from + HALF))
+	if (r->serial && inside &&
+	    (s->at < from || s->at + (int64_t)bytes > from + g->slab_bytes / 2))
 		s->at = -(1 << 20);
 }
 
@@ -124,7 +133,7 @@ void generate_receives(struct generator *g, struct model *m, const struct qp *qp
 				r->sge[k] = some_sge(g, m, qp, IBV_ACCESS_LOCAL_WRITE, UPPER, 9000);
 			if (chance(g, 6))
 				spoil(g, m, &r->sge[k], r->sge[k].length);
-			keep_to_half(m, &r->sge[k], UPPER, r->sge[k].length);
+			keep_to_half(g, m, &r->sge[k], UPPER, r->sge[k].length);
 		}
 	}
 }
@@ -167,25 +176,26 @@ static void aim(struct generator *g, struct model *m, const struct qp *qp, struc
 		const struct region *r = &p->region[s->remote.key.region.slot];
 		int64_t lo, hi;
 
-		part(r, half, &lo, &hi);
+		part(g, r, half, &lo, &hi);
 		if (!chance(g, 5) && ((s->remote.at + 7) & ~7) + 8 <= hi)
 			s->remote.at = (s->remote.at + 7) & ~7;
 	}
 	if (chance(g, 3))
 		spoil(g, m, &s->remote, (uint32_t)bytes);
-	keep_to_half(m, &s->remote, half, bytes);
+	keep_to_half(g, m, &s->remote, half, bytes);
 }
 
 /* Bytes of inline requests are copied when they are posted. They are none that an earlier request of the same
  * list may change: that one may be carried out before or after. */
 static void some_inline(struct generator *g, const struct qp *qp, struct step_send *s, bool changed)
 {
-	uint32_t left = qp->cap.max_inline_data;
+	uint32_t left = qp->cap.max_inline_data, slab = g->slab_bytes;
 
 	for (int k = 0; k < s->num_sge; k++) {
 		s->sge[k].length = left ? below(g, left + 1) : 0;
 		left -= s->sge[k].length;
-		s->sge[k].at = below(g, (changed ? HALF : ARENA_BYTES) - INLINE_ROOM);
+		s->sge[k].at = below(g, ARENA_BYTES / slab) * slab +
+			       below(g, (changed ? slab / 2 : slab) - INLINE_ROOM);
 	}
 	if (s->num_sge && chance(g, 4))
 		s->sge[0].length = qp->cap.max_inline_data + 1; /* more than is granted */
@@ -204,7 +214,7 @@ static uint64_t some_bytes(struct generator *g, struct model *m, const struct qp
 			s->sge[k].length = 8;
 		if (chance(g, 2))
 			spoil(g, m, &s->sge[k], s->sge[k].length);
-		keep_to_half(m, &s->sge[k], writes_here ? UPPER : LOWER, s->sge[k].length);
+		keep_to_half(g, m, &s->sge[k], writes_here ? UPPER : LOWER, s->sge[k].length);
 	}
 	if (s->flags & IBV_SEND_INLINE)
 		some_inline(g, qp, s, changed);

@@ -3,10 +3,11 @@
 
 #include <string.h>
 
-void model_init(struct model *m, int processes, uint8_t (*memory)[ARENA_BYTES])
+void model_init(struct model *m, int processes, uint32_t slab_bytes, uint8_t (*memory)[ARENA_BYTES])
 {
 	memset(m, 0, sizeof(*m));
 	m->processes = processes;
+	m->slab_bytes = slab_bytes;
 	m->memory = memory;
 }
 
@@ -76,9 +77,19 @@ static bool has_objects(const struct model *m, const struct step *s)
 	return false;
 }
 
+/* Of slabs that do not lie side by side. */
+static bool leaves_slab(const struct model *m, const struct step *s)
+{
+	const struct step_region *r = &s->region;
+
+	return s->verb == REG_MR && r->length &&
+	       r->at / m->slab_bytes != (r->at + r->length - 1) / m->slab_bytes;
+}
+
 bool model_possible(struct model *m, const struct step *s)
 {
-	return s->process < m->processes && has_objects(m, s) && !is_race(m, s);
+	return s->process < m->processes && has_objects(m, s) && !is_race(m, s) &&
+	       !leaves_slab(m, s);
 }
 
 static struct answer poll_cq(const struct cq *cq, const struct step *s)

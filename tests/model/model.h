@@ -101,6 +101,7 @@ struct model {
 	struct process process[PROCESSES];
 	uint8_t (*memory)[ARENA_BYTES];
 	uint32_t serial;
+	uint32_t slab_bytes; /* no region leaves one; ARENA_BYTES: there is one */
 	/* a card carries requests: it begins them in order as they are posted, where the nic itself
 	 * begins one when it can be carried out */
 	bool carried;
@@ -117,7 +118,8 @@ struct answer {
 };
 
 /* A model without objects. memory: each process's arena, which the model keeps as it must be from then on. */
-void model_init(struct model *m, int processes, uint8_t (*memory)[ARENA_BYTES]);
+void model_init(struct model *m, int processes, uint32_t slab_bytes,
+		uint8_t (*memory)[ARENA_BYTES]);
 /* Whether the objects that the step uses exist, and those that it makes do not; and whether the specification
  * defines what happens. */
 bool model_possible(struct model *m, const struct step *s);

@@ -27,10 +27,11 @@
 #define BATCH	     3	 /* requests in one call, at most */
 #define POLLS	     32
 
-/* Bytes of each process's arena. They are copied from the lower half to the upper half only: what a card does
- * when source and destination overlap is undefined. */
+/* Bytes of each process's arena, and of the slabs of which it is made. They are copied from the lower half of a slab to the upper
+ * half of one only: what a card does when source and destination overlap is undefined. */
 #define ARENA_BYTES 65536
-#define HALF	    (ARENA_BYTES / 2)
+#define SLAB_BYTES  16384 /* where there are several */
+#define SLABS	    (ARENA_BYTES / SLAB_BYTES)
 
 enum verb {
 	ALLOC_PD,

@@ -15,13 +15,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "memory.h"
 #include "shrink.h"
 
 #define LEAST_STEPS 20
 #define SOME_STEPS  70
 #define ENOUGH	    1000 /* sequences, after which every outcome must have been seen */
-#define TOGETHER    200	 /* sequences that the same processes play */
-#define SHORT	    20	 /* steps to which a sequence with a lie must shrink */
+#define TOGETHER                                                                                   \
+	(worker_memory.is_settled                                                                  \
+		 ? 10                                                                              \
+		 : 200) /* sequences that the same processes play: with the same memory */
+#define SHORT 20	/* steps to which a sequence with a lie must shrink */
 
 static struct sequence sequence;
 
@@ -75,7 +79,7 @@ static bool play(struct fleet *f, uint64_t seed, bool *shrunk)
 	sequence.processes = 2 + (int)below(&g, PROCESSES - 1);
 	sequence.asleep = chance(&g, 25);
 	steps = LEAST_STEPS + 6 * sequence.processes + (int)below(&g, SOME_STEPS);
-	generate_begin(&g, random_word(&g), sequence.processes);
+	generate_begin(&g, random_word(&g), sequence.processes, worker_memory.slab_bytes);
 	if (drive_play(f, &sequence, &g, steps, why, sizeof(why), &at))
 		return true;
 	*shrunk = report(f, why, sizeof(why), at);
@@ -197,6 +201,7 @@ static int run(struct fleet *f, unsigned int job, uint64_t seed, uint64_t sequen
 			tell(f, n, (told_s = now_s()) - begun_s);
 		if (n % TOGETHER == 0) {
 			choose_cores(job, n / TOGETHER);
+			f->board->kinds = seed + n;
 			fleet_renew(f);
 		}
 		if (!play(f, seed + n, &shrunk))

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "board.h"
+#include "memory.h"
 
 #define NAP_NS 20000
 
@@ -94,18 +94,19 @@ static bool right_state(const struct worker *w, const struct order *o, struct re
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
-	return "race:right_memory\nrace:set_memory\nrace:step_pattern\n";
+	return "race:right_memory\nrace:set_memory\nrace:arena_write\n";
 }
 #endif
 
 static __attribute__((noinline)) void set_memory(const struct worker *w)
 {
-	memcpy(w->board->arena, w->board->memory[w->me], ARENA_BYTES);
+	worker_memory.write(w, 0, w->board->memory[w->me], ARENA_BYTES);
+	worker_memory.read(w);
 }
 
 static __attribute__((noinline)) bool right_memory(const struct worker *w, struct report *r)
 {
-	const uint8_t *should = w->board->memory[w->me], *is = w->board->arena;
+	const uint8_t *should = w->board->memory[w->me], *is = worker_memory.read(w);
 	size_t i = 0;
 
 	if (!memcmp(is, should, ARENA_BYTES))
@@ -166,6 +167,31 @@ static void check(const struct worker *w, const struct order *o, struct report *
 	right_attributes(w, o, r);
 }
 
+/* Nothing that this worker has posted is under way, nor begins before something else happens: between one request and
+ * the next of a queue pair its lock is held. */
+static void settle(const struct worker *w, const struct order *o, struct report *r)
+{
+	uint64_t begun_ns = 0;
+	bool settled = false;
+
+	while (!settled) {
+		for (int i = 0; i < QPS; i++)
+			if (w->qp[i]) {
+				ibv_poll_cq(w->qp[i]->send_cq, 0, NULL);
+				pass_lock(w->qp[i]);
+			}
+		settled = worker_memory.is_settled(w);
+		for (int i = 0; settled && i < QPS; i++)
+			if (w->qp[i])
+				pass_lock(w->qp[i]);
+		settled = settled && worker_memory.is_settled(w);
+		if (!settled && !worker_wait(w, &begun_ns)) {
+			snprintf(r->trouble, sizeof(r->trouble), "a request does not end");
+			return;
+		}
+	}
+}
+
 /* ---- Orders ---- */
 
 static void obey(struct worker *w, const struct order *o, struct report *r)
@@ -179,6 +205,8 @@ static void obey(struct worker *w, const struct order *o, struct report *r)
 		worker_call(w, o, r);
 	if (o->kinds & ORDER_CHECK)
 		check(w, o, r);
+	if (o->kinds & ORDER_SETTLE)
+		settle(w, o, r);
 }
 
 static struct ibv_context *open_device(void)
@@ -202,6 +230,7 @@ _Noreturn void worker_run(struct board *board, int process)
 	w.context = open_device();
 	worker_nonblocking(w.context->async_fd);
 	ibv_query_gid(w.context, 1, 0, &w.gid);
+	worker_memory.begin(&w);
 	for (uint32_t turn = 1;; turn++) {
 		/* acquire: pairs with the release in fleet_ask */
 		while (atomic_load_explicit(&desk->asked, memory_order_acquire) != turn)
