@@ -67,12 +67,17 @@ static int check_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t length, uint6
 	return 0;
 }
 
-/* Why mmap has refused. Of what check_dmabuf() lets pass an exporter refuses with EINVAL or ENODEV only if it
- * has no mapping at all; nor has a descriptor for writing only. */
+/* Whether mmap has refused because nobody maps it. Of what check_dmabuf() lets pass an exporter refuses with EINVAL or ENODEV only
+ * if it has no mapping at all; nor has a descriptor for writing only. */
+static bool maps_never(int fd, int err)
+{
+	return err == WITHOUT_MMAP || err == ENODEV || err == EINVAL ||
+	       (err == EACCES && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY);
+}
+
 static int explain_mmap(int fd, int err)
 {
-	if (err == WITHOUT_MMAP || err == ENODEV || err == EINVAL ||
-	    (err == EACCES && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY))
+	if (maps_never(fd, err))
 		return weft_broken(VERB, DMABUF_KIND, (unsigned int)fd, (unsigned int)err);
 	return weft_explain_errno(VERB, err);
 }
@@ -110,7 +115,8 @@ static struct ibv_mr *register_device(struct ibv_pd *pd, struct weft_mr_source *
 	struct ibv_mr *mr;
 	int err;
 
-	if (is_of_others(fd)) {
+	/* a file that may only be read is none of a GPU's, whatever iova says */
+	if (!maps_never(fd, refusal) || is_of_others(fd)) {
 		errno = explain_mmap(fd, refusal);
 		return NULL;
 	}

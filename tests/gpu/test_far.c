@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "../abi/pool.h"
 
@@ -218,6 +219,70 @@ static void host_anew(void)
 	rig_close(&rig);
 }
 
+/* Nothing of its completion queue comes within some looks. */
+static void expect_nothing(void)
+{
+	struct ibv_wc wc;
+
+	for (int i = 0; i < 20; i++) {
+		WANT(!ibv_poll_cq(rig.cq[0], 1, &wc));
+		nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+	}
+}
+
+/* The peer's GPU does nothing for a while: a large request is posted at once, and ends when its bytes are there; one of another
+ * queue pair does not wait for it. */
+static void held_back(void)
+{
+	static struct ibv_mr *mr;
+
+	begin();
+	mr = rig_region(rig.pd, PEER_BYTES);
+	rig_modify(rig.qp[1], IBV_QPS_RTS, rig.qp[1]->qp_num);
+	memset(mr->addr, 4, PEER_BYTES);
+	memset(peer.said->bytes, 1, sizeof(peer.said->bytes));
+	peer_fill(&peer);
+	peer_hold(&peer, true);
+	WANT(!rig_rdma(rig.qp[0], IBV_WR_RDMA_WRITE, 1, mr, mr->addr, PEER_BYTES,
+		       peer.said->at[PLACE_GPU], peer.said->rkey[PLACE_GPU]));
+	if (gpu_hold)
+		expect_nothing();
+	WANT(!rig_rdma(rig.qp[1], IBV_WR_RDMA_WRITE, 2, host.mr, host.at, 64, (uintptr_t)gpu.at,
+		       gpu.mr->rkey));
+	WANT(rig_next(rig.cq[1]).wr_id == 2);
+	if (gpu_hold)
+		expect_nothing();
+	peer_hold(&peer, false);
+	WANT(rig_next(rig.cq[0]).wr_id == 1);
+	peer_fetch(&peer);
+	WANT(!memcmp(peer.said->bytes[PLACE_GPU], mr->addr, PEER_BYTES));
+	rig_region_end(mr);
+	peer_end(&peer);
+	end();
+}
+
+/* A program that allocates memory, waits for its whole context and frees memory, round after round, while others write to its memory
+ * and read it: it waits for no request that has not begun, and both come to their end. */
+static void busy_owner(void)
+{
+	bool worked = false;
+
+	begin();
+	fill(&host, 6);
+	WANT(do_rdma(IBV_WR_RDMA_WRITE, &host, PLACE_GPU, PEER_BYTES) == IBV_WC_SUCCESS);
+	peer_works(&peer, 200);
+	for (uint32_t requests = 0; !worked || requests < 50; requests++) {
+		enum ibv_wr_opcode opcode = requests % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+
+		WANT(do_rdma(opcode, &host, PLACE_GPU, 1 + requests * 977 % PEER_BYTES) ==
+		     IBV_WC_SUCCESS);
+		worked = worked || peer_has_worked(&peer);
+	}
+	expect(&host, 6);
+	peer_end(&peer);
+	end();
+}
+
 static void run_case(void (*run)(void))
 {
 	int status;
@@ -245,6 +310,8 @@ CASE(owner_stopped)
 CASE(owner_killed)
 CASE(freed_there)
 CASE(host_anew)
+CASE(held_back)
+CASE(busy_owner)
 
 /* test_far [TEST] */
 int main(int argc, char **argv)
@@ -253,6 +320,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(is_stopped),	    cmocka_unit_test(is_ended),
 		cmocka_unit_test(is_owner_stopped), cmocka_unit_test(is_owner_killed),
 		cmocka_unit_test(is_freed_there),   cmocka_unit_test(is_host_anew),
+		cmocka_unit_test(is_held_back),	    cmocka_unit_test(is_busy_owner),
 	};
 
 	if (argc > 1)

@@ -7,6 +7,7 @@
 #include "place.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 
 #include "../abi/pool.h"
 
-#define BYTES (64ul << 10)
+#define BYTES	   (64ul << 10)
+#define ENDED_WELL 9
 
 static const char *image;
 static struct rig rig;
@@ -363,10 +365,62 @@ static void descriptors(void)
 	expect_bytes(at + 4096, BYTES - 8192, 8);
 	expect_bytes(at + BYTES - 4096, 4096, 1);
 	WANT(!ibv_dereg_mr(mr));
-	WANT(!by_descriptor(at, BYTES, 4096, BYTES, at + 4096) && errno == EINVAL);
-	WANT(!by_descriptor(at, BYTES, 0, BYTES, at - 4096) && errno == EINVAL);
-	WANT(!by_descriptor(at, BYTES, 0, BYTES, host->addr) && errno == EOPNOTSUPP);
-	WANT(!by_descriptor(at, BYTES, 0, BYTES, NULL) && errno == EOPNOTSUPP);
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	end();
+}
+
+/* What a descriptor does not say, and what contradicts it: `at` is memory of three parts of BYTES, of which it names the first two. */
+static void wrong_descriptors(void)
+{
+	uint8_t *at, *freed;
+	int memfd, fd;
+
+	begin();
+	at = gpu_memory(3 * BYTES);
+	freed = gpu_memory(BYTES);
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)freed));
+	const struct {
+		const char *what;
+		uint64_t offset;
+		size_t len;
+		const uint8_t *iova;
+		int error;
+	} rows[] = {
+		{"all of it", 0, 2 * BYTES, at, 0},
+		{"its second half", BYTES, BYTES, at + BYTES, 0},
+		{"another part of the allocation", 0, BYTES, at + 2 * BYTES, 0},
+		{"nothing", 0, 0, at, EINVAL},
+		{"more than it has", 0, 2 * BYTES + 4096, at, EINVAL},
+		{"more than it has, from within", 4096, 2 * BYTES, at + 4096, EINVAL},
+		{"a range that wraps", 4096, SIZE_MAX - 4095, at + 4096, EINVAL},
+		{"addresses that wrap", 0, BYTES, (uint8_t *)UINTPTR_MAX - 4095, EINVAL},
+		{"addresses that lie otherwise in their pages", 0, BYTES, at + 64, EINVAL},
+		{"what begins before the allocation", 0, BYTES, at - 4096, EINVAL},
+		{"what ends behind the allocation", 0, 2 * BYTES, at + 2 * BYTES, EINVAL},
+		{"memory of the host", 0, BYTES, host->addr, EOPNOTSUPP},
+		{"no address", 0, BYTES, NULL, EOPNOTSUPP},
+		{"memory that was freed", 0, BYTES, freed, EOPNOTSUPP},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ibv_mr *mr = by_descriptor(at, 2 * BYTES, rows[i].offset, rows[i].len,
+						  (void *)(uintptr_t)rows[i].iova);
+		int error = mr ? 0 : errno;
+
+		if (error != rows[i].error)
+			fprintf(stderr, "%s: %s\n", rows[i].what, strerror(error));
+		WANT(error == rows[i].error);
+		WANT(!mr || !ibv_dereg_mr(mr));
+	}
+	/* others than CUDA's: of the host's memory as ever, wherever it is seen; nothing that is no memory */
+	memfd = memfd_create("memory", MFD_CLOEXEC);
+	WANT(memfd >= 0 && !ftruncate(memfd, BYTES));
+	WANT(!ibv_dereg_mr(ibv_reg_dmabuf_mr(rig.pd, 0, BYTES, (uintptr_t)at, memfd, RIG_ALL)));
+	close(memfd);
+	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	WANT(!ibv_reg_dmabuf_mr(rig.pd, 0, 4096, (uintptr_t)at, fd, RIG_ALL) && errno == EACCES);
+	close(fd);
+	WANT(!ibv_reg_dmabuf_mr(rig.pd, 0, 4096, (uintptr_t)at, fd, RIG_ALL) && errno == EBADF);
 	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
 	end();
 }
@@ -399,6 +453,65 @@ static void forks(void)
 	WANT(!ibv_dereg_mr(mr));
 	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
 	end();
+}
+
+static struct ibv_mr *at_end_mr;
+
+/* CUDA has ended in this process. */
+static void at_end(void)
+{
+	WANT(write_to(at_end_mr->addr, BYTES, at_end_mr->rkey) != IBV_WC_SUCCESS);
+	WANT(!ibv_dereg_mr(at_end_mr));
+	_exit(ENDED_WELL);
+}
+
+/* The process ends by exit() with memory registered, and uses it behind that. */
+static void exits(void)
+{
+	uint8_t *at;
+
+	atexit(at_end); /* before CUDA's own, so that it runs behind that */
+	begin();
+	at = gpu_memory(BYTES);
+	at_end_mr = gpu_region(at, BYTES);
+	WANT(write_to(at, BYTES, at_end_mr->rkey) == IBV_WC_SUCCESS);
+	exit(0);
+}
+
+/* A kernel of the program's stores where nothing is: from then on CUDA refuses whatever has to do with its context. */
+static void faulted(void)
+{
+	struct {
+		uint64_t at, count, value;
+	} args = {4096, 16, 5};
+	struct ibv_mr *mr, *other;
+	void *params[] = {&args};
+	weft_cu_function fill;
+	weft_cu_module module;
+	uint8_t *at;
+
+	begin();
+	other = rig_region(rig.pd, BYTES);
+	module = gpu_module(image);
+	GPU_OK(cu.cuModuleGetFunction(&fill, module, "fill"));
+	at = gpu_memory(BYTES);
+	mr = gpu_region(at, BYTES);
+	WANT(write_to(at, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	GPU_OK(cu.cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+	WANT(cu.cuCtxSynchronize() == WEFT_CUDA_ERROR_ILLEGAL_ADDRESS);
+	WANT(write_to(at, BYTES, mr->rkey) != IBV_WC_SUCCESS);
+	rig_reconnect(&rig, &(struct rig_wish){.timeout = 8, .retry_cnt = 1});
+	WANT(do_rdma(IBV_WR_RDMA_READ, at, BYTES, mr->rkey) != IBV_WC_SUCCESS);
+	/* the host's memory is as it was */
+	rig_reconnect(&rig, &(struct rig_wish){.timeout = 8, .retry_cnt = 1});
+	memset(host->addr, 9, BYTES);
+	WANT(write_to(other->addr, BYTES, other->rkey) == IBV_WC_SUCCESS);
+	WANT(!memcmp(other->addr, host->addr, BYTES));
+	WANT(!ibv_dereg_mr(mr));
+	rig_region_end(other);
+	rig_region_end(host);
+	rig_close(&rig);
+	_exit(ENDED_WELL); /* what the context has, its own process cannot give back */
 }
 
 /* ---- Order ---- */
@@ -461,6 +574,7 @@ CASE(not_current)
 CASE(no_context)
 CASE(context_ends)
 CASE(descriptors)
+CASE(wrong_descriptors)
 CASE(forks)
 CASE(polled)
 
@@ -472,6 +586,26 @@ static void is_comes_and_goes(void **state)
 
 	assert_int_equal(status, 0);
 	assert_null(strstr(text, "cuStreamCreate"));
+}
+
+/* The process ends in the middle of it all, by its own _exit. */
+static void ends_well(void (*run)(void))
+{
+	int status;
+	const char *text = child_said(run, &status);
+
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != ENDED_WELL)
+		fail_msg("status %x: %s", status, text);
+}
+
+static void is_exits(void **state)
+{
+	ends_well(exits);
+}
+
+static void is_faulted(void **state)
+{
+	ends_well(faulted);
 }
 
 /* test_life MODULE [TEST] */
@@ -488,7 +622,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(is_no_context),
 		cmocka_unit_test(is_context_ends),
 		cmocka_unit_test(is_descriptors),
+		cmocka_unit_test(is_wrong_descriptors),
 		cmocka_unit_test(is_forks),
+		cmocka_unit_test(is_exits),
+		cmocka_unit_test(is_faulted),
 		cmocka_unit_test(is_comes_and_goes),
 		cmocka_unit_test(is_polled),
 	};

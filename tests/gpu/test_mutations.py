@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Each mistake of mutations.tsv is noticed by the test that stands beside it, which passes without it. A plugin
-that is not there is said."""
+that is not there is said; and neither it nor the base needs a driver."""
 import os
 import re
 import shutil
@@ -71,3 +71,12 @@ def test_a_missing_plugin_is_said():
         passed, said = run('test-gpu-life', 'is_freed', folder, WEFT_EXPLAIN='1')
         assert not passed
         assert re.search(r'ibv_reg_mr.*reaches that of GPUs.*libweft-cuda\.so', said), said
+
+
+@pytest.mark.parametrize('library', ['libibverbs.so.1', 'librdmacm.so.1', 'libweft-cuda.so'])
+def test_needs_no_driver(library):
+    """Neither the base nor the plugin is linked with one, or with NVIDIA's libraries: what is called is found in the process."""
+    said = subprocess.run(['readelf', '-W', '-d', '--dyn-syms', BUILD / library], capture_output=True, text=True, check=True).stdout
+    needed = set(re.findall(r'\(NEEDED\).*\[(.*)\]', said))
+    assert needed and all(re.match(r'(lib(c|m|dl|pthread|rt|gcc_s|ibverbs|asan|tsan|ubsan|gcov)\b|ld-linux)', name) for name in needed), needed
+    assert not re.findall(r' UND +(cu[A-Z]\w*|cuda\w+|nv\w+)', said)
