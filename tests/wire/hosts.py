@@ -52,8 +52,8 @@ class Host:
 
 
 class Hosts:
-    def __init__(self, mtu=9000):
-        self.fabrics = [Fabric(), Fabric()]
+    def __init__(self, mtu=9000, fabric=Fabric):
+        self.fabrics = [fabric(), fabric()]
         self.told = [{}, {}]  # the last of each card, by process
         self.last = None  # what both have counted, if nothing was started since
         prefix = self.fabrics[0].prefix

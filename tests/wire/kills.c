@@ -2,8 +2,8 @@
 /*
  * Traffic both ways, over one connection after the other, each until it ends in error: `kills INDEX [HOST]`, the GID's index, and
  * where the other runs. A message is a WRITE and a SEND behind it; the receiver compares each byte of both. Says "running"
- * once a connection has traffic, and, as it has ended, the status of the oldest request that failed, and "fatal" if the event of a
- * dead card came. Nothing ends by the word of the other program: that may be dead.
+ * once a connection has traffic, and, as it has ended, the status of the oldest request that failed, "fatal" if the event of a
+ * dead card came, and when all that was heard (ns). Nothing ends by the word of the other program: that may be dead.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -235,6 +235,14 @@ static void play(void)
 	}
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static bool fatal_came(void)
 {
 	struct pollfd fd = {context->async_fd, POLLIN, 0};
@@ -246,6 +254,16 @@ static bool fatal_came(void)
 		ibv_ack_async_event(&event);
 	}
 	return fatal;
+}
+
+/* What was heard of the connection's end, and when. */
+static void say_what_came(void)
+{
+	uint64_t over_ns = now_ns();
+	bool fatal = fatal_came();
+
+	printf("%s%s at %llu\n", ibv_wc_status_str(first), fatal ? ", fatal" : "",
+	       (unsigned long long)(fatal ? now_ns() : over_ns));
 }
 
 static void run_one(const char *host)
@@ -261,7 +279,7 @@ static void run_one(const char *host)
 	talk_put(fd, &ready, 1);
 	talk_get(fd, &ready, 1);
 	play();
-	printf("%s%s\n", ibv_wc_status_str(first), fatal_came() ? ", fatal" : "");
+	say_what_came();
 	close(fd);
 	need(!ibv_destroy_qp(qp), "to destroy");
 }
