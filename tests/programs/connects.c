@@ -7,15 +7,17 @@
  *until it has ended; the same for a TCP connection until it is accepted and from there until it is
  *		closed; and what is left in either process when all have ended: descriptors,
  *mappings, and bytes of memory allocated
+ *   connects serve ADDRESS	the process that accepts them, for `connects COUNT AT_ONCE ADDRESS` on another host
  */
 #include "end.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <rdma/rdma_cma.h>
-#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,13 +28,16 @@
 
 #define WARM_UP	   32u
 #define TIMEOUT_MS 10000
+#define PORT	   18520 /* where the two processes meet, if they are on two hosts */
+#define SOCKETS	   2000u
 
 struct left {
 	long descriptors, mappings, bytes;
 };
 
-/* Between the two processes. */
-static int to_server[2], from_server[2];
+/* Between the two processes: what either reads, and writes. */
+static int told, tells;
+static struct sockaddr_in here; /* the server's address */
 
 static struct rdma_event_channel *channel;
 static struct ibv_pd *pd;
@@ -253,26 +258,25 @@ static void serve_sockets(int listener, uint32_t count)
 
 /* ---- The two processes ---- */
 
-static void tell(int fd, const void *what, size_t bytes)
+static void tell(const void *what, size_t bytes)
 {
-	end_require(write(fd, what, bytes) == (ssize_t)bytes, "write to the other process");
+	end_require(write(tells, what, bytes) == (ssize_t)bytes, "write to the other process");
 }
 
-static void hear(int fd, void *what, size_t bytes)
+static void hear(void *what, size_t bytes)
 {
-	end_require(read(fd, what, bytes) == (ssize_t)bytes, "the other process has gone");
-}
+	for (size_t done = 0; done < bytes;) {
+		ssize_t n = read(told, (char *)what + done, bytes - done);
 
-static struct sockaddr_in loopback(void)
-{
-	return (struct sockaddr_in){.sin_family = AF_INET,
-				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+		end_require(n > 0, "the other process has gone");
+		done += (size_t)n;
+	}
 }
 
 /* The server: serves so many connections, and then tells the client what it has left. */
-static void serve(uint32_t count)
+static void serve(void)
 {
-	struct sockaddr_in addr = loopback();
+	struct sockaddr_in addr = here;
 	socklen_t len = sizeof(addr);
 	struct rdma_cm_id *listener;
 	struct left left;
@@ -281,24 +285,26 @@ static void serve(uint32_t count)
 	end_require(!bind(sock, (struct sockaddr *)&addr, len) && !listen(sock, 128) &&
 			    !getsockname(sock, (struct sockaddr *)&addr, &len),
 		    "listen");
-	tell(from_server[1], &addr, sizeof(addr));
-	serve_sockets(sock, count);
+	tell(&addr, sizeof(addr));
+	serve_sockets(sock, SOCKETS);
 	close(sock);
 	channel = rdma_create_event_channel();
-	addr = loopback();
+	addr = here;
 	end_require(!rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) &&
 			    !rdma_bind_addr(listener, (struct sockaddr *)&addr) &&
 			    !rdma_listen(listener, 0),
 		    "rdma_listen");
 	addr.sin_port = rdma_get_src_port(listener);
-	tell(from_server[1], &addr, sizeof(addr));
+	tell(&addr, sizeof(addr));
 	for (;;) {
 		uint32_t n;
 
-		hear(to_server[0], &n, sizeof(n));
+		hear(&n, sizeof(n));
+		if (!n)
+			return;
 		serve_connections(n);
 		left = take_stock();
-		tell(from_server[1], &left, sizeof(left));
+		tell(&left, sizeof(left));
 	}
 }
 
@@ -307,44 +313,93 @@ static struct times ask(uint32_t count, uint32_t at_once, struct sockaddr_in *ad
 {
 	struct times t;
 
-	tell(to_server[1], &count, sizeof(count));
+	tell(&count, sizeof(count));
 	t = connect_all(count, at_once, addr);
-	hear(from_server[0], server, sizeof(*server));
+	hear(server, sizeof(*server));
 	return t;
 }
 
-int main(int argc, char **argv)
+static void play(uint32_t count, uint32_t at_once)
 {
-	uint32_t count = argc == 3 ? (uint32_t)atoi(argv[1]) : 0;
-	uint32_t at_once = argc == 3 ? (uint32_t)atoi(argv[2]) : 0, sockets = 2000;
 	struct left client, client_after, server, server_after;
 	struct times tcp, rdma;
 	struct sockaddr_in addr;
-	pid_t child;
+	const uint32_t end = 0;
 
-	end_require(count && at_once && !pipe(to_server) && !pipe(from_server),
-		    "usage: connects COUNT AT_ONCE");
-	child = fork();
-	if (!child) {
-		serve(sockets);
-		return 0;
-	}
-	hear(from_server[0], &addr, sizeof(addr));
-	tcp = connect_sockets(sockets, &addr);
-	hear(from_server[0], &addr, sizeof(addr));
+	hear(&addr, sizeof(addr));
+	tcp = connect_sockets(SOCKETS, &addr);
+	hear(&addr, sizeof(addr));
 	channel = rdma_create_event_channel();
 	ask(at_once > WARM_UP ? at_once : WARM_UP, at_once, &addr, &server);
 	client = take_stock();
 	rdma = ask(count, at_once, &addr, &server_after);
 	client_after = take_stock();
+	tell(&end, sizeof(end));
 	printf("{\"opening_ns\": %.0f, \"ending_ns\": %.0f", (double)rdma.opening_ns / count,
 	       (double)rdma.ending_ns / count);
 	printf(", \"tcp_opening_ns\": %.0f, \"tcp_ending_ns\": %.0f",
-	       (double)tcp.opening_ns / sockets, (double)tcp.ending_ns / sockets);
+	       (double)tcp.opening_ns / SOCKETS, (double)tcp.ending_ns / SOCKETS);
 	print_left("client", client, client_after);
 	print_left("server", server, server_after);
 	puts("}");
-	kill(child, SIGKILL);
+}
+
+static void play_with_child(uint32_t count, uint32_t at_once)
+{
+	int to_server[2], from_server[2];
+	pid_t child;
+
+	end_require(!pipe(to_server) && !pipe(from_server), "pipes");
+	here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	child = fork();
+	told = child ? from_server[0] : to_server[0];
+	tells = child ? to_server[1] : from_server[1];
+	if (!child) {
+		serve();
+		_exit(0);
+	}
+	play(count, at_once);
 	waitpid(child, NULL, 0);
+}
+
+/* The server's end of a connection of TCP to the other host, or the client's. */
+static int meet(bool serves)
+{
+	struct sockaddr_in addr = here;
+	int sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
+
+	addr.sin_port = htons(PORT);
+	if (!serves) {
+		end_require(!connect(sock, (struct sockaddr *)&addr, sizeof(addr)), "connect");
+		return sock;
+	}
+	end_require(!setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) &&
+			    !bind(sock, (struct sockaddr *)&addr, sizeof(addr)) && !listen(sock, 1),
+		    "listen");
+	fd = accept4(sock, NULL, NULL, SOCK_CLOEXEC);
+	close(sock);
+	return fd;
+}
+
+int main(int argc, char **argv)
+{
+	bool serves = argc == 3 && !strcmp(argv[1], "serve");
+	uint32_t count = argc >= 3 ? (uint32_t)atoi(argv[1]) : 0,
+		 at_once = argc >= 3 ? (uint32_t)atoi(argv[2]) : 0;
+
+	here.sin_family = AF_INET;
+	end_require(serves || (count && at_once && argc <= 4),
+		    "usage: connects COUNT AT_ONCE [ADDRESS] | connects serve ADDRESS");
+	if (!serves && argc == 3) {
+		play_with_child(count, at_once);
+		return 0;
+	}
+	end_require(inet_pton(AF_INET, argv[argc - 1], &here.sin_addr) == 1, "the address");
+	told = tells = meet(serves);
+	end_require(told >= 0, "the other host");
+	if (serves)
+		serve();
+	else
+		play(count, at_once);
 	return 0;
 }

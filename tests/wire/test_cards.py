@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Debian's programs between two hosts, whose cards start by themselves. Each test fails unless both cards have counted
 what was moved: nothing went through a pool."""
+import json
+import re
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ from wire.hosts import FOUR, LINK, Hosts, check_moved
 # Queue pairs of perftest give up after half a second, which a card may wait for a core on a machine with much other work; so
 # after half a minute.
 PATIENT = ('-F', '-u', 20)
+CONNECTS = 18520  # port of connects.c
 pytestmark = pytest.mark.skipif(not namespaces(), reason='no user namespaces here')
 
 
@@ -162,18 +167,71 @@ def test_group(heard):
     wait_for(lambda: '239.255.0.7' not in server.plain('ip', 'maddress', 'show', 'dev', 'w0'), 'the card has left')
 
 
-@pytest.mark.parametrize('dies', [0, 1], ids=['client', 'server'])
-def test_death_of_a_program(heard, dies):
-    """The dead program's card sends the DREQ for it: the other program is disconnected, and ends."""
+def disconnect_by_death(heard, dies):
+    """How long after the death of the client, or the server, the other hears of it."""
     client, server = heard.hosts
     there = server.start('rping', '-s', '-a', server.address)
     wait_for(lambda: listening(server.fabric) or there.process.poll() is not None, 'server listens')
     here = client.start('rping', '-c', '-a', server.address)
     wait_for(lambda: all(any(card['queue_pairs'] for card in host.cards()) for host in heard.hosts), 'they are connected')
     doomed, other = (here, there) if dies == 0 else (there, here)
+    killed_s = time.monotonic()
     doomed.kill()
-    wait_for(lambda: other.process.poll() is not None, 'the other ends')
+    wait_for(lambda: 'DISCONNECT EVENT' in other.output().stderr or other.process.poll() is not None, 'the other hears of it')
+    heard_s = time.monotonic()
     assert 'DISCONNECT EVENT' in other.output().stderr, other.output()
+    wait_for(lambda: other.process.poll() is not None, 'the other ends')
+    return heard_s - killed_s
+
+
+@pytest.mark.parametrize('dies', [0, 1], ids=['client', 'server'])
+def test_death_of_a_program(heard, dies):
+    """The dead program's card sends the DREQ for it: the other program is disconnected, and ends."""
+    disconnect_by_death(heard, dies)
+
+
+@pytest.mark.alone
+def test_death_within_a_second(heard):
+    assert max(disconnect_by_death(heard, i % 2) for i in range(4)) <= 1
+
+
+def left_in(host):
+    """What there is of a host's pool, and of its card: memory in KiB, and descriptors."""
+    info = host.fabric.info()
+    process = Path(f"/proc/{host.card()['pid']}")
+    held_kib = int(re.search(r'RssAnon:\s*(\d+)', (process / 'status').read_text())[1])
+    return (len(info['qps']), len(info['regions']), len(info['members'])), host.card()['queue_pairs'], held_kib, len(
+        list((process / 'fd').iterdir()))
+
+
+def connect_and_end(heard, count, at_once):
+    """What the processes of that program have left, as it says, and each host before and after."""
+    client, server = heard.hosts
+    program = client.fabric.program('connects')
+    assert client.nic('up', client.address)[0] == 0
+    # a first run: tables that grow stay
+    for times in (2000, count):
+        before = [left_in(host) for host in heard.hosts]
+        there = server.start(program, 'serve', server.address)
+        wait_for(lambda there=there: server.listens(CONNECTS) or there.process.poll() is not None, 'server listens')
+        said = client.start(program, times, at_once, server.address, core=1).done(600).stdout
+        there.done()
+        wait_for(lambda: not any(host.card()['queue_pairs'] for host in heard.hosts), 'cards forget')
+        after = [left_in(host) for host in heard.hosts]
+    return json.loads(said), before, after
+
+
+def connects_leave_nothing(heard, count, at_once):
+    said, before, after = connect_and_end(heard, count, at_once)
+    print(said, before, after)
+    for side in 'client', 'server':
+        assert said[side]['descriptors'] == 0 and said[side]['mappings'] <= 4 and said[side]['bytes'] <= 64 << 10, said
+    for was, now in zip(before, after):
+        assert now[:2] == was[:2] and now[3] == was[3] and now[2] - was[2] <= 256, (before, after)
+
+
+def test_many_connections(heard):
+    connects_leave_nothing(heard, 10000, 50)
 
 
 SNIFF = '''
