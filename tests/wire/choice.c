@@ -2,11 +2,13 @@
 /*
  * One message, and what became of it: `choice SERVICE INDEX MTU WHERE`. SERVICE: rc, uc or ud; INDEX: of the GID it is sent from;
  * MTU: of the path, or bytes of a datagram. WHERE: `listen`; a host on which one listens; or a GID at which none does. Says
- * "refused", or the status of the request; and, of what listens, "arrived".
+ * "refused", or the status of the request; and, of what listens, "arrived". A GID may be a group's, to which `+GID` listens: says
+ * "listens", and "arrived" of each datagram, until it is killed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +17,11 @@
 
 #include "talk.h"
 
-#define PORT	 "18517"
-#define MOST	 4200u
-#define GRH	 40u
-#define QKEY	 0x1ee7u
-#define PATIENCE 20 /* seconds */
+#define PORT	  "18517"
+#define MOST	  4200u
+#define GRH	  40u
+#define QKEY	  0x1ee7u
+#define MULTICAST 0xffffffu
 
 struct name {
 	uint8_t gid[16];
@@ -35,6 +37,7 @@ static uint8_t memory[GRH + MOST];
 static enum ibv_qp_type service;
 static uint8_t gid_index;
 static uint32_t mtu;
+static time_t patience = 20; /* seconds */
 
 static void need(bool ok, const char *what)
 {
@@ -118,7 +121,7 @@ static void to_rts(bool alone)
 
 static struct ibv_wc await(void)
 {
-	time_t end = time(NULL) + PATIENCE;
+	time_t end = time(NULL) + patience;
 	struct ibv_wc wc;
 
 	while (ibv_poll_cq(cq, 1, &wc) <= 0)
@@ -198,10 +201,32 @@ static bool agree(int fd, bool chosen)
 	return chosen && heard == 'c';
 }
 
+/* Of IPv4 or IPv6. */
+static bool is_group(const char *where)
+{
+	return !strncmp(where, "ff", 2) || !strncmp(where, "::ffff:239.", 11);
+}
+
+static void listen_to_group(const char *where)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+	union ibv_gid group;
+
+	need(inet_pton(AF_INET6, where, group.raw) == 1, "the GID");
+	need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE) && !ibv_attach_mcast(qp, &group, 0),
+	     "to listen");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	give_receive();
+	give_receive();
+	printf("listens\n");
+	for (patience = 3600;; give_receive())
+		listen_for_one();
+}
+
 static void play(const struct name *mine, const char *where)
 {
 	bool alone = strchr(where, ':'), listens = !strcmp(where, "listen");
-	struct name peer = {.qpn = mine->qpn ^ 0x1000};
+	struct name peer = {.qpn = is_group(where) ? MULTICAST : mine->qpn ^ 0x1000};
 	int fd = alone ? -1 : talk_open(listens ? NULL : where, PORT), refused;
 
 	if (alone) {
@@ -230,7 +255,7 @@ int main(int argc, char **argv)
 	struct name mine;
 
 	if (argc != 5) {
-		fprintf(stderr, "usage: choice rc|uc|ud INDEX MTU listen|HOST|GID\n");
+		fprintf(stderr, "usage: choice rc|uc|ud INDEX MTU listen|HOST|[+]GID\n");
 		return 2;
 	}
 	service = !strcmp(argv[1], "rc")   ? IBV_QPT_RC
@@ -239,6 +264,8 @@ int main(int argc, char **argv)
 	gid_index = (uint8_t)atoi(argv[2]);
 	mtu = (uint32_t)atoi(argv[3]);
 	set_up(&mine);
+	if (argv[4][0] == '+')
+		listen_to_group(argv[4] + 1);
 	play(&mine, argv[4]);
 	return 0;
 }

@@ -3,6 +3,7 @@
 test. The first host has two interfaces: w0 of 1,500 bytes, by which the second is reached, and e0 of 9,000, of which the
 default GID is no address."""
 import re
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -120,6 +121,60 @@ def test_choice(hosts, row):
         assert (said.stdout, heard.stdout) == (row.outcome + '\n', ''), (said, heard)
     else:
         assert said.stdout == 'refused: EINVAL\n' and row.outcome in said.stderr, said
+
+
+# Datagrams to a group: the GID they are sent from, the group, bytes, the outcome; where there is one, whether it reaches the
+# listener beyond, too, beside that of the pool.
+GROUP_FOUR, GROUP_LINK = '::ffff:239.255.0.9', 'ff02::1:9'
+GROUPS = [
+    (FOUR, GROUP_FOUR, 1024, 'on', 'success', True),
+    (LINK, GROUP_LINK, 1024, 'on', 'success', True),
+    (FOUR, GROUP_FOUR, 1024, 'off', 'success', False),
+    (FOUR, GROUP_FOUR, 4096, 'off', 'success', False),
+    (WIDE_NONE, GROUP_LINK, 1024, 'on', 'success', False),
+    (V1, GROUP_FOUR, 1024, 'on', IS_V1, False),
+    (V1, GROUP_FOUR, 1024, 'off', 'success', False),
+    (FOUR, GROUP_FOUR, 1025, 'on', 'local length error', False),
+]
+
+
+@pytest.fixture(scope='module')
+def joined(hosts):
+    """Listeners to both groups, in the pool and beyond, with cards beyond that have joined for them."""
+    here, there = hosts.hosts
+    link = re.search(r'inet6 (fe80:\S+)/', there.plain('ip', 'address', 'show', 'dev', 'w0'))[1]
+    for address in there.address, link:
+        assert there.nic('up', address)[0] == 0
+    listeners = {(host, group): host.start(here.fabric.program('choice'), 'ud', FOUR, 1024, f'+{group}')
+                 for host in (here, there) for group in (GROUP_FOUR, GROUP_LINK)}
+    for program in listeners.values():
+        wait_for(lambda program=program: program.output().stdout, 'it listens')
+    for group in GROUP_FOUR, GROUP_LINK:
+        wait_for(lambda group=group: group.removeprefix('::ffff:') in there.plain('ip', 'maddress', 'show', 'dev', 'w0'),
+                 'the card has joined')
+    return listeners
+
+
+@pytest.mark.parametrize('index, group, mtu, nic, outcome, beyond', GROUPS)
+def test_groups(hosts, joined, index, group, mtu, nic, outcome, beyond):
+    """Where it arrives: each listener hears it once. The next row would find one that has come late."""
+    here, there = hosts.hosts
+
+    def arrived():
+        return {place: program.output().stdout.count('arrived\n') for place, program in joined.items()}
+    before = arrived()
+    said = here.start(here.fabric.program('choice'), 'ud', index, mtu, group, WEFT_NIC=nic, WEFT_EXPLAIN='1').wait()
+    if outcome == IS_V1:
+        assert said.stdout == 'refused: EINVAL\n' and outcome in said.stderr, said
+    else:
+        assert said.stdout == outcome + '\n', said
+    expected = dict(before)
+    if outcome == 'success':
+        expected[here, group] += 1
+        expected[there, group] += beyond
+    wait_for(lambda: arrived() == expected, 'it arrives')
+    time.sleep(0.1)
+    assert arrived() == expected
 
 
 def active_mtu(host, **env):
