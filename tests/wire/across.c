@@ -9,7 +9,7 @@
  *	-l BYTES  the longest message		-n STEPS  random ones
  *	-s SEED	  of those			-u	  UC
  *	-f FAULTS  of its wire (end_spoil)	-e	  errors in place of all that
- *	-t CODE	  of the time-out		-k KIND	  of memory (end_kind)
+ *	-t CODE	  of the time-out		-k KIND	  of memory (across_memory.h)
  */
 #include "across.h"
 
@@ -165,6 +165,7 @@ static const char *difference(void)
 					    "a byte that has landed"};
 	const uint8_t *image = g.image[!g.first];
 
+	end_pull();
 	for (uint64_t i = 0; i < AREAS; i++)
 		if (memcmp(g.memory + i * g.area, image + i * g.area, g.area))
 			return areas[i];
@@ -504,6 +505,7 @@ int main(int argc, char **argv)
 			memcpy(g.image[side] + i, (uint64_t[]){splitmix64(&seed)}, 8);
 	}
 	memcpy(g.memory, g.image[!g.first], g.area);
+	end_push();
 	g.fd = talk_open(g.host, PORT);
 	if (g.errors)
 		errors();

@@ -48,6 +48,9 @@ void end_kind(const char *kind);
 /* Makes the side's memory, of so many bytes. where: an address, or an index of a GID; interface: NULL, or that
  * of the address, if it is link-local. */
 uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes);
+/* That is what the script sees; what verbs see may be other memory, from which it is brought, or to which. */
+void end_pull(void);
+void end_push(void);
 /* From now on the datagrams of this end are spoiled: LOST,DOUBLED,LATE,CORRUPTED,SEED, the first four out of 65,536. */
 void end_spoil(const char *how);
 void end_open(const struct across_config *config, struct across_name *name);

@@ -8,19 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
+
+#include "across_memory.h"
 
 #define ENDS	 (2 * ACROSS_DEPTH)
 #define EVENT_MS 300
 
-static struct ibv_context *context;
-static struct ibv_pd *pd;
-static struct ibv_mr *mr;
 static struct ibv_cq *cq;
 static struct ibv_qp *qp;
-static uint8_t *memory;
-static uint64_t memory_bytes;
+static struct across_memory memory;
 static const char *memory_kind = "plain";
 static struct across_config mine;
 static uint8_t gid_index;
@@ -39,57 +36,30 @@ static void need(bool ok, const char *what)
 	exit(1);
 }
 
-/* plain; shared: a mapping of a file, which stays where it is; half: its second half is; demand: registered so. */
 void end_kind(const char *kind)
 {
 	memory_kind = kind;
 }
 
-static bool is_of_kind(const char *kind)
-{
-	return !strcmp(memory_kind, kind);
-}
-
-static void share_memory(uint64_t from, uint64_t bytes)
-{
-	int fd = memfd_create("across", MFD_CLOEXEC);
-
-	need(fd >= 0 && !ftruncate(fd, (off_t)bytes), "a file");
-	need(mmap(memory + from, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) !=
-		     MAP_FAILED,
-	     "a mapping");
-	close(fd);
-}
-
-static void make_memory(uint64_t bytes)
-{
-	uint64_t half = (bytes / 2 + 4095) / 4096 * 4096;
-
-	memory = mmap(NULL, 2 * half, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	need(memory != MAP_FAILED, "memory");
-	if (is_of_kind("shared"))
-		share_memory(0, 2 * half);
-	else if (is_of_kind("half"))
-		share_memory(half, half);
-}
-
 uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes)
 {
-	struct ibv_device **devices = ibv_get_device_list(NULL);
-
-	need(devices && *devices, "devices");
-	context = ibv_open_device(*devices);
-	need(context, "the device");
-	is_rxe = !strncmp(ibv_get_device_name(*devices), "rxe", 3);
-	need(fcntl(context->async_fd, F_SETFL, O_NONBLOCK) != -1, "events");
-	ibv_free_device_list(devices);
+	across_memory_make(&memory, memory_kind, bytes);
+	is_rxe = !strncmp(ibv_get_device_name(memory.context->device), "rxe", 3);
+	need(fcntl(memory.context->async_fd, F_SETFL, O_NONBLOCK) != -1, "events");
 	gid_index = (uint8_t)atoi(where);
-	memory_bytes = bytes;
-	make_memory(bytes);
-	pd = ibv_alloc_pd(context);
-	cq = ibv_create_cq(context, 2 * ENDS, NULL, NULL, 0);
-	need(pd && cq, "objects");
-	return memory;
+	cq = ibv_create_cq(memory.context, 2 * ENDS, NULL, NULL, 0);
+	need(cq, "objects");
+	return memory.at;
+}
+
+void end_pull(void)
+{
+	across_memory_pull(&memory);
+}
+
+void end_push(void)
+{
+	across_memory_push(&memory);
 }
 
 void end_spoil(const char *how)
@@ -113,21 +83,19 @@ void end_open(const struct across_config *config, struct across_name *name)
 	struct ibv_qp_init_attr init = {
 		.send_cq = cq,
 		.recv_cq = cq,
-		.cap = {ENDS, ENDS, 1, 1, 0},
+		.cap = {ENDS, ENDS, 1, 1, across_memory_is(&memory, "inline") ? ACROSS_INLINE : 0},
 		.qp_type = config->unreliable ? IBV_QPT_UC : IBV_QPT_RC,
 		.sq_sig_all = 1,
 	};
 	union ibv_gid gid;
 
 	mine = *config;
-	mr = ibv_reg_mr(pd, memory, memory_bytes,
-			IBV_ACCESS_LOCAL_WRITE | config->key_rights |
-				(is_of_kind("demand") ? IBV_ACCESS_ON_DEMAND : 0));
-	qp = ibv_create_qp(pd, &init);
-	need(mr && qp && !ibv_query_gid(context, 1, gid_index, &gid), "a queue pair");
+	across_memory_register(&memory, IBV_ACCESS_LOCAL_WRITE | config->key_rights);
+	qp = ibv_create_qp(memory.pd, &init);
+	need(qp && !ibv_query_gid(memory.context, 1, gid_index, &gid), "a queue pair");
 	to_init(config->rights);
-	*name = (struct across_name){.va = (uintptr_t)memory,
-				     .rkey = mr->rkey,
+	*name = (struct across_name){.va = memory.va,
+				     .rkey = memory.mr->rkey,
 				     .qpn = qp->qp_num,
 				     .psn = 0xfffff7,
 				     .is_rxe = is_rxe};
@@ -175,14 +143,21 @@ void end_close(void)
 {
 	struct ibv_wc wc;
 
-	need(!ibv_destroy_qp(qp) && !ibv_dereg_mr(mr), "destroying");
+	need(!ibv_destroy_qp(qp), "destroying");
+	across_memory_deregister(&memory);
 	while (ibv_poll_cq(cq, 1, &wc) > 0)
 		;
 }
 
+static bool goes_inline(const struct across_request *request)
+{
+	return across_memory_is(&memory, "inline") && !weft_op_fetches(request->opcode) &&
+	       request->length <= ACROSS_INLINE;
+}
+
 bool end_send(const struct across_request *request)
 {
-	struct ibv_sge sge = {(uintptr_t)memory + request->at, (uint32_t)request->length, mr->lkey};
+	struct ibv_sge sge = {memory.va + request->at, (uint32_t)request->length, memory.mr->lkey};
 	struct ibv_send_wr *bad, wr = {
 					 .sg_list = &sge,
 					 .num_sge = request->length ? 1 : 0,
@@ -190,6 +165,10 @@ bool end_send(const struct across_request *request)
 					 .imm_data = request->imm,
 				 };
 
+	if (goes_inline(request)) {
+		sge.addr = (uintptr_t)memory.at + request->at;
+		wr.send_flags = IBV_SEND_INLINE;
+	}
 	if (weft_op_is_atomic(request->opcode)) {
 		wr.wr.atomic.remote_addr = request->remote_addr;
 		wr.wr.atomic.rkey = request->rkey;
@@ -204,7 +183,7 @@ bool end_send(const struct across_request *request)
 
 void end_receive(uint64_t at, uint64_t bytes)
 {
-	struct ibv_sge sge = {(uintptr_t)memory + at, (uint32_t)bytes, mr->lkey};
+	struct ibv_sge sge = {memory.va + at, (uint32_t)bytes, memory.mr->lkey};
 	struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = bytes ? 1 : 0};
 
 	need(!ibv_post_recv(qp, &wr, &bad), "a receive");
@@ -236,10 +215,10 @@ bool end_turn(int fd)
 
 enum weft_event end_event(void)
 {
-	struct pollfd told = {context->async_fd, POLLIN, 0};
+	struct pollfd told = {memory.context->async_fd, POLLIN, 0};
 	struct ibv_async_event event;
 
-	while (poll(&told, 1, EVENT_MS) > 0 && !ibv_get_async_event(context, &event)) {
+	while (poll(&told, 1, EVENT_MS) > 0 && !ibv_get_async_event(memory.context, &event)) {
 		ibv_ack_async_event(&event);
 		if (event.event_type != IBV_EVENT_COMM_EST)
 			return (enum weft_event)event.event_type;
