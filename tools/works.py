@@ -159,16 +159,16 @@ SECTIONS = {
          r'link-fault', r'wire/fault::'),
         ('Debian\'s programs between two hosts, whose cards start by themselves: `ibv_{rc,uc,srq}_pingpong`, `-e`; `ib_{write,'
          'send,read}_{lat,bw}`, `ib_atomic_lat`; `ibv_ud_pingpong`, `ib_send_*` of UD; `rping`, `ucmatose`, `udaddy`, `cmtime`, `mckey`, a program '
-         'that dies; all verbs, each byte and each error; nothing through a pool', r'wire/cards::'),
+         'that dies; ten thousand connections of which nothing is left; all verbs, each byte and each error; nothing through a pool', r'wire/cards::'),
         ('UCX by `rc_v` and `ud_v`, each byte compared; Open MPI, 4 ranks on 2 hosts; tgt and QEMU by iSER; perftest by `-R`: nothing '
          'through a pool', r'wire/interop::'),
-        ('memory that stays where it is, half of it, on demand, also of a process namespace of its own: each byte of all verbs; an owner '
-         'that stands still holds up nobody else', r'wire/memory::'),
-        ('50 kills in traffic, of cards and of programs: each request completes once, survivors hear of it, nothing is left',
-         r'wire/kills::'),
-        ('cards on a wire that loses, doubles, reorders and corrupts up to 20 % of the packets; all verbs, each byte compared',
-         r'wire/spoiled::'),
-        ('what goes by the pool, by a card, or nowhere: by source, destination, where the peer is, and MTU; interfaces of '
+        ('memory that stays where it is, half of it, on demand, imported, of a device, of a GPU, or inline, also of a process namespace of its '
+         'own: each byte of all verbs; an owner that stands still holds up nobody else', r'wire/memory::'),
+        ('50 kills in traffic, of cards and of programs, and a death at each labelled step: each request completes once, survivors hear of '
+         'it, of a card within a second; nothing is left', r'wire/(kills|deaths)::'),
+        ('cards on a wire that loses, doubles, reorders and corrupts up to 20 % of the packets; all verbs, each byte compared; UC and UD: what '
+         'comes is whole, and once', r'wire/spoiled::'),
+        ('what goes by the pool, by a card, by both, or nowhere: by source, destination or group, where the peer is, and MTU; interfaces of '
          '1,500 bytes', r'wire/choice::'),
         ('cards: they start when one is needed, leave nothing in the program, end; one killed; `weft nic`, `weft doctor`',
          r'cli/nic::'),
