@@ -47,6 +47,17 @@ WEFT_DEVICE void weft_fence(void)
 	__threadfence_system();
 }
 
+/* All lanes of the warp are here, and what each has stored is before what any does next. */
+WEFT_DEVICE void weft_converge(void)
+{
+	__syncwarp();
+}
+
+/* In a loop that looks for something. */
+WEFT_DEVICE void weft_pause(void)
+{
+}
+
 #else
 
 #include <stddef.h>
@@ -54,6 +65,8 @@ WEFT_DEVICE void weft_fence(void)
 
 struct weft_soft_warp {
 	void *(*translate)(const struct weft_soft_warp *warp, uint64_t at, size_t bytes);
+	void (*pause)(
+		const struct weft_soft_warp *warp); /* where the warp may end, as its context has */
 	unsigned int warp, warps, block, blocks;
 };
 typedef void weft_soft_kernel(const void *params, const struct weft_soft_warp *warp);
@@ -77,6 +90,7 @@ typedef void weft_soft_kernel(const void *params, const struct weft_soft_warp *w
 /* In a kernel, which hands what it found to its functions. */
 #define weft_at(type, at, count)                                                                   \
 	((type *)weft_soft_self->translate(weft_soft_self, at, (count) * sizeof(type)))
+#define weft_pause()  (weft_soft_self->pause(weft_soft_self))
 #define weft_lane()   0u
 #define weft_lanes()  1u
 #define weft_warp()   (weft_soft_self->warp)
@@ -102,6 +116,10 @@ WEFT_DEVICE uint64_t weft_add(uint64_t *word, uint64_t value)
 WEFT_DEVICE void weft_fence(void)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+WEFT_DEVICE void weft_converge(void)
+{
 }
 
 #endif

@@ -30,6 +30,15 @@ int weft_cuda_copy(const struct weft_cuda_region *region, weft_cu_ptr to, weft_c
 int weft_cuda_pin(void *memory, void *at, uint64_t len_bytes, void **pin);
 void weft_cuda_unpin(void *pin);
 
+/* pull.c: see struct weft_plugin. */
+int weft_cuda_pull_begin(void *memory, uint64_t va, void *host, uint64_t len_bytes, void **pull);
+int weft_cuda_pull_start(void *pull);
+int weft_cuda_pull_put(void *pull, const struct weft_plugin_part part[2], uint64_t word_at,
+		       uint64_t word);
+int weft_cuda_pull_wait(void *pull);
+void weft_cuda_pull_stop(void *pull);
+void weft_cuda_pull_end(void *pull);
+
 /* share.c: see struct weft_plugin. */
 void weft_cuda_share(void *memory, struct weft_share *share);
 void weft_cuda_unshare(struct weft_cuda_region *region);

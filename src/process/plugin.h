@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WEFT_PLUGIN_VERSION 4u
+#define WEFT_PLUGIN_VERSION 5u
 #define WEFT_PLUGIN_SYMBOL  "weft_plugin"
 
 /* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
@@ -20,6 +20,11 @@ struct weft_share {
 	uint32_t kind;		   /* 0: only its owner reaches it */
 	int32_t pid, fd;
 	char name[16]; /* for people, as `name` gives it */
+};
+
+/* Bytes at the same place of the host's room and of the memory. */
+struct weft_plugin_part {
+	uint64_t offset, len_bytes;
 };
 
 /* Any thread; no call takes a lock that a program's thread could hold while it waits for Weft. */
@@ -60,6 +65,22 @@ struct weft_plugin {
 	 */
 	int (*pin)(void *memory, void *at, uint64_t len_bytes, void **pin);
 	void (*unpin)(void *pin);
+
+	/*
+	 * A kernel of ours that copies from `host`, which is pinned and has as many bytes, to the memory at va, which `begin` has looked
+	 * at. It stays from pull_start to pull_stop, and whatever waits for all of its context waits as long: so all kernels of a context
+	 * are begun before the first starts, and ended when the last has stopped. pull_begin: -ENOTSUP, there is no such kernel for this
+	 * device; -ENOMEM; -EIO. pull_start: -EIO. pull_put gives it two parts, and a word that it stores behind them, at an offset:
+	 * what a kernel that acquires that word then sees. pull_wait: until all that was given is there. Both 0 or -EFAULT:
+	 * the kernel has died, or its context. One thread's at a time.
+	 */
+	int (*pull_begin)(void *memory, uint64_t va, void *host, uint64_t len_bytes, void **pull);
+	int (*pull_start)(void *pull);
+	int (*pull_put)(void *pull, const struct weft_plugin_part part[2], uint64_t word_at,
+			uint64_t word);
+	int (*pull_wait)(void *pull);
+	void (*pull_stop)(void *pull);
+	void (*pull_end)(void *pull);
 
 	/* How others find it, until `end`. */
 	void (*share)(void *memory, struct weft_share *share);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "process/plugin.h"
@@ -14,9 +15,11 @@ struct weft_ferry {
 	const struct weft_plugin *plugin;
 	void *memory; /* as the plugin knows it */
 	void *pin;    /* of the host's room; NULL: the driver stages copies itself */
+	void *pull;   /* the kernel that stays, or NULL */
+	bool pulls;   /* it runs */
 	uint64_t at;  /* in the GPU's addresses */
 	uint8_t *host;
-	uint64_t len_bytes; /* of the host's room: whole pages */
+	uint64_t asked_bytes, len_bytes; /* of the host's room; whole pages of it */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of weft_plugin_load */
@@ -34,7 +37,15 @@ static int begin_memory(struct weft_ferry *f, uint64_t len_bytes)
 	return err == -ENOENT || err == -EFAULT ? -EINVAL : err;
 }
 
-int weft_ferry_begin(void *memory, uint64_t len_bytes, struct weft_ferry **ferry)
+/* It reaches no room that is not pinned. */
+static int begin_pull(struct weft_ferry *f)
+{
+	if (!f->pin)
+		return -ENOTSUP;
+	return f->plugin->pull_begin(f->memory, f->at, f->host, f->asked_bytes, &f->pull);
+}
+
+int weft_ferry_begin(void *memory, uint64_t len_bytes, bool resident, struct weft_ferry **ferry)
 {
 	struct weft_ferry *f = calloc(1, sizeof(*f));
 	int err;
@@ -42,6 +53,7 @@ int weft_ferry_begin(void *memory, uint64_t len_bytes, struct weft_ferry **ferry
 	if (!f)
 		return -ENOMEM;
 	f->at = (uintptr_t)memory;
+	f->asked_bytes = len_bytes;
 	f->len_bytes = (len_bytes + PAGE - 1) & ~(PAGE - 1);
 	err = begin_memory(f, len_bytes);
 	if (err)
@@ -54,8 +66,15 @@ int weft_ferry_begin(void *memory, uint64_t len_bytes, struct weft_ferry **ferry
 	/* without, copies take longer */
 	if (f->plugin->pin(f->memory, f->host, f->len_bytes, &f->pin))
 		f->pin = NULL;
+	err = resident ? begin_pull(f) : 0;
+	if (err)
+		goto unmap;
 	*ferry = f;
 	return 0;
+unmap:
+	if (f->pin)
+		f->plugin->unpin(f->pin);
+	munmap(f->host, f->len_bytes);
 end_memory:
 	f->plugin->end(f->memory);
 free_ferry:
@@ -65,6 +84,8 @@ free_ferry:
 
 void weft_ferry_end(struct weft_ferry *f)
 {
+	if (f->pull)
+		f->plugin->pull_end(f->pull);
 	if (f->pin)
 		f->plugin->unpin(f->pin);
 	f->plugin->end(f->memory);
@@ -82,7 +103,38 @@ int weft_ferry_issue(struct weft_ferry *f, uint64_t offset, uint64_t len_bytes)
 	return f->plugin->issue(f->memory, f->at + offset, f->host + offset, len_bytes, true);
 }
 
+int weft_ferry_carry(struct weft_ferry *f, const struct weft_plugin_part part[2], uint64_t word_at)
+{
+	uint64_t word;
+	int err = 0;
+
+	memcpy(&word, f->host + word_at, sizeof(word));
+	if (f->pulls)
+		return f->plugin->pull_put(f->pull, part, word_at, word);
+	for (int i = 0; i < 2 && !err; i++)
+		if (part[i].len_bytes)
+			err = weft_ferry_issue(f, part[i].offset, part[i].len_bytes);
+	return err ? err : weft_ferry_issue(f, word_at, sizeof(word));
+}
+
+int weft_ferry_start(struct weft_ferry *f)
+{
+	int err = f->pull ? f->plugin->pull_start(f->pull) : 0;
+
+	f->pulls = f->pull && !err;
+	return err;
+}
+
+void weft_ferry_stop(struct weft_ferry *f)
+{
+	if (f->pulls)
+		f->plugin->pull_stop(f->pull);
+	f->pulls = false;
+}
+
 int weft_ferry_wait(struct weft_ferry *f)
 {
+	if (f->pulls)
+		return f->plugin->pull_wait(f->pull);
 	return f->plugin->wait(f->memory);
 }

@@ -151,18 +151,15 @@ static int issue_buffer(struct weft_stream *s, const struct weft_clop_record *c)
 {
 	const struct weft_clop_options *o = &s->clop[c->list];
 	const struct weft_stream_list_of *list = &s->list[c->list];
-	uint64_t used = used_bytes(s, c), word = weft_nanet_word(c),
-		 words = list->layout.words + 8ull * c->buffer,
+	uint64_t word = weft_nanet_word(c), words = list->layout.words + 8ull * c->buffer,
 		 datagrams = (uint64_t)o->slots * sizeof(*list->datagram);
-	int err = 0;
+	const struct weft_plugin_part part[2] = {
+		{(uint64_t)c->buffer * o->bytes, used_bytes(s, c)},
+		{list->layout.datagrams + c->buffer * datagrams, datagrams},
+	};
 
 	memcpy(list->memory + words, &word, sizeof(word));
-	if (used)
-		err = weft_ferry_issue(list->ferry, (uint64_t)c->buffer * o->bytes, used);
-	if (!err && datagrams)
-		err = weft_ferry_issue(list->ferry, list->layout.datagrams + c->buffer * datagrams,
-				       datagrams);
-	return err ? err : weft_ferry_issue(list->ferry, words, sizeof(word));
+	return weft_ferry_carry(list->ferry, part, words);
 }
 
 /* Its sources end with an error, as they do with a link's; what was placed stays counted as that. */

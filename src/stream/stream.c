@@ -100,7 +100,8 @@ static int clear_words(struct weft_stream_list_of *to)
 
 static int begin_on_gpu(struct weft_stream_list_of *to, void *memory)
 {
-	int answer = weft_ferry_begin(memory, to->layout.bytes, &to->ferry);
+	int answer = weft_ferry_begin(memory, to->layout.bytes, to->flags & WEFT_STREAM_PULL,
+				      &to->ferry);
 
 	if (answer)
 		return answer;
@@ -169,6 +170,8 @@ PUBLIC int weft_stream_register(struct weft_stream *s, const struct weft_stream_
 		return say_wrong(
 			s, "a list has no buffers, no bytes, or no room for its slots, or for "
 			   "stamps in them; or an ordered one ends by number");
+	if (list->flags & WEFT_STREAM_PULL && !(list->flags & WEFT_STREAM_GPU))
+		return say_wrong(s, "a kernel is to fill a list that is not a GPU's");
 	if (list->flags & WEFT_STREAM_GPU && (!list->memory || o.footer_bytes))
 		return say_wrong(s, "a list of a GPU has no memory, or is to have stamps");
 	if (s->lists == WEFT_STREAM_LISTS)
@@ -260,6 +263,25 @@ static int begin_thread(struct weft_stream *s)
 	return answer;
 }
 
+static void stop_ferries(struct weft_stream *s)
+{
+	for (uint32_t i = 0; i < s->lists; i++)
+		if (s->list[i].ferry)
+			weft_ferry_stop(s->list[i].ferry);
+}
+
+static int start_ferries(struct weft_stream *s)
+{
+	int answer = 0;
+
+	for (uint32_t i = 0; i < s->lists && !answer; i++)
+		if (s->list[i].ferry)
+			answer = weft_ferry_start(s->list[i].ferry);
+	if (answer)
+		stop_ferries(s);
+	return answer;
+}
+
 static uint32_t number_buffers(struct weft_stream *s)
 {
 	uint32_t buffers = 0;
@@ -290,11 +312,16 @@ PUBLIC int weft_stream_start(struct weft_stream *s)
 	if (answer)
 		goto end_tell;
 	s->engine = weft_nanet_begin(&o, memory);
-	answer = begin_thread(s);
+	answer = start_ferries(s);
 	if (answer)
 		goto end_receiver;
+	answer = begin_thread(s);
+	if (answer)
+		goto stop_ferries;
 	s->started = true;
 	return 0;
+stop_ferries:
+	stop_ferries(s);
 end_receiver:
 	weft_stream_receiver_end(s);
 end_tell:
@@ -311,6 +338,7 @@ PUBLIC void weft_stream_stop(struct weft_stream *s)
 	atomic_store_explicit(&s->shared->stop, 1, memory_order_release);
 	eventfd_write(s->kick, 1);
 	pthread_join(s->thread, NULL);
+	stop_ferries(s);
 	s->ended = true;
 }
 

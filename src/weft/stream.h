@@ -29,9 +29,12 @@ struct weft_stream;
 #define WEFT_STREAM_WORDS  4u /* told by words alone: weft_stream_wait knows nothing of it */
 #define WEFT_STREAM_STAMPS 8u /* the last bytes of each place say when what was done: slots only */
 #define WEFT_STREAM_GPU	   16u /* the memory is the caller's, and a GPU's: struct weft_stream_layout */
+/* Of one with WEFT_STREAM_GPU: a kernel of ours fills it, and stays from start to stop in the context of the memory; what waits for
+ * all of that context (cuCtxSynchronize, cuMemFree) waits as long. */
+#define WEFT_STREAM_PULL 32u
 #define WEFT_STREAM_FLAGS                                                                          \
 	(WEFT_STREAM_ORDERED | WEFT_STREAM_BURSTS | WEFT_STREAM_WORDS | WEFT_STREAM_STAMPS |       \
-	 WEFT_STREAM_GPU)
+	 WEFT_STREAM_GPU | WEFT_STREAM_PULL)
 
 /* At the end of a datagram's place, whatever its length: in ns of CLOCK_MONOTONIC, none less than the one before. A
  * datagram may have as many bytes less. */
@@ -139,7 +142,8 @@ struct weft_stream_counters {
 /* spin_ns: how long the thread looks for datagrams before it sleeps. -ENOMEM. */
 int weft_stream_open(uint64_t spin_ns, struct weft_stream **stream);
 /* -EINVAL: it makes no sense; -EBUSY: the stream has started; -ENOSPC: of lists there are 64; -ENOMEM; with
- * WEFT_STREAM_GPU -ENOTSUP: there is no libcuda in this process, or Weft's part for it is missing; -EIO: it does not answer.
+ * WEFT_STREAM_GPU -ENOTSUP: there is no libcuda in this process, or Weft's part for it, or the kernel, is missing; -EIO: it does
+ * not answer.
  * *number: the list's; *memory: its buffers, behind each other. Either may be NULL. */
 int weft_stream_register(struct weft_stream *stream, const struct weft_stream_list *list,
 			 uint32_t *number, void **memory);
@@ -147,7 +151,7 @@ void weft_stream_lay_out(const struct weft_stream_list *list, struct weft_stream
 /* -EINVAL, -EBUSY, -ENOSPC, -ENOMEM as above; -EPROTONOSUPPORT: no such link; and the link's. */
 int weft_stream_bind(struct weft_stream *stream, const struct weft_stream_source *source,
 		     uint32_t *number);
-/* -EINVAL: lists and sources do not fit: weft_stream_wrong says what; -EBUSY: it has started. */
+/* -EINVAL: lists and sources do not fit: weft_stream_wrong says what; -EBUSY: it has started; -EIO: a kernel does not begin. */
 int weft_stream_start(struct weft_stream *stream);
 /* What was wrong with the last call that answered -EINVAL, as a constant text, or NULL. */
 const char *weft_stream_wrong(const struct weft_stream *stream);

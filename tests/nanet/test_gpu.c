@@ -4,6 +4,8 @@
  * holds that had the same datagrams.
  *
  *	test-nanet-gpu KERNELS [TEST] [DATAGRAMS]
+ *
+ * WEFT_PULL_KERNEL names the module of the kernel that stays; without it tests of it are skipped. "faulted" runs alone.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -27,6 +29,7 @@
 #define SOON_MS 20000
 #define HOST	0
 #define ON_GPU	1
+#define AHEAD	1024u /* events of one list, before that of the other comes */
 
 static const char *image;
 static uint32_t datagrams = 60000;
@@ -37,6 +40,7 @@ static uint8_t *host;		       /* the first's memory */
 static weft_cu_ptr gpu;		       /* the second's */
 static struct weft_ring_writer *writer[2];
 static uint64_t chance;
+static uint32_t filled_by; /* WEFT_STREAM_PULL: a kernel that stays; 0: the copy engine */
 
 /* ---- Two lists alike ---- */
 
@@ -63,7 +67,7 @@ static void begin(const struct weft_stream_list *list)
 	assert_return_code(weft_stream_open(0, &stream), 0);
 	assert_return_code(weft_stream_register(stream, &wanted, NULL, &at), 0);
 	host = at;
-	wanted.flags |= WEFT_STREAM_GPU;
+	wanted.flags |= WEFT_STREAM_GPU | filled_by;
 	wanted.memory = (void *)(uintptr_t)gpu; /* NOLINT(performance-no-int-to-ptr) */
 	assert_return_code(weft_stream_register(stream, &wanted, NULL, &at), 0);
 	assert_ptr_equal(at, wanted.memory);
@@ -185,7 +189,7 @@ static void compare_buffers(const struct weft_stream_event *e, const struct weft
 /* Takes what both lists tell of so many datagrams, buffer after buffer. */
 static void compare_all(uint64_t want)
 {
-	struct weft_stream_event event[2][64];
+	static struct weft_stream_event event[2][AHEAD];
 	uint64_t had[2] = {0, 0}, compared = 0, told[2] = {0, 0};
 
 	while (had[HOST] < want || had[ON_GPU] < want || compared < told[HOST]) {
@@ -193,12 +197,12 @@ static void compare_all(uint64_t want)
 		int answer = weft_stream_wait(stream, &e, SOON_MS);
 
 		assert_return_code(answer, -answer);
-		assert_true(told[e.list] - compared < 64);
-		event[e.list][told[e.list]++ % 64] = e;
+		assert_true(told[e.list] - compared < AHEAD);
+		event[e.list][told[e.list]++ % AHEAD] = e;
 		had[e.list] += e.datagrams;
 		while (compared < told[HOST] && compared < told[ON_GPU]) {
-			const struct weft_stream_event *h = &event[HOST][compared % 64],
-						       *g = &event[ON_GPU][compared % 64];
+			const struct weft_stream_event *h = &event[HOST][compared % AHEAD],
+						       *g = &event[ON_GPU][compared % AHEAD];
 
 			compare_buffers(h, g);
 			for (uint32_t list = HOST; list <= ON_GPU; list++)
@@ -420,14 +424,80 @@ static void followed(void **state)
 		assert_int_equal(
 			weft_stream_give_back(stream, ON_GPU, event.buffer, event.generation), 0);
 	}
-	GPU_OK(cu.cuCtxSynchronize());
+	GPU_OK(cu.cuStreamSynchronize(NULL)); /* the context has a kernel that stays */
 	assert_int_equal(answer[1], 0);
 	end();
 	GPU_OK(cu.cuMemFreeHost(answer));
 	GPU_OK(cu.cuModuleUnload(module));
 }
 
+/* ---- The same by a kernel that stays ---- */
+
+static int by_kernel(void **state)
+{
+	filled_by = WEFT_STREAM_PULL;
+	return 0;
+}
+
+static int by_engine(void **state)
+{
+	filled_by = 0;
+	return forget_rings(state);
+}
+
+#define SKIP_WITHOUT_KERNEL()                                                                      \
+	do                                                                                         \
+		if (!getenv("WEFT_PULL_KERNEL"))                                                   \
+			skip();                                                                    \
+	while (0)
+
+static void pulled_packed(void **state)
+{
+	SKIP_WITHOUT_KERNEL();
+	bytes_packed(state);
+}
+
+static void pulled_slots(void **state)
+{
+	SKIP_WITHOUT_KERNEL();
+	bytes_slots(state);
+}
+
+/* A buffer for each datagram, more in all than the kernel's ring has entries. */
+static void pulled_singly(void **state)
+{
+	const struct weft_stream_list list = {.buffers = 700, .bytes = 128, .datagrams = 1};
+
+	SKIP_WITHOUT_KERNEL();
+	begin(&list);
+	for (uint32_t i = 0; i < 600; i++)
+		send_number(i, 100);
+	compare_all(600);
+	end();
+}
+
+static void pulled_full(void **state)
+{
+	SKIP_WITHOUT_KERNEL();
+	full(state);
+}
+
+static void pulled_followed(void **state)
+{
+	SKIP_WITHOUT_KERNEL();
+	followed(state);
+}
+
 /* ---- What goes wrong ---- */
+
+static void wait_failed(void)
+{
+	for (int ms = 0; ms < SOON_MS && !counters_of(ON_GPU).failed; ms++)
+		usleep(1000);
+	assert_int_equal(counters_of(ON_GPU).failed, EFAULT);
+	assert_int_equal(counters_of(ON_GPU).placed, 20);
+	assert_int_equal(counters_of(HOST).failed, 0);
+}
 
 /* Freed memory ends its list's sources; nothing of it is told, the accounts hold, and the other list goes on. */
 static void freed(void **state)
@@ -444,15 +514,65 @@ static void freed(void **state)
 		send_number(i, 1400);
 	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), 0);
 	assert_int_equal(event.list, HOST);
-	for (int ms = 0; ms < SOON_MS && !counters_of(ON_GPU).failed; ms++)
-		usleep(1000);
-	assert_int_equal(counters_of(ON_GPU).failed, EFAULT);
-	assert_int_equal(counters_of(ON_GPU).placed, 20);
-	assert_int_equal(counters_of(HOST).failed, 0);
+	wait_failed();
 	weft_stream_stop(stream);
 	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), -ESHUTDOWN);
 	gpu = gpu_alloc(1); /* for end */
 	end();
+}
+
+/* So does memory whose context has been destroyed. */
+static void destroyed(void **state)
+{
+	const struct weft_stream_list list = {.buffers = 4, .bytes = 65536, .datagrams = 10};
+	weft_cu_context other = gpu_context();
+	struct weft_stream_event event;
+
+	begin(&list);
+	for (uint32_t i = 0; i < 10; i++)
+		send_number(i, 1400);
+	compare_all(10);
+	GPU_OK(cu.cuCtxDestroy_v2(other));
+	for (uint32_t i = 10; i < 20; i++)
+		send_number(i, 1400);
+	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), 0);
+	assert_int_equal(event.list, HOST);
+	wait_failed();
+	gpu = gpu_alloc(1); /* for end */
+	end();
+}
+
+/* A kernel's fault ends the pull kernel, too: the sources end with an error, and nothing of the last buffers is told. It is the last
+ * test of its process, whose context is of no use afterwards. */
+static void faulted(void **state)
+{
+	const struct weft_stream_list list = {.buffers = 4, .bytes = 65536, .datagrams = 10};
+	struct {
+		uint64_t at, count, value;
+	} args = {.at = 4096, .count = 1};
+	void *params[] = {&args};
+	struct weft_stream_event event;
+	weft_cu_module module;
+	weft_cu_function kernel;
+
+	SKIP_WITHOUT_KERNEL();
+	module = gpu_module(image);
+	GPU_OK(cu.cuModuleGetFunction(&kernel, module, "fill"));
+	begin(&list);
+	for (uint32_t i = 0; i < 10; i++)
+		send_number(i, 1400);
+	compare_all(10);
+	GPU_OK(cu.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+	while (cu.cuStreamQuery(NULL) == WEFT_CUDA_ERROR_NOT_READY)
+		usleep(1000);
+	for (uint32_t i = 10; i < 20; i++)
+		send_number(i, 1400);
+	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), 0);
+	assert_int_equal(event.list, HOST);
+	wait_failed();
+	weft_ring_writer_close(writer[HOST]);
+	weft_ring_writer_close(writer[ON_GPU]);
+	weft_stream_close(stream);
 }
 
 static int register_at(weft_cu_ptr at, uint32_t flags)
@@ -480,6 +600,7 @@ static void refused(void **state)
 	assert_non_null(strstr(weft_stream_wrong(stream), "no memory"));
 	assert_int_equal(register_at(small, WEFT_STREAM_STAMPS), -EINVAL);
 	assert_non_null(strstr(weft_stream_wrong(stream), "stamps"));
+	assert_int_equal(register_at(small, WEFT_STREAM_PULL | WEFT_STREAM_GPU), -EINVAL);
 	assert_int_equal(register_at((uintptr_t)pages, 0), -EINVAL);
 	assert_non_null(strstr(weft_stream_wrong(stream), "one GPU"));
 	assert_int_equal(register_at(small, 0), -EINVAL);
@@ -511,6 +632,15 @@ int main(int argc, char **argv)
 		cmocka_unit_test(udp_to_slots),
 		cmocka_unit_test_teardown(followed, forget_rings),
 		cmocka_unit_test_teardown(freed, forget_rings),
+		cmocka_unit_test_teardown(destroyed, forget_rings),
+		cmocka_unit_test_setup_teardown(pulled_packed, by_kernel, by_engine),
+		cmocka_unit_test_setup_teardown(pulled_slots, by_kernel, by_engine),
+		cmocka_unit_test_setup_teardown(pulled_singly, by_kernel, by_engine),
+		cmocka_unit_test_setup_teardown(pulled_full, by_kernel, by_engine),
+		cmocka_unit_test_setup_teardown(pulled_followed, by_kernel, by_engine),
+	};
+	const struct CMUnitTest last[] = {
+		cmocka_unit_test_setup_teardown(faulted, by_kernel, by_engine),
 	};
 	weft_cu_context context;
 	int failed;
@@ -528,6 +658,8 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	context = gpu_context();
+	if (argc > 2 && !strcmp(argv[2], "faulted"))
+		return cmocka_run_group_tests(last, NULL, NULL);
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
 	GPU_OK(cu.cuCtxDestroy_v2(context));
 	return failed;

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,20 @@ static void *translate(const struct weft_soft_warp *self, uint64_t at, size_t by
 	pthread_exit(NULL);
 }
 
+/* A kernel's fault ends all that run in its device's contexts. */
+static void pause_warp(const struct weft_soft_warp *self)
+{
+	const struct launch *launch = ((const struct warp *)self)->launch;
+	weft_cu_result fault;
+
+	pthread_mutex_lock(&soft_lock);
+	fault = launch->context->fault;
+	pthread_mutex_unlock(&soft_lock);
+	if (fault || launch->fault)
+		pthread_exit(NULL);
+	sched_yield();
+}
+
 static void *run_warp(void *arg)
 {
 	struct warp *warp = arg;
@@ -200,7 +215,7 @@ static void run_blocks(struct launch *launch, unsigned int first, unsigned int b
 	if (!warps || !threads)
 		soft_die("no memory for %u warps", count);
 	for (unsigned int i = 0; i < count; i++) {
-		warps[i] = (struct warp){{translate, i % launch->warps, launch->warps,
+		warps[i] = (struct warp){{translate, pause_warp, i % launch->warps, launch->warps,
 					  first + i / launch->warps, launch->blocks},
 					 launch};
 		if (pthread_create(&threads[i], NULL, run_warp, &warps[i]))

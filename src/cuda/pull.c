@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The host's side of the pull kernel, which stays in the context of a stream's memory because the program has asked for it. The module is
+ * looked for beside this library, or where WEFT_PULL_KERNEL says: text that the driver compiles for its GPU.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cuda/plugin.h"
+#include "cuda/pull.h"
+
+#define MODULE	    "weft-pull.ptx"
+#define MODULE_MOST (16u << 20)
+#define WARP	    32u
+#define WARPS_MOST  32u
+#define LOOKS	    2048u /* at an entry, before others may have the processor, */
+#define ASK	    128u  /* and as often that, before it is asked whether the kernel lives */
+
+struct pull {
+	struct weft_cuda_region *memory;
+	struct weft_pull_ring *ring;
+	void *pin;
+	weft_cu_module module;
+	weft_cu_function function;
+	weft_cu_stream stream;
+	struct weft_pull_args args;
+	uint64_t turn, waited; /* of the last entry that was given, and waited for */
+	bool runs;
+};
+
+/* ---- The module ---- */
+
+static void find_module(char path[4096])
+{
+	const char *given = getenv("WEFT_PULL_KERNEL"), *end;
+	Dl_info self;
+
+	*path = '\0';
+	if (given)
+		snprintf(path, 4096, "%s", given);
+	else if (dladdr((void *)find_module, &self) && self.dli_fname &&
+		 (end = strrchr(self.dli_fname, '/')))
+		snprintf(path, 4096, "%.*s" MODULE, (int)(end + 1 - self.dli_fname),
+			 self.dli_fname);
+}
+
+/* The file, and a zero behind it, as the driver takes texts; NULL: there is none. */
+static void *read_module(void)
+{
+	void *image = calloc(1, MODULE_MOST);
+	FILE *file;
+	char path[4096];
+	size_t bytes = 0;
+
+	find_module(path);
+	file = fopen(path, "re");
+	if (file && image)
+		bytes = fread(image, 1, MODULE_MOST - 1, file);
+	if (file)
+		fclose(file);
+	if (bytes)
+		return image;
+	free(image);
+	return NULL;
+}
+
+/* With the context pushed. */
+static int load_module(struct pull *p)
+{
+	const struct weft_cuda *cuda = &p->memory->cuda;
+	void *image = read_module();
+	int err = image ? 0 : -ENOTSUP;
+
+	if (!err && cuda->cuModuleLoadData(&p->module, image)) {
+		p->module = NULL;
+		err = -ENOTSUP;
+	}
+	if (!err && cuda->cuModuleGetFunction(&p->function, p->module, "weft_pull"))
+		err = -ENOTSUP;
+	free(image);
+	return err;
+}
+
+/* ---- Beginning and end ---- */
+
+/* What needs the context, which is pushed: a running kernel would hold some of it up, so all is there before. */
+static int make_parts(struct pull *p)
+{
+	const struct weft_cuda *cuda = &p->memory->cuda;
+	size_t counts = WEFT_PULL_ENTRIES * sizeof(uint64_t);
+	int err = load_module(p);
+	weft_cu_ptr at;
+
+	if (err)
+		return err;
+	if (cuda->cuMemAlloc_v2(&at, counts))
+		return -ENOMEM;
+	p->args.counts = at;
+	if (cuda->cuMemsetD8_v2(at, 0, counts) || cuda->cuCtxSynchronize() ||
+	    cuda->cuStreamCreate(&p->stream, WEFT_CU_STREAM_NON_BLOCKING))
+		return -EIO;
+	return 0;
+}
+
+static void free_parts(struct pull *p)
+{
+	const struct weft_cuda *cuda = &p->memory->cuda;
+
+	if (!weft_cuda_has_context(p->memory) || weft_cuda_push(p->memory))
+		return;
+	if (p->stream)
+		cuda->cuStreamDestroy_v2(p->stream);
+	if (p->args.counts)
+		cuda->cuMemFree_v2(p->args.counts);
+	if (p->module)
+		cuda->cuModuleUnload(p->module);
+	weft_cuda_pop(p->memory);
+}
+
+void weft_cuda_pull_end(void *pull)
+{
+	struct pull *p = pull;
+
+	weft_cuda_pull_stop(p);
+	free_parts(p);
+	if (p->pin)
+		weft_cuda_unpin(p->pin);
+	if (p->ring != MAP_FAILED)
+		munmap(p->ring, sizeof(*p->ring));
+	free(p);
+}
+
+int weft_cuda_pull_begin(void *memory, uint64_t va, void *host, uint64_t len_bytes, void **pull)
+{
+	struct pull *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	p->memory = memory;
+	p->ring = mmap(NULL, sizeof(*p->ring), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	p->args = (struct weft_pull_args){
+		.ring = (uintptr_t)p->ring, .host = (uintptr_t)host, .gpu = va, .bytes = len_bytes};
+	err = p->ring == MAP_FAILED ? -ENOMEM : 0;
+	if (!err)
+		err = weft_cuda_pin(memory, p->ring, sizeof(*p->ring), &p->pin);
+	if (!err)
+		err = weft_cuda_push(p->memory);
+	if (!err) {
+		err = make_parts(p);
+		weft_cuda_pop(p->memory);
+	}
+	if (err)
+		weft_cuda_pull_end(p);
+	else
+		*pull = p;
+	return err;
+}
+
+int weft_cuda_pull_start(void *pull)
+{
+	const char *given = getenv("WEFT_PULL_WARPS");
+	unsigned int warps = given ? (unsigned int)atoi(given) : WARPS_MOST;
+	struct pull *p = pull;
+	void *params[] = {&p->args};
+	int err = weft_cuda_push(p->memory);
+
+	if (!warps || warps > WARPS_MOST)
+		warps = WARPS_MOST;
+	if (err)
+		return err;
+	if (p->memory->cuda.cuLaunchKernel(p->function, 1, 1, 1, warps * WARP, 1, 1, 0, p->stream,
+					   params, NULL))
+		err = -EIO;
+	weft_cuda_pop(p->memory);
+	p->runs = !err;
+	return err;
+}
+
+/* ---- Entries ---- */
+
+static bool is_done(const struct pull *p, uint64_t turn)
+{
+	_Atomic uint64_t *done = (_Atomic uint64_t *)&p->ring->done[turn % WEFT_PULL_ENTRIES];
+
+	/* with weft_release of cuda/pull_kernel.c: the bytes are there */
+	return atomic_load_explicit(done, memory_order_acquire) == turn;
+}
+
+static bool kernel_lives(const struct pull *p)
+{
+	weft_cu_result result;
+
+	if (!weft_cuda_has_context(p->memory) || weft_cuda_push(p->memory))
+		return false;
+	result = p->memory->cuda.cuStreamQuery(p->stream);
+	weft_cuda_pop(p->memory);
+	return result == WEFT_CUDA_ERROR_NOT_READY;
+}
+
+/* 0 or -EFAULT: the kernel has died, or its context. */
+static int wait_for_entry(struct pull *p, uint64_t turn)
+{
+	for (uint32_t looks = 1; !is_done(p, turn); looks++) {
+		if (looks % LOOKS)
+			continue;
+		sched_yield();
+		if (looks % (LOOKS * ASK) || kernel_lives(p) || is_done(p, turn))
+			continue;
+		p->runs = false;
+		return -EFAULT;
+	}
+	return 0;
+}
+
+/* The next entry, written anew. */
+static int publish_entry(struct pull *p, const struct weft_pull_entry *entry)
+{
+	struct weft_pull_entry *to = &p->ring->entry[(p->turn + 1) % WEFT_PULL_ENTRIES];
+	int err = p->runs ? 0 : -EFAULT;
+
+	if (!err && p->turn >= WEFT_PULL_ENTRIES)
+		err = wait_for_entry(p, p->turn + 1 - WEFT_PULL_ENTRIES);
+	if (err)
+		return err;
+	memcpy(to, entry, offsetof(struct weft_pull_entry, turn));
+	/* with weft_acquire of cuda/pull_kernel.c: the entry, and what it names of the host's room */
+	atomic_store_explicit((_Atomic uint64_t *)&to->turn, ++p->turn, memory_order_release);
+	return 0;
+}
+
+int weft_cuda_pull_put(void *pull, const struct weft_plugin_part part[2], uint64_t word_at,
+		       uint64_t word)
+{
+	const struct weft_pull_entry entry = {
+		.offset = {part[0].offset, part[1].offset},
+		.bytes = {part[0].len_bytes, part[1].len_bytes},
+		.word_at = word_at,
+		.word = word,
+	};
+
+	return publish_entry(pull, &entry);
+}
+
+int weft_cuda_pull_wait(void *pull)
+{
+	struct pull *p = pull;
+	int err = p->runs || p->waited == p->turn ? 0 : -EFAULT;
+
+	for (; !err && p->waited < p->turn; p->waited++)
+		err = wait_for_entry(p, p->waited + 1);
+	return err;
+}
+
+void weft_cuda_pull_stop(void *pull)
+{
+	const struct weft_pull_entry end = {0};
+	struct pull *p = pull;
+
+	if (!p->runs || publish_entry(p, &end))
+		return;
+	p->runs = false;
+	if (!weft_cuda_has_context(p->memory) || weft_cuda_push(p->memory))
+		return;
+	p->memory->cuda.cuStreamSynchronize(p->stream);
+	weft_cuda_pop(p->memory);
+}
