@@ -15,19 +15,27 @@
 #define WEFT_STREAM_RUN	    64u /* datagrams in a run, and runs that one call gives */
 #define WEFT_STREAM_LONGEST 65536u
 #define WEFT_STREAM_NOWHERE UINT32_MAX
+#define WEFT_STREAM_BEHIND  (UINT32_MAX - 1) /* in one of the rests */
 
 /* A datagram, or several behind each other, of `segment` bytes each; the last may be shorter. */
 struct weft_stream_run {
 	uint8_t *at;
 	uint32_t bytes, segment; /* segment > 0; ≥ bytes: it is one */
-	uint32_t place;		 /* where it lies: one of those offered, or WEFT_STREAM_NOWHERE */
+	uint32_t
+		place; /* where it lies: one of those offered, WEFT_STREAM_BEHIND or WEFT_STREAM_NOWHERE */
 };
 
 /* Places of `bytes` each that a link may have the kernel put datagrams into, whole, one in each: what
- * does not fit there lies elsewhere. */
+ * does not fit there lies elsewhere, and behind all that fits. Of a packed list there are no places but rests, of which joined datagrams
+ * may fill the first and then the second, none of them cut. */
 struct weft_stream_places {
 	uint8_t *at[WEFT_STREAM_RUN];
 	uint32_t count, bytes;
+	uint32_t rests;
+	struct {
+		uint8_t *at;
+		uint32_t bytes;
+	} rest[2];
 };
 
 struct weft_stream_link_options {

@@ -5,7 +5,7 @@
  * and how many are asked for at once follows what came last.
  *
  * Where places are offered, a message's first bytes go there. Of joined ones the kernel fills a place
- * with each, once it is known how long they are.
+ * with each, once it is known how long they are, or what is left of a packed buffer with as many as fit.
  */
 #include <errno.h>
 #include <linux/sock_diag.h>
@@ -25,11 +25,13 @@
 /* From one message's own bytes to the next: not a multiple of what caches are divided by. */
 #define STRIDE	(WEFT_STREAM_LONGEST + 2112u)
 #define CONTROL 64u
+#define PAGE	4096u
 
 struct udp {
 	struct weft_stream_link link;
 	bool joined;	       /* the last datagrams came joined */
 	uint32_t segment;      /* and had so many bytes each */
+	uint32_t pieces;       /* of a message that is to be scattered, before its own bytes */
 	uint32_t dropped_seen; /* as the system counts, in 32 bits */
 	uint8_t *bytes;	       /* SINGLES × STRIDE */
 	struct mmsghdr head[SINGLES];
@@ -80,6 +82,19 @@ static void close_socket(struct weft_stream_link *link)
 	free(u);
 }
 
+static uint8_t *own_bytes(const struct udp *u, uint32_t message)
+{
+	return u->bytes + (size_t)message * STRIDE;
+}
+
+/* Has the pages made that datagrams of usual lengths lie in, so that none is made when they come. */
+static void touch_pages(struct udp *u)
+{
+	for (uint32_t i = 0; i < SINGLES; i++)
+		for (uint32_t at = 0; at < (i < JOINED ? STRIDE : PAGE); at += PAGE)
+			own_bytes(u, i)[at] = 0;
+}
+
 static int open_socket(const char *where, struct weft_stream_link_options *options,
 		       struct weft_stream_link **link)
 {
@@ -105,19 +120,16 @@ static int open_socket(const char *where, struct weft_stream_link_options *optio
 				     options->socket_bytes);
 	if (!answer)
 		answer = bind_to(u->link.fd, address, port);
-	if (answer)
+	if (answer) {
 		close_socket(&u->link);
-	else
-		*link = &u->link;
-	return answer;
+		return answer;
+	}
+	touch_pages(u);
+	*link = &u->link;
+	return 0;
 }
 
 /* ---- Receiving ---- */
-
-static uint8_t *own_bytes(const struct udp *u, uint32_t message)
-{
-	return u->bytes + (size_t)message * STRIDE;
-}
 
 /* A message for each place, whose rest would lie in the message's own bytes, behind where the place's
  * bytes are put when it has one. */
@@ -125,6 +137,9 @@ static uint32_t offer_each(struct udp *u, const struct weft_stream_places *place
 {
 	uint32_t count = places && places->count ? places->count : u->joined ? JOINED : SINGLES;
 
+	/* the first message says how those after it are to be taken */
+	if (!u->segment)
+		count = 1;
 	for (uint32_t i = 0; i < count; i++) {
 		struct iovec *piece = u->piece[i];
 		uint32_t first = 0;
@@ -143,19 +158,33 @@ static uint32_t offer_each(struct udp *u, const struct weft_stream_places *place
 	return count;
 }
 
-/* One message, each segment of which has a place. */
+static uint32_t add_piece(struct udp *u, uint8_t *at, uint32_t bytes, uint32_t covered)
+{
+	u->scattered[u->pieces++] = (struct iovec){at, bytes};
+	return covered + bytes;
+}
+
+/* One message, each segment of which has a place, or which lies in the rests; what is behind that in its own bytes. */
 static uint32_t offer_scattered(struct udp *u, const struct weft_stream_places *places)
 {
-	uint32_t covered = places->count * u->segment;
+	uint32_t covered = 0;
 
-	for (uint32_t i = 0; i < places->count; i++)
-		u->scattered[i] = (struct iovec){places->at[i], u->segment};
-	if (covered > WEFT_STREAM_LONGEST)
-		covered = WEFT_STREAM_LONGEST;
-	u->scattered[places->count] =
+	u->pieces = 0;
+	for (uint32_t i = 0; i < places->count && u->pieces < WEFT_STREAM_RUN - 1 &&
+			     covered + u->segment <= WEFT_STREAM_LONGEST;
+	     i++)
+		covered = add_piece(u, places->at[i], u->segment, covered);
+	for (uint32_t i = 0; i < places->rests; i++) {
+		uint32_t bytes = places->rest[i].bytes;
+
+		if (bytes > WEFT_STREAM_LONGEST - covered)
+			bytes = WEFT_STREAM_LONGEST - covered;
+		covered =
+			add_piece(u, places->rest[i].at, bytes / u->segment * u->segment, covered);
+	}
+	u->scattered[u->pieces] =
 		(struct iovec){own_bytes(u, 0) + covered, WEFT_STREAM_LONGEST - covered};
-	u->head[0].msg_hdr =
-		(struct msghdr){.msg_iov = u->scattered, .msg_iovlen = places->count + 1};
+	u->head[0].msg_hdr = (struct msghdr){.msg_iov = u->scattered, .msg_iovlen = u->pieces + 1};
 	return 1;
 }
 
@@ -199,25 +228,34 @@ static void gather_pieces(struct udp *u, uint32_t message, const struct iovec *p
 	}
 }
 
-/* Of a message that was to be scattered: a run for each place, or one for all. */
+/* Of a message that was to be scattered: a run for each piece; or one for all, if its datagrams are of another length. */
 static uint32_t take_scattered(struct udp *u, const struct weft_stream_places *places,
 			       uint32_t bytes, uint32_t segment, struct weft_stream_run run[])
 {
-	uint32_t runs = 0;
+	uint32_t runs = 0, done = 0;
 
-	if (segment != u->segment || bytes > places->count * segment) {
+	if (segment != u->segment) {
 		gather_pieces(u, 0, u->scattered, bytes);
 		run[0] = (struct weft_stream_run){own_bytes(u, 0), bytes, segment,
 						  WEFT_STREAM_NOWHERE};
 		return 1;
 	}
-	for (uint32_t done = 0; done < bytes; done += segment, runs++)
-		run[runs] = (struct weft_stream_run){
-			.at = places->at[runs],
-			.bytes = bytes - done < segment ? bytes - done : segment,
-			.segment = segment,
-			.place = runs,
-		};
+	for (uint32_t i = 0; i <= u->pieces && done < bytes; i++) {
+		uint32_t some = (uint32_t)u->scattered[i].iov_len;
+
+		if (some > bytes - done)
+			some = bytes - done;
+		if (some)
+			run[runs++] = (struct weft_stream_run){
+				.at = u->scattered[i].iov_base,
+				.bytes = some,
+				.segment = segment,
+				.place = i == u->pieces	 ? WEFT_STREAM_NOWHERE
+					 : places->count ? i
+							 : WEFT_STREAM_BEHIND,
+			};
+		done += some;
+	}
 	return runs;
 }
 
@@ -241,7 +279,7 @@ static int receive_udp(struct weft_stream_link *link, const struct weft_stream_p
 		       struct weft_stream_run run[])
 {
 	struct udp *u = (struct udp *)link;
-	bool scattered = u->joined && places && places->count && u->segment <= places->bytes;
+	bool scattered = u->joined && places && (places->rests || u->segment <= places->bytes);
 	uint32_t most = scattered ? offer_scattered(u, places) : offer_each(u, places), runs = 0;
 	int came;
 

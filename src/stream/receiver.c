@@ -40,6 +40,9 @@ struct weft_stream_receiver {
 	struct weft_nanet_out out;
 	struct weft_stream_run run[WEFT_STREAM_RUN];
 	struct weft_stream_places places;
+	uint32_t rest_buffer; /* that of the first rest */
+	struct weft_stream_run
+		*endangered; /* it lies in the second, and may be stored over; or NULL */
 	struct weft_clop_record waiting[TOLDS];
 	uint8_t *
 		aside; /* room for datagrams that landed in a wrong place: WEFT_STREAM_RUN of the longest */
@@ -53,6 +56,8 @@ int weft_stream_receiver_begin(struct weft_stream *s)
 
 	if (!r)
 		return -ENOMEM;
+	explicit_bzero(&r->out, sizeof(r->out)); /* with their pages: none is to be made later */
+	explicit_bzero(r->waiting, sizeof(r->waiting));
 	r->told = calloc(s->tell.buffers, sizeof(*r->told));
 	r->crossing = calloc(s->tell.buffers, sizeof(*r->crossing));
 	r->aside =
@@ -216,7 +221,9 @@ static inline __attribute__((always_inline)) void place_datagram(struct weft_str
 	struct weft_stream_list_of *list = &s->list[step->place.list];
 	const struct weft_clop_options *o = &s->clop[step->place.list];
 	uint32_t offset = step->place.offset;
+	const uint8_t *from;
 	bool lies = false;
+	uint8_t *to;
 
 	if (o->slots) {
 		uint64_t index = (uint64_t)step->place.buffer * o->slots + step->place.slot;
@@ -234,8 +241,12 @@ static inline __attribute__((always_inline)) void place_datagram(struct weft_str
 	}
 	if (lies)
 		return;
-	memcpy(list->memory + (size_t)step->place.buffer * o->bytes + offset,
-	       run->at + step->place.from, step->place.bytes);
+	to = list->memory + (size_t)step->place.buffer * o->bytes + offset;
+	from = run->at + step->place.from;
+	if (to == from)
+		return;
+	/* of one that lies behind others in a rest, both may overlap: never with what comes later */
+	memmove(to, from, step->place.bytes);
 	s->source[step->place.source].copied += step->place.bytes;
 }
 
@@ -308,27 +319,46 @@ static void see_to_time(struct weft_stream *s, uint64_t now_ns)
 
 /* ---- A batch ---- */
 
-/* Some runs have landed in places and some have not: all are copied aside, as the latter may need the places of the former. */
+static void put_one_aside(struct weft_stream *s, uint32_t source, struct weft_stream_run *run)
+{
+	uint8_t *to = s->receiver->aside + (size_t)(run - s->receiver->run) * WEFT_STREAM_LONGEST;
+
+	memcpy(to, run->at, run->bytes);
+	s->source[source].copied += run->bytes;
+	run->at = to;
+	run->place = WEFT_STREAM_NOWHERE;
+}
+
+/* Where runs that have landed come behind one that has not, all are copied aside, as the latter may need the places of the former. */
 static void put_aside(struct weft_stream *s, uint32_t source, uint32_t runs)
 {
 	struct weft_stream_receiver *r = s->receiver;
-	uint32_t landed = 0;
+	uint32_t landed = 0, ahead = 0;
 
 	for (uint32_t i = 0; i < runs; i++)
 		landed += r->run[i].place != WEFT_STREAM_NOWHERE;
-	r->landed = landed == runs;
-	if (!landed || r->landed)
+	while (ahead < runs && r->run[ahead].place != WEFT_STREAM_NOWHERE)
+		ahead++;
+	r->landed = landed && landed == ahead;
+	if (landed == ahead)
 		return;
-	for (uint32_t i = 0; i < runs; i++) {
-		uint8_t *to = r->aside + (size_t)i * WEFT_STREAM_LONGEST;
+	for (uint32_t i = 0; i < runs; i++)
+		if (r->run[i].place != WEFT_STREAM_NOWHERE)
+			put_one_aside(s, source, &r->run[i]);
+}
 
-		if (r->run[i].place == WEFT_STREAM_NOWHERE)
-			continue;
-		memcpy(to, r->run[i].at, r->run[i].bytes);
-		s->source[source].copied += r->run[i].bytes;
-		r->run[i].at = to;
-		r->run[i].place = WEFT_STREAM_NOWHERE;
-	}
+/* The buffer of the second rest is stored to before what lies there has been looked at, as the first ended otherwise than was
+ * expected. */
+static void rescue(struct weft_stream *s, uint32_t source)
+{
+	struct weft_stream_receiver *r = s->receiver;
+
+	for (uint32_t i = 0; i < r->out.steps && r->endangered; i++)
+		if (r->out.step[i].kind == WEFT_NANET_PLACE &&
+		    r->out.step[i].place.buffer != r->rest_buffer) {
+			put_one_aside(s, source, r->endangered);
+			r->endangered = NULL;
+		}
 }
 
 static inline __attribute__((always_inline)) void
@@ -343,24 +373,51 @@ put_run(struct weft_stream *s, uint32_t source, const struct weft_stream_run *ru
 		part.bytes = left < most ? left : most;
 		weft_nanet_receive(s->engine, source, part.at, part.bytes, part.segment, now_ns,
 				   &s->receiver->out);
+		if (s->receiver->endangered)
+			rescue(s, source);
 		follow(s, &part, now_ns);
 		part.at += part.bytes;
 		left -= part.bytes;
 	} while (left);
 }
 
-/* Whether the list has stamps is asked once for all runs, so that it costs a datagram nothing. */
+/* Whether the list has stamps is asked once a run. */
 static void put_runs(struct weft_stream *s, uint32_t source, uint32_t runs, uint64_t now_ns)
 {
-	const struct weft_stream_run *run = s->receiver->run;
+	struct weft_stream_run *run = s->receiver->run;
 	uint32_t list = s->source_options[source].list;
 
-	if (s->list[list].flags & WEFT_STREAM_STAMPS)
-		for (uint32_t i = 0; i < runs; i++)
+	for (uint32_t i = 0; i < runs; i++) {
+		if (run[i].place == WEFT_STREAM_NOWHERE)
+			weft_landing_settle(&s->list[list].landing);
+		s->receiver->endangered = run[i].place == WEFT_STREAM_BEHIND && i + 1 < runs &&
+							  run[i + 1].place == WEFT_STREAM_BEHIND
+						  ? &run[i + 1]
+						  : NULL;
+		if (s->list[list].flags & WEFT_STREAM_STAMPS)
 			put_run(s, source, &run[i], now_ns, follow_stamped);
-	else
-		for (uint32_t i = 0; i < runs; i++)
+		else
 			put_run(s, source, &run[i], now_ns, follow_steps);
+	}
+	s->receiver->endangered = NULL;
+}
+
+/* What is left of packed buffers. */
+static const struct weft_stream_places *offer_rests(struct weft_stream *s, uint32_t list)
+{
+	struct weft_stream_places *places = &s->receiver->places;
+	struct weft_clop_rest rest[2];
+
+	places->rests = weft_nanet_rests(s->engine, list, rest);
+	if (!places->rests)
+		return NULL;
+	s->receiver->rest_buffer = rest[0].buffer;
+	for (uint32_t i = 0; i < places->rests; i++) {
+		places->rest[i].at = s->list[list].memory +
+				     (size_t)rest[i].buffer * s->clop[list].bytes + rest[i].offset;
+		places->rest[i].bytes = rest[i].bytes;
+	}
+	return places;
 }
 
 static const struct weft_stream_places *offer_places(struct weft_stream *s, uint32_t list)
@@ -368,8 +425,10 @@ static const struct weft_stream_places *offer_places(struct weft_stream *s, uint
 	struct weft_stream_receiver *r = s->receiver;
 	uint32_t buffer, most;
 
-	r->places.count = 0;
-	if (!s->clop[list].slots || !(most = weft_nanet_expect(s->engine, list, &buffer)))
+	r->places.count = r->places.rests = 0;
+	if (!s->clop[list].slots)
+		return offer_rests(s, list);
+	if (!(most = weft_nanet_expect(s->engine, list, &buffer)))
 		return NULL;
 	weft_landing_offer(&s->list[list].landing, buffer, most, &r->places);
 	return &r->places;

@@ -49,10 +49,11 @@ PUBLIC const char *weft_stream_wrong(const struct weft_stream *s)
 	return s->wrong;
 }
 
+/* With its pages: none is to be made while datagrams come. */
 static void *map_shared(size_t bytes)
 {
-	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
-		    -1, 0);
+	return mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE, -1, 0);
 }
 
 static size_t memory_of(const struct weft_clop_options *o)

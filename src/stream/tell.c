@@ -27,7 +27,8 @@ int weft_tell_begin(struct weft_tell *t, uint32_t buffers)
 	*t = (struct weft_tell){.mask = ring - 1, .buffers = buffers};
 	t->bytes = sizeof(*t->shared) + ring * sizeof(*t->record) + 2 * 8 * (size_t)buffers +
 		   8 * (words_of(buffers) + words_of(words_of(buffers)));
-	t->memory = mmap(NULL, t->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	t->memory = mmap(NULL, t->bytes, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (t->memory == MAP_FAILED)
 		return -ENOMEM;
 	t->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

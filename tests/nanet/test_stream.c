@@ -27,149 +27,7 @@
 
 #include <cmocka.h>
 
-#include "link/stream_ring.h"
-#include "weft/stream.h"
-
-#define SOON_MS 20000
-
-struct way {
-	char from[128];
-	void (*open)(struct way *way);
-	bool (*send)(struct way *way, const uint8_t *data, uint32_t bytes);
-	void (*close)(struct way *way);
-	int fd;
-	struct weft_ring_writer *writer;
-};
-
-/* ---- UDP ---- */
-
-static void udp_name(struct way *way)
-{
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-	socklen_t bytes = sizeof(to);
-
-	way->fd = socket(AF_INET, SOCK_DGRAM, 0);
-	assert_return_code(bind(way->fd, (struct sockaddr *)&to, sizeof(to)), errno);
-	assert_return_code(getsockname(way->fd, (struct sockaddr *)&to, &bytes), errno);
-	close(way->fd);
-	snprintf(way->from, sizeof(way->from), "udp:127.0.0.1:%u", ntohs(to.sin_port));
-}
-
-static void udp_open(struct way *way)
-{
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-
-	to.sin_port = htons((uint16_t)atoi(strrchr(way->from, ':') + 1));
-	way->fd = socket(AF_INET, SOCK_DGRAM, 0);
-	assert_return_code(connect(way->fd, (struct sockaddr *)&to, sizeof(to)), errno);
-}
-
-static bool udp_send(struct way *way, const uint8_t *data, uint32_t bytes)
-{
-	return send(way->fd, data, bytes, 0) == (ssize_t)bytes;
-}
-
-static void udp_close(struct way *way)
-{
-	close(way->fd);
-}
-
-/* ---- Ring ---- */
-
-static void ring_open(struct way *way)
-{
-	assert_return_code(weft_ring_writer_open(strchr(way->from, ':') + 1, &way->writer), 0);
-}
-
-static bool ring_send(struct way *way, const uint8_t *data, uint32_t bytes)
-{
-	return !weft_ring_writer_put(way->writer, data, bytes);
-}
-
-static void ring_close(struct way *way)
-{
-	weft_ring_writer_close(way->writer);
-}
-
-static struct way udp = {"", udp_open, udp_send, udp_close};
-static struct way ring = {"", ring_open, ring_send, ring_close};
-
-/* ---- What each link has to do ---- */
-
-static struct weft_stream *stream;
-static uint8_t *memory;
-
-/* A list and a source of numbers of 32 bits at offset 4. */
-static void begin(struct way *way, const struct weft_stream_list *list)
-{
-	struct weft_stream_source source = {.from = way->from,
-					    .protocol = WEFT_STREAM_SEQUENCED,
-					    .offset = 4,
-					    .bits = 32,
-					    .socket_bytes = 4 << 20};
-	void *at;
-
-	assert_return_code(weft_stream_open(0, &stream), 0);
-	assert_return_code(weft_stream_register(stream, list, NULL, &at), 0);
-	memory = at;
-	assert_return_code(weft_stream_bind(stream, &source, NULL), 0);
-	assert_return_code(weft_stream_start(stream), 0);
-	way->open(way);
-}
-
-static void end(struct way *way)
-{
-	way->close(way);
-	weft_stream_close(stream);
-}
-
-/* A datagram whose bytes all follow from its number. */
-static uint32_t make(uint32_t number, uint8_t data[])
-{
-	uint32_t bytes = 8 + number * 37 % 1400;
-
-	for (uint32_t i = 0; i < bytes; i++)
-		data[i] = (uint8_t)(number * 7 + i);
-	memcpy(data + 4, &number, 4);
-	return bytes;
-}
-
-static void send_number(struct way *way, uint32_t number)
-{
-	uint8_t data[1500];
-	uint32_t bytes = make(number, data);
-
-	while (!way->send(way, data, bytes))
-		usleep(100);
-}
-
-static void next_event(struct weft_stream_event *event)
-{
-	int answer = weft_stream_wait(stream, event, SOON_MS);
-
-	assert_return_code(answer, -answer);
-}
-
-static void give_back(const struct weft_stream_event *e)
-{
-	assert_return_code(weft_stream_give_back(stream, e->list, e->buffer, e->generation), 0);
-}
-
-static struct weft_stream_counters counters_when(uint64_t arrived)
-{
-	struct weft_stream_counters c;
-
-	for (int i = 0; i < SOON_MS; i++) {
-		assert_return_code(weft_stream_counters(stream, WEFT_STREAM_ALL, &c), 0);
-		assert_int_equal(c.arrived, c.placed + c.duplicate + c.late + c.bad + c.no_buffer);
-		assert_int_equal(c.sent, c.arrived - c.duplicate + c.lost);
-		if (c.arrived >= arrived)
-			return c;
-		usleep(1000);
-	}
-	fail();
-	return c;
-}
+#include "live.h"
 
 /* Payloads lie behind each other, every byte; each buffer has its event and its word, also one whose time is up. */
 static void packed(struct way *way)
@@ -476,47 +334,6 @@ static void from_elsewhere(struct way *way, uint32_t count, uint32_t ahead)
 SUITE(udp, 20000)
 SUITE(ring, 20000)
 
-/* Of UDP alone: datagrams that the kernel has joined lie each in a place of its own. */
-static void udp_joined(void **state)
-{
-	const struct weft_stream_list list = {
-		.buffers = 4, .bytes = 64 * 1536, .slots = 64, .slot_bytes = 1536};
-	uint8_t data[40 * 1000];
-	struct weft_stream_event event;
-	uint32_t number = 0, checked = 0;
-	int segment = 1000;
-
-	begin(&udp, &list);
-	assert_return_code(setsockopt(udp.fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)),
-			   errno);
-	while (checked < 64 * 40) {
-		for (; number < checked + 200; number += 40) {
-			for (uint32_t i = 0; i < 40; i++) {
-				uint32_t n = number + i;
-
-				memset(data + i * 1000, (uint8_t)(n * 3), 1000);
-				memcpy(data + i * 1000 + 4, &n, 4);
-			}
-			assert_int_equal(send(udp.fd, data, sizeof(data), 0), sizeof(data));
-		}
-		next_event(&event);
-		for (uint32_t i = 0; i < event.datagrams; i++, checked++) {
-			const struct weft_stream_datagram *d =
-				&weft_stream_datagrams(stream, 0, event.buffer)[i];
-			const uint8_t *at = memory + (size_t)event.buffer * list.bytes + d->offset;
-
-			assert_int_equal(d->number, checked);
-			assert_int_equal(d->bytes, 1000);
-			assert_int_equal(at[0], (uint8_t)(checked * 3));
-			assert_int_equal(at[999], (uint8_t)(checked * 3));
-		}
-		give_back(&event);
-	}
-	/* at first the receiver does not know how long joined datagrams are, and with each buffer it begins anew */
-	assert_true(counters_when(64 * 40).calls < 400);
-	end(&udp);
-}
-
 /* Of a ring alone: a writer that writes what makes no sense ends the link, and nothing else. */
 static void ring_damaged(void **state)
 {
@@ -748,7 +565,6 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TESTS(udp),
 		TESTS(ring),
-		cmocka_unit_test(udp_joined),
 		cmocka_unit_test(ring_damaged),
 		cmocka_unit_test(interrupted),
 		cmocka_unit_test(refused),

@@ -247,6 +247,23 @@ uint32_t weft_clop_expect(const struct weft_clop *c, uint32_t *buffer)
 	return most;
 }
 
+uint32_t weft_clop_rests(const struct weft_clop *c, struct weft_clop_rest rest[2])
+{
+	const struct weft_clop_options *o = &c->options;
+	uint32_t count = 0;
+
+	if (o->slots)
+		return 0;
+	if (c->opened) {
+		uint32_t used = c->buffer[c->open[0]].used;
+
+		rest[count++] = (struct weft_clop_rest){c->open[0], used, o->bytes - used};
+	}
+	if (c->free)
+		rest[count++] = (struct weft_clop_rest){next_free(c), 0, o->bytes};
+	return count;
+}
+
 static bool is_full(const struct weft_clop *c, const struct weft_clop_buffer *b)
 {
 	return c->options.slots ? b->datagrams == c->options.slots : b->used == c->options.bytes;

@@ -138,6 +138,13 @@ bool weft_clop_give_back(struct weft_clop *c, uint32_t buffer, uint32_t generati
  * many datagrams that is so. 0: there is no such buffer. */
 uint32_t weft_clop_expect(const struct weft_clop *c, uint32_t *buffer);
 
+/* For packed lists: where the next datagrams lie behind each other if they are new, and none ends a buffer but by being too long
+ * for what is left of it; then those after them, in the next buffer. How many of both there are. */
+struct weft_clop_rest {
+	uint32_t buffer, offset, bytes;
+};
+uint32_t weft_clop_rests(const struct weft_clop *c, struct weft_clop_rest rest[2]);
+
 const char *weft_clop_why_str(enum weft_clop_why why);
 
 #endif

@@ -296,6 +296,11 @@ uint32_t weft_nanet_expect(const struct weft_nanet *n, uint32_t list, uint32_t *
 	return weft_clop_expect(&n->list[list].clop, buffer);
 }
 
+uint32_t weft_nanet_rests(const struct weft_nanet *n, uint32_t list, struct weft_clop_rest rest[2])
+{
+	return weft_clop_rests(&n->list[list].clop, rest);
+}
+
 /* ---- Accounts ---- */
 
 void weft_nanet_account(const struct weft_nanet *n, uint32_t source,

@@ -115,6 +115,8 @@ bool weft_nanet_give_back(struct weft_nanet *n, uint32_t list, uint32_t buffer,
 
 /* weft_clop_expect of the list. */
 uint32_t weft_nanet_expect(const struct weft_nanet *n, uint32_t list, uint32_t *buffer);
+/* weft_clop_rests of the list. */
+uint32_t weft_nanet_rests(const struct weft_nanet *n, uint32_t list, struct weft_clop_rest rest[2]);
 
 void weft_nanet_account(const struct weft_nanet *n, uint32_t source,
 			struct weft_nanet_account *account);
