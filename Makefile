@@ -121,6 +121,9 @@ check-gpu: ## the tests and bounds of memory of GPUs on a machine with one, with
 check-gpu2: ## the same on a machine with two, and NCCL between them
 	@tools/gpus.py --build "$(BUILD)" --gpus 2
 
+check-stream-gpu: ## the tests and bounds of streams into memory of a GPU on a machine with one, with the build that is there; docs/stream.md
+	@tools/stream_gpus.py --build "$(BUILD)"
+
 clean: ## removes the build folders
 	@rm -rf "$(BUILD)" "$(BUILD)-asan" "$(BUILD)-tsan" "$(BUILD)-cov" "$(BUILD)-deb" "$(BUILD)-dist" "$(BUILD)-arm64"
 
@@ -128,4 +131,4 @@ help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
 .PHONY: all demo demo-torus bench check check-quick slow model rxe lab-pcie lab-shell asan tsan coverage tidy install uninstall deb \
-	dist-bin check-dist check-arm64 check-gpu check-gpu2 clean help
+	dist-bin check-dist check-arm64 check-gpu check-gpu2 check-stream-gpu clean help

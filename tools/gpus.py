@@ -202,7 +202,7 @@ def nccl(c):
     c.row(14, "Weft's counters", f'{grown:.2f} of the bytes that a ring moves', '', '≥ 1', grown >= 1)
 
 
-def write_table(c, path):
+def write_table(c, path, mark):
     name = smi('name,driver_version')
     lines = [f'{len(name)} × {name[0].split(",")[0] if name else "?"}, driver {name[0].split(",")[1].strip() if name else "?"}, '
              f'Linux {platform.release()}, {os.cpu_count()} processors, {datetime.date.today()}.', '',
@@ -210,7 +210,7 @@ def write_table(c, path):
     lines += ['| ' + ' | '.join(row) + ' |' for row in c.rows]
     text = '\n'.join(lines)
     print('\n' + text)
-    begin, end = f'<!-- gpus: {c.gpus} -->', f'<!-- end of gpus: {c.gpus} -->'
+    begin, end = f'<!-- {mark} -->', f'<!-- end of {mark} -->'
     page = path.read_text()
     first, rest = page.split(begin)
     path.write_text(first + begin + '\n' + text + '\n' + end + rest.split(end)[1])
@@ -244,7 +244,7 @@ def main():
             nccl(c)
         if args.log:
             args.log.write_text(''.join(c.log))
-        write_table(c, args.page)
+        write_table(c, args.page, f'gpus: {c.gpus}')
         return 1 if c.failed() else 0
 
 

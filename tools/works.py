@@ -292,9 +292,11 @@ SECTIONS = {
          'histogram for each stage', r'nanet-stream::(udp|ring)_stamped|nanet/live::stamps'),
         ('latencies as histograms of three digits', r'stream-histogram'),
         ('`weft/stream.h`: packed buffers and slots out of a UDP socket and out of a ring of another process, events by record, '
-         'descriptor and word, by a child of fork; what is refused', r'nanet-stream'),
-        ('lists in memory of a GPU, by the copy engine: each byte, place and word as in a list of the host; a kernel that polls '
-         'sees whole buffers; freed memory', r'nanet-gpu'),
+         'descriptor and word, by a child of fork; joined datagrams, in their places without a copy; what is refused', r'nanet-(stream|joined)'),
+        ('lists in memory of a GPU, by the copy engine, or by a kernel that stays: each byte, place and word as in a list of the host; a kernel '
+         'that polls sees whole buffers; freed memory, a destroyed context, a fault', r'nanet-gpu'),
+        ('`make check-stream-gpu`, which measures streams into memory of a GPU, on the stand-in: each part runs and has its rows',
+         r'nanet/gpus::'),
         ('`weft stream generate --to`, `receive`, `replay`, `trigger --from`: datagrams of socat and tcpreplay, and what the '
          'kernel drops, counted exactly; a capture goes round unchanged', r'nanet/live::'),
         ('`weft stream trigger`: rings by Crawford, Taubin, Almagest and histogram, against numpy, scipy and the '
