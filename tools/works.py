@@ -250,7 +250,7 @@ SECTIONS = {
          r'gpu-services::inlined|gpu/inline::'),
         ('sizes, lists, inline bytes, atomics, chains of requests between memory of a GPU and each kind, of this process and of another; '
          'each byte compared', r'gpu-data::'),
-        ('a kernel that polls the last word sees all before it', r'gpu-life::is_polled'),
+        ('a kernel that polls the last word sees all before it, whichever process copies', r'gpu-life::is_polled|gpu-order::'),
         ('the contract of transports with memory of a GPU at either end, or at both', r'nic-gpu'),
         ('between two GPUs while the other process is stopped; owners that are stopped or killed, or end the region, where '
          'they have to copy', r'gpu-far::'),

@@ -56,6 +56,39 @@ WEFT_KERNEL(poll, poll_args)
 	}
 }
 
+struct watch_args {
+	uint64_t words, count, answer, rounds, values, line_words, step;
+};
+
+/*
+ * As poll, but by all lanes of a warp, each of which has a part of the words: at answer[lane] it says which round it has seen, 32 words
+ * behind that how many words had not come. A round's number is 1 + the rest of that by `values`; every `step`th word is looked at; or,
+ * with line_words, each line of so many when its last word has come.
+ */
+WEFT_KERNEL(watch, watch_args)
+{
+	uint64_t *words = weft_at(uint64_t, args.words, args.count);
+	uint64_t *answer = weft_at(uint64_t, args.answer, 64) + weft_lane();
+	uint64_t line = args.line_words ? args.line_words : args.count;
+	uint64_t late = 0;
+
+	if (weft_warp() || weft_block())
+		return;
+	for (uint64_t round = 1; round <= args.rounds; round++) {
+		uint64_t value = 1 + round % args.values;
+
+		for (uint64_t end = line; end <= args.count; end += line) {
+			while (weft_acquire(&words[end - 1]) != value)
+				;
+			for (uint64_t i = end - line + weft_lane() * args.step; i + 1 < end;
+			     i += weft_lanes() * args.step)
+				late += weft_acquire(&words[i]) != value;
+		}
+		answer[32] = late;
+		weft_release(&answer[0], round);
+	}
+}
+
 struct follow_args {
 	uint64_t memory, words, buffers, buffer_words, datagram_words, answer, rounds;
 };
