@@ -21,7 +21,7 @@ class Pcie(vm.Machines):
             self.install()
             self.boot()
             self.guests[0].run(self.weft, 'pool', 'create', self.pool, '--hosts', len(self.guests),
-                               '--silence', SILENCE_MS, root=True)
+                               '--silence', SILENCE_MS, '--atomics', root=True)
             # a host of which no program runs does not answer: what the dead of the others have left would wait for it
             for guest in self.guests:
                 guest.start(self.weft, 'host', 'up', '--host', guest.number, '--stay', WEFT_POOL=self.pool)

@@ -18,7 +18,7 @@ GATES = {
     'atomics': 'another host may write the word: only where the pool has atomic instructions, else its owner is asked',
 }
 
-# {(file, function, word): (gate, why it is that)}
+# {(file, function, word): (gate, why it is that; of atomics also the function that asks the owner of another host instead)}
 TABLE = {
     ('ape/fd.c', 'weft_ape_stop_listening', 'a->ends'): ('private', 'of the library in its program'),
     ('card/torus/guests.c', 'weft_torus_guests_tell', 'slot->told'): ('near', 'a torus is of one host'),
@@ -40,25 +40,25 @@ TABLE = {
     ('migrate/park.c', 'weft_park_end', 'weft_summon_round'): ('private', 'of the process whose threads it parks'),
     ('migrate/segv.c', 'open_window', 'turns'): ('private', 'of the process that migrates'),
     ('migrate/segv.c', 'close_window', 'turns'): ('private', 'of the process that migrates'),
-    ('nic/arm.c', 'change', 'alarm->word'): ('atomics', 'producers of all hosts claim it'),
+    ('nic/arm.c', 'change', 'alarm->word'): ('atomics', 'producers of all hosts claim it', 'weft_pool_alarm'),
     ('nic/cq.c', 'weft_cq_lose', 'qp->lost'): ('private', 'of the nic'),
-    ('nic/datagram.c', 'weft_datagram_fault', 'srq->at->fault'): ('atomics', 'takers store it'),
+    ('nic/datagram.c', 'weft_datagram_fault', 'srq->at->fault'): ('atomics', 'takers store it', 'weft_take_blame'),
     ('nic/lock.c', 'take_common', 'lock->held'): ('private', 'of the nic'),
-    ('nic/mw.c', 'weft_mw_end', 'pool->mrs[key >> WEFT_KEY_BITS].id'): ('atomics', 'a SEND with invalidate ends a window of the peer\'s'),
-    ('nic/place.h', 'weft_place_atomic', 'word'): ('atomics', 'verbs\' atomics, of all hosts'),
+    ('nic/mw.c', 'weft_mw_end', 'word'): ('atomics', 'a SEND with invalidate ends a window of the peer\'s', 'weft_mw_end'),
+    ('nic/place.h', 'weft_place_atomic', 'word'): ('atomics', 'verbs\' atomics, of all hosts', 'connect_member'),
     ('nic/qp.c', 'disconnect', 'qp->nic->nconnected'): ('private', 'of the nic'),
     ('nic/qp.c', 'connect_by_transport', 'qp->nic->nconnected'): ('private', 'of the nic'),
-    ('nic/responder.c', 'weft_responder_leave', 'to->slot->rq_left'): ('atomics', 'peers one after the other, of which one may stand still'),
+    ('nic/responder.c', 'weft_responder_leave', 'to->slot->rq_left'): ('atomics', 'peers one after the other, of which one may stand still', 'weft_responder_leave'),
     ('nic/send.c', 'list_waiting', 'nic->nwaiting'): ('private', 'of the nic'),
     ('nic/send.c', 'weft_sq_stop_waiting', 'nic->nwaiting'): ('private', 'of the nic'),
     ('nic/send.c', 'take_waiting', 'nic->nwaiting'): ('private', 'of the nic'),
-    ('nic/srq.c', 'oldest_done', 'q->at->late'): ('atomics', 'takers store it'),
-    ('nic/take.c', 'pass_positions', 'take->at->taken'): ('atomics', 'all takers'),
-    ('nic/take.c', 'weft_take_claim', 'at'): ('atomics', 'all takers'),
-    ('nic/take.c', 'weft_take_let_go', 'claim_at(take, take->position)'): ('atomics', 'all takers'),
-    ('nic/take.c', 'weft_take_complete', 'slot->state'): ('atomics', 'the taker, and the owner that has given up on it'),
-    ('nic/take.c', 'weft_take_complete', 'claim_at(take, take->position)'): ('atomics', 'all takers'),
-    ('pool/alarm.c', 'weft_pool_claim', 'alarm->word'): ('atomics', 'producers of all hosts claim it'),
+    ('nic/srq.c', 'oldest_done', 'q->at->late'): ('atomics', 'takers store it', 'weft_take_complete'),
+    ('nic/take.c', 'pass_positions', 'take->at->taken'): ('atomics', 'all takers', 'pass_positions'),
+    ('nic/take.c', 'weft_take_claim', 'at'): ('atomics', 'all takers', 'weft_take_claim'),
+    ('nic/take.c', 'weft_take_let_go', 'claim_at(take, take->position)'): ('atomics', 'all takers', 'weft_take_let_go'),
+    ('nic/take.c', 'complete_here', 'slot->state'): ('atomics', 'the taker, and the owner that has given up on it', 'weft_take_complete'),
+    ('nic/take.c', 'complete_here', 'claim_at(take, take->position)'): ('atomics', 'all takers', 'weft_take_complete'),
+    ('pool/alarm.c', 'weft_pool_claim', 'alarm->word'): ('atomics', 'producers of all hosts claim it', 'weft_pool_alarm'),
     ('pool/ape.c', 'occupy', 'ape->card.claims'): ('near', 'a torus is of one host'),
     ('pool/host.c', 'weft_host_arrive', 'a->hosts->nap_ns'): ('private', 'of the attachment'),
     ('pool/host.c', 'give_up_number', 'a->hosts->displaced'): ('private', 'of the attachment'),
@@ -74,7 +74,9 @@ TABLE = {
     ('pool/wake.c', 'shut', 'nopen'): ('private', 'of the process'),
     ('pool/wake.c', 'open_door', 'nopen'): ('private', 'of the process'),
     ('pool/wake.c', 'write_bell', 'bell->told'): ('near', 'a producer elsewhere cannot have the pipe (fetch_pipe)'),
-    ('process/answer.c', 'apply', 'at'): ('near', 'the program\'s own memory, which other hosts ask this helper for'),
+    ('process/answer.c', 'apply_to_memory', 'at'): ('near', 'the program\'s own memory, which other hosts ask this helper for'),
+    ('process/answer.c', 'change_word', 'word'): ('near', 'the owner\'s helper, which those of other hosts ask'),
+    ('process/answer.c', 'change_word', 'half'): ('near', 'the owner\'s helper, which those of other hosts ask'),
     ('process/helper.c', 'run', 'ticking'): ('private', 'of the process'),
     ('process/helper.c', 'weft_helper_start', 'stopping'): ('private', 'of the process'),
     ('process/late.c', 'try_take', 'late->state'): ('private', 'of the process'),
@@ -167,6 +169,14 @@ def look(path, text, used):
             yield text.count('\n', 0, at) + 1, f'there is no gate {TABLE[key][0]}'
 
 
+def askers(texts):
+    """Functions that the table names as asking the owner, and that do not."""
+    asks = {m[1] for text in texts.values() for m in re.finditer(r'^[^\s#][^\n;={}]*?\b(\w+)\([^;{}]*\)\s*\{(?:(?!^\}).)*?'
+                                                                r'(?:weft_must_ask\(|asks_owner = )', text, re.M | re.S)}
+    return [(Path('tools/check-atomics.py'), 0, f'{key}: asks no owner of another host: {row[2:]}')
+            for key, row in TABLE.items() if row[0] == 'atomics' and (len(row) < 3 or row[2] not in asks)]
+
+
 # ---- Plain assignments ----
 
 
@@ -227,6 +237,7 @@ def main():
             print(f'src/{key[0]}:{line}: {key[1]}: {key[2]}: {": ".join(TABLE.get(key, ("none",)))}')
     if (args.root / 'tools/check-atomics.py').exists():
         found += [(Path('tools/check-atomics.py'), 0, f'nothing is {key}') for key in TABLE.keys() - {k for k, _ in used}]
+        found += askers(texts)
     has_clang = shutil.which('clang')
     found += assignments(args.root, texts) if has_clang else []
     for path, line, what in found:

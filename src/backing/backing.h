@@ -46,6 +46,7 @@ struct weft_backing_plan {
 	uint32_t hosts; /* a power of two */
 	uint64_t bytes; /* 0: as new_bytes */
 	uint32_t silence_ms;
+	uint32_t flags; /* enum weft_pool_flag */
 };
 
 struct weft_backing {

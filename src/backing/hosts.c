@@ -233,7 +233,8 @@ int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t by
 					    .signature = signature,
 					    .file_bytes = bytes,
 					    .pool_id = pool_id,
-					    .silence_ms = plan->silence_ms};
+					    .silence_ms = plan->silence_ms,
+					    .flags = plan->flags};
 	atomic_store_explicit(&leases->numbers, WEFT_NUMBERS(numbers), memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	header->magic = WEFT_POOL_MAGIC;

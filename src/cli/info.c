@@ -99,7 +99,7 @@ static void report_pool(struct weft_report *r, const struct weft_view *v)
 	weft_report_row(r);
 	weft_report_text(r, v->path);
 	weft_report_number(r, v->version);
-	weft_report_text(r, "atomics\ncoherent");
+	weft_report_text(r, v->atomics ? "atomics\ncoherent" : "coherent");
 	weft_report_number(r, v->file_bytes);
 	weft_report_number(r, v->allocated_bytes);
 	weft_report_number(r, v->segments_leased);

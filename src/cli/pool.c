@@ -21,7 +21,8 @@ const char weft_pool_usage[] =
 	"       weft pool rm | recover [--pool PATH]\n"
 	"       weft pool evict HOST --yes [--pool PATH]\n"
 	"       weft pool create shm:PATH | pci:ADDRESS --hosts NUMBER [--bytes NUMBER] [--silence "
-	"MS]\n\n"
+	"MS]\n"
+	"                   [--atomics]\n\n"
 	"  list     the pools in /dev/shm and $WEFT_POOL that you may read\n"
 	"  rm       remove a pool that nobody uses\n"
 	"  recover  give back what dead programs have left in a pool; programs that join do so, "
@@ -37,6 +38,10 @@ const char weft_pool_usage[] =
 	"  --json       one JSON object: pools\n"
 	"  --hosts N    a power of two, up to 64\n"
 	"  --bytes N    the size of the file (default: as large as the memory, nearly all a hole)\n"
+	"  --atomics    the processor's atomic instructions hold between the hosts; without it "
+	"what needs one is "
+	"asked of the\n"
+	"               owner's process, which is slow: UD, shared receive queues, XRC, atomics\n"
 	"  --silence MS a host whose programs all stand still for so long is silent (3000)\n\n"
 	"0; 1 it could not be done; 2 wrong usage.\n";
 
@@ -192,9 +197,14 @@ static int create_pool(int argc, char **argv)
 {
 	uint64_t hosts = 0, bytes = 0, silence_ms = SILENCE_MS;
 	const char *path = NULL, *why;
+	bool atomics = false;
 	int err;
 
 	for (int i = 2; i < argc; i++) {
+		if (!strcmp(argv[i], "--atomics")) {
+			atomics = true;
+			continue;
+		}
 		if (number_option(argc, argv, &i, "--hosts", &hosts) ||
 		    number_option(argc, argv, &i, "--bytes", &bytes) ||
 		    number_option(argc, argv, &i, "--silence", &silence_ms))
@@ -207,7 +217,7 @@ static int create_pool(int argc, char **argv)
 	if (!path || !hosts || hosts > UINT32_MAX || !silence_ms || silence_ms > UINT32_MAX)
 		return weft_main_usage_error("pool", "create wants '%s'",
 					     "shm:PATH --hosts NUMBER");
-	err = weft_pool_create(path, (uint32_t)hosts, bytes, (uint32_t)silence_ms, &why);
+	err = weft_pool_create(path, (uint32_t)hosts, bytes, (uint32_t)silence_ms, atomics, &why);
 	return err ? fail("create", path, why, err) : 0;
 }
 

@@ -73,7 +73,8 @@ static void complete(const struct weft_datagram *d, const struct weft_datagram_t
 		.flags = status ? 0 : WEFT_WC_GRH | (d->has_imm ? WEFT_WC_WITH_IMM : 0),
 		.solicited = d->solicited,
 	};
-	weft_take_complete(d->nic, &t->take, t->grant.member);
+	/* one that its owner does not answer is lost, as a datagram may be */
+	weft_take_complete(d->nic, &t->take);
 }
 
 /* What is wrong with a receive itself fails its queue pair (9.9.3, class E). */
@@ -81,7 +82,7 @@ static void fail_receive(const struct weft_datagram *d, const struct weft_datagr
 			 struct weft_pool_slot *slot, uint32_t lkey)
 {
 	complete(d, t, slot, t->tag, lkey, WEFT_WC_LOC_PROT_ERR);
-	atomic_store_explicit(&t->take.head->fault, t->tag, memory_order_release);
+	weft_take_blame(d->nic->pool, &t->take, t->tag);
 	d->nic->pool->calls->signal(d->nic->pool, t->grant.member, WEFT_SIGNAL_FAULT);
 }
 
@@ -101,6 +102,7 @@ static struct weft_pool_slot *take_for_datagram(const struct weft_datagram *d,
 						struct weft_datagram_target *t, uint32_t *used)
 {
 	struct weft_pool_slot *slot;
+	int err;
 
 	do {
 		slot = weft_take_first(d->nic->pool, &t->take);
@@ -109,8 +111,9 @@ static struct weft_pool_slot *take_for_datagram(const struct weft_datagram *d,
 		*used = elements(&slot->recv, t->take.sges, WEFT_GRH_BYTES + d->bytes);
 		if (*used == UINT32_MAX)
 			return NULL;
-	} while (!weft_take_claim(d->nic->pool, &t->take, t->grant.member));
-	return slot;
+		err = weft_take_claim(d->nic->pool, &t->take);
+	} while (err == -EAGAIN);
+	return err ? NULL : slot;
 }
 
 #define PATIENCE_MOST_US  100000u
@@ -264,7 +267,7 @@ void weft_datagram_deliver_all(const struct weft_datagram *d, const uint8_t gid[
 
 bool weft_datagram_fault(struct weft_srq *srq, uint32_t tag)
 {
-	/* acquire: pairs with the release in fail_receive */
+	/* acquire: pairs with the release in weft_take_blame */
 	return atomic_compare_exchange_strong_explicit(&srq->at->fault, &tag, 0,
 						       memory_order_acquire, memory_order_relaxed);
 }

@@ -13,6 +13,7 @@
 #include "pool/format_region.h"
 #include "pool/seen.h"
 #include "pool/sizes.h"
+#include "pool/slice.h"
 
 #define REMOTE (WEFT_ACCESS_REMOTE_WRITE | WEFT_ACCESS_REMOTE_READ | WEFT_ACCESS_REMOTE_ATOMIC)
 #define WINDOW_FLAGS                                                                               \
@@ -300,8 +301,18 @@ bool weft_mw_find(struct weft_pool *pool, uint32_t key, uint64_t domain, uint64_
 
 void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id)
 {
+	_Atomic uint64_t *word = &pool->mrs[key >> WEFT_KEY_BITS].id;
+	uint64_t ended = id & ~(uint64_t)UINT32_MAX;
+	uint16_t owner = pool->mr_seen[key >> WEFT_KEY_BITS].mr.owner;
+
+	if (weft_must_ask(pool, owner)) {
+		struct weft_pool_change change =
+			weft_change_of(pool, word, WEFT_CHANGE_COMPARE, id, ended);
+
+		pool->change(pool, NULL, owner, &change, 1);
+		return;
+	}
 	/* its owner may have ended it, and even bound it anew */
-	atomic_compare_exchange_strong_explicit(&pool->mrs[key >> WEFT_KEY_BITS].id, &id,
-						id & ~(uint64_t)UINT32_MAX, memory_order_release,
+	atomic_compare_exchange_strong_explicit(word, &id, ended, memory_order_release,
 						memory_order_relaxed);
 }

@@ -11,6 +11,7 @@
 #include "pool/seen.h"
 #include "pool/sge.h"
 #include "pool/sizes.h"
+#include "pool/slice.h"
 
 #define ORDERED_TAIL  64u
 #define NOWHERE_BYTES 512u /* read or written at once */
@@ -361,6 +362,19 @@ int weft_place_scattered(struct weft_nic *nic, struct weft_caller *caller,
 	return 0;
 }
 
+/* The grant is looked at once more by the owner's helper, and only then the word is changed. */
+static int add_by_owner(struct weft_pool *pool, const struct weft_grant *grant, const uint8_t *at,
+			bool add, uint64_t compare_add, uint64_t swap, uint64_t *old)
+{
+	struct weft_pool_change change = weft_change_of(pool, (const _Atomic uint64_t *)at,
+							add ? WEFT_CHANGE_ADD : WEFT_CHANGE_COMPARE,
+							compare_add, add ? compare_add : swap);
+	int err = pool->change(pool, grant, grant->member, &change, 1);
+
+	*old = change.was;
+	return err;
+}
+
 int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 			   const struct weft_grant *grant, const struct weft_span *at, bool add,
 			   uint64_t compare_add, uint64_t swap, uint64_t *old)
@@ -379,6 +393,9 @@ int weft_place_atomic_slow(struct weft_nic *nic, struct weft_caller *caller,
 			&(struct weft_in_place){grant_to(&c, grant), c.va, c.id,
 						weft_later_of(grant)},
 			add, compare_add, swap, old);
+	if (c.at != (uint8_t *)&lost && weft_must_ask(nic->pool, grant_to(&c, grant)->member))
+		return add_by_owner(nic->pool, grant_to(&c, grant), c.at, add, compare_add, swap,
+				    old);
 	here.at = c.at;
 	weft_place_atomic(nic, caller, grant, &here, add, compare_add, swap, old);
 	return c.foreign && was_left_behind(&c.foreign->grant) ? -ESTALE : 0;

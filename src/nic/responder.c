@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "nic/errors.h"
 #include "nic/limits.h"
 #include "nic/nic.h"
 #include "nic/place.h"
@@ -12,6 +13,7 @@
 #include "pool/format_ring.h"
 #include "pool/completed.h"
 #include "pool/sizes.h"
+#include "pool/slice.h"
 
 bool weft_responder_has_gid(struct weft_pool *pool, uint16_t member, const uint8_t gid[16])
 {
@@ -55,6 +57,7 @@ static void resume_receives(struct weft_responder *to)
 
 void weft_responder_leave(struct weft_responder *to)
 {
+	struct weft_pool *pool = to->from.nic->pool;
 	uint64_t was, left;
 
 	if (!to->slot || to->from.slot->rq_taken_qpn != to->slot->qpn)
@@ -62,8 +65,16 @@ void weft_responder_leave(struct weft_responder *to)
 	was = atomic_load_explicit(&to->slot->rq_left, memory_order_relaxed);
 	left = (uint64_t)to->from.slot->rq_taken_epoch << 32 | (uint32_t)to->from.slot->rq_taken;
 	/* a requester that stands still here must not undo what a later connection leaves */
-	if (to->slot->rq_epoch == to->from.slot->rq_taken_epoch)
-		atomic_compare_exchange_strong(&to->slot->rq_left, &was, left);
+	if (to->slot->rq_epoch != to->from.slot->rq_taken_epoch)
+		return;
+	if (weft_must_ask(pool, to->grant.member)) {
+		struct weft_pool_change change =
+			weft_change_of(pool, &to->slot->rq_left, WEFT_CHANGE_COMPARE, was, left);
+
+		pool->change(pool, NULL, to->grant.member, &change, 1);
+		return;
+	}
+	atomic_compare_exchange_strong(&to->slot->rq_left, &was, left);
 }
 
 /* Many queue pairs may complete into one ring: it is populated for the first of them. */
@@ -140,10 +151,15 @@ const struct weft_pool_recv *weft_responder_take(struct weft_responder *to)
 	struct weft_pool_slot *slot = to->held;
 
 	while (!slot) {
+		int err;
+
 		slot = weft_take_first(to->from.nic->pool, &to->take);
 		if (!slot)
 			return NULL;
-		if (!weft_take_claim(to->from.nic->pool, &to->take, to->grant.member))
+		err = weft_take_claim(to->from.nic->pool, &to->take);
+		if (err && err != -EAGAIN)
+			return NULL;
+		if (err)
 			slot = NULL;
 	}
 	to->held = slot;
@@ -361,7 +377,9 @@ static __attribute__((__noinline__)) void complete_srq(struct weft_responder *to
 		.flags = flags,
 		.solicited = !!(request->flags & WEFT_SEND_SOLICITED),
 	};
-	weft_take_complete(to->from.nic, &to->take, to->grant.member);
+	/* the message may be lost, of which the requester is told that it was done: both ends hear of that */
+	if (!weft_take_complete(to->from.nic, &to->take))
+		weft_responder_blame(to, WEFT_EVENT_QP_FATAL);
 	look_ahead(to, bytes);
 	to->held = NULL;
 }

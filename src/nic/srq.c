@@ -401,7 +401,7 @@ static struct weft_pool_slot *oldest_done(struct weft_srq *q, const struct weft_
 	struct weft_pool_slot *slot;
 	bool passed;
 
-	/* acquire: pairs with the release in tell_late (take.c): we see the claims that the taker saw */
+	/* acquire: pairs with the release in complete_here (take.c): we see the claims that the taker saw */
 	if (late)
 		atomic_exchange_explicit(&q->at->late, late = WEFT_LATE_SEEN, memory_order_acquire);
 	*at = oldest_slot(q);

@@ -6,6 +6,7 @@
 #include "pool/format_queue.h"
 #include "pool/format_ring.h"
 #include "pool/sizes.h"
+#include "pool/slice.h"
 
 static bool is_armed_for(uint64_t word, bool solicited)
 {
@@ -43,6 +44,13 @@ __attribute__((noinline)) void weft_pool_alarm(struct weft_pool *pool, uint16_t 
 	weft_pool_fence();
 	alarm = alarm_off % WEFT_LINE ? NULL : weft_pool_window(pool, alarm_off, sizeof(*alarm));
 	WEFT_STEP(alarm_seen);
+	/* then its helper looks what has come; a fence of ours would not order its barrier */
+	if (alarm && weft_must_ask(pool, owner)) {
+		if (is_armed_for(atomic_load_explicit(&alarm->word, memory_order_relaxed),
+				 solicited))
+			weft_pool_signal(pool, owner, WEFT_SIGNAL_EVENT);
+		return;
+	}
 	if (!alarm || !weft_pool_claim(pool, alarm, solicited, false))
 		return;
 	WEFT_STEP(alarm_claimed);

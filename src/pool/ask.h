@@ -9,6 +9,7 @@ enum weft_ask_kind {
 	WEFT_ASK_CMP_SWAP,
 	WEFT_ASK_FETCH_ADD,
 	WEFT_ASK_WRITES, /* several, of memory of a device: struct weft_gathered */
+	WEFT_ASK_CHANGE, /* words of the pool: `bounce_off` has an array of struct weft_pool_change */
 	/* calls: `bounce_off` has what verbs/receiver.h says */
 	WEFT_ASK_QP_OPEN,
 	WEFT_ASK_QP_MODIFY,

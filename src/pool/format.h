@@ -39,6 +39,10 @@
 #define WEFT_OFF_MRS	  (96ull << 20)
 #define WEFT_OFF_OBJECTS  (160ull << 20)
 
+enum weft_pool_flag {
+	WEFT_POOL_ATOMICS = 1, /* a read-modify-write holds between its hosts */
+};
+
 struct weft_pool_header {
 	uint64_t magic;	    /* [L] written last when the pool is made */
 	uint32_t version;   /* [L] */
@@ -47,6 +51,7 @@ struct weft_pool_header {
 	uint64_t file_bytes;
 	uint64_t pool_id;    /* [L] random; 0: it has one host, and its home here */
 	uint32_t silence_ms; /* [L] a host whose beat stands still for so long is silent */
+	uint32_t flags;	     /* [L] enum weft_pool_flag; of a pool with its home in itself 0 */
 	/* [L] by host: members ever used in its slice are below this; their pages stay */
 	_Atomic uint64_t members_end[WEFT_HOSTS];
 };

@@ -42,7 +42,7 @@ struct weft_pool_ask {
 	/* id of the region in which all of it lies, at which the helper looks; of calls: the QPN, and above it the
 	 * domain */
 	uint64_t id;
-	/* not of calls: the grant's word, and what it was, at which the helper looks */
+	/* not of calls: the grant's word, and what it was, at which the helper looks; of changes 0: at none */
 	uint64_t grant_off, grant_was;
 	/* [P] the helper of `target` */
 	_Alignas(WEFT_LINE) _Atomic uint64_t answered; /* the seq it answers, stored last */

@@ -27,6 +27,8 @@ struct weft_pool_recv {
  * completion of that, and the slot EMPTY. It waits looking at the oldest slot alone, which is written
  * once for each message. So a taker that completes behind one of which it does not know that it is complete tells
  * by `late` before: then the owner looks at claims, to go past those that are TAKEN.
+ * Where hosts share no atomic instructions, the owner's helper makes each exchange, and stores `late` and `fault`, for the takers of other
+ * hosts, which ask it (struct weft_pool_change).
  */
 /*
  * word              | writer   | transition                                | order

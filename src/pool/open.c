@@ -233,10 +233,10 @@ int weft_pool_remove(const char *path, const char **why)
 }
 
 int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t silence_ms,
-		     const char **why)
+		     bool atomics, const char **why)
 {
 	const struct weft_backing *backing = weft_open_backing(path);
-	struct weft_backing_plan plan = {hosts, bytes, silence_ms};
+	struct weft_backing_plan plan = {hosts, bytes, silence_ms, atomics ? WEFT_POOL_ATOMICS : 0};
 	char chosen[PATH_MAX];
 	bool own;
 	int err;
@@ -252,6 +252,13 @@ int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t 
 bool weft_pool_is_made_by_use(const char *path)
 {
 	return !weft_open_backing(path)->create;
+}
+
+bool weft_pool_has_atomics(const struct weft_pool *pool)
+{
+	const struct weft_pool_header *header = (const void *)pool->base;
+
+	return !header->pool_id || header->flags & WEFT_POOL_ATOMICS;
 }
 
 bool weft_pool_has_hosts(const struct weft_pool *pool)

@@ -19,6 +19,7 @@
 
 #define WEFT_CHUNK_BITS 21u /* the window is mapped in chunks of 2 MiB, when first needed */
 
+struct weft_grant;
 struct weft_span;
 /* Of the formats: format.h and those that it names; the next in seen.h. */
 struct weft_pool_alarm;
@@ -33,6 +34,21 @@ struct weft_pool_mr;
 struct weft_pool_qp;
 struct weft_seen_mr;
 struct weft_pool_calls;
+
+enum weft_change_how {
+	WEFT_CHANGE_SET,
+	WEFT_CHANGE_ADD,
+	WEFT_CHANGE_COMPARE, /* set, if it is `was` */
+};
+
+/* A word of the pool that its owner is asked to change, for a member of another host (pool/slice.h). */
+struct weft_pool_change {
+	uint64_t off;
+	uint64_t to;
+	uint64_t was;	/* comes back as what was there */
+	uint32_t how;	/* enum weft_change_how */
+	uint32_t bytes; /* 4 or 8 */
+};
 
 struct weft_pool {
 	const struct weft_pool_calls *calls;
@@ -61,6 +77,13 @@ struct weft_pool {
 	/* NULL, or what threads do while they wait for threads of other members, which may be waiting
 	 * for them. Locks of the nic may be held; a thread that has work here does not hold the mutex. */
 	void (*meanwhile)(struct weft_pool *pool);
+	/*
+	 * NULL, or what a thread does in place of a read-modify-write on words of a member of another host, where the pool
+	 * has no atomic instructions between hosts: asks that one's helper, which does all of them, in order, if the grant stands (NULL: in any
+	 * case). 0; or it has not, or not known: -ESRCH (the grant has ended, or the member), -ETIMEDOUT, -ENOMEM.
+	 */
+	int (*change)(struct weft_pool *pool, const struct weft_grant *grant, uint16_t owner,
+		      struct weft_pool_change *changes, uint32_t n);
 };
 
 /* A thread's place in the pool: its busy line and its ask. shared: more threads than lines; the
@@ -94,7 +117,9 @@ void weft_pool_put(struct weft_pool *pool);
  * hosts, or so few bytes; or no such kind), -EBUSY (a host of it lives), -EPROTO, -ENOSPC, or open(2)'s. *why.
  */
 int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t silence_ms,
-		     const char **why);
+		     bool atomics, const char **why);
+/* Whether a read-modify-write holds among all members. */
+bool weft_pool_has_atomics(const struct weft_pool *pool);
 /* Whether weft_pool_get makes the pool of that path if there is none. */
 bool weft_pool_is_made_by_use(const char *path);
 /*

@@ -50,6 +50,31 @@ static inline bool weft_is_near(const struct weft_pool *pool, uint16_t member)
 	return weft_host_of(pool, member) == pool->host;
 }
 
+/* Whether a word that this member and others write is changed by its helper alone. Those that are near to it change it
+ * themselves, in the same kernel. */
+static inline bool weft_must_ask(const struct weft_pool *pool, uint16_t member)
+{
+	return __builtin_expect(pool->change != NULL, 0) && !weft_is_near(pool, member);
+}
+
+/* One of 8 bytes. */
+static inline struct weft_pool_change weft_change_of(const struct weft_pool *pool,
+						     const _Atomic uint64_t *word,
+						     enum weft_change_how how, uint64_t was,
+						     uint64_t to)
+{
+	return (struct weft_pool_change){(uint64_t)((const uint8_t *)word - pool->base), to, was,
+					 how, sizeof(*word)};
+}
+
+/* One of 4 bytes. */
+static inline struct weft_pool_change
+weft_change_set_half(const struct weft_pool *pool, const _Atomic uint32_t *word, uint32_t to)
+{
+	return (struct weft_pool_change){(uint64_t)((const uint8_t *)word - pool->base), to, 0,
+					 WEFT_CHANGE_SET, sizeof(*word)};
+}
+
 _Static_assert(WEFT_MEMBERS % WEFT_HOSTS == 0 && WEFT_BLOCKS % WEFT_HOSTS == 0,
 	       "tables divide among hosts");
 

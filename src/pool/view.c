@@ -128,6 +128,7 @@ static int read_all(struct weft_view *v)
 	    !read_pool(v, &v->leases, sizeof(v->leases), WEFT_OFF_LEASES))
 		return -EPROTO;
 	v->version = header.version;
+	v->atomics = !header.pool_id || header.flags & WEFT_POOL_ATOMICS;
 	if (header.pool_id) {
 		v->hosts = header.hosts;
 		err = weft_view_look_at_hosts(v->on, v->backed, &header, v->host);

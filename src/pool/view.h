@@ -80,6 +80,7 @@ struct weft_view {
 	struct weft_counters
 		totals; /* of those that have gone and those that are there, of hosts with homes here */
 	uint32_t hosts; /* 0: its home is in itself */
+	bool atomics;	/* between its hosts */
 	struct weft_view_host host[WEFT_HOSTS];
 	unsigned int nmembers; /* members ever used; look for an incarnation */
 	struct weft_view_member member[WEFT_MEMBERS];

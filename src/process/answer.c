@@ -111,7 +111,7 @@ static int may_apply(struct weft_pool *pool, const struct work *w)
 		       : 0;
 }
 
-static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
+static int apply_to_memory(struct weft_pool *pool, const struct work *w, uint64_t *value)
 {
 	void *bounce = weft_pool_window(pool, w->bounce_off, w->len_bytes);
 	_Atomic uint64_t *at = (_Atomic uint64_t *)(uintptr_t)w->va;
@@ -139,6 +139,7 @@ static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 			atomic_compare_exchange_strong(at, value, w->operand[1]);
 		return 0;
 	case WEFT_ASK_WRITES: /* begin_writes */
+	case WEFT_ASK_CHANGE:
 	case WEFT_ASK_QP_OPEN:
 	case WEFT_ASK_QP_MODIFY:
 	case WEFT_ASK_QP_QUERY:
@@ -146,6 +147,54 @@ static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
 		break;
 	}
 	return -EINVAL;
+}
+
+/* All that write the word are of this host: those of others ask. */
+static void change_word(void *at, struct weft_pool_change *c)
+{
+	_Atomic uint64_t *word = at;
+	_Atomic uint32_t *half = at;
+	uint64_t was = c->was;
+
+	if (c->bytes == sizeof(*half))
+		atomic_store(half, (uint32_t)c->to);
+	else if (c->how == WEFT_CHANGE_COMPARE)
+		atomic_compare_exchange_strong(word, &was, c->to);
+	else if (c->how == WEFT_CHANGE_ADD)
+		was = atomic_fetch_add(word, c->to);
+	else
+		atomic_store(word, c->to);
+	c->was = was;
+}
+
+static int change_words(struct weft_pool *pool, const struct work *w)
+{
+	struct weft_pool_change *bounce = weft_pool_window(pool, w->bounce_off, w->len_bytes), c;
+
+	if (w->grant_off && !is_allowed(pool, w))
+		return -ESRCH;
+	if (!bounce)
+		return -EINVAL;
+	for (uint64_t i = 0; i < w->len_bytes / sizeof(c); i++) {
+		void *at;
+
+		c = bounce[i];
+		at = (c.bytes != 4 && c.bytes != 8) || c.off % c.bytes
+			     ? NULL
+			     : weft_pool_window(pool, c.off, c.bytes);
+		if (!at)
+			return -EINVAL;
+		change_word(at, &c);
+		bounce[i].was = c.was;
+	}
+	return 0;
+}
+
+static int apply(struct weft_pool *pool, const struct work *w, uint64_t *value)
+{
+	if (w->kind == WEFT_ASK_CHANGE)
+		return change_words(pool, w);
+	return apply_to_memory(pool, w, value);
 }
 
 /* The number of what it asks us for; 0: nothing. */

@@ -220,3 +220,36 @@ int weft_ask_atomic(struct weft_pool *pool, const struct weft_caller *caller,
 	*value = ask->value;
 	return err;
 }
+
+static bool is_member(struct weft_pool *pool, uint16_t member)
+{
+	const struct weft_pool_member *m = weft_pool_member(pool, member);
+	uint64_t incarnation = m ? atomic_load_explicit(&m->incarnation, memory_order_acquire) : 0;
+
+	return incarnation && weft_pool_alive(pool, member, incarnation);
+}
+
+int weft_ask_change(struct weft_pool *pool, const struct weft_grant *grant, uint16_t owner,
+		    struct weft_pool_change *changes, uint32_t n)
+{
+	const struct weft_caller *caller = weft_helper_caller() ?: weft_caller();
+	uint64_t *off = &weft_process.bounce_off[caller->index], len_bytes = n * sizeof(*changes);
+	struct weft_pool_ask *ask = caller->ask;
+	int err = *off ? 0 : weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, off);
+
+	if (!err && !is_member(pool, owner))
+		err = -ESRCH;
+	err = err ? err : await_left(pool, ask);
+	if (err)
+		return err;
+	ask->kind = WEFT_ASK_CHANGE;
+	ask->len_bytes = len_bytes;
+	ask->bounce_off = *off;
+	ask->grant_off = grant ? (uint64_t)((const uint8_t *)grant->word - pool->base) : 0;
+	ask->grant_was = grant ? grant->was : 0;
+	memcpy(pool->base + *off, changes, len_bytes);
+	err = ask_member(pool, ask, owner, 0, WEFT_SIGNAL_ASK);
+	if (!err)
+		memcpy(changes, pool->base + *off, len_bytes);
+	return err;
+}

@@ -20,6 +20,10 @@ int weft_ask_atomic(struct weft_pool *pool, const struct weft_caller *caller,
 int weft_ask_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
 		  void *message, uint64_t len_bytes);
 
+/* In place of a read-modify-write: as `change` of struct weft_pool says. */
+int weft_ask_change(struct weft_pool *pool, const struct weft_grant *grant, uint16_t owner,
+		    struct weft_pool_change *changes, uint32_t n);
+
 /* answer.c. The helper was asked. */
 void weft_answer_asks(struct weft_pool *pool);
 /* The helper was called; `caller` is its own. Not while it waits for others. */

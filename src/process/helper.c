@@ -35,6 +35,13 @@ static atomic_bool stopping;
 static atomic_bool ticking; /* it looks again by itself: no need to wake it */
 static const struct weft_helper_client *_Atomic client;
 static _Thread_local bool is_helper __attribute__((tls_model("initial-exec")));
+static _Thread_local const struct weft_caller *helper_caller
+	__attribute__((tls_model("initial-exec")));
+
+const struct weft_caller *weft_helper_caller(void)
+{
+	return helper_caller;
+}
 
 /* While something waits it is tried again, ever more rarely; sleeping programs rely on it. */
 static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int *idle)
@@ -168,6 +175,7 @@ static void *run(void *unused)
 	is_helper = true;
 	weft_pool_caller_get(pool, &caller);
 	caller.thread = 0;
+	helper_caller = &caller;
 	while (!atomic_load_explicit(&stopping, memory_order_acquire)) {
 		/* stored before the last look for work, so that a kick is either seen or rings */
 		atomic_store(&ticking, tick >= 0);
@@ -193,6 +201,9 @@ static void *run(void *unused)
 		}
 		if (weft_pool_signalled(pool, WEFT_SIGNAL_EVENT)) {
 			weft_nic_events(&weft_process_nic);
+			/* producers of other hosts claim no alarm then (pool/alarm.c) */
+			if (pool->change)
+				weft_nic_look(&weft_process_nic);
 			weft_srq_limits(&weft_process_nic);
 		}
 		faults |= weft_pool_signalled(pool, WEFT_SIGNAL_FAULT) || lose_all(pool);

@@ -15,6 +15,7 @@
 #include "pool/sizes.h"
 #include "migrate/region.h"
 #include "nic/nic.h"
+#include "process/ask.h"
 #include "process/copy.h"
 #include "process/card.h"
 #include "process/device.h"
@@ -174,6 +175,7 @@ static int attach(const struct weft_process_api *api)
 		return err;
 	}
 	p->pool->meanwhile = weft_helper_meanwhile;
+	p->pool->change = weft_pool_has_atomics(p->pool) ? NULL : weft_ask_change;
 	memset(&weft_process_nic, 0, sizeof(weft_process_nic));
 	memset(p->bounce_off, 0, sizeof(p->bounce_off));
 	memset(p->left, 0, sizeof(p->left));

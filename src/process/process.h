@@ -127,6 +127,8 @@ void weft_helper_kick(void);
 void weft_helper_watch(void);
 /* See struct weft_pool: what the helper does while it waits itself. */
 void weft_helper_meanwhile(struct weft_pool *pool);
+/* The helper's own, in its thread; NULL in any other. */
+const struct weft_caller *weft_helper_caller(void);
 /* Another library's part of its work (client.h). */
 struct weft_helper_client;
 void weft_helper_serve(const struct weft_helper_client *client);

@@ -11,15 +11,17 @@
 static char folder[] = TEMPLATE;
 static char path[sizeof(folder) + 8];
 
-/* $WEFT_TEST_HOSTS is the program that makes a pool of two hosts, of which this process is the first. */
+/* $WEFT_TEST_HOSTS is the program that makes a pool of two hosts, of which this process is the first; with $WEFT_TEST_PLAIN it
+ * has no atomic instructions between them. */
 static int make_hosts(void)
 {
 	char line[256], name[sizeof(path) + 4];
 	const char *silence = getenv("WEFT_TEST_SILENCE");
 
 	snprintf(name, sizeof(name), "shm:%s", path);
-	snprintf(line, sizeof(line), "'%s' pool create %s --hosts 2 --silence %s",
-		 getenv("WEFT_TEST_HOSTS"), name, silence ? silence : "3000");
+	snprintf(line, sizeof(line), "'%s' pool create %s --hosts 2 --silence %s %s",
+		 getenv("WEFT_TEST_HOSTS"), name, silence ? silence : "3000",
+		 getenv("WEFT_TEST_PLAIN") ? "" : "--atomics");
 	return system(line) || setenv("WEFT_POOL", name, 1) || setenv("WEFT_HOST", "0", 1);
 }
 

@@ -20,12 +20,13 @@
 #define SLEEP_NS   1000000
 #define MOST_HOSTS 4u
 
-bool hosts_make(struct world *world, uint32_t hosts, uint32_t silence_ms)
+bool hosts_make(struct world *world, uint32_t hosts, uint32_t silence_ms, bool atomics)
 {
 	const char *why;
 
 	world->hosts = hosts;
-	return !weft_pool_create(world->pool, hosts, BYTES, silence_ms, &why);
+	return !weft_pool_create(world->pool, hosts, BYTES, silence_ms,
+				 atomics ? WEFT_POOL_ATOMICS : 0, &why);
 }
 
 void hosts_end(struct world *world)

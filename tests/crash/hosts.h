@@ -8,7 +8,7 @@
 #include "world.h"
 
 /* Makes the pool anew; no host is there. */
-bool hosts_make(struct world *world, uint32_t hosts, uint32_t silence_ms);
+bool hosts_make(struct world *world, uint32_t hosts, uint32_t silence_ms, bool atomics);
 void hosts_end(struct world *world);
 /* How many processes a round has: two to four of each host. */
 uint32_t hosts_seats(const struct world *world, uint64_t *seed);

@@ -386,9 +386,12 @@ static void play(struct world *world, uint64_t seed)
 /* There is no pool; or there is one, and no host of it has ever come. */
 static void begin_pool(struct world *world, uint64_t *seed)
 {
+	uint32_t hosts = draw(seed, 2) ? 2 : 4;
+	bool atomics = draw(seed, 2);
+
 	if (!of_hosts)
 		unlink(world->pool);
-	else if (!hosts_make(world, draw(seed, 2) ? 2 : 4, SILENCE_MS))
+	else if (!hosts_make(world, hosts, SILENCE_MS, atomics))
 		fail(world, "the pool cannot be made");
 }
 

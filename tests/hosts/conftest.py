@@ -12,3 +12,10 @@ from hosts import Hosts  # noqa: E402
 def two():
     with Hosts() as made:
         yield made
+
+
+@pytest.fixture(params=['atomics', 'plain'])
+def either(request):
+    """A pool that says that atomic instructions hold between its hosts, and one that does not."""
+    with Hosts(atomics=request.param == 'atomics') as made:
+        yield made

@@ -9,11 +9,11 @@ from pairs import TIMEOUT_S, Trouble, free_port, listening, wait_for
 class Hosts(Fabric):
     """Programs run on the host that `host` names; of a pair the server is on host 0 and the client on host 1."""
 
-    def __init__(self, hosts=2, silence_ms=3000):
+    def __init__(self, hosts=2, silence_ms=3000, atomics=True):
         super().__init__()
         self.pool = f'shm:{self.pool}'
         done = self.command_line('pool', 'create', self.pool, '--hosts', hosts,
-                                 '--silence', silence_ms)
+                                 '--silence', silence_ms, *(['--atomics'] if atomics else []))
         assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
 
     def __exit__(self, *args):

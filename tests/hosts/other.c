@@ -151,7 +151,8 @@ struct weft_pool *other_pool(uint32_t hosts, uint32_t silence_ms)
 	const char *why;
 
 	snprintf(path, sizeof(path), "shm:/dev/shm/weft-test-hosts-%d", getpid());
-	assert_int_equal(weft_pool_create(path, hosts, BYTES, silence_ms, &why), 0);
+	assert_int_equal(weft_pool_create(path, hosts, BYTES, silence_ms, WEFT_POOL_ATOMICS, &why),
+			 0);
 	setenv("WEFT_HOST", "0", 1);
 	if (weft_pool_get(path, &pool, where, &why))
 		fail_msg("%s: %s", where, why);

@@ -20,26 +20,26 @@ ADDRESS = own_address()
 pytestmark = pytest.mark.skipif(not ADDRESS, reason='this machine has no IPv4 address but the loopback\'s')
 
 
-def meet(two, server, client):
+def meet(pool, server, client):
     """The ports of rdma_cm are in no table of the kernel: the client tries until a program listens."""
-    listener = two.start(*server, host=0, core=0)
+    listener = pool.start(*server, host=0, core=0)
     for _ in range(100):
-        done = two.start(*client, host=1, core=1).wait(30)
+        done = pool.start(*client, host=1, core=1).wait(30)
         if done.status == 0 or listener.process.poll() is not None:
             break
     assert done.status == 0, f'{done.stdout}\n{done.stderr}\n-- server\n{listener.output()}'
     return listener.wait(30), done
 
 
-def test_rping(two):
-    server, client = meet(two, ['rping', '-s', '-C', '10', '-v'],
+def test_rping(either):
+    server, client = meet(either, ['rping', '-s', '-C', '10', '-v'],
                           ['rping', '-c', '-a', ADDRESS, '-C', '10', '-v'])
     assert client.stdout.count('ping data') == 10 and server.stdout.count('ping data') == 10
 
 
 @pytest.mark.parametrize('program', ['ucmatose', 'udaddy'])
-def test_messages(two, program):
-    server, client = meet(two, [program], [program, '-s', ADDRESS])
+def test_messages(either, program):
+    server, client = meet(either, [program], [program, '-s', ADDRESS])
     assert 'return status 0' in server.stdout and 'return status 0' in client.stdout
 
 

@@ -17,9 +17,9 @@ def are_apart(done):
 @pytest.mark.parametrize('service,options', [
     ('rc', []), ('rc', ['-c']), ('rc', ['-e']), ('uc', []), ('uc', ['-e']), ('ud', []), ('ud', ['-e']), ('srq', []),
     ('srq', ['-e']), ('xsrq', [])])
-def test_pingpong(two, service, options):
+def test_pingpong(either, service, options):
     rounds = 100 if '-e' in options or service == 'ud' else 1000
-    for done in two.pair(f'ibv_{service}_pingpong', '-g', 1, '-n', rounds, *options):
+    for done in either.pair(f'ibv_{service}_pingpong', '-g', 1, '-n', rounds, *options):
         if service != 'xsrq':
             assert re.search(rf'^{rounds} iters in [\d.]+ seconds', done.stdout, re.M)
         if service in ('rc', 'uc', 'ud'):
@@ -27,8 +27,8 @@ def test_pingpong(two, service, options):
 
 
 @pytest.mark.parametrize('program', ['ib_write_lat', 'ib_read_lat', 'ib_send_lat', 'ib_atomic_lat'])
-def test_latency(two, program):
-    for done in two.pair(program, '-n', 1000):
+def test_latency(either, program):
+    for done in either.pair(program, '-n', 1000):
         are_apart(done)
 
 
@@ -36,6 +36,6 @@ def test_latency(two, program):
     ('ib_write_bw', ['-s', 65536]), ('ib_write_bw', ['-s', 1 << 20]), ('ib_read_bw', ['-s', 65536]),
     ('ib_send_bw', ['-s', 65536]), ('ib_send_bw', ['-c', 'UC']), ('ib_atomic_bw', []),
     ('ib_send_bw', ['--use-srq'])])
-def test_bandwidth(two, program, options):
-    for done in two.pair(program, '-n', 200, *options):
+def test_bandwidth(either, program, options):
+    for done in either.pair(program, '-n', 200, *options):
         are_apart(done)

@@ -101,7 +101,7 @@ static void take(struct taker *t)
 {
 	struct weft_pool_slot *slot = weft_take_first(w.pool, &t->take);
 
-	if (slot && weft_take_claim(w.pool, &t->take, w.pool->me)) {
+	if (slot && !weft_take_claim(w.pool, &t->take)) {
 		t->slot = slot;
 		assert_int_equal(w.fate[slot->recv.wr_id % RECEIVES], POSTED);
 	}
@@ -114,7 +114,7 @@ static void complete(struct taker *t)
 	w.acting = (uint32_t)(t - w.taker);
 	t->slot->taken =
 		(struct weft_pool_taken){.tag = 1, .byte_len = (uint32_t)t->slot->recv.wr_id};
-	weft_take_complete(&w.nic, &t->take, w.pool->me);
+	weft_take_complete(&w.nic, &t->take);
 	t->slot = NULL;
 	w.acting = before;
 }

@@ -11,6 +11,7 @@
 #include "pool/format_qp.h"
 #include "pool/format_queue.h"
 #include "pool/sizes.h"
+#include "pool/slice.h"
 #include "transport/direct/direct.h"
 
 /* The way of a WRITE or READ from the queue to its bytes is one function, or a third of its time
@@ -24,7 +25,13 @@ struct direct {
 				*/
 	/* of the oldest atomic request, which was carried out while the memory for its answer was being rehomed */
 	uint64_t answer;
-	bool has_answer;
+	union {
+		struct {
+			bool has_answer;
+			bool asks_owner; /* its atomics are the peer's helper's */
+		};
+		uint16_t aside; /* either */
+	};
 	uint32_t begun_ms; /* when the present ask was first looked at; 0: not yet */
 	uint32_t several;  /* requests that one ask is for; 0: at most one is under way */
 	/* of the requests that are under way; without one it is all zeros */
@@ -138,6 +145,29 @@ HOT enum weft_outcome answer_atomic(struct weft_arrival a, uint64_t old)
 	return WEFT_DONE;
 }
 
+static __attribute__((__noinline__)) enum weft_outcome
+execute_atomic_aside(const struct weft_arrival *arrival)
+{
+	const struct weft_arrival a = *arrival;
+	const struct direct *d = (const struct direct *)a.to->peer;
+	enum weft_outcome outcome;
+	struct weft_span at;
+	uint64_t old;
+	int err = -ESRCH;
+
+	if (d->has_answer)
+		return answer_atomic(a, d->answer);
+	outcome = weft_arrive_begin_atomic(a, WEFT_ACCESS_REMOTE_ATOMIC, &at);
+	if (outcome != WEFT_DONE)
+		return outcome;
+	a.caller->failed = NULL;
+	if (!weft_responder_is_gone(a.to))
+		err = weft_place_atomic_slow(a.nic, a.caller, &a.to->grant, &at,
+					     a.request->opcode == WEFT_OP_FETCH_ADD,
+					     a.request->compare_add, a.request->swap, &old);
+	return err ? weft_arrive_unreachable(WEFT_ASIDE(a), err) : answer_atomic(a, old);
+}
+
 HOT enum weft_outcome execute_atomic(struct weft_arrival a)
 {
 	enum weft_outcome outcome;
@@ -145,8 +175,8 @@ HOT enum weft_outcome execute_atomic(struct weft_arrival a)
 	uint64_t old;
 	int err;
 
-	if (((struct direct *)a.to->peer)->has_answer)
-		return answer_atomic(a, ((struct direct *)a.to->peer)->answer);
+	if (((struct direct *)a.to->peer)->aside)
+		return execute_atomic_aside(WEFT_ASIDE(a));
 	outcome = weft_arrive_begin_atomic(a, WEFT_ACCESS_REMOTE_ATOMIC, &at);
 	if (outcome != WEFT_DONE)
 		return outcome;
@@ -630,6 +660,8 @@ static int connect_member(struct weft_qp *qp, uint16_t *executor)
 
 	weft_responder_begin(&d->to, qp);
 	weft_later_attach(&d->to.grant, &d->later);
+	d->asks_owner = qp->nic->pool->change &&
+			weft_host_of_qp(qp->nic->pool, qp->attr.dest_qpn) != qp->nic->pool->host;
 	d->connected_at = atomic_load_explicit(&qp->slot->conn, memory_order_relaxed);
 	if (!weft_responder_find(&d->to))
 		return 0;
