@@ -90,6 +90,7 @@ SECTIONS = {
         ('programs of two hosts that share one file, each with a home of its own', r'hosts/programs::'),
         ('connection management between two hosts that have one address', r'hosts/cm::'),
         ('pools of several hosts: what making and joining one refuse', r'hosts/create::'),
+        ('a device-dax as the memory of a pool, by a stand-in that refuses what Linux\'s driver refuses', r'hosts/dax::'),
         ('`weft host`: what each host of a pool does, becoming one, its number taken by another', r'hosts/host::'),
         ('rights that another host uses; a host that stands still, or comes again', r'hosts-quiesce'),
         ('a host that dies, that comes again with a new life, that is evicted; what a silent one may still write', r'hosts-restart'),

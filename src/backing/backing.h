@@ -173,5 +173,7 @@ extern const struct weft_backing weft_backing_file;
 extern const struct weft_backing weft_backing_shm;
 /* The same in the window of a PCIe device, which hosts with a kernel each have: pci:ADDRESS. */
 extern const struct weft_backing weft_backing_pci;
+/* The same in the memory of a device-dax: dax:PATH. */
+extern const struct weft_backing weft_backing_dax;
 
 #endif

@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "backing/private.h"
@@ -20,26 +22,69 @@
 
 /* ---- Looking ---- */
 
-void *weft_hosts_pages(int fd, uint64_t off, uint64_t len_bytes, int rights)
+/* A number that the kernel has of that character device; 0: it has none. */
+static uint64_t attribute(const struct stat *st, const char *name)
+{
+	char path[PATH_MAX], text[32] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/%s", major(st->st_rdev),
+		 minor(st->st_rdev), name);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (!fgets(text, sizeof(text), file))
+		text[0] = '\0';
+	fclose(file);
+	return strtoull(text, NULL, 0);
+}
+
+int weft_hosts_extent(int fd, uint64_t *bytes, uint64_t *align)
 {
 	struct stat st;
-	void *at;
 
-	if (fstat(fd, &st) || off % WEFT_PAGE || (uint64_t)st.st_size < off + len_bytes)
-		return NULL;
-	at = mmap(NULL, len_bytes, rights, MAP_SHARED, fd, (off_t)off);
-	return at == MAP_FAILED ? NULL : at;
+	if (fstat(fd, &st))
+		return -errno;
+	*bytes = (uint64_t)st.st_size;
+	*align = WEFT_PAGE;
+	if (S_ISREG(st.st_mode))
+		return 0;
+	*bytes = S_ISCHR(st.st_mode) ? attribute(&st, "size") : 0;
+	*align = *bytes ? attribute(&st, "align") : 0;
+	return *align ? 0 : -EPROTO;
+}
+
+struct weft_pages weft_hosts_pages(int fd, uint64_t off, uint64_t len_bytes, int rights)
+{
+	uint64_t bytes, align, first, end;
+	struct weft_pages p = {NULL};
+
+	if (weft_hosts_extent(fd, &bytes, &align) || bytes < off + len_bytes)
+		return p;
+	first = off / align * align;
+	end = (off + len_bytes + align - 1) / align * align;
+	p.mapped_bytes = end - first;
+	p.mapped = mmap(NULL, p.mapped_bytes, rights, MAP_SHARED, fd, (off_t)first);
+	if (p.mapped != MAP_FAILED)
+		p.at = (uint8_t *)p.mapped + (off - first);
+	return p;
+}
+
+void weft_hosts_pages_end(const struct weft_pages *p)
+{
+	if (p->at)
+		munmap(p->mapped, p->mapped_bytes);
 }
 
 static bool read_header(int fd, struct weft_pool_header *header)
 {
-	void *page = weft_hosts_pages(fd, 0, WEFT_PAGE, PROT_READ);
+	const struct weft_pages page = weft_hosts_pages(fd, 0, WEFT_PAGE, PROT_READ);
 
 	*header = (struct weft_pool_header){.magic = 0};
-	if (!page)
+	if (!page.at)
 		return false;
-	memcpy(header, page, sizeof(*header));
-	munmap(page, WEFT_PAGE);
+	memcpy(header, page.at, sizeof(*header));
+	weft_hosts_pages_end(&page);
 	return true;
 }
 
@@ -97,16 +142,14 @@ static bool hosts_live(int fd)
 {
 	const uint64_t bytes = WEFT_HOSTS * sizeof(struct weft_pool_host);
 	struct weft_pool_header header;
-	struct weft_pool_host *hosts;
+	struct weft_pages hosts;
 	bool live;
 
 	if (!read_header(fd, &header) || header.magic != WEFT_POOL_MAGIC || !header.pool_id)
 		return false;
 	hosts = weft_hosts_pages(fd, WEFT_OFF_HOSTS, bytes, PROT_READ);
-	if (!hosts)
-		return false;
-	live = any_lives(&header, hosts);
-	munmap(hosts, bytes);
+	live = hosts.at && any_lives(&header, hosts.at);
+	weft_hosts_pages_end(&hosts);
 	return live;
 }
 
@@ -114,15 +157,13 @@ static bool hosts_live(int fd)
 
 int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header, const char **why)
 {
-	struct stat st;
+	uint64_t bytes, align;
 	int err;
 
-	*why = "the pool cannot be read";
-	if (fstat(fd, &st))
-		return -errno;
-	*why = "the pool is not a regular file";
-	if (!S_ISREG(st.st_mode))
-		return -EPROTO;
+	*why = "the pool is not a regular file, nor a device-dax";
+	err = weft_hosts_extent(fd, &bytes, &align);
+	if (err)
+		return err;
 	read_header(fd, header);
 	err = weft_file_check_header(header, signature, why);
 	if (err)
@@ -132,8 +173,7 @@ int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header
 		return -EPROTO;
 	*why = "the pool's header says of hosts or a size that cannot be";
 	if (!header->hosts || header->hosts > WEFT_HOSTS || header->hosts & (header->hosts - 1) ||
-	    header->file_bytes > (uint64_t)st.st_size ||
-	    header->file_bytes > WEFT_SEGMENTS * WEFT_SEGMENT ||
+	    header->file_bytes > bytes || header->file_bytes > WEFT_SEGMENTS * WEFT_SEGMENT ||
 	    header->file_bytes < (WEFT_FIRST_SEGMENT + header->hosts) * WEFT_SEGMENT)
 		return -EPROTO;
 	return 0;
@@ -214,17 +254,18 @@ int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t by
 		       uint64_t signature)
 {
 	const uint64_t len_bytes = WEFT_OFF_LEASES + sizeof(struct weft_pool_leases);
-	uint8_t *base = weft_hosts_pages(fd, 0, len_bytes, PROT_READ | PROT_WRITE);
-	struct weft_pool_header *header = (void *)base;
-	struct weft_pool_leases *leases = (void *)(base + WEFT_OFF_LEASES);
+	const struct weft_pages tables = weft_hosts_pages(fd, 0, len_bytes, PROT_READ | PROT_WRITE);
+	struct weft_pool_header *header = tables.at;
+	struct weft_pool_leases *leases;
 	uint64_t pool_id;
 	uint32_t numbers;
 
-	if (!base)
+	if (!header)
 		return -errno;
+	leases = (void *)((uint8_t *)tables.at + WEFT_OFF_LEASES);
 	if (getrandom(&pool_id, sizeof(pool_id), 0) != sizeof(pool_id) ||
 	    getrandom(&numbers, sizeof(numbers), 0) != sizeof(numbers)) {
-		munmap(base, len_bytes);
+		weft_hosts_pages_end(&tables);
 		return -EIO;
 	}
 	*header = (struct weft_pool_header){.magic = WEFT_POOL_MAKING,
@@ -238,7 +279,7 @@ int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t by
 	atomic_store_explicit(&leases->numbers, WEFT_NUMBERS(numbers), memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	header->magic = WEFT_POOL_MAGIC;
-	munmap(base, len_bytes);
+	weft_hosts_pages_end(&tables);
 	return 0;
 }
 
@@ -267,7 +308,8 @@ int weft_hosts_take(int fd, const char **why)
 
 int weft_hosts_end(const char *file, const char **why)
 {
-	struct weft_pool_header header, *page;
+	struct weft_pool_header header;
+	struct weft_pages page;
 	int fd = open_memory(file, why), err = 0;
 
 	if (fd < 0)
@@ -278,10 +320,11 @@ int weft_hosts_end(const char *file, const char **why)
 		err = -EPROTO;
 	if (!err)
 		err = weft_hosts_take(fd, why);
-	page = err ? NULL : weft_hosts_pages(fd, 0, WEFT_PAGE, PROT_READ | PROT_WRITE);
-	if (page) {
-		page->magic = 0;
-		munmap(page, WEFT_PAGE);
+	if (!err) {
+		page = weft_hosts_pages(fd, 0, WEFT_PAGE, PROT_READ | PROT_WRITE);
+		if (page.at)
+			((struct weft_pool_header *)page.at)->magic = 0;
+		weft_hosts_pages_end(&page);
 	}
 	close(fd);
 	return err;

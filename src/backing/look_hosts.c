@@ -54,17 +54,15 @@ void weft_look_hosts_unlock(struct weft_backed *b)
 
 bool weft_look_hosts_read(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off)
 {
-	uint64_t first = off / WEFT_PAGE * WEFT_PAGE;
-	uint64_t len_bytes = (off + bytes - first + WEFT_PAGE - 1) / WEFT_PAGE * WEFT_PAGE;
-	const uint8_t *at;
+	struct weft_pages pages;
 
 	if (off < WEFT_OFF_HOME_END && off + bytes > WEFT_OFF_HOME)
 		return false;
-	at = weft_hosts_pages(b->far.fd, first, len_bytes, PROT_READ);
-	if (!at)
+	pages = weft_hosts_pages(b->far.fd, off, bytes, PROT_READ);
+	if (!pages.at)
 		return false;
-	memcpy(to, at + (off - first), bytes);
-	munmap((void *)at, len_bytes);
+	memcpy(to, pages.at, bytes);
+	weft_hosts_pages_end(&pages);
 	return true;
 }
 

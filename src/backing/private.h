@@ -67,8 +67,16 @@ int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **b
 int weft_hosts_identify(const char *file, uint64_t identity[2]);
 /* Whether that file is such a memory; its header. -EPROTO, or fstat(2)'s. */
 int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header, const char **why);
-/* Pages that hold the range; NULL: there are none so far in it, or it cannot be mapped. */
-void *weft_hosts_pages(int fd, uint64_t off, uint64_t len_bytes, int rights);
+/* A mapping that is looked at for a moment. */
+struct weft_pages {
+	void *at; /* what was asked for; NULL: there is none so far in it, or it cannot be mapped */
+	void *mapped;
+	uint64_t mapped_bytes;
+};
+struct weft_pages weft_hosts_pages(int fd, uint64_t off, uint64_t len_bytes, int rights);
+void weft_hosts_pages_end(const struct weft_pages *p);
+/* How large that memory is, and what mappings of it are multiples of. -EPROTO: it is neither a file nor a device-dax. */
+int weft_hosts_extent(int fd, uint64_t *bytes, uint64_t *align);
 /* Before another pool is made there, or none: homes of the one that was there go, as far as they are here. Looks for the
  * pool's silence, where a host of it may be of another kernel. -EBUSY: a host of it lives. */
 int weft_hosts_take(int fd, const char **why);
@@ -122,6 +130,19 @@ int weft_reserve(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
 int weft_reserve_end(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
 uint64_t weft_reserve_head_room(void);
 
+/* fixed.c: the memory of a device, which that file is. */
+int weft_fixed_make(int fd, const struct weft_backing_plan *plan, uint64_t signature,
+		    const char **why);
+int weft_fixed_map(struct weft_backed *b, uint8_t **base);
+void weft_fixed_populate(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
+int weft_fixed_reserve(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
+int weft_fixed_release(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
+uint64_t weft_fixed_head_room(void);
+
+#define WEFT_BACKING_FIXED                                                                         \
+	.map = weft_fixed_map, .populate = weft_fixed_populate, .reserve = weft_fixed_reserve,     \
+	.release = weft_fixed_release, .head_room = weft_fixed_head_room
+
 /* wait.c */
 int weft_wait_join(void); /* before this process is a member: the barriers of others reach it. */
 void weft_wait_sleep(struct weft_backed *b, _Atomic uint32_t *word, uint32_t value,
@@ -131,8 +152,6 @@ void weft_wait_barrier(struct weft_backed *b);
 
 /* What the rows have in common: locks, proofs of life and waiting by a file on this host. */
 #define WEFT_BACKING_LOCKED_FILE                                                                   \
-	.can = WEFT_BACKING_MAPS_ANYWHERE | WEFT_BACKING_ATOMICS | WEFT_BACKING_COHERENT |         \
-	       WEFT_BACKING_REACHES_ALL,                                                           \
 	.close = weft_file_close, .forget = weft_file_forget, .identity = weft_file_identity,      \
 	.new_bytes = weft_file_new_bytes, .unmap = weft_map_end, .touch = weft_map_touch,          \
 	.descriptor = weft_map_descriptor, .prove = weft_lock_prove, .lives = weft_lock_lives,     \

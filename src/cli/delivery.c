@@ -230,8 +230,9 @@ static int set_pool(const char *pool, int (*set)(const char *name, const char *v
 {
 	char *cwd, *absolute;
 
-	/* as backing/shm.c and backing/pci.c have it */
-	if (pool[0] == '/' || !strncmp(pool, "shm:/", 5) || !strncmp(pool, "pci:", 4))
+	/* as backing/shm.c, backing/pci.c and backing/dax.c have it */
+	if (pool[0] == '/' || !strncmp(pool, "shm:/", 5) || !strncmp(pool, "pci:", 4) ||
+	    !strncmp(pool, "dax:", 4))
 		return set("WEFT_POOL", pool);
 	cwd = getcwd(NULL, 0);
 	absolute = cwd ? concat(cwd, pool) : NULL;

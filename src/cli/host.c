@@ -27,7 +27,7 @@ const char weft_host_usage[] =
 	"  up       make the home of this machine, which is that host from now on: its programs "
 	"need "
 	"only the pool\n\n"
-	"  --pool PATH    shm:PATH or pci:ADDRESS (default: $WEFT_POOL)\n"
+	"  --pool PATH    shm:PATH, pci:ADDRESS or dax:PATH (default: $WEFT_POOL)\n"
 	"  --host NUMBER  of this machine, 0 to one less than the pool has hosts\n"
 	"  --stay         go on until SIGTERM or SIGINT: the host answers the others though no "
 	"program "
@@ -119,7 +119,8 @@ static int become_host(const char *path, const char *number, bool stays)
 {
 	struct weft_pool *pool;
 	char where[PATH_MAX] = "";
-	const char *why = "the pool has one host: that of several is shm:PATH or pci:ADDRESS";
+	const char *why =
+		"the pool has one host: that of several is shm:PATH, pci:ADDRESS or dax:PATH";
 	int err, status;
 
 	setenv("WEFT_HOST", number, 1);

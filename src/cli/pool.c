@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "cli/report.h"
+#include "pool/format.h"
 #include "pool/pool.h"
 #include "pool/view.h"
 
@@ -20,9 +21,10 @@ const char weft_pool_usage[] =
 	"Usage: weft pool [list] [--json]\n"
 	"       weft pool rm | recover [--pool PATH]\n"
 	"       weft pool evict HOST --yes [--pool PATH]\n"
-	"       weft pool create shm:PATH | pci:ADDRESS --hosts NUMBER [--bytes NUMBER] [--silence "
+	"       weft pool create shm:PATH | pci:ADDRESS | dax:PATH --hosts NUMBER [--bytes NUMBER] "
+	"[--silence "
 	"MS]\n"
-	"                   [--atomics]\n\n"
+	"                   [--atomics] [--coherent]\n\n"
 	"  list     the pools in /dev/shm and $WEFT_POOL that you may read\n"
 	"  rm       remove a pool that nobody uses\n"
 	"  recover  give back what dead programs have left in a pool; programs that join do so, "
@@ -30,7 +32,8 @@ const char weft_pool_usage[] =
 	"  evict    say that a silent host does not go on, so that what is kept for it is free: "
 	"its machine must be off, or\n"
 	"           what its programs still write damages others; --yes says that it is\n"
-	"  create   make a pool of several hosts in a file, or in BAR 2 of a PCIe device: "
+	"  create   make a pool of several hosts in a file, in BAR 2 of a PCIe device, or in a "
+	"device-dax: "
 	"$WEFT_HOST says which of them a "
 	"program is\n"
 	"           of, 0 to NUMBER - 1\n\n"
@@ -42,6 +45,8 @@ const char weft_pool_usage[] =
 	"what needs one is "
 	"asked of the\n"
 	"               owner's process, which is slow: UD, shared receive queues, XRC, atomics\n"
+	"  --coherent   what one host stores the others load with no more ado: of dax: it has to "
+	"be said\n"
 	"  --silence MS a host whose programs all stand still for so long is silent (3000)\n\n"
 	"0; 1 it could not be done; 2 wrong usage.\n";
 
@@ -166,7 +171,7 @@ static int evict(int argc, char **argv)
 	if (!is_off)
 		return weft_main_usage_error(
 			"pool", "the machine must be off: if it is, say so by '%s'", "--yes");
-	why = "the pool has one host: that of several is shm:PATH or pci:ADDRESS";
+	why = "the pool has one host: that of several is shm:PATH, pci:ADDRESS or dax:PATH";
 	if (weft_pool_is_made_by_use(path))
 		return fail("evict", path ?: getenv("WEFT_POOL") ?: "the user's own", why, -EINVAL);
 	err = weft_pool_get(path, &pool, where, &why);
@@ -197,12 +202,12 @@ static int create_pool(int argc, char **argv)
 {
 	uint64_t hosts = 0, bytes = 0, silence_ms = SILENCE_MS;
 	const char *path = NULL, *why;
-	bool atomics = false;
+	uint32_t flags = 0;
 	int err;
 
 	for (int i = 2; i < argc; i++) {
-		if (!strcmp(argv[i], "--atomics")) {
-			atomics = true;
+		if (!strcmp(argv[i], "--atomics") || !strcmp(argv[i], "--coherent")) {
+			flags |= argv[i][2] == 'a' ? WEFT_POOL_ATOMICS : WEFT_POOL_COHERENT;
 			continue;
 		}
 		if (number_option(argc, argv, &i, "--hosts", &hosts) ||
@@ -217,7 +222,7 @@ static int create_pool(int argc, char **argv)
 	if (!path || !hosts || hosts > UINT32_MAX || !silence_ms || silence_ms > UINT32_MAX)
 		return weft_main_usage_error("pool", "create wants '%s'",
 					     "shm:PATH --hosts NUMBER");
-	err = weft_pool_create(path, (uint32_t)hosts, bytes, (uint32_t)silence_ms, atomics, &why);
+	err = weft_pool_create(path, (uint32_t)hosts, bytes, (uint32_t)silence_ms, flags, &why);
 	return err ? fail("create", path, why, err) : 0;
 }
 

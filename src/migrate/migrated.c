@@ -25,7 +25,7 @@ static struct {
 	unsigned int migrations; /* since the last collection */
 	unsigned int adrift;
 	bool attached, warned;
-	bool on_disk; /* nothing may migrate there */
+	bool stays; /* nothing may migrate there */
 } self;
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -341,7 +341,7 @@ struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *
 		warn_once("vm.max_map_count is nearly reached: memory is registered in place");
 		return NULL;
 	}
-	if (self.on_disk) {
+	if (self.stays) {
 		warn_once(CANNOT_MIGRATE);
 		return NULL;
 	}
@@ -403,13 +403,12 @@ int weft_migrated_attach(const struct weft_extent_source *source)
 	if (self.attached)
 		return -EBUSY;
 	fd = source->fd(source->arg);
-	if (fd < 0)
-		return fd;
-	err = recognize(fd);
+	/* single pages of it cannot be mapped */
+	err = fd == -EOPNOTSUPP ? 0 : fd < 0 ? fd : recognize(fd);
 	if (err)
 		return err;
 	self.source = *source;
-	self.on_disk = is_on_disk(fd);
+	self.stays = fd < 0 || is_on_disk(fd);
 	self.attached = true;
 	return 0;
 }

@@ -40,7 +40,8 @@
 #define WEFT_OFF_OBJECTS  (160ull << 20)
 
 enum weft_pool_flag {
-	WEFT_POOL_ATOMICS = 1, /* a read-modify-write holds between its hosts */
+	WEFT_POOL_ATOMICS = 1,	/* a read-modify-write holds between its hosts */
+	WEFT_POOL_COHERENT = 2, /* what one stores all load, as its maker says */
 };
 
 struct weft_pool_header {

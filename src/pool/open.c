@@ -17,6 +17,8 @@ const struct weft_backing *weft_open_backing(const char *path)
 	path = path ? path : getenv("WEFT_POOL");
 	if (path && !strncmp(path, "shm:", 4))
 		return &weft_backing_shm;
+	if (path && !strncmp(path, "dax:", 4))
+		return &weft_backing_dax;
 	return path && !strncmp(path, "pci:", 4) ? &weft_backing_pci : &weft_backing_file;
 }
 
@@ -233,15 +235,15 @@ int weft_pool_remove(const char *path, const char **why)
 }
 
 int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t silence_ms,
-		     bool atomics, const char **why)
+		     uint32_t flags, const char **why)
 {
 	const struct weft_backing *backing = weft_open_backing(path);
-	struct weft_backing_plan plan = {hosts, bytes, silence_ms, atomics ? WEFT_POOL_ATOMICS : 0};
+	struct weft_backing_plan plan = {hosts, bytes, silence_ms, flags};
 	char chosen[PATH_MAX];
 	bool own;
 	int err;
 
-	*why = "only a memory of several hosts is made so: shm:PATH or pci:ADDRESS";
+	*why = "only a memory of several hosts is made so: shm:PATH, pci:ADDRESS or dax:PATH";
 	if (!backing->create)
 		return -EINVAL;
 	*why = "the pool's path is too long";

@@ -113,11 +113,12 @@ int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const 
 /* Drops the reference; the last one gives back all leases and detaches. */
 void weft_pool_put(struct weft_pool *pool);
 /*
- * Makes a pool of several hosts at a path that says of what kind it is; `bytes` 0: as large as one is here. -EINVAL (so many
+ * Makes a pool of several hosts at a path that says of what kind it is; `bytes` 0: as large as one is here; flags: enum
+ * weft_pool_flag. -EINVAL (so many
  * hosts, or so few bytes; or no such kind), -EBUSY (a host of it lives), -EPROTO, -ENOSPC, or open(2)'s. *why.
  */
 int weft_pool_create(const char *path, uint32_t hosts, uint64_t bytes, uint32_t silence_ms,
-		     bool atomics, const char **why);
+		     uint32_t flags, const char **why);
 /* Whether a read-modify-write holds among all members. */
 bool weft_pool_has_atomics(const struct weft_pool *pool);
 /* Whether weft_pool_get makes the pool of that path if there is none. */

@@ -156,7 +156,7 @@ int weft_view_hosts(const char *path, char where[PATH_MAX], struct weft_view_hos
 	err = on->choose(path, where, &own);
 	if (err)
 		return err;
-	*why = "the pool has one host: that of several is shm:PATH or pci:ADDRESS";
+	*why = "the pool has one host: that of several is shm:PATH, pci:ADDRESS or dax:PATH";
 	if (!on->create)
 		return -EINVAL;
 	err = on->look(where, own, weft_signature(), &backed, &bytes, &locked, why);

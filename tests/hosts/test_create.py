@@ -23,7 +23,7 @@ def digest(path):
 
 # {what is wrong: (the words behind `weft pool create`, what it says)}; {} stands for the folder of the test.
 MAKING = {
-    'no kind': (['{}/new', '--hosts', '2'], 'only a memory of several hosts is made so: shm:PATH or pci:ADDRESS'),
+    'no kind': (['{}/new', '--hosts', '2'], 'only a memory of several hosts is made so: shm:PATH, pci:ADDRESS or dax:PATH'),
     'three hosts': (['shm:{}/new', '--hosts', '3'], 'a pool has 1, 2, 4, 8, 16, 32 or 64 hosts'),
     'too many hosts': (['shm:{}/new', '--hosts', '128'], 'a pool has 1, 2, 4, 8, 16, 32 or 64 hosts'),
     'too small': (['shm:{}/new', '--hosts', '64', '--bytes', str(256 * MIB)],

@@ -194,7 +194,7 @@ def with_home_deleted(two):
 
 
 NO_HOST = 'WEFT_HOST, or --host, is the number of no host of the pool'
-ONE_HOST = 'the pool has one host: that of several is shm:PATH or pci:ADDRESS'
+ONE_HOST = 'the pool has one host: that of several is shm:PATH, pci:ADDRESS or dax:PATH'
 NO_POOL = 'there is no pool yet: weft pool create makes it: No such file or directory'
 
 # {what is wrong: (what is done before, the pool as it is named, number, what is said)}

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Debian's programs between two hosts of one kernel: each has a home, and one file is their memory."""
+import os
 import re
+import signal
+import time
 
 import pytest
+from fabric import free_port, listening, wait_for
+from hosts import Hosts
 
 QPN = re.compile(r'QPN (?:0x)?([0-9a-f]{4,6})')
 SLICE_BITS = 17  # of the 18 bits of a queue pair's index, where there are two hosts
@@ -39,3 +44,26 @@ def test_latency(either, program):
 def test_bandwidth(either, program, options):
     for done in either.pair(program, '-n', 200, *options):
         are_apart(done)
+
+
+@pytest.mark.waits
+def test_owner_that_stands_still():
+    """Where its helper is asked for each receive: requests wait for it, or end; none is told to be done that it has not taken."""
+    with Hosts(atomics=False) as plain:
+        plain.start('ibv_asyncwatch', host=0)  # so that the host itself is not silent
+        port = free_port()
+        server = plain.start('ibv_srq_pingpong', '-g', 1, '-n', 1 << 24, '-p', port, host=0)
+        wait_for(lambda: listening(port) or server.process.poll() is not None, 'server listens')
+        client = plain.start('ibv_srq_pingpong', '-g', 1, '-n', 1 << 24, '-p', port, '127.0.0.1', host=1)
+
+        def sent():
+            return plain.info()['totals']['ops_send']
+
+        wait_for(lambda: sent() > 20, 'messages are sent', 60)
+        os.killpg(server.process.pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        before = sent()
+        os.killpg(server.process.pid, signal.SIGCONT)
+        wait_for(lambda: client.process.poll() is not None or sent() > before + 20, 'they go on, or have ended', 60)
+        done = client.output()
+        assert done.status is None or 'Failed status' in done.stdout + done.stderr, done
