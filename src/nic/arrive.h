@@ -17,6 +17,7 @@
 #include "nic/place.h"
 #include "nic/responder.h"
 #include "nic/transport.h"
+#include "pool/slice.h"
 #include "pool/step.h"
 #include "pool/format_line.h"
 #include "pool/format_queue.h"
@@ -253,6 +254,8 @@ WEFT_ARRIVE int weft_arrive_atomic(struct weft_arrival a, const struct weft_span
 		a.caller->failed = NULL;
 		return -ESRCH;
 	}
+	if (at->at)
+		weft_gate(a.nic->pool, a.to->grant.member);
 	return weft_place_atomic(a.nic, a.caller, &a.to->grant, at, add, compare_add, swap, old);
 }
 
