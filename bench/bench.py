@@ -17,6 +17,7 @@ import peers
 import plot
 import sleepers
 import tables
+import torus
 from measure import LATENCY
 from pairs import Fabric, Trouble
 from tables import UNITS
@@ -49,6 +50,7 @@ def options(argv):
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--events', action='store_true')
     parser.add_argument('--gpu', action='store_true')
+    parser.add_argument('--torus', action='store_true')
     parser.add_argument('--only')
     parser.add_argument('--json', nargs='?', const='-')
     parser.add_argument('--svg', type=Path)
@@ -68,8 +70,8 @@ def options(argv):
     for name in args.only:
         if name != LIMITS and name not in peers.OPERATIONS:
             usage_error(f"--only takes {LIMITS}, {', '.join(peers.OPERATIONS)}, not '{name}'")
-    if args.events and (args.svg or args.sizes_given or args.only_given):
-        usage_error('--events takes --rounds, --quick and --json only')
+    if (args.events or args.torus) and (args.svg or args.sizes_given or args.only_given or args.events and args.torus):
+        usage_error('--events and --torus take --rounds, --quick and --json only')
     if args.svg and args.only == [LIMITS]:
         usage_error(f'--svg draws {", ".join(peers.OPERATIONS)}')
     return args
@@ -225,6 +227,13 @@ def on_gpus(fabric, args):
     return result, devices.told(result, tables.plain)
 
 
+def on_torus(fabric, args):
+    """The table of a live torus."""
+    result = {'machine': machine(), 'rounds': args.rounds, 'quick': args.quick,
+              'torus': torus.take(fabric, args.rounds, args.quick, progress)}
+    return result, [tables.where(result), '', 'A torus of 2×2×2 nodes', '', *tables.plain(list(torus.table(result['torus'])))]
+
+
 def awake(fabric, args):
     run = Run(args)
     run.take(fabric)
@@ -239,7 +248,8 @@ def main():
     args = options(sys.argv[2:])
     try:
         with Fabric(Path(sys.argv[1]), measure.HERE.parent) as fabric:
-            result, told = (asleep if args.events else on_gpus if args.gpu else awake)(fabric, args)
+            take = asleep if args.events else on_gpus if args.gpu else on_torus if args.torus else awake
+            result, told = take(fabric, args)
         text = json.dumps(result, indent=1, ensure_ascii=False)
         if args.json == '-':
             print(text)
@@ -252,7 +262,7 @@ def main():
     except (Trouble, OSError) as trouble:
         print(f'weft bench: {trouble}', file=sys.stderr)
         return 1
-    judged = [row['ok'] for name in ('limits', 'bounds', 'events') for row in result.get(name, [])]
+    judged = [row['ok'] for name in ('limits', 'bounds', 'events', 'torus') for row in result.get(name, [])]
     return 1 if False in judged else 0
 
 

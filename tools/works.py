@@ -180,6 +180,7 @@ SECTIONS = {
         ('packets to the bit, against vectors made by another encoder; SECDED, all single and double flips',
          r'ape-(packet|secded)'),
         ('frames of 64, 128 and 256 bits: any content, any schedule; the efficiency of the formula', r'ape-frames'),
+        ('words of payload in runs: the same as one by one', r'ape-runs'),
         ('credits on cables of 0 to 10,000 words; lost, damaged, and after lost words', r'ape-credits'),
         ('100,000 damages: cut, lost, doubled, invented and flipped words', r'ape-damage'),
         ('8b10b and 64b66b to the bit; 1, 2 and 4 lanes of any order, offset and skew; slips and dead lanes', r'ape-phy'),
@@ -195,8 +196,9 @@ SECTIONS = {
     ],
     'The torus, live: each node a process and a pool of its own; programs by libweft-ape': [
         ('cables in shared memory: each word once and in order, sleeping ends woken, cuts', r'torus-ring'),
-        ('PUT, GET and SEND between all pairs, each byte and those beside it; rings and lines, 1 to 4 lanes; memory of '
-         'the pool and not', r'torus/bytes::(all_pairs|memory)'),
+        ('cables of UDP: what is doubled, late, foreign or of an earlier life is dropped', r'torus-udp'),
+        ('PUT, GET and SEND between all pairs, each byte and those beside it; rings and lines, 1 to 4 lanes, 8b10b and 64b66b, UDP; '
+         'memory of the pool and not', r'torus/bytes::(all_pairs|memory)'),
         ('the words of each cable are those that dimension order predicts; no process has another node\'s pool',
          r'torus/bytes::(words|nodes)'),
         ('libweft-ape: a manual page for each call, whose example runs, and whose errors are all reached; each wrong descriptor; '
@@ -213,6 +215,8 @@ SECTIONS = {
         ('`weft torus`: `up`, `down`, `status`, `run`, `map`, `reg`, `words`, `cut`, `mend`; wrong words; kills of cards, of '
          'programs, of all; idle cards sleep',
          r'torus/command::'),
+        ('`weft torus up --netns`: each node in a network namespace of its own, `rping` and perftest by address; `--part`: two halves '
+         'in two namespaces, joined by UDP', r'torus/hosts::'),
     ],
     'Memory': [
         ('WRITE, READ and atomics while the target is stopped', r'onesided/.*stopped'),

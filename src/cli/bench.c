@@ -19,6 +19,9 @@ const char weft_bench_usage[] =
 	"  --events      instead of all that: programs that sleep on completion channels, beside "
 	"TCP\n"
 	"  --gpu         instead of all that: verbs on memory of GPUs, beside CUDA's own copies\n"
+	"  --torus       instead of all that: a torus of 2x2x2 nodes on this host, beside "
+	"hand-overs of\n"
+	"                sleeping processes, and TCP\n"
 	"  --json [FILE] all values of all rounds: in FILE, or on stdout instead of the tables\n"
 	"  --svg FILE    a picture: latency and bandwidth against size\n\n"
 	"Exit status: 0; 1 a bound was missed or a program failed over Weft; 2 wrong usage.\n";

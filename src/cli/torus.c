@@ -24,7 +24,16 @@ const char weft_torus_usage[] =
 	"  --order DIMS   in which order a packet goes (default: xyz)\n"
 	"  --ties WAY     half way round a ring: plus, minus or parity (default: plus)\n"
 	"  --vcs N        virtual channels: 1 or 2 (default: 2)\n"
-	"  --lanes N      of 64 bits a word of a cable has: 1, 2 or 4 (default: 2)\n"
+	"  --lanes N      a cable has: 1, 2 or 4 (default: 2); each 64 bits of its words, but for "
+	"8b10b\n"
+	"  --phy CODE     of the bits of lanes: 8b10b or 64b66b (default: none, words go as they "
+	"are)\n"
+	"  --link LINK    what carries them: ring, of shared memory, or udp (default: ring)\n"
+	"  --part I/N     only the I-th of N parts (from 0), the others being elsewhere\n"
+	"  --port PORT    the first of the UDP ports of this part (default: 4800)\n"
+	"  --netns        each node in a network namespace of its own, with an ordinary network "
+	"beside\n"
+	"  --peer HOST:PORT  where the next of the other parts is: once for each\n"
 	"  --fifo WORDS   data words that a virtual channel's FIFO holds (default: 512)\n"
 	"  --engines N    of DMA: 1 to 8 (default: 2)\n"
 	"  FLIPS LOSSES   of a million words: with a flipped bit, and lost\n"
@@ -116,6 +125,28 @@ static bool parse_count(const char *text, uint32_t *number)
 	return *text >= '0' && *text <= '9' && !*end && value <= UINT16_MAX;
 }
 
+static const char *const links[] = {[WEFT_TORUS_RING] = "ring", [WEFT_TORUS_UDP] = "udp", NULL};
+static const char *const codes[] = {[WEFT_TORUS_NO_PHY] = "none",
+				    [WEFT_TORUS_8B10B] = "8b10b",
+				    [WEFT_TORUS_64B66B] = "64b66b",
+				    NULL};
+
+static bool parse_word(const char *text, const char *const names[], uint32_t *which)
+{
+	for (*which = 0; names[*which]; ++*which)
+		if (!strcmp(text, names[*which]))
+			return true;
+	return false;
+}
+
+static bool parse_part(const char *text, struct weft_torus_shape *s)
+{
+	int end = -1;
+
+	return sscanf(text, "%1u/%1u%n", &s->part, &s->parts, &end) == 2 && !text[end] &&
+	       s->parts && s->parts <= WEFT_TORUS_PARTS && s->part < s->parts;
+}
+
 /* An option with a value; false: the value is none. */
 static bool parse_option(struct weft_torus_options *o, const char *word, const char *value,
 			 bool *known)
@@ -138,7 +169,17 @@ static bool parse_option(struct weft_torus_options *o, const char *word, const c
 	else if (!strcmp(word, "--vcs"))
 		return parse_count(value, &s->channels) && s->channels >= 1 && s->channels <= 2;
 	else if (!strcmp(word, "--lanes"))
-		return parse_count(value, &s->quads);
+		return parse_count(value, &s->lanes);
+	else if (!strcmp(word, "--link"))
+		return parse_word(value, links, &s->link);
+	else if (!strcmp(word, "--phy"))
+		return parse_word(value, codes, &s->phy);
+	else if (!strcmp(word, "--part"))
+		return parse_part(value, s);
+	else if (!strcmp(word, "--port"))
+		return parse_count(value, &o->port) && o->port;
+	else if (!strcmp(word, "--peer"))
+		return weft_torus_add_peer(o, value);
 	else if (!strcmp(word, "--fifo"))
 		return parse_count(value, &s->data_depth);
 	else if (!strcmp(word, "--engines"))
@@ -161,6 +202,10 @@ static int parse_options(struct weft_torus_options *o, int argc, char **argv, in
 		}
 		if (!strcmp(argv[i], "--json")) {
 			o->json = true;
+			continue;
+		}
+		if (!strcmp(argv[i], "--netns")) {
+			o->shape.netns = true;
 			continue;
 		}
 		if (!strcmp(argv[i], "--each")) {
@@ -219,8 +264,16 @@ static int parse_up(struct weft_torus_options *o, int argc, char **argv)
 	if (o->shape.size[0] * o->shape.size[1] * o->shape.size[2] > WEFT_TORUS_NODES)
 		return weft_main_usage_error("torus", "%s has more than %u nodes", argv[1],
 					     WEFT_TORUS_NODES);
-	if (!weft_torus_config(&o->shape, at, &config))
+	o->shape.quads = o->shape.phy == WEFT_TORUS_8B10B ? 2 : o->shape.lanes;
+	if ((o->shape.lanes != 1 && o->shape.lanes != 2 && o->shape.lanes != 4) ||
+	    !weft_torus_config(&o->shape, at, &config))
 		return weft_main_usage_error("torus", "no lattice can be so");
+	if (o->shape.netns && (o->shape.parts > 1 || o->shape.link != WEFT_TORUS_RING))
+		return weft_main_usage_error("torus", "--netns goes with rings, and with one part");
+	if (o->peers != o->shape.parts - 1)
+		return weft_main_usage_error(
+			"torus", "%u parts: --peer as often as there are others", o->shape.parts);
+	weft_torus_place_parts(o);
 	return weft_torus_up(o);
 }
 
@@ -242,9 +295,12 @@ int weft_torus_main(int argc, char **argv)
 	struct weft_torus_options o = {
 		.name = WEFT_TORUS_NAME,
 		.map = {0, 1, 2},
+		.port = 4800,
 		.shape = {.order = {0, 1, 2},
 			  .channels = 2,
 			  .quads = 2,
+			  .lanes = 2,
+			  .parts = 1,
 			  .header_depth = 128,
 			  .data_depth = 512,
 			  .engines = 2,

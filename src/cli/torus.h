@@ -11,6 +11,8 @@ struct weft_torus_options {
 	const char *name, *node; /* node: as the user wrote it; NULL: none */
 	bool json, each, ranks, svg;
 	uint32_t map[3]; /* of ranks: dimensions, the one that runs fastest first */
+	uint32_t port, peers;
+	struct weft_torus_peer peer[WEFT_TORUS_PARTS]; /* as they were named */
 	struct weft_torus_shape shape;
 	char home[PATH_MAX];
 };
@@ -30,6 +32,7 @@ struct weft_torus_seen {
 	struct weft_ape_coord at;
 	uint32_t pid; /* 0: it is dead */
 	bool read;
+	bool elsewhere; /* of another part */
 	char text[16];
 	struct weft_pool_ape_card card;
 };
@@ -72,6 +75,20 @@ int weft_torus_words(struct weft_torus_options *o, char **words);
 int weft_torus_cut(struct weft_torus_options *o, char **words);
 int weft_torus_mend(struct weft_torus_options *o, char **words);
 int weft_torus_spoil(struct weft_torus_options *o, char **words);
+
+/* torus_netns.c. Becomes a card, in the caller's namespaces, and does not return; keep: a descriptor that it holds, or negative. */
+typedef void weft_torus_card_fn(const struct weft_torus_options *o, struct weft_ape_coord at,
+				int keep);
+/* Starts the cards, each in a network namespace of its own. 0, or -errno. */
+int weft_torus_netns_start(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
+			   unsigned int nodes, weft_torus_card_fn *become_card);
+/* Into the namespaces of a card. 0, or -errno. */
+int weft_torus_netns_enter(uint32_t card);
+
+/* torus_part.c: HOST:PORT of another part; false: it is none, or there are too many. */
+bool weft_torus_add_peer(struct weft_torus_options *o, const char *text);
+/* Where each part is, and what their datagrams have in common. */
+void weft_torus_place_parts(struct weft_torus_options *o);
 
 /* Ends all cards and removes all files below home. How many cards there were, or -errno. */
 int weft_torus_clear(const char *home);

@@ -49,9 +49,12 @@ int weft_torus_open_cable(const struct weft_torus_options *o, struct weft_ape_co
 bool weft_torus_is_cut(const struct weft_torus_options *o, struct weft_ape_coord at,
 		       unsigned int cable)
 {
+	struct weft_ape_lattice l = weft_torus_lattice(&o->shape);
 	struct weft_cable_ring ring;
 	bool cut;
 
+	if (!weft_torus_is_here(&o->shape, weft_ape_lattice_index(&l, at)))
+		return false;
 	if (weft_torus_open_cable(o, at, cable, &ring))
 		return false;
 	cut = atomic_load_explicit(&ring.file->cut, memory_order_relaxed);
@@ -71,6 +74,7 @@ static int set_cable(struct weft_torus_options *o, char **words, uint32_t cut, u
 		     uint32_t losses)
 {
 	struct weft_cable_ring out, in;
+	struct weft_ape_lattice l;
 	struct weft_torus_end end;
 	int err = weft_torus_parse_end(o, words[0], words[1], &end);
 
@@ -78,13 +82,14 @@ static int set_cable(struct weft_torus_options *o, char **words, uint32_t cut, u
 		return err;
 	if (weft_torus_open_cable(o, end.at, end.cable, &out))
 		return 1;
-	if (weft_torus_open_cable(o, end.other, end.cable ^ 1, &in)) {
-		weft_ring_close(&out);
-		return 1;
-	}
+	l = weft_torus_lattice(&o->shape);
 	set_state(out.file, cut, flips, losses);
-	set_state(in.file, cut, flips, losses);
 	weft_ring_close(&out);
+	if (!weft_torus_is_here(&o->shape, weft_ape_lattice_index(&l, end.other)))
+		return 0; /* that way is the other part's */
+	if (weft_torus_open_cable(o, end.other, end.cable ^ 1, &in))
+		return 1;
+	set_state(in.file, cut, flips, losses);
 	weft_ring_close(&in);
 	return 0;
 }

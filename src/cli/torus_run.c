@@ -40,9 +40,20 @@ static int run_at(const struct weft_torus_options *o, const uint8_t at[3], char 
 {
 	char node[PATH_MAX];
 
-	if (weft_torus_node(o->home, at, NULL, node) || !weft_torus_card_pid(node)) {
+	uint32_t card = 0;
+	int err;
+
+	if (!weft_torus_node(o->home, at, NULL, node))
+		card = weft_torus_card_pid(node);
+	if (!card) {
 		fprintf(stderr, "weft torus: node %u,%u,%u of '%s' has no card: it has died\n",
 			at[0], at[1], at[2], o->name);
+		return 125;
+	}
+	err = o->shape.netns ? weft_torus_netns_enter(card) : 0;
+	if (err) {
+		fprintf(stderr, "weft torus: cannot enter the network of node %u,%u,%u: %s\n",
+			at[0], at[1], at[2], strerror(-err));
 		return 125;
 	}
 	return become(node, program);
@@ -56,7 +67,7 @@ static int run_each(const struct weft_torus_options *o, const struct weft_ape_la
 
 	for (unsigned int i = 0; i < nodes; i++) {
 		struct weft_ape_coord at = weft_ape_lattice_coord(l, i);
-		pid_t pid = fork();
+		pid_t pid = weft_torus_is_here(&o->shape, i) ? fork() : getpid();
 
 		if (!pid)
 			_exit(run_at(o, at.at, program));

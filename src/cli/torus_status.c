@@ -64,7 +64,7 @@ static void report_node(struct weft_report *r, const struct weft_torus_seen *n)
 	weft_report_row(r);
 	weft_report_text(r, n->text);
 	weft_report_number(r, n->pid);
-	weft_report_text(r, n->pid ? "up" : "dead");
+	weft_report_text(r, n->elsewhere ? "elsewhere" : n->pid ? "up" : "dead");
 	weft_report_number(r, c->claims);
 	weft_report_number(r, c->packets);
 	weft_report_number(r, c->again);
@@ -125,7 +125,8 @@ static void report_torus(const struct weft_torus_options *o, const struct weft_a
 		report_node(&r, &node[i]);
 	weft_report_section(&r, "cables", false, cable_columns);
 	for (unsigned int i = 0; i < nodes; i++)
-		report_cables(&r, l, &node[i]);
+		if (!node[i].elsewhere)
+			report_cables(&r, l, &node[i]);
 	weft_report_end(&r);
 }
 
@@ -146,6 +147,7 @@ int weft_torus_look(struct weft_torus_options *o, struct weft_torus_seen seen[WE
 	}
 	for (unsigned int i = 0; i < *nodes; i++) {
 		seen[i].at = weft_ape_lattice_coord(&l, i);
+		seen[i].elsewhere = !weft_torus_is_here(&o->shape, i);
 		look_at_node(o, &seen[i]);
 	}
 	return 0;

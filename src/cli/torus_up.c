@@ -175,7 +175,9 @@ static int make_node(const struct weft_torus_options *o, const struct weft_ape_l
 	for (unsigned int i = 0; i < WEFT_APE_CABLES && !err; i++)
 		if (weft_ape_lattice_neighbour(l, at, i, &other)) {
 			err = weft_torus_cable(o->home, at.at, i, path);
-			err = err ? err : weft_ring_make(path, o->shape.quads, CABLE_BEATS);
+			err = err ? err
+				  : weft_ring_make(path, weft_torus_ring_quads(&o->shape),
+						   CABLE_BEATS);
 		}
 	return err;
 }
@@ -192,18 +194,22 @@ static int make_files(const struct weft_torus_options *o, const struct weft_ape_
 		return -ENAMETOOLONG;
 	err = make_folder(path);
 	for (unsigned int i = 0; i < nodes && !err; i++)
-		err = make_node(o, l, weft_ape_lattice_coord(l, i));
+		if (weft_torus_is_here(&o->shape, i))
+			err = make_node(o, l, weft_ape_lattice_coord(l, i));
 	return err ? err : weft_torus_save(o->home, &o->shape);
 }
 
-/* In the child: it becomes the card, and holds nothing of its maker's. */
-static void exec_card(const char *program, const char *home, struct weft_ape_coord at)
+static char card_program[PATH_MAX + sizeof("/weftd")];
+
+/* In the child: it becomes the card, and holds nothing of its maker's but what it is to keep. */
+static void exec_card(const struct weft_torus_options *o, struct weft_ape_coord at, int keep)
 {
 	char path[PATH_MAX], node[16];
 	int null = open("/dev/null", O_RDWR), log;
+	unsigned int first = 3;
 
 	snprintf(node, sizeof(node), "%u,%u,%u", at.at[0], at.at[1], at.at[2]);
-	if (weft_torus_node(home, at.at, "log", path))
+	if (weft_torus_node(o->home, at.at, "log", path))
 		_exit(1);
 	log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	setsid();
@@ -212,9 +218,11 @@ static void exec_card(const char *program, const char *home, struct weft_ape_coo
 	dup2(null, 0);
 	dup2(log, 1);
 	dup2(log, 2);
-	syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
-	execl(program, program, "ape", home, node, (char *)NULL);
-	perror(program);
+	if (keep >= 0 && dup2(keep, 3) == 3)
+		first = 4;
+	syscall(SYS_close_range, first, ~0u, CLOSE_RANGE_CLOEXEC);
+	execl(card_program, card_program, "ape", o->home, node, (char *)NULL);
+	perror(card_program);
 	_exit(1);
 }
 
@@ -251,28 +259,29 @@ static void show_log(const struct weft_torus_options *o, struct weft_ape_coord a
 		fclose(log);
 }
 
-static int start_cards(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
-		       unsigned int nodes)
+static int fork_cards(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
+		      unsigned int nodes)
 {
-	uint64_t until = weft_clock_now_ns() + UP_NS;
-	char program[PATH_MAX + sizeof("/weftd")];
-	struct weft_delivery delivery;
-
-	if (weft_delivery_find(&delivery))
-		return -ENOENT;
-	snprintf(program, sizeof(program), "%s/weftd", delivery.libs);
 	for (unsigned int i = 0; i < nodes; i++) {
-		pid_t pid = fork();
+		pid_t pid = weft_torus_is_here(&o->shape, i) ? fork() : getpid();
 
 		if (pid < 0)
 			return -errno;
 		if (!pid)
-			exec_card(program, o->home, weft_ape_lattice_coord(l, i));
+			exec_card(o, weft_ape_lattice_coord(l, i), -1);
 	}
+	return 0;
+}
+
+static int await_cards(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
+		       unsigned int nodes)
+{
+	uint64_t until = weft_clock_now_ns() + UP_NS;
+
 	for (unsigned int i = 0; i < nodes;) {
 		struct weft_ape_coord at = weft_ape_lattice_coord(l, i);
 
-		if (is_card_ready(o, at)) {
+		if (!weft_torus_is_here(&o->shape, i) || is_card_ready(o, at)) {
 			i++;
 			continue;
 		}
@@ -283,6 +292,20 @@ static int start_cards(const struct weft_torus_options *o, const struct weft_ape
 		nap();
 	}
 	return 0;
+}
+
+static int start_cards(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
+		       unsigned int nodes)
+{
+	struct weft_delivery delivery;
+	int err;
+
+	if (weft_delivery_find(&delivery))
+		return -ENOENT;
+	snprintf(card_program, sizeof(card_program), "%s/weftd", delivery.libs);
+	err = o->shape.netns ? weft_torus_netns_start(o, l, nodes, exec_card)
+			     : fork_cards(o, l, nodes);
+	return err ? err : await_cards(o, l, nodes);
 }
 
 int weft_torus_up(struct weft_torus_options *o)
@@ -302,7 +325,14 @@ int weft_torus_up(struct weft_torus_options *o)
 	if (!err)
 		err = start_cards(o, &l, nodes);
 	if (!err) {
-		printf("%s is up: %u nodes\n", o->name, nodes);
+		if (o->shape.parts > 1)
+			printf("part %u/%u of %s is up: %u of %u nodes\n", o->shape.part,
+			       o->shape.parts, o->name,
+			       weft_torus_first(&o->shape, o->shape.part + 1) -
+				       weft_torus_first(&o->shape, o->shape.part),
+			       nodes);
+		else
+			printf("%s is up: %u nodes\n", o->name, nodes);
 		return 0;
 	}
 	fprintf(stderr, "weft torus: %s: %s\n", o->home, strerror(-err));

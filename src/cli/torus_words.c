@@ -6,6 +6,7 @@
 #include "cli/torus.h"
 #include "link/ring.h"
 #include "wire/ape/frames.h"
+#include "wire/ape/lanes.h"
 
 #define LAST  1024u /* at most half of a ring */
 #define TRIES 100u
@@ -149,7 +150,7 @@ static void print_beat(struct decoder *d, const struct weft_ape_beat *beat)
 }
 
 /* The last that were sent, and are not written over while they are copied. How many. */
-static uint32_t copy_last(struct weft_cable_ring *ring, struct weft_ape_beat beat[LAST])
+static uint32_t copy_last(struct weft_cable_ring *ring, uint64_t quad[LAST][WEFT_RING_QUADS])
 {
 	/* acquire: pairs with the release in weft_ring_flush (link/ring.c) */
 	uint64_t sent = atomic_load_explicit(&ring->file->sent, memory_order_acquire);
@@ -158,7 +159,7 @@ static uint32_t copy_last(struct weft_cable_ring *ring, struct weft_ape_beat bea
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t at = (sent - count + i) & (ring->beats - 1);
 
-		memcpy(beat[i].quad, ring->file->quad + at * ring->quads,
+		memcpy(quad[i], ring->file->quad + at * ring->quads,
 		       ring->quads * sizeof(uint64_t));
 	}
 	atomic_thread_fence(memory_order_acquire);
@@ -168,9 +169,49 @@ static uint32_t copy_last(struct weft_cable_ring *ring, struct weft_ape_beat bea
 	return count;
 }
 
+/* The beats that the bits of lanes say, as a receiver that begins with the first of them finds them. */
+static void print_lanes(struct decoder *d, const struct weft_torus_shape *shape,
+			uint64_t quad[LAST][WEFT_RING_QUADS], uint32_t count)
+{
+	static struct weft_ape_b8b10 table;
+	static struct weft_ape_phy phy;
+	uint8_t bits[WEFT_APE_SLOT_BITS];
+	struct weft_ape_beat beat;
+
+	weft_ape_b8b10_init(&table);
+	weft_ape_phy_init(&phy, shape->phy == WEFT_TORUS_8B10B ? WEFT_APE_8B10B : WEFT_APE_64B66B,
+			  shape->lanes, &table);
+	for (uint32_t i = 0; i < count; i++) {
+		unsigned int of_lane = weft_ape_phy_bits(&phy), at = 0;
+
+		for (unsigned int lane = 0; lane < shape->lanes; lane++) {
+			for (unsigned int b = 0; b < of_lane; b++, at++)
+				bits[b] = quad[i][at / 64] >> at % 64 & 1;
+			weft_ape_phy_bits_in(&phy, lane, bits, of_lane);
+		}
+		while (weft_ape_phy_receive(&phy, &beat))
+			print_beat(d, &beat);
+	}
+}
+
+static void print_last(struct decoder *d, const struct weft_torus_shape *shape,
+		       uint64_t quad[LAST][WEFT_RING_QUADS], uint32_t count)
+{
+	struct weft_ape_beat beat = {{0}};
+
+	if (shape->phy != WEFT_TORUS_NO_PHY) {
+		print_lanes(d, shape, quad, count);
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		memcpy(beat.quad, quad[i], sizeof(beat.quad));
+		print_beat(d, &beat);
+	}
+}
+
 int weft_torus_words(struct weft_torus_options *o, char **words)
 {
-	static struct weft_ape_beat beat[LAST];
+	static uint64_t quad[LAST][WEFT_RING_QUADS];
 	struct decoder d = {.in_step = false};
 	struct weft_torus_end end;
 	struct weft_cable_ring ring;
@@ -181,12 +222,12 @@ int weft_torus_words(struct weft_torus_options *o, char **words)
 		return err;
 	if (weft_torus_open_cable(o, end.at, end.cable, &ring))
 		return 1;
-	d.quads = ring.quads;
+	d.quads = o->shape.quads;
 	for (unsigned int i = 0; i < TRIES && !count && ring.beats > LAST; i++)
-		count = copy_last(&ring, beat);
+		count = copy_last(&ring, quad);
 	weft_ring_close(&ring);
-	printf("%u words of %u bits, from the first START on:\n", count, d.quads * 64);
-	for (uint32_t i = 0; i < count; i++)
-		print_beat(&d, &beat[i]);
+	printf("%u %s of %u bits, from the first START on:\n", count,
+	       o->shape.phy == WEFT_TORUS_NO_PHY ? "words" : "slots of lanes, words", d.quads * 64);
+	print_last(&d, &o->shape, quad, count);
 	return 0;
 }

@@ -18,7 +18,7 @@ static uint64_t file_bytes_of(uint32_t quads, uint32_t beats)
 
 static bool can_be(uint32_t quads, uint32_t beats)
 {
-	return (quads == 1 || quads == 2 || quads == 4) && beats && beats <= BEATS_MAX &&
+	return quads && quads <= WEFT_RING_QUADS && beats && beats <= BEATS_MAX &&
 	       !(beats & (beats - 1));
 }
 
@@ -95,23 +95,23 @@ static uint64_t *beat_at(struct weft_cable_ring *r)
 
 /* ---- The writer ---- */
 
-static bool is_without_room(struct weft_cable_ring *r)
+static bool is_without_room(struct weft_cable_ring *r, uint32_t beats)
 {
-	if (r->mine - r->others < r->beats)
+	if (r->mine - r->others + beats <= r->beats)
 		return false;
 	/* acquire: pairs with the release in weft_ring_give_back */
 	r->others = atomic_load_explicit(&r->file->taken, memory_order_acquire);
-	return r->mine - r->others >= r->beats;
+	return r->mine - r->others + beats > r->beats;
 }
 
-bool weft_ring_has_room(struct weft_cable_ring *r)
+bool weft_ring_has_room(struct weft_cable_ring *r, uint32_t beats)
 {
-	if (!is_without_room(r))
+	if (!is_without_room(r, beats))
 		return true;
 	atomic_store_explicit(&r->file->waits, 1, memory_order_relaxed);
-	/* pairs with the fence in knock (card/torus/run.c), between weft_ring_give_back and weft_ring_is_awaited */
+	/* pairs with the fence in weft_torus_cables_knock (card/torus/cables.c), between weft_ring_give_back and weft_ring_is_awaited */
 	atomic_thread_fence(memory_order_seq_cst);
-	return !is_without_room(r);
+	return !is_without_room(r, beats);
 }
 
 static uint64_t draw_below(struct weft_cable_ring *r, uint64_t limit)
@@ -146,10 +146,39 @@ void weft_ring_put(struct weft_cable_ring *r, const uint64_t *quad)
 	r->mine++;
 }
 
+void weft_ring_put_run(struct weft_cable_ring *r, const uint64_t *quad, uint32_t beats)
+{
+	const struct weft_ring_file *f = r->file;
+	bool is_good = !atomic_load_explicit(&f->cut, memory_order_relaxed) &&
+		       !atomic_load_explicit(&f->losses, memory_order_relaxed) &&
+		       !atomic_load_explicit(&f->flips, memory_order_relaxed);
+
+	while (beats) {
+		uint32_t run = r->beats - (uint32_t)(r->mine & (r->beats - 1));
+
+		run = !is_good ? 1 : run < beats ? run : beats;
+		if (is_good) {
+			memcpy(beat_at(r), quad, (size_t)run * r->quads * QUAD_BYTES);
+			r->mine += run;
+		} else {
+			weft_ring_put(r, quad);
+		}
+		quad += (size_t)run * r->quads;
+		beats -= run;
+	}
+}
+
 void weft_ring_flush(struct weft_cable_ring *r)
 {
 	/* release: pairs with the acquire in weft_ring_give_back */
 	atomic_store_explicit(&r->file->sent, r->mine, memory_order_release);
+}
+
+void weft_ring_pass(struct weft_cable_ring *r)
+{
+	weft_ring_flush(r);
+	/* release: pairs with the acquire in is_without_room, of this very process */
+	atomic_store_explicit(&r->file->taken, r->mine, memory_order_release);
 }
 
 /* ---- The reader ---- */
@@ -161,6 +190,21 @@ bool weft_ring_take(struct weft_cable_ring *r, uint64_t quad[WEFT_RING_QUADS])
 	memcpy(quad, beat_at(r), (size_t)r->quads * QUAD_BYTES);
 	r->mine++;
 	return true;
+}
+
+uint32_t weft_ring_look(struct weft_cable_ring *r, uint32_t most, const uint64_t **quad)
+{
+	uint64_t there = r->others - r->mine;
+	uint32_t run = r->beats - (uint32_t)(r->mine & (r->beats - 1));
+
+	*quad = beat_at(r);
+	run = run < most ? run : most;
+	return run < there ? run : (uint32_t)there;
+}
+
+void weft_ring_skip(struct weft_cable_ring *r, uint32_t beats)
+{
+	r->mine += beats;
 }
 
 bool weft_ring_give_back(struct weft_cable_ring *r)

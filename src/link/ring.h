@@ -16,7 +16,7 @@
 
 #include "backing/atomic.h"
 
-#define WEFT_RING_QUADS	      4u /* of the widest beat */
+#define WEFT_RING_QUADS	      5u /* of the widest beat: four lanes of 66 bits */
 #define WEFT_RING_MANY	      1000000u
 #define WEFT_CABLE_RING_MAGIC 0x474e495254464557ull
 
@@ -27,6 +27,7 @@
  *         |                    |                           | `waits` is read
  * `waits` | writer             | to 1: it has no room      | relaxed, then a fence, then `taken` is read once more
  *         | reader             | 1 to 0                    | relaxed, then it knocks for the writer
+ * `port`  | writer             | from 0, once a life       | relaxed; one that reads 0 or an old one sends in vain for a while
  * `cut`, `flips`, `losses` | the lattice's owner| any    | relaxed
  *
  * Stale values. A reader of an old `sent` finds the rest when it is knocked for. A writer that reads an old `taken` has
@@ -35,10 +36,12 @@
  */
 struct weft_ring_file {
 	uint64_t magic;
-	uint32_t quads;			     /* of a beat */
-	uint32_t beats;			     /* a power of two */
-	_Alignas(64) _Atomic uint64_t sent;  /* [writer] */
-	_Atomic uint32_t waits;		     /* [writer] 1: for room; [reader] 0, then it knocks */
+	uint32_t quads;			    /* of a beat */
+	uint32_t beats;			    /* a power of two */
+	_Alignas(64) _Atomic uint64_t sent; /* [writer] */
+	_Atomic uint32_t waits;		    /* [writer] 1: for room; [reader] 0, then it knocks */
+	_Atomic uint32_t
+		port; /* [writer] of UDP, where its end hears the other, in front of all that it sends; 0: none */
 	_Alignas(64) _Atomic uint64_t taken; /* [reader] */
 	_Alignas(64) _Atomic uint32_t cut;   /* [the lattice's owner] */
 	_Atomic uint32_t flips, losses;	     /* [the lattice's owner] of WEFT_RING_MANY beats */
@@ -64,15 +67,22 @@ void weft_ring_close(struct weft_cable_ring *r);
 
 /* ---- The writer ---- */
 
-/* False: there is none, and the reader is asked to knock when it takes next. */
-bool weft_ring_has_room(struct weft_cable_ring *r);
-/* To be called when there is room. The reader sees the beat after weft_ring_flush. */
+/* For so many beats. False: there is none, and the reader is asked to knock when it takes next. */
+bool weft_ring_has_room(struct weft_cable_ring *r, uint32_t beats);
+/* To be called when there is room. The reader sees the beats after weft_ring_flush. */
 void weft_ring_put(struct weft_cable_ring *r, const uint64_t *quad);
+void weft_ring_put_run(struct weft_cable_ring *r, const uint64_t *quad, uint32_t beats);
 void weft_ring_flush(struct weft_cable_ring *r);
 
 /* ---- The reader ---- */
 
 bool weft_ring_take(struct weft_cable_ring *r, uint64_t quad[WEFT_RING_QUADS]);
+/* Beats that lie side by side, at most so many; they are read where they lie, once, and then skipped. */
+uint32_t weft_ring_look(struct weft_cable_ring *r, uint32_t most, const uint64_t **quad);
+void weft_ring_skip(struct weft_cable_ring *r, uint32_t beats);
+/* The writer has carried on by other means what it put (link/cable_udp.h): nothing reads the ring, its content stays to be looked at. */
+void weft_ring_pass(struct weft_cable_ring *r);
+
 /* Gives the room of what was taken back to the writer. Returns whether more is there. */
 bool weft_ring_give_back(struct weft_cable_ring *r);
 /* After weft_ring_give_back and a fence: whether the writer is to be woken. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "link/torus.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -50,7 +51,8 @@ int weft_torus_cable(const char *home, const uint8_t at[3], unsigned int cable, 
 
 #define FORMAT "size %u %u %u\nline %u %u %u\norder %u %u %u\ntie %u\nchannels %u\nquads %u\n"
 #define MORE   "fifo %u %u\nengines %u\nlocals %u\n"
-#define FIELDS 16
+#define CABLES "link %u\nphy %u\nlanes %u\npart %u %u\nnetns %u\ncookie %llx\n"
+#define FIELDS 23
 
 static int path_of(const char *home, char path[PATH_MAX])
 {
@@ -70,30 +72,86 @@ static int open_shape(const char *home, const char *mode, FILE **f)
 
 int weft_torus_save(const char *home, const struct weft_torus_shape *s)
 {
+	char text[INET6_ADDRSTRLEN];
 	FILE *f;
 	int err = open_shape(home, "wxe", &f);
 
 	if (err)
 		return err;
-	fprintf(f, FORMAT MORE, s->size[0], s->size[1], s->size[2], s->line[0], s->line[1],
+	fprintf(f, FORMAT MORE CABLES, s->size[0], s->size[1], s->size[2], s->line[0], s->line[1],
 		s->line[2], s->order[0], s->order[1], s->order[2], s->tie, s->channels, s->quads,
-		s->header_depth, s->data_depth, s->engines, s->locals);
+		s->header_depth, s->data_depth, s->engines, s->locals, s->link, s->phy, s->lanes,
+		s->part, s->parts, s->netns, (unsigned long long)s->cookie);
+	for (uint32_t i = 0; i < s->parts; i++)
+		fprintf(f, "at %s %u\n", inet_ntop(AF_INET6, s->at[i].address, text, sizeof(text)),
+			s->at[i].port);
 	return fclose(f) ? -errno : 0;
+}
+
+static bool load_places(FILE *f, struct weft_torus_shape *s)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	for (uint32_t i = 0; i < s->parts; i++) {
+		unsigned int port;
+
+		if (fscanf(f, "at %45s %u\n", text, &port) != 2 ||
+		    inet_pton(AF_INET6, text, s->at[i].address) != 1 || port > UINT16_MAX)
+			return false;
+		s->at[i].port = (uint16_t)port;
+	}
+	return true;
 }
 
 int weft_torus_load(const char *home, struct weft_torus_shape *s)
 {
+	unsigned long long cookie;
 	FILE *f;
 	int err = open_shape(home, "re", &f), fields;
+	bool whole;
 
 	if (err)
 		return err;
-	fields = fscanf(f, FORMAT MORE, &s->size[0], &s->size[1], &s->size[2], &s->line[0],
+	fields = fscanf(f, FORMAT MORE CABLES, &s->size[0], &s->size[1], &s->size[2], &s->line[0],
 			&s->line[1], &s->line[2], &s->order[0], &s->order[1], &s->order[2], &s->tie,
 			&s->channels, &s->quads, &s->header_depth, &s->data_depth, &s->engines,
-			&s->locals);
+			&s->locals, &s->link, &s->phy, &s->lanes, &s->part, &s->parts, &s->netns,
+			&cookie);
+	s->cookie = cookie;
+	whole = fields == FIELDS && s->link <= WEFT_TORUS_UDP && s->phy <= WEFT_TORUS_64B66B &&
+		s->lanes && s->lanes <= 4 && s->parts && s->parts <= WEFT_TORUS_PARTS &&
+		s->part < s->parts && load_places(f, s);
 	fclose(f);
-	return fields == FIELDS ? 0 : -EPROTO;
+	return whole ? 0 : -EPROTO;
+}
+
+uint32_t weft_torus_first(const struct weft_torus_shape *s, uint32_t part)
+{
+	return s->size[0] * s->size[1] * s->size[2] * part / s->parts;
+}
+
+uint32_t weft_torus_part(const struct weft_torus_shape *s, uint32_t node)
+{
+	uint32_t part = s->parts - 1;
+
+	while (node < weft_torus_first(s, part))
+		part--;
+	return part;
+}
+
+bool weft_torus_is_here(const struct weft_torus_shape *s, uint32_t node)
+{
+	return weft_torus_part(s, node) == s->part;
+}
+
+/* A beat of 128 bits is 160 of 8b10b; each 64 of a lane are 66 of 64b66b. */
+uint32_t weft_torus_ring_quads(const struct weft_torus_shape *s)
+{
+	uint32_t bits = s->phy == WEFT_TORUS_NO_PHY  ? 64 * s->quads
+			: s->phy == WEFT_TORUS_8B10B ? 160
+						     : 66 * s->lanes;
+
+	return (bits + 63) / 64;
 }
 
 /* ---- Doors ---- */

@@ -32,12 +32,37 @@
 #define WEFT_TORUS_REG_NUMBER 32u
 #define WEFT_TORUS_REG_MASK   0x7fffu
 
+/* What carries the beats of cables, and how they are coded. */
+enum weft_torus_link { WEFT_TORUS_RING, WEFT_TORUS_UDP };
+enum weft_torus_phy { WEFT_TORUS_NO_PHY, WEFT_TORUS_8B10B, WEFT_TORUS_64B66B };
+
+#define WEFT_TORUS_PARTS 8u
+
+struct weft_torus_peer {
+	uint8_t address[16];
+	uint16_t port;
+};
+
 struct weft_torus_shape {
 	uint32_t size[3], line[3], order[3];
 	uint32_t tie, channels, quads;
 	uint32_t header_depth, data_depth; /* of FIFOs, in words */
 	uint32_t engines, locals;
+	uint32_t link, phy, lanes;
+	uint32_t part, parts; /* nodes of the others are elsewhere */
+	uint32_t netns;	      /* each node has a network namespace of its own */
+	uint64_t cookie;      /* of its datagrams */
+	struct weft_torus_peer
+		at[WEFT_TORUS_PARTS]; /* of each part, this one's, too: where its first port is */
 };
+
+/* Whether the node with this index is of this part; the first index of a part. */
+uint32_t weft_torus_first(const struct weft_torus_shape *shape, uint32_t part);
+bool weft_torus_is_here(const struct weft_torus_shape *shape, uint32_t node);
+/* The part of a node. */
+uint32_t weft_torus_part(const struct weft_torus_shape *shape, uint32_t node);
+/* Quads of a ring: beats, or the bits of all lanes of a slot. */
+uint32_t weft_torus_ring_quads(const struct weft_torus_shape *shape);
 
 /* The memory of a node's door. */
 struct weft_torus_door {

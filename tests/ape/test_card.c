@@ -631,6 +631,11 @@ static void test_registers(void **state)
 	assert_int_equal(weft_ape_reg_read(c, 69), 0x01400050);
 	assert_true(weft_ape_reg_write(c, 70, 0x00008030));
 	assert_int_equal(weft_ape_reg_read(c, 70), 0x00008030);
+	assert_true(weft_ape_reg_write(c, 204, 300));
+	assert_int_equal(weft_ape_reg_read(c, 204), 300);
+	assert_false(weft_ape_reg_write(c, 205, 0));
+	assert_true(weft_ape_reg_write(c, 205, 4000));
+	assert_int_equal(weft_ape_reg_read(c, 205), 4000);
 	assert_true(weft_ape_reg_write(c, 68, 0x0f000001));
 	assert_int_equal(weft_ape_reg_read(c, 68), 0x0f000001);
 	assert_int_equal(weft_ape_reg_read(c, 150), 0);

@@ -96,6 +96,7 @@ static void check_credit(const uint64_t *v, struct weft_ape_word expected)
 		.seen = v[9],
 		.deaf = v[10],
 		.between = v[11],
+		.wants = v[12],
 	};
 	struct weft_ape_credit back;
 	struct weft_ape_word w = weft_ape_credit_build(&c);

@@ -270,7 +270,7 @@ static void test_configs(void **state)
 	BAD(c.locals = 9);
 	BAD(c.header_depth = 1);
 	BAD(c.header_depth = 129);
-	BAD(c.data_depth = 1025);
+	BAD(c.data_depth = 1921);
 	BAD(c.data_depth = 300);
 	BAD(c.link.threshold.headers = 193);
 	BAD(c.link.margin = 128);

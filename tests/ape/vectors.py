@@ -8,7 +8,7 @@ FIELDS = [('vc', 4), ('last', 1), ('channel', 16), ('x', 6), ('y', 5), ('z', 5),
 FOOTER = [('crc', 32), ('seq', 24), ('ack', 24), ('x', 6), ('y', 5), ('z', 5), ('life', 16), ('peer', 16)]
 COUNTS = [(f'{what}{vc}', bits) for vc in (0, 1) for what, bits in
           (('used', 12), ('usedh', 8), ('taken', 12), ('takenh', 8))]
-CREDIT = [*COUNTS, ('mark', 8), ('seen', 8), ('deaf', 1), ('between', 1), ('constant', 22)]
+CREDIT = [*COUNTS, ('mark', 8), ('seen', 8), ('deaf', 1), ('between', 1), ('wants', 1), ('constant', 21)]
 NUMBERS = [n for n in range(1, 128) if n & (n - 1)]
 
 
@@ -45,7 +45,7 @@ def main():
         print('footer', *footer.values(), f'{pack(FOOTER, footer):032x}')
     for _ in range(100):
         credit = {name: rng.getrandbits(bits) for name, bits in CREDIT[:-1]}
-        word = protect(pack(CREDIT, {**credit, 'constant': 0xa9e700 >> 2}))
+        word = protect(pack(CREDIT, {**credit, 'constant': 0xa9e700 >> 3}))
         print('credit', *credit.values(), f'{word:032x}')
 
 

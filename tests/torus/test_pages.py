@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {page.name: page.read_text() for page in sorted((ROOT / 'man').glob('ape*.[37]'))}
 LINKS = {name: re.search(r'^\.so man3/(\S+)$', text, re.M)[1] for name, text in PAGES.items() if '\n.so ' in text}
 PATIENCE_S = 240
+PATIENCE, GIVE_UP = 204, 205  # registers, ms
 EXAMPLES = [name for name in PAGES if name not in LINKS]
 # More nodes than a live torus can have; the same engine is asked in virtual time.
 ELSEWHERE = {('ape_poll', 'APE_NO_PEER'): ROOT / 'tests/ape/test_card.c'}
@@ -139,6 +140,7 @@ def reach_far(live):
         for card in cards:
             card.kill()
             card.wait()
+    live.weft('reg', '0,0,0', f'{GIVE_UP}=500')
     go_on(program)
     return end_of(program, said)
 
@@ -157,6 +159,7 @@ def reach_gone(live):
 def test_each_error(live):
     live.weft('up', '2')
     [home] = live.home.iterdir()
+    live.weft('reg', '0,0,0', f'{PATIENCE}=300')
     said = reach(live, 'torus-calls') + reach(live, 'torus-fast') + reach(live, 'torus-errors', 'open', home / '0.0.0/pool')
     said += reach_far(live)
     said += reach_gone(live)

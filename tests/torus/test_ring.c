@@ -78,7 +78,7 @@ static void test_order(void **state)
 
 		open_both(quads);
 		while (put_count < 10 * BEATS) {
-			while (weft_ring_has_room(&out))
+			while (weft_ring_has_room(&out, 1))
 				put(put_count++);
 			assert_int_equal(put_count - taken, BEATS);
 			weft_ring_give_back(&in);
@@ -88,7 +88,7 @@ static void test_order(void **state)
 			assert_true(weft_ring_give_back(&in));
 			for (unsigned int i = 0; i < BEATS / 4 * 3; i++)
 				take(taken++);
-			assert_false(weft_ring_has_room(&out));
+			assert_false(weft_ring_has_room(&out, 1));
 			weft_ring_give_back(&in);
 			assert_true(weft_ring_is_awaited(&in));
 			assert_false(weft_ring_is_awaited(&in));
@@ -143,7 +143,7 @@ static void test_bad(void **state)
 	atomic_store(&out.file->flips, OF_MILLION);
 	atomic_store(&out.file->losses, 2 * OF_MILLION);
 	for (uint32_t i = 0; i < MANY; i++) {
-		assert_true(weft_ring_has_room(&out));
+		assert_true(weft_ring_has_room(&out, 1));
 		weft_ring_put(&out, zero);
 		weft_ring_flush(&out);
 		weft_ring_give_back(&in);
@@ -179,7 +179,7 @@ static void test_no_ring(void **state)
 	struct weft_cable_ring none;
 	int fd;
 
-	assert_int_equal(weft_ring_make(path, 3, BEATS), -EINVAL);
+	assert_int_equal(weft_ring_make(path, WEFT_RING_QUADS + 1, BEATS), -EINVAL);
 	assert_int_equal(weft_ring_make(path, 2, BEATS + 1), -EINVAL);
 	assert_int_equal(weft_ring_make(path, 2, 0), -EINVAL);
 	assert_int_equal(weft_ring_open(&none, path, true), -ENOENT);
@@ -203,13 +203,13 @@ static struct weft_door reader, writer;
 static void *write_all(void *unused)
 {
 	for (uint64_t i = 0; i < TRAFFIC; i++) {
-		while (!weft_ring_has_room(&out)) {
+		while (!weft_ring_has_room(&out, 1)) {
 			uint32_t seen;
 
 			weft_ring_flush(&out);
 			weft_door_knock(&reader);
 			seen = weft_door_lie_down(&writer);
-			if (!weft_ring_has_room(&out))
+			if (!weft_ring_has_room(&out, 1))
 				weft_door_sleep(&writer, seen, 10 * S_NS);
 			weft_door_get_up(&writer);
 		}

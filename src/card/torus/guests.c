@@ -151,7 +151,9 @@ static bool serve_posts(struct weft_torus_card *c, unsigned int which)
 		return false;
 	/* release: pairs with the acquire in post_descriptor (ape/post.c): the descriptors have been read */
 	atomic_store_explicit(&slot->taken, n, memory_order_release);
-	c->guest[which].told = c->any_told = true;
+	/* A program that finds no room sleeps until something ends; only where none had room nothing may be about to end. */
+	if (posted - first >= WEFT_POOL_APE_POSTS)
+		c->guest[which].told = c->any_told = true;
 	return true;
 }
 

@@ -28,9 +28,12 @@ void weft_torus_numbers(const struct weft_torus_card *c)
 		}
 		store_number(&page->cable[i].went_down, c->engine.node.went_down[i]);
 	}
-	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++)
-		for (unsigned int k = 0; c->engine.peer[i].used && k < WEFT_APE_CLASSES; k++)
-			again += c->engine.peer[i].flow[k].again;
+	for (uint64_t left = c->engine.peers; left;) {
+		const struct weft_ape_peer *p = &c->engine.peer[weft_ape_next_bit(&left)];
+
+		for (unsigned int k = 0; k < WEFT_APE_CLASSES; k++)
+			again += p->flow[k].again;
+	}
 	store_number(&page->up, c->engine.node.router.up);
 	store_number(&page->packets, n->packets);
 	store_number(&page->again, again);

@@ -13,10 +13,10 @@
 #include "process/node.h"
 #include "process/process.h"
 
-/* Between looks at what programs have posted and at neighbours that sleep, in word times. */
-#define SERVE_EVERY 16u
-#define HAND_EVERY  64u
-#define SAY_EVERY   4096u
+/* Between looks at what programs have posted and at neighbours that sleep, in bursts of word times. */
+#define SERVE_EVERY 4u
+#define HAND_EVERY  8u
+#define SAY_EVERY   256u
 
 static struct weft_torus_door *ending; /* the card's own door, for the signal's handler */
 static _Atomic bool is_over;
@@ -29,47 +29,6 @@ static void end_it(int signal)
 }
 
 /* ---- Its files ---- */
-
-static int open_cable(struct weft_torus_card *c, const char *home, unsigned int which,
-		      struct weft_ape_coord other)
-{
-	struct weft_torus_cable *cable = &c->cable[which];
-	const struct weft_ape_coord *me = &c->engine.config.node.me;
-	char path[PATH_MAX];
-	int err = weft_torus_cable(home, me->at, which, path), fd;
-
-	if (!err)
-		err = weft_ring_open(&cable->out, path, false);
-	if (!err)
-		err = weft_torus_cable(home, other.at, which ^ 1, path);
-	if (!err)
-		err = weft_ring_open(&cable->in, path, true);
-	if (!err)
-		err = weft_torus_node(home, other.at, "door", path);
-	if (err)
-		return err;
-	if (cable->out.quads != c->engine.config.node.link.quads ||
-	    cable->in.quads != cable->out.quads)
-		return -EPROTO;
-	cable->door = weft_torus_door_open(path, true, &fd);
-	if (!cable->door)
-		return -errno;
-	close(fd);
-	cable->there = true;
-	return 0;
-}
-
-static int open_cables(struct weft_torus_card *c, const char *home)
-{
-	const struct weft_ape_node_config *node = &c->engine.config.node;
-	struct weft_ape_coord other;
-	int err = 0;
-
-	for (unsigned int i = 0; i < WEFT_APE_CABLES && !err; i++)
-		if (weft_ape_lattice_neighbour(&node->lattice, node->me, i, &other))
-			err = open_cable(c, home, i, other);
-	return err;
-}
 
 static int open_own_door(struct weft_torus_card *c, const char *home, const uint8_t at[3])
 {
@@ -127,14 +86,13 @@ static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t
 		      const char **why)
 {
 	struct weft_ape_ni_config config;
-	struct weft_torus_shape shape;
-	int err = weft_torus_load(home, &shape);
+	int err = weft_torus_load(home, &c->shape);
 
 	*why = "there is no such torus";
 	if (err)
 		return err;
 	*why = "its lattice cannot be";
-	if (!weft_torus_config(&shape, at, &config))
+	if (!weft_torus_config(&c->shape, at, &config))
 		return -EPROTO;
 	*why = "the node has a card";
 	err = open_own_door(c, home, at);
@@ -151,8 +109,10 @@ static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t
 		return -ENOMEM;
 	open_page(c, &config);
 	weft_ape_ni_init(&c->engine, &config, c->memory, &weft_torus_world, c);
+	if (c->shape.phy != WEFT_TORUS_NO_PHY)
+		c->engine.node.send_words = NULL; /* a line code has marks between words */
 	*why = "a cable cannot be opened";
-	err = open_cables(c, home);
+	err = weft_torus_cables_open(c, home);
 	if (err)
 		return err;
 	*why = "verbs";
@@ -161,94 +121,38 @@ static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t
 
 /* ---- Word times ---- */
 
-static bool take_beats(struct weft_torus_card *c)
-{
-	struct weft_ape_beat beat = {{0}};
-	bool came = false;
-
-	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
-		struct weft_torus_cable *cable = &c->cable[i];
-
-		if (!cable->there || !weft_ring_take(&cable->in, beat.quad))
-			continue;
-		weft_ape_ni_beat(&c->engine, i, &beat, c->now_ns);
-		cable->took = came = true;
-	}
-	return came;
-}
-
-/* Cables that are full take no beat in this word time. */
-static void look_for_room(struct weft_torus_card *c)
-{
-	c->engine.node.full = 0;
-	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
-		if (c->cable[i].there && !weft_ring_has_room(&c->cable[i].out))
-			c->engine.node.full |= 1u << i;
-}
-
-/* Shows neighbours what was written, and looks for what they have. Whether there is more. */
-static bool exchange_beats(struct weft_torus_card *c)
-{
-	bool more = false;
-
-	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
-		if (!c->cable[i].there)
-			continue;
-		weft_ring_flush(&c->cable[i].out);
-		more |= weft_ring_give_back(&c->cable[i].in);
-	}
-	return more;
-}
-
 static void knock(struct weft_torus_card *c)
 {
 	weft_torus_guests_tell(c);
-	/* pairs with the fence in weft_ring_has_room (link/ring.c) */
-	atomic_thread_fence(memory_order_seq_cst);
-	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
-		struct weft_torus_cable *cable = &c->cable[i];
-
-		if (!cable->there || (!cable->brought && !cable->took))
-			continue;
-		if (cable->brought || weft_ring_is_awaited(&cable->in))
-			weft_door_knock(&cable->door->door);
-		cable->brought = cable->took = false;
-	}
+	weft_torus_cables_knock(c);
 }
 
 static bool word_time(struct weft_torus_card *c, uint64_t turn)
 {
-	bool busy = take_beats(c);
+	bool busy = weft_torus_cables_take(c);
 
 	if (turn % SERVE_EVERY == 0)
 		busy |= weft_torus_guests_serve(c);
 	if (turn % SERVE_EVERY == 0 || weft_torus_verbs_wants(c))
 		busy |= weft_torus_verbs_serve(c);
-	look_for_room(c);
+	weft_torus_cables_look_for_room(c);
 	busy |= weft_ape_ni_step(&c->engine, c->now_ns);
-	busy |= exchange_beats(c);
+	weft_torus_lanes_train(c);
+	busy |= weft_torus_cables_exchange(c);
 	return busy;
 }
 
 static void say_ready(struct weft_torus_card *c)
 {
-	if (c->engine.node.router.up == c->engine.node.router.enabled &&
+	/* cables to nodes elsewhere are up when the others are */
+	if (!(c->near & ~c->engine.node.router.up) &&
 	    !atomic_load_explicit(&c->door->ready, memory_order_relaxed))
 		atomic_store_explicit(&c->door->ready, 1, memory_order_relaxed);
 }
 
-/* Whether a cable that was full has room: its reader may have taken something before this card lay down. */
-static bool has_room_now(struct weft_torus_card *c)
-{
-	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
-		if (c->engine.node.full >> i & 1 && weft_ring_has_room(&c->cable[i].out))
-			return true;
-	return false;
-}
-
 static void lie_down(struct weft_torus_card *c)
 {
-	uint64_t until = weft_ape_ni_deadline(&c->engine), verbs;
+	uint64_t until = weft_ape_ni_deadline(&c->engine), verbs, lanes;
 	uint32_t seen;
 
 	if (c->guests && c->look_ns < until)
@@ -257,9 +161,12 @@ static void lie_down(struct weft_torus_card *c)
 	say_ready(c);
 	seen = weft_door_lie_down(&c->door->door);
 	verbs = weft_torus_verbs_deadline(c);
+	lanes = weft_torus_lanes_deadline(c);
 	until = verbs < until ? verbs : until;
-	if (!exchange_beats(c) && !has_room_now(c) && !weft_torus_guests_wait(c) &&
-	    !weft_torus_registers_wait(c) && until > c->now_ns && !is_over) {
+	until = lanes < until ? lanes : until;
+	if (!weft_torus_cables_exchange(c) && !weft_torus_cables_have_room(c) &&
+	    !weft_torus_guests_wait(c) && !weft_torus_registers_wait(c) && until > c->now_ns &&
+	    !is_over) {
 		atomic_fetch_add_explicit(&c->shared->card.sleeps, 1, memory_order_relaxed);
 		weft_door_sleep(&c->door->door, seen,
 				until == UINT64_MAX ? -1 : (int64_t)(until - c->now_ns));
@@ -311,6 +218,7 @@ int weft_torus_card_run(const char *home, const uint8_t at[3], const char **why)
 	if (!err) {
 		ending = c->door;
 		catch_signals();
+		weft_torus_short_slices();
 		/* release: pairs with the acquire in weft_pool_ape_claim */
 		atomic_store_explicit(&c->shared->card.word, weft_pool_ape_word(c->pool),
 				      memory_order_release);
@@ -321,10 +229,7 @@ int weft_torus_card_run(const char *home, const uint8_t at[3], const char **why)
 	}
 	if (c->pool)
 		weft_process_put();
-	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
-		weft_ring_close(&c->cable[i].out);
-		weft_ring_close(&c->cable[i].in);
-	}
+	weft_torus_cables_close(c);
 	free(c->memory);
 	free(c);
 	return err;

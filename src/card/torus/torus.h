@@ -2,17 +2,24 @@
 /*
  * The card of a node of a live torus: the engine of wire/ape over cables in shared memory, and the
  * programs of its node, which it meets in the node's pool: those of libweft-ape in pool/format_ape.h, those of
- * verbs as any card does. One process, one thread beside the helper; asleep while nothing moves.
+ * verbs as any card does. One process, one thread beside the helper (and one that listens for datagrams); asleep while nothing moves.
  */
 #ifndef WEFT_CARD_TORUS_TORUS_H
 #define WEFT_CARD_TORUS_TORUS_H
 
+#include <pthread.h>
+
+#include "link/cable_udp.h"
 #include "link/ring.h"
 #include "link/torus.h"
 #include "pool/ape.h"
+#include "wire/ape/lanes.h"
 #include "wire/ape/ni.h"
 
 struct weft_torus_verbs;
+
+/* Beats of a cable in a turn of the card. */
+#define WEFT_TORUS_BURST 128u
 
 /* A program of the node, as its slot stands for it. */
 struct weft_torus_guest {
@@ -29,10 +36,15 @@ struct weft_torus_cable {
 	bool there;
 	bool brought, took; /* since the neighbour was last knocked for */
 	struct weft_cable_ring out, in;
-	struct weft_torus_door *door; /* the neighbour's */
+	struct weft_torus_door *door;	/* the neighbour's; NULL: it is elsewhere */
+	struct weft_cable_udp *udp;	/* NULL: rings carry */
+	uint64_t carried;		/* of what was put into `out`, as datagrams */
+	struct weft_ape_phy *phy;	/* NULL: beats go as they are */
+	uint64_t train_ns, patience_ns; /* when markers come next, where the channel is not up */
 };
 
 struct weft_torus_card {
+	struct weft_torus_shape shape;
 	struct weft_ape_ni engine;
 	struct weft_ape_word *memory;
 	struct weft_pool *pool;
@@ -40,6 +52,10 @@ struct weft_torus_card {
 	struct weft_torus_door *door;
 	int lock;
 	struct weft_torus_cable cable[WEFT_APE_CABLES];
+	uint8_t near; /* cables to nodes of this host, as bits */
+	bool listens; /* with the thread, at `ear`: epoll, of datagrams */
+	int ear;
+	pthread_t listener;
 	struct weft_torus_guest guest[WEFT_POOL_APE_SLOTS];
 	uint8_t here[WEFT_POOL_APE_SLOTS]; /* slots with a guest */
 	unsigned int guests;
@@ -85,6 +101,29 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c);
 uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c);
 /* Before sleep: looks now and then for those that have gone. */
 void weft_torus_verbs_look(struct weft_torus_card *c);
+
+/* cables.c. 0, or -errno. */
+int weft_torus_cables_open(struct weft_torus_card *c, const char *home);
+void weft_torus_cables_close(struct weft_torus_card *c);
+/* Takes what has come, at most a burst of each. Whether anything had. */
+bool weft_torus_cables_take(struct weft_torus_card *c);
+void weft_torus_cables_look_for_room(struct weft_torus_card *c);
+/* Whether a cable that was full has room: its reader may have taken something before this card lay down. */
+bool weft_torus_cables_have_room(struct weft_torus_card *c);
+/* Shows neighbours what was written, and looks for what they have. Whether there is more. */
+bool weft_torus_cables_exchange(struct weft_torus_card *c);
+void weft_torus_cables_knock(struct weft_torus_card *c);
+
+/* lanes.c: cables with a line code. 0 or -ENOMEM; none without one. */
+int weft_torus_lanes_begin(struct weft_torus_card *c, struct weft_torus_cable *cable);
+void weft_torus_lanes_send(struct weft_torus_cable *cable, const struct weft_ape_beat *beat);
+void weft_torus_lanes_receive(struct weft_torus_card *c, unsigned int which, const uint64_t *quad,
+			      uint32_t slots);
+void weft_torus_lanes_train(struct weft_torus_card *c);
+uint64_t weft_torus_lanes_deadline(const struct weft_torus_card *c);
+
+/* slice.c: asks the kernel to let this thread go first when it is woken. */
+void weft_torus_short_slices(void);
 
 /* numbers.c: the card's page; a register that is asked for at its door. */
 void weft_torus_numbers(const struct weft_torus_card *c);

@@ -16,7 +16,22 @@ static void send_beat(void *owner, unsigned int cable, const struct weft_ape_bea
 {
 	struct weft_torus_card *c = owner;
 
+	if (c->cable[cable].phy) {
+		weft_torus_lanes_send(&c->cable[cable], beat);
+		return;
+	}
 	weft_ring_put(&c->cable[cable].out, beat->quad);
+	c->cable[cable].brought = true;
+}
+
+static void send_words(void *owner, unsigned int cable, const struct weft_ape_word *words,
+		       unsigned int count)
+{
+	struct weft_torus_card *c = owner;
+	struct weft_cable_ring *out = &c->cable[cable].out;
+
+	/* the two halves of a word are quads of the cable as they stand */
+	weft_ring_put_run(out, &words->lo, 2 * count / out->quads);
 	c->cable[cable].brought = true;
 }
 
@@ -154,6 +169,7 @@ static void take_verbs(void *owner, struct weft_ape_coord from, const uint8_t *p
 
 const struct weft_ape_world weft_torus_world = {
 	.send = send_beat,
+	.send_words = send_words,
 	.read = read_for_guest,
 	.place = place_for_guest,
 	.crc32c = weft_torus_crc32c,

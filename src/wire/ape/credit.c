@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "wire/ape/credit.h"
 
-/* With this constant one random word of 2^23 passes for a credit, and neither MAGIC nor START does with a bit flipped.
+/* With this constant one random word of 2^22 passes for a credit, and neither MAGIC nor START does with a bit flipped.
  * The zeros at its end are reserved for the health of a node. */
-#define CONSTANT     (0xa9e700u >> 2)
+#define CONSTANT     (0xa9e700u >> 3)
 #define DEAF_BIT     96u
 #define BETWEEN_BIT  97u
-#define CONSTANT_BIT 98u
+#define WANTS_BIT    98u
+#define CONSTANT_BIT 99u
 #define DATA_BITS    12u
 #define HEADER_BITS  8u
 #define COUNTS_BITS  (DATA_BITS + HEADER_BITS)
@@ -41,6 +42,7 @@ struct weft_ape_word weft_ape_credit_build(const struct weft_ape_credit *c)
 	weft_ape_put_bits(&w, SEEN_BIT, c->seen);
 	weft_ape_put_bits(&w, DEAF_BIT, c->deaf);
 	weft_ape_put_bits(&w, BETWEEN_BIT, c->between);
+	weft_ape_put_bits(&w, WANTS_BIT, c->wants);
 	weft_ape_put_bits(&w, CONSTANT_BIT, CONSTANT);
 	return weft_ape_secded_encode(w);
 }
@@ -55,6 +57,7 @@ bool weft_ape_credit_parse(struct weft_ape_word word, struct weft_ape_credit *c)
 	c->seen = weft_ape_bits(word, SEEN_BIT + 7, SEEN_BIT);
 	c->deaf = weft_ape_bits(word, DEAF_BIT, DEAF_BIT);
 	c->between = weft_ape_bits(word, BETWEEN_BIT, BETWEEN_BIT);
+	c->wants = weft_ape_bits(word, WANTS_BIT, WANTS_BIT);
 	return weft_ape_bits(word, WEFT_APE_DATA_BITS - 1, CONSTANT_BIT) == CONSTANT;
 }
 

@@ -28,6 +28,7 @@ struct weft_ape_credit {
 	uint8_t mark, seen;
 	bool deaf;    /* its sender hears nothing of the other end */
 	bool between; /* its sender is between packets: the one that began before has ended */
+	bool wants;   /* its sender has a packet that finds no room, as far as it was told */
 };
 
 /* With its check bits. Counts beyond their widths are cut to them. */

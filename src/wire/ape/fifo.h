@@ -10,7 +10,7 @@
 
 #define WEFT_APE_HEADER_DEPTH 128u /* as the hardware has it */
 #define WEFT_APE_DATA_DEPTH   512u
-#define WEFT_APE_DEPTH_MAX    1024u /* with its margin it fits into a credit */
+#define WEFT_APE_DEPTH_MAX    1920u /* with its margin below 2,048: as much may stand in a credit */
 #define WEFT_APE_HEADERS_MAX  128u
 
 struct weft_ape_fifo {

@@ -129,14 +129,42 @@ enum weft_ape_arrival weft_ape_flow_arrived(struct weft_ape_flow *f, uint32_t se
 	return WEFT_APE_EARLY;
 }
 
-void weft_ape_flow_taken(struct weft_ape_flow *f, bool end)
+void weft_ape_flow_taken(struct weft_ape_flow *f, bool end, const struct weft_ape_flow_times *times,
+			 uint64_t now_ns)
 {
 	f->expect = weft_ape_seq_add(f->expect, 1);
 	f->taken++;
 	f->refusing = false;
 	f->nak_sent = false;
-	if (end || ++f->unacked >= WEFT_APE_ACK_EVERY)
+	f->unacked++;
+	if (end)
+		f->ended_ns = now_ns;
+	if (f->unacked >= WEFT_APE_ACK_EVERY || (end && !(f->answers && times->late_ns)))
 		f->ack_due = true;
+	else if (end && !f->late_ns)
+		f->late_ns = now_ns + times->late_ns;
+}
+
+void weft_ape_flow_acks(struct weft_ape_flow *f, bool content,
+			const struct weft_ape_flow_times *times, uint64_t now_ns)
+{
+	f->ack_due = false;
+	f->unacked = 0;
+	f->late_ns = 0;
+	if (content && f->ended_ns) {
+		f->answers = now_ns - f->ended_ns < times->late_ns;
+		f->ended_ns = 0;
+	}
+}
+
+bool weft_ape_flow_late(struct weft_ape_flow *f, uint64_t now_ns)
+{
+	if (!f->late_ns || f->late_ns > now_ns)
+		return false;
+	f->late_ns = 0;
+	f->answers = false;
+	f->ack_due = true;
+	return true;
 }
 
 bool weft_ape_flow_hello(struct weft_ape_flow *f, uint32_t seq)

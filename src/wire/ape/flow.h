@@ -58,6 +58,10 @@ struct weft_ape_flow {
 	uint8_t unacked;
 	bool welcome_due, ack_due, nak_due, nak_sent;
 	bool refusing; /* the packet `expect` was refused, and its sender has not yet sent NOTHING in its place */
+	/* Late acknowledgements: they go with the next packet to the peer, where the last message was answered soon. */
+	bool answers;	   /* it was */
+	uint64_t late_ns;  /* when the one that waits goes by itself; 0: none waits */
+	uint64_t ended_ns; /* when the last message ended */
 	/* Counters. */
 	uint64_t sent, again, taken, old, early, timeouts;
 };
@@ -65,6 +69,8 @@ struct weft_ape_flow {
 struct weft_ape_flow_times {
 	uint64_t again_ns;   /* without an acknowledgement; doubled each time, up to 64 times it */
 	uint64_t give_up_ns; /* after so long without one */
+	uint64_t
+		late_ns; /* so long an acknowledgement may wait for a packet that takes it along; 0: none waits */
 };
 
 /* How far a is ahead of b, as serial numbers; positive: a comes later. */
@@ -128,8 +134,14 @@ enum weft_ape_arrival {
 	WEFT_APE_UNKNOWN,
 };
 enum weft_ape_arrival weft_ape_flow_arrived(struct weft_ape_flow *f, uint32_t seq);
-/* The packet `expect` was taken; end: it is the last of a message, and acknowledged at once. */
-void weft_ape_flow_taken(struct weft_ape_flow *f, bool end);
+/* The packet `expect` was taken; end: it is the last of a message, and acknowledged at once, or soon (late_ns). */
+void weft_ape_flow_taken(struct weft_ape_flow *f, bool end, const struct weft_ape_flow_times *times,
+			 uint64_t now_ns);
+/* A packet that acknowledges goes; content: it would go anyway. */
+void weft_ape_flow_acks(struct weft_ape_flow *f, bool content,
+			const struct weft_ape_flow_times *times, uint64_t now_ns);
+/* Whether a late acknowledgement has waited long enough: then it is due. */
+bool weft_ape_flow_late(struct weft_ape_flow *f, uint64_t now_ns);
 /* HELLO: whether it begins something new, so that what was half received is void. */
 bool weft_ape_flow_hello(struct weft_ape_flow *f, uint32_t seq);
 

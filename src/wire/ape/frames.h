@@ -44,6 +44,12 @@ struct weft_ape_link_config {
 	uint16_t margin;
 	struct weft_ape_counts threshold;
 	uint64_t refresh_ns; /* a credit is sent after so long whatever happens; 0: never */
+	/* Beats that a cable carries in a word time: 1 (or 0) is hardware's. With more a call of weft_ape_node_step goes further,
+	 * and words wait in the sender instead of in FIFOs. */
+	uint8_t burst;
+	/* A cable with nothing to send says a credit only if the other end may lack room for a packet without it, or was
+	 * not told yet whether it is heard. One that finds no room says that it wants some, and hears when all is empty. */
+	bool thrifty;
 };
 
 /* As the hardware starts, with cables of 128 bits. */
@@ -77,6 +83,7 @@ struct weft_ape_rx {
 	uint8_t seen; /* the last mark of the other end */
 	bool unheard; /* the other end says that it hears nothing */
 	bool between; /* the last credit was said between packets */
+	uint8_t asks; /* grows with each credit that wants room */
 	bool half;    /* of 64 bits: the first quad of a word has come */
 	bool half_credit;
 	uint64_t first, first_of_credit;
@@ -96,6 +103,8 @@ void weft_ape_rx_init(struct weft_ape_rx *rx, const struct weft_ape_link_config 
 		      struct weft_ape_queue *const queue[WEFT_APE_CHANNELS],
 		      struct weft_ape_ledger *ledger);
 void weft_ape_rx_beat(struct weft_ape_rx *rx, const struct weft_ape_beat *beat);
+/* The same for those of `count` beats, one behind the other, that are nothing but payload: how many they were, maybe none. */
+unsigned int weft_ape_rx_run(struct weft_ape_rx *rx, const uint64_t *quad, unsigned int count);
 /* The cable is gone: a packet whose end will not come is finished with filler and a footer that
  * fails. Off until weft_ape_rx_up. */
 void weft_ape_rx_down(struct weft_ape_rx *rx);
@@ -105,7 +114,8 @@ void weft_ape_rx_report(const struct weft_ape_rx *rx, struct weft_ape_credit *cr
 
 /* ---- The sender ---- */
 
-#define WEFT_APE_TX_ROOM  4u /* words of content */
+#define WEFT_APE_TX_ROOM  4u   /* words of content */
+#define WEFT_APE_TX_MOST  128u /* the same, with bursts */
 #define WEFT_APE_TX_BEATS 8u
 
 /* Flips bits of headers or credits on their way, as register 71 asks. */
@@ -123,8 +133,8 @@ struct weft_ape_tx {
 	struct weft_ape_ledger ledger;
 	struct weft_ape_error_generator errors;
 	/* Content that the router has given, a ring. */
-	struct weft_ape_word word[WEFT_APE_TX_ROOM];
-	bool end[WEFT_APE_TX_ROOM];
+	struct weft_ape_word word[WEFT_APE_TX_MOST];
+	bool end[WEFT_APE_TX_MOST];
 	uint8_t first, count;
 	bool giving; /* a packet: its header was given, its last word was not */
 	bool begun;  /* MAGIC START was sent, and not all that follows it */
@@ -136,8 +146,10 @@ struct weft_ape_tx {
 	uint8_t beat_first, beat_count;
 	struct weft_ape_credit said; /* last */
 	bool said_any;
-	uint32_t since; /* the last credit, in beats */
-	uint8_t idle;	/* credits of an idle cable */
+	bool wants, wants_told; /* a packet found no room; the other end knows it */
+	uint8_t asks_told;	/* `asks`, when empty FIFOs were said last */
+	uint32_t since;		/* the last credit, in beats */
+	uint8_t idle;		/* credits of an idle cable */
 	uint64_t said_ns;
 	uint64_t beats[WEFT_APE_KINDS];
 	uint64_t packets;
@@ -149,16 +161,45 @@ void weft_ape_tx_init(struct weft_ape_tx *tx, const struct weft_ape_link_config 
 void weft_ape_tx_reset(struct weft_ape_tx *tx);
 
 /* Whether the packet may begin: the one before has been given whole, and there is room. */
-bool weft_ape_tx_grants(const struct weft_ape_tx *tx, unsigned int vc, unsigned int words);
+bool weft_ape_tx_grants(struct weft_ape_tx *tx, unsigned int vc, unsigned int words);
 static inline bool weft_ape_tx_has_room(const struct weft_ape_tx *tx)
 {
-	return tx->count < WEFT_APE_TX_ROOM;
+	return tx->count < (tx->config->burst > 1 ? WEFT_APE_TX_MOST : WEFT_APE_TX_ROOM);
 }
 /* Gives the next word of a packet; end: it is its last. There is room. A header is built for vc. */
-void weft_ape_tx_give(struct weft_ape_tx *tx, struct weft_ape_word word, bool end);
+static inline void weft_ape_tx_give(struct weft_ape_tx *tx, struct weft_ape_word word, bool end)
+{
+	unsigned int place = (tx->first + tx->count++) % WEFT_APE_TX_MOST;
+
+	tx->packets += !tx->giving;
+	tx->giving = !end;
+	tx->word[place] = word;
+	tx->end[place] = end;
+}
+
+/* The same for words of payload; as many of them as there is room for, side by side: how many. */
+static inline unsigned int
+weft_ape_tx_give_run(struct weft_ape_tx *tx, const struct weft_ape_word *words, unsigned int count)
+{
+	unsigned int place = (tx->first + tx->count) % WEFT_APE_TX_MOST;
+	unsigned int room = WEFT_APE_TX_MOST - tx->count;
+
+	room = room < WEFT_APE_TX_MOST - place ? room : WEFT_APE_TX_MOST - place;
+	count = count < room ? count : room;
+	__builtin_memcpy(tx->word + place, words, count * sizeof(*words));
+	__builtin_memset(tx->end + place, 0, count * sizeof(*tx->end));
+	tx->count += count;
+	return count;
+}
 
 /* The beat of this word time; false: the cable is silent. */
 bool weft_ape_tx_step(struct weft_ape_tx *tx, uint64_t now_ns, struct weft_ape_beat *beat);
+/*
+ * Words of payload that go as they are, each beat full, at most `most` beats: *run, until the next call for this sender.
+ * How many words; 0: weft_ape_tx_step says what comes next.
+ */
+unsigned int weft_ape_tx_run(struct weft_ape_tx *tx, uint64_t now_ns, unsigned int most,
+			     const struct weft_ape_word **run);
 /* When to call although nothing was given and nothing came; 0: never. */
 uint64_t weft_ape_tx_deadline(const struct weft_ape_tx *tx);
 

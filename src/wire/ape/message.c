@@ -94,6 +94,7 @@ bool weft_ape_ni_post(struct weft_ape_ni *c, unsigned int process,
 		return true;
 	}
 	p->posted[(p->first + p->waiting++) % WEFT_APE_POSTED] = *d;
+	c->posters |= 1ull << process;
 	c->quiet = false;
 	return true;
 }
@@ -130,6 +131,7 @@ void weft_ape_message_end(struct weft_ape_ni *c, struct weft_ape_message *m,
 	if (m->opcode == WEFT_APE_OP_SEND)
 		c->process[m->process].stalled = false;
 	m->used = false;
+	c->messages &= ~(1ull << (m - c->message));
 	m->generation++;
 	c->quiet = false;
 	c->world->event(c->owner, m->process, &event);
@@ -259,6 +261,7 @@ bool weft_ape_ni_withdraw(struct weft_ape_ni *c, unsigned int process, unsigned 
 void weft_ape_ni_leave(struct weft_ape_ni *c, unsigned int process)
 {
 	c->process[process].waiting = 0;
+	c->posters &= ~(1ull << process);
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
 		if (c->message[i].used && c->message[i].process == process)
 			weft_ape_message_fail(c, &c->message[i], WEFT_APE_LOCAL_FAULT);

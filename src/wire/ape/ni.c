@@ -25,6 +25,8 @@ void weft_ape_ni_init(struct weft_ape_ni *c, const struct weft_ape_ni_config *co
 	c->wake_ns = NEVER;
 	weft_ape_node_init(&c->node, &config->node, memory, world->send, owner, weft_ape_ni_deliver,
 			   c);
+	c->node.send_words = world->send_words;
+	c->node.router.deliver_run = weft_ape_ni_deliver_run;
 }
 
 struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_coord at)
@@ -40,6 +42,7 @@ struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_co
 		if (p->used)
 			continue;
 		p->used = true;
+		c->peers |= 1ull << (p - c->peer);
 		p->at = at;
 		p->port = (index + weft_ape_lattice_index(l, c->config.node.me)) %
 			  c->config.node.locals;
@@ -71,8 +74,8 @@ static void give_packet(struct weft_ape_ni *c, struct weft_ape_peer *p, enum wef
 					 weft_ape_footer_build(&footer));
 	weft_ape_node_give(&c->node, p->port, header, payload, words,
 			   weft_ape_footer_build(&footer));
-	f->ack_due = false;
-	f->unacked = 0;
+	weft_ape_flow_acks(f, h->type < WEFT_APE_ACK || h->type > WEFT_APE_WELCOME,
+			   &c->config.times, c->now_ns);
 }
 
 /* Sends what a class of flows has to say by itself: HELLO, WELCOME, ACK and NAK name their class as channel. */
@@ -238,10 +241,7 @@ static bool cut_message(struct weft_ape_ni *c, struct weft_ape_message *m)
 
 static uint16_t free_message(struct weft_ape_ni *c)
 {
-	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
-		if (!c->message[i].used)
-			return i;
-	return WEFT_APE_NO_MESSAGE;
+	return ~c->messages ? __builtin_ctzll(~c->messages) : WEFT_APE_NO_MESSAGE;
 }
 
 static bool is_held_back(const struct weft_ape_ni *c, unsigned int which)
@@ -272,26 +272,33 @@ static void begin_message(struct weft_ape_ni *c, unsigned int process, uint16_t 
 		.begun_ns = c->now_ns,
 		.progress_ns = c->now_ns,
 	};
+	c->messages |= 1ull << which;
 	p->first = (p->first + 1) % WEFT_APE_POSTED;
-	p->waiting--;
+	if (!--p->waiting)
+		c->posters &= ~(1ull << process);
 	p->stalled = d->opcode == WEFT_APE_OP_SEND;
 }
 
 /* An engine without work: a SEND that is tried again, or the next process's descriptor. */
 static void find_work(struct weft_ape_ni *c, unsigned int engine)
 {
+	unsigned int first = c->next_process % WEFT_APE_PROCESSES;
 	uint16_t which;
 
-	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
-		if (c->message[i].used && !c->message[i].cut && !is_held_back(c, i)) {
+	for (uint64_t left = c->messages; left;) {
+		unsigned int i = weft_ape_next_bit(&left);
+
+		if (!c->message[i].cut && !is_held_back(c, i)) {
 			c->engine[engine] = i;
 			return;
 		}
+	}
 	which = free_message(c);
-	for (unsigned int i = 0; i < WEFT_APE_PROCESSES && which != WEFT_APE_NO_MESSAGE; i++) {
-		unsigned int process = (c->next_process + i) % WEFT_APE_PROCESSES;
+	for (uint64_t left = weft_ape_turned(c->posters, first);
+	     left && which != WEFT_APE_NO_MESSAGE;) {
+		unsigned int process = (first + weft_ape_next_bit(&left)) % WEFT_APE_PROCESSES;
 
-		if (!c->process[process].waiting || c->process[process].stalled)
+		if (c->process[process].stalled)
 			continue;
 		c->next_process = process + 1;
 		begin_message(c, process, which);
@@ -341,11 +348,13 @@ static bool make_one(struct weft_ape_ni *c)
 
 static bool send_from_flows(struct weft_ape_ni *c, unsigned int port)
 {
-	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++) {
-		unsigned int which = (c->next_peer + i) % WEFT_APE_PEERS;
+	unsigned int first = c->next_peer % WEFT_APE_PEERS;
+
+	for (uint64_t left = weft_ape_turned(c->peers, first); left;) {
+		unsigned int which = (first + weft_ape_next_bit(&left)) % WEFT_APE_PEERS;
 		struct weft_ape_peer *p = &c->peer[which];
 
-		if (!p->used || p->port != port)
+		if (p->port != port)
 			continue;
 		if (say_class(c, p, WEFT_APE_ANSWERS) || say_class(c, p, WEFT_APE_REQUESTS) ||
 		    send_next(c, p, WEFT_APE_ANSWERS) || send_next(c, p, WEFT_APE_REQUESTS)) {
@@ -388,6 +397,10 @@ static void flow_timer(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft
 {
 	struct weft_ape_flow *f = &p->flow[class];
 
+	if (weft_ape_flow_late(f, c->now_ns))
+		c->quiet = false;
+	if (f->late_ns)
+		soonest(c, f->late_ns);
 	switch (weft_ape_flow_timer(f, &c->config.times, c->now_ns)) {
 	case WEFT_APE_FLOW_GIVE_UP:
 		weft_ape_peer_fail(c, p, class, WEFT_APE_UNREACHABLE);
@@ -408,12 +421,14 @@ static void flow_timer(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft
 static void run_timers(struct weft_ape_ni *c)
 {
 	c->wake_ns = NEVER;
-	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++)
+	for (uint64_t left = c->peers; left;) {
+		struct weft_ape_peer *p = &c->peer[weft_ape_next_bit(&left)];
+
 		for (unsigned int class = 0; class < WEFT_APE_CLASSES; class ++)
-			if (c->peer[i].used)
-				flow_timer(c, &c->peer[i], class);
+			flow_timer(c, p, class);
+	}
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
-		if (c->message[i].used)
+		if (c->messages >> i & 1)
 			message_timer(c, &c->message[i]);
 }
 
@@ -422,6 +437,13 @@ void weft_ape_ni_beat(struct weft_ape_ni *c, unsigned int cable, const struct we
 {
 	c->now_ns = now_ns;
 	weft_ape_node_beat(&c->node, cable, beat, now_ns);
+}
+
+void weft_ape_ni_beats(struct weft_ape_ni *c, unsigned int cable, const uint64_t *quad,
+		       unsigned int count, uint64_t now_ns)
+{
+	c->now_ns = now_ns;
+	weft_ape_node_beats(&c->node, cable, quad, count, now_ns);
 }
 
 /* A port gets a packet when none waits behind the one that leaves. */

@@ -115,6 +115,8 @@ struct weft_ape_ni {
 	struct weft_ape_reception reception[WEFT_APE_MESSAGES];
 	struct weft_ape_job job[WEFT_APE_JOBS];
 	struct weft_ape_peer peer[WEFT_APE_PEERS];
+	/* Those that are used, and processes of which descriptors wait, as bits: what is not is not even looked at. */
+	uint64_t peers, messages, posters;
 	uint16_t engine[WEFT_APE_ENGINES]; /* messages, or WEFT_APE_NO_MESSAGE */
 	struct weft_ape_incoming incoming[WEFT_APE_LOCALS];
 	uint8_t next_process, next_peer, next_engine, next_job, turn;
@@ -129,6 +131,24 @@ struct weft_ape_ni {
 	struct weft_ape_counters counters;
 };
 
+_Static_assert(WEFT_APE_PEERS == 64 && WEFT_APE_MESSAGES == 64 && WEFT_APE_PROCESSES == 64,
+	       "their sets are of 64 bits");
+
+/* Bit `first` becomes the lowest, those before it the highest. */
+static inline uint64_t weft_ape_turned(uint64_t bits, unsigned int first)
+{
+	return bits >> first % 64 | bits << (64 - first % 64) % 64;
+}
+
+/* Takes the lowest bit out, and says which it was. */
+static inline unsigned int weft_ape_next_bit(uint64_t *bits)
+{
+	unsigned int which = (unsigned int)__builtin_ctzll(*bits);
+
+	*bits &= *bits - 1;
+	return which;
+}
+
 bool weft_ape_ni_config_holds(const struct weft_ape_ni_config *config);
 /* memory: weft_ape_node_words(&config->node) words. */
 void weft_ape_ni_init(struct weft_ape_ni *c, const struct weft_ape_ni_config *config,
@@ -137,6 +157,9 @@ void weft_ape_ni_init(struct weft_ape_ni *c, const struct weft_ape_ni_config *co
 
 void weft_ape_ni_beat(struct weft_ape_ni *c, unsigned int cable, const struct weft_ape_beat *beat,
 		      uint64_t now_ns);
+/* The same for `count` beats, one behind the other. */
+void weft_ape_ni_beats(struct weft_ape_ni *c, unsigned int cable, const uint64_t *quad,
+		       unsigned int count, uint64_t now_ns);
 bool weft_ape_ni_step(struct weft_ape_ni *c, uint64_t now_ns);
 uint64_t weft_ape_ni_deadline(const struct weft_ape_ni *c);
 
@@ -165,6 +188,8 @@ bool weft_ape_ni_is_quiet(const struct weft_ape_ni *c, unsigned int process);
 /* The peer at this node, or NULL: there is no room for another. */
 struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_coord at);
 void weft_ape_ni_deliver(void *card, unsigned int local, struct weft_ape_word word, bool end);
+void weft_ape_ni_deliver_run(void *card, unsigned int local, const struct weft_ape_word *words,
+			     unsigned int count);
 /* Fails a message; its packets become nothing, and its event comes when none is under way. */
 void weft_ape_message_fail(struct weft_ape_ni *c, struct weft_ape_message *m,
 			   enum weft_ape_status status);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "wire/ape/node.h"
 
+#include <stddef.h>
+
 bool weft_ape_node_config_holds(const struct weft_ape_node_config *c)
 {
 	return weft_ape_lattice_holds(&c->lattice) && weft_ape_lattice_has(&c->lattice, c->me) &&
@@ -40,6 +42,7 @@ void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_conf
 	r->me = config->me;
 	r->locals = config->locals;
 	r->fixed = config->fixed;
+	r->burst = config->link.burst ? config->link.burst : 1;
 	r->deliver = deliver;
 	r->owner = taker;
 	r->tx = n->tx;
@@ -100,6 +103,26 @@ void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
 		n->router.up |= 1u << cable;
 }
 
+void weft_ape_node_beats(struct weft_ape_node *n, unsigned int cable, const uint64_t *quad,
+			 unsigned int count, uint64_t now_ns)
+{
+	unsigned int quads = n->config.link.quads, run;
+	struct weft_ape_beat beat = {{0}};
+
+	while (count) {
+		run = n->hears >> cable & 1 ? weft_ape_rx_run(&n->rx[cable], quad, count) : 0;
+		if (run) {
+			n->heard_ns[cable] = now_ns;
+		} else {
+			run = 1;
+			__builtin_memcpy(beat.quad, quad, quads * sizeof(*quad));
+			weft_ape_node_beat(n, cable, &beat, now_ns);
+		}
+		quad += (size_t)run * quads;
+		count -= run;
+	}
+}
+
 static void listen(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 {
 	if (n->config.silence_ns && n->hears >> cable & 1 &&
@@ -107,24 +130,43 @@ static void listen(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 		weft_ape_node_down(n, cable);
 }
 
+/* What the cable carries in this word time. */
+static bool send_beats(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
+{
+	bool back = n->config.loopback >> cable & 1;
+	unsigned int sent = 0, count;
+	const struct weft_ape_word *run;
+	struct weft_ape_beat beat;
+
+	while (sent < n->router.burst && !(n->full >> cable & 1)) {
+		count = n->send_words && !back ? weft_ape_tx_run(&n->tx[cable], now_ns,
+								 n->router.burst - sent, &run)
+					       : 0;
+		if (count) {
+			n->send_words(n->owner, cable, run, count);
+			sent += 2 * count / n->config.link.quads;
+			continue;
+		}
+		if (!weft_ape_tx_step(&n->tx[cable], now_ns, &beat))
+			break;
+		sent++;
+		if (back)
+			weft_ape_node_beat(n, cable, &beat, now_ns);
+		else
+			n->send(n->owner, cable, &beat);
+	}
+	return sent;
+}
+
 bool weft_ape_node_step(struct weft_ape_node *n, uint64_t now_ns)
 {
 	bool moved = weft_ape_router_step(&n->router);
-	struct weft_ape_beat beat;
 
 	for (unsigned int cable = 0; cable < WEFT_APE_CABLES; cable++) {
 		if (!(n->router.enabled >> cable & 1))
 			continue;
 		listen(n, cable, now_ns);
-		if (n->full >> cable & 1)
-			continue;
-		if (!weft_ape_tx_step(&n->tx[cable], now_ns, &beat))
-			continue;
-		moved = true;
-		if (n->config.loopback >> cable & 1)
-			weft_ape_node_beat(n, cable, &beat, now_ns);
-		else
-			n->send(n->owner, cable, &beat);
+		moved |= send_beats(n, cable, now_ns);
 	}
 	return moved;
 }

@@ -12,6 +12,10 @@
 /* Puts the beat onto the cable. */
 typedef void weft_ape_send_fn(void *owner, unsigned int cable, const struct weft_ape_beat *beat);
 
+/* The same for words of payload, which fill their beats. */
+typedef void weft_ape_send_words_fn(void *owner, unsigned int cable,
+				    const struct weft_ape_word *words, unsigned int count);
+
 struct weft_ape_node_config {
 	struct weft_ape_lattice lattice;
 	struct weft_ape_coord me;
@@ -30,13 +34,14 @@ struct weft_ape_node_config {
 struct weft_ape_node {
 	struct weft_ape_node_config config;
 	weft_ape_send_fn *send;
+	weft_ape_send_words_fn *send_words; /* NULL: `send` has all */
 	void *owner;
 	struct weft_ape_router router;
 	struct weft_ape_tx tx[WEFT_APE_CABLES];
 	struct weft_ape_rx rx[WEFT_APE_CABLES];
 	uint64_t heard_ns[WEFT_APE_CABLES];
 	uint8_t hears; /* cables, as bits */
-	uint8_t full;  /* cables that take no beat now, as bits; the owner's */
+	uint8_t full; /* cables that take no beat now, as bits; the owner's, also from within its `send` */
 	uint64_t went_down[WEFT_APE_CABLES];
 };
 
@@ -51,6 +56,9 @@ void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_conf
 
 void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
 			const struct weft_ape_beat *beat, uint64_t now_ns);
+/* The same for `count` beats, one behind the other. */
+void weft_ape_node_beats(struct weft_ape_node *n, unsigned int cable, const uint64_t *quad,
+			 unsigned int count, uint64_t now_ns);
 /* One word time. Returns whether anything moved. */
 bool weft_ape_node_step(struct weft_ape_node *n, uint64_t now_ns);
 /* When to call it although nothing came and nothing moves; UINT64_MAX: never. */

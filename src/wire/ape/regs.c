@@ -15,12 +15,15 @@ enum {
 	EXCEPTIONS = 150,
 	CHANNEL_UP = 152,
 	DROPPED = 200,
+	PATIENCE = 204,
+	GIVE_UP = 205,
 };
 
 #define LINK_REGISTERS 10u
 #define CHECK_HEADERS  (15u << 28)
 #define CHECK_CREDITS  (15u << 24)
 #define HALF	       0xffffu
+#define NS_IN_MS       1000000u
 
 static uint32_t sizes(const struct weft_ape_lattice *l)
 {
@@ -112,6 +115,10 @@ uint32_t weft_ape_reg_read(const struct weft_ape_ni *c, unsigned int number)
 		return exceptions(c);
 	case CHANNEL_UP:
 		return c->node.router.up;
+	case PATIENCE:
+		return c->config.patience_ns / NS_IN_MS;
+	case GIVE_UP:
+		return c->config.times.give_up_ns / NS_IN_MS;
 	}
 	return 0;
 }
@@ -147,6 +154,14 @@ bool weft_ape_reg_write(struct weft_ape_ni *c, unsigned int number, uint32_t val
 		break;
 	case ERRORS:
 		write_errors(c, value);
+		return true;
+	case PATIENCE:
+		c->config.patience_ns = (uint64_t)value * NS_IN_MS;
+		return true;
+	case GIVE_UP:
+		if (!value)
+			return false;
+		c->config.times.give_up_ns = (uint64_t)value * NS_IN_MS;
 		return true;
 	default:
 		return false;

@@ -146,22 +146,50 @@ static bool arbitrate(struct weft_ape_router *r, unsigned int port)
 	return false;
 }
 
-/* An intra-tile port takes a word in a word time, a cable what its sender has room for. */
+/* Words of payload that have come and lie side by side go on at once, with bursts. How many. */
+static unsigned int move_run(struct weft_ape_router *r, unsigned int port,
+			     struct weft_ape_source *s, unsigned int most)
+{
+	struct weft_ape_fifo *f = &s->queue.data;
+	unsigned int count =
+		weft_ape_least(weft_ape_least(f->count, s->words_left), f->depth - f->first);
+
+	if (r->burst < 2 || !s->headed || !count)
+		return 0;
+	if (port < WEFT_APE_CABLES) {
+		count = weft_ape_tx_give_run(&r->tx[port], f->word + f->first, count);
+	} else {
+		if (!r->deliver_run)
+			return 0;
+		count = weft_ape_least(count, most);
+		r->deliver_run(r->owner, port - WEFT_APE_CABLES, f->word + f->first, count);
+	}
+	f->first = (f->first + count) % f->depth;
+	f->count -= count;
+	s->words_left -= count;
+	return count;
+}
+
+/* An intra-tile port takes a word in a word time, or a burst of them; a cable what its sender has room for. */
 static bool move_word(struct weft_ape_router *r, unsigned int port)
 {
 	struct weft_ape_source *s = &r->source[r->holder[port]];
 	bool is_cable = port < WEFT_APE_CABLES, moved = false, end = false;
+	unsigned int left = r->burst, run;
 	struct weft_ape_word word;
 
-	while (!end && (!is_cable || weft_ape_tx_has_room(&r->tx[port])) &&
-	       pop_word(s, &word, &end)) {
+	while (!end && (is_cable ? weft_ape_tx_has_room(&r->tx[port]) : left)) {
+		run = move_run(r, port, s, left);
+		if (!run && !pop_word(s, &word, &end))
+			break;
 		moved = true;
+		left -= run ? run : 1;
+		if (run)
+			continue;
 		if (is_cable)
 			weft_ape_tx_give(&r->tx[port], word, end);
 		else
 			r->deliver(r->owner, port - WEFT_APE_CABLES, word, end);
-		if (!is_cable)
-			break;
 	}
 	if (end) {
 		r->passed[port]++;

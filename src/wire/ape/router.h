@@ -45,6 +45,10 @@ struct weft_ape_source {
 typedef void weft_ape_deliver_fn(void *owner, unsigned int local, struct weft_ape_word word,
 				 bool end);
 
+/* The same for several words of payload, with bursts. */
+typedef void weft_ape_deliver_run_fn(void *owner, unsigned int local,
+				     const struct weft_ape_word *words, unsigned int count);
+
 struct weft_ape_router {
 	const struct weft_ape_lattice *lattice;
 	struct weft_ape_coord me;
@@ -52,7 +56,9 @@ struct weft_ape_router {
 	uint8_t enabled; /* cables, as bits */
 	uint8_t up;	 /* cables that are up, as bits */
 	bool fixed;	 /* arbitration by number, not in turn */
+	uint8_t burst;	 /* words that an intra-tile port takes in a word time */
 	weft_ape_deliver_fn *deliver;
+	weft_ape_deliver_run_fn *deliver_run; /* NULL: `deliver` has all */
 	void *owner;
 	struct weft_ape_tx *tx; /* one for each cable */
 	struct weft_ape_source source[WEFT_APE_SOURCES];

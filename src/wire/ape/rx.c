@@ -63,6 +63,7 @@ static bool take_credit_word(struct weft_ape_rx *rx, uint64_t lo, uint64_t hi)
 	rx->seen = credit.mark;
 	rx->unheard = credit.deaf;
 	rx->between = credit.between;
+	rx->asks += credit.wants;
 	weft_ape_ledger_credit(rx->ledger, &credit);
 	return true;
 }
@@ -305,6 +306,51 @@ void weft_ape_rx_beat(struct weft_ape_rx *rx, const struct weft_ape_beat *beat)
 		within(rx, beat, magic, start);
 		return;
 	}
+}
+
+/* Copies the words of full beats, up to one that is MAGIC, each read once. How many. */
+static unsigned int copy_words(struct weft_ape_word *to, const uint64_t *quad, unsigned int count,
+			       unsigned int words)
+{
+	unsigned int n = 0;
+
+	for (; n < count; n++, quad += 2) {
+		struct weft_ape_word w = {quad[0], quad[1]};
+
+		to[n] = w;
+		if (w.lo == WEFT_APE_MAGIC && w.hi == WEFT_APE_MAGIC)
+			break;
+	}
+	return n - n % words;
+}
+
+unsigned int weft_ape_rx_run(struct weft_ape_rx *rx, const uint64_t *quad, unsigned int count)
+{
+	unsigned int quads = rx->config->quads, words = quads / 2, n = 0;
+	struct weft_ape_fifo *f = &rx->queue[rx->vc]->data;
+
+	if (rx->state != WEFT_APE_RX_DATA || !words)
+		return 0;
+	count = weft_ape_least(count, rx->words_left / words);
+	while (n < count) {
+		uint32_t place = (f->first + f->count) % f->depth;
+		unsigned int room = weft_ape_least((count - n) * words, f->depth - place);
+		unsigned int run = copy_words(f->word + place, quad + (size_t)n * quads,
+					      room - room % words, words);
+
+		f->count += run;
+		n += run / words;
+		if (run != room)
+			break;
+	}
+	if (f->count > f->deepest)
+		f->deepest = f->count;
+	rx->words_left -= n * words;
+	rx->beats[WEFT_APE_K_DATA] += n;
+	rx->taken[rx->vc].data += n * words;
+	if (!rx->words_left)
+		rx->state = WEFT_APE_RX_FOOTER;
+	return n;
 }
 
 /* ---- The cable ---- */

@@ -352,6 +352,13 @@ static void acknowledged(struct weft_ape_ni *c, struct weft_ape_peer *p, enum we
 		c->wake_ns = f->again_ns;
 }
 
+static void take_in_turn(struct weft_ape_ni *c, struct weft_ape_flow *f, bool end)
+{
+	weft_ape_flow_taken(f, end, &c->config.times, c->now_ns);
+	if (f->late_ns && f->late_ns < c->wake_ns)
+		c->wake_ns = f->late_ns;
+}
+
 static void take_content(struct weft_ape_ni *c, const struct packet *p)
 {
 	enum weft_ape_class class = is_answer(p->h.type) ? WEFT_APE_ANSWERS : WEFT_APE_REQUESTS;
@@ -367,7 +374,7 @@ static void take_content(struct weft_ape_ni *c, const struct packet *p)
 	f = &p->peer->flow[class];
 	acknowledged(c, p->peer, class, p->f.ack);
 	if (weft_ape_flow_arrived(f, p->f.seq) == WEFT_APE_TAKE && act(c, p))
-		weft_ape_flow_taken(f, end);
+		take_in_turn(c, f, end);
 }
 
 static void take_control(struct weft_ape_ni *c, const struct packet *p)
@@ -399,6 +406,7 @@ static void begin_anew(struct weft_ape_ni *c, struct weft_ape_peer *p, uint16_t 
 		struct weft_ape_flow *f = &p->flow[class];
 
 		f->heard = f->refusing = f->ack_due = f->nak_due = f->nak_sent = false;
+		f->late_ns = 0;
 		f->welcome_due = false;
 		if (knew)
 			weft_ape_peer_fail(c, p, class, WEFT_APE_RESTARTED);
@@ -500,4 +508,17 @@ void weft_ape_ni_deliver(void *card, unsigned int local, struct weft_ape_word wo
 		in->within = false;
 		take_packet(c, in, word);
 	}
+}
+
+/* Words of payload, of a packet whose header has come. */
+void weft_ape_ni_deliver_run(void *card, unsigned int local, const struct weft_ape_word *words,
+			     unsigned int count)
+{
+	struct weft_ape_ni *c = card;
+	struct weft_ape_incoming *in = &c->incoming[local];
+	uint8_t *to = in->payload + (size_t)in->words * WEFT_APE_WORD_BYTES;
+
+	for (unsigned int i = 0; i < count; i++)
+		weft_ape_word_store(words[i], to + (size_t)i * WEFT_APE_WORD_BYTES);
+	in->words += count;
 }

@@ -21,20 +21,13 @@ void weft_ape_tx_reset(struct weft_ape_tx *tx)
 
 /* ---- What the router gives ---- */
 
-bool weft_ape_tx_grants(const struct weft_ape_tx *tx, unsigned int vc, unsigned int words)
+bool weft_ape_tx_grants(struct weft_ape_tx *tx, unsigned int vc, unsigned int words)
 {
-	return !tx->giving && !tx->begun && !tx->count &&
-	       weft_ape_ledger_grants(&tx->ledger, vc, words, tx->config->threshold);
-}
-
-void weft_ape_tx_give(struct weft_ape_tx *tx, struct weft_ape_word word, bool end)
-{
-	unsigned int place = (tx->first + tx->count++) % WEFT_APE_TX_ROOM;
-
-	tx->packets += !tx->giving;
-	tx->giving = !end;
-	tx->word[place] = word;
-	tx->end[place] = end;
+	if (tx->giving || tx->begun || tx->count)
+		return false;
+	tx->wants = !weft_ape_ledger_grants(&tx->ledger, vc, words, tx->config->threshold);
+	tx->wants_told &= tx->wants;
+	return !tx->wants;
 }
 
 /* ---- Beats ---- */
@@ -66,6 +59,16 @@ static struct weft_ape_word spoil(struct weft_ape_error_generator *errors, bool 
 	return word;
 }
 
+/* Whether no word waits in this end's FIFOs, as the credit says that is made. */
+static bool says_empty(const struct weft_ape_tx *tx)
+{
+	uint32_t waiting = 0;
+
+	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++)
+		waiting += tx->rx->queue[vc]->data.count + tx->rx->queue[vc]->headers.count;
+	return !waiting;
+}
+
 static void put_credit(struct weft_ape_tx *tx, uint64_t now_ns)
 {
 	struct weft_ape_word w;
@@ -73,6 +76,9 @@ static void put_credit(struct weft_ape_tx *tx, uint64_t now_ns)
 	weft_ape_rx_report(tx->rx, &tx->said);
 	tx->said.mark = weft_ape_ledger_mark(&tx->ledger);
 	tx->said.between = !tx->begun;
+	tx->said.wants = tx->wants_told = tx->wants && tx->config->thrifty;
+	if (says_empty(tx))
+		tx->asks_told = tx->rx->asks;
 	tx->said_any = true;
 	tx->said_ns = now_ns;
 	tx->since = 0;
@@ -87,14 +93,41 @@ static void put_credit(struct weft_ape_tx *tx, uint64_t now_ns)
 	}
 }
 
+/* What of a threshold a packet of any length leaves: as much may have gone out of the FIFO untold. */
+static uint32_t half_spare(uint32_t threshold, uint32_t margin, uint32_t packet)
+{
+	return threshold > margin + packet ? (threshold - margin - packet) / 2 : 0;
+}
+
+/* Whether so many words have left the FIFOs since a credit said so that a packet may lack room at the other end. */
+static bool lacks_news(const struct weft_ape_tx *tx, const struct weft_ape_credit *now)
+{
+	const struct weft_ape_link_config *c = tx->config;
+	uint32_t data = half_spare(c->threshold.data, c->margin, WEFT_APE_PAYLOAD_WORDS);
+	uint32_t headers = half_spare(c->threshold.headers, c->margin, WEFT_APE_HEADER_ROOM);
+
+	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
+		const struct weft_ape_counts *used = &now->used[vc], *said = &tx->said.used[vc];
+		const struct weft_ape_counts *taken = &now->taken[vc], *told = &tx->said.taken[vc];
+
+		if (taken->data - used->data - (told->data - said->data) > data ||
+		    taken->headers - used->headers - (told->headers - said->headers) > headers)
+			return true;
+	}
+	return now->deaf != tx->said.deaf || (tx->wants && !tx->wants_told) ||
+	       (tx->rx->asks != tx->asks_told && says_empty(tx));
+}
+
 /* Whether a credit would tell the other end something new. */
 static bool has_news(const struct weft_ape_tx *tx)
 {
 	struct weft_ape_credit now;
 
-	if (!tx->said_any || weft_ape_ledger_unmarked(&tx->ledger))
+	if (!tx->said_any || (!tx->config->thrifty && weft_ape_ledger_unmarked(&tx->ledger)))
 		return true;
 	weft_ape_rx_report(tx->rx, &now);
+	if (tx->config->thrifty)
+		return lacks_news(tx, &now);
 	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++)
 		if (now.used[vc].data != tx->said.used[vc].data ||
 		    now.used[vc].headers != tx->said.used[vc].headers ||
@@ -127,7 +160,7 @@ static enum weft_ape_kind count_word(struct weft_ape_tx *tx, struct weft_ape_wor
 
 	*w = tx->word[tx->first];
 	*end = tx->end[tx->first];
-	tx->first = (tx->first + 1) % WEFT_APE_TX_ROOM;
+	tx->first = (tx->first + 1) % WEFT_APE_TX_MOST;
 	tx->count--;
 	if (is_header) {
 		kind = WEFT_APE_K_HEADER;
@@ -212,6 +245,29 @@ bool weft_ape_tx_step(struct weft_ape_tx *tx, uint64_t now_ns, struct weft_ape_b
 	tx->beat_count--;
 	tx->since++;
 	return true;
+}
+
+unsigned int weft_ape_tx_run(struct weft_ape_tx *tx, uint64_t now_ns, unsigned int most,
+			     const struct weft_ape_word **run)
+{
+	unsigned int words = tx->config->quads / 2, n = 0, limit;
+
+	if (!words || !tx->within || tx->beat_count || tx->since >= tx->config->cycle ||
+	    refresh_due(tx, now_ns))
+		return 0;
+	limit = weft_ape_least(most, tx->config->cycle - tx->since) * words;
+	limit = weft_ape_least(limit, weft_ape_least(tx->count, WEFT_APE_TX_MOST - tx->first));
+	*run = tx->word + tx->first;
+	while (n < limit && !tx->end[tx->first + n] &&
+	       ((*run)[n].lo != WEFT_APE_MAGIC || (*run)[n].hi != WEFT_APE_MAGIC))
+		n++;
+	n -= n % words;
+	tx->ledger.sent[tx->vc].data += n;
+	tx->beats[WEFT_APE_K_DATA] += n / words;
+	tx->since += n / words;
+	tx->first = (tx->first + n) % WEFT_APE_TX_MOST;
+	tx->count -= n;
+	return n;
 }
 
 uint64_t weft_ape_tx_deadline(const struct weft_ape_tx *tx)

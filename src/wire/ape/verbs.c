@@ -77,8 +77,11 @@ static void push(struct weft_ape_ni *c, struct weft_ape_peer *p)
 
 bool weft_ape_verbs_cut(struct weft_ape_ni *c)
 {
-	for (unsigned int i = 0; i < WEFT_APE_PEERS && c->verbs_waiting; i++) {
-		struct weft_ape_peer *p = &c->peer[(c->next_verbs + i) % WEFT_APE_PEERS];
+	unsigned int first = c->next_verbs % WEFT_APE_PEERS;
+
+	for (uint64_t left = weft_ape_turned(c->peers, first); left && c->verbs_waiting;) {
+		unsigned int which = (first + weft_ape_next_bit(&left)) % WEFT_APE_PEERS;
+		struct weft_ape_peer *p = &c->peer[which];
 
 		if (p->verbs.written == p->verbs.cut ||
 		    !weft_ape_flow_takes(&p->flow[WEFT_APE_REQUESTS]))

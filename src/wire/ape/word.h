@@ -29,6 +29,11 @@ static inline bool weft_ape_word_equal(struct weft_ape_word a, struct weft_ape_w
 	return a.lo == b.lo && a.hi == b.hi;
 }
 
+static inline unsigned int weft_ape_least(unsigned int a, unsigned int b)
+{
+	return a < b ? a : b;
+}
+
 /* The bits high:low of the word, at most 64. */
 static inline uint64_t weft_ape_bits(struct weft_ape_word w, unsigned int high, unsigned int low)
 {
@@ -60,23 +65,29 @@ static inline void weft_ape_flip_bit(struct weft_ape_word *w, unsigned int bit)
 		w->hi ^= 1ull << (bit - 64);
 }
 
+/* To and from the order of the bytes of a payload. */
+static inline uint64_t weft_ape_le(uint64_t quad)
+{
+	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? quad : __builtin_bswap64(quad);
+}
+
 static inline struct weft_ape_word weft_ape_word_load(const uint8_t bytes[WEFT_APE_WORD_BYTES])
 {
-	struct weft_ape_word w = {0};
+	struct weft_ape_word w;
 
-	for (unsigned int i = 0; i < 8; i++) {
-		w.lo |= (uint64_t)bytes[i] << 8 * i;
-		w.hi |= (uint64_t)bytes[8 + i] << 8 * i;
-	}
+	__builtin_memcpy(&w.lo, bytes, 8);
+	__builtin_memcpy(&w.hi, bytes + 8, 8);
+	w.lo = weft_ape_le(w.lo);
+	w.hi = weft_ape_le(w.hi);
 	return w;
 }
 
 static inline void weft_ape_word_store(struct weft_ape_word w, uint8_t bytes[WEFT_APE_WORD_BYTES])
 {
-	for (unsigned int i = 0; i < 8; i++) {
-		bytes[i] = w.lo >> 8 * i;
-		bytes[8 + i] = w.hi >> 8 * i;
-	}
+	w.lo = weft_ape_le(w.lo);
+	w.hi = weft_ape_le(w.hi);
+	__builtin_memcpy(bytes, &w.lo, 8);
+	__builtin_memcpy(bytes + 8, &w.hi, 8);
 }
 
 /* MAGIC and START fill a beat. */

@@ -77,6 +77,7 @@ struct weft_ape_event {
 struct weft_ape_world {
 	/* A beat onto a cable. */
 	weft_ape_send_fn *send;
+	weft_ape_send_words_fn *send_words; /* NULL: `send` has all */
 	/* Bytes of a process. False: they are not there; then nothing of a place is stored. */
 	bool (*read)(void *owner, unsigned int process, uint64_t addr, void *to, uint32_t bytes);
 	bool (*place)(void *owner, unsigned int process, uint64_t addr, const void *from,
