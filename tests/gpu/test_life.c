@@ -10,10 +10,12 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "../abi/pool.h"
 
@@ -316,6 +318,57 @@ static void context_ends(void)
 	end();
 }
 
+static atomic_bool writes, deregistered;
+
+static void *write_all(void *at)
+{
+	struct ibv_mr *mr = at;
+
+	atomic_store(&writes, true);
+	WANT(write_to(mr->addr, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+	return NULL;
+}
+
+static void *deregister(void *mr)
+{
+	WANT(!ibv_dereg_mr(mr));
+	atomic_store(&deregistered, true);
+	return NULL;
+}
+
+/* A region ends while a copy to it is under way, which its end waits for: only then may the program free the memory. */
+static void ends_in_between(void)
+{
+	const struct timespec while_held = {.tv_nsec = 100000000}, a_while = {.tv_nsec = 300000000};
+	pthread_t writer, revoker;
+	struct ibv_mr *mr;
+	uint8_t *at;
+
+	begin();
+	at = gpu_memory(BYTES);
+	mr = gpu_region(at, BYTES);
+	memset(host->addr, 3, BYTES);
+	if (gpu_hold)
+		gpu_hold(true);
+	WANT(!pthread_create(&writer, NULL, write_all, mr));
+	while (!atomic_load(&writes))
+		sched_yield();
+	nanosleep(&a_while, NULL);
+	WANT(!pthread_create(&revoker, NULL, deregister, mr));
+	nanosleep(&while_held, NULL);
+	if (gpu_hold) {
+		WANT(!atomic_load(&deregistered));
+		gpu_hold(false);
+		pthread_join(writer, NULL);
+	}
+	pthread_join(revoker, NULL);
+	if (!gpu_hold)
+		pthread_join(writer, NULL);
+	expect_bytes(at, BYTES, 3);
+	GPU_OK(cu.cuMemFree_v2((uintptr_t)at));
+	end();
+}
+
 /* Regions come and go while their context stays: their streams, which Weft makes, go with them. */
 static void comes_and_goes(void)
 {
@@ -573,6 +626,7 @@ CASE(anew)
 CASE(not_current)
 CASE(no_context)
 CASE(context_ends)
+CASE(ends_in_between)
 CASE(descriptors)
 CASE(wrong_descriptors)
 CASE(forks)
@@ -621,6 +675,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(is_not_current),
 		cmocka_unit_test(is_no_context),
 		cmocka_unit_test(is_context_ends),
+		cmocka_unit_test(is_ends_in_between),
 		cmocka_unit_test(is_descriptors),
 		cmocka_unit_test(is_wrong_descriptors),
 		cmocka_unit_test(is_forks),
