@@ -20,6 +20,7 @@ table() {
 		check	clang libclang-rt-dev llvm
 		check	tshark python3-scapy
 		check	socat tcpreplay tcpdump
+		check	qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross
 		check	linux-headers-amd64 make
 		check	python3-numpy python3-scipy tshark
 		check	openmpi-bin libopenmpi-dev netpipe-openmpi

@@ -181,6 +181,7 @@ SECTIONS = {
          r'ape-(packet|secded)'),
         ('frames of 64, 128 and 256 bits: any content, any schedule; the efficiency of the formula', r'ape-frames'),
         ('words of payload in runs: the same as one by one', r'ape-runs'),
+        ('packets, SECDED and credits on a big-endian machine (s390x, by qemu-user)', r'ape/big_endian::'),
         ('credits on cables of 0 to 10,000 words; lost, damaged, and after lost words', r'ape-credits'),
         ('100,000 damages: cut, lost, doubled, invented and flipped words', r'ape-damage'),
         ('8b10b and 64b66b to the bit; 1, 2 and 4 lanes of any order, offset and skew; slips and dead lanes', r'ape-phy'),
