@@ -381,25 +381,32 @@ put_run(struct weft_stream *s, uint32_t source, const struct weft_stream_run *ru
 	} while (left);
 }
 
-/* Whether the list has stamps is asked once a run. */
-static void put_runs(struct weft_stream *s, uint32_t source, uint32_t runs, uint64_t now_ns)
+static inline __attribute__((always_inline)) void
+put_each(struct weft_stream *s, uint32_t source, uint32_t runs, uint64_t now_ns,
+	 void (*follow)(struct weft_stream *s, const struct weft_stream_run *run, uint64_t now_ns))
 {
-	struct weft_stream_run *run = s->receiver->run;
-	uint32_t list = s->source_options[source].list;
+	struct weft_stream_receiver *r = s->receiver;
+	struct weft_landing *landing = &s->list[s->source_options[source].list].landing;
 
 	for (uint32_t i = 0; i < runs; i++) {
-		if (run[i].place == WEFT_STREAM_NOWHERE)
-			weft_landing_settle(&s->list[list].landing);
-		s->receiver->endangered = run[i].place == WEFT_STREAM_BEHIND && i + 1 < runs &&
-							  run[i + 1].place == WEFT_STREAM_BEHIND
-						  ? &run[i + 1]
-						  : NULL;
-		if (s->list[list].flags & WEFT_STREAM_STAMPS)
-			put_run(s, source, &run[i], now_ns, follow_stamped);
-		else
-			put_run(s, source, &run[i], now_ns, follow_steps);
+		if (r->run[i].place == WEFT_STREAM_NOWHERE)
+			weft_landing_settle(landing);
+		r->endangered = r->run[i].place == WEFT_STREAM_BEHIND && i + 1 < runs &&
+						r->run[i + 1].place == WEFT_STREAM_BEHIND
+					? &r->run[i + 1]
+					: NULL;
+		put_run(s, source, &r->run[i], now_ns, follow);
 	}
-	s->receiver->endangered = NULL;
+	r->endangered = NULL;
+}
+
+/* Whether the list has stamps is asked once for all runs, so that it costs a datagram nothing. */
+static void put_runs(struct weft_stream *s, uint32_t source, uint32_t runs, uint64_t now_ns)
+{
+	if (s->list[s->source_options[source].list].flags & WEFT_STREAM_STAMPS)
+		put_each(s, source, runs, now_ns, follow_stamped);
+	else
+		put_each(s, source, runs, now_ns, follow_steps);
 }
 
 /* What is left of packed buffers. */

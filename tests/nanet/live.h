@@ -63,6 +63,43 @@ static inline void udp_close(struct way *way)
 	close(way->fd);
 }
 
+/* ---- Packets of an interface, for a port that another socket has ---- */
+
+static inline bool may_open_packets(void)
+{
+	int fd = socket(AF_PACKET, SOCK_RAW, 0);
+
+	if (fd < 0)
+		fprintf(stderr, "a socket of packets: %m\n");
+	else
+		close(fd);
+	return fd >= 0;
+}
+
+static int owner_of_port;
+
+static inline void packet_name(struct way *way)
+{
+	udp_name(way);
+	snprintf(way->from, sizeof(way->from), "packet:lo:%d", atoi(strrchr(way->from, ':') + 1));
+}
+
+static inline void packet_open(struct way *way)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+
+	to.sin_port = htons((uint16_t)atoi(strrchr(way->from, ':') + 1));
+	owner_of_port = socket(AF_INET, SOCK_DGRAM, 0);
+	assert_return_code(bind(owner_of_port, (struct sockaddr *)&to, sizeof(to)), errno);
+	udp_open(way);
+}
+
+static inline void packet_close(struct way *way)
+{
+	close(owner_of_port);
+	udp_close(way);
+}
+
 /* ---- Ring ---- */
 
 static inline void ring_open(struct way *way)
@@ -81,6 +118,7 @@ static inline void ring_close(struct way *way)
 }
 
 static struct way udp __attribute__((unused)) = {"", udp_open, udp_send, udp_close};
+static struct way packet __attribute__((unused)) = {"", packet_open, udp_send, packet_close};
 static struct way ring __attribute__((unused)) = {"", ring_open, ring_send, ring_close};
 
 /* ---- A stream ---- */

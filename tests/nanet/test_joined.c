@@ -50,7 +50,8 @@ static void udp_joined(void **state)
 }
 
 /* A message of numbers from `number` on, `bytes` each; twice: one of them comes once more. Returns how many numbers. */
-static uint32_t send_joined(uint32_t number, uint32_t count, uint32_t bytes, bool twice)
+static uint32_t send_joined(const struct way *way, uint32_t number, uint32_t count, uint32_t bytes,
+			    bool twice)
 {
 	uint8_t data[44 * 1000];
 	int segment = (int)bytes;
@@ -61,27 +62,27 @@ static uint32_t send_joined(uint32_t number, uint32_t count, uint32_t bytes, boo
 		memset(data + (size_t)i * bytes, (uint8_t)(n * 3), bytes);
 		memcpy(data + (size_t)i * bytes + 4, &n, 4);
 	}
-	assert_return_code(setsockopt(udp.fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)),
+	assert_return_code(setsockopt(way->fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)),
 			   errno);
-	assert_int_equal(send(udp.fd, data, (size_t)count * bytes, 0), count * bytes);
+	assert_int_equal(send(way->fd, data, (size_t)count * bytes, 0), count * bytes);
 	return count - (twice && count > 2);
 }
 
 /* They lie behind each other in packed buffers, whatever ends a buffer, and though some come twice or
  * are of another length. Returns the bytes that were copied. */
-static uint64_t joined_behind(const struct weft_stream_list *list, bool turned)
+static uint64_t joined_behind(struct way *way, const struct weft_stream_list *list, bool turned)
 {
 	uint32_t number = 0, sent = 0, checked = 0, length[4096];
 	struct weft_stream_event event;
 	uint64_t copied;
 
-	begin(&udp, list);
+	begin(way, list);
 	for (uint32_t message = 0; checked < number || message < 60; message++) {
 		uint32_t count = turned ? 1 + message * 7 % 44 : 40;
 		uint32_t bytes = turned && message % 5 == 4 ? 600 : 1000, more = 0;
 
 		if (message < 60) {
-			more = send_joined(number, count, bytes, turned && message % 3 == 1);
+			more = send_joined(way, number, count, bytes, turned && message % 3 == 1);
 			sent += count;
 		} else {
 			weft_stream_flush(stream, 0);
@@ -107,7 +108,7 @@ static uint64_t joined_behind(const struct weft_stream_list *list, bool turned)
 		}
 	}
 	copied = counters_when(sent).copied;
-	end(&udp);
+	end(way);
 	return copied;
 }
 
@@ -116,20 +117,31 @@ static void udp_joined_behind(void **state)
 	struct weft_stream_list list = {.buffers = 4, .bytes = 100 * 1000 + 500};
 
 	/* but for the first message, from which it is learnt how long they are */
-	assert_true(joined_behind(&list, false) <= 40 * 1000);
-	joined_behind(&list, true);
+	assert_true(joined_behind(&udp, &list, false) <= 40 * 1000);
+	joined_behind(&udp, &list, true);
 	list.datagrams =
 		25; /* a message goes into several buffers, and ends none of them as expected */
-	joined_behind(&list, false);
-	joined_behind(&list, true);
+	joined_behind(&udp, &list, false);
+	joined_behind(&udp, &list, true);
 	list.bytes = 45 * 1000; /* nor does what is left of a buffer hold a message */
 	list.datagrams = 37;
-	joined_behind(&list, true);
+	joined_behind(&udp, &list, true);
 }
 
-static int name_udp(void **state)
+/* The ring of packets has each message in one piece, and says of how many bytes its datagrams are. */
+static void packet_joined(void **state)
+{
+	const struct weft_stream_list list = {.buffers = 4, .bytes = 100 * 1000 + 500};
+
+	if (!may_open_packets())
+		skip();
+	joined_behind(&packet, &list, true);
+}
+
+static int name_ways(void **state)
 {
 	udp_name(&udp);
+	packet_name(&packet);
 	return 0;
 }
 
@@ -138,7 +150,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(udp_joined),
 		cmocka_unit_test(udp_joined_behind),
+		cmocka_unit_test(packet_joined),
 	};
 
-	return cmocka_run_group_tests(tests, name_udp, NULL);
+	return cmocka_run_group_tests(tests, name_ways, NULL);
 }

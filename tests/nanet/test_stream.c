@@ -333,6 +333,7 @@ static void from_elsewhere(struct way *way, uint32_t count, uint32_t ahead)
 
 SUITE(udp, 20000)
 SUITE(ring, 20000)
+SUITE(packet, 20000)
 
 /* Of a ring alone: a writer that writes what makes no sense ends the link, and nothing else. */
 static void ring_damaged(void **state)
@@ -557,11 +558,13 @@ static void in_time(void **state)
 	assert_true(ours[ROUNDS / 2] <= bare[ROUNDS / 2] + 100000);
 }
 
-/* With the argument "in-time" that test alone, with a number so many events, without one all other tests. */
+/* With the argument "in-time" that test alone, with "packet" those of that link, with a number so many events, without one all
+ * other tests. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest timed[] = {cmocka_unit_test(in_time)};
 	const struct CMUnitTest long_one[] = {cmocka_unit_test(ring_many)};
+	const struct CMUnitTest packets[] = {TESTS(packet)};
 	const struct CMUnitTest tests[] = {
 		TESTS(udp),
 		TESTS(ring),
@@ -573,9 +576,12 @@ int main(int argc, char **argv)
 
 	snprintf(ring.from, sizeof(ring.from), "ring:/dev/shm/weft-test-stream-%d", getpid());
 	udp_name(&udp);
+	packet_name(&packet);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	if (argc > 1 && !strcmp(argv[1], "in-time"))
 		return cmocka_run_group_tests(timed, NULL, NULL);
+	if (argc > 1 && !strcmp(argv[1], "packet"))
+		return may_open_packets() ? cmocka_run_group_tests(packets, NULL, NULL) : 77;
 	if (argc > 1) {
 		many = (uint32_t)strtoul(argv[1], NULL, 10);
 		return cmocka_run_group_tests(long_one, NULL, NULL);
