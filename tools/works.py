@@ -296,7 +296,8 @@ SECTIONS = {
          'place and record, by seeds', r'nanet-faults'),
         ('four stamps in the place of each datagram: taken, resolved, placed, signalled; none less than the one before; a '
          'histogram for each stage', r'nanet-stream::(udp|ring)_stamped|nanet/live::stamps'),
-        ('latencies as histograms of three digits', r'stream-histogram'),
+        ('latencies as histograms of three digits, and their picture; from sending to being told at most 1.5 times what bare sockets take',
+         r'stream-histogram|nanet/live::(picture|latency)'),
         ('`weft/stream.h`: packed buffers and slots out of a UDP socket, out of an interface\'s ring of packets, and out of a ring of another process, events by record, '
          'descriptor and word, by a child of fork; joined datagrams, in their places without a copy; what is refused', r'nanet-(stream|joined|packet)'),
         ('lists in memory of a GPU, by the copy engine, or by a kernel that stays: each byte, place and word as in a list of the host; a kernel '

@@ -12,13 +12,16 @@ const char weft_stream_usage[] =
 	"       weft stream replay --read FILE --to PLACE [OPTION…]\n"
 	"       weft stream trigger --read FILE | --from PLACE [OPTION…]\n"
 	"       weft stream bench [--rounds N] [--socket BYTES] [--json]\n"
+	"       weft stream latency [--seconds S] [--svg FILE] [--json]\n"
 	"       weft stream info [--json]\n\n"
-	"Streams of datagrams, as detectors send them. PLACE: udp:ADDRESS:PORT, ring:PATH.\n\n"
+	"Streams of datagrams, as detectors send them. PLACE: udp:ADDRESS:PORT, ring:PATH;\n"
+	"receivers also packet:INTERFACE:PORT, a port that another has.\n\n"
 	"  generate  events of a ring-imaging detector, as the seed decides them\n"
 	"  receive   into buffers, and says what became of each datagram\n"
 	"  replay    the datagrams of a capture\n"
 	"  trigger   finds the rings of events, makes primitives\n"
 	"  bench     how fast streams are taken, beside a bare loop on a socket\n"
+	"  latency   from sending to being told, beside a ping-pong of bare sockets\n"
 	"  info      what this machine has for streams\n\n"
 	"generate:\n"
 	"  --write FILE      into a capture: pcap, or pcapng if so it ends\n"
@@ -58,8 +61,9 @@ const char weft_stream_usage[] =
 	"  --to PLACE        where primitives are sent; --seconds S: for so long\n"
 	"  --spin US         it looks for datagrams for so long before it sleeps (default: 0)\n"
 	"bench:\n"
-	"  --rounds N        medians of so many (default: 7)\n\n"
-	"  --json            the report as one JSON object\n\n"
+	"  --rounds N        the fastest of so many (default: 101)\n\n"
+	"  --json            the report as one JSON object\n"
+	"  --svg FILE        a picture of the histograms: generate, receive, trigger, latency\n\n"
 	"0; 1 it could not be done, or a bound of bench was missed; 2 wrong usage.\n";
 
 static const struct {
@@ -71,12 +75,37 @@ static const struct {
 #undef X
 };
 
+/* Takes --svg FILE out of the options, which all verbs have, and returns the file; or NULL. */
+static const char *take_picture(int *argc, char **argv)
+{
+	for (int i = 1; i + 1 < *argc; i++)
+		if (!strcmp(argv[i], "--svg")) {
+			const char *path = argv[i + 1];
+
+			*argc -= 2;
+			memmove(&argv[i], &argv[i + 2], (size_t)(*argc + 1 - i) * sizeof(*argv));
+			return path;
+		}
+	return NULL;
+}
+
+static int run_verb(int (*verb)(int argc, char **argv), int argc, char **argv)
+{
+	const char *picture = take_picture(&argc, argv);
+	int status, err;
+
+	weft_stream_svg_begin(picture);
+	status = verb(argc, argv);
+	err = status ? 0 : weft_stream_svg_end();
+	return err ? weft_stream_fail(argv[0], picture, strerror(-err)) : status;
+}
+
 int weft_stream_main(int argc, char **argv)
 {
 	if (argc < 2)
 		return weft_main_usage_error("stream", "what of streams?");
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
 		if (!strcmp(argv[1], verbs[i].name))
-			return verbs[i].main(argc - 1, argv + 1);
+			return run_verb(verbs[i].main, argc - 1, argv + 1);
 	return weft_main_usage_error("stream", "there is no '%s'", argv[1]);
 }

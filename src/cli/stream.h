@@ -13,7 +13,7 @@
 
 #include "stream/playback.h"
 
-#define WEFT_STREAM_VERBS(X) X(bench) X(generate) X(info) X(receive) X(replay) X(trigger)
+#define WEFT_STREAM_VERBS(X) X(bench) X(generate) X(info) X(latency) X(receive) X(replay) X(trigger)
 
 #define X(verb)		     int weft_stream_##verb(int argc, char **argv);
 WEFT_STREAM_VERBS(X)
@@ -56,6 +56,11 @@ struct weft_report;
 struct weft_histogram;
 void weft_stream_report_histogram(struct weft_report *r, const char *name,
 				  const struct weft_histogram *h);
+/* The picture: after begin, unless path is NULL, each histogram that is reported or added is drawn by end, which gives 0,
+ * -ENODATA (there was none) or of the file by errno. */
+void weft_stream_svg_begin(const char *path);
+void weft_stream_svg_add(const char *name, const struct weft_histogram *h);
+int weft_stream_svg_end(void);
 struct weft_stream_counters;
 void weft_stream_report_counters(struct weft_report *r, const struct weft_stream_counters *c);
 struct weft_sender;

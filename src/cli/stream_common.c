@@ -172,6 +172,7 @@ void weft_stream_report_histogram(struct weft_report *r, const char *name,
 		{NULL},
 	};
 
+	weft_stream_svg_add(name, h);
 	weft_report_section(r, name, true, columns);
 	weft_report_row(r);
 	weft_report_number(r, h->count);

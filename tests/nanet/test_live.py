@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import time
+import xml.etree.ElementTree as xml
 
 import pytest
 
@@ -287,6 +288,8 @@ def test_info():
     (['generate', '--seconds', '1'], 'to where'),
     (['generate', '--to', 'udp:127.0.0.1:9', '--back', 'x', '--events', '1'], 'Invalid'),
     (['bench', '--rounds', '0'], 'no such value'),
+    (['latency', '--seconds', '0'], 'no such value'),
+    (['latency', '--svg'], '--svg'),
     (['bench', '--socket', 99999999], 'no such value'),
     (['bench', '--socket', 65536], 'rmem_max'),
     (['info', 'x'], "what is 'x'"),
@@ -295,13 +298,55 @@ def test_refused(words, said):
     assert said in stream(*words, ok=False).stderr
 
 
+def drawn(path):
+    """Names of the lines in a picture; every line falls, and stays within it."""
+    root, space = xml.parse(path).getroot(), '{http://www.w3.org/2000/svg}'
+    lines = root.findall(f'{space}polyline')
+    for line in lines:
+        points = [tuple(map(float, point.split(','))) for point in line.get('points').split()]
+        assert points == sorted(points) and [y for _, y in points] == sorted(y for _, y in points)
+        assert all(0 <= x <= 720 and 0 <= y <= 420 for x, y in points)
+    return [line.find(f'{space}title').text.split(':')[0] for line in lines]
+
+
+def test_picture(tmp_path):
+    """Of what a receiver has stamped there is a line for each stage; without a histogram there is nothing to draw."""
+    port = free_port()
+    with receive(port, '--field', '0,64', '--stamps', '--svg', tmp_path / 'x.svg'):
+        generate(port, '--sequenced', 500, '--events', 200, '--rate', 2000)
+    assert drawn(tmp_path / 'x.svg') == ['resolve_ns', 'place_ns', 'signal_ns', 'whole_ns']
+    assert 'No data' in stream('info', '--svg', tmp_path / 'y.svg', ok=False).stderr
+
+
+def latency(*words):
+    done = json.loads(stream('latency', '--json', *words).stdout)
+    for part in ('stream_ns', 'bare_ns'):
+        assert done[part]['count'] > 0 and done[part]['p50'] <= done[part]['p99_9'] <= done[part]['max']
+    gaps = done['gaps_wait_ns']
+    assert 0 <= gaps['p50'] <= gaps['p90'] <= gaps['p99'] <= gaps['p99_9'] <= gaps['max'] < gaps['looked_ns']
+    return done
+
+
+def test_latency(tmp_path):
+    latency('--seconds', '0.2', '--svg', tmp_path / 'x.svg')
+    assert drawn(tmp_path / 'x.svg') == ['stream_ns', 'bare_ns', 'gaps_ns']
+
+
+@pytest.mark.alone
+def test_latency_is_a_sockets():
+    """In the median it takes a stream at most one and a half times as long as bare sockets, at least in one of five tries."""
+    tries = [latency('--seconds', 1) for _ in range(5)]
+    print(tries)
+    assert min(one['stream_ns']['p50'] / one['bare_ns']['p50'] for one in tries) <= 1.5
+
+
 @needs_room
 def test_bench():
     done = subprocess.run([BUILD / 'weft', 'stream', 'bench', '--rounds', '1', '--json'], check=False, text=True,
                           capture_output=True)
     rows = json.loads(done.stdout)['reception']
     rate = {(row['bytes'], row['segments'], row['into']): row['datagrams_s'] for row in rows}
-    assert len(rate) == len(rows) == 12
+    assert len(rate) == len(rows) == 15
     for row in rows:
         beside = rate[row['bytes'], row['segments'], row['beside']]
         assert row['percent'] == pytest.approx(100 * row['datagrams_s'] / beside, abs=0.6)
