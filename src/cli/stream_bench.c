@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * How fast a stream takes what waits in a socket, beside a bare loop that receives and discards it with the same socket options.
- * Each round fills the socket first, since over loopback it is the sender that bounds a flow. The list is small, so that its memory
- * stays in the processor's caches as that of the bare loop does.
+ * Each round fills the socket first, since over loopback it is the sender that bounds a flow. The bare loop is measured twice: into memory of its own, which stays in the nearest caches, and
+ * round memory as large as the list's.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,21 +24,22 @@
 #include "weft/stream.h"
 
 #define ROUNDS_MOST 1000u
-#define BUFFERS	    4u
-#define LAPS	    6u	/* round the list; the first is not counted */
-#define TRIES	    40u /* at a round that is of use */
+#define BUFFERS	    32u /* for all that comes in a round: it does not matter when this thread runs */
+#define PARTS	    4u	/* of a round, of which the first is not counted */
+#define FLOW_NS	    15000000000u /* of a flow, after which a row need have but one round of use */
 #define BUFFER_BYTES                                                                               \
 	(100u * 1024) /* some thousand events of the detector; all of them are in the caches */
 #define SOCKET_BYTES	(16u << 20)
 #define ROOM_LEAST	(4u << 20)
-#define SILENCE_NS	1000000000u /* then nothing more comes */
-#define MESSAGES	64u	    /* a call of the bare loop; of joined datagrams fewer */
+#define SILENCE_NS	10000000000u /* then nothing more comes */
+#define LOOK_US		200u
+#define MESSAGES	64u /* a call of the bare loop; of joined datagrams fewer */
 #define MESSAGES_JOINED 4u
 #define MESSAGE_BYTES	65536u
 #define MESSAGE_STRIDE	(MESSAGE_BYTES + 2112u) /* not a multiple of what caches are divided by */
 #define CONTROL_BYTES	64u
 
-enum way { BARE, PACKED, SLOTS, STAMPS, WAYS };
+enum way { BARE, WIDE, PACKED, SLOTS, STAMPS, WAYS };
 
 /* What each way is measured beside, and how much of that it must reach at least; 0: as it comes. */
 static const struct {
@@ -46,9 +47,8 @@ static const struct {
 	enum way beside;
 	uint32_t bound_percent;
 } ways[WAYS] = {
-	[BARE] = {"a bare loop", BARE, 0},
-	[PACKED] = {"packed", BARE, 90},
-	[SLOTS] = {"slots", BARE, 90},
+	[BARE] = {"a bare loop", BARE, 0},	  [WIDE] = {"a bare loop, as much memory", BARE, 0},
+	[PACKED] = {"packed", BARE, 90},	  [SLOTS] = {"slots", BARE, 90},
 	[STAMPS] = {"slots, stamped", SLOTS, 95},
 };
 
@@ -162,14 +162,29 @@ static int fill_socket(const struct bench *b, uint32_t bytes, uint32_t segments,
 
 /* ---- A round ---- */
 
-/* From when the first lap of the list had been received until the last had, and how many came between. */
+/* From when the first part had been received until the last had, and how many came between. */
 struct drain {
 	uint64_t first_ns, last_ns;
 	uint64_t came, datagrams;
 };
 
-static uint32_t receive_bare(const struct bench *b, int fd, uint32_t bytes, uint32_t messages)
+/* Where the next message of the bare loop goes: into memory of its own; or, wide, round memory as large as the list's. */
+static uint8_t *bare_place(const struct bench *b, enum way way, uint32_t message, uint32_t bytes,
+			   uint32_t segments)
 {
+	static uint32_t next;
+	uint32_t each = bytes * segments, places = BUFFERS * (segments > 1 ? 1 : MESSAGES);
+
+	if (way == BARE)
+		return b->messages + (size_t)message * MESSAGE_STRIDE;
+	next = (next + 1) % places;
+	return b->memory + (size_t)next * each;
+}
+
+static uint32_t receive_bare(const struct bench *b, enum way way, int fd, uint32_t bytes,
+			     uint32_t segments)
+{
+	uint32_t messages = segments > 1 ? MESSAGES_JOINED : MESSAGES;
 	static uint8_t control[MESSAGES][CONTROL_BYTES];
 	struct mmsghdr head[MESSAGES];
 	struct iovec piece[MESSAGES];
@@ -177,7 +192,7 @@ static uint32_t receive_bare(const struct bench *b, int fd, uint32_t bytes, uint
 	int came;
 
 	for (uint32_t i = 0; i < messages; i++) {
-		piece[i] = (struct iovec){b->messages + (size_t)i * MESSAGE_STRIDE, MESSAGE_BYTES};
+		piece[i] = (struct iovec){bare_place(b, way, i, bytes, segments), MESSAGE_BYTES};
 		head[i].msg_hdr = (struct msghdr){.msg_iov = &piece[i],
 						  .msg_iovlen = 1,
 						  .msg_control = control[i],
@@ -193,17 +208,18 @@ static uint32_t receive_bare(const struct bench *b, int fd, uint32_t bytes, uint
 struct bare {
 	const struct bench *bench;
 	struct drain *drain;
+	enum way way;
 	int fd;
-	uint32_t bytes, messages, count;
+	uint32_t bytes, segments, count;
 };
 
-/* Some came, all of which were there at that time: those of the first lap are not counted. */
-static void count_drained(struct drain *d, uint32_t datagrams, uint64_t now_ns, uint32_t lap)
+/* Some came, all of which were there at that time: those of the first part are not counted. */
+static void count_drained(struct drain *d, uint32_t datagrams, uint64_t now_ns, uint32_t part)
 {
 	d->came += datagrams;
 	if (d->first_ns)
 		d->datagrams += datagrams;
-	else if (d->came >= lap)
+	else if (d->came >= part)
 		d->first_ns = now_ns;
 	d->last_ns = now_ns;
 }
@@ -215,17 +231,16 @@ static void *run_bare(void *context)
 	uint32_t some = 1;
 
 	while (bare->drain->came < bare->count && some) {
-		some = receive_bare(bare->bench, bare->fd, bare->bytes, bare->messages);
-		count_drained(bare->drain, some, weft_clock_now_ns(), bare->count / LAPS);
+		some = receive_bare(bare->bench, bare->way, bare->fd, bare->bytes, bare->segments);
+		count_drained(bare->drain, some, weft_clock_now_ns(), bare->count / PARTS);
 	}
 	return NULL;
 }
 
-static int drain_bare(const struct bench *b, uint32_t bytes, uint32_t segments, uint32_t count,
-		      struct drain *d)
+static int drain_bare(const struct bench *b, enum way way, uint32_t bytes, uint32_t segments,
+		      uint32_t count, struct drain *d)
 {
-	struct bare bare = {b,	  d, open_bare(b), bytes, segments > 1 ? MESSAGES_JOINED : MESSAGES,
-			    count};
+	struct bare bare = {b, d, way, open_bare(b), bytes, segments, count};
 	int err = bare.fd < 0 ? -errno : 0;
 	pthread_t thread;
 
@@ -240,23 +255,17 @@ static int drain_bare(const struct bench *b, uint32_t bytes, uint32_t segments, 
 	return err;
 }
 
-/* Gives each buffer back at once, without sleeping. Where this thread does not run in time there is no free buffer, and the
- * round is of no use. */
-static int take_buffers(struct weft_stream *stream, uint32_t count, struct drain *d)
+/* Takes all that is told of, and gives nothing back. */
+static void take_buffers(struct weft_stream *stream, uint32_t count, struct drain *d)
 {
 	uint64_t end_ns = weft_clock_now_ns() + SILENCE_NS;
-	struct weft_stream_counters c = {0};
 	struct weft_stream_event event;
 
-	while (d->came < count && !c.no_buffer && weft_clock_now_ns() < end_ns) {
-		if (weft_stream_wait(stream, &event, 0)) {
-			weft_stream_counters(stream, WEFT_STREAM_ALL, &c);
-			continue;
-		}
-		weft_stream_give_back(stream, 0, event.buffer, event.generation);
-		count_drained(d, event.datagrams, event.last_ns, count / LAPS);
-	}
-	return 0;
+	while (d->came < count && weft_clock_now_ns() < end_ns)
+		if (!weft_stream_wait(stream, &event, 0))
+			count_drained(d, event.datagrams, event.last_ns, count / PARTS);
+		else
+			usleep(LOOK_US);
 }
 
 static int drain_stream(const struct bench *b, enum way way, uint32_t bytes, uint32_t segments,
@@ -266,7 +275,7 @@ static int drain_stream(const struct bench *b, enum way way, uint32_t bytes, uin
 		.from = b->place, .id = -1, .socket_bytes = b->socket_bytes};
 	struct weft_stream_list list = {.buffers = BUFFERS,
 					.bytes = BUFFER_BYTES,
-					.datagrams = count / BUFFERS / LAPS,
+					.datagrams = count / BUFFERS,
 					.memory = b->memory};
 	struct weft_stream *stream;
 	int err;
@@ -288,19 +297,19 @@ static int drain_stream(const struct bench *b, enum way way, uint32_t bytes, uin
 	if (!err)
 		err = weft_stream_start(stream);
 	if (!err)
-		err = take_buffers(stream, count, d);
+		take_buffers(stream, count, d);
 	weft_stream_close(stream);
 	return err;
 }
 
 /* Datagrams a second; 0: the round is of no use. */
-static int try_round(const struct bench *b, enum way way, uint32_t bytes, uint32_t segments,
+static int run_round(const struct bench *b, enum way way, uint32_t bytes, uint32_t segments,
 		     uint64_t *rate)
 {
-	uint32_t count = LAPS * BUFFERS * (segments > 1 ? segments : MESSAGES);
+	uint32_t count = BUFFERS * (segments > 1 ? segments : MESSAGES);
 	struct drain d = {0};
-	int err = way == BARE ? drain_bare(b, bytes, segments, count, &d)
-			      : drain_stream(b, way, bytes, segments, count, &d);
+	int err = way < PACKED ? drain_bare(b, way, bytes, segments, count, &d)
+			       : drain_stream(b, way, bytes, segments, count, &d);
 
 	if (!err)
 		*rate = d.came == count && d.last_ns > d.first_ns
@@ -309,28 +318,7 @@ static int try_round(const struct bench *b, enum way way, uint32_t bytes, uint32
 	return err;
 }
 
-static int run_round(const struct bench *b, enum way way, uint32_t bytes, uint32_t segments,
-		     uint64_t *rate)
-{
-	int err = 0;
-
-	*rate = 0;
-	for (uint32_t i = 0; i < TRIES && !err && !*rate; i++)
-		err = try_round(b, way, bytes, segments, rate);
-	return err;
-}
-
 /* ---- Rounds ---- */
-
-/* The fastest: in most of them other processes have had the processor, or its caches. */
-static uint64_t best(const uint64_t *rate, uint32_t rounds)
-{
-	uint64_t most = 0;
-
-	for (uint32_t i = 0; i < rounds; i++)
-		most = rate[i] > most ? rate[i] : most;
-	return most;
-}
 
 static bool report_way(struct weft_report *r, enum way way, uint32_t bytes, uint32_t segments,
 		       uint64_t rate, uint64_t beside)
@@ -355,21 +343,27 @@ static bool report_way(struct weft_report *r, enum way way, uint32_t bytes, uint
 static int measure_flow(const struct bench *b, struct weft_report *r, uint32_t bytes,
 			uint32_t segments, bool *held)
 {
-	uint64_t rate[WAYS][ROUNDS_MOST + 1], most[WAYS];
+	uint64_t most[WAYS] = {0}, end_ns = weft_clock_now_ns() + FLOW_NS;
+	uint32_t lacking = WAYS;
 
-	for (uint32_t round = 0; round <= b->rounds; round++)
+	for (uint32_t round = 0; lacking || round <= b->rounds; round++) {
+		if (weft_clock_now_ns() > (lacking ? end_ns + FLOW_NS : end_ns))
+			break;
+		lacking = 0;
 		for (enum way way = 0; way < WAYS; way++) {
-			int err = run_round(b, way, bytes, segments, &rate[way][round]);
+			uint64_t rate = 0;
+			int err = run_round(b, way, bytes, segments, &rate);
 
 			if (err)
 				return weft_stream_fail("bench", ways[way].name, strerror(-err));
+			/* the fastest: in most of them others have had the processor, or its caches */
+			if (round && rate > most[way])
+				most[way] = rate;
+			lacking += !most[way];
 		}
-	for (enum way way = 0; way < WAYS; way++) {
-		most[way] = best(rate[way] + 1, b->rounds);
-		if (!most[way])
-			return weft_stream_fail("bench", ways[way].name,
-						"in no round did all come in time");
 	}
+	if (lacking)
+		return weft_stream_fail("bench", "a list", "in no round did all come in time");
 	for (enum way way = 0; way < WAYS; way++)
 		*held &= report_way(r, way, bytes, segments, most[way], most[ways[way].beside]);
 	return 0;
@@ -411,7 +405,7 @@ int weft_stream_bench(int argc, char **argv)
 
 	if (status)
 		return status;
-	b.memory = map_touched((size_t)BUFFERS * BUFFER_BYTES);
+	b.memory = map_touched((size_t)BUFFERS * BUFFER_BYTES + MESSAGE_BYTES);
 	b.messages = map_touched((size_t)MESSAGES * MESSAGE_STRIDE);
 	if (!b.memory || !b.messages)
 		return weft_stream_fail("bench", "buffers", strerror(ENOMEM));

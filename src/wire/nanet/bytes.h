@@ -6,11 +6,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* 4 or 8 bytes as a number, the least significant first: what most datagrams have, in one load. */
+static inline uint64_t weft_bytes_whole(const uint8_t *at, unsigned int bytes)
+{
+	uint64_t value = 0;
+
+	if (bytes == 8)
+		__builtin_memcpy(&value, at, 8);
+	else
+		__builtin_memcpy(&value, at, 4);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	value = __builtin_bswap64(value);
+#endif
+	return value;
+}
+
 /* The first `bytes` ≤ 8 as a number, the least significant first. */
 static inline uint64_t weft_bytes_little(const uint8_t *at, unsigned int bytes)
 {
 	uint64_t value = 0;
 
+	if (bytes == 8 || bytes == 4)
+		return weft_bytes_whole(at, bytes);
 	for (unsigned int i = bytes; i--;)
 		value = value << 8 | at[i];
 	return value;
@@ -20,6 +37,8 @@ static inline uint64_t weft_bytes_big(const uint8_t *at, unsigned int bytes)
 {
 	uint64_t value = 0;
 
+	if (bytes == 8 || bytes == 4)
+		return __builtin_bswap64(weft_bytes_whole(at, bytes)) >> (64 - 8 * bytes);
 	for (unsigned int i = 0; i < bytes; i++)
 		value = value << 8 | at[i];
 	return value;

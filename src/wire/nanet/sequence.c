@@ -64,8 +64,8 @@ static bool distance(const struct weft_sequence *s, const struct weft_sequence_r
 	int64_t by = (int64_t)((field - run->field) << unused) >> unused;
 	int64_t step = (int64_t)s->options.step;
 
-	*ahead = by / step;
-	return run->begun && by % step == 0 && *ahead <= (int64_t)s->options.jump &&
+	*ahead = step == 1 ? by : by / step; /* dividing takes as long as all else */
+	return run->begun && *ahead * step == by && *ahead <= (int64_t)s->options.jump &&
 	       *ahead > -(int64_t)s->options.history;
 }
 
