@@ -78,7 +78,7 @@ WAYS = [('engine', 'copy engine'), ('pull', 'pull kernel')]
 
 
 def flows(c):
-    f = figures(c, 'segments', 60)
+    f = figures(c, 'segments', 120)
     for way, words in WAYS:
         if f'segments.{way}' not in f:
             continue
@@ -86,7 +86,7 @@ def flows(c):
         c.bound(12, f'one flow into GPU memory, {words}', SEGMENTS, f'{gpu:.2f} GB/s', f'into host memory {host:.2f}', '≥ 0.85 ×',
                 gpu >= 0.85 * host)
         c.bound(12, f'the same, {words}', SEGMENTS, f'{gpu:.2f} GB/s', '', '≥ 5 GB/s', gpu >= 5)
-    f = figures(c, 'singles', 60)
+    f = figures(c, 'singles', 120)
     for way, words in [('host', 'host memory'), *WAYS]:
         if f'singles.{way}' in f:
             here, bare = f[f'singles.{way}'], f['singles.bare']
@@ -119,7 +119,7 @@ def one_packet(c):
 
 
 def latency(c):
-    f = figures(c, 'latency', 150)
+    f = figures(c, 'latency', 240)
     for load, what in ('slow', '10⁴ datagrams/s'), ('fast', '0.8 of the full rate'):
         for way, words in WAYS:
             name = f'{load}.{way}'

@@ -567,7 +567,7 @@ static void flow_latency(const char *what, enum way way, double rate)
 		fail(what, strerror(ENOMEM));
 	begin_stream(way, &singly, 100000000);
 	gaps = looked_ns = 0;
-	for (uint64_t ns = 0; ns < 10 * seconds_ns; ns += 4 * slice_ns) {
+	for (uint64_t ns = 0; ns < 10 * seconds_ns; ns += 3 * slice_ns) {
 		begin_sending(1, (uint64_t)(1e9 / rate));
 		take_timed(3 * slice_ns, h);
 		end_sending();
