@@ -40,6 +40,7 @@ bench: ## `weft bench`: the measured bounds, and Weft beside other transports
 	@$(MAKE) --no-print-directory all
 	@"$(BUILD)/weft" bench --json "$(BUILD)/bench.json" --svg "$(BUILD)/bench.svg"; bench=$$?; \
 		"$(BUILD)/weft" bench --events --json "$(BUILD)/events.json" || bench=1; \
+		"$(BUILD)/weft" bench --wire --json "$(BUILD)/wire.json" || bench=1; \
 		WEFT_BUILD="$$(realpath "$(BUILD)")" $(PYTHON) bench/connections.py && exit $$bench
 
 slow: ## the tests too long for check

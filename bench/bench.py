@@ -18,6 +18,7 @@ import plot
 import sleepers
 import tables
 import torus
+import wired
 from measure import LATENCY
 from pairs import Fabric, Trouble
 from tables import UNITS
@@ -51,13 +52,14 @@ def options(argv):
     parser.add_argument('--events', action='store_true')
     parser.add_argument('--gpu', action='store_true')
     parser.add_argument('--torus', action='store_true')
+    parser.add_argument('--wire', action='store_true')
     parser.add_argument('--only')
     parser.add_argument('--json', nargs='?', const='-')
     parser.add_argument('--svg', type=Path)
     args = parser.parse_args(argv)
     args.sizes_given, args.only_given = args.sizes, args.only
     args.only = args.only or ','.join([LIMITS, *peers.OPERATIONS])
-    if args.gpu and (args.events or args.only_given or args.rounds is not None):
+    if args.gpu and (args.events or args.wire or args.torus or args.only_given or args.rounds is not None):
         usage_error('--gpu takes --sizes, --quick, --json and --svg only')
     if args.rounds is None:
         args.rounds = 1 if args.quick else 5
@@ -70,8 +72,9 @@ def options(argv):
     for name in args.only:
         if name != LIMITS and name not in peers.OPERATIONS:
             usage_error(f"--only takes {LIMITS}, {', '.join(peers.OPERATIONS)}, not '{name}'")
-    if (args.events or args.torus) and (args.svg or args.sizes_given or args.only_given or args.events and args.torus):
-        usage_error('--events and --torus take --rounds, --quick and --json only')
+    alone = [name for name in ('events', 'wire', 'torus') if getattr(args, name)]
+    if alone and (args.svg or args.sizes_given or args.only_given or len(alone) > 1):
+        usage_error(f'--{alone[0]} takes --rounds, --quick and --json only')
     if args.svg and args.only == [LIMITS]:
         usage_error(f'--svg draws {", ".join(peers.OPERATIONS)}')
     return args
@@ -234,6 +237,15 @@ def on_torus(fabric, args):
     return result, [tables.where(result), '', 'A torus of 2×2×2 nodes', '', *tables.plain(list(torus.table(result['torus'])))]
 
 
+def wire(fabric, args):
+    """The table of programs between two hosts."""
+    result = {'machine': machine(), 'rounds': args.rounds, 'quick': args.quick,
+              'wire': wired.take(fabric.command, fabric.home, args.rounds, args.quick, len(os.sched_getaffinity(0)),
+                                 progress)}
+    return result, [tables.where(result), '', 'Programs between two hosts', '',
+                    *tables.plain(list(wired.table(result['wire'])))]
+
+
 def awake(fabric, args):
     run = Run(args)
     run.take(fabric)
@@ -248,8 +260,9 @@ def main():
     args = options(sys.argv[2:])
     try:
         with Fabric(Path(sys.argv[1]), measure.HERE.parent) as fabric:
-            take = asleep if args.events else on_gpus if args.gpu else on_torus if args.torus else awake
-            result, told = take(fabric, args)
+            how = (asleep if args.events else wire if args.wire else on_torus if args.torus else on_gpus if args.gpu
+                   else awake)
+            result, told = how(fabric, args)
         text = json.dumps(result, indent=1, ensure_ascii=False)
         if args.json == '-':
             print(text)
@@ -262,7 +275,7 @@ def main():
     except (Trouble, OSError) as trouble:
         print(f'weft bench: {trouble}', file=sys.stderr)
         return 1
-    judged = [row['ok'] for name in ('limits', 'bounds', 'events', 'torus') for row in result.get(name, [])]
+    judged = [row['ok'] for name in ('limits', 'bounds', 'events', 'torus', 'wire') for row in result.get(name, [])]
     return 1 if False in judged else 0
 
 

@@ -12,11 +12,11 @@ table() {
 		build	libibverbs-dev librdmacm-dev libsmartcols-dev libcmocka-dev
 		demo	perftest util-linux
 		demo-torus	openmpi-bin libopenmpi-dev
-		bench	ucx-utils libfabric-bin
+		bench	ucx-utils libfabric-bin qperf iperf3 iproute2 util-linux
 		test	python3-pytest util-linux procps iproute2 clang-format git
 		test	perftest ibverbs-utils rdmacm-utils
 		check	clang-tidy gcovr strace valgrind gdb
-		check	qperf fio libiscsi-bin qemu-utils
+		check	qperf iperf3 fio libiscsi-bin qemu-utils
 		check	clang libclang-rt-dev llvm
 		check	tshark python3-scapy
 		check	socat tcpreplay tcpdump

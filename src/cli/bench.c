@@ -22,6 +22,7 @@ const char weft_bench_usage[] =
 	"  --torus       instead of all that: a torus of 2x2x2 nodes on this host, beside "
 	"hand-overs of\n"
 	"                sleeping processes, and TCP\n"
+	"  --wire        instead of all that: programs between two hosts, beside iperf3 and qperf\n"
 	"  --json [FILE] all values of all rounds: in FILE, or on stdout instead of the tables\n"
 	"  --svg FILE    a picture: latency and bandwidth against size\n\n"
 	"Exit status: 0; 1 a bound was missed or a program failed over Weft; 2 wrong usage.\n";

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fabric import BUILD, Trouble, user_prefix
+from fabric import BUILD, Trouble, namespaces, user_prefix
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'bench'))
 import devices  # noqa: E402
 import measure  # noqa: E402
+import wired  # noqa: E402
 
 SVG = '{http://www.w3.org/2000/svg}'
 OPERATIONS = {'put': {'verbs', 'ucx-weft', 'ucx-shm', 'ucx-tcp'},
@@ -28,6 +29,19 @@ def bench(fabric, *words, path=None):
     setting = ['env', f'PATH={path}'] if path else []
     return subprocess.run([*user_prefix(), *setting, fabric.weft(), 'bench', *map(str, words)], env=fabric.env,
                           capture_output=True, text=True, check=False, timeout=500)
+
+
+@two_cores
+@pytest.mark.skipif(not namespaces() or not all(map(shutil.which, ('iperf3', 'qperf', 'ib_write_bw'))),
+                    reason='needs user namespaces, iperf3, qperf and perftest')
+def test_wire(fabric):
+    out = fabric.folder / 'out.json'
+    done = bench(fabric, '--wire', '--quick', '--rounds', 1, '--json', out)
+    assert done.returncode == 0 and not done.stderr, done
+    rows = json.loads(out.read_text())['wire']
+    assert [row['key'] for row in rows] == [f.key for f in wired.FIGURES]
+    assert all(row['value'] > 0 and row['ok'] is None and row['name'] in done.stdout for row in rows)
+    assert [row['key'] for row in rows if row['ratio'] is None] == ['rate']
 
 
 @two_cores
