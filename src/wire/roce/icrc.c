@@ -178,17 +178,17 @@ enum weft_roce_icrc_verdict weft_roce_icrc_check(const struct weft_roce_icrc *ic
 	const uint8_t *end = at + bytes - WEFT_ROCE_ICRC_BYTES;
 	uint32_t came = (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 |
 			(uint32_t)end[3] << 24;
-	uint32_t wrong = came ^ weft_roce_icrc(icrc, route, 0, at, WEFT_ROCE_BTH_BYTES,
+	uint32_t wrong = came ^ weft_roce_icrc(icrc, route, segment, at, WEFT_ROCE_BTH_BYTES,
 					       at + WEFT_ROCE_BTH_BYTES, bytes);
 
-	*id = 0;
+	*id = segment; /* which is what Linux gives it */
 	if (!weft_roce_is_ipv4(route))
 		return wrong ? WEFT_ROCE_ICRC_WRONG : WEFT_ROCE_ICRC_RIGHT;
 	if (wrong) {
 		uint32_t solved = multiply(icrc->math, wrong, icrc->back[bytes / 4]);
 
 		/* of its first byte the lowest bit came first */
-		*id = (uint16_t)((solved >> 16 & 0xff) << 8 | solved >> 24);
+		*id ^= (uint16_t)((solved >> 16 & 0xff) << 8 | solved >> 24);
 		if (solved & 0xffff)
 			return WEFT_ROCE_ICRC_WRONG;
 	}
