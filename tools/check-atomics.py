@@ -21,6 +21,9 @@ GATES = {
 # {(file, function, word): (gate, why it is that; of atomics also the function that asks the owner of another host instead)}
 TABLE = {
     ('ape/fd.c', 'weft_ape_stop_listening', 'a->ends'): ('private', 'of the library in its program'),
+    ('card/loop.c', 'wake', 'called'): ('private', 'of the card\'s process'),
+    ('card/loop.c', 'sleep_until', 'called'): ('private', 'of the card\'s process'),
+    ('card/loop.c', 'listen_to_bell', 'weft_process.pool->self->card.bell.told'): ('near', 'a card is of its members\' host'),
     ('card/torus/cables.c', 'weft_torus_cables_take', 'heard'): ('private', 'of the card\'s process'),
     ('card/torus/guests.c', 'weft_torus_guests_tell', 'slot->told'): ('near', 'a torus is of one host'),
     ('card/torus/run.c', 'lie_down', 'c->shared->card.sleeps'): ('near', 'a torus is of one host'),

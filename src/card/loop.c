@@ -2,34 +2,98 @@
 #include "card/loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "pool/clock.h"
+#include "pool/format_member.h"
 #include "process/client.h"
 #include "process/interface.h"
 #include "process/process.h"
 
 /* Packets that a queue pair sends before others have their turn: a line is entered for so long. */
-#define SHARE	    32u
-#define BATCHES	    4u
+#define SHARE	    64u
+#define SHARES	    2u	 /* before the socket has them */
+#define UNANSWERED  128u /* packets that come before those that answer them go */
 #define LOOK_NS	    100000000ull
+#define REST_NS	    40000u
+#define IDLE_MOST   64u
+#define USEFUL	    2u
 #define NS_A_SECOND 1000000000ull
 
-static int woken = -1; /* an eventfd that the helper writes; -1: no loop sleeps */
+static int woken = -1;	   /* what the helper writes; -1: no loop sleeps */
+static atomic_bool called; /* by the helper: there may be more than doorbells */
 
 static uint64_t wake(uint64_t now_ns)
 {
 	const uint64_t one = 1;
-	ssize_t written = write(woken, &one, sizeof(one));
+	ssize_t written;
 
-	/* the eventfd cannot be full unless the loop has been woken already */
+	atomic_store(&called, true);
+	written = write(woken, &one, sizeof(one));
+	/* a pipe that is full can be read */
 	(void)written;
 	return UINT64_MAX;
 }
 
 static const struct weft_helper_client client = {.run = wake};
+
+/* ---- The pipe ---- */
+
+/* Where a descriptor for both ends can be had, members write to that themselves. */
+static int open_bell(struct weft_loop *loop)
+{
+	struct weft_pool_bell *bell = &weft_process.pool->self->card.bell;
+	char path[40];
+	struct stat st;
+	int both;
+
+	if (pipe2(loop->woken, O_CLOEXEC | O_NONBLOCK))
+		return -errno;
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", loop->woken[0]);
+	both = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	if (both < 0)
+		return 0;
+	close(loop->woken[1]);
+	loop->woken[1] = both;
+	if (fstat(both, &st))
+		return 0;
+	bell->dev = st.st_dev;
+	bell->ino = st.st_ino;
+	/* nothing wakes the loop while it is awake */
+	atomic_store_explicit(&bell->told, 1, memory_order_relaxed);
+	atomic_store_explicit(&bell->fd, both, memory_order_relaxed);
+	return 0;
+}
+
+static void shut_bell(struct weft_loop *loop)
+{
+	weft_process.pool->self->card.bell.ino = 0;
+	close(loop->woken[0]);
+	close(loop->woken[1]);
+}
+
+/* From now on doorbells wake the loop. False: there was one. */
+static bool listen_to_bell(struct weft_loop *loop)
+{
+	atomic_store_explicit(&weft_process.pool->self->card.bell.told, 0, memory_order_seq_cst);
+	/* pairs with the exchange in write_bell (pool/wake.c): we see what was rung, or are woken */
+	atomic_thread_fence(memory_order_seq_cst);
+	return !weft_card_look(&loop->wire->card);
+}
+
+static void empty_pipe(const struct weft_loop *loop)
+{
+	uint64_t words[64];
+
+	while (read(loop->woken[0], words, sizeof(words)) == sizeof(words))
+		;
+}
+
+/* ---- Beginning ---- */
 
 int weft_loop_begin(struct weft_loop *loop, struct weft_wire *wire, struct weft_udp *udp,
 		    uint64_t linger_ns)
@@ -39,13 +103,13 @@ int weft_loop_begin(struct weft_loop *loop, struct weft_wire *wire, struct weft_
 	*loop = (struct weft_loop){
 		.wire = wire,
 		.udp = udp,
-		.woken = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
 		.used_ns = weft_clock_now_ns(),
 		.linger_ns = linger_ns,
 	};
-	if (loop->woken < 0)
-		return -errno;
-	woken = loop->woken;
+	err = open_bell(loop);
+	if (err)
+		return err;
+	woken = loop->woken[1];
 	weft_helper_serve(&client);
 	err = weft_helper_start();
 	if (err)
@@ -58,35 +122,41 @@ void weft_loop_end(struct weft_loop *loop)
 	weft_helper_serve(NULL);
 	weft_helper_stop();
 	weft_groups_end(&loop->groups);
-	close(loop->woken);
+	shut_bell(loop);
 }
 
-/* Takes all that has come on the socket; returns whether there was anything. */
+/* ---- Turns ---- */
+
+/* Takes what has come on the socket, and answers it. Whether there may be more. */
 static bool take_datagrams(struct weft_loop *loop, struct weft_udp *udp)
 {
 	struct weft_udp_datagram datagram;
-	bool any = false;
+	uint64_t now_ns = 0;
+	uint32_t n = 0;
+	bool more;
 
-	for (unsigned int i = 0; i < BATCHES && weft_udp_receive(udp) > 0; i++) {
-		uint64_t now_ns = weft_clock_now_ns();
-
-		any = true;
-		while (weft_udp_next(udp, &datagram))
+	do {
+		more = weft_udp_receive(udp) > 0;
+		if (more)
+			now_ns = weft_clock_now_ns();
+		for (; more && weft_udp_next(udp, &datagram); n++)
 			weft_switch_receive(&loop->wire->sw, &datagram, now_ns);
-		/* answers are not held up by what comes behind */
-		weft_wire_run(loop->wire, SHARE, now_ns);
-		weft_out_flush(loop->wire->out);
-	}
-	return any;
+		/* one answer is enough for what comes together; a single packet is not followed so soon */
+	} while (more && n > 1 && n < UNANSWERED);
+	if (!n)
+		return false;
+	weft_wire_run(loop->wire, SHARE, now_ns);
+	weft_out_flush(loop->wire->out);
+	return more && n >= UNANSWERED;
 }
 
 static bool take_packets(struct weft_loop *loop)
 {
-	bool any = take_datagrams(loop, loop->udp);
+	bool more = take_datagrams(loop, loop->udp);
 
 	for (uint32_t i = 0; i < loop->groups.count; i++)
-		any |= take_datagrams(loop, loop->groups.group[i].udp);
-	return any;
+		more |= take_datagrams(loop, loop->groups.group[i].udp);
+	return more;
 }
 
 /* What the card looks after now and then. */
@@ -109,16 +179,50 @@ static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 		loop->used_ns = now_ns;
 }
 
-static void sleep_until(struct weft_loop *loop, uint64_t now_ns)
+/*
+ * After a doorbell the loop rests for a moment, in which packets wake it and doorbells do not: a program that posts many requests
+ * one by one would otherwise write into the pipe for each, and lose its core to the card. The answer to what was sent ends the
+ * rest. If the time passes, and nothing was rung, some rests are left out; while they bring something it always rests.
+ */
+static bool may_rest(struct weft_loop *loop)
+{
+	if (loop->useful >= USEFUL)
+		return true;
+	if (!loop->rang)
+		return false;
+	if (!loop->idle)
+		return true;
+	loop->idle--;
+	return false;
+}
+
+static void hear_doorbells(struct weft_loop *loop)
+{
+	bool rang = weft_card_look(&loop->wire->card);
+
+	if (rang) {
+		loop->next_idle = 0;
+		loop->useful += loop->rested;
+	} else if (loop->rested) {
+		loop->useful = 0;
+		loop->next_idle = loop->next_idle < IDLE_MOST ? 2 * loop->next_idle + 1 : IDLE_MOST;
+		loop->idle = loop->next_idle;
+	}
+	loop->rested = false;
+	loop->rang |= rang;
+}
+
+/* Returns at once if there is something to do. Whether a socket may have something. */
+static bool sleep_until(struct weft_loop *loop, uint64_t now_ns)
 {
 	struct pollfd fds[2 + WEFT_GROUPS] = {
 		{weft_udp_fd(loop->udp), (short)(POLLIN | (loop->wire->out->full ? POLLOUT : 0)),
 		 0},
-		{loop->woken, POLLIN, 0},
+		{loop->woken[0], POLLIN, 0},
 	};
-	uint64_t deadline_ns = weft_wire_deadline_ns(loop->wire), most_ns = LOOK_NS, told;
+	uint64_t deadline_ns = weft_wire_deadline_ns(loop->wire), most_ns = LOOK_NS;
 	struct timespec patience;
-	ssize_t drained;
+	bool any, rests = may_rest(loop);
 
 	if (loop->wire->manager.held)
 		most_ns = WEFT_MANAGER_TRY_NS;
@@ -126,37 +230,53 @@ static void sleep_until(struct weft_loop *loop, uint64_t now_ns)
 		most_ns = deadline_ns <= now_ns		   ? 0
 			  : deadline_ns - now_ns < most_ns ? deadline_ns - now_ns
 							   : most_ns;
+	if (rests && most_ns > REST_NS)
+		most_ns = REST_NS;
 	for (uint32_t i = 0; i < loop->groups.count; i++)
 		fds[2 + i] = (struct pollfd){weft_udp_fd(loop->groups.group[i].udp), POLLIN, 0};
 	patience =
 		(struct timespec){(time_t)(most_ns / NS_A_SECOND), (long)(most_ns % NS_A_SECOND)};
-	if (ppoll(fds, 2 + loop->groups.count, &patience, NULL) <= 0 || !fds[1].revents)
-		return;
-	drained = read(loop->woken, &told, sizeof(told));
-	(void)drained;
+	loop->rang = false;
+	if (rests)
+		loop->rested = !ppoll(fds, 2 + loop->groups.count, &patience, NULL);
+	else if (listen_to_bell(loop))
+		ppoll(fds, 2 + loop->groups.count, &patience, NULL);
+	else
+		loop->rang = true;
+	atomic_store_explicit(&weft_process.pool->self->card.bell.told, 1, memory_order_relaxed);
+	any = fds[0].revents;
+	for (uint32_t i = 0; i < loop->groups.count; i++)
+		any |= fds[2 + i].revents;
+	if (fds[1].revents)
+		empty_pipe(loop);
+	if (!atomic_exchange(&called, false))
+		return any;
 	weft_groups_look(&loop->groups);
 	weft_manager_look(&loop->wire->manager, weft_clock_now_ns());
+	return true;
 }
 
 void weft_loop_run(struct weft_loop *loop, const atomic_bool *stop)
 {
 	struct weft_wire *wire = loop->wire;
 	uint64_t now_ns = weft_clock_now_ns();
+	bool listens = true; /* a socket may have something */
 
 	while (!atomic_load_explicit(stop, memory_order_relaxed) &&
 	       (loop->linger_ns == UINT64_MAX || now_ns - loop->used_ns < loop->linger_ns)) {
-		bool busy = weft_card_look(&wire->card);
+		bool busy;
 
-		busy |= take_packets(loop);
+		hear_doorbells(loop);
+		busy = listens && take_packets(loop);
 		now_ns = weft_clock_now_ns();
 		weft_manager_try(&wire->manager, now_ns);
-		weft_wire_run(wire, SHARE, now_ns);
+		for (unsigned int i = 0; i < SHARES && weft_wire_run(wire, SHARE, now_ns); i++)
+			;
 		busy |= !weft_out_flush(wire->out) && !wire->out->full;
 		if (wire->lacks_room && !wire->out->full)
 			weft_wire_resume(wire);
 		watch_over(loop, now_ns);
-		if (!busy && (!wire->sw.ready || wire->out->full))
-			sleep_until(loop, now_ns);
+		listens = busy || (wire->sw.ready && !wire->out->full) || sleep_until(loop, now_ns);
 	}
 	weft_wire_tell(wire);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The turns of a card: what has come on its socket, what is due, what may go, what its doorbells tell. When there is
- * nothing it sleeps until one of them wakes it; the process's helper, which members wake, passes that on.
+ * nothing it sleeps until one of them wakes it. Members that have a doorbell for it write into its pipe (pool/wake.c);
+ * the process's helper does for those that cannot, and passes on what else it is woken for.
  *
  * Context: one thread; one loop a process.
  */
@@ -15,7 +16,12 @@ struct weft_loop {
 	struct weft_wire *wire;
 	struct weft_udp *udp;
 	struct weft_groups groups;
-	int woken;	    /* an eventfd that the helper writes */
+	int woken[2];	    /* a pipe; the second end reads, too, but for where there is no /proc */
+	bool rang;	    /* a doorbell, since it last slept */
+	bool rested;	    /* until its time was over */
+	uint32_t useful;    /* rests in a row that have brought something */
+	uint32_t idle;	    /* rests that it does not take, as one has brought nothing */
+	uint32_t next_idle; /* as many after the next one that does */
 	uint64_t looked_ns; /* when it last looked for the dead */
 	uint64_t used_ns;   /* when it last had a queue pair */
 	uint64_t linger_ns; /* so long after that it ends; UINT64_MAX: never */

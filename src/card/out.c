@@ -120,7 +120,8 @@ bool weft_out_flush(struct weft_out *out)
 		gone += answer < 0 ? 1 : (uint32_t)answer;
 	}
 	out->first += gone;
+	/* the next use the same memory, which is in the cache */
 	if (gone == waiting)
-		out->end = out->first;
+		out->first = out->end = 0;
 	return gone == waiting;
 }

@@ -85,6 +85,8 @@ struct weft_nic {
 	struct weft_qp *waiting;
 	/* queue pairs that wait; with a transport; of them: with a card */
 	_Atomic uint32_t nwaiting, nconnected, nhanded;
+	_Atomic uint64_t
+		under_way; /* requests, of those that weft_nic_progress looked after last */
 	/* offset of the ring that was populated last, and in its low bits the logarithm of its size */
 	_Atomic uint64_t ring_populated;
 	struct weft_lock

@@ -380,7 +380,7 @@ static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_
 uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns)
 {
 	struct weft_qp *again = NULL, *qp;
-	uint64_t least = UINT64_MAX;
+	uint64_t least = UINT64_MAX, under_way = 0;
 	bool kick;
 
 	while ((qp = take_waiting(nic))) {
@@ -390,6 +390,7 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 		qp->waits = false;
 		qp->waits = progress_one(qp, caller, now_ns, &due);
 		least = due < least ? due : least;
+		under_way += qp->under_way;
 		if (qp->waits) {
 			/* its lock is kept until all have been looked at, so that none is met twice
 			 */
@@ -408,6 +409,7 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 		list_waiting(qp);
 		weft_unlock(&qp->lock, false);
 	}
+	atomic_store_explicit(&nic->under_way, under_way, memory_order_relaxed);
 	if (kick)
 		weft_nic_kick(nic);
 	return least;

@@ -29,4 +29,5 @@ const struct weft_pool_calls weft_pool_calls = {
 	.signal = weft_pool_signal,
 	.claim = weft_pool_claim,
 	.alarm = weft_pool_alarm,
+	.wake_card = weft_pool_wake_card,
 };

@@ -7,12 +7,26 @@
 #include <stdint.h>
 
 #include "backing/atomic.h"
+#include "pool/sizes.h"
 
 #define WEFT_DOORBELLS 64u
 /* A doorbell that is not about a queue pair, but about that outbox of the member's. */
 #define WEFT_DOORBELL_OUTBOX 0x80000000u
 /* Cards to which a member has datagrams, at a time. */
 #define WEFT_OUTBOXES 4u
+
+/*
+ * The bell of a completion channel, or of a card: what wakes its owner writes 8 bytes into the pipe that is the owner's
+ * descriptor `fd`, unless it is told already. The inode says whether a descriptor is still that pipe.
+ */
+struct weft_pool_bell {
+	_Atomic uint32_t
+		told; /* [*] 1 before it is written to, [O] 0 before it looks which queues have news */
+	_Atomic int32_t fd; /* [O] for reading and writing; -1: the owner's helper has to write */
+	uint64_t dev, ino;  /* [O] */
+};
+
+_Static_assert(sizeof(struct weft_pool_bell) <= WEFT_LINE, "it is a piece of one line");
 
 /* Which requests a card carries that come from one of its addresses. */
 enum weft_card_reach {
@@ -52,13 +66,19 @@ enum weft_card_count {
  *
  * word       | writer | transition                     | order
  * `doorbell` | owner  | to the queue pair              | release: a card that reads it reads a `rings` of n at least
- * `rings`    | owner  | grows                          | release, after it; then the card's helper is signalled
+ * `rings`    | owner  | grows                          | release, after it; then the card is woken: by `bell`, if it
+ *            |        |                                | can be, or by its helper
  * `address`  | card   | 0 to the GID that it plays     | before `reach`
+ * `bell`     | card   | all but `told`                 | before `reach`
+ * `told`     | card   | to 0 before it sleeps          | seq_cst; then it looks once more
+ *            | card   | to 1 when it is awake          | relaxed
+ *            | owner, | to 1, and writes if it was 0   | seq_cst, after `rings`
+ *            | others |                                |
  * `reach`    | card   | NONE to what it carries        | release, last
  *            | card,  | to NONE                        | relaxed; by the recoverer format.h
  *            | [L]    |                                |
  *
- * Stale values. A card that reads an old `rings` is signalled after it looked. One that reads a doorbell which was
+ * Stale values. A card that reads an old `rings` is woken after it looked. One that reads a doorbell which was
  * overwritten finds by `rings` that it was, and looks at all queue pairs of the member. A member that reads an old `reach`
  * connects as if there were no card yet, or connects to one that has just ended: then it finds that it is dead.
  */
@@ -67,7 +87,9 @@ struct weft_pool_card {
 	_Atomic uint32_t doorbell[WEFT_DOORBELLS]; /* [O] index of a queue pair, or of an outbox */
 	_Atomic uint64_t outbox
 		[WEFT_OUTBOXES]; /* [O] where they are (outbox.h), [L] a recoverer: 0; none yet */
-	_Atomic uint32_t reach;	 /* [O] enum weft_card_reach; [L] a recoverer: NONE */
+	_Alignas(64) struct weft_pool_bell
+		bell; /* of the thread that has its engines; no inode: only its helper can wake it */
+	_Atomic uint32_t reach;	     /* [O] enum weft_card_reach; [L] a recoverer: NONE */
 	_Atomic uint64_t address[2]; /* [O] the GID that it plays; 0: all that the member has */
 	_Atomic uint64_t told[WEFT_CARD_COUNTS]; /* [O] by enum weft_card_count, now and then */
 };

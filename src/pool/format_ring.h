@@ -77,17 +77,6 @@ struct weft_pool_alarm {
 	uint64_t bell_off; /* [O] of its channel's bell; 0: it has no channel */
 };
 
-/*
- * The bell of a completion channel: the producer that wakes its owner writes 8 bytes into the pipe that is the owner's
- * descriptor `fd`, unless it is told already. The inode says whether a descriptor is still that pipe.
- */
-struct weft_pool_bell {
-	_Atomic uint32_t
-		told; /* [*] 1 before it is written to, [O] 0 before it looks which queues have news */
-	_Atomic int32_t fd; /* [O] for reading and writing; -1: the owner's helper has to write */
-	uint64_t dev, ino;  /* [O] */
-};
-
 struct weft_pool_ring {
 	/* [O] owner of the queue: where its alarm is once it was armed, before that 0. From then on producers
 	 * fence before they look at it, so that arming asks no barrier of them */
@@ -112,8 +101,6 @@ static inline uint64_t *weft_pool_ring_stamps(struct weft_pool_ring *ring, uint3
 }
 
 _Static_assert(sizeof(struct weft_pool_cqe) == 32, "two completions a line");
-_Static_assert(sizeof(struct weft_pool_alarm) <= WEFT_LINE &&
-		       sizeof(struct weft_pool_bell) <= WEFT_LINE,
-	       "each is a piece of one line");
+_Static_assert(sizeof(struct weft_pool_alarm) <= WEFT_LINE, "it is a piece of one line");
 
 #endif

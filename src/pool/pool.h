@@ -247,6 +247,8 @@ void weft_pool_signal(struct weft_pool *pool, uint16_t member, enum weft_signal_
  * and its owner's helper is to do it. Takes mutexes of its own only.
  */
 int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off);
+/* Wakes the card that this member is, by its bell or by its helper: see pool/doorbell.h. */
+void weft_pool_wake_card(struct weft_pool *pool, uint16_t member);
 
 /* Gives a descriptor of ours a number out of the way of the program's: the new one, or where there is none the old. */
 int weft_wake_out_of_way(int fd);
@@ -319,6 +321,7 @@ struct weft_pool_calls {
 	bool (*claim)(struct weft_pool *pool, struct weft_pool_alarm *alarm, bool solicited,
 		      bool taken);
 	void (*alarm)(struct weft_pool *pool, uint16_t owner, uint64_t alarm_off, bool solicited);
+	void (*wake_card)(struct weft_pool *pool, uint16_t member);
 };
 
 extern const struct weft_pool_calls weft_pool_calls;

@@ -33,7 +33,7 @@
 #define LOOK_NS	    1000000u /* a look is good for so long; it costs as much as the write */
 #define NUMBER_MOST 8192u    /* the kernel's table is as long as the highest number */
 
-/* The bell of a channel and our descriptor of its pipe. */
+/* The bell of a channel, or of a card, and our descriptor of its pipe. */
 struct door {
 	uint64_t bell_off; /* 0: none */
 	uint64_t incarnation, ino;
@@ -206,19 +206,18 @@ static int write_bell(struct weft_pool_bell *bell, struct door *door, int fd)
 	return -EBADF;
 }
 
-int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off)
+static int wake_by(struct weft_pool *pool, uint16_t member, struct weft_pool_bell *bell,
+		   uint64_t bell_off)
 {
-	struct weft_pool_bell *bell =
-		bell_off % WEFT_LINE ? NULL : weft_pool_window(pool, bell_off, sizeof(*bell));
 	/* bells of several members lie at like places in their segments */
 	uint32_t set = (uint32_t)(bell_off / WEFT_LINE * 0x9e3779b97f4a7c15ull >> 56) % SETS;
 	int err = -EINVAL;
 
-	if (bell && member == pool->me)
+	if (member == pool->me)
 		return write_bell(bell, NULL,
 				  atomic_load_explicit(&bell->fd, memory_order_relaxed));
 	pthread_mutex_lock(&sets[set].mutex);
-	for (int i = 0; bell && i < 2; i++) {
+	for (int i = 0; i < 2; i++) {
 		struct door *door = find_door(pool, set, member, bell, bell_off);
 
 		err = door->fd < 0 ? -EPERM : write_bell(bell, door, door->fd);
@@ -229,6 +228,29 @@ int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off)
 	}
 	pthread_mutex_unlock(&sets[set].mutex);
 	return err;
+}
+
+int weft_pool_wake(struct weft_pool *pool, uint16_t member, uint64_t bell_off)
+{
+	struct weft_pool_bell *bell =
+		bell_off % WEFT_LINE ? NULL : weft_pool_window(pool, bell_off, sizeof(*bell));
+
+	return bell ? wake_by(pool, member, bell, bell_off) : -EINVAL;
+}
+
+/* That of a card lies in its member's page, before all segments. */
+static uint64_t off_of(const struct weft_pool *pool, const struct weft_pool_bell *bell)
+{
+	return (uint64_t)((const uint8_t *)bell - pool->base);
+}
+
+void weft_pool_wake_card(struct weft_pool *pool, uint16_t member)
+{
+	struct weft_pool_member *m = weft_pool_member(pool, member);
+
+	if (!m || !m->card.bell.ino ||
+	    wake_by(pool, member, &m->card.bell, off_of(pool, &m->card.bell)))
+		weft_pool_signal(pool, member, WEFT_SIGNAL_WORK);
 }
 
 /* ---- Ending ---- */
@@ -242,7 +264,9 @@ static bool is_over(struct weft_pool *pool, const struct door *door)
 	weft_pool_visit(pool, door->member);
 	if (m && atomic_load_explicit(&m->incarnation, memory_order_acquire) == door->incarnation &&
 	    !atomic_load_explicit(&m->leaves, memory_order_relaxed)) {
-		bell = weft_pool_window(pool, door->bell_off, sizeof(*bell));
+		bell = door->bell_off == off_of(pool, &m->card.bell)
+			       ? &m->card.bell
+			       : weft_pool_window(pool, door->bell_off, sizeof(*bell));
 		over = !bell || bell->ino != door->ino;
 	}
 	weft_pool_depart(pool);

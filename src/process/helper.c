@@ -43,6 +43,17 @@ const struct weft_caller *weft_helper_caller(void)
 	return helper_caller;
 }
 
+/* The first wait before a look. What a card carries needs no tries: only what is behind it, and then the card has woken us, or
+ * the program polls. */
+static int64_t first_tick(const struct weft_nic *nic)
+{
+	uint32_t handed = atomic_load_explicit(&nic->nhanded, memory_order_relaxed);
+
+	return handed && handed == atomic_load_explicit(&nic->nconnected, memory_order_relaxed)
+		       ? TICK_MOST_NS
+		       : TICK_LEAST_NS;
+}
+
 /* While something waits it is tried again, ever more rarely; sleeping programs rely on it. */
 static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int *idle)
 {
@@ -55,7 +66,7 @@ static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int 
 	}
 	due = weft_nic_progress(&weft_process_nic, caller, weft_clock_now_ns());
 	if (*idle || tick < 0)
-		tick = TICK_LEAST_NS;
+		tick = first_tick(&weft_process_nic);
 	*idle = 0;
 	tick = tick * 2 < TICK_MOST_NS ? tick * 2 : TICK_MOST_NS;
 	return due < (uint64_t)tick ? (int64_t)due + 1000 : tick;
@@ -180,7 +191,7 @@ static void *run(void *unused)
 		/* stored before the last look for work, so that a kick is either seen or rings */
 		atomic_store(&ticking, tick >= 0);
 		if (tick < 0 && atomic_load(&weft_process_nic.nwaiting))
-			tick = TICK_LEAST_NS;
+			tick = first_tick(&weft_process_nic);
 		due_ns = watch(&watched_ns, &look_due_ns);
 		armed_due_ns = look_at_armed(&look_due_ns);
 		due_ns = due_ns < armed_due_ns ? due_ns : armed_due_ns;

@@ -6,7 +6,11 @@
  */
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "nic/nic.h"
 #include "pool/clock.h"
 #include "process/process.h"
 
@@ -14,6 +18,8 @@
 #define YIELDS	      4096u
 #define POLLS_ALONE   256u /* between two looks */
 #define POLLS_CROWDED 8u
+#define NAP_NS	      20000 /* and the timer's slack, 50 µs */
+#define NAP_LEAST     16u
 
 static bool was_preempted(struct weft_idle *idle)
 {
@@ -24,6 +30,22 @@ static bool was_preempted(struct weft_idle *idle)
 		return false;
 	idle->preemptions = usage.ru_nivcsw;
 	return usage.ru_nivcsw != before;
+}
+
+/* The scheduler may have the card in another group than ours (a session each, or a container), which yielding does not reach. Many
+ * requests take it longer than such a nap. With few it would cost more than it brings: a thread that has slept is
+ * owed time, and then the card has to wait for it. */
+static void let_others_run(void)
+{
+	static const struct timespec nap = {0, NAP_NS};
+
+	const struct weft_nic *nic = &weft_process_nic;
+
+	if (atomic_load_explicit(&nic->nhanded, memory_order_relaxed) &&
+	    atomic_load_explicit(&nic->under_way, memory_order_relaxed) >= NAP_LEAST)
+		syscall(SYS_nanosleep, &nap, NULL); /* and no point of cancellation */
+	else
+		sched_yield();
 }
 
 void weft_idle_slept(void)
@@ -42,7 +64,7 @@ void weft_idle_look(void)
 		idle->yields = YIELDS;
 	if (idle->yields) {
 		idle->yields--;
-		sched_yield();
+		let_others_run();
 		now_ns = weft_clock_now_ns();
 	}
 	idle->looked_ns = now_ns;

@@ -15,6 +15,7 @@
 
 #include "nic/cq.h"
 #include "nic/nic.h"
+#include "pool/doorbell.h"
 #include "pool/step.h"
 #include "pool/format_ring.h"
 #include "verbs/async.h"

@@ -210,7 +210,7 @@ void weft_handed_ring(struct weft_nic *nic, uint32_t bell, uint16_t card)
 	atomic_store_explicit(&self->card.rings, n + 1, memory_order_release);
 	weft_unlock(&nic->doorbell_lock, false);
 	WEFT_STEP(handed_rung);
-	nic->pool->calls->signal(nic->pool, card, WEFT_SIGNAL_WORK);
+	nic->pool->calls->wake_card(nic->pool, card);
 }
 
 /* What is wrong on this side but for keys; those the card looks at when it touches bytes. */
