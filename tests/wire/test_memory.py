@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Memory of each kind at both ends of a wire. In a process namespace of its own a program's memory that is not in the pool is
 reached by its helper alone."""
+import itertools
 import os
 import re
 import shutil
 import signal
+import statistics
 import time
 
 import pytest
@@ -32,11 +34,12 @@ def soft_gpu(fabric):
     return folder
 
 
-@pytest.mark.parametrize('apart', [(), APART], ids=['near', 'apart'])
-@pytest.mark.parametrize('kind', ['shared', 'half', 'demand', 'imported', 'dm', 'gpu', 'inline'])
+@pytest.mark.parametrize('kind, apart', [
+    *itertools.product(['shared', 'half', 'demand', 'imported'], [(), APART]), ('dm', ()), ('gpu', ()), ('inline', ())],
+    ids=lambda value: value if isinstance(value, str) else 'apart' if value else 'near')
 def test_every_byte(hosts, kind, apart):
     """across.c: SEND, WRITE, READ and atomics. Atomics on what is not in the pool are the helper's in either case, and so is
-    all of a GPU's."""
+    all of a GPU's; device memory and what goes inline are in the pool."""
     before = hosts.rest()
     env = {'LD_LIBRARY_PATH': str(soft_gpu(hosts.fabrics[0]))} if kind == 'gpu' else {}
     hosts.pair(*apart, hosts.fabrics[0].program('across-verbs'), FOUR, '-k', kind, '-l', 9000, '-n', 5, port=PORT, **env)
@@ -57,23 +60,22 @@ def stop_in_traffic(hosts, server):
     raise AssertionError('its peer never waits for it')
 
 
-class Stopped:
-    """A program that stands still in mid-traffic, while its peer waits for it; nothing but its helper reaches its memory."""
+def in_traffic(hosts):
+    """Two programs in mid-traffic: the server and its client. Nothing but the helpers of their own reaches their memory."""
+    here, there = hosts.hosts
+    words = (*APART, hosts.fabrics[0].program('across-verbs'), FOUR, '-k', 'shared', '-l', 20000, '-n', 1000000, '-t', 18)
+    server = there.start(*words)
+    wait_for(lambda: there.listens(PORT) or server.process.poll() is not None, 'server listens')
+    sent = here.card()['bytes_sent'] if here.cards() else 0
+    client = here.start(*words, there.address, core=1)
+    wait_for(lambda: here.cards() and here.card()['bytes_sent'] > sent + 100000, 'traffic')
+    return server, client
 
-    def __init__(self, hosts):
-        here, there = hosts.hosts
-        words = (*APART, hosts.fabrics[0].program('across-verbs'), FOUR, '-k', 'shared', '-l', 20000, '-n', 1000000, '-t', 18)
-        self.server = there.start(*words)
-        wait_for(lambda: there.listens(PORT) or self.server.process.poll() is not None, 'server listens')
-        sent = here.card()['bytes_sent'] if here.cards() else 0
-        self.client = here.start(*words, there.address, core=1)
-        wait_for(lambda: here.cards() and here.card()['bytes_sent'] > sent + 100000, 'traffic')
-        stop_in_traffic(hosts, self.server)
 
-    def end(self):
-        os.killpg(self.server.process.pid, signal.SIGCONT)
-        self.client.kill()
-        self.server.kill()
+def end(programs):
+    for program in programs:
+        os.killpg(program.process.pid, signal.SIGCONT)
+        program.kill()
 
 
 def latency_us(hosts, iterations):
@@ -86,6 +88,22 @@ def latency_us(hosts, iterations):
 @pytest.mark.waits
 def test_owner_stands_still(hosts):
     """Its card does not wait for it: others beside it go on."""
-    stopped = Stopped(hosts)
+    server, client = in_traffic(hosts)
+    stop_in_traffic(hosts, server)
     assert latency_us(hosts, 1000)[0] < STALL_S * 1e6
-    stopped.end()
+    end((server, client))
+
+
+@pytest.mark.alone
+def test_latency_beside_one_that_stands_still(hosts):
+    """The median stays within 1.5 x of runs without it. Its peer is stopped, too, as it would take a core to poll: whichever of them
+    was to be read or written, its card tries that again and again."""
+    beside, without = [], []
+    for _ in range(3):
+        programs = in_traffic(hosts)
+        for program in programs:
+            os.killpg(program.process.pid, signal.SIGSTOP)
+        beside.append(latency_us(hosts, 1000)[1])
+        end(programs)
+        without.append(latency_us(hosts, 1000)[1])
+    assert statistics.median(beside) <= 1.5 * statistics.median(without), (beside, without)
