@@ -28,10 +28,10 @@ static inline uint64_t weft_gather_listed_bytes(const struct weft_wqe *wqe)
 /* What is wrong with the number of bytes of a request of a connection. */
 WEFT_GATHER enum weft_cause weft_gather_check_bytes(const struct weft_wqe *wqe, uint64_t bytes)
 {
-	if (bytes > WEFT_MAX_MSG_BYTES || (weft_op_is_atomic(wqe->opcode) && bytes != 8))
-		return weft_op_is_atomic(wqe->opcode) ? WEFT_CAUSE_ATOMIC_LENGTH
-						      : WEFT_CAUSE_MESSAGE_LENGTH;
-	return WEFT_CAUSE_NONE;
+	/* atomics are among those that fetch, which are asked for anyway */
+	if (weft_op_fetches(wqe->opcode) && weft_op_is_atomic(wqe->opcode) && bytes != 8)
+		return WEFT_CAUSE_ATOMIC_LENGTH;
+	return bytes > WEFT_MAX_MSG_BYTES ? WEFT_CAUSE_MESSAGE_LENGTH : WEFT_CAUSE_NONE;
 }
 
 /* Of a request of a connection that has so many bytes, which is noted. What is wrong: first their number, then a request
