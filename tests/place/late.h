@@ -7,7 +7,7 @@
 
 #define MS 1000000ull
 /* more than a verb takes on a machine with other work; one that waits for a helper waits a second */
-#define AT_ONCE (300 * MS)
+#define AT_ONCE (700 * MS)
 #define STANDS	(20 * MS)
 
 /* Its requests complete into the rig's first queue. */

@@ -187,12 +187,12 @@ static void *translate(const struct weft_soft_warp *self, uint64_t at, size_t by
 static void pause_warp(const struct weft_soft_warp *self)
 {
 	const struct launch *launch = ((const struct warp *)self)->launch;
-	weft_cu_result fault;
+	bool ends;
 
 	pthread_mutex_lock(&soft_lock);
-	fault = launch->context->fault;
+	ends = launch->context->fault || soft_dying[launch->context->device];
 	pthread_mutex_unlock(&soft_lock);
-	if (fault || launch->fault)
+	if (ends || launch->fault)
 		pthread_exit(NULL);
 	sched_yield();
 }

@@ -72,6 +72,7 @@ struct CUctx_st {
 	struct CUctx_st *next;
 };
 extern struct CUctx_st *soft_contexts;
+extern bool soft_dying[]; /* by device: a kernel's fault is ending what runs there */
 
 weft_cu_result soft_current(weft_cu_context *context);
 /* CUDA_SUCCESS, or the error that such a handle gets. */

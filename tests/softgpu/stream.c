@@ -126,6 +126,18 @@ static void sleep_until_late(const struct soft_op *op, bool waits)
 	pthread_cond_timedwait(&soft_changed, &soft_lock, &at);
 }
 
+static unsigned int running[SOFT_DEVICES]; /* operations */
+bool soft_dying[SOFT_DEVICES];
+
+/* A fault is told when it has ended all that runs on the device. */
+static void fail(weft_cu_context context, weft_cu_result fault)
+{
+	soft_dying[context->device] = true;
+	while (running[context->device])
+		pthread_cond_wait(&soft_changed, &soft_lock);
+	soft_context_fail(context, fault);
+}
+
 static void carry_out(weft_cu_stream stream, struct soft_op *op)
 {
 	weft_cu_result fault = stream->context->fault;
@@ -134,11 +146,14 @@ static void carry_out(weft_cu_stream stream, struct soft_op *op)
 	if (!stream->first)
 		stream->last = &stream->first;
 	if (!fault) {
+		running[stream->context->device]++;
 		pthread_mutex_unlock(&soft_lock);
 		fault = op->run(op);
 		pthread_mutex_lock(&soft_lock);
+		running[stream->context->device]--;
+		pthread_cond_broadcast(&soft_changed);
 		if (fault)
-			soft_context_fail(stream->context, fault);
+			fail(stream->context, fault);
 	}
 	stream->done = op->seq;
 	pthread_cond_broadcast(&soft_changed);
