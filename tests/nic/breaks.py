@@ -44,7 +44,7 @@ BREAKS = [
      'return outcome;', 'an unreliable sender does not learn of silence'),
     ('src/transport/direct/direct.c', '\t*cause = weft_gather(qp, wqe, caller, &here);\n\tif (*cause)\n\t\treturn weft_gather_failed(caller);\n\t/* the responder has answered',
      '\t/* the responder has answered', 'an error of the requester is told although no peer answers'),
-    ('src/transport/direct/direct.c', 'a.request->opcode == WEFT_OP_FETCH_ADD,', 'true,', 'an exchange does not add'),
+    ('src/transport/direct/direct.c', 'a, &at, a.request->opcode == WEFT_OP_FETCH_ADD,', 'a, &at, true,', 'an exchange does not add'),
     ('src/transport/direct/direct.c', '\t*event = slot->fault_code;\n\treturn true;', '\treturn false;', 'a fault is looked for'),
     ('src/card/world.c', 'weft_incoming_end(&c->message);\n\tc->message.begun = false;', 'c->message.begun = false;', 'a SEND completes its receive'),
     ('src/card/carried.c', 'weft_card_fail(hand, position, cause);\n\t} else {',
