@@ -32,6 +32,7 @@ def bench(fabric, *words, path=None):
 
 
 @two_cores
+@pytest.mark.alone
 @pytest.mark.skipif(not namespaces() or not all(map(shutil.which, ('iperf3', 'qperf', 'ib_write_bw'))),
                     reason='needs user namespaces, iperf3, qperf and perftest')
 def test_wire(fabric):
