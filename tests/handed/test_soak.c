@@ -30,7 +30,7 @@
 #define MOST_BYTES  50000u
 #define FEW_BYTES   3000u
 #define CQE	    (2 * PAIRS * DEPTH)
-#define PATIENCE_NS 20000000000ull
+#define PATIENCE_NS 60000000000ull
 
 static struct pair {
 	struct end near, peer;
