@@ -141,11 +141,11 @@ def pytest_case(case):
     return verdict(case.find('failure') is None and case.find('error') is None, name)
 
 
-def pytest(folder, marks, name='pytest', where=('tests',), **env):
+def pytest(folder, marks, *options, name='pytest', where=('tests',), **env):
     report = folder / f'{name}.xml'
     report.unlink(missing_ok=True)
-    ok = run('/usr/bin/python3', '-m', 'pytest', '-p', 'no:cacheprovider', '-ra', '-m', marks,
-             f'--junit-xml={report}', *where, WEFT_BUILD=str(folder),
+    ok = run('/usr/bin/python3', '-m', 'pytest', '-p', 'no:cacheprovider', '-ra', '--durations=20', '-m', marks,
+             f'--junit-xml={report}', *options, *where, WEFT_BUILD=str(folder),
              PYTHONDONTWRITEBYTECODE='1', **env)
     if not report.exists():
         return verdict(False, 'pytest')
@@ -322,6 +322,7 @@ NOT_WAITS = ('--no-suite', 'waits')
 LINT = 'format, layers, sizes, freestanding nic'
 # So many times longer may a test take that has a core only while no other process wants one.
 STARVED = 20
+STARVED_S = 3000
 # Which processes of this script run beside which target, and what they do.
 BESIDE = {'all': ('aside', 'asleep'), 'quick': ('programs-quick',)}
 
@@ -343,7 +344,7 @@ def stages(folder, beside):
            lambda name=name: sanitized(folder, name, *ASIDE, patience=STARVED, logbase='testlog-aside'))
           for name in SANITIZERS),
         ('pytest', 'of the tree', {'aside'},
-         lambda: pytest(folder, 'aside and not slow', name='pytest-aside')),
+         lambda: pytest(folder, 'aside and not slow', f'--timeout={STARVED_S}', name='pytest-aside')),
         ('lint', LINT, {'aside'}, lambda: lint(folder)),
         ('tidy', 'clang-tidy', {'aside'}, lambda: tidy(folder, all_paths=False)),
         ('tidy', 'clang-tidy', {'tidy', 'slow'}, lambda: tidy(folder)),
@@ -362,7 +363,7 @@ def stages(folder, beside):
          lambda: pytest(folder, 'not slow and not aside and not waits and not alone')),
         ('join', 'whole programs', {'quick'}, lambda: beside['programs-quick'].join()),
         ('slow', 'the documented slow tests', {'slow'},
-         lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow')),
+         lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow', '--timeout=0')),
 
         ('asan', 'test programs in C, sanitized', {'all'},
          lambda: sanitized(folder, 'asan', *NOT_ASIDE, *NOT_WAITS)),
