@@ -146,48 +146,65 @@ static int ask_helper(struct weft_pool *pool, struct weft_pool_ask *ask,
 		   : ask_member(pool, ask, memory->grant->member, memory->id, WEFT_SIGNAL_ASK);
 }
 
+/* Makes the ask of a thread ready for one more: with a bounce buffer, and no helper at either. */
+static int ready_ask(struct weft_pool *pool, const struct weft_caller *caller,
+		     enum weft_ask_kind kind)
+{
+	uint64_t *kept = &weft_process.bounce_off[caller->index], off = *kept;
+	int err = off ? 0 : weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, &off);
+
+	if (err)
+		return err;
+	*kept = off;
+	err = await_left(pool, caller->ask);
+	if (err)
+		return err;
+	caller->ask->kind = kind;
+	caller->ask->bounce_off = off;
+	return 0;
+}
+
+/* The message comes back as the helper has left it. */
+static int ask_by_message(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_t member,
+			  uint64_t id, enum weft_signal_reason reason, void *message)
+{
+	uint8_t *bounce = pool->base + ask->bounce_off;
+	int err;
+
+	memcpy(bounce, message, ask->len_bytes);
+	err = ask_member(pool, ask, member, id, reason);
+	if (!err)
+		memcpy(message, bounce, ask->len_bytes);
+	return err;
+}
+
 int weft_ask_call(struct weft_pool *pool, uint16_t member, enum weft_ask_kind kind, uint64_t id,
 		  void *message, uint64_t len_bytes)
 {
 	const struct weft_caller *caller = weft_caller();
-	uint64_t *off = &weft_process.bounce_off[caller->index];
-	struct weft_pool_ask *ask = caller->ask;
-	int err = *off ? 0 : weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, off);
+	int err = ready_ask(pool, caller, kind);
 
-	err = err ? err : await_left(pool, ask);
 	if (err)
 		return err;
-	ask->kind = kind;
-	ask->len_bytes = len_bytes;
-	ask->bounce_off = *off;
-	memcpy(pool->base + *off, message, len_bytes);
-	err = ask_member(pool, ask, member, id, WEFT_SIGNAL_CALL);
-	if (!err)
-		memcpy(message, pool->base + *off, len_bytes);
-	return err;
+	caller->ask->len_bytes = len_bytes;
+	return ask_by_message(pool, caller->ask, member, id, WEFT_SIGNAL_CALL, message);
 }
 
 int weft_ask_copy(struct weft_pool *pool, const struct weft_caller *caller,
 		  const struct weft_in_place *memory, uint8_t *here, uint64_t len_bytes, bool write)
 {
 	struct weft_pool_ask *ask = caller->ask;
-	uint64_t *off = &weft_process.bounce_off[caller->index];
-	int err;
+	int err = ready_ask(pool, caller, write ? WEFT_ASK_WRITE : WEFT_ASK_READ);
 
-	if (!*off && weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, off))
-		return -ENOMEM;
-	err = await_left(pool, ask);
 	if (err)
 		return err;
 	for (uint64_t done = 0; done < len_bytes; done += ask->len_bytes) {
-		uint8_t *bounce = pool->base + *off;
+		uint8_t *bounce = pool->base + ask->bounce_off;
 
 		WEFT_STEP(reach_bounce_made);
-		ask->kind = write ? WEFT_ASK_WRITE : WEFT_ASK_READ;
 		ask->va = memory->va + done;
 		ask->len_bytes =
 			len_bytes - done < WEFT_BOUNCE_BYTES ? len_bytes - done : WEFT_BOUNCE_BYTES;
-		ask->bounce_off = *off;
 		ask->operand[0] = 0; /* no region of ours */
 		err = write ? weft_reach_fill(pool, memory, bounce, here + done, ask->len_bytes,
 					      true)
@@ -233,23 +250,13 @@ int weft_ask_change(struct weft_pool *pool, const struct weft_grant *grant, uint
 		    struct weft_pool_change *changes, uint32_t n)
 {
 	const struct weft_caller *caller = weft_helper_caller() ?: weft_caller();
-	uint64_t *off = &weft_process.bounce_off[caller->index], len_bytes = n * sizeof(*changes);
 	struct weft_pool_ask *ask = caller->ask;
-	int err = *off ? 0 : weft_pool_alloc(pool, WEFT_BOUNCE_BYTES, off);
+	int err = is_member(pool, owner) ? ready_ask(pool, caller, WEFT_ASK_CHANGE) : -ESRCH;
 
-	if (!err && !is_member(pool, owner))
-		err = -ESRCH;
-	err = err ? err : await_left(pool, ask);
 	if (err)
 		return err;
-	ask->kind = WEFT_ASK_CHANGE;
-	ask->len_bytes = len_bytes;
-	ask->bounce_off = *off;
+	ask->len_bytes = n * sizeof(*changes);
 	ask->grant_off = grant ? (uint64_t)((const uint8_t *)grant->word - pool->base) : 0;
 	ask->grant_was = grant ? grant->was : 0;
-	memcpy(pool->base + *off, changes, len_bytes);
-	err = ask_member(pool, ask, owner, 0, WEFT_SIGNAL_ASK);
-	if (!err)
-		memcpy(changes, pool->base + *off, len_bytes);
-	return err;
+	return ask_by_message(pool, ask, owner, 0, WEFT_SIGNAL_ASK, changes);
 }
