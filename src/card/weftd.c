@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "card/alone.h"
 #include "card/loop.h"
+#include "card/prompt.h"
 #include "card/torus/torus.h"
 #include "link/owner.h"
 #include "nic/errors.h"
@@ -28,7 +28,6 @@
 #include "process/process.h"
 
 #define BUFFER_BYTES (4u << 20)
-#define SLICE_NS     100000u /* the least there is */
 #define SLACK_NS     1000u
 #define NS_A_SECOND  1000000000ull
 #define LOOKS	     30
@@ -87,28 +86,6 @@ static void let_go_of_streams(void)
 	close(null);
 }
 
-/*
- * Programs that spin on a core must not keep a card from it that has slept, and has something to do for a moment: threads with a
- * shorter slice go first when they wake (Linux 6.12; what is before takes no notice).
- */
-static void wake_at_once(void)
-{
-	struct {
-		uint32_t size, policy;
-		uint64_t flags;
-		int32_t nice;
-		uint32_t priority;
-		uint64_t slice_ns, deadline_ns, period_ns;
-	} attr;
-
-	prctl(PR_SET_TIMERSLACK, SLACK_NS);
-	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0))
-		return;
-	attr.size = sizeof(attr);
-	attr.slice_ns = SLICE_NS;
-	syscall(SYS_sched_setattr, 0, &attr, 0);
-}
-
 static int play_card(const char *address, struct weft_out *out, struct weft_udp *udp,
 		     const uint8_t gid[16], uint64_t linger_ns)
 {
@@ -130,7 +107,8 @@ static int play_card(const char *address, struct weft_out *out, struct weft_udp 
 	printf("weftd: %s: ready\n", address);
 	fflush(stdout);
 	let_go_of_streams();
-	wake_at_once();
+	prctl(PR_SET_TIMERSLACK, SLACK_NS);
+	weft_card_be_prompt();
 	weft_loop_run(&loop, &stop);
 	weft_wire_end(&wire);
 	weft_loop_end(&loop);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "card/alone.h"
+#include "card/prompt.h"
 #include "card/torus/torus.h"
 #include "pool/clock.h"
 #include "process/node.h"
@@ -218,7 +219,7 @@ int weft_torus_card_run(const char *home, const uint8_t at[3], const char **why)
 	if (!err) {
 		ending = c->door;
 		catch_signals();
-		weft_torus_short_slices();
+		weft_card_be_prompt();
 		/* release: pairs with the acquire in weft_pool_ape_claim */
 		atomic_store_explicit(&c->shared->card.word, weft_pool_ape_word(c->pool),
 				      memory_order_release);

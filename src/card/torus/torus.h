@@ -122,9 +122,6 @@ void weft_torus_lanes_receive(struct weft_torus_card *c, unsigned int which, con
 void weft_torus_lanes_train(struct weft_torus_card *c);
 uint64_t weft_torus_lanes_deadline(const struct weft_torus_card *c);
 
-/* slice.c: asks the kernel to let this thread go first when it is woken. */
-void weft_torus_short_slices(void);
-
 /* numbers.c: the card's page; a register that is asked for at its door. */
 void weft_torus_numbers(const struct weft_torus_card *c);
 bool weft_torus_registers_wait(const struct weft_torus_card *c);

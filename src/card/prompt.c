@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "card/torus/torus.h"
+#include "card/prompt.h"
 
 #define SLICE_NS 100000u /* the shortest that there is */
 
@@ -22,7 +22,7 @@ struct attributes {
 	uint32_t least, most;
 };
 
-void weft_torus_short_slices(void)
+void weft_card_be_prompt(void)
 {
 	struct attributes a = {.bytes = sizeof(a)};
 
