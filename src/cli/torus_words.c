@@ -175,20 +175,13 @@ static void print_lanes(struct decoder *d, const struct weft_torus_shape *shape,
 {
 	static struct weft_ape_b8b10 table;
 	static struct weft_ape_phy phy;
-	uint8_t bits[WEFT_APE_SLOT_BITS];
 	struct weft_ape_beat beat;
 
 	weft_ape_b8b10_init(&table);
 	weft_ape_phy_init(&phy, shape->phy == WEFT_TORUS_8B10B ? WEFT_APE_8B10B : WEFT_APE_64B66B,
 			  shape->lanes, &table);
 	for (uint32_t i = 0; i < count; i++) {
-		unsigned int of_lane = weft_ape_phy_bits(&phy), at = 0;
-
-		for (unsigned int lane = 0; lane < shape->lanes; lane++) {
-			for (unsigned int b = 0; b < of_lane; b++, at++)
-				bits[b] = quad[i][at / 64] >> at % 64 & 1;
-			weft_ape_phy_bits_in(&phy, lane, bits, of_lane);
-		}
+		weft_ape_phy_slot_in(&phy, quad[i]);
 		while (weft_ape_phy_receive(&phy, &beat))
 			print_beat(d, &beat);
 	}

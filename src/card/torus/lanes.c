@@ -56,17 +56,11 @@ void weft_torus_lanes_receive(struct weft_torus_card *c, unsigned int which, con
 			      uint32_t slots)
 {
 	struct weft_torus_cable *cable = &c->cable[which];
-	unsigned int of_lane = weft_ape_phy_bits(cable->phy);
 	uint64_t downs = cable->phy->downs;
-	uint8_t bits[WEFT_APE_SLOT_BITS];
 	struct weft_ape_beat beat;
 
 	for (; slots--; quad += cable->out.quads) {
-		for (unsigned int lane = 0, at = 0; lane < cable->phy->lanes; lane++) {
-			for (unsigned int i = 0; i < of_lane; i++, at++)
-				bits[i] = quad[at / 64] >> at % 64 & 1;
-			weft_ape_phy_bits_in(cable->phy, lane, bits, of_lane);
-		}
+		weft_ape_phy_slot_in(cable->phy, quad);
 		while (weft_ape_phy_receive(cable->phy, &beat))
 			weft_ape_ni_beat(&c->engine, which, &beat, c->now_ns);
 	}

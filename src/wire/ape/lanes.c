@@ -284,6 +284,18 @@ static bool slots_agree(struct weft_ape_phy *p, bool *marker, bool *bad)
 	return true;
 }
 
+void weft_ape_phy_slot_in(struct weft_ape_phy *p, const uint64_t *quad)
+{
+	unsigned int of_lane = weft_ape_phy_bits(p), at = 0;
+	uint8_t bits[WEFT_APE_SLOT_BITS];
+
+	for (unsigned int lane = 0; lane < p->lanes; lane++) {
+		for (unsigned int i = 0; i < of_lane; i++, at++)
+			bits[i] = quad[at / 64] >> at % 64 & 1;
+		weft_ape_phy_bits_in(p, lane, bits, of_lane);
+	}
+}
+
 bool weft_ape_phy_receive(struct weft_ape_phy *p, struct weft_ape_beat *beat)
 {
 	bool marker, bad, all;

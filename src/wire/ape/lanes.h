@@ -77,6 +77,8 @@ void weft_ape_phy_send(struct weft_ape_phy *p, const struct weft_ape_beat *beat,
 /* Bits that have come on a lane, as it is wired. */
 void weft_ape_phy_bits_in(struct weft_ape_phy *p, unsigned int lane, const uint8_t *bits,
 			  unsigned int count);
+/* The bits of one slot, a lane's behind those of the lane before, from the lowest bit of the first quad on. */
+void weft_ape_phy_slot_in(struct weft_ape_phy *p, const uint64_t *quad);
 /* The next beat; false: there is none. While the channel is not up there is none, and beats from before it went
  * down never come. */
 bool weft_ape_phy_receive(struct weft_ape_phy *p, struct weft_ape_beat *beat);
