@@ -5,6 +5,7 @@ import contextlib
 import glob
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -255,6 +256,10 @@ def test_pool_made_anew(two):
     assert hosts_of(two)[1]['life'] == 1 and home_of(two, 1) != home
 
 
+# A request that the program begins just then may find its key gone instead of being flushed.
+FAILED = re.compile('Failed status (Work Request Flushed|local protection)')
+
+
 def take_over(two, number, program):
     """While that program stands still, another home gets its host's number, as no beat is to be seen."""
     with stopped(program):
@@ -272,14 +277,10 @@ def test_agent_of_a_host_that_is_anothers(two):
 
 def test_program_of_a_host_that_is_anothers(two):
     """Its queue pairs fail, and it hears of it."""
-    port = free_port()
-    server = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, host=0)
-    wait_for(lambda: listening(port) or server.process.poll() is not None, 'server listens')
-    client = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, '127.0.0.1', host=1)
-    await_states(two, 'up', 'up')
+    client = running_pair(two)[1]
     take_over(two, 1, client)
     done = client.wait(PATIENCE_S)
-    assert done.status == 1 and 'Work Request Flushed' in done.stdout + done.stderr, done
+    assert done.status == 1 and FAILED.search(done.stdout + done.stderr), done
     assert 'another home is host 1' in done.stderr
 
 
@@ -293,11 +294,7 @@ def evict(two, *words):
 def test_evicted(two):
     """A machine that was not off after all: its program has lost its connections, says so, and the host comes again."""
     agent = stays(two, 0)
-    port = free_port()
-    server = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, host=0)
-    wait_for(lambda: listening(port) or server.process.poll() is not None, 'server listens')
-    client = two.start('ibv_rc_pingpong', '-g', 1, '-n', 1 << 30, '-p', port, '127.0.0.1', host=1)
-    await_states(two, 'up', 'up')
+    client = running_pair(two)[1]
     with stopped(client):
         await_states(two, 'up', 'silent')
         done = evict(two, 1, '--yes')
@@ -307,7 +304,7 @@ def test_evicted(two):
         assert (done.returncode, done.stderr) == (
             1, f'weft host up: {two.pool}: this host was evicted: it comes again when its programs have ended\n')
     done = client.wait(PATIENCE_S)
-    assert done.status == 1 and 'Work Request Flushed' in done.stdout + done.stderr, done
+    assert done.status == 1 and FAILED.search(done.stdout + done.stderr), done
     assert f'weft: evicted is host 1 of {two.pool} now: the queue pairs of this process fail\n' in done.stderr
     assert up(two, 1).returncode == 0
     assert (hosts_of(two)[1]['state'], hosts_of(two)[1]['life']) == ('empty', 2)

@@ -499,22 +499,39 @@ static void wait_failed(void)
 	assert_int_equal(counters_of(HOST).failed, 0);
 }
 
-/* Freed memory ends its list's sources; nothing of it is told, the accounts hold, and the other list goes on. */
-static void freed(void **state)
+static void send_ten(uint32_t first)
 {
-	const struct weft_stream_list list = {.buffers = 4, .bytes = 65536, .datagrams = 10};
+	for (uint32_t i = first; i < first + 10; i++)
+		send_number(i, 1400);
+}
+
+/* A stream of which ten datagrams have come into the GPU. */
+static void begin_with_ten(void)
+{
+	begin(&(struct weft_stream_list){.buffers = 4, .bytes = 65536, .datagrams = 10});
+	send_ten(0);
+	compare_all(10);
+}
+
+/* Ten more reach the other list alone. */
+static void ten_more_fail(void)
+{
 	struct weft_stream_event event;
 
-	begin(&list);
-	for (uint32_t i = 0; i < 10; i++)
-		send_number(i, 1400);
-	compare_all(10);
-	GPU_OK(cu.cuMemFree_v2(gpu));
-	for (uint32_t i = 10; i < 20; i++)
-		send_number(i, 1400);
+	send_ten(10);
 	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), 0);
 	assert_int_equal(event.list, HOST);
 	wait_failed();
+}
+
+/* Freed memory ends its list's sources; nothing of it is told, the accounts hold, and the other list goes on. */
+static void freed(void **state)
+{
+	struct weft_stream_event event;
+
+	begin_with_ten();
+	GPU_OK(cu.cuMemFree_v2(gpu));
+	ten_more_fail();
 	weft_stream_stop(stream);
 	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), -ESHUTDOWN);
 	gpu = gpu_alloc(1); /* for end */
@@ -524,20 +541,11 @@ static void freed(void **state)
 /* So does memory whose context has been destroyed. */
 static void destroyed(void **state)
 {
-	const struct weft_stream_list list = {.buffers = 4, .bytes = 65536, .datagrams = 10};
 	weft_cu_context other = gpu_context();
-	struct weft_stream_event event;
 
-	begin(&list);
-	for (uint32_t i = 0; i < 10; i++)
-		send_number(i, 1400);
-	compare_all(10);
+	begin_with_ten();
 	GPU_OK(cu.cuCtxDestroy_v2(other));
-	for (uint32_t i = 10; i < 20; i++)
-		send_number(i, 1400);
-	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), 0);
-	assert_int_equal(event.list, HOST);
-	wait_failed();
+	ten_more_fail();
 	gpu = gpu_alloc(1); /* for end */
 	end();
 }
@@ -546,30 +554,21 @@ static void destroyed(void **state)
  * test of its process, whose context is of no use afterwards. */
 static void faulted(void **state)
 {
-	const struct weft_stream_list list = {.buffers = 4, .bytes = 65536, .datagrams = 10};
 	struct {
 		uint64_t at, count, value;
 	} args = {.at = 4096, .count = 1};
 	void *params[] = {&args};
-	struct weft_stream_event event;
 	weft_cu_module module;
 	weft_cu_function kernel;
 
 	SKIP_WITHOUT_KERNEL();
 	module = gpu_module(image);
 	GPU_OK(cu.cuModuleGetFunction(&kernel, module, "fill"));
-	begin(&list);
-	for (uint32_t i = 0; i < 10; i++)
-		send_number(i, 1400);
-	compare_all(10);
+	begin_with_ten();
 	GPU_OK(cu.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
 	while (cu.cuStreamQuery(NULL) == WEFT_CUDA_ERROR_NOT_READY)
 		usleep(1000);
-	for (uint32_t i = 10; i < 20; i++)
-		send_number(i, 1400);
-	assert_int_equal(weft_stream_wait(stream, &event, SOON_MS), 0);
-	assert_int_equal(event.list, HOST);
-	wait_failed();
+	ten_more_fail();
 	weft_ring_writer_close(writer[HOST]);
 	weft_ring_writer_close(writer[ON_GPU]);
 	weft_stream_close(stream);

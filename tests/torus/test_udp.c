@@ -190,13 +190,24 @@ static void test_bad_network(void **state)
 	assert_int_equal(b.stale, stale);
 }
 
+/* All but the first of those kept come again, and are counted as stale. */
+static void none_is_taken(uint8_t kept[][2048], const size_t *bytes, unsigned int count)
+{
+	uint64_t before = b.stale;
+
+	for (unsigned int i = 1; i < count; i++)
+		hand_on(kept[i], bytes[i]);
+	take_some();
+	assert_int_equal(taken, 0);
+	assert_int_equal(b.stale - before, count - 1);
+}
+
 /* Recorded, and sent again to an end that began anew, or from the life before. */
 static void test_replayed(void **state)
 {
 	static uint8_t kept[64][2048];
 	size_t bytes[64];
 	unsigned int count = 0;
-	uint64_t before;
 
 	sent = last_seen = taken = 0;
 	meet();
@@ -208,23 +219,13 @@ static void test_replayed(void **state)
 			; /* the rest is lost */
 	}
 	b.life++;
-	before = b.stale;
-	for (unsigned int i = 1; i < count; i++)
-		hand_on(kept[i], bytes[i]);
-	take_some();
-	assert_int_equal(taken, 0);
-	assert_int_equal(b.stale - before, count - 1);
+	none_is_taken(kept, bytes, count);
 	/* now the other end is another, too; b goes on with it, and what the first one sent is old for ever */
 	b.life--;
 	a.life++;
 	a.other = a.number = 0;
 	meet();
-	before = b.stale;
-	for (unsigned int i = 1; i < count; i++)
-		hand_on(kept[i], bytes[i]);
-	take_some();
-	assert_int_equal(taken, 0);
-	assert_int_equal(b.stale - before, count - 1);
+	none_is_taken(kept, bytes, count);
 	assert_int_equal(b.other, a.life);
 }
 
