@@ -231,6 +231,7 @@ SECTIONS = {
          'moves; a stack for signals there', r'memory-futex'),
         ('sleepers in 26 system calls while memory migrates: none gets `EINTR` or ends early, each ends by its timeout, or a '
          'signal', r'memory-sleeps'),
+        ('threads of less weight go on beside one that registers all the time', r'memory-turns'),
         ('debuggers attach while memory migrates', r'memory-attach'),
         ("the program's own SIGSEGV handlers; system calls beside migrating pages", r'memory-signals'),
         ("past the hooks that caches of registrations put into libc's memory calls", r'memory-hooks'),

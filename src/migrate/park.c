@@ -20,6 +20,10 @@
 #define SLICE_NS    1000000ll /* so often threads are looked at again */
 #define SPINS	    200
 
+#define HELD_MOST   8 /* rounds */
+#define GRACE_NS    100000000ll
+#define LOOK_NS	    50000
+
 #define BIT(signal) (1ull << ((signal)-1))
 
 enum state {
@@ -37,6 +41,8 @@ static struct slot {
 	bool called; /* in this round */
 	bool deaf;   /* has the signal blocked, past libc: it is called once it does not sleep */
 	bool listed;
+	/* Rounds in a row from which it had not gone on when the next one began. */
+	unsigned char held;
 } slots[WEFT_SUMMON_MOST];
 
 /* Of the thread that migrates alone. */
@@ -279,6 +285,38 @@ static void await(uint32_t before, unsigned int waiting)
 	}
 }
 
+static bool is_leaving(unsigned int i)
+{
+	return atomic_load_explicit(&weft_summons[i].left, memory_order_relaxed) !=
+	       atomic_load_explicit(&weft_summons[i].parked, memory_order_relaxed);
+}
+
+/*
+ * A thread that is let go waits for a core. Called before it has one, it would come at once, without an instruction of the program in between,
+ * and one that migrates all the time would keep it standing for as long as others want the cores: so it is let run now and then.
+ */
+static void let_run(void)
+{
+	const struct timespec look = {.tv_nsec = LOOK_NS};
+	long long until = 0;
+
+	for (unsigned int i = 0; i < self.count; i++) {
+		if (!is_leaving(i))
+			slots[i].held = 0;
+		else if (slots[i].held < HELD_MOST)
+			slots[i].held++;
+		else
+			until = now_ns() + GRACE_NS;
+	}
+	for (unsigned int i = 0; until && i < self.count; i++) {
+		if (slots[i].held < HELD_MOST)
+			continue;
+		while (is_leaving(i) && now_ns() < until)
+			syscall(SYS_nanosleep, &look, NULL);
+		slots[i].held = 0;
+	}
+}
+
 static int begin_parking(void)
 {
 	int err = weft_summon_install();
@@ -289,6 +327,7 @@ static int begin_parking(void)
 	if (self.tasks < 0)
 		return self.tasks;
 	self.me = (pid_t)syscall(SYS_gettid);
+	let_run();
 	begin_slots();
 	self.last_round += self.last_round == UINT32_MAX ? 2 : 1; /* never 0 */
 	/* release: pairs with the acquire in come (summon.c) */

@@ -80,6 +80,10 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 
 		come(&weft_summons[which], context);
 		weft_again(context, &asleep, since_ns);
+		atomic_store_explicit(
+			&weft_summons[which].left,
+			atomic_load_explicit(&weft_summons[which].parked, memory_order_relaxed),
+			memory_order_relaxed);
 	}
 	errno = saved;
 }

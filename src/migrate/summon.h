@@ -23,8 +23,9 @@
  * otherwise. */
 struct weft_summon {
 	_Atomic pid_t tid;
-	_Atomic uint32_t parked; /* the round in which it last stood still: written by the thread */
-	_Atomic bool noted;	 /* it has come once, and said where the stack of its signals is */
+	/* The round in which it last stood still, and the last of those that it has gone on from: written by the thread. */
+	_Atomic uint32_t parked, left;
+	_Atomic bool noted; /* it has come once, and said where the stack of its signals is */
 	_Atomic uintptr_t stack, stack_end; /* written by the thread */
 	struct weft_asleep asleep;	    /* in what it slept when it was called */
 };

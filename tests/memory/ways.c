@@ -89,24 +89,33 @@ bool way_run(const struct way *way, int (*fn)(void *arg), void *arg)
 	return status == 0;
 }
 
+bool way_migrate_once(void *memory, size_t len_bytes)
+{
+	struct weft_region region;
+	bool pooled;
+
+	if (weft_region_acquire(memory, len_bytes, WEFT_REGION_MIGRATE, &region)) {
+		printf("registration failed\n");
+		exit(1);
+	}
+	pooled = region.pieces[0].off != WEFT_IN_PLACE;
+	weft_region_release(&region);
+	return pooled;
+}
+
 void way_migrate(void *memory, size_t len_bytes, unsigned long migrations)
 {
 	unsigned long stayed = 0;
 
 	for (unsigned long made = 0; made < migrations;) {
-		struct weft_region region;
-
-		if (weft_region_acquire(memory, len_bytes, WEFT_REGION_MIGRATE, &region)) {
-			printf("registration failed\n");
-			exit(1);
-		}
-		if (region.pieces[0].off != WEFT_IN_PLACE)
+		if (way_migrate_once(memory, len_bytes)) {
 			made += 2;
-		else if (++stayed > 20 + migrations / 10) {
+			continue;
+		}
+		if (++stayed > 20 + migrations / 10) {
 			printf("memory does not migrate\n");
 			exit(1);
 		}
-		weft_region_release(&region);
 	}
 	printf("%lu migrations, %lu times memory had to stay; ", migrations, stayed);
 	fflush(stdout);

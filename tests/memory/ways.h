@@ -26,6 +26,9 @@ bool way_run(const struct way *way, int (*fn)(void *arg), void *arg);
 /* Makes userfaultfd fail, and the ioctl that asks for single mappings. Returns 0 or -1. */
 int way_enter_container(void);
 
+/* Registers and deregisters once; whether the memory was in the pool. Ends the process if it cannot be registered. */
+bool way_migrate_once(void *memory, size_t len_bytes);
+
 /* Registers and deregisters until there were so many migrations, and prints how many. Ends the process if the
  * memory hardly ever migrates. */
 void way_migrate(void *memory, size_t len_bytes, unsigned long migrations);
