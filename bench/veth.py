@@ -43,7 +43,9 @@ class Host:
         return [card for card in json.loads(said)['cards'] if card['alive']]
 
     def card(self):
-        """The host's card; there must be one."""
+        """The host's card; there must be one. Another that two programs have started at once ends when it finds the port taken."""
+        if len(self.cards()) > 1:
+            wait_for(lambda: len(self.cards()) == 1, 'the other card ends')
         [card] = self.cards()
         return card
 

@@ -4,6 +4,7 @@
 #include "verbs/explain.h"
 #include "verbs/service.h"
 
+#include "pool/ape.h"
 #include "pool/clock.h"
 #include "process/card.h"
 #include "process/gids.h"
@@ -24,10 +25,30 @@ static void kick(void)
 	weft_pool_signal(weft_process.pool, weft_process.pool->me, WEFT_SIGNAL_WORK);
 }
 
+/* Whether that is the address of a node that the lattice of this node's torus has not. */
+static bool is_off_lattice(const uint8_t gid[16])
+{
+	const struct weft_pool_ape *ape;
+	uint8_t here[3], there[3];
+
+	if (!weft_node_here(here) || !weft_node_of_gid(gid, there))
+		return false;
+	ape = weft_pool_ape(weft_process.pool);
+	/* acquire: pairs with the release of the card that has begun */
+	if (!ape || !atomic_load_explicit(&ape->card.word, memory_order_acquire))
+		return false;
+	for (unsigned int d = 0; d < 3; d++)
+		if (there[d] >= ape->card.size[d])
+			return true;
+	return false;
+}
+
 static bool find_beyond(const uint8_t sgid[16], const uint8_t dgid[16], struct weft_address *card)
 {
 	uint16_t member;
 
+	if (is_off_lattice(dgid))
+		return false;
 	if (!weft_card_summon(sgid, dgid) || !weft_card_with(sgid, &member))
 		return false;
 	*card = weft_mailbox_address(weft_process.pool, member);

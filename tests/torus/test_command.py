@@ -107,7 +107,7 @@ def test_map(live):
     assert parts.count('circle') == 6 and parts.count('line') == 2 * 2 + 3 * 2
     assert [part.text for part in picture].count('cut') == 1
     kill([live.pids()['0,0,0']])
-    assert '(0 0,0,0)' in live.weft('map')
+    wait_until(lambda: '(0 0,0,0)' in live.weft('map'), 'the node is not dead')
 
 
 def test_registers(live):

@@ -36,11 +36,13 @@ class Ends:
         pool = next(self.live.home.iterdir()) / '0.0.0' / 'pool'
         words = [*self.live.fabric.prefix, self.live.fabric.command, 'info', '--pool', pool, '--json']
 
-        def listens():
+        def listening_ports():
             info = subprocess.run(words, env=self.live.env, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-            return not info.returncode and any(port['listening'] for port in json.loads(info.stdout)['ports'])
+            ports = [] if info.returncode else json.loads(info.stdout)['ports']
+            return {port['port'] for port in ports if port['listening']}
+        wait_for(lambda: not listening_ports(), 'the server before has gone')
         first = self.start('0,0,0', server)
-        wait_for(lambda: listens() or first.poll() is not None, 'server listens')
+        wait_for(lambda: listening_ports() or first.poll() is not None, 'server listens')
         second = self.start(self.node, client)
         said = [second.communicate(timeout=PATIENCE_S)[0]]
         assert second.returncode == 0, said
@@ -130,8 +132,8 @@ def test_connected_perftest(near, program):
 
 
 def test_nobody_listens(near):
-    """Rejected by a node that is there; of one that is not there the address is wrong."""
-    for address, why in ('10.0.0.1', 'RDMA_CM_EVENT_REJECTED'), ('10.7.0.1', 'RDMA_CM_EVENT_UNREACHABLE'):
+    """Rejected by a node that is there; an address beyond the lattice is told at once to be none."""
+    for address, why in ('10.0.0.1', 'RDMA_CM_EVENT_REJECTED'), ('10.7.0.1', 'RDMA_CM_EVENT_ADDR_ERROR'):
         client = near.start(near.node, ['rping', '-c', '-a', address])
         said = client.communicate(timeout=PATIENCE_S)[0]
         assert client.returncode and why in said, said
