@@ -67,9 +67,13 @@ lab-pcie: all ## programs between two virtual machines that share the window of 
 	@$(DEPS) lab test
 	@WEFT_BUILD="$(BUILD)" lab/machines show
 
-lab-shell: all ## the same two, which run what is typed
+lab-cxl: all ## the same between two that share a CXL memory
 	@$(DEPS) lab test
-	@WEFT_BUILD="$(BUILD)" lab/machines shell
+	@WEFT_BUILD="$(BUILD)" lab/machines show --backing cxl
+
+lab-shell: all ## the same two, which run what is typed: BACKING=pcie or cxl
+	@$(DEPS) lab test
+	@WEFT_BUILD="$(BUILD)" lab/machines shell --backing $(or $(BACKING),pcie)
 
 asan: ## the unit tests under the address and undefined-behaviour sanitizers
 	@$(DEPS) build test
@@ -131,5 +135,5 @@ clean: ## removes the build folders
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-.PHONY: all demo demo-torus bench check check-quick slow model rxe lab-pcie lab-shell asan tsan coverage tidy install uninstall deb \
+.PHONY: all demo demo-torus bench check check-quick slow model rxe lab-pcie lab-cxl lab-shell asan tsan coverage tidy install uninstall deb \
 	dist-bin check-dist check-arm64 check-gpu check-gpu2 check-stream-gpu clean help

@@ -21,10 +21,12 @@ from pathlib import Path
 LAB = Path(__file__).resolve().parent
 CACHE = LAB.parent / '.cache/lab'
 PACKAGE = 'linux-image-6.12-amd64'
+BACKPORTS, QEMU_PACKAGES = 'bookworm-backports', ['qemu-system-x86', 'qemu-system-data', 'seabios']
 # What the guest's first program needs to reach the files of this machine, in order.
 FIRST_MODULES = ['netfs', '9pnet', '9pnet_virtio', '9p', 'overlay']
 ADDRESS = '0000:00:10.0'  # of the device with the shared memory
 SLOT = '10'
+BUS = ',bus=pcie.0'  # where there is one of CXL, too, QEMU takes any
 EMULATED = 'tcg,thread=multi'
 BOOT_S, COMMAND_S = 900, 300  # emulated, on a machine with much other work
 
@@ -33,27 +35,56 @@ def out(*argv, **options):
     return subprocess.run(argv, check=True, capture_output=True, text=True, **options).stdout
 
 
-def fetch_kernel(folder):
-    name = re.search(r'Depends: (linux-image-\S+)', out('apt-cache', 'depends', PACKAGE))[1]
+@contextlib.contextmanager
+def unpacked(folder, names, *options):
+    """Packages of Debian, unpacked and not installed."""
     with tempfile.TemporaryDirectory(dir=CACHE) as work:
-        print(f'lab: fetching {name}', file=sys.stderr)
-        out('apt-get', '-o', 'Acquire::http::Timeout=60', 'download', name, cwd=work)
+        print(f'lab: fetching {" ".join(names)}', file=sys.stderr)
+        out('apt-get', *options, '-o', 'Acquire::http::Timeout=60', 'download', *names, cwd=work)
         new = Path(work, 'new')
-        out('dpkg', '-x', next(Path(work).glob('*.deb')), new)
-        out('depmod', '-b', new, next((new / 'lib/modules').iterdir()).name)
+        for package in Path(work).glob('*.deb'):
+            out('dpkg', '-x', package, new)
+        yield new
         new.rename(folder)
 
 
-def kernel():
-    """The folder of the unpacked kernel package; fetched once, by one of those that want it."""
-    folder = CACHE / 'kernel'
+def fetch_kernel(folder):
+    name = re.search(r'Depends: (linux-image-\S+)', out('apt-cache', 'depends', PACKAGE))[1]
+    with unpacked(folder, [name]) as new:
+        out('depmod', '-b', new, next((new / 'lib/modules').iterdir()).name)
+
+
+def fetch_qemu(folder):
+    """Debian 12's QEMU has no volatile memory of CXL, that of its backports does. It wants the same libraries. Lists and cache of its own:
+    what apt installs on this machine stays as it is."""
+    mirror = re.search(r'(https?://\S+?)/? bookworm/main ', out('apt-cache', 'policy'))[1]
+    with tempfile.TemporaryDirectory(dir=CACHE) as work:
+        sources = Path(work, 'sources')
+        sources.write_text(f'deb {mirror} {BACKPORTS} main\n')
+        for name in ('lists/partial', 'cache/archives/partial'):
+            Path(work, name).mkdir(parents=True)
+        options = [f'-oDir::Etc::sourcelist={sources}', '-oDir::Etc::sourceparts=-', f'-oDir::State::lists={work}/lists',
+                   f'-oDir::Cache={work}/cache', '-oAPT::Sandbox::User=root']
+        out('apt-get', *options, 'update')
+        with unpacked(folder, QEMU_PACKAGES, *options):
+            pass
+
+
+def fetched(name, fetch):
+    """That folder below .cache/lab; fetched once, by one of those that want it."""
+    folder = CACHE / name
     if not folder.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         with open(CACHE / 'lock', 'w') as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.exists():
-                fetch_kernel(folder)
+                fetch(folder)
     return folder
+
+
+def kernel():
+    """The folder of the unpacked kernel package."""
+    return fetched('kernel', fetch_kernel)
 
 
 def initramfs(folder, modules):
@@ -80,9 +111,9 @@ def accelerator():
     return 'kvm' if flags and os.access('/dev/kvm', os.W_OK) else EMULATED
 
 
-def share(tag, path, readonly):
-    return ['-virtfs', f'local,path={path},mount_tag={tag},security_model=none,multidevs=remap'
-            + (',readonly=on' if readonly else '')]
+def share(tag, path, readonly, where=''):
+    return ['-fsdev', f'local,id={tag},path={path},security_model=none,multidevs=remap' + (',readonly=on' if readonly else ''),
+            '-device', f'virtio-9p-pci,fsdev={tag},mount_tag={tag}{where}']
 
 
 def die_with_parent():
@@ -137,7 +168,7 @@ class Command:
 class Guest:
     """One virtual machine: `argv` is its share of QEMU's command line. Its address on the card is 192.0.2.NUMBER + 1."""
 
-    def __init__(self, folder, number, argv, emulated=False):
+    def __init__(self, folder, number, backing, argv, emulated=False):
         self.name, self.number = f'guest{number}', number
         self.job = folder / self.name
         self.job.mkdir()
@@ -147,15 +178,14 @@ class Guest:
         self.address = f'192.0.2.{number + 1}'
         base = kernel()
         modules = next((base / 'lib/modules').iterdir())
-        self.argv = ['qemu-system-x86_64', '-M', 'q35', '-accel', EMULATED if emulated else accelerator(),
-                     '-cpu', 'max,-erms,-fsrm', '-smp', '2',
-                     '-m', '1G', '-display', 'none', '-nodefaults', '-no-reboot',
+        self.argv = [backing.qemu(), *backing.machine, '-accel', EMULATED if emulated or backing.emulated else accelerator(), '-smp', '2',
+                     '-m', '1G,slots=2,maxmem=4G', '-display', 'none', '-nodefaults', '-no-reboot',
                      '-kernel', next((base / 'boot').glob('vmlinuz-*')), '-initrd', folder / 'initramfs',
                      '-append', 'console=ttyS0 panic=-1 quiet mitigations=off no_timer_check iomem=relaxed '
-                     f'weft.second=/run/job/second weft.number={number}',
-                     '-serial', f'file:{self.console}', '-device', 'virtio-rng-pci',
-                     *share('host', '/', True), *share('modules', modules.parent, True),
-                     *share('job', self.job, False), *argv]
+                     f'weft.second=/run/job/second weft.number={number} weft.{backing.name}',
+                     '-serial', f'file:{self.console}', '-device', f'virtio-rng-pci{BUS}',
+                     *share('host', '/', True, BUS), *share('modules', modules.parent, True, BUS),
+                     *share('job', self.job, False, BUS), *argv]
         self.process = None
 
     def boot(self):
@@ -210,12 +240,51 @@ def unbroken():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Machines(contextlib.ExitStack):
-    """Guests on one memory, which each sees as BAR 2 of a PCIe device; `pool` is how Weft names that memory."""
+class Pcie:
+    """The guests see the memory as BAR 2 of a PCIe device."""
 
-    def __init__(self, guests=2, mib=512, emulated=False):
+    name, pool, mib, emulated = 'pcie', f'pci:{ADDRESS}', 512, False
+    options = ['--atomics']  # of weft pool create
+    machine = ['-M', 'q35', '-cpu', 'max,-erms,-fsrm']
+
+    @staticmethod
+    def qemu():
+        return 'qemu-system-x86_64'
+
+    @staticmethod
+    def device(memory):
+        return ['-device', f'ivshmem-plain,memdev={memory},master=on,addr={SLOT}']
+
+
+class Cxl:
+    """The guests see the memory as the volatile one of a CXL device, of which lab/guest makes a device-dax. QEMU emulates each
+    access, which KVM's processor cannot wait for with all of its instructions, and atomic ones do not hold between guests. The region
+    is committed only where Linux does not know that a processor is emulated."""
+
+    name, pool, mib, emulated = 'cxl', 'dax:/dev/dax0.0', 256, True
+    options = ['--coherent']
+    machine = ['-M', 'q35,cxl=on,cxl-fmw.0.targets.0=cxl.0,cxl-fmw.0.size=4G', '-cpu', 'max,-erms,-fsrm,-hypervisor']
+
+    @staticmethod
+    def qemu():
+        return fetched('qemu', fetch_qemu) / 'usr/bin/qemu-system-x86_64'
+
+    @staticmethod
+    def device(memory):
+        return ['-device', f'pxb-cxl,id=cxl.0,bus_nr=52{BUS}', '-device', 'cxl-rp,id=rp0,bus=cxl.0,chassis=0,port=0,slot=0',
+                '-device', f'cxl-type3,bus=rp0,volatile-memdev={memory},id=cxl-mem0']
+
+
+BACKINGS = {backing.name: backing for backing in (Pcie, Cxl)}
+
+
+class Machines(contextlib.ExitStack):
+    """Guests on one memory; `pool` is how Weft names that memory there."""
+
+    def __init__(self, backing='pcie', guests=2, emulated=False):
         super().__init__()
-        self.pool = f'pci:{ADDRESS}'
+        self.backing = BACKINGS[backing]
+        self.pool, mib = self.backing.pool, self.backing.mib
         # a container's is often small
         shm = '/dev/shm' if shutil.disk_usage('/dev/shm').free > mib << 21 else None
         with unbroken():  # or a folder that was just made has no owner to remove it
@@ -226,10 +295,9 @@ class Machines(contextlib.ExitStack):
         initramfs(self.folder, next((kernel() / 'lib/modules').iterdir()))
         self.guests = []
         for number in range(guests):
-            guest = Guest(self.folder, number, [
+            guest = Guest(self.folder, number, self.backing, [
                 '-object', f'memory-backend-file,id=shared,mem-path={memory},size={mib}M,share=on',
-                '-device', f'ivshmem-plain,memdev=shared,master=on,addr={SLOT}', *self.card(number)],
-                emulated)
+                *self.backing.device('shared'), *self.card(number)], emulated)
             self.callback(guest.kill)
             self.guests.append(guest)
 
@@ -237,7 +305,7 @@ class Machines(contextlib.ExitStack):
         """Two guests have a wire between them: each sends datagrams to the other's socket."""
         return ['-netdev', f'dgram,id=wire,local.type=unix,local.path={self.folder}/wire{number},'
                 f'remote.type=unix,remote.path={self.folder}/wire{1 - number}',
-                '-device', f'virtio-net-pci,romfile=,netdev=wire,mac=02:00:00:00:00:0{number + 1}']
+                '-device', f'virtio-net-pci,romfile=,netdev=wire,mac=02:00:00:00:00:0{number + 1}{BUS}']
 
     def boot(self):
         for guest in self.guests:

@@ -87,6 +87,8 @@ SECTIONS = {
         ('shared receive queues, their sizes and limits, LAST_WQE_REACHED; killed senders', r'verbs-srq'),
         ('`ibv_rc_pingpong`, `ib_write_lat`, `ib_send_bw` between two virtual machines, over the window of a PCIe device; '
          'interrupted they leave nothing', r'lab/pcie::', r'lab/interrupt::'),
+        ('`ibv_rc_pingpong`, `ibv_ud_pingpong`, `ib_write_lat`, `ib_atomic_lat`, `rping` between two virtual machines, over a CXL memory without atomics',
+         r'lab/cxl::'),
         ('programs of two hosts that share one file, each with a home of its own', r'hosts/programs::'),
         ('connection management between two hosts that have one address', r'hosts/cm::'),
         ('pools of several hosts: what making and joining one refuse', r'hosts/create::'),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""The guests of lab/pcie.py, and what each host has counted."""
+"""The guests of lab/pooled.py, and what each host has counted."""
 import re
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ from fabric import BUILD
 
 LAB = Path(__file__).resolve().parent.parent.parent / 'lab'
 sys.path.insert(0, str(LAB))
-import pcie  # noqa: E402  pylint: disable=wrong-import-position
+import pooled  # noqa: E402  pylint: disable=wrong-import-position
 import vm  # noqa: E402  pylint: disable=wrong-import-position
 
 COUNTERS = ('ops_write', 'bytes_write', 'ops_read', 'bytes_read', 'ops_send', 'bytes_send', 'ops_atomic')
@@ -19,19 +19,20 @@ GAVE_UP = re.compile('retry counter exceeded|[Ff]ailed status 12')
 COUNTED_S = 300
 
 
-def missing():
-    """Why there can be no guests; None: there can."""
+def missing(backing='pcie'):
+    """Why there can be no guests on such a memory; None: there can."""
     for name in ('qemu-system-x86_64', 'busybox', 'cpio', 'depmod'):
         if not shutil.which(name):
             return f'no {name}: tools/deps.sh lab'
     try:
         vm.kernel()
+        vm.BACKINGS[backing].qemu()
     except (subprocess.SubprocessError, OSError, TypeError) as failure:
-        return f"the guests' kernel cannot be fetched: {failure}"
+        return f"the guests' kernel or QEMU cannot be fetched: {failure}"
     return None
 
 
-class Guests(pcie.Pcie):
+class Guests(pooled.Pooled):
     def pair(self, *words, **options):
         """These programs' queue pairs give up after half a second without an answer, for which an emulated guest on a busy
         machine may stand still: then they run once more."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""Weft in guests that share the window of a PCIe device: the build as installed, a pool in the window, and programs
-over it. The guest of number N is host N of the pool."""
+"""Weft in guests that share a memory: the build as installed, a pool in that memory, and programs over it. The guest of
+number N is host N of the pool."""
 import os
 import subprocess
 import time
@@ -13,7 +13,7 @@ BEGINS_S, ENDS_S = 300, 600
 SILENCE_MS = 30000  # an emulated guest stands still for seconds where the machine has much to do
 
 
-class Pcie(vm.Machines):
+class Pooled(vm.Machines):
     def __enter__(self):
         super().__enter__()
         try:
@@ -21,7 +21,7 @@ class Pcie(vm.Machines):
             self.install()
             self.boot()
             self.guests[0].run(self.weft, 'pool', 'create', self.pool, '--hosts', len(self.guests),
-                               '--silence', SILENCE_MS, '--atomics', root=True)
+                               '--silence', SILENCE_MS, *self.backing.options, root=True)
             # a host of which no program runs does not answer: what the dead of the others have left would wait for it
             for guest in self.guests:
                 guest.start(self.weft, 'host', 'up', '--host', guest.number, '--stay', WEFT_POOL=self.pool)
@@ -54,6 +54,22 @@ class Pcie(vm.Machines):
         while not self.guests[0].run('ss', '-Hltn', f'sport = :{port}').strip():
             if server.is_over() or time.monotonic() > end:
                 raise vm.Trouble(f'no server listens: {server.line}\n{server.output()}')
+
+    def meet(self, server, client):
+        """Ports of librdmacm are in no table of the kernel: the client tries until a program listens. What both have said."""
+        listener, end, status = self.start(0, *server), time.monotonic() + BEGINS_S, 1
+        try:
+            while status:
+                begun = self.start(1, *client)
+                try:
+                    status, said = begun.wait(ENDS_S)
+                finally:
+                    begun.kill()
+                if status and (listener.is_over() or time.monotonic() > end):
+                    raise vm.Trouble(f'status {status}: {begun.line}\n{said}\n-- server\n{listener.output()}')
+            return listener.done(ENDS_S), said
+        finally:
+            listener.kill()
 
     def pair(self, *words, port=18515):
         """Server in the first guest, client in the second; what both have said."""
