@@ -36,14 +36,6 @@ static void nap(void)
 
 /* ---- Cards ---- */
 
-static bool is_locked(int fd)
-{
-	if (flock(fd, LOCK_SH | LOCK_NB))
-		return errno == EWOULDBLOCK;
-	flock(fd, LOCK_UN);
-	return false;
-}
-
 uint32_t weft_torus_card_pid(const char *node)
 {
 	struct weft_torus_door *door;
@@ -56,7 +48,7 @@ uint32_t weft_torus_card_pid(const char *node)
 	door = weft_torus_door_open(path, false, &fd);
 	if (!door)
 		return 0;
-	if (is_locked(fd))
+	if (weft_torus_door_is_locked(fd))
 		pid = atomic_load(&door->pid);
 	weft_torus_door_close(door);
 	close(fd);
@@ -201,6 +193,17 @@ static int make_files(const struct weft_torus_options *o, const struct weft_ape_
 
 static char card_program[PATH_MAX + sizeof("/weftd")];
 
+/*
+ * What happens to the terminal, and its keys, does not reach the card. But it stays in the session: Linux gives sessions their
+ * shares of the processor as wholes (autogroup), and a card in one of its own, asleep most of the time, was seen to wait 12 s
+ * for a core beside programs that poll in another.
+ */
+static void leave_terminal(void)
+{
+	setpgid(0, 0);
+	signal(SIGHUP, SIG_IGN);
+}
+
 /* In the child: it becomes the card, and holds nothing of its maker's but what it is to keep. */
 static void exec_card(const struct weft_torus_options *o, struct weft_ape_coord at, int keep)
 {
@@ -212,7 +215,7 @@ static void exec_card(const struct weft_torus_options *o, struct weft_ape_coord 
 	if (weft_torus_node(o->home, at.at, "log", path))
 		_exit(1);
 	log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	setsid();
+	leave_terminal();
 	if (null < 0 || log < 0 || chdir("/"))
 		_exit(1);
 	dup2(null, 0);
@@ -238,7 +241,8 @@ static bool is_card_ready(const struct weft_torus_options *o, struct weft_ape_co
 	door = weft_torus_door_open(path, false, &fd);
 	if (!door)
 		return false;
-	ready = is_locked(fd) && atomic_load(&door->ready);
+	/* the lock last: a card that is just coming must not find it taken */
+	ready = atomic_load(&door->ready) && weft_torus_door_is_locked(fd);
 	weft_torus_door_close(door);
 	close(fd);
 	return ready;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -184,4 +185,12 @@ struct weft_torus_door *weft_torus_door_open(const char *path, bool make, int *f
 void weft_torus_door_close(struct weft_torus_door *door)
 {
 	munmap(door, sizeof(*door));
+}
+
+bool weft_torus_door_is_locked(int fd)
+{
+	if (flock(fd, LOCK_SH | LOCK_NB))
+		return errno == EWOULDBLOCK;
+	flock(fd, LOCK_UN);
+	return false;
 }

@@ -92,5 +92,7 @@ int weft_torus_load(const char *home, struct weft_torus_shape *shape);
  * file, for its lock. */
 struct weft_torus_door *weft_torus_door_open(const char *path, bool make, int *fd);
 void weft_torus_door_close(struct weft_torus_door *door);
+/* Whether a card that lives has the lock of that file. The look has it for a moment itself, if none has. */
+bool weft_torus_door_is_locked(int fd);
 
 #endif

@@ -603,6 +603,48 @@ static void test_silence(void **state)
 	}
 }
 
+static uint64_t times_down(void)
+{
+	uint64_t times = 0;
+
+	for (uint32_t n = 0; n < cards.torus.count; n++)
+		for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
+			times += cards.card[n].card.node.went_down[i];
+	return times;
+}
+
+/* All cards stand still for longer than a cable may be silent, as where programs have all cores: none takes a cable down
+ * for that. Of one that stays silent both neighbours do, one later, as it was told that the other end lives. */
+static void test_standstill(void **state)
+{
+	struct weft_sim *sim = &cards.torus.sim;
+	struct weft_ape_descriptor d;
+	uint64_t silence_ns;
+
+	begin(3, 1, 1);
+	silence_ns = cards.config.node.silence_ns;
+	weft_sim_run(sim, sim->now_ns + silence_ns);
+	for (uint32_t n = 0; n < cards.torus.count; n++)
+		assert_int_equal(weft_sim_at(sim, &cards.torus.node[n].tick,
+					     sim->now_ns + 10 * silence_ns + 1000ull * n),
+				 0);
+	weft_sim_run(sim, sim->now_ns + 12 * silence_ns);
+	assert_int_equal(times_down(), 0);
+	d = descriptor(WEFT_APE_OP_PUT, 0, 1, 3000);
+	assert_int_equal(outcome(&d), WEFT_APE_OK);
+	cards.torus.node[1].dead = true;
+	weft_sim_run(sim, sim->now_ns + silence_ns + silence_ns / 4);
+	assert_int_equal(times_down(), 0);
+	assert_int_equal(cards.card[0].card.node.doubted, 1u << 0);
+	assert_int_equal(cards.card[2].card.node.doubted, 1u << 1);
+	weft_ape_node_vouch(&cards.card[0].card.node, 0, sim->now_ns);
+	weft_sim_run(sim, sim->now_ns + silence_ns / 2);
+	assert_int_equal(times_down(), 1);
+	weft_sim_run(sim, sim->now_ns + 2 * silence_ns);
+	assert_int_equal(times_down(), 2);
+	cards_end(&cards);
+}
+
 /* ---- Registers ---- */
 
 static void test_registers(void **state)
@@ -709,6 +751,7 @@ int main(void)
 		cmocka_unit_test(test_losses_cost_little),
 		cmocka_unit_test(test_lives),
 		cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_standstill),
 		cmocka_unit_test(test_registers),
 		cmocka_unit_test(test_wrong_way),
 	};

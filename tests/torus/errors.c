@@ -23,6 +23,7 @@
 
 #define FAR	   1u
 #define WAIT_NS	   60000000000
+#define TRIES	   10u /* of 8 s each */
 #define LITTLE	   (256ul << 20)
 #define PATH_BYTES (PATH_MAX + 64)
 
@@ -193,9 +194,12 @@ static bool have_ended(struct ape *ape, enum ape_status status, const char *name
 /* Refused by a card that is there, which is known from now on. */
 static void meet_peer(struct ape *ape)
 {
-	do
+	unsigned int tries = 0;
+
+	do {
+		assert_true(tries++ < TRIES);
 		assert_int_equal(ape_put(ape, FAR, 0, memory, 8, 0, 0), 0);
-	while (await_event(ape).status == APE_UNREACHABLE);
+	} while (await_event(ape).status == APE_UNREACHABLE);
 }
 
 static void use_without_peer(void)

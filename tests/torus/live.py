@@ -62,11 +62,15 @@ class Live:
 
 
 def is_running(pid):
-    """Whether the process runs: a zombie does not, though its parent has not asked for its status."""
-    try:
-        return Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    """Whether a thread of the process runs, and keeps its files open and locked: zombies do not, though the parent has not asked
+    for their status."""
+    for stat in Path('/proc').glob(f'{pid}/task/*/stat'):
+        try:
+            if stat.read_text().rsplit(')', 1)[1].split()[0] not in 'ZX':
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return False
 
 
 def wait_until(condition, what, seconds=20):

@@ -2,6 +2,7 @@
 """`weft torus`: each command; what it says to wrong words, and what it leaves behind."""
 import os
 import re
+import signal
 import time
 import warnings
 from xml.etree import ElementTree
@@ -19,6 +20,11 @@ def test_up_and_down(live):
     assert len(status['cables']) == 8 * 6 and all(cable['up'] for cable in status['cables'])
     pids = [node['pid'] for node in status['nodes']]
     assert len(set(pids)) == 8 and all(map(is_running, pids))
+    # in the session of those that use them, which Linux gives the processor together, but out of reach of its terminal
+    assert {os.getsid(pid) for pid in pids} == {os.getsid(0)}
+    assert [os.getpgid(pid) for pid in pids] == pids
+    for pid in pids:
+        os.kill(pid, signal.SIGHUP)
     assert "'torus' is up" in live.weft('up', '2', status=1)
     assert all(map(is_running, pids)), 'a second `up` has ended cards of the first'
     assert live.weft('down') == 'torus is down: 8 cards ended\n'
@@ -230,6 +236,23 @@ def test_idle_cards_sleep(live):
     assert sum(ticks(pid) - before[pid] for pid in pids) <= 10 * (passed + 1)
     for cable in last:
         assert cable['packets'] == 0 and 2 <= cable['credits'] - credits[cable['node'], cable['cable']] <= 4 * passed + 1
+
+
+def test_cards_stand_still(live):
+    """All for longer than a cable may be silent, as where programs have all cores, and one longer still: no card takes that for the
+    death of another."""
+    live.weft('up', '2x2')
+    first, *others = live.pids().values()
+    for pid in (first, *others):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(5)
+    for pid in others:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(4)
+    assert {cable['went_down'] for cable in live.status()['cables']} == {0}
+    os.kill(first, signal.SIGCONT)
+    assert live.each('torus-pairs').count('every byte is right') == 4
+    assert {cable['went_down'] for cable in live.status()['cables']} == {0}
 
 
 def test_a_card_is_killed_and_the_others_live(live):

@@ -3,9 +3,11 @@
 that tests reach, all of them and no other."""
 import re
 import shlex
+import contextlib
 import signal
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -96,11 +98,23 @@ def card_of(live):
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+@contextlib.contextmanager
+def in_time(program):
+    """One that says nothing for so long is ended, and its end is heard."""
+    end = threading.Timer(PATIENCE_S, program.kill)
+    end.start()
+    try:
+        yield
+    finally:
+        end.cancel()
+
+
 def hear(program, lines, said):
     """Which of them comes."""
-    while (heard := program.stdout.readline().strip()) not in lines:
-        assert heard, f'it ended before it said {lines}: {said}'
-        said.append(heard + '\n')
+    with in_time(program):
+        while (heard := program.stdout.readline().strip()) not in lines:
+            assert heard, f'it ended before it said {lines}: {said}'
+            said.append(heard + '\n')
     return heard
 
 
@@ -110,7 +124,8 @@ def go_on(program):
 
 
 def end_of(program, said):
-    said += program.stdout.readlines()
+    with in_time(program):
+        said += program.stdout.readlines()
     assert program.wait(PATIENCE_S) == 0, said
     return said
 
@@ -133,7 +148,9 @@ def reach_far(live):
             cards.append(card_of(live))
             pid = cards[-1].pid
             go_on(program)
-            if hear(program, ['late', 'anew'], said) == 'anew':
+            is_over = hear(program, ['late', 'anew'], said) == 'anew'
+            assert cards[-1].poll() is None, 'the new card has ended'
+            if is_over:
                 break
             go_on(program)
     finally:

@@ -10,6 +10,7 @@
 #include "card/torus/torus.h"
 #include "link/udp.h"
 
+#define STARVED_NS     30000000000u    /* so long a neighbour that lives may be silent */
 #define DATAGRAMS_ONCE 8u	       /* of a cable, in a turn */
 #define PORTS	       WEFT_APE_CABLES /* of a node */
 
@@ -76,7 +77,7 @@ static int open_rings(struct weft_torus_card *c, const char *home, unsigned int 
 {
 	struct weft_torus_cable *cable = &c->cable[which];
 	char path[PATH_MAX];
-	int err = weft_torus_cable(home, other.at, which ^ 1, path), fd;
+	int err = weft_torus_cable(home, other.at, which ^ 1, path);
 
 	if (!err)
 		err = weft_ring_open(&cable->in, path, true);
@@ -86,11 +87,8 @@ static int open_rings(struct weft_torus_card *c, const char *home, unsigned int 
 		return err;
 	if (cable->in.quads != cable->out.quads)
 		return -EPROTO;
-	cable->door = weft_torus_door_open(path, true, &fd);
-	if (!cable->door)
-		return -errno;
-	close(fd);
-	return 0;
+	cable->door = weft_torus_door_open(path, true, &cable->lock);
+	return cable->door ? 0 : -errno;
 }
 
 static int open_cable(struct weft_torus_card *c, const char *home, unsigned int which,
@@ -174,6 +172,7 @@ int weft_torus_cables_open(struct weft_torus_card *c, const char *home)
 static void take_run(struct weft_torus_card *c, unsigned int which, const uint64_t *quad,
 		     uint32_t count)
 {
+	c->cable[which].silent_ns = 0;
 	if (c->cable[which].phy)
 		weft_torus_lanes_receive(c, which, quad, count);
 	else
@@ -313,6 +312,22 @@ void weft_torus_cables_knock(struct weft_torus_card *c)
 	}
 }
 
+/* One that lives waits for a core, with many programs on few, or was stopped. */
+void weft_torus_cables_doubt(struct weft_torus_card *c)
+{
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
+		struct weft_torus_cable *cable = &c->cable[i];
+
+		if (!(c->engine.node.doubted >> i & 1))
+			continue;
+		if (!cable->silent_ns)
+			cable->silent_ns = c->now_ns;
+		if (cable->door && c->now_ns - cable->silent_ns < STARVED_NS &&
+		    weft_torus_door_is_locked(cable->lock))
+			weft_ape_node_vouch(&c->engine.node, i, c->now_ns);
+	}
+}
+
 void weft_torus_cables_close(struct weft_torus_card *c)
 {
 	if (c->listens) {
@@ -322,6 +337,8 @@ void weft_torus_cables_close(struct weft_torus_card *c)
 	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
 		weft_ring_close(&c->cable[i].out);
 		weft_ring_close(&c->cable[i].in);
+		if (c->cable[i].door)
+			close(c->cable[i].lock);
 		if (c->cable[i].udp)
 			weft_cable_udp_close(c->cable[i].udp);
 		free(c->cable[i].udp);

@@ -12,7 +12,7 @@ bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
 	*config = (struct weft_ape_ni_config){
 		.life = 1,
 		.engines = (uint8_t)s->engines,
-		.times = {.again_ns = 250 * MS, .give_up_ns = 8000 * MS},
+		.times = {.again_ns = 250 * MS, .give_up_ns = 8000 * MS, .late_ns = MS / 5},
 		.not_ready_ns = MS,
 		.patience_ns = 8000 * MS,
 	};
@@ -33,6 +33,8 @@ bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
 	weft_ape_link_defaults(&node->link);
 	node->link.quads = (uint8_t)s->quads;
 	node->link.refresh_ns = 500 * MS;
+	node->link.burst = WEFT_TORUS_BURST;
+	node->link.thrifty = true;
 	/* three quarters of the FIFO, as hardware's 384 of 512 words */
 	if (s->data_depth > WEFT_APE_DATA_DEPTH && s->data_depth <= WEFT_APE_DEPTH_MAX)
 		node->link.threshold.data = s->data_depth * 3 / 4;

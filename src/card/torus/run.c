@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "card/alone.h"
@@ -18,6 +19,8 @@
 #define SERVE_EVERY 4u
 #define HAND_EVERY  8u
 #define SAY_EVERY   256u
+#define NAP_NS	    5000000u
+#define NAPS_MOST   400u
 
 static struct weft_torus_door *ending; /* the card's own door, for the signal's handler */
 static _Atomic bool is_over;
@@ -31,6 +34,21 @@ static void end_it(int signal)
 
 /* ---- Its files ---- */
 
+/* One that looks whether the card lives has the lock for a moment; so have the threads of one that is just being killed. */
+static int lock_door(int lock)
+{
+	static const struct timespec nap = {0, NAP_NS};
+
+	for (unsigned int tries = 0; flock(lock, LOCK_EX | LOCK_NB); tries++) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		if (tries == NAPS_MOST)
+			return -EBUSY;
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
 static int open_own_door(struct weft_torus_card *c, const char *home, const uint8_t at[3])
 {
 	char path[PATH_MAX];
@@ -41,8 +59,9 @@ static int open_own_door(struct weft_torus_card *c, const char *home, const uint
 	c->door = weft_torus_door_open(path, true, &c->lock);
 	if (!c->door)
 		return -errno;
-	if (flock(c->lock, LOCK_EX | LOCK_NB))
-		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	err = lock_door(c->lock);
+	if (err)
+		return err;
 	atomic_store(&c->door->ready, 0);
 	atomic_store(&c->door->pid, (uint32_t)getpid());
 	return 0;
@@ -138,6 +157,8 @@ static bool word_time(struct weft_torus_card *c, uint64_t turn)
 		busy |= weft_torus_verbs_serve(c);
 	weft_torus_cables_look_for_room(c);
 	busy |= weft_ape_ni_step(&c->engine, c->now_ns);
+	if (c->engine.node.doubted)
+		weft_torus_cables_doubt(c);
 	weft_torus_lanes_train(c);
 	busy |= weft_torus_cables_exchange(c);
 	return busy;
@@ -173,6 +194,8 @@ static void lie_down(struct weft_torus_card *c)
 				until == UINT64_MAX ? -1 : (int64_t)(until - c->now_ns));
 	}
 	weft_door_get_up(&c->door->door);
+	/* the card may have slept, or waited for a core, for long: what has come meanwhile is heard before silence is judged */
+	weft_torus_cables_exchange(c);
 }
 
 static void live(struct weft_torus_card *c)

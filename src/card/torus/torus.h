@@ -37,6 +37,8 @@ struct weft_torus_cable {
 	bool brought, took; /* since the neighbour was last knocked for */
 	struct weft_cable_ring out, in;
 	struct weft_torus_door *door;	/* the neighbour's; NULL: it is elsewhere */
+	int lock;			/* of that door, which the neighbour has while it lives */
+	uint64_t silent_ns;		/* when it was found silent; 0: it has spoken since */
 	struct weft_cable_udp *udp;	/* NULL: rings carry */
 	uint64_t carried;		/* of what was put into `out`, as datagrams */
 	struct weft_ape_phy *phy;	/* NULL: beats go as they are */
@@ -113,6 +115,8 @@ bool weft_torus_cables_have_room(struct weft_torus_card *c);
 /* Shows neighbours what was written, and looks for what they have. Whether there is more. */
 bool weft_torus_cables_exchange(struct weft_torus_card *c);
 void weft_torus_cables_knock(struct weft_torus_card *c);
+/* Looks whether neighbours that are silent live. */
+void weft_torus_cables_doubt(struct weft_torus_card *c);
 
 /* lanes.c: cables with a line code. 0 or -ENOMEM; none without one. */
 int weft_torus_lanes_begin(struct weft_torus_card *c, struct weft_torus_cable *cable);

@@ -83,6 +83,18 @@ void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable)
 	if (n->hears >> cable & 1)
 		weft_ape_rx_down(&n->rx[cable]);
 	n->hears &= ~(1u << cable);
+	n->doubted &= ~(1u << cable);
+}
+
+static void note_heard(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
+{
+	n->heard_ns[cable] = now_ns;
+	n->doubted &= ~(1u << cable);
+}
+
+void weft_ape_node_vouch(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
+{
+	note_heard(n, cable, now_ns);
 }
 
 void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
@@ -95,7 +107,7 @@ void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
 		rx->unheard = true;
 		n->hears |= 1u << cable;
 	}
-	n->heard_ns[cable] = now_ns;
+	note_heard(n, cable, now_ns);
 	weft_ape_rx_beat(rx, beat);
 	if (rx->unheard)
 		stop_sending(n, cable);
@@ -112,7 +124,7 @@ void weft_ape_node_beats(struct weft_ape_node *n, unsigned int cable, const uint
 	while (count) {
 		run = n->hears >> cable & 1 ? weft_ape_rx_run(&n->rx[cable], quad, count) : 0;
 		if (run) {
-			n->heard_ns[cable] = now_ns;
+			note_heard(n, cable, now_ns);
 		} else {
 			run = 1;
 			__builtin_memcpy(beat.quad, quad, quads * sizeof(*quad));
@@ -125,9 +137,16 @@ void weft_ape_node_beats(struct weft_ape_node *n, unsigned int cable, const uint
 
 static void listen(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 {
-	if (n->config.silence_ns && n->hears >> cable & 1 &&
-	    now_ns - n->heard_ns[cable] >= n->config.silence_ns)
+	uint64_t silence_ns = n->config.silence_ns;
+
+	if (!silence_ns || !(n->hears >> cable & 1) || now_ns - n->heard_ns[cable] < silence_ns)
+		return;
+	if (n->doubted >> cable & 1) {
 		weft_ape_node_down(n, cable);
+		return;
+	}
+	n->doubted |= 1u << cable;
+	n->heard_ns[cable] = now_ns - silence_ns / 2;
 }
 
 /* What the cable carries in this word time. */

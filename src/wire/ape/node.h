@@ -24,7 +24,9 @@ struct weft_ape_node_config {
 	uint8_t locals;			   /* intra-tile ports, 1 to 8 */
 	uint8_t loopback;		   /* cables whose words come back, as bits; register 68 */
 	bool fixed;			   /* arbitration */
-	uint64_t silence_ns; /* a cable that says nothing for so long is down; 0: never */
+	/* A cable that says nothing for so long, and for half as long when that was found, is down; 0: never. A node that stood
+	 * still itself finds silence behind it, and hears the others before it judges them. */
+	uint64_t silence_ns;
 };
 
 /* FIFO of an intra-tile port, towards the router. */
@@ -40,7 +42,8 @@ struct weft_ape_node {
 	struct weft_ape_tx tx[WEFT_APE_CABLES];
 	struct weft_ape_rx rx[WEFT_APE_CABLES];
 	uint64_t heard_ns[WEFT_APE_CABLES];
-	uint8_t hears; /* cables, as bits */
+	uint8_t hears;	 /* cables, as bits */
+	uint8_t doubted; /* of those, which were silent once, since something was heard of them */
 	uint8_t full; /* cables that take no beat now, as bits; the owner's, also from within its `send` */
 	uint64_t went_down[WEFT_APE_CABLES];
 };
@@ -64,6 +67,8 @@ bool weft_ape_node_step(struct weft_ape_node *n, uint64_t now_ns);
 /* When to call it although nothing came and nothing moves; UINT64_MAX: never. */
 uint64_t weft_ape_node_deadline(const struct weft_ape_node *n);
 
+/* The other end of a cable that is doubted is known to live: as if it had said something. */
+void weft_ape_node_vouch(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns);
 /* The cable is known to be gone. It is up again when something is heard of it. */
 void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable);
 
