@@ -14,7 +14,7 @@ const char weft_torus_usage[] =
 	"       weft torus down | status [--json] | map [--svg] [--map DIMS]\n"
 	"       weft torus reg X,Y,Z [N[=V]]\n"
 	"       weft torus words | cut | mend X,Y,Z CABLE\n"
-	"       weft torus spoil X,Y,Z CABLE FLIPS LOSSES\n"
+	"       weft torus spoil X,Y,Z CABLE FLIPS LOSSES [DELAY]\n"
 	"       weft torus run [--node X,Y,Z | --each | --ranks] [--] PROGRAM [ARGUMENT…]\n"
 	"       weft torus run [--map DIMS] [--] mpirun [ARGUMENT…]\n"
 	"A torus of software cards on this host: each node a process and a pool of its own.\n\n"
@@ -287,7 +287,7 @@ static const struct command {
 	{"map", 0, 0, weft_torus_map},	   {"run", 0, INT_MAX, weft_torus_run},
 	{"reg", 1, 2, weft_torus_reg},	   {"words", 2, 2, weft_torus_words},
 	{"cut", 2, 2, weft_torus_cut},	   {"mend", 2, 2, weft_torus_mend},
-	{"spoil", 4, 4, weft_torus_spoil}, {NULL, 0, 0, NULL},
+	{"spoil", 4, 5, weft_torus_spoil}, {NULL, 0, 0, NULL},
 };
 
 int weft_torus_main(int argc, char **argv)

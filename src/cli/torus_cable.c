@@ -62,16 +62,21 @@ bool weft_torus_is_cut(const struct weft_torus_options *o, struct weft_ape_coord
 	return cut;
 }
 
-static void set_state(struct weft_ring_file *file, uint32_t cut, uint32_t flips, uint32_t losses)
+/* What is wrong with a cable: zeros, nothing. */
+struct wrong {
+	uint32_t cut, flips, losses, delay_us;
+};
+
+static void set_state(struct weft_ring_file *file, struct wrong wrong)
 {
-	atomic_store_explicit(&file->cut, cut, memory_order_relaxed);
-	atomic_store_explicit(&file->flips, flips, memory_order_relaxed);
-	atomic_store_explicit(&file->losses, losses, memory_order_relaxed);
+	atomic_store_explicit(&file->cut, wrong.cut, memory_order_relaxed);
+	atomic_store_explicit(&file->flips, wrong.flips, memory_order_relaxed);
+	atomic_store_explicit(&file->losses, wrong.losses, memory_order_relaxed);
+	atomic_store_explicit(&file->delay_us, wrong.delay_us, memory_order_relaxed);
 }
 
 /* Both ways, as a cable is. */
-static int set_cable(struct weft_torus_options *o, char **words, uint32_t cut, uint32_t flips,
-		     uint32_t losses)
+static int set_cable(struct weft_torus_options *o, char **words, struct wrong wrong)
 {
 	struct weft_cable_ring out, in;
 	struct weft_ape_lattice l;
@@ -83,25 +88,25 @@ static int set_cable(struct weft_torus_options *o, char **words, uint32_t cut, u
 	if (weft_torus_open_cable(o, end.at, end.cable, &out))
 		return 1;
 	l = weft_torus_lattice(&o->shape);
-	set_state(out.file, cut, flips, losses);
+	set_state(out.file, wrong);
 	weft_ring_close(&out);
 	if (!weft_torus_is_here(&o->shape, weft_ape_lattice_index(&l, end.other)))
 		return 0; /* that way is the other part's */
 	if (weft_torus_open_cable(o, end.other, end.cable ^ 1, &in))
 		return 1;
-	set_state(in.file, cut, flips, losses);
+	set_state(in.file, wrong);
 	weft_ring_close(&in);
 	return 0;
 }
 
 int weft_torus_cut(struct weft_torus_options *o, char **words)
 {
-	return set_cable(o, words, 1, 0, 0);
+	return set_cable(o, words, (struct wrong){.cut = 1});
 }
 
 int weft_torus_mend(struct weft_torus_options *o, char **words)
 {
-	return set_cable(o, words, 0, 0, 0);
+	return set_cable(o, words, (struct wrong){0});
 }
 
 static bool parse_of_many(const char *text, uint32_t *n)
@@ -115,11 +120,14 @@ static bool parse_of_many(const char *text, uint32_t *n)
 
 int weft_torus_spoil(struct weft_torus_options *o, char **words)
 {
-	uint32_t flips, losses;
+	struct wrong wrong = {0};
 
-	if (!parse_of_many(words[2], &flips) || !parse_of_many(words[3], &losses))
+	if (!parse_of_many(words[2], &wrong.flips) || !parse_of_many(words[3], &wrong.losses))
 		return weft_main_usage_error(
 			"torus", "'%s %s': of a million words, how many are flipped, and lost",
 			words[2], words[3]);
-	return set_cable(o, words, 0, flips, losses);
+	if (words[4] && !parse_of_many(words[4], &wrong.delay_us))
+		return weft_main_usage_error(
+			"torus", "'%s': for how many us words are on their way", words[4]);
+	return set_cable(o, words, wrong);
 }

@@ -152,7 +152,7 @@ static void print_beat(struct decoder *d, const struct weft_ape_beat *beat)
 /* The last that were sent, and are not written over while they are copied. How many. */
 static uint32_t copy_last(struct weft_cable_ring *ring, uint64_t quad[LAST][WEFT_RING_QUADS])
 {
-	/* acquire: pairs with the release in weft_ring_flush (link/ring.c) */
+	/* acquire: pairs with the release in show_up_to (link/ring.c) */
 	uint64_t sent = atomic_load_explicit(&ring->file->sent, memory_order_acquire);
 	uint32_t count = sent < LAST ? (uint32_t)sent : LAST;
 

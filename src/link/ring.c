@@ -10,6 +10,7 @@
 
 #define QUAD_BYTES 8u
 #define BEATS_MAX  (1u << 20)
+#define NS_IN_US   1000ull
 
 static uint64_t file_bytes_of(uint32_t quads, uint32_t beats)
 {
@@ -75,9 +76,10 @@ int weft_ring_open(struct weft_cable_ring *r, const char *path, bool reads)
 		weft_ring_close(r);
 		return -EPROTO;
 	}
-	/* acquire: pairs with the releases in weft_ring_flush and weft_ring_give_back */
+	/* acquire: pairs with the releases in show_up_to and weft_ring_give_back */
 	r->others = atomic_load_explicit(reads ? &file->sent : &file->taken, memory_order_acquire);
 	r->mine = reads ? r->others : atomic_load_explicit(&file->sent, memory_order_relaxed);
+	r->shown = r->mine;
 	return 0;
 }
 
@@ -168,17 +170,56 @@ void weft_ring_put_run(struct weft_cable_ring *r, const uint64_t *quad, uint32_t
 	}
 }
 
+static void show_up_to(struct weft_cable_ring *r, uint64_t end)
+{
+	r->shown = end;
+	/* release: pairs with the acquire in weft_ring_give_back */
+	atomic_store_explicit(&r->file->sent, end, memory_order_release);
+}
+
 void weft_ring_flush(struct weft_cable_ring *r)
 {
-	/* release: pairs with the acquire in weft_ring_give_back */
-	atomic_store_explicit(&r->file->sent, r->mine, memory_order_release);
+	r->pieces = 0;
+	show_up_to(r, r->mine);
+}
+
+static struct weft_ring_piece *piece_at(struct weft_cable_ring *r, uint32_t n)
+{
+	return &r->piece[(r->first_piece + n) % WEFT_RING_PIECES];
+}
+
+/* Where there are as many pieces as can be, the last grows, and is as late as what comes to it. */
+static void delay_new(struct weft_cable_ring *r, uint64_t due_ns)
+{
+	if ((r->pieces ? piece_at(r, r->pieces - 1)->end : r->shown) == r->mine)
+		return;
+	r->pieces += r->pieces < WEFT_RING_PIECES;
+	*piece_at(r, r->pieces - 1) = (struct weft_ring_piece){r->mine, due_ns};
+}
+
+uint64_t weft_ring_show(struct weft_cable_ring *r, uint64_t now_ns)
+{
+	uint64_t delay_ns =
+		atomic_load_explicit(&r->file->delay_us, memory_order_relaxed) * NS_IN_US;
+	uint64_t end = r->shown;
+
+	if (!delay_ns) {
+		weft_ring_flush(r);
+		return 0;
+	}
+	delay_new(r, now_ns + delay_ns);
+	for (; r->pieces && piece_at(r, 0)->due_ns <= now_ns; r->pieces--) {
+		end = piece_at(r, 0)->end;
+		r->first_piece = (r->first_piece + 1) % WEFT_RING_PIECES;
+	}
+	show_up_to(r, end);
+	return r->pieces ? piece_at(r, 0)->due_ns : 0;
 }
 
 void weft_ring_pass(struct weft_cable_ring *r)
 {
-	weft_ring_flush(r);
 	/* release: pairs with the acquire in is_without_room, of this very process */
-	atomic_store_explicit(&r->file->taken, r->mine, memory_order_release);
+	atomic_store_explicit(&r->file->taken, r->shown, memory_order_release);
 }
 
 /* ---- The reader ---- */
@@ -211,7 +252,7 @@ bool weft_ring_give_back(struct weft_cable_ring *r)
 {
 	/* release: pairs with the acquire in is_without_room */
 	atomic_store_explicit(&r->file->taken, r->mine, memory_order_release);
-	/* acquire: pairs with the release in weft_ring_flush */
+	/* acquire: pairs with the release in show_up_to */
 	r->others = atomic_load_explicit(&r->file->sent, memory_order_acquire);
 	if (r->others - r->mine > r->beats) {
 		r->lost++;

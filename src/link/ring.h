@@ -4,7 +4,8 @@
  * of the two nodes at its ends map. One writer, one reader; each sleeps behind a door of its own
  * (link/door.h), at which the owner of the other end knocks when a function here says so.
  *
- * A cable that is cut loses what is written; one that is bad loses some beats of a million, and flips a bit of others.
+ * A cable that is cut loses what is written; one that is bad loses some beats of a million, and flips a bit of others; one that is long
+ * shows the reader what is written a while later.
  *
  * Context: each end one thread. What stands in the file is read once and checked.
  */
@@ -28,7 +29,7 @@
  * `waits` | writer             | to 1: it has no room      | relaxed, then a fence, then `taken` is read once more
  *         | reader             | 1 to 0                    | relaxed, then it knocks for the writer
  * `port`  | writer             | from 0, once a life       | relaxed; one that reads 0 or an old one sends in vain for a while
- * `cut`, `flips`, `losses` | the lattice's owner| any    | relaxed
+ * `cut`, `flips`, `losses`, `delay_us` | the lattice's owner | any | relaxed
  *
  * Stale values. A reader of an old `sent` finds the rest when it is knocked for. A writer that reads an old `taken` has
  * stored `waits` before the reader's fence, and is knocked for; it looks again before it sleeps, and sets `waits` anew, so
@@ -45,7 +46,15 @@ struct weft_ring_file {
 	_Alignas(64) _Atomic uint64_t taken; /* [reader] */
 	_Alignas(64) _Atomic uint32_t cut;   /* [the lattice's owner] */
 	_Atomic uint32_t flips, losses;	     /* [the lattice's owner] of WEFT_RING_MANY beats */
+	_Atomic uint32_t delay_us;	     /* [the lattice's owner] */
 	_Alignas(64) uint64_t quad[];	     /* [writer] */
+};
+
+/* What of a long cable the reader does not see yet, in so many pieces at most. */
+#define WEFT_RING_PIECES 32u
+
+struct weft_ring_piece {
+	uint64_t end, due_ns;
 };
 
 struct weft_cable_ring {
@@ -56,6 +65,9 @@ struct weft_cable_ring {
 	uint64_t
 		lost; /* of the writer: to a cut or a bad cable; of the reader: to a damaged file */
 	uint64_t flipped, random; /* of the writer */
+	uint64_t shown;		  /* of the writer: the reader sees those before it */
+	struct weft_ring_piece piece[WEFT_RING_PIECES];
+	uint32_t first_piece, pieces;
 };
 
 /* Makes the file. 0; -EINVAL, or open(2)'s and write(2)'s. */
@@ -69,10 +81,12 @@ void weft_ring_close(struct weft_cable_ring *r);
 
 /* For so many beats. False: there is none, and the reader is asked to knock when it takes next. */
 bool weft_ring_has_room(struct weft_cable_ring *r, uint32_t beats);
-/* To be called when there is room. The reader sees the beats after weft_ring_flush. */
+/* To be called when there is room. The reader sees the beats after weft_ring_flush, or weft_ring_show. */
 void weft_ring_put(struct weft_cable_ring *r, const uint64_t *quad);
 void weft_ring_put_run(struct weft_cable_ring *r, const uint64_t *quad, uint32_t beats);
 void weft_ring_flush(struct weft_cable_ring *r);
+/* The same, when the cable's delay is over. When that will be of what is next; 0: all is shown. */
+uint64_t weft_ring_show(struct weft_cable_ring *r, uint64_t now_ns);
 
 /* ---- The reader ---- */
 
@@ -80,7 +94,7 @@ bool weft_ring_take(struct weft_cable_ring *r, uint64_t quad[WEFT_RING_QUADS]);
 /* Beats that lie side by side, at most so many; they are read where they lie, once, and then skipped. */
 uint32_t weft_ring_look(struct weft_cable_ring *r, uint32_t most, const uint64_t **quad);
 void weft_ring_skip(struct weft_cable_ring *r, uint32_t beats);
-/* The writer has carried on by other means what it put (link/cable_udp.h): nothing reads the ring, its content stays to be looked at. */
+/* The writer has carried on by other means what was shown (link/cable_udp.h): nothing reads the ring, its content stays to be looked at. */
 void weft_ring_pass(struct weft_cable_ring *r);
 
 /* Gives the room of what was taken back to the writer. Returns whether more is there. */

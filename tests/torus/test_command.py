@@ -176,6 +176,24 @@ def test_a_cable_is_cut_and_mended(live):
     assert sum(node['again'] for node in live.status()['nodes']) > 0
 
 
+def seconds_of_pairs(live):
+    begun = time.monotonic()
+    assert live.each('torus-pairs').count('every byte is right') == 2
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize('link', ['ring', 'udp'])
+def test_a_cable_is_long(live, link):
+    """For each of 11 sizes the programs meet at least three times, and one asks for bytes and has them: five times one way."""
+    live.weft('up', '2', '--mesh', 'x', '--link', link)
+    live.weft('spoil', '0,0,0', 'x+', 0, 0, 20000)
+    long_s = seconds_of_pairs(live)
+    assert long_s >= 11 * 5 * 0.02
+    live.weft('mend', '1,0,0', 'x-')
+    assert seconds_of_pairs(live) < long_s
+    assert 'weft torus' in live.weft('spoil', '0,0,0', 'x+', 0, 0, 1000001, status=2)
+
+
 @pytest.mark.parametrize('then', ['down', 'up'])
 def test_after_a_kill_of_everything(live, then):
     """All cards are killed, and a program that uses the torus with them: `up` and `down` remove what they leave."""

@@ -162,6 +162,52 @@ static void test_bad(void **state)
 	assert_in_range(out.lost, MANY / 100 * 16 / 10, MANY / 100 * 24 / 10);
 }
 
+/* What was written is seen when the delay is over, in order, also where there are more pieces than are told apart; without delay at once. */
+static void test_delay(void **state)
+{
+	uint64_t now_ns = 1000000;
+
+	open_both(2);
+	atomic_store(&out.file->delay_us, 100);
+	for (uint64_t n = 0; n < 3; n++) {
+		put(n);
+		assert_int_equal(weft_ring_show(&out, now_ns + n * 1000), now_ns + 100000);
+	}
+	assert_false(weft_ring_give_back(&in));
+	assert_int_equal(weft_ring_show(&out, now_ns + 99999), now_ns + 100000);
+	assert_false(weft_ring_give_back(&in));
+	assert_int_equal(weft_ring_show(&out, now_ns + 101000), now_ns + 102000);
+	assert_true(weft_ring_give_back(&in));
+	take(0);
+	take(1);
+	assert_false(weft_ring_give_back(&in));
+	atomic_store(&out.file->delay_us, 0);
+	assert_int_equal(weft_ring_show(&out, now_ns + 101000), 0);
+	assert_true(weft_ring_give_back(&in));
+	take(2);
+	assert_false(weft_ring_give_back(&in));
+	atomic_store(&out.file->delay_us, 100);
+	for (uint64_t n = 0; n < BEATS; n++) {
+		assert_true(weft_ring_has_room(&out, 1));
+		put(3 + n);
+		assert_int_equal(weft_ring_show(&out, now_ns + n * 1000), now_ns + 100000);
+	}
+	assert_false(weft_ring_give_back(&in));
+	for (uint64_t n = 0; n < WEFT_RING_PIECES - 1; n++) {
+		weft_ring_show(&out, now_ns + 100000 + n * 1000);
+		assert_true(weft_ring_give_back(&in));
+		take(3 + n);
+		assert_false(weft_ring_give_back(&in));
+	}
+	/* the rest is as late as its last */
+	assert_int_equal(weft_ring_show(&out, now_ns + 162000), now_ns + 163000);
+	assert_false(weft_ring_give_back(&in));
+	assert_int_equal(weft_ring_show(&out, now_ns + 163000), 0);
+	assert_true(weft_ring_give_back(&in));
+	for (uint64_t n = WEFT_RING_PIECES - 1; n < BEATS; n++)
+		take(3 + n);
+}
+
 /* Counts that the other end has damaged are not believed. */
 static void test_damaged(void **state)
 {
@@ -290,6 +336,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_new_ends, begin, end),
 		cmocka_unit_test_setup_teardown(test_cut, begin, end),
 		cmocka_unit_test_setup_teardown(test_bad, begin, end),
+		cmocka_unit_test_setup_teardown(test_delay, begin, end),
 		cmocka_unit_test_setup_teardown(test_damaged, begin, end),
 		cmocka_unit_test_setup_teardown(test_no_ring, begin, end),
 		cmocka_unit_test_setup_teardown(test_asleep, begin, end),

@@ -257,19 +257,19 @@ bool weft_torus_cables_have_room(struct weft_torus_card *c)
 	return false;
 }
 
-/* What was put since is sent; the ring keeps it for those that look at it. */
+/* What was shown since is sent; the ring keeps it for those that look at it. */
 static void carry(struct weft_torus_cable *cable)
 {
 	struct weft_cable_ring *out = &cable->out;
 
-	if (cable->carried == out->mine)
+	if (cable->carried == out->shown)
 		return;
 	if (!cable->udp->to_port)
 		cable->udp->to_port =
 			(uint16_t)atomic_load_explicit(&cable->in.file->port, memory_order_relaxed);
-	while (cable->carried != out->mine) {
+	while (cable->carried != out->shown) {
 		uint32_t at = (uint32_t)(cable->carried & (out->beats - 1));
-		uint64_t count = out->mine - cable->carried;
+		uint64_t count = out->shown - cable->carried;
 		uint32_t run = count < out->beats - at ? (uint32_t)count : out->beats - at;
 
 		weft_cable_udp_send(cable->udp, out->file->quad + (size_t)at * out->quads, run);
@@ -281,20 +281,33 @@ static void carry(struct weft_torus_cable *cable)
 bool weft_torus_cables_exchange(struct weft_torus_card *c)
 {
 	bool more = atomic_load_explicit(&heard, memory_order_relaxed);
+	uint64_t shown;
 
 	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
 		struct weft_torus_cable *cable = &c->cable[i];
 
 		if (!cable->there)
 			continue;
-		if (cable->udp) {
+		shown = cable->out.shown;
+		cable->due_ns = weft_ring_show(&cable->out, c->now_ns);
+		cable->brought |= cable->out.shown != shown;
+		more |= cable->out.shown != shown;
+		if (cable->udp)
 			carry(cable);
-			continue;
-		}
-		weft_ring_flush(&cable->out);
-		more |= weft_ring_give_back(&cable->in);
+		else
+			more |= weft_ring_give_back(&cable->in);
 	}
 	return more;
+}
+
+uint64_t weft_torus_cables_deadline(const struct weft_torus_card *c)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
+		if (c->cable[i].due_ns && c->cable[i].due_ns < first)
+			first = c->cable[i].due_ns;
+	return first;
 }
 
 void weft_torus_cables_knock(struct weft_torus_card *c)

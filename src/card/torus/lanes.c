@@ -42,7 +42,6 @@ static void put_slot(struct weft_torus_cable *cable, const struct weft_ape_beat 
 		for (unsigned int i = 0; i < of_lane; i++, at++)
 			quad[at / 64] |= (uint64_t)bits[lane][i] << at % 64;
 	weft_ring_put(&cable->out, quad);
-	cable->brought = true;
 }
 
 void weft_torus_lanes_send(struct weft_torus_cable *cable, const struct weft_ape_beat *beat)

@@ -174,7 +174,7 @@ static void say_ready(struct weft_torus_card *c)
 
 static void lie_down(struct weft_torus_card *c)
 {
-	uint64_t until = weft_ape_ni_deadline(&c->engine), verbs, lanes;
+	uint64_t until = weft_ape_ni_deadline(&c->engine), verbs, lanes, cables;
 	uint32_t seen;
 
 	if (c->guests && c->look_ns < until)
@@ -184,8 +184,10 @@ static void lie_down(struct weft_torus_card *c)
 	seen = weft_door_lie_down(&c->door->door);
 	verbs = weft_torus_verbs_deadline(c);
 	lanes = weft_torus_lanes_deadline(c);
+	cables = weft_torus_cables_deadline(c);
 	until = verbs < until ? verbs : until;
 	until = lanes < until ? lanes : until;
+	until = cables < until ? cables : until;
 	if (!weft_torus_cables_exchange(c) && !weft_torus_cables_have_room(c) &&
 	    !weft_torus_guests_wait(c) && !weft_torus_registers_wait(c) && until > c->now_ns &&
 	    !is_over) {

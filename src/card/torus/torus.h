@@ -41,6 +41,7 @@ struct weft_torus_cable {
 	uint64_t silent_ns;		/* when it was found silent; 0: it has spoken since */
 	struct weft_cable_udp *udp;	/* NULL: rings carry */
 	uint64_t carried;		/* of what was put into `out`, as datagrams */
+	uint64_t due_ns;		/* when a long cable brings more; 0: nothing is on it */
 	struct weft_ape_phy *phy;	/* NULL: beats go as they are */
 	uint64_t train_ns, patience_ns; /* when markers come next, where the channel is not up */
 };
@@ -112,9 +113,11 @@ bool weft_torus_cables_take(struct weft_torus_card *c);
 void weft_torus_cables_look_for_room(struct weft_torus_card *c);
 /* Whether a cable that was full has room: its reader may have taken something before this card lay down. */
 bool weft_torus_cables_have_room(struct weft_torus_card *c);
-/* Shows neighbours what was written, and looks for what they have. Whether there is more. */
+/* Shows neighbours what was written, and looks for what they have. Whether there is more, or neighbours are to be knocked for. */
 bool weft_torus_cables_exchange(struct weft_torus_card *c);
 void weft_torus_cables_knock(struct weft_torus_card *c);
+/* When a long cable brings what was written; UINT64_MAX: none does. */
+uint64_t weft_torus_cables_deadline(const struct weft_torus_card *c);
 /* Looks whether neighbours that are silent live. */
 void weft_torus_cables_doubt(struct weft_torus_card *c);
 

@@ -21,7 +21,6 @@ static void send_beat(void *owner, unsigned int cable, const struct weft_ape_bea
 		return;
 	}
 	weft_ring_put(&c->cable[cable].out, beat->quad);
-	c->cable[cable].brought = true;
 }
 
 static void send_words(void *owner, unsigned int cable, const struct weft_ape_word *words,
@@ -32,7 +31,6 @@ static void send_words(void *owner, unsigned int cable, const struct weft_ape_wo
 
 	/* the two halves of a word are quads of the cable as they stand */
 	weft_ring_put_run(out, &words->lo, 2 * count / out->quads);
-	c->cable[cable].brought = true;
 }
 
 /* ---- Memory ---- */
