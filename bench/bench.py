@@ -233,8 +233,11 @@ def on_gpus(fabric, args):
 def on_torus(fabric, args):
     """The table of a live torus."""
     result = {'machine': machine(), 'rounds': args.rounds, 'quick': args.quick,
+              'payload': torus.take_shares(fabric, args.quick, progress),
               'torus': torus.take(fabric, args.rounds, args.quick, progress)}
-    return result, [tables.where(result), '', 'A torus of 2×2×2 nodes', '', *tables.plain(list(torus.table(result['torus'])))]
+    return result, [tables.where(result), '', 'A torus of 2×2×2 nodes', '', *tables.plain(list(torus.table(result['torus']))),
+                    '', 'What of a cable is payload: one word of 128 bits to 256 in a packet, all beats counted at the far end', '',
+                    *tables.plain(list(torus.share_table(result['payload'])))]
 
 
 def wire(fabric, args):
@@ -275,7 +278,7 @@ def main():
     except (Trouble, OSError) as trouble:
         print(f'weft bench: {trouble}', file=sys.stderr)
         return 1
-    judged = [row['ok'] for name in ('limits', 'bounds', 'events', 'torus', 'wire') for row in result.get(name, [])]
+    judged = [row['ok'] for name in ('limits', 'bounds', 'events', 'torus', 'payload', 'wire') for row in result.get(name, [])]
     return 1 if False in judged else 0
 
 

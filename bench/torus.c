@@ -6,6 +6,7 @@
  *	torus token PROCESSES ROUNDS	ns a hand-over, the median of rounds
  *	torus put RANK RANK ROUNDS	on both nodes; the first prints ns one way of 8 bytes, the median of rounds
  *	torus stream RANK RANK BYTES MS	on both nodes; the first prints MB/s of PUTs of so many bytes
+ *	torus words RANK RANK BYTES COUNT	on both nodes; so many PUTs, before and behind which the first waits for a line
  *	torus tcp BYTES MS		MB/s between two processes, so many bytes a call
  */
 #include <arpa/inet.h>
@@ -250,6 +251,36 @@ static int stream(char **ranks, uint64_t bytes, uint64_t ms)
 	return part(&p);
 }
 
+static void await_line(const char *what)
+{
+	puts(what);
+	fflush(stdout);
+	if (getchar() == EOF)
+		die("no line");
+}
+
+static int words(char **ranks, uint64_t bytes, unsigned int count)
+{
+	struct pair p;
+
+	meet(&p, ranks, bytes);
+	if (!p.is_first) {
+		await_word(&p, p.page, 1);
+		return part(&p);
+	}
+	memset(p.block, 1, bytes);
+	await_line("before");
+	while (count--) {
+		await_ends(&p, UNDER_WAY - 1);
+		put_bytes(&p, p.block, bytes, p.block_there);
+	}
+	await_ends(&p, 0);
+	await_line("behind");
+	p.page[1] = 1;
+	put_bytes(&p, &p.page[1], 8, p.page_there);
+	return part(&p);
+}
+
 /* ---- A stream of TCP ---- */
 
 static void take_stream(int listener, uint8_t *memory, size_t bytes)
@@ -309,10 +340,12 @@ int main(int argc, char **argv)
 		return put(argv + 2, count);
 	if (argc == 6 && !strcmp(what, "stream") && size && size <= MOST_BYTES)
 		return stream(argv + 2, size, count);
+	if (argc == 6 && !strcmp(what, "words") && size && size <= MOST_BYTES)
+		return words(argv + 2, size, count);
 	if (argc == 4 && !strcmp(what, "tcp") && size && size <= MOST_BYTES)
 		return tcp(size, count);
 	fputs("torus token PROCESSES ROUNDS | put RANK RANK ROUNDS | stream RANK RANK BYTES MS | "
-	      "tcp BYTES MS\n",
+	      "words RANK RANK BYTES COUNT | tcp BYTES MS\n",
 	      stderr);
 	return 2;
 }

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """A live torus of 2×2×2 nodes on this host, beside what its processes could do without it: hand-overs of a token by as many
 sleeping processes, a stream of TCP over loopback, NetPIPE over TCP. All of a round in turn."""
+import json
+import math
 import re
 import shutil
 import statistics
 import subprocess
+import time
 
 import measure
 from measure import show_size
@@ -18,19 +21,23 @@ ROUNDS, MS, BYTES = 2000, 400, 48 << 20
 QUICK_ROUNDS, QUICK_MS, QUICK_BYTES = 200, 50, 2 << 20
 PATIENCE_S = 120
 GID = 1        # RoCE v2
+WORD = 128     # bits
+KINDS = 'magic', 'starts', 'packets', 'data', 'footers', 'credits', 'escapes'
+LENGTHS = {128: [1, 4, 16, 64, 256], 256: [4, 16, 64, 256]}  # words of a packet, by the bits of a beat
+PACKETS, TRIES = 1000, 3
 
 
 class Torus:
     """A torus of its own, with a name of its own, in the fabric's folder."""
 
-    def __init__(self, fabric, quick):
-        self.fabric = fabric
+    def __init__(self, fabric, quick, *options):
+        self.fabric, self.options = fabric, options
         self.env = {**fabric.env, 'WEFT_TORUS_HOME': str(fabric.folder), 'OMPI_ALLOW_RUN_AS_ROOT': '1',
                     'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', 'TMPDIR': str(fabric.folder)}
         self.rounds, self.ms, self.bytes = ((QUICK_ROUNDS, QUICK_MS, QUICK_BYTES) if quick else (ROUNDS, MS, BYTES))
 
     def __enter__(self):
-        self.weft('up', LATTICE, '--fifo', FIFO)
+        self.weft('up', LATTICE, '--fifo', FIFO, *self.options)
         return self
 
     def __exit__(self, *_):
@@ -42,6 +49,10 @@ class Torus:
     def start(self, *words):
         return subprocess.Popen([str(word) for word in words], env=self.env, cwd=self.fabric.folder, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def converse(self, node, *words):
+        return subprocess.Popen([str(word) for word in self.words('run', '--node', node, '--', *words)], env=self.env,
+                                cwd=self.fabric.folder, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def end(self, process):
         try:
@@ -117,6 +128,67 @@ class Torus:
         return statistics.median(float(line[2]) for line in lines if line[0] == '8') * 1e6
 
 
+# ---- What of a cable is payload ----
+
+def counted(status):
+    """What the near node has heard from node 0,0,0, by kind, and what was sent again."""
+    status = json.loads(status)
+    cable = next(c for c in status['cables'] if (c['node'], c['cable']) == (NEAR[1], 'x-'))
+    return {**{kind: cable[f'{kind}_received'] for kind in KINDS}, 'again': sum(node['again'] for node in status['nodes'])}
+
+
+def at_rest(look):
+    """Cards write their counts when they go to sleep."""
+    before, now = None, look()
+    while before is None or any(before[kind] != now[kind] for kind in ('data', 'packets', 'again')):
+        time.sleep(0.1)
+        before, now = now, look()
+    return now
+
+
+def share_of(width, words, count, grown):
+    """The row of `count` packets of so many words, each of `width` bits on a cable."""
+    beats = sum(grown[kind] for kind in KINDS)
+    # one stands behind a MAGIC, unless it is due between two packets
+    credits_ = (grown['credits'] + grown['magic'] - count) / count
+    per_beat = width // WORD
+    share = WORD * words * count / (width * beats)
+    formula = WORD * words / (WORD * (words + 2) + 2 * width + width * credits_)
+    wanted = {'starts': count, 'packets': count, 'data': count * (words // per_beat), 'footers': count * (per_beat == 1),
+              'escapes': 0}
+    exact = all(grown[kind] == number for kind, number in wanted.items()) and 0 <= grown['magic'] - count <= grown['credits']
+    return {'width': width, 'words': words, 'packets': count, 'beats': beats, 'credits': credits_, 'share': share,
+            'formula': formula, 'ok': exact and math.isclose(share, formula)}
+
+
+def shares(start, look, program, width, count):
+    """The rows of a lattice whose cables have beats of `width` bits; `start` begins a program on a node, `look` tells its status."""
+    for words in LENGTHS[width]:
+        for _ in range(TRIES):
+            arguments = [program, 'words', 0, NEAR[2], words * WORD // 8, count]
+            second, first = start(NEAR[1], *arguments), start('0,0,0', *arguments)
+            seen = []
+            for said in 'before', 'behind':
+                if first.stdout.readline().strip() != said:
+                    raise Trouble(f'{program} words: it does not say `{said}`')
+                seen.append(at_rest(lambda: counted(look())))
+                first.stdin.write('\n')
+                first.stdin.flush()
+            if first.wait(PATIENCE_S) or second.wait(PATIENCE_S):
+                raise Trouble(f'{program} words: status {first.returncode}, {second.returncode}')
+            grown = {kind: seen[1][kind] - seen[0][kind] for kind in seen[0]}
+            if not grown.pop('again'):  # else packets came twice
+                break
+        yield share_of(width, words, count, grown)
+
+
+def share_table(results):
+    yield 'bits of a beat', 'words of a packet', 'payload', 'by the formula', 'credits and theirs, beats a packet', ''
+    for r in results:
+        yield (str(r['width']), str(r['words']), f'{r["share"]:.4f}', f'{r["formula"]:.4f}', f'{r["credits"]:.2f}',
+               'exact' if r['ok'] else 'NOT EXACT')
+
+
 def has(*programs):
     return all(map(shutil.which, programs))
 
@@ -180,6 +252,18 @@ def table(results):
 
 def show(value, unit):
     return f'{value:.1f} {unit}' if unit == 'µs' else f'{value:,.0f} {unit}'
+
+
+def take_shares(fabric, quick, progress):
+    """The rows of payload's share, of all widths."""
+    rows_ = []
+    for width in LENGTHS:
+        progress(f'what of a cable is payload, {width} bits')
+        with Torus(fabric, quick, '--lanes', width // 64) as torus:
+            rows_ += shares(torus.converse, lambda t=torus: t.weft('status', '--json'), measure.HERE / 'torus', width,
+                            PACKETS // 10 if quick else PACKETS)
+    progress('')
+    return rows_
 
 
 def take(fabric, count, quick, progress):

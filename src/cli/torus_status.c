@@ -39,7 +39,14 @@ static const struct weft_column cable_columns[] = {
 	{"escapes", WEFT_COLUMN_NUMBER},
 	{"magic", WEFT_COLUMN_NUMBER, true},
 	{"footers", WEFT_COLUMN_NUMBER, true},
+	{"starts", WEFT_COLUMN_NUMBER, true},
 	{"data_received", WEFT_COLUMN_NUMBER, true},
+	{"packets_received", WEFT_COLUMN_NUMBER, true},
+	{"credits_received", WEFT_COLUMN_NUMBER, true},
+	{"escapes_received", WEFT_COLUMN_NUMBER, true},
+	{"magic_received", WEFT_COLUMN_NUMBER, true},
+	{"footers_received", WEFT_COLUMN_NUMBER, true},
+	{"starts_received", WEFT_COLUMN_NUMBER, true},
 	{"went_down", WEFT_COLUMN_NUMBER},
 	{NULL},
 };
@@ -96,7 +103,14 @@ static void report_cables(struct weft_report *r, const struct weft_ape_lattice *
 		weft_report_number(r, c->sent[WEFT_APE_K_ESCAPE]);
 		weft_report_number(r, c->sent[WEFT_APE_K_MAGIC]);
 		weft_report_number(r, c->sent[WEFT_APE_K_FOOTER]);
+		weft_report_number(r, c->sent[WEFT_APE_K_START]);
 		weft_report_number(r, c->received[WEFT_APE_K_DATA]);
+		weft_report_number(r, c->received[WEFT_APE_K_HEADER]);
+		weft_report_number(r, c->received[WEFT_APE_K_CREDIT]);
+		weft_report_number(r, c->received[WEFT_APE_K_ESCAPE]);
+		weft_report_number(r, c->received[WEFT_APE_K_MAGIC]);
+		weft_report_number(r, c->received[WEFT_APE_K_FOOTER]);
+		weft_report_number(r, c->received[WEFT_APE_K_START]);
 		weft_report_number(r, c->went_down);
 	}
 }

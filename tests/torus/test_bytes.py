@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import torus  # of bench/
 from live import wait_until
 
 spec = importlib.util.spec_from_file_location('oracle', Path(__file__).resolve().parents[1] / 'ape/test_routes.py')
@@ -119,6 +120,14 @@ def test_words_are_those_of_dimension_order(live, size, mesh):
         there = next(c for c in after['cables']
                      if c['node'] == ','.join(map(str, other)) and c['cable'] == CABLES[which ^ 1])
         assert there['data_received'] == cable['data']
+
+
+@pytest.mark.parametrize('width', torus.LENGTHS)
+def test_what_of_a_cable_is_payload(live, width):
+    """Each kind of beat at the far end, exactly; as `weft bench --torus` shows it."""
+    live.weft('up', '2x2x2', '--lanes', width // 64)
+    rows = list(torus.shares(live.start, lambda: live.weft('status', '--json'), 'torus', width, 200))
+    assert [row['words'] for row in rows] == torus.LENGTHS[width] and all(row['ok'] for row in rows), rows
 
 
 def pools_of(pid):
