@@ -92,7 +92,7 @@ bool weft_look_hosts_read_home(const struct weft_backed *b, uint32_t host, void 
 
 int weft_look_hosts_proven(struct weft_backed *b, uint32_t host, uint16_t member)
 {
-	int fd = open_home_there(b, host), proven = fd;
+	int fd = open_home_there(b, host), proven;
 
 	if (fd < 0)
 		return fd;

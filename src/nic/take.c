@@ -219,12 +219,12 @@ static bool complete_by_owner(struct weft_pool *pool, const struct weft_take *ta
 {
 	const struct weft_pool_slot *slot = slot_at(take, take->position);
 	uint32_t lap = lap_of(take, take->position), n = 0;
+	uint64_t state = WEFT_CLAIM(WEFT_CLAIM_FREE, lap), done = WEFT_CLAIM(WEFT_CLAIM_DONE, lap);
 	struct weft_pool_change change[4];
 
 	if (is_out_of_turn(take))
 		change[n++] = weft_change_set_half(pool, &take->head->late, WEFT_LATE);
-	change[n++] = compare_word(pool, &slot->state, WEFT_CLAIM(WEFT_CLAIM_FREE, lap),
-				   WEFT_CLAIM(WEFT_CLAIM_DONE, lap));
+	change[n++] = compare_word(pool, &slot->state, state, done);
 	change[n++] =
 		compare_word(pool, claim_at(take, take->position),
 			     mine(pool, take, WEFT_CLAIM_TAKEN), mine(pool, take, WEFT_CLAIM_DONE));
