@@ -91,7 +91,9 @@ static void remember(struct weft_manager *g, struct weft_address member, const s
 		if (!entry)
 			note_id(g, member, their_id, mad->req.qpn, now_ns);
 	} else if (comes && mad->kind == WEFT_MAD_REP) {
-		entry = note_id(g, member, their_id, mad->rep.qpn, now_ns);
+		/* of a member that is not there nothing would end it, and a leave be taken that was asked for by a stranger */
+		entry = !member.incarnation ? NULL
+					    : note_id(g, member, their_id, mad->rep.qpn, now_ns);
 		if (!entry)
 			return;
 		entry->our_id = our_id;
@@ -175,7 +177,7 @@ static int find_and_post(struct weft_manager *g, const uint8_t from[16], const u
 		return posted;
 	if (err || posted == -ESRCH)
 		refuse_stray(g, from, &mad);
-	if (!err || !is_request(&mad))
+	if (!posted || !is_request(&mad))
 		remember(g, member, &mad, true, now_ns);
 	return 0;
 }
