@@ -19,6 +19,9 @@
 #define SHARES	    2u	 /* before the socket has them */
 #define UNANSWERED  128u /* packets that come before those that answer them go */
 #define LOOK_NS	    100000000ull
+#define QUIET_NS    300000000ull  /* between two looks of a card that has nothing to do */
+#define RARELY	    2u		  /* so many of these for one that goes through its queue pairs */
+#define MEASURE_NS  1000000000ull /* between two questions what the interface carries */
 #define REST_NS	    40000u
 #define IDLE_MOST   64u
 #define USEFUL	    2u
@@ -105,6 +108,7 @@ int weft_loop_begin(struct weft_loop *loop, struct weft_wire *wire, struct weft_
 		.udp = udp,
 		.used_ns = weft_clock_now_ns(),
 		.linger_ns = linger_ns,
+		.seen = UINT64_MAX,
 	};
 	err = open_bell(loop);
 	if (err)
@@ -159,21 +163,43 @@ static bool take_packets(struct weft_loop *loop)
 	return more;
 }
 
+/* Packets and doorbells, ever. */
+static uint64_t seen_by(const struct weft_loop *loop)
+{
+	return loop->wire->sw.counters.came + loop->wire->out->packets + loop->rung;
+}
+
+/* A card with many queue pairs that are idle is to take next to no time. */
+static uint64_t next_look_ns(const struct weft_loop *loop)
+{
+	return loop->quiet && seen_by(loop) == loop->seen ? QUIET_NS : LOOK_NS;
+}
+
 /* What the card looks after now and then. */
 static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 {
-	if (now_ns - loop->looked_ns < LOOK_NS)
+	bool quiet;
+
+	if (now_ns - loop->looked_ns < next_look_ns(loop))
 		return;
 	loop->looked_ns = now_ns;
+	loop->quiet = seen_by(loop) == loop->seen ? loop->quiet + 1 : 0;
+	loop->seen = seen_by(loop);
+	quiet = loop->quiet % RARELY;
 	weft_pool_watch(weft_process.pool);
-	weft_card_sweep(&loop->wire->card);
+	if (!quiet)
+		weft_card_sweep(&loop->wire->card);
 	weft_groups_look(&loop->groups);
 	/* a card that is never idle looks for its members' datagrams here */
 	weft_manager_look(&loop->wire->manager, now_ns);
 	weft_manager_watch(&loop->wire->manager, now_ns);
 	weft_out_flush(loop->wire->out);
-	loop->wire->mtu = 128u << weft_interface_carries(loop->wire->address);
-	weft_wire_tell(loop->wire);
+	if (now_ns - loop->measured_ns >= MEASURE_NS) {
+		loop->measured_ns = now_ns;
+		loop->wire->mtu = 128u << weft_interface_carries(loop->wire->address);
+	}
+	if (!quiet)
+		weft_wire_tell(loop->wire);
 	if (loop->wire->card.hands || loop->groups.count || loop->wire->manager.count ||
 	    weft_card_has_outbox(&loop->wire->card))
 		loop->used_ns = now_ns;
@@ -210,6 +236,7 @@ static void hear_doorbells(struct weft_loop *loop)
 	}
 	loop->rested = false;
 	loop->rang |= rang;
+	loop->rung += rang;
 }
 
 /* Returns at once if there is something to do. Whether a socket may have something. */
@@ -220,7 +247,7 @@ static bool sleep_until(struct weft_loop *loop, uint64_t now_ns)
 		 0},
 		{loop->woken[0], POLLIN, 0},
 	};
-	uint64_t deadline_ns = weft_wire_deadline_ns(loop->wire), most_ns = LOOK_NS;
+	uint64_t deadline_ns = weft_wire_deadline_ns(loop->wire), most_ns = next_look_ns(loop);
 	struct timespec patience;
 	bool any, rests = may_rest(loop);
 

@@ -23,8 +23,12 @@ struct weft_loop {
 	uint32_t idle;	    /* rests that it does not take, as one has brought nothing */
 	uint32_t next_idle; /* as many after the next one that does */
 	uint64_t looked_ns; /* when it last looked for the dead */
-	uint64_t used_ns;   /* when it last had a queue pair */
-	uint64_t linger_ns; /* so long after that it ends; UINT64_MAX: never */
+	uint64_t measured_ns; /* when it last asked what its interface carries */
+	uint64_t seen;	      /* packets and doorbells, until its last look */
+	uint64_t rung;	      /* doorbells: looks that have found some */
+	uint32_t quiet;	      /* looks in a row since which there was none of them */
+	uint64_t used_ns;     /* when it last had a queue pair */
+	uint64_t linger_ns;   /* so long after that it ends; UINT64_MAX: never */
 };
 
 /* 0 or -errno. */
