@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What a card needs of this network namespace: room in its socket, its port, and addresses that arrive as they were sent. */
 #include "cli/checkup.h"
+#include "cli/nic.h"
 
 #include <linux/ethtool.h>
 #include <linux/sockios.h>

@@ -28,9 +28,6 @@ struct weft_checkup {
 void weft_checkup_say(struct weft_checkup *c, const char *check, enum weft_verdict verdict,
 		      const char *finding, const char *remedy);
 
-/* Of `weft nic`: whether that pool has a card of the address that lives. */
-bool weft_nic_shows_card(const char *pool, const uint8_t gid[16]);
-
 void weft_check_kernel(struct weft_checkup *c);	 /* the calls that Weft makes of it */
 void weft_check_limits(struct weft_checkup *c);	 /* of this process and its cgroup */
 void weft_check_pool(struct weft_checkup *c);	 /* the pool and its file system */

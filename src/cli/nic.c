@@ -3,16 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/checkup.h"
 #include "cli/delivery.h"
+#include "cli/nic.h"
 #include "cli/report.h"
 #include "pool/doorbell.h"
 #include "pool/view.h"
@@ -43,9 +45,9 @@ struct options {
 
 #define COLUMN(name, words) {words, WEFT_COLUMN_NUMBER},
 static const struct weft_column columns[] = {
-	{"address", WEFT_COLUMN_TEXT}, {"interface", WEFT_COLUMN_TEXT},
-	{"pid", WEFT_COLUMN_NUMBER},   {"uid", WEFT_COLUMN_NUMBER},
-	{"alive", WEFT_COLUMN_FLAG},   WEFT_CARD_TELLS(COLUMN){NULL},
+	{"address", WEFT_COLUMN_TEXT}, {"interface", WEFT_COLUMN_TEXT}, {"pid", WEFT_COLUMN_NUMBER},
+	{"uid", WEFT_COLUMN_NUMBER},   {"alive", WEFT_COLUMN_FLAG},	{"state", WEFT_COLUMN_TEXT},
+	WEFT_CARD_TELLS(COLUMN){NULL},
 };
 #undef COLUMN
 
@@ -98,6 +100,44 @@ static const char *interface_here(const uint8_t gid[16])
 	return found ? found->netdev : "";
 }
 
+static bool read_address(const struct sockaddr *from, uint8_t gid[16])
+{
+	const struct in6_addr v4 = {.s6_addr = {[10] = 0xff, 0xff}};
+
+	if (!from || (from->sa_family != AF_INET && from->sa_family != AF_INET6))
+		return false;
+	if (from->sa_family == AF_INET6) {
+		memcpy(gid, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
+		return true;
+	}
+	memcpy(gid, &v4, 12);
+	memcpy(gid + 12, &((const struct sockaddr_in *)from)->sin_addr, 4);
+	return true;
+}
+
+/* Whether packets can go and come, and if not, why: in words. */
+static const char *state_of_card(const struct weft_view_member *m)
+{
+	const char *state = "no such address";
+	struct ifaddrs *all = NULL;
+	struct stat here;
+	uint8_t gid[16];
+
+	if (!m->alive)
+		return "dead";
+	if (stat("/proc/self/ns/net", &here) || here.st_ino != m->net_ns)
+		return "in another namespace";
+	if (getifaddrs(&all))
+		return "not known";
+	for (const struct ifaddrs *a = all; a; a = a->ifa_next)
+		if (read_address(a->ifa_addr, gid) && !memcmp(gid, m->card_address, 16))
+			state = !(a->ifa_flags & IFF_UP)	? "interface is down"
+				: !(a->ifa_flags & IFF_RUNNING) ? "no carrier"
+								: "up";
+	freeifaddrs(all);
+	return state;
+}
+
 static void report_card(struct weft_report *r, const struct weft_view_member *m)
 {
 	char address[INET6_ADDRSTRLEN];
@@ -109,6 +149,7 @@ static void report_card(struct weft_report *r, const struct weft_view_member *m)
 	weft_report_number(r, m->pid);
 	weft_report_number(r, m->uid);
 	weft_report_flag(r, m->alive);
+	weft_report_text(r, state_of_card(m));
 	for (unsigned int i = 0; i < WEFT_CARD_COUNTS; i++)
 		weft_report_number(r, m->card_told[i]);
 }
@@ -203,6 +244,25 @@ static bool end_card(const struct weft_view_member *m)
 	for (int i = 0; i < 200 && !kill((pid_t)m->pid, 0); i++)
 		nanosleep(&a_while, NULL);
 	return true;
+}
+
+void weft_nic_end_lone_cards(const char *pool)
+{
+	char where[PATH_MAX];
+	struct weft_view *v = NULL;
+	const char *why;
+	bool others = false;
+	struct stat here;
+
+	if (stat("/proc/self/ns/pid", &here) || weft_view_open(pool, where, &v, &why))
+		return;
+	for (unsigned int i = 0; i < v->nmembers; i++)
+		others |= v->member[i].incarnation && v->member[i].alive && !is_card(&v->member[i]);
+	for (unsigned int i = 0; !others && i < v->nmembers; i++)
+		if (is_card(&v->member[i]) && v->member[i].alive &&
+		    v->member[i].pid_ns == here.st_ino)
+			kill((pid_t)v->member[i].pid, SIGTERM);
+	weft_view_close(v);
 }
 
 static int bring_down(const struct options *o)

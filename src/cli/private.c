@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/nic.h"
+
 #define FOLDER                                                                                     \
 	"/dev/shm/weft-private-" /* the program's process number, and the namespace of that */
 #define MEMBERS_POLL_NS 100000000
@@ -79,8 +81,10 @@ static void janitor(int program, int lock, const char *folder, const char *pool)
 	detach_janitor(program, lock);
 	while (poll(&end, 1, -1) < 0)
 		;
-	while (has_members(pool) || !remove_private_pool(folder, pool))
+	while (has_members(pool) || !remove_private_pool(folder, pool)) {
+		weft_nic_end_lone_cards(pool);
 		nanosleep(&(struct timespec){.tv_nsec = MEMBERS_POLL_NS}, NULL);
+	}
 	_exit(0);
 }
 

@@ -59,16 +59,51 @@ def test_nothing_is_left(hosts):
     assert not re.search(r'^(SigPnd|ShdPnd):\s*0*[1-9a-f]', (program / 'status').read_text(), re.M)
 
 
+def processes(host):
+    """The processes that play the host's address, or have begun to."""
+    found = []
+    for path in Path('/proc').glob('[0-9]*/cmdline'):
+        try:
+            words = path.read_bytes().split(b'\0')
+        except OSError:  # it has ended
+            continue
+        if words[0].endswith(b'/weftd') and words[1:2] == [host.address.encode()]:
+            found.append(int(path.parent.name))
+    return found
+
+
 def test_one_at_once(hosts):
+    """50 programs on either host need a card at once: one starts, that serves them all."""
     here, there = hosts.hosts
-    ports = range(20000, 20006)
+    ports = range(20000, 20050)
     servers = [there.start(*PINGPONG, '-p', port) for port in ports]
     for port in ports:
         wait_for(lambda port=port: there.listens(port), 'servers listen')
     clients = [here.start(*PINGPONG, '-p', port, there.address, core=1) for port in ports]
     for program in *servers, *clients:
         program.done()
-    assert len(here.cards()) == len(there.cards()) == 1
+    for host in here, there:
+        wait_for(lambda host=host: processes(host) == [host.card()['pid']], 'one process is left')
+
+
+def test_private_pool(hosts):
+    """A card ends with the last program of a private pool, and the pool goes with it."""
+    here, there = hosts.hosts
+    server = there.start(*PINGPONG)
+    wait_for(there.listens, 'server listens')
+    before = set(Path('/dev/shm').glob('weft-private-*'))
+    words = ('sh', '-c', 'ls -d $(dirname $WEFT_POOL) && exec "$@"', 'sh', *PINGPONG, there.address)
+    client = here.start(here.fabric.weft(), 'run', '--private', '--', *words, core=1, on_weft=False)
+    wait_for(lambda: processes(here) or client.process.poll() is not None, 'a card')
+    said = client.wait()
+    assert said.status == 0 and not here.cards(), said
+    server.done()
+    folder = Path(said.stdout.split()[0])
+    assert folder.name.startswith('weft-private-') and folder not in before
+    # it would linger for a minute
+    begun = time.monotonic()
+    wait_for(lambda: not processes(here) and not folder.exists(), 'card and pool have gone')
+    assert time.monotonic() - begun < 45
 
 
 def test_off(hosts):
@@ -78,6 +113,45 @@ def test_off(hosts):
     assert 'transport retry counter exceeded' in client.wait().stderr
     server.kill()
     assert not hosts.hosts[0].cards()
+
+
+def test_port_taken_by_a_card(hosts):
+    """The card of another pool, as another user has it."""
+    here = hosts.hosts[0]
+    other = here.start(next(here.fabric.home.glob('**/weftd')), here.address, on_weft=False, WEFT_POOL=f'{here.fabric.folder}/other')
+    wait_for(lambda: 'ready' in other.output().stdout, 'a card of another pool')
+    status, said = here.nic('up', here.address)
+    assert (status, said) == (1, f'weftd: {here.address}: UDP port 4791 is taken by weftd, process {other.process.pid}\n')
+    other.kill()
+
+
+def test_port_taken_by_the_kernel(hosts):
+    """A socket of the kernel's, which no process has, as rdma_rxe's is: here that of a tunnel."""
+    here = hosts.hosts[0]
+    made = subprocess.run([*here.enter, *'ip link add x0 type vxlan id 7 dstport 4791'.split()], capture_output=True, text=True,
+                          check=False)
+    if made.returncode:
+        pytest.skip(f'no vxlan: {made.stderr.strip()}')
+    here.plain('ip', 'link', 'set', 'x0', 'up')
+    status, said = here.nic('up', here.address)
+    assert status == 1
+    assert said == f"weftd: {here.address}: UDP port 4791 is taken by the kernel's rdma_rxe, or a program of user 0\n"
+
+
+@pytest.mark.alone
+def test_patience(hosts):
+    """A program waits for a card that cannot start for 300 ms at most."""
+    here = hosts.hosts[0]
+    holder = here.start('python3', '-c', 'import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n'
+                        's.bind(("0.0.0.0", 4791)); print("here", flush=True); time.sleep(60)', on_weft=False)
+    wait_for(lambda: holder.output().stdout, 'a socket')
+    took_s = {}
+    for nic in 'off', 'on', 'off', 'on':
+        begun = time.monotonic()
+        said = here.start(here.fabric.program('choice'), 'rc', FOUR, 1024, '::ffff:192.0.2.2', WEFT_NIC=nic).wait()
+        assert said.stdout == 'transport retry counter exceeded\n', said
+        took_s.setdefault(nic, []).append(time.monotonic() - begun)
+    assert 0.1 < min(took_s['on']) - min(took_s['off']) < 0.45, took_s
 
 
 def test_port_taken(hosts):
@@ -143,6 +217,17 @@ def test_commands(hosts):
     assert hosts.counts(0)['bytes_sent'] > 50 * 4096
     status, said = here.nic('list')
     assert status == 0 and here.address in said
+    assert here.card()['state'] == 'up'
+    for words, state in (('set', 'w0', 'down'), 'interface is down'), (('set', 'w0', 'up'), 'up'):
+        here.plain('ip', 'link', *words)
+        wait_for(lambda state=state: here.card()['state'] == state, 'its state')
+    there.plain('ip', 'link', 'set', 'w0', 'down')
+    wait_for(lambda: here.card()['state'] == 'no carrier', 'its state')
+    here.plain('ip', 'address', 'del', f'{here.address}/24', 'dev', 'w0')
+    assert here.card()['state'] == 'no such address'
+    there.plain('ip', 'link', 'set', 'w0', 'up')
+    here.plain('ip', 'address', 'add', f'{here.address}/24', 'dev', 'w0')
+    wait_for(lambda: here.card()['state'] == 'up', 'its state')
     assert here.nic('up', '198.51.100.1')[0] == 1
     assert here.nic('down', '198.51.100.1')[0] == 1
     assert here.nic('down', here.address) == (0, '') and not here.cards()
