@@ -150,11 +150,14 @@ SECTIONS = {
         ('each row of [errors.tsv](tests/verbs/errors.tsv) that a peer, or what is wrong here, can cause',
          r'wire-errors'),
         ('unreliable connections and datagrams; packets of no queue pair', r'wire-unreliable'),
+        ('of each kind of packet each field made wrong in turn: nothing is done for it; beside 20,000 packets of rubbish a second a '
+         'connection keeps half of its bandwidth', r'wire-hostile', r'wire/hostile::'),
         ('reliable connections: random verbs on wires that lose, double, reorder, corrupt and stop, each byte and '
          'completion compared', r'wire-sim'),
         ('25 defects put into the engine, each found by a test or a game that is named; whatever comes: '
          "libFuzzer's findings, with sanitizers", r'wire/(defects|fuzz)::'),
-        ('tshark, scapy and zlib read what is sent', r'wire/decoders::'),
+        ('tshark, scapy and zlib read what is sent: each kind of packet, and what cards send, as an interface has it',
+         r'wire/decoders::'),
         ('datagrams: many a system call, cut and joined by the kernel; addresses, groups, identifications',
          r'link-udp'),
         ('engines behind one address: each its packets, its timer, its turn; requests to a port whose next listener is to come', r'card-(switch|manager)'),

@@ -168,16 +168,24 @@ static void hear_of_one(int fd)
 	talk_put(fd, "a", 1);
 }
 
+/* Where there is no other side, it tells how long that took, too. */
 static void tell_of_one(int fd, const struct name *peer)
 {
+	struct timespec begun, ended;
 	enum ibv_wc_status status;
 	char word;
 
+	clock_gettime(CLOCK_MONOTONIC, &begun);
 	send_one(peer);
 	status = await().status;
+	clock_gettime(CLOCK_MONOTONIC, &ended);
 	printf("%s\n", ibv_wc_status_str(status));
-	if (fd < 0)
+	if (fd < 0) {
+		fprintf(stderr, "after %ld us\n",
+			(ended.tv_sec - begun.tv_sec) * 1000000 +
+				(ended.tv_nsec - begun.tv_nsec) / 1000);
 		return;
+	}
 	talk_put(fd, status == IBV_WC_SUCCESS ? "s" : "f", 1);
 	if (status == IBV_WC_SUCCESS)
 		talk_get(fd, &word, 1);

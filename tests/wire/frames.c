@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Writes frames for decoders that are not ours: `frames FILE.pcap` one of each opcode over IPv4 and over
- * IPv6, and all of a game of the simulator; and says, a line a frame, what it has put there.
+ * Frames for decoders that are not ours: `frames FILE.pcap` writes one of each opcode over IPv4 and over IPv6, and all of a game of
+ * the simulator; `frames FROM TO` sends one of each opcode from that address of this host to the other. Both say, a line a frame,
+ * what they have put there.
  */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host.h"
+#include "link/udp.h"
 #include "memory.h"
 
 #define PAYLOAD 256u
 
 static FILE *pcap;
+static struct weft_udp *out; /* NULL: frames are written */
 static struct weft_roce_icrc icrc;
 
 static const uint8_t opcodes[] = {
@@ -131,10 +135,18 @@ static struct weft_roce_route route(bool six)
 	return r;
 }
 
-static void each_opcode(bool six)
+static void send_datagram(const struct weft_roce_route *r, const uint8_t *at, size_t bytes)
 {
-	struct weft_roce_route r = route(six);
+	const struct iovec piece = {(void *)at, bytes};
+	struct weft_udp_message message = {.port = r->dst_port, .pieces = &piece, .count = 1};
 
+	memcpy(message.to, r->dst, 16);
+	if (weft_udp_send(out, &message, 1) != 1)
+		abort();
+}
+
+static void each_opcode(const struct weft_roce_route *r, uint16_t first_id)
+{
 	for (uint32_t i = 0; i < sizeof(opcodes); i++) {
 		enum weft_roce_length rule =
 			(enum weft_roce_length)weft_roce_row(opcodes[i])->length;
@@ -164,13 +176,18 @@ static void each_opcode(bool six)
 								   : 1 + i % 9,
 		};
 		uint8_t at[SEALED_BYTES], *payload = seal_begin(&p, at);
-		uint16_t id = (uint16_t)(six ? 0 : 0x4200 + i);
+		uint16_t id = (uint16_t)(first_id ? first_id + i : 0);
+		size_t bytes;
 		uint32_t crc;
 
 		for (uint32_t k = 0; k < p.payload_bytes; k++)
 			payload[k] = (uint8_t)(k + i);
 		say(&p);
-		frame(&r, id, at, seal_end(&icrc, &r, id, &p, at, &crc));
+		bytes = seal_end(&icrc, r, id, &p, at, &crc);
+		if (out)
+			send_datagram(r, at, bytes);
+		else
+			frame(r, id, at, bytes);
 	}
 }
 
@@ -224,20 +241,53 @@ static void a_game(bool six)
 	free(g);
 }
 
-int main(int argc, char **argv)
+static bool read_address(const char *text, uint8_t address[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, 0xff};
+
+	memcpy(address, mapped, 12);
+	return inet_pton(AF_INET, text, address + 12) == 1 ||
+	       inet_pton(AF_INET6, text, address) == 1;
+}
+
+static int send_all(const char *from, const char *to)
+{
+	struct weft_roce_route r = {.src_port = WEFT_ROCE_PORT, .dst_port = WEFT_ROCE_PORT};
+	struct weft_udp_config config = {.port = WEFT_ROCE_PORT};
+
+	if (!read_address(from, r.src) || !read_address(to, r.dst))
+		return 2;
+	memcpy(config.address, r.src, 16);
+	if (weft_udp_open(&config, &out))
+		abort();
+	each_opcode(&r, 0);
+	weft_udp_close(out);
+	return 0;
+}
+
+static int write_all(const char *path)
 {
 	const uint32_t header[] = {0xa1b2c3d4, 2 | 4 << 16, 0, 0, 65535, 1};
 
-	pcap = argc == 2 ? fopen(argv[1], "wb") : NULL;
-	if (!pcap) {
-		fprintf(stderr, "usage: frames FILE.pcap\n");
+	pcap = fopen(path, "wb");
+	if (!pcap)
 		return 2;
-	}
 	fwrite(header, sizeof(header), 1, pcap);
-	weft_roce_icrc_init(&icrc, &plain_math);
 	for (int six = 0; six < 2; six++) {
-		each_opcode(six);
+		const struct weft_roce_route r = route(six);
+
+		each_opcode(&r, six ? 0 : 0x4200);
 		a_game(six);
 	}
 	return fclose(pcap) ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2 || argc > 3) {
+		fprintf(stderr, "usage: frames FILE.pcap | FROM TO\n");
+		return 2;
+	}
+	weft_roce_icrc_init(&icrc, &plain_math);
+	return argc == 3 ? send_all(argv[1], argv[2]) : write_all(argv[1]);
 }

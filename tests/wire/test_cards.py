@@ -52,6 +52,10 @@ def test_datagrams_of_perftest(hosts, program):
     run(hosts, program, '-c', 'UD', '-x', FOUR, '-n', 100, '-s', 2000, '-F', least=(200000, 0))
 
 
+def test_unreliable_of_perftest(hosts):
+    run(hosts, 'ib_send_bw', '-c', 'UC', '-x', FOUR, '-n', 100, '-s', 20000, '-F', least=(2000000, 0))
+
+
 @pytest.mark.parametrize('index', [FOUR, LINK], ids=['four', 'link'])
 def test_header_of_datagrams(hosts, index):
     """grh.c: the 40 bytes as the wire carried them, and answers to what ibv_create_ah_from_wc makes of them."""
@@ -232,6 +236,37 @@ def connects_leave_nothing(heard, count, at_once):
 
 def test_many_connections(heard):
     connects_leave_nothing(heard, 10000, 50)
+
+
+CONNECTIONS, IDLE_S = 1000, 10
+
+
+def took_ns(pid):
+    """The processor's time that a process has had, by its threads that are there."""
+    return sum(int((task / 'schedstat').read_text().split()[0]) for task in Path(f'/proc/{pid}/task').iterdir())
+
+
+@pytest.mark.alone
+def test_idle_card(hosts):
+    """With 1,000 connections that are idle a card takes less than a thousandth of a core."""
+    here, there = hosts.hosts
+    words = (hosts.fabrics[0].program('idle'), FOUR, CONNECTIONS)
+    programs = [there.start(*words, core=0)]
+    wait_for(lambda: there.listens(18522) or programs[0].process.poll() is not None, 'server listens')
+    programs.append(here.start(*words, there.address, core=1))
+    for program in programs:
+        wait_for(lambda program=program: program.output().stdout or program.process.poll() is not None, 'connections')
+        assert program.output().stdout == 'idle\n', program.output()
+    hosts.rest()
+    cards = [host.card() for host in hosts.hosts]
+    assert all(card['queue_pairs'] == CONNECTIONS for card in cards)
+    before = [took_ns(card['pid']) for card in cards]
+    time.sleep(IDLE_S)
+    took = [took_ns(card['pid']) - was for card, was in zip(cards, before)]
+    for program in programs:
+        program.kill()
+    print(took)
+    assert max(took) < IDLE_S * 1e9 / 1000, took
 
 
 SNIFF = '''

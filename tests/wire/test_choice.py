@@ -223,3 +223,21 @@ def test_connections(hosts, words):
     after = hosts.counts_at_rest(0)
     assert after['bytes_sent'] - before['bytes_sent'] > 10 * 1000 and after['unsent'] == before['unsent']
     assert (after['bytes_sent'] - before['bytes_sent']) / (after['packets_sent'] - before['packets_sent']) < 1500
+
+
+@pytest.mark.alone
+def test_dead_wire(hosts):
+    """Behind an interface that carries nothing: (retry_cnt + 1) time-outs, as choice.c has them, and half as many more and 50 ms at
+    most."""
+    here, there = hosts.hosts
+    computed_us = 2 * 4.096 * 2 ** 14
+    assert here.nic('up', here.address)[0] == 0
+    there.plain('ip', 'link', 'set', 'w0', 'down')
+    try:
+        for _ in range(5):
+            said = here.start(here.fabric.program('choice'), 'rc', FOUR, 1024, f'::ffff:{there.address}').done()
+            assert said.stdout == 'transport retry counter exceeded\n'
+            took_us = int(re.fullmatch(r'after (\d+) us\n', said.stderr)[1])
+            assert computed_us <= took_us <= 1.5 * computed_us + 50000
+    finally:
+        there.plain('ip', 'link', 'set', 'w0', 'up')
