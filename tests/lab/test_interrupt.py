@@ -65,8 +65,12 @@ def test_as_it_begins():
     Lab(['show']).interrupt(signal.SIGTERM)
 
 
-def test_as_guests_boot():
-    made = Lab(['show'])
+@pytest.mark.parametrize('backing', ['pcie', 'cxl'])
+def test_as_guests_boot(backing):
+    why = missing(backing)
+    if why:
+        pytest.skip(why)
+    made = Lab(['show', '--backing', backing])
     made.await_guests()
     made.interrupt(signal.SIGINT)
 
