@@ -178,8 +178,9 @@ SECTIONS = {
          '1,500 bytes', r'wire/choice::'),
         ('cards: they start when one is needed, leave nothing in the program, end; one killed; `weft nic`, `weft doctor`',
          r'cli/nic::'),
-        ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c`, `rping`, `ucmatose`, `udaddy` each way, "
-         '`mckey` to it; SEND, WRITE, READ and atomics of RC and UC, each byte compared; what a peer can do wrong', r'wire/rxe::'),
+        ("towards Linux's Soft-RoCE in a virtual machine: `ibv_{rc,uc,ud}_pingpong -c`, `rping`, `ucmatose`, `udaddy`, `cmtime`, "
+         '`mckey` each way; one program over stock rdma-core there and over Weft here: SEND, WRITE, READ and atomics of RC and UC, each byte '
+         'compared; what a peer can do wrong', r'wire/rxe::'),
     ],
     'The torus, in virtual time': [
         ('packets to the bit, against vectors made by another encoder; SECDED, all single and double flips',

@@ -13,6 +13,7 @@
 #include "across_memory.h"
 
 #define ENDS	 (2 * ACROSS_DEPTH)
+#define LIST	 3u /* pieces of a message */
 #define EVENT_MS 300
 
 static struct ibv_cq *cq;
@@ -83,7 +84,8 @@ void end_open(const struct across_config *config, struct across_name *name)
 	struct ibv_qp_init_attr init = {
 		.send_cq = cq,
 		.recv_cq = cq,
-		.cap = {ENDS, ENDS, 1, 1, across_memory_is(&memory, "inline") ? ACROSS_INLINE : 0},
+		.cap = {ENDS, ENDS, LIST, LIST,
+			across_memory_is(&memory, "inline") ? ACROSS_INLINE : 0},
 		.qp_type = config->unreliable ? IBV_QPT_UC : IBV_QPT_RC,
 		.sq_sig_all = 1,
 	};
@@ -155,20 +157,36 @@ static bool goes_inline(const struct across_request *request)
 	       request->length <= ACROSS_INLINE;
 }
 
+/* Cuts the bytes into a list, at odd places; how many pieces it has. Eight may be an atomic's. */
+static int cut(struct ibv_sge sge[LIST], uint64_t addr, uint64_t bytes)
+{
+	uint32_t rest = (uint32_t)bytes, first = rest == 8 || rest < LIST ? rest : rest / LIST | 1;
+	int n = 0;
+
+	for (; rest; n++) {
+		uint32_t piece = n == LIST - 1 || rest < first ? rest : first;
+
+		sge[n] = (struct ibv_sge){addr, piece, memory.mr->lkey};
+		addr += piece;
+		rest -= piece;
+	}
+	return n;
+}
+
 bool end_send(const struct across_request *request)
 {
-	struct ibv_sge sge = {memory.va + request->at, (uint32_t)request->length, memory.mr->lkey};
+	bool is_inline = goes_inline(request);
+	struct ibv_sge sge[LIST];
+	int pieces = cut(sge, (is_inline ? (uintptr_t)memory.at : memory.va) + request->at,
+			 request->length);
 	struct ibv_send_wr *bad, wr = {
-					 .sg_list = &sge,
-					 .num_sge = request->length ? 1 : 0,
+					 .sg_list = sge,
+					 .num_sge = pieces,
+					 .send_flags = is_inline ? IBV_SEND_INLINE : 0,
 					 .opcode = (enum ibv_wr_opcode)request->opcode,
 					 .imm_data = request->imm,
 				 };
 
-	if (goes_inline(request)) {
-		sge.addr = (uintptr_t)memory.at + request->at;
-		wr.send_flags = IBV_SEND_INLINE;
-	}
 	if (weft_op_is_atomic(request->opcode)) {
 		wr.wr.atomic.remote_addr = request->remote_addr;
 		wr.wr.atomic.rkey = request->rkey;
@@ -183,8 +201,9 @@ bool end_send(const struct across_request *request)
 
 void end_receive(uint64_t at, uint64_t bytes)
 {
-	struct ibv_sge sge = {memory.va + at, (uint32_t)bytes, memory.mr->lkey};
-	struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = bytes ? 1 : 0};
+	struct ibv_sge sge[LIST];
+	int pieces = cut(sge, memory.va + at, bytes);
+	struct ibv_recv_wr *bad, wr = {.sg_list = sge, .num_sge = pieces};
 
 	need(!ibv_post_recv(qp, &wr, &bad), "a receive");
 }
