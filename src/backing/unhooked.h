@@ -32,6 +32,12 @@ static inline void *weft_unhooked_mremap(void *at, size_t len_bytes, int flags, 
 	return (void *)syscall(SYS_mremap, at, len_bytes, len_bytes, flags, to);
 }
 
+/* The same pages of a shared mapping once more, elsewhere. */
+static inline void *weft_unhooked_alias(void *at, size_t len_bytes)
+{
+	return (void *)syscall(SYS_mremap, at, 0ul, len_bytes, MREMAP_MAYMOVE, 0ul);
+}
+
 static inline int weft_unhooked_mprotect(void *at, size_t len_bytes, int prot)
 {
 	return (int)syscall(SYS_mprotect, at, len_bytes, prot);

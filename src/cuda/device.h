@@ -58,6 +58,9 @@ WEFT_DEVICE void weft_pause(void)
 {
 }
 
+#define WEFT_TAKES_SELF
+#define WEFT_GIVES_SELF
+
 #else
 
 #include <stddef.h>
@@ -90,13 +93,16 @@ typedef void weft_soft_kernel(const void *params, const struct weft_soft_warp *w
 /* In a kernel, which hands what it found to its functions. */
 #define weft_at(type, at, count)                                                                   \
 	((type *)weft_soft_self->translate(weft_soft_self, at, (count) * sizeof(type)))
-#define weft_pause()  (weft_soft_self->pause(weft_soft_self))
-#define weft_lane()   0u
-#define weft_lanes()  1u
-#define weft_warp()   (weft_soft_self->warp)
-#define weft_warps()  (weft_soft_self->warps)
-#define weft_block()  (weft_soft_self->block)
-#define weft_blocks() (weft_soft_self->blocks)
+#define weft_pause()	(weft_soft_self->pause(weft_soft_self))
+/* Last among the parameters of a function that pauses, and of what it is called with. */
+#define WEFT_TAKES_SELF , const struct weft_soft_warp *weft_soft_self
+#define WEFT_GIVES_SELF , weft_soft_self
+#define weft_lane()	0u
+#define weft_lanes()	1u
+#define weft_warp()	(weft_soft_self->warp)
+#define weft_warps()	(weft_soft_self->warps)
+#define weft_block()	(weft_soft_self->block)
+#define weft_blocks()	(weft_soft_self->blocks)
 
 WEFT_DEVICE uint64_t weft_acquire(const uint64_t *word)
 {

@@ -295,5 +295,6 @@ const struct weft_plugin weft_plugin = {
 	.share = weft_cuda_share,
 	.open = weft_cuda_open,
 	.close = weft_cuda_close,
+	.close_waits = weft_cuda_close_waits,
 	.copy_view = weft_cuda_copy_view,
 };

@@ -44,6 +44,7 @@ void weft_cuda_share(void *memory, struct weft_share *share);
 void weft_cuda_unshare(struct weft_cuda_region *region);
 int weft_cuda_open(void *ours, const struct weft_share *theirs, void **view);
 void weft_cuda_close(void *view);
+bool weft_cuda_close_waits(const void *view);
 int weft_cuda_copy_view(void *view, uint64_t theirs, uint64_t ours, uint64_t len_bytes, bool write);
 
 #endif

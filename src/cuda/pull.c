@@ -18,7 +18,9 @@
 #define MODULE	    "weft-pull.ptx"
 #define MODULE_MOST (16u << 20)
 #define WARP	    32u
-#define WARPS_MOST  32u
+#define BLOCK_WARPS 16u /* more leave too few registers for the loads that each has under way */
+#define WARPS	    128u
+#define WARPS_MOST  512u
 #define LOOKS	    2048u /* at an entry, before others may have the processor, */
 #define ASK	    128u  /* and as often that, before it is asked whether the kernel lives */
 
@@ -93,16 +95,16 @@ static int load_module(struct pull *p)
 static int make_parts(struct pull *p)
 {
 	const struct weft_cuda *cuda = &p->memory->cuda;
-	size_t counts = WEFT_PULL_ENTRIES * sizeof(uint64_t);
+	size_t bytes = sizeof(struct weft_pull_relay);
 	int err = load_module(p);
 	weft_cu_ptr at;
 
 	if (err)
 		return err;
-	if (cuda->cuMemAlloc_v2(&at, counts))
+	if (cuda->cuMemAlloc_v2(&at, bytes))
 		return -ENOMEM;
-	p->args.counts = at;
-	if (cuda->cuMemsetD8_v2(at, 0, counts) || cuda->cuCtxSynchronize() ||
+	p->args.relay = at;
+	if (cuda->cuMemsetD8_v2(at, 0, bytes) || cuda->cuCtxSynchronize() ||
 	    cuda->cuStreamCreate(&p->stream, WEFT_CU_STREAM_NON_BLOCKING))
 		return -EIO;
 	return 0;
@@ -116,8 +118,8 @@ static void free_parts(struct pull *p)
 		return;
 	if (p->stream)
 		cuda->cuStreamDestroy_v2(p->stream);
-	if (p->args.counts)
-		cuda->cuMemFree_v2(p->args.counts);
+	if (p->args.relay)
+		cuda->cuMemFree_v2(p->args.relay);
 	if (p->module)
 		cuda->cuModuleUnload(p->module);
 	weft_cuda_pop(p->memory);
@@ -167,17 +169,19 @@ int weft_cuda_pull_begin(void *memory, uint64_t va, void *host, uint64_t len_byt
 int weft_cuda_pull_start(void *pull)
 {
 	const char *given = getenv("WEFT_PULL_WARPS");
-	unsigned int warps = given ? (unsigned int)atoi(given) : WARPS_MOST;
+	unsigned int warps = given ? (unsigned int)atoi(given) : WARPS, block;
 	struct pull *p = pull;
 	void *params[] = {&p->args};
 	int err = weft_cuda_push(p->memory);
 
-	if (!warps || warps > WARPS_MOST)
-		warps = WARPS_MOST;
+	/* one relays what the others copy */
+	if (warps < 2 || warps > WARPS_MOST)
+		warps = WARPS;
+	block = warps < BLOCK_WARPS ? warps : BLOCK_WARPS;
 	if (err)
 		return err;
-	if (p->memory->cuda.cuLaunchKernel(p->function, 1, 1, 1, warps * WARP, 1, 1, 0, p->stream,
-					   params, NULL))
+	if (p->memory->cuda.cuLaunchKernel(p->function, warps / block, 1, 1, block * WARP, 1, 1, 0,
+					   p->stream, params, NULL))
 		err = -EIO;
 	weft_cuda_pop(p->memory);
 	p->runs = !err;

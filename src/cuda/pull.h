@@ -29,10 +29,17 @@ struct weft_pull_ring {
 	uint64_t done[WEFT_PULL_ENTRIES];
 };
 
+/* In the GPU's memory, all zeros at first: what one warp has read of the ring, for all others; how many of these have copied their share;
+ * and that the last entry has come. */
+struct weft_pull_relay {
+	struct weft_pull_entry entry[WEFT_PULL_ENTRIES];
+	uint64_t count[WEFT_PULL_ENTRIES];
+	uint64_t ended;
+};
+
 struct weft_pull_args {
 	uint64_t ring, host, gpu, bytes;
-	uint64_t
-		counts; /* in the GPU's memory, one for each entry: how many warps have copied their share */
+	uint64_t relay; /* a struct weft_pull_relay */
 };
 
 #endif

@@ -3,7 +3,8 @@
 #include "cuda/device.h"
 #include "cuda/pull.h"
 
-#define AT_ONCE 4u /* loads under way in each lane: the host's memory is far */
+#define AT_ONCE	 8u /* loads under way in each lane: the host's memory is far */
+#define RELAYERS 8u /* lanes of the warp that looks at the host's ring */
 
 struct quad {
 	uint64_t word[2];
@@ -23,18 +24,16 @@ WEFT_DEVICE void pull_bytes(uint8_t *to, const uint8_t *from, uint64_t n, const 
 WEFT_DEVICE void pull_quads(struct quad *to, const struct quad *from, uint64_t n,
 			    const struct share *s)
 {
-	uint64_t i = s->self;
-
-	for (; i + (AT_ONCE - 1) * s->step < n; i += AT_ONCE * s->step) {
+	for (uint64_t i = s->self; i < n; i += AT_ONCE * s->step) {
 		struct quad some[AT_ONCE];
 
 		for (unsigned int k = 0; k < AT_ONCE; k++)
-			some[k] = from[i + k * s->step];
+			if (i + k * s->step < n)
+				some[k] = from[i + k * s->step];
 		for (unsigned int k = 0; k < AT_ONCE; k++)
-			to[i + k * s->step] = some[k];
+			if (i + k * s->step < n)
+				to[i + k * s->step] = some[k];
 	}
-	for (; i < n; i += s->step)
-		to[i] = from[i];
 }
 
 WEFT_DEVICE void pull_part(uint8_t *to, const uint8_t *from, uint64_t n, const struct share *s)
@@ -51,24 +50,67 @@ WEFT_DEVICE void pull_part(uint8_t *to, const uint8_t *from, uint64_t n, const s
 	pull_bytes(to + head + 16 * quads, from + head + 16 * quads, (n - head) % 16, s);
 }
 
+WEFT_DEVICE int is_end(const struct weft_pull_entry *e)
+{
+	return !e->word_at && !e->word;
+}
+
+/* Brings entries into the GPU's memory, each lane every so many: the host's ring is looked at by few, since a look takes
+ * as long as a copy. A slot is free by then: the host has seen the entry done that it had before. */
+WEFT_DEVICE void relay(const struct weft_pull_ring *ring,
+		       struct weft_pull_relay *to WEFT_TAKES_SELF)
+{
+	uint64_t step = weft_lanes() < RELAYERS ? weft_lanes() : RELAYERS;
+
+	for (uint64_t turn = 1 + weft_lane(); weft_lane() < step; turn += step) {
+		const struct weft_pull_entry *e = &ring->entry[turn % WEFT_PULL_ENTRIES];
+		struct weft_pull_entry *slot = &to->entry[turn % WEFT_PULL_ENTRIES];
+
+		/* what publish_entry (cuda/pull.c) has released */
+		while (weft_acquire(&e->turn) != turn) {
+			if (weft_acquire(&to->ended))
+				return;
+			weft_pause();
+		}
+		for (unsigned int part = 0; part < 2; part++) {
+			slot->offset[part] = e->offset[part];
+			slot->bytes[part] = e->bytes[part];
+		}
+		slot->word_at = e->word_at;
+		slot->word = e->word;
+		weft_release(&slot->turn, turn); /* for the warps that copy */
+		if (is_end(slot)) {
+			weft_release(&to->ended, 1); /* for the other lanes */
+			return;
+		}
+	}
+}
+
 WEFT_KERNEL(weft_pull, weft_pull_args)
 {
 	struct weft_pull_ring *ring = weft_at(struct weft_pull_ring, args.ring, 1);
-	uint64_t *counts = weft_at(uint64_t, args.counts, WEFT_PULL_ENTRIES);
+	struct weft_pull_relay *relayed = weft_at(struct weft_pull_relay, args.relay, 1);
 	const uint8_t *host = weft_at(uint8_t, args.host, args.bytes);
 	uint8_t *gpu = weft_at(uint8_t, args.gpu, args.bytes);
-	uint64_t warps = (uint64_t)weft_blocks() * weft_warps();
+	uint64_t self = (uint64_t)weft_block() * weft_warps() + weft_warp();
+	uint64_t copiers = (uint64_t)weft_blocks() * weft_warps() - 1;
 	struct share s;
 
-	s.self = ((uint64_t)weft_block() * weft_warps() + weft_warp()) * weft_lanes() + weft_lane();
-	s.step = warps * weft_lanes();
+	if (!self) {
+		relay(ring, relayed WEFT_GIVES_SELF);
+		return;
+	}
+	s.self = (self - 1) * weft_lanes() + weft_lane();
+	s.step = copiers * weft_lanes();
 	for (uint64_t turn = 1;; turn++) {
-		struct weft_pull_entry *e = &ring->entry[turn % WEFT_PULL_ENTRIES];
+		uint64_t slot = turn % WEFT_PULL_ENTRIES;
+		const struct weft_pull_entry *e = &relayed->entry[slot];
 
-		/* each lane sees by its own acquire what it reads of what publish_entry (cuda/pull.c) has released */
-		while (weft_acquire(&e->turn) != turn)
+		/* one lane sees what relay has stored before the turn, and all lanes do by weft_converge */
+		while (!weft_lane() && weft_acquire(&e->turn) != turn)
 			weft_pause();
-		if (!e->word_at && !e->word)
+		weft_converge();
+		if (is_end(e))
 			return;
 		for (unsigned int part = 0; part < 2; part++)
 			pull_part(gpu + e->offset[part], host + e->offset[part], e->bytes[part],
@@ -77,12 +119,12 @@ WEFT_KERNEL(weft_pull, weft_pull_args)
 		if (weft_lane())
 			continue;
 		weft_fence();
-		if (weft_add(&counts[turn % WEFT_PULL_ENTRIES], 1) + 1 != warps)
+		if (weft_add(&relayed->count[slot], 1) + 1 != copiers)
 			continue;
-		counts[turn % WEFT_PULL_ENTRIES] = 0;
+		relayed->count[slot] = 0;
 		weft_fence(); /* the other warps' bytes, which they have put behind a fence before they counted */
 		weft_release((uint64_t *)(gpu + e->word_at), e->word);
 		/* is_done (cuda/pull.c) acquires it */
-		weft_release(&ring->done[turn % WEFT_PULL_ENTRIES], turn);
+		weft_release(&ring->done[slot], turn);
 	}
 }

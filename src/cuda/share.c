@@ -197,6 +197,11 @@ void weft_cuda_close(void *view)
 	free(v);
 }
 
+bool weft_cuda_close_waits(const void *view)
+{
+	return !((const struct view *)view)->mapped;
+}
+
 int weft_cuda_copy_view(void *view, uint64_t theirs, uint64_t ours, uint64_t len_bytes, bool write)
 {
 	const struct view *v = view;

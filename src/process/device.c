@@ -137,8 +137,8 @@ void weft_device_end(struct weft_pool *pool, struct weft_device *device, bool qu
 		at = &(*at)->next;
 	/* not in a child, which has forgotten it */
 	if (*at) {
-		/* the driver has pinned for it and others, or for it alone */
-		weft_pinned_tidy(pool, !weft_devices->next);
+		if (!weft_devices->next)
+			weft_pinned_end_all();
 		tell_ranges(
 			device); /* without memory for it: of what was there is refused more than must be */
 		*at = device->next;
@@ -177,7 +177,8 @@ struct weft_device *weft_device_of(const struct weft_pool *pool, uint64_t id)
 	return d;
 }
 
-/* Memory that others have given up is kept for them no longer than until the helper looks. */
+/* Memory that others have given up is kept for them no longer than until the helper looks, if it can be let go of without
+ * waiting: a kernel of the program's may be waiting for the helper. */
 void weft_device_tidy(struct weft_pool *pool)
 {
 	pthread_mutex_lock(&weft_device_mutex);
@@ -187,7 +188,8 @@ void weft_device_tidy(struct weft_pool *pool)
 				&pool->mrs[(uint32_t)v->id >> WEFT_KEY_BITS];
 
 			if (v->users ||
-			    atomic_load_explicit(&mr->id, memory_order_acquire) == v->id) {
+			    atomic_load_explicit(&mr->id, memory_order_acquire) == v->id ||
+			    (v->opened && d->plugin->close_waits(v->opened))) {
 				at = &v->next;
 				continue;
 			}
@@ -197,7 +199,6 @@ void weft_device_tidy(struct weft_pool *pool)
 			free(v);
 		}
 	pthread_mutex_unlock(&weft_device_mutex);
-	weft_pinned_tidy(pool, false);
 }
 
 void weft_device_forget(void)
@@ -225,7 +226,7 @@ int weft_device_copy(struct weft_pool *pool, uint64_t id, uint64_t va, void *her
 
 	if (!d)
 		return -EFAULT;
-	pinned = weft_pinned_begin(pool, d->plugin, d->memory, here, len_bytes);
+	pinned = weft_pinned_begin(pool, d->plugin, d->memory, &here, len_bytes);
 	err = d->plugin->copy(d->memory, va, here, len_bytes, write);
 	WEFT_STEP(device_copied);
 	weft_pinned_end(pinned);
@@ -241,7 +242,7 @@ int weft_device_issue(struct weft_pool *pool, uint64_t id, uint64_t va, void *he
 	if (!d)
 		return -EFAULT;
 	copying->device = d;
-	copying->pinned = weft_pinned_begin(pool, d->plugin, d->memory, here, len_bytes);
+	copying->pinned = weft_pinned_begin(pool, d->plugin, d->memory, &here, len_bytes);
 	err = d->plugin->issue(d->memory, va, here, len_bytes, write);
 	WEFT_STEP(device_issued);
 	if (err) {

@@ -138,7 +138,7 @@ static int read_by_view(struct weft_pool *pool, const struct weft_in_place *memo
 	if (!ours)
 		return -ENOTSUP;
 	if (is_worth_it(pool, memory, ours, len_bytes)) {
-		pinned = weft_pinned_begin(pool, ours->plugin, ours->memory, here, len_bytes);
+		pinned = weft_pinned_begin(pool, ours->plugin, ours->memory, &here, len_bytes);
 		err = copy_by_view(pool, memory, ours, here, len_bytes, false);
 		weft_pinned_end(pinned);
 	}

@@ -2,9 +2,9 @@
 #include "process/pinned.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
+#include "backing/unhooked.h"
 #include "nic/place.h"
 #include "pool/format.h"
 #include "pool/pool.h"
@@ -18,15 +18,15 @@
 struct weft_pinned {
 	const struct weft_plugin *plugin;
 	void *driver; /* as that knows it; NULL: nothing */
+	uint8_t *at;  /* where, beside the pool's window, those bytes are mapped for it */
 	uint64_t id;  /* of the region for which it was pinned */
 	uint64_t off, len_bytes;
-	uint64_t used;
 	unsigned int users; /* copies that go on */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all of these */
 static struct weft_pinned all_pinned[64];
-static uint64_t uses, bytes_pinned;
+static uint64_t bytes_pinned;
 static struct {
 	uint64_t id, off, len_bytes;
 } source; /* of ours, found last */
@@ -134,91 +134,49 @@ bool weft_pinned_source(struct weft_pool *pool, const void *here, uint64_t len_b
 
 /* ---- Pinning ---- */
 
-/* Copies from and to it have ended. The mutex is held. */
-static void end_pinning(struct weft_pinned *p)
+/* What has all of those bytes, of a region that stands. */
+static struct weft_pinned *find_pinned(struct weft_pool *pool, uint64_t off, uint64_t len_bytes)
 {
-	p->plugin->unpin(p->driver);
-	WEFT_STEP(device_unpinned);
-	p->driver = NULL;
-	bytes_pinned -= p->len_bytes;
-}
-
-/* A copy that goes on needs nothing of ours to end. */
-static void await_users(const struct weft_pinned *p)
-{
-	while (p->driver && p->users) {
-		pthread_mutex_unlock(&mutex);
-		sched_yield();
-		pthread_mutex_lock(&mutex);
-	}
-}
-
-static bool shares_bytes(const struct weft_pinned *p, uint64_t off, uint64_t len_bytes)
-{
-	return p->driver && p->off < off + len_bytes && off < p->off + p->len_bytes;
-}
-
-/* What has all of those bytes, and is of a region that stands. Whatever else has some of them is pinned no more: a driver
- * refuses to copy what is pinned in part. */
-static struct weft_pinned *keep_one(struct weft_pool *pool, uint64_t off, uint64_t len_bytes)
-{
-	struct weft_pinned *kept = NULL;
-
 	for (size_t i = 0; i < COUNT; i++) {
 		struct weft_pinned *p = &all_pinned[i];
 
-		if (!shares_bytes(p, off, len_bytes))
-			continue;
-		if (has(p->off, p->len_bytes, off, len_bytes) &&
-		    weft_pinned_is_of(pool, p->id, p->off, p->len_bytes)) {
-			kept = p;
-			continue;
-		}
-		await_users(p);
-		if (shares_bytes(p, off, len_bytes))
-			end_pinning(p);
+		if (p->driver && has(p->off, p->len_bytes, off, len_bytes) &&
+		    weft_pinned_is_of(pool, p->id, p->off, p->len_bytes))
+			return p;
 	}
-	return kept;
-}
-
-/* One to use: a free one, or that which was used longest ago. NULL: copies go on in all. */
-static struct weft_pinned *free_one(uint64_t len_bytes)
-{
-	struct weft_pinned *oldest;
-
-	do {
-		oldest = NULL;
-		for (size_t i = 0; i < COUNT; i++) {
-			struct weft_pinned *p = &all_pinned[i];
-
-			if (!p->driver && bytes_pinned + len_bytes <= MOST_BYTES)
-				return p;
-			if (p->driver && !p->users && (!oldest || p->used < oldest->used))
-				oldest = p;
-		}
-		if (oldest)
-			end_pinning(oldest);
-	} while (oldest);
 	return NULL;
 }
 
+/* NULL: there are as many as there may be. */
+static struct weft_pinned *free_one(uint64_t len_bytes)
+{
+	for (size_t i = 0; i < COUNT; i++)
+		if (!all_pinned[i].driver && bytes_pinned + len_bytes <= MOST_BYTES)
+			return &all_pinned[i];
+	return NULL;
+}
+
+/* Drivers know pinned memory by its addresses. Those in the pool's window are the next region's when this one has ended; so each gets
+ * addresses of its own. */
 static struct weft_pinned *pin_region(struct weft_pool *pool, const struct weft_plugin *plugin,
 				      void *memory, const struct weft_pool_mr *mr)
 {
 	uint64_t len_bytes = mr->hi - mr->lo;
-	struct weft_pinned *p;
-	void *at;
+	struct weft_pinned *p = len_bytes <= MOST_BYTES ? free_one(len_bytes) : NULL;
+	void *window =
+		p && mr->off % WEFT_PAGE == 0 ? weft_pool_window(pool, mr->off, len_bytes) : NULL;
+	void *at = window ? weft_unhooked_alias(window, len_bytes) : MAP_FAILED;
 
-	if (len_bytes > MOST_BYTES || keep_one(pool, mr->off, len_bytes))
+	if (at == MAP_FAILED)
 		return NULL;
-	p = free_one(len_bytes);
-	at = p ? weft_pool_window(pool, mr->off, len_bytes) : NULL;
-	if (!at)
+	if (plugin->pin(memory, at, len_bytes, &p->driver)) {
+		p->driver = NULL;
+		weft_unhooked_munmap(at, len_bytes);
 		return NULL;
-	if (plugin->pin(memory, at, len_bytes, &p->driver))
-		return NULL;
+	}
 	WEFT_STEP(device_pinned);
 	p->plugin = plugin;
+	p->at = at;
 	p->id = mr->id;
 	p->off = mr->off;
 	p->len_bytes = len_bytes;
@@ -227,21 +185,21 @@ static struct weft_pinned *pin_region(struct weft_pool *pool, const struct weft_
 }
 
 struct weft_pinned *weft_pinned_begin(struct weft_pool *pool, const struct weft_plugin *plugin,
-				      void *memory, const void *here, uint64_t len_bytes)
+				      void *memory, void **here, uint64_t len_bytes)
 {
 	struct weft_pinned *p;
 	struct weft_pool_mr mr;
 	uint64_t off;
 
-	if (!len_bytes || !offset_of(pool, here, len_bytes, &off))
+	if (!len_bytes || !offset_of(pool, *here, len_bytes, &off))
 		return NULL;
 	pthread_mutex_lock(&mutex);
-	p = keep_one(pool, off, len_bytes);
+	p = find_pinned(pool, off, len_bytes);
 	if (!p && len_bytes >= LEAST_BYTES && find_region(pool, off, len_bytes, &mr))
 		p = pin_region(pool, plugin, memory, &mr);
 	if (p) {
 		p->users++;
-		p->used = ++uses;
+		*here = p->at + (off - p->off);
 	}
 	pthread_mutex_unlock(&mutex);
 	return p;
@@ -256,15 +214,19 @@ void weft_pinned_end(struct weft_pinned *p)
 	pthread_mutex_unlock(&mutex);
 }
 
-void weft_pinned_tidy(struct weft_pool *pool, bool all)
+void weft_pinned_end_all(void)
 {
 	pthread_mutex_lock(&mutex);
 	for (size_t i = 0; i < COUNT; i++) {
 		struct weft_pinned *p = &all_pinned[i];
 
-		if (p->driver && !p->users &&
-		    (all || !weft_pinned_is_of(pool, p->id, p->off, p->len_bytes)))
-			end_pinning(p);
+		if (!p->driver || p->users)
+			continue;
+		p->plugin->unpin(p->driver);
+		WEFT_STEP(device_unpinned);
+		p->driver = NULL;
+		weft_unhooked_munmap(p->at, p->len_bytes);
+		bytes_pinned -= p->len_bytes;
 	}
 	pthread_mutex_unlock(&mutex);
 }

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WEFT_PLUGIN_VERSION 5u
+#define WEFT_PLUGIN_VERSION 6u
 #define WEFT_PLUGIN_SYMBOL  "weft_plugin"
 
 /* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
@@ -60,8 +60,8 @@ struct weft_plugin {
 
 	/*
 	 * Whole pages of the host, which stay where they are until unpin: the driver's engine reaches them without a detour,
-	 * for all memory of devices in this process. Ends also with what the driver needs for it; unpin is due all the same. 0, or
-	 * -errno: they are not pinned.
+	 * for all memory of devices in this process. Ends also with what the driver needs for it; unpin is due all the same, and waits as
+	 * close of a view does. 0, or -errno: they are not pinned.
 	 */
 	int (*pin)(void *memory, void *at, uint64_t len_bytes, void **pin);
 	void (*unpin)(void *pin);
@@ -87,9 +87,11 @@ struct weft_plugin {
 	/*
 	 * Another process's memory, for copies from and to `ours`, which stays until the view is closed. 0; -ENOTSUP; -ENOMEM.
 	 * The caller looks afterwards whether it still is that one's. copy_view as copy: `theirs` is an address in its owner.
+	 * close_waits: whether close waits for the program's kernels, and holds up all copies meanwhile.
 	 */
 	int (*open)(void *ours, const struct weft_share *theirs, void **view);
 	void (*close)(void *view);
+	bool (*close_waits)(const void *view);
 	int (*copy_view)(void *view, uint64_t theirs, uint64_t ours, uint64_t len_bytes,
 			 bool write);
 };

@@ -56,6 +56,7 @@ static const struct {
 	{"fork", facts_fork},
 	{"exit", facts_exit},
 	{"kernels", facts_kernels},
+	{"beside", facts_beside},
 	{"fault", facts_fault},
 	{"sides", facts_sides},
 	{"pairs", facts_pairs},

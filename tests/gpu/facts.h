@@ -68,6 +68,7 @@ void facts_ipc(void);
 void facts_fork(void);
 void facts_exit(void);
 void facts_kernels(void);
+void facts_beside(void); /* a kernel that runs */
 void facts_fault(void);
 void facts_sides(void);
 void facts_pairs(void); /* of two devices */

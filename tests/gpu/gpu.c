@@ -12,6 +12,7 @@
 struct weft_cuda cu;
 void (*gpu_hold)(bool hold);
 unsigned long (*gpu_waits)(void);
+unsigned int (*gpu_blocked)(void);
 
 bool gpu_load(void)
 {
@@ -25,6 +26,7 @@ bool gpu_load(void)
 #undef FIND
 	*(void **)&gpu_hold = dlsym(library, "weft_soft_gpu_hold");
 	*(void **)&gpu_waits = dlsym(library, "weft_soft_gpu_waits");
+	*(void **)&gpu_blocked = dlsym(library, "weft_soft_gpu_blocked");
 	return true;
 }
 

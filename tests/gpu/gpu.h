@@ -17,8 +17,10 @@ extern struct weft_cuda cu;
 extern void (*gpu_hold)(bool hold);
 /* How often this process has waited for a stream; likewise. */
 extern unsigned long (*gpu_waits)(void);
+/* How many of this process's calls wait for its kernels at the moment, or for a call that does; likewise. */
+extern unsigned int (*gpu_blocked)(void);
 
-/* Fills in `cu` and those two; false: there is no libcuda.so.1. */
+/* Fills in `cu` and those three; false: there is no libcuda.so.1. */
 bool gpu_load(void);
 /* The name of the error, or its number if it has none, until the next call. */
 const char *gpu_error(weft_cu_result result);

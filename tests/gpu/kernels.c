@@ -56,6 +56,22 @@ WEFT_KERNEL(poll, poll_args)
 	}
 }
 
+struct stay_args {
+	uint64_t word, answer;
+};
+
+/* Says that it runs, and goes on until the word is 1. */
+WEFT_KERNEL(stay, stay_args)
+{
+	uint64_t *word = weft_at(uint64_t, args.word, 1);
+
+	if (weft_lane() || weft_warp() || weft_block())
+		return;
+	weft_release(weft_at(uint64_t, args.answer, 1), 1);
+	while (weft_acquire(word) != 1)
+		weft_pause();
+}
+
 struct watch_args {
 	uint64_t words, count, answer, rounds, values, line_words, step;
 };

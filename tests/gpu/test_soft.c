@@ -299,14 +299,16 @@ static void pinned_moves_unlocked(void)
 	use(memory);
 }
 
+/* The end of a registration waits for the work of its own context alone. */
 static void pinned_ends(void)
 {
 	uint8_t *memory = anonymous(NULL);
 	weft_cu_ptr at;
 
+	gpu_context();
+	GPU_OK(cu.cuMemHostRegister_v2(memory, BYTES, WEFT_CU_MEMHOSTREGISTER_PORTABLE));
 	context = gpu_context();
 	at = gpu_alloc(BYTES);
-	GPU_OK(cu.cuMemHostRegister_v2(memory, BYTES, 0));
 	gpu_hold(true);
 	GPU_OK(cu.cuMemcpyHtoDAsync_v2(at, memory, BYTES, NULL));
 	GPU_OK(cu.cuMemHostUnregister(memory));

@@ -98,9 +98,9 @@ weft_cu_result cuMemFree_v2(weft_cu_ptr at)
 	if (!range ||
 	    (range->kind != SOFT_LEGACY && range->kind != SOFT_POOL && range->kind != SOFT_MANAGED))
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
-	err = soft_wait_all(range->context);
+	err = soft_hold_all(range->context);
 	if (!err && !soft_current(&context))
-		err = soft_wait_all(context);
+		err = soft_hold_all(context);
 	range = soft_range_start(
 		at); /* asked again: another thread may have freed it while this one waited */
 	if (!err && range)

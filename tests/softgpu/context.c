@@ -74,7 +74,10 @@ static weft_cu_result start(weft_cu_context context)
 /* Ends the context: waits for the work in it, then all memory and streams of it are gone. */
 static void end(weft_cu_context context)
 {
-	soft_wait_all(context);
+	/* as hardware's: for all that runs on the device */
+	for (weft_cu_context other = soft_contexts; other; other = other->next)
+		if (other->alive && other->device == context->device)
+			soft_wait_all(other);
 	context->alive = false;
 	for (weft_cu_stream stream = soft_streams; stream; stream = stream->next)
 		if (stream->context == context)

@@ -207,6 +207,7 @@ static weft_cu_result copy(const struct request *r, weft_cu_stream handle)
 	bool wait;
 
 	SOFT_BEGIN_IN(context);
+	soft_await_driver();
 	err = soft_stream_find(context, handle, &stream);
 	if (!err && r->bytes)
 		err = make(r, r->peers ? ANY_DEVICE : context->device, &op, &wait);

@@ -44,7 +44,7 @@ weft_cu_result cuMemFreeHost(void *at)
 	range = soft_range_start((uintptr_t)at);
 	if (!range || range->kind != SOFT_HOST)
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
-	err = soft_wait_all(range->context);
+	err = soft_hold_all(range->context);
 	range = soft_range_start((uintptr_t)at);
 	if (!err && range)
 		soft_range_end(range);
@@ -97,6 +97,7 @@ weft_cu_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned int flags)
 weft_cu_result cuMemHostUnregister(void *at)
 {
 	struct soft_range *range;
+	weft_cu_result err;
 
 	SOFT_BEGIN_IN(context);
 	range = soft_range_at((uintptr_t)at);
@@ -104,8 +105,11 @@ weft_cu_result cuMemHostUnregister(void *at)
 		return WEFT_CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	if (range->kind != SOFT_REGISTERED || range->start != (uintptr_t)at)
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
-	soft_range_end(range);
-	return WEFT_CUDA_SUCCESS;
+	err = soft_hold_all(range->context);
+	range = soft_range_start((uintptr_t)at);
+	if (!err && range)
+		soft_range_end(range);
+	return err;
 }
 
 weft_cu_result cuMemHostGetDevicePointer_v2(weft_cu_ptr *device, void *at, unsigned int flags)

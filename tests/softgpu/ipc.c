@@ -102,7 +102,7 @@ weft_cu_result cuIpcCloseMemHandle(weft_cu_ptr at)
 	range = soft_range_start(at);
 	if (!range || range->kind != SOFT_OPENED)
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
-	err = soft_wait_all(context);
+	err = soft_hold_all(context);
 	range = soft_range_start(at);
 	if (!err && range && !--range->opens)
 		soft_range_end(range);

@@ -75,6 +75,9 @@ weft_cu_result cuModuleLoadData(weft_cu_module *out, const void *image)
 	weft_cu_module module;
 
 	SOFT_BEGIN_IN(context);
+	gate_ = soft_hold_all(context);
+	if (gate_)
+		return gate_;
 	module = calloc(1, sizeof(*module));
 	if (!module)
 		return WEFT_CUDA_ERROR_OUT_OF_MEMORY;

@@ -212,6 +212,9 @@ weft_cu_result soft_wait(weft_cu_stream stream, uint64_t seq);
 /* The answer of a query: not ready for some times, whatever has been done. */
 weft_cu_result soft_query(weft_cu_stream stream, uint64_t seq);
 weft_cu_result soft_wait_all(weft_cu_context context);
+/* The same by a call that, as hardware's does, holds up all copies of the process meanwhile: soft_await_driver waits for it. */
+weft_cu_result soft_hold_all(weft_cu_context context);
+void soft_await_driver(void);
 
 /* ---- kernel.c, ipc.c, event.c, vmm.c, leak.c ---- */
 

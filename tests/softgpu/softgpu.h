@@ -10,5 +10,7 @@
 __attribute__((visibility("default"))) void weft_soft_gpu_hold(bool hold);
 /* How often this process has called cuStreamSynchronize. Any thread. */
 __attribute__((visibility("default"))) unsigned long weft_soft_gpu_waits(void);
+/* How many calls of this process wait at the moment for all work of a context, or for such a call. Any thread. */
+__attribute__((visibility("default"))) unsigned int weft_soft_gpu_blocked(void);
 
 #endif

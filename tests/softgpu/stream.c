@@ -17,6 +17,8 @@
 struct CUstream_st *soft_streams;
 static bool held;
 static unsigned long synchronized;
+static unsigned int waiting; /* calls that wait for work, or for such a call */
+static bool driver_held;     /* a call waits for kernels, and lets no other in */
 
 void weft_soft_gpu_hold(bool hold)
 {
@@ -32,6 +34,16 @@ unsigned long weft_soft_gpu_waits(void)
 
 	pthread_mutex_lock(&soft_lock);
 	n = synchronized;
+	pthread_mutex_unlock(&soft_lock);
+	return n;
+}
+
+unsigned int weft_soft_gpu_blocked(void)
+{
+	unsigned int n;
+
+	pthread_mutex_lock(&soft_lock);
+	n = waiting;
 	pthread_mutex_unlock(&soft_lock);
 	return n;
 }
@@ -277,10 +289,32 @@ weft_cu_result soft_wait_all(weft_cu_context context)
 {
 	weft_cu_result err = context->fault;
 
+	waiting++;
 	for (weft_cu_stream stream = soft_streams; stream && !err; stream = stream->next)
 		if (stream->context == context)
 			err = soft_wait(stream, stream->issued);
+	waiting--;
 	return err;
+}
+
+weft_cu_result soft_hold_all(weft_cu_context context)
+{
+	weft_cu_result err;
+
+	soft_await_driver();
+	driver_held = true;
+	err = soft_wait_all(context);
+	driver_held = false;
+	pthread_cond_broadcast(&soft_changed);
+	return err;
+}
+
+void soft_await_driver(void)
+{
+	waiting++;
+	while (driver_held)
+		pthread_cond_wait(&soft_changed, &soft_lock);
+	waiting--;
 }
 
 /* ---- the calls ---- */
@@ -328,6 +362,7 @@ weft_cu_result cuStreamSynchronize(weft_cu_stream handle)
 	weft_cu_result err;
 
 	SOFT_BEGIN_IN(context);
+	soft_await_driver();
 	synchronized++;
 	err = soft_stream_find(context, handle, &stream);
 	return err ? err : soft_wait(stream, stream->issued);
