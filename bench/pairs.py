@@ -82,8 +82,9 @@ class Program:
         run = fabric.run_words() if on_weft else []
         words = [*fabric.prefix, *pinned(core), *loader, *run, *self.argv]
         with open(self.logs / 'stdout', 'w') as out, open(self.logs / 'stderr', 'w') as err:
+            # A process group of its own in this session, as a shell's job: cards and programs share a session.
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                            cwd=fabric.folder, start_new_session=True,
+                                            cwd=fabric.folder, process_group=0,
                                             env={**fabric.env, **env})
 
     def kill(self):

@@ -175,9 +175,14 @@ static int list_cards(const struct options *o)
 
 /* ---- up ---- */
 
+/*
+ * The card stays in this session, where programs will be that use it: Linux shares cores out among sessions, and one of its
+ * own would wait for its turn beside a program that polls. It outlives the session, and what its terminal sends.
+ */
 static void run_card(const char *program, const char *address, const int ready[2])
 {
-	setsid();
+	setpgid(0, 0);
+	signal(SIGHUP, SIG_IGN);
 	dup2(ready[1], STDOUT_FILENO);
 	close(STDIN_FILENO);
 	open("/dev/null", O_RDONLY);

@@ -114,14 +114,15 @@ static bool has_way(const uint8_t sgid[16], const uint8_t dgid[16])
 static int become_card(void *argument)
 {
 	struct start *s = argument;
-	const struct sigaction usual = {.sa_handler = SIG_DFL};
+	const struct sigaction usual = {.sa_handler = SIG_DFL}, ignored = {.sa_handler = SIG_IGN};
 	sigset_t none;
 	int null;
 
 	for (int i = 1; i < NSIG; i++)
 		sigaction(i, &usual, NULL);
+	sigaction(SIGHUP, &ignored, NULL);
 	sigemptyset(&none);
-	setsid();
+	setpgid(0, 0); /* in this session, as by weft nic up (cli/nic.c) */
 	null = open("/dev/null", O_RDWR);
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);

@@ -51,7 +51,7 @@ def test_nothing_is_left(hosts):
     card = Path(f"/proc/{hosts.hosts[1].card()['pid']}")
     assert not any(path.read_text() for path in program.glob('task/*/children'))
     assert int(re.search(r'PPid:\s*(\d+)', (card / 'status').read_text())[1]) != server.process.pid
-    assert (card / 'stat').read_text().rsplit(')', 1)[1].split()[3] == card.name  # a session of its own
+    assert (card / 'stat').read_text().rsplit(')', 1)[1].split()[2] == card.name  # a process group of its own
     assert all(str((card / f'fd/{stream}').readlink()) == '/dev/null' for stream in range(3))
     # the client's connection of TCP, by which the two have met, may have come since
     after = {path.name for path in (program / 'fd').iterdir()}
