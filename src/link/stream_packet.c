@@ -25,8 +25,9 @@
 #define VIRTIO_NET_HDR_GSO_UDP_L4 5
 #endif
 
-#define BLOCK_BYTES (1u << 20)
-#define BLOCKS	    16u
+/* A block takes the largest packet; where few come each is one of a block, and the reader may be away for as many ms. */
+#define BLOCK_BYTES (1u << 17)
+#define BLOCKS	    128u
 #define RETIRE_MS   1u /* a block that is not full is handed over after this */
 
 struct packets {
