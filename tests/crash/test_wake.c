@@ -185,11 +185,11 @@ static void open_sleeper(struct sleeper *s, int fd)
 
 /* Counts events without a completion, from a producer's late words. An owner that has polled before must not
  * sleep because of one. */
-static void look_for_stale(struct sleeper *s, struct shared *shared)
+static void look_for_stale(struct sleeper *s, struct shared *shared, int quiet_ms)
 {
 	struct ibv_wc wc;
 
-	for (; readable(s, QUIET_MS); shared->stale++) {
+	for (; readable(s, quiet_ms); shared->stale++) {
 		alarm(HANGS_MS / 1000);
 		take_event(s);
 		alarm(0);
@@ -212,7 +212,7 @@ static void go_on(int fd, struct shared *shared)
 static void resume(struct sleeper *s, struct shared *shared)
 {
 	go_on(s->fd, shared);
-	look_for_stale(s, shared);
+	look_for_stale(s, shared, QUIET_MS);
 	arm(s);
 	end_require(readable(s, HANGS_MS), "the third arming wakes the sleeper");
 	take_event(s);
@@ -274,6 +274,8 @@ static void consume(int fd, struct shared *shared, int sig, enum way way)
 	take_event(&s);
 	take_completion(&s);
 	await_word(fd);
+	/* a producer that waited for a core between its claim and its word is as late as one that was stopped there */
+	look_for_stale(&s, shared, 0);
 	arm(&s);
 	if (way == AGAIN)
 		arm_again(&s, shared);
