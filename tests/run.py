@@ -49,7 +49,8 @@ HOUSE = 'house'
 
 
 def part_of(name):
-    """The part that a test is of, by its name: folder-name in C, folder.test_file in Python."""
+    """The part that a test is of, by its name: folder-name in C, which meson tells behind its suites, folder.test_file in Python."""
+    name = name.rsplit(' / ', 1)[-1]
     for part, places in PARTS.items():
         if re.split('[-.]', name)[0] in places or '.'.join(name.split('.')[:2]) in places:
             return part
