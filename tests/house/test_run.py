@@ -41,7 +41,7 @@ def test_names_what_was_skipped():
 @pytest.mark.parametrize('name,part', [
     ('verbs-qp', 'house'), ('model-card', 'house'), ('cli.test_info', 'house'), ('handed.test_programs', 'house'),
     ('ape-flows', 'torus'), ('nanet-stream', 'stream'), ('wire.test_rxe', 'wire'), ('cli.test_nic', 'wire'),
-    ('t', 'house'),
+    ('t', 'house'), ('weft:waits / hosts-silent', 'hosts'), ('weft / verbs-qp', 'house'),
 ])
 def test_part_of(name, part):
     assert run.part_of(name) == part
