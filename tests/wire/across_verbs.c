@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "across.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "across_memory.h"
+#include "talk.h"
 
 #define ENDS	 (2 * ACROSS_DEPTH)
 #define LIST	 3u /* pieces of a message */
@@ -29,14 +29,6 @@ bool end_is_rxe(void)
 	return is_rxe;
 }
 
-static void need(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "%s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 void end_kind(const char *kind)
 {
 	memory_kind = kind;
@@ -46,10 +38,10 @@ uint8_t *end_begin(const char *where, const char *interface, uint64_t bytes)
 {
 	across_memory_make(&memory, memory_kind, bytes);
 	is_rxe = !strncmp(ibv_get_device_name(memory.context->device), "rxe", 3);
-	need(fcntl(memory.context->async_fd, F_SETFL, O_NONBLOCK) != -1, "events");
+	talk_need(fcntl(memory.context->async_fd, F_SETFL, O_NONBLOCK) != -1, "events");
 	gid_index = (uint8_t)atoi(where);
 	cq = ibv_create_cq(memory.context, 2 * ENDS, NULL, NULL, 0);
-	need(cq, "objects");
+	talk_need(cq, "objects");
 	return memory.at;
 }
 
@@ -74,9 +66,10 @@ static void to_init(uint8_t rights)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = rights};
 
-	need(!ibv_modify_qp(qp, &attr,
-			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-	     "to INIT");
+	talk_need(!ibv_modify_qp(qp, &attr,
+				 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					 IBV_QP_ACCESS_FLAGS),
+		  "to INIT");
 }
 
 void end_open(const struct across_config *config, struct across_name *name)
@@ -94,7 +87,7 @@ void end_open(const struct across_config *config, struct across_name *name)
 	mine = *config;
 	across_memory_register(&memory, IBV_ACCESS_LOCAL_WRITE | config->key_rights);
 	qp = ibv_create_qp(memory.pd, &init);
-	need(qp && !ibv_query_gid(memory.context, 1, gid_index, &gid), "a queue pair");
+	talk_need(qp && !ibv_query_gid(memory.context, 1, gid_index, &gid), "a queue pair");
 	to_init(config->rights);
 	*name = (struct across_name){.va = memory.va,
 				     .rkey = memory.mr->rkey,
@@ -124,7 +117,7 @@ void end_connect(const struct across_name *peer)
 	memcpy(attr.ah_attr.grh.dgid.raw, peer->gid, 16);
 	if (!mine.unreliable)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	need(!ibv_modify_qp(qp, &attr, mask), "to RTR");
+	talk_need(!ibv_modify_qp(qp, &attr, mask), "to RTR");
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = 0xfffff7,
@@ -138,14 +131,14 @@ void end_connect(const struct across_name *peer)
 	if (!mine.unreliable)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
-	need(!ibv_modify_qp(qp, &attr, mask), "to RTS");
+	talk_need(!ibv_modify_qp(qp, &attr, mask), "to RTS");
 }
 
 void end_close(void)
 {
 	struct ibv_wc wc;
 
-	need(!ibv_destroy_qp(qp), "destroying");
+	talk_need(!ibv_destroy_qp(qp), "destroying");
 	across_memory_deregister(&memory);
 	while (ibv_poll_cq(cq, 1, &wc) > 0)
 		;
@@ -205,7 +198,7 @@ void end_receive(uint64_t at, uint64_t bytes)
 	int pieces = cut(sge, memory.va + at, bytes);
 	struct ibv_recv_wr *bad, wr = {.sg_list = sge, .num_sge = pieces};
 
-	need(!ibv_post_recv(qp, &wr, &bad), "a receive");
+	talk_need(!ibv_post_recv(qp, &wr, &bad), "a receive");
 }
 
 bool end_poll(struct across_done *done)

@@ -39,14 +39,6 @@ static uint8_t gid_index;
 static uint32_t mtu;
 static time_t patience = 20; /* seconds */
 
-static void need(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "%s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 static void set_up(struct name *mine)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -55,21 +47,22 @@ static void set_up(struct name *mine)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
 	union ibv_gid gid;
 
-	need(devices && *devices, "devices");
+	talk_need(devices && *devices, "devices");
 	context = ibv_open_device(*devices);
-	need(context, "the device");
+	talk_need(context, "the device");
 	ibv_free_device_list(devices);
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, 8, NULL, NULL, 0);
 	mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
-	need(pd && cq && mr, "objects");
+	talk_need(pd && cq && mr, "objects");
 	init.send_cq = init.recv_cq = cq;
 	qp = ibv_create_qp(pd, &init);
-	need(qp && !ibv_query_gid(context, 1, gid_index, &gid), "a queue pair");
-	need(!ibv_modify_qp(qp, &attr,
-			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				    (service == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
-	     "to INIT");
+	talk_need(qp && !ibv_query_gid(context, 1, gid_index, &gid), "a queue pair");
+	talk_need(
+		!ibv_modify_qp(qp, &attr,
+			       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				       (service == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
+		"to INIT");
 	memcpy(mine->gid, gid.raw, 16);
 	mine->qpn = qp->qp_num;
 }
@@ -116,7 +109,7 @@ static void to_rts(bool alone)
 	if (service == IBV_QPT_RC)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
-	need(!ibv_modify_qp(qp, &attr, mask), "to RTS");
+	talk_need(!ibv_modify_qp(qp, &attr, mask), "to RTS");
 }
 
 static struct ibv_wc await(void)
@@ -125,7 +118,7 @@ static struct ibv_wc await(void)
 	struct ibv_wc wc;
 
 	while (ibv_poll_cq(cq, 1, &wc) <= 0)
-		need(time(NULL) < end, "no completion");
+		talk_need(time(NULL) < end, "no completion");
 	return wc;
 }
 
@@ -141,7 +134,7 @@ static void send_one(const struct name *peer)
 
 	for (uint32_t i = 0; i < sge.length; i++)
 		memory[i] = (uint8_t)(i * 7 + 1);
-	need(!ibv_post_send(qp, &wr, &bad), "a request");
+	talk_need(!ibv_post_send(qp, &wr, &bad), "a request");
 }
 
 static void listen_for_one(void)
@@ -150,9 +143,9 @@ static void listen_for_one(void)
 	struct ibv_wc wc = await();
 	uint32_t bytes = wc.byte_len - grh;
 
-	need(wc.status == IBV_WC_SUCCESS && bytes <= MOST, "the receive");
+	talk_need(wc.status == IBV_WC_SUCCESS && bytes <= MOST, "the receive");
 	for (uint32_t i = 0; i < bytes; i++)
-		need(memory[grh + i] == (uint8_t)(i * 7 + 1), "a byte");
+		talk_need(memory[grh + i] == (uint8_t)(i * 7 + 1), "a byte");
 	printf("arrived\n");
 }
 
@@ -196,7 +189,7 @@ static void give_receive(void)
 	struct ibv_sge sge = {(uintptr_t)memory, sizeof(memory), mr->lkey};
 	struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};
 
-	need(!ibv_post_recv(qp, &wr, &bad), "a receive");
+	talk_need(!ibv_post_recv(qp, &wr, &bad), "a receive");
 }
 
 /* Of both sides: once each has chosen. Whether a message comes. */
@@ -220,9 +213,9 @@ static void listen_to_group(const char *where)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
 	union ibv_gid group;
 
-	need(inet_pton(AF_INET6, where, group.raw) == 1, "the GID");
-	need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE) && !ibv_attach_mcast(qp, &group, 0),
-	     "to listen");
+	talk_need(inet_pton(AF_INET6, where, group.raw) == 1, "the GID");
+	talk_need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE) && !ibv_attach_mcast(qp, &group, 0),
+		  "to listen");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	give_receive();
 	give_receive();
@@ -238,7 +231,7 @@ static void play(const struct name *mine, const char *where)
 	int fd = alone ? -1 : talk_open(listens ? NULL : where, PORT), refused;
 
 	if (alone) {
-		need(inet_pton(AF_INET6, where, peer.gid) == 1, "the GID");
+		talk_need(inet_pton(AF_INET6, where, peer.gid) == 1, "the GID");
 	} else {
 		talk_put(fd, mine, sizeof(*mine));
 		talk_get(fd, &peer, sizeof(peer));

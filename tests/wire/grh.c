@@ -4,7 +4,6 @@
  * of header before what it gets with what the wire carried, and every byte behind; the answer goes to what
  * ibv_create_ah_from_wc makes of the header.
  */
-#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,14 +38,6 @@ static uint8_t memory[2][GRH + MOST]; /* sent, taken */
 static struct name mine, peer;
 static uint8_t gid_index;
 
-static void need(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "%s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 static void set_up(void)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -54,24 +45,24 @@ static void set_up(void)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
 	union ibv_gid gid;
 
-	need(devices && *devices, "devices");
+	talk_need(devices && *devices, "devices");
 	context = ibv_open_device(*devices);
-	need(context, "the device");
+	talk_need(context, "the device");
 	ibv_free_device_list(devices);
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, 8, NULL, NULL, 0);
 	mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
-	need(pd && cq && mr, "objects");
+	talk_need(pd && cq && mr, "objects");
 	init.send_cq = init.recv_cq = cq;
 	qp = ibv_create_qp(pd, &init);
-	need(qp && !ibv_query_gid(context, 1, gid_index, &gid), "a queue pair");
-	need(!ibv_modify_qp(qp, &attr,
-			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-	     "to INIT");
+	talk_need(qp && !ibv_query_gid(context, 1, gid_index, &gid), "a queue pair");
+	talk_need(!ibv_modify_qp(qp, &attr,
+				 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+		  "to INIT");
 	attr.qp_state = IBV_QPS_RTR;
-	need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE), "to RTR");
+	talk_need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE), "to RTR");
 	attr.qp_state = IBV_QPS_RTS;
-	need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), "to RTS");
+	talk_need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), "to RTS");
 	memcpy(mine.gid, gid.raw, 16);
 	mine.qpn = qp->qp_num;
 }
@@ -144,7 +135,7 @@ static void give_receive(void)
 	struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};
 
 	memset(memory[1], 0xee, sizeof(memory[1]));
-	need(!ibv_post_recv(qp, &wr, &bad), "a receive");
+	talk_need(!ibv_post_recv(qp, &wr, &bad), "a receive");
 }
 
 /* The next completion, of a receive or of a send; one of the other sort that comes first is kept. */
@@ -165,7 +156,7 @@ static struct ibv_wc await(bool receive)
 		kept[wc.opcode == IBV_WC_RECV] = wc;
 		is_kept[wc.opcode == IBV_WC_RECV] = true;
 	}
-	need(is_kept[receive], receive ? "no datagram comes" : "no completion");
+	talk_need(is_kept[receive], receive ? "no datagram comes" : "no completion");
 	is_kept[receive] = false;
 	return kept[receive];
 }
@@ -183,7 +174,7 @@ static void send_to(struct ibv_ah *ah, uint32_t length, bool imm)
 
 	for (uint32_t i = 0; i < length; i++)
 		memory[0][i] = byte_of(length, i);
-	need(!ibv_post_send(qp, &wr, &bad), "a request");
+	talk_need(!ibv_post_send(qp, &wr, &bad), "a request");
 	await(false);
 }
 
@@ -236,7 +227,7 @@ int main(int argc, char **argv)
 	talk_get(fd, &peer, sizeof(peer));
 	/* which starts a card: a program that only listens does not start it */
 	first = make_ah();
-	need(first, "the address handle");
+	talk_need(first, "the address handle");
 	for (uint32_t i = 0; i < 2 * sizeof(lengths) / sizeof(*lengths); i++) {
 		uint32_t length = lengths[i / 2];
 
@@ -246,10 +237,10 @@ int main(int argc, char **argv)
 		if (asks)
 			send_to(first, length, i & 1);
 		back = take(length, i & 1);
-		need(back, "an address handle of what has come");
+		talk_need(back, "an address handle of what has come");
 		if (!asks)
 			send_to(back, length, i & 1);
-		need(!ibv_destroy_ah(back), "destroying it");
+		talk_need(!ibv_destroy_ah(back), "destroying it");
 		times++;
 	}
 	ibv_destroy_ah(first);

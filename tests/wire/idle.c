@@ -3,7 +3,6 @@
  * So many connections to a host, over which nothing goes: `idle INDEX COUNT [HOST]`, the index of the GID, and where the other runs,
  * which sends. Over each one message has gone once. Says "idle", and stays until it is killed.
  */
-#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,27 +32,19 @@ static struct name mine, peer;
 static uint32_t count, memory[MOST];
 static uint8_t gid_index;
 
-static void need(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "%s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 static void set_up(void)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
 	union ibv_gid gid;
 
-	need(devices && *devices, "devices");
+	talk_need(devices && *devices, "devices");
 	context = ibv_open_device(*devices);
-	need(context, "the device");
+	talk_need(context, "the device");
 	ibv_free_device_list(devices);
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, (int)count, NULL, NULL, 0);
 	mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
-	need(pd && cq && mr && !ibv_query_gid(context, 1, gid_index, &gid), "objects");
+	talk_need(pd && cq && mr && !ibv_query_gid(context, 1, gid_index, &gid), "objects");
 	memcpy(mine.gid, gid.raw, 16);
 	for (uint32_t i = 0; i < count; i++) {
 		struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC,
@@ -64,10 +55,10 @@ static void set_up(void)
 		struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
 
 		qp[i] = ibv_create_qp(pd, &init);
-		need(qp[i] && !ibv_modify_qp(qp[i], &attr,
-					     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						     IBV_QP_ACCESS_FLAGS),
-		     "a queue pair");
+		talk_need(qp[i] && !ibv_modify_qp(qp[i], &attr,
+						  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+							  IBV_QP_ACCESS_FLAGS),
+			  "a queue pair");
 		mine.qpn[i] = qp[i]->qp_num;
 	}
 }
@@ -86,20 +77,20 @@ static void join(uint32_t i)
 	};
 
 	memcpy(attr.ah_attr.grh.dgid.raw, peer.gid, 16);
-	need(!ibv_modify_qp(qp[i], &attr,
-			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				    IBV_QP_MIN_RNR_TIMER),
-	     "to RTR");
+	talk_need(!ibv_modify_qp(qp[i], &attr,
+				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+					 IBV_QP_MIN_RNR_TIMER),
+		  "to RTR");
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
 				    .timeout = 20,
 				    .retry_cnt = 7,
 				    .rnr_retry = 7,
 				    .max_rd_atomic = 1};
-	need(!ibv_modify_qp(qp[i], &attr,
-			    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
-	     "to RTS");
+	talk_need(!ibv_modify_qp(qp[i], &attr,
+				 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
+		  "to RTS");
 }
 
 static void await_all(void)
@@ -110,8 +101,8 @@ static void await_all(void)
 	for (uint32_t n = 0; n < count;) {
 		int got = ibv_poll_cq(cq, 1, &wc);
 
-		need(time(NULL) < end, "a completion");
-		need(got <= 0 || !wc.status, "a message");
+		talk_need(time(NULL) < end, "a completion");
+		talk_need(got <= 0 || !wc.status, "a message");
 		n += got > 0;
 	}
 }
@@ -125,11 +116,11 @@ static void exchange(bool sends)
 
 		if (sends)
 			memory[i] = i + 7;
-		need(!sends || !ibv_post_send(qp[i], &wr, &bad), "a request");
+		talk_need(!sends || !ibv_post_send(qp[i], &wr, &bad), "a request");
 	}
 	await_all();
 	for (uint32_t i = 0; i < count; i++)
-		need(memory[i] == i + 7, "a message's bytes");
+		talk_need(memory[i] == i + 7, "a message's bytes");
 }
 
 int main(int argc, char **argv)
@@ -143,7 +134,7 @@ int main(int argc, char **argv)
 	}
 	gid_index = (uint8_t)atoi(argv[1]);
 	count = (uint32_t)atoi(argv[2]);
-	need(count && count <= MOST, "how many?");
+	talk_need(count && count <= MOST, "how many?");
 	set_up();
 	fd = talk_open(argv[3], PORT);
 	talk_put(fd, &mine, sizeof(mine));
@@ -153,7 +144,7 @@ int main(int argc, char **argv)
 		struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};
 
 		join(i);
-		need(sends || !ibv_post_recv(qp[i], &wr, &bad), "a receive");
+		talk_need(sends || !ibv_post_recv(qp[i], &wr, &bad), "a receive");
 	}
 	talk_put(fd, "r", 1);
 	talk_get(fd, (char[1]){0}, 1);

@@ -7,7 +7,6 @@
  */
 #include "lossy.h"
 
-#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,14 +52,6 @@ static struct {
 	uint8_t landing[DEPTH][GRH + MOST], written[DEPTH][MOST], source[MOST];
 } memory;
 
-static void need(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "%s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 /* ---- Queue pairs ---- */
 
 static void set_up(void)
@@ -68,15 +59,15 @@ static void set_up(void)
 	struct ibv_device **devices = ibv_get_device_list(NULL);
 	union ibv_gid gid;
 
-	need(devices && *devices, "devices");
+	talk_need(devices && *devices, "devices");
 	context = ibv_open_device(*devices);
-	need(context, "the device");
+	talk_need(context, "the device");
 	ibv_free_device_list(devices);
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, 4 * DEPTH, NULL, NULL, 0);
 	mr = ibv_reg_mr(pd, &memory, sizeof(memory),
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	need(pd && cq && mr && !ibv_query_gid(context, 1, gid_index, &gid), "objects");
+	talk_need(pd && cq && mr && !ibv_query_gid(context, 1, gid_index, &gid), "objects");
 	memcpy(mine.gid, gid.raw, 16);
 	mine.rkey = mr->rkey;
 	mine.addr = (uintptr_t)memory.written;
@@ -92,10 +83,11 @@ static void set_up(void)
 					   .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
 
 		qp[s] = ibv_create_qp(pd, &init);
-		need(qp[s] && !ibv_modify_qp(qp[s], &attr,
-					     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						     (s == UC ? IBV_QP_ACCESS_FLAGS : IBV_QP_QKEY)),
-		     "a queue pair");
+		talk_need(qp[s] && !ibv_modify_qp(
+					   qp[s], &attr,
+					   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+						   (s == UC ? IBV_QP_ACCESS_FLAGS : IBV_QP_QKEY)),
+			  "a queue pair");
 		mine.qpn[s] = qp[s]->qp_num;
 	}
 }
@@ -113,16 +105,16 @@ static void join(void)
 	};
 
 	memcpy(attr.ah_attr.grh.dgid.raw, peer.gid, 16);
-	need(!ibv_modify_qp(qp[UC], &attr,
-			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				    IBV_QP_RQ_PSN) &&
-		     !ibv_modify_qp(qp[UD], &attr, IBV_QP_STATE),
-	     "to RTR");
+	talk_need(!ibv_modify_qp(qp[UC], &attr,
+				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					 IBV_QP_RQ_PSN) &&
+			  !ibv_modify_qp(qp[UD], &attr, IBV_QP_STATE),
+		  "to RTR");
 	ah = ibv_create_ah(pd, &attr.ah_attr);
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = LOSSY_PSN};
-	need(ah && !ibv_modify_qp(qp[UC], &attr, IBV_QP_STATE | IBV_QP_SQ_PSN) &&
-		     !ibv_modify_qp(qp[UD], &attr, IBV_QP_STATE | IBV_QP_SQ_PSN),
-	     "to RTS");
+	talk_need(ah && !ibv_modify_qp(qp[UC], &attr, IBV_QP_STATE | IBV_QP_SQ_PSN) &&
+			  !ibv_modify_qp(qp[UD], &attr, IBV_QP_STATE | IBV_QP_SQ_PSN),
+		  "to RTS");
 }
 
 /* ---- Messages ---- */
@@ -164,9 +156,9 @@ static bool poll_until(uint64_t until_ms, struct ibv_wc *wc)
 
 	while (!(n = ibv_poll_cq(cq, 1, wc)) && now_ms() < until_ms)
 		usleep(20);
-	need(n >= 0, "polling");
+	talk_need(n >= 0, "polling");
 	if (n)
-		need(wc->status == IBV_WC_SUCCESS, "a completion in error");
+		talk_need(wc->status == IBV_WC_SUCCESS, "a completion in error");
 	return n;
 }
 
@@ -190,8 +182,8 @@ static void send_one(enum service s, uint32_t message)
 	}
 	for (uint32_t i = 0; i < sge.length; i++)
 		memory.source[i] = byte_at(message, i);
-	need(!ibv_post_send(qp[s], &wr, &bad), "a request");
-	need(poll_until(now_ms() + PATIENCE * 1000, &wc), "no completion");
+	talk_need(!ibv_post_send(qp[s], &wr, &bad), "a request");
+	talk_need(poll_until(now_ms() + PATIENCE * 1000, &wc), "no completion");
 }
 
 static void give_receive(enum service s, uint32_t i)
@@ -199,7 +191,7 @@ static void give_receive(enum service s, uint32_t i)
 	struct ibv_sge sge = {(uintptr_t)memory.landing[i], GRH + MOST, mr->lkey};
 	struct ibv_recv_wr *bad, wr = {.wr_id = i, .sg_list = &sge, .num_sge = 1};
 
-	need(!ibv_post_recv(qp[s], &wr, &bad), "a receive");
+	talk_need(!ibv_post_recv(qp[s], &wr, &bad), "a receive");
 }
 
 /* ---- One side sends, the other counts ---- */
@@ -229,14 +221,14 @@ static void count_one(struct came *came, enum service s, const struct ibv_wc *wc
 	const uint8_t *at = is_written(s, message) ? memory.written[message % DEPTH]
 						   : memory.landing[wc->wr_id] + grh;
 
-	need(wc->wc_flags & IBV_WC_WITH_IMM && message < count_of(s), "a message's number");
+	talk_need(wc->wc_flags & IBV_WC_WITH_IMM && message < count_of(s), "a message's number");
 	bytes = bytes_of(s, message);
-	need(wc->byte_len == grh + bytes, "a length");
+	talk_need(wc->byte_len == grh + bytes, "a length");
 	for (uint32_t i = 0; i < bytes; i++)
-		need(at[i] == byte_at(message, i), "a byte");
+		talk_need(at[i] == byte_at(message, i), "a byte");
 	came->twice += came->seen[message];
 	came->late += !came->seen[message] && message < came->next;
-	need(s == UD || message >= came->next, "a message comes twice, or behind a later one");
+	talk_need(s == UD || message >= came->next, "a message comes twice, or behind a later one");
 	came->all += !came->seen[message];
 	came->seen[message] = true;
 	if (message >= came->next)
@@ -266,7 +258,7 @@ static void count_all(int fd, enum service s)
 			count_some(&came, s, before + 1, PATIENCE * 1000);
 		else
 			count_some(&came, s, before + CHUNK, SILENCE_MS);
-		need(s == UD || !in_turn || came.next == i + 1, "a whole message is missing");
+		talk_need(s == UD || !in_turn || came.next == i + 1, "a whole message is missing");
 		talk_put(fd, "a", 1);
 	}
 	count_some(&came, s, UINT32_MAX, END_MS);

@@ -87,3 +87,11 @@ void talk_get(int fd, void *to, size_t bytes)
 		done += (size_t)n;
 	}
 }
+
+void talk_need(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "%s: %s\n", what, strerror(errno));
+	exit(1);
+}

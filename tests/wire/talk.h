@@ -12,4 +12,7 @@ int talk_open(const char *host, const char *port);
 void talk_put(int fd, const void *from, size_t bytes);
 void talk_get(int fd, void *to, size_t bytes);
 
+/* Ends the program with what was wanted, and errno's text, where it is not so. */
+void talk_need(bool ok, const char *what);
+
 #endif
