@@ -266,20 +266,27 @@ static void say_what_came(void)
 	       (unsigned long long)(fatal ? now_ns() : over_ns));
 }
 
-static void run_one(const char *host)
+/* False: the other program has died, or been started again, before it was ready. */
+static bool meet(int fd)
 {
 	char ready = 'r';
+
+	if (!talk_swap(fd, &mine, &peer, sizeof(mine)))
+		return false;
+	join();
+	return talk_swap(fd, &ready, &ready, 1);
+}
+
+static void run_one(const char *host)
+{
 	int fd;
 
 	set_up();
 	fd = talk_open(host, PORT);
-	talk_put(fd, &mine, sizeof(mine));
-	talk_get(fd, &peer, sizeof(peer));
-	join();
-	talk_put(fd, &ready, 1);
-	talk_get(fd, &ready, 1);
-	play();
-	say_what_came();
+	if (meet(fd)) {
+		play();
+		say_what_came();
+	}
 	close(fd);
 	need(!ibv_destroy_qp(qp), "to destroy");
 }

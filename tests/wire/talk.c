@@ -65,27 +65,46 @@ int talk_open(const char *host, const char *port)
 	return fd;
 }
 
-void talk_put(int fd, const void *from, size_t bytes)
+static bool put(int fd, const void *from, size_t bytes)
 {
 	for (size_t done = 0; done < bytes;) {
 		ssize_t n = send(fd, (const char *)from + done, bytes - done, MSG_NOSIGNAL);
 
 		if (n < 0)
-			fail("writing to the peer");
+			return false;
 		done += (size_t)n;
 	}
+	return true;
 }
 
-void talk_get(int fd, void *to, size_t bytes)
+static bool get(int fd, void *to, size_t bytes)
 {
 	for (size_t done = 0; done < bytes;) {
 		ssize_t n = read(fd, (char *)to + done, bytes - done);
 
 		errno = n ? errno : 0;
 		if (n <= 0)
-			fail("reading from the peer");
+			return false;
 		done += (size_t)n;
 	}
+	return true;
+}
+
+void talk_put(int fd, const void *from, size_t bytes)
+{
+	if (!put(fd, from, bytes))
+		fail("writing to the peer");
+}
+
+void talk_get(int fd, void *to, size_t bytes)
+{
+	if (!get(fd, to, bytes))
+		fail("reading from the peer");
+}
+
+bool talk_swap(int fd, const void *mine, void *peers, size_t bytes)
+{
+	return put(fd, mine, bytes) && get(fd, peers, bytes);
 }
 
 void talk_need(bool ok, const char *what)

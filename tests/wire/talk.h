@@ -11,6 +11,8 @@ int talk_open(const char *host, const char *port);
 /* Exactly so many bytes. */
 void talk_put(int fd, const void *from, size_t bytes);
 void talk_get(int fd, void *to, size_t bytes);
+/* So many bytes each way; false: the peer has gone. */
+bool talk_swap(int fd, const void *mine, void *peers, size_t bytes);
 
 /* Ends the program with what was wanted, and errno's text, where it is not so. */
 void talk_need(bool ok, const char *what);

@@ -118,16 +118,14 @@ def die_in_traffic(sides, name, step, which, passes):
 
 
 def die_at_end(sides, name, step, which, cause):
-    """A program that met another one that died before it was connected has ended, too, and is started again."""
     deaths = sides[which].host.fabric.deaths[name]
     wait_for_traffic(sides)
     deaths.order(step, 1)
     bring_to_end(sides, which, cause)
     wait_for(deaths.died_s, f'a death at {step}')
     if name == PROGRAM:
-        for side in sides:
-            side.end()
-            side.start()
+        sides[which].end()
+        sides[which].start()
     else:
         # the card dies as it tells of an error: of that, or of its death, the program hears
         assert sides[which].says()[0].startswith(EXHAUSTED)

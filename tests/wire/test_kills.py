@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fabric import namespaces, wait_for
+from fabric import Trouble, namespaces, wait_for
 from wire.hosts import FOUR, Hosts
 
 pytestmark = [pytest.mark.skipif(not namespaces(), reason='no user namespaces here'), pytest.mark.waits]
@@ -38,7 +38,6 @@ class Side:
 
     def runs(self):
         """Whether its connection has traffic. One that has ended because the machine stood still has been followed by another."""
-        assert not self.has_ended(), self.program.trouble('ended')
         lines = self.lines()
         self.seen = len(lines)
         return lines[-1:] == ['running\n']
@@ -92,7 +91,14 @@ def end_all(hosts, sides):
 
 
 def wait_for_traffic(sides):
-    wait_for(lambda: all([side.runs() for side in sides]), 'traffic')
+    """Of two programs the one ends as the other has failed: what both say is told."""
+    def all_run():
+        if any(side.has_ended() for side in sides):
+            time.sleep(0.5)
+            raise Trouble('\n'.join(str(side.program.trouble(f'ended with {side.program.process.poll()}')) for side in sides))
+        return all([side.runs() for side in sides])
+
+    wait_for(all_run, 'traffic')
 
 
 def play(kills, seed, whats=(CARD, PROGRAM)):
