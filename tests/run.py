@@ -386,7 +386,8 @@ def stages(folder, beside):
 
 
 class Beside:
-    """The stages of a target, in a process of their own. Its output is shown when it is joined."""
+    """The stages of a target, in a process of their own. Its output is shown when it is joined. It stays in this session, as Linux shares the
+    cores out among sessions first: in one of its own SCHED_IDLE would have half of them."""
 
     def __init__(self, args, folder, target):
         self.target, self.log = target, folder / f'{target}.log'
@@ -395,15 +396,15 @@ class Beside:
         with open(self.log, 'w') as log:
             self.child = subprocess.Popen(
                 [sys.executable, __file__, '--build', args.build, '--tally', self.tally, target],
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+                stdout=log, stderr=subprocess.STDOUT, process_group=0)
 
     def join(self):
         self.child.wait()
         print(self.log.read_text(errors='replace'), flush=True)
         if not self.tally.exists():
             return verdict(False, f'{self.target} beside ended with {self.child.returncode}')
-        passed, failed, skipped, names = json.loads(self.tally.read_text())
-        return Tally(passed, failed, skipped, tuple(names))
+        passed, failed, skipped, names, seconds = json.loads(self.tally.read_text())
+        return Tally(passed, failed, skipped, tuple(names), collections.Counter(seconds))
 
     def end(self):
         if self.child.poll() is None:
@@ -461,7 +462,7 @@ def main():
     shares = ', '.join(f'{part} {seconds:.0f}' for part, seconds in tally.seconds.most_common())
     print(f'\n{time.monotonic() - start:.0f} s: {shares}')
     if args.tally:
-        Path(args.tally).write_text(json.dumps([tally.passed, tally.failed, tally.skipped, tally.names]))
+        Path(args.tally).write_text(json.dumps([tally.passed, tally.failed, tally.skipped, tally.names, tally.seconds]))
     print(*sorted(tally.names, reverse=True), tally, sep='\n')
     return 1 if tally.failed else 0
 

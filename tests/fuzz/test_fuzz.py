@@ -49,7 +49,7 @@ def fuzz(program, corpus, *limits):
     """Returns how many executions there were. A finding is a failure that shows how to repeat it."""
     found = program.parent / 'found'
     found.mkdir(exist_ok=True)
-    done = subprocess.run([program, '-max_len=400', '-timeout=60', '-print_final_stats=1', *limits,
+    done = subprocess.run([program, '-max_len=400', '-timeout=600', '-print_final_stats=1', *limits,
                            f'-artifact_prefix={program.parent}/', found, HERE / corpus],
                           capture_output=True, text=True, errors='replace', check=False)
     assert done.returncode == 0, done.stderr[-6000:]

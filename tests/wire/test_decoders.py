@@ -18,7 +18,7 @@ from fabric import BUILD, namespaces, wait_for
 from wire.capture import Capture, publish, records
 from wire.hosts import FOUR, Hosts
 
-pytestmark = pytest.mark.aside
+aside = pytest.mark.aside  # all but what runs cards
 PUBLISHED = Path(__file__).resolve().parents[2] / 'docs/wire.pcapng'
 
 # Our names, and tshark's.
@@ -88,6 +88,7 @@ def malformed(row):
     return set(re.findall(r'Malformed Packet: ([^]]+)', row['_ws.malformed'])) & {'InfiniBand', 'UDP', 'Ethernet', 'Frame'}
 
 
+@aside
 def test_tshark(frames):
     path, sent = frames
     rows = read_by_tshark(path)
@@ -119,6 +120,7 @@ def icrc(packet):
     return zlib.crc32(b'\xff' * 8 + masked)
 
 
+@aside
 def test_zlib(frames):
     path, sent = frames
     crcs = [(icrc(packet), struct.unpack('<I', packet[-4:])[0]) for packet in packets(path)]
@@ -126,6 +128,7 @@ def test_zlib(frames):
     assert all(a == b for a, b in crcs)
 
 
+@aside
 def test_scapy(frames):
     """Scapy knows RoCE v2 over IPv4 only, and opcodes by their numbers."""
     layers = pytest.importorskip('scapy.contrib.roce')
@@ -183,6 +186,7 @@ def test_cards(tmp_path):
         publish(path, os.environ['WEFT_CAPTURE'])
 
 
+@aside
 def test_published(tmp_path):
     """The example in docs/."""
     if not shutil.which('tshark'):

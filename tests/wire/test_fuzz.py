@@ -52,7 +52,7 @@ def fuzz(name, program, *limits):
     """How many executions there were; a finding is a failure that shows how to repeat it."""
     found = program.parent / 'found'
     found.mkdir(exist_ok=True)
-    done = subprocess.run([program, '-max_len=400', '-timeout=60', '-print_final_stats=1', *limits,
+    done = subprocess.run([program, '-max_len=400', '-timeout=600', '-print_final_stats=1', *limits,
                            f'-artifact_prefix={program.parent}/', found, corpus(name)],
                           capture_output=True, text=True, errors='replace', check=False)
     assert done.returncode == 0, done.stderr[-6000:]
