@@ -83,6 +83,13 @@ bool weft_card_is_ours(const struct weft_pool_member *m)
 	       atomic_load_explicit(&m->card.reach, memory_order_acquire) == WEFT_CARD_BEYOND;
 }
 
+/* One that has died stays a member until it is recovered from. */
+static bool has_not_died(uint16_t i, const struct weft_pool_member *m)
+{
+	return weft_pool_alive(weft_process.pool, i,
+			       atomic_load_explicit(&m->incarnation, memory_order_acquire));
+}
+
 bool weft_card_with(const uint8_t sgid[16], uint16_t *member)
 {
 	struct weft_pool *pool = weft_process.pool;
@@ -90,7 +97,7 @@ bool weft_card_with(const uint8_t sgid[16], uint16_t *member)
 
 	for (uint16_t i = 0; (i = weft_pool_next(pool, i)) < WEFT_MEMBERS; i++)
 		if (weft_is_near(pool, i) && (m = weft_pool_member(pool, i)) &&
-		    weft_card_is_ours(m) && weft_card_plays(&m->card, sgid)) {
+		    weft_card_is_ours(m) && weft_card_plays(&m->card, sgid) && has_not_died(i, m)) {
 			*member = i;
 			return true;
 		}

@@ -95,6 +95,9 @@ static void killed(void **state)
 		ends_post(WEFT_OP_WRITE, &ends_near);
 	assert_int_equal(kill(card, SIGKILL), 0);
 	end_card(SIGKILL);
+	/* as soon as it is dead, though it has not been recovered from, nothing is connected to it */
+	assert_false(ends_near.qp.transport->reaches(&world.nic, ends_near.qp.attr.sgid,
+						     ends_near.qp.attr.dgid));
 	wait_for(1, WEFT_WC_RETRY_EXC_ERR);
 	wait_for(1, WEFT_WC_WR_FLUSH_ERR);
 	wait_for(1, WEFT_WC_WR_FLUSH_ERR);

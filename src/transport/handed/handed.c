@@ -62,6 +62,12 @@ static bool plays(struct weft_nic *nic, const struct weft_pool_member *m, const 
 	       weft_card_plays(&m->card, sgid);
 }
 
+/* One that has died stays a member until it is recovered from: what was connected to it would die, too. */
+static bool still_lives(struct weft_nic *nic, uint16_t card)
+{
+	return nic->pool->calls->alive(nic->pool, card, weft_handed_incarnation(nic, card));
+}
+
 uint16_t weft_handed_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
 {
 	const struct weft_pool_member *m;
@@ -69,7 +75,7 @@ uint16_t weft_handed_card(struct weft_nic *nic, const uint8_t sgid[16], const ui
 	/* a card reaches memory as a member of its host does */
 	for (uint16_t i = 0; (i = nic->pool->calls->next(nic->pool, i)) < WEFT_MEMBERS; i++)
 		if (weft_is_near(nic->pool, i) && (m = nic->pool->calls->member(nic->pool, i)) &&
-		    plays(nic, m, sgid, dgid))
+		    plays(nic, m, sgid, dgid) && still_lives(nic, i))
 			return i;
 	return WEFT_NOBODY;
 }
