@@ -83,7 +83,7 @@ tsan: ## the unit tests under the thread sanitizer
 	@$(DEPS) build test
 	@$(RUN) tsan
 
-coverage: ## line coverage of src/nic and src/pool by the tests
+coverage: ## line coverage of nic, pool, link, the card and the engine of RoCE v2 by the tests
 	@$(DEPS) build test coverage
 	@$(RUN) coverage
 

@@ -12,6 +12,16 @@ from pathlib import Path
 from pairs import Trouble, pinned, wait_for
 
 PORT = 18515  # of pingpongs and perftest
+HELD_S = 4 * 3600  # a namespace: for longer than the longest test
+END_S = 5  # a card that has not ended by then is killed
+
+
+def runs(pid):
+    """Whether the process is there, and is more than what is left for its parent to see."""
+    try:
+        return Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] not in 'ZX'
+    except OSError:
+        return False
 
 
 class Host:
@@ -75,7 +85,7 @@ class Hosts:
 
     def hold(self, *words):
         """Begins a process that keeps the namespace that these words make; its number."""
-        holder = self.fabrics[0].start(*words, 'sh', '-c', 'echo $$; exec sleep 600', on_weft=False)
+        holder = self.fabrics[0].start(*words, 'sh', '-c', f'echo $$; exec sleep {HELD_S}', on_weft=False)
         wait_for(lambda: holder.output().stdout.strip() or holder.process.poll() is not None, 'a namespace')
         said = holder.output()
         if not said.stdout.strip():
@@ -89,9 +99,13 @@ class Hosts:
         return self
 
     def __exit__(self, *_):
-        for host in self.hosts:
-            for card in host.cards():
-                os.kill(card['pid'], signal.SIGKILL)
+        cards = [card['pid'] for host in self.hosts for card in host.cards()]
+        for how in signal.SIGTERM, signal.SIGKILL:
+            for card in filter(runs, cards):
+                os.kill(card, how)
+            deadline_s = time.monotonic() + END_S
+            while any(map(runs, cards)) and time.monotonic() < deadline_s:
+                time.sleep(0.002)
         for fabric in self.fabrics:
             fabric.__exit__()
 

@@ -39,6 +39,13 @@ COVERAGE_MIN = float(os.environ.get('COVERAGE_MIN', '90'))
 ENGINES_MIN = 95.0
 MIDDLE = ('src/nic/', 'src/pool/', 'src/backing/', 'src/mailbox/', 'src/migrate/')
 ENGINES = ('src/wire/roce/',)
+LINK, HANDED, CARD = ('src/link/',), ('src/transport/handed/',), ('src/card/',)
+NOT_CARD = ('src/card/torus/',)  # the cards of another wire
+COVERED = (('nic and pool', MIDDLE, COVERAGE_MIN), ('src/wire/roce', ENGINES, ENGINES_MIN), ('src/link', LINK, COVERAGE_MIN),
+           ('src/transport/handed', HANDED, COVERAGE_MIN), ('src/card without torus', CARD, COVERAGE_MIN))
+# Where tests of whole programs are that count (mark `counted`), beside those in C: of `weft info` and `weft host`, which read a pool
+# from outside; and of what goes by a wire, as cards are programs, and so are those that hand requests to them.
+COUNTED = [f'tests/{name}' for name in ('cli', 'hosts', 'wire', 'torus')]
 
 
 # The parts of Weft whose share of the time `make check` prints, each with its folders of tests/, or files there. All other tests
@@ -281,13 +288,13 @@ def build_coverage(folder):
     # sources, so that all is built again.
     build_tests(folder, COVERAGE_TESTS, '-Db_coverage=true', '-Doptimization=1', '-Dwerror=false',
                 f'-Dc_args=-fprofile-update=atomic -include {ROOT}/tests/coverage.h',
-                programs=('.', 'src/cli', 'tests/cli', 'tests/programs'), all_again=True)
+                programs=('.', 'src/cli', 'tests/cli', 'tests/programs', 'tests/wire', 'tests/torus'), all_again=True)
     return folder
 
 
 def coverage(folder):
-    """The lines that the short tests in C reach, and those of `weft info` and `weft host`, which read a pool from outside. Lines that
-    only other programs or long runs reach do not count as tested; that those pass, the plain build has shown."""
+    """The lines that the short tests in C reach, and those marked `counted`. Lines that only other programs or long runs reach do
+    not count as tested; that those pass, the plain build has shown."""
     folder = build_coverage(folder)
     for old in folder.rglob('*.gcda'):
         old.unlink()
@@ -295,18 +302,17 @@ def coverage(folder):
     # a file, not into their output.
     env = {'GCOV_ERROR_FILE': str(folder / 'gcov-errors.txt')}
     # Only the user that built it may write the counts of a run, so that programs keep the user here.
-    tally = unit(folder, *COVERAGE_TESTS, **env) + pytest(
-        folder, 'not slow', where=('tests/cli/test_info.py', 'tests/hosts/test_host.py'), WEFT_KEEP_USER='1', **env)
+    tally = unit(folder, *COVERAGE_TESTS, **env) + pytest(folder, 'counted and not slow', where=COUNTED, WEFT_KEEP_USER='1', **env)
     summary = folder / 'coverage.json'
-    filters = [word for part in (*MIDDLE, *ENGINES) for word in ('-f', part)]
-    if not run('gcovr', '-r', '.', '--object-directory', folder, *filters,
+    filters = [word for _, folders, _ in COVERED for part in folders for word in ('-f', part)]
+    without = [word for part in NOT_CARD for word in ('-e', part)]
+    if not run('gcovr', '-r', '.', '--object-directory', folder, *filters, *without,
                '--gcov-ignore-parse-errors', '--print-summary',
                '--json-summary', summary, '--txt', folder / 'coverage.txt', folder):
         return tally + verdict(False, 'gcovr')
     print((folder / 'coverage.txt').read_text())
     files = json.loads(summary.read_text())['files']
-    for what, folders, wanted in [('nic and pool', MIDDLE, COVERAGE_MIN),
-                                  ('src/wire/roce', ENGINES, ENGINES_MIN)]:
+    for what, folders, wanted in COVERED:
         of_it = [file for file in files if file['filename'].startswith(folders)]
         percent = round(100 * sum(file['line_covered'] for file in of_it) /
                         max(1, sum(file['line_total'] for file in of_it)), 1)

@@ -15,7 +15,7 @@ import pytest
 
 from fabric import BUILD, NOBODY, user_prefix, wait_for
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.counted]
 
 MIB = 1 << 20
 LAYOUT = {name: int(value) for name, value in (

@@ -15,6 +15,7 @@ import pytest
 from fabric import user_prefix
 from pairs import free_port, listening, wait_for
 
+pytestmark = pytest.mark.counted
 PATIENCE_S = 60
 PAGE = 4096
 

@@ -26,6 +26,7 @@ SIZES = [0, 1, 15, 16, 17, 255, 4095, 4096, 4097, 8192, 20000]  # as in pairs.c
     '2x3x2 --order zyx --vcs 2', '4 --mesh x --vcs 1 --fifo 320', '3x2 --fifo 1920', '2x2 --phy 8b10b --lanes 4',
     '3 --phy 64b66b', '2x2 --link udp', '3 --link udp --phy 64b66b --lanes 1',
 ])
+@pytest.mark.counted
 def test_all_pairs(live, words):
     size = words.split()[0]
     nodes = eval(size.replace('x', '*'))  # pylint: disable=eval-used

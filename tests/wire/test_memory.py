@@ -23,6 +23,9 @@ STALL_S = 0.9  # of a card that waited for an answer of a program that stands st
 @pytest.fixture(scope='module')
 def hosts():
     with Hosts() as made:
+        # one that a program apart starts is apart, too
+        for host in made.hosts:
+            assert host.nic('up', host.address)[0] == 0
         yield made
 
 
@@ -35,7 +38,8 @@ def soft_gpu(fabric):
 
 
 @pytest.mark.parametrize('kind, apart', [
-    *itertools.product(['shared', 'half', 'demand', 'imported'], [(), APART]), ('dm', ()), ('gpu', ()), ('inline', ())],
+    *itertools.product(['shared', 'demand', 'imported'], [(), APART]), ('half', ()), pytest.param('half', APART, marks=pytest.mark.counted),
+    ('dm', ()), ('gpu', ()), ('inline', ())],
     ids=lambda value: value if isinstance(value, str) else 'apart' if value else 'near')
 def test_every_byte(hosts, kind, apart):
     """across.c: SEND, WRITE, READ and atomics. Atomics on what is not in the pool are the helper's in either case, and so is
