@@ -24,6 +24,7 @@ def hosts():
         yield made
 
 
+@pytest.mark.counted
 def test_as_needed(hosts):
     """A program that only listens, or stays within its host, starts no card."""
     here, there = hosts.hosts
@@ -86,6 +87,7 @@ def test_one_at_once(hosts):
         wait_for(lambda host=host: processes(host) == [host.card()['pid']], 'one process is left')
 
 
+@pytest.mark.counted
 def test_private_pool(hosts):
     """A card ends with the last program of a private pool, and the pool goes with it."""
     here, there = hosts.hosts
@@ -106,6 +108,7 @@ def test_private_pool(hosts):
     assert time.monotonic() - begun < 45
 
 
+@pytest.mark.counted
 def test_off(hosts):
     server = hosts.hosts[1].start(*PINGPONG)
     wait_for(hosts.hosts[1].listens, 'server listens')
@@ -115,6 +118,7 @@ def test_off(hosts):
     assert not hosts.hosts[0].cards()
 
 
+@pytest.mark.counted
 def test_port_taken_by_a_card(hosts):
     """The card of another pool, as another user has it."""
     here = hosts.hosts[0]
@@ -125,6 +129,7 @@ def test_port_taken_by_a_card(hosts):
     other.kill()
 
 
+@pytest.mark.counted
 def test_port_taken_by_the_kernel(hosts):
     """A socket of the kernel's, which no process has, as rdma_rxe's is: here that of a tunnel."""
     here = hosts.hosts[0]
@@ -154,6 +159,7 @@ def test_patience(hosts):
     assert 0.1 < min(took_s['on']) - min(took_s['off']) < 0.45, took_s
 
 
+@pytest.mark.counted
 def test_port_taken(hosts):
     here = hosts.hosts[0]
     holder = here.start('python3', '-c', 'import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n'
@@ -163,6 +169,16 @@ def test_port_taken(hosts):
     assert status == 1
     assert said == f'weftd: {here.address}: UDP port 4791 is taken by python3, process {holder.process.pid}\n'
     assert not here.cards()
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize('words, status, said', [
+    ((), 2, 'usage: weftd ADDRESS [SECONDS] | weftd ape HOME X,Y,Z'), (('1', '2', '3'), 2, 'usage: weftd ADDRESS [SECONDS] | weftd ape HOME X,Y,Z'),
+    (('nonsense',), 2, 'weftd: nonsense: no address'), (('198.51.100.1',), 1, 'weftd: 198.51.100.1: not of this network namespace'),
+    (('ape', '/nowhere', '1,2'), 2, 'weftd: 1,2: no node'), (('ape', '/nowhere', '0,0,0'), 1, 'weftd: node 0,0,0: ')])
+def test_words_of_a_card(fabric, words, status, said):
+    done = fabric.start(next(fabric.home.glob('**/weftd')), *words, on_weft=False).wait()
+    assert done.status == status and done.stdout == '' and done.stderr.startswith(said), done
 
 
 def doctor(host):
@@ -207,6 +223,7 @@ def test_unit(tmp_path):
     assert done.returncode == 0 and 'weft-nic' not in done.stderr, done
 
 
+@pytest.mark.counted
 def test_commands(hosts):
     here, there = hosts.hosts
     assert here.nic('list', '--json') == (0, '{"cards": []}\n') or not here.cards()
@@ -267,11 +284,29 @@ def kill_card(hosts, *command):
     return said.stdout + said.stderr
 
 
+@pytest.mark.counted
 def test_killed(hosts):
     """Requests under way end as if the peer were silent, and the next connection has a fresh card."""
     assert 'Failed status 12' in kill_card(hosts, 'ib_write_bw', '-x', FOUR, '-n', 100000000, '-F')
     hosts.pair(*PINGPONG)
     assert len(hosts.hosts[0].cards()) == 1
+
+
+@pytest.mark.counted
+def test_killed_among_datagrams(hosts):
+    """Datagrams are lost, and nothing else: of those that are sent without a card none fails, which would end the program."""
+    here, there = hosts.hosts
+    words = ('ib_send_bw', '-c', 'UD', '-x', FOUR, '-n', 100000000, '-F')
+    server = there.start(*words)
+    wait_for(there.listens, 'server listens')
+    client = here.start(*words, there.address, core=1)
+    wait_for(lambda: here.cards() and hosts.counts(0)['packets_sent'] > 100, 'traffic')
+    here.plain('kill', '-KILL', here.card()['pid'])
+    wait_for(lambda: not here.cards(), 'the death')
+    time.sleep(0.3)
+    assert client.process.poll() is None and not here.cards(), client.output()
+    for program in client, server:
+        program.kill()
 
 
 @pytest.mark.waits

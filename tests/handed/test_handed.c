@@ -10,6 +10,7 @@
 
 #include "courier.h"
 #include "nic/cq.h"
+#include "nic/limits.h"
 #include "nic/qp.h"
 #include "pool/sge.h"
 #include "transport/registry.h"
@@ -67,6 +68,36 @@ static void a_write(void **state)
 }
 
 /* ---- Faults ---- */
+
+/* A request that is wrong for its length alone fails where it is issued: the card sees nothing of it. */
+static void a_length_that_is_wrong(void **state)
+{
+	static const struct {
+		enum weft_opcode opcode;
+		uint32_t bytes, parts;
+	} wrong[] = {{WEFT_OP_WRITE, WEFT_MAX_MSG_BYTES, 2}, {WEFT_OP_FETCH_ADD, 4, 1}};
+
+	for (uint32_t i = 0; i < 2; i++) {
+		struct weft_wqe *wqe;
+
+		open_ends((struct ends_wish){.type = WEFT_QPT_RC});
+		wqe = weft_sq_next(&ends_near.qp);
+		assert_non_null(wqe);
+		*wqe = (struct weft_wqe){.wr_id = 1,
+					 .opcode = (uint8_t)wrong[i].opcode,
+					 .flags = WEFT_SEND_SIGNALED,
+					 .num_sge = (uint8_t)wrong[i].parts};
+		for (uint32_t k = 0; k < wrong[i].parts; k++)
+			wqe->sge[k] = (struct weft_pool_sge){(uintptr_t)ends_near.memory,
+							     wrong[i].bytes, ends_near.mr.key};
+		weft_sq_submit(&ends_near.qp, wqe, &world.caller);
+		world_expect(1, WEFT_WC_LOC_LEN_ERR);
+		assert_int_equal(ends_near.qp.state, WEFT_QPS_ERR);
+		carry();
+		assert_true(is_filled(&ends_peer, 'p'));
+		close_ends();
+	}
+}
 
 static void post_empty(struct end *from)
 {
@@ -231,6 +262,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_write),
+		cmocka_unit_test(a_length_that_is_wrong),
 		cmocka_unit_test(a_fault_before_a_verdict),
 		cmocka_unit_test(a_line_in_the_middle),
 		cmocka_unit_test(a_doorbell_in_the_middle),

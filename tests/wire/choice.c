@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * One message, and what became of it: `choice SERVICE INDEX MTU WHERE`. SERVICE: rc, uc or ud; INDEX: of the GID it is sent from;
- * MTU: of the path, or bytes of a datagram. WHERE: `listen`; a host on which one listens; or a GID at which none does. Says
+ * One message, and what became of it: `choice SERVICE INDEX MTU WHERE`. SERVICE: rc, uc, ud, or key, which is ud with an L_Key that is
+ * none; INDEX: of the GID it is sent from; MTU: of the path, or bytes of a datagram. WHERE: `listen`; a host on which one listens; or a GID at which none does. Says
  * "refused", or the status of the request; and, of what listens, "arrived". A GID may be a group's, to which `+GID` listens: says
  * "listens", and "arrived" of each datagram, until it is killed.
  */
@@ -36,8 +36,8 @@ static struct ibv_ah *ah;
 static uint8_t memory[GRH + MOST];
 static enum ibv_qp_type service;
 static uint8_t gid_index;
-static uint32_t mtu;
-static time_t patience = 20; /* seconds */
+static uint32_t mtu, wrong_key; /* what is added to the key */
+static time_t patience = 20;	/* seconds */
 
 static void set_up(struct name *mine)
 {
@@ -124,7 +124,8 @@ static struct ibv_wc await(void)
 
 static void send_one(const struct name *peer)
 {
-	struct ibv_sge sge = {(uintptr_t)memory, service == IBV_QPT_UD ? mtu : MOST, mr->lkey};
+	struct ibv_sge sge = {(uintptr_t)memory, service == IBV_QPT_UD ? mtu : MOST,
+			      mr->lkey + wrong_key};
 	struct ibv_send_wr *bad,
 		wr = {.sg_list = &sge,
 		      .num_sge = 1,
@@ -256,12 +257,13 @@ int main(int argc, char **argv)
 	struct name mine;
 
 	if (argc != 5) {
-		fprintf(stderr, "usage: choice rc|uc|ud INDEX MTU listen|HOST|[+]GID\n");
+		fprintf(stderr, "usage: choice rc|uc|ud|key INDEX MTU listen|HOST|[+]GID\n");
 		return 2;
 	}
 	service = !strcmp(argv[1], "rc")   ? IBV_QPT_RC
 		  : !strcmp(argv[1], "uc") ? IBV_QPT_UC
 					   : IBV_QPT_UD;
+	wrong_key = strcmp(argv[1], "key") ? 0 : 256;
 	gid_index = (uint8_t)atoi(argv[2]);
 	mtu = (uint32_t)atoi(argv[3]);
 	set_up(&mine);

@@ -56,6 +56,7 @@ def test_unreliable_of_perftest(hosts):
     run(hosts, 'ib_send_bw', '-c', 'UC', '-x', FOUR, '-n', 100, '-s', 20000, '-F', least=(2000000, 0))
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize('index', [FOUR, LINK], ids=['four', 'link'])
 def test_header_of_datagrams(hosts, index):
     """grh.c: the 40 bytes as the wire carried them, and answers to what ibv_create_ah_from_wc makes of them."""
@@ -86,6 +87,7 @@ def test_bandwidth(hosts, program, qps):
         least=(0, moved) if program == 'ib_read_bw' else (moved, 0))
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize('service', ['UC', 'RC'])
 def test_slow_interface(hosts, service):
     """What an interface does not take at once goes later, though no answer and no timer wakes the card for it."""
@@ -124,6 +126,7 @@ def heard(hosts):
     return hosts
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize('program, words', [('rping', ('-C', 20)), ('rping', ('-C', 20, '-S', 3000)),
                                             ('ucmatose', ('-c', 4, '-C', 20, '-S', 1000)),
                                             ('udaddy', ('-c', 2, '-C', 20, '-S', 1000)), ('cmtime', ('-c', 50))],
@@ -144,6 +147,7 @@ def test_connections(heard, program, words):
     check_moved(heard, before, (1000, 1000))
 
 
+@pytest.mark.counted
 def test_listener_without_cards(heard):
     """What comes by a card is refused for a program that has WEFT_NIC=off, as if nobody listened."""
     client, server = heard.hosts
@@ -188,6 +192,7 @@ def disconnect_by_death(heard, dies):
     return heard_s - killed_s
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize('dies', [0, 1], ids=['client', 'server'])
 def test_death_of_a_program(heard, dies):
     """The dead program's card sends the DREQ for it: the other program is disconnected, and ends."""
@@ -200,7 +205,9 @@ def test_death_within_a_second(heard):
 
 
 def left_in(host):
-    """What there is of a host's pool, and of its card: memory in KiB, and descriptors."""
+    """What there is of a host's pool, and of its card: memory in KiB, and descriptors. The card alone is a member, once it has
+    recovered what has ended."""
+    wait_for(lambda: len(host.fabric.info()['members']) == 1, 'the card is alone')
     info = host.fabric.info()
     process = Path(f"/proc/{host.card()['pid']}")
     held_kib = int(re.search(r'RssAnon:\s*(\d+)', (process / 'status').read_text())[1])

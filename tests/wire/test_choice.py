@@ -54,6 +54,7 @@ TABLE = [
     Row(FOUR, BEYOND, 'path_mtu is 2048: packets of more than 1024 bytes do not fit', 2048),
     Row(FOUR, BEYOND, 'path_mtu is 4096: packets of more than 1024 bytes do not fit', 4096, 'uc'),
     Row(FOUR, BEYOND, 'local length error', 1025, 'ud'),
+    Row(FOUR, BEYOND, 'local protection error', 100, 'key'),
     Row(V1, BEYOND, IS_V1),
     Row(V1, BEYOND, IS_V1, 1024, 'uc'),
     Row(V1, BEYOND, IS_V1, 1024, 'ud'),
@@ -95,6 +96,7 @@ def asked_for(host):
     return bool(host.plain('ip', 'neighbour', 'show', 'to', NOBODYS).strip())
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize('row', TABLE, ids=Row.name)
 def test_choice(hosts, row):
     """Rows of the pool come first: there is no card yet by which a message could have gone. One that has come to another pool
@@ -117,7 +119,7 @@ def test_choice(hosts, row):
     elif row.outcome == SILENCE:
         assert said.stdout == 'transport retry counter exceeded\n', said
         assert asked_for(here) == (row.peer == NOBODY and row.nic == 'on')
-    elif row.service == 'ud' and row.mtu > 1024:
+    elif row.outcome.startswith('local '):
         assert (said.stdout, heard.stdout) == (row.outcome + '\n', ''), (said, heard)
     else:
         assert said.stdout == 'refused: EINVAL\n' and row.outcome in said.stderr, said
@@ -155,6 +157,7 @@ def joined(hosts):
     return listeners
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize('index, group, mtu, nic, outcome, beyond', GROUPS)
 def test_groups(hosts, joined, index, group, mtu, nic, outcome, beyond):
     """Where it arrives: each listener hears it once. The next row would find one that has come late."""
