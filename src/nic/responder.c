@@ -304,11 +304,13 @@ bool weft_xrc_knows(const struct weft_xrc_queue *q, const struct weft_responder 
 bool weft_xrc_map(struct weft_xrc_queue *q, const struct weft_responder *to, uint32_t number)
 {
 	const struct weft_pool_qp *slot = q->responder.slot;
+	struct weft_pool *pool = to->from.nic->pool;
 
 	q->number = 0;
-	if (weft_responder_is_gone(&q->responder) ||
-	    !weft_responder_map_take(to->from.nic->pool, &q->responder, slot->rq_off,
-				     slot->ring_off))
+	/* of a host that is silent no request is carried out, although its memory is there */
+	if (!pool->calls->use(pool, q->responder.grant.member) ||
+	    weft_responder_is_gone(&q->responder) ||
+	    !weft_responder_map_take(pool, &q->responder, slot->rq_off, slot->ring_off))
 		return false;
 	q->number = number;
 	q->conn = to->grant.was;

@@ -706,6 +706,9 @@ static bool is_blamed_here(struct weft_qp *qp, enum weft_event *event)
 static void look_anew(struct weft_qp *qp)
 {
 	direct_of(qp)->to.grant.was = UINT64_MAX; /* no conn word has that value */
+	/* a queue may be of another member than the peer, and of another host */
+	if (qp->type == WEFT_QPT_XRC_SEND)
+		((struct xrc *)qp->carried)->queue.number = 0;
 }
 
 const struct weft_transport weft_direct = {
