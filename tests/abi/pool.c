@@ -25,6 +25,15 @@ static int make_hosts(void)
 	return system(line) || setenv("WEFT_POOL", name, 1) || setenv("WEFT_HOST", "0", 1);
 }
 
+pid_t fork_peer(void)
+{
+	pid_t pid = fork();
+
+	if (!pid && getenv("WEFT_TEST_HOSTS"))
+		setenv("WEFT_HOST", "1", 1);
+	return pid;
+}
+
 int make_pool(void **state)
 {
 	/* an earlier pool may have been made and removed */

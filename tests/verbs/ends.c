@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "../abi/pool.h"
 #include "ends.h"
 #include "litmus.h"
 
@@ -383,7 +384,7 @@ static struct address start_peer(struct peer *peer)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	snprintf(text, sizeof(text), "%d", fds[1]);
-	peer->pid = fork();
+	peer->pid = fork_peer();
 	assert_true(peer->pid >= 0);
 	if (!peer->pid) {
 		fcntl(fds[1], F_SETFD, 0);

@@ -89,7 +89,7 @@ static void forked(void **state)
 	struct ibv_mr *mr = rig_region(rig->pd, 8192);
 
 	for (int round = 0; round < 4; round++) {
-		pid_t pid = fork();
+		pid_t pid = fork_peer();
 		int status;
 
 		assert_true(pid >= 0);

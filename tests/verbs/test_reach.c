@@ -119,7 +119,7 @@ static void test_exec(void **state)
 	struct rig rig;
 	uint64_t writes = 0;
 	int status;
-	pid_t target = fork();
+	pid_t target = fork_peer();
 
 	if (!target) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -160,7 +160,7 @@ static void test_first_thread_ended(void **state)
 	pthread_t thread;
 	struct ibv_mr *from;
 	struct rig rig;
-	pid_t target = fork();
+	pid_t target = fork_peer();
 
 	if (!target) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -191,7 +191,7 @@ static void test_own_memory_gone(void **state)
 	assert_int_equal(ftruncate(fd, BYTES), 0);
 	own = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(own, MAP_FAILED);
-	target = fork();
+	target = fork_peer();
 	if (!target) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		be_target(&rig);

@@ -578,7 +578,7 @@ static void grows_in_traffic(void **state)
 	uint64_t posted = 0, got = 0;
 	uint32_t depth = 1;
 	struct ibv_wc wc;
-	pid_t pid = fork();
+	pid_t pid = fork_peer();
 
 	if (!pid) {
 		while (!qpn[0])
@@ -623,7 +623,7 @@ static void killed_sender(void **state)
 		pid_t pid;
 
 		memset((void *)qpn, 0, 4096);
-		pid = fork();
+		pid = fork_peer();
 		if (!pid) {
 			while (!qpn[0])
 				;

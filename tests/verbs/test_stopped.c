@@ -70,7 +70,7 @@ static struct ibv_qp *meet(struct rig *rig)
 
 static void test_leaves_the_cores(void **state)
 {
-	pid_t target = fork();
+	pid_t target = fork_peer();
 	struct ibv_qp *qp;
 	struct ibv_mr *local;
 	uint64_t begun_ns;
@@ -153,7 +153,7 @@ static void opens(void)
 
 static pid_t start(void (*fn)(void))
 {
-	pid_t pid = fork();
+	pid_t pid = fork_peer();
 
 	if (pid)
 		return pid;

@@ -567,7 +567,7 @@ static void killed_senders(void **state)
 		setup(state);
 		e = *state;
 		*qpn = e->rig.qp[1]->qp_num;
-		pid = fork();
+		pid = fork_peer();
 		if (!pid)
 			flood(*qpn, pipes[1]);
 		assert_int_equal(read(pipes[0], &c, 1), 1);

@@ -467,7 +467,7 @@ static int setup_two(void **state)
 	t.shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	memset((void *)t.shared, 0, sizeof(*t.shared));
 	t.fd = memfd_create("domain", MFD_CLOEXEC);
-	t.pid = fork();
+	t.pid = fork_peer();
 	if (!t.pid)
 		other_process(t.shared, t.fd);
 	setup(state);
