@@ -64,16 +64,16 @@ rxe: all ## asks Linux's Soft-RoCE in a virtual machine again for what the tests
 	done
 
 lab-pcie: all ## programs between two virtual machines that share the window of a PCIe device
-	@$(DEPS) lab test
+	@$(DEPS) test
 	@WEFT_BUILD="$(BUILD)" lab/machines show
 
 lab-cxl: all ## the same between two that share a CXL memory
-	@$(DEPS) lab test
+	@$(DEPS) test
 	@WEFT_BUILD="$(BUILD)" lab/machines show --backing cxl
 
-lab-shell: all ## the same two, which run what is typed: BACKING=pcie or cxl
-	@$(DEPS) lab test
-	@WEFT_BUILD="$(BUILD)" lab/machines shell --backing $(or $(BACKING),pcie)
+lab-shell: all ## the same, which run what is typed: BACKING=pcie or cxl, GUESTS=2 to 4
+	@$(DEPS) test
+	@WEFT_BUILD="$(BUILD)" lab/machines shell --backing $(or $(BACKING),pcie) --guests $(or $(GUESTS),2)
 
 asan: ## the unit tests under the address and undefined-behaviour sanitizers
 	@$(DEPS) build test

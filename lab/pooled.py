@@ -14,17 +14,19 @@ SILENCE_MS = 30000  # an emulated guest stands still for seconds where the machi
 
 
 class Pooled(vm.Machines):
+    silence_ms = SILENCE_MS
+
     def __enter__(self):
         super().__enter__()
         try:
             print(f'-- {len(self.guests)} guests boot; their files: {self.folder}', flush=True)
             self.install()
             self.boot()
-            self.guests[0].run(self.weft, 'pool', 'create', self.pool, '--hosts', len(self.guests),
-                               '--silence', SILENCE_MS, *self.backing.options, root=True)
-            # a host of which no program runs does not answer: what the dead of the others have left would wait for it
+            hosts = 1 << (len(self.guests) - 1).bit_length()
+            self.guests[0].run(self.weft, 'pool', 'create', self.pool, '--hosts', hosts,
+                               '--silence', self.silence_ms, *self.backing.options, root=True)
             for guest in self.guests:
-                guest.start(self.weft, 'host', 'up', '--host', guest.number, '--stay', WEFT_POOL=self.pool)
+                self.come(guest)
             self.await_hosts()
         except BaseException:
             self.close()
@@ -40,15 +42,19 @@ class Pooled(vm.Machines):
         at = next((self.guests[0].job / 'installed').glob('**/bin/weft'))
         self.weft = Path('/run/job') / at.relative_to(self.guests[0].job)
 
+    def come(self, guest):
+        """A host of which no program runs does not answer: what the dead of the others have left would wait for it."""
+        guest.start(self.weft, 'host', 'up', '--host', guest.number, '--stay', WEFT_POOL=self.pool)
+
     def await_hosts(self):
         end = time.monotonic() + BEGINS_S
         while (said := self.guests[0].run(self.weft, 'host', '--json', WEFT_POOL=self.pool)).count('"up"') < len(self.guests):
             if time.monotonic() > end:
                 raise vm.Trouble(f'not all hosts are up: {said}')
 
-    def start(self, host, *words):
+    def start(self, host, *words, **env):
         """Begins a program over Weft there."""
-        return self.guests[host].start(self.weft, 'run', '--', *words, WEFT_POOL=self.pool)
+        return self.guests[host].start(self.weft, 'run', '--', *words, WEFT_POOL=self.pool, **env)
 
     def await_listener(self, server, port):
         end = time.monotonic() + BEGINS_S

@@ -12,9 +12,11 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -22,6 +24,8 @@ LAB = Path(__file__).resolve().parent
 CACHE = LAB.parent / '.cache/lab'
 PACKAGE = 'linux-image-6.12-amd64'
 BACKPORTS, QEMU_PACKAGES = 'bookworm-backports', ['qemu-system-x86', 'qemu-system-data', 'seabios']
+# What runs guests, each with a program of it; the guest itself has the same busybox and kmod.
+TOOLS = {'qemu-system-x86': 'usr/bin/qemu-system-x86_64', 'busybox-static': 'bin/busybox', 'cpio': 'bin/cpio', 'kmod': 'bin/kmod'}
 # What the guest's first program needs to reach the files of this machine, in order.
 FIRST_MODULES = ['netfs', '9pnet', '9pnet_virtio', '9p', 'overlay']
 ADDRESS = '0000:00:10.0'  # of the device with the shared memory
@@ -48,10 +52,17 @@ def unpacked(folder, names, *options):
         new.rename(folder)
 
 
+def fetch_tools(folder):
+    """Those packages with all that apt would install for them here, next to what this machine has."""
+    planned = out('apt-get', '-s', '--no-install-recommends', 'install', *TOOLS)
+    with unpacked(folder, re.findall(r'^Inst (\S+)', planned, re.M)):
+        pass
+
+
 def fetch_kernel(folder):
     name = re.search(r'Depends: (linux-image-\S+)', out('apt-cache', 'depends', PACKAGE))[1]
     with unpacked(folder, [name]) as new:
-        out('depmod', '-b', new, next((new / 'lib/modules').iterdir()).name)
+        out('depmod', '-b', new, next((new / 'lib/modules').iterdir()).name, executable=tool('kmod'))
 
 
 def fetch_qemu(folder):
@@ -82,8 +93,43 @@ def fetched(name, fetch):
     return folder
 
 
+def installed():
+    return all(shutil.which(Path(path).name) for path in TOOLS.values())
+
+
+def tools():
+    """The folder of the packages that run guests, unpacked; None: this machine has all of them installed."""
+    return None if installed() else fetched('tools', fetch_tools)
+
+
+def not_here():
+    """Why a test boots no guest: it fetches none of what runs guests. None: that is here."""
+    if installed() or (CACHE / 'tools').exists():
+        return None
+    return f'{", ".join(TOOLS)} are neither installed nor unpacked: make lab-pcie fetches them'
+
+
+def tool(package):
+    """Its program, installed or unpacked."""
+    folder = tools()
+    return folder / TOOLS[package] if folder else Path(shutil.which(Path(TOOLS[package]).name))
+
+
+def libraries():
+    """The environment of an unpacked program: its libraries lie beside it."""
+    folder = tools()
+    return {**os.environ, 'LD_LIBRARY_PATH': str(folder / 'usr/lib/x86_64-linux-gnu')} if folder else os.environ
+
+
+def tools_word():
+    """On the kernel's command line: where the guest finds what this machine has not installed."""
+    folder = tools()
+    return f' weft.tools={folder}' if folder else ''
+
+
 def kernel():
     """The folder of the unpacked kernel package."""
+    tools()  # for its depmod; what fetches holds a lock
     return fetched('kernel', fetch_kernel)
 
 
@@ -92,7 +138,7 @@ def initramfs(folder, modules):
     root = folder / 'root'
     for name in ('bin', 'modules', 'dev', 'proc', 'new'):
         (root / name).mkdir(parents=True)
-    shutil.copy(shutil.which('busybox'), root / 'bin')
+    shutil.copy(tool('busybox-static'), root / 'bin')
     shutil.copy(LAB / 'init', root)
     for number, name in enumerate(FIRST_MODULES):
         packed = next(modules.rglob(f'{name}.ko.xz'))
@@ -100,7 +146,7 @@ def initramfs(folder, modules):
     names = ''.join(f'{p.relative_to(root)}\n' for p in sorted(root.rglob('*')))
     archive = folder / 'initramfs'
     with open(archive, 'wb') as file:
-        subprocess.run(['cpio', '--quiet', '-o', '-H', 'newc'], cwd=root, input=names.encode(),
+        subprocess.run([tool('cpio'), '--quiet', '-o', '-H', 'newc'], cwd=root, input=names.encode(),
                        stdout=file, check=True)
     return archive
 
@@ -126,10 +172,10 @@ class Trouble(Exception):
 
 
 class Command:
-    """A shell command in a guest, begun."""
+    """A shell command in a guest, begun. It is over, too, when the guest has gone or boots again."""
 
     def __init__(self, guest, number, line):
-        self.guest, self.number, self.line = guest, number, line
+        self.guest, self.number, self.line, self.life = guest, number, line, guest.life
 
     def file(self, kind):
         return self.guest.job / f'{self.number}.{kind}'
@@ -138,7 +184,7 @@ class Command:
         return self.file('out').read_text(errors='replace') if self.file('out').exists() else ''
 
     def is_over(self):
-        return self.file('status').exists()
+        return self.file('status').exists() or self.life != self.guest.life
 
     def wait(self, seconds):
         """Its exit status and output; Trouble if it takes longer."""
@@ -149,6 +195,8 @@ class Command:
                 raise Trouble(f'{self.guest.name}: not over after {seconds} s: {self.line}\n{self.output()}'
                               f'\n-- console\n{self.guest.console_text()}')
             time.sleep(0.05)
+        if not self.file('status').exists():
+            raise Trouble(f'{self.guest.name} went in the middle of {self.line}\n{self.output()}')
         return int(self.file('status').read_text()), self.output()
 
     def done(self, seconds):
@@ -168,8 +216,8 @@ class Command:
 class Guest:
     """One virtual machine: `argv` is its share of QEMU's command line. Its address on the card is 192.0.2.NUMBER + 1."""
 
-    def __init__(self, folder, number, backing, argv, emulated=False):
-        self.name, self.number = f'guest{number}', number
+    def __init__(self, folder, number, backing, argv, emulated=False, reboots=False):
+        self.name, self.number, self.life = f'guest{number}', number, 0
         self.job = folder / self.name
         self.job.mkdir()
         shutil.copy(LAB / 'guest', self.job / 'second')
@@ -179,17 +227,24 @@ class Guest:
         base = kernel()
         modules = next((base / 'lib/modules').iterdir())
         self.argv = [backing.qemu(), *backing.machine, '-accel', EMULATED if emulated or backing.emulated else accelerator(), '-smp', '2',
-                     '-m', '1G,slots=2,maxmem=4G', '-display', 'none', '-nodefaults', '-no-reboot',
-                     '-kernel', next((base / 'boot').glob('vmlinuz-*')), '-initrd', folder / 'initramfs',
+                     '-m', '1G,slots=2,maxmem=4G', '-display', 'none', '-nodefaults',
+                     *([] if reboots else ['-no-reboot']), '-kernel', next((base / 'boot').glob('vmlinuz-*')), '-initrd', folder / 'initramfs',
                      '-append', 'console=ttyS0 panic=-1 quiet mitigations=off no_timer_check iomem=relaxed '
-                     f'weft.second=/run/job/second weft.number={number} weft.{backing.name}',
+                     f'weft.second=/run/job/second weft.number={number} weft.{backing.name}{tools_word()}',
                      '-serial', f'file:{self.console}', '-device', f'virtio-rng-pci{BUS}',
                      *share('host', '/', True, BUS), *share('modules', modules.parent, True, BUS),
                      *share('job', self.job, False, BUS), *argv]
         self.process = None
 
+    def begin_life(self):
+        """What its commands were goes with the last one."""
+        self.life += 1
+        (self.job / 'up').unlink(missing_ok=True)
+
     def boot(self):
-        self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        """For the first time, or when it has been killed."""
+        self.begin_life()
+        self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=libraries(),
                                         stderr=open(self.job / 'qemu', 'wb'),  # noqa: SIM115
                                         preexec_fn=die_with_parent)  # pylint: disable=subprocess-popen-preexec-fn
 
@@ -224,6 +279,26 @@ class Guest:
         command = self.start(*words, **options)
         return command.done(COMMAND_S) if must_succeed else command.wait(COMMAND_S)[1]
 
+    def reboot(self):
+        """At once, from inside, without a word to its programs. When it did (time.monotonic)."""
+        command = self.start('sh', '-c', 'echo b >/proc/sysrq-trigger', root=True)
+        end = time.monotonic() + COMMAND_S
+        while not command.file('pid').exists():
+            self.must_run()
+            if time.monotonic() > end:
+                raise Trouble(f'{self.name} does not reboot\n-- console\n{self.console_text()}')
+            time.sleep(0.01)
+        self.begin_life()
+        return time.monotonic()
+
+    @contextlib.contextmanager
+    def paused(self):
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def kill(self):
         if self.process and self.process.poll() is None:
             self.process.kill()
@@ -240,6 +315,34 @@ def unbroken():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class Wire:
+    """What the card of one guest sends those of all others get, or lose."""
+
+    def __init__(self, folder, guests):
+        self.folder, self.guests, self.sockets = folder, guests, []
+        for number in range(guests):
+            end = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            end.bind(f'{folder}/wire{number}')
+            self.sockets.append(end)
+            threading.Thread(target=self.carry, args=(number,), daemon=True).start()
+
+    def card(self, number):
+        return ['-netdev', f'dgram,id=wire,local.type=unix,local.path={self.folder}/card{number},'
+                f'remote.type=unix,remote.path={self.folder}/wire{number}',
+                '-device', f'virtio-net-pci,romfile=,netdev=wire,mac=02:00:00:00:00:0{number + 1}{BUS}']
+
+    def carry(self, number):
+        while datagram := self.sockets[number].recv(1 << 16):
+            for other in range(self.guests):
+                if other != number:
+                    with contextlib.suppress(OSError):  # it has not begun, has gone, or stands still
+                        self.sockets[number].sendto(datagram, socket.MSG_DONTWAIT, f'{self.folder}/card{other}')
+
+    def end(self):
+        for one in self.sockets:
+            one.shutdown(socket.SHUT_RDWR)
+
+
 class Pcie:
     """The guests see the memory as BAR 2 of a PCIe device."""
 
@@ -249,7 +352,7 @@ class Pcie:
 
     @staticmethod
     def qemu():
-        return 'qemu-system-x86_64'
+        return tool('qemu-system-x86')
 
     @staticmethod
     def device(memory):
@@ -267,6 +370,7 @@ class Cxl:
 
     @staticmethod
     def qemu():
+        tools()  # its libraries
         return fetched('qemu', fetch_qemu) / 'usr/bin/qemu-system-x86_64'
 
     @staticmethod
@@ -281,7 +385,7 @@ BACKINGS = {backing.name: backing for backing in (Pcie, Cxl)}
 class Machines(contextlib.ExitStack):
     """Guests on one memory; `pool` is how Weft names that memory there."""
 
-    def __init__(self, backing='pcie', guests=2, emulated=False):
+    def __init__(self, backing='pcie', guests=2, emulated=False, reboots=False):
         super().__init__()
         self.backing = BACKINGS[backing]
         self.pool, mib = self.backing.pool, self.backing.mib
@@ -293,19 +397,14 @@ class Machines(contextlib.ExitStack):
         with open(memory, 'wb') as file:
             file.truncate(mib << 20)
         initramfs(self.folder, next((kernel() / 'lib/modules').iterdir()))
-        self.guests = []
+        wire, self.guests = Wire(self.folder, guests), []
+        self.callback(wire.end)
         for number in range(guests):
             guest = Guest(self.folder, number, self.backing, [
                 '-object', f'memory-backend-file,id=shared,mem-path={memory},size={mib}M,share=on',
-                *self.backing.device('shared'), *self.card(number)], emulated)
+                *self.backing.device('shared'), *wire.card(number)], emulated, reboots)
             self.callback(guest.kill)
             self.guests.append(guest)
-
-    def card(self, number):
-        """Two guests have a wire between them: each sends datagrams to the other's socket."""
-        return ['-netdev', f'dgram,id=wire,local.type=unix,local.path={self.folder}/wire{number},'
-                f'remote.type=unix,remote.path={self.folder}/wire{1 - number}',
-                '-device', f'virtio-net-pci,romfile=,netdev=wire,mac=02:00:00:00:00:0{number + 1}{BUS}']
 
     def boot(self):
         for guest in self.guests:

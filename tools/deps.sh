@@ -26,7 +26,7 @@ table() {
 		check	openmpi-bin libopenmpi-dev netpipe-openmpi
 		check	libfabric-bin ucx-utils python3-pyverbs liburing-dev libjemalloc2 hwloc-nox
 		tidy	clang-tidy
-		lab	qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 rdma-core python3-pyverbs ibverbs-utils
+		lab	xz-utils iproute2 rdma-core python3-pyverbs ibverbs-utils
 		coverage	gcovr
 		deb	debhelper dpkg-dev lintian git
 		dist	git xz-utils debian-archive-keyring

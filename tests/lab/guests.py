@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """The guests of lab/pooled.py, and what each host has counted."""
+import json
 import re
 import shutil
 import subprocess
@@ -21,9 +22,8 @@ COUNTED_S = 300
 
 def missing(backing='pcie'):
     """Why there can be no guests on such a memory; None: there can."""
-    for name in ('qemu-system-x86_64', 'busybox', 'cpio', 'depmod'):
-        if not shutil.which(name):
-            return f'no {name}: tools/deps.sh lab'
+    if vm.not_here():
+        return vm.not_here()
     try:
         vm.kernel()
         vm.BACKINGS[backing].qemu()
@@ -33,6 +33,14 @@ def missing(backing='pcie'):
 
 
 class Guests(pooled.Pooled):
+    def install(self):
+        super().install()
+        for guest in self.guests:
+            shutil.copy(BUILD / 'tests/wire/kills', guest.job)
+
+    def info(self, host):
+        return json.loads(self.guests[host].run(self.weft, 'info', '--pool', self.pool, '--json'))
+
     def pair(self, *words, **options):
         """These programs' queue pairs give up after half a second without an answer, for which an emulated guest on a busy
         machine may stand still: then they run once more."""

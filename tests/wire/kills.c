@@ -3,7 +3,8 @@
  * Traffic both ways, over one connection after the other, each until it ends in error: `kills INDEX [HOST]`, the GID's index, and
  * where the other runs. A message is a WRITE and a SEND behind it; the receiver compares each byte of both. Says "running"
  * once a connection has traffic, and, as it has ended, the status of the oldest request that failed, "fatal" if the event of a
- * dead card came, and when all that was heard (ns). Nothing ends by the word of the other program: that may be dead.
+ * dead card came, and when all that was heard (ns). Nothing ends by the word of the other program: that may be dead. $PATIENCE: how
+ * long a connection lasts at most (s); $ENOUGH: after how many messages each way it runs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,9 +25,9 @@
 #define RECEIVES 8u
 #define BYTES	 6000u
 #define DEPTH	 8u /* messages */
-#define ENOUGH	 20u
-#define PATIENCE 30  /* seconds */
-#define EVENT_MS 100 /* from the last completion */
+#define ENOUGH	 "20"
+#define PATIENCE "30" /* seconds */
+#define EVENT_MS 100  /* from the last completion */
 
 struct name {
 	uint8_t gid[16];
@@ -209,9 +210,17 @@ static bool is_over(void)
 	return first && ended == posted && taken == given;
 }
 
+static uint64_t setting(const char *name, const char *usual)
+{
+	const char *said = getenv(name);
+
+	return strtoull(said ? said : usual, NULL, 10);
+}
+
 static void play(void)
 {
-	time_t end = time(NULL) + PATIENCE;
+	time_t end = time(NULL) + (time_t)setting("PATIENCE", PATIENCE);
+	uint64_t enough = setting("ENOUGH", ENOUGH);
 	bool says = true;
 	struct ibv_wc wc;
 	int n;
@@ -228,7 +237,7 @@ static void play(void)
 			end_receive(&wc);
 		else
 			end_request(&wc);
-		if (says && heard > ENOUGH && ended > ENOUGH) {
+		if (says && heard > enough && ended > enough) {
 			printf("running\n");
 			says = false;
 		}

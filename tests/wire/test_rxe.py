@@ -21,6 +21,8 @@ from wire.hosts import Host
 
 HERE = Path(__file__).parent
 LAB = HERE.parent.parent / 'lab/rxe'
+sys.path.insert(0, str(LAB.parent))
+import vm  # noqa: E402  pylint: disable=wrong-import-position
 PATIENCE = 180 if os.environ.get('WEFT_SLOW_GUEST') else 60
 # The guest's index of a GID, our address, its interface.
 FOUR = ('1', '192.0.2.2', None)
@@ -35,9 +37,8 @@ LOST = 'still running after|does not finish|status 124|never comes|never ends|no
 
 def missing():
     """Why there can be no guest; None: there can."""
-    for name in ('qemu-system-x86_64', 'busybox', 'cpio', 'depmod'):
-        if not shutil.which(name):
-            return f'no {name}: tools/deps.sh lab'
+    if vm.not_here():
+        return vm.not_here()
     if not os.access('/dev/net/tun', os.R_OK | os.W_OK):
         return '/dev/net/tun cannot be opened'
     if subprocess.run(['unshare', '-Urn', 'true'], capture_output=True, check=False).returncode:
