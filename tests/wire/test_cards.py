@@ -207,8 +207,9 @@ def test_death_within_a_second(heard):
 def left_in(host):
     """What there is of a host's pool, and of its card: memory in KiB, and descriptors. The card alone is a member, once it has
     recovered what has ended."""
-    wait_for(lambda: len(host.fabric.info()['members']) == 1, 'the card is alone')
-    info = host.fabric.info()
+    looks = []
+    wait_for(lambda: looks.append(host.fabric.info()) or len(looks[-1]['members']) == 1, 'the card is alone')
+    info = looks[-1]
     process = Path(f"/proc/{host.card()['pid']}")
     held_kib = int(re.search(r'RssAnon:\s*(\d+)', (process / 'status').read_text())[1])
     return (len(info['qps']), len(info['regions']), len(info['members'])), host.card()['queue_pairs'], held_kib, len(
