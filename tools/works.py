@@ -186,8 +186,8 @@ SECTIONS = {
          'compared; what a peer can do wrong', r'wire/rxe::'),
     ],
     'The torus, in virtual time': [
-        ('packets to the bit, against vectors made by another encoder; SECDED, all single and double flips',
-         r'ape-(packet|secded)'),
+        ("packets to the bit, against vectors made by another encoder; SECDED, all single and double flips; the card's CRC-32C",
+         r'ape-(packet|secded|sums)'),
         ('frames of 64, 128 and 256 bits: any content, any schedule; the efficiency of the formula', r'ape-frames'),
         ('words of payload in runs: the same as one by one', r'ape-runs'),
         ('packets, SECDED and credits on a big-endian machine (s390x, by qemu-user)', r'ape/big_endian::'),

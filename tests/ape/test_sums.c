@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The card's CRC-32C beside that of a table: of runs shorter and longer than what is summed in parts. */
+#include "cmocka_all.h"
+
+#include "card/torus/torus.h"
+#include "crc.h"
+
+#define MOST 9000u
+
+static uint64_t state = 1;
+
+static uint32_t next_random(void)
+{
+	state = state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(state >> 32);
+}
+
+static void check_run(const uint8_t *at, size_t bytes)
+{
+	uint32_t begin = next_random();
+
+	assert_int_equal(weft_torus_crc32c(begin, at, bytes), crc32c(begin, at, bytes));
+}
+
+static void sums_are_right(void **unused)
+{
+	static uint8_t bytes[MOST + 16];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)next_random();
+	for (size_t n = 990; n <= 1030; n++) /* one block of three parts, more and less */
+		for (size_t from = 0; from < 8; from++)
+			check_run(bytes + from, n);
+	for (int i = 0; i < 500; i++)
+		check_run(bytes + next_random() % 16, next_random() % MOST);
+	check_run(bytes, 4096);
+	assert_int_equal(weft_torus_crc32c(0, "123456789", 9), 0xe3069283u);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(sums_are_right)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
