@@ -23,11 +23,10 @@
 #define SYS_close_range 436
 #endif
 
-#define CABLE_BEATS 2048u
-#define S_NS	    1000000000ull
-#define UP_NS	    (20 * S_NS)
-#define TERM_NS	    (3 * S_NS)
-#define KILL_NS	    (10 * S_NS)
+#define S_NS	1000000000ull
+#define UP_NS	(20 * S_NS)
+#define TERM_NS (3 * S_NS)
+#define KILL_NS (10 * S_NS)
 
 static void nap(void)
 {
@@ -169,7 +168,7 @@ static int make_node(const struct weft_torus_options *o, const struct weft_ape_l
 			err = weft_torus_cable(o->home, at.at, i, path);
 			err = err ? err
 				  : weft_ring_make(path, weft_torus_ring_quads(&o->shape),
-						   CABLE_BEATS);
+						   weft_torus_ring_beats(&o->shape));
 		}
 	return err;
 }

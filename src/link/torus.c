@@ -155,6 +155,18 @@ uint32_t weft_torus_ring_quads(const struct weft_torus_shape *s)
 	return (bits + 63) / 64;
 }
 
+#define BEATS_LEAST 2048u
+
+uint32_t weft_torus_ring_beats(const struct weft_torus_shape *s)
+{
+	uint32_t beats = BEATS_LEAST;
+
+	/* in one of 64 bits, or a slot of one lane, a word is two */
+	while (beats < 2 * s->data_depth * (s->quads < 2 || s->phy != WEFT_TORUS_NO_PHY ? 2 : 1))
+		beats *= 2;
+	return beats;
+}
+
 /* ---- Doors ---- */
 
 struct weft_torus_door *weft_torus_door_open(const char *path, bool make, int *fd)

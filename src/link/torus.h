@@ -63,6 +63,8 @@ bool weft_torus_is_here(const struct weft_torus_shape *shape, uint32_t node);
 uint32_t weft_torus_part(const struct weft_torus_shape *shape, uint32_t node);
 /* Quads of a ring: beats, or the bits of all lanes of a slot. */
 uint32_t weft_torus_ring_quads(const struct weft_torus_shape *shape);
+/* Its beats: room for what the FIFOs at its end can take, and for what a card writes in a turn. */
+uint32_t weft_torus_ring_beats(const struct weft_torus_shape *shape);
 
 /* The memory of a node's door. */
 struct weft_torus_door {

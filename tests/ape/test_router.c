@@ -270,7 +270,8 @@ static void test_configs(void **state)
 	BAD(c.locals = 9);
 	BAD(c.header_depth = 1);
 	BAD(c.header_depth = 129);
-	BAD(c.data_depth = 1921);
+	BAD(c.data_depth = WEFT_APE_DEPTH_MAX + 1);
+	BAD(c.link.quads = 1; c.data_depth = WEFT_APE_DEPTH_NARROW + 1);
 	BAD(c.data_depth = 300);
 	BAD(c.link.threshold.headers = 193);
 	BAD(c.link.margin = 128);

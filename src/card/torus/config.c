@@ -35,9 +35,9 @@ bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
 	node->link.refresh_ns = 500 * MS;
 	node->link.burst = WEFT_TORUS_BURST;
 	node->link.thrifty = true;
-	/* three quarters of the FIFO, as hardware's 384 of 512 words */
+	/* Of hardware's 512 words its 384; of more all: what is under way counts as used, so that nothing need be held back for it. */
 	if (s->data_depth > WEFT_APE_DATA_DEPTH && s->data_depth <= WEFT_APE_DEPTH_MAX)
-		node->link.threshold.data = s->data_depth * 3 / 4;
+		node->link.threshold.data = s->data_depth;
 	node->silence_ns = 4000 * MS;
 	node->header_depth = (uint16_t)s->header_depth;
 	node->data_depth = (uint16_t)s->data_depth;

@@ -10,8 +10,10 @@
 
 #define WEFT_APE_HEADER_DEPTH 128u /* as the hardware has it */
 #define WEFT_APE_DATA_DEPTH   512u
-#define WEFT_APE_DEPTH_MAX    1920u /* with its margin below 2,048: as much may stand in a credit */
-#define WEFT_APE_HEADERS_MAX  128u
+#define WEFT_APE_DEPTH_MAX    3840u /* with its margin below 4,096: as much may stand in a credit */
+#define WEFT_APE_DEPTH_NARROW                                                                      \
+	1920u /* the same of cables of 64 bits: half a credit must not look like MAGIC */
+#define WEFT_APE_HEADERS_MAX 128u
 
 struct weft_ape_fifo {
 	struct weft_ape_word *word; /* depth of them, the owner's */
@@ -23,6 +25,21 @@ static inline void weft_ape_fifo_push(struct weft_ape_fifo *f, struct weft_ape_w
 	uint32_t place = f->first + f->count++;
 
 	f->word[place < f->depth ? place : place - f->depth] = w;
+	if (f->count > f->deepest)
+		f->deepest = f->count;
+}
+
+/* The same for a run of words, of bytes; there is room. */
+static inline void weft_ape_fifo_push_bytes(struct weft_ape_fifo *f, const uint8_t *bytes,
+					    uint32_t count)
+{
+	uint32_t place = f->first + f->count, run;
+
+	place -= place < f->depth ? 0 : f->depth;
+	run = weft_ape_least(count, f->depth - place);
+	weft_ape_words_load(f->word + place, bytes, run);
+	weft_ape_words_load(f->word, bytes + (size_t)run * WEFT_APE_WORD_BYTES, count - run);
+	f->count += count;
 	if (f->count > f->deepest)
 		f->deepest = f->count;
 }

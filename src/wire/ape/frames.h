@@ -46,7 +46,7 @@ struct weft_ape_link_config {
 	uint64_t refresh_ns; /* a credit is sent after so long whatever happens; 0: never */
 	/* Beats that a cable carries in a word time: 1 (or 0) is hardware's. With more a call of weft_ape_node_step goes further,
 	 * and words wait in the sender instead of in FIFOs. */
-	uint8_t burst;
+	uint16_t burst;
 	/* A cable with nothing to send says a credit only if the other end may lack room for a packet without it, or was
 	 * not told yet whether it is heard. One that finds no room says that it wants some, and hears when all is empty. */
 	bool thrifty;
@@ -115,7 +115,7 @@ void weft_ape_rx_report(const struct weft_ape_rx *rx, struct weft_ape_credit *cr
 /* ---- The sender ---- */
 
 #define WEFT_APE_TX_ROOM  4u   /* words of content */
-#define WEFT_APE_TX_MOST  128u /* the same, with bursts */
+#define WEFT_APE_TX_MOST  320u /* the same, with bursts: a packet of any length */
 #define WEFT_APE_TX_BEATS 8u
 
 /* Flips bits of headers or credits on their way, as register 71 asks. */
@@ -132,10 +132,9 @@ struct weft_ape_tx {
 	const struct weft_ape_rx *rx; /* the receiver at this end */
 	struct weft_ape_ledger ledger;
 	struct weft_ape_error_generator errors;
-	/* Content that the router has given, a ring. */
+	/* Content that the router has given, a ring; of one packet at a time, so that only its last word may be the end. */
 	struct weft_ape_word word[WEFT_APE_TX_MOST];
-	bool end[WEFT_APE_TX_MOST];
-	uint8_t first, count;
+	uint16_t first, count;
 	bool giving; /* a packet: its header was given, its last word was not */
 	bool begun;  /* MAGIC START was sent, and not all that follows it */
 	bool within; /* the header was sent, the last word was not */
@@ -174,7 +173,12 @@ static inline void weft_ape_tx_give(struct weft_ape_tx *tx, struct weft_ape_word
 	tx->packets += !tx->giving;
 	tx->giving = !end;
 	tx->word[place] = word;
-	tx->end[place] = end;
+}
+
+/* Whether the oldest word that waits is its packet's last. */
+static inline bool weft_ape_tx_at_end(const struct weft_ape_tx *tx)
+{
+	return tx->count == 1 && !tx->giving;
 }
 
 /* The same for words of payload; as many of them as there is room for, side by side: how many. */
@@ -187,7 +191,6 @@ weft_ape_tx_give_run(struct weft_ape_tx *tx, const struct weft_ape_word *words, 
 	room = room < WEFT_APE_TX_MOST - place ? room : WEFT_APE_TX_MOST - place;
 	count = count < room ? count : room;
 	__builtin_memcpy(tx->word + place, words, count * sizeof(*words));
-	__builtin_memset(tx->end + place, 0, count * sizeof(*tx->end));
 	tx->count += count;
 	return count;
 }

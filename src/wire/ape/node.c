@@ -10,7 +10,7 @@ bool weft_ape_node_config_holds(const struct weft_ape_node_config *c)
 	       c->link.cycle >= WEFT_APE_CYCLE_MIN && c->locals >= 1 &&
 	       c->locals <= WEFT_APE_LOCALS && c->header_depth >= WEFT_APE_HEADER_ROOM &&
 	       c->header_depth <= WEFT_APE_HEADERS_MAX && c->data_depth >= 1 &&
-	       c->data_depth <= WEFT_APE_DEPTH_MAX &&
+	       c->data_depth <= (c->link.quads == 1 ? WEFT_APE_DEPTH_NARROW : WEFT_APE_DEPTH_MAX) &&
 	       c->link.threshold.data <= (uint32_t)c->data_depth + c->link.margin &&
 	       c->link.threshold.headers <= (uint32_t)c->header_depth + c->link.margin &&
 	       c->link.margin <= WEFT_APE_HEADERS_MAX - 1;
@@ -214,9 +214,8 @@ void weft_ape_node_give(struct weft_ape_node *n, unsigned int local, struct weft
 	struct weft_ape_queue *q = &n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue;
 
 	weft_ape_fifo_push(&q->headers, header);
-	for (unsigned int i = 0; i < words; i++)
-		weft_ape_fifo_push(&q->data,
-				   weft_ape_word_load(payload + (size_t)i * WEFT_APE_WORD_BYTES));
+	if (words)
+		weft_ape_fifo_push_bytes(&q->data, payload, words);
 	if (!weft_ape_is_header_only(weft_ape_bits(header, 47, 43)))
 		weft_ape_fifo_push(&q->headers, footer);
 }

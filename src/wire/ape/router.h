@@ -56,7 +56,7 @@ struct weft_ape_router {
 	uint8_t enabled; /* cables, as bits */
 	uint8_t up;	 /* cables that are up, as bits */
 	bool fixed;	 /* arbitration by number, not in turn */
-	uint8_t burst;	 /* words that an intra-tile port takes in a word time */
+	uint16_t burst;	 /* words that an intra-tile port takes in a word time */
 	weft_ape_deliver_fn *deliver;
 	weft_ape_deliver_run_fn *deliver_run; /* NULL: `deliver` has all */
 	void *owner;

@@ -516,9 +516,7 @@ void weft_ape_ni_deliver_run(void *card, unsigned int local, const struct weft_a
 {
 	struct weft_ape_ni *c = card;
 	struct weft_ape_incoming *in = &c->incoming[local];
-	uint8_t *to = in->payload + (size_t)in->words * WEFT_APE_WORD_BYTES;
 
-	for (unsigned int i = 0; i < count; i++)
-		weft_ape_word_store(words[i], to + (size_t)i * WEFT_APE_WORD_BYTES);
+	weft_ape_words_store(words, in->payload + (size_t)in->words * WEFT_APE_WORD_BYTES, count);
 	in->words += count;
 }

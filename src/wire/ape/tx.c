@@ -159,7 +159,7 @@ static enum weft_ape_kind count_word(struct weft_ape_tx *tx, struct weft_ape_wor
 	bool is_header = !tx->within;
 
 	*w = tx->word[tx->first];
-	*end = tx->end[tx->first];
+	*end = weft_ape_tx_at_end(tx);
 	tx->first = (tx->first + 1) % WEFT_APE_TX_MOST;
 	tx->count--;
 	if (is_header) {
@@ -182,7 +182,7 @@ static enum weft_ape_kind count_word(struct weft_ape_tx *tx, struct weft_ape_wor
 /* The words of the next beat are there: as many as it has, or the packet's last. */
 static bool has_beat(const struct weft_ape_tx *tx)
 {
-	return tx->count >= 2 || (tx->count && (tx->config->quads < 4 || tx->end[tx->first]));
+	return tx->count >= 2 || (tx->count && (tx->config->quads < 4 || weft_ape_tx_at_end(tx)));
 }
 
 static void put_next_content(struct weft_ape_tx *tx)
@@ -256,10 +256,11 @@ unsigned int weft_ape_tx_run(struct weft_ape_tx *tx, uint64_t now_ns, unsigned i
 	    refresh_due(tx, now_ns))
 		return 0;
 	limit = weft_ape_least(most, tx->config->cycle - tx->since) * words;
-	limit = weft_ape_least(limit, weft_ape_least(tx->count, WEFT_APE_TX_MOST - tx->first));
+	/* the last word is a footer, if all of the packet was given */
+	limit = weft_ape_least(limit, weft_ape_least(tx->count - (tx->count && !tx->giving),
+						     WEFT_APE_TX_MOST - tx->first));
 	*run = tx->word + tx->first;
-	while (n < limit && !tx->end[tx->first + n] &&
-	       ((*run)[n].lo != WEFT_APE_MAGIC || (*run)[n].hi != WEFT_APE_MAGIC))
+	while (n < limit && ((*run)[n].lo != WEFT_APE_MAGIC || (*run)[n].hi != WEFT_APE_MAGIC))
 		n++;
 	n -= n % words;
 	tx->ledger.sent[tx->vc].data += n;

@@ -8,6 +8,7 @@
 #define WEFT_WIRE_APE_WORD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define WEFT_APE_WORD_BYTES 16u
@@ -88,6 +89,29 @@ static inline void weft_ape_word_store(struct weft_ape_word w, uint8_t bytes[WEF
 	w.hi = weft_ape_le(w.hi);
 	__builtin_memcpy(bytes, &w.lo, 8);
 	__builtin_memcpy(bytes + 8, &w.hi, 8);
+}
+
+/* The same for runs of words. */
+static inline void weft_ape_words_load(struct weft_ape_word *to, const uint8_t *bytes,
+				       unsigned int count)
+{
+	if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
+		__builtin_memcpy(to, bytes, (size_t)count * WEFT_APE_WORD_BYTES);
+		return;
+	}
+	for (unsigned int i = 0; i < count; i++)
+		to[i] = weft_ape_word_load(bytes + (size_t)i * WEFT_APE_WORD_BYTES);
+}
+
+static inline void weft_ape_words_store(const struct weft_ape_word *words, uint8_t *to,
+					unsigned int count)
+{
+	if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
+		__builtin_memcpy(to, words, (size_t)count * WEFT_APE_WORD_BYTES);
+		return;
+	}
+	for (unsigned int i = 0; i < count; i++)
+		weft_ape_word_store(words[i], to + (size_t)i * WEFT_APE_WORD_BYTES);
 }
 
 /* MAGIC and START fill a beat. */
