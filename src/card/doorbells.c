@@ -195,6 +195,7 @@ static bool look_at_member(struct weft_card *card, uint16_t member,
 		*heard = (struct weft_card_heard){.incarnation = incarnation};
 	while (heard->rings < rings && hear_ring(card, member, m))
 		any = true;
+	card->behind |= heard->rings < rings;
 	return any;
 }
 
@@ -204,6 +205,7 @@ bool weft_card_look(struct weft_card *card)
 	struct weft_pool *pool = card->nic->pool;
 	bool rang = false;
 
+	card->behind = false;
 	for (uint16_t i = 0; (i = pool->calls->next(pool, i)) < WEFT_MEMBERS; i++)
 		if (weft_is_near(pool, i) && (m = pool->calls->member(pool, i)))
 			rang |= look_at_member(card, i, m);

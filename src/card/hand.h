@@ -65,6 +65,7 @@ struct weft_card {
 	struct weft_card_heard {
 		uint64_t incarnation, rings;
 	} * heard;
+	bool behind; /* not all could be heard at the last look */
 	/* Set by the carrier, or NULL: a queue pair has come; one is about to go. */
 	void (*comes)(struct weft_card_hand *hand);
 	void (*goes)(struct weft_card_hand *hand);

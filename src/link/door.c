@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "link/door.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
@@ -9,6 +10,17 @@
 #include <unistd.h>
 
 #define NS_IN_S 1000000000
+
+/* Of Linux 5.16; older headers lack them. */
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+#define WORD_32_BITS 2u
+
+struct waited_word {
+	uint64_t value, address;
+	uint32_t flags, reserved;
+};
 
 void weft_door_knock(struct weft_door *door)
 {
@@ -37,4 +49,32 @@ void weft_door_sleep(struct weft_door *door, uint32_t seen, int64_t timeout_ns)
 
 	syscall(SYS_futex, &door->knocks, FUTEX_WAIT, seen, timeout_ns < 0 ? NULL : &timeout, NULL,
 		0);
+}
+
+static int wait_for_words(const struct waited_word *words, unsigned int count, uint64_t until_ns)
+{
+	struct timespec until = {(time_t)(until_ns / NS_IN_S), (long)(until_ns % NS_IN_S)};
+
+	return syscall(SYS_futex_waitv, words, count, 0, until_ns == UINT64_MAX ? NULL : &until,
+		       CLOCK_MONOTONIC) < 0
+		       ? -errno
+		       : 0;
+}
+
+int weft_door_sleep_beside(struct weft_door *door, uint32_t seen, _Atomic uint32_t *other,
+			   uint64_t until_ns)
+{
+	const struct waited_word words[2] = {
+		{.value = seen, .address = (uintptr_t)&door->knocks, .flags = WORD_32_BITS},
+		{.value = 0, .address = (uintptr_t)other, .flags = WORD_32_BITS},
+	};
+	int err = wait_for_words(words, 2, until_ns);
+
+	return err == -ENOSYS || err == -EPERM ? err : 0;
+}
+
+bool weft_door_can_sleep_beside(void)
+{
+	/* no word at all: refused by one that knows the call */
+	return wait_for_words(NULL, 0, UINT64_MAX) == -EINVAL;
 }

@@ -17,13 +17,16 @@
 
 /*
  * The bell of a completion channel, or of a card: what wakes its owner writes 8 bytes into the pipe that is the owner's
- * descriptor `fd`, unless it is told already. The inode says whether a descriptor is still that pipe.
+ * descriptor `fd`, unless it is told already. The inode says whether a descriptor is still that pipe. The card of a torus's node,
+ * which also sleeps for its neighbours, sleeps on `told` itself: it is woken there.
  */
+#define WEFT_BELL_WORD (-2)
 struct weft_pool_bell {
 	_Atomic uint32_t
 		told; /* [*] 1 before it is written to, [O] 0 before it looks which queues have news */
-	_Atomic int32_t fd; /* [O] for reading and writing; -1: the owner's helper has to write */
-	uint64_t dev, ino;  /* [O] */
+	_Atomic int32_t
+		fd; /* [O] for reading and writing; -1: the owner's helper has to write; WEFT_BELL_WORD */
+	uint64_t dev, ino; /* [O] */
 };
 
 _Static_assert(sizeof(struct weft_pool_bell) <= WEFT_LINE, "it is a piece of one line");
@@ -88,7 +91,7 @@ struct weft_pool_card {
 	_Atomic uint64_t outbox
 		[WEFT_OUTBOXES]; /* [O] where they are (outbox.h), [L] a recoverer: 0; none yet */
 	_Alignas(64) struct weft_pool_bell
-		bell; /* of the thread that has its engines; no inode: only its helper can wake it */
+		bell; /* of the thread that has its engines; no inode, no word: only its helper can wake it */
 	_Atomic uint32_t reach;	     /* [O] enum weft_card_reach; [L] a recoverer: NONE */
 	_Atomic uint64_t address[2]; /* [O] the GID that it plays; 0: all that the member has */
 	_Atomic uint64_t told[WEFT_CARD_COUNTS]; /* [O] by enum weft_card_count, now and then */

@@ -104,6 +104,7 @@ static void end_visits(struct weft_pool_member *m)
 	m->ports = 0;
 	atomic_store_explicit(&m->card.reach, 0, memory_order_relaxed);
 	m->card.bell.ino = 0;
+	atomic_store_explicit(&m->card.bell.fd, -1, memory_order_relaxed);
 	for (uint32_t i = 0; i < WEFT_OUTBOXES; i++)
 		atomic_store_explicit(&m->card.outbox[i], 0, memory_order_relaxed);
 	atomic_store_explicit(&m->leaves, 1, memory_order_relaxed);

@@ -244,10 +244,26 @@ static uint64_t off_of(const struct weft_pool *pool, const struct weft_pool_bell
 	return (uint64_t)((const uint8_t *)bell - pool->base);
 }
 
+/* Whether the card sleeps on the word. */
+static bool wake_by_word(struct weft_pool *pool, uint16_t member, struct weft_pool_bell *bell)
+{
+	const struct weft_attachment *a = weft_attachment(pool);
+
+	if (atomic_load_explicit(&bell->fd, memory_order_relaxed) != WEFT_BELL_WORD ||
+	    !weft_is_near(pool, member))
+		return false;
+	/* pairs with the fence in weft_torus_verbs_listen (card/torus/verbs.c): it sees what was rung, or is woken */
+	if (!atomic_exchange_explicit(&bell->told, 1, memory_order_seq_cst))
+		a->on->wake(a->backed, &bell->told);
+	return true;
+}
+
 void weft_pool_wake_card(struct weft_pool *pool, uint16_t member)
 {
 	struct weft_pool_member *m = weft_pool_member(pool, member);
 
+	if (m && wake_by_word(pool, member, &m->card.bell))
+		return;
 	if (!m || !m->card.bell.ino ||
 	    wake_by(pool, member, &m->card.bell, off_of(pool, &m->card.bell)))
 		weft_pool_signal(pool, member, WEFT_SIGNAL_WORK);

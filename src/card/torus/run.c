@@ -175,6 +175,7 @@ static void say_ready(struct weft_torus_card *c)
 static void lie_down(struct weft_torus_card *c)
 {
 	uint64_t until = weft_ape_ni_deadline(&c->engine), verbs, lanes, cables;
+	bool rung;
 	uint32_t seen;
 
 	if (c->guests && c->look_ns < until)
@@ -182,19 +183,22 @@ static void lie_down(struct weft_torus_card *c)
 	weft_torus_numbers(c);
 	say_ready(c);
 	seen = weft_door_lie_down(&c->door->door);
+	rung = weft_torus_verbs_listen(c);
 	verbs = weft_torus_verbs_deadline(c);
 	lanes = weft_torus_lanes_deadline(c);
 	cables = weft_torus_cables_deadline(c);
 	until = verbs < until ? verbs : until;
 	until = lanes < until ? lanes : until;
 	until = cables < until ? cables : until;
-	if (!weft_torus_cables_exchange(c) && !weft_torus_cables_have_room(c) &&
+	if (!rung && !weft_torus_cables_exchange(c) && !weft_torus_cables_have_room(c) &&
 	    !weft_torus_guests_wait(c) && !weft_torus_registers_wait(c) && until > c->now_ns &&
 	    !is_over) {
 		atomic_fetch_add_explicit(&c->shared->card.sleeps, 1, memory_order_relaxed);
-		weft_door_sleep(&c->door->door, seen,
-				until == UINT64_MAX ? -1 : (int64_t)(until - c->now_ns));
+		if (!c->bell || weft_door_sleep_beside(&c->door->door, seen, c->bell, until))
+			weft_door_sleep(&c->door->door, seen,
+					until == UINT64_MAX ? -1 : (int64_t)(until - c->now_ns));
 	}
+	weft_torus_verbs_get_up(c);
 	weft_door_get_up(&c->door->door);
 	/* the card may have slept, or waited for a core, for long: what has come meanwhile is heard before silence is judged */
 	weft_torus_cables_exchange(c);

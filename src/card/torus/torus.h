@@ -67,6 +67,8 @@ struct weft_torus_card {
 	uint64_t look_ns; /* when it is looked next whether guests live */
 	uint64_t now_ns;
 	struct weft_torus_verbs *verbs; /* NULL: not begun */
+	_Atomic uint32_t
+		*bell; /* where programs ring it (pool/doorbell.h); NULL: they wake its helper */
 };
 
 /* The engine's configuration for a lattice; false: no lattice can be so. */
@@ -102,6 +104,10 @@ bool weft_torus_verbs_wants(const struct weft_torus_card *c);
 bool weft_torus_verbs_serve(struct weft_torus_card *c);
 /* When to serve although nothing came; asked between lying down and sleep. */
 uint64_t weft_torus_verbs_deadline(const struct weft_torus_card *c);
+/* Between lying down and sleep: from now on doorbells wake the card. Whether one had rung. */
+bool weft_torus_verbs_listen(struct weft_torus_card *c);
+/* Behind sleep: doorbells wake it no more. */
+void weft_torus_verbs_get_up(struct weft_torus_card *c);
 /* Before sleep: looks now and then for those that have gone. */
 void weft_torus_verbs_look(struct weft_torus_card *c);
 

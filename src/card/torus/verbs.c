@@ -10,6 +10,7 @@
 
 #include "card/torus/torus.h"
 #include "card/wire.h"
+#include "pool/format_member.h"
 #include "process/client.h"
 #include "process/node.h"
 #include "process/process.h"
@@ -88,6 +89,54 @@ static uint64_t knock_own(uint64_t now_ns)
 
 static const struct weft_helper_client client = {.run = knock_own};
 
+/* That programs ring, where the kernel lets a thread sleep at two words; else they wake the helper. */
+static struct weft_pool_bell *own_bell(const struct weft_torus_card *c)
+{
+	return &c->pool->self->card.bell;
+}
+
+static void hang_bell(struct weft_torus_card *c)
+{
+	if (!weft_door_can_sleep_beside())
+		return;
+	/* nothing wakes the card while it is awake */
+	atomic_store_explicit(&own_bell(c)->told, 1, memory_order_relaxed);
+	atomic_store_explicit(&own_bell(c)->fd, WEFT_BELL_WORD, memory_order_relaxed);
+	c->bell = &own_bell(c)->told;
+}
+
+static void take_bell_down(struct weft_torus_card *c)
+{
+	atomic_store_explicit(&own_bell(c)->fd, -1, memory_order_relaxed);
+	c->bell = NULL;
+}
+
+static bool look_for_rings(struct weft_torus_verbs *v)
+{
+	bool any = weft_card_look(&v->wire.card);
+
+	v->watches |= any;
+	if (v->wire.card.behind)
+		v->listen_ns = v->card->now_ns + LISTEN_NS;
+	return any;
+}
+
+bool weft_torus_verbs_listen(struct weft_torus_card *c)
+{
+	if (!c->bell)
+		return false;
+	atomic_store_explicit(c->bell, 0, memory_order_seq_cst);
+	/* pairs with the exchange in wake_by_word (pool/wake.c): this card sees what was rung, or is woken */
+	atomic_thread_fence(memory_order_seq_cst);
+	return look_for_rings(c->verbs);
+}
+
+void weft_torus_verbs_get_up(struct weft_torus_card *c)
+{
+	if (c->bell)
+		atomic_store_explicit(c->bell, 1, memory_order_relaxed);
+}
+
 bool weft_torus_verbs_wants(const struct weft_torus_card *c)
 {
 	return c->verbs->wire.sw.ready || c->engine.verbs_room;
@@ -106,9 +155,8 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 		weft_manager_look(&v->wire.manager, c->now_ns);
 	}
 	weft_manager_try(&v->wire.manager, c->now_ns);
-	if (v->awake || c->now_ns < v->listen_ns || c->now_ns >= v->look_ns) {
-		any = weft_card_look(&v->wire.card);
-		v->watches |= any;
+	if (c->bell || v->awake || c->now_ns < v->listen_ns || c->now_ns >= v->look_ns) {
+		any = look_for_rings(v);
 		v->awake = true;
 	}
 	if (c->engine.verbs_room) {
@@ -185,6 +233,7 @@ int weft_torus_verbs_begin(struct weft_torus_card *c)
 	v->out.medium = &torus;
 	weft_ape_verbs_begin(&c->engine, v->memory);
 	c->verbs = v;
+	hang_bell(c);
 	return 0;
 }
 
@@ -192,6 +241,7 @@ void weft_torus_verbs_end(struct weft_torus_card *c)
 {
 	struct weft_torus_verbs *v = c->verbs;
 
+	take_bell_down(c);
 	weft_helper_serve(NULL);
 	weft_helper_stop();
 	weft_wire_tell(&v->wire);
