@@ -61,14 +61,15 @@ def test_nothing_is_left(hosts):
 
 
 def processes(host):
-    """The processes that play the host's address, or have begun to."""
-    found = []
+    """The processes that play the host's address, or have begun to; others' hosts have the same addresses."""
+    found, here = [], Path(f'/proc/{host.holder}/ns/net').readlink()
     for path in Path('/proc').glob('[0-9]*/cmdline'):
         try:
             words = path.read_bytes().split(b'\0')
+            is_here = (path.parent / 'ns/net').readlink() == here
         except OSError:  # it has ended
             continue
-        if words[0].endswith(b'/weftd') and words[1:2] == [host.address.encode()]:
+        if is_here and words[0].endswith(b'/weftd') and words[1:2] == [host.address.encode()]:
             found.append(int(path.parent.name))
     return found
 

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif(not namespaces(), reason='no user namespaces her
 @pytest.fixture(scope='module')
 def hosts():
     with Hosts() as made:
+        for host in made.hosts:
+            wait_for(lambda host=host: 'tentative' not in host.plain('ip', 'address', 'show', 'dev', 'w0'), 'addresses')
         yield made
 
 
