@@ -226,7 +226,7 @@ class Guest:
         self.address = f'192.0.2.{number + 1}'
         base = kernel()
         modules = next((base / 'lib/modules').iterdir())
-        self.argv = [backing.qemu(), *backing.machine, '-accel', EMULATED if emulated or backing.emulated else accelerator(), '-smp', '2',
+        self.argv = [*backing.qemu(), *backing.machine, '-accel', EMULATED if emulated or backing.emulated else accelerator(), '-smp', '2',
                      '-m', '1G,slots=2,maxmem=4G', '-display', 'none', '-nodefaults',
                      *([] if reboots else ['-no-reboot']), '-kernel', next((base / 'boot').glob('vmlinuz-*')), '-initrd', folder / 'initramfs',
                      '-append', 'console=ttyS0 panic=-1 quiet mitigations=off no_timer_check iomem=relaxed '
@@ -352,7 +352,7 @@ class Pcie:
 
     @staticmethod
     def qemu():
-        return tool('qemu-system-x86')
+        return [tool('qemu-system-x86')]
 
     @staticmethod
     def device(memory):
@@ -371,7 +371,9 @@ class Cxl:
     @staticmethod
     def qemu():
         tools()  # its libraries
-        return fetched('qemu', fetch_qemu) / 'usr/bin/qemu-system-x86_64'
+        at = fetched('qemu', fetch_qemu) / 'usr'
+        # it looks for its firmware where it would be installed
+        return [at / 'bin/qemu-system-x86_64', '-L', at / 'share/qemu', '-L', at / 'share/seabios']
 
     @staticmethod
     def device(memory):
