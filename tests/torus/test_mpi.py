@@ -108,5 +108,5 @@ def test_hpcc(live, lattice, grid):
     assert all(sent == taken + left and sums == 'equal' for sent, taken, left, sums in runs), runs
     for name, run in ('MPIRandomAccess_LCG', runs[1]), ('MPIRandomAccess', runs[3]):
         assert int(re.search(r'Found (\d+) errors', section(out, name))[1]) <= run[2], (name, runs)
-    assert 'FAILED' not in re.sub(r'Found.*errors.*', '', out)
-    assert re.search(r'^Success=1$', out, re.M) and all(node['refused'] == 0 for node in live.status()['nodes'])
+    assert 'FAILED' not in out and 'End of HPC Challenge tests' in out
+    assert all(node['refused'] == 0 for node in live.status()['nodes'])

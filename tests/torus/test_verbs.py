@@ -116,12 +116,6 @@ def test_perftest(near, program, words):
     near.run(program, '-x', INDEX, '-n', 20, '-F', '-u', 20, *words, least=20 * size)
 
 
-def test_a_doorbell_wakes_the_card(near):
-    """One that finds doorbells only as it looks around, each 100 ms, takes some 100 ms for a message and its answer."""
-    said = near.run('ibv_rc_pingpong', '-g', INDEX, '-n', 100, '-s', 8, least=2 * 100 * 8)
-    assert all(float(us) < 40000 for us in re.findall(r'([\d.]+) usec/iter', said)) and said.count('usec/iter') == 2
-
-
 def test_rping(ends):
     """By address, to which no route of the host's leads: the source is the node's."""
     rounds, size = 10, 1000
