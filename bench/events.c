@@ -2,9 +2,10 @@
 /*
  * How many requests a second a server with one thread and epoll answers, that sleeps when there are none: over
  * verbs, or over TCP by the same loop. One process serves; the clients are in one or more others, each with
- * `in_flight` requests of its own. Each side has a core.
+ * `in_flight` requests of its own. Each side has a core. A client that is alone in its process waits in ibv_get_cq_event or
+ * recv, as programs with one connection do; unless it is to use epoll, as the server does.
  *
- *   events WAY SERVER_CORE CLIENT_CORE CLIENTS PROCESSES IN_FLIGHT BYTES SECONDS [REQUESTS]
+ *   events WAY SERVER_CORE CLIENT_CORE CLIENTS PROCESSES IN_FLIGHT BYTES SECONDS [REQUESTS [epoll]]
  *
  * WAY: verbs; helper, the same where pidfd_getfd is refused; tcp; gathered. Prints JSON: requests, per_s, one_way_us,
  * server (its process).
@@ -30,6 +31,7 @@
 #define EVENTS 64
 #define WARM_UP                                                                                    \
 	16 /* a share of one in so many of the seconds, or requests, comes before what is measured */
+#define PATIENCE_S 60u /* with a server that may have gone, beyond the seconds */
 
 static const struct way *way;
 static struct options options;
@@ -53,7 +55,7 @@ static void pin(int core)
 
 /* ---- Connections ---- */
 
-static struct conn *conns_of(uint32_t count)
+static struct conn *conns_of(uint32_t count, bool alone)
 {
 	struct conn *conns = calloc(count, sizeof(*conns));
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -62,6 +64,7 @@ static struct conn *conns_of(uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		conns[i].options = &options;
 		conns[i].epoll = epoll;
+		conns[i].alone = alone;
 	}
 	way->open(&options, count);
 	return conns;
@@ -75,6 +78,8 @@ static void add(struct conn *c, uint32_t index, void (*message)(struct conn *c, 
 	setsockopt(c->socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	c->message = message;
 	fd = way->connect(c, index);
+	if (c->alone)
+		return;
 	end_require(!epoll_ctl(c->epoll, EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
 	/* NULL stands for the TCP socket by which the two met: it can be read when the other end has gone */
 	event.data.ptr = NULL;
@@ -103,6 +108,15 @@ static void serve(int epoll, uint32_t left, bool (*done)(const struct conn *conn
 	}
 }
 
+/* Until the condition holds. A server that has gone does not end the wait for an event: the alarm does. */
+static void serve_one(struct conn *c, bool (*done)(const struct conn *conns))
+{
+	alarm(PATIENCE_S + (unsigned int)options.seconds);
+	while (!done(c) && way->ready(c, EPOLLIN))
+		;
+	alarm(0);
+}
+
 /* ---- The server ---- */
 
 static void answer(struct conn *c, uint64_t number)
@@ -115,7 +129,7 @@ static void run_server(int listener)
 	struct conn *conns;
 
 	pin(options.server_core);
-	conns = conns_of(options.clients);
+	conns = conns_of(options.clients, false);
 	for (uint32_t i = 0; i < options.clients; i++) {
 		conns[i].socket = accept(listener, NULL, NULL);
 		end_require(conns[i].socket >= 0, "accept");
@@ -168,7 +182,10 @@ static void begin(struct conn *conns, uint64_t limit, double seconds)
 			request(&conns[i]);
 		way->flush(&conns[i]);
 	}
-	serve(conns->epoll, UINT32_MAX, all_answered, conns);
+	if (conns->alone)
+		serve_one(conns, all_answered);
+	else
+		serve(conns->epoll, UINT32_MAX, all_answered, conns);
 	end_require(all_answered(conns), "the server is there to the end");
 }
 
@@ -188,7 +205,7 @@ static void run_client(uint32_t count, const struct sockaddr_in *at, int told)
 
 	pin(options.client_core);
 	client.conns = count;
-	conns = conns_of(count);
+	conns = conns_of(count, count == 1 && !options.epoll);
 	for (uint32_t i = 0; i < count; i++) {
 		meet(&conns[i], at);
 		add(&conns[i], i, take_answer);
@@ -297,7 +314,7 @@ int main(int argc, char **argv)
 	if (argc < 9 || (way == &tcp && !options.gather && strcmp(name, "tcp") != 0)) {
 		fprintf(stderr,
 			"usage: events verbs|helper|tcp|gathered SERVER_CORE CLIENT_CORE CLIENTS "
-			"PROCESSES IN_FLIGHT BYTES SECONDS [REQUESTS]\n");
+			"PROCESSES IN_FLIGHT BYTES SECONDS [REQUESTS [epoll]]\n");
 		return 2;
 	}
 	options.server_core = (int)number(argv[2]);
@@ -308,6 +325,7 @@ int main(int argc, char **argv)
 	options.bytes = number(argv[7]);
 	options.seconds = strtod(argv[8], NULL);
 	options.requests = argc > 9 ? strtoull(argv[9], NULL, 10) : 0;
+	options.epoll = argc > 10 && !strcmp(argv[10], "epoll");
 	end_require(options.clients && options.processes && options.processes <= options.clients &&
 			    options.in_flight && options.in_flight <= END_DEPTH / 2 &&
 			    options.bytes >= sizeof(uint64_t),

@@ -14,6 +14,7 @@ struct options {
 	uint64_t requests; /* of all clients together */
 	int server_core, client_core;
 	bool gather; /* TCP: what is answered to one read goes by one send */
+	bool epoll;  /* clients use it even if they have one connection */
 	bool refuse; /* this process and its children may not call pidfd_getfd */
 };
 
@@ -21,6 +22,7 @@ struct conn {
 	const struct options *options;
 	int socket; /* by it the two met */
 	int epoll;
+	bool alone; /* its process has no other, and waits in the calls that take messages, without epoll */
 	uint64_t sent, answered;
 	void (*message)(struct conn *c, uint64_t number);
 	/* of TCP */

@@ -25,6 +25,11 @@ static int get_buffers(struct conn *c, uint32_t index)
 	return c->socket;
 }
 
+static int flags(const struct conn *c)
+{
+	return c->alone ? 0 : MSG_DONTWAIT;
+}
+
 static void wait_for_room(struct conn *c, bool waits)
 {
 	struct epoll_event event = {.events = EPOLLIN | (waits ? EPOLLOUT : 0), .data.ptr = c};
@@ -38,7 +43,7 @@ static void flush(struct conn *c)
 {
 	while (c->out_done < c->out_bytes) {
 		ssize_t n = send(c->socket, c->out + c->out_done, c->out_bytes - c->out_done,
-				 MSG_DONTWAIT | MSG_NOSIGNAL);
+				 flags(c) | MSG_NOSIGNAL);
 
 		if (n < 0 && errno == EAGAIN)
 			break;
@@ -77,7 +82,7 @@ static bool get_ready(struct conn *c, uint32_t events)
 		flush(c);
 	if (!(events & ~(uint32_t)EPOLLOUT))
 		return true;
-	n = recv(c->socket, c->in + c->in_bytes, c->in_room - c->in_bytes, MSG_DONTWAIT);
+	n = recv(c->socket, c->in + c->in_bytes, c->in_room - c->in_bytes, flags(c));
 	if (n == 0)
 		return false;
 	end_require(n > 0, "recv");

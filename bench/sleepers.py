@@ -30,12 +30,15 @@ class Setting:
     bounds: tuple = ()
     at_most: float = None
     way: str = VERBS
+    epoll: bool = False
 
     @property
     def name(self):
         clients = f'{self.clients} client{"s" if self.clients > 1 else ""}'
         if self.processes > 1:
             clients += f' in {self.processes} processes'
+        if self.epoll:
+            clients += ' with epoll'
         if self.in_flight > 1:
             clients += f', {self.in_flight} in flight'
         return f'{clients}, {show_size(self.size)}'
@@ -44,6 +47,7 @@ class Setting:
 SETTINGS = [Setting(1, 1, 1, 64, at_most=1.1),
             Setting(8, 1, 1, 64, ((TCP, 1.5),)),
             Setting(8, 8, 1, 64, ((TCP, 1.5),)),
+            Setting(8, 8, 1, 64, ((TCP, None),), epoll=True),
             Setting(50, 1, 1, 64, ((TCP, 1.5),)),
             Setting(50, 5, 1, 64, ((TCP, 1.5),)),
             Setting(8, 1, 16, 64, ((TCP, 2), (GATHERED, 1))),
@@ -58,7 +62,7 @@ def serve(fabric, way, setting, seconds, requests=0):
     """One run: {requests, per_s, one_way_us, server}."""
     cores = measure.cores()
     done = fabric.run(measure.HERE / 'events', way, *cores, setting.clients, setting.processes,
-                      setting.in_flight, setting.size, seconds, requests)
+                      setting.in_flight, setting.size, seconds, requests, *['epoll'] * setting.epoll)
     return json.loads(done.stdout)
 
 
