@@ -62,22 +62,28 @@ static bool plays(struct weft_nic *nic, const struct weft_pool_member *m, const 
 	       weft_card_plays(&m->card, sgid);
 }
 
-/* One that has died stays a member until it is recovered from: what was connected to it would die, too. */
 static bool still_lives(struct weft_nic *nic, uint16_t card)
 {
 	return nic->pool->calls->alive(nic->pool, card, weft_handed_incarnation(nic, card));
 }
 
-uint16_t weft_handed_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
+/* One that has died stays a member until it is recovered from. */
+static uint16_t find_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16],
+			  bool dead_too)
 {
 	const struct weft_pool_member *m;
 
 	/* a card reaches memory as a member of its host does */
 	for (uint16_t i = 0; (i = nic->pool->calls->next(nic->pool, i)) < WEFT_MEMBERS; i++)
 		if (weft_is_near(nic->pool, i) && (m = nic->pool->calls->member(nic->pool, i)) &&
-		    plays(nic, m, sgid, dgid) && still_lives(nic, i))
+		    plays(nic, m, sgid, dgid) && (dead_too || still_lives(nic, i)))
 			return i;
 	return WEFT_NOBODY;
+}
+
+uint16_t weft_handed_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	return find_card(nic, sgid, dgid, false);
 }
 
 static bool has_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
@@ -164,9 +170,17 @@ uint64_t weft_handed_mtu(const struct weft_nic *nic, uint16_t card)
 	return m ? atomic_load_explicit(&m->card.told[WEFT_CARD_MTU], memory_order_relaxed) : 0;
 }
 
-static int connect_card(struct weft_qp *qp, uint16_t *executor)
+/* A card that has died since this transport was chosen is taken, too: the queue pair ends as those do that it had. */
+static uint16_t chosen_card(const struct weft_qp *qp)
 {
 	uint16_t card = weft_handed_card(qp->nic, qp->attr.sgid, qp->attr.dgid);
+
+	return card != WEFT_NOBODY ? card : find_card(qp->nic, qp->attr.sgid, qp->attr.dgid, true);
+}
+
+static int connect_card(struct weft_qp *qp, uint16_t *executor)
+{
+	uint16_t card = chosen_card(qp);
 	struct handed *h = handed_of(qp);
 	struct weft_pool_hand *hand;
 	uint64_t return_off;
