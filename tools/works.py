@@ -86,7 +86,7 @@ SECTIONS = {
         ('extended reliable connections (XRC), also in a domain of two processes; `ibv_open_qp`', r'verbs-xrc'),
         ('shared receive queues, their sizes and limits, LAST_WQE_REACHED; killed senders', r'verbs-srq'),
         ('`ibv_rc_pingpong`, `ib_write_lat`, `ib_send_bw` between two virtual machines, over the window of a PCIe device; '
-         'interrupted they leave nothing', r'lab/pcie::', r'lab/interrupt::', r'lab/shell::'),
+         'interrupted they leave nothing', r'lab/pcie::', r'lab/interrupt::'),
         ('`ibv_rc_pingpong`, `ibv_ud_pingpong`, `ib_write_lat`, `ib_atomic_lat`, `rping` between two virtual machines, over a CXL memory without atomics',
          r'lab/cxl::'),
         ('a virtual machine in traffic is killed, paused or rebooted: the other hears in time, there is traffic again, nothing is left',

