@@ -68,8 +68,8 @@ static bool still_lives(struct weft_nic *nic, uint16_t card)
 }
 
 /* One that has died stays a member until it is recovered from. */
-static uint16_t find_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16],
-			  bool dead_too)
+static uint16_t find_card_of_path(struct weft_nic *nic, const uint8_t sgid[16],
+				  const uint8_t dgid[16], bool dead_too)
 {
 	const struct weft_pool_member *m;
 
@@ -83,7 +83,7 @@ static uint16_t find_card(struct weft_nic *nic, const uint8_t sgid[16], const ui
 
 uint16_t weft_handed_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
 {
-	return find_card(nic, sgid, dgid, false);
+	return find_card_of_path(nic, sgid, dgid, false);
 }
 
 static bool has_card(struct weft_nic *nic, const uint8_t sgid[16], const uint8_t dgid[16])
@@ -175,7 +175,8 @@ static uint16_t chosen_card(const struct weft_qp *qp)
 {
 	uint16_t card = weft_handed_card(qp->nic, qp->attr.sgid, qp->attr.dgid);
 
-	return card != WEFT_NOBODY ? card : find_card(qp->nic, qp->attr.sgid, qp->attr.dgid, true);
+	return card != WEFT_NOBODY ? card
+				   : find_card_of_path(qp->nic, qp->attr.sgid, qp->attr.dgid, true);
 }
 
 static int connect_card(struct weft_qp *qp, uint16_t *executor)
