@@ -75,14 +75,14 @@ def processes(host):
 
 
 def test_one_at_once(hosts):
-    """50 programs on either host need a card at once: one starts, that serves them all. They sleep: 100 that polled would leave no core
-    to the card for as long as a program waits for it."""
+    """50 programs on either host need a card at once: one starts, that serves them all. They have two messages each, as 100 that poll
+    leave hardly a core to the cards."""
     here, there = hosts.hosts
     ports = range(20000, 20050)
-    servers = [there.start(*PINGPONG, '-e', '-p', port) for port in ports]
+    servers = [there.start(*PINGPONG, '-n', 2, '-p', port) for port in ports]
     for port in ports:
         wait_for(lambda port=port: there.listens(port), 'servers listen')
-    clients = [here.start(*PINGPONG, '-e', '-p', port, there.address, core=1) for port in ports]
+    clients = [here.start(*PINGPONG, '-n', 2, '-p', port, there.address, core=1) for port in ports]
     for program in *servers, *clients:
         program.done()
     for host in here, there:
