@@ -269,15 +269,20 @@ def test_lingers(hosts):
     assert time.monotonic() - begun > 1
 
 
-def kill_card(hosts, *command):
-    """What the client prints when its host's card is killed in mid traffic: half a second later by the queue pair's timers, and
-    what the machine takes."""
+def kill_in_traffic(hosts, *command):
+    """Client and server, when the card of the client's host has just been killed in mid traffic."""
     here, there = hosts.hosts
     server = there.start(*command)
     wait_for(there.listens, 'server listens')
     client = here.start(*command, there.address, core=1)
     wait_for(lambda: here.cards() and hosts.counts(0)['packets_sent'] > 100, 'traffic')
     here.plain('kill', '-KILL', here.card()['pid'])
+    return client, server
+
+
+def kill_card(hosts, *command):
+    """What the client prints: half a second later by the queue pair's timers, and what the machine takes."""
+    client, server = kill_in_traffic(hosts, *command)
     begun = time.monotonic()
     said = client.wait(60)
     assert said.status and time.monotonic() - begun < 30
@@ -297,13 +302,8 @@ def test_killed(hosts):
 @pytest.mark.counted
 def test_killed_among_datagrams(hosts):
     """Datagrams are lost, and nothing else: of those that are sent without a card none fails, which would end the program."""
-    here, there = hosts.hosts
-    words = ('ib_send_bw', '-c', 'UD', '-x', FOUR, '-n', 100000000, '-F')
-    server = there.start(*words)
-    wait_for(there.listens, 'server listens')
-    client = here.start(*words, there.address, core=1)
-    wait_for(lambda: here.cards() and hosts.counts(0)['packets_sent'] > 100, 'traffic')
-    here.plain('kill', '-KILL', here.card()['pid'])
+    here = hosts.hosts[0]
+    client, server = kill_in_traffic(hosts, 'ib_send_bw', '-c', 'UD', '-x', FOUR, '-n', 100000000, '-F')
     wait_for(lambda: not here.cards(), 'the death')
     time.sleep(0.3)
     assert client.process.poll() is None and not here.cards(), client.output()
