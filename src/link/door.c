@@ -51,30 +51,21 @@ void weft_door_sleep(struct weft_door *door, uint32_t seen, int64_t timeout_ns)
 		0);
 }
 
-static int wait_for_words(const struct waited_word *words, unsigned int count, uint64_t until_ns)
-{
-	struct timespec until = {(time_t)(until_ns / NS_IN_S), (long)(until_ns % NS_IN_S)};
-
-	return syscall(SYS_futex_waitv, words, count, 0, until_ns == UINT64_MAX ? NULL : &until,
-		       CLOCK_MONOTONIC) < 0
-		       ? -errno
-		       : 0;
-}
-
-int weft_door_sleep_beside(struct weft_door *door, uint32_t seen, _Atomic uint32_t *other,
-			   uint64_t until_ns)
+void weft_door_sleep_beside(struct weft_door *door, uint32_t seen, _Atomic uint32_t *other,
+			    uint64_t until_ns)
 {
 	const struct waited_word words[2] = {
 		{.value = seen, .address = (uintptr_t)&door->knocks, .flags = WORD_32_BITS},
 		{.value = 0, .address = (uintptr_t)other, .flags = WORD_32_BITS},
 	};
-	int err = wait_for_words(words, 2, until_ns);
+	struct timespec until = {(time_t)(until_ns / NS_IN_S), (long)(until_ns % NS_IN_S)};
 
-	return err == -ENOSYS || err == -EPERM ? err : 0;
+	syscall(SYS_futex_waitv, words, 2, 0, until_ns == UINT64_MAX ? NULL : &until,
+		CLOCK_MONOTONIC);
 }
 
 bool weft_door_can_sleep_beside(void)
 {
 	/* no word at all: refused by one that knows the call */
-	return wait_for_words(NULL, 0, UINT64_MAX) == -EINVAL;
+	return syscall(SYS_futex_waitv, NULL, 0, 0, NULL, CLOCK_MONOTONIC) < 0 && errno == EINVAL;
 }

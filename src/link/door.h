@@ -38,11 +38,11 @@ void weft_door_knock(struct weft_door *door);
 uint32_t weft_door_lie_down(struct weft_door *door);
 /* Until a knock behind lie_down; timeout_ns negative: for ever. May return without a reason. */
 void weft_door_sleep(struct weft_door *door, uint32_t seen, int64_t timeout_ns);
-/* The same, also until a wake of that other word, if it is still 0; until then by CLOCK_MONOTONIC, UINT64_MAX: for ever. 0, or
- * -errno: the kernel (before 5.16) cannot wait for two, or may not. */
-int weft_door_sleep_beside(struct weft_door *door, uint32_t seen, _Atomic uint32_t *other,
-			   uint64_t until_ns);
-/* Whether it can. */
+/* The same, also until a wake of that other word, if it is still 0; until then by CLOCK_MONOTONIC, UINT64_MAX: for ever. Where
+ * weft_door_can_sleep_beside. */
+void weft_door_sleep_beside(struct weft_door *door, uint32_t seen, _Atomic uint32_t *other,
+			    uint64_t until_ns);
+/* Whether the kernel waits for two words: not before 5.16, nor where it may not. */
 bool weft_door_can_sleep_beside(void);
 static inline void weft_door_get_up(struct weft_door *door)
 {

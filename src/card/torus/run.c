@@ -194,7 +194,9 @@ static void lie_down(struct weft_torus_card *c)
 	    !weft_torus_guests_wait(c) && !weft_torus_registers_wait(c) && until > c->now_ns &&
 	    !is_over) {
 		atomic_fetch_add_explicit(&c->shared->card.sleeps, 1, memory_order_relaxed);
-		if (!c->bell || weft_door_sleep_beside(&c->door->door, seen, c->bell, until))
+		if (c->bell)
+			weft_door_sleep_beside(&c->door->door, seen, c->bell, until);
+		else
 			weft_door_sleep(&c->door->door, seen,
 					until == UINT64_MAX ? -1 : (int64_t)(until - c->now_ns));
 	}
