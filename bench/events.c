@@ -108,15 +108,6 @@ static void serve(int epoll, uint32_t left, bool (*done)(const struct conn *conn
 	}
 }
 
-/* Until the condition holds. A server that has gone does not end the wait for an event: the alarm does. */
-static void serve_one(struct conn *c, bool (*done)(const struct conn *conns))
-{
-	alarm(PATIENCE_S + (unsigned int)options.seconds);
-	while (!done(c) && way->ready(c, EPOLLIN))
-		;
-	alarm(0);
-}
-
 /* ---- The server ---- */
 
 static void answer(struct conn *c, uint64_t number)
@@ -171,6 +162,15 @@ static bool all_answered(const struct conn *conns)
 	return client.stops && client.answered == client.begun;
 }
 
+/* A server that has gone does not end the wait for an event: the alarm does. */
+static void await_all_answers(struct conn *c)
+{
+	alarm(PATIENCE_S + (unsigned int)options.seconds);
+	while (!all_answered(c) && way->ready(c, EPOLLIN))
+		;
+	alarm(0);
+}
+
 static void begin(struct conn *conns, uint64_t limit, double seconds)
 {
 	client.begun = client.answered = 0;
@@ -183,7 +183,7 @@ static void begin(struct conn *conns, uint64_t limit, double seconds)
 		way->flush(&conns[i]);
 	}
 	if (conns->alone)
-		serve_one(conns, all_answered);
+		await_all_answers(conns);
 	else
 		serve(conns->epoll, UINT32_MAX, all_answered, conns);
 	end_require(all_answered(conns), "the server is there to the end");
