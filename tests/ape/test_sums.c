@@ -2,6 +2,7 @@
 /* The card's CRC-32C beside that of a table: of runs shorter and longer than what is summed in parts. */
 #include "cmocka_all.h"
 
+#include "../random.h"
 #include "card/torus/torus.h"
 #include "crc.h"
 
@@ -9,15 +10,9 @@
 
 static uint64_t state = 1;
 
-static uint32_t next_random(void)
-{
-	state = state * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(state >> 32);
-}
-
 static void check_run(const uint8_t *at, size_t bytes)
 {
-	uint32_t begin = next_random();
+	uint32_t begin = (uint32_t)splitmix64(&state);
 
 	assert_int_equal(weft_torus_crc32c(begin, at, bytes), crc32c(begin, at, bytes));
 }
@@ -27,12 +22,12 @@ static void sums_are_right(void **unused)
 	static uint8_t bytes[MOST + 16];
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)next_random();
+		bytes[i] = (uint8_t)splitmix64(&state);
 	for (size_t n = 990; n <= 1030; n++) /* one block of three parts, more and less */
 		for (size_t from = 0; from < 8; from++)
 			check_run(bytes + from, n);
 	for (int i = 0; i < 500; i++)
-		check_run(bytes + next_random() % 16, next_random() % MOST);
+		check_run(bytes + splitmix64(&state) % 16, splitmix64(&state) % MOST);
 	check_run(bytes, 4096);
 	assert_int_equal(weft_torus_crc32c(0, "123456789", 9), 0xe3069283u);
 }

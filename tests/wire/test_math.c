@@ -7,18 +7,13 @@
 
 #include <cmocka.h>
 
+#include "../random.h"
 #include "card/math.h"
 
 #define POLYNOMIAL 0xedb88320u
 #define MOST	   5000u
 
 static uint64_t state = 1;
-
-static uint32_t next_random(void)
-{
-	state = state * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(state >> 32);
-}
 
 static uint32_t crc_by_bits(uint32_t crc, const uint8_t *at, size_t bytes)
 {
@@ -32,7 +27,7 @@ static uint32_t crc_by_bits(uint32_t crc, const uint8_t *at, size_t bytes)
 
 static void check_run(const uint8_t *at, size_t bytes)
 {
-	uint32_t begin = next_random(), expected = crc_by_bits(begin, at, bytes);
+	uint32_t begin = (uint32_t)splitmix64(&state), expected = crc_by_bits(begin, at, bytes);
 
 	assert_int_equal(weft_card_math.crc32(begin, at, bytes), expected);
 }
@@ -43,20 +38,20 @@ static void crc_is_right(void **unused)
 	static uint8_t bytes[MOST + 16];
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)next_random();
+		bytes[i] = (uint8_t)splitmix64(&state);
 	for (size_t n = 0; n <= 300; n++)
 		for (size_t from = 0; from < 16; from++)
 			check_run(bytes + from, n);
 	for (int i = 0; i < 300; i++)
-		check_run(bytes + next_random() % 16, next_random() % MOST);
+		check_run(bytes + splitmix64(&state) % 16, splitmix64(&state) % MOST);
 	assert_int_equal(weft_card_math.crc32(0, (const uint8_t *)"123456789", 9), 0xcbf43926);
 }
 
 static void products_are_right(void **unused)
 {
 	for (int i = 0; i < 10000; i++) {
-		uint32_t a = next_random() >> next_random() % 32,
-			 b = next_random() >> next_random() % 32;
+		uint32_t a = (uint32_t)splitmix64(&state) >> splitmix64(&state) % 32,
+			 b = (uint32_t)splitmix64(&state) >> splitmix64(&state) % 32;
 		uint64_t product = 0;
 
 		for (int bit = 0; bit < 32; bit++)
