@@ -22,8 +22,8 @@ COUNTED_S = 300
 
 def missing(backing='pcie'):
     """Why there can be no guests on such a memory; None: there can."""
-    if vm.not_here():
-        return vm.not_here()
+    if why := vm.not_here():
+        return why
     try:
         vm.kernel()
         vm.BACKINGS[backing].qemu()

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from lab.guests import Guests
+from wire.test_kills import EXHAUSTED
 
 SILENCE_S = 1
 TIMERS_S = 0.54  # of kills.c: (3 + 1) * 4.096 us << 15
@@ -19,7 +20,6 @@ LOOKS_S = 0.3  # until a line of a guest is a file of this machine, and read the
 AGAIN_S = 10
 LEFT_S = 5
 PATIENCE_S = 300
-EXHAUSTED = 'transport retry counter exceeded'
 KILLED, PAUSED, REBOOTED = 'killed', 'paused', 'rebooted'
 MOST_MOMENT_S = 0.5
 

@@ -37,8 +37,8 @@ LOST = 'still running after|does not finish|status 124|never comes|never ends|no
 
 def missing():
     """Why there can be no guest; None: there can."""
-    if vm.not_here():
-        return vm.not_here()
+    if why := vm.not_here():
+        return why
     if not os.access('/dev/net/tun', os.R_OK | os.W_OK):
         return '/dev/net/tun cannot be opened'
     if subprocess.run(['unshare', '-Urn', 'true'], capture_output=True, check=False).returncode:
