@@ -27,9 +27,9 @@ demo-torus: ## lattice QCD and a graph on tori of 8 and 16 nodes, each run besid
 	@$(MAKE) --no-print-directory all
 	@examples/torus/demo.py --weft "$(BUILD)/weft" --programs "$(BUILD)/examples/torus"
 
-check: ## every test; ends with `N passed, N failed, N skipped`
+check: ## every test; ends with `N passed, N failed, N skipped`; PART=house|wire|torus|gpu|stream|hosts: those of one part
 	@$(DEPS) build test check
-	@$(RUN) all
+	@$(RUN) $(if $(PART),--part $(PART)) all
 
 check-quick: ## build, lint, unit and quick tests: under a minute, no root
 	@$(DEPS) build test

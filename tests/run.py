@@ -41,18 +41,23 @@ MIDDLE = ('src/nic/', 'src/pool/', 'src/backing/', 'src/mailbox/', 'src/migrate/
 ENGINES = ('src/wire/roce/',)
 LINK, HANDED, CARD = ('src/link/',), ('src/transport/handed/',), ('src/card/',)
 NOT_CARD = ('src/card/torus/',)  # the cards of another wire
-COVERED = (('nic and pool', MIDDLE, COVERAGE_MIN), ('src/wire/roce', ENGINES, ENGINES_MIN), ('src/link', LINK, COVERAGE_MIN),
-           ('src/transport/handed', HANDED, COVERAGE_MIN), ('src/card without torus', CARD, COVERAGE_MIN))
+HOUSE = 'house'
+# What is covered, by the tests of which part alone it must be, its folders, and how much.
+COVERED = (('nic and pool', HOUSE, MIDDLE, COVERAGE_MIN), ('src/wire/roce', 'wire', ENGINES, ENGINES_MIN),
+           ('src/link', 'wire', LINK, COVERAGE_MIN), ('src/transport/handed', 'wire', HANDED, COVERAGE_MIN),
+           ('src/card without torus', 'wire', CARD, COVERAGE_MIN))
 # Where tests of whole programs are that count (mark `counted`), beside those in C: of `weft info` and `weft host`, which read a pool
 # from outside; and of what goes by a wire, as cards are programs, and so are those that hand requests to them.
 COUNTED = [f'tests/{name}' for name in ('cli', 'hosts', 'wire', 'torus')]
 
 
 # The parts of Weft whose share of the time `make check` prints, each with its folders of tests/, or files there. All other tests
-# are of `house`: programs within one host.
-PARTS = {'wire': ('wire', 'cli.test_nic'), 'torus': ('torus', 'ape', 'card', 'link', 'sim', 'cli.test_torus'),
+# are of `house`: programs within one host. WEFT_PART names the one whose tests alone are run.
+PARTS = {'wire': ('wire', 'cli.test_nic'), 'torus': ('torus', 'ape', 'card', 'link', 'sim'),
          'gpu': ('gpu', 'softgpu'), 'stream': ('nanet', 'stream'), 'hosts': ('hosts', 'lab')}
-HOUSE = 'house'
+# Of which part a folder of src/ is, the first that fits; the others are of the house.
+SOURCES = {'src/wire/ape': 'torus', 'src/card/torus': 'torus', 'src/ape': 'torus', 'src/wire/nanet': 'stream', 'src/stream': 'stream',
+           'src/cuda': 'gpu', 'src/wire': 'wire', 'src/link': 'wire', 'src/card': 'wire'}
 
 
 def part_of(name):
@@ -62,6 +67,17 @@ def part_of(name):
         if re.split('[-.]', name)[0] in places or '.'.join(name.split('.')[:2]) in places:
             return part
     return HOUSE
+
+
+def part_of_source(path):
+    """The part that a file in C is of, by its path."""
+    if path.startswith('tests/'):
+        return part_of('.'.join(Path(path).parts[1:]))
+    return next((part for folder, part in SOURCES.items() if path.startswith(f'{folder}/')), HOUSE)
+
+
+def is_chosen(part):
+    return os.environ.get('WEFT_PART', part) == part
 
 
 @dataclass
@@ -130,11 +146,22 @@ def tap_cases(test):
     return tally if tally != Tally() else verdict(True, name)
 
 
+def tests_of(folder, options):
+    """The names of the test programs that those options choose, of the part that is run."""
+    listed = subprocess.run(['meson', 'test', '-C', folder, '--no-rebuild', '--list', *options], text=True,
+                            cwd=ROOT, capture_output=True, check=True).stdout
+    names = {line.rsplit(' / ', 1)[-1].strip() for line in listed.splitlines()}
+    return sorted(name for name in names if name and is_chosen(part_of(name)))
+
+
 def unit(folder, *options, wrapper=(), logbase='testlog', **env):
     log = folder / 'meson-logs' / f'{logbase}.json'
     log.unlink(missing_ok=True)
+    names = tests_of(folder, options) if 'WEFT_PART' in os.environ else ()
+    if 'WEFT_PART' in os.environ and not names:
+        return Tally()
     ok = run(*wrapper, 'meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--logbase',
-             logbase, *options, CMOCKA_MESSAGE_OUTPUT='TAP', **env)
+             logbase, *options, *names, CMOCKA_MESSAGE_OUTPUT='TAP', **env)
     tests = [json.loads(line) for line in (log.read_text().splitlines() if log.exists() else [])]
     tally = sum(map(tap_cases, tests), Tally())
     for test in tests:
@@ -198,7 +225,8 @@ def tidy(folder, all_paths=True):
     commands = folder / 'tidy'
     commands.mkdir(exist_ok=True)
     (commands / 'compile_commands.json').write_text(json.dumps(list(once.values())))
-    sources = sorted(s for s in once if s.endswith('.c') and not s.startswith(str(folder)))
+    sources = sorted(s for s in once if s.endswith('.c') and not s.startswith(str(folder))
+                     and is_chosen(part_of_source(os.path.relpath(s, ROOT))))
     tally = Tally()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         tests = str(ROOT / 'tests')
@@ -215,9 +243,7 @@ def tidy(folder, all_paths=True):
 def prerequisites(folder, options, programs=()):
     """The targets that the tests chosen by those options need, and those of the folders in `programs`:
     not all that the folder could build."""
-    listed = subprocess.run(['meson', 'test', '-C', folder, '--no-rebuild', '--list', *options], text=True,
-                            cwd=ROOT, capture_output=True, check=True).stdout
-    names = {line.rsplit(' / ', 1)[-1].strip() for line in listed.splitlines()}
+    names = tests_of(folder, options)
     tests = json.loads((folder / 'meson-info/intro-tests.json').read_text())
     targets = {target['id']: target for target in
                json.loads((folder / 'meson-info/intro-targets.json').read_text())}
@@ -304,7 +330,7 @@ def coverage(folder):
     # Only the user that built it may write the counts of a run, so that programs keep the user here.
     tally = unit(folder, *COVERAGE_TESTS, **env) + pytest(folder, 'counted and not slow', where=COUNTED, WEFT_KEEP_USER='1', **env)
     summary = folder / 'coverage.json'
-    filters = [word for _, folders, _ in COVERED for part in folders for word in ('-f', part)]
+    filters = [word for _, _, folders, _ in COVERED for part in folders for word in ('-f', part)]
     without = [word for part in NOT_CARD for word in ('-e', part)]
     if not run('gcovr', '-r', '.', '--object-directory', folder, *filters, *without,
                '--gcov-ignore-parse-errors', '--print-summary',
@@ -312,12 +338,13 @@ def coverage(folder):
         return tally + verdict(False, 'gcovr')
     print((folder / 'coverage.txt').read_text())
     files = json.loads(summary.read_text())['files']
-    for what, folders, wanted in COVERED:
+    for what, part, folders, wanted in COVERED:
         of_it = [file for file in files if file['filename'].startswith(folders)]
         percent = round(100 * sum(file['line_covered'] for file in of_it) /
                         max(1, sum(file['line_total'] for file in of_it)), 1)
         print(f'line coverage of {what}: {percent} % (wanted: {wanted:g} %)')
-        tally += verdict(percent >= wanted, f'coverage of {what}: {percent} %')
+        if is_chosen(part):
+            tally += verdict(percent >= wanted, f'coverage of {what}: {percent} %')
     return tally
 
 
@@ -387,7 +414,7 @@ def stages(folder, beside):
         ('pytest', 'of speed', {'all'},
          lambda: pytest(folder, 'alone and not slow', name='pytest-alone')),
         ('works', 'the table in README.md', {'all'},
-         lambda: script(folder, ROOT / 'tools/works.py', '--check')),
+         lambda: Tally() if 'WEFT_PART' in os.environ else script(folder, ROOT / 'tools/works.py', '--check')),
     ]
 
 
@@ -443,11 +470,14 @@ def shared(took, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--build', default='build', help='the build folder')
+    parser.add_argument('--part', choices=[HOUSE, *PARTS], help='run the tests of this part alone; the table in README.md is not compared')
     parser.add_argument('--tally', help='where the counts go, for another process')
     besides = [name for names in BESIDE.values() for name in names]
     parser.add_argument('target', choices=['all', 'quick', 'lint', 'tidy', 'asan', 'tsan',
                                            'coverage', 'slow', *besides])
     args = parser.parse_args()
+    if args.part:
+        os.environ['WEFT_PART'] = args.part  # for the processes beside, and pytest
     os.umask(0o022)  # programs under test run as another user and must read the build
     folder = (ROOT / args.build).resolve()
     start = time.monotonic()

@@ -2,6 +2,7 @@
 """The runner counts what programs say, and a failure is never lost."""
 import collections
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -45,6 +46,15 @@ def test_names_what_was_skipped():
 ])
 def test_part_of(name, part):
     assert run.part_of(name) == part
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize('path,part', [
+    ('src/nic/qp.c', 'house'), ('src/wire/roce/packet.c', 'wire'), ('src/wire/ape/router.c', 'torus'), ('src/card/loop.c', 'wire'),
+    ('src/card/torus/run.c', 'torus'), ('tests/verbs/test_qp.c', 'house'), ('tests/softgpu/gpu.c', 'gpu'), ('bench/events.c', 'house'),
+])
+def test_part_of_a_source(path, part):
+    assert run.part_of_source(path) == part
 
 
 @pytest.mark.quick
@@ -120,6 +130,20 @@ def test_broken_build(tree):
     (tree / 't.c').write_text('no C\n')
     done = runner(tree, 'quick')
     assert (done.returncode, last_line(done)) == (1, '0 passed, 1 failed, 0 skipped')
+
+
+def test_one_part(tree):
+    """The test in C is of the house; a tree without the tests' own rules for pytest runs all of those."""
+    assert last_line(runner(tree, '--part', 'house', 'quick')) == '3 passed, 0 failed, 0 skipped'
+    assert last_line(runner(tree, '--part', 'torus', 'quick')) == '2 passed, 0 failed, 0 skipped'
+    assert runner(tree, '--part', 'nothing', 'quick').returncode == 2
+
+
+@pytest.mark.parametrize('part', ['wire', 'house'])
+def test_programs_of_one_part(part):
+    done = subprocess.run([sys.executable, '-m', 'pytest', '-p', 'no:cacheprovider', '-q', '--collect-only', 'tests/cli'],
+                          check=True, text=True, capture_output=True, cwd=run.ROOT, env={**os.environ, 'WEFT_PART': part})
+    assert ('test_nic.py' in done.stdout, 'test_info.py' in done.stdout) == (part == 'wire', part == 'house')
 
 
 WHOLE = """import pytest
