@@ -51,10 +51,10 @@ COVERED = (('nic and pool', HOUSE, MIDDLE, COVERAGE_MIN), ('src/wire/roce', 'wir
 COUNTED = [f'tests/{name}' for name in ('cli', 'hosts', 'wire', 'torus')]
 
 
-# The parts of Weft whose share of the time `make check` prints, each with its folders of tests/, or files there. All other tests
-# are of `house`: programs within one host. WEFT_PART names the one whose tests alone are run.
+# The parts of Weft whose share of the time `make check` prints, each with its folders of tests/, or files or programs there. All other
+# tests are of `house`: programs within one host. WEFT_PART names the one whose tests alone are run.
 PARTS = {'wire': ('wire', 'cli.test_nic'), 'torus': ('torus', 'ape', 'card', 'link', 'sim'),
-         'gpu': ('gpu', 'softgpu'), 'stream': ('nanet', 'stream'), 'hosts': ('hosts', 'lab')}
+         'gpu': ('gpu', 'softgpu', 'crash-gpu', 'model-gpu'), 'stream': ('nanet', 'stream'), 'hosts': ('hosts', 'lab')}
 # Of which part a folder of src/ is, the first that fits; the others are of the house.
 SOURCES = {'src/wire/ape': 'torus', 'src/card/torus': 'torus', 'src/ape': 'torus', 'src/wire/nanet': 'stream', 'src/stream': 'stream',
            'src/cuda': 'gpu', 'src/wire': 'wire', 'src/link': 'wire', 'src/card': 'wire'}
@@ -64,7 +64,7 @@ def part_of(name):
     """The part that a test is of, by its name: folder-name in C, which meson tells behind its suites, folder.test_file in Python."""
     name = name.rsplit(' / ', 1)[-1]
     for part, places in PARTS.items():
-        if re.split('[-.]', name)[0] in places or '.'.join(name.split('.')[:2]) in places:
+        if name in places or re.split('[-.]', name)[0] in places or '.'.join(name.split('.')[:2]) in places:
             return part
     return HOUSE
 

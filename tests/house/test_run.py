@@ -40,7 +40,7 @@ def test_names_what_was_skipped():
 
 @pytest.mark.quick
 @pytest.mark.parametrize('name,part', [
-    ('verbs-qp', 'house'), ('model-card', 'house'), ('cli.test_info', 'house'), ('handed.test_programs', 'house'),
+    ('verbs-qp', 'house'), ('model-card', 'house'), ('model-gpu', 'gpu'), ('cli.test_info', 'house'), ('handed.test_programs', 'house'),
     ('ape-flows', 'torus'), ('nanet-stream', 'stream'), ('wire.test_rxe', 'wire'), ('cli.test_nic', 'wire'),
     ('t', 'house'), ('weft:waits / hosts-silent', 'hosts'), ('weft / verbs-qp', 'house'),
 ])
@@ -66,8 +66,9 @@ def test_time_of_a_stage_is_shared():
 
 
 def runner(tree, *argv):
+    """All parts of the tree, even where this is a test of the only part that is run."""
     return subprocess.run([sys.executable, tree / 'tests/run.py', *argv], check=False, text=True,
-                          capture_output=True)
+                          capture_output=True, env={name: word for name, word in os.environ.items() if name != 'WEFT_PART'})
 
 
 @pytest.fixture
