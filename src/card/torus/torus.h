@@ -79,7 +79,6 @@ bool weft_torus_config(const struct weft_torus_shape *shape, const uint8_t at[3]
 
 /* world.c */
 extern const struct weft_ape_world weft_torus_world;
-uint32_t weft_torus_crc32c(uint32_t crc, const void *bytes, size_t count);
 
 /* guests.c: takes what programs have posted, at most some of each. Whether there was anything. */
 bool weft_torus_guests_serve(struct weft_torus_card *c);

@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "card/torus/torus.h"
+#include "link/crc32c.h"
 
 static void send_beat(void *owner, unsigned int cable, const struct weft_ape_beat *beat)
 {
@@ -170,7 +171,7 @@ const struct weft_ape_world weft_torus_world = {
 	.send_words = send_words,
 	.read = read_for_guest,
 	.place = place_for_guest,
-	.crc32c = weft_torus_crc32c,
+	.crc32c = weft_crc32c,
 	.count = count_message,
 	.verbs = take_verbs,
 	.event = write_event,

@@ -3,9 +3,9 @@
  * CRC-32C: by the processor's instruction where there is one, else by a table. The instruction waits three clocks for itself, so
  * that of a long run three parts go side by side; what a part leaves goes on over the zeros of the next by a table.
  */
-#include <string.h>
+#include "link/crc32c.h"
 
-#include "card/torus/torus.h"
+#include <string.h>
 
 #define POLYNOMIAL 0x82f63b78u
 #define PARTS	   3u
@@ -79,7 +79,7 @@ static CRCS uint32_t by_instruction(uint32_t crc, const uint8_t *at, size_t coun
 }
 #endif
 
-uint32_t weft_torus_crc32c(uint32_t crc, const void *bytes, size_t count)
+uint32_t weft_crc32c(uint32_t crc, const void *bytes, size_t count)
 {
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("sse4.2"))
