@@ -41,7 +41,7 @@ const char weft_stream_usage[] =
 	"  --segments N      so many datagrams a message (default: 1); replay, too\n"
 	"  --back ADDRESS:PORT  primitives come back there, and are told how late\n"
 	"receive:\n"
-	"  --protocol NAME   raw (the default), mgp; --field OFFSET,BITS[,big]: numbers stand "
+	"  --protocol NAME   raw (the default), mgp, ape; --field OFFSET,BITS[,big]: numbers stand "
 	"there\n"
 	"  --slots N         a place for each datagram, --longest BYTES each; --ordered by number\n"
 	"  --write FILE      captures what came; --stamps: how long each stage took\n"

@@ -8,12 +8,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "link/crc32c.h"
 #include "stream/internal.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 
 _Static_assert((int)WEFT_STREAM_RESTARTED == (int)WEFT_CLOP_RESTARTED &&
-		       (int)WEFT_STREAM_MGP == (int)WEFT_PROTOCOL_MGP,
+		       (int)WEFT_STREAM_APE == (int)WEFT_PROTOCOL_APE,
 	       "the engine's, under names for applications");
 
 /* ---- Set-up ---- */
@@ -222,7 +223,8 @@ PUBLIC int weft_stream_bind(struct weft_stream *s, const struct weft_stream_sour
 			     .bits = (uint8_t)source->bits,
 			     .big_endian = source->big_endian,
 			     .step = source->step ?: 1,
-			     .id = source->id},
+			     .id = source->id,
+			     .crc32c = weft_crc32c},
 		.window = source->window,
 		.history = source->history,
 		.jump = source->jump,

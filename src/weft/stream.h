@@ -74,6 +74,7 @@ enum weft_stream_protocol {
 	WEFT_STREAM_RAW,       /* nothing is known of datagrams */
 	WEFT_STREAM_SEQUENCED, /* an unsigned field is their number */
 	WEFT_STREAM_MGP,       /* events: docs/stream.md */
+	WEFT_STREAM_APE,       /* packets of the torus: docs/ape.md */
 };
 
 struct weft_stream_source {
@@ -83,7 +84,8 @@ struct weft_stream_source {
 	/* SEQUENCED: of 16, 32 or 64 bits at an offset; it grows by step, 0: 1 */
 	uint32_t offset, bits, big_endian;
 	uint64_t step;
-	int32_t id; /* MGP: source × 256 + sub-source, others are bad; -1: any */
+	/* MGP: source × 256 + sub-source; APE: the sending node, x + 64 y + 2,048 z. Others are bad; -1: any */
+	int32_t id;
 	/* How far behind the highest number a datagram may be; of how many it is known whether they
 	 * came, a power of two; how many may be missing in one piece. 0: 1,024; 4,096; 2²⁰, or what
 	 * the list and the field have room for. */

@@ -38,7 +38,7 @@ def nanet(tmp_path_factory):
     """The engine of streams, which needs no other part."""
     if not shutil.which('clang'):
         pytest.skip('clang is not installed')
-    sources = sorted((SOURCE / 'wire/nanet').glob('*.c'))
+    sources = [*sorted((SOURCE / 'wire/nanet').glob('*.c')), SOURCE / 'wire/ape/packet.c', SOURCE / 'wire/ape/secded.c']
     program = tmp_path_factory.mktemp('fuzz') / 'fuzz_nanet'
     subprocess.run(['clang', *FLAGS, f'-I{SOURCE}', HERE / 'fuzz_nanet.c', *sources, '-o', program],
                    check=True)

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../ape/crc.h"
+#include "wire/ape/packet.h"
+
 /* The least length of a datagram: its number may lie up to there. */
 #define LEAST_BYTES 20u
 
@@ -26,6 +29,9 @@ uint64_t network_field(const struct network_source *s, uint32_t run, uint32_t in
 
 /* ---- Datagrams ---- */
 
+/* Of MGP the source 7, sub-source 1; of the torus the node (1, 28, 0). */
+#define ID (7 << 8 | 1)
+
 static void make_events(struct network *n, struct network_arrival *a, uint64_t field)
 {
 	struct weft_mgp mgp = {.sequence = (uint32_t)field,
@@ -47,6 +53,29 @@ static void make_events(struct network *n, struct network_arrival *a, uint64_t f
 	weft_mgp_write(&mgp, a->data);
 }
 
+/* A packet of the torus, whose sums hold. */
+static void make_packet(struct network *n, struct network_arrival *a, uint64_t field)
+{
+	unsigned int words = weft_ape_payload_words(a->bytes);
+	struct weft_ape_header h = {.type = a->last ? WEFT_APE_SEND_LAST : WEFT_APE_SEND,
+				    .bytes = (uint16_t)a->bytes,
+				    .addr = weft_sim_random(n->sim) >> 16,
+				    .hops = (uint16_t)below(n, 100)};
+	struct weft_ape_footer f = {.seq = (uint32_t)field, .from = weft_ape_coord_unpack(ID)};
+	uint8_t *payload = a->data + WEFT_APE_WORD_BYTES;
+	struct weft_ape_word header;
+
+	memset(payload, 0, (size_t)words * WEFT_APE_WORD_BYTES);
+	for (uint32_t i = 0; i < a->bytes; i++)
+		payload[i] = (uint8_t)weft_sim_random(n->sim);
+	if (!weft_ape_header_build(&h, &header))
+		abort();
+	f.crc = weft_ape_packet_crc(crc32c, header, payload, words, weft_ape_footer_build(&f));
+	weft_ape_word_store(header, a->data);
+	weft_ape_word_store(weft_ape_footer_build(&f), payload + words * WEFT_APE_WORD_BYTES);
+	a->bytes = (words + 2) * WEFT_APE_WORD_BYTES;
+}
+
 /* Whether the datagram is the first or the last of a numbering, which arrive unharmed. */
 static bool comes_well(const struct network_source *s, const struct network_arrival *a)
 {
@@ -65,6 +94,12 @@ static void make(struct network *n, struct network_source *s, struct network_arr
 		a->events = comes_well(s, a) ? 0 : (uint32_t)below(n, 6);
 		a->last = !below(n, 50);
 		make_events(n, a, field);
+		return;
+	}
+	if (s->protocol.kind == WEFT_PROTOCOL_APE) {
+		a->last = !below(n, 50);
+		a->bytes = comes_well(s, a) ? 0 : (uint32_t)below(n, 150);
+		make_packet(n, a, field);
 		return;
 	}
 	a->bytes = comes_well(s, a)	   ? LEAST_BYTES
@@ -88,7 +123,7 @@ static void cut(struct network *n, const struct network_source *s, struct networ
 	if (s->protocol.kind == WEFT_PROTOCOL_SEQUENCED)
 		a->bad |= a->bytes < s->protocol.offset + s->protocol.bits / 8;
 	else
-		a->bad |= s->protocol.kind == WEFT_PROTOCOL_MGP;
+		a->bad |= s->protocol.kind != WEFT_PROTOCOL_RAW;
 }
 
 /* Changes bytes, but not the number: by it alone a datagram is known. */
@@ -102,6 +137,9 @@ static void change(struct network *n, const struct network_source *s, struct net
 	} else if (s->protocol.kind == WEFT_PROTOCOL_SEQUENCED) {
 		if (at < s->protocol.offset || at >= s->protocol.offset + s->protocol.bits / 8)
 			a->data[at] ^= by;
+	} else if (s->protocol.kind == WEFT_PROTOCOL_APE) {
+		a->data[at] ^= by;
+		a->bad = true;
 	} else {
 		/* of the header only sequence and timestamp may be any; of an event, its fine time */
 		static const uint8_t places[] = {4,  5,	     6,	     7,	      12,     14,
@@ -190,11 +228,12 @@ static void choose_protocol(struct network *n, struct weft_protocol *p)
 				    .bits = bits[below(n, 3)],
 				    .big_endian = below(n, 2),
 				    .step = below(n, 2) ? 1 : 1 + below(n, 4),
-				    .id = below(n, 2) ? 7 << 8 | 1 : WEFT_PROTOCOL_ANY};
+				    .id = below(n, 2) ? ID : WEFT_PROTOCOL_ANY,
+				    .crc32c = crc32c};
 	if (!weft_protocol_settle(p))
 		abort();
 	if (p->kind == WEFT_PROTOCOL_MGP)
-		p->id = 7 << 8 | 1; /* so that a changed source is bad */
+		p->id = ID; /* so that a changed source is bad */
 }
 
 /* A first number that is far from those of the numberings before, over the field's wrap, too. */

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "../ape/crc.h"
+#include "wire/ape/packet.h"
 #include "wire/nanet/mgp.h"
 #include "wire/nanet/nanet.h"
 
@@ -247,6 +249,66 @@ static void bursts_and_events(void **state)
 	assert_int_equal(account.counters.arrived, 4);
 }
 
+static void make_packet(uint8_t *data, uint8_t type, struct weft_ape_coord from, uint32_t seq)
+{
+	struct weft_ape_header h = {.type = type};
+	struct weft_ape_footer f = {.seq = seq, .from = from};
+	struct weft_ape_word header;
+
+	if (!weft_ape_is_header_only(type))
+		h.bytes = WEFT_APE_WORD_BYTES + 1;
+	assert_true(weft_ape_header_build(&h, &header));
+	memset(data, 0, (size_t)4 * WEFT_APE_WORD_BYTES);
+	memset(data + WEFT_APE_WORD_BYTES, 0x5a, WEFT_APE_WORD_BYTES + 1);
+	f.crc = weft_ape_packet_crc(crc32c, header, data + WEFT_APE_WORD_BYTES, 2,
+				    weft_ape_footer_build(&f));
+	weft_ape_word_store(header, data);
+	weft_ape_word_store(weft_ape_footer_build(&f), data + (size_t)3 * WEFT_APE_WORD_BYTES);
+}
+
+/* Packets of the torus: whose number wraps at 24 bits; what is not intact, no packet with a footer, or another node's, is bad. */
+static void packets_of_the_torus(void **state)
+{
+	uint8_t data[4 * WEFT_APE_WORD_BYTES];
+	const struct weft_ape_coord from = {{1, 2, 3}};
+	uint32_t bad = 0;
+
+	sound();
+	source.protocol = (struct weft_protocol){.kind = WEFT_PROTOCOL_APE,
+						 .id = (int32_t)weft_ape_coord_pack(from),
+						 .crc32c = crc32c};
+	list.bursts = true;
+	list.bytes = 200;
+	begin();
+	for (uint32_t i = 0; i < 3; i++) {
+		make_packet(data, i == 1 ? WEFT_APE_PUT_LAST : WEFT_APE_PUT, from,
+			    WEFT_APE_SEQ_MASK - 1 + i);
+		weft_nanet_receive(engine, 0, data, sizeof(data), sizeof(data), 1, &out);
+		assert_int_equal(out.steps, i == 1 ? 2 : 1);
+		if (i == 1)
+			assert_int_equal(told()->why, WEFT_CLOP_BURST);
+	}
+	for (size_t bit = 0; bit < 8 * sizeof(data); bit++, bad++) {
+		data[bit / 8] ^= 1u << bit % 8;
+		weft_nanet_receive(engine, 0, data, sizeof(data), sizeof(data), 1, &out);
+		data[bit / 8] ^= 1u << bit % 8;
+	}
+	for (uint32_t bytes = 1; bytes < sizeof(data); bytes++, bad++)
+		weft_nanet_receive(engine, 0, data, bytes, bytes, 1, &out);
+	make_packet(data, WEFT_APE_PUT, (struct weft_ape_coord){{1, 2, 2}}, 2);
+	weft_nanet_receive(engine, 0, data, sizeof(data), sizeof(data), 1, &out);
+	make_packet(data, WEFT_APE_HEADER_ONLY, from, 2);
+	weft_nanet_receive(engine, 0, data, sizeof(data), sizeof(data), 1, &out);
+	bad += 2;
+	weft_nanet_account(engine, 0, &account);
+	assert_int_equal(account.counters.bad, bad);
+	assert_int_equal(account.counters.placed, 3);
+	assert_int_equal(account.wraps, 1);
+	assert_int_equal(account.missing, 0);
+	source.protocol.crc32c = NULL;
+	assert_non_null(weft_nanet_wrong(&options));
+}
+
 static int end(void **state)
 {
 	free(memory);
@@ -263,6 +325,7 @@ int main(void)
 		cmocka_unit_test(late),
 		cmocka_unit_test(ordered),
 		cmocka_unit_test(bursts_and_events),
+		cmocka_unit_test(packets_of_the_torus),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

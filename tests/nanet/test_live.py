@@ -263,7 +263,7 @@ def test_each_second():
 
 def test_info():
     told = json.loads(stream('info', '--json').stdout)
-    assert [p['protocol'] for p in told['protocols']] == ['raw', 'sequenced', 'mgp']
+    assert [p['protocol'] for p in told['protocols']] == ['raw', 'sequenced', 'mgp', 'ape']
     with open('/proc/sys/net/core/rmem_max', encoding='ascii') as most:
         assert told['machine']['socket_most'] == int(most.read())
 

@@ -445,7 +445,7 @@ static void refused(void **state)
 	assert_int_equal(weft_stream_give_back(stream, 0, 0, 1), -EINVAL);
 	assert_int_equal(weft_stream_counters(stream, 0, &c), -EINVAL);
 	weft_stream_stop(stream);
-	source.protocol = WEFT_STREAM_MGP + 1;
+	source.protocol = WEFT_STREAM_APE + 1;
 	assert_return_code(weft_stream_bind(stream, &source, NULL), 0);
 	assert_int_equal(weft_stream_start(stream), -EINVAL);
 	assert_non_null(strstr(weft_stream_wrong(stream), "no such kind"));

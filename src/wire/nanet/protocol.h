@@ -14,6 +14,7 @@ enum weft_protocol_kind {
 	WEFT_PROTOCOL_RAW,	 /* nothing is known of them */
 	WEFT_PROTOCOL_SEQUENCED, /* they have a number somewhere */
 	WEFT_PROTOCOL_MGP,	 /* events: wire/nanet/mgp.h */
+	WEFT_PROTOCOL_APE,	 /* a packet of the torus, header to footer: wire/ape/packet.h */
 	WEFT_PROTOCOLS,
 };
 
@@ -21,20 +22,22 @@ enum weft_protocol_kind {
 
 struct weft_protocol {
 	enum weft_protocol_kind kind;
-	/* SEQUENCED: an unsigned field, that grows by step and wraps. MGP has its own. */
+	/* SEQUENCED: an unsigned field, that grows by step and wraps. MGP and APE have their own. */
 	uint32_t offset;
 	uint8_t bits; /* 16, 32, 64 */
 	bool big_endian;
 	uint64_t step; /* > 0 */
-	/* MGP: source × 256 + sub-source, other datagrams are bad; or WEFT_PROTOCOL_ANY */
+	/* MGP: source × 256 + sub-source; APE: the sending node (weft_ape_coord_pack). Other datagrams are bad. Or WEFT_PROTOCOL_ANY */
 	int32_t id;
+	/* APE: computes their sum, and goes on from crc, that of the bytes before */
+	uint32_t (*crc32c)(uint32_t crc, const void *bytes, size_t count);
 };
 
 /* What is known of a datagram. */
 struct weft_nanet_datagram {
 	uint64_t field;	 /* the number, as it stands there */
 	uint32_t events; /* of the protocol */
-	bool last;	 /* of a burst */
+	bool last;	 /* of a burst; of a message */
 };
 
 /* Whether the protocol makes sense; then its field and step are set where the kind gives them. */

@@ -5,7 +5,7 @@ bool weft_sequence_valid(const struct weft_sequence_options *o)
 {
 	uint64_t half;
 
-	if ((o->bits != 16 && o->bits != 32 && o->bits != 64) || !o->step)
+	if ((o->bits != 16 && o->bits != 24 && o->bits != 32 && o->bits != 64) || !o->step)
 		return false;
 	half = (1ull << (o->bits - 1)) / o->step;
 	return o->history >= 64 && !(o->history & (o->history - 1)) && o->window <= o->history &&

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 struct weft_sequence_options {
-	uint8_t bits;	 /* of the field: 16, 32, 64 */
+	uint8_t bits;	 /* of the field: 16, 24, 32, 64 */
 	uint64_t step;	 /* by which it grows */
 	uint32_t window; /* a packet more than that behind the highest is late; ≤ history */
 	uint32_t
