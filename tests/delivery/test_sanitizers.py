@@ -16,13 +16,17 @@ PROGRAM = r'''
 static int shared;
 static atomic_int begun;
 
-/* Both run at once: of one that begins when the other has ended, the sanitizer may take them for the same. */
+/*
+ * Both run at once: of one that begins when the other has ended, the sanitizer may take them for the same. And often: of two
+ * accesses at the same instant neither may find the other in the sanitizer's memory.
+ */
 static void *race(void *arg)
 {
 	atomic_fetch_add_explicit(&begun, 1, memory_order_relaxed);
 	while (atomic_load_explicit(&begun, memory_order_relaxed) < 2)
 		;
-	shared++;
+	for (int i = 0; i < 10000; i++)
+		shared++;
 	return arg;
 }
 
