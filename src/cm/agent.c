@@ -7,6 +7,7 @@
 
 #include "cm/link.h"
 #include "cm/timer.h"
+#include "mailbox/port.h"
 #include "pool/step.h"
 #include "pool/format_mailbox.h"
 #include "pool/sizes.h"
@@ -15,7 +16,7 @@
 #define ID_BITS	       22u /* of an id that this process counts; its member stands above */
 #define CHECK_PEERS_NS 100000000ull
 #define KNOCK_NS       1000000ull
-#define KNOCKS	       200u
+#define KNOCKS	       (WEFT_PORT_HELD_NS / KNOCK_NS)
 
 static struct weft_cm_id *by_local[BUCKETS], *by_remote[BUCKETS];
 static uint32_t registered, last_id;

@@ -99,7 +99,7 @@ struct weft_cm_id {
 	struct weft_conn conn;
 	struct weft_address peer;
 	bool registered;
-	uint8_t knocks; /* requests that found the port held, but no listener */
+	uint16_t knocks; /* requests that found the port held, but no listener */
 	struct weft_cm_id *next_local, *next_remote; /* in the agent's tables */
 	uint32_t timer;				     /* place in the heap, + 1; 0: none */
 

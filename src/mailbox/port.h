@@ -25,8 +25,11 @@ int weft_port_bind(struct weft_pool *pool, struct weft_pool_port *want, uint32_t
 int weft_port_listen(struct weft_pool *pool, uint32_t index);
 void weft_port_release(struct weft_pool *pool, uint32_t index);
 
-/* So long a port that a living member has listened at is held for it, as far as weft_port_find goes. */
-#define WEFT_PORT_HELD_NS 200000000u
+/*
+ * So long a port that a living member has listened at is held for it, as far as weft_port_find goes: on a full machine
+ * perftest's server needed more than 200 ms from one listener to its next.
+ */
+#define WEFT_PORT_HELD_NS 1000000000u
 
 /*
  * Which member listens at an address as seen from our network namespace: addresses of our own, and those of

@@ -223,7 +223,7 @@ static void listens_never(void **state)
 
 	world.found = -EAGAIN;
 	assert_int_equal(rdma_connect(id, &param), 0);
-	world_pass(190 * MSECOND);
+	world_pass(WEFT_PORT_HELD_NS - 10 * MSECOND);
 	expect_no_event();
 	world_pass(20 * MSECOND);
 	expect_event(RDMA_CM_EVENT_REJECTED, WEFT_REJ_INVALID_SERVICE_ID);
