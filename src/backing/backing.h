@@ -105,6 +105,8 @@ struct weft_backing {
 	/* For WEFT_BACKING_MAPS_ANYWHERE: what maps it, good until the program closes it. Negative:
 	 * -errno. */
 	int (*descriptor)(struct weft_backed *b);
+	/* What an offset of a segment is greater than that in what `descriptor` is of. NULL: nothing. */
+	uint64_t (*shift)(const struct weft_backed *b);
 
 	/* ---- Life ---- */
 

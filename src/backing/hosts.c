@@ -114,21 +114,22 @@ static uint64_t beats(const struct weft_pool_host *hosts, uint64_t of)
 	return sum;
 }
 
-/* Hosts whose home is here show by its locks whether they live; the others by their beat. */
+/* Hosts whose home is here show by its locks whether they live; the others by their beat. hosts: NULL where it is not known
+ * where they are, as of a pool of another version. */
 static bool any_lives(const struct weft_pool_header *header, const struct weft_pool_host *hosts)
 {
 	uint64_t elsewhere = 0, before;
 
-	for (uint32_t i = 0; i < WEFT_HOSTS; i++) {
+	for (uint32_t i = 0; i < header->hosts && i < WEFT_HOSTS; i++) {
 		int held = is_home_held(header, i);
 
 		if (held > 0)
 			return true;
 		/* acquire: pairs with the release in begin_life (host.c) */
-		if (held < 0 && atomic_load_explicit(&hosts[i].life, memory_order_acquire))
+		if (held < 0 && hosts && atomic_load_explicit(&hosts[i].life, memory_order_acquire))
 			elsewhere |= 1ull << i;
 	}
-	before = beats(hosts, elsewhere);
+	before = elsewhere ? beats(hosts, elsewhere) : 0;
 	for (uint64_t us = 0; elsewhere && us < (uint64_t)header->silence_ms * US_IN_MS;
 	     us += LOOK_US) {
 		usleep(LOOK_US);
@@ -138,24 +139,37 @@ static bool any_lives(const struct weft_pool_header *header, const struct weft_p
 	return false;
 }
 
+/* -EPROTO, -ENOSPC: the header is of another version, or cannot be. */
+static int find_parts(const struct weft_pool_header *header, struct weft_parts *parts)
+{
+	*parts = (struct weft_parts){header->hosts, header->slice_bits, header->cut_bits};
+	return header->version == WEFT_POOL_VERSION ? weft_parts_find(header->file_bytes, parts)
+						    : -EPROTO;
+}
+
 static bool hosts_live(int fd)
 {
-	const uint64_t bytes = WEFT_HOSTS * sizeof(struct weft_pool_host);
 	struct weft_pool_header header;
-	struct weft_pages hosts;
+	struct weft_pages hosts = {NULL};
+	struct weft_parts parts;
+	uint64_t bytes;
 	bool live;
 
 	if (!read_header(fd, &header) || header.magic != WEFT_POOL_MAGIC || !header.pool_id)
 		return false;
-	hosts = weft_hosts_pages(fd, WEFT_OFF_HOSTS, bytes, PROT_READ);
-	live = hosts.at && any_lives(&header, hosts.at);
+	bytes = header.hosts * sizeof(struct weft_pool_host);
+	if (!find_parts(&header, &parts))
+		hosts = weft_hosts_pages(fd, weft_parts_at(&parts, WEFT_OFF_HOSTS, bytes), bytes,
+					 PROT_READ);
+	live = any_lives(&header, hosts.at);
 	weft_hosts_pages_end(&hosts);
 	return live;
 }
 
 /* ---- Opening ---- */
 
-int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header, const char **why)
+int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header,
+		     struct weft_parts *parts, const char **why)
 {
 	uint64_t bytes, align;
 	int err;
@@ -172,11 +186,7 @@ int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header
 	if (header->hosts == 1 && !header->pool_id)
 		return -EPROTO;
 	*why = "the pool's header says of hosts or a size that cannot be";
-	if (!header->hosts || header->hosts > WEFT_HOSTS || header->hosts & (header->hosts - 1) ||
-	    header->file_bytes > bytes || header->file_bytes > WEFT_SEGMENTS * WEFT_SEGMENT ||
-	    header->file_bytes < (WEFT_FIRST_SEGMENT + header->hosts) * WEFT_SEGMENT)
-		return -EPROTO;
-	return 0;
+	return header->file_bytes > bytes || find_parts(header, parts) ? -EPROTO : 0;
 }
 
 static int open_memory(const char *file, const char **why)
@@ -197,11 +207,11 @@ static int open_memory_and_home(struct weft_backed *b, const char *file, uint64_
 
 	if (fd < 0)
 		return fd;
-	err = weft_hosts_check(fd, signature, &header, why);
+	err = weft_hosts_check(fd, signature, &header, &b->parts, why);
 	if (!err)
 		err = weft_named_open(&b->far, fd);
 	close(fd);
-	b->bytes = header.file_bytes;
+	b->bytes = b->parts.end;
 	return err ? err : weft_home_open(b, &header, why);
 }
 
@@ -238,20 +248,19 @@ int weft_hosts_identify(const char *file, uint64_t identity[2])
 
 /* ---- Making and unmaking ---- */
 
-int weft_hosts_check_plan(const struct weft_backing_plan *plan, uint64_t bytes, const char **why)
+int weft_hosts_check_plan(const struct weft_backing_plan *plan, uint64_t bytes,
+			  struct weft_parts *parts, const char **why)
 {
 	*why = "a pool has 1, 2, 4, 8, 16, 32 or 64 hosts";
 	if (!plan->hosts || plan->hosts > WEFT_HOSTS || plan->hosts & (plan->hosts - 1))
 		return -EINVAL;
 	*why = "so small a pool has no segment for each of its hosts";
-	return bytes < (WEFT_FIRST_SEGMENT + plan->hosts) * WEFT_SEGMENT ||
-			       bytes > WEFT_SEGMENTS * WEFT_SEGMENT
-		       ? -EINVAL
-		       : 0;
+	weft_parts_plan(plan->hosts, bytes, parts);
+	return weft_parts_find(bytes, parts) ? -EINVAL : 0;
 }
 
 int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t bytes,
-		       uint64_t signature)
+		       const struct weft_parts *parts, uint64_t signature)
 {
 	const uint64_t len_bytes = WEFT_OFF_LEASES + sizeof(struct weft_pool_leases);
 	const struct weft_pages tables = weft_hosts_pages(fd, 0, len_bytes, PROT_READ | PROT_WRITE);
@@ -275,7 +284,9 @@ int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t by
 					    .file_bytes = bytes,
 					    .pool_id = pool_id,
 					    .silence_ms = plan->silence_ms,
-					    .flags = plan->flags};
+					    .flags = plan->flags,
+					    .slice_bits = parts->slice_bits,
+					    .cut_bits = parts->cut_bits};
 	atomic_store_explicit(&leases->numbers, WEFT_NUMBERS(numbers), memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	header->magic = WEFT_POOL_MAGIC;

@@ -24,8 +24,8 @@ static int open_to_look(struct weft_backed *b, uint64_t signature, const char **
 		return -errno;
 	b->far.dev = st.st_dev;
 	b->far.ino = st.st_ino;
-	err = weft_hosts_check(b->far.fd, signature, &header, why);
-	b->bytes = header.file_bytes;
+	err = weft_hosts_check(b->far.fd, signature, &header, &b->parts, why);
+	b->bytes = b->parts.end;
 	return err;
 }
 
@@ -54,11 +54,12 @@ void weft_look_hosts_unlock(struct weft_backed *b)
 
 bool weft_look_hosts_read(const struct weft_backed *b, void *to, uint64_t bytes, uint64_t off)
 {
+	uint64_t at = weft_parts_at(&b->parts, off, bytes);
 	struct weft_pages pages;
 
-	if (off < WEFT_OFF_HOME_END && off + bytes > WEFT_OFF_HOME)
+	if (at == UINT64_MAX)
 		return false;
-	pages = weft_hosts_pages(b->far.fd, off, bytes, PROT_READ);
+	pages = weft_hosts_pages(b->far.fd, at, bytes, PROT_READ);
 	if (!pages.at)
 		return false;
 	memcpy(to, pages.at, bytes);

@@ -12,19 +12,13 @@
 
 int weft_map(struct weft_backed *b, uint8_t **base)
 {
-	const int flags = MAP_SHARED | MAP_NORESERVE;
-	bool apart = b->home != &b->far;
-	void *at = mmap(NULL, b->bytes, PROT_NONE, flags, apart ? b->far.fd : b->life, 0);
+	void *at;
 
+	if (b->home != &b->far)
+		return weft_parts_map(b, PROT_NONE, base);
+	at = mmap(NULL, b->bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, b->life, 0);
 	if (at == MAP_FAILED)
 		return -errno;
-	if (apart && mmap((uint8_t *)at + WEFT_OFF_HOME, WEFT_OFF_HOME_END - WEFT_OFF_HOME,
-			  PROT_NONE, flags | MAP_FIXED, b->life, WEFT_OFF_HOME) == MAP_FAILED) {
-		int err = -errno;
-
-		munmap(at, b->bytes);
-		return err;
-	}
 	/* a child must not keep our proof of life, nor a core dump hold other members' memory */
 	madvise(at, b->bytes, MADV_DONTFORK);
 	madvise(at, b->bytes, MADV_DONTDUMP);

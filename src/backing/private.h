@@ -19,11 +19,29 @@ struct weft_named {
 	bool unlinked;		  /* and the user has been told */
 };
 
+/* A run of the pool's offsets, and where it is in the memory. */
+struct weft_part {
+	uint64_t off, bytes, at;
+};
+
+#define WEFT_PARTS 6u
+#define WEFT_PART_BYTES                                                                            \
+	((uint64_t)2 << 20) /* a part is so many times some: a device-dax maps no less */
+
+/* What of a pool of several hosts is in its memory. */
+struct weft_parts {
+	uint32_t hosts, slice_bits, cut_bits; /* as the header has them */
+	uint32_t count;			      /* 0: all, as it is */
+	uint64_t end;			      /* of the pool's offsets */
+	struct weft_part part[WEFT_PARTS];    /* segments last */
+};
+
 struct weft_backed {
 	struct weft_named far;
+	struct weft_parts parts;
 	struct weft_named *home; /* has the locks; in a pool that is a file that file */
 	struct weft_named apart; /* the home of a pool of several hosts */
-	uint64_t bytes;
+	uint64_t bytes;		 /* its offsets are below this */
 	uint8_t *base; /* of the mapping, which holds the description of `life`; NULL: none yet */
 	int life; /* of the home, until it has proved that we live; then only the mapping holds that */
 };
@@ -65,8 +83,9 @@ void weft_file_identity(const struct weft_backed *b, uint64_t identity[2]);
 int weft_hosts_open(const char *file, uint64_t signature, struct weft_backed **backed,
 		    uint64_t *bytes, const char **why);
 int weft_hosts_identify(const char *file, uint64_t identity[2]);
-/* Whether that file is such a memory; its header. -EPROTO, or fstat(2)'s. */
-int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header, const char **why);
+/* Whether that file is such a memory; its header, and where it has what. -EPROTO, or fstat(2)'s. */
+int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header,
+		     struct weft_parts *parts, const char **why);
 /* A mapping that is looked at for a moment. */
 struct weft_pages {
 	void *at; /* what was asked for; NULL: there is none so far in it, or it cannot be mapped */
@@ -80,11 +99,12 @@ int weft_hosts_extent(int fd, uint64_t *bytes, uint64_t *align);
 /* Before another pool is made there, or none: homes of the one that was there go, as far as they are here. Looks for the
  * pool's silence, where a host of it may be of another kernel. -EBUSY: a host of it lives. */
 int weft_hosts_take(int fd, const char **why);
-/* -EINVAL: no pool can be made so. */
-int weft_hosts_check_plan(const struct weft_backing_plan *plan, uint64_t bytes, const char **why);
+/* Where it will have what. -EINVAL: no pool can be made so. */
+int weft_hosts_check_plan(const struct weft_backing_plan *plan, uint64_t bytes,
+			  struct weft_parts *parts, const char **why);
 /* Makes it one: its tables are zero. */
 int weft_hosts_lay_out(int fd, const struct weft_backing_plan *plan, uint64_t bytes,
-		       uint64_t signature);
+		       const struct weft_parts *parts, uint64_t signature);
 /* It is none any more, and the homes that are here go. As `remove` says, but that the file stays. */
 int weft_hosts_end(const char *file, const char **why);
 
@@ -115,6 +135,16 @@ void weft_lock_leave(struct weft_backed *b, int fd);
 int weft_lock_prove(struct weft_backed *b, uint16_t member);
 int weft_lock_claim(struct weft_backed *b, uint16_t member);
 bool weft_lock_lives(struct weft_backed *b, uint16_t member);
+
+/* parts.c: the first three words for a memory of so many bytes; the rest from these. -EPROTO: they cannot be; -ENOSPC: there is
+ * not a segment for each host, or there are too many. */
+void weft_parts_plan(uint32_t hosts, uint64_t bytes, struct weft_parts *p);
+int weft_parts_find(uint64_t bytes, struct weft_parts *p);
+/* Where in the memory that range is; UINT64_MAX: it is not in one part. */
+uint64_t weft_parts_at(const struct weft_parts *p, uint64_t off, uint64_t len_bytes);
+/* As `map` says, and the home in its place. */
+int weft_parts_map(struct weft_backed *b, int rights, uint8_t **base);
+uint64_t weft_parts_shift(const struct weft_backed *b);
 
 /* map.c */
 int weft_map(struct weft_backed *b, uint8_t **base);
@@ -154,10 +184,10 @@ void weft_wait_barrier(struct weft_backed *b);
 #define WEFT_BACKING_LOCKED_FILE                                                                   \
 	.close = weft_file_close, .forget = weft_file_forget, .identity = weft_file_identity,      \
 	.new_bytes = weft_file_new_bytes, .unmap = weft_map_end, .touch = weft_map_touch,          \
-	.descriptor = weft_map_descriptor, .prove = weft_lock_prove, .lives = weft_lock_lives,     \
-	.claim = weft_lock_claim, .enter = weft_lock_enter, .enter_too = weft_lock_enter_too,      \
-	.leave = weft_lock_leave, .sleep = weft_wait_sleep, .wake = weft_wait_wake,                \
-	.barrier = weft_wait_barrier
+	.descriptor = weft_map_descriptor, .shift = weft_parts_shift, .prove = weft_lock_prove,    \
+	.lives = weft_lock_lives, .claim = weft_lock_claim, .enter = weft_lock_enter,              \
+	.enter_too = weft_lock_enter_too, .leave = weft_lock_leave, .sleep = weft_wait_sleep,      \
+	.wake = weft_wait_wake, .barrier = weft_wait_barrier
 
 /* What those have whose memory is a file, too. */
 #define WEFT_BACKING_MAPPED_FILE                                                                   \

@@ -122,27 +122,30 @@ int weft_reserve_file(int fd, uint64_t off, uint64_t len_bytes)
 	return err == ENOMEM ? -ENOSPC : -err;
 }
 
-/* A range is the home's whole, or not at all. */
-static int descriptor_of(struct weft_backed *b, uint64_t off)
+/* What it lies in, and where there. A range is the home's whole, or not at all. */
+static int descriptor_of(struct weft_backed *b, uint64_t off, uint64_t len_bytes, uint64_t *at)
 {
 	bool near = off >= WEFT_OFF_HOME && off < WEFT_OFF_HOME_END;
 
-	return weft_descriptor(near ? b->home : &b->far);
+	*at = near ? off : weft_parts_at(&b->parts, off, len_bytes);
+	return *at == UINT64_MAX ? -ENOSPC : weft_descriptor(near ? b->home : &b->far);
 }
 
 int weft_reserve(struct weft_backed *b, uint64_t off, uint64_t len_bytes)
 {
-	int fd = descriptor_of(b, off);
+	uint64_t at;
+	int fd = descriptor_of(b, off, len_bytes, &at);
 
-	return fd < 0 ? fd : weft_reserve_file(fd, off, len_bytes);
+	return fd < 0 ? fd : weft_reserve_file(fd, at, len_bytes);
 }
 
 int weft_reserve_end(struct weft_backed *b, uint64_t off, uint64_t len_bytes)
 {
-	int fd = descriptor_of(b, off);
+	uint64_t at;
+	int fd = descriptor_of(b, off, len_bytes, &at);
 
 	if (fd < 0)
 		return fd;
-	fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len_bytes);
+	fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)len_bytes);
 	return 0;
 }

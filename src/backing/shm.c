@@ -48,23 +48,25 @@ static int identify_file(const char *path, uint64_t identity[2])
 	return weft_hosts_identify(path + PREFIX_CHARS, identity);
 }
 
-static int reserve_tables(int fd, const struct weft_backing_plan *plan, uint64_t bytes)
+static int reserve_tables(int fd, const struct weft_parts *parts, uint64_t bytes)
 {
+	const uint64_t hosts_bytes = parts->hosts * sizeof(struct weft_pool_host);
 	int err;
 
 	if (ftruncate(fd, 0) || ftruncate(fd, (off_t)bytes))
 		return -errno;
 	err = weft_reserve_file(fd, 0, WEFT_OFF_LEASES + sizeof(struct weft_pool_leases));
-	return err ? err
-		   : weft_reserve_file(fd, WEFT_OFF_HOSTS,
-				       plan->hosts * sizeof(struct weft_pool_host));
+	return err
+		       ?: weft_reserve_file(fd, weft_parts_at(parts, WEFT_OFF_HOSTS, hosts_bytes),
+					    hosts_bytes);
 }
 
 static int create_file(const char *path, const struct weft_backing_plan *plan, uint64_t signature,
 		       const char **why)
 {
 	uint64_t bytes = plan->bytes ?: weft_file_new_bytes();
-	int fd, err = weft_hosts_check_plan(plan, bytes, why);
+	struct weft_parts parts;
+	int fd, err = weft_hosts_check_plan(plan, bytes, &parts, why);
 	struct stat st;
 
 	if (err)
@@ -80,10 +82,10 @@ static int create_file(const char *path, const struct weft_backing_plan *plan, u
 		err = weft_hosts_take(fd, why);
 	if (!err) {
 		*why = "no room for the pool's tables";
-		err = reserve_tables(fd, plan, bytes);
+		err = reserve_tables(fd, &parts, bytes);
 	}
 	if (!err)
-		err = weft_hosts_lay_out(fd, plan, bytes, signature);
+		err = weft_hosts_lay_out(fd, plan, bytes, &parts, signature);
 	close(fd);
 	return err;
 }

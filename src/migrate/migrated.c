@@ -47,13 +47,19 @@ static void warn_once(const char *what)
 
 /* ---- what the program's mappings show ---- */
 
+/* The offset in the pool, of a mapping of it. */
+static uint64_t shown_off(const struct weft_vma *vma)
+{
+	return vma->off + self.source.shift;
+}
+
 bool weft_migrated_shows(const struct weft_vma *vma, const struct weft_interval *interval)
 {
 	uintptr_t at = later(vma->start, interval->start);
 
 	return vma->shared && vma->inode == self.pool.inode &&
 	       vma->dev_major == self.pool.dev_major && vma->dev_minor == self.pool.dev_minor &&
-	       vma->off + (at - vma->start) == interval->off + (at - interval->start);
+	       shown_off(vma) + (at - vma->start) == interval->off + (at - interval->start);
 }
 
 /* The part of the interval that the mapping shows, from `at` on. */
@@ -66,6 +72,7 @@ static struct weft_migrate part_of(const struct weft_interval *interval, const s
 	part.len_bytes = earlier(vma->end, interval->end) - part.va;
 	part.off = interval->off + (part.va - interval->start);
 	part.alias = interval->extent->alias + (part.off - interval->extent->off);
+	part.off -= self.source.shift;
 	return part;
 }
 
@@ -110,12 +117,11 @@ static bool each_stray(struct weft_vma_walk *walk, struct weft_extent *extent,
 	int err;
 
 	for (uintptr_t at = 0; !(err = weft_vma_next(walk, at, &vma)); at = vma.end) {
-		uint64_t from = later(vma.off, extent->off);
-		uint64_t to =
-			earlier(vma.off + (vma.end - vma.start), extent->off + extent->len_bytes);
+		uint64_t off = shown_off(&vma), from = later(off, extent->off);
+		uint64_t to = earlier(off + (vma.end - vma.start), extent->off + extent->len_bytes);
 		struct weft_interval stray = {
-			.start = vma.start + (from - vma.off),
-			.end = vma.start + (to - vma.off),
+			.start = vma.start + (from - off),
+			.end = vma.start + (to - off),
 			.extent = extent,
 			.off = from,
 		};
@@ -354,7 +360,7 @@ struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *
 	if (!extent)
 		return NULL;
 	pages.alias = extent->alias;
-	pages.off = extent->off;
+	pages.off = extent->off - self.source.shift;
 	pages.len_bytes = extent->len_bytes;
 	pages.len_bytes = weft_migrate_in(&pages);
 	*migrated_end = start + pages.len_bytes;

@@ -42,6 +42,7 @@ struct weft_extent_source {
 	uint64_t (*age)(void *arg);
 	/* The descriptor of the pool file, checked to be still ours, or -errno. */
 	int (*fd)(void *arg);
+	uint64_t shift; /* what an extent's offset is greater than that in the file */
 	/* Ends every peer's access to the extent: the program has unmapped all of it, but still has
 	 * regions there. free follows. NULL: such extents stay until the regions end. */
 	void (*revoke)(void *arg, uint64_t off, size_t len_bytes);

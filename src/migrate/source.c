@@ -51,12 +51,15 @@ static int descriptor(void *arg)
 
 struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool)
 {
+	const struct weft_attachment *a = weft_attachment(pool);
+
 	return (struct weft_extent_source){
 		.alloc = alloc,
 		.free = give_range_back,
 		.retire = retire,
 		.age = age,
 		.fd = descriptor,
+		.shift = a->on->shift ? a->on->shift(a->backed) : 0,
 		.arg = weft_attachment(pool),
 	};
 }

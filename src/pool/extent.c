@@ -12,12 +12,21 @@
 #include "pool/step.h"
 #include "pool/sizes.h"
 
-#define SEGMENT_PAGES ((uint32_t)(WEFT_SEGMENT / WEFT_PAGE))
-#define HOLE_PAGES    1u
+#define HOLE_PAGES 1u
 
-static bool own_segments(uint32_t pages)
+static uint32_t segment_pages(const struct weft_attachment *a)
 {
-	return pages > SEGMENT_PAGES / 2;
+	return (uint32_t)(weft_segment_bytes(&a->pool) / WEFT_PAGE);
+}
+
+static bool own_segments(const struct weft_attachment *a, uint32_t pages)
+{
+	return pages > segment_pages(a) / 2;
+}
+
+static uint32_t segments_for(const struct weft_attachment *a, uint32_t pages)
+{
+	return (pages + segment_pages(a) - 1) / segment_pages(a);
 }
 
 static uint32_t pages_of(uint64_t len_bytes)
@@ -57,17 +66,19 @@ static uint32_t find_run(const struct weft_segment_books *books, uint32_t from, 
 	return end;
 }
 
-static bool cut_pages(struct weft_segment_books *books, uint32_t count, uint32_t *page)
+/* Of a segment of `end` pages. */
+static bool cut_pages(struct weft_segment_books *books, uint32_t end, uint32_t count,
+		      uint32_t *page)
 {
 	if (!books || books->free_pages < count)
 		return false;
-	*page = find_run(books, books->next, SEGMENT_PAGES, count);
-	if (*page == SEGMENT_PAGES)
-		*page = find_run(books, 0, SEGMENT_PAGES, count);
-	if (*page == SEGMENT_PAGES)
+	*page = find_run(books, books->next, end, count);
+	if (*page == end)
+		*page = find_run(books, 0, end, count);
+	if (*page == end)
 		return false;
 	mark(books, *page, count, true);
-	books->next = (*page + count) % SEGMENT_PAGES;
+	books->next = (*page + count) % end;
 	return true;
 }
 
@@ -82,7 +93,7 @@ static int open_books(struct weft_attachment *a, uint32_t *segment)
 		weft_lease_drop_segments(a, *segment, 1);
 		return -ENOMEM;
 	}
-	a->books[*segment]->free_pages = SEGMENT_PAGES;
+	a->books[*segment]->free_pages = segment_pages(a);
 	if (a->books_first == a->books_end)
 		a->books_first = a->books_end = *segment;
 	if (*segment < a->books_first)
@@ -94,38 +105,39 @@ static int open_books(struct weft_attachment *a, uint32_t *segment)
 
 static int place(struct weft_attachment *a, uint32_t pages, uint64_t *off)
 {
+	const uint64_t bytes = weft_segment_bytes(&a->pool);
 	uint32_t segment, page;
 	int err;
 
-	if (own_segments(pages)) {
-		err = weft_lease_segments(a, (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES, &segment);
+	if (own_segments(a, pages)) {
+		err = weft_lease_segments(a, segments_for(a, pages), &segment);
 		if (!err)
-			*off = segment * WEFT_SEGMENT;
+			*off = segment * bytes;
 		return err;
 	}
 	for (segment = a->books_first; segment < a->books_end; segment++)
-		if (cut_pages(a->books[segment], pages, &page))
+		if (cut_pages(a->books[segment], segment_pages(a), pages, &page))
 			goto found;
 	err = open_books(a, &segment);
 	if (err)
 		return err;
-	cut_pages(a->books[segment], pages, &page);
+	cut_pages(a->books[segment], segment_pages(a), pages, &page);
 found:
-	*off = segment * WEFT_SEGMENT + page * WEFT_PAGE;
+	*off = segment * bytes + page * WEFT_PAGE;
 	return 0;
 }
 
 static void unplace(struct weft_attachment *a, uint32_t pages, uint64_t off)
 {
-	uint32_t segment = (uint32_t)(off / WEFT_SEGMENT);
+	uint32_t segment = (uint32_t)weft_segment_of(&a->pool, off);
 	struct weft_segment_books *books = a->books[segment];
 
-	if (own_segments(pages)) {
-		weft_lease_drop_segments(a, segment, (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES);
+	if (own_segments(a, pages)) {
+		weft_lease_drop_segments(a, segment, segments_for(a, pages));
 		return;
 	}
-	mark(books, (uint32_t)(off % WEFT_SEGMENT / WEFT_PAGE), pages, false);
-	if (books->free_pages == SEGMENT_PAGES) {
+	mark(books, (uint32_t)(off % weft_segment_bytes(&a->pool) / WEFT_PAGE), pages, false);
+	if (books->free_pages == segment_pages(a)) {
 		free(books);
 		a->books[segment] = NULL;
 		weft_lease_drop_segments(a, segment, 1);

@@ -10,8 +10,11 @@
  *   48 MiB   queue pairs (format_qp.h)
  *   96 MiB   memory regions (format_region.h)
  *   192 MiB  the card of a torus and its programs (format_ape.h)
- *   208 MiB  segments of 16 MiB, leased to members: extents of regions, queues (format_queue.h), rings
+ *   208 MiB  segments of 16 MiB, or less, leased to members: extents of regions, queues (format_queue.h), rings
  *            (format_ring.h)
+ *
+ * A memory of several hosts has of each table the first entries alone, and these parts one behind the other without
+ * what lies between (backing/parts.c).
  *
  * Ownership is by lease: a segment, a block of queue pairs or a block of regions belongs to one
  * member, which alone writes in it and keeps its own books in private memory. A lease is one
@@ -31,7 +34,7 @@
 
 #define WEFT_POOL_MAGIC	  0x4c4f4f5054464557ull /* "WEFTPOOL" */
 #define WEFT_POOL_MAKING  0x454b414d54464557ull /* "WEFTMAKE": the first bytes of all */
-#define WEFT_POOL_VERSION 21u
+#define WEFT_POOL_VERSION 22u
 
 #define WEFT_OFF_LEASES	  WEFT_PAGE
 #define WEFT_OFF_MEMBERS  (1ull << 20)
@@ -49,10 +52,15 @@ struct weft_pool_header {
 	uint32_t version;   /* [L] */
 	uint32_t hosts;	    /* [L] a power of two; 1: the home is here */
 	uint64_t signature; /* [L] of the layout (signature.c) */
-	uint64_t file_bytes;
-	uint64_t pool_id;    /* [L] random; 0: it has one host, and its home here */
+	uint64_t
+		file_bytes; /* [L] of the memory; the pool's offsets go further (backing/parts.c) */
+	uint64_t pool_id;   /* [L] random; 0: it has one host, and its home here */
 	uint32_t silence_ms; /* [L] a host whose beat stands still for so long is silent */
 	uint32_t flags;	     /* [L] enum weft_pool_flag; of a pool with its home in itself 0 */
+	/* [L] each host has WEFT_MEMBERS >> slice_bits members, and as much less of the other tables. 0: it has one */
+	uint32_t slice_bits;
+	uint32_t
+		cut_bits; /* [L] a segment has WEFT_SEGMENT >> cut_bits bytes, at most WEFT_CUT_BITS */
 	/* [L] by host: members ever used in its slice are below this; their pages stay */
 	_Atomic uint64_t members_end[WEFT_HOSTS];
 };

@@ -396,13 +396,14 @@ int weft_lease_give_back(struct weft_attachment *a, uint64_t word)
 {
 	struct weft_pool *pool = &a->pool;
 	struct table qp = qp_table(a), mr = mr_table(a), object = object_table(a);
+	const uint64_t bytes = weft_segment_bytes(pool);
 	int err;
 
-	for (uint32_t i = WEFT_FIRST_SEGMENT; i < pool->segments; i++) {
+	for (uint32_t i = weft_segment_first(pool); i < pool->segments; i++) {
 		if (atomic_load_explicit(&pool->leases->segment[i], memory_order_relaxed) != word)
 			continue;
 		/* the next owner expects zeroes */
-		err = weft_release_pages(a, i * WEFT_SEGMENT, WEFT_SEGMENT);
+		err = weft_release_pages(a, i * bytes, bytes);
 		if (err)
 			return err;
 		WEFT_STEP(lease_segment_emptied);
@@ -430,12 +431,12 @@ uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at)
 bool weft_lease_covers(const struct weft_pool *pool, uint64_t word, uint64_t off,
 		       uint64_t len_bytes)
 {
-	uint64_t last = (off + len_bytes - !!len_bytes) / WEFT_SEGMENT;
+	uint64_t last = weft_segment_of(pool, off + len_bytes - !!len_bytes);
 
 	if (off >= pool->bytes || len_bytes > pool->bytes - off)
 		return false;
-	for (uint64_t i = off / WEFT_SEGMENT; i <= last; i++)
-		if (i < WEFT_FIRST_SEGMENT ||
+	for (uint64_t i = weft_segment_of(pool, off); i <= last; i++)
+		if (i < weft_segment_first(pool) ||
 		    atomic_load_explicit(&pool->leases->segment[i], memory_order_relaxed) != word)
 			return false;
 	return true;

@@ -213,7 +213,7 @@ static void recover_orphans(struct weft_attachment *a)
 		const struct weft_pool_member *m = weft_pool_member(pool, member);
 
 		/* what is in the slice of another host is that one's to look at */
-		if (member < WEFT_MEMBERS && !weft_is_near(pool, member))
+		if (member < weft_members_room(pool) && !weft_is_near(pool, member))
 			continue;
 		if (!m || atomic_load_explicit(&m->incarnation, memory_order_acquire) != word >> 16)
 			give_leases_back(a, word, RECOVER_NS);

@@ -75,14 +75,14 @@ uint16_t weft_pool_next(const struct weft_pool *pool, uint16_t from)
 {
 	uint32_t i = from;
 
-	while (i < WEFT_MEMBERS && i >= weft_members_of(pool, weft_host_of(pool, i)).end)
+	while (i < weft_members_room(pool) && i >= weft_members_of(pool, weft_host_of(pool, i)).end)
 		i = weft_slice_of(pool, WEFT_MEMBERS, weft_host_of(pool, i)).end;
-	return (uint16_t)i;
+	return i < weft_members_room(pool) ? (uint16_t)i : WEFT_MEMBERS;
 }
 
 static bool was_used(const struct weft_pool *pool, uint16_t i)
 {
-	return i < WEFT_MEMBERS && i < weft_members_of(pool, weft_host_of(pool, i)).end;
+	return i < weft_members_room(pool) && i < weft_members_of(pool, weft_host_of(pool, i)).end;
 }
 
 struct weft_pool_member *weft_pool_member(struct weft_pool *pool, uint16_t i)

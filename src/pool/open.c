@@ -70,7 +70,6 @@ static int map_pool(struct weft_attachment *a)
 	err = a->on->map(a->backed, &pool->base);
 	if (err)
 		return err;
-	pool->segments = (uint32_t)(pool->bytes / WEFT_SEGMENT);
 	pool->leases = (void *)(pool->base + WEFT_OFF_LEASES);
 	pool->members = (void *)(pool->base + WEFT_OFF_MEMBERS);
 	pool->home = (void *)(pool->base + WEFT_OFF_HOME);
@@ -88,13 +87,18 @@ static int map_pool(struct weft_attachment *a)
 /* Read once: whose slices we lease in must not change under us. */
 static int find_slices(struct weft_pool *pool)
 {
-	uint32_t hosts = ((const struct weft_pool_header *)pool->base)->hosts;
-	uint32_t host = pool->home->host;
+	const struct weft_pool_header *header = (const void *)pool->base;
+	uint32_t hosts = header->hosts, host = pool->home->host;
 
-	if (!hosts || hosts > WEFT_HOSTS || hosts & (hosts - 1) || host >= hosts)
+	pool->slice_bits = header->slice_bits;
+	pool->cut_bits = header->cut_bits;
+	if (!hosts || hosts > WEFT_HOSTS || hosts & (hosts - 1) || host >= hosts ||
+	    pool->slice_bits > WEFT_MEMBER_BITS || hosts > 1u << pool->slice_bits ||
+	    pool->cut_bits > WEFT_CUT_BITS)
 		return -EPROTO;
 	pool->host_bits = (uint32_t)__builtin_ctz(hosts);
 	pool->host = (uint16_t)host;
+	pool->segments = (uint32_t)weft_segment_of(pool, pool->bytes);
 	return 0;
 }
 

@@ -66,6 +66,7 @@ struct weft_pool {
 	uint16_t me;
 	uint16_t host; /* ours, of 1 << host_bits (pool/slice.h) */
 	uint32_t host_bits;
+	uint32_t slice_bits, cut_bits; /* as the header has them */
 	uint32_t segments;
 	_Atomic uint64_t age;	   /* suspects found so far */
 	_Atomic uint32_t nretired; /* what waits for them */

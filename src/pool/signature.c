@@ -30,11 +30,19 @@ _Static_assert(WEFT_OBJECTS * sizeof(struct weft_pool_object) <= WEFT_OFF_APE - 
 _Static_assert(sizeof(struct weft_pool_ape) <= WEFT_FIRST_SEGMENT * WEFT_SEGMENT - WEFT_OFF_APE,
 	       "the torus fits");
 
+_Static_assert(sizeof(struct weft_pool_member) == WEFT_MEMBER_BYTES &&
+		       WEFT_QP_BLOCK * sizeof(struct weft_pool_qp) == WEFT_QP_BLOCK_BYTES &&
+		       WEFT_MR_BLOCK * sizeof(struct weft_pool_mr) == WEFT_MR_BLOCK_BYTES &&
+		       WEFT_OBJECT_BLOCK * sizeof(struct weft_pool_object) ==
+			       WEFT_OBJECT_BLOCK_BYTES,
+	       "sizes.h has them right");
+
 /* Where shared structs have what. */
 static const uint64_t layout[] = {
 	sizeof(struct weft_pool_header),
 	offsetof(struct weft_pool_header, hosts),
 	offsetof(struct weft_pool_header, pool_id),
+	offsetof(struct weft_pool_header, slice_bits),
 	offsetof(struct weft_pool_header, members_end),
 	sizeof(struct weft_pool_host),
 	offsetof(struct weft_pool_host, home),

@@ -112,7 +112,8 @@ static int read_members(struct weft_view *v, const struct weft_pool_header *head
 	if (!raw)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < hosts; i++)
-		read_members_of(v, header, i, WEFT_MEMBERS / hosts, &raw->far, &raw->near);
+		read_members_of(v, header, i, WEFT_MEMBERS >> header->slice_bits, &raw->far,
+				&raw->near);
 	for (uint32_t i = WEFT_FIRST_SEGMENT; i < WEFT_SEGMENTS; i++)
 		v->segments_leased += v->leases.segment[i] != 0;
 	free(raw);
@@ -128,6 +129,7 @@ static int read_all(struct weft_view *v)
 	    !read_pool(v, &v->leases, sizeof(v->leases), WEFT_OFF_LEASES))
 		return -EPROTO;
 	v->version = header.version;
+	v->file_bytes = header.file_bytes;
 	v->atomics = !header.pool_id || header.flags & WEFT_POOL_ATOMICS;
 	if (header.pool_id) {
 		v->hosts = header.hosts;
@@ -152,7 +154,7 @@ int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **vi
 	if (err)
 		goto free_view;
 	strcpy(v->path, where);
-	err = v->on->look(where, own, weft_signature(), &v->backed, &v->file_bytes, &locked, why);
+	err = v->on->look(where, own, weft_signature(), &v->backed, &v->bytes, &locked, why);
 	if (err)
 		goto free_view;
 	*why = "the pool cannot be read";
@@ -271,8 +273,8 @@ bool weft_view_qp(struct weft_view *v, struct weft_view_cursor *at, struct weft_
 
 static bool in_segments(const struct weft_view *v, uint64_t off, uint64_t bytes)
 {
-	return off >= WEFT_FIRST_SEGMENT * WEFT_SEGMENT && off < v->file_bytes &&
-	       bytes <= v->file_bytes - off;
+	return off >= WEFT_FIRST_SEGMENT * WEFT_SEGMENT && off < v->bytes &&
+	       bytes <= v->bytes - off;
 }
 
 /* Pieces rise from the start of the region to its end: a list of garbage ends soon. */

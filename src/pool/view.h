@@ -74,6 +74,7 @@ struct weft_view {
 	struct weft_backed *backed;
 	uint32_t version;
 	uint64_t allocated_bytes, file_bytes;
+	uint64_t bytes; /* its offsets are below this */
 	uint32_t segments_leased;
 	uint32_t damaged;
 	bool unlocked; /* a process had the file lock for too long: sums may be off by one member */

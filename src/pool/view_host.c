@@ -35,7 +35,7 @@ static bool read_beat(const struct look *l, uint32_t i, uint64_t *beat)
 
 static uint32_t members_of_host(const struct look *l, uint32_t i)
 {
-	uint64_t each = WEFT_MEMBERS / l->header->hosts, end = l->header->members_end[i],
+	uint64_t each = WEFT_MEMBERS >> l->header->slice_bits, end = l->header->members_end[i],
 		 incarnation;
 	uint32_t found = 0;
 
@@ -75,13 +75,13 @@ static bool read_leases(const struct look *l)
 {
 	struct weft_pool_leases *leases = malloc(sizeof(*leases));
 	bool is_read = leases && fetch(l, leases, sizeof(*leases), WEFT_OFF_LEASES);
-	uint64_t member;
+	uint64_t host;
 
 	for (uint32_t i = WEFT_FIRST_SEGMENT; is_read && i < WEFT_SEGMENTS; i++) {
-		member = (leases->segment[i] & 0xffff) - 1;
-		if (leases->segment[i] && member < WEFT_MEMBERS)
-			l->host[member / (WEFT_MEMBERS / l->header->hosts)].leased_bytes +=
-				WEFT_SEGMENT;
+		host = ((leases->segment[i] & 0xffff) - 1) /
+		       (WEFT_MEMBERS >> l->header->slice_bits);
+		if (leases->segment[i] && host < l->header->hosts)
+			l->host[host].leased_bytes += WEFT_SEGMENT >> l->header->cut_bits;
 	}
 	free(leases);
 	return is_read;
@@ -131,7 +131,8 @@ int weft_view_look_at_hosts(const struct weft_backing *on, struct weft_backed *b
 {
 	const struct look l = {on, backed, header, host};
 
-	if (!header->hosts || header->hosts > WEFT_HOSTS)
+	if (!header->hosts || header->hosts > WEFT_HOSTS || header->slice_bits > WEFT_MEMBER_BITS ||
+	    header->cut_bits > WEFT_CUT_BITS)
 		return -EPROTO;
 	for (uint32_t i = 0; i < header->hosts; i++)
 		if (!read_host(&l, i))

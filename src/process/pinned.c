@@ -8,6 +8,7 @@
 #include "nic/place.h"
 #include "pool/format.h"
 #include "pool/pool.h"
+#include "pool/slice.h"
 #include "pool/step.h"
 #include "process/plugin.h"
 
@@ -82,7 +83,7 @@ static bool search_block(struct weft_pool *pool, uint32_t block, uint64_t off, u
 static bool find_region(struct weft_pool *pool, uint64_t off, uint64_t len_bytes,
 			struct weft_pool_mr *mr)
 {
-	uint64_t word = atomic_load_explicit(&pool->leases->segment[off / WEFT_SEGMENT],
+	uint64_t word = atomic_load_explicit(&pool->leases->segment[weft_segment_of(pool, off)],
 					     memory_order_relaxed);
 
 	for (uint32_t block = 0; word && block < WEFT_BLOCKS; block++)
@@ -104,7 +105,7 @@ static bool offset_of(const struct weft_pool *pool, const void *here, uint64_t l
 
 static bool is_of_mine(const struct weft_pool *pool, uint64_t off)
 {
-	uint64_t word = atomic_load_explicit(&pool->leases->segment[off / WEFT_SEGMENT],
+	uint64_t word = atomic_load_explicit(&pool->leases->segment[weft_segment_of(pool, off)],
 					     memory_order_relaxed);
 
 	return (word & UINT16_MAX) == pool->me + 1u;

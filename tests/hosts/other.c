@@ -21,6 +21,7 @@
 #include "pool/format_member.h"
 #include "pool/format_qp.h"
 #include "pool/format_region.h"
+#include "pool/slice.h"
 
 #define BYTES (1ull << 30)
 #define TRIES 5 /* of a verb that needs the other host, as in test_quiesce.c */
@@ -231,12 +232,13 @@ void other_tick(struct weft_pool *pool)
 
 uint64_t other_leased_bytes(struct weft_pool *pool, uint32_t host)
 {
-	uint32_t each = (pool->segments - WEFT_FIRST_SEGMENT) >> pool->host_bits;
+	uint32_t first = weft_segment_first(pool);
+	uint32_t each = (pool->segments - first) >> pool->host_bits;
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < each; i++)
-		bytes += atomic_load(&pool->leases->segment[WEFT_FIRST_SEGMENT + host * each + i])
-				 ? WEFT_SEGMENT
+		bytes += atomic_load(&pool->leases->segment[first + host * each + i])
+				 ? weft_segment_bytes(pool)
 				 : 0;
 	return bytes;
 }

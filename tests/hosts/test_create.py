@@ -4,8 +4,10 @@ import fcntl
 import hashlib
 import os
 import struct
+import subprocess
 
 import pytest
+from fabric import BUILD
 from pairs import wait_for
 
 F_OFD_GETLK = 36
@@ -26,7 +28,7 @@ MAKING = {
     'no kind': (['{}/new', '--hosts', '2'], 'only a memory of several hosts is made so: shm:PATH, pci:ADDRESS or dax:PATH'),
     'three hosts': (['shm:{}/new', '--hosts', '3'], 'a pool has 1, 2, 4, 8, 16, 32 or 64 hosts'),
     'too many hosts': (['shm:{}/new', '--hosts', '128'], 'a pool has 1, 2, 4, 8, 16, 32 or 64 hosts'),
-    'too small': (['shm:{}/new', '--hosts', '64', '--bytes', str(256 * MIB)],
+    'too small': (['shm:{}/new', '--hosts', '64', '--bytes', str(16 * MIB)],
                   'so small a pool has no segment for each of its hosts'),
     'a folder': (['shm:{}', '--hosts', '2'], 'the pool file cannot be made: Is a directory'),
     'no folder': (['shm:{}/none/new', '--hosts', '2'], 'the pool file cannot be made: No such file or directory'),
@@ -133,3 +135,34 @@ def test_joining(two, fault):
     assert digest(path) == before
     done = two.command_line('pool', 'create', two.pool, '--hosts', 2)
     assert (done.returncode, done.stderr) == (0, ''), 'made anew it is whole'
+
+
+# {hosts: the least part of 256 MiB that are segments}
+SEGMENTS = {1: .85, 4: .85, 64: .6}
+
+
+@pytest.mark.parametrize('hosts', SEGMENTS)
+def test_nearly_all_is_segments(two, hosts):
+    """Each host fills its segments, all at once: tables are as large as the pool warrants, and no page is had twice."""
+    done = two.command_line('pool', 'create', two.pool, '--hosts', hosts, '--bytes', 256 * MIB)
+    assert (done.returncode, done.stderr) == (0, '')
+    room = BUILD / 'tests' / 'hosts' / 'hosts-room'
+    processes = []
+    taken = 0
+    try:
+        for host in range(hosts):
+            processes.append(subprocess.Popen([room, str(host + 1)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                              env={**two.env, 'WEFT_POOL': two.pool, 'WEFT_HOST': str(host)}))
+        for process in processes:
+            has, dirty = map(int, process.stdout.readline().split())
+            assert has and not dirty
+            taken += has
+        assert 256 * MIB * SEGMENTS[hosts] <= taken <= 256 * MIB
+        for process in processes:
+            out, _ = process.communicate('')
+            assert (process.returncode, out) == (0, '0\n')
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()

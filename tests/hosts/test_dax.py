@@ -47,7 +47,7 @@ REFUSED = {
     'no multiple of the align': (['--coherent', '--bytes', str(256 * MIB + 4096)], {}, "the pool's size is no multiple of what the device maps"),
     'an align of 1 GiB': (['--coherent'], {'WEFT_TEST_DAX_ALIGN': str(1 << 30)},
                           'the device maps multiples of more than 2 MiB alone: its align (/sys/bus/dax/devices) is to be less'),
-    'too small': (['--coherent', '--bytes', str(208 * MIB)], {}, 'so small a pool has no segment for each of its hosts'),
+    'too small': (['--coherent', '--bytes', str(8 * MIB)], {}, 'so small a pool has no segment for each of its hosts'),
     'no device': (['--coherent'], {'WEFT_TEST_DAX': '/dev/shm/weft-none'}, 'that is no device-dax: dax:/dev/dax0.0: No such file or directory'),
 }
 

@@ -146,7 +146,7 @@ static void test_stopped(void **state)
 	assert_int_equal(weft_pool_take_qp(pool, &qp), 0);
 	assert_int_not_equal(weft_pool_suspects_at(pool, qp), 0);
 	/* connected to a queue pair of that host it may be where it stands, and to one of this host not */
-	atomic_store(&pool->qps[qp].conn, WEFT_QPS / 2 + 5);
+	atomic_store(&pool->qps[qp].conn, (WEFT_QPS >> pool->slice_bits) + 5);
 	assert_int_not_equal(weft_pool_suspects_at(pool, qp), 0);
 	atomic_store(&pool->qps[qp].conn, 5);
 	assert_int_equal(weft_pool_suspects_at(pool, qp), 0);

@@ -20,6 +20,7 @@
 #include "pool/format_member.h"
 #include "pool/format_qp.h"
 #include "pool/format_region.h"
+#include "pool/slice.h"
 
 #define MS	   1000000ull
 #define SILENCE_MS 800u
@@ -62,7 +63,7 @@ static bool is_slice_empty(void)
 
 static bool is_one_left(void)
 {
-	return other_leased_bytes(pool, 1) == WEFT_SEGMENT;
+	return other_leased_bytes(pool, 1) == weft_segment_bytes(pool);
 }
 
 static bool is_all_free(void)
@@ -186,12 +187,12 @@ static void test_ghost(void **state)
 	assert_true(is_one_left());
 	other_tell(&dies, OTHER_LEASES);
 	assert_false(dies.page->failed);
-	assert_int_not_equal(dies.page->off / WEFT_SEGMENT, off / WEFT_SEGMENT);
+	assert_int_not_equal(weft_segment_of(pool, dies.page->off), weft_segment_of(pool, off));
 	kill(stands.pid, SIGCONT);
 	other_tell(&stands, OTHER_USES);
 	other_tell(&dies, OTHER_BURIES);
 	await(is_one_left, SLACK_MS);
-	assert_int_not_equal(dies.page->off / WEFT_SEGMENT, off / WEFT_SEGMENT);
+	assert_int_not_equal(weft_segment_of(pool, dies.page->off), weft_segment_of(pool, off));
 }
 
 /* If that host dies, too, its next life gives the ghost's memory free. */

@@ -42,6 +42,7 @@ static int open_memory(const char *path, bool own, uint64_t signature, struct we
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	}
 	((struct weft_pool_header *)m->base)->hosts = told.hosts;
+	((struct weft_pool_header *)m->base)->slice_bits = (uint32_t)__builtin_ctz(told.hosts ?: 1);
 	((struct weft_pool_home *)(m->base + WEFT_OFF_HOME))->host = told.host;
 	b->memory = m;
 	b->member = -1;
