@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS, KILLS_AT_ONCE, NCCL_SECONDS = 50, 5, 150
+REGISTRATIONS = 10000  # beside copies of other threads
 ORDER = [300000, 100000, 3000]  # rounds of 8 bytes, 4 KiB and 16 MiB from each kind of memory
 MIB = 1 << 20
 PROGRAMS = [('gpu-work', True), ('gpu-peers', True), ('gpu-pinned', False), ('gpu-verbs', False), ('gpu-life', True),
@@ -76,7 +77,7 @@ def programs(c, kernels):
             c.row(3, f'test-{name}', 'skipped: no nvcc')
             continue
         arguments = [kernels] if wants_kernels else ['2000'] if name == 'gpu-verbs' else []
-        arguments += ORDER if name == 'gpu-order' else []
+        arguments += ORDER if name == 'gpu-order' else [REGISTRATIONS] if name == 'gpu-pinned' else []
         try:
             done = c.run(c.build / 'tests' / PATHS.get(name, f'{name.split("-")[0]}/test-{name}'), *arguments, seconds=200)
         except subprocess.TimeoutExpired:

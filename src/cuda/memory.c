@@ -172,21 +172,73 @@ bool weft_cuda_is_still(const struct weft_cuda *cuda, const struct weft_cuda_mem
 	return true;
 }
 
-/* The first and the last byte of each page: what is pinned between two of them is not seen. */
+enum knows { NOT, KNOWS, SILENT };
+
+static enum knows knows_of(const struct weft_cuda *cuda, weft_cu_ptr at)
+{
+	unsigned long long id;
+
+	switch (cuda->cuPointerGetAttribute(&id, WEFT_CU_POINTER_ATTRIBUTE_BUFFER_ID, at)) {
+	case WEFT_CUDA_ERROR_INVALID_VALUE:
+		return NOT;
+	case WEFT_CUDA_SUCCESS:
+		return KNOWS;
+	default:
+		return SILENT;
+	}
+}
+
+/* The first byte and the last of that page, as far as they are below `end`: what is pinned between two of them is not seen. */
+static enum knows knows_of_page(const struct weft_cuda *cuda, weft_cu_ptr at, weft_cu_ptr end)
+{
+	weft_cu_ptr last = at | (PAGE - 1);
+	enum knows first = knows_of(cuda, at);
+
+	return first == NOT ? knows_of(cuda, last < end ? last : end - 1) : first;
+}
+
 bool weft_cuda_may_pin(const struct weft_cuda *cuda, weft_cu_ptr at, size_t bytes)
 {
-	weft_cu_ptr last = at + bytes - 1;
+	weft_cu_ptr end = at + bytes;
 
-	for (weft_cu_ptr next = at; next <= last; next = (next & ~(PAGE - 1)) + PAGE) {
-		weft_cu_ptr end = next | (PAGE - 1);
-		unsigned long long id;
-
-		if (cuda->cuPointerGetAttribute(&id, WEFT_CU_POINTER_ATTRIBUTE_BUFFER_ID, next) !=
-			    WEFT_CUDA_ERROR_INVALID_VALUE ||
-		    cuda->cuPointerGetAttribute(&id, WEFT_CU_POINTER_ATTRIBUTE_BUFFER_ID,
-						end < last ? end : last) !=
-			    WEFT_CUDA_ERROR_INVALID_VALUE)
+	for (; at < end; at = (at & ~(PAGE - 1)) + PAGE)
+		if (knows_of_page(cuda, at, end) != NOT)
 			return true;
+	return false;
+}
+
+/* The page behind the last that has a byte of the memory around `at`, of which CUDA knows. */
+static weft_cu_ptr end_of_known(const struct weft_cuda *cuda, weft_cu_ptr at)
+{
+	uint64_t answer[ASKED];
+	weft_cu_ptr end = (at & ~(PAGE - 1)) + PAGE;
+
+	if (!ask(cuda, at, answer) && answer[START] + answer[BYTES] > end)
+		end = (answer[START] + answer[BYTES] + PAGE - 1) & ~(PAGE - 1);
+	return end;
+}
+
+bool weft_cuda_pinned_run(const struct weft_cuda *cuda, weft_cu_ptr at, size_t bytes,
+			  uint64_t *from, uint64_t *end)
+{
+	unsigned long long id;
+
+	*end = at + bytes;
+	if (cuda->cuPointerGetAttribute(&id, WEFT_CU_POINTER_ATTRIBUTE_BUFFER_ID, at) ==
+	    WEFT_CUDA_ERROR_NOT_INITIALIZED)
+		return false;
+	for (*from = at; *from < at + bytes; *from += PAGE) {
+		switch (knows_of_page(cuda, *from, at + bytes)) {
+		case NOT:
+			continue;
+		case KNOWS:
+			/* a registration that begins within the page is asked for by the page's last byte */
+			*end = end_of_known(cuda, *from | (PAGE - 1));
+			break;
+		case SILENT:
+			break;
+		}
+		return true;
 	}
 	return false;
 }

@@ -52,4 +52,9 @@ bool weft_cuda_is_still(const struct weft_cuda *cuda, const struct weft_cuda_mem
  * CUDA does not answer. */
 bool weft_cuda_may_pin(const struct weft_cuda *cuda, weft_cu_ptr at, size_t bytes);
 
+/* The same for whole pages, bytes > 0: [*from, *end) is the first run of them of which it knows a byte, in one allocation or
+ * registration; of a process that has not begun CUDA, or is the child of one that has, it knows none. */
+bool weft_cuda_pinned_run(const struct weft_cuda *cuda, weft_cu_ptr at, size_t bytes,
+			  uint64_t *from, uint64_t *end);
+
 #endif

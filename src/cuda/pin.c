@@ -1,9 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Host memory that Weft has CUDA pin for copies, in the context of the region that needs it first, and for all regions. */
+/* Host memory that the program has had CUDA pin; and what Weft has it pin for copies, in the context of the region that needs it
+ * first, and for all regions. */
 #include <errno.h>
 #include <stdlib.h>
 
+#include "cuda/find.h"
+#include "cuda/mutation.h"
 #include "cuda/plugin.h"
+
+bool weft_cuda_pins(uint64_t va, uint64_t len_bytes, uint64_t *from, uint64_t *end)
+{
+	struct weft_cuda cuda;
+	int err = weft_cuda_find(&cuda, NULL);
+
+	if (err == -ENOENT || WEFT_MUTATED(pins_unasked))
+		return false;
+	*from = va;
+	*end = va + len_bytes;
+	return err || weft_cuda_pinned_run(&cuda, va, len_bytes, from, end);
+}
 
 struct pin {
 	struct weft_cuda cuda;

@@ -284,6 +284,7 @@ const struct weft_plugin weft_plugin = {
 	.issue = issue_region,
 	.wait = wait_region,
 	.name = name,
+	.pins = weft_cuda_pins,
 	.pin = weft_cuda_pin,
 	.unpin = weft_cuda_unpin,
 	.pull_begin = weft_cuda_pull_begin,

@@ -27,6 +27,7 @@ int weft_cuda_copy(const struct weft_cuda_region *region, weft_cu_ptr to, weft_c
 		   uint64_t len_bytes);
 
 /* pin.c: see struct weft_plugin. */
+bool weft_cuda_pins(uint64_t va, uint64_t len_bytes, uint64_t *from, uint64_t *end);
 int weft_cuda_pin(void *memory, void *at, uint64_t len_bytes, void **pin);
 void weft_cuda_unpin(void *pin);
 

@@ -110,7 +110,12 @@ int weft_cover_check(const struct weft_vma *vma, uintptr_t start, uintptr_t end)
 	return 0;
 }
 
-bool weft_cover_back(struct weft_interval *interval)
+static bool is_pinned(const struct weft_interval *interval)
+{
+	return weft_migratable_is_pinned(interval->start, interval->end);
+}
+
+static bool back_unpinned(struct weft_interval *interval)
 {
 	if (!weft_migrated_back(interval))
 		return false;
@@ -119,6 +124,11 @@ bool weft_cover_back(struct weft_interval *interval)
 	else
 		set_extent(interval, NULL);
 	return true;
+}
+
+bool weft_cover_back(struct weft_interval *interval)
+{
+	return !is_pinned(interval) && back_unpinned(interval);
 }
 
 /* Whether pages may migrate back, as far as can be known before it is tried. */
@@ -130,7 +140,7 @@ static bool may_go_back(void)
 
 static bool try_back(struct weft_interval *interval)
 {
-	bool back = weft_cover_back(interval);
+	bool back = back_unpinned(interval);
 
 	self.in_way_until_ns = back ? 0 : weft_clock_now_ns() + IN_WAY_NS;
 	return back;
@@ -156,7 +166,8 @@ static void uncover(uintptr_t start, uintptr_t end, uint64_t born)
 			may = asked ? may : may_go_back();
 			asked = true;
 			/* if a thread stands in the way of one, so it does of the next */
-			may = may && try_back(interval);
+			if (may && !is_pinned(interval))
+				may = try_back(interval);
 		} else {
 			remove_interval(interval);
 		}
@@ -239,6 +250,8 @@ void weft_cover_bring_home(void)
 		if (interval_bytes(interval) > HOME_BYTES &&
 		    !weft_cover_cut(interval->start + HOME_BYTES))
 			next = interval->end;
+		if (is_pinned(interval))
+			continue;
 		done += interval_bytes(interval);
 		if (!try_back(interval))
 			break;
@@ -256,7 +269,7 @@ bool weft_cover_all_back(void)
 		if (!interval->extent)
 			continue;
 		may = may || weft_migratable_back();
-		if (!may || !try_back(interval))
+		if (!may || is_pinned(interval) || !try_back(interval))
 			return false;
 	}
 	return true;

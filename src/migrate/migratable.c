@@ -31,9 +31,11 @@
 static struct {
 	unsigned long long adds, subs;
 	struct weft_runs data; /* .data and .bss of each */
-	bool cuda;
+	bool driver;	       /* one that pins pages */
 	int err;
 } objects;
+
+static weft_driver_pins_fn *driver_pins;
 
 static int append_run(struct weft_runs *runs, uintptr_t start, uintptr_t end)
 {
@@ -93,7 +95,7 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *arg)
 	const char *name = strrchr(info->dlpi_name, '/');
 
 	if (!strncmp(name ? name + 1 : info->dlpi_name, "libcuda.so", 10))
-		objects.cuda = true;
+		objects.driver = true;
 	for (int i = 0; i < info->dlpi_phnum && !objects.err; i++) {
 		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
 		uintptr_t start = info->dlpi_addr + segment->p_vaddr;
@@ -121,21 +123,39 @@ static void see_objects(void)
 	if (!changed && !objects.err)
 		return;
 	objects.data.count = 0;
-	objects.cuda = false;
+	objects.driver = false;
 	objects.err = 0;
 	dl_iterate_phdr(note_object, NULL);
+}
+
+void weft_migratable_ask(weft_driver_pins_fn *fn)
+{
+	driver_pins = fn;
+}
+
+/* As of the last look at the objects. */
+static bool driver_tells(void)
+{
+	return !objects.driver || driver_pins;
 }
 
 bool weft_migratable_now(void)
 {
 	see_objects();
-	return !objects.err && !objects.cuda && !weft_pins_any();
+	return !objects.err && driver_tells() && !weft_pins_any();
 }
 
 bool weft_migratable_back(void)
 {
 	see_objects();
-	return !objects.cuda && !weft_pins_any();
+	return driver_tells() && !weft_pins_any();
+}
+
+bool weft_migratable_is_pinned(uintptr_t start, uintptr_t end)
+{
+	struct weft_run pinned;
+
+	return objects.driver && driver_pins(start, end, &pinned);
 }
 
 unsigned int weft_migratable_threads(void)
@@ -263,6 +283,18 @@ static int subtract_stays(struct weft_runs *runs, const struct weft_vma *vma)
 	return err ? err : subtract_arenas(runs, vma);
 }
 
+/* What the driver has pinned of [start, end), and of the page at either end. */
+static int subtract_pinned(struct weft_runs *runs, uintptr_t start, uintptr_t end)
+{
+	struct weft_run pinned;
+	int err = 0;
+
+	for (uintptr_t at = start;
+	     !err && at < end && objects.driver && driver_pins(at, end, &pinned); at = pinned.end)
+		err = subtract(runs, pinned.start, pinned.end);
+	return err;
+}
+
 static bool kind_migrates(const struct weft_vma *vma)
 {
 	/* code made at run time stays: the pool may be mounted noexec */
@@ -286,6 +318,8 @@ int weft_migratable_runs(struct weft_vma_walk *walk, uintptr_t start, uintptr_t 
 			continue;
 		err = append_run(&part, vma.start > start ? vma.start : start,
 				 vma.end < end ? vma.end : end);
+		if (!err)
+			err = subtract_pinned(&part, part.run[0].start, part.run[0].end);
 		if (!err)
 			err = subtract_stays(&part, &vma);
 		for (size_t i = 0; i < part.count && !err; i++)

@@ -145,7 +145,9 @@ static bool migrate_back(const struct weft_migrate *part)
 
 static bool migrate_stray_back(const struct weft_migrate *part)
 {
-	return weft_migratable_back() && migrate_back(part);
+	return weft_migratable_back() &&
+	       !weft_migratable_is_pinned(part->va, part->va + part->len_bytes) &&
+	       migrate_back(part);
 }
 
 /* Migrates back what the program has mapped elsewhere by mremap. Whether nothing is left. */

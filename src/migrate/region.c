@@ -452,6 +452,14 @@ void weft_region_release(struct weft_region *region)
 	*region = (struct weft_region){0};
 }
 
+void weft_region_ask(weft_driver_pins_fn *fn)
+{
+	int state = lock_regions();
+
+	weft_migratable_ask(fn);
+	unlock_regions(state);
+}
+
 void weft_region_hold(bool hold)
 {
 	int state = lock_regions();

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "migrate/migratable.h"
+
 #define WEFT_IN_PLACE UINT64_MAX
 
 struct weft_piece {
@@ -104,6 +106,9 @@ void weft_region_release(struct weft_region *region);
  */
 uint64_t weft_region_bring_home(uint64_t now_ns);
 bool weft_region_is_away(void);
+
+/* How the driver of a device is asked what it has pinned (migratable.h): to be said before anything is registered. */
+void weft_region_ask(weft_driver_pins_fn *fn);
 
 /* As long as it is held, nothing more migrates: any page may be part of a region over all memory. */
 void weft_region_hold(bool hold);

@@ -33,6 +33,16 @@ const char *weft_device_missing(void)
 	return weft_plugin_missing();
 }
 
+bool weft_device_pins(uintptr_t start, uintptr_t end, struct weft_run *pinned)
+{
+	const struct weft_plugin *loaded = weft_plugin_loaded();
+	uint64_t from = start, until = end;
+	bool any = !loaded || loaded->pins(start, end - start, &from, &until);
+
+	*pinned = (struct weft_run){from, until};
+	return any;
+}
+
 /* ---- Regions ---- */
 
 struct weft_share *weft_device_share(struct weft_pool *pool, uint64_t off)

@@ -6,6 +6,7 @@
 #ifndef WEFT_PROCESS_DEVICE_H
 #define WEFT_PROCESS_DEVICE_H
 
+#include "migrate/migratable.h"
 #include "nic/machine.h"
 
 struct weft_device;
@@ -26,6 +27,9 @@ uint64_t weft_device_off(const struct weft_device *device);
 void weft_device_name(const struct weft_device *device, char *name);
 /* Whether memory of devices can be registered in this process. May load a library. */
 bool weft_device_any(void);
+/* As weft_region_ask wants it; without a plugin that has been loaded all may be pinned. Loads none: the caller has the mutex of the
+ * regions, and a thread that loads a library may want that. */
+bool weft_device_pins(uintptr_t start, uintptr_t end, struct weft_run *pinned);
 /* What is missing where weft_device_begin says -ENOPKG. */
 const char *weft_device_missing(void);
 

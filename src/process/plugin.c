@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 #define DRIVER "libcuda.so"
 #define PLUGIN "libweft-cuda.so"
 
-static const struct weft_plugin *plugin;
+static const struct weft_plugin *_Atomic plugin;
 static char missing[256];
 
 static int is_driver(struct dl_phdr_info *info, size_t size, void *unused)
@@ -29,7 +30,7 @@ static void *open_plugin(void)
 	const char *end;
 	Dl_info self;
 
-	if (!dladdr(&plugin, &self) || !self.dli_fname)
+	if (!dladdr((const void *)&plugin, &self) || !self.dli_fname)
 		return NULL;
 	end = strrchr(self.dli_fname, '/');
 	snprintf(path, sizeof(path), "%.*s" PLUGIN, end ? (int)(end + 1 - self.dli_fname) : 0,
@@ -42,8 +43,8 @@ int weft_plugin_load(const struct weft_plugin **found)
 	const struct weft_plugin *here;
 	void *library;
 
-	*found = plugin;
-	if (plugin)
+	*found = weft_plugin_loaded();
+	if (*found)
 		return 0;
 	if (!dl_iterate_phdr(is_driver, NULL))
 		return -ENOENT;
@@ -59,8 +60,15 @@ int weft_plugin_load(const struct weft_plugin **found)
 		snprintf(missing, sizeof(missing), PLUGIN " is of another version");
 		return -ENOPKG;
 	}
-	*found = plugin = here;
+	*found = here;
+	atomic_store_explicit(&plugin, here, memory_order_release);
 	return 0;
+}
+
+const struct weft_plugin *weft_plugin_loaded(void)
+{
+	/* as it was made by its library's loading: pairs with weft_plugin_load */
+	return atomic_load_explicit(&plugin, memory_order_acquire);
 }
 
 const char *weft_plugin_missing(void)

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WEFT_PLUGIN_VERSION 6u
+#define WEFT_PLUGIN_VERSION 7u
 #define WEFT_PLUGIN_SYMBOL  "weft_plugin"
 
 /* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
@@ -67,6 +67,13 @@ struct weft_plugin {
 	void (*unpin)(void *pin);
 
 	/*
+	 * Whether the driver may have pinned any byte of the host's memory [va, va + len_bytes), whole pages: then it goes on with
+	 * those pages, whatever is mapped there. [*from, *end): the first run of such pages, which others may follow. What
+	 * the driver does not know is not pinned; if it does not answer, all may be.
+	 */
+	bool (*pins)(uint64_t va, uint64_t len_bytes, uint64_t *from, uint64_t *end);
+
+	/*
 	 * A kernel of ours that copies from `host`, which is pinned and has as many bytes, to the memory at va, which `begin` has looked
 	 * at. It stays from pull_start to pull_stop, and whatever waits for all of its context waits as long: so all kernels of a context
 	 * are begun before the first starts, and ended when the last has stopped. pull_begin: -ENOTSUP, there is no such kernel for this
@@ -101,6 +108,8 @@ struct weft_plugin {
  * -ENOPKG: the plugin is missing, weft_plugin_missing says why. The caller serializes both.
  */
 int weft_plugin_load(const struct weft_plugin **found);
+/* The same, if it has been loaded already; else NULL. Any thread, no lock. */
+const struct weft_plugin *weft_plugin_loaded(void);
 const char *weft_plugin_missing(void);
 
 #endif

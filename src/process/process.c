@@ -130,6 +130,7 @@ static void init_once(void)
 {
 	pthread_key_create(&thread_end, leave_thread);
 	weft_region_on_fork_child(forget_in_child);
+	weft_region_ask(weft_device_pins);
 }
 
 /* As long as the numbers of queue pairs and keys reach; hardly any of it is ever touched. */

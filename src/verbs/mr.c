@@ -126,6 +126,14 @@ static int acquire_memory(struct weft_verbs_mr *mr, void *addr, size_t length, u
 	return err == -EFAULT && on_device == -ENOPKG ? -ENOPKG : err;
 }
 
+static bool is_pooled(const struct weft_region *region)
+{
+	for (unsigned int i = 0; i < region->npieces; i++)
+		if (region->pieces[i].off != WEFT_IN_PLACE)
+			return true;
+	return false;
+}
+
 static void release_memory(struct weft_verbs_mr *mr, bool quiet)
 {
 	if (mr->device) {
@@ -134,6 +142,9 @@ static void release_memory(struct weft_verbs_mr *mr, bool quiet)
 	}
 	if (!quiet)
 		weft_region_quarantine(&mr->region);
+	/* a driver that has come since may have pinned it, and is asked by its plugin */
+	if (is_pooled(&mr->region))
+		weft_device_any();
 	weft_region_release(&mr->region);
 }
 

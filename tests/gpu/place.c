@@ -9,9 +9,10 @@ const char *const place_names[PLACE_KINDS] = {
 	"gpu",	  "async", "mapped", "other",	   "othermapped",
 };
 
-static void *pages(size_t bytes)
+/* shared: MAP_SHARED, and they stay in place; or MAP_PRIVATE, and they move into the pool when they are registered. */
+static void *pages(size_t bytes, int shared)
 {
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, shared | MAP_ANONYMOUS, -1, 0);
 
 	assert_ptr_not_equal(at, MAP_FAILED);
 	return at;
@@ -76,10 +77,12 @@ void place_begin(struct place *place, enum place_kind kind, size_t bytes)
 
 	*place = (struct place){.kind = kind, .bytes = bytes};
 	switch (kind) {
-	case PLACE_POOLED:
 	case PLACE_HOST:
+		place->at = pages(bytes, MAP_SHARED);
+		break;
+	case PLACE_POOLED:
 	case PLACE_REGISTERED:
-		place->at = pages(bytes);
+		place->at = pages(bytes, MAP_PRIVATE);
 		break;
 	case PLACE_PINNED:
 		GPU_OK(cu.cuMemAllocHost_v2((void **)&place->at, bytes));

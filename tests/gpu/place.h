@@ -8,9 +8,9 @@
 #include "gpu.h"
 
 enum place_kind {
-	PLACE_POOLED, /* the program's own, registered before there is a libcuda: it has moved */
-	PLACE_HOST,   /* registered beside one */
-	PLACE_PINNED, /* cuMemAllocHost */
+	PLACE_POOLED, /* the program's own, which moves when it is registered, or has moved before there was a libcuda */
+	PLACE_HOST,	  /* the program's own, which stays in place */
+	PLACE_PINNED,	  /* cuMemAllocHost */
 	PLACE_REGISTERED, /* cuMemHostRegister */
 	PLACE_MANAGED,	  /* cuMemAllocManaged */
 	PLACE_GPU,	  /* cuMemAlloc */

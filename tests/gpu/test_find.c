@@ -180,6 +180,36 @@ static void leaves_its_allocation(void)
 	_exit(0);
 }
 
+static bool is_run(weft_cu_ptr at, size_t pages, uint64_t from, size_t run_pages)
+{
+	uint64_t first, end;
+
+	return weft_cuda_pinned_run(&found, at, pages * PAGE, &first, &end) && first == from &&
+	       end == from + run_pages * PAGE;
+}
+
+/* Two registrations, one of whole pages and one that begins and ends within pages. */
+static void pinned_runs(void)
+{
+	uint8_t *pages =
+		mmap(NULL, 32 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	weft_cu_ptr at = (uintptr_t)pages;
+	uint64_t first, end;
+
+	WANT(pages != MAP_FAILED);
+	WANT(!weft_cuda_pinned_run(&found, at, 32 * PAGE, &first, &end)); /* before cuInit */
+	begin();
+	WANT(!weft_cuda_pinned_run(&found, at, 32 * PAGE, &first, &end));
+	GPU_OK(cu.cuMemHostRegister_v2(pages + 4 * PAGE, 3 * PAGE, 0));
+	GPU_OK(cu.cuMemHostRegister_v2(pages + 10 * PAGE + 100, PAGE, 0));
+	WANT(is_run(at, 32, at + 4 * PAGE, 3));
+	WANT(is_run(at + 5 * PAGE, 27, at + 5 * PAGE, 2));
+	WANT(is_run(at + 7 * PAGE, 25, at + 10 * PAGE, 2));
+	WANT(!weft_cuda_pinned_run(&found, at + 12 * PAGE, 20 * PAGE, &first, &end));
+	WANT(!weft_cuda_pinned_run(&found, at, 4 * PAGE, &first, &end));
+	_exit(0);
+}
+
 /* An address that was freed and given out again: another allocation. */
 static void given_out_again(void)
 {
@@ -250,6 +280,7 @@ static void no_answer(void)
 	}
 CASE(kinds)
 CASE(leaves_its_allocation)
+CASE(pinned_runs)
 CASE(given_out_again)
 CASE(several_handles)
 CASE(no_answer)
@@ -262,6 +293,7 @@ int main(void)
 		cmocka_unit_test(without_the_loaders_lock),
 		cmocka_unit_test(memory_kinds),
 		cmocka_unit_test(memory_leaves_its_allocation),
+		cmocka_unit_test(memory_pinned_runs),
 		cmocka_unit_test(memory_given_out_again),
 		cmocka_unit_test(memory_several_handles),
 		cmocka_unit_test(memory_no_answer),

@@ -19,7 +19,7 @@ LEAST = 15
 SECONDS, MUTATED_SECONDS = 60, 12
 ROWS = [line.split('\t') for line in (HERE / 'mutations.tsv').read_text().splitlines() if not line.startswith('#')]
 
-ARGUMENTS = {'test-gpu-life': [GPU / 'kernels.so'], 'test-gpu-verbs': ['60'], 'test-gpu-far': [], 'test-gpu-services': [], 'test-gpu-order': [GPU / 'kernels.so', '20', '20', '5'],
+ARGUMENTS = {'test-gpu-life': [GPU / 'kernels.so'], 'test-gpu-verbs': ['60'], 'test-gpu-far': [], 'test-gpu-services': [], 'test-gpu-pinned': ['20'], 'test-gpu-order': [GPU / 'kernels.so', '20', '20', '5'],
              'test-nic-gpu': [], 'test-nanet-gpu': [GPU / 'kernels.so']}
 FOLDERS = {'test-nic-gpu': BUILD / 'tests/nic', 'test-nanet-gpu': BUILD / 'tests/nanet'}
 

@@ -91,7 +91,7 @@ static void begin_kinds(struct worker *w)
 		begin_slabs(w, k, false);
 	} else {
 		for (int i = 0; i < SLABS; i++)
-			place_begin(&k->slab[i], PLACE_HOST, SLAB_BYTES);
+			place_begin(&k->slab[i], PLACE_POOLED, SLAB_BYTES);
 	}
 }
 
