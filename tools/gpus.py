@@ -88,6 +88,9 @@ def programs(c, kernels):
                            for word in ('FAILED', 'SKIPPED'))
         c.row(3, f'test-{name}, unchanged', f'{passed} passed, {len(failed)} failed, {len(skipped)} skipped',
               ' '.join(failed), 'none fails', done.returncode == 0)
+        beside = re.search(r'^\d+ registrations, \d+ moved, beside .* copies$', done.stdout, re.M)
+        if beside:
+            c.row(7, 'registrations beside copies of other threads', beside[0], '', 'no byte differs', done.returncode == 0)
 
 
 def facts(c, kernels):
@@ -180,6 +183,8 @@ def nccl(c):
     """The figures that tests/gpu/nccl.py prints: `name value unit`."""
     ways = [('over Weft', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1'}, True),
             ('staged by NCCL', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1', 'NCCL_NET_GDR_LEVEL': 'LOC'}, True),
+            *((f'over Weft, {proto}', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1', 'NCCL_PROTO': proto}, True)
+              for proto in ('LL', 'LL128', 'Simple')),
             ("NCCL's SHM", {'NCCL_P2P_DISABLE': '1'}, False),
             ('sockets', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1', 'NCCL_NET': 'Socket'}, False)]
     found = {}
@@ -194,7 +199,7 @@ def nccl(c):
             continue
         found[name] = dict(re.findall(r'^result (\S+) ([\d.]+)', done.stdout, re.M))
         used = {how for how in ('NET/IB/0/GDRDMA', 'NET/IB', 'NET/Socket', 'SHM') if how in done.stdout}
-        wants = {'over Weft': 'NET/IB/0/GDRDMA', 'staged by NCCL': 'NET/IB', "NCCL's SHM": 'SHM', 'sockets': 'NET/Socket'}[name]
+        wants = {'over Weft': 'NET/IB/0/GDRDMA', 'staged by NCCL': 'NET/IB', "NCCL's SHM": 'SHM', 'sockets': 'NET/Socket'}[name.split(',')[0]]
         c.row(14, f'NCCL {name}', f'{found[name].get("checked", 0)} results right', ' '.join(sorted(used)), wants,
               done.returncode == 0 and wants in used)
     ours, shm = (float(found.get(name, {}).get('allreduce_64MiB', 0)) for name in ('over Weft', "NCCL's SHM"))
