@@ -47,6 +47,53 @@ WEFT_DEVICE void weft_fence(void)
 	__threadfence_system();
 }
 
+/* Orders, by way of relaxed words, what is before it with what is behind the other side's: of the whole system, and of this GPU alone. */
+WEFT_DEVICE void weft_order(void)
+{
+	asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+WEFT_DEVICE void weft_order_near(void)
+{
+	asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+WEFT_DEVICE uint64_t weft_add_near(uint64_t *word, uint64_t value)
+{
+	return atomicAdd((unsigned long long *)word, (unsigned long long)value);
+}
+
+WEFT_DEVICE uint64_t weft_look(const uint64_t *word)
+{
+	uint64_t value;
+
+	asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+	return value;
+}
+
+/* Eight words, each relaxed, that lie in one line: asked for at once by the whole warp, of which each lane has all then. */
+WEFT_DEVICE void weft_look_at_line(const uint64_t *line, uint64_t word[8])
+{
+	uint64_t mine = weft_look(line + weft_lane() % 8);
+
+#pragma unroll
+	for (unsigned int i = 0; i < 8; i++)
+		word[i] = __shfl_sync(~0u, mine, (int)i);
+}
+
+/* Stores them, the same in each lane, relaxed. */
+WEFT_DEVICE void weft_put_line(uint64_t *line, const uint64_t word[8])
+{
+	uint64_t mine = word[0];
+
+#pragma unroll
+	for (unsigned int i = 1; i < 8; i++)
+		mine = weft_lane() == i ? word[i] : mine;
+	if (weft_lane() < 8)
+		asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(line + weft_lane()), "l"(mine)
+			     : "memory");
+}
+
 /* All lanes of the warp are here, and what each has stored is before what any does next. */
 WEFT_DEVICE void weft_converge(void)
 {
@@ -122,6 +169,31 @@ WEFT_DEVICE uint64_t weft_add(uint64_t *word, uint64_t value)
 WEFT_DEVICE void weft_fence(void)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+WEFT_DEVICE void weft_order(void)
+{
+	__atomic_thread_fence(__ATOMIC_ACQ_REL);
+}
+
+#define weft_order_near weft_order
+#define weft_add_near	weft_add
+
+WEFT_DEVICE uint64_t weft_look(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+WEFT_DEVICE void weft_look_at_line(const uint64_t *line, uint64_t word[8])
+{
+	for (unsigned int i = 0; i < 8; i++)
+		word[i] = weft_look(line + i);
+}
+
+WEFT_DEVICE void weft_put_line(uint64_t *line, const uint64_t word[8])
+{
+	for (unsigned int i = 0; i < 8; i++)
+		__atomic_store_n(line + i, word[i], __ATOMIC_RELAXED);
 }
 
 WEFT_DEVICE void weft_converge(void)

@@ -224,33 +224,40 @@ static int wait_for_entry(struct pull *p, uint64_t turn)
 	return 0;
 }
 
-/* The next entry, written anew. */
-static int publish_entry(struct pull *p, const struct weft_pull_entry *entry)
+/* The next line, written anew: what it says of all but its turn. */
+static int publish_line(struct pull *p, uint64_t word[WEFT_PULL_WORDS])
 {
-	struct weft_pull_entry *to = &p->ring->entry[(p->turn + 1) % WEFT_PULL_ENTRIES];
+	_Atomic uint64_t *to =
+		(_Atomic uint64_t *)p->ring->line[(p->turn + 1) % WEFT_PULL_ENTRIES].word;
 	int err = p->runs ? 0 : -EFAULT;
 
 	if (!err && p->turn >= WEFT_PULL_ENTRIES)
 		err = wait_for_entry(p, p->turn + 1 - WEFT_PULL_ENTRIES);
 	if (err)
 		return err;
-	memcpy(to, entry, offsetof(struct weft_pull_entry, turn));
-	/* with weft_acquire of cuda/pull_kernel.c: the entry, and what it names of the host's room */
-	atomic_store_explicit((_Atomic uint64_t *)&to->turn, ++p->turn, memory_order_release);
+	word[WEFT_PULL_TURN] = ++p->turn & WEFT_PULL_VALUE;
+	/* with weft_order in take_entries (cuda/pull_kernel.c): what the line names of the host's room */
+	atomic_thread_fence(memory_order_release);
+	for (unsigned int i = 0; i < WEFT_PULL_WORDS; i++)
+		atomic_store_explicit(&to[i], word[i] | WEFT_PULL_TAG(p->turn),
+				      memory_order_relaxed);
 	return 0;
 }
 
 int weft_cuda_pull_put(void *pull, const struct weft_plugin_part part[2], uint64_t word_at,
 		       uint64_t word)
 {
-	const struct weft_pull_entry entry = {
-		.offset = {part[0].offset, part[1].offset},
-		.bytes = {part[0].len_bytes, part[1].len_bytes},
-		.word_at = word_at,
-		.word = word,
+	uint64_t line[WEFT_PULL_WORDS] = {
+		[WEFT_PULL_OFFSET] = part[0].offset,
+		part[1].offset,
+		[WEFT_PULL_BYTES] = part[0].len_bytes,
+		part[1].len_bytes,
+		[WEFT_PULL_WORD_AT] = word_at,
+		[WEFT_PULL_WORD] = (uint32_t)word,
+		word >> 32,
 	};
 
-	return publish_entry(pull, &entry);
+	return publish_line(pull, line);
 }
 
 int weft_cuda_pull_wait(void *pull)
@@ -265,10 +272,10 @@ int weft_cuda_pull_wait(void *pull)
 
 void weft_cuda_pull_stop(void *pull)
 {
-	const struct weft_pull_entry end = {0};
+	uint64_t end[WEFT_PULL_WORDS] = {0};
 	struct pull *p = pull;
 
-	if (!p->runs || publish_entry(p, &end))
+	if (!p->runs || publish_line(p, end))
 		return;
 	p->runs = false;
 	if (!weft_cuda_has_context(p->memory) || weft_cuda_push(p->memory))

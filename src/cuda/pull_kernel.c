@@ -3,8 +3,7 @@
 #include "cuda/device.h"
 #include "cuda/pull.h"
 
-#define AT_ONCE	 8u /* loads under way in each lane: the host's memory is far */
-#define RELAYERS 8u /* lanes of the warp that looks at the host's ring */
+#define AT_ONCE 8u /* loads under way in each lane: the host's memory is far */
 
 struct quad {
 	uint64_t word[2];
@@ -50,39 +49,96 @@ WEFT_DEVICE void pull_part(uint8_t *to, const uint8_t *from, uint64_t n, const s
 	pull_bytes(to + head + 16 * quads, from + head + 16 * quads, (n - head) % 16, s);
 }
 
-WEFT_DEVICE int is_end(const struct weft_pull_entry *e)
+/* A line that is there, without its tags. */
+struct entry {
+	uint64_t word[WEFT_PULL_WORDS];
+};
+
+/* Whether all words of the turn's line have come. */
+WEFT_DEVICE int look_for(const struct weft_pull_line *line, uint64_t turn, struct entry *e)
 {
-	return !e->word_at && !e->word;
+	uint64_t differ = 0;
+
+	weft_look_at_line(line[turn % WEFT_PULL_ENTRIES].word, e->word);
+	for (unsigned int i = 0; i < WEFT_PULL_WORDS; i++) {
+		differ |= e->word[i] ^ WEFT_PULL_TAG(turn);
+		e->word[i] &= WEFT_PULL_VALUE;
+	}
+	return !(differ >> WEFT_PULL_TAG_SHIFT);
 }
 
-/* Brings entries into the GPU's memory, each lane every so many: the host's ring is looked at by few, since a look takes
- * as long as a copy. A slot is free by then: the host has seen the entry done that it had before. */
-WEFT_DEVICE void relay(const struct weft_pull_ring *ring,
-		       struct weft_pull_relay *to WEFT_TAKES_SELF)
+WEFT_DEVICE uint64_t end_word(const struct entry *e)
 {
-	uint64_t step = weft_lanes() < RELAYERS ? weft_lanes() : RELAYERS;
+	return e->word[WEFT_PULL_WORD] | e->word[WEFT_PULL_WORD + 1] << 32;
+}
 
-	for (uint64_t turn = 1 + weft_lane(); weft_lane() < step; turn += step) {
-		const struct weft_pull_entry *e = &ring->entry[turn % WEFT_PULL_ENTRIES];
-		struct weft_pull_entry *slot = &to->entry[turn % WEFT_PULL_ENTRIES];
+WEFT_DEVICE int is_end(const struct entry *e)
+{
+	return !e->word[WEFT_PULL_WORD_AT] && !end_word(e);
+}
 
-		/* what publish_entry (cuda/pull.c) has released */
-		while (weft_acquire(&e->turn) != turn) {
-			if (weft_acquire(&to->ended))
-				return;
+WEFT_DEVICE void pull_parts(uint8_t *gpu, const uint8_t *host, const struct entry *e,
+			    const struct share *s)
+{
+	for (unsigned int part = 0; part < 2; part++) {
+		uint64_t offset = e->word[WEFT_PULL_OFFSET + part];
+
+		pull_part(gpu + offset, host + offset, e->word[WEFT_PULL_BYTES + part], s);
+	}
+}
+
+/* All bytes are stored, by this thread or by others that have counted: tells of it, in the GPU's memory and in the host's. */
+WEFT_DEVICE void tell_done(struct weft_pull_ring *ring, uint8_t *gpu, const struct entry *e)
+{
+	uint64_t turn = e->word[WEFT_PULL_TURN];
+
+	weft_release((uint64_t *)(gpu + e->word[WEFT_PULL_WORD_AT]), end_word(e));
+	/* is_done (cuda/pull.c) acquires it */
+	weft_release(&ring->done[turn % WEFT_PULL_ENTRIES], turn);
+}
+
+/* Gives the others an entry. Its line is free by then: the host has seen the entry done that was there before. */
+WEFT_DEVICE void relay(struct weft_pull_relay *to, uint64_t turn, const struct entry *e)
+{
+	uint64_t line[WEFT_PULL_WORDS];
+
+	for (unsigned int i = 0; i < WEFT_PULL_WORDS; i++)
+		line[i] = e->word[i] | WEFT_PULL_TAG(turn);
+	weft_order();
+	weft_put_line(to->line[turn % WEFT_PULL_ENTRIES].word, line);
+}
+
+/* The warp that looks at the host's ring. */
+WEFT_DEVICE void take_entries(struct weft_pull_ring *ring, struct weft_pull_relay *relayed,
+			      uint8_t *gpu, const uint8_t *host WEFT_TAKES_SELF)
+{
+	const struct share all = {weft_lane(), weft_lanes()};
+	uint64_t given = 0, finished = 0;
+	struct entry e;
+
+	for (uint64_t turn = 1;; turn++) {
+		while (!look_for(ring->line, turn, &e))
 			weft_pause();
+		/* with the fence in publish_line (cuda/pull.c) */
+		weft_order();
+		if (is_end(&e) ||
+		    e.word[WEFT_PULL_BYTES] + e.word[WEFT_PULL_BYTES + 1] > WEFT_PULL_ALONE) {
+			relay(relayed, ++given, &e);
+			if (is_end(&e))
+				return;
+			continue;
 		}
-		for (unsigned int part = 0; part < 2; part++) {
-			slot->offset[part] = e->offset[part];
-			slot->bytes[part] = e->bytes[part];
+		/* never before one that was given to the others */
+		while (finished != given) {
+			weft_pause();
+			finished = weft_look(&relayed->finished);
 		}
-		slot->word_at = e->word_at;
-		slot->word = e->word;
-		weft_release(&slot->turn, turn); /* for the warps that copy */
-		if (is_end(slot)) {
-			weft_release(&to->ended, 1); /* for the other lanes */
-			return;
-		}
+		weft_order();
+		pull_parts(gpu, host, &e, &all);
+		weft_order();
+		weft_converge();
+		if (!weft_lane())
+			tell_done(ring, gpu, &e);
 	}
 }
 
@@ -95,36 +151,34 @@ WEFT_KERNEL(weft_pull, weft_pull_args)
 	uint64_t self = (uint64_t)weft_block() * weft_warps() + weft_warp();
 	uint64_t copiers = (uint64_t)weft_blocks() * weft_warps() - 1;
 	struct share s;
+	struct entry e;
 
 	if (!self) {
-		relay(ring, relayed WEFT_GIVES_SELF);
+		take_entries(ring, relayed, gpu, host WEFT_GIVES_SELF);
 		return;
 	}
 	s.self = (self - 1) * weft_lanes() + weft_lane();
 	s.step = copiers * weft_lanes();
 	for (uint64_t turn = 1;; turn++) {
-		uint64_t slot = turn % WEFT_PULL_ENTRIES;
-		const struct weft_pull_entry *e = &relayed->entry[slot];
+		uint64_t *count = &relayed->count[turn % WEFT_PULL_ENTRIES];
 
-		/* one lane sees what relay has stored before the turn, and all lanes do by weft_converge */
-		while (!weft_lane() && weft_acquire(&e->turn) != turn)
+		while (!look_for(relayed->line, turn, &e))
 			weft_pause();
-		weft_converge();
-		if (is_end(e))
+		weft_order_near(); /* with weft_order in relay */
+		if (is_end(&e))
 			return;
-		for (unsigned int part = 0; part < 2; part++)
-			pull_part(gpu + e->offset[part], host + e->offset[part], e->bytes[part],
-				  &s);
+		pull_parts(gpu, host, &e, &s);
+		weft_order_near();
 		weft_converge();
 		if (weft_lane())
 			continue;
-		weft_fence();
-		if (weft_add(&relayed->count[slot], 1) + 1 != copiers)
+		/* the fences on both sides order the other warps' bytes, too */
+		if (weft_add_near(count, 1) + 1 != copiers)
 			continue;
-		relayed->count[slot] = 0;
-		weft_fence(); /* the other warps' bytes, which they have put behind a fence before they counted */
-		weft_release((uint64_t *)(gpu + e->word_at), e->word);
-		/* is_done (cuda/pull.c) acquires it */
-		weft_release(&ring->done[slot], turn);
+		weft_order();
+		*count = 0;
+		tell_done(ring, gpu, &e);
+		weft_order(); /* with that behind `finished` in take_entries */
+		weft_add_near(&relayed->finished, 1);
 	}
 }

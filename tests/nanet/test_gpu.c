@@ -24,6 +24,7 @@
 #include "../gpu/gpu.h"
 #include "../random.h"
 #include "link/stream_ring.h"
+#include "stream/ferry.h"
 #include "weft/stream.h"
 
 #define SOON_MS 20000
@@ -476,6 +477,48 @@ static void pulled_singly(void **state)
 	end();
 }
 
+/* One warp copies what is small, the others what is large: each word is stored behind those of all that was carried before. */
+static void pulled_in_order(void **state)
+{
+	enum { LARGE = 40000, SMALL = 100, BYTES = LARGE + SMALL + 4, ROUNDS = 700 };
+	const uint64_t len_bytes = BYTES + 8;
+	struct weft_ferry *ferry;
+	uint8_t *back = malloc(len_bytes);
+	weft_cu_ptr at;
+
+	SKIP_WITHOUT_KERNEL();
+	assert_non_null(back);
+	at = gpu_alloc(len_bytes);
+	assert_return_code(weft_ferry_begin((void *)(uintptr_t)at, len_bytes, true,
+					    &ferry), /* NOLINT(performance-no-int-to-ptr) */
+			   0);
+	assert_return_code(weft_ferry_start(ferry), 0);
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		const struct weft_plugin_part large[2] = {{0, LARGE}},
+					      small[2] = {{LARGE + 3, SMALL - 2}, {3, 8}};
+		uint64_t word;
+
+		memset(weft_ferry_host(ferry), (int)i, BYTES);
+		word = i;
+		memcpy(weft_ferry_host(ferry) + BYTES, &word, 8);
+		assert_return_code(weft_ferry_carry(ferry, large, BYTES), 0);
+		word = i << 32 | 1;
+		memcpy(weft_ferry_host(ferry) + BYTES, &word, 8);
+		assert_return_code(weft_ferry_carry(ferry, small, BYTES), 0);
+		assert_return_code(weft_ferry_wait(ferry), 0);
+		GPU_OK(cu.cuMemcpyDtoH_v2(back, at, len_bytes));
+		assert_memory_equal(back + BYTES, &word, 8);
+		for (uint32_t k = 0; k < LARGE; k++)
+			assert_int_equal(back[k], (uint8_t)i);
+		for (uint32_t k = LARGE + 3; k < LARGE + 1 + SMALL; k++)
+			assert_int_equal(back[k], (uint8_t)i);
+	}
+	weft_ferry_stop(ferry);
+	weft_ferry_end(ferry);
+	GPU_OK(cu.cuMemFree_v2(at));
+	free(back);
+}
+
 static void pulled_full(void **state)
 {
 	SKIP_WITHOUT_KERNEL();
@@ -635,6 +678,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(pulled_packed, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_slots, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_singly, by_kernel, by_engine),
+		cmocka_unit_test_setup_teardown(pulled_in_order, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_full, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_followed, by_kernel, by_engine),
 	};
