@@ -15,7 +15,7 @@ const char weft_stream_usage[] =
 	"       weft stream latency [--seconds S] [--svg FILE] [--json]\n"
 	"       weft stream info [--json]\n\n"
 	"Streams of datagrams, as detectors send them. PLACE: udp:ADDRESS:PORT, ring:PATH;\n"
-	"receivers also packet:INTERFACE:PORT, a port that another has.\n\n"
+	"receivers also packet:INTERFACE:PORT, a port that another has; torus:PROCESS@NODE.\n\n"
 	"  generate  events of a ring-imaging detector, as the seed decides them\n"
 	"  receive   into buffers, and says what became of each datagram\n"
 	"  replay    the datagrams of a capture\n"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct weft_stream_link_kind *const kinds[] = {&weft_stream_udp, &weft_stream_ring,
-							    &weft_stream_packet};
+static const struct weft_stream_link_kind *const kinds[] = {
+	&weft_stream_udp, &weft_stream_ring, &weft_stream_packet, &weft_stream_torus};
 
 int weft_stream_link_open(const char *from, struct weft_stream_link_options *options,
 			  struct weft_stream_link **link)

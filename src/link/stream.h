@@ -71,7 +71,8 @@ struct weft_stream_link {
 		copied; /* bytes that were copied once more, as the kernel had put them in the wrong place */
 };
 
-extern const struct weft_stream_link_kind weft_stream_udp, weft_stream_ring, weft_stream_packet;
+extern const struct weft_stream_link_kind weft_stream_udp, weft_stream_ring, weft_stream_packet,
+	weft_stream_torus;
 
 /* -EPROTONOSUPPORT: there is no such kind. */
 int weft_stream_link_open(const char *from, struct weft_stream_link_options *options,

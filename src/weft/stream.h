@@ -78,7 +78,8 @@ enum weft_stream_protocol {
 };
 
 struct weft_stream_source {
-	const char *from; /* "udp:ADDRESS:PORT", "ring:PATH", "packet:INTERFACE:PORT" */
+	const char *
+		from; /* "udp:ADDRESS:PORT", "ring:PATH", "packet:INTERFACE:PORT"; docs/stream.md */
 	uint32_t list;
 	enum weft_stream_protocol protocol;
 	/* SEQUENCED: of 16, 32 or 64 bits at an offset; it grows by step, 0: 1 */

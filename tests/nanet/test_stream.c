@@ -28,6 +28,7 @@
 #include <cmocka.h>
 
 #include "live.h"
+#include "torus_sender.h"
 
 /* Payloads lie behind each other, every byte; each buffer has its event and its word, also one whose time is up. */
 static void packed(struct way *way)
@@ -335,6 +336,7 @@ static void from_elsewhere(struct way *way, uint32_t count, uint32_t ahead)
 
 SUITE(udp, 20000, 256)
 SUITE(ring, 20000, 256)
+SUITE(torus, 2000, 256)
 SUITE(packet, 20000, 64) /* less than it has blocks: none is lost */
 
 /* Of a ring alone: a writer that writes what makes no sense ends the link, and nothing else. */
@@ -429,6 +431,10 @@ static void refused(void **state)
 	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
 	assert_non_null(strstr(weft_stream_wrong(stream), "ADDRESS:PORT"));
 	source.from = "ring:";
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
+	source.from = "torus:64";
+	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
+	source.from = "torus:1,0,0";
 	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EINVAL);
 	source.from = "carrier:pigeon";
 	assert_int_equal(weft_stream_bind(stream, &source, NULL), -EPROTONOSUPPORT);
@@ -560,6 +566,88 @@ static void in_time(void **state)
 	assert_true(ours[ROUNDS / 2] <= bare[ROUNDS / 2] + 100000);
 }
 
+/* ---- Packets of the torus, with header and footer ---- */
+
+#define PACKET_BYTES 1000u /* of payload */
+
+static uint32_t make_packet(uint32_t number, uint8_t data[])
+{
+	const struct weft_ape_header h = {.type = WEFT_APE_PUT, .bytes = PACKET_BYTES};
+	struct weft_ape_footer f = {.seq = number, .from = {{1}}};
+	unsigned int words = weft_ape_payload_words(PACKET_BYTES);
+	struct weft_ape_word header, footer;
+	uint8_t *payload = data + WEFT_APE_WORD_BYTES;
+
+	assert_true(weft_ape_header_build(&h, &header));
+	memset(payload, 0, (size_t)words * WEFT_APE_WORD_BYTES);
+	for (uint32_t i = 0; i < PACKET_BYTES; i++)
+		payload[i] = (uint8_t)(number * 7 + i);
+	footer = weft_ape_footer_build(&f);
+	f.crc = weft_ape_packet_crc(weft_crc32c, header, payload, words, footer);
+	footer = weft_ape_footer_build(&f);
+	weft_ape_word_store(header, data);
+	weft_ape_word_store(footer, payload + (size_t)words * WEFT_APE_WORD_BYTES);
+	return (words + 2) * WEFT_APE_WORD_BYTES;
+}
+
+/* Every tenth packet comes damaged: that is bad, and all others are placed, every byte of them. */
+static void torus_packets(void **state)
+{
+	const struct weft_stream_list list = {.buffers = 8, .bytes = 65536};
+	const struct weft_stream_source source = {
+		.from = torus.from, .protocol = WEFT_STREAM_APE, .id = 1};
+	uint8_t data[2048];
+	struct weft_stream_event event;
+	struct weft_stream_counters c;
+	uint32_t number = 0;
+	void *at;
+
+	assert_return_code(weft_stream_open(0, &stream), 0);
+	assert_return_code(weft_stream_register(stream, &list, NULL, &at), 0);
+	assert_return_code(weft_stream_bind(stream, &source, NULL), 0);
+	assert_return_code(weft_stream_start(stream), 0);
+	for (uint32_t i = 0; i < 400; i++) {
+		uint32_t bytes = make_packet(i, data);
+
+		data[100] ^= i % 10 == 5;
+		while (!torus_send(&torus, data, bytes))
+			usleep(100);
+	}
+	c = counters_when(400);
+	assert_int_equal(c.bad, 40);
+	assert_int_equal(c.placed, 360);
+	weft_stream_flush(stream, 0);
+	while (number < 400) {
+		next_event(&event);
+		for (uint32_t i = 0, offset = 0; i < event.datagrams; i++, number++) {
+			uint32_t bytes;
+
+			number += number % 10 == 5;
+			bytes = make_packet(number, data);
+			assert_memory_equal((uint8_t *)at + (size_t)event.buffer * list.bytes +
+						    offset,
+					    data, bytes);
+			offset += bytes;
+		}
+		give_back(&event);
+	}
+	weft_stream_close(stream);
+}
+
+/* With "torus" and two nodes: those of that link, from the second to the first. */
+static int run_torus(char **nodes)
+{
+	const struct CMUnitTest tests[] = {TESTS(torus), cmocka_unit_test(torus_packets)};
+	pid_t sender = begin_sender(nodes[1], &torus.fd);
+	int failed;
+
+	snprintf(torus.from, sizeof(torus.from), "torus:%u@%s", TORUS_PROCESS, nodes[0]);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	close(torus.fd);
+	waitpid(sender, NULL, 0);
+	return failed;
+}
+
 /* With the argument "in-time" that test alone, with "packet" those of that link, with a number so many events, without one all
  * other tests. */
 int main(int argc, char **argv)
@@ -582,6 +670,8 @@ int main(int argc, char **argv)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	if (argc > 1 && !strcmp(argv[1], "in-time"))
 		return cmocka_run_group_tests(timed, NULL, NULL);
+	if (argc > 3 && !strcmp(argv[1], "torus"))
+		return run_torus(argv + 2);
 	if (argc > 1 && !strcmp(argv[1], "packet"))
 		return may_open_packets() ? cmocka_run_group_tests(packets, NULL, NULL) : 77;
 	if (argc > 1) {
