@@ -37,17 +37,19 @@ static void take_over(struct weft_carried *c)
 	struct weft_wqe wqe;
 
 	__builtin_memcpy(&wqe, weft_card_request(hand, hand->begun), sizeof(wqe));
-	weft_roce_post(&c->qp, &(struct weft_roce_request){
-				       .opcode = (enum weft_opcode)wqe.opcode,
-				       .fence = wqe.flags & WEFT_SEND_FENCE,
-				       .solicited = wqe.flags & WEFT_SEND_SOLICITED,
-				       .imm = wqe.imm,
-				       .length = wqe.len_bytes,
-				       .remote_addr = wqe.remote_addr,
-				       .rkey = wqe.rkey,
-				       .compare_add = wqe.compare_add,
-				       .swap = wqe.swap,
-			       });
+	weft_roce_post(&c->qp,
+		       &(struct weft_roce_request){
+			       .opcode = (enum weft_opcode)wqe.opcode,
+			       .fence = wqe.flags & WEFT_SEND_FENCE,
+			       .solicited = wqe.flags & WEFT_SEND_SOLICITED,
+			       .imm = wqe.imm,
+			       .length = wqe.len_bytes,
+			       .remote_addr = wqe.remote_addr,
+			       .rkey = wqe.rkey,
+			       .compare_add = wqe.compare_add,
+			       .swap = wqe.swap,
+			       .srqn = hand->type == WEFT_QPT_XRC_SEND ? weft_xrc_number(&wqe) : 0,
+		       });
 	hand->begun++;
 }
 
@@ -139,7 +141,13 @@ static void tell_pending(struct weft_carried *c)
 
 static enum weft_roce_service service_of(uint8_t type)
 {
-	return type == WEFT_QPT_UC ? WEFT_ROCE_UC : WEFT_ROCE_RC;
+	switch (type) {
+	case WEFT_QPT_XRC_SEND:
+	case WEFT_QPT_XRC_RECV:
+		return WEFT_ROCE_XRC;
+	default:
+		return type == WEFT_QPT_UC ? WEFT_ROCE_UC : WEFT_ROCE_RC;
+	}
 }
 
 /* Opens the engine with the queue pair's attributes, once that can be entered. */
@@ -171,15 +179,43 @@ static bool open_engine(struct weft_carried *c)
 	read_path(c);
 	weft_card_leave(hand);
 	weft_roce_open(&c->qp, c->ring, ring_size);
+	/* it sends alone */
+	c->qp.responder.stopped = hand->type == WEFT_QPT_XRC_SEND;
 	c->open = true;
 	return true;
 }
 
-static enum weft_outcome enter_both(struct weft_carried *c)
+/* Nothing arrives at one of XRC that sends: its line is entered without looking at what could. */
+static enum weft_outcome enter_sender(struct weft_carried *c)
+{
+	enum weft_outcome outcome = weft_card_try(c->hand);
+
+	c->message.caller = c->hand->card->caller;
+	c->message.next = c->hand->next_busy;
+	return outcome;
+}
+
+/* A message keeps the queue that its first packet has named. */
+static void name_queue(struct weft_carried *c, const struct weft_roce_packet *packet)
+{
+	bool names = c->hand->type == WEFT_QPT_XRC_RECV && packet &&
+		     weft_roce_row(packet->opcode)->headers & WEFT_ROCE_XRCETH;
+
+	c->message.queue = names ? &c->hand->named : NULL;
+	c->message.at = &c->hand->to;
+	if (names && !c->qp.responder.taken)
+		c->message.request.remote_srqn = packet->srqn;
+}
+
+static enum weft_outcome enter_both(struct weft_carried *c, const struct weft_roce_packet *packet)
 {
 	struct weft_caller *caller = c->hand->card->caller;
-	enum weft_outcome outcome = weft_incoming_enter(&c->message, caller);
+	enum weft_outcome outcome;
 
+	if (c->hand->type == WEFT_QPT_XRC_SEND)
+		return enter_sender(c);
+	name_queue(c, packet);
+	outcome = weft_incoming_enter(&c->message, caller);
 	if (outcome == WEFT_NO_RECEIVE) {
 		c->lost = true;
 		outcome = weft_incoming_enter(&c->message, caller);
@@ -192,17 +228,18 @@ static enum weft_outcome enter_both(struct weft_carried *c)
 	return outcome;
 }
 
-static bool enter_turn(struct weft_switch *sw, struct weft_switch_port *port, bool receives)
+static bool enter_turn(struct weft_switch *sw, struct weft_switch_port *port,
+		       const struct weft_roce_packet *packet)
 {
 	struct weft_carried *c = carried_at(port);
 
-	c->entered = (c->open || open_engine(c)) && enter_both(c) == WEFT_DONE;
+	c->entered = (c->open || open_engine(c)) && enter_both(c, packet) == WEFT_DONE;
 	if (!c->entered) {
 		weft_carried_wait(c);
 		return false;
 	}
 	tell_pending(c);
-	if (!receives)
+	if (!packet)
 		take_over_all(c);
 	return true;
 }

@@ -77,6 +77,7 @@ static void forget_hand(struct weft_card_hand *hand)
 	if (card->goes)
 		card->goes(hand);
 	weft_responder_drop(&hand->to);
+	weft_responder_drop(&hand->named.responder);
 	weft_responder_leave(&hand->to);
 	card->nic->pool->calls->drop_qp(card->nic->pool, hand->line);
 	card->by_index[hand->index] = NULL;
@@ -162,6 +163,12 @@ static bool map_hand(struct weft_card_hand *hand, uint64_t hand_off)
 	return map_requests(hand) && map_returns(hand, hand->hand->return_off);
 }
 
+/* Of the queue pair that sends to it. */
+static uint8_t peer_type(uint8_t type)
+{
+	return type == WEFT_QPT_XRC_RECV ? WEFT_QPT_XRC_SEND : type;
+}
+
 static bool take_line(struct weft_card_hand *hand)
 {
 	struct weft_pool *pool = hand->card->nic->pool;
@@ -180,7 +187,7 @@ static bool take_line(struct weft_card_hand *hand)
 			 .qpn = hand->hand->path.dest_qpn,
 			 .dest_qpn = hand->qpn,
 			 .psn = WEFT_ANY_PSN,
-			 .type = hand->type},
+			 .type = peer_type(hand->type)},
 		.peer = &hand->to,
 	};
 	/* release: pairs with the acquire in is_blamed_by_card (handed.c) */

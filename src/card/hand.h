@@ -51,6 +51,8 @@ struct weft_card_hand {
 	uint64_t begun;		  /* requests before it have ended, or are being carried out */
 	uint32_t line;		  /* the entry in the peer's stead */
 	struct weft_responder to; /* what arrives for it */
+	/* XRC: the receive queues that what arrives, and what is answered, has named last */
+	struct weft_xrc_queue named, answered;
 	/* The carrier's, of copies that take their time: in one object with the grants that they are attached to. */
 	struct weft_later later[WEFT_COPY_KINDS];
 	void *carried; /* the carrier's own */

@@ -121,9 +121,10 @@ static void rest(struct weft_switch *sw, struct weft_switch_port *p)
 
 /* ---- A turn of one ---- */
 
-static bool begin_turn(struct weft_switch *sw, struct weft_switch_port *p, bool receives)
+static bool begin_turn(struct weft_switch *sw, struct weft_switch_port *p,
+		       const struct weft_roce_packet *packet)
 {
-	return !sw->calls || sw->calls->enter(sw, p, receives);
+	return !sw->calls || sw->calls->enter(sw, p, packet);
 }
 
 static void end_turn(struct weft_switch *sw, struct weft_switch_port *p)
@@ -200,7 +201,7 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 		sw->counters.no_qp++;
 		return;
 	}
-	if (begin_turn(sw, port, true))
+	if (begin_turn(sw, port, &packet))
 		weft_roce_receive(port->qp, &arrival, &packet, now_ns);
 	end_turn(sw, port);
 	weft_switch_stir(sw, port);
@@ -214,7 +215,7 @@ static void do_due(struct weft_switch *sw, uint64_t now_ns)
 	for (uint32_t most = sw->timed; most && sw->timed && due(sw->heap[1]) <= now_ns; most--) {
 		struct weft_switch_port *p = sw->heap[1];
 
-		begin_turn(sw, p, false);
+		begin_turn(sw, p, NULL);
 		weft_roce_timer(p->qp, now_ns);
 		end_turn(sw, p);
 		weft_switch_stir(sw, p);
@@ -230,7 +231,7 @@ bool weft_switch_run(struct weft_switch *sw, uint32_t share, uint64_t now_ns)
 	while ((p = sw->ready)) {
 		bool more;
 
-		begin_turn(sw, p, false);
+		begin_turn(sw, p, NULL);
 		more = weft_roce_run(p->qp, share, now_ns);
 		end_turn(sw, p);
 		rest(sw, p);

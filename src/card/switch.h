@@ -29,8 +29,10 @@ struct weft_switch;
 struct weft_switch_calls {
 	/* A packet has come for a number that no engine has. Returns whether one has been added now. */
 	bool (*find)(struct weft_switch *sw, uint32_t qpn);
-	/* Called before and after a turn. False: a packet that came is as if lost; the engine has its turn all the same. */
-	bool (*enter)(struct weft_switch *sw, struct weft_switch_port *port, bool receives);
+	/* Called before and after a turn; packet: which has come, or NULL. False: that is as if lost; the engine has its turn all the
+	 * same. */
+	bool (*enter)(struct weft_switch *sw, struct weft_switch_port *port,
+		      const struct weft_roce_packet *packet);
 	void (*leave)(struct weft_switch *sw, struct weft_switch_port *port);
 	/* A packet of UD has come, for whatever number. NULL: such packets go to engines, as all others. */
 	void (*datagram)(struct weft_switch *sw, const struct weft_roce_arrival *arrival,

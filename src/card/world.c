@@ -4,6 +4,7 @@
 
 #include "card/wire.h"
 #include "nic/arrive.h"
+#include "nic/busy.h"
 #include "nic/errors.h"
 #include "nic/nic.h"
 
@@ -116,9 +117,28 @@ void weft_late_end(struct weft_carried *c)
 static void prepare(struct weft_carried *c, struct weft_incoming *in,
 		    const struct weft_wqe *request, uint64_t bytes)
 {
+	/* it may be the message itself that begins anew */
+	struct weft_responder *at = c->message.at;
+	struct weft_xrc_queue *queue = c->message.queue;
+	uint32_t number = c->message.request.remote_srqn;
+	uint64_t next = c->message.next;
+
 	weft_incoming_prepare(in, &c->hand->to, request, bytes);
+	in->at = at;
+	in->queue = queue;
 	in->caller = c->hand->card->caller;
-	in->next = c->message.next;
+	in->next = next;
+	in->request.remote_srqn = number;
+}
+
+/* XRC: the queue that was named is not there (any more), which beginning says. */
+static int lacks_queue(struct weft_carried *c)
+{
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	enum weft_outcome outcome;
+
+	outcome = weft_incoming_begin(&c->message, &cause);
+	return answer_of(outcome, &cause);
 }
 
 static int allows_atomic(struct weft_carried *c, const struct weft_wqe *request)
@@ -126,7 +146,7 @@ static int allows_atomic(struct weft_carried *c, const struct weft_wqe *request)
 	struct weft_card_hand *hand = c->hand;
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 	const struct weft_arrival a = {.nic = hand->card->nic,
-				       .to = &hand->to,
+				       .to = c->message.at,
 				       .request = request,
 				       .caller = hand->card->caller,
 				       .len_bytes = 8,
@@ -152,10 +172,29 @@ static int allows(struct weft_roce_qp *qp, uint32_t rkey, uint64_t va, uint64_t 
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 	struct weft_incoming in;
 
+	if (!c->message.at)
+		return lacks_queue(c);
 	if (access == WEFT_ACCESS_REMOTE_ATOMIC)
 		return allows_atomic(c, &request);
 	prepare(c, &in, &request, bytes);
 	return answer_of(weft_incoming_begin(&in, &cause), &cause);
+}
+
+/* A request of one part: its bytes. */
+static enum weft_outcome copy_all(struct weft_carried *c, struct weft_incoming *in,
+				  enum weft_copy_kind kind, const struct weft_spans *part,
+				  enum weft_cause *cause)
+{
+	enum weft_outcome outcome;
+
+	begin_copy(c, &in->at->grant, kind, in->request.remote_addr, in->request.rkey,
+		   part->len_bytes);
+	do
+		outcome = weft_incoming_place(in, 0, part, cause);
+	while (is_copied_again(c, kind, outcome));
+	if (outcome == WEFT_DONE)
+		weft_incoming_end(in);
+	return outcome;
 }
 
 static int copy_part(struct weft_carried *c, enum weft_opcode opcode, uint32_t rkey, uint64_t va,
@@ -169,14 +208,11 @@ static int copy_part(struct weft_carried *c, enum weft_opcode opcode, uint32_t r
 	struct weft_incoming in;
 	enum weft_outcome outcome;
 
+	if (!c->message.at)
+		return lacks_queue(c);
 	prepare(c, &in, &request, bytes);
 	weft_span_private(&part.span[0], (void *)here, bytes);
-	begin_copy(c, &c->hand->to.grant, kind, va, rkey, bytes);
-	do
-		outcome = weft_incoming_place(&in, 0, &part, &cause);
-	while (is_copied_again(c, kind, outcome));
-	if (outcome == WEFT_DONE)
-		weft_incoming_end(&in);
+	outcome = copy_all(c, &in, kind, &part, &cause);
 	return answer_of(outcome, &cause);
 }
 
@@ -190,7 +226,8 @@ static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet
 {
 	struct weft_carried *c = carried_of(qp);
 	struct weft_card_hand *hand = c->hand;
-	bool adds = packet->opcode == WEFT_ROCE_OP_FETCH_ADD;
+	bool adds = packet->opcode == WEFT_ROCE_OP_FETCH_ADD ||
+		    packet->opcode == WEFT_ROCE_OP_XRC_FETCH_ADD;
 	const struct weft_wqe request = {
 		.opcode = adds ? WEFT_OP_FETCH_ADD : WEFT_OP_CMP_SWAP,
 		.remote_addr = packet->va,
@@ -199,18 +236,22 @@ static int atomic(struct weft_roce_qp *qp, const struct weft_roce_packet *packet
 	};
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 	const struct weft_arrival a = {.nic = hand->card->nic,
-				       .to = &hand->to,
+				       .to = c->message.at,
 				       .request = &request,
 				       .caller = hand->card->caller,
 				       .len_bytes = 8,
 				       .cause = &cause};
 	struct weft_span at = {.len_bytes = 8};
-	enum weft_outcome outcome = weft_arrive_begin_atomic(a, WEFT_ACCESS_REMOTE_ATOMIC, &at);
+	enum weft_outcome outcome;
 	int err;
+
+	if (!a.to)
+		return lacks_queue(c);
+	outcome = weft_arrive_begin_atomic(a, WEFT_ACCESS_REMOTE_ATOMIC, &at);
 
 	if (outcome != WEFT_DONE)
 		return answer_of(outcome, &cause);
-	begin_copy(c, &hand->to.grant, WEFT_COPY_ARRIVES, packet->va, packet->rkey, 8);
+	begin_copy(c, &c->message.at->grant, WEFT_COPY_ARRIVES, packet->va, packet->rkey, 8);
 	do {
 		err = weft_arrive_atomic(a, &at, adds, adds ? packet->swap_add : packet->compare,
 					 packet->swap_add, old);
@@ -227,6 +268,8 @@ static int take_receive(struct weft_roce_qp *qp)
 	struct weft_carried *c = carried_of(qp);
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 
+	if (!c->message.at)
+		return lacks_queue(c);
 	c->lost = false;
 	prepare(c, &c->message, &request, 0);
 	return answer_of(weft_incoming_begin(&c->message, &cause), &cause);
@@ -241,11 +284,13 @@ static int fill_receive(struct weft_roce_qp *qp, uint64_t offset, const uint8_t 
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 	enum weft_outcome outcome;
 
+	if (!c->message.at)
+		return lacks_queue(c);
 	if (c->lost)
 		return WEFT_CAUSE_RECEIVE_MEMORY;
 	c->message.len_bytes = offset + bytes;
 	weft_span_private(&part.span[0], (void *)from, bytes);
-	begin_copy(c, &c->hand->to.grant, WEFT_COPY_ARRIVES, c->message.wr_id, offset, bytes);
+	begin_copy(c, &c->message.at->grant, WEFT_COPY_ARRIVES, c->message.wr_id, offset, bytes);
 	do
 		outcome = weft_incoming_place(&c->message, offset, &part, &cause);
 	while (is_copied_again(c, WEFT_COPY_ARRIVES, outcome));
@@ -260,6 +305,8 @@ static int end_key(struct weft_roce_qp *qp, uint32_t key)
 	struct weft_incoming in;
 	enum weft_outcome outcome;
 
+	if (!c->message.at)
+		return lacks_queue(c);
 	prepare(c, &in, &request, 0);
 	outcome = weft_incoming_begin(&in, &cause);
 	if (outcome == WEFT_DONE)
@@ -339,6 +386,42 @@ static void ended(struct weft_roce_qp *qp, uint64_t position, enum weft_cause ca
 
 /* ---- Sending ---- */
 
+/* XRC: the bytes are of the owner of the queue that was named, which the line names meanwhile. */
+static int read_at_queue(struct weft_carried *c, const struct weft_roce_bytes *bytes, uint8_t *to,
+			 uint32_t n)
+{
+	const struct weft_wqe request = {.opcode = WEFT_OP_READ,
+					 .remote_addr = bytes->va,
+					 .rkey = bytes->rkey,
+					 .len_bytes = n,
+					 .remote_srqn = bytes->srqn};
+	struct weft_caller *caller = c->hand->card->caller;
+	struct weft_spans part = {.n = 1, .len_bytes = n};
+	enum weft_cause cause = WEFT_CAUSE_NONE;
+	struct weft_incoming in;
+	enum weft_outcome outcome;
+
+	weft_incoming_prepare_xrc(&in, &c->hand->to, &c->hand->answered, &request, n);
+	weft_span_private(&part.span[0], to, n);
+	weft_incoming_leave(&c->message);
+	outcome = weft_incoming_enter(&in, caller);
+	if (outcome == WEFT_DONE) {
+		outcome = in.at ? copy_all(c, &in, WEFT_COPY_ANSWERS, &part, &cause)
+				: weft_incoming_begin(&in, &cause);
+		weft_incoming_leave(&in);
+	}
+	c->message.next = weft_busy_begin(caller, c->hand->to.busy_at);
+	return answer_of(outcome, &cause);
+}
+
+static int read_memory(struct weft_carried *c, const struct weft_roce_bytes *bytes, uint8_t *to,
+		       uint32_t n)
+{
+	return c->hand->type == WEFT_QPT_XRC_RECV
+		       ? read_at_queue(c, bytes, to, n)
+		       : copy_part(c, WEFT_OP_READ, bytes->rkey, bytes->va, to, n);
+}
+
 static int gather_payload(struct weft_carried *c, const struct weft_roce_bytes *bytes, uint8_t *to,
 			  uint32_t n)
 {
@@ -350,8 +433,7 @@ static int gather_payload(struct weft_carried *c, const struct weft_roce_bytes *
 	case WEFT_ROCE_NO_BYTES:
 		return 0;
 	case WEFT_ROCE_OF_MEMORY:
-		return c->entered ? copy_part(c, WEFT_OP_READ, bytes->rkey, bytes->va, to, n)
-				  : WEFT_ROCE_LATER;
+		return c->entered ? read_memory(c, bytes, to, n) : WEFT_ROCE_LATER;
 	case WEFT_ROCE_OF_REQUEST:
 		break;
 	}

@@ -347,8 +347,6 @@ static int find_card(const struct weft_qp *qp, const struct weft_qp_attr *attr)
 		return weft_broken(VERB, WIRE_SOURCE, qp->qpn, attr->sgid_index, instead);
 	if (!weft_card_summon(attr->sgid, attr->dgid))
 		return 0;
-	if (qp->type != WEFT_QPT_RC && qp->type != WEFT_QPT_UC)
-		return weft_broken(VERB, WIRE_XRC, qp->qpn);
 	if (attr->sgid_index % 2 == 0)
 		return weft_broken(VERB, WIRE_V1, qp->qpn, attr->sgid_index, attr->sgid_index + 1u);
 	most = weft_interface_mtu(attr->sgid);

@@ -22,7 +22,7 @@ const struct contract_case contract_xrc[] = {
 	{"xrc: peer in error", "@xrc peer-error write time 1:retry peer=pppp"},
 	{"xrc: after a rehoming", "@xrc write rehomed recv send 1:ok 2:ok 101:ok"},
 	{"xrc: the queue is being rehomed",
-	 "@xrc recv queue-away send time none peer=pppp queue-back 1:ok 101:ok peer=nnnn"},
+	 "@xrc @away recv queue-away send time none peer=pppp queue-back 1:ok 101:ok peer=nnnn"},
 	/* in parts */
 	{"xrc: WRITE in any order", "@xrc hold write part2 part3 part0 part1 end 1:ok peer=nnnn"},
 	{"xrc: READ in order", "@xrc hold read part0 part1 part2 part3 end 1:ok near=pppp"},

@@ -203,7 +203,7 @@ static void end(struct rig *r)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	static const enum weft_roce_service services[] = {WEFT_ROCE_RC, WEFT_ROCE_RC, WEFT_ROCE_UC,
+	static const enum weft_roce_service services[] = {WEFT_ROCE_RC, WEFT_ROCE_XRC, WEFT_ROCE_UC,
 							  WEFT_ROCE_UD};
 	static struct rig r;
 	uint8_t how;

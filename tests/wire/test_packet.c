@@ -60,6 +60,8 @@ static struct weft_roce_packet some_packet(uint8_t opcode, uint32_t payload_byte
 		p.syndrome = (uint8_t)splitmix64(&seed);
 		p.msn = splitmix64(&seed) & 0xffffff;
 	}
+	if (headers & WEFT_ROCE_XRCETH)
+		p.srqn = splitmix64(&seed) & 0xffffff;
 	if (headers & WEFT_ROCE_ATOMIC_ACK)
 		p.old = splitmix64(&seed);
 	if (headers & WEFT_ROCE_IMM)
@@ -100,6 +102,7 @@ static void assert_same(const struct weft_roce_packet *a, const struct weft_roce
 	SAME(psn);
 	SAME(qkey);
 	SAME(src_qpn);
+	SAME(srqn);
 	SAME(va);
 	SAME(rkey);
 	SAME(length);

@@ -423,7 +423,9 @@ static bool is_blamed_by_card(struct weft_qp *qp, enum weft_event *event)
 const struct weft_transport weft_handed = {
 	.name = "handed",
 	.carries = {[WEFT_QPT_RC] = {hand_on, sizeof(struct handed)},
-		    [WEFT_QPT_UC] = {hand_on, sizeof(struct handed)}},
+		    [WEFT_QPT_UC] = {hand_on, sizeof(struct handed)},
+		    [WEFT_QPT_XRC_SEND] = {hand_on, sizeof(struct handed)},
+		    [WEFT_QPT_XRC_RECV] = {hand_on, sizeof(struct handed)}},
 	.most_under_way = UINT32_MAX,
 	.in_order = true,
 	.silence = WEFT_CAUSE_NO_ANSWER,

@@ -74,6 +74,7 @@ void weft_roce_ask(struct weft_roce_qp *qp, const struct weft_roce_packet *packe
 	r->expected += verb == WEFT_ROCE_READ ? weft_roce_packets(bytes, qp->config.mtu) : 1;
 	*answer_at(r, r->answer_tail++) = (struct weft_roce_answer){
 		.opcode = packet->opcode,
+		.srqn = packet->srqn,
 		.first = first,
 		.end = r->expected,
 		.from = first,
@@ -99,10 +100,10 @@ void weft_roce_ask_again(struct weft_roce_qp *qp, const struct weft_roce_packet 
 
 		if (psn < a->first || psn >= a->end)
 			continue;
-		if (packet->opcode != a->opcode || packet->rkey != a->rkey ||
-		    packet->va != a->va + offset)
+		if (packet->opcode != a->opcode || packet->srqn != a->srqn ||
+		    packet->rkey != a->rkey || packet->va != a->va + offset)
 			return;
-		if (a->opcode == WEFT_ROCE_OP_READ_REQUEST) {
+		if (weft_roce_row(a->opcode)->verb == WEFT_ROCE_READ) {
 			if (packet->length > a->length - offset)
 				return;
 			stop = psn + weft_roce_packets(packet->length, qp->config.mtu);
@@ -136,12 +137,12 @@ static int send_response(struct weft_roce_qp *qp, struct weft_roce_answer *a)
 	p.syndrome = WEFT_ROCE_SYNDROME_ACK;
 	p.msn = a->msn & WEFT_ROCE_PSN_MASK;
 	p.old = a->old;
-	if (a->opcode == WEFT_ROCE_OP_READ_REQUEST && a->length) {
+	if (weft_roce_row(a->opcode)->verb == WEFT_ROCE_READ && a->length) {
 		uint64_t offset = (a->at - a->first) * qp->config.mtu, rest = a->length - offset;
 
 		p.payload_bytes = rest < qp->config.mtu ? (uint32_t)rest : qp->config.mtu;
 		bytes = (struct weft_roce_bytes){WEFT_ROCE_OF_MEMORY, .va = a->va + offset,
-						 .rkey = a->rkey};
+						 .rkey = a->rkey, .srqn = a->srqn};
 	}
 	return weft_roce_send(qp, &p, &bytes);
 }

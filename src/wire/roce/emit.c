@@ -74,8 +74,7 @@ static bool fenced(const struct weft_roce_requester *r, const struct weft_roce_r
 
 /* ---- What stands in it ---- */
 
-static uint8_t opcode_of(const struct weft_roce_qp *qp, const struct weft_roce_request *request,
-			 bool first, bool last)
+static uint8_t opcode_of(const struct weft_roce_request *request, bool first, bool last)
 {
 	/* by place: neither, first, last, both */
 	static const uint8_t sends[] = {WEFT_ROCE_OP_SEND_MIDDLE, WEFT_ROCE_OP_SEND_FIRST,
@@ -90,7 +89,7 @@ static uint8_t opcode_of(const struct weft_roce_qp *qp, const struct weft_roce_r
 		opcode++;
 	if (last && request->opcode == WEFT_OP_SEND_INV)
 		opcode = first ? WEFT_ROCE_OP_SEND_ONLY_INV : WEFT_ROCE_OP_SEND_LAST_INV;
-	return (uint8_t)(opcode | qp->config.service << 5);
+	return opcode;
 }
 
 /* One packet of a SEND or WRITE. */
@@ -100,18 +99,18 @@ static int send_part(struct weft_roce_qp *qp, const struct weft_roce_request *re
 	uint64_t offset = (r->next - request->first) * qp->config.mtu,
 		 rest = request->length - offset;
 	bool first = r->next == request->first, last = r->next + 1 == request->end;
-	struct weft_roce_packet p =
-		weft_roce_blank(qp, opcode_of(qp, request, first, last), r->next);
+	struct weft_roce_packet p = weft_roce_blank(qp, opcode_of(request, first, last), r->next);
 	struct weft_roce_bytes bytes = {WEFT_ROCE_OF_REQUEST, .position = r->at, .offset = offset};
 	uint32_t often = r->rate.window / 4 < UNASKED_MOST ? r->rate.window / 4 : UNASKED_MOST;
 
 	p.payload_bytes = rest < qp->config.mtu ? (uint32_t)rest : qp->config.mtu;
 	p.solicited = last && request->solicited;
+	p.srqn = request->srqn;
 	p.va = request->remote_addr;
 	p.rkey = request->rkey;
 	p.length = (uint32_t)request->length;
 	p.imm = p.ended_key = request->imm;
-	p.ack_requested = qp->config.service == WEFT_ROCE_RC &&
+	p.ack_requested = weft_roce_is_reliable(qp->config.service) &&
 			  (last || r->unasked >= often || room_in_window(qp) == 1);
 	int answer = weft_roce_send(qp, &p, &bytes);
 
@@ -133,6 +132,7 @@ static int send_atomic(struct weft_roce_qp *qp, const struct weft_roce_request *
 					.position = qp->requester.at};
 
 	p.ack_requested = true;
+	p.srqn = request->srqn;
 	p.va = request->remote_addr;
 	p.rkey = request->rkey;
 	p.length = 8;
@@ -153,6 +153,7 @@ static int send_read(struct weft_roce_qp *qp, const struct weft_roce_request *re
 	struct weft_roce_bytes none = {WEFT_ROCE_NO_BYTES};
 
 	p.ack_requested = true;
+	p.srqn = request->srqn;
 	p.va = request->remote_addr + offset;
 	p.rkey = request->rkey;
 	p.length = (uint32_t)(rest < most ? rest : most);

@@ -19,12 +19,12 @@ static inline uint64_t weft_roce_packets(uint64_t length, uint32_t mtu)
 	return length ? (length + mtu - 1) / mtu : 1;
 }
 
-/* What all packets of a queue pair have. */
+/* What all packets of a queue pair have. opcode: of RC, in place of that of its own service. */
 static inline struct weft_roce_packet weft_roce_blank(const struct weft_roce_qp *qp, uint8_t opcode,
 						      uint64_t psn)
 {
 	return (struct weft_roce_packet){
-		.opcode = opcode,
+		.opcode = (uint8_t)(opcode | qp->config.service << 5),
 		.migrated = true,
 		.pkey = qp->config.pkey,
 		.dest_qpn = qp->config.dest_qpn,

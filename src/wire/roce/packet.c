@@ -49,7 +49,7 @@ static void put64(uint8_t **at, uint64_t value)
 static uint32_t extended_bytes(uint8_t headers)
 {
 	/* by the bits of enum weft_roce_header */
-	static const uint8_t bytes[] = {8, 16, 28, 4, 8, 4, 4};
+	static const uint8_t bytes[] = {8, 16, 28, 4, 8, 4, 4, 4};
 	uint32_t sum = 0;
 
 	for (unsigned int i = 0; i < sizeof(bytes); i++)
@@ -116,6 +116,8 @@ static void parse_extended(const uint8_t *at, uint8_t headers, struct weft_roce_
 		at++;
 		packet->src_qpn = get_field(&at, 3);
 	}
+	if (headers & WEFT_ROCE_XRCETH)
+		packet->srqn = get_field(&at, 4) & 0xffffff;
 	if (headers & (WEFT_ROCE_RETH | WEFT_ROCE_ATOMIC)) {
 		packet->va = get64(&at);
 		packet->rkey = get_field(&at, 4);
@@ -178,6 +180,8 @@ uint32_t weft_roce_build(const struct weft_roce_packet *packet, uint8_t *head)
 		put_field(&at, packet->qkey, 4);
 		put_field(&at, packet->src_qpn & 0xffffff, 4);
 	}
+	if (headers & WEFT_ROCE_XRCETH)
+		put_field(&at, packet->srqn & 0xffffff, 4);
 	if (headers & (WEFT_ROCE_RETH | WEFT_ROCE_ATOMIC)) {
 		put64(&at, packet->va);
 		put_field(&at, packet->rkey, 4);

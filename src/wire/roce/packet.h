@@ -14,12 +14,12 @@
 #define WEFT_ROCE_PORT	     4791u
 #define WEFT_ROCE_ICRC_BYTES 4u
 #define WEFT_ROCE_BTH_BYTES  12u
-/* The longest headers: of an atomic request. */
-#define WEFT_ROCE_HEAD_BYTES (WEFT_ROCE_BTH_BYTES + 28u)
+/* The longest headers: of an atomic request of XRC. */
+#define WEFT_ROCE_HEAD_BYTES (WEFT_ROCE_BTH_BYTES + 4u + 28u)
 #define WEFT_ROCE_MAX_MTU    4096u
 #define WEFT_ROCE_PSN_MASK   0xffffffu
 
-enum weft_roce_service { WEFT_ROCE_RC = 0, WEFT_ROCE_UC = 1, WEFT_ROCE_UD = 3 };
+enum weft_roce_service { WEFT_ROCE_RC = 0, WEFT_ROCE_UC = 1, WEFT_ROCE_UD = 3, WEFT_ROCE_XRC = 5 };
 
 /* What follows the base header, in this order. */
 enum weft_roce_header {
@@ -30,6 +30,7 @@ enum weft_roce_header {
 	WEFT_ROCE_ATOMIC_ACK = 1 << 4,
 	WEFT_ROCE_IMM = 1 << 5,
 	WEFT_ROCE_IETH = 1 << 6,
+	WEFT_ROCE_XRCETH = 1 << 7, /* stands before all but DETH, which no packet has with it */
 };
 
 /* How many bytes of a message a packet carries (9.4.1, 9.7.4.1.6). */
@@ -100,7 +101,33 @@ enum weft_roce_place {
 	X(0x2a, UC_WRITE_ONLY, WRITE, ONLY, WEFT_ROCE_RETH, ANY)                                   \
 	X(0x2b, UC_WRITE_ONLY_IMM, WRITE, ONLY, WEFT_ROCE_RETH | WEFT_ROCE_IMM, ANY)               \
 	X(0x64, UD_SEND_ONLY, SEND, ONLY, WEFT_ROCE_DETH, ANY)                                     \
-	X(0x65, UD_SEND_ONLY_IMM, SEND, ONLY, WEFT_ROCE_DETH | WEFT_ROCE_IMM, ANY)
+	X(0x65, UD_SEND_ONLY_IMM, SEND, ONLY, WEFT_ROCE_DETH | WEFT_ROCE_IMM, ANY)                 \
+	X(0xa0, XRC_SEND_FIRST, SEND, FIRST, WEFT_ROCE_XRCETH, FULL)                               \
+	X(0xa1, XRC_SEND_MIDDLE, SEND, MIDDLE, WEFT_ROCE_XRCETH, FULL)                             \
+	X(0xa2, XRC_SEND_LAST, SEND, LAST, WEFT_ROCE_XRCETH, REST)                                 \
+	X(0xa3, XRC_SEND_LAST_IMM, SEND, LAST, WEFT_ROCE_XRCETH | WEFT_ROCE_IMM, REST)             \
+	X(0xa4, XRC_SEND_ONLY, SEND, ONLY, WEFT_ROCE_XRCETH, ANY)                                  \
+	X(0xa5, XRC_SEND_ONLY_IMM, SEND, ONLY, WEFT_ROCE_XRCETH | WEFT_ROCE_IMM, ANY)              \
+	X(0xa6, XRC_WRITE_FIRST, WRITE, FIRST, WEFT_ROCE_XRCETH | WEFT_ROCE_RETH, FULL)            \
+	X(0xa7, XRC_WRITE_MIDDLE, WRITE, MIDDLE, WEFT_ROCE_XRCETH, FULL)                           \
+	X(0xa8, XRC_WRITE_LAST, WRITE, LAST, WEFT_ROCE_XRCETH, REST)                               \
+	X(0xa9, XRC_WRITE_LAST_IMM, WRITE, LAST, WEFT_ROCE_XRCETH | WEFT_ROCE_IMM, REST)           \
+	X(0xaa, XRC_WRITE_ONLY, WRITE, ONLY, WEFT_ROCE_XRCETH | WEFT_ROCE_RETH, ANY)               \
+	X(0xab, XRC_WRITE_ONLY_IMM, WRITE, ONLY,                                                   \
+	  WEFT_ROCE_XRCETH | WEFT_ROCE_RETH | WEFT_ROCE_IMM, ANY)                                  \
+	X(0xac, XRC_READ_REQUEST, READ, ONLY, WEFT_ROCE_XRCETH | WEFT_ROCE_RETH, NONE)             \
+	X(0xad, XRC_RESPONSE_FIRST, RESPONSE, FIRST, WEFT_ROCE_AETH, FULL)                         \
+	X(0xae, XRC_RESPONSE_MIDDLE, RESPONSE, MIDDLE, 0, FULL)                                    \
+	X(0xaf, XRC_RESPONSE_LAST, RESPONSE, LAST, WEFT_ROCE_AETH, REST)                           \
+	X(0xb0, XRC_RESPONSE_ONLY, RESPONSE, ONLY, WEFT_ROCE_AETH, ANY)                            \
+	X(0xb1, XRC_ACKNOWLEDGE, ACK, ONLY, WEFT_ROCE_AETH, NONE)                                  \
+	X(0xb2, XRC_ATOMIC_ACKNOWLEDGE, ATOMIC_RESPONSE, ONLY,                                     \
+	  WEFT_ROCE_AETH | WEFT_ROCE_ATOMIC_ACK, NONE)                                             \
+	X(0xb3, XRC_CMP_SWAP, ATOMIC_OP, ONLY, WEFT_ROCE_XRCETH | WEFT_ROCE_ATOMIC, NONE)          \
+	X(0xb4, XRC_FETCH_ADD, ATOMIC_OP, ONLY, WEFT_ROCE_XRCETH | WEFT_ROCE_ATOMIC, NONE)         \
+	X(0xb6, XRC_SEND_LAST_INV, SEND, LAST, WEFT_ROCE_XRCETH | WEFT_ROCE_IETH, REST)            \
+	X(0xb7, XRC_SEND_ONLY_INV, SEND, ONLY, WEFT_ROCE_XRCETH | WEFT_ROCE_IETH, ANY)             \
+	X(0xbd, XRC_ATOMIC_WRITE, ATOMIC_WRITE, ONLY, WEFT_ROCE_XRCETH | WEFT_ROCE_RETH, EIGHT)
 
 enum weft_roce_opcode {
 #define WEFT_ROCE_OPCODE(opcode, name, verb, place, headers, length) WEFT_ROCE_OP_##name = opcode,
@@ -119,6 +146,12 @@ const struct weft_roce_row *weft_roce_row(uint8_t opcode);
 static inline enum weft_roce_service weft_roce_service(uint8_t opcode)
 {
 	return (enum weft_roce_service)(opcode >> 5);
+}
+
+/* What is answered, and sent again until it is. */
+static inline bool weft_roce_is_reliable(enum weft_roce_service service)
+{
+	return service == WEFT_ROCE_RC || service == WEFT_ROCE_XRC;
 }
 
 /* 9.7.5.2: of the two upper bits of a syndrome, and the NAKs by name. */
@@ -141,6 +174,7 @@ struct weft_roce_packet {
 	uint16_t pkey;
 	uint32_t dest_qpn, psn; /* 24 bits each */
 	uint32_t qkey, src_qpn;
+	uint32_t srqn; /* XRC: of the receive queue that a request names, 24 bits */
 	uint64_t va;
 	uint32_t rkey, length;
 	uint64_t swap_add, compare, old;

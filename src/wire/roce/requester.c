@@ -8,7 +8,7 @@ static void stop(struct weft_roce_qp *qp)
 
 	r->state = WEFT_ROCE_STOPPED;
 	r->ack_ns = r->probe_ns = r->rnr_ns = 0;
-	if (qp->config.service == WEFT_ROCE_RC)
+	if (weft_roce_is_reliable(qp->config.service))
 		qp->responder.stopped = true;
 }
 
@@ -191,7 +191,7 @@ static void brought(struct weft_roce_qp *qp, const struct weft_roce_packet *pack
 	rest = request->opcode == WEFT_OP_READ ? request->length - offset : 0;
 	if (rest > qp->config.mtu)
 		rest = qp->config.mtu;
-	if (packet->opcode == WEFT_ROCE_OP_ATOMIC_ACKNOWLEDGE) {
+	if (weft_roce_row(packet->opcode)->verb == WEFT_ROCE_ATOMIC_RESPONSE) {
 		if (!weft_op_is_atomic(request->opcode))
 			return;
 		from = (const uint8_t *)&packet->old;
@@ -214,9 +214,9 @@ void weft_roce_answered(struct weft_roce_qp *qp, const struct weft_roce_packet *
 	struct weft_roce_requester *r = &qp->requester;
 	uint64_t psn = weft_roce_unwrap(r->una, packet->psn);
 
-	if (r->state == WEFT_ROCE_STOPPED || qp->config.service != WEFT_ROCE_RC)
+	if (r->state == WEFT_ROCE_STOPPED || !weft_roce_is_reliable(qp->config.service))
 		return;
-	if (packet->opcode != WEFT_ROCE_OP_ACKNOWLEDGE) {
+	if (weft_roce_row(packet->opcode)->verb != WEFT_ROCE_ACK) {
 		/* with a NAK in place of an ACK no bytes come */
 		if (weft_roce_row(packet->opcode)->headers & WEFT_ROCE_AETH &&
 		    packet->syndrome >> 5)

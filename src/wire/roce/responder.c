@@ -41,7 +41,7 @@ void weft_roce_refuse(struct weft_roce_qp *qp, enum weft_cause cause)
  * next. */
 static void wrong(struct weft_roce_qp *qp, int cause)
 {
-	if (qp->config.service != WEFT_ROCE_RC)
+	if (!weft_roce_is_reliable(qp->config.service))
 		qp->responder.message = WEFT_ROCE_SKIPPING;
 	else if (cause > 0)
 		weft_roce_refuse(qp, (enum weft_cause)cause);
@@ -54,12 +54,12 @@ static bool has_receive(struct weft_roce_qp *qp)
 	int answer = r->taken ? 0 : qp->world->take(qp);
 
 	r->taken |= !answer;
-	if (answer == WEFT_ROCE_NO_RECEIVE && qp->config.service == WEFT_ROCE_RC) {
+	if (answer == WEFT_ROCE_NO_RECEIVE && weft_roce_is_reliable(qp->config.service)) {
 		r->nak = WEFT_ROCE_SYNDROME_RNR | (qp->config.min_rnr_timer & 31);
 		r->nak_psn = r->expected;
 		r->named = true;
 	} else if (answer) {
-		wrong(qp, WEFT_ROCE_LATER);
+		wrong(qp, answer);
 	}
 	return r->taken;
 }
@@ -71,7 +71,7 @@ static void bad_receive(struct weft_roce_qp *qp, int cause, uint64_t bytes)
 	struct weft_roce_received what = {.bytes = bytes, .cause = WEFT_CAUSE_OWN_RECEIVE_MEMORY};
 
 	if (cause < 0 ||
-	    (cause == WEFT_CAUSE_RECEIVE_LENGTH && qp->config.service != WEFT_ROCE_RC)) {
+	    (cause == WEFT_CAUSE_RECEIVE_LENGTH && !weft_roce_is_reliable(qp->config.service))) {
 		wrong(qp, cause);
 		return;
 	}
@@ -92,7 +92,7 @@ static void note_part(struct weft_roce_qp *qp, const struct weft_roce_packet *pa
 
 	r->expected++;
 	r->offset += packet->payload_bytes;
-	r->ack |= packet->ack_requested && qp->config.service == WEFT_ROCE_RC;
+	r->ack |= packet->ack_requested && weft_roce_is_reliable(qp->config.service);
 	if (last) {
 		r->message = WEFT_ROCE_BETWEEN;
 		r->msn++;
@@ -141,6 +141,7 @@ static void send_came(struct weft_roce_qp *qp, const struct weft_roce_packet *pa
 		return;
 	}
 	r->message = WEFT_ROCE_IN_SEND;
+	r->srqn = packet->srqn;
 	note_part(qp, packet, last);
 	if (last)
 		complete_receive(qp, packet, r->offset, false);
@@ -185,6 +186,7 @@ static void write_came(struct weft_roce_qp *qp, const struct weft_roce_packet *p
 		return;
 	}
 	r->message = WEFT_ROCE_IN_WRITE;
+	r->srqn = packet->srqn;
 	r->rest -= packet->payload_bytes;
 	note_part(qp, packet, last);
 	if (imm)
@@ -204,6 +206,8 @@ static bool packet_fits(const struct weft_roce_qp *qp, const struct weft_roce_pa
 		return false;
 	if (begins || message == WEFT_ROCE_BETWEEN)
 		return begins && message == WEFT_ROCE_BETWEEN;
+	if (packet->srqn != qp->responder.srqn)
+		return false;
 	return message == (row->verb == WEFT_ROCE_SEND ? WEFT_ROCE_IN_SEND : WEFT_ROCE_IN_WRITE);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The engine of RoCE v2: one end of a connection (RC, UC), or a queue pair of datagrams (UD), as a pure state
+ * The engine of RoCE v2: one end of a connection (RC, UC, XRC), or a queue pair of datagrams (UD), as a pure state
  * machine. In go requests, packets, the passing of deadlines, and the time; what comes of them is asked of the
  * world, a table of functions: the card, the simulator and the fuzzer have one each.
  *
@@ -32,7 +32,7 @@ struct weft_roce_bytes {
 	enum { WEFT_ROCE_NO_BYTES, WEFT_ROCE_OF_REQUEST, WEFT_ROCE_OF_MEMORY } from;
 	uint64_t position, offset; /* of a request: in its list */
 	uint64_t va;		   /* of memory that the peer reads */
-	uint32_t rkey;
+	uint32_t rkey, srqn;	   /* likewise; srqn: XRC */
 };
 
 /* A receive that is over; cause: one of those named OWN_RECEIVE_*, or none. */
@@ -73,7 +73,8 @@ struct weft_roce_world {
 	int (*atomic)(struct weft_roce_qp *qp, const struct weft_roce_packet *request,
 		      uint64_t *old);
 	/* Takes the oldest receive. It stays taken until `received`; if the queue pair fails before, it is flushed
-	 * as if it had not been taken. NO_RECEIVE. */
+	 * as if it had not been taken. NO_RECEIVE; REMOTE_QUEUE: there is no such queue (XRC, which `allows`, `place`
+	 * and `atomic` answer likewise: what they ask is asked of the owner of that queue). */
 	int (*take)(struct weft_roce_qp *qp);
 	/* Places bytes into the receive that is taken. RECEIVE_LENGTH, RECEIVE_KEY, RECEIVE_MEMORY. */
 	int (*fill)(struct weft_roce_qp *qp, uint64_t offset, const uint8_t *from, uint32_t bytes);
@@ -110,6 +111,7 @@ struct weft_roce_request {
 	uint64_t remote_addr;
 	uint32_t rkey;
 	uint64_t compare_add, swap;
+	uint32_t srqn; /* XRC: of the receive queue that it names */
 	/* UD: where to */
 	struct weft_roce_route route;
 	uint32_t dest_qpn, qkey;
@@ -158,6 +160,7 @@ struct weft_roce_requester {
 /* A READ or atomic that has come, kept until max_dest_rd_atomic newer ones have. */
 struct weft_roce_answer {
 	uint8_t opcode;		 /* of the request */
+	uint32_t srqn;		 /* XRC */
 	uint64_t first, end;	 /* its PSNs */
 	uint64_t from, at, stop; /* being answered: from there, where it is, up to there */
 	bool told;		 /* all of it, once */
@@ -185,7 +188,7 @@ struct weft_roce_responder {
 	uint64_t expected;
 	uint32_t msn;
 	uint64_t offset, rest, va; /* of the message that is coming */
-	uint32_t rkey;
+	uint32_t rkey, srqn;
 	struct weft_roce_answer answer[WEFT_ROCE_FETCHES];
 	uint32_t answer_head, answer_tail;
 };
