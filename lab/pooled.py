@@ -58,7 +58,7 @@ class Pooled(vm.Machines):
 
     def await_listener(self, server, port):
         end = time.monotonic() + BEGINS_S
-        while not self.guests[0].run('ss', '-Hltn', f'sport = :{port}').strip():
+        while not self.guests[0].call('listens', port):
             if server.is_over() or time.monotonic() > end:
                 raise vm.Trouble(f'no server listens: {server.line}\n{server.output()}')
 

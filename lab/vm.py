@@ -2,10 +2,11 @@
 """What virtual machines of the lab have in common: Debian's kernel, unpacked below .cache/lab, and this machine's
 files; and several of them on one memory, as guests.
 
-A guest takes commands by files in a folder that it shares with us: lab/guest runs what it finds there."""
+A guest takes commands by files in a folder that it shares with us: lab/agent runs what it finds there."""
 import contextlib
 import ctypes
 import fcntl
+import json
 import lzma
 import os
 import re
@@ -194,7 +195,7 @@ class Command:
             if time.monotonic() > end:
                 raise Trouble(f'{self.guest.name}: not over after {seconds} s: {self.line}\n{self.output()}'
                               f'\n-- console\n{self.guest.console_text()}')
-            time.sleep(0.05)
+            time.sleep(0.01)
         if not self.file('status').exists():
             raise Trouble(f'{self.guest.name} went in the middle of {self.line}\n{self.output()}')
         return int(self.file('status').read_text()), self.output()
@@ -209,7 +210,7 @@ class Command:
     def kill(self):
         """It has ended when this returns."""
         if not self.is_over():
-            self.guest.run('sh', '-c', f'kill -KILL $(cat /run/job/{self.number}.pid)', root=True, must_succeed=False)
+            self.file('kill').touch()
             self.wait(COMMAND_S)
 
 
@@ -221,6 +222,7 @@ class Guest:
         self.job = folder / self.name
         self.job.mkdir()
         shutil.copy(LAB / 'guest', self.job / 'second')
+        shutil.copy(LAB / 'agent', self.job)
         self.console = folder / f'{self.name}.console'
         self.commands = 0
         self.address = f'192.0.2.{number + 1}'
@@ -266,14 +268,20 @@ class Guest:
 
     def start(self, *words, root=False, **env):
         """Begins a command, as an ordinary user unless `root`."""
-        line = shlex.join(map(str, words))
+        argv = list(map(str, words))
+        return self.ask(shlex.join(argv), {'argv': argv, 'root': root, 'cwd': os.getcwd(),
+                                           'env': {name: str(value) for name, value in env.items()}})
+
+    def ask(self, line, request):
         self.commands += 1
         command = Command(self, self.commands, line)
-        text = ''.join(f'export {name}={shlex.quote(str(value))}\n' for name, value in env.items())
-        user = '' if root else 'setpriv --reuid=65534 --regid=65534 --clear-groups '
-        command.file('new').write_text(f'echo $$ >/run/job/{self.commands}.pid\n{text}cd {shlex.quote(os.getcwd())}\nexec {user}{line}\n')
-        command.file('new').rename(command.file('run'))
+        command.file('asked').write_text(json.dumps(request))
+        command.file('asked').rename(command.file('run'))
         return command
+
+    def call(self, name, *args):
+        """What a function of lab/agent returns."""
+        return json.loads(self.ask(name, {'call': name, 'args': args}).done(COMMAND_S))
 
     def run(self, *words, must_succeed=True, **options):
         command = self.start(*words, **options)

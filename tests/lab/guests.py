@@ -56,9 +56,8 @@ class Guests(pooled.Pooled):
         self.guests[host].run(self.weft, 'pool', 'recover', '--pool', self.pool)
         words = subprocess.check_output([BUILD / 'tests/cli/layout'], text=True).split()
         at = int(words[words.index('departed') + 1])
-        read = f'dd if=$(echo /dev/shm/weft-*-{host}) bs=8 skip={at // 8} count={len(COUNTERS)} 2>/dev/null | od -An -v -tu8'
-        text = self.guests[host].run('sh', '-c', read, root=True)
-        return dict(zip(COUNTERS, map(int, text.split()), strict=True))
+        home = f'/dev/shm/weft-*-{host}'
+        return dict(zip(COUNTERS, self.guests[host].call('words', home, at, len(COUNTERS)), strict=True))
 
     def await_carried(self, host, before, counter, least):
         """What that host has carried since, when it is at least so much: the last program's counters are added when other
