@@ -16,18 +16,19 @@ SILENCE_MS = 30000  # an emulated guest stands still for seconds where the machi
 class Pooled(vm.Machines):
     silence_ms = SILENCE_MS
 
+    def __init__(self, *args, bare=False, **options):
+        super().__init__(*args, bare=bare, **options)
+        self.bare = bare
+        self.stay = []  # the programs by which the guests are hosts
+
     def __enter__(self):
         super().__enter__()
         try:
             print(f'-- {len(self.guests)} guests boot; their files: {self.folder}', flush=True)
             self.install()
             self.boot()
-            hosts = 1 << (len(self.guests) - 1).bit_length()
-            self.guests[0].run(self.weft, 'pool', 'create', self.pool, '--hosts', hosts,
-                               '--silence', self.silence_ms, *self.backing.options, root=True)
-            for guest in self.guests:
-                self.come(guest)
-            self.await_hosts()
+            if not self.bare:
+                self.make(self.backing.options)
         except BaseException:
             self.close()
             raise
@@ -42,9 +43,24 @@ class Pooled(vm.Machines):
         at = next((self.guests[0].job / 'installed').glob('**/bin/weft'))
         self.weft = Path('/run/job') / at.relative_to(self.guests[0].job)
 
+    def make(self, options):
+        """A pool that all guests are hosts of."""
+        hosts = 1 << (len(self.guests) - 1).bit_length()
+        self.guests[0].run(self.weft, 'pool', 'create', self.pool, '--hosts', hosts, '--silence', self.silence_ms, *options, root=True)
+        for guest in self.guests:
+            self.come(guest)
+        self.await_hosts()
+
+    def unmake(self):
+        """No program of theirs runs."""
+        for host in self.stay:
+            host.end()
+        self.stay.clear()
+        self.guests[0].run(self.weft, 'pool', 'rm', '--pool', self.pool, root=True)
+
     def come(self, guest):
         """A host of which no program runs does not answer: what the dead of the others have left would wait for it."""
-        guest.start(self.weft, 'host', 'up', '--host', guest.number, '--stay', WEFT_POOL=self.pool)
+        self.stay.append(guest.start(self.weft, 'host', 'up', '--host', guest.number, '--stay', WEFT_POOL=self.pool))
 
     def await_hosts(self):
         end = time.monotonic() + BEGINS_S
@@ -62,12 +78,12 @@ class Pooled(vm.Machines):
             if server.is_over() or time.monotonic() > end:
                 raise vm.Trouble(f'no server listens: {server.line}\n{server.output()}')
 
-    def meet(self, server, client):
+    def meet(self, server, client, **env):
         """Ports of librdmacm are in no table of the kernel: the client tries until a program listens. What both have said."""
-        listener, end, status = self.start(0, *server), time.monotonic() + BEGINS_S, 1
+        listener, end, status = self.start(0, *server, **env), time.monotonic() + BEGINS_S, 1
         try:
             while status:
-                begun = self.start(1, *client)
+                begun = self.start(1, *client, **env)
                 try:
                     status, said = begun.wait(ENDS_S)
                 finally:
@@ -78,12 +94,12 @@ class Pooled(vm.Machines):
         finally:
             listener.kill()
 
-    def pair(self, *words, port=18515):
-        """Server in the first guest, client in the second; what both have said."""
-        begun = [self.start(0, *words, '-p', port)]
+    def serve(self, server, client, port, **env):
+        """The client in the second guest, when the server in the first one listens at a port of TCP; what both have said."""
+        begun = [self.start(0, *server, **env)]
         try:
             self.await_listener(begun[0], port)
-            begun.append(self.start(1, *words, '-p', port, self.guests[0].address))
+            begun.append(self.start(1, *client, **env))
             said = begun[1].done(ENDS_S)
             return begun[0].done(ENDS_S), said
         except vm.Trouble as trouble:
@@ -91,3 +107,8 @@ class Pooled(vm.Machines):
         finally:
             for command in begun:
                 command.kill()
+
+    def pair(self, *words, port=18515, **env):
+        """The same program as both, of which the client is told the server's address."""
+        words = [*words, '-p', port]
+        return self.serve(words, [*words, self.guests[0].address], port, **env)

@@ -207,6 +207,12 @@ class Command:
             raise Trouble(f'{self.guest.name}: status {status}: {self.line}\n{text}')
         return text
 
+    def end(self):
+        """Asks it to, and has its exit status when it has."""
+        if not self.is_over():
+            self.file('term').touch()
+        return self.wait(COMMAND_S)[0]
+
     def kill(self):
         """It has ended when this returns."""
         if not self.is_over():
@@ -217,7 +223,7 @@ class Command:
 class Guest:
     """One virtual machine: `argv` is its share of QEMU's command line. Its address on the card is 192.0.2.NUMBER + 1."""
 
-    def __init__(self, folder, number, backing, argv, emulated=False, reboots=False):
+    def __init__(self, folder, number, backing, argv, emulated=False, reboots=False, bare=False):
         self.name, self.number, self.life = f'guest{number}', number, 0
         self.job = folder / self.name
         self.job.mkdir()
@@ -232,7 +238,7 @@ class Guest:
                      '-m', '1G,slots=2,maxmem=4G', '-display', 'none', '-nodefaults',
                      *([] if reboots else ['-no-reboot']), '-kernel', next((base / 'boot').glob('vmlinuz-*')), '-initrd', folder / 'initramfs',
                      '-append', 'console=ttyS0 panic=-1 quiet mitigations=off no_timer_check iomem=relaxed '
-                     f'weft.second=/run/job/second weft.number={number} weft.{backing.name}{tools_word()}',
+                     f'weft.second=/run/job/second weft.number={number} weft.{"bare" if bare else backing.name}{tools_word()}',
                      '-serial', f'file:{self.console}', '-device', f'virtio-rng-pci{BUS}',
                      *share('host', '/', True, BUS), *share('modules', modules.parent, True, BUS),
                      *share('job', self.job, False, BUS), *argv]
@@ -393,9 +399,9 @@ BACKINGS = {backing.name: backing for backing in (Pcie, Cxl)}
 
 
 class Machines(contextlib.ExitStack):
-    """Guests on one memory; `pool` is how Weft names that memory there."""
+    """Guests on one memory; `pool` is how Weft names that memory there. Bare ones have given it to nobody."""
 
-    def __init__(self, backing='pcie', guests=2, emulated=False, reboots=False):
+    def __init__(self, backing='pcie', guests=2, emulated=False, reboots=False, bare=False):
         super().__init__()
         self.backing = BACKINGS[backing]
         self.pool, mib = self.backing.pool, self.backing.mib
@@ -412,7 +418,7 @@ class Machines(contextlib.ExitStack):
         for number in range(guests):
             guest = Guest(self.folder, number, self.backing, [
                 '-object', f'memory-backend-file,id=shared,mem-path={memory},size={mib}M,share=on',
-                *self.backing.device('shared'), *wire.card(number)], emulated, reboots)
+                *self.backing.device('shared'), *wire.card(number)], emulated, reboots, bare)
             self.callback(guest.kill)
             self.guests.append(guest)
 
