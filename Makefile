@@ -71,6 +71,10 @@ lab-cxl: all ## the same between two that share a CXL memory
 	@$(DEPS) test
 	@WEFT_BUILD="$(BUILD)" lab/machines show --backing cxl
 
+lab-facts: all ## what docs/decisions/0067 has numbers of, measured again between such machines: BACKING=pcie or cxl
+	@$(DEPS) test
+	@WEFT_BUILD="$(BUILD)" lab/machines facts --backing $(or $(BACKING),pcie)
+
 lab-shell: all ## the same, which run what is typed: BACKING=pcie or cxl, GUESTS=2 to 4
 	@$(DEPS) test
 	@WEFT_BUILD="$(BUILD)" lab/machines shell --backing $(or $(BACKING),pcie) --guests $(or $(GUESTS),2)
@@ -135,5 +139,5 @@ clean: ## removes the build folders
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-.PHONY: all demo demo-torus bench check check-quick slow model rxe lab-pcie lab-cxl lab-shell asan tsan coverage tidy install uninstall deb \
+.PHONY: all demo demo-torus bench check check-quick slow model rxe lab-pcie lab-cxl lab-facts lab-shell asan tsan coverage tidy install uninstall deb \
 	dist-bin check-dist check-arm64 check-gpu check-gpu2 check-stream-gpu clean help
