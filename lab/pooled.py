@@ -94,13 +94,13 @@ class Pooled(vm.Machines):
         finally:
             listener.kill()
 
-    def serve(self, server, client, port, **env):
+    def serve(self, server, client, port, ends_s=ENDS_S, **env):
         """The client in the second guest, when the server in the first one listens at a port of TCP; what both have said."""
         begun = [self.start(0, *server, **env)]
         try:
             self.await_listener(begun[0], port)
             begun.append(self.start(1, *client, **env))
-            said = begun[1].done(ENDS_S)
+            said = begun[1].done(ends_s)
             return begun[0].done(ENDS_S), said
         except vm.Trouble as trouble:
             raise vm.Trouble(f'{trouble}\n-- server\n{begun[0].output()}') from None
@@ -108,7 +108,7 @@ class Pooled(vm.Machines):
             for command in begun:
                 command.kill()
 
-    def pair(self, *words, port=18515, **env):
+    def pair(self, *words, port=18515, **options):
         """The same program as both, of which the client is told the server's address."""
         words = [*words, '-p', port]
-        return self.serve(words, [*words, self.guests[0].address], port, **env)
+        return self.serve(words, [*words, self.guests[0].address], port, **options)

@@ -18,6 +18,9 @@ from pathlib import Path
 import readme
 
 WORKS, SKIPPED, FAILS = 'works', 'skipped', 'fails'
+SLOW = '`make slow`'  # what `make check` does not run
+# The section whose rows say, too, what is found between two virtual machines: by patterns of tests of the lab.
+BESIDE, KERNELS = 'Programs of Debian 12, between two processes', 'lab/programs::'
 
 # What is shown, and the cases that show it: patterns for the start of `folder/file::case`, or of
 # `program::case` for what meson runs, always without `test_`.
@@ -25,39 +28,55 @@ SECTIONS = {
     'Programs of Debian 12, between two processes': [
         ('`ibv_devices`, `ibv_devinfo -v`, `-l`; `ibv_asyncwatch`', r'interop/devices::'),
         ('`ibv_rc_pingpong`, 1 B to 1 MiB, polling; any GID; `-c`; `-r 1`',
-         r'interop/pingpong::(sizes\[poll|gid_index|received.*poll|few_receives)'),
-        ('`ibv_rc_pingpong -e`', r'interop/pingpong::(sizes\[events|received.*events)'),
+         r'interop/pingpong::(sizes\[poll|gid_index|received.*poll|few_receives)',
+         r'lab/programs::program\[ibv_rc_pingpong, '),
+        ('`ibv_rc_pingpong -e`', r'interop/pingpong::(sizes\[events|received.*events)',
+         r'lab/programs::program\[ibv_rc_pingpong -e'),
         ('`ib_write_lat`, `ib_read_lat`, `ib_send_lat`, also `-a`, `-I 0` and `-I 64`',
-         r'interop/perftest::latency(\[|_of_all|_without|_with_64)'),
+         r'interop/perftest::latency(\[|_of_all|_without|_with_64)',
+         r'lab/programs::program\[ib_\w+_lat -s'),
         ('`ib_write_bw`, `ib_read_bw`, `ib_send_bw`, also `-a`, `-b`, `-q 16`, `-l 10`, `-I 64`, '
          '`--mr_per_qp`', r'interop/perftest::bandwidth(\[|_of|_both|_in_lists|_by|_with_64)',
-         r'interop/perftest::region'),
-        ('`ib_read_*`, `ib_send_*` with `-e`', r'interop/perftest::(latency|bandwidth)_with_events'),
+         r'interop/perftest::region',
+         r'lab/programs::program\[ib_\w+_bw -s'),
+        ('`ib_read_*`, `ib_send_*` with `-e`', r'interop/perftest::(latency|bandwidth)_with_events',
+         r'lab/programs::program\[ib_\w+ -e'),
         ('`ib_atomic_lat`, `ib_atomic_bw`: compare-and-swap, fetch-and-add; `-e`, `-q 16`, `-b`',
-         r'interop/perftest::atomic'),
+         r'interop/perftest::atomic',
+         r'lab/programs::program\[ib_atomic_(lat|bw), '),
         ('`ibv_uc_pingpong`, also `-e`; `ib_write_*`, `ib_send_*` with `-c UC`',
-         r'interop/pingpong::uc', r'interop/perftest::uc'),
+         r'interop/pingpong::uc', r'interop/perftest::uc',
+         r'lab/programs::program\[(ibv_uc|ib_\w+ -c UC)'),
         ('`ibv_ud_pingpong`, also `-e`; any GID; `ib_send_*` with `-c UD`, also to a multicast group',
-         r'interop/pingpong::ud', r'interop/perftest::ud'),
+         r'interop/pingpong::ud', r'interop/perftest::ud',
+         r'lab/programs::program\[(ibv_ud|ib_\w+ -c UD)'),
         ('`ibv_srq_pingpong`, also `-e`; `ib_send_*` with `--use-srq`, of RC, UC and UD',
-         r'interop/pingpong::srq', r'interop/perftest::srq'),
+         r'interop/pingpong::srq', r'interop/perftest::srq',
+         r'lab/programs::program\[(ibv_srq|ib_\w+ --use-srq)'),
         ('`ibv_xsrq_pingpong`, also `-e`; `ib_*` with `-c XRC`, `-e`, `-a`, `-b`, `--use-srq`',
-         r'interop/pingpong::xsrq', r'interop/perftest::xrc'),
+         r'interop/pingpong::xsrq', r'interop/perftest::xrc',
+         r'lab/programs::program\[(ibv_xsrq|ib_\w+ -c XRC)'),
         ('`fi_info`, `ucx_info`, pyverbs load and find the device',
          r'abi/programs::(fi_info|ucx_info|pyverbs)'),
         ('UCX: `ucx_info`, `ucx_perftest` put, get, fadd, cswap, am, tag, stream; `io_demo`, which compares '
-         'each byte; by `rc_verbs` and by `ud_verbs`', r'interop/ucx::'),
+         'each byte; by `rc_verbs` and by `ud_verbs`', r'interop/ucx::',
+         r'lab/programs::program\[ucx_'),
         ('Open MPI over UCX: every collective and one-sided operation; NetPIPE', r'interop/mpi::'),
-        ('`rping`: connections made by librdmacm, IPv4 and IPv6', r'cm/rping::'),
+        ('`rping`: connections made by librdmacm, IPv4 and IPv6', r'cm/rping::',
+         r'lab/programs::program\[rping'),
         ('`ucmatose`, `cmtime`, `rdma_client`, `rdma_xclient` and their servers',
-         r'cm/programs::(ucmatose|cmtime|rdma_client)'),
-        ('`ib_*` with `-R`, `fio --ioengine=rdma`', r'cm/programs::(perftest|fio)'),
+         r'cm/programs::(ucmatose|cmtime|rdma_client)',
+         r'lab/programs::program\[(ucmatose|cmtime|rdma_)'),
+        ('`ib_*` with `-R`, `fio --ioengine=rdma`', r'cm/programs::(perftest|fio)',
+         r'lab/programs::program\[(ib_\w+ -R|fio)'),
         ('`qperf -cm 1`: each `rc_*` and `ver_rc_*`; `uc_*`, `ud_*`, `xrc_*` end as on any RoCE card',
          r'cm/programs::(qperf|what_qperf)'),
         ('`udaddy`, `mckey`: datagrams to an address, and to a multicast group',
-         r'cm/programs::(udaddy|mckey)'),
+         r'cm/programs::(udaddy|mckey)',
+         r'lab/programs::program\[(udaddy|mckey)'),
         ("`fi_pingpong`: libfabric's verbs for `msg` and `dgram`, and for `rdm` by rxm",
-         r'cm/programs::libfabric'),
+         r'cm/programs::libfabric',
+         r'lab/programs::program\[fi_pingpong'),
         ("block storage by iSER: tgt serves a file, libiscsi's programs and QEMU read, write and verify it; "
          'either side killed', r'interop/iser::'),
         ("`test_rdmacm` of rdma-core's own suite", r'cm/programs::suite'),
@@ -85,8 +104,9 @@ SECTIONS = {
         ('datagrams, their headers, Q_Keys, multicast; killed senders', r'verbs-ud'),
         ('extended reliable connections (XRC), also in a domain of two processes; `ibv_open_qp`', r'verbs-xrc'),
         ('shared receive queues, their sizes and limits, LAST_WQE_REACHED; killed senders', r'verbs-srq'),
-        ('`ibv_rc_pingpong`, `ib_write_lat`, `ib_send_bw` between two virtual machines, over the window of a PCIe device; '
-         'interrupted they leave nothing', r'lab/pcie::', r'lab/interrupt::'),
+        ('programs of Debian between two virtual machines, over the window of a PCIe device, with atomics and without; interrupted the lab '
+         'leaves nothing', r'lab/programs::', r'lab/interrupt::'),
+        ('each command that docs/machines.md says to type, typed in two fresh virtual machines', r'lab/page::'),
         ('`ibv_rc_pingpong`, `ibv_ud_pingpong`, `ib_write_lat`, `ib_atomic_lat`, `rping` between two virtual machines, over a CXL memory without atomics',
          r'lab/cxl::'),
         ('a virtual machine in traffic is killed, paused or rebooted: the other hears in time, there is traffic again, nothing is left',
@@ -396,12 +416,24 @@ def link(file):
     return f'[{file.removeprefix("tests/")}]({file})'
 
 
+def between_kernels(cases, patterns):
+    """What the lab found of those programs: nothing where it has none of them."""
+    if not patterns:
+        return ''
+    found = {cases[name][0] for name in cases for pattern in patterns if re.match(pattern, name)}
+    return judge(found) if found else SLOW
+
+
 def table(cases):
     """The lines of the table, and what is wrong with the rows above."""
     lines, offences, shown = [], [], set()
     for title, rows in SECTIONS.items():
-        lines += ([''] if lines else []) + [f'| {title} | | tests |', '|---|---|---|']
+        beside = title == BESIDE
+        lines += ([''] if lines else []) + [f'| {title} | |{" between two kernels |" if beside else ""} tests |',
+                                            '|---|---|---|---|' if beside else '|---|---|---|']
         for what, *patterns in rows:
+            kernels = [part for part in patterns if part.startswith(KERNELS)]
+            patterns = [part for part in patterns if part not in kernels]
             pattern = re.compile('|'.join(patterns))
             names = [name for name in cases if pattern.match(name)]
             for part in patterns:
@@ -412,6 +444,8 @@ def table(cases):
             shown.update(names)
             state = judge({cases[name][0] for name in names})
             files = sorted({cases[name][1] for name in names})
+            if beside:
+                state += f' | {between_kernels(cases, kernels)}'
             lines.append(f'| {what} | {state} | {", ".join(map(link, files))} |')
     offences += [f'{name}: in no row of tools/works.py' for name in sorted(cases)
                  if name.startswith('interop/') and name not in shown

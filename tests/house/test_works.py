@@ -28,8 +28,8 @@ def page(tmp_path, monkeypatch):
     (tmp_path / 'traps.tsv').write_text(TRAPS)
 
     def call(python, c='ok 1 - a\n', check=False, result='OK'):
-        cases = ''.join(f'<testcase classname="interop.test_x" name="{name}">{inner}</testcase>'
-                        for name, inner in python.items())
+        cases = ''.join(f'<testcase classname="{where or "interop.test_x"}" name="{name}">{inner}</testcase>'
+                        for (where, _, name), inner in ((key.rpartition('::'), inner) for key, inner in python.items()))
         (tmp_path / 'pytest.xml').write_text(f'<testsuites><testsuite>{cases}</testsuite>'
                                              '</testsuites>')
         test = {'name': 'weft:long / verbs-y', 'result': result, 'stdout': c,
@@ -135,3 +135,16 @@ def test_no_results(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, 'argv', ['works.py', '--build', str(tmp_path)])
     with pytest.raises(SystemExit, match='no results'):
         works.main()
+
+
+def test_between_two_kernels(page, monkeypatch):
+    """A column of its own: what the lab found of a row's programs, what it has none of, and what only `make slow` runs."""
+    monkeypatch.setattr(works, 'BESIDE', 'Programs')
+    monkeypatch.setattr(works, 'SECTIONS', {'Programs': [
+        ('first', r'interop/x::a', r'lab/programs::program\[a'), ('both', r'interop/x::b', r'lab/programs::program\[b'),
+        ('none', r'verbs-y')]})
+    guests = 'lab.test_programs::test_program[a, plain]'
+    for found, said in (('', 'works'), ('<failure/>', 'fails'), ('<skipped/>', 'skipped')):
+        status, text = page({**GOOD, guests: found})
+        columns = [line.split(' | ')[2] for line in text.splitlines() if line.startswith('| ')][1:]
+        assert status == 0 and columns == [said, '`make slow`', '']

@@ -59,6 +59,10 @@ class Guests(pooled.Pooled):
         home = f'/dev/shm/weft-*-{host}'
         return dict(zip(COUNTERS, self.guests[host].call('words', home, at, len(COUNTERS)), strict=True))
 
+    def loaded(self, host, name):
+        """The libraries of that name that programs begun with $LD_DEBUG=files have loaded there since it was asked last."""
+        return self.guests[host].call('told', '/tmp/loaded.*', f'calling init: (\\S*/{name})')
+
     def await_carried(self, host, before, counter, least):
         """What that host has carried since, when it is at least so much: the last program's counters are added when other
         hosts have said that they are done with it."""
