@@ -21,6 +21,7 @@
 #include "process/card.h"
 #include "process/gids.h"
 #include "process/interface.h"
+#include "process/node.h"
 #include "process/process.h"
 #include "verbs/receiver.h"
 #include "verbs/srq.h"
@@ -334,11 +335,12 @@ static struct weft_qp_attr for_nic(const struct weft_qp *qp, const struct ibv_qp
 	return nic;
 }
 
-/* What goes to another host goes by a card, as RoCE v2, and through an interface. */
+/* What goes to another host goes by a card, as RoCE v2, and through an interface. XRC goes between nodes of a torus alone: no
+ * other implementation, and no decoder, has shown its packets to be right on Ethernet. */
 static int find_card(const struct weft_qp *qp, const struct weft_qp_attr *attr)
 {
 	uint32_t instead;
-	uint8_t most;
+	uint8_t most, node[3];
 
 	if (qp->type == WEFT_QPT_UD)
 		return 0;
@@ -347,6 +349,8 @@ static int find_card(const struct weft_qp *qp, const struct weft_qp_attr *attr)
 		return weft_broken(VERB, WIRE_SOURCE, qp->qpn, attr->sgid_index, instead);
 	if (!weft_card_summon(attr->sgid, attr->dgid))
 		return 0;
+	if (qp->type != WEFT_QPT_RC && qp->type != WEFT_QPT_UC && !weft_node_here(node))
+		return weft_broken(VERB, WIRE_XRC, qp->qpn);
 	if (attr->sgid_index % 2 == 0)
 		return weft_broken(VERB, WIRE_V1, qp->qpn, attr->sgid_index, attr->sgid_index + 1u);
 	most = weft_interface_mtu(attr->sgid);

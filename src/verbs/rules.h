@@ -56,6 +56,8 @@
 	X(WIRE_SOURCE_ADDRESS, EINVAL, "A17.4.1",                                                  \
 	  "sgid_index %u is no address of an interface, from which alone a card sends: index %u "  \
 	  "is one")                                                                                \
+	X(WIRE_XRC, EOPNOTSUPP, "A14",                                                             \
+	  "QP %x: its peer is on another host, where no card brings XRC")                          \
 	/* work requests */                                                                        \
 	X(SEND_STATE, EINVAL, "10.3.1", "QP %x is in %s: requests are taken from RTS on")          \
 	X(RECEIVE_STATE, EINVAL, "10.3.1", "QP %x is in %s: receives are taken from INIT on")      \

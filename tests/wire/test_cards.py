@@ -70,6 +70,18 @@ def test_order_of_completions(hosts):
     run(hosts, hosts.fabrics[0].program('order'), FOUR, least=(1200, 1200), port=18518)
 
 
+def test_no_extended_connections(hosts):
+    """XRC is refused at the transition to RTR, with the reason, and not by time-outs."""
+    here, there = hosts.hosts
+    argv = ['ibv_xsrq_pingpong', '-g', FOUR, '-n', 10, '-p', 18520]
+    server = there.start(*argv, core=0, WEFT_EXPLAIN='1')
+    wait_for(lambda: there.listens(18520) or server.process.poll() is not None, 'server listens')
+    ends = server, here.start(*argv, there.address, core=1, WEFT_EXPLAIN='1')
+    said = [end.wait() for end in ends]
+    assert all(end.status == 1 for end in said), said
+    assert any('its peer is on another host, where no card brings XRC' in end.stderr for end in said), said
+
+
 @pytest.mark.parametrize('index', [FOUR, LINK], ids=['four', 'link'])
 def test_events(hosts, index):
     run(hosts, 'ibv_rc_pingpong', '-g', index, '-n', 100, '-c', '-e', least=(409600, 409600))
