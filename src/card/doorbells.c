@@ -155,7 +155,7 @@ static bool look_at_all(struct weft_card *card, uint16_t member, uint64_t incarn
 	return all;
 }
 
-/* False: its queue pair could not be looked at yet, and the ring is heard again. */
+/* False: its queue pair could not be looked at yet, and the ring is heard again; or another member has come in the place. */
 static bool hear_ring(struct weft_card *card, uint16_t member, const struct weft_pool_member *m)
 {
 	struct weft_card_heard *heard = &card->heard[member];
@@ -166,6 +166,8 @@ static bool hear_ring(struct weft_card *card, uint16_t member, const struct weft
 
 	atomic_thread_fence(memory_order_acquire);
 	rings = atomic_load_explicit(&m->card.rings, memory_order_relaxed);
+	if (rings < heard->rings)
+		return false;
 	if (rings - heard->rings >= WEFT_DOORBELLS) {
 		seen = look_at_all(card, member, heard->incarnation);
 	} else {

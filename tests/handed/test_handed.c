@@ -12,7 +12,9 @@
 #include "nic/cq.h"
 #include "nic/limits.h"
 #include "nic/qp.h"
+#include "pool/format_member.h"
 #include "pool/sge.h"
+#include "transport/handed/card.h"
 #include "transport/registry.h"
 
 static struct courier courier;
@@ -258,6 +260,38 @@ static void many_doorbells_in_the_middle(void **state)
 	close_ends();
 }
 
+static _Atomic uint64_t *rings(void)
+{
+	return &world.nic.pool->self->card.rings;
+}
+
+static void forget_rings(struct weft_card_hand *hand)
+{
+	*rings() = 0;
+}
+
+/* Another member comes into the place of one whose doorbells are being heard, and counts its rings from 0. */
+static void doorbells_of_another(void **state)
+{
+	uint64_t rung;
+
+	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
+	carry();
+	rung = *rings();
+	weft_handed_ring(&world.nic, ends_near.qp.index, world.nic.pool->me);
+	weft_handed_ring(&world.nic, ends_near.qp.index, world.nic.pool->me);
+	assert_int_equal(*rings(), rung + 2);
+	courier.card.rang = forget_rings;
+	assert_true(weft_card_look(&courier.card));
+	assert_true(courier.card.behind);
+	courier.card.rang = NULL;
+	*rings() = rung + 2;
+	ends_post(WEFT_OP_WRITE, &ends_near);
+	carry();
+	world_expect(1, WEFT_WC_SUCCESS);
+	close_ends();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -268,6 +302,7 @@ int main(void)
 		cmocka_unit_test(a_doorbell_in_the_middle),
 		cmocka_unit_test(a_doorbell_while_memory_is_rehomed),
 		cmocka_unit_test(many_doorbells_in_the_middle),
+		cmocka_unit_test(doorbells_of_another),
 	};
 
 	return cmocka_run_group_tests_name("handed", tests, world_attach_with_card,
