@@ -251,7 +251,7 @@ static bool sleep_until(struct weft_loop *loop, uint64_t now_ns)
 	struct timespec patience;
 	bool any, rests = may_rest(loop);
 
-	if (loop->wire->manager.held)
+	if (loop->wire->manager.held || loop->wire->card.behind)
 		most_ns = WEFT_MANAGER_TRY_NS;
 	if (deadline_ns)
 		most_ns = deadline_ns <= now_ns		   ? 0
