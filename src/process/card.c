@@ -27,7 +27,7 @@
 #define SYS_close_range 436
 #endif
 
-#define PATIENCE_NS 300000000ull
+#define PATIENCE_NS 3000000000ull
 #define AGAIN_NS    1000000000ull /* between two tries that have failed */
 #define LOOK_NS	    1000000u
 #define STACK_BYTES 65536u
