@@ -2,6 +2,7 @@
 """Cards start by themselves, leave nothing in the program, and end; `weft nic` lists, starts and ends them. Two hosts
 are two network namespaces with a pool each."""
 import json
+import os
 import re
 import shutil
 import signal
@@ -41,7 +42,8 @@ def test_as_needed(hosts):
 
 
 def test_nothing_is_left(hosts):
-    """The card is no child of the program, and has no descriptor of the program's; nor has the program any of the card's."""
+    """The card is no child of the program, has no descriptor of the program's, and is not bound to its core; nor has the program
+    any descriptor of the card's."""
     server = hosts.hosts[1].start('ibv_rc_pingpong', '-g', FOUR, '-n', 100000000)
     wait_for(hosts.hosts[1].listens, 'server listens')
     before = {path.name for path in Path(f'/proc/{server.process.pid}/fd').iterdir()}
@@ -54,6 +56,7 @@ def test_nothing_is_left(hosts):
     assert int(re.search(r'PPid:\s*(\d+)', (card / 'status').read_text())[1]) != server.process.pid
     assert (card / 'stat').read_text().rsplit(')', 1)[1].split()[2] == card.name  # a process group of its own
     assert all(str((card / f'fd/{stream}').readlink()) == '/dev/null' for stream in range(3))
+    assert all(os.sched_getaffinity(host.card()['pid']) >= os.sched_getaffinity(0) for host in hosts.hosts)
     # the client's connection of TCP, by which the two have met, may have come since
     after = {path.name for path in (program / 'fd').iterdir()}
     assert len(after - before) <= 1
