@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """System calls of a program that sleeps on completion channels, for each request (bench/events.c), counted by strace:
-no membarrier, at most one wake-up call a sleep, and no more of the others than the table allows. A sleep is an
-arming that an event has ended: one read of the channel."""
+no membarrier, at most one wake-up call for each sleep of a client, and no more of the others than the table allows. A sleep is an
+arming that an event has ended: one read of the channel. A server that finds the next request before it sleeps has none itself."""
 import collections
 import json
 import re
@@ -21,8 +21,8 @@ CALL = re.compile(r'^(\d+) +(?:<\.\.\. )?(\w+)(?:\(| resumed>)(.*)')
 
 
 def calls_of(log, server):
-    """{call: how often} the server's process makes it, its helper included, from its first event on."""
-    counts, ours, begun = collections.Counter(), {server}, False
+    """{call: how often} the server's process makes it, its helper included, from its first event on; and the reads of all others."""
+    counts, ours, begun, read = collections.Counter(), {server}, False, 0
     for line in log.read_text().splitlines():
         found = CALL.match(line)
         if not found or 'resumed>' in line.split('(')[0]:
@@ -33,11 +33,12 @@ def calls_of(log, server):
             if child:
                 ours.add(int(child[1]))
         if pid not in ours:
+            read += begun and call == 'read'
             continue
         begun = begun or call == 'epoll_wait'
         if begun:
             counts[re.sub(r'^process_vm_.*', 'process_vm', call)] += 1
-    return counts
+    return counts, read
 
 
 needs_strace = pytest.mark.skipif(not shutil.which('strace'), reason='needs strace')
@@ -49,13 +50,13 @@ def test_calls_of_a_request(fabric, clients):
     log = fabric.folder / 'calls'
     done = fabric.run('strace', '-f', '-qq', '-o', log, fabric.program('events'), 'verbs', 0, 1, clients, 1, 1, 64, 0,
                       REQUESTS, seconds=120)
-    counts = calls_of(log, json.loads(done.stdout)['server'])
+    counts, read_by_clients = calls_of(log, json.loads(done.stdout)['server'])
     each = {call: counts[call] / ANSWERED for call in BOUNDS if call != 'others'}
     each['others'] = sum(n for call, n in counts.items() if call not in BOUNDS) / ANSWERED
     for call, bound in BOUNDS.items():
         print(f'{clients:3} clients  {call:12} {each[call]:6.3f}  (at most {bound})')
-    assert counts['read'] >= ANSWERED / 2 and counts['epoll_wait'] > 0, counts
-    assert counts['write'] <= 1.05 * counts['read'] + 2 * clients + 20, counts
+    assert counts['read'] > 0 and counts['epoll_wait'] > 0 and read_by_clients >= ANSWERED / 2, (counts, read_by_clients)
+    assert counts['write'] <= 1.05 * read_by_clients + 2 * clients + 20, (counts, read_by_clients)
     assert not {call: n for call, n in each.items() if n > BOUNDS[call]}, counts
 
 
