@@ -182,7 +182,7 @@ static bool follow(struct told *told, char *step)
 	return died_ns || card_has_died(&card, step, NAME_BYTES);
 }
 
-/* Of a card that was not chosen: it has died, or is about to end. */
+/* Of a card that is about to end: one that was not chosen, or that the pool shows dead before its parent can know. */
 static void await_death(char *step)
 {
 	uint64_t until_ns = weft_clock_now_ns() + PATIENCE_NS;
@@ -204,6 +204,10 @@ static bool run_with_card(const struct load *load, const char *fate)
 	if (!open_and_post(load))
 		await_death(step);
 	died = follow(&told, step);
+	if (!died && fate && told.failed == WEFT_WC_RETRY_EXC_ERR) {
+		await_death(step);
+		died = true;
+	}
 	for (int i = 0; i < 2; i++)
 		world_look();
 	world_expect_none();
