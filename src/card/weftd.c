@@ -30,7 +30,7 @@
 #define BUFFER_BYTES (4u << 20)
 #define SLACK_NS     1000u
 #define NS_A_SECOND  1000000000ull
-#define LOOKS	     30
+#define LOOKS	     25
 #define LOOK_US	     10000
 
 static atomic_bool stop;

@@ -23,9 +23,9 @@ bool weft_card_is_off(void);
  * namespace. */
 bool weft_card_is_wanted(const uint8_t sgid[16], const uint8_t dgid[16]);
 
-/* Before a transport is chosen from one address to the other. Returns when there is a card, or no use in waiting: after 300 ms
- * at most. What keeps it from starting it says on the program's stderr itself. Whether what goes there goes by a
- * card. */
+/* Before a transport is chosen from one address to the other. Returns when there is a card, or no use in waiting: when
+ * the one that was started has ended, which finds after 250 ms that it cannot have its port, and after 3 s at most. What keeps it
+ * from starting it says on the program's stderr itself. Whether what goes there goes by a card. */
 bool weft_card_summon(const uint8_t sgid[16], const uint8_t dgid[16]);
 
 /* Whether that member is a card that reaches other hosts from our network namespace. */

@@ -148,6 +148,25 @@ def test_port_taken_by_the_kernel(hosts):
     assert said == f"weftd: {here.address}: UDP port 4791 is taken by the kernel's rdma_rxe, or a program of user 0\n"
 
 
+@pytest.mark.counted
+def test_another_starts_it(hosts):
+    """While another program has the name that it needs for that, a program waits for the card, and starts none."""
+    here, there = hosts.hosts
+    holder = here.start('python3', '-c', 'import socket, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n'
+                        f's.bind("\\0weft-card-{here.address}"); print("here", flush=True); time.sleep(60)', on_weft=False)
+    wait_for(lambda: holder.output().stdout, 'the name')
+    server = there.start(*PINGPONG)
+    wait_for(there.listens, 'server listens')
+    client = here.start(*PINGPONG, there.address, core=1)
+    wait_for(there.cards, "the server's card")
+    time.sleep(0.5)
+    assert client.process.poll() is None and not processes(here)
+    assert here.nic('up', here.address) == (0, '')
+    client.done()
+    server.done()
+    holder.kill()
+
+
 @pytest.mark.alone
 def test_patience(hosts):
     """A program waits for a card that cannot start for 300 ms at most."""
