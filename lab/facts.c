@@ -223,6 +223,7 @@ static void answer(struct table *t)
 static void ask_all(struct table *t, uint64_t from, uint64_t count, const char *what)
 {
 	static uint64_t took[AWAKE];
+	const uint64_t half = count / 2, most = count * 99 / 100;
 
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t begun;
@@ -236,8 +237,7 @@ static void ask_all(struct table *t, uint64_t from, uint64_t count, const char *
 		took[i] = now_ns() - begun;
 	}
 	qsort(took, count, sizeof(*took), compare);
-	printf("question and answer, %s: median, 99 of 100\t%.1f us, %.1f us\n", what, (double)took[count / 2] / 1e3,
-	       (double)took[count * 99 / 100] / 1e3);
+	printf("question and answer, %s: median, 99 of 100\t%.1f us, %.1f us\n", what, (double)took[half] / 1e3, (double)took[most] / 1e3);
 }
 
 static void ask(struct table *t)

@@ -56,7 +56,7 @@ int weft_hosts_extent(int fd, uint64_t *bytes, uint64_t *align)
 
 struct weft_pages weft_hosts_pages(int fd, uint64_t off, uint64_t len_bytes, int rights)
 {
-	uint64_t bytes = 0, align, first, end;
+	uint64_t bytes = 0, align = WEFT_PAGE, first, end;
 	struct weft_pages p = {NULL};
 
 	if (weft_hosts_extent(fd, &bytes, &align) || bytes < off + len_bytes)

@@ -78,7 +78,7 @@ static bool cut_pages(struct weft_segment_books *books, uint32_t end, uint32_t c
 	if (*page == end)
 		return false;
 	mark(books, *page, count, true);
-	books->next = (*page + count) % end;
+	books->next = *page + count < end ? *page + count : 0;
 	return true;
 }
 
@@ -106,7 +106,7 @@ static int open_books(struct weft_attachment *a, uint32_t *segment)
 static int place(struct weft_attachment *a, uint32_t pages, uint64_t *off)
 {
 	const uint64_t bytes = weft_segment_bytes(&a->pool);
-	uint32_t segment, page;
+	uint32_t segment, page = 0;
 	int err;
 
 	if (own_segments(a, pages)) {

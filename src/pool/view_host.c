@@ -78,8 +78,8 @@ static bool read_leases(const struct look *l)
 	uint64_t host;
 
 	for (uint32_t i = WEFT_FIRST_SEGMENT; is_read && i < WEFT_SEGMENTS; i++) {
-		host = ((leases->segment[i] & 0xffff) - 1) /
-		       (WEFT_MEMBERS >> l->header->slice_bits);
+		host = (((leases->segment[i] & 0xffff) - 1) << l->header->slice_bits) /
+		       WEFT_MEMBERS;
 		if (leases->segment[i] && host < l->header->hosts)
 			l->host[host].leased_bytes += WEFT_SEGMENT >> l->header->cut_bits;
 	}
