@@ -6,7 +6,8 @@ What needs nothing but the processor (lint, clang-tidy, the builds for sanitizer
 and of the tree: those marked or of meson's suite `aside`) runs in a second process of this script, in the time that the
 others sleep: as SCHED_IDLE, which has the processor while no other process wants it. What sleeps for most of its time
 (`waits`) runs in a third, one at a time, plain and sanitized. In the quick run, whole programs (pytest) and lint
-run beside test programs in C. Tests of speed, or with limits of time (`alone`), wait until all that has ended.
+run beside test programs in C. Tests of speed, or with limits of time (`alone`), wait until all that has ended. Then a few that failed
+beside others are run again by themselves, as most promise something within a time: which were, the end of the output names.
 
 A stage builds what it needs in its own folder and counts the test cases that it ran. A test case is
 a case of a C test program (cmocka's TAP lines; a program without them is one case), a pytest case,
@@ -84,11 +85,13 @@ class Tally:
     failed: int = 0
     skipped: int = 0
     names: tuple = ()  # of what failed or was skipped
+    again: tuple = ()  # of what failed in the plain build: (runner, what it is told, its names above)
     seconds: collections.Counter = field(default_factory=collections.Counter, compare=False)  # by part
 
     def __add__(self, other):
         return Tally(self.passed + other.passed, self.failed + other.failed,
-                     self.skipped + other.skipped, self.names + other.names, self.seconds + other.seconds)
+                     self.skipped + other.skipped, self.names + other.names, self.again + other.again,
+                     self.seconds + other.seconds)
 
     def __str__(self):
         return f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped'
@@ -96,6 +99,10 @@ class Tally:
 
 def verdict(ok, name):
     return Tally(passed=1) if ok else Tally(failed=1, names=(f'failed: {name}',))
+
+
+def failures(tally):
+    return tuple(name for name in tally.names if name.startswith('failed: '))
 
 
 def passed_over(name):
@@ -161,9 +168,13 @@ def unit(folder, *options, wrapper=(), logbase='testlog', **env):
     ok = run(*wrapper, 'meson', 'test', '-C', folder, '--no-rebuild', '--print-errorlogs', '--logbase',
              logbase, *options, *names, CMOCKA_MESSAGE_OUTPUT='TAP', **env)
     tests = [json.loads(line) for line in (log.read_text().splitlines() if log.exists() else [])]
-    tally = sum(map(tap_cases, tests), Tally())
+    tally = Tally()
     for test in tests:
-        tally.seconds[part_of(test['name'])] += test.get('duration', 0)
+        of_it = tap_cases(test)
+        of_it.seconds[part_of(test['name'])] += test.get('duration', 0)
+        if of_it.failed:
+            of_it.again = (('unit', test['name'].rsplit(' / ', 1)[-1], failures(of_it)),)
+        tally += of_it
     return tally if ok or tally.failed else tally + verdict(False, 'meson test')
 
 
@@ -171,7 +182,10 @@ def pytest_case(case):
     name = f'{case.get("classname")}::{case.get("name")}'
     if case.find('skipped') is not None:
         return passed_over(name)
-    return verdict(case.find('failure') is None and case.find('error') is None, name)
+    tally = verdict(case.find('failure') is None and case.find('error') is None, name)
+    if tally.failed:
+        tally.again = (('pytest', f'tests/{case.get("classname").replace(".", "/")}.py::{case.get("name")}', failures(tally)),)
+    return tally
 
 
 def pytest(folder, marks, *options, name='pytest', where=('tests',), **env):
@@ -280,6 +294,12 @@ def build_tests_locked(folder, chosen, *options, programs, all_again):
         raise BuildFailed(folder.name)
 
 
+def once(tally):
+    """What fails here is not run again."""
+    tally.again = ()
+    return tally
+
+
 def sanitizer_tests(name):
     return ['--no-suite', 'slow', '--no-suite', f'no-{name}']
 
@@ -297,10 +317,10 @@ def sanitized(folder, name, *options, patience=5, logbase='testlog'):
     fixed = ('setarch', '-R')
     wrapper = fixed if name == 'tsan' and run(*fixed, 'true') else ()
     # One at a time: instrumented threads that spin would miss their time limits on few cores.
-    return unit(folder, *sanitizer_tests(name), *options, '--num-processes', '1',
-                '--timeout-multiplier', str(patience), wrapper=wrapper, logbase=logbase,
-                UBSAN_OPTIONS='halt_on_error=1:print_stacktrace=1',
-                TSAN_OPTIONS=f'suppressions={ROOT}/tests/tsan.supp')
+    return once(unit(folder, *sanitizer_tests(name), *options, '--num-processes', '1',
+                     '--timeout-multiplier', str(patience), wrapper=wrapper, logbase=logbase,
+                     UBSAN_OPTIONS='halt_on_error=1:print_stacktrace=1',
+                     TSAN_OPTIONS=f'suppressions={ROOT}/tests/tsan.supp'))
 
 
 COVERAGE_TESTS = ['--no-suite', 'slow', '--no-suite', 'long', '--no-suite', 'no-coverage']
@@ -326,7 +346,7 @@ def coverage(folder):
     # a file, not into their output.
     env = {'GCOV_ERROR_FILE': str(folder / 'gcov-errors.txt')}
     # Only the user that built it may write the counts of a run, so that programs keep the user here.
-    tally = unit(folder, *COVERAGE_TESTS, **env) + pytest(folder, 'counted and not slow', where=COUNTED, WEFT_KEEP_USER='1', **env)
+    tally = once(unit(folder, *COVERAGE_TESTS, **env) + pytest(folder, 'counted and not slow', where=COUNTED, WEFT_KEEP_USER='1', **env))
     summary = folder / 'coverage.json'
     filters = [word for _, folders, _ in COVERED for part in folders for word in ('-f', part)]
     without = [word for part in NOT_CARD for word in ('-e', part)]
@@ -434,8 +454,8 @@ class Beside:
         print(self.log.read_text(errors='replace'), flush=True)
         if not self.tally.exists():
             return verdict(False, f'{self.target} beside ended with {self.child.returncode}')
-        passed, failed, skipped, names, seconds = json.loads(self.tally.read_text())
-        return Tally(passed, failed, skipped, tuple(names), collections.Counter(seconds))
+        passed, failed, skipped, names, again, seconds = json.loads(self.tally.read_text())
+        return Tally(passed, failed, skipped, tuple(names), tuple(again), collections.Counter(seconds))
 
     def end(self):
         if self.child.poll() is None:
@@ -455,6 +475,28 @@ def run_stage(name, title, stage):
     print(f'== {name}: {tally} in {took:.0f} s', flush=True)
     tally.seconds = shared(took, tally.seconds)
     return tally
+
+
+# If more failed, it was not for want of a core.
+AGAIN_MOST = 12
+
+
+def run_again(folder, tally):
+    """What failed beside others, each by itself. What passes then is counted as passed, and named."""
+    if not tally.again or len(tally.again) > AGAIN_MOST:
+        return tally
+    print('\n== again: what failed beside others, by itself', flush=True)
+    passed, failed, names = tally.passed, tally.failed, list(tally.names)
+    for number, (runner, what, failed_names) in enumerate(tally.again):
+        second = (unit(folder, '--num-processes', '1', what, logbase=f'testlog-again-{number}') if runner == 'unit' else
+                  pytest(folder, '', name=f'pytest-again-{number}', where=(what,)))
+        if second.failed or not second.passed:
+            continue
+        passed, failed = passed + len(failed_names), failed - len(failed_names)
+        for name in failed_names:
+            names.remove(name)
+            names.append(f'failed beside others, passed by itself: {name.removeprefix("failed: ")}')
+    return Tally(passed, failed, tally.skipped, tuple(names), (), tally.seconds)
 
 
 def shared(took, seconds):
@@ -483,12 +525,16 @@ def main():
     if args.target == 'aside':
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     if args.target not in besides:
+        for old in [*folder.glob('pytest-again-*.xml'), *folder.glob('meson-logs/testlog-again-*.json')]:
+            old.unlink()
         tally += run_stage('build', 'warnings are errors', lambda: build(folder) or Tally())
     chosen = [] if tally.failed else [s for s in stages(folder, beside) if args.target in s[2]]
     try:
         for name in BESIDE.get(args.target, ()) if chosen else ():
             beside[name] = Beside(args, folder, name)
         for name, title, _, stage in chosen:
+            if name == 'works':
+                tally = run_again(folder, tally)
             tally += run_stage(name, title, stage)
     finally:
         for other in beside.values():
@@ -496,7 +542,7 @@ def main():
     shares = ', '.join(f'{part} {seconds:.0f}' for part, seconds in tally.seconds.most_common())
     print(f'\n{time.monotonic() - start:.0f} s: {shares}')
     if args.tally:
-        Path(args.tally).write_text(json.dumps([tally.passed, tally.failed, tally.skipped, tally.names, tally.seconds]))
+        Path(args.tally).write_text(json.dumps([tally.passed, tally.failed, tally.skipped, tally.names, tally.again, tally.seconds]))
     print(*sorted(tally.names, reverse=True), tally, sep='\n')
     return 1 if tally.failed else 0
 

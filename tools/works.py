@@ -388,7 +388,9 @@ def c_cases(log, build):
 
 def results(build):
     """{case: (state, file)} of the last run."""
-    reports, logs = [*build.glob('pytest*.xml')], [*build.glob('meson-logs/testlog*.json')]
+    # what was run again comes last
+    reports, logs = (sorted(build.glob(names), key=lambda path: '-again-' in path.name)
+                     for names in ('pytest*.xml', 'meson-logs/testlog*.json'))
     if not reports or not logs:
         raise SystemExit('works: no results of tests: run `make check` first')
     return {name: (state, file) for found in [*map(python_cases, reports),

@@ -209,3 +209,19 @@ def test_last_log_is_not_counted_again(tree):
     (tree / 'tests/test_x.py').write_text('raise SystemExit(1)\n')
     done = runner(tree, 'quick')
     assert done.returncode == 1 and json.dumps(last_line(done)).count('2 passed')
+
+
+def test_run_again(monkeypatch, tmp_path):
+    """What passes by itself is counted as passed, and named; of many failures none is run again."""
+    monkeypatch.setattr(run, 'unit', lambda folder, *words, **_: run.verdict('slow' in words, 'x'))
+    monkeypatch.setattr(run, 'pytest', lambda folder, marks, name, where: run.verdict(where == ('tests/a.py::late',), 'x'))
+    known = [('unit', 'slow'), ('unit', 'wrong'), ('pytest', 'tests/a.py::late'), ('pytest', 'tests/a.py::wrong')]
+    failed = sum((run.Tally(failed=1, names=(f'failed: {what}',), again=((runner, what, (f'failed: {what}',)),))
+                  for runner, what in known), run.Tally(passed=5))
+    tally = run.run_again(tmp_path, failed)
+    assert (tally.passed, tally.failed) == (7, 2)
+    assert sorted(tally.names) == ['failed beside others, passed by itself: slow',
+                                   'failed beside others, passed by itself: tests/a.py::late', 'failed: tests/a.py::wrong',
+                                   'failed: wrong']
+    many = sum([failed] * 4, run.Tally())
+    assert run.run_again(tmp_path, many) == many
