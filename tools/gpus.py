@@ -210,6 +210,28 @@ def nccl(c):
     c.row(14, "Weft's counters", f'{grown:.2f} of the bytes that a ring moves', '', '≥ 1', grown >= 1)
 
 
+def ddp(c):
+    """PyTorch's training, by Weft and by shared memory of NCCL's; and one rank killed in it."""
+    found = {}
+    for name, mode, env in (('over Weft', 'train', {'NCCL_SHM_DISABLE': '1'}), ("NCCL's SHM", 'train', {}),
+                            ('one rank killed', 'kill', {'NCCL_SHM_DISABLE': '1', 'NCCL_IB_TIMEOUT': '14'})):
+        command = ([c.build / 'weft', 'run'] if env else []) + ['python3', ROOT / 'tests/gpu/ddp.py', mode]
+        try:
+            done = c.run(*command, seconds=NCCL_SECONDS, NCCL_P2P_DISABLE='1', NCCL_DEBUG='INFO', WEFT=str(c.build / 'weft'), **env)
+        except subprocess.TimeoutExpired as e:
+            c.log.append((e.stdout or b'').decode(errors='replace'))
+            c.row(14, f'DDP with forked loaders, {name}', 'has not ended', held=False)
+            continue
+        found[name] = dict(re.findall(r'^result (\S+) ([\d.]+)', done.stdout, re.M))
+        found[name]['right'] = done.returncode == 0 and (not env or 'NET/IB/0/GDRDMA' in done.stdout)
+    ours, shm = found.get('over Weft', {}), found.get("NCCL's SHM", {})
+    c.row(14, 'DDP with forked loaders over Weft', f'{ours.get("steps", 0)} steps, digest {ours.get("digest")}',
+          f'SHM {shm.get("digest")}', 'the same', bool(ours.get('right') and shm.get('right') and ours.get('digest') == shm.get('digest')))
+    killed = found.get('one rank killed', {})
+    c.row(14, 'SIGKILL of a rank: the other has ended with an error', f'after {killed.get("told")} s', 'NCCL_IB_TIMEOUT=14', '≤ 5 s',
+          bool(killed.get('right')) and float(killed.get('told', 99)) <= 5)
+
+
 def write_table(c, path, mark):
     name = smi('name,driver_version')
     lines = [f'{len(name)} × {name[0].split(",")[0] if name else "?"}, driver {name[0].split(",")[1].strip() if name else "?"}, '
@@ -230,7 +252,7 @@ def main():
     parser.add_argument('--gpus', type=int, choices=(1, 2), default=1)
     parser.add_argument('--page', type=Path, default=ROOT / 'docs/gpu.md')
     parser.add_argument('--log', type=Path, help='what the programs have printed')
-    parser.add_argument('only', nargs='*', help='programs, facts, kills, speed, bench, nccl')
+    parser.add_argument('only', nargs='*', help='programs, facts, kills, speed, bench, nccl, ddp')
     args = parser.parse_args()
     if len(smi('name')) < args.gpus:
         sys.exit(f'gpus.py: nvidia-smi names {len(smi("name"))} GPUs, and {args.gpus} are asked for')
@@ -250,6 +272,8 @@ def main():
             kills(c)
         if wanted('nccl') and args.gpus > 1:
             nccl(c)
+        if wanted('ddp') and args.gpus > 1:
+            ddp(c)
         if args.log:
             args.log.write_text(''.join(c.log))
         write_table(c, args.page, f'gpus: {c.gpus}')

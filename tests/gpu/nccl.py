@@ -23,14 +23,17 @@ def totals():
     return sum(value for key, value in json.loads(done.stdout)['totals'].items() if key.startswith('bytes_'))
 
 
-def parent():
+def start_ranks(program, words, **env):
     with socket.socket() as s:
         s.bind(('127.0.0.1', 0))
         port = s.getsockname()[1]
-    ranks = [subprocess.Popen([sys.executable, __file__, *sys.argv[1:]],
-                              env={**os.environ, 'RANK': str(i), 'WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1',
-                                   'MASTER_PORT': str(port)}) for i in (0, 1)]
-    return max(rank.wait() for rank in ranks)
+    return [subprocess.Popen([sys.executable, program, *words],
+                             env={**os.environ, **env, 'RANK': str(i), 'WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1',
+                                  'MASTER_PORT': str(port)}) for i in (0, 1)]
+
+
+def parent():
+    return max(rank.wait() for rank in start_ranks(__file__, sys.argv[1:]))
 
 
 def main():
