@@ -478,7 +478,7 @@ def run_stage(name, title, stage):
 
 
 # If more failed, it was not for want of a core.
-AGAIN_MOST = 12
+AGAIN_MOST = 20
 
 
 def run_again(folder, tally):

@@ -223,5 +223,5 @@ def test_run_again(monkeypatch, tmp_path):
     assert sorted(tally.names) == ['failed beside others, passed by itself: slow',
                                    'failed beside others, passed by itself: tests/a.py::late', 'failed: tests/a.py::wrong',
                                    'failed: wrong']
-    many = sum([failed] * 4, run.Tally())
+    many = sum([failed] * 6, run.Tally())
     assert run.run_again(tmp_path, many) == many
