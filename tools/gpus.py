@@ -179,6 +179,21 @@ def bench(c):
                       f'{row["limit_mib_s"] / 1024:.1f}')
 
 
+def run_ranks(c, what, *command, **env):
+    """None, and a row that says so: it has not ended in time."""
+    try:
+        return c.run(*command, seconds=NCCL_SECONDS, **env)
+    except subprocess.TimeoutExpired as e:
+        c.log.append((e.stdout or b'').decode(errors='replace'))
+        c.row(14, what, 'has not ended', held=False)
+        return None
+
+
+def results(done):
+    """What it has printed as `result NAME VALUE`."""
+    return dict(re.findall(r'^result (\S+) ([\d.]+)', done.stdout, re.M))
+
+
 def nccl(c):
     """The figures that tests/gpu/nccl.py prints: `name value unit`."""
     ways = [('over Weft', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1'}, True),
@@ -191,13 +206,10 @@ def nccl(c):
     for name, env, by_weft in ways:
         command = ([c.build / 'weft', 'run'] if by_weft else []) + ['python3', ROOT / 'tests/gpu/nccl.py']
         env = {**env, 'NCCL_DEBUG': 'INFO', 'WEFT': str(c.build / 'weft')}
-        try:
-            done = c.run(*command, *(['--all'] if name == 'over Weft' else []), seconds=NCCL_SECONDS, **env)
-        except subprocess.TimeoutExpired as e:
-            c.log.append((e.stdout or b'').decode(errors='replace'))
-            c.row(14, f'NCCL {name}', 'has not ended', held=False)
+        done = run_ranks(c, f'NCCL {name}', *command, *(['--all'] if name == 'over Weft' else []), **env)
+        if not done:
             continue
-        found[name] = dict(re.findall(r'^result (\S+) ([\d.]+)', done.stdout, re.M))
+        found[name] = results(done)
         used = {how for how in ('NET/IB/0/GDRDMA', 'NET/IB', 'NET/Socket', 'SHM') if how in done.stdout}
         wants = {'over Weft': 'NET/IB/0/GDRDMA', 'staged by NCCL': 'NET/IB', "NCCL's SHM": 'SHM', 'sockets': 'NET/Socket'}[name.split(',')[0]]
         c.row(14, f'NCCL {name}', f'{found[name].get("checked", 0)} results right', ' '.join(sorted(used)), wants,
@@ -216,13 +228,11 @@ def ddp(c):
     for name, mode, env in (('over Weft', 'train', {'NCCL_SHM_DISABLE': '1'}), ("NCCL's SHM", 'train', {}),
                             ('one rank killed', 'kill', {'NCCL_SHM_DISABLE': '1', 'NCCL_IB_TIMEOUT': '14'})):
         command = ([c.build / 'weft', 'run'] if env else []) + ['python3', ROOT / 'tests/gpu/ddp.py', mode]
-        try:
-            done = c.run(*command, seconds=NCCL_SECONDS, NCCL_P2P_DISABLE='1', NCCL_DEBUG='INFO', WEFT=str(c.build / 'weft'), **env)
-        except subprocess.TimeoutExpired as e:
-            c.log.append((e.stdout or b'').decode(errors='replace'))
-            c.row(14, f'DDP with forked loaders, {name}', 'has not ended', held=False)
+        done = run_ranks(c, f'DDP with forked loaders, {name}', *command, NCCL_P2P_DISABLE='1', NCCL_DEBUG='INFO',
+                         WEFT=str(c.build / 'weft'), **env)
+        if not done:
             continue
-        found[name] = dict(re.findall(r'^result (\S+) ([\d.]+)', done.stdout, re.M))
+        found[name] = results(done)
         found[name]['right'] = done.returncode == 0 and (not env or 'NET/IB/0/GDRDMA' in done.stdout)
     ours, shm = found.get('over Weft', {}), found.get("NCCL's SHM", {})
     c.row(14, 'DDP with forked loaders over Weft', f'{ours.get("steps", 0)} steps, digest {ours.get("digest")}',
