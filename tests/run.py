@@ -85,7 +85,7 @@ class Tally:
     failed: int = 0
     skipped: int = 0
     names: tuple = ()  # of what failed or was skipped
-    again: tuple = ()  # of what failed in the plain build: (runner, what it is told, its names above)
+    again: tuple = ()  # of what failed, but for sanitizers: (runner, its build folder, what it is told, its names above)
     seconds: collections.Counter = field(default_factory=collections.Counter, compare=False)  # by part
 
     def __add__(self, other):
@@ -173,18 +173,18 @@ def unit(folder, *options, wrapper=(), logbase='testlog', **env):
         of_it = tap_cases(test)
         of_it.seconds[part_of(test['name'])] += test.get('duration', 0)
         if of_it.failed:
-            of_it.again = (('unit', test['name'].rsplit(' / ', 1)[-1], failures(of_it)),)
+            of_it.again = (('unit', str(folder), test['name'].rsplit(' / ', 1)[-1], failures(of_it)),)
         tally += of_it
     return tally if ok or tally.failed else tally + verdict(False, 'meson test')
 
 
-def pytest_case(case):
+def pytest_case(case, folder):
     name = f'{case.get("classname")}::{case.get("name")}'
     if case.find('skipped') is not None:
         return passed_over(name)
     tally = verdict(case.find('failure') is None and case.find('error') is None, name)
     if tally.failed:
-        tally.again = (('pytest', f'tests/{case.get("classname").replace(".", "/")}.py::{case.get("name")}', failures(tally)),)
+        tally.again = (('pytest', str(folder), f'tests/{case.get("classname").replace(".", "/")}.py::{case.get("name")}', failures(tally)),)
     return tally
 
 
@@ -197,7 +197,7 @@ def pytest(folder, marks, *options, name='pytest', where=('tests',), **env):
     if not report.exists():
         return verdict(False, 'pytest')
     cases = list(xml.parse(report).getroot().iter('testcase'))
-    tally = sum(map(pytest_case, cases), Tally())
+    tally = sum((pytest_case(case, folder) for case in cases), Tally())
     for case in cases:
         tally.seconds[part_of(case.get('classname'))] += float(case.get('time', 0))
     # pytest's status 5: nothing was selected, which is no failure of the tree.
@@ -346,7 +346,7 @@ def coverage(folder):
     # a file, not into their output.
     env = {'GCOV_ERROR_FILE': str(folder / 'gcov-errors.txt')}
     # Only the user that built it may write the counts of a run, so that programs keep the user here.
-    tally = once(unit(folder, *COVERAGE_TESTS, **env) + pytest(folder, 'counted and not slow', where=COUNTED, WEFT_KEEP_USER='1', **env))
+    tally = unit(folder, *COVERAGE_TESTS, **env) + pytest(folder, 'counted and not slow', where=COUNTED, WEFT_KEEP_USER='1', **env)
     summary = folder / 'coverage.json'
     filters = [word for _, folders, _ in COVERED for part in folders for word in ('-f', part)]
     without = [word for part in NOT_CARD for word in ('-e', part)]
@@ -481,13 +481,14 @@ def run_stage(name, title, stage):
 AGAIN_MOST = 20
 
 
-def run_again(folder, tally):
+def run_again(tally):
     """What failed beside others, each by itself. What passes then is counted as passed, and named."""
     if not tally.again or len(tally.again) > AGAIN_MOST:
         return tally
     print('\n== again: what failed beside others, by itself', flush=True)
     passed, failed, names = tally.passed, tally.failed, list(tally.names)
-    for number, (runner, what, failed_names) in enumerate(tally.again):
+    for number, (runner, folder, what, failed_names) in enumerate(tally.again):
+        folder = Path(folder)
         second = (unit(folder, '--num-processes', '1', what, logbase=f'testlog-again-{number}') if runner == 'unit' else
                   pytest(folder, '', name=f'pytest-again-{number}', where=(what,)))
         if second.failed or not second.passed:
@@ -525,7 +526,7 @@ def main():
     if args.target == 'aside':
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     if args.target not in besides:
-        for old in [*folder.glob('pytest-again-*.xml'), *folder.glob('meson-logs/testlog-again-*.json')]:
+        for old in folder.parent.glob(f'{folder.name}*/**/*-again-*.*'):
             old.unlink()
         tally += run_stage('build', 'warnings are errors', lambda: build(folder) or Tally())
     chosen = [] if tally.failed else [s for s in stages(folder, beside) if args.target in s[2]]
@@ -534,7 +535,7 @@ def main():
             beside[name] = Beside(args, folder, name)
         for name, title, _, stage in chosen:
             if name == 'works':
-                tally = run_again(folder, tally)
+                tally = run_again(tally)
             tally += run_stage(name, title, stage)
     finally:
         for other in beside.values():

@@ -393,9 +393,14 @@ def results(build):
                      for names in ('pytest*.xml', 'meson-logs/testlog*.json'))
     if not reports or not logs:
         raise SystemExit('works: no results of tests: run `make check` first')
-    return {name: (state, file) for found in [*map(python_cases, reports),
-                                              *(c_cases(log, build) for log in logs)]
-            for name, state, file in found}
+    cases = {name: (state, file) for report in reports for name, state, file in python_cases(report)}
+    for log in logs:
+        found = list(c_cases(log, build))
+        if '-again-' in log.name:  # the first run of that program does not count
+            programs = {name.split('::')[0] for name, _, _ in found}
+            cases = {name: case for name, case in cases.items() if name.split('::')[0] not in programs}
+        cases.update((name, (state, file)) for name, state, file in found)
+    return cases
 
 
 def traps():

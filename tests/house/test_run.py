@@ -216,12 +216,12 @@ def test_run_again(monkeypatch, tmp_path):
     monkeypatch.setattr(run, 'unit', lambda folder, *words, **_: run.verdict('slow' in words, 'x'))
     monkeypatch.setattr(run, 'pytest', lambda folder, marks, name, where: run.verdict(where == ('tests/a.py::late',), 'x'))
     known = [('unit', 'slow'), ('unit', 'wrong'), ('pytest', 'tests/a.py::late'), ('pytest', 'tests/a.py::wrong')]
-    failed = sum((run.Tally(failed=1, names=(f'failed: {what}',), again=((runner, what, (f'failed: {what}',)),))
+    failed = sum((run.Tally(failed=1, names=(f'failed: {what}',), again=((runner, str(tmp_path), what, (f'failed: {what}',)),))
                   for runner, what in known), run.Tally(passed=5))
-    tally = run.run_again(tmp_path, failed)
+    tally = run.run_again(failed)
     assert (tally.passed, tally.failed) == (7, 2)
     assert sorted(tally.names) == ['failed beside others, passed by itself: slow',
                                    'failed beside others, passed by itself: tests/a.py::late', 'failed: tests/a.py::wrong',
                                    'failed: wrong']
     many = sum([failed] * 6, run.Tally())
-    assert run.run_again(tmp_path, many) == many
+    assert run.run_again(many) == many

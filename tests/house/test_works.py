@@ -2,6 +2,7 @@
 """The table of what works says what the results say, and any difference is found."""
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -52,6 +53,16 @@ def test_all_pass(page):
     assert text.startswith('above\n') and text.endswith('\nbelow\n') and 'old' not in text
     assert '[interop/test_x.py](tests/interop/test_x.py), [verbs/test_y.c](tests/verbs/test_y.c)' in text
     assert page(GOOD, check=True)[0] == 0
+
+
+def test_run_again(page, tmp_path):
+    """Of a program that was run again by itself the first run does not count, even if it told no cases."""
+    page(GOOD)
+    log = tmp_path / 'meson-logs/testlog.json'
+    shutil.copy(log, log.with_name('testlog-again-0.json'))
+    assert page(GOOD, '', check=True, result='TIMEOUT')[0] == 0
+    log.with_name('testlog-again-0.json').unlink()
+    assert page(GOOD, '', check=True, result='TIMEOUT')[0] == 1
 
 
 @pytest.mark.parametrize('python,c,found', [
