@@ -2,6 +2,7 @@
 #include "process/card.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -138,10 +139,13 @@ static int become_card(void *argument)
 	sigaction(SIGHUP, &ignored, NULL);
 	sigemptyset(&none);
 	setpgid(0, 0); /* in this session, as by weft nic up (cli/nic.c) */
+	syscall(SYS_close_range, STDERR_FILENO + 1, ~0u,
+		0); /* the program may have all that it can */
 	null = open("/dev/null", O_RDWR);
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
-	syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
+	if (null > STDERR_FILENO)
+		close(null);
 	/* It serves other programs, too: bound to the core of one that polls, it would wait for its turn there. */
 	memset(&any, 0xff, sizeof(any));
 	sched_setaffinity(0, sizeof(any), &any);
@@ -210,32 +214,46 @@ static bool describe_start(struct start *s, const uint8_t sgid[16])
 }
 
 /* Fifty programs that need a card at once would start fifty, and so leave none of them a core: one starts it, as long as it has
- * this name in the network namespace, which ends with it. -1: another has it. */
-static int claim_start(const char *address)
+ * this name in the network namespace, which ends with it. False: another has it. A program that cannot have a socket (-1) starts a
+ * card all the same, as the port of the card decides in the end. */
+static bool claim_start(const char *address, int *claim)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
-	int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "weft-card-%s", address);
+	bool is_taken;
 
-	if (s < 0 || !bind(s, (struct sockaddr *)&name,
-			   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)n))
-		return s;
-	close(s);
-	return -1;
+	*claim = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (*claim < 0 ||
+	    !bind(*claim, (struct sockaddr *)&name,
+		  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)n))
+		return true;
+	is_taken = errno == EADDRINUSE;
+	close(*claim);
+	*claim = -1;
+	return !is_taken;
 }
 
-/* Whether a card is on its way: that which this program has started lives, or another program waits for one. */
-static bool is_coming(int card, const char *address)
+static void release_start(int claim)
 {
-	struct pollfd end = {.fd = card, .events = POLLIN};
-	int claimed;
+	if (claim >= 0)
+		close(claim);
+}
 
-	if (poll(&end, 1, LOOK_MS))
+/* Whether a card is on its way: that which this program has started lives, or another program waits for one. end: a descriptor of the
+ * card's process, or -1. */
+static bool is_coming(const struct start *s, int end)
+{
+	struct pollfd card = {.fd = end, .events = POLLIN};
+	int claim;
+
+	if (poll(&card, 1, LOOK_MS))
 		return false;
-	claimed = card < 0 ? claim_start(address) : -1;
-	if (claimed >= 0)
-		close(claimed);
-	return claimed < 0;
+	if (s->card > 0)
+		return end >= 0 || !kill(s->card, 0);
+	if (!claim_start(s->address, &claim))
+		return true;
+	release_start(claim);
+	return false;
 }
 
 static void start_and_wait(const uint8_t sgid[16], const uint8_t dgid[16])
@@ -243,23 +261,21 @@ static void start_and_wait(const uint8_t sgid[16], const uint8_t dgid[16])
 	struct start *s =
 		mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t begun_ns = weft_clock_now_ns();
-	int claimed, card = -1;
+	int claim, end = -1;
 
 	if (s == MAP_FAILED)
 		return;
 	if (describe_start(s, sgid)) {
-		claimed = claim_start(s->address);
-		if (claimed >= 0) {
+		if (claim_start(s->address, &claim)) {
 			start_it(s);
-			card = (int)syscall(SYS_pidfd_open, s->card, 0);
+			end = s->card > 0 ? (int)syscall(SYS_pidfd_open, s->card, 0) : -1;
 		}
 		while (!has_way(sgid, dgid) && weft_clock_now_ns() - begun_ns < PATIENCE_NS &&
-		       (card >= 0 || claimed < 0) && is_coming(card, s->address))
+		       is_coming(s, end))
 			;
-		if (card >= 0)
-			close(card);
-		if (claimed >= 0)
-			close(claimed);
+		if (end >= 0)
+			close(end);
+		release_start(claim);
 	}
 	munmap(s, sizeof(*s));
 }

@@ -167,6 +167,16 @@ def test_another_starts_it(hosts):
     holder.kill()
 
 
+@pytest.mark.counted
+def test_without_descriptors(hosts):
+    """A program that can have no more descriptors starts a card, and waits for it, as any does."""
+    here, there = hosts.hosts
+    listener = there.start(here.fabric.program('choice'), 'rc', FOUR, 1024, 'listen')
+    wait_for(lambda: there.listens(18517), 'a listener')
+    sender = here.start(here.fabric.program('choice'), 'rc', FOUR, 1024, there.address, core=1, FULL='1').done()
+    assert (sender.stdout, listener.done().stdout) == ('success\n', 'arrived\n') and here.card() and there.card()
+
+
 @pytest.mark.alone
 def test_patience(hosts):
     """A program waits for a card that cannot start for 300 ms at most."""

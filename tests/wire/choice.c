@@ -3,10 +3,11 @@
  * One message, and what became of it: `choice SERVICE INDEX MTU WHERE`. SERVICE: rc, uc, ud, or key, which is ud with an L_Key that is
  * none; INDEX: of the GID it is sent from; MTU: of the path, or bytes of a datagram. WHERE: `listen`; a host on which one listens; or a GID at which none does. Says
  * "refused", or the status of the request; and, of what listens, "arrived". A GID may be a group's, to which `+GID` listens: says
- * "listens", and "arrived" of each datagram, until it is killed.
+ * "listens", and "arrived" of each datagram, until it is killed. With FULL in the environment it has no free descriptor as it chooses.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -239,6 +240,8 @@ static void play(const struct name *mine, const char *where)
 	}
 	if (listens)
 		give_receive();
+	while (getenv("FULL") && open("/dev/null", O_RDONLY) >= 0)
+		;
 	refused = choose(&peer);
 	if (refused)
 		printf("refused: %s\n", refused == EINVAL ? "EINVAL" : strerror(refused));
