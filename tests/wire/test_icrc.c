@@ -199,6 +199,12 @@ static void sources(void **state)
 	/* zeros and the places in batches are expected from the first packet on */
 	assert_int_equal(weft_roce_source_judge(&s, 0, 0, 1), WEFT_ROCE_ICRC_RIGHT);
 	assert_int_equal(weft_roce_source_judge(&s, 7, 7, 1), WEFT_ROCE_ICRC_RIGHT);
+	/* and do not make what a counter could have come to in the meantime right, however long they last */
+	for (uint64_t i = 1; i < 100; i++)
+		assert_int_equal(weft_roce_source_judge(&s, i % 9, i % 9, i * 1000 * MSECOND),
+				 WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(weft_roce_source_judge(&s, 30000, 0, 99000 * MSECOND),
+			 WEFT_ROCE_ICRC_WRONG);
 	/* a counter becomes known, over its wrap */
 	s = (struct weft_roce_source){0};
 	assert_int_equal(weft_roce_source_judge(&s, id, 0, MSECOND), WEFT_ROCE_ICRC_WEAK);
@@ -239,7 +245,7 @@ struct game {
 	struct weft_roce_route route;
 	uint64_t now_ns;
 	uint16_t id;
-	bool random;
+	bool random, zero; /* identifications; of neither kind: a counter's */
 };
 
 /* As Linux counts for rxe: one more, up to one for each jiffy since, and some for packets to others. */
@@ -252,7 +258,7 @@ static uint16_t next_id(struct game *g)
 	g->id += (uint16_t)(1 + splitmix64(&seed) % 3);
 	if (passed < 50)
 		g->id += (uint16_t)(splitmix64(&seed) % (passed + 1));
-	return g->random ? (uint16_t)splitmix64(&seed) : g->id;
+	return g->random ? (uint16_t)splitmix64(&seed) : g->zero ? 0 : g->id;
 }
 
 /* One to eight bytes differ, in a burst or anywhere. */
@@ -297,18 +303,21 @@ static void a_million_corrupted(void **state)
 	struct game counts = {
 		.route = ipv4(0xc0000201, 0xc0000202, 0xd000), .now_ns = 1, .id = 65000};
 	struct game random = {.route = counts.route, .now_ns = 1, .random = true};
+	struct game zero = {.route = counts.route, .now_ns = 1, .zero = true};
 	struct game six = {.route = ipv6(), .now_ns = 1};
-	unsigned int of_counter, of_random, of_six;
+	unsigned int of_counter, of_random, of_zero, of_six;
 
 	seed = 13;
 	of_counter = taken_of_a_million(&counts);
 	of_random = taken_of_a_million(&random);
+	of_zero = taken_of_a_million(&zero);
 	of_six = taken_of_a_million(&six);
 	printf("# taken of a million corrupted packets: %u of a counter, %u of random IDs, %u of "
-	       "IPv6\n",
-	       of_counter, of_random, of_six);
+	       "zeros, %u of IPv6\n",
+	       of_counter, of_random, of_zero, of_six);
 	assert_true(of_counter <= 1);
 	assert_true(of_random <= 40);
+	assert_int_equal(of_zero, 0);
 	assert_int_equal(of_six, 0);
 }
 

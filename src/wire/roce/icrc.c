@@ -133,9 +133,11 @@ static bool follows(const struct weft_roce_source *source, uint16_t id, uint64_t
 	return behind <= LATE || ahead <= OTHERS + jiffies;
 }
 
-static void note_arrival(struct weft_roce_source *source, uint16_t id, uint64_t now_ns)
+/* placed: as the packet's place in its batch says, which a source without a counter begins anew with each batch. What follows is
+ * what follows that: its time goes on. */
+static void note_arrival(struct weft_roce_source *source, uint16_t id, bool placed, uint64_t now_ns)
 {
-	if ((uint16_t)(source->last - id) > LATE) {
+	if (placed || (uint16_t)(source->last - id) > LATE) {
 		source->last = id;
 		source->last_ns = now_ns;
 	}
@@ -145,15 +147,12 @@ static void note_arrival(struct weft_roce_source *source, uint16_t id, uint64_t 
 enum weft_roce_icrc_verdict weft_roce_source_judge(struct weft_roce_source *source, uint16_t id,
 						   uint16_t segment, uint64_t now_ns)
 {
-	bool expected = !id || id == segment;
+	bool placed = !id || id == segment;
 	/* one that jumped, and goes on from there */
 	bool again = source->doubts && (uint16_t)(id - source->doubtful) <= OTHERS;
 
-	if (!expected && (follows(source, id, now_ns) || again)) {
-		note_arrival(source, id, now_ns);
-		expected = true;
-	}
-	if (expected) {
+	if (placed || again || follows(source, id, now_ns)) {
+		note_arrival(source, id, placed, now_ns);
 		source->trust += source->trust < 2 * WEFT_ROCE_TRUST;
 		return WEFT_ROCE_ICRC_RIGHT;
 	}
@@ -165,7 +164,7 @@ enum weft_roce_icrc_verdict weft_roce_source_judge(struct weft_roce_source *sour
 		source->doubtful = id;
 		return WEFT_ROCE_ICRC_WRONG;
 	}
-	note_arrival(source, id, now_ns);
+	note_arrival(source, id, false, now_ns);
 	return WEFT_ROCE_ICRC_WEAK;
 }
 
