@@ -97,13 +97,20 @@ struct weft_pool_card {
 	_Atomic uint64_t told[WEFT_CARD_COUNTS]; /* [O] by enum weft_card_count, now and then */
 };
 
-/* Whether a card plays that address of its member's, which has it. */
+/* Whether a card plays whatever addresses its member has. */
+static inline bool weft_card_plays_all(const struct weft_pool_card *card)
+{
+	return !(atomic_load_explicit(&card->address[0], memory_order_relaxed) |
+		 atomic_load_explicit(&card->address[1], memory_order_relaxed));
+}
+
+/* Whether a card plays that address; if it plays all, its member must have it. */
 static inline bool weft_card_plays(const struct weft_pool_card *card, const uint8_t gid[16])
 {
 	uint64_t half[2] = {atomic_load_explicit(&card->address[0], memory_order_relaxed),
 			    atomic_load_explicit(&card->address[1], memory_order_relaxed)};
 
-	return !(half[0] | half[1]) || !__builtin_memcmp(half, gid, 16);
+	return weft_card_plays_all(card) || !__builtin_memcmp(half, gid, 16);
 }
 
 #endif

@@ -285,6 +285,32 @@ def test_commands(hosts):
     assert here.nic('up')[0] == here.nic('up', 'nonsense')[0] == here.nic('sideways')[0] == 2
 
 
+@pytest.mark.counted
+def test_address_comes_again(hosts):
+    """An address that was taken away has its card as soon as it is there again, also before the card has looked."""
+    here, there = hosts.hosts
+    hosts.pair(*PINGPONG)
+    pid = here.card()['pid']
+
+    def has_it():
+        [card] = [member for member in here.fabric.info()['members'] if member['pid'] == pid]
+        return f'::ffff:{here.address}' in card['gids']
+    here.plain('ip', 'address', 'del', f'{here.address}/24', 'dev', 'w0')
+    wait_for(lambda: not has_it(), 'the card has looked')
+    os.kill(pid, signal.SIGSTOP)
+    here.plain('ip', 'address', 'add', f'{here.address}/24', 'dev', 'w0')
+    server = there.start(*PINGPONG)
+    wait_for(there.listens, 'server listens')
+    client = here.start(*PINGPONG, there.address, core=1)
+    wait_for(lambda: client.process.poll() is not None or here.fabric.info()['qps'], 'a connection')
+    time.sleep(0.2)
+    assert not has_it()
+    os.kill(pid, signal.SIGCONT)
+    client.done()
+    server.done()
+    assert here.card()['pid'] == pid
+
+
 @pytest.mark.waits
 def test_lingers(hosts):
     """A card ends some time after its last queue pair."""

@@ -58,8 +58,9 @@ static bool plays(struct weft_nic *nic, const struct weft_pool_member *m, const 
 	case WEFT_CARD_ALL:
 		break;
 	}
-	return m->net_ns == nic->pool->self->net_ns && weft_member_has_gid(m, sgid) &&
-	       weft_card_plays(&m->card, sgid);
+	/* an address that was taken away and has come again is in a card's table of GIDs some time later */
+	return m->net_ns == nic->pool->self->net_ns && weft_card_plays(&m->card, sgid) &&
+	       (!weft_card_plays_all(&m->card) || weft_member_has_gid(m, sgid));
 }
 
 static bool still_lives(struct weft_nic *nic, uint16_t card)
