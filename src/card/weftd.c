@@ -186,14 +186,23 @@ static int play_node(const char *home, const char *node)
 	return err ? 1 : 0;
 }
 
+static bool read_seconds(const char *text, uint64_t *ns)
+{
+	char *end;
+	unsigned long seconds = strtoul(text, &end, 10);
+
+	*ns = seconds * NS_A_SECOND;
+	return *text >= '0' && *text <= '9' && !*end && seconds <= UINT32_MAX;
+}
+
 int main(int argc, char **argv)
 {
 	const struct sigaction ends = {.sa_handler = stop_soon};
-	uint64_t linger_ns = argc > 2 ? strtoull(argv[2], NULL, 10) * NS_A_SECOND : UINT64_MAX;
+	uint64_t linger_ns = UINT64_MAX;
 
 	if (argc == 4 && !strcmp(argv[1], "ape"))
 		return play_node(argv[2], argv[3]);
-	if (argc < 2 || argc > 3) {
+	if (argc < 2 || argc > 3 || (argc == 3 && !read_seconds(argv[2], &linger_ns))) {
 		fprintf(stderr, "usage: weftd ADDRESS [SECONDS] | weftd ape HOME X,Y,Z\n");
 		return 2;
 	}

@@ -34,6 +34,7 @@ const char weft_nic_usage[] =
 	"0; 1 it could not be done; 2 wrong usage.\n";
 
 #define MOST_ADDRESSES 32
+#define END_LOOKS      300
 
 struct options {
 	const char *pool;
@@ -115,18 +116,58 @@ static bool read_address(const struct sockaddr *from, uint8_t gid[16])
 	return true;
 }
 
+static bool is_in(const char *space, uint64_t of_card)
+{
+	struct stat here;
+
+	return !stat(space, &here) && here.st_ino == of_card;
+}
+
+/* Whether the addresses that we see are those that it has. */
+static bool shares_addresses(const struct weft_view_member *m)
+{
+	return is_in("/proc/self/ns/net", m->net_ns);
+}
+
+/* Whether its number is that of the same process here. */
+static bool shares_numbers(const struct weft_view_member *m)
+{
+	return is_in("/proc/self/ns/pid", m->pid_ns);
+}
+
+/* As in the third word of /proc/PID/stat; 0: there is no such process. */
+static char process_state(uint32_t pid)
+{
+	char path[40], line[256] = "", *end;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	end = fgets(line, sizeof(line), file) ? strrchr(line, ')') : NULL;
+	fclose(file);
+	return (char)(end && end[1] ? end[2] : 0);
+}
+
+static bool is_stopped(uint32_t pid)
+{
+	return strchr("Tt", process_state(pid) ?: '-');
+}
+
 /* Whether packets can go and come, and if not, why: in words. */
 static const char *state_of_card(const struct weft_view_member *m)
 {
 	const char *state = "no such address";
 	struct ifaddrs *all = NULL;
-	struct stat here;
 	uint8_t gid[16];
 
 	if (!m->alive)
 		return "dead";
-	if (stat("/proc/self/ns/net", &here) || here.st_ino != m->net_ns)
+	if (!shares_addresses(m))
 		return "in another namespace";
+	if (shares_numbers(m) && is_stopped(m->pid))
+		return "stopped";
 	if (getifaddrs(&all))
 		return "not known";
 	for (const struct ifaddrs *a = all; a; a = a->ifa_next)
@@ -238,17 +279,34 @@ static bool is_meant(const struct options *o, const uint8_t gid[16])
 	return !o->n;
 }
 
+static bool is_no_more(uint32_t pid)
+{
+	const char state = process_state(pid);
+
+	return !state || state == 'Z' || state == 'X';
+}
+
 static bool end_card(const struct weft_view_member *m)
 {
 	const struct timespec a_while = {.tv_nsec = 10000000};
 
+	if (!shares_numbers(m)) {
+		fprintf(stderr,
+			"weft nic: process %u is of another process namespace: end it there\n",
+			m->pid);
+		return false;
+	}
 	if (kill((pid_t)m->pid, SIGTERM) && errno != ESRCH) {
 		fprintf(stderr, "weft nic: process %u: %m\n", m->pid);
 		return false;
 	}
-	for (int i = 0; i < 200 && !kill((pid_t)m->pid, 0); i++)
+	for (int i = 0; i < END_LOOKS && !is_no_more(m->pid); i++)
 		nanosleep(&a_while, NULL);
-	return true;
+	if (is_no_more(m->pid))
+		return true;
+	fprintf(stderr, "weft nic: process %u has been told to end, and %s\n", m->pid,
+		is_stopped(m->pid) ? "is stopped" : "has not ended yet");
+	return false;
 }
 
 void weft_nic_end_lone_cards(const char *pool)
@@ -281,8 +339,9 @@ static int bring_down(const struct options *o)
 	for (unsigned int i = 0; v && i < v->nmembers; i++) {
 		const struct weft_view_member *m = &v->member[i];
 
+		/* whether or not the address is there still */
 		if (!is_card(m) || !m->alive || !is_meant(o, m->card_address) ||
-		    !*interface_here(m->card_address))
+		    !shares_addresses(m))
 			continue;
 		found++;
 		ended &= end_card(m);
@@ -311,8 +370,13 @@ static int read_words(int argc, char **argv, struct options *o)
 			o->json = true;
 			continue;
 		}
-		if (*argv[i] == '-' || o->n == MOST_ADDRESSES ||
-		    !weft_gid_parse(argv[i], o->gid[o->n]))
+		if (*argv[i] == '-')
+			return weft_main_usage_error("nic", "unknown option or nothing behind '%s'",
+						     argv[i]);
+		if (o->n == MOST_ADDRESSES)
+			return weft_main_usage_error("nic", "more than %d addresses",
+						     MOST_ADDRESSES);
+		if (!weft_gid_parse(argv[i], o->gid[o->n]))
 			return weft_main_usage_error("nic", "no address: '%s'", argv[i]);
 		o->text[o->n++] = argv[i];
 	}
@@ -330,10 +394,12 @@ int weft_nic_main(int argc, char **argv)
 			chosen = i;
 			first = 2;
 		}
+	if (first == 1 && argc > 1 && *argv[1] != '-')
+		return weft_main_usage_error("nic", "there is no action '%s'", argv[1]);
 	status = read_words(argc - first, argv + first, &o);
 	if (status)
 		return status;
 	if (!chosen && o.n)
-		return weft_main_usage_error("nic", "there is no action '%s'", o.text[0]);
+		return weft_main_usage_error("nic", "list takes no address: '%s'", o.text[0]);
 	return actions[chosen].run(&o);
 }

@@ -207,7 +207,8 @@ def test_port_taken(hosts):
 
 @pytest.mark.counted
 @pytest.mark.parametrize('words, status, said', [
-    ((), 2, 'usage: weftd ADDRESS [SECONDS] | weftd ape HOME X,Y,Z'), (('1', '2', '3'), 2, 'usage: weftd ADDRESS [SECONDS] | weftd ape HOME X,Y,Z'),
+    *((words, 2, 'usage: weftd ADDRESS [SECONDS] | weftd ape HOME X,Y,Z')
+      for words in ((), ('1', '2', '3'), ('198.51.100.1', 'soon'), ('198.51.100.1', '-1'), ('198.51.100.1', '5s'))),
     (('nonsense',), 2, 'weftd: nonsense: no address'), (('198.51.100.1',), 1, 'weftd: 198.51.100.1: not of this network namespace'),
     (('ape', '/nowhere', '1,2'), 2, 'weftd: 1,2: no node'), (('ape', '/nowhere', '0,0,0'), 1, 'weftd: node 0,0,0: ')])
 def test_words_of_a_card(fabric, words, status, said):
@@ -282,7 +283,45 @@ def test_commands(hosts):
     assert here.nic('up', '198.51.100.1')[0] == 1
     assert here.nic('down', '198.51.100.1')[0] == 1
     assert here.nic('down', here.address) == (0, '') and not here.cards()
-    assert here.nic('up')[0] == here.nic('up', 'nonsense')[0] == here.nic('sideways')[0] == 2
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize('words, said', [
+    (('up',), 'which address?'), (('up', 'nonsense'), "no address: 'nonsense'"), (('sideways',), "there is no action 'sideways'"),
+    (('192.0.2.1',), "there is no action '192.0.2.1'"), (('list', '192.0.2.1'), "list takes no address: '192.0.2.1'"),
+    (('up', '--fast'), "unknown option or nothing behind '--fast'"),
+    (('down', *(f'192.0.2.{i}' for i in range(33))), 'more than 32 addresses')])
+def test_wrong_words(hosts, words, said):
+    assert hosts.hosts[0].nic(*words) == (2, f'weft nic: {said}\nTry `weft nic --help`.\n')
+
+
+@pytest.mark.counted
+def test_down(hosts):
+    """What is told to end and does not is said; a card ends, too, whose address has gone; one of another process namespace, whose number
+    is another's here, or of another network namespace with the same address, is left alone."""
+    here, there = hosts.hosts
+    assert here.nic('up', here.address)[0] == 0
+    pid = here.card()['pid']
+    os.kill(pid, signal.SIGSTOP)
+    assert here.card()['state'] == 'stopped'
+    assert here.nic('down') == (1, f'weft nic: process {pid} has been told to end, and is stopped\n')
+    os.kill(pid, signal.SIGCONT)
+    wait_for(lambda: not here.cards(), 'it ends')
+    assert here.nic('up', here.address)[0] == 0
+    here.plain('ip', 'address', 'del', f'{here.address}/24', 'dev', 'w0')
+    assert here.nic('down', here.address) == (0, '') and not here.cards()
+    here.plain('ip', 'address', 'add', f'{here.address}/24', 'dev', 'w0')
+    weftd = next(here.fabric.home.glob('**/weftd'))
+    apart = here.start('unshare', '--pid', '--fork', weftd, here.address, on_weft=False, WEFT_POOL=str(here.fabric.pool))
+    wait_for(here.cards, 'a card')
+    number = here.card()['pid']
+    assert here.nic('down') == (1, f'weft nic: process {number} is of another process namespace: end it there\n')
+    there.plain('ip', 'address', 'add', f'{here.address}/24', 'dev', 'lo')
+    seen = subprocess.run([*there.enter, here.fabric.weft(), 'nic', 'down', here.address, '--pool', here.fabric.pool],
+                          env=here.fabric.env, capture_output=True, text=True, check=False)
+    assert (seen.returncode, seen.stderr) == (1, 'weft nic: not all of these addresses have a card\n')
+    assert here.cards()
+    apart.kill()
 
 
 @pytest.mark.counted
