@@ -175,6 +175,19 @@ static uint64_t next_look_ns(const struct weft_loop *loop)
 	return loop->quiet && seen_by(loop) == loop->seen ? QUIET_NS : LOOK_NS;
 }
 
+/* The interface may have been replaced by another that has the address now: a cable that was plugged in again, say. */
+static void follow_interface(struct weft_loop *loop)
+{
+	struct weft_out *out = loop->wire->out;
+	uint32_t interface = weft_interface_of(loop->wire->address);
+
+	if (!interface || interface == out->interface || weft_udp_move(loop->udp, interface))
+		return;
+	out->interface = interface;
+	weft_groups_end(&loop->groups); /* it joins them at the next look */
+	loop->groups.interface = interface;
+}
+
 /* What the card looks after now and then. */
 static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 {
@@ -196,6 +209,7 @@ static void watch_over(struct weft_loop *loop, uint64_t now_ns)
 	weft_out_flush(loop->wire->out);
 	if (now_ns - loop->measured_ns >= MEASURE_NS) {
 		loop->measured_ns = now_ns;
+		follow_interface(loop);
 		loop->wire->mtu = 128u << weft_interface_carries(loop->wire->address);
 	}
 	if (!quiet)

@@ -22,7 +22,8 @@ union control {
 };
 
 struct weft_udp {
-	int fd;
+	int fd; /* -1: could not be opened anew */
+	struct weft_udp_config config;
 	bool six;
 	uint16_t port;
 	uint32_t came, at;	      /* messages that have come; the one that is looked at */
@@ -120,6 +121,24 @@ static int bind_it(struct weft_udp *udp, const struct weft_udp_config *config)
 	return 0;
 }
 
+static int open_it(struct weft_udp *udp)
+{
+	int answer;
+
+	udp->came = udp->at = 0;
+	udp->rest = 0;
+	udp->fd =
+		socket(udp->six ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (udp->fd < 0)
+		return -errno;
+	answer = bind_it(udp, &udp->config);
+	if (answer) {
+		close(udp->fd);
+		udp->fd = -1;
+	}
+	return answer;
+}
+
 int weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp)
 {
 	struct weft_udp *u = malloc(sizeof(*u));
@@ -127,26 +146,28 @@ int weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp)
 
 	if (!u)
 		return -ENOMEM;
+	u->config = *config;
 	u->six = !weft_address_is_ipv4(config->address);
-	u->came = u->at = 0;
-	u->rest = 0;
-	u->fd = socket(u->six ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (u->fd < 0) {
-		answer = -errno;
-		free(u);
-		return answer;
-	}
-	answer = bind_it(u, config);
+	answer = open_it(u);
 	if (answer)
-		weft_udp_close(u);
+		free(u);
 	else
 		*udp = u;
 	return answer;
 }
 
+int weft_udp_move(struct weft_udp *udp, uint32_t interface)
+{
+	if (udp->fd >= 0)
+		close(udp->fd);
+	udp->config.interface = interface;
+	return open_it(udp);
+}
+
 void weft_udp_close(struct weft_udp *udp)
 {
-	close(udp->fd);
+	if (udp->fd >= 0)
+		close(udp->fd);
 	free(udp);
 }
 

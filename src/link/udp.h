@@ -61,6 +61,9 @@ struct weft_udp_datagram {
 
 /* -EADDRINUSE: the port is taken; -EADDRNOTAVAIL: no address of this host; others by errno. */
 int weft_udp_open(const struct weft_udp_config *config, struct weft_udp **udp);
+/* Opens it anew, as its address is now another interface's. What has come on it is lost, and if it fails, all that is to go, until it is
+ * tried again with success. */
+int weft_udp_move(struct weft_udp *udp, uint32_t interface);
 void weft_udp_close(struct weft_udp *udp);
 
 /* For waiting; readable when there is something to receive. */

@@ -59,6 +59,14 @@ uint8_t weft_interface_carries(const uint8_t gid[16])
 	return found ? code_of(found->netdev) : MOST_CODE;
 }
 
+uint32_t weft_interface_of(const uint8_t gid[16])
+{
+	struct weft_gid_entry all[WEFT_GID_TABLE_LEN];
+	const struct weft_gid_entry *found = weft_gid_find(all, weft_gids_get_all(all), gid);
+
+	return found ? found->ifindex : 0;
+}
+
 uint8_t weft_interface_mtu(const uint8_t gid[16])
 {
 	return stays_within() ? MOST_CODE : weft_interface_carries(gid);

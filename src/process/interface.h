@@ -13,6 +13,8 @@ uint8_t weft_interface_mtu(const uint8_t gid[16]);
 uint8_t weft_interface_carries(const uint8_t gid[16]);
 /* The first of the two, of the first GID there is. */
 uint8_t weft_interface_first_mtu(void);
+/* The index of the interface that has that GID; 0: none. */
+uint32_t weft_interface_of(const uint8_t gid[16]);
 
 /* Whether the GID of that index is no address of its interface, as a default one need not be, though there is one from which a
  * card could send: *instead is the index of that, of RoCE v2. */

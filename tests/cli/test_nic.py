@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fabric import BUILD, namespaces, wait_for
-from wire.hosts import FOUR, Hosts
+from wire.hosts import FOUR, LINK, Hosts
 
 pytestmark = pytest.mark.skipif(not namespaces(), reason='no user namespaces here')
 PINGPONG = ('ibv_rc_pingpong', '-g', FOUR, '-n', 50, '-c')
@@ -348,6 +348,32 @@ def test_address_comes_again(hosts):
     client.done()
     server.done()
     assert here.card()['pid'] == pid
+
+
+@pytest.mark.waits
+def test_interface_is_replaced(hosts):
+    """A card goes on when another interface has its address, of IPv4 or of the link alone: one that was plugged in again."""
+    client, server = hosts.hosts
+    every = [(*PINGPONG[:2], index, *PINGPONG[3:]) for index in (FOUR, LINK)]
+
+    def play():
+        for host in hosts.hosts:
+            wait_for(lambda host=host: 'tentative' not in host.plain('ip', 'address', 'show', 'dev', 'w0'), 'addresses')
+        for words in every:
+            hosts.pair(*words)
+        return {card['pid'] for host in hosts.hosts for card in host.cards()}
+
+    def hardware(host):
+        return re.search(r'link/ether (\S+)', host.plain('ip', 'link', 'show', 'dev', 'w0'))[1]
+    pids = play()
+    ours, its = map(hardware, hosts.hosts)
+    client.plain('ip', 'link', 'del', 'w0')
+    client.plain('ip', 'link', 'add', 'w0', 'address', ours, 'type', 'veth', 'peer', 'name', 'w0', 'address', its, 'netns', server.holder)
+    for host in hosts.hosts:
+        host.plain('ip', 'address', 'add', f'{host.address}/24', 'dev', 'w0')
+        host.plain('ip', 'link', 'set', 'w0', 'up')
+    time.sleep(4)  # cards look once a second, and addresses of links are checked for two
+    assert play() == pids and len(pids) == 4
 
 
 @pytest.mark.waits
