@@ -244,6 +244,8 @@ static int check_values(uint32_t qpn, const struct ibv_qp_attr *attr, int mask)
 		    (values[i].value < values[i].least || values[i].value > values[i].most))
 			return weft_broken(VERB, ATTR_VALUE, qpn, weft_value(values[i].name),
 					   values[i].value, values[i].least, values[i].most);
+	if (mask & IBV_QP_PATH_MIG_STATE && attr->path_mig_state != IBV_MIG_MIGRATED)
+		return weft_broken(VERB, MIGRATION, qpn, attr->path_mig_state);
 	if (mask & IBV_QP_ACCESS_FLAGS && !weft_verbs_known_access(VERB, attr->qp_access_flags))
 		return EINVAL;
 	return mask & IBV_QP_AV ? check_address(&attr->ah_attr) : 0;

@@ -41,6 +41,8 @@
 	X(ATTR_NEEDED, EINVAL, "11.2.5.2", "QP %x from %s to %s: attr_mask %x lacks%s")            \
 	X(ATTR_EXTRA, EINVAL, "11.2.5.2", "QP %x from %s to %s: attr_mask %x may not have%s")      \
 	X(ATTR_VALUE, EINVAL, "11.2.5.2", "QP %x: %s is %u: it must be from %u to %u")             \
+	X(MIGRATION, EOPNOTSUPP, "17.2.8",                                                         \
+	  "QP %x: path_mig_state is %u: paths do not migrate here")                                \
 	X(ADDRESS, EINVAL, "A17.4.1",                                                              \
 	  "on Ethernet an address is a GID: is_global is %u, sgid_index %u of %u, port %u")        \
 	X(WIRE_MTU, EINVAL, "A17.3.3",                                                             \

@@ -125,6 +125,18 @@ CALL(reset_to_nowhere, modify(99, IBV_QP_STATE, 1))
 CALL(init_without_port, modify(IBV_QPS_INIT, RIG_INIT_MASK & ~IBV_QP_PORT, 1))
 CALL(init_with_path, modify(IBV_QPS_INIT, RIG_INIT_MASK | IBV_QP_AV, 1))
 CALL(init_of_port_2, modify(IBV_QPS_INIT, RIG_INIT_MASK, 2))
+
+static int to_migrate(void)
+{
+	struct ibv_qp_attr attr = {.path_mig_state = IBV_MIG_REARM};
+	int answer;
+
+	rig_modify(rig->qp[0], IBV_QPS_RTS, rig->qp[0]->qp_num);
+	answer = ibv_modify_qp(rig->qp[0], &attr, IBV_QP_PATH_MIG_STATE);
+	rig_modify(rig->qp[0], IBV_QPS_RESET, 0);
+	return answer;
+}
+
 CALL(send_in_reset, rig_send(rig->qp[0], 1, NULL, NULL, 0))
 CALL(receive_in_reset, rig_receive(rig->qp[0], 1, NULL, NULL, 0))
 
@@ -174,6 +186,8 @@ static const struct call calls[] = {
 	{"ibv_modify_qp", "EINVAL", init_without_port, "lacks IBV_QP_PORT", "IBTA 11.2.5.2"},
 	{"ibv_modify_qp", "EINVAL", init_with_path, "may not have IBV_QP_AV", "IBTA 11.2.5.2"},
 	{"ibv_modify_qp", "EINVAL", init_of_port_2, "port_num is 2", "IBTA 11.2.5.2"},
+	{"ibv_modify_qp", "EOPNOTSUPP", to_migrate,
+	 "path_mig_state is 1: paths do not migrate here", "IBTA 17.2.8"},
 	{"ibv_post_send", "EINVAL", send_in_reset, "is in RESET", "IBTA 10.3.1"},
 	{"ibv_post_recv", "EINVAL", receive_in_reset, "is in RESET", "IBTA 10.3.1"},
 };
