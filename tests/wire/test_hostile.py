@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Packets that are no good, beside a connection that is: rubbish.c sends them to the card of one of its ends, from an address
 that is not the peer's."""
+import os
 import statistics
 import time
 
@@ -10,7 +11,7 @@ from fabric import namespaces, wait_for
 from wire.hosts import FOUR, Hosts
 
 pytestmark = [pytest.mark.skipif(not namespaces(), reason='no user namespaces here'), pytest.mark.alone]
-RATE, OTHER = 20000, '192.0.2.3'
+RATE, OTHER = 100000 if len(os.sched_getaffinity(0)) >= 6 else 20000, '192.0.2.3'
 
 
 @pytest.fixture(scope='module')
@@ -35,7 +36,7 @@ def bandwidth(hosts):
 
 
 def test_bandwidth(hosts):
-    """Beside 20,000 packets of rubbish a second a connection keeps half of its bandwidth."""
+    """Beside 20,000 packets of rubbish a second, 100,000 where there are 6 cores, a connection keeps half of its bandwidth."""
     bandwidth(hosts)
     alone, beside = [], []
     for _ in range(3):
