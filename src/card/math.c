@@ -2,18 +2,23 @@
 /*
  * CRC-32, and products without carries. Where the processor has those (x86, PCLMULQDQ) long runs of bytes are folded: 16 bytes
  * that stand so many bits before others are, modulo the polynomial, their product with that power of t, and join
- * those. What remains of a run is 16 bytes, which the table takes, as it does short runs.
+ * those. What remains of a run is 16 bytes, which the table takes, as it does short runs. Where it has them four by four, long runs are
+ * folded so (link/fold.h).
  */
 #include "card/math.h"
+
+#include "link/fold.h"
 
 #define POLYNOMIAL 0xedb88320u
 #define AT_ONCE	   8
 
 /* table[k][b]: what a byte b leaves that is followed by k zeros */
 static uint32_t table[AT_ONCE][256];
+static struct weft_fold fold;
 
 static void __attribute__((constructor)) fill_table(void)
 {
+	weft_fold_init(&fold, POLYNOMIAL);
 	for (uint32_t byte = 0; byte < 256; byte++) {
 		uint32_t crc = byte;
 
@@ -60,12 +65,7 @@ static uint32_t crc_bytes(uint32_t crc, const uint8_t *at, size_t bytes)
 
 #define FOLDED_LEAST 32u
 
-/* Powers of t for the two halves of 16 bytes, the earlier one first, that go so many bits on: t^(bits + 32) and t^(bits - 32)
- * modulo the polynomial, the coefficient of 1 at 2^32. */
-static const uint64_t powers_512[] = {0x154442bd4, 0x1c6e41596};
-static const uint64_t powers_128[] = {0x1751997d0, 0x0ccaa009e};
-
-#define FOLDS __attribute__((target("pclmul,sse2")))
+#define FOLDS	     __attribute__((target("pclmul,sse2")))
 
 static inline FOLDS __m128i fold_into(__m128i x, __m128i powers, __m128i next)
 {
@@ -82,9 +82,9 @@ static inline FOLDS __m128i load_sixteen(const void *at)
 
 static FOLDS uint32_t crc_folded(uint32_t crc, const uint8_t *at, size_t bytes)
 {
-	const __m128i far = load_sixteen(powers_512), near = load_sixteen(powers_128);
+	const __m128i far = load_sixteen(fold.by_512), near = load_sixteen(fold.by_128);
 	__m128i x = _mm_xor_si128(load_sixteen(at), _mm_cvtsi32_si128((int)crc));
-	uint8_t rest[16];
+	uint8_t rest[WEFT_FOLD_BYTES];
 
 	at += 16;
 	bytes -= 16;
@@ -105,6 +105,17 @@ static FOLDS uint32_t crc_folded(uint32_t crc, const uint8_t *at, size_t bytes)
 	return crc_bytes(crc_bytes(0, rest, sizeof(rest)), at, bytes);
 }
 
+static uint32_t crc_of_long(uint32_t crc, const uint8_t *at, size_t bytes)
+{
+	uint8_t rest[WEFT_FOLD_BYTES];
+	size_t folded;
+
+	if (!weft_folds_wide || bytes < WEFT_FOLD_LEAST)
+		return crc_folded(crc, at, bytes);
+	folded = weft_fold_wide(&fold, crc, at, bytes, rest);
+	return crc_bytes(crc_bytes(0, rest, sizeof(rest)), at + folded, bytes - folded);
+}
+
 static bool can_multiply(void)
 {
 	return __builtin_cpu_supports("pclmul");
@@ -118,7 +129,7 @@ static FOLDS uint64_t carryless(uint32_t a, uint32_t b)
 #else
 #define FOLDED_LEAST SIZE_MAX
 
-static uint32_t crc_folded(uint32_t crc, const uint8_t *at, size_t bytes)
+static uint32_t crc_of_long(uint32_t crc, const uint8_t *at, size_t bytes)
 {
 	return crc_bytes(crc, at, bytes);
 }
@@ -136,7 +147,7 @@ static uint64_t carryless(uint32_t a, uint32_t b)
 
 static uint32_t crc32(uint32_t crc, const uint8_t *at, size_t bytes)
 {
-	return ~(bytes >= FOLDED_LEAST && can_multiply() ? crc_folded(~crc, at, bytes)
+	return ~(bytes >= FOLDED_LEAST && can_multiply() ? crc_of_long(~crc, at, bytes)
 							 : crc_bytes(~crc, at, bytes));
 }
 

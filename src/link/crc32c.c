@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * CRC-32C: by the processor's instruction where there is one, else by a table. The instruction waits three clocks for itself, so
- * that of a long run three parts go side by side; what a part leaves goes on over the zeros of the next by a table.
+ * CRC-32C: by products of long runs (link/fold.h), by the processor's instruction where there is one, else by a table. The instruction
+ * waits three clocks for itself, so that of a long run three parts go side by side; what a part leaves goes on over the zeros of
+ * the next by a table.
  */
 #include "link/crc32c.h"
 
 #include <string.h>
+
+#include "link/fold.h"
 
 #define POLYNOMIAL 0x82f63b78u
 #define PARTS	   3u
@@ -14,6 +17,7 @@
 static uint32_t table[256];
 /* zeros[k][b]: what a byte b at place k of the register leaves behind PART_BYTES zeros */
 static uint32_t zeros[4][256];
+static struct weft_fold fold;
 
 static uint32_t by_table(uint32_t crc, const uint8_t *at, size_t count)
 {
@@ -26,6 +30,7 @@ __attribute__((constructor)) static void make_tables(void)
 {
 	static const uint8_t none[PART_BYTES];
 
+	weft_fold_init(&fold, POLYNOMIAL);
 	for (uint32_t i = 0; i < 256; i++) {
 		uint32_t rest = i;
 
@@ -61,8 +66,16 @@ static inline CRCS uint64_t one_word(uint64_t sum, const uint8_t *at)
 
 static CRCS uint32_t by_instruction(uint32_t crc, const uint8_t *at, size_t count)
 {
+	uint8_t rest[WEFT_FOLD_BYTES];
 	uint64_t sum = crc, second, third;
 
+	if (weft_folds_wide && count >= WEFT_FOLD_LEAST) {
+		size_t folded = weft_fold_wide(&fold, crc, at, count, rest);
+
+		sum = one_word(one_word(0, rest), rest + sizeof(sum));
+		at += folded;
+		count -= folded;
+	}
 	for (; count >= PARTS * PART_BYTES; count -= PARTS * PART_BYTES, at += PARTS * PART_BYTES) {
 		second = third = 0;
 		for (size_t i = 0; i < PART_BYTES; i += sizeof(sum)) {

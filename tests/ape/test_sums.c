@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The card's CRC-32C beside that of a table: of runs shorter and longer than what is summed in parts. */
+/* The card's CRC-32C beside that of a table: of runs shorter and longer than what is folded, and than what is summed in parts. */
 #include "cmocka_all.h"
 
 #include "../random.h"
 #include "crc.h"
 #include "link/crc32c.h"
+#include "link/fold.h"
 
 #define MOST 9000u
 
@@ -23,6 +24,9 @@ static void sums_are_right(void **unused)
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)splitmix64(&state);
+	for (size_t n = 0; n <= 600; n++)
+		for (size_t from = 0; from < 3; from++)
+			check_run(bytes + from, n);
 	for (size_t n = 990; n <= 1030; n++) /* one block of three parts, more and less */
 		for (size_t from = 0; from < 8; from++)
 			check_run(bytes + from, n);
@@ -32,9 +36,18 @@ static void sums_are_right(void **unused)
 	assert_int_equal(weft_crc32c(0, "123456789", 9), 0xe3069283u);
 }
 
+static void sums_are_right_without_folds(void **unused)
+{
+	weft_folds_wide = false;
+	sums_are_right(unused);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(sums_are_right)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sums_are_right),
+		cmocka_unit_test(sums_are_right_without_folds),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

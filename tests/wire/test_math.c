@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The card's arithmetic beside that which goes bit by bit: of short runs by its table, of longer ones by products. */
+/* The card's arithmetic beside that which goes bit by bit: of short runs by its table, of longer ones by products, of
+ * the longest by products of 64 bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 
 #include "../random.h"
 #include "card/math.h"
+#include "link/fold.h"
 
 #define POLYNOMIAL 0xedb88320u
 #define MOST	   5000u
@@ -39,12 +41,18 @@ static void crc_is_right(void **unused)
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)splitmix64(&state);
-	for (size_t n = 0; n <= 300; n++)
+	for (size_t n = 0; n <= 600; n++)
 		for (size_t from = 0; from < 16; from++)
 			check_run(bytes + from, n);
 	for (int i = 0; i < 300; i++)
 		check_run(bytes + splitmix64(&state) % 16, splitmix64(&state) % MOST);
 	assert_int_equal(weft_card_math.crc32(0, (const uint8_t *)"123456789", 9), 0xcbf43926);
+}
+
+static void crc_is_right_without_wide_products(void **unused)
+{
+	weft_folds_wide = false;
+	crc_is_right(unused);
 }
 
 static void products_are_right(void **unused)
@@ -64,6 +72,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(crc_is_right),
+		cmocka_unit_test(crc_is_right_without_wide_products),
 		cmocka_unit_test(products_are_right),
 	};
 

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Long runs of bytes under a CRC of 32 bits (reflected, as CRC-32 and CRC-32C are), 256 at a time: by products without carries of
+ * 64 bytes each, where the processor has those (x86, VPCLMULQDQ). 16 bytes that stand so many bits before others are, modulo the
+ * polynomial, their product with that power of t, and join those.
+ */
+#ifndef WEFT_LINK_FOLD_H
+#define WEFT_LINK_FOLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEFT_FOLD_LEAST 256u /* bytes of a run that is worth it */
+#define WEFT_FOLD_BYTES 16u
+
+/* Powers of t for the two halves of 16 bytes, the earlier one first, that go so many bits on: t^(bits + 32) and
+ * t^(bits - 32) modulo the polynomial, the coefficient of 1 at 2^32. */
+struct weft_fold {
+	uint64_t by_2048[2], by_512[2], by_128[2];
+};
+
+/* Whether this processor can. Tests of what others do say that it cannot. */
+extern bool weft_folds_wide;
+
+/* polynomial: without its highest coefficient, the others from bit 31 down. */
+void weft_fold_init(struct weft_fold *fold, uint32_t polynomial);
+
+/* Folds a run of at least WEFT_FOLD_LEAST bytes behind which crc is the register: `rest` leaves what the bytes leave that were
+ * taken, if the register is 0 before it. How many were taken: all but fewer than 16. Only if weft_folds_wide. */
+size_t weft_fold_wide(const struct weft_fold *fold, uint32_t crc, const uint8_t *at, size_t bytes,
+		      uint8_t rest[WEFT_FOLD_BYTES]);
+
+#endif
