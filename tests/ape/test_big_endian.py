@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.aside,
               pytest.mark.skipif(not shutil.which(GCC) or not shutil.which(QEMU), reason=f'no {GCC} or no {QEMU}')]
 
 
-@pytest.mark.parametrize('name', ['packet', 'secded', 'credits'])
+@pytest.mark.parametrize('name', ['packet', 'secded', 'credits', 'runs'])
 def test_unit(tmp_path, name):
     program = tmp_path / name
     sources = [f'tests/ape/test_{name}.c', 'tests/ape/ends.c', *sorted((ROOT / 'src/wire/ape').glob('*.c'))]

@@ -204,9 +204,36 @@ static void test_runs(void **state)
 		}
 }
 
+/* In each place of runs of each length, among words that have but a part of it. */
+static void test_before_magic(void **state)
+{
+	static const struct weft_ape_word magic = {WEFT_APE_MAGIC, WEFT_APE_MAGIC};
+	static const struct weft_ape_word others[] = {
+		{0, 0},
+		{WEFT_APE_MAGIC, 0},
+		{0, WEFT_APE_MAGIC},
+		{WEFT_APE_MAGIC & 0xffffffff, WEFT_APE_MAGIC},
+		{WEFT_APE_START, WEFT_APE_START},
+	};
+	struct weft_ape_word words[41];
+
+	for (unsigned int other = 0; other < sizeof(others) / sizeof(*others); other++)
+		for (unsigned int count = 0; count <= 40; count++)
+			for (unsigned int first = 0; first <= count; first++) {
+				for (unsigned int i = 0; i <= count; i++)
+					words[i] = i % 3 == 2 ? others[other] : others[0];
+				for (unsigned int i = first; i <= count; i += 3)
+					words[i] = magic;
+				assert_int_equal(weft_ape_before_magic(words, count), first);
+			}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_runs)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_runs),
+		cmocka_unit_test(test_before_magic),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -308,19 +308,14 @@ void weft_ape_rx_beat(struct weft_ape_rx *rx, const struct weft_ape_beat *beat)
 	}
 }
 
-/* Copies the words of full beats, up to one that is MAGIC, each read once. How many. */
+/* Copies the words of full beats, each read once; how many stand before one that is MAGIC. What is copied beyond lies in free room. */
 static unsigned int copy_words(struct weft_ape_word *to, const uint64_t *quad, unsigned int count,
 			       unsigned int words)
 {
-	unsigned int n = 0;
+	unsigned int n;
 
-	for (; n < count; n++, quad += 2) {
-		struct weft_ape_word w = {quad[0], quad[1]};
-
-		to[n] = w;
-		if (w.lo == WEFT_APE_MAGIC && w.hi == WEFT_APE_MAGIC)
-			break;
-	}
+	__builtin_memcpy(to, quad, (size_t)count * WEFT_APE_WORD_BYTES);
+	n = weft_ape_before_magic(to, count);
 	return n - n % words;
 }
 

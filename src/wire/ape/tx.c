@@ -250,7 +250,7 @@ bool weft_ape_tx_step(struct weft_ape_tx *tx, uint64_t now_ns, struct weft_ape_b
 unsigned int weft_ape_tx_run(struct weft_ape_tx *tx, uint64_t now_ns, unsigned int most,
 			     const struct weft_ape_word **run)
 {
-	unsigned int words = tx->config->quads / 2, n = 0, limit;
+	unsigned int words = tx->config->quads / 2, n, limit;
 
 	if (!words || !tx->within || tx->beat_count || tx->since >= tx->config->cycle ||
 	    refresh_due(tx, now_ns))
@@ -260,8 +260,7 @@ unsigned int weft_ape_tx_run(struct weft_ape_tx *tx, uint64_t now_ns, unsigned i
 	limit = weft_ape_least(limit, weft_ape_least(tx->count - (tx->count && !tx->giving),
 						     WEFT_APE_TX_MOST - tx->first));
 	*run = tx->word + tx->first;
-	while (n < limit && ((*run)[n].lo != WEFT_APE_MAGIC || (*run)[n].hi != WEFT_APE_MAGIC))
-		n++;
+	n = weft_ape_before_magic(*run, limit);
 	n -= n % words;
 	tx->ledger.sent[tx->vc].data += n;
 	tx->beats[WEFT_APE_K_DATA] += n / words;

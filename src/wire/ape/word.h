@@ -114,6 +114,51 @@ static inline void weft_ape_words_store(const struct weft_ape_word *words, uint8
 		weft_ape_word_store(words[i], to + (size_t)i * WEFT_APE_WORD_BYTES);
 }
 
+/* ---- Looking for MAGIC ---- */
+
+typedef uint32_t weft_ape_quarters __attribute__((vector_size(WEFT_APE_WORD_BYTES)));
+
+/* Ones in each quarter of the word that is the same as in MAGIC. */
+static inline weft_ape_quarters weft_ape_like_magic(const struct weft_ape_word *w)
+{
+	const struct weft_ape_word m = {WEFT_APE_MAGIC, WEFT_APE_MAGIC};
+	weft_ape_quarters magic, word;
+
+	__builtin_memcpy(&magic, &m, sizeof(magic));
+	__builtin_memcpy(&word, w, sizeof(word));
+	return (weft_ape_quarters)(word == magic);
+}
+
+/* Whether one of eight words has anything of MAGIC. */
+static inline bool weft_ape_any_like_magic(const struct weft_ape_word w[8])
+{
+	weft_ape_quarters some = weft_ape_like_magic(w) | weft_ape_like_magic(w + 1) |
+				 weft_ape_like_magic(w + 2) | weft_ape_like_magic(w + 3) |
+				 weft_ape_like_magic(w + 4) | weft_ape_like_magic(w + 5) |
+				 weft_ape_like_magic(w + 6) | weft_ape_like_magic(w + 7);
+	struct weft_ape_word any;
+
+	__builtin_memcpy(&any, &some, sizeof(any));
+	return any.lo | any.hi;
+}
+
+/* How many of the words stand before the first that is MAGIC. */
+static inline unsigned int weft_ape_before_magic(const struct weft_ape_word *words,
+						 unsigned int count)
+{
+	unsigned int n = 0, end;
+
+	while (n < count) {
+		end = weft_ape_least(n + 8, count);
+		if (count - n >= 8 && !weft_ape_any_like_magic(words + n))
+			n = end;
+		for (; n < end; n++)
+			if (words[n].lo == WEFT_APE_MAGIC && words[n].hi == WEFT_APE_MAGIC)
+				return n;
+	}
+	return n;
+}
+
 /* MAGIC and START fill a beat. */
 static inline struct weft_ape_beat weft_ape_beat_of(uint64_t pattern, unsigned int quads)
 {
