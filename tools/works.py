@@ -237,9 +237,9 @@ SECTIONS = {
         ('the programs of [examples/torus/](examples/torus/): conjugate gradients of lattice QCD, by libweft-ape and by MPI, and '
          "Graph500's search with its five checks, on 2×2×2 and 4×2×2 nodes, equal to their runs in one process", r'torus/examples::'),
         ('a card that is stopped for a second: nothing is lost, no memory grows', r'torus/bytes::a_card'),
-        ('verbs between nodes: pingpongs of RC, UC, UD and shared receive queues over 1 and 3 hops, perftest, also with `-R`, `rping` by address, each '
-         'byte of SEND, WRITE, READ and atomics, what a peer '
-         "can do wrong; counters of Weft and of the cables", r'torus/verbs::'),
+        ('verbs between nodes: pingpongs of RC, UC, UD, XRC and shared receive queues, also `-e`, over 1 and 3 hops, perftest of RC, UC, UD '
+         'and XRC, also with `-a`, `-q 16`, `-e`, `--use-srq` and `-R`, `rping` by address, each byte of SEND, WRITE, READ and atomics, what a '
+         "peer can do wrong; counters of Weft and of the cables", r'torus/verbs::'),
         ('Open MPI by `weft torus run -- mpirun`, ranks on nodes: collectives, one-sided operations; NetPIPE over 1 and 3 hops',
          r'torus/mpi::'),
         ('`weft torus`: `up`, `down`, `status`, `run`, `map`, `reg`, `words`, `cut`, `mend`; wrong words; kills of cards, of '
