@@ -96,6 +96,8 @@ static void say(const struct weft_roce_packet *p)
 	printf("opcode=%u se=%u m=%u padcnt=%u pkey=%u destqp=%u a=%u psn=%u", p->opcode,
 	       p->solicited, p->migrated, weft_roce_pad(p->payload_bytes), p->pkey, p->dest_qpn,
 	       p->ack_requested, p->psn);
+	if (headers & WEFT_ROCE_XRCETH)
+		printf(" srqn=%u", p->srqn);
 	if (headers & WEFT_ROCE_DETH)
 		printf(" q_key=%u srcqp=%u", p->qkey, p->src_qpn);
 	if (headers & WEFT_ROCE_RETH)
@@ -148,8 +150,6 @@ static void send_datagram(const struct weft_roce_route *r, const uint8_t *at, si
 static void each_opcode(const struct weft_roce_route *r, uint16_t first_id)
 {
 	for (uint32_t i = 0; i < sizeof(opcodes); i++) {
-		if (weft_roce_service(opcodes[i]) == WEFT_ROCE_XRC)
-			continue; /* tshark of Debian 12 knows none of them */
 		enum weft_roce_length rule =
 			(enum weft_roce_length)weft_roce_row(opcodes[i])->length;
 		struct weft_roce_packet p = {
@@ -162,6 +162,7 @@ static void each_opcode(const struct weft_roce_route *r, uint16_t first_id)
 			.psn = 0xabcd00 + i,
 			.qkey = 0x11110000 + i,
 			.src_qpn = 0x654300 + i,
+			.srqn = 0x767600 + i,
 			.va = 0x1122334455667700ull + i,
 			.rkey = 0x99887700 + i,
 			.length = 0x01020300 + i,
