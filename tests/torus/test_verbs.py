@@ -57,7 +57,7 @@ class Ends:
         wait_for(lambda: listening(port or named[1]) or server.poll() is not None, 'server listens')
         client = self.start(self.node, [*argv, *named, '127.0.0.1'], **env)
         said = [process.communicate(timeout=PATIENCE_S)[0] for process in (client, server)]
-        assert [client.returncode, server.returncode] == [status, status], said
+        assert [client.returncode, server.returncode] == [status, status], '\n'.join(said)
         return ''.join(said)
 
     def told(self):
@@ -241,11 +241,13 @@ def run_perftest(ends, service, line):
         options += ['-s', size]
     least = rounds * size * (QUEUE_PAIRS if '-q' in options else 1)
     options += ['-C'] if 'lat' in program else []  # spares it a calibration for each size
-    said = ends.run(program, '-c', service, '-x', INDEX, '-n', rounds, '-F', '-u', 20, *options, least=least)
+    # a verb that fails says why
+    said = ends.run(program, '-c', service, '-x', INDEX, '-n', rounds, '-F', '-u', 20, *options, least=least, WEFT_EXPLAIN='1')
     rows = [int(row) for row in re.findall(r'^ *(\d+) +\d+ +\d+\.\d', said, re.M)]
     assert len(set(rows)) == (1 if '-a' not in options else 11 if service == 'UD' else 23), said
 
 
+@pytest.mark.timeout(1000)
 @pytest.mark.usefixtures('domains')
 @pytest.mark.parametrize('service', FEW)
 def test_perftest_options(near, service):
