@@ -3,7 +3,7 @@
 
 bool weft_folds_wide;
 
-static uint64_t power_of_t(uint32_t polynomial, unsigned int exponent)
+static uint64_t reflected_power(uint32_t polynomial, unsigned int exponent)
 {
 	uint32_t power = 1u << 31; /* of 0; the coefficient of 1 is the highest bit */
 
@@ -14,8 +14,8 @@ static uint64_t power_of_t(uint32_t polynomial, unsigned int exponent)
 
 static void set_powers(uint64_t to[2], uint32_t polynomial, unsigned int bits)
 {
-	to[0] = power_of_t(polynomial, bits + 32);
-	to[1] = power_of_t(polynomial, bits - 32);
+	to[0] = reflected_power(polynomial, bits + 32);
+	to[1] = reflected_power(polynomial, bits - 32);
 }
 
 void weft_fold_init(struct weft_fold *fold, uint32_t polynomial)
