@@ -230,6 +230,7 @@ void weft_host_tick(struct weft_attachment *a)
 	atomic_thread_fence(memory_order_seq_cst);
 	weft_host_heard(a);
 	WEFT_STEP(host_asked);
+	WEFT_TURN(host_asked);
 	weft_quiesce_answer(a);
 }
 
@@ -269,6 +270,7 @@ bool weft_pool_use(struct weft_pool *pool, uint16_t member)
 						      memory_order_relaxed, memory_order_relaxed))
 		;
 	WEFT_STEP(host_used);
+	WEFT_TURN(host_used);
 	/* pairs with the fence in weft_quiesce_ask: it sees this, or we see what it has ended */
 	atomic_thread_fence(memory_order_seq_cst);
 	return !weft_host_is_silent(a, weft_host_of(pool, member));

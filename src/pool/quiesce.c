@@ -114,9 +114,11 @@ int weft_quiesce_ask(struct weft_attachment *a, uint16_t member, uint32_t qp, ui
 	/* release: pairs with the acquire in weft_quiesce_answer */
 	atomic_store_explicit(&m->quiesce, q.word, memory_order_release);
 	WEFT_STEP(quiesce_asking);
+	WEFT_TURN(quiesce_asked);
 	/* pairs with the fences in weft_pool_use and weft_host_tick */
 	atomic_thread_fence(memory_order_seq_cst);
 	q.waits = users(&q);
+	WEFT_TURN(quiesce_counted);
 	drop_answered(&q);
 	if (q.waits)
 		wait_for_answers(&q, patience_ns);
@@ -160,11 +162,13 @@ static void answer_one(struct weft_attachment *a, uint16_t member, uint64_t word
 	struct weft_pool_host *own = &a->hosts->at[a->pool.host];
 	uint32_t qp = WEFT_QUIESCE_QP(word);
 
+	WEFT_TURN(quiesce_read);
 	if (weft_bell_wait_near(&a->pool, member, qp, ANSWER_NS)) {
 		atomic_store_explicit(&a->hosts->owes, true, memory_order_relaxed);
 		return;
 	}
 	WEFT_STEP(quiesce_answering);
+	WEFT_TURN(quiesce_answering);
 	if (qp)
 		/* release: pairs with the acquire in has_answered */
 		atomic_store_explicit(&own->answered_qp[member], word, memory_order_release);
