@@ -300,7 +300,8 @@ SECTIONS = {
         ('it is no kinder than hardware: late, in shuffled pieces; moved pages and leaks are noticed',
          r'gpu-soft::'),
         ('finding the libcuda of a process; what memory is, and whether it still is that', r'gpu-find::'),
-        ('registered memory that CUDA pins, before or later, stays where it is', r'gpu-pinned::'),
+        ("the host's memory beside CUDA: what that has pinned, before or later, stays where it is, a part of a region, too; all else "
+         'moves, also under copies', r'gpu-pinned::'),
         ("our declarations are those of NVIDIA's header", r'gpu-header::'),
     ],
     'Processes that end': [
@@ -320,6 +321,8 @@ SECTIONS = {
          'tshark decodes the datagrams', r'stream/generator::'),
         ('captures, pcap and pcapng, and the frames in them; whatever is cut or damaged', r'link-pcap'),
         ('the formats of datagrams, events and primitives', r'nanet-formats'),
+        ('streams out of a live torus: what another node SENDs, by the suite of all links; packets of the torus with header and footer, '
+         'damaged ones counted', r'torus/streams::'),
         ('the engine of streams: what it refuses, when it tells of a buffer, how numbers wrap and begin anew',
          r'nanet-engine'),
         ('the engine behind a network that loses, doubles, reorders, cuts and changes datagrams: each counter, '

@@ -55,6 +55,14 @@ def test_all_pass(page):
     assert page(GOOD, check=True)[0] == 0
 
 
+@pytest.mark.quick
+def test_rows_are_those_of_the_page():
+    """In their order; what they say of tests is judged at the end of a whole run."""
+    said = [line for line in works.readme.content('works', works.readme.README) if line.startswith('| ') and not line.startswith('|--')]
+    rows = [title for section, rows in works.SECTIONS.items() for title in [section, *(what for what, *_ in rows)]]
+    assert [line[2:].split(' | ')[0] for line in said] == rows
+
+
 def test_run_again(page, tmp_path):
     """Of a program that was run again by itself the first run does not count, even if it told no cases."""
     page(GOOD)
