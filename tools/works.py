@@ -442,7 +442,7 @@ def table(cases):
         lines += ([''] if lines else []) + [f'| {title} | |{" between two kernels |" if beside else ""} tests |',
                                             '|---|---|---|---|' if beside else '|---|---|---|']
         for what, *patterns in rows:
-            kernels = [part for part in patterns if part.startswith(KERNELS)]
+            kernels = [part for part in patterns if beside and part.startswith(KERNELS)]
             patterns = [part for part in patterns if part not in kernels]
             pattern = re.compile('|'.join(patterns))
             names = [name for name in cases if pattern.match(name)]

@@ -63,6 +63,15 @@ def test_rows_are_those_of_the_page():
     assert [line[2:].split(' | ')[0] for line in said] == rows
 
 
+def test_programs_between_two_kernels(page, monkeypatch):
+    """They are a column of one section; in another they show a row as all do."""
+    monkeypatch.setattr(works, 'SECTIONS', {works.BESIDE: [('beside', r'interop/x::', r'lab/programs::')],
+                                            'Others': [('alone', r'lab/programs::', r'verbs-y')]})
+    text = page({**GOOD, 'lab.test_programs::test_p': ''})[1]
+    assert '| beside | works | works |' in text
+    assert '| alone | works | [lab/test_programs.py](tests/lab/test_programs.py), [verbs/test_y.c](tests/verbs/test_y.c) |' in text
+
+
 def test_run_again(page, tmp_path):
     """Of a program that was run again by itself the first run does not count, even if it told no cases."""
     page(GOOD)
