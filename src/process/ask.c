@@ -102,6 +102,19 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 	}
 }
 
+/* An atomic may not be carried out twice: given up while a helper is in the middle of it, it is done or not once that helper has
+ * left, and the answer tells. A helper that stands still there for longer leaves it open. */
+static int answer_of_late(struct weft_pool *pool, const struct weft_pool_ask *ask, uint64_t seq)
+{
+	bool changes = ask->kind == WEFT_ASK_CMP_SWAP || ask->kind == WEFT_ASK_FETCH_ADD ||
+		       ask->kind == WEFT_ASK_CHANGE;
+
+	if (changes && !await_left(pool, ask) &&
+	    atomic_load_explicit(&ask->answered, memory_order_acquire) == seq)
+		return (int)ask->error;
+	return -ETIMEDOUT;
+}
+
 /* The ask of this thread is free: it waits for each answer, or gives that number up, and await_left comes before the
  * next. */
 static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_t member,
@@ -130,7 +143,7 @@ static int ask_member(struct weft_pool *pool, struct weft_pool_ask *ask, uint16_
 		atomic_thread_fence(memory_order_seq_cst);
 		note_left(pool, ask, incarnation);
 	}
-	return err;
+	return err == -ETIMEDOUT ? answer_of_late(pool, ask, seq) : err;
 }
 
 /* A thread that is stopped before it asks may ask when its grant has ended: the helper looks once more. */

@@ -15,8 +15,9 @@
 #include "pool/format_region.h"
 #include "process/process.h"
 
-#define BYTES	1000u
-#define HOLD_US 200000
+#define BYTES	    1000u
+#define HOLD_US	    200000
+#define PATIENCE_US 1000000ul /* after which an ask is given up (process/ask.c) */
 
 static struct weft_grant grant;
 
@@ -58,9 +59,9 @@ static void is_all(uint32_t from, uint8_t byte)
 			fail_msg("byte %u is %02x, not %02x", i, owner_meeting->memory[i], byte);
 }
 
-static void *let_go_soon(void *unused)
+static void *let_go_soon(void *later_us)
 {
-	usleep(HOLD_US);
+	usleep(HOLD_US + (useconds_t)(uintptr_t)later_us);
 	owner_let_go();
 	return NULL;
 }
@@ -111,6 +112,26 @@ static void next_gives_up(void **state)
 	is_all(8192, 0);
 }
 
+/* An atomic whose helper is late is not given up while that is in the middle of it: it would be carried out again. */
+static void atomic_waits(void **state)
+{
+	static const enum owner_place steps[] = {OWNER_ANSWERING, OWNER_APPLIED};
+	pthread_t thread;
+
+	memset(owner_meeting->memory, 0, OWNER_BYTES);
+	for (size_t i = 0; i < COUNT(steps); i++) {
+		uint64_t old = 1;
+
+		owner_hold(steps[i]);
+		assert_int_equal(pthread_create(&thread, NULL, let_go_soon, (void *)PATIENCE_US),
+				 0);
+		assert_int_equal(add(0, &old), 0);
+		pthread_join(thread, NULL);
+		assert_int_equal(old, 5 * i);
+		assert_int_equal(owner_meeting->memory[0], 5 * (i + 1));
+	}
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, late_setup, late_teardown)
 
 int main(void)
@@ -118,6 +139,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(next_waits),
 		CASE(next_gives_up),
+		CASE(atomic_waits),
 	};
 
 	if (owner_prepare())
