@@ -77,6 +77,7 @@ def processes(host):
     return found
 
 
+@pytest.mark.alone
 def test_one_at_once(hosts):
     """50 programs on either host need a card at once: one starts, that serves them all. They have two messages each, as 100 that poll
     leave hardly a core to the cards."""
