@@ -61,26 +61,14 @@ static uint32_t crc_bytes(uint32_t crc, const uint8_t *at, size_t bytes)
 }
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #define FOLDED_LEAST 32u
 
-#define FOLDS	     __attribute__((target("pclmul,sse2")))
-
-static inline FOLDS __m128i fold_into(__m128i x, __m128i powers, __m128i next)
-{
-	__m128i earlier = _mm_clmulepi64_si128(x, powers, 0x00),
-		later = _mm_clmulepi64_si128(x, powers, 0x11);
-
-	return _mm_xor_si128(_mm_xor_si128(earlier, later), next);
-}
-
-static inline FOLDS __m128i load_sixteen(const void *at)
+static inline WEFT_FOLDS __m128i load_sixteen(const void *at)
 {
 	return _mm_loadu_si128(at);
 }
 
-static FOLDS uint32_t crc_folded(uint32_t crc, const uint8_t *at, size_t bytes)
+static WEFT_FOLDS uint32_t crc_folded(uint32_t crc, const uint8_t *at, size_t bytes)
 {
 	const __m128i far = load_sixteen(fold.by_512), near = load_sixteen(fold.by_128);
 	__m128i x = _mm_xor_si128(load_sixteen(at), _mm_cvtsi32_si128((int)crc));
@@ -92,15 +80,15 @@ static FOLDS uint32_t crc_folded(uint32_t crc, const uint8_t *at, size_t bytes)
 		__m128i y = load_sixteen(at), z = load_sixteen(at + 16), w = load_sixteen(at + 32);
 
 		for (at += 48, bytes -= 48; bytes >= 64; at += 64, bytes -= 64) {
-			x = fold_into(x, far, load_sixteen(at));
-			y = fold_into(y, far, load_sixteen(at + 16));
-			z = fold_into(z, far, load_sixteen(at + 32));
-			w = fold_into(w, far, load_sixteen(at + 48));
+			x = weft_fold_into(x, far, load_sixteen(at));
+			y = weft_fold_into(y, far, load_sixteen(at + 16));
+			z = weft_fold_into(z, far, load_sixteen(at + 32));
+			w = weft_fold_into(w, far, load_sixteen(at + 48));
 		}
-		x = fold_into(fold_into(fold_into(x, near, y), near, z), near, w);
+		x = weft_fold_into(weft_fold_into(weft_fold_into(x, near, y), near, z), near, w);
 	}
 	for (; bytes >= 16; at += 16, bytes -= 16)
-		x = fold_into(x, near, load_sixteen(at));
+		x = weft_fold_into(x, near, load_sixteen(at));
 	_mm_storeu_si128((__m128i *)rest, x);
 	return crc_bytes(crc_bytes(0, rest, sizeof(rest)), at, bytes);
 }
@@ -121,7 +109,7 @@ static bool can_multiply(void)
 	return __builtin_cpu_supports("pclmul");
 }
 
-static FOLDS uint64_t carryless(uint32_t a, uint32_t b)
+static WEFT_FOLDS uint64_t carryless(uint32_t a, uint32_t b)
 {
 	return (uint64_t)_mm_cvtsi128_si64(
 		_mm_clmulepi64_si128(_mm_cvtsi64_si128(a), _mm_cvtsi64_si128(b), 0));

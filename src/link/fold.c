@@ -26,8 +26,6 @@ void weft_fold_init(struct weft_fold *fold, uint32_t polynomial)
 }
 
 #ifdef __x86_64__
-#include <immintrin.h>
-
 #define WIDE	__attribute__((target("avx512f,avx512dq,pclmul,vpclmulqdq")))
 
 #define AT_ONCE 256u /* four by four lanes, which hides how long a product takes */
@@ -50,14 +48,6 @@ static inline WIDE __m512i fold_lanes(__m512i x, __m512i powers, __m512i next)
 		later = _mm512_clmulepi64_epi128(x, powers, 0x11);
 
 	return _mm512_xor_si512(_mm512_xor_si512(earlier, later), next);
-}
-
-static inline WIDE __m128i fold_one(__m128i x, __m128i powers, __m128i next)
-{
-	__m128i earlier = _mm_clmulepi64_si128(x, powers, 0x00),
-		later = _mm_clmulepi64_si128(x, powers, 0x11);
-
-	return _mm_xor_si128(_mm_xor_si128(earlier, later), next);
 }
 
 /* As many lines of 64 bytes as there are, into one. */
@@ -89,11 +79,11 @@ WIDE size_t weft_fold_wide(const struct weft_fold *fold, uint32_t crc, const uin
 	__m512i lanes = fold_lines(fold, crc, at, bytes / LANES);
 	__m128i x = _mm512_castsi512_si128(lanes);
 
-	x = fold_one(x, near, _mm512_extracti64x2_epi64(lanes, 1));
-	x = fold_one(x, near, _mm512_extracti64x2_epi64(lanes, 2));
-	x = fold_one(x, near, _mm512_extracti64x2_epi64(lanes, 3));
+	x = weft_fold_into(x, near, _mm512_extracti64x2_epi64(lanes, 1));
+	x = weft_fold_into(x, near, _mm512_extracti64x2_epi64(lanes, 2));
+	x = weft_fold_into(x, near, _mm512_extracti64x2_epi64(lanes, 3));
 	for (; bytes - done >= WEFT_FOLD_BYTES; done += WEFT_FOLD_BYTES)
-		x = fold_one(x, near, _mm_loadu_si128((const __m128i *)(at + done)));
+		x = weft_fold_into(x, near, _mm_loadu_si128((const __m128i *)(at + done)));
 	_mm_storeu_si128((__m128i *)rest, x);
 	return done;
 }

@@ -31,4 +31,19 @@ void weft_fold_init(struct weft_fold *fold, uint32_t polynomial);
 size_t weft_fold_wide(const struct weft_fold *fold, uint32_t crc, const uint8_t *at, size_t bytes,
 		      uint8_t rest[WEFT_FOLD_BYTES]);
 
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#define WEFT_FOLDS __attribute__((target("pclmul,sse2")))
+
+/* 16 bytes, as far on as the powers say, and what stands there. */
+static inline WEFT_FOLDS __m128i weft_fold_into(__m128i x, __m128i powers, __m128i next)
+{
+	__m128i earlier = _mm_clmulepi64_si128(x, powers, 0x00),
+		later = _mm_clmulepi64_si128(x, powers, 0x11);
+
+	return _mm_xor_si128(_mm_xor_si128(earlier, later), next);
+}
+#endif
+
 #endif
