@@ -139,8 +139,8 @@ static int become_card(void *argument)
 	sigaction(SIGHUP, &ignored, NULL);
 	sigemptyset(&none);
 	setpgid(0, 0); /* in this session, as by weft nic up (cli/nic.c) */
-	syscall(SYS_close_range, STDERR_FILENO + 1, ~0u,
-		0); /* the program may have all that it can */
+	/* first, as the program may have all that it can */
+	syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
 	null = open("/dev/null", O_RDWR);
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
