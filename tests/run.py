@@ -526,8 +526,9 @@ def main():
     if args.target == 'aside':
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     if args.target not in besides:
-        for old in folder.parent.glob(f'{folder.name}*/**/*-again-*.*'):
-            old.unlink()
+        for names in 'pytest-again-*.xml', 'meson-logs/testlog-again-*.json':
+            for old in folder.parent.glob(f'{folder.name}*/{names}'):
+                old.unlink()
         tally += run_stage('build', 'warnings are errors', lambda: build(folder) or Tally())
     chosen = [] if tally.failed else [s for s in stages(folder, beside) if args.target in s[2]]
     try:
