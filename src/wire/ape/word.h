@@ -118,26 +118,26 @@ static inline void weft_ape_words_store(const struct weft_ape_word *words, uint8
 
 typedef uint32_t weft_ape_quarters __attribute__((vector_size(WEFT_APE_WORD_BYTES)));
 
-/* Ones in each quarter of the word that is the same as in MAGIC. */
-static inline weft_ape_quarters weft_ape_like_magic(const struct weft_ape_word *w)
+/* Adds ones in each quarter of the word that is the same as in MAGIC. No vector is passed by value: a kernel has no registers for it. */
+static inline void weft_ape_like_magic(const struct weft_ape_word *w, weft_ape_quarters *some)
 {
 	const struct weft_ape_word m = {WEFT_APE_MAGIC, WEFT_APE_MAGIC};
 	weft_ape_quarters magic, word;
 
 	__builtin_memcpy(&magic, &m, sizeof(magic));
 	__builtin_memcpy(&word, w, sizeof(word));
-	return (weft_ape_quarters)(word == magic);
+	*some |= (weft_ape_quarters)(word == magic);
 }
 
 /* Whether one of eight words has anything of MAGIC. */
 static inline bool weft_ape_any_like_magic(const struct weft_ape_word w[8])
 {
-	weft_ape_quarters some = weft_ape_like_magic(w) | weft_ape_like_magic(w + 1) |
-				 weft_ape_like_magic(w + 2) | weft_ape_like_magic(w + 3) |
-				 weft_ape_like_magic(w + 4) | weft_ape_like_magic(w + 5) |
-				 weft_ape_like_magic(w + 6) | weft_ape_like_magic(w + 7);
+	weft_ape_quarters some = {0};
 	struct weft_ape_word any;
 
+#pragma GCC unroll 8
+	for (unsigned int i = 0; i < 8; i++)
+		weft_ape_like_magic(w + i, &some);
 	__builtin_memcpy(&any, &some, sizeof(any));
 	return any.lo | any.hi;
 }
