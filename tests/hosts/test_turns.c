@@ -149,12 +149,13 @@ void weft_turn(const char *name)
 	wait_for(NOTHING);
 }
 
-/* Where a revoker waits; then it looks for answers. */
+/* Where a revoker waits; then it looks for answers. A member that leaves at the end waits as long as it may. */
 static void meanwhile(struct weft_pool *pool)
 {
+	if (!w.now)
+		return;
 	wait_for(A_CHANGE);
-	if (w.now)
-		w.now->seen = state();
+	w.now->seen = state();
 	pauses_for_answers = true;
 }
 
