@@ -15,6 +15,7 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "talk.h"
 
@@ -230,7 +231,7 @@ static void play(const struct name *mine, const char *where)
 {
 	bool alone = strchr(where, ':'), listens = !strcmp(where, "listen");
 	struct name peer = {.qpn = is_group(where) ? MULTICAST : mine->qpn ^ 0x1000};
-	int fd = alone ? -1 : talk_open(listens ? NULL : where, PORT), refused;
+	int fd = alone ? -1 : talk_open(listens ? NULL : where, PORT), refused, last = -1, more;
 
 	if (alone) {
 		talk_need(inet_pton(AF_INET6, where, peer.gid) == 1, "the GID");
@@ -240,9 +241,10 @@ static void play(const struct name *mine, const char *where)
 	}
 	if (listens)
 		give_receive();
-	while (getenv("FULL") && open("/dev/null", O_RDONLY) >= 0)
-		;
+	while (getenv("FULL") && (more = open("/dev/null", O_RDONLY)) >= 0)
+		last = more;
 	refused = choose(&peer);
+	close(last);
 	if (refused)
 		printf("refused: %s\n", refused == EINVAL ? "EINVAL" : strerror(refused));
 	else
