@@ -271,11 +271,14 @@ static int bring_up(const struct options *o)
 
 /* ---- down ---- */
 
-static bool is_meant(const struct options *o, const uint8_t gid[16])
+/* Notes in `found` which of the addresses it is. */
+static bool is_meant(const struct options *o, const uint8_t gid[16], bool *found)
 {
 	for (int i = 0; i < o->n; i++)
-		if (!memcmp(o->gid[i], gid, 16))
+		if (!memcmp(o->gid[i], gid, 16)) {
+			found[i] = true;
 			return true;
+		}
 	return !o->n;
 }
 
@@ -330,8 +333,7 @@ void weft_nic_end_lone_cards(const char *pool)
 
 static int bring_down(const struct options *o)
 {
-	bool none, ended = true;
-	unsigned int found = 0;
+	bool none, ended = true, found[MOST_ADDRESSES] = {false};
 	struct weft_view *v = open_pool(o, &none);
 
 	if (!v && !none)
@@ -340,17 +342,18 @@ static int bring_down(const struct options *o)
 		const struct weft_view_member *m = &v->member[i];
 
 		/* whether or not the address is there still */
-		if (!is_card(m) || !m->alive || !is_meant(o, m->card_address) ||
-		    !shares_addresses(m))
-			continue;
-		found++;
-		ended &= end_card(m);
+		if (is_card(m) && m->alive && shares_addresses(m) &&
+		    is_meant(o, m->card_address, found))
+			ended &= end_card(m);
 	}
 	if (v)
 		weft_view_close(v);
-	if (found < (unsigned int)o->n)
-		fprintf(stderr, "weft nic: not all of these addresses have a card\n");
-	return !ended || found < (unsigned int)o->n;
+	for (int i = 0; i < o->n; i++)
+		if (!found[i]) {
+			fprintf(stderr, "weft nic: %s: no card\n", o->text[i]);
+			ended = false;
+		}
+	return !ended;
 }
 
 /* ---- */
@@ -359,6 +362,15 @@ static const struct {
 	const char *name;
 	int (*run)(const struct options *o);
 } actions[] = {{"list", list_cards}, {"up", bring_up}, {"down", bring_down}};
+
+/* The last address, which is not counted yet. */
+static bool is_named_twice(const struct options *o)
+{
+	for (int i = 0; i < o->n; i++)
+		if (!memcmp(o->gid[i], o->gid[o->n], 16))
+			return true;
+	return false;
+}
 
 /* 0, or the exit status of wrong usage. */
 static int read_words(int argc, char **argv, struct options *o)
@@ -378,7 +390,8 @@ static int read_words(int argc, char **argv, struct options *o)
 						     MOST_ADDRESSES);
 		if (!weft_gid_parse(argv[i], o->gid[o->n]))
 			return weft_main_usage_error("nic", "no address: '%s'", argv[i]);
-		o->text[o->n++] = argv[i];
+		o->text[o->n] = argv[i];
+		o->n += !is_named_twice(o);
 	}
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -54,10 +55,14 @@ struct start {
 
 bool weft_card_is_refused(void)
 {
+	static const char *const words[] = {"off", "no", "0"};
 	const char *value = getenv("WEFT_NIC");
 	uint8_t at[3];
 
-	return value && !strcmp(value, "off") && !weft_node_here(at);
+	for (size_t i = 0; value && i < sizeof(words) / sizeof(*words); i++)
+		if (!strcasecmp(value, words[i]))
+			return !weft_node_here(at);
+	return false;
 }
 
 bool weft_card_is_off(void)

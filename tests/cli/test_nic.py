@@ -121,6 +121,9 @@ def test_off(hosts):
     client = hosts.hosts[0].start(*PINGPONG, hosts.hosts[1].address, core=1, WEFT_NIC='off')
     assert 'transport retry counter exceeded' in client.wait().stderr
     server.kill()
+    for word in 'OFF', 'no', '0':
+        said = hosts.hosts[0].start(hosts.fabric.program('choice'), 'rc', FOUR, 1024, '::ffff:192.0.2.2', WEFT_NIC=word).wait()
+        assert said.stdout == 'transport retry counter exceeded\n', said
     assert not hosts.hosts[0].cards()
 
 
@@ -282,8 +285,8 @@ def test_commands(hosts):
     here.plain('ip', 'address', 'add', f'{here.address}/24', 'dev', 'w0')
     wait_for(lambda: here.card()['state'] == 'up', 'its state')
     assert here.nic('up', '198.51.100.1')[0] == 1
-    assert here.nic('down', '198.51.100.1')[0] == 1
-    assert here.nic('down', here.address) == (0, '') and not here.cards()
+    assert here.nic('down', '198.51.100.1') == (1, 'weft nic: 198.51.100.1: no card\n')
+    assert here.nic('down', here.address, here.address) == (0, '') and not here.cards()
 
 
 @pytest.mark.counted
@@ -320,7 +323,7 @@ def test_down(hosts):
     there.plain('ip', 'address', 'add', f'{here.address}/24', 'dev', 'lo')
     seen = subprocess.run([*there.enter, here.fabric.weft(), 'nic', 'down', here.address, '--pool', here.fabric.pool],
                           env=here.fabric.env, capture_output=True, text=True, check=False)
-    assert (seen.returncode, seen.stderr) == (1, 'weft nic: not all of these addresses have a card\n')
+    assert (seen.returncode, seen.stderr) == (1, f'weft nic: {here.address}: no card\n')
     assert here.cards()
     apart.kill()
 
