@@ -24,8 +24,8 @@
 struct weft_backed;
 
 enum weft_backing_can {
-	/* its pages can be mapped at any address, by `descriptor`: the memory of programs can migrate into it */
-	WEFT_BACKING_MAPS_ANYWHERE = 1,
+	/* its pages are a device's: userfaultfd takes none of them, and mappings of neighbours stay two */
+	WEFT_BACKING_DEVICE = 1,
 	/* read-modify-write holds among all members */
 	WEFT_BACKING_ATOMICS = 2,
 	/* what one member stores all others load, with no more done about it than fences */
@@ -102,8 +102,8 @@ struct weft_backing {
 	int (*release)(struct weft_backed *b, uint64_t off, uint64_t len_bytes);
 	/* What may still be reserved here before the system kills a process for it; UINT64_MAX: no limit. */
 	uint64_t (*head_room)(void);
-	/* For WEFT_BACKING_MAPS_ANYWHERE: what maps it, good until the program closes it. Negative:
-	 * -errno. */
+	/* What maps its pages at any address, so that the memory of programs can migrate into it; good until the program
+	 * closes it. Negative: -errno. NULL: there is no such thing. */
 	int (*descriptor)(struct weft_backed *b);
 	/* What an offset of a segment is greater than that in what `descriptor` is of. NULL: nothing. */
 	uint64_t (*shift)(const struct weft_backed *b);
@@ -148,6 +148,8 @@ struct weft_backing {
 
 	/* ---- From outside, by a process that is no member: one thread. A memory of several hosts has no lock for all ---- */
 
+	/* What its mappings are multiples of. NULL: pages. */
+	uint64_t (*grain)(const struct weft_backed *b);
 	/* For reading only. -ENOENT (there is none yet), or as open. *locked: no process enters until
 	 * it is closed. */
 	int (*look)(const char *path, bool own, uint64_t signature, struct weft_backed **backed,

@@ -85,10 +85,16 @@ static int wipe_dax(const char *path, bool own, const char **why)
 	return err ? err : weft_hosts_end(path + PREFIX_CHARS, why);
 }
 
+static uint64_t grain_of_dax(const struct weft_backed *b)
+{
+	uint64_t bytes, align;
+
+	return weft_hosts_extent(b->far.fd, &bytes, &align) ? 0 : align;
+}
+
 const struct weft_backing weft_backing_dax = {
 	.name = "dax",
-	/* single pages only where its align is one page */
-	.can = WEFT_BACKING_NEEDED,
+	.can = WEFT_BACKING_DEVICE | WEFT_BACKING_NEEDED,
 	WEFT_BACKING_LOCKED_FILE,
 	WEFT_BACKING_FIXED,
 	WEFT_BACKING_LOOKED_AT_BY_MAPPING,
@@ -98,4 +104,5 @@ const struct weft_backing weft_backing_dax = {
 	.create = create_in_dax,
 	.remove = wipe_dax,
 	.look = look_at_dax,
+	.grain = grain_of_dax,
 };

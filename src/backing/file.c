@@ -324,7 +324,7 @@ static int identify(const char *path, uint64_t identity[2])
 
 const struct weft_backing weft_backing_file = {
 	.name = "file",
-	.can = WEFT_BACKING_MAPS_ANYWHERE | WEFT_BACKING_NEEDED,
+	.can = WEFT_BACKING_NEEDED,
 	WEFT_BACKING_LOCKED_FILE,
 	WEFT_BACKING_MAPPED_FILE,
 	.choose = choose,

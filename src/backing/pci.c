@@ -106,7 +106,7 @@ static int wipe_device(const char *path, bool own, const char **why)
 
 const struct weft_backing weft_backing_pci = {
 	.name = "pci",
-	.can = WEFT_BACKING_MAPS_ANYWHERE | WEFT_BACKING_NEEDED,
+	.can = WEFT_BACKING_DEVICE | WEFT_BACKING_NEEDED,
 	WEFT_BACKING_LOCKED_FILE,
 	.choose = choose_device,
 	.open = open_bar,

@@ -102,7 +102,7 @@ static int remove_file(const char *path, bool own, const char **why)
 
 const struct weft_backing weft_backing_shm = {
 	.name = "shm",
-	.can = WEFT_BACKING_MAPS_ANYWHERE | WEFT_BACKING_NEEDED,
+	.can = WEFT_BACKING_NEEDED,
 	WEFT_BACKING_LOCKED_FILE,
 	WEFT_BACKING_MAPPED_FILE,
 	.choose = choose_named,

@@ -215,6 +215,28 @@ static void check_hosts(struct weft_checkup *c, const struct weft_view *v)
 	weft_checkup_say(c, "hosts", WEFT_VERDICT_OK, finding, NULL);
 }
 
+/* Of a device-dax, whose align is 2 MiB unless somebody has set it. */
+static void check_grain(struct weft_checkup *c, const struct weft_view *v)
+{
+	const char *slash = strrchr(v->path, '/'), *name = slash ? slash + 1 : v->path;
+	char finding[TEXT], advice[3 * NAME_MAX + TEXT];
+
+	if (v->grain_bytes <= WEFT_PAGE) {
+		weft_checkup_say(c, "pages", WEFT_VERDICT_OK, "memory can migrate into the pool",
+				 NULL);
+		return;
+	}
+	snprintf(finding, sizeof(finding),
+		 "align of %s is %" PRIu64 " bytes: memory is registered in place, which is slower",
+		 name, v->grain_bytes);
+	snprintf(advice, sizeof(advice),
+		 "as root, on every machine, when no program uses it: cd /sys/bus/dax; "
+		 "echo %.*s >drivers/device_dax/unbind; echo 4096 >devices/%.*s/align; "
+		 "echo %.*s >drivers/device_dax/bind",
+		 NAME_MAX, name, NAME_MAX, name, NAME_MAX, name);
+	weft_checkup_say(c, "pages", WEFT_VERDICT_NOTE, finding, advice);
+}
+
 static void check_contents(struct weft_checkup *c, struct weft_view *v)
 {
 	unsigned int damaged = count_damage(v);
@@ -252,8 +274,10 @@ void weft_check_pool(struct weft_checkup *c)
 	if (!err) {
 		check_contents(c, v);
 		check_dead(c, v);
-		if (v->hosts)
+		if (v->hosts) {
 			check_hosts(c, v);
+			check_grain(c, v);
+		}
 		weft_view_close(v);
 	} else if (!weft_pool_is_made_by_use(c->pool)) {
 		snprintf(finding, sizeof(finding), "%s: %s", where, why);

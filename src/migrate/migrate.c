@@ -30,7 +30,9 @@ static enum way forced;
 void weft_migrate_copy(void *to, const void *from, size_t len_bytes)
 {
 #ifdef __x86_64__
-	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len_bytes) : : "memory");
+	/* by words: an emulated device takes each of these for an access */
+	len_bytes /= sizeof(uint64_t);
+	__asm__ volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(len_bytes) : : "memory");
 #else
 	memcpy(to, from, len_bytes);
 #endif
@@ -196,14 +198,24 @@ static bool one_thread(void)
 	return forced ? forced == COPY : weft_migratable_threads() == 1;
 }
 
-/* NULL: there is no way here. */
-static const struct weft_hold *begin_hold(void)
+/* protects: what is held back are stores into a device. NULL: there is no way here. */
+static const struct weft_hold *begin_hold(bool protects)
 {
-	if (forced != SEGV && !weft_uffd_hold.begin())
+	if (forced != SEGV && !protects && !weft_uffd_hold.begin())
 		return &weft_uffd_hold;
-	if (forced != UFFD && !weft_segv_hold.begin())
+	if ((forced != UFFD || protects) && !weft_segv_hold.begin())
 		return &weft_segv_hold;
 	return NULL;
+}
+
+/* What came slice by slice is one mapping again, as the kernel makes of a file's by itself. Loads and stores wait. */
+static void map_as_one(const struct weft_migrate *pages, size_t done)
+{
+	struct weft_migrate all = *pages;
+
+	all.len_bytes = done;
+	if (done && map_part(&all))
+		map_part(&all); /* a failed mmap may have unmapped it */
 }
 
 static size_t migrate_pages(const struct weft_migrate *pages, bool in)
@@ -214,7 +226,7 @@ static size_t migrate_pages(const struct weft_migrate *pages, bool in)
 
 	if (one_thread())
 		return (in ? copy_in(pages) : copy_out(pages)) ? 0 : pages->len_bytes;
-	hold = begin_hold();
+	hold = begin_hold(pages->device && !in);
 	if (!hold)
 		return 0;
 	/* one for all chunks, so that they become one mapping: it does not merge with its
@@ -225,6 +237,8 @@ static size_t migrate_pages(const struct weft_migrate *pages, bool in)
 	if (scratch == MAP_FAILED)
 		return 0;
 	done = migrate_slices(hold, pages, scratch);
+	if (in && pages->device)
+		map_as_one(pages, done);
 	if (scratch && done < pages->len_bytes)
 		weft_unhooked_munmap(scratch + done, pages->len_bytes - done);
 	return done;
@@ -295,7 +309,7 @@ void weft_migrate_begin(void)
 
 bool weft_migrate_may_later(void)
 {
-	return !one_thread() && begin_hold();
+	return !one_thread() && begin_hold(false);
 }
 
 bool weft_migrate_allowed(void)

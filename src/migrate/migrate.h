@@ -26,6 +26,7 @@ struct weft_migrate {
 	int prot;	/* of the mapping */
 	/* a suspect may still store there: it is tried for seconds, not once */
 	bool insists;
+	bool device; /* the pool's pages are a device's (backing.h) */
 };
 
 /* Private anonymous pages become pages of the pool, shared with alias and not inherited by fork.

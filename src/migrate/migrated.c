@@ -16,11 +16,14 @@
 /* So often extents are looked for that the program has unmapped. */
 #define MIGRATIONS_PER_COLLECTION 4096u
 
-#define CANNOT_MIGRATE		  "pages cannot migrate: memory is registered in place, which is slower"
+/* One that is no multiple of what a device may map instead of pages. */
+#define SHOWN	       WEFT_PAGE
+
+#define CANNOT_MIGRATE "pages cannot migrate: memory is registered in place, which is slower"
 
 static struct {
 	struct weft_extent_source source;
-	struct weft_vma pool; /* the pool file as mappings show it */
+	struct weft_vma pool; /* the page of the pool file at SHOWN, as its mapping shows it */
 	struct weft_extent *extents;
 	unsigned int migrations; /* since the last collection */
 	unsigned int adrift;
@@ -47,10 +50,10 @@ static void warn_once(const char *what)
 
 /* ---- what the program's mappings show ---- */
 
-/* The offset in the pool, of a mapping of it. */
+/* The offset in the pool, of a mapping of it. Those of a PCI device show its address instead of its beginning. */
 static uint64_t shown_off(const struct weft_vma *vma)
 {
-	return vma->off + self.source.shift;
+	return vma->off - (self.pool.off - SHOWN) + self.source.shift;
 }
 
 bool weft_migrated_shows(const struct weft_vma *vma, const struct weft_interval *interval)
@@ -66,7 +69,10 @@ bool weft_migrated_shows(const struct weft_vma *vma, const struct weft_interval 
 static struct weft_migrate part_of(const struct weft_interval *interval, const struct weft_vma *vma,
 				   uintptr_t at)
 {
-	struct weft_migrate part = {.va = later(at, vma->start), .fd = -1, .prot = vma->prot};
+	struct weft_migrate part = {.va = later(at, vma->start),
+				    .fd = -1,
+				    .prot = vma->prot,
+				    .device = self.source.device};
 
 	part.insists = interval->extent->reached;
 	part.len_bytes = earlier(vma->end, interval->end) - part.va;
@@ -342,7 +348,8 @@ static struct weft_extent *extent_new(uintptr_t start, uintptr_t end)
 
 struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *migrated_end)
 {
-	struct weft_migrate pages = {.va = start, .prot = PROT_READ | PROT_WRITE};
+	struct weft_migrate pages = {
+		.va = start, .prot = PROT_READ | PROT_WRITE, .device = self.source.device};
 	struct weft_extent *extent;
 
 	if (!weft_vma_room(MAPPINGS_PER_MIGRATION)) {
@@ -377,10 +384,10 @@ struct weft_extent *weft_migrated_in(uintptr_t start, uintptr_t end, uintptr_t *
 
 /* ---- attaching ---- */
 
-/* The numbers in /proc/self/maps are not always those of fstat. */
+/* The numbers in /proc/self/maps are not always those of fstat. -EINVAL: the device maps no single page. */
 static int recognize(int fd)
 {
-	void *page = mmap(NULL, WEFT_PAGE, PROT_NONE, MAP_SHARED, fd, 0);
+	void *page = mmap(NULL, WEFT_PAGE, PROT_NONE, MAP_SHARED, fd, SHOWN);
 	struct weft_vma_walk walk;
 	int err;
 
@@ -407,16 +414,17 @@ static bool is_on_disk(int fd)
 int weft_migrated_attach(const struct weft_extent_source *source)
 {
 	int fd, err;
+	bool stays;
 
 	if (self.attached)
 		return -EBUSY;
 	fd = source->fd(source->arg);
-	/* single pages of it cannot be mapped */
-	err = fd == -EOPNOTSUPP ? 0 : fd < 0 ? fd : recognize(fd);
-	if (err)
+	err = fd < 0 ? fd : recognize(fd);
+	stays = err == -EOPNOTSUPP || (source->device ? err == -EINVAL : fd >= 0 && is_on_disk(fd));
+	if (err && !stays)
 		return err;
 	self.source = *source;
-	self.stays = fd < 0 || is_on_disk(fd);
+	self.stays = stays;
 	self.attached = true;
 	return 0;
 }

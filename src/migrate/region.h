@@ -45,6 +45,7 @@ struct weft_extent_source {
 	/* The descriptor of the pool file, checked to be still ours, or -errno. */
 	int (*fd)(void *arg);
 	uint64_t shift; /* what an extent's offset is greater than that in the file */
+	bool device;	/* the file is one (backing.h) */
 	/* Ends every peer's access to the extent: the program has unmapped all of it, but still has
 	 * regions there. free follows. NULL: such extents stay until the regions end. */
 	void (*revoke)(void *arg, uint64_t off, size_t len_bytes);

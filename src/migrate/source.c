@@ -46,7 +46,7 @@ static int descriptor(void *arg)
 {
 	const struct weft_attachment *a = arg;
 
-	return a->on->can & WEFT_BACKING_MAPS_ANYWHERE ? a->on->descriptor(a->backed) : -EOPNOTSUPP;
+	return a->on->descriptor ? a->on->descriptor(a->backed) : -EOPNOTSUPP;
 }
 
 struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool)
@@ -59,6 +59,7 @@ struct weft_extent_source weft_pool_extent_source(struct weft_pool *pool)
 		.retire = retire,
 		.age = age,
 		.fd = descriptor,
+		.device = a->on->can & WEFT_BACKING_DEVICE,
 		.shift = a->on->shift ? a->on->shift(a->backed) : 0,
 		.arg = weft_attachment(pool),
 	};

@@ -160,6 +160,7 @@ int weft_view_open(const char *path, char where[PATH_MAX], struct weft_view **vi
 	*why = "the pool cannot be read";
 	v->unlocked = !locked;
 	v->allocated_bytes = v->on->allocated(v->backed);
+	v->grain_bytes = v->on->grain ? v->on->grain(v->backed) : WEFT_PAGE;
 	err = read_all(v);
 	if (err)
 		goto close;

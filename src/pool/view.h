@@ -75,6 +75,8 @@ struct weft_view {
 	uint32_t version;
 	uint64_t allocated_bytes, file_bytes;
 	uint64_t bytes; /* its offsets are below this */
+	uint64_t
+		grain_bytes; /* mappings are multiples of it; above a page the memory of programs stays in place */
 	uint32_t segments_leased;
 	uint32_t damaged;
 	bool unlocked; /* a process had the file lock for too long: sums may be off by one member */

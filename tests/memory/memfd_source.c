@@ -19,7 +19,8 @@ static struct {
 	size_t len_bytes;
 } extents[MOST];
 static unsigned int count, fail_at, revoked;
-static size_t bytes, limit;
+static size_t bytes, limit, size = SIZE;
+static bool is_device;
 static int fd = -1;
 static uint8_t *base;
 
@@ -32,7 +33,7 @@ static int place(size_t len_bytes, uint64_t *off)
 	if (count == MOST)
 		return -ENOSPC;
 	if (count &&
-	    extents[count - 1].off + extents[count - 1].len_bytes + 2 * PAGE + len_bytes < SIZE) {
+	    extents[count - 1].off + extents[count - 1].len_bytes + 2 * PAGE + len_bytes < size) {
 		i = count;
 		at = extents[i - 1].off + extents[i - 1].len_bytes + PAGE;
 	} else {
@@ -55,7 +56,7 @@ static int source_alloc(void *arg, size_t len_bytes, uint64_t *off, void **alias
 	}
 	if ((limit && bytes + len_bytes > limit) || place(len_bytes, off))
 		return -ENOSPC;
-	if (fallocate(fd, 0, (off_t)*off, (off_t)len_bytes))
+	if (!is_device && fallocate(fd, 0, (off_t)*off, (off_t)len_bytes))
 		abort();
 	bytes += len_bytes;
 	*alias = base + *off;
@@ -81,7 +82,8 @@ static void source_free(void *arg, uint64_t off, size_t len_bytes)
 	for (count--; i < count; i++)
 		extents[i] = extents[i + 1];
 	bytes -= len_bytes;
-	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len_bytes))
+	if (!is_device &&
+	    fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len_bytes))
 		abort();
 }
 
@@ -125,6 +127,16 @@ const struct weft_extent_source memfd_source = {
 	.fd = source_fd,
 };
 
+static void attach(const struct weft_extent_source *source)
+{
+	base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (base == MAP_FAILED || madvise(base, size, MADV_DONTDUMP) ||
+	    weft_region_attach(source)) {
+		perror("attach");
+		exit(1);
+	}
+}
+
 void memfd_source_attach_file(int file)
 {
 	fd = file;
@@ -132,12 +144,22 @@ void memfd_source_attach_file(int file)
 		perror("memfd");
 		exit(1);
 	}
-	base = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	if (base == MAP_FAILED || madvise(base, SIZE, MADV_DONTDUMP) ||
-	    weft_region_attach(&memfd_source)) {
-		perror("attach");
+	attach(&memfd_source);
+}
+
+void memfd_source_attach_device(const char *path, size_t bytes_of_it)
+{
+	static struct weft_extent_source source;
+
+	source = memfd_source;
+	source.device = is_device = true;
+	size = bytes_of_it;
+	fd = path ? open(path, O_RDWR | O_CLOEXEC) : memfd_create("weft-test", MFD_CLOEXEC);
+	if (fd < 0 || (!path && ftruncate(fd, (off_t)size))) {
+		perror(path);
 		exit(1);
 	}
+	attach(&source);
 }
 
 void memfd_source_attach(void)

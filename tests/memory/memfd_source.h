@@ -14,6 +14,8 @@ extern const struct weft_extent_source memfd_source;
 void memfd_source_attach(void);
 /* The same with that file, which must be empty. */
 void memfd_source_attach_file(int file);
+/* The same with the memory of a device, so many bytes, of which nothing can be reserved or freed; NULL: a memfd plays it. */
+void memfd_source_attach_device(const char *path, size_t bytes);
 
 /* The n-th allocation from now on (1: the next) and all later ones fail; 0: none does. */
 void memfd_source_fail_at(unsigned int n);

@@ -2,8 +2,8 @@
 /*
  * Threads store into pages while these migrate into the pool and back, in every way of migrating: no store is
  * lost, no load sees anything else, no system call fails. If root runs it, also as an ordinary user, in a
- * container whose filter forbids userfaultfd, on a kernel that cannot be asked for single mappings, and with
- * the pool on a disk.
+ * container whose filter forbids userfaultfd, on a kernel that cannot be asked for single mappings, with the pool on a
+ * disk, and with one that is taken for a device. `test-memory-race [SECONDS [DEVICE]]`: on the memory of that device alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +25,15 @@
 #include "memfd_source.h"
 #include "ways.h"
 
-#define THREADS 2
-#define PAGE	4096ul
-#define BYTES	(40 * PAGE)
-#define WORDS	(BYTES / sizeof(uint64_t))
+#define THREADS	     2
+#define PAGE	     4096ul
+#define BYTES	     (40 * PAGE)
+#define WORDS	     (BYTES / sizeof(uint64_t))
+
+#define DEVICE_BYTES (64ul << 20)
 
 static uint64_t *memory;
+static const char *device;
 static _Atomic int stop;
 static uint64_t rounds[THREADS];
 static _Atomic int lost;
@@ -90,14 +93,16 @@ static double now(void)
 }
 
 /* Returns 0, or 1 if something was wrong. */
-static int race(double seconds, int file)
+static int race(const char *way, double seconds, int file)
 {
 	double end = now() + seconds;
 	pthread_t thread[THREADS + 1];
 	unsigned long migrations = 0, stayed = 0;
 
 	memory = mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (file >= 0)
+	if (device || !strcmp(way, "device"))
+		memfd_source_attach_device(device, DEVICE_BYTES);
+	else if (file >= 0)
 		memfd_source_attach_file(file);
 	else
 		memfd_source_attach();
@@ -173,7 +178,7 @@ static int in_child(const char *way, uid_t uid, double seconds)
 			printf("this kernel does not allow it\n");
 			status = 0;
 		} else {
-			status = race(seconds, file);
+			status = race(way, seconds, file);
 		}
 		exit(status); /* exit() writes the counts of coverage */
 	}
@@ -189,10 +194,13 @@ int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 0.4;
 	/* the way named copy is for one thread only, and is not tested here */
-	static const char *const names[] = {"auto", "uffd", "segv", "container", "disk"};
+	static const char *const names[] = {"auto", "uffd", "segv", "container", "device", "disk"};
+	size_t count = sizeof(names) / sizeof(names[0]);
 	int failed = 0;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	device = argc > 2 ? argv[2] : NULL;
+	/* a disk is no device */
+	for (size_t i = 0; i < count - !!device; i++) {
 		failed += in_child(names[i], getuid(), seconds);
 		if (!getuid())
 			failed += in_child(names[i], 65534, seconds);
