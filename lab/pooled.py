@@ -69,8 +69,9 @@ class Pooled(vm.Machines):
                 raise vm.Trouble(f'not all hosts are up: {said}')
 
     def start(self, host, *words, **env):
-        """Begins a program over Weft there."""
-        return self.guests[host].start(self.weft, 'run', '--', *words, WEFT_POOL=self.pool, **env)
+        """Begins a program over Weft there. A client that comes before its server would look for it on the wire, too, and leave a
+        card for a minute."""
+        return self.guests[host].start(self.weft, 'run', '--', *words, **{'WEFT_POOL': self.pool, 'WEFT_NIC': 'off', **env})
 
     def await_listener(self, server, port):
         end = time.monotonic() + BEGINS_S
