@@ -7,6 +7,9 @@
  *   facts answer PATH	answers the other guest, until that has asked all
  *   facts ask PATH	asks it, awake and idle
  *   facts cost PATH	models of a request and a revocation, with fences and with asking
+ *   facts back PATH	lets a line bounce back to the other guest
+ *   facts bounce PATH	how long a line takes to it
+ *   facts copy PATH	how fast it is copied within the memory
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -37,6 +40,9 @@
 #define AWAKE	 2000u
 #define IDLE	 100u
 #define IDLE_NS	 10000000 /* between two looks of a side that is idle */
+#define COPIED	 (64u << 10)
+#define COPIES	 1000u
+#define MB	 1e6
 
 static int device;
 
@@ -249,6 +255,57 @@ static void ask(struct table *t)
 	ask_all(t, AWAKE, IDLE, "the other idle, looks each 10 ms");
 }
 
+/* ---- What the speed of requests between guests is held against (speed.py) ---- */
+
+/* Two lines, one for each way; nobody yields. */
+static void bounce(struct table *t, bool asks)
+{
+	static uint64_t took[AWAKE];
+	_Atomic uint64_t *mine = asks ? &t->line[0].busy : &t->line[1].busy;
+	_Atomic uint64_t *peers = asks ? &t->line[1].busy : &t->line[0].busy;
+
+	if (!asks) {
+		atomic_store_explicit(mine, 0, memory_order_relaxed);
+		atomic_store_explicit(peers, 0, memory_order_relaxed);
+		atomic_store_explicit(&t->ready, 1, memory_order_release);
+	}
+	while (asks && atomic_load_explicit(&t->ready, memory_order_acquire) != 1)
+		doze(IDLE_NS);
+	for (uint64_t i = 1; i <= AWAKE; i++) {
+		uint64_t begun = now_ns();
+
+		if (asks)
+			atomic_store_explicit(mine, i, memory_order_release);
+		while (atomic_load_explicit(peers, memory_order_acquire) != i)
+			;
+		if (!asks)
+			atomic_store_explicit(mine, i, memory_order_release);
+		took[i - 1] = now_ns() - begun;
+	}
+	qsort(took, AWAKE, sizeof(*took), compare);
+	atomic_store_explicit(&t->ready, 0, memory_order_relaxed);
+	if (asks)
+		printf("a line, one way: median\t%.3f us\n", (double)took[AWAKE / 2] / 2e3);
+}
+
+/* From one half of a stretch of the memory to the other. */
+static void copy(uint8_t *memory)
+{
+	static uint64_t took[COPIES];
+
+	memset(memory, 1, (size_t)2 * COPIED);
+	for (unsigned i = 0; i < COPIES; i++) {
+		uint64_t begun = now_ns();
+
+		memcpy(memory + COPIED * (i % 2), memory + COPIED * ((i + 1) % 2), COPIED);
+		took[i] = now_ns() - begun;
+	}
+	qsort(took, COPIES, sizeof(*took), compare);
+	printf("64 KiB copied: median\t%.1f MB/sec\n", (double)COPIED / ((double)took[COPIES / 2] / 1e9) / MB);
+}
+
+/* ---- Models ---- */
+
 /* A request as an executor carries it out: its line, the peer's right, the bytes, its line. */
 static double request_ns(struct table *lines, struct table *far, bool fences)
 {
@@ -317,7 +374,7 @@ int main(int argc, char **argv)
 
 	device = argc == 3 ? open(argv[2], O_RDWR | O_CLOEXEC) : -1;
 	if (device < 0) {
-		fputs("usage: facts maps|race|answer|ask|cost PATH\n", stderr);
+		fputs("usage: facts maps|race|answer|ask|cost|bounce|back|copy PATH\n", stderr);
 		return 2;
 	}
 	if (!strcmp(what, "maps"))
@@ -326,6 +383,10 @@ int main(int argc, char **argv)
 		race();
 	else if (!strcmp(what, "answer"))
 		answer(must_map(HUGE, 0));
+	else if (!strcmp(what, "bounce") || !strcmp(what, "back"))
+		bounce(must_map(HUGE, 0), !strcmp(what, "bounce"));
+	else if (!strcmp(what, "copy"))
+		copy((uint8_t *)must_map(HUGE, 0));
 	else if (!strcmp(what, "ask"))
 		ask(must_map(HUGE, 0));
 	else

@@ -51,11 +51,14 @@ class Pooled(vm.Machines):
             self.come(guest)
         self.await_hosts()
 
-    def unmake(self):
-        """No program of theirs runs."""
+    def leave(self):
+        """No program of theirs runs: the pool is a memory that nobody uses."""
         for host in self.stay:
             host.end()
         self.stay.clear()
+
+    def unmake(self):
+        self.leave()
         self.guests[0].run(self.weft, 'pool', 'rm', '--pool', self.pool, root=True)
 
     def come(self, guest):
@@ -73,9 +76,9 @@ class Pooled(vm.Machines):
         card for a minute."""
         return self.guests[host].start(self.weft, 'run', '--', *words, **{'WEFT_POOL': self.pool, 'WEFT_NIC': 'off', **env})
 
-    def await_listener(self, server, port):
+    def await_listener(self, server, port, guest=None):
         end = time.monotonic() + BEGINS_S
-        while not self.guests[0].call('listens', port):
+        while not (guest or self.guests[0]).call('listens', port):
             if server.is_over() or time.monotonic() > end:
                 raise vm.Trouble(f'no server listens: {server.line}\n{server.output()}')
 

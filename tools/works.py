@@ -111,7 +111,7 @@ SECTIONS = {
          r'lab/cxl::'),
         ('memory of programs migrates to the window of a PCIe device and to a CXL memory, and back, while threads store; it is few mappings',
          r'lab/moves::', r'memory-device'),
-        ("what one kernel sees of another's stores: none after memory was revoked, the last byte last, bytes before their completion",
+        ("what one kernel sees of another's stores: none after memory was revoked, the last byte last, bytes before their completion; no wake-up is lost",
          r'lab/order::', r'hosts/order::'),
         ('a virtual machine in traffic is killed, paused or rebooted: the other hears in time, there is traffic again, nothing is left',
          r'lab/death::'),

@@ -155,6 +155,7 @@ static int migrate_chunk(const struct weft_hold *hold, const struct weft_migrate
 #define FEW	   8u
 #define INSISTS_NS 2000000000ull
 #define FEW_CHUNK  (64ul << 10) /* above, looking at the threads takes longer than copying */
+#define STRETCH	   (64ul << 20) /* of a device */
 
 static size_t migrate_slice(const struct weft_hold *hold, const struct weft_migrate *slice,
 			    uint8_t *scratch)
@@ -218,6 +219,21 @@ static void map_as_one(const struct weft_migrate *pages, size_t done)
 		map_part(&all); /* a failed mmap may have unmapped it */
 }
 
+/* No more slices than a process may have mappings. */
+static size_t migrate_to_device(const struct weft_hold *hold, const struct weft_migrate *pages)
+{
+	size_t done = 0, migrated;
+
+	do {
+		struct weft_migrate stretch = part_at(pages, done, STRETCH);
+
+		migrated = migrate_slices(hold, &stretch, NULL);
+		done += migrated;
+		map_as_one(pages, done);
+	} while (migrated && done < pages->len_bytes);
+	return done;
+}
+
 static size_t migrate_pages(const struct weft_migrate *pages, bool in)
 {
 	const struct weft_hold *hold;
@@ -236,9 +252,8 @@ static size_t migrate_pages(const struct weft_migrate *pages, bool in)
 					     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (scratch == MAP_FAILED)
 		return 0;
-	done = migrate_slices(hold, pages, scratch);
-	if (in && pages->device)
-		map_as_one(pages, done);
+	done = in && pages->device ? migrate_to_device(hold, pages)
+				   : migrate_slices(hold, pages, scratch);
 	if (scratch && done < pages->len_bytes)
 		weft_unhooked_munmap(scratch + done, pages->len_bytes - done);
 	return done;

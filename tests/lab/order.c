@@ -194,11 +194,13 @@ static void drain(void)
 		;
 }
 
-static void end_round(void)
+/* Whether there is to be another: both end when something was wrong. */
+static bool end_round(void)
 {
-	char over = 'o';
+	char good = !wrong, peers;
 
-	talk_need(talk_swap(fd, &over, &over, 1), "the peer");
+	talk_need(talk_swap(fd, &good, &peers, 1), "the peer");
+	return good && peers;
 }
 
 /* ---- revoke ---- */
@@ -236,12 +238,12 @@ static bool is_changed(void)
 static void own_revoked(unsigned long rounds)
 {
 	static const char *const names[HOWS] = {"deregistered", "to ERR", "to RESET"};
-	unsigned long written = 0;
+	unsigned long written = 0, round = 0;
 
 	/* for its sake the pages stay where a late store would be seen */
 	talk_need(ibv_reg_mr(pd, (void *)memory, BYTES, IBV_ACCESS_LOCAL_WRITE), "a region");
 
-	for (unsigned long round = 0; round < rounds; round++) {
+	for (; round < rounds && !wrong; round++) {
 		enum how how = (enum how)(round % HOWS);
 
 		memory[0] = 0;
@@ -262,17 +264,19 @@ static void own_revoked(unsigned long rounds)
 		end_round();
 		for (size_t i = 0; i < WORDS; i++)
 			wrong += memory[i] != GUARD;
+		end_round();
 		talk_need(!ibv_destroy_qp(qp) && (!mr || !ibv_dereg_mr(mr)), "the end of a round");
 		drain();
 	}
-	printf("%lu rounds, in %lu the writer had begun, %lu wrong\n", rounds, written, wrong);
+	printf("%lu rounds, in %lu the writer had begun, %lu wrong\n", round, written, wrong);
 }
 
 static void write_until_refused(unsigned long rounds)
 {
-	unsigned long writes = 0;
+	unsigned long writes = 0, round = 0;
+	bool goes_on = true;
 
-	for (unsigned long round = 0; round < rounds; round++) {
+	for (; round < rounds && goes_on; round++) {
 		struct name owner;
 		uint32_t imm;
 
@@ -284,10 +288,11 @@ static void write_until_refused(unsigned long rounds)
 			    next_status(&imm) != IBV_WC_SUCCESS)
 				break;
 		end_round();
+		goes_on = end_round();
 		talk_need(!ibv_destroy_qp(qp) && !ibv_dereg_mr(mr), "the end of a round");
 		drain();
 	}
-	printf("%lu rounds, %lu writes\n", rounds, writes);
+	printf("%lu rounds, %lu writes\n", round, writes);
 }
 
 /* ---- last, completion ---- */

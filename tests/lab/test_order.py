@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """What one of two kernels sees of the other's stores (order.c): revocation and first use against WRITE, last byte last, bytes before
-completion. A libibverbs whose revoker asks no other host is found out."""
+completion, and that no wake-up is lost. A libibverbs whose revoker asks no other host is found out."""
 import re
 import shutil
 
@@ -51,6 +51,13 @@ def test_first_use(ordered, times):
     for _ in range(times):
         status, said = play(ordered, 'revoke', 3)
         assert status == 0, said
+
+
+@pytest.mark.parametrize('rounds', [2500, pytest.param(50000, marks=pytest.mark.slow)])
+def test_armings(ordered, rounds):
+    """Each round arms a queue at both ends. A program whose wake-up is lost waits for ever."""
+    for said in ordered.pair('ibv_rc_pingpong', '-g', 1, '-e', '-n', rounds, ends_s=LONG_S):
+        assert f'{rounds} iters in ' in said, said
 
 
 def test_is_found_out(ordered):

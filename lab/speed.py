@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""How fast requests are from guest to guest, each figure beside what it is held against, in interleaved rounds of one run: the same
+program between two processes of one guest, a line that bounces between the guests, a copy within the window, and Soft-RoCE over the
+guests' network. The guests are emulated where there is no KVM: instructions are most of what a latency is there."""
+import collections
+import re
+import shutil
+import statistics
+
+import pooled
+import vm
+
+ROUNDS = 3
+LATENCY = ['-n', 3000]
+BANDWIDTH = ['-n', 500, '-s', 65536]
+SOFT_LATENCY, SOFT_BANDWIDTH = ['-n', 200, '-s', 64], ['-n', 60, '-s', 65536]
+FILE = '/dev/shm/weft-one-guest'  # a pool of one host
+PORT, GID_OF_IPV4 = 18521, 1
+
+# `found` and `beside` name figures; the ratio is bounded from above, or from below where `least`.
+Bound = collections.namedtuple('Bound', 'what found beside bound least', defaults=(False,))
+BOUNDS = [
+    Bound('ib_write_lat, 8 B: between two processes of one guest', 'write_lat', 'write_lat_near', 1.5),
+    Bound('ib_send_lat, 8 B: between two processes of one guest', 'send_lat', 'send_lat_near', 1.6),
+    Bound('ib_write_lat, 8 B: a line of the window, one way', 'write_lat', 'line', 15),
+    Bound('ib_write_bw, 64 KiB: a copy within the window', 'write_bw', 'copy', 0.8, True),
+    Bound('ib_write_lat, 64 B: Soft-RoCE between the guests', 'write_lat_64', 'soft_lat', 1 / 30),
+    Bound('ib_write_bw, 64 KiB: Soft-RoCE between the guests', 'write_bw', 'soft_bw', 20, True),
+]
+UNITS = {'lat': 'us', 'bw': 'MB/s', 'line': 'us', 'copy': 'MB/s'}
+
+
+def figure(said):
+    """Of perftest's last line: a latency's t_typical, a bandwidth's average."""
+    columns = re.findall(r'^ +\d+ +\d+ .*$', said, re.M)[-1].split()
+    return float(columns[4] if 't_typical' in said else columns[3])
+
+
+def number(said):
+    return float(re.search(r'\t([\d.]+) ', said)[1])
+
+
+class Measured:
+    """Guests whose pool is left when all of Weft was measured: what comes then writes into the window."""
+
+    def __init__(self, machines):
+        self.machines, self.figures = machines, collections.defaultdict(list)
+        for guest in machines.guests[:2]:
+            shutil.copy(pooled.BUILD / 'lab/facts', guest.job)
+
+    def near(self, *words):
+        """Between two processes of the first guest; the other one stands still."""
+        guest, argv = self.machines.guests[0], [self.machines.weft, 'run', '--pool', FILE, '--', *words, '-p', PORT]
+        with self.machines.guests[1].paused():
+            return self.between([(guest, argv), (guest, [*argv, '127.0.0.1'])], WEFT_NIC='off')
+
+    def soft(self, *words):
+        """Over rdma_rxe, by the guests' own libibverbs."""
+        server, client = self.machines.guests[:2]
+        argv = [*words, '-x', GID_OF_IPV4, '-p', PORT]
+        return self.between([(server, argv), (client, [*argv, server.address])], root=True)
+
+    def between(self, sides, **options):
+        (server, words), (client, argv) = sides
+        listener = server.start(*words, **options)
+        try:
+            self.machines.await_listener(listener, PORT, server)
+            said = client.start(*argv, **options).done(vm.COMMAND_S)
+            listener.done(vm.COMMAND_S)
+            return said
+        finally:
+            listener.kill()
+
+    def add(self, name, value):
+        self.figures[name].append(value)
+
+    def requests(self):
+        for verb in ('write', 'send'):
+            words = [f'ib_{verb}_lat', *LATENCY, '-s', 8]
+            self.add(f'{verb}_lat', figure(self.machines.pair(*words)[1]))
+            self.add(f'{verb}_lat_near', figure(self.near(*words)))
+        self.add('write_lat_64', figure(self.machines.pair('ib_write_lat', *LATENCY, '-s', 64)[1]))
+        self.add('write_bw', figure(self.machines.pair('ib_write_bw', *BANDWIDTH)[1]))
+
+    def window(self, path):
+        """Writes where the pool was."""
+        asking, answering = self.machines.guests[:2]
+        back = answering.start('/run/job/facts', 'back', path)
+        self.add('line', number(asking.run('/run/job/facts', 'bounce', path)))
+        back.done(vm.COMMAND_S)
+        self.add('copy', number(asking.run('/run/job/facts', 'copy', path)))
+
+    def soft_roce(self):
+        self.add('soft_lat', figure(self.soft('ib_write_lat', *SOFT_LATENCY)))
+        self.add('soft_bw', figure(self.soft('ib_write_bw', *SOFT_BANDWIDTH)))
+
+    def all(self, path):
+        for _ in range(ROUNDS):
+            self.requests()
+        self.machines.leave()
+        for guest in self.machines.guests[:2]:
+            guest.run('sh', '-c', 'modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0', root=True)
+        for _ in range(ROUNDS):
+            self.window(path)
+            self.soft_roce()
+        return {name: statistics.median(values) for name, values in self.figures.items()}
+
+
+def judged(figures):
+    """[(the bound, its ratio, whether it holds)]"""
+    ratios = [(bound, figures[bound.found] / figures[bound.beside]) for bound in BOUNDS]
+    return [(bound, ratio, ratio >= bound.bound if bound.least else ratio <= bound.bound) for bound, ratio in ratios]
+
+
+def table(figures):
+    unit = {name: next(text for end, text in UNITS.items() if end in name) for name in figures}
+    lines = []
+    for bound, ratio, holds in judged(figures):
+        pair = ' : '.join(f'{figures[name]:.2f} {unit[name]}' for name in (bound.found, bound.beside))
+        lines.append(f'{bound.what:58} {pair:30} {ratio:8.3f} ({">=" if bound.least else "<="} {bound.bound:.3g}) {"held" if holds else "missed"}')
+    return '\n'.join(lines)
