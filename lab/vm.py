@@ -413,7 +413,8 @@ class Machines(contextlib.ExitStack):
         with open(memory, 'wb') as file:
             file.truncate(mib << 20)
         initramfs(self.folder, next((kernel() / 'lib/modules').iterdir()))
-        wire, self.guests = Wire(self.folder, guests), []
+        with unbroken():  # its threads leave signals to this one, which blocks them now and then
+            wire, self.guests = Wire(self.folder, guests), []
         self.callback(wire.end)
         for number in range(guests):
             guest = Guest(self.folder, number, self.backing, [
