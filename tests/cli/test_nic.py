@@ -122,7 +122,7 @@ def test_off(hosts):
     assert 'transport retry counter exceeded' in client.wait().stderr
     server.kill()
     for word in 'OFF', 'no', '0':
-        said = hosts.hosts[0].start(hosts.fabric.program('choice'), 'rc', FOUR, 1024, '::ffff:192.0.2.2', WEFT_NIC=word).wait()
+        said = hosts.hosts[0].start(hosts.hosts[0].fabric.program('choice'), 'rc', FOUR, 1024, '::ffff:192.0.2.2', WEFT_NIC=word).wait()
         assert said.stdout == 'transport retry counter exceeded\n', said
     assert not hosts.hosts[0].cards()
 
