@@ -88,9 +88,9 @@ class Measured:
         self.add('write_lat_64', self.machines.pair, 'ib_write_lat', *LATENCY, '-s', 64)
         self.add('write_bw', self.machines.pair, 'ib_write_bw', *BANDWIDTH)
 
-    def window(self, path):
+    def window(self):
         """Writes where the pool was."""
-        asking, answering = self.machines.guests[:2]
+        (asking, answering), path = self.machines.guests[:2], self.machines.backing.path
         back = answering.start('/run/job/facts', 'back', path)
         self.figures['line'].append(number(asking.run('/run/job/facts', 'bounce', path)))
         back.done(vm.COMMAND_S)
@@ -100,14 +100,14 @@ class Measured:
         self.add('soft_lat', self.soft, 'ib_write_lat', *SOFT_LATENCY)
         self.add('soft_bw', self.soft, 'ib_write_bw', *SOFT_BANDWIDTH)
 
-    def all(self, path):
+    def all(self):
         for _ in range(ROUNDS):
             self.requests()
         self.machines.leave()
         for guest in self.machines.guests[:2]:
             guest.run('sh', '-c', 'modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0', root=True)
         for _ in range(ROUNDS):
-            self.window(path)
+            self.window()
         self.soft_roce()  # once: it takes half a minute, and is slower by a thousand
         return {name: statistics.median(values) for name, values in self.figures.items()}
 

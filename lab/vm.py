@@ -361,6 +361,7 @@ class Pcie:
     """The guests see the memory as BAR 2 of a PCIe device."""
 
     name, pool, mib, emulated = 'pcie', f'pci:{ADDRESS}', 512, False
+    path = f'/sys/bus/pci/devices/{ADDRESS}/resource2'
     options = ['--atomics']  # of weft pool create
     machine = ['-M', 'q35', '-cpu', 'max,-erms,-fsrm']
 
@@ -379,6 +380,7 @@ class Cxl:
     is committed only where Linux does not know that a processor is emulated."""
 
     name, pool, mib, emulated = 'cxl', 'dax:/dev/dax0.0', 256, True
+    path = '/dev/dax0.0'
     options = ['--coherent']
     machine = ['-M', 'q35,cxl=on,cxl-fmw.0.targets.0=cxl.0,cxl-fmw.0.size=4G', '-cpu', 'max,-erms,-fsrm,-hypervisor']
 

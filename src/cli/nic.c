@@ -52,6 +52,15 @@ static const struct weft_column columns[] = {
 };
 #undef COLUMN
 
+/* Which of the addresses that were named it is; -1: none. */
+static int which_named(const struct options *o, const uint8_t gid[16])
+{
+	for (int i = 0; i < o->n; i++)
+		if (!memcmp(o->gid[i], gid, 16))
+			return i;
+	return -1;
+}
+
 static bool is_card(const struct weft_view_member *m)
 {
 	return m->incarnation && m->card_reach != WEFT_CARD_NONE;
@@ -274,12 +283,11 @@ static int bring_up(const struct options *o)
 /* Notes in `found` which of the addresses it is. */
 static bool is_meant(const struct options *o, const uint8_t gid[16], bool *found)
 {
-	for (int i = 0; i < o->n; i++)
-		if (!memcmp(o->gid[i], gid, 16)) {
-			found[i] = true;
-			return true;
-		}
-	return !o->n;
+	int i = which_named(o, gid);
+
+	if (i >= 0)
+		found[i] = true;
+	return i >= 0 || !o->n;
 }
 
 static bool is_no_more(uint32_t pid)
@@ -363,15 +371,6 @@ static const struct {
 	int (*run)(const struct options *o);
 } actions[] = {{"list", list_cards}, {"up", bring_up}, {"down", bring_down}};
 
-/* The last address, which is not counted yet. */
-static bool is_named_twice(const struct options *o)
-{
-	for (int i = 0; i < o->n; i++)
-		if (!memcmp(o->gid[i], o->gid[o->n], 16))
-			return true;
-	return false;
-}
-
 /* 0, or the exit status of wrong usage. */
 static int read_words(int argc, char **argv, struct options *o)
 {
@@ -391,7 +390,7 @@ static int read_words(int argc, char **argv, struct options *o)
 		if (!weft_gid_parse(argv[i], o->gid[o->n]))
 			return weft_main_usage_error("nic", "no address: '%s'", argv[i]);
 		o->text[o->n] = argv[i];
-		o->n += !is_named_twice(o);
+		o->n += which_named(o, o->gid[o->n]) < 0;
 	}
 	return 0;
 }

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Memory of programs migrates to the window of a PCIe device, and to a device-dax that maps single pages: tests/memory/ on both, in a
 guest, where what the kernel shows and refuses of a device's mappings is its own."""
-import os
 import shutil
 
 import pytest
@@ -11,9 +10,8 @@ from lab.guests import missing, vm
 
 pytestmark = pytest.mark.timeout(1800)  # the guest boots within the first
 
-BAR = f'/sys/bus/pci/devices/{vm.ADDRESS}/resource2'
-# Of CXL each access is emulated: {backing: (the device, how much of it)}
-DEVICES = {'pcie': (BAR, 256), 'cxl': ('/dev/dax0.0', 16)}
+# How much of it; of CXL each access is emulated.
+MIB = {'pcie': 256, 'cxl': 16}
 
 
 @pytest.fixture(scope='module', params=['pcie', pytest.param('cxl', marks=pytest.mark.slow)])
@@ -25,7 +23,7 @@ def guest(lab, request):
         for name in 'race', 'device':
             shutil.copy(BUILD / f'tests/memory/test-memory-{name}', machines.guests[0].job)
         machines.boot()
-        yield machines.guests[0], *DEVICES[request.param]
+        yield machines.guests[0], machines.backing.path, MIB[request.param]
 
 
 def test_whole(guest):
