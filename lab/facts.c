@@ -206,6 +206,15 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Of `count` times, which it sorts. */
+static double median(uint64_t *took, size_t count)
+{
+	const size_t half = count / 2;
+
+	qsort(took, count, sizeof(*took), compare);
+	return (double)took[half];
+}
+
 static void answer(struct table *t)
 {
 	uint64_t n = 0, asked;
@@ -229,7 +238,7 @@ static void answer(struct table *t)
 static void ask_all(struct table *t, uint64_t from, uint64_t count, const char *what)
 {
 	static uint64_t took[AWAKE];
-	const uint64_t half = count / 2, most = count * 99 / 100;
+	const uint64_t most = count * 99 / 100;
 
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t begun;
@@ -242,8 +251,8 @@ static void ask_all(struct table *t, uint64_t from, uint64_t count, const char *
 			sched_yield();
 		took[i] = now_ns() - begun;
 	}
-	qsort(took, count, sizeof(*took), compare);
-	printf("question and answer, %s: median, 99 of 100\t%.1f us, %.1f us\n", what, (double)took[half] / 1e3, (double)took[most] / 1e3);
+	printf("question and answer, %s: median, 99 of 100\t%.1f us, ", what, median(took, count) / 1e3);
+	printf("%.1f us\n", (double)took[most] / 1e3);
 }
 
 static void ask(struct table *t)
@@ -282,10 +291,9 @@ static void bounce(struct table *t, bool asks)
 			atomic_store_explicit(mine, i, memory_order_release);
 		took[i - 1] = now_ns() - begun;
 	}
-	qsort(took, AWAKE, sizeof(*took), compare);
 	atomic_store_explicit(&t->ready, 0, memory_order_relaxed);
 	if (asks)
-		printf("a line, one way: median\t%.3f us\n", (double)took[AWAKE / 2] / 2e3);
+		printf("a line, one way: median\t%.3f us\n", median(took, AWAKE) / 2e3);
 }
 
 /* From one half of a stretch of the memory to the other. */
@@ -300,8 +308,7 @@ static void copy(uint8_t *memory)
 		memcpy(memory + COPIED * (i % 2), memory + COPIED * ((i + 1) % 2), COPIED);
 		took[i] = now_ns() - begun;
 	}
-	qsort(took, COPIES, sizeof(*took), compare);
-	printf("64 KiB copied: median\t%.1f MB/sec\n", (double)COPIED / ((double)took[COPIES / 2] / 1e9) / MB);
+	printf("64 KiB copied: median\t%.1f MB/sec\n", (double)COPIED / (median(took, COPIES) / 1e9) / MB);
 }
 
 /* ---- Models ---- */

@@ -205,7 +205,7 @@ static bool end_round(void)
 
 /* ---- revoke ---- */
 
-static void revoke(enum how how)
+static void take_away(enum how how)
 {
 	switch (how) {
 	case DEREG:
@@ -255,7 +255,7 @@ static void own_revoked(unsigned long rounds)
 		for (uint32_t tries = draw(2) ? 50000000 : 0; tries && !memory[0]; tries--)
 			;
 		spin(draw(MOST_SPINS));
-		revoke(how);
+		take_away(how);
 		written += memory[0] != 0;
 		fill(GUARD);
 		changed = is_changed();
