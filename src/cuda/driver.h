@@ -116,6 +116,21 @@ struct weft_cu_access {
 	unsigned int flags;
 };
 
+/* A copy of `Height` rows of `WidthInBytes`, whose beginnings are the pitches apart. */
+struct weft_cu_rows {
+	size_t srcXInBytes, srcY;
+	unsigned int srcMemoryType;
+	const void *srcHost;
+	weft_cu_ptr srcDevice;
+	void *srcArray;
+	size_t srcPitch, dstXInBytes, dstY;
+	unsigned int dstMemoryType;
+	void *dstHost;
+	weft_cu_ptr dstDevice;
+	void *dstArray;
+	size_t dstPitch, WidthInBytes, Height;
+};
+
 /* X(the exported name, its arguments). Every call gives a weft_cu_result. */
 #define WEFT_CUDA_CALLS(X)                                                                         \
 	X(cuInit, (unsigned int flags))                                                            \
@@ -185,6 +200,7 @@ struct weft_cu_access {
 	X(cuPointerSetAttribute, (const void *value, unsigned int attribute, weft_cu_ptr at))      \
 	X(cuMemcpy, (weft_cu_ptr to, weft_cu_ptr from, size_t bytes))                              \
 	X(cuMemcpyAsync, (weft_cu_ptr to, weft_cu_ptr from, size_t bytes, weft_cu_stream stream))  \
+	X(cuMemcpy2DAsync_v2, (const struct weft_cu_rows *rows, weft_cu_stream stream))            \
 	X(cuMemcpyHtoD_v2, (weft_cu_ptr to, const void *from, size_t bytes))                       \
 	X(cuMemcpyDtoH_v2, (void *to, weft_cu_ptr from, size_t bytes))                             \
 	X(cuMemcpyDtoD_v2, (weft_cu_ptr to, weft_cu_ptr from, size_t bytes))                       \

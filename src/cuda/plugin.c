@@ -6,66 +6,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda/find.h"
 #include "cuda/mutation.h"
 #include "cuda/plugin.h"
 #include "pool/step.h"
 
-#define TAIL_BYTES 8u /* what programs poll on */
-
-/* ---- The context ---- */
-
-/* Memory of a pool, or mapped, is of no context. Chooses one for it that lives as long as the program uses the device
- * through it; else the primary one, with a reference. */
-static int choose_context(struct weft_cuda_region *m)
-{
-	const struct weft_cuda *cuda = &m->cuda;
-	weft_cu_context current = NULL;
-	weft_cu_device device = -1;
-	unsigned int flags;
-	int active = 0;
-
-	m->context = m->what.context;
-	if (m->context)
-		return 0;
-	cuda->cuDevicePrimaryCtxGetState(m->what.device, &flags, &active);
-	if (!active && !cuda->cuCtxGetCurrent(&current) && current &&
-	    !cuda->cuCtxGetDevice(&device) && device == m->what.device) {
-		m->context = current;
-		return 0;
-	}
-	if (cuda->cuDevicePrimaryCtxRetain(&m->context, m->what.device))
-		return -EIO;
-	m->retained = !WEFT_MUTATED(reference_not_taken);
-	if (!m->retained)
-		cuda->cuDevicePrimaryCtxRelease_v2(m->what.device);
-	return 0;
-}
-
-static void let_go_of_context(struct weft_cuda_region *m)
-{
-	if (m->retained && !WEFT_MUTATED(reference_kept))
-		m->cuda.cuDevicePrimaryCtxRelease_v2(m->what.device);
-}
-
-/* The program's current context is current again after weft_cuda_pop. */
-int weft_cuda_push(const struct weft_cuda_region *m)
-{
-	if (WEFT_MUTATED(context_not_pushed))
-		return 0;
-	return m->cuda.cuCtxPushCurrent_v2(m->context) ? -EFAULT : 0;
-}
-
-void weft_cuda_pop(const struct weft_cuda_region *m)
-{
-	weft_cu_context ours;
-
-	if (WEFT_MUTATED(context_not_pushed))
-		return;
-	if (!WEFT_MUTATED(context_not_popped))
-		m->cuda.cuCtxPopCurrent_v2(&ours);
-}
+#define WORD_BYTES 8u
+#define TAIL_BYTES WORD_BYTES /* what programs poll on */
 
 /* ---- Beginning and end ---- */
 
@@ -121,7 +70,7 @@ static int begin_region(uint64_t va, uint64_t len_bytes, void **memory)
 
 	if (err)
 		goto free_memory;
-	err = choose_context(m);
+	err = weft_cuda_choose_contexts(m);
 	if (err)
 		goto forget;
 	err = make_stream(m);
@@ -131,7 +80,7 @@ static int begin_region(uint64_t va, uint64_t len_bytes, void **memory)
 	*memory = m;
 	return 0;
 let_go:
-	let_go_of_context(m);
+	weft_cuda_let_go_of_context(m);
 forget:
 	weft_cuda_forget(&m->what);
 free_memory:
@@ -146,13 +95,6 @@ static bool is_still(void *memory)
 	return WEFT_MUTATED(id_unchecked) || weft_cuda_is_still(&m->cuda, &m->what);
 }
 
-/* A stream of a context that has ended has ended with it: whatever names it then ends the process, and so may what is
- * asked of that context. While the memory is there, so is its context. Otherwise the stream stays until that ends. */
-bool weft_cuda_has_context(const struct weft_cuda_region *m)
-{
-	return WEFT_MUTATED(stale_stream_destroyed) || weft_cuda_is_still(&m->cuda, &m->what);
-}
-
 static void end_region(void *memory)
 {
 	struct weft_cuda_region *m = memory;
@@ -162,12 +104,75 @@ static void end_region(void *memory)
 		m->cuda.cuStreamDestroy_v2(m->stream);
 		weft_cuda_pop(m);
 	}
-	let_go_of_context(m);
+	weft_cuda_let_go_of_context(m);
 	weft_cuda_forget(&m->what);
 	free(m);
 }
 
 /* ---- Copies ---- */
+
+static int copy_rows(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_ptr from,
+		     uint64_t width_bytes, uint64_t rows)
+{
+	const struct weft_cu_rows what = {
+		.srcMemoryType = WEFT_CU_MEMORYTYPE_HOST,
+		.srcHost = (const void *)(uintptr_t)from,
+		.srcPitch = width_bytes,
+		.dstMemoryType = WEFT_CU_MEMORYTYPE_DEVICE,
+		.dstDevice = to,
+		.dstPitch = width_bytes,
+		.WidthInBytes = width_bytes,
+		.Height = rows,
+	};
+
+	return m->cuda.cuMemcpy2DAsync_v2(&what, m->stream) ? -EFAULT : 0;
+}
+
+/*
+ * From the host's memory in a context of Weft's own. A plain copy of 24 KiB or less is work of the device's processors, which
+ * contexts get in turns of 2 ms when the program's kernels run; two rows, and a word that the stream writes, go by an engine.
+ * An aligned word of 8 bytes arrives whole, since programs put a flag beside the data.
+ */
+static int copy_aside(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_ptr from,
+		      uint64_t len_bytes)
+{
+	uint64_t half, rest;
+
+	if (!(to % WORD_BYTES) && len_bytes % (2 * WORD_BYTES) >= WORD_BYTES) {
+		uint64_t word;
+
+		memcpy(&word, (const void *)(uintptr_t)from, sizeof(word));
+		if (m->cuda.cuStreamWriteValue64_v2(m->stream, to, word, 0))
+			return -EFAULT;
+		to += WORD_BYTES;
+		from += WORD_BYTES;
+		len_bytes -= WORD_BYTES;
+	}
+	half = len_bytes / (2 * WORD_BYTES) * WORD_BYTES;
+	rest = len_bytes - 2 * half;
+	if (half && copy_rows(m, to, from, half, 2))
+		return -EFAULT;
+	return rest ? copy_rows(m, to + 2 * half, from + 2 * half, 1, rest) : 0;
+}
+
+static bool comes_from_host(const struct weft_cuda *cuda, weft_cu_ptr at)
+{
+	unsigned int type;
+
+	return cuda->cuPointerGetAttribute(&type, WEFT_CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) ||
+	       type == WEFT_CU_MEMORYTYPE_HOST;
+}
+
+static int copy_either(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_ptr from,
+		       uint64_t len_bytes)
+{
+	if (m->copier != m->context && comes_from_host(&m->cuda, from))
+		return copy_aside(m, to, from, len_bytes);
+	return m->cuda.cuMemcpyAsync(to, from, len_bytes,
+				     WEFT_MUTATED(copies_elsewhere) ? NULL : m->stream)
+		       ? -EFAULT
+		       : 0;
+}
 
 /* Within one copy the engine keeps no order: the bytes that are polled on are a copy of their own, which
  * the stream begins after the other. */
@@ -177,17 +182,16 @@ static int issue_copy(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_
 	uint64_t last = WEFT_MUTATED(tail_short) ? TAIL_BYTES - 1 : TAIL_BYTES;
 	uint64_t tail = WEFT_MUTATED(one_copy) ? 0 : len_bytes < last ? len_bytes : last;
 	uint64_t body = len_bytes - tail;
-	weft_cu_stream stream = WEFT_MUTATED(copies_elsewhere) ? NULL : m->stream;
 	bool behind = !WEFT_MUTATED(tail_first);
 
 	if (WEFT_MUTATED(tail_left_out))
 		tail = 0;
-	if (tail && !behind && m->cuda.cuMemcpyAsync(to + body, from + body, tail, stream))
+	if (tail && !behind && copy_either(m, to + body, from + body, tail))
 		return -EFAULT;
-	if (body && m->cuda.cuMemcpyAsync(to, from, body, stream))
+	if (body && copy_either(m, to, from, body))
 		return -EFAULT;
 	WEFT_STEP(device_body_issued);
-	if (tail && behind && m->cuda.cuMemcpyAsync(to + body, from + body, tail, stream))
+	if (tail && behind && copy_either(m, to + body, from + body, tail))
 		return -EFAULT;
 	return 0;
 }

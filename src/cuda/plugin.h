@@ -11,17 +11,22 @@
 struct weft_cuda_region {
 	struct weft_cuda cuda;
 	struct weft_cuda_memory what;
-	weft_cu_context context; /* in which it is copied */
+	weft_cu_context context; /* the memory's, or one that reaches it */
+	bool retained; /* that is the device's primary one, of which the region holds a reference */
+	weft_cu_context copier; /* in which it is copied: `context`, or one of Weft's own */
 	weft_cu_stream stream;
-	bool retained; /* the context is the device's primary one, of which the region holds a reference */
 	int shared; /* a descriptor for other processes; -1: none */
 };
 
-/* Whether its context is there, as far as can be told without touching it. */
+/* context.c: chooses both contexts. 0 or -EIO. */
+int weft_cuda_choose_contexts(struct weft_cuda_region *region);
+void weft_cuda_let_go_of_context(struct weft_cuda_region *region);
+/* Whether the one in which it is copied is there, as far as can be told without touching it. */
 bool weft_cuda_has_context(const struct weft_cuda_region *region);
-/* Makes its context the thread's, until pop; 0 or -EFAULT. */
+/* Makes the one in which it is copied the thread's, until pop, which makes current again what was; 0 or -EFAULT. */
 int weft_cuda_push(const struct weft_cuda_region *region);
 void weft_cuda_pop(const struct weft_cuda_region *region);
+
 /* Copies, the last bytes last, and waits. With its context pushed. 0 or -EFAULT. */
 int weft_cuda_copy(const struct weft_cuda_region *region, weft_cu_ptr to, weft_cu_ptr from,
 		   uint64_t len_bytes);

@@ -72,6 +72,18 @@ static void *read_module(void)
 	return NULL;
 }
 
+/* Kernels run in the context of the memory, beside the program's: one of Weft's own would get the device's processors in turns with it. */
+static int push_memory(const struct pull *p)
+{
+	return p->memory->cuda.cuCtxPushCurrent_v2(p->memory->context) ? -EFAULT : 0;
+}
+
+/* With the memory its context may have ended. */
+static bool memory_has_context(const struct pull *p)
+{
+	return weft_cuda_is_still(&p->memory->cuda, &p->memory->what);
+}
+
 /* With the context pushed. */
 static int load_module(struct pull *p)
 {
@@ -114,7 +126,7 @@ static void free_parts(struct pull *p)
 {
 	const struct weft_cuda *cuda = &p->memory->cuda;
 
-	if (!weft_cuda_has_context(p->memory) || weft_cuda_push(p->memory))
+	if (!memory_has_context(p) || push_memory(p))
 		return;
 	if (p->stream)
 		cuda->cuStreamDestroy_v2(p->stream);
@@ -154,7 +166,7 @@ int weft_cuda_pull_begin(void *memory, uint64_t va, void *host, uint64_t len_byt
 	if (!err)
 		err = weft_cuda_pin(memory, p->ring, sizeof(*p->ring), &p->pin);
 	if (!err)
-		err = weft_cuda_push(p->memory);
+		err = push_memory(p);
 	if (!err) {
 		err = make_parts(p);
 		weft_cuda_pop(p->memory);
@@ -172,7 +184,7 @@ int weft_cuda_pull_start(void *pull)
 	unsigned int warps = given ? (unsigned int)atoi(given) : WARPS, block;
 	struct pull *p = pull;
 	void *params[] = {&p->args};
-	int err = weft_cuda_push(p->memory);
+	int err = push_memory(p);
 
 	/* one relays what the others copy */
 	if (warps < 2 || warps > WARPS_MOST)
@@ -202,7 +214,7 @@ static bool kernel_lives(const struct pull *p)
 {
 	weft_cu_result result;
 
-	if (!weft_cuda_has_context(p->memory) || weft_cuda_push(p->memory))
+	if (!memory_has_context(p) || push_memory(p))
 		return false;
 	result = p->memory->cuda.cuStreamQuery(p->stream);
 	weft_cuda_pop(p->memory);
@@ -278,7 +290,7 @@ void weft_cuda_pull_stop(void *pull)
 	if (!p->runs || publish_line(p, end))
 		return;
 	p->runs = false;
-	if (!weft_cuda_has_context(p->memory) || weft_cuda_push(p->memory))
+	if (!memory_has_context(p) || push_memory(p))
 		return;
 	p->memory->cuda.cuStreamSynchronize(p->stream);
 	weft_cuda_pop(p->memory);

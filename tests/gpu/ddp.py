@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """PyTorch on two GPUs, a process each. `train`: DistributedDataParallel, whose data forked processes load; it prints a digest of what was
-learned, the same by each network that NCCL may take. `kill` ends one rank by SIGKILL amid all-reduces, and prints after how many
-seconds the other has ended with an error. For tools/gpus.py."""
+learned, the same by each network that NCCL may take. `kill` ends one rank by SIGKILL amid what the other sends to it, and prints after
+how many seconds that has ended with an error. For tools/gpus.py."""
 import hashlib
 import os
 import signal
@@ -30,13 +30,14 @@ def parent():
     return 0 if killed == -signal.SIGKILL and status else 1
 
 
-def reduce_until_killed(torch, dist, rank):
-    """In the midst of a transfer: a rank that dies between two, when nothing is under way to it, is missed by nobody, as with cards."""
+def send_until_killed(torch, dist, rank):
+    """One that sends has requests under way, which end in error. One that waits for the dead rank's bytes, as in an all-reduce, has none,
+    and is told by nobody, as with cards."""
     x = torch.zeros(64 << 20, device='cuda')
     if rank:
         threading.Timer(KILLED_AFTER_S, os.kill, (os.getpid(), signal.SIGKILL)).start()
     while True:
-        dist.all_reduce(x)
+        dist.broadcast(x, 0)
         torch.cuda.synchronize()
 
 
@@ -80,7 +81,7 @@ def main():
     torch.manual_seed(1)
     torch.cuda.set_device(rank)
     dist.init_process_group('nccl', device_id=torch.device('cuda', rank))
-    (train if sys.argv[1] == 'train' else reduce_until_killed)(torch, dist, rank)
+    (train if sys.argv[1] == 'train' else send_until_killed)(torch, dist, rank)
     dist.barrier()
     dist.destroy_process_group()
     return 0

@@ -57,6 +57,7 @@ static const struct {
 	{"exit", facts_exit},
 	{"kernels", facts_kernels},
 	{"beside", facts_beside},
+	{"held", facts_held},
 	{"fault", facts_fault},
 	{"sides", facts_sides},
 	{"pairs", facts_pairs},

@@ -69,6 +69,7 @@ void facts_fork(void);
 void facts_exit(void);
 void facts_kernels(void);
 void facts_beside(void); /* a kernel that runs */
+void facts_held(void);	 /* the context, by a thread */
 void facts_fault(void);
 void facts_sides(void);
 void facts_pairs(void); /* of two devices */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Which calls of a libcuda return while a kernel runs that waits for the program, and, where one does not, whether a copy in a stream of
- * its own goes on meanwhile in another thread.
+ * its own goes on meanwhile in another thread. And which return while a thread is in cuMemcpyDtoH, which waits for such a kernel and
+ * holds its context.
  */
 #include "facts.h"
 
@@ -385,7 +386,133 @@ static const struct {
 	{"release the primary context", release_primary},
 };
 
-/* ---- The group ---- */
+/* ---- Beside a thread that holds the context ---- */
+
+static weft_cu_result hold_context(void)
+{
+	return cu.cuMemcpyDtoH_v2(s.pageable, s.memory, SMALL);
+}
+
+static void ask_held(const char *fact, weft_cu_result (*call)(void))
+{
+	struct asked asked = {.call = call}, holder = {.call = hold_context};
+	pthread_t thread, holding;
+	bool returned;
+
+	launch(NULL);
+	pthread_create(&holding, NULL, run_call, &holder);
+	await(&holder, 1);
+	pthread_create(&thread, NULL, run_call, &asked);
+	returned = await(&asked, 2);
+	__atomic_store_n(&s.words[0], 1, __ATOMIC_RELEASE);
+	pthread_join(holding, NULL);
+	pthread_join(thread, NULL);
+	GPU_OK(holder.result);
+	facts_say(fact, returned ? gpu_error(asked.result) : "waits");
+}
+
+static weft_cu_result await_stream(void)
+{
+	return cu.cuStreamSynchronize(s.side);
+}
+
+static weft_cu_result make_another(void)
+{
+	weft_cu_stream stream;
+
+	return cu.cuStreamCreate(&stream, WEFT_CU_STREAM_NON_BLOCKING);
+}
+
+static weft_cu_result launch_side(void)
+{
+	struct {
+		uint64_t at, count, value;
+	} args = {s.target, 1, 0};
+	void *params[] = {&args};
+
+	return cu.cuLaunchKernel(s.unused, 1, 1, 1, 32, 1, 1, 0, s.side, params, NULL);
+}
+
+static weft_cu_result copy_mapping(void)
+{
+	weft_cu_result err = cu.cuMemcpyAsync((uintptr_t)s.pinned, s.mapped, SMALL, s.side);
+
+	return err ? err : cu.cuStreamSynchronize(s.side);
+}
+
+/* In the other context, whose stream s.used is. */
+static weft_cu_result aside(weft_cu_result err)
+{
+	return err ? err : cu.cuStreamSynchronize(s.used);
+}
+
+static weft_cu_result copy_mapping_aside(void)
+{
+	cu.cuCtxSetCurrent(s.other);
+	return aside(cu.cuMemcpyAsync((uintptr_t)s.pinned, s.mapped, SMALL, s.used));
+}
+
+static weft_cu_result copy_rows_aside(void)
+{
+	struct weft_cu_rows rows = {
+		.srcMemoryType = WEFT_CU_MEMORYTYPE_HOST,
+		.srcHost = s.large,
+		.srcPitch = 64,
+		.dstMemoryType = WEFT_CU_MEMORYTYPE_DEVICE,
+		.dstDevice = s.mapped,
+		.dstPitch = 64,
+		.WidthInBytes = 64,
+		.Height = 2,
+	};
+
+	cu.cuCtxSetCurrent(s.other);
+	return aside(cu.cuMemcpy2DAsync_v2(&rows, s.used));
+}
+
+static weft_cu_result write_word_aside(void)
+{
+	cu.cuCtxSetCurrent(s.other);
+	return aside(cu.cuStreamWriteValue64_v2(s.used, s.mapped, 1, 0));
+}
+
+static weft_cu_result copy_theirs_aside(void)
+{
+	cu.cuCtxSetCurrent(s.other);
+	return aside(cu.cuMemcpyAsync((uintptr_t)s.pinned, s.target, SMALL, s.used));
+}
+
+static weft_cu_result register_aside(void)
+{
+	cu.cuCtxSetCurrent(s.other);
+	return register_small();
+}
+
+static weft_cu_result make_context(void)
+{
+	weft_cu_context context;
+
+	return cu.cuCtxCreate_v2(&context, 0, 0);
+}
+
+static const struct {
+	const char *name;
+	weft_cu_result (*call)(void);
+} held[] = {
+	{"copy of its memory", copy_within},
+	{"copy of a mapping", copy_mapping},
+	{"make a stream", make_another},
+	{"launch a kernel", launch_side},
+	{"wait for a stream", await_stream},
+	{"attribute", ask_attribute},
+	{"copy of a mapping, in another context", copy_mapping_aside},
+	{"rows to a mapping, in another context", copy_rows_aside},
+	{"word to a mapping, in another context", write_word_aside},
+	{"copy of its memory, in another context", copy_theirs_aside},
+	{"register 64 KiB, in another context", register_aside},
+	{"make a context", make_context},
+};
+
+/* ---- The groups ---- */
 
 /* Another process's memory, which stays until that process is ended. */
 static pid_t begin_peer(int out[2], int end[2])
@@ -411,16 +538,8 @@ static void *map_pages(size_t bytes, int flags)
 	return at;
 }
 
-void facts_beside(void)
+static void make_all(void)
 {
-	int out[2], end[2];
-	pid_t peer;
-
-	if (pipe(out) || pipe(end))
-		return;
-	peer = begin_peer(out, end);
-	if (read(out[0], &s.peer, sizeof(s.peer)) != sizeof(s.peer))
-		return;
 	s.context = gpu_context();
 	s.image = gpu_image(facts_image);
 	s.module = gpu_module(facts_image);
@@ -435,6 +554,36 @@ void facts_beside(void)
 	s.registered = map_pages(SMALL, MAP_PRIVATE);
 	s.large = map_pages(LARGE, MAP_PRIVATE);
 	s.shared_registered = map_pages(SMALL, MAP_SHARED);
+}
+
+void facts_held(void)
+{
+	weft_cu_context popped;
+
+	make_all();
+	GPU_OK(make_handle());
+	GPU_OK(map_handle());
+	GPU_OK(cu.cuModuleGetFunction(&s.unused, s.module, "fill"));
+	GPU_OK(launch_side());
+	GPU_OK(await_stream());
+	GPU_OK(cu.cuCtxCreate_v2(&s.other, 0, 0));
+	GPU_OK(make_stream());
+	GPU_OK(cu.cuCtxPopCurrent_v2(&popped));
+	for (unsigned int i = 0; i < sizeof(held) / sizeof(held[0]); i++)
+		ask_held(held[i].name, held[i].call);
+}
+
+void facts_beside(void)
+{
+	int out[2], end[2];
+	pid_t peer;
+
+	if (pipe(out) || pipe(end))
+		return;
+	peer = begin_peer(out, end);
+	if (read(out[0], &s.peer, sizeof(s.peer)) != sizeof(s.peer))
+		return;
+	make_all();
 	for (unsigned int i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		ask_beside(calls[i].name, calls[i].call, NULL);
 	close(end[1]);

@@ -160,7 +160,8 @@ void facts_destroyed(void)
 	ASK("set", cu.cuCtxSetCurrent(context));
 	ASK("alloc in it", cu.cuMemAlloc_v2(&pinned, 16));
 	ASK("synchronize it", cu.cuCtxSynchronize());
-	ASK("destroy it again", cu.cuCtxDestroy_v2(context));
+	/* which error it is differs from run to run */
+	TELL("destroyed again", cu.cuCtxDestroy_v2(context) == 0);
 	ASK("its stream", cu.cuStreamQuery(stream));
 	ASK("its event", cu.cuEventQuery(event));
 	GPU_OK(cu.cuCtxCreate_v2(&other, 0, 0));
@@ -192,6 +193,9 @@ void facts_streams(void)
 	ASK("of 32 bits", cu.cuStreamWriteValue32_v2(stream, at + 12, 5, 0));
 	ASK("to pageable memory", cu.cuStreamWriteValue64_v2(stream, pageable, 5, 0));
 	ASK("to pinned memory", cu.cuStreamWriteValue64_v2(stream, facts_memory(FACTS_HOST), 5, 0));
+	ASK("to memory of a pool",
+	    cu.cuStreamWriteValue64_v2(stream, facts_memory(FACTS_POOL), 5, 0));
+	ASK("to a mapping", cu.cuStreamWriteValue64_v2(stream, facts_memory(FACTS_VMM), 5, 0));
 	ASK("already there",
 	    cu.cuStreamWaitValue32_v2(stream, at, 5, WEFT_CU_STREAM_WAIT_VALUE_EQ));
 	ASK("pool memory", cu.cuMemAllocAsync(&at, 512, stream));

@@ -35,12 +35,28 @@ SAME_MEMBER(weft_cu_memory_prop, CUmemAllocationProp, allocFlags.usage)
 SAME_STRUCT(weft_cu_access, CUmemAccessDesc)
 SAME_MEMBER(weft_cu_access, CUmemAccessDesc, location)
 SAME_MEMBER(weft_cu_access, CUmemAccessDesc, flags)
+SAME_STRUCT(weft_cu_rows, CUDA_MEMCPY2D)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, srcXInBytes)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, srcY)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, srcMemoryType)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, srcHost)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, srcDevice)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, srcPitch)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, dstXInBytes)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, dstY)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, dstMemoryType)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, dstHost)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, dstDevice)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, dstPitch)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, WidthInBytes)
+SAME_MEMBER(weft_cu_rows, CUDA_MEMCPY2D, Height)
 
 /* The structs are the same: from here on they go by CUDA's tags. */
 #define weft_cu_uuid	    CUuuid_st
 #define weft_cu_ipc_memory  CUipcMemHandle_st
 #define weft_cu_memory_prop CUmemAllocationProp_st
 #define weft_cu_access	    CUmemAccessDesc_st
+#define weft_cu_rows	    CUDA_MEMCPY2D_st
 #define SAME_CALL(name, args)                                                                      \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(name), CUresult args), #name);
 WEFT_CUDA_CALLS(SAME_CALL)

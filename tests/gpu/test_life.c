@@ -300,6 +300,13 @@ static void no_context(void)
 	end();
 }
 
+/* Where the device has no room for a context of Weft's. */
+static void no_room(void)
+{
+	setenv("WEFT_SOFT_GPU_CONTEXTS", "1", 1);
+	no_context();
+}
+
 static void context_ends(void)
 {
 	weft_cu_context theirs;
@@ -612,6 +619,90 @@ static void polled(void)
 	end();
 }
 
+static void *hold_context(void *at)
+{
+	uint64_t seen;
+
+	GPU_OK(cu.cuCtxSetCurrent(context));
+	GPU_OK(cu.cuMemcpyDtoH_v2(&seen, (uintptr_t)at, sizeof(seen)));
+	return NULL;
+}
+
+/* A thread copies, by a call that holds its context, what comes behind a kernel that waits for a request's bytes: memory that is of no
+ * context gets them all the same. */
+static void held(void)
+{
+	enum { WORDS = 64 };
+	struct {
+		uint64_t words, count, answer, rounds;
+	} args = {0, WORDS, 0, 1};
+	const struct timespec a_while = {.tv_nsec = 200000000};
+	void *params[] = {&args};
+	struct place mapped;
+	weft_cu_function poll;
+	weft_cu_module module;
+	uint64_t *answer, *from;
+	pthread_t holder;
+	struct ibv_mr *mr;
+
+	begin();
+	module = gpu_module(image);
+	GPU_OK(cu.cuModuleGetFunction(&poll, module, "poll"));
+	place_begin(&mapped, PLACE_MAPPED, BYTES);
+	GPU_OK(cu.cuMemAllocHost_v2((void **)&answer, 16));
+	mr = gpu_region(mapped.at, BYTES);
+	args.words = (uintptr_t)mapped.at;
+	args.answer = (uintptr_t)answer;
+	from = host->addr;
+	memset(from, 0, 8 * WORDS);
+	WANT(write_to(mapped.at, 8 * WORDS, mr->rkey) == IBV_WC_SUCCESS);
+	GPU_OK(cu.cuLaunchKernel(poll, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+	WANT(!pthread_create(&holder, NULL, hold_context, mapped.at));
+	nanosleep(&a_while, NULL);
+	for (unsigned int i = 0; i < WORDS; i++)
+		from[i] = 1;
+	WANT(write_to(mapped.at, 8 * WORDS, mr->rkey) == IBV_WC_SUCCESS);
+	pthread_join(holder, NULL);
+	GPU_OK(cu.cuCtxSynchronize());
+	WANT(!ibv_dereg_mr(mr));
+	place_end(&mapped);
+	GPU_OK(cu.cuMemFreeHost(answer));
+	GPU_OK(cu.cuModuleUnload(module));
+	end();
+}
+
+/* From the host's memory to such memory: any number of bytes, wherever they begin, and none beside them. */
+static void any_length(void)
+{
+	static const size_t lengths[] = {1,  2,	 3,  7,	 8,    9,    15,   16,	 17,
+					 23, 24, 25, 31, 4095, 4096, 4097, 4104, BYTES - 16};
+	uint8_t *from, *seen = malloc(BYTES);
+	struct place mapped;
+	struct ibv_mr *mr;
+
+	begin();
+	place_begin(&mapped, PLACE_MAPPED, BYTES);
+	mr = gpu_region(mapped.at, BYTES);
+	from = host->addr;
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+		for (size_t at = 0; at < 9; at += 3) {
+			memset(from, 0, BYTES);
+			WANT(write_to(mapped.at, BYTES, mr->rkey) == IBV_WC_SUCCESS);
+			for (size_t j = 0; j < lengths[i]; j++)
+				from[j] = (uint8_t)(j + j / 251 + 1) | 1;
+			WANT(write_to(mapped.at + at, (uint32_t)lengths[i], mr->rkey) ==
+			     IBV_WC_SUCCESS);
+			place_read(&mapped, 0, seen, BYTES);
+			WANT(!memcmp(seen + at, from, lengths[i]));
+			for (size_t j = 0; j < BYTES; j++)
+				WANT((j >= at && j < at + lengths[i]) || !seen[j]);
+		}
+	WANT(!ibv_dereg_mr(mr));
+	place_end(&mapped);
+	free(seen);
+	end();
+}
+
 #define CASE(name)                                                                                 \
 	static void is_##name(void **state)                                                        \
 	{                                                                                          \
@@ -625,12 +716,15 @@ CASE(rounded_without_handle)
 CASE(anew)
 CASE(not_current)
 CASE(no_context)
+CASE(no_room)
 CASE(context_ends)
 CASE(ends_in_between)
 CASE(descriptors)
 CASE(wrong_descriptors)
 CASE(forks)
 CASE(polled)
+CASE(held)
+CASE(any_length)
 
 /* The case leaves its context, and no stream. */
 static void is_comes_and_goes(void **state)
@@ -674,6 +768,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(is_anew),
 		cmocka_unit_test(is_not_current),
 		cmocka_unit_test(is_no_context),
+		cmocka_unit_test(is_no_room),
 		cmocka_unit_test(is_context_ends),
 		cmocka_unit_test(is_ends_in_between),
 		cmocka_unit_test(is_descriptors),
@@ -683,6 +778,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(is_faulted),
 		cmocka_unit_test(is_comes_and_goes),
 		cmocka_unit_test(is_polled),
+		cmocka_unit_test(is_held),
+		cmocka_unit_test(is_any_length),
 	};
 
 	image = argc > 1 ? argv[1] : "";

@@ -86,12 +86,23 @@ static void end(weft_cu_context context)
 	pthread_cond_broadcast(&soft_changed);
 }
 
+/* WEFT_SOFT_GPU_CONTEXTS in the environment: for so many there is room. */
+static bool has_room(void)
+{
+	const char *most = getenv("WEFT_SOFT_GPU_CONTEXTS");
+	long count = 0;
+
+	for (weft_cu_context context = soft_contexts; context; context = context->next)
+		count += context->alive && !context->primary;
+	return !most || count < strtol(most, NULL, 10);
+}
+
 weft_cu_result cuCtxCreate_v2(weft_cu_context *context, unsigned int flags, weft_cu_device device)
 {
 	weft_cu_result err;
 
 	SOFT_BEGIN();
-	if (stack.count == STACK_MAX)
+	if (stack.count == STACK_MAX || !has_room())
 		return WEFT_CUDA_ERROR_OUT_OF_MEMORY;
 	err = context_new(context, device, false);
 	if (!err)

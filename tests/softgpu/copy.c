@@ -164,7 +164,22 @@ struct request {
 	size_t bytes;
 	bool async, to_device, from_device; /* what the call's name says of its ends */
 	bool peers;			    /* it names their contexts */
+	bool holds;			    /* it holds its context while it waits */
 };
+
+/* A copy needs the context, and that of which either end is: pools and mappings are of none. */
+static void await_contexts(const struct request *r, weft_cu_context context)
+{
+	const uint64_t ends[] = {r->to, r->from};
+
+	soft_await_context(context);
+	for (unsigned int i = 0; i < 2; i++) {
+		const struct soft_range *range = soft_range_at(ends[i]);
+
+		if (range && range->kind == SOFT_LEGACY)
+			soft_await_context(range->context);
+	}
+}
 
 static weft_cu_result make(const struct request *r, int device, struct soft_op **out, bool *wait)
 {
@@ -208,6 +223,7 @@ static weft_cu_result copy(const struct request *r, weft_cu_stream handle)
 
 	SOFT_BEGIN_IN(context);
 	soft_await_driver();
+	await_contexts(r, context);
 	err = soft_stream_find(context, handle, &stream);
 	if (!err && r->bytes)
 		err = make(r, r->peers ? ANY_DEVICE : context->device, &op, &wait);
@@ -217,7 +233,9 @@ static weft_cu_result copy(const struct request *r, weft_cu_stream handle)
 	if (op->staged && (err = soft_wait(stream, stream->issued)))
 		return err;
 	err = soft_enqueue(stream, op);
-	return err || !wait ? err : soft_wait(stream, stream->issued);
+	if (err || !wait)
+		return err;
+	return r->holds ? soft_hold(stream, stream->issued) : soft_wait(stream, stream->issued);
 }
 
 weft_cu_result cuMemcpy(weft_cu_ptr to, weft_cu_ptr from, size_t bytes)
@@ -230,6 +248,21 @@ weft_cu_result cuMemcpyAsync(weft_cu_ptr to, weft_cu_ptr from, size_t bytes, wef
 	return copy(&(struct request){to, from, bytes, true, false, false}, stream);
 }
 
+/* From the host's memory to a device's, of rows without gaps: what Weft asks for. */
+weft_cu_result cuMemcpy2DAsync_v2(const struct weft_cu_rows *rows, weft_cu_stream stream)
+{
+	bool gaps = rows->srcPitch != rows->WidthInBytes || rows->dstPitch != rows->WidthInBytes;
+
+	if (rows->srcPitch < rows->WidthInBytes || rows->dstPitch < rows->WidthInBytes)
+		return WEFT_CUDA_ERROR_INVALID_VALUE;
+	if (gaps || rows->srcMemoryType != WEFT_CU_MEMORYTYPE_HOST ||
+	    rows->dstMemoryType != WEFT_CU_MEMORYTYPE_DEVICE)
+		return WEFT_CUDA_ERROR_NOT_SUPPORTED;
+	return copy(&(struct request){rows->dstDevice, (uintptr_t)rows->srcHost,
+				      rows->WidthInBytes * rows->Height, true, true, false},
+		    stream);
+}
+
 weft_cu_result cuMemcpyHtoD_v2(weft_cu_ptr to, const void *from, size_t bytes)
 {
 	return copy(&(struct request){to, (uintptr_t)from, bytes, false, true, false}, NULL);
@@ -237,7 +270,8 @@ weft_cu_result cuMemcpyHtoD_v2(weft_cu_ptr to, const void *from, size_t bytes)
 
 weft_cu_result cuMemcpyDtoH_v2(void *to, weft_cu_ptr from, size_t bytes)
 {
-	return copy(&(struct request){(uintptr_t)to, from, bytes, false, false, true}, NULL);
+	return copy(&(struct request){(uintptr_t)to, from, bytes, false, false, true, false, true},
+		    NULL);
 }
 
 weft_cu_result cuMemcpyDtoD_v2(weft_cu_ptr to, weft_cu_ptr from, size_t bytes)

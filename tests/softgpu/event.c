@@ -128,6 +128,7 @@ weft_cu_result cuStreamWaitEvent(weft_cu_stream handle, weft_cu_event event, uns
 static weft_cu_result enqueue_value(weft_cu_stream handle, weft_cu_result (*run)(struct soft_op *),
 				    uint64_t at, uint64_t value, size_t bytes, unsigned int flags)
 {
+	const struct soft_range *range;
 	struct soft_view view;
 	weft_cu_stream stream;
 	weft_cu_result err;
@@ -135,7 +136,9 @@ static weft_cu_result enqueue_value(weft_cu_stream handle, weft_cu_result (*run)
 
 	SOFT_BEGIN_IN(context);
 	err = soft_stream_find(context, handle, &stream);
-	if (!err && (!soft_range_at(at) || at % bytes || soft_view_open(&view, at, bytes)))
+	range = soft_range_at(at);
+	if (!err &&
+	    (!range || range->kind == SOFT_POOL || at % bytes || soft_view_open(&view, at, bytes)))
 		err = WEFT_CUDA_ERROR_INVALID_VALUE;
 	if (err)
 		return err;

@@ -262,6 +262,7 @@ weft_cu_result cuLaunchKernel(weft_cu_function function, unsigned int grid_x, un
 	err = soft_stream_find(context, handle, &stream);
 	if (err)
 		return err;
+	soft_await_context(context);
 	/* the stream's context counts, whichever is current */
 	if (stream->context != function->module->context)
 		return WEFT_CUDA_ERROR_INVALID_HANDLE;

@@ -27,12 +27,25 @@ static unsigned int streams_left(void)
 	return count;
 }
 
+static bool is_empty(weft_cu_context context)
+{
+	for (struct soft_range *range = soft_ranges; range; range = range->next)
+		if (range->context == context)
+			return false;
+	for (weft_cu_stream stream = soft_streams; stream; stream = stream->next)
+		if (stream->alive && stream->context == context && stream != context->legacy)
+			return false;
+	return true;
+}
+
+/* One in which nothing is left may end with the process: the plugin has such a one of its own. */
 static unsigned int contexts_left(bool primary)
 {
 	unsigned int count = 0;
 
 	for (weft_cu_context context = soft_contexts; context; context = context->next)
-		count += context->alive && context->primary == primary;
+		count += context->alive && context->primary == primary &&
+			 (primary || !is_empty(context));
 	return count;
 }
 

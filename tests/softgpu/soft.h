@@ -65,6 +65,7 @@ __attribute__((noreturn, format(printf, 1, 2))) void soft_die(const char *format
 struct CUctx_st {
 	int device;
 	bool primary, alive;
+	bool held; /* a thread waits in a call that, as hardware's does, holds up others in the context */
 	unsigned int retained; /* of a primary one */
 	unsigned int peers;    /* devices whose memory its kernels may use, a bit each */
 	weft_cu_result fault;  /* what every call answers from now on */
@@ -215,6 +216,10 @@ weft_cu_result soft_wait_all(weft_cu_context context);
 /* The same by a call that, as hardware's does, holds up all copies of the process meanwhile: soft_await_driver waits for it. */
 weft_cu_result soft_hold_all(weft_cu_context context);
 void soft_await_driver(void);
+/* Waits until no thread holds the context. */
+void soft_await_context(weft_cu_context context);
+/* As soft_wait, and holds the stream's context meanwhile. */
+weft_cu_result soft_hold(weft_cu_stream stream, uint64_t seq);
 
 /* ---- kernel.c, ipc.c, event.c, vmm.c, leak.c ---- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What a test may tell the soft GPU, beside the driver API: found by dlsym in its libcuda.so.1, where a
- * real one has none of it. WEFT_SOFT_GPU_SEED in the environment repeats a run's order of pieces. */
+ * real one has none of it. WEFT_SOFT_GPU_SEED in the environment repeats a run's order of pieces; WEFT_SOFT_GPU_CONTEXTS says for how many
+ * contexts of cuCtxCreate there is room. */
 #ifndef WEFT_SOFTGPU_H
 #define WEFT_SOFTGPU_H
 

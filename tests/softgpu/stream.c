@@ -317,6 +317,29 @@ void soft_await_driver(void)
 	waiting--;
 }
 
+void soft_await_context(weft_cu_context context)
+{
+	waiting++;
+	while (context->held)
+		pthread_cond_wait(&soft_changed, &soft_lock);
+	waiting--;
+}
+
+weft_cu_result soft_hold(weft_cu_stream stream, uint64_t seq)
+{
+	weft_cu_context context = stream->context;
+	weft_cu_result err;
+
+	soft_await_context(context);
+	waiting++;
+	context->held = true;
+	err = soft_wait(stream, seq);
+	context->held = false;
+	waiting--;
+	pthread_cond_broadcast(&soft_changed);
+	return err;
+}
+
 /* ---- the calls ---- */
 
 weft_cu_result cuStreamCreate(weft_cu_stream *stream, unsigned int flags)
@@ -324,6 +347,7 @@ weft_cu_result cuStreamCreate(weft_cu_stream *stream, unsigned int flags)
 	SOFT_BEGIN_IN(context);
 	if (flags & ~1u)
 		return WEFT_CUDA_ERROR_INVALID_VALUE;
+	soft_await_context(context);
 	*stream = soft_stream_new(context, !(flags & WEFT_CU_STREAM_NON_BLOCKING));
 	return *stream ? WEFT_CUDA_SUCCESS : WEFT_CUDA_ERROR_OUT_OF_MEMORY;
 }
