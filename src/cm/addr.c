@@ -128,7 +128,9 @@ int weft_addr_bind(struct weft_cm_id *id, const uint8_t addr[16], uint16_t port)
 		return err;
 	id->has_port = true;
 	weft_addr_put(&id->id.route.addr.src_addr, addr, want.port);
-	if (!any) {
+	/* the loopback's is no address of a device, as Linux has it, unless there is no other: libfabric takes the device of
+	 * such an identifier for one that is reached by it, and tells its peers on other hosts 127.0.0.1 */
+	if (!any && weft_addr_gid_index(addr) >= 0) {
 		weft_addr_gid(addr, id->path.sgid.raw);
 		weft_id_bind_device(id);
 	}

@@ -500,6 +500,23 @@ static void names(void **state)
 	destroy(id);
 }
 
+/* The loopback's addresses lead to no device, as with Linux, unless one of them is the device's own. */
+static void bound_to_the_loopback(void **state)
+{
+	struct rdma_cm_id *own = make_id(RDMA_PS_TCP), *other = make_id(RDMA_PS_TCP);
+	struct sockaddr_in second = *(struct sockaddr_in *)loopback(0);
+
+	second.sin_addr.s_addr = htobe32(INADDR_LOOPBACK + 1);
+	assert_int_equal(rdma_bind_addr(own, loopback(0)), 0);
+	assert_non_null(own->verbs);
+	assert_int_equal(rdma_bind_addr(other, (struct sockaddr *)&second), 0);
+	assert_null(other->verbs);
+	assert_int_equal(other->port_num, 0);
+	assert_int_equal(rdma_listen(other, 0), 0);
+	destroy(own);
+	destroy(other);
+}
+
 static void own_events(void **state)
 {
 	struct rdma_cm_id *id = make_id(RDMA_PS_IB);
@@ -674,6 +691,7 @@ int main(void)
 		CASE(datagram_service_refused),
 		CASE(groups),
 		CASE(names),
+		CASE(bound_to_the_loopback),
 		CASE(own_events),
 		CASE(from_another),
 		CASE(mailboxes_are_full),

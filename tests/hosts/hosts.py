@@ -6,6 +6,15 @@ from fabric import Fabric
 from pairs import TIMEOUT_S, Trouble, free_port, listening, wait_for
 
 
+def own_address():
+    """One of this machine's addresses that is not the loopback's."""
+    found = subprocess.run(['hostname', '-I'], capture_output=True, text=True, check=False).stdout
+    return next((word for word in found.split() if ':' not in word), None)
+
+
+ADDRESS = own_address()
+
+
 class Hosts(Fabric):
     """Programs run on the host that `host` names; of a pair the server is on host 0 and the client on host 1."""
 

@@ -3,20 +3,11 @@
 other."""
 import os
 import signal
-import subprocess
 
 import pytest
 from fabric import wait_for
-from hosts import Hosts
+from hosts import ADDRESS, Hosts
 
-
-def own_address():
-    """One of this machine's addresses that is not the loopback's."""
-    found = subprocess.run(['hostname', '-I'], capture_output=True, text=True, check=False).stdout
-    return next((word for word in found.split() if ':' not in word), None)
-
-
-ADDRESS = own_address()
 pytestmark = pytest.mark.skipif(not ADDRESS, reason='this machine has no IPv4 address but the loopback\'s')
 
 

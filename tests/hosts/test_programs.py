@@ -2,12 +2,13 @@
 """Debian's programs between two hosts of one kernel: each has a home, and one file is their memory."""
 import os
 import re
+import shutil
 import signal
 import time
 
 import pytest
 from fabric import free_port, listening, wait_for
-from hosts import Hosts
+from hosts import ADDRESS, Hosts
 
 QPN = re.compile(r'QPN (?:0x)?([0-9a-f]{4,6})')
 SLICE_BITS = 17  # of the 18 bits of a queue pair's index, where there are two hosts
@@ -44,6 +45,15 @@ def test_latency(either, program):
 def test_bandwidth(either, program, options):
     for done in either.pair(program, '-n', 200, *options):
         are_apart(done)
+
+
+@pytest.mark.skipif(not shutil.which('fi_pingpong') or not ADDRESS, reason='no fi_pingpong, or no address but the loopback\'s')
+@pytest.mark.parametrize('provider, endpoint', [('verbs', 'msg'), ('verbs;ofi_rxm', 'rdm')])
+def test_libfabric(two, provider, endpoint):
+    """Where the server's name stands for the loopback's address, or for none, libfabric binds 127.0.0.1 and tells its peer that address,
+    unless librdmacm has no device for it, as Linux has none: then it takes one of the device's."""
+    for done in two.pair('fi_pingpong', '-p', provider, '-e', endpoint, '-c', '-I', 10, '-S', 1024, ports=('-B', '-P'), address=ADDRESS):
+        assert re.search(r'^1k +10 +=10 ', done.stdout, re.M), done
 
 
 @pytest.mark.waits
